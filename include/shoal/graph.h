@@ -1,0 +1,166 @@
+/* A dataflow graph: values made by operators from other values.
+ *
+ * Errors stick: a call that fails returns NULL and the graph remembers why (the first time); calls that are given NULL
+ * return NULL. So a model can be written down line by line and checked once, with shoal_graph_status.
+ * A graph is not thread-safe while it is built; afterwards any number of sessions may use it. */
+#ifndef SHOAL_GRAPH_H
+#define SHOAL_GRAPH_H
+
+#include "shoal/tensor.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct shoal_graph shoal_graph;
+typedef struct shoal_value shoal_value; /* one output of one node; owned by its graph */
+
+SHOAL_API SHOAL_CHECKED shoal_status shoal_graph_create(shoal_graph **out);
+SHOAL_API void shoal_graph_destroy(shoal_graph *g);
+/* NULL, or the first error, as a new status that the caller owns. */
+SHOAL_API SHOAL_CHECKED shoal_status shoal_graph_status(const shoal_graph *g);
+
+/* Names. Nodes made between push and pop are called scope/name. A name already taken gets _1, _2, ... */
+SHOAL_API void shoal_scope_push(shoal_graph *g, const char *name);
+SHOAL_API void shoal_scope_pop(shoal_graph *g);
+/* The name for the next node made; otherwise the operator's. */
+SHOAL_API void shoal_name_next(shoal_graph *g, const char *name);
+/* Device of the nodes made from here on, e.g. "/job:worker/task:1"; NULL for none. */
+SHOAL_API void shoal_device_set(shoal_graph *g, const char *device);
+
+SHOAL_API const char *shoal_value_name(const shoal_value *v);
+SHOAL_API const char *shoal_value_device(const shoal_value *v);
+SHOAL_API const char *shoal_value_operator(const shoal_value *v);
+SHOAL_API shoal_shape shoal_value_shape(const shoal_value *v);
+SHOAL_API shoal_dtype shoal_value_dtype(const shoal_value *v);
+/* Output i of the node that made v; NULL if it has no such output. */
+SHOAL_API shoal_value *shoal_value_output(shoal_value *v, int i);
+/* The value called `name` (output 0), or NULL. */
+SHOAL_API shoal_value *shoal_graph_find(const shoal_graph *g, const char *name);
+
+/* ---- sources */
+SHOAL_API shoal_value *shoal_placeholder(shoal_graph *g, const char *name, shoal_dtype dtype, shoal_shape shape);
+/* Copies the data. */
+SHOAL_API shoal_value *shoal_constant(shoal_graph *g, const shoal_tensor *data);
+SHOAL_API shoal_value *shoal_scalar(shoal_graph *g, shoal_dtype dtype, double value);
+/* Starts as `initial` (any value that needs no feed) when a session is made. */
+SHOAL_API shoal_value *shoal_variable(shoal_graph *g, const char *name, shoal_value *initial);
+SHOAL_API shoal_value *shoal_fill(shoal_graph *g, shoal_dtype dtype, shoal_shape shape, double value);
+/* As large as `like`, its batch included. */
+SHOAL_API shoal_value *shoal_fill_like(shoal_graph *g, shoal_value *like, double value);
+SHOAL_API shoal_value *shoal_random_uniform(shoal_graph *g, shoal_shape shape, double low, double high);
+SHOAL_API shoal_value *shoal_random_normal(shoal_graph *g, shoal_shape shape, double mean, double stddev);
+SHOAL_API shoal_value *shoal_random_truncated(shoal_graph *g, shoal_shape shape, double mean, double stddev);
+
+/* ---- arithmetic; two operands broadcast as in NumPy */
+SHOAL_API shoal_value *shoal_add(shoal_graph *g, shoal_value *a, shoal_value *b);
+SHOAL_API shoal_value *shoal_sub(shoal_graph *g, shoal_value *a, shoal_value *b);
+SHOAL_API shoal_value *shoal_mul(shoal_graph *g, shoal_value *a, shoal_value *b);
+SHOAL_API shoal_value *shoal_div(shoal_graph *g, shoal_value *a, shoal_value *b);
+SHOAL_API shoal_value *shoal_maximum(shoal_graph *g, shoal_value *a, shoal_value *b);
+SHOAL_API shoal_value *shoal_minimum(shoal_graph *g, shoal_value *a, shoal_value *b);
+SHOAL_API shoal_value *shoal_pow(shoal_graph *g, shoal_value *a, shoal_value *b);
+SHOAL_API shoal_value *shoal_scale(shoal_graph *g, shoal_value *x, double factor);
+SHOAL_API shoal_value *shoal_neg(shoal_graph *g, shoal_value *x);
+SHOAL_API shoal_value *shoal_exp(shoal_graph *g, shoal_value *x);
+SHOAL_API shoal_value *shoal_log(shoal_graph *g, shoal_value *x);
+SHOAL_API shoal_value *shoal_sqrt(shoal_graph *g, shoal_value *x);
+SHOAL_API shoal_value *shoal_square(shoal_graph *g, shoal_value *x);
+SHOAL_API shoal_value *shoal_abs(shoal_graph *g, shoal_value *x);
+SHOAL_API shoal_value *shoal_sign(shoal_graph *g, shoal_value *x);
+SHOAL_API shoal_value *shoal_clip(shoal_graph *g, shoal_value *x, double low, double high);
+SHOAL_API shoal_value *shoal_relu(shoal_graph *g, shoal_value *x);
+SHOAL_API shoal_value *shoal_tanh(shoal_graph *g, shoal_value *x);
+SHOAL_API shoal_value *shoal_sigmoid(shoal_graph *g, shoal_value *x);
+/* Bool, elementwise. */
+SHOAL_API shoal_value *shoal_equal(shoal_graph *g, shoal_value *a, shoal_value *b);
+SHOAL_API shoal_value *shoal_cast(shoal_graph *g, shoal_value *x, shoal_dtype dtype);
+SHOAL_API shoal_value *shoal_identity(shoal_graph *g, shoal_value *x);
+/* x, but no gradient flows through. */
+SHOAL_API shoal_value *shoal_stop_gradient(shoal_graph *g, shoal_value *x);
+
+/* ---- matrices and rows */
+SHOAL_API shoal_value *shoal_matmul(shoal_graph *g, shoal_value *a, shoal_value *b, bool transpose_a, bool transpose_b);
+/* x [..., c] + bias [c] */
+SHOAL_API shoal_value *shoal_bias_add(shoal_graph *g, shoal_value *x, shoal_value *bias);
+/* Sum of the diagonal of a square matrix. */
+SHOAL_API shoal_value *shoal_trace(shoal_graph *g, shoal_value *x);
+/* Rows `indices` (i32 or i64, any shape) of params [rows, ...]. Its gradient is row-sparse. */
+SHOAL_API shoal_value *shoal_gather(shoal_graph *g, shoal_value *params, shoal_value *indices);
+/* [rows, values.dim[1..]], zero but for values[i] added to row indices[i]. */
+SHOAL_API shoal_value *shoal_scatter_add(shoal_graph *g, shoal_value *indices, shoal_value *values, int64_t rows);
+/* A sparse matrix [n, rows of w] times w [rows, k]: row i has entries offsets[i] .. offsets[i+1] of (indices, values).
+ * offsets [n+1] i64, indices [entries] i64, values [entries]. The gradient with respect to w is row-sparse. */
+SHOAL_API shoal_value *shoal_sparse_matmul(shoal_graph *g, shoal_value *offsets, shoal_value *indices,
+                                           shoal_value *values, shoal_value *w);
+
+/* ---- shapes */
+/* One dimension may be SHOAL_UNKNOWN: it takes what is left. */
+SHOAL_API shoal_value *shoal_reshape(shoal_graph *g, shoal_value *x, shoal_shape shape);
+/* [n, ...] to [n, product of the rest] */
+SHOAL_API shoal_value *shoal_flatten(shoal_graph *g, shoal_value *x);
+SHOAL_API shoal_value *shoal_transpose(shoal_graph *g, shoal_value *x, shoal_shape order);
+SHOAL_API shoal_value *shoal_concat(shoal_graph *g, shoal_value *const *x, int n, int axis);
+/* size -1: to the end. */
+SHOAL_API shoal_value *shoal_slice(shoal_graph *g, shoal_value *x, shoal_shape start, shoal_shape size);
+/* `parts` equal pieces along axis; the others by shoal_value_output. */
+SHOAL_API shoal_value *shoal_split(shoal_graph *g, shoal_value *x, int parts, int axis);
+
+/* ---- reductions; `axes` as a shape-like list, rank 0: all axes */
+SHOAL_API shoal_value *shoal_reduce_sum(shoal_graph *g, shoal_value *x, shoal_shape axes, bool keep);
+SHOAL_API shoal_value *shoal_reduce_mean(shoal_graph *g, shoal_value *x, shoal_shape axes, bool keep);
+SHOAL_API shoal_value *shoal_reduce_max(shoal_graph *g, shoal_value *x, shoal_shape axes, bool keep);
+/* i64 */
+SHOAL_API shoal_value *shoal_argmax(shoal_graph *g, shoal_value *x, int axis);
+/* sum(x^2) / 2 */
+SHOAL_API shoal_value *shoal_l2_loss(shoal_graph *g, shoal_value *x);
+
+/* ---- neural networks; images are [batch, height, width, channels] */
+typedef enum { SHOAL_VALID, SHOAL_SAME } shoal_padding;
+/* filter [height, width, in, out] */
+SHOAL_API shoal_value *shoal_conv2d(shoal_graph *g, shoal_value *x, shoal_value *filter, int stride,
+                                    shoal_padding padding);
+SHOAL_API shoal_value *shoal_max_pool(shoal_graph *g, shoal_value *x, int size, int stride, shoal_padding padding);
+SHOAL_API shoal_value *shoal_avg_pool(shoal_graph *g, shoal_value *x, int size, int stride, shoal_padding padding);
+/* Over the last axis. */
+SHOAL_API shoal_value *shoal_softmax(shoal_graph *g, shoal_value *x);
+SHOAL_API shoal_value *shoal_log_softmax(shoal_graph *g, shoal_value *x);
+/* logits [n, classes]; labels [n, classes] of the same type, or [n] of i32, i64 or u8. Loss of each row: [n]. */
+SHOAL_API shoal_value *shoal_softmax_cross_entropy(shoal_graph *g, shoal_value *logits, shoal_value *labels);
+SHOAL_API shoal_value *shoal_sparse_softmax_cross_entropy(shoal_graph *g, shoal_value *logits, shoal_value *labels);
+/* Elementwise: -(label log p + (1 - label) log(1 - p)), p = sigmoid(logit). */
+SHOAL_API shoal_value *shoal_sigmoid_cross_entropy(shoal_graph *g, shoal_value *logits, shoal_value *labels);
+/* Keeps each element with probability `keep` and divides it by `keep`; otherwise zero. New numbers each step. */
+SHOAL_API shoal_value *shoal_dropout(shoal_graph *g, shoal_value *x, double keep);
+/* x / (bias + alpha * sum of squares over `radius` channels on both sides) ^ beta */
+SHOAL_API shoal_value *shoal_local_response_norm(shoal_graph *g, shoal_value *x, int radius, double bias, double alpha,
+                                                 double beta);
+/* Over all axes but the last; statistics of the batch. Outputs: y, mean, variance. */
+SHOAL_API shoal_value *shoal_batch_norm(shoal_graph *g, shoal_value *x, shoal_value *scale, shoal_value *offset,
+                                        double epsilon);
+/* 1 where labels[i] is among the k largest of logits[i], else 0; f32 [n]. */
+SHOAL_API shoal_value *shoal_in_top_k(shoal_graph *g, shoal_value *logits, shoal_value *labels, int k);
+
+/* ---- state and control */
+SHOAL_API shoal_value *shoal_assign(shoal_graph *g, shoal_value *variable, shoal_value *value);
+SHOAL_API shoal_value *shoal_assign_add(shoal_graph *g, shoal_value *variable, shoal_value *value);
+/* Running it runs all of them; its value is the scalar 0. */
+SHOAL_API shoal_value *shoal_group(shoal_graph *g, shoal_value *const *x, int n);
+/* x; fails the step with `message` when x holds a NaN or an infinity. */
+SHOAL_API shoal_value *shoal_check_numerics(shoal_graph *g, shoal_value *x, const char *message);
+/* x; its first elements go to the session's print sink (standard error unless set). */
+SHOAL_API shoal_value *shoal_print(shoal_graph *g, shoal_value *x, const char *message);
+
+/* ---- gradients */
+typedef struct {
+  shoal_value *value;   /* NULL: y does not depend on it */
+  shoal_value *indices; /* set: row-sparse, value[i] belongs to row indices[i] */
+} shoal_gradient;
+/* d sum(y) / d x[i] for each of n values, by adding nodes to the graph. */
+SHOAL_API SHOAL_CHECKED shoal_status shoal_gradients(shoal_graph *g, shoal_value *y, shoal_value *const *x, int n,
+                                                     shoal_gradient *out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

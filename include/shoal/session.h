@@ -1,0 +1,50 @@
+/* A session holds the variables of a graph and runs parts of it.
+ *
+ * The first run for a set of fetches and feed shapes makes a plan; the next ones allocate nothing. A session is used by
+ * one thread at a time. */
+#ifndef SHOAL_SESSION_H
+#define SHOAL_SESSION_H
+
+#include "shoal/graph.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct shoal_session shoal_session;
+
+typedef struct {
+  int threads;         /* 0: as many as there are processors */
+  uint64_t seed;       /* of every random operator */
+  const char *kernels; /* NULL or "auto", "generic", "avx2", "avx512" */
+  bool no_fusion;      /* run each operator by itself, with its reference kernel: slow, to compare with */
+} shoal_session_options;
+
+typedef struct {
+  shoal_value *value;  /* a placeholder */
+  shoal_tensor tensor; /* borrowed during the run */
+} shoal_feed;
+
+/* Borrows the graph. Runs the variables' initial values. options may be NULL. */
+SHOAL_API SHOAL_CHECKED shoal_status shoal_session_create(shoal_graph *g, const shoal_session_options *options,
+                                                          shoal_session **out);
+SHOAL_API void shoal_session_destroy(shoal_session *s);
+
+/* Runs what the fetches need, once. fetched[i] becomes a view valid until the next run of this session; may be NULL
+ * where only the effects count. Values of variables read in a run are those before its updates. */
+SHOAL_API SHOAL_CHECKED shoal_status shoal_session_run(shoal_session *s, const shoal_feed *feeds, int n_feeds,
+                                                       shoal_value *const *fetches, int n_fetches,
+                                                       shoal_tensor *fetched);
+
+/* A view of a variable's memory; valid as long as the session. */
+SHOAL_API SHOAL_CHECKED shoal_status shoal_session_variable(shoal_session *s, const shoal_value *variable,
+                                                            shoal_tensor *out);
+
+/* Steps run so far: random operators draw new numbers each step. Settable, to resume. */
+SHOAL_API uint64_t shoal_session_step(const shoal_session *s);
+SHOAL_API void shoal_session_set_step(shoal_session *s, uint64_t step);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

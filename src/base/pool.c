@@ -1,0 +1,136 @@
+#include "base/pool.h"
+
+#include "base/mem.h"
+
+#include <limits.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* Invariants:
+ * 1. `generation` is odd or even alike; each increment announces one piece of work (or the end) to all helpers.
+ * 2. `pending` is set to the number of helpers before the increment and reaches 0 when all have finished.
+ * 3. work, context and stop are written only while pending is 0, and published by the increment. */
+struct pool {
+  _Alignas(64) _Atomic uint32_t generation;
+  _Alignas(64) _Atomic uint32_t pending;
+  _Alignas(64) _Atomic uint32_t sleepers;
+  pool_work work;
+  void *context;
+  int stop;
+  int threads;
+  int spins;
+  pthread_t *handles;
+};
+
+typedef struct {
+  pool *owner;
+  int index;
+} helper_start;
+
+static void futex_wait(_Atomic uint32_t *word, uint32_t seen) {
+  syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
+}
+
+static void futex_wake(_Atomic uint32_t *word) {
+  syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}
+
+static inline void relax(void) {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+static void *helper_main(void *argument) {
+  helper_start start = *(helper_start *)argument;
+  free(argument);
+  pool *p = start.owner;
+  uint32_t seen = 0;
+  for (;;) {
+    int spins = p->spins;
+    while (atomic_load_explicit(&p->generation, memory_order_acquire) == seen) {
+      if (spins-- > 0) {
+        relax();
+        continue;
+      }
+      atomic_fetch_add(&p->sleepers, 1);
+      futex_wait(&p->generation, seen);
+      atomic_fetch_sub(&p->sleepers, 1);
+    }
+    seen++;
+    if (p->stop) return NULL;
+    p->work(p->context, start.index, p->threads);
+    if (atomic_fetch_sub_explicit(&p->pending, 1, memory_order_acq_rel) == 1) futex_wake(&p->pending);
+  }
+}
+
+static void announce(pool *p) {
+  atomic_store_explicit(&p->pending, (uint32_t)p->threads - 1, memory_order_relaxed);
+  atomic_fetch_add(&p->generation, 1);
+  if (atomic_load(&p->sleepers)) futex_wake(&p->generation);
+}
+
+shoal_status pool_create(int threads, pool **out) {
+  if (threads < 1 || threads > 1024)
+    return status_make(SHOAL_ERR_ARGUMENT, "threads must be between 1 and 1024, not %d", threads);
+  pool *p;
+  TRY(mem_aligned(sizeof *p, (void **)&p));
+  p->threads = 1;
+  p->spins = sysconf(_SC_NPROCESSORS_ONLN) >= threads ? 20000 : 0;
+  p->handles = calloc((size_t)threads, sizeof *p->handles);
+  shoal_status status = p->handles ? NULL : status_no_memory();
+  while (!status && p->threads < threads) {
+    helper_start *start = malloc(sizeof *start);
+    if (!start) {
+      status = status_no_memory();
+      break;
+    }
+    *start = (helper_start){p, p->threads};
+    int error = pthread_create(&p->handles[p->threads], NULL, helper_main, start);
+    if (error) {
+      free(start);
+      status = status_errno(error, "cannot start thread %d of %d", p->threads, threads);
+      break;
+    }
+    p->threads++;
+  }
+  if (status) {
+    pool_destroy(p);
+    return status;
+  }
+  *out = p;
+  return NULL;
+}
+
+void pool_destroy(pool *p) {
+  if (!p) return;
+  p->stop = 1;
+  announce(p);
+  for (int i = 1; i < p->threads; i++) pthread_join(p->handles[i], NULL);
+  free(p->handles);
+  free(p);
+}
+
+int pool_threads(const pool *p) { return p ? p->threads : 1; }
+
+void pool_run(pool *p, pool_work work, void *context) {
+  if (!p || p->threads == 1) {
+    work(context, 0, 1);
+    return;
+  }
+  p->work = work;
+  p->context = context;
+  announce(p);
+  work(context, 0, p->threads);
+  int spins = p->spins;
+  uint32_t left;
+  while ((left = atomic_load_explicit(&p->pending, memory_order_acquire)) != 0) {
+    if (spins-- > 0)
+      relax();
+    else
+      futex_wait(&p->pending, left);
+  }
+}

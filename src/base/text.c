@@ -1,0 +1,103 @@
+#include "base/text.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool reserve(text *t, size_t more) {
+  if (t->failed) return false;
+  if (t->length + more + 1 <= t->capacity) return true;
+  size_t wanted = t->capacity ? t->capacity : 64;
+  while (wanted < t->length + more + 1) wanted *= 2;
+  char *grown = realloc(t->data, wanted);
+  if (!grown) {
+    t->failed = true;
+    return false;
+  }
+  t->data = grown;
+  t->capacity = wanted;
+  return true;
+}
+
+void text_add_bytes(text *t, const char *bytes, size_t length) {
+  if (!reserve(t, length)) return;
+  memcpy(t->data + t->length, bytes, length);
+  t->length += length;
+  t->data[t->length] = 0;
+}
+
+void text_add(text *t, const char *format, ...) {
+  va_list args, again;
+  va_start(args, format);
+  va_copy(again, args);
+  int length = vsnprintf(NULL, 0, format, args);
+  va_end(args);
+  if (length >= 0 && reserve(t, (size_t)length)) {
+    vsnprintf(t->data + t->length, (size_t)length + 1, format, again);
+    t->length += (size_t)length;
+  }
+  va_end(again);
+}
+
+void text_fini(text *t) {
+  free(t->data);
+  *t = (text){0};
+}
+
+/* Edit distance with swaps of neighbours counted as one; words here are short. */
+static size_t distance(const char *a, const char *b) {
+  enum { LONGEST = 48 };
+  size_t n = strlen(a), m = strlen(b);
+  if (n > LONGEST || m > LONGEST) return LONGEST;
+  size_t row[3][LONGEST + 1];
+  for (size_t j = 0; j <= m; j++) row[0][j] = j;
+  for (size_t i = 1; i <= n; i++) {
+    size_t *now = row[i % 3], *before = row[(i + 2) % 3], *older = row[(i + 1) % 3];
+    now[0] = i;
+    for (size_t j = 1; j <= m; j++) {
+      size_t best = before[j - 1] + (a[i - 1] != b[j - 1]);
+      if (before[j] + 1 < best) best = before[j] + 1;
+      if (now[j - 1] + 1 < best) best = now[j - 1] + 1;
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && older[j - 2] + 1 < best)
+        best = older[j - 2] + 1;
+      now[j] = best;
+    }
+  }
+  return row[n % 3][m];
+}
+
+const char *text_nearest(const char *word, const char *const *candidates, size_t count) {
+  const char *best = NULL;
+  size_t least = strlen(word) / 3 + 2;
+  for (size_t i = 0; i < count; i++) {
+    size_t d = distance(word, candidates[i]);
+    if (d < least) {
+      least = d;
+      best = candidates[i];
+    }
+  }
+  return best;
+}
+
+bool text_to_int(const char *word, int64_t *out) {
+  if (!*word) return false;
+  char *end;
+  errno = 0;
+  long long value = strtoll(word, &end, 10);
+  if (errno || *end || end == word) return false;
+  *out = value;
+  return true;
+}
+
+bool text_to_double(const char *word, double *out) {
+  if (!*word) return false;
+  char *end;
+  errno = 0;
+  double value = strtod(word, &end);
+  if (*end || end == word || (errno == ERANGE && fabs(value) > 1)) return false;
+  *out = value;
+  return true;
+}
