@@ -77,6 +77,7 @@ typedef struct op_row {
   int outs;                /* -1: as many as attribute 0 says */
   uint32_t flags;
   uint32_t updates; /* bit i: input i is a variable (or slot) changed in place. Then output 0 is input 0 afterwards. */
+  uint32_t shape_only; /* bit i: only the shape of input i is used, never its numbers */
   shoal_status (*shape)(op_shapes *s);
   op_batch (*batch)(const op_shapes *s); /* asked with the shapes as built, unknown batch included; NULL: BATCH_WHOLE */
   void (*gradient)(op_grad_call *c);     /* adds nodes; errors stick to the graph */

@@ -40,6 +40,8 @@ typedef struct kernel_call {
   bool accumulate;             /* a sum over the batch: add to the output instead of setting it */
   uint64_t seed, step;         /* for random operators: together with the node's own stream they name the numbers */
   uint64_t stream;
+  void (*print)(void *sink, const char *line); /* where the print operator's lines go; NULL: nowhere */
+  void *print_sink;
 } kernel_call;
 
 typedef shoal_status (*kernel_fn)(const kernel_call *call);

@@ -1,0 +1,12 @@
+/* The arrays of rows that make up the operator table, one for each file; each ends with a row without a name. */
+#ifndef SHOAL_GRAPH_OPS_OPS_H
+#define SHOAL_GRAPH_OPS_OPS_H
+
+#include "graph/op.h"
+
+extern const op_row ops_source[], ops_unary[], ops_binary[], ops_shapes[], ops_broadcast[], ops_reduce[], ops_state[],
+    ops_random[];
+extern const op_row ops_matmul[], ops_conv[], ops_pool[], ops_softmax[], ops_norm[], ops_dropout[], ops_gather[],
+    ops_update[];
+
+#endif
