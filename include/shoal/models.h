@@ -1,0 +1,35 @@
+/* The models Shoal knows by name: what `shoal train NAME` trains. */
+#ifndef SHOAL_MODELS_H
+#define SHOAL_MODELS_H
+
+#include "shoal/train.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct {
+  int classes;            /* 0: 10 */
+  const char *activation; /* NULL: the model's own */
+  const char *pool;       /* "max", "avg"; NULL: the model's own */
+} shoal_model_options;
+
+typedef struct {
+  const char *name;
+  const char *summary;   /* one line for --help */
+  const char *data;      /* standard data set */
+  int64_t batch_size;    /* standard settings */
+  int64_t epochs;
+  double rate;
+  shoal_shape input;     /* one example */
+  /* Adds the layers. Errors stick to the model. */
+  void (*build)(shoal_model *m, const shoal_model_options *options);
+} shoal_model_kind;
+
+SHOAL_API const shoal_model_kind *shoal_model_kind_find(const char *name); /* NULL: none */
+SHOAL_API const shoal_model_kind *shoal_model_kind_at(int i);              /* NULL past the end */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

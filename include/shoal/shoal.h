@@ -1,0 +1,13 @@
+/* All of Shoal's public interface. */
+#ifndef SHOAL_SHOAL_H
+#define SHOAL_SHOAL_H
+
+#include "shoal/data.h"
+#include "shoal/graph.h"
+#include "shoal/models.h"
+#include "shoal/session.h"
+#include "shoal/status.h"
+#include "shoal/tensor.h"
+#include "shoal/train.h"
+
+#endif

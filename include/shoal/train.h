@@ -1,0 +1,177 @@
+/* Training: layers in a row, an optimizer, a schedule, and the loop that fits them to data.
+ *
+ *   shoal_model *m;
+ *   shoal_model_create(SHOAL_SHAPE(28, 28, 1), &m);
+ *   shoal_model_conv2d(m, 6, 5, 1, SHOAL_SAME, "relu");
+ *   ...
+ *   shoal_model_compile(m, &(shoal_compile_options){.optimizer = {.name = "sgd"}, .schedule = {.rate = 0.1}});
+ *   shoal_model_fit(m, train, &(shoal_fit_options){.epochs = 6, .batch_size = 64}, &result);
+ */
+#ifndef SHOAL_TRAIN_H
+#define SHOAL_TRAIN_H
+
+#include "shoal/data.h"
+#include "shoal/session.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- optimizers: fields left 0 take the optimizer's usual value */
+typedef struct {
+  const char *name;   /* "sgd", "momentum", "adagrad", "rmsprop", "adam", "ftrl"; NULL: "sgd" */
+  double momentum;    /* momentum 0.9; rmsprop 0 */
+  bool nesterov;      /* momentum */
+  double decay;       /* rmsprop 0.9 */
+  double beta1, beta2; /* adam 0.9, 0.999 */
+  double epsilon;     /* adagrad 1e-7, rmsprop 1e-7, adam 1e-7 */
+  double l1, l2;      /* ftrl */
+  double beta;        /* ftrl 1 */
+} shoal_optimizer_options;
+
+/* The names, ended by NULL. */
+SHOAL_API const char *const *shoal_optimizer_names(void);
+/* Adds to the graph one update of all `variables` (n of them) against `loss`, with the scalar `rate`. Running *update
+ * does it. Slots are variables called VARIABLE/SLOT. */
+SHOAL_API SHOAL_CHECKED shoal_status shoal_minimize(shoal_graph *g, const shoal_optimizer_options *options,
+                                                    shoal_value *loss, shoal_value *const *variables, int n,
+                                                    shoal_value *rate, shoal_value **update);
+
+/* ---- learning-rate schedules */
+typedef struct {
+  const char *name;  /* "constant", "staircase", "exponential", "cosine", "piecewise"; NULL: "constant" */
+  double rate;       /* at the start, after warm-up */
+  double factor;     /* staircase, exponential: multiply by this ... */
+  int64_t every;     /* ... every so many steps. cosine: steps from `rate` to `final_rate` */
+  double final_rate; /* cosine */
+  const int64_t *boundaries; /* piecewise: from step boundaries[i] on ... */
+  const double *rates;       /* ... rates[i] */
+  int pieces;
+  int64_t warmup;    /* steps over which the rate rises linearly from 0 */
+} shoal_schedule;
+
+SHOAL_API const char *const *shoal_schedule_names(void);
+/* The rate of step 0, 1, 2, ... */
+SHOAL_API double shoal_schedule_at(const shoal_schedule *schedule, int64_t step);
+SHOAL_API SHOAL_CHECKED shoal_status shoal_schedule_check(const shoal_schedule *schedule);
+
+/* ---- models; errors in the layers stick and come out at compile */
+typedef struct shoal_model shoal_model;
+
+/* `input`: the shape of one example. */
+SHOAL_API SHOAL_CHECKED shoal_status shoal_model_create(shoal_shape input, shoal_model **out);
+SHOAL_API void shoal_model_destroy(shoal_model *m);
+/* activation: NULL or "linear", "relu", "tanh", "sigmoid", "softmax" (on the last layer: the loss takes the logits). */
+SHOAL_API void shoal_model_dense(shoal_model *m, int units, const char *activation);
+SHOAL_API void shoal_model_conv2d(shoal_model *m, int filters, int size, int stride, shoal_padding padding,
+                                  const char *activation);
+SHOAL_API void shoal_model_max_pool(shoal_model *m, int size, int stride, shoal_padding padding);
+SHOAL_API void shoal_model_avg_pool(shoal_model *m, int size, int stride, shoal_padding padding);
+SHOAL_API void shoal_model_flatten(shoal_model *m);
+SHOAL_API void shoal_model_activation(shoal_model *m, const char *activation);
+/* Drops with probability `rate` while training. */
+SHOAL_API void shoal_model_dropout(shoal_model *m, double rate);
+SHOAL_API void shoal_model_batch_norm(shoal_model *m);
+/* For the dense and conv2d layers added from here on: "glorot_uniform" (standard), "glorot_normal", "he_uniform",
+ * "he_normal", "lecun_normal", "zeros". */
+SHOAL_API void shoal_model_initializer(shoal_model *m, const char *name);
+
+typedef struct {
+  shoal_optimizer_options optimizer;
+  shoal_schedule schedule;
+  double l2;           /* weight of sum(w^2)/2 over all weights (not biases) added to the loss */
+  int top_k;           /* also report top-k accuracy; 0: no */
+  int threads;         /* as in shoal_session_options */
+  uint64_t seed;
+  const char *kernels;
+  bool no_fusion;
+} shoal_compile_options;
+
+SHOAL_API SHOAL_CHECKED shoal_status shoal_model_compile(shoal_model *m, const shoal_compile_options *options);
+SHOAL_API int64_t shoal_model_parameters(const shoal_model *m);
+SHOAL_API int shoal_model_threads(const shoal_model *m);
+/* "layer  output shape  parameters" lines, ended by a total; the caller frees it. NULL: no memory. */
+SHOAL_API char *shoal_model_describe(const shoal_model *m);
+/* For those who want the graph under the layers. */
+SHOAL_API shoal_graph *shoal_model_graph(shoal_model *m);
+SHOAL_API shoal_session *shoal_model_session(shoal_model *m);
+
+/* What callbacks see. */
+typedef struct {
+  int64_t epoch, epochs; /* epoch counts from 0 */
+  int64_t step, steps;   /* step: finished ones; steps: all there will be */
+  int64_t examples;      /* seen so far in this run */
+  double loss;           /* of the last step; in on_epoch: mean of the epoch */
+  double accuracy;       /* the same for training accuracy; NaN when not measured */
+  double rate;           /* learning rate of the last step */
+  double seconds;        /* training time so far, evaluation not counted */
+  double validation_loss, validation_accuracy; /* on_epoch only; NaN without validation data */
+} shoal_progress;
+
+typedef struct {
+  void *context;
+  /* Called every `every_steps` steps (0: about four times a second). Returning true stops training cleanly. */
+  bool (*on_step)(void *context, const shoal_progress *p);
+  int64_t every_steps;
+  bool (*on_epoch)(void *context, const shoal_progress *p);
+  void (*on_note)(void *context, const char *line); /* warnings: a checkpoint that failed, a resume ... */
+} shoal_callbacks;
+
+typedef struct {
+  int64_t epochs;             /* 0: by steps */
+  int64_t steps;              /* 0: by epochs; both: whichever ends first */
+  int64_t batch_size;         /* 0: 32 */
+  bool keep_order;            /* do not shuffle */
+  bool drop_short;            /* drop a last batch that is not full */
+  const shoal_dataset *validation;
+  double validation_split;    /* share of the training rows, the last ones, held out; 0: none */
+  int patience;               /* stop after so many epochs without a better validation loss; 0: never */
+  const char *checkpoint_dir; /* NULL: no checkpoints */
+  int64_t checkpoint_every;   /* steps; 0: at each epoch's end */
+  int keep;                   /* checkpoints kept; 0: 3 */
+  bool keep_best;             /* also best.safetensors, by validation accuracy */
+  bool resume;                /* continue from the newest checkpoint, if there is one */
+  const char *settings;       /* text kept in checkpoints: resuming with another is refused, saying what differs */
+  const int *stop;            /* when not NULL: training stops cleanly (checkpoint included) once *stop is not 0 */
+  shoal_callbacks callbacks;
+} shoal_fit_options;
+
+typedef struct {
+  int64_t epochs;   /* finished */
+  int64_t steps, updates, examples; /* of the whole training, resumed part included */
+  int64_t run_examples; /* of this run alone */
+  int64_t dropped_examples; /* left out an epoch because the last batch was short */
+  double seconds;      /* training alone, this run */
+  double eval_seconds, checkpoint_seconds;
+  double input_wait_seconds; /* waiting for data */
+  double final_loss;   /* mean of the last epoch (or of the last 100 steps, whichever is shorter) */
+  double train_accuracy, validation_accuracy, validation_loss; /* NaN: not measured */
+  bool stopped;        /* by `stop` or a callback */
+  bool stopped_early;  /* by patience */
+  int64_t resumed_from; /* step, or -1 */
+} shoal_fit_result;
+
+/* A loss that is no number ends it with SHOAL_ERR_NUMERIC: step, first bad operator, what to try. */
+SHOAL_API SHOAL_CHECKED shoal_status shoal_model_fit(shoal_model *m, const shoal_dataset *data,
+                                                     const shoal_fit_options *options, shoal_fit_result *result);
+
+typedef struct {
+  int64_t examples;
+  double loss, accuracy, top_k; /* shares, 0..1; top_k NaN when not asked for */
+  double seconds;
+} shoal_evaluation;
+SHOAL_API SHOAL_CHECKED shoal_status shoal_model_evaluate(shoal_model *m, const shoal_dataset *data,
+                                                          shoal_evaluation *out);
+/* Class probabilities: `out` must be f32 [n, classes]. features: u8 or f32 [n, input shape]; u8 is scaled as in
+ * training. */
+SHOAL_API SHOAL_CHECKED shoal_status shoal_model_predict(shoal_model *m, const shoal_tensor *features,
+                                                         shoal_tensor *out);
+/* Weights alone, safetensors. */
+SHOAL_API SHOAL_CHECKED shoal_status shoal_model_save(shoal_model *m, const char *path);
+/* From a weights file or a checkpoint. */
+SHOAL_API SHOAL_CHECKED shoal_status shoal_model_load(shoal_model *m, const char *path);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
