@@ -1,0 +1,37 @@
+/* Labelled data sets in memory. */
+#ifndef SHOAL_DATA_H
+#define SHOAL_DATA_H
+
+#include "shoal/tensor.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Rows of features and their classes. What shoal_dataset_load made owns its memory; a caller may also fill one with
+ * tensors of its own. Read-only once made, so any number of threads may use it. */
+typedef struct shoal_dataset {
+  shoal_tensor features; /* u8 or f32 [n, ...]; images are [n, height, width, channels] */
+  shoal_tensor labels;   /* u8, i32 or i64 [n], each in [0, classes) */
+  int classes;
+  float scale; /* what features are to be multiplied with: 1/255 for u8 pixels, else 1 */
+} shoal_dataset;
+
+/* `name_or_path`: a name known (shoal_dataset_names), looked for in $SHOAL_DATA/NAME, ./data/NAME, ../data/NAME beside
+ * the running binary and where data was installed; or the path of a folder with IDX files (train-images-idx3-ubyte,
+ * train-labels-idx1-ubyte, t10k-..., each plain or .gz). split: "train" or "test". */
+SHOAL_API SHOAL_CHECKED shoal_status shoal_dataset_load(const char *name_or_path, const char *split,
+                                                        shoal_dataset **out);
+/* For what shoal_dataset_load made, once no view of it is in use. NULL is fine. */
+SHOAL_API void shoal_dataset_destroy(shoal_dataset *data);
+/* Rows first .. first + count - 1, not copied: *out borrows from `data` and is not to be destroyed. */
+SHOAL_API SHOAL_CHECKED shoal_status shoal_dataset_view(const shoal_dataset *data, int64_t first, int64_t count,
+                                                        shoal_dataset *out);
+SHOAL_API int64_t shoal_dataset_rows(const shoal_dataset *data);
+/* The names known, ended by NULL. */
+SHOAL_API const char *const *shoal_dataset_names(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,105 @@
+#include "data/image.h"
+
+#include "base/mem.h"
+
+#include <errno.h>
+#include <math.h>
+#include <png.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define MOST_PIXELS (64 << 20) /* of a PNG: 64 MB as gray */
+
+/* from [from_height, from_width] to to [height, width]: each new pixel is the mean of the area it covers, parts of
+ * pixels counted as parts. */
+static void resize_area(const uint8_t *from, int from_height, int from_width, uint8_t *to, int height, int width) {
+  double step_y = (double)from_height / height, step_x = (double)from_width / width;
+  for (int y = 0; y < height; y++) {
+    double top = y * step_y, bottom = top + step_y;
+    for (int x = 0; x < width; x++) {
+      double left = x * step_x, right = left + step_x, sum = 0, area = 0;
+      for (int i = (int)top; i < from_height && i < bottom; i++) {
+        double tall = MIN_OF(bottom, i + 1) - MAX_OF(top, i);
+        for (int j = (int)left; j < from_width && j < right; j++) {
+          double part = tall * (MIN_OF(right, j + 1) - MAX_OF(left, j));
+          sum += part * from[(size_t)i * (size_t)from_width + (size_t)j];
+          area += part;
+        }
+      }
+      to[(size_t)y * (size_t)width + (size_t)x] = (uint8_t)lround(area > 0 ? sum / area : 0);
+    }
+  }
+}
+
+/* libpng's simplified interface catches its own jumps: errors come back as a result and a message in `image`. */
+static shoal_status read_png(FILE *file, const char *path, int height, int width, uint8_t *out) {
+  png_image image = {.version = PNG_IMAGE_VERSION};
+  shoal_status status = NULL;
+  uint8_t *pixels = NULL;
+  if (!png_image_begin_read_from_stdio(&image, file)) {
+    status = status_make(SHOAL_ERR_INPUT, "%s: byte %ld: the PNG is corrupted (%s): make it again", path, ftell(file),
+                         image.message);
+    goto done;
+  }
+  if (!image.width || !image.height || (uint64_t)image.width * image.height > MOST_PIXELS) {
+    status = status_make(SHOAL_ERR_INPUT, "%s: byte 16: the picture is %u x %u, at most %d pixels are read: make it "
+                                          "smaller", path, image.width, image.height, MOST_PIXELS);
+    goto done;
+  }
+  image.format = PNG_FORMAT_GRAY;
+  image.flags |= PNG_IMAGE_FLAG_16BIT_sRGB; /* 16 bits are only finer steps of the same scale */
+  pixels = malloc(PNG_IMAGE_SIZE(image));
+  if (!pixels) {
+    status = status_no_memory();
+    goto done;
+  }
+  png_color black = {0, 0, 0};
+  if (!png_image_finish_read(&image, &black, pixels, 0, NULL)) {
+    status = status_make(SHOAL_ERR_INPUT, "%s: byte %ld: the PNG is corrupted or cut short (%s): make it again", path,
+                         ftell(file), image.message);
+    goto done;
+  }
+  resize_area(pixels, (int)image.height, (int)image.width, out, height, width);
+done:
+  free(pixels);
+  png_image_free(&image);
+  return status;
+}
+
+static shoal_status read_raw(FILE *file, const char *path, int height, int width, uint8_t *out) {
+  size_t want = (size_t)height * (size_t)width;
+  struct stat info;
+  if (fstat(fileno(file), &info)) return status_errno(errno, "%s: cannot find its size", path);
+  if ((uint64_t)info.st_size != want)
+    return status_make(SHOAL_ERR_INPUT, "%s: byte 0: expected a PNG, or exactly %zu raw bytes (%d x %d); this is no PNG "
+                                        "and has %lld bytes", path, want, height, width, (long long)info.st_size);
+  if (fread(out, 1, want, file) != want)
+    return status_make(SHOAL_ERR_INPUT, "%s: cannot read its %zu bytes", path, want);
+  return NULL;
+}
+
+shoal_status image_read_gray(const char *path, int height, int width, shoal_tensor *out) {
+  if (height < 1 || width < 1 || (int64_t)height * width > MOST_PIXELS)
+    return status_make(SHOAL_ERR_ARGUMENT, "a picture of %d x %d pixels cannot be made", height, width);
+  FILE *file = fopen(path, "rbe");
+  if (!file) return status_make(SHOAL_ERR_INPUT, "%s: cannot open: %s", path, strerror(errno));
+  shoal_tensor t = {0};
+  shoal_status status;
+  struct stat info;
+  if (fstat(fileno(file), &info) || !S_ISREG(info.st_mode)) {
+    status = status_make(SHOAL_ERR_INPUT, "%s: is no regular file: give the path of a PNG or raw picture", path);
+    goto done;
+  }
+  TRY_GOTO(status, shoal_tensor_create(SHOAL_U8, SHOAL_SHAPE(1, height, width, 1), &t), done);
+  png_byte mark[8];
+  size_t got = fread(mark, 1, sizeof mark, file);
+  rewind(file);
+  status = got == sizeof mark && !png_sig_cmp(mark, 0, sizeof mark) ? read_png(file, path, height, width, t.data)
+                                                                    : read_raw(file, path, height, width, t.data);
+done:
+  fclose(file);
+  if (status) shoal_tensor_fini(&t);
+  else *out = t;
+  return status;
+}
