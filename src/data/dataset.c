@@ -11,15 +11,26 @@
 /* Formats, tried in this order. */
 static const dataset_reader *const readers[] = {&dataset_reader_idx};
 
-/* Data sets known by name. */
-static const struct known {
-  const char *name; /* also of its folder */
-  int classes;
-  const char *installed; /* where a package of the system puts it, or NULL */
-} known_sets[] = {{"mnist", 10, NULL}, {"fashion-mnist", 10, "/usr/share/datasets/fashion-mnist"}};
+/* Data sets known by name: the name (also of its folder), classes, where a package of the system puts it or NULL. */
+#define KNOWN_SETS(ROW)   \
+  ROW("mnist", 10, NULL) \
+  ROW("fashion-mnist", 10, "/usr/share/datasets/fashion-mnist")
 
-static const char *const known_names[] = {"mnist", "fashion-mnist", NULL};
-_Static_assert(COUNT_OF(known_names) == COUNT_OF(known_sets) + 1, "each known set has its name in the list");
+static const struct known {
+  const char *name;
+  int classes;
+  const char *installed;
+} known_sets[] = {
+#define ROW(name, classes, installed) {name, classes, installed},
+    KNOWN_SETS(ROW)
+#undef ROW
+};
+
+static const char *const known_names[] = {
+#define ROW(name, classes, installed) name,
+    KNOWN_SETS(ROW)
+#undef ROW
+        NULL};
 
 const char *const *shoal_dataset_names(void) { return known_names; }
 
