@@ -42,6 +42,7 @@ typedef struct {
   bool (*fits)(const op_shapes *s);       /* NULL: any shape */
   size_t (*scratch)(const op_shapes *s);  /* NULL: none */
   uint32_t lanes_in, lanes_out;           /* bit i: input / output i is in LANES layout, if it is batched */
+  bool anchor;                            /* worth converting its inputs to LANES for */
 } op_variant;
 
 /* A gradient: dense, or, where indices is set, rows (see shoal_sparse_rows). */
@@ -67,7 +68,8 @@ enum {
   OP_SOURCE = 8,       /* placeholder, constant, variable: no kernel */
   OP_INTERNAL = 16,    /* made by the planner only; its reference is the operators it replaces */
   OP_GRADIENT_ONLY = 32, /* used by gradient rules; its own gradient is not defined */
-  OP_VIEW = 64          /* output 0 is input 0's memory seen differently (reshape, identity, stop_gradient) */
+  OP_VIEW = 64,         /* output 0 is input 0's memory seen differently (reshape, identity, stop_gradient) */
+  OP_TAKES_ROWS = 128   /* its kernels follow shoal_tensor.rows of input 0: a shuffled batch need not be copied */
 };
 
 typedef struct op_row {

@@ -1,0 +1,177 @@
+/* Runs a plan. Nothing here allocates, unless something fails. */
+#include "exec/plan.h"
+
+#include "base/mem.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Points the operands of a phase at rows [first, first + rows) of the batch. */
+static void aim(const plan *p, int phase, int thread, int64_t first, int64_t rows) {
+  plan_thread *t = &p->threads[thread];
+  bool split = p->phases[phase].split;
+  for (int i = p->phase_patches[phase]; i < p->phase_patches[phase + 1]; i++) {
+    shoal_tensor *operand = &t->operands[p->patches[i].operand];
+    const plan_value *v = &p->values[p->patches[i].value];
+    const plan_value *root = &p->values[v->root];
+    bool batched = split && plan_batched(v);
+    if (batched) operand->shape.dim[0] = rows;
+    size_t skip = batched ? plan_value_bytes(root, first) : 0; /* first is a multiple of LANES */
+    if (root->store == STORE_FEED) {
+      const shoal_tensor *fed = &p->feeds[root->feed].tensor;
+      operand->rows = fed->rows ? fed->rows + (batched ? first : 0) : NULL;
+      operand->data = fed->rows ? fed->data : (char *)fed->data + skip;
+    } else if (root->store == STORE_SHARED && batched) {
+      operand->data = p->shared + root->offset + skip;
+    } else if (root->store == STORE_CONSTANT && batched) {
+      operand->data = (char *)root->data.data + skip;
+    }
+  }
+}
+
+static bool run_call(plan *p, int thread, int at) {
+  const plan_node *n = &p->nodes[p->order[at]];
+  plan_thread *t = &p->threads[thread];
+  shoal_status status = n->run(&t->calls[at]);
+  if (__builtin_expect(status != NULL, 0)) {
+    t->error = status;
+    t->failed = at;
+    return false;
+  }
+  return true;
+}
+
+static void run_share(void *context, int thread, int threads) {
+  plan *p = context;
+  const plan_phase *phase = &p->phases[p->running];
+  if (thread >= phase->threads) return;
+  plan_thread *t = &p->threads[thread];
+  int64_t first, last;
+  pool_share(phase->rows, LANES, thread, phase->threads, &first, &last);
+  for (int64_t at = first; at < last; at += phase->strip) {
+    int64_t rows = MIN_OF(phase->strip, last - at);
+    aim(p, p->running, thread, at, rows);
+    for (int i = phase->first; i < phase->first + phase->count; i++) {
+      kernel_call *call = &t->calls[i];
+      call->first_row = at;
+      call->accumulate = at > first;
+      call->step = p->session->step;
+      if (!run_call(p, thread, i)) return;
+    }
+  }
+}
+
+/* Adds the other threads' sums to the first one's, in the order of the threads. */
+static void add_sums(plan *p, const plan_phase *phase) {
+  for (int i = phase->first; i < phase->first + phase->count; i++) {
+    const plan_node *n = &p->nodes[p->order[i]];
+    if (n->batch != BATCH_SUM) continue;
+    for (int k = 0; k < n->outs; k++) {
+      const plan_value *v = &p->values[n->out[k]];
+      int64_t count = shoal_shape_count(&v->shape);
+      for (int t = 1; t < phase->threads; t++) {
+        const void *from = p->threads[t].calls[i].out[k].data;
+        void *to = p->threads[0].calls[i].out[k].data;
+        if (v->dtype == SHOAL_F32)
+          for (int64_t e = 0; e < count; e++) ((float *)to)[e] += ((const float *)from)[e];
+        else
+          for (int64_t e = 0; e < count; e++) ((double *)to)[e] += ((const double *)from)[e];
+      }
+    }
+  }
+}
+
+static shoal_status phase_error(plan *p, const plan_phase *phase) {
+  for (int t = 0; t < phase->threads; t++) {
+    plan_thread *thread = &p->threads[t];
+    if (!thread->error) continue;
+    shoal_status status = thread->error;
+    thread->error = NULL;
+    const plan_node *n = &p->nodes[p->order[thread->failed]];
+    for (int other = t + 1; other < phase->threads; other++) { /* one cause is enough */
+      shoal_status_free(p->threads[other].error);
+      p->threads[other].error = NULL;
+    }
+    return status_wrap(status, "%s '%s'", n->op->name, n->origin ? n->origin->name : "");
+  }
+  return NULL;
+}
+
+static bool all_finite(const shoal_tensor *t, double *worst) {
+  if (t->dtype != SHOAL_F32 && t->dtype != SHOAL_F64) return true;
+  int64_t count = shoal_tensor_count(t);
+  for (int64_t i = 0; i < count; i++) {
+    double x = shoal_tensor_get(t, i);
+    if (!isfinite(x)) {
+      *worst = x;
+      return false;
+    }
+  }
+  return true;
+}
+
+static shoal_status check_guard(const plan *p) {
+  const plan_value *v = &p->values[p->guard], *root = &p->values[v->root];
+  if (root->store != STORE_SHARED && root->store != STORE_SUM) return NULL;
+  shoal_tensor t = shoal_tensor_view(v->dtype, v->shape, p->shared + root->offset);
+  double bad;
+  if (all_finite(&t, &bad)) return NULL;
+  return status_make(SHOAL_ERR_NUMERIC, "the loss is %f", bad);
+}
+
+/* "conv2d 'conv2d/conv2d' f32[64,28,28,6] gives nan": of a node just run. */
+static shoal_status check_results(const plan *p, int at) {
+  const plan_node *n = &p->nodes[p->order[at]];
+  for (int k = 0; k < n->outs; k++) {
+    double bad;
+    const shoal_tensor *t = &p->threads[0].calls[at].out[k];
+    if (all_finite(t, &bad)) continue;
+    char shape[SHOAL_SHAPE_TEXT];
+    const char *because = "";
+    for (int j = 0; j < n->ins && !*because; j++)
+      if (!all_finite(&p->threads[0].calls[at].in[j], &bad)) because = " (from an input that is not finite either)";
+    return status_make(SHOAL_ERR_NUMERIC, "%s '%s' %s gives %f%s", n->op->name, n->origin ? n->origin->name : "",
+                       shoal_shape_text(&t->shape, shape), bad, because);
+  }
+  return NULL;
+}
+
+static shoal_status run_phase(plan *p, int i) {
+  const plan_phase *phase = &p->phases[i];
+  p->running = i;
+  if (phase->check_guard) TRY(check_guard(p));
+  if (phase->split) {
+    if (phase->threads > 1)
+      pool_run(p->session->threads, run_share, p);
+    else
+      run_share(p, 0, 1);
+    TRY(phase_error(p, phase));
+    if (phase->threads > 1) add_sums(p, phase);
+    return NULL;
+  }
+  aim(p, i, 0, 0, 0);
+  p->threads[0].calls[phase->first].step = p->session->step;
+  if (!run_call(p, 0, phase->first)) return phase_error(p, phase);
+  return p->check_each ? check_results(p, phase->first) : NULL;
+}
+
+shoal_status plan_run(plan *p, const shoal_feed *feeds, shoal_tensor *fetched) {
+  p->feeds = feeds;
+  for (int i = 0; i < p->n_phases; i++) TRY(run_phase(p, i));
+  if (!fetched) return NULL;
+  for (int i = 0; i < p->n_fetches; i++) {
+    const plan_value *v = &p->values[p->fetch_of[i]], *root = &p->values[v->root];
+    fetched[i] = shoal_tensor_view(v->dtype, v->shape, NULL);
+    switch (root->store) {
+      case STORE_FEED:
+        fetched[i].data = feeds[root->feed].tensor.data;
+        fetched[i].rows = feeds[root->feed].tensor.rows;
+        break;
+      case STORE_VARIABLE: fetched[i].data = p->session->variables[root->source->id].data; break;
+      case STORE_CONSTANT: fetched[i].data = root->data.data; break;
+      default: fetched[i].data = p->shared + root->offset;
+    }
+  }
+  return NULL;
+}

@@ -1,0 +1,228 @@
+/* Chooses a kernel for each node and with it the layout of each value, and adds the conversions between layouts. */
+#include "exec/plan.h"
+
+#include "base/mem.h"
+
+#include <string.h>
+
+typedef struct {
+  plan *p;
+  int *twin;   /* by root value: the same in the other layout, or -1 */
+  bool *rigid; /* by root value: must stay ROWS, because something looks at it other than row by row */
+  size_t n;
+} chooser;
+
+static bool all_f32(const op_shapes *s) {
+  for (int i = 0; i < s->ins; i++)
+    if (s->in_dtype[i] == SHOAL_F64) return false;
+  for (int i = 0; i < s->outs; i++)
+    if (s->out_dtype[i] == SHOAL_F64) return false;
+  return true;
+}
+
+typedef struct {
+  shoal_shape in[PLAN_MOST_INPUTS], out[OP_MAX_OUTPUTS];
+  shoal_dtype in_dtype[PLAN_MOST_INPUTS], out_dtype[OP_MAX_OUTPUTS];
+  op_shapes s;
+} node_shapes;
+
+/* The best variant whose processor and shape fit, lanes or not. `lanes`: whether LANES is on the table. */
+static const op_variant *best_variant(const chooser *c, const plan_node *n, const op_shapes *s, bool lanes) {
+  if (!n->op->variants || !all_f32(s)) return NULL;
+  for (const op_variant *v = n->op->variants; v->name; v++) {
+    if (v->needs > c->p->session->level) continue;
+    if ((v->lanes_in | v->lanes_out) && !lanes) continue;
+    if (v->fits && !v->fits(s)) continue;
+    return v;
+  }
+  return NULL;
+}
+
+static bool wants_lanes(const op_variant *v, uint32_t mask, int k, const plan_value *value) {
+  return v && (mask >> k & 1) && plan_batched(value);
+}
+
+/* LANES is possible for a node when no operand that would be in it is rigid. */
+static bool lanes_possible(const chooser *c, const plan_node *n, const op_variant *v) {
+  for (int k = 0; k < n->ins; k++)
+    if (wants_lanes(v, v->lanes_in, k, &c->p->values[n->in[k]]) && c->rigid[c->p->values[n->in[k]].root]) return false;
+  for (int k = 0; k < n->outs; k++)
+    if (wants_lanes(v, v->lanes_out, k, &c->p->values[n->out[k]]) && c->rigid[c->p->values[n->out[k]].root])
+      return false;
+  return true;
+}
+
+static const op_variant *variant_of(const chooser *c, const plan_node *n, const op_shapes *s, op_batch batch);
+
+/* Does anything that reads this value want it in LANES for its own sake? */
+static bool reader_wants_lanes(const chooser *c, int root) {
+  const plan *p = c->p;
+  for (size_t i = 0; i < p->n_nodes; i++) {
+    const plan_node *n = &p->nodes[i];
+    if (n->dead) continue;
+    for (int k = 0; k < n->ins; k++) {
+      if (p->values[n->in[k]].root != root || (n->op->shape_only >> k & 1)) continue;
+      node_shapes shapes;
+      plan_shapes(p, n, false, shapes.in, shapes.in_dtype, shapes.out, shapes.out_dtype, &shapes.s);
+      const op_variant *v = best_variant(c, n, &shapes.s, true);
+      if (v && v->anchor && wants_lanes(v, v->lanes_in, k, &p->values[n->in[k]])) return true;
+    }
+  }
+  return false;
+}
+
+static const op_variant *variant_of(const chooser *c, const plan_node *n, const op_shapes *s, op_batch batch) {
+  const plan *p = c->p;
+  const op_variant *v = best_variant(c, n, s, batch != BATCH_WHOLE);
+  if (!v || !(v->lanes_in | v->lanes_out)) return v;
+  bool worth = v->anchor;
+  for (int k = 0; k < n->ins && !worth; k++)
+    worth = wants_lanes(v, v->lanes_in, k, &p->values[n->in[k]]) &&
+            p->values[p->values[n->in[k]].root].order == LAYOUT_LANES;
+  if (!worth && !v->lanes_in) worth = reader_wants_lanes(c, p->values[n->out[0]].root);
+  if (worth && lanes_possible(c, n, v)) return v;
+  return best_variant(c, n, s, false);
+}
+
+/* `value` as it looks in the other layout: a conversion of its root, made once, seen with the value's own shape. */
+static shoal_status converted(chooser *c, int value, const char *op, layout wanted, const node *origin, int *out) {
+  plan *p = c->p;
+  int root = p->values[value].root;
+  if (c->twin[root] < 0) {
+    int made;
+    TRY(plan_add_node(p, op_find(op), origin, &root, 1, NULL, &made));
+    c->twin[root] = p->nodes[made].out[0];
+    p->values[c->twin[root]].order = wanted;
+    plan_node *n = &p->nodes[made];
+    n->batch = BATCH_MAP;
+    node_shapes shapes;
+    plan_shapes(p, n, false, shapes.in, shapes.in_dtype, shapes.out, shapes.out_dtype, &shapes.s);
+    n->variant = best_variant(c, n, &shapes.s, true);
+    n->run = n->variant ? n->variant->run : n->op->kernel;
+  }
+  int twin = c->twin[root];
+  if (shoal_shape_equal(&p->values[twin].shape, &p->values[value].shape)) {
+    *out = twin;
+    return NULL;
+  }
+  int view;
+  TRY(plan_add_value(p, p->values[value].dtype, p->values[value].shape, p->values[value].symbolic, &view));
+  p->values[view].root = p->values[twin].root;
+  p->values[view].maker = p->values[twin].maker;
+  *out = view;
+  return NULL;
+}
+
+/* The caller's rows copied one after another, for kernels that cannot follow a row index. */
+static shoal_status plain_rows(plan *p, int value, const node *origin, int *out) {
+  int made;
+  TRY(plan_add_node(p, op_find("copy_rows"), origin, &value, 1, NULL, &made));
+  plan_node *n = &p->nodes[made];
+  n->batch = BATCH_MAP;
+  n->run = n->op->kernel;
+  *out = n->out[0];
+  return NULL;
+}
+
+static bool indexed_feed(const plan *p, int value) {
+  const plan_value *root = &p->values[p->values[value].root];
+  return root->store == STORE_FEED && p->feed_indexed[root->feed];
+}
+
+static shoal_status adapt_inputs(chooser *c, int id) {
+  plan *p = c->p;
+  for (int k = 0; k < p->nodes[id].ins; k++) {
+    plan_node *n = &p->nodes[id];
+    int value = n->in[k];
+    if (n->op->shape_only >> k & 1) continue;
+    if (indexed_feed(p, value) && !(k == 0 && (n->op->flags & OP_TAKES_ROWS))) {
+      int copy;
+      TRY(plain_rows(p, value, n->origin, &copy));
+      for (size_t i = 0; i < p->n_nodes; i++) /* one copy serves all that need it */
+        for (int j = 0; j < p->nodes[i].ins; j++)
+          if (p->nodes[i].in[j] == value && p->nodes[i].op != op_find("copy_rows") &&
+              !(j == 0 && (p->nodes[i].op->flags & OP_TAKES_ROWS)))
+            p->nodes[i].in[j] = copy;
+      value = copy;
+      n = &p->nodes[id];
+    }
+    layout have = p->values[p->values[value].root].order;
+    layout wanted =
+        n->variant && wants_lanes(n->variant, n->variant->lanes_in, k, &p->values[value]) ? LAYOUT_LANES : LAYOUT_ROWS;
+    if (have == wanted) continue;
+    int other;
+    TRY(converted(c, value, wanted == LAYOUT_LANES ? "pack_lanes" : "unpack_lanes", wanted, n->origin, &other));
+    p->nodes[id].in[k] = other;
+  }
+  return NULL;
+}
+
+/* A root is rigid when one of the values that share its memory is not the same rows seen one by one. */
+static void find_rigid(chooser *c) {
+  const plan *p = c->p;
+  for (size_t i = 0; i < p->n_values; i++) {
+    const plan_value *v = &p->values[i], *root = &p->values[v->root];
+    if (!plan_batched(v) || !plan_batched(root) || v->shape.dim[0] != root->shape.dim[0] || v->dtype != SHOAL_F32)
+      c->rigid[v->root] = true;
+  }
+}
+
+static shoal_status grow(chooser *c) {
+  size_t before = c->n, now = c->p->n_values + 1024; /* conversions add values while we look */
+  if (c->p->n_values + 8 < before) return NULL;
+  int *twin = realloc(c->twin, now * sizeof *twin);
+  if (twin) c->twin = twin;
+  bool *rigid = realloc(c->rigid, now * sizeof *rigid);
+  if (rigid) c->rigid = rigid;
+  if (!twin || !rigid) return status_no_memory();
+  for (size_t i = before; i < now; i++) {
+    twin[i] = -1;
+    rigid[i] = false;
+  }
+  c->n = now;
+  return NULL;
+}
+
+static shoal_status choose(chooser *c, bool reference) {
+  plan *p = c->p;
+  TRY(grow(c));
+  find_rigid(c);
+  size_t original = p->n_nodes; /* conversions are added behind */
+  for (size_t i = 0; i < original; i++) {
+    TRY(grow(c));
+    plan_node *n = &p->nodes[i];
+    if (n->dead) continue;
+    node_shapes shapes;
+    plan_shapes(p, n, true, shapes.in, shapes.in_dtype, shapes.out, shapes.out_dtype, &shapes.s);
+    n->batch = n->op->batch && !reference ? n->op->batch(&shapes.s) : BATCH_WHOLE;
+    if (n->batch == BATCH_SUM)
+      for (int k = 0; k < n->outs; k++)
+        if (shapes.out_dtype[k] != SHOAL_F32 && shapes.out_dtype[k] != SHOAL_F64) n->batch = BATCH_WHOLE;
+    plan_shapes(p, n, false, shapes.in, shapes.in_dtype, shapes.out, shapes.out_dtype, &shapes.s);
+    n->variant = reference ? NULL : variant_of(c, n, &shapes.s, n->batch);
+    n->run = n->variant ? n->variant->run : n->op->kernel;
+    n->scratch = n->variant && n->variant->scratch ? n->variant->scratch(&shapes.s) : 0;
+    for (int k = 0; k < n->outs; k++)
+      if (n->variant && wants_lanes(n->variant, n->variant->lanes_out, k, &p->values[n->out[k]]))
+        p->values[p->values[n->out[k]].root].order = LAYOUT_LANES;
+    TRY(adapt_inputs(c, (int)i));
+  }
+  /* What leaves the plan leaves it row by row. */
+  for (int i = 0; i < p->n_fetches; i++) {
+    int value = p->fetch_of[i];
+    TRY(grow(c));
+    if (p->values[p->values[value].root].order != LAYOUT_LANES) continue;
+    int maker = p->values[value].maker;
+    TRY(converted(c, value, "unpack_lanes", LAYOUT_ROWS, maker >= 0 ? p->nodes[maker].origin : NULL, &p->fetch_of[i]));
+    p->values[p->fetch_of[i]].fetched = true;
+  }
+  return NULL;
+}
+
+shoal_status plan_choose(plan *p, bool reference) {
+  chooser c = {.p = p};
+  shoal_status status = choose(&c, reference);
+  free(c.twin);
+  free(c.rigid);
+  return status;
+}

@@ -1,0 +1,128 @@
+#include "exec/plan.h"
+
+#include "base/mem.h"
+#include "base/text.h"
+
+#include <string.h>
+
+static shoal_status copy_key(plan *p, const plan_request *request) {
+  size_t feeds = (size_t)request->n_feeds, fetches = (size_t)request->n_fetches;
+  p->n_feeds = request->n_feeds;
+  p->n_fetches = request->n_fetches;
+  p->fetches = calloc(fetches + 1, sizeof *p->fetches);
+  p->fetch_of = calloc(fetches + 1, sizeof *p->fetch_of);
+  p->feed_values = calloc(feeds + 1, sizeof *p->feed_values);
+  p->feed_shapes = calloc(feeds + 1, sizeof *p->feed_shapes);
+  p->feed_indexed = calloc(feeds + 1, sizeof *p->feed_indexed);
+  if (!p->fetches || !p->fetch_of || !p->feed_values || !p->feed_shapes || !p->feed_indexed) return status_no_memory();
+  if (fetches) memcpy(p->fetches, request->fetches, fetches * sizeof *p->fetches);
+  for (size_t i = 0; i < feeds; i++) {
+    p->feed_values[i] = request->feeds[i].value;
+    p->feed_shapes[i] = request->feeds[i].tensor.shape;
+    p->feed_indexed[i] = request->feeds[i].tensor.rows != NULL;
+  }
+  return NULL;
+}
+
+bool plan_matches(const plan *p, const plan_request *request) {
+  if (p->n_feeds != request->n_feeds || p->n_fetches != request->n_fetches) return false;
+  for (int i = 0; i < p->n_fetches; i++)
+    if (p->fetches[i] != request->fetches[i]) return false;
+  for (int i = 0; i < p->n_feeds; i++) {
+    const shoal_feed *f = &request->feeds[i];
+    if (p->feed_values[i] != f->value || p->feed_indexed[i] != (f->tensor.rows != NULL) ||
+        f->tensor.dtype != f->value->dtype || !shoal_shape_equal(&p->feed_shapes[i], &f->tensor.shape))
+      return false;
+  }
+  return true;
+}
+
+static shoal_status make(plan *p, const plan_request *request) {
+  bool reference = request->reference || request->check_each;
+  p->session = request->session;
+  p->check_each = request->check_each;
+  TRY(copy_key(p, request));
+  TRY(plan_build(p, request));
+  if (!reference) TRY(plan_fuse(p));
+  TRY(plan_choose(p, reference));
+  TRY(plan_schedule(p, reference));
+  return plan_place(p);
+}
+
+shoal_status plan_create(const plan_request *request, plan **out) {
+  for (int i = 0; i < request->n_fetches; i++)
+    if (!request->fetches[i]) return status_make(SHOAL_ERR_ARGUMENT, "fetch %d is NULL", i);
+  for (int i = 0; i < request->n_feeds; i++)
+    if (!request->feeds[i].value) return status_make(SHOAL_ERR_ARGUMENT, "feed %d names no placeholder", i);
+  plan *p = calloc(1, sizeof *p);
+  if (!p) return status_no_memory();
+  p->guard = -1;
+  shoal_status status = make(p, request);
+  if (status) {
+    plan_destroy(p);
+    return status;
+  }
+  *out = p;
+  return NULL;
+}
+
+void plan_destroy(plan *p) {
+  if (!p) return;
+  for (size_t i = 0; i < p->n_nodes; i++) {
+    free(p->nodes[i].in);
+    free(p->nodes[i].out);
+  }
+  for (size_t i = 0; i < p->n_values; i++)
+    if (p->values[i].owned) shoal_tensor_fini(&p->values[i].data);
+  for (int i = 0; i < p->n_threads && p->threads; i++) {
+    free(p->threads[i].calls);
+    free(p->threads[i].operands);
+    free(p->threads[i].local);
+    free(p->threads[i].scratch);
+  }
+  free(p->threads);
+  free(p->fetches);
+  free(p->fetch_of);
+  free(p->feed_values);
+  free(p->feed_shapes);
+  free(p->feed_indexed);
+  free(p->nodes);
+  free(p->values);
+  free(p->order);
+  free(p->phases);
+  free(p->shared);
+  free(p->patches);
+  free(p->phase_patches);
+  free(p->operand_at);
+  free(p);
+}
+
+char *plan_describe(const plan *p) {
+  static const char *const stores[] = {"none", "feed", "variable", "constant", "shared", "local", "sum"};
+  text t = {0};
+  text_add(&t, "%d nodes in %d phases; %.1f KB shared, %.1f KB a thread\n", p->n_order, p->n_phases,
+           (double)p->shared_bytes / 1e3, (double)p->local_bytes / 1e3);
+  for (int i = 0; i < p->n_phases; i++) {
+    const plan_phase *phase = &p->phases[i];
+    if (phase->split)
+      text_add(&t, "phase %d: %lld rows over %d thread%s in strips of %lld\n", i, (long long)phase->rows,
+               phase->threads, phase->threads == 1 ? "" : "s", (long long)phase->strip);
+    for (int at = phase->first; at < phase->first + phase->count; at++) {
+      const plan_node *n = &p->nodes[p->order[at]];
+      text_add(&t, "%s%-30s %-16s %s ->", phase->split ? "  " : "", n->op->name,
+               n->variant ? n->variant->name : "reference", n->origin ? n->origin->name : "");
+      for (int k = 0; k < n->outs; k++) {
+        const plan_value *v = &p->values[n->out[k]];
+        char shape[SHOAL_SHAPE_TEXT];
+        text_add(&t, " %s%s %s%s", shoal_dtype_name(v->dtype), shoal_shape_text(&v->shape, shape),
+                 p->values[v->root].order == LAYOUT_LANES ? "lanes " : "", stores[p->values[v->root].store]);
+      }
+      text_add(&t, "\n");
+    }
+  }
+  if (t.failed) {
+    text_fini(&t);
+    return NULL;
+  }
+  return t.data;
+}

@@ -1,0 +1,226 @@
+/* An order of execution that keeps the plan's invariants, cut into phases. */
+#include "exec/plan.h"
+
+#include "base/mem.h"
+
+#include <string.h>
+
+enum {
+  STRIP_ROWS = 64,           /* four blocks: enough to reuse each weight from a register, small enough for the L2 cache */
+  WORTH_THREADS = 200 * 1000 /* floating-point operations below which waking a thread costs more than it brings */
+};
+
+/* Edges beyond those of the data: before[i] must run before after[i]. */
+typedef struct {
+  int *before, *after;
+  size_t count, cap_before, cap_after;
+} extra_edges;
+
+static shoal_status add_edge(extra_edges *e, int before, int after) {
+  TRY(mem_grow((void **)&e->before, &e->cap_before, e->count + 1, sizeof *e->before));
+  TRY(mem_grow((void **)&e->after, &e->cap_after, e->count + 1, sizeof *e->after));
+  e->before[e->count] = before;
+  e->after[e->count++] = after;
+  return NULL;
+}
+
+static bool reads_value(const plan_node *n, int k) { return !(n->op->shape_only >> k & 1); }
+
+/* Readers of a variable as it was before the step come before what changes it. A reader that takes the changed one
+ * has it as another value (the update's output), and the data edge orders it. Several updates of one variable run in
+ * the order in which they were built. */
+static shoal_status order_updates(const plan *p, extra_edges *e) {
+  for (size_t u = 0; u < p->n_nodes; u++) {
+    const plan_node *update = &p->nodes[u];
+    if (update->dead || !update->op->updates) continue;
+    for (int k = 0; k < update->ins; k++) {
+      if (!(update->op->updates >> k & 1)) continue;
+      int root = p->values[update->in[k]].root;
+      for (size_t r = 0; r < p->n_nodes; r++) {
+        const plan_node *reader = &p->nodes[r];
+        if (reader->dead || r == u) continue;
+        bool also_updates = false, reads = false, after = false;
+        for (int j = 0; j < reader->ins; j++) {
+          const plan_value *v = &p->values[reader->in[j]];
+          if (v->root != root || !reads_value(reader, j)) continue;
+          if (v->maker >= 0 && p->nodes[v->maker].op->updates)
+            after = true;
+          else
+            reads = true;
+          also_updates |= reader->op->updates >> j & 1;
+        }
+        if (!reads || after) continue;
+        if (also_updates ? r < u : true) TRY(add_edge(e, (int)r, (int)u));
+      }
+    }
+    if (p->guard >= 0 && p->values[p->guard].maker >= 0 && (update->op->flags & OP_STATEFUL))
+      TRY(add_edge(e, p->values[p->guard].maker, (int)u));
+  }
+  return NULL;
+}
+
+/* Rows of the batch that a split node works on: those of its first batched operand. */
+static int64_t rows_of(const plan *p, const plan_node *n) {
+  for (int k = 0; k < n->ins; k++)
+    if (reads_value(n, k) && plan_batched(&p->values[n->in[k]])) return p->values[n->in[k]].shape.dim[0];
+  for (int k = 0; k < n->outs; k++)
+    if (plan_batched(&p->values[n->out[k]])) return p->values[n->out[k]].shape.dim[0];
+  return 0;
+}
+
+/* A node can be split when all its batched operands have the same rows. */
+static bool splittable(const plan *p, const plan_node *n) {
+  if (n->batch == BATCH_WHOLE || n->op->updates) return false;
+  int64_t rows = rows_of(p, n);
+  if (rows <= 0) return false;
+  for (int k = 0; k < n->ins; k++)
+    if (reads_value(n, k) && plan_batched(&p->values[n->in[k]]) && p->values[n->in[k]].shape.dim[0] != rows)
+      return false;
+  return true;
+}
+
+static double node_cost(const plan *p, const plan_node *n) {
+  shoal_shape in[PLAN_MOST_INPUTS], out[OP_MAX_OUTPUTS];
+  shoal_dtype in_dtype[PLAN_MOST_INPUTS], out_dtype[OP_MAX_OUTPUTS];
+  op_shapes s;
+  plan_shapes(p, n, false, in, in_dtype, out, out_dtype, &s);
+  double flops = 0;
+  if (n->op->cost)
+    n->op->cost(&s, &flops);
+  else
+    for (int k = 0; k < n->outs; k++) flops += (double)shoal_shape_count(&out[k]);
+  return flops;
+}
+
+typedef struct {
+  plan *p;
+  extra_edges edges;
+  int *waits; /* by node: unmet dependencies */
+  bool *done;
+} scheduler;
+
+static void count_waits(scheduler *s) {
+  const plan *p = s->p;
+  for (size_t i = 0; i < p->n_nodes; i++) {
+    const plan_node *n = &p->nodes[i];
+    if (n->dead) continue;
+    for (int k = 0; k < n->ins; k++)
+      if (reads_value(n, k) && p->values[n->in[k]].maker >= 0) s->waits[i]++;
+  }
+  for (size_t i = 0; i < s->edges.count; i++) s->waits[s->edges.after[i]]++;
+}
+
+static void finish(scheduler *s, int id) {
+  const plan *p = s->p;
+  for (size_t i = 0; i < p->n_nodes; i++) {
+    const plan_node *n = &p->nodes[i];
+    if (n->dead) continue;
+    for (int k = 0; k < n->ins; k++)
+      if (reads_value(n, k) && p->values[n->in[k]].maker == id) s->waits[i]--;
+  }
+  for (size_t i = 0; i < s->edges.count; i++)
+    if (s->edges.before[i] == id) s->waits[s->edges.after[i]]--;
+}
+
+/* Within the phase under way a sum is not complete, so nobody may read it yet. */
+static bool reads_unfinished_sum(const plan *p, const plan_node *n, int phase) {
+  for (int k = 0; k < n->ins; k++) {
+    int maker = p->values[n->in[k]].maker;
+    if (maker >= 0 && reads_value(n, k) && p->nodes[maker].batch == BATCH_SUM && p->nodes[maker].phase == phase)
+      return true;
+  }
+  return false;
+}
+
+static int next_ready(const scheduler *s, bool split, int64_t rows, int phase) {
+  const plan *p = s->p;
+  for (size_t i = 0; i < p->n_nodes; i++) {
+    const plan_node *n = &p->nodes[i];
+    if (n->dead || s->done[i] || s->waits[i]) continue;
+    if (splittable(p, n) != split) continue;
+    if (split && (rows_of(p, n) != rows || reads_unfinished_sum(p, n, phase))) continue;
+    return (int)i;
+  }
+  return -1;
+}
+
+static shoal_status new_phase(plan *p, size_t *capacity, bool split, int64_t rows) {
+  TRY(mem_grow((void **)&p->phases, capacity, (size_t)p->n_phases + 1, sizeof *p->phases));
+  p->phases[p->n_phases++] = (plan_phase){.split = split, .first = p->n_order, .rows = rows};
+  return NULL;
+}
+
+static void take(scheduler *s, int id) {
+  plan *p = s->p;
+  p->nodes[id].phase = p->n_phases - 1;
+  if (!p->phases[p->n_phases - 1].split) p->nodes[id].batch = BATCH_WHOLE;
+  p->phases[p->n_phases - 1].count++;
+  p->order[p->n_order++] = id;
+  s->done[id] = true;
+  finish(s, id);
+}
+
+static void size_phase(plan *p, plan_phase *phase) {
+  phase->threads = 1;
+  if (!phase->split) return;
+  double flops = 0;
+  for (int i = 0; i < phase->count; i++) flops += node_cost(p, &p->nodes[p->order[phase->first + i]]);
+  int64_t units = (phase->rows + LANES - 1) / LANES;
+  if (flops >= WORTH_THREADS) phase->threads = (int)MIN_OF((int64_t)pool_threads(p->session->threads), units);
+  int64_t share = (units + phase->threads - 1) / phase->threads * LANES;
+  /* Strips of equal size, so that the last is not a straggler. */
+  int64_t strips = (share + STRIP_ROWS - 1) / STRIP_ROWS;
+  phase->strip = ((share / LANES) + strips - 1) / strips * LANES;
+}
+
+static shoal_status run_scheduler(scheduler *s) {
+  plan *p = s->p;
+  size_t capacity = 0;
+  count_waits(s);
+  for (;;) {
+    /* Splittable work first, as much of it as is ready: it is what one synchronisation pays for. */
+    int id = -1;
+    for (size_t i = 0; i < p->n_nodes && id < 0; i++)
+      if (!p->nodes[i].dead && !s->done[i] && !s->waits[i] && splittable(p, &p->nodes[i])) id = (int)i;
+    if (id >= 0) {
+      int64_t rows = rows_of(p, &p->nodes[id]);
+      TRY(new_phase(p, &capacity, true, rows));
+      while ((id = next_ready(s, true, rows, p->n_phases - 1)) >= 0) take(s, id);
+      continue;
+    }
+    id = next_ready(s, false, 0, 0);
+    if (id < 0) break;
+    TRY(new_phase(p, &capacity, false, 0));
+    take(s, id);
+  }
+  for (size_t i = 0; i < p->n_nodes; i++)
+    if (!p->nodes[i].dead && !s->done[i])
+      return status_make(SHOAL_ERR_INTERNAL, "'%s' could not be ordered: its updates and reads form a circle",
+                         p->nodes[i].origin ? p->nodes[i].origin->name : p->nodes[i].op->name);
+  bool guarded = p->guard >= 0;
+  for (int i = 0; i < p->n_phases; i++) {
+    size_phase(p, &p->phases[i]);
+    if (guarded && !p->phases[i].split && p->nodes[p->order[p->phases[i].first]].op->updates) {
+      p->phases[i].check_guard = true;
+      guarded = false;
+    }
+  }
+  return NULL;
+}
+
+shoal_status plan_schedule(plan *p, bool reference) {
+  if (reference)
+    for (size_t i = 0; i < p->n_nodes; i++) p->nodes[i].batch = BATCH_WHOLE;
+  scheduler s = {.p = p};
+  p->order = calloc(p->n_nodes + 1, sizeof *p->order);
+  s.waits = calloc(p->n_nodes + 1, sizeof *s.waits);
+  s.done = calloc(p->n_nodes + 1, sizeof *s.done);
+  shoal_status status = p->order && s.waits && s.done ? NULL : status_no_memory();
+  if (!status) status = order_updates(p, &s.edges);
+  if (!status) status = run_scheduler(&s);
+  free(s.waits);
+  free(s.done);
+  free(s.edges.before);
+  free(s.edges.after);
+  return status;
+}

@@ -1,0 +1,162 @@
+#include "exec/session.h"
+
+#include "base/mem.h"
+#include "exec/plan.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static void print_to_stderr(void *sink, const char *line) {
+  (void)sink;
+  fprintf(stderr, "%s\n", line);
+}
+
+/* Gives the variables that the graph has gained since the last call their memory and initial values. */
+static shoal_status adopt_variables(shoal_session *s) {
+  const shoal_graph *g = s->graph;
+  if (s->n_variables == g->count) return NULL;
+  size_t first = s->n_variables, added = g->count - first;
+  shoal_tensor *grown = realloc(s->variables, g->count * sizeof *grown);
+  if (!grown) return status_no_memory();
+  s->variables = grown;
+  memset(grown + first, 0, added * sizeof *grown);
+  s->n_variables = g->count;
+  shoal_value **initial = calloc(added, sizeof *initial);
+  size_t *owner = calloc(added, sizeof *owner);
+  shoal_tensor *values = calloc(added, sizeof *values);
+  shoal_status status = NULL;
+  plan *p = NULL;
+  int n = 0;
+  if (!initial || !owner || !values) {
+    status = status_no_memory();
+    goto done;
+  }
+  for (size_t i = first; i < g->count; i++) {
+    node *v = g->nodes[i];
+    if (!v->initial) continue;
+    TRY_GOTO(status, shoal_tensor_create(v->out[0].dtype, v->out[0].shape, &s->variables[i]), done);
+    initial[n] = v->initial;
+    owner[n++] = i;
+  }
+  if (!n) goto done;
+  plan_request request = {.session = s, .fetches = initial, .n_fetches = n};
+  TRY_GOTO(status, plan_create(&request, &p), done);
+  TRY_GOTO(status, plan_run(p, NULL, values), done);
+  for (int i = 0; i < n; i++) memcpy(s->variables[owner[i]].data, values[i].data, shoal_tensor_bytes(&values[i]));
+done:
+  plan_destroy(p);
+  free(initial);
+  free(owner);
+  free(values);
+  return status;
+}
+
+static shoal_status find_plan(shoal_session *s, const plan_request *request, plan **out) {
+  for (size_t i = 0; i < s->n_plans; i++)
+    if (plan_matches(s->plans[i], request)) {
+      *out = s->plans[i];
+      return NULL;
+    }
+  TRY(shoal_graph_status(s->graph));
+  TRY(adopt_variables(s));
+  TRY(mem_grow((void **)&s->plans, &s->cap_plans, s->n_plans + 1, sizeof *s->plans));
+  TRY(plan_create(request, out));
+  s->plans[s->n_plans++] = *out;
+  return NULL;
+}
+
+shoal_status shoal_session_create(shoal_graph *g, const shoal_session_options *options, shoal_session **out) {
+  static const shoal_session_options standard;
+  if (!options) options = &standard;
+  TRY(shoal_graph_status(g));
+  shoal_session *s = calloc(1, sizeof *s);
+  if (!s) return status_no_memory();
+  s->graph = g;
+  s->seed = options->seed;
+  s->reference = options->no_fusion;
+  s->print = print_to_stderr;
+  long processors = sysconf(_SC_NPROCESSORS_ONLN);
+  int threads = options->threads > 0 ? options->threads : processors > 0 ? (int)processors : 1;
+  shoal_status status = cpu_level_parse(options->kernels ? options->kernels : "auto", &s->level);
+  if (!status) status = pool_create(threads, &s->threads);
+  if (!status) status = adopt_variables(s);
+  if (status) {
+    shoal_session_destroy(s);
+    return status;
+  }
+  *out = s;
+  return NULL;
+}
+
+void shoal_session_destroy(shoal_session *s) {
+  if (!s) return;
+  for (size_t i = 0; i < s->n_plans; i++) plan_destroy(s->plans[i]);
+  free(s->plans);
+  for (size_t i = 0; i < s->n_variables; i++) shoal_tensor_fini(&s->variables[i]);
+  free(s->variables);
+  pool_destroy(s->threads);
+  free(s);
+}
+
+shoal_status shoal_session_run(shoal_session *s, const shoal_feed *feeds, int n_feeds, shoal_value *const *fetches,
+                               int n_fetches, shoal_tensor *fetched) {
+  plan_request request = {.session = s,
+                          .fetches = fetches,
+                          .n_fetches = n_fetches,
+                          .feeds = feeds,
+                          .n_feeds = n_feeds,
+                          .reference = s->reference};
+  plan *p;
+  TRY(find_plan(s, &request, &p));
+  shoal_status status = plan_run(p, feeds, fetched);
+  s->step++;
+  return status;
+}
+
+shoal_status shoal_session_variable(shoal_session *s, const shoal_value *variable, shoal_tensor *out) {
+  size_t id = (size_t)variable->maker->id;
+  TRY(adopt_variables(s));
+  if (id >= s->n_variables || !s->variables[id].data)
+    return status_make(SHOAL_ERR_ARGUMENT, "'%s' is no variable", shoal_value_name(variable));
+  *out = s->variables[id];
+  return NULL;
+}
+
+uint64_t shoal_session_step(const shoal_session *s) { return s->step; }
+void shoal_session_set_step(shoal_session *s, uint64_t step) { s->step = step; }
+void session_guard(shoal_session *s, shoal_value *loss) { s->guard = loss; }
+
+shoal_status session_find_bad(shoal_session *s, const shoal_feed *feeds, int n_feeds, shoal_value *target,
+                              char **description) {
+  plan_request request = {.session = s,
+                          .fetches = &target,
+                          .n_fetches = 1,
+                          .feeds = feeds,
+                          .n_feeds = n_feeds,
+                          .reference = true,
+                          .check_each = true};
+  plan *p;
+  TRY(plan_create(&request, &p));
+  shoal_status status = plan_run(p, feeds, NULL);
+  plan_destroy(p);
+  *description = NULL;
+  if (shoal_status_code(status) != SHOAL_ERR_NUMERIC) return status;
+  *description = strdup(shoal_status_message(status));
+  shoal_status_free(status);
+  return *description ? NULL : status_no_memory();
+}
+
+shoal_status session_explain(shoal_session *s, const shoal_feed *feeds, int n_feeds, shoal_value *const *fetches,
+                             int n_fetches, char **out) {
+  plan_request request = {.session = s,
+                          .fetches = fetches,
+                          .n_fetches = n_fetches,
+                          .feeds = feeds,
+                          .n_feeds = n_feeds,
+                          .reference = s->reference};
+  plan *p;
+  TRY(find_plan(s, &request, &p));
+  *out = plan_describe(p);
+  return *out ? NULL : status_no_memory();
+}

@@ -1,0 +1,38 @@
+/* The session's inside. */
+#ifndef SHOAL_EXEC_SESSION_H
+#define SHOAL_EXEC_SESSION_H
+
+#include "base/pool.h"
+#include "kernel/cpu.h"
+#include "shoal/session.h"
+
+struct plan;
+
+struct shoal_session {
+  shoal_graph *graph; /* borrowed */
+  uint64_t seed, step;
+  cpu_level level;
+  bool reference;
+  pool *threads;
+  shoal_tensor *variables; /* by node id; data NULL where it is no variable */
+  size_t n_variables;
+  shoal_value *guard;
+  struct plan **plans;
+  size_t n_plans, cap_plans;
+  void (*print)(void *sink, const char *line);
+  void *print_sink;
+};
+
+/* A run in which this value turns out not finite stops before it changes any variable, with SHOAL_ERR_NUMERIC. */
+void session_guard(shoal_session *s, shoal_value *loss);
+
+/* Looks for the first operator, in order of computation, that makes a NaN or an infinity on the way to `target`;
+ * changes nothing. *description is NULL when there is none; the caller frees it. */
+SHOAL_CHECKED shoal_status session_find_bad(shoal_session *s, const shoal_feed *feeds, int n_feeds,
+                                            shoal_value *target, char **description);
+
+/* How the runs with these fetches are carried out, for people; the caller frees it. Makes the plan if need be. */
+SHOAL_CHECKED shoal_status session_explain(shoal_session *s, const shoal_feed *feeds, int n_feeds,
+                                           shoal_value *const *fetches, int n_fetches, char **out);
+
+#endif
