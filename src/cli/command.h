@@ -1,0 +1,36 @@
+/* The commands of `shoal`: one row a command; main, help, the man page and the completion read the table. */
+#ifndef SHOAL_CLI_COMMAND_H
+#define SHOAL_CLI_COMMAND_H
+
+#include "cli/flags.h"
+
+/* Exit statuses. After Ctrl-C it is 128 + the signal, as a shell would report it. */
+enum { EXIT_GOOD = 0, EXIT_JOB_FAILED = 1, EXIT_WRONG_USE = 2 };
+
+typedef struct {
+  const char *name;
+  const char *arguments; /* "MODEL" */
+  const char *summary;   /* one line, no full stop */
+  const char *details;   /* paragraphs for --help and the man page, wrapped by hand at 78 columns; may be NULL */
+  const flag_row *flags;
+  const char *(*word_at)(int i); /* what an argument may be, for the completion; NULL past the end. NULL: files */
+  int (*run)(int argc, char **argv); /* arguments after the command's name; returns the exit status */
+} command;
+
+extern const command command_train, command_eval, command_predict, command_version, command_help;
+
+const command *command_at(int i); /* NULL past the end */
+const command *command_find(const char *name);
+
+/* Names of the models. NULL past the end. */
+const char *model_name_at(int i);
+
+void command_print_help(const command *c, FILE *to);
+/* Prints "shoal COMMAND: message" on standard error, frees the status and returns the exit status that fits it. */
+int command_fail(const command *c, shoal_status status);
+
+/* The man page and the bash completion, made from the tables. */
+void manual_print(FILE *to);
+void completion_print(FILE *to);
+
+#endif

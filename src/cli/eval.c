@@ -1,0 +1,106 @@
+/* shoal eval: how well a trained model does on data. */
+#include "cli/command.h"
+#include "cli/saved.h"
+#include "cli/table.h"
+
+#include <math.h>
+
+typedef struct {
+  saved_options saved;
+  const char *split;
+  bool json;
+} eval_flags;
+
+static const char *const *split_names(void) {
+  static const char *const names[] = {"test", "train", NULL};
+  return names;
+}
+
+static const flag_row eval_table[] = {
+    SAVED_FLAGS(offsetof(eval_flags, saved)),
+    {.name = "split", .kind = FLAG_CHOICE, .offset = offsetof(eval_flags, split), .value = "NAME",
+     .help = "which rows of the data", .standard = "test", .choices = split_names},
+    {.name = "top-k", .kind = FLAG_INT, .offset = offsetof(eval_flags, saved.top_k), .value = "K",
+     .help = "also report how often the class is among the K likeliest", .least = 1, .most = 1e6},
+    {.name = "json", .kind = FLAG_BOOL, .offset = offsetof(eval_flags, json), .help = "print one JSON object"},
+    {0},
+};
+
+static json_t *number(double value) { return isfinite(value) ? json_real(value) : json_null(); }
+
+static shoal_status print_json(const saved_model *s, const char *split, const shoal_evaluation *e) {
+  json_t *o = json_pack("{s:s, s:s, s:s, s:s, s:I, s:o, s:o, s:o, s:o}", "model", s->kind->name, "weights", s->weights,
+                        "data", s->job.data, "split", split, "examples", (json_int_t)e->examples, "loss",
+                        number(e->loss), "accuracy", number(e->accuracy), "top_k", number(e->top_k), "seconds",
+                        number(e->seconds));
+  if (!o) return status_no_memory();
+  json_dumpf(o, stdout, JSON_INDENT(2));
+  putchar('\n');
+  json_decref(o);
+  return NULL;
+}
+
+static void print_table(const saved_model *s, const char *split, const shoal_evaluation *e) {
+  enum { MODEL, DATA, ROWS, LOSS, ACCURACY, TOP, COLUMNS };
+  char top[32];
+  snprintf(top, sizeof top, "top %lld", (long long)s->job.top_k);
+  table_column c[COLUMNS] = {
+      [MODEL] = {"model", true, ""},  [DATA] = {"data", true, ""},          [ROWS] = {"examples", false, ""},
+      [LOSS] = {"loss", false, ""},   [ACCURACY] = {"accuracy", false, ""}, [TOP] = {top, false, ""},
+  };
+  table_set_text(&c[MODEL], s->kind->name);
+  snprintf(c[DATA].cell, TABLE_CELL, "%.40s, %s", s->job.data, split);
+  table_set_int(&c[ROWS], e->examples);
+  table_set_number(&c[LOSS], e->loss, 4);
+  table_set_share(&c[ACCURACY], e->accuracy);
+  table_set_share(&c[TOP], e->top_k);
+  printf("%s\n\n", s->weights);
+  table_print(stdout, c, isfinite(e->top_k) ? COLUMNS : TOP, terminal_width(stdout));
+}
+
+static shoal_status eval(const char *target, const eval_flags *f) {
+  const char *split = f->split ? f->split : "test";
+  saved_model s;
+  TRY(saved_model_load(target, &f->saved, &s));
+  shoal_dataset *data = NULL;
+  shoal_evaluation e;
+  shoal_status status = NULL;
+  TRY_GOTO(status, shoal_dataset_load(s.job.data, split, &data), done);
+  TRY_GOTO(status, shoal_model_evaluate(s.model, data, &e), done);
+  if (f->json)
+    status = print_json(&s, split, &e);
+  else
+    print_table(&s, split, &e);
+done:
+  shoal_dataset_destroy(data);
+  saved_model_fini(&s);
+  return status;
+}
+
+static int run_eval(int argc, char **argv) {
+  eval_flags f = {0};
+  flags_parsed parsed;
+  shoal_status status = flags_parse(eval_table, argc, argv, &f, &parsed);
+  if (!status && parsed.help) {
+    command_print_help(&command_eval, stdout);
+    return EXIT_GOOD;
+  }
+  if (!status && parsed.count != 1)
+    status = status_make(SHOAL_ERR_ARGUMENT, "expected one run's folder or one safetensors file, not %d", parsed.count);
+  if (!status) status = eval(parsed.words[0], &f);
+  return status ? command_fail(&command_eval, status) : EXIT_GOOD;
+}
+
+const command command_eval = {
+    .name = "eval",
+    .arguments = "RUN_DIR|FILE",
+    .summary = "loss and accuracy of a trained model on data",
+    .details = "Takes the folder of a run (its final weights or, while it is not finished, its newest\n"
+               "checkpoint) or one safetensors file. The model and its settings come from the run.\n"
+               "\n"
+               "Examples:\n"
+               "  shoal eval runs/first\n"
+               "  shoal eval runs/first/checkpoints/best.safetensors --split train --json\n",
+    .flags = eval_table,
+    .run = run_eval,
+};

@@ -1,0 +1,18 @@
+/* Ctrl-C (and a TERM signal): the first asks training to stop cleanly, the second ends the process at once.
+ *
+ * A thread of its own waits for the signals, so nothing runs inside a signal handler. Create it before any other
+ * thread is started: threads inherit that the signals are blocked. */
+#ifndef SHOAL_CLI_INTERRUPT_H
+#define SHOAL_CLI_INTERRUPT_H
+
+#include "base/status.h"
+
+typedef struct interrupt interrupt;
+
+SHOAL_CHECKED shoal_status interrupt_create(interrupt **out);
+/* Signals go back to their usual meaning. */
+void interrupt_destroy(interrupt *i);
+/* Becomes the signal's number with the first signal; lives as long as the interrupt. */
+const int *interrupt_flag(const interrupt *i);
+
+#endif

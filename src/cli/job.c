@@ -1,0 +1,188 @@
+#include "cli/job.h"
+
+#include <math.h>
+#include <string.h>
+
+const char *const *job_kernel_names(void) {
+  static const char *const names[] = {"auto", "generic", "avx2", "avx512", NULL};
+  return names;
+}
+
+const char *const *job_activation_names(void) {
+  static const char *const names[] = {"relu", "tanh", "sigmoid", NULL};
+  return names;
+}
+
+const char *const *job_pool_names(void) {
+  static const char *const names[] = {"max", "avg", NULL};
+  return names;
+}
+
+static const char *const *strategy_names(void) {
+  static const char *const names[] = {"single", NULL};
+  return names;
+}
+
+#define AT(f) offsetof(job_flags, f)
+#define MANY 1e15
+#define KEPT_SHAPES (FLAG_KEPT | FLAG_SHAPES)
+
+const flag_row job_table[] = {
+    {"data", FLAG_TEXT, AT(data), "NAME|DIR", "data set by name, or a folder with IDX files", "the model's own", 0, 0,
+     NULL, COMPLETE_DIRECTORY, FLAG_KEPT},
+    {"epochs", FLAG_INT, AT(epochs), "N", "passes over the training data", "the model's own, unless --steps", 1, MANY,
+     .marks = FLAG_KEPT},
+    {"steps", FLAG_INT, AT(steps), "N", "end after so many steps", NULL, 1, MANY, .marks = FLAG_KEPT},
+    {"batch-size", FLAG_INT, AT(batch_size), "N", "examples a step", "the model's own", 1, 1e7, .marks = KEPT_SHAPES},
+    {"lr", FLAG_NUMBER, AT(lr), "X", "learning rate", "the model's own", 0, 1e38, .marks = KEPT_SHAPES},
+    {"optimizer", FLAG_CHOICE, AT(optimizer), "NAME", "update rule", "sgd", .choices = shoal_optimizer_names,
+     .marks = KEPT_SHAPES},
+    {"momentum", FLAG_NUMBER, AT(momentum), "X", "of the optimizers momentum and rmsprop", "0.9, rmsprop 0", 0,
+     0.999999, .marks = KEPT_SHAPES},
+    {"nesterov", FLAG_BOOL, AT(nesterov), NULL, "look ahead in the optimizer momentum", .marks = KEPT_SHAPES},
+    {"schedule", FLAG_CHOICE, AT(schedule), "NAME", "how the learning rate changes", "constant",
+     .choices = shoal_schedule_names, .marks = KEPT_SHAPES},
+    {"decay-factor", FLAG_NUMBER, AT(decay_factor), "X", "staircase and exponential: multiply the rate by this", "0.5",
+     1e-12, 1e3, .marks = KEPT_SHAPES},
+    {"decay-every", FLAG_INT, AT(decay_every), "N",
+     "staircase and exponential: every so many steps; cosine: over so many steps", "an epoch; cosine: the whole run", 1,
+     MANY, .marks = KEPT_SHAPES},
+    {"final-lr", FLAG_NUMBER, AT(final_lr), "X", "cosine: the rate at the end", "0", 0, 1e38, .marks = KEPT_SHAPES},
+    {"pieces", FLAG_TEXT, AT(pieces), "STEP:RATE,...", "piecewise: from each step on, that rate",
+     .marks = KEPT_SHAPES},
+    {"warmup", FLAG_INT, AT(warmup), "N", "steps over which the rate rises from 0", "0", 0, MANY,
+     .marks = KEPT_SHAPES},
+    {"l2", FLAG_NUMBER, AT(l2), "X", "weight of the squared weights in the loss", "0", 0, 1e6, .marks = KEPT_SHAPES},
+    {"activation", FLAG_CHOICE, AT(activation), "NAME", "of the hidden layers", "the model's own",
+     .choices = job_activation_names, .marks = KEPT_SHAPES},
+    {"pool", FLAG_CHOICE, AT(pool), "NAME", "pooling of the convolutional models", "the model's own",
+     .choices = job_pool_names, .marks = KEPT_SHAPES},
+    {"seed", FLAG_INT, AT(seed), "N", "of all random numbers: same seed and threads, same result", "1", 0, 9e15,
+     .marks = KEPT_SHAPES},
+    {"threads", FLAG_INT, AT(threads), "N", "threads that compute", "one a processor", 1, 1024, .marks = FLAG_KEPT},
+    {"kernels", FLAG_CHOICE, AT(kernels), "NAME", "which numeric code runs", "auto", .choices = job_kernel_names,
+     .marks = FLAG_KEPT},
+    {"no-fusion", FLAG_BOOL, AT(no_fusion), NULL, "run each operator by itself: slow, to compare with",
+     .marks = FLAG_KEPT},
+    {"validation-split", FLAG_NUMBER, AT(validation_split), "X",
+     "share of the training rows, the last ones, held out and tested each epoch", "0", 0, 0.9, .marks = KEPT_SHAPES},
+    {"patience", FLAG_INT, AT(patience), "N", "stop after so many epochs without a better validation loss", "never", 1,
+     1e9, .marks = FLAG_KEPT},
+    {"top-k", FLAG_INT, AT(top_k), "K", "also report how often the class is among the K likeliest", NULL, 1, 1e6,
+     .marks = FLAG_KEPT},
+    {"strategy", FLAG_CHOICE, AT(strategy), "NAME", "how the work is spread", "single", .choices = strategy_names,
+     .marks = FLAG_KEPT},
+    {"run-dir", FLAG_TEXT, AT(run_dir), "DIR", "where the run's files go", "runs/MODEL-DATE-TIME",
+     .complete = COMPLETE_DIRECTORY},
+    {"resume", FLAG_BOOL, AT(resume), NULL, "continue the run in --run-dir, with its settings", .marks = 0},
+    {"checkpoint-every", FLAG_INT, AT(checkpoint_every), "N", "steps between checkpoints", "an epoch", 1, MANY,
+     .marks = FLAG_KEPT},
+    {"keep", FLAG_INT, AT(keep), "N", "checkpoints kept", "3", 1, 1e6, .marks = FLAG_KEPT},
+    {"no-checkpoints", FLAG_BOOL, AT(no_checkpoints), NULL, "save none", .marks = FLAG_KEPT},
+    {"quiet", FLAG_BOOL, AT(quiet), NULL, "print the result table only", .marks = 0},
+    {0},
+};
+
+_Static_assert(sizeof job_table / sizeof *job_table <= FLAGS_MOST, "more flags than flags_parsed has room for");
+
+shoal_status job_find_kind(const char *name, const shoal_model_kind **out) {
+  const shoal_model_kind *kind = shoal_model_kind_find(name);
+  if (kind) {
+    *out = kind;
+    return NULL;
+  }
+  const char *names[33] = {0};
+  size_t n = 0;
+  for (int i = 0; n < 32 && (kind = shoal_model_kind_at(i)); i++) names[n++] = kind->name;
+  const char *near = text_nearest(name, names, n);
+  text list = {0};
+  names_list(names, &list);
+  shoal_status status = status_make(SHOAL_ERR_ARGUMENT, "unknown model '%s'%s%s%s; it is %s", name,
+                                    near ? "; did you mean " : "", near ? near : "", near ? "?" : "",
+                                    list.data ? list.data : "?");
+  text_fini(&list);
+  return status;
+}
+
+void job_fill(job_flags *f, const flags_parsed *parsed, const shoal_model_kind *kind) {
+  bool epochs = flags_given(job_table, parsed, "epochs"), steps = flags_given(job_table, parsed, "steps");
+  if (steps && !epochs) f->epochs = 0; /* what is said now counts, not what a resumed run had */
+  if (epochs && !steps) f->steps = 0;
+  if (!f->data) f->data = kind->data;
+  if (!f->epochs && !f->steps) f->epochs = kind->epochs;
+  if (!f->batch_size) f->batch_size = kind->batch_size;
+  if (isnan(f->lr)) f->lr = kind->rate;
+  if (!f->optimizer) f->optimizer = "sgd";
+  if (!f->schedule) f->schedule = "constant";
+  if (!f->kernels) f->kernels = "auto";
+  if (!f->strategy) f->strategy = "single";
+  if (!f->keep) f->keep = 3;
+}
+
+static bool is(const char *a, const char *b) { return !strcmp(a, b); }
+
+shoal_status job_check(const job_flags *f, const flags_parsed *parsed) {
+  bool decays = is(f->schedule, "staircase") || is(f->schedule, "exponential");
+  if (flags_given(job_table, parsed, "momentum") && !is(f->optimizer, "momentum") && !is(f->optimizer, "rmsprop"))
+    return status_make(SHOAL_ERR_ARGUMENT, "--momentum means nothing to the optimizer %s; add --optimizer momentum",
+                       f->optimizer);
+  if (flags_given(job_table, parsed, "nesterov") && !is(f->optimizer, "momentum"))
+    return status_make(SHOAL_ERR_ARGUMENT, "--nesterov means nothing to the optimizer %s; add --optimizer momentum",
+                       f->optimizer);
+  if (flags_given(job_table, parsed, "decay-factor") && !decays)
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "--decay-factor means nothing to the schedule %s; add --schedule staircase or exponential",
+                       f->schedule);
+  if (flags_given(job_table, parsed, "decay-every") && !decays && !is(f->schedule, "cosine"))
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "--decay-every means nothing to the schedule %s; it is for staircase, exponential and cosine",
+                       f->schedule);
+  if (flags_given(job_table, parsed, "final-lr") && !is(f->schedule, "cosine"))
+    return status_make(SHOAL_ERR_ARGUMENT, "--final-lr means nothing to the schedule %s; add --schedule cosine",
+                       f->schedule);
+  if (is(f->schedule, "piecewise") != (f->pieces != NULL))
+    return status_make(SHOAL_ERR_ARGUMENT, "--schedule piecewise and --pieces STEP:RATE,... go together");
+  if (f->patience && f->validation_split == 0)
+    return status_make(SHOAL_ERR_ARGUMENT, "--patience needs --validation-split, e.g. --validation-split 0.1");
+  if (f->resume && !f->run_dir)
+    return status_make(SHOAL_ERR_ARGUMENT, "--resume needs --run-dir DIR, the folder of the run to continue");
+  if (f->resume && f->no_checkpoints)
+    return status_make(SHOAL_ERR_ARGUMENT, "--resume and --no-checkpoints contradict each other");
+  if (f->lr == 0) return status_make(SHOAL_ERR_ARGUMENT, "--lr: with a rate of 0 nothing is learned");
+  return NULL;
+}
+
+shoal_status job_read_pieces(const char *words, job_pieces *out) {
+  job_pieces pieces = {0};
+  char *copy = strdup(words), *rest = copy, *item;
+  if (!copy) return status_no_memory();
+  shoal_status status = NULL;
+  while (!status && (item = strsep(&rest, ","))) {
+    char *colon = strchr(item, ':');
+    int64_t step;
+    double rate;
+    if (colon) *colon = 0;
+    if (!colon || !text_to_int(item, &step) || !text_to_double(colon + 1, &rate) || step < 0 || !(rate > 0) ||
+        !isfinite(rate) || (pieces.count && step <= pieces.boundaries[pieces.count - 1]))
+      status = status_make(SHOAL_ERR_ARGUMENT,
+                           "--pieces: expected rising steps with rates above 0, like 1000:0.05,2000:0.01, not '%s'",
+                           words);
+    else if (pieces.count == PIECES_MOST)
+      status = status_make(SHOAL_ERR_ARGUMENT, "--pieces: at most %d pieces", PIECES_MOST);
+    else {
+      pieces.boundaries[pieces.count] = step;
+      pieces.rates[pieces.count++] = rate;
+    }
+  }
+  free(copy);
+  if (!status) *out = pieces;
+  return status;
+}
+
+shoal_status job_build(const shoal_model_kind *kind, const job_flags *f, int classes, shoal_model **out) {
+  shoal_model *m;
+  TRY(shoal_model_create(kind->input, &m));
+  kind->build(m, &(shoal_model_options){.classes = classes, .activation = f->activation, .pool = f->pool});
+  *out = m;
+  return NULL;
+}

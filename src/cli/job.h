@@ -1,0 +1,60 @@
+/* The settings of a training job: the flags of `shoal train`, and the model they describe. */
+#ifndef SHOAL_CLI_JOB_H
+#define SHOAL_CLI_JOB_H
+
+#include "cli/flags.h"
+#include "shoal/models.h"
+
+typedef struct {
+  const char *data;
+  int64_t epochs, steps, batch_size;
+  double lr;
+  const char *optimizer;
+  double momentum;
+  bool nesterov;
+  const char *schedule;
+  double decay_factor;
+  int64_t decay_every;
+  double final_lr;
+  const char *pieces;
+  int64_t warmup;
+  double l2;
+  const char *activation, *pool;
+  int64_t seed, threads;
+  const char *kernels;
+  bool no_fusion;
+  double validation_split;
+  int64_t patience, top_k;
+  const char *strategy;
+  const char *run_dir;
+  bool resume;
+  int64_t checkpoint_every, keep;
+  bool no_checkpoints, quiet;
+} job_flags;
+
+extern const flag_row job_table[];
+
+/* Choices that other commands' flags share. */
+const char *const *job_kernel_names(void);
+const char *const *job_activation_names(void);
+const char *const *job_pool_names(void);
+
+/* The model kind called `name`; otherwise SHOAL_ERR_ARGUMENT with the nearest. */
+SHOAL_CHECKED shoal_status job_find_kind(const char *name, const shoal_model_kind **out);
+/* Fills what neither the command line nor the settings of a resumed run said. */
+void job_fill(job_flags *f, const flags_parsed *parsed, const shoal_model_kind *kind);
+/* Flags that contradict each other. */
+SHOAL_CHECKED shoal_status job_check(const job_flags *f, const flags_parsed *parsed);
+/* The layers, not compiled yet. classes: of the data. */
+SHOAL_CHECKED shoal_status job_build(const shoal_model_kind *kind, const job_flags *f, int classes, shoal_model **out);
+
+/* "--pieces 1000:0.05,2000:0.01". */
+#define PIECES_MOST 32
+typedef struct {
+  int64_t boundaries[PIECES_MOST];
+  double rates[PIECES_MOST];
+  int count;
+} job_pieces;
+SHOAL_CHECKED shoal_status job_read_pieces(const char *words, job_pieces *out);
+
+#endif

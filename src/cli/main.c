@@ -1,0 +1,144 @@
+/* The `shoal` command: finds the command and runs it. */
+#include "cli/command.h"
+#include "shoal/models.h"
+
+#include <signal.h>
+#include <string.h>
+
+static const command *const commands[] = {&command_train, &command_eval, &command_predict, &command_version,
+                                          &command_help};
+enum { COMMANDS = sizeof commands / sizeof *commands };
+
+const command *command_at(int i) { return i >= 0 && i < COMMANDS ? commands[i] : NULL; }
+
+const command *command_find(const char *name) {
+  for (int i = 0; i < COMMANDS; i++)
+    if (!strcmp(commands[i]->name, name)) return commands[i];
+  return NULL;
+}
+
+const char *model_name_at(int i) {
+  const shoal_model_kind *kind = shoal_model_kind_at(i);
+  return kind ? kind->name : NULL;
+}
+
+int command_fail(const command *c, shoal_status status) {
+  bool wrong_use = shoal_status_code(status) == SHOAL_ERR_ARGUMENT;
+  fprintf(stderr, "shoal %s: %s\n", c->name, shoal_status_message(status));
+  if (wrong_use) fprintf(stderr, "'shoal %s --help' lists what it takes.\n", c->name);
+  shoal_status_free(status);
+  return wrong_use ? EXIT_WRONG_USE : EXIT_JOB_FAILED;
+}
+
+void command_print_help(const command *c, FILE *to) {
+  fprintf(to, "shoal %s: %s\n\nUsage: shoal %s%s%s [flags]\n", c->name, c->summary, c->name, *c->arguments ? " " : "",
+          c->arguments);
+  if (c->details) fprintf(to, "\n%s", c->details);
+  fputs("\nFlags:\n", to);
+  flags_help(c->flags, to);
+}
+
+static void print_overview(FILE *to) {
+  fputs("shoal trains models.\n\nUsage: shoal COMMAND [arguments] [flags]\n\nCommands:\n", to);
+  for (int i = 0; i < COMMANDS; i++) fprintf(to, "  %-8s %s\n", commands[i]->name, commands[i]->summary);
+  fputs("\nModels:\n", to);
+  const shoal_model_kind *kind;
+  for (int i = 0; (kind = shoal_model_kind_at(i)); i++) fprintf(to, "  %-8s %s\n", kind->name, kind->summary);
+  fputs("\nTry: shoal train softmax\n'shoal COMMAND --help' lists a command's flags.\n", to);
+}
+
+static int unknown_command(const char *word) {
+  const char *names[COMMANDS];
+  for (int i = 0; i < COMMANDS; i++) names[i] = commands[i]->name;
+  const char *near = text_nearest(word, names, COMMANDS);
+  fprintf(stderr, "shoal: unknown command '%s'", word);
+  if (near) fprintf(stderr, "; did you mean '%s'?", near);
+  fputs("\n'shoal help' lists the commands.\n", stderr);
+  return EXIT_WRONG_USE;
+}
+
+typedef struct {
+  bool man, completion;
+} help_flags;
+
+static const flag_row help_table[] = {
+    {.name = "man", .kind = FLAG_BOOL, .offset = offsetof(help_flags, man), .help = "print the man page",
+     .marks = FLAG_HIDDEN},
+    {.name = "completion", .kind = FLAG_BOOL, .offset = offsetof(help_flags, completion),
+     .help = "print the bash completion", .marks = FLAG_HIDDEN},
+    {0},
+};
+
+static const char *command_name_at(int i) { return i < COMMANDS ? commands[i]->name : NULL; }
+
+static int run_help(int argc, char **argv) {
+  help_flags f = {0};
+  flags_parsed parsed;
+  shoal_status status = flags_parse(help_table, argc, argv, &f, &parsed);
+  if (status) return command_fail(&command_help, status);
+  if (parsed.help) {
+    command_print_help(&command_help, stdout);
+  } else if (f.man) {
+    manual_print(stdout);
+  } else if (f.completion) {
+    completion_print(stdout);
+  } else if (!parsed.count) {
+    print_overview(stdout);
+  } else {
+    const command *c = command_find(parsed.words[0]);
+    if (!c) return unknown_command(parsed.words[0]);
+    command_print_help(c, stdout);
+  }
+  return EXIT_GOOD;
+}
+
+const command command_help = {
+    .name = "help",
+    .arguments = "[COMMAND]",
+    .summary = "list the commands, or explain one",
+    .flags = help_table,
+    .word_at = command_name_at,
+    .run = run_help,
+};
+
+static const flag_row no_flags[] = {{0}};
+
+static int run_version(int argc, char **argv) {
+  flags_parsed parsed;
+  shoal_status status = flags_parse(no_flags, argc, argv, NULL, &parsed);
+  if (!status && parsed.count)
+    status = status_make(SHOAL_ERR_ARGUMENT, "takes no argument, but got '%s'", parsed.words[0]);
+  if (status) return command_fail(&command_version, status);
+  if (parsed.help)
+    command_print_help(&command_version, stdout);
+  else
+    printf("shoal %s\n", SHOAL_VERSION);
+  return EXIT_GOOD;
+}
+
+const command command_version = {
+    .name = "version",
+    .arguments = "",
+    .summary = "print the version",
+    .flags = no_flags,
+    .run = run_version,
+};
+
+int main(int argc, char **argv) {
+  /* A file-size limit then shows as a failed write, which is handled, instead of ending the process. */
+  signal(SIGXFSZ, SIG_IGN);
+  if (argc < 2) {
+    print_overview(stderr);
+    return EXIT_WRONG_USE;
+  }
+  const char *word = argv[1];
+  if (!strcmp(word, "--help") || !strcmp(word, "-h")) word = "help";
+  if (!strcmp(word, "--version")) word = "version";
+  const command *c = command_find(word);
+  int exit_status = c ? c->run(argc - 2, argv + 2) : unknown_command(word);
+  if (fflush(stdout) && exit_status == EXIT_GOOD) {
+    perror("shoal: standard output");
+    exit_status = EXIT_JOB_FAILED;
+  }
+  return exit_status;
+}

@@ -1,0 +1,167 @@
+/* The man page and the bash completion, printed from the command and flag tables when Shoal is built. */
+#include "cli/command.h"
+#include "shoal/models.h"
+
+#include <string.h>
+
+/* Text for roff: a dash must not become a hyphen, a leading dot or quote is no request. */
+static void roff(FILE *to, const char *s) {
+  bool line_start = true;
+  for (; *s; s++) {
+    if (line_start && (*s == '.' || *s == '\'')) fputs("\\&", to);
+    if (*s == '-')
+      fputs("\\-", to);
+    else if (*s == '\\')
+      fputs("\\e", to);
+    else
+      fputc(*s, to);
+    line_start = *s == '\n';
+  }
+}
+
+/* A command's details: indented blocks stay as they are, the rest flows. */
+static void roff_details(FILE *to, const char *s) {
+  bool verbatim = false;
+  while (*s) {
+    const char *end = strchr(s, '\n');
+    size_t length = end ? (size_t)(end - s) : strlen(s);
+    char line[256];
+    snprintf(line, sizeof line, "%.*s", (int)length, s);
+    bool indented = line[0] == ' ';
+    if (indented != verbatim && *line) {
+      fputs(indented ? ".nf\n" : ".fi\n", to);
+      verbatim = indented;
+    }
+    if (*line) {
+      roff(to, line);
+      fputc('\n', to);
+    } else {
+      fputs(".PP\n", to);
+    }
+    s += length + (end != NULL);
+  }
+  if (verbatim) fputs(".fi\n", to);
+}
+
+static void manual_flag(FILE *to, const flag_row *row) {
+  fputs(".TP\n.B ", to);
+  text name = {0};
+  text_add(&name, "--%s", row->name);
+  roff(to, name.data ? name.data : "");
+  text_fini(&name);
+  if (row->kind != FLAG_BOOL) {
+    fputs(" \\fI", to);
+    roff(to, row->value);
+    fputs("\\fR", to);
+  }
+  fputc('\n', to);
+  roff(to, row->help);
+  if (row->kind == FLAG_CHOICE) {
+    text list = {0};
+    names_list(row->choices(), &list);
+    fputs(": ", to);
+    roff(to, list.data ? list.data : "");
+    text_fini(&list);
+  }
+  if (row->standard) {
+    fputs(" (", to);
+    roff(to, row->standard);
+    fputs(")", to);
+  }
+  fputs(".\n", to);
+}
+
+void manual_print(FILE *to) {
+  fputs(".TH SHOAL 1 \"\" \"shoal " SHOAL_VERSION "\" \"User Commands\"\n"
+        ".SH NAME\nshoal \\- train models\n"
+        ".SH SYNOPSIS\n.B shoal\n.I COMMAND\n.RI [ ARGUMENT ...]\n.RI [ FLAG ...]\n"
+        ".SH DESCRIPTION\nShoal trains models described as dataflow graphs, evaluates them and predicts with them.\n"
+        ".SH COMMANDS\n",
+        to);
+  const command *c;
+  for (int i = 0; (c = command_at(i)); i++) {
+    fprintf(to, ".SS shoal %s ", c->name);
+    roff(to, c->arguments);
+    fputc('\n', to);
+    text summary = {0};
+    text_add(&summary, "%s.", c->summary);
+    if (summary.data && summary.data[0] >= 'a' && summary.data[0] <= 'z') summary.data[0] -= 'a' - 'A';
+    roff(to, summary.data ? summary.data : "");
+    text_fini(&summary);
+    fputc('\n', to);
+    if (c->details) {
+      fputs(".PP\n", to);
+      roff_details(to, c->details);
+    }
+    for (const flag_row *row = c->flags; row->name; row++)
+      if (!(row->marks & FLAG_HIDDEN)) manual_flag(to, row);
+    fputs(".TP\n.B \\-\\-help\nexplain the command.\n", to);
+  }
+  fputs(".SH MODELS\n", to);
+  const shoal_model_kind *kind;
+  for (int i = 0; (kind = shoal_model_kind_at(i)); i++) {
+    fprintf(to, ".TP\n.B %s\n", kind->name);
+    roff(to, kind->summary);
+    fputc('\n', to);
+  }
+  fputs(".SH ENVIRONMENT\n"
+        ".TP\n.B NO_COLOR\nno colours on the terminal.\n"
+        ".TP\n.B SHOAL_DATA\na folder in which data sets are looked for by name before the usual places.\n"
+        ".SH FILES\n"
+        ".TP\n.I runs/NAME/summary.json\nthe result of a run.\n"
+        ".TP\n.I runs/NAME/metrics.jsonl\nloss, accuracy, rate and speed through the run, one JSON object a line.\n"
+        ".TP\n.I runs/NAME/settings.json\nthe flags the run was started with.\n"
+        ".TP\n.I runs/NAME/model.safetensors\nthe weights at the end.\n"
+        ".TP\n.I runs/NAME/checkpoints/\nwhat \\-\\-resume continues from.\n"
+        ".SH EXIT STATUS\n"
+        "0 success; 1 the job failed; 2 wrong usage; 130 ended by Ctrl\\-C, with a checkpoint saved; "
+        "143 the same for a TERM signal.\n",
+        to);
+}
+
+static void complete_value(FILE *to, const command *c, const flag_row *row) {
+  fprintf(to, "    %s:--%s) ", c->name, row->name);
+  if (row->kind == FLAG_CHOICE) {
+    fputs("COMPREPLY=($(compgen -W \"", to);
+    const char *const *names = row->choices();
+    for (int i = 0; names[i]; i++) fprintf(to, "%s%s", i ? " " : "", names[i]);
+    fputs("\" -- \"$cur\"));", to);
+  } else if (row->complete == COMPLETE_FILE) {
+    fputs("COMPREPLY=($(compgen -f -- \"$cur\"));", to);
+  } else if (row->complete == COMPLETE_DIRECTORY) {
+    fputs("COMPREPLY=($(compgen -d -- \"$cur\"));", to);
+  }
+  fputs(" return ;;\n", to);
+}
+
+void completion_print(FILE *to) {
+  fputs("# bash completion for shoal\n_shoal() {\n"
+        "  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} command=${COMP_WORDS[1]}\n"
+        "  COMPREPLY=()\n"
+        "  if ((COMP_CWORD == 1)); then\n    COMPREPLY=($(compgen -W \"",
+        to);
+  const command *c;
+  for (int i = 0; (c = command_at(i)); i++) fprintf(to, "%s%s", i ? " " : "", c->name);
+  fputs("\" -- \"$cur\"))\n    return\n  fi\n  case $command:$prev in\n", to);
+  for (int i = 0; (c = command_at(i)); i++)
+    for (const flag_row *row = c->flags; row->name; row++)
+      if (row->kind != FLAG_BOOL && !(row->marks & FLAG_HIDDEN)) complete_value(to, c, row);
+  fputs("  esac\n  case $command:$cur in\n", to);
+  for (int i = 0; (c = command_at(i)); i++) {
+    fprintf(to, "    %s:-*) COMPREPLY=($(compgen -W \"", c->name);
+    for (const flag_row *row = c->flags; row->name; row++)
+      if (!(row->marks & FLAG_HIDDEN)) fprintf(to, "--%s ", row->name);
+    fputs("--help\" -- \"$cur\")) ;;\n", to);
+    fprintf(to, "    %s:*) COMPREPLY=($(compgen ", c->name);
+    if (c->word_at) {
+      fputs("-W \"", to);
+      const char *word;
+      for (int k = 0; (word = c->word_at(k)); k++) fprintf(to, "%s%s", k ? " " : "", word);
+      fputs("\"", to);
+    } else {
+      fputs("-f", to);
+    }
+    fputs(" -- \"$cur\")) ;;\n", to);
+  }
+  fputs("  esac\n}\ncomplete -o filenames -F _shoal shoal\n", to);
+}

@@ -1,0 +1,160 @@
+/* shoal predict: the class a trained model sees in pictures. */
+#include "cli/command.h"
+#include "cli/saved.h"
+#include "data/image.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct {
+  saved_options saved;
+  const char *index, *split;
+  bool json;
+} predict_flags;
+
+static const char *const *split_names(void) {
+  static const char *const names[] = {"test", "train", NULL};
+  return names;
+}
+
+static const flag_row predict_table[] = {
+    SAVED_FLAGS(offsetof(predict_flags, saved)),
+    {.name = "index", .kind = FLAG_TEXT, .offset = offsetof(predict_flags, index), .value = "A[-B]",
+     .help = "rows of the data set instead of files"},
+    {.name = "split", .kind = FLAG_CHOICE, .offset = offsetof(predict_flags, split), .value = "NAME",
+     .help = "which rows of the data", .standard = "test", .choices = split_names},
+    {.name = "json", .kind = FLAG_BOOL, .offset = offsetof(predict_flags, json), .help = "print one JSON array"},
+    {0},
+};
+
+/* Collects or prints the results. */
+typedef struct {
+  json_t *list; /* NULL: print lines */
+} output;
+
+static shoal_status report(output *out, const char *name, int64_t label, const float *p, int classes) {
+  int best = 0;
+  for (int i = 1; i < classes; i++)
+    if (p[i] > p[best]) best = i;
+  if (!out->list) {
+    printf("%s: %d  %.2f %%", name, best, 100 * (double)p[best]);
+    if (label >= 0) printf(label == best ? "  (right)" : "  (labelled %lld)", (long long)label);
+    putchar('\n');
+    return NULL;
+  }
+  json_t *all = json_array();
+  for (int i = 0; i < classes; i++) json_array_append_new(all, json_real((double)p[i]));
+  json_t *o = json_pack("{s:s, s:i, s:f, s:o}", "input", name, "class", best, "probability", (double)p[best],
+                        "probabilities", all);
+  if (o && label >= 0) json_object_set_new(o, "label", json_integer(label));
+  return !o || json_array_append_new(out->list, o) ? status_no_memory() : NULL;
+}
+
+/* One batch of one or more rows; names[i] or, without names, the row's number from `first` on. */
+static shoal_status predict_rows(saved_model *s, const shoal_tensor *features, const char *name, int64_t first,
+                                 const shoal_tensor *labels, output *out) {
+  int64_t n = features->shape.dim[0];
+  shoal_tensor p;
+  TRY(shoal_tensor_create(SHOAL_F32, SHOAL_SHAPE(n, s->classes), &p));
+  shoal_status status = shoal_model_predict(s->model, features, &p);
+  for (int64_t i = 0; !status && i < n; i++) {
+    char row[32];
+    snprintf(row, sizeof row, "%lld", (long long)(first + i));
+    int64_t label = labels ? (int64_t)shoal_tensor_get(labels, i) : -1;
+    status = report(out, name ? name : row, label, (const float *)p.data + i * s->classes, s->classes);
+  }
+  shoal_tensor_fini(&p);
+  return status;
+}
+
+static shoal_status predict_file(saved_model *s, const char *path, output *out) {
+  const shoal_shape *in = &s->kind->input;
+  int side = in->rank == 1 ? 28 : 0; /* a flat input is a square picture */
+  while (in->rank == 1 && (int64_t)side * side < in->dim[0]) side++;
+  int height = in->rank == 1 ? side : (int)in->dim[0], width = in->rank == 1 ? side : (int)in->dim[1];
+  shoal_tensor picture;
+  TRY(image_read_gray(path, height, width, &picture));
+  picture.shape.rank = in->rank + 1;
+  for (int i = 0; i < in->rank; i++) picture.shape.dim[i + 1] = in->dim[i];
+  shoal_status status = predict_rows(s, &picture, path, 0, NULL, out);
+  shoal_tensor_fini(&picture);
+  return status_wrap(status, "%s", path);
+}
+
+/* "3" or "0-9". */
+static shoal_status read_range(const char *words, int64_t *first, int64_t *last) {
+  char *copy = strdup(words);
+  if (!copy) return status_no_memory();
+  char *dash = strchr(copy, '-');
+  if (dash) *dash = 0;
+  int64_t a = 0, b = 0;
+  bool good = text_to_int(copy, &a) && (dash ? text_to_int(dash + 1, &b) : (b = a, true)) && a >= 0 && b >= a;
+  free(copy);
+  if (!good) return status_make(SHOAL_ERR_ARGUMENT, "--index: expected a row or a range like 0-9, not '%s'", words);
+  *first = a;
+  *last = b;
+  return NULL;
+}
+
+static shoal_status predict_index(saved_model *s, const predict_flags *f, output *out) {
+  int64_t first, last;
+  TRY(read_range(f->index, &first, &last));
+  shoal_dataset *data;
+  TRY(shoal_dataset_load(s->job.data, f->split ? f->split : "test", &data));
+  shoal_status status = NULL;
+  shoal_dataset rows;
+  if (last >= shoal_dataset_rows(data))
+    TRY_GOTO(status,
+             status_make(SHOAL_ERR_ARGUMENT, "--index: row %lld is past the last of %s, %lld", (long long)last,
+                         s->job.data, (long long)shoal_dataset_rows(data) - 1),
+             done);
+  TRY_GOTO(status, shoal_dataset_view(data, first, last - first + 1, &rows), done);
+  status = predict_rows(s, &rows.features, NULL, first, &rows.labels, out);
+done:
+  shoal_dataset_destroy(data);
+  return status;
+}
+
+static shoal_status predict(const flags_parsed *words, const predict_flags *f) {
+  if (!words->count) return status_make(SHOAL_ERR_ARGUMENT, "expected a run's folder or a safetensors file");
+  if ((words->count > 1) == (f->index != NULL))
+    return status_make(SHOAL_ERR_ARGUMENT, "expected either files, or --index with rows of the data set");
+  saved_model s;
+  TRY(saved_model_load(words->words[0], &f->saved, &s));
+  output out = {f->json ? json_array() : NULL};
+  shoal_status status = f->index ? predict_index(&s, f, &out) : NULL;
+  for (int i = 1; !status && i < words->count; i++) status = predict_file(&s, words->words[i], &out);
+  if (!status && out.list) {
+    json_dumpf(out.list, stdout, JSON_INDENT(2));
+    putchar('\n');
+  }
+  json_decref(out.list);
+  saved_model_fini(&s);
+  return status;
+}
+
+static int run_predict(int argc, char **argv) {
+  predict_flags f = {0};
+  flags_parsed parsed;
+  shoal_status status = flags_parse(predict_table, argc, argv, &f, &parsed);
+  if (!status && parsed.help) {
+    command_print_help(&command_predict, stdout);
+    return EXIT_GOOD;
+  }
+  if (!status) status = predict(&parsed, &f);
+  return status ? command_fail(&command_predict, status) : EXIT_GOOD;
+}
+
+const command command_predict = {
+    .name = "predict",
+    .arguments = "RUN_DIR|FILE [PICTURE...]",
+    .summary = "the class a trained model sees in pictures",
+    .details = "A picture is a PNG of any size, or a raw file of height x width bytes (28x28 for the\n"
+               "MNIST models), white on black. Without files, --index takes rows of the data set.\n"
+               "\n"
+               "Examples:\n"
+               "  shoal predict runs/first digit.png\n"
+               "  shoal predict runs/first --index 0-9\n",
+    .flags = predict_table,
+    .run = run_predict,
+};

@@ -1,0 +1,144 @@
+#include "cli/progress.h"
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "cli/table.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define PLAIN_SECONDS 10.0 /* between two plain lines inside an epoch */
+#define DRAW_SECONDS 0.1
+
+void progress_init(progress *p, FILE *to, int64_t batch_size, bool quiet) {
+  const char *terminal = getenv("TERM"), *no_colour = getenv("NO_COLOR");
+  bool capable = isatty(fileno(to)) && terminal && strcmp(terminal, "dumb");
+  *p = (progress){.to = to,
+                  .batch_size = batch_size,
+                  .quiet = quiet,
+                  .live = capable && !quiet,
+                  .last_plain = clock_seconds()};
+  p->colour = p->live && !(no_colour && *no_colour);
+}
+
+const char *duration_text(double seconds, char buffer[DURATION_TEXT]) {
+  if (!isfinite(seconds) || seconds > 1e9) seconds = 1e9;
+  long s = (long)(seconds + 0.5);
+  if (s < 60)
+    snprintf(buffer, DURATION_TEXT, "%ld s", s);
+  else if (s < 3600)
+    snprintf(buffer, DURATION_TEXT, "%ld:%02ld", s / 60, s % 60);
+  else
+    snprintf(buffer, DURATION_TEXT, "%ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
+  return buffer;
+}
+
+/* Smoothed, so that the number can be read; over the last second or so. */
+static void measure_speed(progress *p, const shoal_progress *now) {
+  double seconds = now->seconds - p->speed_seconds;
+  if (seconds < 0.02) return;
+  double speed = (double)(now->examples - p->speed_examples) / seconds;
+  double weight = p->speed > 0 ? 1 - exp(-seconds) : 1;
+  p->speed += weight * (speed - p->speed);
+  p->speed_examples = now->examples;
+  p->speed_seconds = now->seconds;
+}
+
+/* One piece of the line, added while it fits. Colours take no room. */
+static void piece(text *line, int *room, const char *colour, const char *s) {
+  int needed = (int)strlen(s) + (line->length ? 2 : 0);
+  if (needed > *room) {
+    *room = 0; /* a later, shorter piece must not jump the queue */
+    return;
+  }
+  *room -= needed;
+  text_add(line, "%s%s%s%s", line->length ? "  " : "", colour ? colour : "", s, colour ? "\033[0m" : "");
+}
+
+static void compose(const progress *p, const shoal_progress *now, int width, text *line) {
+  const char *bold = p->colour ? "\033[1m" : NULL, *green = p->colour ? "\033[32m" : NULL;
+  const char *grey = p->colour ? "\033[2m" : NULL;
+  char s[96], a[GROUPED_TEXT], b[GROUPED_TEXT];
+  int room = width - 1; /* the last column would make some terminals wrap */
+  if (now->epochs > 0)
+    snprintf(s, sizeof s, "epoch %lld/%lld", (long long)now->epoch + 1, (long long)now->epochs);
+  else
+    snprintf(s, sizeof s, "epoch %lld", (long long)now->epoch + 1);
+  piece(line, &room, bold, s);
+  snprintf(s, sizeof s, "step %s/%s", grouped_text(now->step, a), grouped_text(now->steps, b));
+  piece(line, &room, NULL, s);
+  snprintf(s, sizeof s, "loss %.4f", now->loss);
+  piece(line, &room, NULL, s);
+  if (isfinite(now->accuracy)) {
+    snprintf(s, sizeof s, "accuracy %.2f %%", 100 * now->accuracy);
+    piece(line, &room, green, s);
+  }
+  if (p->speed > 0) {
+    snprintf(s, sizeof s, "%s examples/s", grouped_text((int64_t)p->speed, a));
+    piece(line, &room, NULL, s);
+  }
+  if (p->speed > 0 && now->steps > now->step) {
+    char d[DURATION_TEXT];
+    snprintf(s, sizeof s, "%s left",
+             duration_text((double)(now->steps - now->step) * (double)p->batch_size / p->speed, d));
+    piece(line, &room, grey, s);
+  }
+}
+
+void progress_clear(progress *p) {
+  if (p->drawn) fputs("\r\033[K", p->to);
+  p->drawn = false;
+  fflush(p->to);
+}
+
+static void plain(progress *p, const shoal_progress *now) {
+  text line = {0};
+  compose(p, now, 200, &line);
+  if (line.data) fprintf(p->to, "%s\n", line.data);
+  fflush(p->to);
+  text_fini(&line);
+  p->last_plain = clock_seconds();
+}
+
+void progress_step(progress *p, const shoal_progress *now) {
+  measure_speed(p, now);
+  if (p->quiet) return;
+  double time = clock_seconds();
+  if (!p->live) {
+    if (time - p->last_plain >= PLAIN_SECONDS) plain(p, now);
+    return;
+  }
+  if (p->drawn && time - p->last_draw < DRAW_SECONDS) return;
+  text line = {0};
+  compose(p, now, terminal_width(p->to), &line);
+  if (line.data) fprintf(p->to, "\r%s\033[K", line.data);
+  fflush(p->to);
+  text_fini(&line);
+  p->drawn = true;
+  p->last_draw = time;
+}
+
+void progress_epoch(progress *p, const shoal_progress *now) {
+  measure_speed(p, now);
+  if (p->quiet) return;
+  progress_clear(p);
+  char speed[GROUPED_TEXT];
+  fprintf(p->to, "epoch %lld", (long long)now->epoch + 1);
+  if (now->epochs > 0) fprintf(p->to, "/%lld", (long long)now->epochs);
+  fprintf(p->to, "  loss %.4f", now->loss);
+  if (isfinite(now->accuracy)) fprintf(p->to, "  accuracy %.2f %%", 100 * now->accuracy);
+  if (isfinite(now->validation_loss)) fprintf(p->to, "  validation loss %.4f", now->validation_loss);
+  if (isfinite(now->validation_accuracy))
+    fprintf(p->to, "  validation accuracy %.2f %%", 100 * now->validation_accuracy);
+  fprintf(p->to, "  rate %.4g  %s examples/s  %.1f s\n", now->rate, grouped_text((int64_t)p->speed, speed),
+          now->seconds);
+  fflush(p->to);
+  p->last_plain = clock_seconds();
+}
+
+void progress_note(progress *p, const char *line) {
+  progress_clear(p);
+  fprintf(stderr, "%s\n", line);
+}

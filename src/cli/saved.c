@@ -1,0 +1,67 @@
+#include "cli/saved.h"
+
+#include "cli/run_dir.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* As many as the data had that it was trained on; 0 (the model's own) when nobody noted it. */
+static int classes_of(const json_t *settings) {
+  json_int_t classes = json_integer_value(json_object_get(settings, "classes"));
+  return classes > 0 && classes < 1000000 ? (int)classes : 0;
+}
+
+/* The run's settings, then what the command line says otherwise. */
+static shoal_status gather(const char *target, const saved_options *o, saved_model *s) {
+  static const flags_parsed nothing_given;
+  const char *name = o->model;
+  if (s->settings) {
+    const char *kept = json_string_value(json_object_get(s->settings, "model"));
+    if (name && strcmp(name, kept))
+      return status_make(SHOAL_ERR_ARGUMENT, "%s was trained as %s, not %s; leave --model out", target, kept, name);
+    name = kept;
+    TRY(flags_from_json(job_table, json_object_get(s->settings, "flags"), "settings.json", &nothing_given, &s->job));
+  }
+  if (!name)
+    return status_make(SHOAL_ERR_ARGUMENT, "%s lies outside a run, so say which model it is: --model NAME", target);
+  TRY(job_find_kind(name, &s->kind));
+  job_fill(&s->job, &nothing_given, s->kind);
+  if (o->data) s->job.data = o->data;
+  if (o->activation) s->job.activation = o->activation;
+  if (o->pool) s->job.pool = o->pool;
+  if (o->kernels) s->job.kernels = o->kernels;
+  if (o->threads) s->job.threads = o->threads;
+  s->job.top_k = o->top_k ? o->top_k : s->job.top_k;
+  return NULL;
+}
+
+shoal_status saved_model_load(const char *target, const saved_options *options, saved_model *out) {
+  saved_model s = {.job = {.lr = NAN, .seed = 1}};
+  shoal_status status = NULL;
+  TRY_GOTO(status, run_dir_resolve(target, &s.weights, &s.settings), fail);
+  TRY_GOTO(status, gather(target, options, &s), fail);
+  int classes = classes_of(s.settings);
+  s.classes = classes ? classes : 10;
+  TRY_GOTO(status, job_build(s.kind, &s.job, classes, &s.model), fail);
+  shoal_compile_options compile = {.schedule = {.rate = 1},
+                                   .top_k = (int)s.job.top_k,
+                                   .threads = (int)s.job.threads,
+                                   .seed = (uint64_t)s.job.seed,
+                                   .kernels = s.job.kernels,
+                                   .no_fusion = s.job.no_fusion};
+  TRY_GOTO(status, shoal_model_compile(s.model, &compile), fail);
+  TRY_GOTO(status, shoal_model_load(s.model, s.weights), fail);
+  *out = s;
+  return NULL;
+fail:
+  saved_model_fini(&s);
+  return status;
+}
+
+void saved_model_fini(saved_model *s) {
+  shoal_model_destroy(s->model);
+  json_decref(s->settings);
+  free(s->weights);
+  *s = (saved_model){0};
+}
