@@ -81,6 +81,7 @@ typedef struct {
   shoal_schedule schedule;
   double l2;           /* weight of sum(w^2)/2 over all weights (not biases) added to the loss */
   int top_k;           /* also report top-k accuracy; 0: no */
+  bool no_train_accuracy; /* do not measure accuracy on the batches trained on */
   int threads;         /* as in shoal_session_options */
   uint64_t seed;
   const char *kernels;

@@ -1,0 +1,20 @@
+/* Softmax regression: prediction = softmax(x W + b). */
+#include "models/table.h"
+
+static void build(shoal_model *m, const shoal_model_options *options) {
+  shoal_model_options o = model_options(options, NULL, NULL);
+  shoal_model_initializer(m, "zeros");
+  shoal_model_flatten(m);
+  shoal_model_dense(m, o.classes, "softmax");
+}
+
+const shoal_model_kind model_softmax = {
+    .name = "softmax",
+    .summary = "softmax regression: one dense layer (7,850 parameters)",
+    .data = "mnist",
+    .batch_size = 200,
+    .epochs = 50,
+    .rate = 0.5,
+    .input = {3, {28, 28, 1}},
+    .build = build,
+};

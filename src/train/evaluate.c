@@ -1,0 +1,126 @@
+/* Running a model without training it. */
+#include "base/clock.h"
+#include "base/mem.h"
+#include "data/dataset.h"
+#include "train/model.h"
+
+#include <math.h>
+#include <string.h>
+
+#define EVALUATION_BATCH 1000
+
+shoal_status model_check_features(const shoal_model *m, const shoal_tensor *features) {
+  const shoal_shape *s = &features->shape;
+  bool fits = s->rank == m->input.rank + 1;
+  for (int i = 0; fits && i < m->input.rank; i++) fits = s->dim[i + 1] == m->input.dim[i];
+  if (!fits) {
+    char have[SHOAL_SHAPE_TEXT], one[SHOAL_SHAPE_TEXT];
+    return status_make(SHOAL_ERR_ARGUMENT, "the features are %s, but the model takes examples of %s",
+                       shoal_shape_text(s, have), shoal_shape_text(&m->input, one));
+  }
+  if (features->dtype != SHOAL_U8 && features->dtype != SHOAL_F32)
+    return status_make(SHOAL_ERR_ARGUMENT, "the features are %s; u8 or f32 is expected",
+                       shoal_dtype_name(features->dtype));
+  if (!features->data && s->dim[0] > 0) return status_make(SHOAL_ERR_ARGUMENT, "the features have no data");
+  return NULL;
+}
+
+static shoal_status check_labels(const shoal_model *m, const shoal_tensor *labels, int64_t n) {
+  if (labels->shape.rank != 1 || labels->shape.dim[0] != n) {
+    char have[SHOAL_SHAPE_TEXT];
+    return status_make(SHOAL_ERR_ARGUMENT, "the labels are %s; one for each of the %lld examples is expected",
+                       shoal_shape_text(&labels->shape, have), (long long)n);
+  }
+  if (labels->dtype != SHOAL_U8 && labels->dtype != SHOAL_I32 && labels->dtype != SHOAL_I64)
+    return status_make(SHOAL_ERR_ARGUMENT, "the labels are %s; u8, i32 or i64 is expected",
+                       shoal_dtype_name(labels->dtype));
+  if (!labels->data && n > 0) return status_make(SHOAL_ERR_ARGUMENT, "the labels have no data");
+  int64_t largest;
+  TRY(dataset_label_range(labels, "labels", &largest));
+  if (largest >= m->classes)
+    return status_make(SHOAL_ERR_INPUT, "a label is %lld, but the model has %lld classes (0 to %lld): give its last "
+                       "layer more units", (long long)largest, (long long)m->classes, (long long)m->classes - 1);
+  return NULL;
+}
+
+shoal_status model_check_data(const shoal_model *m, const shoal_dataset *data) {
+  TRY(model_check_features(m, &data->features));
+  TRY(check_labels(m, &data->labels, data->features.shape.dim[0]));
+  float scale = data->features.dtype == SHOAL_U8 ? 1 / 255.0f : 1;
+  if (data->scale != 0 && fabsf(data->scale - scale) > 1e-6f)
+    return status_make(SHOAL_ERR_ARGUMENT, "the data set asks for features times %g; u8 is taken times 1/255 and f32 as "
+                       "it is: give it scaled, as f32", (double)data->scale);
+  if (!data->features.shape.dim[0]) return status_make(SHOAL_ERR_INPUT, "the data set has no examples");
+  return NULL;
+}
+
+shoal_tensor model_rows(const shoal_tensor *t, const int32_t *order, int64_t first, int64_t n) {
+  shoal_tensor part = *t;
+  part.shape.dim[0] = n;
+  if (order) {
+    part.rows = order + first;
+  } else if (t->rows) {
+    part.rows = t->rows + first;
+  } else {
+    size_t row = shoal_dtype_size(t->dtype);
+    for (int i = 1; i < t->shape.rank; i++) row *= (size_t)t->shape.dim[i];
+    part.data = (char *)t->data + (size_t)first * row;
+  }
+  return part;
+}
+
+shoal_status model_evaluate_rows(shoal_model *m, const shoal_tensor *features, const shoal_tensor *labels,
+                                 int64_t first, int64_t n, shoal_evaluation *out) {
+  double start = clock_seconds(), loss = 0, hits = 0, top_hits = 0;
+  tower *t;
+  TRY(model_tower(m, features->dtype, labels->dtype, &t));
+  shoal_value *fetches[] = {t->eval_loss, t->hits, t->top_hits};
+  int n_fetches = t->top_hits ? 3 : 2;
+  for (int64_t i = first; i < first + n;) {
+    int64_t rows = MIN_OF(first + n - i, EVALUATION_BATCH);
+    shoal_feed feeds[] = {{t->x, model_rows(features, NULL, i, rows)}, {t->y, model_rows(labels, NULL, i, rows)}};
+    shoal_tensor got[3];
+    TRY(shoal_session_run(m->session, feeds, 2, fetches, n_fetches, got));
+    loss += *(const float *)got[0].data;
+    hits += *(const float *)got[1].data;
+    if (t->top_hits) top_hits += *(const float *)got[2].data;
+    i += rows;
+  }
+  *out = (shoal_evaluation){.examples = n,
+                            .loss = loss / (double)n,
+                            .accuracy = hits / (double)n,
+                            .top_k = t->top_hits ? top_hits / (double)n : NAN,
+                            .seconds = clock_seconds() - start};
+  return NULL;
+}
+
+shoal_status shoal_model_evaluate(shoal_model *m, const shoal_dataset *data, shoal_evaluation *out) {
+  TRY(model_ready(m));
+  TRY(model_check_data(m, data));
+  int64_t n = data->features.shape.dim[0];
+  return status_wrap(model_evaluate_rows(m, &data->features, &data->labels, 0, n, out), "evaluate");
+}
+
+shoal_status shoal_model_predict(shoal_model *m, const shoal_tensor *features, shoal_tensor *out) {
+  TRY(model_ready(m));
+  TRY(model_check_features(m, features));
+  int64_t n = features->shape.dim[0];
+  shoal_shape expected = SHOAL_SHAPE(n, m->classes);
+  if (out->dtype != SHOAL_F32 || out->rows || !shoal_shape_equal(&out->shape, &expected)) {
+    char have[SHOAL_SHAPE_TEXT], want[SHOAL_SHAPE_TEXT];
+    return status_make(SHOAL_ERR_ARGUMENT, "predict: the output is %s%s; f32%s is expected",
+                       shoal_dtype_name(out->dtype), shoal_shape_text(&out->shape, have),
+                       shoal_shape_text(&expected, want));
+  }
+  tower *t;
+  TRY(model_tower(m, features->dtype, SHOAL_U8, &t));
+  for (int64_t i = 0; i < n;) {
+    int64_t rows = MIN_OF(n - i, EVALUATION_BATCH);
+    shoal_feed feed = {t->x, model_rows(features, NULL, i, rows)};
+    shoal_tensor got;
+    TRY(status_wrap(shoal_session_run(m->session, &feed, 1, &t->probabilities, 1, &got), "predict"));
+    memcpy((float *)out->data + i * m->classes, got.data, (size_t)(rows * m->classes) * sizeof(float));
+    i += rows;
+  }
+  return NULL;
+}

@@ -1,0 +1,422 @@
+/* The training loop.
+ *
+ * 1. The state and the variables after step s depend on the settings and the data alone, not on when the run was
+ *    stopped and resumed: the order of an epoch comes from the seed and the epoch's number, random operators from the
+ *    seed and the step.
+ * 2. A step allocates nothing and copies no example: a batch is a view of the data set through a piece of the order.
+ * 3. A checkpoint is taken between two steps, after all that belongs to the end of an epoch if one has ended. */
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/random.h"
+#include "base/text.h"
+#include "exec/session.h"
+#include "train/fit_state.h"
+
+#include <math.h>
+#include <string.h>
+
+#define ORDER_STREAM 0x6f72646572ull /* names the random numbers that shuffle */
+#define STANDARD_BATCH 32
+#define STANDARD_KEEP 3
+#define PROGRESS_SECONDS 0.25
+
+typedef struct {
+  shoal_model *model;
+  const shoal_dataset *data;
+  const shoal_fit_options *options;
+  tower *tower;
+  int64_t rows;   /* of the data set that are trained on, the first ones */
+  int64_t usable; /* of them in an epoch: fewer when a short batch is dropped */
+  int64_t batch, steps_per_epoch, steps;
+  const shoal_dataset *validation; /* NULL: none */
+  shoal_dataset held_out;          /* view of the last rows, when split off */
+  int32_t *order;                  /* [rows] of the epoch under way; NULL: as they stand */
+  text settings;
+  fit_state state;
+  fit_saved saved;
+  int64_t saved_step; /* of the last checkpoint written or tried; -1: none */
+  bool fresh;         /* nothing written yet: what lies in the folder is another run's */
+  shoal_progress progress;
+  double start, last_progress;
+  int64_t run_examples;
+  double eval_seconds, checkpoint_seconds, input_seconds;
+} loop;
+
+static void note(const loop *l, const char *line) {
+  const shoal_callbacks *c = &l->options->callbacks;
+  if (c->on_note) c->on_note(c->context, line);
+}
+
+static double train_seconds(const loop *l) {
+  return clock_seconds() - l->start - l->eval_seconds - l->checkpoint_seconds;
+}
+
+/* ---- setting up */
+
+static shoal_status check_options(const shoal_fit_options *o) {
+  if (o->epochs < 0 || o->steps < 0 || (!o->epochs && !o->steps))
+    return status_make(SHOAL_ERR_ARGUMENT, "fit: %lld epochs, %lld steps: give one of them, above 0",
+                       (long long)o->epochs, (long long)o->steps);
+  if (o->batch_size < 0)
+    return status_make(SHOAL_ERR_ARGUMENT, "fit: a batch size of %lld: at least 1 is expected",
+                       (long long)o->batch_size);
+  if (!(o->validation_split >= 0 && o->validation_split < 1))
+    return status_make(SHOAL_ERR_ARGUMENT, "fit: a validation split of %g: at least 0 and below 1 is expected",
+                       o->validation_split);
+  if (o->validation && o->validation_split > 0)
+    return status_make(SHOAL_ERR_ARGUMENT, "fit: give validation data or a validation split, not both");
+  bool validates = o->validation || o->validation_split > 0;
+  if ((o->patience > 0 || o->keep_best) && !validates)
+    return status_make(SHOAL_ERR_ARGUMENT, "fit: %s needs validation data or a validation split",
+                       o->patience > 0 ? "patience" : "keep_best");
+  if ((o->resume || o->keep_best) && !o->checkpoint_dir)
+    return status_make(SHOAL_ERR_ARGUMENT, "fit: %s needs a folder for checkpoints",
+                       o->resume ? "resume" : "keep_best");
+  if (o->patience < 0 || o->checkpoint_every < 0 || o->keep < 0 || o->callbacks.every_steps < 0)
+    return status_make(SHOAL_ERR_ARGUMENT, "fit: patience, checkpoint_every, keep and every_steps cannot be negative");
+  return NULL;
+}
+
+/* How the data is cut into training and validation rows, batches and epochs. */
+static shoal_status cut(loop *l) {
+  const shoal_fit_options *o = l->options;
+  int64_t n = l->data->features.shape.dim[0];
+  if (n > INT32_MAX) return status_make(SHOAL_ERR_ARGUMENT, "fit: at most %d examples are possible", INT32_MAX);
+  l->rows = n;
+  l->validation = o->validation;
+  if (o->validation_split > 0) {
+    int64_t held = (int64_t)((double)n * o->validation_split);
+    if (held < 1 || held >= n)
+      return status_make(SHOAL_ERR_ARGUMENT, "fit: a validation split of %g of %lld examples leaves none on one side",
+                         o->validation_split, (long long)n);
+    l->rows = n - held;
+    l->held_out = *l->data;
+    l->held_out.features = model_rows(&l->data->features, NULL, l->rows, held);
+    l->held_out.labels = model_rows(&l->data->labels, NULL, l->rows, held);
+    l->validation = &l->held_out;
+  }
+  l->batch = o->batch_size ? o->batch_size : STANDARD_BATCH;
+  l->usable = o->drop_short ? l->rows / l->batch * l->batch : l->rows;
+  if (!l->usable)
+    return status_make(SHOAL_ERR_ARGUMENT, "fit: %lld examples do not fill one batch of %lld, and short ones are dropped",
+                       (long long)l->rows, (long long)l->batch);
+  l->steps_per_epoch = (l->usable + l->batch - 1) / l->batch;
+  if (o->epochs && o->epochs > INT64_MAX / l->steps_per_epoch)
+    return status_make(SHOAL_ERR_ARGUMENT, "fit: %lld epochs are too many", (long long)o->epochs);
+  l->steps = o->epochs ? o->epochs * l->steps_per_epoch : o->steps;
+  if (o->steps) l->steps = MIN_OF(l->steps, o->steps);
+  return NULL;
+}
+
+/* What a checkpoint's place in the training depends on, then the caller's own words. */
+static shoal_status write_settings(loop *l) {
+  const shoal_fit_options *o = l->options;
+  text_add(&l->settings, "seed=%llu batch_size=%lld examples=%lld order=%s short_batches=%s",
+           (unsigned long long)l->model->options.seed, (long long)l->batch, (long long)l->rows,
+           o->keep_order ? "kept" : "shuffled", o->drop_short ? "dropped" : "kept");
+  if (o->settings) text_add(&l->settings, "\n%s", o->settings);
+  return l->settings.failed ? status_no_memory() : NULL;
+}
+
+static shoal_status resume(loop *l, int64_t *from) {
+  char *path = NULL, *passed_over = NULL;
+  TRY(checkpoint_latest(l->options->checkpoint_dir, &path, &passed_over));
+  if (passed_over) note(l, passed_over);
+  free(passed_over);
+  if (!path) {
+    note(l, "no checkpoint to resume from: starting from the beginning");
+    return NULL;
+  }
+  shoal_status status = status_wrap(fit_restore(&l->saved, path, l->settings.data), "resume");
+  const fit_state *s = &l->state;
+  if (!status && (s->position >= l->usable || s->step != s->epoch * l->steps_per_epoch + s->position / l->batch))
+    status = status_make(SHOAL_ERR_INPUT, "resume: %s: step %lld cannot be %lld examples into epoch %lld", path,
+                         (long long)s->step, (long long)s->position, (long long)s->epoch);
+  if (!status) {
+    text line = {0};
+    text_add(&line, "resumed from step %lld (%s)", (long long)s->step, path);
+    if (!line.failed) note(l, line.data);
+    text_fini(&line);
+    *from = s->step;
+    l->fresh = false;
+    l->saved_step = s->step;
+  }
+  free(path);
+  return status;
+}
+
+/* ---- one step */
+
+enum { FEED_X, FEED_Y, FEED_RATE, FEEDS };
+
+static void feed_batch(const loop *l, int64_t first, int64_t n, float *rate, shoal_feed feeds[FEEDS]) {
+  feeds[FEED_X] = (shoal_feed){l->tower->x, model_rows(&l->data->features, l->order, first, n)};
+  feeds[FEED_Y] = (shoal_feed){l->tower->y, model_rows(&l->data->labels, l->order, first, n)};
+  feeds[FEED_RATE] = (shoal_feed){l->model->rate, shoal_tensor_view(SHOAL_F32, SHOAL_SCALAR, rate)};
+}
+
+static int step_fetches(const loop *l, shoal_value *fetches[3]) {
+  int n = 0;
+  fetches[n++] = l->tower->loss;
+  fetches[n++] = l->tower->update;
+  if (!l->model->options.no_train_accuracy) fetches[n++] = l->tower->accuracy;
+  return n;
+}
+
+/* Makes the plans for the whole and the short batch, so that no step has to. */
+static shoal_status prepare(loop *l) {
+  shoal_value *fetches[3];
+  int n_fetches = step_fetches(l, fetches);
+  int64_t sizes[] = {MIN_OF(l->batch, l->usable), l->usable % l->batch};
+  for (size_t i = 0; i < COUNT_OF(sizes); i++) {
+    if (!sizes[i]) continue;
+    float rate = 0;
+    shoal_feed feeds[FEEDS];
+    feed_batch(l, 0, sizes[i], &rate, feeds);
+    char *description;
+    TRY(session_explain(l->model->session, feeds, FEEDS, fetches, n_fetches, &description));
+    free(description);
+  }
+  return NULL;
+}
+
+/* Takes `status`, which says that the loss is no number; adds where that came from and what to try. */
+static shoal_status explain_bad_loss(loop *l, shoal_status status, const shoal_feed feeds[FEEDS], double rate) {
+  char *bad = NULL;
+  shoal_session_set_step(l->model->session, (uint64_t)l->state.step);
+  shoal_status_free(session_find_bad(l->model->session, feeds, FEEDS, l->tower->loss, &bad));
+  shoal_status out = status_make(
+      SHOAL_ERR_NUMERIC, "step %lld: %s; first bad operator: %s; try a smaller learning rate (now %g), a warm-up, or "
+      "look for numbers in the data that are not finite", (long long)l->state.step, shoal_status_message(status),
+      bad ? bad : "none when run again without fused kernels", rate);
+  free(bad);
+  shoal_status_free(status);
+  return out;
+}
+
+/* Trains on the next n examples of the epoch. */
+static shoal_status step(loop *l, int64_t n) {
+  fit_state *s = &l->state;
+  shoal_session *session = l->model->session;
+  shoal_value *fetches[3];
+  int n_fetches = step_fetches(l, fetches);
+  double rate = shoal_schedule_at(&l->model->options.schedule, s->step);
+  float rate32 = (float)rate;
+  shoal_feed feeds[FEEDS];
+  shoal_tensor got[3];
+  feed_batch(l, s->position, n, &rate32, feeds);
+  shoal_session_set_step(session, (uint64_t)s->step);
+  shoal_status status = shoal_session_run(session, feeds, FEEDS, fetches, n_fetches, got);
+  if (shoal_status_code(status) == SHOAL_ERR_NUMERIC) return explain_bad_loss(l, status, feeds, rate);
+  if (status) return status_wrap(status, "step %lld", (long long)s->step);
+  double loss = *(const float *)got[0].data;
+  double accuracy = n_fetches > 2 ? *(const float *)got[2].data : NAN;
+  double *recent = s->recent[s->step % FIT_RECENT];
+  recent[0] = loss * (double)n;
+  recent[1] = accuracy * (double)n;
+  recent[2] = (double)n;
+  s->epoch_loss += recent[0];
+  s->epoch_hits += recent[1];
+  s->step++;
+  s->position += n;
+  l->run_examples += n;
+  l->progress.loss = loss;
+  l->progress.accuracy = accuracy;
+  l->progress.rate = rate;
+  return NULL;
+}
+
+/* ---- between steps */
+
+static void set_progress(loop *l) {
+  shoal_progress *p = &l->progress;
+  p->epoch = l->state.epoch;
+  p->epochs = l->options->epochs;
+  p->step = l->state.step;
+  p->steps = l->steps;
+  p->examples = l->run_examples;
+  p->seconds = train_seconds(l);
+  p->validation_loss = p->validation_accuracy = NAN;
+}
+
+static bool report_step(loop *l) {
+  const shoal_callbacks *c = &l->options->callbacks;
+  if (!c->on_step) return false;
+  if (c->every_steps) {
+    if (l->state.step % c->every_steps) return false;
+  } else {
+    double now = clock_seconds();
+    if (now - l->last_progress < PROGRESS_SECONDS) return false;
+    l->last_progress = now;
+  }
+  set_progress(l);
+  return c->on_step(c->context, &l->progress);
+}
+
+/* Writing may fail, training goes on: the checkpoint before stays whole. */
+static void save(loop *l, bool best) {
+  const shoal_fit_options *o = l->options;
+  double start = clock_seconds();
+  shoal_status status = NULL;
+  if (l->fresh) status = checkpoint_clear(o->checkpoint_dir);
+  l->fresh = false;
+  if (!status)
+    status = best ? fit_save_best(&l->saved, o->checkpoint_dir, l->settings.data)
+                  : fit_save(&l->saved, o->checkpoint_dir, l->settings.data, o->keep ? o->keep : STANDARD_KEEP);
+  if (!best) l->saved_step = l->state.step;
+  if (status) {
+    text line = {0};
+    text_add(&line, "step %lld: %s not written, training goes on: %s", (long long)l->state.step,
+             best ? "best checkpoint" : "checkpoint", shoal_status_message(status));
+    note(l, line.failed ? "a checkpoint was not written" : line.data);
+    text_fini(&line);
+    shoal_status_free(status);
+  }
+  l->checkpoint_seconds += clock_seconds() - start;
+}
+
+static shoal_status validate(loop *l) {
+  fit_state *s = &l->state;
+  shoal_evaluation e;
+  const shoal_dataset *v = l->validation;
+  TRY(status_wrap(model_evaluate_rows(l->model, &v->features, &v->labels, 0, v->features.shape.dim[0], &e),
+                  "validation after step %lld", (long long)s->step));
+  l->eval_seconds += e.seconds;
+  s->validation_loss = e.loss;
+  s->validation_accuracy = e.accuracy;
+  if (!(e.loss >= s->best_loss)) { /* also the first time, when the best is NaN */
+    s->best_loss = e.loss;
+    s->waited = 0;
+  } else {
+    s->waited++;
+  }
+  if (l->options->patience > 0 && s->waited >= l->options->patience) s->ended = true;
+  if (!(e.accuracy <= s->best_accuracy)) {
+    s->best_accuracy = e.accuracy;
+    if (l->options->keep_best) save(l, true);
+  }
+  return NULL;
+}
+
+/* Returns in *stop whether the callback wants to stop. */
+static shoal_status end_epoch(loop *l, bool *stop) {
+  fit_state *s = &l->state;
+  const shoal_callbacks *c = &l->options->callbacks;
+  double loss = s->epoch_loss / (double)l->usable, accuracy = s->epoch_hits / (double)l->usable;
+  s->epoch++;
+  s->position = 0;
+  s->epoch_loss = s->epoch_hits = 0;
+  if (l->validation) TRY(validate(l));
+  if (l->options->checkpoint_dir && !l->options->checkpoint_every) save(l, false);
+  if (!c->on_epoch) return NULL;
+  set_progress(l);
+  shoal_progress p = l->progress;
+  p.epoch = s->epoch - 1;
+  p.loss = loss;
+  p.accuracy = accuracy;
+  p.validation_loss = s->validation_loss;
+  p.validation_accuracy = s->validation_accuracy;
+  *stop = c->on_epoch(c->context, &p);
+  return NULL;
+}
+
+static void shuffle(loop *l) {
+  if (!l->order) return;
+  double start = clock_seconds();
+  random_stream stream =
+      random_stream_make(l->model->options.seed, random_mix(ORDER_STREAM, (uint64_t)l->state.epoch));
+  random_permutation(&stream, l->order, l->rows);
+  l->input_seconds += clock_seconds() - start;
+}
+
+static bool asked_to_stop(const loop *l) {
+  return l->options->stop && __atomic_load_n(l->options->stop, __ATOMIC_RELAXED);
+}
+
+static shoal_status run(loop *l, bool *stopped) {
+  fit_state *s = &l->state;
+  int64_t shuffled = -1; /* epoch that `order` is for */
+  while (s->step < l->steps && !s->ended && !*stopped) {
+    if ((*stopped = asked_to_stop(l))) break;
+    if (shuffled != s->epoch) {
+      shuffle(l);
+      shuffled = s->epoch;
+    }
+    TRY(step(l, MIN_OF(l->batch, l->usable - s->position)));
+    bool stop = report_step(l), stop_epoch = false;
+    if (s->position == l->usable) TRY(end_epoch(l, &stop_epoch));
+    int64_t every = l->options->checkpoint_every;
+    if (l->options->checkpoint_dir && every && s->step % every == 0) save(l, false);
+    *stopped = stop || stop_epoch;
+  }
+  if (l->options->checkpoint_dir && l->saved_step != s->step) save(l, false);
+  return NULL;
+}
+
+/* ---- the whole */
+
+static shoal_status fit(loop *l, shoal_fit_result *result) {
+  const shoal_fit_options *o = l->options;
+  shoal_model *m = l->model;
+  TRY(model_ready(m));
+  TRY(check_options(o));
+  TRY(model_check_data(m, l->data));
+  if (o->validation) TRY(status_wrap(model_check_data(m, o->validation), "validation data"));
+  TRY(cut(l));
+  TRY(write_settings(l));
+  TRY(model_tower(m, l->data->features.dtype, l->data->labels.dtype, &l->tower));
+  TRY(fit_saved_init(m, &l->state, &l->saved));
+  if (!o->keep_order) {
+    l->order = calloc((size_t)l->rows, sizeof *l->order);
+    if (!l->order) return status_no_memory();
+  }
+  int64_t from = -1;
+  if (o->resume) TRY(resume(l, &from));
+  session_guard(m->session, l->tower->loss);
+  TRY(prepare(l));
+
+  bool stopped = false;
+  l->start = l->last_progress = clock_seconds();
+  TRY(run(l, &stopped));
+  const fit_state *s = &l->state;
+  shoal_fit_result r = {
+      .epochs = s->epoch,
+      .steps = s->step,
+      .updates = s->step,
+      .examples = s->epoch * l->usable + s->position,
+      .run_examples = l->run_examples,
+      .dropped_examples = l->rows - l->usable,
+      .seconds = train_seconds(l),
+      .eval_seconds = l->eval_seconds,
+      .checkpoint_seconds = l->checkpoint_seconds,
+      .input_wait_seconds = l->input_seconds,
+      .validation_accuracy = s->validation_accuracy,
+      .validation_loss = s->validation_loss,
+      .stopped = stopped,
+      .stopped_early = s->ended,
+      .resumed_from = from,
+  };
+  fit_state_recent(s, l->steps_per_epoch, &r.final_loss, &r.train_accuracy);
+  if (result) *result = r;
+  return NULL;
+}
+
+shoal_status shoal_model_fit(shoal_model *m, const shoal_dataset *data, const shoal_fit_options *options,
+                             shoal_fit_result *result) {
+  static const shoal_fit_options standard = {.epochs = 1};
+  loop *l = calloc(1, sizeof *l);
+  if (!l) return status_no_memory();
+  l->model = m;
+  l->data = data;
+  l->options = options ? options : &standard;
+  l->saved_step = -1;
+  l->fresh = true;
+  fit_state_init(&l->state);
+  shoal_status status = fit(l, result);
+  if (m->session) session_guard(m->session, NULL);
+  fit_saved_fini(&l->saved);
+  text_fini(&l->settings);
+  free(l->order);
+  free(l);
+  return status;
+}

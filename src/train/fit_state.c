@@ -1,0 +1,236 @@
+#include "train/fit_state.h"
+
+#include "base/mem.h"
+#include "base/text.h"
+#include "graph/graph.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define FORMAT "1" /* of the metadata; raise it when a field changes its meaning */
+#define RECENT_NAME "training/recent"
+
+/* The fields in the metadata. Numbers are written so that reading gives the same bits. */
+typedef enum { FIELD_INT, FIELD_BOOL, FIELD_REAL } field_kind;
+static const struct {
+  const char *name;
+  field_kind kind;
+  size_t offset;
+} fields[] = {
+    {"step", FIELD_INT, offsetof(fit_state, step)},
+    {"epoch", FIELD_INT, offsetof(fit_state, epoch)},
+    {"position", FIELD_INT, offsetof(fit_state, position)},
+    {"epoch_loss", FIELD_REAL, offsetof(fit_state, epoch_loss)},
+    {"epoch_hits", FIELD_REAL, offsetof(fit_state, epoch_hits)},
+    {"best_accuracy", FIELD_REAL, offsetof(fit_state, best_accuracy)},
+    {"best_loss", FIELD_REAL, offsetof(fit_state, best_loss)},
+    {"waited", FIELD_INT, offsetof(fit_state, waited)},
+    {"ended", FIELD_BOOL, offsetof(fit_state, ended)},
+    {"validation_loss", FIELD_REAL, offsetof(fit_state, validation_loss)},
+    {"validation_accuracy", FIELD_REAL, offsetof(fit_state, validation_accuracy)},
+};
+
+void fit_state_init(fit_state *s) {
+  *s = (fit_state){.best_accuracy = NAN, .best_loss = NAN, .validation_loss = NAN, .validation_accuracy = NAN};
+}
+
+void fit_state_recent(const fit_state *s, int64_t steps, double *loss, double *accuracy) {
+  double losses = 0, hits = 0, examples = 0;
+  steps = MIN_OF(MIN_OF(steps, FIT_RECENT), s->step);
+  for (int64_t i = s->step - steps; i < s->step; i++) {
+    const double *row = s->recent[i % FIT_RECENT];
+    losses += row[0];
+    hits += row[1];
+    examples += row[2];
+  }
+  *loss = examples > 0 ? losses / examples : NAN;
+  *accuracy = examples > 0 ? hits / examples : NAN;
+}
+
+/* ---- what is saved */
+
+shoal_status fit_saved_init(shoal_model *m, fit_state *state, fit_saved *out) {
+  const shoal_graph *g = m->graph;
+  fit_saved saved = {.state = state};
+  saved.entries = calloc(g->count + 1, sizeof *saved.entries);
+  if (!saved.entries) return status_no_memory();
+  for (size_t i = 0; i < g->count; i++) {
+    if (!g->nodes[i]->initial) continue;
+    checkpoint_entry *e = &saved.entries[saved.n];
+    e->name = g->nodes[i]->name;
+    shoal_status status = shoal_session_variable(m->session, &g->nodes[i]->out[0], &e->tensor);
+    if (status) {
+      free(saved.entries);
+      return status;
+    }
+    saved.n++;
+  }
+  saved.entries[saved.n++] =
+      (checkpoint_entry){RECENT_NAME, shoal_tensor_view(SHOAL_F64, SHOAL_SHAPE(FIT_RECENT, 3), state->recent)};
+  *out = saved;
+  return NULL;
+}
+
+void fit_saved_fini(fit_saved *saved) {
+  free(saved->entries);
+  *saved = (fit_saved){0};
+}
+
+/* ---- metadata */
+
+static shoal_status set_text(json_t *object, const char *name, const char *value) {
+  return json_object_set_new(object, name, json_string(value)) ? status_no_memory() : NULL;
+}
+
+static shoal_status write_fields(const fit_state *s, const char *settings, json_t *object) {
+  TRY(set_text(object, "shoal_checkpoint", FORMAT));
+  TRY(set_text(object, "settings", settings));
+  for (size_t i = 0; i < COUNT_OF(fields); i++) {
+    const void *at = (const char *)s + fields[i].offset;
+    char value[64];
+    switch (fields[i].kind) {
+      case FIELD_INT: snprintf(value, sizeof value, "%lld", (long long)*(const int64_t *)at); break;
+      case FIELD_BOOL: snprintf(value, sizeof value, "%d", *(const bool *)at); break;
+      case FIELD_REAL: snprintf(value, sizeof value, "%a", *(const double *)at); break;
+    }
+    TRY(set_text(object, fields[i].name, value));
+  }
+  return NULL;
+}
+
+static shoal_status metadata_make(const fit_saved *saved, const char *settings, json_t **out) {
+  json_t *object = json_object();
+  if (!object) return status_no_memory();
+  shoal_status status = write_fields(saved->state, settings, object);
+  if (status) {
+    json_decref(object);
+    return status;
+  }
+  *out = object;
+  return NULL;
+}
+
+static shoal_status get_text(const json_t *object, const char *name, const char **out) {
+  *out = json_string_value(json_object_get(object, name));
+  if (*out) return NULL;
+  return status_make(SHOAL_ERR_INPUT, "it has no '%s': a file of weights alone cannot be resumed from", name);
+}
+
+static bool parse_field(field_kind kind, const char *value, void *at) {
+  int64_t number;
+  char *end;
+  switch (kind) {
+    case FIELD_INT: return text_to_int(value, at);
+    case FIELD_BOOL:
+      if (!text_to_int(value, &number) || number < 0 || number > 1) return false;
+      *(bool *)at = number != 0;
+      return true;
+    case FIELD_REAL: /* may be nan, which text_to_double refuses */
+      *(double *)at = strtod(value, &end);
+      return end != value && !*end;
+  }
+  return false;
+}
+
+static shoal_status read_fields(const json_t *object, fit_state *s) {
+  for (size_t i = 0; i < COUNT_OF(fields); i++) {
+    const char *value;
+    TRY(get_text(object, fields[i].name, &value));
+    if (!parse_field(fields[i].kind, value, (char *)s + fields[i].offset))
+      return status_make(SHOAL_ERR_INPUT, "'%s' is '%s', not a number", fields[i].name, value);
+  }
+  if (s->step < 0 || s->epoch < 0 || s->position < 0)
+    return status_make(SHOAL_ERR_INPUT, "step %lld, epoch %lld, position %lld: none can be negative",
+                       (long long)s->step, (long long)s->epoch, (long long)s->position);
+  return NULL;
+}
+
+/* ---- settings: words of the form name=value, separated by blanks or line ends */
+
+#define BLANKS " \t\r\n"
+
+/* The word of `settings` with this name (the part before '='); *length 0: none. */
+static const char *find_word(const char *settings, const char *name, size_t name_length, size_t *length) {
+  for (const char *w = settings + strspn(settings, BLANKS); *w; w += *length, w += strspn(w, BLANKS)) {
+    *length = strcspn(w, BLANKS);
+    if (strcspn(w, "=" BLANKS) == name_length && !strncmp(w, name, name_length)) return w;
+  }
+  *length = 0;
+  return "";
+}
+
+/* Adds what stands in `a` and is different in, or missing from, `b`; with `missing_only`, only the latter. */
+static void add_differences(text *out, const char *a, const char *b, const char *a_is, const char *b_is,
+                            bool missing_only) {
+  size_t length;
+  for (const char *w = a + strspn(a, BLANKS); *w; w += length, w += strspn(w, BLANKS)) {
+    length = strcspn(w, BLANKS);
+    size_t other;
+    const char *v = find_word(b, w, strcspn(w, "=" BLANKS), &other);
+    if (other == length && !strncmp(w, v, length)) continue;
+    if (other && missing_only) continue;
+    text_add(out, "%s%.*s %s, ", out->length ? "; " : "", (int)length, w, a_is);
+    if (other)
+      text_add(out, "%.*s %s", (int)other, v, b_is);
+    else
+      text_add(out, "not %s", b_is);
+  }
+}
+
+static shoal_status check_settings(const char *then, const char *now) {
+  if (!strcmp(then, now)) return NULL;
+  text differences = {0};
+  add_differences(&differences, then, now, "then", "now", false);
+  add_differences(&differences, now, then, "now", "then", true);
+  shoal_status status = NULL;
+  if (differences.failed)
+    status = status_no_memory();
+  else if (differences.length)
+    status = status_make(SHOAL_ERR_ARGUMENT, "it was made with other settings: %s. Resume with the same ones, or train "
+                         "anew in another folder", differences.data);
+  text_fini(&differences);
+  return status;
+}
+
+/* ---- saving and restoring */
+
+shoal_status fit_save(const fit_saved *saved, const char *dir, const char *settings, int keep) {
+  json_t *metadata;
+  TRY(metadata_make(saved, settings, &metadata));
+  shoal_status status =
+      checkpoint_write(dir, (uint64_t)saved->state->step, saved->entries, saved->n, metadata, keep, NULL);
+  json_decref(metadata);
+  return status;
+}
+
+shoal_status fit_save_best(const fit_saved *saved, const char *dir, const char *settings) {
+  json_t *metadata;
+  TRY(metadata_make(saved, settings, &metadata));
+  shoal_status status = checkpoint_write_best(dir, saved->entries, saved->n, metadata, NULL);
+  json_decref(metadata);
+  return status;
+}
+
+static shoal_status restore_state(const json_t *metadata, const char *settings, fit_state *out) {
+  const char *format, *then;
+  TRY(get_text(metadata, "shoal_checkpoint", &format));
+  if (strcmp(format, FORMAT))
+    return status_make(SHOAL_ERR_INPUT, "its format is '%s'; this version of Shoal reads " FORMAT, format);
+  TRY(get_text(metadata, "settings", &then));
+  TRY(check_settings(then, settings));
+  return read_fields(metadata, out);
+}
+
+shoal_status fit_restore(fit_saved *saved, const char *path, const char *settings) {
+  json_t *metadata;
+  TRY(checkpoint_metadata(path, &metadata));
+  fit_state state = *saved->state;
+  shoal_status status = restore_state(metadata, settings, &state);
+  json_decref(metadata);
+  if (status) return status_wrap(status, "%s", path);
+  TRY(checkpoint_read(path, saved->entries, saved->n, NULL)); /* the recent losses, too */
+  memcpy(state.recent, saved->state->recent, sizeof state.recent);
+  *saved->state = state;
+  return NULL;
+}

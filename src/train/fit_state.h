@@ -1,0 +1,43 @@
+/* Where a training stands: everything beside the variables that the steps to come depend on. It goes into each
+ * checkpoint, so that a run killed at any moment and resumed ends as if nothing had happened. */
+#ifndef SHOAL_TRAIN_FIT_STATE_H
+#define SHOAL_TRAIN_FIT_STATE_H
+
+#include "train/checkpoint.h"
+#include "train/model.h"
+
+#define FIT_RECENT 100 /* steps over which the final loss is taken */
+
+typedef struct {
+  int64_t step;     /* finished; also names the random numbers of the next one */
+  int64_t epoch;    /* finished */
+  int64_t position; /* examples of the epoch under way that are done */
+  double epoch_loss, epoch_hits; /* sums over those examples */
+  double best_accuracy, best_loss; /* of the validations so far; NaN: none */
+  int64_t waited;                  /* epochs since the validation loss was last the best */
+  bool ended;                      /* by patience */
+  double validation_loss, validation_accuracy; /* of the last validation; NaN: none */
+  /* Step s stands in row s % FIT_RECENT: sum of the examples' losses, examples right, examples. */
+  double recent[FIT_RECENT][3];
+} fit_state;
+
+void fit_state_init(fit_state *s);
+/* Mean loss and accuracy over the last `steps` steps (at most FIT_RECENT and as many as there were); NaN: none. */
+void fit_state_recent(const fit_state *s, int64_t steps, double *loss, double *accuracy);
+
+/* What is saved: every variable of the session and the state itself. */
+typedef struct {
+  checkpoint_entry *entries;
+  int n;
+  fit_state *state; /* borrowed */
+} fit_saved;
+
+SHOAL_CHECKED shoal_status fit_saved_init(shoal_model *m, fit_state *state, fit_saved *out);
+void fit_saved_fini(fit_saved *saved);
+SHOAL_CHECKED shoal_status fit_save(const fit_saved *saved, const char *dir, const char *settings, int keep);
+SHOAL_CHECKED shoal_status fit_save_best(const fit_saved *saved, const char *dir, const char *settings);
+/* Fills state and variables. Refuses a checkpoint that was made with other settings and says which differ; then, and on
+ * any other error, nothing has changed. */
+SHOAL_CHECKED shoal_status fit_restore(fit_saved *saved, const char *path, const char *settings);
+
+#endif

@@ -1,0 +1,259 @@
+/* The layers: one row each says how its nodes and variables are made. */
+#include "base/mem.h"
+#include "base/text.h"
+#include "graph/graph.h"
+#include "train/model.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define BATCH_NORM_EPSILON 1e-3
+#define BATCH_NORM_MOMENTUM 0.99 /* of the moving averages */
+
+struct layer_kind {
+  const char *name;
+  shoal_value *(*apply)(branch *b, layer *l, shoal_value *x);
+};
+
+struct activation {
+  const char *name;
+  shoal_value *(*apply)(shoal_graph *g, shoal_value *x); /* NULL: x itself */
+};
+
+static const activation activations[] = {
+    {"linear", NULL},         {"relu", shoal_relu},       {"tanh", shoal_tanh},
+    {"sigmoid", shoal_sigmoid}, {"softmax", shoal_softmax},
+};
+
+static shoal_status find_activation(const char *name, const activation **out) {
+  const char *names[COUNT_OF(activations)];
+  for (size_t i = 0; i < COUNT_OF(activations); i++) {
+    names[i] = activations[i].name;
+    if (!strcmp(names[i], name)) {
+      *out = &activations[i];
+      return NULL;
+    }
+  }
+  const char *near = text_nearest(name, names, COUNT_OF(names));
+  return status_make(SHOAL_ERR_ARGUMENT, "no activation is called '%s'%s%s; there are linear, relu, tanh, sigmoid and "
+                     "softmax", name, near ? "; did you mean " : "", near ? near : "");
+}
+
+const char *layer_activation(const layer *l) { return l->act ? l->act->name : ""; }
+
+/* ---- variables */
+
+/* Makes weight i of the layer, or gives the one made before: "LAYER/NAME" whatever the scope. NULL on failure. */
+static shoal_value *layer_weight(branch *b, layer *l, int i, const char *name, shoal_shape shape, double fan_in,
+                                 double fan_out, double fill, bool trained, bool decayed) {
+  if (i < l->n_weights) return l->weights[i].variable;
+  shoal_graph *g = b->model->graph;
+  char none[1] = "", *scope = g->scope;
+  g->scope = none;
+  /* scope_push would free what it replaces, so the name is put together here. */
+  char full[256], initial_name[280];
+  snprintf(full, sizeof full, "%s/%s", l->name, name);
+  snprintf(initial_name, sizeof initial_name, "%s/initial", full);
+  shoal_name_next(g, initial_name);
+  shoal_value *initial = fan_in > 0 ? initializer_make(g, l->start, shape, fan_in, fan_out)
+                                    : shoal_fill(g, SHOAL_F32, shape, fill);
+  shoal_value *v = shoal_variable(g, full, initial);
+  g->scope = scope;
+  if (!v) return NULL;
+  l->weights[l->n_weights++] = (weight){v, trained, decayed};
+  return v;
+}
+
+/* ---- the layers */
+
+static shoal_value *dense_apply(branch *b, layer *l, shoal_value *x) {
+  shoal_graph *g = b->model->graph;
+  shoal_shape s = shoal_value_shape(x);
+  if (s.rank != 2) {
+    char have[SHOAL_SHAPE_TEXT];
+    graph_fail(g, status_make(SHOAL_ERR_ARGUMENT, "layer %s: its input is %s; a dense layer takes [batch, features]: "
+                              "add a flatten layer before it", l->name, shoal_shape_text(&s, have)));
+    return NULL;
+  }
+  double fan_in = (double)s.dim[1];
+  shoal_value *kernel =
+      layer_weight(b, l, 0, "kernel", SHOAL_SHAPE(s.dim[1], l->units), fan_in, l->units, 0, true, true);
+  shoal_value *bias = layer_weight(b, l, 1, "bias", SHOAL_SHAPE(l->units), 0, 0, 0, true, false);
+  return shoal_bias_add(g, shoal_matmul(g, x, kernel, false, false), bias);
+}
+
+/* An image layer's input must be [batch, height, width, channels]. */
+static bool is_image(branch *b, const layer *l, const shoal_value *x) {
+  if (x->shape.rank == 4) return true;
+  char have[SHOAL_SHAPE_TEXT];
+  graph_fail(b->model->graph,
+             status_make(SHOAL_ERR_ARGUMENT, "layer %s: its input is %s; [batch, height, width, channels] is expected",
+                         l->name, shoal_shape_text(&x->shape, have)));
+  return false;
+}
+
+static shoal_value *conv2d_apply(branch *b, layer *l, shoal_value *x) {
+  if (!is_image(b, l, x)) return NULL;
+  shoal_graph *g = b->model->graph;
+  int64_t in = shoal_value_shape(x).dim[3];
+  double area = (double)l->size * l->size;
+  shoal_value *kernel = layer_weight(b, l, 0, "kernel", SHOAL_SHAPE(l->size, l->size, in, l->units),
+                                     area * (double)in, area * l->units, 0, true, true);
+  shoal_value *bias = layer_weight(b, l, 1, "bias", SHOAL_SHAPE(l->units), 0, 0, 0, true, false);
+  return shoal_bias_add(g, shoal_conv2d(g, x, kernel, l->stride, l->padding), bias);
+}
+
+static shoal_value *max_pool_apply(branch *b, layer *l, shoal_value *x) {
+  return is_image(b, l, x) ? shoal_max_pool(b->model->graph, x, l->size, l->stride, l->padding) : NULL;
+}
+
+static shoal_value *avg_pool_apply(branch *b, layer *l, shoal_value *x) {
+  return is_image(b, l, x) ? shoal_avg_pool(b->model->graph, x, l->size, l->stride, l->padding) : NULL;
+}
+
+static shoal_value *flatten_apply(branch *b, layer *l, shoal_value *x) { return shoal_flatten(b->model->graph, x); }
+
+static shoal_value *activation_apply(branch *b, layer *l, shoal_value *x) { return x; }
+
+static shoal_value *dropout_apply(branch *b, layer *l, shoal_value *x) {
+  return b->training && l->rate > 0 ? shoal_dropout(b->model->graph, x, 1 - l->rate) : x;
+}
+
+/* Moves `average` a little towards `now`, along with each training step. */
+static void follow(branch *b, shoal_value *average, shoal_value *now) {
+  shoal_graph *g = b->model->graph;
+  shoal_status status =
+      mem_grow((void **)&b->updates, &b->cap_updates, b->n_updates + 1, sizeof *b->updates);
+  if (status) {
+    graph_fail(g, status);
+    return;
+  }
+  shoal_value *change = shoal_scale(g, shoal_sub(g, now, average), 1 - BATCH_NORM_MOMENTUM);
+  b->updates[b->n_updates++] = shoal_assign_add(g, average, change);
+}
+
+static shoal_value *batch_norm_apply(branch *b, layer *l, shoal_value *x) {
+  shoal_graph *g = b->model->graph;
+  shoal_shape s = shoal_value_shape(x), channels = SHOAL_SHAPE(s.dim[s.rank - 1]);
+  shoal_value *gamma = layer_weight(b, l, 0, "gamma", channels, 0, 0, 1, true, false);
+  shoal_value *beta = layer_weight(b, l, 1, "beta", channels, 0, 0, 0, true, false);
+  shoal_value *mean = layer_weight(b, l, 2, "moving_mean", channels, 0, 0, 0, false, false);
+  shoal_value *variance = layer_weight(b, l, 3, "moving_variance", channels, 0, 0, 1, false, false);
+  if (b->training) {
+    shoal_value *y = shoal_batch_norm(g, x, gamma, beta, BATCH_NORM_EPSILON);
+    if (!y) return NULL;
+    follow(b, mean, shoal_value_output(y, 1));
+    follow(b, variance, shoal_value_output(y, 2));
+    return y;
+  }
+  /* gamma (x - mean) / sqrt(variance + epsilon) + beta, as one product and one sum for each element */
+  shoal_value *deviation = shoal_sqrt(g, shoal_add(g, variance, shoal_scalar(g, SHOAL_F32, BATCH_NORM_EPSILON)));
+  shoal_value *factor = shoal_div(g, gamma, deviation);
+  shoal_value *shift = shoal_sub(g, beta, shoal_mul(g, mean, factor));
+  return shoal_add(g, shoal_mul(g, x, factor), shift);
+}
+
+static const layer_kind dense_kind = {"dense", dense_apply};
+static const layer_kind conv2d_kind = {"conv2d", conv2d_apply};
+static const layer_kind max_pool_kind = {"max_pool", max_pool_apply};
+static const layer_kind avg_pool_kind = {"avg_pool", avg_pool_apply};
+static const layer_kind flatten_kind = {"flatten", flatten_apply};
+static const layer_kind activation_kind = {"activation", activation_apply};
+static const layer_kind dropout_kind = {"dropout", dropout_apply};
+static const layer_kind batch_norm_kind = {"batch_norm", batch_norm_apply};
+
+shoal_value *layer_apply(branch *b, layer *l, shoal_value *x, bool last) {
+  shoal_graph *g = b->model->graph;
+  if (!x) return NULL;
+  shoal_scope_push(g, l->name);
+  x = l->kind->apply(b, l, x);
+  /* The loss takes logits: a softmax at the end is left to it, and to the probabilities. */
+  bool logits = last && l->act && l->act->apply == shoal_softmax;
+  if (x && l->act && l->act->apply && !logits) x = l->act->apply(g, x);
+  shoal_scope_pop(g);
+  if (!x) return NULL;
+  shoal_shape s = shoal_value_shape(x);
+  l->output = shoal_shape_make(s.rank - 1, s.dim + 1);
+  return x;
+}
+
+void layer_fini(layer *l) { free(l->name); }
+
+/* ---- adding layers */
+
+void model_fail(shoal_model *m, shoal_status status) {
+  if (m->error)
+    shoal_status_free(status);
+  else
+    m->error = status;
+}
+
+/* A copy of `l` at the end of the model, named after its kind: dense, dense_1, ... */
+static shoal_status append(shoal_model *m, layer l, const char *act) {
+  if (m->compiled)
+    return status_make(SHOAL_ERR_ARGUMENT, "%s: layers cannot be added once the model is compiled", l.kind->name);
+  if (act) TRY(status_wrap(find_activation(act, &l.act), "layer %s", l.kind->name));
+  TRY(mem_grow((void **)&m->layers, &m->cap_layers, m->n_layers + 1, sizeof *m->layers));
+  int same = 0;
+  for (size_t i = 0; i < m->n_layers; i++) same += m->layers[i].kind == l.kind;
+  int n = same ? asprintf(&l.name, "%s_%d", l.kind->name, same) : asprintf(&l.name, "%s", l.kind->name);
+  if (n < 0) return status_no_memory();
+  l.start = m->start;
+  m->layers[m->n_layers++] = l;
+  return NULL;
+}
+
+static void add(shoal_model *m, layer l, const char *act) {
+  if (!m->error) model_fail(m, append(m, l, act));
+}
+
+/* Refuses numbers that no layer can have. */
+static bool positive(shoal_model *m, const char *kind, const char *what, int value) {
+  if (value >= 1) return true;
+  model_fail(m, status_make(SHOAL_ERR_ARGUMENT, "layer %s: %s is %d; at least 1 is expected", kind, what, value));
+  return false;
+}
+
+void shoal_model_dense(shoal_model *m, int units, const char *act) {
+  if (positive(m, "dense", "units", units)) add(m, (layer){.kind = &dense_kind, .units = units}, act);
+}
+
+void shoal_model_conv2d(shoal_model *m, int filters, int size, int stride, shoal_padding padding, const char *act) {
+  if (positive(m, "conv2d", "filters", filters) && positive(m, "conv2d", "size", size) &&
+      positive(m, "conv2d", "stride", stride))
+    add(m, (layer){.kind = &conv2d_kind, .units = filters, .size = size, .stride = stride, .padding = padding}, act);
+}
+
+static void add_pool(shoal_model *m, const layer_kind *kind, int size, int stride, shoal_padding padding) {
+  if (positive(m, kind->name, "size", size) && positive(m, kind->name, "stride", stride))
+    add(m, (layer){.kind = kind, .size = size, .stride = stride, .padding = padding}, NULL);
+}
+
+void shoal_model_max_pool(shoal_model *m, int size, int stride, shoal_padding padding) {
+  add_pool(m, &max_pool_kind, size, stride, padding);
+}
+
+void shoal_model_avg_pool(shoal_model *m, int size, int stride, shoal_padding padding) {
+  add_pool(m, &avg_pool_kind, size, stride, padding);
+}
+
+void shoal_model_flatten(shoal_model *m) { add(m, (layer){.kind = &flatten_kind}, NULL); }
+
+void shoal_model_activation(shoal_model *m, const char *act) {
+  add(m, (layer){.kind = &activation_kind}, act ? act : "linear");
+}
+
+void shoal_model_dropout(shoal_model *m, double rate) {
+  if (rate >= 0 && rate < 1)
+    add(m, (layer){.kind = &dropout_kind, .rate = rate}, NULL);
+  else
+    model_fail(m, status_make(SHOAL_ERR_ARGUMENT, "layer dropout: the rate is %g; at least 0 and below 1 is expected",
+                              rate));
+}
+
+void shoal_model_batch_norm(shoal_model *m) { add(m, (layer){.kind = &batch_norm_kind}, NULL); }
+
+void shoal_model_initializer(shoal_model *m, const char *name) {
+  model_fail(m, initializer_find(name ? name : "glorot_uniform", &m->start));
+}

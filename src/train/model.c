@@ -1,0 +1,288 @@
+#include "train/model.h"
+
+#include "base/mem.h"
+#include "base/text.h"
+#include "exec/session.h"
+#include "graph/graph.h"
+
+#include <stdio.h>
+#include <string.h>
+
+shoal_status shoal_model_create(shoal_shape input, shoal_model **out) {
+  char have[SHOAL_SHAPE_TEXT];
+  bool fine = input.rank >= 1 && input.rank < SHOAL_MAX_RANK;
+  for (int i = 0; fine && i < input.rank; i++) fine = input.dim[i] > 0;
+  if (!fine)
+    return status_make(SHOAL_ERR_ARGUMENT, "the shape of one example cannot be %s; 1 to %d dimensions above 0 are "
+                       "expected, e.g. [28,28,1]", shoal_shape_text(&input, have), SHOAL_MAX_RANK - 1);
+  shoal_model *m = calloc(1, sizeof *m);
+  if (!m) return status_no_memory();
+  m->input = input;
+  shoal_status status = initializer_find("glorot_uniform", &m->start);
+  if (!status) status = shoal_graph_create(&m->graph);
+  if (status) {
+    shoal_model_destroy(m);
+    return status;
+  }
+  *out = m;
+  return NULL;
+}
+
+void shoal_model_destroy(shoal_model *m) {
+  if (!m) return;
+  shoal_session_destroy(m->session);
+  for (size_t i = 0; i < m->n_towers; i++) free(m->towers[i]);
+  free(m->towers);
+  for (size_t i = 0; i < m->n_layers; i++) layer_fini(&m->layers[i]);
+  free(m->layers);
+  shoal_graph_destroy(m->graph);
+  free((char *)m->options.optimizer.name);
+  free((char *)m->options.schedule.name);
+  free((char *)m->options.kernels);
+  free((int64_t *)m->options.schedule.boundaries);
+  free((double *)m->options.schedule.rates);
+  shoal_status_free(m->error);
+  free(m);
+}
+
+/* ---- compiling */
+
+static shoal_status copy_text(const char **field) {
+  if (!*field) return NULL;
+  *field = strdup(*field);
+  return *field ? NULL : status_no_memory();
+}
+
+/* Fields that point somewhere are cleared before the first copy can fail, so that destroy frees only copies. */
+static shoal_status copy_options(shoal_compile_options *to, const shoal_compile_options *from) {
+  *to = *from;
+  to->optimizer.name = to->schedule.name = to->kernels = NULL;
+  to->schedule.boundaries = NULL;
+  to->schedule.rates = NULL;
+  if (from->schedule.pieces > 0) {
+    size_t n = (size_t)from->schedule.pieces;
+    int64_t *boundaries = calloc(n, sizeof *boundaries);
+    double *rates = calloc(n, sizeof *rates);
+    to->schedule.boundaries = boundaries;
+    to->schedule.rates = rates;
+    if (!boundaries || !rates) return status_no_memory();
+    memcpy(boundaries, from->schedule.boundaries, n * sizeof *boundaries);
+    memcpy(rates, from->schedule.rates, n * sizeof *rates);
+  }
+  to->optimizer.name = from->optimizer.name;
+  TRY(copy_text(&to->optimizer.name));
+  to->schedule.name = from->schedule.name;
+  TRY(copy_text(&to->schedule.name));
+  to->kernels = from->kernels;
+  return copy_text(&to->kernels);
+}
+
+shoal_status model_weights(const shoal_model *m, bool trained_only, shoal_value ***out, int *n) {
+  shoal_value **list = calloc(m->n_layers * LAYER_MOST_WEIGHTS + 1, sizeof *list);
+  if (!list) return status_no_memory();
+  *n = 0;
+  for (size_t i = 0; i < m->n_layers; i++)
+    for (int k = 0; k < m->layers[i].n_weights; k++) {
+      const weight *w = &m->layers[i].weights[k];
+      if (w->trained || !trained_only) list[(*n)++] = w->variable;
+    }
+  *out = list;
+  return NULL;
+}
+
+/* All layers one after the other: the logits. */
+static shoal_value *apply_layers(branch *b, shoal_value *x) {
+  shoal_model *m = b->model;
+  for (size_t i = 0; i < m->n_layers; i++) x = layer_apply(b, &m->layers[i], x, i + 1 == m->n_layers);
+  return x;
+}
+
+/* cross-entropy + l2 * sum over the decayed weights of sum(w^2) / 2 */
+static shoal_value *with_l2(shoal_model *m, shoal_value *loss) {
+  shoal_graph *g = m->graph;
+  shoal_value *sum = NULL;
+  if (m->options.l2 == 0) return loss;
+  for (size_t i = 0; i < m->n_layers; i++)
+    for (int k = 0; k < m->layers[i].n_weights; k++) {
+      const weight *w = &m->layers[i].weights[k];
+      if (!w->decayed) continue;
+      shoal_value *one = shoal_l2_loss(g, w->variable);
+      sum = sum ? shoal_add(g, sum, one) : one;
+    }
+  return sum ? shoal_add(g, loss, shoal_scale(g, sum, m->options.l2)) : loss;
+}
+
+static shoal_status build_training(shoal_model *m, tower *t, shoal_value *x) {
+  shoal_graph *g = m->graph;
+  branch b = {.model = m, .training = true};
+  shoal_status status = NULL;
+  shoal_value **trained = NULL;
+  int n_trained = 0;
+  shoal_value *logits = apply_layers(&b, x);
+  TRY_GOTO(status, shoal_graph_status(g), done);
+  shoal_shape s = shoal_value_shape(logits);
+  if (s.rank != 2) {
+    char have[SHOAL_SHAPE_TEXT];
+    status = status_make(SHOAL_ERR_ARGUMENT, "the last layer gives %s; [batch, classes] is expected: end with a dense "
+                         "layer with one unit a class and activation softmax", shoal_shape_text(&s, have));
+    goto done;
+  }
+  m->classes = s.dim[1];
+  shoal_shape all = SHOAL_SCALAR;
+  shoal_value *losses = shoal_sparse_softmax_cross_entropy(g, logits, t->y);
+  shoal_name_next(g, "cross_entropy");
+  t->loss = with_l2(m, shoal_reduce_mean(g, losses, all, false));
+  shoal_value *right = shoal_in_top_k(g, logits, t->y, 1);
+  shoal_name_next(g, "accuracy");
+  t->accuracy = shoal_reduce_mean(g, right, all, false);
+  TRY_GOTO(status, shoal_graph_status(g), done);
+
+  TRY_GOTO(status, model_weights(m, true, &trained, &n_trained), done);
+  if (!n_trained) {
+    status = status_make(SHOAL_ERR_ARGUMENT, "the model has no weights: add a dense or conv2d layer");
+    goto done;
+  }
+  shoal_value *step;
+  TRY_GOTO(status, shoal_minimize(g, &m->options.optimizer, t->loss, trained, n_trained, m->rate, &step), done);
+  TRY_GOTO(status, mem_grow((void **)&b.updates, &b.cap_updates, b.n_updates + 1, sizeof *b.updates), done);
+  b.updates[b.n_updates++] = step;
+  t->update = b.n_updates > 1 ? shoal_group(g, b.updates, (int)b.n_updates) : step;
+  status = shoal_graph_status(g);
+done:
+  free(trained);
+  free(b.updates);
+  return status;
+}
+
+static shoal_status build_inference(shoal_model *m, tower *t, shoal_value *x) {
+  shoal_graph *g = m->graph;
+  branch b = {.model = m};
+  shoal_shape all = SHOAL_SCALAR;
+  shoal_value *logits = apply_layers(&b, x);
+  shoal_name_next(g, "probabilities");
+  t->probabilities = shoal_softmax(g, logits);
+  shoal_value *losses = shoal_sparse_softmax_cross_entropy(g, logits, t->y);
+  shoal_name_next(g, "loss_sum");
+  t->eval_loss = shoal_reduce_sum(g, losses, all, false);
+  shoal_value *right = shoal_in_top_k(g, logits, t->y, 1);
+  shoal_name_next(g, "hits");
+  t->hits = shoal_reduce_sum(g, right, all, false);
+  if (m->options.top_k > 0) {
+    shoal_value *near = shoal_in_top_k(g, logits, t->y, m->options.top_k);
+    shoal_name_next(g, "top_hits");
+    t->top_hits = shoal_reduce_sum(g, near, all, false);
+  }
+  return shoal_graph_status(g);
+}
+
+static shoal_status build_tower(shoal_model *m, tower *t) {
+  shoal_graph *g = m->graph;
+  /* Names depend on the types alone, not on the order in which towers are made: random numbers hang on them. */
+  bool named = t->features != SHOAL_U8 || t->labels != SHOAL_U8;
+  char scope[32];
+  snprintf(scope, sizeof scope, "%s_%s", shoal_dtype_name(t->features), shoal_dtype_name(t->labels));
+  if (named) shoal_scope_push(g, scope);
+  shoal_shape batch = {m->input.rank + 1, {SHOAL_UNKNOWN}};
+  memcpy(batch.dim + 1, m->input.dim, (size_t)m->input.rank * sizeof *batch.dim);
+  t->x = shoal_placeholder(g, "input", t->features, batch);
+  t->y = shoal_placeholder(g, "labels", t->labels, SHOAL_SHAPE(SHOAL_UNKNOWN));
+  shoal_value *x = t->x;
+  if (t->features == SHOAL_U8) x = shoal_scale(g, shoal_cast(g, x, SHOAL_F32), 1 / 255.0);
+  shoal_scope_push(g, "train");
+  shoal_status status = build_training(m, t, x);
+  shoal_scope_pop(g);
+  if (!status) {
+    shoal_scope_push(g, "infer");
+    status = build_inference(m, t, x);
+    shoal_scope_pop(g);
+  }
+  if (named) shoal_scope_pop(g);
+  return status;
+}
+
+shoal_status model_tower(shoal_model *m, shoal_dtype features, shoal_dtype labels, tower **out) {
+  for (size_t i = 0; i < m->n_towers; i++)
+    if (m->towers[i]->features == features && m->towers[i]->labels == labels) {
+      *out = m->towers[i];
+      return NULL;
+    }
+  TRY(mem_grow((void **)&m->towers, &m->cap_towers, m->n_towers + 1, sizeof(tower *)));
+  tower *t = calloc(1, sizeof *t);
+  if (!t) return status_no_memory();
+  t->features = features;
+  t->labels = labels;
+  shoal_status status = build_tower(m, t);
+  if (status) {
+    free(t);
+    return status;
+  }
+  m->towers[m->n_towers++] = t;
+  *out = t;
+  return NULL;
+}
+
+static shoal_status compile(shoal_model *m, const shoal_compile_options *options) {
+  TRY(shoal_schedule_check(&options->schedule));
+  if (!(options->l2 >= 0 && options->l2 < 1e30))
+    return status_make(SHOAL_ERR_ARGUMENT, "l2 is %g: a weight of at least 0 is expected", options->l2);
+  if (!m->n_layers) return status_make(SHOAL_ERR_ARGUMENT, "the model has no layers");
+  TRY(copy_options(&m->options, options));
+  m->rate = shoal_placeholder(m->graph, "rate", SHOAL_F32, SHOAL_SCALAR);
+  tower *t;
+  TRY(model_tower(m, SHOAL_U8, SHOAL_U8, &t));
+  shoal_session_options session = {
+      .threads = options->threads, .seed = options->seed, .kernels = options->kernels, .no_fusion = options->no_fusion};
+  return shoal_session_create(m->graph, &session, &m->session);
+}
+
+shoal_status shoal_model_compile(shoal_model *m, const shoal_compile_options *options) {
+  static const shoal_compile_options standard = {.schedule = {.rate = 0.01}};
+  if (m->compiled) return status_make(SHOAL_ERR_ARGUMENT, "the model is compiled already");
+  m->compiled = true;
+  if (!m->error) m->error = compile(m, options ? options : &standard);
+  return m->error ? model_ready(m) : NULL;
+}
+
+shoal_status model_ready(const shoal_model *m) {
+  if (m->error) return status_make(shoal_status_code(m->error), "%s", shoal_status_message(m->error));
+  if (!m->compiled) return status_make(SHOAL_ERR_ARGUMENT, "the model is not compiled: call shoal_model_compile first");
+  return NULL;
+}
+
+/* ---- looking at it */
+
+static int64_t layer_parameters(const layer *l) {
+  int64_t n = 0;
+  for (int k = 0; k < l->n_weights; k++)
+    if (l->weights[k].trained) n += shoal_shape_count(&l->weights[k].variable->shape);
+  return n;
+}
+
+int64_t shoal_model_parameters(const shoal_model *m) {
+  int64_t n = 0;
+  for (size_t i = 0; i < m->n_layers; i++) n += layer_parameters(&m->layers[i]);
+  return n;
+}
+
+int shoal_model_threads(const shoal_model *m) { return m->session ? pool_threads(m->session->threads) : 0; }
+shoal_graph *shoal_model_graph(shoal_model *m) { return m->graph; }
+shoal_session *shoal_model_session(shoal_model *m) { return m->session; }
+
+char *shoal_model_describe(const shoal_model *m) {
+  text t = {0};
+  char shape[SHOAL_SHAPE_TEXT];
+  text_add(&t, "%-24s %-18s %12s\n", "layer", "output", "parameters");
+  text_add(&t, "%-24s %-18s %12s\n", "input", shoal_shape_text(&m->input, shape), "");
+  for (size_t i = 0; i < m->n_layers; i++) {
+    const layer *l = &m->layers[i];
+    char name[128];
+    const char *act = layer_activation(l);
+    snprintf(name, sizeof name, "%s%s%s%s", l->name, *act ? " (" : "", act, *act ? ")" : "");
+    text_add(&t, "%-24s %-18s %12lld\n", name, m->session ? shoal_shape_text(&l->output, shape) : "?",
+             (long long)layer_parameters(l));
+  }
+  text_add(&t, "%-24s %-18s %12lld\n", "total", "", (long long)shoal_model_parameters(m));
+  if (!t.failed) return t.data;
+  text_fini(&t);
+  return NULL;
+}

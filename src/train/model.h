@@ -1,0 +1,100 @@
+/* The inside of a model: its layers, the variables they own, and the graphs built from them.
+ *
+ * One set of variables, several *towers*. A tower is the graph for one type of features and one type of labels, with a
+ * training branch (dropout active, batch norm by the batch's statistics) and an inference branch over the same
+ * placeholders. The tower for u8 features and u8 labels is made when the model is compiled, because the session must
+ * know every variable, the optimizer's slots included; others are made when such data is first seen, and share all
+ * variables. */
+#ifndef SHOAL_TRAIN_MODEL_H
+#define SHOAL_TRAIN_MODEL_H
+
+#include "shoal/train.h"
+#include "train/initializer.h"
+
+#define LAYER_MOST_WEIGHTS 4
+
+typedef struct layer_kind layer_kind;
+typedef struct activation activation;
+
+typedef struct {
+  shoal_value *variable;
+  bool trained;  /* by gradients; batch norm's averages are not */
+  bool decayed;  /* counts for the L2 term */
+} weight;
+
+typedef struct {
+  const layer_kind *kind;
+  char *name; /* "dense", "dense_1", ... */
+  const activation *act; /* NULL: none */
+  int units, size, stride;
+  shoal_padding padding;
+  double rate;
+  const initializer *start;
+  weight weights[LAYER_MOST_WEIGHTS];
+  int n_weights;
+  shoal_shape output; /* of one example; known once compiled */
+} layer;
+
+typedef struct {
+  shoal_dtype features, labels;
+  shoal_value *x;    /* [batch, input] */
+  shoal_value *y;    /* [batch] */
+  /* training */
+  shoal_value *loss; /* mean over the batch, L2 term included */
+  shoal_value *accuracy; /* share of the batch */
+  shoal_value *update;
+  /* inference */
+  shoal_value *probabilities; /* [batch, classes] */
+  shoal_value *eval_loss;     /* sum over the batch, without L2 */
+  shoal_value *hits, *top_hits; /* counts in the batch; top_hits NULL: not asked for */
+} tower;
+
+struct shoal_model {
+  shoal_shape input; /* of one example */
+  layer *layers;
+  size_t n_layers, cap_layers;
+  const initializer *start; /* for layers to come */
+  shoal_status error;       /* first one */
+  shoal_graph *graph;
+  bool compiled;
+  /* below: once compiled */
+  shoal_compile_options options; /* its text and arrays are copies, freed with the model */
+  shoal_value *rate;             /* placeholder, scalar */
+  shoal_session *session;
+  tower **towers;
+  size_t n_towers, cap_towers;
+  int64_t classes;
+};
+
+/* What a layer sees while a branch of a tower is built. */
+typedef struct {
+  shoal_model *model;
+  bool training;
+  shoal_value **updates; /* to be run with each training step: batch norm's averages */
+  size_t n_updates, cap_updates;
+} branch;
+
+/* Adds one layer's nodes; makes its variables the first time. Errors stick to the graph. */
+shoal_value *layer_apply(branch *b, layer *l, shoal_value *x, bool last);
+const char *layer_activation(const layer *l); /* "" if it has none */
+void layer_fini(layer *l);
+/* Keeps `status` if it is the first error; takes it. */
+void model_fail(shoal_model *m, shoal_status status);
+
+/* NULL, or why the model cannot be used yet. */
+SHOAL_CHECKED shoal_status model_ready(const shoal_model *m);
+/* The tower for such data, made if need be. */
+SHOAL_CHECKED shoal_status model_tower(shoal_model *m, shoal_dtype features, shoal_dtype labels, tower **out);
+/* The layers' variables in their order; *out is the caller's to free. */
+SHOAL_CHECKED shoal_status model_weights(const shoal_model *m, bool trained_only, shoal_value ***out, int *n);
+/* Examples as the model takes them, with labels that fit; at least one. */
+SHOAL_CHECKED shoal_status model_check_features(const shoal_model *m, const shoal_tensor *features);
+SHOAL_CHECKED shoal_status model_check_data(const shoal_model *m, const shoal_dataset *data);
+/* Rows [first, first + n) as a view; with `order`, rows order[first] ... instead. */
+shoal_tensor model_rows(const shoal_tensor *t, const int32_t *order, int64_t first, int64_t n);
+/* Evaluates rows [first, first + n). */
+SHOAL_CHECKED shoal_status model_evaluate_rows(shoal_model *m, const shoal_tensor *features,
+                                               const shoal_tensor *labels, int64_t first, int64_t n,
+                                               shoal_evaluation *out);
+
+#endif

@@ -1,0 +1,202 @@
+/* Optimizers: one row each. A row names its update operator (src/graph/ops/update.c), the slots the operator keeps for
+ * each variable, and how the options become the operator's attributes. Inputs of an update are, in this order: the
+ * variable, its slots, the gradient (or the rows' indices and the rows), the rate, the step if the row asks for it. */
+#include "base/mem.h"
+#include "base/text.h"
+#include "graph/graph.h"
+#include "shoal/train.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define MOST_SLOTS 2
+#define MOST_INPUTS (MOST_SLOTS + 5)
+
+typedef struct {
+  const char *apply; /* operator for dense gradients; with "sparse_" before it: for rows */
+  struct {
+    const char *name; /* NULL ends the list */
+    double initial;
+  } slots[MOST_SLOTS + 1];
+  bool counts_steps; /* takes the number of the update, from 1 */
+  void (*attributes)(const shoal_optimizer_options *o, attr_value *attr);
+} optimizer_row;
+
+static double or_usual(double given, double usual) { return given != 0 ? given : usual; }
+
+static const optimizer_row sgd = {.apply = "apply_sgd"};
+
+static void momentum_attributes(const shoal_optimizer_options *o, attr_value *attr) {
+  attr[0].f = or_usual(o->momentum, 0.9);
+  attr[1].i = o->nesterov;
+}
+static const optimizer_row momentum = {
+    .apply = "apply_momentum", .slots = {{"velocity", 0}}, .attributes = momentum_attributes};
+
+/* The accumulator starts a little above 0, so that the first steps are not all of size `rate`. */
+static void adagrad_attributes(const shoal_optimizer_options *o, attr_value *attr) {
+  attr[0].f = or_usual(o->epsilon, 1e-7);
+}
+static const optimizer_row adagrad = {
+    .apply = "apply_adagrad", .slots = {{"accumulator", 0.1}}, .attributes = adagrad_attributes};
+
+static void rmsprop_attributes(const shoal_optimizer_options *o, attr_value *attr) {
+  attr[0].f = or_usual(o->decay, 0.9);
+  attr[1].f = o->momentum;
+  attr[2].f = or_usual(o->epsilon, 1e-7);
+}
+static const optimizer_row rmsprop = {
+    .apply = "apply_rmsprop", .slots = {{"mean_square", 0}, {"momentum", 0}}, .attributes = rmsprop_attributes};
+
+static void adam_attributes(const shoal_optimizer_options *o, attr_value *attr) {
+  attr[0].f = or_usual(o->beta1, 0.9);
+  attr[1].f = or_usual(o->beta2, 0.999);
+  attr[2].f = or_usual(o->epsilon, 1e-7);
+}
+static const optimizer_row adam = {
+    .apply = "apply_adam", .slots = {{"m", 0}, {"v", 0}}, .counts_steps = true, .attributes = adam_attributes};
+
+static void ftrl_attributes(const shoal_optimizer_options *o, attr_value *attr) {
+  attr[0].f = o->l1;
+  attr[1].f = o->l2;
+  attr[2].f = or_usual(o->beta, 1);
+  attr[3].f = 0.5; /* the rate falls with the square root of the sum of squares (McMahan et al., 2013) */
+}
+static const optimizer_row ftrl = {
+    .apply = "apply_ftrl", .slots = {{"z", 0}, {"n", 0}}, .attributes = ftrl_attributes};
+
+#define OPTIMIZERS(X) X(sgd) X(momentum) X(adagrad) X(rmsprop) X(adam) X(ftrl)
+#define AS_ROW(name) &name,
+#define AS_NAME(name) #name,
+static const optimizer_row *const optimizers[] = {OPTIMIZERS(AS_ROW)};
+static const char *const names[] = {OPTIMIZERS(AS_NAME) NULL};
+
+const char *const *shoal_optimizer_names(void) { return names; }
+
+static shoal_status find(const char *name, const optimizer_row **out) {
+  if (!name) name = names[0];
+  for (size_t i = 0; i < COUNT_OF(optimizers); i++)
+    if (!strcmp(names[i], name)) {
+      *out = optimizers[i];
+      return NULL;
+    }
+  const char *near = text_nearest(name, names, COUNT_OF(optimizers));
+  return status_make(SHOAL_ERR_ARGUMENT, "no optimizer is called '%s'%s%s; there are sgd, momentum, adagrad, rmsprop, "
+                     "adam and ftrl", name, near ? "; did you mean " : "", near ? near : "");
+}
+
+static shoal_status check(const shoal_optimizer_options *o) {
+  const struct {
+    const char *name;
+    double value, least, below; /* least <= value < below */
+  } ranges[] = {
+      {"momentum", o->momentum, 0, 1}, {"decay", o->decay, 0, 1}, {"beta1", o->beta1, 0, 1},
+      {"beta2", o->beta2, 0, 1},       {"epsilon", o->epsilon, 0, 1e30}, {"l1", o->l1, 0, 1e30},
+      {"l2", o->l2, 0, 1e30},          {"beta", o->beta, 0, 1e30},
+  };
+  for (size_t i = 0; i < COUNT_OF(ranges); i++)
+    if (!(ranges[i].value >= ranges[i].least && ranges[i].value < ranges[i].below))
+      return status_make(SHOAL_ERR_ARGUMENT, "optimizer: %s is %g; it must be at least %g and below %g", ranges[i].name,
+                         ranges[i].value, ranges[i].least, ranges[i].below);
+  return NULL;
+}
+
+/* A variable with exactly this name, whatever the scope; the one that is there if there is one, so that several updates
+ * of the same variables share their slots. */
+static shoal_value *shared_variable(shoal_graph *g, const char *name, shoal_dtype dtype, shoal_shape shape,
+                                    double initial) {
+  shoal_value *have = shoal_graph_find(g, name);
+  if (have && have->maker->initial) {
+    if (have->dtype == dtype && shoal_shape_equal(&have->shape, &shape)) return have;
+    char was[VALUE_TEXT], wanted[SHOAL_SHAPE_TEXT];
+    graph_fail(g, status_make(SHOAL_ERR_ARGUMENT, "the optimizer's slot %s exists, but %s%s is needed",
+                              value_text(have, was), shoal_dtype_name(dtype), shoal_shape_text(&shape, wanted)));
+    return NULL;
+  }
+  char none[1] = "", *scope = g->scope;
+  g->scope = none;
+  shoal_value *v = shoal_variable(g, name, shoal_fill(g, dtype, shape, initial));
+  g->scope = scope;
+  return v;
+}
+
+static shoal_value *slot(shoal_graph *g, const shoal_value *variable, const char *name, double initial) {
+  char *full;
+  if (asprintf(&full, "%s/%s", shoal_value_name(variable), name) < 0) {
+    graph_fail(g, status_no_memory());
+    return NULL;
+  }
+  shoal_value *v = shared_variable(g, full, variable->dtype, variable->shape, initial);
+  free(full);
+  return v;
+}
+
+static shoal_value *as_type(shoal_graph *g, shoal_value *x, shoal_dtype dtype) {
+  return x && x->dtype != dtype ? shoal_cast(g, x, dtype) : x;
+}
+
+/* The update of one variable. */
+static shoal_value *apply(shoal_graph *g, const optimizer_row *row, const attr_value *attr, shoal_value *variable,
+                          const shoal_gradient *gradient, shoal_value *rate, shoal_value *step) {
+  shoal_value *in[MOST_INPUTS];
+  int n = 0;
+  in[n++] = variable;
+  for (int i = 0; row->slots[i].name; i++) in[n++] = slot(g, variable, row->slots[i].name, row->slots[i].initial);
+  char name[64];
+  snprintf(name, sizeof name, "%s%s", gradient->indices ? "sparse_" : "", row->apply);
+  if (gradient->indices) {
+    /* A row named twice must be updated once, with the sum. */
+    shoal_value *unique = GRAPH_BINARY(g, "unique_rows", gradient->indices, gradient->value, {0});
+    in[n++] = unique;
+    in[n++] = unique ? shoal_value_output(unique, 1) : NULL;
+  } else {
+    in[n++] = gradient->value;
+  }
+  in[n++] = as_type(g, rate, variable->dtype);
+  if (row->counts_steps) in[n++] = as_type(g, step, variable->dtype);
+  return graph_op(g, name, in, n, attr);
+}
+
+shoal_status shoal_minimize(shoal_graph *g, const shoal_optimizer_options *options, shoal_value *loss,
+                            shoal_value *const *variables, int n, shoal_value *rate, shoal_value **update) {
+  static const shoal_optimizer_options standard;
+  if (!options) options = &standard;
+  TRY(shoal_graph_status(g));
+  const optimizer_row *row = NULL;
+  TRY(find(options->name, &row));
+  TRY(check(options));
+  if (!loss || !rate || n < 1) return status_make(SHOAL_ERR_ARGUMENT, "minimize needs a loss, a rate and variables");
+  attr_value attr[OP_MAX_ATTRS] = {0};
+  if (row->attributes) row->attributes(options, attr);
+  shoal_gradient *gradients = calloc((size_t)n, sizeof *gradients);
+  shoal_value **updates = calloc((size_t)n + 1, sizeof *updates);
+  shoal_status status = NULL;
+  int count = 0;
+  if (!gradients || !updates) {
+    status = status_no_memory();
+    goto done;
+  }
+  TRY_GOTO(status, shoal_gradients(g, loss, variables, n, gradients), done);
+  shoal_value *step = NULL;
+  if (row->counts_steps) {
+    char name[64];
+    snprintf(name, sizeof name, "%s/step", options->name);
+    step = shared_variable(g, name, SHOAL_F32, SHOAL_SCALAR, 1);
+  }
+  for (int i = 0; i < n; i++)
+    if (gradients[i].value) updates[count++] = apply(g, row, attr, variables[i], &gradients[i], rate, step);
+  if (!count) {
+    status = status_make(SHOAL_ERR_ARGUMENT, "the loss '%s' depends on none of the %d variables", shoal_value_name(loss),
+                         n);
+    goto done;
+  }
+  /* Reads of a run see the value before it, so every update of this run sees the old number. */
+  if (step) updates[count++] = shoal_assign_add(g, step, shoal_scalar(g, SHOAL_F32, 1));
+  shoal_value *group = shoal_group(g, updates, count);
+  TRY_GOTO(status, shoal_graph_status(g), done);
+  *update = group;
+done:
+  free(gradients);
+  free(updates);
+  return status;
+}

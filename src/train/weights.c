@@ -1,0 +1,43 @@
+/* Weights files: the layers' variables by name. */
+#include "base/mem.h"
+#include "train/checkpoint.h"
+#include "train/model.h"
+
+/* One entry a weight, viewing the session's memory; *out is the caller's to free. */
+static shoal_status weight_entries(shoal_model *m, checkpoint_entry **out, int *n) {
+  shoal_value **list;
+  TRY(model_weights(m, false, &list, n));
+  checkpoint_entry *entries = calloc((size_t)*n + 1, sizeof *entries);
+  shoal_status status = entries ? NULL : status_no_memory();
+  for (int i = 0; i < *n && !status; i++) {
+    entries[i].name = shoal_value_name(list[i]);
+    status = shoal_session_variable(m->session, list[i], &entries[i].tensor);
+  }
+  free(list);
+  if (status) {
+    free(entries);
+    return status;
+  }
+  *out = entries;
+  return NULL;
+}
+
+shoal_status shoal_model_save(shoal_model *m, const char *path) {
+  TRY(model_ready(m));
+  checkpoint_entry *entries;
+  int n;
+  TRY(weight_entries(m, &entries, &n));
+  shoal_status status = checkpoint_write_path(path, entries, n, NULL);
+  free(entries);
+  return status;
+}
+
+shoal_status shoal_model_load(shoal_model *m, const char *path) {
+  TRY(model_ready(m));
+  checkpoint_entry *entries;
+  int n;
+  TRY(weight_entries(m, &entries, &n));
+  shoal_status status = checkpoint_read_some(path, entries, n, NULL);
+  free(entries);
+  return status;
+}
