@@ -82,6 +82,25 @@ shoal_status rule_axis(int64_t axis, int rank, int *out) {
   return NULL;
 }
 
+uint32_t axes_bits(const shoal_shape *axes, int rank) {
+  if (!axes->rank) return (1u << rank) - 1;
+  uint32_t bits = 0;
+  for (int i = 0; i < axes->rank; i++) bits |= 1u << (axes->dim[i] < 0 ? axes->dim[i] + rank : axes->dim[i]);
+  return bits;
+}
+
+shoal_status rule_axes(const shoal_shape *axes, int rank, uint32_t *out) {
+  uint32_t seen = 0;
+  for (int i = 0; i < axes->rank; i++) {
+    int axis = 0;
+    TRY(rule_axis(axes->dim[i], rank, &axis));
+    if (seen >> axis & 1) return status_make(SHOAL_ERR_ARGUMENT, "axis %d is named twice", axis);
+    seen |= 1u << axis;
+  }
+  *out = axes_bits(axes, rank);
+  return NULL;
+}
+
 shoal_status rule_broadcast(const shoal_shape *a, const shoal_shape *b, shoal_shape *out) {
   shoal_shape result = {.rank = a->rank > b->rank ? a->rank : b->rank};
   for (int i = 0; i < result.rank; i++) {

@@ -86,6 +86,10 @@ static inline shoal_dtype kernel_real_dtype(const kernel_call *call) {
   shoal_dtype t = call->out[0].dtype;
   return (t == SHOAL_F32 || t == SHOAL_F64 || !call->ins) ? t : call->in[0].dtype;
 }
+/* Rows of the whole batch, of which `shape` may be a part; its own where the operator is not batched. */
+static inline int64_t kernel_all_rows(const kernel_call *call, const shoal_shape *shape) {
+  return call->all_rows > 0 ? call->all_rows : shape->dim[0];
+}
 /* An internal error: the shape rule should have refused this type. */
 shoal_status kernel_wrong_dtype(const kernel_call *call);
 
@@ -106,6 +110,9 @@ int64_t shape_span(const shoal_shape *s, int from, int to);
 /* Elements from one index to the next, for each axis of a row-major tensor. */
 void shape_strides(const shoal_shape *s, int64_t strides[SHOAL_MAX_RANK]);
 
+/* The bits of rule_axes, for axes that it found good. */
+uint32_t axes_bits(const shoal_shape *axes, int rank);
+
 /* ---- pieces of shape rules: NULL, or an error that says what was expected (the graph adds the nodes' names) */
 
 /* All inputs have one type. */
@@ -120,6 +127,8 @@ SHOAL_CHECKED shoal_status rule_rank_least(const op_shapes *s, int i, int rank, 
 SHOAL_CHECKED shoal_status rule_same_shape(const op_shapes *s, int i, int j);
 /* -rank <= axis < rank; *out in [0, rank). */
 SHOAL_CHECKED shoal_status rule_axis(int64_t axis, int rank, int *out);
+/* The axes in `axes` (negative ones count from the end), or all when the list is empty, as a set of bits. */
+SHOAL_CHECKED shoal_status rule_axes(const shoal_shape *axes, int rank, uint32_t *out);
 /* As NumPy broadcasts. Unknown with unknown or 1 is unknown, with another number that number. */
 SHOAL_CHECKED shoal_status rule_broadcast(const shoal_shape *a, const shoal_shape *b, shoal_shape *out);
 

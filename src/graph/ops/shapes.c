@@ -1,0 +1,306 @@
+/* Operators that move elements and compute nothing: reshape, transpose, slice, and their gradients. */
+#include "graph/ops/ops.h"
+#include "graph/ops/util.h"
+#include "graph/ops/walk.h"
+
+#include <string.h>
+
+/* ---- reshape(x; shape), reshape_like(x, like): a view unless the executor wants a copy */
+
+static shoal_status copy_kernel(const kernel_call *call) {
+  if (call->out[0].data != call->in[0].data)
+    memmove(call->out[0].data, call->in[0].data, shoal_tensor_bytes(&call->out[0]));
+  return NULL;
+}
+
+static shoal_status count_error(const shoal_shape *from, const shoal_shape *to) {
+  char a[SHOAL_SHAPE_TEXT], b[SHOAL_SHAPE_TEXT];
+  return status_make(SHOAL_ERR_ARGUMENT, "%s cannot become %s: the number of elements differs",
+                     shoal_shape_text(from, a), shoal_shape_text(to, b));
+}
+
+static shoal_status reshape_shape(op_shapes *s) {
+  const shoal_shape *x = &s->in[0];
+  shoal_shape to = s->attr[0].list;
+  int open = -1;
+  int64_t rest = 1;
+  for (int i = 0; i < to.rank; i++) {
+    if (to.dim[i] < SHOAL_UNKNOWN || (to.dim[i] == SHOAL_UNKNOWN && open >= 0)) {
+      char buffer[SHOAL_SHAPE_TEXT];
+      return status_make(SHOAL_ERR_ARGUMENT, "at most one dimension of the new shape may be left open: %s",
+                         shoal_shape_text(&to, buffer));
+    }
+    if (to.dim[i] == SHOAL_UNKNOWN)
+      open = i;
+    else
+      rest *= to.dim[i];
+  }
+  int64_t count = shoal_shape_count(x);
+  if (count != SHOAL_UNKNOWN) {
+    if (open >= 0 ? rest == 0 || count % rest : count != rest) return count_error(x, &to);
+    if (open >= 0) to.dim[open] = count / rest;
+  }
+  s->out[0] = to;
+  s->out_dtype[0] = s->in_dtype[0];
+  return NULL;
+}
+
+static shoal_status reshape_like_shape(op_shapes *s) {
+  int64_t from = shoal_shape_count(&s->in[0]), to = shoal_shape_count(&s->in[1]);
+  if (!dims_fit(from, to)) return count_error(&s->in[0], &s->in[1]);
+  s->out[0] = s->in[1];
+  s->out_dtype[0] = s->in_dtype[0];
+  return NULL;
+}
+
+/* Rows stay rows when each has as many elements as before. */
+static op_batch reshape_batch(const op_shapes *s) {
+  const shoal_shape *x = &s->in[0], *y = &s->out[0];
+  if (!shape_is_batched(x) || !shape_is_batched(y) || (s->ins > 1 && !shape_is_batched(&s->in[1]))) return BATCH_WHOLE;
+  int64_t a = shape_span(x, 1, x->rank), b = shape_span(y, 1, y->rank);
+  return a == b && a != SHOAL_UNKNOWN ? BATCH_MAP : BATCH_WHOLE;
+}
+
+static void reshape_gradient(op_grad_call *c) {
+  c->dx[0].value = GRAPH_BINARY(c->graph, "reshape_like", c->dy[0], c->in[0]);
+}
+
+/* ---- transpose(x; order): axis i of the output is axis order[i] of x; an empty order reverses the axes */
+
+static int order_at(const shoal_shape *order, int rank, int i) {
+  return order->rank ? (int)order->dim[i] : rank - 1 - i;
+}
+
+static shoal_status transpose_shape(op_shapes *s) {
+  const shoal_shape *order = &s->attr[0].list;
+  int rank = s->in[0].rank;
+  uint32_t seen = 0;
+  if (order->rank == 0 || order->rank == rank)
+    for (int i = 0; i < rank; i++) {
+      int64_t k = order->rank ? order->dim[i] : rank - 1 - i;
+      if (k >= 0 && k < rank) seen |= 1u << k;
+    }
+  if (seen != (1u << rank) - 1) {
+    char buffer[SHOAL_SHAPE_TEXT];
+    return status_make(SHOAL_ERR_ARGUMENT, "order %s must name each of the axes 0 to %d once",
+                       shoal_shape_text(order, buffer), rank - 1);
+  }
+  s->out[0].rank = rank;
+  for (int i = 0; i < rank; i++) s->out[0].dim[i] = s->in[0].dim[order_at(order, rank, i)];
+  s->out_dtype[0] = s->in_dtype[0];
+  return NULL;
+}
+
+static op_batch transpose_batch(const op_shapes *s) {
+  bool first = s->in[0].rank > 0 && order_at(&s->attr[0].list, s->in[0].rank, 0) == 0;
+  return first ? batch_map(s) : BATCH_WHOLE;
+}
+
+ALL_TYPES_KERNEL(transpose_kernel, {
+  const shoal_shape *to = &call->out[0].shape;
+  int64_t strides[SHOAL_MAX_RANK], turned[SHOAL_MAX_RANK];
+  shape_strides(&call->in[0].shape, strides);
+  for (int i = 0; i < to->rank; i++) turned[i] = strides[order_at(&call->attr[0].list, to->rank, i)];
+  walk w;
+  walk_init(&w, to, turned, NULL);
+  cell *y = call->out[0].data;
+  for (; w.left > 0; walk_next(&w), y += w.n) {
+    const cell *x = (const cell *)call->in[0].data + w.a;
+    if (w.step_a == 1)
+      memcpy(y, x, (size_t)w.n * sizeof *y);
+    else
+      for (int64_t i = 0; i < w.n; i++) y[i] = x[i * w.step_a];
+  }
+  return NULL;
+})
+
+static void transpose_gradient(op_grad_call *c) {
+  int rank = c->in[0]->shape.rank;
+  shoal_shape back = {.rank = rank};
+  for (int i = 0; i < rank; i++) back.dim[order_at(&c->attr[0].list, rank, i)] = i;
+  c->dx[0].value = shoal_transpose(c->graph, c->dy[0], back);
+}
+
+/* ---- slice(x; start, size), and its gradient slice_grad(dy, like; start): zeros like `like` but for dy at start */
+
+static shoal_status slice_shape(op_shapes *s) {
+  const shoal_shape *x = &s->in[0], *start = &s->attr[0].list, *size = &s->attr[1].list;
+  char a[SHOAL_SHAPE_TEXT], b[SHOAL_SHAPE_TEXT], c[SHOAL_SHAPE_TEXT];
+  shoal_shape to = {.rank = x->rank};
+  bool good = start->rank == x->rank && size->rank == x->rank;
+  for (int i = 0; good && i < x->rank; i++) {
+    int64_t d = x->dim[i], from = start->dim[i], n = size->dim[i];
+    if (d == SHOAL_UNKNOWN) {
+      good = from >= 0 && n >= -1;
+      to.dim[i] = n; /* -1 stays unknown */
+    } else {
+      if (n == -1) n = d - from;
+      good = from >= 0 && n >= 0 && from <= d && n <= d - from;
+      to.dim[i] = n;
+    }
+  }
+  if (!good)
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "start %s and size %s must name a part of %s, one number for each axis, size -1 for the rest",
+                       shoal_shape_text(start, a), shoal_shape_text(size, b), shoal_shape_text(x, c));
+  s->out[0] = to;
+  s->out_dtype[0] = s->in_dtype[0];
+  return NULL;
+}
+
+static op_batch slice_batch(const op_shapes *s) {
+  return s->attr[0].list.rank > 0 && s->attr[0].list.dim[0] == 0 ? batch_map(s) : BATCH_WHOLE;
+}
+
+static shoal_status slice_grad_shape(op_shapes *s) {
+  const shoal_shape *dy = &s->in[0], *like = &s->in[1], *start = &s->attr[0].list;
+  TRY(rule_same_dtype(s));
+  bool good = dy->rank == like->rank && start->rank == like->rank;
+  for (int i = 0; good && i < dy->rank; i++)
+    good = start->dim[i] >= 0 &&
+           (dy->dim[i] == SHOAL_UNKNOWN || like->dim[i] == SHOAL_UNKNOWN || start->dim[i] + dy->dim[i] <= like->dim[i]);
+  if (!good) {
+    char a[SHOAL_SHAPE_TEXT], b[SHOAL_SHAPE_TEXT], c[SHOAL_SHAPE_TEXT];
+    return status_make(SHOAL_ERR_ARGUMENT, "%s at %s does not lie inside %s", shoal_shape_text(dy, a),
+                       shoal_shape_text(start, b), shoal_shape_text(like, c));
+  }
+  s->out[0] = *like;
+  s->out_dtype[0] = s->in_dtype[0];
+  return NULL;
+}
+
+static op_batch slice_grad_batch(const op_shapes *s) {
+  return shape_is_batched(&s->in[0]) && shape_is_batched(&s->in[1]) ? slice_batch(s) : BATCH_WHOLE;
+}
+
+/* Elements before the slice, in a tensor of the given strides. When the batch is split the start along it is 0. */
+static int64_t slice_offset(const shoal_shape *start, const int64_t *strides) {
+  int64_t offset = 0;
+  for (int i = 0; i < start->rank; i++) offset += start->dim[i] * strides[i];
+  return offset;
+}
+
+ALL_TYPES_KERNEL(slice_kernel, {
+  int64_t strides[SHOAL_MAX_RANK] = {0};
+  shape_strides(&call->in[0].shape, strides);
+  const cell *x = (const cell *)call->in[0].data + slice_offset(&call->attr[0].list, strides);
+  cell *y = call->out[0].data;
+  walk w;
+  walk_init(&w, &call->out[0].shape, strides, NULL);
+  for (; w.left > 0; walk_next(&w), y += w.n) {
+    if (w.step_a == 1)
+      memcpy(y, x + w.a, (size_t)w.n * sizeof *y);
+    else
+      for (int64_t i = 0; i < w.n; i++) y[i] = x[w.a + i * w.step_a];
+  }
+  return NULL;
+})
+
+ALL_TYPES_KERNEL(slice_grad_kernel, {
+  int64_t strides[SHOAL_MAX_RANK] = {0};
+  shape_strides(&call->out[0].shape, strides);
+  memset(call->out[0].data, 0, shoal_tensor_bytes(&call->out[0]));
+  cell *dx = (cell *)call->out[0].data + slice_offset(&call->attr[0].list, strides);
+  const cell *dy = call->in[0].data;
+  walk w;
+  walk_init(&w, &call->in[0].shape, strides, NULL);
+  for (; w.left > 0; walk_next(&w), dy += w.n) {
+    if (w.step_a == 1)
+      memcpy(dx + w.a, dy, (size_t)w.n * sizeof *dy);
+    else
+      for (int64_t i = 0; i < w.n; i++) dx[w.a + i * w.step_a] = dy[i];
+  }
+  return NULL;
+})
+
+static void slice_gradient(op_grad_call *c) {
+  c->dx[0].value = GRAPH_BINARY(c->graph, "slice_grad", c->dy[0], c->in[0], c->attr[0]);
+}
+
+const op_row ops_shapes[] = {
+    {.name = "reshape",
+     .attrs = {{"shape", ATTR_LIST, 0}},
+     .ins_least = 1,
+     .ins_most = 1,
+     .outs = 1,
+     .flags = OP_VIEW,
+     .shape = reshape_shape,
+     .batch = reshape_batch,
+     .gradient = reshape_gradient,
+     .kernel = copy_kernel,
+     .cost = cost_zero,
+     .cases = (const char *const[]){"[3,4] shape=2,6", "[?5,2,3] shape=-1,6", "[?6,2] shape=3,-1", "[1]",
+                                    "[2,2] shape=4", "u8[?4,2,2]<9 shape=-1,4", NULL}},
+    {.name = "reshape_like",
+     .ins_least = 2,
+     .ins_most = 2,
+     .outs = 1,
+     .flags = OP_GRADIENT_ONLY | OP_VIEW,
+     .shape_only = 2,
+     .shape = reshape_like_shape,
+     .batch = reshape_batch,
+     .kernel = copy_kernel,
+     .cost = cost_zero,
+     .cases = (const char *const[]){"[3,4] [2,6]", "[?5,6] [?5,2,3]", "[1] []", NULL}},
+    {.name = "transpose",
+     .attrs = {{"order", ATTR_LIST, 0}},
+     .ins_least = 1,
+     .ins_most = 1,
+     .outs = 1,
+     .shape = transpose_shape,
+     .batch = transpose_batch,
+     .gradient = transpose_gradient,
+     .kernel = transpose_kernel,
+     .cost = cost_zero,
+     .cases = (const char *const[]){"[3,4] order=1,0", "[?5,2,3] order=0,2,1", "[?5,3] order=1,0",
+                                    "[2,3,4] order=2,0,1", "[2,3]", "u8[2,3]<9 order=1,0", "[3] order=0", NULL}},
+    {.name = "slice",
+     .attrs = {{"start", ATTR_LIST, 0}, {"size", ATTR_LIST, 0}},
+     .ins_least = 1,
+     .ins_most = 1,
+     .outs = 1,
+     .shape = slice_shape,
+     .batch = slice_batch,
+     .gradient = slice_gradient,
+     .kernel = slice_kernel,
+     .cost = cost_zero,
+     .cases = (const char *const[]){"[3,4] start=1,0 size=2,3", "[?5,4] start=0,1 size=-1,2",
+                                    "[?5,2] start=2,0 size=2,-1", "[6] start=2 size=-1",
+                                    "[2,3,4] start=0,1,1 size=-1,2,2", "i64[4]<9 start=1 size=2", NULL}},
+    {.name = "slice_grad",
+     .attrs = {{"start", ATTR_LIST, 0}},
+     .ins_least = 2,
+     .ins_most = 2,
+     .outs = 1,
+     .flags = OP_GRADIENT_ONLY,
+     .shape_only = 2,
+     .shape = slice_grad_shape,
+     .batch = slice_grad_batch,
+     .kernel = slice_grad_kernel,
+     .cost = cost_zero,
+     .cases = (const char *const[]){"[2,3] [3,4] start=1,0", "[?5,2] [?5,4] start=0,1", "[1] [3] start=2", NULL}},
+    {0}};
+
+shoal_value *shoal_reshape(shoal_graph *g, shoal_value *x, shoal_shape shape) {
+  return GRAPH_UNARY(g, "reshape", x, ATTR_L(shape));
+}
+
+shoal_value *shoal_flatten(shoal_graph *g, shoal_value *x) {
+  if (!x) return shoal_reshape(g, x, SHOAL_SCALAR);
+  char buffer[VALUE_TEXT];
+  int64_t rest = shape_span(&x->shape, x->shape.rank ? 1 : 0, x->shape.rank);
+  if (rest == SHOAL_UNKNOWN || x->shape.rank == 0) {
+    graph_fail(g, status_make(SHOAL_ERR_ARGUMENT, "flatten of %s: needs an axis to keep and known dimensions after it",
+                              value_text(x, buffer)));
+    return NULL;
+  }
+  return shoal_reshape(g, x, SHOAL_SHAPE(x->shape.dim[0], rest));
+}
+
+shoal_value *shoal_transpose(shoal_graph *g, shoal_value *x, shoal_shape order) {
+  return GRAPH_UNARY(g, "transpose", x, ATTR_L(order));
+}
+
+shoal_value *shoal_slice(shoal_graph *g, shoal_value *x, shoal_shape start, shoal_shape size) {
+  return GRAPH_UNARY(g, "slice", x, ATTR_L(start), ATTR_L(size));
+}
