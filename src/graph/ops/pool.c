@@ -192,9 +192,11 @@ static const char *const pool_cases[] = {
     "[2,5,5,1] size_h=1 size_w=1 stride_h=3 stride_w=3",
     NULL};
 static const char *const max_pool_grad_cases[] = {
-    "[?3,3,4,4] [?3,6,8,4] [?3,3,4,4]",
-    "[?2,3,3,2] [?2,5,5,2] [?2,3,3,2] size_h=3 size_w=3 stride_h=2 stride_w=2 pad_top=1 pad_left=1 pad_bottom=1 "
-    "pad_right=1",
+    "[?3,3,4,4] [?3,6,8,4] [?3,3,4,4]=max_pool:1",
+    "[?18,2,2,3] [?18,4,4,3] [?18,2,2,3]=max_pool:1",
+    "[?2,3,5,3] [?2,7,6,3] [?2,3,5,3]=max_pool:1 size_h=3 size_w=2 stride_h=2 stride_w=1",
+    "[?2,3,3,2] [?2,5,5,2] [?2,3,3,2]=max_pool:1 size_h=3 size_w=3 stride_h=2 stride_w=2 pad_top=1 pad_left=1 "
+    "pad_bottom=1 pad_right=1",
     NULL};
 static const char *const avg_pool_grad_cases[] = {
     "[?3,3,4,4] [?3,6,8,4]",
