@@ -1,0 +1,317 @@
+/* Optimizer updates, each one pass over variable, slots and gradient.
+ *
+ * apply_X (var, slots..., grad, lr, ...) changes var and slots in place; sparse_apply_X (var, slots..., indices, rows,
+ * lr, ...) only the rows that are named. Numbered facts that callers rely on:
+ *  1. An index of -1 in sparse_apply_X is skipped; any other that names no row fails before anything is changed.
+ *  2. sparse_apply_sgd takes an index several times. The others need each index once, since g^2 of a sum is not a sum
+ *     of g^2: put unique_rows before them, which adds up duplicates and fills the end with -1.
+ *  3. Rows that are not named do not move: momentum and decay count the steps in which a row was touched. */
+#include "graph/ops/ops.h"
+#include "graph/ops/util.h"
+
+#include <string.h>
+#include <tgmath.h>
+
+/* Inputs: var, `slots` slots, [indices,] gradient, lr, [t]. */
+static shoal_status update_shape(op_shapes *s, int slots, bool sparse, bool counts) {
+  TRY(rule_float(s, 0, "the variable"));
+  for (int i = 1; i <= slots; i++) {
+    TRY(rule_same_shape(s, 0, i));
+    if (s->in_dtype[i] != s->in_dtype[0])
+      return status_make(SHOAL_ERR_ARGUMENT, "the variable is %s, slot %d is %s; they must be the same",
+                         shoal_dtype_name(s->in_dtype[0]), i, shoal_dtype_name(s->in_dtype[i]));
+  }
+  int grad = 1 + slots + sparse, lr = grad + 1;
+  if (s->in_dtype[grad] != s->in_dtype[0])
+    return status_make(SHOAL_ERR_ARGUMENT, "the variable is %s, its gradient %s; add a cast",
+                       shoal_dtype_name(s->in_dtype[0]), shoal_dtype_name(s->in_dtype[grad]));
+  if (sparse) {
+    TRY(rule_rank_least(s, 0, 1, "the variable"));
+    TRY(rule_rank(s, grad - 1, 1, "indices"));
+    if (s->in_dtype[grad - 1] != SHOAL_I64)
+      return status_make(SHOAL_ERR_ARGUMENT, "indices must be i64, not %s", shoal_dtype_name(s->in_dtype[grad - 1]));
+    shoal_shape rows = s->in[0];
+    rows.dim[0] = s->in[grad - 1].dim[0];
+    if (!shapes_fit(&rows, &s->in[grad])) {
+      char a[SHOAL_SHAPE_TEXT], b[SHOAL_SHAPE_TEXT];
+      return status_make(SHOAL_ERR_ARGUMENT, "the gradient's rows are %s; the variable and indices ask for %s",
+                         shoal_shape_text(&s->in[grad], a), shoal_shape_text(&rows, b));
+    }
+  } else {
+    TRY(rule_same_shape(s, 0, grad));
+  }
+  TRY(rule_float(s, lr, "the learning rate"));
+  TRY(rule_rank(s, lr, 0, "the learning rate"));
+  if (counts) {
+    TRY(rule_number(s, lr + 1, "the step count"));
+    TRY(rule_rank(s, lr + 1, 0, "the step count"));
+  }
+  s->out[0] = s->in[0];
+  s->out_dtype[0] = s->in_dtype[0];
+  return NULL;
+}
+
+/* Fact 1: all indices are looked at before the first row changes. */
+static shoal_status check_indices(const shoal_tensor *indices, int64_t rows) {
+  const int64_t *index = indices->data;
+  for (int64_t i = 0; i < indices->shape.dim[0]; i++)
+    if (index[i] < -1 || index[i] >= rows)
+      return status_make(SHOAL_ERR_INPUT, "index %lld at place %lld: there are %lld rows", (long long)index[i],
+                         (long long)i, (long long)rows);
+  return NULL;
+}
+
+/* Runs `element` for each element i of the variable and its gradient g; a and b are the slots' arrays (or unused). */
+#define UPDATE_BODY(slots, sparse, prepare, element)                                                      \
+  {                                                                                                       \
+    enum { GRAD = 1 + (slots) + (sparse), RATE = GRAD + 1 };                                              \
+    const attr_value *attr __attribute__((unused)) = call->attr;                                          \
+    real *restrict var = call->in[0].data;                                                                \
+    real *restrict a __attribute__((unused)) = (slots) > 0 ? call->in[1].data : NULL;                     \
+    real *restrict b __attribute__((unused)) = (slots) > 1 ? call->in[2].data : NULL;                     \
+    const real *restrict grad = call->in[GRAD].data;                                                      \
+    const real lr = (real)shoal_tensor_get(&call->in[RATE], 0);                                           \
+    prepare;                                                                                              \
+    if (!(sparse)) {                                                                                      \
+      int64_t n = shoal_tensor_count(&call->in[0]);                                                       \
+      for (int64_t i = 0; i < n; i++) {                                                                   \
+        real g = grad[i];                                                                                 \
+        element;                                                                                          \
+      }                                                                                                   \
+      return NULL;                                                                                        \
+    }                                                                                                     \
+    const int64_t *index = call->in[GRAD - 1].data;                                                       \
+    int64_t width = shape_span(&call->in[0].shape, 1, call->in[0].shape.rank);                            \
+    TRY(check_indices(&call->in[GRAD - 1], call->in[0].shape.dim[0]));                                    \
+    for (int64_t r = 0; r < call->in[GRAD - 1].shape.dim[0]; r++) {                                       \
+      if (index[r] < 0) continue;                                                                         \
+      for (int64_t k = 0; k < width; k++) {                                                               \
+        int64_t i = index[r] * width + k;                                                                 \
+        real g = grad[r * width + k];                                                                     \
+        element;                                                                                          \
+      }                                                                                                   \
+    }                                                                                                     \
+    return NULL;                                                                                          \
+  }
+/* The four functions of one optimizer: shape rules and kernels, dense and sparse. */
+#define UPDATE(name, slots, counts, prepare, element)                                                       \
+  static shoal_status name##_shape(op_shapes *s) { return update_shape(s, slots, false, counts); }          \
+  static shoal_status sparse_##name##_shape(op_shapes *s) { return update_shape(s, slots, true, counts); }  \
+  REAL_KERNEL(name##_kernel, UPDATE_BODY(slots, 0, prepare, element))                                       \
+  REAL_KERNEL(sparse_##name##_kernel, UPDATE_BODY(slots, 1, prepare, element))
+/* Joins statements that hold commas into one macro argument. */
+#define DO(...) __VA_ARGS__
+
+UPDATE(sgd, 0, false, DO(), DO(var[i] -= lr * g))
+
+/* a: velocity */
+UPDATE(momentum, 1, false, DO(const real momentum = (real)attr[0].f; const bool nesterov = attr[1].i), DO({
+         a[i] = momentum * a[i] + g;
+         var[i] -= lr * (nesterov ? g + momentum * a[i] : a[i]);
+       }))
+
+/* a: sum of squares */
+UPDATE(adagrad, 1, false, DO(const real epsilon = (real)attr[0].f), DO({
+         a[i] += g * g;
+         var[i] -= lr * g / (sqrt(a[i]) + epsilon);
+       }))
+
+/* a: running mean of squares, b: momentum */
+UPDATE(rmsprop, 2, false,
+       DO(const real decay = (real)attr[0].f; const real momentum = (real)attr[1].f;
+          const real epsilon = (real)attr[2].f),
+       DO({
+         a[i] = decay * a[i] + (1 - decay) * g * g;
+         b[i] = momentum * b[i] + lr * g / sqrt(a[i] + epsilon);
+         var[i] -= b[i];
+       }))
+
+/* a: first moment, b: second moment. Kingma and Ba, algorithm 1; t counts from 1. */
+UPDATE(adam, 2, true,
+       DO(const double t = shoal_tensor_get(&call->in[RATE + 1], 0); const real beta1 = (real)attr[0].f;
+          const real beta2 = (real)attr[1].f; const real epsilon = (real)attr[2].f;
+          const real rate = lr / (real)(1 - pow(attr[0].f, t));
+          const real whole = (real)(1 / sqrt(1 - pow(attr[1].f, t)))),
+       DO({
+         a[i] = beta1 * a[i] + (1 - beta1) * g;
+         b[i] = beta2 * b[i] + (1 - beta2) * g * g;
+         var[i] -= rate * a[i] / (sqrt(b[i]) * whole + epsilon);
+       }))
+
+/* n^-power; the usual power is a square root. */
+#define FTRL_POWER(n) (half ? sqrt(n) : pow((n), -power))
+/* a: z, b: n. FTRL-proximal, McMahan et al. 2013; the variable is zero where |z| <= l1. */
+UPDATE(ftrl, 2, false,
+       DO(const real l1 = (real)attr[0].f; const real l2 = (real)attr[1].f; const real beta = (real)attr[2].f;
+          const real power = (real)attr[3].f; const bool half = attr[3].f == -0.5),
+       DO({
+         real more = b[i] + g * g;
+         real root = FTRL_POWER(more);
+         real z = a[i] + g - (root - FTRL_POWER(b[i])) / lr * var[i];
+         a[i] = z;
+         b[i] = more;
+         var[i] = fabs(z) <= l1 ? 0 : ((z < 0 ? -l1 : l1) - z) / ((beta + root) / lr + l2);
+       }))
+
+/* ---- unique_rows: (indices [n], rows [n, ...]) -> the same shapes; each index once, ascending, its rows summed in
+ * the order they stood in; the rest is index -1 and zero rows. Negative indices are dropped. */
+
+static shoal_status unique_rows_shape(op_shapes *s) {
+  TRY(rule_rank(s, 0, 1, "indices"));
+  TRY(rule_float(s, 1, "rows"));
+  TRY(rule_rank_least(s, 1, 1, "rows"));
+  if (s->in_dtype[0] != SHOAL_I64)
+    return status_make(SHOAL_ERR_ARGUMENT, "indices must be i64, not %s", shoal_dtype_name(s->in_dtype[0]));
+  if (!dims_fit(s->in[0].dim[0], s->in[1].dim[0]))
+    return status_make(SHOAL_ERR_ARGUMENT, "there are %lld indices for %lld rows", (long long)s->in[0].dim[0],
+                       (long long)s->in[1].dim[0]);
+  if (shape_span(&s->in[1], 1, s->in[1].rank) == 0) {
+    char a[SHOAL_SHAPE_TEXT];
+    return status_make(SHOAL_ERR_ARGUMENT, "rows %s have no elements", shoal_shape_text(&s->in[1], a));
+  }
+  if (s->in[0].dim[0] > UINT32_MAX)
+    return status_make(SHOAL_ERR_ARGUMENT, "%lld rows are too many to be sorted", (long long)s->in[0].dim[0]);
+  for (int i = 0; i < 2; i++) {
+    s->out[i] = s->in[i];
+    s->out_dtype[i] = s->in_dtype[i];
+  }
+  return NULL;
+}
+
+typedef uint32_t place __attribute__((may_alias)); /* lives in the output's memory until a row is put there */
+
+static inline bool stands_before(const int64_t *index, place a, place b) {
+  return index[a] < index[b] || (index[a] == index[b] && a < b);
+}
+
+static void sift_down(place *heap, int64_t root, int64_t n, const int64_t *index) {
+  place moved = heap[root];
+  for (int64_t child; (child = 2 * root + 1) < n; root = child) {
+    if (child + 1 < n && stands_before(index, heap[child], heap[child + 1])) child++;
+    if (!stands_before(index, moved, heap[child])) break;
+    heap[root] = heap[child];
+  }
+  heap[root] = moved;
+}
+
+/* order[0..n) becomes the places of index[0..n) by (index, place). */
+static void sort_places(place *order, int64_t n, const int64_t *index) {
+  for (int64_t i = 0; i < n; i++) order[i] = (place)i;
+  for (int64_t i = n / 2 - 1; i >= 0; i--) sift_down(order, i, n, index);
+  for (int64_t i = n - 1; i > 0; i--) {
+    place last = order[i];
+    order[i] = order[0];
+    order[0] = last;
+    sift_down(order, 0, i, index);
+  }
+}
+
+static void add_row(void *to, const void *from, int64_t width, shoal_dtype dtype) {
+  if (dtype == SHOAL_F32)
+    for (int64_t k = 0; k < width; k++) ((float *)to)[k] += ((const float *)from)[k];
+  else
+    for (int64_t k = 0; k < width; k++) ((double *)to)[k] += ((const double *)from)[k];
+}
+
+static shoal_status unique_rows_kernel(const kernel_call *call) {
+  const int64_t *index = call->in[0].data; /* [n] */
+  const char *rows = call->in[1].data;     /* [n, width] */
+  int64_t *unique = call->out[0].data;     /* [n] */
+  char *sums = call->out[1].data;          /* [n, width] */
+  int64_t n = call->in[0].shape.dim[0], width = shape_span(&call->in[1].shape, 1, call->in[1].shape.rank);
+  shoal_dtype dtype = call->in[1].dtype;
+  size_t row = (size_t)width * shoal_dtype_size(dtype);
+  /* The sorted places stand in the last 4 n bytes of `sums`. Row k is written when places up to e >= k have been read,
+   * and ends at (k + 1) row <= n row - 4 n + 4 (e + 1): it covers no place that is still to be read. */
+  place *order = (place *)(sums + (size_t)n * row - (size_t)n * sizeof *order);
+  sort_places(order, n, index);
+  int64_t k = 0;
+  for (int64_t e = 0; e < n;) {
+    int64_t now = index[order[e]];
+    if (now < 0) {
+      e++;
+      continue;
+    }
+    memcpy(sums + (size_t)k * row, rows + order[e] * row, row);
+    for (e++; e < n && index[order[e]] == now; e++) add_row(sums + (size_t)k * row, rows + order[e] * row, width, dtype);
+    unique[k++] = now;
+  }
+  memset(sums + (size_t)k * row, 0, (size_t)(n - k) * row);
+  for (; k < n; k++) unique[k] = -1;
+  return NULL;
+}
+
+/* ---- the rows */
+
+static void update_cost(const op_shapes *s, double *flops) {
+  *flops = 0; /* per element of the gradient, which stands before the scalars */
+  for (int i = 1; i < s->ins; i++)
+    if (s->in[i].rank) *flops = 4.0 * (double)shoal_shape_count(&s->in[i]);
+}
+
+static const char *const sgd_cases[] = {"[5,7] [5,7] []>0", "[] [] []", NULL};
+static const char *const sparse_sgd_cases[] = {"[9,3] i64[6]<9 [6,3] []>0", "[9] uniq[?5]<9 [?5] []>0", NULL};
+static const char *const momentum_cases[] = {"[5,7] [5,7] [5,7] []>0", "[8] [8] [8] []>0 momentum=0.5 nesterov=1", NULL};
+static const char *const sparse_momentum_cases[] = {"[9,3] [9,3] uniq[6]<9 [6,3] []>0",
+                                                    "[9] [9] uniq[?5]<9 [?5] []>0 nesterov=1", NULL};
+static const char *const adagrad_cases[] = {"[5,7] [5,7]>0 [5,7] []>0", NULL};
+static const char *const sparse_adagrad_cases[] = {"[9,3] [9,3]>0 uniq[6]<9 [6,3] []>0", NULL};
+static const char *const rmsprop_cases[] = {"[5,7] [5,7]>0 [5,7] [5,7] []>0",
+                                            "[8] [8]>0 [8] [8] []>0 decay=0.5 momentum=0.9", NULL};
+static const char *const sparse_rmsprop_cases[] = {"[9,3] [9,3]>0 [9,3] uniq[6]<9 [6,3] []>0", NULL};
+static const char *const adam_cases[] = {"[5,7] [5,7] [5,7]>0 [5,7] []>0 []>0",
+                                         "[8] [8] [8]>0 [8] []>0 i64[]>0 beta1=0.5 epsilon=0.1", NULL};
+static const char *const sparse_adam_cases[] = {"[9,3] [9,3] [9,3]>0 uniq[6]<9 [6,3] []>0 i64[]>0", NULL};
+static const char *const ftrl_cases[] = {"[5,7] [5,7] [5,7]>0 [5,7] []>0", "[30] [30] [30]>0 [30] []>0 l1=0.5 l2=0.2",
+                                         "[8] [8] [8]>0 [8] []>0 beta=0.3 power=-0.7", NULL};
+static const char *const sparse_ftrl_cases[] = {"[9,3] [9,3] [9,3]>0 uniq[6]<9 [6,3] []>0 l1=0.1", NULL};
+static const char *const unique_rows_cases[] = {"i64[9]<4 [9,3]", "i64[?20]<6 [?20]", "uniq[5]<9 [5,2]",
+                                                "i64[40]<2 [40,2,2]", NULL};
+
+#define UPDATE_ROW(op, ins, mask, ...) \
+  {.name = "apply_" #op,               \
+   .attrs = {__VA_ARGS__},             \
+   .ins_least = (ins),                 \
+   .ins_most = (ins),                  \
+   .outs = 1,                          \
+   .flags = OP_STATEFUL | OP_NO_GRADIENT, \
+   .updates = (mask),                  \
+   .shape = op##_shape,                \
+   .kernel = op##_kernel,              \
+   .cost = update_cost,                \
+   .cases = op##_cases}
+#define SPARSE_UPDATE_ROW(op, ins, mask, ...) \
+  {.name = "sparse_apply_" #op,               \
+   .attrs = {__VA_ARGS__},                    \
+   .ins_least = (ins),                        \
+   .ins_most = (ins),                         \
+   .outs = 1,                                 \
+   .flags = OP_STATEFUL | OP_NO_GRADIENT,     \
+   .updates = (mask),                         \
+   .shape = sparse_##op##_shape,              \
+   .kernel = sparse_##op##_kernel,            \
+   .cost = update_cost,                       \
+   .cases = sparse_##op##_cases}
+/* A dense row and a sparse one, which has the indices besides. */
+#define UPDATE_ROWS(op, ins, mask, ...) \
+  UPDATE_ROW(op, ins, mask, __VA_ARGS__), SPARSE_UPDATE_ROW(op, (ins) + 1, mask, __VA_ARGS__)
+
+const op_row ops_update[] = {
+    UPDATE_ROWS(sgd, 3, 1, {0}),
+    UPDATE_ROWS(momentum, 4, 3, {"momentum", ATTR_FLOAT, 0.9}, {"nesterov", ATTR_BOOL, 0}),
+    UPDATE_ROWS(adagrad, 4, 3, {"epsilon", ATTR_FLOAT, 1e-7}),
+    UPDATE_ROWS(rmsprop, 5, 7, {"decay", ATTR_FLOAT, 0.9}, {"momentum", ATTR_FLOAT, 0}, {"epsilon", ATTR_FLOAT, 1e-7}),
+    UPDATE_ROWS(adam, 6, 7, {"beta1", ATTR_FLOAT, 0.9}, {"beta2", ATTR_FLOAT, 0.999}, {"epsilon", ATTR_FLOAT, 1e-8}),
+    UPDATE_ROWS(ftrl, 5, 7, {"l1", ATTR_FLOAT, 0}, {"l2", ATTR_FLOAT, 0}, {"beta", ATTR_FLOAT, 1},
+                {"power", ATTR_FLOAT, -0.5}),
+    {.name = "unique_rows",
+     .ins_least = 2,
+     .ins_most = 2,
+     .outs = 2,
+     .flags = OP_NO_GRADIENT,
+     .shape = unique_rows_shape,
+     .kernel = unique_rows_kernel,
+     .cost = cost_input,
+     .cases = unique_rows_cases},
+    {0},
+};
