@@ -7,7 +7,8 @@
 #include <stdarg.h>
 
 /* Never returns NULL: when memory is short it returns a static error that says so. */
-shoal_status status_make(shoal_code code, const char *format, ...) __attribute__((format(printf, 2, 3), returns_nonnull));
+shoal_status status_make(shoal_code code, const char *format, ...)
+    __attribute__((format(printf, 2, 3), returns_nonnull));
 shoal_status status_make_v(shoal_code code, const char *format, va_list args) __attribute__((returns_nonnull));
 /* As status_make, with ": strerror(error)" appended. */
 shoal_status status_errno(int error, const char *format, ...) __attribute__((format(printf, 2, 3), returns_nonnull));
