@@ -165,10 +165,11 @@ static shoal_status read_header(source *s, idx_header *out) {
   for (int i = 0; i < h.shape.rank; i++) {
     uint32_t n = (uint32_t)dims[i][0] << 24 | (uint32_t)dims[i][1] << 16 | (uint32_t)dims[i][2] << 8 | dims[i][3];
     h.shape.dim[i] = n;
-    overflow |= __builtin_mul_overflow(bytes, (uint64_t)n, &bytes);
+    /* At each step, since a zero further on would hide it. */
+    overflow |= __builtin_mul_overflow(bytes, (uint64_t)n, &bytes) || bytes > (uint64_t)INT64_MAX / 16;
   }
   char shape[SHOAL_SHAPE_TEXT];
-  if (overflow || bytes > (uint64_t)INT64_MAX / 16)
+  if (overflow)
     return fail_at(s, 4, "the dimensions %s are more than memory can hold: the file is corrupted",
                    shoal_shape_text(&h.shape, shape));
   h.bytes = bytes;
