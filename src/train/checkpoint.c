@@ -73,6 +73,7 @@ static char *step_path(const char *dir, uint64_t step) {
 /* ---- writing */
 
 static shoal_status make_folder(const char *dir) {
+  if (!*dir) return status_make(SHOAL_ERR_ARGUMENT, "the folder for checkpoints has an empty name");
   char *path = strdup(dir);
   if (!path) return status_no_memory();
   shoal_status status = NULL;
