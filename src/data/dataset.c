@@ -119,9 +119,9 @@ static shoal_status load_known(const struct known *set, const char *split, shoal
   if (!found)
     status = path.failed || looked.failed
                  ? status_no_memory()
-                 : status_make(SHOAL_ERR_INPUT, "data set '%s' was not found; looked in %s: set SHOAL_DATA to the folder "
-                                                "that holds %s/, or give the path of its files", set->name, looked.data,
-                               set->name);
+                 : status_make(SHOAL_ERR_INPUT, "data set '%s' was not found; looked in %s: set SHOAL_DATA to the "
+                                                "folder that holds %s/, or give the path of its files", set->name,
+                               looked.data, set->name);
   text_fini(&path);
   text_fini(&looked);
   return status;
@@ -133,8 +133,8 @@ static shoal_status unknown(const char *name) {
   for (size_t i = 0; known_names[i]; i++) text_add(&names, "%s%s", i ? ", " : "", known_names[i]);
   shoal_status status =
       names.failed ? status_no_memory()
-                   : status_make(SHOAL_ERR_ARGUMENT, "no data set '%s': it is neither a name (%s) nor a path%s%s%s", name,
-                                 names.data, nearest ? "; did you mean '" : "", nearest ? nearest : "",
+                   : status_make(SHOAL_ERR_ARGUMENT, "no data set '%s': it is neither a name (%s) nor a path%s%s%s",
+                                 name, names.data, nearest ? "; did you mean '" : "", nearest ? nearest : "",
                                  nearest ? "'?" : "");
   text_fini(&names);
   return status;

@@ -163,8 +163,8 @@ static shoal_status parse_entry(const safetensors *f, const char *name, const js
   int64_t begin = json_integer_value(first), end = json_integer_value(last);
   uint64_t data = f->size - f->data;
   if (begin < 0 || end < begin || (uint64_t)end > data)
-    return fail_at(f, f->size, "tensor '%.80s' is to lie at %lld to %lld of the data, which has %llu bytes: the file is "
-                               "cut short or corrupted", name, (long long)begin, (long long)end,
+    return fail_at(f, f->size, "tensor '%.80s' is to lie at %lld to %lld of the data, which has %llu bytes: the file "
+                               "is cut short or corrupted", name, (long long)begin, (long long)end,
                    (unsigned long long)data);
   e->offset = f->data + (uint64_t)begin;
   e->bytes = (uint64_t)(end - begin);
@@ -303,8 +303,8 @@ shoal_status safetensors_check(const safetensors *file, const char *name, const 
                                     "are", name, e->type);
   char found[SHOAL_SHAPE_TEXT], wanted[SHOAL_SHAPE_TEXT];
   if (e->dtype != like->dtype || !shoal_shape_equal(&e->shape, &like->shape))
-    return fail_at(file, e->offset, "tensor '%s' is %s %s, but %s %s is wanted: the file belongs to another model", name,
-                   shoal_dtype_name(e->dtype), shoal_shape_text(&e->shape, found), shoal_dtype_name(like->dtype),
+    return fail_at(file, e->offset, "tensor '%s' is %s %s, but %s %s is wanted: the file belongs to another model",
+                   name, shoal_dtype_name(e->dtype), shoal_shape_text(&e->shape, found), shoal_dtype_name(like->dtype),
                    shoal_shape_text(&like->shape, wanted));
   return NULL;
 }

@@ -57,10 +57,14 @@ static shoal_status add_row(json_t *header, const safetensors_item *item, uint64
   if (json_object_get(header, item->name))
     return status_make(SHOAL_ERR_ARGUMENT, "two tensors are called '%s'", item->name);
   json_t *shape = json_array();
-  for (int i = 0; i < item->tensor.shape.rank; i++) json_array_append_new(shape, json_integer(item->tensor.shape.dim[i]));
+  for (int i = 0; i < item->tensor.shape.rank; i++)
+    if (json_array_append_new(shape, json_integer(item->tensor.shape.dim[i]))) {
+      json_decref(shape);
+      return status_no_memory();
+    }
   uint64_t end = *offset + shoal_tensor_bytes(&item->tensor);
-  json_t *row = json_pack("{s:s, s:o, s:[I,I]}", "dtype", type_names[item->tensor.dtype], "shape", shape, "data_offsets",
-                          (json_int_t)*offset, (json_int_t)end);
+  json_t *row = json_pack("{s:s, s:o, s:[I,I]}", "dtype", type_names[item->tensor.dtype], "shape", shape,
+                          "data_offsets", (json_int_t)*offset, (json_int_t)end);
   if (!row) return status_no_memory();
   if (json_object_set_new(header, item->name, row))
     return status_make(SHOAL_ERR_ARGUMENT, "a tensor's name is no valid UTF-8, or memory is short");

@@ -307,4 +307,6 @@ shoal_status checkpoint_read_some(const char *path, checkpoint_entry *entries, i
   return read_file(path, entries, n, true, metadata);
 }
 
-shoal_status checkpoint_metadata(const char *path, json_t **metadata) { return read_file(path, NULL, 0, true, metadata); }
+shoal_status checkpoint_metadata(const char *path, json_t **metadata) {
+  return read_file(path, NULL, 0, true, metadata);
+}
