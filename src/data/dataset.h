@@ -16,8 +16,8 @@ typedef struct {
 
 extern const dataset_reader dataset_reader_idx; /* idx_folder.c */
 
-/* The largest label (-1 without rows) of u8, i32 or i64 labels; INPUT error naming the row when one is negative. `where`
- * opens the message. */
+/* The largest label (-1 without rows) of u8, i32 or i64 labels; INPUT error naming the row when one is negative.
+ * `where` opens the message. */
 SHOAL_CHECKED shoal_status dataset_label_range(const shoal_tensor *labels, const char *where, int64_t *largest);
 
 #endif
