@@ -1,4 +1,4 @@
-/* The graph: names, errors that stick, shapes, gradients. Values are computed node by node with the reference kernels. */
+/* The graph: names, errors that stick, shapes, gradients. Values are computed node by node, by reference kernels. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -55,7 +55,8 @@ static values evaluate(shoal_graph *g, const shoal_value *last) {
     for (int i = 0; i < n->ins; i++) in[i] = v.out[n->in[i]->maker->id][n->in[i]->index];
     for (int i = 0; i < n->outs; i++)
       assert_null(shoal_tensor_create(n->out[i].dtype, n->out[i].shape, &v.out[id][i]));
-    kernel_call call = {.in = in, .out = v.out[id], .ins = n->ins, .outs = n->outs, .attr = n->attr, .stream = n->stream};
+    kernel_call call = {.in = in, .out = v.out[id], .ins = n->ins, .outs = n->outs, .attr = n->attr,
+                        .stream = n->stream};
     const void *data = n->attr[0].data.data;
     if (n->initial) data = v.out[n->initial->maker->id][n->initial->index].data;
     if (n->op->kernel)
