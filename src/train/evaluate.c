@@ -48,8 +48,8 @@ shoal_status model_check_data(const shoal_model *m, const shoal_dataset *data) {
   TRY(check_labels(m, &data->labels, data->features.shape.dim[0]));
   float scale = data->features.dtype == SHOAL_U8 ? 1 / 255.0f : 1;
   if (data->scale != 0 && fabsf(data->scale - scale) > 1e-6f)
-    return status_make(SHOAL_ERR_ARGUMENT, "the data set asks for features times %g; u8 is taken times 1/255 and f32 as "
-                       "it is: give it scaled, as f32", (double)data->scale);
+    return status_make(SHOAL_ERR_ARGUMENT, "the data set asks for features times %g; u8 is taken times 1/255 and f32 "
+                       "as it is: give it scaled, as f32", (double)data->scale);
   if (!data->features.shape.dim[0]) return status_make(SHOAL_ERR_INPUT, "the data set has no examples");
   return NULL;
 }

@@ -98,8 +98,8 @@ static shoal_status cut(loop *l) {
   l->batch = o->batch_size ? o->batch_size : STANDARD_BATCH;
   l->usable = o->drop_short ? l->rows / l->batch * l->batch : l->rows;
   if (!l->usable)
-    return status_make(SHOAL_ERR_ARGUMENT, "fit: %lld examples do not fill one batch of %lld, and short ones are dropped",
-                       (long long)l->rows, (long long)l->batch);
+    return status_make(SHOAL_ERR_ARGUMENT, "fit: %lld examples do not fill one batch of %lld, and short ones are "
+                       "dropped", (long long)l->rows, (long long)l->batch);
   l->steps_per_epoch = (l->usable + l->batch - 1) / l->batch;
   if (o->epochs && o->epochs > INT64_MAX / l->steps_per_epoch)
     return status_make(SHOAL_ERR_ARGUMENT, "fit: %lld epochs are too many", (long long)o->epochs);

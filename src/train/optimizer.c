@@ -18,13 +18,14 @@ typedef struct {
     const char *name; /* NULL ends the list */
     double initial;
   } slots[MOST_SLOTS + 1];
-  bool counts_steps; /* takes the number of the update, from 1 */
+  bool takes_repeats; /* by rows: an index may come several times */
+  bool counts_steps;  /* takes the number of the update, from 1 */
   void (*attributes)(const shoal_optimizer_options *o, attr_value *attr);
 } optimizer_row;
 
 static double or_usual(double given, double usual) { return given != 0 ? given : usual; }
 
-static const optimizer_row sgd = {.apply = "apply_sgd"};
+static const optimizer_row sgd = {.apply = "apply_sgd", .takes_repeats = true};
 
 static void momentum_attributes(const shoal_optimizer_options *o, attr_value *attr) {
   attr[0].f = or_usual(o->momentum, 0.9);
@@ -60,7 +61,7 @@ static void ftrl_attributes(const shoal_optimizer_options *o, attr_value *attr) 
   attr[0].f = o->l1;
   attr[1].f = o->l2;
   attr[2].f = or_usual(o->beta, 1);
-  attr[3].f = 0.5; /* the rate falls with the square root of the sum of squares (McMahan et al., 2013) */
+  attr[3].f = -0.5; /* the rate falls with the square root of the sum of squares (McMahan et al., 2013) */
 }
 static const optimizer_row ftrl = {
     .apply = "apply_ftrl", .slots = {{"z", 0}, {"n", 0}}, .attributes = ftrl_attributes};
@@ -131,10 +132,6 @@ static shoal_value *slot(shoal_graph *g, const shoal_value *variable, const char
   return v;
 }
 
-static shoal_value *as_type(shoal_graph *g, shoal_value *x, shoal_dtype dtype) {
-  return x && x->dtype != dtype ? shoal_cast(g, x, dtype) : x;
-}
-
 /* The update of one variable. */
 static shoal_value *apply(shoal_graph *g, const optimizer_row *row, const attr_value *attr, shoal_value *variable,
                           const shoal_gradient *gradient, shoal_value *rate, shoal_value *step) {
@@ -144,7 +141,10 @@ static shoal_value *apply(shoal_graph *g, const optimizer_row *row, const attr_v
   for (int i = 0; row->slots[i].name; i++) in[n++] = slot(g, variable, row->slots[i].name, row->slots[i].initial);
   char name[64];
   snprintf(name, sizeof name, "%s%s", gradient->indices ? "sparse_" : "", row->apply);
-  if (gradient->indices) {
+  if (gradient->indices && row->takes_repeats) {
+    in[n++] = gradient->indices;
+    in[n++] = gradient->value;
+  } else if (gradient->indices) {
     /* A row named twice must be updated once, with the sum. */
     shoal_value *unique = GRAPH_BINARY(g, "unique_rows", gradient->indices, gradient->value, {0});
     in[n++] = unique;
@@ -152,8 +152,8 @@ static shoal_value *apply(shoal_graph *g, const optimizer_row *row, const attr_v
   } else {
     in[n++] = gradient->value;
   }
-  in[n++] = as_type(g, rate, variable->dtype);
-  if (row->counts_steps) in[n++] = as_type(g, step, variable->dtype);
+  in[n++] = rate;
+  if (row->counts_steps) in[n++] = step;
   return graph_op(g, name, in, n, attr);
 }
 
@@ -181,17 +181,17 @@ shoal_status shoal_minimize(shoal_graph *g, const shoal_optimizer_options *optio
   if (row->counts_steps) {
     char name[64];
     snprintf(name, sizeof name, "%s/step", options->name);
-    step = shared_variable(g, name, SHOAL_F32, SHOAL_SCALAR, 1);
+    step = shared_variable(g, name, SHOAL_I64, SHOAL_SCALAR, 1);
   }
   for (int i = 0; i < n; i++)
     if (gradients[i].value) updates[count++] = apply(g, row, attr, variables[i], &gradients[i], rate, step);
   if (!count) {
-    status = status_make(SHOAL_ERR_ARGUMENT, "the loss '%s' depends on none of the %d variables", shoal_value_name(loss),
-                         n);
+    status = status_make(SHOAL_ERR_ARGUMENT, "the loss '%s' depends on none of the %d variables",
+                         shoal_value_name(loss), n);
     goto done;
   }
   /* Reads of a run see the value before it, so every update of this run sees the old number. */
-  if (step) updates[count++] = shoal_assign_add(g, step, shoal_scalar(g, SHOAL_F32, 1));
+  if (step) updates[count++] = shoal_assign_add(g, step, shoal_scalar(g, SHOAL_I64, 1));
   shoal_value *group = shoal_group(g, updates, count);
   TRY_GOTO(status, shoal_graph_status(g), done);
   *update = group;
