@@ -1,0 +1,49 @@
+# The front door. Meson does the work; this file only knows the way there.
+#   make            builds build/shoal
+#   make run        trains LeNet on MNIST
+#   make test       everything that guards a commit
+PREFIX ?=
+MESON_FLAGS ?=
+FUZZ_SECONDS ?= 60
+RUN_FLAGS ?= --epochs 2
+BENCH_THREADS ?= 1
+
+.PHONY: all run test bench install sanitize fuzz clean setup
+
+all: build/build.ninja
+	@ninja -C build
+
+setup:
+	@tools/setup.sh
+
+build/build.ninja: | setup
+	@meson setup build $(if $(PREFIX),--prefix $(PREFIX)) $(MESON_FLAGS)
+
+run: all
+	build/shoal train lenet $(RUN_FLAGS)
+
+test: all
+	@meson test -C build --no-rebuild --print-errorlogs
+
+bench: all
+	@bench/run.sh build $(BENCH_THREADS)
+
+install: all
+	@$(if $(PREFIX),meson configure build --prefix $(PREFIX) && ninja -C build)
+	@meson install -C build --no-rebuild $(if $(DESTDIR),--destdir $(abspath $(DESTDIR)))
+
+build-asan/build.ninja: | setup
+	@meson setup build-asan -Db_sanitize=address,undefined -Db_lundef=false -Doptimization=2 $(MESON_FLAGS)
+
+# The whole of the tests under ASan and UBSan, which stop at the first error.
+sanitize: build-asan/build.ninja
+	@ninja -C build-asan
+	@UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 ASAN_OPTIONS=detect_leaks=1 \
+	  meson test -C build-asan --no-rebuild --print-errorlogs --timeout-multiplier 4
+
+fuzz:
+	@tools/setup.sh clang
+	@tools/fuzz.sh build-fuzz $(FUZZ_SECONDS)
+
+clean:
+	rm -rf build build-asan build-fuzz

@@ -1,0 +1,56 @@
+#!/bin/sh
+# Installs what Shoal needs and this machine lacks. Looks first, and touches nothing when all is there.
+#   tools/setup.sh            what building and testing need
+#   tools/setup.sh clang      also what `make fuzz` needs
+set -eu
+
+missing=""
+need() { missing="$missing $1"; }
+has_command() { command -v "$1" >/dev/null 2>&1; }
+has_library() { has_command pkg-config && pkg-config --exists "$1"; }
+
+has_command gcc || need gcc
+has_command meson || need meson
+has_command ninja || need ninja-build
+has_command pkg-config || need pkg-config
+has_command python3 || need python3
+has_command valgrind || need valgrind
+echo '#include <stdlib.h>' | gcc -E - >/dev/null 2>&1 || need libc6-dev
+has_library cmocka || need libcmocka-dev
+has_library jansson || need libjansson-dev
+has_library libpng || need libpng-dev
+has_library zlib || need zlib1g-dev
+
+# clang's fuzzing and sanitizer libraries come in a package named after its version.
+if [ "${1:-}" = clang ]; then
+  has_command clang || need clang
+  if ! ls "$(clang --print-resource-dir 2>/dev/null)"/lib/linux/libclang_rt.fuzzer-*.a >/dev/null 2>&1; then
+    version=$(apt-cache depends clang 2>/dev/null | sed -n 's/.*Depends: clang-\([0-9]*\).*/\1/p' | head -n 1)
+    [ -z "$version" ] || need "libclang-rt-$version-dev"
+  fi
+fi
+
+[ -n "$missing" ] || exit 0
+
+if ! has_command apt-get; then
+  echo "Shoal needs packages that are not here (Debian's names):$missing" >&2
+  echo "This machine has no apt-get; install them by its own means and try again." >&2
+  exit 1
+fi
+if [ "$(id -u)" = 0 ]; then
+  as_root=""
+elif has_command sudo && sudo -n true 2>/dev/null; then
+  as_root="sudo"
+else
+  echo "Shoal needs packages that are not here. Run this once, then try again:" >&2
+  echo "  sudo apt-get update && sudo apt-get install -y --no-install-recommends$missing" >&2
+  exit 1
+fi
+echo "Installing:$missing"
+$as_root apt-get update -q
+# shellcheck disable=SC2086
+$as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $missing
+# Without apt's lists the version of clang was not known above; now it is.
+if [ "${1:-}" = clang ] && [ -z "${SHOAL_SETUP_AGAIN:-}" ]; then
+  SHOAL_SETUP_AGAIN=1 exec "$0" "$@"
+fi
