@@ -176,7 +176,6 @@ static shoal_status fold_node(plan *p, plan_node *n) {
   }
   if (!status) {
     kernel_call call = {.in = in, .out = out, .ins = n->ins, .outs = n->outs, .attr = n->attr};
-    call.all_rows = n->ins && in[0].shape.rank ? in[0].shape.dim[0] : 0;
     status = n->op->kernel(&call);
   }
   if (status) {

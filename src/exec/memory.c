@@ -205,9 +205,7 @@ static shoal_status prepare_thread(plan *p, int t) {
                                       .attr = n->attr,
                                       .scratch = thread->scratch,
                                       .threads = phase->split ? NULL : p->session->threads,
-                                      .all_rows = phase->split ? phase->rows
-                                                  : n->ins && operands[0].shape.rank ? operands[0].shape.dim[0]
-                                                                                     : 0,
+                                      .all_rows = phase->split ? phase->rows : 0,
                                       .seed = p->session->seed,
                                       .stream = n->origin ? n->origin->stream : 0,
                                       .print = p->session->print,

@@ -36,8 +36,8 @@ typedef struct kernel_call {
   const attr_value *attr;
   void *scratch;               /* as many bytes as the variant asked for, this thread's own, MEM_ALIGN-aligned */
   pool *threads;               /* to split the work; NULL: the caller is one of several threads already */
-  int64_t first_row, all_rows; /* where this part stands in the batch; 0 and the batch size when it is not
-                                * split; both 0 for an operator that is not batched */
+  int64_t first_row, all_rows; /* where this part stands in the batch; both 0 when the work is not split: the
+                                * tensors then say themselves how many rows there are */
   bool accumulate;             /* a sum over the batch: add to the output instead of setting it */
   uint64_t seed, step;         /* for random operators: together with the node's own stream they name the numbers */
   uint64_t stream;
