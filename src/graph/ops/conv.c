@@ -92,7 +92,8 @@ shoal_value *shoal_conv2d(shoal_graph *g, shoal_value *x, shoal_value *filter, i
 /* ---- gradients */
 
 /* dy must have the shape that x and w would give. */
-static shoal_status check_dy(const shoal_shape *x, const shoal_shape *w, const shoal_shape *dy, const attr_value *attr) {
+static shoal_status check_dy(const shoal_shape *x, const shoal_shape *w, const shoal_shape *dy,
+                             const attr_value *attr) {
   shoal_shape y;
   TRY(convolved(x, w, attr, &y));
   if (shapes_fit(&y, dy)) return NULL;

@@ -9,7 +9,8 @@
 /* ---- local_response_norm: y_i = x_i s_i^-beta, s_i = bias + alpha * sum of x_j^2 over the window around i */
 
 enum { RADIUS, BIAS, ALPHA, BETA };
-#define LRN_ATTRS {{"radius", ATTR_INT, 5}, {"bias", ATTR_FLOAT, 1}, {"alpha", ATTR_FLOAT, 1}, {"beta", ATTR_FLOAT, 0.5}}
+#define LRN_ATTRS \
+  {{"radius", ATTR_INT, 5}, {"bias", ATTR_FLOAT, 1}, {"alpha", ATTR_FLOAT, 1}, {"beta", ATTR_FLOAT, 0.5}}
 
 #define LRN_RING 64 /* more than twice the largest radius, a power of two: the gradient keeps a window on the stack */
 #define LRN_RADIUS_MOST 31

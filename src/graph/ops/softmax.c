@@ -254,7 +254,8 @@ shoal_value *shoal_sparse_softmax_cross_entropy(shoal_graph *g, shoal_value *log
 
 static shoal_status in_top_k_shape(op_shapes *s) {
   TRY(integer_label_inputs(s));
-  if (s->attr[0].i < 1) return status_make(SHOAL_ERR_ARGUMENT, "k must be at least 1, not %lld", (long long)s->attr[0].i);
+  if (s->attr[0].i < 1)
+    return status_make(SHOAL_ERR_ARGUMENT, "k must be at least 1, not %lld", (long long)s->attr[0].i);
   TRY(loss_shape(s));
   s->out_dtype[0] = SHOAL_F32;
   return NULL;

@@ -233,7 +233,8 @@ static shoal_status unique_rows_kernel(const kernel_call *call) {
       continue;
     }
     memcpy(sums + (size_t)k * row, rows + order[e] * row, row);
-    for (e++; e < n && index[order[e]] == now; e++) add_row(sums + (size_t)k * row, rows + order[e] * row, width, dtype);
+    for (e++; e < n && index[order[e]] == now; e++)
+      add_row(sums + (size_t)k * row, rows + order[e] * row, width, dtype);
     unique[k++] = now;
   }
   memset(sums + (size_t)k * row, 0, (size_t)(n - k) * row);
@@ -251,7 +252,8 @@ static void update_cost(const op_shapes *s, double *flops) {
 
 static const char *const sgd_cases[] = {"[5,7] [5,7] []>0", "[] [] []", NULL};
 static const char *const sparse_sgd_cases[] = {"[9,3] i64[6]<9 [6,3] []>0", "[9] uniq[?5]<9 [?5] []>0", NULL};
-static const char *const momentum_cases[] = {"[5,7] [5,7] [5,7] []>0", "[8] [8] [8] []>0 momentum=0.5 nesterov=1", NULL};
+static const char *const momentum_cases[] = {"[5,7] [5,7] [5,7] []>0", "[8] [8] [8] []>0 momentum=0.5 nesterov=1",
+                                             NULL};
 static const char *const sparse_momentum_cases[] = {"[9,3] [9,3] uniq[6]<9 [6,3] []>0",
                                                     "[9] [9] uniq[?5]<9 [?5] []>0 nesterov=1", NULL};
 static const char *const adagrad_cases[] = {"[5,7] [5,7]>0 [5,7] []>0", NULL};

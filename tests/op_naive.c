@@ -1,0 +1,268 @@
+#include "op_naive.h"
+
+#include <math.h>
+#include <string.h>
+
+static double at(const shoal_tensor *t, int64_t i) { return shoal_tensor_get(t, i); }
+
+static int64_t attr_int(const op_case *c, const char *name) {
+  for (int i = 0; i < OP_MAX_ATTRS && c->row->attrs[i].name; i++)
+    if (!strcmp(c->row->attrs[i].name, name)) return c->attr[i].i;
+  return 0;
+}
+
+static shoal_shape attr_list(const op_case *c, const char *name) {
+  for (int i = 0; i < OP_MAX_ATTRS && c->row->attrs[i].name; i++)
+    if (!strcmp(c->row->attrs[i].name, name)) return c->attr[i].list;
+  return (shoal_shape){0};
+}
+
+static void matmul(const op_case *c, const case_memory *m, double *expected) {
+  bool ta = attr_int(c, "transpose_a"), tb = attr_int(c, "transpose_b");
+  const shoal_tensor *a = &m->in[0], *b = &m->in[1];
+  int64_t rows = m->out[0].shape.dim[0], cols = m->out[0].shape.dim[1], inner = a->shape.dim[ta ? 0 : 1];
+  for (int64_t i = 0; i < rows; i++)
+    for (int64_t j = 0; j < cols; j++) {
+      double sum = 0;
+      for (int64_t k = 0; k < inner; k++)
+        sum += at(a, ta ? k * rows + i : i * inner + k) * at(b, tb ? j * inner + k : k * cols + j);
+      expected[i * cols + j] = sum;
+    }
+}
+
+static void bias_add(const op_case *c, const case_memory *m, double *expected) {
+  int64_t n = shoal_tensor_count(&m->in[0]), channels = m->in[1].shape.dim[0];
+  for (int64_t i = 0; i < n; i++) expected[i] = at(&m->in[0], i) + at(&m->in[1], i % channels);
+}
+
+static void bias_add_grad(const op_case *c, const case_memory *m, double *expected) {
+  int64_t n = shoal_tensor_count(&m->in[0]), channels = m->out[0].shape.dim[0];
+  memset(expected, 0, (size_t)channels * sizeof *expected);
+  for (int64_t i = 0; i < n; i++) expected[i % channels] += at(&m->in[0], i);
+}
+
+static void conv2d(const op_case *c, const case_memory *m, double *expected) {
+  const int64_t *x = m->in[0].shape.dim, *w = m->in[1].shape.dim, *y = m->out[0].shape.dim;
+  int64_t sh = attr_int(c, "stride_h"), sw = attr_int(c, "stride_w");
+  int64_t top = attr_int(c, "pad_top"), left = attr_int(c, "pad_left");
+  for (int64_t n = 0; n < y[0]; n++)
+    for (int64_t i = 0; i < y[1]; i++)
+      for (int64_t j = 0; j < y[2]; j++)
+        for (int64_t o = 0; o < y[3]; o++) {
+          double sum = 0;
+          for (int64_t p = 0; p < w[0]; p++)
+            for (int64_t q = 0; q < w[1]; q++)
+              for (int64_t ch = 0; ch < w[2]; ch++) {
+                int64_t r = i * sh + p - top, s = j * sw + q - left;
+                if (r < 0 || r >= x[1] || s < 0 || s >= x[2]) continue;
+                sum += at(&m->in[0], ((n * x[1] + r) * x[2] + s) * x[3] + ch) *
+                       at(&m->in[1], ((p * w[1] + q) * w[2] + ch) * w[3] + o);
+              }
+          expected[((n * y[1] + i) * y[2] + j) * y[3] + o] = sum;
+        }
+}
+
+static void pool2d(const op_case *c, const case_memory *m, double *expected, bool average) {
+  const int64_t *x = m->in[0].shape.dim, *y = m->out[0].shape.dim;
+  int64_t kh = attr_int(c, "size_h"), kw = attr_int(c, "size_w");
+  int64_t sh = attr_int(c, "stride_h"), sw = attr_int(c, "stride_w");
+  int64_t top = attr_int(c, "pad_top"), left = attr_int(c, "pad_left");
+  for (int64_t n = 0; n < y[0]; n++)
+    for (int64_t i = 0; i < y[1]; i++)
+      for (int64_t j = 0; j < y[2]; j++)
+        for (int64_t ch = 0; ch < y[3]; ch++) {
+          double sum = 0, best = -INFINITY;
+          int64_t real = 0;
+          for (int64_t p = 0; p < kh; p++)
+            for (int64_t q = 0; q < kw; q++) {
+              int64_t r = i * sh + p - top, s = j * sw + q - left;
+              if (r < 0 || r >= x[1] || s < 0 || s >= x[2]) continue;
+              double v = at(&m->in[0], ((n * x[1] + r) * x[2] + s) * x[3] + ch);
+              sum += v;
+              best = fmax(best, v);
+              real++;
+            }
+          expected[((n * y[1] + i) * y[2] + j) * y[3] + ch] = average ? sum / (double)real : best;
+        }
+}
+
+static void max_pool(const op_case *c, const case_memory *m, double *expected) { pool2d(c, m, expected, false); }
+static void avg_pool(const op_case *c, const case_memory *m, double *expected) { pool2d(c, m, expected, true); }
+
+/* log(sum(exp(x))) of row i; the cases' values are small, so nothing overflows. */
+static double log_sum(const shoal_tensor *x, int64_t i, int64_t classes) {
+  double sum = 0;
+  for (int64_t j = 0; j < classes; j++) sum += exp(at(x, i * classes + j));
+  return log(sum);
+}
+
+static void log_softmax(const op_case *c, const case_memory *m, double *expected) {
+  int64_t classes = m->in[0].shape.dim[m->in[0].shape.rank - 1], n = shoal_tensor_count(&m->in[0]);
+  for (int64_t i = 0; i < n; i++) expected[i] = at(&m->in[0], i) - log_sum(&m->in[0], i / classes, classes);
+}
+
+static void softmax(const op_case *c, const case_memory *m, double *expected) {
+  log_softmax(c, m, expected);
+  for (int64_t i = 0; i < shoal_tensor_count(&m->in[0]); i++) expected[i] = exp(expected[i]);
+}
+
+static void sparse_softmax_cross_entropy(const op_case *c, const case_memory *m, double *expected) {
+  int64_t classes = m->in[0].shape.dim[1];
+  for (int64_t i = 0; i < m->in[0].shape.dim[0]; i++)
+    expected[i] = log_sum(&m->in[0], i, classes) - at(&m->in[0], i * classes + (int64_t)at(&m->in[1], i));
+}
+
+static void softmax_cross_entropy(const op_case *c, const case_memory *m, double *expected) {
+  int64_t classes = m->in[0].shape.dim[1];
+  for (int64_t i = 0; i < m->in[0].shape.dim[0]; i++) {
+    expected[i] = 0;
+    for (int64_t j = i * classes; j < (i + 1) * classes; j++)
+      expected[i] += at(&m->in[1], j) * (log_sum(&m->in[0], i, classes) - at(&m->in[0], j));
+  }
+}
+
+static void sigmoid_cross_entropy(const op_case *c, const case_memory *m, double *expected) {
+  for (int64_t i = 0; i < shoal_tensor_count(&m->in[0]); i++) {
+    double p = 1 / (1 + exp(-at(&m->in[0], i))), label = at(&m->in[1], i);
+    expected[i] = -(label * log(p) + (1 - label) * log(1 - p));
+  }
+}
+
+/* Sum, mean or maximum over the axes: each input element looks up its place in the output. */
+static void reduce(const op_case *c, const case_memory *m, double *expected, int kind) {
+  const shoal_shape *x = &m->in[0].shape;
+  shoal_shape axes = attr_list(c, "axes");
+  bool gone[SHOAL_MAX_RANK] = {false};
+  for (int d = 0; d < x->rank; d++) gone[d] = axes.rank == 0;
+  for (int a = 0; a < axes.rank; a++) gone[axes.dim[a] < 0 ? axes.dim[a] + x->rank : axes.dim[a]] = true;
+  int64_t n = shoal_tensor_count(&m->in[0]), outs = shoal_tensor_count(&m->out[0]);
+  for (int64_t i = 0; i < outs; i++) expected[i] = kind == 2 ? -INFINITY : 0;
+  for (int64_t i = 0; i < n; i++) {
+    int64_t rest = i, place = 0, step = 1;
+    for (int d = x->rank - 1; d >= 0; d--) {
+      if (!gone[d]) {
+        place += rest % x->dim[d] * step;
+        step *= x->dim[d];
+      }
+      rest /= x->dim[d];
+    }
+    double v = at(&m->in[0], i);
+    if (kind == 2)
+      expected[place] = fmax(expected[place], v);
+    else
+      expected[place] += kind ? v * (double)outs / (double)n : v;
+  }
+}
+
+static void reduce_sum(const op_case *c, const case_memory *m, double *expected) { reduce(c, m, expected, 0); }
+static void reduce_mean(const op_case *c, const case_memory *m, double *expected) { reduce(c, m, expected, 1); }
+static void reduce_max(const op_case *c, const case_memory *m, double *expected) { reduce(c, m, expected, 2); }
+
+static void local_response_norm(const op_case *c, const case_memory *m, double *expected) {
+  int64_t channels = m->in[0].shape.dim[m->in[0].shape.rank - 1], n = shoal_tensor_count(&m->in[0]);
+  int64_t radius = attr_int(c, "radius");
+  for (int64_t i = 0; i < n; i++) {
+    double sum = 0;
+    for (int64_t k = -radius; k <= radius; k++)
+      if (i % channels + k >= 0 && i % channels + k < channels) sum += at(&m->in[0], i + k) * at(&m->in[0], i + k);
+    expected[i] = at(&m->in[0], i) / pow(c->attr[1].f + c->attr[2].f * sum, c->attr[3].f);
+  }
+}
+
+static void gather(const op_case *c, const case_memory *m, double *expected) {
+  int64_t width = shoal_tensor_count(&m->in[0]) / m->in[0].shape.dim[0], n = shoal_tensor_count(&m->in[1]);
+  for (int64_t i = 0; i < n * width; i++)
+    expected[i] = at(&m->in[0], (int64_t)at(&m->in[1], i / width) * width + i % width);
+}
+
+static void sparse_matmul(const op_case *c, const case_memory *m, double *expected) {
+  int64_t rows = m->in[0].shape.dim[0] - 1, cols = m->in[3].shape.dim[1];
+  for (int64_t i = 0; i < rows; i++)
+    for (int64_t j = 0; j < cols; j++) {
+      double sum = 0;
+      for (int64_t e = (int64_t)at(&m->in[0], i); e < (int64_t)at(&m->in[0], i + 1); e++)
+        sum += at(&m->in[2], e) * at(&m->in[3], (int64_t)at(&m->in[1], e) * cols + j);
+      expected[i * cols + j] = sum;
+    }
+}
+
+/* Optimizer updates, from the papers' formulas: var, slots, gradient, learning rate. */
+static void apply_sgd(const op_case *c, const case_memory *m, double *expected) {
+  for (int64_t i = 0; i < shoal_tensor_count(&m->in[0]); i++)
+    expected[i] = at(&m->in[0], i) - at(&m->in[2], 0) * at(&m->in[1], i);
+}
+
+static void apply_momentum(const op_case *c, const case_memory *m, double *expected) {
+  for (int64_t i = 0; i < shoal_tensor_count(&m->in[0]); i++) {
+    double g = at(&m->in[2], i), v = c->attr[0].f * at(&m->in[1], i) + g;
+    expected[i] = at(&m->in[0], i) - at(&m->in[3], 0) * (c->attr[1].i ? g + c->attr[0].f * v : v);
+  }
+}
+
+static void apply_adagrad(const op_case *c, const case_memory *m, double *expected) {
+  for (int64_t i = 0; i < shoal_tensor_count(&m->in[0]); i++) {
+    double g = at(&m->in[2], i);
+    expected[i] = at(&m->in[0], i) - at(&m->in[3], 0) * g / (sqrt(at(&m->in[1], i) + g * g) + c->attr[0].f);
+  }
+}
+
+static void apply_rmsprop(const op_case *c, const case_memory *m, double *expected) {
+  for (int64_t i = 0; i < shoal_tensor_count(&m->in[0]); i++) {
+    double g = at(&m->in[3], i), mean = c->attr[0].f * at(&m->in[1], i) + (1 - c->attr[0].f) * g * g;
+    expected[i] = at(&m->in[0], i) - c->attr[1].f * at(&m->in[2], i) - at(&m->in[4], 0) * g / sqrt(mean + c->attr[2].f);
+  }
+}
+
+static void apply_adam(const op_case *c, const case_memory *m, double *expected) {
+  double b1 = c->attr[0].f, b2 = c->attr[1].f, t = at(&m->in[5], 0);
+  for (int64_t i = 0; i < shoal_tensor_count(&m->in[0]); i++) {
+    double g = at(&m->in[3], i);
+    double first = (b1 * at(&m->in[1], i) + (1 - b1) * g) / (1 - pow(b1, t));
+    double second = (b2 * at(&m->in[2], i) + (1 - b2) * g * g) / (1 - pow(b2, t));
+    expected[i] = at(&m->in[0], i) - at(&m->in[4], 0) * first / (sqrt(second) + c->attr[2].f);
+  }
+}
+
+static void apply_ftrl(const op_case *c, const case_memory *m, double *expected) {
+  double alpha = at(&m->in[4], 0), l1 = c->attr[0].f, l2 = c->attr[1].f, beta = c->attr[2].f, p = -c->attr[3].f;
+  for (int64_t i = 0; i < shoal_tensor_count(&m->in[0]); i++) {
+    double g = at(&m->in[3], i), n = at(&m->in[2], i), w = at(&m->in[0], i);
+    double sigma = (pow(n + g * g, p) - pow(n, p)) / alpha, z = at(&m->in[1], i) + g - sigma * w;
+    double sign = z < 0 ? -1 : 1;
+    expected[i] = fabs(z) <= l1 ? 0 : -(z - sign * l1) / ((beta + pow(n + g * g, p)) / alpha + l2);
+  }
+}
+
+naive_fn naive_find(const char *op) {
+  static const struct {
+    const char *name;
+    naive_fn run;
+  } table[] = {
+      {"matmul", matmul},
+      {"bias_add", bias_add},
+      {"bias_add_grad", bias_add_grad},
+      {"conv2d", conv2d},
+      {"max_pool", max_pool},
+      {"avg_pool", avg_pool},
+      {"softmax", softmax},
+      {"log_softmax", log_softmax},
+      {"sparse_softmax_cross_entropy", sparse_softmax_cross_entropy},
+      {"softmax_cross_entropy", softmax_cross_entropy},
+      {"sigmoid_cross_entropy", sigmoid_cross_entropy},
+      {"reduce_sum", reduce_sum},
+      {"reduce_mean", reduce_mean},
+      {"reduce_max", reduce_max},
+      {"local_response_norm", local_response_norm},
+      {"gather", gather},
+      {"sparse_matmul", sparse_matmul},
+      {"apply_sgd", apply_sgd},
+      {"apply_momentum", apply_momentum},
+      {"apply_adagrad", apply_adagrad},
+      {"apply_rmsprop", apply_rmsprop},
+      {"apply_adam", apply_adam},
+      {"apply_ftrl", apply_ftrl},
+  };
+  for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+    if (!strcmp(table[i].name, op)) return table[i].run;
+  return NULL;
+}
