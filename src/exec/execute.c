@@ -55,7 +55,7 @@ static void run_share(void *context, int thread, int threads) {
     for (int i = phase->first; i < phase->first + phase->count; i++) {
       kernel_call *call = &t->calls[i];
       call->first_row = at;
-      call->accumulate = at > first;
+      call->accumulate = at > first && p->nodes[p->order[i]].batch == BATCH_SUM;
       call->step = p->session->step;
       if (!run_call(p, thread, i)) return;
     }
