@@ -231,6 +231,9 @@ static shoal_status train(train_run *t, int *signal) {
   shoal_status status = fit(t);
   if (status) {
     report_failure(t, shoal_status_message(status));
+    if (shoal_status_code(status) == SHOAL_ERR_NUMERIC)
+      fprintf(stderr, "The loss left the numbers. Try --lr %.2g, or --warmup %lld.\n", t->flags.lr / 10,
+              (long long)steps_an_epoch(t));
     shoal_status second = write_summary(t);
     shoal_status_free(second); /* the first error is the one to tell */
     return status;
