@@ -194,7 +194,8 @@ static void check_shapes(const op_case *c) {
   for (int i = 0; i < c->outs; i++) {
     bool fits = built.out[i].rank == fed.out[i].rank && built.out_dtype[i] == fed.out_dtype[i];
     for (int d = 0; fits && d < fed.out[i].rank; d++)
-      fits = fed.out[i].dim[d] >= 0 && (built.out[i].dim[d] == SHOAL_UNKNOWN || built.out[i].dim[d] == fed.out[i].dim[d]);
+      fits = fed.out[i].dim[d] >= 0 &&
+             (built.out[i].dim[d] == SHOAL_UNKNOWN || built.out[i].dim[d] == fed.out[i].dim[d]);
     char a[SHOAL_SHAPE_TEXT], b[SHOAL_SHAPE_TEXT];
     if (!fits)
       complain(c, "output %d is %s %s with an unknown batch, but %s %s with a known one", i,

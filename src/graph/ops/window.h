@@ -35,8 +35,8 @@ static inline shoal_status window_count(int64_t extent, int64_t size, int64_t st
 static inline shoal_status window_same(int64_t extent, int64_t size, int64_t stride, int64_t *before, int64_t *after) {
   if (extent < 1 || size < 1 || stride < 1)
     return status_make(SHOAL_ERR_ARGUMENT,
-                       "SAME padding needs an image and a window of known size and a stride of at least 1; use VALID or "
-                       "give the placeholder's height and width");
+                       "SAME padding needs an image and a window of known size and a stride of at least 1; use VALID "
+                       "or give the placeholder's height and width");
   int64_t total = ((extent + stride - 1) / stride - 1) * stride + size - extent;
   if (total < 0) total = 0;
   *before = total / 2;
