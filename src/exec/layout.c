@@ -113,14 +113,17 @@ static shoal_status converted(chooser *c, int value, const char *op, layout want
   return NULL;
 }
 
-/* The caller's rows copied one after another, for kernels that cannot follow a row index. */
-static shoal_status plain_rows(plan *p, int value, const node *origin, int *out) {
+static bool follows_rows(const plan_node *n, int k) { return k == 0 && (n->op->flags & OP_TAKES_ROWS); }
+
+/* The caller's rows copied one after another, for all readers of this value that cannot follow a row index. */
+static shoal_status plain_rows(plan *p, int value, const node *origin) {
   int made;
   TRY(plan_add_node(p, op_find("copy_rows"), origin, &value, 1, NULL, &made));
-  plan_node *n = &p->nodes[made];
-  n->batch = BATCH_MAP;
-  n->run = n->op->kernel;
-  *out = n->out[0];
+  p->nodes[made].batch = BATCH_MAP;
+  p->nodes[made].run = p->nodes[made].op->kernel;
+  for (size_t i = 0; i < p->n_nodes; i++)
+    for (int k = 0; k < p->nodes[i].ins; k++)
+      if (p->nodes[i].in[k] == value && !follows_rows(&p->nodes[i], k)) p->nodes[i].in[k] = p->nodes[made].out[0];
   return NULL;
 }
 
@@ -135,21 +138,14 @@ static shoal_status adapt_inputs(chooser *c, int id) {
     plan_node *n = &p->nodes[id];
     int value = n->in[k];
     if (n->op->shape_only >> k & 1) continue;
-    if (indexed_feed(p, value) && !(k == 0 && (n->op->flags & OP_TAKES_ROWS))) {
-      int copy;
-      TRY(plain_rows(p, value, n->origin, &copy));
-      for (size_t i = 0; i < p->n_nodes; i++) /* one copy serves all that need it */
-        for (int j = 0; j < p->nodes[i].ins; j++)
-          if (p->nodes[i].in[j] == value && p->nodes[i].op != op_find("copy_rows") &&
-              !(j == 0 && (p->nodes[i].op->flags & OP_TAKES_ROWS)))
-            p->nodes[i].in[j] = copy;
-      value = copy;
-      n = &p->nodes[id];
-    }
     layout have = p->values[p->values[value].root].order;
     layout wanted =
         n->variant && wants_lanes(n->variant, n->variant->lanes_in, k, &p->values[value]) ? LAYOUT_LANES : LAYOUT_ROWS;
-    if (have == wanted) continue;
+    if (have == wanted) {
+      if (indexed_feed(p, value) && !follows_rows(n, k))
+        TRY(plain_rows(p, value, n->origin));
+      continue;
+    }
     int other;
     TRY(converted(c, value, wanted == LAYOUT_LANES ? "pack_lanes" : "unpack_lanes", wanted, n->origin, &other));
     p->nodes[id].in[k] = other;
@@ -162,7 +158,7 @@ static void find_rigid(chooser *c) {
   const plan *p = c->p;
   for (size_t i = 0; i < p->n_values; i++) {
     const plan_value *v = &p->values[i], *root = &p->values[v->root];
-    if (!plan_batched(v) || !plan_batched(root) || v->shape.dim[0] != root->shape.dim[0] || v->dtype != SHOAL_F32)
+    if (!plan_batched(v) || !plan_batched(root) || v->shape.dim[0] != root->shape.dim[0])
       c->rigid[v->root] = true;
   }
 }

@@ -1,6 +1,7 @@
 /* Two-dimensional convolution: images [n, height, width, in], filters [height, width, in, out]. Padding is explicit. */
 #include "graph/ops/dot.h"
 #include "graph/ops/ops.h"
+#include "graph/ops/tuned.h"
 #include "graph/ops/util.h"
 #include "graph/ops/window.h"
 
@@ -220,6 +221,7 @@ const op_row ops_conv[] = {
      .batch = batch_map,
      .gradient = conv2d_gradient,
      .kernel = conv2d_kernel,
+     .variants = tuned_conv2d,
      .cost = conv2d_cost,
      .cases = conv2d_cases},
     {.name = "conv2d_grad_x",
@@ -232,6 +234,7 @@ const op_row ops_conv[] = {
      .shape = conv2d_grad_x_shape,
      .batch = batch_map,
      .kernel = conv2d_grad_x_kernel,
+     .variants = tuned_conv2d_grad_x,
      .cost = conv2d_grad_x_cost,
      .cases = conv2d_grad_x_cases},
     {.name = "conv2d_grad_w",
@@ -244,6 +247,7 @@ const op_row ops_conv[] = {
      .shape = conv2d_grad_w_shape,
      .batch = batch_sum,
      .kernel = conv2d_grad_w_kernel,
+     .variants = tuned_conv2d_grad_w,
      .cost = conv2d_grad_w_cost,
      .cases = conv2d_grad_w_cases},
     {0},

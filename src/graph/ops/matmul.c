@@ -1,6 +1,7 @@
 /* Matrix product and the bias added to rows. */
 #include "graph/ops/dot.h"
 #include "graph/ops/ops.h"
+#include "graph/ops/tuned.h"
 #include "graph/ops/util.h"
 
 /* ---- matmul: op(a) [rows, inner] x op(b) [inner, cols] */
@@ -184,6 +185,7 @@ const op_row ops_matmul[] = {
      .batch = matmul_batch,
      .gradient = matmul_gradient,
      .kernel = matmul_kernel,
+     .variants = tuned_matmul,
      .cost = matmul_cost,
      .cases = matmul_cases},
     {.name = "bias_add",
@@ -194,6 +196,7 @@ const op_row ops_matmul[] = {
      .batch = bias_add_batch,
      .gradient = bias_add_gradient,
      .kernel = bias_add_kernel,
+     .variants = tuned_bias_add,
      .cases = bias_add_cases},
     {.name = "bias_add_grad",
      .ins_least = 1,
@@ -203,6 +206,7 @@ const op_row ops_matmul[] = {
      .shape = bias_add_grad_shape,
      .batch = batch_sum,
      .kernel = bias_add_grad_kernel,
+     .variants = tuned_bias_add_grad,
      .cost = cost_input,
      .cases = bias_add_grad_cases},
     {0},

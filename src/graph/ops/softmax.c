@@ -1,5 +1,6 @@
 /* Softmax over the last axis, and the losses made of it. All subtract the row's maximum before they exponentiate. */
 #include "graph/ops/ops.h"
+#include "graph/ops/tuned.h"
 #include "graph/ops/util.h"
 
 #include <tgmath.h>
@@ -426,6 +427,7 @@ const op_row ops_softmax[] = {
      .shape = in_top_k_shape,
      .batch = batch_map,
      .kernel = in_top_k_kernel,
+     .variants = tuned_in_top_k,
      .cost = cost_input,
      .cases = in_top_k_cases},
     {0},

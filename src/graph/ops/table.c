@@ -24,6 +24,7 @@ static const op_row *const files[] = {
     ops_state,
     ops_random,
     ops_update,
+    ops_fused,
 };
 
 const op_row *op_at(size_t i) {

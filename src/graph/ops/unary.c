@@ -1,5 +1,6 @@
 /* Operators on each element of one tensor, and the helpers of their gradients. */
 #include "graph/ops/ops.h"
+#include "graph/ops/tuned.h"
 #include "graph/ops/util.h"
 
 #include <tgmath.h>
@@ -107,12 +108,18 @@ static shoal_status clip_shape(op_shapes *s) {
    .kernel = op##_kernel, .gradient = op##_gradient, .cases = cases_}
 #define UNARY_GRAD(op)                                                                                         \
   {.name = #op "_grad", .ins_least = 2, .ins_most = 2, .outs = 1, .flags = OP_GRADIENT_ONLY,                   \
-   .shape = shape_all_alike_float, .batch = batch_map, .kernel = op##_grad_kernel, .cases = pairs}
+   .shape = shape_all_alike_float, .batch = batch_map, .kernel = op##_grad_kernel,                            \
+   .variants = tuned_##op##_grad, .cases = pairs}
 
-static const char *const any[] = {"[3,4]", "[?5,2,3]", "[1]", "[]", NULL};
+static const char *const any[] = {"[3,4]", "[?5,2,3]", "[?33,7]", "[1]", "[]", NULL};
 static const char *const positive[] = {"[3,4]>0", "[?5,2,3]>0", "[1]>0", NULL};
 static const char *const numbers[] = {"[3,4]", "[?5,2,3]", "i32[7]<5", "i64[2,2]<9", NULL};
-static const char *const pairs[] = {"[3,4] [3,4]", "[?5,2] [?5,2]", "[1] [1]", NULL};
+static const char *const pairs[] = {"[3,4] [3,4]", "[?5,2] [?5,2]", "[?33,7] [?33,7]", "[1] [1]", NULL};
+
+/* The same with tuned kernels. */
+#define UNARY_TUNED(op, rule, cases_)                                                                          \
+  {.name = #op, .ins_least = 1, .ins_most = 1, .outs = 1, .shape = rule, .batch = batch_map,                   \
+   .kernel = op##_kernel, .variants = tuned_##op, .gradient = op##_gradient, .cases = cases_}
 
 const op_row ops_unary[] = {
     UNARY(neg, shape_as_input_number, numbers),
@@ -130,9 +137,9 @@ const op_row ops_unary[] = {
     UNARY(exp, shape_as_input_float, any),
     UNARY(log, shape_as_input_float, positive),
     UNARY(sqrt, shape_as_input_float, positive),
-    UNARY(relu, shape_as_input_float, any),
-    UNARY(tanh, shape_as_input_float, any),
-    UNARY(sigmoid, shape_as_input_float, any),
+    UNARY_TUNED(relu, shape_as_input_float, any),
+    UNARY_TUNED(tanh, shape_as_input_float, any),
+    UNARY_TUNED(sigmoid, shape_as_input_float, any),
     {.name = "scale",
      .attrs = {{"factor", ATTR_FLOAT, 1}},
      .ins_least = 1,

@@ -1,0 +1,79 @@
+#include "graph/ops/tuned.h"
+
+#include "kernel/lanes.h"
+#include "kernel/skip.h"
+
+/* The same kernel for three instruction sets; what follows applies to all. */
+#define ON_LANES(function, ...)                                                     \
+  {.name = "lanes avx512", .needs = CPU_AVX512, .run = function##_avx512, __VA_ARGS__}, \
+      {.name = "lanes avx2", .needs = CPU_AVX2, .run = function##_avx2, __VA_ARGS__},   \
+      {.name = "lanes generic", .needs = CPU_GENERIC, .run = function##_generic, __VA_ARGS__}
+#define ON_ROWS(function, ...)                                                      \
+  {.name = "rows avx512", .needs = CPU_AVX512, .run = function##_avx512, __VA_ARGS__}, \
+      {.name = "rows avx2", .needs = CPU_AVX2, .run = function##_avx2, __VA_ARGS__},   \
+      {.name = "rows generic", .needs = CPU_GENERIC, .run = function##_generic, __VA_ARGS__}
+#define END {.name = NULL}
+
+static bool plain_product(const op_shapes *s) { return !s->attr[0].i; }
+static bool sum_product(const op_shapes *s) { return s->attr[0].i && !s->attr[1].i; }
+static size_t sum_scratch(const op_shapes *s) { return lanes_matmul_sum_scratch(s->out[0].dim[1], s->in[0].dim[0]); }
+
+const op_variant tuned_matmul[] = {
+    ON_LANES(lanes_matmul, .fits = plain_product, .lanes_in = 1, .lanes_out = 1, .anchor = true),
+    ON_LANES(lanes_matmul_sum, .fits = sum_product, .scratch = sum_scratch, .lanes_in = 3, .anchor = true),
+    END,
+};
+static bool has_channels(const op_shapes *s) { return s->in[0].rank > 1; }
+const op_variant tuned_bias_add[] = {ON_LANES(lanes_bias_add, .fits = has_channels, .lanes_in = 1, .lanes_out = 1),
+                                     END};
+const op_variant tuned_bias_add_grad[] = {ON_LANES(lanes_bias_sum, .fits = has_channels, .lanes_in = 1), END};
+
+static size_t conv_scratch(const op_shapes *s) { return lanes_conv_scratch(&s->in[0], &s->in[1], s->attr); }
+static size_t conv_grad_x_scratch(const op_shapes *s) {
+  return lanes_conv_grad_scratch(&s->in[2], &s->in[1], s->attr);
+}
+static size_t conv_grad_w_scratch(const op_shapes *s) {
+  return lanes_conv_grad_scratch(&s->in[0], &s->out[0], s->attr);
+}
+const op_variant tuned_conv2d[] = {
+    ON_LANES(lanes_conv, .scratch = conv_scratch, .lanes_in = 1, .lanes_out = 1, .anchor = true), END};
+const op_variant tuned_conv2d_grad_x[] = {
+    ON_LANES(lanes_conv_grad_x, .scratch = conv_grad_x_scratch, .lanes_in = 1, .lanes_out = 1, .anchor = true), END};
+const op_variant tuned_conv2d_grad_w[] = {
+    ON_LANES(lanes_conv_grad_w, .scratch = conv_grad_w_scratch, .lanes_in = 3, .anchor = true), END};
+
+const op_variant tuned_relu[] = {ON_LANES(lanes_relu, .lanes_in = 1, .lanes_out = 1), END};
+const op_variant tuned_tanh[] = {ON_LANES(lanes_tanh, .lanes_in = 1, .lanes_out = 1), END};
+const op_variant tuned_sigmoid[] = {ON_LANES(lanes_sigmoid, .lanes_in = 1, .lanes_out = 1), END};
+const op_variant tuned_relu_grad[] = {ON_LANES(lanes_relu_grad, .lanes_in = 3, .lanes_out = 1), END};
+const op_variant tuned_tanh_grad[] = {ON_LANES(lanes_tanh_grad, .lanes_in = 3, .lanes_out = 1), END};
+const op_variant tuned_sigmoid_grad[] = {ON_LANES(lanes_sigmoid_grad, .lanes_in = 3, .lanes_out = 1), END};
+
+static bool top_1(const op_shapes *s) { return s->attr[0].i == 1; }
+const op_variant tuned_in_top_k[] = {ON_LANES(lanes_top_1, .fits = top_1, .lanes_in = 1), END};
+
+const op_variant tuned_pack[] = {ON_LANES(lanes_pack, .lanes_out = 1), END};
+const op_variant tuned_unpack[] = {ON_LANES(lanes_unpack, .lanes_in = 1), END};
+const op_variant tuned_widen[] = {ON_LANES(lanes_pack, .lanes_out = 1), END};
+
+const op_variant tuned_conv_block[] = {
+    ON_LANES(lanes_conv_block, .scratch = conv_scratch, .lanes_in = 1, .lanes_out = 3, .anchor = true), END};
+const op_variant tuned_conv_block_grad_x[] = {
+    ON_LANES(lanes_conv_block_grad_x, .scratch = conv_grad_x_scratch, .lanes_in = 1 | 8 | 16, .lanes_out = 1,
+             .anchor = true),
+    END};
+const op_variant tuned_conv_block_grad_w[] = {
+    ON_LANES(lanes_conv_block_grad_w, .scratch = conv_grad_w_scratch, .lanes_in = 15, .anchor = true), END};
+const op_variant tuned_dense_block[] = {ON_LANES(lanes_dense, .lanes_in = 1, .lanes_out = 1, .anchor = true), END};
+
+static bool few_classes(const op_shapes *s) { return s->in[0].dim[1] <= SKIP_MOST_CLASSES; }
+const op_variant tuned_cross_entropy_pair[] = {
+    ON_LANES(lanes_xent, .lanes_in = 1, .lanes_out = 2),
+    ON_ROWS(xent_rows, .fits = few_classes),
+    END,
+};
+
+const op_variant tuned_skip_compress[] = {ON_ROWS(skip_compress), END};
+const op_variant tuned_skip_matmul[] = {ON_ROWS(skip_matmul), END};
+const op_variant tuned_skip_sum[] = {ON_ROWS(skip_sum), END};
+const op_variant tuned_skip_sgd[] = {ON_ROWS(skip_sgd), END};

@@ -1,0 +1,17 @@
+/* The tuned kernels of each operator, best first; see op_variant. The numeric functions are in src/kernel. */
+#ifndef SHOAL_GRAPH_OPS_TUNED_H
+#define SHOAL_GRAPH_OPS_TUNED_H
+
+#include "graph/op.h"
+
+extern const op_variant tuned_matmul[], tuned_bias_add[], tuned_bias_add_grad[];
+extern const op_variant tuned_conv2d[], tuned_conv2d_grad_x[], tuned_conv2d_grad_w[];
+extern const op_variant tuned_relu[], tuned_tanh[], tuned_sigmoid[];
+extern const op_variant tuned_relu_grad[], tuned_tanh_grad[], tuned_sigmoid_grad[];
+extern const op_variant tuned_in_top_k[];
+extern const op_variant tuned_pack[], tuned_unpack[], tuned_widen[];
+extern const op_variant tuned_conv_block[], tuned_conv_block_grad_x[], tuned_conv_block_grad_w[];
+extern const op_variant tuned_dense_block[], tuned_cross_entropy_pair[];
+extern const op_variant tuned_skip_compress[], tuned_skip_matmul[], tuned_skip_sum[], tuned_skip_sgd[];
+
+#endif

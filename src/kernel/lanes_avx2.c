@@ -1,0 +1,14 @@
+/* The LANES kernels for AVX2 and FMA. */
+#define ISA avx2
+#define VW 8
+#include "base/mem.h"
+#include "kernel/lanes.h"
+#include "kernel/skip.h"
+#include "kernel/vec.h"
+
+#include <math.h>
+
+#include "kernel/conv.inc.h"
+#include "kernel/dense.inc.h"
+#include "kernel/pointwise.inc.h"
+#include "kernel/skip.inc.h"

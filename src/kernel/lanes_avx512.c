@@ -1,0 +1,14 @@
+/* The LANES kernels for AVX-512. */
+#define ISA avx512
+#define VW 16
+#include "base/mem.h"
+#include "kernel/lanes.h"
+#include "kernel/skip.h"
+#include "kernel/vec.h"
+
+#include <math.h>
+
+#include "kernel/conv.inc.h"
+#include "kernel/dense.inc.h"
+#include "kernel/pointwise.inc.h"
+#include "kernel/skip.inc.h"

@@ -1,0 +1,14 @@
+/* The LANES kernels for any machine. */
+#define ISA generic
+#define VW 4
+#include "base/mem.h"
+#include "kernel/lanes.h"
+#include "kernel/skip.h"
+#include "kernel/vec.h"
+
+#include <math.h>
+
+#include "kernel/conv.inc.h"
+#include "kernel/dense.inc.h"
+#include "kernel/pointwise.inc.h"
+#include "kernel/skip.inc.h"

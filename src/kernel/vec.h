@@ -1,0 +1,198 @@
+/* Vectors of floats for kernels that are written once and compiled for each instruction set.
+ *
+ * The including file defines ISA (a suffix: generic, avx2, avx512) and VW (floats in a vector: 4, 8, 16) and is compiled
+ * with the matching machine flags. Arithmetic is GNU vector arithmetic; a * b + c becomes a fused multiply-add where the
+ * machine has one. */
+#ifndef SHOAL_KERNEL_VEC_H
+#define SHOAL_KERNEL_VEC_H
+
+#include <stdint.h>
+#include <string.h>
+
+#if VW > 4
+#include <immintrin.h>
+#endif
+
+#define ISA_JOIN_(name, isa) name##_##isa
+#define ISA_JOIN(name, isa) ISA_JOIN_(name, isa)
+#define ISA_NAME(name) ISA_JOIN(name, ISA)
+
+#define INLINE static inline __attribute__((always_inline, unused))
+#define UNROLL _Pragma("GCC unroll 32")
+
+typedef float vf __attribute__((vector_size(VW * 4)));
+typedef int32_t vi __attribute__((vector_size(VW * 4)));
+typedef float vf_any __attribute__((vector_size(VW * 4), aligned(4), may_alias)); /* at any address */
+
+INLINE vf v_load(const float *p) { return *(const vf_any *)p; }
+INLINE void v_store(float *p, vf x) { *(vf_any *)p = x; }
+
+#if VW == 16
+INLINE vf v_set(float x) { return (vf)_mm512_set1_ps(x); }
+/* The larger; `b` where either is NaN. */
+INLINE vf v_max(vf a, vf b) { return (vf)_mm512_max_ps((__m512)a, (__m512)b); }
+INLINE vf v_min(vf a, vf b) { return (vf)_mm512_min_ps((__m512)a, (__m512)b); }
+INLINE float v_sum(vf x) { return _mm512_reduce_add_ps((__m512)x); }
+INLINE float v_most(vf x) { return _mm512_reduce_max_ps((__m512)x); }
+INLINE vf v_round(vf x) { return (vf)_mm512_roundscale_ps((__m512)x, 8); }
+INLINE vi v_to_int(vf x) { return (vi)_mm512_cvtps_epi32((__m512)x); }
+INLINE vf v_from_u8(const uint8_t *p) {
+  return (vf)_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p)));
+}
+/* x where the byte is j, else 0. */
+INLINE vf v_where_byte(vf x, const uint8_t *p, int j) {
+  __mmask16 m = _mm_cmpeq_epi8_mask(_mm_loadu_si128((const __m128i *)p), _mm_set1_epi8((char)j));
+  return (vf)_mm512_maskz_mov_ps(m, (__m512)x);
+}
+/* x where y > 0, else 0. */
+INLINE vf v_where_positive(vf x, vf y) {
+  return (vf)_mm512_maskz_mov_ps(_mm512_cmp_ps_mask((__m512)y, _mm512_setzero_ps(), _CMP_GT_OQ), (__m512)x);
+}
+/* Which of four is the largest, the first of equals, as bytes; and it. */
+INLINE vf v_best_of_4(vf a, vf b, vf c, vf d, uint8_t *which) {
+  __m512 m = (__m512)a;
+  __m512i i = _mm512_setzero_si512();
+  __mmask16 k = _mm512_cmp_ps_mask((__m512)b, m, _CMP_GT_OQ);
+  m = _mm512_mask_mov_ps(m, k, (__m512)b);
+  i = _mm512_mask_mov_epi32(i, k, _mm512_set1_epi32(1));
+  k = _mm512_cmp_ps_mask((__m512)c, m, _CMP_GT_OQ);
+  m = _mm512_mask_mov_ps(m, k, (__m512)c);
+  i = _mm512_mask_mov_epi32(i, k, _mm512_set1_epi32(2));
+  k = _mm512_cmp_ps_mask((__m512)d, m, _CMP_GT_OQ);
+  m = _mm512_mask_mov_ps(m, k, (__m512)d);
+  i = _mm512_mask_mov_epi32(i, k, _mm512_set1_epi32(3));
+  _mm_storeu_si128((__m128i *)which, _mm512_cvtepi32_epi8(i));
+  return (vf)m;
+}
+#elif VW == 8
+INLINE vf v_set(float x) { return (vf)_mm256_set1_ps(x); }
+INLINE vf v_max(vf a, vf b) { return (vf)_mm256_max_ps((__m256)a, (__m256)b); }
+INLINE vf v_min(vf a, vf b) { return (vf)_mm256_min_ps((__m256)a, (__m256)b); }
+INLINE float v_sum(vf x) {
+  __m128 s = _mm_add_ps(_mm256_castps256_ps128((__m256)x), _mm256_extractf128_ps((__m256)x, 1));
+  s = _mm_add_ps(s, _mm_movehl_ps(s, s));
+  return _mm_cvtss_f32(_mm_add_ss(s, _mm_shuffle_ps(s, s, 1)));
+}
+INLINE float v_most(vf x) {
+  __m128 s = _mm_max_ps(_mm256_castps256_ps128((__m256)x), _mm256_extractf128_ps((__m256)x, 1));
+  s = _mm_max_ps(s, _mm_movehl_ps(s, s));
+  return _mm_cvtss_f32(_mm_max_ss(s, _mm_shuffle_ps(s, s, 1)));
+}
+INLINE vf v_round(vf x) { return (vf)_mm256_round_ps((__m256)x, 8); }
+INLINE vi v_to_int(vf x) { return (vi)_mm256_cvtps_epi32((__m256)x); }
+INLINE vf v_from_u8(const uint8_t *p) {
+  return (vf)_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p)));
+}
+INLINE vf v_where_byte(vf x, const uint8_t *p, int j) {
+  __m256i q = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p));
+  return (vf)_mm256_and_ps((__m256)x, _mm256_castsi256_ps(_mm256_cmpeq_epi32(q, _mm256_set1_epi32(j))));
+}
+INLINE vf v_where_positive(vf x, vf y) {
+  return (vf)_mm256_and_ps((__m256)x, _mm256_cmp_ps((__m256)y, _mm256_setzero_ps(), _CMP_GT_OQ));
+}
+INLINE vf v_best_of_4(vf a, vf b, vf c, vf d, uint8_t *which) {
+  __m256 m = (__m256)a, i = _mm256_setzero_ps(), k;
+  k = _mm256_cmp_ps((__m256)b, m, _CMP_GT_OQ);
+  m = _mm256_blendv_ps(m, (__m256)b, k);
+  i = _mm256_blendv_ps(i, _mm256_castsi256_ps(_mm256_set1_epi32(1)), k);
+  k = _mm256_cmp_ps((__m256)c, m, _CMP_GT_OQ);
+  m = _mm256_blendv_ps(m, (__m256)c, k);
+  i = _mm256_blendv_ps(i, _mm256_castsi256_ps(_mm256_set1_epi32(2)), k);
+  k = _mm256_cmp_ps((__m256)d, m, _CMP_GT_OQ);
+  m = _mm256_blendv_ps(m, (__m256)d, k);
+  i = _mm256_blendv_ps(i, _mm256_castsi256_ps(_mm256_set1_epi32(3)), k);
+  __m256i w = _mm256_castps_si256(i);
+  __m128i h = _mm_packus_epi32(_mm256_castsi256_si128(w), _mm256_extracti128_si256(w, 1));
+  _mm_storel_epi64((__m128i *)which, _mm_packus_epi16(h, h));
+  return (vf)m;
+}
+#else
+INLINE vf v_set(float x) {
+  vf r;
+  for (int i = 0; i < VW; i++) r[i] = x;
+  return r;
+}
+INLINE vf v_max(vf a, vf b) {
+  for (int i = 0; i < VW; i++) b[i] = a[i] > b[i] ? a[i] : b[i];
+  return b;
+}
+INLINE vf v_min(vf a, vf b) {
+  for (int i = 0; i < VW; i++) b[i] = a[i] < b[i] ? a[i] : b[i];
+  return b;
+}
+INLINE float v_sum(vf x) {
+  float s = 0;
+  for (int i = 0; i < VW; i++) s += x[i];
+  return s;
+}
+INLINE float v_most(vf x) {
+  float s = x[0];
+  for (int i = 1; i < VW; i++) s = x[i] > s ? x[i] : s;
+  return s;
+}
+INLINE vi v_to_int(vf x) { /* to the nearest */
+  vi r;
+  for (int i = 0; i < VW; i++) r[i] = (int32_t)(x[i] + (x[i] < 0 ? -0.5f : 0.5f));
+  return r;
+}
+INLINE vf v_round(vf x) { return __builtin_convertvector(v_to_int(x), vf); }
+INLINE vf v_from_u8(const uint8_t *p) {
+  vf r;
+  for (int i = 0; i < VW; i++) r[i] = p[i];
+  return r;
+}
+INLINE vf v_where_byte(vf x, const uint8_t *p, int j) {
+  for (int i = 0; i < VW; i++) x[i] = p[i] == j ? x[i] : 0;
+  return x;
+}
+INLINE vf v_where_positive(vf x, vf y) {
+  for (int i = 0; i < VW; i++) x[i] = y[i] > 0 ? x[i] : 0;
+  return x;
+}
+INLINE vf v_best_of_4(vf a, vf b, vf c, vf d, uint8_t *which) {
+  for (int i = 0; i < VW; i++) {
+    uint8_t w = 0;
+    if (b[i] > a[i]) a[i] = b[i], w = 1;
+    if (c[i] > a[i]) a[i] = c[i], w = 2;
+    if (d[i] > a[i]) a[i] = d[i], w = 3;
+    which[i] = w;
+  }
+  return a;
+}
+#endif
+
+#define V_ZERO ((vf){0})
+
+/* NaN stays NaN. */
+INLINE vf v_relu(vf x) { return v_max(V_ZERO, x); }
+
+/* e^x to about 2 units in the last place, for x in [-87, 88]; outside it saturates. NaN stays NaN. Range reduction by
+ * ln 2 in two parts, then a polynomial of degree 6 whose coefficients are the minimax ones known from Cephes. */
+INLINE vf v_exp(vf x) {
+  x = v_min(v_set(88.0f), v_max(v_set(-87.0f), x));
+  vf n = v_round(x * v_set(1.44269504f));
+  vf r = x - n * v_set(0.693359375f);
+  r = r - n * v_set(-2.12194440e-4f);
+  vf p = v_set(1.9875691500e-4f);
+  p = p * r + v_set(1.3981999507e-3f);
+  p = p * r + v_set(8.3334519073e-3f);
+  p = p * r + v_set(4.1665795894e-2f);
+  p = p * r + v_set(1.6666665459e-1f);
+  p = p * r + v_set(5.0000001201e-1f);
+  p = p * (r * r) + r + v_set(1.0f);
+  return p * (vf)((v_to_int(n) + 127) << 23);
+}
+
+/* 1 - 2 / (e^2x + 1), but by the odd Taylor terms near 0, where that difference would lose digits. */
+INLINE vf v_tanh(vf x) {
+  vf c = v_min(v_set(9.0f), v_max(v_set(-9.0f), x));
+  vf t = v_set(1.0f) - v_set(2.0f) / (v_exp(c + c) + v_set(1.0f));
+  vf s = c * c;
+  vf small = c + c * s * (v_set(-0.33333334f) + s * (v_set(0.13333334f) + s * v_set(-0.053968254f)));
+  vi near = s < v_set(0.04f);
+  return (vf)(((vi)small & near) | ((vi)t & ~near));
+}
+
+INLINE vf v_sigmoid(vf x) { return v_set(1.0f) / (v_set(1.0f) + v_exp(-x)); }
+
+#endif
