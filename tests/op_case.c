@@ -34,7 +34,7 @@ static shoal_shape list_of(const op_row *row, const char *line, char *word) {
 
 static void parse_input(const op_row *row, const char *line, char *word, case_input *in) {
   *in = (case_input){.real = true};
-  char *open = strchr(word, '['), *close = strchr(word, ']');
+  char *open = strchr(word, '['), *close = strchr(word, ']'); /* the first of both: the input's own */
   if (!open || !close) {
     malformed(row, line, word);
     return;
@@ -65,7 +65,11 @@ static void parse_input(const op_row *row, const char *line, char *word, case_in
     *colon = 0;
     in->values = VALUES_OF;
     in->of = op_find(range + 1);
-    in->bound = number(row, line, colon + 1);
+    in->of_input = -1;
+    if (strchr(colon, '['))
+      in->of_own = strdup(colon + 1);
+    else
+      in->of_input = (int)number(row, line, colon + 1);
     if (!in->of) malformed(row, line, range);
   } else if (*range)
     malformed(row, line, range);
@@ -123,6 +127,7 @@ void case_parse(const op_row *row, const char *line, op_case *out) {
 }
 
 void case_fini(op_case *c) {
+  for (int i = 0; i < c->ins; i++) free(c->in[i].of_own);
   for (int i = 0; i < OP_MAX_ATTRS && c->row->attrs[i].name; i++)
     if (c->row->attrs[i].kind == ATTR_TEXT) free((char *)c->attr[i].s);
 }
@@ -151,7 +156,13 @@ shoal_tensor case_tensor(shoal_dtype dtype, shoal_shape shape, bool garbage) {
 
 /* The output of another operator. */
 static void fill_by(const op_case *c, const case_input *in, shoal_tensor *t, shoal_dtype real) {
-  shoal_tensor x = case_fill(c, (int)in->bound, real);
+  op_case own = {.row = c->row, .text = c->text, .ins = 1};
+  if (in->of_own) {
+    char *copy = strdup(in->of_own);
+    parse_input(c->row, c->text, copy, &own.in[0]);
+    free(copy);
+  }
+  shoal_tensor x = in->of_own ? case_fill(&own, 0, real) : case_fill(c, in->of_input, real);
   kernel_call call = {.in = &x, .out = t, .ins = 1, .outs = 1, .attr = c->attr, .all_rows = t->shape.dim[0]};
   shoal_status status = in->of->kernel(&call);
   if (status) fail_msg("%s: case \"%s\": %s", c->row->name, c->text, shoal_status_message(status));

@@ -6,7 +6,8 @@
  * first dimension marks the batch (unknown while a graph is built). Values are in [-1, 1), or
  *   [3]>0        in [0.5, 1.5)                  i32[3]<5     integers in [0, 5)
  *   asc[4]<9     i64, ascending from 0 to 9     uniq[3]<5    i64, distinct, in [0, 5)
- *   [3,2]=max_pool:1   what max_pool gives on this case's input 1 with this case's attributes
+ *   [3,2]=max_pool:1       what max_pool gives on this case's input 1 with this case's attributes
+ *   u8[3,192]=op:u8[3,7]   what op gives on such an input of its own
  * Attributes are name=value, lists axes=0,2 and types dtype=f32; those left out take the row's standard. */
 #ifndef SHOAL_TESTS_OP_CASE_H
 #define SHOAL_TESTS_OP_CASE_H
@@ -23,8 +24,10 @@ typedef struct {
   bool batched;
   shoal_shape shape; /* as fed */
   case_values values;
-  int64_t bound;        /* or, for VALUES_OF, the input */
-  const op_row *of;
+  int64_t bound;
+  const op_row *of;   /* VALUES_OF: the operator, */
+  int of_input;       /* the input it is run on, or -1: */
+  char *of_own;       /* text of an input of its own; owned by the case */
 } case_input;
 
 typedef struct {
