@@ -179,30 +179,63 @@ static shoal_status grow(chooser *c) {
   return NULL;
 }
 
+static shoal_status choose_node(chooser *c, int id, bool reference) {
+  plan *p = c->p;
+  TRY(grow(c));
+  plan_node *n = &p->nodes[id];
+  node_shapes shapes;
+  plan_shapes(p, n, true, shapes.in, shapes.in_dtype, shapes.out, shapes.out_dtype, &shapes.s);
+  n->batch = n->op->batch && !reference ? n->op->batch(&shapes.s) : BATCH_WHOLE;
+  if (n->batch == BATCH_SUM)
+    for (int k = 0; k < n->outs; k++)
+      if (shapes.out_dtype[k] != SHOAL_F32 && shapes.out_dtype[k] != SHOAL_F64) n->batch = BATCH_WHOLE;
+  plan_shapes(p, n, false, shapes.in, shapes.in_dtype, shapes.out, shapes.out_dtype, &shapes.s);
+  n->variant = reference ? NULL : variant_of(c, n, &shapes.s, n->batch);
+  n->run = n->variant ? n->variant->run : n->op->kernel;
+  n->scratch = n->variant && n->variant->scratch ? n->variant->scratch(&shapes.s) : 0;
+  for (int k = 0; k < n->outs; k++)
+    if (n->variant && wants_lanes(n->variant, n->variant->lanes_out, k, &p->values[n->out[k]]))
+      p->values[p->values[n->out[k]].root].order = LAYOUT_LANES;
+  return adapt_inputs(c, id);
+}
+
+/* Is the layout of everything this node reads settled? */
+static bool inputs_settled(const plan *p, const plan_node *n, const bool *settled, size_t original) {
+  for (int k = 0; k < n->ins; k++) {
+    int maker = p->values[n->in[k]].maker;
+    if (maker >= 0 && (size_t)maker < original && !settled[maker]) return false;
+  }
+  return true;
+}
+
+/* A node comes after those whose results it reads, which in a plan with fused nodes is not the order of their ids. */
+static shoal_status choose_all(chooser *c, bool reference) {
+  plan *p = c->p;
+  size_t original = p->n_nodes; /* conversions are added behind */
+  bool *settled = calloc(original + 1, sizeof *settled);
+  if (!settled) return status_no_memory();
+  shoal_status status = NULL;
+  for (size_t i = 0; i < original; i++) settled[i] = p->nodes[i].dead;
+  for (bool moved = true; moved && !status;) {
+    moved = false;
+    for (size_t i = 0; i < original && !status; i++) {
+      if (settled[i] || !inputs_settled(p, &p->nodes[i], settled, original)) continue;
+      status = choose_node(c, (int)i, reference);
+      settled[i] = moved = true;
+    }
+  }
+  for (size_t i = 0; i < original && !status; i++)
+    if (!settled[i])
+      status = status_make(SHOAL_ERR_INTERNAL, "the plan goes round in a circle at %s", p->nodes[i].op->name);
+  free(settled);
+  return status;
+}
+
 static shoal_status choose(chooser *c, bool reference) {
   plan *p = c->p;
   TRY(grow(c));
   find_rigid(c);
-  size_t original = p->n_nodes; /* conversions are added behind */
-  for (size_t i = 0; i < original; i++) {
-    TRY(grow(c));
-    plan_node *n = &p->nodes[i];
-    if (n->dead) continue;
-    node_shapes shapes;
-    plan_shapes(p, n, true, shapes.in, shapes.in_dtype, shapes.out, shapes.out_dtype, &shapes.s);
-    n->batch = n->op->batch && !reference ? n->op->batch(&shapes.s) : BATCH_WHOLE;
-    if (n->batch == BATCH_SUM)
-      for (int k = 0; k < n->outs; k++)
-        if (shapes.out_dtype[k] != SHOAL_F32 && shapes.out_dtype[k] != SHOAL_F64) n->batch = BATCH_WHOLE;
-    plan_shapes(p, n, false, shapes.in, shapes.in_dtype, shapes.out, shapes.out_dtype, &shapes.s);
-    n->variant = reference ? NULL : variant_of(c, n, &shapes.s, n->batch);
-    n->run = n->variant ? n->variant->run : n->op->kernel;
-    n->scratch = n->variant && n->variant->scratch ? n->variant->scratch(&shapes.s) : 0;
-    for (int k = 0; k < n->outs; k++)
-      if (n->variant && wants_lanes(n->variant, n->variant->lanes_out, k, &p->values[n->out[k]]))
-        p->values[p->values[n->out[k]].root].order = LAYOUT_LANES;
-    TRY(adapt_inputs(c, (int)i));
-  }
+  TRY(choose_all(c, reference));
   /* What leaves the plan leaves it row by row. */
   for (int i = 0; i < p->n_fetches; i++) {
     int value = p->fetch_of[i];
@@ -217,7 +250,11 @@ static shoal_status choose(chooser *c, bool reference) {
 
 shoal_status plan_choose(plan *p, bool reference) {
   chooser c = {.p = p};
-  shoal_status status = choose(&c, reference);
+  int *order = NULL;
+  size_t count;
+  shoal_status status = makers_first(p, &order, &count);
+  if (!status) status = choose(&c, order, count, reference);
+  free(order);
   free(c.twin);
   free(c.rigid);
   return status;
