@@ -135,17 +135,16 @@ static shoal_status conv_block_kernel(const kernel_call *call) {
           double best = -INFINITY, total = 0;
           for (int j = 0; j < 4; j++) {
             const int64_t row = 2 * r + j / 2, column = 2 * q + j % 2;
-            double v = activate(
-                window_sum(&d, a, call->in[0].data, call->in[1].data, n, row, column, m) + bias[m], act);
-            total += v;
-            if (a[CONV_POOL].i == POOL_AVG)
-              ((float *)call->out[1].data)[((n * d.oh + row) * d.ow + column) * d.o + m] = (float)v;
-            else if (v > best || j == 0) {
-              best = v;
+            double sum = window_sum(&d, a, call->in[0].data, call->in[1].data, n, row, column, m) + bias[m];
+            total += activate(sum, act);
+            if (a[CONV_POOL].i == POOL_AVG) {
+              ((float *)call->out[1].data)[((n * d.oh + row) * d.ow + column) * d.o + m] = (float)activate(sum, act);
+            } else if (sum > best || j == 0) { /* activations never fall, so the winner is the same before them */
+              best = sum;
               ((uint8_t *)call->out[1].data)[at] = (uint8_t)j;
             }
           }
-          y[at] = (float)(a[CONV_POOL].i == POOL_MAX ? best : total / 4);
+          y[at] = (float)(a[CONV_POOL].i == POOL_MAX ? activate(best, act) : total / 4);
         }
   return NULL;
 }
