@@ -250,11 +250,7 @@ static shoal_status choose(chooser *c, bool reference) {
 
 shoal_status plan_choose(plan *p, bool reference) {
   chooser c = {.p = p};
-  int *order = NULL;
-  size_t count;
-  shoal_status status = makers_first(p, &order, &count);
-  if (!status) status = choose(&c, order, count, reference);
-  free(order);
+  shoal_status status = choose(&c, reference);
   free(c.twin);
   free(c.rigid);
   return status;
