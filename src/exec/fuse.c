@@ -298,21 +298,21 @@ static shoal_status fuse_skip(plan *p, int id) {
   }
   const plan_node bytes = p->nodes[widen];
   int made, update = -1;
-  TRY(take_over(p, "skip_compress", bytes.origin, bytes.in, 1, NULL, (int[]){-1}, &made));
+  TRY(take_over(p, "skip_compress", bytes.origin, bytes.in, 1, bytes.attr, (int[]){-1}, &made));
   int lists = p->nodes[made].out[0];
-  TRY(take_over(p, "skip_matmul", dense.origin, (int[]){lists, dense.in[1], dense.in[2]}, 3, bytes.attr, dense.out,
+  TRY(take_over(p, "skip_matmul", dense.origin, (int[]){lists, dense.in[1], dense.in[2]}, 3, NULL, dense.out,
                 &made));
   if (sum >= 0) {
     const plan_node product = p->nodes[sum];
     update = only_reader(p, product.out[0], "apply_sgd");
     if (update >= 0 && p->nodes[update].in[0] == dense.in[1]) {
       const plan_node sgd = p->nodes[update];
-      TRY(take_over(p, "skip_sgd", sgd.origin, (int[]){sgd.in[0], lists, product.in[1], sgd.in[2]}, 4, bytes.attr,
+      TRY(take_over(p, "skip_sgd", sgd.origin, (int[]){sgd.in[0], lists, product.in[1], sgd.in[2]}, 4, NULL,
                     (int[]){-1}, &made));
       plan_replace(p, sgd.out[0], p->nodes[made].out[0]);
     } else {
       update = -1;
-      TRY(take_over(p, "skip_sum", product.origin, (int[]){lists, product.in[1], dense.in[1]}, 3, bytes.attr,
+      TRY(take_over(p, "skip_sum", product.origin, (int[]){lists, product.in[1], dense.in[1]}, 3, NULL,
                     product.out, &made));
     }
   }
