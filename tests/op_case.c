@@ -32,6 +32,20 @@ static shoal_shape list_of(const op_row *row, const char *line, char *word) {
   return list;
 }
 
+/* The input is what another operator makes of an input of its own, and so are its type and shape. */
+static void parse_own(case_input *in, const char *line) {
+  op_case own;
+  case_shapes shapes;
+  case_parse(in->of, line, &own);
+  case_infer(&own, SHOAL_F32, false, &shapes);
+  in->of_own = strdup(line);
+  in->real = false;
+  in->dtype = shapes.out_dtype[0];
+  in->shape = shapes.out[0];
+  in->batched = own.in[0].batched;
+  case_fini(&own);
+}
+
 static void parse_input(const op_row *row, const char *line, char *word, case_input *in) {
   *in = (case_input){.real = true};
   char *open = strchr(word, '['), *close = strchr(word, ']'); /* the first of both: the input's own */
@@ -66,11 +80,12 @@ static void parse_input(const op_row *row, const char *line, char *word, case_in
     in->values = VALUES_OF;
     in->of = op_find(range + 1);
     in->of_input = -1;
-    if (strchr(colon, '['))
-      in->of_own = strdup(colon + 1);
+    if (!in->of)
+      malformed(row, line, range);
+    else if (strchr(colon + 1, '['))
+      parse_own(in, colon + 1);
     else
       in->of_input = (int)number(row, line, colon + 1);
-    if (!in->of) malformed(row, line, range);
   } else if (*range)
     malformed(row, line, range);
 }
@@ -156,17 +171,14 @@ shoal_tensor case_tensor(shoal_dtype dtype, shoal_shape shape, bool garbage) {
 
 /* The output of another operator. */
 static void fill_by(const op_case *c, const case_input *in, shoal_tensor *t, shoal_dtype real) {
-  op_case own = {.row = c->row, .text = c->text, .ins = 1};
-  if (in->of_own) {
-    char *copy = strdup(in->of_own);
-    parse_input(c->row, c->text, copy, &own.in[0]);
-    free(copy);
-  }
-  shoal_tensor x = in->of_own ? case_fill(&own, 0, real) : case_fill(c, in->of_input, real);
-  kernel_call call = {.in = &x, .out = t, .ins = 1, .outs = 1, .attr = c->attr, .all_rows = t->shape.dim[0]};
+  op_case own = *c;
+  if (in->of_own) case_parse(in->of, in->of_own, &own);
+  shoal_tensor x = case_fill(&own, in->of_own ? 0 : in->of_input, real);
+  kernel_call call = {.in = &x, .out = t, .ins = 1, .outs = 1, .attr = own.attr};
   shoal_status status = in->of->kernel(&call);
   if (status) fail_msg("%s: case \"%s\": %s", c->row->name, c->text, shoal_status_message(status));
   shoal_tensor_fini(&x);
+  if (in->of_own) case_fini(&own);
 }
 
 shoal_tensor case_fill(const op_case *c, int i, shoal_dtype real) {

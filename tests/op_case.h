@@ -7,7 +7,7 @@
  *   [3]>0        in [0.5, 1.5)                  i32[3]<5     integers in [0, 5)
  *   asc[4]<9     i64, ascending from 0 to 9     uniq[3]<5    i64, distinct, in [0, 5)
  *   [3,2]=max_pool:1       what max_pool gives on this case's input 1 with this case's attributes
- *   u8[3,192]=op:u8[3,7]   what op gives on such an input of its own
+ *   []=widen_u8:u8[?3,7]   what widen_u8 gives on such an input of its own: its type, shape and batch too
  * Attributes are name=value, lists axes=0,2 and types dtype=f32; those left out take the row's standard. */
 #ifndef SHOAL_TESTS_OP_CASE_H
 #define SHOAL_TESTS_OP_CASE_H
