@@ -233,6 +233,47 @@ static void apply_ftrl(const op_case *c, const case_memory *m, double *expected)
   }
 }
 
+/* The images that skip_compress made input i of. */
+static shoal_tensor images_of(const op_case *c, int i) {
+  op_case own;
+  case_parse(c->in[i].of, c->in[i].of_own, &own);
+  shoal_tensor x = case_fill(&own, 0, SHOAL_F32);
+  case_fini(&own);
+  return x;
+}
+
+static void skip_matmul(const op_case *c, const case_memory *m, double *expected) {
+  shoal_tensor x = images_of(c, 0);
+  int64_t features = m->in[1].shape.dim[0], classes = m->in[1].shape.dim[1];
+  for (int64_t e = 0; e < shoal_tensor_count(&m->out[0]); e++) {
+    expected[e] = at(&m->in[2], e % classes);
+    for (int64_t f = 0; f < features; f++)
+      expected[e] += at(&x, e / classes * features + f) * at(&m->in[1], f * classes + e % classes);
+  }
+  shoal_tensor_fini(&x);
+}
+
+/* Element e of x^T d: x [n, features], d [n, classes]. */
+static double transposed_product(const shoal_tensor *x, const shoal_tensor *d, int64_t e) {
+  int64_t n = d->shape.dim[0], classes = d->shape.dim[1], features = shoal_tensor_count(x) / n;
+  double sum = 0;
+  for (int64_t i = 0; i < n; i++) sum += at(x, i * features + e / classes) * at(d, i * classes + e % classes);
+  return sum;
+}
+
+static void skip_sum(const op_case *c, const case_memory *m, double *expected) {
+  shoal_tensor x = images_of(c, 0);
+  for (int64_t e = 0; e < shoal_tensor_count(&m->out[0]); e++) expected[e] = transposed_product(&x, &m->in[1], e);
+  shoal_tensor_fini(&x);
+}
+
+static void skip_sgd(const op_case *c, const case_memory *m, double *expected) {
+  shoal_tensor x = images_of(c, 1);
+  for (int64_t e = 0; e < shoal_tensor_count(&m->out[0]); e++)
+    expected[e] = at(&m->in[0], e) - at(&m->in[3], 0) * transposed_product(&x, &m->in[2], e);
+  shoal_tensor_fini(&x);
+}
+
 naive_fn naive_find(const char *op) {
   static const struct {
     const char *name;
@@ -261,6 +302,9 @@ naive_fn naive_find(const char *op) {
       {"apply_rmsprop", apply_rmsprop},
       {"apply_adam", apply_adam},
       {"apply_ftrl", apply_ftrl},
+      {"skip_matmul", skip_matmul},
+      {"skip_sum", skip_sum},
+      {"skip_sgd", skip_sgd},
   };
   for (size_t i = 0; i < sizeof table / sizeof *table; i++)
     if (!strcmp(table[i].name, op)) return table[i].run;

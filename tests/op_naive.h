@@ -4,7 +4,7 @@
 
 #include "op_case.h"
 
-/* Writes what output 0 of a f64 run on m's inputs should hold into `expected`, of the output's size. */
+/* Writes what output 0 of a run on m's inputs should hold into `expected`, of the output's size. */
 typedef void (*naive_fn)(const op_case *c, const case_memory *m, double *expected);
 /* NULL when the operator is not defined a second time here. */
 naive_fn naive_find(const char *op);

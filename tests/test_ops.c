@@ -256,10 +256,10 @@ static void check_naive(const op_case *c) {
   naive_fn naive = naive_find(c->row->name);
   if (!naive) return;
   batch_marks marks = marks_of(c);
-  case_memory got = reference(c, SHOAL_F64, &marks), inputs = fresh(c, SHOAL_F64);
+  case_memory got = reference(c, widest(c), &marks), inputs = fresh(c, widest(c));
   shoal_tensor expected = case_tensor(SHOAL_F64, got.out[0].shape, true);
   naive(c, &inputs, expected.data);
-  compare(c, "against its definition", &got.out[0], &expected, NULL, 1e-12);
+  compare(c, "against its definition", &got.out[0], &expected, NULL, is_internal(c) ? 1e-5 : 1e-12);
   shoal_tensor_fini(&expected);
   case_memory_fini(&inputs);
   case_memory_fini(&got);
@@ -396,7 +396,7 @@ static void test_batch_rules(void **state) { walk(check_batch); }
 
 /* ---- 5. lists of rows */
 
-/* Each kernel on input 0 given backwards, with a list that puts it right again, gives what it gives on the plain one. */
+/* Each kernel on input 0 given backwards, with a list that puts it right again, gives what it gives on plain rows. */
 static void check_row_list(const op_case *c) {
   batch_marks marks = marks_of(c);
   if (!(c->row->flags & OP_TAKES_ROWS) || !marks.in[0]) return;
