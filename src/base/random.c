@@ -72,8 +72,11 @@ uint64_t random_below(const random_stream *s, uint64_t i, uint64_t bound) {
 
 void random_permutation(const random_stream *s, int32_t *order, int64_t n) {
   for (int64_t i = 0; i < n; i++) order[i] = (int32_t)i;
-  for (int64_t i = n - 1; i > 0; i--) {
-    int64_t j = (int64_t)random_below(s, (uint64_t)i, (uint64_t)i + 1);
+  uint32_t w[4];
+  for (int64_t i = n - 1; i > 0; i--) { /* one block of numbers serves four exchanges: n is below 2^31 */
+    int word = (int)((n - 1 - i) % 4);
+    if (word == 0) random_block(s, (uint64_t)(n - 1 - i) / 4, w);
+    int64_t j = (int64_t)(((uint64_t)w[word] * (uint64_t)(i + 1)) >> 32);
     int32_t t = order[i];
     order[i] = order[j];
     order[j] = t;

@@ -33,6 +33,12 @@ POINTWISE_2(lanes_relu_grad, v_where_positive(d, y))
 POINTWISE_2(lanes_tanh_grad, d *(v_set(1.0f) - y * y))
 POINTWISE_2(lanes_sigmoid_grad, d *y *(v_set(1.0f) - y))
 
+/* Rows of a shuffled batch lie anywhere, where no hardware prefetcher looks for them. */
+#define ROWS_AHEAD 3
+INLINE void prefetch_row(const void *row, int64_t bytes) {
+  for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch((const char *)row + i);
+}
+
 /* Sixteen rows of f numbers to [f][16]; missing rows are zero. */
 shoal_status ISA_NAME(lanes_pack)(const kernel_call *call) {
   const shoal_tensor *x = &call->in[0];
@@ -44,7 +50,10 @@ shoal_status ISA_NAME(lanes_pack)(const kernel_call *call) {
     const int64_t live = MIN_OF(n - b * LANES, (int64_t)LANES);
     if (live < LANES) memset(out, 0, (size_t)(f * LANES) * sizeof *out);
     const void *rows[LANES];
-    for (int64_t i = 0; i < live; i++) rows[i] = tensor_row(x, b * LANES + i, row_bytes);
+    for (int64_t i = 0; i < live; i++) {
+      rows[i] = tensor_row(x, b * LANES + i, row_bytes);
+      prefetch_row(rows[i], (int64_t)row_bytes);
+    }
     if (x->dtype == SHOAL_U8) {
       /* Bytes are gathered column by column in pieces that stay in the cache, then widened a vector at a time. */
       for (int64_t k0 = 0; k0 < f; k0 += 64) {

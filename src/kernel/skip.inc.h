@@ -135,6 +135,7 @@ shoal_status ISA_NAME(skip_compress)(const kernel_call *call) {
     uint16_t *at = list_positions(list);
     float *values = list_values(list, f);
     const uint8_t *row = tensor_row(x, i, (size_t)f);
+    if (i + ROWS_AHEAD < n) prefetch_row(tensor_row(x, i + ROWS_AHEAD, (size_t)f), f);
     uint32_t count;
 #if VW == 16
     if (vbmi2)
