@@ -40,14 +40,14 @@ const flag_row job_table[] = {
     {"momentum", FLAG_NUMBER, AT(momentum), "X", "of the optimizers momentum and rmsprop", "0.9, rmsprop 0", 0,
      0.999999, .marks = KEPT_SHAPES},
     {"nesterov", FLAG_BOOL, AT(nesterov), NULL, "look ahead in the optimizer momentum", .marks = KEPT_SHAPES},
-    {"schedule", FLAG_CHOICE, AT(schedule), "NAME", "how the learning rate changes", "constant",
+    {"schedule", FLAG_CHOICE, AT(schedule), "NAME", "how the learning rate changes", "the model's own",
      .choices = shoal_schedule_names, .marks = KEPT_SHAPES},
     {"decay-factor", FLAG_NUMBER, AT(decay_factor), "X", "staircase and exponential: multiply the rate by this", "0.5",
      1e-12, 1e3, .marks = KEPT_SHAPES},
     {"decay-every", FLAG_INT, AT(decay_every), "N",
      "staircase and exponential: every so many steps; cosine: over so many steps", "an epoch; cosine: the whole run", 1,
      MANY, .marks = KEPT_SHAPES},
-    {"final-lr", FLAG_NUMBER, AT(final_lr), "X", "cosine: the rate at the end", "0", 0, 1e38, .marks = KEPT_SHAPES},
+    {"final-lr", FLAG_NUMBER, AT(final_lr), "X", "cosine: the rate at the end", "0, or the model's own", 0, 1e38, .marks = KEPT_SHAPES},
     {"pieces", FLAG_TEXT, AT(pieces), "STEP:RATE,...", "piecewise: from each step on, that rate",
      .marks = KEPT_SHAPES},
     {"warmup", FLAG_INT, AT(warmup), "N", "steps over which the rate rises from 0", "0", 0, MANY,
@@ -113,7 +113,10 @@ void job_fill(job_flags *f, const flags_parsed *parsed, const shoal_model_kind *
   if (!f->batch_size) f->batch_size = kind->batch_size;
   if (isnan(f->lr)) f->lr = kind->rate;
   if (!f->optimizer) f->optimizer = "sgd";
-  if (!f->schedule) f->schedule = "constant";
+  if (!f->schedule) {
+    f->schedule = kind->schedule ? kind->schedule : "constant";
+    if (!flags_given(job_table, parsed, "final-lr")) f->final_lr = f->lr * kind->final_share;
+  }
   if (!f->kernels) f->kernels = "auto";
   if (!f->strategy) f->strategy = "single";
   if (!f->keep) f->keep = 3;

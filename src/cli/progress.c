@@ -38,9 +38,12 @@ const char *duration_text(double seconds, char buffer[DURATION_TEXT]) {
 /* Smoothed, so that the number can be read; over the last second or so. */
 static void measure_speed(progress *p, const shoal_progress *now) {
   double seconds = now->seconds - p->speed_seconds;
-  if (seconds < 0.02) return;
+  if (seconds < 0.02) { /* too short to measure; before the first measurement the mean has to do */
+    if (!p->speed_examples && now->seconds > 0) p->speed = (double)now->examples / now->seconds;
+    return;
+  }
   double speed = (double)(now->examples - p->speed_examples) / seconds;
-  double weight = p->speed > 0 ? 1 - exp(-seconds) : 1;
+  double weight = p->speed_examples ? 1 - exp(-seconds) : 1;
   p->speed += weight * (speed - p->speed);
   p->speed_examples = now->examples;
   p->speed_seconds = now->seconds;

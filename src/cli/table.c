@@ -10,7 +10,7 @@ enum { GAP = 2 };
 int terminal_width(FILE *to) {
   struct winsize size;
   if (ioctl(fileno(to), TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
-  return 100;
+  return 160;
 }
 
 const char *grouped_text(int64_t value, char buffer[GROUPED_TEXT]) {

@@ -30,7 +30,7 @@ void table_set_bytes(table_column *c, int64_t bytes);
 #define GROUPED_TEXT 32
 const char *grouped_text(int64_t value, char buffer[GROUPED_TEXT]);
 
-/* Columns of the terminal behind `to`; 100 when there is none. */
+/* Columns of the terminal behind `to`; 160 when there is none. */
 int terminal_width(FILE *to);
 
 #endif

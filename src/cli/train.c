@@ -169,6 +169,14 @@ static shoal_status fit(train_run *t) {
   return status;
 }
 
+/* Names the flags that help. Takes `status`. */
+static shoal_status advise(const train_run *t, shoal_status status) {
+  shoal_status advised = status_make(SHOAL_ERR_NUMERIC, "%s: --lr %.2g, --warmup %lld", shoal_status_message(status),
+                                     fmin(t->flags.lr / 10, t->kind->rate), (long long)steps_an_epoch(t));
+  shoal_status_free(status);
+  return advised;
+}
+
 /* After a failure the report says how far it came. */
 static void report_failure(train_run *t, const char *message) {
   run_report *r = &t->report;
@@ -229,11 +237,9 @@ static shoal_status train(train_run *t, int *signal) {
   announce(t);
 
   shoal_status status = fit(t);
+  if (shoal_status_code(status) == SHOAL_ERR_NUMERIC) status = advise(t, status);
   if (status) {
     report_failure(t, shoal_status_message(status));
-    if (shoal_status_code(status) == SHOAL_ERR_NUMERIC)
-      fprintf(stderr, "The loss left the numbers. Try --lr %.2g, or --warmup %lld.\n", t->flags.lr / 10,
-              (long long)steps_an_epoch(t));
     shoal_status second = write_summary(t);
     shoal_status_free(second); /* the first error is the one to tell */
     return status;

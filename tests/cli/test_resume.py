@@ -9,7 +9,7 @@ import support
 
 class Resume(support.Case):
     # Long enough to be caught in the middle, short enough to be run many times.
-    FLAGS = ["--epochs", 40, "--batch-size", 16, "--checkpoint-every", 50, "--optimizer", "momentum", "--lr", "0.02",
+    FLAGS = ["--epochs", 200, "--batch-size", 16, "--checkpoint-every", 50, "--optimizer", "momentum", "--lr", "0.02",
              *support.FEW]
 
     def start(self, run, *flags, model="softmax"):
@@ -28,7 +28,7 @@ class Resume(support.Case):
 
     def test_killed_at_any_moment_ends_with_the_same_bits(self):
         for model, flags in (("softmax", self.FLAGS),
-                             ("lenet", ["--epochs", 3, "--batch-size", 32, "--checkpoint-every", 5, *support.FEW])):
+                             ("lenet", ["--epochs", 15, "--batch-size", 32, "--checkpoint-every", 5, *support.FEW])):
             self.train(model, f"{model}-whole", *flags)
             run, kills = f"{model}-killed", 0
             for delay in (0.0, 0.03, 0.1):

@@ -78,8 +78,8 @@ class Train(support.Case):
         self.assertEqual(settings["flags"]["batch-size"], 200)
 
     def test_terminal_shows_one_live_line(self):
-        flags = ["train", "softmax", "--data", self.data, "--epochs", 300, "--batch-size", 8, "--no-checkpoints",
-                 *support.FEW, "--run-dir"]
+        # Slow enough for several redraws.
+        flags = ["train", "lenet", "--steps", 100, "--kernels", "generic", "--no-checkpoints", *support.FEW, "--run-dir"]
         for columns, env in ((100, {}), (40, {"NO_COLOR": "1"})):
             status, out = self.on_terminal([*flags, f"r{columns}"], columns, env)
             self.assertEqual(status, 0, out)
@@ -88,6 +88,7 @@ class Train(support.Case):
             self.assertTrue(live, out)
             self.assertLessEqual(max(map(len, live)), columns - 1)
             self.assertIn("step", live[-1])
+            self.assertIn("worker/0", out)
             coloured = re.search(r"\033\[[0-9;]*m", out)
             self.assertEqual(bool(coloured), not env, "colours, unless NO_COLOR is set")
 
@@ -126,7 +127,7 @@ class Train(support.Case):
             self.assertLess(summary["final_learning_rate"], summary["learning_rate"], flags)
 
     def test_validation_patience_and_top_k(self):
-        self.train("softmax", "r", "--epochs", 50, "--validation-split", 0.25, "--patience", 2, "--lr", 5,
+        self.train("softmax", "r", "--epochs", 50, "--validation-split", 0.25, "--patience", 2, "--lr", 100,
                    "--batch-size", 64, "--top-k", 3)
         summary = self.summary("r")
         self.assertEqual(summary["status"], "stopped early")
@@ -135,8 +136,8 @@ class Train(support.Case):
         self.assertTrue((self.folder / "r" / "checkpoints" / "best.safetensors").exists())
 
     def test_lenet(self):
-        self.train("lenet", "r", "--epochs", 4, "--batch-size", 32, "--activation", "relu", "--pool", "max",
-                   "--optimizer", "momentum", "--lr", 0.05)
+        self.train("lenet", "r", "--epochs", 6, "--batch-size", 32, "--activation", "relu", "--pool", "max",
+                   "--optimizer", "momentum", "--lr", 0.01)
         self.assertGreater(self.summary("r")["test_accuracy"], 0.5)
 
     def test_same_seed_same_weights(self):

@@ -35,7 +35,7 @@ class Trouble(support.Case):
         self.damaged(labels, lambda b: b[:40] + bytes(x ^ 255 for x in b[40:60]) + b[60:])
 
     def test_a_loss_that_is_no_number(self):
-        _, err = self.train("softmax", "r", "--epochs", 3, "--lr", "1e30", expect=1)
+        _, err = self.train("lenet", "r", "--epochs", 3, "--lr", "1e30", expect=1)
         self.assertRegex(err, r"step \d+")
         self.assertIn("--lr", err)
         summary = self.summary("r")

@@ -24,7 +24,7 @@ class Use(support.Case):
         trainer = cls("test_eval")
         trainer.folder = cls.shared
         trainer.train("lenet", "run", "--epochs", 6, "--batch-size", 32, "--activation", "relu", "--pool", "max",
-                      "--optimizer", "momentum", "--lr", 0.05, "--checkpoint-every", 40)
+                      "--optimizer", "momentum", "--lr", 0.01, "--checkpoint-every", 40)
         cls.run_dir = cls.shared / "run"
 
     def test_eval(self):
