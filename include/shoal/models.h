@@ -21,6 +21,8 @@ typedef struct {
   int64_t batch_size;    /* standard settings */
   int64_t epochs;
   double rate;
+  const char *schedule;  /* NULL: "constant"; "cosine" goes over the whole run ... */
+  double final_share;    /* ... down to this share of the rate */
   shoal_shape input;     /* one example */
   /* Adds the layers. Errors stick to the model. */
   void (*build)(shoal_model *m, const shoal_model_options *options);

