@@ -32,9 +32,10 @@ static shoal_fit_options fit_options(const char *dir) {
                              .settings = "model=corners optimizer=adam"};
 }
 
-/* Slows training down, so that a kill finds it at work. */
+/* Slows training down, so that a kill finds it at work: a whole run takes longer than any child is left alive. */
+#define STEP_SECONDS 0.002
 static bool slow_step(void *context, const shoal_progress *p) {
-  pause_seconds(0.001);
+  pause_seconds(STEP_SECONDS);
   return false;
 }
 
@@ -76,6 +77,7 @@ static void killed_and_resumed(void **state) {
   random_stream s = random_stream_make((uint64_t)getpid(), 0); /* different moments each time */
   int kills = 0;
   while (kills < 8 && !train_in_child(&data, dir, 0.02 + 0.1 * random_uniform_at(&s, (uint64_t)kills))) kills++;
+  assert_true(kills > 0);
   assert_true(train_in_child(&data, dir, 0));
 
   /* The child's last checkpoint, read by a run with nothing left to do. */
