@@ -9,7 +9,10 @@
 #include <time.h>
 
 static const shoal_compile_options options = {
-    .optimizer = {.name = "adam"}, .schedule = {.name = "cosine", .rate = 0.01, .every = 200}, .seed = 11, .threads = 1};
+    .optimizer = {.name = "adam"},
+    .schedule = {.name = "cosine", .rate = 0.01, .every = 200},
+    .seed = 11,
+    .threads = 1};
 
 #define EPOCHS 6
 #define BATCH 9

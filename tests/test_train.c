@@ -367,8 +367,8 @@ static void fit_errors(void **state) {
                "patience needs validation data");
   assert_fails(shoal_model_fit(m, &train, &(shoal_fit_options){.epochs = 1, .resume = true}, NULL), SHOAL_ERR_ARGUMENT,
                "folder");
-  assert_fails(shoal_model_fit(m, &train, &(shoal_fit_options){.epochs = 1, .batch_size = 50, .drop_short = true}, NULL),
-               SHOAL_ERR_ARGUMENT, "do not fill one batch");
+  assert_fails(shoal_model_fit(m, &train, &(shoal_fit_options){.epochs = 1, .batch_size = 50, .drop_short = true},
+                               NULL), SHOAL_ERR_ARGUMENT, "do not fill one batch");
   ((int32_t *)train.labels.data)[3] = 2;
   assert_fails(shoal_model_fit(m, &train, NULL, NULL), SHOAL_ERR_INPUT, "label is 2");
   ((int32_t *)train.labels.data)[3] = -1;
