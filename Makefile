@@ -6,7 +6,7 @@ PREFIX ?=
 MESON_FLAGS ?=
 FUZZ_SECONDS ?= 60
 RUN_FLAGS ?= --epochs 2
-BENCH_THREADS ?= 1
+BENCH_THREADS ?= 1 2
 
 .PHONY: all run test bench install sanitize fuzz clean setup
 
@@ -26,7 +26,7 @@ test: all
 	@meson test -C build --no-rebuild --print-errorlogs
 
 bench: all
-	@bench/run.sh build $(BENCH_THREADS)
+	@for n in $(BENCH_THREADS); do bench/compare.py build/bench/train_bench $$n || exit 1; done
 
 install: all
 	@$(if $(PREFIX),meson configure build --prefix $(PREFIX) && ninja -C build)
