@@ -29,6 +29,7 @@ enum {
  *   dense_block           L x, w [in, out], bias -> L act(x w + bias)
  *   matmul                L x, w -> L x w or x w^T
  *   matmul_sum            L x, L d -> x^T d
+ *   rows_matmul           the whole product of two matrices in rows
  *   bias_sum              L d -> sum over all but the last axis
  *   act_*                 elementwise
  *   xent                  L logits, labels, dloss [n] -> loss [n], L dlogits
@@ -46,6 +47,7 @@ enum {
   shoal_status lanes_dense_##isa(const kernel_call *);       \
   shoal_status lanes_matmul_##isa(const kernel_call *);      \
   shoal_status lanes_matmul_sum_##isa(const kernel_call *);  \
+  shoal_status rows_matmul_##isa(const kernel_call *);       \
   shoal_status lanes_bias_sum_##isa(const kernel_call *);    \
   shoal_status lanes_bias_add_##isa(const kernel_call *);    \
   shoal_status lanes_relu_##isa(const kernel_call *);        \

@@ -10,5 +10,6 @@
 
 #include "kernel/conv.inc.h"
 #include "kernel/dense.inc.h"
+#include "kernel/gemm.inc.h"
 #include "kernel/pointwise.inc.h"
 #include "kernel/skip.inc.h"

@@ -16,11 +16,14 @@
 
 static bool plain_product(const op_shapes *s) { return !s->attr[0].i; }
 static bool sum_product(const op_shapes *s) { return s->attr[0].i && !s->attr[1].i; }
+/* Sums over the batch are added up by the caller, which the whole product does not do. */
+static bool whole_product(const op_shapes *s) { return !s->attr[0].i || s->attr[1].i; }
 static size_t sum_scratch(const op_shapes *s) { return lanes_matmul_sum_scratch(s->out[0].dim[1], s->in[0].dim[0]); }
 
 const op_variant tuned_matmul[] = {
     ON_LANES(lanes_matmul, .fits = plain_product, .lanes_in = 1, .lanes_out = 1, .anchor = true),
     ON_LANES(lanes_matmul_sum, .fits = sum_product, .scratch = sum_scratch, .lanes_in = 3, .anchor = true),
+    ON_ROWS(rows_matmul, .fits = whole_product),
     END,
 };
 static bool has_channels(const op_shapes *s) { return s->in[0].rank > 1; }
