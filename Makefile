@@ -33,7 +33,7 @@ install: all
 	@meson install -C build --no-rebuild $(if $(DESTDIR),--destdir $(abspath $(DESTDIR)))
 
 build-asan/build.ninja: | setup
-	@meson setup build-asan -Db_sanitize=address,undefined -Db_lundef=false -Doptimization=2 $(MESON_FLAGS)
+	@meson setup build-asan -Db_sanitize=address,undefined -Db_lundef=false -Doptimization=1 $(MESON_FLAGS)
 
 # The whole of the tests under ASan and UBSan, which stop at the first error.
 sanitize: build-asan/build.ninja

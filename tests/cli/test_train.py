@@ -79,8 +79,8 @@ class Train(support.Case):
 
     def test_terminal_shows_one_live_line(self):
         # Slow enough for several redraws.
-        flags = ["train", "lenet", "--steps", 100, "--kernels", "generic", "--no-checkpoints", *support.FEW,
-                 "--run-dir"]
+        flags = ["train", "lenet", "--data", self.data, "--steps", 100, "--kernels", "generic", *support.FEW,
+                 "--no-checkpoints", "--run-dir"]
         for columns, env in ((100, {}), (40, {"NO_COLOR": "1"})):
             status, out = self.on_terminal([*flags, f"r{columns}"], columns, env)
             self.assertEqual(status, 0, out)
