@@ -1,76 +1,113 @@
 #!/usr/bin/env python3
-"""Shoal against PyTorch, in turns on the same machine with the same threads, and against the machine's own limit.
+"""Shoal beside PyTorch, in one run on this machine, and as a share of its measured multiply-add rate.
 
-usage: compare.py TRAIN_BENCH [THREADS [SECONDS [ROUNDS]]]
-Each cell is the best of all rounds, for both sides alike. PyTorch is used where it is installed (Debian:
-python3-torch); SHOAL_PEER_PYTHON names another interpreter that has it.
-"""
+usage: compare.py BUILD_DIR [--rounds N] [--seconds S] [--json FILE]
+
+Each figure is the best of all pieces of several rounds; the programs take turns, so that a noisy moment hits both.
+PyTorch is looked for in $SHOAL_PEER_PYTHON, python3 and /usr/bin/python3; without it Shoal's own figures are shown."""
+import argparse
+import json
 import os
-import pathlib
-import re
+import shutil
 import subprocess
 import sys
 
-CASES = [("softmax", 10), ("softmax", 200), ("lenet", 64), ("lenet5", 64), ("lenet5", 512)]
-PEER = pathlib.Path(__file__).parent / "peer_torch.py"
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+# model, batch, floating-point operations an example (dense: what a program that skips nothing computes)
+FLOPS = {"softmax": 2 * 2 * 784 * 10, "lenet5": 2_263_560}
+CASES = [("softmax", 10), ("softmax", 200), ("lenet5", 64), ("lenet5", 512)]
+# What the ratio to PyTorch on one thread should reach.
+GOALS = {("softmax", 10): 25, ("softmax", 200): 4, ("lenet5", 64): 4, ("lenet5", 512): 4}
 
 
-def lenet_flops():
-    """Multiplications and additions of one example, forward and backward; the first layer passes none back."""
-    conv1, conv2 = 2 * 28 * 28 * 6 * 25, 2 * 10 * 10 * 16 * 25 * 6
-    dense = 2 * (400 * 120 + 120 * 84 + 84 * 10)
-    return 2 * conv1 + 3 * (conv2 + dense)
-
-
-FLOPS = {"softmax": 2 * 2 * 784 * 10, "lenet": lenet_flops(), "lenet5": lenet_flops()}
-
-
-def run(words):
-    done = subprocess.run(list(map(str, words)), capture_output=True, text=True, check=False)
-    if done.returncode:
-        sys.exit(f"{' '.join(map(str, words))}\n{done.stderr}")
-    return {key: float(value) for key, value in re.findall(r"(\w+)=([\d.]+)", done.stdout)}
-
-
-def find_peer():
-    """The command that starts an interpreter with PyTorch, or None."""
-    for python in filter(None, (os.environ.get("SHOAL_PEER_PYTHON"), "python3", "/usr/bin/python3")):
-        try:
-            if subprocess.run([python, "-c", "import torch"], capture_output=True, check=False).returncode == 0:
-                return python
-        except OSError:
-            pass
+def find_torch():
+    for python in (os.environ.get("SHOAL_PEER_PYTHON"), shutil.which("python3"), "/usr/bin/python3"):
+        if python and subprocess.run([python, "-c", "import torch"], capture_output=True).returncode == 0:
+            return python
     return None
 
 
+def run(command):
+    """The fields of the line a program prints; None if it failed."""
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.stderr.write(done.stderr)
+        return None
+    return dict(field.split("=", 1) for field in done.stdout.split()[3:])
+
+
 def main():
-    bench = sys.argv[1]
-    threads = int(sys.argv[2]) if len(sys.argv) > 2 else 1
-    seconds = float(sys.argv[3]) if len(sys.argv) > 3 else 3
-    rounds = int(sys.argv[4]) if len(sys.argv) > 4 else 2
-    peer = find_peer()
-    peak = run([bench, "fma", 0, threads])["gflops"]
-    print(f"threads {threads}; fused multiply-adds measured: {peak:.1f} GFLOP/s", end="")
-    if threads > 1:
-        one = run([bench, "fma", 0, 1])["gflops"]
-        print(f", {peak / one:.2f} x one thread's", end="")
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("build")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=2)
+    parser.add_argument("--json")
+    options = parser.parse_args()
+    bench = os.path.join(options.build, "bench", "train_bench")
+    python = find_torch()
+    threads_known = [1, 2] if (os.cpu_count() or 1) > 1 else [1]
+
+    best = {}  # (who, model, batch, threads) -> examples/s
+    peak = {t: 0.0 for t in threads_known}
+    memory, version = {}, None
+
+    def keep(who, model, batch, threads, fields):
+        if fields:
+            key = (who, model, batch, threads)
+            best[key] = max(best.get(key, 0.0), float(fields["best"]))
+
+    for round_number in range(options.rounds):
+        for threads in threads_known:
+            fields = run([bench, "fma", "0", str(threads)])
+            if fields:
+                peak[threads] = max(peak[threads], float(fields["gflops"]))
+            for model, batch in CASES:
+                print(f"\rround {round_number + 1} of {options.rounds}: {model}, batch {batch}, {threads} thread"
+                      f"{'s' if threads > 1 else ''}    ", end="", file=sys.stderr, flush=True)
+                common = [model, str(batch), str(threads), str(options.seconds)]
+                fields = run([bench] + common)
+                keep("shoal", model, batch, threads, fields)
+                if fields:
+                    memory[(model, batch, threads)] = float(fields["rss_mb"])
+                if python:
+                    fields = run([python, os.path.join(HERE, "peer_torch.py")] + common)
+                    keep("torch", model, batch, threads, fields)
+                    version = fields["version"] if fields else version
+    print(file=sys.stderr)
+
+    print("Multiply-add rate: " + ", ".join(f"{t} thread{'s' if t > 1 else ''} {peak[t]:.0f} GF/s"
+                                           for t in threads_known))
+    scaling = peak[2] / peak[1] if 2 in peak and peak[1] else None
+    if scaling:
+        print(f"Two-thread scaling of the machine: {scaling:.2f}")
+    print(f"Peer: PyTorch {version}" if version else "Peer: PyTorch is not installed; Shoal alone")
     print()
-    if not peer:
-        print("PyTorch is not installed, so there is nobody to compare with (Debian: apt-get install python3-torch)")
-    print(f"{'model':8} {'batch':>5} {'Shoal ex/s':>12} {'of FMA peak':>11} {'PyTorch ex/s':>13} {'ratio':>6} {'memory':>8}")
+    print(f"{'model':<8} {'batch':>5} {'threads':>7} {'Shoal ex/s':>12} {'steps/s':>9} {'of peak':>8} "
+          f"{'PyTorch':>10} {'ratio':>6} {'goal':>5} {'scaling':>8} {'memory':>8}")
+    rows = []
     for model, batch in CASES:
-        own = other = memory = 0.0
-        for _ in range(rounds):
-            if peer:
-                other = max(other, run([peer, PEER, model, batch, threads, seconds])["best"])
-            result = run([bench, model, batch, threads, seconds])
-            own, memory = max(own, result["best"]), max(memory, result["rss_mb"])
-        share = own * FLOPS[model] / (peak * 1e9)
-        versus = f"{other:13,.0f} {own / other:6.2f}" if peer else f"{'-':>13} {'-':>6}"
-        print(f"{model:8} {batch:5} {own:12,.0f} {100 * share:9.1f} % {versus} {memory:5.1f} MB", flush=True)
-    print("ex/s: examples trained a second, best of all pieces. lenet: tanh, average pool; lenet5: relu, max pool.\n"
-          "The share counts the dense work, so skipping zeros or pooling losers can lift it beyond 100 %.")
+        for threads in threads_known:
+            ours = best.get(("shoal", model, batch, threads))
+            if not ours:
+                continue
+            theirs = best.get(("torch", model, batch, threads))
+            one = best.get(("shoal", model, batch, 1))
+            share = ours * FLOPS[model] / 1e9 / peak[threads] if peak[threads] else float("nan")
+            goal = GOALS.get((model, batch)) if threads == 1 else None
+            gain = ours / one if threads > 1 and one else None
+            rows.append({"model": model, "batch": batch, "threads": threads, "examples_per_second": ours,
+                         "share_of_peak": share, "torch": theirs, "ratio": ours / theirs if theirs else None,
+                         "goal": goal, "scaling": gain, "memory_mb": memory[(model, batch, threads)]})
+            print(f"{model:<8} {batch:>5} {threads:>7} {ours:>12,.0f} {ours / batch:>9,.0f} {share:>8.0%} "
+                  f"{f'{theirs:,.0f}' if theirs else '-':>10} {f'{ours / theirs:.1f}' if theirs else '-':>6} "
+                  f"{f'{goal}' if goal else '':>5} {f'{gain:.2f}' if gain else '':>8} "
+                  f"{memory[(model, batch, threads)]:>5.0f} MB")
+    print("\nOf peak: the floating-point operations of the dense computation over the multiply-add rate. Softmax skips "
+          "the zero\npixels of MNIST and LeNet computes all, so the former may pass what the machine could do densely.")
+    if options.json:
+        with open(options.json, "w") as out:
+            json.dump({"peak_gflops": peak, "scaling": scaling, "torch_version": version, "rows": rows}, out, indent=1)
 
 
-if __name__ == "__main__":
-    main()
+main()

@@ -6,13 +6,16 @@
 #include <linux/futex.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { SPINS = 20000 }; /* looks before going to sleep: some tens of microseconds */
+/* Looks before going to sleep, about a nanosecond each. A helper bridges what the caller does between two phases; the
+ * caller waits only for what its share was shorter, and should soon make room for a helper that found no processor. */
+enum { HELPER_SPINS = 100000, CALLER_SPINS = 20000 };
 
 /* Invariants:
- * 1. `generation` is odd or even alike; each increment announces one piece of work (or the end) to all helpers.
+ * 1. Each increment of `generation` announces one piece of work (or the end) to all helpers.
  * 2. `pending` is set to the number of helpers before the increment and reaches 0 when all have finished.
  * 3. work, context and stop are written only while pending is 0, and published by the increment. */
 struct pool {
@@ -23,7 +26,7 @@ struct pool {
   void *context;
   int stop;
   int threads;
-  int spins;
+  bool spin; /* there is a processor for each thread */
   pthread_t *handles;
 };
 
@@ -50,7 +53,7 @@ static void *helper_main(void *argument) {
   pool *p = start.owner;
   uint32_t seen = 0;
   for (;;) {
-    int spins = p->spins;
+    int spins = p->spin ? HELPER_SPINS : 0;
     while (atomic_load_explicit(&p->generation, memory_order_acquire) == seen) {
       if (spins-- > 0) {
         relax();
@@ -79,7 +82,7 @@ shoal_status pool_create(int threads, pool **out) {
   pool *p;
   TRY(mem_aligned(sizeof *p, (void **)&p));
   p->threads = 1;
-  p->spins = sysconf(_SC_NPROCESSORS_ONLN) >= threads ? SPINS : 0;
+  p->spin = sysconf(_SC_NPROCESSORS_ONLN) >= threads;
   p->handles = calloc((size_t)threads, sizeof *p->handles);
   shoal_status status = p->handles ? NULL : status_no_memory();
   while (!status && p->threads < threads) {
@@ -125,7 +128,7 @@ void pool_run(pool *p, pool_work work, void *context) {
   p->context = context;
   announce(p);
   work(context, 0, p->threads);
-  int spins = p->spins;
+  int spins = p->spin ? CALLER_SPINS : 0;
   uint32_t left;
   while ((left = atomic_load_explicit(&p->pending, memory_order_acquire)) != 0) {
     if (spins-- > 0)
