@@ -31,6 +31,7 @@ bench: all
 install: all
 	@$(if $(PREFIX),meson configure build --prefix $(PREFIX) && ninja -C build)
 	@meson install -C build --no-rebuild $(if $(DESTDIR),--destdir $(abspath $(DESTDIR)))
+	@$(if $(DESTDIR),:,PATH=$$PATH:/sbin ldconfig 2>/dev/null || true) # so that the library is found
 
 build-asan/build.ninja: | setup
 	@meson setup build-asan -Db_sanitize=address,undefined -Db_lundef=false -Doptimization=1 $(MESON_FLAGS)
