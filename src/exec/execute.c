@@ -17,7 +17,7 @@ static void aim(const plan *p, int phase, int thread, int64_t first, int64_t row
     const plan_value *root = &p->values[v->root];
     bool batched = split && plan_batched(v);
     if (batched) operand->shape.dim[0] = rows;
-    size_t skip = batched ? plan_value_bytes(root, first) : 0; /* first is a multiple of LANES */
+    size_t skip = batched ? (size_t)first * root->row_bytes : 0; /* first is a multiple of LANES */
     if (root->store == STORE_FEED) {
       const shoal_tensor *fed = &p->feeds[root->feed].tensor;
       operand->rows = fed->rows ? fed->rows + (batched ? first : 0) : NULL;

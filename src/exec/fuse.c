@@ -275,6 +275,10 @@ static shoal_status fuse_cross_entropy(plan *p, int id) {
   return NULL;
 }
 
+static bool split_over_threads(const plan *p, int64_t rows) {
+  return pool_threads(p->session->threads) > 1 && rows > LANES;
+}
+
 /* A dense layer of few outputs straight on bytes: images are mostly zero, so only the others are visited. */
 static shoal_status fuse_skip(plan *p, int id) {
   const plan_node dense = p->nodes[id];
@@ -283,6 +287,7 @@ static shoal_status fuse_skip(plan *p, int id) {
   const shoal_shape *w = &p->values[dense.in[1]].shape;
   if (x->maker < 0 || w->dim[1] > SKIP_MOST_CLASSES || w->dim[0] > SKIP_MOST_FEATURES) return NULL;
   int widen = x->maker, sum = -1, root = x->root;
+  const int64_t rows = x->shape.dim[0];
   if (!is(&p->nodes[widen], "widen_u8")) return NULL;
   for (size_t i = 0; i < p->n_values; i++) { /* the bytes may be seen as an image or as a row: all readers count */
     if (p->values[i].root != root) continue;
@@ -304,7 +309,9 @@ static shoal_status fuse_skip(plan *p, int id) {
                 &made));
   if (sum >= 0) {
     const plan_node product = p->nodes[sum];
-    update = only_reader(p, product.out[0], "apply_sgd");
+    /* On one thread the update goes straight into the weights. Several would fight for their cache lines: each sums up
+     * its own rows, and the sums are applied. */
+    update = split_over_threads(p, rows) ? -1 : only_reader(p, product.out[0], "apply_sgd");
     if (update >= 0 && p->nodes[update].in[0] == dense.in[1]) {
       const plan_node sgd = p->nodes[update];
       TRY(take_over(p, "skip_sgd", sgd.origin, (int[]){sgd.in[0], lists, product.in[1], sgd.in[2]}, 4, NULL,

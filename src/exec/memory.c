@@ -179,6 +179,8 @@ static shoal_status list_patches(plan *p) {
     }
   }
   p->phase_patches[p->n_phases] = count;
+  for (size_t i = 0; i < p->n_values; i++)
+    if (plan_batched(&p->values[i])) p->values[i].row_bytes = plan_value_bytes(&p->values[i], LANES) / LANES;
   return NULL;
 }
 

@@ -47,6 +47,7 @@ typedef struct {
   int feed;           /* STORE_FEED: which one */
   bool fetched;
   size_t offset;      /* in the shared or the thread's memory */
+  size_t row_bytes;   /* batched values: of one row, in either layout */
 } plan_value;
 
 typedef struct {

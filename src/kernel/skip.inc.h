@@ -91,33 +91,36 @@ static uint32_t compress_plain(const uint8_t *x, int64_t from, int64_t f, float 
 }
 
 #if VW == 16
-/* Sixty-four bytes at a time: the non-zero ones are moved together, widened and stored; the vectors' unused ends are
- * overwritten by what follows. */
+/* Sixty-four bytes at a time: the non-zero ones and their places are moved together, widened and stored, sixteen at a
+ * time, since most groups have no more. The vectors' unused ends are overwritten by what follows. */
 __attribute__((target("avx512vbmi2"))) static uint32_t compress_vbmi2(const uint8_t *x, int64_t f, float scale,
                                                                       uint16_t *at, float *values) {
   uint32_t n = 0;
   int64_t i = 0;
-  const __m512i step = _mm512_set1_epi16(32);
   const __m512 factor = _mm512_set1_ps(scale);
-  __m512i places = _mm512_set_epi16(31, 30, 29, 28, 27, 26, 25, 24, 23, 22, 21, 20, 19, 18, 17, 16, 15, 14, 13, 12, 11,
-                                    10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+  static const uint8_t count_up[64] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15,
+                                       16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31,
+                                       32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47,
+                                       48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63};
+  const __m512i places = _mm512_loadu_si512(count_up);
   for (; i + 64 <= f; i += 64) {
-    __m512i v = _mm512_loadu_si512(x + i);
-    __mmask64 m = _mm512_test_epi8_mask(v, v);
-    __m512i high = _mm512_add_epi16(places, step);
-    if (m) {
-      const uint32_t low = (uint32_t)__builtin_popcount((uint32_t)m), all = (uint32_t)__builtin_popcountll(m);
-      _mm512_storeu_si512(at + n, _mm512_maskz_compress_epi16((__mmask32)m, places));
-      _mm512_storeu_si512(at + n + low, _mm512_maskz_compress_epi16((__mmask32)(m >> 32), high));
-      __m512i packed = _mm512_maskz_compress_epi8(m, v);
-      for (uint32_t k = 0; k < all; k += 16) {
-        _mm512_storeu_ps(values + n + k,
-                         _mm512_mul_ps(factor, _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm512_castsi512_si128(packed)))));
-        packed = _mm512_shuffle_i64x2(packed, packed, 0x39); /* the next sixteen */
-      }
-      n += all;
+    const __m512i v = _mm512_loadu_si512(x + i);
+    const __mmask64 m = _mm512_test_epi8_mask(v, v);
+    if (!m) continue;
+    const __m256i first = _mm256_set1_epi16((short)i);
+    __m512i bytes = _mm512_maskz_compress_epi8(m, v), where = _mm512_maskz_compress_epi8(m, places);
+    const uint32_t all = (uint32_t)__builtin_popcountll(m);
+    for (uint32_t k = 0;;) {
+      const __m512 numbers = _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm512_castsi512_si128(bytes)));
+      _mm512_storeu_ps(values + n + k, _mm512_mul_ps(factor, numbers));
+      _mm256_storeu_si256((__m256i *)(at + n + k),
+                          _mm256_add_epi16(first, _mm256_cvtepu8_epi16(_mm512_castsi512_si128(where))));
+      k += 16;
+      if (k >= all) break;
+      bytes = _mm512_shuffle_i64x2(bytes, bytes, 0x39); /* the next sixteen */
+      where = _mm512_shuffle_i64x2(where, where, 0x39);
     }
-    places = _mm512_add_epi16(high, step);
+    n += all;
   }
   return compress_plain(x, i, f, scale, at, values, n);
 }
@@ -162,11 +165,11 @@ INLINE void skip_matmul_rows(const kernel_call *call, const int ten) {
     const uint16_t *at = list_positions(list);
     const float *values = list_values(list, f);
     skip_row a = bias, b = skip_zero(), c = skip_zero(), d = skip_zero();
-    for (uint32_t e = 0, n = *list_count(list); e < n; e += 4) {
-      a = skip_fma(values[e], skip_load(w + at[e] * k, ten, mask), a, ten);
-      b = skip_fma(values[e + 1], skip_load(w + at[e + 1] * k, ten, mask), b, ten);
-      c = skip_fma(values[e + 2], skip_load(w + at[e + 2] * k, ten, mask), c, ten);
-      d = skip_fma(values[e + 3], skip_load(w + at[e + 3] * k, ten, mask), d, ten);
+    for (const float *end = values + *list_count(list); values < end; values += 4, at += 4) {
+      a = skip_fma(values[0], skip_load(w + at[0] * k, ten, mask), a, ten);
+      b = skip_fma(values[1], skip_load(w + at[1] * k, ten, mask), b, ten);
+      c = skip_fma(values[2], skip_load(w + at[2] * k, ten, mask), c, ten);
+      d = skip_fma(values[3], skip_load(w + at[3] * k, ten, mask), d, ten);
     }
     skip_store((float *)call->out[0].data + i * k, skip_add(skip_add(a, b), skip_add(c, d)), ten, mask);
   }
@@ -181,74 +184,47 @@ shoal_status ISA_NAME(skip_matmul)(const kernel_call *call) {
   return NULL;
 }
 
-/* The first entry of [from, to) whose position is not below `position`; positions ascend. */
-static uint32_t skip_find(const uint16_t *at, uint32_t from, uint32_t to, int64_t position) {
-  while (from < to) {
-    uint32_t middle = (from + to) / 2;
-    if (at[middle] < position)
-      from = middle + 1;
-    else
-      to = middle;
-  }
-  return from;
-}
-
-/* w += factor * x^T d, for the features [from, to). */
+/* w += factor * x^T d. */
 INLINE void skip_add_product(float *w, const shoal_tensor *lists, const float *d, int64_t f, int64_t k, float factor,
-                             int64_t from, int64_t to, const int ten) {
+                             const int ten) {
   if (ten) k = 10;
   const skip_mask mask = skip_mask_of(k);
   const int64_t stride = LIST_BYTES(f), n = lists->shape.dim[0];
-  const bool all = from == 0 && to == f;
   for (int64_t i = 0; i < n; i++) {
     char *list = (char *)lists->data + i * stride;
     const uint16_t *at = list_positions(list);
     const float *values = list_values(list, f);
-    uint32_t e = 0, last = *list_count(list);
     const skip_row g = skip_fma(factor, skip_load(d + i * k, ten, mask), skip_zero(), ten);
-    if (!all) {
-      while (last && values[last - 1] == 0) last--; /* what fills the list up does not ascend */
-      e = skip_find(at, 0, last, from);
-      last = skip_find(at, e, last, to);
-    }
-    for (; e < last; e++) {
-      float *row = w + at[e] * k;
-      skip_store(row, skip_fma(values[e], g, skip_load(row, ten, mask), ten), ten, mask);
+    for (const float *end = values + *list_count(list); values < end; values += 4, at += 4) {
+      UNROLL for (int e = 0; e < 4; e++) {
+        float *row = w + at[e] * k;
+        skip_store(row, skip_fma(values[e], g, skip_load(row, ten, mask), ten), ten, mask);
+      }
     }
   }
 }
 
 static void skip_add_product_any(float *w, const shoal_tensor *lists, const float *d, int64_t f, int64_t k,
-                                 float factor, int64_t from, int64_t to) {
+                                 float factor) {
   if (k == 10)
-    skip_add_product(w, lists, d, f, k, factor, from, to, 1);
+    skip_add_product(w, lists, d, f, k, factor, 1);
   else
-    skip_add_product(w, lists, d, f, k, factor, from, to, 0);
+    skip_add_product(w, lists, d, f, k, factor, 0);
 }
 
 /* lists, d */
 shoal_status ISA_NAME(skip_sum)(const kernel_call *call) {
   const int64_t f = call->out[0].shape.dim[0], k = call->out[0].shape.dim[1];
   if (!call->accumulate) memset(call->out[0].data, 0, (size_t)(f * k) * sizeof(float));
-  skip_add_product_any(call->out[0].data, &call->in[0], call->in[1].data, f, k, 1.0f, 0, f);
+  skip_add_product_any(call->out[0].data, &call->in[0], call->in[1].data, f, k, 1.0f);
   return NULL;
 }
 
-static void skip_sgd_share(void *context, int thread, int threads) {
-  const kernel_call *call = context;
-  const shoal_tensor *w = &call->in[0];
-  int64_t from, to, f = w->shape.dim[0], k = w->shape.dim[1];
-  pool_share(f, LANES, thread, threads, &from, &to);
-  skip_add_product_any(w->data, &call->in[1], call->in[2].data, f, k, -*(const float *)call->in[3].data, from, to);
-}
-
-/* w, lists, d, rate. Each thread updates its own features, so their number does not change the result. */
+/* w, lists, d, rate */
 shoal_status ISA_NAME(skip_sgd)(const kernel_call *call) {
-  enum { WORTH_THREADS_ROWS = 64 };
-  if (call->in[1].shape.dim[0] >= WORTH_THREADS_ROWS)
-    pool_run(call->threads, skip_sgd_share, (void *)call);
-  else
-    skip_sgd_share((void *)call, 0, 1);
+  const shoal_tensor *w = &call->in[0];
+  skip_add_product_any(w->data, &call->in[1], call->in[2].data, w->shape.dim[0], w->shape.dim[1],
+                       -*(const float *)call->in[3].data);
   return NULL;
 }
 
