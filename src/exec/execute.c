@@ -7,6 +7,11 @@
 #include <stdio.h>
 #include <string.h>
 
+enum {
+  WORTH_CUTTING = 4096, /* elements below which one thread is as fast as several */
+  ELEMENTS_MOST_INPUTS = 8
+};
+
 /* Points the operands of a phase at rows [first, first + rows) of the batch. */
 static void aim(const plan *p, int phase, int thread, int64_t first, int64_t rows) {
   plan_thread *t = &p->threads[thread];
@@ -62,24 +67,58 @@ static void run_share(void *context, int thread, int threads) {
   }
 }
 
-/* Adds the other threads' sums to the first one's, in the order of the threads. */
-static void add_sums(plan *p, const plan_phase *phase) {
+/* Adds the other threads' sums to the first one's, in the order of the threads; each thread does a part of each. */
+static void add_share(void *context, int thread, int threads) {
+  const plan *p = context;
+  const plan_phase *phase = &p->phases[p->running];
   for (int i = phase->first; i < phase->first + phase->count; i++) {
     const plan_node *n = &p->nodes[p->order[i]];
     if (n->batch != BATCH_SUM) continue;
     for (int k = 0; k < n->outs; k++) {
       const plan_value *v = &p->values[n->out[k]];
-      int64_t count = shoal_shape_count(&v->shape);
+      int64_t first, last;
+      pool_share(shoal_shape_count(&v->shape), WORTH_CUTTING / 2, thread, threads, &first, &last);
       for (int t = 1; t < phase->threads; t++) {
         const void *from = p->threads[t].calls[i].out[k].data;
         void *to = p->threads[0].calls[i].out[k].data;
         if (v->dtype == SHOAL_F32)
-          for (int64_t e = 0; e < count; e++) ((float *)to)[e] += ((const float *)from)[e];
+          for (int64_t e = first; e < last; e++) ((float *)to)[e] += ((const float *)from)[e];
         else
-          for (int64_t e = 0; e < count; e++) ((double *)to)[e] += ((const double *)from)[e];
+          for (int64_t e = first; e < last; e++) ((double *)to)[e] += ((const double *)from)[e];
       }
     }
   }
+}
+
+/* A part of a node's elements: operands as long as the result are cut, the others are scalars. */
+static void elements_share(void *context, int thread, int threads) {
+  const plan *p = context;
+  const int at = p->phases[p->running].first;
+  kernel_call call = p->threads[0].calls[at];
+  const int64_t count = shoal_tensor_count(&call.out[0]);
+  shoal_tensor operands[OP_MAX_OUTPUTS + ELEMENTS_MOST_INPUTS];
+  int64_t first, last;
+  pool_share(count, LANES, thread, threads, &first, &last);
+  for (int k = 0; k < call.ins + call.outs; k++) {
+    operands[k] = k < call.ins ? call.in[k] : call.out[k - call.ins];
+    if (shoal_tensor_count(&operands[k]) != count) continue;
+    operands[k].data = (char *)operands[k].data + (size_t)first * shoal_dtype_size(operands[k].dtype);
+    operands[k].shape = SHOAL_SHAPE(last - first);
+  }
+  call.in = operands;
+  call.out = operands + call.ins;
+  call.threads = NULL;
+  /* Only a wrong type could fail, and the shape rule has seen to that: the first part tells as much as all. */
+  shoal_status status = p->nodes[p->order[at]].run(&call);
+  if (thread == 0)
+    p->threads[0].error = status;
+  else
+    shoal_status_free(status);
+}
+
+static bool worth_cutting(const plan *p, const plan_node *n) {
+  return (n->op->flags & OP_ELEMENTS) && n->ins <= ELEMENTS_MOST_INPUTS && pool_threads(p->session->threads) > 1 &&
+         shoal_shape_count(&p->values[n->out[0]].shape) >= WORTH_CUTTING;
 }
 
 static shoal_status phase_error(plan *p, const plan_phase *phase) {
@@ -147,11 +186,16 @@ static shoal_status run_phase(plan *p, int i) {
     else
       run_share(p, 0, 1);
     TRY(phase_error(p, phase));
-    if (phase->threads > 1) add_sums(p, phase);
+    if (phase->threads > 1) pool_run(p->session->threads, add_share, p);
     return NULL;
   }
   aim(p, i, 0, 0, 0);
   p->threads[0].calls[phase->first].step = p->session->step;
+  if (worth_cutting(p, &p->nodes[p->order[phase->first]])) {
+    p->threads[0].failed = phase->first;
+    pool_run(p->session->threads, elements_share, p);
+    return phase_error(p, phase);
+  }
   if (!run_call(p, 0, phase->first)) return phase_error(p, phase);
   return p->check_each ? check_results(p, phase->first) : NULL;
 }

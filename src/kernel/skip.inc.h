@@ -91,8 +91,16 @@ static uint32_t compress_plain(const uint8_t *x, int64_t from, int64_t f, float 
 }
 
 #if VW == 16
-/* Sixty-four bytes at a time: the non-zero ones and their places are moved together, widened and stored, sixteen at a
- * time, since most groups have no more. The vectors' unused ends are overwritten by what follows. */
+__attribute__((target("avx512vbmi2"))) static inline void compress_store(__m512i bytes, __m512i where, __m512i first,
+                                                                         __m512 factor, uint16_t *at, float *values) {
+  const __m512i next = _mm512_shuffle_i64x2(bytes, bytes, 0x39);
+  _mm512_storeu_ps(values, factor * _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm512_castsi512_si128(bytes))));
+  _mm512_storeu_ps(values + 16, factor * _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm512_castsi512_si128(next))));
+  _mm512_storeu_si512(at, _mm512_add_epi16(first, _mm512_cvtepu8_epi16(_mm512_castsi512_si256(where))));
+}
+
+/* Sixty-four bytes at a time: the non-zero ones and their places are moved together, widened and stored. The vectors'
+ * unused ends are overwritten by what follows. */
 __attribute__((target("avx512vbmi2"))) static uint32_t compress_vbmi2(const uint8_t *x, int64_t f, float scale,
                                                                       uint16_t *at, float *values) {
   uint32_t n = 0;
@@ -106,20 +114,14 @@ __attribute__((target("avx512vbmi2"))) static uint32_t compress_vbmi2(const uint
   for (; i + 64 <= f; i += 64) {
     const __m512i v = _mm512_loadu_si512(x + i);
     const __mmask64 m = _mm512_test_epi8_mask(v, v);
-    if (!m) continue;
-    const __m256i first = _mm256_set1_epi16((short)i);
-    __m512i bytes = _mm512_maskz_compress_epi8(m, v), where = _mm512_maskz_compress_epi8(m, places);
+    const __m512i first = _mm512_set1_epi16((short)i);
+    const __m512i bytes = _mm512_maskz_compress_epi8(m, v), where = _mm512_maskz_compress_epi8(m, places);
     const uint32_t all = (uint32_t)__builtin_popcountll(m);
-    for (uint32_t k = 0;;) {
-      const __m512 numbers = _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm512_castsi512_si128(bytes)));
-      _mm512_storeu_ps(values + n + k, _mm512_mul_ps(factor, numbers));
-      _mm256_storeu_si256((__m256i *)(at + n + k),
-                          _mm256_add_epi16(first, _mm256_cvtepu8_epi16(_mm512_castsi512_si128(where))));
-      k += 16;
-      if (k >= all) break;
-      bytes = _mm512_shuffle_i64x2(bytes, bytes, 0x39); /* the next sixteen */
-      where = _mm512_shuffle_i64x2(where, where, 0x39);
-    }
+    /* Half of the bytes at once, whether there are so many or not: a branch on their number would be mispredicted. */
+    compress_store(bytes, where, first, factor, at + n, values + n);
+    if (__builtin_expect(all > 32, 0))
+      compress_store(_mm512_shuffle_i64x2(bytes, bytes, 0x0e), _mm512_shuffle_i64x2(where, where, 0x0e), first, factor,
+                     at + n + 32, values + n + 32);
     n += all;
   }
   return compress_plain(x, i, f, scale, at, values, n);
