@@ -1,6 +1,7 @@
-/* Training speed of one model through the public interface: real MNIST, shuffled, the whole loop.
+/* Training speed of one model through the public interface: real MNIST, the whole loop. Batches are taken in order, as
+ * the peers take theirs; shuffled ones cost the trips to memory besides, and are measured with "shuffled" at the end.
  *
- *   train_bench MODEL BATCH THREADS [SECONDS] [--explain]
+ *   train_bench MODEL BATCH THREADS [SECONDS] [shuffled]
  *
  * Runs pieces of training one after another for about SECONDS and prints the best piece and the median as one line:
  *   MODEL BATCH THREADS best=EXAMPLES_PER_SECOND median=EXAMPLES_PER_SECOND rss_mb=PEAK
@@ -69,11 +70,12 @@ static shoal_model *build(const char *name, int threads) {
 
 int main(int argc, char **argv) {
   if (argc < 4) {
-    fprintf(stderr, "usage: train_bench MODEL BATCH THREADS [SECONDS]\n");
+    fprintf(stderr, "usage: train_bench MODEL BATCH THREADS [SECONDS] [shuffled]\n");
     return 2;
   }
   int batch = atoi(argv[2]), threads = atoi(argv[3]);
   double seconds = argc > 4 ? atof(argv[4]) : 3;
+  bool shuffled = argc > 5 && !strcmp(argv[5], "shuffled");
   if (threads < 1 || threads > 64) return 2;
   if (!strcmp(argv[1], "fma")) {
     print_fma(threads);
@@ -89,7 +91,7 @@ int main(int argc, char **argv) {
   double start = clock_seconds();
   while (pieces < MOST_PIECES && (pieces < 5 || clock_seconds() - start < seconds)) {
     shoal_fit_result r;
-    check(shoal_model_fit(m, data, &(shoal_fit_options){.steps = steps, .batch_size = batch}, &r));
+    check(shoal_model_fit(m, data, &(shoal_fit_options){.steps = steps, .batch_size = batch, .keep_order = !shuffled}, &r));
     rate[pieces++] = (double)r.run_examples / (r.seconds - r.input_wait_seconds);
   }
   qsort(rate, (size_t)pieces, sizeof *rate, by_size);

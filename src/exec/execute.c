@@ -22,7 +22,7 @@ static void aim(const plan *p, int phase, int thread, int64_t first, int64_t row
     const plan_value *root = &p->values[v->root];
     bool batched = split && plan_batched(v);
     if (batched) operand->shape.dim[0] = rows;
-    size_t skip = batched ? (size_t)first * root->row_bytes : 0; /* first is a multiple of LANES */
+    size_t skip = batched ? (size_t)first * root->row_bytes : 0; /* LANES: first is a multiple of it */
     if (root->store == STORE_FEED) {
       const shoal_tensor *fed = &p->feeds[root->feed].tensor;
       operand->rows = fed->rows ? fed->rows + (batched ? first : 0) : NULL;
@@ -53,7 +53,7 @@ static void run_share(void *context, int thread, int threads) {
   if (thread >= phase->threads) return;
   plan_thread *t = &p->threads[thread];
   int64_t first, last;
-  pool_share(phase->rows, LANES, thread, phase->threads, &first, &last);
+  pool_share(phase->rows, phase->grain, thread, phase->threads, &first, &last);
   for (int64_t at = first; at < last; at += phase->strip) {
     int64_t rows = MIN_OF(phase->strip, last - at);
     aim(p, p->running, thread, at, rows);

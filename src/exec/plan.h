@@ -71,7 +71,8 @@ typedef struct {
   int first, count; /* in plan->order */
   int64_t rows;     /* split phases: of the batch */
   int threads;      /* split phases: how many take part */
-  int64_t strip;    /* split phases: rows carried through at a time, a multiple of LANES or all */
+  int64_t grain;    /* split phases: rows that stay together: LANES where something is in that layout, otherwise 1 */
+  int64_t strip;    /* split phases: rows carried through at a time, a multiple of the grain */
   bool check_guard; /* before it, the guard must be finite */
 } plan_phase;
 

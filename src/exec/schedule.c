@@ -160,17 +160,26 @@ static void take(scheduler *s, int id) {
   finish(s, id);
 }
 
+static bool uses_lanes(const plan *p, const plan_node *n) {
+  for (int k = 0; k < n->ins + n->outs; k++)
+    if (p->values[p->values[k < n->ins ? n->in[k] : n->out[k - n->ins]].root].order == LAYOUT_LANES) return true;
+  return false;
+}
+
 static void size_phase(plan *p, plan_phase *phase) {
   phase->threads = 1;
   if (!phase->split) return;
   double flops = 0;
   for (int i = 0; i < phase->count; i++) flops += node_cost(p, &p->nodes[p->order[phase->first + i]]);
-  int64_t units = (phase->rows + LANES - 1) / LANES;
+  phase->grain = 1;
+  for (int i = 0; i < phase->count; i++)
+    if (uses_lanes(p, &p->nodes[p->order[phase->first + i]])) phase->grain = LANES;
+  int64_t units = (phase->rows + phase->grain - 1) / phase->grain;
   if (flops >= WORTH_THREADS) phase->threads = (int)MIN_OF((int64_t)pool_threads(p->session->threads), units);
-  int64_t share = (units + phase->threads - 1) / phase->threads * LANES;
+  int64_t share = (units + phase->threads - 1) / phase->threads;
   /* Strips of equal size, so that the last is not a straggler. */
-  int64_t strips = (share + STRIP_ROWS - 1) / STRIP_ROWS;
-  phase->strip = ((share / LANES) + strips - 1) / strips * LANES;
+  int64_t strips = (share * phase->grain + STRIP_ROWS - 1) / STRIP_ROWS;
+  phase->strip = (share + strips - 1) / strips * phase->grain;
 }
 
 static shoal_status run_scheduler(scheduler *s) {
