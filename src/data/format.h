@@ -1,0 +1,60 @@
+/* Formats of files of rows: each is one file of code that defines a `format`, and one line in the table in format.c. */
+#ifndef SHOAL_DATA_FORMAT_H
+#define SHOAL_DATA_FORMAT_H
+
+#include "data/rows.h"
+
+typedef struct {
+  int64_t features;    /* ROWS_SPARSE: size of the feature space; 0: the format's own or found from the data */
+  int classes;         /* 0: found from the data */
+  const char *columns; /* CSV, TSV: which column is what; NULL: the format's standard (see csv.c) */
+  const char *fields;  /* TFRecord: names of the features that hold label, index, value; NULL: "label,index,value" */
+  bool no_checksums;   /* TFRecord: do not check CRCs */
+} format_options;
+
+/* Where a reader stands: enough to go on from there after a restart. */
+typedef struct {
+  int64_t record;  /* rows before this one in the file */
+  uint64_t offset; /* of its first byte (in the decompressed stream); formats that have none keep it 0 */
+} file_position;
+
+typedef struct format format;
+
+/* An open file (or folder). Formats embed this first in a struct of their own. */
+typedef struct {
+  const format *format;
+  char *path; /* owned */
+  /* After read() failed with SHOAL_ERR_INPUT: the reader stands behind the bad row and read() may be called again. */
+  bool can_go_on;
+} file_reader;
+
+struct format {
+  const char *name;    /* "tfrecord" */
+  const char *summary; /* one line for `shoal data list` */
+  /* Does it look like this format? `head`: its first bytes (decompressed when it is gzip or zlib), n of them at most
+   * 4096; n is 0 for a folder. */
+  bool (*detect)(const char *path, const uint8_t *head, size_t n, bool folder);
+  /* Opens and learns the schema (classes and features may stay 0). *out is closed with close(). */
+  shoal_status (*open)(const char *path, const format_options *options, file_reader **out);
+  void (*schema)(const file_reader *r, rows_schema *out);
+  /* Appends up to `most` rows to `into`, whose schema is this reader's. *got is how many; 0 only at the end of the file.
+   * A bad row: SHOAL_ERR_INPUT with file, record number, byte offset, what was expected and what to do; the rows before
+   * it have been appended and are counted in *got. */
+  shoal_status (*read)(file_reader *r, int64_t most, rows_block *into, int64_t *got);
+  /* Passes over up to `rows` rows as cheaply as the format allows; *got is how many there were. */
+  shoal_status (*skip)(file_reader *r, int64_t rows, int64_t *got);
+  void (*tell)(const file_reader *r, file_position *out);
+  shoal_status (*seek)(file_reader *r, const file_position *to);
+  void (*close)(file_reader *r); /* NULL is fine */
+};
+
+const format *format_find(const char *name); /* NULL: none */
+const format *format_at(size_t i);           /* NULL past the end */
+/* By content, then by name; INPUT error that lists what is known when nothing fits, or when the path cannot be read. */
+SHOAL_CHECKED shoal_status format_detect(const char *path, const format **out);
+
+/* For the formats' own files: "path: record 12 at byte 3456: <message>". Takes nothing. */
+shoal_status format_bad_row(const file_reader *r, int64_t record, uint64_t offset, const char *message, ...)
+    __attribute__((format(printf, 4, 5)));
+
+#endif

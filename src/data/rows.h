@@ -1,0 +1,52 @@
+/* Rows in columns: what readers fill, the pipeline hands on and the engine is fed with, without a further copy.
+ *
+ * A row is a label and one of
+ *   ROWS_DENSE   numbers of one shape                    features [count, shape...]
+ *   ROWS_SPARSE  pairs of index and value                entries offsets[i] .. offsets[i + 1] of (indices, values)
+ *   ROWS_BYTES   an encoded thing, e.g. a JPEG image     bytes offsets[i] .. offsets[i + 1]
+ * Memory grows when it must and is kept when a block is emptied, so that a block used again allocates nothing. */
+#ifndef SHOAL_DATA_ROWS_H
+#define SHOAL_DATA_ROWS_H
+
+#include "base/status.h"
+#include "shoal/tensor.h"
+
+typedef enum { ROWS_DENSE, ROWS_SPARSE, ROWS_BYTES } rows_kind;
+
+typedef struct {
+  rows_kind kind;
+  shoal_dtype dtype;  /* ROWS_DENSE: SHOAL_U8 or SHOAL_F32 */
+  shoal_shape shape;  /* ROWS_DENSE: of one row */
+  float scale;        /* ROWS_DENSE: what to multiply with: 1/255 for u8 pixels, else 1 */
+  int64_t features;   /* ROWS_SPARSE: indices are in [0, features); 0: not known beforehand */
+  int classes;        /* labels are in [0, classes); 0: not known beforehand. Binary labels -1/+1 become 0/1. */
+  bool real_labels;   /* labels are numbers (regression): `targets` counts, not `labels` */
+} rows_schema;
+
+typedef struct {
+  rows_schema schema;
+  int64_t count;
+  int32_t *labels;    /* [count] */
+  float *targets;     /* [count] when schema.real_labels, else NULL */
+  void *features;     /* ROWS_DENSE */
+  int64_t *offsets;   /* [count + 1], offsets[0] is 0: ROWS_SPARSE, ROWS_BYTES */
+  int32_t *indices;   /* ROWS_SPARSE */
+  float *values;      /* ROWS_SPARSE */
+  uint8_t *bytes;     /* ROWS_BYTES */
+  size_t row_capacity, entry_capacity; /* entries or bytes */
+} rows_block;
+
+/* Zeroes it and sets the schema; allocates nothing. */
+void rows_init(rows_block *b, const rows_schema *schema);
+void rows_fini(rows_block *b);
+/* No rows; the memory stays. */
+void rows_clear(rows_block *b);
+/* Room for `rows` more rows and `entries` more entries (ROWS_SPARSE) or bytes (ROWS_BYTES). A new row is written by
+ * filling its place in each column and counting `count` up (offsets[count] is kept right by the writer). */
+SHOAL_CHECKED shoal_status rows_reserve(rows_block *b, int64_t rows, int64_t entries);
+/* Appends row i of `from`, which has the same kind (and, if dense, type and shape). */
+SHOAL_CHECKED shoal_status rows_append(rows_block *to, const rows_block *from, int64_t i);
+/* Bytes of one dense row. */
+size_t rows_dense_bytes(const rows_schema *schema);
+
+#endif
