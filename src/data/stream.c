@@ -1,0 +1,324 @@
+#include "data/stream.h"
+
+#include "base/mem.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+enum {
+  BUFFER = 256 * 1024,  /* decompressed; small enough to stay in the second-level cache */
+  PACKED = 64 * 1024,   /* compressed bytes read at once */
+  TRIAL = 4096          /* decompressed bytes that must come out well before zlib is believed */
+};
+
+typedef enum { PLAIN, GZIP, ZLIB } packing;
+
+struct stream {
+  char *name;            /* owned */
+  int fd;                /* -1: memory */
+  const uint8_t *memory; /* borrowed */
+  size_t memory_size;
+  bool seekable;
+  uint64_t raw_size; /* of the file; 0 for a pipe */
+  uint64_t raw_read; /* bytes of the file fetched so far */
+
+  uint8_t *buffer; /* [capacity + STREAM_SLACK] */
+  size_t capacity, start, end;
+  uint64_t offset; /* decompressed, of buffer[start] */
+  bool ended;      /* nothing comes after buffer[end] */
+
+  packing packing;
+  z_stream z;
+  bool z_ready, member_ended; /* member_ended: stands between two gzip members */
+  uint8_t *packed;            /* [PACKED]; z.next_in .. + z.avail_in is what is left of it */
+};
+
+/* Up to n bytes of the file as it lies on the disk; *got is 0 only at its end. */
+static shoal_status read_raw(stream *s, uint8_t *out, size_t n, size_t *got) {
+  if (s->fd < 0) {
+    size_t have = MIN_OF(n, s->memory_size - (size_t)s->raw_read);
+    if (have) memcpy(out, s->memory + s->raw_read, have);
+    s->raw_read += have;
+    *got = have;
+    return NULL;
+  }
+  ssize_t r;
+  do r = read(s->fd, out, n);
+  while (r < 0 && errno == EINTR);
+  if (r < 0)
+    return status_make(errno == EISDIR ? SHOAL_ERR_INPUT : SHOAL_ERR_SYSTEM, "%s: byte %llu: cannot read: %s", s->name,
+                       (unsigned long long)s->raw_read, strerror(errno));
+  s->raw_read += (size_t)r;
+  *got = (size_t)r;
+  return NULL;
+}
+
+static shoal_status damaged(const stream *s, const char *what) {
+  return status_make(SHOAL_ERR_INPUT, "%s: byte %llu after decompression (compressed byte %llu): %s: fetch the file "
+                     "again", s->name, (unsigned long long)(s->offset + (s->end - s->start)),
+                     (unsigned long long)(s->raw_read - s->z.avail_in), what);
+}
+
+/* At least one byte into `out`, unless the stream is at its end (*got is 0) or damaged. */
+static shoal_status read_packed(stream *s, uint8_t *out, size_t n, size_t *got) {
+  z_stream *z = &s->z;
+  z->next_out = out;
+  z->avail_out = (uInt)MIN_OF(n, (size_t)1 << 30);
+  uInt room = z->avail_out;
+  while (z->avail_out == room) {
+    if (!z->avail_in) {
+      size_t more;
+      TRY(read_raw(s, s->packed, PACKED, &more));
+      if (!more) {
+        if (!s->member_ended) return damaged(s, "the compressed data ends before its checksum, it is cut short");
+        break;
+      }
+      z->next_in = s->packed;
+      z->avail_in = (uInt)more;
+    }
+    if (s->member_ended) {
+      if (s->packing != GZIP || *z->next_in != 0x1f)
+        return damaged(s, "the compressed data ends here, but the file goes on");
+      if (inflateReset(z) != Z_OK) return status_no_memory();
+      s->member_ended = false;
+    }
+    int result = inflate(z, Z_NO_FLUSH);
+    if (result == Z_STREAM_END) s->member_ended = true;
+    else if (result == Z_MEM_ERROR) return status_no_memory();
+    /* When bytes came out before the damage, the next call meets it again. */
+    else if (result != Z_OK && result != Z_BUF_ERROR && z->avail_out == room)
+      return damaged(s, z->msg ? z->msg : "the compressed data is corrupted");
+  }
+  *got = room - z->avail_out;
+  return NULL;
+}
+
+/* Room for at least one more byte behind `end`; moves what is there to the front when that is little. */
+static shoal_status make_room(stream *s) {
+  size_t held = s->end - s->start;
+  if (!held) s->start = s->end = 0;
+  if (s->start && s->capacity - s->end < s->capacity / 2 && (held <= s->capacity / 4 || s->end == s->capacity)) {
+    memmove(s->buffer, s->buffer + s->start, held);
+    s->start = 0;
+    s->end = held;
+  }
+  if (s->end < s->capacity) return NULL;
+  if (s->capacity > SIZE_MAX / 4) return status_no_memory();
+  uint8_t *larger = realloc(s->buffer, s->capacity * 2 + STREAM_SLACK);
+  if (!larger) return status_no_memory();
+  s->buffer = larger;
+  s->capacity *= 2;
+  return NULL;
+}
+
+/* Reads once more; `ended` is set when nothing came. */
+static shoal_status read_more(stream *s) {
+  if (s->ended) return NULL;
+  TRY(make_room(s));
+  size_t got, room = s->capacity - s->end;
+  if (s->packing == PLAIN) TRY(read_raw(s, s->buffer + s->end, room, &got));
+  else TRY(read_packed(s, s->buffer + s->end, room, &got));
+  s->end += got;
+  memset(s->buffer + s->end, 0, STREAM_SLACK);
+  s->ended = !got;
+  return NULL;
+}
+
+shoal_status stream_fill(stream *s, size_t need, const uint8_t **at, size_t *have) {
+  while (s->end - s->start < need && !s->ended) TRY(read_more(s));
+  *at = s->buffer + s->start;
+  *have = s->end - s->start;
+  return NULL;
+}
+
+void stream_advance(stream *s, size_t n) {
+  s->start += n;
+  s->offset += n;
+}
+
+uint64_t stream_offset(const stream *s) { return s->offset; }
+
+bool stream_compressed(const stream *s) { return s->packing != PLAIN; }
+
+uint64_t stream_size(const stream *s) { return s->packing == PLAIN && s->seekable ? s->raw_size : UINT64_MAX; }
+
+void stream_progress(const stream *s, uint64_t *done, uint64_t *total) {
+  /* What lies decompressed in the buffer counts as used: it is at most a small part. */
+  *done = s->packing == PLAIN ? s->raw_read - (s->end - s->start) : s->raw_read - s->z.avail_in;
+  *total = s->raw_size;
+}
+
+/* The file from byte `raw` on; the buffer is emptied. */
+static shoal_status jump(stream *s, uint64_t raw) {
+  if (s->fd >= 0 && lseek(s->fd, (off_t)raw, SEEK_SET) < 0)
+    return status_errno(errno, "%s: cannot move to byte %llu", s->name, (unsigned long long)raw);
+  s->raw_read = raw;
+  s->start = s->end = 0;
+  s->ended = false;
+  return NULL;
+}
+
+static shoal_status start_over(stream *s) {
+  if (!s->seekable) return status_make(SHOAL_ERR_INPUT, "%s: a pipe cannot be read twice: give a file", s->name);
+  TRY(jump(s, 0));
+  s->offset = 0;
+  if (s->packing != PLAIN) {
+    s->z.avail_in = 0;
+    s->member_ended = false;
+    if (inflateReset(&s->z) != Z_OK) return status_no_memory();
+  }
+  return NULL;
+}
+
+shoal_status stream_skip(stream *s, uint64_t n, uint64_t *passed) {
+  uint64_t left = n;
+  size_t held = s->end - s->start;
+  if (left > held && s->packing == PLAIN && s->seekable) {
+    uint64_t to = s->offset + MIN_OF(left, s->raw_size > s->offset ? s->raw_size - s->offset : 0);
+    if (to > s->offset + held) {
+      left -= to - s->offset;
+      TRY(jump(s, to));
+      s->offset = to;
+    }
+  }
+  while (left) {
+    if (s->start == s->end) TRY(read_more(s));
+    size_t step = (size_t)MIN_OF(left, (uint64_t)(s->end - s->start));
+    if (!step) break;
+    stream_advance(s, step);
+    left -= step;
+  }
+  *passed = n - left;
+  return NULL;
+}
+
+shoal_status stream_seek(stream *s, uint64_t offset) {
+  uint64_t front = s->offset - s->start; /* offset of buffer[0] */
+  if (offset >= front && offset < s->offset) {
+    s->start = (size_t)(offset - front);
+    s->offset = offset;
+    return NULL;
+  }
+  if (offset < s->offset) {
+    if (s->packing == PLAIN && s->seekable) {
+      TRY(jump(s, offset));
+      s->offset = offset;
+      return NULL;
+    }
+    TRY(start_over(s));
+  }
+  uint64_t want = offset - s->offset, passed;
+  TRY(stream_skip(s, want, &passed));
+  if (passed < want)
+    return status_make(SHOAL_ERR_INPUT, "%s: cannot go on at byte %llu: the file ends at byte %llu, it has changed",
+                       s->name, (unsigned long long)offset, (unsigned long long)s->offset);
+  return NULL;
+}
+
+/* Two bytes say zlib too easily ("x^" opens a text, 78 01 a TFRecord of 376 bytes): it must inflate as well. */
+static bool inflates(const uint8_t *bytes, size_t n) {
+  uint8_t out[TRIAL];
+  z_stream z = {.next_in = (Bytef *)bytes, .avail_in = (uInt)n, .next_out = out, .avail_out = sizeof out};
+  if (inflateInit(&z) != Z_OK) return false;
+  int result = inflate(&z, Z_NO_FLUSH);
+  inflateEnd(&z);
+  return result == Z_OK || result == Z_STREAM_END || result == Z_BUF_ERROR;
+}
+
+static packing find_packing(const uint8_t *head, size_t n) {
+  if (n >= 3 && head[0] == 0x1f && head[1] == 0x8b && head[2] == 8) return GZIP;
+  if (n >= 3 && head[0] == 0x78 && (head[0] * 256 + head[1]) % 31 == 0 && inflates(head, n)) return ZLIB;
+  return PLAIN;
+}
+
+static shoal_status begin(stream *s) {
+  s->capacity = BUFFER;
+  s->buffer = calloc(1, s->capacity + STREAM_SLACK);
+  if (!s->buffer) return status_no_memory();
+  size_t have = 0;
+  const uint8_t *at;
+  TRY(stream_fill(s, TRIAL, &at, &have));
+  packing found = find_packing(at, MIN_OF(have, (size_t)PACKED));
+  if (found == PLAIN) return NULL;
+  s->packed = malloc(MAX_OF((size_t)PACKED, have));
+  if (!s->packed) return status_no_memory();
+  if (inflateInit2(&s->z, MAX_WBITS + (found == GZIP ? 16 : 0)) != Z_OK) return status_no_memory();
+  s->z_ready = true;
+  s->packing = found;
+  memcpy(s->packed, at, have);
+  s->z.next_in = s->packed;
+  s->z.avail_in = (uInt)have;
+  s->start = s->end = 0;
+  s->ended = false;
+  return NULL;
+}
+
+static shoal_status make(const char *name, stream **out) {
+  stream *s = calloc(1, sizeof *s);
+  if (!s) return status_no_memory();
+  s->fd = -1;
+  s->name = strdup(name);
+  if (!s->name) {
+    free(s);
+    return status_no_memory();
+  }
+  *out = s;
+  return NULL;
+}
+
+shoal_status stream_open(const char *path, stream **out) {
+  stream *s;
+  TRY(make(path, &s));
+  shoal_status status = NULL;
+  struct stat info;
+  s->fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (s->fd < 0) {
+    status = status_make(SHOAL_ERR_INPUT, "%s: cannot open: %s", path, strerror(errno));
+  } else if (fstat(s->fd, &info)) {
+    status = status_errno(errno, "%s: cannot find its size", path);
+  } else if (S_ISDIR(info.st_mode)) {
+    status = status_make(SHOAL_ERR_INPUT, "%s: is a folder: give the path of a file", path);
+  } else {
+    s->seekable = S_ISREG(info.st_mode);
+    s->raw_size = s->seekable ? (uint64_t)info.st_size : 0;
+    /* Advice alone: nothing is lost when it is not taken. */
+    (void)posix_fadvise(s->fd, 0, 0, POSIX_FADV_SEQUENTIAL);
+    status = begin(s);
+  }
+  if (status) {
+    stream_close(s);
+    return status;
+  }
+  *out = s;
+  return NULL;
+}
+
+shoal_status stream_open_memory(const uint8_t *bytes, size_t n, const char *name, stream **out) {
+  stream *s;
+  TRY(make(name, &s));
+  s->memory = bytes;
+  s->memory_size = n;
+  s->raw_size = n;
+  s->seekable = true;
+  shoal_status status = begin(s);
+  if (status) {
+    stream_close(s);
+    return status;
+  }
+  *out = s;
+  return NULL;
+}
+
+void stream_close(stream *s) {
+  if (!s) return;
+  if (s->z_ready) inflateEnd(&s->z);
+  if (s->fd >= 0) close(s->fd);
+  free(s->packed);
+  free(s->buffer);
+  free(s->name);
+  free(s);
+}
