@@ -91,7 +91,8 @@ int main(int argc, char **argv) {
   double start = clock_seconds();
   while (pieces < MOST_PIECES && (pieces < 5 || clock_seconds() - start < seconds)) {
     shoal_fit_result r;
-    check(shoal_model_fit(m, data, &(shoal_fit_options){.steps = steps, .batch_size = batch, .keep_order = !shuffled}, &r));
+    check(shoal_model_fit(
+        m, data, &(shoal_fit_options){.steps = steps, .batch_size = batch, .keep_order = !shuffled}, &r));
     rate[pieces++] = (double)r.run_examples / (r.seconds - r.input_wait_seconds);
   }
   qsort(rate, (size_t)pieces, sizeof *rate, by_size);

@@ -69,9 +69,9 @@ enum {
   OP_INTERNAL = 16,    /* made by the planner only; its reference is the operators it replaces */
   OP_GRADIENT_ONLY = 32, /* used by gradient rules; its own gradient is not defined */
   OP_VIEW = 64,         /* output 0 is input 0's memory seen differently (reshape, identity, stop_gradient) */
-  OP_ELEMENTS = 256,    /* element i of each output depends on element i of the inputs, and on scalars: it can be cut
+  OP_TAKES_ROWS = 128,  /* its kernels follow shoal_tensor.rows of input 0: a shuffled batch need not be copied */
+  OP_ELEMENTS = 256     /* element i of each output depends on element i of the inputs, and on scalars: it can be cut
                            anywhere; the kernel looks at counts, not at shapes */
-  OP_TAKES_ROWS = 128   /* its kernels follow shoal_tensor.rows of input 0: a shuffled batch need not be copied */
 };
 
 typedef struct op_row {

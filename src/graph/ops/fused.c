@@ -215,8 +215,7 @@ static shoal_status conv_block_grad_x_kernel(const kernel_call *call) {
   return NULL;
 }
 
-/* The filter's shape is not among its operands: it follows from the images', the padding and the kernel size, which
- * attribute CONV_ACT and CONV_POOL leave no room for; so the filter itself is input 4, of which only the shape counts. */
+/* Input 4: the filter, of which only the shape counts. */
 static shoal_status conv_block_grad_w_shape(op_shapes *s) {
   s->out[0] = s->in[4];
   s->out[1] = SHOAL_SHAPE(s->in[4].dim[3]);
@@ -230,11 +229,16 @@ static shoal_status conv_block_grad_x_shape(op_shapes *s) {
   return NULL;
 }
 
-static void conv_block_cost(const op_shapes *s, double *flops) {
-  const shoal_shape *w = s->in[1].rank == 4 && s->ins == 3 ? &s->in[1] : s->ins == 5 && s->outs == 2 ? &s->in[4] : &s->in[1];
-  const shoal_shape *x = s->ins == 5 && s->outs == 1 ? &s->in[2] : &s->in[0];
-  block_dims d = block_dims_of(x, w, s->attr);
+static void block_cost(const shoal_shape *x, const shoal_shape *w, const attr_value *attr, double *flops) {
+  block_dims d = block_dims_of(x, w, attr);
   *flops = 2.0 * (double)(d.n * d.oh * d.ow) * (double)(d.kh * d.kw * d.c * d.o);
+}
+static void conv_block_cost(const op_shapes *s, double *flops) { block_cost(&s->in[0], &s->in[1], s->attr, flops); }
+static void conv_block_grad_w_cost(const op_shapes *s, double *flops) {
+  block_cost(&s->in[0], &s->in[4], s->attr, flops);
+}
+static void conv_block_grad_x_cost(const op_shapes *s, double *flops) {
+  block_cost(&s->in[2], &s->in[1], s->attr, flops);
 }
 
 #define BLOCK_ATTRS                                                                                          \
@@ -323,9 +327,15 @@ static shoal_status skip_sum_shape(op_shapes *s) {
   return NULL;
 }
 
-static void skip_cost(const op_shapes *s, double *flops) {
-  const shoal_shape *w = s->ins == 4 ? &s->in[0] : s->outs && s->in[1].rank == 2 && s->in_dtype[1] == SHOAL_F32 ? &s->in[1] : &s->in[0];
-  *flops = 2.0 * (double)s->in[0].dim[0] * (double)shoal_shape_count(w);
+/* As if nothing were zero: how much is, only the data knows. */
+static void skip_matmul_cost(const op_shapes *s, double *flops) {
+  *flops = 2.0 * (double)s->in[0].dim[0] * (double)shoal_shape_count(&s->in[1]);
+}
+static void skip_sum_cost(const op_shapes *s, double *flops) {
+  *flops = 2.0 * (double)s->in[0].dim[0] * (double)shoal_shape_count(&s->in[2]);
+}
+static void skip_sgd_cost(const op_shapes *s, double *flops) {
+  *flops = 2.0 * (double)s->in[1].dim[0] * (double)shoal_shape_count(&s->in[0]);
 }
 
 #define TAKES(i, o) .ins_least = (i), .ins_most = (i), .outs = (o)
@@ -352,7 +362,7 @@ const op_row ops_fused[] = {
            "[?20,6,11,5] [1,2,5,9] [9] pool=2", "[?2,6,6,3] [6,6,3,1] [1] act=1")},
     {.name = "conv_block_grad_w", TAKES(5, 2), MADE_BY_PLANNER, .attrs = BLOCK_ATTRS, .shape_only = 1 << 4,
      .shape = conv_block_grad_w_shape, .batch = batch_sum, .kernel = conv_block_grad_w_kernel,
-     .variants = tuned_conv_block_grad_w, .cost = conv_block_cost,
+     .variants = tuned_conv_block_grad_w, .cost = conv_block_grad_w_cost,
      CASES("[?5,8,8,3] [?5,3,3,4] [?5,3,3,4] u8[?5,3,3,4]<4 [3,3,3,4] act=1 pool=1",
            "[?17,9,7,2] [?17,4,3,6] [?17,4,3,6] [?17,9,7,6] [5,5,2,6] pad_top=2 pad_left=2 pad_bottom=2 pad_right=2 "
            "act=2 pool=2",
@@ -360,7 +370,7 @@ const op_row ops_fused[] = {
            "[?3,6,8,2] [?3,2,2,5] [?3,2,2,5] [?3,4,4,5] [3,5,2,5] act=1 pool=2")},
     {.name = "conv_block_grad_x", TAKES(5, 1), MADE_BY_PLANNER, .attrs = BLOCK_ATTRS, .shape_only = 1 << 2,
      .shape = conv_block_grad_x_shape, .batch = batch_map, .kernel = conv_block_grad_x_kernel,
-     .variants = tuned_conv_block_grad_x, .cost = conv_block_cost,
+     .variants = tuned_conv_block_grad_x, .cost = conv_block_grad_x_cost,
      CASES("[?5,3,3,4] [3,3,3,4] [?5,8,8,3] [?5,3,3,4] u8[?5,3,3,4]<4 act=1 pool=1",
            "[?17,4,3,6] [5,5,2,6] [?17,9,7,2] [?17,4,3,6] [?17,9,7,6] pad_top=2 pad_left=2 pad_bottom=2 pad_right=2 "
            "act=2 pool=2",
@@ -373,19 +383,19 @@ const op_row ops_fused[] = {
      .kernel = pair_kernel, .variants = tuned_cross_entropy_pair, .cost = cost_input,
      CASES("[?5,7] i32[?5]<7 [?5]", "[?33,10] u8[?33]<10 [?33]", "[?16,40] i64[?16]<40 [?16]")},
     {.name = "skip_compress", TAKES(1, 1), .flags = OP_INTERNAL | OP_NO_GRADIENT | OP_TAKES_ROWS,
-     .attrs = {{"scale", ATTR_FLOAT, 1}}, .shape = skip_compress_shape, .batch = batch_map, .kernel = skip_compress_generic,
-     .variants = tuned_skip_compress, .cost = cost_input, CASES("u8[?5,7]", "u8[?3,28,28,1]", "u8[?2,64]")},
+     .attrs = {{"scale", ATTR_FLOAT, 1}}, .shape = skip_compress_shape, .batch = batch_map,
+     .kernel = skip_compress_generic, .variants = tuned_skip_compress, .cost = cost_input, CASES("u8[?5,7]", "u8[?3,28,28,1]", "u8[?2,64]")},
     {.name = "skip_matmul", TAKES(3, 1), MADE_BY_PLANNER,
      .shape = skip_matmul_shape, .batch = batch_map, .kernel = skip_matmul_generic, .variants = tuned_skip_matmul,
-     .cost = skip_cost,
+     .cost = skip_matmul_cost,
      CASES("[]=skip_compress:u8[?5,7]<3 [7,3] [3]", "[]=skip_compress:u8[?33,100]<2 [100,10] [10]")},
     {.name = "skip_sum", TAKES(3, 1), MADE_BY_PLANNER, .shape_only = 1 << 2,
      .shape = skip_sum_shape, .batch = batch_sum, .kernel = skip_sum_generic, .variants = tuned_skip_sum,
-     .cost = skip_cost,
+     .cost = skip_sum_cost,
      CASES("[]=skip_compress:u8[?5,7]<3 [?5,3] [7,3]", "[]=skip_compress:u8[?33,100]<2 [?33,10] [100,10]")},
     {.name = "skip_sgd", TAKES(4, 1), .flags = OP_INTERNAL | OP_NO_GRADIENT | OP_STATEFUL, .updates = 1,
      .shape = shape_as_input_float, .kernel = skip_sgd_generic,
-     .variants = tuned_skip_sgd, .cost = skip_cost,
+     .variants = tuned_skip_sgd, .cost = skip_sgd_cost,
      CASES("[7,3] []=skip_compress:u8[?5,7]<3 [?5,3] []>0", "[100,10] []=skip_compress:u8[?33,100]<2 [?33,10] []>0")},
     {0},
 };
