@@ -332,6 +332,29 @@ static void shapes_that_do_not_fit(void **state) {
   shoal_graph_destroy(g);
 }
 
+/* Feeds of ever new sizes do not pile up plans, and old sizes still work. */
+static void plans_are_forgotten(void **state) {
+  (void)state;
+  shoal_graph *g;
+  ok(shoal_graph_create(&g));
+  shoal_value *x = shoal_placeholder(g, "x", SHOAL_F32, SHOAL_SHAPE(SHOAL_UNKNOWN));
+  shoal_value *y = shoal_reduce_sum(g, x, SHOAL_SCALAR, false);
+  shoal_session *s;
+  ok(shoal_session_create(g, &(shoal_session_options){.threads = 1}, &s));
+  float ones[100];
+  for (int i = 0; i < 100; i++) ones[i] = 1;
+  for (int round = 0; round < 2; round++)
+    for (int n = 1; n <= 100; n++) {
+      shoal_tensor got;
+      shoal_feed f = {x, shoal_tensor_view(SHOAL_F32, SHOAL_SHAPE(n), ones)};
+      ok(shoal_session_run(s, &f, 1, &y, 1, &got));
+      assert_true(*(float *)got.data == (float)n);
+      assert_true(s->n_plans <= SESSION_PLANS);
+    }
+  shoal_session_destroy(s);
+  shoal_graph_destroy(g);
+}
+
 /* Reads see a variable as it was before the step, whatever the order in which the graph was built. */
 static void reads_come_before_updates(void **state) {
   (void)state;
@@ -450,6 +473,7 @@ int main(void) {
       cmocka_unit_test(fused_equals_reference),     cmocka_unit_test(same_threads_same_bits),
       cmocka_unit_test(steps_allocate_nothing),     cmocka_unit_test(plans_prune_and_fold),
       cmocka_unit_test(shapes_that_do_not_fit),     cmocka_unit_test(reads_come_before_updates),
+      cmocka_unit_test(plans_are_forgotten),
       cmocka_unit_test(guard_stops_before_updates), cmocka_unit_test(bad_labels),
       cmocka_unit_test(sparse_updates_touch_named_rows),
   };

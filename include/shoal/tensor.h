@@ -37,14 +37,6 @@ typedef struct {
   const int32_t *rows;
 } shoal_tensor;
 
-/* Rows of a larger tensor: values[i] stands in row indices[i] of a tensor of shape `dense`. Rows not named are zero;
- * a row named twice counts twice. What the gradient of a gather is. */
-typedef struct {
-  shoal_shape dense;
-  shoal_tensor indices; /* i64 [n] */
-  shoal_tensor values;  /* [n, dense.dim[1..]] */
-} shoal_sparse_rows;
-
 SHOAL_API size_t shoal_dtype_size(shoal_dtype dtype);
 SHOAL_API const char *shoal_dtype_name(shoal_dtype dtype); /* "f32" ... */
 /* False when no type has that name. */

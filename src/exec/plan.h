@@ -93,6 +93,7 @@ typedef struct {
 
 typedef struct plan {
   shoal_session *session;
+  uint64_t last_used; /* session->uses then */
   /* the key */
   shoal_value **fetches;
   int n_fetches;

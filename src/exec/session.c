@@ -52,17 +52,30 @@ done:
   return status;
 }
 
+/* Each shape of feeds has a plan with memory of its own. The one longest unused makes room. */
+static void forget_oldest(shoal_session *s) {
+  size_t oldest = 0;
+  for (size_t i = 1; i < s->n_plans; i++)
+    if (s->plans[i]->last_used < s->plans[oldest]->last_used) oldest = i;
+  plan_destroy(s->plans[oldest]);
+  s->plans[oldest] = s->plans[--s->n_plans];
+}
+
 static shoal_status find_plan(shoal_session *s, const plan_request *request, plan **out) {
   for (size_t i = 0; i < s->n_plans; i++)
     if (plan_matches(s->plans[i], request)) {
       *out = s->plans[i];
+      (*out)->last_used = ++s->uses;
       return NULL;
     }
   TRY(shoal_graph_status(s->graph));
   TRY(adopt_variables(s));
-  TRY(mem_grow((void **)&s->plans, &s->cap_plans, s->n_plans + 1, sizeof *s->plans));
-  TRY(plan_create(request, out));
-  s->plans[s->n_plans++] = *out;
+  plan *made;
+  TRY(plan_create(request, &made));
+  if (s->n_plans == SESSION_PLANS) forget_oldest(s);
+  made->last_used = ++s->uses;
+  s->plans[s->n_plans++] = made;
+  *out = made;
   return NULL;
 }
 
@@ -92,7 +105,6 @@ shoal_status shoal_session_create(shoal_graph *g, const shoal_session_options *o
 void shoal_session_destroy(shoal_session *s) {
   if (!s) return;
   for (size_t i = 0; i < s->n_plans; i++) plan_destroy(s->plans[i]);
-  free(s->plans);
   for (size_t i = 0; i < s->n_variables; i++) shoal_tensor_fini(&s->variables[i]);
   free(s->variables);
   pool_destroy(s->threads);

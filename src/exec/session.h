@@ -8,6 +8,8 @@
 
 struct plan;
 
+#define SESSION_PLANS 16 /* kept ready at most */
+
 struct shoal_session {
   shoal_graph *graph; /* borrowed */
   uint64_t seed, step;
@@ -17,8 +19,9 @@ struct shoal_session {
   shoal_tensor *variables; /* by node id; data NULL where it is no variable */
   size_t n_variables;
   shoal_value *guard;
-  struct plan **plans;
-  size_t n_plans, cap_plans;
+  struct plan *plans[SESSION_PLANS];
+  size_t n_plans;
+  uint64_t uses; /* of plans so far: tells which one was used last */
   void (*print)(void *sink, const char *line);
   void *print_sink;
 };

@@ -45,7 +45,8 @@ typedef struct {
   bool anchor;                            /* worth converting its inputs to LANES for */
 } op_variant;
 
-/* A gradient: dense, or, where indices is set, rows (see shoal_sparse_rows). */
+/* A gradient: dense, or, where indices is set, only the rows named: value[i] belongs to row indices[i], and a row named
+ * twice counts twice. */
 typedef struct {
   shoal_value *value;
   shoal_value *indices; /* i64 [n], or NULL */
