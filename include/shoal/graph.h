@@ -28,6 +28,7 @@ SHOAL_API void shoal_name_next(shoal_graph *g, const char *name);
 /* Device of the nodes made from here on, e.g. "/job:worker/task:1"; NULL for none. */
 SHOAL_API void shoal_device_set(shoal_graph *g, const char *device);
 
+/* Of NULL, which a call that failed returns: NULL, a scalar's shape, f32. */
 SHOAL_API const char *shoal_value_name(const shoal_value *v);
 SHOAL_API const char *shoal_value_device(const shoal_value *v);
 SHOAL_API const char *shoal_value_operator(const shoal_value *v);

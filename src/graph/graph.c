@@ -93,11 +93,11 @@ static void set_text(shoal_graph *g, char **field, const char *value) {
 void shoal_name_next(shoal_graph *g, const char *name) { set_text(g, &g->next_name, name); }
 void shoal_device_set(shoal_graph *g, const char *device) { set_text(g, &g->device, device); }
 
-const char *shoal_value_name(const shoal_value *v) { return v->maker->name; }
-const char *shoal_value_device(const shoal_value *v) { return v->maker->device; }
-const char *shoal_value_operator(const shoal_value *v) { return v->maker->op->name; }
-shoal_shape shoal_value_shape(const shoal_value *v) { return v->shape; }
-shoal_dtype shoal_value_dtype(const shoal_value *v) { return v->dtype; }
+const char *shoal_value_name(const shoal_value *v) { return v ? v->maker->name : NULL; }
+const char *shoal_value_device(const shoal_value *v) { return v ? v->maker->device : NULL; }
+const char *shoal_value_operator(const shoal_value *v) { return v ? v->maker->op->name : NULL; }
+shoal_shape shoal_value_shape(const shoal_value *v) { return v ? v->shape : SHOAL_SCALAR; }
+shoal_dtype shoal_value_dtype(const shoal_value *v) { return v ? v->dtype : SHOAL_F32; }
 
 shoal_value *shoal_value_output(shoal_value *v, int i) {
   if (!v || i < 0 || i >= v->maker->outs) return NULL;
