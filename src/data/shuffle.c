@@ -111,12 +111,11 @@ static shoal_status take_shuffled(shuffler *s, int64_t most, rows_block *into, i
       s->failed = NULL;
       return status ? status : status_make(SHOAL_ERR_INTERNAL, "rows are asked for after an error");
     }
-    if (w->last) {
-      *ended = true;
-      break;
-    }
+    if (w->last) break;
     TRY(advance(s));
   }
+  const shuffle_window *now = &s->windows[s->current];
+  s->over = *ended = now->last && s->done >= now->rows.count;
   begin_next(s);
   shuffle_window *next = &s->windows[!s->current];
   if (next->started && !next->complete) read_window(s, next, most);
@@ -151,9 +150,9 @@ shoal_status shuffler_take(shuffler *s, int64_t most, rows_block *into, int64_t 
     if (*ended) next_epoch(s);
     return NULL;
   }
-  shuffle_window *w = &s->windows[s->current];
-  if (w->last && s->done >= w->rows.count) TRY(advance(s)); /* into the next epoch */
-  w = &s->windows[s->current];
+  if (s->over) TRY(advance(s)); /* into the next epoch */
+  s->over = false;
+  const shuffle_window *w = &s->windows[s->current];
   *first = w->start.rows + s->done;
   return take_shuffled(s, most, into, got, ended);
 }

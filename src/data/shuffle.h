@@ -28,6 +28,7 @@ typedef struct {
   shuffle_window windows[2];
   int current;
   int64_t done;        /* rows of the current window handed out */
+  bool over;           /* the epoch's end has been told */
   shoal_status failed; /* comes out after the rows before it */
   pipeline_position position; /* without shuffling */
 } shuffler;

@@ -149,7 +149,7 @@ shoal_status source_read(source *s, int64_t most, rows_block *into, int64_t *got
     else if (!n)
       end_file(s);
   }
-  if (!*got && source_too_bad(s->position.seen, s->position.bad)) return too_bad(s, NULL);
+  if (*got < most && source_too_bad(s->position.seen, s->position.bad)) return too_bad(s, NULL);
   return NULL;
 }
 
