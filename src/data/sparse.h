@@ -16,6 +16,7 @@ SHOAL_CHECKED shoal_status criteo_open_memory(const uint8_t *bytes, size_t n, co
 /* Places of a row of the click log, shared with the generator: numbers are indices 1 .. CRITEO_NUMBERS, words are hashed
  * to [CRITEO_NUMBERS + 1, features). */
 enum { CRITEO_NUMBERS = 13, CRITEO_WORDS = 26, CRITEO_FEATURES = 33762578 };
-int32_t criteo_index(int column, const uint8_t *word, size_t n, int64_t features);
+/* column: 1 .. CRITEO_WORDS; word: the column's hexadecimal number. */
+int32_t criteo_index(int column, uint64_t word, int64_t features);
 
 #endif

@@ -1,0 +1,262 @@
+/* The Criteo click log: "label \t 13 whole numbers \t 26 hexadecimal words", any of them but the label may be missing.
+ *
+ * A row is sparse: number i is index i (1 .. 13) with the number itself as value; word c is index
+ * 14 + hash(c, word) mod (features - 14) with value 1. What is missing has no entry; two words of a row that meet at an
+ * index are one entry with value 2. */
+#include "base/mem.h"
+#include "base/random.h"
+#include "data/lines.h"
+#include "data/number.h"
+#include "data/sparse.h"
+
+#include <string.h>
+
+enum { COLUMNS = 1 + CRITEO_NUMBERS + CRITEO_WORDS, FIRST_WORD = CRITEO_NUMBERS + 1 };
+
+typedef struct {
+  file_reader base;
+  line_reader lines;
+  int64_t row;
+  rows_schema schema;
+} criteo_file;
+
+int32_t criteo_index(int column, uint64_t word, int64_t features) {
+  /* The high half of the product is a fair number below `features` without a division. */
+  uint64_t hash = random_mix((uint64_t)column, word), room = (uint64_t)(features - FIRST_WORD);
+  return FIRST_WORD + (int32_t)((unsigned __int128)hash * room >> 64);
+}
+
+static shoal_status bad(criteo_file *f, size_t column_offset, const char *message, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static shoal_status bad(criteo_file *f, size_t column_offset, const char *message, ...) {
+  uint64_t offset = f->lines.offset + column_offset;
+  int64_t number = 0;
+  va_list args;
+  va_start(args, message);
+  shoal_status status = status_make_v(SHOAL_ERR_INPUT, message, args);
+  va_end(args);
+  shoal_status counting = lines_number(&f->lines, &number);
+  if (counting) {
+    shoal_status_free(status);
+    return counting;
+  }
+  f->base.can_go_on = true;
+  f->row++;
+  return status_wrap(status, "%s: line %lld at byte %llu", f->base.path, (long long)number,
+                     (unsigned long long)offset);
+}
+
+/* A whole number with a sign or not, at most 18 digits. */
+static bool read_number(const uint8_t **at, int64_t *out) {
+  const uint8_t *p = *at;
+  bool negative = *p == '-';
+  p += negative;
+  if (!number_digits(&p, out)) return false;
+  if (negative) *out = -*out;
+  *at = p;
+  return true;
+}
+
+/* At most 16 hexadecimal digits. */
+static bool read_word(const uint8_t **at, uint64_t *out) {
+  const uint8_t *p = *at;
+  uint64_t word = 0;
+  for (; p - *at < 17; p++) {
+    unsigned digit = (unsigned)*p - '0', letter = ((unsigned)*p | 0x20) - 'a';
+    if (digit < 10) word = word << 4 | digit;
+    else if (letter < 6) word = word << 4 | (letter + 10);
+    else break;
+  }
+  if (p == *at || p - *at > 16) return false;
+  *at = p;
+  *out = word;
+  return true;
+}
+
+typedef struct {
+  int64_t label;
+  int count;                       /* of entries */
+  int32_t indices[COLUMNS];        /* [count], numbers first, words in the order of their columns */
+  float values[COLUMNS];           /* [count] */
+} click;
+
+/* NULL when the line is a row; else what was expected, in column *column (from 1) at byte *where of the line. */
+static const char *parse(const uint8_t *line, size_t n, int64_t features, click *out, int *column, size_t *where) {
+  const uint8_t *at = line, *end = line + n;
+  out->count = 0;
+  for (int c = 0; c < COLUMNS; c++) {
+    int64_t number;
+    uint64_t word;
+    *column = c + 1;
+    *where = (size_t)(at - line);
+    bool empty = at == end || *at == '\t';
+    if (c == 0) {
+      if (empty || !read_number(&at, &out->label) || out->label < -1 || out->label > 1)
+        return "a label of 0 or 1 (or -1)";
+    } else if (!empty && c <= CRITEO_NUMBERS) {
+      if (!read_number(&at, &number)) return "a whole number or nothing";
+      out->indices[out->count] = c;
+      out->values[out->count++] = (float)number;
+    } else if (!empty) {
+      if (!read_word(&at, &word)) return "a hexadecimal word or nothing";
+      out->indices[out->count] = criteo_index(c - CRITEO_NUMBERS, word, features);
+      out->values[out->count++] = 1;
+    }
+    *where = (size_t)(at - line);
+    if (c == COLUMNS - 1) return at == end ? NULL : "the end of the line after 40 columns";
+    if (at == end || *at != '\t') return at == end ? "40 columns" : "a tab after the column";
+    at++;
+  }
+  return NULL;
+}
+
+/* Sorts the words' entries and joins those that meet; numbers are in order. */
+static void put_in_order(click *r) {
+  int first = 0, kept;
+  while (first < r->count && r->indices[first] < FIRST_WORD) first++;
+  for (int i = first + 1; i < r->count; i++) {
+    int32_t index = r->indices[i];
+    int j = i;
+    for (; j > first && r->indices[j - 1] > index; j--) r->indices[j] = r->indices[j - 1];
+    r->indices[j] = index;
+  }
+  kept = first;
+  for (int i = first; i < r->count; i++) {
+    if (i > first && r->indices[i] == r->indices[kept - 1]) {
+      r->values[kept - 1] += 1;
+      continue;
+    }
+    r->indices[kept] = r->indices[i];
+    r->values[kept++] = 1;
+  }
+  r->count = kept;
+}
+
+static shoal_status next_line(criteo_file *f, const uint8_t **line, size_t *n) {
+  f->base.can_go_on = false;
+  /* Empty lines, as at the end of a file, are no rows. */
+  do TRY(status_wrap(lines_next(&f->lines, line, n), "%s", f->base.path));
+  while (*line && !*n);
+  return NULL;
+}
+
+static shoal_status read_rows(file_reader *reader, int64_t most, rows_block *into, int64_t *got) {
+  criteo_file *f = (criteo_file *)reader;
+  *got = 0;
+  while (*got < most) {
+    const uint8_t *line;
+    size_t n, where;
+    int column;
+    click r;
+    TRY(next_line(f, &line, &n));
+    if (!line) break;
+    const char *expected = parse(line, n, f->schema.features, &r, &column, &where);
+    if (expected)
+      return bad(f, where, "column %d of %d: expected %s: the layout is label, 13 whole numbers, 26 hexadecimal words, "
+                 "with tabs between them", column, COLUMNS, expected);
+    put_in_order(&r);
+    TRY(rows_reserve(into, 1, r.count));
+    int64_t start = into->offsets[into->count];
+    memcpy(into->indices + start, r.indices, (size_t)r.count * sizeof *r.indices);
+    memcpy(into->values + start, r.values, (size_t)r.count * sizeof *r.values);
+    into->labels[into->count] = r.label > 0;
+    into->offsets[++into->count] = start + r.count;
+    f->row++;
+    ++*got;
+  }
+  return NULL;
+}
+
+static shoal_status skip_rows(file_reader *reader, int64_t rows, int64_t *got) {
+  criteo_file *f = (criteo_file *)reader;
+  int64_t done = 0;
+  for (; done < rows; done++) {
+    const uint8_t *line;
+    size_t n;
+    TRY(next_line(f, &line, &n));
+    if (!line) break;
+  }
+  f->row += done;
+  *got = done;
+  return NULL;
+}
+
+static void tell(const file_reader *reader, file_position *out) {
+  const criteo_file *f = (const criteo_file *)reader;
+  *out = (file_position){f->row, f->lines.next};
+}
+
+static shoal_status seek(file_reader *reader, const file_position *to) {
+  criteo_file *f = (criteo_file *)reader;
+  TRY(lines_seek(&f->lines, to->offset));
+  f->row = to->record;
+  return NULL;
+}
+
+static void close_file(file_reader *reader) {
+  criteo_file *f = (criteo_file *)reader;
+  if (!f) return;
+  stream_close(f->lines.in);
+  free(f->base.path);
+  free(f);
+}
+
+/* bytes NULL: the file `path`. */
+static shoal_status open_any(const char *path, const uint8_t *bytes, size_t n, const format_options *options,
+                             file_reader **out) {
+  int64_t features = options->features ? options->features : CRITEO_FEATURES;
+  if (features <= FIRST_WORD || features > INT32_MAX)
+    return status_make(SHOAL_ERR_ARGUMENT, "expected %d to %d features, found %lld", FIRST_WORD + 1, INT32_MAX,
+                       (long long)features);
+  if (options->classes && options->classes != 2)
+    return status_make(SHOAL_ERR_ARGUMENT, "the click log has 2 classes, not %d", options->classes);
+  criteo_file *f = calloc(1, sizeof *f);
+  if (!f) return status_no_memory();
+  f->base.format = &format_criteo;
+  f->schema = (rows_schema){.kind = ROWS_SPARSE, .scale = 1, .features = features, .classes = 2};
+  f->base.path = strdup(path);
+  shoal_status status = f->base.path ? NULL : status_no_memory();
+  if (!status) status = bytes ? stream_open_memory(bytes, n, path, &f->lines.in) : stream_open(path, &f->lines.in);
+  if (status) {
+    close_file(&f->base);
+    return status;
+  }
+  *out = &f->base;
+  return NULL;
+}
+
+static shoal_status open_file(const char *path, const format_options *options, file_reader **out) {
+  return open_any(path, NULL, 0, options, out);
+}
+
+shoal_status criteo_open_memory(const uint8_t *bytes, size_t n, const char *name, const format_options *options,
+                                file_reader **out) {
+  return open_any(name, bytes, n, options, out);
+}
+
+static void get_schema(const file_reader *reader, rows_schema *out) { *out = ((const criteo_file *)reader)->schema; }
+
+/* The first line is a row. */
+static bool detect(const char *path, const uint8_t *head, size_t n, bool folder) {
+  const uint8_t *end = n ? memchr(head, '\n', n) : NULL;
+  if (folder || !end) return false;
+  click r;
+  int column;
+  size_t where, length = (size_t)(end - head);
+  if (length && head[length - 1] == '\r') length--;
+  return !parse(head, length, CRITEO_FEATURES, &r, &column, &where);
+}
+
+const format format_criteo = {
+    .name = "criteo",
+    .summary = "the Criteo click log: label, 13 numbers, 26 hexadecimal words, tabs between (sparse, words hashed)",
+    .detect = detect,
+    .open = open_file,
+    .schema = get_schema,
+    .read = read_rows,
+    .skip = skip_rows,
+    .tell = tell,
+    .seek = seek,
+    .close = close_file,
+};

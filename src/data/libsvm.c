@@ -1,0 +1,314 @@
+/* LIBSVM / SVMlight text: "label index:value index:value ...", indices ascending.
+ *
+ * Indices are kept as they stand in the file, so the feature space is one larger than the largest of them. "# ..." ends a
+ * line, "qid:7" is passed over, lines without a row do not count. Labels -1/+1 become 0/1, other whole numbers are
+ * classes as they stand; a file whose first lines have a fraction among the labels is one of targets. */
+#include "base/mem.h"
+#include "data/lines.h"
+#include "data/number.h"
+#include "data/sparse.h"
+
+#include <string.h>
+
+enum { LOOK_BYTES = 64 * 1024 }; /* of the file's head that decide what the labels are */
+
+typedef struct {
+  file_reader base;
+  line_reader lines;
+  int64_t row; /* rows passed */
+  int64_t limit;
+  rows_schema schema;
+} libsvm_file;
+
+static inline bool is_space(uint8_t c) { return c == ' ' || c == '\t'; }
+/* A token ends here: a space, the end of the line, a comment, or what follows a file without a last newline. */
+static inline bool is_end(const uint8_t *at, const uint8_t *end) { return at >= end || is_space(*at) || *at == '#'; }
+
+static inline const uint8_t *skip_space(const uint8_t *at) {
+  while (is_space(*at)) at++;
+  return at;
+}
+
+/* NULL: the line holds no row. */
+static inline const uint8_t *row_in(const uint8_t *line, size_t n) {
+  const uint8_t *at = skip_space(line);
+  return at >= line + n || *at == '#' ? NULL : at;
+}
+
+/* For messages: the word at `at`, shortened. */
+typedef struct {
+  char text[24];
+} word;
+
+static word word_at(const uint8_t *at, const uint8_t *end) {
+  word w = {{0}};
+  size_t n = 0;
+  for (; at + n < end && !is_space(at[n]) && n < sizeof w.text - 1; n++)
+    w.text[n] = at[n] < 0x20 || at[n] > 0x7e ? '?' : (char)at[n];
+  return w;
+}
+
+static shoal_status bad(libsvm_file *f, const uint8_t *line, const uint8_t *at, const char *message, ...)
+    __attribute__((format(printf, 4, 5)));
+
+static shoal_status bad(libsvm_file *f, const uint8_t *line, const uint8_t *at, const char *message, ...) {
+  uint64_t offset = f->lines.offset + (uint64_t)(at - line);
+  int64_t number = 0;
+  va_list args;
+  va_start(args, message);
+  shoal_status status = status_make_v(SHOAL_ERR_INPUT, message, args);
+  va_end(args);
+  shoal_status counting = lines_number(&f->lines, &number);
+  if (counting) {
+    shoal_status_free(status);
+    return counting;
+  }
+  f->base.can_go_on = true;
+  f->row++;
+  return status_wrap(status, "%s: line %lld at byte %llu", f->base.path, (long long)number,
+                     (unsigned long long)offset);
+}
+
+static shoal_status read_label(libsvm_file *f, const uint8_t *line, const uint8_t **at, const uint8_t *end, float *out) {
+  const uint8_t *start = *at;
+  if (!number_float(at, out) || !is_end(*at, end))
+    return bad(f, line, start, "expected a number as label, found '%s'", word_at(start, end).text);
+  return NULL;
+}
+
+static shoal_status to_class(libsvm_file *f, const uint8_t *line, const uint8_t *at, float number, int32_t *out) {
+  int classes = f->schema.classes;
+  int64_t label = fabsf(number) < 1e9f ? (int64_t)number : -2;
+  if ((float)label != number)
+    return bad(f, line, at, "expected a whole number as label, found %g: targets must show within the first %d bytes "
+               "of the file", (double)number, LOOK_BYTES);
+  if (label == -1 && (classes == 2 || !classes)) label = 0;
+  if (label < 0 || (classes && label >= classes))
+    return bad(f, line, at, "expected a label from 0 to %d%s, found %g: give --classes if there are more",
+               classes ? classes - 1 : INT32_MAX, classes == 2 ? " or -1" : "", (double)number);
+  *out = (int32_t)label;
+  return NULL;
+}
+
+/* What is wrong with the pair at `at`; the fast loop only saw that something is. */
+static shoal_status bad_pair(libsvm_file *f, const uint8_t *line, const uint8_t *at, const uint8_t *end,
+                             int64_t previous) {
+  const uint8_t *p = at;
+  int64_t index;
+  float value;
+  if (*p == '-') return bad(f, line, at, "expected an index from 0 on, found '%s'", word_at(at, end).text);
+  if (!number_digits(&p, &index) || *p != ':')
+    return bad(f, line, at, "expected index:value, found '%s'", word_at(at, end).text);
+  if (index >= f->limit)
+    return bad(f, line, at, "expected indices from 0 to %lld, found %lld: check --features or the data",
+               (long long)f->limit - 1, (long long)index);
+  if (index <= previous)
+    return bad(f, line, at, "expected ascending indices without duplicates, found %lld after %lld: sort the row",
+               (long long)index, (long long)previous);
+  p++;
+  const uint8_t *number = p;
+  if (!number_float(&p, &value) || !is_end(p, end))
+    return bad(f, line, number, "expected a finite number as value, found '%s'", word_at(number, end).text);
+  return status_make(SHOAL_ERR_INTERNAL, "%s: a good pair was refused", f->base.path);
+}
+
+static shoal_status read_row(libsvm_file *f, const uint8_t *line, const uint8_t *at, const uint8_t *end,
+                             rows_block *into) {
+  const uint8_t *label_at = at;
+  float label;
+  TRY(read_label(f, line, &at, end, &label));
+  TRY(rows_reserve(into, 1, (end - at) / 4 + 1)); /* " 1:1" */
+  int64_t row = into->count, start = into->offsets[row];
+  into->labels[row] = 0;
+  if (f->schema.real_labels) into->targets[row] = label;
+  else TRY(to_class(f, line, label_at, label, &into->labels[row]));
+  int32_t *index_at = into->indices + start;
+  float *value_at = into->values + start;
+  int64_t previous = -1;
+  for (;;) {
+    at = skip_space(at);
+    if (at >= end || *at == '#') break;
+    const uint8_t *pair = at;
+    uint64_t number = 0; /* may wrap round: the digits are counted */
+    for (unsigned d; (d = (unsigned)*at - '0') < 10; at++) number = number * 10 + d;
+    size_t digits = (size_t)(at - pair);
+    int64_t index = (int64_t)number;
+    if (digits - 1 >= 18 || *at != ':' || index >= f->limit || index <= previous) {
+      if (pair[0] == 'q' && end - pair > 4 && !memcmp(pair, "qid:", 4)) {
+        while (!is_end(at, end)) at++;
+        continue;
+      }
+      return bad_pair(f, line, pair, end, previous);
+    }
+    at++;
+    /* A single digit is by far the most frequent value. */
+    if ((unsigned)*at - '0' < 10 && (is_space(at[1]) || at + 1 == end)) {
+      *value_at = (float)(*at - '0');
+      at++;
+    } else if (!number_float(&at, value_at) || !is_end(at, end)) {
+      return bad_pair(f, line, pair, end, previous);
+    }
+    *index_at++ = (int32_t)index;
+    value_at++;
+    previous = index;
+  }
+  into->offsets[row + 1] = start + (index_at - (into->indices + start));
+  return NULL;
+}
+
+static shoal_status read_rows(file_reader *reader, int64_t most, rows_block *into, int64_t *got) {
+  libsvm_file *f = (libsvm_file *)reader;
+  *got = 0;
+  while (*got < most) {
+    const uint8_t *line, *at;
+    size_t n;
+    f->base.can_go_on = false;
+    TRY(status_wrap(lines_next(&f->lines, &line, &n), "%s", f->base.path));
+    if (!line) break;
+    if (!(at = row_in(line, n))) continue;
+    TRY(read_row(f, line, at, line + n, into));
+    into->count++;
+    f->row++;
+    ++*got;
+  }
+  return NULL;
+}
+
+static shoal_status skip_rows(file_reader *reader, int64_t rows, int64_t *got) {
+  libsvm_file *f = (libsvm_file *)reader;
+  int64_t done = 0;
+  f->base.can_go_on = false;
+  while (done < rows) {
+    const uint8_t *line;
+    size_t n;
+    TRY(status_wrap(lines_next(&f->lines, &line, &n), "%s", f->base.path));
+    if (!line) break;
+    done += row_in(line, n) != NULL;
+  }
+  f->row += done;
+  *got = done;
+  return NULL;
+}
+
+static void tell(const file_reader *reader, file_position *out) {
+  const libsvm_file *f = (const libsvm_file *)reader;
+  *out = (file_position){f->row, f->lines.next};
+}
+
+static shoal_status seek(file_reader *reader, const file_position *to) {
+  libsvm_file *f = (libsvm_file *)reader;
+  TRY(lines_seek(&f->lines, to->offset));
+  f->row = to->record;
+  return NULL;
+}
+
+/* What the labels of the first lines are, unless the caller has said so. */
+static shoal_status learn_labels(libsvm_file *f) {
+  bool minus = false, zero = false, one = false, other = false, real = false;
+  while (f->lines.next < LOOK_BYTES && !f->schema.classes) {
+    const uint8_t *line, *at;
+    size_t n;
+    float label;
+    shoal_status status = lines_next(&f->lines, &line, &n);
+    if (status) shoal_status_free(status); /* reading comes upon it again */
+    if (status || !line) break;
+    if (!(at = row_in(line, n)) || !number_float(&at, &label)) continue;
+    if (label == -1) minus = true;
+    else if (label == 0) zero = true;
+    else if (label == 1) one = true;
+    else if (label != truncf(label) || label < 0) real = true;
+    else other = true;
+  }
+  f->schema.real_labels = real;
+  if (!real && !other && one && (minus || zero)) f->schema.classes = 2;
+  return lines_seek(&f->lines, 0);
+}
+
+static void close_file(file_reader *reader) {
+  libsvm_file *f = (libsvm_file *)reader;
+  if (!f) return;
+  stream_close(f->lines.in);
+  free(f->base.path);
+  free(f);
+}
+
+/* bytes NULL: the file `path`. */
+static shoal_status open_any(const char *path, const uint8_t *bytes, size_t n, const format_options *options,
+                             file_reader **out) {
+  if (options->features < 0 || options->features > INT32_MAX)
+    return status_make(SHOAL_ERR_ARGUMENT, "expected at most %d features, found %lld", INT32_MAX,
+                       (long long)options->features);
+  libsvm_file *f = calloc(1, sizeof *f);
+  if (!f) return status_no_memory();
+  f->base.format = &format_libsvm;
+  f->limit = options->features ? options->features : INT32_MAX;
+  f->schema =
+      (rows_schema){.kind = ROWS_SPARSE, .scale = 1, .features = options->features, .classes = options->classes};
+  shoal_status status = NULL;
+  if (!(f->base.path = strdup(path))) {
+    status = status_no_memory();
+    goto failed;
+  }
+  if (bytes) TRY_GOTO(status, stream_open_memory(bytes, n, path, &f->lines.in), failed);
+  else TRY_GOTO(status, stream_open(path, &f->lines.in), failed);
+  TRY_GOTO(status, learn_labels(f), failed);
+  *out = &f->base;
+  return NULL;
+failed:
+  close_file(&f->base);
+  return status;
+}
+
+static shoal_status open_file(const char *path, const format_options *options, file_reader **out) {
+  return open_any(path, NULL, 0, options, out);
+}
+
+shoal_status libsvm_open_memory(const uint8_t *bytes, size_t n, const char *name, const format_options *options,
+                                file_reader **out) {
+  return open_any(name, bytes, n, options, out);
+}
+
+static void get_schema(const file_reader *reader, rows_schema *out) { *out = ((const libsvm_file *)reader)->schema; }
+
+/* The first line with a row: a number, then at least one index:value (the first four are looked at). */
+static bool detect(const char *path, const uint8_t *head, size_t n, bool folder) {
+  uint8_t copy[4097];
+  if (folder || !n || memchr(head, 0, MIN_OF(n, sizeof copy - 1))) return false;
+  size_t length = MIN_OF(n, sizeof copy - 1);
+  memcpy(copy, head, length);
+  copy[length] = 0;
+  for (const uint8_t *line = copy, *stop = copy + length; line < stop;) {
+    const uint8_t *end = memchr(line, '\n', (size_t)(stop - line)), *at;
+    if (!end) end = stop;
+    if ((at = row_in(line, (size_t)(end - line) - (end > line && end[-1] == '\r')))) {
+      float number;
+      int64_t index;
+      int pairs = 0;
+      if (!number_float(&at, &number) || !is_space(*at)) return false;
+      for (; pairs < 4; pairs++) {
+        at = skip_space(at);
+        if (end - at > 4 && !memcmp(at, "qid:", 4))
+          while (!is_end(at, end)) at++;
+        at = skip_space(at);
+        if (at >= end || *at == '#' || *at == '\r') break;
+        if (!number_digits(&at, &index) || *at++ != ':' || !number_float(&at, &number)) return false;
+      }
+      return pairs > 0;
+    }
+    line = end + 1;
+  }
+  return false;
+}
+
+const format format_libsvm = {
+    .name = "libsvm",
+    .summary = "LIBSVM / SVMlight text: label index:value ... (sparse)",
+    .detect = detect,
+    .open = open_file,
+    .schema = get_schema,
+    .read = read_rows,
+    .skip = skip_rows,
+    .tell = tell,
+    .seek = seek,
+    .close = close_file,
+};
