@@ -18,6 +18,7 @@ has_command valgrind || need valgrind
 echo '#include <stdlib.h>' | gcc -E - >/dev/null 2>&1 || need libc6-dev
 has_library cmocka || need libcmocka-dev
 has_library jansson || need libjansson-dev
+has_library libjpeg || need libjpeg-dev
 has_library libpng || need libpng-dev
 has_library zlib || need zlib1g-dev
 

@@ -1,0 +1,129 @@
+#include "data/csv_columns.h"
+
+#include "base/mem.h"
+#include "base/text.h"
+
+#include <math.h>
+#include <string.h>
+#include <strings.h>
+
+bool csv_label_name(const char *name) {
+  static const char *const names[] = {"label", "target", "class", "y"};
+  for (size_t i = 0; i < COUNT_OF(names); i++)
+    if (!strcasecmp(name, names[i])) return true;
+  return false;
+}
+
+static shoal_status add_word(char ***words, size_t *count, size_t *capacity, char *word) {
+  void *array = *words;
+  shoal_status status = mem_grow(&array, capacity, *count + 1, sizeof **words);
+  *words = array;
+  if (!status) (*words)[(*count)++] = word;
+  return status;
+}
+
+static shoal_status one(csv_columns *c, char *key, char *value) {
+  double number;
+  if (!value || !*value)
+    return status_make(SHOAL_ERR_ARGUMENT, "columns: expected label=, target=, skip=, missing=, header= or classes= "
+                                           "with something behind it, found '%s'", key);
+  if (!strcmp(key, "label") || !strcmp(key, "target")) {
+    if (c->label) return status_make(SHOAL_ERR_ARGUMENT, "columns: label= or target= is given twice: keep one");
+    c->label = value;
+    c->target = *key == 't';
+    return NULL;
+  }
+  if (!strcmp(key, "skip")) return add_word(&c->skip, &c->skip_count, &c->skip_capacity, value);
+  if (!strcmp(key, "missing")) {
+    if (!text_to_double(value, &number) || !isfinite((float)number))
+      return status_make(SHOAL_ERR_ARGUMENT, "columns: missing= expects a number, found '%s'", value);
+    c->has_missing = true;
+    c->missing = (float)number;
+    return NULL;
+  }
+  if (!strcmp(key, "header")) {
+    c->header = !strcmp(value, "yes") ? 1 : !strcmp(value, "no") ? 0 : -1;
+    if (c->header < 0)
+      return status_make(SHOAL_ERR_ARGUMENT, "columns: header= expects yes or no, found '%s'", value);
+    return NULL;
+  }
+  if (!strcmp(key, "classes")) {
+    for (char *word; (word = strsep(&value, "|"));)
+      TRY(add_word(&c->classes, &c->class_count, &c->class_capacity, word));
+    return NULL;
+  }
+  static const char *const keys[] = {"label", "target", "skip", "missing", "header", "classes"};
+  const char *nearest = text_nearest(key, keys, COUNT_OF(keys));
+  return status_make(SHOAL_ERR_ARGUMENT, "columns: '%s=' is not known; there are label, target, skip, missing, header "
+                                         "and classes%s%s%s", key, nearest ? "; did you mean '" : "",
+                     nearest ? nearest : "", nearest ? "'?" : "");
+}
+
+shoal_status csv_columns_parse(const char *description, csv_columns *out) {
+  csv_columns c = {.header = -1};
+  if (description && *description) {
+    c.text = strdup(description);
+    if (!c.text) return status_no_memory();
+    char *rest = c.text;
+    for (char *word; (word = strsep(&rest, ","));) {
+      char *value = word, *key = strsep(&value, "=");
+      shoal_status status = one(&c, key, value);
+      if (status) {
+        csv_columns_fini(&c);
+        return status;
+      }
+    }
+  }
+  *out = c;
+  return NULL;
+}
+
+void csv_columns_fini(csv_columns *c) {
+  free(c->text);
+  free(c->skip);
+  free(c->classes);
+  *c = (csv_columns){.header = -1};
+}
+
+static shoal_status find(const char *column, char *const *names, size_t n, size_t *out) {
+  for (size_t i = 0; names && i < n; i++)
+    if (!strcmp(names[i], column)) {
+      *out = i;
+      return NULL;
+    }
+  int64_t number;
+  if (text_to_int(column, &number)) {
+    if (number < 0 || (uint64_t)number >= n)
+      return status_make(SHOAL_ERR_ARGUMENT, "column %s is asked for, but there are %zu, 0 to %zu", column, n, n - 1);
+    *out = (size_t)number;
+    return NULL;
+  }
+  if (!names)
+    return status_make(SHOAL_ERR_ARGUMENT, "column '%s' is asked for, but the first line holds no names: give its "
+                                           "number, from 0, or header=yes", column);
+  const char *nearest = text_nearest(column, (const char *const *)names, n);
+  return status_make(SHOAL_ERR_ARGUMENT, "no column is called '%s'%s%s%s: see the first line of the file", column,
+                     nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "");
+}
+
+shoal_status csv_columns_assign(const csv_columns *c, char *const *names, size_t n, csv_role *roles) {
+  for (size_t i = 0; i < n; i++) roles[i] = CSV_FEATURE;
+  size_t label = n - 1, features = 0;
+  for (size_t i = n; names && i-- > 0;)
+    if (csv_label_name(names[i])) label = i;
+  if (c->label) TRY(find(c->label, names, n, &label));
+  roles[label] = CSV_LABEL;
+  for (size_t i = 0; i < c->skip_count; i++) {
+    size_t column;
+    TRY(find(c->skip[i], names, n, &column));
+    if (column == label)
+      return status_make(SHOAL_ERR_ARGUMENT, "column %zu is the label and to be skipped: say label= for another",
+                         column);
+    roles[column] = CSV_SKIP;
+  }
+  for (size_t i = 0; i < n; i++) features += roles[i] == CSV_FEATURE;
+  if (!features)
+    return status_make(SHOAL_ERR_ARGUMENT, "no column is left for features: expected a label and at least one number "
+                                           "in each line");
+  return NULL;
+}
