@@ -7,15 +7,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* For what number_float does not do itself: at[0, n) through strtod, n being where the number's characters end. */
+/* The powers of ten that a double holds exactly. */
+extern const double number_powers[23];
+/* number_float for what it leaves: more than 19 digits, exponents, and what is no number. */
 bool number_float_slow(const uint8_t **at, float *out);
 
 /* A number such as -1, 0.25, 3e-4, +.5 at *at, which is moved behind it; *out is its nearest float or the next one to
  * that. False (and *at as it was): no number, or not a finite float. Stops at the first byte that cannot go on: the text
  * must hold one, e.g. its newline. */
 static inline bool number_float(const uint8_t **at, float *out) {
-  static const double powers[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
-                                  1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
   const uint8_t *p = *at;
   bool negative = *p == '-';
   p += negative || *p == '+';
@@ -29,10 +29,10 @@ static inline bool number_float(const uint8_t **at, float *out) {
     after = (size_t)(p - point) - 1;
     count += after;
   }
-  /* 19 digits fit; letters are an exponent, or "nan", "inf" */
+  /* 19 digits fit. */
   if (count - 1 >= 19 || (*p | 0x20) == 'e') return number_float_slow(at, out);
   double value = (double)whole;
-  if (after) value /= powers[after];
+  if (after) value /= number_powers[after];
   *out = (float)(negative ? -value : value);
   *at = p;
   return true;
