@@ -4,9 +4,9 @@
  * LF or CR LF; empty lines count for nothing. When labels are words, the file is read once when it is opened, to number
  * them: so a word has the same number wherever reading starts. */
 #include "base/mem.h"
-#include "base/text.h"
 #include "data/csv_columns.h"
 #include "data/format.h"
+#include "data/number.h"
 #include "data/stream.h"
 
 #include <math.h>
@@ -150,24 +150,12 @@ static size_t count_fields(const csv_reader *r, const uint8_t *at, size_t n) {
   return count;
 }
 
-/* A number as people write it, finite. Nearly all have few digits: those are exact without the library's help. */
+/* The whole field as a number, finite. */
 static bool to_number(const char *s, float *out) {
-  static const double powers[] = {1, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15};
-  const char *p = s + (*s == '-' || *s == '+');
-  uint64_t digits = 0;
-  int count = 0, after_point = 0;
-  for (; *p >= '0' && *p <= '9' && count < 16; p++, count++) digits = digits * 10 + (uint64_t)(*p - '0');
-  if (*p == '.')
-    for (p++; *p >= '0' && *p <= '9' && count < 16; p++, count++, after_point++)
-      digits = digits * 10 + (uint64_t)(*p - '0');
-  if (!*p && count && count < 16) {
-    double value = (double)digits / powers[after_point];
-    *out = (float)(*s == '-' ? -value : value);
-    return true;
-  }
-  double value;
-  if (!text_to_double(s, &value) || !isfinite((float)value)) return false;
-  *out = (float)value;
+  const uint8_t *at = (const uint8_t *)s;
+  float value;
+  if (!number_float(&at, &value) || *at) return false;
+  *out = value;
   return true;
 }
 
