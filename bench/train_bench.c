@@ -1,7 +1,8 @@
-/* Training speed of one model through the public interface: real MNIST, the whole loop. Batches are taken in order, as
- * the peers take theirs; shuffled ones cost the trips to memory besides, and are measured with "shuffled" at the end.
+/* Training speed of one model through the public interface: the first 6,000 images of MNIST over and over, the whole
+ * loop. As many as the peers have, and in order, as they take theirs; with "shuffled" at the end they are drawn from all
+ * 60,000 in random order, which costs the trips to memory besides.
  *
- *   train_bench MODEL BATCH THREADS [SECONDS] [shuffled]
+ *   train_bench MODEL BATCH THREADS [SECONDS] [shuffled] [generic|avx2|avx512]
  *
  * Runs pieces of training one after another for about SECONDS and prints the best piece and the median as one line:
  *   MODEL BATCH THREADS best=EXAMPLES_PER_SECOND median=EXAMPLES_PER_SECOND rss_mb=PEAK
@@ -18,7 +19,8 @@
 #include <string.h>
 #include <sys/resource.h>
 
-enum { MOST_PIECES = 4000 };
+enum { EXAMPLES = 6000, MOST_PIECES = 4000, LEAST_STEPS = 8 };
+#define PIECE_SECONDS 0.04
 
 static void check(shoal_status status) {
   if (!status) return;
@@ -51,7 +53,7 @@ static void print_fma(int threads) {
   printf("fma 0 %d gflops=%.1f\n", threads, best);
 }
 
-static shoal_model *build(const char *name, int threads) {
+static shoal_model *build(const char *name, int threads, const char *kernels) {
   bool modern = !strcmp(name, "lenet5");
   const shoal_model_kind *kind = shoal_model_kind_find(modern ? "lenet" : name);
   if (!kind) {
@@ -64,27 +66,35 @@ static shoal_model *build(const char *name, int threads) {
   check(shoal_model_compile(m, &(shoal_compile_options){.optimizer = {.name = "sgd"},
                                                         .schedule = {.rate = 0.05},
                                                         .threads = threads,
+                                                        .kernels = kernels,
                                                         .no_train_accuracy = true}));
   return m;
 }
 
 int main(int argc, char **argv) {
   if (argc < 4) {
-    fprintf(stderr, "usage: train_bench MODEL BATCH THREADS [SECONDS] [shuffled]\n");
+    fprintf(stderr, "usage: train_bench MODEL BATCH THREADS [SECONDS] [shuffled] [generic|avx2|avx512]\n");
     return 2;
   }
   int batch = atoi(argv[2]), threads = atoi(argv[3]);
   double seconds = argc > 4 ? atof(argv[4]) : 3;
-  bool shuffled = argc > 5 && !strcmp(argv[5], "shuffled");
+  bool shuffled = false;
+  const char *kernels = NULL;
+  for (int i = 5; i < argc; i++)
+    if (!strcmp(argv[i], "shuffled"))
+      shuffled = true;
+    else
+      kernels = argv[i];
   if (threads < 1 || threads > 64) return 2;
   if (!strcmp(argv[1], "fma")) {
     print_fma(threads);
     return 0;
   }
   shoal_dataset *data;
+  shoal_dataset part;
   check(shoal_dataset_load("mnist", "train", &data));
-  shoal_model *m = build(argv[1], threads);
-  /* A piece is long enough for the clock and short enough that a quiet moment of the machine holds one. */
+  check(shoal_dataset_view(data, 0, shuffled ? shoal_dataset_rows(data) : EXAMPLES, &part));
+  shoal_model *m = build(argv[1], threads, kernels);
   int64_t steps = 12000 / batch + 1;
   static double rate[MOST_PIECES];
   int pieces = 0;
@@ -92,8 +102,11 @@ int main(int argc, char **argv) {
   while (pieces < MOST_PIECES && (pieces < 5 || clock_seconds() - start < seconds)) {
     shoal_fit_result r;
     check(shoal_model_fit(
-        m, data, &(shoal_fit_options){.steps = steps, .batch_size = batch, .keep_order = !shuffled}, &r));
+        m, &part, &(shoal_fit_options){.steps = steps, .batch_size = batch, .keep_order = !shuffled}, &r));
     rate[pieces++] = (double)r.run_examples / (r.seconds - r.input_wait_seconds);
+    /* Pieces long enough that starting one does not count, short enough that a quiet moment of the machine holds one. */
+    steps = (int64_t)(rate[pieces - 1] * PIECE_SECONDS / batch);
+    if (steps < LEAST_STEPS) steps = LEAST_STEPS;
   }
   qsort(rate, (size_t)pieces, sizeof *rate, by_size);
   struct rusage usage;

@@ -4,11 +4,13 @@
 
 #include "cli/flags.h"
 
+#include <string.h>
+
 /* Exit statuses. After Ctrl-C it is 128 + the signal, as a shell would report it. */
 enum { EXIT_GOOD = 0, EXIT_JOB_FAILED = 1, EXIT_WRONG_USE = 2 };
 
 typedef struct {
-  const char *name;
+  const char *name;      /* "train", or two words: "data inspect" */
   const char *arguments; /* "MODEL" */
   const char *summary;   /* one line, no full stop */
   const char *details;   /* paragraphs for --help and the man page, wrapped by hand at 78 columns; may be NULL */
@@ -18,9 +20,17 @@ typedef struct {
 } command;
 
 extern const command command_train, command_eval, command_predict, command_version, command_help;
+extern const command command_data_list, command_data_inspect, command_data_convert, command_data_generate;
 
 const command *command_at(int i); /* NULL past the end */
 const command *command_find(const char *name);
+/* The commands of two words whose first is `word`, "data": i counts over all commands. */
+static inline bool command_in_group(const command *c, const char *word) {
+  size_t n = strlen(word);
+  return !strncmp(c->name, word, n) && c->name[n] == ' ';
+}
+/* Takes the command's words off the arguments; NULL when there is none. */
+const command *command_take(int *argc, char ***argv);
 
 /* Names of the models. NULL past the end. */
 const char *model_name_at(int i);

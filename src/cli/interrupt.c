@@ -4,20 +4,23 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 struct interrupt {
   int flag;
+  const char *first, *second; /* lines to say */
   bool done; /* the waiting thread is asked to end */
   pthread_t thread;
   sigset_t waited, before;
 };
 
-static void say(const char *line, size_t length) {
-  ssize_t ignored = write(STDERR_FILENO, line, length);
+static void say(const char *line) {
+  struct iovec parts[] = {{(char[]){"\n"}, 1}, {(char *)line, strlen(line)}, {(char[]){"\n"}, 1}};
+  ssize_t ignored = writev(STDERR_FILENO, parts, 3);
   (void)ignored; /* nobody is left to tell */
 }
-#define SAY(line) say(line, sizeof line - 1)
 
 static void *wait_for_signals(void *context) {
   interrupt *i = context;
@@ -26,17 +29,19 @@ static void *wait_for_signals(void *context) {
     if (sigwait(&i->waited, &number)) continue;
     if (__atomic_load_n(&i->done, __ATOMIC_ACQUIRE)) return NULL;
     if (__atomic_load_n(&i->flag, __ATOMIC_RELAXED)) {
-      SAY("\nEnded at once; the last checkpoint saved is whole.\n");
+      say(i->second);
       _exit(128 + number);
     }
-    SAY("\nStopping after this step and saving a checkpoint; press Ctrl-C again to end at once.\n");
+    say(i->first);
     __atomic_store_n(&i->flag, number, __ATOMIC_RELEASE);
   }
 }
 
-shoal_status interrupt_create(interrupt **out) {
+shoal_status interrupt_create(const char *first, const char *second, interrupt **out) {
   interrupt *i = calloc(1, sizeof *i);
   if (!i) return status_no_memory();
+  i->first = first;
+  i->second = second;
   sigemptyset(&i->waited);
   sigaddset(&i->waited, SIGINT);
   sigaddset(&i->waited, SIGTERM);

@@ -5,8 +5,9 @@
 #include <signal.h>
 #include <string.h>
 
-static const command *const commands[] = {&command_train, &command_eval, &command_predict, &command_version,
-                                          &command_help};
+static const command *const commands[] = {&command_train, &command_eval, &command_predict, &command_data_list,
+                                          &command_data_inspect, &command_data_convert, &command_data_generate,
+                                          &command_version, &command_help};
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
 const command *command_at(int i) { return i >= 0 && i < COMMANDS ? commands[i] : NULL; }
@@ -14,6 +15,19 @@ const command *command_at(int i) { return i >= 0 && i < COMMANDS ? commands[i] :
 const command *command_find(const char *name) {
   for (int i = 0; i < COMMANDS; i++)
     if (!strcmp(commands[i]->name, name)) return commands[i];
+  return NULL;
+}
+
+const command *command_take(int *argc, char ***argv) {
+  for (int i = 0; *argc > 0 && i < COMMANDS; i++) {
+    const char *name = commands[i]->name, *blank = strchr(name, ' ');
+    size_t first = blank ? (size_t)(blank - name) : strlen(name);
+    if (strlen((*argv)[0]) != first || strncmp((*argv)[0], name, first)) continue;
+    if (blank && (*argc < 2 || strcmp((*argv)[1], blank + 1))) continue;
+    *argc -= blank ? 2 : 1;
+    *argv += blank ? 2 : 1;
+    return commands[i];
+  }
   return NULL;
 }
 
@@ -40,11 +54,47 @@ void command_print_help(const command *c, FILE *to) {
 
 static void print_overview(FILE *to) {
   fputs("shoal trains models.\n\nUsage: shoal COMMAND [arguments] [flags]\n\nCommands:\n", to);
-  for (int i = 0; i < COMMANDS; i++) fprintf(to, "  %-8s %s\n", commands[i]->name, commands[i]->summary);
+  for (int i = 0; i < COMMANDS; i++) fprintf(to, "  %-14s %s\n", commands[i]->name, commands[i]->summary);
   fputs("\nModels:\n", to);
   const shoal_model_kind *kind;
-  for (int i = 0; (kind = shoal_model_kind_at(i)); i++) fprintf(to, "  %-8s %s\n", kind->name, kind->summary);
+  for (int i = 0; (kind = shoal_model_kind_at(i)); i++) fprintf(to, "  %-14s %s\n", kind->name, kind->summary);
   fputs("\nTry: shoal train softmax\n'shoal COMMAND --help' lists a command's flags.\n", to);
+}
+
+/* Is `word` the first of two? */
+static bool is_group(const char *word) {
+  for (int i = 0; i < COMMANDS; i++)
+    if (command_in_group(commands[i], word)) return true;
+  return false;
+}
+
+static void print_group(const char *word, FILE *to) {
+  fprintf(to, "Usage: shoal %s COMMAND [arguments] [flags]\n\nCommands:\n", word);
+  for (int i = 0; i < COMMANDS; i++)
+    if (command_in_group(commands[i], word)) fprintf(to, "  %-14s %s\n", commands[i]->name, commands[i]->summary);
+  fprintf(to, "\n'shoal %s COMMAND --help' lists a command's flags.\n", word);
+}
+
+static bool asks_for_help(const char *word) { return !strcmp(word, "--help") || !strcmp(word, "-h"); }
+
+/* "shoal data" and what does not go on as it should. */
+static int run_group(const char *word, const char *second) {
+  if (second && asks_for_help(second)) {
+    print_group(word, stdout);
+    return EXIT_GOOD;
+  }
+  if (second) {
+    const char *names[COMMANDS];
+    size_t n = 0;
+    for (int i = 0; i < COMMANDS; i++)
+      if (command_in_group(commands[i], word)) names[n++] = commands[i]->name + strlen(word) + 1;
+    const char *near = text_nearest(second, names, n);
+    fprintf(stderr, "shoal %s: unknown command '%s'", word, second);
+    if (near) fprintf(stderr, "; did you mean '%s'?", near);
+    fputs("\n", stderr);
+  }
+  print_group(word, stderr);
+  return EXIT_WRONG_USE;
 }
 
 static int unknown_command(const char *word) {
@@ -85,9 +135,15 @@ static int run_help(int argc, char **argv) {
   } else if (!parsed.count) {
     print_overview(stdout);
   } else {
-    const command *c = command_find(parsed.words[0]);
-    if (!c) return unknown_command(parsed.words[0]);
-    command_print_help(c, stdout);
+    int count = parsed.count;
+    char **words = (char **)parsed.words; /* only compared */
+    const command *c = command_take(&count, &words);
+    if (c)
+      command_print_help(c, stdout);
+    else if (is_group(parsed.words[0]))
+      return run_group(parsed.words[0], parsed.count > 1 ? parsed.words[1] : "--help");
+    else
+      return unknown_command(parsed.words[0]);
   }
   return EXIT_GOOD;
 }
@@ -132,10 +188,14 @@ int main(int argc, char **argv) {
     return EXIT_WRONG_USE;
   }
   const char *word = argv[1];
-  if (!strcmp(word, "--help") || !strcmp(word, "-h")) word = "help";
-  if (!strcmp(word, "--version")) word = "version";
-  const command *c = command_find(word);
-  int exit_status = c ? c->run(argc - 2, argv + 2) : unknown_command(word);
+  if (asks_for_help(word)) argv[1] = (char[]){"help"};
+  if (!strcmp(word, "--version")) argv[1] = (char[]){"version"};
+  argc--;
+  argv++;
+  const command *c = command_take(&argc, &argv);
+  int exit_status = c                ? c->run(argc, argv)
+                    : is_group(word) ? run_group(word, argc > 1 ? argv[1] : NULL)
+                                     : unknown_command(word);
   if (fflush(stdout) && exit_status == EXIT_GOOD) {
     perror("shoal: standard output");
     exit_status = EXIT_JOB_FAILED;

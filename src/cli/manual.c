@@ -119,8 +119,41 @@ void manual_print(FILE *to) {
         to);
 }
 
+/* Commands of two words are joined by a dash in the script. */
+static void joined_name(FILE *to, const command *c) {
+  for (const char *s = c->name; *s; s++) fputc(*s == ' ' ? '-' : *s, to);
+}
+
+/* Has a command before it the same first word? */
+static bool first_word_known(int i) {
+  const command *c = command_at(i), *before = i ? command_at(i - 1) : NULL;
+  const char *blank = strchr(c->name, ' ');
+  return blank && before && !strncmp(before->name, c->name, (size_t)(blank - c->name) + 1);
+}
+
+/* The first words; for commands of two, then the second. */
+static void complete_names(FILE *to) {
+  const command *c;
+  fputs("  if ((COMP_CWORD == 1)); then\n    COMPREPLY=($(compgen -W \"", to);
+  for (int i = 0; (c = command_at(i)); i++)
+    if (!first_word_known(i)) fprintf(to, "%s%.*s", i ? " " : "", (int)strcspn(c->name, " "), c->name);
+  fputs("\" -- \"$cur\"))\n    return\n  fi\n  case $command in\n", to);
+  for (int i = 0; (c = command_at(i)); i++) {
+    int length = (int)strcspn(c->name, " ");
+    if (!c->name[length] || first_word_known(i)) continue;
+    fprintf(to, "    %.*s)\n      if ((COMP_CWORD == 2)); then\n        COMPREPLY=($(compgen -W \"", length, c->name);
+    const command *d;
+    for (int k = i; (d = command_at(k)) && !strncmp(d->name, c->name, (size_t)length + 1); k++)
+      fprintf(to, "%s%s", k > i ? " " : "", d->name + length + 1);
+    fputs("\" -- \"$cur\"))\n        return\n      fi\n      command+=-${COMP_WORDS[2]} ;;\n", to);
+  }
+  fputs("  esac\n", to);
+}
+
 static void complete_value(FILE *to, const command *c, const flag_row *row) {
-  fprintf(to, "    %s:--%s) ", c->name, row->name);
+  fputs("    ", to);
+  joined_name(to, c);
+  fprintf(to, ":--%s) ", row->name);
   if (row->kind == FLAG_CHOICE) {
     fputs("COMPREPLY=($(compgen -W \"", to);
     const char *const *names = row->choices();
@@ -137,22 +170,25 @@ static void complete_value(FILE *to, const command *c, const flag_row *row) {
 void completion_print(FILE *to) {
   fputs("# bash completion for shoal\n_shoal() {\n"
         "  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} command=${COMP_WORDS[1]}\n"
-        "  COMPREPLY=()\n"
-        "  if ((COMP_CWORD == 1)); then\n    COMPREPLY=($(compgen -W \"",
+        "  COMPREPLY=()\n",
         to);
+  complete_names(to);
   const command *c;
-  for (int i = 0; (c = command_at(i)); i++) fprintf(to, "%s%s", i ? " " : "", c->name);
-  fputs("\" -- \"$cur\"))\n    return\n  fi\n  case $command:$prev in\n", to);
+  fputs("  case $command:$prev in\n", to);
   for (int i = 0; (c = command_at(i)); i++)
     for (const flag_row *row = c->flags; row->name; row++)
       if (row->kind != FLAG_BOOL && !(row->marks & FLAG_HIDDEN)) complete_value(to, c, row);
   fputs("  esac\n  case $command:$cur in\n", to);
   for (int i = 0; (c = command_at(i)); i++) {
-    fprintf(to, "    %s:-*) COMPREPLY=($(compgen -W \"", c->name);
+    fputs("    ", to);
+    joined_name(to, c);
+    fputs(":-*) COMPREPLY=($(compgen -W \"", to);
     for (const flag_row *row = c->flags; row->name; row++)
       if (!(row->marks & FLAG_HIDDEN)) fprintf(to, "--%s ", row->name);
     fputs("--help\" -- \"$cur\")) ;;\n", to);
-    fprintf(to, "    %s:*) COMPREPLY=($(compgen ", c->name);
+    fputs("    ", to);
+    joined_name(to, c);
+    fputs(":*) COMPREPLY=($(compgen ", to);
     if (c->word_at) {
       fputs("-W \"", to);
       const char *word;

@@ -225,7 +225,8 @@ static shoal_status train(train_run *t, int *signal) {
   TRY(open_folder(t));
   job_fill(&t->flags, &t->parsed, t->kind);
   TRY(job_check(&t->flags, &t->parsed));
-  TRY(interrupt_create(&t->signals));
+  TRY(interrupt_create("Stopping after this step and saving a checkpoint; press Ctrl-C again to end at once.",
+                       "Ended at once; the last checkpoint saved is whole.", &t->signals));
   TRY(load_data(t));
   fill_schedule(t);
   TRY(compile(t));

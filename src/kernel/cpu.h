@@ -9,7 +9,7 @@
 /* Each level includes those before it. */
 typedef enum {
   CPU_GENERIC, /* any machine */
-  CPU_AVX2,    /* AVX2, FMA */
+  CPU_AVX2,    /* AVX2, FMA, POPCNT */
   CPU_AVX512,  /* AVX-512 F, BW, DQ, VL */
   CPU_LEVELS
 } cpu_level;
