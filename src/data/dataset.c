@@ -103,7 +103,8 @@ static bool place(const struct known *set, int i, text *out) {
   }
 }
 
-static shoal_status load_known(const struct known *set, const char *split, shoal_dataset *out) {
+/* The folder with the files of a known set. */
+static shoal_status find_known(const struct known *set, text *out) {
   text looked = {0}, path = {0};
   shoal_status status = NULL;
   bool found = false;
@@ -111,19 +112,34 @@ static shoal_status load_known(const struct known *set, const char *split, shoal
     if (path.failed) break;
     if (path.length) {
       found = reader_for(path.data) != NULL;
-      if (found) status = load_path(path.data, split, set->classes, out);
       text_add(&looked, "%s%s", looked.length ? ", " : "", path.data);
     }
-    text_fini(&path);
+    if (!found) text_fini(&path);
   }
-  if (!found)
+  if (found)
+    *out = path;
+  else
     status = path.failed || looked.failed
                  ? status_no_memory()
                  : status_make(SHOAL_ERR_INPUT, "data set '%s' was not found; looked in %s: set SHOAL_DATA to the "
                                                 "folder that holds %s/, or give the path of its files", set->name,
                                looked.data, set->name);
-  text_fini(&path);
+  if (!found) text_fini(&path);
   text_fini(&looked);
+  return status;
+}
+
+static const struct known *known_set(const char *name) {
+  for (size_t i = 0; i < COUNT_OF(known_sets); i++)
+    if (!strcmp(known_sets[i].name, name)) return &known_sets[i];
+  return NULL;
+}
+
+static shoal_status load_known(const struct known *set, const char *split, shoal_dataset *out) {
+  text path = {0};
+  TRY(find_known(set, &path));
+  shoal_status status = load_path(path.data, split, set->classes, out);
+  text_fini(&path);
   return status;
 }
 
@@ -140,9 +156,14 @@ static shoal_status unknown(const char *name) {
   return status;
 }
 
+shoal_status dataset_path(const char *name, text *out) {
+  const struct known *set = known_set(name);
+  return set ? find_known(set, out) : unknown(name);
+}
+
 static shoal_status load_any(const char *name_or_path, const char *split, shoal_dataset *out) {
-  for (size_t i = 0; i < COUNT_OF(known_sets); i++)
-    if (!strcmp(known_sets[i].name, name_or_path)) return load_known(&known_sets[i], split, out);
+  const struct known *set = known_set(name_or_path);
+  if (set) return load_known(set, split, out);
   struct stat info;
   if (!stat(name_or_path, &info)) return load_path(name_or_path, split, 0, out);
   if (strchr(name_or_path, '/'))

@@ -3,6 +3,7 @@
 #define SHOAL_DATA_DATASET_H
 
 #include "base/status.h"
+#include "base/text.h"
 #include "shoal/data.h"
 
 typedef struct {
@@ -15,6 +16,17 @@ typedef struct {
 } dataset_reader;
 
 extern const dataset_reader dataset_reader_idx; /* idx_folder.c */
+
+/* The folder in which a known data set lies. *out is the caller's, to be released with text_fini. */
+SHOAL_CHECKED shoal_status dataset_path(const char *name, text *out);
+/* Which files hold a split ("train", "test") of a data set known by name, of a folder, or of any other files that a
+ * pipeline takes. A folder has splits when it holds
+ *   train-images-idx3-ubyte, t10k-images-idx3-ubyte (plain or .gz),
+ *   data_batch_*, test_batch*,
+ *   folders train and test (or val, validation),
+ *   files train*, test* (or val*).
+ * Otherwise everything is the train split, and asking for the test split is SHOAL_ERR_INPUT. */
+SHOAL_CHECKED shoal_status dataset_files(const char *name_or_path, const char *split, text *out);
 
 /* The largest label (-1 without rows) of u8, i32 or i64 labels; INPUT error naming the row when one is negative.
  * `where` opens the message. */

@@ -1,0 +1,119 @@
+/* shoal data list, and what the other data commands share. */
+#include "cli/data.h"
+
+#include "data/convert.h"
+#include "data/dataset.h"
+
+#include <sys/stat.h>
+
+const char *const *data_bad_row_names(void) {
+  static const char *const names[] = {"stop", "skip", NULL};
+  return names;
+}
+
+shoal_status data_read_options(const read_flags *f, const char *files, int64_t batch, text *found,
+                               shoal_pipeline_options *options) {
+  TRY(dataset_files(files, "train", found));
+  *options = (shoal_pipeline_options){.files = found->data,
+                                      .format = f->format,
+                                      .features = f->features,
+                                      .classes = (int)f->classes,
+                                      .columns = f->columns,
+                                      .fields = f->fields,
+                                      .no_checksums = f->no_checksums,
+                                      .epochs = 1,
+                                      .batch_size = batch,
+                                      .threads = (int)f->threads,
+                                      .transform = f->transform,
+                                      .prefetch = 2,
+                                      .skip_bad_rows = f->on_bad_row && !strcmp(f->on_bad_row, "skip")};
+  return NULL;
+}
+
+int64_t data_files_bytes(const files_list *files) {
+  int64_t bytes = 0;
+  for (size_t i = 0; i < files->count; i++) {
+    struct stat info;
+    if (!stat(files->paths[i], &info) && S_ISREG(info.st_mode)) bytes += info.st_size;
+  }
+  return bytes;
+}
+
+typedef struct {
+  bool json;
+} list_flags;
+
+static const flag_row list_table[] = {
+    {.name = "json", .kind = FLAG_BOOL, .offset = offsetof(list_flags, json), .help = "print one JSON object"},
+    {0},
+};
+
+/* Where a known data set lies; NULL: it is not here. The caller frees it. */
+static char *where(const char *name) {
+  text path = {0};
+  shoal_status status = dataset_path(name, &path);
+  bool here = !status;
+  shoal_status_free(status);
+  if (here) return path.data;
+  text_fini(&path);
+  return NULL;
+}
+
+static shoal_status list_json(void) {
+  json_t *sets = json_array(), *formats = json_array();
+  const char *const *names = shoal_dataset_names();
+  for (size_t i = 0; names[i]; i++) {
+    char *path = where(names[i]);
+    json_array_append_new(
+        sets, json_pack("{s:s, s:o}", "name", names[i], "path", path ? json_string(path) : json_null()));
+    free(path);
+  }
+  const format *f;
+  for (size_t i = 0; (f = format_at(i)); i++)
+    json_array_append_new(formats, json_pack("{s:s, s:s}", "name", f->name, "summary", f->summary));
+  json_t *o = json_pack("{s:o, s:o}", "data_sets", sets, "formats", formats);
+  if (!o) return status_no_memory();
+  json_dumpf(o, stdout, JSON_INDENT(2));
+  putchar('\n');
+  json_decref(o);
+  return NULL;
+}
+
+static void list_text(void) {
+  puts("Data sets known by name:");
+  const char *const *names = shoal_dataset_names();
+  for (size_t i = 0; names[i]; i++) {
+    char *path = where(names[i]);
+    printf("  %-14s %s\n", names[i], path ? path : "not found here; set SHOAL_DATA or give a path");
+    free(path);
+  }
+  puts("\nFormats read (found out from the content, or named with --format):");
+  const format *f;
+  for (size_t i = 0; (f = format_at(i)); i++) printf("  %-14s %s\n", f->name, f->summary);
+  puts("\nFormats written by 'shoal data convert':");
+  const row_writer_kind *w;
+  for (size_t i = 0; (w = convert_at(i)); i++) printf("  %-14s %s\n", w->name, w->endings);
+}
+
+static int run_list(int argc, char **argv) {
+  list_flags f = {0};
+  flags_parsed parsed;
+  shoal_status status = flags_parse(list_table, argc, argv, &f, &parsed);
+  if (!status && parsed.help) {
+    command_print_help(&command_data_list, stdout);
+    return EXIT_GOOD;
+  }
+  if (!status && parsed.count)
+    status = status_make(SHOAL_ERR_ARGUMENT, "takes no argument, but got '%s'", parsed.words[0]);
+  if (!status && f.json) status = list_json();
+  else if (!status) list_text();
+  return status ? command_fail(&command_data_list, status) : EXIT_GOOD;
+}
+
+const command command_data_list = {
+    .name = "data list",
+    .arguments = "",
+    .summary = "list the data sets known by name and the formats",
+    .flags = list_table,
+    .run = run_list,
+};

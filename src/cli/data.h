@@ -1,0 +1,48 @@
+/* What the data commands share: the flags that say how files are read. */
+#ifndef SHOAL_CLI_DATA_H
+#define SHOAL_CLI_DATA_H
+
+#include "cli/command.h"
+#include "data/pipeline.h"
+
+typedef struct {
+  const char *format, *columns, *fields, *transform, *on_bad_row;
+  int64_t features, classes, threads;
+  bool no_checksums;
+} read_flags;
+
+const char *const *data_bad_row_names(void);
+
+/* The rows of a flag table that fill read_flags at `base`. */
+#define READ_FLAGS(base)                                                                                               \
+  {.name = "format", .kind = FLAG_TEXT, .offset = (base) + offsetof(read_flags, format), .value = "NAME",            \
+   .help = "of the files; 'shoal data list' names them", .standard = "found out from the content"},                    \
+      {.name = "columns", .kind = FLAG_TEXT, .offset = (base) + offsetof(read_flags, columns), .value = "TEXT",        \
+       .help = "csv and tsv: which column is what, e.g. label=0,skip=name"},                                           \
+      {.name = "fields", .kind = FLAG_TEXT, .offset = (base) + offsetof(read_flags, fields), .value = "NAMES",         \
+       .help = "tfrecord: the features that hold label, index and value", .standard = "label,index,value"},            \
+      {.name = "features", .kind = FLAG_INT, .offset = (base) + offsetof(read_flags, features), .value = "N",          \
+       .help = "sparse rows: size of the feature space; an index beyond it is a bad row",                              \
+       .standard = "found from the data", .least = 1, .most = 2147483647},                                             \
+      {.name = "classes", .kind = FLAG_INT, .offset = (base) + offsetof(read_flags, classes), .value = "N",            \
+       .help = "labels are 0 to N - 1; one beyond is a bad row", .standard = "found from the data", .least = 1,        \
+       .most = 1e6},                                                                                                   \
+      {.name = "no-checksums", .kind = FLAG_BOOL, .offset = (base) + offsetof(read_flags, no_checksums),               \
+       .help = "tfrecord: do not check CRCs"},                                                                         \
+      {.name = "transform", .kind = FLAG_TEXT, .offset = (base) + offsetof(read_flags, transform), .value = "STEPS",   \
+       .help = "done to each image, e.g. resize=28x28,gray"},                                                          \
+      {.name = "threads", .kind = FLAG_INT, .offset = (base) + offsetof(read_flags, threads), .value = "N",            \
+       .help = "threads that decode images", .standard = "one a processor", .least = 1, .most = 64},                   \
+  {                                                                                                                    \
+    .name = "on-bad-row", .kind = FLAG_CHOICE, .offset = (base) + offsetof(read_flags, on_bad_row), .value = "WHAT",   \
+    .help = "stop, or skip it and count (more than 1 % stops)", .standard = "stop", .choices = data_bad_row_names      \
+  }
+
+/* One pass over `files` in their order, with these settings. `files` may be the name of a known data set. The paths in
+ * *options are borrowed from f and `found`, which the caller frees with text_fini. */
+SHOAL_CHECKED shoal_status data_read_options(const read_flags *f, const char *files, int64_t batch, text *found,
+                                             shoal_pipeline_options *options);
+/* Bytes of the files; 0 for what is made, not read. */
+int64_t data_files_bytes(const files_list *files);
+
+#endif
