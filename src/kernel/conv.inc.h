@@ -80,6 +80,10 @@ INLINE void conv_tile(const int OT, const conv_shape *s, const float *const x[CO
       if (OT > CONV_POSITIONS) { /* hold whichever is fewer in registers: four inputs or OT weights */
         vf v0 = v_load(x0 + t * LANES), v1 = v_load(x1 + t * LANES), v2 = v_load(x2 + t * LANES),
            v3 = v_load(x3 + t * LANES);
+        V_KEEP(v0);
+        V_KEEP(v1);
+        V_KEEP(v2);
+        V_KEEP(v3);
         UNROLL for (int m = 0; m < OT; m++) {
           vf k = v_set(w[m]);
           a[m][0] += k * v0;
@@ -93,6 +97,7 @@ INLINE void conv_tile(const int OT, const conv_shape *s, const float *const x[CO
         UNROLL for (int j = 0; j < CONV_POSITIONS; j++) {
           const float *xj = j == 0 ? x0 : j == 1 ? x1 : j == 2 ? x2 : x3;
           vf v = v_load(xj + t * LANES);
+          V_KEEP(v);
           UNROLL for (int m = 0; m < OT; m++) a[m][j] += k[m] * v;
         }
       }
@@ -273,6 +278,7 @@ INLINE void grad_w_tile(const int OT, const int KT, const conv_shape *s, const f
       UNROLL for (int m = 0; m < OT; m++) e[m] = v_load(dr + m * LANES);
       UNROLL for (int k = 0; k < KT; k++) {
         vf v = v_load(xr + k * next);
+        V_KEEP(v);
         UNROLL for (int m = 0; m < OT; m++) a[m][k] += e[m] * v;
       }
       xr += step;
@@ -405,6 +411,7 @@ shoal_status ISA_NAME(lanes_conv_block_grad_w)(const kernel_call *call) { return
         UNROLL for (int i = 0; i < CT; i++) k[i] = v_set(wr[i * s->o + o]);         \
         UNROLL for (int j = J0; j < J1; j++) {                                      \
           vf e = v_load(dr + (j * s->o + o) * LANES);                               \
+          V_KEEP(e);                                                                \
           UNROLL for (int i = 0; i < CT; i++) a[i][j] += k[i] * e;                  \
         }                                                                           \
       }                                                                             \

@@ -22,6 +22,7 @@ INLINE void dense_tile(const int OT, const int PT, const float *x, int64_t xp, c
       UNROLL for (int j = 0; j < PT; j++) v[j] = v_load(x + j * xp + k * LANES);
       UNROLL for (int i = 0; i < OT; i++) {
         vf c = v_set(w[i * wi]);
+        V_KEEP(c);
         UNROLL for (int j = 0; j < PT; j++) a[i][j] += c * v[j];
       }
     } else {
@@ -29,6 +30,7 @@ INLINE void dense_tile(const int OT, const int PT, const float *x, int64_t xp, c
       UNROLL for (int i = 0; i < OT; i++) c[i] = v_set(w[i * wi]);
       UNROLL for (int j = 0; j < PT; j++) {
         vf v = v_load(x + j * xp + k * LANES);
+        V_KEEP(v);
         UNROLL for (int i = 0; i < OT; i++) a[i][j] += c[i] * v;
       }
     }
@@ -120,6 +122,7 @@ INLINE void dense_grad_tile(const int KT, const int VT, const float *x, int64_t 
         UNROLL for (int j = 0; j < VT; j++) e[j] = v_load(dn + j * VW);
         UNROLL for (int i = 0; i < KT; i++) {
           vf c = v_set(xn[i * LANES]);
+          V_KEEP(c);
           UNROLL for (int j = 0; j < VT; j++) a[i][j] += c * e[j];
         }
       } else {
@@ -127,6 +130,7 @@ INLINE void dense_grad_tile(const int KT, const int VT, const float *x, int64_t 
         UNROLL for (int i = 0; i < KT; i++) c[i] = v_set(xn[i * LANES]);
         UNROLL for (int j = 0; j < VT; j++) {
           vf e = v_load(dn + j * VW);
+          V_KEEP(e);
           UNROLL for (int i = 0; i < KT; i++) a[i][j] += c[i] * e;
         }
       }

@@ -31,6 +31,7 @@ INLINE void gemm_tile(const int IT, const int VT, gemm_operand a, int64_t depth,
       UNROLL for (int i = 0; i < IT; i++) x[i] = v_set(ak[i * a.across]);
       UNROLL for (int j = 0; j < VT; j++) {
         vf b = v_load(block + k * GEMM_WIDTH + j * VW);
+        V_KEEP(b);
         UNROLL for (int i = 0; i < IT; i++) s[i][j] += x[i] * b;
       }
     }

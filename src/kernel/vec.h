@@ -163,6 +163,13 @@ INLINE vf v_best_of_4(vf a, vf b, vf c, vf d, uint8_t *which) {
 
 #define V_ZERO ((vf){0})
 
+/* A vector that is used several times: in a register, not loaded again for each use, as gcc would have it. */
+#if VW > 4
+#define V_KEEP(x) __asm__("" : "+v"(x))
+#else
+#define V_KEEP(x) (void)(x)
+#endif
+
 /* NaN stays NaN. */
 INLINE vf v_relu(vf x) { return v_max(V_ZERO, x); }
 
