@@ -14,11 +14,18 @@
 
 /* Every format, in the order in which they are asked whether a file is theirs: those that are sure of their own first
  * bytes before those that go by the look of a text or by a name. */
-#define FORMATS(ROW) \
-  ROW(format_idx) \
-  ROW(format_tfrecord) \
-  ROW(format_criteo) \
-  ROW(format_libsvm)
+#define FORMATS(ROW)          \
+  ROW(format_idx)             \
+  ROW(format_npy)             \
+  ROW(format_image_tfrecord)  \
+  ROW(format_tfrecord)        \
+  ROW(format_image_folder)    \
+  ROW(format_fake)            \
+  ROW(format_cifar10)         \
+  ROW(format_criteo)          \
+  ROW(format_libsvm)          \
+  ROW(format_csv)             \
+  ROW(format_tsv)
 
 #define ROW(name) extern const format name;
 FORMATS(ROW)
