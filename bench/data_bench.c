@@ -20,7 +20,8 @@ static void stop_on(shoal_status status) {
   exit(1);
 }
 
-static double read_all(const format *f, const char *path, const format_options *options, int64_t *rows, int64_t *entries) {
+static double read_all(const format *f, const char *path, const format_options *options, int64_t *rows,
+                       int64_t *entries) {
   file_reader *r;
   rows_schema schema;
   rows_block block;

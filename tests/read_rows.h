@@ -53,8 +53,8 @@ static inline void compress_file(const char *from, const char *to, int window) {
   free(bytes);
 }
 
-/* Skipping to any of a few rows, going back to a position told, reading in odd steps, and compressed copies all give the
- * same rows. */
+/* Skipping to any of a few rows, going back to a position told, reading in odd steps, and compressed copies all give
+ * the same rows. */
 static inline void check_positions(const format *f, const char *path, const format_options *options) {
   rows_block all;
   read_file_rows(f, path, options, &all);

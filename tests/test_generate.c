@@ -108,7 +108,7 @@ static void learnable(void **state) {
   for (int form = CRITEO_TFRECORD; form <= CRITEO_TSV; form += CRITEO_TSV - CRITEO_TFRECORD) {
     char dir[FILES_PATH];
     files_make_folder(dir);
-    criteo_settings s = {.out = dir, .rows = 60000, .features = 20000, .files = 6, .seed = 11, .form = (criteo_form)form};
+    criteo_settings s = {.out = dir, .rows = 60000, .features = 20000, .files = 6, .form = (criteo_form)form};
     criteo_truth truth;
     assert_ok(generate_criteo(&s, NULL, NULL, &truth));
     double loss = learn(dir, (criteo_form)form, 6, 20000);

@@ -101,7 +101,7 @@ static void bad_lines(void **state) {
     const char *words, *message;
     int64_t features;
     int classes;
-  } cases[] = {{"1 1:1\n1 3:1 2:1\n", "line 2 at byte 12: expected ascending indices without duplicates, found 2 after 3", 0, 0},
+  } cases[] = {{"1 1:1\n1 3:1 2:1\n", "line 2 at byte 12: expected ascending indices without duplicates", 0, 0},
                {"1 3:1 3:1\n", "found 3 after 3", 0, 0},
                {"1 -3:1\n", "expected an index from 0 on, found '-3:1'", 0, 0},
                {"1 10:1\n", "expected indices from 0 to 9, found 10", 10, 0},

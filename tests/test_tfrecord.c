@@ -207,7 +207,8 @@ static void wrong_checksum_goes_on(void **state) {
   assert_ok(tfrecord_rows_open_memory(bytes, n, "memory", &plain, &r));
   format_tfrecord.schema(r, &schema);
   rows_init(&b, &schema);
-  assert_fails(format_tfrecord.read(r, 9, &b, &got), SHOAL_ERR_INPUT, "memory: record 0 at byte 0: expected the checksum");
+  assert_fails(format_tfrecord.read(r, 9, &b, &got), SHOAL_ERR_INPUT,
+               "memory: record 0 at byte 0: expected the checksum");
   assert_true(r->can_go_on);
   assert_ok(format_tfrecord.read(r, 9, &b, &got));
   assert_int_equal(got, 2);
@@ -260,7 +261,8 @@ static void options(void **state) {
   int64_t got;
   bool more;
   assert_fails(read_bytes(bytes, n, &(format_options){.fields = "a,b"}, &b, &got, &more), SHOAL_ERR_ARGUMENT, "three");
-  assert_fails(read_bytes(bytes, n, &(format_options){.fields = "a=b"}, &b, &got, &more), SHOAL_ERR_ARGUMENT, "key 'a'");
+  assert_fails(read_bytes(bytes, n, &(format_options){.fields = "a=b"}, &b, &got, &more), SHOAL_ERR_ARGUMENT,
+               "key 'a'");
   assert_fails(read_bytes(bytes, n, &(format_options){.fields = "label=a,b"}, &b, &got, &more), SHOAL_ERR_ARGUMENT,
                "belongs to no key");
   assert_fails(read_bytes(bytes, n, &(format_options){.fields = "label=,dense=b"}, &b, &got, &more), SHOAL_ERR_ARGUMENT,
@@ -354,7 +356,8 @@ static void damaged_compression(void **state) {
   snprintf(packed, sizeof packed, "%s/packed", dir);
   making m;
   begin(&m);
-  for (int i = 0; i < 3000; i++) add(&m.to, (int64_t[]){i, 1 + 8 * i, 100000 + i}, 3, (float[]){1, (float)i, 3}, 3, i % 2);
+  for (int i = 0; i < 3000; i++)
+    add(&m.to, (int64_t[]){i, 1 + 8 * i, 100000 + i}, 3, (float[]){1, (float)i, 3}, 3, i % 2);
   size_t n, packed_n;
   uint8_t *bytes = finish(&m, &n);
   files_write(path, bytes, n);

@@ -64,7 +64,7 @@ WITH_CRC static inline uint64_t shifted(uint64_t crc, uint32_t factor) {
   return _mm_crc32_u64(0, (uint64_t)_mm_cvtsi128_si64(product));
 }
 
-/* The instruction takes 3 cycles but one can start each cycle: three stretches of `part` bytes at once, joined after. */
+/* The instruction takes 3 cycles but one can start each cycle: three stretches of `part` bytes at once, then joined. */
 WITH_CRC static inline uint64_t three(uint64_t crc, const uint8_t *at, size_t part, uint32_t by_one, uint32_t by_two) {
   uint64_t a = crc, b = 0, c = 0;
   for (size_t i = 0; i < part; i += 8) {

@@ -58,9 +58,31 @@ static bool read_number(const uint8_t **at, int64_t *out) {
   return true;
 }
 
+/* Eight hexadecimal digits at once; false when there are not eight. */
+static inline bool read_eight(const uint8_t *at, uint64_t *out) {
+#define EACH(byte) (0x0101010101010101ull * (byte))
+  uint64_t w = (uint64_t)at[0] | (uint64_t)at[1] << 8 | (uint64_t)at[2] << 16 | (uint64_t)at[3] << 24 |
+               (uint64_t)at[4] << 32 | (uint64_t)at[5] << 40 | (uint64_t)at[6] << 48 | (uint64_t)at[7] << 56;
+  uint64_t lower = w | EACH(0x20);
+  /* Bit 7 of each byte: at least the first of the range, and not beyond its last. */
+  uint64_t digit = (w + EACH(0x80 - '0')) & ~(w + EACH(0x80 - '9' - 1));
+  uint64_t letter = (lower + EACH(0x80 - 'a')) & ~(lower + EACH(0x80 - 'f' - 1));
+  if ((w & EACH(0x80)) || ((digit | letter) & EACH(0x80)) != EACH(0x80)) return false;
+  uint64_t v = __builtin_bswap64((w & EACH(0x0f)) + 9 * (w >> 6 & EACH(1)));
+  v = (v | v >> 4) & 0x00ff00ff00ff00ffull;
+  v = (v | v >> 8) & 0x0000ffff0000ffffull;
+  *out = (v | v >> 16) & 0xffffffffu;
+  return true;
+#undef EACH
+}
+
 /* At most 16 hexadecimal digits. */
-static bool read_word(const uint8_t **at, uint64_t *out) {
+static inline bool read_word(const uint8_t **at, const uint8_t *end, uint64_t *out) {
   const uint8_t *p = *at;
+  if (end - p >= 8 && (end - p == 8 || p[8] == '\t') && read_eight(p, out)) {
+    *at = p + 8;
+    return true;
+  }
   uint64_t word = 0;
   for (; p - *at < 17; p++) {
     unsigned digit = (unsigned)*p - '0', letter = ((unsigned)*p | 0x20) - 'a';
@@ -76,9 +98,9 @@ static bool read_word(const uint8_t **at, uint64_t *out) {
 
 typedef struct {
   int64_t label;
-  int count;                       /* of entries */
-  int32_t indices[COLUMNS];        /* [count], numbers first, words in the order of their columns */
-  float values[COLUMNS];           /* [count] */
+  int count;                /* of entries */
+  int32_t indices[COLUMNS]; /* [count], numbers first, words in the order of their columns */
+  float values[COLUMNS];    /* [count] */
 } click;
 
 /* NULL when the line is a row; else what was expected, in column *column (from 1) at byte *where of the line. */
@@ -99,7 +121,7 @@ static const char *parse(const uint8_t *line, size_t n, int64_t features, click 
       out->indices[out->count] = c;
       out->values[out->count++] = (float)number;
     } else if (!empty) {
-      if (!read_word(&at, &word)) return "a hexadecimal word or nothing";
+      if (!read_word(&at, end, &word)) return "a hexadecimal word or nothing";
       out->indices[out->count] = criteo_index(c - CRITEO_NUMBERS, word, features);
       out->values[out->count++] = 1;
     }

@@ -40,7 +40,8 @@ bool example_named(const example_feature *f, const char *name);
 /* "bytes", "float", "int64", "empty" */
 const char *example_kind_name(example_kind kind);
 /* Finds one feature: EXAMPLE_END when there is none of that name. */
-example_step example_find(const uint8_t *record, size_t n, const char *name, example_feature *out, const char **problem);
+example_step example_find(const uint8_t *record, size_t n, const char *name, example_feature *out,
+                          const char **problem);
 
 /* Lists. All return the number of elements, or -1 when the wire data is malformed (or the feature is of another kind);
  * `room` bounds what is written, and the count may be larger. */
@@ -50,9 +51,9 @@ int64_t example_floats(const example_feature *f, float *out, size_t room);
 /* The i-th bytes element; -1 when there is none, else its length. */
 int64_t example_bytes(const example_feature *f, size_t i, const uint8_t **out);
 
-/* Ints known to be ascending, without duplicates and in [0, limit): straight into an int32 column. Returns their number,
- * or -1 when anything at all is unusual: example_ints then tells what. `room` elements fit; f->bytes are always enough.
- * Loads whole words: up to STREAM_SLACK bytes behind the record must be readable, as tfrecord_next gives them. */
+/* Ints that should be ascending, without duplicates and in [0, limit): straight into an int32 column. Returns their
+ * number, or -1 when anything at all is unusual: example_ints then tells what. `room` elements fit; f->bytes are always
+ * enough. Loads whole words: STREAM_SLACK bytes behind the record must be readable, as tfrecord_next gives them. */
 int64_t example_ascending(const example_feature *f, int64_t limit, int32_t *out, size_t room);
 
 /* "index int64 x 33, value float x 33, label int64 x 1" for messages and `inspect`. */

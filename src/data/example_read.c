@@ -88,7 +88,7 @@ static const char *read_feature(const uint8_t *at, const uint8_t *end, example_f
 }
 
 static const char *read_entry(const uint8_t *at, const uint8_t *end, example_feature *out) {
-  *out = (example_feature){.name = ""};
+  *out = (example_feature){.name = "", .list = at};
   while (at < end) {
     field f = {0};
     const char *problem = read_field(&at, end, &f);

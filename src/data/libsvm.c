@@ -1,7 +1,7 @@
 /* LIBSVM / SVMlight text: "label index:value index:value ...", indices ascending.
  *
- * Indices are kept as they stand in the file, so the feature space is one larger than the largest of them. "# ..." ends a
- * line, "qid:7" is passed over, lines without a row do not count. Labels -1/+1 become 0/1, other whole numbers are
+ * Indices are kept as they stand in the file, so the feature space is one larger than the largest of them. "# ..." ends
+ * a line, "qid:7" is passed over, lines without a row do not count. Labels -1/+1 become 0/1, other whole numbers are
  * classes as they stand; a file whose first lines have a fraction among the labels is one of targets. */
 #include "base/mem.h"
 #include "data/lines.h"
@@ -69,7 +69,8 @@ static shoal_status bad(libsvm_file *f, const uint8_t *line, const uint8_t *at, 
                      (unsigned long long)offset);
 }
 
-static shoal_status read_label(libsvm_file *f, const uint8_t *line, const uint8_t **at, const uint8_t *end, float *out) {
+static shoal_status read_label(libsvm_file *f, const uint8_t *line, const uint8_t **at, const uint8_t *end,
+                               float *out) {
   const uint8_t *start = *at;
   if (!number_float(at, out) || !is_end(*at, end))
     return bad(f, line, start, "expected a number as label, found '%s'", word_at(start, end).text);

@@ -11,8 +11,8 @@ typedef struct {
   int64_t number;  /* lines up to and with the one given last; -1: not known, after a seek */
 } line_reader;
 
-/* *line: the next line without its end, *n bytes, valid until the next call; NULL at the end of the file. line[n] can be
- * read and is '\r', '\n' or 0. A line of more than 256 MiB is an INPUT error. */
+/* *line: the next line without its end, *n bytes, valid until the next call; NULL at the end of the file. line[n] can
+ * be read and is '\r', '\n' or 0. A line of more than 256 MiB is an INPUT error. */
 SHOAL_CHECKED shoal_status lines_next(line_reader *r, const uint8_t **line, size_t *n);
 /* Starts at a line's first byte. */
 SHOAL_CHECKED shoal_status lines_seek(line_reader *r, uint64_t offset);

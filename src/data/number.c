@@ -28,8 +28,8 @@ static size_t number_length(const uint8_t *at) {
   return (size_t)(p - at);
 }
 
-/* Up to 19 digits from the first that is not 0, and the power of ten; digits beyond are too small to be seen in a float.
- * at[0, n) is a number by number_length. */
+/* Up to 19 digits from the first that is not 0, and the power of ten; digits beyond are too small to be seen in a
+ * float. at[0, n) is a number by number_length. */
 static void split(const uint8_t *at, size_t n, uint64_t *digits, int64_t *power) {
   const uint8_t *p = at + (*at == '-' || *at == '+'), *end = at + n;
   uint64_t whole = 0;

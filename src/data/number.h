@@ -13,8 +13,8 @@ extern const double number_powers[23];
 bool number_float_slow(const uint8_t **at, float *out);
 
 /* A number such as -1, 0.25, 3e-4, +.5 at *at, which is moved behind it; *out is its nearest float or the next one to
- * that. False (and *at as it was): no number, or not a finite float. Stops at the first byte that cannot go on: the text
- * must hold one, e.g. its newline. */
+ * that. False (and *at as it was): no number, or not a finite float. Stops at the first byte that cannot go on: the
+ * text must hold one, e.g. its newline. */
 static inline bool number_float(const uint8_t **at, float *out) {
   const uint8_t *p = *at;
   bool negative = *p == '-';

@@ -31,8 +31,9 @@ SHOAL_CHECKED shoal_status tfrecord_open_memory(const uint8_t *bytes, size_t n, 
                                                 tfrecord_reader *out);
 /* Fine on a zeroed or a closed one. */
 void tfrecord_close(tfrecord_reader *r);
-/* *data: the next record, n bytes, valid until the next call; NULL at the end of the file. As with streams, STREAM_SLACK
- * bytes behind it may be read. A wrong data checksum leaves the reader behind that record with can_go_on. */
+/* *data: the next record, n bytes, valid until the next call; NULL at the end of the file. As with streams,
+ * STREAM_SLACK bytes behind it may be read. A wrong data checksum leaves the reader behind that record with
+ * can_go_on. */
 SHOAL_CHECKED shoal_status tfrecord_next(tfrecord_reader *r, const uint8_t **data, size_t *n);
 /* Passes over up to `records` records without looking at their data; *got is less only at the end of the file. */
 SHOAL_CHECKED shoal_status tfrecord_skip(tfrecord_reader *r, int64_t records, int64_t *got);

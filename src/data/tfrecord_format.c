@@ -1,8 +1,8 @@
 /* TFRecord files of tf.train.Examples as rows.
  *
  * Sparse rows by default: `label` (an int64, -1/+1 or 0/1), `index` (int64s, ascending) and `value` (as many floats);
- * --fields names others: "label,index,value". "label=clk,dense=age,fare" takes the numbers of the features named, in this
- * order, as a dense row; a single feature of bytes is a row of u8. */
+ * --fields names others: "label,index,value". "label=clk,dense=age,fare" takes the numbers of the features named, in
+ * this order, as a dense row; a single feature of bytes is a row of u8. */
 #include "base/mem.h"
 #include "data/example.h"
 #include "data/sparse.h"
