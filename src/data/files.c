@@ -43,7 +43,10 @@ static shoal_status add_folder(const char *path, files_list *out) {
   while (length > 1 && path[length - 1] == '/') length--;
   for (struct dirent *e; !status && (e = readdir(folder));) {
     struct stat info;
+    size_t name = strlen(e->d_name);
     if (e->d_name[0] == '.') continue;
+    /* truth.json and the like are about data. */
+    if (name > 5 && !strcmp(e->d_name + name - 5, ".json")) continue;
     if (fstatat(dirfd(folder), e->d_name, &info, 0) || !S_ISREG(info.st_mode)) continue;
     text file = {0};
     text_add(&file, "%.*s/%s", (int)length, path, e->d_name);
