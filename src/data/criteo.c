@@ -30,21 +30,13 @@ static shoal_status bad(criteo_file *f, size_t column_offset, const char *messag
     __attribute__((format(printf, 3, 4)));
 
 static shoal_status bad(criteo_file *f, size_t column_offset, const char *message, ...) {
-  uint64_t offset = f->lines.offset + column_offset;
-  int64_t number = 0;
   va_list args;
   va_start(args, message);
   shoal_status status = status_make_v(SHOAL_ERR_INPUT, message, args);
   va_end(args);
-  shoal_status counting = lines_number(&f->lines, &number);
-  if (counting) {
-    shoal_status_free(status);
-    return counting;
-  }
   f->base.can_go_on = true;
   f->row++;
-  return status_wrap(status, "%s: line %lld at byte %llu", f->base.path, (long long)number,
-                     (unsigned long long)offset);
+  return lines_blame(&f->lines, f->base.path, column_offset, status);
 }
 
 /* A whole number with a sign or not, at most 18 digits. */

@@ -52,21 +52,13 @@ static shoal_status bad(libsvm_file *f, const uint8_t *line, const uint8_t *at, 
     __attribute__((format(printf, 4, 5)));
 
 static shoal_status bad(libsvm_file *f, const uint8_t *line, const uint8_t *at, const char *message, ...) {
-  uint64_t offset = f->lines.offset + (uint64_t)(at - line);
-  int64_t number = 0;
   va_list args;
   va_start(args, message);
   shoal_status status = status_make_v(SHOAL_ERR_INPUT, message, args);
   va_end(args);
-  shoal_status counting = lines_number(&f->lines, &number);
-  if (counting) {
-    shoal_status_free(status);
-    return counting;
-  }
   f->base.can_go_on = true;
   f->row++;
-  return status_wrap(status, "%s: line %lld at byte %llu", f->base.path, (long long)number,
-                     (unsigned long long)offset);
+  return lines_blame(&f->lines, f->base.path, (size_t)(at - line), status);
 }
 
 static shoal_status read_label(libsvm_file *f, const uint8_t *line, const uint8_t **at, const uint8_t *end,

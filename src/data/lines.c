@@ -61,3 +61,14 @@ shoal_status lines_number(line_reader *r, int64_t *out) {
   *out = r->number;
   return NULL;
 }
+
+shoal_status lines_blame(line_reader *r, const char *path, size_t at, shoal_status status) {
+  int64_t number = 0;
+  shoal_status counting = lines_number(r, &number);
+  if (counting) {
+    shoal_status_free(status);
+    return counting;
+  }
+  return status_wrap(status, "%s: line %lld at byte %llu", path, (long long)number,
+                     (unsigned long long)(r->offset + at));
+}

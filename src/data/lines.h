@@ -19,4 +19,7 @@ SHOAL_CHECKED shoal_status lines_seek(line_reader *r, uint64_t offset);
 /* The number of the line given last, from 1; after a seek it is counted once, from the start of the file. */
 SHOAL_CHECKED shoal_status lines_number(line_reader *r, int64_t *out);
 
+/* Puts "PATH: line 12 at byte 3456: " before an error about the line given last, `at` bytes into it. Takes `status`. */
+SHOAL_CHECKED shoal_status lines_blame(line_reader *r, const char *path, size_t at, shoal_status status);
+
 #endif
