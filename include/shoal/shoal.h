@@ -5,6 +5,7 @@
 #include "shoal/data.h"
 #include "shoal/graph.h"
 #include "shoal/models.h"
+#include "shoal/pipeline.h"
 #include "shoal/session.h"
 #include "shoal/status.h"
 #include "shoal/tensor.h"

@@ -11,6 +11,7 @@
 #define SHOAL_TRAIN_H
 
 #include "shoal/data.h"
+#include "shoal/pipeline.h"
 #include "shoal/session.h"
 
 #ifdef __cplusplus
@@ -100,7 +101,7 @@ SHOAL_API shoal_session *shoal_model_session(shoal_model *m);
 /* What callbacks see. */
 typedef struct {
   int64_t epoch, epochs; /* epoch counts from 0 */
-  int64_t step, steps;   /* step: finished ones; steps: all there will be */
+  int64_t step, steps;   /* step: finished ones; steps: all there will be, 0: not known yet */
   int64_t examples;      /* seen so far in this run */
   double loss;           /* of the last step; in on_epoch: mean of the epoch */
   double accuracy;       /* the same for training accuracy; NaN when not measured */
@@ -124,6 +125,10 @@ typedef struct {
   int64_t batch_size;         /* 0: 32 */
   bool keep_order;            /* do not shuffle */
   bool drop_short;            /* drop a last batch that is not full */
+  /* Train on what a pipeline reads instead of on data in memory: fit is then called with NULL for the data. Batch size,
+   * epochs, seed, drop_short, classes and position are fit's own; keep_order: no shuffling. Rows must be dense, with as
+   * many numbers as the model's input. Checkpoints hold the pipeline's position. */
+  const shoal_pipeline_options *stream;
   const shoal_dataset *validation;
   double validation_split;    /* share of the training rows, the last ones, held out; 0: none */
   int patience;               /* stop after so many epochs without a better validation loss; 0: never */
@@ -142,6 +147,7 @@ typedef struct {
   int64_t steps, updates, examples; /* of the whole training, resumed part included */
   int64_t run_examples; /* of this run alone */
   int64_t dropped_examples; /* left out an epoch because the last batch was short */
+  int64_t bad_rows;    /* passed over by a stream */
   double seconds;      /* training alone, this run */
   double eval_seconds, checkpoint_seconds;
   double input_wait_seconds; /* waiting for data */
@@ -152,7 +158,7 @@ typedef struct {
   int64_t resumed_from; /* step, or -1 */
 } shoal_fit_result;
 
-/* A loss that is no number ends it with SHOAL_ERR_NUMERIC: step, first bad operator, what to try. */
+/* data: NULL when options->stream says where it comes from. A loss that is no number ends it with SHOAL_ERR_NUMERIC: step, first bad operator, what to try. */
 SHOAL_API SHOAL_CHECKED shoal_status shoal_model_fit(shoal_model *m, const shoal_dataset *data,
                                                      const shoal_fit_options *options, shoal_fit_result *result);
 

@@ -8,6 +8,8 @@
 #include "data/generate_images.h"
 
 #include <dirent.h>
+#include <stdlib.h>
+#include <sys/stat.h>
 
 typedef struct {
   const char *out, *as, *size;
@@ -73,6 +75,17 @@ static shoal_status check_out(const generate_flags *f) {
   return NULL;
 }
 
+/* The folders above `path`; one that cannot be made shows when the data is written. */
+static void make_parents(const char *path) {
+  char *copy = strdup(path);
+  for (char *slash = copy ? strchr(copy + 1, '/') : NULL; slash; slash = strchr(slash + 1, '/')) {
+    *slash = 0;
+    (void)!mkdir(copy, 0777); /* it may be there already */
+    *slash = '/';
+  }
+  free(copy);
+}
+
 static shoal_status criteo(const generate_flags *f, watch *w) {
   criteo_settings s = {.out = f->out,
                        .rows = f->rows ? f->rows : 100000,
@@ -125,6 +138,7 @@ static shoal_status generate(const generate_flags *f, const char *what, int *sig
   if (!clicks && strcmp(what, "images"))
     return status_make(SHOAL_ERR_ARGUMENT, "'%s' cannot be generated; it is criteo or images", what);
   TRY(check_out(f));
+  make_parents(f->out);
   interrupt *signals;
   TRY(interrupt_create("Stopping; what is half written goes.", "Ended at once; half-written files may be left.",
                        &signals));

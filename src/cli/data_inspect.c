@@ -191,6 +191,7 @@ static shoal_status read_through(const inspect_flags *flags, shoal_pipeline *p, 
   }
   bar_clear(&progress);
   f->seconds = clock_seconds() - start;
+  if (!f->bytes && f->schema.kind == ROWS_BYTES) f->bytes = (int64_t)f->lengths.sum; /* a folder has no size itself */
   shoal_pipeline_count(p, &f->count);
   return status;
 }

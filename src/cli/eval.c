@@ -62,17 +62,17 @@ static shoal_status eval(const char *target, const eval_flags *f) {
   const char *split = f->split ? f->split : "test";
   saved_model s;
   TRY(saved_model_load(target, &f->saved, &s));
-  shoal_dataset *data = NULL;
+  job_rows rows = {0};
   shoal_evaluation e;
   shoal_status status = NULL;
-  TRY_GOTO(status, shoal_dataset_load(s.job.data, split, &data), done);
-  TRY_GOTO(status, shoal_model_evaluate(s.model, data, &e), done);
+  TRY_GOTO(status, job_open_rows(&s.job, s.kind, split, false, &rows), done);
+  TRY_GOTO(status, shoal_model_evaluate(s.model, rows.data, &e), done);
   if (f->json)
     status = print_json(&s, split, &e);
   else
     print_table(&s, split, &e);
 done:
-  shoal_dataset_destroy(data);
+  job_close_rows(&rows);
   saved_model_fini(&s);
   return status;
 }

@@ -23,13 +23,36 @@ static const char *const *strategy_names(void) {
   return names;
 }
 
+static const char *const *bad_row_names(void) {
+  static const char *const names[] = {"stop", "skip", NULL};
+  return names;
+}
+
 #define AT(f) offsetof(job_flags, f)
 #define MANY 1e15
 #define KEPT_SHAPES (FLAG_KEPT | FLAG_SHAPES)
 
 const flag_row job_table[] = {
-    {"data", FLAG_TEXT, AT(data), "NAME|DIR", "data set by name, or a folder with IDX files", "the model's own", 0, 0,
-     NULL, COMPLETE_DIRECTORY, FLAG_KEPT},
+    {"data", FLAG_TEXT, AT(data), "NAME|PATH", "data set by name, or a file, a folder, a glob or a list of files",
+     "the model's own", 0, 0, NULL, COMPLETE_FILE, FLAG_KEPT},
+    {"test-data", FLAG_TEXT, AT(test_data), "NAME|PATH", "rows to test on", "the test rows in --data", 0, 0, NULL,
+     COMPLETE_FILE, FLAG_KEPT},
+    {"format", FLAG_TEXT, AT(format), "NAME", "of the files; 'shoal data list' names them",
+     "found out from the content", .marks = FLAG_KEPT},
+    {"columns", FLAG_TEXT, AT(columns), "TEXT", "csv and tsv: which column is what, e.g. label=0,skip=name",
+     .marks = FLAG_KEPT},
+    {"fields", FLAG_TEXT, AT(fields), "NAMES", "tfrecord: names of the features to read", .marks = FLAG_KEPT},
+    {"classes", FLAG_INT, AT(classes), "N", "labels are 0 to N - 1", "found from the data", 1, 1e6,
+     .marks = FLAG_KEPT},
+    {"transform", FLAG_TEXT, AT(transform), "STEPS", "done to each image, e.g. resize=28x28,gray",
+     "what fits the model's input", .marks = KEPT_SHAPES},
+    {"on-bad-row", FLAG_CHOICE, AT(on_bad_row), "WHAT", "stop, or skip it and count (more than 1 % stops)", "stop",
+     .choices = bad_row_names, .marks = FLAG_KEPT},
+    {"memory-limit", FLAG_INT, AT(memory_limit), "MB", "data that takes more is streamed, not loaded", "1024", 1, 1e7,
+     .marks = FLAG_KEPT},
+    {"stream", FLAG_BOOL, AT(stream), NULL, "read the files while training, each epoch anew", .marks = KEPT_SHAPES},
+    {"shuffle-rows", FLAG_INT, AT(shuffle_rows), "N", "of a stream: rows mixed with each other", "10000", 1, 2e9,
+     .marks = KEPT_SHAPES},
     {"epochs", FLAG_INT, AT(epochs), "N", "passes over the training data", "the model's own, unless --steps", 1, MANY,
      .marks = FLAG_KEPT},
     {"steps", FLAG_INT, AT(steps), "N", "end after so many steps", NULL, 1, MANY, .marks = FLAG_KEPT},
@@ -120,6 +143,8 @@ void job_fill(job_flags *f, const flags_parsed *parsed, const shoal_model_kind *
   if (!f->kernels) f->kernels = "auto";
   if (!f->strategy) f->strategy = "single";
   if (!f->keep) f->keep = 3;
+  if (!f->memory_limit) f->memory_limit = 1024;
+  if (!f->shuffle_rows) f->shuffle_rows = 10000;
 }
 
 static bool is(const char *a, const char *b) { return !strcmp(a, b); }
@@ -147,6 +172,8 @@ shoal_status job_check(const job_flags *f, const flags_parsed *parsed) {
     return status_make(SHOAL_ERR_ARGUMENT, "--schedule piecewise and --pieces STEP:RATE,... go together");
   if (f->patience && f->validation_split == 0)
     return status_make(SHOAL_ERR_ARGUMENT, "--patience needs --validation-split, e.g. --validation-split 0.1");
+  if (f->stream && f->validation_split > 0)
+    return status_make(SHOAL_ERR_ARGUMENT, "--validation-split needs the rows in memory; leave --stream out");
   if (f->resume && !f->run_dir)
     return status_make(SHOAL_ERR_ARGUMENT, "--resume needs --run-dir DIR, the folder of the run to continue");
   if (f->resume && f->no_checkpoints)

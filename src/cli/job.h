@@ -6,7 +6,10 @@
 #include "shoal/models.h"
 
 typedef struct {
-  const char *data;
+  const char *data, *test_data;
+  const char *format, *columns, *fields, *transform, *on_bad_row;
+  int64_t classes, memory_limit, shuffle_rows; /* memory_limit: MB */
+  bool stream;
   int64_t epochs, steps, batch_size;
   double lr;
   const char *optimizer;
@@ -47,6 +50,22 @@ void job_fill(job_flags *f, const flags_parsed *parsed, const shoal_model_kind *
 SHOAL_CHECKED shoal_status job_check(const job_flags *f, const flags_parsed *parsed);
 /* The layers, not compiled yet. classes: of the data. */
 SHOAL_CHECKED shoal_status job_build(const shoal_model_kind *kind, const job_flags *f, int classes, shoal_model **out);
+
+/* Where a job's rows come from. */
+typedef struct {
+  shoal_dataset *data;           /* in memory; or NULL, and then they are streamed: */
+  shoal_pipeline_options stream; /* its texts live as long as this */
+  char *files, *transform;       /* owned, or NULL */
+  int classes;
+} job_rows;
+
+/* Finds the rows of a split and, unless they are to be streamed (or are too large and `may_stream`), loads them. Images
+ * are made to fit the model's input. */
+SHOAL_CHECKED shoal_status job_open_rows(const job_flags *f, const shoal_model_kind *kind, const char *split,
+                                         bool may_stream, job_rows *out);
+void job_close_rows(job_rows *rows);
+/* Has the data rows of this split? */
+bool job_has_split(const job_flags *f, const char *split);
 
 /* "--pieces 1000:0.05,2000:0.01". */
 #define PIECES_MOST 32

@@ -99,8 +99,9 @@ static shoal_status read_range(const char *words, int64_t *first, int64_t *last)
 static shoal_status predict_index(saved_model *s, const predict_flags *f, output *out) {
   int64_t first, last;
   TRY(read_range(f->index, &first, &last));
-  shoal_dataset *data;
-  TRY(shoal_dataset_load(s->job.data, f->split ? f->split : "test", &data));
+  job_rows loaded;
+  TRY(job_open_rows(&s->job, s->kind, f->split ? f->split : "test", false, &loaded));
+  const shoal_dataset *data = loaded.data;
   shoal_status status = NULL;
   shoal_dataset rows;
   if (last >= shoal_dataset_rows(data))
@@ -111,7 +112,7 @@ static shoal_status predict_index(saved_model *s, const predict_flags *f, output
   TRY_GOTO(status, shoal_dataset_view(data, first, last - first + 1, &rows), done);
   status = predict_rows(s, &rows.features, NULL, first, &rows.labels, out);
 done:
-  shoal_dataset_destroy(data);
+  job_close_rows(&loaded);
   return status;
 }
 

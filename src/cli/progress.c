@@ -70,7 +70,8 @@ static void compose(const progress *p, const shoal_progress *now, int width, tex
   else
     snprintf(s, sizeof s, "epoch %lld", (long long)now->epoch + 1);
   piece(line, &room, bold, s);
-  snprintf(s, sizeof s, "step %s/%s", grouped_text(now->step, a), grouped_text(now->steps, b));
+  snprintf(s, sizeof s, "step %s%s%s", grouped_text(now->step, a), now->steps ? "/" : "",
+           now->steps ? grouped_text(now->steps, b) : "");
   piece(line, &room, NULL, s);
   snprintf(s, sizeof s, "loss %.4f", now->loss);
   piece(line, &room, NULL, s);

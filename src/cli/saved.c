@@ -27,7 +27,10 @@ static shoal_status gather(const char *target, const saved_options *o, saved_mod
     return status_make(SHOAL_ERR_ARGUMENT, "%s lies outside a run, so say which model it is: --model NAME", target);
   TRY(job_find_kind(name, &s->kind));
   job_fill(&s->job, &nothing_given, s->kind);
-  if (o->data) s->job.data = o->data;
+  if (o->data) {
+    s->job.data = o->data;
+    s->job.test_data = NULL;
+  }
   if (o->activation) s->job.activation = o->activation;
   if (o->pool) s->job.pool = o->pool;
   if (o->kernels) s->job.kernels = o->kernels;

@@ -25,9 +25,9 @@ void saved_model_fini(saved_model *s);
 
 /* The rows of the flag tables of eval and predict that fill saved_options at `base`. */
 #define SAVED_FLAGS(base)                                                                                             \
-  {.name = "data", .kind = FLAG_TEXT, .offset = (base) + offsetof(saved_options, data), .value = "NAME|DIR",          \
-   .help = "data set by name, or a folder with IDX files", .standard = "what it was trained on",                      \
-   .complete = COMPLETE_DIRECTORY},                                                                                   \
+  {.name = "data", .kind = FLAG_TEXT, .offset = (base) + offsetof(saved_options, data), .value = "NAME|PATH",         \
+   .help = "data set by name, or files of rows", .standard = "what it was trained on",                                \
+   .complete = COMPLETE_FILE},                                                                                        \
       {.name = "model", .kind = FLAG_TEXT, .offset = (base) + offsetof(saved_options, model), .value = "NAME",        \
        .help = "which model it is, when the file lies outside a run", .standard = "from the run's settings"},         \
       {.name = "activation", .kind = FLAG_CHOICE, .offset = (base) + offsetof(saved_options, activation),             \

@@ -86,6 +86,7 @@ json_t *summary_json(const run_report *r) {
       {"updates", json_integer(fit->updates)},
       {"examples", json_integer(fit->examples)},
       {"run_examples", json_integer(fit->run_examples)},
+      {"bad_rows", json_integer(fit->bad_rows)},
       {"dropped_examples", json_integer(fit->dropped_examples)},
       {"resumed_from", fit->resumed_from >= 0 ? json_integer(fit->resumed_from) : json_null()},
       {"seconds", number(fit->seconds)},
@@ -161,6 +162,7 @@ void summary_print(const run_report *r, FILE *to) {
   if (isfinite(r->test.top_k))
     fprintf(to, "\nThe class is among the %lld likeliest in %.2f %% of the test rows.\n", (long long)f->top_k,
             100 * r->test.top_k);
+  if (fit->bad_rows) fprintf(to, "\n%lld bad rows were skipped.\n", (long long)fit->bad_rows);
   if (fit->dropped_examples)
     fprintf(to, "\n%lld examples an epoch were left out: the last batch was not full.\n",
             (long long)fit->dropped_examples);

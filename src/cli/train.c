@@ -7,6 +7,7 @@
 #include "cli/run_dir.h"
 #include "cli/summary.h"
 #include "cli/table.h"
+#include "data/pipeline.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -19,7 +20,8 @@ typedef struct {
   const shoal_model_kind *kind;
   json_t *kept; /* settings of the run that is resumed; texts in `flags` may point into it */
   run_dir dir;
-  shoal_dataset *train, *test;
+  int64_t stream_rows;  /* of an epoch, when counted */
+  job_rows train, test; /* test.data NULL: there are none */
   shoal_model *model;
   interrupt *signals;
   progress screen;
@@ -74,32 +76,45 @@ static shoal_status open_folder(train_run *t) {
 }
 
 static shoal_status load_data(train_run *t) {
-  TRY(shoal_dataset_load(t->flags.data, "train", &t->train));
-  return shoal_dataset_load(t->flags.data, "test", &t->test);
+  bool may_stream = t->flags.validation_split == 0;
+  TRY(job_open_rows(&t->flags, t->kind, "train", may_stream, &t->train));
+  if (!job_has_split(&t->flags, "test")) return NULL;
+  TRY(job_open_rows(&t->flags, t->kind, "test", false, &t->test));
+  int *classes = &t->train.classes; /* one side may lack the last ones */
+  if (t->train.data && t->test.classes > *classes) *classes = t->test.classes;
+  return NULL;
+}
+
+/* Rows trained on; 0: not known. */
+static int64_t train_rows(const train_run *t) {
+  return t->train.data ? shoal_dataset_rows(t->train.data) : t->stream_rows;
 }
 
 static int64_t steps_an_epoch(const train_run *t) {
-  double rows = (double)shoal_dataset_rows(t->train) * (1 - t->flags.validation_split);
+  double rows = (double)train_rows(t) * (1 - t->flags.validation_split);
   int64_t steps = (int64_t)ceil(rows / (double)t->flags.batch_size);
   return steps > 0 ? steps : 1;
 }
 
 /* What the schedule takes when nothing is said depends on how long an epoch is. */
-static void fill_schedule(train_run *t) {
+static shoal_status fill_schedule(train_run *t) {
   job_flags *f = &t->flags;
   bool cosine = !strcmp(f->schedule, "cosine");
   bool decays = !strcmp(f->schedule, "staircase") || !strcmp(f->schedule, "exponential");
+  if ((decays || cosine) && !f->decay_every && !t->train.data)
+    TRY(pipeline_count_rows(&t->train.stream, &t->stream_rows));
   if (decays && f->decay_factor == 0) f->decay_factor = 0.5;
   if (decays && !f->decay_every) f->decay_every = steps_an_epoch(t);
   if (cosine && !f->decay_every) {
     int64_t by_epochs = f->epochs * steps_an_epoch(t);
     f->decay_every = f->epochs && (!f->steps || by_epochs < f->steps) ? by_epochs : f->steps;
   }
+  return NULL;
 }
 
 static shoal_status compile(train_run *t) {
   const job_flags *f = &t->flags;
-  TRY(job_build(t->kind, f, t->train->classes, &t->model));
+  TRY(job_build(t->kind, f, t->train.classes, &t->model));
   if (f->pieces) TRY(job_read_pieces(f->pieces, &t->pieces));
   shoal_compile_options options = {
       .optimizer = {.name = f->optimizer, .momentum = f->momentum, .nesterov = f->nesterov},
@@ -127,7 +142,7 @@ static shoal_status make_folder(train_run *t) {
   unlink(t->dir.weights); /* of the run so far: no longer its end */
   json_t *flags = flags_to_json(job_table, &t->flags);
   if (!flags) return status_no_memory();
-  shoal_status status = run_dir_write_settings(&t->dir, t->kind->name, t->train->classes, flags);
+  shoal_status status = run_dir_write_settings(&t->dir, t->kind->name, t->train.classes, flags);
   json_decref(flags);
   TRY(status);
   return metrics_open(&t->log, t->dir.metrics);
@@ -136,9 +151,9 @@ static shoal_status make_folder(train_run *t) {
 static void announce(train_run *t) {
   if (t->flags.quiet) return;
   char rows[GROUPED_TEXT], parameters[GROUPED_TEXT];
-  printf("%s: %s parameters, %s training rows of %s, batch %lld, %d thread%s\n", t->kind->name,
-         grouped_text(t->report.parameters, parameters), grouped_text(shoal_dataset_rows(t->train), rows),
-         t->flags.data, (long long)t->flags.batch_size, t->report.threads, t->report.threads == 1 ? "" : "s");
+  printf("%s: %s parameters, %s %s of %s, batch %lld, %d thread%s\n", t->kind->name,
+         grouped_text(t->report.parameters, parameters), t->train.data ? grouped_text(train_rows(t), rows) : "streamed",
+         t->train.data ? "training rows" : "rows", t->flags.data, (long long)t->flags.batch_size, t->report.threads, t->report.threads == 1 ? "" : "s");
   fflush(stdout);
 }
 
@@ -150,6 +165,7 @@ static shoal_status fit(train_run *t) {
       .epochs = f->epochs,
       .steps = f->steps,
       .batch_size = f->batch_size,
+      .stream = t->train.data ? NULL : &t->train.stream,
       .validation_split = f->validation_split,
       .patience = (int)f->patience,
       .checkpoint_dir = f->no_checkpoints ? NULL : t->dir.checkpoints,
@@ -163,7 +179,7 @@ static shoal_status fit(train_run *t) {
   };
   t->report.startup_seconds = clock_seconds() - t->started;
   resource_meter_start(&t->meter);
-  shoal_status status = shoal_model_fit(t->model, t->train, &options, &t->report.fit);
+  shoal_status status = shoal_model_fit(t->model, t->train.data, &options, &t->report.fit);
   resource_meter_sample(&t->meter);
   progress_clear(&t->screen);
   return status;
@@ -228,7 +244,7 @@ static shoal_status train(train_run *t, int *signal) {
   TRY(interrupt_create("Stopping after this step and saving a checkpoint; press Ctrl-C again to end at once.",
                        "Ended at once; the last checkpoint saved is whole.", &t->signals));
   TRY(load_data(t));
-  fill_schedule(t);
+  TRY(fill_schedule(t));
   TRY(compile(t));
   run_report *r = &t->report;
   r->parameters = shoal_model_parameters(t->model);
@@ -247,7 +263,9 @@ static shoal_status train(train_run *t, int *signal) {
   }
   r->status = r->fit.stopped ? "interrupted" : r->fit.stopped_early ? "stopped early" : "finished";
   *signal = r->fit.stopped ? __atomic_load_n(interrupt_flag(t->signals), __ATOMIC_ACQUIRE) : 0;
-  TRY(shoal_model_evaluate(t->model, t->test, &r->test));
+  if (t->test.data) TRY(shoal_model_evaluate(t->model, t->test.data, &r->test));
+  if (!t->test.data && !t->flags.quiet)
+    progress_note(&t->screen, "no test rows: add --test-data PATH, or put them beside the others (see docs/data.md)");
   shoal_status saved = shoal_model_save(t->model, t->dir.weights);
   shoal_status written = write_summary(t);
   summary_print(r, stdout);
@@ -259,8 +277,8 @@ static shoal_status train(train_run *t, int *signal) {
 static void clean_up(train_run *t) {
   metrics_close(&t->log);
   shoal_model_destroy(t->model);
-  shoal_dataset_destroy(t->train);
-  shoal_dataset_destroy(t->test);
+  job_close_rows(&t->train);
+  job_close_rows(&t->test);
   interrupt_destroy(t->signals);
   run_dir_fini(&t->dir);
   text_fini(&t->shape);

@@ -161,6 +161,10 @@ shoal_status dataset_path(const char *name, text *out) {
   return set ? find_known(set, out) : unknown(name);
 }
 
+bool dataset_loadable(const char *name_or_path) {
+  return known_set(name_or_path) || reader_for(name_or_path);
+}
+
 static shoal_status load_any(const char *name_or_path, const char *split, shoal_dataset *out) {
   const struct known *set = known_set(name_or_path);
   if (set) return load_known(set, split, out);

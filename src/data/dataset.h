@@ -5,6 +5,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "shoal/data.h"
+#include "shoal/pipeline.h"
 
 typedef struct {
   const char *name;   /* of the format, for messages */
@@ -27,6 +28,12 @@ SHOAL_CHECKED shoal_status dataset_path(const char *name, text *out);
  *   files train*, test* (or val*).
  * Otherwise everything is the train split, and asking for the test split is SHOAL_ERR_INPUT. */
 SHOAL_CHECKED shoal_status dataset_files(const char *name_or_path, const char *split, text *out);
+
+/* Reads all rows of one epoch into memory: *out is released with shoal_dataset_destroy. NULL when features and labels
+ * would take more than `limit` bytes. Rows must be dense, with classes. */
+SHOAL_CHECKED shoal_status dataset_read(const shoal_pipeline_options *options, int64_t limit, shoal_dataset **out);
+/* Is it a name known, or a folder that shoal_dataset_load reads? */
+bool dataset_loadable(const char *name_or_path);
 
 /* The largest label (-1 without rows) of u8, i32 or i64 labels; INPUT error naming the row when one is negative.
  * `where` opens the message. */

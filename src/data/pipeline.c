@@ -37,7 +37,7 @@ struct shoal_pipeline {
   uint64_t seed;
   bool drop_short, skip_bad;
   pipeline_place place;
-  char *texts[3]; /* copies of the options' */
+  char *texts[2]; /* copies of the options' */
 
   pthread_mutex_t lock;
   pthread_cond_t changed;
@@ -344,19 +344,32 @@ static shoal_status keep_text(shoal_pipeline *p, int i, const char **word) {
   return p->texts[i] ? NULL : status_no_memory();
 }
 
+static source_options source_options_of(const shoal_pipeline_options *o) {
+  return (source_options){.files = o->files,
+                          .format = o->format,
+                          .options = {.features = o->features,
+                                      .classes = o->classes,
+                                      .columns = o->columns,
+                                      .fields = o->fields,
+                                      .no_checksums = o->no_checksums},
+                          .shard = o->shard,
+                          .shards = o->shards,
+                          .shuffle = o->shuffle_rows > 0,
+                          .seed = o->seed,
+                          .skip_bad = o->skip_bad_rows};
+}
+
+shoal_status pipeline_count_rows(const shoal_pipeline_options *options, int64_t *rows) {
+  source_options o = source_options_of(options);
+  source s;
+  TRY(source_init(&s, &o));
+  shoal_status status = source_count(&s, rows);
+  source_fini(&s);
+  return status;
+}
+
 static shoal_status open_source(shoal_pipeline *p, const shoal_pipeline_options *o) {
-  source_options from = {.files = o->files,
-                         .format = o->format,
-                         .options = {.features = o->features,
-                                     .classes = o->classes,
-                                     .columns = o->columns,
-                                     .fields = o->fields,
-                                     .no_checksums = o->no_checksums},
-                         .shard = o->shard,
-                         .shards = o->shards,
-                         .shuffle = o->shuffle_rows > 0,
-                         .seed = o->seed,
-                         .skip_bad = o->skip_bad_rows};
+  source_options from = source_options_of(o);
   TRY(keep_text(p, 0, &from.options.columns));
   TRY(keep_text(p, 1, &from.options.fields));
   TRY(source_init(&p->source, &from));

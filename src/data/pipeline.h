@@ -34,6 +34,8 @@ SHOAL_CHECKED shoal_status position_read(const char *text, const pipeline_place 
 
 /* As shoal_pipeline_next, but the rows themselves, of any kind. epoch, last: may be NULL. */
 SHOAL_CHECKED shoal_status pipeline_next(shoal_pipeline *p, const rows_block **out, int64_t *epoch, bool *last);
+/* Rows of one epoch of such a pipeline, bad ones included; a pass over the files that decodes nothing. */
+SHOAL_CHECKED shoal_status pipeline_count_rows(const shoal_pipeline_options *options, int64_t *rows);
 /* Of the rows that come out. */
 void pipeline_schema(const shoal_pipeline *p, rows_schema *out);
 const files_list *pipeline_files(const shoal_pipeline *p);

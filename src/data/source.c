@@ -153,6 +153,21 @@ shoal_status source_read(source *s, int64_t most, rows_block *into, int64_t *got
   return NULL;
 }
 
+shoal_status source_count(source *s, int64_t *rows) {
+  int64_t all = 0;
+  for (;;) {
+    bool open = s->reader != NULL;
+    if (!open) TRY(open_next(s, &open));
+    if (!open) break;
+    int64_t n;
+    TRY(skip_rows(s, INT64_MAX, &n));
+    all += n;
+    end_file(s);
+  }
+  *rows = !s->by_row ? all : (all - s->shard + s->shards - 1) / s->shards;
+  return NULL;
+}
+
 /* ---- places */
 
 static void order_files(source *s) {

@@ -51,6 +51,8 @@ SHOAL_CHECKED shoal_status source_read(source *s, int64_t most, rows_block *into
 void source_begin(source *s, int64_t epoch);
 void source_tell(const source *s, source_position *out);
 SHOAL_CHECKED shoal_status source_seek(source *s, const source_position *to);
+/* Passes over all rows of the epoch under way, as cheaply as the formats allow; *rows is how many this shard has. */
+SHOAL_CHECKED shoal_status source_count(source *s, int64_t *rows);
 /* Path of the file under way, for messages; "" between files. */
 const char *source_path(const source *s);
 

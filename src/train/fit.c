@@ -4,11 +4,13 @@
  *    stopped and resumed: the order of an epoch comes from the seed and the epoch's number, random operators from the
  *    seed and the step.
  * 2. A step allocates nothing and copies no example: a batch is a view of the data set through a piece of the order.
+ *    A batch that a pipeline reads is fed from the pipeline's own memory.
  * 3. A checkpoint is taken between two steps, after all that belongs to the end of an epoch if one has ended. */
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/random.h"
 #include "base/text.h"
+#include "data/pipeline.h"
 #include "exec/session.h"
 #include "train/fit_state.h"
 
@@ -40,6 +42,8 @@ typedef struct {
   double start, last_progress;
   int64_t run_examples;
   double eval_seconds, checkpoint_seconds, input_seconds;
+  shoal_pipeline *pipeline;  /* NULL: the data is in memory */
+  const shoal_batch *now;    /* of the pipeline, trained on next */
 } loop;
 
 static void note(const loop *l, const char *line) {
@@ -53,7 +57,7 @@ static double train_seconds(const loop *l) {
 
 /* ---- setting up */
 
-static shoal_status check_options(const shoal_fit_options *o) {
+static shoal_status check_options(const shoal_fit_options *o, bool has_data) {
   if (o->epochs < 0 || o->steps < 0 || (!o->epochs && !o->steps))
     return status_make(SHOAL_ERR_ARGUMENT, "fit: %lld epochs, %lld steps: give one of them, above 0",
                        (long long)o->epochs, (long long)o->steps);
@@ -65,6 +69,8 @@ static shoal_status check_options(const shoal_fit_options *o) {
                        o->validation_split);
   if (o->validation && o->validation_split > 0)
     return status_make(SHOAL_ERR_ARGUMENT, "fit: give validation data or a validation split, not both");
+  if ((o->stream != NULL) == (has_data != false))
+    return status_make(SHOAL_ERR_ARGUMENT, "fit: give data in memory or a stream, one of the two");
   bool validates = o->validation || o->validation_split > 0;
   if ((o->patience > 0 || o->keep_best) && !validates)
     return status_make(SHOAL_ERR_ARGUMENT, "fit: %s needs validation data or a validation split",
@@ -72,6 +78,8 @@ static shoal_status check_options(const shoal_fit_options *o) {
   if ((o->resume || o->keep_best) && !o->checkpoint_dir)
     return status_make(SHOAL_ERR_ARGUMENT, "fit: %s needs a folder for checkpoints",
                        o->resume ? "resume" : "keep_best");
+  if (o->stream && o->validation_split > 0)
+    return status_make(SHOAL_ERR_ARGUMENT, "fit: rows that are streamed cannot be split: give validation data");
   if (o->patience < 0 || o->checkpoint_every < 0 || o->keep < 0 || o->callbacks.every_steps < 0)
     return status_make(SHOAL_ERR_ARGUMENT, "fit: patience, checkpoint_every, keep and every_steps cannot be negative");
   return NULL;
@@ -108,12 +116,86 @@ static shoal_status cut(loop *l) {
   return NULL;
 }
 
+/* How long an epoch is, is not known before its end. */
+static void cut_stream(loop *l) {
+  const shoal_fit_options *o = l->options;
+  l->validation = o->validation;
+  l->batch = o->batch_size ? o->batch_size : STANDARD_BATCH;
+  l->steps = o->steps ? o->steps : INT64_MAX;
+}
+
+/* ---- streams */
+
+/* probe: only to see what the rows are like. */
+static shoal_status open_stream(const loop *l, const char *position, bool probe, shoal_pipeline **out) {
+  const shoal_fit_options *o = l->options;
+  shoal_pipeline_options p = *o->stream;
+  p.batch_size = l->batch;
+  p.epochs = o->epochs;
+  p.seed = l->model->options.seed;
+  p.drop_short = o->drop_short;
+  p.classes = (int)l->model->classes;
+  if (o->keep_order || probe) p.shuffle_rows = 0;
+  if (probe) p.batch_size = p.prefetch = 1;
+  p.position = position && *position ? position : NULL;
+  return shoal_pipeline_create(&p, out);
+}
+
+/* The tower for the rows that will come, which must fit the model. */
+static shoal_status stream_tower(loop *l) {
+  shoal_pipeline *p;
+  TRY(open_stream(l, NULL, true, &p));
+  rows_schema s;
+  pipeline_schema(p, &s);
+  shoal_pipeline_destroy(p);
+  const shoal_shape *input = &l->model->input;
+  char have[SHOAL_SHAPE_TEXT], one[SHOAL_SHAPE_TEXT];
+  if (s.kind != ROWS_DENSE)
+    return status_make(SHOAL_ERR_ARGUMENT, "fit: the model takes dense rows, the stream has %s ones",
+                       s.kind == ROWS_SPARSE ? "sparse" : "encoded");
+  if (shoal_shape_count(&s.shape) != shoal_shape_count(input))
+    return status_make(SHOAL_ERR_ARGUMENT, "fit: rows of the stream are %s, but the model takes examples of %s",
+                       shoal_shape_text(&s.shape, have), shoal_shape_text(input, one));
+  if (s.real_labels)
+    return status_make(SHOAL_ERR_ARGUMENT, "fit: the stream's labels are numbers; classes are expected");
+  float scale = s.dtype == SHOAL_U8 ? 1 / 255.0f : 1;
+  if (s.scale != 0 && fabsf(s.scale - scale) > 1e-6f)
+    return status_make(SHOAL_ERR_ARGUMENT, "fit: the stream asks for features times %g; u8 is taken times 1/255 and "
+                       "f32 as it is", (double)s.scale);
+  return model_tower(l->model, s.dtype, SHOAL_I32, &l->tower);
+}
+
+/* The next batch; *more false: there is none. */
+static shoal_status next_batch(loop *l, bool *more) {
+  TRY(status_wrap(shoal_pipeline_next(l->pipeline, &l->now), "step %lld", (long long)l->state.step));
+  *more = l->now != NULL;
+  const int32_t *labels = l->now ? l->now->labels.data : NULL; /* [count] */
+  for (int64_t i = 0; l->now && i < l->now->count; i++)
+    if (labels[i] < 0 || labels[i] >= l->model->classes)
+      return status_make(SHOAL_ERR_INPUT, "step %lld: a label is %d, but the model has %lld classes, 0 to %lld",
+                         (long long)l->state.step, labels[i], (long long)l->model->classes,
+                         (long long)l->model->classes - 1);
+  return NULL;
+}
+
+/* A batch of rows as the model takes them. */
+static shoal_tensor stream_features(const loop *l) {
+  shoal_tensor t = l->now->features;
+  t.shape.rank = l->model->input.rank + 1;
+  memcpy(t.shape.dim + 1, l->model->input.dim, sizeof t.shape.dim - sizeof *t.shape.dim);
+  return t;
+}
+
 /* What a checkpoint's place in the training depends on, then the caller's own words. */
 static shoal_status write_settings(loop *l) {
   const shoal_fit_options *o = l->options;
-  text_add(&l->settings, "seed=%llu batch_size=%lld examples=%lld order=%s short_batches=%s",
-           (unsigned long long)l->model->options.seed, (long long)l->batch, (long long)l->rows,
-           o->keep_order ? "kept" : "shuffled", o->drop_short ? "dropped" : "kept");
+  text_add(&l->settings, "seed=%llu batch_size=%lld order=%s short_batches=%s",
+           (unsigned long long)l->model->options.seed, (long long)l->batch, o->keep_order ? "kept" : "shuffled",
+           o->drop_short ? "dropped" : "kept");
+  if (o->stream)
+    text_add(&l->settings, " examples=streamed shuffle_rows=%lld", (long long)o->stream->shuffle_rows);
+  else
+    text_add(&l->settings, " examples=%lld", (long long)l->rows);
   if (o->settings) text_add(&l->settings, "\n%s", o->settings);
   return l->settings.failed ? status_no_memory() : NULL;
 }
@@ -129,9 +211,11 @@ static shoal_status resume(loop *l, int64_t *from) {
   }
   shoal_status status = status_wrap(fit_restore(&l->saved, path, l->settings.data), "resume");
   const fit_state *s = &l->state;
-  if (!status && (s->position >= l->usable || s->step != s->epoch * l->steps_per_epoch + s->position / l->batch))
+  if (!status && l->data && (s->position >= l->usable || s->step != s->epoch * l->steps_per_epoch + s->position / l->batch))
     status = status_make(SHOAL_ERR_INPUT, "resume: %s: step %lld cannot be %lld examples into epoch %lld", path,
                          (long long)s->step, (long long)s->position, (long long)s->epoch);
+  if (!status && !l->data && s->step && !*s->input)
+    status = status_make(SHOAL_ERR_INPUT, "resume: %s: it does not say where the stream stood", path);
   if (!status) {
     text line = {0};
     text_add(&line, "resumed from step %lld (%s)", (long long)s->step, path);
@@ -150,8 +234,10 @@ static shoal_status resume(loop *l, int64_t *from) {
 enum { FEED_X, FEED_Y, FEED_RATE, FEEDS };
 
 static void feed_batch(const loop *l, int64_t first, int64_t n, float *rate, shoal_feed feeds[FEEDS]) {
-  feeds[FEED_X] = (shoal_feed){l->tower->x, model_rows(&l->data->features, l->order, first, n)};
-  feeds[FEED_Y] = (shoal_feed){l->tower->y, model_rows(&l->data->labels, l->order, first, n)};
+  bool memory = l->data != NULL;
+  feeds[FEED_X] =
+      (shoal_feed){l->tower->x, memory ? model_rows(&l->data->features, l->order, first, n) : stream_features(l)};
+  feeds[FEED_Y] = (shoal_feed){l->tower->y, memory ? model_rows(&l->data->labels, l->order, first, n) : l->now->labels};
   feeds[FEED_RATE] = (shoal_feed){l->model->rate, shoal_tensor_view(SHOAL_F32, SHOAL_SCALAR, rate)};
 }
 
@@ -218,6 +304,7 @@ static shoal_status step(loop *l, int64_t n) {
   s->epoch_loss += recent[0];
   s->epoch_hits += recent[1];
   s->step++;
+  s->epoch_steps++;
   s->position += n;
   l->run_examples += n;
   l->progress.loss = loss;
@@ -228,12 +315,16 @@ static shoal_status step(loop *l, int64_t n) {
 
 /* ---- between steps */
 
+/* Steps of an epoch; 0: not known yet. */
+static int64_t epoch_steps(const loop *l) { return l->data ? l->steps_per_epoch : l->state.last_steps; }
+
 static void set_progress(loop *l) {
   shoal_progress *p = &l->progress;
   p->epoch = l->state.epoch;
   p->epochs = l->options->epochs;
   p->step = l->state.step;
-  p->steps = l->steps;
+  int64_t epochs = l->options->epochs; /* of a stream: as long as the last one was, presumably */
+  p->steps = l->data || l->options->steps ? l->steps : epochs * epoch_steps(l);
   p->examples = l->run_examples;
   p->seconds = train_seconds(l);
   p->validation_loss = p->validation_accuracy = NAN;
@@ -258,6 +349,7 @@ static void save(loop *l, bool best) {
   const shoal_fit_options *o = l->options;
   double start = clock_seconds();
   shoal_status status = NULL;
+  if (l->pipeline) shoal_pipeline_position(l->pipeline, l->state.input);
   if (l->fresh) status = checkpoint_clear(o->checkpoint_dir);
   l->fresh = false;
   if (!status)
@@ -302,8 +394,11 @@ static shoal_status validate(loop *l) {
 static shoal_status end_epoch(loop *l, bool *stop) {
   fit_state *s = &l->state;
   const shoal_callbacks *c = &l->options->callbacks;
-  double loss = s->epoch_loss / (double)l->usable, accuracy = s->epoch_hits / (double)l->usable;
+  double loss = s->epoch_loss / (double)s->position, accuracy = s->epoch_hits / (double)s->position;
   s->epoch++;
+  s->examples += s->position;
+  s->last_steps = s->epoch_steps;
+  s->epoch_steps = 0;
   s->position = 0;
   s->epoch_loss = s->epoch_hits = 0;
   if (l->validation) TRY(validate(l));
@@ -333,7 +428,33 @@ static bool asked_to_stop(const loop *l) {
   return l->options->stop && __atomic_load_n(l->options->stop, __ATOMIC_RELAXED);
 }
 
-static shoal_status run(loop *l, bool *stopped) {
+/* What follows a step: an epoch's end, callbacks, checkpoints. */
+static shoal_status between_steps(loop *l, bool epoch_over, bool *stopped) {
+  fit_state *s = &l->state;
+  bool stop = report_step(l), stop_epoch = false;
+  if (epoch_over) TRY(end_epoch(l, &stop_epoch));
+  int64_t every = l->options->checkpoint_every;
+  if (l->options->checkpoint_dir && every && s->step % every == 0) save(l, false);
+  *stopped = stop || stop_epoch;
+  return NULL;
+}
+
+static shoal_status run_stream(loop *l, bool *stopped) {
+  fit_state *s = &l->state;
+  int64_t epochs = l->options->epochs;
+  while (s->step < l->steps && (!epochs || s->epoch < epochs) && !s->ended && !*stopped) {
+    if ((*stopped = asked_to_stop(l))) break;
+    bool more;
+    TRY(next_batch(l, &more));
+    if (!more) return status_make(SHOAL_ERR_INPUT, "epoch %lld has no rows", (long long)s->epoch);
+    if (l->now->count) TRY(step(l, l->now->count));
+    TRY(between_steps(l, l->now->last, stopped));
+  }
+  l->input_seconds = pipeline_wait_seconds(l->pipeline);
+  return NULL;
+}
+
+static shoal_status run_memory(loop *l, bool *stopped) {
   fit_state *s = &l->state;
   int64_t shuffled = -1; /* epoch that `order` is for */
   while (s->step < l->steps && !s->ended && !*stopped) {
@@ -343,12 +464,14 @@ static shoal_status run(loop *l, bool *stopped) {
       shuffled = s->epoch;
     }
     TRY(step(l, MIN_OF(l->batch, l->usable - s->position)));
-    bool stop = report_step(l), stop_epoch = false;
-    if (s->position == l->usable) TRY(end_epoch(l, &stop_epoch));
-    int64_t every = l->options->checkpoint_every;
-    if (l->options->checkpoint_dir && every && s->step % every == 0) save(l, false);
-    *stopped = stop || stop_epoch;
+    TRY(between_steps(l, s->position == l->usable, stopped));
   }
+  return NULL;
+}
+
+static shoal_status run(loop *l, bool *stopped) {
+  const fit_state *s = &l->state;
+  TRY(l->data ? run_memory(l, stopped) : run_stream(l, stopped));
   if (l->options->checkpoint_dir && l->saved_step != s->step) save(l, false);
   return NULL;
 }
@@ -359,21 +482,28 @@ static shoal_status fit(loop *l, shoal_fit_result *result) {
   const shoal_fit_options *o = l->options;
   shoal_model *m = l->model;
   TRY(model_ready(m));
-  TRY(check_options(o));
-  TRY(model_check_data(m, l->data));
+  TRY(check_options(o, l->data != NULL));
+  if (l->data) TRY(model_check_data(m, l->data));
   if (o->validation) TRY(status_wrap(model_check_data(m, o->validation), "validation data"));
-  TRY(cut(l));
+  if (l->data)
+    TRY(cut(l));
+  else
+    cut_stream(l);
   TRY(write_settings(l));
-  TRY(model_tower(m, l->data->features.dtype, l->data->labels.dtype, &l->tower));
+  if (l->data) TRY(model_tower(m, l->data->features.dtype, l->data->labels.dtype, &l->tower));
+  if (!l->data) TRY(stream_tower(l));
   TRY(fit_saved_init(m, &l->state, &l->saved));
-  if (!o->keep_order) {
+  if (l->data && !o->keep_order) {
     l->order = calloc((size_t)l->rows, sizeof *l->order);
     if (!l->order) return status_no_memory();
   }
   int64_t from = -1;
   if (o->resume) TRY(resume(l, &from));
   session_guard(m->session, l->tower->loss);
-  TRY(prepare(l));
+  if (l->data)
+    TRY(prepare(l));
+  else
+    TRY(open_stream(l, l->state.step ? l->state.input : NULL, false, &l->pipeline));
 
   bool stopped = false;
   l->start = l->last_progress = clock_seconds();
@@ -396,7 +526,15 @@ static shoal_status fit(loop *l, shoal_fit_result *result) {
       .stopped_early = s->ended,
       .resumed_from = from,
   };
-  fit_state_recent(s, l->steps_per_epoch, &r.final_loss, &r.train_accuracy);
+  if (l->pipeline) {
+    shoal_pipeline_statistics n;
+    shoal_pipeline_count(l->pipeline, &n);
+    r.examples = s->examples + s->position;
+    r.dropped_examples = n.dropped_rows / MAX_OF(s->epoch, 1);
+    r.bad_rows = n.bad_rows;
+  }
+  fit_state_recent(s, l->data ? l->steps_per_epoch : MAX_OF(s->epoch_steps, s->last_steps), &r.final_loss,
+                   &r.train_accuracy);
   if (result) *result = r;
   return NULL;
 }
@@ -414,6 +552,7 @@ shoal_status shoal_model_fit(shoal_model *m, const shoal_dataset *data, const sh
   fit_state_init(&l->state);
   shoal_status status = fit(l, result);
   if (m->session) session_guard(m->session, NULL);
+  shoal_pipeline_destroy(l->pipeline);
   fit_saved_fini(&l->saved);
   text_fini(&l->settings);
   free(l->order);

@@ -31,6 +31,17 @@ static const struct {
     {"validation_accuracy", FIELD_REAL, offsetof(fit_state, validation_accuracy)},
 };
 
+/* The same for the numbers of a run that reads from a pipeline. */
+static const struct {
+  const char *name;
+  size_t offset;
+} stream_fields[] = {
+    {"input_examples", offsetof(fit_state, examples)},
+    {"input_epoch_steps", offsetof(fit_state, epoch_steps)},
+    {"input_last_steps", offsetof(fit_state, last_steps)},
+};
+#define INPUT_NAME "input_position"
+
 void fit_state_init(fit_state *s) {
   *s = (fit_state){.best_accuracy = NAN, .best_loss = NAN, .validation_loss = NAN, .validation_accuracy = NAN};
 }
@@ -96,7 +107,13 @@ static shoal_status write_fields(const fit_state *s, const char *settings, json_
     }
     TRY(set_text(object, fields[i].name, value));
   }
-  return NULL;
+  if (!*s->input) return NULL;
+  for (size_t i = 0; i < COUNT_OF(stream_fields); i++) {
+    char value[32];
+    snprintf(value, sizeof value, "%lld", (long long)*(const int64_t *)((const char *)s + stream_fields[i].offset));
+    TRY(set_text(object, stream_fields[i].name, value));
+  }
+  return set_text(object, INPUT_NAME, s->input);
 }
 
 static shoal_status metadata_make(const fit_saved *saved, const char *settings, json_t **out) {
@@ -133,6 +150,19 @@ static bool parse_field(field_kind kind, const char *value, void *at) {
   return false;
 }
 
+static shoal_status read_stream(const json_t *object, fit_state *s) {
+  const char *position = json_string_value(json_object_get(object, INPUT_NAME));
+  if (!position) return NULL;
+  snprintf(s->input, sizeof s->input, "%s", position);
+  for (size_t i = 0; i < COUNT_OF(stream_fields); i++) {
+    const char *value;
+    TRY(get_text(object, stream_fields[i].name, &value));
+    if (!text_to_int(value, (int64_t *)((char *)s + stream_fields[i].offset)))
+      return status_make(SHOAL_ERR_INPUT, "'%s' is '%s', not a number", stream_fields[i].name, value);
+  }
+  return NULL;
+}
+
 static shoal_status read_fields(const json_t *object, fit_state *s) {
   for (size_t i = 0; i < COUNT_OF(fields); i++) {
     const char *value;
@@ -143,7 +173,7 @@ static shoal_status read_fields(const json_t *object, fit_state *s) {
   if (s->step < 0 || s->epoch < 0 || s->position < 0)
     return status_make(SHOAL_ERR_INPUT, "step %lld, epoch %lld, position %lld: none can be negative",
                        (long long)s->step, (long long)s->epoch, (long long)s->position);
-  return NULL;
+  return read_stream(object, s);
 }
 
 /* ---- settings: words of the form name=value, separated by blanks or line ends */

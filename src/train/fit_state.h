@@ -17,6 +17,10 @@ typedef struct {
   int64_t waited;                  /* epochs since the validation loss was last the best */
   bool ended;                      /* by patience */
   double validation_loss, validation_accuracy; /* of the last validation; NaN: none */
+  /* Of a run that reads from a pipeline; input is empty otherwise. */
+  char input[SHOAL_POSITION_TEXT]; /* the pipeline's position */
+  int64_t examples;                /* of the finished epochs */
+  int64_t epoch_steps, last_steps; /* steps of the epoch under way, of the one before */
   /* Step s stands in row s % FIT_RECENT: sum of the examples' losses, examples right, examples. */
   double recent[FIT_RECENT][3];
 } fit_state;

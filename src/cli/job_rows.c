@@ -1,0 +1,142 @@
+/* The rows a job trains or tests on: in memory when they fit, else read while it runs. */
+#include "base/mem.h"
+#include "cli/job.h"
+#include "data/dataset.h"
+#include "data/pipeline.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define LOAD_BATCH 64
+
+void job_close_rows(job_rows *rows) {
+  shoal_dataset_destroy(rows->data);
+  free(rows->files);
+  free(rows->transform);
+  *rows = (job_rows){0};
+}
+
+static const char *data_of(const job_flags *f, const char *split) {
+  return !strcmp(split, "test") && f->test_data ? f->test_data : f->data;
+}
+
+/* Rows to test on that have a place of their own are all of what is there. */
+static const char *split_of(const job_flags *f, const char *split) { return f->test_data ? "train" : split; }
+
+bool job_has_split(const job_flags *f, const char *split) {
+  if (dataset_loadable(data_of(f, split)) || f->test_data) return true;
+  text files = {0};
+  shoal_status status = dataset_files(data_of(f, split), split, &files);
+  bool has = !status;
+  shoal_status_free(status);
+  text_fini(&files);
+  return has;
+}
+
+/* What makes such rows fit the model's input; *out stays NULL when they do as they are. */
+static shoal_status fitting_transform(const rows_schema *s, const shoal_shape *input, const char *path, char **out) {
+  if (s->kind == ROWS_DENSE && shoal_shape_count(&s->shape) == shoal_shape_count(input)) return NULL;
+  bool image = s->kind == ROWS_BYTES || (s->kind == ROWS_DENSE && s->dtype == SHOAL_U8 && s->shape.rank >= 2);
+  if (image && input->rank == 3 && (input->dim[2] == 1 || input->dim[2] == 3)) {
+    if (asprintf(out, "resize=%lldx%lld,%s", (long long)input->dim[0], (long long)input->dim[1],
+                 input->dim[2] == 1 ? "gray" : "colour") >= 0)
+      return NULL;
+    *out = NULL;
+    return status_no_memory();
+  }
+  char have[SHOAL_SHAPE_TEXT], want[SHOAL_SHAPE_TEXT];
+  shoal_shape_text(input, want);
+  if (s->kind == ROWS_SPARSE)
+    return status_make(SHOAL_ERR_INPUT, "%s: the rows are sparse, but the model takes examples of %s", path, want);
+  return status_make(SHOAL_ERR_INPUT, "%s: the rows are %s, but the model takes examples of %s", path,
+                     s->kind == ROWS_BYTES ? "encoded images" : shoal_shape_text(&s->shape, have), want);
+}
+
+/* Looks at the head of the first file. */
+static shoal_status probe(const shoal_pipeline_options *o, rows_schema *out) {
+  shoal_pipeline_options small = *o;
+  small.batch_size = small.prefetch = small.threads = 1;
+  small.shuffle_rows = 0;
+  shoal_pipeline *p;
+  TRY(shoal_pipeline_create(&small, &p));
+  pipeline_schema(p, out);
+  shoal_pipeline_destroy(p);
+  return NULL;
+}
+
+static shoal_status find_files(const job_flags *f, const shoal_model_kind *kind, const char *split, job_rows *rows) {
+  text files = {0};
+  TRY(dataset_files(data_of(f, split), split_of(f, split), &files));
+  rows->files = files.data;
+  rows->stream = (shoal_pipeline_options){.files = rows->files,
+                                          .format = f->format,
+                                          .classes = (int)f->classes,
+                                          .columns = f->columns,
+                                          .fields = f->fields,
+                                          .transform = f->transform,
+                                          .batch_size = LOAD_BATCH,
+                                          .threads = (int)MIN_OF(f->threads, 64),
+                                          .skip_bad_rows = f->on_bad_row && !strcmp(f->on_bad_row, "skip")};
+  rows_schema schema;
+  TRY(probe(&rows->stream, &schema));
+  if (!f->transform) {
+    TRY(fitting_transform(&schema, &kind->input, rows->files, &rows->transform));
+    rows->stream.transform = rows->transform;
+  }
+  rows->classes = f->classes ? (int)f->classes : schema.classes;
+  return NULL;
+}
+
+/* Rows of as many numbers as the model takes become its shape. */
+static shoal_status shape_rows(shoal_dataset *d, const shoal_shape *input, const char *path) {
+  shoal_shape *s = &d->features.shape, one = {.rank = s->rank - 1};
+  memcpy(one.dim, s->dim + 1, (size_t)one.rank * sizeof *one.dim);
+  if (shoal_shape_count(&one) != shoal_shape_count(input)) {
+    char have[SHOAL_SHAPE_TEXT], want[SHOAL_SHAPE_TEXT];
+    return status_make(SHOAL_ERR_INPUT, "%s: the rows are %s, but the model takes examples of %s", path,
+                       shoal_shape_text(&one, have), shoal_shape_text(input, want));
+  }
+  s->rank = input->rank + 1;
+  memcpy(s->dim + 1, input->dim, (size_t)input->rank * sizeof *s->dim);
+  return NULL;
+}
+
+static shoal_status stream_rows(const job_flags *f, job_rows *rows) {
+  if (!rows->classes)
+    return status_make(SHOAL_ERR_ARGUMENT, "%s: how many classes there are is not known before all rows are read: add "
+                                           "--classes N", rows->files);
+  rows->stream.shuffle_rows = f->shuffle_rows;
+  rows->stream.batch_size = 0;
+  return NULL;
+}
+
+static shoal_status open_rows(const job_flags *f, const shoal_model_kind *kind, const char *split, bool may_stream,
+                              job_rows *rows) {
+  const char *path = data_of(f, split);
+  bool stream = may_stream && f->stream;
+  if (!stream && !f->format && !f->transform && dataset_loadable(path)) { /* the quickest way for what it knows */
+    TRY(shoal_dataset_load(path, split, &rows->data));
+    rows->classes = rows->data->classes;
+    return NULL;
+  }
+  TRY(find_files(f, kind, split, rows));
+  if (stream) return stream_rows(f, rows);
+  TRY(dataset_read(&rows->stream, f->memory_limit << 20, &rows->data));
+  if (!rows->data && may_stream) return stream_rows(f, rows);
+  if (!rows->data)
+    return status_make(SHOAL_ERR_ARGUMENT, "%s: the rows take more than %lld MB; raise --memory-limit", rows->files,
+                       (long long)f->memory_limit);
+  rows->classes = rows->data->classes;
+  return shape_rows(rows->data, &kind->input, rows->files);
+}
+
+shoal_status job_open_rows(const job_flags *f, const shoal_model_kind *kind, const char *split, bool may_stream,
+                           job_rows *out) {
+  job_rows rows = {0};
+  shoal_status status = open_rows(f, kind, split, may_stream, &rows);
+  if (status)
+    job_close_rows(&rows);
+  else
+    *out = rows;
+  return status;
+}

@@ -1,0 +1,96 @@
+/* A whole data set into memory, through a pipeline. */
+#include "base/mem.h"
+#include "data/dataset.h"
+#include "data/pipeline.h"
+
+#include <string.h>
+
+#define FIRST_ROWS 1024
+
+/* Columns that grow. */
+typedef struct {
+  char *features;  /* [rows, row bytes] */
+  int32_t *labels; /* [rows] */
+  int64_t rows, capacity, limit;
+  size_t row; /* bytes of one row's features */
+  int32_t largest;
+} collected;
+
+static shoal_status grow(void **block, size_t used, size_t bytes) {
+  void *larger;
+  TRY(mem_aligned(bytes, &larger));
+  if (used) memcpy(larger, *block, used);
+  free(*block);
+  *block = larger;
+  return NULL;
+}
+
+/* Makes room for `more` rows; *fits false: the limit does not allow it. */
+static shoal_status reserve(collected *c, int64_t more, bool *fits) {
+  int64_t need = c->rows + more, one = (int64_t)(c->row + sizeof *c->labels);
+  *fits = need <= c->limit / one && need <= INT32_MAX;
+  if (!*fits || need <= c->capacity) return NULL;
+  int64_t capacity = MAX_OF(MAX_OF(c->capacity * 2, need), FIRST_ROWS);
+  TRY(grow((void **)&c->features, (size_t)c->rows * c->row, (size_t)capacity * c->row));
+  TRY(grow((void **)&c->labels, (size_t)c->rows * sizeof *c->labels, (size_t)capacity * sizeof *c->labels));
+  c->capacity = capacity;
+  return NULL;
+}
+
+static shoal_status collect(shoal_pipeline *p, collected *c, bool *fits) {
+  for (;;) {
+    const rows_block *b;
+    TRY(pipeline_next(p, &b, NULL, NULL));
+    if (!b) return NULL;
+    TRY(reserve(c, b->count, fits));
+    if (!*fits) return NULL;
+    memcpy(c->features + (size_t)c->rows * c->row, b->features, (size_t)b->count * c->row);
+    memcpy(c->labels + c->rows, b->labels, (size_t)b->count * sizeof *c->labels);
+    for (int64_t i = 0; i < b->count; i++) c->largest = MAX_OF(c->largest, b->labels[i]);
+    c->rows += b->count;
+  }
+}
+
+static shoal_status read_rows(shoal_pipeline *p, const char *files, int64_t limit, shoal_dataset *out, bool *fits) {
+  rows_schema s;
+  pipeline_schema(p, &s);
+  if (s.kind != ROWS_DENSE || s.real_labels)
+    return status_make(SHOAL_ERR_ARGUMENT, "%s: dense rows with classes are expected, these are %s", files,
+                       s.real_labels ? "rows with numbers to be predicted"
+                       : s.kind == ROWS_SPARSE ? "sparse rows" : "encoded images: give a transform");
+  collected c = {.limit = limit, .row = rows_dense_bytes(&s), .largest = -1};
+  *fits = true;
+  shoal_status status = collect(p, &c, fits);
+  if (!status && *fits && !c.rows) status = status_make(SHOAL_ERR_INPUT, "%s: no rows are there", files);
+  if (status || !*fits) {
+    free(c.features);
+    free(c.labels);
+    return status;
+  }
+  shoal_shape shape = {.rank = s.shape.rank + 1, .dim = {c.rows}};
+  memcpy(shape.dim + 1, s.shape.dim, (size_t)s.shape.rank * sizeof *shape.dim);
+  *out = (shoal_dataset){.features = shoal_tensor_view(s.dtype, shape, c.features),
+                         .labels = shoal_tensor_view(SHOAL_I32, SHOAL_SHAPE(c.rows), c.labels),
+                         .classes = s.classes ? s.classes : c.largest + 1,
+                         .scale = s.scale};
+  return NULL;
+}
+
+shoal_status dataset_read(const shoal_pipeline_options *options, int64_t limit, shoal_dataset **out) {
+  shoal_pipeline_options o = *options;
+  o.epochs = 1;
+  o.shuffle_rows = 0;
+  o.position = NULL;
+  shoal_pipeline *p;
+  TRY(shoal_pipeline_create(&o, &p));
+  shoal_dataset *data = calloc(1, sizeof *data);
+  bool fits = true;
+  shoal_status status = data ? read_rows(p, o.files, limit, data, &fits) : status_no_memory();
+  shoal_pipeline_destroy(p);
+  if (status || !fits) {
+    free(data);
+    data = NULL;
+  }
+  if (!status) *out = data;
+  return status;
+}
