@@ -388,6 +388,55 @@ static void damaged_compression(void **state) {
   files_remove_folder(dir);
 }
 
+static size_t pack(const char *words, int window, uint8_t *out, size_t room) {
+  z_stream z = {.next_in = (Bytef *)words, .avail_in = (uInt)strlen(words), .next_out = out, .avail_out = (uInt)room};
+  assert_int_equal(deflateInit2(&z, 9, Z_DEFLATED, window, 8, Z_DEFAULT_STRATEGY), Z_OK);
+  assert_int_equal(deflate(&z, Z_FINISH), Z_STREAM_END);
+  deflateEnd(&z);
+  return z.total_out;
+}
+
+static void streams(void **state) {
+  uint8_t packed[500];
+  stream *s;
+  const uint8_t *at;
+  size_t have, n = pack("hello, ", MAX_WBITS + 16, packed, 200);
+  n += pack("world", MAX_WBITS + 16, packed + n, 200);
+  /* Two members are one text. */
+  assert_ok(stream_open_memory(packed, n, "two", &s));
+  assert_true(stream_compressed(s));
+  assert_ok(stream_fill(s, 100, &at, &have));
+  assert_int_equal(have, 12);
+  assert_memory_equal(at, "hello, world", 12);
+  stream_advance(s, 12);
+  assert_int_equal(stream_offset(s), 12);
+  assert_ok(stream_seek(s, 7));
+  assert_ok(stream_fill(s, 5, &at, &have));
+  assert_memory_equal(at, "world", 5);
+  assert_ok(stream_seek(s, 0));
+  assert_fails(stream_seek(s, 13), SHOAL_ERR_INPUT, "the file ends at byte 12");
+  stream_close(s);
+  /* Junk behind them is not. */
+  packed[n] = 'x';
+  assert_ok(stream_open_memory(packed, n + 1, "junk", &s));
+  assert_ok(stream_fill(s, 12, &at, &have));
+  assert_int_equal(have, 12);
+  assert_fails(stream_fill(s, 13, &at, &have), SHOAL_ERR_INPUT, "junk: byte 12 after decompression");
+  stream_close(s);
+  /* What only looks like zlib is plain. */
+  static const char *const texts[] = {"x^2,y\n1,2\n", "80,1\n", "x\x01", "x\x01\0\0\0\0\0\0abcd", "", "x"};
+  static const size_t sizes[] = {10, 5, 2, 12, 0, 1};
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    assert_ok(stream_open_memory((const uint8_t *)texts[i], sizes[i], "text", &s));
+    assert_false(stream_compressed(s));
+    assert_int_equal(stream_size(s), sizes[i]);
+    assert_ok(stream_fill(s, 100, &at, &have));
+    assert_int_equal(have, sizes[i]);
+    assert_memory_equal(at, texts[i], sizes[i]);
+    stream_close(s);
+  }
+}
+
 /* Absurd lengths cost no memory. */
 static void absurd_length(void **state) {
   uint8_t head[32] = {0xff, 0xff, 0xff, 0x7f};
@@ -409,6 +458,6 @@ int main(void) {
       cmocka_unit_test(every_byte),      cmocka_unit_test(every_length), cmocka_unit_test(wrong_checksum_goes_on),
       cmocka_unit_test(bad_rows),        cmocka_unit_test(options),      cmocka_unit_test(other_wire_forms),
       cmocka_unit_test(ascending),       cmocka_unit_test(damaged_compression),
-      cmocka_unit_test(absurd_length)};
+      cmocka_unit_test(streams),         cmocka_unit_test(absurd_length)};
   return cmocka_run_group_tests_name("tfrecord", tests, NULL, NULL);
 }
