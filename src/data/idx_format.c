@@ -4,7 +4,6 @@
  * "idx2" to "idx4"; either may be gzipped. Both are decoded when opened: gzip has no other way to a row in the middle,
  * and the sets of this format are small. */
 #include "base/mem.h"
-#include "data/dataset.h"
 #include "data/format.h"
 #include "data/idx.h"
 
@@ -74,6 +73,10 @@ static shoal_status labels_path(const char *path, char **out) {
   return NULL;
 }
 
+static int32_t label_at(const idx_reader *r, int64_t i) {
+  return r->labels.dtype == SHOAL_U8 ? ((const uint8_t *)r->labels.data)[i] : ((const int32_t *)r->labels.data)[i];
+}
+
 static shoal_status check(const idx_reader *r, const char *labels_file, int classes, int *found) {
   char shape[SHOAL_SHAPE_TEXT];
   const shoal_tensor *images = &r->images, *labels = &r->labels;
@@ -88,13 +91,15 @@ static shoal_status check(const idx_reader *r, const char *labels_file, int clas
     return status_make(SHOAL_ERR_INPUT, "%s has %lld rows, but %s %lld labels: they do not belong together, fetch both "
                                         "again", r->base.path, (long long)images->shape.dim[0], labels_file,
                        (long long)labels->shape.dim[0]);
-  int64_t largest = -1;
-  TRY(dataset_label_range(labels, labels_file, &largest));
-  int64_t bound = classes ? classes : MOST_CLASSES;
-  if (largest >= bound)
-    return status_make(SHOAL_ERR_INPUT, "%s: label %lld is found, but there are at most %lld classes: the file is "
-                                        "corrupted or another data set's", labels_file, (long long)largest,
-                       (long long)bound);
+  int64_t largest = -1, bound = classes ? classes : MOST_CLASSES;
+  for (int64_t i = 0; i < labels->shape.dim[0]; i++) {
+    int64_t label = label_at(r, i);
+    if (label < 0 || label >= bound)
+      return status_make(SHOAL_ERR_INPUT, "%s: row %lld: label %lld is found, but the classes are 0 to %lld: the file "
+                                          "is corrupted or another data set's", labels_file, (long long)i,
+                         (long long)label, (long long)bound - 1);
+    largest = MAX_OF(largest, label);
+  }
   *found = (int)largest + 1;
   return NULL;
 }
@@ -150,9 +155,7 @@ static shoal_status read_rows(file_reader *base, int64_t most, rows_block *into,
   if (n)
     memcpy((char *)into->features + (size_t)into->count * row, (char *)r->images.data + (size_t)r->next * row,
            (size_t)n * row);
-  for (int64_t i = 0; i < n; i++)
-    into->labels[into->count + i] = r->labels.dtype == SHOAL_U8 ? ((const uint8_t *)r->labels.data)[r->next + i]
-                                                                : ((const int32_t *)r->labels.data)[r->next + i];
+  for (int64_t i = 0; i < n; i++) into->labels[into->count + i] = label_at(r, r->next + i);
   into->count += n;
   r->next += n;
   *got = n;
