@@ -163,7 +163,7 @@ class Data(support.Case):
         # An index beyond the model, a label outside the classes.
         (self.folder / "x.svm").write_text("+1 3:1 90:1\n-1 2:1\n")
         _, err = self.shoal("data", "inspect", "x.svm", "--features", 50, expect=1)
-        self.assertIn("x.svm: record 0", err)
+        self.assertIn("x.svm: line 1 at byte 7", err)
         (self.folder / "y.csv").write_text("label,x\n1,2\n7,3\n")
         _, err = self.shoal("data", "inspect", "y.csv", "--classes", 3, expect=1)
         self.assertIn("y.csv: record 1", err)
@@ -189,9 +189,12 @@ class Data(support.Case):
         self.assertEqual((self.folder / "folder/model.safetensors").read_bytes(),
                          (self.folder / "npy/model.safetensors").read_bytes())
         # Too large for the memory allowed: streamed.
-        (self.folder / "one").mkdir()
-        got = self.fit("limit", "--data", "train.npy", "--test-data", "test.npy", "--epochs", 1, "--classes", 4)
-        self.assertEqual(got["steps"], 4)
+        self.shoal("data", "generate", "images", "--rows", 2000, "--size", "28x28x1", "--classes", 4, "--as", "npy",
+                   "--out", "large")
+        out, _ = self.shoal("train", "lenet", "--data", "large/images.npy", "--test-data", "test.npy", "--epochs", 1,
+                            "--classes", 4, "--memory-limit", 1, "--run-dir", "limit")
+        self.assertIn("streamed rows", out)
+        self.assertEqual(self.summary("limit")["examples"], 2000)
         _, err = self.shoal("train", "lenet", "--data", self.clicks("clicks") + "/tfrecords*", "--run-dir", "sparse",
                             expect=1)
         self.assertIn("sparse", err)
