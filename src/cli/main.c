@@ -188,8 +188,9 @@ int main(int argc, char **argv) {
     return EXIT_WRONG_USE;
   }
   const char *word = argv[1];
-  if (asks_for_help(word)) argv[1] = (char[]){"help"};
-  if (!strcmp(word, "--version")) argv[1] = (char[]){"version"};
+  char help[] = "help", version[] = "version"; /* words that stand for commands */
+  if (asks_for_help(word)) argv[1] = help;
+  if (!strcmp(word, "--version")) argv[1] = version;
   argc--;
   argv++;
   const command *c = command_take(&argc, &argv);

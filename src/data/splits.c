@@ -74,8 +74,11 @@ static shoal_status find_split(const char *path, const char *split, text *out) {
 shoal_status dataset_files(const char *name_or_path, const char *split, text *out) {
   text path = {0}, files = {0};
   struct stat info;
-  if (is_known(name_or_path) && stat(name_or_path, &info)) TRY(dataset_path(name_or_path, &path));
-  else text_add(&path, "%s", name_or_path);
+  bool a_word = !strpbrk(name_or_path, "/*?[,:."), there = !stat(name_or_path, &info);
+  if (!there && (a_word || is_known(name_or_path)))
+    TRY(dataset_path(name_or_path, &path)); /* which says so when no set is called that */
+  else
+    text_add(&path, "%s", name_or_path);
   shoal_status status = path.failed ? status_no_memory() : find_split(path.data, split, &files);
   text_fini(&path);
   if (status)
