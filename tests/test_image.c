@@ -9,9 +9,9 @@
 
 /* Writes height x width pixels of one libpng simplified format. */
 static void write_png(const char *path, int height, int width, png_uint_32 format, const void *pixels) {
-  png_image image = {.version = PNG_IMAGE_VERSION, .width = (png_uint_32)width, .height = (png_uint_32)height,
+  png_image png = {.version = PNG_IMAGE_VERSION, .width = (png_uint_32)width, .height = (png_uint_32)height,
                      .format = format};
-  if (!png_image_write_to_file(&image, path, 0, pixels, 0, NULL)) fail_msg("cannot write %s: %s", path, image.message);
+  if (!png_image_write_to_file(&png, path, 0, pixels, 0, NULL)) fail_msg("cannot write %s: %s", path, png.message);
 }
 
 /* Gray of any bit depth, through the full interface: 1, 2, 4, 8 or 16 bits. bytes: packed rows. */
@@ -84,10 +84,10 @@ static void colour_and_alpha(void **state) {
   assert_memory_equal(t.data, ((uint8_t[]){0, 255}), 2);
   shoal_tensor_fini(&t);
 
-  png_image image = {.version = PNG_IMAGE_VERSION, .width = 2, .height = 1, .format = PNG_FORMAT_RGB_COLORMAP,
+  png_image png = {.version = PNG_IMAGE_VERSION, .width = 2, .height = 1, .format = PNG_FORMAT_RGB_COLORMAP,
                      .colormap_entries = 2};
   const uint8_t indices[] = {1, 0}, map[] = {0, 0, 0, 255, 255, 255};
-  assert_true(png_image_write_to_file(&image, path, 0, indices, 0, map));
+  assert_true(png_image_write_to_file(&png, path, 0, indices, 0, map));
   assert_ok(image_read_gray(path, 1, 2, &t));
   assert_memory_equal(t.data, ((uint8_t[]){255, 0}), 2);
   shoal_tensor_fini(&t);
@@ -179,10 +179,30 @@ static void damaged(void **state) {
   files_remove_folder(dir);
 }
 
+/* A JPEG is made gray and brought to size like a PNG; half of one is none. */
+static void jpeg(void **state) {
+  char path[FILES_PATH], dir[FILES_PATH], copy[FILES_PATH + 8];
+  shoal_tensor t;
+  size_t n;
+  snprintf(path, sizeof path, "%s/tests/fuzz/seeds/jpeg/rgb", files_root());
+  assert_ok(image_read_gray(path, 28, 28, &t));
+  assert_int_equal(t.shape.dim[1], 28);
+  shoal_tensor_fini(&t);
+  uint8_t *bytes = files_read(path, &n);
+  files_make_folder(dir);
+  snprintf(copy, sizeof copy, "%s/a.jpg", dir);
+  for (size_t cut = 3; cut < n; cut += 11) {
+    files_write(copy, bytes, cut);
+    assert_fails(image_read_gray(copy, 28, 28, &t), SHOAL_ERR_INPUT, "a.jpg: ");
+  }
+  free(bytes);
+  files_remove_folder(dir);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(gray_unchanged), cmocka_unit_test(colour_and_alpha), cmocka_unit_test(resized),
-      cmocka_unit_test(raw_bytes),      cmocka_unit_test(damaged),
+      cmocka_unit_test(raw_bytes),      cmocka_unit_test(damaged),          cmocka_unit_test(jpeg),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

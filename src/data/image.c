@@ -9,6 +9,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#define MOST_JPEG (256 << 20) /* bytes of a file */
+
 /* from [from_height, from_width] to to [height, width]: each new pixel is the mean of the area it covers, parts of
  * pixels counted as parts. */
 static void resize_area(const uint8_t *from, int from_height, int from_width, uint8_t *to, int height, int width) {
@@ -66,6 +68,9 @@ done:
 }
 
 static shoal_status read_jpeg(FILE *file, const char *path, size_t n, int height, int width, uint8_t *out) {
+  if (n > MOST_JPEG)
+    return status_make(SHOAL_ERR_INPUT, "%s: has %zu bytes, JPEGs of at most %d are read: make it smaller", path, n,
+                       MOST_JPEG);
   image_decoder *decoder = NULL;
   image whole = {0};
   uint8_t *bytes = malloc(n);

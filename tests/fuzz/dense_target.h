@@ -12,7 +12,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);
 
-enum { DENSE_MOST_ROWS = 2000 };
+enum { DENSE_MOST_ROWS = 200 };
 
 /* INPUT errors are expected; ARGUMENT ones where the options may not fit the file. */
 static inline void dense_expect(shoal_status status) {
