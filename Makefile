@@ -26,7 +26,9 @@ test: all
 	@meson test -C build --no-rebuild --print-errorlogs
 
 bench: all
-	@for n in $(BENCH_THREADS); do bench/compare.py build/bench/train_bench $$n || exit 1; done
+	@bench/compare.py build $(BENCH_FLAGS)
+	@echo
+	@bench/compare_data.py build
 
 install: all
 	@$(if $(PREFIX),meson configure build --prefix $(PREFIX) && ninja -C build)
