@@ -6,7 +6,7 @@ PREFIX ?=
 MESON_FLAGS ?=
 FUZZ_SECONDS ?= 60
 RUN_FLAGS ?= --epochs 2
-BENCH_FLAGS ?= 2
+BENCH_FLAGS ?=
 
 .PHONY: all run test bench install sanitize fuzz clean setup
 
