@@ -11,9 +11,14 @@ const char *const *data_bad_row_names(void) {
   return names;
 }
 
+const char *const *data_split_names(void) {
+  static const char *const names[] = {"train", "test", NULL};
+  return names;
+}
+
 shoal_status data_read_options(const read_flags *f, const char *files, int64_t batch, text *found,
                                shoal_pipeline_options *options) {
-  TRY(dataset_files(files, "train", found));
+  TRY(dataset_files(files, f->split ? f->split : "train", found));
   *options = (shoal_pipeline_options){.files = found->data,
                                       .format = f->format,
                                       .features = f->features,

@@ -6,15 +6,18 @@
 #include "data/pipeline.h"
 
 typedef struct {
-  const char *format, *columns, *fields, *transform, *on_bad_row;
+  const char *split, *format, *columns, *fields, *transform, *on_bad_row;
   int64_t features, classes, threads;
   bool no_checksums;
 } read_flags;
 
 const char *const *data_bad_row_names(void);
+const char *const *data_split_names(void);
 
 /* The rows of a flag table that fill read_flags at `base`. */
 #define READ_FLAGS(base)                                                                                               \
+  {.name = "split", .kind = FLAG_CHOICE, .offset = (base) + offsetof(read_flags, split), .value = "NAME",              \
+   .help = "which rows of a folder that has both", .standard = "train", .choices = data_split_names},                  \
   {.name = "format", .kind = FLAG_TEXT, .offset = (base) + offsetof(read_flags, format), .value = "NAME",            \
    .help = "of the files; 'shoal data list' names them", .standard = "found out from the content"},                    \
       {.name = "columns", .kind = FLAG_TEXT, .offset = (base) + offsetof(read_flags, columns), .value = "TEXT",        \

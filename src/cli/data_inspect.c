@@ -49,6 +49,7 @@ typedef struct {
   int64_t bytes;
   size_t files;
   const char *format;
+  const char *read_from; /* the files, when PATH does not name them itself */
   shoal_pipeline_statistics count;
 } findings;
 
@@ -219,6 +220,7 @@ static shoal_status print_json(const char *path, const findings *f) {
     if (f->histogram[i]) json_object_set_new(labels, name, json_integer(f->histogram[i]));
   }
   for (int i = 0; i < s->shape.rank; i++) json_array_append_new(shape, json_integer(s->shape.dim[i]));
+  json_object_set_new(o, "read_from", json_string(f->read_from));
   json_object_set_new(o, "classes", s->real_labels ? json_null() : json_integer(classes_of(f)));
   json_object_set_new(o, "labels", s->real_labels ? json_null() : json_incref(labels));
   json_object_set_new(o, "targets", spread_json(&f->targets));
@@ -290,6 +292,7 @@ static void print_text(const char *path, const findings *f) {
   table_set_bytes(&size, f->bytes);
   printf("data           %s\nformat         %s\nfiles          %zu (%s)\nrows           %s\n", path, f->format, f->files,
          size.cell, grouped_text(f->rows, a));
+  if (strcmp(path, f->read_from)) printf("read from      %s\n", f->read_from);
   if (f->count.bad_rows) printf("bad rows       %s, skipped\n", grouped_text(f->count.bad_rows, a));
   if (s->kind == ROWS_DENSE)
     printf("row            %s %s, values %.6g to %.6g, mean %.6g\n", shoal_dtype_name(s->dtype),
@@ -327,6 +330,7 @@ static shoal_status inspect_with(const inspect_flags *flags, const char *path, f
     f->files = pipeline_files(p)->count;
     f->bytes = data_files_bytes(pipeline_files(p));
     f->format = pipeline_format(p)->name;
+    f->read_from = found.data;
     status = read_through(flags, p, f);
   }
   if (!status && flags->json) status = print_json(path, f);
