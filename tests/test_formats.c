@@ -3,6 +3,9 @@
 
 #include "base/mem.h"
 #include "base/status.h"
+#include "data/example.h"
+#include "data/sink.h"
+#include "data/tfrecord.h"
 
 #include <sys/stat.h>
 #include <zlib.h>
@@ -106,7 +109,8 @@ static void damaged_cifar10(void **state) {
   files_make_folder(dir);
   snprintf(path, sizeof path, "%s/a.bin", dir);
   files_write(path, bytes, sizeof bytes);
-  assert_fails(load(path, "cifar10", &(format_options){0}, &l), SHOAL_ERR_INPUT, "a.bin: record 1 at byte 3073: label 10");
+  assert_fails(load(path, "cifar10", &(format_options){0}, &l), SHOAL_ERR_INPUT,
+               "a.bin: record 1 at byte 3073: label 10");
   bytes[3073] = 9;
   files_write(path, bytes, sizeof bytes);
   assert_fails(load(path, "cifar10", &(format_options){0}, &l), SHOAL_ERR_INPUT,
@@ -344,7 +348,8 @@ static void npy_errors(void **state) {
   write_npy(labels, 1, "{'descr': '<i4', 'fortran_order': False, 'shape': (2,2), }", (int32_t[4]){0}, 16);
   assert_fails(load(path, "npy", &(format_options){0}, &l), SHOAL_ERR_INPUT, "one label a row");
   write_npy(labels, 1, "{'descr': '<i4', 'fortran_order': False, 'shape': (2,), }", (int32_t[]){0, -4}, 8);
-  assert_fails(load(path, "npy", &(format_options){0}, &l), SHOAL_ERR_INPUT, "a-labels.npy: record 1 at byte 71: label -4");
+  assert_fails(load(path, "npy", &(format_options){0}, &l), SHOAL_ERR_INPUT,
+               "a-labels.npy: record 1 at byte 71: label -4");
   write_npy(labels, 1, "{'descr': '<i4', 'fortran_order': False, 'shape': (2,), }", (int32_t[]){0, 3}, 8);
   assert_fails(load(path, "npy", &(format_options){.classes = 3}, &l), SHOAL_ERR_INPUT, "0 to 2");
   files_remove_folder(dir);
@@ -399,6 +404,54 @@ static void folder_errors(void **state) {
   fixture_remove(dir);
 }
 
+/* One record with the features that are given; label -1: without. */
+static void write_record(const char *path, const char *image, size_t n, int64_t label) {
+  sink file;
+  example_writer w = {0};
+  const uint8_t *record;
+  size_t length;
+  assert_ok(sink_open(path, &file));
+  example_clear(&w);
+  if (image) example_add_bytes(&w, "image/encoded", image, n);
+  if (label != -1) example_add_ints(&w, "image/class/label", &label, 1);
+  example_add_bytes(&w, "image/filename", "a.jpg", 5);
+  assert_ok(example_finish(&w, &record, &length));
+  assert_ok(tfrecord_append(&file, record, length));
+  assert_ok(sink_close(&file));
+  example_writer_fini(&w);
+}
+
+static void image_records(void **state) {
+  char dir[FILES_PATH], path[FILES_PATH * 2];
+  loaded l;
+  const format_options any = {0};
+  files_make_folder(dir);
+  snprintf(path, sizeof path, "%s/a.tfrecord", dir);
+  write_record(path, "\xff\xd8\xff\xe0 more", 9, 1000);
+  assert_ok(load(path, "image-tfrecord", &any, &l));
+  assert_int_equal(l.rows.labels[0], 1000);
+  assert_int_equal(l.rows.schema.kind, ROWS_BYTES);
+  assert_memory_equal(l.rows.bytes, "\xff\xd8\xff\xe0 more", 9);
+  unload(&l);
+  assert_fails(load(path, "image-tfrecord", &(format_options){.classes = 1000}, &l), SHOAL_ERR_INPUT,
+               "a.tfrecord: record 0 at byte 0: label 1000 is outside of the classes, 0 to 999");
+  write_record(path, "\xff\xd8\xff\xe0 more", 9, -5);
+  assert_fails(load(path, "image-tfrecord", &any, &l), SHOAL_ERR_INPUT, "label -5");
+  write_record(path, "\xff\xd8\xff\xe0 more", 9, -1);
+  assert_fails(load(path, "image-tfrecord", &any, &l), SHOAL_ERR_INPUT, "'image/class/label' is missing");
+  write_record(path, NULL, 0, 1);
+  assert_fails(load(path, "image-tfrecord", &any, &l), SHOAL_ERR_INPUT, "'image/encoded' is missing");
+  write_record(path, "GIF89a", 6, 1);
+  assert_fails(load(path, "image-tfrecord", &any, &l), SHOAL_ERR_INPUT, "neither JPEG nor PNG");
+  size_t n;
+  uint8_t *bytes = files_read(path, &n);
+  bytes[n - 6] ^= 1;
+  files_write(path, bytes, n);
+  assert_fails(load(path, "image-tfrecord", &any, &l), SHOAL_ERR_INPUT, "record 0 at byte 0");
+  free(bytes);
+  files_remove_folder(dir);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(real_cifar10),
@@ -413,6 +466,7 @@ int main(void) {
       cmocka_unit_test(npy_errors),
       cmocka_unit_test(fake_names),
       cmocka_unit_test(folder_errors),
+      cmocka_unit_test(image_records),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

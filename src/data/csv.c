@@ -1,8 +1,8 @@
 /* The formats "csv" and "tsv": a row a line, numbers with a label; see csv_columns.h for which column is what.
  *
- * Fields may stand in double quotes, in which "" is a quote and the separator and line ends are ordinary; lines end with
- * LF or CR LF; empty lines count for nothing. When labels are words, the file is read once when it is opened, to number
- * them: so a word has the same number wherever reading starts. */
+ * Fields may stand in double quotes, in which "" is a quote and the separator and line ends are ordinary; lines end
+ * with LF or CR LF; empty lines count for nothing. When labels are words, the file is read once when it is opened, to
+ * number them: so a word has the same number wherever reading starts. */
 #include "base/mem.h"
 #include "data/csv_columns.h"
 #include "data/format.h"
@@ -161,7 +161,9 @@ static bool to_number(const char *s, float *out) {
 
 /* ---- labels */
 
-static int compare_words(const void *a, const void *b) { return strcmp(((const word *)a)->name, ((const word *)b)->name); }
+static int compare_words(const void *a, const void *b) {
+  return strcmp(((const word *)a)->name, ((const word *)b)->name);
+}
 
 static void free_word(void *node) {
   free(((word *)node)->name);
@@ -255,7 +257,8 @@ static void close_reader(file_reader *base) {
 
 static shoal_status no_rows(const csv_reader *r) {
   return status_make(SHOAL_ERR_INPUT, "%s: byte %llu: no row is there, expected lines of numbers separated by %s",
-                     r->base.path, (unsigned long long)stream_offset(r->bytes), r->separator == ',' ? "commas" : "tabs");
+                     r->base.path, (unsigned long long)stream_offset(r->bytes),
+                     r->separator == ',' ? "commas" : "tabs");
 }
 
 /* Decides whether the first line is a header, and takes its names. */
@@ -532,5 +535,5 @@ static bool detect_tsv(const char *path, const uint8_t *head, size_t n, bool fol
   {.name = format_name, .summary = what, .detect = detect_##which, .open = open_##which, .schema = schema,       \
    .read = read_rows, .skip = skip, .tell = tell, .seek = seek, .close = close_reader}
 
-const format format_csv = CSV_FORMAT("csv", "numbers and a label separated by commas, a row a line; see --columns", csv);
-const format format_tsv = CSV_FORMAT("tsv", "numbers and a label separated by tabs, a row a line; see --columns", tsv);
+const format format_csv = CSV_FORMAT("csv", "numbers and a label, separated by commas, see --columns", csv);
+const format format_tsv = CSV_FORMAT("tsv", "numbers and a label, separated by tabs, see --columns", tsv);

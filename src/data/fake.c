@@ -48,8 +48,8 @@ static shoal_status parse(const char *path, const format_options *options, fake_
   }
   right = right && height > 0 && width > 0 && channels > 0 && classes > 0 && rows >= 0;
   if (!right || height > MOST_BYTES / width || height * width > MOST_BYTES / channels)
-    return status_make(SHOAL_ERR_ARGUMENT, "%s: expected fake:HEIGHTxWIDTHxCHANNELS:CLASSES or the same with :ROWS, for "
-                                           "example fake:256x256x3:1000", path);
+    return status_make(SHOAL_ERR_ARGUMENT, "%s: expected fake:HEIGHTxWIDTHxCHANNELS:CLASSES or the same with :ROWS, "
+                                           "for example fake:256x256x3:1000", path);
   if (options->classes && options->classes < classes)
     return status_make(SHOAL_ERR_ARGUMENT, "%s: makes %lld classes, but %d are asked for", path, classes,
                        options->classes);

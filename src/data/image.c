@@ -96,7 +96,8 @@ static shoal_status read_raw(FILE *file, const char *path, int height, int width
   if (fstat(fileno(file), &info)) return status_errno(errno, "%s: cannot find its size", path);
   if ((uint64_t)info.st_size != want)
     return status_make(SHOAL_ERR_INPUT, "%s: byte 0: expected a PNG or JPEG, or exactly %zu raw bytes (%d x "
-                                        "%d); this is neither and has %lld bytes", path, want, height, width, (long long)info.st_size);
+                                        "%d); this is neither and has %lld bytes", path, want, height, width,
+                       (long long)info.st_size);
   if (fread(out, 1, want, file) != want)
     return status_make(SHOAL_ERR_INPUT, "%s: cannot read its %zu bytes", path, want);
   return NULL;

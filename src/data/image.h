@@ -28,9 +28,9 @@ typedef struct image_decoder image_decoder; /* the codecs' state, for one thread
 SHOAL_CHECKED shoal_status image_decoder_create(image_decoder **out);
 void image_decoder_destroy(image_decoder *d); /* NULL is fine */
 
-/* n bytes of a JPEG or PNG become `out` with 1 (gray) or 3 (red, green, blue) channels; what is transparent shows black.
- * least_height, least_width: when both are above 0, a JPEG is decoded at a half, a quarter or an eighth of its size as
- * long as the result is at least that large in both directions, since whoever shrinks it further need not have more.
+/* n bytes of a JPEG or PNG become `out` with 1 (gray) or 3 (red, green, blue) channels; what is transparent shows
+ * black. least_height, least_width: when both are above 0, a JPEG is decoded at a half, a quarter or an eighth of its
+ * size as long as the result is at least that large in both directions, since whoever shrinks it need not have more.
  * A picture that is damaged, cut short, too large or something else: INPUT error that says what and where. */
 SHOAL_CHECKED shoal_status image_decode(image_decoder *d, const uint8_t *bytes, size_t n, int channels,
                                         int least_height, int least_width, image *out);

@@ -1,5 +1,5 @@
-/* The format "image-folder": DIR/CLASS/FILE, JPEG or PNG. Classes are numbered in the order of their folders' names, and
- * the rows are the files in the order of classes and names, still encoded. Hidden files, and files beside the class
+/* The format "image-folder": DIR/CLASS/FILE, JPEG or PNG. Classes are numbered in the order of their folders' names,
+ * and the rows are the files in the order of classes and names, still encoded. Hidden files, and files beside the class
  * folders, count for nothing; any other file in a class folder must be an image. */
 #include "base/mem.h"
 #include "base/text.h"
@@ -223,7 +223,7 @@ static void tell(const file_reader *base, file_position *out) {
 static shoal_status seek(file_reader *base, const file_position *to) {
   folder_reader *r = (folder_reader *)base;
   if (to->record < 0 || to->record > (int64_t)r->count)
-    return status_make(SHOAL_ERR_INPUT, "%s: image %lld is to be read, but there are %zu: the folder is not what it was",
+    return status_make(SHOAL_ERR_INPUT, "%s: image %lld is to be read, but there are %zu: the folder has changed",
                        base->path, (long long)to->record, r->count);
   r->next = to->record;
   return NULL;

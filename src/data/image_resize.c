@@ -38,8 +38,8 @@ static void make_taps(int from, int n, tap *taps) {
 
 typedef int16_t words8 __attribute__((vector_size(16)));
 
-/* from [from_width, 3] to out [width, 3], times 128. Both pixels are loaded and weighed at once; reads up to 8 bytes and
- * writes one word behind. weights [width]: three times that of the first, three times that of the second, twice 0. */
+/* from [from_width, 3] to out [width, 3], times 128. Both pixels are loaded and weighed at once; reads up to 8 bytes
+ * and writes one word behind. weights [width]: three times that of the first, three times that of the second, 0, 0. */
 static void stretch_colour(const uint8_t *from, const tap *taps, const words8 *weights, int width, int16_t *out) {
 #ifdef __SSE2__
   const __m128i zero = _mm_setzero_si128();
@@ -72,7 +72,8 @@ static void blend(const int16_t *restrict a, const int16_t *restrict b, int weig
   for (; i + 16 <= n; i += 16) {
     __m128i sum[2];
     for (size_t k = 0; k < 2; k++) {
-      __m128i p = _mm_loadu_si128((const __m128i *)(a + i + 8 * k)), q = _mm_loadu_si128((const __m128i *)(b + i + 8 * k));
+      __m128i p = _mm_loadu_si128((const __m128i *)(a + i + 8 * k));
+      __m128i q = _mm_loadu_si128((const __m128i *)(b + i + 8 * k));
       __m128i more = _mm_mulhi_epi16(_mm_sub_epi16(q, p), part); /* half of what b's weight adds */
       sum[k] = _mm_srli_epi16(_mm_add_epi16(_mm_add_epi16(p, half), _mm_add_epi16(more, more)), 7);
     }

@@ -22,7 +22,7 @@ extern const format format_image_tfrecord;
 
 static bool holds(const uint8_t *head, size_t n, const char *name) { return memmem(head, n, name, strlen(name)); }
 
-/* One of the names stands within the first bytes, since the encoded image, if it is the first, has its own before it. */
+/* One of the names stands within the first bytes, since an encoded image that comes first has its own before it. */
 static bool detect(const char *path, const uint8_t *head, size_t n, bool folder) {
   return !folder && tfrecord_detect(head, n) && (holds(head, n, ENCODED) || holds(head, n, LABEL));
 }
@@ -84,8 +84,8 @@ static const char *look_into(const uint8_t *record, size_t n, content *out) {
 
 static shoal_status bad(image_reader *r, const char *problem) {
   r->base.can_go_on = true;
-  return format_bad_row(&r->base, r->records.here.record, r->records.here.offset, "%s; expected an Example with an image "
-                        "in '" ENCODED "' and its class in '" LABEL "'", problem);
+  return format_bad_row(&r->base, r->records.here.record, r->records.here.offset, "%s; expected an Example with an "
+                        "image in '" ENCODED "' and its class in '" LABEL "'", problem);
 }
 
 static shoal_status append(image_reader *r, const uint8_t *record, size_t n, rows_block *into) {

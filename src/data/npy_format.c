@@ -105,8 +105,8 @@ static shoal_status fill_whole(npy_reader *r, stream *s, size_t n, const uint8_t
   size_t have;
   TRY(stream_fill(s, n, at, &have));
   if (have >= n) return NULL;
-  return format_bad_row(&r->base, r->next, row_offset(r, r->next), "%s ends here, but its header promises %lld rows: it "
-                        "is cut short, make it again", s == r->rows ? "the file" : r->labels_path,
+  return format_bad_row(&r->base, r->next, row_offset(r, r->next), "%s ends here, but its header promises %lld rows: "
+                        "it is cut short, make it again", s == r->rows ? "the file" : r->labels_path,
                         (long long)r->row_header.shape.dim[0]);
 }
 

@@ -56,8 +56,9 @@ static shoal_status parse_size(const char *value, step *s) {
                w <= MOST_SIDE;
   free(copy);
   if (!right)
-    return status_make(SHOAL_ERR_ARGUMENT, "transform: %s expects HEIGHTxWIDTH of at most %d each, for example %s=28x28; "
-                                           "found '%s'", words[s->kind].name, MOST_SIDE, words[s->kind].name, value);
+    return status_make(SHOAL_ERR_ARGUMENT, "transform: %s expects HEIGHTxWIDTH of at most %d each, for example "
+                                           "%s=28x28; found '%s'", words[s->kind].name, MOST_SIDE,
+                       words[s->kind].name, value);
   s->height = (int)h;
   s->width = (int)w;
   return NULL;
@@ -96,8 +97,8 @@ static shoal_status parse(const char *description, transform *t) {
 /* ---- shapes */
 
 static shoal_status unknown_size(const step *s) {
-  return status_make(SHOAL_ERR_ARGUMENT, "transform: encoded images are each of another size: put resize=HxW or fit=HxW "
-                                         "before %s", words[s->kind].name);
+  return status_make(SHOAL_ERR_ARGUMENT, "transform: encoded images are each of another size: put resize=HxW or "
+                                         "fit=HxW before %s", words[s->kind].name);
 }
 
 /* Follows the shape through the steps. height 0: not known yet. */
@@ -112,8 +113,8 @@ static shoal_status follow(transform *t, int64_t height, int64_t width, int64_t 
       case STEP_CROP:
         if (!height) return unknown_size(s);
         if (height < s->height || width < s->width)
-          return status_make(SHOAL_ERR_ARGUMENT, "transform: crop=%dx%d is larger than the images, %lld x %lld: use fit",
-                             s->height, s->width, (long long)height, (long long)width);
+          return status_make(SHOAL_ERR_ARGUMENT, "transform: crop=%dx%d is larger than the images, %lld x %lld: use "
+                                                 "fit", s->height, s->width, (long long)height, (long long)width);
         /* fall through */
       case STEP_RESIZE:
       case STEP_FIT:
@@ -161,13 +162,14 @@ static shoal_status plan(transform *t) {
   }
   char shape_text[SHOAL_SHAPE_TEXT];
   if (t->in.kind != ROWS_DENSE || t->in.dtype != SHOAL_U8 || (shape->rank != 2 && shape->rank != 3))
-    return status_make(SHOAL_ERR_ARGUMENT, "transform: expected images, u8 [height,width,channels], but the rows are %s "
-                                           "%s: leave the transform out",
+    return status_make(SHOAL_ERR_ARGUMENT, "transform: expected images, u8 [height,width,channels], but the rows are "
+                                           "%s %s: leave the transform out",
                        t->in.kind == ROWS_SPARSE ? "sparse" : shoal_dtype_name(t->in.dtype),
                        shoal_shape_text(shape, shape_text));
   int64_t channels = shape->rank == 3 ? shape->dim[2] : 1;
   if (shape->dim[0] > MOST_SIDE || shape->dim[1] > MOST_SIDE || channels > MOST_SIDE || shoal_shape_count(shape) < 1)
-    return status_make(SHOAL_ERR_ARGUMENT, "transform: images of %s cannot be transformed", shoal_shape_text(shape, shape_text));
+    return status_make(SHOAL_ERR_ARGUMENT, "transform: images of %s cannot be transformed",
+                       shoal_shape_text(shape, shape_text));
   return follow(t, shape->dim[0], shape->dim[1], channels);
 }
 
@@ -349,8 +351,9 @@ static void give_back(transform *t, scratch *s) {
 static shoal_status load(const transform *t, scratch *work, const rows_block *from, int64_t i) {
   image *first = &work->image[0];
   if (t->in.kind == ROWS_BYTES)
-    return image_decode(work->decoder, from->bytes + from->offsets[i], (size_t)(from->offsets[i + 1] - from->offsets[i]),
-                        t->decoded_channels, t->least_height, t->least_width, first);
+    return image_decode(work->decoder, from->bytes + from->offsets[i],
+                        (size_t)(from->offsets[i + 1] - from->offsets[i]), t->decoded_channels,
+                        t->least_height, t->least_width, first);
   const shoal_shape *shape = &t->in.shape;
   size_t bytes = rows_dense_bytes(&t->in);
   TRY(image_reshape(first, (int)shape->dim[0], (int)shape->dim[1], shape->rank == 3 ? (int)shape->dim[2] : 1));
