@@ -1,6 +1,7 @@
 /* Pipelines: every row exactly once, in an order that is fixed, from any place on. */
 #include "base/mem.h"
 #include "base/random.h"
+#include "data/generate_images.h"
 #include "data/pipeline.h"
 #include "files.h"
 
@@ -402,6 +403,79 @@ static void endless_and_empty(void **state) {
   remove_set(&s);
 }
 
+/* ---- transforms */
+
+/* Sums of the pixels, which tell the images apart, and flips by what is left of the middle. */
+static void take_images(const shoal_pipeline_options *o, taken *out) {
+  shoal_pipeline *p;
+  const shoal_batch *b;
+  shoal_status status;
+  assert_ok(shoal_pipeline_create(o, &p));
+  while (!(status = shoal_pipeline_next(p, &b)) && b) {
+    assert_ok(mem_grow((void **)&out->number, &out->capacity, out->count + (size_t)b->count, sizeof *out->number));
+    for (int64_t k = 0; k < b->count; k++) {
+      const uint8_t *pixel = (const uint8_t *)b->features.data + k * 16 * 16;
+      int64_t sum = 0;
+      for (int i = 0; i < 16 * 16; i++) sum += (i + 1) * pixel[i];
+      out->number[out->count++] = sum;
+    }
+  }
+  if (status) fail_msg("%s", shoal_status_message(status));
+  shoal_pipeline_destroy(p);
+}
+
+static void remove_images(const char *dir, int classes) {
+  char path[FILES_PATH + 64];
+  for (int c = 0; c < classes; c++) {
+    snprintf(path, sizeof path, "%s/class-%03d", dir, c);
+    files_remove_folder(path);
+  }
+  files_remove_folder(dir);
+}
+
+static void transforms_in_parallel(void **state) {
+  char dir[FILES_PATH], path[FILES_PATH + 64];
+  files_make_folder(dir);
+  assert_ok(generate_images(&(images_settings){.out = dir, .rows = 120, .classes = 3, .height = 20, .width = 24,
+                                               .channels = 3, .noise = 10, .seed = 4}));
+  taken first = {0};
+  shoal_pipeline_options o = {.files = dir, .epochs = 2, .batch_size = 7, .seed = 9, .shuffle_rows = 50,
+                              .transform = "resize=16x16,gray,flip"};
+  for (int i = 0; i < 5; i++) {
+    taken t = {0};
+    o.threads = 1 + i;
+    o.prefetch = 1 + 2 * i;
+    take_images(&o, i ? &t : &first);
+    if (i) assert_same(&first, &t);
+    free(t.number);
+  }
+  assert_int_equal(first.count, 240);
+  int same = 0; /* flips are drawn anew each epoch, so that the sums of one differ from the other's */
+  for (int a = 0; a < 120; a++)
+    for (int b = 120; b < 240; b++) same += first.number[a] == first.number[b];
+  assert_true(same > 20 && same < 110);
+  free(first.number);
+
+  /* One that is no image: an error, or one row less. 1 of 120 is below 1 %. */
+  snprintf(path, sizeof path, "%s/class-001/00000004.png", dir);
+  files_write(path, "\x89PNG\r\n\x1a\n and nothing more", 24);
+  shoal_pipeline *p;
+  const shoal_batch *b;
+  shoal_status status;
+  o.epochs = 1;
+  assert_ok(shoal_pipeline_create(&o, &p));
+  while (!(status = shoal_pipeline_next(p, &b)) && b) {}
+  assert_int_equal(shoal_status_code(status), SHOAL_ERR_INPUT);
+  shoal_status_free(status);
+  shoal_pipeline_destroy(p);
+  o.skip_bad_rows = true;
+  taken t = {0};
+  take_images(&o, &t);
+  assert_int_equal(t.count, 119);
+  free(t.number);
+  remove_images(dir, 3);
+}
+
 /* ---- prefetching */
 
 static void reads_ahead(void **state) {
@@ -436,7 +510,7 @@ int main(void) {
       cmocka_unit_test(resume_from_anywhere),  cmocka_unit_test(resume_for_longer),
       cmocka_unit_test(wrong_positions),       cmocka_unit_test(bad_rows),
       cmocka_unit_test(files_that_do_not_fit), cmocka_unit_test(endless_and_empty),
-      cmocka_unit_test(reads_ahead),
+      cmocka_unit_test(transforms_in_parallel), cmocka_unit_test(reads_ahead),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -182,7 +182,7 @@ static void what_does_not_fit(void **state) {
   fit.epochs = 1;
   assert_ok(shoal_model_fit(corners, NULL, &fit, NULL));
   from.shuffle_rows = 5;
-  assert_fails(shoal_model_fit(corners, NULL, &fit, NULL), SHOAL_ERR_ARGUMENT, "shuffle_rows=0 then, shuffle_rows=5 now");
+  assert_fails(shoal_model_fit(corners, NULL, &fit, NULL), SHOAL_ERR_ARGUMENT, "shuffle_rows=5 now");
   fit.stream = NULL;
   assert_fails(shoal_model_fit(corners, &d, &fit, NULL), SHOAL_ERR_ARGUMENT, "examples=streamed then");
   shoal_model_destroy(corners);

@@ -158,7 +158,8 @@ typedef struct {
   int64_t resumed_from; /* step, or -1 */
 } shoal_fit_result;
 
-/* data: NULL when options->stream says where it comes from. A loss that is no number ends it with SHOAL_ERR_NUMERIC: step, first bad operator, what to try. */
+/* data: NULL when options->stream says where it comes from. A loss that is no number ends it with SHOAL_ERR_NUMERIC:
+ * step, first bad operator, what to try. */
 SHOAL_API SHOAL_CHECKED shoal_status shoal_model_fit(shoal_model *m, const shoal_dataset *data,
                                                      const shoal_fit_options *options, shoal_fit_result *result);
 

@@ -32,7 +32,8 @@ static const flag_row generate_table[] = {
      .standard = "criteo 23, images 1", .least = 1, .most = 100000},
     {.name = "seed", .kind = FLAG_INT, .offset = AT(seed), .value = "N", .help = "same seed, same bytes",
      .standard = "1", .least = 0, .most = 9e15},
-    {.name = "features", .kind = FLAG_INT, .offset = AT(features), .value = "N", .help = "criteo: size of the feature space",
+    {.name = "features", .kind = FLAG_INT, .offset = AT(features), .value = "N",
+     .help = "criteo: size of the feature space",
      .standard = "33762578", .least = CRITEO_LEAST_FEATURES, .most = 2147483647},
     {.name = "classes", .kind = FLAG_INT, .offset = AT(classes), .value = "N", .help = "images: how many kinds",
      .standard = "10", .least = 1, .most = 1000},
@@ -121,7 +122,8 @@ static shoal_status images(const generate_flags *f, watch *w) {
   int end = -1;
   if (f->size && (sscanf(f->size, "%4dx%4dx%1d%n", &s.height, &s.width, &s.channels, &end) != 3 || f->size[end] ||
                   s.height < 1 || s.width < 1 || (s.channels != 1 && s.channels != 3)))
-    return status_make(SHOAL_ERR_ARGUMENT, "--size: expected height, width and channels like 28x28x1, not '%s'", f->size);
+    return status_make(SHOAL_ERR_ARGUMENT, "--size: expected height, width and channels like 28x28x1, not '%s'",
+                       f->size);
   if (!strcmp(as, "folder")) s.form = IMAGES_FOLDER;
   else if (!strcmp(as, "tfrecord")) s.form = IMAGES_TFRECORD;
   else if (!strcmp(as, "npy")) s.form = IMAGES_NPY;
@@ -160,7 +162,8 @@ static int run_generate(int argc, char **argv) {
     return EXIT_GOOD;
   }
   if (!status && parsed.count != 1)
-    status = status_make(SHOAL_ERR_ARGUMENT, "what? criteo or images, for example: shoal data generate criteo --out DIR");
+    status = status_make(SHOAL_ERR_ARGUMENT, "what? criteo or images; for example: shoal data generate criteo "
+                                             "--out DIR");
   int signal = 0;
   if (!status) status = generate(&f, parsed.words[0], &signal);
   int exit_status = status ? command_fail(&command_data_generate, status) : EXIT_GOOD;

@@ -11,6 +11,7 @@
 #define BATCH_ENCODED 16  /* images are large */
 #define MOST_CLASSES 65536 /* of which the histogram counts */
 #define SHOWN_CLASSES 20
+#define MOST_NUMBERS 64   /* of a dense row kept for showing */
 #define SHOWN_ENTRIES 8   /* of a row shown */
 
 typedef struct {
@@ -153,7 +154,8 @@ static json_t *row_json(const rows_block *b, int64_t i) {
     case ROWS_DENSE: {
       int64_t n = shoal_shape_count(&b->schema.shape);
       shoal_tensor all = shoal_tensor_view(b->schema.dtype, SHOAL_SHAPE(b->count * n), b->features);
-      for (int64_t k = 0; k < MIN_OF(n, 64); k++) json_array_append_new(list, number(shoal_tensor_get(&all, i * n + k)));
+      for (int64_t k = 0; k < MIN_OF(n, MOST_NUMBERS); k++)
+        json_array_append_new(list, number(shoal_tensor_get(&all, i * n + k)));
       json_object_set_new(o, "values", list);
       break;
     }
@@ -262,7 +264,7 @@ static void print_first(const findings *f) {
                         json_number_value(json_array_get(e, 1)));
       else printf(" %.6g", json_number_value(e));
     }
-    if (list && k < n) printf(" ... (%zu%s)", n, values && n == 64 ? " or more" : "");
+    if (list && k < n) printf(" ... (%zu%s)", n, values && n == MOST_NUMBERS ? " or more" : "");
     if (!list) printf(" %lld bytes", (long long)json_integer_value(json_object_get(row, "bytes")));
     putchar('\n');
   }
@@ -290,8 +292,8 @@ static void print_text(const char *path, const findings *f) {
   char a[GROUPED_TEXT], b[GROUPED_TEXT], shape[SHOAL_SHAPE_TEXT];
   table_column size = {0};
   table_set_bytes(&size, f->bytes);
-  printf("data           %s\nformat         %s\nfiles          %zu (%s)\nrows           %s\n", path, f->format, f->files,
-         size.cell, grouped_text(f->rows, a));
+  printf("data           %s\nformat         %s\nfiles          %zu (%s)\nrows           %s\n", path, f->format,
+         f->files, size.cell, grouped_text(f->rows, a));
   if (strcmp(path, f->read_from)) printf("read from      %s\n", f->read_from);
   if (f->count.bad_rows) printf("bad rows       %s, skipped\n", grouped_text(f->count.bad_rows, a));
   if (s->kind == ROWS_DENSE)

@@ -153,7 +153,8 @@ static void announce(train_run *t) {
   char rows[GROUPED_TEXT], parameters[GROUPED_TEXT];
   printf("%s: %s parameters, %s %s of %s, batch %lld, %d thread%s\n", t->kind->name,
          grouped_text(t->report.parameters, parameters), t->train.data ? grouped_text(train_rows(t), rows) : "streamed",
-         t->train.data ? "training rows" : "rows", t->flags.data, (long long)t->flags.batch_size, t->report.threads, t->report.threads == 1 ? "" : "s");
+         t->train.data ? "training rows" : "rows", t->flags.data, (long long)t->flags.batch_size,
+         t->report.threads, t->report.threads == 1 ? "" : "s");
   fflush(stdout);
 }
 

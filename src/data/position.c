@@ -62,8 +62,8 @@ static bool find(const char *words, const char *name, int64_t *out) {
 
 static shoal_status compare(const char *name, int64_t then, int64_t now) {
   if (then == now) return NULL;
-  return status_make(SHOAL_ERR_ARGUMENT, "position: %s was %lld then and is %lld now, so the rows come in another order: "
-                                         "resume with the same files and settings", name, (long long)then,
+  return status_make(SHOAL_ERR_ARGUMENT, "position: %s was %lld then and is %lld now, so the rows come in another "
+                                         "order: resume with the same files and settings", name, (long long)then,
                      (long long)now);
 }
 

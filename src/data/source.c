@@ -48,7 +48,7 @@ static shoal_status check_schema(const source *s, const file_reader *r) {
                        first, kind_name(want->kind), want->real_labels ? "numbers" : "classes");
   if (have.kind == ROWS_DENSE && (have.dtype != want->dtype || !shoal_shape_equal(&have.shape, &want->shape))) {
     char a[SHOAL_SHAPE_TEXT], b[SHOAL_SHAPE_TEXT];
-    return status_make(SHOAL_ERR_INPUT, "%s: rows are %s%s, but those of %s are %s%s: read files of one shape at a time",
+    return status_make(SHOAL_ERR_INPUT, "%s: rows are %s%s, but those of %s are %s%s: read files of one shape",
                        r->path, shoal_dtype_name(have.dtype), shoal_shape_text(&have.shape, a), first,
                        shoal_dtype_name(want->dtype), shoal_shape_text(&want->shape, b));
   }

@@ -3,8 +3,8 @@
  * 1. In each epoch every row of the files belongs to exactly one of the `shards` workers.
  * 2. With at least as many files as workers, whole files are dealt out: worker w gets the files w, w + N, ... of the
  *    epoch's order. Otherwise all workers go through all files, and row r of the epoch is worker r mod N's.
- * 3. The order of the files is that of the list or, with `shuffle`, a permutation made from seed and epoch, the same for
- *    all workers. */
+ * 3. The order of the files is that of the list or, with `shuffle`, a permutation made from seed and epoch, the same
+ *    for all workers. */
 #ifndef SHOAL_DATA_SOURCE_H
 #define SHOAL_DATA_SOURCE_H
 

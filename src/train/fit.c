@@ -211,7 +211,8 @@ static shoal_status resume(loop *l, int64_t *from) {
   }
   shoal_status status = status_wrap(fit_restore(&l->saved, path, l->settings.data), "resume");
   const fit_state *s = &l->state;
-  if (!status && l->data && (s->position >= l->usable || s->step != s->epoch * l->steps_per_epoch + s->position / l->batch))
+  if (!status && l->data &&
+      (s->position >= l->usable || s->step != s->epoch * l->steps_per_epoch + s->position / l->batch))
     status = status_make(SHOAL_ERR_INPUT, "resume: %s: step %lld cannot be %lld examples into epoch %lld", path,
                          (long long)s->step, (long long)s->position, (long long)s->epoch);
   if (!status && !l->data && s->step && !*s->input)

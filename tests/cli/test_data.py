@@ -14,7 +14,8 @@ class Data(support.Case):
         return json.loads(out)
 
     def clicks(self, name, *flags):
-        self.shoal("data", "generate", "criteo", "--rows", 1003, "--files", 3, "--features", 5000, "--out", name, *flags)
+        self.shoal("data", "generate", "criteo", "--rows", 1003, "--files", 3, "--features", 5000, "--out", name,
+                   *flags)
         return name
 
     def pictures(self, name="shapes", rows=240):
@@ -104,7 +105,8 @@ class Data(support.Case):
             self.assertEqual(list(self.folder.glob("out.*")), [])
 
     def test_wrong_use(self):
-        for words, expected in ((["data"], "Usage: shoal data COMMAND"), (["data", "inspct"], "did you mean 'inspect'?"),
+        for words, expected in ((["data"], "Usage: shoal data COMMAND"),
+                                (["data", "inspct"], "did you mean 'inspect'?"),
                                 (["data", "inspect"], "expected one file"),
                                 (["data", "inspect", "mnist", "--format", "cvs"], "did you mean 'csv'?"),
                                 (["data", "convert", "a"], "expected FROM and TO"),
