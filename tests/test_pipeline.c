@@ -466,6 +466,7 @@ static void transforms_in_parallel(void **state) {
   assert_ok(shoal_pipeline_create(&o, &p));
   while (!(status = shoal_pipeline_next(p, &b)) && b) {}
   assert_int_equal(shoal_status_code(status), SHOAL_ERR_INPUT);
+  assert_non_null(strstr(shoal_status_message(status), "class-001/00000004.png: record 41 at byte 0"));
   shoal_status_free(status);
   shoal_pipeline_destroy(p);
   o.skip_bad_rows = true;

@@ -46,6 +46,8 @@ struct format {
   void (*tell)(const file_reader *r, file_position *out);
   shoal_status (*seek)(file_reader *r, const file_position *to);
   void (*close)(file_reader *r); /* NULL is fine */
+  /* The row's own file inside a folder, borrowed; NULL as a slot: rows have none. */
+  const char *(*row_name)(const file_reader *r, int64_t record);
 };
 
 const format *format_find(const char *name); /* NULL: none */

@@ -229,6 +229,11 @@ static shoal_status seek(file_reader *base, const file_position *to) {
   return NULL;
 }
 
+static const char *row_name(const file_reader *base, int64_t record) {
+  const folder_reader *r = (const folder_reader *)base;
+  return record >= 0 && record < (int64_t)r->count ? r->names.data + r->files[record].name : "";
+}
+
 const format format_image_folder = {
     .name = "image-folder",
     .summary = "a folder with a folder of JPEG or PNG images for each class",
@@ -240,4 +245,5 @@ const format format_image_folder = {
     .tell = tell,
     .seek = seek,
     .close = close_reader,
+    .row_name = row_name,
 };

@@ -166,6 +166,18 @@ static void *read_thread(void *context) {
 
 /* ---- the threads that transform */
 
+/* Says where the row came from. Takes `status`. */
+static shoal_status place_error(shoal_pipeline *p, const slot *s, int64_t i, shoal_status status) {
+  text where = {0};
+  shoal_status_free(source_find_row(&p->source, &s->raw, i, &where)); /* without it the number has to do */
+  if (where.length && !where.failed)
+    status = status_wrap(status, "%s", where.data);
+  else
+    status = status_wrap(status, "row %lld of epoch %lld", (long long)(s->first + i), (long long)s->epoch);
+  text_fini(&where);
+  return status;
+}
+
 static shoal_status map_slot(shoal_pipeline *p, slot *s) {
   rows_clear(&s->mapped);
   TRY(rows_reserve(&s->mapped, s->raw.count, 0));
@@ -173,8 +185,7 @@ static shoal_status map_slot(shoal_pipeline *p, slot *s) {
     uint64_t row = (uint64_t)(s->first + i) * (uint64_t)p->source.shards + (uint64_t)p->source.shard;
     shoal_status status = transform_row(p->transform, &s->raw, i, (uint64_t)s->epoch, row, &s->mapped);
     if (!status) continue;
-    status = status_wrap(status, "row %lld of epoch %lld", (long long)(s->first + i), (long long)s->epoch);
-    if (!p->skip_bad || shoal_status_code(status) != SHOAL_ERR_INPUT) return status;
+    if (!p->skip_bad || shoal_status_code(status) != SHOAL_ERR_INPUT) return place_error(p, s, i, status);
     s->spoilt++;
     free(s->spoilt_message);
     s->spoilt_message = strdup(shoal_status_message(status));

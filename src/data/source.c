@@ -168,6 +168,52 @@ shoal_status source_count(source *s, int64_t *rows) {
   return NULL;
 }
 
+static bool same_bytes(const rows_block *a, int64_t i, const rows_block *b, int64_t k) {
+  int64_t n = a->offsets[i + 1] - a->offsets[i];
+  return n == b->offsets[k + 1] - b->offsets[k] &&
+         !memcmp(a->bytes + a->offsets[i], b->bytes + b->offsets[k], (size_t)n);
+}
+
+/* In one file; *found false: not there. */
+static shoal_status find_in_file(file_reader *r, const rows_block *b, int64_t i, rows_block *one, text *out,
+                                 bool *found) {
+  for (;;) {
+    file_position at;
+    int64_t got = 0;
+    r->format->tell(r, &at);
+    rows_clear(one);
+    shoal_status status = r->format->read(r, 1, one, &got);
+    if (status && r->can_go_on) {
+      shoal_status_free(status);
+      continue;
+    }
+    TRY(status);
+    if (!got) return NULL;
+    if (!same_bytes(one, 0, b, i)) continue;
+    const char *name = r->format->row_name ? r->format->row_name(r, at.record) : NULL;
+    text_add(out, "%s%s%s: record %lld at byte %llu", r->path, name ? "/" : "", name ? name : "", (long long)at.record,
+             (unsigned long long)at.offset);
+    *found = true;
+    return NULL;
+  }
+}
+
+shoal_status source_find_row(const source *s, const rows_block *b, int64_t i, text *out) {
+  bool found = false;
+  rows_block one;
+  rows_init(&one, &s->schema);
+  shoal_status status = NULL;
+  for (size_t f = 0; b->schema.kind == ROWS_BYTES && f < s->files.count && !found && !status; f++) {
+    file_reader *r;
+    status = open_file(s, s->files.paths[f], &r);
+    if (status) break;
+    status = find_in_file(r, b, i, &one, out, &found);
+    r->format->close(r);
+  }
+  rows_fini(&one);
+  return status;
+}
+
 /* ---- places */
 
 static void order_files(source *s) {

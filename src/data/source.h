@@ -8,6 +8,7 @@
 #ifndef SHOAL_DATA_SOURCE_H
 #define SHOAL_DATA_SOURCE_H
 
+#include "base/text.h"
 #include "data/files.h"
 
 typedef struct {
@@ -53,6 +54,9 @@ void source_tell(const source *s, source_position *out);
 SHOAL_CHECKED shoal_status source_seek(source *s, const source_position *to);
 /* Passes over all rows of the epoch under way, as cheaply as the formats allow; *rows is how many this shard has. */
 SHOAL_CHECKED shoal_status source_count(source *s, int64_t *rows);
+/* Looks for the first row with the same bytes as row i of b, going through all files: "file: record 12 at byte 3456".
+ * For messages only, and slow. Another thread may be reading from the source. *out is released with text_fini. */
+SHOAL_CHECKED shoal_status source_find_row(const source *s, const rows_block *b, int64_t i, text *out);
 /* Path of the file under way, for messages; "" between files. */
 const char *source_path(const source *s);
 
