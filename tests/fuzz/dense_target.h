@@ -1,4 +1,5 @@
-/* Any bytes at all through a format that opens files by their path: what is read once is read the same again. */
+/* Any bytes at all through a format of dense rows or encoded images that opens files by their path: what is read once is
+ * read the same again. */
 #ifndef SHOAL_TESTS_FUZZ_DENSE_TARGET_H
 #define SHOAL_TESTS_FUZZ_DENSE_TARGET_H
 
@@ -51,9 +52,10 @@ static inline void dense_read(const format *f, const char *path, const format_op
   status = f->read(r, DENSE_MOST_ROWS, &again, &got);
   if (status) dense_expect(status);
   if (again.count > once.count + 3) __builtin_trap();
-  size_t row = rows_dense_bytes(&schema);
   int64_t same = again.count < once.count ? again.count : once.count;
-  if (same && (memcmp(once.features, again.features, (size_t)same * row) ||
+  bool dense = schema.kind == ROWS_DENSE;
+  size_t bytes = !same ? 0 : dense ? (size_t)same * rows_dense_bytes(&schema) : (size_t)again.offsets[same];
+  if (same && (memcmp(dense ? once.features : once.bytes, dense ? again.features : again.bytes, bytes) ||
                memcmp(once.labels, again.labels, (size_t)same * sizeof *once.labels)))
     __builtin_trap();
   status = (f->skip)(r, INT64_MAX, &got);
