@@ -130,7 +130,7 @@ static size_t put_int(char *at, int64_t value) {
 }
 
 static size_t put_number(char *at, float value) {
-  if (value == (float)(int32_t)value && fabsf(value) < 1e9f) return put_int(at, (int32_t)value);
+  if (fabsf(value) < 1e9f && value == (float)(int32_t)value) return put_int(at, (int32_t)value);
   int n = snprintf(at, NUMBER_TEXT, "%.6g", (double)value);
   if (strtof(at, NULL) != value) n = snprintf(at, NUMBER_TEXT, "%.9g", (double)value);
   return (size_t)n;

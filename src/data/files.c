@@ -34,6 +34,22 @@ static bool folder_is_data(const char *path, const format *f) {
   return false;
 }
 
+bool files_is_beside(const char *name) {
+  static const char *const starts[] = {".", "README", "LICENSE", "NOTICE", "COPYING"};
+  static const char *const endings[] = {".md", ".json", ".part"};
+  static const char *const parts[] = {"-labels", "_labels"};
+  size_t length = strlen(name);
+  for (size_t i = 0; i < COUNT_OF(starts); i++)
+    if (!strncmp(name, starts[i], strlen(starts[i]))) return true;
+  for (size_t i = 0; i < COUNT_OF(endings); i++) {
+    size_t n = strlen(endings[i]);
+    if (length > n && !strcmp(name + length - n, endings[i])) return true;
+  }
+  for (size_t i = 0; i < COUNT_OF(parts); i++)
+    if (strstr(name, parts[i])) return true;
+  return !strcmp(name, "y.npy");
+}
+
 static shoal_status add_folder(const char *path, files_list *out) {
   DIR *folder = opendir(path);
   if (!folder) return status_make(SHOAL_ERR_INPUT, "%s: cannot open the folder: %s", path, strerror(errno));
@@ -44,7 +60,7 @@ static shoal_status add_folder(const char *path, files_list *out) {
   for (struct dirent *e; !status && (e = readdir(folder));) {
     struct stat info;
     size_t name = strlen(e->d_name);
-    if (e->d_name[0] == '.') continue;
+    if (files_is_beside(e->d_name)) continue;
     /* truth.json and the like are about data. */
     if (name > 5 && !strcmp(e->d_name + name - 5, ".json")) continue;
     if (fstatat(dirfd(folder), e->d_name, &info, 0) || !S_ISREG(info.st_mode)) continue;

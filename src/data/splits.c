@@ -2,6 +2,7 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "data/dataset.h"
+#include "data/files.h"
 
 #include <glob.h>
 #include <string.h>
@@ -20,12 +21,6 @@ static const struct {
     {"test", "val[-._]*", false},      {"test", "validation[-._]*", false},
 };
 
-/* Labels lie in files beside the rows', and are found from there. */
-static bool is_companion(const char *path) {
-  const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-  return strstr(name, "-labels") || strstr(name, "_labels");
-}
-
 /* Adds what matches as a list a,b,c; false: nothing does. */
 static bool add_matches(const char *folder, const char *pattern, bool folders, text *out) {
   text all = {0};
@@ -35,7 +30,8 @@ static bool add_matches(const char *folder, const char *pattern, bool folders, t
   if (!all.failed && !glob(all.data, 0, NULL, &found))
     for (size_t i = 0; i < found.gl_pathc; i++) {
       struct stat info;
-      if (stat(found.gl_pathv[i], &info) || is_companion(found.gl_pathv[i])) continue;
+      const char *slash = strrchr(found.gl_pathv[i], '/');
+      if (stat(found.gl_pathv[i], &info) || files_is_beside(slash + 1)) continue;
       if (folders ? !S_ISDIR(info.st_mode) : !S_ISREG(info.st_mode)) continue;
       text_add(out, "%s%s", out->length ? "," : "", found.gl_pathv[i]);
     }

@@ -52,6 +52,8 @@ class Data(support.Case):
             self.assertLess(abs(found["labels"]["1"] / 1003 - 0.26), 0.06)
             self.assertEqual(len(found["first_rows"]), 3)
             seen.append(found["labels"])
+            whole = self.inspect(folder, "--features", 5000)  # the folder, without truth.json
+            self.assertEqual((whole["rows"], whole["files"], whole["labels"]), (1003, 3, found["labels"]))
         self.assertEqual(seen[0], seen[1])
         self.assertEqual(seen[0], seen[2])
         again = self.clicks("again")
@@ -193,7 +195,7 @@ class Data(support.Case):
         # Too large for the memory allowed: streamed.
         self.shoal("data", "generate", "images", "--rows", 2000, "--size", "28x28x1", "--classes", 4, "--as", "npy",
                    "--out", "large")
-        out, _ = self.shoal("train", "lenet", "--data", "large/images.npy", "--test-data", "test.npy", "--epochs", 1,
+        out, _ = self.shoal("train", "lenet", "--data", "large", "--test-data", "test.npy", "--epochs", 1,
                             "--classes", 4, "--memory-limit", 1, "--run-dir", "limit")
         self.assertIn("streamed rows", out)
         self.assertEqual(self.summary("limit")["examples"], 2000)
