@@ -43,7 +43,7 @@ typedef struct {
 } shoal_pipeline_options;
 
 typedef struct {
-  int64_t count;
+  int64_t count;         /* 0 only in the last batch of an epoch, when all its rows were bad and skipped */
   shoal_tensor labels;   /* i32 [count] */
   shoal_tensor targets;  /* f32 [count] of data with real labels, else no data */
   shoal_tensor features; /* dense rows: u8 or f32 [count, ...] */

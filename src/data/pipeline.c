@@ -146,7 +146,8 @@ static shoal_status read_epoch(shoal_pipeline *p, int64_t epoch, int64_t *filled
 static shoal_status read_all(shoal_pipeline *p) {
   pipeline_position from = p->position;
   if (p->epochs && from.source.epoch >= p->epochs) return NULL;
-  TRY(shuffler_init(&p->rows, &p->source, p->shuffle_rows, p->epochs, p->memory / 4, p->seed, &from));
+  TRY(shuffler_init(&p->rows, &p->source, p->shuffle_rows, p->epochs, p->memory / 4, p->seed, &p->stop,
+                    &from));
   bool begun = from.rows + from.done > 0;
   for (int64_t epoch = from.source.epoch; !p->epochs || epoch < p->epochs; epoch++) {
     int64_t filled = 0, rows = 0;
@@ -452,7 +453,7 @@ shoal_status shoal_pipeline_create(const shoal_pipeline_options *o, shoal_pipeli
 void shoal_pipeline_destroy(shoal_pipeline *p) {
   if (!p) return;
   pthread_mutex_lock(&p->lock);
-  p->stop = true;
+  __atomic_store_n(&p->stop, true, __ATOMIC_RELAXED); /* also read without the lock, between two reads of rows */
   pthread_cond_broadcast(&p->changed);
   pthread_mutex_unlock(&p->lock);
   if (p->reading) pthread_join(p->reader, NULL);

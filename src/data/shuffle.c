@@ -41,8 +41,10 @@ static void begin_window(shuffler *s, shuffle_window *w, const pipeline_position
 static void read_window(shuffler *s, shuffle_window *w, int64_t rows) {
   int64_t until = rows < w->target - w->rows.count ? w->rows.count + rows : w->target;
   while (!w->complete && w->rows.count < until) {
-    int64_t most = MIN_OF(w->target - w->rows.count, CHUNK - w->rows.count % CHUNK), got;
-    shoal_status status = source_read(s->source, most, &w->rows, &got);
+    int64_t most = MIN_OF(w->target - w->rows.count, CHUNK - w->rows.count % CHUNK), got = 0;
+    bool stop = s->stop && __atomic_load_n(s->stop, __ATOMIC_RELAXED);
+    shoal_status status = stop ? status_make(SHOAL_ERR_CANCELLED, "the pipeline is closed")
+                               : source_read(s->source, most, &w->rows, &got);
     if (status) {
       s->failed = status;
       w->broken = w->complete = true;
@@ -178,8 +180,8 @@ void shuffler_tell(const shuffler *s, pipeline_position *out) {
 }
 
 shoal_status shuffler_init(shuffler *s, source *from_source, int64_t size, int64_t epochs, int64_t memory,
-                           uint64_t seed, const pipeline_position *from) {
-  *s = (shuffler){.source = from_source, .size = size, .epochs = epochs, .memory = memory, .seed = seed};
+                           uint64_t seed, const bool *stop, const pipeline_position *from) {
+  *s = (shuffler){.source = from_source, .size = size, .epochs = epochs, .memory = memory, .seed = seed, .stop = stop};
   TRY(source_seek(s->source, &from->source));
   for (int i = 0; i < 2; i++) rows_init(&s->windows[i].rows, &from_source->schema);
   s->position = *from;

@@ -25,6 +25,7 @@ typedef struct {
   int64_t epochs; /* 0: endless */
   int64_t memory; /* limit for each window, bytes */
   uint64_t seed;
+  const bool *stop; /* borrowed: once it is set, by any thread, reading ends with SHOAL_ERR_CANCELLED. NULL: never */
   shuffle_window windows[2];
   int current;
   int64_t done;        /* rows of the current window handed out */
@@ -35,7 +36,7 @@ typedef struct {
 
 /* Begins at `from`. */
 SHOAL_CHECKED shoal_status shuffler_init(shuffler *s, source *from_source, int64_t size, int64_t epochs, int64_t memory,
-                                         uint64_t seed, const pipeline_position *from);
+                                         uint64_t seed, const bool *stop, const pipeline_position *from);
 void shuffler_fini(shuffler *s);
 /* Appends up to `most` rows of the epoch under way. *ended: the epoch is over, and the next one begins with the next
  * call. *first: number of the first one in the epoch. On an error *got rows have been appended before it. */
