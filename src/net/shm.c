@@ -1,0 +1,593 @@
+/* Shared memory between the tasks of one host.
+ *
+ * Each connection has a segment of its own with two rings (shm_link.h); the server has one bell that all its clients
+ * ring, each client has its own. They meet over a local socket (shm_greet.h).
+ *
+ *  1. A side sleeps on its bell for at most SLICE; then it looks whether its peers still live.
+ *  2. What arrived before a peer died is delivered before the peer is reported gone.
+ *  3. A peer whose ring does not check is dropped like one that died, and counted as refused.
+ *  4. A connection's memory stays until the last message read in place is released.
+ *
+ * Waiting does not spin beyond a few hundred nanoseconds: the tasks of a host usually outnumber its processors, and a
+ * spinning one keeps the processor from the one it waits for. */
+#include "net/endpoint.h"
+#include "net/shm_greet.h"
+#include "net/shm_link.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define SLICE 0.02       /* seconds of sleep between looks at the peers' lives */
+#define GREETING 1.0     /* seconds a fresh connection has for its hello */
+#define BUSY_LOOKS 256   /* a busy server looks at the clock after so many messages */
+#define SPIN 6           /* pauses before sleeping */
+#define STALL 4          /* heartbeats without taking anything after which a peer is dropped in the middle of a message */
+#define MOST_PEERS 4096
+
+static void pause_a_little(void) {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#endif
+}
+
+/* ---- server */
+
+typedef enum { PEER_GREETING, PEER_OPEN, PEER_LEAVING, PEER_GONE } peer_state;
+
+typedef struct {
+  peer_state state;
+  uint64_t id; /* unique in the server's life; the low bits are its place in the list */
+  int sock, pidfd;
+  pid_t pid;
+  uint32_t from;
+  double until; /* PEER_GREETING: when its patience ends */
+  shm_link link;
+} shm_peer;
+
+typedef struct {
+  net_server base;
+  net_options options;
+  int sock, epoll, bell_fd;
+  shm_bell *bell;
+  shm_peer **peers; /* with holes */
+  size_t room;
+  size_t count; /* places in use, holes included */
+  size_t next;  /* who is asked first */
+  uint64_t serial;
+  double look; /* when to look at sockets again */
+  int busy;    /* messages since the clock was looked at */
+} shm_server;
+
+enum { WATCH_DOOR = 0 }; /* peers' numbers are above */
+
+static void watch(shm_server *s, int fd, uint64_t id) {
+  struct epoll_event e = {.events = EPOLLIN | EPOLLRDHUP, .data.u64 = id};
+  if (fd >= 0) epoll_ctl(s->epoll, EPOLL_CTL_ADD, fd, &e);
+}
+
+static void peer_hang_up(shm_peer *p) {
+  if (p->sock >= 0) close(p->sock); /* closing takes them out of the epoll set */
+  if (p->pidfd >= 0) close(p->pidfd);
+  p->sock = p->pidfd = -1;
+}
+
+static void peer_destroy(shm_server *s, shm_peer *p) {
+  s->peers[p->id % MOST_PEERS] = NULL;
+  peer_hang_up(p);
+  link_fini(&p->link);
+  free(p);
+}
+
+static shm_peer *peer_find(shm_server *s, uint64_t id) {
+  size_t place = id % MOST_PEERS;
+  shm_peer *p = place < s->count ? s->peers[place] : NULL;
+  return p && p->id == id ? p : NULL;
+}
+
+/* A new connection; whatever goes wrong with it concerns it alone. */
+static void peer_accept(shm_server *s, int sock) {
+  size_t place = 0;
+  while (place < s->count && s->peers[place]) place++;
+  shm_peer *p = NULL;
+  void *list = s->peers;
+  shoal_status status = NULL;
+  if (place < MOST_PEERS && !(status = mem_grow(&list, &s->room, place + 1, sizeof *s->peers))) {
+    s->peers = list;
+    p = calloc(1, sizeof *p);
+  }
+  shoal_status_free(status);
+  if (p) {
+    p->pidfd = -1;
+    if (!greet_peer(sock, &p->pid, &p->pidfd)) {
+      free(p);
+      p = NULL;
+    }
+  }
+  if (!p) {
+    s->base.stats.refused++;
+    close(sock);
+    return;
+  }
+  p->sock = sock;
+  p->id = ++s->serial * MOST_PEERS + place;
+  p->until = clock_seconds() + GREETING;
+  s->peers[place] = p;
+  s->count = MAX_OF(s->count, place + 1);
+  watch(s, p->sock, p->id);
+  watch(s, p->pidfd, p->id);
+}
+
+static void refuse(shm_server *s, shm_peer *p, const char *why) {
+  shm_welcome w = {.refused = 1};
+  snprintf(w.why, sizeof w.why, "%s", why);
+  s->base.stats.refused++;
+  if (!greet_send_welcome(p->sock, &w, NULL)) shutdown(p->sock, SHUT_RDWR);
+  peer_destroy(s, p);
+}
+
+static void peer_welcome(shm_server *s, shm_peer *p, const shm_hello *h) {
+  char why[GREET_TEXT];
+  if (h->job != s->options.job) {
+    snprintf(why, sizeof why, "this server is part of another job (%016llx, not %016llx)",
+             (unsigned long long)s->options.job, (unsigned long long)h->job);
+    refuse(s, p, why);
+    return;
+  }
+  if (h->largest > s->options.largest) {
+    snprintf(why, sizeof why, "messages of %llu bytes, but this server takes at most %zu",
+             (unsigned long long)h->largest, s->options.largest);
+    refuse(s, p, why);
+    return;
+  }
+  shm_welcome w = {.capacity = link_capacity(s->options.largest), .largest = s->options.largest};
+  int fd = -1;
+  shm_segment segment;
+  shoal_status status = shm_create(shm_segment_bytes(w.capacity), &fd);
+  if (!status) status = shm_segment_map(fd, w.capacity, &segment);
+  if (status) {
+    refuse(s, p, shoal_status_message(status));
+    shoal_status_free(status);
+    if (fd >= 0) close(fd);
+    return;
+  }
+  shm_bell *other = &segment.page->bell;
+  link_init(&p->link, &segment, true, other, s->options.job, s->options.largest);
+  int fds[2] = {s->bell_fd, fd};
+  bool sent = greet_send_welcome(p->sock, &w, fds);
+  close(fd);
+  if (!sent) {
+    peer_destroy(s, p);
+    return;
+  }
+  p->from = h->from;
+  p->state = PEER_OPEN;
+}
+
+/* Something happened to a peer's socket or process. */
+static void peer_event(shm_server *s, uint64_t id) {
+  shm_peer *p = peer_find(s, id);
+  if (!p) return;
+  if (p->state == PEER_GREETING) {
+    shm_hello h;
+    int got = greet_read_hello(p->sock, &h);
+    if (got > 0) peer_welcome(s, p, &h);
+    else if (got < 0) {
+      s->base.stats.refused++;
+      peer_destroy(s, p);
+    }
+    return;
+  }
+  if (p->state != PEER_OPEN) return;
+  p->state = PEER_LEAVING;
+  peer_hang_up(p);
+}
+
+static void look_at_sockets(shm_server *s, double now) {
+  struct epoll_event events[32];
+  int n;
+  s->look = now + SLICE;
+  s->busy = 0;
+  do {
+    n = epoll_wait(s->epoll, events, COUNT_OF(events), 0);
+    for (int i = 0; i < n; i++) {
+      if (events[i].data.u64 != WATCH_DOOR) {
+        peer_event(s, events[i].data.u64);
+        continue;
+      }
+      int sock = accept4(s->sock, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+      if (sock >= 0) peer_accept(s, sock);
+    }
+  } while (n == (int)COUNT_OF(events));
+  for (size_t i = 0; i < s->count; i++) {
+    shm_peer *p = s->peers[i];
+    if (p && p->state == PEER_GREETING && now > p->until) {
+      s->base.stats.refused++;
+      peer_destroy(s, p);
+    }
+  }
+}
+
+static void report_gone(shm_server *s, shm_peer *p, net_message *out) {
+  *out = (net_message){.header = {.kind = NET_GONE, .from = p->from}, .peer = p->id};
+  p->state = PEER_GONE;
+  peer_hang_up(p);
+  if (!link_holding(&p->link)) peer_destroy(s, p);
+}
+
+/* The next message there is. */
+static shoal_status scan(shm_server *s, net_message *out, bool *got) {
+  size_t place = s->next;
+  for (size_t k = 0; k < s->count; k++, place++) {
+    if (place >= s->count) place = 0;
+    shm_peer *p = s->peers[place];
+    if (!p || (p->state != PEER_OPEN && p->state != PEER_LEAVING)) continue;
+    link_result r = link_take(&p->link, out);
+    if (r == LINK_NO_MEMORY) return status_no_memory();
+    if (r == LINK_MESSAGE && out->header.from != p->from) {
+      link_release(&p->link, out->hold);
+      r = LINK_BROKEN;
+    }
+    if (r == LINK_NOTHING && p->state == PEER_OPEN) continue;
+    /* A message that goes through in pieces: of a peer that left, as many as there are. */
+    if (r == LINK_NOTHING && p->link.block_filling) {
+      size_t filled;
+      if (ring_filled(p->link.in, &filled) && filled) continue;
+    }
+    if (r == LINK_NOTHING && link_waits_for_release(&p->link)) continue; /* there may be more behind */
+    *got = true;
+    s->next = place + 1;
+    if (r == LINK_MESSAGE) {
+      out->peer = p->id;
+      return NULL;
+    }
+    if (r == LINK_BROKEN) s->base.stats.refused++;
+    report_gone(s, p, out);
+    return NULL;
+  }
+  *got = false;
+  return NULL;
+}
+
+/* Whether a message is on its way through in pieces, so that looking again soon pays. */
+static bool pieces_waiting(shm_server *s) {
+  for (size_t i = 0; i < s->count; i++) {
+    shm_peer *p = s->peers[i];
+    size_t filled;
+    if (p && p->state == PEER_OPEN && p->link.block_filling && ring_filled(p->link.in, &filled) && filled) return true;
+  }
+  return false;
+}
+
+static shoal_status shm_receive(net_server *base, double seconds, net_message *out, bool *got) {
+  shm_server *s = (shm_server *)base;
+  if (++s->busy >= BUSY_LOOKS) {
+    s->busy = 0;
+    double now = clock_seconds();
+    if (now >= s->look) look_at_sockets(s, now);
+  }
+  for (int i = 0; i < SPIN; i++) {
+    TRY(scan(s, out, got));
+    if (*got) return NULL;
+    pause_a_little();
+  }
+  const double until = clock_seconds() + seconds;
+  for (;;) {
+    double now = clock_seconds();
+    if (now >= s->look || seconds <= 0) look_at_sockets(s, now);
+    uint32_t seen = bell_prepare(s->bell);
+    shoal_status status = scan(s, out, got);
+    bool again = !status && !*got && pieces_waiting(s);
+    if (!status && !*got && !again && now < until) bell_sleep(s->bell, seen, MIN_OF(SLICE, until - now));
+    bell_awake(s->bell);
+    if (status || *got) return status;
+    if (!again && now >= until) return NULL;
+  }
+}
+
+static shoal_status shm_answer(net_server *base, uint64_t id, const net_header *header, const net_part *parts, int n,
+                               size_t bytes) {
+  shm_server *s = (shm_server *)base;
+  shm_peer *p = peer_find(s, id);
+  if (!p || p->state != PEER_OPEN) return NULL;
+  link_outgoing o;
+  link_outgoing_init(&o, &p->link, header, parts, n, bytes);
+  double patience = 0; /* when it ends; 0: not yet needed */
+  for (;;) {
+    size_t left = o.left;
+    link_result r = link_push(&p->link, &o);
+    if (r == LINK_DONE) {
+      s->base.stats.sent_messages++;
+      s->base.stats.sent_bytes += WIRE_HEADER + bytes;
+      return NULL;
+    }
+    double now = clock_seconds();
+    if (!patience || o.left < left) patience = now + STALL * s->options.heartbeat;
+    if (now >= s->look) look_at_sockets(s, now);
+    p = peer_find(s, id);
+    if (!p || p->state != PEER_OPEN) return NULL;
+    if (r == LINK_BROKEN || now > patience) { /* half a message may lie in the ring: nothing can follow it */
+      s->base.stats.refused += r == LINK_BROKEN;
+      p->state = PEER_LEAVING;
+      peer_hang_up(p);
+      return NULL;
+    }
+    uint32_t seen = bell_prepare(s->bell);
+    size_t space;
+    if (ring_space(p->link.out, &space) && space < (o.whole ? o.left : RING_GRAIN)) bell_sleep(s->bell, seen, SLICE);
+    bell_awake(s->bell);
+  }
+}
+
+static void shm_release_server(net_server *base, net_message *m) {
+  shm_server *s = (shm_server *)base;
+  shm_hold *h = m->hold;
+  if (!h) return;
+  shm_link *l = h->link;
+  link_release(l, h);
+  shm_peer *p = peer_find(s, m->peer);
+  if (p && p->state == PEER_GONE && !link_holding(l)) peer_destroy(s, p);
+}
+
+static void shm_server_close(net_server *base) {
+  shm_server *s = (shm_server *)base;
+  for (size_t i = 0; i < s->count; i++)
+    if (s->peers[i]) peer_destroy(s, s->peers[i]);
+  free(s->peers);
+  if (s->epoll >= 0) close(s->epoll);
+  if (s->sock >= 0) close(s->sock);
+  if (s->bell) munmap(s->bell, shm_page_bytes());
+  if (s->bell_fd >= 0) close(s->bell_fd);
+  free(s);
+}
+
+static shoal_status shm_listen(const char *address, const net_options *options, net_server **out) {
+  shm_server *s = calloc(1, sizeof *s);
+  if (!s) return status_no_memory();
+  s->options = *options;
+  s->sock = s->epoll = s->bell_fd = -1;
+  shoal_status status;
+  TRY_GOTO(status, shm_create(shm_page_bytes(), &s->bell_fd), failed);
+  void *page = mmap(NULL, shm_page_bytes(), PROT_READ | PROT_WRITE, MAP_SHARED, s->bell_fd, 0);
+  s->bell = page == MAP_FAILED ? NULL : page;
+  s->epoll = epoll_create1(EPOLL_CLOEXEC);
+  if (!s->bell || s->epoll < 0) TRY_GOTO(status, status_errno(errno, "shared memory"), failed);
+  TRY_GOTO(status, greet_listen(address, &s->sock), failed);
+  watch(s, s->sock, WATCH_DOOR);
+  *out = &s->base;
+  return NULL;
+failed:
+  shm_server_close(&s->base);
+  return status;
+}
+
+/* ---- client */
+
+/* An answer that had to make room while a request was being sent. */
+typedef struct shm_kept {
+  shm_hold hold;
+  net_message message;
+  uint8_t *block; /* owned */
+  struct shm_kept *next;
+} shm_kept;
+
+typedef struct {
+  net_client base;
+  net_options options;
+  int sock, pidfd;
+  pid_t pid;
+  shm_link link;
+  shm_bell *bell, *door; /* own; the server's */
+  shm_kept *kept;        /* oldest first */
+  bool gone;             /* the server died or hung up */
+  bool broken;           /* half a request was sent, or the ring does not check */
+  double look;
+} shm_client;
+
+static shoal_status client_state(const shm_client *c) {
+  if (c->broken)
+    return status_make(SHOAL_ERR_PEER, "the connection is broken (a message was cut off or did not check); "
+                                       "connect again");
+  return status_make(SHOAL_ERR_PEER, "the server (process %d) has gone", (int)c->pid);
+}
+
+static void client_look(shm_client *c, double now) {
+  struct pollfd p[2] = {{.fd = c->sock, .events = POLLIN | POLLRDHUP}, {.fd = c->pidfd, .events = POLLIN}};
+  c->look = now + SLICE;
+  if (poll(p, 2, 0) > 0 && (p[0].revents || p[1].revents)) c->gone = true;
+}
+
+/* Moves all answers there are out of the ring: the server may be waiting for that room before it reads on. */
+static shoal_status client_make_room(shm_client *c) {
+  for (;;) {
+    net_message m;
+    link_result r = link_take(&c->link, &m);
+    if (r == LINK_NO_MEMORY) return status_no_memory();
+    if (r == LINK_BROKEN) c->broken = true;
+    if (r != LINK_MESSAGE) return NULL;
+    shm_kept *k = calloc(1, sizeof *k);
+    if (!k) return status_no_memory();
+    if (((shm_hold *)m.hold)->where == HOLD_BLOCK) k->block = link_take_block(&c->link);
+    else {
+      k->block = aligned_alloc(MEM_ALIGN, mem_round_up(MAX_OF(m.bytes, 1), MEM_ALIGN));
+      if (k->block) memcpy(k->block, m.payload, m.bytes);
+      link_release(&c->link, m.hold);
+    }
+    if (!k->block) {
+      free(k);
+      return status_no_memory();
+    }
+    k->hold = (shm_hold){.where = HOLD_OWNED, .link = &c->link};
+    k->message = m;
+    k->message.payload = k->block;
+    k->message.hold = &k->hold;
+    shm_kept **end = &c->kept;
+    while (*end) end = &(*end)->next;
+    *end = k;
+  }
+}
+
+static shoal_status shm_send(net_client *base, const net_header *header, const net_part *parts, int n, size_t bytes,
+                             double seconds) {
+  shm_client *c = (shm_client *)base;
+  if (c->gone || c->broken) return client_state(c);
+  net_header own = *header;
+  own.from = c->options.from;
+  link_outgoing o;
+  link_outgoing_init(&o, &c->link, &own, parts, n, bytes);
+  link_result r = link_push(&c->link, &o);
+  if (r == LINK_DONE) return NULL;
+  const double until = clock_seconds() + seconds;
+  for (;;) {
+    double now = clock_seconds();
+    if (now >= c->look) client_look(c, now);
+    if (r == LINK_BROKEN) c->broken = true;
+    else TRY(client_make_room(c));
+    if (c->gone || c->broken) return client_state(c);
+    uint32_t seen = bell_prepare(c->bell);
+    r = link_push(&c->link, &o);
+    if (r == LINK_NOTHING && now < until) bell_sleep(c->bell, seen, MIN_OF(SLICE, until - now));
+    bell_awake(c->bell);
+    if (r == LINK_DONE) return NULL;
+    if (r == LINK_NOTHING && now >= until) {
+      c->broken = o.started;
+      return status_make(SHOAL_ERR_PEER, "the server (process %d) did not take the message in %g s", (int)c->pid,
+                         seconds);
+    }
+  }
+}
+
+static shoal_status shm_await(net_client *base, double seconds, net_message *out) {
+  shm_client *c = (shm_client *)base;
+  if (c->kept) {
+    *out = c->kept->message;
+    c->kept = c->kept->next;
+    return NULL;
+  }
+  double until = -1; /* the clock is looked at only when there is a reason to */
+  int spins = 0;
+  for (;;) {
+    net_message m;
+    link_result r = link_take(&c->link, &m);
+    if (r == LINK_NOTHING && spins++ < SPIN) {
+      pause_a_little();
+      continue;
+    }
+    uint32_t seen = 0;
+    if (r == LINK_NOTHING) {
+      seen = bell_prepare(c->bell);
+      r = link_take(&c->link, &m);
+    }
+    bool sleep = r == LINK_NOTHING && !c->gone && !c->broken;
+    double now = sleep ? clock_seconds() : 0;
+    if (sleep && until < 0) until = now + seconds;
+    if (sleep && now < until) bell_sleep(c->bell, seen, MIN_OF(SLICE, until - now));
+    bell_awake(c->bell);
+    if (r == LINK_MESSAGE) {
+      *out = m;
+      return NULL;
+    }
+    if (r == LINK_NO_MEMORY) return status_no_memory();
+    if (r == LINK_BROKEN) {
+      c->broken = true;
+      c->base.stats.refused++;
+    }
+    if (!sleep) return client_state(c);
+    if (now >= c->look) {
+      client_look(c, now);
+      if (c->gone) continue; /* one more look: the answer may have been its last word */
+    }
+    if (now >= until)
+      return status_make(SHOAL_ERR_PEER, "none from the server (process %d) in %g s", (int)c->pid, seconds);
+  }
+}
+
+static void shm_release_client(net_client *base, net_message *m) {
+  shm_client *c = (shm_client *)base;
+  shm_hold *h = m->hold;
+  if (!h) return;
+  if (h->where != HOLD_OWNED) {
+    link_release(&c->link, h);
+    return;
+  }
+  shm_kept *k = (shm_kept *)h;
+  free(k->block);
+  free(k);
+}
+
+static void shm_client_close(net_client *base) {
+  shm_client *c = (shm_client *)base;
+  while (c->kept) {
+    shm_kept *next = c->kept->next;
+    free(c->kept->block);
+    free(c->kept);
+    c->kept = next;
+  }
+  if (c->sock >= 0) close(c->sock);
+  if (c->pidfd >= 0) close(c->pidfd);
+  if (c->door) munmap(c->door, shm_page_bytes());
+  link_fini(&c->link);
+  free(c);
+}
+
+static shoal_status shm_connect(const char *address, const net_options *options, double seconds, net_client **out) {
+  shm_client *c = calloc(1, sizeof *c);
+  if (!c) return status_no_memory();
+  c->options = *options;
+  c->sock = c->pidfd = -1;
+  const double until = clock_seconds() + seconds;
+  int fds[2] = {-1, -1};
+  shm_hello h;
+  shm_welcome w;
+  shoal_status status;
+  TRY_GOTO(status, greet_connect(address, until, &c->sock), failed);
+  if (!greet_peer(c->sock, &c->pid, &c->pidfd))
+    TRY_GOTO(status, status_make(SHOAL_ERR_PEER, "a process of another user serves this address"), failed);
+  greet_fill_hello(&h, options->from, options->job, options->largest);
+  if (!greet_send_hello(c->sock, &h))
+    TRY_GOTO(status, status_make(SHOAL_ERR_PEER, "the server hung up"), failed);
+  TRY_GOTO(status, greet_await_welcome(c->sock, until, &w, fds), failed);
+  if (w.capacity != link_capacity((size_t)w.largest) || !shm_sound(fds[0], shm_page_bytes()) ||
+      !shm_sound(fds[1], shm_segment_bytes((size_t)w.capacity)))
+    TRY_GOTO(status, status_make(SHOAL_ERR_PEER, "the server's shared memory is not what it says"), failed);
+  void *door = mmap(NULL, shm_page_bytes(), PROT_READ | PROT_WRITE, MAP_SHARED, fds[0], 0);
+  if (door == MAP_FAILED) TRY_GOTO(status, status_errno(errno, "mapping shared memory"), failed);
+  c->door = door;
+  shm_segment segment;
+  TRY_GOTO(status, shm_segment_map(fds[1], (size_t)w.capacity, &segment), failed);
+  c->bell = &segment.page->bell;
+  link_init(&c->link, &segment, false, c->door, options->job, (size_t)w.largest);
+  close(fds[0]);
+  close(fds[1]);
+  *out = &c->base;
+  return NULL;
+failed:
+  for (int i = 0; i < 2; i++)
+    if (fds[i] >= 0) close(fds[i]);
+  shm_client_close(&c->base);
+  return status;
+}
+
+const transport transport_shm = {
+    .scheme = "shm:",
+    .form = "shm:/NAME",
+    .listen = shm_listen,
+    .connect = shm_connect,
+    .server_close = shm_server_close,
+    .client_close = shm_client_close,
+    .receive = shm_receive,
+    .answer = shm_answer,
+    .send = shm_send,
+    .await = shm_await,
+    .release_server = shm_release_server,
+    .release_client = shm_release_client,
+};
