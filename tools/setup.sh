@@ -19,6 +19,7 @@ echo '#include <stdlib.h>' | gcc -E - >/dev/null 2>&1 || need libc6-dev
 has_library cmocka || need libcmocka-dev
 has_library jansson || need libjansson-dev
 has_library libpng || need libpng-dev
+has_library libzmq || need libzmq3-dev
 has_library zlib || need zlib1g-dev
 
 # clang's fuzzing and sanitizer libraries come in a package named after its version.
