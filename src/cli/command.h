@@ -17,7 +17,7 @@ typedef struct {
   int (*run)(int argc, char **argv); /* arguments after the command's name; returns the exit status */
 } command;
 
-extern const command command_train, command_eval, command_predict, command_version, command_help;
+extern const command command_train, command_eval, command_predict, command_keygen, command_version, command_help;
 
 const command *command_at(int i); /* NULL past the end */
 const command *command_find(const char *name);

@@ -5,8 +5,8 @@
 #include <signal.h>
 #include <string.h>
 
-static const command *const commands[] = {&command_train, &command_eval, &command_predict, &command_version,
-                                          &command_help};
+static const command *const commands[] = {&command_train, &command_eval, &command_predict, &command_keygen,
+                                          &command_version, &command_help};
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
 const command *command_at(int i) { return i >= 0 && i < COMMANDS ? commands[i] : NULL; }

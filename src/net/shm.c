@@ -31,7 +31,7 @@
 #define GREETING 1.0     /* seconds a fresh connection has for its hello */
 #define BUSY_LOOKS 256   /* a busy server looks at the clock after so many messages */
 #define SPIN 6           /* pauses before sleeping */
-#define STALL 4          /* heartbeats without taking anything after which a peer is dropped in the middle of a message */
+#define STALL 4          /* heartbeats after which a peer that takes nothing of a message is dropped */
 #define MOST_PEERS 4096
 
 static void pause_a_little(void) {

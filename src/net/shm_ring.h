@@ -4,7 +4,7 @@
  * What the other process can write is never trusted:
  *  1. A segment cannot shrink under us: it is sealed before it is handed over, and the seal is looked at.
  *  2. Each side keeps its own position privately; the other's is checked each time it is read.
- *  3. A position is written after the bytes it covers, so a process that dies while writing leaves nothing half-seen. */
+ *  3. A position is written after the bytes it covers: of a process that dies while writing nothing is half-seen. */
 #ifndef SHOAL_NET_SHM_RING_H
 #define SHOAL_NET_SHM_RING_H
 

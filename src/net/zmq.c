@@ -191,7 +191,9 @@ static shoal_status zmq_answer(net_server *base, uint64_t route, const net_heade
   }
 }
 
-static void zmq_release_server(net_server *base, net_message *m) { zmq_end_release(&((zmq_server *)base)->end, m->hold); }
+static void zmq_release_server(net_server *base, net_message *m) {
+  zmq_end_release(&((zmq_server *)base)->end, m->hold);
+}
 
 static void zmq_server_close(net_server *base) {
   zmq_server *s = (zmq_server *)base;
@@ -287,7 +289,9 @@ static shoal_status zmq_await(net_client *base, double seconds, net_message *out
   }
 }
 
-static void zmq_release_client(net_client *base, net_message *m) { zmq_end_release(&((zmq_client *)base)->end, m->hold); }
+static void zmq_release_client(net_client *base, net_message *m) {
+  zmq_end_release(&((zmq_client *)base)->end, m->hold);
+}
 
 static void zmq_client_close(net_client *base) {
   zmq_client *c = (zmq_client *)base;
@@ -333,12 +337,12 @@ static shoal_status introduce(zmq_client *c, double seconds) {
       if (event == ZMQ_EVENT_DISCONNECTED) again = 0; /* the hello may be lost with it */
       else failed = true;
     }
-    if (now >= until)
-      return status_make(SHOAL_ERR_PEER, "%s in %g s",
-                         failed    ? "the handshake fails (is the server's key right, do both sides use keys?): no welcome"
-                         : reached ? "the server is there, but does not welcome us"
-                                   : "nobody serves this address: no connection",
-                         seconds);
+    if (now < until) continue;
+    return status_make(SHOAL_ERR_PEER, "%s in %g s",
+                       failed    ? "the handshake fails (is the server's key right, do both use keys?): no welcome"
+                       : reached ? "the server is there, but does not welcome us"
+                                 : "nobody serves this address: no connection",
+                       seconds);
   }
 }
 
