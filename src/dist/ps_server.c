@@ -302,8 +302,9 @@ static shoal_status on_done(server *s, const net_message *m) {
 
 static shoal_status on_gone(server *s, const net_message *m) {
   worker *w = &s->workers[m->header.from];
-  if (w->state != PRESENT) return NULL;
-  w->state = GONE;
+  bool early = w->state == PRESENT;
+  w->state = w->state == ABSENT ? ABSENT : GONE;
+  if (!early) return NULL;
   if (w->keeps) net_release_server(s->net, &w->held);
   w->waits = w->keeps = false;
   if (s->options->together || m->header.from == 0)
