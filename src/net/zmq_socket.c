@@ -18,7 +18,7 @@
 #define SLOWEST_NETWORK 25e6             /* bytes/s: a large message must not look like a silent peer */
 #define HANDSHAKE 2000                   /* milliseconds */
 #define SPARE_LARGEST ((size_t)64 << 20) /* larger blocks are given back to the system when released */
-enum { HOST_ROOM = 256 };
+enum { HOST_ROOM = 256, OWN_LARGEST = 4096 /* bytes of the transport's own messages */ };
 
 /* ---- addresses */
 
@@ -95,7 +95,7 @@ static shoal_status configure(void *s, const net_options *o, bool server) {
   int high_water = (int)MAX_OF(MIN_OF(queue, 256), 16);
   int beat = (int)MIN_OF(o->heartbeat * 1e3, 1e6);
   int patience = beat + (int)MIN_OF((double)o->largest / SLOWEST_NETWORK * 1e3, 1e6);
-  int64_t largest = (int64_t)o->largest + WIRE_HEADER;
+  int64_t largest = (int64_t)MAX_OF(o->largest, OWN_LARGEST) + WIRE_HEADER;
   SET(ZMQ_SNDHWM, high_water);
   SET(ZMQ_RCVHWM, high_water);
   SET(ZMQ_LINGER, 0);
