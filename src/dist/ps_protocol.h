@@ -3,7 +3,8 @@
  * 1. A server holds one vector of parameters and, of the same length, the optimizer's slots; it knows no variables.
  * 2. Every request gets exactly one answer of the same kind. PS_REFUSED in its flags: the payload is a sentence, why.
  * 3. HELLO comes first; its payload is the settings, word for word the server's own, or the worker is refused.
- * 4. Worker 0 brings the vectors (SET), then START; the others' PULLs wait for that.
+ * 4. Worker 0 brings the vectors (SET), then START, which is answered when all workers have said HELLO; the others'
+ *    PULLs wait for that, too.
  * 5. A PUSH carries the version of the parameters its gradient was computed with (header.step) and its examples
  *    (header.number); its answer carries the fresh parameters and their version.
  * 6. PS_STOPPED in the flags of an answer to a PUSH: the gradient was not used and none will be any more.

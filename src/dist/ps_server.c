@@ -36,7 +36,8 @@ typedef struct {
   int64_t *counter; /* the optimizer's, the session's; NULL: none */
   float *sum;       /* [elements], together with several workers */
   worker *workers;
-  bool started, stopping, quit;
+  bool start_asked, started, stopping, quit;
+  net_message start_message; /* whom to answer once all are here */
   int64_t round; /* rounds done before START */
   ps_head head;  /* what the last update has come to */
   int64_t first_update;
@@ -246,6 +247,17 @@ static shoal_status on_push(server *s, net_message *m, bool *held) {
   return let_go(s);
 }
 
+/* Nobody gets ahead of those that are still reading their data. */
+static shoal_status start_when_all_are_here(server *s) {
+  if (!s->start_asked || s->started) return NULL;
+  for (int w = 0; w < s->options->workers; w++)
+    if (s->workers[w].state == ABSENT) return NULL;
+  s->started = true;
+  s->start = s->last_update = clock_seconds();
+  TRY(answer(s, &s->start_message, 0, NULL, 0));
+  return release_all(s, 0);
+}
+
 static shoal_status on_hello(server *s, const net_message *m) {
   worker *w = &s->workers[m->header.from];
   const char *mine = s->options->settings;
@@ -259,13 +271,14 @@ static shoal_status on_hello(server *s, const net_message *m) {
     return status;
   }
   w->state = PRESENT;
-  return answer(s, m, 0, NULL, 0);
+  TRY(answer(s, m, 0, NULL, 0));
+  return start_when_all_are_here(s);
 }
 
 static shoal_status on_set(server *s, const net_message *m) {
   uint64_t which = m->header.number;
   size_t bytes = (size_t)s->options->elements * sizeof(float);
-  if (m->header.from != 0 || s->started) return refuse(s, m, "only worker 0 brings parameters, and only before START");
+  if (m->header.from != 0 || s->start_asked) return refuse(s, m, "only worker 0 brings parameters, and only before START");
   if (which >= (uint64_t)s->n_vectors || m->bytes != sizeof(ps_head) + bytes)
     return refuse(s, m, "no vector of that number and size is kept");
   memcpy(s->vectors[which], gradient_of(m), bytes);
@@ -274,15 +287,14 @@ static shoal_status on_set(server *s, const net_message *m) {
 
 static shoal_status on_start(server *s, const net_message *m) {
   ps_head head;
-  if (m->header.from != 0 || s->started || m->bytes != sizeof head) return refuse(s, m, "START out of turn");
+  if (m->header.from != 0 || s->start_asked || m->bytes != sizeof head) return refuse(s, m, "START out of turn");
   memcpy(&head, m->payload, sizeof head);
   if (s->counter) *s->counter = head.counter;
   s->round = (int64_t)m->header.step;
   s->head.updates = s->first_update = (int64_t)m->header.number;
-  s->started = true;
-  s->start = s->last_update = clock_seconds();
-  TRY(answer(s, m, 0, NULL, 0));
-  return release_all(s, 0);
+  s->start_message = *m;
+  s->start_asked = true;
+  return start_when_all_are_here(s);
 }
 
 static shoal_status on_pull(server *s, net_message *m, bool *held) {
