@@ -239,10 +239,7 @@ static shoal_status scan(shm_server *s, net_message *out, bool *got) {
     }
     if (r == LINK_NOTHING && p->state == PEER_OPEN) continue;
     /* A message that goes through in pieces: of a peer that left, as many as there are. */
-    if (r == LINK_NOTHING && p->link.block_filling) {
-      size_t filled;
-      if (ring_filled(p->link.in, &filled) && filled) continue;
-    }
+    if (r == LINK_NOTHING && link_has_pieces(&p->link)) continue;
     if (r == LINK_NOTHING && link_waits_for_release(&p->link)) continue; /* there may be more behind */
     *got = true;
     s->next = place + 1;
@@ -262,8 +259,7 @@ static shoal_status scan(shm_server *s, net_message *out, bool *got) {
 static bool pieces_waiting(shm_server *s) {
   for (size_t i = 0; i < s->count; i++) {
     shm_peer *p = s->peers[i];
-    size_t filled;
-    if (p && p->state == PEER_OPEN && p->link.block_filling && ring_filled(p->link.in, &filled) && filled) return true;
+    if (p && (p->state == PEER_OPEN || p->state == PEER_LEAVING) && link_has_pieces(&p->link)) return true;
   }
   return false;
 }
@@ -412,6 +408,7 @@ static shoal_status client_make_room(shm_client *c) {
     net_message m;
     link_result r = link_take(&c->link, &m);
     if (r == LINK_NO_MEMORY) return status_no_memory();
+    if (r == LINK_NOTHING && link_has_pieces(&c->link)) continue;
     if (r == LINK_BROKEN) c->broken = true;
     if (r != LINK_MESSAGE) return NULL;
     shm_kept *k = calloc(1, sizeof *k);
@@ -478,6 +475,7 @@ static shoal_status shm_await(net_client *base, double seconds, net_message *out
   for (;;) {
     net_message m;
     link_result r = link_take(&c->link, &m);
+    if (r == LINK_NOTHING && link_has_pieces(&c->link)) continue;
     if (r == LINK_NOTHING && spins++ < SPIN) {
       pause_a_little();
       continue;
@@ -490,7 +488,8 @@ static shoal_status shm_await(net_client *base, double seconds, net_message *out
     bool sleep = r == LINK_NOTHING && !c->gone && !c->broken;
     double now = sleep ? clock_seconds() : 0;
     if (sleep && until < 0) until = now + seconds;
-    if (sleep && now < until) bell_sleep(c->bell, seen, MIN_OF(SLICE, until - now));
+    if (sleep && now < until && !link_has_pieces(&c->link))
+      bell_sleep(c->bell, seen, MIN_OF(SLICE, until - now));
     bell_awake(c->bell);
     if (r == LINK_MESSAGE) {
       *out = m;

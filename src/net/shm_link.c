@@ -118,6 +118,11 @@ void link_release(shm_link *l, shm_hold *h) {
 
 bool link_holding(const shm_link *l) { return l->hold_count || l->block_held; }
 
+bool link_has_pieces(shm_link *l) {
+  size_t filled;
+  return l->block_filling && ring_filled(l->in, &filled) && filled;
+}
+
 bool link_waits_for_release(const shm_link *l) { return l->hold_count == LINK_HOLDS || l->block_held; }
 
 uint8_t *link_take_block(shm_link *l) {

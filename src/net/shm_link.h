@@ -52,6 +52,8 @@ link_result link_take(shm_link *l, net_message *out);
 void link_release(shm_link *l, shm_hold *h);
 /* Whether any message taken has not been released. */
 bool link_holding(const shm_link *l);
+/* Whether more of a message that comes in pieces lies there: look again before sleeping. */
+bool link_has_pieces(shm_link *l);
 /* Whether link_take gives nothing only because messages taken earlier are still held. */
 bool link_waits_for_release(const shm_link *l);
 /* The block of a taken HOLD_BLOCK message becomes the caller's (free); the message counts as released. */
