@@ -212,10 +212,7 @@ static shoal_status watch_all(watch *w) {
   while (ended < w->count || w->failed_at) {
     launch_event e;
     TRY(launch_wait(w->tasks, WAIT_SECONDS, &e));
-    if (e.kind == LAUNCH_LINE) {
-      on_line(w, e.task, e.line);
-      continue;
-    }
+    if (e.kind == LAUNCH_LINE) on_line(w, e.task, e.line);
     if (e.kind == LAUNCH_ENDED) {
       member *m = &w->members[e.task];
       m->ended = true;
@@ -223,7 +220,6 @@ static shoal_status watch_all(watch *w) {
       ended++;
       if (ended_badly(m) && !w->failed_at) w->failed_at = clock_seconds();
       if (e.task == w->servers) w->chief_at = clock_seconds();
-      continue;
     }
     TRY(check_time(w));
   }

@@ -164,8 +164,7 @@ static shoal_status train_alone(train_run *t) {
   announce(t);
   t->begun = true;
   TRY(fit(t));
-  TRY(shoal_model_evaluate(t->base.model, t->base.test, &t->report.test));
-  return shoal_model_save(t->base.model, t->base.dir.weights);
+  return shoal_model_evaluate(t->base.model, t->base.test, &t->report.test);
 }
 
 /* The same with a cluster of local processes. */
@@ -199,10 +198,13 @@ static shoal_status train(train_run *t, int *signal) {
   }
   r->status = r->fit.stopped ? "interrupted" : r->fit.stopped_early ? "stopped early" : "finished";
   *signal = r->fit.stopped ? __atomic_load_n(interrupt_flag(t->signals), __ATOMIC_ACQUIRE) : 0;
-  TRY(write_summary(t));
+  /* In a cluster worker 0 has saved it. */
+  shoal_status saved = t->base.model ? shoal_model_save(t->base.model, t->base.dir.weights) : NULL;
+  shoal_status written = write_summary(t);
   summary_print(r, stdout);
   say_where(t);
-  return NULL;
+  if (saved && written) shoal_status_free(written);
+  return saved ? saved : written;
 }
 
 static void clean_up(train_run *t) {
