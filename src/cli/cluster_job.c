@@ -3,13 +3,45 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
+#include <netinet/in.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #define CONNECT_SECONDS 30.0 /* for the servers to be up, data read and models built on a busy machine */
 
 static shoal_status random_id(uint64_t *out) {
   if (getrandom(out, sizeof *out, 0) != sizeof *out) return status_errno(errno, "no random numbers for the job's name");
+  return NULL;
+}
+
+/* A port of the loopback that nobody has just now. */
+static shoal_status free_port(int *out) {
+  struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+  socklen_t size = sizeof a;
+  int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  bool good = fd >= 0 && !bind(fd, (struct sockaddr *)&a, size) && !getsockname(fd, (struct sockaddr *)&a, &size);
+  int error = errno;
+  if (fd >= 0) close(fd);
+  if (!good) return status_errno(error, "no free port for a parameter server");
+  *out = ntohs(a.sin_port);
+  return NULL;
+}
+
+/* Where the servers of a cluster on this machine listen. */
+static shoal_status make_addresses(const job_flags *f, const char *id, json_t *list) {
+  for (int i = 0; i < (int)f->ps; i++) {
+    json_t *address;
+    if (!strcmp(f->transport, "zmq")) {
+      int port;
+      TRY(free_port(&port));
+      address = json_sprintf("tcp://127.0.0.1:%d", port);
+    } else {
+      address = json_sprintf("shm:/shoal-%s-ps-%d", id, i);
+    }
+    if (json_array_append_new(list, address)) return status_no_memory();
+  }
   return NULL;
 }
 
@@ -33,12 +65,15 @@ shoal_status cluster_job_make(const training *t, int classes, int64_t rows, clus
   char id[32];
   snprintf(id, sizeof id, "%016" PRIx64, j.id);
   json_t *servers = json_array();
-  for (int i = 0; i < (int)t->flags.ps; i++)
-    json_array_append_new(servers, json_sprintf("shm:/shoal-%s-ps-%d", id, i));
+  shoal_status status = make_addresses(&t->flags, id, servers);
+  if (status) {
+    json_decref(servers);
+    return status;
+  }
   j.file = json_pack("{s:s, s:s, s:i, s:I, s:s, s:b, s:o, s:{s:o}}", "job", id, "model", t->kind->name, "classes",
                      classes, "rows", (json_int_t)rows, "run_dir", t->dir.path, "resume", t->flags.resume, "flags",
                      flags_to_json(job_table, &t->flags), "cluster", "ps", servers);
-  shoal_status status = j.file ? take_addresses(&j, "the job") : status_no_memory();
+  status = j.file ? take_addresses(&j, "the job") : status_no_memory();
   if (status) {
     cluster_job_fini(&j);
     return status;

@@ -23,6 +23,11 @@ static const char *const *strategy_names(void) {
   return names;
 }
 
+static const char *const *transport_names(void) {
+  static const char *const names[] = {"auto", "shm", "zmq", NULL};
+  return names;
+}
+
 static const char *const *mode_names(void) {
   static const char *const names[] = {"sync", "async", NULL};
   return names;
@@ -88,6 +93,8 @@ const flag_row job_table[] = {
      .marks = FLAG_KEPT},
     {"staleness", FLAG_INT, AT(staleness), "N", "async: steps a worker may be ahead of the slowest; -1: any number",
      "-1", -1, 1e9, .marks = FLAG_KEPT},
+    {"transport", FLAG_CHOICE, AT(transport), "NAME", "ps: what carries messages between tasks of this machine",
+     "auto: shared memory", .choices = transport_names, .marks = FLAG_KEPT},
     {"deadline", FLAG_NUMBER, AT(deadline), "SECONDS", "ps: how long a task waits for another before the job fails",
      "60", 0.1, 1e6, .marks = FLAG_KEPT},
     {"task", FLAG_TEXT, AT(task), "ROLE:INDEX", "be this task of a cluster", .marks = FLAG_HIDDEN},
@@ -142,6 +149,7 @@ void job_fill(job_flags *f, const flags_parsed *parsed, const shoal_model_kind *
   if (!f->workers) f->workers = 1;
   if (!f->ps && !strcmp(f->strategy, "ps")) f->ps = 1;
   if (!f->mode) f->mode = "sync";
+  if (!f->transport) f->transport = "auto";
   if (f->deadline == 0) f->deadline = 60;
   if (!f->keep) f->keep = 3;
 }
@@ -154,7 +162,7 @@ int64_t job_global_batch(const job_flags *f) { return f->batch_size * (job_is_to
 
 static shoal_status check_cluster(const job_flags *f, const flags_parsed *parsed) {
   if (!job_is_cluster(f)) {
-    static const char *const only_ps[] = {"ps", "mode", "staleness", "deadline"};
+    static const char *const only_ps[] = {"ps", "mode", "staleness", "transport", "deadline"};
     for (size_t i = 0; i < sizeof only_ps / sizeof *only_ps; i++)
       if (flags_given(job_table, parsed, only_ps[i]))
         return status_make(SHOAL_ERR_ARGUMENT, "--%s means nothing to the strategy %s; add --strategy ps", only_ps[i],

@@ -29,6 +29,7 @@ typedef struct {
   int64_t workers, ps;
   const char *mode;
   int64_t staleness; /* below 0: no bound */
+  const char *transport;
   double deadline;   /* seconds */
   const char *task, *job; /* of a process that is a task of a cluster */
   const char *run_dir;
