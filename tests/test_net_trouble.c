@@ -72,8 +72,13 @@ static int raw_connect(const char *address) {
 }
 
 static void scanner(const char *address, int unused) {
-  static const char *const words[] = {"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "\x16\x03\x01\x02", "SSH-2.0-x\r\n", "", "\xff",
-                                      "\xff\0\0\0\0\0\0\0\x01\x7f", "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"};
+  static const char *const words[] = {"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+                                      "\x16\x03\x01\x02",
+                                      "SSH-2.0-x\r\n",
+                                      "",
+                                      "\xff",
+                                      "\xff\0\0\0\0\0\0\0\x01\x7f",
+                                      "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"};
   static const size_t lengths[] = {27, 4, 11, 0, 1, 10, 16};
   int open[COUNT_OF(words)];
   for (size_t i = 0; i < COUNT_OF(words); i++) {
@@ -295,18 +300,58 @@ static void key_clients(const char *address, int unused) {
   net_client_close(c);
 }
 
-static void curve(void **state) {
-  char address[NET_ADDRESS];
-  net_case_address("tcp", address);
+static void make_keys(void) {
   assert_ok(keys_make(&server_keys));
   assert_ok(keys_make(&client_keys));
   assert_ok(keys_make(&other_keys));
-  pid_t pid = net_case_start(key_clients, address, 0);
+}
+
+static net_server *listen_with_keys(const char *address) {
   const char *allowed[] = {client_keys.public_key, NULL};
   net_server *s;
   net_options o = {.largest = LARGEST, .job = NET_JOB, .public_key = server_keys.public_key,
                    .secret_key = server_keys.secret_key, .allowed = allowed};
   assert_ok(net_listen(address, &o, &s));
+  return s;
+}
+
+static void fast_client(const char *address, int number) {
+  static uint8_t data[31400];
+  net_options right = curve_client(&client_keys, server_keys.public_key);
+  right.from = (uint32_t)number;
+  net_client *c;
+  CHILD_OK(net_connect(address, &right, 10, &c));
+  for (double until = clock_seconds() + 1; clock_seconds() < until;) {
+    net_message m;
+    CHILD_OK(net_send(c, &(net_header){.kind = 1}, &(net_part){data, sizeof data}, 1, 10));
+    CHILD_OK(net_await(c, 10, &m));
+    net_release_client(c, &m);
+  }
+  net_client_close(c);
+}
+
+static void curve_speed(void **state) {
+  if (!getenv("SHOAL_NET_SPEED")) skip();
+  for (int clients = 1; clients <= 3; clients++) {
+    char address[NET_ADDRESS];
+    net_case_address("tcp", address);
+    make_keys();
+    pid_t pids[3];
+    for (int i = 0; i < clients; i++) pids[i] = net_case_start(fast_client, address, i);
+    net_server *s = listen_with_keys(address);
+    long n = net_case_serve(s, clients);
+    print_message("tcp with CURVE, %d clients: %ld requests and answers of 31400 bytes a second\n", clients, n);
+    net_server_close(s);
+    for (int i = 0; i < clients; i++) net_case_join(pids[i]);
+  }
+}
+
+static void curve(void **state) {
+  char address[NET_ADDRESS];
+  net_case_address("tcp", address);
+  make_keys();
+  pid_t pid = net_case_start(key_clients, address, 0);
+  net_server *s = listen_with_keys(address);
   assert_int_equal(serve_child(s, pid), 2);
   assert_true(refused(s) >= 3);
   net_server_close(s);
@@ -380,6 +425,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(scanners), cmocka_unit_test(liars),           cmocka_unit_test(intruders),
       cmocka_unit_test(curve),    cmocka_unit_test(beyond_loopback), cmocka_unit_test(key_files),
+      cmocka_unit_test(curve_speed),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
