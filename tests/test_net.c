@@ -227,6 +227,54 @@ static void server_killed(void **state) {
   net_case_join(pid);
 }
 
+/* Asks for large answers and does not take them for a while. */
+static void sleepy_client(const char *address, int number) {
+  net_client *c = connect_as(address, (uint32_t)number, LARGEST);
+  for (uint32_t i = 0; i < 3; i++) CHILD_OK(net_send(c, &(net_header){.kind = 1, .step = i}, NULL, 0, 10));
+  usleep(1000000);
+  for (uint32_t i = 0; i < 3; i++) {
+    net_message m;
+    CHILD_OK(net_await(c, 10, &m));
+    CHILD_CHECK(m.header.step == i && m.bytes == LARGEST - i && !net_case_differs(m.payload, m.bytes, i));
+    net_release_client(c, &m);
+  }
+  net_client_close(c);
+}
+
+static void sleepers_hold_nobody_up(void **state) {
+  char address[NET_ADDRESS];
+  net_case_address(*state, address);
+  pid_t sleepy = net_case_start(sleepy_client, address, 1), other = net_case_start(many_messages, address, 2);
+  net_server *s = listen_at(address, LARGEST);
+  uint8_t *data = malloc(LARGEST);
+  assert_non_null(data);
+  int order[3] = {0}, gone = 0;
+  while (gone < 2) {
+    net_message m;
+    bool got;
+    assert_ok(net_receive(s, 10, &m, &got));
+    assert_true(got);
+    if (m.header.kind == NET_GONE) order[gone++] = (int)m.header.from;
+    else if (m.header.from == 2) net_case_echo(s, &m);
+    else {
+      uint32_t step = (uint32_t)m.header.step;
+      net_case_fill(data, LARGEST, step);
+      net_part parts[2] = {{data, 1000}, {data + 1000, LARGEST - 1000 - step}};
+      double start = clock_seconds();
+      assert_ok(net_answer(s, m.peer, &(net_header){.kind = 2, .step = step}, parts, 2));
+      assert_true(clock_seconds() - start < 0.5);
+      memset(data, 0, LARGEST);
+      net_release_server(s, &m);
+    }
+  }
+  assert_int_equal(order[0], 2);
+  assert_int_equal(order[1], 1);
+  free(data);
+  net_server_close(s);
+  net_case_join(sleepy);
+  net_case_join(other);
+}
+
 static void endless_client(const char *address, int number) {
   net_client *c = connect_as(address, (uint32_t)number, LARGEST);
   for (uint32_t i = 0;; i++) net_case_exchange(c, i, i % 3 == 0 ? 1000 : LARGEST);
@@ -351,6 +399,7 @@ int main(void) {
       BOTH(quiet_server),
       BOTH(server_killed),
       BOTH(client_killed_while_sending),
+      BOTH(sleepers_hold_nobody_up),
       BOTH(strangers_are_refused),
       cmocka_unit_test(addresses),
       BOTH(speed),

@@ -31,7 +31,8 @@
 #define GREETING 1.0     /* seconds a fresh connection has for its hello */
 #define BUSY_LOOKS 256   /* a busy server looks at the clock after so many messages */
 #define SPIN 6           /* pauses before sleeping */
-#define STALL 4          /* heartbeats after which a peer that takes nothing of a message is dropped */
+#define PATIENCE 0.05    /* seconds an answer waits for a peer that takes nothing; then it is laid aside */
+#define MOST_ASIDE 16    /* answers laid aside for one peer; with more it is dropped */
 #define MOST_PEERS 4096
 
 static void pause_a_little(void) {
@@ -42,6 +43,14 @@ static void pause_a_little(void) {
 
 /* ---- server */
 
+/* An answer, or the rest of one, for a peer whose ring is full: copied, so that the server can go on with others. */
+typedef struct shm_aside {
+  link_outgoing outgoing;
+  net_part part;
+  uint8_t *bytes; /* owned */
+  struct shm_aside *next;
+} shm_aside;
+
 typedef enum { PEER_GREETING, PEER_OPEN, PEER_LEAVING, PEER_GONE } peer_state;
 
 typedef struct {
@@ -50,7 +59,9 @@ typedef struct {
   int sock, pidfd;
   pid_t pid;
   uint32_t from;
-  double until; /* PEER_GREETING: when its patience ends */
+  double until; /* PEER_GREETING: when the server's patience ends */
+  shm_aside *aside; /* oldest first */
+  int aside_count;
   shm_link link;
 } shm_peer;
 
@@ -81,8 +92,17 @@ static void peer_hang_up(shm_peer *p) {
   p->sock = p->pidfd = -1;
 }
 
+static void aside_drop(shm_peer *p) {
+  shm_aside *a = p->aside;
+  p->aside = a->next;
+  p->aside_count--;
+  free(a->bytes);
+  free(a);
+}
+
 static void peer_destroy(shm_server *s, shm_peer *p) {
   s->peers[p->id % MOST_PEERS] = NULL;
+  while (p->aside) aside_drop(p);
   peer_hang_up(p);
   link_fini(&p->link);
   free(p);
@@ -224,6 +244,56 @@ static void report_gone(shm_server *s, shm_peer *p, net_message *out) {
   if (!link_holding(&p->link)) peer_destroy(s, p);
 }
 
+/* The rest of `o` waits at the end of the peer's list. */
+static shoal_status aside_add(shm_peer *p, const link_outgoing *o) {
+  size_t bytes = 0;
+  for (int i = o->part; i < o->n; i++) bytes += o->parts[i].bytes;
+  bytes -= o->offset;
+  shm_aside *a = calloc(1, sizeof *a);
+  uint8_t *to = malloc(MAX_OF(bytes, 1));
+  if (!a || !to) {
+    free(a);
+    free(to);
+    return status_no_memory();
+  }
+  *a = (shm_aside){.outgoing = *o, .bytes = to, .part = {to, bytes}};
+  for (int i = o->part; i < o->n; i++) {
+    size_t skip = i == o->part ? o->offset : 0, n = o->parts[i].bytes - skip;
+    if (n) memcpy(to, (const uint8_t *)o->parts[i].data + skip, n);
+    to += n;
+  }
+  a->outgoing.parts = &a->part;
+  a->outgoing.n = 1;
+  a->outgoing.part = 0;
+  a->outgoing.offset = 0;
+  shm_aside **end = &p->aside;
+  while (*end) end = &(*end)->next;
+  *end = a;
+  p->aside_count++;
+  return NULL;
+}
+
+/* Nothing can be sent to it any more; what it sent is still taken. */
+static void peer_give_up(shm_peer *p) {
+  p->state = PEER_LEAVING;
+  peer_hang_up(p);
+  while (p->aside) aside_drop(p);
+}
+
+/* Sends what was laid aside and now fits. */
+static void aside_push(shm_server *s, shm_peer *p) {
+  while (p->aside) {
+    link_result r = link_push(&p->link, &p->aside->outgoing);
+    if (r == LINK_NOTHING) return;
+    if (r == LINK_DONE) {
+      aside_drop(p);
+      continue;
+    }
+    s->base.stats.refused++;
+    peer_give_up(p);
+  }
+}
+
 /* The next message there is. */
 static shoal_status scan(shm_server *s, net_message *out, bool *got) {
   size_t place = s->next;
@@ -231,6 +301,7 @@ static shoal_status scan(shm_server *s, net_message *out, bool *got) {
     if (place >= s->count) place = 0;
     shm_peer *p = s->peers[place];
     if (!p || (p->state != PEER_OPEN && p->state != PEER_LEAVING)) continue;
+    if (p->aside && p->state == PEER_OPEN) aside_push(s, p);
     link_result r = link_take(&p->link, out);
     if (r == LINK_NO_MEMORY) return status_no_memory();
     if (r == LINK_MESSAGE && out->header.from != p->from) {
@@ -300,28 +371,35 @@ static shoal_status shm_answer(net_server *base, uint64_t id, const net_header *
   double patience = 0; /* when it ends; 0: not yet needed */
   for (;;) {
     size_t left = o.left;
-    link_result r = link_push(&p->link, &o);
-    if (r == LINK_DONE) {
-      s->base.stats.sent_messages++;
-      s->base.stats.sent_bytes += WIRE_HEADER + bytes;
+    link_result r = p->aside ? LINK_NOTHING : link_push(&p->link, &o);
+    if (r == LINK_DONE) break;
+    if (r == LINK_BROKEN) { /* the next net_receive reports it gone */
+      s->base.stats.refused++;
+      peer_give_up(p);
       return NULL;
     }
     double now = clock_seconds();
-    if (!patience || o.left < left) patience = now + STALL * s->options.heartbeat;
+    if (!patience || o.left < left) patience = now + PATIENCE;
     if (now >= s->look) look_at_sockets(s, now);
     p = peer_find(s, id);
     if (!p || p->state != PEER_OPEN) return NULL;
-    if (r == LINK_BROKEN || now > patience) { /* half a message may lie in the ring: nothing can follow it */
-      s->base.stats.refused += r == LINK_BROKEN;
-      p->state = PEER_LEAVING;
-      peer_hang_up(p);
+    if (p->aside_count == MOST_ASIDE) {
+      peer_give_up(p);
       return NULL;
+    }
+    if (p->aside || now > patience) {
+      TRY(aside_add(p, &o));
+      break;
     }
     uint32_t seen = bell_prepare(s->bell);
     size_t space;
-    if (ring_space(p->link.out, &space) && space < (o.whole ? o.left : RING_GRAIN)) bell_sleep(s->bell, seen, SLICE);
+    if (ring_space(p->link.out, &space) && space < (o.whole ? o.left : RING_GRAIN))
+      bell_sleep(s->bell, seen, patience - now);
     bell_awake(s->bell);
   }
+  s->base.stats.sent_messages++;
+  s->base.stats.sent_bytes += WIRE_HEADER + bytes;
+  return NULL;
 }
 
 static void shm_release_server(net_server *base, net_message *m) {

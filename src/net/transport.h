@@ -79,8 +79,9 @@ void net_client_close(net_client *c);
 /* SHOAL_ERR_PEER names the peer and what was awaited when `seconds` pass; 0 looks without waiting. For a server
  * *got is false when nothing came in time (no error). */
 SHOAL_CHECKED shoal_status net_receive(net_server *s, double seconds, net_message *out, bool *got);
-/* To a peer that has gone: no error, nothing is sent. Waits while a large message goes through; a peer that takes
- * nothing of it for several heartbeats is dropped. Parts are borrowed until it returns, as with net_send. */
+/* To a peer that has gone: no error, nothing is sent. Waits while a large message goes through; for a peer that takes
+ * none of it for a while the rest is copied and sent by later calls of net_receive. Parts are borrowed until it
+ * returns, as with net_send. */
 SHOAL_CHECKED shoal_status net_answer(net_server *s, uint64_t peer, const net_header *header, const net_part *parts,
                                       int n);
 /* After an error of code PEER that cut off a message, and when the server has gone, all calls fail: close, and connect
