@@ -13,7 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ZERO_COPY ((size_t)1 << 20)      /* payloads from here on are sent from where they lie */
+/* Payloads from here on are sent from where they lie, which means waiting until they have left. A server, which others
+ * wait for, too, does that only where a copy would cost much memory. */
+#define ZERO_COPY_CLIENT ((size_t)1 << 20)
+#define ZERO_COPY_SERVER ((size_t)32 << 20)
 #define QUEUED ((size_t)256 << 20)       /* bytes that may queue up at a peer, about */
 #define SLOWEST_NETWORK 25e6             /* bytes/s: a large message must not look like a silent peer */
 #define HANDSHAKE 2000                   /* milliseconds */
@@ -319,9 +322,10 @@ static void give_back(void *data, void *hint) {
   sem_post(&b->left);
 }
 
-static shoal_status make_payload(zmq_msg_t *m, const net_part *parts, int n, size_t bytes, zmq_borrow **borrow) {
+static shoal_status make_payload(zmq_msg_t *m, const net_part *parts, int n, size_t bytes, size_t zero_copy,
+                                 zmq_borrow **borrow) {
   *borrow = NULL;
-  if (n == 1 && bytes >= ZERO_COPY) {
+  if (n == 1 && bytes >= zero_copy) {
     zmq_borrow *b = malloc(sizeof *b);
     if (!b) return status_no_memory();
     sem_init(&b->left, 0, 0);
@@ -378,7 +382,7 @@ zmq_end_result zmq_end_send(zmq_end *e, uint64_t route, const net_header *header
   }
   if (!bytes) return ZMQ_END_SENT;
   /* From here on libzmq takes the rest of the message, or drops all of it with the connection. */
-  shoal_status status = make_payload(&payload, parts, n, bytes, borrow);
+  shoal_status status = make_payload(&payload, parts, n, bytes, route ? ZERO_COPY_SERVER : ZERO_COPY_CLIENT, borrow);
   const bool made = !status;
   if (!made) {
     shoal_status_free(status);
