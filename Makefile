@@ -1,11 +1,11 @@
 # The front door. Meson does the work; this file only knows the way there.
 #   make            builds build/shoal
-#   make run        trains LeNet on MNIST
+#   make run        trains LeNet on MNIST: one parameter server, two workers, as local processes
 #   make test       everything that guards a commit
 PREFIX ?=
 MESON_FLAGS ?=
 FUZZ_SECONDS ?= 60
-RUN_FLAGS ?= --epochs 2
+RUN_FLAGS ?= --workers 2 --ps 1 --epochs 2
 BENCH_FLAGS ?=
 
 .PHONY: all run test bench install sanitize fuzz clean setup

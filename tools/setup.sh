@@ -20,6 +20,7 @@ has_library cmocka || need libcmocka-dev
 has_library jansson || need libjansson-dev
 has_library libjpeg || need libjpeg-dev
 has_library libpng || need libpng-dev
+has_library libzmq || need libzmq3-dev
 has_library zlib || need zlib1g-dev
 
 # clang's fuzzing and sanitizer libraries come in a package named after its version.

@@ -119,10 +119,13 @@ typedef struct {
   void (*on_note)(void *context, const char *line); /* warnings: a checkpoint that failed, a resume ... */
 } shoal_callbacks;
 
+/* How the work is spread over tasks; NULL everywhere: this process alone. */
+typedef struct shoal_strategy shoal_strategy;
+
 typedef struct {
   int64_t epochs;             /* 0: by steps */
   int64_t steps;              /* 0: by epochs; both: whichever ends first */
-  int64_t batch_size;         /* 0: 32 */
+  int64_t batch_size;         /* of each worker; 0: 32 */
   bool keep_order;            /* do not shuffle */
   bool drop_short;            /* drop a last batch that is not full */
   /* Train on what a pipeline reads instead of on data in memory: fit is then called with NULL for the data. Batch size,
@@ -138,6 +141,7 @@ typedef struct {
   bool keep_best;             /* also best.safetensors, by validation accuracy */
   bool resume;                /* continue from the newest checkpoint, if there is one */
   const char *settings;       /* text kept in checkpoints: resuming with another is refused, saying what differs */
+  shoal_strategy *strategy;   /* borrowed */
   const int *stop;            /* when not NULL: training stops cleanly (checkpoint included) once *stop is not 0 */
   shoal_callbacks callbacks;
 } shoal_fit_options;
@@ -146,6 +150,7 @@ typedef struct {
   int64_t epochs;   /* finished */
   int64_t steps, updates, examples; /* of the whole training, resumed part included */
   int64_t run_examples; /* of this run alone */
+  int64_t worker_steps, worker_examples; /* of this run and this worker alone */
   int64_t dropped_examples; /* left out an epoch because the last batch was short */
   int64_t bad_rows;    /* passed over by a stream */
   double seconds;      /* training alone, this run */

@@ -55,7 +55,7 @@ static void print_table(const saved_model *s, const char *split, const shoal_eva
   table_set_share(&c[ACCURACY], e->accuracy);
   table_set_share(&c[TOP], e->top_k);
   printf("%s\n\n", s->weights);
-  table_print(stdout, c, isfinite(e->top_k) ? COLUMNS : TOP, terminal_width(stdout));
+  table_print(stdout, c, 1, isfinite(e->top_k) ? COLUMNS : TOP, terminal_width(stdout));
 }
 
 static shoal_status eval(const char *target, const eval_flags *f) {

@@ -19,7 +19,17 @@ const char *const *job_pool_names(void) {
 }
 
 static const char *const *strategy_names(void) {
-  static const char *const names[] = {"single", NULL};
+  static const char *const names[] = {"single", "ps", NULL};
+  return names;
+}
+
+static const char *const *transport_names(void) {
+  static const char *const names[] = {"auto", "shm", "zmq", NULL};
+  return names;
+}
+
+static const char *const *mode_names(void) {
+  static const char *const names[] = {"sync", "async", NULL};
   return names;
 }
 
@@ -56,7 +66,8 @@ const flag_row job_table[] = {
     {"epochs", FLAG_INT, AT(epochs), "N", "passes over the training data", "the model's own, unless --steps", 1, MANY,
      .marks = FLAG_KEPT},
     {"steps", FLAG_INT, AT(steps), "N", "end after so many steps", NULL, 1, MANY, .marks = FLAG_KEPT},
-    {"batch-size", FLAG_INT, AT(batch_size), "N", "examples a step", "the model's own", 1, 1e7, .marks = KEPT_SHAPES},
+    {"batch-size", FLAG_INT, AT(batch_size), "N", "examples a step of each worker", "the model's own", 1, 1e7,
+     .marks = KEPT_SHAPES},
     {"lr", FLAG_NUMBER, AT(lr), "X", "learning rate", "the model's own", 0, 1e38, .marks = KEPT_SHAPES},
     {"optimizer", FLAG_CHOICE, AT(optimizer), "NAME", "update rule", "sgd", .choices = shoal_optimizer_names,
      .marks = KEPT_SHAPES},
@@ -94,8 +105,23 @@ const flag_row job_table[] = {
      1e9, .marks = FLAG_KEPT},
     {"top-k", FLAG_INT, AT(top_k), "K", "also report how often the class is among the K likeliest", NULL, 1, 1e6,
      .marks = FLAG_KEPT},
-    {"strategy", FLAG_CHOICE, AT(strategy), "NAME", "how the work is spread", "single", .choices = strategy_names,
+    {"strategy", FLAG_CHOICE, AT(strategy), "NAME", "how the work is spread", "single, or ps with --workers or --ps",
+     .choices = strategy_names, .marks = FLAG_KEPT},
+    {"workers", FLAG_INT, AT(workers), "N", "processes that compute gradients", "1", 1, WORKERS_MOST,
      .marks = FLAG_KEPT},
+    {"ps", FLAG_INT, AT(ps), "N", "parameter servers: processes that hold the parameters", "1 with the strategy ps", 1,
+     SERVERS_MOST, .marks = FLAG_KEPT},
+    {"mode", FLAG_CHOICE, AT(mode), "NAME",
+     "ps: all workers step together, or each gradient is applied when it arrives", "sync", .choices = mode_names,
+     .marks = FLAG_KEPT},
+    {"staleness", FLAG_INT, AT(staleness), "N", "async: steps a worker may be ahead of the slowest; -1: any number",
+     "-1", -1, 1e9, .marks = FLAG_KEPT},
+    {"transport", FLAG_CHOICE, AT(transport), "NAME", "ps: what carries messages between tasks of this machine",
+     "auto: shared memory", .choices = transport_names, .marks = FLAG_KEPT},
+    {"deadline", FLAG_NUMBER, AT(deadline), "SECONDS", "ps: how long a task waits for another before the job fails",
+     "60", 0.1, 1e6, .marks = FLAG_KEPT},
+    {"task", FLAG_TEXT, AT(task), "ROLE:INDEX", "be this task of a cluster", .marks = FLAG_HIDDEN},
+    {"job", FLAG_TEXT, AT(job), "FILE", "the cluster's description", .marks = FLAG_HIDDEN},
     {"run-dir", FLAG_TEXT, AT(run_dir), "DIR", "where the run's files go", "runs/MODEL-DATE-TIME",
      .complete = COMPLETE_DIRECTORY},
     {"resume", FLAG_BOOL, AT(resume), NULL, "continue the run in --run-dir, with its settings", .marks = 0},
@@ -142,13 +168,40 @@ void job_fill(job_flags *f, const flags_parsed *parsed, const shoal_model_kind *
     if (!flags_given(job_table, parsed, "final-lr")) f->final_lr = f->lr * kind->final_share;
   }
   if (!f->kernels) f->kernels = "auto";
-  if (!f->strategy) f->strategy = "single";
+  if (!f->strategy) f->strategy = f->workers > 1 || f->ps ? "ps" : "single";
+  if (!f->workers) f->workers = 1;
+  if (!f->ps && !strcmp(f->strategy, "ps")) f->ps = 1;
+  if (!f->mode) f->mode = "sync";
+  if (!f->transport) f->transport = "auto";
+  if (f->deadline == 0) f->deadline = 60;
   if (!f->keep) f->keep = 3;
   if (!f->memory_limit) f->memory_limit = 1024;
   if (!f->shuffle_rows) f->shuffle_rows = 10000;
 }
 
 static bool is(const char *a, const char *b) { return !strcmp(a, b); }
+
+bool job_is_cluster(const job_flags *f) { return is(f->strategy, "ps"); }
+bool job_is_together(const job_flags *f) { return is(f->mode, "sync"); }
+int64_t job_global_batch(const job_flags *f) { return f->batch_size * (job_is_together(f) ? f->workers : 1); }
+
+static shoal_status check_cluster(const job_flags *f, const flags_parsed *parsed) {
+  if (!job_is_cluster(f)) {
+    static const char *const only_ps[] = {"ps", "mode", "staleness", "transport", "deadline"};
+    for (size_t i = 0; i < sizeof only_ps / sizeof *only_ps; i++)
+      if (flags_given(job_table, parsed, only_ps[i]))
+        return status_make(SHOAL_ERR_ARGUMENT, "--%s means nothing to the strategy %s; add --strategy ps", only_ps[i],
+                           f->strategy);
+    if (f->workers > 1)
+      return status_make(SHOAL_ERR_ARGUMENT, "--workers %lld: the strategy %s is one process; use --strategy ps",
+                         (long long)f->workers, f->strategy);
+    return NULL;
+  }
+  if (f->staleness >= 0 && job_is_together(f))
+    return status_make(SHOAL_ERR_ARGUMENT, "--staleness means nothing to --mode sync, where all workers step together; "
+                       "add --mode async");
+  return NULL;
+}
 
 shoal_status job_check(const job_flags *f, const flags_parsed *parsed) {
   bool decays = is(f->schedule, "staircase") || is(f->schedule, "exponential");
@@ -179,6 +232,7 @@ shoal_status job_check(const job_flags *f, const flags_parsed *parsed) {
     return status_make(SHOAL_ERR_ARGUMENT, "--resume needs --run-dir DIR, the folder of the run to continue");
   if (f->resume && f->no_checkpoints)
     return status_make(SHOAL_ERR_ARGUMENT, "--resume and --no-checkpoints contradict each other");
+  TRY(check_cluster(f, parsed));
   if (f->lr == 0) return status_make(SHOAL_ERR_ARGUMENT, "--lr: with a rate of 0 nothing is learned");
   return NULL;
 }

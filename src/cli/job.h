@@ -29,13 +29,27 @@ typedef struct {
   double validation_split;
   int64_t patience, top_k;
   const char *strategy;
+  int64_t workers, ps;
+  const char *mode;
+  int64_t staleness; /* below 0: no bound */
+  const char *transport;
+  double deadline;   /* seconds */
+  const char *task, *job; /* of a process that is a task of a cluster */
   const char *run_dir;
   bool resume;
   int64_t checkpoint_every, keep;
   bool no_checkpoints, quiet;
 } job_flags;
 
+#define WORKERS_MOST 1024
+#define SERVERS_MOST 256
+
 extern const flag_row job_table[];
+
+/* Once filled: is it more than one process? Do its workers step together? Rows that go into one update. */
+bool job_is_cluster(const job_flags *f);
+bool job_is_together(const job_flags *f);
+int64_t job_global_batch(const job_flags *f);
 
 /* Choices that other commands' flags share. */
 const char *const *job_kernel_names(void);

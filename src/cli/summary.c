@@ -3,6 +3,8 @@
 #include "cli/table.h"
 
 #include <math.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 static json_t *number(double value) { return isfinite(value) ? json_real(value) : json_null(); }
@@ -33,24 +35,59 @@ static json_t *object_of(const pair *pairs, size_t count) {
 }
 #define OBJECT_OF(pairs) object_of(pairs, sizeof pairs / sizeof *pairs)
 
-static json_t *task_json(const run_report *r) {
-  const pair task[] = {
-      {"role", json_string("worker")},
-      {"index", json_integer(0)},
-      {"pid", json_integer(getpid())},
-      {"seconds", number(r->fit.seconds)},
-      {"cpu_percent_mean", number(r->use.cpu_percent_mean)},
-      {"cpu_percent_peak", number(r->use.cpu_percent_peak)},
-      {"rss_peak_bytes", json_integer(r->use.rss_peak_bytes)},
-      {"net_sent_bytes", json_integer(0)},
-      {"net_received_bytes", json_integer(0)},
-      {"disk_read_bytes", json_integer(r->use.disk_read_bytes)},
-      {"disk_written_bytes", json_integer(r->use.disk_written_bytes)},
-      {"steps", json_integer(r->fit.steps)},
-      {"examples", json_integer(r->fit.examples)},
-      {"test_accuracy", number(r->test.accuracy)},
+json_t *task_json(const task_report *t) {
+  const pair all[] = {
+      {"role", json_string(t->role)},
+      {"index", json_integer(t->index)},
+      {"pid", json_integer(t->pid)},
+      {"seconds", number(t->seconds)},
+      {"cpu_percent_mean", number(t->use.cpu_percent_mean)},
+      {"cpu_percent_peak", number(t->use.cpu_percent_peak)},
+      {"rss_peak_bytes", json_integer(t->use.rss_peak_bytes)},
+      {"net_sent_bytes", json_integer(t->net_sent_bytes)},
+      {"net_received_bytes", json_integer(t->net_received_bytes)},
+      {"disk_read_bytes", json_integer(t->use.disk_read_bytes)},
+      {"disk_written_bytes", json_integer(t->use.disk_written_bytes)},
   };
-  return OBJECT_OF(task);
+  json_t *o = OBJECT_OF(all);
+  if (!o || t->steps < 0) return o;
+  json_object_set_new(o, "steps", json_integer(t->steps));
+  json_object_set_new(o, "examples", json_integer(t->examples));
+  json_object_set_new(o, "test_accuracy", number(t->test_accuracy));
+  return o;
+}
+
+int64_t summary_gradients(const json_t *tasks, int worker) {
+  size_t i;
+  json_t *task;
+  int64_t least = -1;
+  json_array_foreach(tasks, i, task) {
+    const json_t *list = json_object_get(task, "gradients");
+    if (!list) continue;
+    int64_t n = json_integer_value(json_array_get(list, (size_t)worker));
+    if (least < 0 || n < least) least = n;
+  }
+  return least < 0 ? 0 : least;
+}
+
+/* This process, when it is the only one. */
+static json_t *own_task(const run_report *r) {
+  return task_json(&(task_report){.role = "worker",
+                                  .pid = getpid(),
+                                  .seconds = r->fit.seconds,
+                                  .use = r->use,
+                                  .steps = r->fit.steps,
+                                  .examples = r->fit.examples,
+                                  .test_accuracy = r->test.accuracy});
+}
+
+/* Used from each worker: as many as reached every server. */
+static json_t *gradients_json(const run_report *r) {
+  if (!r->tasks) return json_pack("[I]", (json_int_t)r->fit.updates);
+  json_t *list = json_array();
+  for (int w = 0; w < (int)r->flags->workers; w++)
+    json_array_append_new(list, json_integer(summary_gradients(r->tasks, w)));
+  return list;
 }
 
 json_t *summary_json(const run_report *r) {
@@ -60,20 +97,21 @@ json_t *summary_json(const run_report *r) {
   struct tm utc;
   gmtime_r(&r->started, &utc);
   strftime(started, sizeof started, "%Y-%m-%dT%H:%M:%SZ", &utc);
-  json_t *tasks = json_array();
-  json_array_append_new(tasks, task_json(r));
+  json_t *tasks = r->tasks ? json_incref(r->tasks) : json_array();
+  if (!r->tasks) json_array_append_new(tasks, own_task(r));
   const pair all[] = {
       {"model", json_string(r->kind->name)},
       {"data", words(f->data)},
       {"status", json_string(r->status)},
       {"error", words(r->error)},
       {"strategy", json_string(f->strategy)},
-      {"mode", json_string("sync")},
-      {"workers", json_integer(1)},
-      {"ps", json_integer(0)},
+      {"mode", json_string(f->mode)},
+      {"staleness", f->staleness < 0 ? json_null() : json_integer(f->staleness)},
+      {"workers", json_integer(f->workers)},
+      {"ps", json_integer(f->ps)},
       {"threads", json_integer(r->threads)},
       {"batch_size", json_integer(f->batch_size)},
-      {"global_batch", json_integer(f->batch_size)},
+      {"global_batch", json_integer(job_global_batch(f))},
       {"optimizer", words(f->optimizer)},
       {"schedule", words(f->schedule)},
       {"learning_rate", number(f->lr)},
@@ -108,9 +146,65 @@ json_t *summary_json(const run_report *r) {
       {"parameters", json_integer(r->parameters)},
       {"started", json_string(started)},
       {"shoal_version", json_string(SHOAL_VERSION)},
+      {"gradients", gradients_json(r)},
       {"tasks", tasks},
   };
   return OBJECT_OF(all);
+}
+
+static void print_own(const resource_use *use, FILE *to, int width) {
+  enum { TASK, CPU, CPU_PEAK, MEMORY, READ, WRITTEN, COLUMNS };
+  table_column t[COLUMNS] = {
+      [TASK] = {"task", true, "worker/0"},     [CPU] = {"CPU", false, ""},
+      [CPU_PEAK] = {"CPU\npeak", false, ""},   [MEMORY] = {"memory\npeak", false, ""},
+      [READ] = {"disk\nread", false, ""}, [WRITTEN] = {"disk\nwritten", false, ""},
+  };
+  snprintf(t[CPU].cell, TABLE_CELL, "%.0f %%", use->cpu_percent_mean);
+  snprintf(t[CPU_PEAK].cell, TABLE_CELL, "%.0f %%", use->cpu_percent_peak);
+  table_set_bytes(&t[MEMORY], use->rss_peak_bytes);
+  table_set_bytes(&t[READ], use->disk_read_bytes);
+  table_set_bytes(&t[WRITTEN], use->disk_written_bytes);
+  table_print(to, t, 1, COLUMNS, width);
+}
+
+/* A row a task, as in summary.json. */
+static void print_tasks(const json_t *tasks, FILE *to, int width) {
+  enum { TASK, STEPS, EXAMPLES, ACCURACY, CPU, MEMORY, SENT, RECEIVED, READ, WRITTEN, COLUMNS };
+  static const table_column head[COLUMNS] = {
+      [TASK] = {"task", true, ""},           [STEPS] = {"steps or\nupdates", false, ""},
+      [EXAMPLES] = {"examples", false, ""},  [ACCURACY] = {"test\naccuracy", false, ""},
+      [CPU] = {"CPU", false, ""},            [MEMORY] = {"memory\npeak", false, ""},
+      [SENT] = {"net\nsent", false, ""},     [RECEIVED] = {"net\nreceived", false, ""},
+      [READ] = {"disk\nread", false, ""},    [WRITTEN] = {"disk\nwritten", false, ""},
+  };
+  static const struct {
+    int column;
+    const char *key;
+  } sizes[] = {{MEMORY, "rss_peak_bytes"},  {SENT, "net_sent_bytes"},        {RECEIVED, "net_received_bytes"},
+               {READ, "disk_read_bytes"},   {WRITTEN, "disk_written_bytes"}};
+  size_t n = json_array_size(tasks), i;
+  table_column(*rows)[COLUMNS] = calloc(n ? n : 1, sizeof *rows);
+  json_t *task;
+  if (!rows) return;
+  json_array_foreach(tasks, i, task) {
+    table_column *c = rows[i];
+    memcpy(c, head, sizeof head);
+    const json_t *steps = json_object_get(task, "steps"), *examples = json_object_get(task, "examples");
+    const json_t *accuracy = json_object_get(task, "test_accuracy");
+    snprintf(c[TASK].cell, TABLE_CELL, "%s/%lld", json_string_value(json_object_get(task, "role")),
+             (long long)json_integer_value(json_object_get(task, "index")));
+    table_set_int(&c[STEPS], json_integer_value(steps ? steps : json_object_get(task, "updates")));
+    if (examples)
+      table_set_int(&c[EXAMPLES], json_integer_value(examples));
+    else
+      table_set_text(&c[EXAMPLES], "-");
+    table_set_share(&c[ACCURACY], json_is_number(accuracy) ? json_number_value(accuracy) : NAN);
+    snprintf(c[CPU].cell, TABLE_CELL, "%.0f %%", json_number_value(json_object_get(task, "cpu_percent_mean")));
+    for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
+      table_set_bytes(&c[sizes[k].column], json_integer_value(json_object_get(task, sizes[k].key)));
+  }
+  table_print(to, rows[0], (int)n, COLUMNS, width);
+  free(rows);
 }
 
 void summary_print(const run_report *r, FILE *to) {
@@ -126,10 +220,10 @@ void summary_print(const run_report *r, FILE *to) {
       [LOSS] = {"final\nloss", false, ""},   [ACCURACY] = {"test\naccuracy", false, ""},
   };
   table_set_text(&c[MODEL], r->kind->name);
-  table_set_text(&c[STRATEGY], f->strategy);
-  table_set_int(&c[WORKERS], 1);
+  snprintf(c[STRATEGY].cell, TABLE_CELL, "%s%s%s", f->strategy, r->tasks ? " " : "", r->tasks ? f->mode : "");
+  table_set_int(&c[WORKERS], f->workers);
   table_set_int(&c[BATCH], f->batch_size);
-  table_set_int(&c[GLOBAL], f->batch_size);
+  table_set_int(&c[GLOBAL], job_global_batch(f));
   table_set_int(&c[EPOCHS], fit->epochs);
   table_set_int(&c[UPDATES], fit->updates);
   snprintf(c[RATE].cell, TABLE_CELL, "%.6g", f->lr);
@@ -142,23 +236,14 @@ void summary_print(const run_report *r, FILE *to) {
   table_set_number(&c[LOSS], fit->final_loss, 4);
   table_set_share(&c[ACCURACY], r->test.accuracy);
 
-  enum { TASK, CPU, CPU_PEAK, MEMORY, READ, WRITTEN, TASK_COLUMNS };
-  table_column t[TASK_COLUMNS] = {
-      [TASK] = {"task", true, "worker/0"},     [CPU] = {"CPU", false, ""},
-      [CPU_PEAK] = {"CPU\npeak", false, ""},   [MEMORY] = {"memory\npeak", false, ""},
-      [READ] = {"disk\nread", false, ""}, [WRITTEN] = {"disk\nwritten", false, ""},
-  };
-  snprintf(t[CPU].cell, TABLE_CELL, "%.0f %%", r->use.cpu_percent_mean);
-  snprintf(t[CPU_PEAK].cell, TABLE_CELL, "%.0f %%", r->use.cpu_percent_peak);
-  table_set_bytes(&t[MEMORY], r->use.rss_peak_bytes);
-  table_set_bytes(&t[READ], r->use.disk_read_bytes);
-  table_set_bytes(&t[WRITTEN], r->use.disk_written_bytes);
-
   int width = terminal_width(to);
   fputc('\n', to);
-  table_print(to, c, COLUMNS, width);
+  table_print(to, c, 1, COLUMNS, width);
   fputc('\n', to);
-  table_print(to, t, TASK_COLUMNS, width);
+  if (r->tasks)
+    print_tasks(r->tasks, to, width);
+  else
+    print_own(&r->use, to, width);
   if (isfinite(r->test.top_k))
     fprintf(to, "\nThe class is among the %lld likeliest in %.2f %% of the test rows.\n", (long long)f->top_k,
             100 * r->test.top_k);

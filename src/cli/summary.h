@@ -5,6 +5,7 @@
 #include "cli/job.h"
 #include "cli/resources.h"
 
+#include <sys/types.h>
 #include <time.h>
 
 typedef struct {
@@ -20,11 +21,30 @@ typedef struct {
   double final_rate;
   double startup_seconds, total_seconds;
   resource_use use;
+  json_t *tasks; /* of a cluster, as they go to summary.json; borrowed. NULL: this process alone */
 } run_report;
+
+/* One process of the run. */
+typedef struct {
+  const char *role; /* "worker", "ps" */
+  int index;
+  pid_t pid;
+  double seconds; /* in training */
+  resource_use use;
+  int64_t net_sent_bytes, net_received_bytes;
+  int64_t steps; /* below 0: it is no worker, and what follows is left out */
+  int64_t examples;
+  double test_accuracy;
+} task_report;
+
+/* The caller owns it; NULL: no memory. */
+json_t *task_json(const task_report *t);
+/* Gradients of that worker that were used by every server. */
+int64_t summary_gradients(const json_t *tasks, int worker);
 
 /* The caller owns it; NULL: no memory. Numbers that are not finite become null. Keys are only ever added. */
 json_t *summary_json(const run_report *r);
-/* The result table and a line for the task. */
+/* The result table and a line for each task. */
 void summary_print(const run_report *r, FILE *to);
 
 #endif

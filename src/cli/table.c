@@ -78,12 +78,22 @@ static int column_width(const table_column *c) {
   return width;
 }
 
-static void cell(FILE *to, const table_column *c, const char *s, int length, bool last) {
-  int pad = column_width(c) - length;
+static void cell(FILE *to, const table_column *c, int wide, const char *s, int length, bool last) {
+  int pad = wide - length;
   if (!c->left) fprintf(to, "%*s", pad, "");
   fprintf(to, "%.*s", length, s);
   if (c->left && !last) fprintf(to, "%*s", pad, "");
   fputs(last ? "\n" : "  ", to);
+}
+
+/* Of column i over all rows. */
+static int widest_cell(const table_column *columns, int rows, int count, int i) {
+  int widest = 0;
+  for (int r = 0; r < rows; r++) {
+    int n = column_width(&columns[r * count + i]);
+    if (n > widest) widest = n;
+  }
+  return widest;
 }
 
 static void print_upright(FILE *to, const table_column *columns, int count) {
@@ -101,22 +111,29 @@ static void print_upright(FILE *to, const table_column *columns, int count) {
   }
 }
 
-void table_print(FILE *to, const table_column *columns, int count, int width) {
+void table_print(FILE *to, const table_column *columns, int rows, int count, int width) {
   int needed = 0;
   bool two_lines = false;
   for (int i = 0; i < count; i++) {
-    needed += column_width(&columns[i]) + (i ? GAP : 0);
+    needed += widest_cell(columns, rows, count, i) + (i ? GAP : 0);
     if (strchr(columns[i].head, '\n')) two_lines = true;
   }
   if (needed > width) {
-    print_upright(to, columns, count);
+    for (int r = 0; r < rows; r++) {
+      if (r) fputc('\n', to);
+      print_upright(to, columns + r * count, count);
+    }
     return;
   }
   for (int line = two_lines ? 0 : 1; line < 2; line++)
     for (int i = 0; i < count; i++) {
       const char *s;
       int length = head_line(&columns[i], line, &s);
-      cell(to, &columns[i], s, length, i + 1 == count);
+      cell(to, &columns[i], widest_cell(columns, rows, count, i), s, length, i + 1 == count);
     }
-  for (int i = 0; i < count; i++) cell(to, &columns[i], columns[i].cell, (int)strlen(columns[i].cell), i + 1 == count);
+  for (int r = 0; r < rows; r++)
+    for (int i = 0; i < count; i++) {
+      const table_column *c = &columns[r * count + i];
+      cell(to, c, widest_cell(columns, rows, count, i), c->cell, (int)strlen(c->cell), i + 1 == count);
+    }
 }

@@ -14,8 +14,8 @@ typedef struct {
   char cell[TABLE_CELL];
 } table_column;
 
-/* One row. width: columns of the terminal. */
-void table_print(FILE *to, const table_column *columns, int count, int width);
+/* columns [rows][count]: headings are those of the first row. width: columns of the terminal. */
+void table_print(FILE *to, const table_column *columns, int rows, int count, int width);
 
 /* Cells: 12,345; "-" for NaN. */
 void table_set_text(table_column *c, const char *text);

@@ -1,13 +1,14 @@
 /* shoal train: builds the model, trains it, and leaves a folder with the result. */
 #include "base/clock.h"
+#include "base/mem.h"
 #include "cli/command.h"
+#include "cli/crew.h"
 #include "cli/interrupt.h"
 #include "cli/metrics.h"
 #include "cli/progress.h"
-#include "cli/run_dir.h"
 #include "cli/summary.h"
 #include "cli/table.h"
-#include "data/pipeline.h"
+#include "cli/task.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -15,23 +16,17 @@
 #include <unistd.h>
 
 typedef struct {
-  job_flags flags;
+  training base;
   flags_parsed parsed;
-  const shoal_model_kind *kind;
-  json_t *kept; /* settings of the run that is resumed; texts in `flags` may point into it */
-  run_dir dir;
-  int64_t stream_rows;  /* of an epoch, when counted */
-  job_rows train, test; /* test.data NULL: there are none */
-  shoal_model *model;
+  json_t *kept; /* settings of the run that is resumed; texts in the flags may point into it */
   interrupt *signals;
   progress screen;
   metrics log;
   resource_meter meter;
   shoal_progress last; /* what the callbacks saw last */
-  job_pieces pieces;
-  text shape; /* the flags that decide what is learned, as lines */
   run_report report;
   double started;
+  bool begun; /* there is a folder, in which a failure is noted */
 } train_run;
 
 static bool on_step(void *context, const shoal_progress *p) {
@@ -59,128 +54,50 @@ static void on_note(void *context, const char *line) {
 
 /* The run's folder and, of a run that is resumed, its settings. Makes nothing yet. */
 static shoal_status open_folder(train_run *t) {
-  char *name = t->flags.run_dir ? strdup(t->flags.run_dir) : run_dir_name(t->kind->name);
+  char *name = t->base.flags.run_dir ? strdup(t->base.flags.run_dir) : run_dir_name(t->base.kind->name);
   if (!name) return status_no_memory();
-  shoal_status status = run_dir_init(name, &t->dir);
+  shoal_status status = run_dir_init(name, &t->base.dir);
   free(name);
-  if (status || !run_dir_used(&t->dir)) return status;
-  if (!t->flags.resume)
+  if (status || !run_dir_used(&t->base.dir)) return status;
+  if (!t->base.flags.resume)
     return status_make(SHOAL_ERR_ARGUMENT,
-                       "%s holds a run already; add --resume to continue it, or name another --run-dir", t->dir.path);
-  if (access(t->dir.settings, F_OK)) return NULL; /* killed before it could write them: nothing to continue */
-  TRY(run_dir_read_settings(t->dir.settings, &t->kept));
+                       "%s holds a run already; add --resume to continue it, or name another --run-dir",
+                       t->base.dir.path);
+  if (access(t->base.dir.settings, F_OK)) return NULL; /* killed before it could write them: nothing to continue */
+  TRY(run_dir_read_settings(t->base.dir.settings, &t->kept));
   const char *model = json_string_value(json_object_get(t->kept, "model"));
-  if (strcmp(model, t->kind->name))
-    return status_make(SHOAL_ERR_ARGUMENT, "%s holds a run of the model %s, not %s", t->dir.path, model, t->kind->name);
-  return flags_from_json(job_table, json_object_get(t->kept, "flags"), t->dir.settings, &t->parsed, &t->flags);
-}
-
-static shoal_status load_data(train_run *t) {
-  bool may_stream = t->flags.validation_split == 0;
-  TRY(job_open_rows(&t->flags, t->kind, "train", may_stream, &t->train));
-  if (!job_has_split(&t->flags, "test")) return NULL;
-  TRY(job_open_rows(&t->flags, t->kind, "test", false, &t->test));
-  int *classes = &t->train.classes; /* one side may lack the last ones */
-  if (t->train.data && t->test.classes > *classes) *classes = t->test.classes;
-  return NULL;
-}
-
-/* Rows trained on; 0: not known. */
-static int64_t train_rows(const train_run *t) {
-  return t->train.data ? shoal_dataset_rows(t->train.data) : t->stream_rows;
-}
-
-static int64_t steps_an_epoch(const train_run *t) {
-  double rows = (double)train_rows(t) * (1 - t->flags.validation_split);
-  int64_t steps = (int64_t)ceil(rows / (double)t->flags.batch_size);
-  return steps > 0 ? steps : 1;
-}
-
-/* What the schedule takes when nothing is said depends on how long an epoch is. */
-static shoal_status fill_schedule(train_run *t) {
-  job_flags *f = &t->flags;
-  bool cosine = !strcmp(f->schedule, "cosine");
-  bool decays = !strcmp(f->schedule, "staircase") || !strcmp(f->schedule, "exponential");
-  if ((decays || cosine) && !f->decay_every && !t->train.data)
-    TRY(pipeline_count_rows(&t->train.stream, &t->stream_rows));
-  if (decays && f->decay_factor == 0) f->decay_factor = 0.5;
-  if (decays && !f->decay_every) f->decay_every = steps_an_epoch(t);
-  if (cosine && !f->decay_every) {
-    int64_t by_epochs = f->epochs * steps_an_epoch(t);
-    f->decay_every = f->epochs && (!f->steps || by_epochs < f->steps) ? by_epochs : f->steps;
-  }
-  return NULL;
-}
-
-static shoal_status compile(train_run *t) {
-  const job_flags *f = &t->flags;
-  TRY(job_build(t->kind, f, t->train.classes, &t->model));
-  if (f->pieces) TRY(job_read_pieces(f->pieces, &t->pieces));
-  shoal_compile_options options = {
-      .optimizer = {.name = f->optimizer, .momentum = f->momentum, .nesterov = f->nesterov},
-      .schedule = {.name = f->schedule,
-                   .rate = f->lr,
-                   .factor = f->decay_factor,
-                   .every = f->decay_every,
-                   .final_rate = f->final_lr,
-                   .boundaries = t->pieces.boundaries,
-                   .rates = t->pieces.rates,
-                   .pieces = t->pieces.count,
-                   .warmup = f->warmup},
-      .l2 = f->l2,
-      .top_k = (int)f->top_k,
-      .threads = (int)f->threads,
-      .seed = (uint64_t)f->seed,
-      .kernels = f->kernels,
-      .no_fusion = f->no_fusion,
-  };
-  return shoal_model_compile(t->model, &options);
+  if (strcmp(model, t->base.kind->name))
+    return status_make(SHOAL_ERR_ARGUMENT, "%s holds a run of the model %s, not %s", t->base.dir.path, model,
+                       t->base.kind->name);
+  return flags_from_json(job_table, json_object_get(t->kept, "flags"), t->base.dir.settings, &t->parsed,
+                         &t->base.flags);
 }
 
 static shoal_status make_folder(train_run *t) {
-  TRY(run_dir_make(&t->dir));
-  unlink(t->dir.weights); /* of the run so far: no longer its end */
-  json_t *flags = flags_to_json(job_table, &t->flags);
-  if (!flags) return status_no_memory();
-  shoal_status status = run_dir_write_settings(&t->dir, t->kind->name, t->train.classes, flags);
-  json_decref(flags);
-  TRY(status);
-  return metrics_open(&t->log, t->dir.metrics);
+  TRY(run_dir_make(&t->base.dir));
+  TRY(training_note_settings(&t->base, t->base.train.classes));
+  return metrics_open(&t->log, t->base.dir.metrics);
 }
 
 static void announce(train_run *t) {
-  if (t->flags.quiet) return;
+  if (t->base.flags.quiet) return;
   char rows[GROUPED_TEXT], parameters[GROUPED_TEXT];
-  printf("%s: %s parameters, %s %s of %s, batch %lld, %d thread%s\n", t->kind->name,
-         grouped_text(t->report.parameters, parameters), t->train.data ? grouped_text(train_rows(t), rows) : "streamed",
-         t->train.data ? "training rows" : "rows", t->flags.data, (long long)t->flags.batch_size,
-         t->report.threads, t->report.threads == 1 ? "" : "s");
+  const training *b = &t->base;
+  printf("%s: %s parameters, %s %s of %s, batch %lld, %d thread%s\n", b->kind->name,
+         grouped_text(t->report.parameters, parameters), b->train.data ? grouped_text(b->rows, rows) : "streamed",
+         b->train.data ? "training rows" : "rows", b->flags.data, (long long)b->flags.batch_size, t->report.threads,
+         t->report.threads == 1 ? "" : "s");
   fflush(stdout);
 }
 
 static shoal_status fit(train_run *t) {
-  const job_flags *f = &t->flags;
-  flags_to_lines(job_table, f, &t->shape);
-  if (t->shape.failed) return status_no_memory();
-  shoal_fit_options options = {
-      .epochs = f->epochs,
-      .steps = f->steps,
-      .batch_size = f->batch_size,
-      .stream = t->train.data ? NULL : &t->train.stream,
-      .validation_split = f->validation_split,
-      .patience = (int)f->patience,
-      .checkpoint_dir = f->no_checkpoints ? NULL : t->dir.checkpoints,
-      .checkpoint_every = f->checkpoint_every,
-      .keep = (int)f->keep,
-      .keep_best = f->validation_split > 0,
-      .resume = f->resume,
-      .settings = t->shape.data,
-      .stop = interrupt_flag(t->signals),
-      .callbacks = {.context = t, .on_step = on_step, .on_epoch = on_epoch, .on_note = on_note},
-  };
+  shoal_fit_options options;
+  TRY(training_options(&t->base, &options));
+  options.stop = interrupt_flag(t->signals);
+  options.callbacks = (shoal_callbacks){.context = t, .on_step = on_step, .on_epoch = on_epoch, .on_note = on_note};
   t->report.startup_seconds = clock_seconds() - t->started;
   resource_meter_start(&t->meter);
-  shoal_status status = shoal_model_fit(t->model, t->train.data, &options, &t->report.fit);
+  shoal_status status = shoal_model_fit(t->base.model, t->base.train.data, &options, &t->report.fit);
   resource_meter_sample(&t->meter);
   progress_clear(&t->screen);
   return status;
@@ -188,8 +105,10 @@ static shoal_status fit(train_run *t) {
 
 /* Names the flags that help. Takes `status`. */
 static shoal_status advise(const train_run *t, shoal_status status) {
+  int64_t rows = t->base.rows;
   shoal_status advised = status_make(SHOAL_ERR_NUMERIC, "%s: --lr %.2g, --warmup %lld", shoal_status_message(status),
-                                     fmin(t->flags.lr / 10, t->kind->rate), (long long)steps_an_epoch(t));
+                                     fmin(t->base.flags.lr / 10, t->base.kind->rate),
+                                     (long long)MAX_OF(training_steps_an_epoch(&t->base, rows), 100));
   shoal_status_free(status);
   return advised;
 }
@@ -222,41 +141,62 @@ static shoal_status write_summary(train_run *t) {
   resource_meter_read(&t->meter, &r->use);
   json_t *summary = summary_json(r);
   if (!summary) return status_no_memory();
-  shoal_status status = json_write_atomically(summary, t->dir.summary);
+  shoal_status status = json_write_atomically(summary, t->base.dir.summary);
   json_decref(summary);
   return status;
 }
 
 static void say_where(const train_run *t) {
-  if (t->flags.quiet) return;
-  printf("\nThe run is in %s. To evaluate it:  shoal eval %s\n", t->dir.path, t->dir.path);
-  if (t->report.fit.stopped && !t->flags.no_checkpoints)
-    printf("To continue it:  shoal train %s --resume --run-dir %s\n", t->kind->name, t->dir.path);
-  else if (!t->flags.no_checkpoints)
-    printf("To train it longer:  shoal train %s --resume --run-dir %s --epochs %lld\n", t->kind->name, t->dir.path,
-           2 * (long long)(t->report.fit.epochs > 0 ? t->report.fit.epochs : 1));
+  if (t->base.flags.quiet) return;
+  printf("\nThe run is in %s. To evaluate it:  shoal eval %s\n", t->base.dir.path, t->base.dir.path);
+  if (t->report.fit.stopped && !t->base.flags.no_checkpoints)
+    printf("To continue it:  shoal train %s --resume --run-dir %s\n", t->base.kind->name, t->base.dir.path);
+  else if (!t->base.flags.no_checkpoints)
+    printf("To train it longer:  shoal train %s --resume --run-dir %s --epochs %lld\n", t->base.kind->name,
+           t->base.dir.path, 2 * (long long)(t->report.fit.epochs > 0 ? t->report.fit.epochs : 1));
+}
+
+/* Trains in this process and tests the result. */
+static shoal_status train_alone(train_run *t) {
+  TRY(training_load(&t->base, true));
+  TRY(training_compile(&t->base, t->base.train.classes, t->base.rows));
+  t->report.parameters = shoal_model_parameters(t->base.model);
+  t->report.threads = shoal_model_threads(t->base.model);
+  TRY(make_folder(t));
+  announce(t);
+  t->begun = true;
+  TRY(fit(t));
+  if (t->base.test.data) return shoal_model_evaluate(t->base.model, t->base.test.data, &t->report.test);
+  if (!t->base.flags.quiet)
+    progress_note(&t->screen, "no test rows: add --test-data PATH, or put them beside the others (see docs/data.md)");
+  return NULL;
+}
+
+/* The same with a cluster of local processes. */
+static shoal_status train_together(train_run *t) {
+  crew c = {.base = &t->base,
+            .stop = interrupt_flag(t->signals),
+            .screen = &t->screen,
+            .report = &t->report,
+            .last = &t->last,
+            .started = t->started};
+  t->begun = true;
+  return crew_run(&c);
 }
 
 /* Everything after the flags are known. *signal: the signal that stopped it, or 0. */
 static shoal_status train(train_run *t, int *signal) {
   TRY(open_folder(t));
-  job_fill(&t->flags, &t->parsed, t->kind);
-  TRY(job_check(&t->flags, &t->parsed));
+  job_fill(&t->base.flags, &t->parsed, t->base.kind);
+  TRY(job_check(&t->base.flags, &t->parsed));
   TRY(interrupt_create("Stopping after this step and saving a checkpoint; press Ctrl-C again to end at once.",
                        "Ended at once; the last checkpoint saved is whole.", &t->signals));
-  TRY(load_data(t));
-  TRY(fill_schedule(t));
-  TRY(compile(t));
+  progress_init(&t->screen, stdout, job_global_batch(&t->base.flags), t->base.flags.quiet);
   run_report *r = &t->report;
-  r->parameters = shoal_model_parameters(t->model);
-  r->threads = shoal_model_threads(t->model);
-  TRY(make_folder(t));
-  progress_init(&t->screen, stdout, t->flags.batch_size, t->flags.quiet);
-  announce(t);
-
-  shoal_status status = fit(t);
+  shoal_status status = job_is_cluster(&t->base.flags) ? train_together(t) : train_alone(t);
   if (shoal_status_code(status) == SHOAL_ERR_NUMERIC) status = advise(t, status);
   if (status) {
+    if (!t->begun) return status;
     report_failure(t, shoal_status_message(status));
     shoal_status second = write_summary(t);
     shoal_status_free(second); /* the first error is the one to tell */
@@ -264,10 +204,8 @@ static shoal_status train(train_run *t, int *signal) {
   }
   r->status = r->fit.stopped ? "interrupted" : r->fit.stopped_early ? "stopped early" : "finished";
   *signal = r->fit.stopped ? __atomic_load_n(interrupt_flag(t->signals), __ATOMIC_ACQUIRE) : 0;
-  if (t->test.data) TRY(shoal_model_evaluate(t->model, t->test.data, &r->test));
-  if (!t->test.data && !t->flags.quiet)
-    progress_note(&t->screen, "no test rows: add --test-data PATH, or put them beside the others (see docs/data.md)");
-  shoal_status saved = shoal_model_save(t->model, t->dir.weights);
+  /* In a cluster worker 0 has saved it. */
+  shoal_status saved = t->base.model ? shoal_model_save(t->base.model, t->base.dir.weights) : NULL;
   shoal_status written = write_summary(t);
   summary_print(r, stdout);
   say_where(t);
@@ -277,33 +215,34 @@ static shoal_status train(train_run *t, int *signal) {
 
 static void clean_up(train_run *t) {
   metrics_close(&t->log);
-  shoal_model_destroy(t->model);
-  job_close_rows(&t->train);
-  job_close_rows(&t->test);
   interrupt_destroy(t->signals);
-  run_dir_fini(&t->dir);
-  text_fini(&t->shape);
+  training_fini(&t->base);
   json_decref(t->kept);
+  json_decref(t->report.tasks);
 }
 
 static int run_train(int argc, char **argv) {
-  train_run t = {.flags = {.lr = NAN, .seed = 1}, .started = clock_seconds()};
-  t.report = (run_report){.flags = &t.flags,
+  train_run t = {.base.flags = {.lr = NAN, .seed = 1, .staleness = -1}, .started = clock_seconds()};
+  t.report = (run_report){.flags = &t.base.flags,
                           .started = time(NULL),
                           .final_rate = NAN,
                           .test = {.loss = NAN, .accuracy = NAN, .top_k = NAN, .seconds = NAN}};
   t.last = (shoal_progress){.loss = NAN, .accuracy = NAN, .rate = NAN};
-  shoal_status status = flags_parse(job_table, argc, argv, &t.flags, &t.parsed);
+  shoal_status status = flags_parse(job_table, argc, argv, &t.base.flags, &t.parsed);
   if (!status && t.parsed.help) {
     command_print_help(&command_train, stdout);
     return EXIT_GOOD;
+  }
+  if (!status && t.base.flags.task) {
+    status = task_run(t.base.flags.task, t.base.flags.job);
+    return status ? command_fail(&command_train, status) : EXIT_GOOD;
   }
   if (!status && t.parsed.count == 0)
     status = status_make(SHOAL_ERR_ARGUMENT, "which model? For example: shoal train %s", model_name_at(0));
   if (!status && t.parsed.count > 1)
     status = status_make(SHOAL_ERR_ARGUMENT, "one model at a time, but got '%s' too", t.parsed.words[1]);
-  if (!status) status = job_find_kind(t.parsed.words[0], &t.kind);
-  t.report.kind = t.kind;
+  if (!status) status = job_find_kind(t.parsed.words[0], &t.base.kind);
+  t.report.kind = t.base.kind;
   int signal = 0;
   if (!status) status = train(&t, &signal);
   int exit_status = status ? command_fail(&command_train, status) : signal ? 128 + signal : EXIT_GOOD;

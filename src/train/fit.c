@@ -5,7 +5,9 @@
  *    seed and the step.
  * 2. A step allocates nothing and copies no example: a batch is a view of the data set through a piece of the order.
  *    A batch that a pipeline reads is fed from the pipeline's own memory.
- * 3. A checkpoint is taken between two steps, after all that belongs to the end of an epoch if one has ended. */
+ * 3. With several workers all count the same rounds (strategy.h); worker 0 alone validates, saves and decides when to
+ *    stop early.
+ * 4. A checkpoint is taken between two steps, after all that belongs to the end of an epoch if one has ended. */
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/random.h"
@@ -13,6 +15,7 @@
 #include "data/pipeline.h"
 #include "exec/session.h"
 #include "train/fit_state.h"
+#include "train/strategy.h"
 
 #include <math.h>
 #include <string.h>
@@ -29,7 +32,15 @@ typedef struct {
   tower *tower;
   int64_t rows;   /* of the data set that are trained on, the first ones */
   int64_t usable; /* of them in an epoch: fewer when a short batch is dropped */
-  int64_t batch, steps_per_epoch, steps;
+  int64_t batch;                      /* of this worker */
+  int64_t round;                      /* rows of all workers in a step */
+  int64_t lead;                       /* where this worker's rows begin in a round */
+  int64_t counted;                    /* rows of an epoch that the losses seen here are about */
+  int64_t steps_per_epoch, steps;     /* rounds */
+  shoal_strategy *strategy;           /* NULL: this process alone */
+  shoal_value **fetches;              /* of a step: loss, accuracy if measured, then update or gradients */
+  int n_fetches;
+  shoal_tensor *got; /* [n_fetches] */
   const shoal_dataset *validation; /* NULL: none */
   shoal_dataset held_out;          /* view of the last rows, when split off */
   int32_t *order;                  /* [rows] of the epoch under way; NULL: as they stand */
@@ -40,7 +51,7 @@ typedef struct {
   bool fresh;         /* nothing written yet: what lies in the folder is another run's */
   shoal_progress progress;
   double start, last_progress;
-  int64_t run_examples;
+  int64_t run_examples, worker_examples, worker_steps, updates;
   double eval_seconds, checkpoint_seconds, input_seconds;
   shoal_pipeline *pipeline;  /* NULL: the data is in memory */
   const shoal_batch *now;    /* of the pipeline, trained on next */
@@ -49,6 +60,22 @@ typedef struct {
 static void note(const loop *l, const char *line) {
   const shoal_callbacks *c = &l->options->callbacks;
   if (c->on_note) c->on_note(c->context, line);
+}
+
+static bool is_chief(const loop *l) { return !l->strategy || l->strategy->worker == 0; }
+static bool is_together(const loop *l) { return !l->strategy || l->strategy->together; }
+
+/* This worker's share of `rows` rows that are left for a round. */
+static int64_t share_of(const loop *l, int64_t rows) {
+  return MIN_OF(MAX_OF(rows - l->lead, 0), l->batch);
+}
+
+/* Updates made by the first `steps` rounds when no worker is ahead. */
+static int64_t updates_after(const loop *l, int64_t steps) {
+  if (is_together(l)) return steps;
+  int64_t an_epoch = (l->usable + l->batch - 1) / l->batch;
+  int64_t rows = steps % l->steps_per_epoch * l->round;
+  return steps / l->steps_per_epoch * an_epoch + (MIN_OF(rows, l->usable) + l->batch - 1) / l->batch;
 }
 
 static double train_seconds(const loop *l) {
@@ -104,15 +131,28 @@ static shoal_status cut(loop *l) {
     l->validation = &l->held_out;
   }
   l->batch = o->batch_size ? o->batch_size : STANDARD_BATCH;
-  l->usable = o->drop_short ? l->rows / l->batch * l->batch : l->rows;
+  int64_t workers = l->strategy ? l->strategy->workers : 1;
+  if (l->batch > INT64_MAX / 2 / workers)
+    return status_make(SHOAL_ERR_ARGUMENT, "fit: a batch of %lld on %lld workers is too large", (long long)l->batch,
+                       (long long)workers);
+  l->round = l->batch * workers;
+  l->lead = l->strategy ? l->batch * l->strategy->worker : 0;
+  l->usable = o->drop_short ? l->rows / l->round * l->round : l->rows;
   if (!l->usable)
     return status_make(SHOAL_ERR_ARGUMENT, "fit: %lld examples do not fill one batch of %lld, and short ones are "
-                       "dropped", (long long)l->rows, (long long)l->batch);
-  l->steps_per_epoch = (l->usable + l->batch - 1) / l->batch;
+                       "dropped", (long long)l->rows, (long long)l->round);
+  if (l->usable <= (workers - 1) * l->batch)
+    return status_make(SHOAL_ERR_ARGUMENT, "fit: %lld examples in batches of %lld leave some of the %lld workers with "
+                       "none: take fewer workers or smaller batches", (long long)l->usable, (long long)l->batch,
+                       (long long)workers);
+  l->steps_per_epoch = (l->usable + l->round - 1) / l->round;
+  l->counted = is_together(l) ? l->usable : l->usable / l->round * l->batch + share_of(l, l->usable % l->round);
   if (o->epochs && o->epochs > INT64_MAX / l->steps_per_epoch)
     return status_make(SHOAL_ERR_ARGUMENT, "fit: %lld epochs are too many", (long long)o->epochs);
-  l->steps = o->epochs ? o->epochs * l->steps_per_epoch : o->steps;
-  if (o->steps) l->steps = MIN_OF(l->steps, o->steps);
+  l->steps = o->epochs * l->steps_per_epoch;
+  /* What is asked for are updates; apart, a round makes one a worker. */
+  int64_t rounds = is_together(l) ? o->steps : (o->steps + workers - 1) / workers;
+  if (o->steps) l->steps = o->epochs ? MIN_OF(l->steps, rounds) : rounds;
   return NULL;
 }
 
@@ -120,7 +160,7 @@ static shoal_status cut(loop *l) {
 static void cut_stream(loop *l) {
   const shoal_fit_options *o = l->options;
   l->validation = o->validation;
-  l->batch = o->batch_size ? o->batch_size : STANDARD_BATCH;
+  l->batch = l->round = o->batch_size ? o->batch_size : STANDARD_BATCH;
   l->steps = o->steps ? o->steps : INT64_MAX;
 }
 
@@ -196,6 +236,8 @@ static shoal_status write_settings(loop *l) {
     text_add(&l->settings, " examples=streamed shuffle_rows=%lld", (long long)o->stream->shuffle_rows);
   else
     text_add(&l->settings, " examples=%lld", (long long)l->rows);
+  if (l->strategy)
+    text_add(&l->settings, " workers=%d pace=%s", l->strategy->workers, is_together(l) ? "together" : "own");
   if (o->settings) text_add(&l->settings, "\n%s", o->settings);
   return l->settings.failed ? status_no_memory() : NULL;
 }
@@ -212,7 +254,7 @@ static shoal_status resume(loop *l, int64_t *from) {
   shoal_status status = status_wrap(fit_restore(&l->saved, path, l->settings.data), "resume");
   const fit_state *s = &l->state;
   if (!status && l->data &&
-      (s->position >= l->usable || s->step != s->epoch * l->steps_per_epoch + s->position / l->batch))
+      (s->position >= l->usable || s->step != s->epoch * l->steps_per_epoch + s->position / l->round))
     status = status_make(SHOAL_ERR_INPUT, "resume: %s: step %lld cannot be %lld examples into epoch %lld", path,
                          (long long)s->step, (long long)s->position, (long long)s->epoch);
   if (!status && !l->data && s->step && !*s->input)
@@ -242,26 +284,45 @@ static void feed_batch(const loop *l, int64_t first, int64_t n, float *rate, sho
   feeds[FEED_RATE] = (shoal_feed){l->model->rate, shoal_tensor_view(SHOAL_F32, SHOAL_SCALAR, rate)};
 }
 
-static int step_fetches(const loop *l, shoal_value *fetches[3]) {
+enum { GOT_LOSS, GOT_ACCURACY };
+
+static shoal_status make_fetches(loop *l) {
+  const tower *t = l->tower;
+  shoal_value **trained;
   int n = 0;
-  fetches[n++] = l->tower->loss;
-  fetches[n++] = l->tower->update;
-  if (!l->model->options.no_train_accuracy) fetches[n++] = l->tower->accuracy;
-  return n;
+  TRY(model_weights(l->model, true, &trained, &n));
+  free(trained);
+  l->fetches = calloc((size_t)n + 3, sizeof *l->fetches);
+  l->got = calloc((size_t)n + 3, sizeof *l->got);
+  if (!l->fetches || !l->got) return status_no_memory();
+  l->fetches[l->n_fetches++] = t->loss;
+  if (!l->model->options.no_train_accuracy) l->fetches[l->n_fetches++] = t->accuracy;
+  if (!l->strategy) {
+    l->fetches[l->n_fetches++] = t->update;
+    return NULL;
+  }
+  if (t->side_updates)
+    return status_make(SHOAL_ERR_ARGUMENT, "fit: batch norm keeps averages that only a single process can keep; train "
+                       "this model with the strategy single");
+  for (int i = 0; i < n; i++) {
+    if (!t->gradients[i].value || t->gradients[i].indices)
+      return status_make(SHOAL_ERR_ARGUMENT, "fit: the strategy %s takes models whose weights all have dense gradients",
+                         l->strategy->kind->name);
+    l->fetches[l->n_fetches++] = t->gradients[i].value;
+  }
+  return NULL;
 }
 
 /* Makes the plans for the whole and the short batch, so that no step has to. */
 static shoal_status prepare(loop *l) {
-  shoal_value *fetches[3];
-  int n_fetches = step_fetches(l, fetches);
-  int64_t sizes[] = {MIN_OF(l->batch, l->usable), l->usable % l->batch};
+  int64_t sizes[] = {share_of(l, MIN_OF(l->round, l->usable)), share_of(l, l->usable % l->round)};
   for (size_t i = 0; i < COUNT_OF(sizes); i++) {
     if (!sizes[i]) continue;
     float rate = 0;
     shoal_feed feeds[FEEDS];
     feed_batch(l, 0, sizes[i], &rate, feeds);
     char *description;
-    TRY(session_explain(l->model->session, feeds, FEEDS, fetches, n_fetches, &description));
+    TRY(session_explain(l->model->session, feeds, FEEDS, l->fetches, l->n_fetches, &description));
     free(description);
   }
   return NULL;
@@ -281,36 +342,78 @@ static shoal_status explain_bad_loss(loop *l, shoal_status status, const shoal_f
   return out;
 }
 
-/* Trains on the next n examples of the epoch. */
-static shoal_status step(loop *l, int64_t n) {
-  fit_state *s = &l->state;
+/* Computes on n rows from `first` of the epoch on. */
+static shoal_status compute(loop *l, int64_t first, int64_t n, double rate) {
   shoal_session *session = l->model->session;
-  shoal_value *fetches[3];
-  int n_fetches = step_fetches(l, fetches);
-  double rate = shoal_schedule_at(&l->model->options.schedule, s->step);
+  int64_t step = l->state.step;
   float rate32 = (float)rate;
   shoal_feed feeds[FEEDS];
-  shoal_tensor got[3];
-  feed_batch(l, s->position, n, &rate32, feeds);
-  shoal_session_set_step(session, (uint64_t)s->step);
-  shoal_status status = shoal_session_run(session, feeds, FEEDS, fetches, n_fetches, got);
+  feed_batch(l, first, n, &rate32, feeds);
+  uint64_t workers = l->strategy ? (uint64_t)l->strategy->workers : 1;
+  uint64_t worker = l->strategy ? (uint64_t)l->strategy->worker : 0;
+  shoal_session_set_step(session, (uint64_t)step * workers + worker); /* no two batches draw the same numbers */
+  shoal_status status = shoal_session_run(session, feeds, FEEDS, l->fetches, l->n_fetches, l->got);
   if (shoal_status_code(status) == SHOAL_ERR_NUMERIC) return explain_bad_loss(l, status, feeds, rate);
-  if (status) return status_wrap(status, "step %lld", (long long)s->step);
-  double loss = *(const float *)got[0].data;
-  double accuracy = n_fetches > 2 ? *(const float *)got[2].data : NAN;
+  return status_wrap(status, "step %lld", (long long)step);
+}
+
+/* `examples` rows, with these sums, are done; `taken` rows of the epoch with them. */
+static void count_step(loop *l, int64_t examples, double loss, double hits, int64_t taken) {
+  fit_state *s = &l->state;
   double *recent = s->recent[s->step % FIT_RECENT];
-  recent[0] = loss * (double)n;
-  recent[1] = accuracy * (double)n;
-  recent[2] = (double)n;
-  s->epoch_loss += recent[0];
-  s->epoch_hits += recent[1];
+  recent[0] = loss;
+  recent[1] = hits;
+  recent[2] = (double)examples;
+  s->epoch_loss += loss;
+  s->epoch_hits += hits;
   s->step++;
   s->epoch_steps++;
-  s->position += n;
+  s->position += taken;
+  if (!examples) return;
+  l->progress.loss = loss / (double)examples;
+  l->progress.accuracy = hits / (double)examples;
+}
+
+/* Trains on the next n examples of the epoch. */
+static shoal_status step(loop *l, int64_t n) {
+  double rate = shoal_schedule_at(&l->model->options.schedule, l->state.step);
+  TRY(compute(l, l->state.position, n, rate));
+  double loss = *(const float *)l->got[GOT_LOSS].data;
+  double accuracy = l->model->options.no_train_accuracy ? NAN : *(const float *)l->got[GOT_ACCURACY].data;
+  count_step(l, n, loss * (double)n, accuracy * (double)n, n);
   l->run_examples += n;
-  l->progress.loss = loss;
-  l->progress.accuracy = accuracy;
+  l->worker_examples += n;
+  l->worker_steps++;
+  l->updates++;
   l->progress.rate = rate;
+  return NULL;
+}
+
+/* The same with others; `taken`: rows of all workers in this round. */
+static shoal_status shared_step(loop *l, int64_t taken, bool *stop) {
+  fit_state *s = &l->state;
+  int64_t n = share_of(l, taken);
+  if (!n && !is_together(l)) {
+    count_step(l, 0, 0, 0, taken);
+    return NULL;
+  }
+  bool measured = !l->model->options.no_train_accuracy;
+  strategy_part part = {.examples = n};
+  if (n) {
+    TRY(compute(l, s->position + l->lead, n, l->progress.rate));
+    part.loss = (double)*(const float *)l->got[GOT_LOSS].data * (double)n;
+    part.hits = measured ? (double)*(const float *)l->got[GOT_ACCURACY].data * (double)n : NAN;
+    part.gradients = l->got + (measured ? 2 : 1);
+  }
+  strategy_outcome outcome;
+  TRY(status_wrap(l->strategy->kind->step(l->strategy, &part, &outcome), "step %lld", (long long)s->step));
+  if ((*stop = outcome.stop)) return NULL;
+  count_step(l, outcome.examples, outcome.loss, outcome.hits, taken);
+  l->run_examples = outcome.all_examples;
+  l->worker_examples += n;
+  l->worker_steps++;
+  l->updates = outcome.updates;
+  l->progress.rate = outcome.rate;
   return NULL;
 }
 
@@ -323,9 +426,9 @@ static void set_progress(loop *l) {
   shoal_progress *p = &l->progress;
   p->epoch = l->state.epoch;
   p->epochs = l->options->epochs;
-  p->step = l->state.step;
+  p->step = l->updates;
   int64_t epochs = l->options->epochs; /* of a stream: as long as the last one was, presumably */
-  p->steps = l->data || l->options->steps ? l->steps : epochs * epoch_steps(l);
+  p->steps = l->data || l->options->steps ? updates_after(l, l->steps) : epochs * epoch_steps(l);
   p->examples = l->run_examples;
   p->seconds = train_seconds(l);
   p->validation_loss = p->validation_accuracy = NAN;
@@ -350,8 +453,10 @@ static void save(loop *l, bool best) {
   const shoal_fit_options *o = l->options;
   double start = clock_seconds();
   shoal_status status = NULL;
+  if (!is_chief(l)) return;
   if (l->pipeline) shoal_pipeline_position(l->pipeline, l->state.input);
-  if (l->fresh) status = checkpoint_clear(o->checkpoint_dir);
+  if (l->strategy) status = l->strategy->kind->gather(l->strategy);
+  if (!status && l->fresh) status = checkpoint_clear(o->checkpoint_dir);
   l->fresh = false;
   if (!status)
     status = best ? fit_save_best(&l->saved, o->checkpoint_dir, l->settings.data)
@@ -395,14 +500,15 @@ static shoal_status validate(loop *l) {
 static shoal_status end_epoch(loop *l, bool *stop) {
   fit_state *s = &l->state;
   const shoal_callbacks *c = &l->options->callbacks;
-  double loss = s->epoch_loss / (double)s->position, accuracy = s->epoch_hits / (double)s->position;
+  const double rows = (double)(l->data ? l->counted : s->position);
+  double loss = s->epoch_loss / rows, accuracy = s->epoch_hits / rows;
   s->epoch++;
   s->examples += s->position;
   s->last_steps = s->epoch_steps;
   s->epoch_steps = 0;
   s->position = 0;
   s->epoch_loss = s->epoch_hits = 0;
-  if (l->validation) TRY(validate(l));
+  if (l->validation && is_chief(l)) TRY(validate(l));
   if (l->options->checkpoint_dir && !l->options->checkpoint_every) save(l, false);
   if (!c->on_epoch) return NULL;
   set_progress(l);
@@ -464,16 +570,37 @@ static shoal_status run_memory(loop *l, bool *stopped) {
       shuffle(l);
       shuffled = s->epoch;
     }
-    TRY(step(l, MIN_OF(l->batch, l->usable - s->position)));
+    int64_t rows = MIN_OF(l->round, l->usable - s->position);
+    if (l->strategy)
+      TRY(shared_step(l, rows, stopped));
+    else
+      TRY(step(l, rows));
+    if (*stopped) break;
     TRY(between_steps(l, s->position == l->usable, stopped));
   }
-  return NULL;
+  if (!l->strategy) return NULL;
+  if (s->step < l->steps) TRY(l->strategy->kind->stop(l->strategy));
+  return l->strategy->kind->end(l->strategy, &l->updates);
 }
 
 static shoal_status run(loop *l, bool *stopped) {
   const fit_state *s = &l->state;
   TRY(l->data ? run_memory(l, stopped) : run_stream(l, stopped));
   if (l->options->checkpoint_dir && l->saved_step != s->step) save(l, false);
+  return NULL;
+}
+
+/* Where this worker stands comes from worker 0, which may have resumed. */
+static shoal_status join(loop *l) {
+  fit_state *s = &l->state;
+  l->updates = updates_after(l, s->step);
+  if (!l->strategy) return NULL;
+  l->progress.rate = shoal_schedule_at(&l->model->options.schedule, l->updates);
+  TRY(l->strategy->kind->begin(l->strategy, l->model, &s->step, l->updates));
+  if (is_chief(l)) return NULL;
+  s->epoch = s->step / l->steps_per_epoch;
+  s->position = s->step % l->steps_per_epoch * l->round;
+  l->updates = updates_after(l, s->step);
   return NULL;
 }
 
@@ -484,6 +611,9 @@ static shoal_status fit(loop *l, shoal_fit_result *result) {
   shoal_model *m = l->model;
   TRY(model_ready(m));
   TRY(check_options(o, l->data != NULL));
+  if (o->stream && l->strategy)
+    return status_make(SHOAL_ERR_ARGUMENT, "fit: a stream is trained on by one process; the strategy %s needs the data in "
+                       "memory", l->strategy->kind->name);
   if (l->data) TRY(model_check_data(m, l->data));
   if (o->validation) TRY(status_wrap(model_check_data(m, o->validation), "validation data"));
   if (l->data)
@@ -499,12 +629,14 @@ static shoal_status fit(loop *l, shoal_fit_result *result) {
     if (!l->order) return status_no_memory();
   }
   int64_t from = -1;
-  if (o->resume) TRY(resume(l, &from));
+  if (o->resume && is_chief(l)) TRY(resume(l, &from));
   session_guard(m->session, l->tower->loss);
+  TRY(make_fetches(l));
   if (l->data)
     TRY(prepare(l));
   else
     TRY(open_stream(l, l->state.step ? l->state.input : NULL, false, &l->pipeline));
+  TRY(join(l));
 
   bool stopped = false;
   l->start = l->last_progress = clock_seconds();
@@ -512,10 +644,12 @@ static shoal_status fit(loop *l, shoal_fit_result *result) {
   const fit_state *s = &l->state;
   shoal_fit_result r = {
       .epochs = s->epoch,
-      .steps = s->step,
-      .updates = s->step,
+      .steps = is_together(l) ? s->step : l->updates,
+      .updates = l->updates,
       .examples = s->epoch * l->usable + s->position,
       .run_examples = l->run_examples,
+      .worker_steps = l->worker_steps,
+      .worker_examples = l->worker_examples,
       .dropped_examples = l->rows - l->usable,
       .seconds = train_seconds(l),
       .eval_seconds = l->eval_seconds,
@@ -548,6 +682,7 @@ shoal_status shoal_model_fit(shoal_model *m, const shoal_dataset *data, const sh
   l->model = m;
   l->data = data;
   l->options = options ? options : &standard;
+  l->strategy = l->options->strategy;
   l->saved_step = -1;
   l->fresh = true;
   fit_state_init(&l->state);
@@ -557,6 +692,8 @@ shoal_status shoal_model_fit(shoal_model *m, const shoal_dataset *data, const sh
   fit_saved_fini(&l->saved);
   text_fini(&l->settings);
   free(l->order);
+  free(l->fetches);
+  free(l->got);
   free(l);
   return status;
 }

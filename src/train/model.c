@@ -4,6 +4,7 @@
 #include "base/text.h"
 #include "exec/session.h"
 #include "graph/graph.h"
+#include "train/optimizer.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -31,7 +32,10 @@ shoal_status shoal_model_create(shoal_shape input, shoal_model **out) {
 void shoal_model_destroy(shoal_model *m) {
   if (!m) return;
   shoal_session_destroy(m->session);
-  for (size_t i = 0; i < m->n_towers; i++) free(m->towers[i]);
+  for (size_t i = 0; i < m->n_towers; i++) {
+    free(m->towers[i]->gradients);
+    free(m->towers[i]);
+  }
   free(m->towers);
   for (size_t i = 0; i < m->n_layers; i++) layer_fini(&m->layers[i]);
   free(m->layers);
@@ -142,8 +146,15 @@ static shoal_status build_training(shoal_model *m, tower *t, shoal_value *x) {
     status = status_make(SHOAL_ERR_ARGUMENT, "the model has no weights: add a dense or conv2d layer");
     goto done;
   }
+  t->gradients = calloc((size_t)n_trained, sizeof *t->gradients);
+  if (!t->gradients) {
+    status = status_no_memory();
+    goto done;
+  }
+  TRY_GOTO(status, optimizer_gradients(g, t->loss, trained, n_trained, t->gradients), done);
   shoal_value *step;
-  TRY_GOTO(status, shoal_minimize(g, &m->options.optimizer, t->loss, trained, n_trained, m->rate, &step), done);
+  TRY_GOTO(status, optimizer_apply(g, &m->options.optimizer, trained, t->gradients, n_trained, m->rate, &step), done);
+  t->side_updates = b.n_updates > 0;
   TRY_GOTO(status, mem_grow((void **)&b.updates, &b.cap_updates, b.n_updates + 1, sizeof *b.updates), done);
   b.updates[b.n_updates++] = step;
   t->update = b.n_updates > 1 ? shoal_group(g, b.updates, (int)b.n_updates) : step;
@@ -213,6 +224,7 @@ shoal_status model_tower(shoal_model *m, shoal_dtype features, shoal_dtype label
   t->labels = labels;
   shoal_status status = build_tower(m, t);
   if (status) {
+    free(t->gradients);
     free(t);
     return status;
   }

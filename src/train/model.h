@@ -43,6 +43,8 @@ typedef struct {
   shoal_value *loss; /* mean over the batch, L2 term included */
   shoal_value *accuracy; /* share of the batch */
   shoal_value *update;
+  shoal_gradient *gradients; /* of the trained weights, in model_weights' order; the tower's */
+  bool side_updates;         /* `update` does more than apply gradients: batch norm's averages */
   /* inference */
   shoal_value *probabilities; /* [batch, classes] */
   shoal_value *eval_loss;     /* sum over the batch, without L2 */

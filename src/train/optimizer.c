@@ -4,12 +4,12 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "graph/graph.h"
-#include "shoal/train.h"
+#include "train/optimizer.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#define MOST_SLOTS 2
+#define MOST_SLOTS OPTIMIZER_MOST_SLOTS
 #define MOST_INPUTS (MOST_SLOTS + 5)
 
 typedef struct {
@@ -157,46 +157,75 @@ static shoal_value *apply(shoal_graph *g, const optimizer_row *row, const attr_v
   return graph_op(g, name, in, n, attr);
 }
 
-shoal_status shoal_minimize(shoal_graph *g, const shoal_optimizer_options *options, shoal_value *loss,
-                            shoal_value *const *variables, int n, shoal_value *rate, shoal_value **update) {
-  static const shoal_optimizer_options standard;
-  if (!options) options = &standard;
+shoal_status optimizer_apply(shoal_graph *g, const shoal_optimizer_options *options, shoal_value *const *variables,
+                             const shoal_gradient *gradients, int n, shoal_value *rate, shoal_value **update) {
   TRY(shoal_graph_status(g));
   const optimizer_row *row = NULL;
   TRY(find(options->name, &row));
   TRY(check(options));
-  if (!loss || !rate || n < 1) return status_make(SHOAL_ERR_ARGUMENT, "minimize needs a loss, a rate and variables");
   attr_value attr[OP_MAX_ATTRS] = {0};
   if (row->attributes) row->attributes(options, attr);
-  shoal_gradient *gradients = calloc((size_t)n, sizeof *gradients);
   shoal_value **updates = calloc((size_t)n + 1, sizeof *updates);
+  if (!updates) return status_no_memory();
   shoal_status status = NULL;
   int count = 0;
-  if (!gradients || !updates) {
-    status = status_no_memory();
-    goto done;
-  }
-  TRY_GOTO(status, shoal_gradients(g, loss, variables, n, gradients), done);
   shoal_value *step = NULL;
   if (row->counts_steps) {
-    char name[64];
-    snprintf(name, sizeof name, "%s/step", options->name);
-    step = shared_variable(g, name, SHOAL_I64, SHOAL_SCALAR, 1);
+    char name[OPTIMIZER_COUNTER];
+    step = shared_variable(g, optimizer_counter(options, name), SHOAL_I64, SHOAL_SCALAR, 1);
   }
   for (int i = 0; i < n; i++)
     if (gradients[i].value) updates[count++] = apply(g, row, attr, variables[i], &gradients[i], rate, step);
-  if (!count) {
-    status = status_make(SHOAL_ERR_ARGUMENT, "the loss '%s' depends on none of the %d variables",
-                         shoal_value_name(loss), n);
-    goto done;
-  }
   /* Reads of a run see the value before it, so every update of this run sees the old number. */
   if (step) updates[count++] = shoal_assign_add(g, step, shoal_scalar(g, SHOAL_I64, 1));
   shoal_value *group = shoal_group(g, updates, count);
   TRY_GOTO(status, shoal_graph_status(g), done);
   *update = group;
 done:
-  free(gradients);
   free(updates);
+  return status;
+}
+
+shoal_status optimizer_gradients(shoal_graph *g, shoal_value *loss, shoal_value *const *variables, int n,
+                                 shoal_gradient *out) {
+  TRY(shoal_gradients(g, loss, variables, n, out));
+  for (int i = 0; i < n; i++)
+    if (out[i].value) return NULL;
+  return status_make(SHOAL_ERR_ARGUMENT, "the loss '%s' depends on none of the %d variables", shoal_value_name(loss),
+                     n);
+}
+
+int optimizer_slots(const shoal_optimizer_options *options, const char *slots[OPTIMIZER_MOST_SLOTS]) {
+  const optimizer_row *row = NULL;
+  shoal_status status = find(options->name, &row);
+  shoal_status_free(status); /* whoever made the updates has told about it */
+  int n = 0;
+  for (; row && row->slots[n].name; n++) slots[n] = row->slots[n].name;
+  return n;
+}
+
+const char *optimizer_counter(const shoal_optimizer_options *options, char buffer[OPTIMIZER_COUNTER]) {
+  const optimizer_row *row = NULL;
+  shoal_status status = find(options->name, &row);
+  shoal_status_free(status);
+  if (!row || !row->counts_steps) return NULL;
+  snprintf(buffer, OPTIMIZER_COUNTER, "%s/step", options->name);
+  return buffer;
+}
+
+shoal_status shoal_minimize(shoal_graph *g, const shoal_optimizer_options *options, shoal_value *loss,
+                            shoal_value *const *variables, int n, shoal_value *rate, shoal_value **update) {
+  static const shoal_optimizer_options standard;
+  if (!options) options = &standard;
+  TRY(shoal_graph_status(g));
+  const optimizer_row *row = NULL;
+  TRY(find(options->name, &row)); /* before the graph grows */
+  TRY(check(options));
+  if (!loss || !rate || n < 1) return status_make(SHOAL_ERR_ARGUMENT, "minimize needs a loss, a rate and variables");
+  shoal_gradient *gradients = calloc((size_t)n, sizeof *gradients);
+  if (!gradients) return status_no_memory();
+  shoal_status status = optimizer_gradients(g, loss, variables, n, gradients);
+  if (!status) status = optimizer_apply(g, options, variables, gradients, n, rate, update);
+  free(gradients);
   return status;
 }

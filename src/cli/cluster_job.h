@@ -1,0 +1,27 @@
+/* The job file RUN_DIR/logs/job.json: what the tasks of a cluster started on this machine need to know. All of them
+ * read the same file, so none can have other settings than the rest. */
+#ifndef SHOAL_CLI_CLUSTER_JOB_H
+#define SHOAL_CLI_CLUSTER_JOB_H
+
+#include "cli/training.h"
+#include "train/ps.h"
+
+typedef struct {
+  uint64_t id;    /* messages of another job are refused */
+  int classes;    /* of the data */
+  int64_t rows;   /* of the training data */
+  const char *addresses[SERVERS_MOST];
+  int servers;
+  json_t *file;   /* texts here and in the flags may point into it */
+} cluster_job;
+
+/* A new one for the filled flags. */
+SHOAL_CHECKED shoal_status cluster_job_make(const training *t, int classes, int64_t rows, cluster_job *out);
+SHOAL_CHECKED shoal_status cluster_job_write(const cluster_job *j, const char *path);
+/* Fills the job and, in `t`, the flags, the kind and the folder. */
+SHOAL_CHECKED shoal_status cluster_job_read(const char *path, training *t, cluster_job *out);
+void cluster_job_fini(cluster_job *j);
+/* For worker or server `index`. */
+ps_options cluster_job_options(const cluster_job *j, const job_flags *f, int index);
+
+#endif

@@ -1,0 +1,301 @@
+#include "cli/crew.h"
+
+#include "base/clock.h"
+#include "cli/cluster_job.h"
+#include "cli/record.h"
+#include "cli/table.h"
+#include "cluster/launch.h"
+
+#include <errno.h>
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define WAIT_SECONDS 0.1
+#define CAUSE_SECONDS 0.3  /* a death pulls others after it: how long the first cause is looked for */
+#define STOP_SECONDS 30.0  /* for a clean stop */
+#define END_SECONDS 20.0   /* for the others to end once worker 0 has */
+#define GRACE_SECONDS 1.0  /* between asking to end and making it */
+#define TAIL_LINES 5
+#define TAIL_BYTES 2048
+
+typedef struct {
+  bool ended;
+  int status;       /* as from waitpid */
+  json_t *result;   /* NULL: none yet */
+  char *error;      /* what it said itself; NULL: nothing */
+  shoal_code code;
+} member;
+
+typedef struct {
+  crew *crew;
+  cluster_job job;
+  char *logs; /* folder */
+  launch *tasks;
+  member *members; /* servers first, then workers */
+  int servers, count;
+  bool ready;
+  double failed_at, stop_at, chief_at; /* clock; 0: not yet */
+} watch;
+
+static bool ended_badly(const member *m) { return m->ended && (m->status != 0 || !m->result); }
+
+/* ---- starting */
+
+static shoal_status start_task(watch *w, const char *role, int index, const char *job_path) {
+  char name[64], flag[64], *log;
+  snprintf(name, sizeof name, "%s/%d", role, index);
+  snprintf(flag, sizeof flag, "%s:%d", role, index);
+  if (asprintf(&log, "%s/%s-%d.log", w->logs, role, index) < 0) return status_no_memory();
+  const char *argv[] = {"shoal", "train", w->crew->base->kind->name, "--task", flag, "--job", job_path, NULL};
+  shoal_status status = launch_start(w->tasks, name, (char *const *)argv, log);
+  free(log);
+  return status;
+}
+
+static shoal_status start(watch *w) {
+  const job_flags *f = &w->crew->base->flags;
+  char *path;
+  if (mkdir(w->logs, 0777) && errno != EEXIST) return status_errno(errno, "cannot make the folder %s", w->logs);
+  if (asprintf(&path, "%s/job.json", w->logs) < 0) return status_no_memory();
+  shoal_status status = cluster_job_write(&w->job, path);
+  if (!status) status = launch_create(&w->tasks);
+  for (int i = 0; i < w->servers && !status; i++) status = start_task(w, "ps", i, path);
+  for (int i = 0; i < (int)f->workers && !status; i++) status = start_task(w, "worker", i, path);
+  free(path);
+  return status;
+}
+
+/* ---- what tasks say */
+
+static void announce(watch *w, const json_t *ready) {
+  const training *b = w->crew->base;
+  run_report *r = w->crew->report;
+  r->parameters = json_integer_value(json_object_get(ready, "parameters"));
+  r->threads = (int)json_integer_value(json_object_get(ready, "threads"));
+  if (b->flags.quiet || w->ready) return;
+  char rows[GROUPED_TEXT], parameters[GROUPED_TEXT];
+  printf("%s: %s parameters, %s training rows of %s, %lld worker%s with batch %lld and %d thread%s, %lld parameter "
+         "server%s, %s\n", b->kind->name, grouped_text(r->parameters, parameters), grouped_text(w->job.rows, rows),
+         b->flags.data, (long long)b->flags.workers, b->flags.workers == 1 ? "" : "s", (long long)b->flags.batch_size,
+         r->threads, r->threads == 1 ? "" : "s", (long long)b->flags.ps, b->flags.ps == 1 ? "" : "s", b->flags.mode);
+  fflush(stdout);
+}
+
+static void on_progress(watch *w, const json_t *o) {
+  crew *c = w->crew;
+  const char *kind = json_string_value(json_object_get(o, "kind"));
+  record_from_json(progress_record, o, c->last);
+  if (!isfinite(c->report->startup_seconds) || !c->report->startup_seconds)
+    c->report->startup_seconds = clock_seconds() - c->started - c->last->seconds;
+  if (kind && !strcmp(kind, "epoch"))
+    progress_epoch(c->screen, c->last);
+  else
+    progress_step(c->screen, c->last);
+}
+
+static void on_line(watch *w, int task, const char *line) {
+  member *m = &w->members[task];
+  json_t *o = json_loads(line, 0, NULL), *value;
+  if ((value = json_object_get(o, "progress"))) {
+    on_progress(w, value);
+  } else if ((value = json_object_get(o, "note")) && json_is_string(value)) {
+    progress_note(w->crew->screen, json_string_value(value));
+  } else if ((value = json_object_get(o, "ready"))) {
+    announce(w, value);
+    w->ready = true;
+  } else if ((value = json_object_get(o, "result")) && !m->result) {
+    m->result = json_incref(value);
+  } else if ((value = json_object_get(o, "error")) && !m->error) {
+    const char *message = json_string_value(json_object_get(value, "message"));
+    m->error = strdup(message ? message : "an error without a message");
+    m->code = (shoal_code)json_integer_value(json_object_get(value, "code"));
+  }
+  json_decref(o);
+}
+
+/* ---- when it goes wrong */
+
+/* The likeliest first cause: killed, then its own error, then a server that misses somebody, then who came first. */
+static int first_cause(const watch *w) {
+  int best = -1, best_rank = 0;
+  for (int i = 0; i < w->count; i++) {
+    const member *m = &w->members[i];
+    if (!ended_badly(m) && !m->error) continue;
+    int rank = m->ended && WIFSIGNALED(m->status)        ? 5
+               : m->ended && !m->error                   ? 4
+               : m->error && m->code != SHOAL_ERR_PEER && m->code != SHOAL_ERR_CANCELLED ? 3
+               : i < w->servers                          ? 2
+                                                         : 1;
+    if (rank > best_rank) {
+      best_rank = rank;
+      best = i;
+    }
+  }
+  return best;
+}
+
+/* The last lines of the log, for the terminal. */
+static void show_tail(watch *w, int task) {
+  FILE *f = fopen(launch_log(w->tasks, task), "re");
+  if (!f) return;
+  char bytes[TAIL_BYTES + 1];
+  fseek(f, 0, SEEK_END);
+  long size = ftell(f);
+  fseek(f, size > TAIL_BYTES ? size - TAIL_BYTES : 0, SEEK_SET);
+  size_t n = fread(bytes, 1, TAIL_BYTES, f);
+  fclose(f);
+  while (n && bytes[n - 1] == '\n') n--;
+  bytes[n] = 0;
+  if (!n) return;
+  char *from = bytes + n;
+  for (int lines = 0; from > bytes; from--)
+    if (from[-1] == '\n' && ++lines == TAIL_LINES) break;
+  text all = {0};
+  text_add(&all, "%s ends with:", launch_log(w->tasks, task));
+  for (char *line; (line = strsep(&from, "\n"));) text_add(&all, "\n  %s", line);
+  if (!all.failed) progress_note(w->crew->screen, all.data);
+  text_fini(&all);
+}
+
+static shoal_status failure(watch *w) {
+  int i = first_cause(w);
+  if (i < 0) return status_make(SHOAL_ERR_INTERNAL, "a task failed, but none can be named");
+  const member *m = &w->members[i];
+  const char *name = launch_name(w->tasks, i), *log = launch_log(w->tasks, i);
+  long long step = (long long)w->crew->last->step;
+  int pid = (int)launch_pid(w->tasks, i);
+  if (m->ended && WIFSIGNALED(m->status)) {
+    show_tail(w, i);
+    return status_make(SHOAL_ERR_PEER, "%s (pid %d) was killed by signal %d (%s) around step %lld, and the job cannot "
+                       "go on without it; its log is %s", name, pid, WTERMSIG(m->status), strsignal(WTERMSIG(m->status)),
+                       step, log);
+  }
+  if (m->error) return status_make(m->code, "%s: %s (log: %s)", name, m->error, log);
+  show_tail(w, i);
+  return status_make(SHOAL_ERR_PEER, "%s (pid %d) ended with exit status %d around step %lld without a result; its log "
+                     "is %s", name, pid, WEXITSTATUS(m->status), step, log);
+}
+
+/* "worker/0, worker/2": those that still run. */
+static shoal_status late(watch *w, double seconds, const char *after) {
+  text names = {0};
+  for (int i = 0; i < w->count; i++)
+    if (!w->members[i].ended) text_add(&names, "%s%s", names.length ? ", " : "", launch_name(w->tasks, i));
+  shoal_status status = status_make(SHOAL_ERR_PEER, "%s did not end within %g s %s", names.data ? names.data : "?",
+                                    seconds, after);
+  text_fini(&names);
+  return status;
+}
+
+/* ---- watching */
+
+/* Everything that has a deadline. */
+static shoal_status check_time(watch *w) {
+  double now = clock_seconds();
+  if (w->failed_at && now - w->failed_at > CAUSE_SECONDS) return failure(w);
+  if (w->stop_at && now - w->stop_at > STOP_SECONDS) return late(w, STOP_SECONDS, "of being asked to stop");
+  if (w->chief_at && now - w->chief_at > END_SECONDS) return late(w, END_SECONDS, "of worker/0");
+  if (!w->stop_at && __atomic_load_n(w->crew->stop, __ATOMIC_ACQUIRE)) {
+    w->stop_at = now;
+    launch_signal(w->tasks, w->servers, SIGTERM);
+  }
+  return NULL;
+}
+
+static shoal_status watch_all(watch *w) {
+  int ended = 0;
+  while (ended < w->count || w->failed_at) {
+    launch_event e;
+    TRY(launch_wait(w->tasks, WAIT_SECONDS, &e));
+    if (e.kind == LAUNCH_LINE) on_line(w, e.task, e.line);
+    if (e.kind == LAUNCH_ENDED) {
+      member *m = &w->members[e.task];
+      m->ended = true;
+      m->status = e.status;
+      ended++;
+      if (ended_badly(m) && !w->failed_at) w->failed_at = clock_seconds();
+      if (e.task == w->servers) w->chief_at = clock_seconds();
+    }
+    TRY(check_time(w));
+  }
+  return NULL;
+}
+
+/* ---- the result */
+
+static shoal_status collect(watch *w) {
+  run_report *r = w->crew->report;
+  r->tasks = json_array();
+  for (int i = 0; i < w->count; i++)
+    if (json_array_append(r->tasks, json_object_get(w->members[i].result, "task"))) return status_no_memory();
+  const json_t *chief = w->members[w->servers].result;
+  record_from_json(fit_record, json_object_get(chief, "fit"), &r->fit);
+  record_from_json(evaluation_record, json_object_get(chief, "test"), &r->test);
+  return NULL;
+}
+
+/* Nobody trained alone, and all have the same model. */
+static shoal_status check_together(const watch *w) {
+  const job_flags *f = &w->crew->base->flags;
+  const run_report *r = w->crew->report;
+  for (int i = 0; i < (int)f->workers && r->fit.updates > 0 && !r->fit.stopped; i++)
+    if (!summary_gradients(r->tasks, i))
+      return status_make(SHOAL_ERR_PEER, "no gradient of worker/%d reached every parameter server: it did not take "
+                         "part in the training", i);
+  for (int i = 1; i < (int)f->workers && job_is_together(f); i++) {
+    shoal_evaluation own = {0};
+    record_from_json(evaluation_record, json_object_get(w->members[w->servers + i].result, "test"), &own);
+    if (own.accuracy != r->test.accuracy && !(isnan(own.accuracy) && isnan(r->test.accuracy)))
+      return status_make(SHOAL_ERR_PEER, "worker/%d measures an accuracy of %.6f, worker/0 %.6f: in sync mode they "
+                         "must agree", i, own.accuracy, r->test.accuracy);
+  }
+  return NULL;
+}
+
+/* Looks at the data once: all tasks are told the same. */
+static shoal_status prepare(watch *w) {
+  training *b = w->crew->base;
+  TRY(training_load(b, false));
+  int classes = b->train.classes;
+  int64_t rows = b->rows;
+  job_close_rows(&b->train);
+  job_close_rows(&b->test);
+  if (!b->flags.threads) {
+    long processors = sysconf(_SC_NPROCESSORS_ONLN) / (long)b->flags.workers;
+    b->flags.threads = processors > 1 ? processors : 1;
+  }
+  TRY(run_dir_make(&b->dir));
+  TRY(cluster_job_make(b, classes, rows, &w->job));
+  if (asprintf(&w->logs, "%s/logs", b->dir.path) < 0) {
+    w->logs = NULL;
+    return status_no_memory();
+  }
+  w->servers = (int)b->flags.ps;
+  w->count = w->servers + (int)b->flags.workers;
+  w->members = calloc((size_t)w->count, sizeof *w->members);
+  return w->members ? NULL : status_no_memory();
+}
+
+shoal_status crew_run(crew *c) {
+  watch w = {.crew = c};
+  shoal_status status = prepare(&w);
+  if (!status) status = start(&w);
+  if (!status) status = watch_all(&w);
+  progress_clear(c->screen);
+  launch_destroy(w.tasks, GRACE_SECONDS);
+  if (!status) status = collect(&w);
+  if (!status) status = check_together(&w);
+  for (int i = 0; w.members && i < w.count; i++) {
+    json_decref(w.members[i].result);
+    free(w.members[i].error);
+  }
+  free(w.members);
+  free(w.logs);
+  cluster_job_fini(&w.job);
+  return status;
+}

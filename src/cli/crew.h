@@ -1,0 +1,25 @@
+/* A cluster on this machine: starts all tasks, shows how training goes, and sees to it that nothing is left running.
+ *
+ * 1. Any task that ends badly ends the job, within seconds, with a message that names it.
+ * 2. A stop (Ctrl-C) goes to worker 0, which stops the others through the servers: all end at the same step.
+ * 3. The job is good only if every task has delivered its result, every server has used gradients of every worker, and
+ *    (in sync mode) all workers measure the same accuracy. */
+#ifndef SHOAL_CLI_CREW_H
+#define SHOAL_CLI_CREW_H
+
+#include "cli/progress.h"
+#include "cli/training.h"
+#include "cli/summary.h"
+
+typedef struct {
+  training *base;        /* flags filled and checked; folder named */
+  const int *stop;       /* becomes a signal's number when asked to stop */
+  progress *screen;
+  run_report *report;    /* gets the result; `tasks` is the caller's to release then */
+  shoal_progress *last;  /* how far it came */
+  double started;
+} crew;
+
+SHOAL_CHECKED shoal_status crew_run(crew *c);
+
+#endif

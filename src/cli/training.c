@@ -1,0 +1,106 @@
+#include "cli/training.h"
+
+#include "data/pipeline.h"
+
+#include <math.h>
+#include <string.h>
+#include <unistd.h>
+
+shoal_status training_load(training *t, bool may_stream) {
+  const job_flags *f = &t->flags;
+  TRY(job_open_rows(f, t->kind, "train", may_stream && f->validation_split == 0, &t->train));
+  t->rows = t->train.data ? shoal_dataset_rows(t->train.data) : 0;
+  if (!job_has_split(f, "test")) return NULL;
+  TRY(job_open_rows(f, t->kind, "test", false, &t->test));
+  int *classes = &t->train.classes; /* one side may lack the last ones */
+  if (t->train.data && t->test.classes > *classes) *classes = t->test.classes;
+  return NULL;
+}
+
+int64_t training_steps_an_epoch(const training *t, int64_t rows) {
+  double used = (double)rows * (1 - t->flags.validation_split);
+  int64_t steps = (int64_t)ceil(used / (double)job_global_batch(&t->flags));
+  return steps > 0 ? steps : 1;
+}
+
+/* What the schedule takes when nothing is said depends on how long an epoch is. */
+static shoal_status fill_schedule(training *t, int64_t rows) {
+  job_flags *f = &t->flags;
+  bool cosine = !strcmp(f->schedule, "cosine");
+  bool decays = !strcmp(f->schedule, "staircase") || !strcmp(f->schedule, "exponential");
+  if ((decays || cosine) && !f->decay_every && !rows) {
+    TRY(pipeline_count_rows(&t->train.stream, &t->rows));
+    rows = t->rows;
+  }
+  if (decays && f->decay_factor == 0) f->decay_factor = 0.5;
+  if (decays && !f->decay_every) f->decay_every = training_steps_an_epoch(t, rows);
+  if (cosine && !f->decay_every) {
+    int64_t by_epochs = f->epochs * training_steps_an_epoch(t, rows);
+    f->decay_every = f->epochs && (!f->steps || by_epochs < f->steps) ? by_epochs : f->steps;
+  }
+  return NULL;
+}
+
+shoal_status training_compile(training *t, int classes, int64_t rows) {
+  TRY(fill_schedule(t, rows));
+  const job_flags *f = &t->flags;
+  TRY(job_build(t->kind, f, classes, &t->model));
+  if (f->pieces) TRY(job_read_pieces(f->pieces, &t->pieces));
+  shoal_compile_options options = {
+      .optimizer = {.name = f->optimizer, .momentum = f->momentum, .nesterov = f->nesterov},
+      .schedule = {.name = f->schedule,
+                   .rate = f->lr,
+                   .factor = f->decay_factor,
+                   .every = f->decay_every,
+                   .final_rate = f->final_lr,
+                   .boundaries = t->pieces.boundaries,
+                   .rates = t->pieces.rates,
+                   .pieces = t->pieces.count,
+                   .warmup = f->warmup},
+      .l2 = f->l2,
+      .top_k = (int)f->top_k,
+      .threads = (int)f->threads,
+      .seed = (uint64_t)f->seed,
+      .kernels = f->kernels,
+      .no_fusion = f->no_fusion,
+  };
+  return shoal_model_compile(t->model, &options);
+}
+
+shoal_status training_options(training *t, shoal_fit_options *out) {
+  const job_flags *f = &t->flags;
+  flags_to_lines(job_table, f, &t->shape);
+  if (t->shape.failed) return status_no_memory();
+  *out = (shoal_fit_options){
+      .epochs = f->epochs,
+      .steps = f->steps,
+      .batch_size = f->batch_size,
+      .stream = t->train.files && !t->train.data ? &t->train.stream : NULL,
+      .validation_split = f->validation_split,
+      .patience = (int)f->patience,
+      .checkpoint_dir = f->no_checkpoints ? NULL : t->dir.checkpoints,
+      .checkpoint_every = f->checkpoint_every,
+      .keep = (int)f->keep,
+      .keep_best = f->validation_split > 0 && !f->no_checkpoints,
+      .resume = f->resume,
+      .settings = t->shape.data,
+  };
+  return NULL;
+}
+
+shoal_status training_note_settings(training *t, int classes) {
+  unlink(t->dir.weights);
+  json_t *flags = flags_to_json(job_table, &t->flags);
+  if (!flags) return status_no_memory();
+  shoal_status status = run_dir_write_settings(&t->dir, t->kind->name, classes, flags);
+  json_decref(flags);
+  return status;
+}
+
+void training_fini(training *t) {
+  shoal_model_destroy(t->model);
+  job_close_rows(&t->train);
+  job_close_rows(&t->test);
+  run_dir_fini(&t->dir);
+  text_fini(&t->shape);
+}

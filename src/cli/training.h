@@ -1,0 +1,33 @@
+/* What a process needs to train: the flags, the data and the model they describe. Shared by a run of one process and
+ * the tasks of a cluster. */
+#ifndef SHOAL_CLI_TRAINING_H
+#define SHOAL_CLI_TRAINING_H
+
+#include "cli/job.h"
+#include "cli/run_dir.h"
+
+typedef struct {
+  job_flags flags;
+  const shoal_model_kind *kind;
+  run_dir dir;
+  job_rows train, test; /* test.data NULL: there are none */
+  int64_t rows;         /* to train on; 0: streamed, and not counted */
+  shoal_model *model;
+  job_pieces pieces;
+  text shape; /* the flags that decide what is learned, as lines */
+} training;
+
+/* may_stream: rows that do not fit into memory may be read while it trains. */
+SHOAL_CHECKED shoal_status training_load(training *t, bool may_stream);
+/* The model for data with so many classes. rows: of the training data; what the schedule takes when nothing is said
+ * hangs on them. */
+SHOAL_CHECKED shoal_status training_compile(training *t, int classes, int64_t rows);
+/* For shoal_model_fit, without signals, callbacks and strategy. The text in it lives as long as `t`. */
+SHOAL_CHECKED shoal_status training_options(training *t, shoal_fit_options *out);
+/* Writes the settings to the run's folder and takes away the end of an earlier life. */
+SHOAL_CHECKED shoal_status training_note_settings(training *t, int classes);
+/* Updates in a pass over so many rows. */
+int64_t training_steps_an_epoch(const training *t, int64_t rows);
+void training_fini(training *t);
+
+#endif

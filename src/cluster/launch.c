@@ -1,0 +1,234 @@
+#include "cluster/launch.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/text.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define LOOK_SECONDS 0.05 /* how often ended tasks are looked for while nothing is reported */
+#define PIECE 4096
+
+typedef struct {
+  char *name, *log;
+  pid_t pid;
+  int report;   /* -1: closed */
+  bool running; /* not waited for yet */
+  bool told;    /* its end was reported */
+  int status;
+  text lines;   /* received and not yet handed out */
+  size_t taken; /* of them */
+} task;
+
+struct launch {
+  task *tasks;
+  size_t n, capacity;
+};
+
+shoal_status launch_create(launch **out) {
+  launch *l = calloc(1, sizeof *l);
+  if (!l) return status_no_memory();
+  *out = l;
+  return NULL;
+}
+
+/* In the child, between fork and exec: only calls that are safe there. */
+static void become(pid_t parent, int report, int log, char *const *argv) {
+  setpgid(0, 0);
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(127); /* it died before it was watched */
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, NULL);
+  int nothing = open("/dev/null", O_RDONLY);
+  /* First out of the way of the numbers they are to get. */
+  report = fcntl(report, F_DUPFD_CLOEXEC, 10);
+  log = fcntl(log, F_DUPFD_CLOEXEC, 10);
+  if (nothing < 0 || report < 0 || log < 0) _exit(127);
+  dup2(nothing, STDIN_FILENO);
+  if (nothing > STDERR_FILENO) close(nothing);
+  dup2(log, STDOUT_FILENO);
+  dup2(log, STDERR_FILENO);
+  dup2(report, LAUNCH_REPORT_FD);
+  execv("/proc/self/exe", argv);
+  static const char why[] = "the program could not be started again\n";
+  ssize_t ignored = write(STDERR_FILENO, why, sizeof why - 1);
+  (void)ignored;
+  _exit(127);
+}
+
+shoal_status launch_start(launch *l, const char *name, char *const *argv, const char *log) {
+  int pipes[2] = {-1, -1}, file = -1;
+  shoal_status status = NULL;
+  TRY(mem_grow((void **)&l->tasks, &l->capacity, l->n + 1, sizeof *l->tasks));
+  task t = {.name = strdup(name), .log = strdup(log), .report = -1};
+  if (!t.name || !t.log) {
+    status = status_no_memory();
+    goto fail;
+  }
+  file = open(log, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_APPEND, 0666);
+  if (file < 0) {
+    status = status_errno(errno, "%s: cannot create the log %s", name, log);
+    goto fail;
+  }
+  if (pipe2(pipes, O_CLOEXEC)) {
+    status = status_errno(errno, "%s: cannot make a pipe", name);
+    goto fail;
+  }
+  pid_t parent = getpid();
+  t.pid = fork();
+  if (t.pid == 0) become(parent, pipes[1], file, argv);
+  if (t.pid < 0) {
+    status = status_errno(errno, "%s: cannot start a process", name);
+    goto fail;
+  }
+  setpgid(t.pid, t.pid); /* as the child does: whoever comes first */
+  close(pipes[1]);
+  close(file);
+  t.report = pipes[0];
+  t.running = true;
+  fcntl(t.report, F_SETFL, O_NONBLOCK);
+  l->tasks[l->n++] = t;
+  return NULL;
+fail:
+  if (pipes[0] >= 0) close(pipes[0]);
+  if (pipes[1] >= 0) close(pipes[1]);
+  if (file >= 0) close(file);
+  free(t.name);
+  free(t.log);
+  return status;
+}
+
+/* Takes in what the task has written. */
+static void read_report(task *t) {
+  char piece[PIECE];
+  while (t->report >= 0) {
+    ssize_t n = read(t->report, piece, sizeof piece);
+    if (n > 0) {
+      text_add_bytes(&t->lines, piece, (size_t)n);
+      continue;
+    }
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && errno == EAGAIN) return;
+    close(t->report);
+    t->report = -1;
+  }
+}
+
+/* The next whole line, or NULL. */
+static char *next_line(task *t) {
+  if (!t->lines.data) return NULL;
+  char *from = t->lines.data + t->taken, *end = memchr(from, '\n', t->lines.length - t->taken);
+  if (!end) {
+    if (t->taken) { /* what is left moves to the front */
+      memmove(t->lines.data, from, t->lines.length - t->taken);
+      t->lines.length -= t->taken;
+      t->taken = 0;
+    }
+    return NULL;
+  }
+  *end = 0;
+  t->taken = (size_t)(end + 1 - t->lines.data);
+  return from;
+}
+
+static void look_after(task *t) {
+  if (!t->running) return;
+  int status;
+  pid_t got = waitpid(t->pid, &status, WNOHANG);
+  if (got != t->pid && !(got < 0 && errno == ECHILD)) return;
+  t->running = false;
+  t->status = got == t->pid ? status : 0;
+}
+
+/* What is known already; false: nothing. */
+static bool take_event(launch *l, launch_event *out) {
+  for (size_t i = 0; i < l->n; i++) {
+    task *t = &l->tasks[i];
+    look_after(t); /* before reading: then all it wrote is there */
+    read_report(t);
+    char *line = next_line(t);
+    if (line) {
+      *out = (launch_event){.kind = LAUNCH_LINE, .task = (int)i, .line = line};
+      return true;
+    }
+  }
+  for (size_t i = 0; i < l->n; i++) {
+    task *t = &l->tasks[i];
+    if (t->running || t->told) continue;
+    t->told = true;
+    *out = (launch_event){.kind = LAUNCH_ENDED, .task = (int)i, .status = t->status};
+    return true;
+  }
+  return false;
+}
+
+shoal_status launch_wait(launch *l, double seconds, launch_event *out) {
+  struct pollfd *fds = calloc(l->n + 1, sizeof *fds);
+  if (!fds) return status_no_memory();
+  double end = clock_seconds() + seconds;
+  *out = (launch_event){.kind = LAUNCH_NOTHING};
+  while (!take_event(l, out)) {
+    double left = end - clock_seconds();
+    if (left <= 0) break;
+    int n = 0;
+    for (size_t i = 0; i < l->n; i++)
+      if (l->tasks[i].report >= 0) fds[n++] = (struct pollfd){.fd = l->tasks[i].report, .events = POLLIN};
+    poll(fds, (nfds_t)n, (int)(1000 * MIN_OF(left, LOOK_SECONDS)) + 1);
+  }
+  free(fds);
+  return NULL;
+}
+
+void launch_signal(launch *l, int i, int signal) {
+  if (l->tasks[i].running) kill(l->tasks[i].pid, signal);
+}
+
+int launch_running(const launch *l) {
+  int n = 0;
+  for (size_t i = 0; i < l->n; i++) n += l->tasks[i].running;
+  return n;
+}
+
+int launch_count(const launch *l) { return (int)l->n; }
+const char *launch_name(const launch *l, int i) { return l->tasks[i].name; }
+const char *launch_log(const launch *l, int i) { return l->tasks[i].log; }
+pid_t launch_pid(const launch *l, int i) { return l->tasks[i].pid; }
+
+void launch_destroy(launch *l, double grace) {
+  if (!l) return;
+  for (size_t i = 0; i < l->n; i++)
+    if (l->tasks[i].running) {
+      kill(l->tasks[i].pid, SIGCONT); /* a stopped one could not listen */
+      kill(l->tasks[i].pid, SIGTERM);
+    }
+  double end = clock_seconds() + grace;
+  while (launch_running(l) && clock_seconds() < end) {
+    for (size_t i = 0; i < l->n; i++) {
+      look_after(&l->tasks[i]);
+      read_report(&l->tasks[i]);
+    }
+    if (launch_running(l)) poll(NULL, 0, 10);
+  }
+  for (size_t i = 0; i < l->n; i++) {
+    task *t = &l->tasks[i];
+    if (t->running) {
+      kill(-t->pid, SIGKILL); /* the whole group, in case it started something itself */
+      waitpid(t->pid, NULL, 0);
+    }
+    if (t->report >= 0) close(t->report);
+    free(t->name);
+    free(t->log);
+    text_fini(&t->lines);
+  }
+  free(l->tasks);
+  free(l);
+}

@@ -1,0 +1,48 @@
+/* A parameter server: one vector of parameters with the optimizer's slots, updated by the workers' gradients.
+ *
+ * together: a step is the mean over exactly one gradient of each worker, weighted by its examples, summed in the
+ * workers' order (so the result has the same bits each time) and applied once. Otherwise each gradient is applied when
+ * it arrives, and a worker more than `staleness` steps ahead of the slowest waits for its answer. */
+#ifndef SHOAL_DIST_PS_SERVER_H
+#define SHOAL_DIST_PS_SERVER_H
+
+#include "net/transport.h"
+#include "shoal/session.h"
+
+#define PS_STALENESS_MOST 32 /* the last place counts all from there on */
+
+typedef struct {
+  const char *name;    /* "ps/0", for messages */
+  const char *address;
+  net_options net;     /* `largest` is set by the server */
+  int workers;
+  bool together;
+  int64_t staleness;   /* below 0: no bound */
+  int64_t elements;
+  const char *settings; /* a worker with other settings is refused */
+  const char *kernels;  /* as in shoal_session_options */
+  double patience;      /* seconds without any message after which the job is taken for dead */
+  const int *stop;      /* when not NULL: the server ends once *stop is not 0 */
+  /* How a gradient becomes an update, from those who know optimizers. build: adds to the graph the update of `variable`
+   * by `gradient` with the scalar `rate`. rate_at: the rate of update 0, 1, ... */
+  void *optimizer;
+  shoal_status (*build)(void *optimizer, shoal_graph *g, shoal_value *variable, shoal_value *gradient,
+                        shoal_value *rate, shoal_value **update);
+  double (*rate_at)(void *optimizer, int64_t update);
+} ps_server_options;
+
+typedef struct {
+  int64_t updates;     /* applied by this server since START */
+  int64_t *gradients;  /* [workers] used; the caller frees it */
+  int64_t *examples;   /* [workers] in them; the caller frees it */
+  int64_t staleness[PS_STALENESS_MOST]; /* gradients by updates made between their parameters and themselves */
+  int64_t stalest;
+  double staleness_sum;
+  double seconds;      /* from START to the last update */
+  net_stats net;
+} ps_server_result;
+
+/* Serves until worker 0 says QUIT. */
+SHOAL_CHECKED shoal_status ps_server_run(const ps_server_options *options, ps_server_result *out);
+
+#endif

@@ -1,0 +1,41 @@
+/* What a transport implements; for the files of this folder only. Each transport has its own structs that begin with
+ * these. Addresses and options have been checked and defaults filled in by transport.c. */
+#ifndef SHOAL_NET_ENDPOINT_H
+#define SHOAL_NET_ENDPOINT_H
+
+#include "net/transport.h"
+
+struct transport {
+  const char *scheme; /* what its addresses begin with */
+  const char *form;   /* for messages: "shm:/NAME" */
+  shoal_status (*listen)(const char *address, const net_options *options, net_server **out);
+  shoal_status (*connect)(const char *address, const net_options *options, double seconds, net_client **out);
+  void (*server_close)(net_server *s);
+  void (*client_close)(net_client *c);
+  shoal_status (*receive)(net_server *s, double seconds, net_message *out, bool *got);
+  shoal_status (*answer)(net_server *s, uint64_t peer, const net_header *header, const net_part *parts, int n,
+                         size_t bytes);
+  shoal_status (*send)(net_client *c, const net_header *header, const net_part *parts, int n, size_t bytes,
+                       double seconds);
+  shoal_status (*await)(net_client *c, double seconds, net_message *out);
+  void (*release_server)(net_server *s, net_message *m);
+  void (*release_client)(net_client *c, net_message *m);
+};
+
+struct net_server {
+  const transport *transport;
+  char *address; /* for messages; owned by transport.c */
+  size_t largest;
+  net_stats stats;
+};
+
+struct net_client {
+  const transport *transport;
+  char *address;
+  size_t largest;
+  net_stats stats;
+};
+
+extern const transport transport_shm, transport_zmq;
+
+#endif

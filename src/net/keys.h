@@ -1,0 +1,35 @@
+/* Keys of tasks that talk across hosts (CURVE): NAME.key holds the secret, NAME.pub what others may know. Both are
+ * text: one line of 40 characters (Z85). */
+#ifndef SHOAL_NET_KEYS_H
+#define SHOAL_NET_KEYS_H
+
+#include "base/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define KEYS_TEXT 41 /* 40 characters and the NUL */
+
+typedef struct {
+  char public_key[KEYS_TEXT], secret_key[KEYS_TEXT];
+} keys_pair;
+
+/* Clients' public keys, ended by NULL, as net_options.allowed wants them. */
+typedef struct {
+  char **keys;
+  size_t count;
+} keys_list;
+
+SHOAL_CHECKED shoal_status keys_make(keys_pair *out);
+/* Writes DIR/NAME.key (mode 0600) and DIR/NAME.pub, making DIR if it is not there; overwrites neither. */
+SHOAL_CHECKED shoal_status keys_write(const char *dir, const char *name, const keys_pair *pair);
+/* FILE.key; the public key is computed from the secret one. Refuses a file that others may read. */
+SHOAL_CHECKED shoal_status keys_read_pair(const char *path, keys_pair *out);
+SHOAL_CHECKED shoal_status keys_read_public(const char *path, char out[KEYS_TEXT]);
+/* All *.pub files of a folder, in order of their names. */
+SHOAL_CHECKED shoal_status keys_read_folder(const char *dir, keys_list *out);
+void keys_list_fini(keys_list *l);
+/* 40 characters of Z85. */
+bool keys_valid(const char *key);
+
+#endif

@@ -1,0 +1,51 @@
+#include "net/wire.h"
+
+#include <zlib.h>
+
+static void put(uint8_t *out, uint64_t value, int bytes) {
+  for (int i = 0; i < bytes; i++) out[i] = (uint8_t)(value >> 8 * i);
+}
+
+static uint64_t get(const uint8_t *in, int bytes) {
+  uint64_t value = 0;
+  for (int i = 0; i < bytes; i++) value |= (uint64_t)in[i] << 8 * i;
+  return value;
+}
+
+static uint32_t checksum(const uint8_t *header) { return (uint32_t)crc32(0, header, WIRE_HEADER - 4); }
+
+void wire_encode(const net_header *header, uint64_t job, uint64_t bytes, uint8_t out[WIRE_HEADER]) {
+  put(out, WIRE_MAGIC, 4);
+  put(out + 4, WIRE_VERSION, 2);
+  put(out + 6, WIRE_HEADER, 2);
+  put(out + 8, header->kind, 2);
+  put(out + 10, header->flags, 2);
+  put(out + 12, header->from, 4);
+  put(out + 16, job, 8);
+  put(out + 24, header->generation, 8);
+  put(out + 32, header->step, 8);
+  put(out + 40, header->number, 8);
+  put(out + 48, bytes, 8);
+  put(out + 56, 0, 4);
+  put(out + 60, checksum(out), 4);
+}
+
+const char *wire_decode(const uint8_t *in, size_t n, uint64_t largest, net_header *header, uint64_t *job,
+                        uint64_t *bytes) {
+  if (n != WIRE_HEADER) return "the header has not 64 bytes";
+  if (get(in, 4) != WIRE_MAGIC) return "the magic number is not Shoal's";
+  if (get(in + 4, 2) != WIRE_VERSION) return "another version of the protocol";
+  if (get(in + 6, 2) != WIRE_HEADER) return "the header says another length";
+  if (get(in + 60, 4) != checksum(in)) return "the header's checksum is wrong";
+  if (get(in + 56, 4)) return "the header's unused bytes are not zero";
+  if (get(in + 48, 8) > largest) return "the payload is larger than agreed";
+  *header = (net_header){.kind = (uint16_t)get(in + 8, 2),
+                         .flags = (uint16_t)get(in + 10, 2),
+                         .from = (uint32_t)get(in + 12, 4),
+                         .generation = get(in + 24, 8),
+                         .step = get(in + 32, 8),
+                         .number = get(in + 40, 8)};
+  *job = get(in + 16, 8);
+  *bytes = get(in + 48, 8);
+  return NULL;
+}

@@ -1,0 +1,23 @@
+/* The inside of the optimizers, for those who have gradients but no loss: a parameter server. */
+#ifndef SHOAL_TRAIN_OPTIMIZER_H
+#define SHOAL_TRAIN_OPTIMIZER_H
+
+#include "shoal/train.h"
+
+#define OPTIMIZER_MOST_SLOTS 2
+#define OPTIMIZER_COUNTER 64
+
+/* One update of all variables by the given gradients (those with value NULL are left out); slots as in
+ * shoal_minimize. */
+SHOAL_CHECKED shoal_status optimizer_apply(shoal_graph *g, const shoal_optimizer_options *options,
+                                           shoal_value *const *variables, const shoal_gradient *gradients, int n,
+                                           shoal_value *rate, shoal_value **update);
+/* Gradients of the loss; at least one variable must have one. */
+SHOAL_CHECKED shoal_status optimizer_gradients(shoal_graph *g, shoal_value *loss, shoal_value *const *variables, int n,
+                                               shoal_gradient *out);
+/* Names of the slots of each variable, each of the variable's shape; returns how many. */
+int optimizer_slots(const shoal_optimizer_options *options, const char *slots[OPTIMIZER_MOST_SLOTS]);
+/* The name of the variable (i64, scalar) that counts updates; NULL: the optimizer has none. Returns buffer. */
+const char *optimizer_counter(const shoal_optimizer_options *options, char buffer[OPTIMIZER_COUNTER]);
+
+#endif

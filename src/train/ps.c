@@ -1,0 +1,269 @@
+#include "train/ps.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/text.h"
+#include "graph/graph.h"
+#include "train/optimizer.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#define POLL_SECONDS 0.01 /* between two looks whether the others are done */
+
+typedef struct {
+  shoal_strategy base;
+  ps_options options;
+  placement place;
+  text settings;
+  ps_client *client;
+  shoal_model *model;
+  /* [1 + slots] lists of pointers to the numbers of the trained weights, in their order: the weights, then each slot */
+  float **values[1 + OPTIMIZER_MOST_SLOTS];
+  int n_values, n_weights;
+  int64_t *counter;   /* the optimizer's; NULL: it has none */
+  float **gradients;  /* [n_weights] of the step under way */
+  bool ended;
+  net_stats stats;    /* of the connections, once closed */
+} ps;
+
+/* ---- what servers and workers must agree on */
+
+static shoal_status place_weights(const shoal_model *m, int servers, placement *out) {
+  shoal_value **weights;
+  int n;
+  TRY(model_weights(m, true, &weights, &n));
+  int64_t *counts = calloc((size_t)n, sizeof *counts);
+  shoal_status status = counts ? NULL : status_no_memory();
+  for (int i = 0; i < n && !status; i++) {
+    counts[i] = shoal_shape_count(&weights[i]->shape);
+    if (weights[i]->dtype != SHOAL_F32)
+      status = status_make(SHOAL_ERR_ARGUMENT, "'%s' is %s; parameter servers keep f32", shoal_value_name(weights[i]),
+                           shoal_dtype_name(weights[i]->dtype));
+  }
+  if (!status) status = placement_make(counts, n, servers, out);
+  free(counts);
+  free(weights);
+  return status;
+}
+
+static shoal_status write_settings(const ps_options *o, const shoal_model *m, const placement *p, text *out) {
+  const shoal_compile_options *c = &m->options;
+  text_add(out, "workers=%d servers=%d pace=%s staleness=%lld optimizer=%s schedule=%s rate=%a seed=%llu slices=",
+           o->workers, o->servers, o->together ? "together" : "own", (long long)o->staleness,
+           c->optimizer.name ? c->optimizer.name : "sgd", c->schedule.name ? c->schedule.name : "constant",
+           c->schedule.rate, (unsigned long long)c->seed);
+  for (int s = 0; s < p->servers; s++) text_add(out, "%s%lld", s ? "," : "", (long long)p->elements[s]);
+  return out->failed ? status_no_memory() : NULL;
+}
+
+/* ---- the worker's side */
+
+/* Pointers to the numbers of all weights, or of the slot of that name of each. */
+static shoal_status find_values(ps *s, shoal_value **weights, const char *slot, float **out) {
+  for (int i = 0; i < s->n_weights; i++) {
+    shoal_value *v = weights[i];
+    if (slot) {
+      char *name;
+      if (asprintf(&name, "%s/%s", shoal_value_name(weights[i]), slot) < 0) return status_no_memory();
+      v = shoal_graph_find(s->model->graph, name);
+      free(name);
+      if (!v) return status_make(SHOAL_ERR_INTERNAL, "'%s' has no slot %s", shoal_value_name(weights[i]), slot);
+    }
+    shoal_tensor t;
+    TRY(shoal_session_variable(s->model->session, v, &t));
+    out[i] = t.data;
+  }
+  return NULL;
+}
+
+static shoal_status find_all(ps *s, shoal_value **weights) {
+  const char *slots[OPTIMIZER_MOST_SLOTS];
+  int n_slots = optimizer_slots(&s->model->options.optimizer, slots);
+  for (int k = 0; k <= n_slots; k++) {
+    s->values[k] = calloc((size_t)s->n_weights, sizeof **s->values);
+    if (!s->values[k]) return status_no_memory();
+    s->n_values = k + 1;
+    TRY(find_values(s, weights, k ? slots[k - 1] : NULL, s->values[k]));
+  }
+  s->gradients = calloc((size_t)s->n_weights, sizeof *s->gradients);
+  if (!s->gradients) return status_no_memory();
+  char name[OPTIMIZER_COUNTER];
+  const char *counter = optimizer_counter(&s->model->options.optimizer, name);
+  if (!counter) return NULL;
+  shoal_tensor t;
+  TRY(shoal_session_variable(s->model->session, shoal_graph_find(s->model->graph, counter), &t));
+  s->counter = t.data;
+  return NULL;
+}
+
+static shoal_status begin(shoal_strategy *base, shoal_model *m, int64_t *step, int64_t updates) {
+  ps *s = (ps *)base;
+  if (base->worker) return ps_client_pull(s->client, s->values[0], step);
+  for (int k = 0; k < s->n_values; k++) TRY(ps_client_set(s->client, k, s->values[k]));
+  return ps_client_start(s->client, *step, updates, s->counter ? *s->counter : 0);
+}
+
+static shoal_status take_step(shoal_strategy *base, const strategy_part *part, strategy_outcome *out) {
+  ps *s = (ps *)base;
+  ps_head head = {.loss = part->loss, .hits = part->hits, .examples = part->examples};
+  for (int i = 0; part->examples && i < s->n_weights; i++) s->gradients[i] = part->gradients[i].data;
+  bool stopped;
+  TRY(ps_client_push(s->client, s->gradients, s->values[0], &head, &stopped));
+  *out = (strategy_outcome){.stop = stopped,
+                            .examples = base->together ? head.examples : part->examples,
+                            .loss = base->together ? head.loss : part->loss,
+                            .hits = base->together ? head.hits : part->hits,
+                            .rate = head.rate,
+                            .updates = head.updates,
+                            .all_examples = head.all_examples};
+  return NULL;
+}
+
+static shoal_status stop(shoal_strategy *base) { return ps_client_stop(((ps *)base)->client); }
+
+static shoal_status gather(shoal_strategy *base) {
+  ps *s = (ps *)base;
+  ps_head head;
+  int first = base->together ? 1 : 0; /* together, the parameters here are fresh */
+  for (int k = first; k < s->n_values; k++) {
+    TRY(ps_client_get(s->client, k, s->values[k], &head));
+    if (s->counter) *s->counter = head.counter;
+  }
+  return NULL;
+}
+
+/* Worker 0 waits as long as the others make progress. */
+static shoal_status wait_for_others(ps *s, ps_head *head) {
+  double last = clock_seconds();
+  int64_t seen = head->all_examples;
+  while (head->running > 0) {
+    nanosleep(&(struct timespec){.tv_nsec = (long)(POLL_SECONDS * 1e9)}, NULL);
+    TRY(ps_client_done(s->client, head));
+    if (head->all_examples != seen) last = clock_seconds();
+    seen = head->all_examples;
+    if (clock_seconds() - last > s->options.answer_seconds)
+      return status_make(SHOAL_ERR_PEER, "%d of %d workers are not done, and none has made a step in %g s",
+                         head->running, s->base.workers, s->options.answer_seconds);
+  }
+  return NULL;
+}
+
+static shoal_status end(shoal_strategy *base, int64_t *updates) {
+  ps *s = (ps *)base;
+  ps_head head;
+  TRY(ps_client_done(s->client, &head));
+  if (base->worker == 0) {
+    TRY(wait_for_others(s, &head));
+    TRY(gather(base));
+  }
+  *updates = head.updates;
+  s->ended = true;
+  return NULL;
+}
+
+static const strategy_kind kind = {"ps", begin, take_step, stop, gather, end};
+
+shoal_status ps_strategy_create(const ps_options *options, shoal_model *m, shoal_strategy **out) {
+  TRY(model_ready(m));
+  ps *s = calloc(1, sizeof *s);
+  if (!s) return status_no_memory();
+  s->base = (shoal_strategy){&kind, options->worker, options->workers, options->together};
+  s->options = *options;
+  s->model = m;
+  shoal_value **weights = NULL;
+  shoal_status status = NULL;
+  TRY_GOTO(status, place_weights(m, options->servers, &s->place), done);
+  TRY_GOTO(status, write_settings(options, m, &s->place, &s->settings), done);
+  TRY_GOTO(status, model_weights(m, true, &weights, &s->n_weights), done);
+  TRY_GOTO(status, find_all(s, weights), done);
+  ps_client_options client = {.addresses = options->addresses,
+                              .place = &s->place,
+                              .net = options->net,
+                              .settings = s->settings.data,
+                              .connect_seconds = options->connect_seconds,
+                              .answer_seconds = options->answer_seconds};
+  client.net.from = (uint32_t)options->worker;
+  TRY_GOTO(status, ps_client_create(&client, &s->client), done);
+done:
+  free(weights);
+  if (status)
+    ps_strategy_destroy(&s->base);
+  else
+    *out = &s->base;
+  return status;
+}
+
+shoal_status ps_strategy_close(shoal_strategy *base) {
+  ps *s = (ps *)base;
+  if (!s->client) return NULL;
+  shoal_status status = s->ended && base->worker == 0 ? ps_client_quit(s->client) : NULL;
+  ps_client_stats(s->client, &s->stats);
+  ps_client_destroy(s->client);
+  s->client = NULL;
+  return status;
+}
+
+void ps_strategy_destroy(shoal_strategy *base) {
+  ps *s = (ps *)base;
+  if (!s) return;
+  ps_client_destroy(s->client);
+  for (int k = 0; k < s->n_values; k++) free(s->values[k]);
+  free(s->gradients);
+  placement_fini(&s->place);
+  text_fini(&s->settings);
+  free(s);
+}
+
+void ps_strategy_stats(const shoal_strategy *base, net_stats *out) {
+  const ps *s = (const ps *)base;
+  if (s->client)
+    ps_client_stats(s->client, out);
+  else
+    *out = s->stats;
+}
+
+/* ---- the server's side */
+
+static shoal_status build_update(void *optimizer, shoal_graph *g, shoal_value *variable, shoal_value *gradient,
+                                 shoal_value *rate, shoal_value **update) {
+  const shoal_compile_options *o = optimizer;
+  return optimizer_apply(g, &o->optimizer, &variable, &(shoal_gradient){.value = gradient}, 1, rate, update);
+}
+
+static double rate_at(void *optimizer, int64_t update) {
+  const shoal_compile_options *o = optimizer;
+  return shoal_schedule_at(&o->schedule, update);
+}
+
+shoal_status ps_serve(const ps_options *options, int index, const shoal_model *m, const int *stop_flag,
+                      ps_server_result *out) {
+  TRY(model_ready(m));
+  placement place = {0};
+  text settings = {0};
+  char name[32];
+  snprintf(name, sizeof name, "ps/%d", index);
+  shoal_status status = place_weights(m, options->servers, &place);
+  if (!status) status = write_settings(options, m, &place, &settings);
+  if (!status) {
+    ps_server_options server = {.name = name,
+                                .address = options->addresses[index],
+                                .net = options->net,
+                                .workers = options->workers,
+                                .together = options->together,
+                                .staleness = options->staleness,
+                                .elements = place.elements[index],
+                                .settings = settings.data,
+                                .kernels = m->options.kernels,
+                                .patience = options->answer_seconds,
+                                .stop = stop_flag,
+                                .optimizer = (void *)&m->options,
+                                .build = build_update,
+                                .rate_at = rate_at};
+    status = ps_server_run(&server, out);
+  }
+  placement_fini(&place);
+  text_fini(&settings);
+  return status;
+}

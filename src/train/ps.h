@@ -1,0 +1,31 @@
+/* The strategy ps: gradients go to parameter servers, which update the parameters and send them back. */
+#ifndef SHOAL_TRAIN_PS_H
+#define SHOAL_TRAIN_PS_H
+
+#include "dist/ps_client.h"
+#include "dist/ps_server.h"
+#include "train/model.h"
+#include "train/strategy.h"
+
+typedef struct {
+  int worker, workers; /* worker: of the strategy; a server has none */
+  bool together;
+  int64_t staleness;            /* below 0: no bound; not with `together` */
+  const char *const *addresses; /* of the servers; kept by the caller */
+  int servers;
+  net_options net;              /* `largest` and `from` are set here */
+  double connect_seconds, answer_seconds;
+} ps_options;
+
+/* A worker's strategy for a compiled model. Connects at once. */
+SHOAL_CHECKED shoal_status ps_strategy_create(const ps_options *options, shoal_model *m, shoal_strategy **out);
+/* Says QUIT to the servers if this is worker 0 and training ended well; closes the connections. */
+SHOAL_CHECKED shoal_status ps_strategy_close(shoal_strategy *s);
+void ps_strategy_destroy(shoal_strategy *s);
+void ps_strategy_stats(const shoal_strategy *s, net_stats *out);
+
+/* Runs server `index` for workers that train such a model. Of the model only the settings are used. */
+SHOAL_CHECKED shoal_status ps_serve(const ps_options *options, int index, const shoal_model *m, const int *stop,
+                                    ps_server_result *out);
+
+#endif

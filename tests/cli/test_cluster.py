@@ -1,0 +1,206 @@
+"""Clusters of local processes: the same learning, nobody alone, nothing left running."""
+import os
+import pathlib
+import signal
+import subprocess
+import time
+
+import support
+
+LATEST = 10  # seconds in which a job that cannot go on must have ended
+
+
+def tasks_of(run):
+    """Processes that are tasks of the run in that folder: {"worker:1": pid}."""
+    job = str(run / "logs" / "job.json")
+    found = {}
+    for entry in pathlib.Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            words = (entry / "cmdline").read_bytes().decode().split("\0")
+            state = (entry / "stat").read_text().rsplit(")", 1)[1].split()[0]
+        except OSError:
+            continue
+        if job in words and state != "Z":
+            found[words[words.index("--task") + 1]] = int(entry.name)
+    return found
+
+
+class Cluster(support.Case):
+    def cluster(self, run, *flags, model="softmax", expect=0):
+        return self.train(model, self.folder / run, *flags, expect=expect)
+
+    def started(self, run, *flags):
+        """Starts a long run; returns (process, folder) once it trains."""
+        folder = self.folder / run
+        process = subprocess.Popen(
+            [support.SHOAL, "train", "softmax", "--data", self.data, "--run-dir", folder, "--epochs", "100000000",
+             "--batch-size", "16", "--threads", "1", *flags], cwd=self.folder, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True, env=self.environment())
+        end = time.monotonic() + 30
+        while time.monotonic() < end and not ((folder / "metrics.jsonl").exists() and
+                                              (folder / "metrics.jsonl").stat().st_size):
+            self.assertIsNone(process.poll(), "it ended before it began")
+            time.sleep(0.02)
+        return process, folder
+
+    def ends(self, process, folder):
+        """Waits for the end; nothing may be left. Returns (exit status, output, errors, seconds)."""
+        before = time.monotonic()
+        try:
+            out, err = process.communicate(timeout=LATEST)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            self.fail(f"still running after {LATEST} s: {tasks_of(folder)}")
+        self.assertEqual(tasks_of(folder), {})
+        return process.returncode, out, err, time.monotonic() - before
+
+    def test_sync_learns_as_one_process(self):
+        for epochs, flags in ((3, ["--workers", 3]),
+                              (3, ["--workers", 2, "--ps", 2, "--optimizer", "adam", "--lr", 0.01])):
+            workers = flags[1]
+            name = f"r{workers}"
+            out, err = self.cluster(name, "--epochs", epochs, "--batch-size", 60 // workers, *flags)
+            self.assertEqual(err, "")
+            for word in ("ps sync", "ps/0", f"worker/{workers - 1}", "net"):
+                self.assertIn(word, out)
+            self.train("softmax", f"single{workers}", "--epochs", epochs, "--batch-size", 60, *flags[4:])
+            one, many = self.summary(f"single{workers}"), self.summary(name)
+            for key in ("steps", "updates", "examples", "parameters", "global_batch"):
+                self.assertEqual(one[key], many[key], key)
+            self.assertAlmostEqual(one["final_loss"], many["final_loss"], delta=1e-4)
+            self.assertEqual(one["test_accuracy"], many["test_accuracy"])
+            self.shoal("eval", name, "--threads", 1)
+
+    def test_sync_repeats_bit_by_bit(self):
+        for name in ("a", "b"):
+            self.cluster(name, "--epochs", 2, "--batch-size", 10, "--workers", 3, "--ps", 2)
+        weights = [(self.folder / name / "model.safetensors").read_bytes() for name in ("a", "b")]
+        self.assertEqual(*weights)
+
+    def test_proof_of_togetherness(self):
+        self.cluster("r", "--epochs", 2, "--batch-size", 20, "--workers", 3, "--ps", 2)
+        s = self.summary("r")
+        self.assertEqual((s["strategy"], s["mode"], s["workers"], s["ps"]), ("ps", "sync", 3, 2))
+        self.assertEqual(s["global_batch"], 60)
+        self.assertEqual(s["updates"], 2 * 9)  # 512 rows
+        self.assertEqual(len(s["tasks"]), 5)
+        self.assertEqual(len(s["gradients"]), 3)
+        self.assertTrue(all(n > 0 for n in s["gradients"]))
+        workers = [t for t in s["tasks"] if t["role"] == "worker"]
+        servers = [t for t in s["tasks"] if t["role"] == "ps"]
+        self.assertEqual(len({t["pid"] for t in s["tasks"]}), 5)
+        self.assertEqual(len({t["test_accuracy"] for t in workers}), 1)
+        self.assertEqual(sum(t["examples"] for t in workers), 2 * 512)
+        for t in servers:
+            self.assertEqual(t["updates"], s["updates"])
+            self.assertEqual(sum(t["gradient_examples"]), 2 * 512)
+            self.assertEqual(t["staleness"]["most"], 0)
+        sent = sum(t["net_sent_bytes"] for t in workers)
+        self.assertEqual(sent, sum(t["net_received_bytes"] for t in servers))
+        self.assertGreater(sent, s["updates"] * 2 * 4 * s["parameters"])
+        for name in ("ps-0", "ps-1", "worker-0", "worker-2"):
+            self.assertTrue((self.folder / "r" / "logs" / f"{name}.log").exists())
+
+    def test_async_learns(self):
+        self.cluster("r", "--epochs", 6, "--batch-size", 8, "--workers", 3, "--mode", "async", "--lr", 0.1)
+        s = self.summary("r")
+        self.assertGreater(s["test_accuracy"], 0.95)
+        self.assertEqual(s["updates"], 6 * 64)
+        self.assertEqual(s["global_batch"], 8)
+        for t in s["tasks"]:
+            if t["role"] == "worker":
+                self.assertGreater(t["test_accuracy"], 0.9)
+            else:
+                self.assertEqual(sum(t["staleness"]["histogram"]), s["updates"])
+
+    def test_staleness_is_bounded(self):
+        self.cluster("r", "--epochs", 4, "--batch-size", 8, "--workers", 3, "--mode", "async", "--staleness", 1, "--lr",
+                     0.1)
+        s = self.summary("r")
+        server = s["tasks"][0]
+        self.assertEqual(s["staleness"], 1)
+        self.assertLessEqual(server["staleness"]["most"], 2 * (2 * 1 + 1))
+        self.assertEqual(server["updates"], 4 * 64)
+
+    def test_lenet(self):
+        for mode in ("sync", "async"):
+            self.cluster(mode, "--steps", 40, "--batch-size", 16, "--workers", 2, "--mode", mode, model="lenet")
+            self.assertLess(self.summary(mode)["final_loss"], 2.4)
+            self.assertGreaterEqual(self.summary(mode)["updates"], 40)
+
+    def test_a_killed_task_ends_the_job(self):
+        for victim, flags in (("worker:1", ["--workers", "2"]), ("ps:0", ["--workers", "2"]),
+                              ("worker:0", ["--workers", "2", "--mode", "async"]),
+                              ("ps:1", ["--workers", "1", "--ps", "2"])):
+            process, folder = self.started(victim.replace(":", ""), *flags)
+            tasks = tasks_of(folder)
+            self.assertIn(victim, tasks)
+            os.kill(tasks[victim], signal.SIGKILL)
+            status, _, err, seconds = self.ends(process, folder)
+            self.assertEqual(status, 1, err)
+            self.assertLess(seconds, 5)
+            self.assertIn(victim.replace(":", "/"), err)
+            self.assertIn("signal 9", err)
+            self.assertIn(str(folder / "logs"), err)
+            summary = self.summary(folder.name)
+            self.assertEqual(summary["status"], "failed")
+            self.assertIn(victim.replace(":", "/"), summary["error"])
+
+    def test_the_parents_death_leaves_nothing(self):
+        process, folder = self.started("r", "--workers", "3")
+        self.assertEqual(len(tasks_of(folder)), 4)
+        process.kill()
+        process.communicate()
+        end = time.monotonic() + 5
+        while tasks_of(folder) and time.monotonic() < end:
+            time.sleep(0.02)
+        self.assertEqual(tasks_of(folder), {})
+
+    def test_ctrl_c_stops_all_and_resume_continues(self):
+        for mode in ("sync", "async"):
+            process, folder = self.started(mode, "--workers", "3", "--optimizer", "momentum", "--lr", "0.01", "--mode",
+                                           mode)
+            process.send_signal(signal.SIGINT)
+            status, out, err, _ = self.ends(process, folder)
+            self.assertEqual(status, 130, err)
+            self.assertIn("worker/2", out)
+            first = self.summary(mode)
+            self.assertEqual(first["status"], "interrupted")
+            self.assertTrue(list((folder / "checkpoints").glob("step-*.safetensors")))
+            epochs = first["epochs"] + 2
+            self.train("softmax", mode, "--resume", "--epochs", epochs)
+            second = self.summary(mode)
+            self.assertEqual(second["epochs"], epochs)
+            self.assertEqual(second["workers"], 3)
+            self.assertIsNotNone(second["resumed_from"])
+            if mode == "sync":
+                self.assertEqual(second["resumed_from"], first["steps"])
+                self.assertEqual(second["examples"], epochs * 512)
+
+    def test_wrong_flags(self):
+        for number, (flags, words) in enumerate((
+                (["--strategy", "single", "--workers", 2], "--strategy ps"),
+                (["--workers", 2, "--staleness", 1], "--mode async"),
+                (["--strategy", "single", "--mode", "async"], "means nothing"),
+                (["--workers", 0], "from 1"), (["--ps", 0], "from 1"), (["--mode", "asnyc", "--ps", 1], "async"),
+                (["--workers", 1, "--ps", 256], "or fewer"),
+                (["--workers", 9, "--batch-size", 100], "fewer workers"),
+                (["--task", "worker:0"], "--job"),
+        )):
+            with self.subTest(flags=flags):
+                _, err = self.shoal("train", "softmax", "--data", self.data, "--run-dir", f"wrong{number}", *flags,
+                                    expect=2)
+                self.assertIn(words, err)
+                self.assertEqual(tasks_of(self.folder / f"wrong{number}"), {})
+
+    def test_a_stopped_worker_is_named(self):
+        process, folder = self.started("r", "--workers", "2", "--deadline", "1")
+        os.kill(tasks_of(folder)["worker:1"], signal.SIGSTOP)
+        status, _, err, _ = self.ends(process, folder)
+        self.assertEqual(status, 1)
+        self.assertIn("worker/1", err)
+
+
+support.main()

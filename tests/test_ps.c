@@ -1,0 +1,396 @@
+/* Parameter servers: the same learning as one process, whatever the number of tasks. Tasks are threads here, over the
+ * real transport; tests/cli/test_cluster.py has them as processes. */
+#include "train_data.h"
+
+#include "base/mem.h"
+#include "train/ps.h"
+
+#include <math.h>
+#include <pthread.h>
+
+enum { MOST = 4, ROWS = 410, SLOW_WORKER = 1 };
+
+typedef struct {
+  int workers, servers;
+  bool together;
+  int64_t staleness;
+  shoal_compile_options compile;
+  shoal_fit_options fit;
+  int64_t stop_after; /* steps of worker 0; 0: never */
+  int64_t slow_us;    /* that SLOW_WORKER waits after each step */
+} job;
+
+typedef struct {
+  const job *of;
+  const shoal_dataset *data;
+  const char *const *addresses;
+  int index;
+  pthread_t thread;
+  shoal_status status;
+  shoal_model *model;
+  shoal_fit_result fit;
+  ps_server_result served;
+  net_stats net;
+} task;
+
+static void model_make(const shoal_compile_options *options, shoal_model **out) {
+  assert_ok(shoal_model_create(SHOAL_SHAPE(8, 8, 1), out));
+  shoal_model_conv2d(*out, 4, 3, 1, SHOAL_SAME, "relu");
+  shoal_model_flatten(*out);
+  shoal_model_dense(*out, 16, "tanh");
+  shoal_model_dense(*out, 4, "softmax");
+  assert_ok(shoal_model_compile(*out, options));
+}
+
+static ps_options options_of(const task *t) {
+  return (ps_options){.worker = t->index,
+                      .workers = t->of->workers,
+                      .together = t->of->together,
+                      .staleness = t->of->staleness,
+                      .addresses = t->addresses,
+                      .servers = t->of->servers,
+                      .net = {.job = 77},
+                      .connect_seconds = 10,
+                      .answer_seconds = 10};
+}
+
+static void *run_server(void *context) {
+  task *t = context;
+  ps_options o = options_of(t);
+  t->status = ps_serve(&o, t->index, t->model, NULL, &t->served);
+  return NULL;
+}
+
+static bool on_step(void *context, const shoal_progress *p) {
+  task *t = context;
+  if (t->index == SLOW_WORKER && t->of->slow_us) usleep((useconds_t)t->of->slow_us);
+  return t->index == 0 && t->of->stop_after && p->step >= t->of->stop_after;
+}
+
+static void *run_worker(void *context) {
+  task *t = context;
+  ps_options o = options_of(t);
+  shoal_strategy *s = NULL;
+  t->status = ps_strategy_create(&o, t->model, &s);
+  if (t->status) return NULL;
+  shoal_fit_options fit = t->of->fit;
+  fit.strategy = s;
+  fit.callbacks = (shoal_callbacks){.context = t, .on_step = on_step, .every_steps = 1};
+  t->status = shoal_model_fit(t->model, t->data, &fit, &t->fit);
+  shoal_status closed = ps_strategy_close(s);
+  if (!t->status)
+    t->status = closed;
+  else
+    shoal_status_free(closed);
+  ps_strategy_stats(s, &t->net);
+  ps_strategy_destroy(s);
+  return NULL;
+}
+
+/* Runs all tasks; they stay for the caller to look at, until run_fini. */
+static void run(const job *j, const shoal_dataset *data, task workers[MOST], task servers[MOST]) {
+  static int runs;
+  char names[MOST][64];
+  const char *addresses[MOST];
+  for (int i = 0; i < j->servers; i++) {
+    snprintf(names[i], sizeof names[i], "shm:/shoal-test-%d-%d-%d", (int)getpid(), runs, i);
+    addresses[i] = names[i];
+  }
+  runs++;
+  for (int i = 0; i < j->servers; i++) {
+    servers[i] = (task){.of = j, .data = data, .addresses = addresses, .index = i};
+    model_make(&j->compile, &servers[i].model);
+    assert_int_equal(pthread_create(&servers[i].thread, NULL, run_server, &servers[i]), 0);
+  }
+  for (int i = 0; i < j->workers; i++) {
+    workers[i] = (task){.of = j, .data = data, .addresses = addresses, .index = i};
+    model_make(&j->compile, &workers[i].model);
+    assert_int_equal(pthread_create(&workers[i].thread, NULL, run_worker, &workers[i]), 0);
+  }
+  for (int i = 0; i < j->workers; i++) pthread_join(workers[i].thread, NULL);
+  for (int i = 0; i < j->servers; i++) pthread_join(servers[i].thread, NULL);
+  for (int i = 0; i < j->workers; i++) assert_ok(workers[i].status);
+  for (int i = 0; i < j->servers; i++) assert_ok(servers[i].status);
+}
+
+static void run_fini(const job *j, task workers[MOST], task servers[MOST]) {
+  for (int i = 0; i < j->workers; i++) shoal_model_destroy(workers[i].model);
+  for (int i = 0; i < j->servers; i++) {
+    shoal_model_destroy(servers[i].model);
+    free(servers[i].served.gradients);
+    free(servers[i].served.examples);
+  }
+}
+
+static shoal_compile_options compile_for(const char *optimizer) {
+  return (shoal_compile_options){.optimizer = {.name = optimizer},
+                                 .schedule = {.name = "exponential", .rate = 0.02, .factor = 0.9, .every = 20},
+                                 .l2 = 1e-3,
+                                 .seed = 5,
+                                 .threads = 1};
+}
+
+static void assert_close(shoal_model *a, shoal_model *b, double most) {
+  shoal_value **weights, **others;
+  int n, k;
+  assert_ok(model_weights(a, false, &weights, &n));
+  assert_ok(model_weights(b, false, &others, &k));
+  assert_int_equal(n, k);
+  for (int i = 0; i < n; i++) {
+    shoal_tensor x, y;
+    assert_ok(shoal_session_variable(shoal_model_session(a), weights[i], &x));
+    assert_ok(shoal_session_variable(shoal_model_session(b), others[i], &y));
+    for (int64_t e = 0; e < shoal_tensor_count(&x); e++) {
+      double difference = fabs(shoal_tensor_get(&x, e) - shoal_tensor_get(&y, e));
+      if (!(difference <= most)) fail_msg("%s[%lld] differs by %g", shoal_value_name(weights[i]), (long long)e, difference);
+    }
+  }
+  free(weights);
+  free(others);
+}
+
+/* 410 rows in batches of 20 a worker: the last round is short, with three workers one of them has nothing in it. */
+static void together_equals_one_process(void **state) {
+  static const char *const optimizers[] = {"sgd", "momentum", "adagrad", "rmsprop", "adam", "ftrl"};
+  shoal_dataset data;
+  data_make_corners(ROWS, 1, &data);
+  for (int w = 1; w <= 3; w++)
+    for (int s = 1; s <= 2; s++)
+      for (size_t k = 0; k < COUNT_OF(optimizers); k++) {
+        if (k > 1 && (w != 3 || s != 2)) continue;
+        job j = {.workers = w, .servers = s, .together = true, .staleness = -1};
+        j.compile = compile_for(optimizers[k]);
+        j.fit = (shoal_fit_options){.epochs = 3, .batch_size = 60 / w};
+        task workers[MOST], servers[MOST];
+        run(&j, &data, workers, servers);
+        shoal_model *alone;
+        shoal_fit_result r;
+        model_make(&j.compile, &alone);
+        assert_ok(shoal_model_fit(alone, &data, &(shoal_fit_options){.epochs = 3, .batch_size = 60}, &r));
+        for (int i = 0; i < w; i++) {
+          if (!(fabs(workers[i].fit.final_loss - r.final_loss) < 1e-4))
+            fail_msg("%s, %d x %d: loss %g, alone %g", optimizers[k], w, s, workers[i].fit.final_loss, r.final_loss);
+          assert_int_equal(workers[i].fit.steps, r.steps);
+          assert_int_equal(workers[i].fit.updates, r.updates);
+          assert_int_equal(workers[i].fit.examples, r.examples);
+          if (i) assert_same_bits(workers[0].model, workers[i].model);
+        }
+        assert_close(workers[0].model, alone, 2e-3);
+        for (int i = 0; i < s; i++) {
+          int64_t examples = 0;
+          for (int v = 0; v < w; v++) examples += servers[i].served.examples[v];
+          assert_int_equal(servers[i].served.updates, r.updates);
+          assert_int_equal(examples, 3 * ROWS);
+          assert_int_equal(servers[i].served.stalest, 0);
+        }
+        shoal_model_destroy(alone);
+        run_fini(&j, workers, servers);
+      }
+  data_free(&data);
+}
+
+static void together_repeats_bit_by_bit(void **state) {
+  shoal_dataset data;
+  data_make_corners(ROWS, 1, &data);
+  job j = {.workers = 3, .servers = 2, .together = true, .compile = compile_for("adam")};
+  j.fit = (shoal_fit_options){.epochs = 2, .batch_size = 20};
+  task first[MOST], second[MOST], servers[MOST], others[MOST];
+  run(&j, &data, first, servers);
+  run(&j, &data, second, others);
+  assert_same_bits(first[0].model, second[2].model);
+  run_fini(&j, first, servers);
+  run_fini(&j, second, others);
+  data_free(&data);
+}
+
+static void apart_learns(void **state) {
+  shoal_dataset data, test;
+  data_make_corners(ROWS, 1, &data);
+  data_make_corners(200, 2, &test);
+  job j = {.workers = 3, .servers = 2, .staleness = -1, .compile = compile_for("momentum")};
+  j.fit = (shoal_fit_options){.epochs = 8, .batch_size = 10};
+  task workers[MOST], servers[MOST];
+  run(&j, &data, workers, servers);
+  for (int i = 0; i < 3; i++) {
+    shoal_evaluation e;
+    assert_ok(shoal_model_evaluate(workers[i].model, &test, &e));
+    if (!(e.accuracy > 0.9)) fail_msg("worker %d: accuracy %g", i, e.accuracy);
+    assert_true(workers[i].fit.worker_steps > 0);
+  }
+  for (int i = 0; i < 2; i++) {
+    int64_t examples = 0, gradients = 0, counted = 0;
+    for (int w = 0; w < 3; w++) {
+      assert_true(servers[i].served.gradients[w] > 0);
+      examples += servers[i].served.examples[w];
+      gradients += servers[i].served.gradients[w];
+    }
+    for (int k = 0; k < PS_STALENESS_MOST; k++) counted += servers[i].served.staleness[k];
+    assert_int_equal(examples, 8 * ROWS); /* each row of each epoch exactly once */
+    assert_int_equal(gradients, 8 * 41);
+    assert_int_equal(gradients, servers[i].served.updates);
+    assert_int_equal(gradients, counted);
+  }
+  assert_int_equal(workers[0].fit.updates, 8 * 41);
+  run_fini(&j, workers, servers);
+  data_free(&data);
+  data_free(&test);
+}
+
+/* With a bound of S, the others make at most S + 1 steps each while the slow one computes one gradient. */
+static void staleness_is_bounded(void **state) {
+  shoal_dataset data;
+  data_make_corners(ROWS, 1, &data);
+  for (int64_t bound = 0; bound <= 2; bound += 2) {
+    job j = {.workers = 3, .servers = 1, .staleness = bound, .compile = compile_for("sgd"), .slow_us = 3000};
+    j.fit = (shoal_fit_options){.epochs = 2, .batch_size = 10};
+    task workers[MOST], servers[MOST];
+    run(&j, &data, workers, servers);
+    int64_t most = 2 * (2 * bound + 1);
+    if (servers[0].served.stalest > most)
+      fail_msg("bound %lld: a gradient was %lld updates old", (long long)bound, (long long)servers[0].served.stalest);
+    assert_int_equal(servers[0].served.updates, 2 * 41);
+    run_fini(&j, workers, servers);
+  }
+  data_free(&data);
+}
+
+static void stopping_stops_all_at_one_step(void **state) {
+  shoal_dataset data;
+  data_make_corners(ROWS, 1, &data);
+  job j = {.workers = 3, .servers = 2, .together = true, .compile = compile_for("sgd"), .stop_after = 11};
+  j.fit = (shoal_fit_options){.epochs = 50, .batch_size = 10};
+  task workers[MOST], servers[MOST];
+  run(&j, &data, workers, servers);
+  for (int i = 0; i < 3; i++) {
+    assert_true(workers[i].fit.stopped);
+    assert_int_equal(workers[i].fit.steps, 11);
+    if (i) assert_same_bits(workers[0].model, workers[i].model);
+  }
+  run_fini(&j, workers, servers);
+  data_free(&data);
+}
+
+/* Stopped in the middle and resumed: as if nothing had happened, slots included. */
+static void resuming_continues(void **state) {
+  shoal_dataset data;
+  data_make_corners(ROWS, 1, &data);
+  char dir[FILES_PATH];
+  files_make_folder(dir);
+  job j = {.workers = 2, .servers = 2, .together = true, .compile = compile_for("adam")};
+  j.fit = (shoal_fit_options){.epochs = 3, .batch_size = 20};
+  task whole[MOST], half[MOST], rest[MOST], servers[MOST];
+  run(&j, &data, whole, servers);
+  for (int i = 0; i < j.servers; i++) shoal_model_destroy(servers[i].model);
+  job first = j, second = j;
+  first.stop_after = 14;
+  first.fit.checkpoint_dir = second.fit.checkpoint_dir = dir;
+  second.fit.resume = true;
+  run(&first, &data, half, servers);
+  for (int i = 0; i < j.servers; i++) shoal_model_destroy(servers[i].model);
+  run(&second, &data, rest, servers);
+  assert_int_equal(rest[0].fit.resumed_from, 14);
+  assert_int_equal(rest[1].fit.steps, whole[1].fit.steps);
+  assert_same_bits(whole[0].model, rest[0].model);
+  assert_same_bits(whole[1].model, rest[1].model);
+  run_fini(&j, rest, servers);
+  for (int i = 0; i < j.workers; i++) {
+    shoal_model_destroy(whole[i].model);
+    shoal_model_destroy(half[i].model);
+  }
+  files_remove_folder(dir);
+  data_free(&data);
+}
+
+static void placement_is_even_and_whole(void **state) {
+  static const int64_t counts[] = {7840, 10, 1, 400000, 120, 33};
+  for (int servers = 1; servers <= 5; servers++) {
+    placement p;
+    assert_ok(placement_make(counts, COUNT_OF(counts), servers, &p));
+    int64_t total = 0, seen[COUNT_OF(counts)] = {0}, most = 0, least = INT64_MAX;
+    for (int i = 0; i < p.n_slices; i++) seen[p.slices[i].variable] += p.slices[i].count;
+    for (size_t i = 0; i < COUNT_OF(counts); i++) {
+      assert_int_equal(seen[i], counts[i]);
+      total += counts[i];
+    }
+    for (int s = 0; s < servers; s++) {
+      most = MAX_OF(most, p.elements[s]);
+      least = MIN_OF(least, p.elements[s]);
+      int64_t offset = 0;
+      for (int i = p.begin[s]; i < p.begin[s + 1]; i++) {
+        assert_int_equal(p.slices[i].server, s);
+        assert_int_equal(p.slices[i].offset, offset);
+        offset += p.slices[i].count;
+      }
+      assert_int_equal(offset, p.elements[s]);
+    }
+    assert_true((double)most <= 1.1 * (double)total / servers + 1024);
+    assert_true(least > 0);
+    placement_fini(&p);
+  }
+  static const int64_t tiny[] = {10, 10};
+  placement p;
+  shoal_status status = placement_make(tiny, 2, 3, &p);
+  assert_int_equal(shoal_status_code(status), SHOAL_ERR_ARGUMENT);
+  assert_non_null(strstr(shoal_status_message(status), "take 2 or fewer"));
+  shoal_status_free(status);
+}
+
+/* A worker that was told other settings is refused, and says so. */
+static void other_settings_are_refused(void **state) {
+  shoal_dataset data;
+  data_make_corners(ROWS, 1, &data);
+  char name[64];
+  snprintf(name, sizeof name, "shm:/shoal-test-%d-refused", (int)getpid());
+  const char *address = name;
+  job j = {.workers = 1, .servers = 1, .together = true, .compile = compile_for("sgd")}, other = j;
+  other.compile.schedule.rate = 0.5;
+  j.fit = other.fit = (shoal_fit_options){.epochs = 1, .batch_size = 100};
+  task server = {.of = &j, .addresses = &address}, wrong = {.of = &other, .data = &data, .addresses = &address};
+  task right = {.of = &j, .data = &data, .addresses = &address};
+  model_make(&j.compile, &server.model);
+  model_make(&j.compile, &right.model);
+  model_make(&other.compile, &wrong.model);
+  assert_int_equal(pthread_create(&server.thread, NULL, run_server, &server), 0);
+  run_worker(&wrong);
+  assert_int_equal(shoal_status_code(wrong.status), SHOAL_ERR_PEER);
+  assert_non_null(strstr(shoal_status_message(wrong.status), "its settings are"));
+  assert_non_null(strstr(shoal_status_message(wrong.status), "ps/0"));
+  shoal_status_free(wrong.status);
+  run_worker(&right); /* the server is unharmed */
+  assert_ok(right.status);
+  pthread_join(server.thread, NULL);
+  assert_ok(server.status);
+  free(server.served.gradients);
+  free(server.served.examples);
+  shoal_model_destroy(server.model);
+  shoal_model_destroy(right.model);
+  shoal_model_destroy(wrong.model);
+  data_free(&data);
+}
+
+/* Bytes on the wire: a gradient out and parameters back a step, little else. */
+static void bytes_are_as_few_as_can_be(void **state) {
+  shoal_dataset data;
+  data_make_corners(ROWS, 1, &data);
+  job j = {.workers = 2, .servers = 1, .together = true, .compile = compile_for("sgd")};
+  j.fit = (shoal_fit_options){.steps = 200, .batch_size = 10};
+  task workers[MOST], servers[MOST];
+  run(&j, &data, workers, servers);
+  double vector = 4.0 * (double)shoal_model_parameters(workers[0].model);
+  assert_true((double)workers[0].net.sent_bytes / 200 < 1.03 * vector);
+  assert_true((double)workers[0].net.received_bytes / 200 < 1.03 * vector);
+  assert_true((double)workers[0].net.sent_bytes / 200 > 0.98 * vector);
+  run_fini(&j, workers, servers);
+  data_free(&data);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(placement_is_even_and_whole), cmocka_unit_test(together_equals_one_process),
+      cmocka_unit_test(together_repeats_bit_by_bit), cmocka_unit_test(apart_learns),
+      cmocka_unit_test(staleness_is_bounded),        cmocka_unit_test(stopping_stops_all_at_one_step),
+      cmocka_unit_test(resuming_continues),          cmocka_unit_test(other_settings_are_refused),
+      cmocka_unit_test(bytes_are_as_few_as_can_be),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
