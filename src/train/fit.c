@@ -9,204 +9,30 @@
  *    stop early.
  * 4. A checkpoint is taken between two steps, after all that belongs to the end of an epoch if one has ended. */
 #include "base/clock.h"
-#include "base/mem.h"
 #include "base/random.h"
-#include "base/text.h"
-#include "data/pipeline.h"
 #include "exec/session.h"
-#include "train/fit_state.h"
-#include "train/strategy.h"
+#include "train/fit_loop.h"
 
 #include <math.h>
 #include <string.h>
 
 #define ORDER_STREAM 0x6f72646572ull /* names the random numbers that shuffle */
-#define STANDARD_BATCH 32
 #define STANDARD_KEEP 3
 #define PROGRESS_SECONDS 0.25
 
-typedef struct {
-  shoal_model *model;
-  const shoal_dataset *data;
-  const shoal_fit_options *options;
-  tower *tower;
-  int64_t rows;   /* of the data set that are trained on, the first ones */
-  int64_t usable; /* of them in an epoch: fewer when a short batch is dropped */
-  int64_t batch;                      /* of this worker */
-  int64_t round;                      /* rows of all workers in a step */
-  int64_t lead;                       /* where this worker's rows begin in a round */
-  int64_t counted;                    /* rows of an epoch that the losses seen here are about */
-  int64_t steps_per_epoch, steps;     /* rounds */
-  shoal_strategy *strategy;           /* NULL: this process alone */
-  shoal_value **fetches;              /* of a step: loss, accuracy if measured, then update or gradients */
-  int n_fetches;
-  shoal_tensor *got; /* [n_fetches] */
-  const shoal_dataset *validation; /* NULL: none */
-  shoal_dataset held_out;          /* view of the last rows, when split off */
-  int32_t *order;                  /* [rows] of the epoch under way; NULL: as they stand */
-  text settings;
-  fit_state state;
-  fit_saved saved;
-  int64_t saved_step; /* of the last checkpoint written or tried; -1: none */
-  bool fresh;         /* nothing written yet: what lies in the folder is another run's */
-  shoal_progress progress;
-  double start, last_progress;
-  int64_t run_examples, worker_examples, worker_steps, updates;
-  double eval_seconds, checkpoint_seconds, input_seconds;
-  shoal_pipeline *pipeline;  /* NULL: the data is in memory */
-  const shoal_batch *now;    /* of the pipeline, trained on next */
-} loop;
-
-static void note(const loop *l, const char *line) {
+static void note(const fit_loop *l, const char *line) {
   const shoal_callbacks *c = &l->options->callbacks;
   if (c->on_note) c->on_note(c->context, line);
 }
 
-static bool is_chief(const loop *l) { return !l->strategy || l->strategy->worker == 0; }
-static bool is_together(const loop *l) { return !l->strategy || l->strategy->together; }
-
-/* This worker's share of `rows` rows that are left for a round. */
-static int64_t share_of(const loop *l, int64_t rows) {
-  return MIN_OF(MAX_OF(rows - l->lead, 0), l->batch);
-}
-
-/* Updates made by the first `steps` rounds when no worker is ahead. */
-static int64_t updates_after(const loop *l, int64_t steps) {
-  if (is_together(l)) return steps;
-  int64_t an_epoch = (l->usable + l->batch - 1) / l->batch;
-  int64_t rows = steps % l->steps_per_epoch * l->round;
-  return steps / l->steps_per_epoch * an_epoch + (MIN_OF(rows, l->usable) + l->batch - 1) / l->batch;
-}
-
-static double train_seconds(const loop *l) {
+static double train_seconds(const fit_loop *l) {
   return clock_seconds() - l->start - l->eval_seconds - l->checkpoint_seconds;
 }
 
-/* ---- setting up */
-
-static shoal_status check_options(const shoal_fit_options *o, bool has_data) {
-  if (o->epochs < 0 || o->steps < 0 || (!o->epochs && !o->steps))
-    return status_make(SHOAL_ERR_ARGUMENT, "fit: %lld epochs, %lld steps: give one of them, above 0",
-                       (long long)o->epochs, (long long)o->steps);
-  if (o->batch_size < 0)
-    return status_make(SHOAL_ERR_ARGUMENT, "fit: a batch size of %lld: at least 1 is expected",
-                       (long long)o->batch_size);
-  if (!(o->validation_split >= 0 && o->validation_split < 1))
-    return status_make(SHOAL_ERR_ARGUMENT, "fit: a validation split of %g: at least 0 and below 1 is expected",
-                       o->validation_split);
-  if (o->validation && o->validation_split > 0)
-    return status_make(SHOAL_ERR_ARGUMENT, "fit: give validation data or a validation split, not both");
-  if ((o->stream != NULL) == (has_data != false))
-    return status_make(SHOAL_ERR_ARGUMENT, "fit: give data in memory or a stream, one of the two");
-  bool validates = o->validation || o->validation_split > 0;
-  if ((o->patience > 0 || o->keep_best) && !validates)
-    return status_make(SHOAL_ERR_ARGUMENT, "fit: %s needs validation data or a validation split",
-                       o->patience > 0 ? "patience" : "keep_best");
-  if ((o->resume || o->keep_best) && !o->checkpoint_dir)
-    return status_make(SHOAL_ERR_ARGUMENT, "fit: %s needs a folder for checkpoints",
-                       o->resume ? "resume" : "keep_best");
-  if (o->stream && o->validation_split > 0)
-    return status_make(SHOAL_ERR_ARGUMENT, "fit: rows that are streamed cannot be split: give validation data");
-  if (o->patience < 0 || o->checkpoint_every < 0 || o->keep < 0 || o->callbacks.every_steps < 0)
-    return status_make(SHOAL_ERR_ARGUMENT, "fit: patience, checkpoint_every, keep and every_steps cannot be negative");
-  return NULL;
-}
-
-/* How the data is cut into training and validation rows, batches and epochs. */
-static shoal_status cut(loop *l) {
-  const shoal_fit_options *o = l->options;
-  int64_t n = l->data->features.shape.dim[0];
-  if (n > INT32_MAX) return status_make(SHOAL_ERR_ARGUMENT, "fit: at most %d examples are possible", INT32_MAX);
-  l->rows = n;
-  l->validation = o->validation;
-  if (o->validation_split > 0) {
-    int64_t held = (int64_t)((double)n * o->validation_split);
-    if (held < 1 || held >= n)
-      return status_make(SHOAL_ERR_ARGUMENT, "fit: a validation split of %g of %lld examples leaves none on one side",
-                         o->validation_split, (long long)n);
-    l->rows = n - held;
-    l->held_out = *l->data;
-    l->held_out.features = model_rows(&l->data->features, NULL, l->rows, held);
-    l->held_out.labels = model_rows(&l->data->labels, NULL, l->rows, held);
-    l->validation = &l->held_out;
-  }
-  l->batch = o->batch_size ? o->batch_size : STANDARD_BATCH;
-  int64_t workers = l->strategy ? l->strategy->workers : 1;
-  if (l->batch > INT64_MAX / 2 / workers)
-    return status_make(SHOAL_ERR_ARGUMENT, "fit: a batch of %lld on %lld workers is too large", (long long)l->batch,
-                       (long long)workers);
-  l->round = l->batch * workers;
-  l->lead = l->strategy ? l->batch * l->strategy->worker : 0;
-  l->usable = o->drop_short ? l->rows / l->round * l->round : l->rows;
-  if (!l->usable)
-    return status_make(SHOAL_ERR_ARGUMENT, "fit: %lld examples do not fill one batch of %lld, and short ones are "
-                       "dropped", (long long)l->rows, (long long)l->round);
-  if (l->usable <= (workers - 1) * l->batch)
-    return status_make(SHOAL_ERR_ARGUMENT, "fit: %lld examples in batches of %lld leave some of the %lld workers with "
-                       "none: take fewer workers or smaller batches", (long long)l->usable, (long long)l->batch,
-                       (long long)workers);
-  l->steps_per_epoch = (l->usable + l->round - 1) / l->round;
-  l->counted = is_together(l) ? l->usable : l->usable / l->round * l->batch + share_of(l, l->usable % l->round);
-  if (o->epochs && o->epochs > INT64_MAX / l->steps_per_epoch)
-    return status_make(SHOAL_ERR_ARGUMENT, "fit: %lld epochs are too many", (long long)o->epochs);
-  l->steps = o->epochs * l->steps_per_epoch;
-  /* What is asked for are updates; apart, a round makes one a worker. */
-  int64_t rounds = is_together(l) ? o->steps : (o->steps + workers - 1) / workers;
-  if (o->steps) l->steps = o->epochs ? MIN_OF(l->steps, rounds) : rounds;
-  return NULL;
-}
-
-/* How long an epoch is, is not known before its end. */
-static void cut_stream(loop *l) {
-  const shoal_fit_options *o = l->options;
-  l->validation = o->validation;
-  l->batch = l->round = o->batch_size ? o->batch_size : STANDARD_BATCH;
-  l->steps = o->steps ? o->steps : INT64_MAX;
-}
-
-/* ---- streams */
-
-/* probe: only to see what the rows are like. */
-static shoal_status open_stream(const loop *l, const char *position, bool probe, shoal_pipeline **out) {
-  const shoal_fit_options *o = l->options;
-  shoal_pipeline_options p = *o->stream;
-  p.batch_size = l->batch;
-  p.epochs = o->epochs;
-  p.seed = l->model->options.seed;
-  p.drop_short = o->drop_short;
-  p.classes = (int)l->model->classes;
-  if (o->keep_order || probe) p.shuffle_rows = 0;
-  if (probe) p.batch_size = p.prefetch = 1;
-  p.position = position && *position ? position : NULL;
-  return shoal_pipeline_create(&p, out);
-}
-
-/* The tower for the rows that will come, which must fit the model. */
-static shoal_status stream_tower(loop *l) {
-  shoal_pipeline *p;
-  TRY(open_stream(l, NULL, true, &p));
-  rows_schema s;
-  pipeline_schema(p, &s);
-  shoal_pipeline_destroy(p);
-  const shoal_shape *input = &l->model->input;
-  char have[SHOAL_SHAPE_TEXT], one[SHOAL_SHAPE_TEXT];
-  if (s.kind != ROWS_DENSE)
-    return status_make(SHOAL_ERR_ARGUMENT, "fit: the model takes dense rows, the stream has %s ones",
-                       s.kind == ROWS_SPARSE ? "sparse" : "encoded");
-  if (shoal_shape_count(&s.shape) != shoal_shape_count(input))
-    return status_make(SHOAL_ERR_ARGUMENT, "fit: rows of the stream are %s, but the model takes examples of %s",
-                       shoal_shape_text(&s.shape, have), shoal_shape_text(input, one));
-  if (s.real_labels)
-    return status_make(SHOAL_ERR_ARGUMENT, "fit: the stream's labels are numbers; classes are expected");
-  float scale = s.dtype == SHOAL_U8 ? 1 / 255.0f : 1;
-  if (s.scale != 0 && fabsf(s.scale - scale) > 1e-6f)
-    return status_make(SHOAL_ERR_ARGUMENT, "fit: the stream asks for features times %g; u8 is taken times 1/255 and "
-                       "f32 as it is", (double)s.scale);
-  return model_tower(l->model, s.dtype, SHOAL_I32, &l->tower);
-}
+/* ---- rows of a stream */
 
 /* The next batch; *more false: there is none. */
-static shoal_status next_batch(loop *l, bool *more) {
+static shoal_status next_batch(fit_loop *l, bool *more) {
   TRY(status_wrap(shoal_pipeline_next(l->pipeline, &l->now), "step %lld", (long long)l->state.step));
   *more = l->now != NULL;
   const int32_t *labels = l->now ? l->now->labels.data : NULL; /* [count] */
@@ -219,30 +45,14 @@ static shoal_status next_batch(loop *l, bool *more) {
 }
 
 /* A batch of rows as the model takes them. */
-static shoal_tensor stream_features(const loop *l) {
+static shoal_tensor stream_features(const fit_loop *l) {
   shoal_tensor t = l->now->features;
   t.shape.rank = l->model->input.rank + 1;
   memcpy(t.shape.dim + 1, l->model->input.dim, sizeof t.shape.dim - sizeof *t.shape.dim);
   return t;
 }
 
-/* What a checkpoint's place in the training depends on, then the caller's own words. */
-static shoal_status write_settings(loop *l) {
-  const shoal_fit_options *o = l->options;
-  text_add(&l->settings, "seed=%llu batch_size=%lld order=%s short_batches=%s",
-           (unsigned long long)l->model->options.seed, (long long)l->batch, o->keep_order ? "kept" : "shuffled",
-           o->drop_short ? "dropped" : "kept");
-  if (o->stream)
-    text_add(&l->settings, " examples=streamed shuffle_rows=%lld", (long long)o->stream->shuffle_rows);
-  else
-    text_add(&l->settings, " examples=%lld", (long long)l->rows);
-  if (l->strategy)
-    text_add(&l->settings, " workers=%d pace=%s", l->strategy->workers, is_together(l) ? "together" : "own");
-  if (o->settings) text_add(&l->settings, "\n%s", o->settings);
-  return l->settings.failed ? status_no_memory() : NULL;
-}
-
-static shoal_status resume(loop *l, int64_t *from) {
+static shoal_status resume(fit_loop *l, int64_t *from) {
   char *path = NULL, *passed_over = NULL;
   TRY(checkpoint_latest(l->options->checkpoint_dir, &path, &passed_over));
   if (passed_over) note(l, passed_over);
@@ -276,7 +86,7 @@ static shoal_status resume(loop *l, int64_t *from) {
 
 enum { FEED_X, FEED_Y, FEED_RATE, FEEDS };
 
-static void feed_batch(const loop *l, int64_t first, int64_t n, float *rate, shoal_feed feeds[FEEDS]) {
+static void feed_batch(const fit_loop *l, int64_t first, int64_t n, float *rate, shoal_feed feeds[FEEDS]) {
   bool memory = l->data != NULL;
   feeds[FEED_X] =
       (shoal_feed){l->tower->x, memory ? model_rows(&l->data->features, l->order, first, n) : stream_features(l)};
@@ -286,7 +96,7 @@ static void feed_batch(const loop *l, int64_t first, int64_t n, float *rate, sho
 
 enum { GOT_LOSS, GOT_ACCURACY };
 
-static shoal_status make_fetches(loop *l) {
+static shoal_status make_fetches(fit_loop *l) {
   const tower *t = l->tower;
   shoal_value **trained;
   int n = 0;
@@ -314,7 +124,7 @@ static shoal_status make_fetches(loop *l) {
 }
 
 /* Makes the plans for the whole and the short batch, so that no step has to. */
-static shoal_status prepare(loop *l) {
+static shoal_status prepare(fit_loop *l) {
   int64_t sizes[] = {share_of(l, MIN_OF(l->round, l->usable)), share_of(l, l->usable % l->round)};
   for (size_t i = 0; i < COUNT_OF(sizes); i++) {
     if (!sizes[i]) continue;
@@ -329,7 +139,7 @@ static shoal_status prepare(loop *l) {
 }
 
 /* Takes `status`, which says that the loss is no number; adds where that came from and what to try. */
-static shoal_status explain_bad_loss(loop *l, shoal_status status, const shoal_feed feeds[FEEDS], double rate) {
+static shoal_status explain_bad_loss(fit_loop *l, shoal_status status, const shoal_feed feeds[FEEDS], double rate) {
   char *bad = NULL;
   shoal_session_set_step(l->model->session, (uint64_t)l->state.step);
   shoal_status_free(session_find_bad(l->model->session, feeds, FEEDS, l->tower->loss, &bad));
@@ -343,7 +153,7 @@ static shoal_status explain_bad_loss(loop *l, shoal_status status, const shoal_f
 }
 
 /* Computes on n rows from `first` of the epoch on. */
-static shoal_status compute(loop *l, int64_t first, int64_t n, double rate) {
+static shoal_status compute(fit_loop *l, int64_t first, int64_t n, double rate) {
   shoal_session *session = l->model->session;
   int64_t step = l->state.step;
   float rate32 = (float)rate;
@@ -358,7 +168,7 @@ static shoal_status compute(loop *l, int64_t first, int64_t n, double rate) {
 }
 
 /* `examples` rows, with these sums, are done; `taken` rows of the epoch with them. */
-static void count_step(loop *l, int64_t examples, double loss, double hits, int64_t taken) {
+static void count_step(fit_loop *l, int64_t examples, double loss, double hits, int64_t taken) {
   fit_state *s = &l->state;
   double *recent = s->recent[s->step % FIT_RECENT];
   recent[0] = loss;
@@ -375,7 +185,7 @@ static void count_step(loop *l, int64_t examples, double loss, double hits, int6
 }
 
 /* Trains on the next n examples of the epoch. */
-static shoal_status step(loop *l, int64_t n) {
+static shoal_status step(fit_loop *l, int64_t n) {
   double rate = shoal_schedule_at(&l->model->options.schedule, l->state.step);
   TRY(compute(l, l->state.position, n, rate));
   double loss = *(const float *)l->got[GOT_LOSS].data;
@@ -390,7 +200,7 @@ static shoal_status step(loop *l, int64_t n) {
 }
 
 /* The same with others; `taken`: rows of all workers in this round. */
-static shoal_status shared_step(loop *l, int64_t taken, bool *stop) {
+static shoal_status shared_step(fit_loop *l, int64_t taken, bool *stop) {
   fit_state *s = &l->state;
   int64_t n = share_of(l, taken);
   if (!n && !is_together(l)) {
@@ -420,9 +230,9 @@ static shoal_status shared_step(loop *l, int64_t taken, bool *stop) {
 /* ---- between steps */
 
 /* Steps of an epoch; 0: not known yet. */
-static int64_t epoch_steps(const loop *l) { return l->data ? l->steps_per_epoch : l->state.last_steps; }
+static int64_t epoch_steps(const fit_loop *l) { return l->data ? l->steps_per_epoch : l->state.last_steps; }
 
-static void set_progress(loop *l) {
+static void set_progress(fit_loop *l) {
   shoal_progress *p = &l->progress;
   p->epoch = l->state.epoch;
   p->epochs = l->options->epochs;
@@ -434,7 +244,7 @@ static void set_progress(loop *l) {
   p->validation_loss = p->validation_accuracy = NAN;
 }
 
-static bool report_step(loop *l) {
+static bool report_step(fit_loop *l) {
   const shoal_callbacks *c = &l->options->callbacks;
   if (!c->on_step) return false;
   if (c->every_steps) {
@@ -449,7 +259,7 @@ static bool report_step(loop *l) {
 }
 
 /* Writing may fail, training goes on: the checkpoint before stays whole. */
-static void save(loop *l, bool best) {
+static void save(fit_loop *l, bool best) {
   const shoal_fit_options *o = l->options;
   double start = clock_seconds();
   shoal_status status = NULL;
@@ -473,7 +283,7 @@ static void save(loop *l, bool best) {
   l->checkpoint_seconds += clock_seconds() - start;
 }
 
-static shoal_status validate(loop *l) {
+static shoal_status validate(fit_loop *l) {
   fit_state *s = &l->state;
   shoal_evaluation e;
   const shoal_dataset *v = l->validation;
@@ -497,7 +307,7 @@ static shoal_status validate(loop *l) {
 }
 
 /* Returns in *stop whether the callback wants to stop. */
-static shoal_status end_epoch(loop *l, bool *stop) {
+static shoal_status end_epoch(fit_loop *l, bool *stop) {
   fit_state *s = &l->state;
   const shoal_callbacks *c = &l->options->callbacks;
   const double rows = (double)(l->data ? l->counted : s->position);
@@ -522,7 +332,7 @@ static shoal_status end_epoch(loop *l, bool *stop) {
   return NULL;
 }
 
-static void shuffle(loop *l) {
+static void shuffle(fit_loop *l) {
   if (!l->order) return;
   double start = clock_seconds();
   random_stream stream =
@@ -531,12 +341,12 @@ static void shuffle(loop *l) {
   l->input_seconds += clock_seconds() - start;
 }
 
-static bool asked_to_stop(const loop *l) {
+static bool asked_to_stop(const fit_loop *l) {
   return l->options->stop && __atomic_load_n(l->options->stop, __ATOMIC_RELAXED);
 }
 
 /* What follows a step: an epoch's end, callbacks, checkpoints. */
-static shoal_status between_steps(loop *l, bool epoch_over, bool *stopped) {
+static shoal_status between_steps(fit_loop *l, bool epoch_over, bool *stopped) {
   fit_state *s = &l->state;
   bool stop = report_step(l), stop_epoch = false;
   if (epoch_over) TRY(end_epoch(l, &stop_epoch));
@@ -546,7 +356,7 @@ static shoal_status between_steps(loop *l, bool epoch_over, bool *stopped) {
   return NULL;
 }
 
-static shoal_status run_stream(loop *l, bool *stopped) {
+static shoal_status run_stream(fit_loop *l, bool *stopped) {
   fit_state *s = &l->state;
   int64_t epochs = l->options->epochs;
   while (s->step < l->steps && (!epochs || s->epoch < epochs) && !s->ended && !*stopped) {
@@ -561,7 +371,7 @@ static shoal_status run_stream(loop *l, bool *stopped) {
   return NULL;
 }
 
-static shoal_status run_memory(loop *l, bool *stopped) {
+static shoal_status run_memory(fit_loop *l, bool *stopped) {
   fit_state *s = &l->state;
   int64_t shuffled = -1; /* epoch that `order` is for */
   while (s->step < l->steps && !s->ended && !*stopped) {
@@ -583,7 +393,7 @@ static shoal_status run_memory(loop *l, bool *stopped) {
   return l->strategy->kind->end(l->strategy, &l->updates);
 }
 
-static shoal_status run(loop *l, bool *stopped) {
+static shoal_status run(fit_loop *l, bool *stopped) {
   const fit_state *s = &l->state;
   TRY(l->data ? run_memory(l, stopped) : run_stream(l, stopped));
   if (l->options->checkpoint_dir && l->saved_step != s->step) save(l, false);
@@ -591,7 +401,7 @@ static shoal_status run(loop *l, bool *stopped) {
 }
 
 /* Where this worker stands comes from worker 0, which may have resumed. */
-static shoal_status join(loop *l) {
+static shoal_status join(fit_loop *l) {
   fit_state *s = &l->state;
   l->updates = updates_after(l, s->step);
   if (!l->strategy) return NULL;
@@ -606,23 +416,23 @@ static shoal_status join(loop *l) {
 
 /* ---- the whole */
 
-static shoal_status fit(loop *l, shoal_fit_result *result) {
+static shoal_status fit(fit_loop *l, shoal_fit_result *result) {
   const shoal_fit_options *o = l->options;
   shoal_model *m = l->model;
   TRY(model_ready(m));
-  TRY(check_options(o, l->data != NULL));
+  TRY(fit_check_options(o, l->data != NULL));
   if (o->stream && l->strategy)
     return status_make(SHOAL_ERR_ARGUMENT, "fit: a stream is trained on by one process; the strategy %s needs the data in "
                        "memory", l->strategy->kind->name);
   if (l->data) TRY(model_check_data(m, l->data));
   if (o->validation) TRY(status_wrap(model_check_data(m, o->validation), "validation data"));
   if (l->data)
-    TRY(cut(l));
+    TRY(fit_cut(l));
   else
-    cut_stream(l);
-  TRY(write_settings(l));
+    fit_cut_stream(l);
+  TRY(fit_write_settings(l));
   if (l->data) TRY(model_tower(m, l->data->features.dtype, l->data->labels.dtype, &l->tower));
-  if (!l->data) TRY(stream_tower(l));
+  if (!l->data) TRY(fit_stream_tower(l));
   TRY(fit_saved_init(m, &l->state, &l->saved));
   if (l->data && !o->keep_order) {
     l->order = calloc((size_t)l->rows, sizeof *l->order);
@@ -635,7 +445,7 @@ static shoal_status fit(loop *l, shoal_fit_result *result) {
   if (l->data)
     TRY(prepare(l));
   else
-    TRY(open_stream(l, l->state.step ? l->state.input : NULL, false, &l->pipeline));
+    TRY(fit_open_stream(l, l->state.step ? l->state.input : NULL, false, &l->pipeline));
   TRY(join(l));
 
   bool stopped = false;
@@ -677,7 +487,7 @@ static shoal_status fit(loop *l, shoal_fit_result *result) {
 shoal_status shoal_model_fit(shoal_model *m, const shoal_dataset *data, const shoal_fit_options *options,
                              shoal_fit_result *result) {
   static const shoal_fit_options standard = {.epochs = 1};
-  loop *l = calloc(1, sizeof *l);
+  fit_loop *l = calloc(1, sizeof *l);
   if (!l) return status_no_memory();
   l->model = m;
   l->data = data;

@@ -1,0 +1,71 @@
+/* What the files of the training loop share: fit.c, which runs it, and fit_setup.c, which plans it. */
+#ifndef SHOAL_TRAIN_FIT_LOOP_H
+#define SHOAL_TRAIN_FIT_LOOP_H
+
+#include "base/mem.h"
+#include "base/text.h"
+#include "data/pipeline.h"
+#include "train/fit_state.h"
+#include "train/strategy.h"
+
+typedef struct fit_loop {
+  shoal_model *model;
+  const shoal_dataset *data;
+  const shoal_fit_options *options;
+  tower *tower;
+  int64_t rows;   /* of the data set that are trained on, the first ones */
+  int64_t usable; /* of them in an epoch: fewer when a short batch is dropped */
+  int64_t batch;                      /* of this worker */
+  int64_t round;                      /* rows of all workers in a step */
+  int64_t lead;                       /* where this worker's rows begin in a round */
+  int64_t counted;                    /* rows of an epoch that the losses seen here are about */
+  int64_t steps_per_epoch, steps;     /* rounds */
+  shoal_strategy *strategy;           /* NULL: this process alone */
+  shoal_value **fetches;              /* of a step: loss, accuracy if measured, then update or gradients */
+  int n_fetches;
+  shoal_tensor *got; /* [n_fetches] */
+  const shoal_dataset *validation; /* NULL: none */
+  shoal_dataset held_out;          /* view of the last rows, when split off */
+  int32_t *order;                  /* [rows] of the epoch under way; NULL: as they stand */
+  text settings;
+  fit_state state;
+  fit_saved saved;
+  int64_t saved_step; /* of the last checkpoint written or tried; -1: none */
+  bool fresh;         /* nothing written yet: what lies in the folder is another run's */
+  shoal_progress progress;
+  double start, last_progress;
+  int64_t run_examples, worker_examples, worker_steps, updates;
+  double eval_seconds, checkpoint_seconds, input_seconds;
+  shoal_pipeline *pipeline;  /* NULL: the data is in memory */
+  const shoal_batch *now;    /* of the pipeline, trained on next */
+} fit_loop;
+
+static inline bool is_chief(const fit_loop *l) { return !l->strategy || l->strategy->worker == 0; }
+static inline bool is_together(const fit_loop *l) { return !l->strategy || l->strategy->together; }
+
+/* This worker's share of `rows` rows that are left for a round. */
+static inline int64_t share_of(const fit_loop *l, int64_t rows) {
+  return MIN_OF(MAX_OF(rows - l->lead, 0), l->batch);
+}
+
+/* Updates made by the first `steps` rounds when no worker is ahead. */
+static inline int64_t updates_after(const fit_loop *l, int64_t steps) {
+  if (is_together(l)) return steps;
+  int64_t an_epoch = (l->usable + l->batch - 1) / l->batch;
+  int64_t rows = steps % l->steps_per_epoch * l->round;
+  return steps / l->steps_per_epoch * an_epoch + (MIN_OF(rows, l->usable) + l->batch - 1) / l->batch;
+}
+
+/* Refuses options that contradict each other. */
+SHOAL_CHECKED shoal_status fit_check_options(const shoal_fit_options *o, bool has_data);
+/* How the rows are cut into training and validation, batches, rounds and epochs. */
+SHOAL_CHECKED shoal_status fit_cut(fit_loop *l);
+void fit_cut_stream(fit_loop *l);
+/* probe: only to see what the rows are like. */
+SHOAL_CHECKED shoal_status fit_open_stream(const fit_loop *l, const char *position, bool probe, shoal_pipeline **out);
+/* The tower for the rows that will come, which must fit the model. */
+SHOAL_CHECKED shoal_status fit_stream_tower(fit_loop *l);
+/* What a checkpoint's place in the training depends on, then the caller's own words. */
+SHOAL_CHECKED shoal_status fit_write_settings(fit_loop *l);
+
+#endif

@@ -1,0 +1,137 @@
+/* Before the first step: what the options and the data make of it. */
+#include "train/fit_loop.h"
+
+#include <math.h>
+
+#define STANDARD_BATCH 32
+
+shoal_status fit_check_options(const shoal_fit_options *o, bool has_data) {
+  if (o->epochs < 0 || o->steps < 0 || (!o->epochs && !o->steps))
+    return status_make(SHOAL_ERR_ARGUMENT, "fit: %lld epochs, %lld steps: give one of them, above 0",
+                       (long long)o->epochs, (long long)o->steps);
+  if (o->batch_size < 0)
+    return status_make(SHOAL_ERR_ARGUMENT, "fit: a batch size of %lld: at least 1 is expected",
+                       (long long)o->batch_size);
+  if (!(o->validation_split >= 0 && o->validation_split < 1))
+    return status_make(SHOAL_ERR_ARGUMENT, "fit: a validation split of %g: at least 0 and below 1 is expected",
+                       o->validation_split);
+  if (o->validation && o->validation_split > 0)
+    return status_make(SHOAL_ERR_ARGUMENT, "fit: give validation data or a validation split, not both");
+  if ((o->stream != NULL) == (has_data != false))
+    return status_make(SHOAL_ERR_ARGUMENT, "fit: give data in memory or a stream, one of the two");
+  bool validates = o->validation || o->validation_split > 0;
+  if ((o->patience > 0 || o->keep_best) && !validates)
+    return status_make(SHOAL_ERR_ARGUMENT, "fit: %s needs validation data or a validation split",
+                       o->patience > 0 ? "patience" : "keep_best");
+  if ((o->resume || o->keep_best) && !o->checkpoint_dir)
+    return status_make(SHOAL_ERR_ARGUMENT, "fit: %s needs a folder for checkpoints",
+                       o->resume ? "resume" : "keep_best");
+  if (o->stream && o->validation_split > 0)
+    return status_make(SHOAL_ERR_ARGUMENT, "fit: rows that are streamed cannot be split: give validation data");
+  if (o->patience < 0 || o->checkpoint_every < 0 || o->keep < 0 || o->callbacks.every_steps < 0)
+    return status_make(SHOAL_ERR_ARGUMENT, "fit: patience, checkpoint_every, keep and every_steps cannot be negative");
+  return NULL;
+}
+
+shoal_status fit_cut(fit_loop *l) {
+  const shoal_fit_options *o = l->options;
+  int64_t n = l->data->features.shape.dim[0];
+  if (n > INT32_MAX) return status_make(SHOAL_ERR_ARGUMENT, "fit: at most %d examples are possible", INT32_MAX);
+  l->rows = n;
+  l->validation = o->validation;
+  if (o->validation_split > 0) {
+    int64_t held = (int64_t)((double)n * o->validation_split);
+    if (held < 1 || held >= n)
+      return status_make(SHOAL_ERR_ARGUMENT, "fit: a validation split of %g of %lld examples leaves none on one side",
+                         o->validation_split, (long long)n);
+    l->rows = n - held;
+    l->held_out = *l->data;
+    l->held_out.features = model_rows(&l->data->features, NULL, l->rows, held);
+    l->held_out.labels = model_rows(&l->data->labels, NULL, l->rows, held);
+    l->validation = &l->held_out;
+  }
+  l->batch = o->batch_size ? o->batch_size : STANDARD_BATCH;
+  int64_t workers = l->strategy ? l->strategy->workers : 1;
+  if (l->batch > INT64_MAX / 2 / workers)
+    return status_make(SHOAL_ERR_ARGUMENT, "fit: a batch of %lld on %lld workers is too large", (long long)l->batch,
+                       (long long)workers);
+  l->round = l->batch * workers;
+  l->lead = l->strategy ? l->batch * l->strategy->worker : 0;
+  l->usable = o->drop_short ? l->rows / l->round * l->round : l->rows;
+  if (!l->usable)
+    return status_make(SHOAL_ERR_ARGUMENT, "fit: %lld examples do not fill one batch of %lld, and short ones are "
+                       "dropped", (long long)l->rows, (long long)l->round);
+  if (l->usable <= (workers - 1) * l->batch)
+    return status_make(SHOAL_ERR_ARGUMENT, "fit: %lld examples in batches of %lld leave some of the %lld workers with "
+                       "none: take fewer workers or smaller batches", (long long)l->usable, (long long)l->batch,
+                       (long long)workers);
+  l->steps_per_epoch = (l->usable + l->round - 1) / l->round;
+  l->counted = is_together(l) ? l->usable : l->usable / l->round * l->batch + share_of(l, l->usable % l->round);
+  if (o->epochs && o->epochs > INT64_MAX / l->steps_per_epoch)
+    return status_make(SHOAL_ERR_ARGUMENT, "fit: %lld epochs are too many", (long long)o->epochs);
+  l->steps = o->epochs * l->steps_per_epoch;
+  /* What is asked for are updates; apart, a round makes one a worker. */
+  int64_t rounds = is_together(l) ? o->steps : (o->steps + workers - 1) / workers;
+  if (o->steps) l->steps = o->epochs ? MIN_OF(l->steps, rounds) : rounds;
+  return NULL;
+}
+
+/* How long an epoch is, is not known before its end. */
+void fit_cut_stream(fit_loop *l) {
+  const shoal_fit_options *o = l->options;
+  l->validation = o->validation;
+  l->batch = l->round = o->batch_size ? o->batch_size : STANDARD_BATCH;
+  l->steps = o->steps ? o->steps : INT64_MAX;
+}
+
+shoal_status fit_open_stream(const fit_loop *l, const char *position, bool probe, shoal_pipeline **out) {
+  const shoal_fit_options *o = l->options;
+  shoal_pipeline_options p = *o->stream;
+  p.batch_size = l->batch;
+  p.epochs = o->epochs;
+  p.seed = l->model->options.seed;
+  p.drop_short = o->drop_short;
+  p.classes = (int)l->model->classes;
+  if (o->keep_order || probe) p.shuffle_rows = 0;
+  if (probe) p.batch_size = p.prefetch = 1;
+  p.position = position && *position ? position : NULL;
+  return shoal_pipeline_create(&p, out);
+}
+
+shoal_status fit_stream_tower(fit_loop *l) {
+  shoal_pipeline *p;
+  TRY(fit_open_stream(l, NULL, true, &p));
+  rows_schema s;
+  pipeline_schema(p, &s);
+  shoal_pipeline_destroy(p);
+  const shoal_shape *input = &l->model->input;
+  char have[SHOAL_SHAPE_TEXT], one[SHOAL_SHAPE_TEXT];
+  if (s.kind != ROWS_DENSE)
+    return status_make(SHOAL_ERR_ARGUMENT, "fit: the model takes dense rows, the stream has %s ones",
+                       s.kind == ROWS_SPARSE ? "sparse" : "encoded");
+  if (shoal_shape_count(&s.shape) != shoal_shape_count(input))
+    return status_make(SHOAL_ERR_ARGUMENT, "fit: rows of the stream are %s, but the model takes examples of %s",
+                       shoal_shape_text(&s.shape, have), shoal_shape_text(input, one));
+  if (s.real_labels)
+    return status_make(SHOAL_ERR_ARGUMENT, "fit: the stream's labels are numbers; classes are expected");
+  float scale = s.dtype == SHOAL_U8 ? 1 / 255.0f : 1;
+  if (s.scale != 0 && fabsf(s.scale - scale) > 1e-6f)
+    return status_make(SHOAL_ERR_ARGUMENT, "fit: the stream asks for features times %g; u8 is taken times 1/255 and "
+                       "f32 as it is", (double)s.scale);
+  return model_tower(l->model, s.dtype, SHOAL_I32, &l->tower);
+}
+
+shoal_status fit_write_settings(fit_loop *l) {
+  const shoal_fit_options *o = l->options;
+  text_add(&l->settings, "seed=%llu batch_size=%lld order=%s short_batches=%s",
+           (unsigned long long)l->model->options.seed, (long long)l->batch, o->keep_order ? "kept" : "shuffled",
+           o->drop_short ? "dropped" : "kept");
+  if (o->stream)
+    text_add(&l->settings, " examples=streamed shuffle_rows=%lld", (long long)o->stream->shuffle_rows);
+  else
+    text_add(&l->settings, " examples=%lld", (long long)l->rows);
+  if (l->strategy)
+    text_add(&l->settings, " workers=%d pace=%s", l->strategy->workers, is_together(l) ? "together" : "own");
+  if (o->settings) text_add(&l->settings, "\n%s", o->settings);
+  return l->settings.failed ? status_no_memory() : NULL;
+}
