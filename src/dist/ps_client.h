@@ -34,6 +34,11 @@ SHOAL_CHECKED shoal_status ps_client_start(ps_client *c, int64_t round, int64_t 
 SHOAL_CHECKED shoal_status ps_client_stop(ps_client *c);
 /* *head: what server 0 answered; the largest `running` of all servers. */
 SHOAL_CHECKED shoal_status ps_client_done(ps_client *c, ps_head *head);
+/* At most PS_REPORT_MOST bytes, kept by server 0. */
+SHOAL_CHECKED shoal_status ps_client_report(ps_client *c, const char *words);
+/* The report of worker `which`, or with the number of workers the server's own; *out is the caller's to free, NULL: not
+ * there yet. */
+SHOAL_CHECKED shoal_status ps_client_collect(ps_client *c, int server, int which, char **out);
 SHOAL_CHECKED shoal_status ps_client_quit(ps_client *c);
 
 /* Of all connections together. */

@@ -23,6 +23,7 @@ typedef struct {
   bool keeps;       /* ... and released */
   net_message held; /* a PUSH (together: with its gradient) or a PULL before START */
   ps_head head;     /* of the held PUSH */
+  char *report;     /* NULL: none yet */
 } worker;
 
 typedef struct {
@@ -324,6 +325,38 @@ static shoal_status on_gone(server *s, const net_message *m) {
   return let_go(s);
 }
 
+static shoal_status on_report(server *s, const net_message *m) {
+  worker *w = &s->workers[m->header.from];
+  if (m->bytes > PS_REPORT_MOST) return refuse(s, m, "the report is too long");
+  free(w->report);
+  w->report = strndup((const char *)m->payload, m->bytes);
+  return w->report ? answer(s, m, 0, NULL, 0) : status_no_memory();
+}
+
+static void complete_result(server *s) {
+  s->result.updates = s->head.updates - s->first_update;
+  s->result.seconds = s->started ? s->last_update - s->start : 0;
+  if (s->net) net_server_stats(s->net, &s->result.net);
+}
+
+static shoal_status on_collect(server *s, const net_message *m) {
+  const ps_server_options *o = s->options;
+  char *own = NULL;
+  const char *words = "";
+  if (m->header.number < (uint64_t)o->workers && s->workers[m->header.number].report)
+    words = s->workers[m->header.number].report;
+  if (m->header.number == (uint64_t)o->workers && o->describe) {
+    complete_result(s);
+    own = o->describe(o->describer, &s->result);
+    words = own && strlen(own) <= PS_REPORT_MOST ? own : "";
+  }
+  net_header h = {.kind = PS_COLLECT, .from = m->header.from};
+  net_part part = {words, strlen(words)};
+  shoal_status status = net_answer(s->net, m->peer, &h, &part, 1);
+  free(own);
+  return status;
+}
+
 static shoal_status handle(server *s, net_message *m, bool *held) {
   if (m->header.from >= (uint32_t)s->options->workers) {
     if (m->header.kind == NET_GONE) return NULL;
@@ -346,6 +379,8 @@ static shoal_status handle(server *s, net_message *m, bool *held) {
       TRY(answer(s, m, 0, NULL, 0));
       return s->started ? release_all(s, PS_STOPPED) : NULL;
     case PS_DONE: return on_done(s, m);
+    case PS_REPORT: return on_report(s, m);
+    case PS_COLLECT: return on_collect(s, m);
     case PS_QUIT:
       s->quit = m->header.from == 0;
       return answer(s, m, 0, NULL, 0);
@@ -425,7 +460,7 @@ static shoal_status set_up(server *s) {
   if (o->together && o->workers > 1) TRY(mem_aligned((size_t)o->elements * sizeof(float), (void **)&s->sum));
   TRY(build(s));
   net_options net = o->net;
-  net.largest = sizeof(ps_head) + MAX_OF((size_t)o->elements * sizeof(float), strlen(o->settings));
+  net.largest = ps_largest((size_t)o->elements, strlen(o->settings));
   return net_listen(o->address, &net, &s->net);
 }
 
@@ -434,14 +469,13 @@ shoal_status ps_server_run(const ps_server_options *options, ps_server_result *o
   shoal_status status = set_up(&s);
   if (!status) status = serve(&s);
   if (!status) see_off(&s);
-  if (s.net) net_server_stats(s.net, &s.result.net);
+  complete_result(&s);
   net_server_close(s.net);
+  for (int w = 0; s.workers && w < options->workers; w++) free(s.workers[w].report);
   shoal_session_destroy(s.session);
   shoal_graph_destroy(s.graph);
   free(s.workers);
   free(s.sum);
-  s.result.updates = s.head.updates - s.first_update;
-  s.result.seconds = s.started ? s.last_update - s.start : 0;
   if (status) {
     free(s.result.gradients);
     free(s.result.examples);

@@ -195,6 +195,32 @@ done:
   return status;
 }
 
+shoal_status ps_strategy_report(shoal_strategy *base, const char *words) {
+  return ps_client_report(((ps *)base)->client, words);
+}
+
+shoal_status ps_strategy_collect(shoal_strategy *base, char **out) {
+  ps *s = (ps *)base;
+  int workers = base->workers, n = workers + s->options.servers;
+  memset(out, 0, (size_t)n * sizeof *out);
+  double end = clock_seconds() + s->options.answer_seconds;
+  shoal_status status = NULL;
+  for (int i = 0; i < n && !status;) {
+    int server = i < workers ? 0 : i - workers;
+    status = ps_client_collect(s->client, server, MIN_OF(i, workers), &out[i]);
+    if (status || out[i]) {
+      i++;
+    } else if (clock_seconds() > end) {
+      status = status_make(SHOAL_ERR_PEER, "no report of %s/%d in %g s", i < workers ? "worker" : "ps",
+                           i < workers ? i : server, s->options.answer_seconds);
+    } else {
+      nanosleep(&(struct timespec){.tv_nsec = (long)(POLL_SECONDS * 1e9)}, NULL);
+    }
+  }
+  for (int i = 0; i < n && status; i++) free(out[i]);
+  return status;
+}
+
 shoal_status ps_strategy_close(shoal_strategy *base) {
   ps *s = (ps *)base;
   if (!s->client) return NULL;
@@ -260,7 +286,9 @@ shoal_status ps_serve(const ps_options *options, int index, const shoal_model *m
                                 .stop = stop_flag,
                                 .optimizer = (void *)&m->options,
                                 .build = build_update,
-                                .rate_at = rate_at};
+                                .rate_at = rate_at,
+                                .describer = options->describer,
+                                .describe = options->describe};
     status = ps_server_run(&server, out);
   }
   placement_fini(&place);
