@@ -22,7 +22,8 @@ SHOAL_CHECKED shoal_status ps_client_create(const ps_client_options *options, ps
 void ps_client_destroy(ps_client *c);
 
 /* Gradients out, fresh parameters back. gradients and parameters: one pointer a variable, to all its elements;
- * gradients may be NULL when head->examples is 0. *head: what goes out, then what server 0 answered. *stopped: rule 6. */
+ * gradients may be NULL when head->examples is 0. *head: what goes out, then what server 0 answered. *stopped: rule 6
+ * of the protocol. */
 SHOAL_CHECKED shoal_status ps_client_push(ps_client *c, float *const *gradients, float *const *parameters,
                                           ps_head *head, bool *stopped);
 /* Waits for START; *round as worker 0 said there. */

@@ -28,7 +28,7 @@ enum {
   PS_STOP,
   PS_DONE,  /* no more gradients from this worker; answer: head only. May be repeated, to ask who still runs */
   PS_REPORT,  /* payload: text, what the worker has to say at the end; kept by the server */
-  PS_COLLECT, /* number: a worker, or as many as there are for the server's own text; answer: the text, empty: none yet */
+  PS_COLLECT, /* number: a worker, or the number of workers for the server's own text; answer: the text or nothing */
   PS_QUIT   /* worker 0, when all are done: the server ends */
 };
 

@@ -279,7 +279,8 @@ static shoal_status on_hello(server *s, const net_message *m) {
 static shoal_status on_set(server *s, const net_message *m) {
   uint64_t which = m->header.number;
   size_t bytes = (size_t)s->options->elements * sizeof(float);
-  if (m->header.from != 0 || s->start_asked) return refuse(s, m, "only worker 0 brings parameters, and only before START");
+  if (m->header.from != 0 || s->start_asked)
+    return refuse(s, m, "only worker 0 brings parameters, and only before START");
   if (which >= (uint64_t)s->n_vectors || m->bytes != sizeof(ps_head) + bytes)
     return refuse(s, m, "no vector of that number and size is kept");
   memcpy(s->vectors[which], gradient_of(m), bytes);

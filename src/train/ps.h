@@ -23,8 +23,8 @@ typedef struct {
 SHOAL_CHECKED shoal_status ps_strategy_create(const ps_options *options, shoal_model *m, shoal_strategy **out);
 /* At the end of training: what this worker has to say (at most PS_REPORT_MOST bytes), kept by server 0 ... */
 SHOAL_CHECKED shoal_status ps_strategy_report(shoal_strategy *s, const char *words);
-/* ... for worker 0 to collect, once all have spoken: *out[0 .. workers) are the workers' words, then each server's own; all
- * the caller's to free. */
+/* ... for worker 0 to collect, once all have spoken: out[0 .. workers) are the workers' words, then each server's own;
+ * all the caller's to free. */
 SHOAL_CHECKED shoal_status ps_strategy_collect(shoal_strategy *s, char **out);
 /* Says QUIT to the servers if this is worker 0 and training ended well; closes the connections. */
 SHOAL_CHECKED shoal_status ps_strategy_close(shoal_strategy *s);
