@@ -263,7 +263,11 @@ const command command_train = {
                "Examples:\n"
                "  shoal train softmax --epochs 5\n"
                "  shoal train lenet --activation relu --pool max --optimizer momentum --lr 0.02\n"
-               "  shoal train lenet --run-dir runs/first --resume\n",
+               "  shoal train lenet --run-dir runs/first --resume\n"
+               "  shoal train softmax --workers 3 --ps 1 --mode async --staleness 4\n"
+               "\n"
+               "With --workers or --ps it starts a cluster of local processes, whose logs are in\n"
+               "the folder logs. With TF_CONFIG or --cluster it is one task of a cluster.\n",
     .flags = job_table,
     .word_at = model_name_at,
     .run = run_train,

@@ -263,7 +263,7 @@ static double rate_at(void *optimizer, int64_t update) {
   return shoal_schedule_at(&o->schedule, update);
 }
 
-shoal_status ps_serve(const ps_options *options, int index, const shoal_model *m, const int *stop_flag,
+shoal_status ps_serve(const ps_options *options, int index, shoal_model *m, const int *stop_flag,
                       ps_server_result *out) {
   TRY(model_ready(m));
   placement place = {0};
@@ -272,6 +272,8 @@ shoal_status ps_serve(const ps_options *options, int index, const shoal_model *m
   snprintf(name, sizeof name, "ps/%d", index);
   shoal_status status = place_weights(m, options->servers, &place);
   if (!status) status = write_settings(options, m, &place, &settings);
+  shoal_session_destroy(m->session);
+  m->session = NULL;
   if (!status) {
     ps_server_options server = {.name = name,
                                 .address = options->addresses[index],

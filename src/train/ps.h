@@ -31,8 +31,9 @@ SHOAL_CHECKED shoal_status ps_strategy_close(shoal_strategy *s);
 void ps_strategy_destroy(shoal_strategy *s);
 void ps_strategy_stats(const shoal_strategy *s, net_stats *out);
 
-/* Runs server `index` for workers that train such a model. Of the model only the settings are used. */
-SHOAL_CHECKED shoal_status ps_serve(const ps_options *options, int index, const shoal_model *m, const int *stop,
+/* Runs server `index` for workers that train such a model. Of the model only the settings are used: its own variables
+ * are given up, so that the memory is there for the server's. */
+SHOAL_CHECKED shoal_status ps_serve(const ps_options *options, int index, shoal_model *m, const int *stop,
                                     ps_server_result *out);
 
 #endif
