@@ -16,6 +16,7 @@ typedef struct {
   int64_t staleness;
   shoal_compile_options compile;
   shoal_fit_options fit;
+  int64_t block;      /* elements a server updates at a time; 0: the standard */
   int64_t stop_after; /* steps of worker 0; 0: never */
   int64_t slow_us;    /* that SLOW_WORKER waits after each step */
 } job;
@@ -49,6 +50,7 @@ static ps_options options_of(const task *t) {
                       .staleness = t->of->staleness,
                       .addresses = t->addresses,
                       .servers = t->of->servers,
+                      .block = t->of->block,
                       .net = {.job = 77},
                       .connect_seconds = 10,
                       .answer_seconds = 10};
@@ -166,6 +168,7 @@ static void together_equals_one_process(void **state) {
         job j = {.workers = w, .servers = s, .together = true, .staleness = -1};
         j.compile = compile_for(optimizers[k]);
         j.fit = (shoal_fit_options){.epochs = 3, .batch_size = 60 / w};
+        j.block = w == 2 || k > 1 ? 333 : 0;
         task workers[MOST], servers[MOST];
         run(&j, &data, workers, servers);
         shoal_model *alone;
@@ -281,7 +284,7 @@ static void resuming_continues(void **state) {
   data_make_corners(ROWS, 1, &data);
   char dir[FILES_PATH];
   files_make_folder(dir);
-  job j = {.workers = 2, .servers = 2, .together = true, .compile = compile_for("adam")};
+  job j = {.workers = 2, .servers = 2, .together = true, .compile = compile_for("adam"), .block = 500};
   j.fit = (shoal_fit_options){.epochs = 3, .batch_size = 20};
   task whole[MOST], half[MOST], rest[MOST], servers[MOST];
   run(&j, &data, whole, servers);

@@ -30,6 +30,7 @@ typedef struct {
   bool together;
   int64_t staleness;   /* below 0: no bound */
   int64_t elements;
+  int64_t block; /* elements updated at a time; 0: the standard, for tests to make small */
   const char *settings; /* a worker with other settings is refused */
   const char *kernels;  /* as in shoal_session_options */
   double patience;      /* seconds without any message after which the job is taken for dead */

@@ -282,6 +282,7 @@ shoal_status ps_serve(const ps_options *options, int index, shoal_model *m, cons
                                 .together = options->together,
                                 .staleness = options->staleness,
                                 .elements = place.elements[index],
+                                .block = options->block,
                                 .settings = settings.data,
                                 .kernels = m->options.kernels,
                                 .patience = options->answer_seconds,

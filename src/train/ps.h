@@ -15,6 +15,7 @@ typedef struct {
   int servers;
   net_options net;              /* `largest` and `from` are set here */
   double connect_seconds, answer_seconds;
+  int64_t block;   /* of a server: see ps_server_options */
   void *describer; /* of a server: see ps_server_options */
   char *(*describe)(void *describer, const ps_server_result *so_far);
 } ps_options;
