@@ -162,6 +162,9 @@ static void show_tail(watch *w, int task) {
 
 static shoal_status failure(watch *w) {
   int i = first_cause(w);
+  const member *chief = &w->members[w->servers];
+  if (w->stop_at && chief->ended && WIFSIGNALED(chief->status) && WTERMSIG(chief->status) == SIGTERM)
+    return status_make(SHOAL_ERR_CANCELLED, "stopped before training began"); /* it could not listen yet */
   if (i < 0) return status_make(SHOAL_ERR_INTERNAL, "a task failed, but none can be named");
   const member *m = &w->members[i];
   const char *name = launch_name(w->tasks, i), *log = launch_log(w->tasks, i);

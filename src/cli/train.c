@@ -193,6 +193,13 @@ static shoal_status train(train_run *t, int *signal) {
   run_report *r = &t->report;
   t->begun = reports && job_is_cluster(&t->base.flags);
   shoal_status status = !job_is_cluster(&t->base.flags) ? train_alone(t) : train_together(t, described);
+  int asked = __atomic_load_n(interrupt_flag(t->signals), __ATOMIC_ACQUIRE);
+  if (asked && shoal_status_code(status) == SHOAL_ERR_CANCELLED) {
+    progress_note(&t->screen, shoal_status_message(status));
+    shoal_status_free(status);
+    *signal = asked;
+    return NULL;
+  }
   if (shoal_status_code(status) == SHOAL_ERR_NUMERIC) status = advise(t, status);
   if (status) {
     if (!t->begun) return status;

@@ -181,6 +181,21 @@ class Cluster(support.Case):
                 self.assertEqual(second["resumed_from"], first["steps"])
                 self.assertEqual(second["examples"], epochs * 512)
 
+    def test_ctrl_c_at_any_moment(self):
+        for i in range(8):
+            folder = self.folder / f"early{i}"
+            process = subprocess.Popen(
+                [support.SHOAL, "train", "softmax", "--data", self.data, "--run-dir", folder, "--epochs", "100000000",
+                 "--workers", "2", "--threads", "1", "--quiet"], cwd=self.folder, stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE, text=True, env=self.environment())
+            end = time.monotonic() + 20
+            while not (folder / "logs" / "job.json").exists() and time.monotonic() < end:
+                time.sleep(0.001)
+            time.sleep(0.012 * i)
+            process.send_signal(signal.SIGINT)
+            status, _, err, _ = self.ends(process, folder)
+            self.assertEqual(status, 130, err)
+
     def test_wrong_flags(self):
         for number, (flags, words) in enumerate((
                 (["--strategy", "single", "--workers", 2], "--strategy ps"),
@@ -227,7 +242,8 @@ class Described(support.Case):
 
     def start(self, task, *flags, **environment):
         """By file, unless the environment has TF_CONFIG."""
-        (self.folder / "cluster.json").write_text(json.dumps({"cluster": self.cluster}))
+        (self.folder / "new.json").write_text(json.dumps({"cluster": self.cluster}))
+        os.replace(self.folder / "new.json", self.folder / "cluster.json")  # a task started before may be reading it
         by = [] if environment else ["--cluster", "cluster.json", "--task", task]
         process = subprocess.Popen(
             [support.SHOAL, "train", "softmax", "--data", self.data, "--run-dir", "r", "--batch-size", "20",
@@ -237,7 +253,14 @@ class Described(support.Case):
         return process
 
     def end(self, process, expect=0):
-        out, err = process.communicate(timeout=LATEST)
+        try:
+            out, err = process.communicate(timeout=LATEST)
+        except subprocess.TimeoutExpired:
+            ended = [task.poll() for task in self.tasks]
+            for task in self.tasks:
+                task.kill()
+            self.fail(f"still running; exit statuses {ended}: " + "\n".join(
+                str(task.communicate()) for task in self.tasks))
         self.assertEqual(process.returncode, expect, out + err)
         return out, err
 
