@@ -125,13 +125,15 @@ void cluster_job_fini(cluster_job *j) {
 }
 
 ps_options cluster_job_options(const cluster_job *j, const job_flags *f, int index) {
-  return (ps_options){.worker = index,
-                      .workers = (int)f->workers,
-                      .together = job_is_together(f),
-                      .staleness = f->staleness,
-                      .addresses = j->addresses,
-                      .servers = j->servers,
-                      .net = {.job = j->id},
-                      .connect_seconds = CONNECT_SECONDS,
-                      .answer_seconds = (double)f->deadline};
+  ps_options o = {.worker = index,
+                  .workers = (int)f->workers,
+                  .together = job_is_together(f),
+                  .staleness = f->staleness,
+                  .addresses = j->addresses,
+                  .servers = j->servers,
+                  .net = j->net,
+                  .connect_seconds = fmax(CONNECT_SECONDS, f->deadline),
+                  .answer_seconds = f->deadline};
+  o.net.job = j->id;
+  return o;
 }

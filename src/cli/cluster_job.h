@@ -12,6 +12,7 @@ typedef struct {
   int64_t rows;   /* of the training data */
   const char *addresses[SERVERS_MOST];
   int servers;
+  net_options net; /* keys, for servers on other hosts */
   json_t *file;   /* texts here and in the flags may point into it */
 } cluster_job;
 

@@ -38,7 +38,6 @@ typedef struct {
   launch *tasks;
   member *members; /* servers first, then workers */
   int servers, count;
-  bool ready;
   double failed_at, stop_at, chief_at; /* clock; 0: not yet */
 } watch;
 
@@ -72,22 +71,22 @@ static shoal_status start(watch *w) {
 
 /* ---- what tasks say */
 
-static void announce(watch *w, const json_t *ready) {
-  const training *b = w->crew->base;
-  run_report *r = w->crew->report;
+void crew_announce(crew *c, const json_t *ready) {
+  const training *b = c->base;
+  run_report *r = c->report;
   r->parameters = json_integer_value(json_object_get(ready, "parameters"));
   r->threads = (int)json_integer_value(json_object_get(ready, "threads"));
-  if (b->flags.quiet || w->ready) return;
+  if (b->flags.quiet) return;
   char rows[GROUPED_TEXT], parameters[GROUPED_TEXT];
   printf("%s: %s parameters, %s training rows of %s, %lld worker%s with batch %lld and %d thread%s, %lld parameter "
-         "server%s, %s\n", b->kind->name, grouped_text(r->parameters, parameters), grouped_text(w->job.rows, rows),
+         "server%s, %s\n", b->kind->name, grouped_text(r->parameters, parameters),
+         grouped_text(json_integer_value(json_object_get(ready, "rows")), rows),
          b->flags.data, (long long)b->flags.workers, b->flags.workers == 1 ? "" : "s", (long long)b->flags.batch_size,
          r->threads, r->threads == 1 ? "" : "s", (long long)b->flags.ps, b->flags.ps == 1 ? "" : "s", b->flags.mode);
   fflush(stdout);
 }
 
-static void on_progress(watch *w, const json_t *o) {
-  crew *c = w->crew;
+void crew_show(crew *c, const json_t *o) {
   const char *kind = json_string_value(json_object_get(o, "kind"));
   record_from_json(progress_record, o, c->last);
   if (!isfinite(c->report->startup_seconds) || !c->report->startup_seconds)
@@ -102,12 +101,11 @@ static void on_line(watch *w, int task, const char *line) {
   member *m = &w->members[task];
   json_t *o = json_loads(line, 0, NULL), *value;
   if ((value = json_object_get(o, "progress"))) {
-    on_progress(w, value);
+    crew_show(w->crew, value);
   } else if ((value = json_object_get(o, "note")) && json_is_string(value)) {
     progress_note(w->crew->screen, json_string_value(value));
   } else if ((value = json_object_get(o, "ready"))) {
-    announce(w, value);
-    w->ready = true;
+    crew_announce(w->crew, value);
   } else if ((value = json_object_get(o, "result")) && !m->result) {
     m->result = json_incref(value);
   } else if ((value = json_object_get(o, "error")) && !m->error) {
@@ -164,6 +162,9 @@ static void show_tail(watch *w, int task) {
 
 static shoal_status failure(watch *w) {
   int i = first_cause(w);
+  const member *chief = &w->members[w->servers];
+  if (w->stop_at && chief->ended && WIFSIGNALED(chief->status) && WTERMSIG(chief->status) == SIGTERM)
+    return status_make(SHOAL_ERR_CANCELLED, "stopped before training began"); /* it could not listen yet */
   if (i < 0) return status_make(SHOAL_ERR_INTERNAL, "a task failed, but none can be named");
   const member *m = &w->members[i];
   const char *name = launch_name(w->tasks, i), *log = launch_log(w->tasks, i);
@@ -171,9 +172,9 @@ static shoal_status failure(watch *w) {
   int pid = (int)launch_pid(w->tasks, i);
   if (m->ended && WIFSIGNALED(m->status)) {
     show_tail(w, i);
+    int number = WTERMSIG(m->status);
     return status_make(SHOAL_ERR_PEER, "%s (pid %d) was killed by signal %d (%s) around step %lld, and the job cannot "
-                       "go on without it; its log is %s", name, pid, WTERMSIG(m->status), strsignal(WTERMSIG(m->status)),
-                       step, log);
+                       "go on without it; its log is %s", name, pid, number, strsignal(number), step, log);
   }
   if (m->error) return status_make(m->code, "%s: %s (log: %s)", name, m->error, log);
   show_tail(w, i);
@@ -239,20 +240,22 @@ static shoal_status collect(watch *w) {
   return NULL;
 }
 
-/* Nobody trained alone, and all have the same model. */
-static shoal_status check_together(const watch *w) {
-  const job_flags *f = &w->crew->base->flags;
-  const run_report *r = w->crew->report;
+shoal_status crew_check(const crew *c) {
+  const job_flags *f = &c->base->flags;
+  const run_report *r = c->report;
   for (int i = 0; i < (int)f->workers && r->fit.updates > 0 && !r->fit.stopped; i++)
     if (!summary_gradients(r->tasks, i))
       return status_make(SHOAL_ERR_PEER, "no gradient of worker/%d reached every parameter server: it did not take "
                          "part in the training", i);
-  for (int i = 1; i < (int)f->workers && job_is_together(f); i++) {
-    shoal_evaluation own = {0};
-    record_from_json(evaluation_record, json_object_get(w->members[w->servers + i].result, "test"), &own);
-    if (own.accuracy != r->test.accuracy && !(isnan(own.accuracy) && isnan(r->test.accuracy)))
-      return status_make(SHOAL_ERR_PEER, "worker/%d measures an accuracy of %.6f, worker/0 %.6f: in sync mode they "
-                         "must agree", i, own.accuracy, r->test.accuracy);
+  size_t k;
+  json_t *task;
+  json_array_foreach(r->tasks, k, task) {
+    const json_t *accuracy = json_object_get(task, "test_accuracy");
+    if (!job_is_together(f) || !json_is_number(accuracy)) continue; /* without test rows there is none */
+    if (json_number_value(accuracy) == r->test.accuracy) continue;
+    return status_make(SHOAL_ERR_PEER, "worker/%lld measures an accuracy of %.6f, worker/0 %.6f: in sync mode they "
+                       "must agree", (long long)json_integer_value(json_object_get(task, "index")),
+                       json_number_value(accuracy), r->test.accuracy);
   }
   return NULL;
 }
@@ -289,7 +292,7 @@ shoal_status crew_run(crew *c) {
   progress_clear(c->screen);
   launch_destroy(w.tasks, GRACE_SECONDS);
   if (!status) status = collect(&w);
-  if (!status) status = check_together(&w);
+  if (!status) status = crew_check(c);
   for (int i = 0; w.members && i < w.count; i++) {
     json_decref(w.members[i].result);
     free(w.members[i].error);

@@ -34,6 +34,8 @@ typedef struct {
   int64_t staleness; /* below 0: no bound */
   const char *transport;
   double deadline;   /* seconds */
+  const char *cluster, *keys;
+  bool insecure;
   const char *task, *job; /* of a process that is a task of a cluster */
   const char *run_dir;
   bool resume;

@@ -4,7 +4,8 @@
  *   {"progress": {...}}    what the callbacks of training see; "kind": "step" or "epoch"
  *   {"note": "..."}        for the person at the terminal
  *   {"error": {"message": "...", "code": N}}   the task fails
- *   {"result": {...}}      the task is done */
+ *   {"result": {...}}      the task is done
+ *   {"tasks": [...]}       results of all tasks, where they come through the servers */
 #ifndef SHOAL_CLI_RECORD_H
 #define SHOAL_CLI_RECORD_H
 

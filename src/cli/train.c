@@ -2,7 +2,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "cli/command.h"
-#include "cli/crew.h"
+#include "cli/described.h"
 #include "cli/interrupt.h"
 #include "cli/metrics.h"
 #include "cli/progress.h"
@@ -18,6 +18,7 @@
 typedef struct {
   training base;
   flags_parsed parsed;
+  cluster place; /* this task's, in a cluster that was described */
   json_t *kept; /* settings of the run that is resumed; texts in the flags may point into it */
   interrupt *signals;
   progress screen;
@@ -172,28 +173,39 @@ static shoal_status train_alone(train_run *t) {
   return NULL;
 }
 
-/* The same with a cluster of local processes. */
-static shoal_status train_together(train_run *t) {
+/* The same with others: with local processes, or as a task of a cluster that was described. */
+static shoal_status train_together(train_run *t, bool described) {
   crew c = {.base = &t->base,
             .stop = interrupt_flag(t->signals),
             .screen = &t->screen,
             .report = &t->report,
             .last = &t->last,
             .started = t->started};
-  t->begun = true;
-  return crew_run(&c);
+  return described ? described_run(&c, &t->place) : crew_run(&c);
 }
 
 /* Everything after the flags are known. *signal: the signal that stopped it, or 0. */
 static shoal_status train(train_run *t, int *signal) {
-  TRY(open_folder(t));
+  bool described;
+  TRY(described_find(&t->base, &t->parsed, &described, &t->place));
+  bool reports = !described || cluster_worker(&t->place) == 0; /* who has a folder and a result */
+  if (described && !t->base.flags.strategy) t->base.flags.strategy = "ps";
+  if (reports) TRY(open_folder(t));
   job_fill(&t->base.flags, &t->parsed, t->base.kind);
   TRY(job_check(&t->base.flags, &t->parsed));
   TRY(interrupt_create("Stopping after this step and saving a checkpoint; press Ctrl-C again to end at once.",
                        "Ended at once; the last checkpoint saved is whole.", &t->signals));
   progress_init(&t->screen, stdout, job_global_batch(&t->base.flags), t->base.flags.quiet);
   run_report *r = &t->report;
-  shoal_status status = job_is_cluster(&t->base.flags) ? train_together(t) : train_alone(t);
+  t->begun = reports && job_is_cluster(&t->base.flags);
+  shoal_status status = !job_is_cluster(&t->base.flags) ? train_alone(t) : train_together(t, described);
+  int asked = __atomic_load_n(interrupt_flag(t->signals), __ATOMIC_ACQUIRE);
+  if (asked && shoal_status_code(status) == SHOAL_ERR_CANCELLED) {
+    progress_note(&t->screen, shoal_status_message(status));
+    shoal_status_free(status);
+    *signal = asked;
+    return NULL;
+  }
   if (shoal_status_code(status) == SHOAL_ERR_NUMERIC) status = advise(t, status);
   if (status) {
     if (!t->begun) return status;
@@ -202,10 +214,11 @@ static shoal_status train(train_run *t, int *signal) {
     shoal_status_free(second); /* the first error is the one to tell */
     return status;
   }
+  if (!reports) return NULL;
   r->status = r->fit.stopped ? "interrupted" : r->fit.stopped_early ? "stopped early" : "finished";
   *signal = r->fit.stopped ? __atomic_load_n(interrupt_flag(t->signals), __ATOMIC_ACQUIRE) : 0;
   /* In a cluster worker 0 has saved it. */
-  shoal_status saved = t->base.model ? shoal_model_save(t->base.model, t->base.dir.weights) : NULL;
+  shoal_status saved = !job_is_cluster(&t->base.flags) ? shoal_model_save(t->base.model, t->base.dir.weights) : NULL;
   shoal_status written = write_summary(t);
   summary_print(r, stdout);
   say_where(t);
@@ -219,6 +232,7 @@ static void clean_up(train_run *t) {
   training_fini(&t->base);
   json_decref(t->kept);
   json_decref(t->report.tasks);
+  cluster_fini(&t->place);
 }
 
 static int run_train(int argc, char **argv) {
@@ -233,8 +247,8 @@ static int run_train(int argc, char **argv) {
     command_print_help(&command_train, stdout);
     return EXIT_GOOD;
   }
-  if (!status && t.base.flags.task) {
-    status = task_run(t.base.flags.task, t.base.flags.job);
+  if (!status && t.base.flags.job) {
+    status = task_run(t.base.flags.task ? t.base.flags.task : "", t.base.flags.job);
     return status ? command_fail(&command_train, status) : EXIT_GOOD;
   }
   if (!status && t.parsed.count == 0)
@@ -262,7 +276,11 @@ const command command_train = {
                "Examples:\n"
                "  shoal train softmax --epochs 5\n"
                "  shoal train lenet --activation relu --pool max --optimizer momentum --lr 0.02\n"
-               "  shoal train lenet --run-dir runs/first --resume\n",
+               "  shoal train lenet --run-dir runs/first --resume\n"
+               "  shoal train softmax --workers 3 --ps 1 --mode async --staleness 4\n"
+               "\n"
+               "With --workers or --ps it starts a cluster of local processes, whose logs are in\n"
+               "the folder logs. With TF_CONFIG or --cluster it is one task of a cluster.\n",
     .flags = job_table,
     .word_at = model_name_at,
     .run = run_train,

@@ -13,7 +13,8 @@ struct ps_client {
 };
 
 static const char *const kind_names[] = {"",        "hello",  "set up", "start", "first pull",
-                                         "push to", "get from", "stop",   "done",  "quit"};
+                                         "push to", "get from", "stop",  "done",  "report to",
+                                         "collect from", "quit"};
 
 /* Takes `status`. */
 static shoal_status explain(const ps_client *c, int server, int kind, shoal_status status) {
@@ -34,7 +35,7 @@ shoal_status ps_client_create(const ps_client_options *options, ps_client **out)
   shoal_status status = c->links && c->versions && c->parts ? NULL : status_no_memory();
   for (int s = 0; s < place->servers && !status; s++) {
     net_options net = options->net;
-    net.largest = sizeof(ps_head) + MAX_OF((size_t)place->elements[s] * sizeof(float), strlen(options->settings));
+    net.largest = ps_largest((size_t)place->elements[s], strlen(options->settings));
     status = net_connect(options->addresses[s], &net, options->connect_seconds, &c->links[s]);
     if (status) status = status_wrap(status, "ps/%d", s);
   }
@@ -182,6 +183,24 @@ shoal_status ps_client_stop(ps_client *c) {
 shoal_status ps_client_done(ps_client *c, ps_head *head) {
   net_header answer;
   return ask(c, (net_header){.kind = PS_DONE}, NULL, NULL, NULL, head, &answer);
+}
+
+shoal_status ps_client_report(ps_client *c, const char *words) {
+  net_header h = {.kind = PS_REPORT, .from = c->options.net.from}, answer;
+  net_part part = {words, strlen(words)};
+  ps_head head;
+  TRY(explain(c, 0, PS_REPORT, net_send(c->links[0], &h, &part, 1, c->options.answer_seconds)));
+  return receive(c, 0, PS_REPORT, NULL, &head, &answer);
+}
+
+shoal_status ps_client_collect(ps_client *c, int server, int which, char **out) {
+  net_message m;
+  TRY(send(c, server, (net_header){.kind = PS_COLLECT, .number = (uint64_t)which}, NULL, NULL));
+  TRY(explain(c, server, PS_COLLECT, net_await(c->links[server], c->options.answer_seconds, &m)));
+  char *words = m.bytes && !(m.header.flags & PS_REFUSED) ? strndup((const char *)m.payload, m.bytes) : NULL;
+  net_release_client(c->links[server], &m);
+  *out = words;
+  return NULL;
 }
 
 shoal_status ps_client_quit(ps_client *c) {

@@ -22,7 +22,8 @@ SHOAL_CHECKED shoal_status ps_client_create(const ps_client_options *options, ps
 void ps_client_destroy(ps_client *c);
 
 /* Gradients out, fresh parameters back. gradients and parameters: one pointer a variable, to all its elements;
- * gradients may be NULL when head->examples is 0. *head: what goes out, then what server 0 answered. *stopped: rule 6. */
+ * gradients may be NULL when head->examples is 0. *head: what goes out, then what server 0 answered. *stopped: rule 6
+ * of the protocol. */
 SHOAL_CHECKED shoal_status ps_client_push(ps_client *c, float *const *gradients, float *const *parameters,
                                           ps_head *head, bool *stopped);
 /* Waits for START; *round as worker 0 said there. */
@@ -34,6 +35,11 @@ SHOAL_CHECKED shoal_status ps_client_start(ps_client *c, int64_t round, int64_t 
 SHOAL_CHECKED shoal_status ps_client_stop(ps_client *c);
 /* *head: what server 0 answered; the largest `running` of all servers. */
 SHOAL_CHECKED shoal_status ps_client_done(ps_client *c, ps_head *head);
+/* At most PS_REPORT_MOST bytes, kept by server 0. */
+SHOAL_CHECKED shoal_status ps_client_report(ps_client *c, const char *words);
+/* The report of worker `which`, or with the number of workers the server's own; *out is the caller's to free, NULL: not
+ * there yet. */
+SHOAL_CHECKED shoal_status ps_client_collect(ps_client *c, int server, int which, char **out);
 SHOAL_CHECKED shoal_status ps_client_quit(ps_client *c);
 
 /* Of all connections together. */

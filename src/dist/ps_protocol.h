@@ -13,6 +13,7 @@
 #ifndef SHOAL_DIST_PS_PROTOCOL_H
 #define SHOAL_DIST_PS_PROTOCOL_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "vectors travel in little-endian order");
@@ -26,8 +27,12 @@ enum {
   PS_GET,   /* number: as in SET */
   PS_STOP,
   PS_DONE,  /* no more gradients from this worker; answer: head only. May be repeated, to ask who still runs */
+  PS_REPORT,  /* payload: text, what the worker has to say at the end; kept by the server */
+  PS_COLLECT, /* number: a worker, or the number of workers for the server's own text; answer: the text or nothing */
   PS_QUIT   /* worker 0, when all are done: the server ends */
 };
+
+#define PS_REPORT_MOST 8192 /* bytes of a report */
 
 enum { PS_REFUSED = 1, PS_STOPPED = 2 };
 
@@ -41,6 +46,14 @@ typedef struct {
   int32_t running;       /* workers not done */
   int32_t unused;
 } ps_head;
+/* Payload bytes of the largest message with a server of so many elements. */
+static inline size_t ps_largest(size_t elements, size_t settings) {
+  size_t bytes = elements * sizeof(float);
+  if (bytes < settings) bytes = settings;
+  if (bytes < PS_REPORT_MOST) bytes = PS_REPORT_MOST;
+  return sizeof(ps_head) + bytes;
+}
+
 _Static_assert(sizeof(ps_head) == 64, "a cache line, so that the vector after it is aligned");
 
 #endif

@@ -12,6 +12,17 @@
 #define PS_STALENESS_MOST 32 /* the last place counts all from there on */
 
 typedef struct {
+  int64_t updates;     /* applied by this server since START */
+  int64_t *gradients;  /* [workers] used; the caller frees it */
+  int64_t *examples;   /* [workers] in them; the caller frees it */
+  int64_t staleness[PS_STALENESS_MOST]; /* gradients by updates made between their parameters and themselves */
+  int64_t stalest;
+  double staleness_sum;
+  double seconds;      /* from START to the last update */
+  net_stats net;
+} ps_server_result;
+
+typedef struct {
   const char *name;    /* "ps/0", for messages */
   const char *address;
   net_options net;     /* `largest` is set by the server */
@@ -19,6 +30,7 @@ typedef struct {
   bool together;
   int64_t staleness;   /* below 0: no bound */
   int64_t elements;
+  int64_t block; /* elements updated at a time; 0: the standard, for tests to make small */
   const char *settings; /* a worker with other settings is refused */
   const char *kernels;  /* as in shoal_session_options */
   double patience;      /* seconds without any message after which the job is taken for dead */
@@ -29,18 +41,10 @@ typedef struct {
   shoal_status (*build)(void *optimizer, shoal_graph *g, shoal_value *variable, shoal_value *gradient,
                         shoal_value *rate, shoal_value **update);
   double (*rate_at)(void *optimizer, int64_t update);
+  /* NULL, or what COLLECT says about the server: a text that the server frees. */
+  void *describer;
+  char *(*describe)(void *describer, const ps_server_result *so_far);
 } ps_server_options;
-
-typedef struct {
-  int64_t updates;     /* applied by this server since START */
-  int64_t *gradients;  /* [workers] used; the caller frees it */
-  int64_t *examples;   /* [workers] in them; the caller frees it */
-  int64_t staleness[PS_STALENESS_MOST]; /* gradients by updates made between their parameters and themselves */
-  int64_t stalest;
-  double staleness_sum;
-  double seconds;      /* from START to the last update */
-  net_stats net;
-} ps_server_result;
 
 /* Serves until worker 0 says QUIT. */
 SHOAL_CHECKED shoal_status ps_server_run(const ps_server_options *options, ps_server_result *out);

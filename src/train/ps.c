@@ -195,6 +195,32 @@ done:
   return status;
 }
 
+shoal_status ps_strategy_report(shoal_strategy *base, const char *words) {
+  return ps_client_report(((ps *)base)->client, words);
+}
+
+shoal_status ps_strategy_collect(shoal_strategy *base, char **out) {
+  ps *s = (ps *)base;
+  int workers = base->workers, n = workers + s->options.servers;
+  memset(out, 0, (size_t)n * sizeof *out);
+  double end = clock_seconds() + s->options.answer_seconds;
+  shoal_status status = NULL;
+  for (int i = 0; i < n && !status;) {
+    int server = i < workers ? 0 : i - workers;
+    status = ps_client_collect(s->client, server, MIN_OF(i, workers), &out[i]);
+    if (status || out[i]) {
+      i++;
+    } else if (clock_seconds() > end) {
+      status = status_make(SHOAL_ERR_PEER, "no report of %s/%d in %g s", i < workers ? "worker" : "ps",
+                           i < workers ? i : server, s->options.answer_seconds);
+    } else {
+      nanosleep(&(struct timespec){.tv_nsec = (long)(POLL_SECONDS * 1e9)}, NULL);
+    }
+  }
+  for (int i = 0; i < n && status; i++) free(out[i]);
+  return status;
+}
+
 shoal_status ps_strategy_close(shoal_strategy *base) {
   ps *s = (ps *)base;
   if (!s->client) return NULL;
@@ -237,7 +263,7 @@ static double rate_at(void *optimizer, int64_t update) {
   return shoal_schedule_at(&o->schedule, update);
 }
 
-shoal_status ps_serve(const ps_options *options, int index, const shoal_model *m, const int *stop_flag,
+shoal_status ps_serve(const ps_options *options, int index, shoal_model *m, const int *stop_flag,
                       ps_server_result *out) {
   TRY(model_ready(m));
   placement place = {0};
@@ -246,6 +272,8 @@ shoal_status ps_serve(const ps_options *options, int index, const shoal_model *m
   snprintf(name, sizeof name, "ps/%d", index);
   shoal_status status = place_weights(m, options->servers, &place);
   if (!status) status = write_settings(options, m, &place, &settings);
+  shoal_session_destroy(m->session);
+  m->session = NULL;
   if (!status) {
     ps_server_options server = {.name = name,
                                 .address = options->addresses[index],
@@ -254,13 +282,16 @@ shoal_status ps_serve(const ps_options *options, int index, const shoal_model *m
                                 .together = options->together,
                                 .staleness = options->staleness,
                                 .elements = place.elements[index],
+                                .block = options->block,
                                 .settings = settings.data,
                                 .kernels = m->options.kernels,
                                 .patience = options->answer_seconds,
                                 .stop = stop_flag,
                                 .optimizer = (void *)&m->options,
                                 .build = build_update,
-                                .rate_at = rate_at};
+                                .rate_at = rate_at,
+                                .describer = options->describer,
+                                .describe = options->describe};
     status = ps_server_run(&server, out);
   }
   placement_fini(&place);

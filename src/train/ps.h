@@ -15,17 +15,26 @@ typedef struct {
   int servers;
   net_options net;              /* `largest` and `from` are set here */
   double connect_seconds, answer_seconds;
+  int64_t block;   /* of a server: see ps_server_options */
+  void *describer; /* of a server: see ps_server_options */
+  char *(*describe)(void *describer, const ps_server_result *so_far);
 } ps_options;
 
 /* A worker's strategy for a compiled model. Connects at once. */
 SHOAL_CHECKED shoal_status ps_strategy_create(const ps_options *options, shoal_model *m, shoal_strategy **out);
+/* At the end of training: what this worker has to say (at most PS_REPORT_MOST bytes), kept by server 0 ... */
+SHOAL_CHECKED shoal_status ps_strategy_report(shoal_strategy *s, const char *words);
+/* ... for worker 0 to collect, once all have spoken: out[0 .. workers) are the workers' words, then each server's own;
+ * all the caller's to free. */
+SHOAL_CHECKED shoal_status ps_strategy_collect(shoal_strategy *s, char **out);
 /* Says QUIT to the servers if this is worker 0 and training ended well; closes the connections. */
 SHOAL_CHECKED shoal_status ps_strategy_close(shoal_strategy *s);
 void ps_strategy_destroy(shoal_strategy *s);
 void ps_strategy_stats(const shoal_strategy *s, net_stats *out);
 
-/* Runs server `index` for workers that train such a model. Of the model only the settings are used. */
-SHOAL_CHECKED shoal_status ps_serve(const ps_options *options, int index, const shoal_model *m, const int *stop,
+/* Runs server `index` for workers that train such a model. Of the model only the settings are used: its own variables
+ * are given up, so that the memory is there for the server's. */
+SHOAL_CHECKED shoal_status ps_serve(const ps_options *options, int index, shoal_model *m, const int *stop,
                                     ps_server_result *out);
 
 #endif

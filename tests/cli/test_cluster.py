@@ -1,7 +1,9 @@
 """Clusters of local processes: the same learning, nobody alone, nothing left running."""
+import json
 import os
 import pathlib
 import signal
+import socket
 import subprocess
 import time
 
@@ -179,6 +181,21 @@ class Cluster(support.Case):
                 self.assertEqual(second["resumed_from"], first["steps"])
                 self.assertEqual(second["examples"], epochs * 512)
 
+    def test_ctrl_c_at_any_moment(self):
+        for i in range(8):
+            folder = self.folder / f"early{i}"
+            process = subprocess.Popen(
+                [support.SHOAL, "train", "softmax", "--data", self.data, "--run-dir", folder, "--epochs", "100000000",
+                 "--workers", "2", "--threads", "1", "--quiet"], cwd=self.folder, stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE, text=True, env=self.environment())
+            end = time.monotonic() + 20
+            while not (folder / "logs" / "job.json").exists() and time.monotonic() < end:
+                time.sleep(0.001)
+            time.sleep(0.012 * i)
+            process.send_signal(signal.SIGINT)
+            status, _, err, _ = self.ends(process, folder)
+            self.assertEqual(status, 130, err)
+
     def test_wrong_flags(self):
         for number, (flags, words) in enumerate((
                 (["--strategy", "single", "--workers", 2], "--strategy ps"),
@@ -187,7 +204,7 @@ class Cluster(support.Case):
                 (["--workers", 0], "from 1"), (["--ps", 0], "from 1"), (["--mode", "asnyc", "--ps", 1], "async"),
                 (["--workers", 1, "--ps", 256], "or fewer"),
                 (["--workers", 9, "--batch-size", 100], "fewer workers"),
-                (["--task", "worker:0"], "--job"),
+                (["--task", "worker:0"], "--cluster"),
         )):
             with self.subTest(flags=flags):
                 _, err = self.shoal("train", "softmax", "--data", self.data, "--run-dir", f"wrong{number}", *flags,
@@ -201,6 +218,113 @@ class Cluster(support.Case):
         status, _, err, _ = self.ends(process, folder)
         self.assertEqual(status, 1)
         self.assertIn("worker/1", err)
+
+
+class Described(support.Case):
+    """Tasks that are started one by one and find each other by a description."""
+
+    def setUp(self):
+        super().setUp()
+        sockets = [socket.socket() for _ in range(4)]
+        for s in sockets:
+            s.bind(("127.0.0.1", 0))
+        addresses = [f"127.0.0.1:{s.getsockname()[1]}" for s in sockets]
+        for s in sockets:
+            s.close()
+        self.cluster = {"worker": addresses[:2], "ps": addresses[2:3]}
+        self.tasks = []
+
+    def tearDown(self):
+        for task in self.tasks:
+            if task.poll() is None:
+                task.kill()
+            task.communicate()
+
+    def start(self, task, *flags, **environment):
+        """By file, unless the environment has TF_CONFIG."""
+        (self.folder / "new.json").write_text(json.dumps({"cluster": self.cluster}))
+        os.replace(self.folder / "new.json", self.folder / "cluster.json")  # a task started before may be reading it
+        by = [] if environment else ["--cluster", "cluster.json", "--task", task]
+        process = subprocess.Popen(
+            [support.SHOAL, "train", "softmax", "--data", self.data, "--run-dir", "r", "--batch-size", "20",
+             "--threads", "1", *by, *map(str, flags)], cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env=self.environment(**environment))
+        self.tasks.append(process)
+        return process
+
+    def end(self, process, expect=0):
+        try:
+            out, err = process.communicate(timeout=LATEST)
+        except subprocess.TimeoutExpired:
+            ended = [task.poll() for task in self.tasks]
+            for task in self.tasks:
+                task.kill()
+            self.fail(f"still running; exit statuses {ended}: " + "\n".join(
+                str(task.communicate()) for task in self.tasks))
+        self.assertEqual(process.returncode, expect, out + err)
+        return out, err
+
+    def test_by_file(self):
+        server, other, chief = (self.start(t, "--epochs", 2) for t in ("ps:0", "worker:1", "worker:0"))
+        out, _ = self.end(chief)
+        self.assertIn("worker/1", out)
+        self.assertIn("test accuracy", self.end(other)[0])
+        self.assertIn("updates applied", self.end(server)[0])
+        summary = self.summary("r")
+        self.assertEqual([(t["role"], t["index"]) for t in summary["tasks"]], [("ps", 0), ("worker", 0), ("worker", 1)])
+        self.assertEqual(len({t["pid"] for t in summary["tasks"]}), 3)
+        self.assertTrue(all(n > 0 for n in summary["gradients"]))
+
+    def test_by_environment_with_keys(self):
+        self.shoal("keygen", "keys")
+        self.cluster["chief"] = [self.cluster["worker"].pop(0)]
+        tasks = {}
+        for role in ("ps", "worker", "chief"):
+            config = json.dumps({"cluster": self.cluster, "task": {"type": role, "index": 0}})
+            tasks[role] = self.start("", "--epochs", 2, "--mode", "async", "--lr", 0.1, "--keys", "keys",
+                                     TF_CONFIG=config)
+        for task in tasks.values():
+            self.end(task)
+        self.assertEqual(self.summary("r")["updates"], 2 * 26)
+
+    def test_other_settings_are_refused(self):
+        server = self.start("ps:0", "--epochs", 2, "--deadline", 2)
+        wrong = self.start("worker:1", "--epochs", 2, "--lr", 0.25)
+        _, err = self.end(wrong, expect=1)
+        self.assertIn("refused: its settings", err)
+        _, err = self.end(server, expect=1)
+        self.assertIn("worker/0", err)
+
+    def test_a_place_taken_twice_is_refused(self):
+        self.start("ps:0", "--epochs", 2, "--deadline", 5)
+        first = self.start("worker:1", "--epochs", 2, "--deadline", 5)
+        time.sleep(1)
+        _, err = self.end(self.start("worker:1", "--epochs", 2), expect=1)
+        self.assertIn("place already", err)
+        self.assertIsNone(first.poll())
+
+    def test_a_lost_worker_ends_all(self):
+        names = ("ps:0", "worker:1", "worker:0")
+        server, other, chief = (self.start(t, "--epochs", 10000000, "--quiet") for t in names)
+        end = time.monotonic() + 20
+        while time.monotonic() < end and not (self.folder / "r" / "metrics.jsonl").exists():
+            time.sleep(0.02)
+        time.sleep(0.2)
+        other.kill()
+        _, err = self.end(server, expect=1)
+        self.assertIn("worker/1 went away", err)
+        _, err = self.end(chief, expect=1)
+        self.assertIn("ps/0", err)
+
+    def test_wrong_descriptions(self):
+        config = json.dumps({"cluster": {**self.cluster, "wroker": []}, "task": {"type": "ps", "index": 0}})
+        self.assertIn("did you mean worker?", self.end(self.start("", TF_CONFIG=config), expect=2)[1])
+        self.assertIn("worker:0 to worker:1", self.end(self.start("worker:2"), expect=2)[1])
+        self.assertIn("described has 2", self.end(self.start("worker:0", "--workers", 3), expect=2)[1])
+        self.cluster["ps"] = ["192.0.2.1:2222"]
+        self.assertIn("keygen", self.end(self.start("ps:0"), expect=2)[1])
+        del self.cluster["ps"]
+        self.assertIn("no ps", self.end(self.start("worker:0"), expect=2)[1])
 
 
 support.main()

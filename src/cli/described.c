@@ -1,0 +1,177 @@
+#include "cli/described.h"
+
+#include "cli/record.h"
+#include "cli/table.h"
+#include "cli/task.h"
+#include "net/keys.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define FILE_MOST (1 << 20)
+
+/* ---- finding the description */
+
+static shoal_status read_text(const char *path, char **out) {
+  FILE *f = fopen(path, "re");
+  if (!f) return status_errno(errno, "--cluster: cannot read %s", path);
+  char *words = calloc(1, FILE_MOST + 1);
+  size_t n = words ? fread(words, 1, FILE_MOST, f) : 0;
+  fclose(f);
+  if (!words) return status_no_memory();
+  if (n == FILE_MOST) {
+    free(words);
+    return status_make(SHOAL_ERR_ARGUMENT, "--cluster: %s is too large to be a cluster's description", path);
+  }
+  *out = words;
+  return NULL;
+}
+
+static shoal_status agree(const flags_parsed *parsed, const char *flag, int64_t *value, int count) {
+  if (flags_given(job_table, parsed, flag) && *value != count)
+    return status_make(SHOAL_ERR_ARGUMENT, "--%s %lld, but the cluster described has %d; leave the flag out", flag,
+                       (long long)*value, count);
+  *value = count;
+  return NULL;
+}
+
+shoal_status described_find(training *t, const flags_parsed *parsed, bool *there, cluster *out) {
+  const char *config = getenv("TF_CONFIG"), *path = t->flags.cluster;
+  *there = false;
+  if (!path && !(config && *config)) {
+    if (t->flags.task) return status_make(SHOAL_ERR_ARGUMENT, "--task %s needs --cluster FILE", t->flags.task);
+    return NULL;
+  }
+  char *words = NULL;
+  if (path) TRY(read_text(path, &words));
+  cluster c;
+  shoal_status status = cluster_parse(path ? words : config, path ? path : "TF_CONFIG", t->flags.task, &c);
+  free(words);
+  TRY(status);
+  if (c.role == CLUSTER_EVALUATOR)
+    status = status_make(SHOAL_ERR_ARGUMENT, "an evaluator cannot be started yet; shoal eval looks at a run");
+  else if (!c.counts[CLUSTER_PS])
+    status = status_make(SHOAL_ERR_ARGUMENT, "the cluster described has no ps; the strategy ps needs at least one");
+  else if (c.counts[CLUSTER_PS] > SERVERS_MOST || cluster_workers(&c) > WORKERS_MOST)
+    status = status_make(SHOAL_ERR_ARGUMENT, "at most %d workers and %d servers are possible", WORKERS_MOST,
+                         SERVERS_MOST);
+  if (!status) status = agree(parsed, "workers", &t->flags.workers, cluster_workers(&c));
+  if (!status) status = agree(parsed, "ps", &t->flags.ps, c.counts[CLUSTER_PS]);
+  if (status) {
+    cluster_fini(&c);
+    return status;
+  }
+  *there = true;
+  *out = c;
+  return NULL;
+}
+
+/* ---- keys */
+
+typedef struct {
+  keys_pair own;
+  char server[KEYS_TEXT];
+  keys_list allowed;
+} key_ring;
+
+static shoal_status read_keys(const char *dir, bool server, key_ring *ring, net_options *net) {
+  char *path;
+  if (asprintf(&path, "%s/%s.key", dir, server ? "server" : "client") < 0) return status_no_memory();
+  shoal_status status = keys_read_pair(path, &ring->own);
+  free(path);
+  TRY(status);
+  net->public_key = ring->own.public_key;
+  net->secret_key = ring->own.secret_key;
+  if (server) {
+    TRY(keys_read_folder(dir, &ring->allowed));
+    net->allowed = (const char *const *)ring->allowed.keys;
+    return NULL;
+  }
+  if (asprintf(&path, "%s/server.pub", dir) < 0) return status_no_memory();
+  status = keys_read_public(path, ring->server);
+  free(path);
+  net->server_key = ring->server;
+  return status;
+}
+
+/* ---- taking the place */
+
+typedef struct {
+  crew *crew;
+  bool chief;
+} listener;
+
+static void say_result(const crew *c, const json_t *task) {
+  char a[GROUPED_TEXT], b[GROUPED_TEXT];
+  const char *role = json_string_value(json_object_get(task, "role"));
+  int index = (int)json_integer_value(json_object_get(task, "index"));
+  if (json_object_get(task, "updates"))
+    printf("%s/%d: %s updates applied\n", role, index,
+           grouped_text(json_integer_value(json_object_get(task, "updates")), a));
+  else
+    printf("%s/%d: %s steps, %s examples, test accuracy %.2f %%\n", role, index,
+           grouped_text(json_integer_value(json_object_get(task, "steps")), a),
+           grouped_text(json_integer_value(json_object_get(task, "examples")), b),
+           100 * json_number_value(json_object_get(task, "test_accuracy")));
+}
+
+static void hear(void *context, const char *key, json_t *value) {
+  listener *l = context;
+  crew *c = l->crew;
+  if (!strcmp(key, "ready")) {
+    crew_announce(c, value);
+  } else if (!strcmp(key, "progress")) {
+    crew_show(c, value);
+  } else if (!strcmp(key, "note")) {
+    progress_note(c->screen, json_string_value(value));
+  } else if (!strcmp(key, "tasks")) {
+    json_decref(c->report->tasks);
+    c->report->tasks = json_incref(value);
+  } else if (!strcmp(key, "result") && l->chief) {
+    record_from_json(fit_record, json_object_get(value, "fit"), &c->report->fit);
+    record_from_json(evaluation_record, json_object_get(value, "test"), &c->report->test);
+  } else if (!strcmp(key, "result")) {
+    say_result(c, json_object_get(value, "task"));
+  }
+  json_decref(value);
+}
+
+/* A server must know how large the model is, which hangs on the data's classes. */
+static shoal_status look_at_data(training *b, bool server, cluster_job *job) {
+  TRY(training_load(b, false));
+  job->classes = b->train.classes;
+  job->rows = b->rows;
+  if (server) {
+    job_close_rows(&b->train);
+    job_close_rows(&b->test);
+  }
+  return NULL;
+}
+
+shoal_status described_run(crew *c, const cluster *place) {
+  training *b = c->base;
+  bool server = place->role == CLUSTER_PS;
+  cluster_job job = {.id = place->id, .servers = place->counts[CLUSTER_PS]};
+  for (int i = 0; i < job.servers; i++) job.addresses[i] = place->addresses[CLUSTER_PS][i];
+  listener l = {.crew = c, .chief = cluster_worker(place) == 0};
+  task_ears ears = {.context = &l, .tell = hear, .collects = true};
+  task_place t = {.base = b,
+                  .job = &job,
+                  .server = server,
+                  .index = server ? place->index : cluster_worker(place),
+                  .stop = c->stop,
+                  .ears = &ears};
+  key_ring ring = {0};
+  job.net.insecure = b->flags.insecure;
+  shoal_status status = b->flags.keys ? read_keys(b->flags.keys, server, &ring, &job.net) : NULL;
+  if (!status) status = look_at_data(b, server, &job);
+  if (!status && l.chief) status = run_dir_make(&b->dir);
+  if (!status) status = task_do(&t);
+  progress_clear(c->screen);
+  if (!status && l.chief) status = crew_check(c);
+  keys_list_fini(&ring.allowed);
+  explicit_bzero(&ring, sizeof ring);
+  return server ? status : status_wrap(status, "worker/%d", t.index); /* a server names itself */
+}

@@ -1,0 +1,13 @@
+/* A process that takes its place in a cluster somebody else described: TF_CONFIG, or --cluster FILE with --task. */
+#ifndef SHOAL_CLI_DESCRIBED_H
+#define SHOAL_CLI_DESCRIBED_H
+
+#include "cli/crew.h"
+#include "cluster/cluster.h"
+
+/* *there: a cluster is described. Then *out is it, and the flags say as many workers and servers as it has. */
+SHOAL_CHECKED shoal_status described_find(training *t, const flags_parsed *parsed, bool *there, cluster *out);
+/* Does this task's work. The chief's report is complete then; for the others there is none. */
+SHOAL_CHECKED shoal_status described_run(crew *c, const cluster *place);
+
+#endif

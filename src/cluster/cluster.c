@@ -1,0 +1,150 @@
+#include "cluster/cluster.h"
+
+#include "base/mem.h"
+#include "base/random.h"
+#include "base/text.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char *const role_names[] = {"chief", "worker", "ps", "evaluator"};
+
+const char *cluster_role_name(cluster_role role) { return role_names[role]; }
+
+static shoal_status find_role(const char *name, const char *where, cluster_role *out) {
+  for (int i = 0; i < CLUSTER_ROLES; i++)
+    if (!strcmp(role_names[i], name)) {
+      *out = (cluster_role)i;
+      return NULL;
+    }
+  const char *near = text_nearest(name, role_names, COUNT_OF(role_names));
+  return status_make(SHOAL_ERR_ARGUMENT, "%s: unknown role '%s'%s%s%s; it is chief, worker, ps or evaluator", where,
+                     name, near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
+}
+
+/* HOST:PORT, or an address with its scheme. */
+static shoal_status check_address(const char *address, const char *where) {
+  if (!strncmp(address, "shm:/", 5) && address[5]) return NULL;
+  const char *from = !strncmp(address, "tcp://", 6) ? address + 6 : address, *colon = strrchr(from, ':');
+  int64_t port;
+  if (strstr(from, "://") || !colon || colon == from || !text_to_int(colon + 1, &port) || port < 1 || port > 65535)
+    return status_make(SHOAL_ERR_ARGUMENT, "%s: '%s' is no address; HOST:PORT is expected, with a port from 1 to 65535",
+                       where, address);
+  return NULL;
+}
+
+static shoal_status add(cluster *c, cluster_role role, const char *address, const char *where) {
+  TRY(check_address(address, where));
+  char *full;
+  if (asprintf(&full, "%s%s", strstr(address, ":/") ? "" : "tcp://", address) < 0) return status_no_memory();
+  for (int r = 0; r < CLUSTER_ROLES; r++)
+    for (int i = 0; i < c->counts[r]; i++)
+      if (!strcmp(c->addresses[r][i], full)) {
+        free(full);
+        return status_make(SHOAL_ERR_ARGUMENT, "%s: %s is the address of both %s:%d and %s:%d", where, address,
+                           role_names[r], i, role_names[role], c->counts[role]);
+      }
+  for (const char *p = full; *p; p++) c->id = random_mix(c->id, (uint64_t)(unsigned char)*p);
+  c->id = random_mix(c->id, 1000 + (uint64_t)role);
+  c->addresses[role][c->counts[role]++] = full;
+  return NULL;
+}
+
+static shoal_status take_role(cluster *c, const char *name, const json_t *list, const char *where) {
+  cluster_role role;
+  TRY(find_role(name, where, &role));
+  if (!json_is_array(list))
+    return status_make(SHOAL_ERR_ARGUMENT, "%s: under \"%s\" a list of addresses is expected", where, name);
+  c->addresses[role] = calloc(json_array_size(list) + 1, sizeof *c->addresses[role]);
+  if (!c->addresses[role]) return status_no_memory();
+  for (size_t i = 0; i < json_array_size(list); i++) {
+    const char *address = json_string_value(json_array_get(list, i));
+    if (!address) return status_make(SHOAL_ERR_ARGUMENT, "%s: address %zu of \"%s\" is no text", where, i, name);
+    TRY(add(c, role, address, where));
+  }
+  return NULL;
+}
+
+static shoal_status take_cluster(cluster *c, const json_t *object, const char *where) {
+  /* In a fixed order, so that the same cluster has the same number however it is written down. */
+  const char *name;
+  json_t *list;
+  json_object_foreach((json_t *)object, name, list) {
+    cluster_role ignored;
+    TRY(find_role(name, where, &ignored));
+  }
+  for (int r = 0; r < CLUSTER_ROLES; r++)
+    if ((list = json_object_get(object, role_names[r]))) TRY(take_role(c, role_names[r], list, where));
+  if (c->counts[CLUSTER_CHIEF] > 1)
+    return status_make(SHOAL_ERR_ARGUMENT, "%s: %d chiefs; at most one is possible", where, c->counts[CLUSTER_CHIEF]);
+  if (cluster_workers(c) < 1) return status_make(SHOAL_ERR_ARGUMENT, "%s: there is no worker", where);
+  return NULL;
+}
+
+static shoal_status take_task(cluster *c, const char *type, int64_t index, const char *where) {
+  TRY(find_role(type, where, &c->role));
+  int count = c->counts[c->role];
+  if (c->role == CLUSTER_EVALUATOR && !count) count = 1; /* it may stand outside */
+  if (!count) return status_make(SHOAL_ERR_ARGUMENT, "%s: this task is %s:%lld, but the cluster has no %s", where, type,
+                                 (long long)index, type);
+  if (index < 0 || index >= count)
+    return status_make(SHOAL_ERR_ARGUMENT, "%s: this task is %s:%lld, but the cluster has %s:0 to %s:%d", where, type,
+                       (long long)index, type, type, count - 1);
+  c->index = (int)index;
+  return NULL;
+}
+
+static shoal_status parse_task(cluster *c, const json_t *object, const char *where, const char *word) {
+  if (word) {
+    char type[32];
+    const char *colon = strchr(word, ':');
+    int64_t index;
+    if (!colon || (size_t)(colon - word) >= sizeof type || !text_to_int(colon + 1, &index))
+      return status_make(SHOAL_ERR_ARGUMENT, "--task: expected ROLE:INDEX like worker:1, not '%s'", word);
+    snprintf(type, sizeof type, "%.*s", (int)(colon - word), word);
+    return take_task(c, type, index, "--task");
+  }
+  const json_t *task = json_object_get(object, "task");
+  const char *type = json_string_value(json_object_get(task, "type"));
+  const json_t *index = json_object_get(task, "index");
+  if (!type || !json_is_integer(index))
+    return status_make(SHOAL_ERR_ARGUMENT, "%s: which task is this? Give --task ROLE:INDEX, or \"task\": {\"type\": "
+                       "\"worker\", \"index\": 0}", where);
+  return take_task(c, type, json_integer_value(index), where);
+}
+
+shoal_status cluster_parse(const char *words, const char *where, const char *task, cluster *out) {
+  json_error_t error;
+  json_t *object = json_loads(words, JSON_REJECT_DUPLICATES, &error);
+  if (!object) return status_make(SHOAL_ERR_ARGUMENT, "%s: line %d: %s", where, error.line, error.text);
+  cluster c = {0};
+  const json_t *inner = json_object_get(object, "cluster");
+  shoal_status status = NULL;
+  if (!json_is_object(inner ? inner : object))
+    status = status_make(SHOAL_ERR_ARGUMENT, "%s: an object with lists of addresses by role is expected", where);
+  if (!status) status = take_cluster(&c, inner ? inner : object, where);
+  if (!status) status = parse_task(&c, inner ? object : NULL, where, task);
+  json_decref(object);
+  if (status) {
+    cluster_fini(&c);
+    return status;
+  }
+  *out = c;
+  return NULL;
+}
+
+void cluster_fini(cluster *c) {
+  for (int r = 0; r < CLUSTER_ROLES; r++) {
+    for (int i = 0; i < c->counts[r]; i++) free(c->addresses[r][i]);
+    free(c->addresses[r]);
+  }
+  *c = (cluster){0};
+}
+
+int cluster_workers(const cluster *c) { return c->counts[CLUSTER_CHIEF] + c->counts[CLUSTER_WORKER]; }
+
+int cluster_worker(const cluster *c) {
+  if (c->role == CLUSTER_CHIEF) return 0;
+  return c->role == CLUSTER_WORKER ? c->counts[CLUSTER_CHIEF] + c->index : -1;
+}

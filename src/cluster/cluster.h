@@ -1,0 +1,34 @@
+/* Who is in a cluster and which of them this process is, as TensorFlow's users write it down:
+ *
+ *   {"cluster": {"chief": ["a:2222"], "worker": ["b:2222", "c:2222"], "ps": ["d:2222"]},
+ *    "task": {"type": "worker", "index": 1}}
+ *
+ * The chief is optional: worker 0 then is the chief. An evaluator may stand in the cluster or outside of it. */
+#ifndef SHOAL_CLUSTER_CLUSTER_H
+#define SHOAL_CLUSTER_CLUSTER_H
+
+#include "base/status.h"
+
+#include <stdint.h>
+
+typedef enum { CLUSTER_CHIEF, CLUSTER_WORKER, CLUSTER_PS, CLUSTER_EVALUATOR, CLUSTER_ROLES } cluster_role;
+
+typedef struct {
+  char **addresses[CLUSTER_ROLES]; /* as the transports take them: HOST:PORT became tcp://HOST:PORT */
+  int counts[CLUSTER_ROLES];
+  cluster_role role; /* of this process */
+  int index;
+  uint64_t id; /* the same for all who were given the same cluster */
+} cluster;
+
+/* text: JSON, the whole or only what stands under "cluster". where: names it in messages. task: "worker:1", which
+ * counts instead of what stands under "task"; NULL: none. Wrong descriptions are SHOAL_ERR_ARGUMENT. */
+SHOAL_CHECKED shoal_status cluster_parse(const char *text, const char *where, const char *task, cluster *out);
+void cluster_fini(cluster *c);
+
+const char *cluster_role_name(cluster_role role);
+/* Workers, the chief included, count from 0 and the chief is 0. cluster_worker: this process; -1: it is none. */
+int cluster_workers(const cluster *c);
+int cluster_worker(const cluster *c);
+
+#endif
