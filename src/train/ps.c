@@ -183,7 +183,8 @@ shoal_status ps_strategy_create(const ps_options *options, shoal_model *m, shoal
                               .net = options->net,
                               .settings = s->settings.data,
                               .connect_seconds = options->connect_seconds,
-                              .answer_seconds = options->answer_seconds};
+                              /* Longer than a server waits, which knows who is missing and is to say so first. */
+                              .answer_seconds = 1.5 * options->answer_seconds + 1};
   client.net.from = (uint32_t)options->worker;
   TRY_GOTO(status, ps_client_create(&client, &s->client), done);
 done:
