@@ -21,7 +21,8 @@ enum { HELPER_SPINS = 100000, CALLER_SPINS = 20000 };
 struct pool {
   _Alignas(64) _Atomic uint32_t generation;
   _Alignas(64) _Atomic uint32_t pending;
-  _Alignas(64) _Atomic uint32_t sleepers;
+  _Alignas(64) _Atomic uint32_t sleepers;       /* helpers */
+  _Alignas(64) _Atomic uint32_t caller_sleeps;
   pool_work work;
   void *context;
   int stop;
@@ -66,7 +67,7 @@ static void *helper_main(void *argument) {
     seen++;
     if (p->stop) return NULL;
     p->work(p->context, start.index, p->threads);
-    if (atomic_fetch_sub_explicit(&p->pending, 1, memory_order_acq_rel) == 1) futex_wake(&p->pending);
+    if (atomic_fetch_sub(&p->pending, 1) == 1 && atomic_load(&p->caller_sleeps)) futex_wake(&p->pending);
   }
 }
 
@@ -131,9 +132,12 @@ void pool_run(pool *p, pool_work work, void *context) {
   int spins = p->spin ? CALLER_SPINS : 0;
   uint32_t left;
   while ((left = atomic_load_explicit(&p->pending, memory_order_acquire)) != 0) {
-    if (spins-- > 0)
+    if (spins-- > 0) {
       relax();
-    else
-      futex_wait(&p->pending, left);
+      continue;
+    }
+    atomic_store(&p->caller_sleeps, 1);
+    futex_wait(&p->pending, left);
+    atomic_store(&p->caller_sleeps, 0);
   }
 }

@@ -7,10 +7,10 @@
 #include <stdio.h>
 #include <string.h>
 
-enum {
-  WORTH_CUTTING = 4096, /* elements below which one thread is as fast as several */
-  ELEMENTS_MOST_INPUTS = 8
-};
+/* The part of `count` elements that is a thread's: always the same, so that what it has written it finds in its cache. */
+static void plan_share(int64_t count, int thread, int threads, int64_t *first, int64_t *last) {
+  pool_share(count, LANES, thread, threads, first, last);
+}
 
 /* Points the operands of a phase at rows [first, first + rows) of the batch. */
 static void aim(const plan *p, int phase, int thread, int64_t first, int64_t rows) {
@@ -67,38 +67,41 @@ static void run_share(void *context, int thread, int threads) {
   }
 }
 
-/* Adds the other threads' sums to the first one's, in the order of the threads; each thread does a part of each. */
-static void add_share(void *context, int thread, int threads) {
-  const plan *p = context;
-  const plan_phase *phase = &p->phases[p->running];
+/* Adds elements [first, last) of the other threads' sums to the first one's, in the order of the threads. */
+static void add_elements(const plan *p, const plan_phase *phase, int at, int k, int64_t first, int64_t last) {
+  const bool single = p->values[p->nodes[p->order[at]].out[k]].dtype == SHOAL_F32;
+  void *to = p->threads[0].calls[at].out[k].data;
+  for (int t = 1; t < phase->threads; t++) {
+    const void *from = p->threads[t].calls[at].out[k].data;
+    if (single)
+      for (int64_t e = first; e < last; e++) ((float *)to)[e] += ((const float *)from)[e];
+    else
+      for (int64_t e = first; e < last; e++) ((double *)to)[e] += ((const double *)from)[e];
+  }
+}
+
+/* Adds up either the small sums of a phase, whole, or this thread's part of each large one. */
+static void add_sums(const plan *p, const plan_phase *phase, bool large, int thread, int threads) {
   for (int i = phase->first; i < phase->first + phase->count; i++) {
     const plan_node *n = &p->nodes[p->order[i]];
     if (n->batch != BATCH_SUM) continue;
     for (int k = 0; k < n->outs; k++) {
-      const plan_value *v = &p->values[n->out[k]];
-      int64_t first, last;
-      pool_share(shoal_shape_count(&v->shape), WORTH_CUTTING / 2, thread, threads, &first, &last);
-      for (int t = 1; t < phase->threads; t++) {
-        const void *from = p->threads[t].calls[i].out[k].data;
-        void *to = p->threads[0].calls[i].out[k].data;
-        if (v->dtype == SHOAL_F32)
-          for (int64_t e = first; e < last; e++) ((float *)to)[e] += ((const float *)from)[e];
-        else
-          for (int64_t e = first; e < last; e++) ((double *)to)[e] += ((const double *)from)[e];
-      }
+      int64_t count = shoal_shape_count(&p->values[n->out[k]].shape), first = 0, last = count;
+      if ((count >= PLAN_WORTH_CUTTING) != large) continue;
+      if (large) plan_share(count, thread, threads, &first, &last);
+      add_elements(p, phase, i, k, first, last);
     }
   }
 }
 
 /* A part of a node's elements: operands as long as the result are cut, the others are scalars. */
-static void elements_share(void *context, int thread, int threads) {
-  const plan *p = context;
-  const int at = p->phases[p->running].first;
+static void run_part(plan *p, const plan_phase *phase, int thread, int threads) {
+  const int at = phase->first;
   kernel_call call = p->threads[0].calls[at];
   const int64_t count = shoal_tensor_count(&call.out[0]);
-  shoal_tensor operands[OP_MAX_OUTPUTS + ELEMENTS_MOST_INPUTS];
+  shoal_tensor operands[OP_MAX_OUTPUTS + PLAN_MOST_CUT_INPUTS];
   int64_t first, last;
-  pool_share(count, LANES, thread, threads, &first, &last);
+  plan_share(count, thread, threads, &first, &last);
   for (int k = 0; k < call.ins + call.outs; k++) {
     operands[k] = k < call.ins ? call.in[k] : call.out[k - call.ins];
     if (shoal_tensor_count(&operands[k]) != count) continue;
@@ -110,15 +113,20 @@ static void elements_share(void *context, int thread, int threads) {
   call.threads = NULL;
   /* Only a wrong type could fail, and the shape rule has seen to that: the first part tells as much as all. */
   shoal_status status = p->nodes[p->order[at]].run(&call);
-  if (thread == 0)
+  if (thread == 0 && status && !p->threads[0].error) {
     p->threads[0].error = status;
-  else
+    p->threads[0].failed = at;
+  } else {
     shoal_status_free(status);
+  }
 }
 
-static bool worth_cutting(const plan *p, const plan_node *n) {
-  return (n->op->flags & OP_ELEMENTS) && n->ins <= ELEMENTS_MOST_INPUTS && pool_threads(p->session->threads) > 1 &&
-         shoal_shape_count(&p->values[n->out[0]].shape) >= WORTH_CUTTING;
+/* What one meeting of the threads brings about: sums of a split phase, then parts of the nodes that follow. */
+static void finish_share(void *context, int thread, int threads) {
+  plan *p = context;
+  const plan_phase *phase = &p->phases[p->running];
+  if (phase->split) add_sums(p, phase, true, thread, threads);
+  for (int i = 0; i < phase->tail; i++) run_part(p, phase + phase->split + i, thread, threads);
 }
 
 static shoal_status phase_error(plan *p, const plan_phase *phase) {
@@ -176,33 +184,42 @@ static shoal_status check_results(const plan *p, int at) {
   return NULL;
 }
 
+/* Sums, and the nodes cut among the threads that follow: all in one meeting. */
+static shoal_status finish_phase(plan *p, const plan_phase *phase) {
+  const plan_phase *first = phase + phase->split;
+  if (phase->split) add_sums(p, phase, false, 0, 1);
+  for (const plan_phase *next = first; next < first + phase->tail; next++) {
+    if (next->check_guard) TRY(check_guard(p));
+    aim(p, (int)(next - p->phases), 0, 0, 0);
+    p->threads[0].calls[next->first].step = p->session->step;
+  }
+  pool_run(p->session->threads, finish_share, p);
+  return phase_error(p, phase);
+}
+
 static shoal_status run_phase(plan *p, int i) {
   const plan_phase *phase = &p->phases[i];
   p->running = i;
-  if (phase->check_guard) TRY(check_guard(p));
   if (phase->split) {
-    if (phase->threads > 1)
-      pool_run(p->session->threads, run_share, p);
-    else
+    if (phase->threads == 1) {
       run_share(p, 0, 1);
+      return phase_error(p, phase);
+    }
+    pool_run(p->session->threads, run_share, p);
     TRY(phase_error(p, phase));
-    if (phase->threads > 1) pool_run(p->session->threads, add_share, p);
-    return NULL;
+    return finish_phase(p, phase);
   }
+  if (phase->tail) return finish_phase(p, phase);
+  if (phase->check_guard) TRY(check_guard(p));
   aim(p, i, 0, 0, 0);
   p->threads[0].calls[phase->first].step = p->session->step;
-  if (worth_cutting(p, &p->nodes[p->order[phase->first]])) {
-    p->threads[0].failed = phase->first;
-    pool_run(p->session->threads, elements_share, p);
-    return phase_error(p, phase);
-  }
   if (!run_call(p, 0, phase->first)) return phase_error(p, phase);
   return p->check_each ? check_results(p, phase->first) : NULL;
 }
 
 shoal_status plan_run(plan *p, const shoal_feed *feeds, shoal_tensor *fetched) {
   p->feeds = feeds;
-  for (int i = 0; i < p->n_phases; i++) TRY(run_phase(p, i));
+  for (int i = 0; i < p->n_phases; i = p->phases[i].next) TRY(run_phase(p, i));
   if (!fetched) return NULL;
   for (int i = 0; i < p->n_fetches; i++) {
     const plan_value *v = &p->values[p->fetch_of[i]], *root = &p->values[v->root];

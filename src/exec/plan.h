@@ -11,7 +11,9 @@
  * Phases. A *split* phase holds only nodes that treat the rows of a batch one by one, or sum over them. Each thread
  * takes a share of the rows and carries it through all nodes of the phase in strips small enough for its cache, so a
  * whole forward and backward pass needs one synchronisation. Sums are collected for each thread apart and added in the
- * order of the threads. A *whole* phase is one node, which may use all threads inside.
+ * order of the threads. A *whole* phase is one node, which may use all threads inside. A whole phase is *cut* when each
+ * thread computes a part of the elements; updates that are cut alike follow each other, and the sums they use, without
+ * the threads waiting for each other.
  *
  * Invariants:
  * 1. A node's inputs are made in an earlier phase, or earlier in the same split phase (and then not by a sum).
@@ -74,6 +76,9 @@ typedef struct {
   int64_t grain;    /* split phases: rows that stay together: LANES where something is in that layout, otherwise 1 */
   int64_t strip;    /* split phases: rows carried through at a time, a multiple of the grain */
   bool check_guard; /* before it, the guard must be finite */
+  bool cut;         /* whole phases: each thread takes a part of the elements */
+  int tail;         /* cut phases that share one meeting of the threads: after a split phase, or from a cut one on */
+  int next;         /* phase to go on with */
 } plan_phase;
 
 /* One thread's ready-made calls: only pointers and row counts of batched operands change from strip to strip. */
@@ -170,5 +175,7 @@ size_t plan_value_bytes(const plan_value *v, int64_t rows);
 void plan_shapes(const plan *p, const plan_node *n, bool symbolic, shoal_shape *in, shoal_dtype *in_dtype,
                  shoal_shape *out, shoal_dtype *out_dtype, op_shapes *s);
 #define PLAN_MOST_INPUTS 256
+#define PLAN_MOST_CUT_INPUTS 8
+#define PLAN_WORTH_CUTTING 4096 /* elements below which one thread is as fast as several */
 
 #endif

@@ -132,14 +132,59 @@ static bool reads_unfinished_sum(const plan *p, const plan_node *n, int phase) {
   return false;
 }
 
-static int next_ready(const scheduler *s, bool split, int64_t rows, int phase) {
+static bool worth_cutting(const plan *p, const plan_node *n) {
+  return (n->op->flags & OP_ELEMENTS) && n->ins <= PLAN_MOST_CUT_INPUTS && pool_threads(p->session->threads) > 1 &&
+         !p->check_each && shoal_shape_count(&p->values[n->out[0]].shape) >= PLAN_WORTH_CUTTING;
+}
+
+/* Whether a cut phase may share a meeting with the cut phases from `first` up to it: all of them change variables, and
+ * none reads the whole of what another has changed, of which its thread knows only a part. */
+static bool fits_tail(const plan *p, int phase, int first) {
+  const plan_node *n = &p->nodes[p->order[p->phases[phase].first]];
+  if (!p->phases[phase].cut || !n->op->updates) return false;
+  int64_t count = shoal_shape_count(&p->values[n->out[0]].shape);
+  for (int k = 0; k < n->ins; k++) {
+    const plan_value *v = &p->values[n->in[k]];
+    if (v->maker >= 0 && p->nodes[v->maker].phase >= first && shoal_shape_count(&v->shape) != count) return false;
+  }
+  return true;
+}
+
+/* Which whole phases are cut, and which of them share a meeting. */
+static void join_phases(plan *p) {
+  for (int i = 0; i < p->n_phases; i++) {
+    plan_phase *phase = &p->phases[i];
+    phase->next = i + 1;
+    phase->cut = !phase->split && worth_cutting(p, &p->nodes[p->order[phase->first]]);
+  }
+  for (int i = 0; i < p->n_phases; i = p->phases[i].next) {
+    plan_phase *phase = &p->phases[i];
+    if (phase->split ? phase->threads == 1 : !phase->cut) continue;
+    int first = i + phase->split, last = first;
+    while (last < p->n_phases && fits_tail(p, last, first)) last++;
+    if (phase->cut && last == first) last++; /* changes no variable: alone */
+    phase->tail = last - first;
+    phase->next = last;
+  }
+}
+
+/* A node for the split phase under way. */
+static int next_split(const scheduler *s, int64_t rows, int phase) {
   const plan *p = s->p;
   for (size_t i = 0; i < p->n_nodes; i++) {
     const plan_node *n = &p->nodes[i];
-    if (n->dead || s->done[i] || s->waits[i]) continue;
-    if (splittable(p, n) != split) continue;
-    if (split && (rows_of(p, n) != rows || reads_unfinished_sum(p, n, phase))) continue;
-    return (int)i;
+    if (n->dead || s->done[i] || s->waits[i] || !splittable(p, n)) continue;
+    if (rows_of(p, n) == rows && !reads_unfinished_sum(p, n, phase)) return (int)i;
+  }
+  return -1;
+}
+
+static int next_whole(const scheduler *s, bool cut) {
+  const plan *p = s->p;
+  for (size_t i = 0; i < p->n_nodes; i++) {
+    const plan_node *n = &p->nodes[i];
+    if (n->dead || s->done[i] || s->waits[i] || splittable(p, n)) continue;
+    if (!cut || worth_cutting(p, n)) return (int)i;
   }
   return -1;
 }
@@ -194,10 +239,12 @@ static shoal_status run_scheduler(scheduler *s) {
     if (id >= 0) {
       int64_t rows = rows_of(p, &p->nodes[id]);
       TRY(new_phase(p, &capacity, true, rows));
-      while ((id = next_ready(s, true, rows, p->n_phases - 1)) >= 0) take(s, id);
+      while ((id = next_split(s, rows, p->n_phases - 1)) >= 0) take(s, id);
       continue;
     }
-    id = next_ready(s, false, 0, 0);
+    /* Cut nodes one after the other, and right after the sums that they use. */
+    id = next_whole(s, true);
+    if (id < 0) id = next_whole(s, false);
     if (id < 0) break;
     TRY(new_phase(p, &capacity, false, 0));
     take(s, id);
@@ -214,6 +261,7 @@ static shoal_status run_scheduler(scheduler *s) {
       guarded = false;
     }
   }
+  join_phases(p);
   return NULL;
 }
 
