@@ -67,18 +67,23 @@ static void run_share(void *context, int thread, int threads) {
   }
 }
 
-/* Adds elements [first, last) of the other threads' sums to the first one's, in the order of the threads. */
-static void add_elements(const plan *p, const plan_phase *phase, int at, int k, int64_t first, int64_t last) {
-  const bool single = p->values[p->nodes[p->order[at]].out[k]].dtype == SHOAL_F32;
-  void *to = p->threads[0].calls[at].out[k].data;
-  for (int t = 1; t < phase->threads; t++) {
-    const void *from = p->threads[t].calls[at].out[k].data;
-    if (single)
-      for (int64_t e = first; e < last; e++) ((float *)to)[e] += ((const float *)from)[e];
-    else
-      for (int64_t e = first; e < last; e++) ((double *)to)[e] += ((const double *)from)[e];
+/* Elements [first, last) of a sum: the threads' sums added up in their order, put into one thread's copy. */
+#define ADD_UP(type)                                                                                  \
+  static void add_up_##type(const plan_thread *threads, int n, int at, int k, int64_t first, int64_t last, int into) { \
+    enum { PIECE = 256 }; /* stays in the first cache */                                              \
+    for (int64_t from = first; from < last; from += PIECE) {                                          \
+      const int64_t count = MIN_OF(last - from, (int64_t)PIECE);                                      \
+      type sum[PIECE];                                                                                \
+      memcpy(sum, (const type *)threads[0].calls[at].out[k].data + from, (size_t)count * sizeof *sum); \
+      for (int t = 1; t < n; t++) {                                                                   \
+        const type *other = (const type *)threads[t].calls[at].out[k].data + from;                    \
+        for (int64_t e = 0; e < count; e++) sum[e] += other[e];                                       \
+      }                                                                                               \
+      memcpy((type *)threads[into].calls[at].out[k].data + from, sum, (size_t)count * sizeof *sum);   \
+    }                                                                                                 \
   }
-}
+ADD_UP(float)
+ADD_UP(double)
 
 /* Adds up either the small sums of a phase, whole, or this thread's part of each large one. */
 static void add_sums(const plan *p, const plan_phase *phase, bool large, int thread, int threads) {
@@ -86,18 +91,22 @@ static void add_sums(const plan *p, const plan_phase *phase, bool large, int thr
     const plan_node *n = &p->nodes[p->order[i]];
     if (n->batch != BATCH_SUM) continue;
     for (int k = 0; k < n->outs; k++) {
-      int64_t count = shoal_shape_count(&p->values[n->out[k]].shape), first = 0, last = count;
+      const plan_value *v = &p->values[n->out[k]];
+      int64_t count = shoal_shape_count(&v->shape), first = 0, last = count;
       if ((count >= PLAN_WORTH_CUTTING) != large) continue;
       if (large) plan_share(count, thread, threads, &first, &last);
-      add_elements(p, phase, i, k, first, last);
+      (v->dtype == SHOAL_F32 ? add_up_float : add_up_double)(p->threads, phase->threads, i, k, first, last,
+                                                             v->apart ? thread : 0);
     }
   }
 }
 
 /* A part of a node's elements: operands as long as the result are cut, the others are scalars. */
-static void run_part(plan *p, const plan_phase *phase, int thread, int threads) {
-  const int at = phase->first;
-  kernel_call call = p->threads[0].calls[at];
+static void run_part(plan *p, int phase, int thread, int threads) {
+  const int at = p->phases[phase].first;
+  plan_thread *t = &p->threads[thread];
+  aim(p, phase, thread, 0, 0);
+  kernel_call call = t->calls[at];
   const int64_t count = shoal_tensor_count(&call.out[0]);
   shoal_tensor operands[OP_MAX_OUTPUTS + PLAN_MOST_CUT_INPUTS];
   int64_t first, last;
@@ -111,14 +120,9 @@ static void run_part(plan *p, const plan_phase *phase, int thread, int threads) 
   call.in = operands;
   call.out = operands + call.ins;
   call.threads = NULL;
-  /* Only a wrong type could fail, and the shape rule has seen to that: the first part tells as much as all. */
-  shoal_status status = p->nodes[p->order[at]].run(&call);
-  if (thread == 0 && status && !p->threads[0].error) {
-    p->threads[0].error = status;
-    p->threads[0].failed = at;
-  } else {
-    shoal_status_free(status);
-  }
+  call.step = p->session->step;
+  t->error = p->nodes[p->order[at]].run(&call);
+  t->failed = at;
 }
 
 /* What one meeting of the threads brings about: sums of a split phase, then parts of the nodes that follow. */
@@ -126,17 +130,18 @@ static void finish_share(void *context, int thread, int threads) {
   plan *p = context;
   const plan_phase *phase = &p->phases[p->running];
   if (phase->split) add_sums(p, phase, true, thread, threads);
-  for (int i = 0; i < phase->tail; i++) run_part(p, phase + phase->split + i, thread, threads);
+  const int first = p->running + phase->split;
+  for (int i = first; i < first + phase->tail && !p->threads[thread].error; i++) run_part(p, i, thread, threads);
 }
 
-static shoal_status phase_error(plan *p, const plan_phase *phase) {
-  for (int t = 0; t < phase->threads; t++) {
+static shoal_status first_error(plan *p) {
+  for (int t = 0; t < p->n_threads; t++) {
     plan_thread *thread = &p->threads[t];
     if (!thread->error) continue;
     shoal_status status = thread->error;
     thread->error = NULL;
     const plan_node *n = &p->nodes[p->order[thread->failed]];
-    for (int other = t + 1; other < phase->threads; other++) { /* one cause is enough */
+    for (int other = t + 1; other < p->n_threads; other++) { /* one cause is enough */
       shoal_status_free(p->threads[other].error);
       p->threads[other].error = NULL;
     }
@@ -188,13 +193,10 @@ static shoal_status check_results(const plan *p, int at) {
 static shoal_status finish_phase(plan *p, const plan_phase *phase) {
   const plan_phase *first = phase + phase->split;
   if (phase->split) add_sums(p, phase, false, 0, 1);
-  for (const plan_phase *next = first; next < first + phase->tail; next++) {
+  for (const plan_phase *next = first; next < first + phase->tail; next++)
     if (next->check_guard) TRY(check_guard(p));
-    aim(p, (int)(next - p->phases), 0, 0, 0);
-    p->threads[0].calls[next->first].step = p->session->step;
-  }
   pool_run(p->session->threads, finish_share, p);
-  return phase_error(p, phase);
+  return first_error(p);
 }
 
 static shoal_status run_phase(plan *p, int i) {
@@ -203,17 +205,17 @@ static shoal_status run_phase(plan *p, int i) {
   if (phase->split) {
     if (phase->threads == 1) {
       run_share(p, 0, 1);
-      return phase_error(p, phase);
+      return first_error(p);
     }
     pool_run(p->session->threads, run_share, p);
-    TRY(phase_error(p, phase));
+    TRY(first_error(p));
     return finish_phase(p, phase);
   }
   if (phase->tail) return finish_phase(p, phase);
   if (phase->check_guard) TRY(check_guard(p));
   aim(p, i, 0, 0, 0);
   p->threads[0].calls[phase->first].step = p->session->step;
-  if (!run_call(p, 0, phase->first)) return phase_error(p, phase);
+  if (!run_call(p, 0, phase->first)) return first_error(p);
   return p->check_each ? check_results(p, phase->first) : NULL;
 }
 

@@ -197,9 +197,11 @@ static shoal_status prepare_thread(plan *p, int t) {
     shoal_tensor *operands = thread->operands + p->operand_at[at];
     for (int k = 0; k < n->ins; k++) bind_operand(p, n->in[k], phase->split ? t : 0, &operands[k]);
     for (int k = 0; k < n->outs; k++) bind_operand(p, n->out[k], phase->split ? t : 0, &operands[n->ins + k]);
-    /* A sum read after its phase is complete in the first copy. */
-    for (int k = 0; k < n->ins; k++)
-      if (p->values[p->values[n->in[k]].root].store == STORE_SUM) bind_operand(p, n->in[k], 0, &operands[k]);
+    /* A sum read after its phase is complete in the first copy, unless it stays apart. */
+    for (int k = 0; k < n->ins; k++) {
+      const plan_value *root = &p->values[p->values[n->in[k]].root];
+      if (root->store == STORE_SUM) bind_operand(p, n->in[k], root->apart ? t : 0, &operands[k]);
+    }
     thread->calls[at] = (kernel_call){.in = operands,
                                       .out = operands + n->ins,
                                       .ins = n->ins,

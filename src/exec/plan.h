@@ -48,6 +48,7 @@ typedef struct {
   bool owned;
   int feed;           /* STORE_FEED: which one */
   bool fetched;
+  bool apart;         /* a sum of which each thread has its part in its own copy, and nobody reads the whole */
   size_t offset;      /* in the shared or the thread's memory */
   size_t row_bytes;   /* batched values: of one row, in either layout */
 } plan_value;
@@ -72,7 +73,7 @@ typedef struct {
   bool split;
   int first, count; /* in plan->order */
   int64_t rows;     /* split phases: of the batch */
-  int threads;      /* split phases: how many take part */
+  int threads;      /* how many take part */
   int64_t grain;    /* split phases: rows that stay together: LANES where something is in that layout, otherwise 1 */
   int64_t strip;    /* split phases: rows carried through at a time, a multiple of the grain */
   bool check_guard; /* before it, the guard must be finite */

@@ -150,12 +150,43 @@ static bool fits_tail(const plan *p, int phase, int first) {
   return true;
 }
 
+/* Whether the parts of a sum may stay with the threads that add them up: it is read only in the meeting of its own phase,
+ * by nodes cut as it is. */
+static bool stays_apart(const plan *p, const plan_phase *phase, int value) {
+  const int64_t count = shoal_shape_count(&p->values[value].shape);
+  const int first = (int)(phase - p->phases) + 1;
+  if (count < PLAN_WORTH_CUTTING || phase->threads != pool_threads(p->session->threads)) return false;
+  for (size_t i = 0; i < p->n_values; i++)
+    if (p->values[i].root == value && (p->values[i].fetched || (int)i == p->guard)) return false;
+  for (size_t i = 0; i < p->n_nodes; i++) {
+    const plan_node *n = &p->nodes[i];
+    for (int k = 0; k < n->ins && !n->dead; k++) {
+      if (p->values[n->in[k]].root != value) continue;
+      if (n->phase < first || n->phase >= first + phase->tail) return false;
+      if (shoal_shape_count(&p->values[n->out[0]].shape) != count) return false;
+    }
+  }
+  return true;
+}
+
+static void keep_sums_apart(plan *p) {
+  for (int i = 0; i < p->n_phases; i++) {
+    const plan_phase *phase = &p->phases[i];
+    for (int at = phase->first; phase->split && at < phase->first + phase->count; at++) {
+      const plan_node *n = &p->nodes[p->order[at]];
+      for (int k = 0; k < n->outs && n->batch == BATCH_SUM; k++)
+        p->values[n->out[k]].apart = stays_apart(p, phase, n->out[k]);
+    }
+  }
+}
+
 /* Which whole phases are cut, and which of them share a meeting. */
 static void join_phases(plan *p) {
   for (int i = 0; i < p->n_phases; i++) {
     plan_phase *phase = &p->phases[i];
     phase->next = i + 1;
     phase->cut = !phase->split && worth_cutting(p, &p->nodes[p->order[phase->first]]);
+    if (phase->cut) phase->threads = pool_threads(p->session->threads);
   }
   for (int i = 0; i < p->n_phases; i = p->phases[i].next) {
     plan_phase *phase = &p->phases[i];
@@ -262,6 +293,7 @@ static shoal_status run_scheduler(scheduler *s) {
     }
   }
   join_phases(p);
+  keep_sums_apart(p);
   return NULL;
 }
 
