@@ -41,6 +41,11 @@ SHOAL_API shoal_value *shoal_graph_find(const shoal_graph *g, const char *name);
 
 /* ---- sources */
 SHOAL_API shoal_value *shoal_placeholder(shoal_graph *g, const char *name, shoal_dtype dtype, shoal_shape shape);
+/* One element for each entry of rows of different lengths: [entries], where `offsets`, a placeholder of i64 [rows + 1],
+ * says that row i has entries offsets[i] - offsets[0] .. offsets[i + 1] - offsets[0]. Unlike other shapes the number of
+ * entries may differ from run to run without a new plan. */
+SHOAL_API shoal_value *shoal_placeholder_ragged(shoal_graph *g, const char *name, shoal_dtype dtype,
+                                                shoal_value *offsets);
 /* Copies the data. */
 SHOAL_API shoal_value *shoal_constant(shoal_graph *g, const shoal_tensor *data);
 SHOAL_API shoal_value *shoal_scalar(shoal_graph *g, shoal_dtype dtype, double value);
@@ -90,8 +95,9 @@ SHOAL_API shoal_value *shoal_trace(shoal_graph *g, shoal_value *x);
 SHOAL_API shoal_value *shoal_gather(shoal_graph *g, shoal_value *params, shoal_value *indices);
 /* [rows, values.dim[1..]], zero but for values[i] added to row indices[i]. */
 SHOAL_API shoal_value *shoal_scatter_add(shoal_graph *g, shoal_value *indices, shoal_value *values, int64_t rows);
-/* A sparse matrix [n, rows of w] times w [rows, k]: row i has entries offsets[i] .. offsets[i+1] of (indices, values).
- * offsets [n+1] i64, indices [entries] i64, values [entries]. The gradient with respect to w is row-sparse. */
+/* A sparse matrix [n, rows of w] times w [rows, k]: row i has entries offsets[i] .. offsets[i+1] of (indices, values)
+ * (counted from offsets[0]). offsets [n+1] i64, indices [entries] i32 or i64, values [entries]. The gradient with
+ * respect to w is row-sparse. */
 SHOAL_API shoal_value *shoal_sparse_matmul(shoal_graph *g, shoal_value *offsets, shoal_value *indices,
                                            shoal_value *values, shoal_value *w);
 

@@ -8,7 +8,8 @@
 shoal_status plan_add_value(plan *p, shoal_dtype dtype, shoal_shape shape, shoal_shape symbolic, int *out) {
   TRY(mem_grow((void **)&p->values, &p->cap_values, p->n_values + 1, sizeof *p->values));
   int id = (int)p->n_values++;
-  p->values[id] = (plan_value){.dtype = dtype, .shape = shape, .symbolic = symbolic, .maker = -1, .root = id, .feed = -1};
+  p->values[id] = (plan_value){.dtype = dtype, .shape = shape, .symbolic = symbolic, .maker = -1, .root = id, .feed = -1,
+                               .ragged = -1};
   *out = id;
   return NULL;
 }
@@ -46,6 +47,36 @@ static shoal_status infer(plan *p, plan_node *n, shoal_shape *shape, shoal_shape
   return NULL;
 }
 
+/* Which outputs are as long as a ragged input: the rule is asked about a run with one entry less, and what shrinks along
+ * with an input follows it. */
+static shoal_status follow_ragged(const plan *p, const plan_node *n, const shoal_shape *shape, int *ragged) {
+  shoal_shape in[PLAN_MOST_INPUTS], less[OP_MAX_OUTPUTS] = {0};
+  shoal_dtype in_dtype[PLAN_MOST_INPUTS], out_dtype[OP_MAX_OUTPUTS] = {0};
+  bool any = false;
+  for (int i = 0; i < n->outs; i++) ragged[i] = -1;
+  for (int i = 0; i < n->ins; i++) {
+    const plan_value *v = &p->values[n->in[i]];
+    in[i] = v->shape;
+    in_dtype[i] = v->dtype;
+    if (v->ragged >= 0) in[i].dim[0]--;
+    any |= v->ragged >= 0;
+  }
+  if (!any) return NULL;
+  op_shapes s = {n->ins, n->outs, in, in_dtype, n->attr, less, out_dtype};
+  TRY(n->op->shape(&s));
+  for (int i = 0; i < n->outs; i++) {
+    if (shoal_shape_equal(&less[i], &shape[i])) continue;
+    shoal_shape grown = less[i];
+    if (grown.rank) grown.dim[0]++;
+    for (int k = 0; k < n->ins && ragged[i] < 0; k++)
+      if (in[k].rank && in[k].dim[0] == less[i].dim[0]) ragged[i] = p->values[n->in[k]].ragged;
+    if (ragged[i] < 0 || !shoal_shape_equal(&grown, &shape[i]))
+      return status_make(SHOAL_ERR_ARGUMENT, "its result is not as long as the ragged rows it is made from; feed them as "
+                         "a placeholder that is not ragged");
+  }
+  return NULL;
+}
+
 shoal_status plan_add_node(plan *p, const op_row *op, const node *origin, const int *in, int ins,
                            const attr_value *attr, int *out) {
   if (ins > PLAN_MOST_INPUTS)
@@ -63,12 +94,15 @@ shoal_status plan_add_node(plan *p, const op_row *op, const node *origin, const 
   if (attr) memcpy(n->attr, attr, sizeof n->attr);
   shoal_shape shape[OP_MAX_OUTPUTS] = {0}, symbolic[OP_MAX_OUTPUTS] = {0};
   shoal_dtype dtype[OP_MAX_OUTPUTS] = {0};
+  int ragged[OP_MAX_OUTPUTS];
   TRY(infer(p, n, shape, symbolic, dtype));
+  TRY(status_wrap(follow_ragged(p, n, shape, ragged), "%s '%s'", op->name, origin ? origin->name : ""));
   for (int i = 0; i < n->outs; i++) {
     int value;
     TRY(plan_add_value(p, dtype[i], shape[i], symbolic[i], &value));
     p->nodes[id].out[i] = value;
     p->values[value].maker = id;
+    p->values[value].ragged = ragged[i];
     if (i == 0 && (op->flags & OP_VIEW)) p->values[value].root = p->values[in[0]].root;
     /* An update's output is the variable afterwards: the same memory. */
     if (i == 0 && (op->updates & 1)) p->values[value].root = p->values[in[0]].root;
@@ -102,6 +136,7 @@ static shoal_status add_source(plan *p, const plan_request *request, const node 
   const shoal_value *v = &n->out[0];
   shoal_shape shape = v->shape;
   plan_value filled = {0};
+  int ragged = -1;
   if (!strcmp(n->op->name, "placeholder")) {
     int feed = 0;
     while (feed < request->n_feeds && request->feeds[feed].value != v) feed++;
@@ -116,9 +151,10 @@ static shoal_status add_source(plan *p, const plan_request *request, const node 
       return status_make(SHOAL_ERR_ARGUMENT, "placeholder '%s' is %s%s, but %s%s is fed", n->name,
                          shoal_dtype_name(v->dtype), shoal_shape_text(&shape, a), shoal_dtype_name(t->dtype),
                          shoal_shape_text(&t->shape, b));
-    shape = t->shape;
+    shape = p->feed_shapes[feed];
     filled.store = STORE_FEED;
     filled.feed = feed;
+    ragged = p->feed_offsets[feed];
   } else if (n->initial) {
     filled.store = STORE_VARIABLE;
   } else {
@@ -131,6 +167,7 @@ static shoal_status add_source(plan *p, const plan_request *request, const node 
   value->feed = filled.store == STORE_FEED ? filled.feed : -1;
   value->data = filled.data;
   value->source = n;
+  value->ragged = ragged;
   return NULL;
 }
 

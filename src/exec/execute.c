@@ -22,6 +22,7 @@ static void aim(const plan *p, int phase, int thread, int64_t first, int64_t row
     const plan_value *root = &p->values[v->root];
     bool batched = split && plan_batched(v);
     if (batched) operand->shape.dim[0] = rows;
+    if (v->ragged >= 0) operand->shape.dim[0] = plan_entries(&p->feeds[v->ragged].tensor);
     size_t skip = batched ? (size_t)first * root->row_bytes : 0; /* LANES: first is a multiple of it */
     if (root->store == STORE_FEED) {
       const shoal_tensor *fed = &p->feeds[root->feed].tensor;
@@ -219,13 +220,27 @@ static shoal_status run_phase(plan *p, int i) {
   return p->check_each ? check_results(p, phase->first) : NULL;
 }
 
+/* Each ragged feed must have as many entries as its offsets say; kernels rely on it. */
+static shoal_status check_ragged(const plan *p) {
+  for (int i = 0; i < p->n_feeds; i++) {
+    if (p->feed_offsets[i] < 0) continue;
+    int64_t have = p->feeds[i].tensor.shape.dim[0], said = plan_entries(&p->feeds[p->feed_offsets[i]].tensor);
+    if (have != said)
+      return status_make(SHOAL_ERR_INPUT, "'%s' has %lld entries, but its offsets say %lld",
+                         shoal_value_name(p->feed_values[i]), (long long)have, (long long)said);
+  }
+  return NULL;
+}
+
 shoal_status plan_run(plan *p, const shoal_feed *feeds, shoal_tensor *fetched) {
   p->feeds = feeds;
+  TRY(check_ragged(p));
   for (int i = 0; i < p->n_phases; i = p->phases[i].next) TRY(run_phase(p, i));
   if (!fetched) return NULL;
   for (int i = 0; i < p->n_fetches; i++) {
     const plan_value *v = &p->values[p->fetch_of[i]], *root = &p->values[v->root];
     fetched[i] = shoal_tensor_view(v->dtype, v->shape, NULL);
+    if (v->ragged >= 0) fetched[i].shape.dim[0] = plan_entries(&feeds[v->ragged].tensor);
     switch (root->store) {
       case STORE_FEED:
         fetched[i].data = feeds[root->feed].tensor.data;

@@ -179,13 +179,21 @@ static shoal_status grow(chooser *c) {
   return NULL;
 }
 
+static bool touches_ragged(const plan *p, const plan_node *n) {
+  for (int k = 0; k < n->ins; k++)
+    if (p->values[n->in[k]].ragged >= 0) return true;
+  for (int k = 0; k < n->outs; k++)
+    if (p->values[n->out[k]].ragged >= 0) return true;
+  return false;
+}
+
 static shoal_status choose_node(chooser *c, int id, bool reference) {
   plan *p = c->p;
   TRY(grow(c));
   plan_node *n = &p->nodes[id];
   node_shapes shapes;
   plan_shapes(p, n, true, shapes.in, shapes.in_dtype, shapes.out, shapes.out_dtype, &shapes.s);
-  n->batch = n->op->batch && !reference ? n->op->batch(&shapes.s) : BATCH_WHOLE;
+  n->batch = n->op->batch && !reference && !touches_ragged(p, n) ? n->op->batch(&shapes.s) : BATCH_WHOLE;
   if (n->batch == BATCH_SUM)
     for (int k = 0; k < n->outs; k++)
       if (shapes.out_dtype[k] != SHOAL_F32 && shapes.out_dtype[k] != SHOAL_F64) n->batch = BATCH_WHOLE;

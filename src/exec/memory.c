@@ -172,7 +172,7 @@ static shoal_status list_patches(plan *p) {
         int value = k < n->ins ? n->in[k] : n->out[k - n->ins];
         const plan_value *v = &p->values[value];
         bool feed = p->values[v->root].store == STORE_FEED;
-        if (!feed && !(phase->split && plan_batched(v))) continue;
+        if (!feed && v->ragged < 0 && !(phase->split && plan_batched(v))) continue;
         TRY(mem_grow((void **)&p->patches, &capacity, (size_t)count + 1, sizeof *p->patches));
         p->patches[count++] = (plan_patch){p->operand_at[at] + k, value};
       }

@@ -5,6 +5,28 @@
 
 #include <string.h>
 
+/* Room for entries, so that few plans serve batches of all sizes. At least 2: a rule is asked about one less, too. */
+static int64_t room_for(int64_t entries) {
+  int64_t room = 1024;
+  while (room < entries) room *= 2;
+  return room;
+}
+
+/* The feed that says where the rows of a ragged one are; -1 for others. */
+static shoal_status find_offsets(const plan_request *request, int feed, int *out) {
+  const shoal_value *value = request->feeds[feed].value, *offsets = value->maker->offsets;
+  *out = -1;
+  if (!offsets) return NULL;
+  for (int i = 0; i < request->n_feeds; i++)
+    if (request->feeds[i].value == offsets) *out = i;
+  if (*out < 0 || request->feeds[feed].tensor.rows || request->feeds[feed].tensor.shape.rank != 1)
+    return status_make(SHOAL_ERR_ARGUMENT, "placeholder '%s' takes entries one after the other, and its offsets '%s' "
+                       "beside them", shoal_value_name(value), shoal_value_name(offsets));
+  const shoal_tensor *t = &request->feeds[*out].tensor;
+  if (t->dtype == SHOAL_I64 && t->shape.rank == 1 && t->shape.dim[0] > 0 && !t->rows) return NULL;
+  return status_make(SHOAL_ERR_ARGUMENT, "placeholder '%s': offsets are i64 [rows + 1]", shoal_value_name(offsets));
+}
+
 static shoal_status copy_key(plan *p, const plan_request *request) {
   size_t feeds = (size_t)request->n_feeds, fetches = (size_t)request->n_fetches;
   p->n_feeds = request->n_feeds;
@@ -14,14 +36,23 @@ static shoal_status copy_key(plan *p, const plan_request *request) {
   p->feed_values = calloc(feeds + 1, sizeof *p->feed_values);
   p->feed_shapes = calloc(feeds + 1, sizeof *p->feed_shapes);
   p->feed_indexed = calloc(feeds + 1, sizeof *p->feed_indexed);
-  if (!p->fetches || !p->fetch_of || !p->feed_values || !p->feed_shapes || !p->feed_indexed) return status_no_memory();
+  p->feed_offsets = calloc(feeds + 1, sizeof *p->feed_offsets);
+  if (!p->fetches || !p->fetch_of || !p->feed_values || !p->feed_shapes || !p->feed_indexed || !p->feed_offsets)
+    return status_no_memory();
   if (fetches) memcpy(p->fetches, request->fetches, fetches * sizeof *p->fetches);
   for (size_t i = 0; i < feeds; i++) {
     p->feed_values[i] = request->feeds[i].value;
     p->feed_shapes[i] = request->feeds[i].tensor.shape;
     p->feed_indexed[i] = request->feeds[i].tensor.rows != NULL;
+    TRY(find_offsets(request, (int)i, &p->feed_offsets[i]));
+    if (p->feed_offsets[i] >= 0) p->feed_shapes[i].dim[0] = room_for(p->feed_shapes[i].dim[0]);
   }
   return NULL;
+}
+
+static bool shape_fits(const plan *p, int feed, const shoal_shape *shape) {
+  if (p->feed_offsets[feed] < 0) return shoal_shape_equal(&p->feed_shapes[feed], shape);
+  return shape->rank == 1 && shape->dim[0] <= p->feed_shapes[feed].dim[0];
 }
 
 bool plan_matches(const plan *p, const plan_request *request) {
@@ -31,7 +62,7 @@ bool plan_matches(const plan *p, const plan_request *request) {
   for (int i = 0; i < p->n_feeds; i++) {
     const shoal_feed *f = &request->feeds[i];
     if (p->feed_values[i] != f->value || p->feed_indexed[i] != (f->tensor.rows != NULL) ||
-        f->tensor.dtype != f->value->dtype || !shoal_shape_equal(&p->feed_shapes[i], &f->tensor.shape))
+        f->tensor.dtype != f->value->dtype || !shape_fits(p, i, &f->tensor.shape))
       return false;
   }
   return true;
@@ -86,6 +117,7 @@ void plan_destroy(plan *p) {
   free(p->feed_values);
   free(p->feed_shapes);
   free(p->feed_indexed);
+  free(p->feed_offsets);
   free(p->nodes);
   free(p->values);
   free(p->order);

@@ -15,6 +15,10 @@
  * thread computes a part of the elements; updates that are cut alike follow each other, and the sums they use, without
  * the threads waiting for each other.
  *
+ * Ragged values. The number of entries of sparse rows differs from batch to batch; a plan has room for so many, and any
+ * batch with at most as many fits it (plan_matches). Kernels are told how many there are: axis 0 of each operand that is
+ * as long as a ragged feed is set in every run. Nodes that touch such a value are not split over threads.
+ *
  * Invariants:
  * 1. A node's inputs are made in an earlier phase, or earlier in the same split phase (and then not by a sum).
  * 2. A node that changes a variable comes after every node that reads it as it was before the step.
@@ -49,6 +53,7 @@ typedef struct {
   int feed;           /* STORE_FEED: which one */
   bool fetched;
   bool apart;         /* a sum of which each thread has its part in its own copy, and nobody reads the whole */
+  int ragged;         /* the feed whose offsets say how long axis 0 is in this run, shape.dim[0] at most; -1: it is fixed */
   size_t offset;      /* in the shared or the thread's memory */
   size_t row_bytes;   /* batched values: of one row, in either layout */
 } plan_value;
@@ -106,6 +111,7 @@ typedef struct plan {
   shoal_value **feed_values;
   shoal_shape *feed_shapes;
   bool *feed_indexed;
+  int *feed_offsets; /* of a ragged feed: the feed with its offsets; otherwise -1 */
   int n_feeds;
 
   plan_value *values;
@@ -169,6 +175,11 @@ SHOAL_CHECKED shoal_status plan_add_node(plan *p, const op_row *op, const node *
 void plan_replace(plan *p, int old, int now);
 static inline bool plan_batched(const plan_value *v) {
   return v->symbolic.rank > 0 && v->symbolic.dim[0] == SHOAL_UNKNOWN;
+}
+/* Entries of the rows that a tensor of offsets [rows + 1] cuts. */
+static inline int64_t plan_entries(const shoal_tensor *offsets) {
+  const int64_t *o = offsets->data;
+  return o[offsets->shape.dim[0] - 1] - o[0];
 }
 /* Bytes of `rows` rows in its layout (LANES: rounded up to whole blocks). */
 size_t plan_value_bytes(const plan_value *v, int64_t rows);

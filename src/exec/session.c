@@ -36,6 +36,12 @@ static shoal_status adopt_variables(shoal_session *s) {
     node *v = g->nodes[i];
     if (!v->initial) continue;
     TRY_GOTO(status, shoal_tensor_create(v->out[0].dtype, v->out[0].shape, &s->variables[i]), done);
+    const node *maker = v->initial->maker;
+    if (!strcmp(maker->op->name, "fill")) { /* no second copy of what may be large */
+      kernel_call call = {.out = &s->variables[i], .outs = 1, .attr = maker->attr};
+      TRY_GOTO(status, maker->op->kernel(&call), done);
+      continue;
+    }
     initial[n] = v->initial;
     owner[n++] = i;
   }

@@ -25,6 +25,7 @@ struct node {
   attr_value attr[OP_MAX_ATTRS];
   uint64_t stream;      /* names this node's random numbers: a hash of its name */
   shoal_value *initial; /* variables only */
+  shoal_value *offsets; /* ragged placeholders only: what says where each row's entries are */
 };
 
 struct shoal_graph {

@@ -49,7 +49,7 @@ typedef struct {
  * twice counts twice. */
 typedef struct {
   shoal_value *value;
-  shoal_value *indices; /* i64 [n], or NULL */
+  shoal_value *indices; /* i32 or i64 [n], or NULL */
 } op_grad;
 
 typedef struct {

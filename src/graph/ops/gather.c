@@ -7,8 +7,7 @@
 
 /* Index i of a tensor of i32 or i64, which must lie in [0, rows). `first` is where this part starts in the batch. */
 static shoal_status index_at(const shoal_tensor *indices, int64_t i, int64_t rows, int64_t first, int64_t *out) {
-  int64_t index =
-      indices->dtype == SHOAL_I32 ? ((const int32_t *)indices->data)[i] : ((const int64_t *)indices->data)[i];
+  int64_t index = index_get(indices, i);
   if (index < 0 || index >= rows)
     return status_make(SHOAL_ERR_INPUT, "index %lld at place %lld: there are %lld rows", (long long)index,
                        (long long)(first + i), (long long)rows);
@@ -54,7 +53,6 @@ static shoal_status gather_kernel(const kernel_call *call) {
 static void gather_gradient(op_grad_call *c) {
   shoal_graph *g = c->graph;
   shoal_value *params = c->in[0], *indices = c->in[1], *dy = c->dy[0];
-  if (indices->dtype != SHOAL_I64) indices = shoal_cast(g, indices, SHOAL_I64);
   if (c->in[1]->shape.rank != 1) {
     shoal_shape rows = params->shape; /* [n, the rest of params] */
     rows.dim[0] = shoal_shape_count(&c->in[1]->shape);
@@ -115,7 +113,9 @@ shoal_value *shoal_scatter_add(shoal_graph *g, shoal_value *indices, shoal_value
   return GRAPH_BINARY(g, "scatter_add", indices, values, ATTR_I(rows));
 }
 
-/* ---- sparse_matmul: offsets [n+1], indices [entries], values [entries], w [rows, k] -> [n, k] */
+/* ---- sparse_matmul: offsets [n+1], indices [entries], values [entries], w [rows, k] -> [n, k]
+ *
+ * Entries are counted from offsets[0], so a piece of the rows is offsets + first with the piece's entries, not copied. */
 
 static shoal_status check_offsets_shape(const op_shapes *s) {
   TRY(rule_rank(s, 0, 1, "offsets"));
@@ -127,8 +127,7 @@ static shoal_status check_offsets_shape(const op_shapes *s) {
 
 static shoal_status check_indices_shape(const op_shapes *s, int i) {
   TRY(rule_rank(s, i, 1, "indices"));
-  if (s->in_dtype[i] == SHOAL_I64) return NULL;
-  return status_make(SHOAL_ERR_ARGUMENT, "indices must be i64, not %s", shoal_dtype_name(s->in_dtype[i]));
+  return rule_index(s, i, "indices");
 }
 
 static int64_t rows_of_offsets(const shoal_shape *offsets) {
@@ -165,11 +164,12 @@ static shoal_status sparse_matmul_shape(op_shapes *s) {
 /* Entries [*from, *to) of row i, which must lie within [0, entries). */
 static shoal_status entries_of(const shoal_tensor *offsets, int64_t i, int64_t entries, int64_t *from, int64_t *to) {
   const int64_t *o = offsets->data;
-  if (o[i] < 0 || o[i] > o[i + 1] || o[i + 1] > entries)
+  int64_t first = o[i] - o[0], last = o[i + 1] - o[0];
+  if (first < 0 || first > last || last > entries)
     return status_make(SHOAL_ERR_INPUT, "row %lld has entries %lld to %lld: offsets must ascend within 0 .. %lld",
-                       (long long)i, (long long)o[i], (long long)o[i + 1], (long long)entries);
-  *from = o[i];
-  *to = o[i + 1];
+                       (long long)i, (long long)first, (long long)last, (long long)entries);
+  *from = first;
+  *to = last;
   return NULL;
 }
 
@@ -278,9 +278,10 @@ static const char *const gather_cases[] = {"[6,3] i32[?5]<6", "[6,3,2] i64[?4,3]
 static const char *const scatter_add_cases[] = {"i64[?5]<4 [?5,3] rows=4", "i32[6]<9 [6,2,2] rows=9",
                                                 "i64[?20]<3 [?20] rows=3", NULL};
 static const char *const sparse_matmul_cases[] = {"asc[5]<9 i64[9]<6 [9] [6,4]", "asc[2]<3 i64[3]<50 [3] [50,1]",
-                                                  "asc[?18]<40 i64[?40]<30 [?40] [30,3]", NULL};
+                                                  "asc[?18]<40 i64[?40]<30 [?40] [30,3]",
+                                                  "asc[4]<60 i32[60]<90 [60] [90,1]", NULL};
 static const char *const grad_rows_cases[] = {"asc[5]<9 [9] [4,3]", "asc[2]<3 [4] [1,1]", NULL};
-static const char *const grad_values_cases[] = {"asc[5]<9 i64[9]<6 [6,3] [4,3]", "asc[2]<3 i64[4]<5 [5,20] [1,20]",
+static const char *const grad_values_cases[] = {"asc[5]<9 i64[9]<6 [6,3] [4,3]", "asc[2]<3 i32[4]<5 [5,20] [1,20]",
                                                 NULL};
 
 const op_row ops_gather[] = {

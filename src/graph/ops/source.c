@@ -116,6 +116,20 @@ shoal_value *shoal_placeholder(shoal_graph *g, const char *name, shoal_dtype dty
   return graph_op(g, "placeholder", NULL, 0, (attr_value[OP_MAX_ATTRS]){ATTR_I(dtype), ATTR_L(shape)});
 }
 
+shoal_value *shoal_placeholder_ragged(shoal_graph *g, const char *name, shoal_dtype dtype, shoal_value *offsets) {
+  if (!offsets) return NULL;
+  char have[VALUE_TEXT];
+  const node *n = offsets->maker;
+  if (strcmp(n->op->name, "placeholder") || n->offsets || offsets->dtype != SHOAL_I64 || offsets->shape.rank != 1) {
+    graph_fail(g, status_make(SHOAL_ERR_ARGUMENT, "placeholder '%s': its rows are cut by %s, but a placeholder of i64 "
+                              "[rows + 1] is expected", name ? name : "placeholder", value_text(offsets, have)));
+    return NULL;
+  }
+  shoal_value *v = shoal_placeholder(g, name, dtype, SHOAL_SHAPE(SHOAL_UNKNOWN));
+  if (v) v->maker->offsets = offsets;
+  return v;
+}
+
 shoal_value *shoal_constant(shoal_graph *g, const shoal_tensor *data) {
   if (!data || !data->data || data->rows) {
     graph_fail(g, status_make(SHOAL_ERR_ARGUMENT, "constant: needs a tensor with data and without a row index"));

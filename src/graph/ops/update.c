@@ -28,8 +28,7 @@ static shoal_status update_shape(op_shapes *s, int slots, bool sparse, bool coun
   if (sparse) {
     TRY(rule_rank_least(s, 0, 1, "the variable"));
     TRY(rule_rank(s, grad - 1, 1, "indices"));
-    if (s->in_dtype[grad - 1] != SHOAL_I64)
-      return status_make(SHOAL_ERR_ARGUMENT, "indices must be i64, not %s", shoal_dtype_name(s->in_dtype[grad - 1]));
+    TRY(rule_index(s, grad - 1, "indices"));
     shoal_shape rows = s->in[0];
     rows.dim[0] = s->in[grad - 1].dim[0];
     if (!shapes_fit(&rows, &s->in[grad])) {
@@ -53,11 +52,12 @@ static shoal_status update_shape(op_shapes *s, int slots, bool sparse, bool coun
 
 /* Fact 1: all indices are looked at before the first row changes. */
 static shoal_status check_indices(const shoal_tensor *indices, int64_t rows) {
-  const int64_t *index = indices->data;
-  for (int64_t i = 0; i < indices->shape.dim[0]; i++)
-    if (index[i] < -1 || index[i] >= rows)
-      return status_make(SHOAL_ERR_INPUT, "index %lld at place %lld: there are %lld rows", (long long)index[i],
+  for (int64_t i = 0; i < indices->shape.dim[0]; i++) {
+    int64_t index = index_get(indices, i);
+    if (index < -1 || index >= rows)
+      return status_make(SHOAL_ERR_INPUT, "index %lld at place %lld: there are %lld rows", (long long)index,
                          (long long)i, (long long)rows);
+  }
   return NULL;
 }
 
@@ -80,13 +80,13 @@ static shoal_status check_indices(const shoal_tensor *indices, int64_t rows) {
       }                                                                                                   \
       return NULL;                                                                                        \
     }                                                                                                     \
-    const int64_t *index = call->in[GRAD - 1].data;                                                       \
     int64_t width = shape_span(&call->in[0].shape, 1, call->in[0].shape.rank);                            \
     TRY(check_indices(&call->in[GRAD - 1], call->in[0].shape.dim[0]));                                    \
     for (int64_t r = 0; r < call->in[GRAD - 1].shape.dim[0]; r++) {                                       \
-      if (index[r] < 0) continue;                                                                         \
+      int64_t index = index_get(&call->in[GRAD - 1], r);                                                  \
+      if (index < 0) continue;                                                                            \
       for (int64_t k = 0; k < width; k++) {                                                               \
-        int64_t i = index[r] * width + k;                                                                 \
+        int64_t i = index * width + k;                                                                    \
         real g = grad[r * width + k];                                                                     \
         element;                                                                                          \
       }                                                                                                   \
@@ -160,8 +160,7 @@ static shoal_status unique_rows_shape(op_shapes *s) {
   TRY(rule_rank(s, 0, 1, "indices"));
   TRY(rule_float(s, 1, "rows"));
   TRY(rule_rank_least(s, 1, 1, "rows"));
-  if (s->in_dtype[0] != SHOAL_I64)
-    return status_make(SHOAL_ERR_ARGUMENT, "indices must be i64, not %s", shoal_dtype_name(s->in_dtype[0]));
+  TRY(rule_index(s, 0, "indices"));
   if (!dims_fit(s->in[0].dim[0], s->in[1].dim[0]))
     return status_make(SHOAL_ERR_ARGUMENT, "there are %lld indices for %lld rows", (long long)s->in[0].dim[0],
                        (long long)s->in[1].dim[0]);
@@ -180,11 +179,12 @@ static shoal_status unique_rows_shape(op_shapes *s) {
 
 typedef uint32_t place __attribute__((may_alias)); /* lives in the output's memory until a row is put there */
 
-static inline bool stands_before(const int64_t *index, place a, place b) {
-  return index[a] < index[b] || (index[a] == index[b] && a < b);
+static inline bool stands_before(const shoal_tensor *index, place a, place b) {
+  int64_t x = index_get(index, a), y = index_get(index, b);
+  return x < y || (x == y && a < b);
 }
 
-static void sift_down(place *heap, int64_t root, int64_t n, const int64_t *index) {
+static void sift_down(place *heap, int64_t root, int64_t n, const shoal_tensor *index) {
   place moved = heap[root];
   for (int64_t child; (child = 2 * root + 1) < n; root = child) {
     if (child + 1 < n && stands_before(index, heap[child], heap[child + 1])) child++;
@@ -195,7 +195,7 @@ static void sift_down(place *heap, int64_t root, int64_t n, const int64_t *index
 }
 
 /* order[0..n) becomes the places of index[0..n) by (index, place). */
-static void sort_places(place *order, int64_t n, const int64_t *index) {
+static void sort_places(place *order, int64_t n, const shoal_tensor *index) {
   for (int64_t i = 0; i < n; i++) order[i] = (place)i;
   for (int64_t i = n / 2 - 1; i >= 0; i--) sift_down(order, i, n, index);
   for (int64_t i = n - 1; i > 0; i--) {
@@ -213,11 +213,18 @@ static void add_row(void *to, const void *from, int64_t width, shoal_dtype dtype
     for (int64_t k = 0; k < width; k++) ((double *)to)[k] += ((const double *)from)[k];
 }
 
+static void index_set(shoal_tensor *t, int64_t i, int64_t value) {
+  if (t->dtype == SHOAL_I32)
+    ((int32_t *)t->data)[i] = (int32_t)value;
+  else
+    ((int64_t *)t->data)[i] = value;
+}
+
 static shoal_status unique_rows_kernel(const kernel_call *call) {
-  const int64_t *index = call->in[0].data; /* [n] */
-  const char *rows = call->in[1].data;     /* [n, width] */
-  int64_t *unique = call->out[0].data;     /* [n] */
-  char *sums = call->out[1].data;          /* [n, width] */
+  const shoal_tensor *index = &call->in[0]; /* [n] */
+  const char *rows = call->in[1].data;      /* [n, width] */
+  shoal_tensor *unique = &call->out[0];     /* [n] */
+  char *sums = call->out[1].data;           /* [n, width] */
   int64_t n = call->in[0].shape.dim[0], width = shape_span(&call->in[1].shape, 1, call->in[1].shape.rank);
   shoal_dtype dtype = call->in[1].dtype;
   size_t row = (size_t)width * shoal_dtype_size(dtype);
@@ -227,18 +234,18 @@ static shoal_status unique_rows_kernel(const kernel_call *call) {
   sort_places(order, n, index);
   int64_t k = 0;
   for (int64_t e = 0; e < n;) {
-    int64_t now = index[order[e]];
+    int64_t now = index_get(index, order[e]);
     if (now < 0) {
       e++;
       continue;
     }
     memcpy(sums + (size_t)k * row, rows + order[e] * row, row);
-    for (e++; e < n && index[order[e]] == now; e++)
+    for (e++; e < n && index_get(index, order[e]) == now; e++)
       add_row(sums + (size_t)k * row, rows + order[e] * row, width, dtype);
-    unique[k++] = now;
+    index_set(unique, k++, now);
   }
   memset(sums + (size_t)k * row, 0, (size_t)(n - k) * row);
-  for (; k < n; k++) unique[k] = -1;
+  for (; k < n; k++) index_set(unique, k, -1);
   return NULL;
 }
 
@@ -251,7 +258,8 @@ static void update_cost(const op_shapes *s, double *flops) {
 }
 
 static const char *const sgd_cases[] = {"[5,7] [5,7] []>0", "[] [] []", NULL};
-static const char *const sparse_sgd_cases[] = {"[9,3] i64[6]<9 [6,3] []>0", "[9] uniq[?5]<9 [?5] []>0", NULL};
+static const char *const sparse_sgd_cases[] = {"[9,3] i64[6]<9 [6,3] []>0", "[9] uniq[?5]<9 [?5] []>0",
+                                               "[9,1] i32[8]<9 [8,1] []>0", NULL};
 static const char *const momentum_cases[] = {"[5,7] [5,7] [5,7] []>0", "[8] [8] [8] []>0 momentum=0.5 nesterov=1",
                                              NULL};
 static const char *const sparse_momentum_cases[] = {"[9,3] [9,3] uniq[6]<9 [6,3] []>0",
@@ -268,7 +276,7 @@ static const char *const ftrl_cases[] = {"[5,7] [5,7] [5,7]>0 [5,7] []>0", "[30]
                                          "[8] [8] [8]>0 [8] []>0 beta=0.3 power=-0.7", NULL};
 static const char *const sparse_ftrl_cases[] = {"[9,3] [9,3] [9,3]>0 uniq[6]<9 [6,3] []>0 l1=0.1", NULL};
 static const char *const unique_rows_cases[] = {"i64[9]<4 [9,3]", "i64[?20]<6 [?20]", "uniq[5]<9 [5,2]",
-                                                "i64[40]<2 [40,2,2]", NULL};
+                                                "i64[40]<2 [40,2,2]", "i32[30]<7 [30,1]", NULL};
 
 #define UPDATE_ROW(op, ins, mask, ...) \
   {.name = "apply_" #op,               \

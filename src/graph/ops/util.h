@@ -97,6 +97,10 @@ shoal_status kernel_wrong_dtype(const kernel_call *call);
 
 static inline bool dtype_is_float(shoal_dtype t) { return t == SHOAL_F32 || t == SHOAL_F64; }
 static inline bool dtype_is_index(shoal_dtype t) { return t == SHOAL_I32 || t == SHOAL_I64; }
+/* Element i of a tensor of i32 or i64. */
+static inline int64_t index_get(const shoal_tensor *t, int64_t i) {
+  return t->dtype == SHOAL_I32 ? ((const int32_t *)t->data)[i] : ((const int64_t *)t->data)[i];
+}
 /* Axis 0 is the batch. */
 static inline bool shape_is_batched(const shoal_shape *s) { return s->rank > 0 && s->dim[0] == SHOAL_UNKNOWN; }
 /* Equal, or one of them unknown. */
