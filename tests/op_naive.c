@@ -189,7 +189,7 @@ static void sparse_matmul(const op_case *c, const case_memory *m, double *expect
 /* Optimizer updates, from the papers' formulas: var, slots, gradient, learning rate. */
 static void apply_sgd(const op_case *c, const case_memory *m, double *expected) {
   for (int64_t i = 0; i < shoal_tensor_count(&m->in[0]); i++)
-    expected[i] = at(&m->in[0], i) - at(&m->in[2], 0) * at(&m->in[1], i);
+    expected[i] = at(&m->in[0], i) - at(&m->in[2], 0) * (at(&m->in[1], i) + c->attr[0].f * at(&m->in[0], i));
 }
 
 static void apply_momentum(const op_case *c, const case_memory *m, double *expected) {
@@ -201,7 +201,7 @@ static void apply_momentum(const op_case *c, const case_memory *m, double *expec
 
 static void apply_adagrad(const op_case *c, const case_memory *m, double *expected) {
   for (int64_t i = 0; i < shoal_tensor_count(&m->in[0]); i++) {
-    double g = at(&m->in[2], i);
+    double g = at(&m->in[2], i) + c->attr[1].f * at(&m->in[0], i);
     expected[i] = at(&m->in[0], i) - at(&m->in[3], 0) * g / (sqrt(at(&m->in[1], i) + g * g) + c->attr[0].f);
   }
 }

@@ -85,7 +85,7 @@ static void test_unique_rows(void **state) {
 }
 
 /* sparse_apply_X on some rows is apply_X on those rows alone; the others stay. */
-static void check_sparse_update(const op_case *c, const op_row *dense) {
+static void check_sparse_update(const op_case *c, const op_row *dense, shoal_dtype indices) {
   int slots = 0;
   while (c->row->updates >> (slots + 1) & 1) slots++;
   int at = 1 + slots; /* of the indices */
@@ -96,8 +96,11 @@ static void check_sparse_update(const op_case *c, const op_row *dense) {
   case_memory_init(c, &shapes, SHOAL_F64, &after);
   int64_t n = c->in[at].shape.dim[0], rows = c->in[0].shape.dim[0];
   size_t row = shoal_tensor_bytes(&before.in[0]) / (size_t)rows;
-  int64_t *index = after.in[at].data;
-  index[n - 1] = -1; /* to be skipped */
+  int64_t *index = before.in[at].data;
+  shoal_tensor_fini(&after.in[at]);
+  after.in[at] = case_tensor(indices, SHOAL_SHAPE(n), false);
+  for (int64_t k = 0; k < n; k++) shoal_tensor_set(&after.in[at], k, (double)index[k]);
+  shoal_tensor_set(&after.in[at], n - 1, -1); /* to be skipped */
   kernel_call call = case_call(c, &after);
   assert_null(c->row->kernel(&call));
 
@@ -129,7 +132,7 @@ static void check_sparse_update(const op_case *c, const op_row *dense) {
   }
 
   /* A row that is not there: refused, and nothing has changed. */
-  index[n - 1] = rows;
+  shoal_tensor_set(&after.in[at], n - 1, (double)rows);
   call = case_call(c, &after);
   expect_error(c->row->kernel(&call), SHOAL_ERR_INPUT, "there are");
   assert_memory_equal(before.in[0].data, after.in[0].data, shoal_tensor_bytes(&before.in[0]));
@@ -150,7 +153,8 @@ static void test_sparse_updates(void **state) {
       int at = 1;
       while (row->updates >> at & 1) at++;
       c.in[at].values = VALUES_DISTINCT; /* also for plain SGD, which takes duplicates */
-      check_sparse_update(&c, dense);
+      check_sparse_update(&c, dense, SHOAL_I64);
+      check_sparse_update(&c, dense, SHOAL_I32);
       case_fini(&c);
       checked++;
     }

@@ -12,18 +12,21 @@ typedef struct {
   int classes;            /* 0: 10 */
   const char *activation; /* NULL: the model's own */
   const char *pool;       /* "max", "avg"; NULL: the model's own */
+  bool bias;              /* models that go without one: add one */
 } shoal_model_options;
 
 typedef struct {
   const char *name;
   const char *summary;   /* one line for --help */
-  const char *data;      /* standard data set */
+  const char *data;      /* standard data set; NULL: none, it must be named */
   int64_t batch_size;    /* standard settings */
   int64_t epochs;
   double rate;
+  const char *optimizer; /* NULL: "sgd" */
   const char *schedule;  /* NULL: "constant"; "cosine" goes over the whole run ... */
   double final_share;    /* ... down to this share of the rate */
   shoal_shape input;     /* one example */
+  bool sparse;           /* examples are sparse rows; `input` is the size of the feature space unless told otherwise */
   /* Adds the layers. Errors stick to the model. */
   void (*build)(shoal_model *m, const shoal_model_options *options);
 } shoal_model_kind;

@@ -26,7 +26,7 @@ typedef struct {
   double decay;       /* rmsprop 0.9 */
   double beta1, beta2; /* adam 0.9, 0.999 */
   double epsilon;     /* adagrad 1e-7, rmsprop 1e-7, adam 1e-7 */
-  double l1, l2;      /* ftrl */
+  double l1, l2;      /* ftrl; l2 by rows also sgd and adagrad: for the rows that an update touches */
   double beta;        /* ftrl 1 */
 } shoal_optimizer_options;
 
@@ -61,9 +61,15 @@ typedef struct shoal_model shoal_model;
 
 /* `input`: the shape of one example. */
 SHOAL_API SHOAL_CHECKED shoal_status shoal_model_create(shoal_shape input, shoal_model **out);
+/* Examples are sparse rows, pairs of an index in [0, features) and a value, ascending by index: from a pipeline over
+ * TFRecord, LIBSVM or Criteo files. The first layer must be shoal_model_sparse_dense. */
+SHOAL_API SHOAL_CHECKED shoal_status shoal_model_create_sparse(int64_t features, shoal_model **out);
 SHOAL_API void shoal_model_destroy(shoal_model *m);
-/* activation: NULL or "linear", "relu", "tanh", "sigmoid", "softmax" (on the last layer: the loss takes the logits). */
+/* activation: NULL or "linear", "relu", "tanh", "sigmoid", "softmax" (on the last layer: the loss takes the logits). A
+ * last layer of one unit with "sigmoid" tells classes 0 and 1 apart. */
 SHOAL_API void shoal_model_dense(shoal_model *m, int units, const char *activation);
+/* A dense layer on sparse rows, starting at zero. A step touches only the weights of the features in its batch. */
+SHOAL_API void shoal_model_sparse_dense(shoal_model *m, int units, bool bias, const char *activation);
 SHOAL_API void shoal_model_conv2d(shoal_model *m, int filters, int size, int stride, shoal_padding padding,
                                   const char *activation);
 SHOAL_API void shoal_model_max_pool(shoal_model *m, int size, int stride, shoal_padding padding);
@@ -80,7 +86,8 @@ SHOAL_API void shoal_model_initializer(shoal_model *m, const char *name);
 typedef struct {
   shoal_optimizer_options optimizer;
   shoal_schedule schedule;
-  double l2;           /* weight of sum(w^2)/2 over all weights (not biases) added to the loss */
+  double l2;           /* weight of sum(w^2)/2 over all weights (not biases) added to the loss; of sparse rows: over the
+                        * weights that a step touches, in the update alone */
   int top_k;           /* also report top-k accuracy; 0: no */
   bool no_train_accuracy; /* do not measure accuracy on the batches trained on */
   int threads;         /* as in shoal_session_options */
@@ -171,10 +178,17 @@ SHOAL_API SHOAL_CHECKED shoal_status shoal_model_fit(shoal_model *m, const shoal
 typedef struct {
   int64_t examples;
   double loss, accuracy, top_k; /* shares, 0..1; top_k NaN when not asked for */
+  double auc;                   /* area under the ROC curve; NaN unless it came from shoal_model_evaluate_stream */
   double seconds;
 } shoal_evaluation;
 SHOAL_API SHOAL_CHECKED shoal_status shoal_model_evaluate(shoal_model *m, const shoal_dataset *data,
                                                           shoal_evaluation *out);
+/* A pass over the rows of a pipeline (batch size and epochs are its own), for models of sparse rows. score: called for
+ * each row in order with the probability of class 1 and the row's label; NULL: nobody. */
+typedef shoal_status (*shoal_score_taker)(void *context, const float *scores, const int32_t *labels, int64_t n);
+SHOAL_API SHOAL_CHECKED shoal_status shoal_model_evaluate_stream(shoal_model *m, const shoal_pipeline_options *rows,
+                                                                 shoal_score_taker take, void *context,
+                                                                 shoal_evaluation *out);
 /* Class probabilities: `out` must be f32 [n, classes]. features: u8 or f32 [n, input shape]; u8 is scaled as in
  * training. */
 SHOAL_API SHOAL_CHECKED shoal_status shoal_model_predict(shoal_model *m, const shoal_tensor *features,

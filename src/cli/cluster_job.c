@@ -99,7 +99,7 @@ static shoal_status read_job(const char *path, training *t, cluster_job *j) {
   j->id = strtoull(id, NULL, 16);
   j->rows = rows;
   TRY(job_find_kind(model, &t->kind));
-  t->flags = (job_flags){.lr = NAN, .seed = 1, .staleness = -1};
+  t->flags = JOB_FLAGS_NONE_GIVEN;
   TRY(flags_from_json(job_table, flags, path, &nothing_given, &t->flags));
   t->flags.resume = resume;
   t->flags.run_dir = folder;

@@ -29,9 +29,10 @@ static const flag_row eval_table[] = {
 static json_t *number(double value) { return isfinite(value) ? json_real(value) : json_null(); }
 
 static shoal_status print_json(const saved_model *s, const char *split, const shoal_evaluation *e) {
-  json_t *o = json_pack("{s:s, s:s, s:s, s:s, s:I, s:o, s:o, s:o, s:o}", "model", s->kind->name, "weights", s->weights,
+  json_t *o = json_pack("{s:s, s:s, s:s, s:s, s:I, s:o, s:o, s:o, s:o, s:o}", "model", s->kind->name, "weights", s->weights,
                         "data", s->job.data, "split", split, "examples", (json_int_t)e->examples, "loss",
-                        number(e->loss), "accuracy", number(e->accuracy), "top_k", number(e->top_k), "seconds",
+                        number(e->loss), "accuracy", number(e->accuracy), "top_k", number(e->top_k), "auc",
+                        number(e->auc), "seconds",
                         number(e->seconds));
   if (!o) return status_no_memory();
   json_dumpf(o, stdout, JSON_INDENT(2));
@@ -41,21 +42,24 @@ static shoal_status print_json(const saved_model *s, const char *split, const sh
 }
 
 static void print_table(const saved_model *s, const char *split, const shoal_evaluation *e) {
-  enum { MODEL, DATA, ROWS, LOSS, ACCURACY, TOP, COLUMNS };
-  char top[32];
-  snprintf(top, sizeof top, "top %lld", (long long)s->job.top_k);
+  enum { MODEL, DATA, ROWS, LOSS, ACCURACY, LAST, COLUMNS };
+  char last[32] = "AUC";
+  if (isfinite(e->top_k)) snprintf(last, sizeof last, "top %lld", (long long)s->job.top_k);
   table_column c[COLUMNS] = {
       [MODEL] = {"model", true, ""},  [DATA] = {"data", true, ""},          [ROWS] = {"examples", false, ""},
-      [LOSS] = {"loss", false, ""},   [ACCURACY] = {"accuracy", false, ""}, [TOP] = {top, false, ""},
+      [LOSS] = {"loss", false, ""},   [ACCURACY] = {"accuracy", false, ""}, [LAST] = {last, false, ""},
   };
   table_set_text(&c[MODEL], s->kind->name);
   snprintf(c[DATA].cell, TABLE_CELL, "%.40s, %s", s->job.data, split);
   table_set_int(&c[ROWS], e->examples);
   table_set_number(&c[LOSS], e->loss, 4);
   table_set_share(&c[ACCURACY], e->accuracy);
-  table_set_share(&c[TOP], e->top_k);
+  if (isfinite(e->top_k))
+    table_set_share(&c[LAST], e->top_k);
+  else
+    table_set_number(&c[LAST], e->auc, 4);
   printf("%s\n\n", s->weights);
-  table_print(stdout, c, 1, isfinite(e->top_k) ? COLUMNS : TOP, terminal_width(stdout));
+  table_print(stdout, c, 1, isfinite(e->top_k) || isfinite(e->auc) ? COLUMNS : LAST, terminal_width(stdout));
 }
 
 static shoal_status eval(const char *target, const eval_flags *f) {
@@ -66,7 +70,7 @@ static shoal_status eval(const char *target, const eval_flags *f) {
   shoal_evaluation e;
   shoal_status status = NULL;
   TRY_GOTO(status, job_open_rows(&s.job, s.kind, split, false, &rows), done);
-  TRY_GOTO(status, shoal_model_evaluate(s.model, rows.data, &e), done);
+  TRY_GOTO(status, job_evaluate(s.model, &rows, &e), done);
   if (f->json)
     status = print_json(&s, split, &e);
   else

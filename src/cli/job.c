@@ -54,6 +54,8 @@ const flag_row job_table[] = {
     {"fields", FLAG_TEXT, AT(fields), "NAMES", "tfrecord: names of the features to read", .marks = FLAG_KEPT},
     {"classes", FLAG_INT, AT(classes), "N", "labels are 0 to N - 1", "found from the data", 1, 1e6,
      .marks = FLAG_KEPT},
+    {"features", FLAG_INT, AT(features), "N", "sparse rows: indices are 0 to N - 1",
+     "33762578; libsvm: found from the data", 1, INT32_MAX, .marks = KEPT_SHAPES},
     {"transform", FLAG_TEXT, AT(transform), "STEPS", "done to each image, e.g. resize=28x28,gray",
      "what fits the model's input", .marks = KEPT_SHAPES},
     {"on-bad-row", FLAG_CHOICE, AT(on_bad_row), "WHAT", "stop, or skip it and count (more than 1 % stops)", "stop",
@@ -61,7 +63,7 @@ const flag_row job_table[] = {
     {"memory-limit", FLAG_INT, AT(memory_limit), "MB", "data that takes more is streamed, not loaded", "1024", 1, 1e7,
      .marks = FLAG_KEPT},
     {"stream", FLAG_BOOL, AT(stream), NULL, "read the files while training, each epoch anew", .marks = KEPT_SHAPES},
-    {"shuffle-rows", FLAG_INT, AT(shuffle_rows), "N", "of a stream: rows mixed with each other", "10000", 1, 2e9,
+    {"shuffle-rows", FLAG_INT, AT(shuffle_rows), "N", "of a stream: rows mixed with each other; 0: the order of the files", "10000", 0, 2e9,
      .marks = KEPT_SHAPES},
     {"epochs", FLAG_INT, AT(epochs), "N", "passes over the training data", "the model's own, unless --steps", 1, MANY,
      .marks = FLAG_KEPT},
@@ -69,7 +71,7 @@ const flag_row job_table[] = {
     {"batch-size", FLAG_INT, AT(batch_size), "N", "examples a step of each worker", "the model's own", 1, 1e7,
      .marks = KEPT_SHAPES},
     {"lr", FLAG_NUMBER, AT(lr), "X", "learning rate", "the model's own", 0, 1e38, .marks = KEPT_SHAPES},
-    {"optimizer", FLAG_CHOICE, AT(optimizer), "NAME", "update rule", "sgd", .choices = shoal_optimizer_names,
+    {"optimizer", FLAG_CHOICE, AT(optimizer), "NAME", "update rule", "sgd; sparse-lr: adagrad", .choices = shoal_optimizer_names,
      .marks = KEPT_SHAPES},
     {"momentum", FLAG_NUMBER, AT(momentum), "X", "of the optimizers momentum and rmsprop", "0.9, rmsprop 0", 0,
      0.999999, .marks = KEPT_SHAPES},
@@ -87,7 +89,10 @@ const flag_row job_table[] = {
      .marks = KEPT_SHAPES},
     {"warmup", FLAG_INT, AT(warmup), "N", "steps over which the rate rises from 0", "0", 0, MANY,
      .marks = KEPT_SHAPES},
+    {"l1", FLAG_NUMBER, AT(l1), "X", "ftrl: weight of the absolute weights; makes most of them 0", "0", 0, 1e6,
+     .marks = KEPT_SHAPES},
     {"l2", FLAG_NUMBER, AT(l2), "X", "weight of the squared weights in the loss", "0", 0, 1e6, .marks = KEPT_SHAPES},
+    {"bias", FLAG_BOOL, AT(bias), NULL, "sparse-lr: add a bias", .marks = KEPT_SHAPES},
     {"activation", FLAG_CHOICE, AT(activation), "NAME", "of the hidden layers", "the model's own",
      .choices = job_activation_names, .marks = KEPT_SHAPES},
     {"pool", FLAG_CHOICE, AT(pool), "NAME", "pooling of the convolutional models", "the model's own",
@@ -168,7 +173,7 @@ void job_fill(job_flags *f, const flags_parsed *parsed, const shoal_model_kind *
   if (!f->epochs && !f->steps) f->epochs = kind->epochs;
   if (!f->batch_size) f->batch_size = kind->batch_size;
   if (isnan(f->lr)) f->lr = kind->rate;
-  if (!f->optimizer) f->optimizer = "sgd";
+  if (!f->optimizer) f->optimizer = kind->optimizer ? kind->optimizer : "sgd";
   if (!f->schedule) {
     f->schedule = kind->schedule ? kind->schedule : "constant";
     if (!flags_given(job_table, parsed, "final-lr")) f->final_lr = f->lr * kind->final_share;
@@ -182,7 +187,7 @@ void job_fill(job_flags *f, const flags_parsed *parsed, const shoal_model_kind *
   if (f->deadline == 0) f->deadline = 60;
   if (!f->keep) f->keep = 3;
   if (!f->memory_limit) f->memory_limit = 1024;
-  if (!f->shuffle_rows) f->shuffle_rows = 10000;
+  if (f->shuffle_rows < 0) f->shuffle_rows = 10000;
 }
 
 static bool is(const char *a, const char *b) { return !strcmp(a, b); }
@@ -238,6 +243,9 @@ shoal_status job_check(const job_flags *f, const flags_parsed *parsed) {
     return status_make(SHOAL_ERR_ARGUMENT, "--resume needs --run-dir DIR, the folder of the run to continue");
   if (f->resume && f->no_checkpoints)
     return status_make(SHOAL_ERR_ARGUMENT, "--resume and --no-checkpoints contradict each other");
+  if (!f->data) return status_make(SHOAL_ERR_ARGUMENT, "which rows? Add --data with a file, a folder or a glob");
+  if (f->l1 > 0 && !is(f->optimizer, "ftrl"))
+    return status_make(SHOAL_ERR_ARGUMENT, "--l1 means nothing to the optimizer %s; add --optimizer ftrl", f->optimizer);
   TRY(check_cluster(f, parsed));
   if (f->lr == 0) return status_make(SHOAL_ERR_ARGUMENT, "--lr: with a rate of 0 nothing is learned");
   return NULL;
@@ -272,8 +280,12 @@ shoal_status job_read_pieces(const char *words, job_pieces *out) {
 
 shoal_status job_build(const shoal_model_kind *kind, const job_flags *f, int classes, shoal_model **out) {
   shoal_model *m;
-  TRY(shoal_model_create(kind->input, &m));
-  kind->build(m, &(shoal_model_options){.classes = classes, .activation = f->activation, .pool = f->pool});
+  if (kind->sparse)
+    TRY(shoal_model_create_sparse(f->features ? f->features : kind->input.dim[0], &m));
+  else
+    TRY(shoal_model_create(kind->input, &m));
+  kind->build(m, &(shoal_model_options){
+                     .classes = classes, .activation = f->activation, .pool = f->pool, .bias = f->bias});
   *out = m;
   return NULL;
 }

@@ -5,10 +5,12 @@
 #include "cli/flags.h"
 #include "shoal/models.h"
 
+#include <math.h>
+
 typedef struct {
   const char *data, *test_data;
   const char *format, *columns, *fields, *transform, *on_bad_row;
-  int64_t classes, memory_limit, shuffle_rows; /* memory_limit: MB */
+  int64_t classes, features, memory_limit, shuffle_rows; /* memory_limit: MB; shuffle_rows: below 0: not said */
   bool stream;
   int64_t epochs, steps, batch_size;
   double lr;
@@ -21,7 +23,8 @@ typedef struct {
   double final_lr;
   const char *pieces;
   int64_t warmup;
-  double l2;
+  double l1, l2;
+  bool bias;
   const char *activation, *pool;
   int64_t seed, threads;
   const char *kernels;
@@ -42,6 +45,9 @@ typedef struct {
   int64_t checkpoint_every, keep;
   bool no_checkpoints, quiet;
 } job_flags;
+
+/* Before the command line and settings are read. */
+#define JOB_FLAGS_NONE_GIVEN ((job_flags){.lr = NAN, .seed = 1, .staleness = -1, .shuffle_rows = -1})
 
 #define WORKERS_MOST 1024
 #define SERVERS_MOST 256
@@ -80,6 +86,12 @@ typedef struct {
 SHOAL_CHECKED shoal_status job_open_rows(const job_flags *f, const shoal_model_kind *kind, const char *split,
                                          bool may_stream, job_rows *out);
 void job_close_rows(job_rows *rows);
+/* Sparse rows: how many features there are when nobody said: the model's own number or, of a format whose indices mean
+ * nothing by themselves, one more than the largest index in both files. test: may have no files. */
+SHOAL_CHECKED shoal_status job_find_features(const shoal_model_kind *kind, const job_rows *train, const job_rows *test,
+                                             int64_t *out);
+/* On all rows, in memory or streamed. */
+SHOAL_CHECKED shoal_status job_evaluate(shoal_model *m, const job_rows *rows, shoal_evaluation *out);
 /* Has the data rows of this split? */
 bool job_has_split(const job_flags *f, const char *split);
 

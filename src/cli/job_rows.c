@@ -8,6 +8,7 @@
 #include <string.h>
 
 #define LOAD_BATCH 64
+#define SCAN_BATCH 1024
 
 void job_close_rows(job_rows *rows) {
   shoal_dataset_destroy(rows->data);
@@ -71,6 +72,7 @@ static shoal_status find_files(const job_flags *f, const shoal_model_kind *kind,
   rows->stream = (shoal_pipeline_options){.files = rows->files,
                                           .format = f->format,
                                           .classes = (int)f->classes,
+                                          .features = f->features,
                                           .columns = f->columns,
                                           .fields = f->fields,
                                           .transform = f->transform,
@@ -79,7 +81,10 @@ static shoal_status find_files(const job_flags *f, const shoal_model_kind *kind,
                                           .skip_bad_rows = f->on_bad_row && !strcmp(f->on_bad_row, "skip")};
   rows_schema schema;
   TRY(probe(&rows->stream, &schema));
-  if (!f->transform) {
+  if (kind->sparse && schema.kind != ROWS_SPARSE)
+    return status_make(SHOAL_ERR_INPUT, "%s: the model takes sparse rows (tfrecord, libsvm, criteo), but these are %s",
+                       rows->files, schema.kind == ROWS_DENSE ? "dense" : "encoded images");
+  if (!f->transform && !kind->sparse) {
     TRY(fitting_transform(&schema, &kind->input, rows->files, &rows->transform));
     rows->stream.transform = rows->transform;
   }
@@ -113,13 +118,14 @@ static shoal_status stream_rows(const job_flags *f, job_rows *rows) {
 static shoal_status open_rows(const job_flags *f, const shoal_model_kind *kind, const char *split, bool may_stream,
                               job_rows *rows) {
   const char *path = data_of(f, split);
-  bool stream = may_stream && f->stream;
+  bool stream = (may_stream && f->stream) || kind->sparse; /* sparse rows are always streamed */
   if (!stream && !f->format && !f->transform && dataset_loadable(path)) { /* the quickest way for what it knows */
     TRY(shoal_dataset_load(path, split, &rows->data));
     rows->classes = rows->data->classes;
     return NULL;
   }
   TRY(find_files(f, kind, split, rows));
+  if (kind->sparse) rows->classes = 2;
   if (stream) return stream_rows(f, rows);
   TRY(dataset_read(&rows->stream, f->memory_limit << 20, &rows->data));
   if (!rows->data && may_stream) return stream_rows(f, rows);
@@ -128,6 +134,46 @@ static shoal_status open_rows(const job_flags *f, const shoal_model_kind *kind, 
                        (long long)f->memory_limit);
   rows->classes = rows->data->classes;
   return shape_rows(rows->data, &kind->input, rows->files);
+}
+
+/* Raises *most to the largest index in the files. */
+static shoal_status largest_index(const shoal_pipeline_options *o, int32_t *most) {
+  shoal_pipeline_options all = *o;
+  all.batch_size = SCAN_BATCH;
+  all.epochs = 1;
+  all.shuffle_rows = 0;
+  shoal_pipeline *p;
+  TRY(shoal_pipeline_create(&all, &p));
+  const shoal_batch *b = NULL;
+  shoal_status status = shoal_pipeline_next(p, &b);
+  while (!status && b) {
+    const int32_t *index = b->indices.data;
+    for (int64_t i = 0; i < b->indices.shape.dim[0]; i++) *most = MAX_OF(*most, index[i]);
+    status = shoal_pipeline_next(p, &b);
+  }
+  shoal_pipeline_destroy(p);
+  return status;
+}
+
+shoal_status job_find_features(const shoal_model_kind *kind, const job_rows *train, const job_rows *test,
+                               int64_t *out) {
+  shoal_pipeline_options head = train->stream;
+  head.batch_size = head.prefetch = 1;
+  head.shuffle_rows = 0;
+  shoal_pipeline *p;
+  TRY(shoal_pipeline_create(&head, &p));
+  bool scan = !strcmp(pipeline_format(p)->name, "libsvm");
+  shoal_pipeline_destroy(p);
+  int32_t most = 0;
+  if (scan) TRY(largest_index(&train->stream, &most));
+  if (scan && test->files) TRY(largest_index(&test->stream, &most));
+  *out = scan ? (int64_t)most + 1 : kind->input.dim[0];
+  return NULL;
+}
+
+shoal_status job_evaluate(shoal_model *m, const job_rows *rows, shoal_evaluation *out) {
+  return rows->data ? shoal_model_evaluate(m, rows->data, out)
+                    : shoal_model_evaluate_stream(m, &rows->stream, NULL, NULL, out);
 }
 
 shoal_status job_open_rows(const job_flags *f, const shoal_model_kind *kind, const char *split, bool may_stream,

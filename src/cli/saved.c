@@ -40,7 +40,7 @@ static shoal_status gather(const char *target, const saved_options *o, saved_mod
 }
 
 shoal_status saved_model_load(const char *target, const saved_options *options, saved_model *out) {
-  saved_model s = {.job = {.lr = NAN, .seed = 1, .staleness = -1}};
+  saved_model s = {.job = JOB_FLAGS_NONE_GIVEN};
   shoal_status status = NULL;
   TRY_GOTO(status, run_dir_resolve(target, &s.weights, &s.settings), fail);
   TRY_GOTO(status, gather(target, options, &s), fail);

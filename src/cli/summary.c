@@ -142,7 +142,9 @@ json_t *summary_json(const run_report *r) {
       {"validation_accuracy", number(fit->validation_accuracy)},
       {"test_loss", number(r->test.loss)},
       {"test_accuracy", number(r->test.accuracy)},
+      {"test_error_rate", number(1 - r->test.accuracy)},
       {"test_top_k", number(r->test.top_k)},
+      {"test_auc", number(r->test.auc)},
       {"parameters", json_integer(r->parameters)},
       {"started", json_string(started)},
       {"shoal_version", json_string(SHOAL_VERSION)},
@@ -247,6 +249,9 @@ void summary_print(const run_report *r, FILE *to) {
   if (isfinite(r->test.top_k))
     fprintf(to, "\nThe class is among the %lld likeliest in %.2f %% of the test rows.\n", (long long)f->top_k,
             100 * r->test.top_k);
+  if (isfinite(r->test.auc))
+    fprintf(to, "\nOn the test rows: log loss %.5f, error rate %.3f %%, AUC %.5f.\n", r->test.loss,
+            100 * (1 - r->test.accuracy), r->test.auc);
   if (fit->bad_rows) fprintf(to, "\n%lld bad rows were skipped.\n", (long long)fit->bad_rows);
   if (fit->dropped_examples)
     fprintf(to, "\n%lld examples an epoch were left out: the last batch was not full.\n",

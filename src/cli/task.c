@@ -138,7 +138,7 @@ static shoal_status be_worker(task *t) {
   TRY(shoal_model_fit(b->model, b->train.data, &fit, &result));
   resource_meter_sample(&t->meter);
   if (!t->place.ears->collects) TRY(ps_strategy_close(t->strategy));
-  shoal_evaluation test = {.loss = NAN, .accuracy = NAN, .top_k = NAN, .seconds = NAN};
+  shoal_evaluation test = {.loss = NAN, .accuracy = NAN, .top_k = NAN, .auc = NAN, .seconds = NAN};
   if (b->test.data) TRY(shoal_model_evaluate(b->model, b->test.data, &test));
   if (t->place.index == 0) TRY(shoal_model_save(b->model, b->dir.weights));
   return report(t, worker_json(t, &result, &test), &result, &test);

@@ -167,7 +167,7 @@ static shoal_status train_alone(train_run *t) {
   announce(t);
   t->begun = true;
   TRY(fit(t));
-  if (t->base.test.data) return shoal_model_evaluate(t->base.model, t->base.test.data, &t->report.test);
+  if (t->base.test.data || t->base.test.files) return job_evaluate(t->base.model, &t->base.test, &t->report.test);
   if (!t->base.flags.quiet)
     progress_note(&t->screen, "no test rows: add --test-data PATH, or put them beside the others (see docs/data.md)");
   return NULL;
@@ -197,6 +197,9 @@ static shoal_status train(train_run *t, int *signal) {
                        "Ended at once; the last checkpoint saved is whole.", &t->signals));
   progress_init(&t->screen, stdout, job_global_batch(&t->base.flags), t->base.flags.quiet);
   run_report *r = &t->report;
+  if (t->base.kind->sparse && job_is_cluster(&t->base.flags))
+    return status_make(SHOAL_ERR_ARGUMENT, "%s is trained by one process; leave out --workers, --ps and --strategy",
+                       t->base.kind->name);
   t->begun = reports && job_is_cluster(&t->base.flags);
   shoal_status status = !job_is_cluster(&t->base.flags) ? train_alone(t) : train_together(t, described);
   int asked = __atomic_load_n(interrupt_flag(t->signals), __ATOMIC_ACQUIRE);
@@ -236,11 +239,11 @@ static void clean_up(train_run *t) {
 }
 
 static int run_train(int argc, char **argv) {
-  train_run t = {.base.flags = {.lr = NAN, .seed = 1, .staleness = -1}, .started = clock_seconds()};
+  train_run t = {.base.flags = JOB_FLAGS_NONE_GIVEN, .started = clock_seconds()};
   t.report = (run_report){.flags = &t.base.flags,
                           .started = time(NULL),
                           .final_rate = NAN,
-                          .test = {.loss = NAN, .accuracy = NAN, .top_k = NAN, .seconds = NAN}};
+                          .test = {.loss = NAN, .accuracy = NAN, .top_k = NAN, .auc = NAN, .seconds = NAN}};
   t.last = (shoal_progress){.loss = NAN, .accuracy = NAN, .rate = NAN};
   shoal_status status = flags_parse(job_table, argc, argv, &t.base.flags, &t.parsed);
   if (!status && t.parsed.help) {

@@ -10,8 +10,10 @@ shoal_status training_load(training *t, bool may_stream) {
   const job_flags *f = &t->flags;
   TRY(job_open_rows(f, t->kind, "train", may_stream && f->validation_split == 0, &t->train));
   t->rows = t->train.data ? shoal_dataset_rows(t->train.data) : 0;
-  if (!job_has_split(f, "test")) return NULL;
-  TRY(job_open_rows(f, t->kind, "test", false, &t->test));
+  if (job_has_split(f, "test")) TRY(job_open_rows(f, t->kind, "test", false, &t->test));
+  if (t->kind->sparse && !t->flags.features)
+    TRY(job_find_features(t->kind, &t->train, &t->test, &t->flags.features));
+  if (!t->test.files && !t->test.data) return NULL;
   int *classes = &t->train.classes; /* one side may lack the last ones */
   if (t->train.data && t->test.classes > *classes) *classes = t->test.classes;
   return NULL;
@@ -47,7 +49,7 @@ shoal_status training_compile(training *t, int classes, int64_t rows) {
   TRY(job_build(t->kind, f, classes, &t->model));
   if (f->pieces) TRY(job_read_pieces(f->pieces, &t->pieces));
   shoal_compile_options options = {
-      .optimizer = {.name = f->optimizer, .momentum = f->momentum, .nesterov = f->nesterov},
+      .optimizer = {.name = f->optimizer, .momentum = f->momentum, .nesterov = f->nesterov, .l1 = f->l1},
       .schedule = {.name = f->schedule,
                    .rate = f->lr,
                    .factor = f->decay_factor,

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-static const shoal_model_kind *const kinds[] = {&model_softmax, &model_lenet};
+static const shoal_model_kind *const kinds[] = {&model_softmax, &model_lenet, &model_sparse_lr};
 
 const shoal_model_kind *shoal_model_kind_at(int i) { return i >= 0 && i < (int)COUNT_OF(kinds) ? kinds[i] : NULL; }
 

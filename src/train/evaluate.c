@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "data/dataset.h"
 #include "train/model.h"
+#include "train/tally.h"
 
 #include <math.h>
 #include <string.h>
@@ -11,6 +12,8 @@
 
 shoal_status model_check_features(const shoal_model *m, const shoal_tensor *features) {
   const shoal_shape *s = &features->shape;
+  if (m->sparse)
+    return status_make(SHOAL_ERR_ARGUMENT, "the model takes sparse rows, which come from a pipeline, not from a tensor");
   bool fits = s->rank == m->input.rank + 1;
   for (int i = 0; fits && i < m->input.rank; i++) fits = s->dim[i + 1] == m->input.dim[i];
   if (!fits) {
@@ -90,6 +93,7 @@ shoal_status model_evaluate_rows(shoal_model *m, const shoal_tensor *features, c
                             .loss = loss / (double)n,
                             .accuracy = hits / (double)n,
                             .top_k = t->top_hits ? top_hits / (double)n : NAN,
+                            .auc = NAN,
                             .seconds = clock_seconds() - start};
   return NULL;
 }
@@ -99,6 +103,69 @@ shoal_status shoal_model_evaluate(shoal_model *m, const shoal_dataset *data, sho
   TRY(model_check_data(m, data));
   int64_t n = data->features.shape.dim[0];
   return status_wrap(model_evaluate_rows(m, &data->features, &data->labels, 0, n, out), "evaluate");
+}
+
+/* ---- sparse rows, from a pipeline */
+
+static shoal_status take_probabilities(const float *scores, const int32_t *labels, int64_t n, shoal_score_taker take,
+                                       void *context) {
+  float probabilities[EVALUATION_BATCH];
+  for (int64_t i = 0; i < n; i++) probabilities[i] = 1 / (1 + expf(-scores[i]));
+  return take(context, probabilities, labels, n);
+}
+
+static shoal_status score_rows(shoal_model *m, const tower *t, shoal_pipeline *p, shoal_score_taker take, void *context,
+                               tally *sum) {
+  for (;;) {
+    const shoal_batch *b;
+    TRY(shoal_pipeline_next(p, &b));
+    if (!b) return NULL;
+    if (!b->count) continue;
+    shoal_feed feeds[TOWER_MOST_FEEDS];
+    shoal_tensor got;
+    int n = tower_feed_sparse(t, b, feeds) - 1; /* scores need no labels */
+    TRY(shoal_session_run(m->session, feeds, n, (shoal_value *[]){t->scores}, 1, &got));
+    const int32_t *labels = b->labels.data;
+    for (int64_t i = 0; i < b->count; i++)
+      if (labels[i] < 0 || labels[i] > 1)
+        return status_make(SHOAL_ERR_INPUT, "a label is %d; the model tells 0 (or -1) and 1 apart", labels[i]);
+    TRY(tally_add(sum, got.data, labels, b->count));
+    if (take) TRY(take_probabilities(got.data, labels, b->count, take, context));
+  }
+}
+
+shoal_status shoal_model_evaluate_stream(shoal_model *m, const shoal_pipeline_options *rows, shoal_score_taker take,
+                                         void *context, shoal_evaluation *out) {
+  TRY(model_ready(m));
+  if (!m->sparse || !m->binary)
+    return status_make(SHOAL_ERR_ARGUMENT, "evaluate: rows of a stream are for models of sparse rows with one unit and a "
+                       "sigmoid at the end");
+  double start = clock_seconds();
+  shoal_pipeline_options o = *rows;
+  o.batch_size = EVALUATION_BATCH;
+  o.epochs = 1;
+  o.shuffle_rows = 0;
+  o.features = m->input.dim[0];
+  o.position = NULL;
+  tower *t;
+  TRY(model_tower(m, SHOAL_F32, SHOAL_I32, &t));
+  shoal_pipeline *p;
+  TRY(shoal_pipeline_create(&o, &p));
+  tally sum = {0};
+  double auc = NAN;
+  shoal_status status = score_rows(m, t, p, take, context, &sum);
+  if (!status && !sum.rows) status = status_make(SHOAL_ERR_INPUT, "%s: there are no rows", rows->files);
+  if (!status) status = tally_auc(&sum, &auc);
+  shoal_pipeline_destroy(p);
+  if (!status)
+    *out = (shoal_evaluation){.examples = sum.rows,
+                              .loss = sum.loss / (double)sum.rows,
+                              .accuracy = (double)sum.hits / (double)sum.rows,
+                              .top_k = NAN,
+                              .auc = auc,
+                              .seconds = clock_seconds() - start};
+  tally_fini(&sum);
+  return status_wrap(status, "evaluate");
 }
 
 shoal_status shoal_model_predict(shoal_model *m, const shoal_tensor *features, shoal_tensor *out) {

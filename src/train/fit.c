@@ -84,14 +84,22 @@ static shoal_status resume(fit_loop *l, int64_t *from) {
 
 /* ---- one step */
 
-enum { FEED_X, FEED_Y, FEED_RATE, FEEDS };
+#define MOST_FEEDS (TOWER_MOST_FEEDS + 1)
 
-static void feed_batch(const fit_loop *l, int64_t first, int64_t n, float *rate, shoal_feed feeds[FEEDS]) {
+/* Returns how many. */
+static int feed_batch(const fit_loop *l, int64_t first, int64_t n, float *rate, shoal_feed feeds[MOST_FEEDS]) {
   bool memory = l->data != NULL;
-  feeds[FEED_X] =
-      (shoal_feed){l->tower->x, memory ? model_rows(&l->data->features, l->order, first, n) : stream_features(l)};
-  feeds[FEED_Y] = (shoal_feed){l->tower->y, memory ? model_rows(&l->data->labels, l->order, first, n) : l->now->labels};
-  feeds[FEED_RATE] = (shoal_feed){l->model->rate, shoal_tensor_view(SHOAL_F32, SHOAL_SCALAR, rate)};
+  int count = 0;
+  if (l->model->sparse) {
+    count = tower_feed_sparse(l->tower, l->now, feeds);
+  } else {
+    feeds[count++] =
+        (shoal_feed){l->tower->x, memory ? model_rows(&l->data->features, l->order, first, n) : stream_features(l)};
+    feeds[count++] =
+        (shoal_feed){l->tower->y, memory ? model_rows(&l->data->labels, l->order, first, n) : l->now->labels};
+  }
+  feeds[count++] = (shoal_feed){l->model->rate, shoal_tensor_view(SHOAL_F32, SHOAL_SCALAR, rate)};
+  return count;
 }
 
 enum { GOT_LOSS, GOT_ACCURACY };
@@ -129,20 +137,21 @@ static shoal_status prepare(fit_loop *l) {
   for (size_t i = 0; i < COUNT_OF(sizes); i++) {
     if (!sizes[i]) continue;
     float rate = 0;
-    shoal_feed feeds[FEEDS];
-    feed_batch(l, 0, sizes[i], &rate, feeds);
+    shoal_feed feeds[MOST_FEEDS];
+    int n_feeds = feed_batch(l, 0, sizes[i], &rate, feeds);
     char *description;
-    TRY(session_explain(l->model->session, feeds, FEEDS, l->fetches, l->n_fetches, &description));
+    TRY(session_explain(l->model->session, feeds, n_feeds, l->fetches, l->n_fetches, &description));
     free(description);
   }
   return NULL;
 }
 
 /* Takes `status`, which says that the loss is no number; adds where that came from and what to try. */
-static shoal_status explain_bad_loss(fit_loop *l, shoal_status status, const shoal_feed feeds[FEEDS], double rate) {
+static shoal_status explain_bad_loss(fit_loop *l, shoal_status status, const shoal_feed *feeds, int n_feeds,
+                                     double rate) {
   char *bad = NULL;
   shoal_session_set_step(l->model->session, (uint64_t)l->state.step);
-  shoal_status_free(session_find_bad(l->model->session, feeds, FEEDS, l->tower->loss, &bad));
+  shoal_status_free(session_find_bad(l->model->session, feeds, n_feeds, l->tower->loss, &bad));
   shoal_status out = status_make(
       SHOAL_ERR_NUMERIC, "step %lld: %s; first bad operator: %s; try a smaller learning rate (now %g), a warm-up, or "
       "look for numbers in the data that are not finite", (long long)l->state.step, shoal_status_message(status),
@@ -157,13 +166,13 @@ static shoal_status compute(fit_loop *l, int64_t first, int64_t n, double rate) 
   shoal_session *session = l->model->session;
   int64_t step = l->state.step;
   float rate32 = (float)rate;
-  shoal_feed feeds[FEEDS];
-  feed_batch(l, first, n, &rate32, feeds);
+  shoal_feed feeds[MOST_FEEDS];
+  int n_feeds = feed_batch(l, first, n, &rate32, feeds);
   uint64_t workers = l->strategy ? (uint64_t)l->strategy->workers : 1;
   uint64_t worker = l->strategy ? (uint64_t)l->strategy->worker : 0;
   shoal_session_set_step(session, (uint64_t)step * workers + worker); /* no two batches draw the same numbers */
-  shoal_status status = shoal_session_run(session, feeds, FEEDS, l->fetches, l->n_fetches, l->got);
-  if (shoal_status_code(status) == SHOAL_ERR_NUMERIC) return explain_bad_loss(l, status, feeds, rate);
+  shoal_status status = shoal_session_run(session, feeds, n_feeds, l->fetches, l->n_fetches, l->got);
+  if (shoal_status_code(status) == SHOAL_ERR_NUMERIC) return explain_bad_loss(l, status, feeds, n_feeds, rate);
   return status_wrap(status, "step %lld", (long long)step);
 }
 

@@ -92,6 +92,7 @@ shoal_status fit_open_stream(const fit_loop *l, const char *position, bool probe
   p.seed = l->model->options.seed;
   p.drop_short = o->drop_short;
   p.classes = (int)l->model->classes;
+  if (l->model->sparse) p.features = l->model->input.dim[0];
   if (o->keep_order || probe) p.shuffle_rows = 0;
   if (probe) p.batch_size = p.prefetch = 1;
   p.position = position && *position ? position : NULL;
@@ -106,6 +107,11 @@ shoal_status fit_stream_tower(fit_loop *l) {
   shoal_pipeline_destroy(p);
   const shoal_shape *input = &l->model->input;
   char have[SHOAL_SHAPE_TEXT], one[SHOAL_SHAPE_TEXT];
+  if (l->model->sparse && s.kind == ROWS_SPARSE && !s.real_labels)
+    return model_tower(l->model, SHOAL_F32, SHOAL_I32, &l->tower);
+  if (l->model->sparse)
+    return status_make(SHOAL_ERR_ARGUMENT, "fit: the model takes sparse rows with classes as labels; the stream has %s",
+                       s.kind != ROWS_SPARSE ? "others" : "numbers as labels");
   if (s.kind != ROWS_DENSE)
     return status_make(SHOAL_ERR_ARGUMENT, "fit: the model takes dense rows, the stream has %s ones",
                        s.kind == ROWS_SPARSE ? "sparse" : "encoded");

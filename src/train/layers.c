@@ -112,6 +112,22 @@ static shoal_value *avg_pool_apply(branch *b, layer *l, shoal_value *x) {
   return is_image(b, l, x) ? shoal_avg_pool(b->model->graph, x, l->size, l->stride, l->padding) : NULL;
 }
 
+/* The rows of the kernel that an example's indices name, times its values. Only those have a gradient. */
+static shoal_value *sparse_dense_apply(branch *b, layer *l, shoal_value *x) {
+  shoal_graph *g = b->model->graph;
+  const tower *t = b->tower;
+  if (x != t->x || !t->indices) {
+    graph_fail(g, status_make(SHOAL_ERR_ARGUMENT, "layer %s: it takes sparse rows, so it must be the first layer of a "
+                              "model made by shoal_model_create_sparse", l->name));
+    return NULL;
+  }
+  int64_t features = b->model->input.dim[0];
+  shoal_value *kernel = layer_weight(b, l, 0, "kernel", SHOAL_SHAPE(features, l->units), 0, 0, 0, true, true);
+  shoal_value *y = shoal_sparse_matmul(g, x, t->indices, t->values, kernel);
+  if (l->no_bias) return y;
+  return shoal_bias_add(g, y, layer_weight(b, l, 1, "bias", SHOAL_SHAPE(l->units), 0, 0, 0, true, false));
+}
+
 static shoal_value *flatten_apply(branch *b, layer *l, shoal_value *x) { return shoal_flatten(b->model->graph, x); }
 
 static shoal_value *activation_apply(branch *b, layer *l, shoal_value *x) { return x; }
@@ -155,6 +171,7 @@ static shoal_value *batch_norm_apply(branch *b, layer *l, shoal_value *x) {
 }
 
 static const layer_kind dense_kind = {"dense", dense_apply};
+static const layer_kind sparse_dense_kind = {"sparse_dense", sparse_dense_apply};
 static const layer_kind conv2d_kind = {"conv2d", conv2d_apply};
 static const layer_kind max_pool_kind = {"max_pool", max_pool_apply};
 static const layer_kind avg_pool_kind = {"avg_pool", avg_pool_apply};
@@ -168,8 +185,8 @@ shoal_value *layer_apply(branch *b, layer *l, shoal_value *x, bool last) {
   if (!x) return NULL;
   shoal_scope_push(g, l->name);
   x = l->kind->apply(b, l, x);
-  /* The loss takes logits: a softmax at the end is left to it, and to the probabilities. */
-  bool logits = last && l->act && l->act->apply == shoal_softmax;
+  /* The loss takes logits: a softmax at the end, or the sigmoid of one unit, is left to it and to the probabilities. */
+  bool logits = last && l->act && (l->act->apply == shoal_softmax || b->model->binary);
   if (x && l->act && l->act->apply && !logits) x = l->act->apply(g, x);
   shoal_scope_pop(g);
   if (!x) return NULL;
@@ -217,6 +234,11 @@ static bool positive(shoal_model *m, const char *kind, const char *what, int val
 
 void shoal_model_dense(shoal_model *m, int units, const char *act) {
   if (positive(m, "dense", "units", units)) add(m, (layer){.kind = &dense_kind, .units = units}, act);
+}
+
+void shoal_model_sparse_dense(shoal_model *m, int units, bool bias, const char *act) {
+  if (positive(m, "sparse_dense", "units", units))
+    add(m, (layer){.kind = &sparse_dense_kind, .units = units, .no_bias = !bias}, act);
 }
 
 void shoal_model_conv2d(shoal_model *m, int filters, int size, int stride, shoal_padding padding, const char *act) {

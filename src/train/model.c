@@ -29,6 +29,15 @@ shoal_status shoal_model_create(shoal_shape input, shoal_model **out) {
   return NULL;
 }
 
+shoal_status shoal_model_create_sparse(int64_t features, shoal_model **out) {
+  if (features < 1 || features > INT32_MAX)
+    return status_make(SHOAL_ERR_ARGUMENT, "a feature space of %lld: 1 to %d features are possible",
+                       (long long)features, INT32_MAX);
+  TRY(shoal_model_create(SHOAL_SHAPE(features), out));
+  (*out)->sparse = true;
+  return NULL;
+}
+
 void shoal_model_destroy(shoal_model *m) {
   if (!m) return;
   shoal_session_destroy(m->session);
@@ -105,7 +114,7 @@ static shoal_value *apply_layers(branch *b, shoal_value *x) {
 static shoal_value *with_l2(shoal_model *m, shoal_value *loss) {
   shoal_graph *g = m->graph;
   shoal_value *sum = NULL;
-  if (m->options.l2 == 0) return loss;
+  if (m->options.l2 == 0 || m->sparse) return loss; /* of sparse rows the update sees to it, for what it touches */
   for (size_t i = 0; i < m->n_layers; i++)
     for (int k = 0; k < m->layers[i].n_weights; k++) {
       const weight *w = &m->layers[i].weights[k];
@@ -116,9 +125,28 @@ static shoal_value *with_l2(shoal_model *m, shoal_value *loss) {
   return sum ? shoal_add(g, loss, shoal_scale(g, sum, m->options.l2)) : loss;
 }
 
+/* A batch's logits against its labels: what each row loses, [batch], and whether it is right, f32 [batch]. */
+static shoal_value *row_losses(const shoal_model *m, const tower *t, shoal_value *logits, shoal_value **right) {
+  shoal_graph *g = m->graph;
+  if (!m->binary) {
+    *right = shoal_in_top_k(g, logits, t->y, 1);
+    return shoal_sparse_softmax_cross_entropy(g, logits, t->y);
+  }
+  shoal_value *z = shoal_reshape(g, logits, SHOAL_SHAPE(SHOAL_UNKNOWN)), *y = shoal_cast(g, t->y, SHOAL_F32);
+  shoal_value *seen = shoal_relu(g, shoal_sign(g, z)); /* 1 where z > 0 */
+  *right = shoal_cast(g, shoal_equal(g, seen, y), SHOAL_F32);
+  return shoal_sigmoid_cross_entropy(g, z, y);
+}
+
+/* Whether the last layer is one unit with a sigmoid. */
+static bool ends_binary(const shoal_model *m) {
+  const layer *l = &m->layers[m->n_layers - 1];
+  return l->units == 1 && !strcmp(layer_activation(l), "sigmoid");
+}
+
 static shoal_status build_training(shoal_model *m, tower *t, shoal_value *x) {
   shoal_graph *g = m->graph;
-  branch b = {.model = m, .training = true};
+  branch b = {.model = m, .tower = t, .training = true};
   shoal_status status = NULL;
   shoal_value **trained = NULL;
   int n_trained = 0;
@@ -131,12 +159,11 @@ static shoal_status build_training(shoal_model *m, tower *t, shoal_value *x) {
                          "layer with one unit a class and activation softmax", shoal_shape_text(&s, have));
     goto done;
   }
-  m->classes = s.dim[1];
+  m->classes = m->binary ? 2 : s.dim[1];
   shoal_shape all = SHOAL_SCALAR;
-  shoal_value *losses = shoal_sparse_softmax_cross_entropy(g, logits, t->y);
+  shoal_value *right, *losses = row_losses(m, t, logits, &right);
   shoal_name_next(g, "cross_entropy");
   t->loss = with_l2(m, shoal_reduce_mean(g, losses, all, false));
-  shoal_value *right = shoal_in_top_k(g, logits, t->y, 1);
   shoal_name_next(g, "accuracy");
   t->accuracy = shoal_reduce_mean(g, right, all, false);
   TRY_GOTO(status, shoal_graph_status(g), done);
@@ -153,7 +180,9 @@ static shoal_status build_training(shoal_model *m, tower *t, shoal_value *x) {
   }
   TRY_GOTO(status, optimizer_gradients(g, t->loss, trained, n_trained, t->gradients), done);
   shoal_value *step;
-  TRY_GOTO(status, optimizer_apply(g, &m->options.optimizer, trained, t->gradients, n_trained, m->rate, &step), done);
+  shoal_optimizer_options optimizer = m->options.optimizer;
+  if (m->sparse) optimizer.l2 = m->options.l2;
+  TRY_GOTO(status, optimizer_apply(g, &optimizer, trained, t->gradients, n_trained, m->rate, &step), done);
   t->side_updates = b.n_updates > 0;
   TRY_GOTO(status, mem_grow((void **)&b.updates, &b.cap_updates, b.n_updates + 1, sizeof *b.updates), done);
   b.updates[b.n_updates++] = step;
@@ -167,18 +196,25 @@ done:
 
 static shoal_status build_inference(shoal_model *m, tower *t, shoal_value *x) {
   shoal_graph *g = m->graph;
-  branch b = {.model = m};
+  branch b = {.model = m, .tower = t};
   shoal_shape all = SHOAL_SCALAR;
   shoal_value *logits = apply_layers(&b, x);
-  shoal_name_next(g, "probabilities");
-  t->probabilities = shoal_softmax(g, logits);
-  shoal_value *losses = shoal_sparse_softmax_cross_entropy(g, logits, t->y);
+  if (m->binary) {
+    shoal_value *yes = shoal_sigmoid(g, logits), *no = shoal_sigmoid(g, shoal_neg(g, logits));
+    shoal_name_next(g, "probabilities");
+    t->probabilities = shoal_concat(g, (shoal_value *[]){no, yes}, 2, 1);
+    shoal_name_next(g, "scores");
+    t->scores = shoal_reshape(g, logits, SHOAL_SHAPE(SHOAL_UNKNOWN));
+  } else {
+    shoal_name_next(g, "probabilities");
+    t->probabilities = shoal_softmax(g, logits);
+  }
+  shoal_value *right, *losses = row_losses(m, t, logits, &right);
   shoal_name_next(g, "loss_sum");
   t->eval_loss = shoal_reduce_sum(g, losses, all, false);
-  shoal_value *right = shoal_in_top_k(g, logits, t->y, 1);
   shoal_name_next(g, "hits");
   t->hits = shoal_reduce_sum(g, right, all, false);
-  if (m->options.top_k > 0) {
+  if (m->options.top_k > 0 && !m->binary) {
     shoal_value *near = shoal_in_top_k(g, logits, t->y, m->options.top_k);
     shoal_name_next(g, "top_hits");
     t->top_hits = shoal_reduce_sum(g, near, all, false);
@@ -189,13 +225,19 @@ static shoal_status build_inference(shoal_model *m, tower *t, shoal_value *x) {
 static shoal_status build_tower(shoal_model *m, tower *t) {
   shoal_graph *g = m->graph;
   /* Names depend on the types alone, not on the order in which towers are made: random numbers hang on them. */
-  bool named = t->features != SHOAL_U8 || t->labels != SHOAL_U8;
+  bool named = !m->sparse && (t->features != SHOAL_U8 || t->labels != SHOAL_U8);
   char scope[32];
   snprintf(scope, sizeof scope, "%s_%s", shoal_dtype_name(t->features), shoal_dtype_name(t->labels));
   if (named) shoal_scope_push(g, scope);
   shoal_shape batch = {m->input.rank + 1, {SHOAL_UNKNOWN}};
   memcpy(batch.dim + 1, m->input.dim, (size_t)m->input.rank * sizeof *batch.dim);
-  t->x = shoal_placeholder(g, "input", t->features, batch);
+  if (m->sparse) {
+    t->x = shoal_placeholder(g, "offsets", SHOAL_I64, SHOAL_SHAPE(SHOAL_UNKNOWN));
+    t->indices = shoal_placeholder_ragged(g, "indices", SHOAL_I32, t->x);
+    t->values = shoal_placeholder_ragged(g, "values", SHOAL_F32, t->x);
+  } else {
+    t->x = shoal_placeholder(g, "input", t->features, batch);
+  }
   t->y = shoal_placeholder(g, "labels", t->labels, SHOAL_SHAPE(SHOAL_UNKNOWN));
   shoal_value *x = t->x;
   if (t->features == SHOAL_U8) x = shoal_scale(g, shoal_cast(g, x, SHOAL_F32), 1 / 255.0);
@@ -233,6 +275,14 @@ shoal_status model_tower(shoal_model *m, shoal_dtype features, shoal_dtype label
   return NULL;
 }
 
+int tower_feed_sparse(const tower *t, const shoal_batch *b, shoal_feed feeds[TOWER_MOST_FEEDS]) {
+  feeds[0] = (shoal_feed){t->x, b->offsets};
+  feeds[1] = (shoal_feed){t->indices, b->indices};
+  feeds[2] = (shoal_feed){t->values, b->values};
+  feeds[3] = (shoal_feed){t->y, b->labels};
+  return 4;
+}
+
 static shoal_status compile(shoal_model *m, const shoal_compile_options *options) {
   TRY(shoal_schedule_check(&options->schedule));
   if (!(options->l2 >= 0 && options->l2 < 1e30))
@@ -240,8 +290,9 @@ static shoal_status compile(shoal_model *m, const shoal_compile_options *options
   if (!m->n_layers) return status_make(SHOAL_ERR_ARGUMENT, "the model has no layers");
   TRY(copy_options(&m->options, options));
   m->rate = shoal_placeholder(m->graph, "rate", SHOAL_F32, SHOAL_SCALAR);
+  m->binary = ends_binary(m);
   tower *t;
-  TRY(model_tower(m, SHOAL_U8, SHOAL_U8, &t));
+  TRY(m->sparse ? model_tower(m, SHOAL_F32, SHOAL_I32, &t) : model_tower(m, SHOAL_U8, SHOAL_U8, &t));
   shoal_session_options session = {
       .threads = options->threads, .seed = options->seed, .kernels = options->kernels, .no_fusion = options->no_fusion};
   return shoal_session_create(m->graph, &session, &m->session);

@@ -27,6 +27,7 @@ typedef struct {
   char *name; /* "dense", "dense_1", ... */
   const activation *act; /* NULL: none */
   int units, size, stride;
+  bool no_bias;
   shoal_padding padding;
   double rate;
   const initializer *start;
@@ -37,7 +38,8 @@ typedef struct {
 
 typedef struct {
   shoal_dtype features, labels;
-  shoal_value *x;    /* [batch, input] */
+  shoal_value *x;    /* [batch, input]; of sparse rows their offsets, [batch + 1] */
+  shoal_value *indices, *values; /* [entries]; NULL unless rows are sparse */
   shoal_value *y;    /* [batch] */
   /* training */
   shoal_value *loss; /* mean over the batch, L2 term included */
@@ -47,12 +49,15 @@ typedef struct {
   bool side_updates;         /* `update` does more than apply gradients: batch norm's averages */
   /* inference */
   shoal_value *probabilities; /* [batch, classes] */
+  shoal_value *scores;        /* two classes told apart by one unit: its logits, [batch]; otherwise NULL */
   shoal_value *eval_loss;     /* sum over the batch, without L2 */
   shoal_value *hits, *top_hits; /* counts in the batch; top_hits NULL: not asked for */
 } tower;
 
 struct shoal_model {
   shoal_shape input; /* of one example */
+  bool sparse;       /* examples are sparse rows: `input` is the size of the feature space */
+  bool binary;       /* one unit with a sigmoid at the end: classes 0 and 1. Known once compiled */
   layer *layers;
   size_t n_layers, cap_layers;
   const initializer *start; /* for layers to come */
@@ -71,6 +76,7 @@ struct shoal_model {
 /* What a layer sees while a branch of a tower is built. */
 typedef struct {
   shoal_model *model;
+  const tower *tower;
   bool training;
   shoal_value **updates; /* to be run with each training step: batch norm's averages */
   size_t n_updates, cap_updates;
@@ -92,6 +98,9 @@ SHOAL_CHECKED shoal_status model_weights(const shoal_model *m, bool trained_only
 /* Examples as the model takes them, with labels that fit; at least one. */
 SHOAL_CHECKED shoal_status model_check_features(const shoal_model *m, const shoal_tensor *features);
 SHOAL_CHECKED shoal_status model_check_data(const shoal_model *m, const shoal_dataset *data);
+/* A batch of sparse rows as feeds of the tower; returns how many. */
+#define TOWER_MOST_FEEDS 4
+int tower_feed_sparse(const tower *t, const shoal_batch *b, shoal_feed feeds[TOWER_MOST_FEEDS]);
 /* Rows [first, first + n) as a view; with `order`, rows order[first] ... instead. */
 shoal_tensor model_rows(const shoal_tensor *t, const int32_t *order, int64_t first, int64_t n);
 /* Evaluates rows [first, first + n). */

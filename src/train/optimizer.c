@@ -18,14 +18,15 @@ typedef struct {
     const char *name; /* NULL ends the list */
     double initial;
   } slots[MOST_SLOTS + 1];
-  bool takes_repeats; /* by rows: an index may come several times */
+  bool takes_repeats; /* by rows: an index may come several times, unless there is an l2 */
   bool counts_steps;  /* takes the number of the update, from 1 */
   void (*attributes)(const shoal_optimizer_options *o, attr_value *attr);
 } optimizer_row;
 
 static double or_usual(double given, double usual) { return given != 0 ? given : usual; }
 
-static const optimizer_row sgd = {.apply = "apply_sgd", .takes_repeats = true};
+static void sgd_attributes(const shoal_optimizer_options *o, attr_value *attr) { attr[0].f = o->l2; }
+static const optimizer_row sgd = {.apply = "apply_sgd", .takes_repeats = true, .attributes = sgd_attributes};
 
 static void momentum_attributes(const shoal_optimizer_options *o, attr_value *attr) {
   attr[0].f = or_usual(o->momentum, 0.9);
@@ -37,6 +38,7 @@ static const optimizer_row momentum = {
 /* The accumulator starts a little above 0, so that the first steps are not all of size `rate`. */
 static void adagrad_attributes(const shoal_optimizer_options *o, attr_value *attr) {
   attr[0].f = or_usual(o->epsilon, 1e-7);
+  attr[1].f = o->l2;
 }
 static const optimizer_row adagrad = {
     .apply = "apply_adagrad", .slots = {{"accumulator", 0.1}}, .attributes = adagrad_attributes};
@@ -132,16 +134,16 @@ static shoal_value *slot(shoal_graph *g, const shoal_value *variable, const char
   return v;
 }
 
-/* The update of one variable. */
+/* The update of one variable. once: each row must be named once. */
 static shoal_value *apply(shoal_graph *g, const optimizer_row *row, const attr_value *attr, shoal_value *variable,
-                          const shoal_gradient *gradient, shoal_value *rate, shoal_value *step) {
+                          const shoal_gradient *gradient, bool once, shoal_value *rate, shoal_value *step) {
   shoal_value *in[MOST_INPUTS];
   int n = 0;
   in[n++] = variable;
   for (int i = 0; row->slots[i].name; i++) in[n++] = slot(g, variable, row->slots[i].name, row->slots[i].initial);
   char name[64];
   snprintf(name, sizeof name, "%s%s", gradient->indices ? "sparse_" : "", row->apply);
-  if (gradient->indices && row->takes_repeats) {
+  if (gradient->indices && !once) {
     in[n++] = gradient->indices;
     in[n++] = gradient->value;
   } else if (gradient->indices) {
@@ -170,12 +172,13 @@ shoal_status optimizer_apply(shoal_graph *g, const shoal_optimizer_options *opti
   shoal_status status = NULL;
   int count = 0;
   shoal_value *step = NULL;
+  const bool once = !row->takes_repeats || options->l2 != 0;
   if (row->counts_steps) {
     char name[OPTIMIZER_COUNTER];
     step = shared_variable(g, optimizer_counter(options, name), SHOAL_I64, SHOAL_SCALAR, 1);
   }
   for (int i = 0; i < n; i++)
-    if (gradients[i].value) updates[count++] = apply(g, row, attr, variables[i], &gradients[i], rate, step);
+    if (gradients[i].value) updates[count++] = apply(g, row, attr, variables[i], &gradients[i], once, rate, step);
   /* Reads of a run see the value before it, so every update of this run sees the old number. */
   if (step) updates[count++] = shoal_assign_add(g, step, shoal_scalar(g, SHOAL_I64, 1));
   shoal_value *group = shoal_group(g, updates, count);

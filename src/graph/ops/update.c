@@ -3,7 +3,7 @@
  * apply_X (var, slots..., grad, lr, ...) changes var and slots in place; sparse_apply_X (var, slots..., indices, rows,
  * lr, ...) only the rows that are named. Numbered facts that callers rely on:
  *  1. An index of -1 in sparse_apply_X is skipped; any other that names no row fails before anything is changed.
- *  2. sparse_apply_sgd takes an index several times. The others need each index once, since g^2 of a sum is not a sum
+ *  2. sparse_apply_sgd without l2 takes an index several times. The others need each index once, since g^2 of a sum is not a sum
  *     of g^2: put unique_rows before them, which adds up duplicates and fills the end with -1.
  *  3. Rows that are not named do not move: momentum and decay count the steps in which a row was touched. */
 #include "graph/ops/ops.h"
@@ -102,7 +102,13 @@ static shoal_status check_indices(const shoal_tensor *indices, int64_t rows) {
 /* Joins statements that hold commas into one macro argument. */
 #define DO(...) __VA_ARGS__
 
-UPDATE(sgd, 0, false, DO(), DO(var[i] -= lr * g))
+/* l2 * w added to the gradient is what l2 * sum(w^2) / 2 in the loss would give, for the rows that are named. */
+#define WITH_L2 \
+  if (l2 != 0) g += l2 * var[i]
+UPDATE(sgd, 0, false, DO(const real l2 = (real)attr[0].f), DO({
+         WITH_L2;
+         var[i] -= lr * g;
+       }))
 
 /* a: velocity */
 UPDATE(momentum, 1, false, DO(const real momentum = (real)attr[0].f; const bool nesterov = attr[1].i), DO({
@@ -111,7 +117,8 @@ UPDATE(momentum, 1, false, DO(const real momentum = (real)attr[0].f; const bool 
        }))
 
 /* a: sum of squares */
-UPDATE(adagrad, 1, false, DO(const real epsilon = (real)attr[0].f), DO({
+UPDATE(adagrad, 1, false, DO(const real epsilon = (real)attr[0].f; const real l2 = (real)attr[1].f), DO({
+         WITH_L2;
          a[i] += g * g;
          var[i] -= lr * g / (sqrt(a[i]) + epsilon);
        }))
@@ -257,14 +264,14 @@ static void update_cost(const op_shapes *s, double *flops) {
     if (s->in[i].rank) *flops = 4.0 * (double)shoal_shape_count(&s->in[i]);
 }
 
-static const char *const sgd_cases[] = {"[5,7] [5,7] []>0", "[] [] []", NULL};
+static const char *const sgd_cases[] = {"[5,7] [5,7] []>0", "[] [] []", "[9] [9] []>0 l2=0.3", NULL};
 static const char *const sparse_sgd_cases[] = {"[9,3] i64[6]<9 [6,3] []>0", "[9] uniq[?5]<9 [?5] []>0",
-                                               "[9,1] i32[8]<9 [8,1] []>0", NULL};
+                                               "[9] uniq[5]<9 [5] []>0 l2=0.5", NULL};
 static const char *const momentum_cases[] = {"[5,7] [5,7] [5,7] []>0", "[8] [8] [8] []>0 momentum=0.5 nesterov=1",
                                              NULL};
 static const char *const sparse_momentum_cases[] = {"[9,3] [9,3] uniq[6]<9 [6,3] []>0",
                                                     "[9] [9] uniq[?5]<9 [?5] []>0 nesterov=1", NULL};
-static const char *const adagrad_cases[] = {"[5,7] [5,7]>0 [5,7] []>0", NULL};
+static const char *const adagrad_cases[] = {"[5,7] [5,7]>0 [5,7] []>0", "[9] [9]>0 [9] []>0 l2=0.4", NULL};
 static const char *const sparse_adagrad_cases[] = {"[9,3] [9,3]>0 uniq[6]<9 [6,3] []>0", NULL};
 static const char *const rmsprop_cases[] = {"[5,7] [5,7]>0 [5,7] [5,7] []>0",
                                             "[8] [8]>0 [8] [8] []>0 decay=0.5 momentum=0.9", NULL};
@@ -307,9 +314,9 @@ static const char *const unique_rows_cases[] = {"i64[9]<4 [9,3]", "i64[?20]<6 [?
   UPDATE_ROW(op, ins, mask, __VA_ARGS__), SPARSE_UPDATE_ROW(op, (ins) + 1, mask, __VA_ARGS__)
 
 const op_row ops_update[] = {
-    UPDATE_ROWS(sgd, 3, 1, {0}),
+    UPDATE_ROWS(sgd, 3, 1, {"l2", ATTR_FLOAT, 0}),
     UPDATE_ROWS(momentum, 4, 3, {"momentum", ATTR_FLOAT, 0.9}, {"nesterov", ATTR_BOOL, 0}),
-    UPDATE_ROWS(adagrad, 4, 3, {"epsilon", ATTR_FLOAT, 1e-7}),
+    UPDATE_ROWS(adagrad, 4, 3, {"epsilon", ATTR_FLOAT, 1e-7}, {"l2", ATTR_FLOAT, 0}),
     UPDATE_ROWS(rmsprop, 5, 7, {"decay", ATTR_FLOAT, 0.9}, {"momentum", ATTR_FLOAT, 0}, {"epsilon", ATTR_FLOAT, 1e-7}),
     UPDATE_ROWS(adam, 6, 7, {"beta1", ATTR_FLOAT, 0.9}, {"beta2", ATTR_FLOAT, 0.999}, {"epsilon", ATTR_FLOAT, 1e-8}),
     UPDATE_ROWS(ftrl, 5, 7, {"l1", ATTR_FLOAT, 0}, {"l2", ATTR_FLOAT, 0}, {"beta", ATTR_FLOAT, 1},
