@@ -386,19 +386,19 @@ static void known_models(void **state) {
   static const struct {
     const char *name;
     int64_t parameters;
-  } wanted[] = {{"softmax", 7850}, {"lenet", 61706}};
-  for (int i = 0; i < 2; i++) {
+  } wanted[] = {{"softmax", 7850}, {"lenet", 61706}, {"sparse-lr", 500}};
+  for (int i = 0; i < 3; i++) {
     const shoal_model_kind *kind = shoal_model_kind_find(wanted[i].name);
     assert_non_null(kind);
     assert_ptr_equal(kind, shoal_model_kind_at(i));
     shoal_model *m;
-    assert_ok(shoal_model_create(kind->input, &m));
+    assert_ok(kind->sparse ? shoal_model_create_sparse(500, &m) : shoal_model_create(kind->input, &m));
     kind->build(m, NULL);
     assert_ok(shoal_model_compile(m, &(shoal_compile_options){.threads = 1}));
     assert_int_equal(shoal_model_parameters(m), wanted[i].parameters);
     shoal_model_destroy(m);
   }
-  assert_null(shoal_model_kind_at(2));
+  assert_null(shoal_model_kind_at(3));
   assert_null(shoal_model_kind_find("lenet-5"));
   shoal_model *m;
   assert_ok(shoal_model_create(SHOAL_SHAPE(28, 28, 1), &m));
