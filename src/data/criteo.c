@@ -5,7 +5,7 @@
  * index are one entry with value 2. */
 #include "base/mem.h"
 #include "base/random.h"
-#include "data/lines.h"
+#include "data/line_file.h"
 #include "data/number.h"
 #include "data/sparse.h"
 
@@ -13,30 +13,10 @@
 
 enum { COLUMNS = 1 + CRITEO_NUMBERS + CRITEO_WORDS, FIRST_WORD = CRITEO_NUMBERS + 1 };
 
-typedef struct {
-  file_reader base;
-  line_reader lines;
-  int64_t row;
-  rows_schema schema;
-} criteo_file;
-
 int32_t criteo_index(int column, uint64_t word, int64_t features) {
   /* The high half of the product is a fair number below `features` without a division. */
   uint64_t hash = random_mix((uint64_t)column, word), room = (uint64_t)(features - FIRST_WORD);
   return FIRST_WORD + (int32_t)((unsigned __int128)hash * room >> 64);
-}
-
-static shoal_status bad(criteo_file *f, size_t column_offset, const char *message, ...)
-    __attribute__((format(printf, 3, 4)));
-
-static shoal_status bad(criteo_file *f, size_t column_offset, const char *message, ...) {
-  va_list args;
-  va_start(args, message);
-  shoal_status status = status_make_v(SHOAL_ERR_INPUT, message, args);
-  va_end(args);
-  f->base.can_go_on = true;
-  f->row++;
-  return lines_blame(&f->lines, f->base.path, column_offset, status);
 }
 
 /* A whole number with a sign or not, at most 18 digits. */
@@ -147,28 +127,23 @@ static void put_in_order(click *r) {
   r->count = kept;
 }
 
-static shoal_status next_line(criteo_file *f, const uint8_t **line, size_t *n) {
-  f->base.can_go_on = false;
-  /* Empty lines, as at the end of a file, are no rows. */
-  do TRY(status_wrap(lines_next(&f->lines, line, n), "%s", f->base.path));
-  while (*line && !*n);
-  return NULL;
-}
+/* Empty lines, as at the end of a file, are no rows. */
+static const uint8_t *row_in(const uint8_t *line, size_t n) { return n ? line : NULL; }
 
 static shoal_status read_rows(file_reader *reader, int64_t most, rows_block *into, int64_t *got) {
-  criteo_file *f = (criteo_file *)reader;
+  line_file *f = (line_file *)reader;
   *got = 0;
   while (*got < most) {
     const uint8_t *line;
     size_t n, where;
     int column;
     click r;
-    TRY(next_line(f, &line, &n));
+    TRY(line_file_next(f, row_in, &line, &n));
     if (!line) break;
     const char *expected = parse(line, n, f->schema.features, &r, &column, &where);
     if (expected)
-      return bad(f, where, "column %d of %d: expected %s: the layout is label, 13 whole numbers, 26 hexadecimal words, "
-                 "with tabs between them", column, COLUMNS, expected);
+      return line_file_bad(f, where, "column %d of %d: expected %s: the layout is label, 13 whole numbers, 26 "
+                           "hexadecimal words, with tabs between them", column, COLUMNS, expected);
     put_in_order(&r);
     TRY(rows_reserve(into, 1, r.count));
     int64_t start = into->offsets[into->count];
@@ -183,37 +158,7 @@ static shoal_status read_rows(file_reader *reader, int64_t most, rows_block *int
 }
 
 static shoal_status skip_rows(file_reader *reader, int64_t rows, int64_t *got) {
-  criteo_file *f = (criteo_file *)reader;
-  int64_t done = 0;
-  for (; done < rows; done++) {
-    const uint8_t *line;
-    size_t n;
-    TRY(next_line(f, &line, &n));
-    if (!line) break;
-  }
-  f->row += done;
-  *got = done;
-  return NULL;
-}
-
-static void tell(const file_reader *reader, file_position *out) {
-  const criteo_file *f = (const criteo_file *)reader;
-  *out = (file_position){f->row, f->lines.next};
-}
-
-static shoal_status seek(file_reader *reader, const file_position *to) {
-  criteo_file *f = (criteo_file *)reader;
-  TRY(lines_seek(&f->lines, to->offset));
-  f->row = to->record;
-  return NULL;
-}
-
-static void close_file(file_reader *reader) {
-  criteo_file *f = (criteo_file *)reader;
-  if (!f) return;
-  stream_close(f->lines.in);
-  free(f->base.path);
-  free(f);
+  return line_file_skip((line_file *)reader, row_in, rows, got);
 }
 
 /* bytes NULL: the file `path`. */
@@ -225,17 +170,9 @@ static shoal_status open_any(const char *path, const uint8_t *bytes, size_t n, c
                        (long long)features);
   if (options->classes && options->classes != 2)
     return status_make(SHOAL_ERR_ARGUMENT, "the click log has 2 classes, not %d", options->classes);
-  criteo_file *f = calloc(1, sizeof *f);
-  if (!f) return status_no_memory();
-  f->base.format = &format_criteo;
-  f->schema = (rows_schema){.kind = ROWS_SPARSE, .scale = 1, .features = features, .classes = 2};
-  f->base.path = strdup(path);
-  shoal_status status = f->base.path ? NULL : status_no_memory();
-  if (!status) status = bytes ? stream_open_memory(bytes, n, path, &f->lines.in) : stream_open(path, &f->lines.in);
-  if (status) {
-    close_file(&f->base);
-    return status;
-  }
+  const rows_schema schema = {.kind = ROWS_SPARSE, .scale = 1, .features = features, .classes = 2};
+  line_file *f;
+  TRY(line_file_open(&format_criteo, path, bytes, n, &schema, &f));
   *out = &f->base;
   return NULL;
 }
@@ -248,8 +185,6 @@ shoal_status criteo_open_memory(const uint8_t *bytes, size_t n, const char *name
                                 file_reader **out) {
   return open_any(name, bytes, n, options, out);
 }
-
-static void get_schema(const file_reader *reader, rows_schema *out) { *out = ((const criteo_file *)reader)->schema; }
 
 /* The first line is a row. */
 static bool detect(const char *path, const uint8_t *head, size_t n, bool folder) {
@@ -267,10 +202,10 @@ const format format_criteo = {
     .summary = "the Criteo click log: label, 13 numbers, 26 hexadecimal words, tabs between (sparse, words hashed)",
     .detect = detect,
     .open = open_file,
-    .schema = get_schema,
+    .schema = line_file_schema,
     .read = read_rows,
     .skip = skip_rows,
-    .tell = tell,
-    .seek = seek,
-    .close = close_file,
+    .tell = line_file_tell,
+    .seek = line_file_seek,
+    .close = line_file_close,
 };

@@ -4,21 +4,13 @@
  * a line, "qid:7" is passed over, lines without a row do not count. Labels -1/+1 become 0/1, other whole numbers are
  * classes as they stand; a file whose first lines have a fraction among the labels is one of targets. */
 #include "base/mem.h"
-#include "data/lines.h"
+#include "data/line_file.h"
 #include "data/number.h"
 #include "data/sparse.h"
 
 #include <string.h>
 
 enum { LOOK_BYTES = 64 * 1024 }; /* of the file's head that decide what the labels are */
-
-typedef struct {
-  file_reader base;
-  line_reader lines;
-  int64_t row; /* rows passed */
-  int64_t limit;
-  rows_schema schema;
-} libsvm_file;
 
 static inline bool is_space(uint8_t c) { return c == ' ' || c == '\t'; }
 /* A token ends here: a space, the end of the line, a comment, or what follows a file without a last newline. */
@@ -30,7 +22,7 @@ static inline const uint8_t *skip_space(const uint8_t *at) {
 }
 
 /* NULL: the line holds no row. */
-static inline const uint8_t *row_in(const uint8_t *line, size_t n) {
+static const uint8_t *row_in(const uint8_t *line, size_t n) {
   const uint8_t *at = skip_space(line);
   return at >= line + n || *at == '#' ? NULL : at;
 }
@@ -48,20 +40,12 @@ static word word_at(const uint8_t *at, const uint8_t *end) {
   return w;
 }
 
-static shoal_status bad(libsvm_file *f, const uint8_t *line, const uint8_t *at, const char *message, ...)
-    __attribute__((format(printf, 4, 5)));
+/* A bad row, of which `at` is the place in its line. */
+#define bad(f, line, at, ...) line_file_bad(f, (size_t)((at) - (line)), __VA_ARGS__)
 
-static shoal_status bad(libsvm_file *f, const uint8_t *line, const uint8_t *at, const char *message, ...) {
-  va_list args;
-  va_start(args, message);
-  shoal_status status = status_make_v(SHOAL_ERR_INPUT, message, args);
-  va_end(args);
-  f->base.can_go_on = true;
-  f->row++;
-  return lines_blame(&f->lines, f->base.path, (size_t)(at - line), status);
-}
+static inline int64_t limit_of(const line_file *f) { return f->schema.features ? f->schema.features : INT32_MAX; }
 
-static shoal_status read_label(libsvm_file *f, const uint8_t *line, const uint8_t **at, const uint8_t *end,
+static shoal_status read_label(line_file *f, const uint8_t *line, const uint8_t **at, const uint8_t *end,
                                float *out) {
   const uint8_t *start = *at;
   if (!number_float(at, out) || !is_end(*at, end))
@@ -69,7 +53,7 @@ static shoal_status read_label(libsvm_file *f, const uint8_t *line, const uint8_
   return NULL;
 }
 
-static shoal_status to_class(libsvm_file *f, const uint8_t *line, const uint8_t *at, float number, int32_t *out) {
+static shoal_status to_class(line_file *f, const uint8_t *line, const uint8_t *at, float number, int32_t *out) {
   int classes = f->schema.classes;
   int64_t label = fabsf(number) < 1e9f ? (int64_t)number : -2;
   if ((float)label != number)
@@ -84,17 +68,18 @@ static shoal_status to_class(libsvm_file *f, const uint8_t *line, const uint8_t 
 }
 
 /* What is wrong with the pair at `at`; the fast loop only saw that something is. */
-static shoal_status bad_pair(libsvm_file *f, const uint8_t *line, const uint8_t *at, const uint8_t *end,
+static shoal_status bad_pair(line_file *f, const uint8_t *line, const uint8_t *at, const uint8_t *end,
                              int64_t previous) {
   const uint8_t *p = at;
+  const int64_t limit = limit_of(f);
   int64_t index;
   float value;
   if (*p == '-') return bad(f, line, at, "expected an index from 0 on, found '%s'", word_at(at, end).text);
   if (!number_digits(&p, &index) || *p != ':')
     return bad(f, line, at, "expected index:value, found '%s'", word_at(at, end).text);
-  if (index >= f->limit)
+  if (index >= limit)
     return bad(f, line, at, "expected indices from 0 to %lld, found %lld: check --features or the data",
-               (long long)f->limit - 1, (long long)index);
+               (long long)limit - 1, (long long)index);
   if (index <= previous)
     return bad(f, line, at, "expected ascending indices without duplicates, found %lld after %lld: sort the row",
                (long long)index, (long long)previous);
@@ -105,7 +90,7 @@ static shoal_status bad_pair(libsvm_file *f, const uint8_t *line, const uint8_t 
   return status_make(SHOAL_ERR_INTERNAL, "%s: a good pair was refused", f->base.path);
 }
 
-static shoal_status read_row(libsvm_file *f, const uint8_t *line, const uint8_t *at, const uint8_t *end,
+static shoal_status read_row(line_file *f, const uint8_t *line, const uint8_t *at, const uint8_t *end,
                              rows_block *into) {
   const uint8_t *label_at = at;
   float label;
@@ -117,6 +102,7 @@ static shoal_status read_row(libsvm_file *f, const uint8_t *line, const uint8_t 
   else TRY(to_class(f, line, label_at, label, &into->labels[row]));
   int32_t *index_at = into->indices + start;
   float *value_at = into->values + start;
+  const int64_t limit = limit_of(f);
   int64_t previous = -1;
   for (;;) {
     at = skip_space(at);
@@ -126,7 +112,7 @@ static shoal_status read_row(libsvm_file *f, const uint8_t *line, const uint8_t 
     for (unsigned d; (d = (unsigned)*at - '0') < 10; at++) number = number * 10 + d;
     size_t digits = (size_t)(at - pair);
     int64_t index = (int64_t)number;
-    if (digits - 1 >= 18 || *at != ':' || index >= f->limit || index <= previous) {
+    if (digits - 1 >= 18 || *at != ':' || index >= limit || index <= previous) {
       if (pair[0] == 'q' && end - pair > 4 && !memcmp(pair, "qid:", 4)) {
         while (!is_end(at, end)) at++;
         continue;
@@ -150,16 +136,14 @@ static shoal_status read_row(libsvm_file *f, const uint8_t *line, const uint8_t 
 }
 
 static shoal_status read_rows(file_reader *reader, int64_t most, rows_block *into, int64_t *got) {
-  libsvm_file *f = (libsvm_file *)reader;
+  line_file *f = (line_file *)reader;
   *got = 0;
   while (*got < most) {
-    const uint8_t *line, *at;
+    const uint8_t *line;
     size_t n;
-    f->base.can_go_on = false;
-    TRY(status_wrap(lines_next(&f->lines, &line, &n), "%s", f->base.path));
+    TRY(line_file_next(f, row_in, &line, &n));
     if (!line) break;
-    if (!(at = row_in(line, n))) continue;
-    TRY(read_row(f, line, at, line + n, into));
+    TRY(read_row(f, line, row_in(line, n), line + n, into));
     into->count++;
     f->row++;
     ++*got;
@@ -168,35 +152,11 @@ static shoal_status read_rows(file_reader *reader, int64_t most, rows_block *int
 }
 
 static shoal_status skip_rows(file_reader *reader, int64_t rows, int64_t *got) {
-  libsvm_file *f = (libsvm_file *)reader;
-  int64_t done = 0;
-  f->base.can_go_on = false;
-  while (done < rows) {
-    const uint8_t *line;
-    size_t n;
-    TRY(status_wrap(lines_next(&f->lines, &line, &n), "%s", f->base.path));
-    if (!line) break;
-    done += row_in(line, n) != NULL;
-  }
-  f->row += done;
-  *got = done;
-  return NULL;
-}
-
-static void tell(const file_reader *reader, file_position *out) {
-  const libsvm_file *f = (const libsvm_file *)reader;
-  *out = (file_position){f->row, f->lines.next};
-}
-
-static shoal_status seek(file_reader *reader, const file_position *to) {
-  libsvm_file *f = (libsvm_file *)reader;
-  TRY(lines_seek(&f->lines, to->offset));
-  f->row = to->record;
-  return NULL;
+  return line_file_skip((line_file *)reader, row_in, rows, got);
 }
 
 /* What the labels of the first lines are, unless the caller has said so. */
-static shoal_status learn_labels(libsvm_file *f) {
+static shoal_status learn_labels(line_file *f) {
   bool minus = false, zero = false, one = false, other = false, real = false;
   while (f->lines.next < LOOK_BYTES && !f->schema.classes) {
     const uint8_t *line, *at;
@@ -217,38 +177,19 @@ static shoal_status learn_labels(libsvm_file *f) {
   return lines_seek(&f->lines, 0);
 }
 
-static void close_file(file_reader *reader) {
-  libsvm_file *f = (libsvm_file *)reader;
-  if (!f) return;
-  stream_close(f->lines.in);
-  free(f->base.path);
-  free(f);
-}
-
 /* bytes NULL: the file `path`. */
 static shoal_status open_any(const char *path, const uint8_t *bytes, size_t n, const format_options *options,
                              file_reader **out) {
   if (options->features < 0 || options->features > INT32_MAX)
     return status_make(SHOAL_ERR_ARGUMENT, "expected at most %d features, found %lld", INT32_MAX,
                        (long long)options->features);
-  libsvm_file *f = calloc(1, sizeof *f);
-  if (!f) return status_no_memory();
-  f->base.format = &format_libsvm;
-  f->limit = options->features ? options->features : INT32_MAX;
-  f->schema =
-      (rows_schema){.kind = ROWS_SPARSE, .scale = 1, .features = options->features, .classes = options->classes};
-  shoal_status status = NULL;
-  if (!(f->base.path = strdup(path))) {
-    status = status_no_memory();
-    goto failed;
-  }
-  if (bytes) TRY_GOTO(status, stream_open_memory(bytes, n, path, &f->lines.in), failed);
-  else TRY_GOTO(status, stream_open(path, &f->lines.in), failed);
-  TRY_GOTO(status, learn_labels(f), failed);
-  *out = &f->base;
-  return NULL;
-failed:
-  close_file(&f->base);
+  const rows_schema schema = {
+      .kind = ROWS_SPARSE, .scale = 1, .features = options->features, .classes = options->classes};
+  line_file *f;
+  TRY(line_file_open(&format_libsvm, path, bytes, n, &schema, &f));
+  shoal_status status = learn_labels(f);
+  if (status) line_file_close(&f->base);
+  else *out = &f->base;
   return status;
 }
 
@@ -260,8 +201,6 @@ shoal_status libsvm_open_memory(const uint8_t *bytes, size_t n, const char *name
                                 file_reader **out) {
   return open_any(name, bytes, n, options, out);
 }
-
-static void get_schema(const file_reader *reader, rows_schema *out) { *out = ((const libsvm_file *)reader)->schema; }
 
 /* The first line with a row: a number, then at least one index:value (the first four are looked at). */
 static bool detect(const char *path, const uint8_t *head, size_t n, bool folder) {
@@ -298,10 +237,10 @@ const format format_libsvm = {
     .summary = "LIBSVM / SVMlight text: label index:value ... (sparse)",
     .detect = detect,
     .open = open_file,
-    .schema = get_schema,
+    .schema = line_file_schema,
     .read = read_rows,
     .skip = skip_rows,
-    .tell = tell,
-    .seek = seek,
-    .close = close_file,
+    .tell = line_file_tell,
+    .seek = line_file_seek,
+    .close = line_file_close,
 };
