@@ -16,10 +16,10 @@ typedef struct {
 /* bytes NULL: the file `path`; otherwise `bytes` (borrowed until close), of which `path` is the name. */
 SHOAL_CHECKED shoal_status line_file_open(const format *kind, const char *path, const uint8_t *bytes, size_t n,
                                           const rows_schema *schema, line_file **out);
-/* The next line for which `holds_row` says where its row begins (NULL: there is none in it). *line is NULL at the end. */
+/* The next line for which `holds_row` says where its row begins (NULL: it has none). *line is NULL at the end. */
 typedef const uint8_t *(*line_row)(const uint8_t *line, size_t n);
 SHOAL_CHECKED shoal_status line_file_next(line_file *f, line_row holds_row, const uint8_t **line, size_t *n);
-/* A bad row, `at` bytes into the line given last: "PATH: line 12 at byte 3456: MESSAGE". Reading may go on behind it. */
+/* A bad row, `at` bytes into the line given last: "PATH: line 12 at byte 3456: MESSAGE". Reading may go on after it. */
 shoal_status line_file_bad(line_file *f, size_t at, const char *message, ...) __attribute__((format(printf, 3, 4)));
 
 /* The functions of `format` that are the same for all of them. */

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The part of `count` elements that is a thread's: always the same, so that what it has written it finds in its cache. */
+/* The part of `count` elements that is a thread's: always the same, so what it has written it finds in its cache. */
 static void plan_share(int64_t count, int thread, int threads, int64_t *first, int64_t *last) {
   pool_share(count, LANES, thread, threads, first, last);
 }

@@ -150,8 +150,8 @@ static bool fits_tail(const plan *p, int phase, int first) {
   return true;
 }
 
-/* Whether the parts of a sum may stay with the threads that add them up: it is read only in the meeting of its own phase,
- * by nodes cut as it is. */
+/* Whether the parts of a sum may stay with the threads that add them up: it is read only in the meeting of its own
+ * phase, by nodes cut as it is. */
 static bool stays_apart(const plan *p, const plan_phase *phase, int value) {
   const int64_t count = shoal_shape_count(&p->values[value].shape);
   const int first = (int)(phase - p->phases) + 1;
