@@ -1,0 +1,96 @@
+#include "observe/proto.h"
+
+#include "base/mem.h"
+
+#include <string.h>
+
+enum { WIRE_VARINT = 0, WIRE_64 = 1, WIRE_BYTES = 2, WIRE_32 = 5, VARINT_MOST = 10 };
+
+void proto_clear(proto *p) {
+  p->length = 0;
+  p->failed = false;
+}
+
+void proto_fini(proto *p) {
+  free(p->bytes);
+  *p = (proto){0};
+}
+
+/* Room for n more bytes; NULL: no memory. */
+static uint8_t *room(proto *p, size_t n) {
+  if (p->failed) return NULL;
+  if (p->length + n > p->capacity) {
+    size_t capacity = 2 * (p->length + n);
+    uint8_t *larger = realloc(p->bytes, capacity);
+    if (!larger) {
+      p->failed = true;
+      return NULL;
+    }
+    p->bytes = larger;
+    p->capacity = capacity;
+  }
+  return p->bytes + p->length;
+}
+
+static size_t put_varint(uint8_t *at, uint64_t value) {
+  size_t n = 0;
+  for (; value >= 0x80; value >>= 7) at[n++] = (uint8_t)(value | 0x80);
+  at[n++] = (uint8_t)value;
+  return n;
+}
+
+static void add_varint(proto *p, uint64_t value) {
+  uint8_t *at = room(p, VARINT_MOST);
+  if (at) p->length += put_varint(at, value);
+}
+
+static void add(proto *p, const void *bytes, size_t n) {
+  uint8_t *at = room(p, n);
+  if (!at || !n) return;
+  memcpy(at, bytes, n);
+  p->length += n;
+}
+
+static void add_tag(proto *p, int field, int wire) { add_varint(p, (uint64_t)field << 3 | (uint64_t)wire); }
+
+void proto_int(proto *p, int field, int64_t value) {
+  add_tag(p, field, WIRE_VARINT);
+  add_varint(p, (uint64_t)value);
+}
+
+void proto_double(proto *p, int field, double value) {
+  add_tag(p, field, WIRE_64);
+  add(p, &value, sizeof value);
+}
+
+void proto_float(proto *p, int field, float value) {
+  add_tag(p, field, WIRE_32);
+  add(p, &value, sizeof value);
+}
+
+void proto_bytes(proto *p, int field, const void *bytes, size_t n) {
+  add_tag(p, field, WIRE_BYTES);
+  add_varint(p, n);
+  add(p, bytes, n);
+}
+
+void proto_text(proto *p, int field, const char *words) { proto_bytes(p, field, words, strlen(words)); }
+
+void proto_doubles(proto *p, int field, const double *values, size_t n) {
+  proto_bytes(p, field, values, n * sizeof *values);
+}
+
+size_t proto_begin(proto *p, int field) {
+  add_tag(p, field, WIRE_BYTES);
+  return p->length;
+}
+
+/* The length, known only now, moves what it is about. */
+void proto_end(proto *p, size_t begun) {
+  if (!room(p, VARINT_MOST)) return;
+  uint8_t head[VARINT_MOST];
+  size_t inside = p->length - begun, n = put_varint(head, inside);
+  memmove(p->bytes + begun + n, p->bytes + begun, inside);
+  memcpy(p->bytes + begun, head, n);
+  p->length += n;
+}
