@@ -105,6 +105,15 @@ SHOAL_API char *shoal_model_describe(const shoal_model *m);
 SHOAL_API shoal_graph *shoal_model_graph(shoal_model *m);
 SHOAL_API shoal_session *shoal_model_session(shoal_model *m);
 
+/* Where the time of one process in training went so far, in seconds. */
+typedef struct {
+  double compute; /* steps, and all that is none of the below */
+  double network; /* messages on their way to the servers and back */
+  double barrier; /* at the servers, for gradients of the other workers */
+  double server;  /* at the servers, while they work */
+  double input;   /* for rows */
+} shoal_times;
+
 /* What callbacks see. */
 typedef struct {
   int64_t epoch, epochs; /* epoch counts from 0 */
@@ -115,7 +124,18 @@ typedef struct {
   double rate;           /* learning rate of the last step */
   double seconds;        /* training time so far, evaluation not counted */
   double validation_loss, validation_accuracy; /* on_epoch only; NaN without validation data */
+  double staleness; /* updates between reading parameters and using the gradient: mean since the last call; NaN: none */
+  shoal_times times;
 } shoal_progress;
+
+/* Weights and gradients of a step, for those who want to look at them. */
+typedef struct {
+  int64_t step; /* updates before it */
+  int count;
+  const char *const *names;      /* [count] of the trained weights */
+  const shoal_tensor *weights;   /* [count] before the step */
+  const shoal_tensor *gradients; /* [count] of the mean loss over this worker's batch; data NULL: not dense */
+} shoal_inspection;
 
 typedef struct {
   void *context;
@@ -124,6 +144,9 @@ typedef struct {
   int64_t every_steps;
   bool (*on_epoch)(void *context, const shoal_progress *p);
   void (*on_note)(void *context, const char *line); /* warnings: a checkpoint that failed, a resume ... */
+  /* Called at the first step and then every `inspect_every` steps (0: never). Computes these gradients once more. */
+  void (*on_inspect)(void *context, const shoal_inspection *i);
+  int64_t inspect_every;
 } shoal_callbacks;
 
 /* How the work is spread over tasks; NULL everywhere: this process alone. */
@@ -163,6 +186,7 @@ typedef struct {
   double seconds;      /* training alone, this run */
   double eval_seconds, checkpoint_seconds;
   double input_wait_seconds; /* waiting for data */
+  shoal_times times;         /* of `seconds` */
   double final_loss;   /* mean of the last epoch (or of the last 100 steps, whichever is shorter) */
   double train_accuracy, validation_accuracy, validation_loss; /* NaN: not measured */
   bool stopped;        /* by `stop` or a callback */

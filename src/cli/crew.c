@@ -273,6 +273,7 @@ static shoal_status prepare(watch *w) {
     b->flags.threads = processors > 1 ? processors : 1;
   }
   TRY(run_dir_make(&b->dir));
+  TRY(metrics_repair(b->dir.metrics));
   TRY(cluster_job_make(b, classes, rows, &w->job));
   if (asprintf(&w->logs, "%s/logs", b->dir.path) < 0) {
     w->logs = NULL;

@@ -31,7 +31,7 @@ typedef struct {
   uint32_t marks;
 } flag_row;
 
-#define FLAGS_MOST 96
+#define FLAGS_MOST 128
 #define FLAGS_WORDS_MOST 1024
 
 typedef struct {

@@ -140,6 +140,12 @@ const flag_row job_table[] = {
      .marks = FLAG_KEPT},
     {"keep", FLAG_INT, AT(keep), "N", "checkpoints kept", "3", 1, 1e6, .marks = FLAG_KEPT},
     {"no-checkpoints", FLAG_BOOL, AT(no_checkpoints), NULL, "save none", .marks = FLAG_KEPT},
+    {"log-every", FLAG_INT, AT(log_every), "N", "steps between two lines in metrics.jsonl", "about four a second", 1,
+     MANY, .marks = FLAG_KEPT},
+    {"sample-every", FLAG_NUMBER, AT(sample_every), "SECONDS", "between two samples of processor, memory, network, disk",
+     "1", 0.05, 3600, .marks = FLAG_KEPT},
+    {"histograms", FLAG_INT, AT(histograms), "N", "every N steps, weights and gradients as histograms for TensorBoard",
+     "never", 1, MANY, .marks = FLAG_KEPT},
     {"quiet", FLAG_BOOL, AT(quiet), NULL, "print the result table only", .marks = 0},
     {0},
 };
@@ -186,6 +192,7 @@ void job_fill(job_flags *f, const flags_parsed *parsed, const shoal_model_kind *
   if (!f->transport) f->transport = "auto";
   if (f->deadline == 0) f->deadline = 60;
   if (!f->keep) f->keep = 3;
+  if (f->sample_every == 0) f->sample_every = 1;
   if (!f->memory_limit) f->memory_limit = 1024;
   if (f->shuffle_rows < 0) f->shuffle_rows = 10000;
 }

@@ -44,6 +44,8 @@ typedef struct {
   bool resume;
   int64_t checkpoint_every, keep;
   bool no_checkpoints, quiet;
+  int64_t log_every, histograms, trace; /* steps; 0: by time, never, never */
+  double sample_every;                  /* seconds */
 } job_flags;
 
 /* Before the command line and settings are read. */

@@ -35,6 +35,54 @@ static json_t *object_of(const pair *pairs, size_t count) {
 }
 #define OBJECT_OF(pairs) object_of(pairs, sizeof pairs / sizeof *pairs)
 
+/* What the machine was used for meanwhile, by whomever. */
+static json_t *host_json(const sampler_use *use, const char *name) {
+  const pair all[] = {
+      {"host", json_string(name)},
+      {"cores", json_integer(use->host.cores)},
+      {"memory_bytes", json_integer(use->host.memory_bytes)},
+      {"cpu_percent_mean", number(use->host.cpu_percent_mean)},
+      {"cpu_percent_peak", number(use->host.cpu_percent_peak)},
+      {"memory_used_mean_bytes", json_integer(use->host.memory_used_mean_bytes)},
+      {"memory_used_peak_bytes", json_integer(use->host.memory_used_peak_bytes)},
+      {"net_sent_bytes", json_integer(use->host.net_sent_bytes)},
+      {"net_received_bytes", json_integer(use->host.net_received_bytes)},
+      {"disk_read_bytes", json_integer(use->host.disk_read_bytes)},
+      {"disk_written_bytes", json_integer(use->host.disk_written_bytes)},
+  };
+  return OBJECT_OF(all);
+}
+
+static json_t *times_json(const shoal_times *t) {
+  double sum = t->compute + t->network + t->barrier + t->server + t->input;
+  const pair shares[] = {
+      {"compute", number(t->compute / sum)}, {"network", number(t->network / sum)},
+      {"barrier", number(t->barrier / sum)}, {"server", number(t->server / sum)},
+      {"input", number(t->input / sum)},
+  };
+  const pair all[] = {
+      {"compute_seconds", number(t->compute)}, {"network_seconds", number(t->network)},
+      {"barrier_seconds", number(t->barrier)}, {"server_seconds", number(t->server)},
+      {"input_seconds", number(t->input)},     {"shares", OBJECT_OF(shares)},
+  };
+  return OBJECT_OF(all);
+}
+
+/* Takes the machines' use out of the tasks' reports: one a machine. */
+static json_t *take_hosts(json_t *tasks) {
+  json_t *hosts = json_array(), *task, *seen;
+  size_t i, k;
+  json_array_foreach(tasks, i, task) {
+    json_t *use = json_object_get(task, "host_use");
+    bool known = !use;
+    json_array_foreach(hosts, k, seen)
+      if (use && json_equal(json_object_get(seen, "host"), json_object_get(use, "host"))) known = true;
+    if (!known) json_array_append(hosts, use);
+    json_object_del(task, "host_use");
+  }
+  return hosts;
+}
+
 json_t *task_json(const task_report *t) {
   const pair all[] = {
       {"role", json_string(t->role)},
@@ -50,7 +98,17 @@ json_t *task_json(const task_report *t) {
       {"disk_written_bytes", json_integer(t->use.disk_written_bytes)},
   };
   json_t *o = OBJECT_OF(all);
-  if (!o || t->steps < 0) return o;
+  if (!o) return o;
+  char host[256] = "";
+  gethostname(host, sizeof host - 1);
+  json_object_set_new(o, "host", json_string(host));
+  json_object_set_new(o, "cpu_user_seconds", number(t->use.cpu_user_seconds));
+  json_object_set_new(o, "cpu_system_seconds", number(t->use.cpu_system_seconds));
+  json_object_set_new(o, "rss_mean_bytes", json_integer(t->use.rss_mean_bytes));
+  json_object_set_new(o, "samples", json_integer(t->use.samples));
+  if (t->use.host.known) json_object_set_new(o, "host_use", host_json(&t->use, host));
+  if (t->steps < 0) return o;
+  json_object_set_new(o, "time", times_json(&t->times));
   json_object_set_new(o, "steps", json_integer(t->steps));
   json_object_set_new(o, "examples", json_integer(t->examples));
   json_object_set_new(o, "test_accuracy", number(t->test_accuracy));
@@ -78,6 +136,7 @@ static json_t *own_task(const run_report *r) {
                                   .use = r->use,
                                   .steps = r->fit.steps,
                                   .examples = r->fit.examples,
+                                  .times = r->fit.times,
                                   .test_accuracy = r->test.accuracy});
 }
 
@@ -99,6 +158,7 @@ json_t *summary_json(const run_report *r) {
   strftime(started, sizeof started, "%Y-%m-%dT%H:%M:%SZ", &utc);
   json_t *tasks = r->tasks ? json_incref(r->tasks) : json_array();
   if (!r->tasks) json_array_append_new(tasks, own_task(r));
+  json_t *hosts = take_hosts(tasks);
   const pair all[] = {
       {"model", json_string(r->kind->name)},
       {"data", words(f->data)},
@@ -150,11 +210,12 @@ json_t *summary_json(const run_report *r) {
       {"shoal_version", json_string(SHOAL_VERSION)},
       {"gradients", gradients_json(r)},
       {"tasks", tasks},
+      {"hosts", hosts},
   };
   return OBJECT_OF(all);
 }
 
-static void print_own(const resource_use *use, FILE *to, int width) {
+static void print_own(const sampler_use *use, FILE *to, int width) {
   enum { TASK, CPU, CPU_PEAK, MEMORY, READ, WRITTEN, COLUMNS };
   table_column t[COLUMNS] = {
       [TASK] = {"task", true, "worker/0"},     [CPU] = {"CPU", false, ""},

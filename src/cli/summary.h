@@ -3,7 +3,7 @@
 #define SHOAL_CLI_SUMMARY_H
 
 #include "cli/job.h"
-#include "cli/resources.h"
+#include "observe/sampler.h"
 
 #include <sys/types.h>
 #include <time.h>
@@ -20,7 +20,7 @@ typedef struct {
   shoal_evaluation test; /* NaN where not measured */
   double final_rate;
   double startup_seconds, total_seconds;
-  resource_use use;
+  sampler_use use;
   json_t *tasks; /* of a cluster, as they go to summary.json; borrowed. NULL: this process alone */
 } run_report;
 
@@ -30,7 +30,8 @@ typedef struct {
   int index;
   pid_t pid;
   double seconds; /* in training */
-  resource_use use;
+  sampler_use use;
+  shoal_times times; /* of a worker */
   int64_t net_sent_bytes, net_received_bytes;
   int64_t steps; /* below 0: it is no worker, and what follows is left out */
   int64_t examples;

@@ -6,15 +6,18 @@
 #include "cli/record.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
+#define TELL_SECONDS 0.1 /* between two steps told of */
+
 typedef struct {
   task_place place;
   metrics log;
-  resource_meter meter;
   shoal_strategy *strategy;
+  double told; /* clock: when progress was told last */
 } task;
 
 static const char *role_of(const task *t) { return t->place.server ? "ps" : "worker"; }
@@ -26,11 +29,18 @@ static void tell(const task *t, const char *key, json_t *value) {
 
 /* ---- worker */
 
+static void warn_unwritten(task *t, bool good) {
+  if (!good) tell(t, "note", json_string(METRICS_WARNING));
+}
+
 static void send_progress(task *t, const char *kind, const shoal_progress *p) {
-  resource_meter_sample(&t->meter);
+  net_stats net;
+  ps_strategy_stats(t->strategy, &net);
+  warn_unwritten(t, metrics_add(&t->log, kind, p, &net));
   if (t->place.index) return;
-  if (!metrics_add(&t->log, kind, p))
-    tell(t, "note", json_string("warning: metrics.jsonl cannot be written any more"));
+  double now = clock_seconds();
+  if (!strcmp(kind, "step") && now - t->told < TELL_SECONDS) return; /* --log-every may be every step */
+  t->told = now;
   json_t *o = record_to_json(progress_record, p);
   json_object_set_new(o, "kind", json_string(kind));
   tell(t, "progress", o);
@@ -46,12 +56,32 @@ static bool on_epoch(void *context, const shoal_progress *p) {
   return false;
 }
 
+static void on_inspect(void *context, const shoal_inspection *i) {
+  task *t = context;
+  warn_unwritten(t, metrics_inspect(&t->log, i));
+}
+
 static void on_note(void *context, const char *line) { tell(context, "note", json_string(line)); }
+
+static int server_of(void *context, const shoal_value *variable) { return ps_strategy_server(context, variable); }
+
+/* One task on each machine samples it: where all are on one, the first server. */
+static shoal_status open_metrics(task *t) {
+  training *b = t->place.base;
+  bool collects = t->place.ears->collects, chief = !t->place.server && t->place.index == 0;
+  metrics_options o = {.folder = collects && !chief ? NULL : b->dir.path,
+                       .role = role_of(t),
+                       .index = t->place.index,
+                       .host = collects || (t->place.server && t->place.index == 0)};
+  graph_export_options graph = {.device = "/job:worker/task:0", .server_of = server_of, .context = t->strategy};
+  if (collects && chief) TRY(metrics_repair(b->dir.metrics));
+  TRY(training_open_metrics(b, &o, chief ? &graph : NULL, &t->log));
+  return metrics_start_sampling(&t->log);
+}
 
 static shoal_status be_chief(task *t) {
   training *b = t->place.base;
   TRY(training_note_settings(b, t->place.job->classes));
-  TRY(metrics_open(&t->log, b->dir.metrics));
   tell(t, "ready", json_pack("{s:I, s:i, s:I}", "parameters", (json_int_t)shoal_model_parameters(b->model), "threads",
                              shoal_model_threads(b->model), "rows", (json_int_t)t->place.job->rows));
   return NULL;
@@ -64,13 +94,28 @@ static json_t *worker_json(task *t, const shoal_fit_result *fit, const shoal_eva
                         .seconds = fit->seconds,
                         .steps = fit->worker_steps,
                         .examples = fit->worker_examples,
+                        .times = fit->times,
                         .test_accuracy = test->accuracy};
   net_stats net;
   ps_strategy_stats(t->strategy, &net);
   report.net_sent_bytes = (int64_t)net.sent_bytes;
   report.net_received_bytes = (int64_t)net.received_bytes;
-  resource_meter_read(&t->meter, &report.use);
+  sampler_read(t->log.sampler, &report.use);
   return task_json(&report);
+}
+
+/* The samples of a task without a folder travel with its report. */
+static void add_samples(task *t, json_t *own) {
+  pthread_mutex_lock(&t->log.lock);
+  if (t->log.kept) json_object_set(own, "kept_samples", t->log.kept);
+  pthread_mutex_unlock(&t->log.lock);
+}
+
+static void write_samples(task *t, json_t *one) {
+  size_t i;
+  json_t *line;
+  json_array_foreach(json_object_get(one, "kept_samples"), i, line) metrics_line(&t->log, line);
+  json_object_del(one, "kept_samples");
 }
 
 /* What all tasks have reported, servers first. */
@@ -83,6 +128,7 @@ static shoal_status collect(task *t) {
   for (int i = 0; i < n && !status; i++) {
     int from = i < n - workers ? workers + i : i - (n - workers);
     json_t *one = json_loads(words[from], 0, NULL);
+    write_samples(t, one);
     if (!one || json_array_append_new(list, one))
       status = status_make(SHOAL_ERR_PEER, "the report of task %d cannot be read", from);
   }
@@ -98,6 +144,7 @@ static shoal_status collect(task *t) {
 /* Takes `own`. */
 static shoal_status report(task *t, json_t *own, const shoal_fit_result *fit, const shoal_evaluation *test) {
   if (t->place.ears->collects) {
+    add_samples(t, own);
     char *words = json_dumps(own, JSON_COMPACT);
     shoal_status status = words ? ps_strategy_report(t->strategy, words) : status_no_memory();
     free(words);
@@ -116,6 +163,14 @@ static shoal_status report(task *t, json_t *own, const shoal_fit_result *fit, co
   return NULL;
 }
 
+/* The last sample sees all that was sent. */
+static void note_use(task *t) {
+  net_stats net;
+  ps_strategy_stats(t->strategy, &net);
+  sampler_note(t->log.sampler, (int64_t)net.sent_bytes, (int64_t)net.received_bytes, NULL);
+  metrics_stop_sampling(&t->log);
+}
+
 static shoal_status be_worker(task *t) {
   training *b = t->place.base;
   if (!b->train.data) TRY(training_load(b, false));
@@ -131,15 +186,21 @@ static shoal_status be_worker(task *t) {
   TRY(training_options(b, &fit));
   fit.strategy = t->strategy;
   fit.stop = t->place.stop;
-  fit.callbacks = (shoal_callbacks){.context = t, .on_step = on_step, .on_epoch = on_epoch};
+  fit.callbacks.context = t;
+  fit.callbacks.on_step = on_step;
+  fit.callbacks.on_epoch = on_epoch;
+  fit.callbacks.on_inspect = on_inspect;
   if (t->place.index == 0) fit.callbacks.on_note = on_note;
   shoal_fit_result result;
-  resource_meter_start(&t->meter);
+  TRY(open_metrics(t));
   TRY(shoal_model_fit(b->model, b->train.data, &fit, &result));
-  resource_meter_sample(&t->meter);
+  note_use(t);
   if (!t->place.ears->collects) TRY(ps_strategy_close(t->strategy));
   shoal_evaluation test = {.loss = NAN, .accuracy = NAN, .top_k = NAN, .auc = NAN, .seconds = NAN};
-  if (b->test.data) TRY(shoal_model_evaluate(b->model, b->test.data, &test));
+  if (b->test.data) {
+    TRY(shoal_model_evaluate(b->model, b->test.data, &test));
+    warn_unwritten(t, metrics_test(&t->log, result.updates, &test));
+  }
   if (t->place.index == 0) TRY(shoal_model_save(b->model, b->dir.weights));
   return report(t, worker_json(t, &result, &test), &result, &test);
 }
@@ -161,7 +222,9 @@ static json_t *server_json(task *t, const ps_server_result *r) {
                         .net_received_bytes = (int64_t)r->net.received_bytes,
                         .steps = -1,
                         .test_accuracy = NAN};
-  resource_meter_read(&t->meter, &report.use);
+  sampler_note(t->log.sampler, report.net_sent_bytes, report.net_received_bytes, NULL);
+  metrics_stop_sampling(&t->log);
+  sampler_read(t->log.sampler, &report.use);
   int64_t gradients = 0;
   int used = 1;
   for (int w = 0; w < (int)t->place.base->flags.workers; w++) gradients += r->gradients[w];
@@ -180,6 +243,7 @@ static json_t *server_json(task *t, const ps_server_result *r) {
 
 static char *describe(void *describer, const ps_server_result *so_far) {
   json_t *o = server_json(describer, so_far);
+  add_samples(describer, o);
   char *words = json_dumps(o, JSON_COMPACT);
   json_decref(o);
   return words;
@@ -193,7 +257,7 @@ static shoal_status be_server(task *t) {
   options.describer = t;
   options.describe = describe;
   ps_server_result result;
-  resource_meter_start(&t->meter);
+  TRY(open_metrics(t));
   TRY(ps_serve(&options, t->place.index, b->model, t->place.stop, &result));
   tell(t, "result", json_pack("{s:o}", "task", server_json(t, &result)));
   free(result.gradients);

@@ -23,29 +23,35 @@ typedef struct {
   interrupt *signals;
   progress screen;
   metrics log;
-  resource_meter meter;
   shoal_progress last; /* what the callbacks saw last */
   run_report report;
   double started;
   bool begun; /* there is a folder, in which a failure is noted */
 } train_run;
 
+static void warn_unwritten(train_run *t, bool good) {
+  if (!good) progress_note(&t->screen, METRICS_WARNING);
+}
+
 static bool on_step(void *context, const shoal_progress *p) {
   train_run *t = context;
   t->last = *p;
-  resource_meter_sample(&t->meter);
   progress_step(&t->screen, p);
-  if (!metrics_add(&t->log, "step", p)) progress_note(&t->screen, "warning: metrics.jsonl cannot be written any more");
+  warn_unwritten(t, metrics_add(&t->log, "step", p, NULL));
   return false;
 }
 
 static bool on_epoch(void *context, const shoal_progress *p) {
   train_run *t = context;
   t->last = *p;
-  resource_meter_sample(&t->meter);
   progress_epoch(&t->screen, p);
-  if (!metrics_add(&t->log, "epoch", p)) progress_note(&t->screen, "warning: metrics.jsonl cannot be written any more");
+  warn_unwritten(t, metrics_add(&t->log, "epoch", p, NULL));
   return false;
+}
+
+static void on_inspect(void *context, const shoal_inspection *i) {
+  train_run *t = context;
+  warn_unwritten(t, metrics_inspect(&t->log, i));
 }
 
 static void on_note(void *context, const char *line) {
@@ -77,7 +83,9 @@ static shoal_status open_folder(train_run *t) {
 static shoal_status make_folder(train_run *t) {
   TRY(run_dir_make(&t->base.dir));
   TRY(training_note_settings(&t->base, t->base.train.classes));
-  return metrics_open(&t->log, t->base.dir.metrics);
+  TRY(metrics_repair(t->base.dir.metrics));
+  return training_open_metrics(&t->base, &(metrics_options){.folder = t->base.dir.path, .role = "worker", .host = true},
+                               &(graph_export_options){.device = "/job:worker/task:0"}, &t->log);
 }
 
 static void announce(train_run *t) {
@@ -95,11 +103,15 @@ static shoal_status fit(train_run *t) {
   shoal_fit_options options;
   TRY(training_options(&t->base, &options));
   options.stop = interrupt_flag(t->signals);
-  options.callbacks = (shoal_callbacks){.context = t, .on_step = on_step, .on_epoch = on_epoch, .on_note = on_note};
+  options.callbacks.context = t;
+  options.callbacks.on_step = on_step;
+  options.callbacks.on_epoch = on_epoch;
+  options.callbacks.on_note = on_note;
+  options.callbacks.on_inspect = on_inspect;
   t->report.startup_seconds = clock_seconds() - t->started;
-  resource_meter_start(&t->meter);
+  TRY(metrics_start_sampling(&t->log));
   shoal_status status = shoal_model_fit(t->base.model, t->base.train.data, &options, &t->report.fit);
-  resource_meter_sample(&t->meter);
+  metrics_stop_sampling(&t->log);
   progress_clear(&t->screen);
   return status;
 }
@@ -139,7 +151,7 @@ static shoal_status write_summary(train_run *t) {
   run_report *r = &t->report;
   r->final_rate = t->last.rate;
   r->total_seconds = clock_seconds() - t->started;
-  resource_meter_read(&t->meter, &r->use);
+  sampler_read(t->log.sampler, &r->use);
   json_t *summary = summary_json(r);
   if (!summary) return status_no_memory();
   shoal_status status = json_write_atomically(summary, t->base.dir.summary);
@@ -167,7 +179,11 @@ static shoal_status train_alone(train_run *t) {
   announce(t);
   t->begun = true;
   TRY(fit(t));
-  if (t->base.test.data || t->base.test.files) return job_evaluate(t->base.model, &t->base.test, &t->report.test);
+  if (t->base.test.data || t->base.test.files) {
+    TRY(job_evaluate(t->base.model, &t->base.test, &t->report.test));
+    warn_unwritten(t, metrics_test(&t->log, t->report.fit.updates, &t->report.test));
+    return NULL;
+  }
   if (!t->base.flags.quiet)
     progress_note(&t->screen, "no test rows: add --test-data PATH, or put them beside the others (see docs/data.md)");
   return NULL;

@@ -86,8 +86,23 @@ shoal_status training_options(training *t, shoal_fit_options *out) {
       .keep_best = f->validation_split > 0 && !f->no_checkpoints,
       .resume = f->resume,
       .settings = t->shape.data,
+      .callbacks = {.every_steps = f->log_every, .inspect_every = f->histograms},
   };
   return NULL;
+}
+
+shoal_status training_open_metrics(training *t, const metrics_options *options, const graph_export_options *graph,
+                                   metrics *out) {
+  metrics_options o = *options;
+  o.every = t->flags.sample_every;
+  o.resumed = t->flags.resume;
+  TRY(metrics_open(out, &o));
+  if (!graph) return NULL;
+  json_t *flags = flags_to_json(job_table, &t->flags);
+  if (!flags) return status_no_memory();
+  shoal_status status = metrics_describe(out, t->kind->name, shoal_model_graph(t->model), graph, flags);
+  json_decref(flags);
+  return status;
 }
 
 shoal_status training_note_settings(training *t, int classes) {

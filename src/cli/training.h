@@ -4,6 +4,7 @@
 #define SHOAL_CLI_TRAINING_H
 
 #include "cli/job.h"
+#include "cli/metrics.h"
 #include "cli/run_dir.h"
 
 typedef struct {
@@ -24,6 +25,10 @@ SHOAL_CHECKED shoal_status training_load(training *t, bool may_stream);
 SHOAL_CHECKED shoal_status training_compile(training *t, int classes, int64_t rows);
 /* For shoal_model_fit, without signals, callbacks and strategy. The text in it lives as long as `t`. */
 SHOAL_CHECKED shoal_status training_options(training *t, shoal_fit_options *out);
+/* Where a process of this run records what it does; options->every and resumed are set here. graph: of the process that also describes
+ * the model, otherwise NULL. */
+SHOAL_CHECKED shoal_status training_open_metrics(training *t, const metrics_options *options,
+                                                 const graph_export_options *graph, metrics *out);
 /* Writes the settings to the run's folder and takes away the end of an earlier life. */
 SHOAL_CHECKED shoal_status training_note_settings(training *t, int classes);
 /* Updates in a pass over so many rows. */

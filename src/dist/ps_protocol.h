@@ -32,7 +32,7 @@ enum {
   PS_QUIT   /* worker 0, when all are done: the server ends */
 };
 
-#define PS_REPORT_MOST 8192 /* bytes of a report */
+#define PS_REPORT_MOST (1 << 16) /* bytes of a report */
 
 enum { PS_REFUSED = 1, PS_STOPPED = 2 };
 

@@ -51,7 +51,8 @@ static const char *device_of(const graph_export_options *o, const node *n, char 
 
 static const char *part_of(const node *n) {
   if (n->op->flags & OP_SOURCE) return "state";
-  if (n->op->updates || (n->op->flags & OP_STATEFUL)) return "update";
+  bool runs_updates = n->ins > 0 && n->in[0]->maker->op->updates; /* a group of them */
+  if (n->op->updates || (n->op->flags & OP_STATEFUL) || runs_updates) return "update";
   return strncmp(n->name, "gradients/", 10) ? "forward" : "gradient";
 }
 

@@ -170,7 +170,12 @@ static shoal_status compute(fit_loop *l, int64_t first, int64_t n, double rate) 
   int n_feeds = feed_batch(l, first, n, &rate32, feeds);
   uint64_t workers = l->strategy ? (uint64_t)l->strategy->workers : 1;
   uint64_t worker = l->strategy ? (uint64_t)l->strategy->worker : 0;
-  shoal_session_set_step(session, (uint64_t)step * workers + worker); /* no two batches draw the same numbers */
+  uint64_t numbers = (uint64_t)step * workers + worker; /* no two batches draw the same ones */
+  shoal_session_set_step(session, numbers);
+  if (__builtin_expect(l->inspect != NULL, 0) && step % l->options->callbacks.inspect_every == 0) {
+    TRY(status_wrap(fit_inspect_run(l, feeds, n_feeds), "step %lld", (long long)step));
+    shoal_session_set_step(session, numbers);
+  }
   shoal_status status = shoal_session_run(session, feeds, n_feeds, l->fetches, l->n_fetches, l->got);
   if (shoal_status_code(status) == SHOAL_ERR_NUMERIC) return explain_bad_loss(l, status, feeds, n_feeds, rate);
   return status_wrap(status, "step %lld", (long long)step);
@@ -225,8 +230,15 @@ static shoal_status shared_step(fit_loop *l, int64_t taken, bool *stop) {
     part.gradients = l->got + (measured ? 2 : 1);
   }
   strategy_outcome outcome;
+  double begun = clock_seconds();
   TRY(status_wrap(l->strategy->kind->step(l->strategy, &part, &outcome), "step %lld", (long long)s->step));
+  double others = outcome.barrier_seconds + outcome.server_seconds;
+  l->network_seconds += MAX_OF(clock_seconds() - begun - others, 0);
+  l->barrier_seconds += outcome.barrier_seconds;
+  l->server_seconds += outcome.server_seconds;
   if ((*stop = outcome.stop)) return NULL;
+  l->staleness += outcome.staleness;
+  l->staleness_steps++;
   count_step(l, outcome.examples, outcome.loss, outcome.hits, taken);
   l->run_examples = outcome.all_examples;
   l->worker_examples += n;
@@ -241,6 +253,15 @@ static shoal_status shared_step(fit_loop *l, int64_t taken, bool *stop) {
 /* Steps of an epoch; 0: not known yet. */
 static int64_t epoch_steps(const fit_loop *l) { return l->data ? l->steps_per_epoch : l->state.last_steps; }
 
+static shoal_times times_of(const fit_loop *l, double seconds) {
+  shoal_times t = {.network = l->network_seconds,
+                   .barrier = l->barrier_seconds,
+                   .server = l->server_seconds,
+                   .input = l->pipeline ? pipeline_wait_seconds(l->pipeline) : l->input_seconds};
+  t.compute = MAX_OF(seconds - t.network - t.barrier - t.server - t.input, 0);
+  return t;
+}
+
 static void set_progress(fit_loop *l) {
   shoal_progress *p = &l->progress;
   p->epoch = l->state.epoch;
@@ -250,6 +271,9 @@ static void set_progress(fit_loop *l) {
   p->steps = l->data || l->options->steps ? updates_after(l, l->steps) : epochs * epoch_steps(l);
   p->examples = l->run_examples;
   p->seconds = train_seconds(l);
+  p->times = times_of(l, p->seconds);
+  p->staleness = l->staleness_steps && !is_together(l) ? (double)l->staleness / (double)l->staleness_steps : NAN;
+  l->staleness = l->staleness_steps = 0;
   p->validation_loss = p->validation_accuracy = NAN;
 }
 
@@ -458,6 +482,7 @@ static shoal_status fit(fit_loop *l, shoal_fit_result *result) {
   TRY(join(l));
 
   bool stopped = false;
+  if (o->callbacks.on_inspect && o->callbacks.inspect_every > 0) TRY(fit_inspect_create(l, &l->inspect));
   l->start = l->last_progress = clock_seconds();
   TRY(run(l, &stopped));
   const fit_state *s = &l->state;
@@ -480,6 +505,7 @@ static shoal_status fit(fit_loop *l, shoal_fit_result *result) {
       .stopped_early = s->ended,
       .resumed_from = from,
   };
+  r.times = times_of(l, r.seconds);
   if (l->pipeline) {
     shoal_pipeline_statistics n;
     shoal_pipeline_count(l->pipeline, &n);
@@ -508,6 +534,7 @@ shoal_status shoal_model_fit(shoal_model *m, const shoal_dataset *data, const sh
   shoal_status status = fit(l, result);
   if (m->session) session_guard(m->session, NULL);
   shoal_pipeline_destroy(l->pipeline);
+  fit_inspect_destroy(l->inspect);
   fit_saved_fini(&l->saved);
   text_fini(&l->settings);
   free(l->order);

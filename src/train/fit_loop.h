@@ -8,6 +8,8 @@
 #include "train/fit_state.h"
 #include "train/strategy.h"
 
+typedef struct fit_inspect fit_inspect;
+
 typedef struct fit_loop {
   shoal_model *model;
   const shoal_dataset *data;
@@ -36,6 +38,9 @@ typedef struct fit_loop {
   double start, last_progress;
   int64_t run_examples, worker_examples, worker_steps, updates;
   double eval_seconds, checkpoint_seconds, input_seconds;
+  double network_seconds, barrier_seconds, server_seconds; /* with a strategy */
+  int64_t staleness, staleness_steps;                      /* since the last progress */
+  fit_inspect *inspect; /* NULL: nobody wants to look */
   shoal_pipeline *pipeline;  /* NULL: the data is in memory */
   const shoal_batch *now;    /* of the pipeline, trained on next */
 } fit_loop;
@@ -65,6 +70,11 @@ void fit_cut_stream(fit_loop *l);
 SHOAL_CHECKED shoal_status fit_open_stream(const fit_loop *l, const char *position, bool probe, shoal_pipeline **out);
 /* The tower for the rows that will come, which must fit the model. */
 SHOAL_CHECKED shoal_status fit_stream_tower(fit_loop *l);
+/* For callbacks.on_inspect: made before the first step; looks at the step about to be taken with these feeds. */
+SHOAL_CHECKED shoal_status fit_inspect_create(fit_loop *l, fit_inspect **out);
+SHOAL_CHECKED shoal_status fit_inspect_run(fit_loop *l, const shoal_feed *feeds, int n_feeds);
+void fit_inspect_destroy(fit_inspect *i);
+
 /* What a checkpoint's place in the training depends on, then the caller's own words. */
 SHOAL_CHECKED shoal_status fit_write_settings(fit_loop *l);
 

@@ -24,6 +24,7 @@ typedef struct {
   int n_values, n_weights;
   int64_t *counter;   /* the optimizer's; NULL: it has none */
   float **gradients;  /* [n_weights] of the step under way */
+  int64_t version;    /* of the parameters held: updates made before; below 0: not known yet */
   bool ended;
   net_stats stats;    /* of the connections, once closed */
 } ps;
@@ -111,13 +112,16 @@ static shoal_status take_step(shoal_strategy *base, const strategy_part *part, s
   for (int i = 0; part->examples && i < s->n_weights; i++) s->gradients[i] = part->gradients[i].data;
   bool stopped;
   TRY(ps_client_push(s->client, s->gradients, s->values[0], &head, &stopped));
+  int64_t between = s->version < 0 || stopped ? 0 : MAX_OF(head.updates - s->version - 1, 0);
+  s->version = head.updates;
   *out = (strategy_outcome){.stop = stopped,
                             .examples = base->together ? head.examples : part->examples,
                             .loss = base->together ? head.loss : part->loss,
                             .hits = base->together ? head.hits : part->hits,
                             .rate = head.rate,
                             .updates = head.updates,
-                            .all_examples = head.all_examples};
+                            .all_examples = head.all_examples,
+                            .staleness = between};
   return NULL;
 }
 
@@ -172,6 +176,7 @@ shoal_status ps_strategy_create(const ps_options *options, shoal_model *m, shoal
   s->base = (shoal_strategy){&kind, options->worker, options->workers, options->together};
   s->options = *options;
   s->model = m;
+  s->version = -1;
   shoal_value **weights = NULL;
   shoal_status status = NULL;
   TRY_GOTO(status, place_weights(m, options->servers, &s->place), done);
@@ -241,6 +246,20 @@ void ps_strategy_destroy(shoal_strategy *base) {
   placement_fini(&s->place);
   text_fini(&s->settings);
   free(s);
+}
+
+int ps_strategy_server(const shoal_strategy *base, const shoal_value *variable) {
+  const ps *s = (const ps *)base;
+  shoal_tensor t;
+  shoal_status status = shoal_session_variable(s->model->session, variable, &t);
+  if (status) {
+    shoal_status_free(status);
+    return -1;
+  }
+  for (int server = 0; server < s->place.servers; server++)
+    for (int i = s->place.begin[server]; i < s->place.begin[server + 1]; i++)
+      if (s->place.slices[i].first == 0 && s->values[0][s->place.slices[i].variable] == t.data) return server;
+  return -1;
 }
 
 void ps_strategy_stats(const shoal_strategy *base, net_stats *out) {

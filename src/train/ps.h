@@ -30,6 +30,8 @@ SHOAL_CHECKED shoal_status ps_strategy_collect(shoal_strategy *s, char **out);
 /* Says QUIT to the servers if this is worker 0 and training ended well; closes the connections. */
 SHOAL_CHECKED shoal_status ps_strategy_close(shoal_strategy *s);
 void ps_strategy_destroy(shoal_strategy *s);
+/* The server that holds the first part of a trained weight; -1: none does. */
+int ps_strategy_server(const shoal_strategy *s, const shoal_value *variable);
 void ps_strategy_stats(const shoal_strategy *s, net_stats *out);
 
 /* Runs server `index` for workers that train such a model. Of the model only the settings are used: its own variables

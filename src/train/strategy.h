@@ -26,6 +26,8 @@ typedef struct {
   double rate;           /* that was applied */
   int64_t updates;       /* of the parameters so far */
   int64_t all_examples;  /* of all workers in this run */
+  int64_t staleness;     /* updates made between the parameters this part was computed with and its use */
+  double barrier_seconds, server_seconds; /* of the call: waiting for other workers; for others' work on the step */
 } strategy_outcome;
 
 typedef struct {

@@ -1,0 +1,187 @@
+"""What a run records about itself, read back by others: event files, samples, graph."""
+import json
+import os
+import pathlib
+import shutil
+import struct
+import subprocess
+import sys
+import textwrap
+import unittest
+
+import event_files
+from support import Case, SHOAL, main
+
+# A Python that has the package tensorboard; this one, if not said otherwise.
+TENSORBOARD = os.environ.get("SHOAL_TENSORBOARD", sys.executable)
+
+
+def f32(x):
+    return struct.unpack("<f", struct.pack("<f", x))[0]
+
+
+class ObserveCase(Case):
+    def lines(self, run, kind=None, task=None):
+        every = [json.loads(line) for line in (self.folder / run / "metrics.jsonl").read_text().splitlines()]
+        return [l for l in every if kind in (None, l["kind"]) and task in (None, l["task"])]
+
+
+class Events(ObserveCase):
+    def check_scalars(self, run, folder, task, scalars):
+        """The event file's scalars are those of metrics.jsonl, step by step."""
+        steps = self.lines(run, "step", task)
+        self.assertGreater(len(steps), 5)
+        for tag, key in (("loss", "loss"), ("accuracy", "accuracy"), ("learning_rate", "rate"),
+                         ("examples_per_second", "examples_per_second")):
+            expected = [(l["step"], l[key]) for l in steps if l[key] is not None]
+            got = scalars(tag)
+            self.assertEqual([s for s, _ in got], [s for s, _ in expected], f"{folder} {tag}")
+            for (_, a), (_, b) in zip(got, expected):
+                self.assertAlmostEqual(a, f32(b), delta=1e-6 * abs(b) + 1e-12)
+
+    def test_one_process(self):
+        self.train("lenet", "r", "--epochs", 3, "--batch-size", 16, "--log-every", 4, "--histograms", 30,
+                   "--validation-split", 0.25)
+        seen = event_files.read(self.folder / "r")
+        self.assertEqual(seen["versions"], 1)
+        self.check_scalars("r", "r", "worker/0", seen["scalars"].get)
+        self.assertIn("global_steps_per_second", seen["scalars"])
+        self.assertIn("input_wait_share", seen["scalars"])
+        self.assertIn("| batch-size | 16 |", seen["texts"]["settings"])
+        # 3 x 24 steps: at 0, 30 and 60; every number is in one bucket.
+        for tag, count in (("weights/dense/kernel", 48000), ("gradients/conv2d/bias", 6)):
+            self.assertEqual([step for step, _ in seen["histograms"][tag]], [0, 30, 60])
+            for _, h in seen["histograms"][tag]:
+                buckets = struct.unpack(f"<{len(h[7][0]) // 8}d", h[7][0])
+                limits = struct.unpack(f"<{len(h[6][0]) // 8}d", h[6][0])
+                self.assertEqual(sum(buckets), count)
+                self.assertEqual(struct.unpack("<d", h[3][0])[0], count)
+                self.assertEqual(limits[-1], struct.unpack("<d", h[2][0])[0])
+        held_out = event_files.read(self.folder / "r" / "eval")["scalars"]
+        epochs = self.lines("r", "epoch")
+        self.assertEqual([s for s, _ in held_out["accuracy"]], [l["step"] for l in epochs])
+        self.assertAlmostEqual(held_out["accuracy"][-1][1], epochs[-1]["validation_accuracy"], places=6)
+        self.assertAlmostEqual(held_out["test/accuracy"][0][1], self.summary("r")["test_accuracy"], places=6)
+
+    def test_histograms_change_nothing(self):
+        for run, flags in (("plain", ()), ("watched", ("--histograms", 3))):
+            self.train("lenet", run, "--epochs", 1, "--batch-size", 32, *flags)
+        self.assertEqual(self.summary("plain")["final_loss"], self.summary("watched")["final_loss"])
+        self.assertEqual((self.folder / "plain/model.safetensors").read_bytes(),
+                         (self.folder / "watched/model.safetensors").read_bytes())
+
+    def test_graph(self):
+        self.train("softmax", "r", "--epochs", 1)
+        drawn = json.loads((self.folder / "r/graph.json").read_text())
+        names = [n["name"] for n in drawn["nodes"]]
+        self.assertEqual(len(names), len(set(names)))
+        for at, node in enumerate(drawn["nodes"]):
+            for name in node["inputs"]:
+                self.assertIn(name.split(":")[0], names[:at], "inputs come first")
+        kernel = next(n for n in drawn["nodes"] if n["name"] == "dense/kernel")
+        self.assertEqual(kernel["outputs"], [["f32", [784, 10]]])
+        self.assertLessEqual({"forward", "gradient", "update", "state"}, {n["part"] for n in drawn["nodes"]})
+        nodes = [event_files.fields(n) for n in event_files.fields(event_files.read(self.folder / "r")["graph"])[1]]
+        self.assertEqual([n[1][0].decode() for n in nodes], names)
+        self.assertEqual([[i.decode() for i in n.get(3, [])] for n in nodes], [n["inputs"] for n in drawn["nodes"]])
+
+    def test_cluster(self):
+        """Each task writes into a folder of its own; variables are where their server is."""
+        self.train("softmax", "r", "--epochs", 20, "--batch-size", 16, "--workers", 2, "--ps", 2, "--mode", "async",
+                   "--log-every", 8, "--sample-every", 0.05)
+        for folder, task in (("r", "worker/0"), ("r/worker-1", "worker/1")):
+            seen = event_files.read(self.folder / folder)
+            self.check_scalars("r", folder, task, seen["scalars"].get)
+            self.assertIn("staleness", seen["scalars"])
+        for folder in ("r/ps-0", "r/ps-1"):
+            self.assertIn("resources/cpu_percent", event_files.read(self.folder / folder)["scalars"])
+        devices = {n["device"] for n in json.loads((self.folder / "r/graph.json").read_text())["nodes"]}
+        self.assertIn("/job:worker/task:0", devices)
+        self.assertTrue(any(d.startswith("/job:ps/task:") for d in devices), devices)
+        self.assertEqual({l["task"] for l in self.lines("r", "task")}, {"ps/0", "ps/1", "worker/0", "worker/1"})
+        self.assertEqual({l["task"] for l in self.lines("r", "host")}, {"ps/0"})
+
+    def test_resumed(self):
+        self.train("softmax", "r", "--epochs", 2, "--log-every", 1)
+        self.train("softmax", "r", "--resume", "--epochs", 4)
+        seen = event_files.read(self.folder / "r")
+        self.assertEqual(seen["versions"], 2)
+        self.assertEqual(max(s for s, _ in seen["scalars"]["loss"]), 12)
+
+    def test_tensorboard_agrees(self):
+        """The real loader sees what the decoder of these tests sees."""
+        program = textwrap.dedent("""
+            import json, sys
+            from tensorboard.backend.event_processing import event_accumulator
+            a = event_accumulator.EventAccumulator(sys.argv[1], {"scalars": 0, "histograms": 0, "tensors": 0})
+            a.Reload()
+            tags = a.Tags()
+            print(json.dumps({
+                "scalars": {t: [(e.step, e.value) for e in a.Scalars(t)] for t in tags["scalars"]},
+                "histograms": {t: [e.step for e in a.Histograms(t)] for t in tags["histograms"]},
+                "texts": tags["tensors"], "nodes": [n.name for n in a.Graph().node],
+                "shape": [d.size for n in a.Graph().node if n.name == "train/dense/matmul"
+                          for d in n.attr["_output_shapes"].list.shape[0].dim]}))""")
+        if subprocess.run([TENSORBOARD, "-c", "import tensorboard"], capture_output=True).returncode:
+            self.skipTest(f"{TENSORBOARD} has no package tensorboard: name a Python that has in SHOAL_TENSORBOARD")
+        self.train("softmax", "r", "--epochs", 4, "--batch-size", 16, "--log-every", 3, "--histograms", 50)
+        done = subprocess.run([TENSORBOARD, "-c", program, self.folder / "r"], capture_output=True, text=True, timeout=60)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        theirs, ours = json.loads(done.stdout), event_files.read(self.folder / "r")
+        self.assertEqual({t: [tuple(e) for e in v] for t, v in theirs["scalars"].items()}, ours["scalars"])
+        self.assertEqual(theirs["histograms"], {t: [s for s, _ in v] for t, v in ours["histograms"].items()})
+        self.assertEqual(theirs["texts"], ["settings"])
+        self.assertEqual(theirs["shape"], [-1, 10])
+        self.assertEqual(theirs["nodes"],
+                         [n["name"] for n in json.loads((self.folder / "r/graph.json").read_text())["nodes"]])
+
+
+class Samples(ObserveCase):
+    def test_against_time(self):
+        """Processor seconds and memory are those that the system counted for the process."""
+        if not shutil.which("time"):
+            self.skipTest("no /usr/bin/time here")
+        report = self.folder / "time"
+        done = subprocess.run(["time", "-f", "%U %S %M", "-o", str(report), SHOAL, "train", "lenet", "--data",
+                               str(self.data), "--run-dir", "r", "--threads", "1", "--steps", "3000", "--batch-size",
+                               "16", "--no-checkpoints", "--sample-every", "0.2"],
+                              cwd=self.folder, capture_output=True, text=True, env=self.environment(), timeout=120)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        user, system, kilobytes = map(float, report.read_text().split())
+        task = self.summary("r")["tasks"][0]
+        measured = task["cpu_user_seconds"] + task["cpu_system_seconds"]
+        # What runs before and after training is not in it: reading the data, the test. The clock of `time` has 10 ms.
+        self.assertLessEqual(measured, user + system + 0.02)
+        self.assertGreater(measured, 0.98 * (user + system) - 0.08)
+        self.assertAlmostEqual(task["rss_peak_bytes"], kilobytes * 1024, delta=0.02 * kilobytes * 1024)
+        samples = self.lines("r", "task")
+        self.assertEqual(len(samples), task["samples"])
+        self.assertAlmostEqual(sum(s["cpu_percent"] / 100 * s["interval"] for s in samples), measured,
+                               delta=0.02 * measured)
+        self.assertAlmostEqual(max(s["cpu_percent"] for s in samples), task["cpu_percent_peak"], places=5)
+
+    def test_against_interface(self):
+        """Over TCP, in a network of its own: what the tasks count is what went through the interface."""
+        script = textwrap.dedent(f"""
+            ip link set lo up || exit 77
+            {SHOAL} train softmax --data {self.data} --run-dir r --threads 1 --epochs 60 --batch-size 16 --workers 2 \\
+                --ps 1 --transport zmq --no-checkpoints --sample-every 0.1 --quiet >/dev/null || exit 1
+            grep lo: /proc/net/dev""")
+        done = subprocess.run(["unshare", "-n", "sh", "-c", script], cwd=self.folder, capture_output=True, text=True,
+                              env=self.environment(), timeout=120)
+        if done.returncode == 77 or "unshare" in done.stderr:
+            self.skipTest(f"no network of its own here: {done.stderr.strip()}")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        numbers = [int(n) for n in done.stdout.split(":")[1].split()]
+        carried, packets = numbers[0], numbers[1]
+        payload = carried - 66 * packets  # Ethernet's, IP's and TCP's heads
+        tasks = self.summary("r")["tasks"]
+        sent, received = (sum(t[f"net_{way}_bytes"] for t in tasks) for way in ("sent", "received"))
+        self.assertAlmostEqual(sent, payload, delta=0.02 * payload)
+        self.assertAlmostEqual(received, payload, delta=0.02 * payload)
+        host = sum(l["interfaces"]["lo"][0] * l["interval"] for l in self.lines("r", "host"))
+        self.assertAlmostEqual(host, carried, delta=0.02 * carried)
+
+
+if __name__ == "__main__":
+    main()
