@@ -386,8 +386,8 @@ static void known_models(void **state) {
   static const struct {
     const char *name;
     int64_t parameters;
-  } wanted[] = {{"softmax", 7850}, {"lenet", 61706}, {"sparse-lr", 500}};
-  for (int i = 0; i < 3; i++) {
+  } wanted[] = {{"softmax", 7850}, {"lenet", 61706}, {"alexnet", 61100840}, {"sparse-lr", 500}};
+  for (int i = 0; i < 4; i++) {
     const shoal_model_kind *kind = shoal_model_kind_find(wanted[i].name);
     assert_non_null(kind);
     assert_ptr_equal(kind, shoal_model_kind_at(i));
@@ -398,7 +398,7 @@ static void known_models(void **state) {
     assert_int_equal(shoal_model_parameters(m), wanted[i].parameters);
     shoal_model_destroy(m);
   }
-  assert_null(shoal_model_kind_at(3));
+  assert_null(shoal_model_kind_at(4));
   assert_null(shoal_model_kind_find("lenet-5"));
   shoal_model *m;
   assert_ok(shoal_model_create(SHOAL_SHAPE(28, 28, 1), &m));

@@ -9,7 +9,7 @@ extern "C" {
 #endif
 
 typedef struct {
-  int classes;            /* 0: 10 */
+  int classes;            /* 0: the model's own */
   const char *activation; /* NULL: the model's own */
   const char *pool;       /* "max", "avg"; NULL: the model's own */
   bool bias;              /* models that go without one: add one */
@@ -22,9 +22,13 @@ typedef struct {
   int64_t batch_size;    /* standard settings */
   int64_t epochs;
   double rate;
-  const char *optimizer; /* NULL: "sgd" */
   const char *schedule;  /* NULL: "constant"; "cosine" goes over the whole run ... */
   double final_share;    /* ... down to this share of the rate */
+  double decay_factor;   /* "staircase": what the rate is multiplied with each epoch; 0: 0.5 */
+  const char *optimizer; /* NULL: "sgd" */
+  double l2, bias_rate;  /* as in shoal_compile_options */
+  int top_k;             /* 0: not reported */
+  int classes;           /* when neither data nor user says */
   shoal_shape input;     /* one example */
   bool sparse;           /* examples are sparse rows; `input` is the size of the feature space unless told otherwise */
   /* Adds the layers. Errors stick to the model. */

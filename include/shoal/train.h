@@ -82,12 +82,16 @@ SHOAL_API void shoal_model_batch_norm(shoal_model *m);
 /* For the dense and conv2d layers added from here on: "glorot_uniform" (standard), "glorot_normal", "he_uniform",
  * "he_normal", "lecun_normal", "zeros". */
 SHOAL_API void shoal_model_initializer(shoal_model *m, const char *name);
+/* The same, in numbers: weights from a normal distribution of this standard deviation, biases all of this value. */
+SHOAL_API void shoal_model_initial(shoal_model *m, double deviation, double bias);
 
 typedef struct {
   shoal_optimizer_options optimizer;
   shoal_schedule schedule;
   double l2;           /* weight of sum(w^2)/2 over all weights (not biases) added to the loss; of sparse rows: over the
                         * weights that a step touches, in the update alone */
+  double bias_rate;    /* learning rate of all that has no L2 term (biases), as a multiple of the others'; 0: 1. Other
+                        * than 1 only with sgd and momentum */
   int top_k;           /* also report top-k accuracy; 0: no */
   bool no_train_accuracy; /* do not measure accuracy on the batches trained on */
   int threads;         /* as in shoal_session_options */

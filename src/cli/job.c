@@ -71,14 +71,14 @@ const flag_row job_table[] = {
     {"batch-size", FLAG_INT, AT(batch_size), "N", "examples a step of each worker", "the model's own", 1, 1e7,
      .marks = KEPT_SHAPES},
     {"lr", FLAG_NUMBER, AT(lr), "X", "learning rate", "the model's own", 0, 1e38, .marks = KEPT_SHAPES},
-    {"optimizer", FLAG_CHOICE, AT(optimizer), "NAME", "update rule", "sgd; sparse-lr: adagrad", .choices = shoal_optimizer_names,
-     .marks = KEPT_SHAPES},
+    {"optimizer", FLAG_CHOICE, AT(optimizer), "NAME", "update rule", "the model's own",
+     .choices = shoal_optimizer_names, .marks = KEPT_SHAPES},
     {"momentum", FLAG_NUMBER, AT(momentum), "X", "of the optimizers momentum and rmsprop", "0.9, rmsprop 0", 0,
      0.999999, .marks = KEPT_SHAPES},
     {"nesterov", FLAG_BOOL, AT(nesterov), NULL, "look ahead in the optimizer momentum", .marks = KEPT_SHAPES},
     {"schedule", FLAG_CHOICE, AT(schedule), "NAME", "how the learning rate changes", "the model's own",
      .choices = shoal_schedule_names, .marks = KEPT_SHAPES},
-    {"decay-factor", FLAG_NUMBER, AT(decay_factor), "X", "staircase and exponential: multiply the rate by this", "0.5",
+    {"decay-factor", FLAG_NUMBER, AT(decay_factor), "X", "staircase and exponential: multiply the rate by this", "0.5, alexnet 0.9",
      1e-12, 1e3, .marks = KEPT_SHAPES},
     {"decay-every", FLAG_INT, AT(decay_every), "N",
      "staircase and exponential: every so many steps; cosine: over so many steps", "an epoch; cosine: the whole run", 1,
@@ -91,7 +91,10 @@ const flag_row job_table[] = {
      .marks = KEPT_SHAPES},
     {"l1", FLAG_NUMBER, AT(l1), "X", "ftrl: weight of the absolute weights; makes most of them 0", "0", 0, 1e6,
      .marks = KEPT_SHAPES},
-    {"l2", FLAG_NUMBER, AT(l2), "X", "weight of the squared weights in the loss", "0", 0, 1e6, .marks = KEPT_SHAPES},
+    {"l2", FLAG_NUMBER, AT(l2), "X", "weight of the squared weights in the loss", "the model's own", 0, 1e6,
+     .marks = KEPT_SHAPES},
+    {"bias-rate", FLAG_NUMBER, AT(bias_rate), "X", "learning rate of biases as a multiple of --lr; sgd and momentum",
+     "1, alexnet 2", 1e-6, 1e6, .marks = KEPT_SHAPES},
     {"bias", FLAG_BOOL, AT(bias), NULL, "sparse-lr: add a bias", .marks = KEPT_SHAPES},
     {"activation", FLAG_CHOICE, AT(activation), "NAME", "of the hidden layers", "the model's own",
      .choices = job_activation_names, .marks = KEPT_SHAPES},
@@ -108,7 +111,7 @@ const flag_row job_table[] = {
      "share of the training rows, the last ones, held out and tested each epoch", "0", 0, 0.9, .marks = KEPT_SHAPES},
     {"patience", FLAG_INT, AT(patience), "N", "stop after so many epochs without a better validation loss", "never", 1,
      1e9, .marks = FLAG_KEPT},
-    {"top-k", FLAG_INT, AT(top_k), "K", "also report how often the class is among the K likeliest", NULL, 1, 1e6,
+    {"top-k", FLAG_INT, AT(top_k), "K", "also report how often the class is among the K likeliest", "alexnet 5", 1, 1e6,
      .marks = FLAG_KEPT},
     {"strategy", FLAG_CHOICE, AT(strategy), "NAME", "how the work is spread", "single, or ps with --workers or --ps",
      .choices = strategy_names, .marks = FLAG_KEPT},
@@ -180,6 +183,10 @@ void job_fill(job_flags *f, const flags_parsed *parsed, const shoal_model_kind *
   if (!f->batch_size) f->batch_size = kind->batch_size;
   if (isnan(f->lr)) f->lr = kind->rate;
   if (!f->optimizer) f->optimizer = kind->optimizer ? kind->optimizer : "sgd";
+  if (isnan(f->l2)) f->l2 = kind->l2;
+  bool one_rate = strcmp(f->optimizer, "sgd") && strcmp(f->optimizer, "momentum");
+  if (isnan(f->bias_rate)) f->bias_rate = kind->bias_rate == 0 || one_rate ? 1 : kind->bias_rate;
+  if (!f->top_k) f->top_k = kind->top_k;
   if (!f->schedule) {
     f->schedule = kind->schedule ? kind->schedule : "constant";
     if (!flags_given(job_table, parsed, "final-lr")) f->final_lr = f->lr * kind->final_share;

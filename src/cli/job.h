@@ -23,7 +23,7 @@ typedef struct {
   double final_lr;
   const char *pieces;
   int64_t warmup;
-  double l1, l2;
+  double l1, l2, bias_rate;
   bool bias;
   const char *activation, *pool;
   int64_t seed, threads;
@@ -49,7 +49,7 @@ typedef struct {
 } job_flags;
 
 /* Before the command line and settings are read. */
-#define JOB_FLAGS_NONE_GIVEN ((job_flags){.lr = NAN, .seed = 1, .staleness = -1, .shuffle_rows = -1})
+#define JOB_FLAGS_NONE_GIVEN ((job_flags){.lr = NAN, .l2 = NAN, .bias_rate = NAN, .seed = 1, .staleness = -1, .shuffle_rows = -1})
 
 #define WORKERS_MOST 1024
 #define SERVERS_MOST 256

@@ -24,7 +24,28 @@ static const char *data_of(const job_flags *f, const char *split) {
 /* Rows to test on that have a place of their own are all of what is there. */
 static const char *split_of(const job_flags *f, const char *split) { return f->test_data ? "train" : split; }
 
+/* "fake" alone is fake data that suits the model. */
+static bool is_fake(const char *path) { return !strcmp(path, "fake") || !strncmp(path, "fake:", 5); }
+
+/* All rows are the same, so a few of them are test enough. */
+static shoal_status load_fake(const job_flags *f, const shoal_model_kind *kind, const char *split, job_rows *rows) {
+  enum { TRAIN_ROWS = 12288, TEST_ROWS = 128 };
+  const char *path = data_of(f, split);
+  char whole[128];
+  const shoal_shape *in = &kind->input;
+  if (!strcmp(path, "fake")) {
+    snprintf(whole, sizeof whole, "fake:%lldx%lldx%lld:%lld:%d", (long long)in->dim[0], (long long)in->dim[1],
+             (long long)in->dim[2], (long long)(f->classes ? f->classes : kind->classes),
+             !strcmp(split, "test") ? TEST_ROWS : TRAIN_ROWS);
+    path = whole;
+  }
+  TRY(dataset_fake(path, &rows->data));
+  rows->classes = rows->data->classes;
+  return NULL;
+}
+
 bool job_has_split(const job_flags *f, const char *split) {
+  if (is_fake(data_of(f, split))) return true;
   if (dataset_loadable(data_of(f, split)) || f->test_data) return true;
   text files = {0};
   shoal_status status = dataset_files(data_of(f, split), split, &files);
@@ -119,6 +140,10 @@ static shoal_status open_rows(const job_flags *f, const shoal_model_kind *kind, 
                               job_rows *rows) {
   const char *path = data_of(f, split);
   bool stream = (may_stream && f->stream) || kind->sparse; /* sparse rows are always streamed */
+  if (is_fake(path) && !stream && !f->format && !f->transform) {
+    TRY(load_fake(f, kind, split, rows));
+    return shape_rows(rows->data, &kind->input, path);
+  }
   if (!stream && !f->format && !f->transform && dataset_loadable(path)) { /* the quickest way for what it knows */
     TRY(shoal_dataset_load(path, split, &rows->data));
     rows->classes = rows->data->classes;

@@ -11,6 +11,7 @@
 
 #define PLAIN_SECONDS 10.0 /* between two plain lines inside an epoch */
 #define DRAW_SECONDS 0.1
+#define SLOW_BATCH 0.05 /* seconds from which on what a batch takes is worth saying */
 
 void progress_init(progress *p, FILE *to, int64_t batch_size, bool quiet) {
   const char *terminal = getenv("TERM"), *no_colour = getenv("NO_COLOR");
@@ -49,6 +50,12 @@ static void measure_speed(progress *p, const shoal_progress *now) {
   p->speed_seconds = now->seconds;
 }
 
+static const char *speed_text(double speed, char buffer[GROUPED_TEXT]) {
+  if (speed >= 100) return grouped_text((int64_t)speed, buffer);
+  snprintf(buffer, GROUPED_TEXT, "%.1f", speed);
+  return buffer;
+}
+
 /* One piece of the line, added while it fits. Colours take no room. */
 static void piece(text *line, int *room, const char *colour, const char *s) {
   int needed = (int)strlen(s) + (line->length ? 2 : 0);
@@ -80,7 +87,12 @@ static void compose(const progress *p, const shoal_progress *now, int width, tex
     piece(line, &room, green, s);
   }
   if (p->speed > 0) {
-    snprintf(s, sizeof s, "%s examples/s", grouped_text((int64_t)p->speed, a));
+    snprintf(s, sizeof s, "%s examples/s", speed_text(p->speed, a));
+    piece(line, &room, NULL, s);
+  }
+  double seconds = p->speed > 0 ? (double)p->batch_size / p->speed : 0;
+  if (seconds >= SLOW_BATCH) {
+    snprintf(s, sizeof s, "%.2f s/batch", seconds);
     piece(line, &room, NULL, s);
   }
   if (p->speed > 0 && now->steps > now->step) {
@@ -136,7 +148,7 @@ void progress_epoch(progress *p, const shoal_progress *now) {
   if (isfinite(now->validation_loss)) fprintf(p->to, "  validation loss %.4f", now->validation_loss);
   if (isfinite(now->validation_accuracy))
     fprintf(p->to, "  validation accuracy %.2f %%", 100 * now->validation_accuracy);
-  fprintf(p->to, "  rate %.4g  %s examples/s  %.1f s\n", now->rate, grouped_text((int64_t)p->speed, speed),
+  fprintf(p->to, "  rate %.4g  %s examples/s  %.1f s\n", now->rate, speed_text(p->speed, speed),
           now->seconds);
   fflush(p->to);
   p->last_plain = clock_seconds();

@@ -292,7 +292,9 @@ void summary_print(const run_report *r, FILE *to) {
   snprintf(c[RATE].cell, TABLE_CELL, "%.6g", f->lr);
   table_set_number(&c[SECONDS], fit->seconds, 2);
   double speed = per_second(fit->run_examples, fit->seconds);
-  if (isfinite(speed))
+  if (speed < 100)
+    table_set_number(&c[SPEED], speed, 1);
+  else if (isfinite(speed))
     table_set_int(&c[SPEED], (int64_t)(speed + 0.5));
   else
     table_set_text(&c[SPEED], "-");

@@ -34,7 +34,7 @@ static shoal_status fill_schedule(training *t, int64_t rows) {
     TRY(pipeline_count_rows(&t->train.stream, &t->rows));
     rows = t->rows;
   }
-  if (decays && f->decay_factor == 0) f->decay_factor = 0.5;
+  if (decays && f->decay_factor == 0) f->decay_factor = t->kind->decay_factor > 0 ? t->kind->decay_factor : 0.5;
   if (decays && !f->decay_every) f->decay_every = training_steps_an_epoch(t, rows);
   if (cosine && !f->decay_every) {
     int64_t by_epochs = f->epochs * training_steps_an_epoch(t, rows);
@@ -60,6 +60,7 @@ shoal_status training_compile(training *t, int classes, int64_t rows) {
                    .pieces = t->pieces.count,
                    .warmup = f->warmup},
       .l2 = f->l2,
+      .bias_rate = f->bias_rate,
       .top_k = (int)f->top_k,
       .threads = (int)f->threads,
       .seed = (uint64_t)f->seed,

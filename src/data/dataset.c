@@ -37,9 +37,10 @@ const char *const *shoal_dataset_names(void) { return known_names; }
 shoal_status dataset_label_range(const shoal_tensor *labels, const char *where, int64_t *largest) {
   int64_t n = shoal_tensor_count(labels), most = -1;
   for (int64_t i = 0; i < n; i++) {
-    int64_t label = labels->dtype == SHOAL_U8    ? ((const uint8_t *)labels->data)[i]
-                    : labels->dtype == SHOAL_I32 ? ((const int32_t *)labels->data)[i]
-                                                 : ((const int64_t *)labels->data)[i];
+    int64_t at = labels->rows ? labels->rows[i] : i;
+    int64_t label = labels->dtype == SHOAL_U8    ? ((const uint8_t *)labels->data)[at]
+                    : labels->dtype == SHOAL_I32 ? ((const int32_t *)labels->data)[at]
+                                                 : ((const int64_t *)labels->data)[at];
     if (label < 0)
       return status_make(SHOAL_ERR_INPUT, "%s: row %lld: label %lld is negative; classes count from 0", where,
                          (long long)i, (long long)label);
@@ -188,6 +189,7 @@ shoal_status shoal_dataset_load(const char *name_or_path, const char *split, sho
 
 void shoal_dataset_destroy(shoal_dataset *data) {
   if (!data) return;
+  free(data->index);
   shoal_tensor_fini(&data->features);
   shoal_tensor_fini(&data->labels);
   free(data);

@@ -2,26 +2,12 @@
  * pooling unless asked otherwise; relu and max pooling make the modern variant. */
 #include "models/table.h"
 
-#include "base/status.h"
-#include "train/model.h"
-
-#include <string.h>
-
-static void add_pool(shoal_model *m, const char *pool) {
-  if (!strcmp(pool, "max"))
-    shoal_model_max_pool(m, 2, 2, SHOAL_VALID);
-  else if (!strcmp(pool, "avg"))
-    shoal_model_avg_pool(m, 2, 2, SHOAL_VALID);
-  else
-    model_fail(m, status_make(SHOAL_ERR_ARGUMENT, "no pooling is called '%s'; there are max and avg", pool));
-}
-
 static void build(shoal_model *m, const shoal_model_options *options) {
-  shoal_model_options o = model_options(options, "tanh", "avg");
+  shoal_model_options o = model_options(options, "tanh", "avg", model_lenet.classes);
   shoal_model_conv2d(m, 6, 5, 1, SHOAL_SAME, o.activation); /* 28 x 28 x 6 */
-  add_pool(m, o.pool);                                      /* 14 x 14 x 6 */
+  model_pool(m, o.pool, 2, 2);                              /* 14 x 14 x 6 */
   shoal_model_conv2d(m, 16, 5, 1, SHOAL_VALID, o.activation); /* 10 x 10 x 16 */
-  add_pool(m, o.pool);                                        /* 5 x 5 x 16 */
+  model_pool(m, o.pool, 2, 2);                                /* 5 x 5 x 16 */
   shoal_model_flatten(m);
   shoal_model_dense(m, 120, o.activation);
   shoal_model_dense(m, 84, o.activation);
@@ -39,6 +25,7 @@ const shoal_model_kind model_lenet = {
      * so that a run can be taken further. */
     .schedule = "cosine",
     .final_share = 0.05,
+    .classes = 10,
     .input = {3, {28, 28, 1}},
     .build = build,
 };

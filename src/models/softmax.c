@@ -2,7 +2,7 @@
 #include "models/table.h"
 
 static void build(shoal_model *m, const shoal_model_options *options) {
-  shoal_model_options o = model_options(options, NULL, NULL);
+  shoal_model_options o = model_options(options, NULL, NULL, model_softmax.classes);
   shoal_model_initializer(m, "zeros");
   shoal_model_flatten(m);
   shoal_model_dense(m, o.classes, "softmax");
@@ -15,6 +15,7 @@ const shoal_model_kind model_softmax = {
     .batch_size = 200,
     .epochs = 50,
     .rate = 0.5,
+    .classes = 10,
     .input = {3, {28, 28, 1}},
     .build = build,
 };

@@ -1,10 +1,12 @@
 #include "models/table.h"
 
 #include "base/mem.h"
+#include "base/status.h"
+#include "train/model.h"
 
 #include <string.h>
 
-static const shoal_model_kind *const kinds[] = {&model_softmax, &model_lenet, &model_sparse_lr};
+static const shoal_model_kind *const kinds[] = {&model_softmax, &model_lenet, &model_alexnet, &model_sparse_lr};
 
 const shoal_model_kind *shoal_model_kind_at(int i) { return i >= 0 && i < (int)COUNT_OF(kinds) ? kinds[i] : NULL; }
 
@@ -14,11 +16,21 @@ const shoal_model_kind *shoal_model_kind_find(const char *name) {
   return NULL;
 }
 
-shoal_model_options model_options(const shoal_model_options *options, const char *activation, const char *pool) {
+shoal_model_options model_options(const shoal_model_options *options, const char *act, const char *pool,
+                                  int classes) {
   shoal_model_options o = {0};
   if (options) o = *options;
-  if (!o.classes) o.classes = 10;
-  if (!o.activation) o.activation = activation;
+  if (!o.classes) o.classes = classes;
+  if (!o.activation) o.activation = act;
   if (!o.pool) o.pool = pool;
   return o;
+}
+
+void model_pool(shoal_model *m, const char *pool, int size, int stride) {
+  if (!strcmp(pool, "max"))
+    shoal_model_max_pool(m, size, stride, SHOAL_VALID);
+  else if (!strcmp(pool, "avg"))
+    shoal_model_avg_pool(m, size, stride, SHOAL_VALID);
+  else
+    model_fail(m, status_make(SHOAL_ERR_ARGUMENT, "no pooling is called '%s'; there are max and avg", pool));
 }

@@ -4,9 +4,12 @@
 
 #include "shoal/models.h"
 
-extern const shoal_model_kind model_softmax, model_lenet, model_sparse_lr;
+extern const shoal_model_kind model_softmax, model_lenet, model_alexnet, model_sparse_lr;
 
 /* Options with what is left out filled in; `options` may be NULL. */
-shoal_model_options model_options(const shoal_model_options *options, const char *activation, const char *pool);
+shoal_model_options model_options(const shoal_model_options *options, const char *act, const char *pool,
+                                  int classes);
+/* A pooling layer without padding: "max" or "avg". */
+void model_pool(shoal_model *m, const char *pool, int size, int stride);
 
 #endif

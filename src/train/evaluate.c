@@ -10,6 +10,12 @@
 
 #define EVALUATION_BATCH 1000
 
+/* Rows at a time: enough to fill the threads; fewer of large examples, whose layers take much memory. */
+static int64_t batch_rows(const shoal_model *m) {
+  enum { LEAST = 64, NUMBERS = 16 << 20 };
+  return MIN_OF(MAX_OF(NUMBERS / shoal_shape_count(&m->input), LEAST), EVALUATION_BATCH);
+}
+
 shoal_status model_check_features(const shoal_model *m, const shoal_tensor *features) {
   const shoal_shape *s = &features->shape;
   if (m->sparse)
@@ -80,7 +86,7 @@ shoal_status model_evaluate_rows(shoal_model *m, const shoal_tensor *features, c
   shoal_value *fetches[] = {t->eval_loss, t->hits, t->top_hits};
   int n_fetches = t->top_hits ? 3 : 2;
   for (int64_t i = first; i < first + n;) {
-    int64_t rows = MIN_OF(first + n - i, EVALUATION_BATCH);
+    int64_t rows = MIN_OF(first + n - i, batch_rows(m));
     shoal_feed feeds[] = {{t->x, model_rows(features, NULL, i, rows)}, {t->y, model_rows(labels, NULL, i, rows)}};
     shoal_tensor got[3];
     TRY(shoal_session_run(m->session, feeds, 2, fetches, n_fetches, got));
@@ -182,7 +188,7 @@ shoal_status shoal_model_predict(shoal_model *m, const shoal_tensor *features, s
   tower *t;
   TRY(model_tower(m, features->dtype, SHOAL_U8, &t));
   for (int64_t i = 0; i < n;) {
-    int64_t rows = MIN_OF(n - i, EVALUATION_BATCH);
+    int64_t rows = MIN_OF(n - i, batch_rows(m));
     shoal_feed feed = {t->x, model_rows(features, NULL, i, rows)};
     shoal_tensor got;
     TRY(status_wrap(shoal_session_run(m->session, &feed, 1, &t->probabilities, 1, &got), "predict"));

@@ -371,6 +371,8 @@ static void shuffle(fit_loop *l) {
   random_stream stream =
       random_stream_make(l->model->options.seed, random_mix(ORDER_STREAM, (uint64_t)l->state.epoch));
   random_permutation(&stream, l->order, l->rows);
+  const int32_t *index = l->data->features.rows; /* what the data calls its rows */
+  for (int64_t i = 0; index && i < l->rows; i++) l->order[i] = index[l->order[i]];
   l->input_seconds += clock_seconds() - start;
 }
 

@@ -56,8 +56,9 @@ static shoal_value *layer_weight(branch *b, layer *l, int i, const char *name, s
   snprintf(full, sizeof full, "%s/%s", l->name, name);
   snprintf(initial_name, sizeof initial_name, "%s/initial", full);
   shoal_name_next(g, initial_name);
-  shoal_value *initial = fan_in > 0 ? initializer_make(g, l->start, shape, fan_in, fan_out)
-                                    : shoal_fill(g, SHOAL_F32, shape, fill);
+  shoal_value *initial = fan_in <= 0      ? shoal_fill(g, SHOAL_F32, shape, fill)
+                         : l->deviation > 0 ? shoal_random_normal(g, shape, 0, l->deviation)
+                                            : initializer_make(g, l->start, shape, fan_in, fan_out);
   shoal_value *v = shoal_variable(g, full, initial);
   g->scope = scope;
   if (!v) return NULL;
@@ -79,7 +80,7 @@ static shoal_value *dense_apply(branch *b, layer *l, shoal_value *x) {
   double fan_in = (double)s.dim[1];
   shoal_value *kernel =
       layer_weight(b, l, 0, "kernel", SHOAL_SHAPE(s.dim[1], l->units), fan_in, l->units, 0, true, true);
-  shoal_value *bias = layer_weight(b, l, 1, "bias", SHOAL_SHAPE(l->units), 0, 0, 0, true, false);
+  shoal_value *bias = layer_weight(b, l, 1, "bias", SHOAL_SHAPE(l->units), 0, 0, l->bias, true, false);
   return shoal_bias_add(g, shoal_matmul(g, x, kernel, false, false), bias);
 }
 
@@ -100,7 +101,7 @@ static shoal_value *conv2d_apply(branch *b, layer *l, shoal_value *x) {
   double area = (double)l->size * l->size;
   shoal_value *kernel = layer_weight(b, l, 0, "kernel", SHOAL_SHAPE(l->size, l->size, in, l->units),
                                      area * (double)in, area * l->units, 0, true, true);
-  shoal_value *bias = layer_weight(b, l, 1, "bias", SHOAL_SHAPE(l->units), 0, 0, 0, true, false);
+  shoal_value *bias = layer_weight(b, l, 1, "bias", SHOAL_SHAPE(l->units), 0, 0, l->bias, true, false);
   return shoal_bias_add(g, shoal_conv2d(g, x, kernel, l->stride, l->padding), bias);
 }
 
@@ -217,6 +218,8 @@ static shoal_status append(shoal_model *m, layer l, const char *act) {
   int n = same ? asprintf(&l.name, "%s_%d", l.kind->name, same) : asprintf(&l.name, "%s", l.kind->name);
   if (n < 0) return status_no_memory();
   l.start = m->start;
+  l.deviation = m->deviation;
+  l.bias = m->bias;
   m->layers[m->n_layers++] = l;
   return NULL;
 }
@@ -278,4 +281,13 @@ void shoal_model_batch_norm(shoal_model *m) { add(m, (layer){.kind = &batch_norm
 
 void shoal_model_initializer(shoal_model *m, const char *name) {
   model_fail(m, initializer_find(name ? name : "glorot_uniform", &m->start));
+  m->deviation = m->bias = 0;
+}
+
+void shoal_model_initial(shoal_model *m, double deviation, double bias) {
+  if (!(deviation > 0) || !isfinite(deviation) || !isfinite(bias))
+    model_fail(m, status_make(SHOAL_ERR_ARGUMENT, "initial weights: a standard deviation above 0 and a finite bias are "
+                              "expected, not %g and %g", deviation, bias));
+  m->deviation = deviation;
+  m->bias = bias;
 }

@@ -144,6 +144,19 @@ static bool ends_binary(const shoal_model *m) {
   return l->units == 1 && !strcmp(layer_activation(l), "sigmoid");
 }
 
+/* Gives biases a rate of their own. To sgd and momentum a gradient times k is a rate times k, and a gradient is what
+ * every strategy hands on, whoever applies it. */
+static void hurry_biases(shoal_model *m, shoal_value *const *trained, int n, shoal_gradient *gradients) {
+  if (m->options.bias_rate == 0 || m->options.bias_rate == 1) return;
+  for (size_t i = 0; i < m->n_layers; i++)
+    for (int k = 0; k < m->layers[i].n_weights; k++) {
+      const weight *w = &m->layers[i].weights[k];
+      for (int j = 0; j < n; j++)
+        if (trained[j] == w->variable && !w->decayed && gradients[j].value)
+          gradients[j].value = shoal_scale(m->graph, gradients[j].value, m->options.bias_rate);
+    }
+}
+
 static shoal_status build_training(shoal_model *m, tower *t, shoal_value *x) {
   shoal_graph *g = m->graph;
   branch b = {.model = m, .tower = t, .training = true};
@@ -179,6 +192,7 @@ static shoal_status build_training(shoal_model *m, tower *t, shoal_value *x) {
     goto done;
   }
   TRY_GOTO(status, optimizer_gradients(g, t->loss, trained, n_trained, t->gradients), done);
+  hurry_biases(m, trained, n_trained, t->gradients);
   shoal_value *step;
   shoal_optimizer_options optimizer = m->options.optimizer;
   if (m->sparse) optimizer.l2 = m->options.l2;
@@ -283,11 +297,22 @@ int tower_feed_sparse(const tower *t, const shoal_batch *b, shoal_feed feeds[TOW
   return 4;
 }
 
+static shoal_status check_bias_rate(const shoal_compile_options *o) {
+  if (!(o->bias_rate >= 0 && o->bias_rate < 1e30))
+    return status_make(SHOAL_ERR_ARGUMENT, "bias_rate is %g: a multiple of the rate, at least 0, is expected",
+                       o->bias_rate);
+  const char *name = o->optimizer.name ? o->optimizer.name : "sgd";
+  if (o->bias_rate == 0 || o->bias_rate == 1 || !strcmp(name, "sgd") || !strcmp(name, "momentum")) return NULL;
+  return status_make(SHOAL_ERR_ARGUMENT, "bias_rate is %g: the optimizer %s knows one rate only; take sgd or momentum, or "
+                     "1", o->bias_rate, name);
+}
+
 static shoal_status compile(shoal_model *m, const shoal_compile_options *options) {
   TRY(shoal_schedule_check(&options->schedule));
   if (!(options->l2 >= 0 && options->l2 < 1e30))
     return status_make(SHOAL_ERR_ARGUMENT, "l2 is %g: a weight of at least 0 is expected", options->l2);
   if (!m->n_layers) return status_make(SHOAL_ERR_ARGUMENT, "the model has no layers");
+  TRY(check_bias_rate(options));
   TRY(copy_options(&m->options, options));
   m->rate = shoal_placeholder(m->graph, "rate", SHOAL_F32, SHOAL_SCALAR);
   m->binary = ends_binary(m);

@@ -31,6 +31,7 @@ typedef struct {
   shoal_padding padding;
   double rate;
   const initializer *start;
+  double deviation, bias; /* deviation not 0: counts instead of `start` */
   weight weights[LAYER_MOST_WEIGHTS];
   int n_weights;
   shoal_shape output; /* of one example; known once compiled */
@@ -61,6 +62,7 @@ struct shoal_model {
   layer *layers;
   size_t n_layers, cap_layers;
   const initializer *start; /* for layers to come */
+  double deviation, bias;   /* the same: not by `start`, but in numbers; deviation 0: by `start` */
   shoal_status error;       /* first one */
   shoal_graph *graph;
   bool compiled;
