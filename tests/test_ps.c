@@ -118,8 +118,7 @@ static void run(const job *j, const shoal_dataset *data, task workers[MOST], tas
 static void servers_fini(const job *j, task servers[MOST]) {
   for (int i = 0; i < j->servers; i++) {
     shoal_model_destroy(servers[i].model);
-    free(servers[i].served.gradients);
-    free(servers[i].served.examples);
+    free(servers[i].served.workers);
   }
 }
 
@@ -186,7 +185,7 @@ static void together_equals_one_process(void **state) {
         assert_close(workers[0].model, alone, 2e-3);
         for (int i = 0; i < s; i++) {
           int64_t examples = 0;
-          for (int v = 0; v < w; v++) examples += servers[i].served.examples[v];
+          for (int v = 0; v < w; v++) examples += servers[i].served.workers[v].examples;
           assert_int_equal(servers[i].served.updates, r.updates);
           assert_int_equal(examples, 3 * ROWS);
           assert_int_equal(servers[i].served.stalest, 0);
@@ -228,9 +227,9 @@ static void apart_learns(void **state) {
   for (int i = 0; i < 2; i++) {
     int64_t examples = 0, gradients = 0, counted = 0;
     for (int w = 0; w < 3; w++) {
-      assert_true(servers[i].served.gradients[w] > 0);
-      examples += servers[i].served.examples[w];
-      gradients += servers[i].served.gradients[w];
+      assert_true(servers[i].served.workers[w].gradients > 0);
+      examples += servers[i].served.workers[w].examples;
+      gradients += servers[i].served.workers[w].gradients;
     }
     for (int k = 0; k < PS_STALENESS_MOST; k++) counted += servers[i].served.staleness[k];
     assert_int_equal(examples, 8 * ROWS); /* each row of each epoch exactly once */
@@ -368,8 +367,7 @@ static void other_settings_are_refused(void **state) {
   assert_ok(right.status);
   pthread_join(server.thread, NULL);
   assert_ok(server.status);
-  free(server.served.gradients);
-  free(server.served.examples);
+  free(server.served.workers);
   shoal_model_destroy(server.model);
   shoal_model_destroy(right.model);
   shoal_model_destroy(wrong.model);

@@ -196,6 +196,7 @@ typedef struct {
   bool stopped;        /* by `stop` or a callback */
   bool stopped_early;  /* by patience */
   int64_t resumed_from; /* step, or -1 */
+  int64_t lost_steps;   /* of this run, made once more because a parameter server was lost */
 } shoal_fit_result;
 
 /* data: NULL when options->stream says where it comes from. A loss that is no number ends it with SHOAL_ERR_NUMERIC:

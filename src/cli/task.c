@@ -124,15 +124,20 @@ static shoal_status collect(task *t) {
   char **words = calloc((size_t)n, sizeof *words);
   if (!words) return status_no_memory();
   shoal_status status = ps_strategy_collect(t->strategy, words);
+  if (status) {
+    free(words);
+    return status;
+  }
   json_t *list = json_array();
   for (int i = 0; i < n && !status; i++) {
     int from = i < n - workers ? workers + i : i - (n - workers);
+    if (!words[from]) continue; /* a worker that has gone */
     json_t *one = json_loads(words[from], 0, NULL);
     write_samples(t, one);
     if (!one || json_array_append_new(list, one))
       status = status_make(SHOAL_ERR_PEER, "the report of task %d cannot be read", from);
   }
-  for (int i = 0; i < n && words[i]; i++) free(words[i]);
+  for (int i = 0; i < n; i++) free(words[i]);
   free(words);
   if (status)
     json_decref(list);
@@ -213,6 +218,14 @@ static json_t *list_json(const int64_t *values, int n) {
   return list;
 }
 
+/* One number of each worker. */
+static json_t *count_json(const task *t, const ps_server_result *r, size_t offset) {
+  json_t *list = json_array();
+  for (int w = 0; w < (int)t->place.base->flags.workers; w++)
+    json_array_append_new(list, json_integer(*(const int64_t *)((const char *)&r->workers[w] + offset)));
+  return list;
+}
+
 static json_t *server_json(task *t, const ps_server_result *r) {
   task_report report = {.role = role_of(t),
                         .index = t->place.index,
@@ -227,13 +240,22 @@ static json_t *server_json(task *t, const ps_server_result *r) {
   sampler_read(t->log.sampler, &report.use);
   int64_t gradients = 0;
   int used = 1;
-  for (int w = 0; w < (int)t->place.base->flags.workers; w++) gradients += r->gradients[w];
+  for (int w = 0; w < (int)t->place.base->flags.workers; w++) gradients += r->workers[w].gradients;
   for (int k = 0; k < PS_STALENESS_MOST; k++)
     if (r->staleness[k]) used = k + 1;
   json_t *task_object = task_json(&report);
   json_object_set_new(task_object, "updates", json_integer(r->updates));
-  json_object_set_new(task_object, "gradients", list_json(r->gradients, (int)t->place.base->flags.workers));
-  json_object_set_new(task_object, "gradient_examples", list_json(r->examples, (int)t->place.base->flags.workers));
+  static const struct {
+    const char *key;
+    size_t offset;
+  } counts[] = {{"gradients", offsetof(ps_worker_count, gradients)},
+                {"gradient_examples", offsetof(ps_worker_count, examples)},
+                {"late_gradients", offsetof(ps_worker_count, late)},
+                {"joins", offsetof(ps_worker_count, joins)},
+                {"deaths", offsetof(ps_worker_count, deaths)}};
+  for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+    json_object_set_new(task_object, counts[i].key, count_json(t, r, counts[i].offset));
+  json_object_set_new(task_object, "handed_on_rows", json_integer(r->handed_on));
   json_object_set_new(task_object, "refused_messages", json_integer((json_int_t)r->net.refused));
   json_object_set_new(task_object, "staleness",
                       json_pack("{s:f, s:I, s:o}", "mean", gradients ? r->staleness_sum / (double)gradients : 0.0,
@@ -260,8 +282,7 @@ static shoal_status be_server(task *t) {
   TRY(open_metrics(t));
   TRY(ps_serve(&options, t->place.index, b->model, t->place.stop, &result));
   tell(t, "result", json_pack("{s:o}", "task", server_json(t, &result)));
-  free(result.gradients);
-  free(result.examples);
+  free(result.workers);
   return NULL;
 }
 

@@ -1,5 +1,5 @@
 /* A worker's end of all parameter servers: one request to each server at a time, sent to all before the first answer is
- * awaited. */
+ * awaited. The leader's comes last: what it has got, the others were sent before. */
 #ifndef SHOAL_DIST_PS_CLIENT_H
 #define SHOAL_DIST_PS_CLIENT_H
 
@@ -12,37 +12,53 @@ typedef struct {
   const placement *place;       /* the same */
   net_options net;              /* `largest` is set by the client; `from`: the worker */
   const char *settings;
+  bool backups;                 /* there are backup workers: rule 9 of the protocol */
   double connect_seconds, answer_seconds; /* deadlines */
+  double again_seconds;         /* the same for meeting again after a connection was lost */
+  const int *stop;              /* NULL, or: meeting again is given up once *stop is not 0 */
 } ps_client_options;
 
 typedef struct ps_client ps_client;
 
-/* Connects to all and says HELLO. */
+/* What server 0 has answered to START, PULL or PUSH. */
+typedef struct {
+  ps_head head;
+  int64_t next;  /* batch, PS_NO_BATCH or PS_END */
+  bool stopped;  /* rule 10 of the protocol */
+  bool late;
+} ps_answer;
+
 SHOAL_CHECKED shoal_status ps_client_create(const ps_client_options *options, ps_client **out);
 void ps_client_destroy(ps_client *c);
 
+/* Connects to all and says HELLO; also again, when `lost`. *under_way: all servers are in the same training. */
+SHOAL_CHECKED shoal_status ps_client_meet(ps_client *c, bool *under_way);
+/* After an error: whether a server has gone or no longer knows this worker, so that meeting again may help. */
+bool ps_client_lost(const ps_client *c);
+/* Of these the latter. */
+bool ps_client_fenced(const ps_client *c);
+
 /* Gradients out, fresh parameters back. gradients and parameters: one pointer a variable, to all its elements;
- * gradients may be NULL when head->examples is 0. *head: what goes out, then what server 0 answered. *stopped: rule 6
- * of the protocol. */
+ * gradients may be NULL when head->examples is 0. */
 SHOAL_CHECKED shoal_status ps_client_push(ps_client *c, float *const *gradients, float *const *parameters,
-                                          ps_head *head, bool *stopped);
-/* Waits for START; *round as worker 0 said there. */
-SHOAL_CHECKED shoal_status ps_client_pull(ps_client *c, float *const *parameters, int64_t *round);
+                                          const ps_head *head, ps_answer *out);
+/* Waits for START, and becomes a member. */
+SHOAL_CHECKED shoal_status ps_client_pull(ps_client *c, float *const *parameters, ps_answer *out);
 /* Vector `which` of all servers: 0 the parameters, k slot k - 1. */
 SHOAL_CHECKED shoal_status ps_client_set(ps_client *c, int which, float *const *values);
 SHOAL_CHECKED shoal_status ps_client_get(ps_client *c, int which, float *const *values, ps_head *head);
-SHOAL_CHECKED shoal_status ps_client_start(ps_client *c, int64_t round, int64_t updates, int64_t counter);
+SHOAL_CHECKED shoal_status ps_client_start(ps_client *c, int64_t updates, const ps_start *plan, ps_answer *out);
 SHOAL_CHECKED shoal_status ps_client_stop(ps_client *c);
 /* *head: what server 0 answered; the largest `running` of all servers. */
 SHOAL_CHECKED shoal_status ps_client_done(ps_client *c, ps_head *head);
 /* At most PS_REPORT_MOST bytes, kept by server 0. */
 SHOAL_CHECKED shoal_status ps_client_report(ps_client *c, const char *words);
 /* The report of worker `which`, or with the number of workers the server's own; *out is the caller's to free, NULL: not
- * there yet. */
-SHOAL_CHECKED shoal_status ps_client_collect(ps_client *c, int server, int which, char **out);
+ * there yet, or (*gone) that worker is not here. */
+SHOAL_CHECKED shoal_status ps_client_collect(ps_client *c, int server, int which, char **out, bool *gone);
 SHOAL_CHECKED shoal_status ps_client_quit(ps_client *c);
 
-/* Of all connections together. */
+/* Of all connections together, earlier ones included. */
 void ps_client_stats(const ps_client *c, net_stats *out);
 
 #endif

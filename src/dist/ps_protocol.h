@@ -1,15 +1,27 @@
 /* What workers and parameter servers say to each other.
  *
- * 1. A server holds one vector of parameters and, of the same length, the optimizer's slots; it knows no variables.
- * 2. Every request gets exactly one answer of the same kind. PS_REFUSED in its flags: the payload is a sentence, why.
- * 3. HELLO comes first; its payload is the settings, word for word the server's own, or the worker is refused.
- * 4. Worker 0 brings the vectors (SET), then START, which is answered when all workers have said HELLO; the others'
- *    PULLs wait for that, too.
- * 5. A PUSH carries the version of the parameters its gradient was computed with (header.step) and its examples
- *    (header.number); its answer carries the fresh parameters and their version.
- * 6. PS_STOPPED in the flags of an answer to a PUSH: the gradient was not used and none will be any more.
- * 7. Payloads of PUSH, SET, and of the answers to PUSH, PULL and GET begin with a ps_head of 64 bytes; the vector
- *    follows, as f32 in the byte order of the machine: all supported ones are little-endian. */
+ *  1. A server holds one vector of parameters and, of the same length, the optimizer's slots; it knows no variables.
+ *  2. Every request gets exactly one answer of the same kind. PS_REFUSED in its flags: the payload is a sentence, why.
+ *  3. HELLO comes first; its payload is the settings, word for word the server's own, or the worker is refused. A
+ *     worker's place is its connection's: a message of any other connection, e.g. of a worker that was taken for dead
+ *     and lives, is answered PS_FENCED. Who gets that begins again with HELLO on a new connection.
+ *  4. Worker 0 brings the vectors (SET), then START, which names a generation and the plan of the training. A SET into
+ *     a training under way ends that one: all other workers are fenced. Vectors of servers belong together only if
+ *     their generations are the same.
+ *  5. PULL makes the worker a member. It is answered when the training has started and the parameters have at least
+ *     the version in header.step.
+ *  6. A PUSH carries the version of the parameters its gradient was computed with (header.step) and its examples
+ *     (header.number); its answer carries the fresh parameters and their version.
+ *  7. Server 0, the leader, says what to compute: header.number of its answers to START, PULL and PUSH is the number of
+ *     the worker's next batch, PS_NO_BATCH (together: an empty gradient is expected) or PS_END.
+ *  8. Together, a worker is a member of a step on all servers or on none: between HELLO and PULL a server that is not
+ *     the leader completes no step; the worker asks the leader first and tells the others the version it got there.
+ *  9. With backup workers the leader decides whose gradients make a step. The others get theirs after that, with the
+ *     number of gradients in the step (ps_head.used), and wait for so many.
+ * 10. PS_STOPPED in the flags of an answer to a PUSH or PULL: the gradient was not used and none will be any more.
+ *     PS_LATE: it was not used.
+ * 11. Payloads of PUSH, SET, and of the answers to all but COLLECT begin with a ps_head of 64 bytes; the vector
+ *     follows, as f32 in the byte order of the machine: all supported ones are little-endian. */
 #ifndef SHOAL_DIST_PS_PROTOCOL_H
 #define SHOAL_DIST_PS_PROTOCOL_H
 
@@ -19,33 +31,46 @@
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "vectors travel in little-endian order");
 
 enum {
-  PS_HELLO = 1,
-  PS_SET,   /* number: which vector (0: parameters, k: slot k - 1); payload: head and vector */
-  PS_START, /* step: rounds done, number: updates so far; payload: head with the counter */
-  PS_PULL,  /* answer: head and parameters; number: rounds done when training started */
+  PS_HELLO = 1, /* answer: generation of the last training (0: none), PS_UNDER_WAY, step: version of the parameters */
+  PS_SET,       /* number: which vector (0: parameters, k: slot k - 1); payload: head and vector */
+  PS_START,     /* generation, step: updates so far; payload: a ps_start */
+  PS_PULL,      /* answer: generation, head and parameters */
   PS_PUSH,
-  PS_GET,   /* number: as in SET */
+  PS_GET,       /* number: as in SET */
   PS_STOP,
-  PS_DONE,  /* no more gradients from this worker; answer: head only. May be repeated, to ask who still runs */
-  PS_REPORT,  /* payload: text, what the worker has to say at the end; kept by the server */
-  PS_COLLECT, /* number: a worker, or the number of workers for the server's own text; answer: the text or nothing */
-  PS_QUIT   /* worker 0, when all are done: the server ends */
+  PS_DONE,      /* no more gradients from this worker; answer: head only. May be repeated, to ask who still runs */
+  PS_REPORT,    /* payload: text, what the worker has to say at the end; kept by the server */
+  PS_COLLECT,   /* number: a worker, or the number of workers for the server's own text; answer: the text or nothing;
+                   PS_FENCED: that worker is not here */
+  PS_QUIT       /* worker 0, when all are done: the server ends */
 };
 
 #define PS_REPORT_MOST (1 << 16) /* bytes of a report */
+#define PS_NO_BATCH ((int64_t)-1)
+#define PS_END ((int64_t)-2)
 
-enum { PS_REFUSED = 1, PS_STOPPED = 2 };
+enum { PS_REFUSED = 1, PS_STOPPED = 2, PS_FENCED = 4, PS_TAKEN = 8, PS_LATE = 16, PS_UNDER_WAY = 32 };
 
 typedef struct {
   double loss, hits;     /* sums over `examples`; to the server: of this gradient, from it: of the step */
   int64_t examples;
   double rate;           /* applied last */
   int64_t updates;       /* = version of the parameters */
-  int64_t all_examples;  /* of all workers since START */
+  int64_t rows;          /* done since the training's very beginning, resumed part included */
   int64_t counter;       /* the optimizer's own count of updates, 0: it has none */
-  int32_t running;       /* workers not done */
-  int32_t unused;
+  int32_t running;       /* workers here and not done */
+  int32_t used;          /* gradients in the step; to the server: 0, or how many it is to wait for */
 } ps_head;
+
+typedef struct {
+  int64_t counter;          /* the optimizer's */
+  int64_t rows_done;        /* as in ps_head */
+  int64_t first;            /* batch; those below are done */
+  int64_t batch, rows, end; /* as in lease_plan */
+  int64_t end_step;         /* together: updates in all */
+  int64_t unused;
+} ps_start;
+
 /* Payload bytes of the largest message with a server of so many elements. */
 static inline size_t ps_largest(size_t elements, size_t settings) {
   size_t bytes = elements * sizeof(float);
@@ -55,5 +80,6 @@ static inline size_t ps_largest(size_t elements, size_t settings) {
 }
 
 _Static_assert(sizeof(ps_head) == 64, "a cache line, so that the vector after it is aligned");
+_Static_assert(sizeof(ps_start) == 64, "no holes");
 
 #endif

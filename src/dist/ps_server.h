@@ -1,8 +1,13 @@
 /* A parameter server: one vector of parameters with the optimizer's slots, updated by the workers' gradients.
  *
- * together: a step is the mean over exactly one gradient of each worker, weighted by its examples, summed in the
- * workers' order (so the result has the same bits each time) and applied once. Otherwise each gradient is applied when
- * it arrives, and a worker more than `staleness` steps ahead of the slowest waits for its answer. */
+ * together: a step is the mean over exactly one gradient of each member, weighted by its examples, summed in the
+ * workers' order (so the result has the same bits each time) and applied once; with `backups`, the mean over the first
+ * workers - backups gradients. Otherwise each gradient is applied when it arrives, and a worker more than `staleness`
+ * steps ahead of the slowest waits for its answer.
+ *
+ * Members come and go. Whoever goes (its connection ends, or others have waited for it longer than `heartbeat`) no longer
+ * counts, and what it had not finished is given to the others; whoever says HELLO later takes part from the next answer
+ * on. Worker 0 is different: without it nothing is saved, so it is waited for (`returns`) or the server ends. */
 #ifndef SHOAL_DIST_PS_SERVER_H
 #define SHOAL_DIST_PS_SERVER_H
 
@@ -11,10 +16,17 @@
 
 #define PS_STALENESS_MOST 32 /* the last place counts all from there on */
 
+/* What a server has had to do with a worker, since START. */
 typedef struct {
-  int64_t updates;     /* applied by this server since START */
-  int64_t *gradients;  /* [workers] used; the caller frees it */
-  int64_t *examples;   /* [workers] in them; the caller frees it */
+  int64_t gradients, examples; /* used; examples in them */
+  int64_t late;                /* gradients not used, since they came too late */
+  int64_t joins, deaths;       /* how often it came; went away, or was silent for too long, before it was done */
+} ps_worker_count;
+
+typedef struct {
+  int64_t updates;          /* applied by this server since START */
+  ps_worker_count *workers; /* [workers]; the caller frees it */
+  int64_t handed_on;        /* rows of batches that were given to another worker, since theirs went away or was late */
   int64_t staleness[PS_STALENESS_MOST]; /* gradients by updates made between their parameters and themselves */
   int64_t stalest;
   double staleness_sum;
@@ -26,14 +38,19 @@ typedef struct {
   const char *name;    /* "ps/0", for messages */
   const char *address;
   net_options net;     /* `largest` is set by the server */
+  bool leader;         /* server 0: it hands out the batches */
   int workers;
   bool together;
+  int backups;         /* together: gradients a step can do without */
   int64_t staleness;   /* below 0: no bound */
   int64_t elements;
   int64_t block; /* elements updated at a time; 0: the standard, for tests to make small */
   const char *settings; /* a worker with other settings is refused */
   const char *kernels;  /* as in shoal_session_options */
   double patience;      /* seconds without any message after which the job is taken for dead */
+  double heartbeat;     /* seconds of silence of a worker that others wait for; counts only above thrice the time its
+                           gradients took so far, so that long steps are no silence; 0: never */
+  bool returns;         /* somebody starts tasks again that died */
   const int *stop;      /* when not NULL: the server ends once *stop is not 0 */
   /* How a gradient becomes an update, from those who know optimizers. build: adds to the graph the update of `variable`
    * by `gradient` with the scalar `rate`. rate_at: the rate of update 0, 1, ... */

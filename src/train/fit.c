@@ -5,8 +5,7 @@
  *    seed and the step.
  * 2. A step allocates nothing and copies no example: a batch is a view of the data set through a piece of the order.
  *    A batch that a pipeline reads is fed from the pipeline's own memory.
- * 3. With several workers all count the same rounds (strategy.h); worker 0 alone validates, saves and decides when to
- *    stop early.
+ * 3. With several workers (fit_shared.c) worker 0 alone validates, saves and decides when to stop early.
  * 4. A checkpoint is taken between two steps, after all that belongs to the end of an epoch if one has ended. */
 #include "base/clock.h"
 #include "base/random.h"
@@ -20,7 +19,7 @@
 #define STANDARD_KEEP 3
 #define PROGRESS_SECONDS 0.25
 
-static void note(const fit_loop *l, const char *line) {
+void fit_note(const fit_loop *l, const char *line) {
   const shoal_callbacks *c = &l->options->callbacks;
   if (c->on_note) c->on_note(c->context, line);
 }
@@ -52,19 +51,19 @@ static shoal_tensor stream_features(const fit_loop *l) {
   return t;
 }
 
-static shoal_status resume(fit_loop *l, int64_t *from) {
+shoal_status fit_resume(fit_loop *l, bool *found) {
   char *path = NULL, *passed_over = NULL;
   TRY(checkpoint_latest(l->options->checkpoint_dir, &path, &passed_over));
-  if (passed_over) note(l, passed_over);
+  if (passed_over) fit_note(l, passed_over);
   free(passed_over);
   if (!path) {
-    note(l, "no checkpoint to resume from: starting from the beginning");
+    *found = false;
     return NULL;
   }
   shoal_status status = status_wrap(fit_restore(&l->saved, path, l->settings.data), "resume");
   const fit_state *s = &l->state;
-  if (!status && l->data &&
-      (s->position >= l->usable || s->step != s->epoch * l->steps_per_epoch + s->position / l->round))
+  bool fits = s->position < l->usable && s->step == s->epoch * l->steps_per_epoch + s->position / l->batch;
+  if (!status && l->data && !l->strategy && !fits)
     status = status_make(SHOAL_ERR_INPUT, "resume: %s: step %lld cannot be %lld examples into epoch %lld", path,
                          (long long)s->step, (long long)s->position, (long long)s->epoch);
   if (!status && !l->data && s->step && !*s->input)
@@ -72,9 +71,9 @@ static shoal_status resume(fit_loop *l, int64_t *from) {
   if (!status) {
     text line = {0};
     text_add(&line, "resumed from step %lld (%s)", (long long)s->step, path);
-    if (!line.failed) note(l, line.data);
+    if (!line.failed) fit_note(l, line.data);
     text_fini(&line);
-    *from = s->step;
+    *found = true;
     l->fresh = false;
     l->saved_step = s->step;
   }
@@ -133,7 +132,7 @@ static shoal_status make_fetches(fit_loop *l) {
 
 /* Makes the plans for the whole and the short batch, so that no step has to. */
 static shoal_status prepare(fit_loop *l) {
-  int64_t sizes[] = {share_of(l, MIN_OF(l->round, l->usable)), share_of(l, l->usable % l->round)};
+  int64_t sizes[] = {MIN_OF(l->batch, l->usable), l->usable % l->batch};
   for (size_t i = 0; i < COUNT_OF(sizes); i++) {
     if (!sizes[i]) continue;
     float rate = 0;
@@ -148,9 +147,9 @@ static shoal_status prepare(fit_loop *l) {
 
 /* Takes `status`, which says that the loss is no number; adds where that came from and what to try. */
 static shoal_status explain_bad_loss(fit_loop *l, shoal_status status, const shoal_feed *feeds, int n_feeds,
-                                     double rate) {
+                                     int64_t number, double rate) {
   char *bad = NULL;
-  shoal_session_set_step(l->model->session, (uint64_t)l->state.step);
+  shoal_session_set_step(l->model->session, (uint64_t)number);
   shoal_status_free(session_find_bad(l->model->session, feeds, n_feeds, l->tower->loss, &bad));
   shoal_status out = status_make(
       SHOAL_ERR_NUMERIC, "step %lld: %s; first bad operator: %s; try a smaller learning rate (now %g), a warm-up, or "
@@ -161,90 +160,61 @@ static shoal_status explain_bad_loss(fit_loop *l, shoal_status status, const sho
   return out;
 }
 
-/* Computes on n rows from `first` of the epoch on. */
-static shoal_status compute(fit_loop *l, int64_t first, int64_t n, double rate) {
+/* Apart, the steps of all workers are no measure: others may take the ones that are due. */
+static bool is_inspected(const fit_loop *l) {
+  int64_t step = l->strategy ? l->worker_steps : l->state.step;
+  return step % l->options->callbacks.inspect_every == 0;
+}
+
+shoal_status fit_compute(fit_loop *l, int64_t first, int64_t n, int64_t number, double rate) {
   shoal_session *session = l->model->session;
-  int64_t step = l->state.step;
   float rate32 = (float)rate;
   shoal_feed feeds[MOST_FEEDS];
   int n_feeds = feed_batch(l, first, n, &rate32, feeds);
-  uint64_t workers = l->strategy ? (uint64_t)l->strategy->workers : 1;
-  uint64_t worker = l->strategy ? (uint64_t)l->strategy->worker : 0;
-  uint64_t numbers = (uint64_t)step * workers + worker; /* no two batches draw the same ones */
-  shoal_session_set_step(session, numbers);
-  if (__builtin_expect(l->inspect != NULL, 0) && step % l->options->callbacks.inspect_every == 0) {
-    TRY(status_wrap(fit_inspect_run(l, feeds, n_feeds), "step %lld", (long long)step));
-    shoal_session_set_step(session, numbers);
+  shoal_session_set_step(session, (uint64_t)number);
+  if (__builtin_expect(l->inspect != NULL, 0) && is_inspected(l)) {
+    TRY(status_wrap(fit_inspect_run(l, feeds, n_feeds), "step %lld", (long long)l->state.step));
+    shoal_session_set_step(session, (uint64_t)number);
   }
   shoal_status status = shoal_session_run(session, feeds, n_feeds, l->fetches, l->n_fetches, l->got);
-  if (shoal_status_code(status) == SHOAL_ERR_NUMERIC) return explain_bad_loss(l, status, feeds, n_feeds, rate);
-  return status_wrap(status, "step %lld", (long long)step);
+  if (shoal_status_code(status) == SHOAL_ERR_NUMERIC) return explain_bad_loss(l, status, feeds, n_feeds, number, rate);
+  return status_wrap(status, "step %lld", (long long)l->state.step);
 }
 
-/* `examples` rows, with these sums, are done; `taken` rows of the epoch with them. */
-static void count_step(fit_loop *l, int64_t examples, double loss, double hits, int64_t taken) {
+void fit_count_losses(fit_loop *l, int64_t examples, double loss, double hits) {
   fit_state *s = &l->state;
-  double *recent = s->recent[s->step % FIT_RECENT];
+  if (!examples) return;
+  double *recent = s->recent[s->seen++ % FIT_RECENT];
   recent[0] = loss;
   recent[1] = hits;
   recent[2] = (double)examples;
   s->epoch_loss += loss;
   s->epoch_hits += hits;
-  s->step++;
-  s->epoch_steps++;
-  s->position += taken;
-  if (!examples) return;
+  s->epoch_seen += examples;
   l->progress.loss = loss / (double)examples;
   l->progress.accuracy = hits / (double)examples;
 }
 
+void fit_losses(const fit_loop *l, int64_t n, double *loss, double *hits) {
+  bool measured = !l->model->options.no_train_accuracy;
+  *loss = (double)*(const float *)l->got[GOT_LOSS].data * (double)n;
+  *hits = measured ? (double)*(const float *)l->got[GOT_ACCURACY].data * (double)n : NAN;
+}
+
 /* Trains on the next n examples of the epoch. */
 static shoal_status step(fit_loop *l, int64_t n) {
-  double rate = shoal_schedule_at(&l->model->options.schedule, l->state.step);
-  TRY(compute(l, l->state.position, n, rate));
-  double loss = *(const float *)l->got[GOT_LOSS].data;
-  double accuracy = l->model->options.no_train_accuracy ? NAN : *(const float *)l->got[GOT_ACCURACY].data;
-  count_step(l, n, loss * (double)n, accuracy * (double)n, n);
+  fit_state *s = &l->state;
+  double rate = shoal_schedule_at(&l->model->options.schedule, s->step), loss, hits;
+  TRY(fit_compute(l, s->position, n, s->step, rate));
+  fit_losses(l, n, &loss, &hits);
+  fit_count_losses(l, n, loss, hits);
+  s->step++;
+  s->epoch_steps++;
+  s->position += n;
   l->run_examples += n;
   l->worker_examples += n;
   l->worker_steps++;
-  l->updates++;
   l->progress.rate = rate;
-  return NULL;
-}
-
-/* The same with others; `taken`: rows of all workers in this round. */
-static shoal_status shared_step(fit_loop *l, int64_t taken, bool *stop) {
-  fit_state *s = &l->state;
-  int64_t n = share_of(l, taken);
-  if (!n && !is_together(l)) {
-    count_step(l, 0, 0, 0, taken);
-    return NULL;
-  }
-  bool measured = !l->model->options.no_train_accuracy;
-  strategy_part part = {.examples = n};
-  if (n) {
-    TRY(compute(l, s->position + l->lead, n, l->progress.rate));
-    part.loss = (double)*(const float *)l->got[GOT_LOSS].data * (double)n;
-    part.hits = measured ? (double)*(const float *)l->got[GOT_ACCURACY].data * (double)n : NAN;
-    part.gradients = l->got + (measured ? 2 : 1);
-  }
-  strategy_outcome outcome;
-  double begun = clock_seconds();
-  TRY(status_wrap(l->strategy->kind->step(l->strategy, &part, &outcome), "step %lld", (long long)s->step));
-  double others = outcome.barrier_seconds + outcome.server_seconds;
-  l->network_seconds += MAX_OF(clock_seconds() - begun - others, 0);
-  l->barrier_seconds += outcome.barrier_seconds;
-  l->server_seconds += outcome.server_seconds;
-  if ((*stop = outcome.stop)) return NULL;
-  l->staleness += outcome.staleness;
-  l->staleness_steps++;
-  count_step(l, outcome.examples, outcome.loss, outcome.hits, taken);
-  l->run_examples = outcome.all_examples;
-  l->worker_examples += n;
-  l->worker_steps++;
-  l->updates = outcome.updates;
-  l->progress.rate = outcome.rate;
   return NULL;
 }
 
@@ -266,9 +236,9 @@ static void set_progress(fit_loop *l) {
   shoal_progress *p = &l->progress;
   p->epoch = l->state.epoch;
   p->epochs = l->options->epochs;
-  p->step = l->updates;
+  p->step = l->state.step;
   int64_t epochs = l->options->epochs; /* of a stream: as long as the last one was, presumably */
-  p->steps = l->data || l->options->steps ? updates_after(l, l->steps) : epochs * epoch_steps(l);
+  p->steps = l->data || l->options->steps ? l->steps : epochs * epoch_steps(l);
   p->examples = l->run_examples;
   p->seconds = train_seconds(l);
   p->times = times_of(l, p->seconds);
@@ -277,11 +247,14 @@ static void set_progress(fit_loop *l) {
   p->validation_loss = p->validation_accuracy = NAN;
 }
 
-static bool report_step(fit_loop *l) {
+/* Whether something that is to be done every `every` steps is due after those from `before` on. */
+static bool is_due(const fit_loop *l, int64_t before, int64_t every) { return l->state.step / every != before / every; }
+
+static bool report_step(fit_loop *l, int64_t before) {
   const shoal_callbacks *c = &l->options->callbacks;
   if (!c->on_step) return false;
   if (c->every_steps) {
-    if (l->state.step % c->every_steps) return false;
+    if (!is_due(l, before, c->every_steps)) return false;
   } else {
     double now = clock_seconds();
     if (now - l->last_progress < PROGRESS_SECONDS) return false;
@@ -309,7 +282,7 @@ static void save(fit_loop *l, bool best) {
     text line = {0};
     text_add(&line, "step %lld: %s not written, training goes on: %s", (long long)l->state.step,
              best ? "best checkpoint" : "checkpoint", shoal_status_message(status));
-    note(l, line.failed ? "a checkpoint was not written" : line.data);
+    fit_note(l, line.failed ? "a checkpoint was not written" : line.data);
     text_fini(&line);
     shoal_status_free(status);
   }
@@ -339,18 +312,21 @@ static shoal_status validate(fit_loop *l) {
   return NULL;
 }
 
+void fit_checkpoint(fit_loop *l) { save(l, false); }
+
 /* Returns in *stop whether the callback wants to stop. */
-static shoal_status end_epoch(fit_loop *l, bool *stop) {
+shoal_status fit_end_epoch(fit_loop *l, bool *stop) {
   fit_state *s = &l->state;
   const shoal_callbacks *c = &l->options->callbacks;
-  const double rows = (double)(l->data ? l->counted : s->position);
+  const double rows = (double)s->epoch_seen;
   double loss = s->epoch_loss / rows, accuracy = s->epoch_hits / rows;
   s->epoch++;
   s->examples += s->position;
   s->last_steps = s->epoch_steps;
   s->epoch_steps = 0;
-  s->position = 0;
+  s->position = l->strategy ? MAX_OF(s->position - l->usable, 0) : 0; /* others may be in the next epoch already */
   s->epoch_loss = s->epoch_hits = 0;
+  s->epoch_seen = 0;
   if (l->validation && is_chief(l)) TRY(validate(l));
   if (l->options->checkpoint_dir && !l->options->checkpoint_every) save(l, false);
   if (!c->on_epoch) return NULL;
@@ -365,28 +341,26 @@ static shoal_status end_epoch(fit_loop *l, bool *stop) {
   return NULL;
 }
 
-static void shuffle(fit_loop *l) {
+void fit_shuffle(fit_loop *l, int64_t epoch) {
   if (!l->order) return;
   double start = clock_seconds();
   random_stream stream =
-      random_stream_make(l->model->options.seed, random_mix(ORDER_STREAM, (uint64_t)l->state.epoch));
+      random_stream_make(l->model->options.seed, random_mix(ORDER_STREAM, (uint64_t)epoch));
   random_permutation(&stream, l->order, l->rows);
   const int32_t *index = l->data->features.rows; /* what the data calls its rows */
   for (int64_t i = 0; index && i < l->rows; i++) l->order[i] = index[l->order[i]];
   l->input_seconds += clock_seconds() - start;
 }
 
-static bool asked_to_stop(const fit_loop *l) {
+bool fit_asked_to_stop(const fit_loop *l) {
   return l->options->stop && __atomic_load_n(l->options->stop, __ATOMIC_RELAXED);
 }
 
-/* What follows a step: an epoch's end, callbacks, checkpoints. */
-static shoal_status between_steps(fit_loop *l, bool epoch_over, bool *stopped) {
-  fit_state *s = &l->state;
-  bool stop = report_step(l), stop_epoch = false;
-  if (epoch_over) TRY(end_epoch(l, &stop_epoch));
+shoal_status fit_between_steps(fit_loop *l, int64_t before, bool epoch_over, bool *stopped) {
+  bool stop = report_step(l, before), stop_epoch = false;
+  if (epoch_over) TRY(fit_end_epoch(l, &stop_epoch));
   int64_t every = l->options->checkpoint_every;
-  if (l->options->checkpoint_dir && every && s->step % every == 0) save(l, false);
+  if (l->options->checkpoint_dir && every && is_due(l, before, every)) save(l, false);
   *stopped = stop || stop_epoch;
   return NULL;
 }
@@ -395,12 +369,13 @@ static shoal_status run_stream(fit_loop *l, bool *stopped) {
   fit_state *s = &l->state;
   int64_t epochs = l->options->epochs;
   while (s->step < l->steps && (!epochs || s->epoch < epochs) && !s->ended && !*stopped) {
-    if ((*stopped = asked_to_stop(l))) break;
+    if ((*stopped = fit_asked_to_stop(l))) break;
     bool more;
+    int64_t before = s->step;
     TRY(next_batch(l, &more));
     if (!more) return status_make(SHOAL_ERR_INPUT, "epoch %lld has no rows", (long long)s->epoch);
     if (l->now->count) TRY(step(l, l->now->count));
-    TRY(between_steps(l, l->now->last, stopped));
+    TRY(fit_between_steps(l, before, l->now->last, stopped));
   }
   l->input_seconds = pipeline_wait_seconds(l->pipeline);
   return NULL;
@@ -410,42 +385,21 @@ static shoal_status run_memory(fit_loop *l, bool *stopped) {
   fit_state *s = &l->state;
   int64_t shuffled = -1; /* epoch that `order` is for */
   while (s->step < l->steps && !s->ended && !*stopped) {
-    if ((*stopped = asked_to_stop(l))) break;
+    if ((*stopped = fit_asked_to_stop(l))) break;
     if (shuffled != s->epoch) {
-      shuffle(l);
+      fit_shuffle(l, s->epoch);
       shuffled = s->epoch;
     }
-    int64_t rows = MIN_OF(l->round, l->usable - s->position);
-    if (l->strategy)
-      TRY(shared_step(l, rows, stopped));
-    else
-      TRY(step(l, rows));
-    if (*stopped) break;
-    TRY(between_steps(l, s->position == l->usable, stopped));
+    TRY(step(l, MIN_OF(l->batch, l->usable - s->position)));
+    TRY(fit_between_steps(l, s->step - 1, s->position == l->usable, stopped));
   }
-  if (!l->strategy) return NULL;
-  if (s->step < l->steps) TRY(l->strategy->kind->stop(l->strategy));
-  return l->strategy->kind->end(l->strategy, &l->updates);
+  return NULL;
 }
 
 static shoal_status run(fit_loop *l, bool *stopped) {
   const fit_state *s = &l->state;
-  TRY(l->data ? run_memory(l, stopped) : run_stream(l, stopped));
+  TRY(l->strategy ? fit_shared_run(l, stopped) : l->data ? run_memory(l, stopped) : run_stream(l, stopped));
   if (l->options->checkpoint_dir && l->saved_step != s->step) save(l, false);
-  return NULL;
-}
-
-/* Where this worker stands comes from worker 0, which may have resumed. */
-static shoal_status join(fit_loop *l) {
-  fit_state *s = &l->state;
-  l->updates = updates_after(l, s->step);
-  if (!l->strategy) return NULL;
-  l->progress.rate = shoal_schedule_at(&l->model->options.schedule, l->updates);
-  TRY(l->strategy->kind->begin(l->strategy, l->model, &s->step, l->updates));
-  if (is_chief(l)) return NULL;
-  s->epoch = s->step / l->steps_per_epoch;
-  s->position = s->step % l->steps_per_epoch * l->round;
-  l->updates = updates_after(l, s->step);
   return NULL;
 }
 
@@ -473,15 +427,19 @@ static shoal_status fit(fit_loop *l, shoal_fit_result *result) {
     l->order = calloc((size_t)l->rows, sizeof *l->order);
     if (!l->order) return status_no_memory();
   }
-  int64_t from = -1;
-  if (o->resume && is_chief(l)) TRY(resume(l, &from));
+  bool resumed = false;
+  if (o->resume && is_chief(l)) {
+    TRY(fit_resume(l, &resumed));
+    if (!resumed) fit_note(l, "no checkpoint to resume from: starting from the beginning");
+  }
+  int64_t from = resumed ? l->state.step : -1;
   session_guard(m->session, l->tower->loss);
   TRY(make_fetches(l));
   if (l->data)
     TRY(prepare(l));
   else
     TRY(fit_open_stream(l, l->state.step ? l->state.input : NULL, false, &l->pipeline));
-  TRY(join(l));
+  if (l->strategy) TRY(fit_shared_begin(l));
 
   bool stopped = false;
   if (o->callbacks.on_inspect && o->callbacks.inspect_every > 0) TRY(fit_inspect_create(l, &l->inspect));
@@ -490,8 +448,8 @@ static shoal_status fit(fit_loop *l, shoal_fit_result *result) {
   const fit_state *s = &l->state;
   shoal_fit_result r = {
       .epochs = s->epoch,
-      .steps = is_together(l) ? s->step : l->updates,
-      .updates = l->updates,
+      .steps = s->step,
+      .updates = s->step,
       .examples = s->epoch * l->usable + s->position,
       .run_examples = l->run_examples,
       .worker_steps = l->worker_steps,
@@ -506,6 +464,7 @@ static shoal_status fit(fit_loop *l, shoal_fit_result *result) {
       .stopped = stopped,
       .stopped_early = s->ended,
       .resumed_from = from,
+      .lost_steps = l->lost_steps,
   };
   r.times = times_of(l, r.seconds);
   if (l->pipeline) {
@@ -515,8 +474,9 @@ static shoal_status fit(fit_loop *l, shoal_fit_result *result) {
     r.dropped_examples = n.dropped_rows / MAX_OF(s->epoch, 1);
     r.bad_rows = n.bad_rows;
   }
-  fit_state_recent(s, l->data ? l->steps_per_epoch : MAX_OF(s->epoch_steps, s->last_steps), &r.final_loss,
-                   &r.train_accuracy);
+  int64_t an_epoch = l->data ? l->steps_per_epoch : MAX_OF(s->epoch_steps, s->last_steps);
+  if (!is_together(l)) an_epoch /= l->strategy->workers; /* about as many are seen here */
+  fit_state_recent(s, MAX_OF(an_epoch, 1), &r.final_loss, &r.train_accuracy);
   if (result) *result = r;
   return NULL;
 }

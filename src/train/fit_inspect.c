@@ -54,7 +54,7 @@ shoal_status fit_inspect_run(fit_loop *l, const shoal_feed *feeds, int n_feeds) 
   if (i->n_fetches)
     TRY(shoal_session_run(l->model->session, feeds, n_feeds, i->fetches, i->n_fetches, i->got));
   for (int k = 0; k < i->n_fetches; k++) i->gradients[i->weight_of[k]] = i->got[k];
-  shoal_inspection seen = {.step = l->updates,
+  shoal_inspection seen = {.step = l->state.step,
                            .count = i->n,
                            .names = i->names,
                            .weights = i->weights,

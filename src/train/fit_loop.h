@@ -1,4 +1,5 @@
-/* What the files of the training loop share: fit.c, which runs it, and fit_setup.c, which plans it. */
+/* What the files of the training loop share: fit.c, which runs it, fit_shared.c, which runs it with other workers, and
+ * fit_setup.c, which plans it. */
 #ifndef SHOAL_TRAIN_FIT_LOOP_H
 #define SHOAL_TRAIN_FIT_LOOP_H
 
@@ -19,9 +20,7 @@ typedef struct fit_loop {
   int64_t usable; /* of them in an epoch: fewer when a short batch is dropped */
   int64_t batch;                      /* of this worker */
   int64_t round;                      /* rows of all workers in a step */
-  int64_t lead;                       /* where this worker's rows begin in a round */
-  int64_t counted;                    /* rows of an epoch that the losses seen here are about */
-  int64_t steps_per_epoch, steps;     /* rounds */
+  int64_t steps_per_epoch, steps;     /* updates */
   shoal_strategy *strategy;           /* NULL: this process alone */
   shoal_value **fetches;              /* of a step: loss, accuracy if measured, then update or gradients */
   int n_fetches;
@@ -36,30 +35,21 @@ typedef struct fit_loop {
   bool fresh;         /* nothing written yet: what lies in the folder is another run's */
   shoal_progress progress;
   double start, last_progress;
-  int64_t run_examples, worker_examples, worker_steps, updates;
+  int64_t run_examples, worker_examples, worker_steps;
+  int64_t lost_steps; /* undone because a server was lost */
   double eval_seconds, checkpoint_seconds, input_seconds;
   double network_seconds, barrier_seconds, server_seconds; /* with a strategy */
   int64_t staleness, staleness_steps;                      /* since the last progress */
   fit_inspect *inspect; /* NULL: nobody wants to look */
   shoal_pipeline *pipeline;  /* NULL: the data is in memory */
   const shoal_batch *now;    /* of the pipeline, trained on next */
+  strategy_plan plan;        /* with a strategy */
+  strategy_place place;      /* the same: as it said last */
+  int64_t first_rows;        /* the same: done before this run */
 } fit_loop;
 
 static inline bool is_chief(const fit_loop *l) { return !l->strategy || l->strategy->worker == 0; }
 static inline bool is_together(const fit_loop *l) { return !l->strategy || l->strategy->together; }
-
-/* This worker's share of `rows` rows that are left for a round. */
-static inline int64_t share_of(const fit_loop *l, int64_t rows) {
-  return MIN_OF(MAX_OF(rows - l->lead, 0), l->batch);
-}
-
-/* Updates made by the first `steps` rounds when no worker is ahead. */
-static inline int64_t updates_after(const fit_loop *l, int64_t steps) {
-  if (is_together(l)) return steps;
-  int64_t an_epoch = (l->usable + l->batch - 1) / l->batch;
-  int64_t rows = steps % l->steps_per_epoch * l->round;
-  return steps / l->steps_per_epoch * an_epoch + (MIN_OF(rows, l->usable) + l->batch - 1) / l->batch;
-}
 
 /* Refuses options that contradict each other. */
 SHOAL_CHECKED shoal_status fit_check_options(const shoal_fit_options *o, bool has_data);
@@ -77,5 +67,26 @@ void fit_inspect_destroy(fit_inspect *i);
 
 /* What a checkpoint's place in the training depends on, then the caller's own words. */
 SHOAL_CHECKED shoal_status fit_write_settings(fit_loop *l);
+
+/* ---- parts of the loop */
+void fit_note(const fit_loop *l, const char *line);
+/* Mixes the rows of an epoch. */
+void fit_shuffle(fit_loop *l, int64_t epoch);
+/* Computes on n rows from `first` of the epoch on; `number` names the random numbers. */
+SHOAL_CHECKED shoal_status fit_compute(fit_loop *l, int64_t first, int64_t n, int64_t number, double rate);
+/* Takes in the losses of a step: sums over `examples` rows. */
+void fit_count_losses(fit_loop *l, int64_t examples, double loss, double hits);
+/* The losses and hits of the rows computed last: sums. */
+void fit_losses(const fit_loop *l, int64_t n, double *loss, double *hits);
+/* What follows a step, callbacks and checkpoints; before: the step it started from. */
+SHOAL_CHECKED shoal_status fit_between_steps(fit_loop *l, int64_t before, bool epoch_over, bool *stopped);
+SHOAL_CHECKED shoal_status fit_end_epoch(fit_loop *l, bool *stop);
+void fit_checkpoint(fit_loop *l);
+/* Goes back to the newest checkpoint, if there is one. */
+SHOAL_CHECKED shoal_status fit_resume(fit_loop *l, bool *found);
+bool fit_asked_to_stop(const fit_loop *l);
+/* The loop with other workers. */
+SHOAL_CHECKED shoal_status fit_shared_begin(fit_loop *l);
+SHOAL_CHECKED shoal_status fit_shared_run(fit_loop *l, bool *stopped);
 
 #endif

@@ -56,7 +56,6 @@ shoal_status fit_cut(fit_loop *l) {
     return status_make(SHOAL_ERR_ARGUMENT, "fit: a batch of %lld on %lld workers is too large", (long long)l->batch,
                        (long long)workers);
   l->round = l->batch * workers;
-  l->lead = l->strategy ? l->batch * l->strategy->worker : 0;
   l->usable = o->drop_short ? l->rows / l->round * l->round : l->rows;
   if (!l->usable)
     return status_make(SHOAL_ERR_ARGUMENT, "fit: %lld examples do not fill one batch of %lld, and short ones are "
@@ -65,14 +64,15 @@ shoal_status fit_cut(fit_loop *l) {
     return status_make(SHOAL_ERR_ARGUMENT, "fit: %lld examples in batches of %lld leave some of the %lld workers with "
                        "none: take fewer workers or smaller batches", (long long)l->usable, (long long)l->batch,
                        (long long)workers);
-  l->steps_per_epoch = (l->usable + l->round - 1) / l->round;
-  l->counted = is_together(l) ? l->usable : l->usable / l->round * l->batch + share_of(l, l->usable % l->round);
-  if (o->epochs && o->epochs > INT64_MAX / l->steps_per_epoch)
+  int64_t an_update = is_together(l) ? l->round : l->batch; /* rows */
+  l->steps_per_epoch = (l->usable + an_update - 1) / an_update;
+  if (o->epochs && o->epochs > INT64_MAX / l->steps_per_epoch / workers)
     return status_make(SHOAL_ERR_ARGUMENT, "fit: %lld epochs are too many", (long long)o->epochs);
   l->steps = o->epochs * l->steps_per_epoch;
-  /* What is asked for are updates; apart, a round makes one a worker. */
-  int64_t rounds = is_together(l) ? o->steps : (o->steps + workers - 1) / workers;
-  if (o->steps) l->steps = o->epochs ? MIN_OF(l->steps, rounds) : rounds;
+  if (o->steps) l->steps = o->epochs ? MIN_OF(l->steps, o->steps) : o->steps;
+  l->plan = (strategy_plan){.batches = {.batch = l->batch, .rows = l->usable, .end = INT64_MAX}, .end_step = l->steps};
+  if (o->epochs) l->plan.batches.end = o->epochs * lease_plan_epoch_batches(&l->plan.batches);
+  if (!is_together(l)) l->plan.batches.end = l->steps;
   return NULL;
 }
 

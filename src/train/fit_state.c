@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define FORMAT "1" /* of the metadata; raise it when a field changes its meaning */
+#define FORMAT "2" /* of the metadata; raise it when a field changes its meaning */
 #define RECENT_NAME "training/recent"
 
 /* The fields in the metadata. Numbers are written so that reading gives the same bits. */
@@ -21,6 +21,8 @@ static const struct {
     {"step", FIELD_INT, offsetof(fit_state, step)},
     {"epoch", FIELD_INT, offsetof(fit_state, epoch)},
     {"position", FIELD_INT, offsetof(fit_state, position)},
+    {"seen", FIELD_INT, offsetof(fit_state, seen)},
+    {"epoch_seen", FIELD_INT, offsetof(fit_state, epoch_seen)},
     {"epoch_loss", FIELD_REAL, offsetof(fit_state, epoch_loss)},
     {"epoch_hits", FIELD_REAL, offsetof(fit_state, epoch_hits)},
     {"best_accuracy", FIELD_REAL, offsetof(fit_state, best_accuracy)},
@@ -48,8 +50,8 @@ void fit_state_init(fit_state *s) {
 
 void fit_state_recent(const fit_state *s, int64_t steps, double *loss, double *accuracy) {
   double losses = 0, hits = 0, examples = 0;
-  steps = MIN_OF(MIN_OF(steps, FIT_RECENT), s->step);
-  for (int64_t i = s->step - steps; i < s->step; i++) {
+  steps = MIN_OF(MIN_OF(steps, FIT_RECENT), s->seen);
+  for (int64_t i = s->seen - steps; i < s->seen; i++) {
     const double *row = s->recent[i % FIT_RECENT];
     losses += row[0];
     hits += row[1];
@@ -170,7 +172,7 @@ static shoal_status read_fields(const json_t *object, fit_state *s) {
     if (!parse_field(fields[i].kind, value, (char *)s + fields[i].offset))
       return status_make(SHOAL_ERR_INPUT, "'%s' is '%s', not a number", fields[i].name, value);
   }
-  if (s->step < 0 || s->epoch < 0 || s->position < 0)
+  if (s->step < 0 || s->epoch < 0 || s->position < 0 || s->seen < 0)
     return status_make(SHOAL_ERR_INPUT, "step %lld, epoch %lld, position %lld: none can be negative",
                        (long long)s->step, (long long)s->epoch, (long long)s->position);
   return read_stream(object, s);

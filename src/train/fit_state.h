@@ -9,10 +9,12 @@
 #define FIT_RECENT 100 /* steps over which the final loss is taken */
 
 typedef struct {
-  int64_t step;     /* finished; also names the random numbers of the next one */
+  int64_t step;     /* finished, of all workers; alone, also names the random numbers of the next one */
   int64_t epoch;    /* finished */
   int64_t position; /* examples of the epoch under way that are done */
-  double epoch_loss, epoch_hits; /* sums over those examples */
+  int64_t seen;     /* steps whose losses were seen here: apart, a worker does not see the others' */
+  double epoch_loss, epoch_hits; /* sums over ... */
+  int64_t epoch_seen;            /* ... so many examples of the epoch under way */
   double best_accuracy, best_loss; /* of the validations so far; NaN: none */
   int64_t waited;                  /* epochs since the validation loss was last the best */
   bool ended;                      /* by patience */
@@ -21,7 +23,7 @@ typedef struct {
   char input[SHOAL_POSITION_TEXT]; /* the pipeline's position */
   int64_t examples;                /* of the finished epochs */
   int64_t epoch_steps, last_steps; /* steps of the epoch under way, of the one before */
-  /* Step s stands in row s % FIT_RECENT: sum of the examples' losses, examples right, examples. */
+  /* The s-th step seen stands in row s % FIT_RECENT: sum of the examples' losses, examples right, examples. */
   double recent[FIT_RECENT][3];
 } fit_state;
 

@@ -51,8 +51,8 @@ static shoal_status place_weights(const shoal_model *m, int servers, placement *
 
 static shoal_status write_settings(const ps_options *o, const shoal_model *m, const placement *p, text *out) {
   const shoal_compile_options *c = &m->options;
-  text_add(out, "workers=%d servers=%d pace=%s staleness=%lld optimizer=%s schedule=%s rate=%a seed=%llu slices=",
-           o->workers, o->servers, o->together ? "together" : "own", (long long)o->staleness,
+  text_add(out, "workers=%d servers=%d pace=%s staleness=%lld backups=%d optimizer=%s schedule=%s rate=%a seed=%llu "
+           "slices=", o->workers, o->servers, o->together ? "together" : "own", (long long)o->staleness, o->backups,
            c->optimizer.name ? c->optimizer.name : "sgd", c->schedule.name ? c->schedule.name : "constant",
            c->schedule.rate, (unsigned long long)c->seed);
   for (int s = 0; s < p->servers; s++) text_add(out, "%s%lld", s ? "," : "", (long long)p->elements[s]);
@@ -99,28 +99,71 @@ static shoal_status find_all(ps *s, shoal_value **weights) {
   return NULL;
 }
 
-static shoal_status begin(shoal_strategy *base, shoal_model *m, int64_t *step, int64_t updates) {
-  ps *s = (ps *)base;
-  if (base->worker) return ps_client_pull(s->client, s->values[0], step);
+/* Takes `status`: an error that meeting again may help against becomes *lost. */
+static shoal_status may_be_lost(const ps *s, shoal_status status, bool *lost) {
+  *lost = status && ps_client_lost(s->client) && shoal_status_code(status) == SHOAL_ERR_PEER &&
+          (s->base.recovers || ps_client_fenced(s->client));
+  if (!*lost) return status;
+  shoal_status_free(status);
+  return NULL;
+}
+
+static strategy_place place_of(const ps_answer *a) {
+  return (strategy_place){.updates = a->head.updates,
+                          .rows = a->head.rows,
+                          .next = a->stopped || a->next == PS_END ? STRATEGY_END
+                                  : a->next == PS_NO_BATCH        ? STRATEGY_NOTHING
+                                                                  : a->next};
+}
+
+static shoal_status meet(shoal_strategy *base, bool *under_way) {
+  return ps_client_meet(((ps *)base)->client, under_way);
+}
+
+/* Brings all that worker 0 has. */
+static shoal_status bring(ps *s, const strategy_plan *plan, const strategy_place *place, ps_answer *answer) {
+  const lease_plan *batches = &plan->batches;
+  ps_start start = {.counter = s->counter ? *s->counter : 0,
+                    .rows_done = place->rows,
+                    .first = place->rows / batches->rows * lease_plan_epoch_batches(batches) +
+                             place->rows % batches->rows / batches->batch,
+                    .batch = batches->batch,
+                    .rows = batches->rows,
+                    .end = batches->end,
+                    .end_step = plan->end_step};
   for (int k = 0; k < s->n_values; k++) TRY(ps_client_set(s->client, k, s->values[k]));
-  return ps_client_start(s->client, *step, updates, s->counter ? *s->counter : 0);
+  return ps_client_start(s->client, place->updates, &start, answer);
+}
+
+static shoal_status begin(shoal_strategy *base, shoal_model *m, const strategy_plan *plan, bool under_way,
+                          strategy_place *place, bool *lost) {
+  ps *s = (ps *)base;
+  ps_answer answer = {0};
+  shoal_status status = base->worker || under_way ? ps_client_pull(s->client, s->values[0], &answer)
+                                                  : bring(s, plan, place, &answer);
+  TRY(may_be_lost(s, status, lost));
+  if (!*lost) *place = place_of(&answer);
+  return NULL;
 }
 
 static shoal_status take_step(shoal_strategy *base, const strategy_part *part, strategy_outcome *out) {
   ps *s = (ps *)base;
   ps_head head = {.loss = part->loss, .hits = part->hits, .examples = part->examples};
   for (int i = 0; part->examples && i < s->n_weights; i++) s->gradients[i] = part->gradients[i].data;
-  bool stopped;
-  TRY(ps_client_push(s->client, s->gradients, s->values[0], &head, &stopped));
-  int64_t between = s->version < 0 || stopped ? 0 : MAX_OF(head.updates - s->version - 1, 0);
-  s->version = head.updates;
-  *out = (strategy_outcome){.stop = stopped,
-                            .examples = base->together ? head.examples : part->examples,
-                            .loss = base->together ? head.loss : part->loss,
-                            .hits = base->together ? head.hits : part->hits,
-                            .rate = head.rate,
-                            .updates = head.updates,
-                            .all_examples = head.all_examples,
+  ps_answer answer = {0};
+  bool lost;
+  TRY(may_be_lost(s, ps_client_push(s->client, s->gradients, s->values[0], &head, &answer), &lost));
+  *out = (strategy_outcome){.lost = lost};
+  if (lost) return NULL;
+  const ps_head *about = base->together ? &answer.head : &head;
+  int64_t between = s->version < 0 || answer.stopped ? 0 : MAX_OF(answer.head.updates - s->version - 1, 0);
+  s->version = answer.head.updates;
+  *out = (strategy_outcome){.stop = answer.stopped,
+                            .examples = about->examples,
+                            .loss = about->loss,
+                            .hits = about->hits,
+                            .rate = answer.head.rate,
+                            .place = place_of(&answer),
                             .staleness = between};
   return NULL;
 }
@@ -141,12 +184,12 @@ static shoal_status gather(shoal_strategy *base) {
 /* Worker 0 waits as long as the others make progress. */
 static shoal_status wait_for_others(ps *s, ps_head *head) {
   double last = clock_seconds();
-  int64_t seen = head->all_examples;
+  int64_t seen = head->rows;
   while (head->running > 0) {
     nanosleep(&(struct timespec){.tv_nsec = (long)(POLL_SECONDS * 1e9)}, NULL);
     TRY(ps_client_done(s->client, head));
-    if (head->all_examples != seen) last = clock_seconds();
-    seen = head->all_examples;
+    if (head->rows != seen) last = clock_seconds();
+    seen = head->rows;
     if (clock_seconds() - last > s->options.answer_seconds)
       return status_make(SHOAL_ERR_PEER, "%d of %d workers are not done, and none has made a step in %g s",
                          head->running, s->base.workers, s->options.answer_seconds);
@@ -154,26 +197,30 @@ static shoal_status wait_for_others(ps *s, ps_head *head) {
   return NULL;
 }
 
-static shoal_status end(shoal_strategy *base, int64_t *updates) {
+static shoal_status say_goodbye(ps *s, ps_head *head) {
+  TRY(ps_client_done(s->client, head));
+  if (s->base.worker) return NULL;
+  TRY(wait_for_others(s, head));
+  return gather(&s->base);
+}
+
+static shoal_status end(shoal_strategy *base, strategy_place *place, bool *lost) {
   ps *s = (ps *)base;
   ps_head head;
-  TRY(ps_client_done(s->client, &head));
-  if (base->worker == 0) {
-    TRY(wait_for_others(s, &head));
-    TRY(gather(base));
-  }
-  *updates = head.updates;
+  TRY(may_be_lost(s, say_goodbye(s, &head), lost));
+  if (*lost) return NULL;
+  *place = (strategy_place){.updates = head.updates, .rows = head.rows, .next = STRATEGY_END};
   s->ended = true;
   return NULL;
 }
 
-static const strategy_kind kind = {"ps", begin, take_step, stop, gather, end};
+static const strategy_kind kind = {"ps", meet, begin, take_step, stop, gather, end};
 
 shoal_status ps_strategy_create(const ps_options *options, shoal_model *m, shoal_strategy **out) {
   TRY(model_ready(m));
   ps *s = calloc(1, sizeof *s);
   if (!s) return status_no_memory();
-  s->base = (shoal_strategy){&kind, options->worker, options->workers, options->together};
+  s->base = (shoal_strategy){&kind, options->worker, options->workers, options->together, options->returns};
   s->options = *options;
   s->model = m;
   s->version = -1;
@@ -187,7 +234,10 @@ shoal_status ps_strategy_create(const ps_options *options, shoal_model *m, shoal
                               .place = &s->place,
                               .net = options->net,
                               .settings = s->settings.data,
+                              .backups = options->backups > 0,
                               .connect_seconds = options->connect_seconds,
+                              .again_seconds = options->answer_seconds,
+                              .stop = options->stop,
                               /* Longer than a server waits, which knows who is missing and is to say so first. */
                               .answer_seconds = 1.5 * options->answer_seconds + 1};
   client.net.from = (uint32_t)options->worker;
@@ -213,8 +263,9 @@ shoal_status ps_strategy_collect(shoal_strategy *base, char **out) {
   shoal_status status = NULL;
   for (int i = 0; i < n && !status;) {
     int server = i < workers ? 0 : i - workers;
-    status = ps_client_collect(s->client, server, MIN_OF(i, workers), &out[i]);
-    if (status || out[i]) {
+    bool gone = false;
+    status = ps_client_collect(s->client, server, MIN_OF(i, workers), &out[i], &gone);
+    if (status || out[i] || gone) {
       i++;
     } else if (clock_seconds() > end) {
       status = status_make(SHOAL_ERR_PEER, "no report of %s/%d in %g s", i < workers ? "worker" : "ps",
@@ -298,9 +349,13 @@ shoal_status ps_serve(const ps_options *options, int index, shoal_model *m, cons
     ps_server_options server = {.name = name,
                                 .address = options->addresses[index],
                                 .net = options->net,
+                                .leader = index == 0,
                                 .workers = options->workers,
                                 .together = options->together,
                                 .staleness = options->staleness,
+                                .backups = options->backups,
+                                .heartbeat = options->heartbeat,
+                                .returns = options->returns,
                                 .elements = place.elements[index],
                                 .block = options->block,
                                 .settings = settings.data,

@@ -11,21 +11,25 @@ typedef struct {
   int worker, workers; /* worker: of the strategy; a server has none */
   bool together;
   int64_t staleness;            /* below 0: no bound; not with `together` */
+  int backups;                  /* together: gradients a step can do without */
   const char *const *addresses; /* of the servers; kept by the caller */
   int servers;
   net_options net;              /* `largest` and `from` are set here */
   double connect_seconds, answer_seconds;
+  double heartbeat; /* seconds of silence after which a worker that others wait for no longer counts; 0: never */
+  bool returns;     /* tasks that die are started again: they are waited for, for answer_seconds */
+  const int *stop;  /* NULL, or: waiting for a lost server is given up once *stop is not 0 */
   int64_t block;   /* of a server: see ps_server_options */
   void *describer; /* of a server: see ps_server_options */
   char *(*describe)(void *describer, const ps_server_result *so_far);
 } ps_options;
 
-/* A worker's strategy for a compiled model. Connects at once. */
+/* A worker's strategy for a compiled model. */
 SHOAL_CHECKED shoal_status ps_strategy_create(const ps_options *options, shoal_model *m, shoal_strategy **out);
 /* At the end of training: what this worker has to say (at most PS_REPORT_MOST bytes), kept by server 0 ... */
 SHOAL_CHECKED shoal_status ps_strategy_report(shoal_strategy *s, const char *words);
-/* ... for worker 0 to collect, once all have spoken: out[0 .. workers) are the workers' words, then each server's own;
- * all the caller's to free. */
+/* ... for worker 0 to collect, once all have spoken: out[0 .. workers) are the workers' words (NULL: it has gone), then
+ * each server's own; all the caller's to free. */
 SHOAL_CHECKED shoal_status ps_strategy_collect(shoal_strategy *s, char **out);
 /* Says QUIT to the servers if this is worker 0 and training ended well; closes the connections. */
 SHOAL_CHECKED shoal_status ps_strategy_close(shoal_strategy *s);

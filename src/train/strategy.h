@@ -1,53 +1,84 @@
 /* How the work of a training is spread.
  *
- * The loop (fit.c) asks a strategy for parameters before the first step, hands it each step's gradients, and finds
- * fresh parameters in the session's variables when the call returns. Without one the update is part of the step's own
- * plan.
+ * The loop (fit_shared.c) asks a strategy where it stands and which batch to compute, hands it each step's gradients, and
+ * finds fresh parameters in the session's variables when the call returns. Without one the update is part of the step's
+ * own plan.
  *
- * Rows: all workers walk the same epoch in rounds. Round r takes the next batch x workers rows of the epoch's order,
- * worker w its w-th batch of them; what is left for the last round may leave some workers with few rows or none. */
+ * Rows: an epoch's order is cut into batches, numbered over the whole training (dist/leases.h). While nobody dies and
+ * all workers step together, round r takes the next batches, worker w the w-th of them; what is left for the last round
+ * of an epoch may leave some workers with few rows or none. */
 #ifndef SHOAL_TRAIN_STRATEGY_H
 #define SHOAL_TRAIN_STRATEGY_H
 
+#include "dist/leases.h"
 #include "shoal/train.h"
+
+enum { STRATEGY_NOTHING = -1, STRATEGY_END = -2 }; /* instead of a batch: none in this step; none any more */
+
+typedef struct {
+  lease_plan batches;
+  int64_t end_step; /* together: steps in all */
+} strategy_plan;
+
+/* Where a training stands. */
+typedef struct {
+  int64_t updates; /* of the parameters so far */
+  int64_t rows;    /* of all workers, done since the training's very beginning */
+  int64_t next;    /* the batch to compute, STRATEGY_NOTHING or STRATEGY_END */
+} strategy_place;
 
 /* What a worker has computed in a step. */
 typedef struct {
-  int64_t examples;              /* may be 0 */
+  int64_t examples;              /* may be 0, together */
   double loss, hits;             /* sums over them */
   const shoal_tensor *gradients; /* of the mean loss; one a trained weight, in model_weights' order; f32 */
 } strategy_part;
 
 /* What the step has come to. */
 typedef struct {
-  bool stop;             /* somebody asked to stop: the step was not taken */
-  int64_t examples;      /* that `loss` and `hits` are about */
-  double loss, hits;     /* sums */
-  double rate;           /* that was applied */
-  int64_t updates;       /* of the parameters so far */
-  int64_t all_examples;  /* of all workers in this run */
-  int64_t staleness;     /* updates made between the parameters this part was computed with and its use */
+  bool stop;         /* somebody asked to stop: the step was not taken */
+  bool lost;         /* the others are lost: meet again; nothing below is set */
+  int64_t examples;  /* that `loss` and `hits` are about */
+  double loss, hits; /* sums */
+  double rate;       /* that was applied */
+  strategy_place place;
+  int64_t staleness; /* updates made between the parameters this part was computed with and its use */
   double barrier_seconds, server_seconds; /* of the call: waiting for other workers; for others' work on the step */
 } strategy_outcome;
 
 typedef struct {
   const char *name;
-  /* Worker 0 brings parameters and slots, and says how far its training is (a resumed one: above 0); the others get
-   * parameters and *step. */
-  shoal_status (*begin)(shoal_strategy *s, shoal_model *m, int64_t *step, int64_t updates);
+  /* Finds the others, also again after `lost`. *under_way: a training is going on that this worker is to join, worker 0
+   * included; otherwise worker 0 is to bring what it has. NULL: nothing to do, nothing under way. */
+  shoal_status (*meet)(shoal_strategy *s, bool *under_way);
+  /* Worker 0, when nothing is under way, brings parameters and slots, and says in *place how far its training is (a
+   * resumed one: above 0). All others get parameters. *place: where all stand, and the first batch. *lost: as in
+   * strategy_outcome. */
+  shoal_status (*begin)(shoal_strategy *s, shoal_model *m, const strategy_plan *plan, bool under_way,
+                        strategy_place *place, bool *lost);
   shoal_status (*step)(shoal_strategy *s, const strategy_part *part, strategy_outcome *out);
   /* Makes all workers stop before their next step. */
   shoal_status (*stop)(shoal_strategy *s);
   /* Brings what a checkpoint needs into the session's variables: fresh parameters and slots. Worker 0 only. */
   shoal_status (*gather)(shoal_strategy *s);
-  /* No more steps from this worker; worker 0 waits for all others, then gathers. *updates: of the parameters. */
-  shoal_status (*end)(shoal_strategy *s, int64_t *updates);
+  /* No more steps from this worker; worker 0 waits for all others, then gathers. */
+  shoal_status (*end)(shoal_strategy *s, strategy_place *place, bool *lost);
 } strategy_kind;
 
 struct shoal_strategy {
   const strategy_kind *kind;
   int worker, workers;
   bool together; /* all workers take each step together; otherwise each goes its own pace */
+  bool recovers; /* what is lost is taken up again from the last checkpoint */
 };
+
+/* The batch of a worker in step `step` (from 0) when nobody ever comes or goes and all step together: for strategies in
+ * which nobody hands them out. */
+static inline int64_t strategy_batch(const strategy_plan *plan, int worker, int workers, int64_t step) {
+  int64_t batches = lease_plan_epoch_batches(&plan->batches), rounds = (batches + workers - 1) / workers;
+  int64_t place = step % rounds * workers + worker;
+  if (step >= plan->end_step) return STRATEGY_END;
+  return place < batches ? step / rounds * batches + place : STRATEGY_NOTHING;
+}
 
 #endif

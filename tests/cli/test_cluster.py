@@ -252,6 +252,12 @@ class Described(support.Case):
         self.tasks.append(process)
         return process
 
+    def wait_for_training(self):
+        path = self.folder / "r" / "metrics.jsonl"
+        end = time.monotonic() + 20
+        while time.monotonic() < end and not (path.exists() and path.stat().st_size):
+            time.sleep(0.02)
+
     def end(self, process, expect=0):
         try:
             out, err = process.communicate(timeout=LATEST)
@@ -303,18 +309,26 @@ class Described(support.Case):
         self.assertIn("place already", err)
         self.assertIsNone(first.poll())
 
-    def test_a_lost_worker_ends_all(self):
+    def test_a_lost_worker_is_done_without(self):
         names = ("ps:0", "worker:1", "worker:0")
         server, other, chief = (self.start(t, "--epochs", 10000000, "--quiet") for t in names)
-        end = time.monotonic() + 20
-        while time.monotonic() < end and not (self.folder / "r" / "metrics.jsonl").exists():
-            time.sleep(0.02)
+        self.wait_for_training()
         time.sleep(0.2)
         other.kill()
-        _, err = self.end(server, expect=1)
-        self.assertIn("worker/1 went away", err)
-        _, err = self.end(chief, expect=1)
-        self.assertIn("ps/0", err)
+        time.sleep(0.5)
+        chief.send_signal(signal.SIGINT)
+        self.end(chief, expect=130)
+        self.end(server)
+        summary = self.summary("r")
+        self.assertEqual(summary["tasks"][0]["deaths"], [0, 1])
+        self.assertEqual([t["index"] for t in summary["tasks"] if t["role"] == "worker"], [0])
+
+    def test_a_lost_chief_ends_all(self):
+        server, chief, other = (self.start(t, "--epochs", 10000000, "--quiet") for t in ("ps:0", "worker:0", "worker:1"))
+        self.wait_for_training()
+        chief.kill()
+        self.assertIn("worker/0 went away", self.end(server, expect=1)[1])
+        self.assertIn("ps/0", self.end(other, expect=1)[1])
 
     def test_wrong_descriptions(self):
         config = json.dumps({"cluster": {**self.cluster, "wroker": []}, "task": {"type": "ps", "index": 0}})

@@ -1,0 +1,56 @@
+/* Which worker computes which batch of a training.
+ *
+ * Batches are numbered over the whole training: epoch x batches of an epoch + place in the epoch.
+ *
+ * 1. A batch is in one of three places: it is free, one worker has it, or it is done; so an epoch covers each row once,
+ *    whoever dies.
+ * 2. Free batches go out in ascending order: those given back before new ones.
+ * 3. A worker has at most one batch.
+ *
+ * One thread uses it. Nothing is allocated after leases_init. */
+#ifndef SHOAL_DIST_LEASES_H
+#define SHOAL_DIST_LEASES_H
+
+#include "base/status.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { LEASE_NONE = -1 };
+
+/* How a training is cut into batches. */
+typedef struct {
+  int64_t batch;   /* rows of a batch; the last of an epoch may have fewer */
+  int64_t rows;    /* of an epoch */
+  int64_t end;     /* batches in all */
+} lease_plan;
+
+typedef struct {
+  lease_plan plan;
+  int64_t next;      /* the first that nobody has had */
+  int64_t *returned; /* [workers] ascending */
+  int n_returned;
+  int64_t *held;     /* [workers]: the batch of each, or LEASE_NONE */
+  int workers;
+} leases;
+
+int64_t lease_plan_epoch_batches(const lease_plan *p);
+int64_t lease_plan_epoch(const lease_plan *p, int64_t batch);
+/* Rows of that batch. */
+int64_t lease_plan_rows(const lease_plan *p, int64_t batch);
+
+/* first: batches below it are done. */
+SHOAL_CHECKED shoal_status leases_init(leases *l, const lease_plan *plan, int64_t first, int workers);
+void leases_fini(leases *l);
+/* The next free batch, or LEASE_NONE; it stays free. */
+int64_t leases_free(const leases *l);
+/* Gives the next free batch to a worker that has none; LEASE_NONE: there is none. */
+int64_t leases_take(leases *l, int worker);
+/* Its batch is done. LEASE_NONE: it had none. */
+int64_t leases_finish(leases *l, int worker);
+/* Its batch is free again. LEASE_NONE: it had none. */
+int64_t leases_give_back(leases *l, int worker);
+/* All batches are done. */
+bool leases_over(const leases *l);
+
+#endif

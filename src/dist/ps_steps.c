@@ -1,0 +1,342 @@
+/* Steps: who takes part, when one is complete, who computes what next. See ps_server.h and ps_protocol.h. */
+#include "dist/ps_serving.h"
+
+#include "base/mem.h"
+
+#include <string.h>
+
+#define START_SECONDS 1.0 /* those that are not there by then come later; a first synchronous start waits for all */
+#define LONGEST_TIMES 3   /* a worker is silent only when it takes so many times its longest step */
+
+static bool pushes(const worker *w) { return w->waits && w->held.header.kind == PS_PUSH; }
+static int64_t version_of(const net_message *m) { return (int64_t)m->header.step; }
+static const float *gradient_of(const net_message *m) { return (const float *)(m->payload + sizeof(ps_head)); }
+
+/* ---- batches */
+
+static bool is_over(const server *s) {
+  return leases_over(&s->leases) || (s->options->together && s->head.updates >= s->plan.end_step);
+}
+
+/* The batch for worker w, PS_NO_BATCH or PS_END. */
+static int64_t assign(server *s, int w) {
+  if (!s->options->leader) return 0;
+  if (is_over(s)) return PS_END;
+  int64_t batch = leases_free(&s->leases);
+  if (batch == LEASE_NONE) return PS_NO_BATCH;
+  if (s->options->together && lease_plan_epoch(&s->leases.plan, batch) != s->epoch) return PS_NO_BATCH;
+  return leases_take(&s->leases, w);
+}
+
+static void give_back(server *s, int w) {
+  if (!s->options->leader || !s->started) return;
+  int64_t batch = leases_give_back(&s->leases, w);
+  if (batch != LEASE_NONE) s->result.handed_on += lease_plan_rows(&s->leases.plan, batch);
+}
+
+/* The next round takes what is free of one epoch, the earliest. */
+static void choose_epoch(server *s) {
+  int64_t batch = s->options->leader ? leases_free(&s->leases) : LEASE_NONE;
+  if (batch != LEASE_NONE) s->epoch = lease_plan_epoch(&s->leases.plan, batch);
+}
+
+/* ---- answers */
+
+static shoal_status release(server *s, worker *w, int64_t number, uint16_t flags) {
+  if (!w->waits) return NULL;
+  net_message m = w->held;
+  bool keeps = w->keeps;
+  w->waits = w->keeps = false;
+  w->answered = s->now;
+  shoal_status status = server_answer(s, &m, number, PS_PARAMETERS, flags);
+  if (keeps) net_release_server(s->net, &m);
+  return status;
+}
+
+shoal_status steps_release_all(server *s, uint16_t flags) {
+  for (int w = 0; w < s->options->workers; w++) TRY(release(s, &s->workers[w], PS_END, flags));
+  return NULL;
+}
+
+/* The slowest member's steps; -1: there is none. */
+static int64_t slowest(const server *s) {
+  int64_t least = -1;
+  for (int w = 0; w < s->options->workers; w++) {
+    const worker *k = &s->workers[w];
+    if (k->state == MEMBER && (least < 0 || k->steps < least)) least = k->steps;
+  }
+  return least;
+}
+
+static void become_member(server *s, worker *w) {
+  if (w->state == MEMBER) return;
+  w->steps = MAX_OF(slowest(s), 0);
+  w->state = MEMBER;
+  w->longest = 0;
+  s->result.workers[w - s->workers].joins++;
+}
+
+static shoal_status admit(server *s, worker *w) {
+  become_member(s, w);
+  return release(s, w, assign(s, (int)(w - s->workers)), 0);
+}
+
+/* ---- updates */
+
+static void count_gradient(server *s, int from, const net_message *m) {
+  ps_server_result *r = &s->result;
+  int64_t behind = MAX_OF(s->head.updates - version_of(m), 0);
+  r->workers[from].gradients++;
+  r->workers[from].examples += (int64_t)m->header.number;
+  r->staleness[MIN_OF(behind, PS_STALENESS_MOST - 1)]++;
+  r->stalest = MAX_OF(r->stalest, behind);
+  r->staleness_sum += (double)behind;
+}
+
+/* loss, hits: sums over `examples` rows of the n gradients. */
+static shoal_status apply(server *s, int n, double loss, double hits, int64_t examples) {
+  double rate = (float)s->options->rate_at(s->options->optimizer, s->head.updates);
+  TRY(status_wrap(ps_vectors_apply(s->vectors, s->gradients, n, rate), "update %lld", (long long)s->head.updates));
+  s->head.rate = rate;
+  s->head.loss = loss;
+  s->head.hits = hits;
+  s->head.examples = examples;
+  s->head.rows += examples;
+  s->head.used = n;
+  s->head.updates++;
+  s->result.updates++;
+  s->last_update = s->now;
+  return NULL;
+}
+
+/* ---- together */
+
+static bool round_is_complete(const server *s) {
+  const ps_server_options *o = s->options;
+  int members = 0, waiting = 0, pushed = 0, real = 0, leased = 0, told = 0;
+  for (int w = 0; w < o->workers; w++) {
+    const worker *k = &s->workers[w];
+    if (k->state == JOINING && !k->waits && !o->leader) return false; /* it will say from which step on it counts */
+    if (k->state != MEMBER) continue;
+    members++;
+    waiting += k->waits;
+    leased += o->leader && s->leases.held[w] != LEASE_NONE;
+    if (!pushes(k)) continue;
+    pushed++;
+    real += k->held.header.number > 0;
+    told = MAX_OF(told, k->head.used);
+  }
+  if (!pushed) return false;
+  if (waiting == members) return true; /* nothing else can come */
+  if (!o->backups) return false;
+  if (!o->leader) return told && real >= told;
+  return real && real >= MIN_OF(leased, o->workers - o->backups);
+}
+
+/* Those that wait for a version that is there now. */
+static shoal_status admit_waiting(server *s, bool all) {
+  for (int w = 0; w < s->options->workers; w++) {
+    worker *k = &s->workers[w];
+    if (k->waits && k->held.header.kind == PS_PULL && (all || version_of(&k->held) <= s->head.updates))
+      TRY(admit(s, k));
+  }
+  return NULL;
+}
+
+static shoal_status take_round(server *s) {
+  const ps_server_options *o = s->options;
+  int64_t examples = 0;
+  double loss = 0, hits = 0;
+  int n = 0;
+  for (int w = 0; w < o->workers; w++) {
+    worker *k = &s->workers[w];
+    if (!pushes(k) || !k->held.header.number) continue;
+    s->gradients[n++] = (ps_gradient){gradient_of(&k->held), (int64_t)k->held.header.number};
+    examples += (int64_t)k->held.header.number;
+    loss += k->head.loss;
+    hits += k->head.hits;
+    count_gradient(s, w, &k->held);
+  }
+  if (n) TRY(apply(s, n, loss, hits, examples));
+  for (int w = 0; w < o->workers && o->leader; w++) {
+    if (pushes(&s->workers[w]))
+      leases_finish(&s->leases, w);
+    else
+      give_back(s, w); /* too late for this step */
+  }
+  choose_epoch(s);
+  for (int w = 0; w < o->workers; w++)
+    if (pushes(&s->workers[w])) TRY(release(s, &s->workers[w], assign(s, w), 0));
+  return admit_waiting(s, false);
+}
+
+static bool all_wait(const server *s) {
+  for (int w = 0; w < s->options->workers; w++) {
+    const worker *k = &s->workers[w];
+    if ((k->state == JOINING || k->state == MEMBER) && !k->waits) return false;
+  }
+  return true;
+}
+
+static shoal_status go_on_together(server *s) {
+  while (round_is_complete(s)) TRY(take_round(s));
+  /* Those that were to bring the step these wait for have gone. */
+  return all_wait(s) ? admit_waiting(s, true) : NULL;
+}
+
+/* ---- each at its own pace */
+
+/* Of those that wait, the slowest that may go on; NULL: none. */
+static worker *next_to_go(server *s) {
+  int64_t bound = s->options->staleness, least = bound < 0 ? 0 : slowest(s);
+  worker *best = NULL;
+  for (int w = 0; w < s->options->workers; w++) {
+    worker *k = &s->workers[w];
+    if (!k->waits) continue;
+    if (k->state == JOINING) return k;
+    if (bound >= 0 && k->steps - least > bound) continue;
+    if (!best || k->steps < best->steps) best = k;
+  }
+  return best;
+}
+
+static shoal_status go_on_apart(server *s) {
+  worker *w;
+  while ((w = next_to_go(s))) {
+    if (s->options->leader && leases_free(&s->leases) == LEASE_NONE && !is_over(s)) return NULL;
+    TRY(admit(s, w));
+  }
+  return NULL;
+}
+
+shoal_status steps_go_on(server *s) {
+  if (!s->started) return NULL;
+  return s->options->together ? go_on_together(s) : go_on_apart(s);
+}
+
+/* ---- what comes in */
+
+/* NULL, or what is wrong with a gradient. */
+static const char *check_push(const server *s, const net_message *m) {
+  const worker *w = &s->workers[m->header.from];
+  size_t vector = (size_t)s->options->elements * sizeof(float);
+  if (m->bytes != sizeof(ps_head) + (m->header.number ? vector : 0))
+    return "the gradient does not have the size of the parameters";
+  if (!s->started || w->waits || w->state != MEMBER) return "a gradient out of turn";
+  if (s->options->together && version_of(m) > s->head.updates) return "a gradient of a step that is to come";
+  if (!m->header.number && !s->options->together) return "an empty gradient";
+  return NULL;
+}
+
+/* Whether it is of the batch that the worker was given. */
+static bool is_of_lease(const server *s, const net_message *m) {
+  if (!s->options->leader) return true;
+  int64_t batch = s->leases.held[m->header.from];
+  int64_t rows = batch == LEASE_NONE ? 0 : lease_plan_rows(&s->leases.plan, batch);
+  return rows == (int64_t)m->header.number;
+}
+
+static shoal_status refuse_push(server *s, const net_message *m, const char *why) {
+  net_header h = {.kind = PS_PUSH, .flags = PS_REFUSED, .from = m->header.from, .step = m->header.step};
+  net_part part = {why, strlen(why)};
+  return net_answer(s->net, m->peer, &h, &part, 1);
+}
+
+shoal_status steps_push(server *s, net_message *m, bool *held) {
+  const ps_server_options *o = s->options;
+  int from = (int)m->header.from;
+  worker *w = &s->workers[from];
+  if (s->stopping) return server_answer(s, m, PS_END, PS_PARAMETERS, PS_STOPPED);
+  const char *wrong = check_push(s, m);
+  if (wrong) return refuse_push(s, m, wrong);
+  w->steps++;
+  w->longest = MAX_OF(w->longest, s->now - w->answered);
+  if (o->together && version_of(m) < s->head.updates) {
+    s->result.workers[from].late += m->header.number > 0;
+    give_back(s, from);
+    w->answered = s->now;
+    return server_answer(s, m, assign(s, from), PS_PARAMETERS, PS_LATE);
+  }
+  if (!is_of_lease(s, m)) return refuse_push(s, m, "a gradient of other rows than the worker was given");
+  memcpy(&w->head, m->payload, sizeof w->head);
+  w->held = *m;
+  w->waits = true;
+  if (o->together) {
+    w->keeps = *held = true;
+  } else {
+    count_gradient(s, from, m);
+    s->gradients[0] = (ps_gradient){gradient_of(m), (int64_t)m->header.number};
+    TRY(apply(s, 1, w->head.loss, w->head.hits, (int64_t)m->header.number)); /* then only whom to answer counts */
+    if (o->leader) leases_finish(&s->leases, from);
+  }
+  return steps_go_on(s);
+}
+
+shoal_status steps_pull(server *s, worker *w) {
+  if (!s->started) return steps_begin(s);
+  if (s->stopping) return release(s, w, PS_END, PS_STOPPED);
+  if (s->options->together && version_of(&w->held) <= s->head.updates) TRY(admit(s, w));
+  return steps_go_on(s); /* others may have waited for it to say where it stands */
+}
+
+/* ---- coming and going */
+
+/* Batches go out in the workers' order, whoever came first: the leader waits until all have asked. */
+static bool may_begin(const server *s) {
+  const ps_server_options *o = s->options;
+  if (!s->start_asked || s->started) return false;
+  if (!o->leader) return true;
+  bool all = true;
+  for (int w = 1; w < o->workers; w++) {
+    const worker *k = &s->workers[w];
+    if (k->state == ABSENT || (k->state == JOINING && !k->waits)) all = false;
+  }
+  bool first_together = o->together && s->generation == 1;
+  return all || (!first_together && s->now - s->asked > START_SECONDS);
+}
+
+shoal_status steps_begin(server *s) {
+  if (!may_begin(s)) return NULL;
+  s->started = true;
+  s->start = s->last_update = s->now;
+  choose_epoch(s);
+  worker *chief = &s->workers[0];
+  if (s->start_peer) {
+    net_message m = {.header = {.kind = PS_START, .from = 0}, .peer = s->start_peer};
+    become_member(s, chief);
+    chief->answered = s->now;
+    int64_t number = s->stopping ? PS_END : assign(s, 0);
+    TRY(server_answer(s, &m, number, NO_VECTOR, s->stopping ? PS_STOPPED : 0));
+    s->start_peer = 0;
+  }
+  if (s->stopping) return steps_release_all(s, PS_STOPPED);
+  return s->options->together ? admit_waiting(s, false) : go_on_apart(s);
+}
+
+shoal_status steps_lose(server *s, worker *w) {
+  int index = (int)(w - s->workers);
+  s->result.workers[index].deaths += w->state == JOINING || w->state == MEMBER;
+  w->state = GONE;
+  w->peer = 0;
+  if (w->keeps) net_release_server(s->net, &w->held);
+  w->waits = w->keeps = false;
+  give_back(s, index);
+  if (!s->started) return steps_begin(s);
+  return steps_go_on(s);
+}
+
+shoal_status steps_find_silent(server *s) {
+  double patience = s->options->heartbeat;
+  bool awaited = false; /* somebody has waited for so long */
+  if (patience <= 0 || !s->started) return NULL;
+  for (int w = 0; w < s->options->workers; w++)
+    if (s->workers[w].waits && s->now - s->workers[w].heard > patience) awaited = true;
+  for (int w = 1; w < s->options->workers && awaited; w++) {
+    worker *k = &s->workers[w];
+    bool computes = k->state == MEMBER && !k->waits && k->longest > 0;
+    bool joins = k->state == JOINING && !k->waits;
+    double most = MAX_OF(patience, LONGEST_TIMES * k->longest);
+    if ((computes || joins) && s->now - k->heard > most) TRY(steps_lose(s, k));
+  }
+  return NULL;
+}

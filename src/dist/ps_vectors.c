@@ -1,0 +1,167 @@
+#include "dist/ps_vectors.h"
+
+#include "base/mem.h"
+#include "graph/graph.h"
+
+#include <string.h>
+
+#define MOST_SLOTS 8
+#define STANDARD_BLOCK ((int64_t)1 << 22) /* elements: 16 MB */
+#define MOST_BLOCKS 12 /* each has a plan, and a session keeps 16 */
+#define STRIP 1024 /* elements summed at a time: the sums stay in the first cache */
+
+/* A part of the vector with an update of its own. */
+typedef struct {
+  int64_t first, count; /* elements */
+  shoal_value *gradient, *update;
+  float *vectors[1 + MOST_SLOTS]; /* [count] each: parameters, slots; the session's */
+} block;
+
+struct ps_vectors {
+  const ps_server_options *options;
+  shoal_graph *graph;
+  shoal_session *session;
+  shoal_value *rate;
+  block *blocks;
+  int n_blocks, n_vectors;
+  int64_t *counter; /* the session's */
+  float *sum;       /* [elements of the largest block]; NULL: one gradient at a time */
+};
+
+/* ---- the small graph that updates */
+
+/* Adds block k to the graph: its variable first, then what the optimizer keeps for it. */
+static shoal_status build_block(ps_vectors *v, int k) {
+  const ps_server_options *o = v->options;
+  block *b = &v->blocks[k];
+  shoal_graph *g = v->graph;
+  b->first = o->elements * k / v->n_blocks;
+  b->count = o->elements * (k + 1) / v->n_blocks - b->first;
+  shoal_shape shape = SHOAL_SHAPE(b->count);
+  shoal_value *parameters = shoal_variable(g, "parameters", shoal_fill(g, SHOAL_F32, shape, 0));
+  b->gradient = shoal_placeholder(g, "gradient", SHOAL_F32, shape);
+  TRY(shoal_graph_status(g));
+  return o->build(o->optimizer, g, parameters, b->gradient, v->rate, &b->update);
+}
+
+/* Finds the memory of the variables that nodes first .. last - 1 of the graph made for block b. */
+static shoal_status find_vectors(ps_vectors *v, block *b, size_t first, size_t last) {
+  shoal_shape shape = SHOAL_SHAPE(b->count);
+  int n = 0;
+  for (size_t i = first; i < last; i++) {
+    const node *variable = v->graph->nodes[i];
+    if (!variable->initial) continue;
+    shoal_tensor t;
+    TRY(shoal_session_variable(v->session, &variable->out[0], &t));
+    if (t.dtype == SHOAL_I64 && t.shape.rank == 0 && !v->counter)
+      v->counter = t.data;
+    else if (t.dtype == SHOAL_F32 && shoal_shape_equal(&t.shape, &shape) && n <= MOST_SLOTS)
+      b->vectors[n++] = t.data;
+    else
+      return status_make(SHOAL_ERR_INTERNAL, "the optimizer keeps '%s', which a parameter server cannot hold",
+                         variable->name);
+  }
+  v->n_vectors = n;
+  return NULL;
+}
+
+static shoal_status build(ps_vectors *v) {
+  const ps_server_options *o = v->options;
+  int64_t most = o->block > 0 ? o->block : STANDARD_BLOCK;
+  v->n_blocks = (int)MIN_OF((o->elements + most - 1) / most, MOST_BLOCKS);
+  v->blocks = calloc((size_t)v->n_blocks, sizeof *v->blocks);
+  size_t *ends = calloc((size_t)v->n_blocks + 1, sizeof *ends);
+  shoal_status status = v->blocks && ends ? shoal_graph_create(&v->graph) : status_no_memory();
+  if (!status) {
+    v->rate = shoal_placeholder(v->graph, "rate", SHOAL_F32, SHOAL_SCALAR);
+    ends[0] = v->graph->count;
+  }
+  for (int k = 0; k < v->n_blocks && !status; k++) {
+    status = build_block(v, k);
+    ends[k + 1] = v->graph->count;
+  }
+  shoal_session_options session = {.threads = 1, .kernels = o->kernels};
+  if (!status) status = shoal_session_create(v->graph, &session, &v->session);
+  for (int k = 0; k < v->n_blocks && !status; k++) status = find_vectors(v, &v->blocks[k], ends[k], ends[k + 1]);
+  free(ends);
+  return status;
+}
+
+shoal_status ps_vectors_create(const ps_server_options *options, bool mean, ps_vectors **out) {
+  ps_vectors *v = calloc(1, sizeof *v);
+  if (!v) return status_no_memory();
+  v->options = options;
+  shoal_status status = build(v);
+  if (!status && mean) {
+    int64_t largest = (options->elements + v->n_blocks - 1) / v->n_blocks;
+    status = mem_aligned((size_t)largest * sizeof(float), (void **)&v->sum);
+  }
+  if (status) {
+    ps_vectors_destroy(v);
+    return status;
+  }
+  *out = v;
+  return NULL;
+}
+
+void ps_vectors_destroy(ps_vectors *v) {
+  if (!v) return;
+  shoal_session_destroy(v->session);
+  shoal_graph_destroy(v->graph);
+  free(v->blocks);
+  free(v->sum);
+  free(v);
+}
+
+int ps_vectors_count(const ps_vectors *v) { return v->n_vectors; }
+int ps_vectors_n_parts(const ps_vectors *v) { return v->n_blocks; }
+int64_t *ps_vectors_counter(ps_vectors *v) { return v->counter; }
+
+void ps_vectors_parts(const ps_vectors *v, int which, net_part *out) {
+  for (int k = 0; k < v->n_blocks; k++)
+    out[k] = (net_part){v->blocks[k].vectors[which], (size_t)v->blocks[k].count * sizeof(float)};
+}
+
+void ps_vectors_set(ps_vectors *v, int which, const float *from) {
+  for (int k = 0; k < v->n_blocks; k++) {
+    const block *b = &v->blocks[k];
+    memcpy(b->vectors[which], from + b->first, (size_t)b->count * sizeof(float));
+  }
+}
+
+/* ---- updates */
+
+/* gradient [b->count]: borrowed. */
+static shoal_status apply_block(ps_vectors *v, const block *b, const float *gradient, float rate) {
+  shoal_feed feeds[] = {{b->gradient, shoal_tensor_view(SHOAL_F32, SHOAL_SHAPE(b->count), (void *)gradient)},
+                        {v->rate, shoal_tensor_view(SHOAL_F32, SHOAL_SCALAR, &rate)}};
+  return shoal_session_run(v->session, feeds, 2, &b->update, 1, NULL);
+}
+
+/* The mean over a block of the gradients. One gradient needs no mean. */
+static const float *combine(ps_vectors *v, const block *b, const ps_gradient *gradients, int n, double examples) {
+  if (n == 1) return gradients[0].values + b->first;
+  for (int64_t at = 0; at < b->count; at += STRIP) {
+    int64_t length = MIN_OF(STRIP, b->count - at);
+    float *to = v->sum + at;
+    memset(to, 0, (size_t)length * sizeof *to);
+    for (int g = 0; g < n; g++) {
+      float weight = (float)((double)gradients[g].examples / examples);
+      const float *from = gradients[g].values + b->first + at;
+      for (int64_t i = 0; i < length; i++) to[i] += weight * from[i];
+    }
+  }
+  return v->sum;
+}
+
+shoal_status ps_vectors_apply(ps_vectors *v, const ps_gradient *gradients, int n, double rate) {
+  int64_t count = v->counter ? *v->counter : 0;
+  double examples = 0;
+  for (int g = 0; g < n; g++) examples += (double)gradients[g].examples;
+  for (int k = 0; k < v->n_blocks; k++) {
+    const block *b = &v->blocks[k];
+    if (v->counter) *v->counter = count; /* each block's update counts, but it is one */
+    TRY(apply_block(v, b, combine(v, b, gradients, n, examples), (float)rate));
+  }
+  return NULL;
+}

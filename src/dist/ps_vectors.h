@@ -1,0 +1,31 @@
+/* What a parameter server holds: a vector of parameters and the optimizer's slots, and the small graph that updates
+ * them. Large vectors are updated in blocks, so that the mean of several gradients needs room for one block only. */
+#ifndef SHOAL_DIST_PS_VECTORS_H
+#define SHOAL_DIST_PS_VECTORS_H
+
+#include "dist/ps_server.h"
+
+enum { PS_PARAMETERS = 0 }; /* the vector's number; slot k has k + 1 */
+
+typedef struct {
+  const float *values; /* [elements], borrowed */
+  int64_t examples;    /* it is the mean over */
+} ps_gradient;
+
+typedef struct ps_vectors ps_vectors;
+
+/* Borrows the options. mean: room for the mean of several gradients. */
+SHOAL_CHECKED shoal_status ps_vectors_create(const ps_server_options *options, bool mean, ps_vectors **out);
+void ps_vectors_destroy(ps_vectors *v);
+int ps_vectors_count(const ps_vectors *v);
+/* How many parts a vector has, and the parts themselves: the vector's own memory. */
+int ps_vectors_n_parts(const ps_vectors *v);
+void ps_vectors_parts(const ps_vectors *v, int which, net_part *out);
+/* from [elements]. */
+void ps_vectors_set(ps_vectors *v, int which, const float *from);
+/* The optimizer's own count of updates; NULL: it has none. */
+int64_t *ps_vectors_counter(ps_vectors *v);
+/* One update by the mean over the n gradients, weighted by their examples, in their order. */
+SHOAL_CHECKED shoal_status ps_vectors_apply(ps_vectors *v, const ps_gradient *gradients, int n, double rate);
+
+#endif

@@ -1,0 +1,100 @@
+/* Batches are done once each, whoever dies. */
+#include "files.h"
+
+#include "base/random.h"
+#include "train/strategy.h"
+
+static void plan_knows_rows(void **state) {
+  lease_plan p = {.batch = 20, .rows = 50, .end = 6};
+  assert_int_equal(lease_plan_epoch_batches(&p), 3);
+  static const int64_t rows[] = {20, 20, 10, 20, 20, 10};
+  for (int64_t b = 0; b < 6; b++) {
+    assert_int_equal(lease_plan_rows(&p, b), rows[b]);
+    assert_int_equal(lease_plan_epoch(&p, b), b / 3);
+  }
+}
+
+static void given_back_goes_first(void **state) {
+  leases l;
+  assert_ok(leases_init(&l, &(lease_plan){.batch = 10, .rows = 100, .end = 5}, 0, 3));
+  for (int w = 0; w < 3; w++) assert_int_equal(leases_take(&l, w), w);
+  assert_int_equal(leases_take(&l, 1), LEASE_NONE); /* one at a time */
+  assert_int_equal(leases_give_back(&l, 2), 2);
+  assert_int_equal(leases_give_back(&l, 2), LEASE_NONE);
+  assert_int_equal(leases_give_back(&l, 0), 0);
+  assert_int_equal(leases_free(&l), 0);
+  assert_int_equal(leases_finish(&l, 1), 1);
+  assert_int_equal(leases_take(&l, 1), 0);
+  assert_int_equal(leases_take(&l, 0), 2);
+  assert_int_equal(leases_take(&l, 2), 3);
+  leases_finish(&l, 0);
+  assert_int_equal(leases_take(&l, 0), 4);
+  assert_int_equal(leases_free(&l), LEASE_NONE);
+  for (int w = 0; w < 3; w++) {
+    assert_false(leases_over(&l)); /* somebody may still give back */
+    leases_finish(&l, w);
+  }
+  assert_true(leases_over(&l));
+  leases_fini(&l);
+}
+
+/* Any order of taking, finishing and dying: each batch is finished once. */
+static void each_is_done_once(void **state) {
+  enum { WORKERS = 5, FIRST = 7, END = 200 };
+  for (uint64_t seed = 0; seed < 50; seed++) {
+    random_stream random = random_stream_make(seed, 1);
+    leases l;
+    int done[END] = {0};
+    assert_ok(leases_init(&l, &(lease_plan){.batch = 1, .rows = 30, .end = END}, FIRST, WORKERS));
+    int turns = 0;
+    while (!leases_over(&l)) {
+      int w = (int)random_below(&random, 2 * (uint64_t)turns, WORKERS);
+      uint64_t what = random_below(&random, 2 * (uint64_t)turns + 1, 4);
+      if (l.held[w] == LEASE_NONE)
+        leases_take(&l, w);
+      else if (what == 0)
+        leases_give_back(&l, w);
+      else
+        done[leases_finish(&l, w)]++;
+      assert_true(++turns < 100000);
+    }
+    for (int b = 0; b < END; b++) assert_int_equal(done[b], b >= FIRST);
+    leases_fini(&l);
+  }
+}
+
+static void wrong_plans_are_refused(void **state) {
+  leases l;
+  shoal_status status = leases_init(&l, &(lease_plan){.batch = 0, .rows = 1, .end = 1}, 0, 1);
+  assert_int_equal(shoal_status_code(status), SHOAL_ERR_ARGUMENT);
+  shoal_status_free(status);
+}
+
+/* What workers do without anybody who hands out batches is what a leader hands out while all are there. */
+static void static_assignment_is_the_leaders(void **state) {
+  enum { WORKERS = 3 };
+  strategy_plan plan = {.batches = {.batch = 10, .rows = 74, .end = 16}, .end_step = 6}; /* 8 batches an epoch */
+  leases l;
+  assert_ok(leases_init(&l, &plan.batches, 0, WORKERS));
+  for (int64_t step = 0; step < 6; step++) {
+    int64_t epoch = lease_plan_epoch(&plan.batches, leases_free(&l));
+    for (int w = 0; w < WORKERS; w++) {
+      int64_t free = leases_free(&l), expected = STRATEGY_NOTHING;
+      if (free != LEASE_NONE && lease_plan_epoch(&plan.batches, free) == epoch) expected = leases_take(&l, w);
+      assert_int_equal(strategy_batch(&plan, w, WORKERS, step), expected);
+    }
+    for (int w = 0; w < WORKERS; w++) leases_finish(&l, w);
+  }
+  assert_true(leases_over(&l));
+  assert_int_equal(strategy_batch(&plan, 0, WORKERS, 6), STRATEGY_END);
+  leases_fini(&l);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(plan_knows_rows),         cmocka_unit_test(given_back_goes_first),
+      cmocka_unit_test(each_is_done_once),       cmocka_unit_test(wrong_plans_are_refused),
+      cmocka_unit_test(static_assignment_is_the_leaders),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
