@@ -28,6 +28,8 @@ test: all
 bench: all
 	@bench/compare.py build $(BENCH_FLAGS)
 	@echo
+	@bench/compare_ps.py build
+	@echo
 	@bench/compare_data.py build
 
 install: all

@@ -70,9 +70,9 @@ shoal_status cluster_job_make(const training *t, int classes, int64_t rows, clus
     json_decref(servers);
     return status;
   }
-  j.file = json_pack("{s:s, s:s, s:i, s:I, s:s, s:b, s:o, s:{s:o}}", "job", id, "model", t->kind->name, "classes",
-                     classes, "rows", (json_int_t)rows, "run_dir", t->dir.path, "resume", t->flags.resume, "flags",
-                     flags_to_json(job_table, &t->flags), "cluster", "ps", servers);
+  j.file = json_pack("{s:s, s:s, s:i, s:I, s:s, s:b, s:s?, s:o, s:{s:o}}", "job", id, "model", t->kind->name, "classes",
+                     classes, "rows", (json_int_t)rows, "run_dir", t->dir.path, "resume", t->flags.resume, "keys",
+                     t->flags.keys, "flags", flags_to_json(job_table, &t->flags), "cluster", "ps", servers);
   status = j.file ? take_addresses(&j, "the job") : status_no_memory();
   if (status) {
     cluster_job_fini(&j);
@@ -103,6 +103,7 @@ static shoal_status read_job(const char *path, training *t, cluster_job *j) {
   TRY(flags_from_json(job_table, flags, path, &nothing_given, &t->flags));
   t->flags.resume = resume;
   t->flags.run_dir = folder;
+  t->flags.keys = json_string_value(json_object_get(j->file, "keys"));
   job_fill(&t->flags, &nothing_given, t->kind);
   TRY(run_dir_init(folder, &t->dir));
   return take_addresses(j, path);
@@ -120,6 +121,7 @@ shoal_status cluster_job_read(const char *path, training *t, cluster_job *out) {
 }
 
 void cluster_job_fini(cluster_job *j) {
+  key_ring_fini(&j->ring);
   json_decref(j->file);
   *j = (cluster_job){0};
 }

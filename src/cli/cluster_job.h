@@ -3,6 +3,7 @@
 #ifndef SHOAL_CLI_CLUSTER_JOB_H
 #define SHOAL_CLI_CLUSTER_JOB_H
 
+#include "cli/key_ring.h"
 #include "cli/training.h"
 #include "train/ps.h"
 
@@ -12,14 +13,15 @@ typedef struct {
   int64_t rows;   /* of the training data */
   const char *addresses[SERVERS_MOST];
   int servers;
-  net_options net; /* keys, for servers on other hosts */
+  net_options net; /* keys, where messages are encrypted; they point into: */
+  key_ring ring;
   json_t *file;   /* texts here and in the flags may point into it */
 } cluster_job;
 
 /* A new one for the filled flags. */
 SHOAL_CHECKED shoal_status cluster_job_make(const training *t, int classes, int64_t rows, cluster_job *out);
 SHOAL_CHECKED shoal_status cluster_job_write(const cluster_job *j, const char *path);
-/* Fills the job and, in `t`, the flags, the kind and the folder. */
+/* Fills the job and, in `t`, the flags, the kind and the folder. Of keys only where they lie: t->flags.keys. */
 SHOAL_CHECKED shoal_status cluster_job_read(const char *path, training *t, cluster_job *out);
 void cluster_job_fini(cluster_job *j);
 /* For worker or server `index`. */

@@ -3,7 +3,6 @@
 #include "cli/record.h"
 #include "cli/table.h"
 #include "cli/task.h"
-#include "net/keys.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -66,34 +65,6 @@ shoal_status described_find(training *t, const flags_parsed *parsed, bool *there
   *there = true;
   *out = c;
   return NULL;
-}
-
-/* ---- keys */
-
-typedef struct {
-  keys_pair own;
-  char server[KEYS_TEXT];
-  keys_list allowed;
-} key_ring;
-
-static shoal_status read_keys(const char *dir, bool server, key_ring *ring, net_options *net) {
-  char *path;
-  if (asprintf(&path, "%s/%s.key", dir, server ? "server" : "client") < 0) return status_no_memory();
-  shoal_status status = keys_read_pair(path, &ring->own);
-  free(path);
-  TRY(status);
-  net->public_key = ring->own.public_key;
-  net->secret_key = ring->own.secret_key;
-  if (server) {
-    TRY(keys_read_folder(dir, &ring->allowed));
-    net->allowed = (const char *const *)ring->allowed.keys;
-    return NULL;
-  }
-  if (asprintf(&path, "%s/server.pub", dir) < 0) return status_no_memory();
-  status = keys_read_public(path, ring->server);
-  free(path);
-  net->server_key = ring->server;
-  return status;
 }
 
 /* ---- taking the place */
@@ -163,15 +134,13 @@ shoal_status described_run(crew *c, const cluster *place) {
                   .index = server ? place->index : cluster_worker(place),
                   .stop = c->stop,
                   .ears = &ears};
-  key_ring ring = {0};
   job.net.insecure = b->flags.insecure;
-  shoal_status status = b->flags.keys ? read_keys(b->flags.keys, server, &ring, &job.net) : NULL;
+  shoal_status status = b->flags.keys ? key_ring_read(b->flags.keys, server, &job.ring, &job.net) : NULL;
   if (!status) status = look_at_data(b, server, &job);
   if (!status && l.chief) status = run_dir_make(&b->dir);
   if (!status) status = task_do(&t);
   progress_clear(c->screen);
   if (!status && l.chief) status = crew_check(c);
-  keys_list_fini(&ring.allowed);
-  explicit_bzero(&ring, sizeof ring);
+  cluster_job_fini(&job);
   return server ? status : status_wrap(status, "worker/%d", t.index); /* a server names itself */
 }

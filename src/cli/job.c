@@ -1,6 +1,7 @@
 #include "cli/job.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 const char *const *job_kernel_names(void) {
@@ -212,7 +213,7 @@ int64_t job_global_batch(const job_flags *f) { return f->batch_size * (job_is_to
 
 static shoal_status check_cluster(const job_flags *f, const flags_parsed *parsed) {
   if (!job_is_cluster(f)) {
-    static const char *const only_ps[] = {"ps", "mode", "staleness", "transport", "deadline"};
+    static const char *const only_ps[] = {"ps", "mode", "staleness", "transport", "deadline", "keys"};
     for (size_t i = 0; i < sizeof only_ps / sizeof *only_ps; i++)
       if (flags_given(job_table, parsed, only_ps[i]))
         return status_make(SHOAL_ERR_ARGUMENT, "--%s means nothing to the strategy %s; add --strategy ps", only_ps[i],
@@ -222,6 +223,9 @@ static shoal_status check_cluster(const job_flags *f, const flags_parsed *parsed
                          (long long)f->workers, f->strategy);
     return NULL;
   }
+  if (f->keys && !f->cluster && !is(f->transport, "zmq") && !getenv("TF_CONFIG"))
+    return status_make(SHOAL_ERR_ARGUMENT, "--keys means nothing to tasks that talk through shared memory; add "
+                       "--transport zmq");
   if (f->staleness >= 0 && job_is_together(f))
     return status_make(SHOAL_ERR_ARGUMENT, "--staleness means nothing to --mode sync, where all workers step together; "
                        "add --mode async");

@@ -308,6 +308,7 @@ static shoal_status run(const char *name, const char *job_path, training *base, 
   if (!colon || (!server && strncmp(name, "worker:", 7)) || !text_to_int(colon + 1, &index) || index < 0 ||
       index >= count)
     return status_make(SHOAL_ERR_ARGUMENT, "--task %s: %s has no such task", name, job_path);
+  if (base->flags.keys) TRY(key_ring_read(base->flags.keys, server, &job->ring, &job->net));
   TRY(interrupt_create("Stopping after this step.", "Ended at once.", signals));
   task_place place = {.base = base,
                       .job = job,

@@ -1,0 +1,20 @@
+/* The keys of one task, as `shoal keygen DIR` leaves them: server.key and all *.pub files for a parameter server,
+ * client.key and server.pub for the others. */
+#ifndef SHOAL_CLI_KEY_RING_H
+#define SHOAL_CLI_KEY_RING_H
+
+#include "net/keys.h"
+#include "net/transport.h"
+
+typedef struct {
+  keys_pair own;
+  char server[KEYS_TEXT];
+  keys_list allowed;
+} key_ring;
+
+/* Sets the keys of `net`, which point into the ring and live as long as it. The ring is finished also after a failure. */
+SHOAL_CHECKED shoal_status key_ring_read(const char *dir, bool server, key_ring *ring, net_options *net);
+/* Leaves no secret in memory. */
+void key_ring_fini(key_ring *ring);
+
+#endif
