@@ -1,4 +1,4 @@
-/* ZeroMQ between hosts: a ROUTER at the server, a DEALER at each client; a frame with the header, one with the payload.
+/* ZeroMQ between hosts: a ROUTER at the server, a DEALER at each client.
  *
  *  1. A client says hello with its job and the largest message it will send; until it is welcomed nothing else of it is
  *     looked at. Messages of connections that were not welcomed are refused.
@@ -300,8 +300,9 @@ static void zmq_client_close(net_client *base) {
 }
 
 static shoal_status refusal(zmq_incoming *in) {
-  shoal_status status = status_make(SHOAL_ERR_PEER, "refused: %.*s", (int)MIN_OF(zmq_msg_size(&in->payload), 160),
-                                    (const char *)zmq_msg_data(&in->payload));
+  shoal_status status =
+      status_make(SHOAL_ERR_PEER, "refused: %.*s", (int)MIN_OF(zmq_msg_size(&in->payload) - in->offset, 160),
+                  (const char *)zmq_msg_data(&in->payload) + in->offset);
   zmq_msg_close(&in->payload);
   return status;
 }

@@ -21,7 +21,12 @@
 #define SLOWEST_NETWORK 25e6             /* bytes/s: a large message must not look like a silent peer */
 #define HANDSHAKE 2000                   /* milliseconds */
 #define SPARE_LARGEST ((size_t)64 << 20) /* larger blocks are given back to the system when released */
-enum { HOST_ROOM = 256, OWN_LARGEST = 4096 /* bytes of the transport's own messages */ };
+enum {
+  SERVER_THREADS = 2,
+  HOST_ROOM = 256,
+  OWN_LARGEST = 4096, /* bytes of the transport's own messages */
+  CURVE_EXTRA = 64    /* bytes encryption may add to a frame: 33 and some */
+};
 
 /* ---- addresses */
 
@@ -98,7 +103,7 @@ static shoal_status configure(void *s, const net_options *o, bool server) {
   int high_water = (int)MAX_OF(MIN_OF(queue, 256), 16);
   int beat = (int)MIN_OF(o->heartbeat * 1e3, 1e6);
   int patience = beat + (int)MIN_OF((double)o->largest / SLOWEST_NETWORK * 1e3, 1e6);
-  int64_t largest = (int64_t)MAX_OF(o->largest, OWN_LARGEST) + WIRE_HEADER;
+  int64_t largest = (int64_t)MAX_OF(o->largest, OWN_LARGEST) + WIRE_HEADER + CURVE_EXTRA;
   SET(ZMQ_SNDHWM, high_water);
   SET(ZMQ_RCVHWM, high_water);
   SET(ZMQ_LINGER, 0);
@@ -140,6 +145,8 @@ shoal_status zmq_end_open(const char *address, const net_options *options, bool 
   TRY(check_keys(options, server, loopback));
   zmq_end e = {.context = zmq_ctx_new(), .receive_limit = -1};
   if (!e.context) return status_make(SHOAL_ERR_SYSTEM, "ZeroMQ: %s", zmq_strerror(errno));
+  /* Encryption is done by these threads, and a server's are where all connections meet. */
+  if (server && options->secret_key) zmq_ctx_set(e.context, ZMQ_IO_THREADS, SERVER_THREADS);
   shoal_status status = NULL;
   e.socket = zmq_socket(e.context, server ? ZMQ_ROUTER : ZMQ_DEALER);
   if (!e.socket) TRY_GOTO(status, status_make(SHOAL_ERR_SYSTEM, "ZeroMQ: %s", zmq_strerror(errno)), failed);
@@ -242,14 +249,19 @@ bool zmq_end_receive(zmq_end *e, bool server, double seconds, size_t largest, zm
     more = zmq_msg_more(&m);
   }
   uint64_t bytes = 0;
-  in->wrong = wire_decode(zmq_msg_data(&m), zmq_msg_size(&m), largest, &in->header, &in->job, &bytes);
-  zmq_msg_close(&m);
-  if (more) {
+  size_t size = zmq_msg_size(&m);
+  in->wrong = wire_decode(zmq_msg_data(&m), MIN_OF(size, WIRE_HEADER), largest, &in->header, &in->job, &bytes);
+  if (size > WIRE_HEADER) {
+    zmq_msg_move(&in->payload, &m);
+    in->offset = WIRE_HEADER;
+  } else if (more) {
     zmq_msg_close(&in->payload);
     if (!read_frame(e->socket, &in->payload, ZMQ_DONTWAIT)) zmq_msg_init(&in->payload);
     more = zmq_msg_more(&in->payload);
   }
-  if (!in->wrong && zmq_msg_size(&in->payload) != bytes) in->wrong = "the payload has not the length that was said";
+  zmq_msg_close(&m);
+  if (!in->wrong && zmq_msg_size(&in->payload) - in->offset != bytes)
+    in->wrong = "the payload has not the length that was said";
   while (more) {
     in->wrong = "too many frames";
     if (!read_frame(e->socket, &m, ZMQ_DONTWAIT)) break;
@@ -278,8 +290,8 @@ shoal_status zmq_end_hold(zmq_end *e, zmq_incoming *in, net_message *out) {
   if (h) e->spare = h->next;
   else h = calloc(1, sizeof *h);
   shoal_status status = h ? NULL : status_no_memory();
-  const uint8_t *data = zmq_msg_data(&in->payload);
-  size_t bytes = zmq_msg_size(&in->payload);
+  const uint8_t *data = (const uint8_t *)zmq_msg_data(&in->payload) + in->offset;
+  size_t bytes = zmq_msg_size(&in->payload) - in->offset;
   if (!status && (uintptr_t)data % MEM_ALIGN) {
     status = hold_copy(h, data, bytes);
     data = h->block;
@@ -287,7 +299,7 @@ shoal_status zmq_end_hold(zmq_end *e, zmq_incoming *in, net_message *out) {
     zmq_msg_init(&h->message);
     zmq_msg_move(&h->message, &in->payload);
     h->has_message = true;
-    data = zmq_msg_data(&h->message);
+    data = (const uint8_t *)zmq_msg_data(&h->message) + in->offset;
   }
   zmq_msg_close(&in->payload);
   if (status) {
@@ -322,27 +334,14 @@ static void give_back(void *data, void *hint) {
   sem_post(&b->left);
 }
 
-static shoal_status make_payload(zmq_msg_t *m, const net_part *parts, int n, size_t bytes, size_t zero_copy,
-                                 zmq_borrow **borrow) {
-  *borrow = NULL;
-  if (n == 1 && bytes >= zero_copy) {
-    zmq_borrow *b = malloc(sizeof *b);
-    if (!b) return status_no_memory();
-    sem_init(&b->left, 0, 0);
-    if (zmq_msg_init_data(m, (void *)(uintptr_t)parts[0].data, bytes, give_back, b)) {
-      sem_destroy(&b->left);
-      free(b);
-      return status_no_memory();
-    }
-    *borrow = b;
-    return NULL;
-  }
-  if (zmq_msg_init_size(m, bytes)) return status_no_memory();
-  uint8_t *to = zmq_msg_data(m);
-  for (int i = 0; i < n; i++) {
-    if (parts[i].bytes) memcpy(to, parts[i].data, parts[i].bytes);
-    to += parts[i].bytes;
-  }
+/* A frame that points at the payload. */
+static zmq_borrow *borrow_payload(const net_part *part, zmq_msg_t *m) {
+  zmq_borrow *b = malloc(sizeof *b);
+  if (!b) return NULL;
+  sem_init(&b->left, 0, 0);
+  if (!zmq_msg_init_data(m, (void *)(uintptr_t)part->data, part->bytes, give_back, b)) return b;
+  sem_destroy(&b->left);
+  free(b);
   return NULL;
 }
 
@@ -357,42 +356,43 @@ static zmq_end_result failure(void) {
   return errno == EAGAIN ? ZMQ_END_FULL : errno == EHOSTUNREACH ? ZMQ_END_NO_PEER : ZMQ_END_FAILED;
 }
 
+static bool send_route(zmq_end *e, uint64_t route) {
+  uint8_t id[5] = {0};
+  uint32_t number = (uint32_t)route;
+  memcpy(id + 1, &number, 4);
+  int sent;
+  while ((sent = zmq_send(e->socket, id, sizeof id, ZMQ_DONTWAIT | ZMQ_SNDMORE)) < 0 && errno == EINTR) {}
+  return sent >= 0;
+}
+
 zmq_end_result zmq_end_send(zmq_end *e, uint64_t route, const net_header *header, uint64_t job, const net_part *parts,
                             int n, size_t bytes, zmq_borrow **borrow) {
+  zmq_msg_t frame, payload;
+  const bool apart = n == 1 && bytes >= (route ? ZERO_COPY_SERVER : ZERO_COPY_CLIENT);
   *borrow = NULL;
-  zmq_msg_t head, payload;
-  if (zmq_msg_init_size(&head, WIRE_HEADER)) return ZMQ_END_FAILED;
-  wire_encode(header, job, bytes, zmq_msg_data(&head));
-  if (route) {
-    uint8_t id[5] = {0};
-    uint32_t number = (uint32_t)route;
-    memcpy(id + 1, &number, 4);
-    int sent;
-    while ((sent = zmq_send(e->socket, id, sizeof id, ZMQ_DONTWAIT | ZMQ_SNDMORE)) < 0 && errno == EINTR) {}
-    if (sent < 0) {
-      zmq_end_result r = failure();
-      zmq_msg_close(&head);
-      return r;
-    }
+  if (zmq_msg_init_size(&frame, WIRE_HEADER + (apart ? 0 : bytes))) return ZMQ_END_FAILED;
+  uint8_t *to = zmq_msg_data(&frame);
+  wire_encode(header, job, bytes, to);
+  to += WIRE_HEADER;
+  for (int i = 0; i < n && !apart; i++) {
+    if (parts[i].bytes) memcpy(to, parts[i].data, parts[i].bytes);
+    to += parts[i].bytes;
   }
-  if (send_frame(&head, e->socket, ZMQ_DONTWAIT | (bytes ? ZMQ_SNDMORE : 0)) < 0) {
+  if ((route && !send_route(e, route)) || send_frame(&frame, e->socket, ZMQ_DONTWAIT | (apart ? ZMQ_SNDMORE : 0)) < 0) {
     zmq_end_result r = failure();
-    zmq_msg_close(&head);
+    zmq_msg_close(&frame);
     return r;
   }
-  if (!bytes) return ZMQ_END_SENT;
+  if (!apart) return ZMQ_END_SENT;
   /* From here on libzmq takes the rest of the message, or drops all of it with the connection. */
-  shoal_status status = make_payload(&payload, parts, n, bytes, route ? ZERO_COPY_SERVER : ZERO_COPY_CLIENT, borrow);
-  const bool made = !status;
-  if (!made) {
-    shoal_status_free(status);
-    zmq_msg_init(&payload); /* an empty frame ends the message; it does not check at the other side */
-  }
+  zmq_borrow *b = borrow_payload(&parts[0], &payload);
+  if (!b) zmq_msg_init(&payload); /* an empty frame ends the message; it does not check at the other side */
+  *borrow = b;
   if (send_frame(&payload, e->socket, ZMQ_DONTWAIT) < 0) {
     zmq_msg_close(&payload);
     return ZMQ_END_FAILED;
   }
-  return made ? ZMQ_END_SENT : ZMQ_END_FAILED;
+  return b ? ZMQ_END_SENT : ZMQ_END_FAILED;
 }
 
 bool zmq_end_wait_sent(zmq_end *e, zmq_borrow *b, double seconds) {
