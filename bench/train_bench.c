@@ -10,7 +10,7 @@
  * machine's fused multiply-add rate on THREADS threads: fma BATCH THREADS gflops=... */
 #include "base/clock.h"
 #include "base/pool.h"
-#include "bench/fma.h"
+#include "kernel/fma.h"
 #include "exec/session.h"
 #include "shoal/shoal.h"
 

@@ -121,7 +121,7 @@ static void liar(const char *address, int unused) {
   int linger = 2000;
   zmq_setsockopt(socket, ZMQ_LINGER, &linger, sizeof linger);
   CHILD_CHECK(!zmq_connect(socket, address));
-  uint8_t header[WIRE_HEADER], payload[100] = {0}, answer[WIRE_HEADER];
+  uint8_t header[WIRE_HEADER], payload[100] = {0}, answer[WIRE_HEADER + sizeof payload];
   net_header hello = {.kind = WIRE_HELLO, .from = 9, .number = LARGEST}, request = {.kind = 1, .from = 9};
   wire_encode(&request, NET_JOB, 0, header);
   say(socket, header, sizeof header, NULL, 0); /* before the hello: 1 */
@@ -148,8 +148,19 @@ static void liar(const char *address, int unused) {
   say(socket, header, sizeof header, payload, sizeof payload);
   wire_encode(&request, NET_JOB, sizeof payload, header); /* after all that, one that is right */
   say(socket, header, sizeof header, payload, sizeof payload);
-  CHILD_CHECK(zmq_recv(socket, answer, sizeof answer, 0) == WIRE_HEADER);
-  CHILD_CHECK(zmq_recv(socket, payload, sizeof payload, 0) == sizeof payload);
+  CHILD_CHECK(zmq_recv(socket, answer, sizeof answer, 0) == sizeof answer);
+  memcpy(answer, header, sizeof header); /* the same as one frame */
+  memcpy(answer + sizeof header, payload, sizeof payload);
+  say(socket, answer, sizeof answer, NULL, 0);
+  CHILD_CHECK(zmq_recv(socket, answer, sizeof answer, 0) == sizeof answer);
+  memcpy(answer, header, sizeof header); /* and wrong as one: cut off, too long, a frame too many, a flipped bit: 4 */
+  say(socket, answer, sizeof answer - 1, NULL, 0);
+  wire_encode(&request, NET_JOB, sizeof payload - 1, answer);
+  say(socket, answer, sizeof answer, NULL, 0);
+  wire_encode(&request, NET_JOB, sizeof payload, answer);
+  say(socket, answer, sizeof answer, payload, sizeof payload);
+  answer[50] ^= 4;
+  say(socket, answer, sizeof answer, NULL, 0);
   /* Larger than agreed: the connection ends at that. */
   uint8_t *huge = calloc(1, LARGEST + 1000);
   CHILD_CHECK(huge);
@@ -168,8 +179,57 @@ static void liars(void **state) {
   int gone = serve_child(s, pid);
   gone += serve_child(s, good);
   assert_int_equal(gone, 2);
-  assert_in_range(refused(s), 1 + FLIPS + 5 + 3, 1 + FLIPS + 5 + 3 + 2); /* the oversized one shows in several ways */
+  assert_in_range(refused(s), 1 + FLIPS + 5 + 3 + 4, 1 + FLIPS + 5 + 3 + 4 + 2); /* the oversized one shows in several ways */
   net_server_close(s);
+}
+
+/* ---- another version of Shoal */
+
+enum { VERSION_AT = 4 }; /* in the header */
+
+static void newer_client(const char *address, int unused) {
+  void *context = zmq_ctx_new(), *socket = zmq_socket(context, ZMQ_DEALER);
+  uint8_t frame[WIRE_HEADER + 200];
+  CHILD_CHECK(!zmq_connect(socket, address));
+  wire_encode(&(net_header){.kind = WIRE_HELLO, .number = LARGEST}, NET_JOB, 0, frame);
+  frame[VERSION_AT]++;
+  say(socket, frame, WIRE_HEADER, NULL, 0);
+  int n = zmq_recv(socket, frame, sizeof frame, 0);
+  net_header h;
+  uint64_t job, bytes;
+  CHILD_CHECK(n > WIRE_HEADER && !wire_decode(frame, WIRE_HEADER, LARGEST, &h, &job, &bytes));
+  CHILD_CHECK(h.kind == WIRE_REFUSED);
+  CHILD_CHECK(memmem(frame + WIRE_HEADER, (size_t)n - WIRE_HEADER, "version", 7));
+  zmq_close(socket);
+  zmq_ctx_term(context);
+}
+
+static void newer_server(const char *address, int unused) {
+  void *context = zmq_ctx_new(), *socket = zmq_socket(context, ZMQ_ROUTER);
+  uint8_t id[16], frame[WIRE_HEADER];
+  CHILD_CHECK(!zmq_bind(socket, address));
+  int n = zmq_recv(socket, id, sizeof id, 0);
+  CHILD_CHECK(n > 0 && zmq_recv(socket, frame, sizeof frame, 0) == WIRE_HEADER);
+  frame[VERSION_AT]++;
+  CHILD_CHECK(zmq_send(socket, id, (size_t)n, ZMQ_SNDMORE) >= 0 && zmq_send(socket, frame, sizeof frame, 0) >= 0);
+  zmq_close(socket);
+  zmq_ctx_term(context);
+}
+
+static void versions(void **state) {
+  char address[NET_ADDRESS];
+  net_case_address("tcp", address);
+  pid_t pid = net_case_start(newer_client, address, 0);
+  net_server *s = listen_at(address);
+  serve_child(s, pid);
+  assert_int_equal(refused(s), 1);
+  net_server_close(s);
+  net_case_address("tcp", address);
+  pid = net_case_start(newer_server, address, 0);
+  net_client *c;
+  assert_fails(net_connect(address, &(net_options){.largest = LARGEST, .job = NET_JOB}, 5, &c), SHOAL_ERR_PEER,
+               "another version of the protocol");
+  net_case_join(pid);
 }
 
 /* ---- shared memory written by somebody who means harm */
@@ -425,7 +485,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(scanners), cmocka_unit_test(liars),           cmocka_unit_test(intruders),
       cmocka_unit_test(curve),    cmocka_unit_test(beyond_loopback), cmocka_unit_test(key_files),
-      cmocka_unit_test(curve_speed),
+      cmocka_unit_test(versions), cmocka_unit_test(curve_speed),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -36,19 +36,28 @@ static shoal_status agree(const flags_parsed *parsed, const char *flag, int64_t 
   return NULL;
 }
 
-shoal_status described_find(training *t, const flags_parsed *parsed, bool *there, cluster *out) {
-  const char *config = getenv("TF_CONFIG"), *path = t->flags.cluster;
+shoal_status described_read(const char *file, const char *task, bool *there, cluster *out) {
+  const char *config = getenv("TF_CONFIG");
   *there = false;
-  if (!path && !(config && *config)) {
-    if (t->flags.task) return status_make(SHOAL_ERR_ARGUMENT, "--task %s needs --cluster FILE", t->flags.task);
+  if (!file && !(config && *config)) {
+    if (task) return status_make(SHOAL_ERR_ARGUMENT, "--task %s needs --cluster FILE", task);
     return NULL;
   }
   char *words = NULL;
-  if (path) TRY(read_text(path, &words));
-  cluster c;
-  shoal_status status = cluster_parse(path ? words : config, path ? path : "TF_CONFIG", t->flags.task, &c);
+  if (file) TRY(read_text(file, &words));
+  shoal_status status = cluster_parse(file ? words : config, file ? file : "TF_CONFIG", task, out);
   free(words);
-  TRY(status);
+  *there = !status;
+  return status;
+}
+
+shoal_status described_find(training *t, const flags_parsed *parsed, bool *there, cluster *out) {
+  cluster c;
+  shoal_status status = NULL;
+  bool found;
+  *there = false;
+  TRY(described_read(t->flags.cluster, t->flags.task, &found, &c));
+  if (!found) return NULL;
   if (c.role == CLUSTER_EVALUATOR)
     status = status_make(SHOAL_ERR_ARGUMENT, "an evaluator cannot be started yet; shoal eval looks at a run");
   else if (!c.counts[CLUSTER_PS])

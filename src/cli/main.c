@@ -7,7 +7,7 @@
 
 static const command *const commands[] = {&command_train, &command_eval, &command_predict, &command_data_list,
                                           &command_data_inspect, &command_data_convert, &command_data_generate,
-                                          &command_keygen,
+                                          &command_keygen, &command_doctor,
                                           &command_version, &command_help};
 enum { COMMANDS = sizeof commands / sizeof *commands };
 

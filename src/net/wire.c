@@ -30,6 +30,10 @@ void wire_encode(const net_header *header, uint64_t job, uint64_t bytes, uint8_t
   put(out + 60, checksum(out), 4);
 }
 
+bool wire_other_version(const uint8_t *in, size_t n) {
+  return n >= 6 && get(in, 4) == WIRE_MAGIC && get(in + 4, 2) != WIRE_VERSION;
+}
+
 const char *wire_decode(const uint8_t *in, size_t n, uint64_t largest, net_header *header, uint64_t *job,
                         uint64_t *bytes) {
   if (n != WIRE_HEADER) return "the header has not 64 bytes";

@@ -24,6 +24,9 @@
 #define LINGER 1000     /* milliseconds a client's last words are given */
 #define STALL 4         /* heartbeats a peer may take nothing */
 
+static const char other_version[] = "it speaks another version of the protocol: install the same version of Shoal on all "
+                                    "hosts";
+
 /* ---- server */
 
 typedef struct {
@@ -118,6 +121,8 @@ static shoal_status take(zmq_server *s, zmq_incoming *in, net_message *out, bool
   if (in->wrong || !p || in->job != s->options.job || in->header.kind >= NET_GONE || in->header.from != p->from) {
     zmq_msg_close(&in->payload);
     s->base.stats.refused++;
+    /* Its own words say the version, too: it will not understand more. */
+    if (in->foreign && in->route && !p) say(&s->end, in->route, WIRE_REFUSED, 0, 0, 0, other_version);
     return NULL;
   }
   TRY(zmq_end_hold(&s->end, in, out));
@@ -325,6 +330,10 @@ static shoal_status introduce(zmq_client *c, double seconds) {
     zmq_incoming in;
     if (zmq_end_receive(&c->end, false, again > now ? SLICE : 0, 4096, &in)) {
       if (!in.wrong && in.header.kind == WIRE_REFUSED) return refusal(&in);
+      if (in.foreign) {
+        zmq_msg_close(&in.payload);
+        return status_make(SHOAL_ERR_PEER, "%s", other_version);
+      }
       bool welcome = !in.wrong && in.job == c->options.job && in.header.kind == WIRE_WELCOME;
       zmq_msg_close(&in.payload);
       if (welcome) return NULL;

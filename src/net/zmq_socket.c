@@ -22,8 +22,8 @@
 #define HANDSHAKE 2000                   /* milliseconds */
 #define SPARE_LARGEST ((size_t)64 << 20) /* larger blocks are given back to the system when released */
 enum {
-  SERVER_THREADS = 2,
   HOST_ROOM = 256,
+  COPY_SMALL = 256,
   OWN_LARGEST = 4096, /* bytes of the transport's own messages */
   CURVE_EXTRA = 64    /* bytes encryption may add to a frame: 33 and some */
 };
@@ -145,8 +145,6 @@ shoal_status zmq_end_open(const char *address, const net_options *options, bool 
   TRY(check_keys(options, server, loopback));
   zmq_end e = {.context = zmq_ctx_new(), .receive_limit = -1};
   if (!e.context) return status_make(SHOAL_ERR_SYSTEM, "ZeroMQ: %s", zmq_strerror(errno));
-  /* Encryption is done by these threads, and a server's are where all connections meet. */
-  if (server && options->secret_key) zmq_ctx_set(e.context, ZMQ_IO_THREADS, SERVER_THREADS);
   shoal_status status = NULL;
   e.socket = zmq_socket(e.context, server ? ZMQ_ROUTER : ZMQ_DEALER);
   if (!e.socket) TRY_GOTO(status, status_make(SHOAL_ERR_SYSTEM, "ZeroMQ: %s", zmq_strerror(errno)), failed);
@@ -251,6 +249,7 @@ bool zmq_end_receive(zmq_end *e, bool server, double seconds, size_t largest, zm
   uint64_t bytes = 0;
   size_t size = zmq_msg_size(&m);
   in->wrong = wire_decode(zmq_msg_data(&m), MIN_OF(size, WIRE_HEADER), largest, &in->header, &in->job, &bytes);
+  in->foreign = wire_other_version(zmq_msg_data(&m), size);
   if (size > WIRE_HEADER) {
     zmq_msg_move(&in->payload, &m);
     in->offset = WIRE_HEADER;
@@ -292,7 +291,8 @@ shoal_status zmq_end_hold(zmq_end *e, zmq_incoming *in, net_message *out) {
   shoal_status status = h ? NULL : status_no_memory();
   const uint8_t *data = (const uint8_t *)zmq_msg_data(&in->payload) + in->offset;
   size_t bytes = zmq_msg_size(&in->payload) - in->offset;
-  if (!status && (uintptr_t)data % MEM_ALIGN) {
+  /* The bytes of a small message lie inside of zmq_msg_t: they move with it. */
+  if (!status && (bytes < COPY_SMALL || (uintptr_t)data % MEM_ALIGN)) {
     status = hold_copy(h, data, bytes);
     data = h->block;
   } else if (!status) {

@@ -1,4 +1,4 @@
-#include "bench/fma.h"
+#include "kernel/fma.h"
 
 #include "base/clock.h"
 #include "kernel/cpu.h"
