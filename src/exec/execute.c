@@ -54,6 +54,8 @@ static void run_share(void *context, int thread, int threads) {
   if (thread >= phase->threads) return;
   plan_thread *t = &p->threads[thread];
   int64_t first, last;
+  events *watched = events_on(p->session->events) ? p->session->events : NULL;
+  uint64_t now = watched ? events_now() : 0;
   pool_share(phase->rows, phase->grain, thread, phase->threads, &first, &last);
   for (int64_t at = first; at < last; at += phase->strip) {
     int64_t rows = MIN_OF(phase->strip, last - at);
@@ -64,8 +66,11 @@ static void run_share(void *context, int thread, int threads) {
       call->accumulate = at > first && p->nodes[p->order[i]].batch == BATCH_SUM;
       call->step = p->session->step;
       if (!run_call(p, thread, i)) return;
+      if (__builtin_expect(watched != NULL, 0))
+        now = events_add(watched, thread, p->labels[i], now, events_now(), (double)rows / (double)phase->rows);
     }
   }
+  t->done = now;
 }
 
 /* Elements [first, last) of a sum: the threads' sums added up in their order, put into one thread's copy. */
@@ -111,6 +116,8 @@ static void run_part(plan *p, int phase, int thread, int threads) {
   const int64_t count = shoal_tensor_count(&call.out[0]);
   shoal_tensor operands[OP_MAX_OUTPUTS + PLAN_MOST_CUT_INPUTS];
   int64_t first, last;
+  events *watched = events_on(p->session->events) ? p->session->events : NULL;
+  uint64_t begun = watched ? events_now() : 0;
   plan_share(count, thread, threads, &first, &last);
   for (int k = 0; k < call.ins + call.outs; k++) {
     operands[k] = k < call.ins ? call.in[k] : call.out[k - call.ins];
@@ -124,13 +131,18 @@ static void run_part(plan *p, int phase, int thread, int threads) {
   call.step = p->session->step;
   t->error = p->nodes[p->order[at]].run(&call);
   t->failed = at;
+  if (watched)
+    t->done = events_add(watched, thread, p->labels[at], begun, events_now(), (double)(last - first) / (double)count);
 }
 
 /* What one meeting of the threads brings about: sums of a split phase, then parts of the nodes that follow. */
 static void finish_share(void *context, int thread, int threads) {
   plan *p = context;
   const plan_phase *phase = &p->phases[p->running];
+  events *watched = events_on(p->session->events) ? p->session->events : NULL;
+  uint64_t begun = watched ? events_now() : 0;
   if (phase->split) add_sums(p, phase, true, thread, threads);
+  if (watched) p->threads[thread].done = events_add(watched, thread, p->session->sums_label, begun, events_now(), 0);
   const int first = p->running + phase->split;
   for (int i = first; i < first + phase->tail && !p->threads[thread].error; i++) run_part(p, i, thread, threads);
 }
@@ -190,6 +202,12 @@ static shoal_status check_results(const plan *p, int at) {
   return NULL;
 }
 
+/* The first thread has met the others: what it waited for them. */
+static void note_sync(const plan *p) {
+  events *e = p->session->events;
+  if (events_on(e)) events_add(e, 0, p->session->sync_label, p->threads[0].done, events_now(), 0);
+}
+
 /* Sums, and the nodes cut among the threads that follow: all in one meeting. */
 static shoal_status finish_phase(plan *p, const plan_phase *phase) {
   const plan_phase *first = phase + phase->split;
@@ -197,6 +215,7 @@ static shoal_status finish_phase(plan *p, const plan_phase *phase) {
   for (const plan_phase *next = first; next < first + phase->tail; next++)
     if (next->check_guard) TRY(check_guard(p));
   pool_run(p->session->threads, finish_share, p);
+  note_sync(p);
   return first_error(p);
 }
 
@@ -209,6 +228,7 @@ static shoal_status run_phase(plan *p, int i) {
       return first_error(p);
     }
     pool_run(p->session->threads, run_share, p);
+    note_sync(p);
     TRY(first_error(p));
     return finish_phase(p, phase);
   }
@@ -216,7 +236,10 @@ static shoal_status run_phase(plan *p, int i) {
   if (phase->check_guard) TRY(check_guard(p));
   aim(p, i, 0, 0, 0);
   p->threads[0].calls[phase->first].step = p->session->step;
+  events *watched = events_on(p->session->events) ? p->session->events : NULL;
+  uint64_t begun = watched ? events_now() : 0;
   if (!run_call(p, 0, phase->first)) return first_error(p);
+  if (watched) events_add(watched, 0, p->labels[phase->first], begun, events_now(), 1);
   return p->check_each ? check_results(p, phase->first) : NULL;
 }
 

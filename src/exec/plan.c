@@ -77,7 +77,8 @@ static shoal_status make(plan *p, const plan_request *request) {
   if (!reference) TRY(plan_fuse(p));
   TRY(plan_choose(p, reference));
   TRY(plan_schedule(p, reference));
-  return plan_place(p);
+  TRY(plan_place(p));
+  return plan_label(p);
 }
 
 shoal_status plan_create(const plan_request *request, plan **out) {
@@ -126,6 +127,7 @@ void plan_destroy(plan *p) {
   free(p->patches);
   free(p->phase_patches);
   free(p->operand_at);
+  free(p->labels);
   free(p);
 }
 

@@ -95,6 +95,7 @@ typedef struct {
   void *scratch;
   shoal_status error;
   int failed; /* position of the node that gave it */
+  uint64_t done; /* when its share of the phase was; only in a timeline */
 } plan_thread;
 
 /* An operand whose address depends on the feed or the strip. */
@@ -134,6 +135,7 @@ typedef struct plan {
   plan_patch *patches; /* ordered by phase */
   int *phase_patches;  /* [n_phases + 1] */
   int *operand_at;     /* [n_order + 1] first operand of each position */
+  uint32_t *labels;    /* [n_order] for the session's timeline; NULL: it has none */
 
   /* of the run under way */
   const shoal_feed *feeds;
@@ -164,6 +166,8 @@ SHOAL_CHECKED shoal_status plan_fuse(plan *p);
 SHOAL_CHECKED shoal_status plan_choose(plan *p, bool reference);
 SHOAL_CHECKED shoal_status plan_schedule(plan *p, bool reference);
 SHOAL_CHECKED shoal_status plan_place(plan *p);
+/* Names the operators for the session's timeline, if it has one. */
+SHOAL_CHECKED shoal_status plan_label(plan *p);
 
 /* ---- used by the passes */
 SHOAL_CHECKED shoal_status plan_add_value(plan *p, shoal_dtype dtype, shoal_shape shape, shoal_shape symbolic,

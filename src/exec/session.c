@@ -141,6 +141,14 @@ shoal_status shoal_session_variable(shoal_session *s, const shoal_value *variabl
   return NULL;
 }
 
+shoal_status session_trace(shoal_session *s, events *e) {
+  TRY(events_label(e, &(event_label){.kind = EVENT_SYNC, .name = "wait for threads"}, &s->sync_label));
+  TRY(events_label(e, &(event_label){.kind = EVENT_SYNC, .name = "add up sums"}, &s->sums_label));
+  s->events = e;
+  for (size_t i = 0; i < s->n_plans; i++) TRY(plan_label(s->plans[i]));
+  return NULL;
+}
+
 uint64_t shoal_session_step(const shoal_session *s) { return s->step; }
 void shoal_session_set_step(shoal_session *s, uint64_t step) { s->step = step; }
 void session_guard(shoal_session *s, shoal_value *loss) { s->guard = loss; }

@@ -2,6 +2,7 @@
 #ifndef SHOAL_EXEC_SESSION_H
 #define SHOAL_EXEC_SESSION_H
 
+#include "base/events.h"
 #include "base/pool.h"
 #include "kernel/cpu.h"
 #include "shoal/session.h"
@@ -24,7 +25,12 @@ struct shoal_session {
   uint64_t uses; /* of plans so far: tells which one was used last */
   void (*print)(void *sink, const char *line);
   void *print_sink;
+  events *events; /* borrowed; NULL: nobody wants a timeline */
+  uint32_t sync_label, sums_label;
 };
+
+/* Runs from now on go to the timeline while that is on: thread i of the pool on track i. Borrowed. */
+SHOAL_CHECKED shoal_status session_trace(shoal_session *s, events *e);
 
 /* A run in which this value turns out not finite stops before it changes any variable, with SHOAL_ERR_NUMERIC. */
 void session_guard(shoal_session *s, shoal_value *loss);
