@@ -11,11 +11,20 @@
 #define TRY_SECONDS 1.0       /* for one try to connect, when meeting again */
 #define TAKEN_SECONDS 2.0     /* beyond a heartbeat: until a server knows that an earlier connection has ended */
 
+typedef struct {
+  double sent;  /* clock: the last PUSH */
+  bool known;
+  double trip;  /* seconds on the way, of the quickest so far ... */
+  double ahead; /* ... and the server's clock minus this one by it */
+} ps_clock;
+
 struct ps_client {
   ps_client_options options;
   net_client **links;   /* [servers] */
   uint64_t *versions;   /* [servers] of the parameters held */
   uint64_t *generations; /* [servers] as they said last */
+  ps_clock *clocks;     /* [servers] */
+  uint32_t labels;      /* of the timeline: the first of them */
   net_part *parts;      /* room for the largest message */
   bool met;             /* once */
   bool lost, fenced;
@@ -35,6 +44,35 @@ static int servers_of(const ps_client *c) { return c->options.place->servers; }
 bool ps_client_lost(const ps_client *c) { return c->lost; }
 bool ps_client_fenced(const ps_client *c) { return c->fenced; }
 
+/* ---- timeline */
+
+enum { SENDING, WAITING, TAKING, LABELS };
+
+static uint32_t label_of(const ps_client *c, int server, int what) {
+  return c->labels + (uint32_t)(server * LABELS + what);
+}
+
+static shoal_status label(ps_client *c) {
+  static const struct {
+    event_kind kind;
+    const char *words;
+  } all[LABELS] = {[SENDING] = {EVENT_MESSAGE, "send to ps/%d"},
+                   [WAITING] = {EVENT_WAIT, "wait for ps/%d"},
+                   [TAKING] = {EVENT_MESSAGE, "take in from ps/%d"}};
+  events *e = c->options.events;
+  if (!e) return NULL;
+  c->labels = e->n_labels;
+  for (int i = 0; i < servers_of(c) * LABELS; i++) {
+    char name[64];
+    uint32_t ignored; /* they follow each other */
+    snprintf(name, sizeof name, all[i % LABELS].words, i / LABELS);
+    TRY(events_label(e, &(event_label){.kind = all[i % LABELS].kind, .name = name}, &ignored));
+  }
+  return NULL;
+}
+
+/* ---- */
+
 shoal_status ps_client_create(const ps_client_options *options, ps_client **out) {
   const placement *place = options->place;
   size_t servers = (size_t)place->servers;
@@ -44,10 +82,13 @@ shoal_status ps_client_create(const ps_client_options *options, ps_client **out)
   c->links = calloc(servers, sizeof *c->links);
   c->versions = calloc(servers, sizeof *c->versions);
   c->generations = calloc(servers, sizeof *c->generations);
+  c->clocks = calloc(servers, sizeof *c->clocks);
   c->parts = calloc((size_t)place->n_slices + 1, sizeof *c->parts);
-  if (!c->links || !c->versions || !c->generations || !c->parts) {
+  bool good = c->links && c->versions && c->generations && c->clocks && c->parts;
+  shoal_status status = good ? label(c) : status_no_memory();
+  if (status) {
     ps_client_destroy(c);
-    return status_no_memory();
+    return status;
   }
   *out = c;
   return NULL;
@@ -67,6 +108,7 @@ void ps_client_destroy(ps_client *c) {
   free(c->links);
   free(c->versions);
   free(c->generations);
+  free(c->clocks);
   free(c->parts);
   free(c);
 }
@@ -103,7 +145,14 @@ static shoal_status send(ps_client *c, int server, net_header h, const ps_head *
     const placement_slice *slice = &p->slices[i];
     c->parts[n++] = (net_part){values[slice->variable] + slice->first, (size_t)slice->count * sizeof(float)};
   }
-  return send_parts(c, server, h, n);
+  bool watched = h.kind == PS_PUSH && events_on(c->options.events);
+  uint64_t begun = watched ? events_now() : 0;
+  TRY(send_parts(c, server, h, n));
+  if (!watched) return NULL;
+  double bytes = 0;
+  for (int i = 0; i < n; i++) bytes += (double)c->parts[i].bytes;
+  events_add(c->options.events, 0, label_of(c, server, SENDING), begun, events_now(), bytes);
+  return NULL;
 }
 
 static shoal_status send_text(ps_client *c, int server, int kind, const char *words) {
@@ -122,7 +171,10 @@ static shoal_status receive(ps_client *c, int server, int kind, float *const *va
                             net_header *header) {
   const placement *p = c->options.place;
   net_message m;
+  bool watched = kind == PS_PUSH && events_on(c->options.events);
+  uint64_t begun = watched ? events_now() : 0;
   TRY(await(c, server, kind, &m));
+  if (watched) begun = events_add(c->options.events, 0, label_of(c, server, WAITING), begun, events_now(), 0);
   shoal_status status = NULL;
   size_t expected = sizeof *head + (values ? (size_t)p->elements[server] * sizeof(float) : 0);
   *header = m.header;
@@ -140,6 +192,8 @@ static shoal_status receive(ps_client *c, int server, int kind, float *const *va
       memcpy(values[slice->variable] + slice->first, vector + slice->offset, (size_t)slice->count * sizeof(float));
     }
   }
+  if (watched)
+    events_add(c->options.events, 0, label_of(c, server, TAKING), begun, events_now(), (double)expected);
   net_release_client(c->links[server], &m);
   return status ? explain(c, server, kind, status) : NULL;
 }
@@ -242,6 +296,19 @@ static shoal_status ask(ps_client *c, net_header h, const ps_head *head, float *
   return NULL;
 }
 
+/* The less a round trip took, the nearer the middles of both ends' times are to each other. */
+static void note_clock(ps_client *c, int server, ps_answer *got) {
+  const ps_head *h = &got->head;
+  ps_clock *clock = &c->clocks[server];
+  double now = clock_seconds(), here = now - clock->sent, there = h->answered - h->arrived;
+  got->waited = MIN_OF(MAX_OF(h->ready - h->arrived, 0), here);
+  got->worked = MIN_OF(MAX_OF(h->answered - h->ready, 0), here - got->waited);
+  if (clock->known && here - there >= clock->trip) return;
+  clock->known = true;
+  clock->trip = here - there;
+  clock->ahead = (h->arrived + h->answered) / 2 - (clock->sent + now) / 2;
+}
+
 /* Takes in an answer with parameters. */
 static shoal_status take(ps_client *c, int server, int kind, float *const *parameters, ps_answer *out) {
   ps_answer got = {0};
@@ -250,16 +317,21 @@ static shoal_status take(ps_client *c, int server, int kind, float *const *param
   c->versions[server] = answer.step;
   c->generations[server] = answer.generation;
   got.next = (int64_t)answer.number;
+  if (kind == PS_PUSH) note_clock(c, server, &got);
   got.stopped = answer.flags & PS_STOPPED;
   got.late = answer.flags & PS_LATE;
   bool stopped = server && out->stopped;
+  double waited = server ? out->waited : 0, worked = server ? out->worked : 0;
   if (server == 0) *out = got;
   out->stopped = got.stopped || stopped;
+  out->waited = MAX_OF(waited, got.waited);
+  out->worked = MAX_OF(worked, got.worked);
   return NULL;
 }
 
 static shoal_status push_to(ps_client *c, int server, float *const *gradients, const ps_head *head) {
   net_header h = {.kind = PS_PUSH, .step = c->versions[server], .number = (uint64_t)head->examples};
+  c->clocks[server].sent = clock_seconds();
   return send(c, server, h, head, head->examples ? gradients : NULL);
 }
 
@@ -355,6 +427,8 @@ shoal_status ps_client_quit(ps_client *c) {
   ps_head head;
   return ask(c, (net_header){.kind = PS_QUIT}, NULL, NULL, NULL, &head);
 }
+
+double ps_client_clock(const ps_client *c, int server) { return c->clocks[server].ahead; }
 
 void ps_client_stats(const ps_client *c, net_stats *out) {
   net_stats sum = c->past;

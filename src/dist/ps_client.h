@@ -3,6 +3,7 @@
 #ifndef SHOAL_DIST_PS_CLIENT_H
 #define SHOAL_DIST_PS_CLIENT_H
 
+#include "base/events.h"
 #include "dist/placement.h"
 #include "dist/ps_protocol.h"
 #include "net/transport.h"
@@ -15,6 +16,7 @@ typedef struct {
   bool backups;                 /* there are backup workers: rule 9 of the protocol */
   double connect_seconds, answer_seconds; /* deadlines */
   double again_seconds;         /* the same for meeting again after a connection was lost */
+  events *events;               /* NULL, or a timeline: track 0 is the client's */
   const int *stop;              /* NULL, or: meeting again is given up once *stop is not 0 */
 } ps_client_options;
 
@@ -26,6 +28,8 @@ typedef struct {
   int64_t next;  /* batch, PS_NO_BATCH or PS_END */
   bool stopped;  /* rule 10 of the protocol */
   bool late;
+  /* Of a PUSH, seconds at the servers, the longest of them: until all that the step needs was there; until the answer. */
+  double waited, worked;
 } ps_answer;
 
 SHOAL_CHECKED shoal_status ps_client_create(const ps_client_options *options, ps_client **out);
@@ -58,6 +62,8 @@ SHOAL_CHECKED shoal_status ps_client_report(ps_client *c, const char *words);
 SHOAL_CHECKED shoal_status ps_client_collect(ps_client *c, int server, int which, char **out, bool *gone);
 SHOAL_CHECKED shoal_status ps_client_quit(ps_client *c);
 
+/* A server's monotonic clock minus this machine's, in seconds, from the quickest PUSH so far; 0 before the first. */
+double ps_client_clock(const ps_client *c, int server);
 /* Of all connections together, earlier ones included. */
 void ps_client_stats(const ps_client *c, net_stats *out);
 

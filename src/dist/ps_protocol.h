@@ -20,7 +20,7 @@
  *     number of gradients in the step (ps_head.used), and wait for so many.
  * 10. PS_STOPPED in the flags of an answer to a PUSH or PULL: the gradient was not used and none will be any more.
  *     PS_LATE: it was not used.
- * 11. Payloads of PUSH, SET, and of the answers to all but COLLECT begin with a ps_head of 64 bytes; the vector
+ * 11. Payloads of PUSH, SET, and of the answers to all but COLLECT begin with a ps_head of 128 bytes; the vector
  *     follows, as f32 in the byte order of the machine: all supported ones are little-endian. */
 #ifndef SHOAL_DIST_PS_PROTOCOL_H
 #define SHOAL_DIST_PS_PROTOCOL_H
@@ -60,6 +60,10 @@ typedef struct {
   int64_t counter;       /* the optimizer's own count of updates, 0: it has none */
   int32_t running;       /* workers here and not done */
   int32_t used;          /* gradients in the step; to the server: 0, or how many it is to wait for */
+  /* From the server, seconds of its own monotonic clock: the request came; all that it waited for was there; this answer
+   * went. */
+  double arrived, ready, answered;
+  int64_t unused[5];
 } ps_head;
 
 typedef struct {
@@ -79,7 +83,7 @@ static inline size_t ps_largest(size_t elements, size_t settings) {
   return sizeof(ps_head) + bytes;
 }
 
-_Static_assert(sizeof(ps_head) == 64, "a cache line, so that the vector after it is aligned");
+_Static_assert(sizeof(ps_head) == 128, "whole cache lines, so that the vector after it is aligned");
 _Static_assert(sizeof(ps_start) == 64, "no holes");
 
 #endif

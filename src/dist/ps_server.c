@@ -25,6 +25,9 @@ shoal_status server_answer(server *s, const net_message *m, int64_t number, int 
   s->head.running = 0;
   for (int w = 0; w < s->options->workers; w++)
     s->head.running += s->workers[w].state == JOINING || s->workers[w].state == MEMBER;
+  s->head.arrived = s->workers[m->header.from].heard;
+  s->head.ready = s->now;
+  s->head.answered = clock_seconds();
   int n = 1;
   s->parts[0] = (net_part){&s->head, sizeof s->head};
   if (which != NO_VECTOR) {
@@ -237,6 +240,10 @@ static shoal_status look(server *s) {
     return status_make(SHOAL_ERR_CANCELLED, "asked to stop");
   if (s->now - s->last_message > s->options->patience) return too_long(s);
   TRY(steps_find_silent(s));
+  if (s->options->on_look) {
+    net_server_stats(s->net, &s->result.net);
+    s->options->on_look(s->options->describer, &s->result);
+  }
   return steps_begin(s);
 }
 
@@ -245,10 +252,21 @@ static shoal_status serve(server *s) {
   while (!s->quit) {
     net_message m;
     bool got = false, held = false;
+    events_begin_step(s->options->events, s->result.updates);
+    bool watched = events_on(s->options->events);
+    uint64_t begun = watched ? events_now() : 0;
     TRY(net_receive(s->net, LOOK_SECONDS, &m, &got));
     s->now = clock_seconds();
     if (got) {
+      uint64_t came = watched ? events_now() : 0;
+      uint32_t from = m.header.kind == PS_PUSH && m.header.from < (uint32_t)s->options->workers ? m.header.from + 1 : 0;
+      double bytes = (double)m.bytes;
       shoal_status status = handle(s, &m, &held);
+      s->result.busy_seconds += clock_seconds() - s->now;
+      if (watched) {
+        events_add(s->options->events, 0, s->wait_label, begun, came, 0);
+        events_add(s->options->events, 0, s->wait_label + 1 + from, came, events_now(), bytes);
+      }
       if (!held) net_release_server(s->net, &m);
       TRY(status);
       s->last_message = s->now;
@@ -278,8 +296,23 @@ static void see_off(server *s) {
   }
 }
 
+/* One after the other: waiting, other messages, gradients of each worker. */
+static shoal_status label(server *s) {
+  events *e = s->options->events;
+  if (!e) return NULL;
+  TRY(events_label(e, &(event_label){.kind = EVENT_WAIT, .name = "wait for messages"}, &s->wait_label));
+  for (int w = -1; w < s->options->workers; w++) {
+    char name[64];
+    uint32_t ignored;
+    snprintf(name, sizeof name, w < 0 ? "other message" : "gradient of worker/%d", w);
+    TRY(events_label(e, &(event_label){.kind = EVENT_SERVER, .name = name}, &ignored));
+  }
+  return NULL;
+}
+
 static shoal_status set_up(server *s) {
   const ps_server_options *o = s->options;
+  TRY(label(s));
   size_t workers = (size_t)o->workers;
   s->workers = calloc(workers, sizeof *s->workers);
   s->gradients = calloc(workers, sizeof *s->gradients);

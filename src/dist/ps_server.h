@@ -11,6 +11,7 @@
 #ifndef SHOAL_DIST_PS_SERVER_H
 #define SHOAL_DIST_PS_SERVER_H
 
+#include "base/events.h"
 #include "net/transport.h"
 #include "shoal/session.h"
 
@@ -31,6 +32,7 @@ typedef struct {
   int64_t stalest;
   double staleness_sum;
   double seconds;      /* from START to the last update */
+  double busy_seconds; /* at work on messages */
   net_stats net;
 } ps_server_result;
 
@@ -61,6 +63,8 @@ typedef struct {
   /* NULL, or what COLLECT says about the server: a text that the server frees. */
   void *describer;
   char *(*describe)(void *describer, const ps_server_result *so_far);
+  void (*on_look)(void *describer, const ps_server_result *so_far); /* NULL, or called about ten times a second */
+  events *events; /* NULL, or a timeline: track 0 is the server's */
 } ps_server_options;
 
 /* Serves until worker 0 says QUIT. */

@@ -45,6 +45,7 @@ typedef struct {
   double asked;           /* clock: START came */
   ps_head head;           /* what the last update has come to */
   double now;             /* clock, of the message or look under way */
+  uint32_t wait_label;    /* of the timeline, if there is one */
   double start, last_update, last_message, last_look;
   ps_server_result result;
 } server;

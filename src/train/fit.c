@@ -270,6 +270,7 @@ static void save(fit_loop *l, bool best) {
   double start = clock_seconds();
   shoal_status status = NULL;
   if (!is_chief(l)) return;
+  uint64_t begun = fit_trace_now(l);
   if (l->pipeline) shoal_pipeline_position(l->pipeline, l->state.input);
   if (l->strategy) status = l->strategy->kind->gather(l->strategy);
   if (!status && l->fresh) status = checkpoint_clear(o->checkpoint_dir);
@@ -286,6 +287,7 @@ static void save(fit_loop *l, bool best) {
     text_fini(&line);
     shoal_status_free(status);
   }
+  fit_trace_add(l, FIT_SAVE, begun);
   l->checkpoint_seconds += clock_seconds() - start;
 }
 
@@ -293,8 +295,10 @@ static shoal_status validate(fit_loop *l) {
   fit_state *s = &l->state;
   shoal_evaluation e;
   const shoal_dataset *v = l->validation;
+  uint64_t begun = fit_trace_now(l);
   TRY(status_wrap(model_evaluate_rows(l->model, &v->features, &v->labels, 0, v->features.shape.dim[0], &e),
                   "validation after step %lld", (long long)s->step));
+  fit_trace_add(l, FIT_TEST, begun);
   l->eval_seconds += e.seconds;
   s->validation_loss = e.loss;
   s->validation_accuracy = e.accuracy;
@@ -372,9 +376,13 @@ static shoal_status run_stream(fit_loop *l, bool *stopped) {
     if ((*stopped = fit_asked_to_stop(l))) break;
     bool more;
     int64_t before = s->step;
+    events_begin_step(l->events, l->worker_steps);
+    uint64_t begun = fit_trace_now(l);
     TRY(next_batch(l, &more));
+    fit_trace_add(l, FIT_INPUT, begun);
     if (!more) return status_make(SHOAL_ERR_INPUT, "epoch %lld has no rows", (long long)s->epoch);
     if (l->now->count) TRY(step(l, l->now->count));
+    fit_trace_add(l, FIT_STEP, begun);
     TRY(fit_between_steps(l, before, l->now->last, stopped));
   }
   l->input_seconds = pipeline_wait_seconds(l->pipeline);
@@ -390,7 +398,10 @@ static shoal_status run_memory(fit_loop *l, bool *stopped) {
       fit_shuffle(l, s->epoch);
       shuffled = s->epoch;
     }
+    events_begin_step(l->events, l->worker_steps);
+    uint64_t begun = fit_trace_now(l);
     TRY(step(l, MIN_OF(l->batch, l->usable - s->position)));
+    fit_trace_add(l, FIT_STEP, begun);
     TRY(fit_between_steps(l, s->step - 1, s->position == l->usable, stopped));
   }
   return NULL;
@@ -442,6 +453,7 @@ static shoal_status fit(fit_loop *l, shoal_fit_result *result) {
   if (l->strategy) TRY(fit_shared_begin(l));
 
   bool stopped = false;
+  TRY(fit_trace_label(l));
   if (o->callbacks.on_inspect && o->callbacks.inspect_every > 0) TRY(fit_inspect_create(l, &l->inspect));
   l->start = l->last_progress = clock_seconds();
   TRY(run(l, &stopped));

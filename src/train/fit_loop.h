@@ -3,6 +3,7 @@
 #ifndef SHOAL_TRAIN_FIT_LOOP_H
 #define SHOAL_TRAIN_FIT_LOOP_H
 
+#include "base/events.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include "data/pipeline.h"
@@ -41,6 +42,8 @@ typedef struct fit_loop {
   double network_seconds, barrier_seconds, server_seconds; /* with a strategy */
   int64_t staleness, staleness_steps;                      /* since the last progress */
   fit_inspect *inspect; /* NULL: nobody wants to look */
+  events *events;       /* the session's timeline, or NULL */
+  uint32_t labels;      /* in it: the first of FIT_LABELS */
   shoal_pipeline *pipeline;  /* NULL: the data is in memory */
   const shoal_batch *now;    /* of the pipeline, trained on next */
   strategy_plan plan;        /* with a strategy */
@@ -60,6 +63,16 @@ void fit_cut_stream(fit_loop *l);
 SHOAL_CHECKED shoal_status fit_open_stream(const fit_loop *l, const char *position, bool probe, shoal_pipeline **out);
 /* The tower for the rows that will come, which must fit the model. */
 SHOAL_CHECKED shoal_status fit_stream_tower(fit_loop *l);
+/* What the loop itself adds to a timeline, around what operators and messages add. */
+enum { FIT_STEP, FIT_INPUT, FIT_EXCHANGE, FIT_SAVE, FIT_TEST, FIT_LABELS };
+SHOAL_CHECKED shoal_status fit_trace_label(fit_loop *l);
+static inline uint64_t fit_trace_now(const fit_loop *l) { return events_on(l->events) ? events_now() : 0; }
+/* since: from fit_trace_now, before it began. */
+static inline void fit_trace_add(const fit_loop *l, uint32_t what, uint64_t since) {
+  if (__builtin_expect(since != 0, 0) && events_on(l->events))
+    events_add(l->events, 0, l->labels + what, since, events_now(), 0);
+}
+
 /* For callbacks.on_inspect: made before the first step; looks at the step about to be taken with these feeds. */
 SHOAL_CHECKED shoal_status fit_inspect_create(fit_loop *l, fit_inspect **out);
 SHOAL_CHECKED shoal_status fit_inspect_run(fit_loop *l, const shoal_feed *feeds, int n_feeds);

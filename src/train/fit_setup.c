@@ -1,9 +1,25 @@
 /* Before the first step: what the options and the data make of it. */
+#include "exec/session.h"
 #include "train/fit_loop.h"
 
 #include <math.h>
 
 #define STANDARD_BATCH 32
+
+shoal_status fit_trace_label(fit_loop *l) {
+  static const event_label all[FIT_LABELS] = {[FIT_STEP] = {EVENT_STEP, .name = "step"},
+                                              [FIT_INPUT] = {EVENT_WAIT, .name = "wait for input"},
+                                              [FIT_EXCHANGE] = {EVENT_STEP, .name = "exchange gradients"},
+                                              [FIT_SAVE] = {EVENT_STEP, .name = "checkpoint"},
+                                              [FIT_TEST] = {EVENT_STEP, .name = "validation"}};
+  events *e = l->model->session->events;
+  if (!e) return NULL;
+  l->labels = e->n_labels;
+  uint32_t ignored; /* they follow each other */
+  for (int i = 0; i < FIT_LABELS; i++) TRY(events_label(e, &all[i], &ignored));
+  l->events = e;
+  return NULL;
+}
 
 shoal_status fit_check_options(const shoal_fit_options *o, bool has_data) {
   if (o->epochs < 0 || o->steps < 0 || (!o->epochs && !o->steps))

@@ -83,7 +83,9 @@ static shoal_status take_step(fit_loop *l, int64_t *ordered, bool *stop) {
   }
   strategy_outcome outcome;
   double begun = clock_seconds();
+  uint64_t traced = fit_trace_now(l);
   TRY(status_wrap(l->strategy->kind->step(l->strategy, &part, &outcome), "step %lld", (long long)l->state.step));
+  fit_trace_add(l, FIT_EXCHANGE, traced);
   if (outcome.lost) return begin(l, true);
   double others = outcome.barrier_seconds + outcome.server_seconds;
   l->network_seconds += MAX_OF(clock_seconds() - begun - others, 0);
@@ -121,7 +123,10 @@ shoal_status fit_shared_run(fit_loop *l, bool *stopped) {
     while (l->place.next != STRATEGY_END && !s->ended && !*stopped) {
       int64_t before = s->step;
       if ((*stopped = fit_asked_to_stop(l))) break;
+      events_begin_step(l->events, l->worker_steps);
+      uint64_t begun = fit_trace_now(l);
       TRY(take_step(l, &ordered, stopped));
+      fit_trace_add(l, FIT_STEP, begun);
       if (!*stopped) TRY(fit_between_steps(l, before, epoch_is_over(l), stopped));
     }
     if (l->place.next != STRATEGY_END) TRY(l->strategy->kind->stop(l->strategy));

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/text.h"
+#include "exec/session.h"
 #include "graph/graph.h"
 #include "train/optimizer.h"
 
@@ -164,7 +165,9 @@ static shoal_status take_step(shoal_strategy *base, const strategy_part *part, s
                             .hits = about->hits,
                             .rate = answer.head.rate,
                             .place = place_of(&answer),
-                            .staleness = between};
+                            .staleness = between,
+                            .barrier_seconds = answer.waited,
+                            .server_seconds = answer.worked};
   return NULL;
 }
 
@@ -237,6 +240,7 @@ shoal_status ps_strategy_create(const ps_options *options, shoal_model *m, shoal
                               .backups = options->backups > 0,
                               .connect_seconds = options->connect_seconds,
                               .again_seconds = options->answer_seconds,
+                              .events = m->session->events,
                               .stop = options->stop,
                               /* Longer than a server waits, which knows who is missing and is to say so first. */
                               .answer_seconds = 1.5 * options->answer_seconds + 1};
@@ -297,6 +301,11 @@ void ps_strategy_destroy(shoal_strategy *base) {
   placement_fini(&s->place);
   text_fini(&s->settings);
   free(s);
+}
+
+double ps_strategy_clock(const shoal_strategy *base, int server) {
+  const ps *s = (const ps *)base;
+  return s->client ? ps_client_clock(s->client, server) : 0;
 }
 
 int ps_strategy_server(const shoal_strategy *base, const shoal_value *variable) {
@@ -366,6 +375,8 @@ shoal_status ps_serve(const ps_options *options, int index, shoal_model *m, cons
                                 .build = build_update,
                                 .rate_at = rate_at,
                                 .describer = options->describer,
+                                .on_look = options->on_look,
+                                .events = options->events,
                                 .describe = options->describe};
     status = ps_server_run(&server, out);
   }

@@ -22,6 +22,8 @@ typedef struct {
   int64_t block;   /* of a server: see ps_server_options */
   void *describer; /* of a server: see ps_server_options */
   char *(*describe)(void *describer, const ps_server_result *so_far);
+  void (*on_look)(void *describer, const ps_server_result *so_far); /* the same */
+  events *events;                                                   /* the same */
 } ps_options;
 
 /* A worker's strategy for a compiled model. */
@@ -34,6 +36,8 @@ SHOAL_CHECKED shoal_status ps_strategy_collect(shoal_strategy *s, char **out);
 /* Says QUIT to the servers if this is worker 0 and training ended well; closes the connections. */
 SHOAL_CHECKED shoal_status ps_strategy_close(shoal_strategy *s);
 void ps_strategy_destroy(shoal_strategy *s);
+/* A server's clock minus this machine's, in seconds; see ps_client_clock. */
+double ps_strategy_clock(const shoal_strategy *s, int server);
 /* The server that holds the first part of a trained weight; -1: none does. */
 int ps_strategy_server(const shoal_strategy *s, const shoal_value *variable);
 void ps_strategy_stats(const shoal_strategy *s, net_stats *out);
