@@ -2,6 +2,8 @@
 # Installs what Shoal needs and this machine lacks. Looks first, and touches nothing when all is there.
 #   tools/setup.sh            what building and testing need
 #   tools/setup.sh clang      also what `make fuzz` needs
+#   tools/setup.sh browser    also the page of `shoal report`, and what tests and pictures of it need
+# Several words may be given.
 set -eu
 
 missing=""
@@ -21,10 +23,20 @@ has_library jansson || need libjansson-dev
 has_library libjpeg || need libjpeg-dev
 has_library libpng || need libpng-dev
 has_library libzmq || need libzmq3-dev
+has_library libmicrohttpd || need libmicrohttpd-dev
 has_library zlib || need zlib1g-dev
 
+asked_for() { case " $words " in *" $1 "*) return 0 ;; esac; return 1; }
+words="$*"
+if asked_for browser; then
+  has_command node || need nodejs
+  has_command npm || need npm
+  has_command chromium || need chromium
+  has_command chromedriver || need chromium-driver
+fi
+
 # clang's fuzzing and sanitizer libraries come in a package named after its version.
-if [ "${1:-}" = clang ]; then
+if asked_for clang; then
   has_command clang || need clang
   if ! ls "$(clang --print-resource-dir 2>/dev/null)"/lib/linux/libclang_rt.fuzzer-*.a >/dev/null 2>&1; then
     version=$(apt-cache depends clang 2>/dev/null | sed -n 's/.*Depends: clang-\([0-9]*\).*/\1/p' | head -n 1)
@@ -53,6 +65,6 @@ $as_root apt-get update -q
 # shellcheck disable=SC2086
 $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $missing
 # Without apt's lists the version of clang was not known above; now it is.
-if [ "${1:-}" = clang ] && [ -z "${SHOAL_SETUP_AGAIN:-}" ]; then
+if asked_for clang && [ -z "${SHOAL_SETUP_AGAIN:-}" ]; then
   SHOAL_SETUP_AGAIN=1 exec "$0" "$@"
 fi

@@ -5,7 +5,8 @@
 #include <signal.h>
 #include <string.h>
 
-static const command *const commands[] = {&command_train, &command_eval, &command_predict, &command_data_list,
+static const command *const commands[] = {&command_train, &command_eval, &command_predict, &command_report,
+                                          &command_dash, &command_data_list,
                                           &command_data_inspect, &command_data_convert, &command_data_generate,
                                           &command_keygen, &command_doctor,
                                           &command_version, &command_help};

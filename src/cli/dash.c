@@ -1,0 +1,86 @@
+/* shoal dash: the page of runs, live. */
+#include "observe/dash.h"
+
+#include "cli/command.h"
+#include "cli/interrupt.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define LOOK_MICROSECONDS 50000 /* for Ctrl-C */
+
+typedef struct {
+  const char *address, *token;
+  int64_t port;
+} dash_flags;
+
+static const flag_row dash_table[] = {
+    {"port", FLAG_INT, offsetof(dash_flags, port), "N", "where it listens; 0: any that is free", "6080", .least = 0, .most = 65535},
+    {"address", FLAG_TEXT, offsetof(dash_flags, address), "ADDRESS",
+     "of this machine; others than loopback need --token", "127.0.0.1", .marks = 0},
+    {"token", FLAG_TEXT, offsetof(dash_flags, token), "TEXT",
+     "every request must bring it, by ?token= or as a bearer token", "none", .marks = 0},
+    {0},
+};
+
+static void announce(const dash_flags *f, const char *folder, int port) {
+  bool v6 = strchr(f->address, ':') != NULL;
+  printf("%s is shown at  http://%s%s%s:%d/%s%s\n", folder, v6 ? "[" : "", f->address, v6 ? "]" : "", port,
+         f->token ? "?token=" : "", f->token ? f->token : "");
+  puts("Ctrl-C ends it.");
+  fflush(stdout);
+}
+
+static shoal_status serve(const dash_flags *f, const flags_parsed *parsed) {
+  if (parsed->count > 1)
+    return status_make(SHOAL_ERR_ARGUMENT, "one folder at a time, but got '%s' too", parsed->words[1]);
+  const char *folder = parsed->count ? parsed->words[0] : "runs";
+  struct stat st;
+  if (parsed->count && (stat(folder, &st) || !S_ISDIR(st.st_mode)))
+    return status_make(SHOAL_ERR_ARGUMENT, "%s is no folder", folder);
+  if (f->token && strspn(f->token, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~") != strlen(f->token))
+    return status_make(SHOAL_ERR_ARGUMENT, "--token: expected letters, digits and -._~ only");
+  interrupt *signals;
+  TRY(interrupt_create("Ending.", "Ended at once.", &signals));
+  dash *d = NULL;
+  int port;
+  dash_options options = {
+      .folder = folder, .address = f->address, .port = (int)f->port, .token = f->token, .version = SHOAL_VERSION};
+  shoal_status status = dash_create(&options, &d, &port);
+  if (!status) {
+    announce(f, folder, port);
+    while (!__atomic_load_n(interrupt_flag(signals), __ATOMIC_ACQUIRE)) usleep(LOOK_MICROSECONDS);
+  }
+  dash_destroy(d);
+  interrupt_destroy(signals);
+  return status;
+}
+
+static int run_dash(int argc, char **argv) {
+  dash_flags f = {.address = "127.0.0.1", .port = 6080};
+  flags_parsed parsed;
+  shoal_status status = flags_parse(dash_table, argc, argv, &f, &parsed);
+  if (!status && parsed.help) {
+    command_print_help(&command_dash, stdout);
+    return EXIT_GOOD;
+  }
+  if (!status) status = serve(&f, &parsed);
+  return status ? command_fail(&command_dash, status) : EXIT_GOOD;
+}
+
+const command command_dash = {
+    .name = "dash",
+    .arguments = "[DIR]",
+    .summary = "show the runs in a folder in the browser, live",
+    .details = "Serves the page of 'shoal report' for all runs below DIR (runs, when not said) and\n"
+               "keeps it up to date while they train. It answers this machine only, unless --token\n"
+               "and --address say otherwise, and follows no symbolic links.\n"
+               "\n"
+               "Examples:\n"
+               "  shoal dash\n"
+               "  shoal dash runs/sweep-1 --port 0\n",
+    .flags = dash_table,
+    .run = run_dash,
+};

@@ -1,0 +1,82 @@
+/* shoal report: one HTML file that shows runs. */
+#include "cli/command.h"
+#include "observe/report_page.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+typedef struct {
+  const char *out;
+  int64_t points;
+} report_flags;
+
+static const flag_row report_table[] = {
+    {"out", FLAG_TEXT, offsetof(report_flags, out), "FILE", "where the page goes", "report.html",
+     .complete = COMPLETE_FILE},
+    {"points", FLAG_INT, offsetof(report_flags, points), "N",
+     "points of each curve at most; longer ones show means and ranges", "4000, fewer with many runs", .least = 100, .most = 1e6},
+    {0},
+};
+
+static shoal_status write_file(const char *path, const text *content) {
+  char *temporary;
+  if (asprintf(&temporary, "%s.%d.tmp", path, (int)getpid()) < 0) return status_no_memory();
+  FILE *f = fopen(temporary, "we");
+  bool good = f && fwrite(content->data, 1, content->length, f) == content->length;
+  if (f && fclose(f)) good = false;
+  if (good && rename(temporary, path)) good = false;
+  shoal_status status = good ? NULL : status_errno(errno, "cannot write %s", path);
+  if (!good) unlink(temporary);
+  free(temporary);
+  return status;
+}
+
+static shoal_status make_report(const report_flags *f, const flags_parsed *parsed) {
+  TRY(report_page_check());
+  if (!parsed->count)
+    return status_make(SHOAL_ERR_ARGUMENT, "which runs? For example: shoal report runs/lenet-1 runs/lenet-2");
+  report_set set = {0};
+  text page = {0};
+  shoal_status status = NULL;
+  for (int i = 0; i < parsed->count && !status; i++) status = report_set_add(&set, parsed->words[i]);
+  size_t runs = 0;
+  for (size_t i = 0; i < set.count; i++) runs += set.runs[i]->is_run;
+  if (!status) status = report_page_write(&set, (int)f->points, SHOAL_VERSION, &page);
+  if (!status) status = write_file(f->out, &page);
+  if (!status) printf("%zu run%s in %s (%.1f MB). Open it in a browser.\n", runs, runs == 1 ? "" : "s", f->out,
+                      (double)page.length / 1e6);
+  text_fini(&page);
+  report_set_fini(&set);
+  return status;
+}
+
+static int run_report(int argc, char **argv) {
+  report_flags f = {.out = "report.html", .points = 4000};
+  flags_parsed parsed;
+  for (int i = 0; i < argc; i++)
+    if (argv[i][0] == '-' && argv[i][1] == 'o' && !argv[i][2]) argv[i] = "--out";
+  shoal_status status = flags_parse(report_table, argc, argv, &f, &parsed);
+  if (!status && parsed.help) {
+    command_print_help(&command_report, stdout);
+    return EXIT_GOOD;
+  }
+  if (!status) status = make_report(&f, &parsed);
+  return status ? command_fail(&command_report, status) : EXIT_GOOD;
+}
+
+const command command_report = {
+    .name = "report",
+    .arguments = "RUN...",
+    .summary = "make one HTML file that shows runs side by side",
+    .details = "RUN is the folder of a run, or a folder with runs or a sweep in it. The file needs\n"
+               "nothing but a browser: curves of loss, accuracy and speed by step, time or examples,\n"
+               "tables, resources of each task, timeline, graph, and the heat-maps of a sweep.\n"
+               "-o FILE is short for --out FILE.\n"
+               "\n"
+               "Examples:\n"
+               "  shoal report runs/first runs/second -o page.html\n"
+               "  shoal report runs/sweep-1\n",
+    .flags = report_table,
+    .run = run_report,
+};

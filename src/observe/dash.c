@@ -1,0 +1,358 @@
+#include "observe/dash.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "observe/report_page.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <microhttpd.h>
+#include <pthread.h>
+#include <string.h>
+#include <unistd.h>
+
+#define LOOK_SECONDS 0.5       /* between two looks at the folder */
+#define QUIET_SECONDS 15.0     /* without news an empty line keeps a connection open */
+#define CONNECTIONS_MOST 64
+#define CONNECTION_SECONDS 60u /* without traffic */
+#define POINTS_STANDARD 1000
+#define POINTS_MOST 20000
+
+struct dash {
+  dash_options options;
+  struct MHD_Daemon *server;
+  pthread_t watcher;
+  bool watching;
+  pthread_mutex_t lock;
+  pthread_cond_t news;
+  /* All below under the lock. */
+  report_set set;
+  uint64_t edition; /* rises when something changed */
+  bool ending;
+};
+
+/* ---- answers */
+
+static void add_headers(struct MHD_Response *r, const char *type) {
+  MHD_add_response_header(r, "Content-Type", type);
+  MHD_add_response_header(r, "Content-Security-Policy", report_page_built.policy);
+  MHD_add_response_header(r, "X-Content-Type-Options", "nosniff");
+  MHD_add_response_header(r, "X-Frame-Options", "DENY");
+  MHD_add_response_header(r, "Referrer-Policy", "no-referrer");
+  MHD_add_response_header(r, "Cross-Origin-Resource-Policy", "same-origin");
+  MHD_add_response_header(r, "Cross-Origin-Opener-Policy", "same-origin");
+  MHD_add_response_header(r, "Cache-Control", "no-store");
+}
+
+static enum MHD_Result answer_plain(struct MHD_Connection *c, unsigned code, const char *words) {
+  struct MHD_Response *r = MHD_create_response_from_buffer(strlen(words), (void *)words, MHD_RESPMEM_MUST_COPY);
+  if (!r) return MHD_NO;
+  add_headers(r, "text/plain; charset=utf-8");
+  if (code == MHD_HTTP_UNAUTHORIZED) MHD_add_response_header(r, "WWW-Authenticate", "Bearer");
+  if (code == MHD_HTTP_METHOD_NOT_ALLOWED) MHD_add_response_header(r, "Allow", "GET, HEAD");
+  enum MHD_Result result = MHD_queue_response(c, code, r);
+  MHD_destroy_response(r);
+  return result;
+}
+
+/* Takes `status` and the text. */
+static enum MHD_Result answer(struct MHD_Connection *c, shoal_status status, text *body, const char *type) {
+  if (!status && body->failed) status = status_no_memory();
+  if (status) {
+    enum MHD_Result result = answer_plain(c, MHD_HTTP_INTERNAL_SERVER_ERROR, shoal_status_message(status));
+    shoal_status_free(status);
+    text_fini(body);
+    return result;
+  }
+  struct MHD_Response *r = MHD_create_response_from_buffer(body->length, body->data, MHD_RESPMEM_MUST_FREE);
+  if (!r) {
+    text_fini(body);
+    return MHD_NO;
+  }
+  add_headers(r, type);
+  enum MHD_Result result = MHD_queue_response(c, MHD_HTTP_OK, r);
+  MHD_destroy_response(r);
+  return result;
+}
+
+static const char *argument(struct MHD_Connection *c, const char *name) {
+  return MHD_lookup_connection_value(c, MHD_GET_ARGUMENT_KIND, name);
+}
+
+static enum MHD_Result answer_page(dash *d, struct MHD_Connection *c) {
+  text body = {0};
+  text_add_bytes(&body, (const char *)report_page_built.head, report_page_built.head_length);
+  text_add(&body, "{\"live\":true,\"version\":");
+  report_write_string(&body, d->options.version);
+  text_add(&body, "}");
+  text_add_bytes(&body, (const char *)report_page_built.tail, report_page_built.tail_length);
+  return answer(c, NULL, &body, "text/html; charset=utf-8");
+}
+
+static enum MHD_Result answer_state(dash *d, struct MHD_Connection *c) {
+  text body = {0};
+  pthread_mutex_lock(&d->lock);
+  text_add(&body, "{\"version\":");
+  report_write_string(&body, d->options.version);
+  text_add(&body, ",\"runs\":");
+  shoal_status status = report_set_write_list(&d->set, &body);
+  pthread_mutex_unlock(&d->lock);
+  text_add(&body, "}");
+  return answer(c, status, &body, "application/json");
+}
+
+/* "id=N" names a run or sweep that is there; NULL otherwise. Under the lock. */
+static report_run *asked_for(dash *d, struct MHD_Connection *c) {
+  int64_t id;
+  const char *word = argument(c, "id");
+  if (!word || !text_to_int(word, &id) || id < 0 || id > INT32_MAX) return NULL;
+  return report_set_find(&d->set, (int)id);
+}
+
+/* Which part of the run; NULL, or what is wrong with the request. */
+static const char *read_range(struct MHD_Connection *c, report_range *out) {
+  *out = (report_range){.points = POINTS_STANDARD};
+  const char *points = argument(c, "points"), *from = argument(c, "from"), *to = argument(c, "to");
+  int64_t n;
+  if (points && (!text_to_int(points, &n) || n < 2 || n > POINTS_MOST)) return "points: expected a number from 2 to 20000\n";
+  if (points) out->points = (int)n;
+  out->by = argument(c, "by");
+  if (out->by && (!from || !to || !text_to_double(from, &out->from) || !text_to_double(to, &out->to)))
+    return "by: expected from=X and to=Y too\n";
+  return NULL;
+}
+
+static enum MHD_Result answer_run(dash *d, struct MHD_Connection *c) {
+  report_range range;
+  const char *wrong = read_range(c, &range);
+  if (wrong) return answer_plain(c, MHD_HTTP_BAD_REQUEST, wrong);
+  text body = {0};
+  pthread_mutex_lock(&d->lock);
+  report_run *run = asked_for(d, c);
+  shoal_status status = run ? report_run_write(&d->set, run, &range, &body) : NULL;
+  pthread_mutex_unlock(&d->lock);
+  if (!run) return answer_plain(c, MHD_HTTP_NOT_FOUND, "no run has this id\n");
+  return answer(c, status, &body, "application/json");
+}
+
+static enum MHD_Result answer_part(dash *d, struct MHD_Connection *c,
+                                   shoal_status (*write)(const report_run *, text *)) {
+  text body = {0};
+  pthread_mutex_lock(&d->lock);
+  report_run *run = asked_for(d, c);
+  shoal_status status = run ? write(run, &body) : NULL;
+  pthread_mutex_unlock(&d->lock);
+  if (!run) return answer_plain(c, MHD_HTTP_NOT_FOUND, "nothing has this id\n");
+  return answer(c, status, &body, "application/json");
+}
+
+/* ---- events: each connection has its own thread, which waits for news here */
+
+typedef struct {
+  dash *dash;
+  uint64_t told; /* the edition last sent */
+  text pending;
+  size_t sent; /* of it */
+} listener;
+
+static struct timespec later(double seconds) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  int64_t nanoseconds = t.tv_nsec + (int64_t)(seconds * 1e9);
+  t.tv_sec += nanoseconds / 1000000000;
+  t.tv_nsec = nanoseconds % 1000000000;
+  return t;
+}
+
+/* Fills `pending` with the next news. False: the server ends. */
+static bool wait_for_news(listener *l) {
+  dash *d = l->dash;
+  struct timespec until = later(QUIET_SECONDS);
+  pthread_mutex_lock(&d->lock);
+  int timed_out = 0;
+  while (!d->ending && d->edition == l->told && !timed_out)
+    timed_out = pthread_cond_timedwait(&d->news, &d->lock, &until);
+  bool going = !d->ending;
+  l->pending.length = l->sent = 0;
+  if (going && d->edition == l->told) {
+    text_add(&l->pending, ":\n\n");
+  } else if (going) {
+    text_add(&l->pending, "data: {\"runs\":[");
+    for (size_t i = 0; i < d->set.count; i++)
+      text_add(&l->pending, "%s[%d,%llu]", i ? "," : "", d->set.runs[i]->id,
+               (unsigned long long)d->set.runs[i]->revision);
+    text_add(&l->pending, "]}\n\n");
+    l->told = d->edition;
+  }
+  pthread_mutex_unlock(&d->lock);
+  return going && !l->pending.failed;
+}
+
+static ssize_t send_events(void *context, uint64_t position, char *buffer, size_t most) {
+  listener *l = context;
+  if (l->sent == l->pending.length && !wait_for_news(l)) return MHD_CONTENT_READER_END_OF_STREAM;
+  size_t n = MIN_OF(most, l->pending.length - l->sent);
+  memcpy(buffer, l->pending.data + l->sent, n);
+  l->sent += n;
+  return (ssize_t)n;
+}
+
+static void forget_listener(void *context) {
+  listener *l = context;
+  text_fini(&l->pending);
+  free(l);
+}
+
+static enum MHD_Result answer_events(dash *d, struct MHD_Connection *c) {
+  listener *l = calloc(1, sizeof *l);
+  if (!l) return MHD_NO;
+  l->dash = d;
+  struct MHD_Response *r = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 4096, send_events, l, forget_listener);
+  if (!r) {
+    forget_listener(l);
+    return MHD_NO;
+  }
+  add_headers(r, "text/event-stream");
+  enum MHD_Result result = MHD_queue_response(c, MHD_HTTP_OK, r);
+  MHD_destroy_response(r);
+  return result;
+}
+
+/* ---- who may ask */
+
+/* Takes as long for every wrong word of the same length. */
+static bool same_secret(const char *a, const char *b) {
+  size_t n = strlen(a), m = strlen(b);
+  unsigned char differs = n != m;
+  for (size_t i = 0; i < n; i++) differs |= (unsigned char)(a[i] ^ b[m ? i % m : 0]);
+  return !differs;
+}
+
+static bool has_token(const dash *d, struct MHD_Connection *c) {
+  const char *header = MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Authorization"), *word = argument(c, "token");
+  if (header && !strncasecmp(header, "Bearer ", 7)) word = header + 7;
+  return word && same_secret(word, d->options.token);
+}
+
+/* "localhost:8000", "127.0.0.1", "[::1]:8000" */
+static bool names_loopback(const char *host) {
+  static const char *const names[] = {"localhost", "127.0.0.1", "[::1]"};
+  for (size_t i = 0; host && i < COUNT_OF(names); i++) {
+    size_t n = strlen(names[i]);
+    if (!strncasecmp(host, names[i], n) && (!host[n] || host[n] == ':')) return true;
+  }
+  return false;
+}
+
+static enum MHD_Result on_request(void *context, struct MHD_Connection *c, const char *path, const char *method,
+                                  const char *version, const char *upload, size_t *upload_size, void **state) {
+  dash *d = context;
+  if (strcmp(method, "GET") && strcmp(method, "HEAD"))
+    return answer_plain(c, MHD_HTTP_METHOD_NOT_ALLOWED, "only GET\n");
+  if (!d->options.token && !names_loopback(MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Host")))
+    return answer_plain(c, MHD_HTTP_FORBIDDEN, "only requests to localhost are answered\n");
+  if (d->options.token && !has_token(d, c))
+    return answer_plain(c, MHD_HTTP_UNAUTHORIZED, "the token is missing or wrong: add ?token=TOKEN to the address\n");
+  if (!strcmp(path, "/")) return answer_page(d, c);
+  if (!strcmp(path, "/api/state")) return answer_state(d, c);
+  if (!strcmp(path, "/api/run")) return answer_run(d, c);
+  if (!strcmp(path, "/api/sweep")) return answer_part(d, c, report_sweep_write);
+  if (!strcmp(path, "/api/trace")) return answer_part(d, c, report_trace_write);
+  if (!strcmp(path, "/api/events")) return answer_events(d, c);
+  return answer_plain(c, MHD_HTTP_NOT_FOUND, "nothing is here\n");
+}
+
+/* ---- the server's life */
+
+static void *watch(void *context) {
+  dash *d = context;
+  pthread_mutex_lock(&d->lock);
+  while (!d->ending) {
+    bool changed;
+    shoal_status status = report_set_search(&d->set, &changed);
+    shoal_status_free(status); /* the next look may find memory again */
+    if (!status && changed) {
+      d->edition++;
+      pthread_cond_broadcast(&d->news);
+    }
+    struct timespec until = later(LOOK_SECONDS);
+    while (!d->ending && pthread_cond_timedwait(&d->news, &d->lock, &until) == 0) continue;
+  }
+  pthread_mutex_unlock(&d->lock);
+  return NULL;
+}
+
+static bool is_loopback(const struct sockaddr_storage *a) {
+  if (a->ss_family == AF_INET)
+    return ntohl(((const struct sockaddr_in *)a)->sin_addr.s_addr) >> 24 == 127;
+  return IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)a)->sin6_addr);
+}
+
+static shoal_status read_address(const dash_options *o, struct sockaddr_storage *out) {
+  struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons((uint16_t)o->port)};
+  struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)o->port)};
+  memset(out, 0, sizeof *out);
+  if (inet_pton(AF_INET, o->address, &v4.sin_addr) == 1)
+    memcpy(out, &v4, sizeof v4);
+  else if (inet_pton(AF_INET6, o->address, &v6.sin6_addr) == 1)
+    memcpy(out, &v6, sizeof v6);
+  else
+    return status_make(SHOAL_ERR_ARGUMENT, "'%s' is no address; expected one like 127.0.0.1, 0.0.0.0 or ::1",
+                       o->address);
+  if (!o->token && !is_loopback(out))
+    return status_make(SHOAL_ERR_ARGUMENT, "%s is open to other machines, which needs a token: add --token TEXT",
+                       o->address);
+  return NULL;
+}
+
+shoal_status dash_create(const dash_options *options, dash **out, int *port) {
+  TRY(report_page_check());
+  struct sockaddr_storage address;
+  TRY(read_address(options, &address));
+  dash *d = calloc(1, sizeof *d);
+  if (!d) return status_no_memory();
+  d->options = *options;
+  pthread_mutex_init(&d->lock, NULL);
+  pthread_condattr_t attributes;
+  pthread_condattr_init(&attributes);
+  pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+  pthread_cond_init(&d->news, &attributes);
+  pthread_condattr_destroy(&attributes);
+  shoal_status status = NULL;
+  d->set.root = strdup(options->folder);
+  if (!d->set.root) TRY_GOTO(status, status_no_memory(), failed);
+  unsigned flags = MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD |
+                   (address.ss_family == AF_INET6 ? MHD_USE_IPv6 : 0);
+  errno = 0;
+  d->server = MHD_start_daemon(flags, (uint16_t)options->port, NULL, NULL, on_request, d, MHD_OPTION_SOCK_ADDR, &address,
+                               MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MOST, MHD_OPTION_CONNECTION_TIMEOUT,
+                               CONNECTION_SECONDS, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)32768, MHD_OPTION_END);
+  if (!d->server) {
+    status = status_errno(errno ? errno : EADDRINUSE, "cannot listen on %s port %d", options->address, options->port);
+    goto failed;
+  }
+  int error = pthread_create(&d->watcher, NULL, watch, d);
+  if (error) TRY_GOTO(status, status_errno(error, "cannot start a thread"), failed);
+  d->watching = true;
+  const union MHD_DaemonInfo *info = MHD_get_daemon_info(d->server, MHD_DAEMON_INFO_BIND_PORT);
+  *port = info ? info->port : options->port;
+  *out = d;
+  return NULL;
+failed:
+  dash_destroy(d);
+  return status;
+}
+
+void dash_destroy(dash *d) {
+  if (!d) return;
+  pthread_mutex_lock(&d->lock);
+  d->ending = true;
+  pthread_cond_broadcast(&d->news);
+  pthread_mutex_unlock(&d->lock);
+  if (d->watching) pthread_join(d->watcher, NULL);
+  if (d->server) MHD_stop_daemon(d->server);
+  report_set_fini(&d->set);
+  pthread_cond_destroy(&d->news);
+  pthread_mutex_destroy(&d->lock);
+  free(d);
+}
