@@ -57,6 +57,7 @@ typedef struct {
   int busy;    /* messages since the clock was looked at */
 } shm_server;
 
+enum { ACCEPTS = 64 };   /* connections taken in at one look */
 enum { WATCH_DOOR = 0 }; /* peers' numbers are above */
 
 static void watch(shm_server *s, int fd, uint64_t id) {
@@ -192,20 +193,25 @@ static void peer_event(shm_server *s, uint64_t id) {
 
 static void look_at_sockets(shm_server *s, double now) {
   struct epoll_event events[32];
-  int n;
+  int n, rounds = 0;
+  bool again;
   s->look = now + SHM_SLICE;
   s->busy = 0;
   do {
+    again = false;
     n = epoll_wait(s->epoll, events, COUNT_OF(events), 0);
     for (int i = 0; i < n; i++) {
       if (events[i].data.u64 != WATCH_DOOR) {
         peer_event(s, events[i].data.u64);
         continue;
       }
-      int sock = accept4(s->sock, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-      if (sock >= 0) peer_accept(s, sock);
+      /* All that wait, but not without end: others want to be served. Their hellos are usually there already. */
+      int sock, count = 0;
+      while (count++ < ACCEPTS && (sock = accept4(s->sock, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0)
+        peer_accept(s, sock);
+      again = count > 1 && rounds++ < 2;
     }
-  } while (n == (int)COUNT_OF(events));
+  } while (n == (int)COUNT_OF(events) || again);
   for (size_t i = 0; i < s->count; i++) {
     shm_peer *p = s->peers[i];
     if (p && p->state == PEER_GREETING && now > p->until) {

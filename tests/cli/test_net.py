@@ -86,7 +86,7 @@ class Keys(support.Case):
 class Intruders(support.Case):
     """A hundred thousand bad messages to servers at work: refused, counted, and nothing learned differs."""
     FLAGS = ["--batch-size", 16, "--workers", 2, "--ps", 1, "--no-checkpoints"]
-    OVER_ZMQ, OVER_SHM = 99500, 500
+    OVER_ZMQ, OVER_SHM = 99000, 1000
 
     def start(self, run, *flags):
         self.train("softmax", "quiet", *self.FLAGS, "--transport", "shm", *flags[2:])
@@ -149,7 +149,7 @@ class Intruders(support.Case):
 
     def test_shared_memory(self):
         numbers = random.Random(2)
-        process, address, job = self.start("r", "--transport", "shm", "--epochs", "1000")
+        process, address, job = self.start("r", "--transport", "shm", "--epochs", "1500")
         name = f"\0shoal-{os.geteuid()}{address.removeprefix('shm:')}"
 
         def connect():
@@ -174,6 +174,9 @@ class Intruders(support.Case):
                     self.assertEqual(s.recv(1), b"")  # thrown out
                 for fd in fds:
                     os.close(fd)
+        with connect() as s:  # all before it have been looked at when this one is welcomed
+            s.send(hello)
+            self.assertTrue(s.recv(4096))
         self.unharmed(process, "r", self.OVER_SHM)
 
 
