@@ -109,7 +109,8 @@ static void parse_attr(const op_row *row, const char *line, char *word, attr_val
         return;
       }
       case ATTR_TEXT: attr[i].s = strdup(equals + 1); return;
-      case ATTR_DATA: break;
+      case ATTR_DATA:
+      case ATTR_GRAPH: break;
     }
   }
   malformed(row, line, word);

@@ -25,8 +25,15 @@ SHOAL_API void shoal_scope_push(shoal_graph *g, const char *name);
 SHOAL_API void shoal_scope_pop(shoal_graph *g);
 /* The name for the next node made; otherwise the operator's. */
 SHOAL_API void shoal_name_next(shoal_graph *g, const char *name);
-/* Device of the nodes made from here on, e.g. "/job:worker/task:1"; NULL for none. */
+/* Device of the nodes made from here on, e.g. "/job:worker/task:1"; NULL for none. Partial ones ("/job:ps", "/task:1")
+ * leave the rest to the placer of a session over a cluster (shoal/placed.h); a session of one process ignores all. */
 SHOAL_API void shoal_device_set(shoal_graph *g, const char *device);
+/* The same until the matching pop; what an inner scope does not say, the outer one decides. */
+SHOAL_API void shoal_device_push(shoal_graph *g, const char *device);
+SHOAL_API void shoal_device_pop(shoal_graph *g);
+/* Nodes made between push and pop run after all of x, whether they use them or not. Scopes add up. */
+SHOAL_API void shoal_control_push(shoal_graph *g, shoal_value *const *x, int n);
+SHOAL_API void shoal_control_pop(shoal_graph *g);
 
 /* Of NULL, which a call that failed returns: NULL, a scalar's shape, f32. */
 SHOAL_API const char *shoal_value_name(const shoal_value *v);

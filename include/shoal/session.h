@@ -21,7 +21,7 @@ typedef struct {
 } shoal_session_options;
 
 typedef struct {
-  shoal_value *value;  /* a placeholder */
+  shoal_value *value;  /* a placeholder, or any other value: it is then not computed */
   shoal_tensor tensor; /* borrowed during the run */
 } shoal_feed;
 

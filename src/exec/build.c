@@ -2,6 +2,7 @@
 #include "exec/plan.h"
 
 #include "base/mem.h"
+#include "graph/infer.h"
 
 #include <string.h>
 
@@ -124,50 +125,44 @@ void plan_replace(plan *p, int old, int now) {
   if (p->guard == old) p->guard = now;
 }
 
-/* Which graph nodes are needed: reached from the fetches. An input of which only the shape counts is needed for its
- * shape, so it is part of the plan, and dies in plan_drop_unused if nothing else wants it. */
-static void mark(const node *n, bool *needed) {
-  if (needed[n->id]) return;
-  needed[n->id] = true;
-  for (int i = 0; i < n->ins; i++) mark(n->in[i]->maker, needed);
+/* What is fed in place of v, or -1. */
+static int feed_of(const plan_request *request, const shoal_value *v) {
+  for (int i = 0; i < request->n_feeds; i++)
+    if (request->feeds[i].value == v) return i;
+  return -1;
+}
+
+static shoal_status add_feed(plan *p, const plan_request *request, int feed, int *out) {
+  const shoal_value *v = request->feeds[feed].value;
+  const shoal_tensor *t = &request->feeds[feed].tensor;
+  char a[SHOAL_SHAPE_TEXT], b[SHOAL_SHAPE_TEXT];
+  bool fits = t->shape.rank == v->shape.rank;
+  for (int i = 0; fits && i < v->shape.rank; i++)
+    fits = v->shape.dim[i] == SHOAL_UNKNOWN ? t->shape.dim[i] >= 0 : t->shape.dim[i] == v->shape.dim[i];
+  if (t->dtype != v->dtype || !fits)
+    return status_make(SHOAL_ERR_ARGUMENT, "%s '%s' is %s%s, but %s%s is fed", v->maker->op->name, v->maker->name,
+                       shoal_dtype_name(v->dtype), shoal_shape_text(&v->shape, a), shoal_dtype_name(t->dtype),
+                       shoal_shape_text(&t->shape, b));
+  TRY(plan_add_value(p, v->dtype, p->feed_shapes[feed], v->shape, out));
+  plan_value *value = &p->values[*out];
+  value->store = STORE_FEED;
+  value->feed = feed;
+  value->source = v->maker;
+  value->ragged = p->feed_offsets[feed];
+  return NULL;
 }
 
 static shoal_status add_source(plan *p, const plan_request *request, const node *n, int *out) {
   const shoal_value *v = &n->out[0];
-  shoal_shape shape = v->shape;
-  plan_value filled = {0};
-  int ragged = -1;
-  if (!strcmp(n->op->name, "placeholder")) {
-    int feed = 0;
-    while (feed < request->n_feeds && request->feeds[feed].value != v) feed++;
-    if (feed == request->n_feeds)
-      return status_make(SHOAL_ERR_ARGUMENT, "placeholder '%s' is needed but not fed", n->name);
-    const shoal_tensor *t = &request->feeds[feed].tensor;
-    char a[SHOAL_SHAPE_TEXT], b[SHOAL_SHAPE_TEXT];
-    bool fits = t->shape.rank == shape.rank;
-    for (int i = 0; fits && i < shape.rank; i++)
-      fits = shape.dim[i] == SHOAL_UNKNOWN ? t->shape.dim[i] >= 0 : t->shape.dim[i] == shape.dim[i];
-    if (t->dtype != v->dtype || !fits)
-      return status_make(SHOAL_ERR_ARGUMENT, "placeholder '%s' is %s%s, but %s%s is fed", n->name,
-                         shoal_dtype_name(v->dtype), shoal_shape_text(&shape, a), shoal_dtype_name(t->dtype),
-                         shoal_shape_text(&t->shape, b));
-    shape = p->feed_shapes[feed];
-    filled.store = STORE_FEED;
-    filled.feed = feed;
-    ragged = p->feed_offsets[feed];
-  } else if (n->initial) {
-    filled.store = STORE_VARIABLE;
-  } else {
-    filled.store = STORE_CONSTANT;
-    filled.data = n->attr[0].data;
-  }
-  TRY(plan_add_value(p, v->dtype, shape, v->shape, out));
+  if (!strcmp(n->op->name, "placeholder"))
+    return status_make(SHOAL_ERR_ARGUMENT, "placeholder '%s' is needed but not fed", n->name);
+  if (n->initial && !request->session->variables[n->id].data)
+    return status_make(SHOAL_ERR_ARGUMENT, "variable '%s' is held by another task", n->name);
+  TRY(plan_add_value(p, v->dtype, v->shape, v->shape, out));
   plan_value *value = &p->values[*out];
-  value->store = filled.store;
-  value->feed = filled.store == STORE_FEED ? filled.feed : -1;
-  value->data = filled.data;
+  value->store = n->initial ? STORE_VARIABLE : STORE_CONSTANT;
+  if (!n->initial) value->data = n->attr[0].data;
   value->source = n;
-  value->ragged = ragged;
   return NULL;
 }
 
@@ -189,7 +184,7 @@ static shoal_status drop_unused(plan *p) {
     }
     for (size_t i = 0; i < p->n_nodes; i++) {
       plan_node *n = &p->nodes[i];
-      if (n->dead || (n->op->flags & OP_STATEFUL)) continue;
+      if (n->dead || n->keep || (n->op->flags & OP_STATEFUL)) continue;
       bool used = false;
       for (int k = 0; k < n->outs; k++) used |= uses[n->out[k]] > 0;
       if (!used) n->dead = again = true;
@@ -234,7 +229,7 @@ static shoal_status fold_node(plan *p, plan_node *n) {
 static shoal_status fold_constants(plan *p) {
   for (size_t i = 0; i < p->n_nodes; i++) {
     plan_node *n = &p->nodes[i];
-    if (n->dead || (n->op->flags & (OP_STATEFUL | OP_RANDOM))) continue;
+    if (n->dead || n->keep || (n->op->flags & (OP_STATEFUL | OP_RANDOM))) continue;
     bool constant = true;
     for (int k = 0; k < n->ins && constant; k++)
       constant = (n->op->shape_only >> k & 1) || p->values[p->values[n->in[k]].root].store == STORE_CONSTANT;
@@ -258,56 +253,124 @@ static shoal_status fold_constants(plan *p) {
 static void drop_views(plan *p) {
   for (size_t i = 0; i < p->n_nodes; i++) {
     plan_node *n = &p->nodes[i];
-    if (n->dead || !(n->op->flags & OP_VIEW)) continue;
+    if (n->dead || n->keep || !(n->op->flags & OP_VIEW)) continue;
     p->values[n->out[0]].maker = p->values[n->in[0]].maker;
     n->dead = true;
   }
 }
 
-shoal_status plan_build(plan *p, const plan_request *request) {
+typedef struct {
+  plan *p;
+  const plan_request *request;
+  shoal_shape *fed;   /* [values of the graph] of those that are fed; SHAPE_NOT_KNOWN: not fed */
+  bool *needed;       /* [nodes of the graph] */
+  bool *waited_for;   /* [nodes of the graph] a needed one runs after it without using it */
+  int *value_of;      /* [values of the graph] the plan's; -1: none yet */
+  int *node_of;       /* [nodes of the graph] the plan's; -1: none */
+} builder;
+
+static shoal_status builder_init(builder *b, plan *p, const plan_request *request) {
   const shoal_graph *g = request->session->graph;
-  bool *needed = calloc(g->count + 1, sizeof *needed);
-  int **value_of = calloc(g->count + 1, sizeof *value_of); /* by node id: plan values of its outputs */
-  shoal_status status = NULL;
-  if (!needed || !value_of) {
-    status = status_no_memory();
-    goto done;
+  size_t nodes = g->count + 1, values = (size_t)g->n_values + 1;
+  *b = (builder){.p = p, .request = request};
+  b->fed = calloc(values, sizeof *b->fed);
+  b->needed = calloc(nodes, sizeof *b->needed);
+  b->waited_for = calloc(nodes, sizeof *b->waited_for);
+  b->value_of = malloc(values * sizeof *b->value_of);
+  b->node_of = malloc(nodes * sizeof *b->node_of);
+  if (!b->fed || !b->needed || !b->waited_for || !b->value_of || !b->node_of) return status_no_memory();
+  for (size_t i = 0; i < values; i++) {
+    b->fed[i] = SHAPE_NOT_KNOWN;
+    b->value_of[i] = -1;
   }
-  for (int i = 0; i < request->n_fetches; i++) mark(request->fetches[i]->maker, needed);
+  for (size_t i = 0; i < nodes; i++) b->node_of[i] = -1;
+  for (int i = 0; i < request->n_feeds; i++) b->fed[value_id(request->feeds[i].value)] = request->feeds[i].tensor.shape;
+  return NULL;
+}
+
+static void builder_fini(builder *b) {
+  free(b->fed);
+  free(b->needed);
+  free(b->waited_for);
+  free(b->value_of);
+  free(b->node_of);
+}
+
+/* The plan's value for v: what is fed for it, if anything is, else what its maker made. */
+static shoal_status value_for(builder *b, const shoal_value *v, int *out) {
+  int *known = &b->value_of[value_id(v)];
+  if (b->fed[value_id(v)].rank >= 0 && *known < 0) TRY(add_feed(b->p, b->request, feed_of(b->request, v), known));
+  *out = *known;
+  return NULL;
+}
+
+/* A node that waits for others, or that others wait for, must run at its time: its result is its own memory. */
+static void keep_node(plan *p, int id) {
+  plan_node *n = &p->nodes[id];
+  n->keep = true;
+  if (n->op->flags & OP_VIEW) p->values[n->out[0]].root = n->out[0];
+}
+
+static shoal_status add_controls(builder *b, const node *n, int made) {
+  plan *p = b->p;
+  for (int i = 0; i < n->n_after; i++) {
+    int before = b->node_of[n->after[i]->id];
+    if (before < 0) continue; /* a source, or fed */
+    TRY(mem_grow((void **)&p->controls, &p->cap_controls, p->n_controls + 1, sizeof *p->controls));
+    p->controls[p->n_controls++] = (struct plan_control){before, made};
+  }
+  return NULL;
+}
+
+static shoal_status add_graph_node(builder *b, const node *n) {
+  plan *p = b->p;
+  int in[PLAN_MOST_INPUTS], made;
+  for (int k = 0; k < n->ins && k < PLAN_MOST_INPUTS; k++) {
+    TRY(value_for(b, n->in[k], &in[k]));
+    if ((n->op->updates >> k & 1) && p->values[p->values[in[k]].root].store == STORE_FEED)
+      return status_make(SHOAL_ERR_ARGUMENT, "'%s' would change '%s', which is fed", n->name, n->in[k]->maker->name);
+  }
+  TRY(plan_add_node(p, n->op, n, in, n->ins, n->attr, &made));
+  b->node_of[n->id] = made;
+  if (n->n_after || b->waited_for[n->id]) keep_node(p, made);
+  TRY(add_controls(b, n, made));
+  for (int k = 0; k < n->outs; k++)
+    if (b->fed[n->first_value + k].rank < 0) b->value_of[n->first_value + k] = p->nodes[made].out[k];
+  return NULL;
+}
+
+static shoal_status build_all(builder *b) {
+  plan *p = b->p;
+  const plan_request *request = b->request;
+  const shoal_graph *g = request->session->graph;
+  TRY(graph_mark(g, request->fetches, request->n_fetches, b->fed, b->needed));
+  for (size_t i = 0; i < g->count; i++)
+    for (int k = 0; k < g->nodes[i]->n_after && b->needed[i]; k++) b->waited_for[g->nodes[i]->after[k]->id] = true;
   for (size_t i = 0; i < g->count; i++) {
     const node *n = g->nodes[i];
-    if (!needed[i]) continue;
-    value_of[i] = calloc((size_t)n->outs, sizeof **value_of);
-    if (!value_of[i]) {
-      status = status_no_memory();
-      goto done;
-    }
-    if (n->op->flags & OP_SOURCE) {
-      TRY_GOTO(status, add_source(p, request, n, &value_of[i][0]), done);
-      continue;
-    }
-    int in[PLAN_MOST_INPUTS], made;
-    for (int k = 0; k < n->ins && k < PLAN_MOST_INPUTS; k++) in[k] = value_of[n->in[k]->maker->id][n->in[k]->index];
-    TRY_GOTO(status, plan_add_node(p, n->op, n, in, n->ins, n->attr, &made), done);
-    for (int k = 0; k < n->outs; k++) value_of[i][k] = p->nodes[made].out[k];
+    if (!b->needed[i]) continue;
+    if (n->op->flags & OP_SOURCE)
+      TRY(add_source(p, request, n, &b->value_of[n->first_value]));
+    else
+      TRY(add_graph_node(b, n));
   }
   for (int i = 0; i < request->n_fetches; i++) {
-    const shoal_value *f = request->fetches[i];
-    p->fetch_of[i] = value_of[f->maker->id][f->index];
+    TRY(value_for(b, request->fetches[i], &p->fetch_of[i]));
     p->values[p->fetch_of[i]].fetched = true;
   }
   const shoal_value *guard = request->session->guard;
-  p->guard = guard && (size_t)guard->maker->id < g->count && needed[guard->maker->id]
-                 ? value_of[guard->maker->id][guard->index]
-                 : -1;
-  TRY_GOTO(status, drop_unused(p), done);
-  TRY_GOTO(status, fold_constants(p), done);
-  TRY_GOTO(status, drop_unused(p), done);
+  p->guard = guard && value_id(guard) < g->n_values ? b->value_of[value_id(guard)] : -1;
+  TRY(drop_unused(p));
+  TRY(fold_constants(p));
+  TRY(drop_unused(p));
   drop_views(p);
-done:
-  if (value_of)
-    for (size_t i = 0; i < g->count; i++) free(value_of[i]);
-  free(value_of);
-  free(needed);
+  return NULL;
+}
+
+shoal_status plan_build(plan *p, const plan_request *request) {
+  builder b;
+  shoal_status status = builder_init(&b, p, request);
+  if (!status) status = build_all(&b);
+  builder_fini(&b);
   return status;
 }

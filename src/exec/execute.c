@@ -258,7 +258,10 @@ static shoal_status check_ragged(const plan *p) {
 shoal_status plan_run(plan *p, const shoal_feed *feeds, shoal_tensor *fetched) {
   p->feeds = feeds;
   TRY(check_ragged(p));
-  for (int i = 0; i < p->n_phases; i = p->phases[i].next) TRY(run_phase(p, i));
+  for (int i = 0; i < p->n_phases; i = p->phases[i].next) {
+    if (p->session->look) TRY(p->session->look(p->session->look_context));
+    TRY(run_phase(p, i));
+  }
   if (!fetched) return NULL;
   for (int i = 0; i < p->n_fetches; i++) {
     const plan_value *v = &p->values[p->fetch_of[i]], *root = &p->values[v->root];

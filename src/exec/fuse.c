@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-static bool is(const plan_node *n, const char *op) { return !n->dead && !strcmp(n->op->name, op); }
+static bool is(const plan_node *n, const char *op) { return !n->dead && !n->keep && !strcmp(n->op->name, op); }
 
 /* The n-th node that reads this value itself, counting from 0; -1: none. Shape-only reads do not count. */
 static int reader(const plan *p, int value, int nth) {

@@ -85,7 +85,7 @@ shoal_status plan_create(const plan_request *request, plan **out) {
   for (int i = 0; i < request->n_fetches; i++)
     if (!request->fetches[i]) return status_make(SHOAL_ERR_ARGUMENT, "fetch %d is NULL", i);
   for (int i = 0; i < request->n_feeds; i++)
-    if (!request->feeds[i].value) return status_make(SHOAL_ERR_ARGUMENT, "feed %d names no placeholder", i);
+    if (!request->feeds[i].value) return status_make(SHOAL_ERR_ARGUMENT, "feed %d names no value", i);
   plan *p = calloc(1, sizeof *p);
   if (!p) return status_no_memory();
   p->guard = -1;
@@ -122,6 +122,7 @@ void plan_destroy(plan *p) {
   free(p->nodes);
   free(p->values);
   free(p->order);
+  free(p->controls);
   free(p->phases);
   free(p->shared);
   free(p->patches);

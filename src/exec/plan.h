@@ -65,6 +65,7 @@ typedef struct {
   int ins, outs;
   attr_value attr[OP_MAX_ATTRS]; /* text and data belong to the graph */
   bool dead;
+  bool keep; /* part of a control dependency: runs as it is, neither folded nor fused nor taken for a view */
   /* layout.c */
   kernel_fn run;
   const op_variant *variant; /* NULL: the reference kernel */
@@ -121,6 +122,10 @@ typedef struct plan {
   size_t n_nodes, cap_nodes;
   int *fetch_of; /* [n_fetches] value */
   int guard;     /* value, or -1 */
+  struct plan_control {
+    int before, after; /* nodes */
+  } *controls;
+  size_t n_controls, cap_controls;
   bool check_each; /* look at every result: to find the first bad operator */
 
   int *order; /* [n_order] nodes, in order of execution */

@@ -26,6 +26,38 @@ static shoal_status add_edge(extra_edges *e, int before, int after) {
 
 static bool reads_value(const plan_node *n, int k) { return !(n->op->shape_only >> k & 1); }
 
+/* Whether node `late` must wait for node `early`, through data or control. */
+static bool comes_after(const plan *p, int late, int early, bool *seen) {
+  if (late == early) return true;
+  if (seen[late]) return false;
+  seen[late] = true;
+  for (int k = 0; k < p->nodes[late].ins; k++) {
+    int maker = p->values[p->nodes[late].in[k]].maker;
+    if (maker >= 0 && comes_after(p, maker, early, seen)) return true;
+  }
+  for (size_t i = 0; i < p->n_controls; i++)
+    if (p->controls[i].after == late && comes_after(p, p->controls[i].before, early, seen)) return true;
+  return false;
+}
+
+/* A reader that was told to wait for an update reads what the update left behind. */
+static shoal_status told_to_wait(const plan *p, int reader, int update, bool *out) {
+  *out = false;
+  if (!p->n_controls) return NULL;
+  bool *seen = calloc(p->n_nodes + 1, sizeof *seen);
+  if (!seen) return status_no_memory();
+  *out = comes_after(p, reader, update, seen);
+  free(seen);
+  return NULL;
+}
+
+static shoal_status order_controls(const plan *p, extra_edges *e) {
+  for (size_t i = 0; i < p->n_controls; i++)
+    if (!p->nodes[p->controls[i].before].dead && !p->nodes[p->controls[i].after].dead)
+      TRY(add_edge(e, p->controls[i].before, p->controls[i].after));
+  return NULL;
+}
+
 /* Readers of a variable as it was before the step come before what changes it. A reader that takes the changed one
  * has it as another value (the update's output), and the data edge orders it. Several updates of one variable run in
  * the order in which they were built. */
@@ -50,6 +82,8 @@ static shoal_status order_updates(const plan *p, extra_edges *e) {
           also_updates |= reader->op->updates >> j & 1;
         }
         if (!reads || after) continue;
+        TRY(told_to_wait(p, (int)r, (int)u, &after));
+        if (after) continue;
         if (also_updates ? r < u : true) TRY(add_edge(e, (int)r, (int)u));
       }
     }
@@ -306,6 +340,7 @@ shoal_status plan_schedule(plan *p, bool reference) {
   s.done = calloc(p->n_nodes + 1, sizeof *s.done);
   shoal_status status = p->order && s.waits && s.done ? NULL : status_no_memory();
   if (!status) status = order_updates(p, &s.edges);
+  if (!status) status = order_controls(p, &s.edges);
   if (!status) status = run_scheduler(&s);
   free(s.waits);
   free(s.done);

@@ -34,7 +34,7 @@ static shoal_status adopt_variables(shoal_session *s) {
   }
   for (size_t i = first; i < g->count; i++) {
     node *v = g->nodes[i];
-    if (!v->initial) continue;
+    if (!v->initial || (s->owns && !s->owns(s->owns_context, v))) continue;
     TRY_GOTO(status, shoal_tensor_create(v->out[0].dtype, v->out[0].shape, &s->variables[i]), done);
     const node *maker = v->initial->maker;
     if (!strcmp(maker->op->name, "fill")) { /* no second copy of what may be large */
@@ -85,13 +85,17 @@ static shoal_status find_plan(shoal_session *s, const plan_request *request, pla
   return NULL;
 }
 
-shoal_status shoal_session_create(shoal_graph *g, const shoal_session_options *options, shoal_session **out) {
+shoal_status session_create_part(shoal_graph *g, const shoal_session_options *options,
+                                 bool (*owns)(void *context, const node *variable), void *context,
+                                 shoal_session **out) {
   static const shoal_session_options standard;
   if (!options) options = &standard;
   TRY(shoal_graph_status(g));
   shoal_session *s = calloc(1, sizeof *s);
   if (!s) return status_no_memory();
   s->graph = g;
+  s->owns = owns;
+  s->owns_context = context;
   s->seed = options->seed;
   s->reference = options->no_fusion;
   s->print = print_to_stderr;
@@ -108,8 +112,26 @@ shoal_status shoal_session_create(shoal_graph *g, const shoal_session_options *o
   return NULL;
 }
 
+shoal_status shoal_session_create(shoal_graph *g, const shoal_session_options *options, shoal_session **out) {
+  return session_create_part(g, options, NULL, NULL, out);
+}
+
+shoal_status session_create_remote(shoal_graph *g, const session_remote *remote, void *state, shoal_session **out) {
+  shoal_session *s = calloc(1, sizeof *s);
+  if (!s) {
+    remote->destroy(state);
+    return status_no_memory();
+  }
+  s->graph = g;
+  s->remote = remote;
+  s->remote_state = state;
+  *out = s;
+  return NULL;
+}
+
 void shoal_session_destroy(shoal_session *s) {
   if (!s) return;
+  if (s->remote) s->remote->destroy(s->remote_state);
   for (size_t i = 0; i < s->n_plans; i++) plan_destroy(s->plans[i]);
   for (size_t i = 0; i < s->n_variables; i++) shoal_tensor_fini(&s->variables[i]);
   free(s->variables);
@@ -119,6 +141,7 @@ void shoal_session_destroy(shoal_session *s) {
 
 shoal_status shoal_session_run(shoal_session *s, const shoal_feed *feeds, int n_feeds, shoal_value *const *fetches,
                                int n_fetches, shoal_tensor *fetched) {
+  if (s->remote) return s->remote->run(s->remote_state, feeds, n_feeds, fetches, n_fetches, fetched);
   plan_request request = {.session = s,
                           .fetches = fetches,
                           .n_fetches = n_fetches,
@@ -133,6 +156,7 @@ shoal_status shoal_session_run(shoal_session *s, const shoal_feed *feeds, int n_
 }
 
 shoal_status shoal_session_variable(shoal_session *s, const shoal_value *variable, shoal_tensor *out) {
+  if (s->remote) return s->remote->variable(s->remote_state, variable, out);
   size_t id = (size_t)variable->maker->id;
   TRY(adopt_variables(s));
   if (id >= s->n_variables || !s->variables[id].data)

@@ -8,6 +8,16 @@
 #include "shoal/session.h"
 
 struct plan;
+struct node;
+
+/* A session whose runs are carried out elsewhere, see shoal/placed.h. */
+typedef struct {
+  void (*destroy)(void *remote);
+  shoal_status (*run)(void *remote, const shoal_feed *feeds, int n_feeds, shoal_value *const *fetches, int n_fetches,
+                      shoal_tensor *fetched);
+  /* A copy, kept until the next call. */
+  shoal_status (*variable)(void *remote, const shoal_value *variable, shoal_tensor *out);
+} session_remote;
 
 #define SESSION_PLANS 16 /* kept ready at most */
 
@@ -27,10 +37,26 @@ struct shoal_session {
   void *print_sink;
   events *events; /* borrowed; NULL: nobody wants a timeline */
   uint32_t sync_label, sums_label;
+  /* NULL, or called between the phases of a run; its error ends the run. */
+  shoal_status (*look)(void *context);
+  void *look_context;
+  /* NULL, or whether a variable is this session's; the others have no memory here. */
+  bool (*owns)(void *context, const struct node *variable);
+  void *owns_context;
+  const session_remote *remote; /* NULL: runs here; then everything above but graph and step is unused */
+  void *remote_state;
 };
 
 /* Runs from now on go to the timeline while that is on: thread i of the pool on track i. Borrowed. */
 SHOAL_CHECKED shoal_status session_trace(shoal_session *s, events *e);
+
+/* As shoal_session_create, for a session that holds only some of the variables. */
+SHOAL_CHECKED shoal_status session_create_part(shoal_graph *g, const shoal_session_options *options,
+                                               bool (*owns)(void *context, const struct node *variable), void *context,
+                                               shoal_session **out);
+/* Takes `state`, also on failure. */
+SHOAL_CHECKED shoal_status session_create_remote(shoal_graph *g, const session_remote *remote, void *state,
+                                                 shoal_session **out);
 
 /* A run in which this value turns out not finite stops before it changes any variable, with SHOAL_ERR_NUMERIC. */
 void session_guard(shoal_session *s, shoal_value *loss);

@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "base/random.h"
 #include "base/text.h"
+#include "graph/device.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -25,7 +26,9 @@ static void node_destroy(node *n) {
     for (int i = 0; i < OP_MAX_ATTRS && n->op->attrs[i].name; i++) {
       free((char *)n->attr[i].s);
       free(n->attr[i].data.data);
+      shoal_graph_destroy(n->attr[i].graph);
     }
+  free(n->after);
   free(n->name);
   free(n->device);
   free(n->in);
@@ -34,14 +37,26 @@ static void node_destroy(node *n) {
 }
 
 void shoal_graph_destroy(shoal_graph *g) {
-  if (!g) return;
+  if (!g || g->refs-- > 0) return;
   for (size_t i = 0; i < g->count; i++) node_destroy(g->nodes[i]);
+  for (size_t i = 0; i < g->n_devices; i++) free(g->devices[i]);
+  free(g->devices);
+  free(g->after);
+  free(g->after_of);
+  free(g->index);
+  free(g->params);
+  free(g->results);
   free(g->nodes);
   free(g->scope);
   free(g->next_name);
   free(g->device);
   shoal_status_free(g->error);
   free(g);
+}
+
+shoal_graph *graph_ref(shoal_graph *g) {
+  g->refs++;
+  return g;
 }
 
 shoal_status shoal_graph_status(const shoal_graph *g) {
@@ -91,7 +106,62 @@ static void set_text(shoal_graph *g, char **field, const char *value) {
 }
 
 void shoal_name_next(shoal_graph *g, const char *name) { set_text(g, &g->next_name, name); }
-void shoal_device_set(shoal_graph *g, const char *device) { set_text(g, &g->device, device); }
+
+void shoal_device_set(shoal_graph *g, const char *words) {
+  device parsed;
+  shoal_status status = device_parse(words, &parsed);
+  if (status)
+    graph_fail(g, status);
+  else
+    set_text(g, &g->device, words);
+}
+
+void shoal_device_push(shoal_graph *g, const char *words) {
+  device outer, inner;
+  char buffer[DEVICE_TEXT], *saved = g->device ? strdup(g->device) : NULL;
+  shoal_status status = g->device && !saved ? status_no_memory() : device_parse(words, &inner);
+  if (!status) status = device_parse(g->device, &outer);
+  if (!status) status = mem_grow((void **)&g->devices, &g->cap_devices, g->n_devices + 1, sizeof *g->devices);
+  if (status) {
+    free(saved);
+    graph_fail(g, status);
+    return;
+  }
+  g->devices[g->n_devices++] = saved;
+  device both = device_inside(&outer, &inner);
+  device_text(&both, buffer);
+  set_text(g, &g->device, *buffer ? buffer : NULL);
+}
+
+void shoal_device_pop(shoal_graph *g) {
+  if (!g->n_devices) {
+    graph_fail(g, status_make(SHOAL_ERR_ARGUMENT, "shoal_device_pop without shoal_device_push"));
+    return;
+  }
+  free(g->device);
+  g->device = g->devices[--g->n_devices];
+}
+
+void shoal_control_push(shoal_graph *g, shoal_value *const *x, int n) {
+  shoal_status status = mem_grow((void **)&g->after_of, &g->cap_controls, g->n_controls + 1, sizeof *g->after_of);
+  if (!status) status = mem_grow((void **)&g->after, &g->cap_after, g->n_after + (size_t)n, sizeof *g->after);
+  for (int i = 0; i < n && !status && !g->error; i++)
+    if (!x[i]) status = status_make(SHOAL_ERR_ARGUMENT, "control scope: value %d is NULL", i);
+  if (status) {
+    graph_fail(g, status);
+    return;
+  }
+  g->after_of[g->n_controls++] = g->n_after;
+  for (int i = 0; i < n && x[i]; i++) g->after[g->n_after++] = x[i]->maker;
+}
+
+void shoal_control_pop(shoal_graph *g) {
+  if (!g->n_controls) {
+    graph_fail(g, status_make(SHOAL_ERR_ARGUMENT, "shoal_control_pop without shoal_control_push"));
+    return;
+  }
+  g->n_after = g->after_of[--g->n_controls];
+}
 
 const char *shoal_value_name(const shoal_value *v) { return v ? v->maker->name : NULL; }
 const char *shoal_value_device(const shoal_value *v) { return v ? v->maker->device : NULL; }
@@ -104,10 +174,34 @@ shoal_value *shoal_value_output(shoal_value *v, int i) {
   return &v->maker->out[i];
 }
 
-static node *find_node(const shoal_graph *g, const char *name) {
-  for (size_t i = 0; i < g->count; i++)
-    if (!strcmp(g->nodes[i]->name, name)) return g->nodes[i];
+static uint64_t hash_name(const char *name) {
+  uint64_t h = 0;
+  for (; *name; name++) h = random_mix(h, (unsigned char)*name);
+  return h;
+}
+
+/* Where the node of that name stands in the index, or would. */
+static node **index_place(node **index, size_t size, const char *name) {
+  size_t at = (size_t)hash_name(name) & (size - 1);
+  while (index[at] && strcmp(index[at]->name, name)) at = (at + 1) & (size - 1);
+  return &index[at];
+}
+
+/* Room for one more name: at most half of the places are taken. */
+static shoal_status index_grow(shoal_graph *g) {
+  if (2 * (g->count + 1) <= g->index_size) return NULL;
+  size_t size = MAX_OF(2 * g->index_size, (size_t)64);
+  node **index = calloc(size, sizeof(node *));
+  if (!index) return status_no_memory();
+  for (size_t i = 0; i < g->count; i++) *index_place(index, size, g->nodes[i]->name) = g->nodes[i];
+  free(g->index);
+  g->index = index;
+  g->index_size = size;
   return NULL;
+}
+
+static node *find_node(const shoal_graph *g, const char *name) {
+  return g->index_size ? *index_place(g->index, g->index_size, name) : NULL;
 }
 
 shoal_value *shoal_graph_find(const shoal_graph *g, const char *name) {
@@ -137,17 +231,12 @@ static char *make_name(shoal_graph *g, const op_row *op) {
   return name;
 }
 
-static uint64_t hash_name(const char *name) {
-  uint64_t h = 0;
-  for (; *name; name++) h = random_mix(h, (unsigned char)*name);
-  return h;
-}
-
 static shoal_status copy_attrs(node *n, const attr_value *attrs) {
   for (int i = 0; i < OP_MAX_ATTRS && n->op->attrs[i].name; i++) {
     n->attr[i] = attrs[i];
     n->attr[i].s = NULL;
     n->attr[i].data.data = NULL;
+    n->attr[i].graph = attrs[i].graph ? graph_ref(attrs[i].graph) : NULL;
     if (n->op->attrs[i].kind == ATTR_TEXT && !(n->attr[i].s = strdup(attrs[i].s ? attrs[i].s : "")))
       return status_no_memory();
     if (n->op->attrs[i].kind == ATTR_DATA && attrs[i].data.data) {
@@ -209,6 +298,7 @@ static shoal_status add(shoal_graph *g, const op_row *op, shoal_value *const *in
     return status_make(SHOAL_ERR_ARGUMENT, "%s would have %d outputs; between 1 and %d are possible", op->name, outs,
                        OP_MAX_OUTPUTS);
   TRY(mem_grow((void **)&g->nodes, &g->capacity, g->count + 1, sizeof *g->nodes));
+  TRY(index_grow(g));
   node *n = calloc(1, sizeof *n);
   if (!n) return status_no_memory();
   shoal_status status = NULL;
@@ -219,15 +309,21 @@ static shoal_status add(shoal_graph *g, const op_row *op, shoal_value *const *in
   n->out = calloc((size_t)outs, sizeof *n->out);
   n->name = make_name(g, op);
   n->device = g->device ? strdup(g->device) : NULL;
-  if (!n->in || !n->out || !n->name || (g->device && !n->device)) {
+  n->after = calloc(g->n_after + 1, sizeof *n->after);
+  if (!n->in || !n->out || !n->name || !n->after || (g->device && !n->device)) {
     status = status_no_memory();
     goto fail;
   }
+  n->n_after = (int)g->n_after;
+  if (g->n_after) memcpy(n->after, g->after, g->n_after * sizeof *n->after);
   if (ins) memcpy(n->in, in, (size_t)ins * sizeof *in);
   n->stream = hash_name(n->name);
   TRY_GOTO(status, copy_attrs(n, attrs), fail);
   TRY_GOTO(status, infer(n), fail);
   n->id = (int)g->count;
+  n->first_value = g->n_values;
+  g->n_values += outs;
+  *index_place(g->index, g->index_size, n->name) = n;
   g->nodes[g->count++] = n;
   *out = n;
   return NULL;

@@ -8,7 +8,7 @@
 #define OP_MAX_ATTRS 8
 #define OP_MAX_OUTPUTS 16
 
-typedef enum { ATTR_INT, ATTR_BOOL, ATTR_FLOAT, ATTR_LIST, ATTR_DTYPE, ATTR_TEXT, ATTR_DATA } attr_kind;
+typedef enum { ATTR_INT, ATTR_BOOL, ATTR_FLOAT, ATTR_LIST, ATTR_DTYPE, ATTR_TEXT, ATTR_DATA, ATTR_GRAPH } attr_kind;
 
 typedef struct {
   const char *name; /* NULL ends the list */
@@ -71,8 +71,9 @@ enum {
   OP_GRADIENT_ONLY = 32, /* used by gradient rules; its own gradient is not defined */
   OP_VIEW = 64,         /* output 0 is input 0's memory seen differently (reshape, identity, stop_gradient) */
   OP_TAKES_ROWS = 128,  /* its kernels follow shoal_tensor.rows of input 0: a shuffled batch need not be copied */
-  OP_ELEMENTS = 256     /* element i of each output depends on element i of the inputs, and on scalars: it can be cut
+  OP_ELEMENTS = 256,    /* element i of each output depends on element i of the inputs, and on scalars: it can be cut
                            anywhere; the kernel looks at counts, not at shapes */
+  OP_WAITS = 512        /* its inputs must have been computed; their numbers do not count */
 };
 
 typedef struct op_row {

@@ -27,6 +27,7 @@ typedef struct {
   shoal_shape list;  /* lists of integers: axes, shapes, starts */
   const char *s;     /* text; owned by the graph */
   shoal_tensor data; /* a constant's value; owned by the graph */
+  struct shoal_graph *graph; /* a sub-graph; shared */
 } attr_value;
 
 typedef struct kernel_call {

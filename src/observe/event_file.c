@@ -4,7 +4,7 @@
 #include "base/text.h"
 #include "data/tfrecord.h"
 #include "observe/histogram.h"
-#include "observe/proto.h"
+#include "base/proto.h"
 
 #include <errno.h>
 #include <math.h>

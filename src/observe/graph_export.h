@@ -5,7 +5,7 @@
 #define SHOAL_OBSERVE_GRAPH_EXPORT_H
 
 #include "graph/graph.h"
-#include "observe/proto.h"
+#include "base/proto.h"
 
 #include <jansson.h>
 

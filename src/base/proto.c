@@ -1,8 +1,10 @@
-#include "observe/proto.h"
+#include "base/proto.h"
 
 #include "base/mem.h"
 
 #include <string.h>
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "numbers are copied as they lie");
 
 enum { WIRE_VARINT = 0, WIRE_64 = 1, WIRE_BYTES = 2, WIRE_32 = 5, VARINT_MOST = 10 };
 
@@ -93,4 +95,87 @@ void proto_end(proto *p, size_t begun) {
   memmove(p->bytes + begun + n, p->bytes + begun, inside);
   memcpy(p->bytes + begun, head, n);
   p->length += n;
+}
+
+/* ---- reading */
+
+static bool get_varint(proto_reader *r, uint64_t *out) {
+  uint64_t value = 0;
+  for (int shift = 0; shift < 64 && r->at < r->end; shift += 7) {
+    uint8_t byte = *r->at++;
+    value |= (uint64_t)(byte & 0x7f) << shift;
+    if (byte < 0x80) {
+      *out = value;
+      return true;
+    }
+  }
+  r->wrong = true;
+  return false;
+}
+
+/* Little-endian; the supported machines are, too. */
+static bool get_fixed(proto_reader *r, size_t n) {
+  r->number = 0;
+  if ((size_t)(r->end - r->at) < n) {
+    r->wrong = true;
+    return false;
+  }
+  memcpy(&r->number, r->at, n);
+  r->at += n;
+  return true;
+}
+
+bool proto_next(proto_reader *r) {
+  uint64_t tag, length;
+  if (r->wrong || r->at >= r->end || !get_varint(r, &tag)) return false;
+  r->field = (int)(tag >> 3);
+  r->bytes = NULL;
+  r->length = 0;
+  switch (tag & 7) {
+    case WIRE_VARINT: return get_varint(r, &r->number);
+    case WIRE_64: return get_fixed(r, 8);
+    case WIRE_32: return get_fixed(r, 4);
+    case WIRE_BYTES:
+      if (!get_varint(r, &length)) return false;
+      if (length <= (uint64_t)(r->end - r->at)) {
+        r->bytes = r->at;
+        r->length = (size_t)length;
+        r->at += length;
+        return true;
+      }
+      break;
+    default: break;
+  }
+  r->wrong = true;
+  return false;
+}
+
+proto_reader proto_inside(const proto_reader *r) {
+  proto_reader inside = proto_read(r->bytes, r->length);
+  inside.wrong = !r->bytes;
+  return inside;
+}
+
+bool proto_next_packed(proto_reader *r, int64_t *out) {
+  uint64_t value;
+  if (r->wrong || r->at >= r->end || !get_varint(r, &value)) return false;
+  *out = (int64_t)value;
+  return true;
+}
+
+float proto_as_float(const proto_reader *r) {
+  float value;
+  memcpy(&value, &r->number, sizeof value);
+  return value;
+}
+
+double proto_as_double(const proto_reader *r) {
+  double value;
+  memcpy(&value, &r->number, sizeof value);
+  return value;
+}
+
+char *proto_as_text(const proto_reader *r) {
+  if (!r->bytes || memchr(r->bytes, 0, r->length)) return NULL;
+  return strndup((const char *)r->bytes, r->length);
 }
