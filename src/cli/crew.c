@@ -36,10 +36,13 @@ typedef struct {
   cluster_job job;
   char *logs; /* folder */
   launch *tasks;
-  member *members; /* servers first, then workers */
+  member *members; /* servers first, then workers, then the evaluator */
   int servers, count;
   double failed_at, stop_at, chief_at; /* clock; 0: not yet */
 } watch;
+
+/* The last one, if there is one: nobody waits for it, and training goes on without it. */
+static bool is_evaluator(const watch *w, int task) { return task == w->servers + (int)w->crew->base->flags.workers; }
 
 static bool ended_badly(const member *m) { return m->ended && (m->status != 0 || !m->result); }
 
@@ -65,6 +68,7 @@ static shoal_status start(watch *w) {
   if (!status) status = launch_create(&w->tasks);
   for (int i = 0; i < w->servers && !status; i++) status = start_task(w, "ps", i, path);
   for (int i = 0; i < (int)f->workers && !status; i++) status = start_task(w, "worker", i, path);
+  if (f->evaluator && !status) status = start_task(w, "evaluator", 0, path);
   free(path);
   return status;
 }
@@ -123,7 +127,7 @@ static int first_cause(const watch *w) {
   int best = -1, best_rank = 0;
   for (int i = 0; i < w->count; i++) {
     const member *m = &w->members[i];
-    if (!ended_badly(m) && !m->error) continue;
+    if ((!ended_badly(m) && !m->error) || is_evaluator(w, i)) continue;
     int rank = m->ended && WIFSIGNALED(m->status)        ? 5
                : m->ended && !m->error                   ? 4
                : m->error && m->code != SHOAL_ERR_PEER && m->code != SHOAL_ERR_CANCELLED ? 3
@@ -208,6 +212,14 @@ static shoal_status check_time(watch *w) {
   return NULL;
 }
 
+static void tell_evaluator_failed(watch *w, int task) {
+  text words = {0};
+  text_add(&words, "warning: the evaluator failed, the training goes on: %s (log: %s)",
+           w->members[task].error ? w->members[task].error : "without a word", launch_log(w->tasks, task));
+  if (!words.failed) progress_note(w->crew->screen, words.data);
+  text_fini(&words);
+}
+
 static shoal_status watch_all(watch *w) {
   int ended = 0;
   while (ended < w->count || w->failed_at) {
@@ -219,7 +231,8 @@ static shoal_status watch_all(watch *w) {
       m->ended = true;
       m->status = e.status;
       ended++;
-      if (ended_badly(m) && !w->failed_at) w->failed_at = clock_seconds();
+      if (ended_badly(m) && is_evaluator(w, e.task)) tell_evaluator_failed(w, e.task);
+      else if (ended_badly(m) && !w->failed_at) w->failed_at = clock_seconds();
       if (e.task == w->servers) w->chief_at = clock_seconds();
     }
     TRY(check_time(w));
@@ -233,7 +246,9 @@ static shoal_status collect(watch *w) {
   run_report *r = w->crew->report;
   r->tasks = json_array();
   for (int i = 0; i < w->count; i++)
-    if (json_array_append(r->tasks, json_object_get(w->members[i].result, "task"))) return status_no_memory();
+    if ((w->members[i].result || !is_evaluator(w, i)) &&
+        json_array_append(r->tasks, json_object_get(w->members[i].result, "task")))
+      return status_no_memory();
   const json_t *chief = w->members[w->servers].result;
   record_from_json(fit_record, json_object_get(chief, "fit"), &r->fit);
   record_from_json(evaluation_record, json_object_get(chief, "test"), &r->test);
@@ -280,7 +295,7 @@ static shoal_status prepare(watch *w) {
     return status_no_memory();
   }
   w->servers = (int)b->flags.ps;
-  w->count = w->servers + (int)b->flags.workers;
+  w->count = w->servers + (int)b->flags.workers + b->flags.evaluator;
   w->members = calloc((size_t)w->count, sizeof *w->members);
   return w->members ? NULL : status_no_memory();
 }

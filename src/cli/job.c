@@ -127,6 +127,8 @@ const flag_row job_table[] = {
      "-1", -1, 1e9, .marks = FLAG_KEPT},
     {"transport", FLAG_CHOICE, AT(transport), "NAME", "ps: what carries messages between tasks of this machine",
      "auto: shared memory", .choices = transport_names, .marks = FLAG_KEPT},
+    {"evaluator", FLAG_BOOL, AT(evaluator), NULL, "ps: one more process tests each checkpoint while the others train",
+     .marks = 0},
     {"deadline", FLAG_NUMBER, AT(deadline), "SECONDS", "ps: how long a task waits for another before the job fails",
      "60", 0.1, 1e6, .marks = FLAG_KEPT},
     {"cluster", FLAG_TEXT, AT(cluster), "FILE", "be a task of the cluster described there, as in TF_CONFIG",
@@ -213,7 +215,7 @@ int64_t job_global_batch(const job_flags *f) { return f->batch_size * (job_is_to
 
 static shoal_status check_cluster(const job_flags *f, const flags_parsed *parsed) {
   if (!job_is_cluster(f)) {
-    static const char *const only_ps[] = {"ps", "mode", "staleness", "transport", "deadline", "keys"};
+    static const char *const only_ps[] = {"ps", "mode", "staleness", "transport", "deadline", "keys", "evaluator"};
     for (size_t i = 0; i < sizeof only_ps / sizeof *only_ps; i++)
       if (flags_given(job_table, parsed, only_ps[i]))
         return status_make(SHOAL_ERR_ARGUMENT, "--%s means nothing to the strategy %s; add --strategy ps", only_ps[i],
@@ -226,6 +228,8 @@ static shoal_status check_cluster(const job_flags *f, const flags_parsed *parsed
   if (f->keys && !f->cluster && !is(f->transport, "zmq") && !getenv("TF_CONFIG"))
     return status_make(SHOAL_ERR_ARGUMENT, "--keys means nothing to tasks that talk through shared memory; add "
                        "--transport zmq");
+  if (f->evaluator && f->no_checkpoints)
+    return status_make(SHOAL_ERR_ARGUMENT, "--evaluator and --no-checkpoints contradict each other: it tests checkpoints");
   if (f->staleness >= 0 && job_is_together(f))
     return status_make(SHOAL_ERR_ARGUMENT, "--staleness means nothing to --mode sync, where all workers step together; "
                        "add --mode async");

@@ -38,7 +38,7 @@ typedef struct {
   const char *transport;
   double deadline;   /* seconds */
   const char *cluster, *keys;
-  bool insecure;
+  bool insecure, evaluator;
   const char *task, *job; /* of a process that is a task of a cluster */
   const char *run_dir;
   bool resume;

@@ -254,6 +254,11 @@ static void print_tasks(const json_t *tasks, FILE *to, int width) {
     memcpy(c, head, sizeof head);
     const json_t *steps = json_object_get(task, "steps"), *examples = json_object_get(task, "examples");
     const json_t *accuracy = json_object_get(task, "test_accuracy");
+    const json_t *tests = json_object_get(task, "evaluations"); /* an evaluator's */
+    if (tests) {
+      steps = json_object_get(tests, "count");
+      accuracy = json_object_get(tests, "last_accuracy");
+    }
     snprintf(c[TASK].cell, TABLE_CELL, "%s/%lld", json_string_value(json_object_get(task, "role")),
              (long long)json_integer_value(json_object_get(task, "index")));
     table_set_int(&c[STEPS], json_integer_value(steps ? steps : json_object_get(task, "updates")));

@@ -1,6 +1,7 @@
 #include "cli/task.h"
 
 #include "base/clock.h"
+#include "cli/evaluator.h"
 #include "cli/interrupt.h"
 #include "cli/metrics.h"
 #include "cli/record.h"
@@ -302,6 +303,10 @@ static const task_ears parent = {.tell = tell_parent};
 static shoal_status run(const char *name, const char *job_path, training *base, cluster_job *job, interrupt **signals) {
   if (!job_path) return status_make(SHOAL_ERR_ARGUMENT, "--task %s needs --cluster FILE", name);
   TRY(cluster_job_read(job_path, base, job));
+  if (!strcmp(name, "evaluator:0")) {
+    TRY(interrupt_create("Stopping after this evaluation.", "Ended at once.", signals));
+    return evaluator_task(base, interrupt_flag(*signals), &parent);
+  }
   const char *colon = strchr(name, ':');
   bool server = !strncmp(name, "ps:", 3);
   int64_t index, count = server ? base->flags.ps : base->flags.workers;

@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "cli/command.h"
 #include "cli/described.h"
+#include "cli/evaluator.h"
 #include "cli/interrupt.h"
 #include "cli/metrics.h"
 #include "cli/progress.h"
@@ -14,6 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#define EVALUATOR_PATIENCE 60.0 /* seconds without a sign of life of the run */
 
 typedef struct {
   training base;
@@ -200,10 +203,27 @@ static shoal_status train_together(train_run *t, bool described) {
   return described ? described_run(&c, &t->place) : crew_run(&c);
 }
 
+/* A described cluster's evaluator: it follows the chief's folder, and leaves no run of its own. */
+static shoal_status evaluate_along(train_run *t) {
+  const job_flags *f = &t->base.flags;
+  evaluator_result result;
+  TRY(interrupt_create("Stopping after this evaluation.", "Ended at once.", &t->signals));
+  evaluator_options o = {.folder = f->run_dir,
+                         .data = f->data,
+                         .threads = f->threads,
+                         .patience = f->deadline > 0 ? f->deadline : EVALUATOR_PATIENCE,
+                         .stop = interrupt_flag(t->signals)};
+  TRY(evaluator_run(&o, &result));
+  printf("evaluator/0: %lld checkpoints tested, last accuracy %.2f %%\n", (long long)result.count,
+         100 * (result.count ? result.last.accuracy : NAN));
+  return NULL;
+}
+
 /* Everything after the flags are known. *signal: the signal that stopped it, or 0. */
 static shoal_status train(train_run *t, int *signal) {
   bool described;
   TRY(described_find(&t->base, &t->parsed, &described, &t->place));
+  if (described && t->place.role == CLUSTER_EVALUATOR) return evaluate_along(t);
   bool reports = !described || cluster_worker(&t->place) == 0; /* who has a folder and a result */
   if (described && !t->base.flags.strategy) t->base.flags.strategy = "ps";
   if (reports) TRY(open_folder(t));
