@@ -60,7 +60,7 @@ class InTheBrowser(support.Case):
             self.assertNotEqual(zoomed.splitlines()[0], self.hover(b, "Loss", 0.99).splitlines()[0])
             # By keyboard: the cursor moves and its values are spoken.
             b.type(".chart .plot", browser.KEYS["right"] * 3)
-            self.assertRegex(b.wait("return document.querySelector('.chart [aria-live]').textContent"), r"step \d+: .*first \d")
+            self.assertRegex(b.wait("return document.querySelector('.chart [aria-live]').textContent"), r"step [\d,]+: .*first \d")
             # Another axis, smoothing, the other theme.
             b.run("document.querySelectorAll('.segments button')[1].click()")
             b.wait("return document.querySelector('.chart .by').textContent === 'by seconds'")

@@ -131,7 +131,7 @@ class Data(support.Case):
                                    f"COMP_CWORD={len(words) - 1}; _shoal; echo ${{COMPREPLY[@]}}"],
                                   capture_output=True, text=True, check=True)
             return done.stdout.split()
-        self.assertEqual(complete("shoal", "da"), ["data"])
+        self.assertEqual(complete("shoal", "da"), ["dash", "data"])
         self.assertEqual(complete("shoal", "data", "in"), ["inspect"])
         self.assertEqual(complete("shoal", "data", "inspect", "--tr"), ["--transform"])
         self.assertEqual(complete("shoal", "data", "generate", "cr"), ["criteo"])
