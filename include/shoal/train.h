@@ -167,6 +167,9 @@ typedef struct {
    * many numbers as the model's input. Checkpoints hold the pipeline's position. */
   const shoal_pipeline_options *stream;
   const shoal_dataset *validation;
+  /* Sparse rows: rows to test on, and after how many trained on (0: at the end of each epoch); NULL: none. */
+  const shoal_pipeline_options *test_stream;
+  int64_t eval_every;
   double validation_split;    /* share of the training rows, the last ones, held out; 0: none */
   int patience;               /* stop after so many epochs without a better validation loss; 0: never */
   const char *checkpoint_dir; /* NULL: no checkpoints */

@@ -255,14 +255,7 @@ static shoal_status check_ragged(const plan *p) {
   return NULL;
 }
 
-shoal_status plan_run(plan *p, const shoal_feed *feeds, shoal_tensor *fetched) {
-  p->feeds = feeds;
-  TRY(check_ragged(p));
-  for (int i = 0; i < p->n_phases; i = p->phases[i].next) {
-    if (p->session->look) TRY(p->session->look(p->session->look_context));
-    TRY(run_phase(p, i));
-  }
-  if (!fetched) return NULL;
+static void fetch(const plan *p, const shoal_feed *feeds, shoal_tensor *fetched) {
   for (int i = 0; i < p->n_fetches; i++) {
     const plan_value *v = &p->values[p->fetch_of[i]], *root = &p->values[v->root];
     fetched[i] = shoal_tensor_view(v->dtype, v->shape, NULL);
@@ -277,5 +270,44 @@ shoal_status plan_run(plan *p, const shoal_feed *feeds, shoal_tensor *fetched) {
       default: fetched[i].data = p->shared + root->offset;
     }
   }
+}
+
+shoal_status plan_run(plan *p, const shoal_feed *feeds, shoal_tensor *fetched) {
+  p->feeds = feeds;
+  TRY(check_ragged(p));
+  for (int i = 0; i < p->n_phases; i = p->phases[i].next) {
+    if (p->session->look) TRY(p->session->look(p->session->look_context));
+    TRY(run_phase(p, i));
+  }
+  if (fetched) fetch(p, feeds, fetched);
+  return NULL;
+}
+
+bool plan_makes_steps(const plan *p) {
+  return p->n_order == 1 && (p->nodes[p->order[0]].op->flags & OP_STEPS) && !p->check_each;
+}
+
+/* Operands that are fed get the shape of what is fed; the plan's own has the rows of one step. */
+static void shape_feeds(plan *p, bool as_fed) {
+  for (int i = p->phase_patches[0]; i < p->phase_patches[1]; i++) {
+    const plan_value *v = &p->values[p->patches[i].value];
+    if (v->store == STORE_FEED)
+      p->threads[0].operands[p->patches[i].operand].shape = as_fed ? p->feeds[v->feed].tensor.shape : v->shape;
+  }
+}
+
+shoal_status plan_run_steps(plan *p, const shoal_feed *feeds, int64_t step_rows, shoal_tensor *fetched) {
+  p->feeds = feeds;
+  TRY(check_ragged(p));
+  aim(p, 0, 0, 0, 0);
+  shape_feeds(p, true);
+  kernel_call *call = &p->threads[0].calls[0];
+  call->step = p->session->step;
+  call->step_rows = step_rows;
+  bool good = run_call(p, 0, 0);
+  call->step_rows = 0;
+  shape_feeds(p, false);
+  if (!good) return first_error(p);
+  fetch(p, feeds, fetched);
   return NULL;
 }

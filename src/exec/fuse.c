@@ -2,66 +2,12 @@
  *
  * A pattern is matched on the finished plan, gradients included, so it does not matter how a graph came to be. A value
  * inside a group disappears with it; so a group is taken only if nobody outside it reads such a value. */
-#include "exec/plan.h"
+#include "exec/fuse.h"
 
 #include "kernel/lanes.h"
 #include "kernel/skip.h"
 
 #include <string.h>
-
-static bool is(const plan_node *n, const char *op) { return !n->dead && !n->keep && !strcmp(n->op->name, op); }
-
-/* The n-th node that reads this value itself, counting from 0; -1: none. Shape-only reads do not count. */
-static int reader(const plan *p, int value, int nth) {
-  for (size_t i = 0; i < p->n_nodes; i++) {
-    const plan_node *n = &p->nodes[i];
-    if (n->dead) continue;
-    for (int k = 0; k < n->ins; k++)
-      if (n->in[k] == value && !(n->op->shape_only >> k & 1)) {
-        if (nth-- == 0) return (int)i;
-        break; /* one node counts once */
-      }
-  }
-  return -1;
-}
-
-/* Fetched, the guard, or seen under another shape: must exist in memory. */
-static bool needed_elsewhere(const plan *p, int value) {
-  if (p->values[value].fetched || p->guard == value) return true;
-  for (size_t i = 0; i < p->n_values; i++)
-    if ((int)i != value && p->values[i].root == p->values[value].root &&
-        (reader(p, (int)i, 0) >= 0 || p->values[i].fetched))
-      return true;
-  return false;
-}
-
-/* The one node that reads this value, if it is that operator; -1 otherwise. */
-static int only_reader(const plan *p, int value, const char *op) {
-  int r = reader(p, value, 0);
-  if (r < 0 || reader(p, value, 1) >= 0 || needed_elsewhere(p, value) || !is(&p->nodes[r], op)) return -1;
-  return r;
-}
-
-static bool f32(const plan *p, int value) { return p->values[value].dtype == SHOAL_F32; }
-
-/* Adds a node that takes over the given output values from their makers. -1: that output is new. */
-static shoal_status take_over(plan *p, const char *op, const node *origin, const int *in, int ins,
-                              const attr_value *attr, const int *outs, int *made) {
-  TRY(plan_add_node(p, op_find(op), origin, in, ins, attr, made));
-  plan_node *n = &p->nodes[*made];
-  for (int k = 0; k < n->outs; k++) {
-    if (outs[k] < 0) continue;
-    int root = p->values[outs[k]].root;
-    n->out[k] = outs[k];
-    for (size_t i = 0; i < p->n_values; i++)
-      if (p->values[i].root == root) p->values[i].maker = *made;
-  }
-  return NULL;
-}
-
-static void kill(plan *p, int id) {
-  if (id >= 0) p->nodes[id].dead = true;
-}
 
 /* Bytes to numbers, and a factor: cast, scale -> widen_u8. */
 static shoal_status fuse_widen(plan *p, int id) {
@@ -332,7 +278,7 @@ static shoal_status fuse_skip(plan *p, int id) {
 
 shoal_status plan_fuse(plan *p) {
   typedef shoal_status (*rule)(plan *, int);
-  static const rule rules[] = {fuse_widen, fuse_conv, fuse_dense, fuse_cross_entropy, fuse_skip};
+  static const rule rules[] = {fuse_widen, fuse_conv, fuse_dense, fuse_cross_entropy, fuse_skip, fuse_sparse, fuse_group};
   for (size_t r = 0; r < sizeof rules / sizeof *rules; r++) {
     size_t nodes = p->n_nodes; /* those a rule adds are not looked at again by the same rule */
     for (size_t i = 0; i < nodes; i++)

@@ -201,6 +201,7 @@ static shoal_status choose_node(chooser *c, int id, bool reference) {
   n->variant = reference ? NULL : variant_of(c, n, &shapes.s, n->batch);
   n->run = n->variant ? n->variant->run : n->op->kernel;
   n->scratch = n->variant && n->variant->scratch ? n->variant->scratch(&shapes.s) : 0;
+  if ((n->op->flags & OP_STEPS) && p->session->racing) n->scratch *= (size_t)pool_threads(p->session->threads);
   for (int k = 0; k < n->outs; k++)
     if (n->variant && wants_lanes(n->variant, n->variant->lanes_out, k, &p->values[n->out[k]]))
       p->values[p->values[n->out[k]].root].order = LAYOUT_LANES;

@@ -209,6 +209,7 @@ static shoal_status prepare_thread(plan *p, int t) {
                                       .attr = n->attr,
                                       .scratch = thread->scratch,
                                       .threads = phase->split ? NULL : p->session->threads,
+                                      .racing = p->session->racing,
                                       .all_rows = phase->split ? phase->rows : 0,
                                       .seed = p->session->seed,
                                       .stream = n->origin ? n->origin->stream : 0,

@@ -162,6 +162,12 @@ void plan_destroy(plan *p);
 bool plan_matches(const plan *p, const plan_request *request);
 /* fetched may be NULL. */
 SHOAL_CHECKED shoal_status plan_run(plan *p, const shoal_feed *feeds, shoal_tensor *fetched);
+/* Is the whole plan one node with OP_STEPS? */
+bool plan_makes_steps(const plan *p);
+/* Of such a plan: all steps in one call; feeds hold the rows of all of them. */
+SHOAL_CHECKED shoal_status plan_run_steps(plan *p, const shoal_feed *feeds, int64_t step_rows, shoal_tensor *fetched);
+/* The session's plan for such a run, made if need be. */
+SHOAL_CHECKED shoal_status session_plan(shoal_session *s, const plan_request *request, plan **out);
 /* A line a node: phase, operator, kernel, layouts, shapes; the caller frees it. */
 char *plan_describe(const plan *p);
 

@@ -87,7 +87,8 @@ static shoal_status order_updates(const plan *p, extra_edges *e) {
         if (also_updates ? r < u : true) TRY(add_edge(e, (int)r, (int)u));
       }
     }
-    if (p->guard >= 0 && p->values[p->guard].maker >= 0 && (update->op->flags & OP_STATEFUL))
+    if (p->guard >= 0 && p->values[p->guard].maker >= 0 && p->values[p->guard].maker != (int)u &&
+        (update->op->flags & OP_STATEFUL))
       TRY(add_edge(e, p->values[p->guard].maker, (int)u));
   }
   return NULL;
@@ -318,7 +319,8 @@ static shoal_status run_scheduler(scheduler *s) {
     if (!p->nodes[i].dead && !s->done[i])
       return status_make(SHOAL_ERR_INTERNAL, "'%s' could not be ordered: its updates and reads form a circle",
                          p->nodes[i].origin ? p->nodes[i].origin->name : p->nodes[i].op->name);
-  bool guarded = p->guard >= 0;
+  /* A node that makes the guard and updates sees to it itself. */
+  bool guarded = p->guard >= 0 && !(p->values[p->guard].maker >= 0 && p->nodes[p->values[p->guard].maker].op->updates);
   for (int i = 0; i < p->n_phases; i++) {
     size_phase(p, &p->phases[i]);
     if (guarded && !p->phases[i].split && p->nodes[p->order[p->phases[i].first]].op->updates) {

@@ -67,7 +67,7 @@ static void forget_oldest(shoal_session *s) {
   s->plans[oldest] = s->plans[--s->n_plans];
 }
 
-static shoal_status find_plan(shoal_session *s, const plan_request *request, plan **out) {
+shoal_status session_plan(shoal_session *s, const plan_request *request, plan **out) {
   for (size_t i = 0; i < s->n_plans; i++)
     if (plan_matches(s->plans[i], request)) {
       *out = s->plans[i];
@@ -149,7 +149,7 @@ shoal_status shoal_session_run(shoal_session *s, const shoal_feed *feeds, int n_
                           .n_feeds = n_feeds,
                           .reference = s->reference};
   plan *p;
-  TRY(find_plan(s, &request, &p));
+  TRY(session_plan(s, &request, &p));
   shoal_status status = plan_run(p, feeds, fetched);
   s->step++;
   return status;
@@ -176,6 +176,7 @@ shoal_status session_trace(shoal_session *s, events *e) {
 uint64_t shoal_session_step(const shoal_session *s) { return s->step; }
 void shoal_session_set_step(shoal_session *s, uint64_t step) { s->step = step; }
 void session_guard(shoal_session *s, shoal_value *loss) { s->guard = loss; }
+void session_race(shoal_session *s, bool racing) { s->racing = racing; }
 
 shoal_status session_find_bad(shoal_session *s, const shoal_feed *feeds, int n_feeds, shoal_value *target,
                               char **description) {
@@ -206,7 +207,7 @@ shoal_status session_explain(shoal_session *s, const shoal_feed *feeds, int n_fe
                           .n_feeds = n_feeds,
                           .reference = s->reference};
   plan *p;
-  TRY(find_plan(s, &request, &p));
+  TRY(session_plan(s, &request, &p));
   *out = plan_describe(p);
   return *out ? NULL : status_no_memory();
 }

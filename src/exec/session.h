@@ -26,6 +26,7 @@ struct shoal_session {
   uint64_t seed, step;
   cpu_level level;
   bool reference;
+  bool racing;
   pool *threads;
   shoal_tensor *variables; /* by node id; data NULL where it is no variable */
   size_t n_variables;
@@ -49,6 +50,15 @@ struct shoal_session {
 
 /* Runs from now on go to the timeline while that is on: thread i of the pool on track i. Borrowed. */
 SHOAL_CHECKED shoal_status session_trace(shoal_session *s, events *e);
+/* Cuts the rows that are fed into steps of `step_rows` (the last may be shorter) and does what as many calls of
+ * shoal_session_run would, one after the other. Feeds whose axis 0 is the batch are cut, ragged ones with their rows; a
+ * placeholder without axes may be fed a vector: one element a step. means[i]: of fetch i over the rows, if it has no
+ * axes. Where the whole step is one operator that can (OP_STEPS), it is one call of its kernel. */
+SHOAL_CHECKED shoal_status session_run_steps(shoal_session *s, const shoal_feed *feeds, int n_feeds,
+                                             shoal_value *const *fetches, int n_fetches, int64_t step_rows,
+                                             double *means);
+/* Not reproducible: operators that make many steps in a call may let all threads make them at once, without locks. */
+void session_race(shoal_session *s, bool racing);
 
 /* As shoal_session_create, for a session that holds only some of the variables. */
 SHOAL_CHECKED shoal_status session_create_part(shoal_graph *g, const shoal_session_options *options,

@@ -73,7 +73,8 @@ enum {
   OP_TAKES_ROWS = 128,  /* its kernels follow shoal_tensor.rows of input 0: a shuffled batch need not be copied */
   OP_ELEMENTS = 256,    /* element i of each output depends on element i of the inputs, and on scalars: it can be cut
                            anywhere; the kernel looks at counts, not at shapes */
-  OP_WAITS = 512        /* its inputs must have been computed; their numbers do not count */
+  OP_WAITS = 512,       /* its inputs must have been computed; their numbers do not count */
+  OP_STEPS = 1024       /* its kernels can make many updates in one call, see kernel_call.step_rows */
 };
 
 typedef struct op_row {

@@ -39,6 +39,8 @@ typedef struct kernel_call {
   pool *threads;               /* to split the work; NULL: the caller is one of several threads already */
   int64_t first_row, all_rows; /* where this part stands in the batch; both 0 when the work is not split: the
                                 * tensors then say themselves how many rows there are */
+  int64_t step_rows;           /* operators with OP_STEPS: rows of one update, made one after the other; 0: all rows */
+  bool racing;                 /* ... and may be made by several threads at once, without locks */
   bool accumulate;             /* a sum over the batch: add to the output instead of setting it */
   uint64_t seed, step;         /* for random operators: together with the node's own stream they name the numbers */
   uint64_t stream;

@@ -4,12 +4,15 @@
 #include "base/mem.h"
 #include "kernel/lanes.h"
 #include "kernel/skip.h"
+#include "kernel/sparse.h"
+#include "kernel/update.h"
 #include "kernel/vec.h"
 
-#include <math.h>
+#include <tgmath.h>
 
 #include "kernel/conv.inc.h"
 #include "kernel/dense.inc.h"
 #include "kernel/gemm.inc.h"
 #include "kernel/pointwise.inc.h"
 #include "kernel/skip.inc.h"
+#include "kernel/sparse.inc.h"

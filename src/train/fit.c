@@ -83,25 +83,19 @@ shoal_status fit_resume(fit_loop *l, bool *found) {
 
 /* ---- one step */
 
-#define MOST_FEEDS (TOWER_MOST_FEEDS + 1)
+#define MOST_FEEDS 3
 
 /* Returns how many. */
 static int feed_batch(const fit_loop *l, int64_t first, int64_t n, float *rate, shoal_feed feeds[MOST_FEEDS]) {
   bool memory = l->data != NULL;
   int count = 0;
-  if (l->model->sparse) {
-    count = tower_feed_sparse(l->tower, l->now, feeds);
-  } else {
-    feeds[count++] =
-        (shoal_feed){l->tower->x, memory ? model_rows(&l->data->features, l->order, first, n) : stream_features(l)};
-    feeds[count++] =
-        (shoal_feed){l->tower->y, memory ? model_rows(&l->data->labels, l->order, first, n) : l->now->labels};
-  }
+  feeds[count++] =
+      (shoal_feed){l->tower->x, memory ? model_rows(&l->data->features, l->order, first, n) : stream_features(l)};
+  feeds[count++] =
+      (shoal_feed){l->tower->y, memory ? model_rows(&l->data->labels, l->order, first, n) : l->now->labels};
   feeds[count++] = (shoal_feed){l->model->rate, shoal_tensor_view(SHOAL_F32, SHOAL_SCALAR, rate)};
   return count;
 }
-
-enum { GOT_LOSS, GOT_ACCURACY };
 
 static shoal_status make_fetches(fit_loop *l) {
   const tower *t = l->tower;
@@ -145,9 +139,8 @@ static shoal_status prepare(fit_loop *l) {
   return NULL;
 }
 
-/* Takes `status`, which says that the loss is no number; adds where that came from and what to try. */
-static shoal_status explain_bad_loss(fit_loop *l, shoal_status status, const shoal_feed *feeds, int n_feeds,
-                                     int64_t number, double rate) {
+shoal_status fit_explain_bad_loss(fit_loop *l, shoal_status status, const shoal_feed *feeds, int n_feeds,
+                                  int64_t number, double rate) {
   char *bad = NULL;
   shoal_session_set_step(l->model->session, (uint64_t)number);
   shoal_status_free(session_find_bad(l->model->session, feeds, n_feeds, l->tower->loss, &bad));
@@ -177,7 +170,8 @@ shoal_status fit_compute(fit_loop *l, int64_t first, int64_t n, int64_t number, 
     shoal_session_set_step(session, (uint64_t)number);
   }
   shoal_status status = shoal_session_run(session, feeds, n_feeds, l->fetches, l->n_fetches, l->got);
-  if (shoal_status_code(status) == SHOAL_ERR_NUMERIC) return explain_bad_loss(l, status, feeds, n_feeds, number, rate);
+  if (shoal_status_code(status) == SHOAL_ERR_NUMERIC)
+    return fit_explain_bad_loss(l, status, feeds, n_feeds, number, rate);
   return status_wrap(status, "step %lld", (long long)l->state.step);
 }
 
@@ -381,7 +375,7 @@ static shoal_status run_stream(fit_loop *l, bool *stopped) {
     TRY(next_batch(l, &more));
     fit_trace_add(l, FIT_INPUT, begun);
     if (!more) return status_make(SHOAL_ERR_INPUT, "epoch %lld has no rows", (long long)s->epoch);
-    if (l->now->count) TRY(step(l, l->now->count));
+    if (l->now->count) TRY(l->model->sparse ? fit_sparse_steps(l) : step(l, l->now->count));
     fit_trace_add(l, FIT_STEP, begun);
     TRY(fit_between_steps(l, before, l->now->last, stopped));
   }
@@ -446,6 +440,10 @@ static shoal_status fit(fit_loop *l, shoal_fit_result *result) {
   int64_t from = resumed ? l->state.step : -1;
   session_guard(m->session, l->tower->loss);
   TRY(make_fetches(l));
+  if (m->sparse) {
+    l->rates = calloc((size_t)(l->chunk / l->batch), sizeof *l->rates);
+    if (!l->rates) return status_no_memory();
+  }
   if (l->data)
     TRY(prepare(l));
   else
@@ -514,6 +512,7 @@ shoal_status shoal_model_fit(shoal_model *m, const shoal_dataset *data, const sh
   free(l->order);
   free(l->fetches);
   free(l->got);
+  free(l->rates);
   free(l);
   return status;
 }

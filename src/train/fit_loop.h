@@ -12,6 +12,9 @@
 
 typedef struct fit_inspect fit_inspect;
 
+/* What a step fetches first. */
+enum { GOT_LOSS, GOT_ACCURACY };
+
 typedef struct fit_loop {
   shoal_model *model;
   const shoal_dataset *data;
@@ -20,6 +23,8 @@ typedef struct fit_loop {
   int64_t rows;   /* of the data set that are trained on, the first ones */
   int64_t usable; /* of them in an epoch: fewer when a short batch is dropped */
   int64_t batch;                      /* of this worker */
+  int64_t chunk;                      /* rows of a stream taken at a time: several batches where steps can be run together */
+  float *rates;                       /* [chunk / batch] of a chunk's steps */
   int64_t round;                      /* rows of all workers in a step */
   int64_t steps_per_epoch, steps;     /* updates */
   shoal_strategy *strategy;           /* NULL: this process alone */
@@ -87,6 +92,11 @@ void fit_note(const fit_loop *l, const char *line);
 void fit_shuffle(fit_loop *l, int64_t epoch);
 /* Computes on n rows from `first` of the epoch on; `number` names the random numbers. */
 SHOAL_CHECKED shoal_status fit_compute(fit_loop *l, int64_t first, int64_t n, int64_t number, double rate);
+/* Takes `status`, which says that the loss is no number; adds where that came from and what to try. */
+SHOAL_CHECKED shoal_status fit_explain_bad_loss(fit_loop *l, shoal_status status, const shoal_feed *feeds, int n_feeds,
+                                                int64_t number, double rate);
+/* Trains on the stream's chunk of sparse rows: as many steps as it has batches. */
+SHOAL_CHECKED shoal_status fit_sparse_steps(fit_loop *l);
 /* Takes in the losses of a step: sums over `examples` rows. */
 void fit_count_losses(fit_loop *l, int64_t examples, double loss, double hits);
 /* The losses and hits of the rows computed last: sums. */

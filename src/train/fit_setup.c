@@ -5,6 +5,7 @@
 #include <math.h>
 
 #define STANDARD_BATCH 32
+#define CHUNK_ROWS 1024 /* of sparse rows: what fits into a second-level cache */
 
 shoal_status fit_trace_label(fit_loop *l) {
   static const event_label all[FIT_LABELS] = {[FIT_STEP] = {EVENT_STEP, .name = "step"},
@@ -92,18 +93,40 @@ shoal_status fit_cut(fit_loop *l) {
   return NULL;
 }
 
+static int64_t common_divisor(int64_t a, int64_t b) {
+  while (b) {
+    int64_t rest = a % b;
+    a = b;
+    b = rest;
+  }
+  return a;
+}
+
+/* Steps on sparse rows are so short that many are run in one go; something may be due only between two goes. */
+static int64_t steps_together(const fit_loop *l) {
+  const shoal_fit_options *o = l->options;
+  int64_t most = MAX_OF(CHUNK_ROWS / l->batch, 1), due = 0;
+  due = common_divisor(due, o->steps);
+  due = common_divisor(due, o->checkpoint_dir ? o->checkpoint_every : 0);
+  due = common_divisor(due, o->callbacks.every_steps);
+  due = common_divisor(due, o->eval_every % l->batch ? 0 : o->eval_every / l->batch);
+  while (due && due % most) most--;
+  return most;
+}
+
 /* How long an epoch is, is not known before its end. */
 void fit_cut_stream(fit_loop *l) {
   const shoal_fit_options *o = l->options;
   l->validation = o->validation;
   l->batch = l->round = o->batch_size ? o->batch_size : STANDARD_BATCH;
   l->steps = o->steps ? o->steps : INT64_MAX;
+  l->chunk = l->model->sparse && !o->drop_short ? l->batch * steps_together(l) : l->batch;
 }
 
 shoal_status fit_open_stream(const fit_loop *l, const char *position, bool probe, shoal_pipeline **out) {
   const shoal_fit_options *o = l->options;
   shoal_pipeline_options p = *o->stream;
-  p.batch_size = l->batch;
+  p.batch_size = l->chunk;
   p.epochs = o->epochs;
   p.seed = l->model->options.seed;
   p.drop_short = o->drop_short;

@@ -1,7 +1,9 @@
 /* Rows picked out of a tensor and added back into one; a sparse matrix times a dense one. */
 #include "graph/ops/dot.h"
 #include "graph/ops/ops.h"
+#include "graph/ops/tuned.h"
 #include "graph/ops/util.h"
+#include "kernel/sparse.h"
 
 #include <string.h>
 
@@ -185,10 +187,18 @@ REAL_KERNEL(sparse_matmul_kernel, {
     int64_t to = 0;
     TRY(entries_of(&call->in[0], i, entries, &from, &to));
     real *restrict yi = y + i * k;
+    int64_t index = 0;
+    for (int64_t e = from; e < to; e++) TRY(index_at(&call->in[1], e, call->in[3].shape.dim[0], 0, &index));
+    if (k == 1) { /* in the order in which the kernels for one column add */
+      if (call->in[1].dtype == SHOAL_I32)
+        SPARSE_DOT(real, *yi, (const int32_t *)call->in[1].data + from, values + from, w, to - from);
+      else
+        SPARSE_DOT(real, *yi, (const int64_t *)call->in[1].data + from, values + from, w, to - from);
+      continue;
+    }
     for (int64_t j = 0; j < k; j++) yi[j] = 0;
     for (int64_t e = from; e < to; e++) {
-      int64_t index = 0;
-      TRY(index_at(&call->in[1], e, call->in[3].shape.dim[0], 0, &index));
+      index = index_get(&call->in[1], e);
       for (int64_t j = 0; j < k; j++) yi[j] += values[e] * w[index * k + j];
     }
   }
@@ -312,6 +322,7 @@ const op_row ops_gather[] = {
      .shape = sparse_matmul_shape,
      .gradient = sparse_matmul_gradient,
      .kernel = sparse_matmul_kernel,
+     .variants = tuned_sparse_matmul,
      .cost = sparse_matmul_cost,
      .cases = sparse_matmul_cases},
     {.name = "sparse_matmul_grad_rows",

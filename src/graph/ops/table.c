@@ -25,6 +25,7 @@ static const op_row *const files[] = {
     ops_random,
     ops_update,
     ops_fused,
+    ops_sparse_fused,
 };
 
 const op_row *op_at(size_t i) {

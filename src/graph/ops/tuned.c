@@ -2,6 +2,7 @@
 
 #include "kernel/lanes.h"
 #include "kernel/skip.h"
+#include "kernel/sparse.h"
 
 /* The same kernel for three instruction sets; what follows applies to all. */
 #define ON_LANES(function, ...)                                                     \
@@ -80,3 +81,16 @@ const op_variant tuned_skip_compress[] = {ON_ROWS(skip_compress), END};
 const op_variant tuned_skip_matmul[] = {ON_ROWS(skip_matmul), END};
 const op_variant tuned_skip_sum[] = {ON_ROWS(skip_sum), END};
 const op_variant tuned_skip_sgd[] = {ON_ROWS(skip_sgd), END};
+
+static bool one_column(const op_shapes *s) { return s->in[3].dim[1] == 1 && s->in_dtype[1] == SHOAL_I32; }
+const op_variant tuned_sparse_matmul[] = {ON_ROWS(sparse_product, .fits = one_column), END};
+
+static size_t logistic_scratch(const op_shapes *s, int slots) {
+  return sparse_scratch(s->in[slots + SPARSE_OFFSETS].dim[0] - 1, s->in[slots + SPARSE_INDICES].dim[0]);
+}
+static size_t sgd_scratch(const op_shapes *s) { return logistic_scratch(s, 0); }
+static size_t adagrad_scratch(const op_shapes *s) { return logistic_scratch(s, 1); }
+static size_t ftrl_scratch(const op_shapes *s) { return logistic_scratch(s, 2); }
+const op_variant tuned_sparse_logistic_sgd[] = {ON_ROWS(sparse_logistic_sgd, .scratch = sgd_scratch), END};
+const op_variant tuned_sparse_logistic_adagrad[] = {ON_ROWS(sparse_logistic_adagrad, .scratch = adagrad_scratch), END};
+const op_variant tuned_sparse_logistic_ftrl[] = {ON_ROWS(sparse_logistic_ftrl, .scratch = ftrl_scratch), END};

@@ -13,5 +13,7 @@ extern const op_variant tuned_pack[], tuned_unpack[], tuned_widen[];
 extern const op_variant tuned_conv_block[], tuned_conv_block_grad_x[], tuned_conv_block_grad_w[];
 extern const op_variant tuned_dense_block[], tuned_cross_entropy_pair[];
 extern const op_variant tuned_skip_compress[], tuned_skip_matmul[], tuned_skip_sum[], tuned_skip_sgd[];
+extern const op_variant tuned_sparse_matmul[], tuned_sparse_logistic_sgd[], tuned_sparse_logistic_adagrad[],
+    tuned_sparse_logistic_ftrl[];
 
 #endif

@@ -8,6 +8,7 @@
  *  3. Rows that are not named do not move: momentum and decay count the steps in which a row was touched. */
 #include "graph/ops/ops.h"
 #include "graph/ops/util.h"
+#include "kernel/update.h"
 
 #include <string.h>
 #include <tgmath.h>
@@ -102,13 +103,7 @@ static shoal_status check_indices(const shoal_tensor *indices, int64_t rows) {
 /* Joins statements that hold commas into one macro argument. */
 #define DO(...) __VA_ARGS__
 
-/* l2 * w added to the gradient is what l2 * sum(w^2) / 2 in the loss would give, for the rows that are named. */
-#define WITH_L2 \
-  if (l2 != 0) g += l2 * var[i]
-UPDATE(sgd, 0, false, DO(const real l2 = (real)attr[0].f), DO({
-         WITH_L2;
-         var[i] -= lr * g;
-       }))
+UPDATE(sgd, 0, false, DO(SGD_CONSTANTS), DO(SGD_ELEMENT))
 
 /* a: velocity */
 UPDATE(momentum, 1, false, DO(const real momentum = (real)attr[0].f; const bool nesterov = attr[1].i), DO({
@@ -116,12 +111,7 @@ UPDATE(momentum, 1, false, DO(const real momentum = (real)attr[0].f; const bool 
          var[i] -= lr * (nesterov ? g + momentum * a[i] : a[i]);
        }))
 
-/* a: sum of squares */
-UPDATE(adagrad, 1, false, DO(const real epsilon = (real)attr[0].f; const real l2 = (real)attr[1].f), DO({
-         WITH_L2;
-         a[i] += g * g;
-         var[i] -= lr * g / (sqrt(a[i]) + epsilon);
-       }))
+UPDATE(adagrad, 1, false, DO(ADAGRAD_CONSTANTS), DO(ADAGRAD_ELEMENT))
 
 /* a: running mean of squares, b: momentum */
 UPDATE(rmsprop, 2, false,
@@ -145,20 +135,7 @@ UPDATE(adam, 2, true,
          var[i] -= rate * a[i] / (sqrt(b[i]) * whole + epsilon);
        }))
 
-/* n^-power; the usual power is a square root. */
-#define FTRL_POWER(n) (half ? sqrt(n) : pow((n), -power))
-/* a: z, b: n. FTRL-proximal, McMahan et al. 2013; the variable is zero where |z| <= l1. */
-UPDATE(ftrl, 2, false,
-       DO(const real l1 = (real)attr[0].f; const real l2 = (real)attr[1].f; const real beta = (real)attr[2].f;
-          const real power = (real)attr[3].f; const bool half = attr[3].f == -0.5),
-       DO({
-         real more = b[i] + g * g;
-         real root = FTRL_POWER(more);
-         real z = a[i] + g - (root - FTRL_POWER(b[i])) / lr * var[i];
-         a[i] = z;
-         b[i] = more;
-         var[i] = fabs(z) <= l1 ? 0 : ((z < 0 ? -l1 : l1) - z) / ((beta + root) / lr + l2);
-       }))
+UPDATE(ftrl, 2, false, DO(FTRL_CONSTANTS), DO(FTRL_ELEMENT))
 
 /* ---- unique_rows: (indices [n], rows [n, ...]) -> the same shapes; each index once, ascending, its rows summed in
  * the order they stood in; the rest is index -1 and zero rows. Negative indices are dropped. */

@@ -1,0 +1,66 @@
+#include "kernel/sparse.h"
+
+#include "base/mem.h"
+
+#include <math.h>
+
+void sparse_job_of(const kernel_call *call, int slots, sparse_job *out) {
+  const shoal_tensor *in = call->in;
+  const shoal_tensor *rest = in + slots; /* the inputs after the slots */
+  sparse_job j = {.offsets = rest[SPARSE_OFFSETS].data,
+                  .indices = rest[SPARSE_INDICES].data,
+                  .values = rest[SPARSE_VALUES].data,
+                  .labels = rest[SPARSE_LABELS].data,
+                  .rates = rest[SPARSE_RATE].data,
+                  .many_rates = rest[SPARSE_RATE].shape.rank > 0,
+                  .rows = rest[SPARSE_OFFSETS].shape.dim[0] - 1,
+                  .entries = rest[SPARSE_INDICES].shape.dim[0],
+                  .features = in[0].shape.dim[0]};
+  for (int i = 0; i <= slots; i++) {
+    j.w[i] = in[i].data;
+    if (call->ins > slots + SPARSE_BIAS) j.bias[i] = rest[SPARSE_BIAS + i].data;
+  }
+  j.step_rows = call->step_rows > 0 ? call->step_rows : MAX_OF(j.rows, 1);
+  *out = j;
+}
+
+int sparse_table_bits(int64_t entries) {
+  int bits = 4;
+  while ((int64_t)1 << bits < 2 * entries) bits++;
+  return bits;
+}
+
+size_t sparse_scratch(int64_t rows, int64_t entries) {
+  size_t words = (size_t)rows + 3 * (size_t)entries + ((size_t)1 << sparse_table_bits(entries));
+  return mem_round_up(sizeof(sparse_outcome), MEM_ALIGN) + mem_round_up(4 * words, MEM_ALIGN);
+}
+
+shoal_status sparse_check(sparse_job *j, bool *once) {
+  const int64_t start = j->offsets[0];
+  uint32_t most = 0, twice = 0;
+  for (int64_t e = 0; e < j->entries; e++) most = MAX_OF(most, (uint32_t)j->indices[e]);
+  for (int64_t i = 0; i < j->rows; i++) {
+    const int64_t from = j->offsets[i] - start, to = j->offsets[i + 1] - start;
+    if (from < 0 || from > to || to > j->entries)
+      return status_make(SHOAL_ERR_INPUT, "row %lld has entries %lld to %lld: offsets must ascend within 0 .. %lld",
+                         (long long)i, (long long)from, (long long)to, (long long)j->entries);
+    for (int64_t e = from + 1; e < to; e++) twice |= (uint32_t)(j->indices[e] <= j->indices[e - 1]);
+  }
+  for (int64_t e = 0; most >= j->features && e < j->entries; e++)
+    if (j->indices[e] < 0 || j->indices[e] >= j->features)
+      return status_make(SHOAL_ERR_INPUT, "index %d at place %lld: there are %lld rows", j->indices[e], (long long)e,
+                         (long long)j->features);
+  for (int64_t i = 0; i < j->rows; i += j->step_rows)
+    j->step_entries = MAX_OF(j->step_entries, j->offsets[MIN_OF(i + j->step_rows, j->rows)] - j->offsets[i]);
+  *once = !twice;
+  return NULL;
+}
+
+shoal_status sparse_finish(const kernel_call *call, const sparse_job *j, const sparse_outcome *sum) {
+  if (sum->bad_row >= 0)
+    return status_make(SHOAL_ERR_NUMERIC, "the score of row %lld is not finite", (long long)sum->bad_row);
+  const double rows = (double)j->rows;
+  *(float *)call->out[1].data = (float)(sum->loss / rows);
+  *(float *)call->out[2].data = (float)((double)sum->hits / rows);
+  return NULL;
+}
