@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "cli/cluster_job.h"
+#include "cli/log_view.h"
 #include "cli/record.h"
 #include "cli/table.h"
 #include "cluster/launch.h"
@@ -35,6 +36,7 @@ typedef struct {
   crew *crew;
   cluster_job job;
   char *logs; /* folder */
+  log_view *view; /* NULL: the logs are not shown */
   launch *tasks;
   member *members; /* servers first, then workers, then the evaluator */
   int servers, count;
@@ -235,6 +237,7 @@ static shoal_status watch_all(watch *w) {
       else if (ended_badly(m) && !w->failed_at) w->failed_at = clock_seconds();
       if (e.task == w->servers) w->chief_at = clock_seconds();
     }
+    log_view_look(w->view, w->tasks, false);
     TRY(check_time(w));
   }
   return NULL;
@@ -304,7 +307,10 @@ shoal_status crew_run(crew *c) {
   watch w = {.crew = c};
   shoal_status status = prepare(&w);
   if (!status) status = start(&w);
+  if (!status && c->base->flags.follow_logs) status = log_view_create(c->screen, &w.view);
   if (!status) status = watch_all(&w);
+  log_view_look(w.view, w.tasks, true);
+  log_view_destroy(w.view);
   progress_clear(c->screen);
   launch_destroy(w.tasks, GRACE_SECONDS);
   if (!status) status = collect(&w);

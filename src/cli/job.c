@@ -129,6 +129,8 @@ const flag_row job_table[] = {
      "auto: shared memory", .choices = transport_names, .marks = FLAG_KEPT},
     {"evaluator", FLAG_BOOL, AT(evaluator), NULL, "ps: one more process tests each checkpoint while the others train",
      .marks = 0},
+    {"follow-logs", FLAG_BOOL, AT(follow_logs), NULL, "ps: show what all local tasks write to their logs, as it comes",
+     .marks = 0},
     {"deadline", FLAG_NUMBER, AT(deadline), "SECONDS", "ps: how long a task waits for another before the job fails",
      "60", 0.1, 1e6, .marks = FLAG_KEPT},
     {"cluster", FLAG_TEXT, AT(cluster), "FILE", "be a task of the cluster described there, as in TF_CONFIG",
@@ -215,7 +217,7 @@ int64_t job_global_batch(const job_flags *f) { return f->batch_size * (job_is_to
 
 static shoal_status check_cluster(const job_flags *f, const flags_parsed *parsed) {
   if (!job_is_cluster(f)) {
-    static const char *const only_ps[] = {"ps", "mode", "staleness", "transport", "deadline", "keys", "evaluator"};
+    static const char *const only_ps[] = {"ps", "mode", "staleness", "transport", "deadline", "keys", "evaluator", "follow-logs"};
     for (size_t i = 0; i < sizeof only_ps / sizeof *only_ps; i++)
       if (flags_given(job_table, parsed, only_ps[i]))
         return status_make(SHOAL_ERR_ARGUMENT, "--%s means nothing to the strategy %s; add --strategy ps", only_ps[i],

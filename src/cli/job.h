@@ -38,7 +38,7 @@ typedef struct {
   const char *transport;
   double deadline;   /* seconds */
   const char *cluster, *keys;
-  bool insecure, evaluator;
+  bool insecure, evaluator, follow_logs;
   const char *task, *job; /* of a process that is a task of a cluster */
   const char *run_dir;
   bool resume;

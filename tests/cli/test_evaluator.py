@@ -49,7 +49,8 @@ class Evaluator(support.Case):
         task, = [t for t in s["tasks"] if t["role"] == "evaluator"]
         self.assertEqual(task["evaluations"]["count"], 41)
         self.assertEqual(task["evaluations"]["last_accuracy"], s["test_accuracy"])
-        self.train("softmax", "r", "--epochs", 42, "--workers", 2, "--evaluator", "--resume")
+        _, err = self.train("softmax", "r", "--epochs", 42, "--workers", 2, "--evaluator", "--resume", "--follow-logs")
+        self.assertRegex(err, r"(?m)^\[evaluator/0\] evaluator: step-0*1312.safetensors: loss")
         self.assertEqual(self.lines("r")[-1]["kind"], "final")
         self.assertGreater(len(self.lines("r")), 42)
 
