@@ -50,9 +50,9 @@ class Evaluator(support.Case):
         self.assertEqual(task["evaluations"]["count"], 41)
         self.assertEqual(task["evaluations"]["last_accuracy"], s["test_accuracy"])
         _, err = self.train("softmax", "r", "--epochs", 42, "--workers", 2, "--evaluator", "--resume", "--follow-logs")
-        self.assertRegex(err, r"(?m)^\[evaluator/0\] evaluator: step-0*1312.safetensors: loss")
+        self.assertRegex(err, r"(?m)^\[evaluator/0\] evaluator: step-0*672.safetensors: loss")
         self.assertEqual(self.lines("r")[-1]["kind"], "final")
-        self.assertGreater(len(self.lines("r")), 42)
+        self.assertEqual(len(self.lines("r")), 41 + 3)  # what was tested before is not tested again
 
     def test_training_goes_on_without_it(self):
         run = self.folder / "r"
