@@ -1,10 +1,8 @@
 /* shoal report: one HTML file that shows runs. */
+#include "cli/batch.h"
 #include "cli/command.h"
 #include "observe/report_page.h"
 
-#include <errno.h>
-#include <stdlib.h>
-#include <unistd.h>
 
 typedef struct {
   const char *out;
@@ -19,19 +17,6 @@ static const flag_row report_table[] = {
     {0},
 };
 
-static shoal_status write_file(const char *path, const text *content) {
-  char *temporary;
-  if (asprintf(&temporary, "%s.%d.tmp", path, (int)getpid()) < 0) return status_no_memory();
-  FILE *f = fopen(temporary, "we");
-  bool good = f && fwrite(content->data, 1, content->length, f) == content->length;
-  if (f && fclose(f)) good = false;
-  if (good && rename(temporary, path)) good = false;
-  shoal_status status = good ? NULL : status_errno(errno, "cannot write %s", path);
-  if (!good) unlink(temporary);
-  free(temporary);
-  return status;
-}
-
 static shoal_status make_report(const report_flags *f, const flags_parsed *parsed) {
   TRY(report_page_check());
   if (!parsed->count)
@@ -43,7 +28,7 @@ static shoal_status make_report(const report_flags *f, const flags_parsed *parse
   size_t runs = 0;
   for (size_t i = 0; i < set.count; i++) runs += set.runs[i]->is_run;
   if (!status) status = report_page_write(&set, (int)f->points, SHOAL_VERSION, &page);
-  if (!status) status = write_file(f->out, &page);
+  if (!status) status = text_write_file(&page, f->out);
   if (!status) printf("%zu run%s in %s (%.1f MB). Open it in a browser.\n", runs, runs == 1 ? "" : "s", f->out,
                       (double)page.length / 1e6);
   text_fini(&page);

@@ -1,0 +1,339 @@
+#include "cli/batch.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "cli/progress.h"
+#include "cli/run_dir.h"
+#include "cluster/launch.h"
+#include "observe/report_page.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define WAIT_SECONDS 0.1
+#define STOP_SECONDS 40.0 /* for a run to save its checkpoint */
+#define GRACE_SECONDS 1.0
+#define POINTS 4000       /* of a curve in the page */
+
+/* ---- runs */
+
+static void run_fini(batch_run *r) {
+  free(r->name);
+  for (int i = 0; i < r->count; i++) free(r->words[i]);
+  json_decref(r->summary);
+  free(r->error);
+}
+
+void batch_fini(batch *b) {
+  for (size_t i = 0; i < b->count; i++) run_fini(&b->runs[i]);
+  free(b->runs);
+  b->runs = NULL;
+  b->count = b->capacity = 0;
+}
+
+shoal_status batch_add(batch *b, const char *name, batch_run **out) {
+  TRY(mem_grow((void **)&b->runs, &b->capacity, b->count + 1, sizeof *b->runs));
+  batch_run *r = &b->runs[b->count];
+  *r = (batch_run){.name = strdup(name)};
+  if (!r->name) return status_no_memory();
+  b->count++;
+  *out = r;
+  return NULL;
+}
+
+shoal_status batch_add_word(batch_run *r, const char *word) {
+  if (r->count == BATCH_WORDS_MOST) return status_make(SHOAL_ERR_ARGUMENT, "more than %d words", BATCH_WORDS_MOST);
+  if (!(r->words[r->count] = strdup(word))) return status_no_memory();
+  r->count++;
+  return NULL;
+}
+
+shoal_status batch_add_words(batch_run *r, const char *words) {
+  char *copy = strdup(words), *rest = copy, *word;
+  if (!copy) return status_no_memory();
+  shoal_status status = NULL;
+  while (!status && (word = strsep(&rest, " ")))
+    if (*word) status = batch_add_word(r, word);
+  free(copy);
+  return status;
+}
+
+/* ---- files */
+
+shoal_status folder_make(const char *path) {
+  run_dir dir;
+  TRY(run_dir_init(path, &dir));
+  shoal_status status = run_dir_make(&dir);
+  run_dir_fini(&dir);
+  return status;
+}
+
+shoal_status text_write_file(const text *content, const char *path) {
+  if (content->failed) return status_no_memory();
+  char *temporary;
+  if (asprintf(&temporary, "%s.%d.tmp", path, (int)getpid()) < 0) return status_no_memory();
+  FILE *f = fopen(temporary, "we");
+  bool good = f && fwrite(content->data, 1, content->length, f) == content->length;
+  if (f && fclose(f)) good = false;
+  if (good && rename(temporary, path)) good = false;
+  shoal_status status = good ? NULL : status_errno(errno, "cannot write %s", path);
+  if (!good) unlink(temporary);
+  free(temporary);
+  return status;
+}
+
+static bool is_finished(const json_t *summary) {
+  const char *status = json_string_value(json_object_get(summary, "status"));
+  return status && (!strcmp(status, "finished") || !strcmp(status, "stopped early"));
+}
+
+/* A run that does not count is tried again. */
+static shoal_status look_at(const batch *b, batch_run *r) {
+  char *path;
+  if (asprintf(&path, "%s/%s/summary.json", b->folder, r->name) < 0) return status_no_memory();
+  json_t *summary = json_load_file(path, 0, NULL);
+  free(path);
+  json_decref(r->summary);
+  r->summary = is_finished(summary) ? json_incref(summary) : NULL;
+  json_decref(summary);
+  return NULL;
+}
+
+shoal_status batch_look(batch *b) {
+  for (size_t i = 0; i < b->count; i++) TRY(look_at(b, &b->runs[i]));
+  return NULL;
+}
+
+/* ---- running */
+
+static bool asked_to_stop(const int *stop) { return stop && __atomic_load_n(stop, __ATOMIC_ACQUIRE); }
+
+/* Until the process ends; *ended: as from waitpid. */
+static shoal_status wait_for(launch *l, const int *stop, int *ended, void (*tick)(void *), void *context) {
+  double stop_at = 0;
+  for (;;) {
+    launch_event e;
+    TRY(launch_wait(l, WAIT_SECONDS, &e));
+    if (e.kind == LAUNCH_ENDED) {
+      *ended = e.status;
+      return NULL;
+    }
+    if (tick) tick(context);
+    if (!stop_at && asked_to_stop(stop)) {
+      stop_at = clock_seconds();
+      launch_signal(l, 0, SIGTERM);
+    }
+    if (stop_at && clock_seconds() - stop_at > STOP_SECONDS)
+      return status_make(SHOAL_ERR_PEER, "%s did not end within %g s of being asked to stop", launch_name(l, 0),
+                         STOP_SECONDS);
+  }
+}
+
+/* The last line of a log that says something; the caller frees it. */
+static char *last_line(const char *path) {
+  FILE *f = fopen(path, "re");
+  char *line = NULL, *kept = NULL;
+  size_t capacity = 0;
+  ssize_t n;
+  while (f && (n = getline(&line, &capacity, f)) > 0) {
+    while (n && (line[n - 1] == '\n' || line[n - 1] == ' ')) line[--n] = 0;
+    if (!n || !strncmp(line, "'shoal ", 7)) continue; /* where help is */
+    free(kept);
+    kept = strdup(line);
+  }
+  free(line);
+  if (f) fclose(f);
+  return kept;
+}
+
+static shoal_status start(const char *name, char *const *argv, const char *log, launch **out) {
+  launch *l;
+  TRY(launch_create(&l));
+  shoal_status status = launch_start(l, name, argv, log);
+  if (status)
+    launch_destroy(l, 0);
+  else
+    *out = l;
+  return status;
+}
+
+shoal_status batch_once(const char *name, char *const *argv, const char *log, const int *stop) {
+  launch *l;
+  TRY(start(name, argv, log, &l));
+  int ended = 0;
+  shoal_status status = wait_for(l, stop, &ended, NULL, NULL);
+  launch_destroy(l, GRACE_SECONDS);
+  if (!status && asked_to_stop(stop)) status = status_make(SHOAL_ERR_CANCELLED, "stopped");
+  if (!status && ended) {
+    char *why = last_line(log);
+    status = status_make(SHOAL_ERR_INPUT, "%s: %s", name, why ? why : "it failed without a word");
+    free(why);
+  }
+  return status;
+}
+
+/* What a terminal shows while a run is under way. */
+typedef struct {
+  const batch *batch;
+  size_t number, done_now; /* runs that this call ran to their end ... */
+  double spent;            /* ... and the time they took */
+  double started;
+  bool live, drawn;
+  double last;
+} display;
+
+/* "2:10 left", or nothing while nothing is known. */
+static void left_text(const display *d, char *out, size_t size) {
+  char words[DURATION_TEXT];
+  size_t open = 0;
+  for (size_t i = d->number; i < d->batch->count; i++) open += !d->batch->runs[i].summary;
+  *out = 0;
+  if (!d->done_now || !open) return;
+  double each = d->spent / (double)d->done_now, running = d->started ? clock_seconds() - d->started : 0;
+  double seconds = each * (double)open - (running < each ? running : each);
+  snprintf(out, size, ", about %s left", duration_text(seconds > 1 ? seconds : 1, words));
+}
+
+static void tick(void *context) {
+  display *d = context;
+  double now = clock_seconds();
+  if (!d->live || now - d->last < 0.2) return;
+  d->last = now;
+  d->drawn = true;
+  char left[64], words[DURATION_TEXT];
+  left_text(d, left, sizeof left);
+  fprintf(stderr, "\r[%zu/%zu] %s, %s%s\033[K", d->number + 1, d->batch->count, d->batch->runs[d->number].name,
+          duration_text(now - d->started, words), left);
+}
+
+static void clear(display *d) {
+  if (d->drawn) fputs("\r\033[K", stderr);
+  d->drawn = false;
+}
+
+static void tell(display *d) {
+  const batch *b = d->batch;
+  const batch_run *r = &b->runs[d->number];
+  clear(d);
+  if (b->quiet) return;
+  char left[64];
+  double accuracy = json_number_value(json_object_get(r->summary, "test_accuracy"));
+  d->started = 0;
+  d->number++;
+  left_text(d, left, sizeof left);
+  d->number--;
+  printf("[%zu/%zu] %s: ", d->number + 1, b->count, r->name);
+  if (r->error)
+    printf("FAILED: %s", r->error);
+  else if (json_is_number(json_object_get(r->summary, "test_accuracy")))
+    printf("%.2f %% in %.2f s", 100 * accuracy, json_number_value(json_object_get(r->summary, "seconds")));
+  else
+    printf("done in %.2f s", json_number_value(json_object_get(r->summary, "seconds")));
+  printf("%s\n", left);
+  fflush(stdout);
+}
+
+/* Continues what is there, where it can be continued. */
+static shoal_status words_of(const batch *b, batch_run *r, const char **argv, char **folder) {
+  int n = 0;
+  bool continues = true;
+  argv[n++] = "shoal";
+  for (int i = 0; i < r->count; i++) {
+    argv[n++] = r->words[i];
+    if (!strcmp(r->words[i], "--no-checkpoints")) continues = false;
+  }
+  if (asprintf(folder, "%s/%s", b->folder, r->name) < 0) return status_no_memory();
+  run_dir dir;
+  shoal_status status = run_dir_init(*folder, &dir);
+  if (status) {
+    free(*folder);
+    return status;
+  }
+  argv[n++] = "--run-dir";
+  argv[n++] = *folder;
+  argv[n++] = "--quiet";
+  if (run_dir_used(&dir) && continues) {
+    argv[n++] = "--resume";
+  } else if (run_dir_used(&dir)) { /* from the beginning: nothing was saved */
+    const char *const left[] = {dir.summary, dir.settings, dir.metrics, dir.weights};
+    for (size_t i = 0; i < COUNT_OF(left); i++) unlink(left[i]);
+  }
+  argv[n] = NULL;
+  run_dir_fini(&dir);
+  return NULL;
+}
+
+static shoal_status run_one(batch *b, batch_run *r, display *d) {
+  const char *argv[BATCH_WORDS_MOST + 6];
+  char *folder, *log;
+  TRY(words_of(b, r, argv, &folder));
+  int n = asprintf(&log, "%s/logs/%s.log", b->folder, r->name);
+  launch *l = NULL;
+  int ended = 0;
+  d->started = clock_seconds();
+  shoal_status status = n < 0 ? status_no_memory() : start(r->name, (char *const *)argv, log, &l);
+  if (!status) status = wait_for(l, b->stop, &ended, tick, d);
+  launch_destroy(l, GRACE_SECONDS);
+  if (!status) status = look_at(b, r);
+  free(r->error);
+  r->error = NULL;
+  if (!status && !r->summary && !asked_to_stop(b->stop)) {
+    r->error = last_line(log);
+    if (!r->error) r->error = strdup("it ended without a result");
+    b->failed++;
+  }
+  if (n >= 0) free(log);
+  free(folder);
+  return status;
+}
+
+shoal_status batch_go(batch *b) {
+  char *logs;
+  if (asprintf(&logs, "%s/logs", b->folder) < 0) return status_no_memory();
+  shoal_status status = folder_make(logs);
+  free(logs);
+  if (!status) status = batch_look(b);
+  const char *terminal = getenv("TERM");
+  display d = {.batch = b,
+               .live = !b->quiet && isatty(STDERR_FILENO) && terminal && strcmp(terminal, "dumb")};
+  size_t kept = 0;
+  for (size_t i = 0; i < b->count; i++) kept += b->runs[i].summary != NULL;
+  if (kept && kept < b->count && !b->quiet) printf("%zu of %zu runs are there already.\n", kept, b->count);
+  for (d.number = 0; d.number < b->count && !status; d.number++) {
+    batch_run *r = &b->runs[d.number];
+    if (r->summary) continue;
+    if (asked_to_stop(b->stop)) break;
+    double before = clock_seconds();
+    status = run_one(b, r, &d);
+    if (status || (asked_to_stop(b->stop) && !r->summary)) break;
+    d.spent += clock_seconds() - before;
+    d.done_now++;
+    tell(&d);
+  }
+  clear(&d);
+  b->stopped = asked_to_stop(b->stop) && d.number < b->count;
+  return status;
+}
+
+void batch_report(const batch *b) {
+  report_set set = {0};
+  text page = {0};
+  char *path = NULL;
+  shoal_status status = report_page_check();
+  if (!status && asprintf(&path, "%s/report.html", b->folder) < 0) status = status_no_memory();
+  if (!status) status = report_set_add(&set, b->folder);
+  if (!status) status = report_page_write(&set, POINTS, SHOAL_VERSION, &page);
+  if (!status) status = text_write_file(&page, path);
+  if (status)
+    printf("No page: %s\n", shoal_status_message(status));
+  else
+    printf("The page is in %s.\n", path);
+  shoal_status_free(status);
+  free(path);
+  text_fini(&page);
+  report_set_fini(&set);
+}
