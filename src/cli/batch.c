@@ -2,12 +2,14 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "cli/job.h"
 #include "cli/progress.h"
 #include "cli/run_dir.h"
 #include "cluster/launch.h"
 #include "observe/report_page.h"
 
 #include <errno.h>
+#include <math.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -60,6 +62,20 @@ shoal_status batch_add_words(batch_run *r, const char *words) {
     if (*word) status = batch_add_word(r, word);
   free(copy);
   return status;
+}
+
+shoal_status batch_check(const batch_run *r, int64_t *seed) {
+  job_flags f = {.lr = NAN, .seed = 1, .staleness = -1};
+  flags_parsed *parsed = malloc(sizeof *parsed);
+  if (!parsed) return status_no_memory();
+  const shoal_model_kind *kind;
+  shoal_status status = job_find_kind(r->words[1], &kind);
+  if (!status) status = flags_parse(job_table, r->count - 2, (char **)r->words + 2, &f, parsed);
+  if (!status) job_fill(&f, parsed, kind);
+  if (!status) status = job_check(&f, parsed);
+  *seed = f.seed;
+  free(parsed);
+  return status_wrap(status, "%s", r->name);
 }
 
 /* ---- files */

@@ -38,6 +38,8 @@ SHOAL_CHECKED shoal_status batch_add(batch *b, const char *name, batch_run **out
 SHOAL_CHECKED shoal_status batch_add_word(batch_run *r, const char *word);
 /* Words between blanks. */
 SHOAL_CHECKED shoal_status batch_add_words(batch_run *r, const char *words);
+/* Checks a run as train would before it begins. *seed: the one it would take. */
+SHOAL_CHECKED shoal_status batch_check(const batch_run *r, int64_t *seed);
 /* Reads what the folder already holds of the runs. */
 SHOAL_CHECKED shoal_status batch_look(batch *b);
 /* Runs what is not finished, shows progress and the time left. Failed runs are told and counted; the others go on. */

@@ -92,6 +92,9 @@ const flag_row job_table[] = {
      .marks = KEPT_SHAPES},
     {"l1", FLAG_NUMBER, AT(l1), "X", "ftrl: weight of the absolute weights; makes most of them 0", "0", 0, 1e6,
      .marks = KEPT_SHAPES},
+    {"scale-lr", FLAG_BOOL, AT(scale_lr), NULL,
+     "multiply the rate by the workers, as the batch is, after a warm-up of 5 % of the run unless --warmup says",
+     .marks = KEPT_SHAPES},
     {"l2", FLAG_NUMBER, AT(l2), "X", "weight of the squared weights in the loss", "the model's own", 0, 1e6,
      .marks = KEPT_SHAPES},
     {"bias-rate", FLAG_NUMBER, AT(bias_rate), "X", "learning rate of biases as a multiple of --lr; sgd and momentum",
@@ -215,6 +218,8 @@ bool job_is_cluster(const job_flags *f) { return is(f->strategy, "ps"); }
 bool job_is_together(const job_flags *f) { return is(f->mode, "sync"); }
 int64_t job_global_batch(const job_flags *f) { return f->batch_size * (job_is_together(f) ? f->workers : 1); }
 
+double job_rate_scale(const job_flags *f) { return f->scale_lr ? (double)f->workers : 1; }
+
 static shoal_status check_cluster(const job_flags *f, const flags_parsed *parsed) {
   if (!job_is_cluster(f)) {
     static const char *const only_ps[] = {"ps", "mode", "staleness", "transport", "deadline", "keys", "evaluator", "follow-logs"};
@@ -271,6 +276,9 @@ shoal_status job_check(const job_flags *f, const flags_parsed *parsed) {
   if (f->l1 > 0 && !is(f->optimizer, "ftrl"))
     return status_make(SHOAL_ERR_ARGUMENT, "--l1 means nothing to the optimizer %s; add --optimizer ftrl", f->optimizer);
   TRY(check_cluster(f, parsed));
+  if (f->scale_lr && !job_is_together(f))
+    return status_make(SHOAL_ERR_ARGUMENT, "--scale-lr means nothing to --mode async, where the batch of an update does "
+                       "not grow with the workers");
   if (f->lr == 0) return status_make(SHOAL_ERR_ARGUMENT, "--lr: with a rate of 0 nothing is learned");
   return NULL;
 }

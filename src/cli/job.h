@@ -23,6 +23,7 @@ typedef struct {
   double final_lr;
   const char *pieces;
   int64_t warmup;
+  bool scale_lr;
   double l1, l2, bias_rate;
   bool bias;
   const char *activation, *pool;
@@ -60,6 +61,8 @@ extern const flag_row job_table[];
 bool job_is_cluster(const job_flags *f);
 bool job_is_together(const job_flags *f);
 int64_t job_global_batch(const job_flags *f);
+/* What --scale-lr multiplies rates by: as many workers as go into one update. */
+double job_rate_scale(const job_flags *f);
 
 /* Choices that other commands' flags share. */
 const char *const *job_kernel_names(void);

@@ -6,7 +6,7 @@
 #include <string.h>
 
 static const command *const commands[] = {&command_train, &command_eval, &command_predict, &command_report,
-                                          &command_dash, &command_sweep, &command_data_list,
+                                          &command_dash, &command_sweep, &command_reproduce, &command_data_list,
                                           &command_data_inspect, &command_data_convert, &command_data_generate,
                                           &command_keygen, &command_doctor,
                                           &command_version, &command_help};

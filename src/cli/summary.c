@@ -175,7 +175,7 @@ json_t *summary_json(const run_report *r) {
       {"optimizer", words(f->optimizer)},
       {"schedule", words(f->schedule)},
       {"learning_rate", number(f->lr)},
-      {"effective_learning_rate", number(f->lr)},
+      {"effective_learning_rate", number(f->lr * job_rate_scale(f))},
       {"final_learning_rate", number(r->final_rate)},
       {"seed", json_integer(f->seed)},
       {"kernels", words(f->kernels)},
@@ -294,7 +294,7 @@ void summary_print(const run_report *r, FILE *to) {
   table_set_int(&c[GLOBAL], job_global_batch(f));
   table_set_int(&c[EPOCHS], fit->epochs);
   table_set_int(&c[UPDATES], fit->updates);
-  snprintf(c[RATE].cell, TABLE_CELL, "%.6g", f->lr);
+  snprintf(c[RATE].cell, TABLE_CELL, "%.6g", f->lr * job_rate_scale(f));
   table_set_number(&c[SECONDS], fit->seconds, 2);
   double speed = per_second(fit->run_examples, fit->seconds);
   if (speed < 100)

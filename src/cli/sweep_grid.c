@@ -3,7 +3,6 @@
 #include "base/mem.h"
 #include "cli/job.h"
 
-#include <math.h>
 #include <string.h>
 
 void sweep_grid_fini(sweep_grid *g) {
@@ -144,21 +143,6 @@ static shoal_status add_words(const sweep_grid *g, int cell, batch_run *r) {
   return NULL;
 }
 
-/* As train would check it before it begins. *seed: the one it would take. */
-static shoal_status check(const batch_run *r, int64_t *seed) {
-  job_flags f = {.lr = NAN, .seed = 1, .staleness = -1};
-  flags_parsed *parsed = malloc(sizeof *parsed);
-  if (!parsed) return status_no_memory();
-  const shoal_model_kind *kind;
-  shoal_status status = job_find_kind(r->words[1], &kind);
-  if (!status) status = flags_parse(job_table, r->count - 2, (char **)r->words + 2, &f, parsed);
-  if (!status) job_fill(&f, parsed, kind);
-  if (!status) status = job_check(&f, parsed);
-  *seed = f.seed;
-  free(parsed);
-  return status_wrap(status, "%s", r->name);
-}
-
 shoal_status sweep_grid_runs(const sweep_grid *g, int repeats, batch *out) {
   if (g->cells * repeats > SWEEP_RUNS_MOST)
     return status_make(SHOAL_ERR_ARGUMENT, "%d runs are more than %d", g->cells * repeats, SWEEP_RUNS_MOST);
@@ -175,7 +159,7 @@ shoal_status sweep_grid_runs(const sweep_grid *g, int repeats, batch *out) {
       TRY(status);
       TRY(add_words(g, cell, r));
       int64_t seed;
-      TRY(check(r, &seed));
+      TRY(batch_check(r, &seed));
       char words[48];
       snprintf(words, sizeof words, "--seed %lld", (long long)seed + k);
       if (repeats > 1) TRY(batch_add_words(r, words)); /* the last one counts */

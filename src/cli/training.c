@@ -1,10 +1,13 @@
 #include "cli/training.h"
 
+#include "base/mem.h"
 #include "data/pipeline.h"
 
 #include <math.h>
 #include <string.h>
 #include <unistd.h>
+
+#define WARM_UP_SHARE 20 /* --scale-lr: one step of so many, when --warmup is not given */
 
 shoal_status training_load(training *t, bool may_stream) {
   const job_flags *f = &t->flags;
@@ -30,31 +33,34 @@ static shoal_status fill_schedule(training *t, int64_t rows) {
   job_flags *f = &t->flags;
   bool cosine = !strcmp(f->schedule, "cosine");
   bool decays = !strcmp(f->schedule, "staircase") || !strcmp(f->schedule, "exponential");
-  if ((decays || cosine) && !f->decay_every && !rows) {
+  bool warms = f->scale_lr && f->workers > 1 && !f->warmup;
+  if (((decays || cosine) && !f->decay_every && !rows) || (warms && !f->steps && !rows)) {
     TRY(pipeline_count_rows(&t->train.stream, &t->rows));
     rows = t->rows;
   }
+  int64_t by_epochs = f->epochs && rows ? f->epochs * training_steps_an_epoch(t, rows) : 0;
+  int64_t whole = by_epochs && (!f->steps || by_epochs < f->steps) ? by_epochs : f->steps; /* steps of the run */
+  if (warms) f->warmup = MAX_OF(whole / WARM_UP_SHARE, 1);
   if (decays && f->decay_factor == 0) f->decay_factor = t->kind->decay_factor > 0 ? t->kind->decay_factor : 0.5;
   if (decays && !f->decay_every) f->decay_every = training_steps_an_epoch(t, rows);
-  if (cosine && !f->decay_every) {
-    int64_t by_epochs = f->epochs * training_steps_an_epoch(t, rows);
-    f->decay_every = f->epochs && (!f->steps || by_epochs < f->steps) ? by_epochs : f->steps;
-  }
+  if (cosine && !f->decay_every) f->decay_every = MAX_OF(whole - (warms ? f->warmup : 0), 1);
   return NULL;
 }
 
 shoal_status training_compile(training *t, int classes, int64_t rows) {
   TRY(fill_schedule(t, rows));
   const job_flags *f = &t->flags;
+  double scale = job_rate_scale(f);
   TRY(job_build(t->kind, f, classes, &t->model));
   if (f->pieces) TRY(job_read_pieces(f->pieces, &t->pieces));
+  for (int i = 0; i < t->pieces.count; i++) t->pieces.rates[i] *= scale;
   shoal_compile_options options = {
       .optimizer = {.name = f->optimizer, .momentum = f->momentum, .nesterov = f->nesterov, .l1 = f->l1},
       .schedule = {.name = f->schedule,
-                   .rate = f->lr,
+                   .rate = f->lr * scale,
                    .factor = f->decay_factor,
                    .every = f->decay_every,
-                   .final_rate = f->final_lr,
+                   .final_rate = f->final_lr * scale,
                    .boundaries = t->pieces.boundaries,
                    .rates = t->pieces.rates,
                    .pieces = t->pieces.count,
