@@ -82,8 +82,8 @@ def main():
         verdict = "" if not goal else "reached" if best[key] >= goal else "MISSED"
         print(f"{transport:<10} {mode:<6} {best[key]:>9,.0f} {f'{goal:,.0f}' if goal else '-':>8} {verdict:>7} "
               f"{out:>17,.0f} {back:>8,.0f} {over:>6.1%} {s['test_accuracy']:>9.2%}")
-    print("\nOver: bytes above one gradient out and the parameters back, of each worker (goal: below 3 %). The goal with "
-          "keys is\nhalf of what goes without.")
+    print("\nOver: bytes above one gradient out and the parameters back, of each worker (goal: below 3 %). The goal "
+          "with keys\nis half of what goes without.")
     if options.json:
         with open(options.json, "w") as file:
             json.dump({"rows": rows}, file, indent=1)

@@ -191,8 +191,8 @@ static void print_json(const findings *d) {
                          number(p->answered ? p->offset : NAN), "version", p->version, "host", p->host, "error",
                          p->why));
   }
-  json_t *o = json_pack("{s:s, s:o, s:o, s:O}", "version", SHOAL_VERSION, "machine", machine, "pairs", pairs, "problems",
-                        d->problems);
+  json_t *o = json_pack("{s:s, s:o, s:o, s:O}", "version", SHOAL_VERSION, "machine", machine, "pairs", pairs,
+                        "problems", d->problems);
   json_dumpf(o, stdout, JSON_INDENT(2));
   putchar('\n');
   json_decref(o);

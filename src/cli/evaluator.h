@@ -2,8 +2,8 @@
  *
  *  1. It only reads what the run leaves in its folder; no other task knows of it or waits for it.
  *  2. Each result is a line in eval/metrics.jsonl in the run's folder, and events for TensorBoard in eval/checkpoints/.
- *  3. It ends with the job: when the final weights are there, which it tests as well; or when the run gave no sign of life
- *     for `patience` seconds, which is an error unless there are final weights. */
+ *  3. It ends with the job: when the final weights are there, which it tests as well; or when the run gave no sign of
+ *     life for `patience` seconds, which is an error unless there are final weights. */
 #ifndef SHOAL_CLI_EVALUATOR_H
 #define SHOAL_CLI_EVALUATOR_H
 

@@ -12,7 +12,8 @@ typedef struct {
   keys_list allowed;
 } key_ring;
 
-/* Sets the keys of `net`, which point into the ring and live as long as it. The ring is finished also after a failure. */
+/* Sets the keys of `net`, which point into the ring and live as long as it. The ring is to be finished also after a
+ * failure. */
 SHOAL_CHECKED shoal_status key_ring_read(const char *dir, bool server, key_ring *ring, net_options *net);
 /* For a task that both listens and connects. */
 SHOAL_CHECKED shoal_status key_ring_read_both(const char *dir, bool server, key_ring *ring, net_options *net);

@@ -9,12 +9,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#define PIECE 4096        /* bytes read at once */
-#define LINE_MOST 2000    /* bytes; a longer line is shown in pieces */
+#define PIECE 4096          /* bytes read at once */
+#define LINE_MOST 2000      /* bytes; a longer line is shown in pieces */
 #define LOOK_MOST (1 << 16) /* bytes of one log a look: the others get their turn, too */
 
 typedef struct {
-  int fd; /* -1: not there yet */
+  int fd;    /* -1: not there yet */
   text rest; /* of a line whose end has not come */
 } one_log;
 

@@ -1,5 +1,5 @@
-/* The logs of all tasks of a local cluster in one view: each line that comes is shown with the task's name before it, above
- * the progress line. */
+/* The logs of all tasks of a local cluster in one view: each line that comes is shown with the task's name before it,
+ * above the progress line. */
 #ifndef SHOAL_CLI_LOG_VIEW_H
 #define SHOAL_CLI_LOG_VIEW_H
 

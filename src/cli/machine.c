@@ -2,9 +2,11 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/text.h"
 #include "kernel/cpu.h"
 #include "kernel/fma.h"
 
+#include <jansson.h>
 #include <jpeglib.h>
 #include <png.h>
 #include <sched.h>
@@ -119,8 +121,8 @@ static void look_at_memory(machine_fact **next) {
   int64_t all = memory_of("MemTotal"), available = memory_of("MemAvailable");
   machine_fact *f = add(next, "memory", "%.1f GB free of %.1f GB", (double)available / 1e9, (double)all / 1e9);
   if (available >= 0 && available < LITTLE_MEMORY)
-    snprintf(f->wrong, sizeof f->wrong, "only %.0f MB of memory are free; MNIST with its process takes 50 MB, a task of "
-             "a large model several times its parameters", (double)available / 1e6);
+    snprintf(f->wrong, sizeof f->wrong, "only %.0f MB of memory are free; MNIST with its process takes 50 MB, a task "
+             "of a large model several times its parameters", (double)available / 1e6);
   add(next, "memory copy", "%.1f GB/s read and written, one thread", copy_rate() / 1e9);
   FILE *huge = fopen("/sys/kernel/mm/transparent_hugepage/enabled", "re");
   char words[96] = "not known to this kernel", *open, *close;
@@ -142,8 +144,8 @@ static void look_at_limits(machine_fact **next) {
   int fd = memfd_create("shoal", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   f = add(next, "shared memory", "%s", fd >= 0 ? "yes" : "no");
   if (fd < 0)
-    snprintf(f->wrong, sizeof f->wrong, "no sealed shared memory (memfd_create fails): tasks of this host have to talk by "
-             "--transport zmq");
+    snprintf(f->wrong, sizeof f->wrong, "no sealed shared memory (memfd_create fails): tasks of this host have to talk "
+             "by --transport zmq");
   else
     close(fd);
 }
@@ -152,12 +154,14 @@ static void look_at_libraries(machine_fact **next) {
   int major, minor, patch;
   zmq_version(&major, &minor, &patch);
   bool keys = zmq_has("curve");
-  machine_fact *f = add(next, "ZeroMQ", "%d.%d.%d, %s", major, minor, patch, keys ? "with keys (CURVE)" : "without keys");
+  machine_fact *f =
+      add(next, "ZeroMQ", "%d.%d.%d, %s", major, minor, patch, keys ? "with keys (CURVE)" : "without keys");
   if (!keys)
-    snprintf(f->wrong, sizeof f->wrong, "this ZeroMQ was built without CURVE: no cluster over several hosts except with "
-             "--insecure");
+    snprintf(f->wrong, sizeof f->wrong, "this ZeroMQ was built without CURVE: no cluster over several hosts except "
+             "with --insecure");
   add(next, "libraries", "zlib %s, libpng %s, libjpeg %d, jansson %s", zlibVersion(), png_get_libpng_ver(NULL),
       JPEG_LIB_VERSION, JANSSON_VERSION);
+  add(next, "optional", "%s", SHOAL_OPTIONAL);
 }
 
 int machine_look(machine_fact out[MACHINE_FACTS]) {

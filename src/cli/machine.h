@@ -2,10 +2,6 @@
 #ifndef SHOAL_CLI_MACHINE_H
 #define SHOAL_CLI_MACHINE_H
 
-#include "base/text.h"
-
-#include <jansson.h>
-
 #define MACHINE_FACTS 24
 
 typedef struct {

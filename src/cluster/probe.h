@@ -1,11 +1,11 @@
 /* Measures the paths between all tasks of a described cluster, before anything is trained on it.
  *
- * Every task runs a probe at the same time. It listens at its own address, and to each of the others it connects, asks for
- * its version and clock, and measures the round trip and the bandwidth. What it found it then tells to all the others, so
- * that each ends with the whole matrix.
+ * Every task runs a probe at the same time. It listens at its own address, and to each of the others it connects, asks
+ * for its version and clock, and measures the round trip and the bandwidth. What it found it then tells to all the
+ * others, so that each ends with the whole matrix.
  *
- *  1. A probe's messages carry a job of their own: it can neither disturb a training that runs at those addresses nor be
- *     taken for a part of it.
+ *  1. A probe's messages carry a job of their own: it can neither disturb a training that runs at those addresses nor
+ *     be taken for a part of it.
  *  2. It ends `seconds` after it began at the latest, and a little later where others are still measuring. */
 #ifndef SHOAL_CLUSTER_PROBE_H
 #define SHOAL_CLUSTER_PROBE_H

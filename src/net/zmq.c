@@ -24,8 +24,8 @@
 #define LINGER 1000     /* milliseconds a client's last words are given */
 #define STALL 4         /* heartbeats a peer may take nothing */
 
-static const char other_version[] = "it speaks another version of the protocol: install the same version of Shoal on all "
-                                    "hosts";
+static const char other_version[] =
+    "it speaks another version of the protocol: install the same version of Shoal on all hosts";
 
 /* ---- server */
 

@@ -53,9 +53,9 @@ void zmq_end_release(zmq_end *e, zmq_hold *h);
 
 typedef enum { ZMQ_END_SENT, ZMQ_END_FULL, ZMQ_END_NO_PEER, ZMQ_END_FAILED } zmq_end_result;
 
-/* A message is one frame, the header and then the payload: each frame costs a place in a queue, and with keys a nonce and
- * an authentication. Only a large payload of one part is a frame of its own, after the header's: it is not copied, but in
- * use until zmq_end_wait_sent says otherwise. */
+/* A message is one frame, the header and then the payload: each frame costs a place in a queue, and with keys a nonce
+ * and an authentication. Only a large payload of one part is a frame of its own, after the header's: it is not copied,
+ * but in use until zmq_end_wait_sent says otherwise. */
 typedef struct zmq_borrow zmq_borrow;
 
 /* route: 0 for clients. *borrow is set to NULL unless the payload is borrowed. */
