@@ -26,6 +26,7 @@ enum {
  *   conv_block_grad_w     L x, L dy, L y, L aux -> dw, db
  *   conv_block_grad_x     L dy, w, (shape of x), L y, L aux -> L dx
  *   conv2d, conv2d_grad_x, conv2d_grad_w     as the operators, L for all but w
+ *   winograd_conv ...     the same for many channels: winograd.inc.h
  *   dense_block           L x, w [in, out], bias -> L act(x w + bias)
  *   matmul                L x, w -> L x w or x w^T
  *   matmul_sum            L x, L d -> x^T d
@@ -44,6 +45,10 @@ enum {
   shoal_status lanes_conv_##isa(const kernel_call *);        \
   shoal_status lanes_conv_grad_x_##isa(const kernel_call *); \
   shoal_status lanes_conv_grad_w_##isa(const kernel_call *); \
+  shoal_status winograd_conv_##isa(const kernel_call *);     \
+  shoal_status winograd_conv_block_##isa(const kernel_call *); \
+  shoal_status winograd_conv_grad_x_##isa(const kernel_call *); \
+  shoal_status winograd_conv_grad_w_##isa(const kernel_call *); \
   shoal_status lanes_dense_##isa(const kernel_call *);       \
   shoal_status lanes_matmul_##isa(const kernel_call *);      \
   shoal_status lanes_matmul_sum_##isa(const kernel_call *);  \

@@ -7,6 +7,7 @@
 #include "kernel/sparse.h"
 #include "kernel/update.h"
 #include "kernel/vec.h"
+#include "kernel/winograd.h"
 
 #include <tgmath.h>
 
@@ -16,3 +17,4 @@
 #include "kernel/pointwise.inc.h"
 #include "kernel/skip.inc.h"
 #include "kernel/sparse.inc.h"
+#include "kernel/winograd.inc.h"

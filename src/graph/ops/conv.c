@@ -195,6 +195,11 @@ static const char *const conv2d_cases[] = {
     "[?2,8,7,3] [3,2,3,5] stride_h=2 stride_w=3 pad_bottom=1 pad_right=1",
     "[2,4,4,3] [1,1,3,2] stride_h=2 stride_w=2",
     "[?1,5,5,1] [5,5,1,1] pad_top=4 pad_left=4 pad_bottom=4 pad_right=4",
+    "[?18,7,6,16] [3,3,16,20] pad_top=1 pad_left=1 pad_bottom=1 pad_right=1",
+    "[?3,9,5,17] [5,5,17,70] pad_top=2 pad_left=2 pad_bottom=2 pad_right=2",
+    "[?2,6,6,16] [2,2,16,16] pad_bottom=1",
+    "[?2,9,9,18] [4,4,18,16]",
+    "[?17,24,20,3] [11,11,3,17] stride_h=4 stride_w=4",
     NULL};
 static const char *const conv2d_grad_x_cases[] = {
     "[?3,7,6,4] [3,3,2,4] [?3,9,8,2]",
@@ -202,6 +207,10 @@ static const char *const conv2d_grad_x_cases[] = {
     "[?18,2,2,16] [5,5,3,16] [?18,6,6,3]",
     "[?2,4,3,5] [3,2,3,5] [?2,8,7,3] stride_h=2 stride_w=3 pad_bottom=1 pad_right=1",
     "[2,2,2,2] [1,1,3,2] [2,4,4,3] stride_h=2 stride_w=2",
+    "[?18,7,6,20] [3,3,16,20] [?18,7,6,16] pad_top=1 pad_left=1 pad_bottom=1 pad_right=1",
+    "[?3,9,5,70] [5,5,17,70] [?3,9,5,17] pad_top=2 pad_left=2 pad_bottom=2 pad_right=2",
+    "[?2,6,5,16] [2,2,16,16] [?2,6,6,16] pad_bottom=1",
+    "[?2,6,6,16] [4,4,18,16] [?2,9,9,18]",
     NULL};
 static const char *const conv2d_grad_w_cases[] = {
     "[?3,9,8,2] [?3,7,6,4] [3,3,2,4]",
@@ -209,6 +218,11 @@ static const char *const conv2d_grad_w_cases[] = {
     "[?18,6,6,3] [?18,2,2,16] [5,5,3,16]",
     "[?2,8,7,3] [?2,4,3,5] [3,2,3,5] stride_h=2 stride_w=3 pad_bottom=1 pad_right=1",
     "[2,4,4,3] [2,2,2,2] [1,1,3,2] stride_h=2 stride_w=2",
+    "[?18,7,6,16] [?18,7,6,20] [3,3,16,20] pad_top=1 pad_left=1 pad_bottom=1 pad_right=1",
+    "[?3,9,5,17] [?3,9,5,70] [5,5,17,70] pad_top=2 pad_left=2 pad_bottom=2 pad_right=2",
+    "[?2,6,6,16] [?2,6,5,16] [2,2,16,16] pad_bottom=1",
+    "[?2,9,9,18] [?2,6,6,16] [4,4,18,16]",
+    "[?17,24,20,3] [?17,4,3,17] [11,11,3,17] stride_h=4 stride_w=4",
     NULL};
 
 const op_row ops_conv[] = {
