@@ -359,7 +359,7 @@ static void check_variants(const op_case *c) {
     shoal_status status = mem_aligned(v->scratch ? v->scratch(&shapes.s) : 0, &scratch);
     assert_null(status);
     for (int64_t cut = 0; cut <= LANES; cut += LANES) {
-      if (cut && (marks.rule == BATCH_WHOLE || marks.rows <= cut)) continue;
+      if (cut && (marks.rule == BATCH_WHOLE || v->whole || marks.rows <= cut)) continue;
       double seconds = INFINITY;
       case_memory m = fresh(c, SHOAL_F32);
       run_variant(c, v, &marks, &m, cut, scratch, timed && !cut ? &seconds : NULL);

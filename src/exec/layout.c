@@ -199,6 +199,7 @@ static shoal_status choose_node(chooser *c, int id, bool reference) {
       if (shapes.out_dtype[k] != SHOAL_F32 && shapes.out_dtype[k] != SHOAL_F64) n->batch = BATCH_WHOLE;
   plan_shapes(p, n, false, shapes.in, shapes.in_dtype, shapes.out, shapes.out_dtype, &shapes.s);
   n->variant = reference ? NULL : variant_of(c, n, &shapes.s, n->batch);
+  if (n->variant && n->variant->whole) n->batch = BATCH_WHOLE;
   n->run = n->variant ? n->variant->run : n->op->kernel;
   n->scratch = n->variant && n->variant->scratch ? n->variant->scratch(&shapes.s) : 0;
   if ((n->op->flags & OP_STEPS) && p->session->racing) n->scratch *= (size_t)pool_threads(p->session->threads);

@@ -19,6 +19,18 @@ enum {
   CONV_POOL
 };
 
+/* Attributes of the pools, in the order of their rows. */
+enum {
+  POOL_SIZE_H,
+  POOL_SIZE_W,
+  POOL_STRIDE_H,
+  POOL_STRIDE_W,
+  POOL_PAD_TOP,
+  POOL_PAD_LEFT,
+  POOL_PAD_BOTTOM,
+  POOL_PAD_RIGHT
+};
+
 /* One line a kernel: inputs -> outputs. L marks LANES.
  *   pack_lanes            x f32 or u8 (rows followed; scaled by attr 0 if u8) -> L
  *   unpack_lanes          L -> rows
@@ -30,6 +42,8 @@ enum {
  *   dense_block           L x, w [in, out], bias -> L act(x w + bias)
  *   matmul                L x, w -> L x w or x w^T
  *   matmul_sum            L x, L d -> x^T d
+ *   wide_*                the three products of a dense layer whose weights fit no cache: wide.inc.h
+ *   max_pool, max_pool_grad   as the operators, L
  *   rows_matmul           the whole product of two matrices in rows
  *   bias_sum              L d -> sum over all but the last axis
  *   act_*                 elementwise
@@ -51,6 +65,11 @@ enum {
   shoal_status winograd_conv_grad_w_##isa(const kernel_call *); \
   shoal_status lanes_dense_##isa(const kernel_call *);       \
   shoal_status lanes_matmul_##isa(const kernel_call *);      \
+  shoal_status lanes_max_pool_##isa(const kernel_call *);    \
+  shoal_status lanes_max_pool_grad_##isa(const kernel_call *); \
+  shoal_status wide_dense_##isa(const kernel_call *);        \
+  shoal_status wide_matmul_back_##isa(const kernel_call *);  \
+  shoal_status wide_matmul_sum_##isa(const kernel_call *);   \
   shoal_status lanes_matmul_sum_##isa(const kernel_call *);  \
   shoal_status rows_matmul_##isa(const kernel_call *);       \
   shoal_status lanes_bias_sum_##isa(const kernel_call *);    \

@@ -15,6 +15,8 @@
 #include "kernel/dense.inc.h"
 #include "kernel/gemm.inc.h"
 #include "kernel/pointwise.inc.h"
+#include "kernel/pool.inc.h"
 #include "kernel/skip.inc.h"
 #include "kernel/sparse.inc.h"
+#include "kernel/wide.inc.h"
 #include "kernel/winograd.inc.h"

@@ -379,7 +379,7 @@ const op_row ops_fused[] = {
            "[?3,2,2,5] [3,5,8,5] [?3,6,8,8] [?3,2,2,5] [?3,4,4,5] pool=2")},
     {.name = "dense_block", TAKES(3, 1), MADE_BY_PLANNER, .attrs = {{"act", ATTR_INT, 0}}, .shape = dense_block_shape,
      .batch = batch_map, .kernel = dense_block_kernel, .variants = tuned_dense_block, .cost = dense_block_cost,
-     CASES("[?5,7] [7,3] [3]", "[?64,20] [20,17] [17] act=1", "[?40,3] [3,10] [10] act=2", "[?16,9] [9,1] [1] act=3")},
+     CASES("[?5,7] [7,3] [3]", "[?19,530] [530,500] [500] act=1", "[?64,20] [20,17] [17] act=1", "[?40,3] [3,10] [10] act=2", "[?16,9] [9,1] [1] act=3")},
     {.name = "cross_entropy_pair", TAKES(3, 2), MADE_BY_PLANNER, .shape = pair_shape, .batch = batch_map,
      .kernel = pair_kernel, .variants = tuned_cross_entropy_pair, .cost = cost_input,
      CASES("[?5,7] i32[?5]<7 [?5]", "[?33,10] u8[?33]<10 [?33]", "[?16,40] i64[?16]<40 [?16]")},

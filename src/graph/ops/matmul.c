@@ -172,6 +172,8 @@ static const char *const matmul_cases[] = {"[?5,7] [7,9]",
                                            "[?1,1] [1,1]",
                                            "[3,0] [0,2]",
                                            "[13,150] [150,70]",
+                                           "[?66,530] [500,530] transpose_b=1",
+                                           "[?18,500] [?18,530] transpose_a=1",
                                            "[150,13] [70,150] transpose_a=1 transpose_b=1",
                                            NULL};
 static const char *const bias_add_cases[] = {"[?5,7] [7]", "[?3,4,5,6] [6]", "[4] [4]", "[?17,10] [10]", NULL};

@@ -1,5 +1,6 @@
 /* Maximum and average of windows of images [n, height, width, channels]. */
 #include "graph/ops/ops.h"
+#include "graph/ops/tuned.h"
 #include "graph/ops/util.h"
 #include "graph/ops/window.h"
 
@@ -215,6 +216,7 @@ const op_row ops_pool[] = {
      .batch = batch_map,
      .gradient = max_pool_gradient,
      .kernel = max_pool_kernel,
+     .variants = tuned_max_pool,
      .cost = pool_cost,
      .cases = pool_cases},
     {.name = "max_pool_grad",
@@ -226,6 +228,7 @@ const op_row ops_pool[] = {
      .shape = pool_grad_shape,
      .batch = batch_map,
      .kernel = max_pool_grad_kernel,
+     .variants = tuned_max_pool_grad,
      .cost = pool_grad_cost,
      .cases = max_pool_grad_cases},
     {.name = "avg_pool",

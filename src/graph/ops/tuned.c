@@ -22,7 +22,24 @@ static bool sum_product(const op_shapes *s) { return s->attr[0].i && !s->attr[1]
 static bool whole_product(const op_shapes *s) { return !s->attr[0].i || s->attr[1].i; }
 static size_t sum_scratch(const op_shapes *s) { return lanes_matmul_sum_scratch(s->out[0].dim[1], s->in[0].dim[0]); }
 
+/* Weights that fit no cache are read once for the whole batch. */
+#define ON_WHOLE(function, ...)                                                                             \
+  {.name = "wide avx512", .needs = CPU_AVX512, .run = function##_avx512, .whole = true, __VA_ARGS__},       \
+      {.name = "wide avx2", .needs = CPU_AVX2, .run = function##_avx2, .whole = true, __VA_ARGS__},         \
+      {.name = "wide generic", .needs = CPU_GENERIC, .run = function##_generic, .whole = true, __VA_ARGS__}
+enum { WIDE_WEIGHTS = 1 << 18 };
+static bool wide(const shoal_shape *w) { return w->dim[0] * w->dim[1] >= WIDE_WEIGHTS; }
+static bool wide_block(const op_shapes *s) { return wide(&s->in[1]); }
+static bool wide_back(const op_shapes *s) { return !s->attr[0].i && s->attr[1].i && wide(&s->in[1]); }
+static bool wide_sum(const op_shapes *s) { return sum_product(s) && wide(&s->out[0]); }
+/* As lanes_matmul_sum: the gradient, in other order. Whole blocks of columns. */
+static size_t wide_scratch(const op_shapes *s) {
+  return lanes_matmul_sum_scratch((s->out[0].dim[1] + 63) / 64 * 64, s->in[0].dim[0]);
+}
+
 const op_variant tuned_matmul[] = {
+    ON_WHOLE(wide_matmul_back, .fits = wide_back, .lanes_in = 1, .lanes_out = 1, .anchor = true),
+    ON_WHOLE(wide_matmul_sum, .fits = wide_sum, .scratch = wide_scratch, .lanes_in = 1, .anchor = true),
     ON_LANES(lanes_matmul, .fits = plain_product, .lanes_in = 1, .lanes_out = 1, .anchor = true),
     ON_LANES(lanes_matmul_sum, .fits = sum_product, .scratch = sum_scratch, .lanes_in = 3, .anchor = true),
     ON_ROWS(rows_matmul, .fits = whole_product),
@@ -70,6 +87,9 @@ const op_variant tuned_relu_grad[] = {ON_LANES(lanes_relu_grad, .lanes_in = 3, .
 const op_variant tuned_tanh_grad[] = {ON_LANES(lanes_tanh_grad, .lanes_in = 3, .lanes_out = 1), END};
 const op_variant tuned_sigmoid_grad[] = {ON_LANES(lanes_sigmoid_grad, .lanes_in = 3, .lanes_out = 1), END};
 
+const op_variant tuned_max_pool[] = {ON_LANES(lanes_max_pool, .lanes_in = 1, .lanes_out = 1), END};
+const op_variant tuned_max_pool_grad[] = {ON_LANES(lanes_max_pool_grad, .lanes_in = 7, .lanes_out = 1), END};
+
 static bool top_1(const op_shapes *s) { return s->attr[0].i == 1; }
 const op_variant tuned_in_top_k[] = {ON_LANES(lanes_top_1, .fits = top_1, .lanes_in = 1), END};
 
@@ -86,7 +106,8 @@ const op_variant tuned_conv_block_grad_x[] = {
     END};
 const op_variant tuned_conv_block_grad_w[] = {
     ON_LANES(lanes_conv_block_grad_w, .scratch = conv_grad_w_scratch, .lanes_in = 15, .anchor = true), END};
-const op_variant tuned_dense_block[] = {ON_LANES(lanes_dense, .lanes_in = 1, .lanes_out = 1, .anchor = true), END};
+const op_variant tuned_dense_block[] = {ON_WHOLE(wide_dense, .fits = wide_block),
+                                        ON_LANES(lanes_dense, .lanes_in = 1, .lanes_out = 1, .anchor = true), END};
 
 static bool few_classes(const op_shapes *s) { return s->in[0].dim[1] <= SKIP_MOST_CLASSES; }
 const op_variant tuned_cross_entropy_pair[] = {

@@ -8,6 +8,7 @@ extern const op_variant tuned_matmul[], tuned_bias_add[], tuned_bias_add_grad[];
 extern const op_variant tuned_conv2d[], tuned_conv2d_grad_x[], tuned_conv2d_grad_w[];
 extern const op_variant tuned_relu[], tuned_tanh[], tuned_sigmoid[];
 extern const op_variant tuned_relu_grad[], tuned_tanh_grad[], tuned_sigmoid_grad[];
+extern const op_variant tuned_max_pool[], tuned_max_pool_grad[];
 extern const op_variant tuned_in_top_k[];
 extern const op_variant tuned_pack[], tuned_unpack[], tuned_widen[];
 extern const op_variant tuned_conv_block[], tuned_conv_block_grad_x[], tuned_conv_block_grad_w[];

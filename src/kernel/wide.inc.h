@@ -1,0 +1,181 @@
+/* Dense layers whose weights fit no cache. Each of the three products reads (or writes) the weights once, in order, and
+ * all threads share one product:
+ *   forward        rows times weights, weights copied piece by piece as in gemm.inc.h; a thread takes columns
+ *   to the input   LANES: row i of the weights is broadcast against the gradient's panels; a thread takes rows
+ *   to the weights x in LANES, the gradient in rows; a thread takes rows of the weights
+ * Included by the files lanes_*.c after gemm.inc.h. */
+
+#define WIDE_DEPTH 256 /* columns of the weights at a time: 4 panels of them are 64 KB */
+#define WIDE_ROWS (32 * DENSE_OUT)
+#define WIDE_WIDTH GEMM_WIDTH
+
+/* ---- forward: x, w [in, out], bias; attr 0: the activation */
+
+typedef struct {
+  gemm_work product;
+  const float *bias;
+  activation act;
+} wide_forward;
+
+static void wide_forward_share(void *context, int thread, int threads) {
+  const wide_forward *f = context;
+  const gemm_work *w = &f->product;
+  float block[GEMM_DEPTH * GEMM_WIDTH] __attribute__((aligned(64)));
+  const int tiles = (int)((w->m + DENSE_OUT - 1) / DENSE_OUT);
+  int64_t first, last;
+  pool_share(w->n, GEMM_WIDTH, thread, threads, &first, &last);
+  for (int64_t j = first; j < last; j += GEMM_WIDTH) {
+    const int64_t width = MIN_OF(last - j, (int64_t)GEMM_WIDTH);
+    for (int64_t k = 0; k < w->k; k += GEMM_DEPTH) {
+      const int64_t depth = MIN_OF(w->k - k, (int64_t)GEMM_DEPTH);
+      gemm_pack((gemm_operand){w->b.data + k * w->b.across + j, w->b.across, 1}, depth, width, block);
+      for (int t = 0; t < tiles; t++) { /* of equal height */
+        const int64_t i = w->m * t / tiles, end = w->m * (t + 1) / tiles;
+        gemm_any((int)(end - i), (gemm_operand){w->a.data + i * w->a.across + k, w->a.across, 1}, depth, block,
+                 w->c + i * w->n + j, w->n, width, k > 0);
+      }
+    }
+    for (int64_t i = 0; i < w->m; i++)
+      for (int64_t e = 0; e < width; e += VW) {
+        float *to = w->c + i * w->n + j + e, part[VW] = {0}, add[VW] = {0};
+        const int64_t live = MIN_OF((int64_t)VW, width - e);
+        memcpy(part, to, (size_t)live * sizeof *part);
+        memcpy(add, f->bias + j + e, (size_t)live * sizeof *add);
+        v_store(part, conv_activate(v_load(part) + v_load(add), f->act));
+        memcpy(to, part, (size_t)live * sizeof *part);
+      }
+  }
+}
+
+shoal_status ISA_NAME(wide_dense)(const kernel_call *call) {
+  const shoal_tensor *x = &call->in[0], *w = &call->in[1];
+  const int64_t in = w->shape.dim[0], out = w->shape.dim[1];
+  wide_forward f = {.product = {.a = {x->data, in, 1}, .b = {w->data, out, 1}, .m = x->shape.dim[0], .n = out, .k = in,
+                                .c = call->out[0].data},
+                    .bias = call->in[2].data,
+                    .act = (activation)call->attr[0].i};
+  pool_run(call->threads, wide_forward_share, &f);
+  return NULL;
+}
+
+/* ---- to the input: L d, w [in, out] -> L d w^T */
+
+typedef struct {
+  const float *d, *w; /* [blocks][out][16], [in][out] */
+  float *dx;          /* [blocks][in][16] */
+  int64_t blocks, in, out;
+} wide_back;
+
+/* dx of OT rows on PT panels (+)= w rows times panels; `ahead` rows further lie the weights needed next. */
+INLINE void wide_back_tile(const int OT, const int PT, const wide_back *b, const float *w, const float *d, int64_t depth,
+                           float *dx, bool add) {
+  const int64_t dp = b->out * LANES, xp = b->in * LANES;
+  vf a[DENSE_OUT][DENSE_PANELS];
+  UNROLL for (int i = 0; i < OT; i++) {
+    UNROLL for (int j = 0; j < PT; j++) a[i][j] = add ? v_load(dx + j * xp + i * LANES) : V_ZERO;
+  }
+  for (int64_t k0 = 0; k0 < depth; k0 += LANES) {
+    UNROLL for (int i = 0; i < OT; i++) __builtin_prefetch(w + (OT + i) * b->out + k0);
+    for (int64_t k = k0; k < MIN_OF(depth, k0 + LANES); k++) {
+      vf e[DENSE_PANELS];
+      UNROLL for (int j = 0; j < PT; j++) {
+        e[j] = v_load(d + j * dp + k * LANES);
+        V_KEEP(e[j]);
+      }
+      UNROLL for (int i = 0; i < OT; i++) {
+        vf c = v_set(w[i * b->out + k]);
+        V_KEEP(c);
+        UNROLL for (int j = 0; j < PT; j++) a[i][j] += c * e[j];
+      }
+    }
+  }
+  UNROLL for (int i = 0; i < OT; i++) {
+    UNROLL for (int j = 0; j < PT; j++) v_store(dx + j * xp + i * LANES, a[i][j]);
+  }
+}
+
+#define WIDE_BACK_CASE(OT, PT) \
+  case OT * 8 + PT: wide_back_tile(OT, PT, b, w, d, depth, dx, add); break;
+#define WIDE_BACK_CASES(OT) WIDE_BACK_CASE(OT, 1) WIDE_BACK_CASE(OT, 2) WIDE_BACK_CASE(OT, 3) WIDE_BACK_CASE(OT, 4)
+
+static __attribute__((noinline)) void wide_back_any(int rows, int panels, const wide_back *b, const float *w,
+                                                    const float *d, int64_t depth, float *dx, bool add) {
+  switch (rows * 8 + panels) {
+    WIDE_BACK_CASES(1)
+    WIDE_BACK_CASES(2)
+    WIDE_BACK_CASES(3)
+#if DENSE_OUT > 3
+    WIDE_BACK_CASES(4)
+    WIDE_BACK_CASES(5)
+    WIDE_BACK_CASES(6)
+#endif
+  }
+}
+
+static void wide_back_share(void *context, int thread, int threads) {
+  const wide_back *b = context;
+  int64_t first, last;
+  pool_share(b->in, DENSE_OUT, thread, threads, &first, &last);
+  for (int64_t k = 0; k < b->out; k += WIDE_DEPTH)
+    for (int64_t i = first; i < last; i += DENSE_OUT)
+      for (int64_t p = 0; p < b->blocks; p += DENSE_PANELS)
+        for (int lane = 0; lane < LANES; lane += VW)
+          wide_back_any((int)MIN_OF((int64_t)DENSE_OUT, last - i), (int)MIN_OF((int64_t)DENSE_PANELS, b->blocks - p), b,
+                        b->w + i * b->out + k, b->d + (p * b->out + k) * LANES + lane,
+                        MIN_OF((int64_t)WIDE_DEPTH, b->out - k), b->dx + (p * b->in + i) * LANES + lane, k > 0);
+}
+
+shoal_status ISA_NAME(wide_matmul_back)(const kernel_call *call) {
+  const shoal_tensor *w = &call->in[1];
+  wide_back b = {call->in[0].data, w->data, call->out[0].data, lanes_blocks(&call->in[0]), w->shape.dim[0],
+                 w->shape.dim[1]};
+  pool_run(call->threads, wide_back_share, &b);
+  return NULL;
+}
+
+/* ---- to the weights: L x, d [n, out] -> x^T d [in, out] */
+
+typedef struct {
+  const float *x; /* [blocks][in][16] */
+  const float *d; /* [n][out] */
+  float *dw;      /* [in][out] */
+  float *packed;  /* [out / WIDTH][blocks * 16][WIDTH] */
+  int64_t n, blocks, in, out;
+} wide_sum;
+
+/* Vectors of d side by side, so that a block of columns lies together; rows that only pad are zero. */
+static void wide_pack_share(void *context, int thread, int threads) {
+  const wide_sum *s = context;
+  int64_t first, last;
+  pool_share(s->out, WIDE_WIDTH, thread, threads, &first, &last);
+  for (int64_t o = first; o < last; o += WIDE_WIDTH) {
+    float *to = s->packed + o * s->blocks * LANES;
+    const int64_t width = MIN_OF((int64_t)WIDE_WIDTH, s->out - o);
+    memset(to, 0, (size_t)(s->blocks * LANES * WIDE_WIDTH) * sizeof *to);
+    for (int64_t i = 0; i < s->n; i++)
+      memcpy(to + i * WIDE_WIDTH, s->d + i * s->out + o, (size_t)width * sizeof *to);
+  }
+}
+
+static void wide_sum_share(void *context, int thread, int threads) {
+  const wide_sum *s = context;
+  int64_t first, last;
+  pool_share(s->in, DENSE_OUT, thread, threads, &first, &last);
+  for (int64_t k0 = first; k0 < last; k0 += WIDE_ROWS)
+    for (int64_t o = 0; o < s->out; o += WIDE_WIDTH) {
+      const int64_t width = MIN_OF((int64_t)WIDE_WIDTH, s->out - o), end = MIN_OF(last, k0 + WIDE_ROWS);
+      for (int64_t k = k0; k < end; k += DENSE_OUT)
+        dense_grad_any((int)MIN_OF((int64_t)DENSE_OUT, end - k), DENSE_VECTORS, s->x + k * LANES, s->blocks,
+                       s->in * LANES, s->packed + o * s->blocks * LANES, WIDE_WIDTH, s->dw + k * s->out + o, s->out,
+                       width, false);
+    }
+}
+
+shoal_status ISA_NAME(wide_matmul_sum)(const kernel_call *call) {
+  const shoal_tensor *x = &call->in[0], *d = &call->in[1];
+  wide_sum s = {.x = x->data, .d = d->data, .dw = call->out[0].data, .packed = call->scratch,
+                .n = x->shape.dim[0], .blocks = lanes_blocks(x), .in = x->shape.dim[1], .out = d->shape.dim[1]};
+  pool_run(call->threads, wide_pack_share, &s);
+  pool_run(call->threads, wide_sum_share, &s);
+  return NULL;
+}
