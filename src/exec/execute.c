@@ -255,31 +255,49 @@ static shoal_status check_ragged(const plan *p) {
   return NULL;
 }
 
-static void fetch(const plan *p, const shoal_feed *feeds, shoal_tensor *fetched) {
-  for (int i = 0; i < p->n_fetches; i++) {
-    const plan_value *v = &p->values[p->fetch_of[i]], *root = &p->values[v->root];
-    fetched[i] = shoal_tensor_view(v->dtype, v->shape, NULL);
-    if (v->ragged >= 0) fetched[i].shape.dim[0] = plan_entries(&feeds[v->ragged].tensor);
-    switch (root->store) {
-      case STORE_FEED:
-        fetched[i].data = feeds[root->feed].tensor.data;
-        fetched[i].rows = feeds[root->feed].tensor.rows;
-        break;
-      case STORE_VARIABLE: fetched[i].data = p->session->variables[root->source->id].data; break;
-      case STORE_CONSTANT: fetched[i].data = root->data.data; break;
-      default: fetched[i].data = p->shared + root->offset;
-    }
+/* Where fetch i stands. */
+static shoal_tensor fetched_view(const plan *p, int i) {
+  const plan_value *v = &p->values[p->fetch_of[i]], *root = &p->values[v->root];
+  shoal_tensor t = shoal_tensor_view(v->dtype, v->shape, NULL);
+  if (v->ragged >= 0) t.shape.dim[0] = plan_entries(&p->feeds[v->ragged].tensor);
+  switch (root->store) {
+    case STORE_FEED:
+      t.data = p->feeds[root->feed].tensor.data;
+      t.rows = p->feeds[root->feed].tensor.rows;
+      break;
+    case STORE_VARIABLE: t.data = p->session->variables[root->source->id].data; break;
+    case STORE_CONSTANT: t.data = root->data.data; break;
+    default: t.data = p->shared + root->offset;
   }
+  return t;
+}
+
+static void fetch(const plan *p, shoal_tensor *fetched) {
+  for (int i = 0; fetched && i < p->n_fetches; i++) fetched[i] = fetched_view(p, i);
+}
+
+/* Phases [first, last) are done. */
+static void tell_watcher(const plan *p, int first, int last) {
+  const session_watcher *w = &p->session->watcher;
+  for (int i = 0; i < p->n_fetches; i++) {
+    int maker = p->values[p->values[p->fetch_of[i]].root].maker;
+    if (maker < 0 || p->nodes[maker].phase < first || p->nodes[maker].phase >= last) continue;
+    shoal_tensor t = fetched_view(p, i);
+    w->ready(w->context, i, &t);
+  }
+  w->phase(w->context);
 }
 
 shoal_status plan_run(plan *p, const shoal_feed *feeds, shoal_tensor *fetched) {
   p->feeds = feeds;
   TRY(check_ragged(p));
-  for (int i = 0; i < p->n_phases; i = p->phases[i].next) {
+  for (int i = 0, next; i < p->n_phases; i = next) {
+    next = p->phases[i].next;
     if (p->session->look) TRY(p->session->look(p->session->look_context));
     TRY(run_phase(p, i));
+    if (p->session->watcher.ready) tell_watcher(p, i, next);
   }
-  if (fetched) fetch(p, feeds, fetched);
+  fetch(p, fetched);
   return NULL;
 }
 
@@ -308,6 +326,6 @@ shoal_status plan_run_steps(plan *p, const shoal_feed *feeds, int64_t step_rows,
   call->step_rows = 0;
   shape_feeds(p, false);
   if (!good) return first_error(p);
-  fetch(p, feeds, fetched);
+  fetch(p, fetched);
   return NULL;
 }

@@ -16,12 +16,17 @@ static void print_to_stderr(void *sink, const char *line) {
 static shoal_status adopt_variables(shoal_session *s) {
   const shoal_graph *g = s->graph;
   if (s->n_variables == g->count) return NULL;
+  if (s->owner) TRY(adopt_variables(s->owner));
   size_t first = s->n_variables, added = g->count - first;
   shoal_tensor *grown = realloc(s->variables, g->count * sizeof *grown);
   if (!grown) return status_no_memory();
   s->variables = grown;
   memset(grown + first, 0, added * sizeof *grown);
   s->n_variables = g->count;
+  if (s->owner) {
+    memcpy(grown + first, s->owner->variables + first, added * sizeof *grown);
+    return NULL;
+  }
   shoal_value **initial = calloc(added, sizeof *initial);
   size_t *owner = calloc(added, sizeof *owner);
   shoal_tensor *values = calloc(added, sizeof *values);
@@ -129,11 +134,36 @@ shoal_status session_create_remote(shoal_graph *g, const session_remote *remote,
   return NULL;
 }
 
+shoal_status session_create_sharing(shoal_session *owner, shoal_session **out) {
+  shoal_session *s = calloc(1, sizeof *s);
+  if (!s) return status_no_memory();
+  s->graph = owner->graph;
+  s->seed = owner->seed;
+  s->level = owner->level;
+  s->reference = owner->reference;
+  s->guard = owner->guard;
+  s->print = owner->print;
+  s->print_sink = owner->print_sink;
+  s->owner = owner;
+  shoal_status status = pool_create(1, &s->threads);
+  if (!status) status = adopt_variables(s);
+  if (status) {
+    shoal_session_destroy(s);
+    return status;
+  }
+  *out = s;
+  return NULL;
+}
+
+void session_watch(shoal_session *s, const session_watcher *watcher) {
+  s->watcher = watcher ? *watcher : (session_watcher){0};
+}
+
 void shoal_session_destroy(shoal_session *s) {
   if (!s) return;
   if (s->remote) s->remote->destroy(s->remote_state);
   for (size_t i = 0; i < s->n_plans; i++) plan_destroy(s->plans[i]);
-  for (size_t i = 0; i < s->n_variables; i++) shoal_tensor_fini(&s->variables[i]);
+  for (size_t i = 0; i < s->n_variables && !s->owner; i++) shoal_tensor_fini(&s->variables[i]);
   free(s->variables);
   pool_destroy(s->threads);
   free(s);

@@ -21,6 +21,14 @@ typedef struct {
 
 #define SESSION_PLANS 16 /* kept ready at most */
 
+/* Told while a run goes on, by the thread that runs it. */
+typedef struct {
+  void *context;
+  /* Fetch number `fetch` has its value, which stays until the next run. Feeds, variables and constants are not told of. */
+  void (*ready)(void *context, int fetch, const shoal_tensor *value);
+  void (*phase)(void *context); /* a phase is over */
+} session_watcher;
+
 struct shoal_session {
   shoal_graph *graph; /* borrowed */
   uint64_t seed, step;
@@ -30,6 +38,8 @@ struct shoal_session {
   pool *threads;
   shoal_tensor *variables; /* by node id; data NULL where it is no variable */
   size_t n_variables;
+  shoal_session *owner; /* whose variables these are; NULL: its own */
+  session_watcher watcher;
   shoal_value *guard;
   struct plan *plans[SESSION_PLANS];
   size_t n_plans;
@@ -70,6 +80,14 @@ SHOAL_CHECKED shoal_status session_create_remote(shoal_graph *g, const session_r
 
 /* A run in which this value turns out not finite stops before it changes any variable, with SHOAL_ERR_NUMERIC. */
 void session_guard(shoal_session *s, shoal_value *loss);
+
+/* A session over the same graph that reads and changes the variables of `owner`, which must outlive it, with one thread
+ * and plans of its own. Runs of several such sessions may go on at once as long as none of them changes a variable and
+ * their plans are made (session_explain) before. */
+SHOAL_CHECKED shoal_status session_create_sharing(shoal_session *owner, shoal_session **out);
+
+/* watcher->ready NULL, or watcher NULL: nobody is told. */
+void session_watch(shoal_session *s, const session_watcher *watcher);
 
 /* Looks for the first operator, in order of computation, that makes a NaN or an infinity on the way to `target`;
  * changes nothing. *description is NULL when there is none; the caller frees it. */
