@@ -1,0 +1,466 @@
+#include "dist/collective.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/pool.h"
+#include "base/text.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define BUCKET_LEAST (1 << 18) /* numbers: small tensors travel together; 1 MB */
+#define BUCKET_MOST (1 << 24)  /* numbers: large ones in several, so that a sum can leave while others arrive; 64 MB */
+#define GRAIN 16               /* numbers, of pieces */
+#define LATE_MOST 8            /* ranks named in a message */
+
+enum { YIELDS = 200, NAP_LEAST = 20, NAP_MOST = 500 }; /* looks before the first nap; microseconds */
+
+typedef enum { BUCKET_WAITS, BUCKET_SCATTERS, BUCKET_GATHERS, BUCKET_DONE } bucket_state;
+
+typedef struct {
+  int64_t start, count;
+  int first, last;   /* tensors [first, last) that lie in it, at least partly */
+  int pending;       /* tensors that are not ready */
+  bucket_state state;
+  link_set *sends, *receives, *gathers;
+  bool *send_use, *receive_use;       /* which messages this kind of step has */
+  int *send_node, *receive_node;      /* which node each is about */
+  int *receive_peer;
+  int n_sends, n_receives;
+  void **from;       /* [ranks * nodes] the peers' numbers for the own piece; [m] f32 or bf16 */
+  bool received;     /* all of `receives` are there */
+  bool sent;
+} bucket;
+
+struct collective {
+  collective_place *place;
+  collective_options options;
+  collective_rank *ranks;
+  int64_t *offsets; /* [tensors + 1] */
+  int64_t elements;
+  bucket *buckets;
+  int n_buckets;
+  int nodes;         /* parts a rank has at most */
+  float **parts;     /* [nodes] [elements] */
+  uint16_t **wires;  /* [nodes] [elements] bf16; NULL with f32 */
+  int64_t leaves;    /* of the step under way */
+  int *own_nodes;    /* [ranks] nodes each rank has in it */
+  tree_source *sources; /* [ranks * nodes] */
+  link_set *heads;
+  collective_head own, *all; /* [ranks] */
+  link_set *sizes; /* of what is gathered */
+  int64_t size, *all_sizes;
+  collective_stats stats;
+};
+
+/* ---- helpers */
+
+static shoal_status failed(const collective *c) {
+  return status_make(SHOAL_ERR_PEER, "between the ranks: %s", c->place->why);
+}
+#define LINK(c, call) \
+  do {                \
+    if (!(call)) return failed(c); \
+  } while (0)
+
+static int nodes_of(const collective *c, int64_t leaves, int rank, tree_node out[TREE_MOST_NODES]) {
+  int64_t first, last;
+  tree_share(leaves, rank, c->place->ranks, &first, &last);
+  return tree_nodes(first, last, out);
+}
+
+static void piece_of(const collective *c, const bucket *b, int rank, int64_t *first, int64_t *count) {
+  int64_t last;
+  pool_share(b->count, GRAIN, rank, c->place->ranks, first, &last);
+  *count = last - *first;
+}
+
+static size_t number_size(const collective *c) { return c->options.bf16 ? sizeof(uint16_t) : sizeof(float); }
+
+static void *wire(const collective *c, int node, int64_t at) {
+  return c->options.bf16 ? (void *)(c->wires[node] + at) : (void *)(c->parts[node] + at);
+}
+
+/* ---- setting up */
+
+static shoal_status add_bucket(collective *c, size_t *capacity, int64_t start, int64_t count) {
+  TRY(mem_grow((void **)&c->buckets, capacity, (size_t)c->n_buckets + 1, sizeof *c->buckets));
+  bucket *b = &c->buckets[c->n_buckets++];
+  *b = (bucket){.start = start, .count = count};
+  while (c->offsets[b->first + 1] <= start) b->first++;
+  for (b->last = b->first; b->last < c->options.tensors && c->offsets[b->last] < start + count;) b->last++;
+  return NULL;
+}
+
+/* From the last tensor to the first. */
+static shoal_status cut_buckets(collective *c) {
+  size_t capacity = 0;
+  int64_t end = c->elements;
+  for (int t = c->options.tensors - 1; t >= 0; t--) {
+    int64_t count = end - c->offsets[t];
+    if (count < BUCKET_LEAST && t > 0) continue;
+    int64_t parts = (count + BUCKET_MOST - 1) / BUCKET_MOST;
+    for (int64_t i = parts - 1; i >= 0; i--) {
+      int64_t from = c->offsets[t] + count * i / parts, to = c->offsets[t] + count * (i + 1) / parts;
+      if (to > from) TRY(add_bucket(c, &capacity, from, to - from));
+    }
+    end = c->offsets[t];
+  }
+  return NULL;
+}
+
+/* The messages of a bucket: to and from each peer one a node and way, then the sums. */
+static shoal_status prepare_bucket(collective *c, int index) {
+  bucket *b = &c->buckets[index];
+  const link_table *link = c->place->link;
+  const int ranks = c->place->ranks, me = c->place->rank, most = (ranks - 1) * c->nodes;
+  const int64_t size = (int64_t)number_size(c);
+  int64_t own_first, own_count;
+  piece_of(c, b, me, &own_first, &own_count);
+  const size_t n = most > 0 ? (size_t)most : 1;
+  b->send_use = calloc(n, sizeof *b->send_use);
+  b->receive_use = calloc(n, sizeof *b->receive_use);
+  b->send_node = calloc(n, sizeof *b->send_node);
+  b->receive_node = calloc(n, sizeof *b->receive_node);
+  b->receive_peer = calloc(n, sizeof *b->receive_peer);
+  b->from = calloc((size_t)(ranks * c->nodes), sizeof *b->from);
+  if (!b->send_use || !b->receive_use || !b->send_node || !b->receive_node || !b->receive_peer || !b->from)
+    return status_no_memory();
+  LINK(c, link->set_create(most, &b->sends));
+  LINK(c, link->set_create(most, &b->receives));
+  LINK(c, link->set_create(2 * (ranks - 1), &b->gathers));
+  for (int k = 1; k < ranks; k++) {
+    int peer = (me + k) % ranks; /* not all to the same one first */
+    int64_t first, count;
+    piece_of(c, b, peer, &first, &count);
+    for (int node = 0; node < c->nodes; node++) {
+      int tag = index * (c->nodes + 1) + node;
+      if (count) {
+        LINK(c, link->set_send(b->sends, wire(c, node, b->start + first), count * size, peer, tag));
+        b->send_node[b->n_sends++] = node;
+      }
+      if (own_count) {
+        void **from = &b->from[peer * c->nodes + node];
+        TRY(mem_aligned((size_t)(own_count * size), from));
+        LINK(c, link->set_receive(b->receives, *from, own_count * size, peer, tag));
+        b->receive_node[b->n_receives] = node;
+        b->receive_peer[b->n_receives++] = peer;
+      }
+    }
+    int tag = index * (c->nodes + 1) + c->nodes;
+    if (own_count)
+      LINK(c, link->set_send(b->gathers, wire(c, 0, b->start + own_first), own_count * size, peer, tag));
+    if (count) LINK(c, link->set_receive(b->gathers, wire(c, 0, b->start + first), count * size, peer, tag));
+  }
+  return NULL;
+}
+
+/* The same few bytes from each rank to each. */
+static shoal_status prepare_exchange(collective *c, const void *own, void *all, int64_t bytes, int tag, link_set **out) {
+  const link_table *link = c->place->link;
+  LINK(c, link->set_create(2 * (c->place->ranks - 1), out));
+  for (int k = 1; k < c->place->ranks; k++) {
+    int peer = (c->place->rank + k) % c->place->ranks;
+    LINK(c, link->set_send(*out, own, bytes, peer, tag));
+    LINK(c, link->set_receive(*out, (char *)all + peer * bytes, bytes, peer, tag));
+  }
+  return NULL;
+}
+
+static shoal_status late(collective *c, link_set *set, double seconds) {
+  int peers[LATE_MOST], n = c->place->link->set_late(set, peers, LATE_MOST);
+  text names = {0};
+  for (int i = 0; i < n; i++)
+    text_add(&names, "%srank %d (pid %d on %s)", i ? ", " : "", peers[i], c->ranks[peers[i]].pid,
+             c->ranks[peers[i]].host);
+  shoal_status status = status_make(SHOAL_ERR_PEER, "no answer in %g s of %s", seconds, names.data ? names.data : "a rank");
+  text_fini(&names);
+  return status;
+}
+
+/* Gives the processor away: the peer that is waited for may need it. */
+static void pause_a_little(int *looks) {
+  int over = ++*looks - YIELDS;
+  if (over <= 0) {
+    sched_yield();
+    return;
+  }
+  long nap = MIN_OF(NAP_LEAST * (long)over, (long)NAP_MOST);
+  nanosleep(&(struct timespec){.tv_nsec = 1000 * nap}, NULL);
+}
+
+static shoal_status wait_for(collective *c, link_set *set) {
+  double start = clock_seconds();
+  for (int looks = 0;;) {
+    bool done;
+    LINK(c, c->place->link->set_test(set, &done));
+    double waited = clock_seconds() - start;
+    if (done) {
+      c->stats.blocked_seconds += waited;
+      return NULL;
+    }
+    if (waited > c->options.patience) return late(c, set, c->options.patience);
+    pause_a_little(&looks);
+  }
+}
+
+static shoal_status introduce(collective *c) {
+  collective_rank me = {.pid = getpid()};
+  if (gethostname(me.host, sizeof me.host - 1)) snprintf(me.host, sizeof me.host, "?");
+  link_set *set = NULL;
+  shoal_status status = prepare_exchange(c, &me, c->ranks, sizeof me, 0, &set);
+  if (!status && !c->place->link->set_start(set, NULL)) status = failed(c);
+  if (!status) status = wait_for(c, set);
+  c->ranks[c->place->rank] = me;
+  c->place->link->set_free(set);
+  return status;
+}
+
+static shoal_status create(collective *c, const collective_options *o) {
+  const int ranks = c->place->ranks;
+  tree_node nodes[TREE_MOST_NODES];
+  c->offsets = calloc((size_t)o->tensors + 1, sizeof *c->offsets);
+  c->ranks = calloc((size_t)ranks, sizeof *c->ranks);
+  c->own_nodes = calloc((size_t)ranks, sizeof *c->own_nodes);
+  c->all = calloc((size_t)ranks, sizeof *c->all);
+  c->all_sizes = calloc((size_t)ranks, sizeof *c->all_sizes);
+  if (!c->offsets || !c->ranks || !c->own_nodes || !c->all || !c->all_sizes) return status_no_memory();
+  for (int i = 0; i < o->tensors; i++) c->offsets[i + 1] = c->offsets[i] + o->counts[i];
+  c->elements = c->offsets[o->tensors];
+  c->nodes = 1;
+  for (size_t k = 0; k < COUNT_OF(o->leaves); k++)
+    for (int r = 0; r < ranks && o->leaves[k]; r++) c->nodes = MAX_OF(c->nodes, nodes_of(c, o->leaves[k], r, nodes));
+  c->parts = calloc((size_t)c->nodes, sizeof *c->parts);
+  c->wires = calloc((size_t)c->nodes, sizeof *c->wires);
+  c->sources = calloc((size_t)(ranks * c->nodes), sizeof *c->sources);
+  if (!c->parts || !c->wires || !c->sources) return status_no_memory();
+  for (int k = 0; k < c->nodes; k++) {
+    TRY(mem_aligned((size_t)c->elements * sizeof **c->parts, (void **)&c->parts[k]));
+    if (o->bf16) TRY(mem_aligned((size_t)c->elements * sizeof **c->wires, (void **)&c->wires[k]));
+  }
+  TRY(introduce(c));
+  TRY(cut_buckets(c));
+  for (int i = 0; i < c->n_buckets; i++) TRY(prepare_bucket(c, i));
+  int tag = c->n_buckets * (c->nodes + 1);
+  TRY(prepare_exchange(c, &c->own, c->all, sizeof c->own, tag, &c->heads));
+  return prepare_exchange(c, &c->size, c->all_sizes, sizeof c->size, tag + 1, &c->sizes);
+}
+
+shoal_status collective_create(collective_place *place, const collective_options *options, collective **out) {
+  collective *c = calloc(1, sizeof *c);
+  if (!c) return status_no_memory();
+  c->place = place;
+  c->options = *options;
+  shoal_status status = create(c, options);
+  c->options.counts = NULL;
+  if (status)
+    collective_destroy(c);
+  else
+    *out = c;
+  return status;
+}
+
+void collective_destroy(collective *c) {
+  if (!c) return;
+  const link_table *link = c->place->link;
+  for (int i = 0; i < c->n_buckets; i++) {
+    bucket *b = &c->buckets[i];
+    link->set_free(b->sends);
+    link->set_free(b->receives);
+    link->set_free(b->gathers);
+    for (int k = 0; b->from && k < c->place->ranks * c->nodes; k++) free(b->from[k]);
+    free(b->from);
+    free(b->send_use);
+    free(b->receive_use);
+    free(b->send_node);
+    free(b->receive_node);
+    free(b->receive_peer);
+  }
+  free(c->buckets);
+  link->set_free(c->heads);
+  link->set_free(c->sizes);
+  for (int k = 0; k < c->nodes; k++) {
+    if (c->parts) free(c->parts[k]);
+    if (c->wires) free(c->wires[k]);
+  }
+  free(c->parts);
+  free(c->wires);
+  free(c->sources);
+  free(c->offsets);
+  free(c->ranks);
+  free(c->own_nodes);
+  free(c->all);
+  free(c->all_sizes);
+  free(c);
+}
+
+const collective_rank *collective_ranks(const collective *c) { return c->ranks; }
+float *collective_part(collective *c, int k) { return c->parts[k]; }
+int collective_parts(const collective *c) { return c->nodes; }
+void collective_stats_read(const collective *c, collective_stats *out) { *out = c->stats; }
+
+/* ---- a step */
+
+shoal_status collective_begin(collective *c, int64_t leaves) {
+  tree_node nodes[TREE_MOST_NODES];
+  const int me = c->place->rank;
+  c->leaves = leaves;
+  for (int r = 0; r < c->place->ranks; r++) c->own_nodes[r] = nodes_of(c, leaves, r, nodes);
+  for (int i = 0; i < c->n_buckets; i++) {
+    bucket *b = &c->buckets[i];
+    b->state = BUCKET_WAITS;
+    b->pending = b->last - b->first;
+    b->sent = b->received = false;
+    for (int k = 0; k < b->n_sends; k++) b->send_use[k] = b->send_node[k] < c->own_nodes[me];
+    for (int k = 0; k < b->n_receives; k++) b->receive_use[k] = b->receive_node[k] < c->own_nodes[b->receive_peer[k]];
+    LINK(c, c->place->link->set_start(b->receives, b->receive_use));
+  }
+  return NULL;
+}
+
+static shoal_status send_bucket(collective *c, bucket *b) {
+  for (int k = 0; c->options.bf16 && k < c->own_nodes[c->place->rank]; k++)
+    tree_to_bf16(c->parts[k] + b->start, c->wires[k] + b->start, b->count);
+  b->state = BUCKET_SCATTERS;
+  LINK(c, c->place->link->set_start(b->sends, b->send_use));
+  int64_t first, count;
+  piece_of(c, b, c->place->rank, &first, &count);
+  c->stats.sent_bytes += (b->count - count) * c->own_nodes[c->place->rank] * (int64_t)number_size(c);
+  return NULL;
+}
+
+shoal_status collective_ready(collective *c, int tensor) {
+  for (int i = 0; i < c->n_buckets; i++) {
+    bucket *b = &c->buckets[i];
+    if (tensor < b->first || tensor >= b->last || --b->pending) continue;
+    TRY(send_bucket(c, b));
+  }
+  return NULL;
+}
+
+/* All ranks' numbers for the own piece are there. */
+static void add_piece(collective *c, bucket *b) {
+  int64_t first, count;
+  piece_of(c, b, c->place->rank, &first, &count);
+  const int64_t at = b->start + first;
+  int n = 0;
+  for (int r = 0; r < c->place->ranks; r++) {
+    tree_node nodes[TREE_MOST_NODES];
+    const int have = nodes_of(c, c->leaves, r, nodes);
+    for (int k = 0; k < have; k++) {
+      const void *data = r == c->place->rank ? wire(c, k, at) : b->from[r * c->nodes + k];
+      c->sources[n++] = (tree_source){.node = nodes[k],
+                                      .data = c->options.bf16 ? NULL : data,
+                                      .halves = c->options.bf16 ? data : NULL,
+                                      .scale = 1};
+      if (r != c->place->rank) c->stats.received_bytes += count * (int64_t)number_size(c);
+    }
+  }
+  float *into[] = {c->parts[0] + at};
+  tree_sum(c->sources, n, true, into, count);
+  if (c->options.bf16) tree_to_bf16(c->parts[0] + at, c->wires[0] + at, count);
+  c->stats.sent_bytes += count * (c->place->ranks - 1) * (int64_t)number_size(c);
+  c->stats.received_bytes += (b->count - count) * (int64_t)number_size(c);
+}
+
+static shoal_status move_bucket(collective *c, bucket *b) {
+  const link_table *link = c->place->link;
+  if (!b->received && b->state <= BUCKET_SCATTERS) LINK(c, link->set_test(b->receives, &b->received));
+  if (b->state == BUCKET_SCATTERS) {
+    if (!b->sent) LINK(c, link->set_test(b->sends, &b->sent));
+    /* The sums come into the memory that was sent from. */
+    if (!b->sent || !b->received) return NULL;
+    add_piece(c, b);
+    LINK(c, link->set_start(b->gathers, NULL));
+    b->state = BUCKET_GATHERS;
+  }
+  if (b->state == BUCKET_GATHERS) {
+    bool done;
+    LINK(c, link->set_test(b->gathers, &done));
+    if (!done) return NULL;
+    if (c->options.bf16) tree_from_bf16(c->wires[0] + b->start, c->parts[0] + b->start, b->count);
+    b->state = BUCKET_DONE;
+  }
+  return NULL;
+}
+
+static shoal_status move_all(collective *c) {
+  for (int i = 0; i < c->n_buckets; i++)
+    if (c->buckets[i].state != BUCKET_DONE) TRY(move_bucket(c, &c->buckets[i]));
+  return NULL;
+}
+
+shoal_status collective_move(collective *c) {
+  double start = clock_seconds();
+  shoal_status status = move_all(c);
+  c->stats.sending_seconds += clock_seconds() - start;
+  return status;
+}
+
+static link_set *unfinished(const collective *c) {
+  for (int i = 0; i < c->n_buckets; i++) {
+    const bucket *b = &c->buckets[i];
+    if (b->state == BUCKET_SCATTERS) return b->received ? b->sends : b->receives;
+    if (b->state == BUCKET_GATHERS) return b->gathers;
+  }
+  return NULL;
+}
+
+shoal_status collective_meet(collective *c, const collective_head *own, collective_head *all) {
+  c->own = *own;
+  LINK(c, c->place->link->set_start(c->heads, NULL));
+  TRY(wait_for(c, c->heads));
+  c->all[c->place->rank] = *own;
+  memcpy(all, c->all, (size_t)c->place->ranks * sizeof *all);
+  return NULL;
+}
+
+shoal_status collective_finish(collective *c, const collective_head *own, collective_head *all) {
+  c->own = *own;
+  LINK(c, c->place->link->set_start(c->heads, NULL));
+  double start = clock_seconds();
+  int looks = 0;
+  for (link_set *left;;) {
+    TRY(move_all(c));
+    if (!(left = unfinished(c))) break;
+    double waited = clock_seconds() - start;
+    if (waited > c->options.patience) return late(c, left, c->options.patience);
+    pause_a_little(&looks);
+  }
+  c->stats.blocked_seconds += clock_seconds() - start;
+  TRY(wait_for(c, c->heads));
+  c->all[c->place->rank] = *own;
+  memcpy(all, c->all, (size_t)c->place->ranks * sizeof *all);
+  return NULL;
+}
+
+/* ---- words */
+
+shoal_status collective_gather(collective *c, const char *words, char **out) {
+  const link_table *link = c->place->link;
+  const int ranks = c->place->ranks, me = c->place->rank, tag = c->n_buckets * (c->nodes + 1) + 2;
+  c->size = (int64_t)strlen(words) + 1;
+  LINK(c, link->set_start(c->sizes, NULL));
+  TRY(wait_for(c, c->sizes));
+  c->all_sizes[me] = c->size;
+  link_set *set = NULL;
+  LINK(c, link->set_create(ranks, &set));
+  shoal_status status = NULL;
+  for (int r = 0; r < ranks && !me && !status; r++) {
+    out[r] = calloc(1, (size_t)c->all_sizes[r]);
+    if (!out[r])
+      status = status_no_memory();
+    else if (!r)
+      memcpy(out[r], words, (size_t)c->size);
+    else if (!link->set_receive(set, out[r], c->all_sizes[r], r, tag))
+      status = failed(c);
+  }
+  if (me && !status && !link->set_send(set, words, c->size, 0, tag)) status = failed(c);
+  if (!status && !link->set_start(set, NULL)) status = failed(c);
+  if (!status) status = wait_for(c, set);
+  link->set_free(set);
+  return status;
+}

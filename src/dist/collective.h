@@ -1,0 +1,86 @@
+/* Adds up a vector of gradients over all ranks, while parts of it are still being computed.
+ *
+ * 1. The vector is cut into buckets, in the order in which backward makes gradients: the last tensors first. Each bucket
+ *    goes its own way as soon as its tensors are there: every rank owns a piece of it, gets the others' numbers for that
+ *    piece, adds them up in the fixed order of tree.h, and sends the sum to all. A number crosses the wire twice, as in
+ *    any all-reduce that does not waste bytes: 2 (ranks - 1) / ranks of the vector sent by each rank.
+ * 2. A sum has the same bits on all ranks: one rank makes it, the others copy it. On bf16 wires its owner keeps the
+ *    rounded one too.
+ * 3. Everything that is sent was prepared before the first step. A step allocates nothing.
+ * 4. One thread makes all calls; messages move only inside of them. Every wait has a deadline and names who is late. */
+#ifndef SHOAL_DIST_COLLECTIVE_H
+#define SHOAL_DIST_COLLECTIVE_H
+
+#include "dist/link.h"
+#include "dist/tree.h"
+
+typedef struct collective collective;
+
+#define COLLECTIVE_HOST 64
+typedef struct {
+  char host[COLLECTIVE_HOST];
+  int pid;
+} collective_rank;
+
+/* Opens the library for `name` ("mpi") and takes this process's place among the ranks. */
+typedef struct {
+  const link_table *link;
+  void *library;
+  char *why; /* [LINK_WHY] */
+  int rank, ranks;
+} collective_place;
+SHOAL_CHECKED shoal_status collective_join(const char *name, collective_place *out);
+/* Is there such a library? */
+bool collective_there(const char *name);
+/* Ends the place for all ranks alike; after an error the process should abort instead. */
+SHOAL_CHECKED shoal_status collective_leave(collective_place *place);
+void collective_abort(collective_place *place, int code);
+SHOAL_CHECKED shoal_status collective_broadcast(collective_place *place, void *bytes, int64_t count);
+
+typedef struct {
+  const int64_t *counts; /* [tensors] numbers in each tensor of the vector; copied */
+  int tensors;
+  int64_t leaves[2];     /* of the tree, in the two kinds of steps there are; 0: no such step */
+  bool bf16;             /* on the wire */
+  double patience;       /* seconds to wait for a peer */
+} collective_options;
+
+/* What each rank says of a step. */
+typedef struct {
+  int64_t examples;
+  double loss, hits;
+  uint64_t hash; /* of its parameters, or 0 */
+  int64_t stop;  /* it wants the step not to count */
+} collective_head;
+
+typedef struct {
+  int64_t sent_bytes, received_bytes;
+  double blocked_seconds;  /* waiting for peers with nothing else to do */
+  double sending_seconds;  /* in calls that move messages while there is something else to do */
+} collective_stats;
+
+/* All ranks call it alike. Borrows the place. */
+SHOAL_CHECKED shoal_status collective_create(collective_place *place, const collective_options *options,
+                                             collective **out);
+void collective_destroy(collective *c);
+const collective_rank *collective_ranks(const collective *c); /* [ranks] */
+
+/* Memory for the numbers of node k of this rank's leaves, in the tensors' order; node 0's holds the sum at the end. */
+float *collective_part(collective *c, int k);
+int collective_parts(const collective *c);
+/* A step with so many leaves, of which this rank has its share (tree_share). */
+SHOAL_CHECKED shoal_status collective_begin(collective *c, int64_t leaves);
+/* Tensor i now stands in all this rank's parts. */
+SHOAL_CHECKED shoal_status collective_ready(collective *c, int tensor);
+/* Lets messages move. */
+SHOAL_CHECKED shoal_status collective_move(collective *c);
+/* Waits until the sum stands in part 0. own: what this rank says; all: [ranks] what each says. All tensors must be
+ * ready. */
+SHOAL_CHECKED shoal_status collective_finish(collective *c, const collective_head *own, collective_head *all);
+/* Only the heads. */
+SHOAL_CHECKED shoal_status collective_meet(collective *c, const collective_head *own, collective_head *all);
+/* Words of each rank come to rank 0: out[0 .. ranks), the caller's to free. Others get nothing. */
+SHOAL_CHECKED shoal_status collective_gather(collective *c, const char *words, char **out);
+void collective_stats_read(const collective *c, collective_stats *out);
+
+#endif

@@ -1,0 +1,74 @@
+/* Finding the library that carries an all-reduce's messages. */
+#include "base/mem.h"
+#include "base/text.h"
+#include "dist/collective.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Beside the program (as it is built), or where it was installed; SHOAL_PLUGINS comes first. */
+static bool find(const char *name, char path[PATH_MAX]) {
+  const char *asked = getenv("SHOAL_PLUGINS");
+  if (asked && *asked) {
+    snprintf(path, PATH_MAX, "%s/shoal-%s.so", asked, name);
+    return !access(path, R_OK);
+  }
+  char self[PATH_MAX];
+  ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+  if (n > 0) {
+    self[n] = 0;
+    char *slash = strrchr(self, '/');
+    if (slash) *slash = 0;
+    if (snprintf(path, PATH_MAX, "%s/shoal-%s.so", self, name) < PATH_MAX && !access(path, R_OK)) return true;
+  }
+  snprintf(path, PATH_MAX, "%s/shoal-%s.so", SHOAL_PLUGIN_DIR, name);
+  return !access(path, R_OK);
+}
+
+bool collective_there(const char *name) {
+  char path[PATH_MAX];
+  return find(name, path);
+}
+
+shoal_status collective_join(const char *name, collective_place *out) {
+  char path[PATH_MAX];
+  if (!find(name, path))
+    return status_make(SHOAL_ERR_SYSTEM, "this Shoal was built without %s (no shoal-%s.so beside the program nor in %s): "
+                       "install libopenmpi-dev and openmpi-bin and build again", name, name, SHOAL_PLUGIN_DIR);
+  collective_place p = {.why = calloc(1, LINK_WHY)};
+  if (!p.why) return status_no_memory();
+  shoal_status status = NULL;
+  /* Global: MPI opens libraries of its own that look for its symbols. */
+  p.library = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
+  p.link = p.library ? dlsym(p.library, LINK_SYMBOL) : NULL;
+  if (!p.link)
+    status = status_make(SHOAL_ERR_SYSTEM, "%s cannot be opened: %s", path, dlerror());
+  else if (p.link->version != LINK_VERSION)
+    status = status_make(SHOAL_ERR_SYSTEM, "%s has version %d, this program takes %d: build both together", path,
+                         p.link->version, LINK_VERSION);
+  else if (!p.link->begin(p.why, &p.rank, &p.ranks))
+    status = status_make(SHOAL_ERR_SYSTEM, "%s", p.why);
+  if (status) {
+    free(p.why);
+    return status;
+  }
+  *out = p;
+  return NULL;
+}
+
+shoal_status collective_leave(collective_place *p) {
+  if (!p->link) return NULL;
+  shoal_status status = p->link->end() ? NULL : status_make(SHOAL_ERR_PEER, "%s", p->why);
+  free(p->why); /* the library stays: MPI does not like to be unloaded */
+  *p = (collective_place){0};
+  return status;
+}
+
+void collective_abort(collective_place *p, int code) { p->link->abort(code); }
+
+shoal_status collective_broadcast(collective_place *p, void *bytes, int64_t count) {
+  return p->link->broadcast(bytes, count) ? NULL : status_make(SHOAL_ERR_PEER, "broadcast: %s", p->why);
+}
