@@ -160,6 +160,8 @@ typedef struct {
   int64_t epochs;             /* 0: by steps */
   int64_t steps;              /* 0: by epochs; both: whichever ends first */
   int64_t batch_size;         /* of each worker; 0: 32 */
+  int64_t global_batch;       /* of all workers, where the strategy cuts it among them (mirrored, allreduce); 0: batch_size
+                                 times workers */
   bool keep_order;            /* do not shuffle */
   bool drop_short;            /* drop a last batch that is not full */
   /* Train on what a pipeline reads instead of on data in memory: fit is then called with NULL for the data. Batch size,

@@ -62,8 +62,8 @@ shoal_status fit_resume(fit_loop *l, bool *found) {
   }
   shoal_status status = status_wrap(fit_restore(&l->saved, path, l->settings.data), "resume");
   const fit_state *s = &l->state;
-  bool fits = s->position < l->usable && s->step == s->epoch * l->steps_per_epoch + s->position / l->batch;
-  if (!status && l->data && !l->strategy && !fits)
+  bool fits = s->position < l->usable && s->step == s->epoch * l->steps_per_epoch + s->position / l->round;
+  if (!status && l->data && (!l->strategy || trains_itself(l)) && !fits)
     status = status_make(SHOAL_ERR_INPUT, "resume: %s: step %lld cannot be %lld examples into epoch %lld", path,
                          (long long)s->step, (long long)s->position, (long long)s->epoch);
   if (!status && !l->data && s->step && !*s->input)
@@ -126,6 +126,18 @@ static shoal_status make_fetches(fit_loop *l) {
 
 /* Makes the plans for the whole and the short batch, so that no step has to. */
 static shoal_status prepare(fit_loop *l) {
+  if (trains_itself(l)) {
+    const strategy_setup setup = {.model = l->model,
+                                  .tower = l->tower,
+                                  .fetches = l->fetches,
+                                  .n_fetches = l->n_fetches,
+                                  .first_gradient = l->model->options.no_train_accuracy ? 1 : 2,
+                                  .data = l->data,
+                                  .shuffled = l->order != NULL,
+                                  .round = MIN_OF(l->round, l->usable),
+                                  .last = l->usable > l->round ? l->usable % l->round : 0};
+    return l->strategy->kind->prepare(l->strategy, &setup);
+  }
   int64_t sizes[] = {MIN_OF(l->batch, l->usable), l->usable % l->batch};
   for (size_t i = 0; i < COUNT_OF(sizes); i++) {
     if (!sizes[i]) continue;
@@ -195,20 +207,62 @@ void fit_losses(const fit_loop *l, int64_t n, double *loss, double *hits) {
   *hits = measured ? (double)*(const float *)l->got[GOT_ACCURACY].data * (double)n : NAN;
 }
 
-/* Trains on the next n examples of the epoch. */
-static shoal_status step(fit_loop *l, int64_t n) {
+/* n rows of the epoch are done. */
+static void move_on(fit_loop *l, int64_t n, double rate) {
   fit_state *s = &l->state;
-  double rate = shoal_schedule_at(&l->model->options.schedule, s->step), loss, hits;
-  TRY(fit_compute(l, s->position, n, s->step, rate));
-  fit_losses(l, n, &loss, &hits);
-  fit_count_losses(l, n, loss, hits);
   s->step++;
   s->epoch_steps++;
   s->position += n;
   l->run_examples += n;
-  l->worker_examples += n;
   l->worker_steps++;
   l->progress.rate = rate;
+}
+
+/* A step of all workers that the strategy takes by itself, on the next n examples of the epoch. */
+static shoal_status step_together(fit_loop *l, int64_t n, bool *stop) {
+  const fit_state *s = &l->state;
+  const strategy_rows rows = {.order = l->order,
+                              .first = s->position,
+                              .rows = n,
+                              .step = s->step,
+                              .rate = shoal_schedule_at(&l->model->options.schedule, s->step)};
+  strategy_outcome outcome;
+  l->strategy->rows = n;
+  shoal_status status = l->strategy->kind->train(l->strategy, &rows, &outcome);
+  if (shoal_status_code(status) == SHOAL_ERR_NUMERIC) {
+    float rate = (float)rows.rate;
+    shoal_feed feeds[MOST_FEEDS];
+    int n_feeds = feed_batch(l, rows.first, n, &rate, feeds);
+    return explain_bad_loss(l, status, feeds, n_feeds, rows.step, rows.rate);
+  }
+  TRY(status_wrap(status, "step %lld", (long long)s->step));
+  l->network_seconds += outcome.network_seconds;
+  l->barrier_seconds += outcome.barrier_seconds;
+  if ((*stop = outcome.stop)) return NULL;
+  fit_count_losses(l, outcome.examples, outcome.loss, outcome.hits);
+  l->worker_examples += outcome.own_examples;
+  move_on(l, n, rows.rate);
+  return NULL;
+}
+
+/* The last that all workers do together. */
+static shoal_status part(fit_loop *l) {
+  const fit_state *s = &l->state;
+  bool lost = false;
+  l->strategy->rows = MIN_OF(l->round, l->usable - s->position);
+  if (s->step < l->steps) TRY(l->strategy->kind->stop(l->strategy));
+  return l->strategy->kind->end(l->strategy, &l->place, &lost);
+}
+
+/* Trains on the next n examples of the epoch. */
+static shoal_status step(fit_loop *l, int64_t n) {
+  const fit_state *s = &l->state;
+  double rate = shoal_schedule_at(&l->model->options.schedule, s->step), loss, hits;
+  TRY(fit_compute(l, s->position, n, s->step, rate));
+  fit_losses(l, n, &loss, &hits);
+  fit_count_losses(l, n, loss, hits);
+  l->worker_examples += n;
+  move_on(l, n, rate);
   return NULL;
 }
 
@@ -394,16 +448,18 @@ static shoal_status run_memory(fit_loop *l, bool *stopped) {
     }
     events_begin_step(l->events, l->worker_steps);
     uint64_t begun = fit_trace_now(l);
-    TRY(step(l, MIN_OF(l->batch, l->usable - s->position)));
+    const int64_t n = MIN_OF(l->round, l->usable - s->position);
+    TRY(trains_itself(l) ? step_together(l, n, stopped) : step(l, n));
     fit_trace_add(l, FIT_STEP, begun);
-    TRY(fit_between_steps(l, s->step - 1, s->position == l->usable, stopped));
+    if (!*stopped) TRY(fit_between_steps(l, s->step - 1, s->position == l->usable, stopped));
   }
-  return NULL;
+  return trains_itself(l) ? part(l) : NULL;
 }
 
 static shoal_status run(fit_loop *l, bool *stopped) {
   const fit_state *s = &l->state;
-  TRY(l->strategy ? fit_shared_run(l, stopped) : l->data ? run_memory(l, stopped) : run_stream(l, stopped));
+  const bool shared = l->strategy && !trains_itself(l);
+  TRY(shared ? fit_shared_run(l, stopped) : l->data ? run_memory(l, stopped) : run_stream(l, stopped));
   if (l->options->checkpoint_dir && l->saved_step != s->step) save(l, false);
   return NULL;
 }

@@ -59,6 +59,9 @@ typedef struct fit_loop {
 static inline bool is_chief(const fit_loop *l) { return !l->strategy || l->strategy->worker == 0; }
 static inline bool is_together(const fit_loop *l) { return !l->strategy || l->strategy->together; }
 
+/* The strategy computes by itself, on its own share of each round. */
+static inline bool trains_itself(const fit_loop *l) { return l->strategy && l->strategy->kind->train; }
+
 /* Refuses options that contradict each other. */
 SHOAL_CHECKED shoal_status fit_check_options(const shoal_fit_options *o, bool has_data);
 /* How the rows are cut into training and validation, batches, rounds and epochs. */

@@ -217,13 +217,23 @@ static shoal_status end(shoal_strategy *base, strategy_place *place, bool *lost)
   return NULL;
 }
 
-static const strategy_kind kind = {"ps", meet, begin, take_step, stop, gather, end};
+static const strategy_kind kind = {.name = "ps",
+                                   .meet = meet,
+                                   .begin = begin,
+                                   .step = take_step,
+                                   .stop = stop,
+                                   .gather = gather,
+                                   .end = end};
 
 shoal_status ps_strategy_create(const ps_options *options, shoal_model *m, shoal_strategy **out) {
   TRY(model_ready(m));
   ps *s = calloc(1, sizeof *s);
   if (!s) return status_no_memory();
-  s->base = (shoal_strategy){&kind, options->worker, options->workers, options->together, options->returns};
+  s->base = (shoal_strategy){.kind = &kind,
+                             .worker = options->worker,
+                             .workers = options->workers,
+                             .together = options->together,
+                             .recovers = options->returns};
   s->options = *options;
   s->model = m;
   s->version = -1;

@@ -11,7 +11,7 @@
 #define SHOAL_TRAIN_STRATEGY_H
 
 #include "dist/leases.h"
-#include "shoal/train.h"
+#include "train/model.h"
 
 enum { STRATEGY_NOTHING = -1, STRATEGY_END = -2 }; /* instead of a batch: none in this step; none any more */
 
@@ -26,6 +26,27 @@ typedef struct {
   int64_t rows;    /* of all workers, done since the training's very beginning */
   int64_t next;    /* the batch to compute, STRATEGY_NOTHING or STRATEGY_END */
 } strategy_place;
+
+/* What a strategy that computes the steps itself has to know before the first one. The arrays live as long as the
+ * training. */
+typedef struct {
+  shoal_model *model;
+  const tower *tower;
+  shoal_value *const *fetches; /* loss, accuracy if measured, then the gradients of the trained weights */
+  int n_fetches, first_gradient;
+  const shoal_dataset *data;
+  bool shuffled; /* rows come through an index */
+  int64_t round; /* rows of all workers in a step */
+  int64_t last;  /* of the step at an epoch's end, if it is shorter; otherwise 0 */
+} strategy_setup;
+
+/* The rows of one step, of all workers. */
+typedef struct {
+  const int32_t *order; /* of the epoch; NULL: as they stand */
+  int64_t first, rows;
+  int64_t step;
+  double rate;
+} strategy_rows;
 
 /* What a worker has computed in a step. */
 typedef struct {
@@ -42,8 +63,10 @@ typedef struct {
   double loss, hits; /* sums */
   double rate;       /* that was applied */
   strategy_place place;
+  int64_t own_examples; /* of this worker; only from `train` */
   int64_t staleness; /* updates made between the parameters this part was computed with and its use */
   double barrier_seconds, server_seconds; /* of the call: waiting for other workers; for others' work on the step */
+  double network_seconds;                 /* moving messages; only from `train`, which computes as well */
 } strategy_outcome;
 
 typedef struct {
@@ -57,6 +80,10 @@ typedef struct {
   shoal_status (*begin)(shoal_strategy *s, shoal_model *m, const strategy_plan *plan, bool under_way,
                         strategy_place *place, bool *lost);
   shoal_status (*step)(shoal_strategy *s, const strategy_part *part, strategy_outcome *out);
+  /* In place of `step`, for those in which all workers walk the epoch's rows together and cut each round's among them in
+   * their own way: they compute, too. Of the outcome `stop`, the losses, own_examples and the times are set. */
+  shoal_status (*prepare)(shoal_strategy *s, const strategy_setup *setup);
+  shoal_status (*train)(shoal_strategy *s, const strategy_rows *rows, strategy_outcome *out);
   /* Makes all workers stop before their next step. */
   shoal_status (*stop)(shoal_strategy *s);
   /* Brings what a checkpoint needs into the session's variables: fresh parameters and slots. Worker 0 only. */
@@ -69,6 +96,7 @@ struct shoal_strategy {
   const strategy_kind *kind;
   int worker, workers;
   bool together; /* all workers take each step together; otherwise each goes its own pace */
+  int64_t rows;  /* with `train`: of the step under way or next, of all workers; the loop keeps it */
   bool recovers; /* what is lost is taken up again from the last checkpoint */
 };
 

@@ -1,0 +1,26 @@
+/* The strategy allreduce: one process a rank, each with all parameters. Gradients are added up over the ranks
+ * (dist/collective.h), from the last layer on while backward still runs; then each rank makes the same update.
+ *
+ * 1. All ranks begin with rank 0's variables, the optimizer's included.
+ * 2. Whoever wants to stop says so in the next step, which then counts for nobody: all end with the same parameters.
+ * 3. Ranks whose parameters differ end the job. They are compared by a hash, every so many steps and at the end. */
+#ifndef SHOAL_TRAIN_ALLREDUCE_H
+#define SHOAL_TRAIN_ALLREDUCE_H
+
+#include "dist/collective.h"
+#include "train/strategy.h"
+
+typedef struct {
+  collective_place *place; /* borrowed */
+  bool deterministic;      /* the same bits whatever the number of ranks and threads */
+  bool bf16;               /* on the wire */
+  int64_t check_every;     /* steps between two comparisons of the parameters; 0: only at the end */
+  double patience;         /* seconds to wait for a rank */
+} allreduce_options;
+
+SHOAL_CHECKED shoal_status allreduce_create(const allreduce_options *options, shoal_model *m, shoal_strategy **out);
+void allreduce_destroy(shoal_strategy *s);
+/* NULL before the training has begun. */
+collective *allreduce_collective(shoal_strategy *s);
+
+#endif
