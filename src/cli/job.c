@@ -20,7 +20,12 @@ const char *const *job_pool_names(void) {
 }
 
 static const char *const *strategy_names(void) {
-  static const char *const names[] = {"single", "ps", NULL};
+  static const char *const names[] = {"single", "mirrored", "allreduce", "ps", NULL};
+  return names;
+}
+
+static const char *const *wire_names(void) {
+  static const char *const names[] = {"f32", "bf16", NULL};
   return names;
 }
 
@@ -70,7 +75,9 @@ const flag_row job_table[] = {
      .marks = FLAG_KEPT},
     {"steps", FLAG_INT, AT(steps), "N", "end after so many steps", NULL, 1, MANY, .marks = FLAG_KEPT},
     {"batch-size", FLAG_INT, AT(batch_size), "N", "examples a step of each worker", "the model's own", 1, 1e7,
-     .marks = KEPT_SHAPES},
+     .marks = FLAG_KEPT},
+    {"global-batch", FLAG_INT, AT(global_batch), "N", "mirrored, allreduce: examples a step of all workers",
+     "--batch-size times workers", 1, 1e10, .marks = FLAG_KEPT},
     {"lr", FLAG_NUMBER, AT(lr), "X", "learning rate", "the model's own", 0, 1e38, .marks = KEPT_SHAPES},
     {"optimizer", FLAG_CHOICE, AT(optimizer), "NAME", "update rule", "the model's own",
      .choices = shoal_optimizer_names, .marks = KEPT_SHAPES},
@@ -117,9 +124,17 @@ const flag_row job_table[] = {
      1e9, .marks = FLAG_KEPT},
     {"top-k", FLAG_INT, AT(top_k), "K", "also report how often the class is among the K likeliest", "alexnet 5", 1, 1e6,
      .marks = FLAG_KEPT},
-    {"strategy", FLAG_CHOICE, AT(strategy), "NAME", "how the work is spread", "single, or ps with --workers or --ps",
+    {"strategy", FLAG_CHOICE, AT(strategy), "NAME", "how the work is spread", "single; ps with --workers or --ps; allreduce under mpirun",
      .choices = strategy_names, .marks = FLAG_KEPT},
-    {"workers", FLAG_INT, AT(workers), "N", "processes that compute gradients", "1", 1, WORKERS_MOST,
+    {"workers", FLAG_INT, AT(workers), "N", "processes (mirrored: threads) that compute gradients", "1; under mpirun, its number", 1,
+     WORKERS_MOST, .marks = FLAG_KEPT},
+    {"deterministic", FLAG_BOOL, AT(deterministic), NULL,
+     "the same bits whatever the strategy and the number of workers and threads, for the same global batch",
+     .marks = KEPT_SHAPES},
+    {"wire", FLAG_CHOICE, AT(wire), "TYPE", "allreduce: gradients as they are, or rounded to half the bytes", "f32",
+     .choices = wire_names, .marks = KEPT_SHAPES},
+    {"check-replicas", FLAG_INT, AT(check_replicas), "N",
+     "allreduce: compare the ranks' parameters every N steps; at the end in any case", "100", 1, MANY,
      .marks = FLAG_KEPT},
     {"ps", FLAG_INT, AT(ps), "N", "parameter servers: processes that hold the parameters", "1 with the strategy ps", 1,
      SERVERS_MOST, .marks = FLAG_KEPT},
@@ -182,6 +197,23 @@ shoal_status job_find_kind(const char *name, const shoal_model_kind **out) {
   return status;
 }
 
+static bool is(const char *a, const char *b) { return !strcmp(a, b); }
+
+bool job_is_ranks(const job_flags *f) { return is(f->strategy, "allreduce"); }
+bool job_is_mirrored(const job_flags *f) { return is(f->strategy, "mirrored"); }
+
+/* Where the strategy cuts it among the workers, a run that is resumed with another number of them keeps its global
+ * batch, so it goes on as it began. */
+static void fill_global_batch(job_flags *f, const flags_parsed *parsed) {
+  if (!job_is_ranks(f) && !job_is_mirrored(f)) {
+    if (!flags_given(job_table, parsed, "global-batch")) f->global_batch = 0;
+    return;
+  }
+  bool batch = flags_given(job_table, parsed, "batch-size"), all = flags_given(job_table, parsed, "global-batch");
+  if (!f->global_batch || (batch && !all)) f->global_batch = f->batch_size * f->workers;
+  if (!batch) f->batch_size = (f->global_batch + f->workers - 1) / f->workers;
+}
+
 void job_fill(job_flags *f, const flags_parsed *parsed, const shoal_model_kind *kind) {
   bool epochs = flags_given(job_table, parsed, "epochs"), steps = flags_given(job_table, parsed, "steps");
   if (steps && !epochs) f->epochs = 0; /* what is said now counts, not what a resumed run had */
@@ -202,6 +234,10 @@ void job_fill(job_flags *f, const flags_parsed *parsed, const shoal_model_kind *
   if (!f->kernels) f->kernels = "auto";
   if (!f->strategy) f->strategy = f->workers > 1 || f->ps ? "ps" : "single";
   if (!f->workers) f->workers = 1;
+  fill_global_batch(f, parsed);
+  if (job_is_mirrored(f) && !flags_given(job_table, parsed, "threads")) f->threads = f->workers;
+  if (!f->wire) f->wire = "f32";
+  if (!f->check_replicas) f->check_replicas = 100;
   if (!f->ps && !strcmp(f->strategy, "ps")) f->ps = 1;
   if (!f->mode) f->mode = "sync";
   if (!f->transport) f->transport = "auto";
@@ -212,26 +248,54 @@ void job_fill(job_flags *f, const flags_parsed *parsed, const shoal_model_kind *
   if (f->shuffle_rows < 0) f->shuffle_rows = 10000;
 }
 
-static bool is(const char *a, const char *b) { return !strcmp(a, b); }
-
 bool job_is_cluster(const job_flags *f) { return is(f->strategy, "ps"); }
 bool job_is_together(const job_flags *f) { return is(f->mode, "sync"); }
-int64_t job_global_batch(const job_flags *f) { return f->batch_size * (job_is_together(f) ? f->workers : 1); }
+int64_t job_global_batch(const job_flags *f) {
+  return f->global_batch ? f->global_batch : f->batch_size * (job_is_together(f) ? f->workers : 1);
+}
+
+/* Flags that not every strategy takes. */
+static shoal_status check_strategy_flags(const job_flags *f, const flags_parsed *parsed) {
+  static const struct {
+    const char *flag, *strategies; /* the latter: one after the other */
+  } some[] = {{"ps", "ps"},
+              {"mode", "ps"},
+              {"staleness", "ps"},
+              {"transport", "ps"},
+              {"keys", "ps"},
+              {"evaluator", "ps"},
+              {"follow-logs", "ps"},
+              {"deadline", "ps allreduce"},
+              {"wire", "allreduce"},
+              {"check-replicas", "allreduce"},
+              {"global-batch", "allreduce mirrored"}};
+  for (size_t i = 0; i < sizeof some / sizeof *some; i++) {
+    const char *found = strstr(some[i].strategies, f->strategy);
+    size_t length = strlen(f->strategy);
+    if (!flags_given(job_table, parsed, some[i].flag) || (found && (!found[length] || found[length] == ' '))) continue;
+    return status_make(SHOAL_ERR_ARGUMENT, "--%s means nothing to the strategy %s; add --strategy %.*s", some[i].flag,
+                       f->strategy, (int)strcspn(some[i].strategies, " "), some[i].strategies);
+  }
+  return NULL;
+}
 
 double job_rate_scale(const job_flags *f) { return f->scale_lr ? (double)f->workers : 1; }
 
 static shoal_status check_cluster(const job_flags *f, const flags_parsed *parsed) {
-  if (!job_is_cluster(f)) {
-    static const char *const only_ps[] = {"ps", "mode", "staleness", "transport", "deadline", "keys", "evaluator", "follow-logs"};
-    for (size_t i = 0; i < sizeof only_ps / sizeof *only_ps; i++)
-      if (flags_given(job_table, parsed, only_ps[i]))
-        return status_make(SHOAL_ERR_ARGUMENT, "--%s means nothing to the strategy %s; add --strategy ps", only_ps[i],
-                           f->strategy);
-    if (f->workers > 1)
-      return status_make(SHOAL_ERR_ARGUMENT, "--workers %lld: the strategy %s is one process; use --strategy ps",
-                         (long long)f->workers, f->strategy);
-    return NULL;
-  }
+  TRY(check_strategy_flags(f, parsed));
+  if (is(f->strategy, "single") && f->workers > 1)
+    return status_make(SHOAL_ERR_ARGUMENT, "--workers %lld: the strategy single is one process; use --strategy ps, "
+                       "allreduce or mirrored", (long long)f->workers);
+  if (flags_given(job_table, parsed, "global-batch") && flags_given(job_table, parsed, "batch-size") &&
+      f->batch_size * f->workers != f->global_batch)
+    return status_make(SHOAL_ERR_ARGUMENT, "--batch-size %lld on %lld workers is not --global-batch %lld; leave one of "
+                       "them out", (long long)f->batch_size, (long long)f->workers, (long long)f->global_batch);
+  if (job_is_mirrored(f) && flags_given(job_table, parsed, "threads") && f->threads != f->workers)
+    return status_make(SHOAL_ERR_ARGUMENT, "--threads %lld: the strategy mirrored has a thread a worker; leave it out",
+                       (long long)f->threads);
+  if (f->stream && (job_is_mirrored(f) || job_is_ranks(f) || f->deterministic))
+    return status_make(SHOAL_ERR_ARGUMENT, "--stream is for the strategy single, without --deterministic");
+  if (!job_is_cluster(f)) return NULL;
   if (f->keys && !f->cluster && !is(f->transport, "zmq") && !getenv("TF_CONFIG"))
     return status_make(SHOAL_ERR_ARGUMENT, "--keys means nothing to tasks that talk through shared memory; add "
                        "--transport zmq");

@@ -34,6 +34,10 @@ typedef struct {
   int64_t patience, top_k;
   const char *strategy;
   int64_t workers, ps;
+  int64_t global_batch; /* 0, with strategies that do not cut it among their workers */
+  bool deterministic;
+  const char *wire;
+  int64_t check_replicas;
   const char *mode;
   int64_t staleness; /* below 0: no bound */
   const char *transport;
@@ -59,6 +63,9 @@ extern const flag_row job_table[];
 
 /* Once filled: is it more than one process? Do its workers step together? Rows that go into one update. */
 bool job_is_cluster(const job_flags *f);
+/* The strategies allreduce, and mirrored. */
+bool job_is_ranks(const job_flags *f);
+bool job_is_mirrored(const job_flags *f);
 bool job_is_together(const job_flags *f);
 int64_t job_global_batch(const job_flags *f);
 /* What --scale-lr multiplies rates by: as many workers as go into one update. */

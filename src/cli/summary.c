@@ -140,12 +140,16 @@ static json_t *own_task(const run_report *r) {
                                   .test_accuracy = r->test.accuracy});
 }
 
-/* Used from each worker: as many as reached every server. */
+/* Used from each worker: as many as reached every server; without servers a step uses one of each. */
 static json_t *gradients_json(const run_report *r) {
-  if (!r->tasks) return json_pack("[I]", (json_int_t)r->fit.updates);
+  const bool servers = job_is_cluster(r->flags);
   json_t *list = json_array();
-  for (int w = 0; w < (int)r->flags->workers; w++)
-    json_array_append_new(list, json_integer(summary_gradients(r->tasks, w)));
+  for (int w = 0; w < (int)r->flags->workers; w++) {
+    const json_t *steps = json_object_get(json_array_get(r->tasks, (size_t)w), "steps");
+    json_array_append_new(list, json_integer(servers ? summary_gradients(r->tasks, w)
+                                             : steps ? json_integer_value(steps)
+                                                     : r->fit.updates));
+  }
   return list;
 }
 
@@ -288,7 +292,8 @@ void summary_print(const run_report *r, FILE *to) {
       [LOSS] = {"final\nloss", false, ""},   [ACCURACY] = {"test\naccuracy", false, ""},
   };
   table_set_text(&c[MODEL], r->kind->name);
-  snprintf(c[STRATEGY].cell, TABLE_CELL, "%s%s%s", f->strategy, r->tasks ? " " : "", r->tasks ? f->mode : "");
+  snprintf(c[STRATEGY].cell, TABLE_CELL, "%s%s%s", f->strategy, job_is_cluster(f) ? " " : "",
+           job_is_cluster(f) ? f->mode : "");
   table_set_int(&c[WORKERS], f->workers);
   table_set_int(&c[BATCH], f->batch_size);
   table_set_int(&c[GLOBAL], job_global_batch(f));

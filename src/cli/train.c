@@ -7,9 +7,11 @@
 #include "cli/interrupt.h"
 #include "cli/metrics.h"
 #include "cli/progress.h"
+#include "cli/ranks.h"
 #include "cli/summary.h"
 #include "cli/table.h"
 #include "cli/task.h"
+#include "train/mirrored.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -21,9 +23,12 @@
 typedef struct {
   training base;
   flags_parsed parsed;
+  char **argv;
   cluster place; /* this task's, in a cluster that was described */
+  ranks ranks;
   json_t *kept; /* settings of the run that is resumed; texts in the flags may point into it */
   interrupt *signals;
+  shoal_strategy *strategy; /* mirrored; NULL: none */
   progress screen;
   metrics log;
   shoal_progress last; /* what the callbacks saw last */
@@ -105,6 +110,7 @@ static void announce(train_run *t) {
 static shoal_status fit(train_run *t) {
   shoal_fit_options options;
   TRY(training_options(&t->base, &options));
+  options.strategy = t->strategy;
   options.stop = interrupt_flag(t->signals);
   options.callbacks.context = t;
   options.callbacks.on_step = on_step;
@@ -174,10 +180,13 @@ static void say_where(const train_run *t) {
 
 /* Trains in this process and tests the result. */
 static shoal_status train_alone(train_run *t) {
-  TRY(training_load(&t->base, true));
+  TRY(training_load(&t->base, !job_is_mirrored(&t->base.flags) && !t->base.flags.deterministic));
   TRY(training_compile(&t->base, t->base.train.classes, t->base.rows));
   t->report.parameters = shoal_model_parameters(t->base.model);
   t->report.threads = shoal_model_threads(t->base.model);
+  const job_flags *f = &t->base.flags;
+  const mirrored_options mirrored = {.workers = (int)f->workers, .deterministic = f->deterministic};
+  if (job_is_mirrored(f) || f->deterministic) TRY(mirrored_create(&mirrored, t->base.model, &t->strategy));
   TRY(make_folder(t));
   announce(t);
   t->begun = true;
@@ -200,7 +209,20 @@ static shoal_status train_together(train_run *t, bool described) {
             .report = &t->report,
             .last = &t->last,
             .started = t->started};
-  return described ? described_run(&c, &t->place) : crew_run(&c);
+  return t->ranks.joined ? ranks_run(&c, &t->ranks) : described ? described_run(&c, &t->place) : crew_run(&c);
+}
+
+/* The settings, complete. */
+static shoal_status settle(train_run *t, bool reports) {
+  if (reports) TRY(open_folder(t));
+  job_fill(&t->base.flags, &t->parsed, t->base.kind);
+  TRY(job_check(&t->base.flags, &t->parsed));
+  const job_flags *f = &t->base.flags;
+  if (t->base.kind->sparse && (strcmp(f->strategy, "single") || f->deterministic))
+    return status_make(SHOAL_ERR_ARGUMENT, "%s is trained by one process; leave out --workers, --ps, --strategy and "
+                       "--deterministic",
+                       t->base.kind->name);
+  return NULL;
 }
 
 /* A described cluster's evaluator: it follows the chief's folder, and leaves no run of its own. */
@@ -222,22 +244,22 @@ static shoal_status evaluate_along(train_run *t) {
 /* Everything after the flags are known. *signal: the signal that stopped it, or 0. */
 static shoal_status train(train_run *t, int *signal) {
   bool described;
+  TRY(ranks_join(&t->base, &t->parsed, &t->ranks));
   TRY(described_find(&t->base, &t->parsed, &described, &t->place));
   if (described && t->place.role == CLUSTER_EVALUATOR) return evaluate_along(t);
-  bool reports = !described || cluster_worker(&t->place) == 0; /* who has a folder and a result */
+  /* Who has a folder and a result. */
+  bool reports = t->ranks.joined ? t->ranks.place.rank == 0 : !described || cluster_worker(&t->place) == 0;
   if (described && !t->base.flags.strategy) t->base.flags.strategy = "ps";
-  if (reports) TRY(open_folder(t));
-  job_fill(&t->base.flags, &t->parsed, t->base.kind);
-  TRY(job_check(&t->base.flags, &t->parsed));
+  shoal_status settled = t->ranks.joined && !reports ? NULL : settle(t, reports);
+  TRY(t->ranks.joined ? ranks_agree(&t->ranks, &t->base, settled) : settled);
+  const bool others = job_is_cluster(&t->base.flags) || job_is_ranks(&t->base.flags);
+  if (job_is_ranks(&t->base.flags) && !t->ranks.joined) return ranks_launch(&t->base, t->argv);
   TRY(interrupt_create("Stopping after this step and saving a checkpoint; press Ctrl-C again to end at once.",
                        "Ended at once; the last checkpoint saved is whole.", &t->signals));
-  progress_init(&t->screen, stdout, job_global_batch(&t->base.flags), t->base.flags.quiet);
+  progress_init(&t->screen, stdout, job_global_batch(&t->base.flags), t->base.flags.quiet || !reports);
   run_report *r = &t->report;
-  if (t->base.kind->sparse && job_is_cluster(&t->base.flags))
-    return status_make(SHOAL_ERR_ARGUMENT, "%s is trained by one process; leave out --workers, --ps and --strategy",
-                       t->base.kind->name);
-  t->begun = reports && job_is_cluster(&t->base.flags);
-  shoal_status status = !job_is_cluster(&t->base.flags) ? train_alone(t) : train_together(t, described);
+  t->begun = reports && others;
+  shoal_status status = others ? train_together(t, described) : train_alone(t);
   int asked = __atomic_load_n(interrupt_flag(t->signals), __ATOMIC_ACQUIRE);
   if (asked && shoal_status_code(status) == SHOAL_ERR_CANCELLED) {
     progress_note(&t->screen, shoal_status_message(status));
@@ -257,7 +279,7 @@ static shoal_status train(train_run *t, int *signal) {
   r->status = r->fit.stopped ? "interrupted" : r->fit.stopped_early ? "stopped early" : "finished";
   *signal = r->fit.stopped ? __atomic_load_n(interrupt_flag(t->signals), __ATOMIC_ACQUIRE) : 0;
   /* In a cluster worker 0 has saved it. */
-  shoal_status saved = !job_is_cluster(&t->base.flags) ? shoal_model_save(t->base.model, t->base.dir.weights) : NULL;
+  shoal_status saved = others ? NULL : shoal_model_save(t->base.model, t->base.dir.weights);
   shoal_status written = write_summary(t);
   summary_print(r, stdout);
   say_where(t);
@@ -266,6 +288,7 @@ static shoal_status train(train_run *t, int *signal) {
 }
 
 static void clean_up(train_run *t) {
+  mirrored_destroy(t->strategy);
   metrics_close(&t->log);
   interrupt_destroy(t->signals);
   training_fini(&t->base);
@@ -275,7 +298,7 @@ static void clean_up(train_run *t) {
 }
 
 static int run_train(int argc, char **argv) {
-  train_run t = {.base.flags = JOB_FLAGS_NONE_GIVEN, .started = clock_seconds()};
+  train_run t = {.base.flags = JOB_FLAGS_NONE_GIVEN, .argv = argv, .started = clock_seconds()};
   t.report = (run_report){.flags = &t.base.flags,
                           .started = time(NULL),
                           .final_rate = NAN,
@@ -298,7 +321,12 @@ static int run_train(int argc, char **argv) {
   t.report.kind = t.base.kind;
   int signal = 0;
   if (!status) status = train(&t, &signal);
+  if (t.ranks.parted && t.ranks.place.rank) { /* rank 0 has said it */
+    shoal_status_free(status);
+    status = NULL;
+  }
   int exit_status = status ? command_fail(&command_train, status) : signal ? 128 + signal : EXIT_GOOD;
+  ranks_leave(&t.ranks, status ? exit_status : 0);
   clean_up(&t);
   return exit_status;
 }

@@ -84,6 +84,7 @@ shoal_status training_options(training *t, shoal_fit_options *out) {
       .epochs = f->epochs,
       .steps = f->steps,
       .batch_size = f->batch_size,
+      .global_batch = f->global_batch,
       .stream = t->train.files && !t->train.data ? &t->train.stream : NULL,
       .validation_split = f->validation_split,
       .patience = (int)f->patience,

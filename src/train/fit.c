@@ -233,7 +233,7 @@ static shoal_status step_together(fit_loop *l, int64_t n, bool *stop) {
     float rate = (float)rows.rate;
     shoal_feed feeds[MOST_FEEDS];
     int n_feeds = feed_batch(l, rows.first, n, &rate, feeds);
-    return explain_bad_loss(l, status, feeds, n_feeds, rows.step, rows.rate);
+    return fit_explain_bad_loss(l, status, feeds, n_feeds, rows.step, rows.rate);
   }
   TRY(status_wrap(status, "step %lld", (long long)s->step));
   l->network_seconds += outcome.network_seconds;

@@ -1,0 +1,364 @@
+#include "cli/ranks.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "cli/table.h"
+#include "train/allreduce.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <math.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define ASKED "SHOAL_RANKS" /* set for ranks that this program has started: a resumed run is told its strategy so */
+
+/* ---- whose work it is */
+
+/* What launchers tell a process of its place; the first that is set counts. */
+static const char *const sizes[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_SIZE", "SLURM_STEP_NUM_TASKS"};
+static const char *const local_sizes[] = {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_STEP_TASKS_PER_NODE"};
+static const char *const local_ranks[] = {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"};
+
+static int told(const char *const *names, size_t n, int otherwise) {
+  for (size_t i = 0; i < n; i++) {
+    const char *words = getenv(names[i]);
+    if (words && *words) return atoi(words); /* "2(x3)" is 2 */
+  }
+  return otherwise;
+}
+#define TOLD(names, otherwise) told(names, COUNT_OF(names), otherwise)
+
+/* Threads of a rank that was told nothing: its share of the processors it may use. */
+static int64_t fair_threads(int processes) {
+  cpu_set_t set;
+  long all = sysconf(_SC_NPROCESSORS_ONLN), mine = all;
+  if (!sched_getaffinity(0, sizeof set, &set)) mine = CPU_COUNT(&set);
+  if (mine >= all) mine = all / MAX_OF(TOLD(local_sizes, processes), 1); /* bound to none: shared with the others here */
+  return mine > 1 ? mine : 1;
+}
+
+shoal_status ranks_join(training *t, const flags_parsed *parsed, ranks *out) {
+  job_flags *f = &t->flags;
+  const int launched = TOLD(sizes, 0);
+  const bool asked = f->strategy ? job_is_ranks(f) : getenv(ASKED) != NULL;
+  if (!launched || (f->strategy && !asked) || (!asked && launched < 2) || getenv("TF_CONFIG") || f->cluster) return NULL;
+  TRY(collective_join("mpi", &out->place));
+  out->joined = true;
+  f->strategy = "allreduce";
+  if (flags_given(job_table, parsed, "workers") && f->workers != out->place.ranks)
+    return status_make(SHOAL_ERR_ARGUMENT, "--workers %lld, but the launcher has started %d; leave the flag out",
+                       (long long)f->workers, out->place.ranks);
+  f->workers = out->place.ranks;
+  return NULL;
+}
+
+shoal_status ranks_launch(const training *t, char *const *argv) {
+  if (!collective_there("mpi")) {
+    collective_place none;
+    return collective_join("mpi", &none); /* says what is missing */
+  }
+  /* Of Open MPI 4 and 5; others do not know them and do not mind. */
+  static const char *const settings[][2] = {{"OMPI_MCA_rmaps_base_oversubscribe", "1"},
+                                            {"PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe"},
+                                            {"OMPI_MCA_hwloc_base_binding_policy", "none"},
+                                            {"PRTE_MCA_hwloc_default_binding_policy", "none"},
+                                            {"OMPI_MCA_odls_base_sigkill_timeout", "20"},
+                                            {"OMPI_MCA_orte_execute_quiet", "1"}};
+  for (size_t i = 0; i < COUNT_OF(settings); i++) setenv(settings[i][0], settings[i][1], 0);
+  setenv(ASKED, "1", 1);
+  if (geteuid() == 0) {
+    setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 0);
+    setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 0);
+  }
+  char self[PATH_MAX] = "", number[24];
+  if (readlink("/proc/self/exe", self, sizeof self - 1) < 0) return status_errno(errno, "cannot find this program");
+  snprintf(number, sizeof number, "%lld", (long long)t->flags.workers);
+  int n = 0;
+  while (argv[n]) n++;
+  const char **words = calloc((size_t)n + 8, sizeof *words);
+  if (!words) return status_no_memory();
+  int k = 0;
+  words[k++] = "mpirun";
+  words[k++] = "-n";
+  words[k++] = number;
+  words[k++] = self;
+  words[k++] = "train";
+  for (int i = 0; i < n; i++) words[k++] = argv[i];
+  execvp("mpirun", (char *const *)words);
+  int error = errno;
+  free(words);
+  return status_errno(error, "the strategy allreduce starts its ranks by mpirun, which cannot be run: install "
+                      "openmpi-bin, or start the ranks yourself");
+}
+
+/* ---- agreeing */
+
+/* Words of rank 0 to all; the caller frees *out. On rank 0 `words` NULL is the message that it failed. */
+static shoal_status spread(ranks *r, const char *words, char **out) {
+  int64_t size = words ? (int64_t)strlen(words) + 1 : 0;
+  TRY(collective_broadcast(&r->place, &size, sizeof size));
+  *out = NULL;
+  if (!size) return NULL;
+  char *copy = calloc(1, (size_t)size);
+  if (!copy) return status_no_memory();
+  if (words) memcpy(copy, words, (size_t)size);
+  shoal_status status = collective_broadcast(&r->place, copy, size);
+  if (status)
+    free(copy);
+  else
+    *out = copy;
+  return status;
+}
+
+/* Rank 0 has told why. */
+static shoal_status silent(ranks *r) {
+  r->parted = true;
+  return status_make(SHOAL_ERR_CANCELLED, "rank 0 has failed");
+}
+
+shoal_status ranks_agree(ranks *r, training *t, shoal_status own) {
+  static const flags_parsed nothing_given;
+  char *words = NULL, *same = NULL;
+  if (r->place.rank == 0 && !own) {
+    json_t *o = json_pack("{s:s, s:s, s:b, s:o}", "model", t->kind->name, "run_dir", t->dir.path, "resume",
+                          t->flags.resume, "flags", flags_to_json(job_table, &t->flags));
+    words = o ? json_dumps(o, JSON_COMPACT) : NULL;
+    json_decref(o);
+    if (!words) own = status_no_memory();
+  }
+  shoal_status status = spread(r, words, &same);
+  free(words);
+  if (own) {
+    r->parted = !status;
+    shoal_status_free(status);
+    free(same);
+    return own;
+  }
+  if (status) return status;
+  if (!same) return silent(r);
+  if (r->place.rank == 0) {
+    free(same);
+    return NULL;
+  }
+  r->job = json_loads(same, 0, NULL);
+  free(same);
+  const char *model, *folder;
+  int resume;
+  json_t *flags;
+  if (!r->job || json_unpack(r->job, "{s:s, s:s, s:b, s:o}", "model", &model, "run_dir", &folder, "resume", &resume,
+                             "flags", &flags))
+    return status_make(SHOAL_ERR_PEER, "what rank 0 says cannot be read");
+  if (strcmp(model, t->kind->name))
+    return status_make(SHOAL_ERR_ARGUMENT, "rank 0 trains %s, this rank %s", model, t->kind->name);
+  bool quiet = t->flags.quiet;
+  t->flags = JOB_FLAGS_NONE_GIVEN;
+  TRY(flags_from_json(job_table, flags, "rank 0's settings", &nothing_given, &t->flags));
+  t->flags.resume = resume;
+  t->flags.run_dir = folder;
+  t->flags.quiet = quiet;
+  job_fill(&t->flags, &nothing_given, t->kind);
+  return run_dir_init(folder, &t->dir);
+}
+
+/* The data must be the same everywhere. */
+static shoal_status load_data(ranks *r, training *b) {
+  struct {
+    int64_t rows, classes, good;
+  } here = {0}, there;
+  shoal_status status = training_load(b, false);
+  if (!status) here = (typeof(here)){b->rows, b->train.classes, 1};
+  there = here;
+  shoal_status heard = collective_broadcast(&r->place, &there, sizeof there);
+  if (!heard && !there.good && r->place.rank) heard = silent(r);
+  if (!heard && status && r->place.rank == 0) r->parted = true;
+  if (status && heard) { /* what all lack, rank 0 tells */
+    shoal_status_free(r->parted ? status : heard);
+    return r->parted ? heard : status;
+  }
+  TRY(status ? status : heard);
+  if (here.rows == there.rows && here.classes == there.classes) return NULL;
+  return status_make(SHOAL_ERR_INPUT, "%s: %lld rows of %lld classes here, %lld rows of %lld classes where rank 0 runs",
+                     b->flags.data, (long long)here.rows, (long long)here.classes, (long long)there.rows,
+                     (long long)there.classes);
+}
+
+/* ---- training */
+
+typedef struct {
+  crew *crew;
+  ranks *ranks;
+  metrics log;
+  shoal_strategy *strategy;
+} rank_run;
+
+static bool is_first(const rank_run *t) { return t->ranks->place.rank == 0; }
+
+static void warn_unwritten(rank_run *t, bool good) {
+  if (!good && is_first(t)) progress_note(t->crew->screen, METRICS_WARNING);
+}
+
+static void add_metrics(rank_run *t, const char *kind, const shoal_progress *p) {
+  collective_stats stats;
+  collective_stats_read(allreduce_collective(t->strategy), &stats);
+  net_stats net = {.sent_bytes = (uint64_t)stats.sent_bytes, .received_bytes = (uint64_t)stats.received_bytes};
+  warn_unwritten(t, metrics_add(&t->log, kind, p, &net));
+}
+
+static bool on_step(void *context, const shoal_progress *p) {
+  rank_run *t = context;
+  add_metrics(t, "step", p);
+  *t->crew->last = *p;
+  if (is_first(t)) progress_step(t->crew->screen, p);
+  return false;
+}
+
+static bool on_epoch(void *context, const shoal_progress *p) {
+  rank_run *t = context;
+  add_metrics(t, "epoch", p);
+  *t->crew->last = *p;
+  if (is_first(t)) progress_epoch(t->crew->screen, p);
+  return false;
+}
+
+static void on_inspect(void *context, const shoal_inspection *i) {
+  rank_run *t = context;
+  warn_unwritten(t, metrics_inspect(&t->log, i));
+}
+
+static void on_note(void *context, const char *line) {
+  rank_run *t = context;
+  progress_note(t->crew->screen, line);
+}
+
+static void announce(const rank_run *t) {
+  const training *b = t->crew->base;
+  const run_report *r = t->crew->report;
+  char rows[GROUPED_TEXT], parameters[GROUPED_TEXT];
+  printf("%s: %s parameters, %s training rows of %s, %d rank%s with batch %lld and %d thread%s, all-reduce in %s\n",
+         b->kind->name, grouped_text(r->parameters, parameters), grouped_text(b->rows, rows), b->flags.data,
+         t->ranks->place.ranks, t->ranks->place.ranks == 1 ? "" : "s", (long long)b->flags.batch_size, r->threads,
+         r->threads == 1 ? "" : "s", b->flags.wire);
+  fflush(stdout);
+}
+
+static shoal_status open_run(rank_run *t) {
+  training *b = t->crew->base;
+  const bool first = is_first(t);
+  if (first) {
+    TRY(run_dir_make(&b->dir));
+    TRY(training_note_settings(b, b->train.classes));
+    TRY(metrics_repair(b->dir.metrics));
+  }
+  metrics_options o = {.folder = first ? b->dir.path : NULL,
+                       .role = "worker",
+                       .index = t->ranks->place.rank,
+                       .host = first || TOLD(local_ranks, 1) == 0};
+  TRY(training_open_metrics(b, &o, first ? &(graph_export_options){.device = "/job:worker/task:0"} : NULL, &t->log));
+  t->crew->report->parameters = shoal_model_parameters(b->model);
+  t->crew->report->threads = shoal_model_threads(b->model);
+  if (first && !b->flags.quiet) announce(t);
+  return NULL;
+}
+
+static json_t *own_report(rank_run *t, const shoal_fit_result *fit, const shoal_evaluation *test) {
+  collective_stats stats;
+  collective_stats_read(allreduce_collective(t->strategy), &stats);
+  task_report report = {.role = "worker",
+                        .index = t->ranks->place.rank,
+                        .pid = getpid(),
+                        .seconds = fit->seconds,
+                        .net_sent_bytes = stats.sent_bytes,
+                        .net_received_bytes = stats.received_bytes,
+                        .steps = fit->worker_steps,
+                        .examples = fit->worker_examples,
+                        .times = fit->times,
+                        .test_accuracy = test->accuracy};
+  sampler_read(t->log.sampler, &report.use);
+  json_t *o = task_json(&report);
+  if (t->log.kept) json_object_set(o, "kept_samples", t->log.kept);
+  return o;
+}
+
+/* Everybody's report to rank 0. Takes `own`. */
+static shoal_status collect(rank_run *t, json_t *own) {
+  const int n = t->ranks->place.ranks;
+  char *words = json_dumps(own, JSON_COMPACT), **all = calloc((size_t)n, sizeof *all);
+  json_decref(own);
+  shoal_status status = words && all ? collective_gather(allreduce_collective(t->strategy), words, all)
+                                     : status_no_memory();
+  json_t *list = json_array();
+  for (int r = 0; r < n && !status && is_first(t); r++) {
+    json_t *one = json_loads(all[r], 0, NULL), *line;
+    size_t i;
+    json_array_foreach(json_object_get(one, "kept_samples"), i, line) metrics_line(&t->log, line);
+    json_object_del(one, "kept_samples");
+    if (!one || json_array_append_new(list, one))
+      status = status_make(SHOAL_ERR_PEER, "the report of rank %d cannot be read", r);
+  }
+  for (int r = 0; all && r < n; r++) free(all[r]);
+  free(all);
+  free(words);
+  t->crew->report->tasks = list;
+  return status;
+}
+
+static shoal_status train(rank_run *t) {
+  training *b = t->crew->base;
+  run_report *report = t->crew->report;
+  shoal_fit_options fit;
+  TRY(training_options(b, &fit));
+  fit.strategy = t->strategy;
+  fit.stop = t->crew->stop;
+  fit.callbacks.context = t;
+  fit.callbacks.on_step = on_step;
+  fit.callbacks.on_epoch = on_epoch;
+  if (is_first(t)) {
+    fit.callbacks.on_note = on_note;
+    fit.callbacks.on_inspect = on_inspect;
+  }
+  report->startup_seconds = clock_seconds() - t->crew->started;
+  TRY(metrics_start_sampling(&t->log));
+  TRY(shoal_model_fit(b->model, b->train.data, &fit, &report->fit));
+  metrics_stop_sampling(&t->log);
+  progress_clear(t->crew->screen);
+  if (b->test.data) TRY(shoal_model_evaluate(b->model, b->test.data, &report->test));
+  if (is_first(t)) {
+    warn_unwritten(t, metrics_test(&t->log, report->fit.updates, &report->test));
+    TRY(shoal_model_save(b->model, b->dir.weights));
+  }
+  return collect(t, own_report(t, &report->fit, &report->test));
+}
+
+shoal_status ranks_run(crew *c, ranks *r) {
+  training *b = c->base;
+  rank_run t = {.crew = c, .ranks = r};
+  if (!b->flags.threads) b->flags.threads = fair_threads(r->place.ranks);
+  TRY(load_data(r, b));
+  TRY(training_compile(b, b->train.classes, b->rows));
+  const allreduce_options options = {.place = &r->place,
+                                     .deterministic = b->flags.deterministic,
+                                     .bf16 = !strcmp(b->flags.wire, "bf16"),
+                                     .check_every = b->flags.check_replicas,
+                                     .patience = b->flags.deadline};
+  shoal_status status = open_run(&t);
+  if (!status) status = allreduce_create(&options, b->model, &t.strategy);
+  if (!status) status = train(&t);
+  allreduce_destroy(t.strategy);
+  metrics_close(&t.log);
+  return r->place.rank ? status_wrap(status, "rank %d", r->place.rank) : status;
+}
+
+void ranks_leave(ranks *r, int failed) {
+  if (!r->joined) return;
+  if (failed && !r->parted) {
+    fflush(stdout);
+    fflush(stderr);
+    collective_abort(&r->place, failed);
+  }
+  shoal_status_free(collective_leave(&r->place));
+  json_decref(r->job);
+}

@@ -1,0 +1,129 @@
+"""Replicas on threads and on MPI ranks: the same learning, the same bits where they are asked for, nobody left running."""
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import time
+import unittest
+
+import support
+
+LATEST = 10  # seconds in which a job that cannot go on must have ended
+HAS_MPI = shutil.which("mpirun") and (pathlib.Path(support.SHOAL).parent / "shoal-mpi.so").exists()
+needs_mpi = unittest.skipUnless(HAS_MPI, "no mpirun, or built without MPI")
+
+
+def ranks_of(run):
+    """Processes of the run in that folder that are ranks: {rank: pid}."""
+    found = {}
+    for entry in pathlib.Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            words = (entry / "cmdline").read_bytes().decode().split("\0")
+            surroundings = (entry / "environ").read_bytes().decode(errors="replace").split("\0")
+            state = (entry / "stat").read_text().rsplit(")", 1)[1].split()[0]
+        except OSError:
+            continue
+        if state == "Z" or str(run) not in words or "mpirun" in words[0]:
+            continue
+        for line in surroundings:
+            if line.startswith("OMPI_COMM_WORLD_RANK="):
+                found[int(line.split("=")[1])] = int(entry.name)
+    return found
+
+
+class Replicas(support.Case):
+    def replicas(self, strategy, workers, run, *flags, model="lenet", expect=0):
+        """Runs with so many workers, one thread each; returns (output, errors)."""
+        threads = [] if strategy == "mirrored" else ["--threads", 1]
+        return self.shoal("train", model, "--data", self.data, "--run-dir", self.folder / run, "--strategy", strategy,
+                          "--workers", workers, *threads, *flags, expect=expect)
+
+    def weights(self, run):
+        return (self.folder / run / "model.safetensors").read_bytes()
+
+    def strategies(self):
+        return ["mirrored", "allreduce"] if HAS_MPI else ["mirrored"]
+
+    def test_learns_as_one_process(self):
+        """Rounds that do not fill all workers, a short last one, an optimizer with a counter."""
+        flags = ["--steps", 20, "--optimizer", "adam", "--lr", 0.002]
+        self.train("lenet", "single", "--batch-size", 150, *flags)
+        one = self.summary("single")
+        for strategy in self.strategies():
+            self.replicas(strategy, 3, strategy, "--batch-size", 50, *flags)
+            many = self.summary(strategy)
+            for key in ("steps", "updates", "examples", "parameters", "global_batch", "epochs"):
+                self.assertEqual(one[key], many[key], key)
+            self.assertAlmostEqual(one["final_loss"], many["final_loss"], delta=1e-4)
+            self.assertEqual(one["test_accuracy"], many["test_accuracy"])
+            self.assertEqual(many["workers"], 3)
+
+    def test_deterministic(self):
+        """The same bits whatever the strategy, the workers and the threads."""
+        flags = ["--steps", 12, "--optimizer", "momentum", "--lr", 0.02, "--deterministic", "--no-checkpoints"]
+        for threads in (1, 2):
+            self.shoal("train", "lenet", "--data", self.data, "--run-dir", f"single{threads}", "--threads", threads,
+                       "--batch-size", 100, *flags)
+        self.assertEqual(self.weights("single1"), self.weights("single2"))
+        for strategy in self.strategies():
+            for workers in (1, 2, 3, 4):
+                self.replicas(strategy, workers, f"{strategy}{workers}", "--global-batch", 100, *flags)
+                self.assertEqual(self.weights("single1"), self.weights(f"{strategy}{workers}"), f"{strategy} {workers}")
+
+    def test_mirrored_resumes_with_other_workers(self):
+        flags = ["--deterministic", "--optimizer", "momentum", "--lr", 0.02, "--schedule", "constant"]
+        self.replicas("mirrored", 2, "whole", "--batch-size", 60, "--steps", 14, *flags)
+        self.replicas("mirrored", 2, "parts", "--batch-size", 60, "--steps", 6, *flags)
+        self.replicas("mirrored", 3, "parts", "--resume", "--steps", 14)
+        self.assertEqual(self.weights("whole"), self.weights("parts"))
+        self.assertEqual(self.summary("parts")["global_batch"], 120)
+        self.assertEqual(self.summary("parts")["resumed_from"], 6)
+
+    def test_wrong_flags(self):
+        for number, (flags, words) in enumerate((
+                (["--strategy", "mirrored", "--workers", 2, "--wire", "bf16"], "--strategy allreduce"),
+                (["--strategy", "mirrored", "--workers", 2, "--threads", 3], "a thread a worker"),
+                (["--strategy", "mirrored", "--workers", 2, "--ps", 1], "--strategy ps"),
+                (["--strategy", "mirrored", "--workers", 2, "--batch-size", 9, "--global-batch", 20], "leave one"),
+                (["--deterministic", "--stream"], "--stream is for"),
+        )):
+            with self.subTest(flags=flags):
+                _, err = self.shoal("train", "lenet", "--data", self.data, "--run-dir", f"wrong{number}", *flags,
+                                    expect=2)
+                self.assertIn(words, err)
+
+
+@needs_mpi
+class Ranks(Replicas):
+    """Only by MPI."""
+    test_learns_as_one_process = test_deterministic = None
+    test_mirrored_resumes_with_other_workers = test_wrong_flags = None
+
+    def test_report(self):
+        out, err = self.replicas("allreduce", 2, "r", "--epochs", 1, "--batch-size", 32)
+        self.assertEqual(err, "")
+        self.assertIn("worker/1", out)
+        s = self.summary("r")
+        self.assertEqual([(t["role"], t["index"]) for t in s["tasks"]], [("worker", 0), ("worker", 1)])
+        self.assertEqual(len({t["pid"] for t in s["tasks"]}), 2)
+        self.assertEqual(len({t["test_accuracy"] for t in s["tasks"]}), 1)
+        self.assertEqual(sum(t["examples"] for t in s["tasks"]), 512)
+        self.assertEqual(s["gradients"], [8, 8])
+        for t in s["tasks"]:
+            self.assertEqual(t["net_sent_bytes"], t["net_received_bytes"])
+            self.assertGreaterEqual(t["net_sent_bytes"], s["updates"] * 4 * s["parameters"])
+            self.assertGreater(t["time"]["barrier_seconds"], 0)
+
+    def test_half_the_bytes(self):
+        for wire in ("f32", "bf16"):
+            self.replicas("allreduce", 2, wire, "--steps", 16, "--batch-size", 32, "--wire", wire)
+        one, half = self.summary("f32"), self.summary("bf16")
+        self.assertEqual(one["tasks"][0]["net_sent_bytes"], 2 * half["tasks"][0]["net_sent_bytes"])
+        self.assertAlmostEqual(one["final_loss"], half["final_loss"], delta=0.01)
+        self.assertNotEqual(self.weights("f32"), self.weights("bf16"))
+
+
+support.main()
