@@ -3,11 +3,13 @@ import { colour, h, hideTip, number, short, showTip } from './dom.js';
 
 const HEIGHT = 216;
 const FONT = '11px system-ui, -apple-system, "Segoe UI", Roboto, "Liberation Sans", sans-serif';
-const MARKED_POINTS = 40; // a curve with fewer shows each
+const MARKED_POINTS = 24; // a curve with fewer shows each
+const SMOOTHED_POINTS = 10; // a curve with fewer is left as it is
+const NEAR = .04; // of the width: how far off a point may be to be told of
 
 /** Exponential mean, without the pull of its start. */
 export function smooth(values, weight) {
-  if (!weight) return values;
+  if (!weight || values.length < SMOOTHED_POINTS) return values;
   let sum = 0, share = 0;
   return values.map(v => {
     if (v === null || v === undefined) return v;
@@ -161,13 +163,16 @@ export class Chart {
     if (this.u && width && width !== this.u.width) this.u.setSize({ width, height: this.options.height });
   }
 
-  /** What the cursor stands on: [[colour, name, value], ...]; x of it */
+  /** What the cursor stands on: [[colour, name, value, value before smoothing], ...]; x of it */
   under() {
-    const u = this.u, rows = [];
+    const u = this.u, rows = [], [from, to] = this.range();
     if (!u || u.cursor.idx === null || u.cursor.idx === undefined) return null;
     this.curves.forEach((c, i) => {
       const at = nearest(u.data[this.shown[i]], u.cursor.idx);
-      if (at !== null) rows.push([`var(${c.colour})`, c.name, this.options.format(u.data[this.shown[i]][at])]);
+      if (at === null || Math.abs(u.data[0][at] - u.data[0][u.cursor.idx]) > NEAR * (to - from)) return;
+      const value = this.options.format(u.data[this.shown[i]][at]);
+      const raw = this.style.smoothing ? this.options.format(u.data[this.shown[i] + 1][at]) : value;
+      rows.push([`var(${c.colour})`, c.name, value, raw === value ? null : raw]);
     });
     return { x: u.data[0][u.cursor.idx], rows };
   }

@@ -81,12 +81,12 @@ export function segments(label, choices, value, choose) {
   return box;
 }
 
-/** One tooltip for everything that is pointed at. rows: [[colour, name, value], ...] */
+/** One tooltip for everything that is pointed at. rows: [[colour, name, value, beside it in small], ...] */
 const tip = h('div', { class: 'tip', hidden: true, role: 'presentation' });
 export function showTip(x, y, where, rows) {
   if (!tip.isConnected) document.body.append(tip);
-  tip.replaceChildren(h('div', { class: 'where' }, where), ...rows.map(([c, name, value]) =>
-    h('div', { class: 'row' }, h('span', { class: 'swatch', style: { background: c } }), h('span', {}, name), h('b', {}, value))));
+  tip.replaceChildren(h('div', { class: 'where' }, where), ...rows.map(([c, name, value, small]) =>
+    h('div', { class: 'row' }, h('span', { class: 'swatch', style: { background: c } }), h('span', {}, name), h('b', {}, value, small && h('small', {}, small)))));
   tip.hidden = false;
   const w = tip.offsetWidth, t = tip.offsetHeight;
   tip.style.left = `${x + 16 + w > innerWidth ? Math.max(4, x - w - 16) : x + 16}px`;

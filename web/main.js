@@ -51,7 +51,7 @@ main.append(empty, ...SECTIONS.map(s => s.element));
 // ---- the bar
 
 const count = h('small', {}), live = h('span', { class: 'live', role: 'status' });
-const amount = h('output', {}, '0');
+const amount = h('output', {}, String(store.smoothing));
 const reset = h('button', { class: 'plain', type: 'button', hidden: true, onclick: () => setZoom(null) }, 'Reset zoom');
 const themeButton = h('button', { class: 'plain', type: 'button', onclick: () => {
   chosenTheme = themeNow() === 'dark' ? 'light' : 'dark';
@@ -67,7 +67,7 @@ document.getElementById('bar').append(
       setZoom(null);
       changed('axis');
     }),
-    h('label', { class: 'control' }, 'Smoothing', h('input', { type: 'range', min: '0', max: '0.98', step: '0.02', value: '0', id: 'smoothing', oninput: e => {
+    h('label', { class: 'control' }, 'Smoothing', h('input', { type: 'range', min: '0', max: '0.98', step: '0.02', value: String(store.smoothing), id: 'smoothing', oninput: e => {
       store.smoothing = Number(e.target.value);
       amount.textContent = store.smoothing.toFixed(2).replace(/\.?0+$/, '') || '0';
       changed('style');

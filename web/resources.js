@@ -12,8 +12,8 @@ const CHARTS = [
   ['Network received', 'task', 'net_received_bytes_per_second', '', rate, bytes],
   ['Disk read', 'task', 'disk_read_bytes_per_second', '', rate, bytes],
   ['Disk written', 'task', 'disk_written_bytes_per_second', '', rate, bytes],
-  ['Host: CPU in programs', 'host', 'cpu_user_percent', 'of all its processors', x => `${number(x, 3)} %`, short],
-  ['Host: memory used', 'host', 'memory_used_bytes', '', bytes, bytes],
+  ['Host: CPU', 'host', 'cpu_user_percent', 'in programs, of all', x => `${number(x, 3)} %`, short],
+  ['Host: memory', 'host', 'memory_used_bytes', '', bytes, bytes],
 ];
 
 export class Resources {

@@ -17,7 +17,7 @@ export const store = {
   selected: new Set(),
   focus: null,   // the run that sections about a single one show
   by: 'step',
-  smoothing: 0,
+  smoothing: 0.5,
   logarithmic: false,
   zoom: null,    // {from, to} in units of `by`
   listeners: [],

@@ -37,13 +37,13 @@ export class Results {
         return x < y ? -sign : sign;
       });
     }
-    // A column in which all are alike, or that nobody fills, says nothing when runs are compared.
+    // A column that nobody fills says nothing.
     const columns = COLUMNS.filter(c => runs.some(r => value(c, r) !== null && value(c, r) !== undefined));
     const best = c => {
       const all = runs.map(r => value(c, r)).filter(isNumber);
       return c.best && all.length > 1 ? Math[c.best === 'least' ? 'min' : 'max'](...all) : null;
     };
-    const bests = columns.map(best);
+    const bests = columns.map(best), states = runs.some(r => runState(r) !== 'finished');
     const head = c => h('th', { class: c.word ? 'word' : null, scope: 'col',
       'aria-sort': this.sort && this.sort.key === c.key ? (this.sort.down ? 'descending' : 'ascending') : null },
     h('button', { type: 'button', onclick: () => {
@@ -57,9 +57,9 @@ export class Results {
         return h('td', { class: [c.word ? 'word' : '', v !== null && v === bests[i] ? 'best' : ''].join(' ').trim() || null },
           c.show ? c.show(v) : typeof v === 'string' ? v : number(v));
       }),
-      h('td', { class: 'word status', 'data-state': runState(r) }, runState(r)));
+      states && h('td', { class: 'word status', 'data-state': runState(r) }, runState(r)));
     this.element.replaceChildren(h('div', { class: 'scroll' }, h('table', {},
-      h('thead', {}, h('tr', {}, h('th', { class: 'word', scope: 'col' }, 'run'), columns.map(head), h('th', { class: 'word', scope: 'col' }, 'status'))),
+      h('thead', {}, h('tr', {}, h('th', { class: 'word', scope: 'col' }, 'run'), columns.map(head), states && h('th', { class: 'word', scope: 'col' }, 'status'))),
       h('tbody', {}, runs.map(row)))));
     return runs.length > 0;
   }

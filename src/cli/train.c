@@ -171,6 +171,7 @@ static shoal_status write_summary(train_run *t) {
 static void say_where(const train_run *t) {
   if (t->base.flags.quiet) return;
   printf("\nThe run is in %s. To evaluate it:  shoal eval %s\n", t->base.dir.path, t->base.dir.path);
+  printf("To see it:  shoal report %s\n", t->base.dir.path);
   if (t->report.fit.stopped && !t->base.flags.no_checkpoints)
     printf("To continue it:  shoal train %s --resume --run-dir %s\n", t->base.kind->name, t->base.dir.path);
   else if (!t->base.flags.no_checkpoints)
