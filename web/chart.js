@@ -3,7 +3,7 @@ import { colour, h, hideTip, number, short, showTip } from './dom.js';
 
 const HEIGHT = 216;
 const FONT = '11px system-ui, -apple-system, "Segoe UI", Roboto, "Liberation Sans", sans-serif';
-const MARKED_POINTS = 24; // a curve with fewer shows each
+const MARKED_POINTS = 8; // a curve with fewer shows each
 const SMOOTHED_POINTS = 10; // a curve with fewer is left as it is
 const NEAR = .04; // of the width: how far off a point may be to be told of
 
