@@ -135,7 +135,11 @@ ps_options cluster_job_options(const cluster_job *j, const job_flags *f, int ind
                   .servers = j->servers,
                   .net = j->net,
                   .connect_seconds = fmax(CONNECT_SECONDS, f->deadline),
-                  .answer_seconds = f->deadline};
+                  .answer_seconds = f->deadline,
+                  .backups = (int)f->backup_workers,
+                  .heartbeat = f->heartbeat,
+                  .returns = f->max_restarts > 0};
+  o.net.heartbeat = f->heartbeat;
   o.net.job = j->id;
   return o;
 }

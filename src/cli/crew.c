@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "cli/cluster_job.h"
 #include "cli/log_view.h"
+#include "cli/membership.h"
 #include "cli/record.h"
 #include "cli/table.h"
 #include "cluster/launch.h"
@@ -21,11 +22,14 @@
 #define STOP_SECONDS 30.0  /* for a clean stop */
 #define END_SECONDS 20.0   /* for the others to end once worker 0 has */
 #define GRACE_SECONDS 1.0  /* between asking to end and making it */
+#define STANDARD_RESTARTS 3 /* of each task */
 #define TAIL_LINES 5
 #define TAIL_BYTES 2048
 
 typedef struct {
   bool ended;
+  bool lost; /* for good: the job goes on without it */
+  int restarts;
   int status;       /* as from waitpid */
   json_t *result;   /* NULL: none yet */
   char *error;      /* what it said itself; NULL: nothing */
@@ -37,42 +41,48 @@ typedef struct {
   cluster_job job;
   char *logs; /* folder */
   log_view *view; /* NULL: the logs are not shown */
+  char *job_path;
   launch *tasks;
   member *members; /* servers first, then workers, then the evaluator */
   int servers, count;
   double failed_at, stop_at, chief_at; /* clock; 0: not yet */
+  bool alone; /* those that still run were told that worker 0 and the servers have ended */
 } watch;
 
 /* The last one, if there is one: nobody waits for it, and training goes on without it. */
 static bool is_evaluator(const watch *w, int task) { return task == w->servers + (int)w->crew->base->flags.workers; }
 
-static bool ended_badly(const member *m) { return m->ended && (m->status != 0 || !m->result); }
+static bool ended_badly(const member *m) { return m->ended && !m->lost && (m->status != 0 || !m->result); }
 
 /* ---- starting */
 
-static shoal_status start_task(watch *w, const char *role, int index, const char *job_path) {
+/* again: once more, after it died. */
+static shoal_status start_task(watch *w, int task, bool again) {
+  bool server = task < w->servers, evaluator = is_evaluator(w, task);
+  const char *role = server ? "ps" : evaluator ? "evaluator" : "worker";
+  int index = server ? task : evaluator ? 0 : task - w->servers;
   char name[64], flag[64], *log;
   snprintf(name, sizeof name, "%s/%d", role, index);
   snprintf(flag, sizeof flag, "%s:%d", role, index);
+  const char *argv[] = {"shoal", "train", w->crew->base->kind->name, "--task", flag, "--job", w->job_path,
+                        again ? "--resume" : NULL, NULL};
+  if (again) return launch_again(w->tasks, task, (char *const *)argv);
   if (asprintf(&log, "%s/%s-%d.log", w->logs, role, index) < 0) return status_no_memory();
-  const char *argv[] = {"shoal", "train", w->crew->base->kind->name, "--task", flag, "--job", job_path, NULL};
   shoal_status status = launch_start(w->tasks, name, (char *const *)argv, log);
   free(log);
   return status;
 }
 
 static shoal_status start(watch *w) {
-  const job_flags *f = &w->crew->base->flags;
-  char *path;
   if (mkdir(w->logs, 0777) && errno != EEXIST) return status_errno(errno, "cannot make the folder %s", w->logs);
-  if (asprintf(&path, "%s/job.json", w->logs) < 0) return status_no_memory();
-  shoal_status status = cluster_job_write(&w->job, path);
-  if (!status) status = launch_create(&w->tasks);
-  for (int i = 0; i < w->servers && !status; i++) status = start_task(w, "ps", i, path);
-  for (int i = 0; i < (int)f->workers && !status; i++) status = start_task(w, "worker", i, path);
-  if (f->evaluator && !status) status = start_task(w, "evaluator", 0, path);
-  free(path);
-  return status;
+  if (asprintf(&w->job_path, "%s/job.json", w->logs) < 0) {
+    w->job_path = NULL;
+    return status_no_memory();
+  }
+  TRY(cluster_job_write(&w->job, w->job_path));
+  TRY(launch_create(&w->tasks));
+  for (int i = 0; i < w->count; i++) TRY(start_task(w, i, false));
+  return NULL;
 }
 
 /* ---- what tasks say */
@@ -199,6 +209,63 @@ static shoal_status late(watch *w, double seconds, const char *after) {
   return status;
 }
 
+/* ---- when it goes on */
+
+static bool servers_are_up(const watch *w) {
+  for (int i = 0; i < w->servers; i++)
+    if (w->members[i].ended) return false;
+  return true;
+}
+
+/* A server that comes back needs a checkpoint to begin from, a worker the servers. */
+static bool may_start_again(const watch *w, int task) {
+  const job_flags *f = &w->crew->base->flags;
+  const member *m = &w->members[task];
+  if (!WIFSIGNALED(m->status) || m->restarts >= f->max_restarts || w->stop_at || w->failed_at || w->chief_at)
+    return false;
+  return task < w->servers ? !f->no_checkpoints : servers_are_up(w);
+}
+
+/* A task has died. If the job can go on, it does. */
+static shoal_status take_loss(watch *w, int task) {
+  member *m = &w->members[task];
+  bool again = may_start_again(w, task), killed = WIFSIGNALED(m->status);
+  if (!again && (task <= w->servers || !(killed || w->alone))) {
+    if (!w->failed_at) w->failed_at = clock_seconds();
+    return NULL;
+  }
+  text line = {0};
+  text_add(&line, "%s (pid %d) ", launch_name(w->tasks, task), (int)launch_pid(w->tasks, task));
+  if (killed)
+    text_add(&line, "was killed by signal %d (%s) around step %lld: ", WTERMSIG(m->status),
+             strsignal(WTERMSIG(m->status)), (long long)w->crew->last->step);
+  if (again)
+    text_add(&line, "it is started again (%d of %lld)", m->restarts + 1, (long long)w->crew->base->flags.max_restarts);
+  else
+    text_add(&line, w->alone ? "was not back when the job ended" : "the job goes on without it");
+  if (!line.failed) progress_note(w->crew->screen, line.data);
+  text_fini(&line);
+  m->lost = !again;
+  if (!again) return NULL;
+  free(m->error);
+  m->error = NULL;
+  m->ended = false;
+  m->restarts++;
+  w->crew->report->restarts++;
+  return start_task(w, task, true);
+}
+
+/* Worker 0 and the servers have ended well: one that still looks for them, since it or they were started again, is told
+ * to stop. One that evaluates is not disturbed by that. */
+static void end_latecomers(watch *w) {
+  if (w->alone || !w->crew->report->restarts) return;
+  for (int i = 0; i < w->servers; i++)
+    if (!w->members[i].ended) return;
+  w->alone = true;
+  for (int i = w->servers + 1; i < w->count; i++)
+    if (!is_evaluator(w, i)) launch_signal(w->tasks, i, SIGTERM);
+}
+
 /* ---- watching */
 
 /* Everything that has a deadline. */
@@ -207,6 +274,7 @@ static shoal_status check_time(watch *w) {
   if (w->failed_at && now - w->failed_at > CAUSE_SECONDS) return failure(w);
   if (w->stop_at && now - w->stop_at > STOP_SECONDS) return late(w, STOP_SECONDS, "of being asked to stop");
   if (w->chief_at && now - w->chief_at > END_SECONDS) return late(w, END_SECONDS, "of worker/0");
+  if (w->chief_at && !w->failed_at) end_latecomers(w);
   if (!w->stop_at && __atomic_load_n(w->crew->stop, __ATOMIC_ACQUIRE)) {
     w->stop_at = now;
     launch_signal(w->tasks, w->servers, SIGTERM);
@@ -222,9 +290,14 @@ static void tell_evaluator_failed(watch *w, int task) {
   text_fini(&words);
 }
 
+static bool all_ended(const watch *w) {
+  for (int i = 0; i < w->count; i++)
+    if (!w->members[i].ended) return false;
+  return true;
+}
+
 static shoal_status watch_all(watch *w) {
-  int ended = 0;
-  while (ended < w->count || w->failed_at) {
+  while (!all_ended(w) || w->failed_at) {
     launch_event e;
     TRY(launch_wait(w->tasks, WAIT_SECONDS, &e));
     if (e.kind == LAUNCH_LINE) on_line(w, e.task, e.line);
@@ -232,10 +305,11 @@ static shoal_status watch_all(watch *w) {
       member *m = &w->members[e.task];
       m->ended = true;
       m->status = e.status;
-      ended++;
-      if (ended_badly(m) && is_evaluator(w, e.task)) tell_evaluator_failed(w, e.task);
-      else if (ended_badly(m) && !w->failed_at) w->failed_at = clock_seconds();
-      if (e.task == w->servers) w->chief_at = clock_seconds();
+      if (ended_badly(m) && is_evaluator(w, e.task))
+        tell_evaluator_failed(w, e.task);
+      else if (ended_badly(m))
+        TRY(take_loss(w, e.task));
+      if (e.task == w->servers && m->ended) w->chief_at = clock_seconds();
     }
     log_view_look(w->view, w->tasks, false);
     TRY(check_time(w));
@@ -248,10 +322,10 @@ static shoal_status watch_all(watch *w) {
 static shoal_status collect(watch *w) {
   run_report *r = w->crew->report;
   r->tasks = json_array();
-  for (int i = 0; i < w->count; i++)
-    if ((w->members[i].result || !is_evaluator(w, i)) &&
-        json_array_append(r->tasks, json_object_get(w->members[i].result, "task")))
-      return status_no_memory();
+  for (int i = 0; i < w->count; i++) {
+    json_t *task = json_object_get(w->members[i].result, "task");
+    if (task && json_array_append(r->tasks, task)) return status_no_memory();
+  }
   const json_t *chief = w->members[w->servers].result;
   record_from_json(fit_record, json_object_get(chief, "fit"), &r->fit);
   record_from_json(evaluation_record, json_object_get(chief, "test"), &r->test);
@@ -261,10 +335,7 @@ static shoal_status collect(watch *w) {
 shoal_status crew_check(const crew *c) {
   const job_flags *f = &c->base->flags;
   const run_report *r = c->report;
-  for (int i = 0; i < (int)f->workers && r->fit.updates > 0 && !r->fit.stopped; i++)
-    if (!summary_gradients(r->tasks, i))
-      return status_make(SHOAL_ERR_PEER, "no gradient of worker/%d reached every parameter server: it did not take "
-                         "part in the training", i);
+  TRY(membership_check(r));
   size_t k;
   json_t *task;
   json_array_foreach(r->tasks, k, task) {
@@ -290,6 +361,7 @@ static shoal_status prepare(watch *w) {
     long processors = sysconf(_SC_NPROCESSORS_ONLN) / (long)b->flags.workers;
     b->flags.threads = processors > 1 ? processors : 1;
   }
+  if (b->flags.max_restarts < 0) b->flags.max_restarts = STANDARD_RESTARTS;
   TRY(run_dir_make(&b->dir));
   TRY(metrics_repair(b->dir.metrics));
   TRY(cluster_job_make(b, classes, rows, &w->job));
@@ -321,6 +393,7 @@ shoal_status crew_run(crew *c) {
   }
   free(w.members);
   free(w.logs);
+  free(w.job_path);
   cluster_job_fini(&w.job);
   return status;
 }

@@ -1,9 +1,10 @@
 /* A cluster on this machine: starts all tasks, shows how training goes, and sees to it that nothing is left running.
  *
- * 1. Any task that ends badly ends the job, within seconds, with a message that names it.
+ * 1. A task that is killed is started again, --max-restarts times. After that the job goes on without a worker; without
+ *    worker 0 or a server, and when a task fails by itself, it ends within seconds, with a message that names the task.
  * 2. A stop (Ctrl-C) goes to worker 0, which stops the others through the servers: all end at the same step.
- * 3. The job is good only if every task has delivered its result, every server has used gradients of every worker, and
- *    (in sync mode) all workers measure the same accuracy. */
+ * 3. The job is good only if every task that was not lost has delivered its result, every server has used gradients of
+ *    every worker that was there from the start to the end, and (in sync mode) all workers measure the same accuracy. */
 #ifndef SHOAL_CLI_CREW_H
 #define SHOAL_CLI_CREW_H
 

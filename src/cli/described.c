@@ -145,6 +145,7 @@ shoal_status described_run(crew *c, const cluster *place) {
                   .stop = c->stop,
                   .ears = &ears};
   job.net.insecure = b->flags.insecure;
+  if (b->flags.max_restarts < 0) b->flags.max_restarts = 0; /* nobody is known to do it */
   shoal_status status = b->flags.keys ? key_ring_read(b->flags.keys, server, &job.ring, &job.net) : NULL;
   if (!status) status = look_at_data(b, server, &job);
   if (!status && l.chief) status = run_dir_make(&b->dir);

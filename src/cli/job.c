@@ -151,6 +151,15 @@ const flag_row job_table[] = {
      .marks = 0},
     {"deadline", FLAG_NUMBER, AT(deadline), "SECONDS", "ps: how long a task waits for another before the job fails",
      "60", 0.1, 1e6, .marks = FLAG_KEPT},
+    {"backup-workers", FLAG_INT, AT(backup_workers), "N",
+     "sync: a step takes the first gradients and does without so many; late ones are dropped", "0", 0, WORKERS_MOST,
+     .marks = FLAG_KEPT},
+    {"heartbeat", FLAG_NUMBER, AT(heartbeat), "SECONDS",
+     "ps: a worker that others wait for and that is silent for so long, and for thrice its longest step, is left out",
+     "5", 0.1, 1e6, .marks = FLAG_KEPT},
+    {"max-restarts", FLAG_INT, AT(max_restarts), "N",
+     "ps: how often a task that was killed is started again; in a cluster described: above 0, it is waited for",
+     "3; 0 in a cluster described", 0, 1e6, .marks = FLAG_KEPT},
     {"cluster", FLAG_TEXT, AT(cluster), "FILE", "be a task of the cluster described there, as in TF_CONFIG",
      "TF_CONFIG, if that is set", .complete = COMPLETE_FILE},
     {"task", FLAG_TEXT, AT(task), "ROLE:INDEX", "which task of the cluster this is: chief:0, worker:1, ps:0 ...",
@@ -242,6 +251,7 @@ void job_fill(job_flags *f, const flags_parsed *parsed, const shoal_model_kind *
   if (!f->mode) f->mode = "sync";
   if (!f->transport) f->transport = "auto";
   if (f->deadline == 0) f->deadline = 60;
+  if (f->heartbeat == 0) f->heartbeat = 5;
   if (!f->keep) f->keep = 3;
   if (f->sample_every == 0) f->sample_every = 1;
   if (!f->memory_limit) f->memory_limit = 1024;
@@ -265,6 +275,9 @@ static shoal_status check_strategy_flags(const job_flags *f, const flags_parsed 
               {"keys", "ps"},
               {"evaluator", "ps"},
               {"follow-logs", "ps"},
+              {"backup-workers", "ps"},
+              {"heartbeat", "ps"},
+              {"max-restarts", "ps"},
               {"deadline", "ps allreduce"},
               {"wire", "allreduce"},
               {"check-replicas", "allreduce"},
@@ -301,6 +314,12 @@ static shoal_status check_cluster(const job_flags *f, const flags_parsed *parsed
                        "--transport zmq");
   if (f->evaluator && f->no_checkpoints)
     return status_make(SHOAL_ERR_ARGUMENT, "--evaluator and --no-checkpoints contradict each other: it tests checkpoints");
+  if (f->backup_workers && !job_is_together(f))
+    return status_make(SHOAL_ERR_ARGUMENT, "--backup-workers means nothing to --mode async, where nobody waits for a "
+                       "slow worker");
+  if (f->backup_workers >= f->workers)
+    return status_make(SHOAL_ERR_ARGUMENT, "--backup-workers %lld: with %lld workers at most %lld is possible",
+                       (long long)f->backup_workers, (long long)f->workers, (long long)f->workers - 1);
   if (f->staleness >= 0 && job_is_together(f))
     return status_make(SHOAL_ERR_ARGUMENT, "--staleness means nothing to --mode sync, where all workers step together; "
                        "add --mode async");

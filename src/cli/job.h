@@ -41,7 +41,9 @@ typedef struct {
   const char *mode;
   int64_t staleness; /* below 0: no bound */
   const char *transport;
-  double deadline;   /* seconds */
+  double deadline, heartbeat; /* seconds */
+  int64_t backup_workers;
+  int64_t max_restarts; /* below 0: not said */
   const char *cluster, *keys;
   bool insecure, evaluator, follow_logs;
   const char *task, *job; /* of a process that is a task of a cluster */
@@ -54,7 +56,8 @@ typedef struct {
 } job_flags;
 
 /* Before the command line and settings are read. */
-#define JOB_FLAGS_NONE_GIVEN ((job_flags){.lr = NAN, .l2 = NAN, .bias_rate = NAN, .seed = 1, .staleness = -1, .shuffle_rows = -1})
+#define JOB_FLAGS_NONE_GIVEN                                                                                   \
+  ((job_flags){.lr = NAN, .l2 = NAN, .bias_rate = NAN, .seed = 1, .staleness = -1, .max_restarts = -1, .shuffle_rows = -1})
 
 #define WORKERS_MOST 1024
 #define SERVERS_MOST 256

@@ -52,6 +52,7 @@ const record_field fit_record[] = {
     BOOL(shoal_fit_result, stopped),
     BOOL(shoal_fit_result, stopped_early),
     INT(shoal_fit_result, resumed_from),
+    INT(shoal_fit_result, lost_steps),
     {0},
 };
 

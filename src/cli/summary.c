@@ -1,5 +1,6 @@
 #include "cli/summary.h"
 
+#include "cli/membership.h"
 #include "cli/table.h"
 
 #include <math.h>
@@ -216,7 +217,10 @@ json_t *summary_json(const run_report *r) {
       {"tasks", tasks},
       {"hosts", hosts},
   };
-  return OBJECT_OF(all);
+  json_t *summary = OBJECT_OF(all);
+  if (!summary || membership_add(r, summary)) return summary;
+  json_decref(summary);
+  return NULL;
 }
 
 static void print_own(const sampler_use *use, FILE *to, int width) {
@@ -319,6 +323,7 @@ void summary_print(const run_report *r, FILE *to) {
     print_tasks(r->tasks, to, width);
   else
     print_own(&r->use, to, width);
+  membership_print(r, to);
   if (isfinite(r->test.top_k))
     fprintf(to, "\nThe class is among the %lld likeliest in %.2f %% of the test rows.\n", (long long)f->top_k,
             100 * r->test.top_k);

@@ -21,6 +21,7 @@ typedef struct {
   double final_rate;
   double startup_seconds, total_seconds;
   sampler_use use;
+  int restarts;  /* of tasks of a cluster of local processes */
   json_t *tasks; /* of a cluster, as they go to summary.json; borrowed. NULL: this process alone */
 } run_report;
 

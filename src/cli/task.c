@@ -187,6 +187,7 @@ static shoal_status be_worker(task *t) {
   TRY(training_compile(b, t->place.job->classes, t->place.job->rows));
   if (t->place.index == 0) TRY(be_chief(t));
   ps_options options = cluster_job_options(t->place.job, &b->flags, t->place.index);
+  options.stop = t->place.stop;
   TRY(ps_strategy_create(&options, b->model, &t->strategy));
   shoal_fit_options fit;
   TRY(training_options(b, &fit));
@@ -253,6 +254,7 @@ static json_t *server_json(task *t, const ps_server_result *r) {
                 {"gradient_examples", offsetof(ps_worker_count, examples)},
                 {"late_gradients", offsetof(ps_worker_count, late)},
                 {"joins", offsetof(ps_worker_count, joins)},
+                {"late_joins", offsetof(ps_worker_count, late_joins)},
                 {"deaths", offsetof(ps_worker_count, deaths)}};
   for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
     json_object_set_new(task_object, counts[i].key, count_json(t, r, counts[i].offset));
@@ -300,13 +302,15 @@ shoal_status task_do(const task_place *place) {
 static void tell_parent(void *context, const char *key, json_t *value) { record_send(key, value); }
 static const task_ears parent = {.tell = tell_parent};
 
-static shoal_status run(const char *name, const char *job_path, training *base, cluster_job *job, interrupt **signals) {
+static shoal_status run(const char *name, const char *job_path, bool again, training *base, cluster_job *job,
+                        interrupt **signals) {
   if (!job_path) return status_make(SHOAL_ERR_ARGUMENT, "--task %s needs --cluster FILE", name);
   TRY(cluster_job_read(job_path, base, job));
   if (!strcmp(name, "evaluator:0")) {
     TRY(interrupt_create("Stopping after this evaluation.", "Ended at once.", signals));
     return evaluator_task(base, interrupt_flag(*signals), &parent);
   }
+  if (again) base->flags.resume = true; /* if there is a checkpoint; no matter how the job began */
   const char *colon = strchr(name, ':');
   bool server = !strncmp(name, "ps:", 3);
   int64_t index, count = server ? base->flags.ps : base->flags.workers;
@@ -324,12 +328,12 @@ static shoal_status run(const char *name, const char *job_path, training *base, 
   return task_do(&place);
 }
 
-shoal_status task_run(const char *name, const char *job_path) {
+shoal_status task_run(const char *name, const char *job_path, bool again) {
   training base = {0};
   cluster_job job = {0};
   interrupt *signals = NULL;
   signal(SIGPIPE, SIG_IGN);
-  shoal_status status = run(name, job_path, &base, &job, &signals);
+  shoal_status status = run(name, job_path, again, &base, &job, &signals);
   if (status)
     record_send("error", json_pack("{s:s, s:i}", "message", shoal_status_message(status), "code",
                                    (int)shoal_status_code(status)));

@@ -24,8 +24,8 @@ typedef struct {
 
 SHOAL_CHECKED shoal_status task_do(const task_place *place);
 
-/* A task that was started by another process: name is "worker:1" or "ps:0". What happens is told to that process, also
- * an error that is returned. */
-SHOAL_CHECKED shoal_status task_run(const char *name, const char *job_path);
+/* A task that was started by another process: name is "worker:1" or "ps:0"; again: it died before. What happens is told
+ * to that process, also an error that is returned. */
+SHOAL_CHECKED shoal_status task_run(const char *name, const char *job_path, bool again);
 
 #endif

@@ -311,7 +311,7 @@ static int run_train(int argc, char **argv) {
     return EXIT_GOOD;
   }
   if (!status && t.base.flags.job) {
-    status = task_run(t.base.flags.task ? t.base.flags.task : "", t.base.flags.job);
+    status = task_run(t.base.flags.task ? t.base.flags.task : "", t.base.flags.job, t.base.flags.resume);
     return status ? command_fail(&command_train, status) : EXIT_GOOD;
   }
   if (!status && t.parsed.count == 0)

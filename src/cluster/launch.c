@@ -65,46 +65,60 @@ static void become(pid_t parent, int report, int log, char *const *argv) {
   _exit(127);
 }
 
-shoal_status launch_start(launch *l, const char *name, char *const *argv, const char *log) {
-  int pipes[2] = {-1, -1}, file = -1;
+/* Starts the process of a task that has none. more: flags for the log. */
+static shoal_status spawn(task *t, char *const *argv, int more) {
+  int pipes[2] = {-1, -1};
   shoal_status status = NULL;
-  TRY(mem_grow((void **)&l->tasks, &l->capacity, l->n + 1, sizeof *l->tasks));
-  task t = {.name = strdup(name), .log = strdup(log), .report = -1};
-  if (!t.name || !t.log) {
-    status = status_no_memory();
-    goto fail;
-  }
-  file = open(log, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_APPEND, 0666);
+  int file = open(t->log, O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND | more, 0666);
   if (file < 0) {
-    status = status_errno(errno, "%s: cannot create the log %s", name, log);
+    status = status_errno(errno, "%s: cannot create the log %s", t->name, t->log);
     goto fail;
   }
   if (pipe2(pipes, O_CLOEXEC)) {
-    status = status_errno(errno, "%s: cannot make a pipe", name);
+    status = status_errno(errno, "%s: cannot make a pipe", t->name);
     goto fail;
   }
-  pid_t parent = getpid();
-  t.pid = fork();
-  if (t.pid == 0) become(parent, pipes[1], file, argv);
-  if (t.pid < 0) {
-    status = status_errno(errno, "%s: cannot start a process", name);
+  pid_t parent = getpid(), pid = fork();
+  if (pid == 0) become(parent, pipes[1], file, argv);
+  if (pid < 0) {
+    status = status_errno(errno, "%s: cannot start a process", t->name);
     goto fail;
   }
-  setpgid(t.pid, t.pid); /* as the child does: whoever comes first */
+  setpgid(pid, pid); /* as the child does: whoever comes first */
   close(pipes[1]);
   close(file);
-  t.report = pipes[0];
-  t.running = true;
-  fcntl(t.report, F_SETFL, O_NONBLOCK);
-  l->tasks[l->n++] = t;
+  t->pid = pid;
+  t->report = pipes[0];
+  t->running = true;
+  t->told = false;
+  fcntl(t->report, F_SETFL, O_NONBLOCK);
   return NULL;
 fail:
   if (pipes[0] >= 0) close(pipes[0]);
   if (pipes[1] >= 0) close(pipes[1]);
   if (file >= 0) close(file);
-  free(t.name);
-  free(t.log);
   return status;
+}
+
+shoal_status launch_start(launch *l, const char *name, char *const *argv, const char *log) {
+  TRY(mem_grow((void **)&l->tasks, &l->capacity, l->n + 1, sizeof *l->tasks));
+  task t = {.name = strdup(name), .log = strdup(log), .report = -1};
+  shoal_status status = t.name && t.log ? spawn(&t, argv, O_TRUNC) : status_no_memory();
+  if (status) {
+    free(t.name);
+    free(t.log);
+    return status;
+  }
+  l->tasks[l->n++] = t;
+  return NULL;
+}
+
+shoal_status launch_again(launch *l, int i, char *const *argv) {
+  task *t = &l->tasks[i];
+  if (t->running) return status_make(SHOAL_ERR_INTERNAL, "%s still runs", t->name);
+  text_fini(&t->lines); /* half a line at most */
+  t->taken = 0;
+  return spawn(t, argv, 0);
 }
 
 /* Takes in what the task has written. */

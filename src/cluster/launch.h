@@ -30,6 +30,8 @@ typedef struct {
 SHOAL_CHECKED shoal_status launch_create(launch **out);
 /* Starts this program again with the given arguments (argv[0] included, ended by NULL). name: "worker/1", copied. */
 SHOAL_CHECKED shoal_status launch_start(launch *l, const char *name, char *const *argv, const char *log);
+/* The same for a task whose end was reported; its log goes on. */
+SHOAL_CHECKED shoal_status launch_again(launch *l, int task, char *const *argv);
 /* The next thing that happened, at most `seconds` from now. A task's lines come before its end. */
 SHOAL_CHECKED shoal_status launch_wait(launch *l, double seconds, launch_event *out);
 void launch_signal(launch *l, int task, int signal);

@@ -240,12 +240,17 @@ static shoal_status hello(ps_client *c, int server, bool *under_way) {
   }
 }
 
-static shoal_status meet_once(ps_client *c, double seconds, bool *under_way) {
+/* *final: it makes no sense to try again. */
+static shoal_status meet_once(ps_client *c, double seconds, bool *under_way, bool *final) {
+  *final = false;
+  c->lost = c->fenced = false;
   TRY(connect_all(c, seconds));
   bool all = true;
   for (int s = servers_of(c) - 1; s >= 0; s--) {
     bool one;
-    TRY(hello(c, s, &one));
+    shoal_status status = hello(c, s, &one);
+    *final = !c->lost;
+    TRY(status);
     all = all && one && c->generations[s] == c->generations[servers_of(c) - 1];
   }
   *under_way = all;
@@ -257,24 +262,22 @@ static bool asked_to_stop(const ps_client *c) {
 }
 
 shoal_status ps_client_meet(ps_client *c, bool *under_way) {
-  double since = clock_seconds(), seconds = c->options.again_seconds;
-  if (!c->met) {
-    TRY(meet_once(c, c->options.connect_seconds, under_way));
-    c->met = true;
-    return NULL;
-  }
+  double since = clock_seconds(), seconds = c->met ? c->options.again_seconds : c->options.connect_seconds;
   for (;;) {
-    c->lost = c->fenced = false;
+    bool final;
     double left = since + seconds - clock_seconds();
-    shoal_status status = meet_once(c, MIN_OF(TRY_SECONDS, MAX_OF(left, 0.1)), under_way);
-    if (!status) return NULL;
-    bool final = clock_seconds() - since > seconds;
+    shoal_status status = meet_once(c, MIN_OF(c->options.again_seconds > 0 ? TRY_SECONDS : seconds, MAX_OF(left, 0.1)),
+                                    under_way, &final);
+    if (!status) {
+      c->met = true;
+      return NULL;
+    }
+    if (final || shoal_status_code(status) != SHOAL_ERR_PEER || c->options.again_seconds <= 0) return status;
     if (asked_to_stop(c)) {
       shoal_status_free(status);
-      return status_make(SHOAL_ERR_CANCELLED, "asked to stop while a lost server was awaited");
+      return status_make(SHOAL_ERR_CANCELLED, "asked to stop while servers were awaited");
     }
-    if (final || shoal_status_code(status) != SHOAL_ERR_PEER)
-      return status_wrap(status, "lost a server and did not find all again in %g s", seconds);
+    if (clock_seconds() - since > seconds) return status_wrap(status, "not all servers are there after %g s", seconds);
     shoal_status_free(status);
     poll(NULL, 0, AGAIN_MILLISECONDS);
   }

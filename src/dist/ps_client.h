@@ -15,7 +15,7 @@ typedef struct {
   const char *settings;
   bool backups;                 /* there are backup workers: rule 9 of the protocol */
   double connect_seconds, answer_seconds; /* deadlines */
-  double again_seconds;         /* the same for meeting again after a connection was lost */
+  double again_seconds;         /* the same for meeting again after a connection was lost; 0: servers do not return */
   events *events;               /* NULL, or a timeline: track 0 is the client's */
   const int *stop;              /* NULL, or: meeting again is given up once *stop is not 0 */
 } ps_client_options;

@@ -21,7 +21,8 @@
 typedef struct {
   int64_t gradients, examples; /* used; examples in them */
   int64_t late;                /* gradients not used, since they came too late */
-  int64_t joins, deaths;       /* how often it came; went away, or was silent for too long, before it was done */
+  int64_t joins, late_joins;   /* how often it came; after the training had started */
+  int64_t deaths;              /* how often it went away, or was silent for too long, before it was done */
 } ps_worker_count;
 
 typedef struct {

@@ -73,7 +73,9 @@ static void become_member(server *s, worker *w) {
   w->steps = MAX_OF(slowest(s), 0);
   w->state = MEMBER;
   w->longest = 0;
-  s->result.workers[w - s->workers].joins++;
+  ps_worker_count *count = &s->result.workers[w - s->workers];
+  count->joins++;
+  count->late_joins += s->now > s->start;
 }
 
 static shoal_status admit(server *s, worker *w) {

@@ -372,11 +372,11 @@ shoal_status fit_end_epoch(fit_loop *l, bool *stop) {
   const shoal_callbacks *c = &l->options->callbacks;
   const double rows = (double)s->epoch_seen;
   double loss = s->epoch_loss / rows, accuracy = s->epoch_hits / rows;
-  s->epoch++;
+  s->epoch += l->strategy ? s->position / l->usable : 1; /* meanwhile others may have finished another one */
   s->examples += s->position;
   s->last_steps = s->epoch_steps;
   s->epoch_steps = 0;
-  s->position = l->strategy ? MAX_OF(s->position - l->usable, 0) : 0; /* others may be in the next epoch already */
+  s->position = l->strategy ? s->position % l->usable : 0;
   s->epoch_loss = s->epoch_hits = 0;
   s->epoch_seen = 0;
   if (l->validation && is_chief(l)) TRY(validate(l));

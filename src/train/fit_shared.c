@@ -110,7 +110,7 @@ static shoal_status end(fit_loop *l) {
   TRY(l->strategy->kind->end(l->strategy, &l->place, &lost));
   if (lost) return begin(l, true);
   take_place(l, &l->place);
-  while (epoch_is_over(l)) TRY(fit_end_epoch(l, &ignored));
+  if (epoch_is_over(l)) TRY(fit_end_epoch(l, &ignored));
   return NULL;
 }
 

@@ -249,7 +249,7 @@ shoal_status ps_strategy_create(const ps_options *options, shoal_model *m, shoal
                               .settings = s->settings.data,
                               .backups = options->backups > 0,
                               .connect_seconds = options->connect_seconds,
-                              .again_seconds = options->answer_seconds,
+                              .again_seconds = options->returns ? options->answer_seconds : 0,
                               .events = m->session->events,
                               .stop = options->stop,
                               /* Longer than a server waits, which knows who is missing and is to say so first. */

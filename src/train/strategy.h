@@ -17,7 +17,7 @@ enum { STRATEGY_NOTHING = -1, STRATEGY_END = -2 }; /* instead of a batch: none i
 
 typedef struct {
   lease_plan batches;
-  int64_t end_step; /* together: steps in all */
+  int64_t end_step; /* together: steps at most */
 } strategy_plan;
 
 /* Where a training stands. */
@@ -104,9 +104,9 @@ struct shoal_strategy {
  * which nobody hands them out. */
 static inline int64_t strategy_batch(const strategy_plan *plan, int worker, int workers, int64_t step) {
   int64_t batches = lease_plan_epoch_batches(&plan->batches), rounds = (batches + workers - 1) / workers;
-  int64_t place = step % rounds * workers + worker;
-  if (step >= plan->end_step) return STRATEGY_END;
-  return place < batches ? step / rounds * batches + place : STRATEGY_NOTHING;
+  int64_t first = step / rounds * batches, place = step % rounds * workers + worker;
+  if (step >= plan->end_step || first >= plan->batches.end) return STRATEGY_END;
+  return place < batches ? first + place : STRATEGY_NOTHING;
 }
 
 #endif

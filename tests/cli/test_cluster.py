@@ -133,9 +133,9 @@ class Cluster(support.Case):
             self.assertGreaterEqual(self.summary(mode)["updates"], 40)
 
     def test_a_killed_task_ends_the_job(self):
-        for victim, flags in (("worker:1", ["--workers", "2"]), ("ps:0", ["--workers", "2"]),
-                              ("worker:0", ["--workers", "2", "--mode", "async"]),
-                              ("ps:1", ["--workers", "1", "--ps", "2"])):
+        for victim, flags in (("ps:0", ["--workers", "2", "--max-restarts", "0"]),
+                              ("worker:0", ["--workers", "2", "--mode", "async", "--max-restarts", "0"]),
+                              ("ps:1", ["--workers", "1", "--ps", "2", "--no-checkpoints"])):
             process, folder = self.started(victim.replace(":", ""), *flags)
             tasks = tasks_of(folder)
             self.assertIn(victim, tasks)
@@ -200,6 +200,9 @@ class Cluster(support.Case):
         for number, (flags, words) in enumerate((
                 (["--strategy", "single", "--workers", 2], "--strategy ps"),
                 (["--workers", 2, "--staleness", 1], "--mode async"),
+                (["--workers", 2, "--backup-workers", 2], "at most 1"),
+                (["--workers", 2, "--mode", "async", "--backup-workers", 1], "means nothing"),
+                (["--strategy", "single", "--heartbeat", 3], "means nothing"),
                 (["--strategy", "single", "--mode", "async"], "means nothing"),
                 (["--workers", 0], "from 1"), (["--ps", 0], "from 1"), (["--mode", "asnyc", "--ps", 1], "async"),
                 (["--workers", 1, "--ps", 256], "or fewer"),
@@ -341,4 +344,5 @@ class Described(support.Case):
         self.assertIn("no ps", self.end(self.start("worker:0"), expect=2)[1])
 
 
-support.main()
+if __name__ == "__main__":
+    support.main()

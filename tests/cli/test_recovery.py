@@ -1,0 +1,228 @@
+"""Tasks that die, stop or come late, at any moment: the job finishes or ends with a named cause, and nothing is left.
+
+SHOAL_KILL_ROUNDS says how often each kind of task is killed (once, unless told otherwise)."""
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+
+import support
+from test_cluster import tasks_of
+
+ROUNDS = int(os.environ.get("SHOAL_KILL_ROUNDS", "1"))
+LATEST = 10  # seconds from a kill to the end of a job that cannot go on, or to its next step
+ROWS = 512
+
+
+class Recovery(support.Case):
+    def begin(self, name, *flags, epochs=100000000, lr="0.1"):
+        folder = self.folder / name
+        process = subprocess.Popen(
+            [support.SHOAL, "train", "softmax", "--data", self.data, "--run-dir", folder, "--epochs", str(epochs),
+             "--batch-size", "16", "--threads", "1", "--lr", lr, "--quiet", *map(str, flags)], cwd=self.folder,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=self.environment())
+        self.addCleanup(self.put_away, process)
+        return process, folder
+
+    def put_away(self, process):
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+    def steps(self, folder):
+        """The step that metrics.jsonl has last, -1: none."""
+        try:
+            lines = (folder / "metrics.jsonl").read_text().splitlines()
+        except OSError:
+            return -1
+        for line in reversed(lines):
+            try:
+                record = json.loads(line)
+            except ValueError:
+                continue
+            if record.get("kind") == "step":
+                return record["step"]
+        return -1
+
+    def wait_for(self, condition, what, process=None, seconds=LATEST):
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            if condition():
+                return
+            if process and process.poll() is not None:
+                out, err = process.communicate()
+                self.fail(f"{what}: the job ended with {process.returncode} before: {out}\n{err}")
+            time.sleep(0.01)
+        self.fail(f"{what}: not within {seconds} s")
+
+    def wait_for_training(self, process, folder):
+        self.wait_for(lambda: self.steps(folder) >= 0, "training", process, 30)
+
+    def wait_for_steps(self, process, folder):
+        """Training goes on from here."""
+        before = (folder / "metrics.jsonl").stat().st_size
+        self.wait_for(lambda: (folder / "metrics.jsonl").stat().st_size > before + 2000, "going on", process)
+
+    def end(self, process, folder, expect=0):
+        try:
+            out, err = process.communicate(timeout=LATEST)
+        except subprocess.TimeoutExpired:
+            self.fail(f"still running: {tasks_of(folder)}")
+        self.assertEqual(process.returncode, expect, out + err)
+        self.assertEqual(tasks_of(folder), {})
+        return out, err
+
+    def stop(self, process, folder):
+        process.send_signal(signal.SIGINT)
+        out, _ = self.end(process, folder, 130)
+        return self.summary(folder.name), out
+
+    def kill_at_random(self, victim, first):
+        """Kills at any moment from the very start on. The job must go on, and stop when asked to; or end by itself with
+        a message that names the victim."""
+        numbers = random.Random(victim)
+        modes = self.MODES
+        for i in range(ROUNDS):
+            flags = modes[(i + first) % len(modes)]
+            process, folder = self.begin(f"{victim.replace(':', '')}-{i}", "--workers", 3, "--ps", 2, *flags,
+                                         "--checkpoint-every", 2000)
+            delay = numbers.uniform(0, 1.2)
+            with self.subTest(victim=victim, flags=flags, delay=delay):
+                self.wait_for(lambda: victim in tasks_of(folder), "start", process)
+                time.sleep(delay)
+                tasks = tasks_of(folder)
+                os.kill(tasks[victim], signal.SIGKILL)
+                killed = time.monotonic()
+                self.wait_for(lambda: tasks_of(folder).get(victim) not in (None, tasks[victim]), "start again", process)
+                self.wait_for_training(process, folder)
+                self.wait_for_steps(process, folder)
+                self.assertLess(time.monotonic() - killed, LATEST)
+                summary, out = self.stop(process, folder)
+                self.assertEqual(summary["restarts"], 1)
+                self.assertIn("started again 1 time", out)
+
+    MODES = (["--mode", "sync"], ["--mode", "async"], ["--mode", "sync", "--transport", "zmq"],
+             ["--mode", "async", "--staleness", "4"], ["--mode", "sync", "--backup-workers", "1"],
+             ["--mode", "async", "--transport", "zmq"])
+
+    def test_a_worker_is_killed(self):
+        self.kill_at_random("worker:1", 0)
+
+    def test_a_server_is_killed(self):
+        self.kill_at_random("ps:1", 1)
+
+    def test_the_leader_is_killed(self):
+        self.kill_at_random("ps:0", 2)
+
+    def test_the_chief_is_killed(self):
+        self.kill_at_random("worker:0", 4)
+
+    def test_a_worker_that_does_not_return_is_done_without(self):
+        """Each row once an epoch, whoever does it."""
+        for mode in ("sync", "async"):
+            process, folder = self.begin(mode, "--workers", 3, "--mode", mode, "--max-restarts", 0,
+                                         "--checkpoint-every", 100000, epochs=2000)
+            self.wait_for_training(process, folder)
+            os.kill(tasks_of(folder)["worker:2"], signal.SIGKILL)
+            out, err = self.end_later(process, folder)
+            self.assertIn("the job goes on without it", err)
+            summary = self.summary(mode)
+            self.assertEqual(summary["lost_workers"], ["worker/2"])
+            self.assertEqual(summary["examples"], 2000 * ROWS)
+            self.assertEqual(sum(summary["tasks"][0]["gradient_examples"]), 2000 * ROWS)
+            self.assertEqual(summary["handed_on_rows"], 16 if summary["handed_on_rows"] else 0)
+            self.assertIn("worker/2 was lost", out)
+
+    def end_later(self, process, folder):
+        out, err = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 0, out + err)
+        self.assertEqual(tasks_of(folder), {})
+        return out, err
+
+    def test_a_worker_that_stops_for_a_while(self):
+        """Who does not have to wait for it does not."""
+        for flags, goes_on in ((["--mode", "async", "--staleness", "1000000"], True),
+                               (["--mode", "sync", "--backup-workers", "1"], True), (["--mode", "sync"], False),
+                               (["--mode", "async"], True))[:2 if ROUNDS < 30 else 4]:
+            with self.subTest(flags=flags):
+                process, folder = self.begin("stop" + "".join(flags), "--workers", 3, "--heartbeat", 60, *flags)
+                self.wait_for_training(process, folder)
+                victim = tasks_of(folder)["worker:2"]
+                os.kill(victim, signal.SIGSTOP)
+                time.sleep(0.3)
+                before = self.steps(folder)
+                time.sleep(5 if ROUNDS >= 30 else 1)
+                after = self.steps(folder)
+                os.kill(victim, signal.SIGCONT)
+                self.assertEqual(after > before + 100, goes_on, (before, after))
+                self.wait_for_steps(process, folder)
+                summary, _ = self.stop(process, folder)
+                self.assertEqual(summary["lost_workers"], [])
+                self.assertEqual(summary["tasks"][0]["deaths"], [0, 0, 0])
+                if "--backup-workers" in flags:
+                    self.assertGreater(summary["late_gradients"], 0)
+
+    def test_a_silent_worker_is_left_out_until_it_speaks(self):
+        for flags in (["--mode", "sync", "--ps", "2"], ["--mode", "async", "--staleness", "4"]):
+            with self.subTest(flags=flags):
+                process, folder = self.begin("silent" + flags[1], "--workers", 3, "--heartbeat", 0.5, *flags)
+                self.wait_for_training(process, folder)
+                victim = tasks_of(folder)["worker:2"]
+                os.kill(victim, signal.SIGSTOP)
+                time.sleep(1.5)
+                self.wait_for_steps(process, folder)
+                os.kill(victim, signal.SIGCONT)
+                time.sleep(0.5)
+                self.wait_for_steps(process, folder)
+                summary, _ = self.stop(process, folder)
+                self.assertEqual(summary["lost_workers"], [])
+                self.assertEqual(summary["tasks"][0]["deaths"], [0, 0, 1])
+                self.assertEqual(summary["tasks"][0]["joins"], [1, 1, 2])
+                self.assertEqual(len({t["test_accuracy"] for t in summary["tasks"] if t["role"] == "worker"}), 1)
+
+
+class Late(support.Case):
+    def test_a_worker_that_starts_late_joins_at_once(self):
+        """Tasks started one by one; the third worker comes when the others train."""
+        import socket
+        sockets = [socket.socket() for _ in range(4)]
+        for s in sockets:
+            s.bind(("127.0.0.1", 0))
+        addresses = [f"127.0.0.1:{s.getsockname()[1]}" for s in sockets]
+        for s in sockets:
+            s.close()
+        (self.folder / "cluster.json").write_text(json.dumps(
+            {"cluster": {"worker": addresses[:3], "ps": addresses[3:]}}))
+        tasks = {}
+
+        def start(name):
+            tasks[name] = subprocess.Popen(
+                [support.SHOAL, "train", "softmax", "--data", self.data, "--run-dir", "r", "--threads", "1",
+                 "--batch-size", "16", "--epochs", "100000000", "--mode", "async", "--lr", "0.1", "--quiet",
+                 "--cluster", "cluster.json", "--task", name], cwd=self.folder, stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE, text=True, env=self.environment())
+
+        try:
+            for name in ("ps:0", "worker:0", "worker:1"):
+                start(name)
+            time.sleep(2.5)
+            start("worker:2")
+            time.sleep(1.5)
+            tasks["worker:0"].send_signal(signal.SIGINT)
+            for name, task in tasks.items():
+                out, err = task.communicate(timeout=LATEST)
+                self.assertEqual(task.returncode, 130 if name == "worker:0" else 0, f"{name}: {out}{err}")
+        finally:
+            for task in tasks.values():
+                if task.poll() is None:
+                    task.kill()
+                task.communicate()
+        summary = self.summary("r")
+        self.assertEqual(summary["tasks"][0]["late_joins"], [0, 0, 1])
+        self.assertTrue(all(n > 0 for n in summary["gradients"]), summary["gradients"])
+
+
+if __name__ == "__main__":
+    support.main()
