@@ -98,6 +98,7 @@ typedef struct {
   uint64_t seed;
   const char *kernels;
   bool no_fusion;
+  bool race; /* sparse rows: all threads update at once, without locks. Not reproducible. */
 } shoal_compile_options;
 
 SHOAL_API SHOAL_CHECKED shoal_status shoal_model_compile(shoal_model *m, const shoal_compile_options *options);
@@ -117,6 +118,14 @@ typedef struct {
   double server;  /* at the servers, while they work */
   double input;   /* for rows */
 } shoal_times;
+
+/* How well rows are told. */
+typedef struct {
+  int64_t examples;
+  double loss, accuracy, top_k; /* shares, 0..1; top_k NaN when not asked for */
+  double auc;                   /* area under the ROC curve; NaN unless it came from shoal_model_evaluate_stream */
+  double seconds;
+} shoal_evaluation;
 
 /* What callbacks see. */
 typedef struct {
@@ -150,6 +159,9 @@ typedef struct {
   void (*on_note)(void *context, const char *line); /* warnings: a checkpoint that failed, a resume ... */
   /* Called at the first step and then every `inspect_every` steps (0: never). Computes these gradients once more. */
   void (*on_inspect)(void *context, const shoal_inspection *i);
+  /* After each test pass while training on a stream: rows trained on so far, resumed part included; p->loss and
+   * p->accuracy are means over the epoch so far, each row scored before it was learned. */
+  void (*on_eval)(void *context, int64_t rows, const shoal_progress *p, const shoal_evaluation *e);
   int64_t inspect_every;
 } shoal_callbacks;
 
@@ -169,7 +181,7 @@ typedef struct {
    * many numbers as the model's input. Checkpoints hold the pipeline's position. */
   const shoal_pipeline_options *stream;
   const shoal_dataset *validation;
-  /* Sparse rows: rows to test on, and after how many trained on (0: at the end of each epoch); NULL: none. */
+  /* Sparse rows: rows to test on while training, and after how many rows each time (0: never). */
   const shoal_pipeline_options *test_stream;
   int64_t eval_every;
   double validation_split;    /* share of the training rows, the last ones, held out; 0: none */
@@ -209,12 +221,6 @@ typedef struct {
 SHOAL_API SHOAL_CHECKED shoal_status shoal_model_fit(shoal_model *m, const shoal_dataset *data,
                                                      const shoal_fit_options *options, shoal_fit_result *result);
 
-typedef struct {
-  int64_t examples;
-  double loss, accuracy, top_k; /* shares, 0..1; top_k NaN when not asked for */
-  double auc;                   /* area under the ROC curve; NaN unless it came from shoal_model_evaluate_stream */
-  double seconds;
-} shoal_evaluation;
 SHOAL_API SHOAL_CHECKED shoal_status shoal_model_evaluate(shoal_model *m, const shoal_dataset *data,
                                                           shoal_evaluation *out);
 /* A pass over the rows of a pipeline (batch size and epochs are its own), for models of sparse rows. score: called for

@@ -19,7 +19,7 @@ typedef struct {
   int (*run)(int argc, char **argv); /* arguments after the command's name; returns the exit status */
 } command;
 
-extern const command command_train, command_eval, command_predict, command_keygen, command_version, command_help;
+extern const command command_train, command_eval, command_predict, command_export, command_keygen, command_version, command_help;
 extern const command command_doctor;
 extern const command command_report, command_dash, command_sweep, command_reproduce;
 extern const command command_data_list, command_data_inspect, command_data_convert, command_data_generate;

@@ -78,6 +78,8 @@ const flag_row job_table[] = {
      .marks = FLAG_KEPT},
     {"global-batch", FLAG_INT, AT(global_batch), "N", "mirrored, allreduce: examples a step of all workers",
      "--batch-size times workers", 1, 1e10, .marks = FLAG_KEPT},
+    {"eval-every", FLAG_INT, AT(eval_every), "ROWS", "sparse-lr: also test after so many rows; the curve is in curve.csv",
+     "at the end", 1, MANY, .marks = FLAG_KEPT},
     {"lr", FLAG_NUMBER, AT(lr), "X", "learning rate", "the model's own", 0, 1e38, .marks = KEPT_SHAPES},
     {"optimizer", FLAG_CHOICE, AT(optimizer), "NAME", "update rule", "the model's own",
      .choices = shoal_optimizer_names, .marks = KEPT_SHAPES},
@@ -139,7 +141,8 @@ const flag_row job_table[] = {
     {"ps", FLAG_INT, AT(ps), "N", "parameter servers: processes that hold the parameters", "1 with the strategy ps", 1,
      SERVERS_MOST, .marks = FLAG_KEPT},
     {"mode", FLAG_CHOICE, AT(mode), "NAME",
-     "ps: all workers step together, or each gradient is applied when it arrives", "sync", .choices = mode_names,
+     "ps: all workers step together, or each gradient is applied when it arrives; sparse-lr in one process: async lets "
+     "all threads update at once, without locks and not the same twice", "sync", .choices = mode_names,
      .marks = FLAG_KEPT},
     {"staleness", FLAG_INT, AT(staleness), "N", "async: steps a worker may be ahead of the slowest; -1: any number",
      "-1", -1, 1e9, .marks = FLAG_KEPT},
@@ -265,7 +268,7 @@ int64_t job_global_batch(const job_flags *f) {
 }
 
 /* Flags that not every strategy takes. */
-static shoal_status check_strategy_flags(const job_flags *f, const flags_parsed *parsed) {
+static shoal_status check_strategy_flags(const job_flags *f, const flags_parsed *parsed, const shoal_model_kind *kind) {
   static const struct {
     const char *flag, *strategies; /* the latter: one after the other */
   } some[] = {{"ps", "ps"},
@@ -285,6 +288,7 @@ static shoal_status check_strategy_flags(const job_flags *f, const flags_parsed 
   for (size_t i = 0; i < sizeof some / sizeof *some; i++) {
     const char *found = strstr(some[i].strategies, f->strategy);
     size_t length = strlen(f->strategy);
+    if (kind->sparse && is(some[i].flag, "mode")) continue; /* threads that race, or not */
     if (!flags_given(job_table, parsed, some[i].flag) || (found && (!found[length] || found[length] == ' '))) continue;
     return status_make(SHOAL_ERR_ARGUMENT, "--%s means nothing to the strategy %s; add --strategy %.*s", some[i].flag,
                        f->strategy, (int)strcspn(some[i].strategies, " "), some[i].strategies);
@@ -294,8 +298,8 @@ static shoal_status check_strategy_flags(const job_flags *f, const flags_parsed 
 
 double job_rate_scale(const job_flags *f) { return f->scale_lr ? (double)f->workers : 1; }
 
-static shoal_status check_cluster(const job_flags *f, const flags_parsed *parsed) {
-  TRY(check_strategy_flags(f, parsed));
+static shoal_status check_cluster(const job_flags *f, const flags_parsed *parsed, const shoal_model_kind *kind) {
+  TRY(check_strategy_flags(f, parsed, kind));
   if (is(f->strategy, "single") && f->workers > 1)
     return status_make(SHOAL_ERR_ARGUMENT, "--workers %lld: the strategy single is one process; use --strategy ps, "
                        "allreduce or mirrored", (long long)f->workers);
@@ -326,7 +330,24 @@ static shoal_status check_cluster(const job_flags *f, const flags_parsed *parsed
   return NULL;
 }
 
-shoal_status job_check(const job_flags *f, const flags_parsed *parsed) {
+static shoal_status check_sparse(const job_flags *f, const flags_parsed *parsed, const shoal_model_kind *kind) {
+  static const char *const only_sparse[] = {"features", "bias", "eval-every"};
+  static const char *const only_dense[] = {"transform", "validation-split", "top-k", "activation", "pool"};
+  const char *const *others = kind->sparse ? only_dense : only_sparse;
+  size_t n = kind->sparse ? sizeof only_dense / sizeof *only_dense : sizeof only_sparse / sizeof *only_sparse;
+  for (size_t i = 0; i < n; i++)
+    if (flags_given(job_table, parsed, others[i]))
+      return status_make(SHOAL_ERR_ARGUMENT, "--%s means nothing to the model %s", others[i], kind->name);
+  if (!kind->sparse) return NULL;
+  if (!is(f->strategy, "single"))
+    return status_make(SHOAL_ERR_ARGUMENT, "%s is trained by one process; leave out --workers, --ps and --strategy",
+                       kind->name);
+  if (f->no_fusion && !job_is_together(f))
+    return status_make(SHOAL_ERR_ARGUMENT, "--mode async needs the fused operator; leave out --no-fusion");
+  return NULL;
+}
+
+shoal_status job_check(const job_flags *f, const flags_parsed *parsed, const shoal_model_kind *kind) {
   bool decays = is(f->schedule, "staircase") || is(f->schedule, "exponential");
   if (flags_given(job_table, parsed, "momentum") && !is(f->optimizer, "momentum") && !is(f->optimizer, "rmsprop"))
     return status_make(SHOAL_ERR_ARGUMENT, "--momentum means nothing to the optimizer %s; add --optimizer momentum",
@@ -358,7 +379,8 @@ shoal_status job_check(const job_flags *f, const flags_parsed *parsed) {
   if (!f->data) return status_make(SHOAL_ERR_ARGUMENT, "which rows? Add --data with a file, a folder or a glob");
   if (f->l1 > 0 && !is(f->optimizer, "ftrl"))
     return status_make(SHOAL_ERR_ARGUMENT, "--l1 means nothing to the optimizer %s; add --optimizer ftrl", f->optimizer);
-  TRY(check_cluster(f, parsed));
+  TRY(check_sparse(f, parsed, kind));
+  TRY(check_cluster(f, parsed, kind));
   if (f->scale_lr && !job_is_together(f))
     return status_make(SHOAL_ERR_ARGUMENT, "--scale-lr means nothing to --mode async, where the batch of an update does "
                        "not grow with the workers");

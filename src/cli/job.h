@@ -12,7 +12,7 @@ typedef struct {
   const char *format, *columns, *fields, *transform, *on_bad_row;
   int64_t classes, features, memory_limit, shuffle_rows; /* memory_limit: MB; shuffle_rows: below 0: not said */
   bool stream;
-  int64_t epochs, steps, batch_size;
+  int64_t epochs, steps, batch_size, eval_every;
   double lr;
   const char *optimizer;
   double momentum;
@@ -84,7 +84,7 @@ SHOAL_CHECKED shoal_status job_find_kind(const char *name, const shoal_model_kin
 /* Fills what neither the command line nor the settings of a resumed run said. */
 void job_fill(job_flags *f, const flags_parsed *parsed, const shoal_model_kind *kind);
 /* Flags that contradict each other. */
-SHOAL_CHECKED shoal_status job_check(const job_flags *f, const flags_parsed *parsed);
+SHOAL_CHECKED shoal_status job_check(const job_flags *f, const flags_parsed *parsed, const shoal_model_kind *kind);
 /* The layers, not compiled yet. classes: of the data. */
 SHOAL_CHECKED shoal_status job_build(const shoal_model_kind *kind, const job_flags *f, int classes, shoal_model **out);
 

@@ -5,7 +5,7 @@
 #include <signal.h>
 #include <string.h>
 
-static const command *const commands[] = {&command_train, &command_eval, &command_predict, &command_report,
+static const command *const commands[] = {&command_train, &command_eval, &command_predict, &command_export, &command_report,
                                           &command_dash, &command_sweep, &command_reproduce, &command_data_list,
                                           &command_data_inspect, &command_data_convert, &command_data_generate,
                                           &command_keygen, &command_doctor,

@@ -189,7 +189,7 @@ bool metrics_test(metrics *m, int64_t step, const shoal_evaluation *e) {
   json_object_set_new(o, "split", json_string("test"));
   json_object_set_new(o, "step", json_integer(step));
   json_object_set_new(o, "examples", json_integer(e->examples));
-  const pair numbers[] = {{"seconds", e->seconds}, {"loss", e->loss}, {"accuracy", e->accuracy}};
+  const pair numbers[] = {{"seconds", e->seconds}, {"loss", e->loss}, {"accuracy", e->accuracy}, {"auc", e->auc}};
   ADD_NUMBERS(o, numbers);
   bool good = add_line(m, o);
   if (!is_chief(&m->options)) return good; /* several would write to one folder */

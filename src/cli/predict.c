@@ -1,4 +1,4 @@
-/* shoal predict: the class a trained model sees in pictures. */
+/* shoal predict: the class a trained model sees in pictures; how likely it takes rows to be of class 1. */
 #include "cli/command.h"
 #include "cli/saved.h"
 #include "data/image.h"
@@ -116,15 +116,47 @@ done:
   return status;
 }
 
+/* A line a row: the probability of class 1, or with --json an array of them. */
+static shoal_status take_scores(void *context, const float *scores, const int32_t *labels, int64_t n) {
+  output *out = context;
+  for (int64_t i = 0; i < n; i++)
+    if (!out->list)
+      printf("%.7g\n", (double)scores[i]);
+    else if (json_array_append_new(out->list, json_real((double)scores[i])))
+      return status_no_memory();
+  return NULL;
+}
+
+static shoal_status predict_sparse(saved_model *s, const predict_flags *f, const flags_parsed *words, output *out) {
+  if (words->count > 2 || f->index)
+    return status_make(SHOAL_ERR_ARGUMENT, "%s takes one file, folder or glob of rows, or --data", s->kind->name);
+  if (words->count == 2) {
+    s->job.data = words->words[1];
+    s->job.test_data = NULL;
+  }
+  const char *split = f->split ? f->split : words->count == 2 || f->saved.data ? "train" : "test";
+  job_rows rows;
+  shoal_evaluation e;
+  TRY(job_open_rows(&s->job, s->kind, split, false, &rows));
+  shoal_status status = shoal_model_evaluate_stream(s->model, &rows.stream, take_scores, out, &e);
+  job_close_rows(&rows);
+  return status;
+}
+
 static shoal_status predict(const flags_parsed *words, const predict_flags *f) {
   if (!words->count) return status_make(SHOAL_ERR_ARGUMENT, "expected a run's folder or a safetensors file");
-  if ((words->count > 1) == (f->index != NULL))
-    return status_make(SHOAL_ERR_ARGUMENT, "expected either files, or --index with rows of the data set");
   saved_model s;
   TRY(saved_model_load(words->words[0], &f->saved, &s));
   output out = {f->json ? json_array() : NULL};
-  shoal_status status = f->index ? predict_index(&s, f, &out) : NULL;
-  for (int i = 1; !status && i < words->count; i++) status = predict_file(&s, words->words[i], &out);
+  shoal_status status = NULL;
+  if (s.kind->sparse)
+    status = predict_sparse(&s, f, words, &out);
+  else if ((words->count > 1) == (f->index != NULL))
+    status = status_make(SHOAL_ERR_ARGUMENT, "expected either files, or --index with rows of the data set");
+  else if (f->index)
+    status = predict_index(&s, f, &out);
+  else
+    for (int i = 1; !status && i < words->count; i++) status = predict_file(&s, words->words[i], &out);
   if (!status && out.list) {
     json_dumpf(out.list, stdout, JSON_INDENT(2));
     putchar('\n');
@@ -148,14 +180,16 @@ static int run_predict(int argc, char **argv) {
 
 const command command_predict = {
     .name = "predict",
-    .arguments = "RUN_DIR|FILE [PICTURE...]",
-    .summary = "the class a trained model sees in pictures",
+    .arguments = "RUN_DIR|FILE [PICTURE...|ROWS]",
+    .summary = "the class a trained model sees in pictures, or its scores of rows",
     .details = "A picture is a PNG of any size, or a raw file of height x width bytes (28x28 for the\n"
                "MNIST models), white on black. Without files, --index takes rows of the data set.\n"
+               "Of sparse-lr: one probability of class 1 a line, for each row in order.\n"
                "\n"
                "Examples:\n"
                "  shoal predict runs/first digit.png\n"
-               "  shoal predict runs/first --index 0-9\n",
+               "  shoal predict runs/first --index 0-9\n"
+               "  shoal predict runs/clicks day-22.tfrecord > scores.txt\n",
     .flags = predict_table,
     .run = run_predict,
 };

@@ -154,6 +154,15 @@ void progress_epoch(progress *p, const shoal_progress *now) {
   p->last_plain = clock_seconds();
 }
 
+void progress_test(progress *p, int64_t rows, const shoal_progress *now, const shoal_evaluation *e) {
+  if (p->quiet) return;
+  progress_clear(p);
+  char seen[GROUPED_TEXT];
+  fprintf(p->to, "rows %s  progressive loss %.5f  test loss %.5f  test error %.3f %%  AUC %.5f\n",
+          grouped_text(rows, seen), now->loss, e->loss, 100 * (1 - e->accuracy), e->auc);
+  fflush(p->to);
+}
+
 void progress_note(progress *p, const char *line) {
   progress_clear(p);
   fprintf(stderr, "%s\n", line);

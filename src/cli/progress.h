@@ -21,6 +21,8 @@ typedef struct {
 void progress_init(progress *p, FILE *to, int64_t batch_size, bool quiet);
 void progress_step(progress *p, const shoal_progress *now);
 void progress_epoch(progress *p, const shoal_progress *now);
+/* The test rows after so many rows. */
+void progress_test(progress *p, int64_t rows, const shoal_progress *now, const shoal_evaluation *e);
 /* A line of its own on standard error, e.g. a warning. */
 void progress_note(progress *p, const char *line);
 /* Removes the live line. */

@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "cli/command.h"
+#include "cli/curve.h"
 #include "cli/described.h"
 #include "cli/evaluator.h"
 #include "cli/interrupt.h"
@@ -31,6 +32,7 @@ typedef struct {
   shoal_strategy *strategy; /* mirrored; NULL: none */
   progress screen;
   metrics log;
+  curve points; /* of the tests on the way */
   shoal_progress last; /* what the callbacks saw last */
   run_report report;
   double started;
@@ -60,6 +62,15 @@ static bool on_epoch(void *context, const shoal_progress *p) {
 static void on_inspect(void *context, const shoal_inspection *i) {
   train_run *t = context;
   warn_unwritten(t, metrics_inspect(&t->log, i));
+}
+
+static void on_eval(void *context, int64_t rows, const shoal_progress *p, const shoal_evaluation *e) {
+  train_run *t = context;
+  warn_unwritten(t, metrics_test(&t->log, p->step, e));
+  progress_test(&t->screen, rows, p, e);
+  shoal_status status = curve_add(&t->points, rows, p, e);
+  if (status) progress_note(&t->screen, shoal_status_message(status));
+  shoal_status_free(status);
 }
 
 static void on_note(void *context, const char *line) {
@@ -117,6 +128,10 @@ static shoal_status fit(train_run *t) {
   options.callbacks.on_epoch = on_epoch;
   options.callbacks.on_note = on_note;
   options.callbacks.on_inspect = on_inspect;
+  if (options.eval_every) {
+    options.callbacks.on_eval = on_eval;
+    TRY(curve_open(&t->points, t->base.dir.path));
+  }
   t->report.startup_seconds = clock_seconds() - t->started;
   TRY(metrics_start_sampling(&t->log));
   shoal_status status = shoal_model_fit(t->base.model, t->base.train.data, &options, &t->report.fit);
@@ -217,7 +232,7 @@ static shoal_status train_together(train_run *t, bool described) {
 static shoal_status settle(train_run *t, bool reports) {
   if (reports) TRY(open_folder(t));
   job_fill(&t->base.flags, &t->parsed, t->base.kind);
-  TRY(job_check(&t->base.flags, &t->parsed));
+  TRY(job_check(&t->base.flags, &t->parsed, t->base.kind));
   const job_flags *f = &t->base.flags;
   if (t->base.kind->sparse && (strcmp(f->strategy, "single") || f->deterministic))
     return status_make(SHOAL_ERR_ARGUMENT, "%s is trained by one process; leave out --workers, --ps, --strategy and "
@@ -291,6 +306,7 @@ static shoal_status train(train_run *t, int *signal) {
 static void clean_up(train_run *t) {
   mirrored_destroy(t->strategy);
   metrics_close(&t->log);
+  curve_close(&t->points);
   interrupt_destroy(t->signals);
   training_fini(&t->base);
   json_decref(t->kept);

@@ -72,6 +72,7 @@ shoal_status training_compile(training *t, int classes, int64_t rows) {
       .seed = (uint64_t)f->seed,
       .kernels = f->kernels,
       .no_fusion = f->no_fusion,
+      .race = t->kind->sparse && !job_is_cluster(f) && !job_is_together(f),
   };
   return shoal_model_compile(t->model, &options);
 }
@@ -86,6 +87,8 @@ shoal_status training_options(training *t, shoal_fit_options *out) {
       .batch_size = f->batch_size,
       .global_batch = f->global_batch,
       .stream = t->train.files && !t->train.data ? &t->train.stream : NULL,
+      .test_stream = t->test.files && !t->test.data ? &t->test.stream : NULL,
+      .eval_every = f->eval_every,
       .validation_split = f->validation_split,
       .patience = (int)f->patience,
       .checkpoint_dir = f->no_checkpoints ? NULL : t->dir.checkpoints,

@@ -280,7 +280,7 @@ static shoal_times times_of(const fit_loop *l, double seconds) {
   return t;
 }
 
-static void set_progress(fit_loop *l) {
+void fit_set_progress(fit_loop *l) {
   shoal_progress *p = &l->progress;
   p->epoch = l->state.epoch;
   p->epochs = l->options->epochs;
@@ -308,7 +308,7 @@ static bool report_step(fit_loop *l, int64_t before) {
     if (now - l->last_progress < PROGRESS_SECONDS) return false;
     l->last_progress = now;
   }
-  set_progress(l);
+  fit_set_progress(l);
   return c->on_step(c->context, &l->progress);
 }
 
@@ -382,7 +382,7 @@ shoal_status fit_end_epoch(fit_loop *l, bool *stop) {
   if (l->validation && is_chief(l)) TRY(validate(l));
   if (l->options->checkpoint_dir && !l->options->checkpoint_every) save(l, false);
   if (!c->on_epoch) return NULL;
-  set_progress(l);
+  fit_set_progress(l);
   shoal_progress p = l->progress;
   p.epoch = s->epoch - 1;
   p.loss = loss;

@@ -8,6 +8,27 @@
 #define MOST_FEEDS (TOWER_MOST_FEEDS + 1)
 #define MOST_MEANS 3 /* fetches of a step that makes its own update */
 
+/* A pass over the test rows when so many more were trained on; `rows`: those just done. */
+static shoal_status test_if_due(fit_loop *l, int64_t rows) {
+  const shoal_fit_options *o = l->options;
+  const fit_state *s = &l->state;
+  const int64_t done = s->examples + s->position;
+  if (!o->test_stream || !o->eval_every || done / o->eval_every == (done - rows) / o->eval_every) return NULL;
+  shoal_evaluation e;
+  uint64_t begun = fit_trace_now(l);
+  TRY(status_wrap(shoal_model_evaluate_stream(l->model, o->test_stream, NULL, NULL, &e), "step %lld",
+                  (long long)s->step));
+  fit_trace_add(l, FIT_TEST, begun);
+  l->eval_seconds += e.seconds;
+  if (!o->callbacks.on_eval) return NULL;
+  fit_set_progress(l);
+  shoal_progress p = l->progress;
+  p.loss = s->epoch_loss / (double)s->epoch_seen;
+  p.accuracy = s->epoch_hits / (double)s->epoch_seen;
+  o->callbacks.on_eval(o->callbacks.context, done, &p, &e);
+  return NULL;
+}
+
 shoal_status fit_sparse_steps(fit_loop *l) {
   fit_state *s = &l->state;
   const shoal_schedule *schedule = &l->model->options.schedule;
@@ -34,5 +55,5 @@ shoal_status fit_sparse_steps(fit_loop *l) {
   l->worker_examples += rows;
   l->worker_steps += steps;
   l->progress.rate = (double)l->rates[steps - 1];
-  return NULL;
+  return test_if_due(l, rows);
 }

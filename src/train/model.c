@@ -320,7 +320,9 @@ static shoal_status compile(shoal_model *m, const shoal_compile_options *options
   TRY(m->sparse ? model_tower(m, SHOAL_F32, SHOAL_I32, &t) : model_tower(m, SHOAL_U8, SHOAL_U8, &t));
   shoal_session_options session = {
       .threads = options->threads, .seed = options->seed, .kernels = options->kernels, .no_fusion = options->no_fusion};
-  return shoal_session_create(m->graph, &session, &m->session);
+  TRY(shoal_session_create(m->graph, &session, &m->session));
+  session_race(m->session, options->race);
+  return NULL;
 }
 
 shoal_status shoal_model_compile(shoal_model *m, const shoal_compile_options *options) {

@@ -1,0 +1,123 @@
+/* shoal export: the weights of a linear model as text. */
+#include "cli/command.h"
+#include "cli/saved.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+typedef struct {
+  saved_options saved;
+  const char *as;
+} export_flags;
+
+static const char *const *form_names(void) {
+  static const char *const names[] = {"liblinear", "pairs", NULL};
+  return names;
+}
+
+static const flag_row export_table[] = {
+    {.name = "as", .kind = FLAG_CHOICE, .offset = offsetof(export_flags, as), .value = "NAME",
+     .help = "liblinear: a model file for its predict; pairs: 'index weight' lines of those that are not 0",
+     .standard = "liblinear", .choices = form_names},
+    {.name = "model", .kind = FLAG_TEXT, .offset = offsetof(export_flags, saved.model), .value = "NAME",
+     .help = "which model it is, when the file lies outside a run", .standard = "from the run's settings"},
+    {0},
+};
+
+typedef struct {
+  const float *w; /* [features] */
+  int64_t features;
+  const float *bias; /* [1], or NULL */
+  int64_t last;      /* largest feature whose weight is not 0; 0: none */
+} linear_model;
+
+static shoal_status find_weights(saved_model *s, linear_model *out) {
+  linear_model m = {0};
+  shoal_graph *g = shoal_model_graph(s->model);
+  shoal_value *kernel = shoal_graph_find(g, "sparse_dense/kernel"), *bias = shoal_graph_find(g, "sparse_dense/bias");
+  if (!kernel)
+    return status_make(SHOAL_ERR_ARGUMENT, "%s is no linear model of sparse rows; its weights are in %s, as safetensors",
+                       s->kind->name, s->weights);
+  shoal_tensor t;
+  TRY(shoal_session_variable(shoal_model_session(s->model), kernel, &t));
+  m.w = t.data;
+  m.features = t.shape.dim[0];
+  if (bias) {
+    TRY(shoal_session_variable(shoal_model_session(s->model), bias, &t));
+    m.bias = t.data;
+  }
+  for (int64_t i = 1; i < m.features; i++)
+    if (m.w[i] != 0) m.last = i;
+  *out = m;
+  return NULL;
+}
+
+/* Features of that format count from 1; every one up to the last has its line. Class 1 comes first, as label 1. */
+static shoal_status write_liblinear(const linear_model *m, FILE *to) {
+  if (m->w[0] != 0)
+    return status_make(SHOAL_ERR_INPUT, "feature 0 has the weight %g, but liblinear's features count from 1: use --as "
+                       "pairs", (double)m->w[0]);
+  fprintf(to, "solver_type L2R_LR\nnr_class 2\nlabel 1 -1\nnr_feature %lld\nbias %d\nw\n", (long long)m->last,
+          m->bias ? 1 : -1);
+  for (int64_t i = 1; i <= m->last; i++)
+    if (m->w[i] == 0)
+      fputs("0 \n", to);
+    else
+      fprintf(to, "%.9g \n", (double)m->w[i]);
+  if (m->bias) fprintf(to, "%.9g \n", (double)*m->bias);
+  return NULL;
+}
+
+static shoal_status write_pairs(const linear_model *m, FILE *to) {
+  for (int64_t i = 0; i < m->features; i++)
+    if (m->w[i] != 0) fprintf(to, "%lld %.9g\n", (long long)i, (double)m->w[i]);
+  if (m->bias) fprintf(to, "bias %.9g\n", (double)*m->bias);
+  return NULL;
+}
+
+static shoal_status export_to(const linear_model *m, const export_flags *f, const char *path) {
+  FILE *to = path ? fopen(path, "we") : stdout;
+  if (!to) return status_errno(errno, "cannot write %s", path);
+  shoal_status status = f->as && !strcmp(f->as, "pairs") ? write_pairs(m, to) : write_liblinear(m, to);
+  bool good = !ferror(to) && (path ? fclose(to) == 0 : fflush(to) == 0);
+  if (!status && !good) status = status_errno(errno, "cannot write %s", path ? path : "to standard output");
+  if (status && path) remove(path);
+  return status;
+}
+
+static shoal_status export_model(const flags_parsed *words, const export_flags *f) {
+  if (words->count < 1 || words->count > 2)
+    return status_make(SHOAL_ERR_ARGUMENT, "expected a run's folder or a safetensors file, and maybe a file to write");
+  saved_model s;
+  linear_model m;
+  TRY(saved_model_load(words->words[0], &f->saved, &s));
+  shoal_status status = find_weights(&s, &m);
+  if (!status) status = export_to(&m, f, words->count > 1 ? words->words[1] : NULL);
+  saved_model_fini(&s);
+  return status;
+}
+
+static int run_export(int argc, char **argv) {
+  export_flags f = {0};
+  flags_parsed parsed;
+  shoal_status status = flags_parse(export_table, argc, argv, &f, &parsed);
+  if (!status && parsed.help) {
+    command_print_help(&command_export, stdout);
+    return EXIT_GOOD;
+  }
+  if (!status) status = export_model(&parsed, &f);
+  return status ? command_fail(&command_export, status) : EXIT_GOOD;
+}
+
+const command command_export = {
+    .name = "export",
+    .arguments = "RUN_DIR|FILE [TO]",
+    .summary = "the weights of sparse-lr as text that liblinear reads",
+    .details = "Writes to the file TO, or to standard output.\n"
+               "\n"
+               "Examples:\n"
+               "  shoal export runs/clicks clicks.model\n"
+               "  shoal export runs/clicks --as pairs | sort -gk2 | tail\n",
+    .flags = export_table,
+    .run = run_export,
+};
