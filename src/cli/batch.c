@@ -65,14 +65,14 @@ shoal_status batch_add_words(batch_run *r, const char *words) {
 }
 
 shoal_status batch_check(const batch_run *r, int64_t *seed) {
-  job_flags f = {.lr = NAN, .seed = 1, .staleness = -1};
+  job_flags f = JOB_FLAGS_NONE_GIVEN;
   flags_parsed *parsed = malloc(sizeof *parsed);
   if (!parsed) return status_no_memory();
   const shoal_model_kind *kind;
   shoal_status status = job_find_kind(r->words[1], &kind);
   if (!status) status = flags_parse(job_table, r->count - 2, (char **)r->words + 2, &f, parsed);
   if (!status) job_fill(&f, parsed, kind);
-  if (!status) status = job_check(&f, parsed);
+  if (!status) status = job_check(&f, parsed, kind);
   *seed = f.seed;
   free(parsed);
   return status_wrap(status, "%s", r->name);

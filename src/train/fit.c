@@ -18,6 +18,7 @@
 #define ORDER_STREAM 0x6f72646572ull /* names the random numbers that shuffle */
 #define STANDARD_KEEP 3
 #define PROGRESS_SECONDS 0.25
+#define LARGE_CHECKPOINT (16 << 20) /* bytes from which on it is written while training goes on */
 
 void fit_note(const fit_loop *l, const char *line) {
   const shoal_callbacks *c = &l->options->callbacks;
@@ -51,8 +52,11 @@ static shoal_tensor stream_features(const fit_loop *l) {
   return t;
 }
 
+static void wait_for_writer(fit_loop *l);
+
 shoal_status fit_resume(fit_loop *l, bool *found) {
   char *path = NULL, *passed_over = NULL;
+  wait_for_writer(l);
   TRY(checkpoint_latest(l->options->checkpoint_dir, &path, &passed_over));
   if (passed_over) fit_note(l, passed_over);
   free(passed_over);
@@ -312,6 +316,42 @@ static bool report_step(fit_loop *l, int64_t before) {
   return c->on_step(c->context, &l->progress);
 }
 
+/* Takes `status`. */
+static void note_unwritten(const fit_loop *l, int64_t step, bool best, shoal_status status) {
+  text line = {0};
+  text_add(&line, "step %lld: %s not written, training goes on: %s", (long long)step,
+           best ? "best checkpoint" : "checkpoint", shoal_status_message(status));
+  fit_note(l, line.failed ? "a checkpoint was not written" : line.data);
+  text_fini(&line);
+  shoal_status_free(status);
+}
+
+/* Until what was saved while training went on is on the disk. */
+static void wait_for_writer(fit_loop *l) {
+  if (!l->writer) return;
+  int64_t step;
+  double start = clock_seconds();
+  shoal_status status = snapshot_wait(l->writer, &step);
+  if (status) note_unwritten(l, step, false, status);
+  l->checkpoint_seconds += clock_seconds() - start;
+}
+
+/* Between two steps when it is small, otherwise while training goes on; not when the one before is still being written,
+ * then it is left out. */
+static shoal_status write_checkpoint(fit_loop *l) {
+  const shoal_fit_options *o = l->options;
+  const int keep = o->keep ? o->keep : STANDARD_KEEP;
+  l->saved_step = l->state.step;
+  if (!l->writer) return fit_save(&l->saved, o->checkpoint_dir, l->settings.data, keep);
+  if (snapshot_busy(l->writer)) {
+    l->saved_step = -1;
+    fit_note(l, "a checkpoint is left out: the one before is still being written");
+    return NULL;
+  }
+  wait_for_writer(l);
+  return snapshot_start(l->writer, &l->saved, o->checkpoint_dir, l->settings.data, keep);
+}
+
 /* Writing may fail, training goes on: the checkpoint before stays whole. */
 static void save(fit_loop *l, bool best) {
   const shoal_fit_options *o = l->options;
@@ -324,17 +364,8 @@ static void save(fit_loop *l, bool best) {
   if (!status && l->fresh) status = checkpoint_clear(o->checkpoint_dir);
   l->fresh = false;
   if (!status)
-    status = best ? fit_save_best(&l->saved, o->checkpoint_dir, l->settings.data)
-                  : fit_save(&l->saved, o->checkpoint_dir, l->settings.data, o->keep ? o->keep : STANDARD_KEEP);
-  if (!best) l->saved_step = l->state.step;
-  if (status) {
-    text line = {0};
-    text_add(&line, "step %lld: %s not written, training goes on: %s", (long long)l->state.step,
-             best ? "best checkpoint" : "checkpoint", shoal_status_message(status));
-    fit_note(l, line.failed ? "a checkpoint was not written" : line.data);
-    text_fini(&line);
-    shoal_status_free(status);
-  }
+    status = best ? fit_save_best(&l->saved, o->checkpoint_dir, l->settings.data) : write_checkpoint(l);
+  if (status) note_unwritten(l, l->state.step, best, status);
   fit_trace_add(l, FIT_SAVE, begun);
   l->checkpoint_seconds += clock_seconds() - start;
 }
@@ -460,7 +491,10 @@ static shoal_status run(fit_loop *l, bool *stopped) {
   const fit_state *s = &l->state;
   const bool shared = l->strategy && !trains_itself(l);
   TRY(shared ? fit_shared_run(l, stopped) : l->data ? run_memory(l, stopped) : run_stream(l, stopped));
-  if (l->options->checkpoint_dir && l->saved_step != s->step) save(l, false);
+  if (l->options->checkpoint_dir && l->saved_step != s->step) {
+    wait_for_writer(l); /* so that the last one is not left out */
+    save(l, false);
+  }
   return NULL;
 }
 
@@ -484,6 +518,9 @@ static shoal_status fit(fit_loop *l, shoal_fit_result *result) {
   if (l->data) TRY(model_tower(m, l->data->features.dtype, l->data->labels.dtype, &l->tower));
   if (!l->data) TRY(fit_stream_tower(l));
   TRY(fit_saved_init(m, &l->state, &l->saved));
+  size_t bytes = 0;
+  for (int i = 0; i < l->saved.n; i++) bytes += shoal_tensor_bytes(&l->saved.entries[i].tensor);
+  if (o->checkpoint_dir && bytes >= LARGE_CHECKPOINT) TRY(snapshot_create(&l->writer));
   if (l->data && !o->keep_order) {
     l->order = calloc((size_t)l->rows, sizeof *l->order);
     if (!l->order) return status_no_memory();
@@ -563,6 +600,8 @@ shoal_status shoal_model_fit(shoal_model *m, const shoal_dataset *data, const sh
   if (m->session) session_guard(m->session, NULL);
   shoal_pipeline_destroy(l->pipeline);
   fit_inspect_destroy(l->inspect);
+  wait_for_writer(l);
+  snapshot_destroy(l->writer);
   fit_saved_fini(&l->saved);
   text_fini(&l->settings);
   free(l->order);

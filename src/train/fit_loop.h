@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "data/pipeline.h"
 #include "train/fit_state.h"
+#include "train/snapshot.h"
 #include "train/strategy.h"
 
 typedef struct fit_inspect fit_inspect;
@@ -37,6 +38,7 @@ typedef struct fit_loop {
   text settings;
   fit_state state;
   fit_saved saved;
+  snapshot *writer;   /* of checkpoints that are large; NULL: they are written between two steps */
   int64_t saved_step; /* of the last checkpoint written or tried; -1: none */
   bool fresh;         /* nothing written yet: what lies in the folder is another run's */
   shoal_progress progress;

@@ -1,0 +1,99 @@
+#include "train/snapshot.h"
+
+#include "base/mem.h"
+
+#include <pthread.h>
+#include <string.h>
+
+struct snapshot {
+  fit_saved copy; /* entries point into `bytes` */
+  fit_state state;
+  char *bytes;
+  size_t capacity;
+  char *dir, *settings;
+  int keep;
+  pthread_t thread;
+  bool started; /* there is a thread to join */
+  bool done;    /* it has nothing more to do */
+  shoal_status status;
+};
+
+shoal_status snapshot_create(snapshot **out) {
+  *out = calloc(1, sizeof **out);
+  return *out ? NULL : status_no_memory();
+}
+
+bool snapshot_busy(const snapshot *s) { return s->started && !__atomic_load_n(&s->done, __ATOMIC_ACQUIRE); }
+
+static void *write_copy(void *context) {
+  snapshot *s = context;
+  s->status = fit_save(&s->copy, s->dir, s->settings, s->keep);
+  __atomic_store_n(&s->done, true, __ATOMIC_RELEASE);
+  return NULL;
+}
+
+/* Room for what is saved; what is there is kept when it is large enough. */
+static shoal_status make_room(snapshot *s, const fit_saved *saved, size_t bytes) {
+  if (bytes > s->capacity) {
+    free(s->bytes);
+    s->bytes = NULL;
+    s->capacity = 0;
+    TRY(mem_aligned(bytes, (void **)&s->bytes));
+    s->capacity = bytes;
+  }
+  free(s->copy.entries);
+  s->copy = (fit_saved){.entries = calloc((size_t)saved->n + 1, sizeof *s->copy.entries), .n = saved->n};
+  return s->copy.entries ? NULL : status_no_memory();
+}
+
+static shoal_status copy_all(snapshot *s, const fit_saved *saved) {
+  size_t total = 0, at = 0;
+  for (int i = 0; i < saved->n; i++) total += mem_round_up(shoal_tensor_bytes(&saved->entries[i].tensor), MEM_ALIGN);
+  TRY(make_room(s, saved, total));
+  for (int i = 0; i < saved->n; i++) {
+    const checkpoint_entry *from = &saved->entries[i];
+    size_t bytes = shoal_tensor_bytes(&from->tensor);
+    s->copy.entries[i] = *from;
+    s->copy.entries[i].tensor.data = memcpy(s->bytes + at, from->tensor.data, bytes);
+    at += mem_round_up(bytes, MEM_ALIGN);
+  }
+  s->state = *saved->state;
+  s->copy.state = &s->state;
+  return NULL;
+}
+
+shoal_status snapshot_start(snapshot *s, const fit_saved *saved, const char *dir, const char *settings, int keep) {
+  TRY(copy_all(s, saved));
+  free(s->dir);
+  free(s->settings);
+  s->dir = strdup(dir);
+  s->settings = strdup(settings);
+  if (!s->dir || !s->settings) return status_no_memory();
+  s->keep = keep;
+  s->done = false;
+  int error = pthread_create(&s->thread, NULL, write_copy, s);
+  if (error) return status_errno(error, "cannot start a thread that writes");
+  s->started = true;
+  return NULL;
+}
+
+shoal_status snapshot_wait(snapshot *s, int64_t *step) {
+  *step = s->state.step;
+  if (!s->started) return NULL;
+  pthread_join(s->thread, NULL);
+  s->started = false;
+  shoal_status status = s->status;
+  s->status = NULL;
+  return status;
+}
+
+void snapshot_destroy(snapshot *s) {
+  if (!s) return;
+  int64_t step;
+  shoal_status_free(snapshot_wait(s, &step));
+  free(s->copy.entries);
+  free(s->bytes);
+  free(s->dir);
+  free(s->settings);
+  free(s);
+}

@@ -1,0 +1,192 @@
+"""sparse-lr: trained, tested, resumed, used, exported; rows that are bad."""
+import csv
+import json
+import math
+import signal
+import subprocess
+import time
+
+import support
+
+FEATURES = 5000
+FEW = ["--threads", "1", "--quiet"]
+
+
+def row(label, pairs):
+    return f"{label} " + " ".join(f"{i}:{v}" for i, v in pairs) + "\n"
+
+
+def liblinear_scores(model, rows):
+    """What liblinear's predict does with a model file: the decision value of each row."""
+    lines = model.read_text().splitlines()
+    head = dict(line.split(" ", 1) for line in lines[:lines.index("w")])
+    w = [float(x) for x in lines[lines.index("w") + 1:]]
+    features, bias = int(head["nr_feature"]), float(head["bias"])
+    assert len(w) == features + (bias >= 0), (len(w), head)
+    assert head["nr_class"] == "2" and head["label"].split() == ["1", "-1"], head
+    scores = []
+    for line in rows.read_text().splitlines():
+        pairs = [pair.split(":") for pair in line.split()[1:]]
+        score = sum(w[int(i) - 1] * float(v) for i, v in pairs if 1 <= int(i) <= features)
+        scores.append(score + (w[features] * bias if bias >= 0 else 0))
+    return scores
+
+
+class Sparse(support.Case):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        maker = cls("test_learns")
+        maker.folder = cls.shared
+        maker.shoal("data", "generate", "criteo", "--rows", 30000, "--files", 4, "--features", FEATURES, "--out", "clicks",
+                    "--quiet")
+        cls.clicks = cls.shared / "clicks"
+        cls.truth = json.loads((cls.clicks / "truth.json").read_text())
+        cls.test_file = cls.clicks / cls.truth["test_file"]
+        cls.train_files = ",".join(str(p) for p in sorted(cls.clicks.glob("tfrecords*")) if p != cls.test_file)
+
+    def learn(self, run, *flags, expect=0, data=None):
+        return self.shoal("train", "sparse-lr", "--data", data or self.train_files, "--test-data", self.test_file,
+                          "--features", FEATURES, "--run-dir", run, *FEW, *flags, expect=expect)
+
+    def test_learns(self):
+        for optimizer, rate in (("sgd", 0.05), ("adagrad", 0.1), ("ftrl", 0.1)):
+            for batch in (1, 50):
+                name = f"{optimizer}-{batch}"
+                self.learn(name, "--optimizer", optimizer, "--lr", rate, "--batch-size", batch, "--bias",
+                           "--no-checkpoints")
+                s = self.summary(name)
+                gap = (s["test_loss"] - self.truth["test_log_loss"]) / \
+                    (self.truth["constant_log_loss"] - self.truth["test_log_loss"])
+                self.assertLess(gap, 0.85, f"{name}: {s['test_loss']}")
+                self.assertGreater(s["test_auc"], 0.6)
+                self.assertAlmostEqual(s["test_error_rate"], 1 - s["test_accuracy"], places=9)
+                self.assertEqual(s["examples"], 30000 - self.truth["test_rows"])
+                self.assertEqual(s["updates"], math.ceil(s["examples"] / batch))
+
+    def test_fused_is_the_operators_one_by_one(self):
+        flags = ["--batch-size", 40, "--optimizer", "adagrad", "--no-checkpoints", "--kernels", "generic", "--steps", 200]
+        self.learn("fused", *flags)
+        self.learn("plain", *flags, "--no-fusion")
+        self.assertEqual((self.folder / "fused/model.safetensors").read_bytes(),
+                         (self.folder / "plain/model.safetensors").read_bytes())
+
+    def test_curve(self):
+        self.learn("curve", "--eval-every", 5000, "--no-checkpoints")
+        with open(self.folder / "curve/curve.csv") as f:
+            points = list(csv.DictReader(f))
+        self.assertEqual([int(p["rows"]) for p in points], [5000, 10000, 15000, 20000])
+        self.assertLess(float(points[-1]["test_loss"]), float(points[0]["test_loss"]))
+        for p in points:
+            self.assertEqual(int(p["test_rows"]), self.truth["test_rows"])
+            self.assertTrue(0.4 < float(p["test_auc"]) < 1 and 0 < float(p["progressive_loss"]) < 1)
+        kinds = [json.loads(line)["kind"] for line in (self.folder / "curve/metrics.jsonl").read_text().splitlines()]
+        self.assertEqual(kinds.count("eval"), len(points) + 1)
+
+    def test_resumed_is_as_if_never_stopped(self):
+        flags = ["--epochs", 3, "--checkpoint-every", 100, "--batch-size", 20, "--shuffle-rows", 3000]
+        self.learn("whole", *flags)
+        self.learn("cut", *flags, "--steps", 1700)
+        self.learn("cut", *flags, "--resume", "--epochs", 3)
+        self.assertEqual((self.folder / "whole/model.safetensors").read_bytes(),
+                         (self.folder / "cut/model.safetensors").read_bytes())
+        self.assertEqual(self.summary("cut")["updates"], self.summary("whole")["updates"])
+        _, err = self.learn("cut", "--resume", "--lr", 0.7, expect=2)
+        self.assertIn("lr", err)
+
+    def test_large_checkpoints_are_whole_after_a_kill(self):
+        """48 MB with the slots, written while training goes on; killed at an arbitrary moment."""
+        run = self.folder / "large"
+        command = [support.SHOAL, "train", "sparse-lr", "--data", self.train_files, "--run-dir", str(run), "--epochs",
+                   "200", "--checkpoint-every", "2000", "--keep", "1", "--features", "6000000", "--threads", "1",
+                   "--quiet", "--shuffle-rows", "0"]
+        child = subprocess.Popen(command, cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            deadline = time.monotonic() + 60
+            while not list(run.glob("checkpoints/step-*.safetensors")):
+                self.assertLess(time.monotonic(), deadline, "no checkpoint")
+                self.assertIsNone(child.poll())
+                time.sleep(0.02)
+        finally:
+            child.send_signal(signal.SIGKILL)
+            child.wait()
+        newest = sorted(run.glob("checkpoints/step-*.safetensors"))[-1]
+        out, _ = self.shoal("eval", newest, "--data", self.test_file, "--split", "train", "--json", "--model", "sparse-lr")
+        self.assertEqual(json.loads(out)["examples"], self.truth["test_rows"])
+        _, err = self.shoal(*command[1:], "--resume", "--epochs", "1")
+        self.assertIn("resumed from step", err)
+
+    def test_uses(self):
+        self.learn("used", "--bias", "--optimizer", "ftrl", "--l1", 2, "--l2", 0.1, "--no-checkpoints")
+        s = self.summary("used")
+        e = json.loads(self.shoal("eval", "used", "--json")[0])
+        for ours, theirs in (("loss", "test_loss"), ("accuracy", "test_accuracy"), ("auc", "test_auc")):
+            self.assertAlmostEqual(e[ours], s[theirs], places=9)
+        scores = [float(x) for x in self.shoal("predict", "used", self.test_file)[0].split()]
+        self.assertEqual(len(scores), self.truth["test_rows"])
+        again = json.loads(self.shoal("predict", "used", "--json")[0])
+        self.assertTrue(len(again) == len(scores) and all(abs(a - b) < 1e-6 for a, b in zip(again, scores)))
+        self.shoal("data", "convert", self.test_file, "test.libsvm", "--quiet")
+        self.shoal("export", "used", "used.model")
+        other = liblinear_scores(self.folder / "used.model", self.folder / "test.libsvm")
+        self.assertTrue(all(abs(p - 1 / (1 + math.exp(-z))) < 1e-4 for p, z in zip(scores, other)))
+        pairs = [line.split() for line in self.shoal("export", "used", "--as", "pairs")[0].splitlines()]
+        self.assertEqual(pairs[-1][0], "bias")
+        self.assertTrue(0 < len(pairs) - 1 < FEATURES / 2, len(pairs))  # l1 leaves most of them 0
+        self.assertTrue(all(float(w) != 0 for _, w in pairs[:-1]))
+
+    def test_libsvm(self):
+        """Features are counted in both files; labels -1 and +1; an empty row is a row."""
+        (self.folder / "train.libsvm").write_text("".join(
+            row("+1", [(1, 1), (7, 0.5)]) + row("-1", [(2, 1)]) + "-1\n" for _ in range(50)))
+        (self.folder / "test.libsvm").write_text(row("1", [(1, 2)]) + row("-1", [(2, 1), (900, 1)]))
+        self.shoal("train", "sparse-lr", "--data", "train.libsvm", "--test-data", "test.libsvm", "--run-dir", "small",
+                   "--epochs", 20, "--optimizer", "sgd", "--lr", 0.5, "--batch-size", 8, *FEW)
+        s = self.summary("small")
+        self.assertEqual((s["parameters"], s["examples"], s["test_accuracy"]), (901, 3000, 1))
+        _, err = self.shoal("export", "small", "x.model")
+        self.assertIn("nr_feature 7\n", (self.folder / "x.model").read_text())
+
+    def test_bad_rows(self):
+        good = row("1", [(1, 1)])
+        for name, bad, words in (
+                ("beyond", row("1", [(3, 1), (100, 1)]), "expected indices from 0 to 99, found 100"),
+                ("unsorted", row("1", [(5, 1), (4, 1)]), "found 4 after 5"),
+                ("twice", row("1", [(5, 1), (5, 1)]), "found 5 after 5"),
+                ("nan", row("1", [(5, "nan")]), "finite number"),
+                ("negative", row("1", [(-5, 1)]), "expected an index from 0 on"),
+                ("label", row("7", [(5, 1)]), "label"),
+        ):
+            path = self.folder / f"{name}.libsvm"
+            path.write_text(good * 3 + bad + good * 2000)
+            arguments = ["train", "sparse-lr", "--data", path, "--features", 100, *FEW]
+            _, err = self.shoal(*arguments, "--run-dir", name, expect=1)
+            self.assertIn(f"{name}.libsvm", err)
+            self.assertIn("line 4", err)
+            self.assertIn(words, err)
+            self.shoal(*arguments, "--run-dir", f"{name}-skipped", "--on-bad-row", "skip")
+            s = self.summary(f"{name}-skipped")
+            self.assertEqual((s["bad_rows"], s["examples"]), (1, 2003))
+        (self.folder / "zero.libsvm").write_text((row("1", [(0, 1)]) + row("-1", [(1, 1)])) * 20)
+        self.shoal("train", "sparse-lr", "--data", "zero.libsvm", "--run-dir", "zero", *FEW)  # an index like others ...
+        _, err = self.shoal("export", "zero", expect=1)  # ... but not to liblinear
+        self.assertIn("count from 1", err)
+
+    def test_race(self):
+        self.learn("race", "--mode", "async", "--threads", 2, "--no-checkpoints")
+        self.assertLess(self.summary("race")["test_loss"], self.truth["constant_log_loss"])
+
+    def test_usage(self):
+        for flags, words in ((["--workers", 2], "one process"), (["--l1", 1], "ftrl"), (["--pool", "max"], "--pool")):
+            _, err = self.learn("never", *flags, expect=2)
+            self.assertIn(words, err)
+        _, err = self.shoal("train", "sparse-lr", expect=2)
+        self.assertIn("--data", err)
+        _, err = self.shoal("train", "softmax", "--bias", expect=2)
+        self.assertIn("--bias", err)
+        _, err = self.shoal("train", "sparse-lr", "--data", self.data, expect=1)
+        self.assertIn("sparse rows", err)
+
+
+if __name__ == "__main__":
+    support.main()
