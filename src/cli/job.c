@@ -259,6 +259,7 @@ void job_fill(job_flags *f, const flags_parsed *parsed, const shoal_model_kind *
   if (f->sample_every == 0) f->sample_every = 1;
   if (!f->memory_limit) f->memory_limit = 1024;
   if (f->shuffle_rows < 0) f->shuffle_rows = 10000;
+  if (f->max_restarts < 0 && !is(f->strategy, "ps")) f->max_restarts = 0; /* whoever starts tasks knows otherwise */
 }
 
 bool job_is_cluster(const job_flags *f) { return is(f->strategy, "ps"); }

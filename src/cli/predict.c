@@ -145,14 +145,16 @@ static shoal_status predict_sparse(saved_model *s, const predict_flags *f, const
 
 static shoal_status predict(const flags_parsed *words, const predict_flags *f) {
   if (!words->count) return status_make(SHOAL_ERR_ARGUMENT, "expected a run's folder or a safetensors file");
+  if (words->count > 1 && f->index)
+    return status_make(SHOAL_ERR_ARGUMENT, "expected either files, or --index with rows of the data set");
   saved_model s;
   TRY(saved_model_load(words->words[0], &f->saved, &s));
   output out = {f->json ? json_array() : NULL};
   shoal_status status = NULL;
   if (s.kind->sparse)
     status = predict_sparse(&s, f, words, &out);
-  else if ((words->count > 1) == (f->index != NULL))
-    status = status_make(SHOAL_ERR_ARGUMENT, "expected either files, or --index with rows of the data set");
+  else if (words->count == 1 && !f->index)
+    status = status_make(SHOAL_ERR_ARGUMENT, "expected files, or --index with rows of the data set");
   else if (f->index)
     status = predict_index(&s, f, &out);
   else

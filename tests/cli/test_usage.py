@@ -57,7 +57,7 @@ class Usage(support.Case):
         self.wrong(["train"], "which model?")
         self.wrong(["train", "softmax", "lenet"], "one model at a time")
         self.wrong(["eval"], "expected one run")
-        self.wrong(["predict", "x"], "--index")
+        self.wrong(["predict", "x", "y.png", "--index", "1"], "--index")
 
     def test_flags_that_contradict(self):
         self.wrong(["train", "softmax", "--momentum", "0.9"], "--optimizer momentum")
