@@ -20,7 +20,7 @@ typedef struct {
 } command;
 
 extern const command command_train, command_eval, command_predict, command_export, command_keygen, command_version, command_help;
-extern const command command_doctor;
+extern const command command_doctor, command_trace;
 extern const command command_report, command_dash, command_sweep, command_reproduce;
 extern const command command_data_list, command_data_inspect, command_data_convert, command_data_generate;
 

@@ -122,6 +122,8 @@ static void on_line(watch *w, int task, const char *line) {
     progress_note(w->crew->screen, json_string_value(value));
   } else if ((value = json_object_get(o, "ready"))) {
     crew_announce(w->crew, value);
+  } else if ((value = json_object_get(o, "trace"))) {
+    summary_add_trace(w->crew->report, json_incref(value));
   } else if ((value = json_object_get(o, "result")) && !m->result) {
     m->result = json_incref(value);
   } else if ((value = json_object_get(o, "error")) && !m->error) {

@@ -107,6 +107,8 @@ static void hear(void *context, const char *key, json_t *value) {
     crew_show(c, value);
   } else if (!strcmp(key, "note")) {
     progress_note(c->screen, json_string_value(value));
+  } else if (!strcmp(key, "trace")) {
+    summary_add_trace(c->report, json_incref(value));
   } else if (!strcmp(key, "tasks")) {
     json_decref(c->report->tasks);
     c->report->tasks = json_incref(value);

@@ -138,6 +138,8 @@ shoal_status flags_parse(const flag_row *table, int argc, char **argv, void *fie
     if (!row) return unknown_flag(table, name, length);
     const char *word = equals ? equals + 1 : NULL;
     if (row->kind == FLAG_BOOL && word) return status_make(SHOAL_ERR_ARGUMENT, "--%s takes no value", row->name);
+    int64_t ignored;
+    if (row->bare && !word && (i + 1 == argc || !text_to_int(argv[i + 1], &ignored))) word = row->bare;
     if (row->kind != FLAG_BOOL && !word) {
       if (i + 1 == argc || !strncmp(argv[i + 1], "--", 2))
         return status_make(SHOAL_ERR_ARGUMENT, "--%s needs a value: --%s %s", row->name, row->name, row->value);

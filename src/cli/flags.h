@@ -29,6 +29,7 @@ typedef struct {
   const char *const *(*choices)(void); /* FLAG_CHOICE: the valid names, ended by NULL */
   flag_complete complete;
   uint32_t marks;
+  const char *bare; /* the value when the flag stands alone; NULL: it needs one */
 } flag_row;
 
 #define FLAGS_MOST 128

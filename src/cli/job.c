@@ -50,9 +50,9 @@ static const char *const *bad_row_names(void) {
 
 const flag_row job_table[] = {
     {"data", FLAG_TEXT, AT(data), "NAME|PATH", "data set by name, or a file, a folder, a glob or a list of files",
-     "the model's own", 0, 0, NULL, COMPLETE_FILE, FLAG_KEPT},
-    {"test-data", FLAG_TEXT, AT(test_data), "NAME|PATH", "rows to test on", "the test rows in --data", 0, 0, NULL,
-     COMPLETE_FILE, FLAG_KEPT},
+     "the model's own", .complete = COMPLETE_FILE, .marks = FLAG_KEPT},
+    {"test-data", FLAG_TEXT, AT(test_data), "NAME|PATH", "rows to test on", "the test rows in --data",
+     .complete = COMPLETE_FILE, .marks = FLAG_KEPT},
     {"format", FLAG_TEXT, AT(format), "NAME", "of the files; 'shoal data list' names them",
      "found out from the content", .marks = FLAG_KEPT},
     {"columns", FLAG_TEXT, AT(columns), "TEXT", "csv and tsv: which column is what, e.g. label=0,skip=name",
@@ -184,6 +184,8 @@ const flag_row job_table[] = {
      "1", 0.05, 3600, .marks = FLAG_KEPT},
     {"histograms", FLAG_INT, AT(histograms), "N", "every N steps, weights and gradients as histograms for TensorBoard",
      "never", 1, MANY, .marks = FLAG_KEPT},
+    {"trace", FLAG_INT, AT(trace), "[N]", "record a timeline of N steps, after the first ten, for 'shoal trace'; alone: 20",
+     "never", 1, 1e6, .marks = FLAG_KEPT, .bare = "20"},
     {"quiet", FLAG_BOOL, AT(quiet), NULL, "print the result table only", .marks = 0},
     {0},
 };

@@ -5,6 +5,7 @@
  *   {"note": "..."}        for the person at the terminal
  *   {"error": {"message": "...", "code": N}}   the task fails
  *   {"result": {...}}      the task is done
+ *   {"trace": {...}}       a part of the timeline (observe/trace_file.h)
  *   {"tasks": [...]}       results of all tasks, where they come through the servers */
 #ifndef SHOAL_CLI_RECORD_H
 #define SHOAL_CLI_RECORD_H

@@ -23,8 +23,9 @@ shoal_status run_dir_init(const char *path, run_dir *out) {
                join(path, "summary.json"),
                join(path, "metrics.jsonl"),
                join(path, "settings.json"),
-               join(path, "model.safetensors")};
-  if (!r.path || !r.checkpoints || !r.summary || !r.metrics || !r.settings || !r.weights) {
+               join(path, "model.safetensors"),
+               join(path, "trace.json")};
+  if (!r.path || !r.checkpoints || !r.summary || !r.metrics || !r.settings || !r.weights || !r.trace) {
     run_dir_fini(&r);
     return status_no_memory();
   }
@@ -39,6 +40,7 @@ void run_dir_fini(run_dir *r) {
   free(r->metrics);
   free(r->settings);
   free(r->weights);
+  free(r->trace);
   *r = (run_dir){0};
 }
 

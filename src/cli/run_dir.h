@@ -9,7 +9,7 @@
 
 typedef struct {
   char *path;
-  char *checkpoints, *summary, *metrics, *settings, *weights; /* paths inside it */
+  char *checkpoints, *summary, *metrics, *settings, *weights, *trace; /* paths inside it */
 } run_dir;
 
 /* Only the paths; makes nothing. */

@@ -129,6 +129,12 @@ int64_t summary_gradients(const json_t *tasks, int worker) {
   return least < 0 ? 0 : least;
 }
 
+void summary_add_trace(run_report *r, json_t *part) {
+  if (!part) return;
+  if (!r->traces) r->traces = json_array();
+  json_array_append_new(r->traces, part);
+}
+
 /* This process, when it is the only one. */
 static json_t *own_task(const run_report *r) {
   return task_json(&(task_report){.role = "worker",

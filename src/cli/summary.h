@@ -22,6 +22,7 @@ typedef struct {
   double startup_seconds, total_seconds;
   sampler_use use;
   int restarts;  /* of tasks of a cluster of local processes */
+  json_t *traces; /* parts of a timeline (observe/trace_file.h); NULL: none */
   json_t *tasks; /* of a cluster, as they go to summary.json; borrowed. NULL: this process alone */
 } run_report;
 
@@ -39,6 +40,8 @@ typedef struct {
   double test_accuracy;
 } task_report;
 
+/* Adds a part of a timeline; takes it. */
+void summary_add_trace(run_report *r, json_t *part);
 /* The caller owns it; NULL: no memory. */
 json_t *task_json(const task_report *t);
 /* Gradients of that worker that were used by every server. */

@@ -5,6 +5,8 @@
 #include "cli/interrupt.h"
 #include "cli/metrics.h"
 #include "cli/record.h"
+#include "exec/session.h"
+#include "observe/trace_file.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -12,12 +14,17 @@
 #include <string.h>
 #include <unistd.h>
 
-#define TELL_SECONDS 0.1 /* between two steps told of */
+#define TELL_SECONDS 0.1  /* between two steps told of */
+#define SPAN_BYTES 24     /* of a report, at least */
+#define LEAST_SPANS 8     /* fewer are not worth sending */
+#define REPORT_DIGITS 13
 
 typedef struct {
   task_place place;
   metrics log;
   shoal_strategy *strategy;
+  events *events; /* of the timeline; NULL: none */
+  double *ahead;  /* [servers] of a worker: their clocks minus this one */
   double told; /* clock: when progress was told last */
 } task;
 
@@ -105,18 +112,35 @@ static json_t *worker_json(task *t, const shoal_fit_result *fit, const shoal_eva
   return task_json(&report);
 }
 
-/* The samples of a task without a folder travel with its report. */
-static void add_samples(task *t, json_t *own) {
-  pthread_mutex_lock(&t->log.lock);
-  if (t->log.kept) json_object_set(own, "kept_samples", t->log.kept);
-  pthread_mutex_unlock(&t->log.lock);
+static json_t *own_trace(const task *t, size_t most) {
+  return trace_part(t->events, t->log.task, t->ahead, t->ahead ? t->place.job->servers : 0, most);
 }
 
-static void write_samples(task *t, json_t *one) {
+/* What a task without a folder says at the end: its report, its samples, and as much of its timeline as there is room
+ * for. The caller frees it; NULL: no memory. */
+static char *report_words(task *t, json_t *own) {
+  size_t most = t->events && t->log.kept ? PS_REPORT_MOST / SPAN_BYTES : 0;
+  for (;; most = most > LEAST_SPANS ? most / 2 : 0) {
+    json_t *all = json_copy(own);
+    pthread_mutex_lock(&t->log.lock);
+    if (t->log.kept) json_object_set(all, "kept_samples", t->log.kept);
+    if (most) json_object_set_new(all, "trace", own_trace(t, most));
+    char *words = json_dumps(all, JSON_COMPACT | JSON_REAL_PRECISION(REPORT_DIGITS));
+    pthread_mutex_unlock(&t->log.lock);
+    json_decref(all);
+    if (!words || !most || strlen(words) <= PS_REPORT_MOST) return words;
+    free(words);
+  }
+}
+
+/* The other end: samples go to the file, the timeline to whoever writes it. */
+static void take_report(task *t, json_t *one) {
   size_t i;
-  json_t *line;
+  json_t *line, *trace = json_object_get(one, "trace");
   json_array_foreach(json_object_get(one, "kept_samples"), i, line) metrics_line(&t->log, line);
+  if (trace) tell(t, "trace", json_incref(trace));
   json_object_del(one, "kept_samples");
+  json_object_del(one, "trace");
 }
 
 /* What all tasks have reported, servers first. */
@@ -134,7 +158,7 @@ static shoal_status collect(task *t) {
     int from = i < n - workers ? workers + i : i - (n - workers);
     if (!words[from]) continue; /* a worker that has gone */
     json_t *one = json_loads(words[from], 0, NULL);
-    write_samples(t, one);
+    take_report(t, one);
     if (!one || json_array_append_new(list, one))
       status = status_make(SHOAL_ERR_PEER, "the report of task %d cannot be read", from);
   }
@@ -150,8 +174,7 @@ static shoal_status collect(task *t) {
 /* Takes `own`. */
 static shoal_status report(task *t, json_t *own, const shoal_fit_result *fit, const shoal_evaluation *test) {
   if (t->place.ears->collects) {
-    add_samples(t, own);
-    char *words = json_dumps(own, JSON_COMPACT);
+    char *words = report_words(t, own);
     shoal_status status = words ? ps_strategy_report(t->strategy, words) : status_no_memory();
     free(words);
     if (!status && t->place.index == 0) status = collect(t);
@@ -175,6 +198,18 @@ static void note_use(task *t) {
   ps_strategy_stats(t->strategy, &net);
   sampler_note(t->log.sampler, (int64_t)net.sent_bytes, (int64_t)net.received_bytes, NULL);
   metrics_stop_sampling(&t->log);
+  if (!t->events) return;
+  t->events->on = false;
+  for (int i = 0; i < t->place.job->servers; i++) t->ahead[i] = ps_strategy_clock(t->strategy, i);
+  if (!t->log.kept) tell(t, "trace", own_trace(t, SIZE_MAX));
+}
+
+static shoal_status open_trace(task *t) {
+  training *b = t->place.base;
+  TRY(training_open_trace(b, shoal_model_threads(b->model), 1, &t->events));
+  if (!t->events) return NULL;
+  t->ahead = calloc((size_t)t->place.job->servers, sizeof *t->ahead);
+  return t->ahead ? session_trace(shoal_model_session(b->model), t->events) : status_no_memory();
 }
 
 static shoal_status be_worker(task *t) {
@@ -188,6 +223,7 @@ static shoal_status be_worker(task *t) {
   if (t->place.index == 0) TRY(be_chief(t));
   ps_options options = cluster_job_options(t->place.job, &b->flags, t->place.index);
   options.stop = t->place.stop;
+  TRY(open_trace(t));
   TRY(ps_strategy_create(&options, b->model, &t->strategy));
   shoal_fit_options fit;
   TRY(training_options(b, &fit));
@@ -268,10 +304,14 @@ static json_t *server_json(task *t, const ps_server_result *r) {
 
 static char *describe(void *describer, const ps_server_result *so_far) {
   json_t *o = server_json(describer, so_far);
-  add_samples(describer, o);
-  char *words = json_dumps(o, JSON_COMPACT);
+  char *words = report_words(describer, o);
   json_decref(o);
   return words;
+}
+
+static void on_look(void *describer, const ps_server_result *so_far) {
+  task *t = describer;
+  sampler_note(t->log.sampler, (int64_t)so_far->net.sent_bytes, (int64_t)so_far->net.received_bytes, NULL);
 }
 
 static shoal_status be_server(task *t) {
@@ -281,9 +321,13 @@ static shoal_status be_server(task *t) {
   ps_options options = cluster_job_options(t->place.job, &b->flags, t->place.index);
   options.describer = t;
   options.describe = describe;
+  options.on_look = on_look;
+  TRY(training_open_trace(b, 1, job_is_together(&b->flags) ? 1 : b->flags.workers, &t->events));
+  options.events = t->events;
   ps_server_result result;
   TRY(open_metrics(t));
   TRY(ps_serve(&options, t->place.index, b->model, t->place.stop, &result));
+  if (t->events && !t->log.kept) tell(t, "trace", own_trace(t, SIZE_MAX));
   tell(t, "result", json_pack("{s:o}", "task", server_json(t, &result)));
   free(result.workers);
   return NULL;
@@ -296,6 +340,8 @@ shoal_status task_do(const task_place *place) {
   shoal_status status = place->server ? be_server(&t) : be_worker(&t);
   ps_strategy_destroy(t.strategy);
   metrics_close(&t.log);
+  events_destroy(t.events);
+  free(t.ahead);
   return status;
 }
 

@@ -12,6 +12,8 @@
 #include "cli/summary.h"
 #include "cli/table.h"
 #include "cli/task.h"
+#include "exec/session.h"
+#include "observe/trace_file.h"
 #include "train/mirrored.h"
 
 #include <math.h>
@@ -33,6 +35,7 @@ typedef struct {
   progress screen;
   metrics log;
   curve points; /* of the tests on the way */
+  events *events; /* of the timeline, in a process alone; NULL: none */
   shoal_progress last; /* what the callbacks saw last */
   run_report report;
   double started;
@@ -133,9 +136,15 @@ static shoal_status fit(train_run *t) {
     TRY(curve_open(&t->points, t->base.dir.path));
   }
   t->report.startup_seconds = clock_seconds() - t->started;
+  TRY(training_open_trace(&t->base, t->report.threads, 1, &t->events));
+  if (t->events) TRY(session_trace(shoal_model_session(t->base.model), t->events));
   TRY(metrics_start_sampling(&t->log));
   shoal_status status = shoal_model_fit(t->base.model, t->base.train.data, &options, &t->report.fit);
   metrics_stop_sampling(&t->log);
+  if (t->events) {
+    t->events->on = false;
+    summary_add_trace(&t->report, trace_part(t->events, "worker/0", NULL, 0, SIZE_MAX));
+  }
   progress_clear(&t->screen);
   return status;
 }
@@ -180,11 +189,14 @@ static shoal_status write_summary(train_run *t) {
   if (!summary) return status_no_memory();
   shoal_status status = json_write_atomically(summary, t->base.dir.summary);
   json_decref(summary);
+  if (!status && r->traces) status = trace_write(r->traces, t->base.dir.trace);
   return status;
 }
 
 static void say_where(const train_run *t) {
   if (t->base.flags.quiet) return;
+  if (t->report.traces)
+    printf("\nThe timeline is in %s. To see where the time went:  shoal trace %s\n", t->base.dir.trace, t->base.dir.path);
   printf("\nThe run is in %s. To evaluate it:  shoal eval %s\n", t->base.dir.path, t->base.dir.path);
   printf("To see it:  shoal report %s\n", t->base.dir.path);
   if (t->report.fit.stopped && !t->base.flags.no_checkpoints)
@@ -311,6 +323,8 @@ static void clean_up(train_run *t) {
   training_fini(&t->base);
   json_decref(t->kept);
   json_decref(t->report.tasks);
+  json_decref(t->report.traces);
+  events_destroy(t->events);
   cluster_fini(&t->place);
 }
 

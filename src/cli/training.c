@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 #define WARM_UP_SHARE 20 /* --scale-lr: one step of so many, when --warmup is not given */
+#define TRACE_SKIPPED 10      /* steps: the first ones warm up */
+#define TRACE_SPANS (1 << 16) /* kept of each thread */
 
 shoal_status training_load(training *t, bool may_stream) {
   const job_flags *f = &t->flags;
@@ -114,6 +116,17 @@ shoal_status training_open_metrics(training *t, const metrics_options *options, 
   shoal_status status = metrics_describe(out, t->kind->name, shoal_model_graph(t->model), graph, flags);
   json_decref(flags);
   return status;
+}
+
+shoal_status training_open_trace(const training *t, int threads, int64_t times, events **out) {
+  int64_t skipped = TRACE_SKIPPED, n = t->flags.trace;
+  *out = NULL;
+  if (!n) return NULL;
+  if (t->flags.steps && t->flags.steps < skipped + n) skipped = t->flags.steps > n ? t->flags.steps - n : 0;
+  TRY(events_create(threads, TRACE_SPANS, out));
+  (*out)->from = skipped * times;
+  (*out)->until = (skipped + n) * times;
+  return NULL;
 }
 
 shoal_status training_note_settings(training *t, int classes) {

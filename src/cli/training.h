@@ -3,6 +3,7 @@
 #ifndef SHOAL_CLI_TRAINING_H
 #define SHOAL_CLI_TRAINING_H
 
+#include "base/events.h"
 #include "cli/job.h"
 #include "cli/metrics.h"
 #include "cli/run_dir.h"
@@ -29,6 +30,9 @@ SHOAL_CHECKED shoal_status training_options(training *t, shoal_fit_options *out)
  * the model, otherwise NULL. */
 SHOAL_CHECKED shoal_status training_open_metrics(training *t, const metrics_options *options,
                                                  const graph_export_options *graph, metrics *out);
+/* With --trace: the timeline of a process with so many threads; *out NULL without. times: steps that it sees for each of a
+ * worker's. The caller destroys it. */
+SHOAL_CHECKED shoal_status training_open_trace(const training *t, int threads, int64_t times, events **out);
 /* Writes the settings to the run's folder and takes away the end of an earlier life. */
 SHOAL_CHECKED shoal_status training_note_settings(training *t, int classes);
 /* Updates in a pass over so many rows. */

@@ -38,6 +38,12 @@ def make_data(folder, rows=512, test_rows=128):
         write_idx(folder / f"{prefix}-labels-idx1-ubyte.gz", (n,), labels)
 
 
+def has_begun(run):
+    """Whether the run in that folder has made steps."""
+    path = run / "metrics.jsonl"
+    return path.exists() and any(f'"kind":"{kind}"' in path.read_text() for kind in ("step", "epoch"))
+
+
 class Case(unittest.TestCase):
     """A test with a folder of its own, in which the command runs."""
 

@@ -41,8 +41,7 @@ class Cluster(support.Case):
              "--batch-size", "16", "--threads", "1", *flags], cwd=self.folder, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, text=True, env=self.environment())
         end = time.monotonic() + 30
-        while time.monotonic() < end and not ((folder / "metrics.jsonl").exists() and
-                                              (folder / "metrics.jsonl").stat().st_size):
+        while time.monotonic() < end and not support.has_begun(folder):
             self.assertIsNone(process.poll(), "it ended before it began")
             time.sleep(0.02)
         return process, folder
@@ -256,9 +255,8 @@ class Described(support.Case):
         return process
 
     def wait_for_training(self):
-        path = self.folder / "r" / "metrics.jsonl"
         end = time.monotonic() + 20
-        while time.monotonic() < end and not (path.exists() and path.stat().st_size):
+        while time.monotonic() < end and not support.has_begun(self.folder / "r"):
             time.sleep(0.02)
 
     def end(self, process, expect=0):

@@ -3,6 +3,7 @@ import json
 import os
 import pathlib
 import shutil
+import socket
 import struct
 import subprocess
 import sys
@@ -134,6 +135,93 @@ class Events(ObserveCase):
         self.assertEqual(theirs["shape"], [-1, 10])
         self.assertEqual(theirs["nodes"],
                          [n["name"] for n in json.loads((self.folder / "r/graph.json").read_text())["nodes"]])
+
+
+class Timeline(ObserveCase):
+    def trace(self, run):
+        file = json.loads((self.folder / run / "trace.json").read_text())
+        names = {e["pid"]: e["args"]["name"] for e in file["traceEvents"] if e["name"] == "process_name"}
+        spans = [{**e, "task": names[e["pid"]], "end": e["ts"] + e["dur"]} for e in file["traceEvents"] if e["ph"] == "X"]
+        self.assertEqual(min(s["ts"] for s in spans), 0)
+        return list(names.values()), spans
+
+    def test_operators(self):
+        self.train("lenet", "r", "--steps", 40, "--batch-size", 32, "--trace", 5, "--threads", 2)
+        tasks, spans = self.trace("r")
+        self.assertEqual(tasks, ["worker/0"])
+        steps = [s for s in spans if s["cat"] == "step" and s["name"] == "step"]
+        self.assertEqual([s["args"]["step"] for s in steps], list(range(10, 15)))
+        ops = [s for s in spans if s["cat"] == "op"]
+        self.assertEqual({s["tid"] for s in ops}, {0, 1}, "both threads")
+        for op in ops:
+            step = steps[op["args"]["step"] - 10]
+            self.assertTrue(step["ts"] <= op["ts"] + 0.002 and op["end"] <= step["end"] + 0.002, op)
+        # Operations of a step: two for each multiplication of the second convolution, whoever does which part of it.
+        name = next(s["name"] for s in ops if s["name"].startswith("conv_block train") and "_1" in s["name"])
+        flops = sum(s["args"]["flops"] for s in ops if s["name"] == name) / 5
+        self.assertAlmostEqual(flops, 32 * 2 * 10 * 10 * 16 * 25 * 6, delta=0.1 * flops)
+        out, _ = self.shoal("trace", "r")
+        self.assertIn("conv_block", out)
+        rows = {r["name"]: r for r in json.loads(self.shoal("trace", "r", "--json")[0])}
+        self.assertEqual(rows[name]["calls"], sum(s["name"] == name for s in ops))
+        self.assertAlmostEqual(rows[name]["seconds"], sum(s["dur"] for s in ops if s["name"] == name) / 1e6, places=6)
+
+    def check_exchange(self, tasks, spans, workers):
+        """Messages and waits are there, and server and workers share a clock: a gradient is worked on after it was sent
+        and before its answer was taken in."""
+        self.assertEqual(tasks, ["ps/0"] + [f"worker/{w}" for w in range(workers)])
+        for w in range(workers):
+            own = [s for s in spans if s["task"] == f"worker/{w}"]
+            sent, waited, taken = ([s for s in own if s["name"] == f"{what} ps/0"]
+                                   for what in ("send to", "wait for", "take in from"))
+            worked = [s for s in spans if s["task"] == "ps/0" and s["name"] == f"gradient of worker/{w}"]
+            self.assertGreater(len(sent), 3)
+            self.assertTrue(waited and taken and worked)
+            self.assertGreater(sent[0]["args"]["bytes"], 7850 * 4)
+            found = 0
+            for message in worked:
+                before = [s for s in sent if s["ts"] <= message["ts"]]
+                after = [s for s in taken if s["end"] >= message["ts"]]
+                found += bool(before and after and after[0]["end"] > before[-1]["ts"] and
+                              before[-1]["args"]["step"] == after[0]["args"]["step"])
+            self.assertGreater(found, len(worked) // 2)
+
+    def test_cluster(self):
+        self.train("softmax", "r", "--steps", 60, "--batch-size", 16, "--workers", 2, "--trace", 8)
+        self.check_exchange(*self.trace("r"), 2)
+
+    def test_described(self):
+        """Of tasks that nobody started together, samples and timeline come through the servers."""
+        with socket.socket() as listener:
+            listener.bind(("127.0.0.1", 0))
+            address = "127.0.0.1:%d" % listener.getsockname()[1]
+        (self.folder / "c.json").write_text(json.dumps({"cluster": {"ps": [address], "worker": ["a:1", "b:1"]}}))
+        tasks = [subprocess.Popen([SHOAL, "train", "softmax", "--data", str(self.data), "--run-dir", "r", "--epochs",
+                                   "150", "--batch-size", "16", "--threads", "1", "--cluster", "c.json", "--task", task,
+                                   "--trace", "8", "--sample-every", "0.05"], cwd=self.folder, env=self.environment(),
+                                  stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+                 for task in ("ps:0", "worker:0", "worker:1")]
+        try:
+            for task in tasks:
+                _, err = task.communicate(timeout=60)
+                self.assertEqual(task.returncode, 0, err)
+        finally:
+            for task in tasks:
+                task.kill()
+        self.assertEqual({l["task"] for l in self.lines("r", "task")}, {"ps/0", "worker/0", "worker/1"})
+        self.check_exchange(*self.trace("r"), 2)
+        for task in self.summary("r")["tasks"]:
+            self.assertNotIn("trace", task)
+            self.assertNotIn("kept_samples", task)
+
+    def test_no_timeline(self):
+        self.train("softmax", "r", "--epochs", 1)
+        self.assertFalse((self.folder / "r/trace.json").exists())
+        _, err = self.shoal("trace", "r", expect=2)
+        self.assertIn("--trace", err)
+        (self.folder / "r/trace.json").write_text('{"traceEvents": [{"ph": "X", "cat": "foreign"}]}')
+        _, err = self.shoal("trace", "r", expect=1)
+        self.assertIn("event 0", err)
 
 
 class Samples(ObserveCase):

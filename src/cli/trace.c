@@ -1,0 +1,150 @@
+/* shoal trace: where the time of the steps went that --trace recorded. */
+#include "cli/command.h"
+#include "cli/table.h"
+#include "observe/trace_file.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+typedef struct {
+  int64_t top;
+  bool json;
+} trace_flags;
+
+static const flag_row trace_table_flags[] = {
+    {"top", FLAG_INT, offsetof(trace_flags, top), "N", "operators to show, those that took longest", "30", 1, 1e6,
+     .marks = 0},
+    {"json", FLAG_BOOL, offsetof(trace_flags, json), NULL, "all rows as JSON", .marks = 0},
+    {0},
+};
+
+static bool is_shown(const trace_row *r) { return r->kind != EVENT_STEP; }
+
+static double per_second(double amount, double seconds) { return seconds > 0 ? amount / seconds : NAN; }
+
+static void print_rows(const trace_table *t, int64_t top, int width) {
+  enum { OPERATOR, KERNEL, CALLS, TOTAL, MEAN, SHARE, FLOPS, BANDWIDTH, BYTES, COLUMNS };
+  static const table_column head[COLUMNS] = {
+      [OPERATOR] = {"operator, message or wait", true, ""}, [KERNEL] = {"kernel", true, ""},
+      [CALLS] = {"calls", false, ""}, [TOTAL] = {"total\nms", false, ""},
+      [MEAN] = {"mean\nus", false, ""}, [SHARE] = {"share", false, ""},
+      [FLOPS] = {"GF/s", false, ""}, [BANDWIDTH] = {"GB/s", false, ""}, [BYTES] = {"bytes", false, ""},
+  };
+  double all = 0;
+  for (size_t i = 0; i < t->n_rows; i++) all += is_shown(&t->rows[i]) ? t->rows[i].seconds : 0;
+  table_column(*rows)[COLUMNS] = calloc(t->n_rows + 1, sizeof *rows);
+  if (!rows) return;
+  int n = 0;
+  int64_t operators = 0;
+  for (size_t i = 0; i < t->n_rows; i++) {
+    const trace_row *r = &t->rows[i];
+    if (!is_shown(r) || (r->kind == EVENT_OP && operators++ >= top)) continue;
+    table_column *c = rows[n++];
+    memcpy(c, head, sizeof head);
+    snprintf(c[OPERATOR].cell, TABLE_CELL, "%.63s", r->name);
+    table_set_text(&c[KERNEL], r->kernel ? r->kernel : "-");
+    table_set_int(&c[CALLS], r->calls);
+    table_set_number(&c[TOTAL], 1e3 * r->seconds, 3);
+    table_set_number(&c[MEAN], 1e6 * r->seconds / (double)r->calls, 2);
+    table_set_share(&c[SHARE], all > 0 ? r->seconds / all : NAN);
+    table_set_number(&c[FLOPS], r->flops > 0 ? 1e-9 * per_second(r->flops, r->seconds) : NAN, 2);
+    table_set_number(&c[BANDWIDTH], r->bytes > 0 ? 1e-9 * per_second(r->bytes, r->seconds) : NAN, 2);
+    table_set_bytes(&c[BYTES], (int64_t)r->bytes);
+  }
+  if (n) table_print(stdout, rows[0], n, COLUMNS, width);
+  if (operators > top) printf("%lld more operators: --top %lld\n", (long long)(operators - top), (long long)operators);
+  free(rows);
+}
+
+static void print_tasks(const trace_table *t, int width) {
+  enum { TASK, THREADS, SECONDS, KINDS, COLUMNS = KINDS + EVENT_KINDS - 1 };
+  table_column(*rows)[COLUMNS] = calloc(t->n_tasks + 1, sizeof *rows);
+  if (!rows) return;
+  for (size_t i = 0; i < t->n_tasks; i++) {
+    const trace_task *task = &t->tasks[i];
+    table_column *c = rows[i];
+    c[TASK] = (table_column){"task", true, ""};
+    c[THREADS] = (table_column){"threads", false, ""};
+    c[SECONDS] = (table_column){"ms\nin all", false, ""};
+    table_set_text(&c[TASK], task->task ? task->task : "?");
+    table_set_int(&c[THREADS], task->threads);
+    table_set_number(&c[SECONDS], 1e3 * task->seconds, 3);
+    for (int k = EVENT_STEP + 1; k < EVENT_KINDS; k++) {
+      c[KINDS + k - 1] = (table_column){event_kind_names[k], false, ""};
+      table_set_share(&c[KINDS + k - 1], task->seconds > 0 ? task->by_kind[k] / task->seconds : NAN);
+    }
+  }
+  printf("\nShares of the first thread's time:\n\n");
+  if (t->n_tasks) table_print(stdout, rows[0], (int)t->n_tasks, COLUMNS, width);
+  free(rows);
+}
+
+static shoal_status print_json(const trace_table *t) {
+  json_t *rows = json_array();
+  for (size_t i = 0; i < t->n_rows; i++) {
+    const trace_row *r = &t->rows[i];
+    json_array_append_new(rows, json_pack("{s:s, s:s, s:s?, s:I, s:f, s:f, s:f}", "name", r->name, "kind",
+                                          event_kind_names[r->kind], "kernel", r->kernel, "calls",
+                                          (json_int_t)r->calls, "seconds", r->seconds, "flops", r->flops, "bytes",
+                                          r->bytes));
+  }
+  char *words = json_dumps(rows, JSON_INDENT(1));
+  json_decref(rows);
+  if (!words) return status_no_memory();
+  puts(words);
+  free(words);
+  return NULL;
+}
+
+static shoal_status show(const char *target, const trace_flags *f) {
+  struct stat st;
+  char *path;
+  bool folder = !stat(target, &st) && S_ISDIR(st.st_mode);
+  if (asprintf(&path, folder ? "%s/trace.json" : "%s", target) < 0) return status_no_memory();
+  trace_table t;
+  shoal_status status = NULL;
+  if (stat(path, &st))
+    status = status_make(SHOAL_ERR_ARGUMENT, "%s is not there; record one with: shoal train MODEL --trace", path);
+  if (!status) status = trace_read(path, &t);
+  free(path);
+  TRY(status);
+  if (f->json) {
+    status = print_json(&t);
+  } else {
+    int width = terminal_width(stdout);
+    print_rows(&t, f->top, width);
+    print_tasks(&t, width);
+  }
+  trace_table_fini(&t);
+  return status;
+}
+
+static int run_trace(int argc, char **argv) {
+  trace_flags f = {.top = 30};
+  flags_parsed parsed;
+  shoal_status status = flags_parse(trace_table_flags, argc, argv, &f, &parsed);
+  if (!status && parsed.help) {
+    command_print_help(&command_trace, stdout);
+    return EXIT_GOOD;
+  }
+  if (!status && parsed.count != 1)
+    status = status_make(SHOAL_ERR_ARGUMENT, "expected one run's folder or one trace.json, not %d", parsed.count);
+  if (!status) status = show(parsed.words[0], &f);
+  return status ? command_fail(&command_trace, status) : EXIT_GOOD;
+}
+
+const command command_trace = {
+    .name = "trace",
+    .arguments = "RUN_DIR|FILE",
+    .summary = "where the time of a run's steps went, operator by operator",
+    .details = "Reads trace.json, which shoal train leaves with --trace: all tasks and threads together.\n"
+               "GF/s and GB/s are what one thread reached, by the operator's own count of operations\n"
+               "and of bytes read and written. To see the timeline itself, open the file in\n"
+               "ui.perfetto.dev or chrome://tracing.\n"
+               "\n"
+               "Example:\n"
+               "  shoal train lenet --trace 50 --run-dir runs/traced && shoal trace runs/traced\n",
+    .flags = trace_table_flags,
+    .run = run_trace,
+};
