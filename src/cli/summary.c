@@ -1,5 +1,6 @@
 #include "cli/summary.h"
 
+#include "cli/judge.h"
 #include "cli/membership.h"
 #include "cli/table.h"
 
@@ -160,7 +161,7 @@ static json_t *gradients_json(const run_report *r) {
   return list;
 }
 
-json_t *summary_json(const run_report *r) {
+json_t *summary_json(run_report *r) {
   const job_flags *f = r->flags;
   const shoal_fit_result *fit = &r->fit;
   char started[40];
@@ -170,6 +171,7 @@ json_t *summary_json(const run_report *r) {
   json_t *tasks = r->tasks ? json_incref(r->tasks) : json_array();
   if (!r->tasks) json_array_append_new(tasks, own_task(r));
   json_t *hosts = take_hosts(tasks);
+  judge(r, tasks, hosts, &r->verdict);
   const pair all[] = {
       {"model", json_string(r->kind->name)},
       {"data", words(f->data)},
@@ -222,6 +224,7 @@ json_t *summary_json(const run_report *r) {
       {"gradients", gradients_json(r)},
       {"tasks", tasks},
       {"hosts", hosts},
+      {"verdict", judge_json(r)},
   };
   json_t *summary = OBJECT_OF(all);
   if (!summary || membership_add(r, summary)) return summary;
@@ -340,4 +343,5 @@ void summary_print(const run_report *r, FILE *to) {
   if (fit->dropped_examples)
     fprintf(to, "\n%lld examples an epoch were left out: the last batch was not full.\n",
             (long long)fit->dropped_examples);
+  if (!f->quiet) judge_print(&r->verdict, to);
 }

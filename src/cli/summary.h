@@ -4,6 +4,7 @@
 
 #include "cli/job.h"
 #include "observe/sampler.h"
+#include "observe/verdict.h"
 
 #include <sys/types.h>
 #include <time.h>
@@ -22,6 +23,7 @@ typedef struct {
   double startup_seconds, total_seconds;
   sampler_use use;
   int restarts;  /* of tasks of a cluster of local processes */
+  verdict verdict; /* set by summary_json */
   json_t *traces; /* parts of a timeline (observe/trace_file.h); NULL: none */
   json_t *tasks; /* of a cluster, as they go to summary.json; borrowed. NULL: this process alone */
 } run_report;
@@ -48,8 +50,8 @@ json_t *task_json(const task_report *t);
 int64_t summary_gradients(const json_t *tasks, int worker);
 
 /* The caller owns it; NULL: no memory. Numbers that are not finite become null. Keys are only ever added. */
-json_t *summary_json(const run_report *r);
-/* The result table and a line for each task. */
+json_t *summary_json(run_report *r);
+/* The result table, a line for each task, and, once summary_json has found it, the verdict. */
 void summary_print(const run_report *r, FILE *to);
 
 #endif

@@ -282,6 +282,7 @@ static json_t *server_json(task *t, const ps_server_result *r) {
   for (int k = 0; k < PS_STALENESS_MOST; k++)
     if (r->staleness[k]) used = k + 1;
   json_t *task_object = task_json(&report);
+  json_object_set_new(task_object, "busy_seconds", json_real(r->busy_seconds));
   json_object_set_new(task_object, "updates", json_integer(r->updates));
   static const struct {
     const char *key;

@@ -27,6 +27,26 @@ class ObserveCase(Case):
         return [l for l in every if kind in (None, l["kind"]) and task in (None, l["task"])]
 
 
+    def describe(self, model, *flags, slow=()):
+        """A server and two workers, each started by itself; `slow`: flags of worker 1 alone."""
+        with socket.socket() as listener:
+            listener.bind(("127.0.0.1", 0))
+            address = "127.0.0.1:%d" % listener.getsockname()[1]
+        (self.folder / "c.json").write_text(json.dumps({"cluster": {"ps": [address], "worker": ["a:1", "b:1"]}}))
+        tasks = [subprocess.Popen([SHOAL, "train", model, "--data", str(self.data), "--run-dir", "r", "--batch-size", "16",
+                                   "--threads", "1", "--cluster", "c.json", "--task", task, *map(str, flags),
+                                   *(slow if task == "worker:1" else ())], cwd=self.folder, env=self.environment(),
+                                  stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+                 for task in ("ps:0", "worker:0", "worker:1")]
+        try:
+            for task in tasks:
+                _, err = task.communicate(timeout=60)
+                self.assertEqual(task.returncode, 0, err)
+        finally:
+            for task in tasks:
+                task.kill()
+
+
 class Events(ObserveCase):
     def check_scalars(self, run, folder, task, scalars):
         """The event file's scalars are those of metrics.jsonl, step by step."""
@@ -192,22 +212,7 @@ class Timeline(ObserveCase):
 
     def test_described(self):
         """Of tasks that nobody started together, samples and timeline come through the servers."""
-        with socket.socket() as listener:
-            listener.bind(("127.0.0.1", 0))
-            address = "127.0.0.1:%d" % listener.getsockname()[1]
-        (self.folder / "c.json").write_text(json.dumps({"cluster": {"ps": [address], "worker": ["a:1", "b:1"]}}))
-        tasks = [subprocess.Popen([SHOAL, "train", "softmax", "--data", str(self.data), "--run-dir", "r", "--epochs",
-                                   "150", "--batch-size", "16", "--threads", "1", "--cluster", "c.json", "--task", task,
-                                   "--trace", "8", "--sample-every", "0.05"], cwd=self.folder, env=self.environment(),
-                                  stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-                 for task in ("ps:0", "worker:0", "worker:1")]
-        try:
-            for task in tasks:
-                _, err = task.communicate(timeout=60)
-                self.assertEqual(task.returncode, 0, err)
-        finally:
-            for task in tasks:
-                task.kill()
+        self.describe("softmax", "--epochs", 150, "--trace", 8, "--sample-every", 0.05)
         self.assertEqual({l["task"] for l in self.lines("r", "task")}, {"ps/0", "worker/0", "worker/1"})
         self.check_exchange(*self.trace("r"), 2)
         for task in self.summary("r")["tasks"]:
@@ -269,6 +274,52 @@ class Samples(ObserveCase):
         self.assertAlmostEqual(received, payload, delta=0.02 * payload)
         host = sum(l["interfaces"]["lo"][0] * l["interval"] for l in self.lines("r", "host"))
         self.assertAlmostEqual(host, carried, delta=0.02 * carried)
+
+
+class Verdict(ObserveCase):
+    """Each of the causes made for real: the verdict names it."""
+
+    def verdict(self, cause, run="r"):
+        summary = self.summary(run)
+        verdict = summary["verdict"]
+        self.assertEqual(verdict["bottleneck"], cause, json.dumps([verdict, [t.get("time") for t in summary["tasks"]]]))
+        self.assertAlmostEqual(sum(verdict["shares"].values()), 1, places=6)
+        return verdict, {w["kind"]: w for w in verdict["warnings"]}
+
+    def test_computing(self):
+        out, _ = self.train("lenet", "r", "--epochs", 6, "--kernels", "generic")
+        verdict, _ = self.verdict("computing")
+        self.assertIn(verdict["text"], out)
+        self.assertIsNone(verdict["next_worker"])
+
+    def test_slow_worker(self):
+        self.describe("lenet", "--epochs", 5, slow=("--kernels", "generic"))
+        verdict, warnings = self.verdict("barrier")
+        self.assertIn("worker/1", verdict["text"])
+        self.assertEqual(warnings["slow_task"]["task"], "worker/1")
+        self.assertIn("batch_grew", warnings)
+        self.assertEqual(verdict["next_worker"]["workers"], 3)
+
+    def test_slow_network(self):
+        script = textwrap.dedent(f"""
+            ip link set lo up && tc qdisc add dev lo root tbf rate 20mbit burst 64k latency 400ms || exit 77
+            exec {SHOAL} train softmax --data {self.data} --run-dir r --threads 1 --steps 25 --batch-size 16 --workers 2 \\
+                --ps 1 --transport zmq --no-checkpoints --lr 1""")
+        done = subprocess.run(["unshare", "-n", "sh", "-c", script], cwd=self.folder, capture_output=True, text=True,
+                              env=self.environment(), timeout=120)
+        if done.returncode == 77 or "unshare" in done.stderr:
+            self.skipTest(f"no network of its own here: {done.stderr.strip()}")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        _, warnings = self.verdict("network")
+        self.assertNotIn("batch_grew", warnings)
+
+    def test_slow_input(self):
+        """Large pictures, that take longer to decode than to learn from."""
+        self.shoal("data", "generate", "images", "--out", "pictures", "--rows", 20, "--size", "300x400x3")
+        self.shoal("train", "softmax", "--data", "pictures", "--stream", "--steps", 60, "--batch-size", 10, "--threads", 1,
+                   "--run-dir", "r", "--no-checkpoints")
+        _, warnings = self.verdict("input")
+        self.assertEqual(warnings["input_starves"]["task"], "worker/0")
 
 
 if __name__ == "__main__":

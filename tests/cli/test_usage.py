@@ -80,7 +80,7 @@ class Usage(support.Case):
                                    f"COMP_CWORD={len(words) - 1}; _shoal; echo ${{COMPREPLY[@]}}"],
                                   capture_output=True, text=True, check=True)
             return done.stdout.split()
-        self.assertEqual(complete("shoal", "tr"), ["train"])
+        self.assertEqual(complete("shoal", "tra"), ["train", "trace"])
         self.assertIn("lenet", complete("shoal", "train", ""))
         self.assertEqual(complete("shoal", "train", "lenet", "--bat"), ["--batch-size"])
         self.assertIn("adam", complete("shoal", "train", "lenet", "--optimizer", ""))

@@ -1,0 +1,265 @@
+#include "observe/verdict.h"
+
+#include "base/mem.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SHORTEST 0.2      /* seconds */
+#define SHORT 1.0         /* seconds: told, but with a warning */
+#define SLOW 1.5          /* times the middle one */
+#define WAITS 0.25        /* share of the others' time */
+#define BUSY 0.7          /* share of a server's time */
+#define STARVES 0.2       /* share of a worker's time */
+#define FEW 0.5           /* of the middle worker's gradients */
+#define CROWDED 95.0      /* % of all processors */
+#define OWN 0.75          /* share of the machine's use that is the run's, below which others are to be named */
+
+const char *const verdict_cause_names[VERDICT_CAUSES] = {"none", "computing", "network", "barrier", "input", "server"};
+
+static double sum_of(const shoal_times *t) { return t->compute + t->network + t->barrier + t->server + t->input; }
+
+__attribute__((format(printf, 4, 5))) static void warn(verdict *v, const char *kind, const char *task,
+                                                       const char *format, ...) {
+  if (v->n_warnings == VERDICT_WARNINGS_MOST) return;
+  verdict_warning *w = &v->warnings[v->n_warnings++];
+  w->kind = kind;
+  snprintf(w->task, sizeof w->task, "%s", task);
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(w->text, sizeof w->text, format, arguments);
+  va_end(arguments);
+}
+
+static const verdict_task *worker_at(const verdict_facts *f, int i) {
+  for (int k = 0; k < f->n_tasks; k++)
+    if (!f->tasks[k].server && i-- == 0) return &f->tasks[k];
+  return NULL;
+}
+
+static int count_workers(const verdict_facts *f) {
+  int n = 0;
+  while (worker_at(f, n)) n++;
+  return n;
+}
+
+/* A worker's own part of a step, in seconds: what others may have to wait for. */
+static double own_part(const verdict_task *t) {
+  return t->steps > 0 ? (t->times.compute + t->times.input) / (double)t->steps : 0;
+}
+
+static int by_value(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return x < y ? -1 : x > y;
+}
+
+/* Of all workers but `but`; 0: there is none. */
+static double median_without(const verdict_facts *f, const verdict_task *but, double (*value)(const verdict_task *)) {
+  double *all = calloc((size_t)f->n_tasks + 1, sizeof *all);
+  int n = 0;
+  const verdict_task *t;
+  if (!all) return 0;
+  for (int i = 0; (t = worker_at(f, i)); i++)
+    if (t != but) all[n++] = value(t);
+  qsort(all, (size_t)n, sizeof *all, by_value);
+  double middle = n ? all[n / 2] : 0;
+  free(all);
+  return middle;
+}
+
+static const verdict_task *slowest_of(const verdict_facts *f) {
+  const verdict_task *slowest = NULL, *t;
+  for (int i = 0; (t = worker_at(f, i)); i++)
+    if (!slowest || own_part(t) > own_part(slowest)) slowest = t;
+  return slowest;
+}
+
+static double barrier_share(const verdict_task *t) {
+  double all = sum_of(&t->times);
+  return all > 0 ? t->times.barrier / all : 0;
+}
+
+static const verdict_task *busiest_of(const verdict_facts *f) {
+  const verdict_task *busiest = NULL;
+  for (int k = 0; k < f->n_tasks; k++)
+    if (f->tasks[k].server && (!busiest || f->tasks[k].busy_seconds > busiest->busy_seconds)) busiest = &f->tasks[k];
+  return busiest;
+}
+
+static void add_shares(const verdict_facts *f, verdict *v) {
+  shoal_times all = {0};
+  const verdict_task *t;
+  for (int i = 0; (t = worker_at(f, i)); i++) {
+    all.compute += t->times.compute;
+    all.network += t->times.network;
+    all.barrier += t->times.barrier;
+    all.server += t->times.server;
+    all.input += t->times.input;
+  }
+  double sum = sum_of(&all);
+  if (!(sum > 0)) return;
+  v->compute = all.compute / sum;
+  v->network = all.network / sum;
+  v->barrier = all.barrier / sum;
+  v->server = all.server / sum;
+  v->input = all.input / sum;
+}
+
+/* ---- the cause */
+
+/* The worker that all others wait for, or NULL. */
+static const verdict_task *awaited_of(const verdict_facts *f) {
+  const verdict_task *slowest = slowest_of(f);
+  if (!f->together || count_workers(f) < 2 || !slowest) return NULL;
+  double middle = median_without(f, slowest, own_part), waits = median_without(f, slowest, barrier_share);
+  return middle > 0 && own_part(slowest) >= SLOW * middle && waits >= WAITS ? slowest : NULL;
+}
+
+static void name_barrier(const verdict_facts *f, const verdict_task *slow, verdict *v) {
+  double middle = median_without(f, slow, own_part);
+  bool reads = slow->times.input > slow->times.compute;
+  snprintf(v->text, sizeof v->text,
+           "The workers wait for %s: it takes %.3g ms for its part of a step (%s), the others %.3g ms, and they spend "
+           "%.0f %% of their time at the barrier.", slow->name, 1e3 * own_part(slow), reads ? "reading" : "computing",
+           1e3 * middle, 100 * median_without(f, slow, barrier_share));
+}
+
+static void find_cause(const verdict_facts *f, verdict *v) {
+  const verdict_task *slow = awaited_of(f), *server = busiest_of(f);
+  double busy = server && server->seconds > 0 ? server->busy_seconds / server->seconds : 0;
+  double away = v->network + v->server;
+  if (slow) {
+    v->cause = VERDICT_BARRIER;
+    name_barrier(f, slow, v);
+  } else if (v->compute >= 0.5) {
+    v->cause = VERDICT_COMPUTING;
+    snprintf(v->text, sizeof v->text, "Computing takes %.0f %% of the workers' time; that is what limits the speed.",
+             100 * v->compute);
+  } else if (v->input >= away && v->input >= v->barrier && v->input >= v->compute) {
+    v->cause = VERDICT_INPUT;
+    snprintf(v->text, sizeof v->text, "The workers wait for rows %.0f %% of their time and compute %.0f %%: reading and "
+             "decoding is what limits the speed.", 100 * v->input, 100 * v->compute);
+  } else if (away >= v->barrier && away >= v->compute) {
+    v->cause = busy >= BUSY || v->server > v->network ? VERDICT_SERVER : VERDICT_NETWORK;
+    if (v->cause == VERDICT_SERVER)
+      snprintf(v->text, sizeof v->text, "%s works %.0f %% of the time, and the workers wait for the servers %.0f %% of "
+               "theirs: more servers (--ps) would help.", server ? server->name : "a server", 100 * busy, 100 * away);
+    else
+      snprintf(v->text, sizeof v->text, "Messages between workers and servers are on their way %.0f %% of the workers' "
+               "time, computing takes %.0f %%: a larger --batch-size sends less for each example.", 100 * v->network,
+               100 * v->compute);
+  } else if (v->barrier >= v->compute) {
+    v->cause = VERDICT_BARRIER;
+    snprintf(v->text, sizeof v->text, "The workers wait for each other %.0f %% of their time, none of them much longer "
+             "than the rest; they compute %.0f %%. --mode async does not wait.", 100 * v->barrier, 100 * v->compute);
+  } else {
+    v->cause = VERDICT_COMPUTING;
+    snprintf(v->text, sizeof v->text, "Computing takes %.0f %% of the workers' time, more than any wait: messages %.0f %%, "
+             "the barrier %.0f %%, rows %.0f %%.", 100 * v->compute, 100 * away, 100 * v->barrier, 100 * v->input);
+  }
+}
+
+/* ---- one more worker */
+
+static void look_ahead(const verdict_facts *f, verdict *v) {
+  const verdict_task *server = busiest_of(f), *slow = slowest_of(f), *t;
+  int n = count_workers(f);
+  if (!server || !slow || !n || !server->served || !(f->examples_per_second > 0) || !slow->steps) return;
+  double gradient = server->busy_seconds / (double)server->served; /* seconds of the busiest server */
+  double processors = server->cpu_percent / 100, worker = 0;
+  double trips = 0, own = 0, steps = 0;
+  for (int i = 0; (t = worker_at(f, i)); i++) {
+    trips += t->times.network + t->times.server;
+    own += t->times.compute + t->times.input;
+    steps += (double)t->steps;
+    worker += t->cpu_percent / 100 / n;
+  }
+  processors += worker * n;
+  double part = f->together ? own_part(slow) : own / steps; /* of a step that is not exchange */
+  double now = part + trips / steps, then = now + gradient;
+  double speed = (double)(n + 1) / then, most = 1 / gradient, present = n / now;
+  const char *limit = "";
+  if (speed > most) {
+    speed = most;
+    limit = "; no server can take in more";
+  }
+  double speedup = speed / present;
+  if (f->one_host && f->cores && processors + worker > f->cores && speedup > f->cores / processors) {
+    speedup = MAX_OF(f->cores / processors, 1 / (1 + 1.0 / n));
+    limit = "; this machine has no processor left for it";
+  }
+  v->has_next = true;
+  v->speedup = speedup;
+  v->next_examples_per_second = speedup * f->examples_per_second;
+  double unit = pow(10, floor(log10(v->next_examples_per_second)) - 2); /* three digits are more than the model knows */
+  snprintf(v->next_text, sizeof v->next_text, "With %d workers about %.0f examples/s, %.2f times as many as with %d%s.",
+           n + 1, unit >= 1 ? round(v->next_examples_per_second / unit) * unit : v->next_examples_per_second, speedup, n,
+           limit);
+}
+
+/* ---- warnings */
+
+static double gradients_of(const verdict_task *t) { return (double)t->gradients; }
+
+static void warn_about_tasks(const verdict_facts *f, verdict *v) {
+  const verdict_task *t, *slow = slowest_of(f);
+  for (int i = 0; (t = worker_at(f, i)); i++) {
+    double all = sum_of(&t->times);
+    if (all > 0 && t->times.input / all >= STARVES)
+      warn(v, "input_starves", t->name, "%s waits for rows %.0f %% of its time: more --threads, a faster disk, or data that "
+           "needs less decoding would feed it.", t->name, 100 * t->times.input / all);
+    if (t->gradients < 0 || f->servers == 0) continue;
+    double usual = median_without(f, t, gradients_of);
+    if (!t->gradients)
+      warn(v, "silent_worker", t->name, "%s never contributed: none of its gradients reached every server.", t->name);
+    else if (usual > 0 && (double)t->gradients < FEW * usual)
+      warn(v, "slow_task", t->name, "%s contributed %lld gradients, the others about %.0f.", t->name,
+           (long long)t->gradients, usual);
+  }
+  double middle = slow ? median_without(f, slow, own_part) : 0;
+  if (middle > 0 && own_part(slow) >= SLOW * middle)
+    warn(v, "slow_task", slow->name, "%s takes %.1f times as long as the others for its part of a step: %.3g ms against "
+         "%.3g ms.", slow->name, own_part(slow) / middle, 1e3 * own_part(slow), 1e3 * middle);
+}
+
+static void warn_about_rate(const verdict_facts *f, verdict *v) {
+  if (!f->together || f->workers < 2 || !(f->usual_rate > 0) || fabs(f->rate / f->usual_rate - 1) > 1e-6) return;
+  warn(v, "batch_grew", "", "An update takes %d x %lld = %lld examples, but the learning rate, %.4g, is the one for %lld: "
+       "an epoch has 1/%d as many updates. To learn as one worker does, try --lr %.4g%s.", f->workers,
+       (long long)f->batch, (long long)(f->workers * f->batch), f->rate, (long long)f->batch, f->workers,
+       f->rate * f->workers, f->warmup ? "" : " with a --warmup of an epoch");
+}
+
+static void warn_about_host(const verdict_facts *f, verdict *v) {
+  double own = 0;
+  for (int k = 0; k < f->n_tasks; k++) own += f->tasks[k].cpu_percent / 100;
+  if (!f->cores || !f->one_host) return;
+  if (f->host_cpu_percent >= CROWDED && own < OWN * f->cores)
+    warn(v, "busy_host", "", "All %d processors are busy, but this run uses only %.1f of them: other programs slow it down, "
+         "and part of its waiting is for them.", f->cores, own);
+  else if (f->workers * f->threads + f->servers > f->cores && f->servers)
+    warn(v, "busy_host", "", "%d workers with %d thread%s and %d server%s share %d processors: part of the waiting is for a "
+         "processor.", f->workers, f->threads, f->threads == 1 ? "" : "s", f->servers, f->servers == 1 ? "" : "s",
+         f->cores);
+}
+
+void verdict_make(const verdict_facts *f, verdict *out) {
+  verdict *v = out;
+  *v = (verdict){0};
+  add_shares(f, v);
+  warn_about_tasks(f, v);
+  warn_about_rate(f, v);
+  warn_about_host(f, v);
+  if (f->seconds < SHORTEST || !(v->compute + v->network + v->barrier + v->server + v->input > 0)) {
+    snprintf(v->text, sizeof v->text, "The run was too short to tell what limits it.");
+    return;
+  }
+  if (f->seconds < SHORT)
+    warn(v, "short_run", "", "The run took %.2f s: its figures are about starting up as much as about training.",
+         f->seconds);
+  find_cause(f, v);
+  look_ahead(f, v);
+}

@@ -1,0 +1,83 @@
+/* Where the time of a run went, what holds it up, what one more worker would bring, and what a careful colleague would
+ * say. A function of what was measured, so that it can be tested without a run.
+ *
+ * How it is found:
+ * 1. A run under SHORTEST seconds is too short to tell.
+ * 2. Together, all wait for the slowest. If one worker takes SLOW times as long for its own part of a step (computing and
+ *    reading) as the middle one, and the others wait for it, the barrier is what holds it up, and that worker is why.
+ * 3. Otherwise, if the workers compute for at least half of their time, it is computing.
+ * 4. Otherwise the largest of what they wait for. Messages on their way that wait because a server is at work on others
+ *    count as the server's, when the busiest server works for BUSY of the time.
+ * 5. One more worker: a step takes as long as now, and one gradient more of a server's time; no more than the busiest
+ *    server can take, and on one machine no more than its processors give. */
+#ifndef SHOAL_OBSERVE_VERDICT_H
+#define SHOAL_OBSERVE_VERDICT_H
+
+#include "shoal/train.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef enum {
+  VERDICT_NONE,
+  VERDICT_COMPUTING,
+  VERDICT_NETWORK,
+  VERDICT_BARRIER,
+  VERDICT_INPUT,
+  VERDICT_SERVER,
+  VERDICT_CAUSES
+} verdict_cause;
+extern const char *const verdict_cause_names[VERDICT_CAUSES];
+
+typedef struct {
+  char name[32]; /* "worker/0" */
+  bool server;
+  double seconds; /* in training */
+  double cpu_percent; /* 100: one processor */
+  /* workers */
+  shoal_times times;
+  int64_t steps;
+  int64_t gradients; /* that were used by every server; below 0: not known */
+  /* servers */
+  double busy_seconds;
+  int64_t served; /* gradients */
+} verdict_task;
+
+typedef struct {
+  const verdict_task *tasks; /* [n_tasks] */
+  int n_tasks;
+  int workers, servers;
+  bool together;
+  int threads;    /* of each worker */
+  int64_t batch;  /* of each worker */
+  double seconds, examples_per_second;
+  double rate, usual_rate; /* the learning rate; the one that the model has for one worker's batch, 0: not known */
+  int64_t warmup;
+  bool one_host;
+  int cores;               /* of the machine, 0: not known */
+  double host_cpu_percent; /* mean, of all its processors, 0 to 100, others' programs included */
+} verdict_facts;
+
+#define VERDICT_TEXT 320
+#define VERDICT_WARNINGS_MOST 16
+
+typedef struct {
+  const char *kind; /* "slow_task" ...: docs/run-folder.md */
+  char task[32];    /* "" : none */
+  char text[VERDICT_TEXT];
+} verdict_warning;
+
+typedef struct {
+  verdict_cause cause;
+  char text[VERDICT_TEXT];
+  double compute, network, barrier, server, input; /* shares of the workers' time */
+  bool has_next;
+  double next_examples_per_second, speedup;
+  char next_text[VERDICT_TEXT];
+  verdict_warning warnings[VERDICT_WARNINGS_MOST];
+  int n_warnings;
+} verdict;
+
+void verdict_make(const verdict_facts *f, verdict *out);
+
+#endif
