@@ -90,7 +90,7 @@ static void warnings(void **state) {
   r.facts.rate = 0.2;
   verdict_make(&r.facts, &v);
   assert_non_null(strstr(warning(&v, "batch_grew")->text, "3 x 64 = 192"));
-  assert_non_null(strstr(warning(&v, "batch_grew")->text, "--lr 0.6"));
+  assert_non_null(strstr(warning(&v, "batch_grew")->text, "--scale-lr, which takes 0.6"));
   r.facts.together = false; /* then an update takes one batch */
   verdict_make(&r.facts, &v);
   assert_null(warning(&v, "batch_grew"));

@@ -52,9 +52,8 @@ void judge(const run_report *r, const json_t *tasks, const json_t *hosts, verdic
                          .batch = f->batch_size,
                          .seconds = r->fit.seconds,
                          .examples_per_second = r->fit.seconds > 0 ? (double)r->fit.run_examples / r->fit.seconds : 0,
-                         .rate = f->lr,
+                         .rate = f->lr * job_rate_scale(f),
                          .usual_rate = r->kind->rate,
-                         .warmup = f->warmup,
                          .one_host = one_host,
                          .cores = (int)count_of(host, "cores"),
                          .host_cpu_percent = number_of(host, "cpu_percent_mean")};

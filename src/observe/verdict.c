@@ -228,9 +228,9 @@ static void warn_about_tasks(const verdict_facts *f, verdict *v) {
 static void warn_about_rate(const verdict_facts *f, verdict *v) {
   if (!f->together || f->workers < 2 || !(f->usual_rate > 0) || fabs(f->rate / f->usual_rate - 1) > 1e-6) return;
   warn(v, "batch_grew", "", "An update takes %d x %lld = %lld examples, but the learning rate, %.4g, is the one for %lld: "
-       "an epoch has 1/%d as many updates. To learn as one worker does, try --lr %.4g%s.", f->workers,
+       "an epoch has 1/%d as many updates. To learn as one worker does, try --scale-lr, which takes %.4g.", f->workers,
        (long long)f->batch, (long long)(f->workers * f->batch), f->rate, (long long)f->batch, f->workers,
-       f->rate * f->workers, f->warmup ? "" : " with a --warmup of an epoch");
+       f->rate * f->workers);
 }
 
 static void warn_about_host(const verdict_facts *f, verdict *v) {

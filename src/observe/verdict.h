@@ -52,7 +52,6 @@ typedef struct {
   int64_t batch;  /* of each worker */
   double seconds, examples_per_second;
   double rate, usual_rate; /* the learning rate; the one that the model has for one worker's batch, 0: not known */
-  int64_t warmup;
   bool one_host;
   int cores;               /* of the machine, 0: not known */
   double host_cpu_percent; /* mean, of all its processors, 0 to 100, others' programs included */
