@@ -48,10 +48,10 @@ class ObserveCase(Case):
 
 
 class Events(ObserveCase):
-    def check_scalars(self, run, folder, task, scalars):
+    def check_scalars(self, run, folder, task, scalars, least=5):
         """The event file's scalars are those of metrics.jsonl, step by step."""
         steps = self.lines(run, "step", task)
-        self.assertGreater(len(steps), 5)
+        self.assertGreaterEqual(len(steps), least)
         for tag, key in (("loss", "loss"), ("accuracy", "accuracy"), ("learning_rate", "rate"),
                          ("examples_per_second", "examples_per_second")):
             expected = [(l["step"], l[key]) for l in steps if l[key] is not None]
@@ -112,8 +112,10 @@ class Events(ObserveCase):
                    "--log-every", 8, "--sample-every", 0.05)
         for folder, task in (("r", "worker/0"), ("r/worker-1", "worker/1")):
             seen = event_files.read(self.folder / folder)
-            self.check_scalars("r", folder, task, seen["scalars"].get)
-            self.assertIn("staleness", seen["scalars"])
+            # On a busy machine one of them may take nearly all rows.
+            self.check_scalars("r", folder, task, lambda tag: seen["scalars"].get(tag, []), least=0)
+            self.assertTrue("staleness" in seen["scalars"] or not self.lines("r", "step", task))
+        self.assertGreater(len(self.lines("r", "step")), 5)
         for folder in ("r/ps-0", "r/ps-1"):
             self.assertIn("resources/cpu_percent", event_files.read(self.folder / folder)["scalars"])
         devices = {n["device"] for n in json.loads((self.folder / "r/graph.json").read_text())["nodes"]}
