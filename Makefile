@@ -8,7 +8,7 @@ FUZZ_SECONDS ?= 60
 RUN_FLAGS ?= --workers 2 --ps 1 --epochs 2
 BENCH_FLAGS ?=
 
-.PHONY: all run test bench install sanitize fuzz clean setup
+.PHONY: all run test bench install sanitize race fuzz clean setup
 
 all: build/build.ninja
 	@ninja -C build
@@ -46,9 +46,17 @@ sanitize: build-asan/build.ninja
 	@UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 ASAN_OPTIONS=detect_leaks=1 \
 	  meson test -C build-asan --no-rebuild --print-errorlogs --timeout-multiplier 4
 
+build-tsan/build.ninja: | setup
+	@meson setup build-tsan -Db_sanitize=thread -Db_lundef=false -Doptimization=1 $(MESON_FLAGS)
+
+# All modes of parameter servers under ThreadSanitizer, which does not like every layout of addresses.
+race: build-tsan/build.ninja
+	@ninja -C build-tsan tests/test_ps_matrix
+	@TSAN_OPTIONS=halt_on_error=1 setarch -R build-tsan/tests/test_ps_matrix
+
 fuzz:
 	@tools/setup.sh clang
 	@tools/fuzz.sh build-fuzz $(FUZZ_SECONDS)
 
 clean:
-	rm -rf build build-asan build-fuzz
+	rm -rf build build-asan build-tsan build-fuzz

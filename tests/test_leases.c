@@ -73,7 +73,8 @@ static void wrong_plans_are_refused(void **state) {
 /* What workers do without anybody who hands out batches is what a leader hands out while all are there. */
 static void static_assignment_is_the_leaders(void **state) {
   enum { WORKERS = 3 };
-  strategy_plan plan = {.batches = {.batch = 10, .rows = 74, .end = 16}, .end_step = INT64_MAX}; /* 8 batches an epoch */
+  /* 8 batches an epoch */
+  strategy_plan plan = {.batches = {.batch = 10, .rows = 74, .end = 16}, .end_step = INT64_MAX};
   leases l;
   assert_ok(leases_init(&l, &plan.batches, 0, WORKERS));
   for (int64_t step = 0; step < 6; step++) {

@@ -57,7 +57,8 @@ typedef struct {
 
 /* Before the command line and settings are read. */
 #define JOB_FLAGS_NONE_GIVEN                                                                                   \
-  ((job_flags){.lr = NAN, .l2 = NAN, .bias_rate = NAN, .seed = 1, .staleness = -1, .max_restarts = -1, .shuffle_rows = -1})
+  ((job_flags){.lr = NAN, .l2 = NAN, .bias_rate = NAN, .seed = 1, .staleness = -1, .max_restarts = -1, \
+               .shuffle_rows = -1})
 
 #define WORKERS_MOST 1024
 #define SERVERS_MOST 256

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #define LOOK_SECONDS 0.1   /* how often the server looks at the time */
+#define REFUSED_SECONDS 2.0 /* for a worker that was refused before the start to come as it should */
 #define CLOSING_SECONDS 2.0 /* for the last answers to be read */
 
 /* ---- answers */
@@ -58,11 +59,13 @@ static shoal_status on_hello(server *s, const net_message *m) {
     text_add(&why, "its settings are '%.*s', the server's are '%s'", (int)MIN_OF(m->bytes, 400),
              (const char *)m->payload, mine);
     shoal_status status = refuse(s, m, why.failed ? "its settings differ" : why.data);
+    if (!w->peer) w->refused = s->now;
     text_fini(&why);
     return status;
   }
   w->peer = m->peer;
   w->state = JOINING;
+  w->refused = 0;
   w->heard = s->now;
   return server_answer(s, m, 0, NO_VECTOR, s->started ? PS_UNDER_WAY : 0);
 }
@@ -233,12 +236,24 @@ static shoal_status too_long(const server *s) {
   return status;
 }
 
+/* All wait for a worker that was told other settings: better to know now than at the deadline. */
+static shoal_status find_refused(const server *s) {
+  for (int w = 0; w < s->options->workers && !s->started; w++) {
+    const worker *k = &s->workers[w];
+    if (k->refused > 0 && s->now - k->refused > REFUSED_SECONDS)
+      return status_make(SHOAL_ERR_PEER, "worker/%d was refused, since its settings are not this server's ('%s'), and "
+                         "has not come back with the right ones", w, s->options->settings);
+  }
+  return NULL;
+}
+
 /* What hangs on time alone. */
 static shoal_status look(server *s) {
   s->last_look = s->now;
   if (s->options->stop && __atomic_load_n(s->options->stop, __ATOMIC_RELAXED))
     return status_make(SHOAL_ERR_CANCELLED, "asked to stop");
   if (s->now - s->last_message > s->options->patience) return too_long(s);
+  TRY(find_refused(s));
   TRY(steps_find_silent(s));
   if (s->options->on_look) {
     net_server_stats(s->net, &s->result.net);

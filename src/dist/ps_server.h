@@ -5,9 +5,9 @@
  * workers - backups gradients. Otherwise each gradient is applied when it arrives, and a worker more than `staleness`
  * steps ahead of the slowest waits for its answer.
  *
- * Members come and go. Whoever goes (its connection ends, or others have waited for it longer than `heartbeat`) no longer
- * counts, and what it had not finished is given to the others; whoever says HELLO later takes part from the next answer
- * on. Worker 0 is different: without it nothing is saved, so it is waited for (`returns`) or the server ends. */
+ * Members come and go. Whoever goes (its connection ends, or others have waited for it longer than `heartbeat`) no
+ * longer counts, and what it had not finished is given to the others; whoever says HELLO later takes part from the next
+ * answer on. Worker 0 is different: without it nothing is saved, so it is waited for (`returns`) or the server ends. */
 #ifndef SHOAL_DIST_PS_SERVER_H
 #define SHOAL_DIST_PS_SERVER_H
 

@@ -1,5 +1,5 @@
-/* What the files of a parameter server share: ps_server.c, which takes in messages, and ps_steps.c, which forms steps out
- * of gradients and knows who takes part. For those two files only. */
+/* What the files of a parameter server share: ps_server.c, which takes in messages, and ps_steps.c, which forms steps
+ * out of gradients and knows who takes part. For those two files only. */
 #ifndef SHOAL_DIST_PS_SERVING_H
 #define SHOAL_DIST_PS_SERVING_H
 
@@ -27,6 +27,7 @@ typedef struct {
   double answered;  /* clock: the last answer to it */
   double longest;   /* seconds between an answer and the next gradient, so far */
   char *report;     /* NULL: none yet */
+  double refused;   /* clock: it came with other settings; 0: it did not */
 } worker;
 
 typedef struct {

@@ -88,7 +88,7 @@ shoal_status fit_cut(fit_loop *l) {
   l->steps = o->epochs * l->steps_per_epoch;
   if (o->steps) l->steps = o->epochs ? MIN_OF(l->steps, o->steps) : o->steps;
   l->plan = (strategy_plan){.batches = {.batch = l->batch, .rows = l->usable, .end = INT64_MAX},
-                            .end_step = o->steps ? o->steps : INT64_MAX}; /* with fewer workers, epochs have more steps */
+                            .end_step = o->steps ? o->steps : INT64_MAX}; /* if workers die, epochs have more */
   if (o->epochs) l->plan.batches.end = o->epochs * lease_plan_epoch_batches(&l->plan.batches);
   if (!is_together(l)) l->plan.batches.end = l->steps;
   return NULL;

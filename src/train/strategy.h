@@ -1,7 +1,7 @@
 /* How the work of a training is spread.
  *
- * The loop (fit_shared.c) asks a strategy where it stands and which batch to compute, hands it each step's gradients, and
- * finds fresh parameters in the session's variables when the call returns. Without one the update is part of the step's
+ * The loop (fit_shared.c) asks a strategy where it stands and which batch to compute, hands it each step's gradients,
+ * and finds fresh parameters in the session's variables when the call returns. Without one the update is part of the step's
  * own plan.
  *
  * Rows: an epoch's order is cut into batches, numbered over the whole training (dist/leases.h). While nobody dies and

@@ -295,12 +295,15 @@ class Described(support.Case):
         self.assertEqual(self.summary("r")["updates"], 2 * 26)
 
     def test_other_settings_are_refused(self):
-        server = self.start("ps:0", "--epochs", 2, "--deadline", 2)
+        """By all, at once: nobody waits for the deadline."""
+        server = self.start("ps:0", "--epochs", 2)
+        chief = self.start("worker:0", "--epochs", 2)
         wrong = self.start("worker:1", "--epochs", 2, "--lr", 0.25)
         _, err = self.end(wrong, expect=1)
         self.assertIn("refused: its settings", err)
         _, err = self.end(server, expect=1)
-        self.assertIn("worker/0", err)
+        self.assertIn("worker/1 was refused", err)
+        self.assertIn("ps/0", self.end(chief, expect=1)[1])
 
     def test_a_place_taken_twice_is_refused(self):
         self.start("ps:0", "--epochs", 2, "--deadline", 5)

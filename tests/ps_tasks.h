@@ -1,0 +1,142 @@
+/* Parameter servers and workers as threads of a test, over the real transport. */
+#ifndef SHOAL_TESTS_PS_TASKS_H
+#define SHOAL_TESTS_PS_TASKS_H
+
+#include "train_data.h"
+
+#include "base/mem.h"
+#include "train/ps.h"
+
+#include <math.h>
+#include <pthread.h>
+
+enum { MOST = 4, ROWS = 410, SLOW_WORKER = 1 };
+
+typedef struct {
+  int workers, servers;
+  bool together;
+  int64_t staleness;
+  int backups;
+  shoal_compile_options compile;
+  shoal_fit_options fit;
+  int64_t block;      /* elements a server updates at a time; 0: the standard */
+  int64_t stop_after; /* steps of worker 0; 0: never */
+  int64_t slow_us;    /* that SLOW_WORKER waits after each step */
+} job;
+
+typedef struct {
+  const job *of;
+  const shoal_dataset *data;
+  const char *const *addresses;
+  int index;
+  pthread_t thread;
+  shoal_status status;
+  shoal_model *model;
+  shoal_fit_result fit;
+  ps_server_result served;
+  net_stats net;
+} task;
+
+static void model_make(const shoal_compile_options *options, shoal_model **out) {
+  assert_ok(shoal_model_create(SHOAL_SHAPE(8, 8, 1), out));
+  shoal_model_conv2d(*out, 4, 3, 1, SHOAL_SAME, "relu");
+  shoal_model_flatten(*out);
+  shoal_model_dense(*out, 16, "tanh");
+  shoal_model_dense(*out, 4, "softmax");
+  assert_ok(shoal_model_compile(*out, options));
+}
+
+static ps_options options_of(const task *t) {
+  return (ps_options){.worker = t->index,
+                      .workers = t->of->workers,
+                      .together = t->of->together,
+                      .staleness = t->of->staleness,
+                      .backups = t->of->backups,
+                      .addresses = t->addresses,
+                      .servers = t->of->servers,
+                      .block = t->of->block,
+                      .net = {.job = 77},
+                      .connect_seconds = 10,
+                      .answer_seconds = 10};
+}
+
+static void *run_server(void *context) {
+  task *t = context;
+  ps_options o = options_of(t);
+  t->status = ps_serve(&o, t->index, t->model, NULL, &t->served);
+  return NULL;
+}
+
+static bool on_step(void *context, const shoal_progress *p) {
+  task *t = context;
+  if (t->index == SLOW_WORKER && t->of->slow_us) usleep((useconds_t)t->of->slow_us);
+  return t->index == 0 && t->of->stop_after && p->step >= t->of->stop_after;
+}
+
+static void *run_worker(void *context) {
+  task *t = context;
+  ps_options o = options_of(t);
+  shoal_strategy *s = NULL;
+  t->status = ps_strategy_create(&o, t->model, &s);
+  if (t->status) return NULL;
+  shoal_fit_options fit = t->of->fit;
+  fit.strategy = s;
+  fit.callbacks = (shoal_callbacks){.context = t, .on_step = on_step, .every_steps = 1};
+  t->status = shoal_model_fit(t->model, t->data, &fit, &t->fit);
+  shoal_status closed = ps_strategy_close(s);
+  if (!t->status)
+    t->status = closed;
+  else
+    shoal_status_free(closed);
+  ps_strategy_stats(s, &t->net);
+  ps_strategy_destroy(s);
+  return NULL;
+}
+
+/* Runs all tasks; they stay for the caller to look at, until run_fini. */
+static void run(const job *j, const shoal_dataset *data, task workers[MOST], task servers[MOST]) {
+  static int runs;
+  char names[MOST][64];
+  const char *addresses[MOST];
+  for (int i = 0; i < j->servers; i++) {
+    snprintf(names[i], sizeof names[i], "shm:/shoal-test-%d-%d-%d", (int)getpid(), runs, i);
+    addresses[i] = names[i];
+  }
+  runs++;
+  for (int i = 0; i < j->servers; i++) {
+    servers[i] = (task){.of = j, .data = data, .addresses = addresses, .index = i};
+    model_make(&j->compile, &servers[i].model);
+    assert_int_equal(pthread_create(&servers[i].thread, NULL, run_server, &servers[i]), 0);
+  }
+  for (int i = 0; i < j->workers; i++) {
+    workers[i] = (task){.of = j, .data = data, .addresses = addresses, .index = i};
+    model_make(&j->compile, &workers[i].model);
+    assert_int_equal(pthread_create(&workers[i].thread, NULL, run_worker, &workers[i]), 0);
+  }
+  for (int i = 0; i < j->workers; i++) pthread_join(workers[i].thread, NULL);
+  for (int i = 0; i < j->servers; i++) pthread_join(servers[i].thread, NULL);
+  for (int i = 0; i < j->workers; i++) assert_ok(workers[i].status);
+  for (int i = 0; i < j->servers; i++) assert_ok(servers[i].status);
+}
+
+static void servers_fini(const job *j, task servers[MOST]) {
+  for (int i = 0; i < j->servers; i++) {
+    shoal_model_destroy(servers[i].model);
+    free(servers[i].served.workers);
+  }
+}
+
+static void run_fini(const job *j, task workers[MOST], task servers[MOST]) {
+  for (int i = 0; i < j->workers; i++) shoal_model_destroy(workers[i].model);
+  servers_fini(j, servers);
+}
+
+static shoal_compile_options compile_for(const char *optimizer) {
+  return (shoal_compile_options){.optimizer = {.name = optimizer},
+                                 .schedule = {.name = "exponential", .rate = 0.02, .factor = 0.9, .every = 20},
+                                 .l2 = 1e-3,
+                                 .seed = 5,
+                                 .threads = 1};
+}
+
+#endif
