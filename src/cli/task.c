@@ -209,7 +209,7 @@ static shoal_status open_trace(task *t) {
   TRY(training_open_trace(b, shoal_model_threads(b->model), 1, &t->events));
   if (!t->events) return NULL;
   t->ahead = calloc((size_t)t->place.job->servers, sizeof *t->ahead);
-  return t->ahead ? session_trace(shoal_model_session(b->model), t->events) : status_no_memory();
+  return t->ahead ? session_trace(shoal_model_session(b->model), t->events, 0) : status_no_memory();
 }
 
 static shoal_status be_worker(task *t) {

@@ -137,7 +137,7 @@ static shoal_status fit(train_run *t) {
   }
   t->report.startup_seconds = clock_seconds() - t->started;
   TRY(training_open_trace(&t->base, t->report.threads, 1, &t->events));
-  if (t->events) TRY(session_trace(shoal_model_session(t->base.model), t->events));
+  if (t->events) TRY(session_trace(shoal_model_session(t->base.model), t->events, 0));
   TRY(metrics_start_sampling(&t->log));
   shoal_status status = shoal_model_fit(t->base.model, t->base.train.data, &options, &t->report.fit);
   metrics_stop_sampling(&t->log);

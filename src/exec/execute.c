@@ -67,7 +67,8 @@ static void run_share(void *context, int thread, int threads) {
       call->step = p->session->step;
       if (!run_call(p, thread, i)) return;
       if (__builtin_expect(watched != NULL, 0))
-        now = events_add(watched, thread, p->labels[i], now, events_now(), (double)rows / (double)phase->rows);
+        now = events_add(watched, p->session->track + thread, p->labels[i], now, events_now(),
+                         (double)rows / (double)phase->rows);
     }
   }
   t->done = now;
@@ -132,7 +133,8 @@ static void run_part(plan *p, int phase, int thread, int threads) {
   t->error = p->nodes[p->order[at]].run(&call);
   t->failed = at;
   if (watched)
-    t->done = events_add(watched, thread, p->labels[at], begun, events_now(), (double)(last - first) / (double)count);
+    t->done = events_add(watched, p->session->track + thread, p->labels[at], begun, events_now(),
+                         (double)(last - first) / (double)count);
 }
 
 /* What one meeting of the threads brings about: sums of a split phase, then parts of the nodes that follow. */
@@ -142,7 +144,9 @@ static void finish_share(void *context, int thread, int threads) {
   events *watched = events_on(p->session->events) ? p->session->events : NULL;
   uint64_t begun = watched ? events_now() : 0;
   if (phase->split) add_sums(p, phase, true, thread, threads);
-  if (watched) p->threads[thread].done = events_add(watched, thread, p->session->sums_label, begun, events_now(), 0);
+  if (watched)
+    p->threads[thread].done =
+        events_add(watched, p->session->track + thread, p->session->sums_label, begun, events_now(), 0);
   const int first = p->running + phase->split;
   for (int i = first; i < first + phase->tail && !p->threads[thread].error; i++) run_part(p, i, thread, threads);
 }
@@ -205,7 +209,7 @@ static shoal_status check_results(const plan *p, int at) {
 /* The first thread has met the others: what it waited for them. */
 static void note_sync(const plan *p) {
   events *e = p->session->events;
-  if (events_on(e)) events_add(e, 0, p->session->sync_label, p->threads[0].done, events_now(), 0);
+  if (events_on(e)) events_add(e, p->session->track, p->session->sync_label, p->threads[0].done, events_now(), 0);
 }
 
 /* Sums, and the nodes cut among the threads that follow: all in one meeting. */
@@ -239,7 +243,7 @@ static shoal_status run_phase(plan *p, int i) {
   events *watched = events_on(p->session->events) ? p->session->events : NULL;
   uint64_t begun = watched ? events_now() : 0;
   if (!run_call(p, 0, phase->first)) return first_error(p);
-  if (watched) events_add(watched, 0, p->labels[phase->first], begun, events_now(), 1);
+  if (watched) events_add(watched, p->session->track, p->labels[phase->first], begun, events_now(), 1);
   return p->check_each ? check_results(p, phase->first) : NULL;
 }
 

@@ -195,10 +195,11 @@ shoal_status shoal_session_variable(shoal_session *s, const shoal_value *variabl
   return NULL;
 }
 
-shoal_status session_trace(shoal_session *s, events *e) {
+shoal_status session_trace(shoal_session *s, events *e, int first) {
   TRY(events_label(e, &(event_label){.kind = EVENT_SYNC, .name = "wait for threads"}, &s->sync_label));
   TRY(events_label(e, &(event_label){.kind = EVENT_SYNC, .name = "add up sums"}, &s->sums_label));
   s->events = e;
+  s->track = first;
   for (size_t i = 0; i < s->n_plans; i++) TRY(plan_label(s->plans[i]));
   return NULL;
 }

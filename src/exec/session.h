@@ -48,6 +48,7 @@ struct shoal_session {
   void *print_sink;
   events *events; /* borrowed; NULL: nobody wants a timeline */
   uint32_t sync_label, sums_label;
+  int track; /* in it: of the pool's first thread */
   /* NULL, or called between the phases of a run; its error ends the run. */
   shoal_status (*look)(void *context);
   void *look_context;
@@ -58,8 +59,8 @@ struct shoal_session {
   void *remote_state;
 };
 
-/* Runs from now on go to the timeline while that is on: thread i of the pool on track i. Borrowed. */
-SHOAL_CHECKED shoal_status session_trace(shoal_session *s, events *e);
+/* Runs from now on go to the timeline while that is on: thread i of the pool on track `first` + i. Borrowed. */
+SHOAL_CHECKED shoal_status session_trace(shoal_session *s, events *e, int first);
 /* Cuts the rows that are fed into steps of `step_rows` (the last may be shorter) and does what as many calls of
  * shoal_session_run would, one after the other. Feeds whose axis 0 is the batch are cut, ragged ones with their rows; a
  * placeholder without axes may be fed a vector: one element a step. means[i]: of fetch i over the rows, if it has no

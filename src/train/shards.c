@@ -201,6 +201,8 @@ static shoal_status create(shards *s) {
     r->sources = calloc((size_t)(TREE_MOST_NODES + s->n), sizeof *r->sources);
     if (!r->got || !r->sources) return status_no_memory();
     TRY(session_create_sharing(setup->model->session, &r->session));
+    events *e = setup->model->session->events;
+    if (e) TRY(session_trace(r->session, e, k)); /* it runs on thread k */
   }
   TRY(make_plans(s, setup->round));
   return setup->last ? make_plans(s, setup->last) : NULL;

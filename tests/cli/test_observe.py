@@ -188,6 +188,15 @@ class Timeline(ObserveCase):
         self.assertEqual(rows[name]["calls"], sum(s["name"] == name for s in ops))
         self.assertAlmostEqual(rows[name]["seconds"], sum(s["dur"] for s in ops if s["name"] == name) / 1e6, places=6)
 
+    def test_mirrored(self):
+        """Each replica's operators stand on its own thread."""
+        self.shoal("train", "lenet", "--data", self.data, "--run-dir", "r", "--strategy", "mirrored", "--workers", 2,
+                   "--steps", 30, "--batch-size", 16, "--trace", 5)
+        _, spans = self.trace("r")
+        ops = [s for s in spans if s["cat"] == "op" and s["name"].startswith("conv_block train")]
+        self.assertEqual({s["tid"] for s in ops}, {0, 1})
+        self.assertEqual(len(ops), 2 * 2 * 5, "two convolutions, on two replicas, in five steps")
+
     def check_exchange(self, tasks, spans, workers):
         """Messages and waits are there, and server and workers share a clock: a gradient is worked on after it was sent
         and before its answer was taken in."""
