@@ -17,6 +17,7 @@ struct interrupt {
 };
 
 static void say(const char *line) {
+  if (!line) return;
   struct iovec parts[] = {{(char[]){"\n"}, 1}, {(char *)line, strlen(line)}, {(char[]){"\n"}, 1}};
   ssize_t ignored = writev(STDERR_FILENO, parts, 3);
   (void)ignored; /* nobody is left to tell */
@@ -45,6 +46,7 @@ shoal_status interrupt_create(const char *first, const char *second, interrupt *
   sigemptyset(&i->waited);
   sigaddset(&i->waited, SIGINT);
   sigaddset(&i->waited, SIGTERM);
+  sigaddset(&i->waited, SIGUSR1);
   pthread_sigmask(SIG_BLOCK, &i->waited, &i->before);
   int error = pthread_create(&i->thread, NULL, wait_for_signals, i);
   if (error) {

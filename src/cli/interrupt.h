@@ -1,4 +1,4 @@
-/* Ctrl-C (and a TERM signal): the first asks the job to stop cleanly, the second ends the process at once.
+/* Ctrl-C (and the signals TERM and USR1, which launchers send): the first asks the job to stop cleanly, the second ends the process at once.
  *
  * A thread of its own waits for the signals, so nothing runs inside a signal handler. Create it before any other
  * thread is started: threads inherit that the signals are blocked. */
@@ -9,7 +9,7 @@
 
 typedef struct interrupt interrupt;
 
-/* What is said on standard error after the first signal and after the second; both borrowed. */
+/* What is said on standard error after the first signal and after the second; both borrowed. NULL: nothing. */
 SHOAL_CHECKED shoal_status interrupt_create(const char *first, const char *second, interrupt **out);
 /* Signals go back to their usual meaning. */
 void interrupt_destroy(interrupt *i);

@@ -2,24 +2,36 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "cli/command.h"
 #include "cli/table.h"
 #include "train/allreduce.h"
+#include "train/checkpoint.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <math.h>
+#include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define ASKED "SHOAL_RANKS" /* set for ranks that this program has started: a resumed run is told its strategy so */
+
+#define LOOK_NANOSECONDS 20000000 /* between two looks at mpirun */
+#define SPEAKING_SECONDS 3  /* for the rank that tells of a failure, before the others end the job */
 
 /* ---- whose work it is */
 
 /* What launchers tell a process of its place; the first that is set counts. */
 static const char *const sizes[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_SIZE", "SLURM_STEP_NUM_TASKS"};
+static const char *const places[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"};
 static const char *const local_sizes[] = {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_STEP_TASKS_PER_NODE"};
 static const char *const local_ranks[] = {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"};
 
@@ -41,11 +53,15 @@ static int64_t fair_threads(int processes) {
   return mine > 1 ? mine : 1;
 }
 
-shoal_status ranks_join(training *t, const flags_parsed *parsed, ranks *out) {
-  job_flags *f = &t->flags;
+bool ranks_expected(const job_flags *f, bool *first) {
   const int launched = TOLD(sizes, 0);
   const bool asked = f->strategy ? job_is_ranks(f) : getenv(ASKED) != NULL;
-  if (!launched || (f->strategy && !asked) || (!asked && launched < 2) || getenv("TF_CONFIG") || f->cluster) return NULL;
+  *first = TOLD(places, 0) == 0;
+  return launched && !(f->strategy && !asked) && (asked || launched > 1) && !getenv("TF_CONFIG") && !f->cluster;
+}
+
+shoal_status ranks_join(training *t, const flags_parsed *parsed, ranks *out) {
+  job_flags *f = &t->flags;
   TRY(collective_join("mpi", &out->place));
   out->joined = true;
   f->strategy = "allreduce";
@@ -56,44 +72,94 @@ shoal_status ranks_join(training *t, const flags_parsed *parsed, ranks *out) {
   return NULL;
 }
 
-shoal_status ranks_launch(const training *t, char *const *argv) {
-  if (!collective_there("mpi")) {
-    collective_place none;
-    return collective_join("mpi", &none); /* says what is missing */
-  }
-  /* Of Open MPI 4 and 5; others do not know them and do not mind. */
+/* What mpirun is to know, by its environment: of Open MPI 4 and 5; others do not know these words and do not mind. */
+static void prepare_environment(void) {
   static const char *const settings[][2] = {{"OMPI_MCA_rmaps_base_oversubscribe", "1"},
                                             {"PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe"},
                                             {"OMPI_MCA_hwloc_base_binding_policy", "none"},
                                             {"PRTE_MCA_hwloc_default_binding_policy", "none"},
-                                            {"OMPI_MCA_odls_base_sigkill_timeout", "20"},
-                                            {"OMPI_MCA_orte_execute_quiet", "1"}};
+                                            {"OMPI_MCA_orte_execute_quiet", "1"},
+                                            {ASKED, "1"}};
   for (size_t i = 0; i < COUNT_OF(settings); i++) setenv(settings[i][0], settings[i][1], 0);
-  setenv(ASKED, "1", 1);
-  if (geteuid() == 0) {
-    setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 0);
-    setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 0);
+  if (geteuid()) return;
+  setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 0);
+  setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 0);
+}
+
+/* In the child: a group of its own, so that Ctrl-C reaches only us; gone when we are. */
+static void become_mpirun(const char **words, int failure) {
+  sigset_t none;
+  sigemptyset(&none);
+  setpgid(0, 0);
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  pthread_sigmask(SIG_SETMASK, &none, NULL);
+  int nothing = open("/dev/null", O_RDONLY);
+  dup2(nothing, STDIN_FILENO);
+  prepare_environment();
+  execvp(words[0], (char *const *)words);
+  int error = errno;
+  ssize_t ignored = write(failure, &error, sizeof error);
+  (void)ignored; /* the parent sees the exit status at least */
+  _exit(127);
+}
+
+/* Waits for mpirun; passes on that somebody asks to stop. SIGUSR1 is what mpirun hands on to all ranks. */
+static int watch_mpirun(pid_t child, const int *stop) {
+  bool asked = false;
+  int status = 0;
+  for (;;) {
+    pid_t ended = waitpid(child, &status, WNOHANG);
+    if (ended == child || (ended < 0 && errno != EINTR)) return status;
+    if (!asked && __atomic_load_n(stop, __ATOMIC_ACQUIRE)) {
+      kill(child, SIGUSR1);
+      asked = true;
+    }
+    nanosleep(&(struct timespec){.tv_nsec = LOOK_NANOSECONDS}, NULL);
   }
+}
+
+static shoal_status start_mpirun(const char **words, pid_t *out) {
+  int pipes[2], error = 0;
+  if (pipe2(pipes, O_CLOEXEC)) return status_errno(errno, "cannot make a pipe");
+  pid_t child = fork();
+  if (child == 0) become_mpirun(words, pipes[1]);
+  close(pipes[1]);
+  ssize_t n = child > 0 ? read(pipes[0], &error, sizeof error) : 0;
+  close(pipes[0]);
+  if (child < 0) return status_errno(errno, "cannot start a process");
+  if (n == sizeof error) {
+    waitpid(child, NULL, 0);
+    return status_errno(error, "the strategy allreduce starts its ranks by mpirun, which cannot be run (install "
+                        "openmpi-bin, or start the ranks yourself)");
+  }
+  *out = child;
+  return NULL;
+}
+
+shoal_status ranks_launch(const training *t, char *const *argv, const int *stop, int *exit_status) {
+  collective_place none;
+  if (!collective_there("mpi")) return collective_join("mpi", &none); /* says what is missing */
   char self[PATH_MAX] = "", number[24];
   if (readlink("/proc/self/exe", self, sizeof self - 1) < 0) return status_errno(errno, "cannot find this program");
   snprintf(number, sizeof number, "%lld", (long long)t->flags.workers);
-  int n = 0;
+  const char *first[] = {"mpirun", "-n", number, self, "train"};
+  size_t n = 0;
   while (argv[n]) n++;
-  const char **words = calloc((size_t)n + 8, sizeof *words);
+  const char **words = calloc(n + COUNT_OF(first) + 1, sizeof *words);
   if (!words) return status_no_memory();
-  int k = 0;
-  words[k++] = "mpirun";
-  words[k++] = "-n";
-  words[k++] = number;
-  words[k++] = self;
-  words[k++] = "train";
-  for (int i = 0; i < n; i++) words[k++] = argv[i];
-  execvp("mpirun", (char *const *)words);
-  int error = errno;
+  memcpy(words, first, sizeof first);
+  memcpy(words + COUNT_OF(first), argv, n * sizeof *words);
+  pid_t child;
+  shoal_status status = start_mpirun(words, &child);
   free(words);
-  return status_errno(error, "the strategy allreduce starts its ranks by mpirun, which cannot be run: install "
-                      "openmpi-bin, or start the ranks yourself");
+  if (status) return status;
+  int ended = watch_mpirun(child, stop), asked = __atomic_load_n(stop, __ATOMIC_ACQUIRE);
+  const int code = WIFEXITED(ended) ? WEXITSTATUS(ended) : EXIT_JOB_FAILED;
+  *exit_status = !code ? (asked ? 128 + asked : EXIT_GOOD) : code == EXIT_WRONG_USE ? code : EXIT_JOB_FAILED;
+  return NULL;
 }
+
+bool ranks_are_ours(void) { return getenv(ASKED) != NULL; }
 
 /* ---- agreeing */
 
@@ -333,6 +399,54 @@ static shoal_status train(rank_run *t) {
   return collect(t, own_report(t, &report->fit, &report->test));
 }
 
+/* ---- when it goes wrong */
+
+/* "; resume from ..." */
+static void add_advice(const rank_run *t, text *out) {
+  const training *b = t->crew->base;
+  char *path = NULL;
+  if (!b->flags.no_checkpoints) shoal_status_free(checkpoint_latest(b->dir.checkpoints, &path, NULL));
+  if (path)
+    text_add(out, "; the last checkpoint is %s: to continue, on as many ranks as you like, start it with --resume "
+             "--run-dir %s", path, b->dir.path);
+  else
+    text_add(out, "; there is no checkpoint to resume from");
+  free(path);
+}
+
+/* Another rank's failure. Takes `status`. */
+static shoal_status explain(rank_run *t, shoal_status status) {
+  collective *c = t->strategy ? allreduce_collective(t->strategy) : NULL;
+  if (shoal_status_code(status) != SHOAL_ERR_PEER || !c)
+    return t->ranks->place.rank ? status_wrap(status, "rank %d", t->ranks->place.rank) : status;
+  t->ranks->quiet = !collective_speaks(c);
+  text words = {0};
+  text_add(&words, "%s", shoal_status_message(status));
+  add_advice(t, &words);
+  if (words.failed) return status;
+  shoal_status explained = status_make(SHOAL_ERR_PEER, "%s", words.data);
+  text_fini(&words);
+  shoal_status_free(status);
+  return explained;
+}
+
+/* A rank has died while this one computes, and there is not much time left: the launcher is about to end us all. */
+static void not_seen(void *context, int rank) {
+  rank_run *t = context;
+  const peers_rank *gone = &collective_ranks(allreduce_collective(t->strategy))[rank];
+  if (t->ranks->place.rank != (rank ? 0 : 1)) return;
+  text words = {0};
+  text_add(&words, "shoal train: step %lld: rank %d (pid %d on %s) has ended", (long long)t->crew->last->step, rank,
+           gone->pid, gone->host);
+  add_advice(t, &words);
+  if (!words.failed) fprintf(stderr, "%s\n", words.data);
+  _exit(EXIT_JOB_FAILED);
+}
+
+bool ranks_are_told(const ranks *r) { return r->quiet || (r->parted && r->place.rank); }
+
+/* ---- the whole */
+
 shoal_status ranks_run(crew *c, ranks *r) {
   training *b = c->base;
   rank_run t = {.crew = c, .ranks = r};
@@ -343,18 +457,22 @@ shoal_status ranks_run(crew *c, ranks *r) {
                                      .deterministic = b->flags.deterministic,
                                      .bf16 = !strcmp(b->flags.wire, "bf16"),
                                      .check_every = b->flags.check_replicas,
-                                     .patience = b->flags.deadline};
+                                     .patience = b->flags.deadline,
+                                     .not_seen = not_seen,
+                                     .context = &t};
   shoal_status status = open_run(&t);
   if (!status) status = allreduce_create(&options, b->model, &t.strategy);
   if (!status) status = train(&t);
+  if (status) status = explain(&t, status);
   allreduce_destroy(t.strategy);
   metrics_close(&t.log);
-  return r->place.rank ? status_wrap(status, "rank %d", r->place.rank) : status;
+  return status;
 }
 
 void ranks_leave(ranks *r, int failed) {
   if (!r->joined) return;
   if (failed && !r->parted) {
+    if (r->quiet) nanosleep(&(struct timespec){.tv_sec = SPEAKING_SECONDS}, NULL);
     fflush(stdout);
     fflush(stderr);
     collective_abort(&r->place, failed);

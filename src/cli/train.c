@@ -269,10 +269,19 @@ static shoal_status evaluate_along(train_run *t) {
   return NULL;
 }
 
-/* Everything after the flags are known. *signal: the signal that stopped it, or 0. */
-static shoal_status train(train_run *t, int *signal) {
-  bool described;
-  TRY(ranks_join(&t->base, &t->parsed, &t->ranks));
+static shoal_status listen(train_run *t, bool speaks) {
+  return interrupt_create(
+      speaks ? "Stopping after this step and saving a checkpoint; press Ctrl-C again to end at once." : NULL,
+      speaks ? "Ended at once; the last checkpoint saved is whole." : NULL, &t->signals);
+}
+
+/* Everything after the flags are known. *exit_status: set if a signal stopped it. */
+static shoal_status train(train_run *t, int *exit_status) {
+  bool described, first;
+  if (ranks_expected(&t->base.flags, &first)) {
+    TRY(listen(t, first && !ranks_are_ours()));
+    TRY(ranks_join(&t->base, &t->parsed, &t->ranks));
+  }
   TRY(described_find(&t->base, &t->parsed, &described, &t->place));
   if (described && t->place.role == CLUSTER_EVALUATOR) return evaluate_along(t);
   /* Who has a folder and a result. */
@@ -281,9 +290,9 @@ static shoal_status train(train_run *t, int *signal) {
   shoal_status settled = t->ranks.joined && !reports ? NULL : settle(t, reports);
   TRY(t->ranks.joined ? ranks_agree(&t->ranks, &t->base, settled) : settled);
   const bool others = job_is_cluster(&t->base.flags) || job_is_ranks(&t->base.flags);
-  if (job_is_ranks(&t->base.flags) && !t->ranks.joined) return ranks_launch(&t->base, t->argv);
-  TRY(interrupt_create("Stopping after this step and saving a checkpoint; press Ctrl-C again to end at once.",
-                       "Ended at once; the last checkpoint saved is whole.", &t->signals));
+  if (!t->signals) TRY(listen(t, true));
+  if (job_is_ranks(&t->base.flags) && !t->ranks.joined)
+    return ranks_launch(&t->base, t->argv, interrupt_flag(t->signals), exit_status);
   progress_init(&t->screen, stdout, job_global_batch(&t->base.flags), t->base.flags.quiet || !reports);
   run_report *r = &t->report;
   t->begun = reports && others;
@@ -292,7 +301,7 @@ static shoal_status train(train_run *t, int *signal) {
   if (asked && shoal_status_code(status) == SHOAL_ERR_CANCELLED) {
     progress_note(&t->screen, shoal_status_message(status));
     shoal_status_free(status);
-    *signal = asked;
+    *exit_status = 128 + asked;
     return NULL;
   }
   if (shoal_status_code(status) == SHOAL_ERR_NUMERIC) status = advise(t, status);
@@ -305,7 +314,8 @@ static shoal_status train(train_run *t, int *signal) {
   }
   if (!reports) return NULL;
   r->status = r->fit.stopped ? "interrupted" : r->fit.stopped_early ? "stopped early" : "finished";
-  *signal = r->fit.stopped ? __atomic_load_n(interrupt_flag(t->signals), __ATOMIC_ACQUIRE) : 0;
+  /* Of ranks that were started here, who started them knows why they stopped. */
+  if (r->fit.stopped && asked && !ranks_are_ours()) *exit_status = 128 + asked;
   /* In a cluster worker 0 has saved it. */
   shoal_status saved = others ? NULL : shoal_model_save(t->base.model, t->base.dir.weights);
   shoal_status written = write_summary(t);
@@ -350,15 +360,16 @@ static int run_train(int argc, char **argv) {
     status = status_make(SHOAL_ERR_ARGUMENT, "one model at a time, but got '%s' too", t.parsed.words[1]);
   if (!status) status = job_find_kind(t.parsed.words[0], &t.base.kind);
   t.report.kind = t.base.kind;
-  int signal = 0;
-  if (!status) status = train(&t, &signal);
-  if (t.ranks.parted && t.ranks.place.rank) { /* rank 0 has said it */
+  int exit_status = EXIT_GOOD;
+  if (!status) status = train(&t, &exit_status);
+  const bool failed = status != NULL;
+  if (failed) exit_status = EXIT_JOB_FAILED;
+  if (failed && !ranks_are_told(&t.ranks))
+    exit_status = command_fail(&command_train, status);
+  else
     shoal_status_free(status);
-    status = NULL;
-  }
-  int exit_status = status ? command_fail(&command_train, status) : signal ? 128 + signal : EXIT_GOOD;
-  ranks_leave(&t.ranks, status ? exit_status : 0);
   clean_up(&t);
+  ranks_leave(&t.ranks, failed ? exit_status : 0);
   return exit_status;
 }
 

@@ -5,24 +5,24 @@
 #include "base/pool.h"
 #include "base/text.h"
 
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #define BUCKET_LEAST (1 << 18) /* numbers: small tensors travel together; 1 MB */
 #define BUCKET_MOST (1 << 24)  /* numbers: large ones in several, so that a sum can leave while others arrive; 64 MB */
+#define DIRECT_MOST (1 << 19)  /* numbers received: below, one round of larger messages is faster than two; 2 MB */
 #define GRAIN 16               /* numbers, of pieces */
 #define LATE_MOST 8            /* ranks named in a message */
 
-enum { YIELDS = 200, NAP_LEAST = 20, NAP_MOST = 500 }; /* looks before the first nap; microseconds */
+enum { LOOKS = 100, NAP_LEAST = 10, NAP_MOST = 300 }; /* looks before the first nap; microseconds */
 
 typedef enum { BUCKET_WAITS, BUCKET_SCATTERS, BUCKET_GATHERS, BUCKET_DONE } bucket_state;
 
 typedef struct {
   int64_t start, count;
   int first, last;   /* tensors [first, last) that lie in it, at least partly */
+  bool direct;       /* small: every rank gets all of it from every other, and adds it up itself */
   int pending;       /* tensors that are not ready */
   bucket_state state;
   link_set *sends, *receives, *gathers;
@@ -38,7 +38,7 @@ typedef struct {
 struct collective {
   collective_place *place;
   collective_options options;
-  collective_rank *ranks;
+  peers_rank *ranks;
   int64_t *offsets; /* [tensors + 1] */
   int64_t elements;
   bucket *buckets;
@@ -54,6 +54,8 @@ struct collective {
   link_set *sizes; /* of what is gathered */
   int64_t size, *all_sizes;
   collective_stats stats;
+  peers *peers;   /* NULL: not watched (any more) */
+  bool *missing;  /* [ranks] those that an error was about */
 };
 
 /* ---- helpers */
@@ -72,9 +74,11 @@ static int nodes_of(const collective *c, int64_t leaves, int rank, tree_node out
   return tree_nodes(first, last, out);
 }
 
+/* What a rank adds up. */
 static void piece_of(const collective *c, const bucket *b, int rank, int64_t *first, int64_t *count) {
-  int64_t last;
-  pool_share(b->count, GRAIN, rank, c->place->ranks, first, &last);
+  int64_t last = b->count;
+  *first = 0;
+  if (!b->direct) pool_share(b->count, GRAIN, rank, c->place->ranks, first, &last);
   *count = last - *first;
 }
 
@@ -90,6 +94,7 @@ static shoal_status add_bucket(collective *c, size_t *capacity, int64_t start, i
   TRY(mem_grow((void **)&c->buckets, capacity, (size_t)c->n_buckets + 1, sizeof *c->buckets));
   bucket *b = &c->buckets[c->n_buckets++];
   *b = (bucket){.start = start, .count = count};
+  b->direct = count * c->nodes * (c->place->ranks - 1) <= DIRECT_MOST;
   while (c->offsets[b->first + 1] <= start) b->first++;
   for (b->last = b->first; b->last < c->options.tensors && c->offsets[b->last] < start + count;) b->last++;
   return NULL;
@@ -150,6 +155,7 @@ static shoal_status prepare_bucket(collective *c, int index) {
         b->receive_peer[b->n_receives++] = peer;
       }
     }
+    if (b->direct) continue;
     int tag = index * (c->nodes + 1) + c->nodes;
     if (own_count)
       LINK(c, link->set_send(b->gathers, wire(c, 0, b->start + own_first), own_count * size, peer, tag));
@@ -171,23 +177,32 @@ static shoal_status prepare_exchange(collective *c, const void *own, void *all, 
 }
 
 static shoal_status late(collective *c, link_set *set, double seconds) {
-  int peers[LATE_MOST], n = c->place->link->set_late(set, peers, LATE_MOST);
+  int who[LATE_MOST], n = c->place->link->set_late(set, who, LATE_MOST);
   text names = {0};
+  for (int i = 0; i < n; i++) c->missing[who[i]] = true;
   for (int i = 0; i < n; i++)
-    text_add(&names, "%srank %d (pid %d on %s)", i ? ", " : "", peers[i], c->ranks[peers[i]].pid,
-             c->ranks[peers[i]].host);
+    text_add(&names, "%srank %d (pid %d on %s)", i ? ", " : "", who[i], c->ranks[who[i]].pid,
+             c->ranks[who[i]].host);
   shoal_status status = status_make(SHOAL_ERR_PEER, "no answer in %g s of %s", seconds, names.data ? names.data : "a rank");
   text_fini(&names);
   return status;
 }
 
-/* Gives the processor away: the peer that is waited for may need it. */
-static void pause_a_little(int *looks) {
-  int over = ++*looks - YIELDS;
-  if (over <= 0) {
-    sched_yield();
-    return;
+/* Whether waiting makes sense: nobody is gone, and it has not been for too long. */
+static shoal_status check_wait(collective *c, link_set *set, double seconds) {
+  int gone = c->peers ? peers_gone(c->peers) : -1;
+  if (gone >= 0) {
+    c->missing[gone] = true;
+    return status_make(SHOAL_ERR_PEER, "rank %d (pid %d on %s) has ended", gone, c->ranks[gone].pid,
+                       c->ranks[gone].host);
   }
+  return seconds > c->options.patience ? late(c, set, c->options.patience) : NULL;
+}
+
+/* A nap gives the processor to the peer that is waited for, and the one who sleeps is woken before those who compute. */
+static void pause_a_little(int *looks) {
+  int over = ++*looks - LOOKS;
+  if (over <= 0) return;
   long nap = MIN_OF(NAP_LEAST * (long)over, (long)NAP_MOST);
   nanosleep(&(struct timespec){.tv_nsec = 1000 * nap}, NULL);
 }
@@ -202,21 +217,22 @@ static shoal_status wait_for(collective *c, link_set *set) {
       c->stats.blocked_seconds += waited;
       return NULL;
     }
-    if (waited > c->options.patience) return late(c, set, c->options.patience);
+    TRY(check_wait(c, set, waited));
     pause_a_little(&looks);
   }
 }
 
 static shoal_status introduce(collective *c) {
-  collective_rank me = {.pid = getpid()};
-  if (gethostname(me.host, sizeof me.host - 1)) snprintf(me.host, sizeof me.host, "?");
+  peers_rank me;
+  peers_introduce(&me);
   link_set *set = NULL;
   shoal_status status = prepare_exchange(c, &me, c->ranks, sizeof me, 0, &set);
   if (!status && !c->place->link->set_start(set, NULL)) status = failed(c);
   if (!status) status = wait_for(c, set);
   c->ranks[c->place->rank] = me;
   c->place->link->set_free(set);
-  return status;
+  TRY(status);
+  return peers_create(c->ranks, c->place->ranks, c->place->rank, c->options.not_seen, c->options.context, &c->peers);
 }
 
 static shoal_status create(collective *c, const collective_options *o) {
@@ -227,7 +243,8 @@ static shoal_status create(collective *c, const collective_options *o) {
   c->own_nodes = calloc((size_t)ranks, sizeof *c->own_nodes);
   c->all = calloc((size_t)ranks, sizeof *c->all);
   c->all_sizes = calloc((size_t)ranks, sizeof *c->all_sizes);
-  if (!c->offsets || !c->ranks || !c->own_nodes || !c->all || !c->all_sizes) return status_no_memory();
+  c->missing = calloc((size_t)ranks, sizeof *c->missing);
+  if (!c->missing || !c->offsets || !c->ranks || !c->own_nodes || !c->all || !c->all_sizes) return status_no_memory();
   for (int i = 0; i < o->tensors; i++) c->offsets[i + 1] = c->offsets[i] + o->counts[i];
   c->elements = c->offsets[o->tensors];
   c->nodes = 1;
@@ -266,6 +283,7 @@ shoal_status collective_create(collective_place *place, const collective_options
 void collective_destroy(collective *c) {
   if (!c) return;
   const link_table *link = c->place->link;
+  peers_destroy(c->peers);
   for (int i = 0; i < c->n_buckets; i++) {
     bucket *b = &c->buckets[i];
     link->set_free(b->sends);
@@ -294,10 +312,22 @@ void collective_destroy(collective *c) {
   free(c->own_nodes);
   free(c->all);
   free(c->all_sizes);
+  free(c->missing);
   free(c);
 }
 
-const collective_rank *collective_ranks(const collective *c) { return c->ranks; }
+bool collective_speaks(const collective *c) {
+  int lowest = 0;
+  while (lowest < c->place->ranks && c->missing[lowest]) lowest++;
+  return lowest == c->place->rank;
+}
+
+void collective_part_ways(collective *c) {
+  peers_destroy(c->peers);
+  c->peers = NULL;
+}
+
+const peers_rank *collective_ranks(const collective *c) { return c->ranks; }
 float *collective_part(collective *c, int k) { return c->parts[k]; }
 int collective_parts(const collective *c) { return c->nodes; }
 void collective_stats_read(const collective *c, collective_stats *out) { *out = c->stats; }
@@ -326,9 +356,10 @@ static shoal_status send_bucket(collective *c, bucket *b) {
     tree_to_bf16(c->parts[k] + b->start, c->wires[k] + b->start, b->count);
   b->state = BUCKET_SCATTERS;
   LINK(c, c->place->link->set_start(b->sends, b->send_use));
-  int64_t first, count;
+  int64_t first, count, sent = b->count * (c->place->ranks - 1);
   piece_of(c, b, c->place->rank, &first, &count);
-  c->stats.sent_bytes += (b->count - count) * c->own_nodes[c->place->rank] * (int64_t)number_size(c);
+  if (!b->direct) sent = b->count - count;
+  c->stats.sent_bytes += sent * c->own_nodes[c->place->rank] * (int64_t)number_size(c);
   return NULL;
 }
 
@@ -361,7 +392,8 @@ static void add_piece(collective *c, bucket *b) {
   }
   float *into[] = {c->parts[0] + at};
   tree_sum(c->sources, n, true, into, count);
-  if (c->options.bf16) tree_to_bf16(c->parts[0] + at, c->wires[0] + at, count);
+  if (c->options.bf16 && !b->direct) tree_to_bf16(c->parts[0] + at, c->wires[0] + at, count);
+  if (b->direct) return;
   c->stats.sent_bytes += count * (c->place->ranks - 1) * (int64_t)number_size(c);
   c->stats.received_bytes += (b->count - count) * (int64_t)number_size(c);
 }
@@ -381,7 +413,7 @@ static shoal_status move_bucket(collective *c, bucket *b) {
     bool done;
     LINK(c, link->set_test(b->gathers, &done));
     if (!done) return NULL;
-    if (c->options.bf16) tree_from_bf16(c->wires[0] + b->start, c->parts[0] + b->start, b->count);
+    if (c->options.bf16 && !b->direct) tree_from_bf16(c->wires[0] + b->start, c->parts[0] + b->start, b->count);
     b->state = BUCKET_DONE;
   }
   return NULL;
@@ -427,7 +459,7 @@ shoal_status collective_finish(collective *c, const collective_head *own, collec
     TRY(move_all(c));
     if (!(left = unfinished(c))) break;
     double waited = clock_seconds() - start;
-    if (waited > c->options.patience) return late(c, left, c->options.patience);
+    TRY(check_wait(c, left, waited));
     pause_a_little(&looks);
   }
   c->stats.blocked_seconds += clock_seconds() - start;

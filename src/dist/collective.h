@@ -3,24 +3,20 @@
  * 1. The vector is cut into buckets, in the order in which backward makes gradients: the last tensors first. Each bucket
  *    goes its own way as soon as its tensors are there: every rank owns a piece of it, gets the others' numbers for that
  *    piece, adds them up in the fixed order of tree.h, and sends the sum to all. A number crosses the wire twice, as in
- *    any all-reduce that does not waste bytes: 2 (ranks - 1) / ranks of the vector sent by each rank.
- * 2. A sum has the same bits on all ranks: one rank makes it, the others copy it. On bf16 wires its owner keeps the
- *    rounded one too.
+ *    any all-reduce that does not waste bytes: 2 (ranks - 1) / ranks of the vector sent by each rank. Small buckets go
+ *    whole to every rank instead, in one round.
+ * 2. A sum has the same bits on all ranks: one rank makes it and the others copy it, or all make it in the same order. On
+ *    bf16 wires its owner keeps the rounded one too.
  * 3. Everything that is sent was prepared before the first step. A step allocates nothing.
  * 4. One thread makes all calls; messages move only inside of them. Every wait has a deadline and names who is late. */
 #ifndef SHOAL_DIST_COLLECTIVE_H
 #define SHOAL_DIST_COLLECTIVE_H
 
 #include "dist/link.h"
+#include "dist/peers.h"
 #include "dist/tree.h"
 
 typedef struct collective collective;
-
-#define COLLECTIVE_HOST 64
-typedef struct {
-  char host[COLLECTIVE_HOST];
-  int pid;
-} collective_rank;
 
 /* Opens the library for `name` ("mpi") and takes this process's place among the ranks. */
 typedef struct {
@@ -43,6 +39,9 @@ typedef struct {
   int64_t leaves[2];     /* of the tree, in the two kinds of steps there are; 0: no such step */
   bool bf16;             /* on the wire */
   double patience;       /* seconds to wait for a peer */
+  /* Called by a thread of its own when a rank of this machine has ended while nobody here waits for any. */
+  void (*not_seen)(void *context, int rank);
+  void *context;
 } collective_options;
 
 /* What each rank says of a step. */
@@ -63,7 +62,7 @@ typedef struct {
 SHOAL_CHECKED shoal_status collective_create(collective_place *place, const collective_options *options,
                                              collective **out);
 void collective_destroy(collective *c);
-const collective_rank *collective_ranks(const collective *c); /* [ranks] */
+const peers_rank *collective_ranks(const collective *c); /* [ranks] */
 
 /* Memory for the numbers of node k of this rank's leaves, in the tensors' order; node 0's holds the sum at the end. */
 float *collective_part(collective *c, int k);
@@ -77,6 +76,10 @@ SHOAL_CHECKED shoal_status collective_move(collective *c);
 /* Waits until the sum stands in part 0. own: what this rank says; all: [ranks] what each says. All tensors must be
  * ready. */
 SHOAL_CHECKED shoal_status collective_finish(collective *c, const collective_head *own, collective_head *all);
+/* After an error: is it this rank that should tell of it? The lowest of those that are not late or gone is. */
+bool collective_speaks(const collective *c);
+/* Ranks may end from here on. */
+void collective_part_ways(collective *c);
 /* Only the heads. */
 SHOAL_CHECKED shoal_status collective_meet(collective *c, const collective_head *own, collective_head *all);
 /* Words of each rank come to rank 0: out[0 .. ranks), the caller's to free. Others get nothing. */

@@ -109,7 +109,7 @@ static int64_t leaves_of(const allreduce *s, int64_t rows) {
 /* Who has other parameters than most; ranks say so by their heads. */
 static shoal_status compare(const allreduce *s) {
   const int n = s->base.workers;
-  const collective_rank *ranks = collective_ranks(s->ranks);
+  const peers_rank *ranks = collective_ranks(s->ranks);
   int best = 0, votes = 0;
   for (int i = 0; i < n; i++) {
     int same = 0;
@@ -200,6 +200,7 @@ static shoal_status end(shoal_strategy *base, strategy_place *place, bool *lost)
   allreduce *s = (allreduce *)base;
   collective_head own = {0};
   TRY(apply_hash(&s->apply, &own.hash));
+  collective_part_ways(s->ranks);
   TRY(collective_meet(s->ranks, &own, s->heads));
   return compare(s);
 }
@@ -218,7 +219,9 @@ static shoal_status prepare(shoal_strategy *base, const strategy_setup *setup) {
                                 .tensors = s->apply.n,
                                 .leaves = {leaves_of(s, setup->round), setup->last ? leaves_of(s, setup->last) : 0},
                                 .bf16 = s->options.bf16,
-                                .patience = s->options.patience};
+                                .patience = s->options.patience,
+                                .not_seen = s->options.not_seen,
+                                .context = s->options.context};
   TRY(collective_create(s->options.place, &options, &s->ranks));
   if (!s->options.deterministic) return NULL;
   TRY(shards_create(setup, base->worker, base->workers, base->workers, true, &s->shards));

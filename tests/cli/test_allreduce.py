@@ -125,5 +125,79 @@ class Ranks(Replicas):
         self.assertAlmostEqual(one["final_loss"], half["final_loss"], delta=0.01)
         self.assertNotEqual(self.weights("f32"), self.weights("bf16"))
 
+    def started(self, run, workers, *flags):
+        """Starts a long run; returns (process, folder) once there is a checkpoint."""
+        folder = self.folder / run
+        process = subprocess.Popen(
+            [support.SHOAL, "train", "lenet", "--data", self.data, "--run-dir", folder, "--epochs", "1000000",
+             "--strategy", "allreduce", "--workers", str(workers), "--threads", "1", "--checkpoint-every", "5",
+             *flags], cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env=self.environment())
+        end = time.monotonic() + 30
+        while time.monotonic() < end and not list((folder / "checkpoints").glob("step-*.safetensors")):
+            self.assertIsNone(process.poll(), "it ended before it began")
+            time.sleep(0.02)
+        return process, folder
+
+    def ends(self, process, folder):
+        """Waits for the end; nothing may be left. Returns (exit status, output, errors)."""
+        try:
+            out, err = process.communicate(timeout=LATEST)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            self.fail(f"still running after {LATEST} s: {ranks_of(folder)}")
+        self.assertEqual(ranks_of(folder), {})
+        return process.returncode, out, err
+
+    def test_a_killed_rank_ends_the_job_and_fewer_go_on(self):
+        for victim in (2, 0):
+            process, folder = self.started(f"r{victim}", 3)
+            pid = ranks_of(folder)[victim]
+            os.kill(pid, signal.SIGKILL)
+            status, _, err = self.ends(process, folder)
+            self.assertEqual(status, 1, err)
+            self.assertIn(f"rank {victim} (pid {pid} ", err)
+            self.assertIn("the last checkpoint is " + str(folder / "checkpoints" / "step-"), err)
+        self.assertEqual(self.summary("r2")["status"], "failed")
+        self.assertIn("rank 2", self.summary("r2")["error"])
+        self.replicas("allreduce", 2, "r2", "--resume", "--epochs", 1)
+        s = self.summary("r2")
+        self.assertGreaterEqual(s["resumed_from"], 5)
+        self.assertEqual((s["workers"], s["global_batch"], s["batch_size"]), (2, 192, 96))
+
+    def test_ctrl_c_stops_all_after_the_same_step(self):
+        process, folder = self.started("r", 2)
+        process.send_signal(signal.SIGINT)
+        status, out, err = self.ends(process, folder)
+        self.assertEqual(status, 130, err)
+        self.assertIn("worker/1", out)
+        s = self.summary("r")
+        self.assertEqual(s["status"], "interrupted")
+        self.assertEqual({t["steps"] for t in s["tasks"]}, {s["steps"]})
+        newest = max(p.name for p in (folder / "checkpoints").glob("step-*.safetensors"))
+        self.assertEqual(newest, f"step-{s['steps']:012d}.safetensors")
+
+    def test_the_parents_death_leaves_nothing(self):
+        process, folder = self.started("r", 2)
+        self.assertEqual(len(ranks_of(folder)), 2)
+        process.kill()
+        process.communicate()
+        end = time.monotonic() + LATEST
+        while ranks_of(folder) and time.monotonic() < end:
+            time.sleep(0.05)
+        self.assertEqual(ranks_of(folder), {})
+
+    def test_what_all_lack_is_told_once(self):
+        _, err = self.shoal("train", "lenet", "--data", "nowhere", "--strategy", "allreduce", "--workers", 3, expect=1)
+        self.assertEqual(err.count("nowhere"), 1, err)
+
+    def test_without_mpirun(self):
+        _, err = self.shoal("train", "lenet", "--data", self.data, "--strategy", "allreduce", "--workers", 2, expect=1,
+                            env={"PATH": "/nowhere"})
+        self.assertIn("openmpi-bin", err)
+        _, err = self.shoal("train", "lenet", "--data", self.data, "--strategy", "allreduce", "--workers", 2, expect=1,
+                            env={"SHOAL_PLUGINS": "/nowhere"})
+        self.assertIn("built without mpi", err)
+
 
 support.main()

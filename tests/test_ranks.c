@@ -1,0 +1,155 @@
+/* All-reduce between real ranks: mpirun starts this program several times. */
+#include "base/mem.h"
+#include "dist/collective.h"
+#include "graph/graph.h"
+#include "train/allreduce.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "train_data.h"
+
+static collective_place place;
+
+static void ignore(void *context, int rank) {}
+
+/* What rank r has for number i in a step. */
+static float number(int rank, int part, int64_t i, int step) {
+  return (float)((i * 7 + rank * 13 + part * 5 + step) % 101) / 8;
+}
+
+/* Several buckets: small ones together, one that is cut in two; pieces and sums travel; steps of two kinds. */
+static void add_up(bool bf16) {
+  const int64_t counts[] = {900000, 10, 300000, 17};
+  const int64_t all = 900000 + 10 + 300000 + 17;
+  /* Leaves: the ranks' shares give them up to two nodes each. */
+  collective_options options = {.counts = counts,
+                                .tensors = 4,
+                                .leaves = {2 * place.ranks + 1, 2},
+                                .bf16 = bf16,
+                                .patience = 20,
+                                .not_seen = ignore};
+  collective *c;
+  assert_ok(collective_create(&place, &options, &c));
+  collective_head heads[16];
+  for (int step = 0; step < 4; step++) {
+    int64_t leaves = options.leaves[step % 2];
+    tree_node nodes[TREE_MOST_NODES];
+    int have[16];
+    for (int r = 0; r < place.ranks; r++) {
+      int64_t first, last;
+      tree_share(leaves, r, place.ranks, &first, &last);
+      have[r] = tree_nodes(first, last, nodes);
+    }
+    assert_true(have[place.rank] <= collective_parts(c));
+    assert_ok(collective_begin(c, leaves));
+    for (int t = 3; t >= 0; t--) {
+      int64_t from = 0;
+      for (int k = 0; k < t; k++) from += counts[k];
+      for (int k = 0; k < have[place.rank]; k++)
+        for (int64_t i = from; i < from + counts[t]; i++) collective_part(c, k)[i] = number(place.rank, k, i, step);
+      assert_ok(collective_ready(c, t));
+      assert_ok(collective_move(c));
+    }
+    assert_ok(collective_finish(c, &(collective_head){.examples = place.rank + 1, .stop = step == 3}, heads));
+    for (int r = 0; r < place.ranks; r++) {
+      assert_int_equal(heads[r].examples, r + 1);
+      assert_int_equal(heads[r].stop, step == 3);
+    }
+    for (int64_t i = 0; i < all; i += 97) {
+      float expected = 0;
+      for (int r = 0; r < place.ranks; r++)
+        for (int k = 0; k < have[r]; k++) expected += number(r, k, i, step);
+      float got = collective_part(c, 0)[i];
+      if (fabsf(got - expected) > (bf16 ? expected / 64 : 0)) fail_msg("%lld: %g, not %g", (long long)i, got, expected);
+    }
+  }
+  collective_stats stats;
+  collective_stats_read(c, &stats);
+  assert_true(stats.sent_bytes > 0 && stats.received_bytes > 0);
+  char *words[16] = {0}, own[32];
+  snprintf(own, sizeof own, "I am %d", place.rank);
+  assert_ok(collective_gather(c, own, words));
+  for (int r = 0; r < place.ranks && !place.rank; r++) {
+    snprintf(own, sizeof own, "I am %d", r);
+    assert_string_equal(words[r], own);
+    free(words[r]);
+  }
+  collective_part_ways(c);
+  assert_ok(collective_meet(c, &(collective_head){0}, heads));
+  collective_destroy(c);
+}
+
+static void test_sums(void **state) { add_up(false); }
+static void test_sums_bf16(void **state) { add_up(true); }
+
+/* ---- ranks that drift apart */
+
+typedef struct {
+  shoal_model *model;
+  int rank;
+} culprit;
+
+static bool damage(void *context, const shoal_progress *p) {
+  culprit *c = context;
+  if (place.rank != c->rank || p->step != 5) return false;
+  const shoal_graph *g = shoal_model_graph(c->model);
+  for (size_t i = 0; i < g->count; i++) {
+    if (!g->nodes[i]->initial) continue;
+    shoal_tensor t;
+    assert_ok(shoal_session_variable(shoal_model_session(c->model), &g->nodes[i]->out[0], &t));
+    ((uint8_t *)t.data)[1] ^= 1;
+    return false;
+  }
+  return false;
+}
+
+/* culprit -1: none. Returns how training ended. */
+static shoal_status train_with(int rank, int64_t check_every, int64_t steps) {
+  shoal_dataset data;
+  data_make_xor(90, 3, &data);
+  shoal_model *m = model_make_xor(&(shoal_compile_options){.schedule = {.rate = 0.1}, .threads = 1, .seed = 5});
+  shoal_strategy *s;
+  assert_ok(allreduce_create(&(allreduce_options){.place = &place, .check_every = check_every, .patience = 20,
+                                                  .not_seen = ignore}, m, &s));
+  culprit c = {m, rank};
+  shoal_fit_options options = {.steps = steps,
+                               .batch_size = 10,
+                               .strategy = s,
+                               .callbacks = {.context = &c, .on_step = damage, .every_steps = 1}};
+  shoal_status status = shoal_model_fit(m, &data, &options, NULL);
+  allreduce_destroy(s);
+  shoal_model_destroy(m);
+  data_free(&data);
+  return status;
+}
+
+static void expect_difference(shoal_status status, const char *step) {
+  assert_non_null(status);
+  assert_int_equal(shoal_status_code(status), SHOAL_ERR_PEER);
+  assert_non_null(strstr(shoal_status_message(status), "the parameters of rank 1 ("));
+  assert_non_null(strstr(shoal_status_message(status), step));
+  shoal_status_free(status);
+}
+
+static void test_a_replica_that_differs_is_named(void **state) {
+  assert_ok(train_with(-1, 2, 20));
+  expect_difference(train_with(1, 2, 20), "step 6");
+  expect_difference(train_with(1, 0, 20), "");
+}
+
+int main(void) {
+  shoal_status status = collective_join("mpi", &place);
+  if (status) return fprintf(stderr, "%s\n", shoal_status_message(status)), 1;
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_sums), cmocka_unit_test(test_sums_bf16),
+                                     cmocka_unit_test(test_a_replica_that_differs_is_named)};
+  int failed = cmocka_run_group_tests(tests, NULL, NULL);
+  if (failed) collective_abort(&place, 1);
+  status = collective_leave(&place);
+  return status != NULL;
+}

@@ -1,0 +1,111 @@
+/* Sums in a fixed order: the same bits however the leaves are spread. */
+#include "base/mem.h"
+#include "base/random.h"
+#include "dist/tree.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { COUNT = 301, LEAVES_MOST = 40 };
+
+static float leaves[LEAVES_MOST][COUNT];
+
+static void fill(void) {
+  random_stream s = random_stream_make(7, 1);
+  for (int i = 0; i < LEAVES_MOST; i++)
+    for (int e = 0; e < COUNT; e++) {
+      uint32_t block[4];
+      random_block(&s, (uint64_t)(i * COUNT + e), block);
+      leaves[i][e] = ldexpf((float)block[0] - 2147483648.0f, (int)(block[1] % 40) - 60);
+    }
+}
+
+/* The sum as one worker after the other would make it, which hand on their nodes. */
+static void sum_over(int n, int workers, float *out) {
+  static float nodes[LEAVES_MOST * 2][COUNT];
+  tree_source all[LEAVES_MOST * 2];
+  int count = 0;
+  for (int w = 0; w < workers; w++) {
+    int64_t first, last;
+    tree_share(n, w, workers, &first, &last);
+    tree_source own[LEAVES_MOST];
+    tree_node remain[TREE_MOST_NODES];
+    float *into[TREE_MOST_NODES];
+    for (int64_t i = first; i < last; i++) own[i - first] = (tree_source){.node = {i, 0}, .data = leaves[i], .scale = 0.5f};
+    int k = tree_nodes(first, last, remain);
+    for (int j = 0; j < k; j++) into[j] = nodes[count + j];
+    if (last > first) tree_sum(own, (int)(last - first), false, into, COUNT);
+    for (int j = 0; j < k; j++, count++) all[count] = (tree_source){.node = remain[j], .data = nodes[count], .scale = 1};
+  }
+  tree_sum(all, count, true, &out, COUNT);
+}
+
+static void test_same_bits(void **state) {
+  fill();
+  for (int n = 1; n <= LEAVES_MOST; n++) {
+    float one[COUNT], many[COUNT];
+    sum_over(n, 1, one);
+    for (int e = 0; e < COUNT; e++) {
+      double exact = 0, size = 0;
+      for (int i = 0; i < n; i++) {
+        exact += 0.5 * (double)leaves[i][e];
+        size += fabs(0.5 * (double)leaves[i][e]);
+      }
+      assert_true(fabs(one[e] - exact) <= 1e-6 * size);
+    }
+    for (int workers = 2; workers <= 9; workers++) {
+      sum_over(n, workers, many);
+      assert_memory_equal(one, many, sizeof one);
+    }
+  }
+}
+
+static void test_nodes(void **state) {
+  tree_node out[TREE_MOST_NODES];
+  assert_int_equal(tree_nodes(0, 12, out), 2);
+  assert_int_equal(out[0].level, 3);
+  assert_int_equal(out[1].start, 8);
+  assert_int_equal(tree_nodes(3, 9, out), 3); /* 3, 4-7, 8 */
+  assert_int_equal(out[1].level, 2);
+  assert_int_equal(tree_nodes(5, 5, out), 0);
+}
+
+/* Memory that is summed may be where the sum goes. */
+static void test_in_place(void **state) {
+  fill();
+  static float a[COUNT], b[COUNT], apart[COUNT];
+  memcpy(a, leaves[0], sizeof a);
+  memcpy(b, leaves[1], sizeof b);
+  tree_source sources[] = {{.node = {0, 0}, .data = a, .scale = 1}, {.node = {1, 0}, .data = b, .scale = 3}};
+  float *into[] = {apart, NULL};
+  tree_sum(sources, 2, true, into, COUNT);
+  into[0] = a;
+  tree_sum(sources, 2, true, into, COUNT);
+  assert_memory_equal(a, apart, sizeof a);
+}
+
+static void test_bf16(void **state) {
+  const float from[] = {1, -2.5f, 1.00390625f, 1.01171875f, INFINITY, NAN, 3.4e38f, 0};
+  const float expected[] = {1, -2.5f, 1, 1.015625f, INFINITY, NAN, INFINITY, 0};
+  uint16_t halves[COUNT_OF(from)];
+  float back[COUNT_OF(from)];
+  tree_to_bf16(from, halves, COUNT_OF(from));
+  tree_from_bf16(halves, back, COUNT_OF(from));
+  for (size_t i = 0; i < COUNT_OF(from); i++) {
+    if (isnan(expected[i]))
+      assert_true(isnan(back[i]));
+    else
+      assert_true(back[i] == expected[i]);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_same_bits), cmocka_unit_test(test_nodes),
+                                     cmocka_unit_test(test_in_place), cmocka_unit_test(test_bf16)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
