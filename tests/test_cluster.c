@@ -2,6 +2,7 @@
 #include "files.h"
 
 #include "cluster/cluster.h"
+#include "cluster/slurm.h"
 
 static void parse(const char *text, const char *task, cluster *out) {
   assert_ok(cluster_parse(text, "TF_CONFIG", task, out));
@@ -83,12 +84,57 @@ static void wrong_ones_are_refused(void **state) {
   }
 }
 
+/* What srun tells its tasks; NULL ends the list of names and values. */
+static void be_task(const char *const *words) {
+  for (; *words; words += 2) setenv(words[0], words[1], 1);
+}
+
+static void slurm_steps(void **state) {
+  static const char *const step[] = {"SLURM_JOB_ID", "12", "SLURM_STEP_ID", "0", "SLURM_STEP_NUM_TASKS", "6",
+                                     "SLURM_STEP_NODELIST", "n[08-10],login", "SLURM_STEP_TASKS_PER_NODE", "2(x2),1(x2)",
+                                     "SLURM_PROCID", "4", "SLURMD_NODENAME", "n10", NULL};
+  be_task(step);
+  char *words;
+  cluster c, first;
+  assert_true(slurm_step());
+  assert_ok(slurm_describe(2, &words));
+  parse(words, NULL, &c);
+  free(words);
+  assert_int_equal(c.counts[CLUSTER_PS], 2);
+  assert_int_equal(cluster_workers(&c), 4);
+  assert_int_equal(cluster_worker(&c), 2);
+  assert_true(!strncmp(c.addresses[CLUSTER_PS][1], "tcp://n08:", 10));
+  assert_true(!strncmp(c.addresses[CLUSTER_WORKER][0], "tcp://n09:", 10));
+  assert_true(!strncmp(c.addresses[CLUSTER_WORKER][3], "tcp://login:", 12));
+  be_task((const char *const[]){"SLURM_PROCID", "0", "SLURMD_NODENAME", "n08", NULL});
+  assert_ok(slurm_describe(2, &words));
+  parse(words, NULL, &first);
+  free(words);
+  assert_int_equal(first.role, CLUSTER_PS);
+  assert_true(first.id == c.id);
+  cluster_fini(&c);
+  cluster_fini(&first);
+  be_task((const char *const[]){"SLURMD_NODENAME", "n09", NULL});
+  assert_fails(slurm_describe(2, &words), SHOAL_ERR_INPUT, "--distribution=block");
+  assert_fails(slurm_describe(6, &words), SHOAL_ERR_ARGUMENT, "left to work");
+  be_task((const char *const[]){"SLURM_STEP_NODELIST", "n[1-", NULL});
+  assert_fails(slurm_describe(2, &words), SHOAL_ERR_INPUT, "SLURM_STEP_NODELIST");
+  be_task((const char *const[]){"SLURM_STEP_NODELIST", "n1", "SLURMD_NODENAME", "n1", "SLURM_STEP_TASKS_PER_NODE", "6",
+                                NULL});
+  assert_ok(slurm_describe(1, &words));
+  assert_non_null(strstr(words, "127.0.0.1:")); /* one node: nothing leaves it */
+  free(words);
+  unsetenv("SLURM_PROCID");
+  assert_false(slurm_step());
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(with_a_chief),
       cmocka_unit_test(without_a_chief),
       cmocka_unit_test(evaluator_inside_and_outside),
       cmocka_unit_test(wrong_ones_are_refused),
+      cmocka_unit_test(slurm_steps),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

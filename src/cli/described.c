@@ -3,6 +3,7 @@
 #include "cli/record.h"
 #include "cli/table.h"
 #include "cli/task.h"
+#include "cluster/slurm.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -57,6 +58,14 @@ shoal_status described_find(training *t, const flags_parsed *parsed, bool *there
   bool found;
   *there = false;
   TRY(described_read(t->flags.cluster, t->flags.task, &found, &c));
+  if (!found && t->flags.strategy && !strcmp(t->flags.strategy, "ps") && slurm_step()) {
+    char *words;
+    TRY(slurm_describe(t->flags.ps ? (int)t->flags.ps : 1, &words));
+    status = cluster_parse(words, "the Slurm step", NULL, &c);
+    free(words);
+    if (status) return status;
+    found = true;
+  }
   if (!found) return NULL;
   if (c.role == CLUSTER_EVALUATOR && !t->flags.run_dir)
     status = status_make(SHOAL_ERR_ARGUMENT, "an evaluator needs --run-dir DIR: the folder the chief writes to, which it "
