@@ -36,7 +36,7 @@ SHOAL_API SHOAL_CHECKED shoal_status shoal_session_run(shoal_session *s, const s
                                                        shoal_value *const *fetches, int n_fetches,
                                                        shoal_tensor *fetched);
 
-/* A view of a variable's memory; valid as long as the session. */
+/* A view of a variable's memory; valid as long as the session. Not over a cluster: fetch it. */
 SHOAL_API SHOAL_CHECKED shoal_status shoal_session_variable(shoal_session *s, const shoal_value *variable,
                                                             shoal_tensor *out);
 

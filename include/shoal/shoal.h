@@ -6,6 +6,7 @@
 #include "shoal/graph.h"
 #include "shoal/models.h"
 #include "shoal/pipeline.h"
+#include "shoal/placed.h"
 #include "shoal/session.h"
 #include "shoal/status.h"
 #include "shoal/tensor.h"

@@ -3,7 +3,7 @@
 #ifndef SHOAL_CLI_CLUSTER_JOB_H
 #define SHOAL_CLI_CLUSTER_JOB_H
 
-#include "cli/key_ring.h"
+#include "net/key_ring.h"
 #include "cli/training.h"
 #include "train/ps.h"
 

@@ -2,7 +2,7 @@
 #include "cli/command.h"
 #include "cli/described.h"
 #include "cli/interrupt.h"
-#include "cli/key_ring.h"
+#include "net/key_ring.h"
 #include "cli/machine.h"
 #include "cli/table.h"
 #include "cluster/probe.h"

@@ -151,6 +151,20 @@ static void finish_share(void *context, int thread, int threads) {
   for (int i = first; i < first + phase->tail && !p->threads[thread].error; i++) run_part(p, i, thread, threads);
 }
 
+enum { SHAPES_TEXT = 400 };
+
+/* " of f32[64,784], f32[784,10]"; returns buffer. */
+static const char *input_shapes(const plan *p, const plan_node *n, char buffer[SHAPES_TEXT]) {
+  int at = 0;
+  for (int k = 0; k < n->ins && k < 3; k++) {
+    const plan_value *v = &p->values[n->in[k]];
+    char shape[SHOAL_SHAPE_TEXT];
+    at += snprintf(buffer + at, (size_t)(SHAPES_TEXT - at), "%s %s%s", k ? "," : " of", shoal_dtype_name(v->dtype),
+                   shoal_shape_text(&v->shape, shape));
+  }
+  return buffer;
+}
+
 static shoal_status first_error(plan *p) {
   for (int t = 0; t < p->n_threads; t++) {
     plan_thread *thread = &p->threads[t];
@@ -162,7 +176,8 @@ static shoal_status first_error(plan *p) {
       shoal_status_free(p->threads[other].error);
       p->threads[other].error = NULL;
     }
-    return status_wrap(status, "%s '%s'", n->op->name, n->origin ? n->origin->name : "");
+    return status_wrap(status, "%s '%s'%s", n->op->name, n->origin ? n->origin->name : "",
+                       input_shapes(p, n, (char[SHAPES_TEXT]){0}));
   }
   return NULL;
 }

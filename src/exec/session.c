@@ -12,8 +12,7 @@ static void print_to_stderr(void *sink, const char *line) {
   fprintf(stderr, "%s\n", line);
 }
 
-/* Gives the variables that the graph has gained since the last call their memory and initial values. */
-static shoal_status adopt_variables(shoal_session *s) {
+shoal_status session_adopt(shoal_session *s) {
   const shoal_graph *g = s->graph;
   if (s->n_variables == g->count) return NULL;
   if (s->owner) TRY(adopt_variables(s->owner));
@@ -80,7 +79,7 @@ shoal_status session_plan(shoal_session *s, const plan_request *request, plan **
       return NULL;
     }
   TRY(shoal_graph_status(s->graph));
-  TRY(adopt_variables(s));
+  TRY(session_adopt(s));
   plan *made;
   TRY(plan_create(request, &made));
   if (s->n_plans == SESSION_PLANS) forget_oldest(s);
@@ -108,7 +107,7 @@ shoal_status session_create_part(shoal_graph *g, const shoal_session_options *op
   int threads = options->threads > 0 ? options->threads : processors > 0 ? (int)processors : 1;
   shoal_status status = cpu_level_parse(options->kernels ? options->kernels : "auto", &s->level);
   if (!status) status = pool_create(threads, &s->threads);
-  if (!status) status = adopt_variables(s);
+  if (!status) status = session_adopt(s);
   if (status) {
     shoal_session_destroy(s);
     return status;
@@ -171,7 +170,7 @@ void shoal_session_destroy(shoal_session *s) {
 
 shoal_status shoal_session_run(shoal_session *s, const shoal_feed *feeds, int n_feeds, shoal_value *const *fetches,
                                int n_fetches, shoal_tensor *fetched) {
-  if (s->remote) return s->remote->run(s->remote_state, feeds, n_feeds, fetches, n_fetches, fetched);
+  if (s->remote) return s->remote->run(s->remote_state, s->step++, feeds, n_feeds, fetches, n_fetches, fetched);
   plan_request request = {.session = s,
                           .fetches = fetches,
                           .n_fetches = n_fetches,
@@ -186,9 +185,10 @@ shoal_status shoal_session_run(shoal_session *s, const shoal_feed *feeds, int n_
 }
 
 shoal_status shoal_session_variable(shoal_session *s, const shoal_value *variable, shoal_tensor *out) {
-  if (s->remote) return s->remote->variable(s->remote_state, variable, out);
+  if (s->remote)
+    return status_make(SHOAL_ERR_ARGUMENT, "'%s' has no memory in this process: fetch it", shoal_value_name(variable));
   size_t id = (size_t)variable->maker->id;
-  TRY(adopt_variables(s));
+  TRY(session_adopt(s));
   if (id >= s->n_variables || !s->variables[id].data)
     return status_make(SHOAL_ERR_ARGUMENT, "'%s' is no variable", shoal_value_name(variable));
   *out = s->variables[id];

@@ -13,10 +13,8 @@ struct node;
 /* A session whose runs are carried out elsewhere, see shoal/placed.h. */
 typedef struct {
   void (*destroy)(void *remote);
-  shoal_status (*run)(void *remote, const shoal_feed *feeds, int n_feeds, shoal_value *const *fetches, int n_fetches,
-                      shoal_tensor *fetched);
-  /* A copy, kept until the next call. */
-  shoal_status (*variable)(void *remote, const shoal_value *variable, shoal_tensor *out);
+  shoal_status (*run)(void *remote, uint64_t step, const shoal_feed *feeds, int n_feeds, shoal_value *const *fetches,
+                      int n_fetches, shoal_tensor *fetched);
 } session_remote;
 
 #define SESSION_PLANS 16 /* kept ready at most */
@@ -75,6 +73,8 @@ void session_race(shoal_session *s, bool racing);
 SHOAL_CHECKED shoal_status session_create_part(shoal_graph *g, const shoal_session_options *options,
                                                bool (*owns)(void *context, const struct node *variable), void *context,
                                                shoal_session **out);
+/* Gives the variables that the graph has gained their memory and initial values. */
+SHOAL_CHECKED shoal_status session_adopt(shoal_session *s);
 /* Takes `state`, also on failure. */
 SHOAL_CHECKED shoal_status session_create_remote(shoal_graph *g, const session_remote *remote, void *state,
                                                  shoal_session **out);

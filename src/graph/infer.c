@@ -46,7 +46,9 @@ shoal_status graph_mark(const shoal_graph *g, shoal_value *const *fetches, int n
     if (!needed[id]) continue;
     for (int i = 0; i < m->ins; i++)
       if (shapes[value_id(m->in[i])].rank < 0) needed[m->in[i]->maker->id] = true;
-    for (int i = 0; i < m->n_after; i++) needed[m->after[i]->id] = true;
+    for (int i = 0; i < m->n_after; i++)
+      if (shapes[m->after[i]->first_value].rank < 0 && !(m->after[i]->op->flags & OP_SOURCE))
+        needed[m->after[i]->id] = true;
   }
   return NULL;
 }

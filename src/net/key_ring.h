@@ -1,7 +1,7 @@
 /* The keys of one task, as `shoal keygen DIR` leaves them: server.key and all *.pub files for a parameter server,
  * client.key and server.pub for the others. */
-#ifndef SHOAL_CLI_KEY_RING_H
-#define SHOAL_CLI_KEY_RING_H
+#ifndef SHOAL_NET_KEY_RING_H
+#define SHOAL_NET_KEY_RING_H
 
 #include "net/keys.h"
 #include "net/transport.h"

@@ -1,4 +1,4 @@
-#include "cli/key_ring.h"
+#include "net/key_ring.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,0 +1,183 @@
+#include "dist/graph_server.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "dist/graph_protocol.h"
+#include "dist/graph_task.h"
+
+#include <string.h>
+
+#define LOOK_EVERY 0.002 /* seconds between looks at messages while a plan runs */
+#define IDLE_WAIT 0.25   /* seconds between looks at the stop flag */
+#define SHORT_WAIT 0.0005
+
+typedef struct {
+  graph_server_options options;
+  net_server *net;
+  graph_task **tasks; /* sessions */
+  bool *closing;      /* [n_tasks] */
+  size_t n_tasks, cap_tasks, cap_closing;
+  graph_task *computing; /* the one whose plan runs */
+  double looked;
+} server;
+
+static size_t find_task(const server *s, uint64_t id) {
+  size_t i = 0;
+  while (i < s->n_tasks && (graph_task_id(s->tasks[i]) != id || s->closing[i])) i++;
+  return i;
+}
+
+/* NULL: all is well. Takes `status`. */
+static shoal_status answer(server *s, uint64_t peer, net_header h, const net_part *parts, int n, shoal_status failure) {
+  net_part words;
+  if (failure) {
+    h.flags |= GRAPH_FAILED;
+    h.number = (uint64_t)shoal_status_code(failure);
+    words = (net_part){shoal_status_message(failure), strlen(shoal_status_message(failure))};
+    parts = &words;
+    n = 1;
+  }
+  shoal_status status = net_answer(s->net, peer, &h, parts, n);
+  shoal_status_free(failure);
+  return status;
+}
+
+static shoal_status look(void *context);
+
+static shoal_status open_session(server *s, const net_message *m) {
+  TRY(mem_grow((void **)&s->tasks, &s->cap_tasks, s->n_tasks + 1, sizeof(graph_task *)));
+  TRY(mem_grow((void **)&s->closing, &s->cap_closing, s->n_tasks + 1, sizeof *s->closing));
+  if (find_task(s, m->header.generation) < s->n_tasks)
+    return status_make(SHOAL_ERR_PEER, "a session of that number is open");
+  net_options net = s->options.net;
+  net.server_key = net.public_key; /* all servers of a cluster have one key */
+  net.allowed = NULL;
+  graph_task_options o = {.id = m->header.generation,
+                          .client = m->peer,
+                          .net = net,
+                          .kernels = s->options.kernels,
+                          .threads = s->options.threads,
+                          .context = s,
+                          .look = look};
+  graph_task *t;
+  TRY(graph_task_create(&o, m->payload, m->bytes, &t));
+  s->closing[s->n_tasks] = false;
+  s->tasks[s->n_tasks++] = t;
+  return NULL;
+}
+
+static void peer_gone(server *s, const net_message *m) {
+  for (size_t i = 0; i < s->n_tasks; i++) {
+    graph_task_lost(s->tasks[i], m->peer);
+    if (graph_task_client(s->tasks[i]) != m->peer) continue;
+    s->closing[i] = true;
+    graph_task_abort(s->tasks[i], 0, status_make(SHOAL_ERR_CANCELLED, "the client has gone"));
+  }
+}
+
+/* What can be done while a plan runs, too: nothing here advances a run. */
+static shoal_status handle(server *s, net_message *m) {
+  const net_header *h = &m->header;
+  size_t i = find_task(s, h->generation);
+  graph_task *t = i < s->n_tasks ? s->tasks[i] : NULL;
+  net_header reply = {.kind = h->kind, .generation = h->generation, .step = h->step};
+  shoal_status failure = NULL;
+  bool later = false;
+  switch (h->kind) {
+    case NET_GONE: peer_gone(s, m); return NULL;
+    case GRAPH_DATA:
+      if (t) graph_task_data(t, m);
+      return NULL;
+    case GRAPH_HELLO:
+      if (t) graph_task_hello(t, (int)h->number, m->peer);
+      return NULL;
+    case GRAPH_ABORT:
+      if (t)
+        graph_task_abort(t, h->step, status_make(SHOAL_ERR_CANCELLED, "stopped, since another task failed"));
+      return NULL;
+    case GRAPH_OPEN: failure = open_session(s, m); break;
+    case GRAPH_CLOSE:
+      if (t) s->closing[i] = true;
+      if (t) graph_task_abort(t, 0, status_make(SHOAL_ERR_CANCELLED, "the session was closed"));
+      break;
+    case GRAPH_EXTEND:
+    case GRAPH_PREPARE:
+    case GRAPH_RUN:
+      if (!t) failure = status_make(SHOAL_ERR_PEER, "no such session is open: was the server restarted?");
+      else if (h->kind == GRAPH_EXTEND) failure = graph_task_extend(t, m->payload, m->bytes);
+      else if (h->kind == GRAPH_PREPARE) failure = graph_task_prepare(t, m, &later);
+      else {
+        failure = graph_task_start(t, m);
+        later = true;
+      }
+      break;
+    default: failure = status_make(SHOAL_ERR_PEER, "a message of unknown kind %u", h->kind);
+  }
+  return later && !failure ? NULL : answer(s, m->peer, reply, NULL, 0, failure);
+}
+
+static shoal_status receive(server *s, double seconds, bool *got) {
+  net_message m;
+  TRY(net_receive(s->net, seconds, &m, got));
+  if (!*got) return NULL;
+  shoal_status status = handle(s, &m);
+  net_release_server(s->net, &m);
+  return status;
+}
+
+/* Between the phases of a plan: aborts are heard, data that comes early is taken. */
+static shoal_status look(void *context) {
+  server *s = context;
+  double now = clock_seconds();
+  if (now - s->looked < LOOK_EVERY) return NULL;
+  s->looked = now;
+  for (bool got = true; got;) TRY(receive(s, 0, &got));
+  return s->computing ? graph_task_told_to_stop(s->computing) : NULL;
+}
+
+/* Does what can be done; *wait: how long to wait for more. */
+static shoal_status advance(server *s, double *wait) {
+  *wait = IDLE_WAIT;
+  for (size_t i = 0; i < s->n_tasks; i++) {
+    net_header h;
+    const net_part *parts;
+    int n;
+    shoal_status failure;
+    s->computing = s->tasks[i];
+    s->looked = clock_seconds();
+    task_state state = graph_task_advance(s->tasks[i], &h, &parts, &n, &failure);
+    s->computing = NULL;
+    if (state == TASK_WAITS_SHORT) *wait = SHORT_WAIT;
+    if (state == TASK_ANSWERS) {
+      TRY(answer(s, graph_task_client(s->tasks[i]), h, parts, n, failure));
+      *wait = 0;
+    }
+  }
+  for (size_t i = s->n_tasks; i-- > 0;) {
+    if (!s->closing[i]) continue;
+    graph_task_destroy(s->tasks[i]);
+    s->n_tasks--;
+    s->tasks[i] = s->tasks[s->n_tasks];
+    s->closing[i] = s->closing[s->n_tasks];
+  }
+  return NULL;
+}
+
+shoal_status graph_server_run(const graph_server_options *options) {
+  server s = {.options = *options};
+  s.options.net.largest = GRAPH_LARGEST;
+  TRY(net_listen(options->address, &s.options.net, &s.net));
+  if (options->ready) options->ready(options->context);
+  shoal_status status = NULL;
+  double wait = IDLE_WAIT;
+  while (!status && !(options->stop && __atomic_load_n(options->stop, __ATOMIC_RELAXED))) {
+    bool got;
+    status = receive(&s, wait, &got);
+    if (!status) status = advance(&s, &wait);
+  }
+  for (size_t i = 0; i < s.n_tasks; i++) graph_task_destroy(s.tasks[i]);
+  free(s.tasks);
+  free(s.closing);
+  net_server_close(s.net);
+  return status;
+}

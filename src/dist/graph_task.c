@@ -1,0 +1,304 @@
+#include "dist/graph_task.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/proto.h"
+#include "dist/graph_protocol.h"
+#include "dist/placer.h"
+#include "graph/graphdef.h"
+
+#include <string.h>
+
+#define REACH_SECONDS 20.0 /* to reach another server, and for it to take a message */
+
+struct graph_task {
+  graph_task_options options;
+  shoal_graph *graph;
+  int *tasks; /* [graph->count] where each node runs */
+  size_t cap_tasks;
+  int own, n_tasks;
+  char **names, **addresses; /* [n_tasks] */
+  size_t cap_names, cap_addresses, n_addresses;
+  uint64_t *peers;    /* [n_tasks] that said hello ... */
+  bool *known, *lost; /* ... and whether; and which have gone since */
+  shoal_session *session;
+  shoal_session_options session_options;
+  courier *courier;
+  program **programs;
+  size_t n_programs, cap_programs;
+  bool preparing; /* an answer to PREPARE is due when the courier is done */
+  /* the run under way */
+  bool running;
+  program *current;
+  size_t segment;
+  uint64_t run;
+  double started, seconds;
+  shoal_status stopped; /* by somebody else */
+};
+
+uint64_t graph_task_id(const graph_task *t) { return t->options.id; }
+uint64_t graph_task_client(const graph_task *t) { return t->options.client; }
+
+static shoal_status nonsense(const char *what) { return status_make(SHOAL_ERR_PEER, "%s makes no sense", what); }
+
+/* ---- opening */
+
+static shoal_status add_text(const proto_reader *r, char ***list, size_t *capacity, size_t n) {
+  TRY(mem_grow((void **)list, capacity, n + 1, sizeof **list));
+  (*list)[n] = proto_as_text(r);
+  return (*list)[n] ? NULL : nonsense("a name");
+}
+
+/* The nodes, and where each of them runs. */
+static shoal_status read_open(graph_task *t, proto_reader r) {
+  size_t n_tasks = 0, placed = t->graph->count;
+  while (proto_next(&r)) {
+    switch (r.field) {
+      case OPEN_GRAPH: TRY(graphdef_read(t->graph, r.bytes, r.length)); break;
+      case OPEN_TASKS:
+        TRY(mem_grow((void **)&t->tasks, &t->cap_tasks, placed + 1, sizeof *t->tasks));
+        t->tasks[placed++] = (int)r.number;
+        break;
+      case OPEN_OWN: t->own = (int)r.number; break;
+      case OPEN_NAME: TRY(add_text(&r, &t->names, &t->cap_names, n_tasks++)); t->n_tasks = (int)n_tasks; break;
+      case OPEN_ADDRESS:
+        TRY(add_text(&r, &t->addresses, &t->cap_addresses, t->n_addresses));
+        t->n_addresses++;
+        break;
+      case OPEN_SEED: t->session_options.seed = r.number; break;
+      case OPEN_THREADS: t->session_options.threads = (int)r.number; break;
+      case OPEN_NO_FUSION: t->session_options.no_fusion = r.number != 0; break;
+      default: break;
+    }
+  }
+  if (r.wrong || placed != t->graph->count) return nonsense("a graph");
+  if (t->n_tasks < 1 || t->n_tasks > PLACER_TASKS_MOST || (size_t)t->n_tasks != t->n_addresses || t->own < 0 ||
+      t->own >= t->n_tasks)
+    return nonsense("a cluster");
+  return NULL;
+}
+
+static bool owns(void *context, const node *variable) {
+  const graph_task *t = context;
+  return t->tasks[variable->id] == t->own;
+}
+
+static shoal_status open_task(graph_task *t, const void *payload, size_t n) {
+  TRY(shoal_graph_create(&t->graph));
+  TRY(read_open(t, proto_read(payload, n)));
+  t->peers = calloc((size_t)t->n_tasks, sizeof *t->peers);
+  t->known = calloc((size_t)t->n_tasks, sizeof *t->known);
+  t->lost = calloc((size_t)t->n_tasks, sizeof *t->lost);
+  if (!t->peers || !t->known || !t->lost) return status_no_memory();
+  t->session_options.kernels = t->options.kernels;
+  if (!t->session_options.threads) t->session_options.threads = t->options.threads;
+  TRY(session_create_part(t->graph, &t->session_options, owns, t, &t->session));
+  t->session->look = t->options.look;
+  t->session->look_context = t->options.context;
+  courier_options c = {.tasks = t->n_tasks,
+                       .names = (const char *const *)t->names,
+                       .addresses = (const char *const *)t->addresses,
+                       .net = t->options.net,
+                       .hello = {.kind = GRAPH_HELLO, .generation = t->options.id, .number = (uint64_t)t->own},
+                       .seconds = REACH_SECONDS};
+  c.net.from = (uint32_t)t->own;
+  c.net.largest = GRAPH_LARGEST;
+  return courier_create(&c, &t->courier);
+}
+
+shoal_status graph_task_create(const graph_task_options *options, const void *payload, size_t n, graph_task **out) {
+  graph_task *t = calloc(1, sizeof *t);
+  if (!t) return status_no_memory();
+  t->options = *options;
+  shoal_status status = open_task(t, payload, n);
+  if (status) {
+    graph_task_destroy(t);
+    return status;
+  }
+  *out = t;
+  return NULL;
+}
+
+void graph_task_destroy(graph_task *t) {
+  if (!t) return;
+  courier_destroy(t->courier);
+  for (size_t i = 0; i < t->n_programs; i++) program_destroy(t->programs[i]);
+  shoal_session_destroy(t->session);
+  shoal_graph_destroy(t->graph);
+  for (int i = 0; i < t->n_tasks; i++) free(t->names[i]);
+  for (size_t i = 0; i < t->n_addresses; i++) free(t->addresses[i]);
+  shoal_status_free(t->stopped);
+  free(t->names);
+  free(t->addresses);
+  free(t->peers);
+  free(t->known);
+  free(t->lost);
+  free(t->tasks);
+  free(t->programs);
+  free(t);
+}
+
+shoal_status graph_task_extend(graph_task *t, const void *payload, size_t n) {
+  size_t placed = t->graph->count;
+  proto_reader r = proto_read(payload, n);
+  while (proto_next(&r)) {
+    if (r.field == OPEN_GRAPH) TRY(graphdef_read(t->graph, r.bytes, r.length));
+    if (r.field != OPEN_TASKS) continue;
+    TRY(mem_grow((void **)&t->tasks, &t->cap_tasks, placed + 1, sizeof *t->tasks));
+    t->tasks[placed++] = (int)r.number;
+  }
+  if (r.wrong || placed != t->graph->count) return nonsense("a graph");
+  return session_adopt(t->session);
+}
+
+static program *find_program(const graph_task *t, uint64_t number) {
+  for (size_t i = t->n_programs; i-- > 0;)
+    if (t->programs[i]->number == number) return t->programs[i];
+  return NULL;
+}
+
+shoal_status graph_task_prepare(graph_task *t, const net_message *m, bool *waits) {
+  if (m->header.number > UINT32_MAX || find_program(t, m->header.number)) return nonsense("the number of a program");
+  TRY(mem_grow((void **)&t->programs, &t->cap_programs, t->n_programs + 1, sizeof *t->programs));
+  program *p;
+  TRY(program_create(t->session, m->payload, m->bytes, &p));
+  p->number = (uint32_t)m->header.number;
+  t->programs[t->n_programs++] = p;
+  for (size_t i = 0; i < p->n_in; i++)
+    if (p->in[i].from < 0 || p->in[i].from >= t->n_tasks) return nonsense("a task");
+  *waits = false;
+  for (size_t i = 0; i < p->n_segments; i++)
+    for (size_t k = 0; k < p->segments[i].n_sends; k++) {
+      int to = p->segments[i].sends[k].to;
+      if (to < 0 || to >= t->n_tasks || to == t->own) return nonsense("a task");
+      TRY(courier_connect(t->courier, to));
+      *waits = true;
+    }
+  t->preparing = *waits;
+  return NULL;
+}
+
+/* ---- running */
+
+shoal_status graph_task_start(graph_task *t, const net_message *m) {
+  graph_run_head head;
+  program *p = find_program(t, m->header.number);
+  if (t->running || !p || m->bytes < sizeof head || !m->header.step) return nonsense("a run");
+  memcpy(&head, m->payload, sizeof head);
+  TRY(program_take_feeds(p, m->payload + sizeof head, m->bytes - sizeof head));
+  shoal_status_free(courier_failure(t->courier)); /* of a run that has failed anyway */
+  t->current = p;
+  t->segment = 0;
+  t->run = m->header.step;
+  t->session->step = head.step;
+  t->started = clock_seconds();
+  t->seconds = head.seconds;
+  t->running = true;
+  return NULL;
+}
+
+void graph_task_data(graph_task *t, const net_message *m) {
+  program *p = find_program(t, m->header.number >> 32);
+  if (m->header.step < t->run || (m->header.step == t->run && !t->running) || !p) return;
+  shoal_status status = program_take(p, (uint32_t)m->header.number, m->header.step, m->payload, m->bytes);
+  if (status) graph_task_abort(t, m->header.step, status);
+}
+
+void graph_task_abort(graph_task *t, uint64_t run, shoal_status why) {
+  if (!t->running || t->stopped || (run && run != t->run))
+    shoal_status_free(why);
+  else
+    t->stopped = why;
+}
+
+shoal_status graph_task_told_to_stop(const graph_task *t) {
+  return t->stopped ? status_make(SHOAL_ERR_CANCELLED, "stopped") : NULL;
+}
+
+void graph_task_hello(graph_task *t, int task, uint64_t peer) {
+  if (task < 0 || task >= t->n_tasks) return;
+  t->peers[task] = peer;
+  t->known[task] = true;
+}
+
+void graph_task_lost(graph_task *t, uint64_t peer) {
+  for (int i = 0; i < t->n_tasks; i++)
+    if (t->known[i] && t->peers[i] == peer) t->lost[i] = true;
+}
+
+static shoal_status send_messages(graph_task *t, size_t segment) {
+  program_segment *s = &t->current->segments[segment];
+  for (size_t i = 0; i < s->n_sends; i++) {
+    const net_part *parts;
+    int n = program_parts(t->current, segment, i, &parts);
+    net_header h = {.kind = GRAPH_DATA, .generation = t->options.id, .step = t->run,
+                    .number = (uint64_t)t->current->number << 32 | s->sends[i].number};
+    TRY(courier_send(t->courier, s->sends[i].to, &h, parts, n));
+  }
+  return NULL;
+}
+
+/* Whether the next segment has to wait, and for what; or the error that it cannot come to pass. */
+static shoal_status look_ahead(graph_task *t, task_state *state) {
+  *state = TASK_IDLE;
+  const program_in *in = program_awaits(t->current, t->segment, t->run);
+  if (in && t->lost[in->from]) return status_make(SHOAL_ERR_PEER, "%s has gone", t->names[in->from]);
+  if (in && clock_seconds() - t->started > t->seconds)
+    return status_make(SHOAL_ERR_PEER, "nothing from %s in %g s", t->names[in->from], t->seconds);
+  if (in) *state = TASK_WAITS;
+  /* What is still being sent must not change: memory of the run before, or variables. */
+  else if ((t->segment == 0 || t->current->segments[t->segment].changes) && courier_busy(t->courier))
+    *state = TASK_WAITS_SHORT;
+  return NULL;
+}
+
+static shoal_status go_on(graph_task *t, task_state *state) {
+  *state = TASK_IDLE;
+  while (t->segment < t->current->n_segments) {
+    if (t->stopped) {
+      shoal_status status = t->stopped;
+      t->stopped = NULL;
+      return status;
+    }
+    TRY(courier_failure(t->courier));
+    TRY(look_ahead(t, state));
+    if (*state != TASK_IDLE) return NULL;
+    if (t->segment == 0) courier_next_run(t->courier);
+    shoal_status status = program_run(t->current, t->segment);
+    if (status && t->stopped) { /* it was told to: the reason counts */
+      shoal_status_free(status);
+      status = t->stopped;
+      t->stopped = NULL;
+    }
+    TRY(status);
+    TRY(send_messages(t, t->segment));
+    t->segment++;
+  }
+  return NULL;
+}
+
+task_state graph_task_advance(graph_task *t, net_header *header, const net_part **parts, int *n,
+                              shoal_status *failure) {
+  task_state state = TASK_IDLE;
+  *failure = NULL;
+  *parts = NULL;
+  *n = 0;
+  if (t->preparing) {
+    if (courier_busy(t->courier)) return TASK_WAITS_SHORT;
+    t->preparing = false;
+    *header = (net_header){.kind = GRAPH_PREPARE, .generation = t->options.id};
+    *failure = courier_failure(t->courier);
+  } else if (t->running) {
+    *failure = go_on(t, &state);
+    if (!*failure && state != TASK_IDLE) return state;
+    t->running = false;
+    shoal_status_free(t->stopped);
+    t->stopped = NULL;
+    *header = (net_header){.kind = GRAPH_RUN, .generation = t->options.id, .step = t->run};
+    if (!*failure) *n = program_results(t->current, parts);
+  } else {
+    return TASK_IDLE;
+  }
+  if (*failure) *failure = status_wrap(*failure, "%s", t->names[t->own]);
+  return TASK_ANSWERS;
+}
