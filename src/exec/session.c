@@ -15,7 +15,7 @@ static void print_to_stderr(void *sink, const char *line) {
 shoal_status session_adopt(shoal_session *s) {
   const shoal_graph *g = s->graph;
   if (s->n_variables == g->count) return NULL;
-  if (s->owner) TRY(adopt_variables(s->owner));
+  if (s->owner) TRY(session_adopt(s->owner));
   size_t first = s->n_variables, added = g->count - first;
   shoal_tensor *grown = realloc(s->variables, g->count * sizeof *grown);
   if (!grown) return status_no_memory();
@@ -145,7 +145,7 @@ shoal_status session_create_sharing(shoal_session *owner, shoal_session **out) {
   s->print_sink = owner->print_sink;
   s->owner = owner;
   shoal_status status = pool_create(1, &s->threads);
-  if (!status) status = adopt_variables(s);
+  if (!status) status = session_adopt(s);
   if (status) {
     shoal_session_destroy(s);
     return status;
