@@ -65,6 +65,10 @@ SHOAL_API shoal_value *shoal_random_uniform(shoal_graph *g, shoal_shape shape, d
 SHOAL_API shoal_value *shoal_random_normal(shoal_graph *g, shoal_shape shape, double mean, double stddev);
 SHOAL_API shoal_value *shoal_random_truncated(shoal_graph *g, shoal_shape shape, double mean, double stddev);
 
+/* The block that begins at (row, col) of a random matrix with so many columns, uniform in [0, 1): its elements depend on the
+ * session's seed and their place in the matrix alone, so that any task can make any block of the same matrix. */
+SHOAL_API shoal_value *shoal_random_block(shoal_graph *g, shoal_shape shape, int64_t columns, int64_t row, int64_t col);
+
 /* ---- arithmetic; two operands broadcast as in NumPy */
 SHOAL_API shoal_value *shoal_add(shoal_graph *g, shoal_value *a, shoal_value *b);
 SHOAL_API shoal_value *shoal_sub(shoal_graph *g, shoal_value *a, shoal_value *b);
@@ -98,6 +102,8 @@ SHOAL_API shoal_value *shoal_matmul(shoal_graph *g, shoal_value *a, shoal_value 
 SHOAL_API shoal_value *shoal_bias_add(shoal_graph *g, shoal_value *x, shoal_value *bias);
 /* Sum of the diagonal of a square matrix. */
 SHOAL_API shoal_value *shoal_trace(shoal_graph *g, shoal_value *x);
+/* Sum of the diagonal of a b, without the product being made; f64. */
+SHOAL_API shoal_value *shoal_trace_matmul(shoal_graph *g, shoal_value *a, shoal_value *b);
 /* Rows `indices` (i32 or i64, any shape) of params [rows, ...]. Its gradient is row-sparse. */
 SHOAL_API shoal_value *shoal_gather(shoal_graph *g, shoal_value *params, shoal_value *indices);
 /* [rows, values.dim[1..]], zero but for values[i] added to row indices[i]. */

@@ -3,17 +3,20 @@
 #define VW 4
 #include "base/mem.h"
 #include "kernel/lanes.h"
+#include "kernel/philox.h"
 #include "kernel/skip.h"
 #include "kernel/sparse.h"
 #include "kernel/update.h"
 #include "kernel/vec.h"
 #include "kernel/winograd.h"
 
+#include <string.h>
 #include <tgmath.h>
 
 #include "kernel/conv.inc.h"
 #include "kernel/dense.inc.h"
 #include "kernel/gemm.inc.h"
+#include "kernel/philox.inc.h"
 #include "kernel/pointwise.inc.h"
 #include "kernel/pool.inc.h"
 #include "kernel/skip.inc.h"

@@ -24,6 +24,7 @@ static const op_row *const files[] = {
     ops_state,
     ops_random,
     ops_update,
+    ops_blocks,
     ops_fused,
     ops_sparse_fused,
 };

@@ -1,0 +1,230 @@
+/* shoal matmul: experiment E, the trace of a matrix product over several tasks. */
+#include "base/clock.h"
+#include "base/mem.h"
+#include "cli/command.h"
+#include "cli/graph_crew.h"
+#include "models/matmul.h"
+#include "observe/proc.h"
+
+#include <jansson.h>
+#include <string.h>
+#include <unistd.h>
+
+#define RUN_SECONDS 86400.0
+#define SAFE_SHARE 0.9 /* of the memory that is available */
+
+typedef struct {
+  int64_t n, blocks, workers, threads, seed;
+  const char *cluster, *keys, *transport, *summary;
+  bool full_product, insecure, explain;
+} matmul_flags;
+
+static const char *const *transports(void) {
+  static const char *const names[] = {"shm", "tcp", NULL};
+  return names;
+}
+
+static const flag_row matmul_table[] = {
+    {.name = "n", .kind = FLAG_INT, .offset = offsetof(matmul_flags, n), .value = "N", .help = "rows of the matrix",
+     .standard = "10000", .least = 1, .most = 1e8},
+    {.name = "blocks", .kind = FLAG_INT, .offset = offsetof(matmul_flags, blocks), .value = "D",
+     .help = "cut it into D x D blocks", .standard = "10", .least = 1, .most = 1000},
+    {.name = "workers", .kind = FLAG_INT, .offset = offsetof(matmul_flags, workers), .value = "N",
+     .help = "tasks, as processes of this machine", .standard = "5", .least = 1, .most = 64},
+    {.name = "threads", .kind = FLAG_INT, .offset = offsetof(matmul_flags, threads), .value = "N",
+     .help = "threads of each", .standard = "processors / workers", .least = 1, .most = 1024},
+    {.name = "full-product", .kind = FLAG_BOOL, .offset = offsetof(matmul_flags, full_product),
+     .help = "multiply the blocks whole; otherwise only the diagonal of each product is computed"},
+    {.name = "seed", .kind = FLAG_INT, .offset = offsetof(matmul_flags, seed), .value = "N",
+     .help = "of the matrix", .standard = "1", .least = 0, .most = 9e15},
+    {.name = "cluster", .kind = FLAG_TEXT, .offset = offsetof(matmul_flags, cluster), .value = "FILE",
+     .help = "use the workers of this cluster, where shoal server runs", .complete = COMPLETE_FILE},
+    {.name = "keys", .kind = FLAG_TEXT, .offset = offsetof(matmul_flags, keys), .value = "DIR",
+     .help = "folder with client.key and server.pub", .complete = COMPLETE_DIRECTORY},
+    {.name = "insecure", .kind = FLAG_BOOL, .offset = offsetof(matmul_flags, insecure),
+     .help = "talk to other machines without keys"},
+    {.name = "transport", .kind = FLAG_CHOICE, .offset = offsetof(matmul_flags, transport), .value = "NAME",
+     .help = "between local processes", .standard = "shm", .choices = transports},
+    {.name = "explain-placement", .kind = FLAG_BOOL, .offset = offsetof(matmul_flags, explain),
+     .help = "print which task runs which node, and why, instead of running"},
+    {.name = "summary", .kind = FLAG_TEXT, .offset = offsetof(matmul_flags, summary), .value = "FILE",
+     .help = "also write the result there as JSON", .complete = COMPLETE_FILE},
+    {0},
+};
+
+/* Refuses what would not fit, and says what would. */
+static shoal_status check_memory(const matmul_options *o) {
+  matmul_cost c = matmul_predict(o);
+  proc_host host = {0};
+  proc_read_host(&host);
+  double have = (double)host.memory_free_bytes, need = c.worker_bytes * o->workers;
+  if (have <= 0 || need <= SAFE_SHARE * have) return NULL;
+  matmul_options less = *o;
+  while (less.blocks < less.n && matmul_predict(&less).worker_bytes * less.workers > SAFE_SHARE * have) less.blocks++;
+  return status_make(SHOAL_ERR_SYSTEM,
+                     "%d workers with %d blocks of %lld x %lld at a time need %.2f GB each, %.2f GB in all, but %.2f GB "
+                     "are available here; --blocks %lld (or more) fits, with %.2f GB in all",
+                     o->workers, (o->blocks > 1 ? 2 : 1) + o->full_product, (long long)((o->n + o->blocks - 1) / o->blocks),
+                     (long long)((o->n + o->blocks - 1) / o->blocks), c.worker_bytes / 1e9, need / 1e9, have / 1e9,
+                     (long long)less.blocks, matmul_predict(&less).worker_bytes * less.workers / 1e9);
+}
+
+/* This machine's own product of two matrices with all processors, in flops a second: the best of three. */
+static shoal_status measure_product(double *out) {
+  enum { SIDE = 1536 };
+  shoal_graph *g;
+  shoal_session *s = NULL;
+  TRY(shoal_graph_create(&g));
+  shoal_value *a = shoal_variable(g, "a", shoal_random_uniform(g, SHOAL_SHAPE(SIDE, SIDE), 0, 1));
+  shoal_value *y = shoal_matmul(g, a, a, false, false);
+  shoal_status status = shoal_session_create(g, NULL, &s);
+  double best = 1e9;
+  for (int i = 0; i < 4 && !status; i++) {
+    double start = clock_seconds();
+    status = shoal_session_run(s, NULL, 0, &y, 1, NULL);
+    best = MIN_OF(best, clock_seconds() - start);
+  }
+  shoal_session_destroy(s);
+  shoal_graph_destroy(g);
+  *out = 2.0 * SIDE * SIDE * SIDE / best;
+  return status;
+}
+
+typedef struct {
+  double trace, seconds, start_seconds, product_rate;
+  matmul_cost cost;
+  shoal_cluster_stats stats;
+} matmul_result;
+
+static void print_result(const matmul_options *o, const matmul_result *r) {
+  printf("tr(A A) = %.10g   (n = %lld, %lld x %lld blocks, %d workers)\n", r->trace, (long long)o->n,
+         (long long)o->blocks, (long long)o->blocks, o->workers);
+  printf("  time            %.2f s  (and %.2f s to start the tasks and send the graph)\n", r->seconds, r->start_seconds);
+  printf("  blocks made     %.2f GB, %.2f GB/s\n", r->cost.made_bytes / 1e9, r->cost.made_bytes / 1e9 / r->seconds);
+  printf("  arithmetic      %.3g flops, %.1f GF/s%s\n", r->cost.flops, r->cost.flops / 1e9 / r->seconds,
+         o->full_product ? "" : "  (only the diagonals of the products; --full-product multiplies whole blocks)");
+  if (o->full_product)
+    printf("  of this machine's product of two matrices: %.1f GF/s, %.0f %%\n", r->product_rate / 1e9,
+           100 * r->cost.flops / r->seconds / r->product_rate);
+  printf("  memory          at most %.2f GB of blocks a worker\n", r->cost.worker_bytes / 1e9);
+  printf("  between tasks   %llu messages, %llu bytes: %.1f bytes a pair of blocks\n", (unsigned long long)r->stats.messages,
+         (unsigned long long)r->stats.data_bytes, (double)r->stats.data_bytes / (double)r->cost.pairs);
+}
+
+static shoal_status write_summary(const char *path, const matmul_options *o, const matmul_result *r) {
+  json_t *all = json_pack("{s:I, s:I, s:i, s:b, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I}", "n", (json_int_t)o->n, "blocks",
+                          (json_int_t)o->blocks, "workers", o->workers, "full_product", o->full_product, "trace",
+                          r->trace, "seconds", r->seconds, "start_seconds", r->start_seconds, "flops", r->cost.flops,
+                          "worker_bytes", r->cost.worker_bytes, "pairs", (json_int_t)r->cost.pairs, "messages",
+                          (json_int_t)r->stats.messages, "data_bytes", (json_int_t)r->stats.data_bytes);
+  if (all && o->full_product) json_object_set_new(all, "machine_product_flops", json_real(r->product_rate));
+  int bad = all ? json_dump_file(all, path, JSON_INDENT(2)) : -1;
+  json_decref(all);
+  return bad ? status_make(SHOAL_ERR_SYSTEM, "cannot write %s", path) : NULL;
+}
+
+static shoal_status compute(const matmul_flags *f, const matmul_options *o, shoal_graph *g, shoal_value *trace,
+                            graph_crew *crew, double started) {
+  matmul_result r = {.cost = matmul_predict(o)};
+  shoal_session *s;
+  shoal_tensor out;
+  TRY(shoal_session_connect(g,
+                            &(shoal_cluster_options){.tasks = crew->tasks,
+                                                     .n_tasks = crew->n,
+                                                     .job = crew->job,
+                                                     .seed = (uint64_t)f->seed,
+                                                     .keys = f->keys,
+                                                     .insecure = f->insecure,
+                                                     .step_seconds = RUN_SECONDS},
+                            &s));
+  r.start_seconds = clock_seconds() - started;
+  double start = clock_seconds();
+  shoal_status status = shoal_session_run(s, NULL, 0, &trace, 1, &out);
+  r.seconds = clock_seconds() - start;
+  if (!status) {
+    r.trace = shoal_tensor_get(&out, 0);
+    shoal_session_stats(s, &r.stats);
+  }
+  shoal_session_destroy(s);
+  if (!status && o->full_product) status = measure_product(&r.product_rate);
+  TRY(status);
+  print_result(o, &r);
+  return f->summary ? write_summary(f->summary, o, &r) : NULL;
+}
+
+static shoal_status explain(shoal_graph *g, int workers) {
+  shoal_task tasks[64];
+  char names[64][32];
+  for (int i = 0; i < workers; i++) {
+    snprintf(names[i], sizeof names[i], "/job:worker/task:%d", i);
+    tasks[i] = (shoal_task){.name = names[i]};
+  }
+  char *words;
+  TRY(shoal_placement_explain(g, tasks, workers, &words));
+  fputs(words, stdout);
+  free(words);
+  return NULL;
+}
+
+static shoal_status matmul(matmul_flags *f) {
+  double started = clock_seconds();
+  graph_crew crew = {0};
+  matmul_options o = {.n = f->n, .blocks = f->blocks, .workers = (int)f->workers, .full_product = f->full_product};
+  if (f->cluster) {
+    TRY(graph_crew_describe(f->cluster, &crew));
+    o.workers = 0;
+    for (int i = 0; i < crew.n; i++) o.workers += !strncmp(crew.tasks[i].name, "/job:worker/", 12);
+  }
+  shoal_graph *g;
+  shoal_value *trace;
+  shoal_status status = shoal_graph_create(&g);
+  if (!status) {
+    status = matmul_build(g, &o, &trace);
+    if (!status && f->explain) status = explain(g, o.workers);
+    if (!status && !f->explain && !f->cluster) {
+      status = check_memory(&o);
+      int processors = (int)sysconf(_SC_NPROCESSORS_ONLN);
+      int threads = f->threads ? (int)f->threads : MAX_OF(1, processors / o.workers);
+      bool tcp = f->transport && !strcmp(f->transport, "tcp");
+      if (!status) status = graph_crew_start(0, o.workers, threads, tcp, &crew);
+    }
+    if (!status && !f->explain) status = compute(f, &o, g, trace, &crew, started);
+    char *trouble = status ? graph_crew_trouble(&crew) : NULL;
+    if (trouble) fprintf(stderr, "%s\n", trouble);
+    free(trouble);
+    shoal_graph_destroy(g);
+  }
+  graph_crew_end(&crew);
+  return status;
+}
+
+static int run_matmul(int argc, char **argv) {
+  matmul_flags f = {.n = 10000, .blocks = 10, .workers = 5, .seed = 1};
+  flags_parsed parsed;
+  shoal_status status = flags_parse(matmul_table, argc, argv, &f, &parsed);
+  if (!status && parsed.help) {
+    command_print_help(&command_matmul, stdout);
+    return EXIT_GOOD;
+  }
+  if (!status && parsed.count)
+    status = status_make(SHOAL_ERR_ARGUMENT, "takes no argument, but got '%s'", parsed.words[0]);
+  if (!status) status = matmul(&f);
+  return status ? command_fail(&command_matmul, status) : EXIT_GOOD;
+}
+
+const command command_matmul = {
+    .name = "matmul",
+    .arguments = "",
+    .summary = "the trace of A A for a random matrix that fits on no machine",
+    .details = "A is cut into blocks, which the workers make where they need them, out of the\n"
+               "seed: the result does not depend on the number of workers or blocks. Only the\n"
+               "two blocks of one pair are in memory at a time on each worker. tr(A_ij A_ji) is\n"
+               "computed as the sum of A_ij and the transpose of A_ji multiplied element by\n"
+               "element; --full-product multiplies the blocks and takes the trace.\n"
+               "\n"
+               "Examples:\n"
+               "  shoal matmul --n 100000 --blocks 10 --workers 5\n"
+               "  shoal matmul --n 20000 --full-product\n",
+    .flags = matmul_table,
+    .run = run_matmul,
+};

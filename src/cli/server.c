@@ -1,0 +1,90 @@
+/* shoal server: a task that runs its part of graphs. */
+#include "cli/command.h"
+#include "cli/graph_crew.h"
+#include "cli/interrupt.h"
+
+#include <string.h>
+
+typedef struct {
+  const char *address, *cluster, *task, *keys;
+  int64_t threads, job;
+  bool insecure, quiet;
+} server_flags;
+
+static const flag_row server_table[] = {
+    {.name = "address", .kind = FLAG_TEXT, .offset = offsetof(server_flags, address), .value = "ADDRESS",
+     .help = "where to listen: tcp://HOST:PORT, or shm:/NAME for this machine alone"},
+    {.name = "cluster", .kind = FLAG_TEXT, .offset = offsetof(server_flags, cluster), .value = "FILE",
+     .help = "a cluster's description, as shoal train takes it, instead of an address", .complete = COMPLETE_FILE},
+    {.name = "task", .kind = FLAG_TEXT, .offset = offsetof(server_flags, task), .value = "JOB:N",
+     .help = "which task of the cluster this is: worker:0"},
+    {.name = "threads", .kind = FLAG_INT, .offset = offsetof(server_flags, threads), .value = "N",
+     .help = "threads to compute with", .standard = "all processors", .least = 1, .most = 1024},
+    {.name = "keys", .kind = FLAG_TEXT, .offset = offsetof(server_flags, keys), .value = "DIR",
+     .help = "folder with server.key and the .pub files of who may connect", .complete = COMPLETE_DIRECTORY},
+    {.name = "insecure", .kind = FLAG_BOOL, .offset = offsetof(server_flags, insecure),
+     .help = "listen beyond this machine without keys: everybody who reaches the port can use it"},
+    {.name = "job", .kind = FLAG_INT, .offset = offsetof(server_flags, job), .value = "N",
+     .help = "the job's number; clients of another are refused", .marks = FLAG_HIDDEN},
+    {.name = "quiet", .kind = FLAG_BOOL, .offset = offsetof(server_flags, quiet), .help = "say nothing"},
+    {0},
+};
+
+static shoal_status serve(const server_flags *f, const int *stop) {
+  cluster described;
+  const char *address = f->address;
+  uint64_t job = (uint64_t)f->job;
+  if (!f->cluster == !f->address)
+    return status_make(SHOAL_ERR_ARGUMENT, "expected --address ADDRESS, or --cluster FILE and --task JOB:N");
+  if (f->cluster) {
+    if (!f->task) return status_make(SHOAL_ERR_ARGUMENT, "--cluster needs --task JOB:N, which of them this is");
+    TRY(graph_cluster_read(f->cluster, f->task, &described));
+    address = described.addresses[described.role][described.index];
+    job = described.id;
+  }
+  if (!f->quiet) {
+    printf("serving at %s; Ctrl-C ends it\n", address);
+    fflush(stdout);
+  }
+  shoal_status status = shoal_server_run(&(shoal_server_options){.address = address,
+                                                                 .job = job,
+                                                                 .threads = (int)f->threads,
+                                                                 .keys = f->keys,
+                                                                 .insecure = f->insecure,
+                                                                 .stop = stop});
+  if (f->cluster) cluster_fini(&described);
+  return status;
+}
+
+static int run_server(int argc, char **argv) {
+  server_flags f = {0};
+  flags_parsed parsed;
+  interrupt *ctrl_c = NULL;
+  shoal_status status = flags_parse(server_table, argc, argv, &f, &parsed);
+  if (!status && parsed.help) {
+    command_print_help(&command_server, stdout);
+    return EXIT_GOOD;
+  }
+  if (!status && parsed.count)
+    status = status_make(SHOAL_ERR_ARGUMENT, "takes no argument, but got '%s'", parsed.words[0]);
+  if (!status) status = interrupt_create("The server ends.", "Ended.", &ctrl_c);
+  if (!status) status = serve(&f, interrupt_flag(ctrl_c));
+  interrupt_destroy(ctrl_c);
+  return status ? command_fail(&command_server, status) : EXIT_GOOD;
+}
+
+const command command_server = {
+    .name = "server",
+    .arguments = "",
+    .summary = "run a part of placed graphs for clients",
+    .details = "Serves sessions over a cluster (shoal run, shoal matmul, shoal_session_connect):\n"
+               "each server is one task, holds the variables placed on it and runs the nodes\n"
+               "placed on it. It serves any number of sessions, one after the other or at once,\n"
+               "and ends with Ctrl-C.\n"
+               "\n"
+               "Examples:\n"
+               "  shoal server --address tcp://127.0.0.1:2222\n"
+               "  shoal server --cluster cluster.json --task worker:1 --keys keys\n",
+    .flags = server_table,
+    .run = run_server,
+};

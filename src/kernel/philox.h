@@ -1,0 +1,14 @@
+/* Numbers of the counter-based generator (base/random.h), many at a time, each compiled for three instruction sets. */
+#ifndef SHOAL_KERNEL_PHILOX_H
+#define SHOAL_KERNEL_PHILOX_H
+
+#include "base/random.h"
+
+/* Elements first .. first + n of the stream, as random_uniform_at gives them. */
+#define PHILOX_KERNELS(isa) \
+  void philox_uniform_##isa(const random_stream *s, uint64_t first, int64_t n, float *out);
+PHILOX_KERNELS(generic)
+PHILOX_KERNELS(avx2)
+PHILOX_KERNELS(avx512)
+
+#endif
