@@ -60,10 +60,13 @@ static link_result fill_block(shm_link *l, size_t filled, net_message *out) {
   return LINK_MESSAGE;
 }
 
-/* The pages come when they are touched, so a block for the largest message costs what was really received. */
-static bool make_block(shm_link *l) {
-  if (!l->block) l->block = aligned_alloc(MEM_ALIGN, mem_round_up(l->largest, MEM_ALIGN));
-  if (l->block && l->largest >= (8u << 20)) madvise(l->block, l->largest, MADV_HUGEPAGE); /* only advice */
+/* Room for a message: as large as the largest so far, since `largest` may be far more than ever comes. */
+static bool make_block(shm_link *l, size_t bytes) {
+  if (l->block && l->block_room >= bytes) return true;
+  free(l->block);
+  l->block_room = mem_round_up(bytes, MEM_ALIGN);
+  l->block = aligned_alloc(MEM_ALIGN, l->block_room);
+  if (l->block && bytes >= (8u << 20)) madvise(l->block, l->block_room, MADV_HUGEPAGE); /* only advice */
   return l->block != NULL;
 }
 
@@ -83,7 +86,7 @@ link_result link_take(shm_link *l, net_message *out) {
   size_t record = record_bytes((size_t)bytes);
   if (!goes_whole(in, record)) {
     if (l->block_held) return LINK_NOTHING;
-    if (!make_block(l)) return LINK_NO_MEMORY;
+    if (!make_block(l, (size_t)bytes)) return LINK_NO_MEMORY;
     l->block_filling = true;
     l->block_have = 0;
     l->block_header = header;

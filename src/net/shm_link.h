@@ -30,7 +30,8 @@ struct shm_link {
   shm_hold holds[LINK_HOLDS]; /* in order of arrival, from first_hold on */
   int first_hold, hold_count;
   /* The message on its way through the ring in pieces, or held in the block. */
-  uint8_t *block; /* [largest], or NULL until needed; owned */
+  uint8_t *block; /* [block_room], or NULL until needed; owned */
+  size_t block_room;
   shm_hold block_hold;
   bool block_filling, block_held;
   size_t block_have;
