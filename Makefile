@@ -31,6 +31,8 @@ bench: all
 	@bench/compare_ps.py build
 	@echo
 	@bench/compare_data.py build
+	@echo
+	@bench/compare_sparse.py build
 
 install: all
 	@$(if $(PREFIX),meson configure build --prefix $(PREFIX) && ninja -C build)

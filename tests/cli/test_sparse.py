@@ -172,6 +172,18 @@ class Sparse(support.Case):
         _, err = self.shoal("export", "zero", expect=1)  # ... but not to liblinear
         self.assertIn("count from 1", err)
 
+    def test_real_sets_beside_liblinear(self):
+        """liblinear, C = 1, without a bias, gets 84.99 %, 100 % and 87.6 % right."""
+        folder = support.ROOT.parent / "shared" / "data" / "libsvm"
+        if not folder.is_dir():
+            self.skipTest(f"{folder} is not there")
+        for train, test, accuracy in (("a9a", "a9a.t", 0.8499), ("agaricus.txt.train", "agaricus.txt.test", 1),
+                                      ("rcv1_1000.libsvm", "rcv1_test_500.libsvm", 0.876)):
+            self.shoal("train", "sparse-lr", "--data", folder / train, "--test-data", folder / test, "--run-dir", train,
+                       "--optimizer", "ftrl", "--lr", 0.3, "--l2", 1, "--batch-size", 1, "--epochs", 30,
+                       "--no-checkpoints", *FEW)
+            self.assertGreater(self.summary(train)["test_accuracy"], accuracy - 0.003, train)
+
     def test_race(self):
         self.learn("race", "--mode", "async", "--threads", 2, "--no-checkpoints")
         self.assertLess(self.summary("race")["test_loss"], self.truth["constant_log_loss"])

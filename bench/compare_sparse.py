@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+"""Sparse logistic regression with 33,762,578 features: rows a second, beside scikit-learn where it is there.
+
+usage: compare_sparse.py BUILD_DIR
+
+Rows in memory (sparse_bench; scikit-learn's SGDClassifier, which makes an update a row), the two taking turns; then the
+whole command from TFRecord files in the page cache. scikit-learn is looked for in $SHOAL_PEER_PYTHON, python3 and
+/usr/bin/python3."""
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROWS, ROUNDS = 2_000_000, 3
+
+
+def find_sklearn():
+    for python in (os.environ.get("SHOAL_PEER_PYTHON"), shutil.which("python3"), "/usr/bin/python3"):
+        if python and subprocess.run([python, "-c", "import sklearn"], capture_output=True).returncode == 0:
+            return python
+    return None
+
+
+def fields(line):
+    return dict(word.split("=", 1) for word in line.split() if "=" in word)
+
+
+def run(command):
+    return fields(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+
+def in_memory(build, python):
+    bench = os.path.join(build, "bench", "sparse_bench")
+    settings = [("sgd", 1, 1), ("sgd", 100, 1), ("adagrad", 1, 1), ("adagrad", 100, 1), ("ftrl", 1, 1), ("sgd", 1, 2)]
+    best, loss, peer, version = {}, {}, 0, ""
+    for _ in range(ROUNDS):
+        for s in settings:
+            got = run([bench, *map(str, s), "2"])
+            best[s] = max(best.get(s, 0), float(got["best"]))
+            loss[s] = got["loss"]
+        if python:
+            got = run([python, os.path.join(HERE, "peer_sparse_lr.py")])
+            peer, version = max(peer, float(got["best"])), got["version"]
+    print(f"{'rows in memory':<34} {'threads':>7} {'rows/s':>12} {'beside scikit-learn':>20}")
+    for optimizer, batch, threads in settings:
+        s = (optimizer, batch, threads)
+        ratio = f"{best[s] / peer:.2f}" if peer else ""
+        note = f" (lock-free, loss {loss[s]})" if threads > 1 else ""
+        print(f"{f'{optimizer}, batch {batch}':<34} {threads:>7} {best[s]:>12,.0f} {ratio:>20}{note}")
+    if peer:
+        print(f"{f'scikit-learn {version} SGDClassifier':<34} {1:>7} {peer:>12,.0f}")
+        print(f"\nShoal, sgd, an update a row, is {best[('sgd', 1, 1)] / peer:.2f} times as fast (goal: 2.7).")
+    else:
+        print("\nscikit-learn is not installed; Shoal alone.")
+
+
+def from_files(build):
+    shoal = os.path.join(build, "shoal")
+    print(f"\n{'shoal train, from TFRecord':<34} {'threads':>7} {'rows/s':>12} {'memory':>10}")
+    with tempfile.TemporaryDirectory() as folder:
+        clicks = os.path.join(folder, "clicks")
+        subprocess.run([shoal, "data", "generate", "criteo", "--rows", str(ROWS), "--out", clicks, "--quiet"], check=True)
+        for optimizer, batch in (("sgd", 1), ("sgd", 100), ("adagrad", 100)):
+            best, memory = 0, 0
+            for i in range(ROUNDS):
+                out = os.path.join(folder, f"{optimizer}-{batch}-{i}")
+                subprocess.run([shoal, "train", "sparse-lr", "--data", os.path.join(clicks, "tfrecords*"), "--optimizer",
+                                optimizer, "--batch-size", str(batch), "--shuffle-rows", "0", "--no-checkpoints",
+                                "--run-dir", out, "--quiet"], check=True, capture_output=True)
+                with open(os.path.join(out, "summary.json")) as f:
+                    s = json.load(f)
+                best = max(best, s["examples_per_second"])
+                memory = s["tasks"][0]["rss_peak_bytes"] / 1e6
+                shutil.rmtree(out)
+            print(f"{f'{optimizer}, batch {batch}':<34} {2:>7} {best:>12,.0f} {memory:>7.0f} MB")
+    print("Goal: 1,000,000 rows/s on two processors, one of which reads.")
+
+
+in_memory(sys.argv[1], find_sklearn())
+from_files(sys.argv[1])
