@@ -335,7 +335,8 @@ static shoal_status check_cluster(const job_flags *f, const flags_parsed *parsed
 
 static shoal_status check_sparse(const job_flags *f, const flags_parsed *parsed, const shoal_model_kind *kind) {
   static const char *const only_sparse[] = {"features", "bias", "eval-every"};
-  static const char *const only_dense[] = {"transform", "validation-split", "top-k", "activation", "pool"};
+  static const char *const only_dense[] = {"transform", "validation-split", "top-k", "activation", "pool", "histograms",
+                                           "deterministic"};
   const char *const *others = kind->sparse ? only_dense : only_sparse;
   size_t n = kind->sparse ? sizeof only_dense / sizeof *only_dense : sizeof only_sparse / sizeof *only_sparse;
   for (size_t i = 0; i < n; i++)

@@ -238,6 +238,15 @@ static shoal_status finish_phase(plan *p, const plan_phase *phase) {
   return first_error(p);
 }
 
+/* A node that is not split, in the timeline if there is one. */
+static shoal_status run_alone(plan *p, int at) {
+  events *watched = events_on(p->session->events) ? p->session->events : NULL;
+  uint64_t begun = watched ? events_now() : 0;
+  if (!run_call(p, 0, at)) return first_error(p);
+  if (watched) events_add(watched, p->session->track, p->labels[at], begun, events_now(), 1);
+  return NULL;
+}
+
 static shoal_status run_phase(plan *p, int i) {
   const plan_phase *phase = &p->phases[i];
   p->running = i;
@@ -255,10 +264,7 @@ static shoal_status run_phase(plan *p, int i) {
   if (phase->check_guard) TRY(check_guard(p));
   aim(p, i, 0, 0, 0);
   p->threads[0].calls[phase->first].step = p->session->step;
-  events *watched = events_on(p->session->events) ? p->session->events : NULL;
-  uint64_t begun = watched ? events_now() : 0;
-  if (!run_call(p, 0, phase->first)) return first_error(p);
-  if (watched) events_add(watched, p->session->track, p->labels[phase->first], begun, events_now(), 1);
+  TRY(run_alone(p, phase->first));
   return p->check_each ? check_results(p, phase->first) : NULL;
 }
 
@@ -341,10 +347,10 @@ shoal_status plan_run_steps(plan *p, const shoal_feed *feeds, int64_t step_rows,
   kernel_call *call = &p->threads[0].calls[0];
   call->step = p->session->step;
   call->step_rows = step_rows;
-  bool good = run_call(p, 0, 0);
+  shoal_status status = run_alone(p, 0);
   call->step_rows = 0;
   shape_feeds(p, false);
-  if (!good) return first_error(p);
+  TRY(status);
   fetch(p, fetched);
   return NULL;
 }

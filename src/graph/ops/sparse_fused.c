@@ -80,6 +80,13 @@ LOGISTIC(sgd, 0, SGD_CONSTANTS, SGD_ELEMENT)
 LOGISTIC(adagrad, 1, ADAGRAD_CONSTANTS, ADAGRAD_ELEMENT)
 LOGISTIC(ftrl, 2, FTRL_CONSTANTS, FTRL_ELEMENT)
 
+/* A product forward and one backward for each entry, and the update of what it names. */
+static void logistic_cost(const op_shapes *s, double *flops) {
+  *flops = 0;
+  for (int i = SPARSE_INDICES; i < s->ins; i++) /* the longest input after the weights is as long as the entries */
+    if (s->in[i].rank == 1) *flops = MAX_OF(*flops, 8.0 * (double)s->in[i].dim[0]);
+}
+
 /* Weights and slots, then, behind what is fed, the bias and its slots. */
 #define UPDATES(slots) ((1u << ((slots) + 1)) - 1) * (1u + (1u << ((slots) + SPARSE_BIAS)))
 #define LOGISTIC_ROW(op, slots, rows_cases, ...)                            \
@@ -93,6 +100,7 @@ LOGISTIC(ftrl, 2, FTRL_CONSTANTS, FTRL_ELEMENT)
    .shape = op##_shape,                                                     \
    .kernel = op##_kernel,                                                   \
    .variants = tuned_sparse_logistic_##op,                                  \
+   .cost = logistic_cost,                                                   \
    .cases = rows_cases}
 
 static const char *const sgd_cases[] = {"[50,1] asc[9]<40 i32[40]<50 [40] i32[8]<2 []>0",
