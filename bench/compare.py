@@ -15,10 +15,13 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 # model, batch, floating-point operations an example (dense: what a program that skips nothing computes)
-FLOPS = {"softmax": 2 * 2 * 784 * 10, "lenet5": 2_263_560}
-CASES = [("softmax", 10), ("softmax", 200), ("lenet5", 64), ("lenet5", 512)]
-# What the ratio to PyTorch on one thread should reach.
-GOALS = {("softmax", 10): 25, ("softmax", 200): 4, ("lenet5", 64): 4, ("lenet5", 512): 4}
+CONVOLUTIONS = [(62, 64, 363, 2), (30, 192, 1600, 3), (14, 384, 1728, 3), (14, 256, 3456, 3), (14, 256, 2304, 3)]
+ALEXNET = sum(2 * side * side * out * taps * passes for side, out, taps, passes in CONVOLUTIONS)  # passes: conv1 has 2
+ALEXNET += 3 * 2 * (9216 * 4096 + 4096 * 4096 + 4096 * 1000)
+FLOPS = {"softmax": 2 * 2 * 784 * 10, "lenet5": 2_263_560, "alexnet": ALEXNET}
+CASES = [("softmax", 10), ("softmax", 200), ("lenet5", 64), ("lenet5", 512), ("alexnet", 128)]
+# What the ratio to PyTorch on one thread should reach; AlexNet's on two as well.
+GOALS = {("softmax", 10): 25, ("softmax", 200): 4, ("lenet5", 64): 4, ("lenet5", 512): 4, ("alexnet", 128): 1.15}
 
 
 def find_torch():
@@ -35,6 +38,10 @@ def run(command):
         sys.stderr.write(done.stderr)
         return None
     return dict(field.split("=", 1) for field in done.stdout.split()[3:])
+
+
+def brief(number):
+    return "-" if not number else f"{number:,.0f}" if number >= 100 else f"{number:.2f}"
 
 
 def main():
@@ -94,17 +101,19 @@ def main():
             theirs = best.get(("torch", model, batch, threads))
             one = best.get(("shoal", model, batch, 1))
             share = ours * FLOPS[model] / 1e9 / peak[threads] if peak[threads] else float("nan")
-            goal = GOALS.get((model, batch)) if threads == 1 else None
+            goal = GOALS.get((model, batch)) if threads == 1 or model == "alexnet" else None
             gain = ours / one if threads > 1 and one else None
             rows.append({"model": model, "batch": batch, "threads": threads, "examples_per_second": ours,
                          "share_of_peak": share, "torch": theirs, "ratio": ours / theirs if theirs else None,
                          "goal": goal, "scaling": gain, "memory_mb": memory[(model, batch, threads)]})
-            print(f"{model:<8} {batch:>5} {threads:>7} {ours:>12,.0f} {ours / batch:>9,.0f} {share:>8.0%} "
-                  f"{f'{theirs:,.0f}' if theirs else '-':>10} {f'{ours / theirs:.1f}' if theirs else '-':>6} "
+            ratio = ours / theirs if theirs else None
+            print(f"{model:<8} {batch:>5} {threads:>7} {brief(ours):>12} {brief(ours / batch):>9} {share:>8.0%} "
+                  f"{brief(theirs):>10} {(f'{ratio:.2f}' if ratio < 10 else f'{ratio:.1f}') if ratio else '-':>6} "
                   f"{f'{goal}' if goal else '':>5} {f'{gain:.2f}' if gain else '':>8} "
                   f"{memory[(model, batch, threads)]:>5.0f} MB")
     print("\nOf peak: the floating-point operations of the dense computation over the multiply-add rate. Softmax skips "
-          "the zero\npixels of MNIST and LeNet computes all, so the former may pass what the machine could do densely.")
+          "the zero\npixels of MNIST and AlexNet's convolutions need fewer products by Winograd's algorithm, so both may "
+          "pass what\nthe machine could do densely; LeNet computes all.")
     if options.json:
         with open(options.json, "w") as out:
             json.dump({"peak_gflops": peak, "scaling": scaling, "torch_version": version, "rows": rows}, out, indent=1)

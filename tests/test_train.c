@@ -382,6 +382,62 @@ static void fit_errors(void **state) {
   data_free(&images);
 }
 
+/* Probability of class 0 over that of class 1 for the origin, where the biases alone count, after one step. */
+static double odds_after_a_step(const shoal_dataset *data, const char *optimizer, double bias_rate) {
+  shoal_model *m;
+  assert_ok(shoal_model_create(SHOAL_SHAPE(2), &m));
+  shoal_model_initializer(m, "zeros");
+  shoal_model_dense(m, 2, "softmax");
+  assert_ok(shoal_model_compile(m, &(shoal_compile_options){
+                                       .optimizer = {.name = optimizer}, .schedule = {.rate = 0.5}, .bias_rate = bias_rate}));
+  assert_ok(shoal_model_fit(m, data, &(shoal_fit_options){.steps = 1, .batch_size = 17, .keep_order = true}, NULL));
+  float origin[2] = {0}, out[2];
+  shoal_tensor x = shoal_tensor_view(SHOAL_F32, SHOAL_SHAPE(1, 2), origin);
+  shoal_tensor y = shoal_tensor_view(SHOAL_F32, SHOAL_SHAPE(1, 2), out);
+  assert_ok(shoal_model_predict(m, &x, &y));
+  shoal_model_destroy(m);
+  return log(out[0] / out[1]);
+}
+
+static void biases_have_a_rate(void **state) {
+  shoal_dataset data;
+  data_make_xor(17, 1, &data);
+  for (int i = 0; i < 2; i++) {
+    const char *name = i ? "momentum" : "sgd";
+    double once = odds_after_a_step(&data, name, 0), thrice = odds_after_a_step(&data, name, 3);
+    assert_true(fabs(once) > 0.01);
+    assert_true(fabs(thrice - 3 * once) < 1e-5);
+  }
+  shoal_model *m;
+  assert_ok(shoal_model_create(SHOAL_SHAPE(2), &m));
+  shoal_model_dense(m, 2, "softmax");
+  assert_fails(shoal_model_compile(m, &(shoal_compile_options){.optimizer = {.name = "adam"}, .bias_rate = 2}),
+               SHOAL_ERR_ARGUMENT, "one rate only");
+  shoal_model_destroy(m);
+  data_free(&data);
+}
+
+/* The L2 term is added inside of the update; run operator by operator it is a product and a sum. */
+static void l2_in_the_update(void **state) {
+  shoal_dataset data;
+  data_make_xor(64, 1, &data);
+  double losses[2][2];
+  for (int momentum = 0; momentum < 2; momentum++)
+    for (int plain = 0; plain < 2; plain++) {
+      shoal_model *m = model_make_xor(&(shoal_compile_options){.optimizer = {.name = momentum ? "momentum" : "sgd"},
+                                                               .schedule = {.rate = 0.1},
+                                                               .l2 = 0.05,
+                                                               .no_fusion = plain});
+      assert_ok(shoal_model_fit(m, &data, &(shoal_fit_options){.steps = 12, .batch_size = 32}, NULL));
+      shoal_evaluation e;
+      assert_ok(shoal_model_evaluate(m, &data, &e));
+      losses[momentum][plain] = e.loss;
+      shoal_model_destroy(m);
+    }
+  for (int i = 0; i < 2; i++) assert_true(fabs(losses[i][0] - losses[i][1]) < 1e-5);
+  data_free(&data);
+}
+
 static void known_models(void **state) {
   static const struct {
     const char *name;
@@ -413,6 +469,7 @@ int main(void) {
       cmocka_unit_test(stops_when_asked), cmocka_unit_test(counts_steps),     cmocka_unit_test(validation_split),
       cmocka_unit_test(stops_early),      cmocka_unit_test(saves_and_loads),  cmocka_unit_test(bad_loss),
       cmocka_unit_test(diverging_rate),   cmocka_unit_test(layer_errors),     cmocka_unit_test(fit_errors),
+      cmocka_unit_test(biases_have_a_rate), cmocka_unit_test(l2_in_the_update),
       cmocka_unit_test(known_models),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -276,9 +276,49 @@ static shoal_status fuse_skip(plan *p, int id) {
   return NULL;
 }
 
+/* Is `value`, which only a sum reads, the variable times a number known beforehand? Then that number. */
+static bool times_number(const plan *p, int value, int variable, double *number) {
+  int maker = p->values[value].maker;
+  if (maker < 0 || !is(&p->nodes[maker], "mul") || only_reader(p, value, "add") < 0) return false;
+  const plan_node *mul = &p->nodes[maker];
+  for (int k = 0; k < 2; k++) {
+    const plan_value *factor = &p->values[mul->in[1 - k]], *root = &p->values[factor->root];
+    if (p->values[mul->in[k]].root != variable || !f32(p, mul->in[1 - k]) || shoal_shape_count(&factor->shape) != 1 ||
+        root->store != STORE_CONSTANT)
+      continue;
+    *number = shoal_tensor_get(&root->data, 0);
+    return true;
+  }
+  return false;
+}
+
+/* An update by gradient + l2 * variable, as an L2 term in the loss gives it -> the update adds it in passing: weights
+ * that fit no cache are read once less, and no second gradient is kept. */
+static shoal_status fuse_decay(plan *p, int id) {
+  plan_node *update = &p->nodes[id];
+  const bool momentum = is(update, "apply_momentum");
+  if (!momentum && !is(update, "apply_sgd")) return NULL;
+  const int at = momentum ? 2 : 1, sum = p->values[update->in[at]].maker;
+  attr_value *l2 = &update->attr[momentum ? 2 : 0];
+  if (sum < 0 || !is(&p->nodes[sum], "add") || l2->f != 0 || only_reader(p, update->in[at], update->op->name) != id)
+    return NULL;
+  for (int k = 0; k < 2; k++) {
+    const int term = p->nodes[sum].in[k], rest = p->nodes[sum].in[1 - k];
+    if (term == rest || !shoal_shape_equal(&p->values[rest].shape, &p->values[update->in[0]].shape) ||
+        !times_number(p, term, p->values[update->in[0]].root, &l2->f))
+      continue;
+    kill(p, p->values[term].maker);
+    kill(p, sum);
+    update->in[at] = rest;
+    return NULL;
+  }
+  return NULL;
+}
+
 shoal_status plan_fuse(plan *p) {
   typedef shoal_status (*rule)(plan *, int);
-  static const rule rules[] = {fuse_widen, fuse_conv, fuse_dense, fuse_cross_entropy, fuse_skip, fuse_sparse, fuse_group};
+  static const rule rules[] = {fuse_widen, fuse_conv, fuse_dense, fuse_cross_entropy, fuse_skip,
+                               fuse_decay, fuse_sparse, fuse_group};
   for (size_t r = 0; r < sizeof rules / sizeof *rules; r++) {
     size_t nodes = p->n_nodes; /* those a rule adds are not looked at again by the same rule */
     for (size_t i = 0; i < nodes; i++)

@@ -8,7 +8,8 @@ enum {
   WINO_SIDE = 6,    /* of a tile of inputs: six points */
   WINO_POINTS = 36, /* frequencies */
   WINO_PACK = 6,    /* filters side by side in the transformed ones: broadcast one after another */
-  WINO_GROUP = 16   /* tiles carried through at a time */
+  WINO_GROUP = 16,  /* tiles carried through at a time: with them filters are read again and again ... */
+  WINO_FEW = 256    /* ... which does not matter up to so many channels; then four tiles, to stay in the cache */
 };
 
 /* x, w and attributes as in conv2d. Worth it: square filters that are 2 to 5 wide once a stride is taken away, enough

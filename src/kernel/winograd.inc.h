@@ -37,7 +37,7 @@ static wino_shape wino_complete(wino_shape s) {
   s.th = (s.oh + s.m - 1) / s.m;
   s.tw = (s.ow + s.m - 1) / s.m;
   s.packs = (s.o + WINO_PACK - 1) / WINO_PACK;
-  s.group = WINO_GROUP;
+  s.group = s.c + s.o <= WINO_FEW ? WINO_VECTORS : WINO_GROUP;
   s.v_step = wino_apart(s.group * s.c);
   s.m_step = wino_apart(s.group * s.packs * WINO_PACK);
   return s;

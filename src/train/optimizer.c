@@ -31,6 +31,7 @@ static const optimizer_row sgd = {.apply = "apply_sgd", .takes_repeats = true, .
 static void momentum_attributes(const shoal_optimizer_options *o, attr_value *attr) {
   attr[0].f = or_usual(o->momentum, 0.9);
   attr[1].i = o->nesterov;
+  attr[2].f = o->l2;
 }
 static const optimizer_row momentum = {
     .apply = "apply_momentum", .slots = {{"velocity", 0}}, .attributes = momentum_attributes};

@@ -106,7 +106,9 @@ static shoal_status check_indices(const shoal_tensor *indices, int64_t rows) {
 UPDATE(sgd, 0, false, DO(SGD_CONSTANTS), DO(SGD_ELEMENT))
 
 /* a: velocity */
-UPDATE(momentum, 1, false, DO(const real momentum = (real)attr[0].f; const bool nesterov = attr[1].i), DO({
+UPDATE(momentum, 1, false,
+       DO(const real momentum = (real)attr[0].f; const bool nesterov = attr[1].i; const real l2 = (real)attr[2].f), DO({
+         UPDATE_WITH_L2;
          a[i] = momentum * a[i] + g;
          var[i] -= lr * (nesterov ? g + momentum * a[i] : a[i]);
        }))
@@ -245,6 +247,7 @@ static const char *const sgd_cases[] = {"[5,7] [5,7] []>0", "[] [] []", "[9] [9]
 static const char *const sparse_sgd_cases[] = {"[9,3] i64[6]<9 [6,3] []>0", "[9] uniq[?5]<9 [?5] []>0",
                                                "[9] uniq[5]<9 [5] []>0 l2=0.5", NULL};
 static const char *const momentum_cases[] = {"[5,7] [5,7] [5,7] []>0", "[8] [8] [8] []>0 momentum=0.5 nesterov=1",
+                                             "[9] [9] [9] []>0 l2=0.3",
                                              NULL};
 static const char *const sparse_momentum_cases[] = {"[9,3] [9,3] uniq[6]<9 [6,3] []>0",
                                                     "[9] [9] uniq[?5]<9 [?5] []>0 nesterov=1", NULL};
@@ -292,7 +295,8 @@ static const char *const unique_rows_cases[] = {"i64[9]<4 [9,3]", "i64[?20]<6 [?
 
 const op_row ops_update[] = {
     UPDATE_ROWS(sgd, 3, 1, {"l2", ATTR_FLOAT, 0}),
-    UPDATE_ROWS(momentum, 4, 3, {"momentum", ATTR_FLOAT, 0.9}, {"nesterov", ATTR_BOOL, 0}),
+    UPDATE_ROWS(momentum, 4, 3, {"momentum", ATTR_FLOAT, 0.9}, {"nesterov", ATTR_BOOL, 0},
+                {"l2", ATTR_FLOAT, 0}),
     UPDATE_ROWS(adagrad, 4, 3, {"epsilon", ATTR_FLOAT, 1e-7}, {"l2", ATTR_FLOAT, 0}),
     UPDATE_ROWS(rmsprop, 5, 7, {"decay", ATTR_FLOAT, 0.9}, {"momentum", ATTR_FLOAT, 0}, {"epsilon", ATTR_FLOAT, 1e-7}),
     UPDATE_ROWS(adam, 6, 7, {"beta1", ATTR_FLOAT, 0.9}, {"beta2", ATTR_FLOAT, 0.999}, {"epsilon", ATTR_FLOAT, 1e-8}),
