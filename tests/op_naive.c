@@ -194,7 +194,7 @@ static void apply_sgd(const op_case *c, const case_memory *m, double *expected) 
 
 static void apply_momentum(const op_case *c, const case_memory *m, double *expected) {
   for (int64_t i = 0; i < shoal_tensor_count(&m->in[0]); i++) {
-    double g = at(&m->in[2], i), v = c->attr[0].f * at(&m->in[1], i) + g;
+    double g = at(&m->in[2], i) + c->attr[2].f * at(&m->in[0], i), v = c->attr[0].f * at(&m->in[1], i) + g;
     expected[i] = at(&m->in[0], i) - at(&m->in[3], 0) * (c->attr[1].i ? g + c->attr[0].f * v : v);
   }
 }

@@ -162,7 +162,7 @@ const flag_row job_table[] = {
      "5", 0.1, 1e6, .marks = FLAG_KEPT},
     {"max-restarts", FLAG_INT, AT(max_restarts), "N",
      "ps: how often a task that was killed is started again; in a cluster described: above 0, it is waited for",
-     "3; 0 in a cluster described", 0, 1e6, .marks = FLAG_KEPT},
+     "3; 0 in a cluster described", -1, 1e6, .marks = FLAG_KEPT},
     {"cluster", FLAG_TEXT, AT(cluster), "FILE", "be a task of the cluster described there, as in TF_CONFIG",
      "TF_CONFIG, if that is set", .complete = COMPLETE_FILE},
     {"task", FLAG_TEXT, AT(task), "ROLE:INDEX", "which task of the cluster this is: chief:0, worker:1, ps:0 ...",

@@ -66,9 +66,9 @@ typedef struct {
   int64_t blocks, in, out;
 } wide_back;
 
-/* dx of OT rows on PT panels (+)= w rows times panels; `ahead` rows further lie the weights needed next. */
-INLINE void wide_back_tile(const int OT, const int PT, const wide_back *b, const float *w, const float *d, int64_t depth,
-                           float *dx, bool add) {
+/* dx of OT rows on PT panels (+)= w rows times panels; the rows that come next are fetched meanwhile. */
+INLINE void wide_back_tile(const int OT, const int PT, const wide_back *b, const float *w, const float *d,
+                           int64_t depth, float *dx, bool add) {
   const int64_t dp = b->out * LANES, xp = b->in * LANES;
   vf a[DENSE_OUT][DENSE_PANELS];
   UNROLL for (int i = 0; i < OT; i++) {

@@ -1,6 +1,6 @@
-/* Convolution on LANES by Winograd's minimal filtering (Lavin and Gray, 2016), with the six points 0, 1, -1, 2, -2 and
- * infinity: filters of r x r on tiles of m x m outputs, r + m = 7, cost 36 products a tile instead of r r m m: a quarter
- * for 3 x 3 filters, 36 hundredths for 5 x 5. Between the transforms stand 36 matrix products, one for each frequency.
+/* Convolution on LANES by Winograd's minimal filtering (Lavin and Gray, 2016), with the six points 0, 1, -1, 2, -2
+ * and infinity: filters of r x r on tiles of m x m outputs, r + m = 7, cost 36 products a tile instead of r r m m: a
+ * quarter for 3 x 3 filters, 36 hundredths for 5 x 5. Between the transforms stand 36 matrix products, one for each frequency.
  * The sixteen images of a vector go through all of it side by side, so the transforms need no shuffling.
  *
  * A stride is taken away first: cells of step x step pixels are seen as one pixel of step * step * channels, which the
@@ -9,7 +9,7 @@
 
 #define WINO_VECTORS 4 /* tiles (or vectors of channels) that a product's tile spans */
 #define WINO_DEPTH 128 /* of a product, at a time: 128 x 4 vectors stay in the first-level cache */
-#define WINO_WIDTH (WINO_VECTORS * VW)
+#define WINO_WIDTH (WINO_VECTORS * VW) /* at least LANES */
 #if VW == 16
 #define WINO_OUT 6
 #else
@@ -359,8 +359,9 @@ shoal_status ISA_NAME(winograd_conv_grad_x)(const kernel_call *call) {
   return NULL;
 }
 
-/* ---- backward to the filter: the forward pass turned round. The filter's gradient at a frequency is the sum over tiles
- * and images of transformed input times transformed gradient, the latter turned so that its channels fill the vectors. */
+/* ---- backward to the filter: the forward pass turned round. The filter's gradient at a frequency is the sum over
+ * tiles and images of transformed input times transformed gradient, the latter turned so that its channels fill the
+ * vectors. */
 
 /* 16 vectors of 16 lanes, turned: to[i * stride + k] = from[k * 16 + i] */
 INLINE void wino_turn(const float *from, float *to, int64_t stride) {
@@ -401,7 +402,8 @@ typedef struct {
 } wino_grad;
 
 /* v [36][ins][group][16] of tiles first .. first + n - 1 */
-static void wino_grad_load(const wino_grad *g, const float *x, int64_t first, int64_t n, const float *zeros, float *v) {
+static void wino_grad_load(const wino_grad *g, const float *x, int64_t first, int64_t n, const float *zeros,
+                           float *v) {
   const wino_shape *s = &g->s;
   for (int64_t t = 0; t < n; t++) {
     const wino_place at = wino_place_of(s, first + t);
@@ -466,9 +468,7 @@ static void wino_grad_back(const wino_grad *g, const float *dy, int64_t first, i
           else
             for (int f = 0; f < WINO_POINTS; f++) v_store(turning + (f * LANES + i) * LANES + lane, V_ZERO);
       float *to = z + o / WINO_WIDTH * s->group * LANES * WINO_WIDTH + t * LANES * WINO_WIDTH + o % WINO_WIDTH;
-      for (int f = 0; f < WINO_POINTS; f++) {
-        if (LANES <= WINO_WIDTH) wino_turn(turning + f * LANES * LANES, to + f * g->z_step, WINO_WIDTH);
-      }
+      for (int f = 0; f < WINO_POINTS; f++) wino_turn(turning + f * LANES * LANES, to + f * g->z_step, WINO_WIDTH);
     }
   }
 }

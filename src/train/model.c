@@ -303,8 +303,8 @@ static shoal_status check_bias_rate(const shoal_compile_options *o) {
                        o->bias_rate);
   const char *name = o->optimizer.name ? o->optimizer.name : "sgd";
   if (o->bias_rate == 0 || o->bias_rate == 1 || !strcmp(name, "sgd") || !strcmp(name, "momentum")) return NULL;
-  return status_make(SHOAL_ERR_ARGUMENT, "bias_rate is %g: the optimizer %s knows one rate only; take sgd or momentum, or "
-                     "1", o->bias_rate, name);
+  return status_make(SHOAL_ERR_ARGUMENT, "bias_rate is %g: the optimizer %s knows one rate only; take sgd or momentum, "
+                     "or 1", o->bias_rate, name);
 }
 
 static shoal_status compile(shoal_model *m, const shoal_compile_options *options) {

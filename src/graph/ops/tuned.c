@@ -74,7 +74,8 @@ const op_variant tuned_conv2d[] = {
     BY_WINOGRAD(winograd_conv, .fits = many_channels, .scratch = wino_scratch, .lanes_in = 1, .lanes_out = 1),
     ON_LANES(lanes_conv, .scratch = conv_scratch, .lanes_in = 1, .lanes_out = 1, .anchor = true), END};
 const op_variant tuned_conv2d_grad_x[] = {
-    BY_WINOGRAD(winograd_conv_grad_x, .fits = many_channels_x, .scratch = wino_x_scratch, .lanes_in = 1, .lanes_out = 1),
+    BY_WINOGRAD(winograd_conv_grad_x, .fits = many_channels_x, .scratch = wino_x_scratch, .lanes_in = 1,
+                .lanes_out = 1),
     ON_LANES(lanes_conv_grad_x, .scratch = conv_grad_x_scratch, .lanes_in = 1, .lanes_out = 1, .anchor = true), END};
 const op_variant tuned_conv2d_grad_w[] = {
     BY_WINOGRAD(winograd_conv_grad_w, .fits = many_channels_w, .scratch = wino_w_scratch, .lanes_in = 3),
@@ -98,7 +99,8 @@ const op_variant tuned_unpack[] = {ON_LANES(lanes_unpack, .lanes_in = 1), END};
 const op_variant tuned_widen[] = {ON_LANES(lanes_pack, .lanes_out = 1), END};
 
 const op_variant tuned_conv_block[] = {
-    BY_WINOGRAD(winograd_conv_block, .fits = many_channels_block, .scratch = wino_scratch, .lanes_in = 1, .lanes_out = 3),
+    BY_WINOGRAD(winograd_conv_block, .fits = many_channels_block, .scratch = wino_scratch, .lanes_in = 1,
+                .lanes_out = 3),
     ON_LANES(lanes_conv_block, .scratch = conv_scratch, .lanes_in = 1, .lanes_out = 3, .anchor = true), END};
 const op_variant tuned_conv_block_grad_x[] = {
     ON_LANES(lanes_conv_block_grad_x, .scratch = conv_grad_x_scratch, .lanes_in = 1 | 8 | 16, .lanes_out = 1,
