@@ -16,7 +16,6 @@
 #include <string.h>
 
 #define ORDER_STREAM 0x6f72646572ull /* names the random numbers that shuffle */
-#define STANDARD_KEEP 3
 #define PROGRESS_SECONDS 0.25
 #define LARGE_CHECKPOINT (16 << 20) /* bytes from which on it is written while training goes on */
 
@@ -52,11 +51,9 @@ static shoal_tensor stream_features(const fit_loop *l) {
   return t;
 }
 
-static void wait_for_writer(fit_loop *l);
-
 shoal_status fit_resume(fit_loop *l, bool *found) {
   char *path = NULL, *passed_over = NULL;
-  wait_for_writer(l);
+  fit_wait_for_writer(l);
   TRY(checkpoint_latest(l->options->checkpoint_dir, &path, &passed_over));
   if (passed_over) fit_note(l, passed_over);
   free(passed_over);
@@ -316,60 +313,6 @@ static bool report_step(fit_loop *l, int64_t before) {
   return c->on_step(c->context, &l->progress);
 }
 
-/* Takes `status`. */
-static void note_unwritten(const fit_loop *l, int64_t step, bool best, shoal_status status) {
-  text line = {0};
-  text_add(&line, "step %lld: %s not written, training goes on: %s", (long long)step,
-           best ? "best checkpoint" : "checkpoint", shoal_status_message(status));
-  fit_note(l, line.failed ? "a checkpoint was not written" : line.data);
-  text_fini(&line);
-  shoal_status_free(status);
-}
-
-/* Until what was saved while training went on is on the disk. */
-static void wait_for_writer(fit_loop *l) {
-  if (!l->writer) return;
-  int64_t step;
-  double start = clock_seconds();
-  shoal_status status = snapshot_wait(l->writer, &step);
-  if (status) note_unwritten(l, step, false, status);
-  l->checkpoint_seconds += clock_seconds() - start;
-}
-
-/* Between two steps when it is small, otherwise while training goes on; not when the one before is still being written,
- * then it is left out. */
-static shoal_status write_checkpoint(fit_loop *l) {
-  const shoal_fit_options *o = l->options;
-  const int keep = o->keep ? o->keep : STANDARD_KEEP;
-  l->saved_step = l->state.step;
-  if (!l->writer) return fit_save(&l->saved, o->checkpoint_dir, l->settings.data, keep);
-  if (snapshot_busy(l->writer)) {
-    l->saved_step = -1;
-    fit_note(l, "a checkpoint is left out: the one before is still being written");
-    return NULL;
-  }
-  wait_for_writer(l);
-  return snapshot_start(l->writer, &l->saved, o->checkpoint_dir, l->settings.data, keep);
-}
-
-/* Writing may fail, training goes on: the checkpoint before stays whole. */
-static void save(fit_loop *l, bool best) {
-  const shoal_fit_options *o = l->options;
-  double start = clock_seconds();
-  shoal_status status = NULL;
-  if (!is_chief(l)) return;
-  uint64_t begun = fit_trace_now(l);
-  if (l->pipeline) shoal_pipeline_position(l->pipeline, l->state.input);
-  if (l->strategy) status = l->strategy->kind->gather(l->strategy);
-  if (!status && l->fresh) status = checkpoint_clear(o->checkpoint_dir);
-  l->fresh = false;
-  if (!status)
-    status = best ? fit_save_best(&l->saved, o->checkpoint_dir, l->settings.data) : write_checkpoint(l);
-  if (status) note_unwritten(l, l->state.step, best, status);
-  fit_trace_add(l, FIT_SAVE, begun);
-  l->checkpoint_seconds += clock_seconds() - start;
-}
-
 static shoal_status validate(fit_loop *l) {
   fit_state *s = &l->state;
   shoal_evaluation e;
@@ -390,12 +333,10 @@ static shoal_status validate(fit_loop *l) {
   if (l->options->patience > 0 && s->waited >= l->options->patience) s->ended = true;
   if (!(e.accuracy <= s->best_accuracy)) {
     s->best_accuracy = e.accuracy;
-    if (l->options->keep_best) save(l, true);
+    if (l->options->keep_best) fit_checkpoint(l, true);
   }
   return NULL;
 }
-
-void fit_checkpoint(fit_loop *l) { save(l, false); }
 
 /* Returns in *stop whether the callback wants to stop. */
 shoal_status fit_end_epoch(fit_loop *l, bool *stop) {
@@ -411,7 +352,7 @@ shoal_status fit_end_epoch(fit_loop *l, bool *stop) {
   s->epoch_loss = s->epoch_hits = 0;
   s->epoch_seen = 0;
   if (l->validation && is_chief(l)) TRY(validate(l));
-  if (l->options->checkpoint_dir && !l->options->checkpoint_every) save(l, false);
+  if (l->options->checkpoint_dir && !l->options->checkpoint_every) fit_checkpoint(l, false);
   if (!c->on_epoch) return NULL;
   fit_set_progress(l);
   shoal_progress p = l->progress;
@@ -443,7 +384,7 @@ shoal_status fit_between_steps(fit_loop *l, int64_t before, bool epoch_over, boo
   bool stop = report_step(l, before), stop_epoch = false;
   if (epoch_over) TRY(fit_end_epoch(l, &stop_epoch));
   int64_t every = l->options->checkpoint_every;
-  if (l->options->checkpoint_dir && every && is_due(l, before, every)) save(l, false);
+  if (l->options->checkpoint_dir && every && is_due(l, before, every)) fit_checkpoint(l, false);
   *stopped = stop || stop_epoch;
   return NULL;
 }
@@ -492,8 +433,8 @@ static shoal_status run(fit_loop *l, bool *stopped) {
   const bool shared = l->strategy && !trains_itself(l);
   TRY(shared ? fit_shared_run(l, stopped) : l->data ? run_memory(l, stopped) : run_stream(l, stopped));
   if (l->options->checkpoint_dir && l->saved_step != s->step) {
-    wait_for_writer(l); /* so that the last one is not left out */
-    save(l, false);
+    fit_wait_for_writer(l); /* so that the last one is not left out */
+    fit_checkpoint(l, false);
   }
   return NULL;
 }
@@ -600,7 +541,7 @@ shoal_status shoal_model_fit(shoal_model *m, const shoal_dataset *data, const sh
   if (m->session) session_guard(m->session, NULL);
   shoal_pipeline_destroy(l->pipeline);
   fit_inspect_destroy(l->inspect);
-  wait_for_writer(l);
+  fit_wait_for_writer(l);
   snapshot_destroy(l->writer);
   fit_saved_fini(&l->saved);
   text_fini(&l->settings);

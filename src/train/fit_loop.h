@@ -111,7 +111,10 @@ void fit_losses(const fit_loop *l, int64_t n, double *loss, double *hits);
 /* What follows a step, callbacks and checkpoints; before: the step it started from. */
 SHOAL_CHECKED shoal_status fit_between_steps(fit_loop *l, int64_t before, bool epoch_over, bool *stopped);
 SHOAL_CHECKED shoal_status fit_end_epoch(fit_loop *l, bool *stop);
-void fit_checkpoint(fit_loop *l);
+/* best: best.safetensors. Writing may fail, which is noted, and training goes on. */
+void fit_checkpoint(fit_loop *l, bool best);
+/* Until what was saved while training went on is on the disk. */
+void fit_wait_for_writer(fit_loop *l);
 /* Goes back to the newest checkpoint, if there is one. */
 SHOAL_CHECKED shoal_status fit_resume(fit_loop *l, bool *found);
 bool fit_asked_to_stop(const fit_loop *l);

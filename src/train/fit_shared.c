@@ -118,7 +118,7 @@ shoal_status fit_shared_run(fit_loop *l, bool *stopped) {
   fit_state *s = &l->state;
   int64_t ordered = -1; /* epoch that `order` is for */
   /* So that there is something to go back to. */
-  if (l->strategy->recovers && l->options->checkpoint_dir && l->saved_step != s->step) fit_checkpoint(l);
+  if (l->strategy->recovers && l->options->checkpoint_dir && l->saved_step != s->step) fit_checkpoint(l, false);
   do {
     while (l->place.next != STRATEGY_END && !s->ended && !*stopped) {
       int64_t before = s->step;
