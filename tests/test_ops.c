@@ -44,7 +44,7 @@ static void complain(const op_case *c, const char *format, ...) {
 static const op_row *row_at(size_t i, bool *skip) {
   const op_row *row = op_at(i);
   const char *only = getenv("SHOAL_TEST_OP");
-  *skip = row && ((row->flags & OP_SOURCE) || (only && strcmp(only, row->name)));
+  *skip = row && ((row->flags & (OP_SOURCE | OP_NESTED)) || (only && strcmp(only, row->name)));
   return row;
 }
 

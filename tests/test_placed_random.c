@@ -32,10 +32,27 @@ static void somewhere(builder *b, bool placed) {
   shoal_device_set(b->graph, placed && asked ? device : NULL);
 }
 
+static void squash(shoal_graph *g, shoal_value *const *in, int n_in, shoal_value **out, int n_out, void *context) {
+  out[0] = shoal_tanh(g, in[0]);
+}
+
+static void blend(shoal_graph *g, shoal_value *const *in, int n_in, shoal_value **out, int n_out, void *context) {
+  out[0] = shoal_add(g, in[0], shoal_scale(g, in[1], 0.1));
+}
+
+static void is_large(shoal_graph *g, shoal_value *const *in, int n_in, shoal_value **out, int n_out, void *context) {
+  out[0] = shoal_less(g, shoal_scalar(g, SHOAL_F32, 0.1), in[0]);
+}
+
+static void halve(shoal_graph *g, shoal_value *const *in, int n_in, shoal_value **out, int n_out, void *context) {
+  out[0] = shoal_scale(g, in[0], 0.5);
+  out[1] = shoal_sub(g, in[1], shoal_scale(g, in[2], 0.25));
+}
+
 static shoal_value *grow(builder *b) {
   shoal_graph *g = b->graph;
   shoal_value *v = some(b), *w = some(b);
-  switch (draw(b, 15)) {
+  switch (draw(b, 17)) {
     case 0: return shoal_tanh(g, v);
     case 1: return shoal_add(g, v, w);
     case 2: return shoal_sub(g, shoal_scale(g, v, 0.5), w);
@@ -61,6 +78,15 @@ static shoal_value *grow(builder *b) {
       return made;
     }
     case 13: return shoal_add(g, v, shoal_random_normal(g, SHOAL_SHAPE(WIDTH), 0, 1));
+    case 14: { /* tanh or a little more, by the sign of a sum */
+      shoal_value *sum = shoal_reduce_sum(g, w, SHOAL_SCALAR, false);
+      return shoal_cond(g, shoal_less(g, sum, shoal_scalar(g, SHOAL_F32, 0)), (shoal_value *[]){v, w}, 2, squash, blend, 1,
+                        NULL);
+    }
+    case 15: { /* halved until it is small */
+      shoal_value *vars[] = {shoal_reduce_mean(g, shoal_abs(g, w), SHOAL_SCALAR, false), v}, *fixed[] = {w};
+      return shoal_value_output(shoal_while(g, vars, 2, fixed, 1, is_large, halve, 100, NULL), 1);
+    }
     default: return shoal_relu(g, w);
   }
 }

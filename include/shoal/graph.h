@@ -91,6 +91,7 @@ SHOAL_API shoal_value *shoal_tanh(shoal_graph *g, shoal_value *x);
 SHOAL_API shoal_value *shoal_sigmoid(shoal_graph *g, shoal_value *x);
 /* Bool, elementwise. */
 SHOAL_API shoal_value *shoal_equal(shoal_graph *g, shoal_value *a, shoal_value *b);
+SHOAL_API shoal_value *shoal_less(shoal_graph *g, shoal_value *a, shoal_value *b);
 SHOAL_API shoal_value *shoal_cast(shoal_graph *g, shoal_value *x, shoal_dtype dtype);
 SHOAL_API shoal_value *shoal_identity(shoal_graph *g, shoal_value *x);
 /* x, but no gradient flows through. */
@@ -166,6 +167,20 @@ SHOAL_API shoal_value *shoal_assign(shoal_graph *g, shoal_value *variable, shoal
 SHOAL_API shoal_value *shoal_assign_add(shoal_graph *g, shoal_value *variable, shoal_value *value);
 /* Running it runs all of them; its value is the scalar 0. */
 SHOAL_API shoal_value *shoal_group(shoal_graph *g, shoal_value *const *x, int n);
+/* What a branch or a loop does: adds nodes to g, a graph of its own, and sets out [n_out]. `in` stands for the values handed
+ * to the operator, in their order; values of the graph around have to be handed in. Variables are read by handing them
+ * in, and cannot be changed inside. Such an operator runs on one task. */
+typedef void (*shoal_function)(shoal_graph *g, shoal_value *const *in, int n_in, shoal_value **out, int n_out,
+                               void *context);
+/* One of two branches; both give n_out values of the same types and shapes. The others by shoal_value_output. */
+SHOAL_API shoal_value *shoal_cond(shoal_graph *g, shoal_value *which, shoal_value *const *in, int n_in,
+                                  shoal_function yes, shoal_function no, int n_out, void *context);
+/* As long as `condition` (one bool) says so, the loop variables become what `body` makes of them. Both are handed the
+ * variables, then what is fixed. Results: the variables in the end. After `most` rounds the run fails. The gradient runs
+ * the loop a second time and keeps the variables of all rounds. */
+SHOAL_API shoal_value *shoal_while(shoal_graph *g, shoal_value *const *vars, int n_vars, shoal_value *const *fixed,
+                                   int n_fixed, shoal_function condition, shoal_function body, int64_t most,
+                                   void *context);
 /* x; fails the step with `message` when x holds a NaN or an infinity. */
 SHOAL_API shoal_value *shoal_check_numerics(shoal_graph *g, shoal_value *x, const char *message);
 /* x; its first elements go to the session's print sink (standard error unless set). */

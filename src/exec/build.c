@@ -229,7 +229,7 @@ static shoal_status fold_node(plan *p, plan_node *n) {
 static shoal_status fold_constants(plan *p) {
   for (size_t i = 0; i < p->n_nodes; i++) {
     plan_node *n = &p->nodes[i];
-    if (n->dead || n->keep || (n->op->flags & (OP_STATEFUL | OP_RANDOM))) continue;
+    if (n->dead || n->keep || (n->op->flags & (OP_STATEFUL | OP_RANDOM | OP_NESTED))) continue;
     bool constant = true;
     for (int k = 0; k < n->ins && constant; k++)
       constant = (n->op->shape_only >> k & 1) || p->values[p->values[n->in[k]].root].store == STORE_CONSTANT;

@@ -1,6 +1,8 @@
 /* Chooses a kernel for each node and with it the layout of each value, and adds the conversions between layouts. */
 #include "exec/plan.h"
 
+#include "exec/control.h"
+
 #include "base/mem.h"
 
 #include <string.h>
@@ -201,6 +203,7 @@ static shoal_status choose_node(chooser *c, int id, bool reference) {
   n->variant = reference ? NULL : variant_of(c, n, &shapes.s, n->batch);
   if (n->variant && n->variant->whole) n->batch = BATCH_WHOLE;
   n->run = n->variant ? n->variant->run : n->op->kernel;
+  if (n->op->flags & OP_NESTED) TRY(control_prepare(p, n));
   n->scratch = n->variant && n->variant->scratch ? n->variant->scratch(&shapes.s) : 0;
   if ((n->op->flags & OP_STEPS) && p->session->racing) n->scratch *= (size_t)pool_threads(p->session->threads);
   for (int k = 0; k < n->outs; k++)

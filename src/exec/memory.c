@@ -214,7 +214,8 @@ static shoal_status prepare_thread(plan *p, int t) {
                                       .seed = p->session->seed,
                                       .stream = n->origin ? n->origin->stream : 0,
                                       .print = p->session->print,
-                                      .print_sink = p->session->print_sink};
+                                      .print_sink = p->session->print_sink,
+                                      .nested = n->nested};
   }
   return NULL;
 }

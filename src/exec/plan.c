@@ -1,5 +1,7 @@
 #include "exec/plan.h"
 
+#include "exec/control.h"
+
 #include "base/mem.h"
 #include "base/text.h"
 
@@ -101,6 +103,7 @@ shoal_status plan_create(const plan_request *request, plan **out) {
 void plan_destroy(plan *p) {
   if (!p) return;
   for (size_t i = 0; i < p->n_nodes; i++) {
+    control_destroy(p->nodes[i].nested);
     free(p->nodes[i].in);
     free(p->nodes[i].out);
   }

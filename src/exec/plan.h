@@ -71,6 +71,7 @@ typedef struct {
   const op_variant *variant; /* NULL: the reference kernel */
   op_batch batch;
   size_t scratch;
+  struct control *nested; /* OP_NESTED: see control.h */
   /* schedule.c */
   int phase;
 } plan_node;

@@ -75,6 +75,7 @@ enum {
   OP_ELEMENTS = 256,    /* element i of each output depends on element i of the inputs, and on scalars: it can be cut
                            anywhere; the kernel looks at counts, not at shapes */
   OP_WAITS = 512,       /* its inputs must have been computed; their numbers do not count */
+  OP_NESTED = 2048,     /* runs sub-graphs: its kernel is the executor's, and tests/test_control.c checks it */
   OP_STEPS = 1024       /* its kernels can make many updates in one call, see kernel_call.step_rows */
 };
 

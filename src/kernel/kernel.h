@@ -46,6 +46,7 @@ typedef struct kernel_call {
   uint64_t stream;
   void (*print)(void *sink, const char *line); /* where the print operator's lines go; NULL: nowhere */
   void *print_sink;
+  struct control *nested; /* operators that run sub-graphs: the executor's plans for them */
 } kernel_call;
 
 typedef shoal_status (*kernel_fn)(const kernel_call *call);

@@ -51,23 +51,26 @@ REAL_KERNEL(minimum_kernel, PAIR_LOOP(real, real, x < y || x != x ? x : y))
 REAL_KERNEL(at_least_kernel, PAIR_LOOP(real, real, x >= y ? 1 : 0))
 REAL_KERNEL(below_kernel, PAIR_LOOP(real, real, x < y ? 1 : 0))
 
-static shoal_status equal_f32(const kernel_call *call) PAIR_LOOP(float, bool, x == y)
-static shoal_status equal_f64(const kernel_call *call) PAIR_LOOP(double, bool, x == y)
-static shoal_status equal_i32(const kernel_call *call) PAIR_LOOP(int32_t, bool, x == y)
-static shoal_status equal_i64(const kernel_call *call) PAIR_LOOP(int64_t, bool, x == y)
-static shoal_status equal_u8(const kernel_call *call) PAIR_LOOP(uint8_t, bool, x == y)
-
-static shoal_status equal_kernel(const kernel_call *call) {
-  switch (call->in[0].dtype) {
-    case SHOAL_F32: return equal_f32(call);
-    case SHOAL_F64: return equal_f64(call);
-    case SHOAL_I32: return equal_i32(call);
-    case SHOAL_I64: return equal_i64(call);
-    case SHOAL_U8:
-    case SHOAL_BOOL: return equal_u8(call);
-    default: return kernel_wrong_dtype(call);
+/* name_kernel: bools, for operands of every type. */
+#define COMPARE(name, expression)                                                                      \
+  static shoal_status name##_f32(const kernel_call *call) PAIR_LOOP(float, bool, expression)           \
+  static shoal_status name##_f64(const kernel_call *call) PAIR_LOOP(double, bool, expression)          \
+  static shoal_status name##_i32(const kernel_call *call) PAIR_LOOP(int32_t, bool, expression)         \
+  static shoal_status name##_i64(const kernel_call *call) PAIR_LOOP(int64_t, bool, expression)         \
+  static shoal_status name##_u8(const kernel_call *call) PAIR_LOOP(uint8_t, bool, expression)          \
+  static shoal_status name##_kernel(const kernel_call *call) {                                         \
+    switch (call->in[0].dtype) {                                                                       \
+      case SHOAL_F32: return name##_f32(call);                                                         \
+      case SHOAL_F64: return name##_f64(call);                                                         \
+      case SHOAL_I32: return name##_i32(call);                                                         \
+      case SHOAL_I64: return name##_i64(call);                                                         \
+      case SHOAL_U8:                                                                                   \
+      case SHOAL_BOOL: return name##_u8(call);                                                         \
+      default: return kernel_wrong_dtype(call);                                                        \
+    }                                                                                                  \
   }
-}
+COMPARE(equal, x == y)
+COMPARE(less, x < y)
 
 /* ---- shapes */
 
@@ -88,7 +91,7 @@ static shoal_status pair_shape_float(op_shapes *s) {
   return pair_shape(s);
 }
 
-static shoal_status equal_shape(op_shapes *s) {
+static shoal_status compare_shape(op_shapes *s) {
   TRY(pair_shape(s));
   s->out_dtype[0] = SHOAL_BOOL;
   return NULL;
@@ -170,7 +173,8 @@ const op_row ops_binary[] = {
     /* 1 or 0, of the operands' type: x >= y, x < y. */
     PAIR_PLAIN(at_least, pair_shape_float, reals),
     PAIR_PLAIN(below, pair_shape_float, reals),
-    PAIR_PLAIN(equal, equal_shape, all),
+    PAIR_PLAIN(equal, compare_shape, all),
+    PAIR_PLAIN(less, compare_shape, all),
     {0}};
 
 shoal_value *shoal_add(shoal_graph *g, shoal_value *a, shoal_value *b) { return GRAPH_BINARY(g, "add", a, b); }
@@ -180,4 +184,5 @@ shoal_value *shoal_div(shoal_graph *g, shoal_value *a, shoal_value *b) { return 
 shoal_value *shoal_pow(shoal_graph *g, shoal_value *a, shoal_value *b) { return GRAPH_BINARY(g, "pow", a, b); }
 shoal_value *shoal_maximum(shoal_graph *g, shoal_value *a, shoal_value *b) { return GRAPH_BINARY(g, "maximum", a, b); }
 shoal_value *shoal_minimum(shoal_graph *g, shoal_value *a, shoal_value *b) { return GRAPH_BINARY(g, "minimum", a, b); }
+shoal_value *shoal_less(shoal_graph *g, shoal_value *a, shoal_value *b) { return GRAPH_BINARY(g, "less", a, b); }
 shoal_value *shoal_equal(shoal_graph *g, shoal_value *a, shoal_value *b) { return GRAPH_BINARY(g, "equal", a, b); }

@@ -25,6 +25,7 @@ static const op_row *const files[] = {
     ops_random,
     ops_update,
     ops_blocks,
+    ops_control,
     ops_fused,
     ops_sparse_fused,
 };
