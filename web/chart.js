@@ -5,7 +5,7 @@ const HEIGHT = 216;
 const FONT = '11px system-ui, -apple-system, "Segoe UI", Roboto, "Liberation Sans", sans-serif';
 const MARKED_POINTS = 8; // a curve with fewer shows each
 const SMOOTHED_POINTS = 10; // a curve with fewer is left as it is
-const NEAR = .04; // of the width: how far off a point may be to be told of
+const NEAR = .04; // of the width: how far from the ends of a curve its values are told
 
 /** Exponential mean, without the pull of its start. */
 export function smooth(values, weight) {
@@ -169,7 +169,8 @@ export class Chart {
     if (!u || u.cursor.idx === null || u.cursor.idx === undefined) return null;
     this.curves.forEach((c, i) => {
       const at = nearest(u.data[this.shown[i]], u.cursor.idx);
-      if (at === null || Math.abs(u.data[0][at] - u.data[0][u.cursor.idx]) > NEAR * (to - from)) return;
+      const x = u.data[0][u.cursor.idx], beside = NEAR * (to - from);
+      if (at === null || x < c.x[0] - beside || x > c.x[c.x.length - 1] + beside) return;
       const value = this.options.format(u.data[this.shown[i]][at]);
       const raw = this.style.smoothing ? this.options.format(u.data[this.shown[i] + 1][at]) : value;
       rows.push([`var(${c.colour})`, c.name, value, raw === value ? null : raw]);

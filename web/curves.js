@@ -9,7 +9,9 @@ const DASH = [5, 4];
 /** A curve of a run, or null. While zoomed in a finer part may be there. */
 function curve(run, kind, name, more) {
   const tracks = run.detail ? { tracks: run.detail } : run;
-  const track = trackOf(tracks, kind) || (kind === 'step' && trackOf(run, 'epoch')) || null; // a short run has no samples
+  let track = trackOf(tracks, kind);
+  const epochs = kind === 'step' ? trackOf(run, 'epoch') : null; // of a short run there are more of these than samples
+  if (epochs && (!track || track.rows < epochs.rows)) track = epochs;
   const y = column(track, name), x = column(track, store.by);
   if (!x || !y || !y.mean.some(v => v !== null)) return null;
   // A sample without a place, which a broken run may hold, cannot be drawn.

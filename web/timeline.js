@@ -47,7 +47,7 @@ export class Timeline {
       const ends = [];
       t.events.sort((a, b) => a[4] - b[4] || b[5] - a[5]);
       for (const e of t.events) {
-        let depth = ends.findIndex(end => end <= e[4] + 1e-9);
+        let depth = ends.findIndex(end => end <= e[4] + .01);
         if (depth < 0) depth = ends.length;
         ends[depth] = e[4] + e[5];
         this.boxes.push({ y: y + depth * ROW, from: e[4], to: e[4] + e[5], name: trace.names[e[2]], category: trace.names[e[3]] });

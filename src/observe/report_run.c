@@ -157,7 +157,7 @@ shoal_status report_set_search(report_set *s, bool *changed) {
     *changed = true;
   }
   s->count = kept;
-  qsort(s->runs, s->count, sizeof *s->runs, by_name);
+  if (s->count) qsort(s->runs, s->count, sizeof *s->runs, by_name);
   return NULL;
 }
 
@@ -172,7 +172,8 @@ shoal_status report_set_add(report_set *s, const char *path) {
   if (!status && s->count == before && !find_path(s, trimmed))
     status = status_make(SHOAL_ERR_INPUT, "%s: no run there; expected a folder with summary.json or metrics.jsonl, or "
                          "one with such folders in it", trimmed);
-  qsort(s->runs + before, s->count - before, sizeof *s->runs, by_name); /* arguments stay in their order */
+  if (s->count > before) /* arguments stay in their order */
+    qsort(s->runs + before, s->count - before, sizeof *s->runs, by_name);
   free(trimmed);
   return status;
 }

@@ -28,7 +28,7 @@ class InTheBrowser(support.Case):
 
     def test_report_from_disk(self):
         hostile = "<img src=x onerror=\"document.title='broken'\">"
-        for name, flags in (("first", ()), (hostile, ("--batch-size", 16))):
+        for name, flags in (("first", ()), (hostile, ("--lr", 0.1))):
             self.train("softmax", "runs/new", "--epochs", 60, *flags)
             (self.folder / "runs" / "new").rename(self.folder / "runs" / name)
         self.shoal("report", "runs", "-o", "page.html")

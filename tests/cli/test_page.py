@@ -18,7 +18,7 @@ HOSTILE = "</script><img src=x onerror=alert(1)>&\"'"
 
 
 def has_page():
-    done = subprocess.run([support.SHOAL, "report", "."], capture_output=True, text=True, timeout=60, cwd="/")
+    done = subprocess.run([support.SHOAL, "report"], capture_output=True, text=True, timeout=60)
     return "holds no page" not in done.stderr
 
 
@@ -259,7 +259,7 @@ class Page(support.Case):
                     with open(run / "metrics.jsonl", "a") as f:
                         f.write(f'{{"kind":"step","step":{step},"loss":0.5}}\n')
                     while not (line := stream.readline()).startswith(b"data:"):
-                        pass
+                        self.assertTrue(line, "the server ended the stream")
                     seen.append(json.loads(line[5:])["runs"])
                     self.assertEqual(dash.json(f"api/run?id={seen[-1][0][0]}")["tracks"][0]["rows"], step)
                 self.assertLess(seen[0][0][1], seen[1][0][1])

@@ -70,7 +70,7 @@ class Sweep(support.Case):
 
     def test_ctrl_c_and_going_on(self):
         arguments = ["sweep", "softmax", "--data", str(self.data), "--run-dir", "grid", "--threads", "1", "--batch-size", "8",
-                     "--seed", "1,2,3", "--steps", "60000"]
+                     "--seed", "1,2,3", "--steps", "60000", "--checkpoint-every", "20000"]
         process = subprocess.Popen([support.SHOAL, *arguments], cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                    text=True, env=self.environment())
         second = self.folder / "grid" / "seed=2" / "metrics.jsonl"
