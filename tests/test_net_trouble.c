@@ -212,6 +212,10 @@ static void newer_server(const char *address, int unused) {
   CHILD_CHECK(n > 0 && zmq_recv(socket, frame, sizeof frame, 0) == WIRE_HEADER);
   frame[VERSION_AT]++;
   CHILD_CHECK(zmq_send(socket, id, (size_t)n, ZMQ_SNDMORE) >= 0 && zmq_send(socket, frame, sizeof frame, 0) >= 0);
+  /* A connection closed with something unread is reset, and the answer lost with it. */
+  int patience = 300;
+  zmq_setsockopt(socket, ZMQ_RCVTIMEO, &patience, sizeof patience);
+  while (zmq_recv(socket, frame, sizeof frame, 0) >= 0) continue;
   zmq_close(socket);
   zmq_ctx_term(context);
 }
