@@ -231,7 +231,7 @@ static void versions(void **state) {
   net_case_address("tcp", address);
   pid = net_case_start(newer_server, address, 0);
   net_client *c;
-  assert_fails(net_connect(address, &(net_options){.largest = LARGEST, .job = NET_JOB}, 5, &c), SHOAL_ERR_PEER,
+  assert_fails(net_connect(address, &(net_options){.largest = LARGEST, .job = NET_JOB}, 5, &c), SHOAL_ERR_REFUSED,
                "another version of the protocol");
   net_case_join(pid);
 }
@@ -338,12 +338,12 @@ static net_options curve_client(const keys_pair *own, const char *server_key) {
                        .secret_key = own->secret_key, .server_key = server_key};
 }
 
-static void expect_refusal(const char *address, const net_options *o, const char *words) {
+static void expect_refusal(const char *address, const net_options *o, shoal_code code, const char *words) {
   net_client *c;
   shoal_status status = net_connect(address, o, 1, &c);
-  if (!status || shoal_status_code(status) != SHOAL_ERR_PEER || !strstr(shoal_status_message(status), words))
+  if (!status || shoal_status_code(status) != code || !strstr(shoal_status_message(status), words))
     fprintf(stderr, "child: expected '%s', got %s\n", words, shoal_status_message(status));
-  CHILD_CHECK(status && shoal_status_code(status) == SHOAL_ERR_PEER && strstr(shoal_status_message(status), words));
+  CHILD_CHECK(status && shoal_status_code(status) == code && strstr(shoal_status_message(status), words));
   shoal_status_free(status);
 }
 
@@ -354,11 +354,11 @@ static void key_clients(const char *address, int unused) {
   for (uint32_t i = 0; i < 20; i++) net_case_exchange(c, i, i * 1999);
   net_client_close(c);
   o = curve_client(&other_keys, server_keys.public_key);
-  expect_refusal(address, &o, "does not allow our key");
+  expect_refusal(address, &o, SHOAL_ERR_REFUSED, "does not allow our key");
   o = curve_client(&client_keys, other_keys.public_key);
-  expect_refusal(address, &o, "no welcome");
+  expect_refusal(address, &o, SHOAL_ERR_PEER, "no welcome");
   o = (net_options){.largest = LARGEST, .job = NET_JOB};
-  expect_refusal(address, &o, " in 1 s");
+  expect_refusal(address, &o, SHOAL_ERR_PEER, " in 1 s");
   CHILD_OK(net_connect(address, &right, 10, &c));
   net_case_exchange(c, 1, LARGEST);
   net_client_close(c);

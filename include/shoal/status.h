@@ -18,6 +18,7 @@ typedef enum {
   SHOAL_ERR_ARGUMENT,  /* the call: wrong use, shapes that do not fit, unknown name */
   SHOAL_ERR_INPUT,     /* the data: a file that is missing, truncated or garbage */
   SHOAL_ERR_PEER,      /* another task: lost, late or speaking nonsense */
+  SHOAL_ERR_REFUSED,   /* another task that will never have us: other keys, another version */
   SHOAL_ERR_SYSTEM,    /* the machine: memory, disk, a system call */
   SHOAL_ERR_NUMERIC,   /* the job: a loss that is no number */
   SHOAL_ERR_CANCELLED, /* somebody asked to stop */

@@ -146,7 +146,7 @@ shoal_status greet_await_welcome(int sock, double until, shm_welcome *out, int f
   shoal_status status = NULL;
   if (n <= 0) status = status_make(SHOAL_ERR_PEER, "the server hung up instead of welcoming us");
   else if (n != (ssize_t)sizeof w || w.magic != MAGIC || w.version != WIRE_VERSION)
-    status = status_make(SHOAL_ERR_PEER, "what serves this address speaks another version of the protocol");
+    status = status_make(SHOAL_ERR_REFUSED, "what serves this address speaks another version of the protocol");
   else if (w.refused) {
     w.why[sizeof w.why - 1] = 0;
     status = status_make(SHOAL_ERR_PEER, "refused: %s", w.why);

@@ -332,7 +332,7 @@ static shoal_status introduce(zmq_client *c, double seconds) {
       if (!in.wrong && in.header.kind == WIRE_REFUSED) return refusal(&in);
       if (in.foreign) {
         zmq_msg_close(&in.payload);
-        return status_make(SHOAL_ERR_PEER, "%s", other_version);
+        return status_make(SHOAL_ERR_REFUSED, "%s", other_version);
       }
       bool welcome = !in.wrong && in.job == c->options.job && in.header.kind == WIRE_WELCOME;
       zmq_msg_close(&in.payload);
@@ -343,7 +343,8 @@ static shoal_status introduce(zmq_client *c, double seconds) {
     uint32_t value;
     while (zmq_end_event(&c->end, &event, &value)) {
       if (event == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH)
-        return status_make(SHOAL_ERR_PEER, "the server does not allow our key; add our .pub file to its allowed keys");
+        return status_make(SHOAL_ERR_REFUSED,
+                           "the server does not allow our key; add our .pub file to its allowed keys");
       if (event == ZMQ_EVENT_DISCONNECTED) again = 0; /* the hello may be lost with it */
       else failed = true;
     }

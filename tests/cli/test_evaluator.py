@@ -44,15 +44,15 @@ class Evaluator(support.Case):
         self.train("softmax", "r", "--epochs", 40, "--batch-size", 16, "--workers", 2, "--keep", 100, "--evaluator")
         lines = self.check("r")
         self.assertEqual([line["kind"] for line in lines].count("final"), 1)
-        self.assertEqual(len(lines), 41)  # every epoch's and the end's
+        self.assertEqual(len(lines), 42)  # the start, every epoch and the end
         s = self.summary("r")
         task, = [t for t in s["tasks"] if t["role"] == "evaluator"]
-        self.assertEqual(task["evaluations"]["count"], 41)
+        self.assertEqual(task["evaluations"]["count"], 42)
         self.assertEqual(task["evaluations"]["last_accuracy"], s["test_accuracy"])
         _, err = self.train("softmax", "r", "--epochs", 42, "--workers", 2, "--evaluator", "--resume", "--follow-logs")
         self.assertRegex(err, r"(?m)^\[evaluator/0\] evaluator: step-0*672.safetensors: loss")
         self.assertEqual(self.lines("r")[-1]["kind"], "final")
-        self.assertEqual(len(self.lines("r")), 41 + 3)  # what was tested before is not tested again
+        self.assertEqual(len(self.lines("r")), 42 + 3)  # what was tested before is not tested again
 
     def test_training_goes_on_without_it(self):
         run = self.folder / "r"
