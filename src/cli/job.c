@@ -316,6 +316,9 @@ static shoal_status check_cluster(const job_flags *f, const flags_parsed *parsed
   if (f->stream && (job_is_mirrored(f) || job_is_ranks(f) || f->deterministic))
     return status_make(SHOAL_ERR_ARGUMENT, "--stream is for the strategy single, without --deterministic");
   if (!job_is_cluster(f)) return NULL;
+  if (f->deterministic)
+    return status_make(SHOAL_ERR_ARGUMENT, "--deterministic is for the strategies single, mirrored and allreduce; ps repeats "
+                       "its bits in --mode sync on the same number of workers");
   if (f->keys && !f->cluster && !is(f->transport, "zmq") && !getenv("TF_CONFIG"))
     return status_make(SHOAL_ERR_ARGUMENT, "--keys means nothing to tasks that talk through shared memory; add "
                        "--transport zmq");
