@@ -1,5 +1,6 @@
 #include "base/pool.h"
 
+#include "base/denormals.h"
 #include "base/mem.h"
 
 #include <limits.h>
@@ -55,6 +56,7 @@ static void *helper_main(void *argument) {
   free(argument);
   pool *p = start.owner;
   uint32_t seen = 0;
+  denormals_off();
   for (;;) {
     int spins = p->spin ? HELPER_SPINS : 0;
     while (atomic_load_explicit(&p->generation, memory_order_acquire) == seen) {

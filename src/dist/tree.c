@@ -1,5 +1,6 @@
 #include "dist/tree.h"
 
+#include "base/denormals.h"
 #include "base/mem.h"
 
 #include <math.h>
@@ -42,6 +43,7 @@ static void add(float *to, const float *right, int64_t count) {
 
 void tree_sum(const tree_source *sources, int n, bool whole, float *const *into, int64_t count) {
   float pieces[TREE_MOST_NODES + 1][PIECE];
+  unsigned mode = denormals_off();
   for (int64_t from = 0; from < count; from += PIECE) {
     const int64_t m = MIN_OF(count - from, (int64_t)PIECE);
     tree_node stack[TREE_MOST_NODES + 1];
@@ -58,6 +60,7 @@ void tree_sum(const tree_source *sources, int n, bool whole, float *const *into,
     for (; whole && depth > 1; depth--) add(pieces[depth - 2], pieces[depth - 1], m);
     for (int k = 0; k < depth; k++) memcpy(into[k] + from, pieces[k], (size_t)m * sizeof **pieces);
   }
+  denormals_restore(mode);
 }
 
 void tree_to_bf16(const float *from, uint16_t *to, int64_t count) {

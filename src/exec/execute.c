@@ -1,6 +1,7 @@
 /* Runs a plan. Nothing here allocates, unless something fails. */
 #include "exec/plan.h"
 
+#include "base/denormals.h"
 #include "base/mem.h"
 
 #include <math.h>
@@ -313,17 +314,24 @@ static void tell_watcher(const plan *p, int first, int last) {
   w->phase(w->context);
 }
 
-shoal_status plan_run(plan *p, const shoal_feed *feeds, shoal_tensor *fetched) {
-  p->feeds = feeds;
-  TRY(check_ragged(p));
+static shoal_status run_phases(plan *p) {
   for (int i = 0, next; i < p->n_phases; i = next) {
     next = p->phases[i].next;
     if (p->session->look) TRY(p->session->look(p->session->look_context));
     TRY(run_phase(p, i));
     if (p->session->watcher.ready) tell_watcher(p, i, next);
   }
-  fetch(p, fetched);
   return NULL;
+}
+
+shoal_status plan_run(plan *p, const shoal_feed *feeds, shoal_tensor *fetched) {
+  p->feeds = feeds;
+  TRY(check_ragged(p));
+  unsigned mode = denormals_off();
+  shoal_status status = run_phases(p);
+  denormals_restore(mode);
+  if (!status) fetch(p, fetched);
+  return status;
 }
 
 bool plan_makes_steps(const plan *p) {
