@@ -104,6 +104,8 @@ const flag_row job_table[] = {
     {"scale-lr", FLAG_BOOL, AT(scale_lr), NULL,
      "multiply the rate by the workers, as the batch is, after a warm-up of 5 % of the run unless --warmup says",
      .marks = KEPT_SHAPES},
+    {"rate-scale", FLAG_NUMBER, AT(rate_scale), "X", "what --scale-lr came to when the run began", .least = 1, .most = MANY,
+     .marks = FLAG_KEPT | FLAG_HIDDEN},
     {"l2", FLAG_NUMBER, AT(l2), "X", "weight of the squared weights in the loss", "the model's own", 0, 1e6,
      .marks = KEPT_SHAPES},
     {"bias-rate", FLAG_NUMBER, AT(bias_rate), "X", "learning rate of biases as a multiple of --lr; sgd and momentum",
@@ -249,6 +251,7 @@ void job_fill(job_flags *f, const flags_parsed *parsed, const shoal_model_kind *
   if (!f->strategy) f->strategy = f->workers > 1 || f->ps ? "ps" : "single";
   if (!f->workers) f->workers = 1;
   fill_global_batch(f, parsed);
+  if (f->rate_scale == 0) f->rate_scale = (double)f->workers; /* of a resumed run: as it was */
   if (job_is_mirrored(f) && !flags_given(job_table, parsed, "threads")) f->threads = f->workers;
   if (!f->wire) f->wire = "f32";
   if (!f->check_replicas) f->check_replicas = 100;
@@ -299,7 +302,7 @@ static shoal_status check_strategy_flags(const job_flags *f, const flags_parsed 
   return NULL;
 }
 
-double job_rate_scale(const job_flags *f) { return f->scale_lr ? (double)f->workers : 1; }
+double job_rate_scale(const job_flags *f) { return f->scale_lr ? f->rate_scale : 1; }
 
 static shoal_status check_cluster(const job_flags *f, const flags_parsed *parsed, const shoal_model_kind *kind) {
   TRY(check_strategy_flags(f, parsed, kind));

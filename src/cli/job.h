@@ -34,6 +34,7 @@ typedef struct {
   int64_t patience, top_k;
   const char *strategy;
   int64_t workers, ps;
+  double rate_scale;
   int64_t global_batch; /* 0, with strategies that do not cut it among their workers */
   bool deterministic;
   const char *wire;

@@ -48,7 +48,7 @@ bool membership_add(const run_report *r, json_t *summary) {
 }
 
 void membership_print(const run_report *r, FILE *to) {
-  if (!r->tasks) return;
+  if (!r->tasks || !job_is_cluster(r->flags)) return;
   char n[GROUPED_TEXT];
   for (int w = 0; w < (int)r->flags->workers; w++) {
     if (!find_task(r, "worker", w))

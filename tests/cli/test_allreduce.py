@@ -82,6 +82,15 @@ class Replicas(support.Case):
         self.assertEqual(self.summary("parts")["global_batch"], 120)
         self.assertEqual(self.summary("parts")["resumed_from"], 6)
 
+    def test_a_scaled_rate_stays_when_workers_change(self):
+        flags = ["--batch-size", 40, "--lr", 0.01, "--schedule", "constant"]
+        self.replicas("mirrored", 3, "r", "--scale-lr", "--steps", 4, *flags)
+        self.assertAlmostEqual(self.summary("r")["effective_learning_rate"], 0.03)
+        self.replicas("mirrored", 2, "r", "--resume", "--steps", 8)
+        s = self.summary("r")
+        self.assertEqual((s["global_batch"], s["resumed_from"]), (120, 4))
+        self.assertAlmostEqual(s["effective_learning_rate"], 0.03)
+
     def test_wrong_flags(self):
         for number, (flags, words) in enumerate((
                 (["--strategy", "mirrored", "--workers", 2, "--wire", "bf16"], "--strategy allreduce"),
@@ -89,6 +98,7 @@ class Replicas(support.Case):
                 (["--strategy", "mirrored", "--workers", 2, "--ps", 1], "--strategy ps"),
                 (["--strategy", "mirrored", "--workers", 2, "--batch-size", 9, "--global-batch", 20], "leave one"),
                 (["--deterministic", "--stream"], "--stream is for"),
+                (["--deterministic", "--workers", 2], "single, mirrored and allreduce"),
         )):
             with self.subTest(flags=flags):
                 _, err = self.shoal("train", "lenet", "--data", self.data, "--run-dir", f"wrong{number}", *flags,
@@ -100,12 +110,13 @@ class Replicas(support.Case):
 class Ranks(Replicas):
     """Only by MPI."""
     test_learns_as_one_process = test_deterministic = None
-    test_mirrored_resumes_with_other_workers = test_wrong_flags = None
+    test_mirrored_resumes_with_other_workers = test_a_scaled_rate_stays_when_workers_change = test_wrong_flags = None
 
     def test_report(self):
         out, err = self.replicas("allreduce", 2, "r", "--epochs", 1, "--batch-size", 32)
         self.assertEqual(err, "")
         self.assertIn("worker/1", out)
+        self.assertNotIn("late", out)
         s = self.summary("r")
         self.assertEqual([(t["role"], t["index"]) for t in s["tasks"]], [("worker", 0), ("worker", 1)])
         self.assertEqual(len({t["pid"] for t in s["tasks"]}), 2)
