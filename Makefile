@@ -30,6 +30,8 @@ bench: all
 	@echo
 	@bench/compare_ps.py build
 	@echo
+	@bench/compare_replicas.py build
+	@echo
 	@bench/compare_data.py build
 	@echo
 	@bench/compare_sparse.py build

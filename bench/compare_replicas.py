@@ -1,0 +1,64 @@
+#!/usr/bin/env python3
+"""What replicas and determinism cost: LeNet by the strategies single, mirrored and allreduce, the same global batch.
+
+usage: compare_replicas.py BUILD_DIR [--rounds N] [--steps N]
+
+Each figure is the best of several rounds in which all take turns; the last column is beside `single` on as many threads."""
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+
+GLOBAL_BATCH = 256
+WORKERS = 2
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("build")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=400)
+    options = parser.parse_args()
+    shoal = os.path.abspath(os.path.join(options.build, "shoal"))
+    data = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "data")
+    one = ["--threads", "1", "--batch-size", str(GLOBAL_BATCH)]
+    several = ["--threads", str(WORKERS), "--batch-size", str(GLOBAL_BATCH)]
+    mirrored = ["--strategy", "mirrored", "--workers", str(WORKERS), "--global-batch", str(GLOBAL_BATCH)]
+    ranks = ["--strategy", "allreduce", "--workers", str(WORKERS), "--global-batch", str(GLOBAL_BATCH), "--threads", "1"]
+    cases = {"single, 1 thread": (one, None), "single, 1 thread, deterministic": (one + ["--deterministic"], 0),
+             f"single, {WORKERS} threads": (several, None),
+             f"single, {WORKERS} threads, deterministic": (several + ["--deterministic"], 2),
+             f"mirrored, {WORKERS} workers": (mirrored, 2),
+             f"mirrored, {WORKERS} workers, deterministic": (mirrored + ["--deterministic"], 2)}
+    if shutil.which("mpirun") and os.path.exists(os.path.join(options.build, "shoal-mpi.so")):
+        cases |= {f"allreduce, {WORKERS} ranks": (ranks, 2),
+                  f"allreduce, {WORKERS} ranks, bf16": (ranks + ["--wire", "bf16"], 2),
+                  f"allreduce, {WORKERS} ranks, deterministic": (ranks + ["--deterministic"], 2)}
+    best = dict.fromkeys(cases, 0.0)
+    blocked = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for round_number in range(options.rounds):
+            for number, (name, (flags, _)) in enumerate(cases.items()):
+                run = os.path.join(folder, f"{round_number}-{number}")
+                subprocess.run([shoal, "train", "lenet", "--steps", str(options.steps), "--no-checkpoints", "--quiet",
+                                "--run-dir", run, *flags], check=True, capture_output=True,
+                               env={**os.environ, "SHOAL_DATA": data})
+                with open(os.path.join(run, "summary.json"), encoding="utf-8") as f:
+                    summary = json.load(f)
+                if summary["examples_per_second"] > best[name]:
+                    best[name] = summary["examples_per_second"]
+                    times = [t["time"]["barrier_seconds"] / t["seconds"] for t in summary["tasks"]]
+                    blocked[name] = sum(times) / len(times) if "allreduce" in name else None
+    names = list(cases)
+    print(f"LeNet, global batch {GLOBAL_BATCH}, {options.steps} steps, best of {options.rounds}")
+    print(f"{'':42}{'examples/s':>12}{'blocked':>9}{'of single':>11}")
+    for name, (_, beside) in cases.items():
+        waits = f"{100 * blocked[name]:.0f} %" if blocked[name] is not None else "-"
+        share = f"{best[name] / best[names[beside]]:.2f}" if beside is not None else "-"
+        print(f"{name:42}{best[name]:>12,.0f}{waits:>9}{share:>11}")
+
+
+if __name__ == "__main__":
+    main()
