@@ -363,7 +363,8 @@ static int run_train(int argc, char **argv) {
   int exit_status = EXIT_GOOD;
   if (!status) status = train(&t, &exit_status);
   const bool failed = status != NULL;
-  if (failed) exit_status = EXIT_JOB_FAILED;
+  /* mpirun passes on whichever exit status comes first: rank 0's is to be the only one. */
+  if (failed) exit_status = t.ranks.parted ? EXIT_GOOD : EXIT_JOB_FAILED;
   if (failed && !ranks_are_told(&t.ranks))
     exit_status = command_fail(&command_train, status);
   else
