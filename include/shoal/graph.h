@@ -20,6 +20,12 @@ SHOAL_API void shoal_graph_destroy(shoal_graph *g);
 /* NULL, or the first error, as a new status that the caller owns. */
 SHOAL_API SHOAL_CHECKED shoal_status shoal_graph_status(const shoal_graph *g);
 
+/* A file in TensorFlow's GraphDef format with Shoal's operators (docs/graphs.md): structure and constants, not what the
+ * variables of a session hold. */
+SHOAL_API SHOAL_CHECKED shoal_status shoal_graph_save(const shoal_graph *g, const char *path);
+/* Bad input is SHOAL_ERR_INPUT and names the node. */
+SHOAL_API SHOAL_CHECKED shoal_status shoal_graph_load(const char *path, shoal_graph **out);
+
 /* Names. Nodes made between push and pop are called scope/name. A name already taken gets _1, _2, ... */
 SHOAL_API void shoal_scope_push(shoal_graph *g, const char *name);
 SHOAL_API void shoal_scope_pop(shoal_graph *g);
