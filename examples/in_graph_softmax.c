@@ -69,11 +69,13 @@ static shoal_status build(int workers, training *t) {
                             shoal_assign_add(g, b, shoal_scale(g, sum_of(g, db, workers), -RATE / workers))};
   shoal_name_next(g, "update");
   t->update = shoal_group(g, updates, 2);
+  shoal_value *loss = sum_of(g, losses, workers);
   shoal_name_next(g, "loss");
-  t->loss = shoal_scale(g, sum_of(g, losses, workers), 1.0 / workers);
+  t->loss = shoal_scale(g, loss, 1.0 / workers);
   t->test_x = shoal_placeholder(g, "test_x", SHOAL_U8, SHOAL_SHAPE(SHOAL_UNKNOWN, PIXELS));
+  shoal_value *scores = logits(g, t->test_x, w, b);
   shoal_name_next(g, "predicted");
-  t->predicted = shoal_argmax(g, logits(g, t->test_x, w, b), 1);
+  t->predicted = shoal_argmax(g, scores, 1);
   shoal_device_pop(g);
   return shoal_graph_status(g);
 }

@@ -1,0 +1,155 @@
+"""Graphs over several tasks: shoal server, shoal run, shoal matmul, and the example that trains inside one graph."""
+import json
+import os
+import pathlib
+import re
+import signal
+import socket
+import struct
+import subprocess
+import time
+
+from support import SHOAL, Case, main
+
+EXAMPLES = pathlib.Path(os.environ["SHOAL_BUILD"]) / "examples"
+MASK = 0xFFFFFFFF
+
+
+def philox(seed, stream, position):
+    """Four words of the counter-based generator, written down a second time."""
+    c = [position & MASK, position >> 32, stream & MASK, stream >> 32]
+    k = [seed & MASK, seed >> 32]
+    for _ in range(10):
+        p, q = 0xD2511F53 * c[0], 0xCD9E8D57 * c[2]
+        c = [(q >> 32) ^ c[1] ^ k[0], q & MASK, (p >> 32) ^ c[3] ^ k[1], p & MASK]
+        k = [(k[0] + 0x9E3779B9) & MASK, (k[1] + 0xBB67AE85) & MASK]
+    return c
+
+
+def trace_of_square(n, seed):
+    words = []
+    for position in range((n * n + 3) // 4):
+        words += philox(seed, 0x6D61747269780000, position)
+    a = [(w >> 8) / 2 ** 24 for w in words]
+    return sum(a[i * n + j] * a[j * n + i] for i in range(n) for j in range(n))
+
+
+def write_npy(path, kind, shape, values):
+    header = f"{{'descr': '{kind}', 'fortran_order': False, 'shape': ({', '.join(map(str, shape))},), }}"
+    header += " " * (-(len(header) + 11) % 64) + "\n"
+    code = {"|u1": "B", "<f4": "f"}[kind]
+    path.write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode()
+                     + struct.pack(f"<{len(values)}{code}", *values))
+
+
+def children(pid):
+    return [int(p) for p in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+class Matmul(Case):
+    def summary_of(self, *flags):
+        self.shoal("matmul", "--summary", "m.json", *flags)
+        return json.loads((self.folder / "m.json").read_text())
+
+    def test_value_does_not_depend_on_workers_or_blocks(self):
+        expected = trace_of_square(61, 5)
+        for flags in (("--blocks", 1, "--workers", 1), ("--blocks", 7, "--workers", 2),
+                      ("--blocks", 61, "--workers", 5), ("--blocks", 4, "--workers", 3, "--transport", "tcp"),
+                      ("--blocks", 5, "--workers", 2, "--full-product")):
+            got = self.summary_of("--n", 61, "--seed", 5, *flags)
+            self.assertAlmostEqual(got["trace"] / expected, 1, delta=1e-6, msg=str(flags))
+            self.assertLess(got["data_bytes"], 1000 * got["pairs"])
+
+    def test_too_large_is_refused_with_numbers(self):
+        _, error = self.shoal("matmul", "--n", 10000000, "--blocks", 4, expect=1)
+        self.assertRegex(error, r"need [\d.]+ GB each, [\d.]+ GB in all, but [\d.]+ GB are available.*--blocks \d+")
+
+    def test_killed_task_is_named(self):
+        with subprocess.Popen([SHOAL, "matmul", "--n", "60000", "--blocks", "12", "--workers", "3", "--threads", "1"],
+                              cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as job:
+            end = time.monotonic() + 20
+            while len(children(job.pid)) < 3 and time.monotonic() < end:
+                time.sleep(0.05)
+            time.sleep(0.5)
+            victim = children(job.pid)[1]
+            os.kill(victim, signal.SIGKILL)
+            start = time.monotonic()
+            _, error = job.communicate(timeout=30)
+            self.assertLess(time.monotonic() - start, 5)
+            self.assertEqual(job.returncode, 1)
+            self.assertIn("/job:worker/task:1", error)
+            self.assertIn("signal 9", error)
+
+
+class Run(Case):
+    def setUp(self):
+        super().setUp()
+        done = subprocess.run([EXAMPLES / "in_graph_softmax", "2", "1", "graph.pb"], cwd=self.folder, text=True,
+                              capture_output=True, timeout=120, env=self.environment())
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.example = done.stdout
+        for worker in range(2):
+            pixels = [(7 * i + worker) % 251 for i in range(6 * 784)]
+            write_npy(self.folder / f"x{worker}.npy", "|u1", (6, 784), pixels)
+            write_npy(self.folder / f"y{worker}.npy", "|u1", (6,), [(i + worker) % 10 for i in range(6)])
+        self.feeds = [f"{name}=./{name}.npy" for name in ("x0", "y0", "x1", "y1")]
+
+    def test_example_learns_with_one_message_each_way(self):
+        accuracy, messages, sent = map(float, re.search(
+            r"accuracy ([\d.]+) %, (\d+) messages and (\d+) bytes", self.example).groups())
+        self.assertGreater(accuracy, 89)
+        self.assertEqual(messages, 4)
+        self.assertAlmostEqual(sent / (4 * 31400), 1, delta=0.05)
+
+    def test_one_process_and_a_cluster_agree(self):
+        for name, flags in (("one", ()), ("many", ("--ps", 1, "--workers", 2))):
+            out, _ = self.shoal("run", "graph.pb", *self.feeds, "--fetch", f"loss,update,w={name}.npy", "--steps", 2, *flags)
+            self.assertIn("loss f32[]", out)
+        one, many = ((self.folder / f"{n}.npy").read_bytes() for n in ("one", "many"))
+        self.assertEqual(len(one), len(many))
+        floats = [struct.unpack(f"<{784 * 10}f", b[-784 * 40:]) for b in (one, many)]
+        self.assertGreater(max(map(abs, floats[0])), 0.001)
+        self.assertLess(max(abs(a - b) for a, b in zip(*floats)), 1e-5)
+
+    def test_any_value_can_be_fed(self):
+        out, _ = self.shoal("run", "graph.pb", "loss=2.5", "--fetch", "loss")
+        self.assertEqual(out, "loss f32[] 2.5\n")
+
+    def test_explains_placement(self):
+        out, _ = self.shoal("run", "graph.pb", "--ps", 1, "--workers", 2, "--explain-placement")
+        self.assertRegex(out, r"w +variable +/job:ps/task:0 +asked for")
+        self.assertIn("/job:worker/task:0 to /job:ps/task:0: at most 31404 bytes", out)
+        _, error = self.shoal("run", "graph.pb", "--workers", 2, "--explain-placement", expect=2)
+        self.assertIn("the cluster has /job:worker (2 tasks)", error)
+
+    def test_errors(self):
+        _, error = self.shoal("run", "graph.pb", "--fetch", "nothing", expect=2)
+        self.assertIn("the graph has no value 'nothing'", error)
+        _, error = self.shoal("run", "graph.pb", "--fetch", "loss", "--ps", 1, "--workers", 2, expect=2)
+        self.assertIn("placeholder 'x0' is needed but not fed", error)
+        (self.folder / "broken.pb").write_bytes((self.folder / "graph.pb").read_bytes()[:-200])
+        _, error = self.shoal("run", "broken.pb", "--fetch", "loss", expect=1)
+        self.assertIn("broken.pb", error)
+
+    def test_described_cluster_with_keys(self):
+        sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(3)]
+        addresses = [f"127.0.0.1:{s.getsockname()[1]}" for s in sockets]
+        for s in sockets:
+            s.close()
+        (self.folder / "cluster.json").write_text(json.dumps({"cluster": {"ps": addresses[:1], "worker": addresses[1:]}}))
+        self.shoal("keygen", "keys")
+        servers = [subprocess.Popen([SHOAL, "server", "--cluster", "cluster.json", "--task", task, "--keys", "keys",
+                                     "--threads", "1"], cwd=self.folder, stdout=subprocess.DEVNULL)
+                   for task in ("ps:0", "worker:0", "worker:1")]
+        try:
+            out, _ = self.shoal("run", "graph.pb", *self.feeds, "--fetch", "loss", "--cluster", "cluster.json", "--keys", "keys")
+            self.assertIn("loss f32[] 2.3025", out)
+        finally:
+            for s in servers:
+                s.terminate()
+            codes = [s.wait(timeout=20) for s in servers]
+        self.assertEqual(codes, [0, 0, 0])
+
+
+if __name__ == "__main__":
+    main()
