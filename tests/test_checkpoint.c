@@ -22,8 +22,9 @@ static void model_init(model *m, float value) {
   assert_non_null(m->weights);
   for (int i = 0; i < WEIGHTS; i++) m->weights[i] = value + (float)i;
   m->step = (int64_t)value;
-  m->entries[0] = (checkpoint_entry){"dense/weights", shoal_tensor_view(SHOAL_F32, SHOAL_SHAPE(250, 200), m->weights)};
-  m->entries[1] = (checkpoint_entry){"step", shoal_tensor_view(SHOAL_I64, SHOAL_SCALAR, &m->step)};
+  m->entries[0] = (checkpoint_entry){.name = "dense/weights",
+                                     .tensor = shoal_tensor_view(SHOAL_F32, SHOAL_SHAPE(250, 200), m->weights)};
+  m->entries[1] = (checkpoint_entry){.name = "step", .tensor = shoal_tensor_view(SHOAL_I64, SHOAL_SCALAR, &m->step)};
 }
 
 static bool exists(const char *dir, const char *name) {
@@ -55,7 +56,7 @@ static void write_and_read(void **state) {
 
   /* What does not fit is named, and nothing is written to. */
   back.step = -1;
-  checkpoint_entry other[3] = {back.entries[1], back.entries[0], {"bias", back.entries[1].tensor}};
+  checkpoint_entry other[3] = {back.entries[1], back.entries[0], {.name = "bias", .tensor = back.entries[1].tensor}};
   assert_fails(checkpoint_read(path, other, 3, NULL), SHOAL_ERR_INPUT, "1 tensor is missing: 'bias'");
   assert_fails(checkpoint_read(path, other, 1, NULL), SHOAL_ERR_INPUT, "1 too many: 'dense/weights'");
   other[1].tensor.shape = SHOAL_SHAPE(200, 250);

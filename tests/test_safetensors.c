@@ -24,14 +24,13 @@ static void sample_init(sample *s) {
                 .f64 = {1e308, -1e-300},
                 .i32 = {-2147483647},
                 .i64 = {INT64_MIN, INT64_MAX, 0, -1}};
-  s->items[0] = (safetensors_item){"u8", shoal_tensor_view(SHOAL_U8, SHOAL_SHAPE(3), s->u8)};
-  s->items[1] = (safetensors_item){"layer/weights:0 \"\xc3\xa4\"",
-                                   shoal_tensor_view(SHOAL_F32, SHOAL_SHAPE(2, 3), s->f32)};
-  s->items[2] = (safetensors_item){"flags", shoal_tensor_view(SHOAL_BOOL, SHOAL_SHAPE(2, 2), s->flags)};
-  s->items[3] = (safetensors_item){"f64", shoal_tensor_view(SHOAL_F64, SHOAL_SHAPE(2), s->f64)};
-  s->items[4] = (safetensors_item){"scalar", shoal_tensor_view(SHOAL_I32, SHOAL_SCALAR, s->i32)};
-  s->items[5] = (safetensors_item){"i64", shoal_tensor_view(SHOAL_I64, SHOAL_SHAPE(4, 1), s->i64)};
-  s->items[6] = (safetensors_item){"empty", shoal_tensor_view(SHOAL_F32, SHOAL_SHAPE(0, 5), s->f32)};
+  s->items[0] = (safetensors_item){.name = "u8", .tensor = shoal_tensor_view(SHOAL_U8, SHOAL_SHAPE(3), s->u8)};
+  s->items[1] = (safetensors_item){.name = "layer/weights:0 \"\xc3\xa4\"", .tensor = shoal_tensor_view(SHOAL_F32, SHOAL_SHAPE(2, 3), s->f32)};
+  s->items[2] = (safetensors_item){.name = "flags", .tensor = shoal_tensor_view(SHOAL_BOOL, SHOAL_SHAPE(2, 2), s->flags)};
+  s->items[3] = (safetensors_item){.name = "f64", .tensor = shoal_tensor_view(SHOAL_F64, SHOAL_SHAPE(2), s->f64)};
+  s->items[4] = (safetensors_item){.name = "scalar", .tensor = shoal_tensor_view(SHOAL_I32, SHOAL_SCALAR, s->i32)};
+  s->items[5] = (safetensors_item){.name = "i64", .tensor = shoal_tensor_view(SHOAL_I64, SHOAL_SHAPE(4, 1), s->i64)};
+  s->items[6] = (safetensors_item){.name = "empty", .tensor = shoal_tensor_view(SHOAL_F32, SHOAL_SHAPE(0, 5), s->f32)};
 }
 
 static void write_sample(const char *path, const sample *s, const json_t *metadata) {

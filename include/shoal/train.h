@@ -213,6 +213,7 @@ typedef struct {
   bool stopped;        /* by `stop` or a callback */
   bool stopped_early;  /* by patience */
   int64_t resumed_from; /* step, or -1 */
+  int64_t touched_rows; /* of sparse rows with parameter servers: features touched, summed over this worker's steps */
   int64_t lost_steps;   /* of this run, made once more because a parameter server was lost */
 } shoal_fit_result;
 

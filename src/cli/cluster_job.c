@@ -126,8 +126,10 @@ void cluster_job_fini(cluster_job *j) {
   *j = (cluster_job){0};
 }
 
-ps_options cluster_job_options(const cluster_job *j, const job_flags *f, int index) {
+ps_options cluster_job_options(const cluster_job *j, const training *t, int index) {
+  const job_flags *f = &t->flags;
   ps_options o = {.worker = index,
+                  .table = job_has_table(f, t->kind),
                   .workers = (int)f->workers,
                   .together = job_is_together(f),
                   .staleness = f->staleness,

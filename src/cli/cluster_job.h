@@ -25,6 +25,6 @@ SHOAL_CHECKED shoal_status cluster_job_write(const cluster_job *j, const char *p
 SHOAL_CHECKED shoal_status cluster_job_read(const char *path, training *t, cluster_job *out);
 void cluster_job_fini(cluster_job *j);
 /* For worker or server `index`. */
-ps_options cluster_job_options(const cluster_job *j, const job_flags *f, int index);
+ps_options cluster_job_options(const cluster_job *j, const training *t, int index);
 
 #endif

@@ -94,10 +94,10 @@ void crew_announce(crew *c, const json_t *ready) {
   r->threads = (int)json_integer_value(json_object_get(ready, "threads"));
   if (b->flags.quiet) return;
   char rows[GROUPED_TEXT], parameters[GROUPED_TEXT];
-  printf("%s: %s parameters, %s training rows of %s, %lld worker%s with batch %lld and %d thread%s, %lld parameter "
+  int64_t n = json_integer_value(json_object_get(ready, "rows"));
+  printf("%s: %s parameters, %s%srows of %s, %lld worker%s with batch %lld and %d thread%s, %lld parameter "
          "server%s, %s\n", b->kind->name, grouped_text(r->parameters, parameters),
-         grouped_text(json_integer_value(json_object_get(ready, "rows")), rows),
-         b->flags.data, (long long)b->flags.workers, b->flags.workers == 1 ? "" : "s", (long long)b->flags.batch_size,
+         n ? grouped_text(n, rows) : "", n ? " training " : "streamed ", b->flags.data, (long long)b->flags.workers, b->flags.workers == 1 ? "" : "s", (long long)b->flags.batch_size,
          r->threads, r->threads == 1 ? "" : "s", (long long)b->flags.ps, b->flags.ps == 1 ? "" : "s", b->flags.mode);
   fflush(stdout);
 }
@@ -113,11 +113,21 @@ void crew_show(crew *c, const json_t *o) {
     progress_step(c->screen, c->last);
 }
 
+void crew_show_test(crew *c, const json_t *tested) {
+  shoal_progress p = *c->last;
+  shoal_evaluation e = {0};
+  record_from_json(progress_record, json_object_get(tested, "progress"), &p);
+  record_from_json(evaluation_record, json_object_get(tested, "test"), &e);
+  progress_test(c->screen, json_integer_value(json_object_get(tested, "rows")), &p, &e);
+}
+
 static void on_line(watch *w, int task, const char *line) {
   member *m = &w->members[task];
   json_t *o = json_loads(line, 0, NULL), *value;
   if ((value = json_object_get(o, "progress"))) {
     crew_show(w->crew, value);
+  } else if ((value = json_object_get(o, "tested"))) {
+    crew_show_test(w->crew, value);
   } else if ((value = json_object_get(o, "note")) && json_is_string(value)) {
     progress_note(w->crew->screen, json_string_value(value));
   } else if ((value = json_object_get(o, "ready"))) {

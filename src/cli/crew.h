@@ -25,6 +25,7 @@ SHOAL_CHECKED shoal_status crew_run(crew *c);
 
 /* Parts of it, for a chief that nobody started: what worker 0 tells, and fact 3 on the finished report. */
 void crew_announce(crew *c, const json_t *ready);
+void crew_show_test(crew *c, const json_t *tested);
 void crew_show(crew *c, const json_t *progress);
 SHOAL_CHECKED shoal_status crew_check(const crew *c);
 

@@ -114,6 +114,8 @@ static void hear(void *context, const char *key, json_t *value) {
     crew_announce(c, value);
   } else if (!strcmp(key, "progress")) {
     crew_show(c, value);
+  } else if (!strcmp(key, "tested")) {
+    crew_show_test(c, value);
   } else if (!strcmp(key, "note")) {
     progress_note(c->screen, json_string_value(value));
   } else if (!strcmp(key, "trace")) {

@@ -34,6 +34,11 @@ static const char *const *transport_names(void) {
   return names;
 }
 
+static const char *const *transfer_names(void) {
+  static const char *const names[] = {"sparse", "dense", NULL};
+  return names;
+}
+
 static const char *const *mode_names(void) {
   static const char *const names[] = {"sync", "async", NULL};
   return names;
@@ -150,6 +155,9 @@ const flag_row job_table[] = {
      "-1", -1, 1e9, .marks = FLAG_KEPT},
     {"transport", FLAG_CHOICE, AT(transport), "NAME", "ps: what carries messages between tasks of this machine",
      "auto: shared memory", .choices = transport_names, .marks = FLAG_KEPT},
+    {"transfer", FLAG_CHOICE, AT(transfer), "WHAT",
+     "ps, sparse-lr: workers and servers exchange what a batch touches, or all weights, to see what that costs", "sparse",
+     .choices = transfer_names, .marks = KEPT_SHAPES},
     {"evaluator", FLAG_BOOL, AT(evaluator), NULL, "ps: one more process tests each checkpoint while the others train",
      .marks = 0},
     {"follow-logs", FLAG_BOOL, AT(follow_logs), NULL, "ps: show what all local tasks write to their logs, as it comes",
@@ -258,6 +266,7 @@ void job_fill(job_flags *f, const flags_parsed *parsed, const shoal_model_kind *
   if (!f->ps && !strcmp(f->strategy, "ps")) f->ps = 1;
   if (!f->mode) f->mode = "sync";
   if (!f->transport) f->transport = "auto";
+  if (!f->transfer) f->transfer = "sparse";
   if (f->deadline == 0) f->deadline = 60;
   if (f->heartbeat == 0) f->heartbeat = 5;
   if (!f->keep) f->keep = 3;
@@ -265,6 +274,10 @@ void job_fill(job_flags *f, const flags_parsed *parsed, const shoal_model_kind *
   if (!f->memory_limit) f->memory_limit = 1024;
   if (f->shuffle_rows < 0) f->shuffle_rows = 10000;
   if (f->max_restarts < 0 && !is(f->strategy, "ps")) f->max_restarts = 0; /* whoever starts tasks knows otherwise */
+}
+
+bool job_has_table(const job_flags *f, const shoal_model_kind *kind) {
+  return kind->sparse && job_is_cluster(f) && is(f->transfer, "sparse");
 }
 
 bool job_is_cluster(const job_flags *f) { return is(f->strategy, "ps"); }
@@ -281,6 +294,7 @@ static shoal_status check_strategy_flags(const job_flags *f, const flags_parsed 
               {"mode", "ps"},
               {"staleness", "ps"},
               {"transport", "ps"},
+              {"transfer", "ps"},
               {"keys", "ps"},
               {"evaluator", "ps"},
               {"follow-logs", "ps"},
@@ -340,18 +354,20 @@ static shoal_status check_cluster(const job_flags *f, const flags_parsed *parsed
 }
 
 static shoal_status check_sparse(const job_flags *f, const flags_parsed *parsed, const shoal_model_kind *kind) {
-  static const char *const only_sparse[] = {"features", "bias", "eval-every"};
+  static const char *const only_sparse[] = {"features", "bias", "eval-every", "transfer"};
   static const char *const only_dense[] = {"transform", "validation-split", "top-k", "activation", "pool", "histograms",
-                                           "deterministic"};
+                                           "deterministic", "evaluator", "backup-workers"};
   const char *const *others = kind->sparse ? only_dense : only_sparse;
   size_t n = kind->sparse ? sizeof only_dense / sizeof *only_dense : sizeof only_sparse / sizeof *only_sparse;
   for (size_t i = 0; i < n; i++)
     if (flags_given(job_table, parsed, others[i]))
       return status_make(SHOAL_ERR_ARGUMENT, "--%s means nothing to the model %s", others[i], kind->name);
   if (!kind->sparse) return NULL;
-  if (!is(f->strategy, "single"))
-    return status_make(SHOAL_ERR_ARGUMENT, "%s is trained by one process; leave out --workers, --ps and --strategy",
-                       kind->name);
+  if (!is(f->strategy, "single") && !is(f->strategy, "ps"))
+    return status_make(SHOAL_ERR_ARGUMENT, "%s is trained by one process or with parameter servers; leave out "
+                       "--strategy %s%s", kind->name, f->strategy, f->deterministic ? " and --deterministic" : "");
+  if (is(f->transfer, "dense") && f->l2 > 0)
+    return status_make(SHOAL_ERR_ARGUMENT, "--transfer dense cannot tell what a batch touches, as --l2 has to know");
   if (f->no_fusion && !job_is_together(f))
     return status_make(SHOAL_ERR_ARGUMENT, "--mode async needs the fused operator; leave out --no-fusion");
   return NULL;

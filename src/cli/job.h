@@ -41,7 +41,7 @@ typedef struct {
   int64_t check_replicas;
   const char *mode;
   int64_t staleness; /* below 0: no bound */
-  const char *transport;
+  const char *transport, *transfer;
   double deadline, heartbeat; /* seconds */
   int64_t backup_workers;
   int64_t max_restarts; /* below 0: not said */
@@ -73,6 +73,8 @@ bool job_is_ranks(const job_flags *f);
 bool job_is_mirrored(const job_flags *f);
 bool job_is_together(const job_flags *f);
 int64_t job_global_batch(const job_flags *f);
+/* The weights are a table on servers, of which workers see what their batches touch. */
+bool job_has_table(const job_flags *f, const shoal_model_kind *kind);
 /* What --scale-lr multiplies rates by: as many workers as go into one update. */
 double job_rate_scale(const job_flags *f);
 

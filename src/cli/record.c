@@ -53,6 +53,7 @@ const record_field fit_record[] = {
     BOOL(shoal_fit_result, stopped_early),
     INT(shoal_fit_result, resumed_from),
     INT(shoal_fit_result, lost_steps),
+    INT(shoal_fit_result, touched_rows),
     {0},
 };
 

@@ -114,6 +114,7 @@ json_t *task_json(const task_report *t) {
   json_object_set_new(o, "steps", json_integer(t->steps));
   json_object_set_new(o, "examples", json_integer(t->examples));
   json_object_set_new(o, "test_accuracy", number(t->test_accuracy));
+  if (t->touched_rows) json_object_set_new(o, "touched_rows", json_integer(t->touched_rows));
   return o;
 }
 

@@ -40,6 +40,7 @@ typedef struct {
   int64_t steps; /* below 0: it is no worker, and what follows is left out */
   int64_t examples;
   double test_accuracy;
+  int64_t touched_rows; /* 0: of rows that are not sparse */
 } task_report;
 
 /* Adds a part of a timeline; takes it. */

@@ -1,6 +1,7 @@
 #include "cli/task.h"
 
 #include "base/clock.h"
+#include "cli/curve.h"
 #include "cli/evaluator.h"
 #include "cli/interrupt.h"
 #include "cli/metrics.h"
@@ -25,6 +26,7 @@ typedef struct {
   shoal_strategy *strategy;
   events *events; /* of the timeline; NULL: none */
   double *ahead;  /* [servers] of a worker: their clocks minus this one */
+  curve points;   /* of worker 0: the tests on the way */
   double told; /* clock: when progress was told last */
 } task;
 
@@ -69,6 +71,16 @@ static void on_inspect(void *context, const shoal_inspection *i) {
   warn_unwritten(t, metrics_inspect(&t->log, i));
 }
 
+static void on_eval(void *context, int64_t rows, const shoal_progress *p, const shoal_evaluation *e) {
+  task *t = context;
+  warn_unwritten(t, metrics_test(&t->log, p->step, e));
+  shoal_status status = curve_add(&t->points, rows, p, e);
+  if (status) tell(t, "note", json_string(shoal_status_message(status)));
+  shoal_status_free(status);
+  tell(t, "tested", json_pack("{s:I, s:o, s:o}", "rows", (json_int_t)rows, "progress",
+                              record_to_json(progress_record, p), "test", record_to_json(evaluation_record, e)));
+}
+
 static void on_note(void *context, const char *line) { tell(context, "note", json_string(line)); }
 
 static int server_of(void *context, const shoal_value *variable) { return ps_strategy_server(context, variable); }
@@ -103,7 +115,8 @@ static json_t *worker_json(task *t, const shoal_fit_result *fit, const shoal_eva
                         .steps = fit->worker_steps,
                         .examples = fit->worker_examples,
                         .times = fit->times,
-                        .test_accuracy = test->accuracy};
+                        .test_accuracy = test->accuracy,
+                        .touched_rows = fit->touched_rows};
   net_stats net;
   ps_strategy_stats(t->strategy, &net);
   report.net_sent_bytes = (int64_t)net.sent_bytes;
@@ -214,14 +227,14 @@ static shoal_status open_trace(task *t) {
 
 static shoal_status be_worker(task *t) {
   training *b = t->place.base;
-  if (!b->train.data) TRY(training_load(b, false));
+  if (!b->train.data && !b->train.files) TRY(training_load(b, false));
   if (b->train.classes != t->place.job->classes || b->rows != t->place.job->rows)
     return status_make(SHOAL_ERR_INPUT, "%s: %lld rows of %d classes here, %lld rows of %d classes where the job was "
                        "started", b->flags.data, (long long)b->rows, b->train.classes, (long long)t->place.job->rows,
                        t->place.job->classes);
   TRY(training_compile(b, t->place.job->classes, t->place.job->rows));
   if (t->place.index == 0) TRY(be_chief(t));
-  ps_options options = cluster_job_options(t->place.job, &b->flags, t->place.index);
+  ps_options options = cluster_job_options(t->place.job, b, t->place.index);
   options.stop = t->place.stop;
   TRY(open_trace(t));
   TRY(ps_strategy_create(&options, b->model, &t->strategy));
@@ -234,17 +247,23 @@ static shoal_status be_worker(task *t) {
   fit.callbacks.on_epoch = on_epoch;
   fit.callbacks.on_inspect = on_inspect;
   if (t->place.index == 0) fit.callbacks.on_note = on_note;
+  if (t->place.index == 0 && fit.eval_every) {
+    fit.callbacks.on_eval = on_eval;
+    TRY(curve_open(&t->points, b->dir.path));
+  }
   shoal_fit_result result;
   TRY(open_metrics(t));
   TRY(shoal_model_fit(b->model, b->train.data, &fit, &result));
   note_use(t);
-  if (!t->place.ears->collects) TRY(ps_strategy_close(t->strategy));
+  bool table = job_has_table(&b->flags, b->kind); /* then what is tested and saved is the servers' */
+  if (!t->place.ears->collects && !table) TRY(ps_strategy_close(t->strategy));
   shoal_evaluation test = {.loss = NAN, .accuracy = NAN, .top_k = NAN, .auc = NAN, .seconds = NAN};
-  if (b->test.data) {
-    TRY(shoal_model_evaluate(b->model, b->test.data, &test));
+  if (b->test.data || (b->test.files && t->place.index == 0)) {
+    TRY(job_evaluate(b->model, &b->test, &test));
     warn_unwritten(t, metrics_test(&t->log, result.updates, &test));
   }
   if (t->place.index == 0) TRY(shoal_model_save(b->model, b->dir.weights));
+  if (!t->place.ears->collects && table) TRY(ps_strategy_close(t->strategy));
   return report(t, worker_json(t, &result, &test), &result, &test);
 }
 
@@ -319,7 +338,7 @@ static shoal_status be_server(task *t) {
   training *b = t->place.base;
   b->flags.threads = 1; /* the model is only looked at */
   TRY(training_compile(b, t->place.job->classes, t->place.job->rows));
-  ps_options options = cluster_job_options(t->place.job, &b->flags, t->place.index);
+  ps_options options = cluster_job_options(t->place.job, b, t->place.index);
   options.describer = t;
   options.describe = describe;
   options.on_look = on_look;
@@ -341,6 +360,7 @@ shoal_status task_do(const task_place *place) {
   shoal_status status = place->server ? be_server(&t) : be_worker(&t);
   ps_strategy_destroy(t.strategy);
   metrics_close(&t.log);
+  curve_close(&t.points);
   events_destroy(t.events);
   free(t.ahead);
   return status;

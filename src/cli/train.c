@@ -244,13 +244,7 @@ static shoal_status train_together(train_run *t, bool described) {
 static shoal_status settle(train_run *t, bool reports) {
   if (reports) TRY(open_folder(t));
   job_fill(&t->base.flags, &t->parsed, t->base.kind);
-  TRY(job_check(&t->base.flags, &t->parsed, t->base.kind));
-  const job_flags *f = &t->base.flags;
-  if (t->base.kind->sparse && (strcmp(f->strategy, "single") || f->deterministic))
-    return status_make(SHOAL_ERR_ARGUMENT, "%s is trained by one process; leave out --workers, --ps, --strategy and "
-                       "--deterministic",
-                       t->base.kind->name);
-  return NULL;
+  return job_check(&t->base.flags, &t->parsed, t->base.kind);
 }
 
 /* A described cluster's evaluator: it follows the chief's folder, and leaves no run of its own. */

@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "data/pipeline.h"
+#include "train/model.h"
 
 #include <math.h>
 #include <string.h>
@@ -49,11 +50,18 @@ static shoal_status fill_schedule(training *t, int64_t rows) {
   return NULL;
 }
 
+/* Rows of the table of a worker that has no more: for all features that a batch may touch. */
+static int64_t table_room(int64_t batch) {
+  enum { LEAST = 1 << 16, MOST = 1 << 22, A_ROW = 512 };
+  return MIN_OF(MAX_OF(batch * A_ROW, LEAST), MOST);
+}
+
 shoal_status training_compile(training *t, int classes, int64_t rows) {
   TRY(fill_schedule(t, rows));
   const job_flags *f = &t->flags;
   double scale = job_rate_scale(f);
   TRY(job_build(t->kind, f, classes, &t->model));
+  if (job_has_table(f, t->kind)) model_shrink_table(t->model, table_room(f->batch_size));
   if (f->pieces) TRY(job_read_pieces(f->pieces, &t->pieces));
   for (int i = 0; i < t->pieces.count; i++) t->pieces.rates[i] *= scale;
   shoal_compile_options options = {

@@ -48,9 +48,15 @@ SHOAL_CHECKED shoal_status safetensors_check(const safetensors *file, const char
  * part of the data. */
 SHOAL_CHECKED shoal_status safetensors_read(safetensors *file, const char *name, shoal_tensor *into);
 
+/* Bytes [first, first + bytes) of a tensor, counted by its elements. */
+SHOAL_CHECKED shoal_status safetensors_read_part(safetensors *file, const char *name, uint64_t first, size_t bytes,
+                                                 void *into);
+
 typedef struct {
   const char *name;
-  shoal_tensor tensor;
+  shoal_tensor tensor; /* without data: it is written piece by piece, as `read` gives them */
+  shoal_status (*read)(void *source, uint64_t first, size_t bytes, void *into);
+  void *source;
 } safetensors_item;
 
 /* Writes a whole file to fd from its present position; `name` stands for it in messages. The tensors stand in the

@@ -309,6 +309,16 @@ shoal_status safetensors_check(const safetensors *file, const char *name, const 
   return NULL;
 }
 
+shoal_status safetensors_read_part(safetensors *file, const char *name, uint64_t first, size_t bytes, void *into) {
+  const safetensors_entry *e = safetensors_find(file, name);
+  if (!e) return no_such(file, name);
+  if (first > e->bytes || bytes > e->bytes - first)
+    return fail_at(file, e->offset, "tensor '%s' has %llu bytes; %llu from %llu on are wanted: the file belongs to "
+                   "another model", name, (unsigned long long)e->bytes, (unsigned long long)bytes,
+                   (unsigned long long)first);
+  return status_wrap(read_at(file, e->offset + first, into, bytes), "tensor '%s'", name);
+}
+
 shoal_status safetensors_read(safetensors *file, const char *name, shoal_tensor *into) {
   if (into->rows)
     return status_make(SHOAL_ERR_ARGUMENT, "tensor '%s' cannot be read into a view of picked rows", name);

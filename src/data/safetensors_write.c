@@ -8,6 +8,8 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "numbers are copied between memory and file as they are");
 
+#define PIECE ((size_t)1 << 20) /* bytes */
+
 static const char *const type_names[SHOAL_DTYPE_COUNT] = {
     [SHOAL_F32] = "F32", [SHOAL_F64] = "F64", [SHOAL_I32] = "I32",
     [SHOAL_I64] = "I64", [SHOAL_U8] = "U8",   [SHOAL_BOOL] = "BOOL",
@@ -97,6 +99,21 @@ done:
   return status;
 }
 
+/* In pieces: it may not fit into memory. */
+static shoal_status write_data(int fd, const char *name, const safetensors_item *item) {
+  size_t bytes = shoal_tensor_bytes(&item->tensor);
+  if (!item->read) return write_all(fd, name, item->tensor.data, bytes);
+  void *piece = malloc(PIECE);
+  shoal_status status = piece ? NULL : status_no_memory();
+  for (size_t done = 0; done < bytes && !status; done += PIECE) {
+    size_t now = MIN_OF(PIECE, bytes - done);
+    status = item->read(item->source, done, now, piece);
+    if (!status) status = write_all(fd, name, piece, now);
+  }
+  free(piece);
+  return status;
+}
+
 shoal_status safetensors_write(int fd, const char *name, const safetensors_item *items, int n, const json_t *metadata) {
   TRY(check_items(items, n, metadata));
   shoal_status status = NULL;
@@ -111,10 +128,7 @@ shoal_status safetensors_write(int fd, const char *name, const safetensors_item 
   uint64_t offset = 0;
   for (int i = 0; i < n; i++) TRY_GOTO(status, add_row(header, &items[order[i]], &offset), done);
   TRY_GOTO(status, write_header(fd, name, header), done);
-  for (int i = 0; i < n; i++) {
-    const shoal_tensor *t = &items[order[i]].tensor;
-    TRY_GOTO(status, write_all(fd, name, t->data, shoal_tensor_bytes(t)), done);
-  }
+  for (int i = 0; i < n; i++) TRY_GOTO(status, write_data(fd, name, &items[order[i]]), done);
 done:
   free(order);
   json_decref(header);

@@ -18,6 +18,14 @@ typedef struct {
   double ahead; /* ... and the server's clock minus this one by it */
 } ps_clock;
 
+/* A server's part of a table. */
+typedef struct {
+  int64_t first, count;         /* rows */
+  int32_t *asked;               /* [touched] keys asked for last, of the whole table */
+  int64_t n_asked, begin, n;    /* begin, n: of the keys under way, this server's */
+  uint8_t *code;                /* room for them as they travel */
+} ps_table_end;
+
 struct ps_client {
   ps_client_options options;
   net_client **links;   /* [servers] */
@@ -26,6 +34,7 @@ struct ps_client {
   ps_clock *clocks;     /* [servers] */
   uint32_t labels;      /* of the timeline: the first of them */
   net_part *parts;      /* room for the largest message */
+  ps_table_end *ends;   /* [servers] of a table; NULL: there is none */
   bool met;             /* once */
   bool lost, fenced;
   net_stats past;       /* of the connections before */
@@ -33,7 +42,7 @@ struct ps_client {
 
 static const char *const kind_names[] = {"",        "hello",  "set up", "start", "pull from",
                                          "push to", "get from", "stop",  "done",  "report to",
-                                         "collect from", "quit"};
+                                         "collect from", "quit", "rows of", "read from", "write to"};
 
 /* Takes `status`. */
 static shoal_status explain(const ps_client *c, int server, int kind, shoal_status status) {
@@ -73,6 +82,25 @@ static shoal_status label(ps_client *c) {
 
 /* ---- */
 
+/* A table is one variable, and each server has one slice of it. */
+static shoal_status cut_table(ps_client *c) {
+  const placement *place = c->options.place;
+  c->ends = calloc((size_t)place->servers, sizeof *c->ends);
+  if (!c->ends) return status_no_memory();
+  for (int s = 0; s < place->servers; s++) {
+    const placement_slice *slice = &place->slices[place->begin[s]];
+    const int64_t most = MIN_OF(c->options.touched, slice->count);
+    ps_table_end *end = &c->ends[s];
+    *end = (ps_table_end){.first = slice->first, .count = slice->count, .n_asked = -1};
+    end->asked = calloc((size_t)most + 1, sizeof *end->asked);
+    end->code = calloc(1, sparse_keys_most(most) + 1);
+    if (!end->asked || !end->code) return status_no_memory();
+    if (place->begin[s + 1] - place->begin[s] != 1 || (s && end->first != end[-1].first + end[-1].count))
+      return status_make(SHOAL_ERR_INTERNAL, "the table's rows are not with the servers in their order");
+  }
+  return NULL;
+}
+
 shoal_status ps_client_create(const ps_client_options *options, ps_client **out) {
   const placement *place = options->place;
   size_t servers = (size_t)place->servers;
@@ -83,9 +111,10 @@ shoal_status ps_client_create(const ps_client_options *options, ps_client **out)
   c->versions = calloc(servers, sizeof *c->versions);
   c->generations = calloc(servers, sizeof *c->generations);
   c->clocks = calloc(servers, sizeof *c->clocks);
-  c->parts = calloc((size_t)place->n_slices + 1, sizeof *c->parts);
+  c->parts = calloc((size_t)place->n_slices + 3, sizeof *c->parts);
   bool good = c->links && c->versions && c->generations && c->clocks && c->parts;
   shoal_status status = good ? label(c) : status_no_memory();
+  if (!status && options->touched) status = cut_table(c);
   if (status) {
     ps_client_destroy(c);
     return status;
@@ -110,6 +139,11 @@ void ps_client_destroy(ps_client *c) {
   free(c->generations);
   free(c->clocks);
   free(c->parts);
+  for (int s = 0; c->ends && s < servers_of(c); s++) {
+    free(c->ends[s].asked);
+    free(c->ends[s].code);
+  }
+  free(c->ends);
   free(c);
 }
 
@@ -136,6 +170,17 @@ static shoal_status send_parts(ps_client *c, int server, net_header h, int n) {
   return status ? explain(c, server, h.kind, note_loss(c, since, seconds, status)) : NULL;
 }
 
+static shoal_status send_traced(ps_client *c, int server, net_header h, int n) {
+  bool watched = h.kind == PS_PUSH && events_on(c->options.events);
+  uint64_t begun = watched ? events_now() : 0;
+  TRY(send_parts(c, server, h, n));
+  if (!watched) return NULL;
+  double bytes = 0;
+  for (int i = 0; i < n; i++) bytes += (double)c->parts[i].bytes;
+  events_add(c->options.events, 0, label_of(c, server, SENDING), begun, events_now(), bytes);
+  return NULL;
+}
+
 /* Head, then the server's slices of the values (NULL: none). */
 static shoal_status send(ps_client *c, int server, net_header h, const ps_head *head, float *const *values) {
   const placement *p = c->options.place;
@@ -145,14 +190,7 @@ static shoal_status send(ps_client *c, int server, net_header h, const ps_head *
     const placement_slice *slice = &p->slices[i];
     c->parts[n++] = (net_part){values[slice->variable] + slice->first, (size_t)slice->count * sizeof(float)};
   }
-  bool watched = h.kind == PS_PUSH && events_on(c->options.events);
-  uint64_t begun = watched ? events_now() : 0;
-  TRY(send_parts(c, server, h, n));
-  if (!watched) return NULL;
-  double bytes = 0;
-  for (int i = 0; i < n; i++) bytes += (double)c->parts[i].bytes;
-  events_add(c->options.events, 0, label_of(c, server, SENDING), begun, events_now(), bytes);
-  return NULL;
+  return send_traced(c, server, h, n);
 }
 
 static shoal_status send_text(ps_client *c, int server, int kind, const char *words) {
@@ -166,36 +204,55 @@ static shoal_status await(ps_client *c, int server, int kind, net_message *m) {
   return status ? explain(c, server, kind, note_loss(c, since, seconds, status)) : NULL;
 }
 
-/* The answer to a message of that kind. values: where its vector goes; NULL: it has none. */
-static shoal_status receive(ps_client *c, int server, int kind, float *const *values, ps_head *head,
-                            net_header *header) {
+/* What an answer brings, and where it goes. */
+typedef struct {
+  float *const *vectors; /* one pointer a variable; NULL: no vector */
+  float *values;         /* or else so many numbers, */
+  int64_t n;             /* 0: none */
+} ps_cargo;
+
+static void unload(const ps_client *c, int server, const ps_cargo *to, const float *from) {
   const placement *p = c->options.place;
+  if (to->n) memcpy(to->values, from, (size_t)to->n * sizeof *from);
+  for (int i = p->begin[server]; to->vectors && i < p->begin[server + 1]; i++) {
+    const placement_slice *slice = &p->slices[i];
+    memcpy(to->vectors[slice->variable] + slice->first, from + slice->offset, (size_t)slice->count * sizeof *from);
+  }
+}
+
+/* The answer to a message of that kind. One that says STOPPED may come without what it was to bring. */
+static shoal_status receive_cargo(ps_client *c, int server, int kind, const ps_cargo *cargo, ps_head *head,
+                                  net_header *header) {
   net_message m;
   bool watched = kind == PS_PUSH && events_on(c->options.events);
   uint64_t begun = watched ? events_now() : 0;
   TRY(await(c, server, kind, &m));
   if (watched) begun = events_add(c->options.events, 0, label_of(c, server, WAITING), begun, events_now(), 0);
   shoal_status status = NULL;
-  size_t expected = sizeof *head + (values ? (size_t)p->elements[server] * sizeof(float) : 0);
+  int64_t numbers = cargo->vectors ? c->options.place->elements[server] : cargo->n;
+  size_t expected = sizeof *head + (size_t)numbers * sizeof(float);
+  bool empty = m.header.flags & PS_STOPPED && m.bytes == sizeof *head;
   *header = m.header;
   if (m.header.flags & (PS_REFUSED | PS_FENCED)) {
     if (m.header.flags & PS_FENCED) c->lost = c->fenced = true;
     status = status_make(SHOAL_ERR_PEER, "refused: %.*s", (int)m.bytes, (const char *)m.payload);
-  } else if (m.header.kind != kind || m.bytes != expected) {
+  } else if (m.header.kind != kind || (m.bytes != expected && !empty)) {
     status = status_make(SHOAL_ERR_PEER, "an answer of kind %u and %zu bytes came; kind %d and %zu bytes were expected",
                          m.header.kind, m.bytes, kind, expected);
   } else {
     memcpy(head, m.payload, sizeof *head);
-    const float *vector = (const float *)(m.payload + sizeof *head);
-    for (int i = p->begin[server]; values && i < p->begin[server + 1]; i++) {
-      const placement_slice *slice = &p->slices[i];
-      memcpy(values[slice->variable] + slice->first, vector + slice->offset, (size_t)slice->count * sizeof(float));
-    }
+    if (m.bytes == expected) unload(c, server, cargo, (const float *)(m.payload + sizeof *head));
   }
   if (watched)
     events_add(c->options.events, 0, label_of(c, server, TAKING), begun, events_now(), (double)expected);
   net_release_client(c->links[server], &m);
   return status ? explain(c, server, kind, status) : NULL;
+}
+
+/* values: where its vector goes; NULL: it has none. */
+static shoal_status receive(ps_client *c, int server, int kind, float *const *values, ps_head *head,
+                            net_header *header) {
+  return receive_cargo(c, server, kind, &(ps_cargo){.vectors = values}, head, header);
 }
 
 /* ---- meeting */
@@ -214,7 +271,8 @@ static shoal_status connect_all(ps_client *c, double seconds) {
   hang_up(c);
   for (int s = 0; s < place->servers; s++) {
     net_options net = c->options.net;
-    net.largest = ps_largest((size_t)place->elements[s], strlen(c->options.settings));
+    net.largest = ps_largest((size_t)place->elements[s], (size_t)c->options.touched, strlen(c->options.settings));
+    if (c->ends) c->ends[s].n_asked = -1;
     TRY(status_wrap(net_connect(c->options.addresses[s], &net, seconds, &c->links[s]), "ps/%d", s));
   }
   return NULL;
@@ -313,10 +371,10 @@ static void note_clock(ps_client *c, int server, ps_answer *got) {
 }
 
 /* Takes in an answer with parameters. */
-static shoal_status take(ps_client *c, int server, int kind, float *const *parameters, ps_answer *out) {
+static shoal_status take_cargo(ps_client *c, int server, int kind, const ps_cargo *cargo, ps_answer *out) {
   ps_answer got = {0};
   net_header answer;
-  TRY(receive(c, server, kind, parameters, &got.head, &answer));
+  TRY(receive_cargo(c, server, kind, cargo, &got.head, &answer));
   c->versions[server] = answer.step;
   c->generations[server] = answer.generation;
   got.next = (int64_t)answer.number;
@@ -330,6 +388,10 @@ static shoal_status take(ps_client *c, int server, int kind, float *const *param
   out->waited = MAX_OF(waited, got.waited);
   out->worked = MAX_OF(worked, got.worked);
   return NULL;
+}
+
+static shoal_status take(ps_client *c, int server, int kind, float *const *parameters, ps_answer *out) {
+  return take_cargo(c, server, kind, &(ps_cargo){.vectors = parameters}, out);
 }
 
 static shoal_status push_to(ps_client *c, int server, float *const *gradients, const ps_head *head) {
@@ -380,6 +442,123 @@ shoal_status ps_client_pull(ps_client *c, float *const *parameters, ps_answer *o
   }
   return NULL;
 }
+
+/* ---- a table */
+
+/* Keys [0, n) from `begin` on that are the server's. */
+static void find_own(const ps_client *c, int server, ps_keys keys) {
+  ps_table_end *end = &c->ends[server];
+  int64_t bounds[2]; /* the first key that is not below the server's first row, and behind its last */
+  for (int k = 0; k < 2; k++) {
+    int64_t low = 0, high = keys.n, row = end->first + (k ? end->count : 0);
+    while (low < high) {
+      int64_t middle = (low + high) / 2;
+      if (keys.keys[middle] < row)
+        low = middle + 1;
+      else
+        high = middle;
+    }
+    bounds[k] = low;
+  }
+  end->begin = bounds[0];
+  end->n = bounds[1] - bounds[0];
+}
+
+/* Head, gradients and the server's share of the keys. kept: those keys are what the server knows this worker by. */
+static shoal_status send_keys(ps_client *c, int server, net_header h, ps_head *head, const float *gradients,
+                              ps_keys keys, bool kept) {
+  ps_table_end *end = &c->ends[server];
+  find_own(c, server, keys);
+  const int32_t *own = keys.keys + end->begin;
+  int n = 1;
+  if (gradients) c->parts[n++] = (net_part){gradients, (size_t)head->gradients * sizeof *gradients};
+  if (kept && end->n == end->n_asked && !memcmp(own, end->asked, (size_t)end->n * sizeof *own)) {
+    head->keys = PS_SAME;
+  } else {
+    head->keys = end->n;
+    c->parts[n++] = (net_part){end->code, sparse_keys_encode(own, end->n, (int32_t)end->first, end->code)};
+  }
+  if (kept) {
+    memcpy(end->asked, own, (size_t)end->n * sizeof *own);
+    end->n_asked = end->n;
+  }
+  c->parts[0] = (net_part){head, sizeof *head};
+  return send_traced(c, server, h, n);
+}
+
+static ps_cargo cargo_of(const ps_table_end *end, float *values) {
+  return (ps_cargo){.values = values + end->begin, .n = end->n};
+}
+
+shoal_status ps_client_push_rows(ps_client *c, const float *gradients, ps_keys next, float *values, ps_head *head,
+                                 ps_answer *out) {
+  int64_t at = 0; /* gradients of servers with smaller rows */
+  for (int s = 0; s < servers_of(c); s++) at += c->ends[s].n_asked;
+  for (int s = servers_of(c) - 1; s >= 0; s--) {
+    at -= c->ends[s].n_asked;
+    head->gradients = head->examples ? c->ends[s].n_asked : 0;
+    net_header h = {.kind = PS_PUSH, .step = c->versions[s], .number = (uint64_t)head->examples};
+    c->clocks[s].sent = clock_seconds();
+    TRY(send_keys(c, s, h, head, head->examples ? gradients + at : NULL, next, true));
+  }
+  for (int s = 0; s < servers_of(c); s++) {
+    ps_cargo cargo = cargo_of(&c->ends[s], values);
+    TRY(take_cargo(c, s, PS_PUSH, &cargo, out));
+  }
+  return NULL;
+}
+
+shoal_status ps_client_rows(ps_client *c, ps_keys keys, bool keep, float *values) {
+  ps_head head = {0};
+  for (int s = 0; s < servers_of(c); s++) {
+    if (keep) c->ends[s].n_asked = -1; /* so that they are sent */
+    TRY(send_keys(c, s, (net_header){.kind = PS_ROWS, .number = keep}, &head, NULL, keys, keep));
+  }
+  for (int s = 0; s < servers_of(c); s++) {
+    ps_head got;
+    net_header answer;
+    ps_cargo cargo = cargo_of(&c->ends[s], values);
+    TRY(receive_cargo(c, s, PS_ROWS, &cargo, &got, &answer));
+  }
+  return NULL;
+}
+
+/* The server with that row, and how many of `count` from it on can go in one message. */
+static int server_with(const ps_client *c, int64_t row, int64_t count, int64_t *out) {
+  int s = 0;
+  while (s + 1 < servers_of(c) && (row < c->ends[s].first || row >= c->ends[s].first + c->ends[s].count)) s++;
+  *out = MIN_OF(MIN_OF(count, PS_PIECE_MOST), c->ends[s].first + c->ends[s].count - row);
+  return s;
+}
+
+shoal_status ps_client_read(ps_client *c, int which, int64_t first, int64_t count, float *values) {
+  for (int64_t n; count > 0; first += n, count -= n, values += n) {
+    int s = server_with(c, first, count, &n);
+    ps_piece piece = {.which = which, .first = first - c->ends[s].first, .count = n};
+    ps_head head;
+    net_header answer;
+    c->parts[0] = (net_part){&piece, sizeof piece};
+    TRY(send_parts(c, s, (net_header){.kind = PS_READ}, 1));
+    TRY(receive_cargo(c, s, PS_READ, &(ps_cargo){.values = values, .n = n}, &head, &answer));
+  }
+  return NULL;
+}
+
+shoal_status ps_client_write(ps_client *c, int which, int64_t first, int64_t count, const float *values) {
+  for (int64_t n; count > 0; first += n, count -= n, values += n) {
+    int s = server_with(c, first, count, &n);
+    ps_piece piece = {.which = which, .first = first - c->ends[s].first, .count = n};
+    ps_head head;
+    net_header answer;
+    c->parts[0] = (net_part){&piece, sizeof piece};
+    c->parts[1] = (net_part){values, (size_t)n * sizeof *values};
+    TRY(send_parts(c, s, (net_header){.kind = PS_WRITE}, 2));
+    TRY(receive(c, s, PS_WRITE, NULL, &head, &answer));
+  }
+  return NULL;
+}
+
+/* ---- vectors */
 
 shoal_status ps_client_set(ps_client *c, int which, float *const *values) {
   ps_head none = {0}, head;

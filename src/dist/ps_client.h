@@ -11,6 +11,7 @@
 typedef struct {
   const char *const *addresses; /* of the servers, in their order; kept by the caller as long as the client */
   const placement *place;       /* the same */
+  int64_t touched;              /* the place is a table's, of one variable: rows that a batch touches at most; else 0 */
   net_options net;              /* `largest` is set by the client; `from`: the worker */
   const char *settings;
   bool backups;                 /* there are backup workers: rule 9 of the protocol */
@@ -46,8 +47,24 @@ bool ps_client_fenced(const ps_client *c);
  * gradients may be NULL when head->examples is 0. */
 SHOAL_CHECKED shoal_status ps_client_push(ps_client *c, float *const *gradients, float *const *parameters,
                                           const ps_head *head, ps_answer *out);
+/* ---- a table (rule 12 of the protocol). Keys ascend strictly; an answer's values are in their order. */
+typedef struct {
+  const int32_t *keys; /* [n] rows of the table */
+  int64_t n;
+} ps_keys;
+
+/* Gradients [as many as keys were asked for last] out, the values of `next` back; gradients may be NULL when
+ * head->examples is 0. */
+SHOAL_CHECKED shoal_status ps_client_push_rows(ps_client *c, const float *gradients, ps_keys next, float *values,
+                                               ps_head *head, ps_answer *out);
+/* keep: the next gradients are about these. */
+SHOAL_CHECKED shoal_status ps_client_rows(ps_client *c, ps_keys keys, bool keep, float *values);
+/* Elements [first, first + count) of vector `which`, in pieces. */
+SHOAL_CHECKED shoal_status ps_client_read(ps_client *c, int which, int64_t first, int64_t count, float *values);
+SHOAL_CHECKED shoal_status ps_client_write(ps_client *c, int which, int64_t first, int64_t count, const float *values);
+
 /* Waits for START, and becomes a member. */
-SHOAL_CHECKED shoal_status ps_client_pull(ps_client *c, float *const *parameters, ps_answer *out);
+SHOAL_CHECKED shoal_status ps_client_pull(ps_client *c, float *const *parameters, ps_answer *out); /* NULL: of a table */
 /* Vector `which` of all servers: 0 the parameters, k slot k - 1. */
 SHOAL_CHECKED shoal_status ps_client_set(ps_client *c, int which, float *const *values);
 SHOAL_CHECKED shoal_status ps_client_get(ps_client *c, int which, float *const *values, ps_head *head);

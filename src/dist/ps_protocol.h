@@ -21,9 +21,17 @@
  * 10. PS_STOPPED in the flags of an answer to a PUSH or PULL: the gradient was not used and none will be any more.
  *     PS_LATE: it was not used.
  * 11. Payloads of PUSH, SET, and of the answers to all but COLLECT begin with a ps_head of 128 bytes; the vector
- *     follows, as f32 in the byte order of the machine: all supported ones are little-endian. */
+ *     follows, as f32 in the byte order of the machine: all supported ones are little-endian.
+ * 12. A server may hold a table, of which a batch touches few rows. Then a vector never travels whole: a PUSH carries the
+ *     gradients of the rows its worker asked for last, then the keys of those it asks for now (sparse_keys.h; ps_head
+ *     says how many of each), and the answer carries these rows' parameters. The first rows are asked for by ROWS.
+ *     Vectors are read and written by pieces; a training that begins anew needs no SET.
+ * 13. Rows of a stream are nobody's to hand out: with ps_start.rows 0 each worker has its own. Then header.number of an
+ *     answer says only whether it is PS_END; together, that is when all workers have come with empty gradients. */
 #ifndef SHOAL_DIST_PS_PROTOCOL_H
 #define SHOAL_DIST_PS_PROTOCOL_H
+
+#include "dist/sparse_keys.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -42,7 +50,10 @@ enum {
   PS_REPORT,    /* payload: text, what the worker has to say at the end; kept by the server */
   PS_COLLECT,   /* number: a worker, or the number of workers for the server's own text; answer: the text or nothing;
                    PS_FENCED: that worker is not here */
-  PS_QUIT       /* worker 0, when all are done: the server ends */
+  PS_QUIT,      /* worker 0, when all are done: the server ends */
+  PS_ROWS,      /* payload: head and keys; answer: their parameters. number 1: the worker's next gradient is about them */
+  PS_READ,      /* payload: a ps_piece; answer: head and those elements */
+  PS_WRITE      /* payload: a ps_piece and the elements */
 };
 
 #define PS_REPORT_MOST (1 << 16) /* bytes of a report */
@@ -63,27 +74,39 @@ typedef struct {
   /* From the server, seconds of its own monotonic clock: the request came; all that it waited for was there; this answer
    * went. */
   double arrived, ready, answered;
-  int64_t unused[5];
+  int64_t gradients, keys; /* of a table's rows, behind the head; keys PS_SAME: those asked for last once more */
+  int64_t unused[3];
 } ps_head;
+
+/* Elements [first, first + count) of a vector, as in SET. */
+typedef struct {
+  int64_t which, first, count;
+  int64_t unused[5];
+} ps_piece;
+
+#define PS_SAME ((int64_t)-1)
+#define PS_PIECE_MOST ((int64_t)1 << 16) /* elements */
 
 typedef struct {
   int64_t counter;          /* the optimizer's */
   int64_t rows_done;        /* as in ps_head */
   int64_t first;            /* batch; those below are done */
-  int64_t batch, rows, end; /* as in lease_plan */
-  int64_t end_step;         /* together: updates in all */
+  int64_t batch, rows, end; /* as in lease_plan; rows 0: of a stream */
+  int64_t end_step;         /* together, and of a stream: updates in all */
   int64_t unused;
 } ps_start;
 
-/* Payload bytes of the largest message with a server of so many elements. */
-static inline size_t ps_largest(size_t elements, size_t settings) {
-  size_t bytes = elements * sizeof(float);
+/* Payload bytes of the largest message with a server of so many elements; of a table: `rows` of it at most are touched
+ * by a batch, otherwise 0. */
+static inline size_t ps_largest(size_t elements, size_t rows, size_t settings) {
+  size_t bytes = rows ? rows * sizeof(float) + sparse_keys_most((int64_t)rows) : elements * sizeof(float);
+  if (rows && bytes < PS_PIECE_MOST * sizeof(float)) bytes = PS_PIECE_MOST * sizeof(float);
   if (bytes < settings) bytes = settings;
   if (bytes < PS_REPORT_MOST) bytes = PS_REPORT_MOST;
   return sizeof(ps_head) + bytes;
 }
 
 _Static_assert(sizeof(ps_head) == 128, "whole cache lines, so that the vector after it is aligned");
-_Static_assert(sizeof(ps_start) == 64, "no holes");
+_Static_assert(sizeof(ps_start) == 64 && sizeof(ps_piece) == 64, "no holes");
 
 #endif

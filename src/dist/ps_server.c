@@ -14,7 +14,8 @@
 
 /* ---- answers */
 
-shoal_status server_answer(server *s, const net_message *m, int64_t number, int which, uint16_t flags) {
+/* With n parts in s->parts, from the second on; the first is the head. */
+static shoal_status answer_parts(server *s, const net_message *m, int64_t number, uint16_t flags, int n) {
   net_header h = {.kind = m->header.kind,
                   .flags = flags,
                   .from = m->header.from,
@@ -29,13 +30,19 @@ shoal_status server_answer(server *s, const net_message *m, int64_t number, int 
   s->head.arrived = s->workers[m->header.from].heard;
   s->head.ready = s->now;
   s->head.answered = clock_seconds();
-  int n = 1;
   s->parts[0] = (net_part){&s->head, sizeof s->head};
-  if (which != NO_VECTOR) {
+  return net_answer(s->net, m->peer, &h, s->parts, n);
+}
+
+shoal_status server_answer(server *s, const net_message *m, int64_t number, int which, uint16_t flags) {
+  int n = 1;
+  if (s->rows && which == PS_PARAMETERS) {
+    s->parts[n++] = sparse_rows_answer(s->rows, (int)m->header.from, s->vectors, true);
+  } else if (which != NO_VECTOR) {
     ps_vectors_parts(s->vectors, which, s->parts + 1);
     n += ps_vectors_n_parts(s->vectors);
   }
-  return net_answer(s->net, m->peer, &h, s->parts, n);
+  return answer_parts(s, m, number, flags, n);
 }
 
 /* A sentence instead of an answer; the server itself goes on. */
@@ -67,6 +74,7 @@ static shoal_status on_hello(server *s, const net_message *m) {
   w->state = JOINING;
   w->refused = 0;
   w->heard = s->now;
+  if (s->rows) sparse_rows_forget(s->rows, (int)m->header.from);
   return server_answer(s, m, 0, NO_VECTOR, s->started ? PS_UNDER_WAY : 0);
 }
 
@@ -87,10 +95,49 @@ static shoal_status on_set(server *s, const net_message *m) {
   uint64_t which = m->header.number;
   size_t bytes = (size_t)s->options->elements * sizeof(float);
   if (m->header.from != 0) return refuse(s, m, "only worker 0 brings parameters");
-  if (which >= (uint64_t)ps_vectors_count(s->vectors) || m->bytes != sizeof(ps_head) + bytes)
+  if (which >= (uint64_t)ps_vectors_count(s->vectors) || m->bytes != sizeof(ps_head) + bytes || s->rows)
     return refuse(s, m, "no vector of that number and size is kept");
   if (s->start_asked) TRY(disband(s));
   ps_vectors_set(s->vectors, (int)which, (const float *)(m->payload + sizeof(ps_head)));
+  return server_answer(s, m, 0, NO_VECTOR, 0);
+}
+
+/* ---- a table */
+
+static shoal_status on_rows(server *s, const net_message *m) {
+  if (!s->rows) return refuse(s, m, "no table is kept");
+  if (s->workers[m->header.from].waits) return refuse(s, m, "ROWS out of turn");
+  const char *wrong = sparse_rows_ask(s->rows, (int)m->header.from, m);
+  if (wrong) return refuse(s, m, wrong);
+  s->parts[1] = sparse_rows_answer(s->rows, (int)m->header.from, s->vectors, m->header.number == 1);
+  return answer_parts(s, m, 0, 0, 2);
+}
+
+/* Where a piece lies; NULL: there is no such one. */
+static float *find_piece(const server *s, const net_message *m, ps_piece *out) {
+  if (!s->rows || m->bytes < sizeof *out) return NULL;
+  memcpy(out, m->payload, sizeof *out);
+  const bool there = out->which >= 0 && out->which < ps_vectors_count(s->vectors) && out->first >= 0 &&
+                     out->count >= 0 && out->count <= PS_PIECE_MOST && out->first <= s->options->elements - out->count;
+  return there ? ps_vectors_table(s->vectors, (int)out->which) + out->first : NULL;
+}
+
+static shoal_status on_read(server *s, const net_message *m) {
+  ps_piece piece;
+  const float *at = find_piece(s, m, &piece);
+  if (!at || m->bytes != sizeof piece) return refuse(s, m, "no such piece of a table is kept");
+  s->parts[1] = (net_part){at, (size_t)piece.count * sizeof *at};
+  return answer_parts(s, m, 0, 0, 2);
+}
+
+static shoal_status on_write(server *s, const net_message *m) {
+  ps_piece piece;
+  float *at = find_piece(s, m, &piece);
+  if (m->header.from != 0) return refuse(s, m, "only worker 0 brings parameters");
+  if (!at || m->bytes != sizeof piece + (size_t)piece.count * sizeof *at)
+    return refuse(s, m, "no such piece of a table is kept");
+  if (s->start_asked) TRY(disband(s));
+  memcpy(at, m->payload + sizeof piece, (size_t)piece.count * sizeof *at);
   return server_answer(s, m, 0, NO_VECTOR, 0);
 }
 
@@ -98,7 +145,8 @@ static shoal_status on_start(server *s, const net_message *m) {
   if (m->header.from != 0 || s->start_asked || m->bytes != sizeof s->plan || m->header.generation <= s->generation)
     return refuse(s, m, "START out of turn");
   memcpy(&s->plan, m->payload, sizeof s->plan);
-  if (s->options->leader) {
+  s->dry = false;
+  if (s->options->leader && !is_stream(s)) {
     lease_plan plan = {.batch = s->plan.batch, .rows = s->plan.rows, .end = s->plan.end};
     leases_fini(&s->leases);
     TRY(leases_init(&s->leases, &plan, s->plan.first, s->options->workers));
@@ -197,8 +245,11 @@ static shoal_status handle(server *s, net_message *m, bool *held) {
     case PS_START: return on_start(s, m);
     case PS_PULL: return on_pull(s, m);
     case PS_PUSH: return steps_push(s, m, held);
+    case PS_ROWS: return on_rows(s, m);
+    case PS_READ: return on_read(s, m);
+    case PS_WRITE: return on_write(s, m);
     case PS_GET:
-      if (m->header.number >= (uint64_t)ps_vectors_count(s->vectors))
+      if (s->rows || m->header.number >= (uint64_t)ps_vectors_count(s->vectors))
         return refuse(s, m, "no vector of that number is kept");
       return server_answer(s, m, 0, (int)m->header.number, 0);
     case PS_STOP:
@@ -337,7 +388,8 @@ static shoal_status set_up(server *s) {
   s->parts = calloc((size_t)ps_vectors_n_parts(s->vectors) + 1, sizeof *s->parts);
   if (!s->parts) return status_no_memory();
   net_options net = o->net;
-  net.largest = ps_largest((size_t)o->elements, strlen(o->settings));
+  if (o->touched) TRY(sparse_rows_create(o->workers, o->elements, o->touched, &s->rows));
+  net.largest = ps_largest((size_t)o->elements, (size_t)o->touched, strlen(o->settings));
   return net_listen(o->address, &net, &s->net);
 }
 
@@ -353,6 +405,7 @@ shoal_status ps_server_run(const ps_server_options *options, ps_server_result *o
   }
   net_server_close(s.net);
   ps_vectors_destroy(s.vectors);
+  sparse_rows_destroy(s.rows);
   leases_fini(&s.leases);
   free(s.workers);
   free(s.gradients);

@@ -47,6 +47,7 @@ typedef struct {
   int backups;         /* together: gradients a step can do without */
   int64_t staleness;   /* below 0: no bound */
   int64_t elements;
+  int64_t touched; /* rows of a table that a batch touches at most; 0: the elements are no table's (ps_protocol.h, 12) */
   int64_t block; /* elements updated at a time; 0: the standard, for tests to make small */
   const char *settings; /* a worker with other settings is refused */
   const char *kernels;  /* as in shoal_session_options */
@@ -56,9 +57,10 @@ typedef struct {
   bool returns;         /* somebody starts tasks again that died */
   const int *stop;      /* when not NULL: the server ends once *stop is not 0 */
   /* How a gradient becomes an update, from those who know optimizers. build: adds to the graph the update of `variable`
-   * by `gradient` with the scalar `rate`. rate_at: the rate of update 0, 1, ... */
+   * by `gradient` with the scalar `rate`; indices NULL, or ascending: the elements it is about. rate_at: the rate of
+   * update 0, 1, ... */
   void *optimizer;
-  shoal_status (*build)(void *optimizer, shoal_graph *g, shoal_value *variable, shoal_value *gradient,
+  shoal_status (*build)(void *optimizer, shoal_graph *g, shoal_value *variable, const shoal_gradient *gradient,
                         shoal_value *rate, shoal_value **update);
   double (*rate_at)(void *optimizer, int64_t update);
   /* NULL, or what COLLECT says about the server: a text that the server frees. */

@@ -6,6 +6,7 @@
 #include "dist/leases.h"
 #include "dist/ps_protocol.h"
 #include "dist/ps_vectors.h"
+#include "dist/sparse_rows.h"
 
 typedef enum {
   ABSENT,  /* has not come yet */
@@ -34,12 +35,14 @@ typedef struct {
   const ps_server_options *options;
   net_server *net;
   ps_vectors *vectors;
+  sparse_rows *rows;      /* NULL: the vectors are no table */
   net_part *parts;        /* room for an answer */
   ps_gradient *gradients; /* [workers] of a step */
   worker *workers;
   leases leases;          /* of the leader */
   ps_start plan;
   int64_t epoch;          /* of the round under way, together: a round does not cross the end of an epoch */
+  bool dry;               /* of a stream, together: no worker had rows for the last round */
   uint64_t generation;    /* 0: no training has started */
   bool start_asked, started, stopping, quit;
   uint64_t start_peer;    /* whom to answer once it starts; 0: nobody */
@@ -52,6 +55,9 @@ typedef struct {
 } server;
 
 enum { NO_VECTOR = -1 };
+
+/* Rows come from each worker's own stream. */
+static inline bool is_stream(const server *s) { return s->plan.rows == 0; }
 
 /* which: the vector to send along, NO_VECTOR: none. */
 SHOAL_CHECKED shoal_status server_answer(server *s, const net_message *m, int64_t number, int which, uint16_t flags);

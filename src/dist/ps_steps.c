@@ -15,6 +15,7 @@ static const float *gradient_of(const net_message *m) { return (const float *)(m
 /* ---- batches */
 
 static bool is_over(const server *s) {
+  if (is_stream(s)) return s->dry || s->head.updates >= s->plan.end_step;
   return leases_over(&s->leases) || (s->options->together && s->head.updates >= s->plan.end_step);
 }
 
@@ -22,6 +23,7 @@ static bool is_over(const server *s) {
 static int64_t assign(server *s, int w) {
   if (!s->options->leader) return 0;
   if (is_over(s)) return PS_END;
+  if (is_stream(s)) return 0;
   int64_t batch = leases_free(&s->leases);
   if (batch == LEASE_NONE) return PS_NO_BATCH;
   if (s->options->together && lease_plan_epoch(&s->leases.plan, batch) != s->epoch) return PS_NO_BATCH;
@@ -29,14 +31,14 @@ static int64_t assign(server *s, int w) {
 }
 
 static void give_back(server *s, int w) {
-  if (!s->options->leader || !s->started) return;
+  if (!s->options->leader || !s->started || is_stream(s)) return;
   int64_t batch = leases_give_back(&s->leases, w);
   if (batch != LEASE_NONE) s->result.handed_on += lease_plan_rows(&s->leases.plan, batch);
 }
 
 /* The next round takes what is free of one epoch, the earliest. */
 static void choose_epoch(server *s) {
-  int64_t batch = s->options->leader ? leases_free(&s->leases) : LEASE_NONE;
+  int64_t batch = s->options->leader && !is_stream(s) ? leases_free(&s->leases) : LEASE_NONE;
   if (batch != LEASE_NONE) s->epoch = lease_plan_epoch(&s->leases.plan, batch);
 }
 
@@ -98,7 +100,9 @@ static void count_gradient(server *s, int from, const net_message *m) {
 /* loss, hits: sums over `examples` rows of the n gradients. */
 static shoal_status apply(server *s, int n, double loss, double hits, int64_t examples) {
   double rate = (float)s->options->rate_at(s->options->optimizer, s->head.updates);
-  TRY(status_wrap(ps_vectors_apply(s->vectors, s->gradients, n, rate), "update %lld", (long long)s->head.updates));
+  shoal_status status = s->rows ? sparse_rows_apply(s->rows, s->vectors, s->gradients, n, rate)
+                                : ps_vectors_apply(s->vectors, s->gradients, n, rate);
+  TRY(status_wrap(status, "update %lld", (long long)s->head.updates));
   s->head.rate = rate;
   s->head.loss = loss;
   s->head.hits = hits;
@@ -122,7 +126,7 @@ static bool round_is_complete(const server *s) {
     if (k->state != MEMBER) continue;
     members++;
     waiting += k->waits;
-    leased += o->leader && s->leases.held[w] != LEASE_NONE;
+    leased += o->leader && !is_stream(s) && s->leases.held[w] != LEASE_NONE;
     if (!pushes(k)) continue;
     pushed++;
     real += k->held.header.number > 0;
@@ -153,14 +157,15 @@ static shoal_status take_round(server *s) {
   for (int w = 0; w < o->workers; w++) {
     worker *k = &s->workers[w];
     if (!pushes(k) || !k->held.header.number) continue;
-    s->gradients[n++] = (ps_gradient){gradient_of(&k->held), (int64_t)k->held.header.number};
+    s->gradients[n++] = (ps_gradient){gradient_of(&k->held), (int64_t)k->held.header.number, w};
     examples += (int64_t)k->held.header.number;
     loss += k->head.loss;
     hits += k->head.hits;
     count_gradient(s, w, &k->held);
   }
   if (n) TRY(apply(s, n, loss, hits, examples));
-  for (int w = 0; w < o->workers && o->leader; w++) {
+  s->dry = !n;
+  for (int w = 0; w < o->workers && o->leader && !is_stream(s); w++) {
     if (pushes(&s->workers[w]))
       leases_finish(&s->leases, w);
     else
@@ -205,7 +210,7 @@ static worker *next_to_go(server *s) {
 static shoal_status go_on_apart(server *s) {
   worker *w;
   while ((w = next_to_go(s))) {
-    if (s->options->leader && leases_free(&s->leases) == LEASE_NONE && !is_over(s)) return NULL;
+    if (s->options->leader && !is_stream(s) && leases_free(&s->leases) == LEASE_NONE && !is_over(s)) return NULL;
     TRY(admit(s, w));
   }
   return NULL;
@@ -222,7 +227,7 @@ shoal_status steps_go_on(server *s) {
 static const char *check_push(const server *s, const net_message *m) {
   const worker *w = &s->workers[m->header.from];
   size_t vector = (size_t)s->options->elements * sizeof(float);
-  if (m->bytes != sizeof(ps_head) + (m->header.number ? vector : 0))
+  if (!s->rows && m->bytes != sizeof(ps_head) + (m->header.number ? vector : 0))
     return "the gradient does not have the size of the parameters";
   if (!s->started || w->waits || w->state != MEMBER) return "a gradient out of turn";
   if (s->options->together && version_of(m) > s->head.updates) return "a gradient of a step that is to come";
@@ -232,7 +237,7 @@ static const char *check_push(const server *s, const net_message *m) {
 
 /* Whether it is of the batch that the worker was given. */
 static bool is_of_lease(const server *s, const net_message *m) {
-  if (!s->options->leader) return true;
+  if (!s->options->leader || is_stream(s)) return true;
   int64_t batch = s->leases.held[m->header.from];
   int64_t rows = batch == LEASE_NONE ? 0 : lease_plan_rows(&s->leases.plan, batch);
   return rows == (int64_t)m->header.number;
@@ -250,6 +255,7 @@ shoal_status steps_push(server *s, net_message *m, bool *held) {
   worker *w = &s->workers[from];
   if (s->stopping) return server_answer(s, m, PS_END, PS_PARAMETERS, PS_STOPPED);
   const char *wrong = check_push(s, m);
+  if (!wrong && s->rows) wrong = sparse_rows_ask(s->rows, from, m);
   if (wrong) return refuse_push(s, m, wrong);
   w->steps++;
   w->longest = MAX_OF(w->longest, s->now - w->answered);
@@ -267,9 +273,9 @@ shoal_status steps_push(server *s, net_message *m, bool *held) {
     w->keeps = *held = true;
   } else {
     count_gradient(s, from, m);
-    s->gradients[0] = (ps_gradient){gradient_of(m), (int64_t)m->header.number};
+    s->gradients[0] = (ps_gradient){gradient_of(m), (int64_t)m->header.number, from};
     TRY(apply(s, 1, w->head.loss, w->head.hits, (int64_t)m->header.number)); /* then only whom to answer counts */
-    if (o->leader) leases_finish(&s->leases, from);
+    if (o->leader && !is_stream(s)) leases_finish(&s->leases, from);
   }
   return steps_go_on(s);
 }

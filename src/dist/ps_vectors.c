@@ -22,6 +22,7 @@ struct ps_vectors {
   shoal_graph *graph;
   shoal_session *session;
   shoal_value *rate;
+  shoal_value *offsets, *keys; /* of a table: how many rows are touched, and which */
   block *blocks;
   int n_blocks, n_vectors;
   int64_t *counter; /* the session's */
@@ -39,9 +40,16 @@ static shoal_status build_block(ps_vectors *v, int k) {
   b->count = o->elements * (k + 1) / v->n_blocks - b->first;
   shoal_shape shape = SHOAL_SHAPE(b->count);
   shoal_value *parameters = shoal_variable(g, "parameters", shoal_fill(g, SHOAL_F32, shape, 0));
-  b->gradient = shoal_placeholder(g, "gradient", SHOAL_F32, shape);
+  if (o->touched) {
+    v->offsets = shoal_placeholder(g, "offsets", SHOAL_I64, SHOAL_SHAPE(SHOAL_UNKNOWN));
+    v->keys = shoal_placeholder_ragged(g, "keys", SHOAL_I32, v->offsets);
+    b->gradient = shoal_placeholder_ragged(g, "gradient", SHOAL_F32, v->offsets);
+  } else {
+    b->gradient = shoal_placeholder(g, "gradient", SHOAL_F32, shape);
+  }
   TRY(shoal_graph_status(g));
-  return o->build(o->optimizer, g, parameters, b->gradient, v->rate, &b->update);
+  shoal_gradient gradient = {.value = b->gradient, .indices = v->keys};
+  return o->build(o->optimizer, g, parameters, &gradient, v->rate, &b->update);
 }
 
 /* Finds the memory of the variables that nodes first .. last - 1 of the graph made for block b. */
@@ -68,7 +76,7 @@ static shoal_status find_vectors(ps_vectors *v, block *b, size_t first, size_t l
 static shoal_status build(ps_vectors *v) {
   const ps_server_options *o = v->options;
   int64_t most = o->block > 0 ? o->block : STANDARD_BLOCK;
-  v->n_blocks = (int)MIN_OF((o->elements + most - 1) / most, MOST_BLOCKS);
+  v->n_blocks = o->touched ? 1 : (int)MIN_OF((o->elements + most - 1) / most, MOST_BLOCKS);
   v->blocks = calloc((size_t)v->n_blocks, sizeof *v->blocks);
   size_t *ends = calloc((size_t)v->n_blocks + 1, sizeof *ends);
   shoal_status status = v->blocks && ends ? shoal_graph_create(&v->graph) : status_no_memory();
@@ -129,6 +137,8 @@ void ps_vectors_set(ps_vectors *v, int which, const float *from) {
   }
 }
 
+float *ps_vectors_table(const ps_vectors *v, int which) { return v->blocks[0].vectors[which]; }
+
 /* ---- updates */
 
 /* gradient [b->count]: borrowed. */
@@ -164,4 +174,17 @@ shoal_status ps_vectors_apply(ps_vectors *v, const ps_gradient *gradients, int n
     TRY(apply_block(v, b, combine(v, b, gradients, n, examples), (float)rate));
   }
   return NULL;
+}
+
+shoal_status ps_vectors_apply_rows(ps_vectors *v, const int32_t *keys, const float *gradients, int64_t n, double rate) {
+  const block *b = &v->blocks[0];
+  int64_t offsets[] = {0, n};
+  float rate32 = (float)rate;
+  for (int64_t i = 0; i < n; i++) /* each is a cache miss; they are on their way all at once */
+    for (int k = 0; k < v->n_vectors; k++) __builtin_prefetch(b->vectors[k] + keys[i], 1, 2);
+  shoal_feed feeds[] = {{v->offsets, shoal_tensor_view(SHOAL_I64, SHOAL_SHAPE(2), offsets)},
+                        {v->keys, shoal_tensor_view(SHOAL_I32, SHOAL_SHAPE(n), (void *)keys)},
+                        {b->gradient, shoal_tensor_view(SHOAL_F32, SHOAL_SHAPE(n), (void *)gradients)},
+                        {v->rate, shoal_tensor_view(SHOAL_F32, SHOAL_SCALAR, &rate32)}};
+  return shoal_session_run(v->session, feeds, 4, &b->update, 1, NULL);
 }

@@ -8,8 +8,9 @@
 enum { PS_PARAMETERS = 0 }; /* the vector's number; slot k has k + 1 */
 
 typedef struct {
-  const float *values; /* [elements], borrowed */
+  const float *values; /* [elements], or of the rows the worker asked for; borrowed */
   int64_t examples;    /* it is the mean over */
+  int worker;
 } ps_gradient;
 
 typedef struct ps_vectors ps_vectors;
@@ -25,6 +26,11 @@ void ps_vectors_parts(const ps_vectors *v, int which, net_part *out);
 void ps_vectors_set(ps_vectors *v, int which, const float *from);
 /* The optimizer's own count of updates; NULL: it has none. */
 int64_t *ps_vectors_counter(ps_vectors *v);
+/* The memory of a vector that is a table's: it has one part. */
+float *ps_vectors_table(const ps_vectors *v, int which);
+/* Of a table: one update of the rows keys [n], ascending, by gradients [n]. */
+SHOAL_CHECKED shoal_status ps_vectors_apply_rows(ps_vectors *v, const int32_t *keys, const float *gradients, int64_t n,
+                                                 double rate);
 /* One update by the mean over the n gradients, weighted by their examples, in their order. */
 SHOAL_CHECKED shoal_status ps_vectors_apply(ps_vectors *v, const ps_gradient *gradients, int n, double rate);
 

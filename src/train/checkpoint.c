@@ -288,7 +288,8 @@ static shoal_status read_file(const char *path, checkpoint_entry *entries, int n
       goto done;
     }
   }
-  for (int i = 0; i < n; i++) TRY_GOTO(status, safetensors_read(file, entries[i].name, &entries[i].tensor), done);
+  for (int i = 0; i < n; i++)
+    if (!entries[i].read) TRY_GOTO(status, safetensors_read(file, entries[i].name, &entries[i].tensor), done);
   if (metadata) {
     *metadata = copy;
     copy = NULL;

@@ -11,7 +11,8 @@
 
 #include "data/safetensors.h"
 
-typedef safetensors_item checkpoint_entry; /* name and tensor, both borrowed */
+typedef safetensors_item checkpoint_entry; /* name and tensor, both borrowed. One that is read in pieces is written, and checked for when
+                                              reading, but not filled. */
 
 /* Writes the checkpoint of `step`, making the folder if need be; then removes all but the newest `keep` up to this step
  * (0: keeps all). metadata: an object of strings, all that is needed to resume exactly; or NULL.

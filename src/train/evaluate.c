@@ -9,6 +9,7 @@
 #include <string.h>
 
 #define EVALUATION_BATCH 1000
+#define ELSEWHERE_BATCH 100 /* of rows whose weights have to be fetched: a batch must fit into the session's table */
 
 /* Rows at a time: enough to fill the threads; fewer of large examples, whose layers take much memory. */
 static int64_t batch_rows(const shoal_model *m) {
@@ -130,6 +131,7 @@ static shoal_status score_rows(shoal_model *m, const tower *t, shoal_pipeline *p
     shoal_feed feeds[TOWER_MOST_FEEDS];
     shoal_tensor got;
     int n = tower_feed_sparse(t, b, feeds) - 1; /* scores need no labels */
+    if (m->elsewhere) TRY(m->elsewhere->fetch(m->elsewhere->context, b, &feeds[1].tensor));
     TRY(shoal_session_run(m->session, feeds, n, (shoal_value *[]){t->scores}, 1, &got));
     const int32_t *labels = b->labels.data;
     for (int64_t i = 0; i < b->count; i++)
@@ -148,10 +150,10 @@ shoal_status shoal_model_evaluate_stream(shoal_model *m, const shoal_pipeline_op
                        "sigmoid at the end");
   double start = clock_seconds();
   shoal_pipeline_options o = *rows;
-  o.batch_size = EVALUATION_BATCH;
+  o.batch_size = m->elsewhere ? ELSEWHERE_BATCH : EVALUATION_BATCH;
   o.epochs = 1;
   o.shuffle_rows = 0;
-  o.features = m->input.dim[0];
+  o.features = model_features(m);
   o.position = NULL;
   tower *t;
   TRY(model_tower(m, SHOAL_F32, SHOAL_I32, &t));

@@ -30,8 +30,7 @@ static double train_seconds(const fit_loop *l) {
 
 /* ---- rows of a stream */
 
-/* The next batch; *more false: there is none. */
-static shoal_status next_batch(fit_loop *l, bool *more) {
+shoal_status fit_next_batch(fit_loop *l, bool *more) {
   TRY(status_wrap(shoal_pipeline_next(l->pipeline, &l->now), "step %lld", (long long)l->state.step));
   *more = l->now != NULL;
   const int32_t *labels = l->now ? l->now->labels.data : NULL; /* [count] */
@@ -77,6 +76,11 @@ shoal_status fit_resume(fit_loop *l, bool *found) {
     *found = true;
     l->fresh = false;
     l->saved_step = s->step;
+    if (l->strategy && l->strategy->kind->fetch) {
+      free(l->strategy->checkpoint);
+      l->strategy->checkpoint = path;
+      path = NULL;
+    }
   }
   free(path);
   return status;
@@ -117,7 +121,7 @@ static shoal_status make_fetches(fit_loop *l) {
     return status_make(SHOAL_ERR_ARGUMENT, "fit: batch norm keeps averages that only a single process can keep; train "
                        "this model with the strategy single");
   for (int i = 0; i < n; i++) {
-    if (!t->gradients[i].value || t->gradients[i].indices)
+    if (!t->gradients[i].value || (t->gradients[i].indices && l->data))
       return status_make(SHOAL_ERR_ARGUMENT, "fit: the strategy %s takes models whose weights all have dense gradients",
                          l->strategy->kind->name);
     l->fetches[l->n_fetches++] = t->gradients[i].value;
@@ -344,11 +348,12 @@ shoal_status fit_end_epoch(fit_loop *l, bool *stop) {
   const shoal_callbacks *c = &l->options->callbacks;
   const double rows = (double)s->epoch_seen;
   double loss = s->epoch_loss / rows, accuracy = s->epoch_hits / rows;
-  s->epoch += l->strategy ? s->position / l->usable : 1; /* meanwhile others may have finished another one */
+  const bool counted = l->strategy && l->data;
+  s->epoch += counted ? s->position / l->usable : 1; /* meanwhile others may have finished another one */
   s->examples += s->position;
   s->last_steps = s->epoch_steps;
   s->epoch_steps = 0;
-  s->position = l->strategy ? s->position % l->usable : 0;
+  s->position = counted ? s->position % l->usable : 0;
   s->epoch_loss = s->epoch_hits = 0;
   s->epoch_seen = 0;
   if (l->validation && is_chief(l)) TRY(validate(l));
@@ -398,7 +403,7 @@ static shoal_status run_stream(fit_loop *l, bool *stopped) {
     int64_t before = s->step;
     events_begin_step(l->events, l->worker_steps);
     uint64_t begun = fit_trace_now(l);
-    TRY(next_batch(l, &more));
+    TRY(fit_next_batch(l, &more));
     fit_trace_add(l, FIT_INPUT, begun);
     if (!more) return status_make(SHOAL_ERR_INPUT, "epoch %lld has no rows", (long long)s->epoch);
     if (l->now->count) TRY(l->model->sparse ? fit_sparse_steps(l) : step(l, l->now->count));
@@ -431,7 +436,7 @@ static shoal_status run_memory(fit_loop *l, bool *stopped) {
 static shoal_status run(fit_loop *l, bool *stopped) {
   const fit_state *s = &l->state;
   const bool shared = l->strategy && !trains_itself(l);
-  TRY(shared ? fit_shared_run(l, stopped) : l->data ? run_memory(l, stopped) : run_stream(l, stopped));
+  TRY(shared && !l->data ? fit_stream_run(l, stopped) : shared ? fit_shared_run(l, stopped) : l->data ? run_memory(l, stopped) : run_stream(l, stopped));
   if (l->options->checkpoint_dir && l->saved_step != s->step) {
     fit_wait_for_writer(l); /* so that the last one is not left out */
     fit_checkpoint(l, false);
@@ -446,9 +451,9 @@ static shoal_status fit(fit_loop *l, shoal_fit_result *result) {
   shoal_model *m = l->model;
   TRY(model_ready(m));
   TRY(fit_check_options(o, l->data != NULL));
-  if (o->stream && l->strategy)
-    return status_make(SHOAL_ERR_ARGUMENT, "fit: a stream is trained on by one process; the strategy %s needs the data in "
-                       "memory", l->strategy->kind->name);
+  if (o->stream && l->strategy && (!m->sparse || trains_itself(l)))
+    return status_make(SHOAL_ERR_ARGUMENT, "fit: a stream of dense rows is trained on by one process; the strategy %s needs "
+                       "the data in memory", l->strategy->kind->name);
   if (l->data) TRY(model_check_data(m, l->data));
   if (o->validation) TRY(status_wrap(model_check_data(m, o->validation), "validation data"));
   if (l->data)
@@ -480,9 +485,11 @@ static shoal_status fit(fit_loop *l, shoal_fit_result *result) {
   }
   if (l->data)
     TRY(prepare(l));
+  else if (l->strategy)
+    TRY(fit_stream_begin(l));
   else
     TRY(fit_open_stream(l, l->state.step ? l->state.input : NULL, false, &l->pipeline));
-  if (l->strategy) TRY(fit_shared_begin(l));
+  if (l->strategy && l->data) TRY(fit_shared_begin(l));
 
   bool stopped = false;
   TRY(fit_trace_label(l));
@@ -509,6 +516,7 @@ static shoal_status fit(fit_loop *l, shoal_fit_result *result) {
       .stopped_early = s->ended,
       .resumed_from = from,
       .lost_steps = l->lost_steps,
+      .touched_rows = l->touched,
   };
   r.times = times_of(l, r.seconds);
   if (l->pipeline) {
@@ -549,6 +557,8 @@ shoal_status shoal_model_fit(shoal_model *m, const shoal_dataset *data, const sh
   free(l->fetches);
   free(l->got);
   free(l->rates);
+  free(l->dense);
+  sparse_set_fini(&l->spread);
   free(l);
   return status;
 }

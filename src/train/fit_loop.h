@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "data/pipeline.h"
+#include "dist/sparse_set.h"
 #include "train/fit_state.h"
 #include "train/snapshot.h"
 #include "train/strategy.h"
@@ -56,6 +57,9 @@ typedef struct fit_loop {
   strategy_plan plan;        /* with a strategy */
   strategy_place place;      /* the same: as it said last */
   int64_t first_rows;        /* the same: done before this run */
+  int64_t touched;           /* rows of a table, summed over steps */
+  sparse_set spread;         /* with `dense`: to count them */
+  float *dense;              /* [features] a gradient of few rows, for a strategy that takes whole ones; else NULL */
 } fit_loop;
 
 static inline bool is_chief(const fit_loop *l) { return !l->strategy || l->strategy->worker == 0; }
@@ -118,6 +122,15 @@ void fit_wait_for_writer(fit_loop *l);
 /* Goes back to the newest checkpoint, if there is one. */
 SHOAL_CHECKED shoal_status fit_resume(fit_loop *l, bool *found);
 bool fit_asked_to_stop(const fit_loop *l);
+/* A pass over the test rows when so many more were trained on; `rows`: those just done. */
+SHOAL_CHECKED shoal_status fit_test_if_due(fit_loop *l, int64_t rows);
+/* The next batch of the stream; *more false: there is none. */
+SHOAL_CHECKED shoal_status fit_next_batch(fit_loop *l, bool *more);
+/* Takes in what a step with others has come to, n rows of this worker in it; begun, traced: when it was handed on. */
+void fit_count_outcome(fit_loop *l, const strategy_outcome *o, int64_t n, double begun, uint64_t traced);
+/* The loop with other workers, each with a stream of its own. */
+SHOAL_CHECKED shoal_status fit_stream_begin(fit_loop *l);
+SHOAL_CHECKED shoal_status fit_stream_run(fit_loop *l, bool *stopped);
 /* The loop with other workers. */
 SHOAL_CHECKED shoal_status fit_shared_begin(fit_loop *l);
 SHOAL_CHECKED shoal_status fit_shared_run(fit_loop *l, bool *stopped);

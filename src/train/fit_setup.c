@@ -120,8 +120,10 @@ void fit_cut_stream(fit_loop *l) {
   const shoal_fit_options *o = l->options;
   l->validation = o->validation;
   l->batch = l->round = o->batch_size ? o->batch_size : STANDARD_BATCH;
+  if (l->strategy) l->round *= l->strategy->workers;
   l->steps = o->steps ? o->steps : INT64_MAX;
-  l->chunk = l->model->sparse && !o->drop_short ? l->batch * steps_together(l) : l->batch;
+  l->plan = (strategy_plan){.batches = {.batch = l->batch}, .end_step = l->steps};
+  l->chunk = l->model->sparse && !o->drop_short && !l->strategy ? l->batch * steps_together(l) : l->batch;
 }
 
 shoal_status fit_open_stream(const fit_loop *l, const char *position, bool probe, shoal_pipeline **out) {
@@ -132,10 +134,14 @@ shoal_status fit_open_stream(const fit_loop *l, const char *position, bool probe
   p.seed = l->model->options.seed;
   p.drop_short = o->drop_short;
   p.classes = (int)l->model->classes;
-  if (l->model->sparse) p.features = l->model->input.dim[0];
+  if (l->model->sparse) p.features = model_features(l->model);
   if (o->keep_order || probe) p.shuffle_rows = 0;
   if (probe) p.batch_size = p.prefetch = 1;
   p.position = position && *position ? position : NULL;
+  if (l->strategy) {
+    p.shard = l->strategy->worker;
+    p.shards = l->strategy->workers;
+  }
   return shoal_pipeline_create(&p, out);
 }
 

@@ -65,6 +65,22 @@ static shoal_status begin(fit_loop *l, bool again) {
 
 shoal_status fit_shared_begin(fit_loop *l) { return begin(l, false); }
 
+void fit_count_outcome(fit_loop *l, const strategy_outcome *o, int64_t n, double begun, uint64_t traced) {
+  fit_trace_add(l, FIT_EXCHANGE, traced);
+  double others = o->barrier_seconds + o->server_seconds;
+  l->network_seconds += MAX_OF(clock_seconds() - begun - others, 0);
+  l->barrier_seconds += o->barrier_seconds;
+  l->server_seconds += o->server_seconds;
+  if (o->stop) return;
+  l->staleness += o->staleness;
+  l->staleness_steps++;
+  l->touched += o->touched;
+  fit_count_losses(l, o->examples, o->loss, o->hits);
+  l->worker_examples += n;
+  l->worker_steps++;
+  l->progress.rate = o->rate;
+}
+
 /* Computes the batch that was given to this worker; *stop: nothing was done. */
 static shoal_status take_step(fit_loop *l, int64_t *ordered, bool *stop) {
   int64_t batch = l->place.next, n = 0;
@@ -85,19 +101,9 @@ static shoal_status take_step(fit_loop *l, int64_t *ordered, bool *stop) {
   double begun = clock_seconds();
   uint64_t traced = fit_trace_now(l);
   TRY(status_wrap(l->strategy->kind->step(l->strategy, &part, &outcome), "step %lld", (long long)l->state.step));
-  fit_trace_add(l, FIT_EXCHANGE, traced);
   if (outcome.lost) return begin(l, true);
-  double others = outcome.barrier_seconds + outcome.server_seconds;
-  l->network_seconds += MAX_OF(clock_seconds() - begun - others, 0);
-  l->barrier_seconds += outcome.barrier_seconds;
-  l->server_seconds += outcome.server_seconds;
+  fit_count_outcome(l, &outcome, n, begun, traced);
   if ((*stop = outcome.stop)) return NULL;
-  l->staleness += outcome.staleness;
-  l->staleness_steps++;
-  fit_count_losses(l, outcome.examples, outcome.loss, outcome.hits);
-  l->worker_examples += n;
-  l->worker_steps++;
-  l->progress.rate = outcome.rate;
   take_place(l, &outcome.place);
   return NULL;
 }

@@ -8,8 +8,7 @@
 #define MOST_FEEDS (TOWER_MOST_FEEDS + 1)
 #define MOST_MEANS 3 /* fetches of a step that makes its own update */
 
-/* A pass over the test rows when so many more were trained on; `rows`: those just done. */
-static shoal_status test_if_due(fit_loop *l, int64_t rows) {
+shoal_status fit_test_if_due(fit_loop *l, int64_t rows) {
   const shoal_fit_options *o = l->options;
   const fit_state *s = &l->state;
   const int64_t done = s->examples + s->position;
@@ -55,5 +54,5 @@ shoal_status fit_sparse_steps(fit_loop *l) {
   l->worker_examples += rows;
   l->worker_steps += steps;
   l->progress.rate = (double)l->rates[steps - 1];
-  return test_if_due(l, rows);
+  return fit_test_if_due(l, rows);
 }

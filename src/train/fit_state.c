@@ -70,9 +70,7 @@ shoal_status fit_saved_init(shoal_model *m, fit_state *state, fit_saved *out) {
   if (!saved.entries) return status_no_memory();
   for (size_t i = 0; i < g->count; i++) {
     if (!g->nodes[i]->initial) continue;
-    checkpoint_entry *e = &saved.entries[saved.n];
-    e->name = g->nodes[i]->name;
-    shoal_status status = shoal_session_variable(m->session, &g->nodes[i]->out[0], &e->tensor);
+    shoal_status status = model_entry(m, &g->nodes[i]->out[0], &saved.entries[saved.n]);
     if (status) {
       free(saved.entries);
       return status;
@@ -80,7 +78,7 @@ shoal_status fit_saved_init(shoal_model *m, fit_state *state, fit_saved *out) {
     saved.n++;
   }
   saved.entries[saved.n++] =
-      (checkpoint_entry){RECENT_NAME, shoal_tensor_view(SHOAL_F64, SHOAL_SHAPE(FIT_RECENT, 3), state->recent)};
+      (checkpoint_entry){.name = RECENT_NAME, .tensor = shoal_tensor_view(SHOAL_F64, SHOAL_SHAPE(FIT_RECENT, 3), state->recent)};
   *out = saved;
   return NULL;
 }

@@ -38,6 +38,21 @@ shoal_status shoal_model_create_sparse(int64_t features, shoal_model **out) {
   return NULL;
 }
 
+void model_shrink_table(shoal_model *m, int64_t rows) {
+  if (rows >= m->input.dim[0]) rows = m->input.dim[0] + 1; /* one more than are ever touched: see ps_table.h */
+  m->features = m->input.dim[0];
+  m->input.dim[0] = rows;
+}
+
+shoal_status model_entry(shoal_model *m, shoal_value *variable, safetensors_item *out) {
+  const char *name = shoal_value_name(variable);
+  if (m->elsewhere && m->elsewhere->entry(m->elsewhere->context, name, out)) return NULL;
+  safetensors_item item = {.name = name};
+  TRY(shoal_session_variable(m->session, variable, &item.tensor));
+  *out = item;
+  return NULL;
+}
+
 void shoal_model_destroy(shoal_model *m) {
   if (!m) return;
   shoal_session_destroy(m->session);
@@ -351,6 +366,7 @@ static int64_t layer_parameters(const layer *l) {
 int64_t shoal_model_parameters(const shoal_model *m) {
   int64_t n = 0;
   for (size_t i = 0; i < m->n_layers; i++) n += layer_parameters(&m->layers[i]);
+  if (m->features && m->n_layers) n += (m->features - m->input.dim[0]) * m->layers[0].units;
   return n;
 }
 

@@ -8,6 +8,7 @@
 #ifndef SHOAL_TRAIN_MODEL_H
 #define SHOAL_TRAIN_MODEL_H
 
+#include "data/safetensors.h"
 #include "shoal/train.h"
 #include "train/initializer.h"
 
@@ -55,9 +56,20 @@ typedef struct {
   shoal_value *hits, *top_hits; /* counts in the batch; top_hits NULL: not asked for */
 } tower;
 
+/* Of a model whose table of weights is too large to be in this process: where it really is. */
+typedef struct {
+  void *context;
+  /* Puts the rows that a batch touches into the session's variables; *indices: the batch's, as numbers of rows there. */
+  shoal_status (*fetch)(void *context, const shoal_batch *b, shoal_tensor *indices);
+  /* Whether the variable of that name is elsewhere, and then how it is saved. */
+  bool (*entry)(void *context, const char *name, safetensors_item *out);
+} model_elsewhere;
+
 struct shoal_model {
   shoal_shape input; /* of one example */
-  bool sparse;       /* examples are sparse rows: `input` is the size of the feature space */
+  bool sparse;       /* examples are sparse rows: `input` is the size of the feature space, or of a small table: */
+  int64_t features;  /* above 0: the session's table has `input` rows, enough for a batch; the feature space so many */
+  const model_elsewhere *elsewhere; /* NULL: all is in the session. Borrowed */
   bool binary;       /* one unit with a sigmoid at the end: classes 0 and 1. Known once compiled */
   layer *layers;
   size_t n_layers, cap_layers;
@@ -100,6 +112,12 @@ SHOAL_CHECKED shoal_status model_weights(const shoal_model *m, bool trained_only
 /* Examples as the model takes them, with labels that fit; at least one. */
 SHOAL_CHECKED shoal_status model_check_features(const shoal_model *m, const shoal_tensor *features);
 SHOAL_CHECKED shoal_status model_check_data(const shoal_model *m, const shoal_dataset *data);
+/* Before compiling: the session is to have a table of so many rows only, which a strategy fills for each batch. */
+void model_shrink_table(shoal_model *m, int64_t rows);
+/* Of a model of sparse rows: the size of the feature space. */
+static inline int64_t model_features(const shoal_model *m) { return m->features ? m->features : m->input.dim[0]; }
+/* A variable as it is saved. */
+SHOAL_CHECKED shoal_status model_entry(shoal_model *m, shoal_value *variable, safetensors_item *out);
 /* A batch of sparse rows as feeds of the tower; returns how many. */
 #define TOWER_MOST_FEEDS 4
 int tower_feed_sparse(const tower *t, const shoal_batch *b, shoal_feed feeds[TOWER_MOST_FEEDS]);

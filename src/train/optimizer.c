@@ -160,8 +160,10 @@ static shoal_value *apply(shoal_graph *g, const optimizer_row *row, const attr_v
   return graph_op(g, name, in, n, attr);
 }
 
-shoal_status optimizer_apply(shoal_graph *g, const shoal_optimizer_options *options, shoal_value *const *variables,
-                             const shoal_gradient *gradients, int n, shoal_value *rate, shoal_value **update) {
+/* once: rows that are named several times must be added up first. */
+static shoal_status apply_all(shoal_graph *g, const shoal_optimizer_options *options, shoal_value *const *variables,
+                              const shoal_gradient *gradients, int n, bool once, shoal_value *rate,
+                              shoal_value **update) {
   TRY(shoal_graph_status(g));
   const optimizer_row *row = NULL;
   TRY(find(options->name, &row));
@@ -173,7 +175,7 @@ shoal_status optimizer_apply(shoal_graph *g, const shoal_optimizer_options *opti
   shoal_status status = NULL;
   int count = 0;
   shoal_value *step = NULL;
-  const bool once = !row->takes_repeats || options->l2 != 0;
+  once = once && (!row->takes_repeats || options->l2 != 0);
   if (row->counts_steps) {
     char name[OPTIMIZER_COUNTER];
     step = shared_variable(g, optimizer_counter(options, name), SHOAL_I64, SHOAL_SCALAR, 1);
@@ -188,6 +190,16 @@ shoal_status optimizer_apply(shoal_graph *g, const shoal_optimizer_options *opti
 done:
   free(updates);
   return status;
+}
+
+shoal_status optimizer_apply(shoal_graph *g, const shoal_optimizer_options *options, shoal_value *const *variables,
+                             const shoal_gradient *gradients, int n, shoal_value *rate, shoal_value **update) {
+  return apply_all(g, options, variables, gradients, n, true, rate, update);
+}
+
+shoal_status optimizer_apply_rows(shoal_graph *g, const shoal_optimizer_options *options, shoal_value *variable,
+                                  const shoal_gradient *gradient, shoal_value *rate, shoal_value **update) {
+  return apply_all(g, options, &variable, gradient, 1, false, rate, update);
 }
 
 shoal_status optimizer_gradients(shoal_graph *g, shoal_value *loss, shoal_value *const *variables, int n,

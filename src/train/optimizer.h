@@ -12,6 +12,10 @@
 SHOAL_CHECKED shoal_status optimizer_apply(shoal_graph *g, const shoal_optimizer_options *options,
                                            shoal_value *const *variables, const shoal_gradient *gradients, int n,
                                            shoal_value *rate, shoal_value **update);
+/* The same of one variable by a gradient of some of its rows, each named once. */
+SHOAL_CHECKED shoal_status optimizer_apply_rows(shoal_graph *g, const shoal_optimizer_options *options,
+                                                shoal_value *variable, const shoal_gradient *gradient,
+                                                shoal_value *rate, shoal_value **update);
 /* Gradients of the loss; at least one variable must have one. */
 SHOAL_CHECKED shoal_status optimizer_gradients(shoal_graph *g, shoal_value *loss, shoal_value *const *variables, int n,
                                                shoal_gradient *out);

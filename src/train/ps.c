@@ -6,6 +6,7 @@
 #include "exec/session.h"
 #include "graph/graph.h"
 #include "train/optimizer.h"
+#include "train/ps_table.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -20,6 +21,7 @@ typedef struct {
   text settings;
   ps_client *client;
   shoal_model *model;
+  ps_table *table; /* NULL: each worker has all parameters */
   /* [1 + slots] lists of pointers to the numbers of the trained weights, in their order: the weights, then each slot */
   float **values[1 + OPTIMIZER_MOST_SLOTS];
   int n_values, n_weights;
@@ -32,9 +34,14 @@ typedef struct {
 
 /* ---- what servers and workers must agree on */
 
-static shoal_status place_weights(const shoal_model *m, int servers, placement *out) {
+static shoal_status place_weights(const shoal_model *m, const ps_options *o, placement *out) {
   shoal_value **weights;
-  int n;
+  int n, servers = o->servers;
+  if (o->table) {
+    int64_t rows;
+    TRY(ps_table_rows(m, &rows));
+    return placement_make(&rows, 1, servers, out);
+  }
   TRY(model_weights(m, true, &weights, &n));
   int64_t *counts = calloc((size_t)n, sizeof *counts);
   shoal_status status = counts ? NULL : status_no_memory();
@@ -57,6 +64,7 @@ static shoal_status write_settings(const ps_options *o, const shoal_model *m, co
            c->optimizer.name ? c->optimizer.name : "sgd", c->schedule.name ? c->schedule.name : "constant",
            c->schedule.rate, (unsigned long long)c->seed);
   for (int s = 0; s < p->servers; s++) text_add(out, "%s%lld", s ? "," : "", (long long)p->elements[s]);
+  if (o->table) text_add(out, " touched=%lld", (long long)m->input.dim[0]);
   return out->failed ? status_no_memory() : NULL;
 }
 
@@ -80,6 +88,16 @@ static shoal_status find_values(ps *s, shoal_value **weights, const char *slot, 
   return NULL;
 }
 
+static shoal_status find_counter(ps *s) {
+  char name[OPTIMIZER_COUNTER];
+  const char *counter = optimizer_counter(&s->model->options.optimizer, name);
+  if (!counter) return NULL;
+  shoal_tensor t;
+  TRY(shoal_session_variable(s->model->session, shoal_graph_find(s->model->graph, counter), &t));
+  s->counter = t.data;
+  return NULL;
+}
+
 static shoal_status find_all(ps *s, shoal_value **weights) {
   const char *slots[OPTIMIZER_MOST_SLOTS];
   int n_slots = optimizer_slots(&s->model->options.optimizer, slots);
@@ -90,14 +108,7 @@ static shoal_status find_all(ps *s, shoal_value **weights) {
     TRY(find_values(s, weights, k ? slots[k - 1] : NULL, s->values[k]));
   }
   s->gradients = calloc((size_t)s->n_weights, sizeof *s->gradients);
-  if (!s->gradients) return status_no_memory();
-  char name[OPTIMIZER_COUNTER];
-  const char *counter = optimizer_counter(&s->model->options.optimizer, name);
-  if (!counter) return NULL;
-  shoal_tensor t;
-  TRY(shoal_session_variable(s->model->session, shoal_graph_find(s->model->graph, counter), &t));
-  s->counter = t.data;
-  return NULL;
+  return s->gradients ? NULL : status_no_memory();
 }
 
 /* Takes `status`: an error that meeting again may help against becomes *lost. */
@@ -126,12 +137,14 @@ static shoal_status bring(ps *s, const strategy_plan *plan, const strategy_place
   const lease_plan *batches = &plan->batches;
   ps_start start = {.counter = s->counter ? *s->counter : 0,
                     .rows_done = place->rows,
-                    .first = place->rows / batches->rows * lease_plan_epoch_batches(batches) +
-                             place->rows % batches->rows / batches->batch,
                     .batch = batches->batch,
                     .rows = batches->rows,
                     .end = batches->end,
                     .end_step = plan->end_step};
+  if (batches->rows)
+    start.first = place->rows / batches->rows * lease_plan_epoch_batches(batches) +
+                  place->rows % batches->rows / batches->batch;
+  if (s->table && s->base.checkpoint) TRY(ps_table_restore(s->table, s->base.checkpoint));
   for (int k = 0; k < s->n_values; k++) TRY(ps_client_set(s->client, k, s->values[k]));
   return ps_client_start(s->client, place->updates, &start, answer);
 }
@@ -140,31 +153,44 @@ static shoal_status begin(shoal_strategy *base, shoal_model *m, const strategy_p
                           strategy_place *place, bool *lost) {
   ps *s = (ps *)base;
   ps_answer answer = {0};
-  shoal_status status = base->worker || under_way ? ps_client_pull(s->client, s->values[0], &answer)
+  float *const *parameters = s->n_values ? s->values[0] : NULL;
+  shoal_status status = base->worker || under_way ? ps_client_pull(s->client, parameters, &answer)
                                                   : bring(s, plan, place, &answer);
   TRY(may_be_lost(s, status, lost));
   if (!*lost) *place = place_of(&answer);
   return NULL;
 }
 
+static shoal_status fetch(shoal_strategy *base, const shoal_batch *b) {
+  return ps_table_fetch(((ps *)base)->table, b, true, &base->indices);
+}
+
+static shoal_status push(ps *s, const strategy_part *part, ps_head *head, ps_answer *answer) {
+  if (s->table) return ps_table_push(s->table, part->gradients, part->next, head, &s->base.indices, answer);
+  for (int i = 0; part->examples && i < s->n_weights; i++) s->gradients[i] = part->gradients[i].data;
+  return ps_client_push(s->client, s->gradients, s->values[0], head, answer);
+}
+
 static shoal_status take_step(shoal_strategy *base, const strategy_part *part, strategy_outcome *out) {
   ps *s = (ps *)base;
   ps_head head = {.loss = part->loss, .hits = part->hits, .examples = part->examples};
-  for (int i = 0; part->examples && i < s->n_weights; i++) s->gradients[i] = part->gradients[i].data;
+  int64_t touched = s->table && part->examples ? ps_table_touched(s->table) : 0;
   ps_answer answer = {0};
   bool lost;
-  TRY(may_be_lost(s, ps_client_push(s->client, s->gradients, s->values[0], &head, &answer), &lost));
+  TRY(may_be_lost(s, push(s, part, &head, &answer), &lost));
   *out = (strategy_outcome){.lost = lost};
   if (lost) return NULL;
   const ps_head *about = base->together ? &answer.head : &head;
   int64_t between = s->version < 0 || answer.stopped ? 0 : MAX_OF(answer.head.updates - s->version - 1, 0);
   s->version = answer.head.updates;
+  if (s->table && s->counter) *s->counter = answer.head.counter;
   *out = (strategy_outcome){.stop = answer.stopped,
                             .examples = about->examples,
                             .loss = about->loss,
                             .hits = about->hits,
                             .rate = answer.head.rate,
                             .place = place_of(&answer),
+                            .touched = touched,
                             .staleness = between,
                             .barrier_seconds = answer.waited,
                             .server_seconds = answer.worked};
@@ -204,6 +230,7 @@ static shoal_status say_goodbye(ps *s, ps_head *head) {
   TRY(ps_client_done(s->client, head));
   if (s->base.worker) return NULL;
   TRY(wait_for_others(s, head));
+  if (s->counter) *s->counter = head->counter;
   return gather(&s->base);
 }
 
@@ -224,27 +251,37 @@ static const strategy_kind kind = {.name = "ps",
                                    .stop = stop,
                                    .gather = gather,
                                    .end = end};
+static const strategy_kind table_kind = {.name = "ps",
+                                         .meet = meet,
+                                         .begin = begin,
+                                         .step = take_step,
+                                         .fetch = fetch,
+                                         .stop = stop,
+                                         .gather = gather,
+                                         .end = end};
 
 shoal_status ps_strategy_create(const ps_options *options, shoal_model *m, shoal_strategy **out) {
   TRY(model_ready(m));
   ps *s = calloc(1, sizeof *s);
   if (!s) return status_no_memory();
-  s->base = (shoal_strategy){.kind = &kind,
+  s->base = (shoal_strategy){.kind = options->table ? &table_kind : &kind,
                              .worker = options->worker,
                              .workers = options->workers,
                              .together = options->together,
-                             .recovers = options->returns};
+                             .recovers = options->returns && !options->table};
   s->options = *options;
   s->model = m;
   s->version = -1;
   shoal_value **weights = NULL;
   shoal_status status = NULL;
-  TRY_GOTO(status, place_weights(m, options->servers, &s->place), done);
+  TRY_GOTO(status, place_weights(m, options, &s->place), done);
   TRY_GOTO(status, write_settings(options, m, &s->place, &s->settings), done);
   TRY_GOTO(status, model_weights(m, true, &weights, &s->n_weights), done);
-  TRY_GOTO(status, find_all(s, weights), done);
+  TRY_GOTO(status, find_counter(s), done);
+  if (!options->table) TRY_GOTO(status, find_all(s, weights), done);
   ps_client_options client = {.addresses = options->addresses,
                               .place = &s->place,
+                              .touched = options->table ? m->input.dim[0] : 0,
                               .net = options->net,
                               .settings = s->settings.data,
                               .backups = options->backups > 0,
@@ -256,6 +293,7 @@ shoal_status ps_strategy_create(const ps_options *options, shoal_model *m, shoal
                               .answer_seconds = 1.5 * options->answer_seconds + 1};
   client.net.from = (uint32_t)options->worker;
   TRY_GOTO(status, ps_client_create(&client, &s->client), done);
+  if (options->table) TRY_GOTO(status, ps_table_create(m, s->client, &s->table), done);
 done:
   free(weights);
   if (status)
@@ -305,7 +343,9 @@ shoal_status ps_strategy_close(shoal_strategy *base) {
 void ps_strategy_destroy(shoal_strategy *base) {
   ps *s = (ps *)base;
   if (!s) return;
+  ps_table_destroy(s->table);
   ps_client_destroy(s->client);
+  free(s->base.checkpoint);
   for (int k = 0; k < s->n_values; k++) free(s->values[k]);
   free(s->gradients);
   placement_fini(&s->place);
@@ -326,6 +366,7 @@ int ps_strategy_server(const shoal_strategy *base, const shoal_value *variable) 
     shoal_status_free(status);
     return -1;
   }
+  if (s->table) return 0;
   for (int server = 0; server < s->place.servers; server++)
     for (int i = s->place.begin[server]; i < s->place.begin[server + 1]; i++)
       if (s->place.slices[i].first == 0 && s->values[0][s->place.slices[i].variable] == t.data) return server;
@@ -342,10 +383,13 @@ void ps_strategy_stats(const shoal_strategy *base, net_stats *out) {
 
 /* ---- the server's side */
 
-static shoal_status build_update(void *optimizer, shoal_graph *g, shoal_value *variable, shoal_value *gradient,
-                                 shoal_value *rate, shoal_value **update) {
+static shoal_status build_update(void *optimizer, shoal_graph *g, shoal_value *variable,
+                                 const shoal_gradient *gradient, shoal_value *rate, shoal_value **update) {
   const shoal_compile_options *o = optimizer;
-  return optimizer_apply(g, &o->optimizer, &variable, &(shoal_gradient){.value = gradient}, 1, rate, update);
+  if (!gradient->indices) return optimizer_apply(g, &o->optimizer, &variable, gradient, 1, rate, update);
+  shoal_optimizer_options rows = o->optimizer;
+  rows.l2 = o->l2; /* the update sees to it, for what it touches */
+  return optimizer_apply_rows(g, &rows, variable, gradient, rate, update);
 }
 
 static double rate_at(void *optimizer, int64_t update) {
@@ -360,7 +404,7 @@ shoal_status ps_serve(const ps_options *options, int index, shoal_model *m, cons
   text settings = {0};
   char name[32];
   snprintf(name, sizeof name, "ps/%d", index);
-  shoal_status status = place_weights(m, options->servers, &place);
+  shoal_status status = place_weights(m, options, &place);
   if (!status) status = write_settings(options, m, &place, &settings);
   shoal_session_destroy(m->session);
   m->session = NULL;
@@ -376,6 +420,7 @@ shoal_status ps_serve(const ps_options *options, int index, shoal_model *m, cons
                                 .heartbeat = options->heartbeat,
                                 .returns = options->returns,
                                 .elements = place.elements[index],
+                                .touched = options->table ? m->input.dim[0] : 0,
                                 .block = options->block,
                                 .settings = settings.data,
                                 .kernels = m->options.kernels,

@@ -19,6 +19,7 @@ typedef struct {
   double heartbeat; /* seconds of silence after which a worker that others wait for no longer counts; 0: never */
   bool returns;     /* tasks that die are started again: they are waited for, for answer_seconds */
   const int *stop;  /* NULL, or: waiting for a lost server is given up once *stop is not 0 */
+  bool table;      /* the model's weights are a table on the servers, see ps_table.h; model_shrink_table was called */
   int64_t block;   /* of a server: see ps_server_options */
   void *describer; /* of a server: see ps_server_options */
   char *(*describe)(void *describer, const ps_server_result *so_far);

@@ -53,6 +53,7 @@ typedef struct {
   int64_t examples;              /* may be 0, together */
   double loss, hits;             /* sums over them */
   const shoal_tensor *gradients; /* of the mean loss; one a trained weight, in model_weights' order; f32 */
+  const shoal_batch *next;       /* with `fetch`: computed next; NULL: none */
 } strategy_part;
 
 /* What the step has come to. */
@@ -64,6 +65,7 @@ typedef struct {
   double rate;       /* that was applied */
   strategy_place place;
   int64_t own_examples; /* of this worker; only from `train` */
+  int64_t touched;   /* with `fetch`: rows of the table this worker's gradients were about */
   int64_t staleness; /* updates made between the parameters this part was computed with and its use */
   double barrier_seconds, server_seconds; /* of the call: waiting for other workers; for others' work on the step */
   double network_seconds;                 /* moving messages; only from `train`, which computes as well */
@@ -80,6 +82,10 @@ typedef struct {
   shoal_status (*begin)(shoal_strategy *s, shoal_model *m, const strategy_plan *plan, bool under_way,
                         strategy_place *place, bool *lost);
   shoal_status (*step)(shoal_strategy *s, const strategy_part *part, strategy_outcome *out);
+  /* Of a table that is elsewhere (model.h): brings the rows of the first batch, which is computed next; those of later
+   * ones come with the steps. Gradients are then [entries, 1], and s->indices those to compute with. NULL: all parameters
+   * are here. */
+  shoal_status (*fetch)(shoal_strategy *s, const shoal_batch *b);
   /* In place of `step`, for those in which all workers walk the epoch's rows together and cut each round's among them in
    * their own way: they compute, too. Of the outcome `stop`, the losses, own_examples and the times are set. */
   shoal_status (*prepare)(shoal_strategy *s, const strategy_setup *setup);
@@ -98,6 +104,8 @@ struct shoal_strategy {
   bool together; /* all workers take each step together; otherwise each goes its own pace */
   int64_t rows;  /* with `train`: of the step under way or next, of all workers; the loop keeps it */
   bool recovers; /* what is lost is taken up again from the last checkpoint */
+  shoal_tensor indices; /* see `fetch` */
+  char *checkpoint;     /* with `fetch`: where rows are to be read from when a training begins; NULL: none. Owned */
 };
 
 /* The batch of a worker in step `step` (from 0) when nobody ever comes or goes and all step together: for strategies in

@@ -9,10 +9,7 @@ static shoal_status weight_entries(shoal_model *m, checkpoint_entry **out, int *
   TRY(model_weights(m, false, &list, n));
   checkpoint_entry *entries = calloc((size_t)*n + 1, sizeof *entries);
   shoal_status status = entries ? NULL : status_no_memory();
-  for (int i = 0; i < *n && !status; i++) {
-    entries[i].name = shoal_value_name(list[i]);
-    status = shoal_session_variable(m->session, list[i], &entries[i].tensor);
-  }
+  for (int i = 0; i < *n && !status; i++) status = model_entry(m, list[i], &entries[i]);
   free(list);
   if (status) {
     free(entries);

@@ -1,0 +1,65 @@
+#include "dist/sparse_keys.h"
+
+#include "base/mem.h"
+
+#include <string.h>
+
+enum { BLOCK = 8, WIDEST = 32 };
+
+size_t sparse_keys_most(int64_t n) { return (size_t)((n + BLOCK - 1) / BLOCK) * (1 + WIDEST); }
+
+/* Eight gaps of `width` bits at p; what is beyond them stays. Each is put in by a word of 8 bytes, so 8 bytes more than
+ * the block's are written to. */
+static void pack(const uint32_t *gaps, int width, uint8_t *p) {
+  memset(p, 0, (size_t)width + 8);
+  for (int i = 0; i < BLOCK; i++) {
+    const int bit = i * width;
+    uint64_t word;
+    memcpy(&word, p + bit / 8, sizeof word);
+    word |= (uint64_t)gaps[i] << bit % 8;
+    memcpy(p + bit / 8, &word, sizeof word);
+  }
+}
+
+size_t sparse_keys_encode(const int32_t *keys, int64_t n, int32_t base, uint8_t *out) {
+  uint8_t *p = out, room[WIDEST + 8];
+  uint32_t next = (uint32_t)base; /* the least that can come */
+  for (int64_t at = 0; at < n; at += BLOCK) {
+    uint32_t gaps[BLOCK] = {0}, all = 0;
+    const int64_t count = MIN_OF(BLOCK, n - at);
+    for (int64_t i = 0; i < count; i++) {
+      gaps[i] = (uint32_t)keys[at + i] - next;
+      all |= gaps[i];
+      next = (uint32_t)keys[at + i] + 1;
+    }
+    const int width = all ? 32 - __builtin_clz(all) : 0;
+    *p++ = (uint8_t)width;
+    pack(gaps, width, room);
+    memcpy(p, room, (size_t)width);
+    p += width;
+  }
+  return (size_t)(p - out);
+}
+
+const char *sparse_keys_decode(const uint8_t *bytes, size_t length, int64_t n, int64_t limit, int32_t *out) {
+  const uint8_t *p = bytes, *end = bytes + length;
+  uint64_t next = 0; /* as above; gaps below 2^32 and fewer than 2^31 keys cannot overflow it */
+  for (int64_t at = 0; at < n; at += BLOCK) {
+    uint8_t room[WIDEST + 8] = {0};
+    if (p >= end) return "its keys are cut short";
+    const int width = *p++;
+    if (width > WIDEST || end - p < width) return "its keys are cut short";
+    memcpy(room, p, (size_t)width);
+    p += width;
+    const uint64_t mask = ((uint64_t)1 << width) - 1;
+    const int64_t count = MIN_OF(BLOCK, n - at);
+    for (int64_t i = 0; i < count; i++) {
+      uint64_t word;
+      memcpy(&word, room + i * width / 8, sizeof word);
+      next += word >> (i * width % 8) & mask;
+      if ((int64_t)next >= limit) return "a key is beyond the table";
+      out[at + i] = (int32_t)next++;
+    }
+  }
+  return p == end ? NULL : "there is something behind its keys";
+}

@@ -1,0 +1,165 @@
+#include "dist/sparse_rows.h"
+
+#include "base/mem.h"
+
+#include <string.h>
+
+typedef struct {
+  int32_t *keys; /* [touched] */
+  int64_t n;
+} key_list;
+
+typedef struct {
+  key_list now, next;
+} asked;
+
+/* Rows and their gradients, ascending. */
+typedef struct {
+  int32_t *keys;
+  float *sums;
+  int64_t n;
+} row_sums;
+
+struct sparse_rows {
+  int workers;
+  int64_t elements, touched;
+  asked *asked;       /* [workers] */
+  float *values;      /* [touched] of an answer */
+  row_sums sums[2];   /* [workers * touched] each, if there is more than one worker */
+};
+
+/* Pages come when they are touched: lists cost what batches really have. */
+static shoal_status list_create(int64_t n, int32_t **out) {
+  *out = calloc((size_t)n + 1, sizeof **out);
+  return *out ? NULL : status_no_memory();
+}
+
+static shoal_status fill(sparse_rows *r) {
+  r->asked = calloc((size_t)r->workers, sizeof *r->asked);
+  r->values = calloc((size_t)r->touched + 1, sizeof *r->values);
+  if (!r->asked || !r->values) return status_no_memory();
+  for (int w = 0; w < r->workers; w++) {
+    TRY(list_create(r->touched, &r->asked[w].now.keys));
+    TRY(list_create(r->touched, &r->asked[w].next.keys));
+  }
+  const int64_t most = MIN_OF(r->workers * r->touched, r->elements);
+  for (int i = 0; i < 2 && r->workers > 1; i++) {
+    TRY(list_create(most, &r->sums[i].keys));
+    r->sums[i].sums = calloc((size_t)most + 1, sizeof(float));
+    if (!r->sums[i].sums) return status_no_memory();
+  }
+  return NULL;
+}
+
+shoal_status sparse_rows_create(int workers, int64_t elements, int64_t touched, sparse_rows **out) {
+  sparse_rows *r = calloc(1, sizeof *r);
+  if (!r) return status_no_memory();
+  r->workers = workers;
+  r->elements = elements;
+  r->touched = MIN_OF(touched, elements);
+  shoal_status status = fill(r);
+  if (status)
+    sparse_rows_destroy(r);
+  else
+    *out = r;
+  return status;
+}
+
+void sparse_rows_destroy(sparse_rows *r) {
+  if (!r) return;
+  for (int w = 0; r->asked && w < r->workers; w++) {
+    free(r->asked[w].now.keys);
+    free(r->asked[w].next.keys);
+  }
+  for (int i = 0; i < 2; i++) {
+    free(r->sums[i].keys);
+    free(r->sums[i].sums);
+  }
+  free(r->asked);
+  free(r->values);
+  free(r);
+}
+
+void sparse_rows_forget(sparse_rows *r, int worker) { r->asked[worker].now.n = r->asked[worker].next.n = 0; }
+
+const char *sparse_rows_ask(sparse_rows *r, int worker, const net_message *m) {
+  asked *a = &r->asked[worker];
+  const uint8_t *payload = m->payload;
+  const size_t bytes = m->bytes;
+  ps_head head;
+  if (bytes < sizeof head) return "it has no head";
+  memcpy(&head, payload, sizeof head);
+  if (head.gradients != (m->header.kind == PS_PUSH && m->header.number ? a->now.n : 0))
+    return "its gradients are not as many as the rows it has asked for";
+  const size_t before = sizeof head + (size_t)head.gradients * sizeof(float);
+  if (bytes < before) return "its gradients are cut short";
+  if (head.keys == PS_SAME) {
+    if (bytes != before) return "there is something behind its gradients";
+    memcpy(a->next.keys, a->now.keys, (size_t)a->now.n * sizeof *a->now.keys);
+    a->next.n = a->now.n;
+    return NULL;
+  }
+  if (head.keys < 0 || head.keys > r->touched) return "it asks for more rows than a batch can touch";
+  const char *wrong = sparse_keys_decode(payload + before, bytes - before, head.keys, r->elements, a->next.keys);
+  a->next.n = wrong ? 0 : head.keys;
+  return wrong;
+}
+
+net_part sparse_rows_answer(sparse_rows *r, int worker, const ps_vectors *v, bool keep) {
+  asked *a = &r->asked[worker];
+  const float *table = ps_vectors_table(v, PS_PARAMETERS); /* [elements] */
+  const int32_t *keys = a->next.keys;
+  const int64_t n = a->next.n;
+  enum { AHEAD = 32 };
+  for (int64_t i = 0; i < n; i++) {
+    if (i + AHEAD < n) __builtin_prefetch(table + keys[i + AHEAD], 0, 2);
+    r->values[i] = table[keys[i]];
+  }
+  if (keep) {
+    key_list now = a->now;
+    a->now = a->next;
+    a->next = now;
+  }
+  a->next.n = 0;
+  return (net_part){r->values, (size_t)n * sizeof(float)};
+}
+
+/* to = from + weight * (keys, gradients [n]) */
+static void add_rows(const row_sums *from, const int32_t *keys, const float *gradients, int64_t n, float weight,
+                     row_sums *to) {
+  int64_t i = 0, j = 0, k = 0;
+  while (i < from->n && j < n) {
+    const int32_t a = from->keys[i], b = keys[j];
+    const float sum = from->sums[i], more = weight * gradients[j];
+    to->keys[k] = MIN_OF(a, b);
+    to->sums[k++] = (a <= b ? sum : 0) + (b <= a ? more : 0);
+    i += a <= b;
+    j += b <= a;
+  }
+  for (; i < from->n; i++, k++) {
+    to->keys[k] = from->keys[i];
+    to->sums[k] = from->sums[i];
+  }
+  for (; j < n; j++, k++) {
+    to->keys[k] = keys[j];
+    to->sums[k] = weight * gradients[j];
+  }
+  to->n = k;
+}
+
+shoal_status sparse_rows_apply(sparse_rows *r, ps_vectors *v, const ps_gradient *gradients, int n, double rate) {
+  if (n == 1) {
+    const key_list *keys = &r->asked[gradients[0].worker].now;
+    return keys->n ? ps_vectors_apply_rows(v, keys->keys, gradients[0].values, keys->n, rate) : NULL;
+  }
+  double examples = 0;
+  for (int g = 0; g < n; g++) examples += (double)gradients[g].examples;
+  r->sums[0].n = 0;
+  for (int g = 0; g < n; g++) {
+    const key_list *keys = &r->asked[gradients[g].worker].now;
+    add_rows(&r->sums[g % 2], keys->keys, gradients[g].values, keys->n,
+             (float)((double)gradients[g].examples / examples), &r->sums[(g + 1) % 2]);
+  }
+  const row_sums *all = &r->sums[n % 2];
+  return all->n ? ps_vectors_apply_rows(v, all->keys, all->sums, all->n, rate) : NULL;
+}

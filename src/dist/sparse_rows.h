@@ -1,0 +1,29 @@
+/* A server's side of a table: which rows each worker has asked for, and the mean of gradients that are about different
+ * rows. Nothing is allocated once it is made.
+ *
+ * 1. A worker has two sets of keys: `now`, whose parameters it has and its next gradient is about, and `next`, those it
+ *    has asked for and will be answered. Answering makes the latter the former.
+ * 2. What workers send is looked at before anything changes. */
+#ifndef SHOAL_DIST_SPARSE_ROWS_H
+#define SHOAL_DIST_SPARSE_ROWS_H
+
+#include "dist/ps_protocol.h"
+#include "dist/ps_vectors.h"
+
+typedef struct sparse_rows sparse_rows;
+
+SHOAL_CHECKED shoal_status sparse_rows_create(int workers, int64_t elements, int64_t touched, sparse_rows **out);
+void sparse_rows_destroy(sparse_rows *r);
+/* A worker that begins has asked for nothing. */
+void sparse_rows_forget(sparse_rows *r, int worker);
+
+/* Takes in the keys of a PUSH or ROWS of `bytes` bytes, head included; a PUSH with examples must have a gradient for
+ * each row asked for before. NULL, or what is wrong with them. */
+SHOAL_CHECKED const char *sparse_rows_ask(sparse_rows *r, int worker, const net_message *m);
+/* The parameters it asked for; values live until the next call. keep: it will send gradients of them. */
+net_part sparse_rows_answer(sparse_rows *r, int worker, const ps_vectors *v, bool keep);
+/* One update by the mean over the gradients of n workers, weighted by their examples, in their order. */
+SHOAL_CHECKED shoal_status sparse_rows_apply(sparse_rows *r, ps_vectors *v, const ps_gradient *gradients, int n,
+                                             double rate);
+
+#endif
