@@ -384,7 +384,7 @@ static shoal_status set_up(server *s) {
   s->gradients = calloc(workers, sizeof *s->gradients);
   s->result.workers = calloc(workers, sizeof *s->result.workers);
   if (!s->workers || !s->gradients || !s->result.workers) return status_no_memory();
-  TRY(ps_vectors_create(o, o->together && o->workers > 1, &s->vectors));
+  TRY(ps_vectors_create(o, o->together && o->workers > 1 && !o->touched, &s->vectors));
   s->parts = calloc((size_t)ps_vectors_n_parts(s->vectors) + 1, sizeof *s->parts);
   if (!s->parts) return status_no_memory();
   net_options net = o->net;

@@ -26,6 +26,7 @@ static shoal_status read_on(fit_loop *l, bool *last) {
 
 static void take_place(fit_loop *l, const strategy_place *place) {
   l->place = *place;
+  l->state.epoch_steps += place->updates - l->state.step;
   l->state.step = place->updates;
   l->state.position = place->rows - l->state.examples;
   l->run_examples = place->rows - l->first_rows;
