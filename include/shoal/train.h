@@ -214,6 +214,7 @@ typedef struct {
   bool stopped_early;  /* by patience */
   int64_t resumed_from; /* step, or -1 */
   int64_t touched_rows; /* of sparse rows with parameter servers: features touched, summed over this worker's steps */
+  int64_t exchanged_bytes; /* the same: in messages to and from servers, of steps alone */
   int64_t lost_steps;   /* of this run, made once more because a parameter server was lost */
 } shoal_fit_result;
 

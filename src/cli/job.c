@@ -365,7 +365,7 @@ static shoal_status check_sparse(const job_flags *f, const flags_parsed *parsed,
   if (!kind->sparse) return NULL;
   if (!is(f->strategy, "single") && !is(f->strategy, "ps"))
     return status_make(SHOAL_ERR_ARGUMENT, "%s is trained by one process or with parameter servers; leave out "
-                       "--strategy %s%s", kind->name, f->strategy, f->deterministic ? " and --deterministic" : "");
+                       "--strategy %s", kind->name, f->strategy);
   if (is(f->transfer, "dense") && f->l2 > 0)
     return status_make(SHOAL_ERR_ARGUMENT, "--transfer dense cannot tell what a batch touches, as --l2 has to know");
   if (f->no_fusion && !job_is_together(f))

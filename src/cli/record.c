@@ -54,6 +54,7 @@ const record_field fit_record[] = {
     INT(shoal_fit_result, resumed_from),
     INT(shoal_fit_result, lost_steps),
     INT(shoal_fit_result, touched_rows),
+    INT(shoal_fit_result, exchanged_bytes),
     {0},
 };
 

@@ -1,6 +1,7 @@
 #include "cli/summary.h"
 
 #include "cli/judge.h"
+#include "cli/exchange.h"
 #include "cli/membership.h"
 #include "cli/table.h"
 
@@ -114,7 +115,9 @@ json_t *task_json(const task_report *t) {
   json_object_set_new(o, "steps", json_integer(t->steps));
   json_object_set_new(o, "examples", json_integer(t->examples));
   json_object_set_new(o, "test_accuracy", number(t->test_accuracy));
-  if (t->touched_rows) json_object_set_new(o, "touched_rows", json_integer(t->touched_rows));
+  if (!t->touched_rows) return o;
+  json_object_set_new(o, "touched_rows", json_integer(t->touched_rows));
+  json_object_set_new(o, "exchanged_bytes", json_integer(t->exchanged_bytes));
   return o;
 }
 
@@ -228,7 +231,7 @@ json_t *summary_json(run_report *r) {
       {"verdict", judge_json(r)},
   };
   json_t *summary = OBJECT_OF(all);
-  if (!summary || membership_add(r, summary)) return summary;
+  if (!summary || (membership_add(r, summary) && exchange_add(r, summary))) return summary;
   json_decref(summary);
   return NULL;
 }
@@ -340,6 +343,7 @@ void summary_print(const run_report *r, FILE *to) {
   if (isfinite(r->test.auc))
     fprintf(to, "\nOn the test rows: log loss %.5f, error rate %.3f %%, AUC %.5f.\n", r->test.loss,
             100 * (1 - r->test.accuracy), r->test.auc);
+  exchange_print(r, to);
   if (fit->bad_rows) fprintf(to, "\n%lld bad rows were skipped.\n", (long long)fit->bad_rows);
   if (fit->dropped_examples)
     fprintf(to, "\n%lld examples an epoch were left out: the last batch was not full.\n",

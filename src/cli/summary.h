@@ -41,6 +41,7 @@ typedef struct {
   int64_t examples;
   double test_accuracy;
   int64_t touched_rows; /* 0: of rows that are not sparse */
+  int64_t exchanged_bytes; /* then: to and from servers in steps, without what testing and saving took */
 } task_report;
 
 /* Adds a part of a timeline; takes it. */

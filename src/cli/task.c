@@ -116,7 +116,8 @@ static json_t *worker_json(task *t, const shoal_fit_result *fit, const shoal_eva
                         .examples = fit->worker_examples,
                         .times = fit->times,
                         .test_accuracy = test->accuracy,
-                        .touched_rows = fit->touched_rows};
+                        .touched_rows = fit->touched_rows,
+                        .exchanged_bytes = fit->exchanged_bytes};
   net_stats net;
   ps_strategy_stats(t->strategy, &net);
   report.net_sent_bytes = (int64_t)net.sent_bytes;

@@ -517,6 +517,7 @@ static shoal_status fit(fit_loop *l, shoal_fit_result *result) {
       .resumed_from = from,
       .lost_steps = l->lost_steps,
       .touched_rows = l->touched,
+      .exchanged_bytes = l->exchanged,
   };
   r.times = times_of(l, r.seconds);
   if (l->pipeline) {

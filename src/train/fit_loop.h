@@ -57,7 +57,7 @@ typedef struct fit_loop {
   strategy_plan plan;        /* with a strategy */
   strategy_place place;      /* the same: as it said last */
   int64_t first_rows;        /* the same: done before this run */
-  int64_t touched;           /* rows of a table, summed over steps */
+  int64_t touched, exchanged; /* rows of a table, summed over steps; bytes that went there and back */
   sparse_set spread;         /* with `dense`: to count them */
   float *dense;              /* [features] a gradient of few rows, for a strategy that takes whole ones; else NULL */
 } fit_loop;

@@ -75,6 +75,7 @@ void fit_count_outcome(fit_loop *l, const strategy_outcome *o, int64_t n, double
   l->staleness += o->staleness;
   l->staleness_steps++;
   l->touched += o->touched;
+  l->exchanged += o->bytes;
   fit_count_losses(l, o->examples, o->loss, o->hits);
   l->worker_examples += n;
   l->worker_steps++;

@@ -175,11 +175,14 @@ static shoal_status take_step(shoal_strategy *base, const strategy_part *part, s
   ps *s = (ps *)base;
   ps_head head = {.loss = part->loss, .hits = part->hits, .examples = part->examples};
   int64_t touched = s->table && part->examples ? ps_table_touched(s->table) : 0;
+  net_stats before, after;
+  ps_client_stats(s->client, &before);
   ps_answer answer = {0};
   bool lost;
   TRY(may_be_lost(s, push(s, part, &head, &answer), &lost));
   *out = (strategy_outcome){.lost = lost};
   if (lost) return NULL;
+  ps_client_stats(s->client, &after);
   const ps_head *about = base->together ? &answer.head : &head;
   int64_t between = s->version < 0 || answer.stopped ? 0 : MAX_OF(answer.head.updates - s->version - 1, 0);
   s->version = answer.head.updates;
@@ -190,6 +193,8 @@ static shoal_status take_step(shoal_strategy *base, const strategy_part *part, s
                             .hits = about->hits,
                             .rate = answer.head.rate,
                             .place = place_of(&answer),
+                            .bytes = (int64_t)(after.sent_bytes - before.sent_bytes + after.received_bytes -
+                                               before.received_bytes),
                             .touched = touched,
                             .staleness = between,
                             .barrier_seconds = answer.waited,

@@ -65,6 +65,7 @@ typedef struct {
   double rate;       /* that was applied */
   strategy_place place;
   int64_t own_examples; /* of this worker; only from `train` */
+  int64_t bytes;     /* of the messages there and back, if known */
   int64_t touched;   /* with `fetch`: rows of the table this worker's gradients were about */
   int64_t staleness; /* updates made between the parameters this part was computed with and its use */
   double barrier_seconds, server_seconds; /* of the call: waiting for other workers; for others' work on the step */

@@ -1,0 +1,115 @@
+"""sparse-lr with parameter servers: bytes, memory, curves, checkpoints, whole weights, what is refused."""
+import csv
+import json
+import shutil
+
+import support
+
+FEATURES = 33762578
+FEW = 20000
+
+
+class SparseServers(support.Case):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        maker = cls("test_bytes_and_memory")
+        maker.folder = cls.shared
+        maker.shoal("data", "generate", "criteo", "--rows", 24000, "--files", 6, "--out", "clicks", "--quiet")
+        maker.shoal("data", "generate", "criteo", "--rows", 9000, "--files", 3, "--features", FEW, "--out", "few", "--quiet")
+        for name in ("clicks", "few"):
+            folder = cls.shared / name
+            truth = json.loads((folder / "truth.json").read_text())
+            setattr(cls, name + "_truth", truth)
+            setattr(cls, name + "_test", folder / truth["test_file"])
+            setattr(cls, name + "_train", ",".join(str(p) for p in sorted(folder.glob("tfrecords*"))
+                                                  if p.name != truth["test_file"]))
+
+    def learn(self, run, *flags, expect=0):
+        return self.shoal("train", "sparse-lr", "--data", self.few_train, "--test-data", self.few_test, "--features", FEW,
+                          "--run-dir", run, *flags, expect=expect)
+
+    def gap_left(self, summary, truth):
+        """Of the way from a constant to the hidden model, the share that is not made."""
+        return (summary["test_loss"] - truth["test_log_loss"]) / (truth["constant_log_loss"] - truth["test_log_loss"])
+
+    def test_bytes_and_memory(self):
+        out = self.shoal("train", "sparse-lr", "--data", self.clicks_train, "--test-data", self.clicks_test, "--workers", 5,
+                         "--ps", 1, "--mode", "async", "--eval-every", 5000, "--no-checkpoints", "--lr", 0.1, "--run-dir",
+                         "run")[0]
+        s = self.summary("run")
+        self.assertEqual(s["parameters"], FEATURES)
+        self.assertEqual(s["examples"], 20000)
+        self.assertLess(self.gap_left(s, self.clicks_truth), 0.85)
+        exchange = s["exchange"]
+        self.assertLess(exchange["step_bytes"], 1.25 * 8 * exchange["touched_features"])
+        self.assertIn("times as much", out)
+        for task in s["tasks"]:
+            most = 2 * 4 * FEATURES + (64 << 20) if task["role"] == "ps" else 150e6
+            self.assertLess(task["rss_peak_bytes"], most, task["role"])
+        points = list(csv.DictReader(open(self.folder / "run" / "curve.csv")))
+        self.assertGreaterEqual(len(points), 3)
+        self.assertLess(float(points[-1]["test_loss"]), float(points[0]["test_loss"]))
+        again = self.shoal("eval", "run", "--data", self.clicks_test, "--json")[0]
+        self.assertAlmostEqual(json.loads(again)["loss"], s["test_loss"], places=5)
+
+    def test_same_as_alone(self):
+        """Rows of one file go to the workers in turn: the same rows in each step."""
+        one = self.few_train.split(",")[0]
+        flags = ("--shuffle-rows", 0, "--optimizer", "adagrad", "--bias", "--quiet", "--no-checkpoints")
+        self.learn("alone", "--data", one, "--batch-size", 60, "--threads", 1, *flags)
+        self.learn("shared", "--data", one, "--batch-size", 20, "--workers", 3, "--ps", 2, *flags)
+        self.learn("far", "--data", one, "--batch-size", 20, "--workers", 3, "--ps", 2, "--transport", "zmq", *flags)
+        alone, shared, far = (self.summary(run) for run in ("alone", "shared", "far"))
+        self.assertEqual(alone["updates"], shared["updates"])
+        self.assertAlmostEqual(alone["test_loss"], shared["test_loss"], places=5)
+        self.assertEqual(shared["test_loss"], far["test_loss"])
+
+    def test_whole_weights(self):
+        """The wasteful way learns the same and says what it costs."""
+        flags = ("--workers", 2, "--ps", 1, "--shuffle-rows", 0, "--no-checkpoints", "--steps", 20)
+        self.learn("sparse", *flags)
+        out = self.learn("whole", "--transfer", "dense", *flags)[0]
+        sparse, whole = self.summary("sparse"), self.summary("whole")
+        self.assertAlmostEqual(sparse["test_loss"], whole["test_loss"], places=5)
+        self.assertEqual(sparse["exchange"]["touched_features"], whole["exchange"]["touched_features"])
+        self.assertGreater(whole["exchange"]["step_bytes"], 2 * 4 * FEW)
+        self.assertLess(4 * sparse["exchange"]["step_bytes"], whole["exchange"]["step_bytes"])
+        self.assertIn("What it touches would be", out)
+
+    def test_resume(self):
+        flags = ("--workers", 2, "--ps", 2, "--batch-size", 50, "--optimizer", "ftrl", "--lr", 0.1, "--quiet")
+        self.learn("whole", *flags, "--epochs", 2)
+        self.learn("parts", *flags, "--steps", 40, "--checkpoint-every", 15)
+        self.shoal("train", "sparse-lr", "--resume", "--run-dir", "parts", "--epochs", 2, "--quiet")
+        whole, parts = self.summary("whole"), self.summary("parts")
+        self.assertEqual(parts["resumed_from"], 40)
+        self.assertEqual(parts["updates"], whole["updates"])
+        self.assertEqual(parts["test_loss"], whole["test_loss"])
+        one, other = (self.folder / run / "model.safetensors" for run in ("whole", "parts"))
+        self.assertEqual(one.read_bytes(), other.read_bytes())
+
+    def test_uneven_shares(self):
+        """A worker whose share is short holds nobody up, and is not left out."""
+        short = self.folder / "short"
+        short.mkdir()
+        for name in ("a", "b"):
+            shutil.copy(self.few_train.split(",")[0], short / f"{name}.tfrecord")
+        self.shoal("data", "generate", "criteo", "--rows", 30, "--files", 1, "--features", FEW, "--out", "tiny", "--quiet")
+        shutil.copy(self.folder / "tiny" / "tfrecords00", short / "c.tfrecord")
+        for mode in ("sync", "async"):
+            self.learn(mode, "--data", short, "--workers", 3, "--mode", mode, "--quiet", "--no-checkpoints", "--epochs", 2)
+            s = self.summary(mode)
+            self.assertEqual(s["examples"], 2 * (2 * 3000 + 30))
+            self.assertEqual(sum(t.get("examples", 0) for t in s["tasks"]), s["examples"])
+
+    def test_refused(self):
+        for flags in (("--workers", 2, "--strategy", "mirrored"), ("--workers", 3, "--backup-workers", 1),
+                      ("--workers", 2, "--evaluator"), ("--transfer", "dense"),
+                      ("--workers", 2, "--transfer", "dense", "--l2", 0.1)):
+            self.learn("bad", *flags, expect=2)
+        self.assertIn("features", self.learn("bad", "--workers", 2, "--features", 100, "--quiet", expect=1)[1])
+
+
+if __name__ == "__main__":
+    support.main()
