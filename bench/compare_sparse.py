@@ -4,7 +4,7 @@
 usage: compare_sparse.py BUILD_DIR
 
 Rows in memory (sparse_bench; scikit-learn's SGDClassifier, which makes an update a row), the two taking turns; then the
-whole command from TFRecord files in the page cache. scikit-learn is looked for in $SHOAL_PEER_PYTHON, python3 and
+whole command from TFRecord files in the page cache, alone and with parameter servers. scikit-learn is looked for in $SHOAL_PEER_PYTHON, python3 and
 /usr/bin/python3."""
 import json
 import os
@@ -79,5 +79,35 @@ def from_files(build):
     print("Goal: 1,000,000 rows/s on two processors, one of which reads.")
 
 
+def with_servers(build):
+    """Five workers and a server as processes of this machine; the modes take turns."""
+    shoal = os.path.join(build, "shoal")
+    cases = {"async": (["--mode", "async"], 5000), "async, staleness 4": (["--mode", "async", "--staleness", "4"], 5000),
+             "sync": (["--mode", "sync"], 1000), "sync, --transfer dense": (["--transfer", "dense", "--steps", "5"], None)}
+    best, last = {}, {}
+    with tempfile.TemporaryDirectory() as folder:
+        clicks = os.path.join(folder, "clicks")
+        subprocess.run([shoal, "data", "generate", "criteo", "--rows", "600000", "--files", "6", "--out", clicks, "--quiet"],
+                       check=True)
+        for _ in range(ROUNDS):
+            for name, (flags, _) in cases.items():
+                out = os.path.join(folder, "run")
+                subprocess.run([shoal, "train", "sparse-lr", "--data", os.path.join(clicks, "tfrecords0[0-4]"), "--test-data",
+                                os.path.join(clicks, "tfrecords05"), "--workers", "5", "--ps", "1", "--batch-size", "100",
+                                "--no-checkpoints", "--run-dir", out, "--quiet", *flags], check=True, capture_output=True)
+                with open(os.path.join(out, "summary.json")) as f:
+                    last[name] = json.load(f)
+                best[name] = max(best.get(name, 0), last[name]["steps_per_second"])
+                shutil.rmtree(out)
+    print(f"\n{'5 workers + 1 server, batch 100':<34} {'steps/s':>9} {'goal':>6} {'bytes a step':>13} {'of 8 a feature':>14} "
+          f"{'worker':>8} {'server':>8} {'loss':>7}")
+    for name, (_, goal) in cases.items():
+        s, e = last[name], last[name]["exchange"]
+        memory = {role: max(t["rss_peak_bytes"] for t in s["tasks"] if t["role"] == role) / 1e6 for role in ("worker", "ps")}
+        print(f"{name:<34} {best[name]:>9,.1f} {goal or '-':>6} {e['step_bytes']:>13,.0f} {e['bytes_a_feature'] / 8:>14,.2f} "
+              f"{memory['worker']:>5.0f} MB {memory['ps']:>5.0f} MB {s['test_loss']:>7.4f}")
+
+
 in_memory(sys.argv[1], find_sklearn())
 from_files(sys.argv[1])
+with_servers(sys.argv[1])

@@ -37,11 +37,15 @@ bool exchange_add(const run_report *r, json_t *summary) {
 void exchange_print(const run_report *r, FILE *to) {
   exchange e;
   if (!find(r, &e)) return;
-  char features[GROUPED_TEXT];
-  fprintf(to, "\nA step touches %s features of %lld and moves %.1f kB, %.1f bytes a feature. ",
-          grouped_text((int64_t)e.touched, features), (long long)r->parameters, e.bytes / 1e3, e.bytes / e.touched);
-  if (e.bytes < e.whole / 2)
-    fprintf(to, "All weights each way would be %.1f MB, %.0f times as much.\n", e.whole / 1e6, e.whole / e.bytes);
+  char features[GROUPED_TEXT], all[GROUPED_TEXT], ratio[GROUPED_TEXT];
+  const double least = 2 * sizeof(float) * e.touched;
+  const bool wasteful = e.bytes > e.whole / 2;
+  fprintf(to, "\nA step of a worker touches %s of %s features and moves %.1f kB, ", grouped_text((int64_t)e.touched, features),
+          grouped_text(r->parameters, all), e.bytes / 1e3);
+  if (wasteful)
+    fprintf(to, "%s times the %.1f kB of their weights and gradients.\n", grouped_text((int64_t)(e.bytes / least), ratio),
+            least / 1e3);
   else
-    fprintf(to, "What it touches would be %.1f kB, a %.0fth.\n", 8e-3 * e.touched, e.bytes / (8 * e.touched));
+    fprintf(to, "%.2f times their weights and gradients. All weights each way would be %.1f MB, %s times as much.\n",
+            e.bytes / least, e.whole / 1e6, grouped_text((int64_t)(e.whole / e.bytes), ratio));
 }

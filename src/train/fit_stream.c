@@ -4,7 +4,8 @@
  *    gradients until all are there; apart, it says that it is done.
  * 2. The batch after the one under way is read before the latter's gradients are handed on, so that what it needs can
  *    come back with the answer.
- * 3. A worker that begins in the middle, since the run is resumed or it was started again, passes over as many batches as
+ * 3. A worker that was left out since it was silent goes on with its next batch.
+ * 4. A worker that begins in the middle, since the run is resumed or it was started again, passes over as many batches as
  *    it has had: together one a step; apart, where nobody has counted, its even share of all steps. */
 #include "base/clock.h"
 #include "train/fit_loop.h"
@@ -45,20 +46,28 @@ static shoal_status pass_over(fit_loop *l) {
   return NULL;
 }
 
-shoal_status fit_stream_begin(fit_loop *l) {
-  fit_state *s = &l->state;
+/* Finds the others and where they stand. */
+static shoal_status join(fit_loop *l) {
+  const fit_state *s = &l->state;
   const strategy_kind *kind = l->strategy->kind;
   bool under_way = false, lost = false;
   strategy_place place = {.updates = s->step, .rows = s->examples + s->position};
+  TRY(kind->meet(l->strategy, &under_way));
+  TRY(kind->begin(l->strategy, l->model, &l->plan, under_way, &place, &lost));
+  if (lost) return status_make(SHOAL_ERR_PEER, "a parameter server was lost while the training began");
+  l->place = place;
+  return NULL;
+}
+
+shoal_status fit_stream_begin(fit_loop *l) {
+  fit_state *s = &l->state;
   if (!has_table(l)) {
     l->dense = calloc((size_t)model_features(l->model), sizeof *l->dense);
     if (!l->dense) return status_no_memory();
   }
-  TRY(kind->meet(l->strategy, &under_way));
-  TRY(kind->begin(l->strategy, l->model, &l->plan, under_way, &place, &lost));
-  if (lost) return status_make(SHOAL_ERR_PEER, "a parameter server was lost while the training began");
-  l->first_rows = place.rows;
-  take_place(l, &place);
+  TRY(join(l));
+  l->first_rows = l->place.rows;
+  take_place(l, &l->place);
   l->progress.rate = shoal_schedule_at(&l->model->options.schedule, s->step);
   TRY(fit_open_stream(l, NULL, false, &l->pipeline));
   return pass_over(l);
@@ -113,8 +122,11 @@ static shoal_status take_step(fit_loop *l, bool *last, bool *stop) {
   double begun = clock_seconds();
   uint64_t traced = fit_trace_now(l);
   TRY(status_wrap(l->strategy->kind->step(l->strategy, &part, &outcome), "step %lld", (long long)l->state.step));
-  if (outcome.lost)
-    return status_make(SHOAL_ERR_PEER, "step %lld: this worker is no longer one of the job's", (long long)l->state.step);
+  if (outcome.lost) { /* it was silent for too long: the others have gone on without these gradients */
+    TRY(join(l));
+    take_place(l, &l->place);
+    return fetch(l);
+  }
   fit_count_outcome(l, &outcome, part.examples, begun, traced);
   if ((*stop = outcome.stop)) return NULL;
   take_place(l, &outcome.place);

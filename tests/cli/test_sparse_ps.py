@@ -76,7 +76,7 @@ class SparseServers(support.Case):
         self.assertEqual(sparse["exchange"]["touched_features"], whole["exchange"]["touched_features"])
         self.assertGreater(whole["exchange"]["step_bytes"], 2 * 4 * FEW)
         self.assertLess(4 * sparse["exchange"]["step_bytes"], whole["exchange"]["step_bytes"])
-        self.assertIn("What it touches would be", out)
+        self.assertIn("kB of their weights and gradients", out)
 
     def test_resume(self):
         flags = ("--workers", 2, "--ps", 2, "--batch-size", 50, "--optimizer", "ftrl", "--lr", 0.1, "--quiet")
