@@ -258,7 +258,8 @@ static void together_is_as_alone(void **state) {
       job j = {.workers = workers, .servers = servers, .together = true, .bias = round % 2, .weights = shared};
       j.compile = compile_for(optimizers[round % 4]);
       if (round == 3) j.compile.l2 = 0.01;
-      j.fit = (shoal_fit_options){.epochs = workers == 3 ? 1 : 2, .batch_size = BATCH, .keep_order = true, .stream = &stream};
+      j.fit = (shoal_fit_options){
+          .epochs = workers == 3 ? 1 : 2, .batch_size = BATCH, .keep_order = true, .stream = &stream};
       task tasks[MOST];
       run(&j, tasks);
       shoal_model *m = make_model(&j, false);
@@ -414,8 +415,9 @@ static void bad_messages_are_refused(void **state) {
   assert_true(send_keys(c, push, (ps_head){.keys = 3}, NULL, good, 0, NULL) & PS_REFUSED);
   assert_true(send_keys(c, push, (ps_head){.keys = 3, .gradients = 4}, gradients, good, 0, NULL) & PS_REFUSED);
   assert_true(send_keys(c, push, full, gradients, beyond, 0, NULL) & PS_REFUSED);
-  const ps_piece pieces[] = {{.which = 0, .first = 990, .count = 11}, {.which = 1, .count = 1}, {.which = 0, .count = -1},
-                             {.which = 0, .first = -1, .count = 2},   {.count = PS_PIECE_MOST + 1}};
+  const ps_piece pieces[] = {{.which = 0, .first = 990, .count = 11}, {.which = 1, .count = 1},
+                             {.which = 0, .count = -1},                {.which = 0, .first = -1, .count = 2},
+                             {.count = PS_PIECE_MOST + 1}};
   for (size_t i = 0; i < COUNT_OF(pieces); i++) {
     net_part part = {&pieces[i], sizeof pieces[i]};
     assert_true(ask(c, (net_header){.kind = PS_READ}, &part, 1, NULL) & PS_REFUSED);

@@ -30,8 +30,8 @@ bool exchange_add(const run_report *r, json_t *summary) {
   if (!find(r, &e)) return true;
   return !json_object_set_new(
       summary, "exchange",
-      json_pack("{s:s, s:f, s:f, s:f, s:f}", "transfer", r->flags->transfer, "touched_features", e.touched, "step_bytes",
-                e.bytes, "bytes_a_feature", e.bytes / e.touched, "whole_step_bytes", e.whole));
+      json_pack("{s:s, s:f, s:f, s:f, s:f}", "transfer", r->flags->transfer, "touched_features", e.touched,
+                "step_bytes", e.bytes, "bytes_a_feature", e.bytes / e.touched, "whole_step_bytes", e.whole));
 }
 
 void exchange_print(const run_report *r, FILE *to) {
@@ -40,11 +40,11 @@ void exchange_print(const run_report *r, FILE *to) {
   char features[GROUPED_TEXT], all[GROUPED_TEXT], ratio[GROUPED_TEXT];
   const double least = 2 * sizeof(float) * e.touched;
   const bool wasteful = e.bytes > e.whole / 2;
-  fprintf(to, "\nA step of a worker touches %s of %s features and moves %.1f kB, ", grouped_text((int64_t)e.touched, features),
-          grouped_text(r->parameters, all), e.bytes / 1e3);
+  fprintf(to, "\nA step of a worker touches %s of %s features and moves %.1f kB, ",
+          grouped_text((int64_t)e.touched, features), grouped_text(r->parameters, all), e.bytes / 1e3);
   if (wasteful)
-    fprintf(to, "%s times the %.1f kB of their weights and gradients.\n", grouped_text((int64_t)(e.bytes / least), ratio),
-            least / 1e3);
+    fprintf(to, "%s times the %.1f kB of their weights and gradients.\n",
+            grouped_text((int64_t)(e.bytes / least), ratio), least / 1e3);
   else
     fprintf(to, "%.2f times their weights and gradients. All weights each way would be %.1f MB, %s times as much.\n",
             e.bytes / least, e.whole / 1e6, grouped_text((int64_t)(e.whole / e.bytes), ratio));

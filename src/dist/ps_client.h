@@ -63,8 +63,8 @@ SHOAL_CHECKED shoal_status ps_client_rows(ps_client *c, ps_keys keys, bool keep,
 SHOAL_CHECKED shoal_status ps_client_read(ps_client *c, int which, int64_t first, int64_t count, float *values);
 SHOAL_CHECKED shoal_status ps_client_write(ps_client *c, int which, int64_t first, int64_t count, const float *values);
 
-/* Waits for START, and becomes a member. */
-SHOAL_CHECKED shoal_status ps_client_pull(ps_client *c, float *const *parameters, ps_answer *out); /* NULL: of a table */
+/* Waits for START, and becomes a member. parameters NULL: they are a table. */
+SHOAL_CHECKED shoal_status ps_client_pull(ps_client *c, float *const *parameters, ps_answer *out);
 /* Vector `which` of all servers: 0 the parameters, k slot k - 1. */
 SHOAL_CHECKED shoal_status ps_client_set(ps_client *c, int which, float *const *values);
 SHOAL_CHECKED shoal_status ps_client_get(ps_client *c, int which, float *const *values, ps_head *head);

@@ -22,7 +22,7 @@
  *     PS_LATE: it was not used.
  * 11. Payloads of PUSH, SET, and of the answers to all but COLLECT begin with a ps_head of 128 bytes; the vector
  *     follows, as f32 in the byte order of the machine: all supported ones are little-endian.
- * 12. A server may hold a table, of which a batch touches few rows. Then a vector never travels whole: a PUSH carries the
+ * 12. A server may hold a table, of which a batch touches few rows. Then a vector never travels whole: a PUSH has the
  *     gradients of the rows its worker asked for last, then the keys of those it asks for now (sparse_keys.h; ps_head
  *     says how many of each), and the answer carries these rows' parameters. The first rows are asked for by ROWS.
  *     Vectors are read and written by pieces; a training that begins anew needs no SET.
@@ -51,7 +51,7 @@ enum {
   PS_COLLECT,   /* number: a worker, or the number of workers for the server's own text; answer: the text or nothing;
                    PS_FENCED: that worker is not here */
   PS_QUIT,      /* worker 0, when all are done: the server ends */
-  PS_ROWS,      /* payload: head and keys; answer: their parameters. number 1: the worker's next gradient is about them */
+  PS_ROWS,      /* payload: head and keys; answer: their parameters. number 1: the next gradient is about them */
   PS_READ,      /* payload: a ps_piece; answer: head and those elements */
   PS_WRITE      /* payload: a ps_piece and the elements */
 };

@@ -47,7 +47,7 @@ typedef struct {
   int backups;         /* together: gradients a step can do without */
   int64_t staleness;   /* below 0: no bound */
   int64_t elements;
-  int64_t touched; /* rows of a table that a batch touches at most; 0: the elements are no table's (ps_protocol.h, 12) */
+  int64_t touched; /* rows of a table that a batch touches at most; 0: they are no table's (ps_protocol.h, 12) */
   int64_t block; /* elements updated at a time; 0: the standard, for tests to make small */
   const char *settings; /* a worker with other settings is refused */
   const char *kernels;  /* as in shoal_session_options */

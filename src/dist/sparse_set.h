@@ -1,4 +1,4 @@
-/* Which rows of a table a batch touches: its indices, each once and ascending, and the batch in terms of their places. */
+/* Which rows of a table a batch touches: its indices, each once and ascending, and the batch by their places. */
 #ifndef SHOAL_DIST_SPARSE_SET_H
 #define SHOAL_DIST_SPARSE_SET_H
 

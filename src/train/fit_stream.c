@@ -5,8 +5,8 @@
  * 2. The batch after the one under way is read before the latter's gradients are handed on, so that what it needs can
  *    come back with the answer.
  * 3. A worker that was left out since it was silent goes on with its next batch.
- * 4. A worker that begins in the middle, since the run is resumed or it was started again, passes over as many batches as
- *    it has had: together one a step; apart, where nobody has counted, its even share of all steps. */
+ * 4. A worker that begins in the middle, since the run is resumed or it was started again, passes over as many batches
+ *    as it has had: together one a step; apart, where nobody has counted, its even share of all steps. */
 #include "base/clock.h"
 #include "train/fit_loop.h"
 

@@ -41,8 +41,8 @@ shoal_status ps_table_rows(const shoal_model *m, int64_t *out) {
               weights[0]->shape.dim[1] == 1 && (n == 1 || shoal_shape_count(&weights[1]->shape) == 1);
   free(weights);
   if (!fits)
-    return status_make(SHOAL_ERR_ARGUMENT, "parameter servers hold tables of one f32 weight a feature and one bias; train "
-                       "this model by a single process");
+    return status_make(SHOAL_ERR_ARGUMENT, "parameter servers hold tables of one f32 weight a feature and one bias; "
+                       "train this model by a single process");
   *out = model_features(m) + (n == MOST_WEIGHTS);
   return NULL;
 }
