@@ -1,8 +1,8 @@
 /* Synchronous training of softmax regression as one graph over several tasks.
  *
  * The parameters stand on /job:ps/task:0, each worker computes the gradient of its own batch, the ps averages them and
- * updates: one session run a step. The servers are processes that this program starts; on several machines they would be
- * `shoal server --cluster FILE --task worker:0`, and the addresses theirs.
+ * updates: one session run a step. The servers are processes that this program starts; on several machines they would
+ * be `shoal server --cluster FILE --task worker:0`, and the addresses theirs.
  *
  *   cc in_graph_softmax.c $(pkg-config --cflags --libs shoal)
  *   in_graph_softmax [WORKERS [EPOCHS [GRAPH-FILE]]]
@@ -143,7 +143,10 @@ static shoal_status train(training *t, const shoal_task *tasks, int workers, int
 
 int main(int argc, char **argv) {
   int workers = argc > 1 ? atoi(argv[1]) : 2, epochs = argc > 2 ? atoi(argv[2]) : 3;
-  if (workers < 1 || workers > MOST || epochs < 1) return fprintf(stderr, "1 to %d workers, 1 epoch or more\n", MOST), 2;
+  if (workers < 1 || workers > MOST || epochs < 1) {
+    fprintf(stderr, "expected 1 to %d workers and 1 epoch or more\n", MOST);
+    return 2;
+  }
   shoal_task tasks[MOST + 1];
   char names[MOST + 1][32], addresses[MOST + 1][64];
   pid_t servers[MOST + 1], parent = getpid();

@@ -29,12 +29,14 @@ static void refused(shoal_status status, const char *words) {
 
 /* ---- a condition: tanh(x w) or x^2 + b */
 
-static void first_branch(shoal_graph *g, shoal_value *const *in, int n_in, shoal_value **out, int n_out, void *context) {
+static void first_branch(shoal_graph *g, shoal_value *const *in, int n_in, shoal_value **out, int n_out,
+                         void *context) {
   out[0] = shoal_tanh(g, shoal_matmul(g, in[0], in[1], false, false));
   out[1] = shoal_reduce_sum(g, out[0], SHOAL_SCALAR, false);
 }
 
-static void second_branch(shoal_graph *g, shoal_value *const *in, int n_in, shoal_value **out, int n_out, void *context) {
+static void second_branch(shoal_graph *g, shoal_value *const *in, int n_in, shoal_value **out, int n_out,
+                          void *context) {
   out[0] = shoal_bias_add(g, shoal_square(g, in[0]), in[2]);
   out[1] = shoal_reduce_sum(g, in[2], SHOAL_SCALAR, false);
 }
@@ -157,7 +159,8 @@ static void values(void **state) {
   ok(shoal_session_run(s, f, n, &m.y, 1, &out));
   for (int i = 0; i < ROWS * WIDTH; i++) assert_float_equal(shoal_tensor_get(&out, i), x[i], 1e-12);
   count = 51;
-  refused(shoal_session_run(s, f, n, &m.y, 1, &out), "while 'while' of i32[], f64[3,2], i32[]: the loop has not ended after 50 rounds");
+  refused(shoal_session_run(s, f, n, &m.y, 1, &out),
+          "while 'while' of i32[], f64[3,2], i32[]: the loop has not ended after 50 rounds");
   count = 50;
   ok(shoal_session_run(s, f, n, &m.y, 1, &out));
   shoal_session_destroy(s);
@@ -220,7 +223,8 @@ static void narrow(shoal_graph *g, shoal_value *const *in, int n_in, shoal_value
   out[0] = shoal_reduce_sum(g, in[0], SHOAL_SHAPE(1), false);
 }
 
-static void with_variable(shoal_graph *g, shoal_value *const *in, int n_in, shoal_value **out, int n_out, void *context) {
+static void with_variable(shoal_graph *g, shoal_value *const *in, int n_in, shoal_value **out, int n_out,
+                          void *context) {
   out[0] = shoal_bias_add(g, in[0], shoal_variable(g, "v", shoal_fill(g, SHOAL_F32, SHOAL_SHAPE(2), 0)));
 }
 

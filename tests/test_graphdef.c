@@ -56,7 +56,8 @@ static void device_scopes(void **state) {
   refused(shoal_graph_status(g), SHOAL_ERR_ARGUMENT, "without shoal_device_push");
   shoal_graph_destroy(g);
 
-  static const char *const wrong[] = {"worker", "/job:", "/task:x", "/job:a b", "/task:-1", "/gpu:0", "/task:99999999999"};
+  static const char *const wrong[] = {"worker",   "/job:",  "/task:x",          "/job:a b",
+                                      "/task:-1", "/gpu:0", "/task:99999999999"};
   for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
     device d;
     refused(device_parse(wrong[i], &d), SHOAL_ERR_ARGUMENT, "/job:worker/task:2");

@@ -271,7 +271,8 @@ static void two_clients(void **state) {
   shoal_task order[CASE_TASKS];
   for (int i = 0; i < CASE_TASKS; i++) order[i] = s->tasks[child ? i : CASE_TASKS - 1 - i];
   shoal_session *session;
-  ok(shoal_session_connect(g, &(shoal_cluster_options){.tasks = order, .n_tasks = CASE_TASKS, .job = CASE_JOB}, &session));
+  shoal_cluster_options o = {.tasks = order, .n_tasks = CASE_TASKS, .job = CASE_JOB};
+  ok(shoal_session_connect(g, &o, &session));
   double expected = scalar(session, &feed, 1, y);
   for (int i = 0; i < 300; i++) assert_float_equal(scalar(session, &feed, 1, y), expected, 0);
   shoal_session_destroy(session);

@@ -61,7 +61,9 @@ static shoal_value *grow(builder *b) {
     case 5: return shoal_sub(g, v, shoal_reduce_mean(g, w, SHOAL_SHAPE(0), true));
     case 6: return shoal_dropout(g, v, 0.7);
     case 7: return shoal_softmax(g, v);
-    case 8: return shoal_reshape(g, shoal_reshape(g, v, SHOAL_SHAPE(SHOAL_UNKNOWN, 1, WIDTH)), SHOAL_SHAPE(SHOAL_UNKNOWN, WIDTH));
+    case 8:
+      v = shoal_reshape(g, v, SHOAL_SHAPE(SHOAL_UNKNOWN, 1, WIDTH));
+      return shoal_reshape(g, v, SHOAL_SHAPE(SHOAL_UNKNOWN, WIDTH));
     case 9: return shoal_mul(g, w, shoal_fill_like(g, v, 1.5));
     case 10: {
       shoal_value *parts[2] = {shoal_slice(g, v, SHOAL_SHAPE(0, 0), SHOAL_SHAPE(-1, 2)),
@@ -80,8 +82,8 @@ static shoal_value *grow(builder *b) {
     case 13: return shoal_add(g, v, shoal_random_normal(g, SHOAL_SHAPE(WIDTH), 0, 1));
     case 14: { /* tanh or a little more, by the sign of a sum */
       shoal_value *sum = shoal_reduce_sum(g, w, SHOAL_SCALAR, false);
-      return shoal_cond(g, shoal_less(g, sum, shoal_scalar(g, SHOAL_F32, 0)), (shoal_value *[]){v, w}, 2, squash, blend, 1,
-                        NULL);
+      shoal_value *negative = shoal_less(g, sum, shoal_scalar(g, SHOAL_F32, 0)), *in[] = {v, w};
+      return shoal_cond(g, negative, in, 2, squash, blend, 1, NULL);
     }
     case 15: { /* halved until it is small */
       shoal_value *vars[] = {shoal_reduce_mean(g, shoal_abs(g, w), SHOAL_SCALAR, false), v}, *fixed[] = {w};

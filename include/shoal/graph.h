@@ -71,8 +71,8 @@ SHOAL_API shoal_value *shoal_random_uniform(shoal_graph *g, shoal_shape shape, d
 SHOAL_API shoal_value *shoal_random_normal(shoal_graph *g, shoal_shape shape, double mean, double stddev);
 SHOAL_API shoal_value *shoal_random_truncated(shoal_graph *g, shoal_shape shape, double mean, double stddev);
 
-/* The block that begins at (row, col) of a random matrix with so many columns, uniform in [0, 1): its elements depend on the
- * session's seed and their place in the matrix alone, so that any task can make any block of the same matrix. */
+/* The block that begins at (row, col) of a random matrix with so many columns, uniform in [0, 1): its elements depend
+ * on the session's seed and their place in the matrix alone, so that any task can make any block of the same matrix. */
 SHOAL_API shoal_value *shoal_random_block(shoal_graph *g, shoal_shape shape, int64_t columns, int64_t row, int64_t col);
 
 /* ---- arithmetic; two operands broadcast as in NumPy */
@@ -173,17 +173,17 @@ SHOAL_API shoal_value *shoal_assign(shoal_graph *g, shoal_value *variable, shoal
 SHOAL_API shoal_value *shoal_assign_add(shoal_graph *g, shoal_value *variable, shoal_value *value);
 /* Running it runs all of them; its value is the scalar 0. */
 SHOAL_API shoal_value *shoal_group(shoal_graph *g, shoal_value *const *x, int n);
-/* What a branch or a loop does: adds nodes to g, a graph of its own, and sets out [n_out]. `in` stands for the values handed
- * to the operator, in their order; values of the graph around have to be handed in. Variables are read by handing them
- * in, and cannot be changed inside. Such an operator runs on one task. */
+/* What a branch or a loop does: adds nodes to g, a graph of its own, and sets out [n_out]. `in` stands for the values
+ * handed to the operator, in their order; values of the graph around have to be handed in. Variables are read by
+ * handing them in, and cannot be changed inside. Such an operator runs on one task. */
 typedef void (*shoal_function)(shoal_graph *g, shoal_value *const *in, int n_in, shoal_value **out, int n_out,
                                void *context);
 /* One of two branches; both give n_out values of the same types and shapes. The others by shoal_value_output. */
 SHOAL_API shoal_value *shoal_cond(shoal_graph *g, shoal_value *which, shoal_value *const *in, int n_in,
                                   shoal_function yes, shoal_function no, int n_out, void *context);
 /* As long as `condition` (one bool) says so, the loop variables become what `body` makes of them. Both are handed the
- * variables, then what is fixed. Results: the variables in the end. After `most` rounds the run fails. The gradient runs
- * the loop a second time and keeps the variables of all rounds. */
+ * variables, then what is fixed. Results: the variables in the end. After `most` rounds the run fails. The gradient
+ * runs the loop a second time and keeps the variables of all rounds. */
 SHOAL_API shoal_value *shoal_while(shoal_graph *g, shoal_value *const *vars, int n_vars, shoal_value *const *fixed,
                                    int n_fixed, shoal_function condition, shoal_function body, int64_t most,
                                    void *context);

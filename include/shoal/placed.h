@@ -5,8 +5,9 @@
  *   shoal_session_connect(g, &(shoal_cluster_options){.tasks = tasks, .n_tasks = 2}, &s);
  *   shoal_session_run(s, ...);
  *
- * Nodes run where their device says (shoal_device_push); a placer decides what is left open. The graph is sent once; the
- * first run for a set of fetches and feed shapes cuts it up, each later one is one small message a task and back. */
+ * Nodes run where their device says (shoal_device_push); a placer decides what is left open. The graph is sent once;
+ * the first run for a set of fetches and feed shapes cuts it up, each later one is one small message a task and
+ * back. */
 #ifndef SHOAL_PLACED_H
 #define SHOAL_PLACED_H
 
@@ -34,11 +35,12 @@ typedef struct {
   double step_seconds;     /* after which a run is given up; 0: 600 */
 } shoal_cluster_options;
 
-/* A session as any other, but for shoal_session_variable. Borrows the graph, which may grow between runs. A run that fails
- * says where; the session stays usable unless a task was lost, which then is named. */
+/* A session as any other, but for shoal_session_variable. Borrows the graph, which may grow between runs. A run that
+ * fails says where; the session stays usable unless a task was lost, which then is named. */
 SHOAL_API SHOAL_CHECKED shoal_status shoal_session_connect(shoal_graph *g, const shoal_cluster_options *options,
                                                            shoal_session **out);
-/* Which task runs which node, and why, a line each; then what would travel. No server is needed. The caller frees it. */
+/* Which task runs which node, and why, a line each; then what would travel. No server is needed. The caller frees
+ * it. */
 SHOAL_API SHOAL_CHECKED shoal_status shoal_placement_explain(shoal_graph *g, const shoal_task *tasks, int n_tasks,
                                                              char **out);
 

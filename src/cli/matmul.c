@@ -61,11 +61,12 @@ static shoal_status check_memory(const matmul_options *o) {
   if (have <= 0 || need <= SAFE_SHARE * have) return NULL;
   matmul_options less = *o;
   while (less.blocks < less.n && matmul_predict(&less).worker_bytes * less.workers > SAFE_SHARE * have) less.blocks++;
+  const long long side = (o->n + o->blocks - 1) / o->blocks;
   return status_make(SHOAL_ERR_SYSTEM,
-                     "%d workers with %d blocks of %lld x %lld at a time need %.2f GB each, %.2f GB in all, but %.2f GB "
-                     "are available here; --blocks %lld (or more) fits, with %.2f GB in all",
-                     o->workers, (o->blocks > 1 ? 2 : 1) + o->full_product, (long long)((o->n + o->blocks - 1) / o->blocks),
-                     (long long)((o->n + o->blocks - 1) / o->blocks), c.worker_bytes / 1e9, need / 1e9, have / 1e9,
+                     "%d workers with %d blocks of %lld x %lld at a time need %.2f GB each, %.2f GB in all, "
+                     "but %.2f GB are available here; --blocks %lld (or more) fits, with %.2f GB in all",
+                     o->workers, (o->blocks > 1 ? 2 : 1) + o->full_product, side, side, c.worker_bytes / 1e9,
+                     need / 1e9, have / 1e9,
                      (long long)less.blocks, matmul_predict(&less).worker_bytes * less.workers / 1e9);
 }
 
@@ -99,7 +100,8 @@ typedef struct {
 static void print_result(const matmul_options *o, const matmul_result *r) {
   printf("tr(A A) = %.10g   (n = %lld, %lld x %lld blocks, %d workers)\n", r->trace, (long long)o->n,
          (long long)o->blocks, (long long)o->blocks, o->workers);
-  printf("  time            %.2f s  (and %.2f s to start the tasks and send the graph)\n", r->seconds, r->start_seconds);
+  printf("  time            %.2f s  (and %.2f s to start the tasks and send the graph)\n", r->seconds,
+         r->start_seconds);
   printf("  blocks made     %.2f GB, %.2f GB/s\n", r->cost.made_bytes / 1e9, r->cost.made_bytes / 1e9 / r->seconds);
   printf("  arithmetic      %.3g flops, %.1f GF/s%s\n", r->cost.flops, r->cost.flops / 1e9 / r->seconds,
          o->full_product ? "" : "  (only the diagonals of the products; --full-product multiplies whole blocks)");
@@ -107,14 +109,15 @@ static void print_result(const matmul_options *o, const matmul_result *r) {
     printf("  of this machine's product of two matrices: %.1f GF/s, %.0f %%\n", r->product_rate / 1e9,
            100 * r->cost.flops / r->seconds / r->product_rate);
   printf("  memory          at most %.2f GB of blocks a worker\n", r->cost.worker_bytes / 1e9);
-  printf("  between tasks   %llu messages, %llu bytes: %.1f bytes a pair of blocks\n", (unsigned long long)r->stats.messages,
-         (unsigned long long)r->stats.data_bytes, (double)r->stats.data_bytes / (double)r->cost.pairs);
+  printf("  between tasks   %llu messages, %llu bytes: %.1f bytes a pair of blocks\n",
+         (unsigned long long)r->stats.messages, (unsigned long long)r->stats.data_bytes,
+         (double)r->stats.data_bytes / (double)r->cost.pairs);
 }
 
 static shoal_status write_summary(const char *path, const matmul_options *o, const matmul_result *r) {
-  json_t *all = json_pack("{s:I, s:I, s:i, s:b, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I}", "n", (json_int_t)o->n, "blocks",
-                          (json_int_t)o->blocks, "workers", o->workers, "full_product", o->full_product, "trace",
-                          r->trace, "seconds", r->seconds, "start_seconds", r->start_seconds, "flops", r->cost.flops,
+  json_t *all = json_pack("{s:I, s:I, s:i, s:b, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I}", "n", (json_int_t)o->n,
+                          "blocks", (json_int_t)o->blocks, "workers", o->workers, "full_product", o->full_product,
+                          "trace", r->trace, "seconds", r->seconds, "start_seconds", r->start_seconds, "flops", r->cost.flops,
                           "worker_bytes", r->cost.worker_bytes, "pairs", (json_int_t)r->cost.pairs, "messages",
                           (json_int_t)r->stats.messages, "data_bytes", (json_int_t)r->stats.data_bytes);
   if (all && o->full_product) json_object_set_new(all, "machine_product_flops", json_real(r->product_rate));

@@ -83,8 +83,9 @@ static shoal_status read_file(const char *path, const shoal_value *v, shoal_tens
     size_t have, size = (size_t)h.size;
     status = stream_fill(s, MIN_OF((size_t)(count - done) * size, (size_t)1 << 16), &at, &have);
     int64_t n = status ? 0 : MIN_OF((int64_t)(have / size), count - done);
-    if (!status && !n) status = status_make(SHOAL_ERR_INPUT, "%s ends after %lld of %lld numbers", path, (long long)done,
-                                            (long long)count);
+    if (!status && !n)
+      status = status_make(SHOAL_ERR_INPUT, "%s ends after %lld of %lld numbers", path, (long long)done,
+                           (long long)count);
     for (int64_t i = 0; i < n; i++) shoal_tensor_set(&t, done + i, npy_element(&h, at, (size_t)i));
     if (n) stream_advance(s, (size_t)n * size);
     done += n;
@@ -221,7 +222,8 @@ static shoal_status run_job(const run_flags *f, job *j) {
 
 static shoal_status run_graph(const run_flags *f, const flags_parsed *words) {
   job j = {0};
-  if (!words->count) return status_make(SHOAL_ERR_ARGUMENT, "expected the file of a graph, as shoal_graph_save writes it");
+  if (!words->count)
+    return status_make(SHOAL_ERR_ARGUMENT, "expected the file of a graph, as shoal_graph_save writes it");
   TRY(shoal_graph_load(words->words[0], &j.graph));
   shoal_status status = NULL;
   for (int i = 1; i < words->count && !status; i++) status = read_feed(&j, words->words[i]);

@@ -50,7 +50,7 @@ static shoal_status add_flag(sweep_grid *g, const flag_row *row, char *value) {
     axis = &g->flags[g->count++];
     *axis = (sweep_axis){.flag = row};
   }
-  if (!value) return add_value(axis, "yes");
+  if (!value) return add_value(axis, row->bare ? row->bare : "yes");
   if (row->kind == FLAG_TEXT) return add_value(axis, value); /* commas may be part of it */
   for (char *rest = value, *one; (one = strsep(&rest, ","));) TRY(add_value(axis, one));
   return NULL;
@@ -67,7 +67,9 @@ static shoal_status read_words(sweep_grid *g) {
     char *name = word + 2, *equals = strchr(name, '='), *value = equals ? equals + 1 : NULL;
     const flag_row *row = find(name, equals ? (size_t)(equals - name) : strlen(name));
     if (!row) return unknown(word);
-    if (!value && row->kind != FLAG_BOOL) {
+    int64_t ignored;
+    bool alone = row->bare && (i + 1 == g->words_count || !text_to_int(g->words[i + 1], &ignored));
+    if (!value && row->kind != FLAG_BOOL && !alone) {
       if (i + 1 == g->words_count)
         return status_make(SHOAL_ERR_ARGUMENT, "--%s needs a value: --%s %s", row->name, row->name, row->value);
       value = g->words[++i];

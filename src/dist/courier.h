@@ -1,5 +1,5 @@
-/* Carries messages from a graph server to others, so that the server itself never waits for one of them: two servers that
- * send each other large messages would otherwise wait for ever.
+/* Carries messages from a graph server to others, so that the server itself never waits for one of them: two servers
+ * that send each other large messages would otherwise wait for ever.
  *
  * Small messages go out at once in the caller's thread, as long as the links' own buffers surely have room. The others,
  * and connecting, are a thread's work; what they point to must stay as it is until courier_busy is false. */

@@ -91,9 +91,11 @@ static shoal_status ask(cluster_session *c, int task, uint16_t kind, uint64_t nu
 }
 
 /* An answer of that kind: its error, or its payload copied. */
-static shoal_status take_answer(cluster_session *c, int task, const net_message *m, uint16_t kind, wire_values *results) {
+static shoal_status take_answer(cluster_session *c, int task, const net_message *m, uint16_t kind,
+                                wire_values *results) {
   if (m->header.kind != kind)
-    return named(c, task, status_make(SHOAL_ERR_PEER, "an answer of kind %u came, %u was expected", m->header.kind, kind));
+    return named(c, task,
+                 status_make(SHOAL_ERR_PEER, "an answer of kind %u came, %u was expected", m->header.kind, kind));
   if (m->header.flags & GRAPH_FAILED) {
     uint64_t code = m->header.number;
     if (code < SHOAL_ERR_ARGUMENT || code > SHOAL_ERR_INTERNAL) code = SHOAL_ERR_PEER;

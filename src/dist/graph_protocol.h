@@ -2,11 +2,11 @@
  *
  *  1. header.generation names the session: a number that the client drew. What names no session that is open is dropped
  *     (DATA, ABORT) or refused (the rest).
- *  2. OPEN, EXTEND, PREPARE, RUN and CLOSE get one answer each. GRAPH_FAILED in its flags: the payload is a sentence and
- *     header.number the shoal_code. DATA, HELLO and ABORT get none.
- *  3. header.step counts the runs of a session. A client has one run at a time: RUN goes to all tasks that take part, and
- *     when all have answered the next may start. So DATA of run n finds its target waiting, or idle; DATA of an earlier
- *     run is what a failed run left behind, and is dropped.
+ *  2. OPEN, EXTEND, PREPARE, RUN and CLOSE get one answer each. GRAPH_FAILED in its flags: the payload is a sentence
+ *     and header.number the shoal_code. DATA, HELLO and ABORT get none.
+ *  3. header.step counts the runs of a session. A client has one run at a time: RUN goes to all tasks that take part,
+ *     and when all have answered the next may start. So DATA of run n finds its target waiting, or idle; DATA of an
+ *     earlier run is what a failed run left behind, and is dropped.
  *  4. When a task answers that it failed, the client tells the others to ABORT, and they answer at once.
  *  5. DATA goes from server to server, each of which connects to the others it will send to, and says HELLO, before it
  *     answers PREPARE. So a server knows which task of a session it has lost.

@@ -1,14 +1,14 @@
 /* A run over several tasks, cut into what each of them has to do.
  *
- * Each needed node has a depth: how many times, on the longest way to it, a value changes task. The nodes of one task and
- * one depth are a *segment*, which the task runs as one plan. A task runs its segments by depth; what a segment needs from
- * other tasks was made at a smaller depth there, so nobody waits in a circle. After a segment the task sends each other
- * task one *message* with all values of that segment which the other needs, each once.
+ * Each needed node has a depth: how many times, on the longest way to it, a value changes task. The nodes of one task
+ * and one depth are a *segment*, which the task runs as one plan. A task runs its segments by depth; what a segment
+ * needs from other tasks was made at a smaller depth there, so nobody waits in a circle. After a segment the task
+ * sends each other task one *message* with all values of that segment which the other needs, each once.
  *
- *  1. A value of another task reaches a segment in a message; one of an earlier segment of the same task is carried over;
- *     what is a view or a source is seen anew by each segment.
- *  2. A node that changes a variable has at least the depth of those that read the variable as it was, and more than that
- *     of the segment that sends it away. So all readers of a run see the same variable.
+ *  1. A value of another task reaches a segment in a message; one of an earlier segment of the same task is carried
+ *     over; what is a view or a source is seen anew by each segment.
+ *  2. A node that changes a variable has at least the depth of those that read the variable as it was, and more than
+ *     that of the segment that sends it away. So all readers of a run see the same variable.
  *  3. Of a value whose shape alone counts nothing is sent. For one that is only waited for an empty place is. */
 #ifndef SHOAL_DIST_PARTITION_H
 #define SHOAL_DIST_PARTITION_H

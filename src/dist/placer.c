@@ -96,8 +96,8 @@ static shoal_status join_updates(placing *p) {
       int a = find_group(p, (int)i), b = find_group(p, variable->id);
       if (!(p->allow[a] & p->allow[b]))
         return status_make(SHOAL_ERR_ARGUMENT,
-                           "'%s' changes the variable '%s' (device %s), but is to run on %s: a variable is changed where "
-                           "it stands; give both one device",
+                           "'%s' changes the variable '%s' (device %s), but is to run on %s: a variable is changed "
+                           "where it stands; give both one device",
                            n->name, variable->name, variable->device ? variable->device : "of another update",
                            n->device ? n->device : "another task");
       join(p, a, b);
@@ -312,7 +312,8 @@ char *placer_explain(const shoal_graph *g, const device *tasks, int n_tasks, con
     text_add(&t, "\n");
     for (int k = 0; k < n->ins; k++) {
       int from = choices[n->in[k]->maker->id].task, to = choices[i].task, v = value_id(n->in[k]);
-      if (from == to || edge_of(n, k) != EDGE_DATA || placer_everywhere(n->in[k]->maker) || (sent[v] >> to & 1)) continue;
+      if (from == to || edge_of(n, k) != EDGE_DATA || placer_everywhere(n->in[k]->maker)) continue;
+      if (sent[v] >> to & 1) continue;
       sent[v] |= 1ull << to;
       between[from * n_tasks + to] += value_bytes(n->in[k]);
     }

@@ -3,9 +3,9 @@
  *  1. A node runs on a task that its device allows; a device that no task of the cluster fits is an error.
  *  2. A variable and everything that changes it stand on one task.
  *  3. Variables that may stand on several tasks of a job that was asked for are spread by size.
- *  4. What is still open goes where the fewest bytes have to travel, a value counted once for each task that needs it and
- *     not at all where only its shape counts or it is a constant; so inputs come to stand beside their consumers. A graph
- *     without devices stays on the first task. */
+ *  4. What is still open goes where the fewest bytes have to travel, a value counted once for each task that needs it
+ *     and not at all where only its shape counts or it is a constant; so inputs come to stand beside their consumers.
+ *     A graph without devices stays on the first task. */
 #ifndef SHOAL_DIST_PLACER_H
 #define SHOAL_DIST_PLACER_H
 

@@ -16,7 +16,8 @@ typedef struct {
 
 #define DEVICE_ANY ((device){.task = -1})
 
-/* NULL and "" are any device. TensorFlow's /replica:0 and /device:CPU:0 (also /cpu:0) may stand there and say nothing. */
+/* NULL and "" are any device. TensorFlow's /replica:0 and /device:CPU:0 (also /cpu:0) may stand there and say
+ * nothing. */
 SHOAL_CHECKED shoal_status device_parse(const char *words, device *out);
 /* `inner` where it says something, `outer` otherwise. A job without a task does not take over the task of another. */
 device device_inside(const device *outer, const device *inner);

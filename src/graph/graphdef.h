@@ -4,8 +4,8 @@
  *   _initial        of a variable: the value it starts as, "NAME" or "NAME:OUTPUT"
  *   _offsets        of a ragged placeholder: the placeholder that says where each row's entries are
  *   _f64_ATTRIBUTE  eight bytes: a number that an f32 would round
- *   a sub-graph of cond and while is a GraphDef inside a bytes attribute; its last nodes are called _params and _results
- *   and name, as inputs, what it is given and what it gives. */
+ *   a sub-graph of cond and while is a GraphDef inside a bytes attribute; its last nodes are called _params and
+ *   _results and name, as inputs, what it is given and what it gives. */
 #ifndef SHOAL_GRAPH_GRAPHDEF_H
 #define SHOAL_GRAPH_GRAPHDEF_H
 

@@ -247,7 +247,8 @@ static shoal_status make_node(shoal_graph *g, const op_row *op, loaded *l) {
       status = find_value(g, l->inputs[i], &in[ins++]);
   }
   if (!status && !strcmp(op->name, "variable")) {
-    status = l->initial ? find_value(g, l->initial, &initial) : wrong("a variable needs the attribute " GRAPHDEF_INITIAL);
+    status = l->initial ? find_value(g, l->initial, &initial)
+                        : wrong("a variable needs the attribute " GRAPHDEF_INITIAL);
     if (!status && (initial->dtype != (shoal_dtype)l->attr[0].i ||
                     !shoal_shape_equal(&initial->shape, &l->attr[1].list)))
       status = wrong("a variable whose initial value has another type or shape");

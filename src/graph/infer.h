@@ -6,13 +6,13 @@
 
 #define SHAPE_NOT_KNOWN ((shoal_shape){.rank = -1})
 
-/* shapes: [g->n_values]; those that are fed hold their shape, all others SHAPE_NOT_KNOWN. Fills in the values of the nodes
- * needed ([g->count], by id). */
+/* shapes: [g->n_values]; those that are fed hold their shape, all others SHAPE_NOT_KNOWN. Fills in the values of the
+ * nodes needed ([g->count], by id). */
 SHOAL_CHECKED shoal_status graph_infer(const shoal_graph *g, const bool *needed, shoal_shape *shapes);
 
-/* needed: [g->count], zeroed. Marks what the fetches need when the values with a shape in `shapes` are fed; a node that is
- * needed for the shape of its result alone counts. */
-SHOAL_CHECKED shoal_status graph_mark(const shoal_graph *g, shoal_value *const *fetches, int n, const shoal_shape *shapes,
-                                      bool *needed);
+/* needed: [g->count], zeroed. Marks what the fetches need when the values with a shape in `shapes` are fed; a node
+ * that is needed for the shape of its result alone counts. */
+SHOAL_CHECKED shoal_status graph_mark(const shoal_graph *g, shoal_value *const *fetches, int n,
+                                      const shoal_shape *shapes, bool *needed);
 
 #endif

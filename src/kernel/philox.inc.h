@@ -1,5 +1,5 @@
-/* Uniform numbers from the counter-based generator of base/random.h, several counters side by side. Included by the files
- * lanes_*.c. */
+/* Uniform numbers from the counter-based generator of base/random.h, several counters side by side. Included by the
+ * files lanes_*.c. */
 
 #define PHILOX_WIDE 16 /* counters at a time */
 

@@ -1,9 +1,9 @@
 /* The trace of A A for a random matrix A that fits on no machine, as a placed graph.
  *
  * A [n, n], uniform in [0, 1), is cut into d x d blocks. tr(A A) is the sum over i, j of tr(A_ij A_ji), and
- * tr(A_ij A_ji) = tr(A_ji A_ij), so each pair of blocks i < j counts twice and is met once. Both blocks of a pair are made
- * where they are used, out of the seed and their place in A, and are gone when the next pair is made. Each worker adds up
- * its own traces; one number of each travels. */
+ * tr(A_ij A_ji) = tr(A_ji A_ij), so each pair of blocks i < j counts twice and is met once. Both blocks of a pair are
+ * made where they are used, out of the seed and their place in A, and are gone when the next pair is made. Each worker
+ * adds up its own traces; one number of each travels. */
 #ifndef SHOAL_MODELS_MATMUL_H
 #define SHOAL_MODELS_MATMUL_H
 

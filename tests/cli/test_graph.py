@@ -103,7 +103,8 @@ class Run(Case):
 
     def test_one_process_and_a_cluster_agree(self):
         for name, flags in (("one", ()), ("many", ("--ps", 1, "--workers", 2))):
-            out, _ = self.shoal("run", "graph.pb", *self.feeds, "--fetch", f"loss,update,w={name}.npy", "--steps", 2, *flags)
+            out, _ = self.shoal("run", "graph.pb", *self.feeds, "--fetch", f"loss,update,w={name}.npy", "--steps", 2,
+                                *flags)
             self.assertIn("loss f32[]", out)
         one, many = ((self.folder / f"{n}.npy").read_bytes() for n in ("one", "many"))
         self.assertEqual(len(one), len(many))
@@ -136,13 +137,15 @@ class Run(Case):
         addresses = [f"127.0.0.1:{s.getsockname()[1]}" for s in sockets]
         for s in sockets:
             s.close()
-        (self.folder / "cluster.json").write_text(json.dumps({"cluster": {"ps": addresses[:1], "worker": addresses[1:]}}))
+        cluster = {"ps": addresses[:1], "worker": addresses[1:]}
+        (self.folder / "cluster.json").write_text(json.dumps({"cluster": cluster}))
         self.shoal("keygen", "keys")
         servers = [subprocess.Popen([SHOAL, "server", "--cluster", "cluster.json", "--task", task, "--keys", "keys",
                                      "--threads", "1"], cwd=self.folder, stdout=subprocess.DEVNULL)
                    for task in ("ps:0", "worker:0", "worker:1")]
         try:
-            out, _ = self.shoal("run", "graph.pb", *self.feeds, "--fetch", "loss", "--cluster", "cluster.json", "--keys", "keys")
+            out, _ = self.shoal("run", "graph.pb", *self.feeds, "--fetch", "loss", "--cluster", "cluster.json",
+                                "--keys", "keys")
             self.assertIn("loss f32[] 2.3025", out)
         finally:
             for s in servers:

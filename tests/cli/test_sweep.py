@@ -45,10 +45,11 @@ class Sweep(support.Case):
             self.assertEqual(len(data["runs"]), 6)
 
     def test_flags_without_value_and_texts(self):
-        out, _ = self.sweep("grid", "--optimizer", "momentum", "--nesterov=yes,no", "--format", "idx", "--dry-run", "--columns",
+        out, _ = self.sweep("grid", "--optimizer", "momentum", "--nesterov=yes,no", "--format", "idx", "--dry-run", "--trace", "--columns",
                             "a,b", "--columns", "c,d")
         lines = out.splitlines()
         self.assertEqual(len(lines), 4)
+        self.assertIn("--trace 20", lines[0])
         self.assertEqual([("--nesterov" in x, "a,b" in x) for x in lines], [(True, True), (True, False), (False, True), (False, False)])
         self.assertFalse((self.folder / "grid").exists())
 

@@ -8,8 +8,8 @@
 
 #include <string.h>
 
-/* ---- random_block: rows row .., columns col .. of a matrix of `columns` columns, uniform in [0, 1). An element depends on
- * the session's seed and its own place in the whole matrix alone: not on the block, the node or the step. */
+/* ---- random_block: rows row .., columns col .. of a matrix of `columns` columns, uniform in [0, 1). An element
+ * depends on the session's seed and its own place in the whole matrix alone: not on the block, the node or the step. */
 
 enum { SHAPE, COLUMNS, ROW, COL };
 
@@ -157,8 +157,8 @@ const op_row ops_blocks[] = {
      .shape = random_block_shape,
      .kernel = random_block_kernel,
      .variants = tuned_random_block,
-     .cases = (const char *const[]){"shape=3,4 columns=4", "shape=5,70 columns=203 row=7 col=33", "shape=2,256 columns=256",
-                                    "shape=0,3 columns=9 row=1", NULL}},
+     .cases = (const char *const[]){"shape=3,4 columns=4", "shape=5,70 columns=203 row=7 col=33",
+                                    "shape=2,256 columns=256", "shape=0,3 columns=9 row=1", NULL}},
     {.name = "trace_matmul",
      .ins_least = 2,
      .ins_most = 2,

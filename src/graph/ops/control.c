@@ -41,7 +41,8 @@ static shoal_status cond_shape(op_shapes *s) {
   return NULL;
 }
 
-/* in, then a gradient for each float output: what the derivative of a function is given. *n: how many. NULL: no memory. */
+/* in, then a gradient for each float output: what the derivative of a function is given. *n: how many. NULL: no
+ * memory. */
 static shoal_value **with_flows(op_grad_call *c, int first, int *n) {
   shoal_value **list = calloc((size_t)(c->ins + c->outs) + 1, sizeof(shoal_value *));
   if (!list) {
@@ -190,7 +191,8 @@ shoal_value *shoal_cond(shoal_graph *g, shoal_value *which, shoal_value *const *
   shoal_status status = all ? NULL : status_no_memory();
   if (!status && all_there(g, "cond", in, n_in)) {
     status = status_wrap(function_make(in, n_in, n_out, yes, context, &branches[0]), "cond: the first branch");
-    if (!status) status = status_wrap(function_make(in, n_in, n_out, no, context, &branches[1]), "cond: the second branch");
+    if (!status)
+      status = status_wrap(function_make(in, n_in, n_out, no, context, &branches[1]), "cond: the second branch");
     if (!status) {
       all[0] = which;
       if (n_in) memcpy(all + 1, in, (size_t)n_in * sizeof(shoal_value *));
