@@ -321,6 +321,8 @@ shoal_status dash_create(const dash_options *options, dash **out, int *port) {
   shoal_status status = NULL;
   d->set.root = strdup(options->folder);
   if (!d->set.root) TRY_GOTO(status, status_no_memory(), failed);
+  bool found; /* before anybody can ask, so that nobody is told that nothing is there */
+  TRY_GOTO(status, report_set_search(&d->set, &found), failed);
   unsigned flags = MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD |
                    (address.ss_family == AF_INET6 ? MHD_USE_IPv6 : 0);
   errno = 0;
