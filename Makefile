@@ -51,9 +51,10 @@ sanitize: build-asan/build.ninja
 	  meson test -C build-asan --no-rebuild --no-suite once --print-errorlogs --timeout-multiplier 4
 
 build-tsan/build.ninja: | setup
-	@meson setup build-tsan -Db_sanitize=thread -Db_lundef=false -Doptimization=1 $(MESON_FLAGS)
+	@meson setup build-tsan -Db_sanitize=thread -Db_lundef=false -Doptimization=1 $(MESON_FLAGS) -Dwerror=false
 
-# All modes of parameter servers under ThreadSanitizer, which does not like every layout of addresses.
+# All modes of parameter servers under ThreadSanitizer, which does not like every layout of addresses, and makes gcc see
+# what is not initialised where all is.
 race: build-tsan/build.ninja
 	@ninja -C build-tsan tests/test_ps_matrix
 	@TSAN_OPTIONS=halt_on_error=1 setarch -R build-tsan/tests/test_ps_matrix

@@ -9,23 +9,24 @@
 #include <string.h>
 #include <unistd.h>
 
+static bool is_in(const char *folder, const char *name, char path[PATH_MAX]) {
+  int n = snprintf(path, PATH_MAX, "%s/shoal-%s.so", folder, name);
+  return n > 0 && n < PATH_MAX && !access(path, R_OK);
+}
+
 /* Beside the program (as it is built), or where it was installed; SHOAL_PLUGINS comes first. */
 static bool find(const char *name, char path[PATH_MAX]) {
   const char *asked = getenv("SHOAL_PLUGINS");
-  if (asked && *asked) {
-    snprintf(path, PATH_MAX, "%s/shoal-%s.so", asked, name);
-    return !access(path, R_OK);
-  }
+  if (asked && *asked) return is_in(asked, name, path);
   char self[PATH_MAX];
   ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
   if (n > 0) {
     self[n] = 0;
     char *slash = strrchr(self, '/');
     if (slash) *slash = 0;
-    if (snprintf(path, PATH_MAX, "%s/shoal-%s.so", self, name) < PATH_MAX && !access(path, R_OK)) return true;
+    if (is_in(self, name, path)) return true;
   }
-  snprintf(path, PATH_MAX, "%s/shoal-%s.so", SHOAL_PLUGIN_DIR, name);
-  return !access(path, R_OK);
+  return is_in(SHOAL_PLUGIN_DIR, name, path);
 }
 
 bool collective_there(const char *name) {
