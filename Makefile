@@ -8,7 +8,7 @@ FUZZ_SECONDS ?= 60
 RUN_FLAGS ?= --workers 2 --ps 1 --epochs 2
 BENCH_FLAGS ?=
 
-.PHONY: all run test bench install sanitize race fuzz clean setup
+.PHONY: all run test bench install sanitize sanitize-build race race-build fuzz clean setup
 
 all: build/build.ninja
 	@ninja -C build
@@ -45,19 +45,23 @@ build-asan/build.ninja: | setup
 	@meson setup build-asan -Db_sanitize=address,undefined -Db_lundef=false -Doptimization=1 $(MESON_FLAGS)
 
 # The tests under ASan and UBSan, which stop at the first error; without those that would only take longer.
-sanitize: build-asan/build.ninja
-	@ninja -C build-asan
+sanitize: sanitize-build
 	@UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 ASAN_OPTIONS=detect_leaks=1 \
 	  meson test -C build-asan --no-rebuild --no-suite once --print-errorlogs --timeout-multiplier 4
+
+sanitize-build: build-asan/build.ninja
+	@ninja -C build-asan
 
 build-tsan/build.ninja: | setup
 	@meson setup build-tsan -Db_sanitize=thread -Db_lundef=false -Doptimization=1 $(MESON_FLAGS) -Dwerror=false
 
 # All modes of parameter servers under ThreadSanitizer, which does not like every layout of addresses, and makes gcc see
 # what is not initialised where all is.
-race: build-tsan/build.ninja
-	@ninja -C build-tsan tests/test_ps_matrix
+race: race-build
 	@TSAN_OPTIONS=halt_on_error=1 setarch -R build-tsan/tests/test_ps_matrix
+
+race-build: build-tsan/build.ninja
+	@ninja -C build-tsan tests/test_ps_matrix
 
 fuzz:
 	@tools/setup.sh clang

@@ -45,7 +45,7 @@ static void sort_pairs(uint64_t *pairs, uint64_t *room, int64_t n) {
 shoal_status tally_auc(tally *t, double *out) {
   uint64_t *room = malloc(((size_t)t->rows + 1) * sizeof *room);
   if (!room) return status_no_memory();
-  sort_pairs(t->pairs, room, t->rows);
+  if (t->rows) sort_pairs(t->pairs, room, t->rows);
   free(room);
   double area = 0, below = 0, right = 0; /* below: rows of class 0 with a smaller score; right: rows of class 1 */
   for (int64_t i = 0; i < t->rows;) {
