@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "cli/command.h"
 #include "cli/graph_crew.h"
+#include "cli/run_dir.h"
 #include "models/matmul.h"
 #include "observe/proc.h"
 
@@ -15,8 +16,8 @@
 
 typedef struct {
   int64_t n, blocks, workers, threads, seed;
-  const char *cluster, *keys, *transport, *summary;
-  bool full_product, insecure, explain;
+  const char *cluster, *keys, *transport, *summary, *run_dir;
+  bool full_product, insecure, explain, quiet;
 } matmul_flags;
 
 static const char *const *transports(void) {
@@ -49,6 +50,9 @@ static const flag_row matmul_table[] = {
      .help = "print which task runs which node, and why, instead of running"},
     {.name = "summary", .kind = FLAG_TEXT, .offset = offsetof(matmul_flags, summary), .value = "FILE",
      .help = "also write the result there as JSON", .complete = COMPLETE_FILE},
+    {.name = "run-dir", .kind = FLAG_TEXT, .offset = offsetof(matmul_flags, run_dir), .value = "DIR",
+     .help = "leave a folder with summary.json, as train does", .complete = COMPLETE_DIRECTORY},
+    {.name = "quiet", .kind = FLAG_BOOL, .offset = offsetof(matmul_flags, quiet), .help = "print errors only"},
     {0},
 };
 
@@ -115,7 +119,8 @@ static void print_result(const matmul_options *o, const matmul_result *r) {
 }
 
 static shoal_status write_summary(const char *path, const matmul_options *o, const matmul_result *r) {
-  json_t *all = json_pack("{s:I, s:I, s:i, s:b, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I}", "n", (json_int_t)o->n,
+  json_t *all = json_pack("{s:s, s:I, s:I, s:i, s:b, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I}", "model", "matmul", "n",
+                          (json_int_t)o->n,
                           "blocks", (json_int_t)o->blocks, "workers", o->workers, "full_product", o->full_product,
                           "trace", r->trace, "seconds", r->seconds, "start_seconds", r->start_seconds, "flops", r->cost.flops,
                           "worker_bytes", r->cost.worker_bytes, "pairs", (json_int_t)r->cost.pairs, "messages",
@@ -124,6 +129,15 @@ static shoal_status write_summary(const char *path, const matmul_options *o, con
   int bad = all ? json_dump_file(all, path, JSON_INDENT(2)) : -1;
   json_decref(all);
   return bad ? status_make(SHOAL_ERR_SYSTEM, "cannot write %s", path) : NULL;
+}
+
+static shoal_status write_run(const char *path, const matmul_options *o, const matmul_result *r) {
+  run_dir dir;
+  TRY(run_dir_init(path, &dir));
+  shoal_status status = run_dir_make(&dir);
+  if (!status) status = write_summary(dir.summary, o, r);
+  run_dir_fini(&dir);
+  return status;
 }
 
 static shoal_status compute(const matmul_flags *f, const matmul_options *o, shoal_graph *g, shoal_value *trace,
@@ -151,7 +165,8 @@ static shoal_status compute(const matmul_flags *f, const matmul_options *o, shoa
   shoal_session_destroy(s);
   if (!status && o->full_product) status = measure_product(&r.product_rate);
   TRY(status);
-  print_result(o, &r);
+  if (!f->quiet) print_result(o, &r);
+  if (f->run_dir) TRY(write_run(f->run_dir, o, &r));
   return f->summary ? write_summary(f->summary, o, &r) : NULL;
 }
 
