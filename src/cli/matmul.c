@@ -119,8 +119,8 @@ static void print_result(const matmul_options *o, const matmul_result *r) {
 }
 
 static shoal_status write_summary(const char *path, const matmul_options *o, const matmul_result *r) {
-  json_t *all = json_pack("{s:s, s:I, s:I, s:i, s:b, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I}", "model", "matmul", "n",
-                          (json_int_t)o->n,
+  json_t *all = json_pack("{s:s, s:s, s:I, s:I, s:i, s:b, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I}", "model", "matmul",
+                          "status", "finished", "n", (json_int_t)o->n,
                           "blocks", (json_int_t)o->blocks, "workers", o->workers, "full_product", o->full_product,
                           "trace", r->trace, "seconds", r->seconds, "start_seconds", r->start_seconds, "flops", r->cost.flops,
                           "worker_bytes", r->cost.worker_bytes, "pairs", (json_int_t)r->cost.pairs, "messages",
