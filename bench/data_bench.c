@@ -72,7 +72,9 @@ static void measure(const char *folder, const char *file, const format *f, crite
 }
 
 int main(int argc, char **argv) {
-  char folder[] = "/tmp/shoal-data-bench-XXXXXX";
+  const char *base = getenv("TMPDIR");
+  char folder[4096];
+  snprintf(folder, sizeof folder, "%s/shoal-data-bench-XXXXXX", base && *base ? base : "/tmp");
   int64_t rows = argc > 1 ? atoll(argv[1]) : 1000000, libsvm_rows = argc > 2 ? atoll(argv[2]) : 300000;
   if (rows < 1 || libsvm_rows < 1) return fprintf(stderr, "usage: data_bench [ROWS [LIBSVM_ROWS]]\n"), 2;
   if (!mkdtemp(folder)) return perror(folder), 1;

@@ -57,12 +57,25 @@ static shoal_status start_task(graph_crew *c, const char *job, int index, int th
   return status;
 }
 
+/* For the logs, which go with it at the end. */
+static shoal_status make_folder(char **out) {
+  const char *base = getenv("TMPDIR");
+  char *folder;
+  if (asprintf(&folder, "%s/shoal-graph-XXXXXX", base && *base ? base : "/tmp") < 0) return status_no_memory();
+  if (mkdtemp(folder)) {
+    *out = folder;
+    return NULL;
+  }
+  shoal_status status = status_errno(errno, "%s: a folder for the tasks' logs", folder);
+  free(folder);
+  return status;
+}
+
 shoal_status graph_crew_start(int ps, int workers, int threads, bool tcp, graph_crew *out) {
   graph_crew c = {.job = (uint64_t)getpid()};
-  char folder[] = "/tmp/shoal-graph-XXXXXX";
   c.tasks = calloc((size_t)(ps + workers), sizeof *c.tasks);
-  c.folder = mkdtemp(folder) ? strdup(folder) : NULL;
-  shoal_status status = c.tasks && c.folder ? launch_create(&c.processes) : status_errno(errno, "a folder in /tmp");
+  shoal_status status = c.tasks ? make_folder(&c.folder) : status_no_memory();
+  if (!status) status = launch_create(&c.processes);
   for (int i = 0; i < ps && !status; i++) status = start_task(&c, "ps", i, threads, tcp);
   for (int i = 0; i < workers && !status; i++) status = start_task(&c, "worker", i, threads, tcp);
   if (status) {
