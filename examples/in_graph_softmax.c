@@ -1,27 +1,22 @@
 /* Synchronous training of softmax regression as one graph over several tasks.
  *
- * The parameters stand on /job:ps/task:0, each worker computes the gradient of its own batch, the ps averages them and
- * updates: one session run a step. The servers are processes that this program starts; on several machines they would
- * be `shoal server --cluster FILE --task worker:0`, and the addresses theirs.
+ * The parameters stand on /job:ps/task:0. Each worker holds its share of the rows, which are sent once, and computes the
+ * gradient of its own batch; the ps averages the gradients and updates: one session run a step.
  *
  *   cc in_graph_softmax.c $(pkg-config --cflags --libs shoal)
- *   in_graph_softmax [WORKERS [EPOCHS [GRAPH-FILE]]]
- */
-#include <shoal/shoal.h>
+ *   in_graph_softmax [WORKERS [EPOCHS [GRAPH-FILE]]] */
+#include "local_tasks.h"
 
-#include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-enum { MOST = 8, BATCH = 200, PIXELS = 784, CLASSES = 10 };
+enum { BATCH = 200, PIXELS = 784, CLASSES = 10 };
 static const double RATE = 0.5;
 
 typedef struct {
   shoal_graph *graph;
-  shoal_value *x[MOST], *y[MOST]; /* each worker's batch */
+  shoal_value *rows[MOST_WORKERS], *labels[MOST_WORKERS]; /* placeholders: a worker's share ... */
+  shoal_value *load[MOST_WORKERS];                        /* ... and what puts it there */
+  shoal_value *batch[MOST_WORKERS];                       /* which of those rows a step takes */
   shoal_value *loss, *update;
   shoal_value *test_x, *predicted;
 } training;
@@ -32,30 +27,38 @@ static shoal_value *logits(shoal_graph *g, shoal_value *x, shoal_value *w, shoal
   return shoal_bias_add(g, shoal_matmul(g, scaled, w, false, false), b);
 }
 
-static shoal_value *sum_of(shoal_graph *g, shoal_value *const *x, int n) {
-  shoal_value *sum = x[0];
-  for (int i = 1; i < n; i++) sum = shoal_add(g, sum, x[i]);
-  return sum;
+/* A worker's share of the rows: memory that stays there, and how it is filled. */
+static shoal_value *hold(shoal_graph *g, const char *what, int worker, shoal_shape shape, shoal_value **fed,
+                         shoal_value **load) {
+  char name[32], fed_name[40];
+  shoal_value *held = shoal_variable(g, worker_name(what, worker, name), shoal_fill(g, SHOAL_U8, shape, 0));
+  snprintf(fed_name, sizeof fed_name, "all_%s", name);
+  *fed = shoal_placeholder(g, fed_name, SHOAL_U8, shape);
+  *load = shoal_assign(g, held, *fed);
+  return held;
 }
 
-static shoal_status build(int workers, training *t) {
+static shoal_status build(int workers, int64_t share, training *t) {
   shoal_status s = shoal_graph_create(&t->graph);
   if (s) return s;
   shoal_graph *g = t->graph;
-  shoal_value *dw[MOST], *db[MOST], *losses[MOST];
+  shoal_value *dw[MOST_WORKERS], *db[MOST_WORKERS], *losses[MOST_WORKERS], *loads[2];
   shoal_device_push(g, "/job:ps/task:0");
   shoal_value *w = shoal_variable(g, "w", shoal_fill(g, SHOAL_F32, SHOAL_SHAPE(PIXELS, CLASSES), 0));
   shoal_value *b = shoal_variable(g, "b", shoal_fill(g, SHOAL_F32, SHOAL_SHAPE(CLASSES), 0));
   shoal_device_pop(g);
   for (int i = 0; i < workers; i++) {
     char name[32];
-    snprintf(name, sizeof name, "/job:worker/task:%d", i);
-    shoal_device_push(g, name);
-    snprintf(name, sizeof name, "x%d", i);
-    t->x[i] = shoal_placeholder(g, name, SHOAL_U8, SHOAL_SHAPE(SHOAL_UNKNOWN, PIXELS));
-    snprintf(name, sizeof name, "y%d", i);
-    t->y[i] = shoal_placeholder(g, name, SHOAL_U8, SHOAL_SHAPE(SHOAL_UNKNOWN));
-    shoal_value *each = shoal_sparse_softmax_cross_entropy(g, logits(g, t->x[i], w, b), t->y[i]);
+    on_worker(g, i);
+    shoal_value *rows = hold(g, "rows", i, SHOAL_SHAPE(share, PIXELS), &t->rows[i], &loads[0]);
+    shoal_value *labels = hold(g, "labels", i, SHOAL_SHAPE(share), &t->labels[i], &loads[1]);
+    t->load[i] = shoal_group(g, loads, 2);
+    t->batch[i] = shoal_placeholder(g, worker_name("batch", i, name), SHOAL_I32, SHOAL_SHAPE(SHOAL_UNKNOWN));
+    shoal_name_next(g, worker_name("x", i, name));
+    shoal_value *x = shoal_gather(g, rows, t->batch[i]);
+    shoal_name_next(g, worker_name("y", i, name));
+    shoal_value *y = shoal_gather(g, labels, t->batch[i]);
+    shoal_value *each = shoal_sparse_softmax_cross_entropy(g, logits(g, x, w, b), y);
     losses[i] = shoal_reduce_mean(g, each, SHOAL_SCALAR, false);
     shoal_gradient d[2];
     s = shoal_gradients(g, losses[i], (shoal_value *[]){w, b}, 2, d);
@@ -80,21 +83,30 @@ static shoal_status build(int workers, training *t) {
   return shoal_graph_status(g);
 }
 
-/* Batch `k` of the epoch: worker i takes the i-th of each round, so no row is seen twice. */
-static shoal_status step(training *t, shoal_session *session, const shoal_dataset *data, int workers, int64_t k,
-                         double *loss) {
-  shoal_feed feeds[2 * MOST];
-  for (int i = 0; i < workers; i++) {
-    shoal_dataset batch;
-    shoal_status s = shoal_dataset_view(data, (k * workers + i) * BATCH, BATCH, &batch);
-    if (s) return s;
-    feeds[2 * i] = (shoal_feed){t->x[i], batch.features};
-    feeds[2 * i].tensor.shape = SHOAL_SHAPE(BATCH, PIXELS);
-    feeds[2 * i + 1] = (shoal_feed){t->y[i], batch.labels};
+/* Each worker's share of the rows goes to it. */
+static shoal_status load(training *t, shoal_session *session, const shoal_dataset *data, int workers, int64_t share) {
+  shoal_status s = NULL;
+  for (int i = 0; i < workers && !s; i++) {
+    shoal_dataset part;
+    s = shoal_dataset_view(data, i * share, share, &part);
+    if (s) break;
+    part.features.shape = SHOAL_SHAPE(share, PIXELS);
+    shoal_feed feeds[] = {{t->rows[i], part.features}, {t->labels[i], part.labels}};
+    s = shoal_session_run(session, feeds, 2, &t->load[i], 1, NULL);
   }
+  return s;
+}
+
+/* Batch `k` of the epoch: of each share the same rows, so no row is seen twice. */
+static shoal_status step(training *t, shoal_session *session, int workers, int64_t k, double *loss) {
+  int32_t which[BATCH];
+  shoal_feed feeds[MOST_WORKERS];
+  for (int i = 0; i < BATCH; i++) which[i] = (int32_t)(k * BATCH + i);
+  for (int i = 0; i < workers; i++)
+    feeds[i] = (shoal_feed){t->batch[i], shoal_tensor_view(SHOAL_I32, SHOAL_SHAPE(BATCH), which)};
   shoal_value *fetches[] = {t->update, t->loss};
   shoal_tensor out[2];
-  shoal_status s = shoal_session_run(session, feeds, 2 * workers, fetches, 2, out);
+  shoal_status s = shoal_session_run(session, feeds, workers, fetches, 2, out);
   if (!s) *loss = shoal_tensor_get(&out[1], 0);
   return s;
 }
@@ -110,66 +122,63 @@ static shoal_status test(training *t, shoal_session *session, const shoal_datase
   return s;
 }
 
-static shoal_status train(training *t, const shoal_task *tasks, int workers, int epochs) {
-  shoal_dataset *rows = NULL, *test_rows = NULL;
-  shoal_session *session = NULL;
-  shoal_status s = shoal_dataset_load("mnist", "train", &rows);
-  if (!s) s = shoal_dataset_load("mnist", "test", &test_rows);
-  if (!s) {
-    shoal_cluster_options o = {.tasks = tasks, .n_tasks = workers + 1, .job = (uint64_t)getpid(), .threads = 1};
-    s = shoal_session_connect(t->graph, &o, &session);
-  }
-  int64_t steps = s ? 0 : shoal_dataset_rows(rows) / (BATCH * workers);
-  shoal_cluster_stats before = {0}, after = {0};
+/* Bytes that all processes have sent so far: tasks to each other, and this one to the tasks and back. */
+static double traffic(const shoal_session *session) {
+  shoal_cluster_stats s;
+  shoal_session_stats(session, &s);
+  return (double)(s.wire_bytes + s.sent_bytes + s.received_bytes);
+}
+
+static shoal_status train(training *t, shoal_session *session, const shoal_dataset *test_rows, int workers,
+                          int64_t steps, int epochs) {
+  shoal_status s = NULL;
   for (int e = 0; e < epochs && !s; e++) {
     double loss = 0, sum = 0, accuracy = 0;
+    shoal_cluster_stats before, after;
     shoal_session_stats(session, &before);
+    double bytes = traffic(session);
     for (int64_t k = 0; k < steps && !s; k++) {
-      s = step(t, session, rows, workers, k, &loss);
+      s = step(t, session, workers, k, &loss);
       sum += loss;
     }
+    bytes = traffic(session) - bytes;
     shoal_session_stats(session, &after);
     if (!s) s = test(t, session, test_rows, &accuracy);
     if (!s)
-      printf("epoch %d: loss %.4f, test accuracy %.2f %%, %.0f messages and %.0f bytes between tasks a step\n", e + 1,
-             sum / (double)steps, 100 * accuracy, (double)(after.messages - before.messages) / (double)steps,
-             (double)(after.data_bytes - before.data_bytes) / (double)steps);
+      printf("epoch %d: loss %.4f, test accuracy %.2f %%; a step: %.0f messages and %.0f bytes between tasks, "
+             "%.0f bytes in all\n", e + 1, sum / (double)steps, 100 * accuracy,
+             (double)(after.messages - before.messages) / (double)steps,
+             (double)(after.wire_bytes - before.wire_bytes) / (double)steps, bytes / (double)steps);
   }
-  shoal_session_destroy(session);
-  shoal_dataset_destroy(rows);
-  shoal_dataset_destroy(test_rows);
   return s;
 }
 
 int main(int argc, char **argv) {
   int workers = argc > 1 ? atoi(argv[1]) : 2, epochs = argc > 2 ? atoi(argv[2]) : 3;
-  if (workers < 1 || workers > MOST || epochs < 1) {
-    fprintf(stderr, "expected 1 to %d workers and 1 epoch or more\n", MOST);
+  if (workers < 1 || workers > MOST_WORKERS || epochs < 1) {
+    fprintf(stderr, "expected 1 to %d workers and 1 epoch or more\n", MOST_WORKERS);
     return 2;
   }
-  shoal_task tasks[MOST + 1];
-  char names[MOST + 1][32], addresses[MOST + 1][64];
-  pid_t servers[MOST + 1], parent = getpid();
-  for (int i = 0; i <= workers; i++) {
-    snprintf(names[i], sizeof names[i], i ? "/job:worker/task:%d" : "/job:ps/task:%d", i ? i - 1 : 0);
-    snprintf(addresses[i], sizeof addresses[i], "shm:/in-graph-%d-%d", (int)parent, i);
-    tasks[i] = (shoal_task){names[i], addresses[i]};
-    servers[i] = fork();
-    if (servers[i]) continue;
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    shoal_status s = shoal_server_run(&(shoal_server_options){.address = addresses[i], .job = (uint64_t)parent});
-    if (s) fprintf(stderr, "%s: %s\n", names[i], shoal_status_message(s));
-    _exit(1);
-  }
+  local_tasks tasks;
+  local_tasks_start(&tasks, workers);
   training t = {0};
-  shoal_status s = build(workers, &t);
+  shoal_session *session = NULL;
+  shoal_dataset *rows = NULL, *test_rows = NULL;
+  shoal_status s = shoal_dataset_load("mnist", "train", &rows);
+  if (!s) s = shoal_dataset_load("mnist", "test", &test_rows);
+  int64_t share = s ? 0 : shoal_dataset_rows(rows) / workers;
+  if (!s) s = build(workers, share, &t);
   if (!s && argc > 3) s = shoal_graph_save(t.graph, argv[3]);
-  if (!s) s = train(&t, tasks, workers, epochs);
+  if (!s)
+    s = shoal_session_connect(
+        t.graph, &(shoal_cluster_options){.tasks = tasks.tasks, .n_tasks = tasks.n, .job = tasks.job}, &session);
+  if (!s) s = load(&t, session, rows, workers, share);
+  if (!s) s = train(&t, session, test_rows, workers, share / BATCH, epochs);
+  shoal_session_destroy(session);
   shoal_graph_destroy(t.graph);
-  for (int i = 0; i <= workers; i++) {
-    kill(servers[i], SIGTERM);
-    waitpid(servers[i], NULL, 0);
-  }
+  shoal_dataset_destroy(rows);
+  shoal_dataset_destroy(test_rows);
+  local_tasks_end(&tasks);
   if (!s) return 0;
   fprintf(stderr, "%s\n", shoal_status_message(s));
   shoal_status_free(s);

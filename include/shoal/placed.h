@@ -49,6 +49,7 @@ typedef struct {
   uint64_t sent_bytes, received_bytes; /* by this process */
   uint64_t messages;   /* between tasks, of all runs */
   uint64_t data_bytes; /* in them */
+  uint64_t wire_bytes; /* the same as the tasks' own links counted them, headers and filling included */
 } shoal_cluster_stats;
 /* All zero for a session of one process. */
 SHOAL_API void shoal_session_stats(const shoal_session *s, shoal_cluster_stats *out);

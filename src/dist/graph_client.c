@@ -47,6 +47,7 @@ typedef struct {
   net_client *link; /* NULL: lost */
   char *name, *address;
   bool waiting;      /* for an answer */
+  uint64_t wire_bytes; /* it has sent to other tasks */
 } cluster_task;
 
 typedef struct {
@@ -107,6 +108,7 @@ static shoal_status take_answer(cluster_session *c, int task, const net_message 
   if (m->bytes != expected)
     return named(c, task, status_make(SHOAL_ERR_PEER, "%zu bytes came, %zu were expected", m->bytes, expected));
   if (expected) memcpy(results->block, m->payload, expected);
+  if (kind == GRAPH_RUN) c->tasks[task].wire_bytes = m->header.number;
   return NULL;
 }
 
@@ -591,6 +593,7 @@ void shoal_session_stats(const shoal_session *s, shoal_cluster_stats *out) {
   out->data_bytes = c->data_bytes;
   for (int t = 0; t < c->n_tasks; t++) {
     net_stats one = {0};
+    out->wire_bytes += c->tasks[t].wire_bytes;
     if (c->tasks[t].link) net_client_stats(c->tasks[t].link, &one);
     out->sent_bytes += one.sent_bytes;
     out->received_bytes += one.received_bytes;

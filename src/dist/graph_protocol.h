@@ -22,7 +22,8 @@ enum {
   GRAPH_OPEN = 1, /* payload: an open message */
   GRAPH_EXTEND,   /* payload: the same with the nodes since then */
   GRAPH_PREPARE,  /* number: of the program, the same at all servers; payload: a program message */
-  GRAPH_RUN,      /* number: program; payload: graph_run_head and what is fed. Answer: what is fetched */
+  GRAPH_RUN,      /* number: program; payload: graph_run_head and what is fed. Answer: what is fetched; number: bytes
+                     that the task has sent to others in this session */
   GRAPH_DATA,     /* number: program << 32 | message; payload: the values */
   GRAPH_ABORT,
   GRAPH_HELLO,    /* from server to server: number: the sender's task in this session. No answer */

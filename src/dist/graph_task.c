@@ -294,7 +294,9 @@ task_state graph_task_advance(graph_task *t, net_header *header, const net_part 
     t->running = false;
     shoal_status_free(t->stopped);
     t->stopped = NULL;
-    *header = (net_header){.kind = GRAPH_RUN, .generation = t->options.id, .step = t->run};
+    net_stats sent;
+    courier_stats(t->courier, &sent);
+    *header = (net_header){.kind = GRAPH_RUN, .generation = t->options.id, .step = t->run, .number = sent.sent_bytes};
     if (!*failure) *n = program_results(t->current, parts);
   } else {
     return TASK_IDLE;

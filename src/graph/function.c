@@ -95,7 +95,7 @@ static shoal_status add_gradient(const shoal_graph *f, shoal_graph *d, shoal_val
   if (target && floats) TRY(shoal_gradients(d, target, wanted, floats, grads));
   for (int i = 0; i < floats; i++) {
     shoal_value *g = grads[i].value;
-    if (g && grads[i].indices) g = shoal_scatter_add(d, grads[i].indices, g, wanted[i]->shape.dim[0]);
+    if (g && grads[i].indices) g = scatter_add_like(d, grads[i].indices, g, wanted[i]);
     d->results[i] = g ? g : shoal_fill_like(d, wanted[i], 0);
   }
   return check_inside(d);

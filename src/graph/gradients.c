@@ -48,17 +48,9 @@ static shoal_status prepare(pass *p) {
 }
 
 /* The gradient with respect to v as a dense value. */
-static shoal_value *densify(shoal_graph *g, const shoal_value *v, op_grad grad) {
-  char buffer[VALUE_TEXT];
+static shoal_value *densify(shoal_graph *g, shoal_value *v, op_grad grad) {
   if (!grad.indices || !grad.value) return grad.value;
-  if (v->shape.rank < 1 || v->shape.dim[0] == SHOAL_UNKNOWN) {
-    graph_fail(g, status_make(SHOAL_ERR_ARGUMENT,
-                              "the row-sparse gradient of %s would have to become dense, but how many rows it has is "
-                              "not known; gather from a variable or another value of known shape",
-                              value_text(v, buffer)));
-    return NULL;
-  }
-  return shoal_scatter_add(g, grad.indices, grad.value, v->shape.dim[0]);
+  return scatter_add_like(g, grad.indices, grad.value, v);
 }
 
 /* A rule that gives a gradient of another shape than its input's is a mistake in the rule. */
@@ -72,7 +64,7 @@ static bool fits(shoal_graph *g, const shoal_value *v, const op_grad *grad, cons
   return false;
 }
 
-static void accumulate(shoal_graph *g, const shoal_value *v, op_grad *sum, op_grad more) {
+static void accumulate(shoal_graph *g, shoal_value *v, op_grad *sum, op_grad more) {
   if (!sum->value)
     *sum = more;
   else if (sum->indices && more.indices) {

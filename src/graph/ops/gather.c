@@ -68,7 +68,8 @@ shoal_value *shoal_gather(shoal_graph *g, shoal_value *params, shoal_value *indi
   return GRAPH_BINARY(g, "gather", params, indices, {0});
 }
 
-/* ---- scatter_add: indices [n], values [n, ...] -> [rows, ...] */
+/* ---- scatter_add: indices [n], values [n, ...] -> [rows, ...]; as many rows as a third input has, or as the attribute
+ * says */
 
 static shoal_status scatter_add_shape(op_shapes *s) {
   TRY(rule_index(s, 0, "indices"));
@@ -80,16 +81,19 @@ static shoal_status scatter_add_shape(op_shapes *s) {
     return status_make(SHOAL_ERR_ARGUMENT, "there are %lld indices for the %lld rows of values %s",
                        (long long)s->in[0].dim[0], (long long)s->in[1].dim[0], shoal_shape_text(&s->in[1], a));
   }
-  if (s->attr[0].i < 0)
-    return status_make(SHOAL_ERR_ARGUMENT, "rows must be at least 0, not %lld", (long long)s->attr[0].i);
+  if (s->ins > 2) TRY(rule_rank_least(s, 2, 1, "what is added to"));
+  int64_t rows = s->ins > 2 ? s->in[2].dim[0] : s->attr[0].i;
+  if (s->ins == 2 && rows < 0)
+    return status_make(SHOAL_ERR_ARGUMENT, "rows must be at least 0, not %lld", (long long)rows);
   s->out[0] = s->in[1];
-  s->out[0].dim[0] = s->attr[0].i;
+  s->out[0].dim[0] = rows;
   s->out_dtype[0] = s->in_dtype[1];
   return NULL;
 }
 
 /* Both or neither are cut. */
 static op_batch scatter_add_batch(const op_shapes *s) {
+  if (shape_is_batched(&s->out[0])) return BATCH_WHOLE;
   return shape_is_batched(&s->in[0]) && shape_is_batched(&s->in[1]) ? BATCH_SUM : BATCH_WHOLE;
 }
 
@@ -113,6 +117,10 @@ static void scatter_add_gradient(op_grad_call *c) { c->dx[1].value = shoal_gathe
 
 shoal_value *shoal_scatter_add(shoal_graph *g, shoal_value *indices, shoal_value *values, int64_t rows) {
   return GRAPH_BINARY(g, "scatter_add", indices, values, ATTR_I(rows));
+}
+
+shoal_value *scatter_add_like(shoal_graph *g, shoal_value *indices, shoal_value *values, shoal_value *like) {
+  return graph_op(g, "scatter_add", (shoal_value *[]){indices, values, like}, 3, NULL);
 }
 
 /* ---- sparse_matmul: offsets [n+1], indices [entries], values [entries], w [rows, k] -> [n, k]
@@ -286,7 +294,8 @@ REAL_KERNEL(grad_values_kernel, {
 static const char *const gather_cases[] = {"[6,3] i32[?5]<6", "[6,3,2] i64[?4,3]<6", "[7] i64[]<7", "[?6,3] i64[4]<6",
                                            "[5,1] i32[18]<5", NULL};
 static const char *const scatter_add_cases[] = {"i64[?5]<4 [?5,3] rows=4", "i32[6]<9 [6,2,2] rows=9",
-                                                "i64[?20]<3 [?20] rows=3", NULL};
+                                                "i64[?20]<3 [?20] rows=3", "i64[?5]<4 [?5,3] [?4,3]",
+                                                "i32[6]<7 [6] i32[7]<3", NULL};
 static const char *const sparse_matmul_cases[] = {"asc[5]<9 i64[9]<6 [9] [6,4]", "asc[2]<3 i64[3]<50 [3] [50,1]",
                                                   "asc[?18]<40 i64[?40]<30 [?40] [30,3]",
                                                   "asc[4]<60 i32[60]<90 [60] [90,1]", NULL};
@@ -308,8 +317,9 @@ const op_row ops_gather[] = {
     {.name = "scatter_add",
      .attrs = {{"rows", ATTR_INT, 1}},
      .ins_least = 2,
-     .ins_most = 2,
+     .ins_most = 3,
      .outs = 1,
+     .shape_only = 1u << 2,
      .shape = scatter_add_shape,
      .batch = scatter_add_batch,
      .gradient = scatter_add_gradient,

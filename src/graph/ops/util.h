@@ -156,6 +156,8 @@ op_batch batch_sum(const op_shapes *s);
 
 /* dy summed to the shape of `like`, which was broadcast to dy's; dy itself when the shapes are the same. */
 shoal_value *grad_sum_to(shoal_graph *g, shoal_value *dy, shoal_value *like);
+/* Rows of a row-sparse gradient with respect to `like` as a dense one. */
+shoal_value *scatter_add_like(shoal_graph *g, shoal_value *indices, shoal_value *values, shoal_value *like);
 /* A scalar of the type of `like`. */
 shoal_value *grad_scalar(shoal_graph *g, shoal_value *like, double value);
 
