@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What replicas and determinism cost: LeNet by the strategies single, mirrored and allreduce, the same global batch.
+"""What replicas and determinism cost: LeNet by the strategies single, mirrored, allreduce and ps, the same global batch.
 
 usage: compare_replicas.py BUILD_DIR [--rounds N] [--steps N]
 
@@ -27,11 +27,15 @@ def main():
     several = ["--threads", str(WORKERS), "--batch-size", str(GLOBAL_BATCH)]
     mirrored = ["--strategy", "mirrored", "--workers", str(WORKERS), "--global-batch", str(GLOBAL_BATCH)]
     ranks = ["--strategy", "allreduce", "--workers", str(WORKERS), "--global-batch", str(GLOBAL_BATCH), "--threads", "1"]
+    ps = ["--strategy", "ps", "--workers", str(WORKERS), "--ps", "1", "--threads", "1"]
     cases = {"single, 1 thread": (one, None), "single, 1 thread, deterministic": (one + ["--deterministic"], 0),
              f"single, {WORKERS} threads": (several, None),
              f"single, {WORKERS} threads, deterministic": (several + ["--deterministic"], 2),
              f"mirrored, {WORKERS} workers": (mirrored, 2),
-             f"mirrored, {WORKERS} workers, deterministic": (mirrored + ["--deterministic"], 2)}
+             f"mirrored, {WORKERS} workers, deterministic": (mirrored + ["--deterministic"], 2),
+             f"ps, {WORKERS} workers, 1 server": (ps + ["--batch-size", str(GLOBAL_BATCH // WORKERS)], 2),
+             f"ps, {WORKERS} workers, 1 server, deterministic": (ps + ["--batch-size", str(GLOBAL_BATCH // WORKERS),
+                                                                  "--deterministic"], 2)}
     if shutil.which("mpirun") and os.path.exists(os.path.join(options.build, "shoal-mpi.so")):
         cases |= {f"allreduce, {WORKERS} ranks": (ranks, 2),
                   f"allreduce, {WORKERS} ranks, bf16": (ranks + ["--wire", "bf16"], 2),
@@ -49,8 +53,8 @@ def main():
                     summary = json.load(f)
                 if summary["examples_per_second"] > best[name]:
                     best[name] = summary["examples_per_second"]
-                    times = [t["time"]["barrier_seconds"] / t["seconds"] for t in summary["tasks"]]
-                    blocked[name] = sum(times) / len(times) if "allreduce" in name else None
+                    times = [t["time"]["barrier_seconds"] / t["seconds"] for t in summary["tasks"] if t["role"] == "worker"]
+                    blocked[name] = sum(times) / len(times) if name.startswith(("allreduce", "ps")) else None
     names = list(cases)
     print(f"LeNet, global batch {GLOBAL_BATCH}, {options.steps} steps, best of {options.rounds}")
     print(f"{'':42}{'examples/s':>12}{'blocked':>9}{'of single':>11}")

@@ -2,6 +2,7 @@
 #include "files.h"
 
 #include "base/random.h"
+#include "dist/tree.h"
 #include "train/strategy.h"
 
 static void plan_knows_rows(void **state) {
@@ -11,6 +12,28 @@ static void plan_knows_rows(void **state) {
   for (int64_t b = 0; b < 6; b++) {
     assert_int_equal(lease_plan_rows(&p, b), rows[b]);
     assert_int_equal(lease_plan_epoch(&p, b), b / 3);
+  }
+}
+
+/* A round's parts are its rows once each, along the leaves of the tree; of a short round some may be empty. */
+static void rounds_are_cut_along_leaves(void **state) {
+  for (int parts = 1; parts <= 7; parts++) {
+    lease_plan p = {.batch = 1, .rows = 530, .end = 1000, .round = 100, .parts = parts};
+    int64_t batches = lease_plan_epoch_batches(&p), next = 0;
+    assert_int_equal(batches, 6 * parts);
+    for (int64_t b = 0; b < batches; b++) {
+      lease_span s = lease_plan_span(&p, batches + b); /* of the second epoch */
+      assert_int_equal(s.part, b % parts);
+      assert_int_equal(s.number, (batches + b) / parts);
+      assert_int_equal(s.round, b / parts * 100);
+      assert_int_equal(s.round_rows, b / parts < 5 ? 100 : 30);
+      assert_int_equal(s.first, next);
+      assert_true(s.rows >= 0);
+      if (s.rows) assert_int_equal((s.first - s.round) % TREE_LEAF_ROWS, 0);
+      assert_int_equal(lease_plan_rows(&p, b), s.rows);
+      next += s.rows;
+    }
+    assert_int_equal(next, 530);
   }
 }
 
@@ -95,7 +118,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(plan_knows_rows),         cmocka_unit_test(given_back_goes_first),
       cmocka_unit_test(each_is_done_once),       cmocka_unit_test(wrong_plans_are_refused),
-      cmocka_unit_test(static_assignment_is_the_leaders),
+      cmocka_unit_test(static_assignment_is_the_leaders), cmocka_unit_test(rounds_are_cut_along_leaves),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

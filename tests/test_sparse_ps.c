@@ -392,7 +392,7 @@ static void bad_messages_are_refused(void **state) {
   task t = {.addresses = addresses};
   assert_int_equal(pthread_create(&t.thread, NULL, serve, &t), 0);
   net_client *c;
-  net_options net = {.largest = ps_largest(1000, 50, 9), .job = 79};
+  net_options net = {.largest = ps_largest(1000, 1, 50, 9), .job = 79};
   assert_ok(net_connect(address, &net, 5, &c));
   float got[64];
   net_part settings = {"as agreed", 9};

@@ -104,8 +104,22 @@ static void test_bf16(void **state) {
   }
 }
 
+/* Of no run of at most so many leaves more remain, and of some as many. */
+static void test_most_nodes(void **state) {
+  int most = 0;
+  for (int64_t count = 1; count <= 40; count++) {
+    for (int64_t first = 0; first < 128; first++) {
+      tree_node nodes[TREE_MOST_NODES];
+      int n = tree_nodes(first, first + count, nodes);
+      if (n > most) most = n;
+    }
+    assert_int_equal(tree_most_nodes(count), most);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_same_bits), cmocka_unit_test(test_nodes),
-                                     cmocka_unit_test(test_in_place), cmocka_unit_test(test_bf16)};
+                                     cmocka_unit_test(test_in_place), cmocka_unit_test(test_bf16),
+                                     cmocka_unit_test(test_most_nodes)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -139,6 +139,7 @@ ps_options cluster_job_options(const cluster_job *j, const training *t, int inde
                   .connect_seconds = fmax(CONNECT_SECONDS, f->deadline),
                   .answer_seconds = f->deadline,
                   .backups = (int)f->backup_workers,
+                  .round = f->deterministic ? job_global_batch(f) : 0,
                   .heartbeat = f->heartbeat,
                   .returns = f->max_restarts > 0};
   o.net.heartbeat = f->heartbeat;

@@ -81,7 +81,7 @@ const flag_row job_table[] = {
     {"steps", FLAG_INT, AT(steps), "N", "end after so many steps", NULL, 1, MANY, .marks = FLAG_KEPT},
     {"batch-size", FLAG_INT, AT(batch_size), "N", "examples a step of each worker", "the model's own", 1, 1e7,
      .marks = FLAG_KEPT},
-    {"global-batch", FLAG_INT, AT(global_batch), "N", "mirrored, allreduce: examples a step of all workers",
+    {"global-batch", FLAG_INT, AT(global_batch), "N", "mirrored, allreduce, ps --deterministic: examples a step of all workers",
      "--batch-size times workers", 1, 1e10, .marks = FLAG_KEPT},
     {"eval-every", FLAG_INT, AT(eval_every), "ROWS", "sparse-lr: also test after so many rows; the curve is in curve.csv",
      "at the end", 1, MANY, .marks = FLAG_KEPT},
@@ -138,7 +138,7 @@ const flag_row job_table[] = {
     {"workers", FLAG_INT, AT(workers), "N", "processes (mirrored: threads) that compute gradients", "1; under mpirun, its number", 1,
      WORKERS_MOST, .marks = FLAG_KEPT},
     {"deterministic", FLAG_BOOL, AT(deterministic), NULL,
-     "the same bits whatever the strategy and the number of workers and threads, for the same global batch",
+     "the same bits whatever the strategy and the number of workers, servers and threads, for the same global batch",
      .marks = KEPT_SHAPES},
     {"wire", FLAG_CHOICE, AT(wire), "TYPE", "allreduce: gradients as they are, or rounded to half the bytes", "f32",
      .choices = wire_names, .marks = KEPT_SHAPES},
@@ -229,7 +229,7 @@ bool job_is_mirrored(const job_flags *f) { return is(f->strategy, "mirrored"); }
 /* Where the strategy cuts it among the workers, a run that is resumed with another number of them keeps its global
  * batch, so it goes on as it began. */
 static void fill_global_batch(job_flags *f, const flags_parsed *parsed) {
-  if (!job_is_ranks(f) && !job_is_mirrored(f)) {
+  if (!job_is_ranks(f) && !job_is_mirrored(f) && !(job_is_cluster(f) && f->deterministic)) {
     if (!flags_given(job_table, parsed, "global-batch")) f->global_batch = 0;
     return;
   }
@@ -304,7 +304,7 @@ static shoal_status check_strategy_flags(const job_flags *f, const flags_parsed 
               {"deadline", "ps allreduce"},
               {"wire", "allreduce"},
               {"check-replicas", "allreduce"},
-              {"global-batch", "allreduce mirrored"}};
+              {"global-batch", "allreduce mirrored ps"}};
   for (size_t i = 0; i < sizeof some / sizeof *some; i++) {
     const char *found = strstr(some[i].strategies, f->strategy);
     size_t length = strlen(f->strategy);
@@ -333,9 +333,12 @@ static shoal_status check_cluster(const job_flags *f, const flags_parsed *parsed
   if (f->stream && (job_is_mirrored(f) || job_is_ranks(f) || f->deterministic))
     return status_make(SHOAL_ERR_ARGUMENT, "--stream is for the strategy single, without --deterministic");
   if (!job_is_cluster(f)) return NULL;
-  if (f->deterministic)
-    return status_make(SHOAL_ERR_ARGUMENT, "--deterministic is for the strategies single, mirrored and allreduce; ps repeats "
-                       "its bits in --mode sync on the same number of workers");
+  if (f->deterministic && (!job_is_together(f) || f->backup_workers))
+    return status_make(SHOAL_ERR_ARGUMENT, "--deterministic is for --mode sync without --backup-workers: otherwise it "
+                       "depends on who is faster");
+  if (flags_given(job_table, parsed, "global-batch") && !f->deterministic)
+    return status_make(SHOAL_ERR_ARGUMENT, "--global-batch is cut among the workers of parameter servers with "
+                       "--deterministic only; give --batch-size, of each worker");
   if (f->keys && !f->cluster && !is(f->transport, "zmq") && !getenv("TF_CONFIG"))
     return status_make(SHOAL_ERR_ARGUMENT, "--keys means nothing to tasks that talk through shared memory; add "
                        "--transport zmq");

@@ -31,6 +31,16 @@ static int64_t handed_on(const run_report *r) {
   return json_integer_value(json_object_get(find_task(r, "ps", 0), "handed_on_rows"));
 }
 
+/* Updates, of the server that has most of them, that did not add up a whole round as one process would. */
+static int64_t uneven_updates(const run_report *r) {
+  int64_t most = 0;
+  for (int s = 0; s < (int)r->flags->ps; s++) {
+    int64_t its = json_integer_value(json_object_get(find_task(r, "ps", s), "uneven_updates"));
+    if (its > most) most = its;
+  }
+  return most;
+}
+
 /* Names of the workers that delivered no result. */
 static json_t *lost_workers(const run_report *r) {
   json_t *list = json_array();
@@ -44,6 +54,7 @@ bool membership_add(const run_report *r, json_t *summary) {
          !json_object_set_new(summary, "lost_steps", json_integer(r->fit.lost_steps)) &&
          !json_object_set_new(summary, "handed_on_rows", json_integer(r->tasks ? handed_on(r) : 0)) &&
          !json_object_set_new(summary, "late_gradients", json_integer(r->tasks ? sum_of(r, "late_gradients") : 0)) &&
+         !json_object_set_new(summary, "uneven_updates", json_integer(r->tasks ? uneven_updates(r) : 0)) &&
          !json_object_set_new(summary, "lost_workers", lost_workers(r));
 }
 
@@ -64,6 +75,10 @@ void membership_print(const run_report *r, FILE *to) {
   if (sum_of(r, "late_gradients"))
     fprintf(to, "\n%s gradients came too late for their step and were dropped.\n",
             grouped_text(sum_of(r, "late_gradients"), n));
+  if (uneven_updates(r))
+    fprintf(to, "\n--deterministic did not hold: %s updates were made of other rows than those of their round, since a "
+            "worker was lost.\nThe weights are good, but their bits are not those of another run.\n",
+            grouped_text(uneven_updates(r), n));
   if (handed_on(r))
     fprintf(to, "\n%s rows were handed on to another worker than the one that had them first.\n",
             grouped_text(handed_on(r), n));

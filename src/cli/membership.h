@@ -4,7 +4,8 @@
 
 #include "cli/summary.h"
 
-/* Keys for summary.json: restarts, lost_steps, handed_on_rows, late_gradients, lost_workers. */
+/* Keys for summary.json: restarts, lost_steps, handed_on_rows, late_gradients, uneven_updates,
+ * lost_workers. */
 SHOAL_CHECKED bool membership_add(const run_report *r, json_t *summary);
 /* A line for each thing that did not go as planned; nothing when all did. */
 void membership_print(const run_report *r, FILE *to);

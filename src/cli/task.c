@@ -316,6 +316,7 @@ static json_t *server_json(task *t, const ps_server_result *r) {
   for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
     json_object_set_new(task_object, counts[i].key, count_json(t, r, counts[i].offset));
   json_object_set_new(task_object, "handed_on_rows", json_integer(r->handed_on));
+  json_object_set_new(task_object, "uneven_updates", json_integer(r->uneven));
   json_object_set_new(task_object, "refused_messages", json_integer((json_int_t)r->net.refused));
   json_object_set_new(task_object, "staleness",
                       json_pack("{s:f, s:I, s:o}", "mean", gradients ? r->staleness_sum / (double)gradients : 0.0,

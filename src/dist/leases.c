@@ -1,19 +1,32 @@
 #include "dist/leases.h"
 
 #include "base/mem.h"
+#include "dist/tree.h"
 
 #include <string.h>
 
-int64_t lease_plan_epoch_batches(const lease_plan *p) { return (p->rows + p->batch - 1) / p->batch; }
+int64_t lease_plan_epoch_batches(const lease_plan *p) {
+  return p->parts ? (p->rows + p->round - 1) / p->round * p->parts : (p->rows + p->batch - 1) / p->batch;
+}
 int64_t lease_plan_epoch(const lease_plan *p, int64_t batch) { return batch / lease_plan_epoch_batches(p); }
 
-int64_t lease_plan_rows(const lease_plan *p, int64_t batch) {
-  int64_t first = batch % lease_plan_epoch_batches(p) * p->batch;
-  return MIN_OF(p->batch, p->rows - first);
+lease_span lease_plan_span(const lease_plan *p, int64_t batch) {
+  int64_t place = batch % lease_plan_epoch_batches(p);
+  if (!p->parts) return (lease_span){.first = place * p->batch, .rows = MIN_OF(p->batch, p->rows - place * p->batch)};
+  lease_span s = {
+      .round = place / p->parts * p->round, .number = batch / p->parts, .part = (int)(place % p->parts)};
+  s.round_rows = MIN_OF(p->round, p->rows - s.round);
+  tree_share(tree_leaves(s.round_rows), s.part, p->parts, &s.first_leaf, &s.last_leaf);
+  int64_t begin = MIN_OF(s.first_leaf * TREE_LEAF_ROWS, s.round_rows);
+  s.first = s.round + begin;
+  s.rows = MIN_OF(s.last_leaf * TREE_LEAF_ROWS, s.round_rows) - begin;
+  return s;
 }
 
+int64_t lease_plan_rows(const lease_plan *p, int64_t batch) { return lease_plan_span(p, batch).rows; }
+
 shoal_status leases_init(leases *l, const lease_plan *plan, int64_t first, int workers) {
-  if (plan->batch < 1 || plan->rows < 1 || first < 0 || workers < 1)
+  if (plan->batch < 1 || plan->rows < 1 || (plan->parts && plan->round < 1) || first < 0 || workers < 1)
     return status_make(SHOAL_ERR_ARGUMENT, "batches of %lld of %lld rows from %lld on for %d workers: at least one of "
                        "each is expected", (long long)plan->batch, (long long)plan->rows, (long long)first, workers);
   leases made = {.plan = *plan, .next = first, .workers = workers};

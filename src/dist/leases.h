@@ -23,7 +23,20 @@ typedef struct {
   int64_t batch;   /* rows of a batch; the last of an epoch may have fewer */
   int64_t rows;    /* of an epoch */
   int64_t end;     /* batches in all */
+  /* Or, with `parts` above 0, an epoch has rounds of so many rows, the last may have fewer, and each of them is cut into
+   * so many batches along the leaves of a tree (dist/tree.h). Those of a short round may have none. */
+  int64_t round;
+  int parts;
 } lease_plan;
+
+/* Where a batch lies in its epoch. */
+typedef struct {
+  int64_t first, rows;           /* the batch */
+  int64_t round, round_rows;     /* with parts: first row of its round, and how many that has */
+  int64_t first_leaf, last_leaf; /* the same: of the round, [first, last) */
+  int64_t number;                /* the same: of the round, over the whole training */
+  int part;                      /* the same: of the round */
+} lease_span;
 
 typedef struct {
   lease_plan plan;
@@ -36,6 +49,7 @@ typedef struct {
 
 int64_t lease_plan_epoch_batches(const lease_plan *p);
 int64_t lease_plan_epoch(const lease_plan *p, int64_t batch);
+lease_span lease_plan_span(const lease_plan *p, int64_t batch);
 /* Rows of that batch. */
 int64_t lease_plan_rows(const lease_plan *p, int64_t batch);
 

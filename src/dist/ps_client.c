@@ -34,6 +34,7 @@ struct ps_client {
   ps_clock *clocks;     /* [servers] */
   uint32_t labels;      /* of the timeline: the first of them */
   net_part *parts;      /* room for the largest message */
+  int nodes;            /* vectors of a gradient at most */
   ps_table_end *ends;   /* [servers] of a table; NULL: there is none */
   bool met;             /* once */
   bool lost, fenced;
@@ -111,7 +112,8 @@ shoal_status ps_client_create(const ps_client_options *options, ps_client **out)
   c->versions = calloc(servers, sizeof *c->versions);
   c->generations = calloc(servers, sizeof *c->generations);
   c->clocks = calloc(servers, sizeof *c->clocks);
-  c->parts = calloc((size_t)place->n_slices + 3, sizeof *c->parts);
+  c->nodes = ps_most_nodes(options->round, MAX_OF(options->workers, 1));
+  c->parts = calloc((size_t)(place->n_slices * c->nodes) + 3, sizeof *c->parts);
   bool good = c->links && c->versions && c->generations && c->clocks && c->parts;
   shoal_status status = good ? label(c) : status_no_memory();
   if (!status && options->touched) status = cut_table(c);
@@ -181,15 +183,23 @@ static shoal_status send_traced(ps_client *c, int server, net_header h, int n) {
   return NULL;
 }
 
+/* Vectors of the gradient that such a head stands before. */
+static int nodes_of(const ps_head *head) {
+  tree_node nodes[TREE_MOST_NODES];
+  return head && head->round_rows ? tree_nodes(head->first_leaf, head->last_leaf, nodes) : 1;
+}
+
 /* Head, then the server's slices of the values (NULL: none). */
 static shoal_status send(ps_client *c, int server, net_header h, const ps_head *head, float *const *values) {
   const placement *p = c->options.place;
+  const int nodes = values ? nodes_of(head) : 0;
   int n = 0;
   if (head) c->parts[n++] = (net_part){head, sizeof *head};
-  for (int i = p->begin[server]; values && i < p->begin[server + 1]; i++) {
-    const placement_slice *slice = &p->slices[i];
-    c->parts[n++] = (net_part){values[slice->variable] + slice->first, (size_t)slice->count * sizeof(float)};
-  }
+  for (int k = 0; k < nodes; k++, values += c->options.variables)
+    for (int i = p->begin[server]; i < p->begin[server + 1]; i++) {
+      const placement_slice *slice = &p->slices[i];
+      c->parts[n++] = (net_part){values[slice->variable] + slice->first, (size_t)slice->count * sizeof(float)};
+    }
   return send_traced(c, server, h, n);
 }
 
@@ -271,7 +281,8 @@ static shoal_status connect_all(ps_client *c, double seconds) {
   hang_up(c);
   for (int s = 0; s < place->servers; s++) {
     net_options net = c->options.net;
-    net.largest = ps_largest((size_t)place->elements[s], (size_t)c->options.touched, strlen(c->options.settings));
+    net.largest = ps_largest((size_t)place->elements[s], c->nodes, (size_t)c->options.touched,
+                             strlen(c->options.settings));
     if (c->ends) c->ends[s].n_asked = -1;
     TRY(status_wrap(net_connect(c->options.addresses[s], &net, seconds, &c->links[s]), "ps/%d", s));
   }

@@ -11,6 +11,8 @@
 typedef struct {
   const char *const *addresses; /* of the servers, in their order; kept by the caller as long as the client */
   const placement *place;       /* the same */
+  int64_t round;                /* rows of a step that is cut along a tree, rule 14 of the protocol; 0: it is not */
+  int workers, variables;       /* with a round */
   int64_t touched;              /* the place is a table's, of one variable: rows that a batch touches at most; else 0 */
   net_options net;              /* `largest` is set by the client; `from`: the worker */
   const char *settings;
@@ -44,7 +46,7 @@ bool ps_client_lost(const ps_client *c);
 bool ps_client_fenced(const ps_client *c);
 
 /* Gradients out, fresh parameters back. gradients and parameters: one pointer a variable, to all its elements;
- * gradients may be NULL when head->examples is 0. */
+ * gradients may be NULL when head->examples is 0. Of a round: [nodes of head's leaves][variables]. */
 SHOAL_CHECKED shoal_status ps_client_push(ps_client *c, float *const *gradients, float *const *parameters,
                                           const ps_head *head, ps_answer *out);
 /* ---- a table (rule 12 of the protocol). Keys ascend strictly; an answer's values are in their order. */

@@ -27,11 +27,15 @@
  *     says how many of each), and the answer carries these rows' parameters. The first rows are asked for by ROWS.
  *     Vectors are read and written by pieces; a training that begins anew needs no SET.
  * 13. Rows of a stream are nobody's to hand out: with ps_start.rows 0 each worker has its own. Then header.number of an
- *     answer says only whether it is PS_END; together, that is when all workers have come with empty gradients. */
+ *     answer says only whether it is PS_END; together, that is when all workers have come with empty gradients.
+ * 14. With ps_start.round a step is such a round, cut along the leaves of a tree (lease_plan). A PUSH then has a vector
+ *     for each node that remains of its leaves (tree_nodes), already weighted by their share of the round's rows; the
+ *     sum over the whole tree is the step's gradient, whoever computed which part. */
 #ifndef SHOAL_DIST_PS_PROTOCOL_H
 #define SHOAL_DIST_PS_PROTOCOL_H
 
 #include "dist/sparse_keys.h"
+#include "dist/tree.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -75,7 +79,9 @@ typedef struct {
    * went. */
   double arrived, ready, answered;
   int64_t gradients, keys; /* of a table's rows, behind the head; keys PS_SAME: those asked for last once more */
-  int64_t unused[3];
+  int32_t first_leaf, last_leaf; /* to the server, of a round: the gradient's leaves, [first, last) */
+  int64_t round_rows;            /* ... and rows of the round; 0: one vector, a mean */
+  int64_t unused[1];
 } ps_head;
 
 /* Elements [first, first + count) of a vector, as in SET. */
@@ -93,13 +99,19 @@ typedef struct {
   int64_t first;            /* batch; those below are done */
   int64_t batch, rows, end; /* as in lease_plan; rows 0: of a stream */
   int64_t end_step;         /* together, and of a stream: updates in all */
-  int64_t unused;
+  int64_t round;            /* rows, as in lease_plan, which has a part for each worker; 0: no rounds */
 } ps_start;
 
-/* Payload bytes of the largest message with a server of so many elements; of a table: `rows` of it at most are touched
- * by a batch, otherwise 0. */
-static inline size_t ps_largest(size_t elements, size_t rows, size_t settings) {
-  size_t bytes = rows ? rows * sizeof(float) + sparse_keys_most((int64_t)rows) : elements * sizeof(float);
+/* Vectors of a PUSH at most. */
+static inline int ps_most_nodes(int64_t round, int workers) {
+  return round ? tree_most_nodes(tree_leaves(round) / workers + 1) : 1;
+}
+
+/* Payload bytes of the largest message with a server of so many elements, `nodes` vectors of them; of a table: `rows` of
+ * it at most are touched by a batch, otherwise 0. */
+static inline size_t ps_largest(size_t elements, int nodes, size_t rows, size_t settings) {
+  size_t bytes = elements * (size_t)nodes * sizeof(float);
+  if (rows) bytes = rows * sizeof(float) + sparse_keys_most((int64_t)rows);
   if (rows && bytes < PS_PIECE_MOST * sizeof(float)) bytes = PS_PIECE_MOST * sizeof(float);
   if (bytes < settings) bytes = settings;
   if (bytes < PS_REPORT_MOST) bytes = PS_REPORT_MOST;

@@ -145,9 +145,14 @@ static shoal_status on_start(server *s, const net_message *m) {
   if (m->header.from != 0 || s->start_asked || m->bytes != sizeof s->plan || m->header.generation <= s->generation)
     return refuse(s, m, "START out of turn");
   memcpy(&s->plan, m->payload, sizeof s->plan);
+  if (s->plan.round != s->options->round) return refuse(s, m, "START with other rounds");
   s->dry = false;
   if (s->options->leader && !is_stream(s)) {
-    lease_plan plan = {.batch = s->plan.batch, .rows = s->plan.rows, .end = s->plan.end};
+    lease_plan plan = {.batch = s->plan.batch,
+                       .rows = s->plan.rows,
+                       .end = s->plan.end,
+                       .round = s->plan.round,
+                       .parts = s->plan.round ? s->options->workers : 0};
     leases_fini(&s->leases);
     TRY(leases_init(&s->leases, &plan, s->plan.first, s->options->workers));
   }
@@ -384,12 +389,13 @@ static shoal_status set_up(server *s) {
   s->gradients = calloc(workers, sizeof *s->gradients);
   s->result.workers = calloc(workers, sizeof *s->result.workers);
   if (!s->workers || !s->gradients || !s->result.workers) return status_no_memory();
-  TRY(ps_vectors_create(o, o->together && o->workers > 1 && !o->touched, &s->vectors));
+  TRY(ps_vectors_create(o, o->together && (o->workers > 1 || o->round) && !o->touched, &s->vectors));
   s->parts = calloc((size_t)ps_vectors_n_parts(s->vectors) + 1, sizeof *s->parts);
   if (!s->parts) return status_no_memory();
   net_options net = o->net;
   if (o->touched) TRY(sparse_rows_create(o->workers, o->elements, o->touched, &s->rows));
-  net.largest = ps_largest((size_t)o->elements, (size_t)o->touched, strlen(o->settings));
+  net.largest = ps_largest((size_t)o->elements, ps_most_nodes(o->round, o->workers), (size_t)o->touched,
+                           strlen(o->settings));
   return net_listen(o->address, &net, &s->net);
 }
 

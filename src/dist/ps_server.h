@@ -29,6 +29,7 @@ typedef struct {
   int64_t updates;          /* applied by this server since START */
   ps_worker_count *workers; /* [workers]; the caller frees it */
   int64_t handed_on;        /* rows of batches that were given to another worker, since theirs went away or was late */
+  int64_t uneven;           /* updates that were not a whole round, since a worker went away; of rounds only */
   int64_t staleness[PS_STALENESS_MOST]; /* gradients by updates made between their parameters and themselves */
   int64_t stalest;
   double staleness_sum;
@@ -47,6 +48,7 @@ typedef struct {
   int backups;         /* together: gradients a step can do without */
   int64_t staleness;   /* below 0: no bound */
   int64_t elements;
+  int64_t round;   /* rows of a step, cut as in lease_plan; 0: no rounds (ps_protocol.h, 14) */
   int64_t touched; /* rows of a table that a batch touches at most; 0: they are no table's (ps_protocol.h, 12) */
   int64_t block; /* elements updated at a time; 0: the standard, for tests to make small */
   const char *settings; /* a worker with other settings is refused */

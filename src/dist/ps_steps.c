@@ -100,8 +100,9 @@ static void count_gradient(server *s, int from, const net_message *m) {
 /* loss, hits: sums over `examples` rows of the n gradients. */
 static shoal_status apply(server *s, int n, double loss, double hits, int64_t examples) {
   double rate = (float)s->options->rate_at(s->options->optimizer, s->head.updates);
+  bool uneven = false;
   shoal_status status = s->rows ? sparse_rows_apply(s->rows, s->vectors, s->gradients, n, rate)
-                                : ps_vectors_apply(s->vectors, s->gradients, n, rate);
+                                : ps_vectors_apply(s->vectors, s->gradients, n, rate, &uneven);
   TRY(status_wrap(status, "update %lld", (long long)s->head.updates));
   s->head.rate = rate;
   s->head.loss = loss;
@@ -110,6 +111,7 @@ static shoal_status apply(server *s, int n, double loss, double hits, int64_t ex
   s->head.rows += examples;
   s->head.used = n;
   s->head.updates++;
+  s->result.uneven += uneven;
   s->result.updates++;
   s->last_update = s->now;
   return NULL;
@@ -157,7 +159,12 @@ static shoal_status take_round(server *s) {
   for (int w = 0; w < o->workers; w++) {
     worker *k = &s->workers[w];
     if (!pushes(k) || !k->held.header.number) continue;
-    s->gradients[n++] = (ps_gradient){gradient_of(&k->held), (int64_t)k->held.header.number, w};
+    s->gradients[n++] = (ps_gradient){.values = gradient_of(&k->held),
+                                      .examples = (int64_t)k->held.header.number,
+                                      .worker = w,
+                                      .first_leaf = k->head.first_leaf,
+                                      .last_leaf = k->head.last_leaf,
+                                      .round_rows = k->head.round_rows};
     examples += (int64_t)k->held.header.number;
     loss += k->head.loss;
     hits += k->head.hits;
@@ -223,11 +230,25 @@ shoal_status steps_go_on(server *s) {
 
 /* ---- what comes in */
 
+/* How many vectors a gradient has; 0: it is of leaves that there are not. */
+static int nodes_of(const server *s, const net_message *m) {
+  ps_head head;
+  if (!m->header.number || !s->options->round) return m->header.number > 0;
+  if (m->bytes < sizeof head) return 0;
+  memcpy(&head, m->payload, sizeof head);
+  bool good = head.round_rows > 0 && head.round_rows <= s->options->round && head.first_leaf >= 0 &&
+              head.last_leaf > head.first_leaf && head.last_leaf <= tree_leaves(head.round_rows);
+  tree_node nodes[TREE_MOST_NODES];
+  int n = good ? tree_nodes(head.first_leaf, head.last_leaf, nodes) : 0;
+  return n <= ps_most_nodes(s->options->round, s->options->workers) ? n : 0;
+}
+
 /* NULL, or what is wrong with a gradient. */
 static const char *check_push(const server *s, const net_message *m) {
   const worker *w = &s->workers[m->header.from];
   size_t vector = (size_t)s->options->elements * sizeof(float);
-  if (!s->rows && m->bytes != sizeof(ps_head) + (m->header.number ? vector : 0))
+  int vectors = nodes_of(s, m);
+  if (!s->rows && (m->bytes != sizeof(ps_head) + (size_t)vectors * vector || (m->header.number && !vectors)))
     return "the gradient does not have the size of the parameters";
   if (!s->started || w->waits || w->state != MEMBER) return "a gradient out of turn";
   if (s->options->together && version_of(m) > s->head.updates) return "a gradient of a step that is to come";
@@ -273,7 +294,8 @@ shoal_status steps_push(server *s, net_message *m, bool *held) {
     w->keeps = *held = true;
   } else {
     count_gradient(s, from, m);
-    s->gradients[0] = (ps_gradient){gradient_of(m), (int64_t)m->header.number, from};
+    s->gradients[0] =
+        (ps_gradient){.values = gradient_of(m), .examples = (int64_t)m->header.number, .worker = from};
     TRY(apply(s, 1, w->head.loss, w->head.hits, (int64_t)m->header.number)); /* then only whom to answer counts */
     if (o->leader && !is_stream(s)) leases_finish(&s->leases, from);
   }

@@ -1,6 +1,7 @@
 #include "dist/ps_vectors.h"
 
 #include "base/mem.h"
+#include "dist/ps_protocol.h"
 #include "graph/graph.h"
 
 #include <string.h>
@@ -27,6 +28,7 @@ struct ps_vectors {
   int n_blocks, n_vectors;
   int64_t *counter; /* the session's */
   float *sum;       /* [elements of the largest block]; NULL: one gradient at a time */
+  tree_source *sources; /* [most nodes of a round]; NULL: there are no rounds */
 };
 
 /* ---- the small graph that updates */
@@ -104,6 +106,11 @@ shoal_status ps_vectors_create(const ps_server_options *options, bool mean, ps_v
     int64_t largest = (options->elements + v->n_blocks - 1) / v->n_blocks;
     status = mem_aligned((size_t)largest * sizeof(float), (void **)&v->sum);
   }
+  if (!status && options->round) {
+    size_t most = (size_t)ps_most_nodes(options->round, options->workers) * (size_t)options->workers;
+    v->sources = calloc(most, sizeof *v->sources);
+    if (!v->sources) status = status_no_memory();
+  }
   if (status) {
     ps_vectors_destroy(v);
     return status;
@@ -118,6 +125,7 @@ void ps_vectors_destroy(ps_vectors *v) {
   shoal_graph_destroy(v->graph);
   free(v->blocks);
   free(v->sum);
+  free(v->sources);
   free(v);
 }
 
@@ -164,14 +172,51 @@ static const float *combine(ps_vectors *v, const block *b, const ps_gradient *gr
   return v->sum;
 }
 
-shoal_status ps_vectors_apply(ps_vectors *v, const ps_gradient *gradients, int n, double rate) {
+/* All parts of one round, in its order. */
+static bool is_round(const ps_gradient *gradients, int n) {
+  int64_t next = 0;
+  for (int g = 0; g < n; g++) {
+    if (gradients[g].first_leaf != next || gradients[g].round_rows != gradients[0].round_rows) return false;
+    next = gradients[g].last_leaf;
+  }
+  return next == tree_leaves(gradients[0].round_rows);
+}
+
+/* Fills v->sources; returns how many. Parts of several rounds, or of less than one, make no tree: they are weighted by what
+ * there is of rows. */
+static int list_nodes(ps_vectors *v, const ps_gradient *gradients, int n, double examples, bool whole) {
+  int count = 0;
+  for (int g = 0; g < n; g++) {
+    const ps_gradient *one = &gradients[g];
+    tree_node nodes[TREE_MOST_NODES];
+    int its = tree_nodes(one->first_leaf, one->last_leaf, nodes);
+    for (int i = 0; i < its; i++, count++)
+      v->sources[count] = (tree_source){.node = whole ? nodes[i] : (tree_node){count, 0},
+                                        .data = one->values + i * v->options->elements,
+                                        .scale = whole ? 1 : (float)((double)one->round_rows / examples)};
+  }
+  return count;
+}
+
+/* The sum over a block of the nodes. */
+static const float *add_nodes(ps_vectors *v, const block *b, int n) {
+  for (int i = 0; i < n; i++) v->sources[i].data += b->first;
+  tree_sum(v->sources, n, true, &v->sum, b->count);
+  for (int i = 0; i < n; i++) v->sources[i].data -= b->first;
+  return v->sum;
+}
+
+shoal_status ps_vectors_apply(ps_vectors *v, const ps_gradient *gradients, int n, double rate, bool *uneven) {
   int64_t count = v->counter ? *v->counter : 0;
   double examples = 0;
   for (int g = 0; g < n; g++) examples += (double)gradients[g].examples;
+  *uneven = v->sources && !is_round(gradients, n);
+  int nodes = v->sources ? list_nodes(v, gradients, n, examples, !*uneven) : 0;
   for (int k = 0; k < v->n_blocks; k++) {
     const block *b = &v->blocks[k];
     if (v->counter) *v->counter = count; /* each block's update counts, but it is one */
-    TRY(apply_block(v, b, combine(v, b, gradients, n, examples), (float)rate));
+    const float *mean = v->sources ? add_nodes(v, b, nodes) : combine(v, b, gradients, n, examples);
+    TRY(apply_block(v, b, mean, (float)rate));
   }
   return NULL;
 }

@@ -131,7 +131,7 @@ static shoal_status make_fetches(fit_loop *l) {
 
 /* Makes the plans for the whole and the short batch, so that no step has to. */
 static shoal_status prepare(fit_loop *l) {
-  if (trains_itself(l)) {
+  if (l->strategy && l->strategy->kind->prepare) {
     const strategy_setup setup = {.model = l->model,
                                   .tower = l->tower,
                                   .fetches = l->fetches,
@@ -223,6 +223,14 @@ static void move_on(fit_loop *l, int64_t n, double rate) {
   l->progress.rate = rate;
 }
 
+shoal_status fit_explain_rows(fit_loop *l, shoal_status status, const strategy_rows *rows) {
+  if (shoal_status_code(status) != SHOAL_ERR_NUMERIC) return status_wrap(status, "step %lld", (long long)l->state.step);
+  float rate = (float)rows->rate;
+  shoal_feed feeds[MOST_FEEDS];
+  int n_feeds = feed_batch(l, rows->first, rows->rows, &rate, feeds);
+  return fit_explain_bad_loss(l, status, feeds, n_feeds, rows->step, rows->rate);
+}
+
 /* A step of all workers that the strategy takes by itself, on the next n examples of the epoch. */
 static shoal_status step_together(fit_loop *l, int64_t n, bool *stop) {
   const fit_state *s = &l->state;
@@ -233,14 +241,7 @@ static shoal_status step_together(fit_loop *l, int64_t n, bool *stop) {
                               .rate = shoal_schedule_at(&l->model->options.schedule, s->step)};
   strategy_outcome outcome;
   l->strategy->rows = n;
-  shoal_status status = l->strategy->kind->train(l->strategy, &rows, &outcome);
-  if (shoal_status_code(status) == SHOAL_ERR_NUMERIC) {
-    float rate = (float)rows.rate;
-    shoal_feed feeds[MOST_FEEDS];
-    int n_feeds = feed_batch(l, rows.first, n, &rate, feeds);
-    return fit_explain_bad_loss(l, status, feeds, n_feeds, rows.step, rows.rate);
-  }
-  TRY(status_wrap(status, "step %lld", (long long)s->step));
+  TRY(fit_explain_rows(l, l->strategy->kind->train(l->strategy, &rows, &outcome), &rows));
   l->network_seconds += outcome.network_seconds;
   l->barrier_seconds += outcome.barrier_seconds;
   if ((*stop = outcome.stop)) return NULL;

@@ -72,12 +72,13 @@ shoal_status fit_cut(fit_loop *l) {
   if (l->batch > INT64_MAX / 2 / workers)
     return status_make(SHOAL_ERR_ARGUMENT, "fit: a batch of %lld on %lld workers is too large", (long long)l->batch,
                        (long long)workers);
-  l->round = trains_itself(l) && o->global_batch ? o->global_batch : l->batch * workers;
+  const bool rounds = l->strategy && l->strategy->rounds;
+  l->round = rounds && o->global_batch ? o->global_batch : l->batch * workers;
   l->usable = o->drop_short ? l->rows / l->round * l->round : l->rows;
   if (!l->usable)
     return status_make(SHOAL_ERR_ARGUMENT, "fit: %lld examples do not fill one batch of %lld, and short ones are "
                        "dropped", (long long)l->rows, (long long)l->round);
-  if (!trains_itself(l) && l->usable <= (workers - 1) * l->batch)
+  if (!rounds && l->usable <= (workers - 1) * l->batch)
     return status_make(SHOAL_ERR_ARGUMENT, "fit: %lld examples in batches of %lld leave some of the %lld workers with "
                        "none: take fewer workers or smaller batches", (long long)l->usable, (long long)l->batch,
                        (long long)workers);
@@ -89,6 +90,10 @@ shoal_status fit_cut(fit_loop *l) {
   if (o->steps) l->steps = o->epochs ? MIN_OF(l->steps, o->steps) : o->steps;
   l->plan = (strategy_plan){.batches = {.batch = l->batch, .rows = l->usable, .end = INT64_MAX},
                             .end_step = o->steps ? o->steps : INT64_MAX}; /* if workers die, epochs have more */
+  if (rounds) {
+    l->plan.batches.round = l->round;
+    l->plan.batches.parts = (int)workers;
+  }
   if (o->epochs) l->plan.batches.end = o->epochs * lease_plan_epoch_batches(&l->plan.batches);
   if (!is_together(l)) l->plan.batches.end = l->steps;
   return NULL;
@@ -175,15 +180,16 @@ shoal_status fit_stream_tower(fit_loop *l) {
 
 shoal_status fit_write_settings(fit_loop *l) {
   const shoal_fit_options *o = l->options;
+  const bool rounds = l->strategy && l->strategy->rounds;
   /* Where the rows of an update are cut among the workers by the strategy, their number changes nothing. */
   text_add(&l->settings, "seed=%llu batch_size=%lld order=%s short_batches=%s",
-           (unsigned long long)l->model->options.seed, (long long)(trains_itself(l) ? l->round : l->batch), o->keep_order ? "kept" : "shuffled",
-           o->drop_short ? "dropped" : "kept");
+           (unsigned long long)l->model->options.seed, (long long)(rounds ? l->round : l->batch),
+           o->keep_order ? "kept" : "shuffled", o->drop_short ? "dropped" : "kept");
   if (o->stream)
     text_add(&l->settings, " examples=streamed shuffle_rows=%lld", (long long)o->stream->shuffle_rows);
   else
     text_add(&l->settings, " examples=%lld", (long long)l->rows);
-  if (l->strategy && !trains_itself(l))
+  if (l->strategy && !rounds)
     text_add(&l->settings, " workers=%d pace=%s", l->strategy->workers, is_together(l) ? "together" : "own");
   if (o->settings) text_add(&l->settings, "\n%s", o->settings);
   return l->settings.failed ? status_no_memory() : NULL;

@@ -82,6 +82,27 @@ void fit_count_outcome(fit_loop *l, const strategy_outcome *o, int64_t n, double
   l->progress.rate = o->rate;
 }
 
+/* By the model's own session. No two batches draw the same random numbers. */
+static shoal_status compute_batch(fit_loop *l, int64_t batch, strategy_part *part) {
+  TRY(fit_compute(l, part->span.first, part->span.rows, batch, l->progress.rate));
+  part->examples = part->span.rows;
+  fit_losses(l, part->examples, &part->loss, &part->hits);
+  part->gradients = l->got + (l->model->options.no_train_accuracy ? 1 : 2);
+  return NULL;
+}
+
+/* By the strategy. */
+static shoal_status compute_part(fit_loop *l, strategy_part *part) {
+  const lease_span *span = &part->span;
+  const strategy_rows rows = {.order = l->order,
+                              .first = span->round,
+                              .rows = span->round_rows,
+                              .step = span->number,
+                              .rate = l->progress.rate};
+  shoal_status status = span->rows ? l->strategy->kind->compute(l->strategy, &rows, part) : NULL;
+  return fit_explain_rows(l, status, &rows);
+}
+
 /* Computes the batch that was given to this worker; *stop: nothing was done. */
 static shoal_status take_step(fit_loop *l, int64_t *ordered, bool *stop) {
   int64_t batch = l->place.next, n = 0;
@@ -91,12 +112,9 @@ static shoal_status take_step(fit_loop *l, int64_t *ordered, bool *stop) {
     int64_t epoch = lease_plan_epoch(plan, batch);
     if (*ordered != epoch) fit_shuffle(l, epoch);
     *ordered = epoch;
-    n = lease_plan_rows(plan, batch);
-    int64_t first = batch % lease_plan_epoch_batches(plan) * plan->batch;
-    TRY(fit_compute(l, first, n, batch, l->progress.rate)); /* no two batches draw the same random numbers */
-    part.examples = n;
-    fit_losses(l, n, &part.loss, &part.hits);
-    part.gradients = l->got + (l->model->options.no_train_accuracy ? 1 : 2);
+    part.span = lease_plan_span(plan, batch);
+    n = part.span.rows;
+    TRY(l->strategy->kind->compute ? compute_part(l, &part) : compute_batch(l, batch, &part));
   }
   strategy_outcome outcome;
   double begun = clock_seconds();

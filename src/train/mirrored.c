@@ -55,7 +55,7 @@ shoal_status mirrored_create(const mirrored_options *options, shoal_model *m, sh
   TRY(model_ready(m));
   mirrored *s = calloc(1, sizeof *s);
   if (!s) return status_no_memory();
-  s->base = (shoal_strategy){.kind = &kind, .workers = options->workers, .together = true};
+  s->base = (shoal_strategy){.kind = &kind, .workers = options->workers, .together = true, .rounds = true};
   s->deterministic = options->deterministic;
   shoal_status status = apply_create(m, &s->apply);
   if (status)

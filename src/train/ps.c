@@ -7,6 +7,7 @@
 #include "graph/graph.h"
 #include "train/optimizer.h"
 #include "train/ps_table.h"
+#include "train/shards.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -25,8 +26,12 @@ typedef struct {
   /* [1 + slots] lists of pointers to the numbers of the trained weights, in their order: the weights, then each slot */
   float **values[1 + OPTIMIZER_MOST_SLOTS];
   int n_values, n_weights;
+  int64_t *counts, elements; /* [n_weights] numbers of each; all of them. Not of a table */
   int64_t *counter;   /* the optimizer's; NULL: it has none */
-  float **gradients;  /* [n_weights] of the step under way */
+  float **gradients;  /* [n_weights] of the step under way; of a round: [vectors][n_weights] */
+  shards *shards;     /* of a round; otherwise NULL */
+  float **vectors;    /* [n_vectors][elements] what they have come to */
+  int n_vectors;
   int64_t version;    /* of the parameters held: updates made before; below 0: not known yet */
   bool ended;
   net_stats stats;    /* of the connections, once closed */
@@ -64,6 +69,7 @@ static shoal_status write_settings(const ps_options *o, const shoal_model *m, co
            c->optimizer.name ? c->optimizer.name : "sgd", c->schedule.name ? c->schedule.name : "constant",
            c->schedule.rate, (unsigned long long)c->seed);
   for (int s = 0; s < p->servers; s++) text_add(out, "%s%lld", s ? "," : "", (long long)p->elements[s]);
+  if (o->round) text_add(out, " round=%lld", (long long)o->round);
   if (o->table) text_add(out, " touched=%lld", (long long)m->input.dim[0]);
   return out->failed ? status_no_memory() : NULL;
 }
@@ -107,6 +113,9 @@ static shoal_status find_all(ps *s, shoal_value **weights) {
     s->n_values = k + 1;
     TRY(find_values(s, weights, k ? slots[k - 1] : NULL, s->values[k]));
   }
+  s->counts = calloc((size_t)s->n_weights, sizeof *s->counts);
+  if (!s->counts) return status_no_memory();
+  for (int i = 0; i < s->n_weights; i++) s->elements += s->counts[i] = shoal_shape_count(&weights[i]->shape);
   s->gradients = calloc((size_t)s->n_weights, sizeof *s->gradients);
   return s->gradients ? NULL : status_no_memory();
 }
@@ -140,10 +149,13 @@ static shoal_status bring(ps *s, const strategy_plan *plan, const strategy_place
                     .batch = batches->batch,
                     .rows = batches->rows,
                     .end = batches->end,
-                    .end_step = plan->end_step};
-  if (batches->rows)
-    start.first = place->rows / batches->rows * lease_plan_epoch_batches(batches) +
-                  place->rows % batches->rows / batches->batch;
+                    .end_step = plan->end_step,
+                    .round = batches->round};
+  if (batches->rows) {
+    int64_t position = place->rows % batches->rows;
+    start.first = place->rows / batches->rows * lease_plan_epoch_batches(batches);
+    start.first += batches->parts ? position / batches->round * batches->parts : position / batches->batch;
+  }
   if (s->table && s->base.checkpoint) TRY(ps_table_restore(s->table, s->base.checkpoint));
   for (int k = 0; k < s->n_values; k++) TRY(ps_client_set(s->client, k, s->values[k]));
   return ps_client_start(s->client, place->updates, &start, answer);
@@ -165,9 +177,46 @@ static shoal_status fetch(shoal_strategy *base, const shoal_batch *b) {
   return ps_table_fetch(((ps *)base)->table, b, true, &base->indices);
 }
 
+/* ---- the parts of a round */
+
+static shoal_status prepare(shoal_strategy *base, const strategy_setup *setup) {
+  ps *s = (ps *)base;
+  TRY(shards_create(setup, -1, base->workers, base->workers, true, &s->shards));
+  int n = shards_vectors(s->shards);
+  free(s->gradients);
+  s->gradients = calloc((size_t)(n * s->n_weights), sizeof *s->gradients);
+  s->vectors = calloc((size_t)n, sizeof *s->vectors);
+  if (!s->gradients || !s->vectors) return status_no_memory();
+  for (int k = 0; k < n; k++) {
+    TRY(mem_aligned((size_t)s->elements * sizeof **s->vectors, (void **)&s->vectors[k]));
+    s->n_vectors = k + 1;
+    float *at = s->vectors[k];
+    for (int i = 0; i < s->n_weights; at += s->counts[i++]) s->gradients[k * s->n_weights + i] = at;
+  }
+  return NULL;
+}
+
+static shoal_status compute(shoal_strategy *base, const strategy_rows *rows, strategy_part *out) {
+  ps *s = (ps *)base;
+  shards_sum sum;
+  shards_take(s->shards, out->span.part);
+  TRY(shards_run(s->shards, rows, false, s->vectors, &sum));
+  out->examples = sum.examples;
+  out->loss = sum.loss;
+  out->hits = sum.hits;
+  return NULL;
+}
+
+/* ---- steps */
+
 static shoal_status push(ps *s, const strategy_part *part, ps_head *head, ps_answer *answer) {
   if (s->table) return ps_table_push(s->table, part->gradients, part->next, head, &s->base.indices, answer);
-  for (int i = 0; part->examples && i < s->n_weights; i++) s->gradients[i] = part->gradients[i].data;
+  if (s->shards) {
+    head->first_leaf = (int32_t)part->span.first_leaf;
+    head->last_leaf = (int32_t)part->span.last_leaf;
+    head->round_rows = part->span.round_rows;
+  }
+  for (int i = 0; part->examples && !s->shards && i < s->n_weights; i++) s->gradients[i] = part->gradients[i].data;
   return ps_client_push(s->client, s->gradients, s->values[0], head, answer);
 }
 
@@ -256,6 +305,15 @@ static const strategy_kind kind = {.name = "ps",
                                    .stop = stop,
                                    .gather = gather,
                                    .end = end};
+static const strategy_kind rounds_kind = {.name = "ps",
+                                          .meet = meet,
+                                          .begin = begin,
+                                          .step = take_step,
+                                          .prepare = prepare,
+                                          .compute = compute,
+                                          .stop = stop,
+                                          .gather = gather,
+                                          .end = end};
 static const strategy_kind table_kind = {.name = "ps",
                                          .meet = meet,
                                          .begin = begin,
@@ -269,7 +327,8 @@ shoal_status ps_strategy_create(const ps_options *options, shoal_model *m, shoal
   TRY(model_ready(m));
   ps *s = calloc(1, sizeof *s);
   if (!s) return status_no_memory();
-  s->base = (shoal_strategy){.kind = options->table ? &table_kind : &kind,
+  s->base = (shoal_strategy){.kind = options->table ? &table_kind : options->round ? &rounds_kind : &kind,
+                             .rounds = options->round > 0,
                              .worker = options->worker,
                              .workers = options->workers,
                              .together = options->together,
@@ -286,6 +345,9 @@ shoal_status ps_strategy_create(const ps_options *options, shoal_model *m, shoal
   if (!options->table) TRY_GOTO(status, find_all(s, weights), done);
   ps_client_options client = {.addresses = options->addresses,
                               .place = &s->place,
+                              .round = options->round,
+                              .workers = options->workers,
+                              .variables = s->n_weights,
                               .touched = options->table ? m->input.dim[0] : 0,
                               .net = options->net,
                               .settings = s->settings.data,
@@ -353,6 +415,10 @@ void ps_strategy_destroy(shoal_strategy *base) {
   free(s->base.checkpoint);
   for (int k = 0; k < s->n_values; k++) free(s->values[k]);
   free(s->gradients);
+  shards_destroy(s->shards);
+  for (int k = 0; k < s->n_vectors; k++) free(s->vectors[k]);
+  free(s->vectors);
+  free(s->counts);
   placement_fini(&s->place);
   text_fini(&s->settings);
   free(s);
@@ -425,6 +491,7 @@ shoal_status ps_serve(const ps_options *options, int index, shoal_model *m, cons
                                 .heartbeat = options->heartbeat,
                                 .returns = options->returns,
                                 .elements = place.elements[index],
+                                .round = options->round,
                                 .touched = options->table ? m->input.dim[0] : 0,
                                 .block = options->block,
                                 .settings = settings.data,

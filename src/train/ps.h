@@ -11,6 +11,7 @@ typedef struct {
   int worker, workers; /* worker: of the strategy; a server has none */
   bool together;
   int64_t staleness;            /* below 0: no bound; not with `together` */
+  int64_t round;                /* together: rows of a step, with `--deterministic`; 0: a batch a worker */
   int backups;                  /* together: gradients a step can do without */
   const char *const *addresses; /* of the servers; kept by the caller */
   int servers;

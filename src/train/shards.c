@@ -146,16 +146,17 @@ shoal_status shards_run(shards *s, const strategy_rows *rows, bool whole, float 
   return NULL;
 }
 
+void shards_take(shards *s, int worker) { s->worker = worker; }
 int shards_vectors(const shards *s) { return s->vectors; }
 
 /* ---- setting up */
 
-/* How deep the stack gets in a step of so many leaves. */
-static int deepest(const shards *s, int64_t leaves) {
+/* How deep a worker's stack gets in a step of so many leaves. */
+static int deepest(const shards *s, int worker, int64_t leaves) {
   int64_t first, last;
   tree_node stack[TREE_MOST_NODES];
   int depth = 0, most = 1;
-  tree_share(leaves, s->worker, s->workers, &first, &last);
+  tree_share(leaves, worker, s->workers, &first, &last);
   for (int64_t at = first; at < last; at++) {
     tree_push(stack, &depth, (tree_node){at, 0});
     if ((at + 1 - first) % s->n == 0 || at + 1 == last) most = MAX_OF(most, depth);
@@ -168,7 +169,8 @@ static shoal_status make_plans(shards *s, int64_t rows) {
   shard_cut cut = shard_cut_rows(rows, s->parts, s->deterministic);
   int64_t sizes[] = {MIN_OF(cut.size, rows), rows % cut.size};
   s->most_leaves = MAX_OF(s->most_leaves, cut.leaves);
-  s->vectors = MAX_OF(s->vectors, deepest(s, cut.leaves));
+  for (int w = 0; w < s->workers; w++)
+    if (s->worker < 0 || s->worker == w) s->vectors = MAX_OF(s->vectors, deepest(s, w, cut.leaves));
   strategy_rows some = {.order = (const int32_t[]){0}, .rows = rows};
   s->rows = s->setup.shuffled ? &some : NULL;
   for (int k = 0; k < s->n; k++)

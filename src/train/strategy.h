@@ -54,6 +54,7 @@ typedef struct {
   double loss, hits;             /* sums over them */
   const shoal_tensor *gradients; /* of the mean loss; one a trained weight, in model_weights' order; f32 */
   const shoal_batch *next;       /* with `fetch`: computed next; NULL: none */
+  lease_span span;               /* with `compute`: what it is of, and `gradients` is not set */
 } strategy_part;
 
 /* What the step has come to. */
@@ -87,6 +88,9 @@ typedef struct {
    * ones come with the steps. Gradients are then [entries, 1], and s->indices those to compute with. NULL: all parameters
    * are here. */
   shoal_status (*fetch)(shoal_strategy *s, const shoal_batch *b);
+  /* With `step`, after `prepare`: computes the gradients of a part of a round's rows by itself. Of *out `span` is set
+   * before; the sums are to be. NULL: the loop computes whole batches. */
+  shoal_status (*compute)(shoal_strategy *s, const strategy_rows *rows, strategy_part *out);
   /* In place of `step`, for those in which all workers walk the epoch's rows together and cut each round's among them in
    * their own way: they compute, too. Of the outcome `stop`, the losses, own_examples and the times are set. */
   shoal_status (*prepare)(shoal_strategy *s, const strategy_setup *setup);
@@ -103,6 +107,7 @@ struct shoal_strategy {
   const strategy_kind *kind;
   int worker, workers;
   bool together; /* all workers take each step together; otherwise each goes its own pace */
+  bool rounds;   /* the rows of a step are cut among the workers, and their number changes nothing else */
   int64_t rows;  /* with `train`: of the step under way or next, of all workers; the loop keeps it */
   bool recovers; /* what is lost is taken up again from the last checkpoint */
   shoal_tensor indices; /* see `fetch` */

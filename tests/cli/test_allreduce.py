@@ -72,6 +72,11 @@ class Replicas(support.Case):
             for workers in (1, 2, 3, 4):
                 self.replicas(strategy, workers, f"{strategy}{workers}", "--global-batch", 100, *flags)
                 self.assertEqual(self.weights("single1"), self.weights(f"{strategy}{workers}"), f"{strategy} {workers}")
+        for workers, servers, transport in ((1, 2, "shm"), (2, 1, "zmq"), (3, 1, "shm"), (3, 3, "zmq"), (4, 2, "shm")):
+            self.replicas("ps", workers, f"ps{workers}{servers}", "--ps", servers, "--transport", transport,
+                          "--global-batch", 100, *flags)
+            self.assertEqual(self.weights("single1"), self.weights(f"ps{workers}{servers}"), f"ps {workers} {servers}")
+            self.assertEqual(self.summary(f"ps{workers}{servers}")["uneven_updates"], 0)
 
     def test_mirrored_resumes_with_other_workers(self):
         flags = ["--deterministic", "--optimizer", "momentum", "--lr", 0.02, "--schedule", "constant"]
@@ -81,6 +86,13 @@ class Replicas(support.Case):
         self.assertEqual(self.weights("whole"), self.weights("parts"))
         self.assertEqual(self.summary("parts")["global_batch"], 120)
         self.assertEqual(self.summary("parts")["resumed_from"], 6)
+
+    def test_servers_resume_what_threads_began(self):
+        flags = ["--deterministic", "--optimizer", "adam", "--lr", 0.002, "--schedule", "constant"]
+        self.replicas("mirrored", 2, "whole", "--batch-size", 60, "--steps", 14, *flags)
+        self.replicas("mirrored", 2, "parts", "--batch-size", 60, "--steps", 6, *flags)
+        self.replicas("ps", 3, "parts", "--resume", "--ps", 2, "--steps", 14)
+        self.assertEqual(self.weights("whole"), self.weights("parts"))
 
     def test_a_scaled_rate_stays_when_workers_change(self):
         flags = ["--batch-size", 40, "--lr", 0.01, "--schedule", "constant"]
@@ -98,7 +110,8 @@ class Replicas(support.Case):
                 (["--strategy", "mirrored", "--workers", 2, "--ps", 1], "--strategy ps"),
                 (["--strategy", "mirrored", "--workers", 2, "--batch-size", 9, "--global-batch", 20], "leave one"),
                 (["--deterministic", "--stream"], "--stream is for"),
-                (["--deterministic", "--workers", 2], "single, mirrored and allreduce"),
+                (["--deterministic", "--workers", 2, "--mode", "async"], "--mode sync without --backup-workers"),
+                (["--strategy", "ps", "--workers", 2, "--global-batch", 20], "give --batch-size"),
         )):
             with self.subTest(flags=flags):
                 _, err = self.shoal("train", "lenet", "--data", self.data, "--run-dir", f"wrong{number}", *flags,
@@ -109,7 +122,7 @@ class Replicas(support.Case):
 @needs_mpi
 class Ranks(Replicas):
     """Only by MPI."""
-    test_learns_as_one_process = test_deterministic = None
+    test_learns_as_one_process = test_deterministic = test_servers_resume_what_threads_began = None
     test_mirrored_resumes_with_other_workers = test_a_scaled_rate_stays_when_workers_change = test_wrong_flags = None
 
     def test_report(self):

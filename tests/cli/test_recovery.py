@@ -121,19 +121,22 @@ class Recovery(support.Case):
 
     def test_a_worker_that_does_not_return_is_done_without(self):
         """Each row once an epoch, whoever does it."""
-        for mode in ("sync", "async"):
-            process, folder = self.begin(mode, "--workers", 3, "--mode", mode, "--max-restarts", 0,
-                                         "--checkpoint-every", 100000, epochs=2000)
+        for mode, *flags in (("sync",), ("async",), ("sync", "--deterministic")):
+            name = mode + "".join(flags)
+            process, folder = self.begin(name, "--workers", 3, "--mode", mode, "--max-restarts", 0,
+                                         "--checkpoint-every", 100000, *flags, epochs=2000)
             self.wait_for_training(process, folder)
             os.kill(tasks_of(folder)["worker:2"], signal.SIGKILL)
             out, err = self.end_later(process, folder)
             self.assertIn("the job goes on without it", err)
-            summary = self.summary(mode)
+            summary = self.summary(name)
             self.assertEqual(summary["lost_workers"], ["worker/2"])
             self.assertEqual(summary["examples"], 2000 * ROWS)
             self.assertEqual(sum(summary["tasks"][0]["gradient_examples"]), 2000 * ROWS)
             self.assertEqual(summary["handed_on_rows"], 16 if summary["handed_on_rows"] else 0)
             self.assertIn("worker/2 was lost", out)
+            self.assertEqual(summary["uneven_updates"] > 0, bool(flags))
+            self.assertEqual("--deterministic did not hold" in out, bool(flags))
 
     def end_later(self, process, folder):
         out, err = process.communicate(timeout=60)
