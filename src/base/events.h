@@ -46,6 +46,7 @@ typedef struct events {
   event_track *track;
   event_label *labels;
   uint32_t n_labels, cap_labels;
+  double fma_gflops; /* of multiply-adds, what one thread here can reach; 0: not known. Set by whoever creates it */
 } events;
 
 SHOAL_CHECKED shoal_status events_create(int tracks, uint32_t capacity, events **out);

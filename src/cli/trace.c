@@ -23,13 +23,17 @@ static bool is_shown(const trace_row *r) { return r->kind != EVENT_STEP; }
 
 static double per_second(double amount, double seconds) { return seconds > 0 ? amount / seconds : NAN; }
 
+/* Of the operations that multiply-adds could have made; NAN: not known. */
+static double of_peak(double flops, double possible) { return possible > 0 ? flops / possible : NAN; }
+
 static void print_rows(const trace_table *t, int64_t top, int width) {
-  enum { OPERATOR, KERNEL, CALLS, TOTAL, MEAN, SHARE, FLOPS, BANDWIDTH, BYTES, COLUMNS };
+  enum { OPERATOR, KERNEL, CALLS, TOTAL, MEAN, SHARE, FLOPS, PEAK, BANDWIDTH, BYTES, COLUMNS };
   static const table_column head[COLUMNS] = {
       [OPERATOR] = {"operator, message or wait", true, ""}, [KERNEL] = {"kernel", true, ""},
       [CALLS] = {"calls", false, ""}, [TOTAL] = {"total\nms", false, ""},
       [MEAN] = {"mean\nus", false, ""}, [SHARE] = {"share", false, ""},
-      [FLOPS] = {"GF/s", false, ""}, [BANDWIDTH] = {"GB/s", false, ""}, [BYTES] = {"bytes", false, ""},
+      [FLOPS] = {"GF/s", false, ""}, [PEAK] = {"of FMA\npeak", false, ""},
+      [BANDWIDTH] = {"GB/s", false, ""}, [BYTES] = {"bytes", false, ""},
   };
   double all = 0;
   for (size_t i = 0; i < t->n_rows; i++) all += is_shown(&t->rows[i]) ? t->rows[i].seconds : 0;
@@ -49,12 +53,27 @@ static void print_rows(const trace_table *t, int64_t top, int width) {
     table_set_number(&c[MEAN], 1e6 * r->seconds / (double)r->calls, 2);
     table_set_share(&c[SHARE], all > 0 ? r->seconds / all : NAN);
     table_set_number(&c[FLOPS], r->flops > 0 ? 1e-9 * per_second(r->flops, r->seconds) : NAN, 2);
+    table_set_share(&c[PEAK], r->flops > 0 ? of_peak(r->flops, r->possible) : NAN);
     table_set_number(&c[BANDWIDTH], r->bytes > 0 ? 1e-9 * per_second(r->bytes, r->seconds) : NAN, 2);
     table_set_bytes(&c[BYTES], (int64_t)r->bytes);
   }
   if (n) table_print(stdout, rows[0], n, COLUMNS, width);
   if (operators > top) printf("%lld more operators: --top %lld\n", (long long)(operators - top), (long long)operators);
   free(rows);
+}
+
+/* What all operators reached together, those that only move numbers included. */
+static void print_peak(const trace_table *t) {
+  double seconds = 0, flops = 0, possible = 0;
+  for (size_t i = 0; i < t->n_rows; i++) {
+    if (t->rows[i].kind != EVENT_OP) continue;
+    seconds += t->rows[i].seconds;
+    flops += t->rows[i].flops;
+    possible += t->rows[i].possible;
+  }
+  if (!(flops > 0) || !(possible > 0)) return;
+  printf("\nAll operators: %.1f GF in %.3f s of threads' time, %.1f GF/s a thread: %.1f %% of its FMA peak "
+         "(%.0f GF/s).\n", 1e-9 * flops, seconds, 1e-9 * flops / seconds, 100 * flops / possible, 1e-9 * possible / seconds);
 }
 
 static void print_tasks(const trace_table *t, int width) {
@@ -84,10 +103,10 @@ static shoal_status print_json(const trace_table *t) {
   json_t *rows = json_array();
   for (size_t i = 0; i < t->n_rows; i++) {
     const trace_row *r = &t->rows[i];
-    json_array_append_new(rows, json_pack("{s:s, s:s, s:s?, s:I, s:f, s:f, s:f}", "name", r->name, "kind",
+    json_array_append_new(rows, json_pack("{s:s, s:s, s:s?, s:I, s:f, s:f, s:f, s:f}", "name", r->name, "kind",
                                           event_kind_names[r->kind], "kernel", r->kernel, "calls",
-                                          (json_int_t)r->calls, "seconds", r->seconds, "flops", r->flops, "bytes",
-                                          r->bytes));
+                                          (json_int_t)r->calls, "seconds", r->seconds, "flops", r->flops,
+                                          "possible_flops", r->possible, "bytes", r->bytes));
   }
   char *words = json_dumps(rows, JSON_INDENT(1));
   json_decref(rows);
@@ -114,6 +133,7 @@ static shoal_status show(const char *target, const trace_flags *f) {
   } else {
     int width = terminal_width(stdout);
     print_rows(&t, f->top, width);
+    print_peak(&t);
     print_tasks(&t, width);
   }
   trace_table_fini(&t);
@@ -140,8 +160,10 @@ const command command_trace = {
     .summary = "where the time of a run's steps went, operator by operator",
     .details = "Reads trace.json, which shoal train leaves with --trace: all tasks and threads together.\n"
                "GF/s and GB/s are what one thread reached, by the operator's own count of operations\n"
-               "and of bytes read and written. To see the timeline itself, open the file in\n"
-               "ui.perfetto.dev or chrome://tracing.\n"
+               "and of bytes read and written. FMA peak is the rate of multiply-adds that one thread\n"
+               "of the machine can reach, measured when the run began; convolutions by Winograd's\n"
+               "algorithm need fewer operations than are counted, and may pass it. To see the\n"
+               "timeline itself, open the file in ui.perfetto.dev or chrome://tracing.\n"
                "\n"
                "Example:\n"
                "  shoal train lenet --trace 50 --run-dir runs/traced && shoal trace runs/traced\n",

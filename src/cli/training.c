@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "data/pipeline.h"
+#include "kernel/fma.h"
 #include "train/model.h"
 
 #include <math.h>
@@ -132,6 +133,7 @@ shoal_status training_open_trace(const training *t, int threads, int64_t times, 
   if (!n) return NULL;
   if (t->flags.steps && t->flags.steps < skipped + n) skipped = t->flags.steps > n ? t->flags.steps - n : 0;
   TRY(events_create(threads, TRACE_SPANS, out));
+  (*out)->fma_gflops = fma_gflops(); /* 10 ms, before anything runs */
   (*out)->from = skipped * times;
   (*out)->until = (skipped + n) * times;
   return NULL;

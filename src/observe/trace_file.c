@@ -38,8 +38,8 @@ json_t *trace_part(const events *e, const char *task, const double *ahead, int s
                                              (json_int_t)(s->end - s->start), (json_int_t)s->step, s->amount));
     }
   }
-  return json_pack("{s:s, s:s, s:o, s:I, s:o, s:o}", "task", task, "boot", boot, "ahead", clocks, "lost",
-                   (json_int_t)lost, "labels", labels, "spans", spans);
+  return json_pack("{s:s, s:s, s:f, s:o, s:I, s:o, s:o}", "task", task, "boot", boot, "fma_gflops", e->fma_gflops,
+                   "ahead", clocks, "lost", (json_int_t)lost, "labels", labels, "spans", spans);
 }
 
 /* ---- one clock */
@@ -127,7 +127,8 @@ static shoal_status write_part(FILE *f, const json_t *part, int pid, int64_t shi
   int64_t tracks = 0;
   json_t *span;
   if (good) {
-    fprintf(f, "{\"ph\":\"M\",\"pid\":%d,\"tid\":0,\"name\":\"process_name\",\"args\":{\"name\":%s}}", pid, task);
+    fprintf(f, "{\"ph\":\"M\",\"pid\":%d,\"tid\":0,\"name\":\"process_name\",\"args\":{\"name\":%s,", pid, task);
+    fprintf(f, "\"fma_gflops\":%.1f}}", json_number_value(json_object_get(part, "fma_gflops")));
     json_array_foreach((json_t *)spans, i, span) {
       size_t label = (size_t)at(span, SPAN_LABEL);
       tracks = MAX_OF(tracks, at(span, SPAN_TRACK) + 1);
@@ -225,7 +226,9 @@ static shoal_status read_tasks(const json_t *list, trace_table *t) {
   json_array_foreach((json_t *)list, i, event) {
     size_t pid = (size_t)json_integer_value(json_object_get(event, "pid"));
     if (strcmp(text_of(event, "name"), "process_name") || pid >= t->n_tasks) continue;
-    t->tasks[pid].task = text_of(json_object_get(event, "args"), "name");
+    const json_t *about = json_object_get(event, "args");
+    t->tasks[pid].task = text_of(about, "name");
+    t->tasks[pid].fma_gflops = json_number_value(json_object_get(about, "fma_gflops"));
   }
   return NULL;
 }
@@ -260,6 +263,7 @@ static shoal_status read_events(const json_t *list, const char *path, trace_tabl
     row->bytes += json_number_value(json_object_get(args, "bytes"));
     row->kernel = json_string_value(json_object_get(args, "kernel"));
     trace_task *task = &t->tasks[pid];
+    row->possible += 1e9 * task->fma_gflops * seconds;
     if (!task->threads || begun < from[pid]) from[pid] = begun;
     until[pid] = MAX_OF(until[pid], begun + seconds);
     task->threads = (int)MAX_OF((int64_t)task->threads, tid + 1);

@@ -2,7 +2,7 @@
  * chrome://tracing open, and from there to the table that people read. docs/run-folder.md has the format.
  *
  * A part is what one task has recorded, as a JSON object that can travel:
- *   task, boot (tells machines apart), ahead (of a worker: each server's clock minus its own, seconds), lost (spans),
+ *   task, boot (tells machines apart), fma_gflops (of one thread; 0: not known), ahead (of a worker: each server's clock minus its own, seconds), lost (spans),
  *   labels [[kind, name, op, kernel, phase, flops, bytes], ...], spans [[track, label, start, duration, step, amount], ...]
  * with times in nanoseconds. */
 #ifndef SHOAL_OBSERVE_TRACE_FILE_H
@@ -25,11 +25,13 @@ typedef struct {
   event_kind kind;
   int64_t calls;
   double seconds, flops, bytes;
+  double possible; /* flops in that time at the rate of multiply-adds of its tasks' machines; 0: not known */
 } trace_row;
 
 typedef struct {
   const char *task; /* belongs to the trace */
   int threads;
+  double fma_gflops;             /* of one of its threads; 0: not known */
   double seconds;                /* from its first span to its last */
   double by_kind[EVENT_KINDS];   /* on its first thread */
 } trace_task;

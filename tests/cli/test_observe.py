@@ -185,6 +185,16 @@ class Timeline(ObserveCase):
         out, _ = self.shoal("trace", "r")
         self.assertIn("conv_block", out)
         rows = {r["name"]: r for r in json.loads(self.shoal("trace", "r", "--json")[0])}
+        # The machine's rate of multiply-adds is one figure; what operators reached of it is stated for each and for all.
+        peaks = {round(r["possible_flops"] / r["seconds"] / 1e9, 3) for r in rows.values()}
+        self.assertEqual(len(peaks), 1, peaks)
+        self.assertTrue(1 < peaks.pop() < 1000)
+        all_ops = [r for r in rows.values() if r["kind"] == "op"]
+        share = sum(r["flops"] for r in all_ops) / sum(r["possible_flops"] for r in all_ops)
+        self.assertIn(f"{100 * share:.1f} % of its FMA peak", out)
+        self.assertTrue(0.001 < share < 2, share)
+        line = next(line for line in out.splitlines() if line.startswith(name))
+        self.assertIn(f"{100 * rows[name]['flops'] / rows[name]['possible_flops']:.2f} %", line)
         self.assertEqual(rows[name]["calls"], sum(s["name"] == name for s in ops))
         self.assertAlmostEqual(rows[name]["seconds"], sum(s["dur"] for s in ops if s["name"] == name) / 1e6, places=6)
 
