@@ -56,6 +56,52 @@ static void placement(void **state) {
   shoal_graph_destroy(g);
 }
 
+/* context: two devices. */
+static void on_two(shoal_graph *g, shoal_value *const *in, int n_in, shoal_value **out, int n_out, void *context) {
+  const char *const *devices = context;
+  shoal_device_push(g, devices[0]);
+  out[0] = shoal_tanh(g, in[0]);
+  shoal_device_pop(g);
+  shoal_device_push(g, devices[1]);
+  out[0] = shoal_exp(g, out[0]);
+  shoal_device_pop(g);
+}
+
+/* What is inside a condition decides where all of it runs, its gradient too; two tasks are refused. */
+static void placement_inside(void **state) {
+  (void)state;
+  static const struct {
+    const char *outside, *inside[2], *words; /* words NULL: runs on the last task */
+  } cases[] = {{NULL, {"/job:worker", "/task:1"}, NULL},
+               {"/job:worker", {"/task:1", NULL}, NULL},
+               {NULL, {"/job:ps/task:0", "/job:worker/task:1"}, "cond 'choice' runs as a whole on one task, but 'exp' inside"},
+               {"/job:ps/task:0", {NULL, "/job:ps/task:1"}, "which /job:ps/task:0 does not allow"},
+               {NULL, {"/job:chief", NULL}, "inside 'choice': 'tanh' is to run on /job:chief, but the cluster has"}};
+  device tasks[3] = {{"ps", 0}, {"ps", 1}, {"worker", 1}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    shoal_graph *g;
+    shoal_gradient d;
+    placer_choice choices[64];
+    ok(shoal_graph_create(&g));
+    shoal_value *x = shoal_placeholder(g, "x", SHOAL_F32, SHOAL_SHAPE(4));
+    shoal_value *which = shoal_placeholder(g, "which", SHOAL_BOOL, SHOAL_SCALAR);
+    shoal_device_push(g, cases[i].outside);
+    shoal_name_next(g, "choice");
+    shoal_value *y = shoal_cond(g, which, &x, 1, on_two, on_two, 1, (void *)cases[i].inside);
+    shoal_device_pop(g);
+    ok(shoal_gradients(g, shoal_reduce_sum(g, y, SHOAL_SCALAR, false), &x, 1, &d));
+    shoal_status status = placer_place(g, tasks, 3, 0, choices);
+    if (cases[i].words) {
+      refused(status, SHOAL_ERR_ARGUMENT, cases[i].words);
+    } else {
+      ok(status);
+      assert_int_equal(choices[y->maker->id].task, 2);
+      assert_int_equal(choices[d.value->maker->id].task, 2);
+    }
+    shoal_graph_destroy(g);
+  }
+}
+
 /* ---- what travels */
 
 static void traffic(void **state) {
@@ -350,7 +396,8 @@ static int stop(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest alone[] = {cmocka_unit_test(placement), cmocka_unit_test(lost_task_shm),
+  const struct CMUnitTest alone[] = {cmocka_unit_test(placement), cmocka_unit_test(placement_inside),
+                                     cmocka_unit_test(lost_task_shm),
                                      cmocka_unit_test(lost_task_tcp)};
   const struct CMUnitTest over[] = {
       cmocka_unit_test(traffic),     cmocka_unit_test(large_messages), cmocka_unit_test(failing_operator),

@@ -32,12 +32,18 @@ static void somewhere(builder *b, bool placed) {
   shoal_device_set(b->graph, placed && asked ? device : NULL);
 }
 
+/* context: NULL, or the device that what is inside asks for. */
 static void squash(shoal_graph *g, shoal_value *const *in, int n_in, shoal_value **out, int n_out, void *context) {
+  shoal_device_push(g, context);
   out[0] = shoal_tanh(g, in[0]);
+  shoal_device_pop(g);
 }
 
 static void blend(shoal_graph *g, shoal_value *const *in, int n_in, shoal_value **out, int n_out, void *context) {
-  out[0] = shoal_add(g, in[0], shoal_scale(g, in[1], 0.1));
+  shoal_device_push(g, context);
+  out[0] = shoal_scale(g, in[1], 0.1);
+  shoal_device_pop(g);
+  out[0] = shoal_add(g, in[0], out[0]);
 }
 
 static void is_large(shoal_graph *g, shoal_value *const *in, int n_in, shoal_value **out, int n_out, void *context) {
@@ -45,11 +51,22 @@ static void is_large(shoal_graph *g, shoal_value *const *in, int n_in, shoal_val
 }
 
 static void halve(shoal_graph *g, shoal_value *const *in, int n_in, shoal_value **out, int n_out, void *context) {
+  shoal_device_push(g, context);
   out[0] = shoal_scale(g, in[0], 0.5);
+  shoal_device_pop(g);
   out[1] = shoal_sub(g, in[1], shoal_scale(g, in[2], 0.25));
 }
 
-static shoal_value *grow(builder *b) {
+/* Of a condition or a loop: outside of it, as for any node, or by what is inside. */
+static const char *inside(builder *b, bool placed) {
+  static const char *const devices[] = {"/job:ps", "/job:worker/task:0", "/job:worker/task:2", "/task:1"};
+  const char *chosen = devices[draw(b, 4)];
+  if (!draw(b, 2) || !placed) return NULL;
+  shoal_device_set(b->graph, NULL);
+  return chosen;
+}
+
+static shoal_value *grow(builder *b, bool placed) {
   shoal_graph *g = b->graph;
   shoal_value *v = some(b), *w = some(b);
   switch (draw(b, 17)) {
@@ -83,11 +100,12 @@ static shoal_value *grow(builder *b) {
     case 14: { /* tanh or a little more, by the sign of a sum */
       shoal_value *sum = shoal_reduce_sum(g, w, SHOAL_SCALAR, false);
       shoal_value *negative = shoal_less(g, sum, shoal_scalar(g, SHOAL_F32, 0)), *in[] = {v, w};
-      return shoal_cond(g, negative, in, 2, squash, blend, 1, NULL);
+      return shoal_cond(g, negative, in, 2, squash, blend, 1, (void *)inside(b, placed));
     }
     case 15: { /* halved until it is small */
       shoal_value *vars[] = {shoal_reduce_mean(g, shoal_abs(g, w), SHOAL_SCALAR, false), v}, *fixed[] = {w};
-      return shoal_value_output(shoal_while(g, vars, 2, fixed, 1, is_large, halve, 100, NULL), 1);
+      void *device = (void *)inside(b, placed);
+      return shoal_value_output(shoal_while(g, vars, 2, fixed, 1, is_large, halve, 100, device), 1);
     }
     default: return shoal_relu(g, w);
   }
@@ -121,7 +139,7 @@ static void build(uint64_t seed, bool placed, builder *b) {
   }
   for (int i = 0; i < nodes; i++) {
     somewhere(b, placed);
-    shoal_value *next = grow(b);
+    shoal_value *next = grow(b, placed);
     b->made[b->n_made++] = next;
     ok(shoal_graph_status(g));
     if (!draw(b, 6)) update(b);

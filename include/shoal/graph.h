@@ -175,7 +175,8 @@ SHOAL_API shoal_value *shoal_assign_add(shoal_graph *g, shoal_value *variable, s
 SHOAL_API shoal_value *shoal_group(shoal_graph *g, shoal_value *const *x, int n);
 /* What a branch or a loop does: adds nodes to g, a graph of its own, and sets out [n_out]. `in` stands for the values
  * handed to the operator, in their order; values of the graph around have to be handed in. Variables are read by
- * handing them in, and cannot be changed inside. Such an operator runs on one task. */
+ * handing them in, and cannot be changed inside. Such an operator runs on one task; devices given inside are the whole
+ * operator's. */
 typedef void (*shoal_function)(shoal_graph *g, shoal_value *const *in, int n_in, shoal_value **out, int n_out,
                                void *context);
 /* One of two branches; both give n_out values of the same types and shapes. The others by shoal_value_output. */

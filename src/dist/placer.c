@@ -63,26 +63,55 @@ static void list_jobs(const placing *p, text *out) {
   }
 }
 
+/* The tasks that a node's own device allows; none is an error. */
+static shoal_status tasks_allowed(const placing *p, const node *n, uint64_t *out) {
+  device wanted;
+  TRY(status_wrap(device_parse(n->device, &wanted), "'%s'", n->name));
+  *out = 0;
+  for (int t = 0; t < p->n_tasks; t++)
+    if (device_allows(&wanted, &p->tasks[t])) *out |= 1ull << t;
+  if (*out) return NULL;
+  text jobs = {0};
+  list_jobs(p, &jobs);
+  shoal_status status = status_make(SHOAL_ERR_ARGUMENT, "'%s' is to run on %s, but the cluster has %s", n->name,
+                                    n->device, jobs.data ? jobs.data : "no such task");
+  text_fini(&jobs);
+  return status;
+}
+
+/* What the devices of the nodes inside a condition or a loop leave of the tasks for the whole of it; outer: that
+ * operator. */
+static shoal_status restrict_to_inside(placing *p, const node *outer, const node *n) {
+  for (int a = 0; a < OP_MAX_ATTRS && n->op->attrs[a].name; a++) {
+    const shoal_graph *f = n->op->attrs[a].kind == ATTR_GRAPH ? n->attr[a].graph : NULL;
+    for (size_t i = 0; f && i < f->count; i++) {
+      const node *inner = f->nodes[i];
+      uint64_t allowed;
+      TRY(status_wrap(tasks_allowed(p, inner, &allowed), "inside '%s'", outer->name));
+      p->asked[outer->id] |= inner->device != NULL;
+      if (!(p->allow[outer->id] & allowed))
+        return status_make(SHOAL_ERR_ARGUMENT,
+                           "%s '%s' runs as a whole on one task, but '%s' inside it is to run on %s, which %s does not "
+                           "allow; give all that is inside one device, or compute what is elsewhere before and hand it in",
+                           outer->op->name, outer->name, inner->name, inner->device,
+                           outer->device ? outer->device : "another node inside");
+      p->allow[outer->id] &= allowed;
+      TRY(restrict_to_inside(p, outer, inner));
+    }
+  }
+  return NULL;
+}
+
 static shoal_status read_devices(placing *p) {
   for (size_t i = 0; i < p->graph->count; i++) {
     const node *n = p->graph->nodes[i];
-    device wanted;
-    TRY(status_wrap(device_parse(n->device, &wanted), "'%s'", n->name));
     p->group[i] = (int)i;
     p->asked[i] = n->device != NULL;
-    if (i < p->first) {
+    TRY(tasks_allowed(p, n, &p->allow[i]));
+    if (i < p->first)
       p->allow[i] = 1ull << p->choices[i].task;
-      continue;
-    }
-    for (int t = 0; t < p->n_tasks; t++)
-      if (device_allows(&wanted, &p->tasks[t])) p->allow[i] |= 1ull << t;
-    if (p->allow[i]) continue;
-    text jobs = {0};
-    list_jobs(p, &jobs);
-    shoal_status status = status_make(SHOAL_ERR_ARGUMENT, "'%s' is to run on %s, but the cluster has %s", n->name,
-                                      n->device, jobs.data ? jobs.data : "no such task");
-    text_fini(&jobs);
-    return status;
+    else
+      TRY(restrict_to_inside(p, n, n));
   }
   return NULL;
 }

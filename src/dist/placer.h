@@ -1,6 +1,7 @@
 /* Which task runs which node, where the graph leaves it open.
  *
  *  1. A node runs on a task that its device allows; a device that no task of the cluster fits is an error.
+ *     A condition or a loop runs on one task as a whole; devices inside it count for the whole of it.
  *  2. A variable and everything that changes it stand on one task.
  *  3. Variables that may stand on several tasks of a job that was asked for are spread by size.
  *  4. What is still open goes where the fewest bytes have to travel, a value counted once for each task that needs it

@@ -33,12 +33,13 @@ static shoal_value *param_like(shoal_graph *f, const char *kind, int i, const sh
   return shoal_placeholder(f, name, like->dtype, like->shape);
 }
 
-shoal_status function_make(shoal_value *const *in, int n_in, int n_out, shoal_function body, void *context,
-                           shoal_graph **out) {
+shoal_status function_make(const char *device, shoal_value *const *in, int n_in, int n_out, shoal_function body,
+                           void *context, shoal_graph **out) {
   shoal_graph *f;
   TRY(shoal_graph_create(&f));
   shoal_status status = make_lists(f, n_in, n_out);
   for (int i = 0; i < n_in && !status; i++) f->params[i] = param_like(f, "in", i, in[i]);
+  shoal_device_set(f, device);
   if (!status) status = shoal_graph_status(f);
   if (!status) {
     body(f, f->params, n_in, f->results, n_out, context);
@@ -60,6 +61,7 @@ static shoal_status copy_nodes(const shoal_graph *f, shoal_graph *to, shoal_valu
     if (!in) return status_no_memory();
     for (int k = 0; k < n->ins; k++) in[k] = made[value_id(n->in[k])];
     shoal_name_next(to, n->name);
+    shoal_device_set(to, n->device);
     shoal_value *v = graph_add(to, n->op, in, n->ins, n->attr);
     free(in);
     for (int k = 0; v && k < n->outs; k++) made[n->first_value + k] = &v->maker->out[k];
@@ -74,6 +76,7 @@ static shoal_status add_gradient(const shoal_graph *f, shoal_graph *d, shoal_val
   for (int i = 0; i < f->n_results; i++) flows += dtype_is_float(f->results[i]->dtype);
   TRY(make_lists(d, f->n_params + flows, floats));
   TRY(copy_nodes(f, d, made));
+  shoal_device_set(d, NULL);
   shoal_value *target = NULL, *wanted[OP_MAX_OUTPUTS];
   shoal_gradient grads[OP_MAX_OUTPUTS] = {0};
   if (floats > OP_MAX_OUTPUTS)
