@@ -12,7 +12,7 @@ enum { MOST = 256, SHOWN = 8 };
 
 typedef struct {
   int64_t workers, ps, threads, steps, seed;
-  const char *fetch, *cluster, *keys;
+  const char *fetch, *cluster, *keys, *trace;
   bool explain, insecure;
 } run_flags;
 
@@ -36,6 +36,9 @@ static const flag_row run_table[] = {
      .help = "folder with client.key and server.pub", .complete = COMPLETE_DIRECTORY},
     {.name = "insecure", .kind = FLAG_BOOL, .offset = offsetof(run_flags, insecure),
      .help = "talk to other machines without keys"},
+    {.name = "trace", .kind = FLAG_TEXT, .offset = offsetof(run_flags, trace), .value = "FILE",
+     .help = "write a timeline of all tasks, for 'shoal trace FILE', Perfetto or chrome://tracing",
+     .complete = COMPLETE_FILE},
     {.name = "explain-placement", .kind = FLAG_BOOL, .offset = offsetof(run_flags, explain),
      .help = "print which task would run which node, and why, instead of running"},
     {0},
@@ -160,10 +163,12 @@ static shoal_status write_file(const char *path, const shoal_tensor *t) {
 
 static shoal_status run_steps(const run_flags *f, job *j, shoal_session *s) {
   shoal_tensor out[MOST];
+  if (f->trace) TRY(shoal_session_trace_begin(s));
   double start = clock_seconds();
   for (int64_t i = 0; i < f->steps; i++)
     TRY(shoal_session_run(s, j->feeds, j->n_feeds, j->fetches, j->n_fetches, out));
   double seconds = clock_seconds() - start;
+  if (f->trace) TRY(shoal_session_trace_end(s, f->trace));
   for (int i = 0; i < j->n_fetches; i++) {
     if (!j->files[i]) print_tensor(j->fetches[i], &out[i]);
     if (j->files[i]) TRY(write_file(j->files[i], &out[i]));
@@ -261,7 +266,9 @@ const command command_run = {
                "  shoal run model.pb x=images.npy --fetch probabilities=out.npy\n"
                "  shoal run train.pb x=images.npy y=labels.npy --fetch loss,step --steps 100 \\\n"
                "    --ps 1 --workers 2\n"
-               "  shoal run train.pb --ps 1 --workers 2 --explain-placement\n",
+               "  shoal run train.pb --ps 1 --workers 2 --explain-placement\n"
+               "  shoal run train.pb x=images.npy y=labels.npy --fetch step --steps 20 \\\n"
+               "    --ps 1 --workers 2 --trace trace.json && shoal trace trace.json\n",
     .flags = run_table,
     .run = run_run,
 };

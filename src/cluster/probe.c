@@ -183,18 +183,17 @@ static shoal_status meet(probe *p, int peer, probe_pair *q) {
 }
 
 static shoal_status measure_round_trip(probe *p, int peer, probe_pair *q) {
-  double best = 1e9;
+  clock_estimate best = {0};
   for (int i = 0; i < PINGS; i++) {
     double wall = wall_seconds(), start = clock_seconds();
     net_message m;
     TRY(ask(p, peer, PING, &(net_part){0}, &m));
     double took = clock_seconds() - start, there = 1e-9 * (double)m.header.number;
     net_release_client(p->links[peer], &m);
-    if (took >= best) continue;
-    best = took;
-    q->offset = there - (wall + took / 2); /* as exact as half of the shortest round trip */
+    clock_note(&best, wall, there, there, wall + took);
   }
-  q->round_trip = best;
+  q->round_trip = best.trip;
+  q->offset = best.ahead;
   return NULL;
 }
 

@@ -16,6 +16,7 @@ typedef struct {
   net_header header;
   net_part *parts;
   int n;
+  bool traced;
 } job;
 
 struct courier {
@@ -31,6 +32,9 @@ struct courier {
   size_t first_job, n_jobs, cap_jobs;
   bool working, ending;
   shoal_status failure;
+  events *events; /* NULL: no timeline */
+  const uint32_t *labels; /* [tasks] */
+  int track;
 };
 
 static shoal_status do_job(courier *c, const job *j) {
@@ -52,6 +56,14 @@ static void keep_failure(courier *c, shoal_status status) {
     c->failure = status;
 }
 
+/* With the lock held. */
+static void note_sent(courier *c, const job *j, int track, uint64_t begun, uint64_t ended) {
+  double bytes = 0;
+  if (!j->traced) return;
+  for (int i = 0; i < j->n; i++) bytes += (double)j->parts[i].bytes;
+  events_add(c->events, track, c->labels[j->task], begun, ended, bytes);
+}
+
 static void *work(void *context) {
   courier *c = context;
   pthread_mutex_lock(&c->lock);
@@ -63,9 +75,12 @@ static void *work(void *context) {
     c->n_jobs--;
     c->working = true;
     pthread_mutex_unlock(&c->lock);
+    uint64_t begun = j.traced ? events_now() : 0;
     shoal_status status = do_job(c, &j);
-    free(j.parts);
+    uint64_t ended = j.traced ? events_now() : 0;
     pthread_mutex_lock(&c->lock);
+    note_sent(c, &j, c->track, begun, ended);
+    free(j.parts);
     c->working = false;
     keep_failure(c, status);
   }
@@ -147,10 +162,12 @@ shoal_status courier_send(courier *c, int task, const net_header *header, const 
   for (int i = 0; i < n; i++) bytes += parts[i].bytes;
   shoal_status status = NULL;
   pthread_mutex_lock(&c->lock);
-  job j = {.task = task, .header = *header, .parts = (net_part *)parts, .n = n};
+  job j = {.task = task, .header = *header, .parts = (net_part *)parts, .n = n, .traced = events_on(c->events)};
   if (!c->n_jobs && !c->working && bytes <= SMALL && c->in_flight[task] + bytes <= IN_FLIGHT) {
     c->in_flight[task] += bytes;
+    uint64_t begun = j.traced ? events_now() : 0;
     status = do_job(c, &j);
+    note_sent(c, &j, 0, begun, j.traced ? events_now() : 0);
   } else {
     j.parts = calloc((size_t)n + 1, sizeof *j.parts);
     if (!j.parts) {
@@ -179,6 +196,14 @@ shoal_status courier_failure(courier *c) {
   c->failure = NULL;
   pthread_mutex_unlock(&c->lock);
   return status;
+}
+
+void courier_trace(courier *c, events *e, const uint32_t *labels, int track) {
+  pthread_mutex_lock(&c->lock);
+  c->events = e;
+  c->labels = labels;
+  c->track = track;
+  pthread_mutex_unlock(&c->lock);
 }
 
 void courier_stats(courier *c, net_stats *out) {

@@ -6,6 +6,7 @@
 #ifndef SHOAL_DIST_COURIER_H
 #define SHOAL_DIST_COURIER_H
 
+#include "base/events.h"
 #include "net/transport.h"
 
 typedef struct courier courier;
@@ -32,5 +33,8 @@ bool courier_busy(courier *c);
 /* The first failure since the last call; NULL: none. */
 shoal_status courier_failure(courier *c);
 void courier_stats(courier *c, net_stats *out);
+/* Messages go to the timeline while that is on, under labels[task]: those that go out at once on track 0, the caller's,
+ * the others on `track`. Borrowed. */
+void courier_trace(courier *c, events *e, const uint32_t *labels, int track);
 
 #endif

@@ -3,14 +3,11 @@
 #include "base/mem.h"
 #include "base/proto.h"
 #include "base/random.h"
-#include "dist/graph_program.h"
+#include "dist/graph_cluster.h"
 #include "dist/graph_protocol.h"
 #include "dist/graph_server.h"
-#include "dist/partition.h"
-#include "exec/session.h"
+#include "dist/graph_trace.h"
 #include "graph/graphdef.h"
-#include "net/key_ring.h"
-#include "shoal/placed.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -21,52 +18,7 @@
 #define SLICE 0.02     /* seconds of waiting for one task before the others are looked at */
 #define GRACE 5.0      /* seconds for an answer to ABORT, to CLOSE and beyond the time that a run was given */
 
-/* One task's part in runs of one kind. */
-typedef struct {
-  bool takes_part;
-  int_list feeds;      /* which of the caller's */
-  wire_values results; /* as they come back */
-  net_part *parts;     /* [1 + 2 feeds] */
-} task_part;
-
-/* Runs of one kind: these fetches, these feeds and shapes. */
-typedef struct {
-  shoal_value **fetches;
-  int n_fetches;
-  shoal_value **feed_values;
-  shoal_shape *feed_shapes;
-  int n_feeds;
-  uint32_t number;   /* of the programs, the same at all servers */
-  task_part *parts;  /* [n_tasks] */
-  int *owner, *place; /* [n_fetches] task (-1: a feed) and place in its results (or among the feeds) */
-  shoal_tensor *staged; /* [n_feeds] room for a feed with a row index; data NULL: not needed so far */
-  uint64_t messages, data_bytes; /* between tasks, a run */
-} run_kind;
-
-typedef struct {
-  net_client *link; /* NULL: lost */
-  char *name, *address;
-  bool waiting;      /* for an answer */
-  uint64_t wire_bytes; /* it has sent to other tasks */
-} cluster_task;
-
-typedef struct {
-  shoal_graph *graph;
-  shoal_cluster_options options;
-  key_ring ring;
-  cluster_task *tasks; /* [n_tasks] */
-  device *devices;
-  int n_tasks;
-  uint64_t id, run;
-  placer_choice *choices; /* [placed] */
-  size_t placed;          /* nodes that the servers know */
-  run_kind **kinds;
-  size_t n_kinds, cap_kinds;
-  uint32_t programs; /* numbers given so far */
-  uint64_t messages, data_bytes;
-} cluster_session;
-
-static shoal_status named(const cluster_session *c, int task, shoal_status status) {
+shoal_status cluster_named(const cluster_session *c, int task, shoal_status status) {
   return status_wrap(status, "%s (%s)", c->tasks[task].name, c->tasks[task].address);
 }
 
@@ -77,7 +29,7 @@ static void lose(cluster_session *c, int task) {
   c->tasks[task].link = NULL;
 }
 
-static shoal_status ask(cluster_session *c, int task, uint16_t kind, uint64_t number, const net_part *parts, int n) {
+shoal_status cluster_ask(cluster_session *c, int task, uint16_t kind, uint64_t number, const net_part *parts, int n) {
   cluster_task *t = &c->tasks[task];
   if (!t->link)
     return status_make(SHOAL_ERR_PEER, "%s (%s) was lost; make a new session when it is back", t->name, t->address);
@@ -85,35 +37,31 @@ static shoal_status ask(cluster_session *c, int task, uint16_t kind, uint64_t nu
   shoal_status status = net_send(t->link, &h, parts, n, c->options.step_seconds);
   if (status) {
     lose(c, task);
-    return named(c, task, status);
+    return cluster_named(c, task, status);
   }
   t->waiting = kind != GRAPH_ABORT;
   return NULL;
 }
 
-/* An answer of that kind: its error, or its payload copied. */
-static shoal_status take_answer(cluster_session *c, int task, const net_message *m, uint16_t kind,
-                                wire_values *results) {
+/* An answer of that kind: its error, or what it holds. */
+static shoal_status take_answer(cluster_session *c, int task, const net_message *m, uint16_t kind, answer_taker take,
+                                void *context) {
   if (m->header.kind != kind)
-    return named(c, task,
+    return cluster_named(c, task,
                  status_make(SHOAL_ERR_PEER, "an answer of kind %u came, %u was expected", m->header.kind, kind));
   if (m->header.flags & GRAPH_FAILED) {
     uint64_t code = m->header.number;
     if (code < SHOAL_ERR_ARGUMENT || code > SHOAL_ERR_INTERNAL) code = SHOAL_ERR_PEER;
     shoal_status status =
         status_make((shoal_code)code, "%.*s", (int)MIN_OF(m->bytes, (size_t)4000), (const char *)m->payload);
-    return kind == GRAPH_RUN ? status : named(c, task, status); /* of a run the task names itself */
+    return kind == GRAPH_RUN ? status : cluster_named(c, task, status); /* of a run the task names itself */
   }
-  size_t expected = results ? results->bytes : 0;
-  if (m->bytes != expected)
-    return named(c, task, status_make(SHOAL_ERR_PEER, "%zu bytes came, %zu were expected", m->bytes, expected));
-  if (expected) memcpy(results->block, m->payload, expected);
-  if (kind == GRAPH_RUN) c->tasks[task].wire_bytes = m->header.number;
-  return NULL;
+  return take ? cluster_named(c, task, take(c, task, m, context)) : NULL;
 }
 
 /* One look at a task that is waited for. *status: what it answered, once it did, or why it never will. */
-static void look_at(cluster_session *c, int task, uint16_t kind, run_kind *k, shoal_status *status) {
+static void look_at(cluster_session *c, int task, uint16_t kind, answer_taker take, void *context,
+                    shoal_status *status) {
   cluster_task *t = &c->tasks[task];
   net_message m;
   double start = clock_seconds();
@@ -124,14 +72,14 @@ static void look_at(cluster_session *c, int task, uint16_t kind, run_kind *k, sh
     if (clock_seconds() - start < SLICE * 0.5 || shoal_status_code(waited) != SHOAL_ERR_PEER) {
       t->waiting = false;
       lose(c, task);
-      *status = named(c, task, waited);
+      *status = cluster_named(c, task, waited);
     } else {
       shoal_status_free(waited);
     }
     return;
   }
   t->waiting = false;
-  *status = take_answer(c, task, &m, kind, k ? &k->parts[task].results : NULL);
+  *status = take_answer(c, task, &m, kind, take, context);
   net_release_client(t->link, &m);
 }
 
@@ -145,8 +93,8 @@ static void keep_first(shoal_status *kept, shoal_status more) {
   if (better) *kept = more;
 }
 
-/* Waits until all tasks asked have answered. After the first failure the others are told to stop. */
-static shoal_status await_all(cluster_session *c, uint16_t kind, run_kind *k, double seconds, shoal_status failure) {
+shoal_status cluster_await(cluster_session *c, uint16_t kind, answer_taker take, void *context, double seconds,
+                           shoal_status failure) {
   double until = clock_seconds() + seconds;
   bool told = false;
   for (;;) {
@@ -154,7 +102,7 @@ static shoal_status await_all(cluster_session *c, uint16_t kind, run_kind *k, do
     for (int t = 0; t < c->n_tasks; t++) {
       if (!c->tasks[t].waiting) continue;
       shoal_status status;
-      look_at(c, t, kind, k, &status);
+      look_at(c, t, kind, take, context, &status);
       keep_first(&failure, status);
       if (!c->tasks[t].waiting) continue;
       waiting++;
@@ -167,13 +115,13 @@ static shoal_status await_all(cluster_session *c, uint16_t kind, run_kind *k, do
       until = now + GRACE;
       for (int t = 0; t < c->n_tasks && kind == GRAPH_RUN; t++)
         if (c->tasks[t].waiting) {
-          shoal_status_free(ask(c, t, GRAPH_ABORT, 0, NULL, 0));
+          shoal_status_free(cluster_ask(c, t, GRAPH_ABORT, 0, NULL, 0));
           c->tasks[t].waiting = c->tasks[t].link != NULL;
         }
     }
     if (now < until) continue;
     /* Too late: what they may still answer would be taken for the answer to another question. */
-    keep_first(&failure, named(c, late, status_make(SHOAL_ERR_PEER, "no answer in %g s", seconds)));
+    keep_first(&failure, cluster_named(c, late, status_make(SHOAL_ERR_PEER, "no answer in %g s", seconds)));
     for (int t = 0; t < c->n_tasks; t++)
       if (c->tasks[t].waiting) {
         c->tasks[t].waiting = false;
@@ -220,199 +168,13 @@ static shoal_status hand_over(cluster_session *c) {
     proto_int(&own, OPEN_OWN, t);
     if (shared.failed || own.failed) status = status_no_memory();
     net_part parts[] = {{own.bytes, own.length}, {shared.bytes, shared.length}};
-    if (!status) status = ask(c, t, opening ? GRAPH_OPEN : GRAPH_EXTEND, 0, parts, 2);
+    if (!status) status = cluster_ask(c, t, opening ? GRAPH_OPEN : GRAPH_EXTEND, 0, parts, 2);
   }
   proto_fini(&shared);
   proto_fini(&own);
-  TRY(await_all(c, opening ? GRAPH_OPEN : GRAPH_EXTEND, NULL, c->options.step_seconds, status));
+  TRY(cluster_await(c, opening ? GRAPH_OPEN : GRAPH_EXTEND, NULL, NULL, c->options.step_seconds, status));
   c->placed = g->count;
   return NULL;
-}
-
-/* ---- kinds of runs */
-
-static void kind_destroy(run_kind *k, int n_tasks) {
-  if (!k) return;
-  for (int t = 0; t < n_tasks && k->parts; t++) {
-    free(k->parts[t].feeds.items);
-    free(k->parts[t].parts);
-    wire_values_fini(&k->parts[t].results);
-  }
-  for (int i = 0; i < k->n_feeds && k->staged; i++) shoal_tensor_fini(&k->staged[i]);
-  free(k->fetches);
-  free(k->feed_values);
-  free(k->feed_shapes);
-  free(k->parts);
-  free(k->owner);
-  free(k->place);
-  free(k->staged);
-  free(k);
-}
-
-static void put_value(proto *p, int field, const partition *part, int id) {
-  size_t inside = proto_begin(p, field);
-  proto_int(p, VALUE_ID, id);
-  for (int i = 0; i < part->shapes[id].rank; i++) proto_int(p, VALUE_DIM, part->shapes[id].dim[i]);
-  proto_end(p, inside);
-}
-
-static void put_numbers(proto *p, int field, const int_list *l) {
-  for (size_t i = 0; i < l->n; i++) proto_int(p, field, l->items[i]);
-}
-
-static void put_values(proto *p, int field, const partition *part, const int_list *l) {
-  for (size_t i = 0; i < l->n; i++) put_value(p, field, part, l->items[i]);
-}
-
-static shoal_status add_once(int_list *l, int item) {
-  for (size_t i = 0; i < l->n; i++)
-    if (l->items[i] == item) return NULL;
-  TRY(mem_grow((void **)&l->items, &l->capacity, l->n + 1, sizeof *l->items));
-  l->items[l->n++] = item;
-  return NULL;
-}
-
-static void put_segment(proto *p, const partition *part, const part_segment *s, const int *place_of,
-                        const run_kind *k) {
-  size_t inside = proto_begin(p, PROGRAM_SEGMENT);
-  for (size_t i = 0; i < s->messages.n; i++) proto_int(p, SEGMENT_MESSAGE, place_of[s->messages.items[i]]);
-  put_numbers(p, SEGMENT_RECEIVED, &s->received);
-  put_values(p, SEGMENT_CARRIED, part, &s->carried);
-  for (size_t i = 0; i < s->feeds.n; i++) proto_int(p, SEGMENT_FEED, value_id(k->feed_values[s->feeds.items[i]]));
-  put_values(p, SEGMENT_SHAPE, part, &s->shapes);
-  put_numbers(p, SEGMENT_FETCH, &s->fetches);
-  put_numbers(p, SEGMENT_FETCH, &s->effects);
-  for (size_t i = 0; i < s->sends.n; i++) {
-    const part_message *m = &part->messages[s->sends.items[i]];
-    size_t send = proto_begin(p, SEGMENT_SEND);
-    proto_int(p, SEND_NUMBER, s->sends.items[i]);
-    proto_int(p, SEND_TO, m->to);
-    put_numbers(p, SEND_VALUE, &m->values);
-    proto_end(p, send);
-  }
-  proto_end(p, inside);
-}
-
-/* The program of one task. */
-static shoal_status put_program(cluster_session *c, const partition *part, run_kind *k, int task, proto *p) {
-  task_part *own = &k->parts[task];
-  int *place_of = calloc(part->n_messages + 1, sizeof *place_of), in = 0;
-  if (!place_of) return status_no_memory();
-  for (size_t i = 0; i < part->n_messages; i++) {
-    const part_message *m = &part->messages[i];
-    if (m->to != task) continue;
-    place_of[i] = in++;
-    size_t inside = proto_begin(p, PROGRAM_IN);
-    proto_int(p, IN_NUMBER, (int64_t)i);
-    proto_int(p, IN_FROM, m->from);
-    put_values(p, IN_VALUE, part, &m->values);
-    proto_end(p, inside);
-  }
-  for (size_t i = 0; i < own->feeds.n; i++)
-    put_value(p, PROGRAM_FEED, part, value_id(k->feed_values[own->feeds.items[i]]));
-  for (size_t i = 0; i < own->results.n; i++) put_value(p, PROGRAM_RESULT, part, own->results.ids[i]);
-  for (size_t i = 0; i < part->n_segments; i++)
-    if (part->segments[i].task == task) put_segment(p, part, &part->segments[i], place_of, k);
-  free(place_of);
-  return p->failed ? status_no_memory() : NULL;
-}
-
-/* Which task gets and gives what. */
-static shoal_status share_out(cluster_session *c, const partition *part, run_kind *k) {
-  for (size_t i = 0; i < part->n_segments; i++) {
-    task_part *own = &k->parts[part->segments[i].task];
-    own->takes_part = true;
-    for (size_t f = 0; f < part->segments[i].feeds.n; f++) TRY(add_once(&own->feeds, part->segments[i].feeds.items[f]));
-  }
-  for (int i = 0; i < k->n_fetches; i++) {
-    const shoal_value *v = k->fetches[i];
-    k->owner[i] = part->owner[i];
-    if (k->owner[i] < 0) {
-      while (k->feed_values[k->place[i]] != v) k->place[i]++;
-      continue;
-    }
-    wire_values *w = &k->parts[k->owner[i]].results;
-    size_t at = 0;
-    while (at < w->n && w->ids[at] != value_id(v)) at++;
-    k->place[i] = (int)at;
-    if (at == w->n) TRY(wire_values_add(w, value_id(v), v->dtype, &part->shapes[value_id(v)]));
-  }
-  for (int t = 0; t < c->n_tasks; t++) {
-    TRY(wire_values_allocate(&k->parts[t].results));
-    k->parts[t].parts = calloc(1 + 2 * k->parts[t].feeds.n, sizeof *k->parts[t].parts);
-    if (!k->parts[t].parts) return status_no_memory();
-  }
-  for (size_t i = 0; i < part->n_messages; i++) {
-    k->messages++;
-    for (size_t v = 0; v < part->messages[i].values.n; v++) {
-      int id = part->messages[i].values.items[v];
-      shoal_tensor t = shoal_tensor_view(partition_value(c->graph, id)->dtype, part->shapes[id], NULL);
-      k->data_bytes += shoal_tensor_bytes(&t);
-    }
-  }
-  return NULL;
-}
-
-static shoal_status prepare(cluster_session *c, const partition *part, run_kind *k) {
-  TRY(share_out(c, part, k));
-  shoal_status status = NULL;
-  k->number = c->programs++;
-  proto p = {0};
-  for (int t = 0; t < c->n_tasks && !status; t++) {
-    if (!k->parts[t].takes_part) continue;
-    proto_clear(&p);
-    status = put_program(c, part, k, t, &p);
-    if (!status) status = ask(c, t, GRAPH_PREPARE, k->number, &(net_part){p.bytes, p.length}, 1);
-  }
-  proto_fini(&p);
-  return await_all(c, GRAPH_PREPARE, NULL, c->options.step_seconds, status);
-}
-
-static shoal_status make_kind(cluster_session *c, const shoal_feed *feeds, int n_feeds, shoal_value *const *fetches,
-                              int n_fetches, run_kind **out) {
-  run_kind *k = calloc(1, sizeof *k);
-  if (!k) return status_no_memory();
-  partition part = {0};
-  shoal_status status = NULL;
-  k->n_fetches = n_fetches;
-  k->n_feeds = n_feeds;
-  k->fetches = calloc((size_t)n_fetches + 1, sizeof *k->fetches);
-  k->feed_values = calloc((size_t)n_feeds + 1, sizeof *k->feed_values);
-  k->feed_shapes = calloc((size_t)n_feeds + 1, sizeof *k->feed_shapes);
-  k->parts = calloc((size_t)c->n_tasks, sizeof *k->parts);
-  k->owner = calloc((size_t)n_fetches + 1, sizeof *k->owner);
-  k->place = calloc((size_t)n_fetches + 1, sizeof *k->place);
-  k->staged = calloc((size_t)n_feeds + 1, sizeof *k->staged);
-  if (!k->fetches || !k->feed_values || !k->feed_shapes || !k->parts || !k->owner || !k->place || !k->staged)
-    TRY_GOTO(status, status_no_memory(), failed);
-  TRY_GOTO(status, partition_make(c->graph, c->choices, c->n_tasks, feeds, n_feeds, fetches, n_fetches, &part), failed);
-  for (int i = 0; i < n_fetches; i++) k->fetches[i] = fetches[i];
-  for (int i = 0; i < n_feeds; i++) {
-    k->feed_values[i] = feeds[i].value;
-    k->feed_shapes[i] = feeds[i].tensor.shape;
-  }
-  TRY_GOTO(status, prepare(c, &part, k), failed);
-  TRY_GOTO(status, mem_grow((void **)&c->kinds, &c->cap_kinds, c->n_kinds + 1, sizeof(run_kind *)), failed);
-  c->kinds[c->n_kinds++] = k;
-  partition_fini(&part);
-  *out = k;
-  return NULL;
-failed:
-  partition_fini(&part);
-  kind_destroy(k, c->n_tasks);
-  return status;
-}
-
-static bool kind_fits(const run_kind *k, const shoal_feed *feeds, int n_feeds, shoal_value *const *fetches,
-                      int n_fetches) {
-  if (k->n_feeds != n_feeds || k->n_fetches != n_fetches) return false;
-  for (int i = 0; i < n_fetches; i++)
-    if (k->fetches[i] != fetches[i]) return false;
-  for (int i = 0; i < n_feeds; i++)
-    if (k->feed_values[i] != feeds[i].value || feeds[i].tensor.dtype != feeds[i].value->dtype ||
-        !shoal_shape_equal(&k->feed_shapes[i], &feeds[i].tensor.shape))
-      return false;
-  return true;
 }
 
 /* ---- running */
@@ -452,13 +214,26 @@ static shoal_status start(cluster_session *c, run_kind *k, int task, uint64_t st
   task_part *own = &k->parts[task];
   graph_run_head head = {.step = step, .seconds = c->options.step_seconds};
   int n = 0;
+  uint64_t begun = cluster_trace_now(c), bytes = 0;
   own->parts[n++] = (net_part){&head, sizeof head};
   for (size_t i = 0; i < own->feeds.n; i++) {
     shoal_tensor t;
     TRY(in_order(k, feeds, own->feeds.items[i], &t));
     n += wire_part(&t, own->parts + n);
   }
-  return ask(c, task, GRAPH_RUN, k->number, own->parts, n);
+  for (int i = 0; i < n && begun; i++) bytes += own->parts[i].bytes;
+  TRY(cluster_ask(c, task, GRAPH_RUN, k->number, own->parts, n));
+  cluster_trace_sent(c, task, begun, bytes);
+  return NULL;
+}
+
+static shoal_status take_results(cluster_session *c, int task, const net_message *m, void *context) {
+  wire_values *w = &((run_kind *)context)->parts[task].results;
+  if (m->bytes != w->bytes)
+    return status_make(SHOAL_ERR_PEER, "%zu bytes came, %zu were expected", m->bytes, w->bytes);
+  if (w->bytes) memcpy(w->block, m->payload, w->bytes);
+  c->tasks[task].wire_bytes = m->header.number;
+  return NULL;
 }
 
 static shoal_status run(void *remote, uint64_t step, const shoal_feed *feeds, int n_feeds, shoal_value *const *fetches,
@@ -468,13 +243,16 @@ static shoal_status run(void *remote, uint64_t step, const shoal_feed *feeds, in
   TRY(hand_over(c));
   run_kind *k = NULL;
   for (size_t i = 0; i < c->n_kinds && !k; i++)
-    if (kind_fits(c->kinds[i], feeds, n_feeds, fetches, n_fetches)) k = c->kinds[i];
-  if (!k) TRY(make_kind(c, feeds, n_feeds, fetches, n_fetches, &k));
+    if (run_kind_fits(c->kinds[i], feeds, n_feeds, fetches, n_fetches)) k = c->kinds[i];
+  if (!k) TRY(run_kind_make(c, feeds, n_feeds, fetches, n_fetches, &k));
   c->run++;
   shoal_status status = NULL;
+  uint64_t begun = cluster_trace_now(c);
   for (int t = 0; t < c->n_tasks && !status; t++)
     if (k->parts[t].takes_part) status = start(c, k, t, step, feeds);
-  status = await_all(c, GRAPH_RUN, k, c->options.step_seconds + GRACE, status);
+  uint64_t sent = cluster_trace_now(c);
+  status = cluster_await(c, GRAPH_RUN, take_results, k, c->options.step_seconds + GRACE, status);
+  cluster_trace_ran(c, begun, sent, step);
   if (status) return status_wrap(status, "run %llu", (unsigned long long)step);
   c->messages += k->messages;
   c->data_bytes += k->data_bytes;
@@ -490,17 +268,18 @@ static void destroy(void *remote) {
   bool open = false;
   for (int t = 0; t < c->n_tasks; t++)
     if (c->tasks[t].link && c->run) {
-      shoal_status_free(ask(c, t, GRAPH_CLOSE, 0, NULL, 0));
+      shoal_status_free(cluster_ask(c, t, GRAPH_CLOSE, 0, NULL, 0));
       open = true;
     }
-  if (open) shoal_status_free(await_all(c, GRAPH_CLOSE, NULL, GRACE, NULL));
+  if (open) shoal_status_free(cluster_await(c, GRAPH_CLOSE, NULL, NULL, GRACE, NULL));
   for (int t = 0; t < c->n_tasks; t++) {
     net_client_close(c->tasks[t].link);
     free(c->tasks[t].name);
     free(c->tasks[t].address);
   }
-  for (size_t i = 0; i < c->n_kinds; i++) kind_destroy(c->kinds[i], c->n_tasks);
+  for (size_t i = 0; i < c->n_kinds; i++) run_kind_destroy(c->kinds[i], c->n_tasks);
   key_ring_fini(&c->ring);
+  cluster_trace_destroy(c->trace);
   free(c->tasks);
   free(c->devices);
   free(c->choices);
@@ -536,7 +315,7 @@ static shoal_status connect_all(cluster_session *c, const shoal_task *tasks) {
     if (!c->tasks[t].name || !c->tasks[t].address) return status_no_memory();
   }
   for (int t = 0; t < c->n_tasks; t++)
-    TRY(named(c, t, net_connect(tasks[t].address, &net, c->options.connect_seconds, &c->tasks[t].link)));
+    TRY(cluster_named(c, t, net_connect(tasks[t].address, &net, c->options.connect_seconds, &c->tasks[t].link)));
   return hand_over(c);
 }
 
@@ -584,10 +363,12 @@ shoal_status shoal_placement_explain(shoal_graph *g, const shoal_task *tasks, in
   return NULL;
 }
 
+cluster_session *cluster_of(const shoal_session *s) { return s->remote == &over_cluster ? s->remote_state : NULL; }
+
 void shoal_session_stats(const shoal_session *s, shoal_cluster_stats *out) {
   *out = (shoal_cluster_stats){0};
-  if (s->remote != &over_cluster) return;
-  const cluster_session *c = s->remote_state;
+  const cluster_session *c = cluster_of(s);
+  if (!c) return;
   out->runs = s->step;
   out->messages = c->messages;
   out->data_bytes = c->data_bytes;

@@ -2,7 +2,7 @@
  *
  *  1. header.generation names the session: a number that the client drew. What names no session that is open is dropped
  *     (DATA, ABORT) or refused (the rest).
- *  2. OPEN, EXTEND, PREPARE, RUN and CLOSE get one answer each. GRAPH_FAILED in its flags: the payload is a sentence
+ *  2. OPEN, EXTEND, PREPARE, RUN, CLOSE, CLOCK and TRACE get one answer each. GRAPH_FAILED in its flags: the payload is a sentence
  *     and header.number the shoal_code. DATA, HELLO and ABORT get none.
  *  3. header.step counts the runs of a session. A client has one run at a time: RUN goes to all tasks that take part,
  *     and when all have answered the next may start. So DATA of run n finds its target waiting, or idle; DATA of an
@@ -27,7 +27,9 @@ enum {
   GRAPH_DATA,     /* number: program << 32 | message; payload: the values */
   GRAPH_ABORT,
   GRAPH_HELLO,    /* from server to server: number: the sender's task in this session. No answer */
-  GRAPH_CLOSE
+  GRAPH_CLOSE,
+  GRAPH_CLOCK, /* answer: number: the server's clock, nanoseconds */
+  GRAPH_TRACE  /* number 1: record from now on; 0: stop. Answer to 0: a trace message */
 };
 enum { GRAPH_FAILED = 1 };
 
@@ -52,6 +54,9 @@ enum {
   OPEN_THREADS,
   OPEN_NO_FUSION
 };
+enum { TRACE_CLOCK = 1, TRACE_LABEL, TRACE_TRACK }; /* clock_name; then labels and tracks in their order */
+enum { LABEL_KIND = 1, LABEL_NAME, LABEL_OP, LABEL_KERNEL, LABEL_PHASE, LABEL_FLOPS, LABEL_BYTES };
+enum { TRACK_ADDED = 1, TRACK_SPANS }; /* event_span, oldest first, as they lie in memory */
 enum { PROGRAM_IN = 1, PROGRAM_FEED, PROGRAM_RESULT, PROGRAM_SEGMENT };
 enum { IN_NUMBER = 1, IN_FROM, IN_VALUE };
 enum { VALUE_ID = 1, VALUE_DIM };

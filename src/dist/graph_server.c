@@ -1,6 +1,7 @@
 #include "dist/graph_server.h"
 
 #include "base/clock.h"
+#include "base/events.h"
 #include "base/mem.h"
 #include "dist/graph_protocol.h"
 #include "dist/graph_task.h"
@@ -100,12 +101,18 @@ static shoal_status handle(server *s, net_message *m) {
       if (t) s->closing[i] = true;
       if (t) graph_task_abort(t, 0, status_make(SHOAL_ERR_CANCELLED, "the session was closed"));
       break;
+    case GRAPH_CLOCK: reply.number = events_now(); break;
     case GRAPH_EXTEND:
     case GRAPH_PREPARE:
     case GRAPH_RUN:
+    case GRAPH_TRACE:
       if (!t) failure = status_make(SHOAL_ERR_PEER, "no such session is open: was the server restarted?");
       else if (h->kind == GRAPH_EXTEND) failure = graph_task_extend(t, m->payload, m->bytes);
       else if (h->kind == GRAPH_PREPARE) failure = graph_task_prepare(t, m, &later);
+      else if (h->kind == GRAPH_TRACE) {
+        failure = graph_task_trace(t, h->number == 1);
+        later = h->number != 1;
+      }
       else {
         failure = graph_task_start(t, m);
         later = true;

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "base/proto.h"
 #include "dist/graph_protocol.h"
+#include "dist/graph_trace.h"
 #include "dist/placer.h"
 #include "graph/graphdef.h"
 
@@ -26,7 +27,11 @@ struct graph_task {
   courier *courier;
   program **programs;
   size_t n_programs, cap_programs;
-  bool preparing; /* an answer to PREPARE is due when the courier is done */
+  bool preparing; /* an answer to PREPARE is due when the courier is done ... */
+  bool collecting; /* ... and one to TRACE */
+  task_trace trace;
+  proto collected; /* what that answer holds */
+  net_part collected_part;
   /* the run under way */
   bool running;
   program *current;
@@ -125,6 +130,8 @@ void graph_task_destroy(graph_task *t) {
   for (size_t i = 0; i < t->n_programs; i++) program_destroy(t->programs[i]);
   shoal_session_destroy(t->session);
   shoal_graph_destroy(t->graph);
+  task_trace_fini(&t->trace);
+  proto_fini(&t->collected);
   for (int i = 0; i < t->n_tasks; i++) free(t->names[i]);
   for (size_t i = 0; i < t->n_addresses; i++) free(t->addresses[i]);
   shoal_status_free(t->stopped);
@@ -178,6 +185,15 @@ shoal_status graph_task_prepare(graph_task *t, const net_message *m, bool *waits
   return NULL;
 }
 
+shoal_status graph_task_trace(graph_task *t, bool on) {
+  t->collecting = !on;
+  if (!on) return NULL;
+  TRY(task_trace_begin(&t->trace, t->session, t->courier, t->names, t->n_tasks));
+  for (size_t i = 0; i < t->n_programs; i++)
+    for (size_t k = 0; k < t->programs[i]->n_segments; k++) TRY(plan_label(t->programs[i]->segments[k].plan));
+  return NULL;
+}
+
 /* ---- running */
 
 shoal_status graph_task_start(graph_task *t, const net_message *m) {
@@ -194,13 +210,16 @@ shoal_status graph_task_start(graph_task *t, const net_message *m) {
   t->started = clock_seconds();
   t->seconds = head.seconds;
   t->running = true;
+  task_trace_run_begins(&t->trace, head.step);
   return NULL;
 }
 
 void graph_task_data(graph_task *t, const net_message *m) {
   program *p = find_program(t, m->header.number >> 32);
   if (m->header.step < t->run || (m->header.step == t->run && !t->running) || !p) return;
+  uint64_t begun = m->header.from < (uint32_t)t->n_tasks ? task_trace_now(&t->trace) : 0;
   shoal_status status = program_take(p, (uint32_t)m->header.number, m->header.step, m->payload, m->bytes);
+  task_trace_took(&t->trace, m->header.from, begun, m->bytes);
   if (status) graph_task_abort(t, m->header.step, status);
 }
 
@@ -242,6 +261,7 @@ static shoal_status send_messages(graph_task *t, size_t segment) {
 static shoal_status look_ahead(graph_task *t, task_state *state) {
   *state = TASK_IDLE;
   const program_in *in = program_awaits(t->current, t->segment, t->run);
+  task_trace_awaits(&t->trace, in ? in->from : -1);
   if (in && t->lost[in->from]) return status_make(SHOAL_ERR_PEER, "%s has gone", t->names[in->from]);
   if (in && clock_seconds() - t->started > t->seconds)
     return status_make(SHOAL_ERR_PEER, "nothing from %s in %g s", t->names[in->from], t->seconds);
@@ -288,10 +308,20 @@ task_state graph_task_advance(graph_task *t, net_header *header, const net_part 
     t->preparing = false;
     *header = (net_header){.kind = GRAPH_PREPARE, .generation = t->options.id};
     *failure = courier_failure(t->courier);
+  } else if (t->collecting) {
+    if (courier_busy(t->courier)) return TASK_WAITS_SHORT;
+    t->collecting = false;
+    proto_clear(&t->collected);
+    *header = (net_header){.kind = GRAPH_TRACE, .generation = t->options.id};
+    *failure = task_trace_end(&t->trace, &t->collected);
+    t->collected_part = (net_part){t->collected.bytes, t->collected.length};
+    *parts = &t->collected_part;
+    *n = 1;
   } else if (t->running) {
     *failure = go_on(t, &state);
     if (!*failure && state != TASK_IDLE) return state;
     t->running = false;
+    task_trace_run_ends(&t->trace);
     shoal_status_free(t->stopped);
     t->stopped = NULL;
     net_stats sent;

@@ -30,6 +30,8 @@ SHOAL_CHECKED shoal_status graph_task_extend(graph_task *t, const void *payload,
 SHOAL_CHECKED shoal_status graph_task_prepare(graph_task *t, const net_message *m, bool *waits);
 SHOAL_CHECKED shoal_status graph_task_start(graph_task *t, const net_message *m);
 void graph_task_data(graph_task *t, const net_message *m);
+/* Begins to record a timeline (on), or stops and owes the answer to that, which graph_task_advance gives. */
+SHOAL_CHECKED shoal_status graph_task_trace(graph_task *t, bool on);
 /* Ends the run under way, if it is that one (0: any), for that reason; takes it. */
 void graph_task_abort(graph_task *t, uint64_t run, shoal_status why);
 /* For the look during a plan: an error once the run has been aborted. */

@@ -165,6 +165,7 @@ void shoal_session_destroy(shoal_session *s) {
   for (size_t i = 0; i < s->n_variables && !s->owner; i++) shoal_tensor_fini(&s->variables[i]);
   free(s->variables);
   pool_destroy(s->threads);
+  if (s->owns_events) events_destroy(s->events);
   free(s);
 }
 
@@ -179,7 +180,10 @@ shoal_status shoal_session_run(shoal_session *s, const shoal_feed *feeds, int n_
                           .reference = s->reference};
   plan *p;
   TRY(session_plan(s, &request, &p));
+  uint64_t begun = s->owns_events && s->events->on ? events_now() : 0;
+  if (begun) s->events->step = (uint32_t)s->step;
   shoal_status status = plan_run(p, feeds, fetched);
+  if (begun) events_add(s->events, 0, s->run_label, begun, events_now(), 0);
   s->step++;
   return status;
 }

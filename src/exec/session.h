@@ -44,8 +44,9 @@ struct shoal_session {
   uint64_t uses; /* of plans so far: tells which one was used last */
   void (*print)(void *sink, const char *line);
   void *print_sink;
-  events *events; /* borrowed; NULL: nobody wants a timeline */
-  uint32_t sync_label, sums_label;
+  events *events; /* NULL: nobody wants a timeline */
+  bool owns_events; /* otherwise borrowed */
+  uint32_t sync_label, sums_label, run_label; /* run_label: of runs, where it owns them */
   int track; /* in it: of the pool's first thread */
   /* NULL, or called between the phases of a run; its error ends the run. */
   shoal_status (*look)(void *context);

@@ -1,5 +1,6 @@
 #include "observe/trace_file.h"
 
+#include "base/clock.h"
 #include "base/mem.h"
 
 #include <errno.h>
@@ -9,17 +10,9 @@
 
 /* ---- parts */
 
-static void read_boot(char out[64]) {
-  FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
-  out[0] = 0;
-  if (!f) return;
-  if (fgets(out, 64, f)) out[strcspn(out, "\n")] = 0;
-  fclose(f);
-}
-
 json_t *trace_part(const events *e, const char *task, const double *ahead, int servers, size_t most) {
-  char boot[64];
-  read_boot(boot);
+  char boot[CLOCK_NAME];
+  clock_name(boot);
   json_t *labels = json_array(), *spans = json_array(), *clocks = json_array();
   int64_t lost = 0;
   for (int i = 0; i < servers; i++) json_array_append_new(clocks, json_real(ahead[i]));
@@ -56,7 +49,8 @@ static double ahead_of(const json_t *part, int server) {
 static const json_t *chief_of(const json_t *parts) {
   size_t i;
   json_t *part;
-  json_array_foreach((json_t *)parts, i, part) if (!strcmp(text_of(part, "task"), "worker/0")) return part;
+  json_array_foreach((json_t *)parts, i, part)
+    if (!strcmp(text_of(part, "task"), "worker/0") || !strcmp(text_of(part, "task"), "client/0")) return part;
   return json_array_get(parts, 0);
 }
 

@@ -15,7 +15,7 @@
 /* At most the newest `most` spans of each track. ahead [servers]. The caller owns it; NULL: no memory. */
 json_t *trace_part(const events *e, const char *task, const double *ahead, int servers, size_t most);
 
-/* Puts an array of parts onto one clock: worker 0's, or the first part's when there is none. Under its name only when it
+/* Puts an array of parts onto one clock: worker 0's or the client's, or the first part's when there is none. Under its name only when it
  * is whole. */
 SHOAL_CHECKED shoal_status trace_write(const json_t *parts, const char *path);
 

@@ -1,15 +1,17 @@
 """Graphs over several tasks: shoal server, shoal run, shoal matmul, and the example that trains inside one graph."""
+import contextlib
 import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import socket
 import struct
 import subprocess
 import time
 
-from support import SHOAL, Case, main
+from support import ROOT, SHOAL, Case, main
 
 EXAMPLES = pathlib.Path(os.environ["SHOAL_BUILD"]) / "examples"
 MASK = 0xFFFFFFFF
@@ -130,11 +132,15 @@ class Examples(Case):
 
 
 class Run(Case):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        subprocess.run([EXAMPLES / "in_graph_softmax", "2", "1", "graph.pb"], cwd=cls.shared, check=True, timeout=120,
+                       stdout=subprocess.DEVNULL, env={**os.environ, "SHOAL_DATA": str(ROOT / "data")})
+
     def setUp(self):
         super().setUp()
-        done = subprocess.run([EXAMPLES / "in_graph_softmax", "2", "1", "graph.pb"], cwd=self.folder, text=True,
-                              capture_output=True, timeout=120, env=self.environment())
-        self.assertEqual(done.returncode, 0, done.stderr)
+        shutil.copy(self.shared / "graph.pb", self.folder)
         for worker in range(2):
             pixels = [(7 * i + worker) % 251 for i in range(6 * 784)]
             write_npy(self.folder / f"x{worker}.npy", "|u1", (6, 784), pixels)
@@ -172,26 +178,81 @@ class Run(Case):
         _, error = self.shoal("run", "broken.pb", "--fetch", "loss", expect=1)
         self.assertIn("broken.pb", error)
 
-    def test_described_cluster_with_keys(self):
+    @contextlib.contextmanager
+    def cluster(self, *flags, before=lambda task: []):
+        """Servers of a described cluster, which must end well when they are told to; before: put before the command."""
         sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(3)]
         addresses = [f"127.0.0.1:{s.getsockname()[1]}" for s in sockets]
         for s in sockets:
             s.close()
         cluster = {"ps": addresses[:1], "worker": addresses[1:]}
         (self.folder / "cluster.json").write_text(json.dumps({"cluster": cluster}))
-        self.shoal("keygen", "keys")
-        servers = [subprocess.Popen([SHOAL, "server", "--cluster", "cluster.json", "--task", task, "--keys", "keys",
-                                     "--threads", "1"], cwd=self.folder, stdout=subprocess.DEVNULL)
+        servers = [subprocess.Popen([*before(task), SHOAL, "server", "--cluster", "cluster.json", "--task", task,
+                                     "--threads", "1", *flags], cwd=self.folder, stdout=subprocess.DEVNULL)
                    for task in ("ps:0", "worker:0", "worker:1")]
         try:
+            yield
+        finally:
+            for s in servers:
+                for child in children(s.pid) if s.args[0] != SHOAL else [s.pid]:
+                    os.kill(child, signal.SIGTERM)
+            codes = [s.wait(timeout=20) for s in servers]
+        self.assertEqual(codes, [0, 0, 0])
+
+    def test_described_cluster_with_keys(self):
+        self.shoal("keygen", "keys")
+        with self.cluster("--keys", "keys"):
             out, _ = self.shoal("run", "graph.pb", *self.feeds, "--fetch", "loss", "--cluster", "cluster.json",
                                 "--keys", "keys")
             self.assertIn("loss f32[] 2.3025", out)
-        finally:
-            for s in servers:
-                s.terminate()
-            codes = [s.wait(timeout=20) for s in servers]
-        self.assertEqual(codes, [0, 0, 0])
+
+    def check_timeline(self, steps):
+        """Rows of all tasks, their operators, and each message sent before it was taken in, with as many bytes."""
+        file = json.loads((self.folder / "t.json").read_text())
+        names = {e["pid"]: e["args"]["name"] for e in file["traceEvents"] if e["name"] == "process_name"}
+        self.assertEqual(sorted(names.values()), ["client/0", "ps/0", "worker/0", "worker/1"])
+        self.assertEqual(file["otherData"], {"clock": "client/0", "lost": 0})
+        spans = [{**e, "task": names[e["pid"]], "end": e["ts"] + e["dur"]} for e in file["traceEvents"] if e["ph"] == "X"]
+        of = lambda task, name: [s for s in spans if s["task"] == task and s["name"].startswith(name)]
+        slack = 300  # microseconds that clocks of different machines may be apart
+        runs = of("client/0", "run")
+        self.assertEqual([r["args"]["step"] for r in runs], list(range(steps)))
+        for task in ("ps/0", "worker/0", "worker/1"):
+            self.assertEqual(len(of(task, "run")), steps)
+            for outer, inner in zip(runs, of(task, "run")):
+                self.assertLess(outer["ts"] - slack, inner["ts"])
+                self.assertGreater(outer["end"] + slack, inner["end"])
+        for worker in ("worker/0", "worker/1"):
+            self.assertEqual(len(of(worker, "matmul gradients")), steps)
+            for source, target in ((worker, "ps/0"), ("ps/0", worker)):
+                sent, taken = of(source, f"send to {target}"), of(target, f"take in from {source}")
+                self.assertEqual((len(sent), len(taken)), (steps, steps))
+                for a, b in zip(sent, taken):
+                    self.assertLess(a["ts"], b["end"] + slack)
+                    self.assertEqual(a["args"]["bytes"], b["args"]["bytes"])
+                    self.assertGreater(a["args"]["bytes"], 31400)
+        self.assertEqual(len(of("ps/0", "assign_add")), 2 * steps)
+        self.assertTrue(of("ps/0", "wait for worker/"))
+
+    def test_timeline(self):
+        out, _ = self.shoal("run", "graph.pb", *self.feeds, "--fetch", "loss,update", "--steps", 5, "--ps", 1,
+                            "--workers", 2, "--trace", "t.json")
+        self.check_timeline(5)
+        out, _ = self.shoal("trace", "t.json")
+        self.assertRegex(out, r"send to ps/0 .* kB")
+        self.assertRegex(out, r"worker/1 +1 ")
+        self.shoal("run", "graph.pb", *self.feeds, "--fetch", "loss", "--trace", "one.json")
+        self.assertIn("reduce_mean", self.shoal("trace", "one.json")[0])
+
+    def test_timeline_of_machines_with_other_clocks(self):
+        ahead = {"ps:0": 86400, "worker:1": 12345}
+        other = ["unshare", "--time", "--fork", "--monotonic"]
+        if subprocess.run([*other, "5", "true"], capture_output=True).returncode:
+            self.skipTest("clocks cannot be set apart here")
+        with self.cluster(before=lambda task: [*other, str(ahead[task])] if task in ahead else []):
+            self.shoal("run", "graph.pb", *self.feeds, "--fetch", "loss,update", "--steps", 5, "--cluster",
+                       "cluster.json", "--trace", "t.json")
+        self.check_timeline(5)
 
 
 if __name__ == "__main__":
