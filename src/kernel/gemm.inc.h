@@ -1,39 +1,55 @@
-/* Products of whole matrices in rows, any transposition: C [m, n] = A B. B is copied piece by piece into a block that
- * stays in the first-level cache, where its rows are whole vectors. Included by the files lanes_*.c. */
+/* Products of whole matrices in rows, any transposition: C [m, n] (+)= A B.
+ *
+ * Both operands are copied into panels that are read from front to back: A in panels of GEMM_ROWS rows, B in panels of
+ * GEMM_COLUMNS columns, at most GEMM_DEPTH deep. A tile of C stays in registers while one panel of each passes by. A
+ * panel of B and the GEMM_HEIGHT rows of A that it meets lie in the second-level cache and are fetched into the first
+ * shortly before their use: the depth could be smaller and a panel of B stay in the first, but then C would be read and
+ * written more often, and that is what costs. The order in which a number of C is added up depends on the shapes alone,
+ * not on the threads. Included by the files lanes_*.c. */
 
-#define GEMM_DEPTH 128                     /* of a block of B */
-#define GEMM_WIDTH (DENSE_VECTORS * VW)    /* columns of a block */
+#if VW == 16
+#define GEMM_ROWS 14 /* 28 sums, two vectors of B and one number of A: 31 of 32 registers */
+#else
+#define GEMM_ROWS 6
+#endif
+#define GEMM_VECTORS 2
+#define GEMM_COLUMNS (GEMM_VECTORS * VW)
+#define GEMM_HEIGHT (24 * GEMM_ROWS)
+#define GEMM_AHEAD 24 /* steps of depth by which a tile fetches its panels from the second-level cache */
+_Static_assert(GEMM_ROWS <= GEMM_MOST_ROWS && GEMM_COLUMNS <= GEMM_MOST_COLUMNS, "gemm_scratch counts on it");
 
-/* Element (i, k) of a matrix seen through its transposition: data[i * across + k * along]. */
+/* Element (e, k) of a matrix seen through its transposition: data[e * across + k * along]; k is the depth, e a row of A
+ * or a column of B. */
 typedef struct {
   const float *data;
   int64_t across, along;
 } gemm_operand;
 
-/* C of IT rows and VT vectors, `width` columns of them real, (+)= A(i, k) block[k]. */
-INLINE void gemm_tile(const int IT, const int VT, gemm_operand a, int64_t depth, const float *block, float *c,
+static inline gemm_operand gemm_at(gemm_operand o, int64_t e, int64_t k) {
+  return (gemm_operand){o.data + e * o.across + k * o.along, o.across, o.along};
+}
+
+/* C of IT rows and VT vectors, `width` columns of them real, (+)= A B. a: [depth][GEMM_ROWS]; b: rows `bs` apart. */
+INLINE void gemm_tile(const int IT, const int VT, int64_t depth, const float *a, const float *b, int64_t bs, float *c,
                       int64_t ld, int64_t width, bool add) {
-  vf s[DENSE_OUT][DENSE_VECTORS];
+  vf s[GEMM_ROWS][GEMM_VECTORS];
   UNROLL for (int i = 0; i < IT; i++) {
+    __builtin_prefetch(c + i * ld, 1);
+    __builtin_prefetch(c + i * ld + (VT - 1) * VW, 1);
     UNROLL for (int j = 0; j < VT; j++) s[i][j] = V_ZERO;
   }
-  for (int64_t k = 0; k < depth; k++) {
-    const float *ak = a.data + k * a.along;
-    if (IT > VT) {
-      vf b[DENSE_VECTORS];
-      UNROLL for (int j = 0; j < VT; j++) b[j] = v_load(block + k * GEMM_WIDTH + j * VW);
-      UNROLL for (int i = 0; i < IT; i++) {
-        vf x = v_set(ak[i * a.across]);
-        UNROLL for (int j = 0; j < VT; j++) s[i][j] += x * b[j];
-      }
-    } else {
-      vf x[DENSE_OUT];
-      UNROLL for (int i = 0; i < IT; i++) x[i] = v_set(ak[i * a.across]);
-      UNROLL for (int j = 0; j < VT; j++) {
-        vf b = v_load(block + k * GEMM_WIDTH + j * VW);
-        V_KEEP(b);
-        UNROLL for (int i = 0; i < IT; i++) s[i][j] += x[i] * b;
-      }
+  for (int64_t k = 0; k < depth; k++, a += GEMM_ROWS, b += bs) {
+    vf y[GEMM_VECTORS];
+    __builtin_prefetch(a + GEMM_AHEAD * GEMM_ROWS);
+    UNROLL for (int j = 0; j < VT; j++) {
+      __builtin_prefetch(b + GEMM_AHEAD * bs + j * VW);
+      y[j] = v_load(b + j * VW);
+      V_KEEP(y[j]);
+    }
+    UNROLL for (int i = 0; i < IT; i++) {
+      vf x = v_set(a[i]);
+      V_KEEP(x);
+      UNROLL for (int j = 0; j < VT; j++) s[i][j] += x * y[j];
     }
   }
   UNROLL for (int i = 0; i < IT; i++) {
@@ -50,78 +66,154 @@ INLINE void gemm_tile(const int IT, const int VT, gemm_operand a, int64_t depth,
   }
 }
 
-#define GEMM_CASE(IT) \
-  case IT: gemm_tile(IT, DENSE_VECTORS, a, depth, block, c, ld, width, add); break;
+#define GEMM_CASE(IT)                                                         \
+  case 2 * IT - 2: gemm_tile(IT, 1, depth, a, b, bs, c, ld, width, add); break; \
+  case 2 * IT - 1: gemm_tile(IT, 2, depth, a, b, bs, c, ld, width, add); break;
 
-static __attribute__((noinline)) void gemm_any(int rows, gemm_operand a, int64_t depth, const float *block, float *c,
-                                               int64_t ld, int64_t width, bool add) {
-  switch (rows) {
+static __attribute__((noinline)) void gemm_any(int rows, int64_t depth, const float *a, const float *b, int64_t bs,
+                                               float *c, int64_t ld, int64_t width, bool add) {
+  switch (2 * rows - 1 - (width <= VW)) {
     GEMM_CASE(1)
     GEMM_CASE(2)
     GEMM_CASE(3)
-#if DENSE_OUT > 3
     GEMM_CASE(4)
     GEMM_CASE(5)
     GEMM_CASE(6)
+#if GEMM_ROWS > 6
+    GEMM_CASE(7)
+    GEMM_CASE(8)
+    GEMM_CASE(9)
+    GEMM_CASE(10)
+    GEMM_CASE(11)
+    GEMM_CASE(12)
+    GEMM_CASE(13)
+    GEMM_CASE(14)
 #endif
   }
 }
 
-/* block[k][j] = B(k0 + k, j0 + j), zero beyond `width`. b.across: from row to row of B; b.along: from column to
- * column. */
-static void gemm_pack(gemm_operand b, int64_t depth, int64_t width, float *block) {
-  if (b.along == 1) {
+/* panel[k][e] = o(e, k) for e < count, zero from there to `width`. */
+static void gemm_pack(gemm_operand o, int64_t count, int64_t depth, int64_t width, float *panel) {
+  enum { RUN = 16 }; /* numbers of one row at a time, a cache line */
+  if (o.across == 1 && count == width && width == GEMM_COLUMNS) {
     for (int64_t k = 0; k < depth; k++) {
-      memcpy(block + k * GEMM_WIDTH, b.data + k * b.across, (size_t)width * sizeof *block);
-      memset(block + k * GEMM_WIDTH + width, 0, (size_t)(GEMM_WIDTH - width) * sizeof *block);
+      const float *from = o.data + k * o.along;
+      for (int j = 0; j < GEMM_VECTORS; j++) v_store(panel + k * GEMM_COLUMNS + j * VW, v_load(from + j * VW));
     }
     return;
   }
-  memset(block, 0, (size_t)(depth * GEMM_WIDTH) * sizeof *block);
-  for (int64_t j = 0; j < width; j++)
-    for (int64_t k = 0; k < depth; k++) block[k * GEMM_WIDTH + j] = b.data[k * b.across + j * b.along];
+  if (o.across == 1) {
+    for (int64_t k = 0; k < depth; k++) {
+      memcpy(panel + k * width, o.data + k * o.along, (size_t)count * sizeof *panel);
+      memset(panel + k * width + count, 0, (size_t)(width - count) * sizeof *panel);
+    }
+    return;
+  }
+  for (int64_t k = 0; k < depth; k += RUN) {
+    const int64_t run = MIN_OF(depth - k, (int64_t)RUN);
+    for (int64_t e = 0; e < count; e++)
+      for (int64_t l = 0; l < run; l++) panel[(k + l) * width + e] = o.data[e * o.across + (k + l) * o.along];
+    for (int64_t l = 0; l < run; l++)
+      memset(panel + (k + l) * width + count, 0, (size_t)(width - count) * sizeof *panel);
+  }
 }
 
 typedef struct {
   gemm_operand a, b;
   int64_t m, n, k;
-  float *c;
+  float *c;      /* [m, n] */
+  bool add;      /* to what C holds */
+  bool straight; /* B is read where it lies, whole panels of it, since few rows of A would profit from a copy */
+  float *pa, *pb; /* panels of A and B */
+  int64_t row, rows, column, columns, level, depth; /* the part under way: where it begins and its size */
+  bool fresh;     /* B's panels are to be made, too */
 } gemm_work;
 
-static void gemm_share(void *context, int thread, int threads) {
+static int64_t gemm_row_tiles(const gemm_work *w) { return (w->rows + GEMM_ROWS - 1) / GEMM_ROWS; }
+static int64_t gemm_column_tiles(const gemm_work *w) { return (w->columns + GEMM_COLUMNS - 1) / GEMM_COLUMNS; }
+/* Row tiles are of equal height. */
+static int64_t gemm_row(const gemm_work *w, int64_t tile) { return w->rows * tile / gemm_row_tiles(w); }
+static bool gemm_lies_straight(const gemm_work *w, int64_t tile) {
+  return w->straight && (tile + 1) * GEMM_COLUMNS <= w->columns;
+}
+
+static void gemm_pack_share(void *context, int thread, int threads) {
   const gemm_work *w = context;
-  float block[GEMM_DEPTH * GEMM_WIDTH] __attribute__((aligned(64)));
   int64_t first, last;
-  pool_share(w->m, DENSE_OUT, thread, threads, &first, &last);
-  if (first == last) return;
-  if (!w->k) memset(w->c + first * w->n, 0, (size_t)((last - first) * w->n) * sizeof(float));
-  for (int64_t j = 0; j < w->n; j += GEMM_WIDTH)
-    for (int64_t k = 0; k < w->k; k += GEMM_DEPTH) {
-      const int64_t depth = MIN_OF(w->k - k, (int64_t)GEMM_DEPTH), width = MIN_OF(w->n - j, (int64_t)GEMM_WIDTH);
-      gemm_pack((gemm_operand){w->b.data + k * w->b.across + j * w->b.along, w->b.across, w->b.along}, depth, width,
-                block);
-      for (int64_t i = first; i < last; i += DENSE_OUT)
-        gemm_any((int)MIN_OF(last - i, (int64_t)DENSE_OUT),
-                 (gemm_operand){w->a.data + i * w->a.across + k * w->a.along, w->a.across, w->a.along}, depth, block,
-                 w->c + i * w->n + j, w->n, width, k > 0);
+  pool_share(gemm_row_tiles(w), 1, thread, threads, &first, &last);
+  for (int64_t t = first; t < last; t++)
+    gemm_pack(gemm_at(w->a, w->row + gemm_row(w, t), w->level), gemm_row(w, t + 1) - gemm_row(w, t), w->depth, GEMM_ROWS,
+              w->pa + t * GEMM_ROWS * w->depth);
+  if (!w->fresh) return;
+  pool_share(gemm_column_tiles(w), 1, thread, threads, &first, &last);
+  for (int64_t t = first; t < last; t++)
+    if (!gemm_lies_straight(w, t))
+      gemm_pack(gemm_at(w->b, w->column + t * GEMM_COLUMNS, w->level),
+                MIN_OF((int64_t)GEMM_COLUMNS, w->columns - t * GEMM_COLUMNS), w->depth, GEMM_COLUMNS,
+                w->pb + t * GEMM_COLUMNS * w->depth);
+}
+
+/* Tiles [i0, i1) x [j0, j1) of the part under way. */
+static void gemm_multiply(const gemm_work *w, int64_t i0, int64_t i1, int64_t j0, int64_t j1) {
+  const int64_t high = GEMM_HEIGHT / GEMM_ROWS;
+  for (int64_t block = i0; block < i1; block += high)
+    for (int64_t j = j0; j < j1; j++) {
+      const bool straight = gemm_lies_straight(w, j);
+      const float *b = straight ? gemm_at(w->b, w->column + j * GEMM_COLUMNS, w->level).data
+                                : w->pb + j * GEMM_COLUMNS * w->depth;
+      for (int64_t i = block; i < MIN_OF(i1, block + high); i++)
+        gemm_any((int)(gemm_row(w, i + 1) - gemm_row(w, i)), w->depth, w->pa + i * GEMM_ROWS * w->depth, b,
+                 straight ? w->b.along : GEMM_COLUMNS,
+                 w->c + (w->row + gemm_row(w, i)) * w->n + w->column + j * GEMM_COLUMNS, w->n,
+                 MIN_OF((int64_t)GEMM_COLUMNS, w->columns - j * GEMM_COLUMNS), w->add || w->level > 0);
     }
+}
+
+/* A thread takes rows or columns, whichever are more. */
+static void gemm_multiply_share(void *context, int thread, int threads) {
+  const gemm_work *w = context;
+  const int64_t high = gemm_row_tiles(w), wide = gemm_column_tiles(w);
+  int64_t first, last;
+  pool_share(MAX_OF(high, wide), 1, thread, threads, &first, &last);
+  if (high >= wide)
+    gemm_multiply(w, first, last, 0, wide);
+  else
+    gemm_multiply(w, 0, high, first, last);
+}
+
+/* Panels go to `scratch`, gemm_scratch(m, n, k) bytes. */
+static void gemm_run(gemm_work *w, void *scratch, pool *threads) {
+  enum { WORTH_THREADS_FLOPS = 1 << 20 };
+  if (2 * w->m * w->n * w->k < WORTH_THREADS_FLOPS) threads = NULL;
+  if (!w->k && !w->add) memset(w->c, 0, (size_t)(w->m * w->n) * sizeof *w->c);
+  w->straight = w->b.across == 1 && w->m <= 2 * GEMM_ROWS;
+  w->pa = scratch;
+  const int64_t levels = (w->k + GEMM_DEPTH - 1) / GEMM_DEPTH, depth = levels ? (w->k + levels - 1) / levels : 1;
+  w->pb = w->pa + gemm_panel_floats(w->m, w->k);
+  for (w->column = 0; w->column < w->n; w->column += GEMM_SPAN)
+    for (w->level = 0; w->level < w->k; w->level += depth)
+      for (w->row = 0; w->row < w->m; w->row += GEMM_SPAN) {
+        w->columns = MIN_OF(w->n - w->column, (int64_t)GEMM_SPAN);
+        w->depth = MIN_OF(w->k - w->level, depth);
+        w->rows = MIN_OF(w->m - w->row, (int64_t)GEMM_SPAN);
+        w->fresh = w->row == 0;
+        pool_run(threads, gemm_pack_share, w);
+        pool_run(threads, gemm_multiply_share, w);
+      }
 }
 
 /* a, b; attributes: transpose_a, transpose_b. */
 shoal_status ISA_NAME(rows_matmul)(const kernel_call *call) {
-  enum { WORTH_THREADS_FLOPS = 1 << 20 };
   const shoal_tensor *a = &call->in[0], *b = &call->in[1];
   const bool ta = call->attr[0].i, tb = call->attr[1].i;
   const int64_t lda = a->shape.dim[1], ldb = b->shape.dim[1];
   gemm_work w = {.a = {a->data, ta ? 1 : lda, ta ? lda : 1},
-                 .b = {b->data, tb ? 1 : ldb, tb ? ldb : 1},
+                 .b = {b->data, tb ? ldb : 1, tb ? 1 : ldb},
                  .m = call->out[0].shape.dim[0],
                  .n = call->out[0].shape.dim[1],
                  .k = ta ? a->shape.dim[0] : a->shape.dim[1],
-                 .c = call->out[0].data};
-  if (2 * w.m * w.n * w.k >= WORTH_THREADS_FLOPS)
-    pool_run(call->threads, gemm_share, &w);
-  else
-    gemm_share(&w, 0, 1);
+                 .c = call->out[0].data,
+                 .add = call->accumulate};
+  gemm_run(&w, call->scratch, call->threads);
   return NULL;
 }

@@ -2,6 +2,7 @@
 #define ISA avx512
 #define VW 16
 #include "base/mem.h"
+#include "kernel/gemm.h"
 #include "kernel/lanes.h"
 #include "kernel/philox.h"
 #include "kernel/skip.h"

@@ -2,6 +2,7 @@
 #define ISA generic
 #define VW 4
 #include "base/mem.h"
+#include "kernel/gemm.h"
 #include "kernel/lanes.h"
 #include "kernel/philox.h"
 #include "kernel/skip.h"

@@ -1,60 +1,50 @@
 /* Dense layers whose weights fit no cache. Each of the three products reads (or writes) the weights once, in order, and
  * all threads share one product:
- *   forward        rows times weights, weights copied piece by piece as in gemm.inc.h; a thread takes columns
+ *   forward        rows times weights as in gemm.inc.h, then bias and activation
  *   to the input   LANES: row i of the weights is broadcast against the gradient's panels; a thread takes rows
  *   to the weights x in LANES, the gradient in rows; a thread takes rows of the weights
  * Included by the files lanes_*.c after gemm.inc.h. */
 
 #define WIDE_DEPTH 256 /* columns of the weights at a time: 4 panels of them are 64 KB */
 #define WIDE_ROWS (32 * DENSE_OUT)
-#define WIDE_WIDTH GEMM_WIDTH
+#define WIDE_WIDTH (DENSE_VECTORS * VW)
 
 /* ---- forward: x, w [in, out], bias; attr 0: the activation */
 
 typedef struct {
-  gemm_work product;
-  const float *bias;
+  const float *bias; /* [n] */
+  float *y;          /* [m, n] */
+  int64_t m, n;
   activation act;
-} wide_forward;
+} wide_end;
 
-static void wide_forward_share(void *context, int thread, int threads) {
-  const wide_forward *f = context;
-  const gemm_work *w = &f->product;
-  float block[GEMM_DEPTH * GEMM_WIDTH] __attribute__((aligned(64)));
-  const int tiles = (int)((w->m + DENSE_OUT - 1) / DENSE_OUT);
+static void wide_end_share(void *context, int thread, int threads) {
+  const wide_end *w = context;
   int64_t first, last;
-  pool_share(w->n, GEMM_WIDTH, thread, threads, &first, &last);
-  for (int64_t j = first; j < last; j += GEMM_WIDTH) {
-    const int64_t width = MIN_OF(last - j, (int64_t)GEMM_WIDTH);
-    for (int64_t k = 0; k < w->k; k += GEMM_DEPTH) {
-      const int64_t depth = MIN_OF(w->k - k, (int64_t)GEMM_DEPTH);
-      gemm_pack((gemm_operand){w->b.data + k * w->b.across + j, w->b.across, 1}, depth, width, block);
-      for (int t = 0; t < tiles; t++) { /* of equal height */
-        const int64_t i = w->m * t / tiles, end = w->m * (t + 1) / tiles;
-        gemm_any((int)(end - i), (gemm_operand){w->a.data + i * w->a.across + k, w->a.across, 1}, depth, block,
-                 w->c + i * w->n + j, w->n, width, k > 0);
+  pool_share(w->m, 1, thread, threads, &first, &last);
+  for (int64_t i = first; i < last; i++)
+    for (int64_t j = 0; j < w->n; j += VW) {
+      float *to = w->y + i * w->n + j;
+      if (j + VW <= w->n) {
+        v_store(to, conv_activate(v_load(to) + v_load(w->bias + j), w->act));
+      } else {
+        float part[VW] = {0};
+        for (int64_t e = 0; e < w->n - j; e++) part[e] = to[e] + w->bias[j + e];
+        v_store(part, conv_activate(v_load(part), w->act));
+        memcpy(to, part, (size_t)(w->n - j) * sizeof *part);
       }
     }
-    for (int64_t i = 0; i < w->m; i++)
-      for (int64_t e = 0; e < width; e += VW) {
-        float *to = w->c + i * w->n + j + e, part[VW] = {0}, add[VW] = {0};
-        const int64_t live = MIN_OF((int64_t)VW, width - e);
-        memcpy(part, to, (size_t)live * sizeof *part);
-        memcpy(add, f->bias + j + e, (size_t)live * sizeof *add);
-        v_store(part, conv_activate(v_load(part) + v_load(add), f->act));
-        memcpy(to, part, (size_t)live * sizeof *part);
-      }
-  }
 }
 
+/* Scratch: gemm_scratch. */
 shoal_status ISA_NAME(wide_dense)(const kernel_call *call) {
   const shoal_tensor *x = &call->in[0], *w = &call->in[1];
-  const int64_t in = w->shape.dim[0], out = w->shape.dim[1];
-  wide_forward f = {.product = {.a = {x->data, in, 1}, .b = {w->data, out, 1}, .m = x->shape.dim[0], .n = out, .k = in,
-                                .c = call->out[0].data},
-                    .bias = call->in[2].data,
-                    .act = (activation)call->attr[0].i};
-  pool_run(call->threads, wide_forward_share, &f);
+  const int64_t in = w->shape.dim[0], out = w->shape.dim[1], n = x->shape.dim[0];
+  gemm_work product = {.a = {x->data, in, 1}, .b = {w->data, 1, out}, .m = n, .n = out, .k = in,
+                       .c = call->out[0].data};
+  gemm_run(&product, call->scratch, call->threads);
+  wide_end end = {call->in[2].data, call->out[0].data, n, out, (activation)call->attr[0].i};
+  pool_run(call->threads, wide_end_share, &end);
   return NULL;
 }
 

@@ -1,5 +1,6 @@
 #include "graph/ops/tuned.h"
 
+#include "kernel/gemm.h"
 #include "kernel/lanes.h"
 #include "kernel/skip.h"
 #include "kernel/sparse.h"
@@ -18,8 +19,6 @@
 
 static bool plain_product(const op_shapes *s) { return !s->attr[0].i; }
 static bool sum_product(const op_shapes *s) { return s->attr[0].i && !s->attr[1].i; }
-/* Sums over the batch are added up by the caller, which the whole product does not do. */
-static bool whole_product(const op_shapes *s) { return !s->attr[0].i || s->attr[1].i; }
 static size_t sum_scratch(const op_shapes *s) { return lanes_matmul_sum_scratch(s->out[0].dim[1], s->in[0].dim[0]); }
 
 /* Weights that fit no cache are read once for the whole batch. */
@@ -37,12 +36,19 @@ static size_t wide_scratch(const op_shapes *s) {
   return lanes_matmul_sum_scratch((s->out[0].dim[1] + 63) / 64 * 64, s->in[0].dim[0]);
 }
 
+static size_t product_scratch(const op_shapes *s) {
+  return gemm_scratch(s->out[0].dim[0], s->out[0].dim[1], s->in[0].dim[s->attr[0].i ? 0 : 1]);
+}
+static size_t block_scratch(const op_shapes *s) {
+  return gemm_scratch(s->in[0].dim[0], s->in[1].dim[1], s->in[1].dim[0]);
+}
+
 const op_variant tuned_matmul[] = {
     ON_WHOLE(wide_matmul_back, .fits = wide_back, .lanes_in = 1, .lanes_out = 1, .anchor = true),
     ON_WHOLE(wide_matmul_sum, .fits = wide_sum, .scratch = wide_scratch, .lanes_in = 1, .anchor = true),
     ON_LANES(lanes_matmul, .fits = plain_product, .lanes_in = 1, .lanes_out = 1, .anchor = true),
     ON_LANES(lanes_matmul_sum, .fits = sum_product, .scratch = sum_scratch, .lanes_in = 3, .anchor = true),
-    ON_ROWS(rows_matmul, .fits = whole_product),
+    ON_ROWS(rows_matmul, .scratch = product_scratch),
     END,
 };
 static bool has_channels(const op_shapes *s) { return s->in[0].rank > 1; }
@@ -108,7 +114,7 @@ const op_variant tuned_conv_block_grad_x[] = {
     END};
 const op_variant tuned_conv_block_grad_w[] = {
     ON_LANES(lanes_conv_block_grad_w, .scratch = conv_grad_w_scratch, .lanes_in = 15, .anchor = true), END};
-const op_variant tuned_dense_block[] = {ON_WHOLE(wide_dense, .fits = wide_block),
+const op_variant tuned_dense_block[] = {ON_WHOLE(wide_dense, .fits = wide_block, .scratch = block_scratch),
                                         ON_LANES(lanes_dense, .lanes_in = 1, .lanes_out = 1, .anchor = true), END};
 
 static bool few_classes(const op_shapes *s) { return s->in[0].dim[1] <= SKIP_MOST_CLASSES; }
