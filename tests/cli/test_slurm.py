@@ -123,16 +123,21 @@ PartitionName=all Nodes=ALL Default=YES State=UP OverSubscribe=FORCE:8
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         return done.stdout
 
-    def test_allreduce(self):
-        self.train("lenet", "single", "--steps", 10, "--batch-size", 40, "--deterministic")
-        out = self.srun(2, "--strategy", "allreduce", "--steps", 10, "--global-batch", 40, "--deterministic", "--run-dir",
-                        "r")
-        self.assertIn("worker/1", out)
-        weights = [(self.folder / run / "model.safetensors").read_bytes() for run in ("single", "r")]
+    FLAGS = ["--steps", 10, "--deterministic"]
+
+    def assert_as_one_process(self, run):
+        self.train("lenet", "single", "--batch-size", 40, *self.FLAGS)
+        weights = [(self.folder / name / "model.safetensors").read_bytes() for name in ("single", run)]
         self.assertEqual(*weights)
 
+    def test_allreduce(self):
+        out = self.srun(2, "--strategy", "allreduce", "--global-batch", 40, "--run-dir", "r", *self.FLAGS)
+        self.assertIn("worker/1", out)
+        self.assert_as_one_process("r")
+
     def test_parameter_servers(self):
-        out = self.srun(3, "--strategy", "ps", "--ps", 1, "--steps", 10, "--batch-size", 20, "--run-dir", "p")
+        out = self.srun(3, "--strategy", "ps", "--ps", 1, "--global-batch", 40, "--run-dir", "p", *self.FLAGS)
+        self.assert_as_one_process("p")
         self.assertIn("worker/1", out)
         s = self.summary("p")
         self.assertEqual((s["ps"], s["workers"]), (1, 2))
