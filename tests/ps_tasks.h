@@ -16,6 +16,7 @@ typedef struct {
   int workers, servers;
   bool together;
   int64_t staleness;
+  int in_flight;
   int backups;
   shoal_compile_options compile;
   shoal_fit_options fit;
@@ -51,6 +52,7 @@ static ps_options options_of(const task *t) {
                       .workers = t->of->workers,
                       .together = t->of->together,
                       .staleness = t->of->staleness,
+                      .in_flight = t->of->in_flight,
                       .backups = t->of->backups,
                       .addresses = t->addresses,
                       .servers = t->of->servers,
@@ -115,8 +117,8 @@ static void run(const job *j, const shoal_dataset *data, task workers[MOST], tas
   }
   for (int i = 0; i < j->workers; i++) pthread_join(workers[i].thread, NULL);
   for (int i = 0; i < j->servers; i++) pthread_join(servers[i].thread, NULL);
+  for (int i = 0; i < j->servers; i++) assert_ok(servers[i].status); /* first: a worker only tells of what it lacks */
   for (int i = 0; i < j->workers; i++) assert_ok(workers[i].status);
-  for (int i = 0; i < j->servers; i++) assert_ok(servers[i].status);
 }
 
 static void servers_fini(const job *j, task servers[MOST]) {

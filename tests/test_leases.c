@@ -39,7 +39,7 @@ static void rounds_are_cut_along_leaves(void **state) {
 
 static void given_back_goes_first(void **state) {
   leases l;
-  assert_ok(leases_init(&l, &(lease_plan){.batch = 10, .rows = 100, .end = 5}, 0, 3));
+  assert_ok(leases_init(&l, &(lease_plan){.batch = 10, .rows = 100, .end = 5}, 0, 3, 1));
   for (int w = 0; w < 3; w++) assert_int_equal(leases_take(&l, w), w);
   assert_int_equal(leases_take(&l, 1), LEASE_NONE); /* one at a time */
   assert_int_equal(leases_give_back(&l, 2), 2);
@@ -68,12 +68,12 @@ static void each_is_done_once(void **state) {
     random_stream random = random_stream_make(seed, 1);
     leases l;
     int done[END] = {0};
-    assert_ok(leases_init(&l, &(lease_plan){.batch = 1, .rows = 30, .end = END}, FIRST, WORKERS));
+    assert_ok(leases_init(&l, &(lease_plan){.batch = 1, .rows = 30, .end = END}, FIRST, WORKERS, 1 + (int)(seed % 3)));
     int turns = 0;
     while (!leases_over(&l)) {
       int w = (int)random_below(&random, 2 * (uint64_t)turns, WORKERS);
       uint64_t what = random_below(&random, 2 * (uint64_t)turns + 1, 4);
-      if (l.held[w] == LEASE_NONE)
+      if (leases_held(&l, w) == LEASE_NONE || what == 1)
         leases_take(&l, w);
       else if (what == 0)
         leases_give_back(&l, w);
@@ -88,7 +88,7 @@ static void each_is_done_once(void **state) {
 
 static void wrong_plans_are_refused(void **state) {
   leases l;
-  shoal_status status = leases_init(&l, &(lease_plan){.batch = 0, .rows = 1, .end = 1}, 0, 1);
+  shoal_status status = leases_init(&l, &(lease_plan){.batch = 0, .rows = 1, .end = 1}, 0, 1, 1);
   assert_int_equal(shoal_status_code(status), SHOAL_ERR_ARGUMENT);
   shoal_status_free(status);
 }
@@ -99,7 +99,7 @@ static void static_assignment_is_the_leaders(void **state) {
   /* 8 batches an epoch */
   strategy_plan plan = {.batches = {.batch = 10, .rows = 74, .end = 16}, .end_step = INT64_MAX};
   leases l;
-  assert_ok(leases_init(&l, &plan.batches, 0, WORKERS));
+  assert_ok(leases_init(&l, &plan.batches, 0, WORKERS, 1));
   for (int64_t step = 0; step < 6; step++) {
     int64_t epoch = lease_plan_epoch(&plan.batches, leases_free(&l));
     for (int w = 0; w < WORKERS; w++) {

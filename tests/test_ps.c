@@ -110,19 +110,79 @@ static void apart_learns(void **state) {
   data_free(&test);
 }
 
-/* With a bound of S, the others make at most S + 1 steps each while the slow one computes one gradient. */
+/* With a bound of S nobody begins with a gradient when it is more than S steps ahead of the slowest, whether its last
+ * answers have come or not; so the others make at most 2 S + 1 steps each while the slow one computes one gradient, which
+ * with two in flight misses its own last one, too. */
 static void staleness_is_bounded(void **state) {
+  static const struct {
+    int64_t bound;
+    int in_flight;
+  } cases[] = {{0, 1}, {2, 1}, {0, 2}, {1, 2}, {2, 2}};
   shoal_dataset data;
   data_make_corners(ROWS, 1, &data);
-  for (int64_t bound = 0; bound <= 2; bound += 2) {
+  for (size_t k = 0; k < COUNT_OF(cases); k++) {
+    int64_t bound = cases[k].bound;
     job j = {.workers = 3, .servers = 1, .staleness = bound, .compile = compile_for("sgd"), .slow_us = 3000};
+    j.in_flight = cases[k].in_flight;
     j.fit = (shoal_fit_options){.epochs = 2, .batch_size = 10};
     task workers[MOST], servers[MOST];
     run(&j, &data, workers, servers);
-    int64_t most = 2 * (2 * bound + 1);
-    if (servers[0].served.stalest > most)
-      fail_msg("bound %lld: a gradient was %lld updates old", (long long)bound, (long long)servers[0].served.stalest);
-    assert_int_equal(servers[0].served.updates, 2 * 41);
+    const ps_server_result *served = &servers[0].served;
+    int64_t most = 2 * (2 * bound + 1) + (bound && j.in_flight > 1);
+    if (served->stalest > most)
+      fail_msg("bound %lld: a gradient was %lld updates old", (long long)bound, (long long)served->stalest);
+    if (served->lead != bound)
+      fail_msg("bound %lld, %d in flight: a worker was %lld steps ahead", (long long)bound, j.in_flight,
+               (long long)served->lead);
+    assert_int_equal(served->updates, 2 * 41);
+    run_fini(&j, workers, servers);
+  }
+  data_free(&data);
+}
+
+/* One worker alone: with two in flight each gradient but the first misses the one before it, and nothing else. */
+static void own_gradients_in_flight_are_counted(void **state) {
+  shoal_dataset data;
+  data_make_corners(ROWS, 1, &data);
+  for (int flight = 1; flight <= 2; flight++) {
+    job j = {.workers = 1, .servers = 2, .staleness = -1, .in_flight = flight, .compile = compile_for("momentum")};
+    j.fit = (shoal_fit_options){.epochs = 2, .batch_size = 10};
+    task workers[MOST], servers[MOST], again[MOST], others[MOST];
+    run(&j, &data, workers, servers);
+    for (int s = 0; s < j.servers; s++) {
+      const ps_server_result *r = &servers[s].served;
+      assert_int_equal(r->updates, 2 * 41);
+      assert_int_equal(r->staleness[0], flight == 1 ? 2 * 41 : 1);
+      assert_int_equal(r->staleness[1], flight == 1 ? 0 : 2 * 41 - 1);
+      assert_int_equal(r->stalest, flight - 1);
+    }
+    assert_int_equal(workers[0].fit.worker_examples, 2 * ROWS);
+    run(&j, &data, again, others);
+    assert_same_bits(workers[0].model, again[0].model); /* nothing depends on when answers come */
+    run_fini(&j, workers, servers);
+    run_fini(&j, again, others);
+  }
+  data_free(&data);
+}
+
+/* Stopped while gradients are on their way: what the servers used is what the workers count. */
+static void stopping_settles_what_is_in_flight(void **state) {
+  shoal_dataset data;
+  data_make_corners(ROWS, 1, &data);
+  for (int64_t bound = -1; bound <= 1; bound += 2) {
+    job j = {.workers = 3, .servers = 2, .staleness = bound, .in_flight = 2, .compile = compile_for("sgd")};
+    j.stop_after = 25;
+    j.slow_us = 2000;
+    j.fit = (shoal_fit_options){.epochs = 50, .batch_size = 10};
+    task workers[MOST], servers[MOST];
+    run(&j, &data, workers, servers);
+    int64_t updates = 0;
+    for (int w = 0; w < j.workers; w++) {
+      assert_true(workers[w].fit.stopped);
+      assert_int_equal(workers[w].fit.worker_steps, servers[0].served.workers[w].gradients);
+      updates += workers[w].fit.worker_steps;
+    }
+    assert_int_equal(updates, servers[0].served.updates);
     run_fini(&j, workers, servers);
   }
   data_free(&data);
@@ -261,7 +321,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(placement_is_even_and_whole), cmocka_unit_test(together_equals_one_process),
       cmocka_unit_test(together_repeats_bit_by_bit), cmocka_unit_test(apart_learns),
-      cmocka_unit_test(staleness_is_bounded),        cmocka_unit_test(stopping_stops_all_at_one_step),
+      cmocka_unit_test(staleness_is_bounded),        cmocka_unit_test(own_gradients_in_flight_are_counted),
+      cmocka_unit_test(stopping_settles_what_is_in_flight), cmocka_unit_test(stopping_stops_all_at_one_step),
       cmocka_unit_test(resuming_continues),          cmocka_unit_test(other_settings_are_refused),
       cmocka_unit_test(bytes_are_as_few_as_can_be),
   };

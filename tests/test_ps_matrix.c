@@ -6,13 +6,12 @@ typedef struct {
   const char *name;
   bool together;
   int64_t staleness;
-  int backups;
+  int backups, in_flight;
 } mode;
 
-static const mode modes[] = {{"sync", true, -1, 0},
-                             {"sync with a backup", true, -1, 1},
-                             {"async", false, -1, 0},
-                             {"bounded", false, 1, 0}};
+static const mode modes[] = {{"sync", true, -1, 0, 1},          {"sync with a backup", true, -1, 1, 1},
+                             {"async", false, -1, 0, 1},        {"bounded", false, 1, 0, 1},
+                             {"async in flight", false, -1, 0, 2}, {"bounded in flight", false, 1, 0, 2}};
 
 static void all_modes_and_sizes(void **state) {
   shoal_dataset data;
@@ -23,6 +22,7 @@ static void all_modes_and_sizes(void **state) {
         if (modes[m].backups >= w) continue;
         job j = {.workers = w, .servers = s, .together = modes[m].together, .staleness = modes[m].staleness};
         j.backups = modes[m].backups;
+        j.in_flight = modes[m].in_flight;
         j.compile = compile_for("momentum");
         j.fit = (shoal_fit_options){.epochs = 2, .batch_size = 30};
         task workers[MOST], servers[MOST];
@@ -36,7 +36,14 @@ static void all_modes_and_sizes(void **state) {
           for (int v = 0; v < w; v++)
             assert_int_equal(servers[k].served.workers[v].examples, servers[0].served.workers[v].examples);
         }
-        for (int v = 0; v < w; v++) assert_int_equal(workers[v].fit.examples, 2 * ROWS);
+        int64_t own = 0;
+        for (int v = 0; v < w; v++) {
+          assert_int_equal(workers[v].fit.examples, 2 * ROWS);
+          assert_int_equal(workers[v].fit.worker_examples, servers[0].served.workers[v].examples);
+          own += workers[v].fit.worker_steps;
+        }
+        if (!modes[m].together) assert_int_equal(own, servers[0].served.updates);
+        if (modes[m].staleness >= 0) assert_true(servers[0].served.lead <= modes[m].staleness);
         run_fini(&j, workers, servers);
       }
   data_free(&data);

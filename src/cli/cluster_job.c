@@ -133,6 +133,7 @@ ps_options cluster_job_options(const cluster_job *j, const training *t, int inde
                   .workers = (int)f->workers,
                   .together = job_is_together(f),
                   .staleness = f->staleness,
+                  .in_flight = (int)f->in_flight,
                   .addresses = j->addresses,
                   .servers = j->servers,
                   .net = j->net,

@@ -1,5 +1,7 @@
 #include "cli/job.h"
 
+#include "dist/ps_protocol.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -153,6 +155,10 @@ const flag_row job_table[] = {
      .marks = FLAG_KEPT},
     {"staleness", FLAG_INT, AT(staleness), "N", "async: steps a worker may be ahead of the slowest; -1: any number",
      "-1", -1, 1e9, .marks = FLAG_KEPT},
+    {"in-flight", FLAG_INT, AT(in_flight), "N",
+     "async: gradients a worker may have sent without an answer while it computes on; 2 hides the way there and back, but "
+     "gradients are older", "through ZeroMQ 2 if that turns out quicker, otherwise 1", 1, PS_FLIGHT_MOST,
+     .marks = FLAG_KEPT},
     {"transport", FLAG_CHOICE, AT(transport), "NAME", "ps: what carries messages between tasks of this machine",
      "auto: shared memory", .choices = transport_names, .marks = FLAG_KEPT},
     {"transfer", FLAG_CHOICE, AT(transfer), "WHAT",
@@ -293,6 +299,7 @@ static shoal_status check_strategy_flags(const job_flags *f, const flags_parsed 
   } some[] = {{"ps", "ps"},
               {"mode", "ps"},
               {"staleness", "ps"},
+              {"in-flight", "ps"},
               {"transport", "ps"},
               {"transfer", "ps"},
               {"keys", "ps"},
@@ -353,13 +360,16 @@ static shoal_status check_cluster(const job_flags *f, const flags_parsed *parsed
   if (f->staleness >= 0 && job_is_together(f))
     return status_make(SHOAL_ERR_ARGUMENT, "--staleness means nothing to --mode sync, where all workers step together; "
                        "add --mode async");
+  if (f->in_flight > 1 && (job_is_together(f) || f->staleness == 0))
+    return status_make(SHOAL_ERR_ARGUMENT, "--in-flight %lld means nothing to %s, where each step waits for the answer to "
+                       "the last one", (long long)f->in_flight, job_is_together(f) ? "--mode sync" : "--staleness 0");
   return NULL;
 }
 
 static shoal_status check_sparse(const job_flags *f, const flags_parsed *parsed, const shoal_model_kind *kind) {
   static const char *const only_sparse[] = {"features", "bias", "eval-every", "transfer"};
   static const char *const only_dense[] = {"transform", "validation-split", "top-k", "activation", "pool", "histograms",
-                                           "deterministic", "evaluator", "backup-workers"};
+                                           "deterministic", "evaluator", "backup-workers", "in-flight"};
   const char *const *others = kind->sparse ? only_dense : only_sparse;
   size_t n = kind->sparse ? sizeof only_dense / sizeof *only_dense : sizeof only_sparse / sizeof *only_sparse;
   for (size_t i = 0; i < n; i++)

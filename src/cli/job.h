@@ -41,6 +41,7 @@ typedef struct {
   int64_t check_replicas;
   const char *mode;
   int64_t staleness; /* below 0: no bound */
+  int64_t in_flight; /* 0: not said */
   const char *transport, *transfer;
   double deadline, heartbeat; /* seconds */
   int64_t backup_workers;

@@ -319,8 +319,9 @@ static json_t *server_json(task *t, const ps_server_result *r) {
   json_object_set_new(task_object, "uneven_updates", json_integer(r->uneven));
   json_object_set_new(task_object, "refused_messages", json_integer((json_int_t)r->net.refused));
   json_object_set_new(task_object, "staleness",
-                      json_pack("{s:f, s:I, s:o}", "mean", gradients ? r->staleness_sum / (double)gradients : 0.0,
-                                "most", (json_int_t)r->stalest, "histogram", list_json(r->staleness, used)));
+                      json_pack("{s:f, s:I, s:I, s:o}", "mean", gradients ? r->staleness_sum / (double)gradients : 0.0,
+                                "most", (json_int_t)r->stalest, "ahead", (json_int_t)r->lead, "histogram",
+                                list_json(r->staleness, used)));
   return task_object;
 }
 

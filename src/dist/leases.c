@@ -25,18 +25,21 @@ lease_span lease_plan_span(const lease_plan *p, int64_t batch) {
 
 int64_t lease_plan_rows(const lease_plan *p, int64_t batch) { return lease_plan_span(p, batch).rows; }
 
-shoal_status leases_init(leases *l, const lease_plan *plan, int64_t first, int workers) {
-  if (plan->batch < 1 || plan->rows < 1 || (plan->parts && plan->round < 1) || first < 0 || workers < 1)
-    return status_make(SHOAL_ERR_ARGUMENT, "batches of %lld of %lld rows from %lld on for %d workers: at least one of "
-                       "each is expected", (long long)plan->batch, (long long)plan->rows, (long long)first, workers);
-  leases made = {.plan = *plan, .next = first, .workers = workers};
-  made.held = malloc((size_t)workers * sizeof *made.held);
-  made.returned = malloc((size_t)workers * sizeof *made.returned);
+shoal_status leases_init(leases *l, const lease_plan *plan, int64_t first, int workers, int depth) {
+  if (plan->batch < 1 || plan->rows < 1 || (plan->parts && plan->round < 1) || first < 0 || workers < 1 ||
+      depth < 1)
+    return status_make(SHOAL_ERR_ARGUMENT, "batches of %lld of %lld rows from %lld on for %d workers with %d each: "
+                       "at least one of each is expected", (long long)plan->batch, (long long)plan->rows,
+                       (long long)first, workers, depth);
+  leases made = {.plan = *plan, .next = first, .workers = workers, .depth = depth};
+  size_t most = (size_t)workers * (size_t)depth;
+  made.held = malloc(most * sizeof *made.held);
+  made.returned = malloc(most * sizeof *made.returned);
   if (!made.held || !made.returned) {
     leases_fini(&made);
     return status_no_memory();
   }
-  for (int w = 0; w < workers; w++) made.held[w] = LEASE_NONE;
+  for (size_t i = 0; i < most; i++) made.held[i] = LEASE_NONE;
   *l = made;
   return NULL;
 }
@@ -52,19 +55,26 @@ int64_t leases_free(const leases *l) {
   return l->next < l->plan.end ? l->next : LEASE_NONE;
 }
 
+static int64_t *held_by(const leases *l, int worker) { return l->held + (size_t)worker * (size_t)l->depth; }
+
+int64_t leases_held(const leases *l, int worker) { return held_by(l, worker)[0]; }
+
 int64_t leases_take(leases *l, int worker) {
-  int64_t batch = leases_free(l);
-  if (batch == LEASE_NONE || l->held[worker] != LEASE_NONE) return LEASE_NONE;
+  int64_t batch = leases_free(l), *own = held_by(l, worker);
+  int n = 0;
+  while (n < l->depth && own[n] != LEASE_NONE) n++;
+  if (batch == LEASE_NONE || n == l->depth) return LEASE_NONE;
   if (l->n_returned)
     memmove(l->returned, l->returned + 1, (size_t)--l->n_returned * sizeof *l->returned);
   else
     l->next++;
-  return l->held[worker] = batch;
+  return own[n] = batch;
 }
 
 int64_t leases_finish(leases *l, int worker) {
-  int64_t batch = l->held[worker];
-  l->held[worker] = LEASE_NONE;
+  int64_t *own = held_by(l, worker), batch = own[0];
+  for (int i = 1; i < l->depth; i++) own[i - 1] = own[i];
+  own[l->depth - 1] = LEASE_NONE;
   return batch;
 }
 
@@ -81,6 +91,6 @@ int64_t leases_give_back(leases *l, int worker) {
 bool leases_over(const leases *l) {
   if (leases_free(l) != LEASE_NONE) return false;
   for (int w = 0; w < l->workers; w++)
-    if (l->held[w] != LEASE_NONE) return false;
+    if (leases_held(l, w) != LEASE_NONE) return false;
   return true;
 }

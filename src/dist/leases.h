@@ -5,7 +5,7 @@
  * 1. A batch is in one of three places: it is free, one worker has it, or it is done; so an epoch covers each row once,
  *    whoever dies.
  * 2. Free batches go out in ascending order: those given back before new ones.
- * 3. A worker has at most one batch.
+ * 3. A worker has at most `depth` batches. It does them in the order it got them.
  *
  * One thread uses it. Nothing is allocated after leases_init. */
 #ifndef SHOAL_DIST_LEASES_H
@@ -41,10 +41,10 @@ typedef struct {
 typedef struct {
   lease_plan plan;
   int64_t next;      /* the first that nobody has had */
-  int64_t *returned; /* [workers] ascending */
+  int64_t *returned; /* [workers * depth] ascending */
   int n_returned;
-  int64_t *held;     /* [workers]: the batch of each, or LEASE_NONE */
-  int workers;
+  int64_t *held;     /* [workers, depth]: the batches of each, oldest first, then LEASE_NONE */
+  int workers, depth;
 } leases;
 
 int64_t lease_plan_epoch_batches(const lease_plan *p);
@@ -54,15 +54,18 @@ lease_span lease_plan_span(const lease_plan *p, int64_t batch);
 int64_t lease_plan_rows(const lease_plan *p, int64_t batch);
 
 /* first: batches below it are done. */
-SHOAL_CHECKED shoal_status leases_init(leases *l, const lease_plan *plan, int64_t first, int workers);
+SHOAL_CHECKED shoal_status leases_init(leases *l, const lease_plan *plan, int64_t first, int workers,
+                                       int depth);
 void leases_fini(leases *l);
 /* The next free batch, or LEASE_NONE; it stays free. */
 int64_t leases_free(const leases *l);
-/* Gives the next free batch to a worker that has none; LEASE_NONE: there is none. */
+/* The worker's oldest batch, or LEASE_NONE. */
+int64_t leases_held(const leases *l, int worker);
+/* Gives the next free batch to a worker that may have one more; LEASE_NONE: there is none, or it may not. */
 int64_t leases_take(leases *l, int worker);
-/* Its batch is done. LEASE_NONE: it had none. */
+/* Its oldest batch is done. LEASE_NONE: it had none. */
 int64_t leases_finish(leases *l, int worker);
-/* Its batch is free again. LEASE_NONE: it had none. */
+/* Its oldest batch is free again. LEASE_NONE: it had none. */
 int64_t leases_give_back(leases *l, int worker);
 /* All batches are done. */
 bool leases_over(const leases *l);

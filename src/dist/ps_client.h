@@ -1,5 +1,6 @@
-/* A worker's end of all parameter servers: one request to each server at a time, sent to all before the first answer is
- * awaited. The leader's comes last: what it has got, the others were sent before. */
+/* A worker's end of all parameter servers. A request goes to all of them before the first answer is awaited; the leader's
+ * comes last: what it has got, the others were sent before. Gradients may be sent before the answer to the last one has
+ * come; before any other request all answers are taken. */
 #ifndef SHOAL_DIST_PS_CLIENT_H
 #define SHOAL_DIST_PS_CLIENT_H
 
@@ -30,8 +31,9 @@ typedef struct {
   ps_head head;
   int64_t next;  /* batch, PS_NO_BATCH or PS_END */
   bool stopped;  /* rule 10 of the protocol */
-  bool late;
-  /* Of a PUSH, seconds at the servers, the longest of them: until all that the step needs was there; until the answer. */
+  bool late;     /* the gradient was not used */
+  /* Of a PUSH, seconds at the servers while this worker waited, the longest of them: until all that the step needs was
+   * there; until the answer. */
   double waited, worked;
 } ps_answer;
 
@@ -49,6 +51,12 @@ bool ps_client_fenced(const ps_client *c);
  * gradients may be NULL when head->examples is 0. Of a round: [nodes of head's leaves][variables]. */
 SHOAL_CHECKED shoal_status ps_client_push(ps_client *c, float *const *gradients, float *const *parameters,
                                           const ps_head *head, ps_answer *out);
+/* The same in two halves, where the mode allows it (rule 15 of the protocol): up to PS_FLIGHT_MOST gradients may be sent
+ * before the answer to the first of them is taken. Gradients are free again when ps_client_send returns; parameters
+ * change in ps_client_take only. */
+SHOAL_CHECKED shoal_status ps_client_send(ps_client *c, float *const *gradients, const ps_head *head);
+SHOAL_CHECKED shoal_status ps_client_take(ps_client *c, float *const *parameters, ps_answer *out);
+
 /* ---- a table (rule 12 of the protocol). Keys ascend strictly; an answer's values are in their order. */
 typedef struct {
   const int32_t *keys; /* [n] rows of the table */
@@ -71,7 +79,9 @@ SHOAL_CHECKED shoal_status ps_client_pull(ps_client *c, float *const *parameters
 SHOAL_CHECKED shoal_status ps_client_set(ps_client *c, int which, float *const *values);
 SHOAL_CHECKED shoal_status ps_client_get(ps_client *c, int which, float *const *values, ps_head *head);
 SHOAL_CHECKED shoal_status ps_client_start(ps_client *c, int64_t updates, const ps_start *plan, ps_answer *out);
-SHOAL_CHECKED shoal_status ps_client_stop(ps_client *c);
+/* out, *n: the answers to gradients that were on their way. */
+SHOAL_CHECKED shoal_status ps_client_stop(ps_client *c, float *const *parameters, ps_answer out[PS_FLIGHT_MOST],
+                                          int *n);
 /* *head: what server 0 answered; the largest `running` of all servers. */
 SHOAL_CHECKED shoal_status ps_client_done(ps_client *c, ps_head *head);
 /* At most PS_REPORT_MOST bytes, kept by server 0. */

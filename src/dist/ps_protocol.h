@@ -18,8 +18,8 @@
  *     the leader completes no step; the worker asks the leader first and tells the others the version it got there.
  *  9. With backup workers the leader decides whose gradients make a step. The others get theirs after that, with the
  *     number of gradients in the step (ps_head.used), and wait for so many.
- * 10. PS_STOPPED in the flags of an answer to a PUSH or PULL: the gradient was not used and none will be any more.
- *     PS_LATE: it was not used.
+ * 10. PS_STOPPED in the flags of an answer to a PUSH or PULL: no gradient will be used any more. PS_LATE: this one was
+ *     not used.
  * 11. Payloads of PUSH, SET, and of the answers to all but COLLECT begin with a ps_head of 128 bytes; the vector
  *     follows, as f32 in the byte order of the machine: all supported ones are little-endian.
  * 12. A server may hold a table, of which a batch touches few rows. Then a vector never travels whole: a PUSH has the
@@ -30,7 +30,15 @@
  *     answer says only whether it is PS_END; together, that is when all workers have come with empty gradients.
  * 14. With ps_start.round a step is such a round, cut along the leaves of a tree (lease_plan). A PUSH then has a vector
  *     for each node that remains of its leaves (tree_nodes), already weighted by their share of the round's rows; the
- *     sum over the whole tree is the step's gradient, whoever computed which part. */
+ *     sum over the whole tree is the step's gradient, whoever computed which part.
+ * 15. Apart, a worker may send its next PUSH before the answer to the last one has come, up to as many as the settings
+ *     say (PS_FLIGHT_MOST; of a stream or a table: one). It is given as many batches at START or PULL (ps_head.also)
+ *     and one more with each answer; PS_NO_BATCH: the one it still has is the last for now. Answers come in the order
+ *     of the requests, also when one of them is STOP; others are sent when all answers have come. A gradient's step is
+ *     counted from the parameters it was computed with, so the worker's own gradient before it is one it is behind.
+ * 16. Apart, servers compare how many gradients of each worker came (`--staleness`). One that joins later is taken to
+ *     have made as many as the slowest; which that is the leader says (ps_head.steps), and the worker tells the others
+ *     in header.number of its PULL. If each server had its own count, two workers could wait for each other. */
 #ifndef SHOAL_DIST_PS_PROTOCOL_H
 #define SHOAL_DIST_PS_PROTOCOL_H
 
@@ -60,6 +68,7 @@ enum {
   PS_WRITE      /* payload: a ps_piece and the elements */
 };
 
+enum { PS_FLIGHT_MOST = 2 };     /* gradients of a worker without answer */
 #define PS_REPORT_MOST (1 << 16) /* bytes of a report */
 #define PS_NO_BATCH ((int64_t)-1)
 #define PS_END ((int64_t)-2)
@@ -79,9 +88,17 @@ typedef struct {
    * went. */
   double arrived, ready, answered;
   int64_t gradients, keys; /* of a table's rows, behind the head; keys PS_SAME: those asked for last once more */
-  int32_t first_leaf, last_leaf; /* to the server, of a round: the gradient's leaves, [first, last) */
-  int64_t round_rows;            /* ... and rows of the round; 0: one vector, a mean */
-  int64_t unused[1];
+  union {
+    struct { /* to the server, of a round */
+      int32_t first_leaf, last_leaf; /* the gradient's leaves, [first, last) */
+      int64_t round_rows;            /* and rows of the round; 0: one vector, a mean */
+    };
+    struct { /* from the server */
+      int64_t also;   /* answering START and PULL: a second batch, or PS_NO_BATCH */
+      int64_t behind; /* updates between this gradient's parameters and itself */
+    };
+  };
+  int64_t steps; /* from the server: gradients of this worker, see rule 16 */
 } ps_head;
 
 /* Elements [first, first + count) of a vector, as in SET. */

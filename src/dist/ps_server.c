@@ -14,8 +14,9 @@
 
 /* ---- answers */
 
-/* With n parts in s->parts, from the second on; the first is the head. */
-static shoal_status answer_parts(server *s, const net_message *m, int64_t number, uint16_t flags, int n) {
+/* With n parts in s->parts, from the second on; the first is the head. arrived: clock, the request. */
+static shoal_status answer_parts(server *s, const net_message *m, double arrived, int64_t number, uint16_t flags,
+                                 int n) {
   net_header h = {.kind = m->header.kind,
                   .flags = flags,
                   .from = m->header.from,
@@ -27,22 +28,37 @@ static shoal_status answer_parts(server *s, const net_message *m, int64_t number
   s->head.running = 0;
   for (int w = 0; w < s->options->workers; w++)
     s->head.running += s->workers[w].state == JOINING || s->workers[w].state == MEMBER;
-  s->head.arrived = s->workers[m->header.from].heard;
+  s->head.steps = s->workers[m->header.from].steps;
+  s->head.arrived = arrived;
   s->head.ready = s->now;
   s->head.answered = clock_seconds();
   s->parts[0] = (net_part){&s->head, sizeof s->head};
   return net_answer(s->net, m->peer, &h, s->parts, n);
 }
 
-shoal_status server_answer(server *s, const net_message *m, int64_t number, int which, uint16_t flags) {
-  int n = 1;
+/* Parts of a vector behind the head. Returns how many with the head. */
+static int add_vector(server *s, const net_message *m, int which) {
+  if (which == NO_VECTOR) return 1;
   if (s->rows && which == PS_PARAMETERS) {
-    s->parts[n++] = sparse_rows_answer(s->rows, (int)m->header.from, s->vectors, true);
-  } else if (which != NO_VECTOR) {
-    ps_vectors_parts(s->vectors, which, s->parts + 1);
-    n += ps_vectors_n_parts(s->vectors);
+    s->parts[1] = sparse_rows_answer(s->rows, (int)m->header.from, s->vectors, true);
+    return 2;
   }
-  return answer_parts(s, m, number, flags, n);
+  ps_vectors_parts(s->vectors, which, s->parts + 1);
+  return 1 + ps_vectors_n_parts(s->vectors);
+}
+
+shoal_status server_answer(server *s, const net_message *m, int64_t number, int which, uint16_t flags) {
+  return answer_parts(s, m, s->workers[m->header.from].heard, number, flags, add_vector(s, m, which));
+}
+
+shoal_status server_answer_held(server *s, const request *r, int64_t number, int64_t also, uint16_t flags) {
+  const net_message *m = &r->message;
+  s->head.also = also;
+  s->head.behind = r->behind;
+  shoal_status status = answer_parts(s, m, r->arrived, number, flags, add_vector(s, m, PS_PARAMETERS));
+  s->head.also = PS_NO_BATCH;
+  s->head.behind = 0;
+  return status;
 }
 
 /* A sentence instead of an answer; the server itself goes on. */
@@ -84,7 +100,7 @@ static shoal_status disband(server *s) {
   for (int w = 1; w < s->options->workers; w++) {
     worker *k = &s->workers[w];
     bool was = k->state == JOINING || k->state == MEMBER;
-    if (k->waits) TRY(say(s, &k->held, PS_FENCED, "worker/0 has begun again"));
+    for (int i = 0; i < k->waits; i++) TRY(say(s, &k->held[i].message, PS_FENCED, "worker/0 has begun again"));
     TRY(steps_lose(s, k));
     s->result.workers[w].deaths -= was; /* it did not die */
   }
@@ -110,7 +126,7 @@ static shoal_status on_rows(server *s, const net_message *m) {
   const char *wrong = sparse_rows_ask(s->rows, (int)m->header.from, m);
   if (wrong) return refuse(s, m, wrong);
   s->parts[1] = sparse_rows_answer(s->rows, (int)m->header.from, s->vectors, m->header.number == 1);
-  return answer_parts(s, m, 0, 0, 2);
+  return answer_parts(s, m, s->now, 0, 0, 2);
 }
 
 /* Where a piece lies; NULL: there is no such one. */
@@ -127,7 +143,7 @@ static shoal_status on_read(server *s, const net_message *m) {
   const float *at = find_piece(s, m, &piece);
   if (!at || m->bytes != sizeof piece) return refuse(s, m, "no such piece of a table is kept");
   s->parts[1] = (net_part){at, (size_t)piece.count * sizeof *at};
-  return answer_parts(s, m, 0, 0, 2);
+  return answer_parts(s, m, s->now, 0, 0, 2);
 }
 
 static shoal_status on_write(server *s, const net_message *m) {
@@ -154,11 +170,11 @@ static shoal_status on_start(server *s, const net_message *m) {
                        .round = s->plan.round,
                        .parts = s->plan.round ? s->options->workers : 0};
     leases_fini(&s->leases);
-    TRY(leases_init(&s->leases, &plan, s->plan.first, s->options->workers));
+    TRY(leases_init(&s->leases, &plan, s->plan.first, s->options->workers, steps_flight(s)));
   }
   int64_t *counter = ps_vectors_counter(s->vectors);
   if (counter) *counter = s->plan.counter;
-  s->head = (ps_head){.updates = (int64_t)m->header.step, .rows = s->plan.rows_done};
+  s->head = (ps_head){.updates = (int64_t)m->header.step, .rows = s->plan.rows_done, .also = PS_NO_BATCH};
   s->generation = m->header.generation;
   s->start_peer = m->peer;
   s->start_asked = true;
@@ -169,8 +185,7 @@ static shoal_status on_start(server *s, const net_message *m) {
 static shoal_status on_pull(server *s, const net_message *m) {
   worker *w = &s->workers[m->header.from];
   if (w->waits) return refuse(s, m, "a PULL out of turn");
-  w->held = *m; /* it has no payload: who asks is all that counts */
-  w->waits = true;
+  w->held[w->waits++] = (request){.message = *m, .arrived = s->now}; /* it has no payload: who asks is all that counts */
   return steps_pull(s, w);
 }
 
@@ -259,8 +274,8 @@ static shoal_status handle(server *s, net_message *m, bool *held) {
       return server_answer(s, m, 0, (int)m->header.number, 0);
     case PS_STOP:
       s->stopping = true;
-      TRY(server_answer(s, m, 0, NO_VECTOR, 0));
-      return s->started ? steps_release_all(s, PS_STOPPED) : NULL;
+      if (s->started) TRY(steps_release_all(s)); /* first: whoever stops has its gradients answered before */
+      return server_answer(s, m, 0, NO_VECTOR, 0);
     case PS_DONE: return on_done(s, m);
     case PS_REPORT: return on_report(s, m);
     case PS_COLLECT: return on_collect(s, m);
@@ -406,7 +421,8 @@ shoal_status ps_server_run(const ps_server_options *options, ps_server_result *o
   if (!status) see_off(&s);
   complete_result(&s);
   for (int w = 0; s.workers && w < options->workers; w++) {
-    if (s.workers[w].keeps) net_release_server(s.net, &s.workers[w].held);
+    for (int i = 0; i < s.workers[w].waits; i++)
+      if (s.workers[w].held[i].keeps) net_release_server(s.net, &s.workers[w].held[i].message);
     free(s.workers[w].report);
   }
   net_server_close(s.net);

@@ -32,6 +32,7 @@ typedef struct {
   int64_t uneven;           /* updates that were not a whole round, since a worker went away; of rounds only */
   int64_t staleness[PS_STALENESS_MOST]; /* gradients by updates made between their parameters and themselves */
   int64_t stalest;
+  int64_t lead; /* apart: most steps that a worker had made more than the slowest when it began with a gradient */
   double staleness_sum;
   double seconds;      /* from START to the last update */
   double busy_seconds; /* at work on messages */
@@ -47,6 +48,7 @@ typedef struct {
   bool together;
   int backups;         /* together: gradients a step can do without */
   int64_t staleness;   /* below 0: no bound */
+  int in_flight;       /* apart: gradients of a worker that may be without answer, 1 (or 0) to PS_FLIGHT_MOST */
   int64_t elements;
   int64_t round;   /* rows of a step, cut as in lease_plan; 0: no rounds (ps_protocol.h, 14) */
   int64_t touched; /* rows of a table that a batch touches at most; 0: they are no table's (ps_protocol.h, 12) */

@@ -16,17 +16,24 @@ typedef enum {
   GONE     /* went away before it was done */
 } worker_state;
 
+/* A PUSH or a PULL that has not been answered yet. */
+typedef struct {
+  net_message message; /* together, of a PUSH: with its gradient; otherwise only the header and the peer count */
+  bool keeps;          /* the message has to be released */
+  ps_head head;        /* of a PUSH */
+  double arrived;      /* clock */
+  int64_t behind;      /* of a PUSH that was applied: as in ps_head */
+} request;
+
 typedef struct {
   worker_state state;
   uint64_t peer;    /* its connection; 0: none */
   int64_t steps;    /* gradients that came; of one that came later: as if it had been here as long as the slowest */
-  bool waits;       /* `held` has to be answered ... */
-  bool keeps;       /* ... and released */
-  net_message held; /* a PUSH (together: with its gradient) or a PULL; of the latter only the header and the peer */
-  ps_head head;     /* of the held PUSH */
+  int waits;        /* requests of it that have to be answered */
+  request held[PS_FLIGHT_MOST]; /* they, oldest first; together there is one at most */
   double heard;     /* clock: its last message */
-  double answered;  /* clock: the last answer to it */
-  double longest;   /* seconds between an answer and the next gradient, so far */
+  double since;     /* clock: the last answer to it, or its last gradient if that was later */
+  double longest;   /* seconds from there to the next gradient, so far */
   char *report;     /* NULL: none yet */
   double refused;   /* clock: it came with other settings; 0: it did not */
 } worker;
@@ -61,7 +68,12 @@ static inline bool is_stream(const server *s) { return s->plan.rows == 0; }
 
 /* which: the vector to send along, NO_VECTOR: none. */
 SHOAL_CHECKED shoal_status server_answer(server *s, const net_message *m, int64_t number, int which, uint16_t flags);
+/* To one that was held; with the parameters. also: as in ps_head. */
+SHOAL_CHECKED shoal_status server_answer_held(server *s, const request *r, int64_t number, int64_t also,
+                                              uint16_t flags);
 
+/* Gradients of a worker that may be without answer. */
+int steps_flight(const server *s);
 /* Takes in a gradient. Takes *m when *held becomes true. */
 SHOAL_CHECKED shoal_status steps_push(server *s, net_message *m, bool *held);
 /* `w` asks for parameters; its request stands in `held`. */
@@ -70,8 +82,8 @@ SHOAL_CHECKED shoal_status steps_pull(server *s, worker *w);
 SHOAL_CHECKED shoal_status steps_begin(server *s);
 /* Answers all that can be answered now. */
 SHOAL_CHECKED shoal_status steps_go_on(server *s);
-/* All that wait are answered with `flags`; nothing is applied. */
-SHOAL_CHECKED shoal_status steps_release_all(server *s, uint16_t flags);
+/* All that wait are told that no gradient will be used any more; nothing is applied. */
+SHOAL_CHECKED shoal_status steps_release_all(server *s);
 /* The worker no longer counts; its connection is fenced. */
 SHOAL_CHECKED shoal_status steps_lose(server *s, worker *w);
 /* Drops those that others have waited for for too long. */

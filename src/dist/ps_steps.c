@@ -8,9 +8,14 @@
 #define START_SECONDS 1.0 /* those that are not there by then come later; a first synchronous start waits for all */
 #define LONGEST_TIMES 3   /* a worker is silent only when it takes so many times its longest step */
 
-static bool pushes(const worker *w) { return w->waits && w->held.header.kind == PS_PUSH; }
+static bool pushes(const worker *w) { return w->waits && w->held[0].message.header.kind == PS_PUSH; }
+static bool pulls(const worker *w) { return w->waits && w->held[0].message.header.kind == PS_PULL; }
 static int64_t version_of(const net_message *m) { return (int64_t)m->header.step; }
 static const float *gradient_of(const net_message *m) { return (const float *)(m->payload + sizeof(ps_head)); }
+
+int steps_flight(const server *s) {
+  return s->options->together || is_stream(s) ? 1 : MAX_OF(s->options->in_flight, 1);
+}
 
 /* ---- batches */
 
@@ -30,10 +35,17 @@ static int64_t assign(server *s, int w) {
   return leases_take(&s->leases, w);
 }
 
+/* A second one for who has just joined, if it may have several: as assign, but never PS_END. */
+static int64_t assign_also(server *s, int w, int64_t first) {
+  _Static_assert(LEASE_NONE == (int)PS_NO_BATCH, "nothing is nothing");
+  return first >= 0 && steps_flight(s) > 1 && s->options->leader ? leases_take(&s->leases, w) : PS_NO_BATCH;
+}
+
 static void give_back(server *s, int w) {
   if (!s->options->leader || !s->started || is_stream(s)) return;
-  int64_t batch = leases_give_back(&s->leases, w);
-  if (batch != LEASE_NONE) s->result.handed_on += lease_plan_rows(&s->leases.plan, batch);
+  int64_t batch;
+  while ((batch = leases_give_back(&s->leases, w)) != LEASE_NONE)
+    s->result.handed_on += lease_plan_rows(&s->leases.plan, batch);
 }
 
 /* The next round takes what is free of one epoch, the earliest. */
@@ -44,19 +56,22 @@ static void choose_epoch(server *s) {
 
 /* ---- answers */
 
+/* Answers the oldest request. */
 static shoal_status release(server *s, worker *w, int64_t number, uint16_t flags) {
-  if (!w->waits) return NULL;
-  net_message m = w->held;
-  bool keeps = w->keeps;
-  w->waits = w->keeps = false;
-  w->answered = s->now;
-  shoal_status status = server_answer(s, &m, number, PS_PARAMETERS, flags);
-  if (keeps) net_release_server(s->net, &m);
+  int64_t also = pulls(w) ? assign_also(s, (int)(w - s->workers), number) : PS_NO_BATCH;
+  request r = w->held[0];
+  w->waits--;
+  for (int i = 0; i < w->waits; i++) w->held[i] = w->held[i + 1];
+  w->since = s->now;
+  shoal_status status = server_answer_held(s, &r, number, also, flags);
+  if (r.keeps) net_release_server(s->net, &r.message);
   return status;
 }
 
-shoal_status steps_release_all(server *s, uint16_t flags) {
-  for (int w = 0; w < s->options->workers; w++) TRY(release(s, &s->workers[w], PS_END, flags));
+shoal_status steps_release_all(server *s) {
+  uint16_t flags = PS_STOPPED | (s->options->together ? PS_LATE : 0); /* apart, what is held has been applied */
+  for (int w = 0; w < s->options->workers; w++)
+    while (s->workers[w].waits) TRY(release(s, &s->workers[w], PS_END, flags));
   return NULL;
 }
 
@@ -70,9 +85,10 @@ static int64_t slowest(const server *s) {
   return least;
 }
 
-static void become_member(server *s, worker *w) {
+/* told: its steps by the leader's count, for the other servers. */
+static void become_member(server *s, worker *w, int64_t told) {
   if (w->state == MEMBER) return;
-  w->steps = MAX_OF(slowest(s), 0);
+  w->steps = MAX_OF(s->options->leader ? slowest(s) : told, 0);
   w->state = MEMBER;
   w->longest = 0;
   ps_worker_count *count = &s->result.workers[w - s->workers];
@@ -81,13 +97,14 @@ static void become_member(server *s, worker *w) {
 }
 
 static shoal_status admit(server *s, worker *w) {
-  become_member(s, w);
+  become_member(s, w, (int64_t)w->held[0].message.header.number);
   return release(s, w, assign(s, (int)(w - s->workers)), 0);
 }
 
 /* ---- updates */
 
-static void count_gradient(server *s, int from, const net_message *m) {
+/* Returns how many updates it is behind. */
+static int64_t count_gradient(server *s, int from, const net_message *m) {
   ps_server_result *r = &s->result;
   int64_t behind = MAX_OF(s->head.updates - version_of(m), 0);
   r->workers[from].gradients++;
@@ -95,6 +112,7 @@ static void count_gradient(server *s, int from, const net_message *m) {
   r->staleness[MIN_OF(behind, PS_STALENESS_MOST - 1)]++;
   r->stalest = MAX_OF(r->stalest, behind);
   r->staleness_sum += (double)behind;
+  return behind;
 }
 
 /* loss, hits: sums over `examples` rows of the n gradients. */
@@ -128,11 +146,11 @@ static bool round_is_complete(const server *s) {
     if (k->state != MEMBER) continue;
     members++;
     waiting += k->waits;
-    leased += o->leader && !is_stream(s) && s->leases.held[w] != LEASE_NONE;
+    leased += o->leader && !is_stream(s) && leases_held(&s->leases, w) != LEASE_NONE;
     if (!pushes(k)) continue;
     pushed++;
-    real += k->held.header.number > 0;
-    told = MAX_OF(told, k->head.used);
+    real += k->held[0].message.header.number > 0;
+    told = MAX_OF(told, k->held[0].head.used);
   }
   if (!pushed) return false;
   if (waiting == members) return true; /* nothing else can come */
@@ -145,8 +163,7 @@ static bool round_is_complete(const server *s) {
 static shoal_status admit_waiting(server *s, bool all) {
   for (int w = 0; w < s->options->workers; w++) {
     worker *k = &s->workers[w];
-    if (k->waits && k->held.header.kind == PS_PULL && (all || version_of(&k->held) <= s->head.updates))
-      TRY(admit(s, k));
+    if (pulls(k) && (all || version_of(&k->held[0].message) <= s->head.updates)) TRY(admit(s, k));
   }
   return NULL;
 }
@@ -157,18 +174,19 @@ static shoal_status take_round(server *s) {
   double loss = 0, hits = 0;
   int n = 0;
   for (int w = 0; w < o->workers; w++) {
-    worker *k = &s->workers[w];
-    if (!pushes(k) || !k->held.header.number) continue;
-    s->gradients[n++] = (ps_gradient){.values = gradient_of(&k->held),
-                                      .examples = (int64_t)k->held.header.number,
+    request *r = &s->workers[w].held[0];
+    int64_t own = (int64_t)r->message.header.number;
+    if (!pushes(&s->workers[w]) || !own) continue;
+    s->gradients[n++] = (ps_gradient){.values = gradient_of(&r->message),
+                                      .examples = own,
                                       .worker = w,
-                                      .first_leaf = k->head.first_leaf,
-                                      .last_leaf = k->head.last_leaf,
-                                      .round_rows = k->head.round_rows};
-    examples += (int64_t)k->held.header.number;
-    loss += k->head.loss;
-    hits += k->head.hits;
-    count_gradient(s, w, &k->held);
+                                      .first_leaf = r->head.first_leaf,
+                                      .last_leaf = r->head.last_leaf,
+                                      .round_rows = r->head.round_rows};
+    examples += own;
+    loss += r->head.loss;
+    hits += r->head.hits;
+    r->behind = count_gradient(s, w, &r->message);
   }
   if (n) TRY(apply(s, n, loss, hits, examples));
   s->dry = !n;
@@ -200,15 +218,24 @@ static shoal_status go_on_together(server *s) {
 
 /* ---- each at its own pace */
 
-/* Of those that wait, the slowest that may go on; NULL: none. */
+/* Whether an answer must wait for a batch: there is none now, the worker has no other to go on with, and somebody may
+ * still give one back. */
+static bool lacks_batch(const server *s, int w) {
+  if (!s->options->leader || is_stream(s)) return false;
+  return leases_free(&s->leases) == LEASE_NONE && leases_held(&s->leases, w) == LEASE_NONE && !is_over(s);
+}
+
+/* Of those that wait, the slowest that may go on; NULL: none. The answer to gradient n lets a worker begin with gradient
+ * n + flight, when it has made all before that. */
 static worker *next_to_go(server *s) {
   int64_t bound = s->options->staleness, least = bound < 0 ? 0 : slowest(s);
   worker *best = NULL;
   for (int w = 0; w < s->options->workers; w++) {
     worker *k = &s->workers[w];
-    if (!k->waits) continue;
+    if (!k->waits || lacks_batch(s, w)) continue;
     if (k->state == JOINING) return k;
-    if (bound >= 0 && k->steps - least > bound) continue;
+    int64_t made = k->steps - k->waits + steps_flight(s);
+    if (bound >= 0 && made - least > bound) continue;
     if (!best || k->steps < best->steps) best = k;
   }
   return best;
@@ -216,10 +243,7 @@ static worker *next_to_go(server *s) {
 
 static shoal_status go_on_apart(server *s) {
   worker *w;
-  while ((w = next_to_go(s))) {
-    if (s->options->leader && !is_stream(s) && leases_free(&s->leases) == LEASE_NONE && !is_over(s)) return NULL;
-    TRY(admit(s, w));
-  }
+  while ((w = next_to_go(s))) TRY(admit(s, w));
   return NULL;
 }
 
@@ -250,7 +274,7 @@ static const char *check_push(const server *s, const net_message *m) {
   int vectors = nodes_of(s, m);
   if (!s->rows && (m->bytes != sizeof(ps_head) + (size_t)vectors * vector || (m->header.number && !vectors)))
     return "the gradient does not have the size of the parameters";
-  if (!s->started || w->waits || w->state != MEMBER) return "a gradient out of turn";
+  if (!s->started || w->waits >= steps_flight(s) || w->state != MEMBER || pulls(w)) return "a gradient out of turn";
   if (s->options->together && version_of(m) > s->head.updates) return "a gradient of a step that is to come";
   if (!m->header.number && !s->options->together) return "an empty gradient";
   return NULL;
@@ -259,7 +283,7 @@ static const char *check_push(const server *s, const net_message *m) {
 /* Whether it is of the batch that the worker was given. */
 static bool is_of_lease(const server *s, const net_message *m) {
   if (!s->options->leader || is_stream(s)) return true;
-  int64_t batch = s->leases.held[m->header.from];
+  int64_t batch = leases_held(&s->leases, (int)m->header.from);
   int64_t rows = batch == LEASE_NONE ? 0 : lease_plan_rows(&s->leases.plan, batch);
   return rows == (int64_t)m->header.number;
 }
@@ -274,29 +298,30 @@ shoal_status steps_push(server *s, net_message *m, bool *held) {
   const ps_server_options *o = s->options;
   int from = (int)m->header.from;
   worker *w = &s->workers[from];
-  if (s->stopping) return server_answer(s, m, PS_END, PS_PARAMETERS, PS_STOPPED);
+  if (s->stopping) return server_answer(s, m, PS_END, PS_PARAMETERS, PS_STOPPED | PS_LATE);
   const char *wrong = check_push(s, m);
   if (!wrong && s->rows) wrong = sparse_rows_ask(s->rows, from, m);
   if (wrong) return refuse_push(s, m, wrong);
+  if (!o->together) s->result.lead = MAX_OF(s->result.lead, w->steps - slowest(s));
   w->steps++;
-  w->longest = MAX_OF(w->longest, s->now - w->answered);
+  w->longest = MAX_OF(w->longest, s->now - w->since);
+  w->since = s->now;
   if (o->together && version_of(m) < s->head.updates) {
     s->result.workers[from].late += m->header.number > 0;
     give_back(s, from);
-    w->answered = s->now;
     return server_answer(s, m, assign(s, from), PS_PARAMETERS, PS_LATE);
   }
   if (!is_of_lease(s, m)) return refuse_push(s, m, "a gradient of other rows than the worker was given");
-  memcpy(&w->head, m->payload, sizeof w->head);
-  w->held = *m;
-  w->waits = true;
+  request *r = &w->held[w->waits++];
+  *r = (request){.message = *m, .arrived = s->now};
+  memcpy(&r->head, m->payload, sizeof r->head);
   if (o->together) {
-    w->keeps = *held = true;
+    r->keeps = *held = true;
   } else {
-    count_gradient(s, from, m);
+    r->behind = count_gradient(s, from, m);
     s->gradients[0] =
         (ps_gradient){.values = gradient_of(m), .examples = (int64_t)m->header.number, .worker = from};
-    TRY(apply(s, 1, w->head.loss, w->head.hits, (int64_t)m->header.number)); /* then only whom to answer counts */
+    TRY(apply(s, 1, r->head.loss, r->head.hits, (int64_t)m->header.number)); /* then only whom to answer counts */
     if (o->leader && !is_stream(s)) leases_finish(&s->leases, from);
   }
   return steps_go_on(s);
@@ -305,7 +330,7 @@ shoal_status steps_push(server *s, net_message *m, bool *held) {
 shoal_status steps_pull(server *s, worker *w) {
   if (!s->started) return steps_begin(s);
   if (s->stopping) return release(s, w, PS_END, PS_STOPPED);
-  if (s->options->together && version_of(&w->held) <= s->head.updates) TRY(admit(s, w));
+  if (s->options->together && version_of(&w->held[0].message) <= s->head.updates) TRY(admit(s, w));
   return steps_go_on(s); /* others may have waited for it to say where it stands */
 }
 
@@ -333,13 +358,15 @@ shoal_status steps_begin(server *s) {
   worker *chief = &s->workers[0];
   if (s->start_peer) {
     net_message m = {.header = {.kind = PS_START, .from = 0}, .peer = s->start_peer};
-    become_member(s, chief);
-    chief->answered = s->now;
+    become_member(s, chief, 0);
+    chief->since = s->now;
     int64_t number = s->stopping ? PS_END : assign(s, 0);
+    s->head.also = assign_also(s, 0, number);
     TRY(server_answer(s, &m, number, NO_VECTOR, s->stopping ? PS_STOPPED : 0));
+    s->head.also = PS_NO_BATCH;
     s->start_peer = 0;
   }
-  if (s->stopping) return steps_release_all(s, PS_STOPPED);
+  if (s->stopping) return steps_release_all(s);
   return s->options->together ? admit_waiting(s, false) : go_on_apart(s);
 }
 
@@ -348,8 +375,9 @@ shoal_status steps_lose(server *s, worker *w) {
   s->result.workers[index].deaths += w->state == JOINING || w->state == MEMBER;
   w->state = GONE;
   w->peer = 0;
-  if (w->keeps) net_release_server(s->net, &w->held);
-  w->waits = w->keeps = false;
+  for (int i = 0; i < w->waits; i++)
+    if (w->held[i].keeps) net_release_server(s->net, &w->held[i].message);
+  w->waits = 0;
   give_back(s, index);
   if (!s->started) return steps_begin(s);
   return steps_go_on(s);

@@ -22,6 +22,7 @@
 #define HANDSHAKE 2000                   /* milliseconds */
 #define SPARE_LARGEST ((size_t)64 << 20) /* larger blocks are given back to the system when released */
 enum {
+  KEY_THREADS = 2, /* of libzmq, at a server with keys: encrypting for one peer does not keep another waiting */
   HOST_ROOM = 256,
   COPY_SMALL = 256,
   OWN_LARGEST = 4096, /* bytes of the transport's own messages */
@@ -146,6 +147,7 @@ shoal_status zmq_end_open(const char *address, const net_options *options, bool 
   zmq_end e = {.context = zmq_ctx_new(), .receive_limit = -1};
   if (!e.context) return status_make(SHOAL_ERR_SYSTEM, "ZeroMQ: %s", zmq_strerror(errno));
   shoal_status status = NULL;
+  if (server && options->secret_key) zmq_ctx_set(e.context, ZMQ_IO_THREADS, KEY_THREADS);
   e.socket = zmq_socket(e.context, server ? ZMQ_ROUTER : ZMQ_DEALER);
   if (!e.socket) TRY_GOTO(status, status_make(SHOAL_ERR_SYSTEM, "ZeroMQ: %s", zmq_strerror(errno)), failed);
   TRY_GOTO(status, configure(e.socket, options, server), failed);

@@ -172,7 +172,7 @@ shoal_status fit_explain_bad_loss(fit_loop *l, shoal_status status, const shoal_
 
 /* Apart, the steps of all workers are no measure: others may take the ones that are due. */
 static bool is_inspected(const fit_loop *l) {
-  int64_t step = l->strategy ? l->worker_steps : l->state.step;
+  int64_t step = l->strategy ? l->computed : l->state.step;
   return step % l->options->callbacks.inspect_every == 0;
 }
 

@@ -45,6 +45,7 @@ typedef struct fit_loop {
   shoal_progress progress;
   double start, last_progress;
   int64_t run_examples, worker_examples, worker_steps;
+  int64_t computed;   /* batches of this worker, those included whose answer is on its way */
   int64_t lost_steps; /* undone because a server was lost */
   double eval_seconds, checkpoint_seconds, input_seconds;
   double network_seconds, barrier_seconds, server_seconds; /* with a strategy */
@@ -128,8 +129,8 @@ bool fit_asked_to_stop(const fit_loop *l);
 SHOAL_CHECKED shoal_status fit_test_if_due(fit_loop *l, int64_t rows);
 /* The next batch of the stream; *more false: there is none. */
 SHOAL_CHECKED shoal_status fit_next_batch(fit_loop *l, bool *more);
-/* Takes in what a step with others has come to, n rows of this worker in it; begun, traced: when it was handed on. */
-void fit_count_outcome(fit_loop *l, const strategy_outcome *o, int64_t n, double begun, uint64_t traced);
+/* Takes in what steps with others have come to; begun, traced: when the last of them was handed on. */
+void fit_count_outcome(fit_loop *l, const strategy_outcome *o, double begun, uint64_t traced);
 /* The loop with other workers, each with a stream of its own. */
 SHOAL_CHECKED shoal_status fit_stream_begin(fit_loop *l);
 SHOAL_CHECKED shoal_status fit_stream_run(fit_loop *l, bool *stopped);

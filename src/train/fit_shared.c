@@ -65,21 +65,20 @@ static shoal_status begin(fit_loop *l, bool again) {
 
 shoal_status fit_shared_begin(fit_loop *l) { return begin(l, false); }
 
-void fit_count_outcome(fit_loop *l, const strategy_outcome *o, int64_t n, double begun, uint64_t traced) {
+void fit_count_outcome(fit_loop *l, const strategy_outcome *o, double begun, uint64_t traced) {
   fit_trace_add(l, FIT_EXCHANGE, traced);
   double others = o->barrier_seconds + o->server_seconds;
   l->network_seconds += MAX_OF(clock_seconds() - begun - others, 0);
   l->barrier_seconds += o->barrier_seconds;
   l->server_seconds += o->server_seconds;
-  if (o->stop) return;
   l->staleness += o->staleness;
-  l->staleness_steps++;
+  l->staleness_steps += o->own_steps;
   l->touched += o->touched;
   l->exchanged += o->bytes;
   fit_count_losses(l, o->examples, o->loss, o->hits);
-  l->worker_examples += n;
-  l->worker_steps++;
-  l->progress.rate = o->rate;
+  l->worker_examples += o->own_examples;
+  l->worker_steps += o->own_steps;
+  if (o->own_steps) l->progress.rate = o->rate;
 }
 
 /* By the model's own session. No two batches draw the same random numbers. */
@@ -103,9 +102,9 @@ static shoal_status compute_part(fit_loop *l, strategy_part *part) {
   return fit_explain_rows(l, status, &rows);
 }
 
-/* Computes the batch that was given to this worker; *stop: nothing was done. */
+/* Computes the batch that was given to this worker; *stop: all end here. */
 static shoal_status take_step(fit_loop *l, int64_t *ordered, bool *stop) {
-  int64_t batch = l->place.next, n = 0;
+  int64_t batch = l->place.next;
   strategy_part part = {0};
   if (batch >= 0) {
     const lease_plan *plan = &l->plan.batches;
@@ -113,17 +112,29 @@ static shoal_status take_step(fit_loop *l, int64_t *ordered, bool *stop) {
     if (*ordered != epoch) fit_shuffle(l, epoch);
     *ordered = epoch;
     part.span = lease_plan_span(plan, batch);
-    n = part.span.rows;
     TRY(l->strategy->kind->compute ? compute_part(l, &part) : compute_batch(l, batch, &part));
+    l->computed++;
   }
   strategy_outcome outcome;
   double begun = clock_seconds();
   uint64_t traced = fit_trace_now(l);
   TRY(status_wrap(l->strategy->kind->step(l->strategy, &part, &outcome), "step %lld", (long long)l->state.step));
   if (outcome.lost) return begin(l, true);
-  fit_count_outcome(l, &outcome, n, begun, traced);
+  fit_count_outcome(l, &outcome, begun, traced);
   if ((*stop = outcome.stop)) return NULL;
   take_place(l, &outcome.place);
+  return NULL;
+}
+
+/* All end before their next step; what this worker had sent before may still count. */
+static shoal_status stop(fit_loop *l) {
+  const strategy_kind *kind = l->strategy->kind;
+  strategy_outcome outcome;
+  double begun = clock_seconds();
+  TRY(kind->stop(l->strategy));
+  if (!kind->settle) return NULL;
+  kind->settle(l->strategy, &outcome);
+  fit_count_outcome(l, &outcome, begun, 0);
   return NULL;
 }
 
@@ -148,13 +159,13 @@ shoal_status fit_shared_run(fit_loop *l, bool *stopped) {
     while (l->place.next != STRATEGY_END && !s->ended && !*stopped) {
       int64_t before = s->step;
       if ((*stopped = fit_asked_to_stop(l))) break;
-      events_begin_step(l->events, l->worker_steps);
+      events_begin_step(l->events, l->computed);
       uint64_t begun = fit_trace_now(l);
       TRY(take_step(l, &ordered, stopped));
       fit_trace_add(l, FIT_STEP, begun);
       if (!*stopped) TRY(fit_between_steps(l, before, epoch_is_over(l), stopped));
     }
-    if (l->place.next != STRATEGY_END) TRY(l->strategy->kind->stop(l->strategy));
+    if (l->place.next != STRATEGY_END) TRY(stop(l));
     l->place.next = STRATEGY_END;
     TRY(end(l));
   } while (l->place.next != STRATEGY_END); /* a server was lost at the very end */

@@ -127,7 +127,7 @@ static shoal_status take_step(fit_loop *l, bool *last, bool *stop) {
     take_place(l, &l->place);
     return fetch(l);
   }
-  fit_count_outcome(l, &outcome, part.examples, begun, traced);
+  fit_count_outcome(l, &outcome, begun, traced);
   if ((*stop = outcome.stop)) return NULL;
   take_place(l, &outcome.place);
   return NULL;

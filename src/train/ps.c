@@ -13,7 +13,22 @@
 #include <string.h>
 #include <time.h>
 
+#define FLIGHT_BOUND 4    /* --staleness from which on two gradients in flight are the standard */
 #define POLL_SECONDS 0.01 /* between two looks whether the others are done */
+
+/* Two gradients in flight pay where steps wait for messages; where they wait for a processor, gradients only get older.
+ * Trying out tells which it is: some steps with one in flight, some with two, and again later. */
+#define PACE_TRIAL 64    /* steps of each kind ... */
+#define PACE_SETTLE 8    /* ... of which so many are not timed */
+#define PACE_EVERY 4096  /* steps, from one trial to the next */
+#define PACE_GAIN 0.85   /* two have to take less than so much of the time of one */
+
+typedef struct {
+  int step;       /* since the last trial began */
+  double begun;   /* clock: of the steps that are timed */
+  double took[2]; /* seconds, with one and with two */
+  int limit;      /* gradients in flight until the next trial */
+} pace;
 
 typedef struct {
   shoal_strategy base;
@@ -32,12 +47,29 @@ typedef struct {
   shards *shards;     /* of a round; otherwise NULL */
   float **vectors;    /* [n_vectors][elements] what they have come to */
   int n_vectors;
-  int64_t version;    /* of the parameters held: updates made before; below 0: not known yet */
+  int in_flight;      /* of the training under way: parts that may be without answer */
+  ps_head sent[PS_FLIGHT_MOST]; /* those parts, oldest first */
+  int n_sent;
+  int64_t next[PS_FLIGHT_MOST]; /* batches that were given to this worker and are to be computed, oldest first */
+  int n_next;
+  pace pace;
+  bool over;          /* there will be no others */
+  strategy_outcome since; /* of the answers that came since the last outcome */
+  int64_t bytes;      /* moved until the last outcome */
   bool ended;
   net_stats stats;    /* of the connections, once closed */
 } ps;
 
 /* ---- what servers and workers must agree on */
+
+/* Gradients of a worker that may be without answer. With a narrow bound a worker that may have two waits for others more
+ * often. Through shared memory the way is short: see docs/decisions/2026-11-16-gradients-in-flight.md. */
+static int flight_of(const ps_options *o) {
+  if (o->together || o->table || o->staleness == 0) return 1;
+  if (o->in_flight) return MIN_OF(o->in_flight, PS_FLIGHT_MOST);
+  bool narrow = o->staleness > 0 && o->staleness < FLIGHT_BOUND, near = !strncmp(o->addresses[0], "shm:", 4);
+  return narrow || near ? 1 : PS_FLIGHT_MOST;
+}
 
 static shoal_status place_weights(const shoal_model *m, const ps_options *o, placement *out) {
   shoal_value **weights;
@@ -64,9 +96,9 @@ static shoal_status place_weights(const shoal_model *m, const ps_options *o, pla
 
 static shoal_status write_settings(const ps_options *o, const shoal_model *m, const placement *p, text *out) {
   const shoal_compile_options *c = &m->options;
-  text_add(out, "workers=%d servers=%d pace=%s staleness=%lld backups=%d optimizer=%s schedule=%s rate=%a seed=%llu "
-           "slices=", o->workers, o->servers, o->together ? "together" : "own", (long long)o->staleness, o->backups,
-           c->optimizer.name ? c->optimizer.name : "sgd", c->schedule.name ? c->schedule.name : "constant",
+  text_add(out, "workers=%d servers=%d pace=%s staleness=%lld in-flight=%d backups=%d optimizer=%s schedule=%s "
+           "rate=%a seed=%llu slices=", o->workers, o->servers, o->together ? "together" : "own",
+           (long long)o->staleness, flight_of(o), o->backups, c->optimizer.name ? c->optimizer.name : "sgd", c->schedule.name ? c->schedule.name : "constant",
            c->schedule.rate, (unsigned long long)c->seed);
   for (int s = 0; s < p->servers; s++) text_add(out, "%s%lld", s ? "," : "", (long long)p->elements[s]);
   if (o->round) text_add(out, " round=%lld", (long long)o->round);
@@ -129,12 +161,31 @@ static shoal_status may_be_lost(const ps *s, shoal_status status, bool *lost) {
   return NULL;
 }
 
-static strategy_place place_of(const ps_answer *a) {
-  return (strategy_place){.updates = a->head.updates,
-                          .rows = a->head.rows,
-                          .next = a->stopped || a->next == PS_END ? STRATEGY_END
-                                  : a->next == PS_NO_BATCH        ? STRATEGY_NOTHING
-                                                                  : a->next};
+static int64_t bytes_moved(const ps *s) {
+  net_stats stats;
+  ps_client_stats(s->client, &stats);
+  return (int64_t)(stats.sent_bytes + stats.received_bytes);
+}
+
+static void give_batch(ps *s, int64_t batch) {
+  if (batch >= 0) s->next[s->n_next++] = batch;
+}
+
+/* Notes where the training stands; apart, an answer that gives nothing leaves the worker what it has. */
+static void note_place(ps *s, const ps_answer *a) {
+  s->since.place.updates = a->head.updates;
+  s->since.place.rows = a->head.rows;
+  s->over = s->over || a->stopped || a->next == PS_END;
+  if (!a->stopped) give_batch(s, a->next);
+}
+
+static int64_t next_batch(ps *s) {
+  if (s->over && !s->n_next) return STRATEGY_END;
+  if (!s->n_next) return STRATEGY_NOTHING;
+  int64_t batch = s->next[0];
+  s->n_next--;
+  for (int i = 0; i < s->n_next; i++) s->next[i] = s->next[i + 1];
+  return batch;
 }
 
 static shoal_status meet(shoal_strategy *base, bool *under_way) {
@@ -169,7 +220,17 @@ static shoal_status begin(shoal_strategy *base, shoal_model *m, const strategy_p
   shoal_status status = base->worker || under_way ? ps_client_pull(s->client, parameters, &answer)
                                                   : bring(s, plan, place, &answer);
   TRY(may_be_lost(s, status, lost));
-  if (!*lost) *place = place_of(&answer);
+  if (*lost) return NULL;
+  s->in_flight = plan->batches.rows ? flight_of(&s->options) : 1;
+  s->n_sent = s->n_next = 0;
+  s->pace = (pace){0};
+  s->over = false;
+  s->since = (strategy_outcome){0};
+  note_place(s, &answer);
+  if (s->in_flight > 1) give_batch(s, answer.head.also);
+  s->bytes = bytes_moved(s);
+  *place = s->since.place;
+  place->next = next_batch(s);
   return NULL;
 }
 
@@ -209,54 +270,125 @@ static shoal_status compute(shoal_strategy *base, const strategy_rows *rows, str
 
 /* ---- steps */
 
-static shoal_status push(ps *s, const strategy_part *part, ps_head *head, ps_answer *answer) {
-  if (s->table) return ps_table_push(s->table, part->gradients, part->next, head, &s->base.indices, answer);
+/* Takes note of the answer to the oldest part. */
+static void note_answer(ps *s, const ps_answer *a) {
+  strategy_outcome *o = &s->since;
+  const ps_head *sent = &s->sent[0], *about = s->base.together ? &a->head : sent;
+  note_place(s, a);
+  o->stop = o->stop || a->stopped;
+  o->barrier_seconds += a->waited;
+  o->server_seconds += a->worked;
+  o->rate = a->head.rate;
+  if (!(a->stopped && a->late)) { /* together, the step is counted also where this part of it came too late */
+    o->own_steps++;
+    o->own_examples += a->late ? 0 : sent->examples;
+    o->examples += about->examples;
+    o->loss += about->loss;
+    o->hits += about->hits;
+    o->staleness += a->head.behind;
+  }
+  s->n_sent--;
+  for (int i = 0; i < s->n_sent; i++) s->sent[i] = s->sent[i + 1];
+}
+
+static shoal_status take_answer(ps *s) {
+  ps_answer answer = {0};
+  TRY(ps_client_take(s->client, s->values[0], &answer));
+  note_answer(s, &answer);
+  return NULL;
+}
+
+static shoal_status take_all_answers(ps *s) {
+  while (s->n_sent) TRY(take_answer(s));
+  return NULL;
+}
+
+static shoal_status push_table(ps *s, const strategy_part *part, ps_head *head) {
+  ps_answer answer = {0};
+  s->since.touched += part->examples ? ps_table_touched(s->table) : 0;
+  TRY(ps_table_push(s->table, part->gradients, part->next, head, &s->base.indices, &answer));
+  if (s->counter) *s->counter = answer.head.counter;
+  note_answer(s, &answer);
+  return NULL;
+}
+
+static void note_pace(ps *s) {
+  pace *p = &s->pace;
+  const int trial = p->step / PACE_TRIAL, place = p->step % PACE_TRIAL;
+  if (trial < 2 && place == PACE_SETTLE - 1) p->begun = clock_seconds();
+  if (trial < 2 && place == PACE_TRIAL - 1) p->took[trial] = clock_seconds() - p->begun;
+  if (p->step == 2 * PACE_TRIAL - 1) p->limit = p->took[1] < PACE_GAIN * p->took[0] ? s->in_flight : 1;
+  if (++p->step == PACE_EVERY) p->step = 0;
+}
+
+/* Takes answers until no more are out than should be, and there is a batch to go on with, or none any more. */
+static shoal_status keep_pace(ps *s) {
+  const int trial = s->pace.step / PACE_TRIAL;
+  const int limit = s->options.in_flight || trial == 1 ? s->in_flight : trial == 0 ? 1 : s->pace.limit;
+  while (s->n_sent && (s->n_sent >= limit || !s->n_next)) TRY(take_answer(s));
+  note_pace(s);
+  return NULL;
+}
+
+/* Hands on a part, and takes what answers it has to. */
+static shoal_status push(ps *s, const strategy_part *part, ps_head *head) {
+  s->sent[s->n_sent++] = *head;
+  if (s->table) return push_table(s, part, head);
   if (s->shards) {
     head->first_leaf = (int32_t)part->span.first_leaf;
     head->last_leaf = (int32_t)part->span.last_leaf;
     head->round_rows = part->span.round_rows;
   }
   for (int i = 0; part->examples && !s->shards && i < s->n_weights; i++) s->gradients[i] = part->gradients[i].data;
-  return ps_client_push(s->client, s->gradients, s->values[0], head, answer);
+  if (s->in_flight == 1) {
+    ps_answer answer = {0};
+    TRY(ps_client_push(s->client, s->gradients, s->values[0], head, &answer));
+    note_answer(s, &answer);
+    return NULL;
+  }
+  TRY(ps_client_send(s->client, s->gradients, head));
+  return keep_pace(s);
+}
+
+/* What has come to pass since the last one. */
+static void take_outcome(ps *s, strategy_outcome *out) {
+  int64_t bytes = bytes_moved(s);
+  *out = s->since;
+  out->bytes = bytes - s->bytes;
+  s->bytes = bytes;
+  s->since = (strategy_outcome){.place = out->place, .rate = out->rate};
 }
 
 static shoal_status take_step(shoal_strategy *base, const strategy_part *part, strategy_outcome *out) {
   ps *s = (ps *)base;
   ps_head head = {.loss = part->loss, .hits = part->hits, .examples = part->examples};
-  int64_t touched = s->table && part->examples ? ps_table_touched(s->table) : 0;
-  net_stats before, after;
-  ps_client_stats(s->client, &before);
-  ps_answer answer = {0};
   bool lost;
-  TRY(may_be_lost(s, push(s, part, &head, &answer), &lost));
-  *out = (strategy_outcome){.lost = lost};
-  if (lost) return NULL;
-  ps_client_stats(s->client, &after);
-  const ps_head *about = base->together ? &answer.head : &head;
-  int64_t between = s->version < 0 || answer.stopped ? 0 : MAX_OF(answer.head.updates - s->version - 1, 0);
-  s->version = answer.head.updates;
-  if (s->table && s->counter) *s->counter = answer.head.counter;
-  *out = (strategy_outcome){.stop = answer.stopped,
-                            .examples = about->examples,
-                            .loss = about->loss,
-                            .hits = about->hits,
-                            .rate = answer.head.rate,
-                            .place = place_of(&answer),
-                            .bytes = (int64_t)(after.sent_bytes - before.sent_bytes + after.received_bytes -
-                                               before.received_bytes),
-                            .touched = touched,
-                            .staleness = between,
-                            .barrier_seconds = answer.waited,
-                            .server_seconds = answer.worked};
+  TRY(may_be_lost(s, push(s, part, &head), &lost));
+  if (lost) {
+    *out = (strategy_outcome){.lost = true};
+    return NULL;
+  }
+  take_outcome(s, out);
+  out->place.next = next_batch(s);
   return NULL;
 }
 
-static shoal_status stop(shoal_strategy *base) { return ps_client_stop(((ps *)base)->client); }
+static shoal_status stop(shoal_strategy *base) {
+  ps *s = (ps *)base;
+  ps_answer answers[PS_FLIGHT_MOST];
+  int n;
+  TRY(ps_client_stop(s->client, s->n_values ? s->values[0] : NULL, answers, &n));
+  for (int i = 0; i < n; i++) note_answer(s, &answers[i]);
+  return NULL;
+}
+
+static void settle(shoal_strategy *base, strategy_outcome *out) { take_outcome((ps *)base, out); }
 
 static shoal_status gather(shoal_strategy *base) {
   ps *s = (ps *)base;
   ps_head head;
   int first = base->together ? 1 : 0; /* together, the parameters here are fresh */
+  TRY(take_all_answers(s));
   for (int k = first; k < s->n_values; k++) {
     TRY(ps_client_get(s->client, k, s->values[k], &head));
     if (s->counter) *s->counter = head.counter;
@@ -302,6 +434,7 @@ static const strategy_kind kind = {.name = "ps",
                                    .meet = meet,
                                    .begin = begin,
                                    .step = take_step,
+                                   .settle = settle,
                                    .stop = stop,
                                    .gather = gather,
                                    .end = end};
@@ -309,6 +442,7 @@ static const strategy_kind rounds_kind = {.name = "ps",
                                           .meet = meet,
                                           .begin = begin,
                                           .step = take_step,
+                                          .settle = settle,
                                           .prepare = prepare,
                                           .compute = compute,
                                           .stop = stop,
@@ -318,6 +452,7 @@ static const strategy_kind table_kind = {.name = "ps",
                                          .meet = meet,
                                          .begin = begin,
                                          .step = take_step,
+                                         .settle = settle,
                                          .fetch = fetch,
                                          .stop = stop,
                                          .gather = gather,
@@ -335,7 +470,6 @@ shoal_status ps_strategy_create(const ps_options *options, shoal_model *m, shoal
                              .recovers = options->returns && !options->table};
   s->options = *options;
   s->model = m;
-  s->version = -1;
   shoal_value **weights = NULL;
   shoal_status status = NULL;
   TRY_GOTO(status, place_weights(m, options, &s->place), done);
@@ -487,6 +621,7 @@ shoal_status ps_serve(const ps_options *options, int index, shoal_model *m, cons
                                 .workers = options->workers,
                                 .together = options->together,
                                 .staleness = options->staleness,
+                                .in_flight = flight_of(options),
                                 .backups = options->backups,
                                 .heartbeat = options->heartbeat,
                                 .returns = options->returns,

@@ -12,6 +12,7 @@ typedef struct {
   bool together;
   int64_t staleness;            /* below 0: no bound; not with `together` */
   int64_t round;                /* together: rows of a step, with `--deterministic`; 0: a batch a worker */
+  int in_flight; /* gradients of a worker that may be without answer, where the mode allows it; 0: as the transport likes */
   int backups;                  /* together: gradients a step can do without */
   const char *const *addresses; /* of the servers; kept by the caller */
   int servers;

@@ -59,16 +59,17 @@ typedef struct {
 
 /* What the step has come to. */
 typedef struct {
-  bool stop;         /* somebody asked to stop: the step was not taken */
+  bool stop;         /* somebody asked to stop: no step will be taken any more */
   bool lost;         /* the others are lost: meet again; nothing below is set */
   int64_t examples;  /* that `loss` and `hits` are about */
   double loss, hits; /* sums */
   double rate;       /* that was applied */
   strategy_place place;
-  int64_t own_examples; /* of this worker; only from `train` */
+  int64_t own_examples; /* of this worker, used */
+  int64_t own_steps;    /* parts of this worker that this is about: with several on their way, none or more than one */
   int64_t bytes;     /* of the messages there and back, if known */
   int64_t touched;   /* with `fetch`: rows of the table this worker's gradients were about */
-  int64_t staleness; /* updates made between the parameters this part was computed with and its use */
+  int64_t staleness; /* updates made between the parameters a part was computed with and its use, summed over parts */
   double barrier_seconds, server_seconds; /* of the call: waiting for other workers; for others' work on the step */
   double network_seconds;                 /* moving messages; only from `train`, which computes as well */
 } strategy_outcome;
@@ -84,6 +85,8 @@ typedef struct {
   shoal_status (*begin)(shoal_strategy *s, shoal_model *m, const strategy_plan *plan, bool under_way,
                         strategy_place *place, bool *lost);
   shoal_status (*step)(shoal_strategy *s, const strategy_part *part, strategy_outcome *out);
+  /* Once it was stopped: what the parts that were still on their way have come to. NULL: none ever are. */
+  void (*settle)(shoal_strategy *s, strategy_outcome *out);
   /* Of a table that is elsewhere (model.h): brings the rows of the first batch, which is computed next; those of later
    * ones come with the steps. Gradients are then [entries, 1], and s->indices those to compute with. NULL: all parameters
    * are here. */

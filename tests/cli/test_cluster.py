@@ -117,13 +117,20 @@ class Cluster(support.Case):
                 self.assertEqual(sum(t["staleness"]["histogram"]), s["updates"])
 
     def test_staleness_is_bounded(self):
-        self.cluster("r", "--epochs", 4, "--batch-size", 8, "--workers", 3, "--mode", "async", "--staleness", 1, "--lr",
-                     0.1)
-        s = self.summary("r")
-        server = s["tasks"][0]
-        self.assertEqual(s["staleness"], 1)
-        self.assertLessEqual(server["staleness"]["most"], 2 * (2 * 1 + 1))
-        self.assertEqual(server["updates"], 4 * 64)
+        for number, (flags, own) in enumerate(((["--in-flight", 1], 0), (["--in-flight", 2], 1),
+                                               (["--in-flight", 2, "--transport", "zmq", "--ps", 2], 1))):
+            with self.subTest(flags=flags):
+                name = f"r{number}"
+                self.cluster(name, "--epochs", 4, "--batch-size", 8, "--workers", 3, "--mode", "async", "--staleness", 1,
+                             "--lr", 0.1, *flags)
+                s = self.summary(name)
+                self.assertEqual(s["staleness"], 1)
+                for server in (t for t in s["tasks"] if t["role"] == "ps"):
+                    self.assertLessEqual(server["staleness"]["most"], 2 * (2 * 1 + 1) + own)
+                    self.assertLessEqual(server["staleness"]["ahead"], 1)
+                    self.assertEqual(sum(server["staleness"]["histogram"]), server["updates"])
+                    self.assertEqual(server["updates"], 4 * 64)
+                    self.assertEqual(sum(server["gradient_examples"]), s["examples"])
 
     def test_lenet(self):
         for mode in ("sync", "async"):
@@ -202,6 +209,9 @@ class Cluster(support.Case):
                 (["--workers", 2, "--backup-workers", 2], "at most 1"),
                 (["--workers", 2, "--mode", "async", "--backup-workers", 1], "means nothing"),
                 (["--strategy", "single", "--heartbeat", 3], "means nothing"),
+                (["--workers", 2, "--in-flight", 2], "means nothing to --mode sync"),
+                (["--workers", 2, "--mode", "async", "--staleness", 0, "--in-flight", 2], "--staleness 0"),
+                (["--workers", 2, "--mode", "async", "--in-flight", 3], "from 1 to 2"),
                 (["--strategy", "single", "--mode", "async"], "means nothing"),
                 (["--workers", 0], "from 1"), (["--ps", 0], "from 1"), (["--mode", "asnyc", "--ps", 1], "async"),
                 (["--workers", 1, "--ps", 256], "or fewer"),

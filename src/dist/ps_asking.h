@@ -1,0 +1,76 @@
+/* What the files of a worker's end share: ps_client.c, which finds the servers and asks them, ps_client_message.c, which
+ * moves one message, and ps_client_table.c, which asks for rows of a table. For those files only. */
+#ifndef SHOAL_DIST_PS_ASKING_H
+#define SHOAL_DIST_PS_ASKING_H
+
+#include "dist/ps_client.h"
+
+typedef struct {
+  double sent[PS_FLIGHT_MOST]; /* clock: PUSHes without answer, oldest first */
+  bool known;
+  double trip;  /* seconds on the way, of the quickest so far ... */
+  double ahead; /* ... and the server's clock minus this one by it */
+} ps_clock;
+
+/* A server's part of a table. */
+typedef struct {
+  int64_t first, count;         /* rows */
+  int32_t *asked;               /* [touched] keys asked for last, of the whole table */
+  int64_t n_asked, begin, n;    /* begin, n: of the keys under way, this server's */
+  uint8_t *code;                /* room for them as they travel */
+} ps_table_end;
+
+struct ps_client {
+  ps_client_options options;
+  net_client **links;   /* [servers] */
+  uint64_t *versions;   /* [servers] of the parameters held */
+  uint64_t *generations; /* [servers] as they said last */
+  ps_clock *clocks;     /* [servers] */
+  int in_flight;        /* PUSHes that were sent to all and answered by none */
+  uint32_t labels;      /* of the timeline: the first of them */
+  net_part *parts;      /* room for the largest message */
+  int nodes;            /* vectors of a gradient at most */
+  ps_table_end *ends;   /* [servers] of a table; NULL: there is none */
+  bool met;             /* once */
+  bool lost, fenced;
+  net_stats past;       /* of the connections before */
+};
+
+static inline int client_servers(const ps_client *c) { return c->options.place->servers; }
+
+/* ---- ps_client_message.c */
+
+/* The timeline's labels. */
+SHOAL_CHECKED shoal_status client_label(ps_client *c);
+
+/* The first n of c->parts go out; of a PUSH the timeline and the clock take note. */
+SHOAL_CHECKED shoal_status client_send_parts(ps_client *c, int server, net_header h, int n);
+/* Head (NULL: none), then the server's slices of the values (NULL: none). */
+SHOAL_CHECKED shoal_status client_send(ps_client *c, int server, net_header h, const ps_head *head,
+                                       float *const *values);
+SHOAL_CHECKED shoal_status client_send_text(ps_client *c, int server, int kind, const char *words);
+
+/* The next answer as it comes, to be released. */
+SHOAL_CHECKED shoal_status client_await(ps_client *c, int server, int kind, net_message *m);
+
+/* What an answer brings, and where it goes. */
+typedef struct {
+  float *const *vectors; /* one pointer a variable; NULL: no vector */
+  float *values;         /* or else so many numbers, */
+  int64_t n;             /* 0: none */
+} ps_cargo;
+
+/* The answer to a message of that kind. One that says STOPPED may come without what it was to bring. */
+SHOAL_CHECKED shoal_status client_receive(ps_client *c, int server, int kind, const ps_cargo *cargo, ps_head *head,
+                                          net_header *header);
+/* One with parameters, of which *out takes note; those of servers 0, 1, ... follow each other. since: clock, when waiting
+ * for them began. */
+SHOAL_CHECKED shoal_status client_take(ps_client *c, int server, int kind, const ps_cargo *cargo, double since,
+                                       ps_answer *out);
+
+/* ---- ps_client_table.c */
+
+SHOAL_CHECKED shoal_status client_cut_table(ps_client *c);
+void client_free_table(ps_client *c);
+
+#endif

@@ -1,0 +1,180 @@
+/* One message to or from a parameter server, as a worker sees it. */
+#include "dist/ps_asking.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char *const kind_names[] = {"",        "hello",  "set up", "start", "pull from",
+                                         "push to", "get from", "stop",  "done",  "report to",
+                                         "collect from", "quit", "rows of", "read from", "write to"};
+
+/* Takes `status`. */
+static shoal_status explain(const ps_client *c, int server, int kind, shoal_status status) {
+  return status_wrap(status, "%s ps/%d (%s)", kind_names[kind], server, c->options.addresses[server]);
+}
+
+/* ---- timeline */
+
+enum { SENDING, WAITING, TAKING, LABELS };
+
+static uint32_t label_of(const ps_client *c, int server, int what) {
+  return c->labels + (uint32_t)(server * LABELS + what);
+}
+
+shoal_status client_label(ps_client *c) {
+  static const struct {
+    event_kind kind;
+    const char *words;
+  } all[LABELS] = {[SENDING] = {EVENT_MESSAGE, "send to ps/%d"},
+                   [WAITING] = {EVENT_WAIT, "wait for ps/%d"},
+                   [TAKING] = {EVENT_MESSAGE, "take in from ps/%d"}};
+  events *e = c->options.events;
+  if (!e) return NULL;
+  c->labels = e->n_labels;
+  for (int i = 0; i < client_servers(c) * LABELS; i++) {
+    char name[64];
+    uint32_t ignored; /* they follow each other */
+    snprintf(name, sizeof name, all[i % LABELS].words, i / LABELS);
+    TRY(events_label(e, &(event_label){.kind = all[i % LABELS].kind, .name = name}, &ignored));
+  }
+  return NULL;
+}
+
+/* ---- out and in */
+
+/* A connection that breaks is lost; a server that does not answer in time is an error like any other. */
+static shoal_status note_loss(ps_client *c, double since, double seconds, shoal_status status) {
+  if (shoal_status_code(status) == SHOAL_ERR_PEER && clock_seconds() - since < 0.9 * seconds) c->lost = true;
+  return status;
+}
+
+/* Answers to earlier requests may still be on their way: nothing goes over these connections any more. */
+static shoal_status check_met(const ps_client *c, int server, int kind) {
+  if (!c->lost && c->links[server]) return NULL;
+  return explain(c, server, kind, status_make(SHOAL_ERR_PEER, "the connections were lost"));
+}
+
+static shoal_status send_parts(ps_client *c, int server, net_header h, int n) {
+  TRY(check_met(c, server, h.kind));
+  double since = clock_seconds(), seconds = c->options.answer_seconds;
+  h.from = c->options.net.from;
+  if (h.kind == PS_PUSH) c->clocks[server].sent[c->in_flight] = since;
+  shoal_status status = net_send(c->links[server], &h, c->parts, n, seconds);
+  return status ? explain(c, server, h.kind, note_loss(c, since, seconds, status)) : NULL;
+}
+
+shoal_status client_send_parts(ps_client *c, int server, net_header h, int n) {
+  bool watched = h.kind == PS_PUSH && events_on(c->options.events);
+  uint64_t begun = watched ? events_now() : 0;
+  TRY(send_parts(c, server, h, n));
+  if (!watched) return NULL;
+  double bytes = 0;
+  for (int i = 0; i < n; i++) bytes += (double)c->parts[i].bytes;
+  events_add(c->options.events, 0, label_of(c, server, SENDING), begun, events_now(), bytes);
+  return NULL;
+}
+
+/* Vectors of the gradient that such a head stands before. */
+static int nodes_of(const ps_head *head) {
+  tree_node nodes[TREE_MOST_NODES];
+  return head && head->round_rows ? tree_nodes(head->first_leaf, head->last_leaf, nodes) : 1;
+}
+
+shoal_status client_send(ps_client *c, int server, net_header h, const ps_head *head, float *const *values) {
+  const placement *p = c->options.place;
+  const int nodes = values ? nodes_of(head) : 0;
+  int n = 0;
+  if (head) c->parts[n++] = (net_part){head, sizeof *head};
+  for (int k = 0; k < nodes; k++, values += c->options.variables)
+    for (int i = p->begin[server]; i < p->begin[server + 1]; i++) {
+      const placement_slice *slice = &p->slices[i];
+      c->parts[n++] = (net_part){values[slice->variable] + slice->first, (size_t)slice->count * sizeof(float)};
+    }
+  return client_send_parts(c, server, h, n);
+}
+
+shoal_status client_send_text(ps_client *c, int server, int kind, const char *words) {
+  c->parts[0] = (net_part){words, strlen(words)};
+  return client_send_parts(c, server, (net_header){.kind = (uint16_t)kind}, 1);
+}
+
+shoal_status client_await(ps_client *c, int server, int kind, net_message *m) {
+  double since = clock_seconds(), seconds = c->options.answer_seconds;
+  shoal_status status = net_await(c->links[server], seconds, m);
+  return status ? explain(c, server, kind, note_loss(c, since, seconds, status)) : NULL;
+}
+
+static void unload(const ps_client *c, int server, const ps_cargo *to, const float *from) {
+  const placement *p = c->options.place;
+  if (to->n) memcpy(to->values, from, (size_t)to->n * sizeof *from);
+  for (int i = p->begin[server]; to->vectors && i < p->begin[server + 1]; i++) {
+    const placement_slice *slice = &p->slices[i];
+    memcpy(to->vectors[slice->variable] + slice->first, from + slice->offset, (size_t)slice->count * sizeof *from);
+  }
+}
+
+shoal_status client_receive(ps_client *c, int server, int kind, const ps_cargo *cargo, ps_head *head,
+                            net_header *header) {
+  net_message m;
+  bool watched = kind == PS_PUSH && events_on(c->options.events);
+  uint64_t begun = watched ? events_now() : 0;
+  TRY(client_await(c, server, kind, &m));
+  if (watched) begun = events_add(c->options.events, 0, label_of(c, server, WAITING), begun, events_now(), 0);
+  shoal_status status = NULL;
+  int64_t numbers = cargo->vectors ? c->options.place->elements[server] : cargo->n;
+  size_t expected = sizeof *head + (size_t)numbers * sizeof(float);
+  bool empty = m.header.flags & PS_STOPPED && m.bytes == sizeof *head;
+  *header = m.header;
+  if (m.header.flags & (PS_REFUSED | PS_FENCED)) {
+    if (m.header.flags & PS_FENCED) c->lost = c->fenced = true;
+    status = status_make(SHOAL_ERR_PEER, "refused: %.*s", (int)m.bytes, (const char *)m.payload);
+  } else if (m.header.kind != kind || (m.bytes != expected && !empty)) {
+    status = status_make(SHOAL_ERR_PEER, "an answer of kind %u and %zu bytes came; kind %d and %zu bytes were expected",
+                         m.header.kind, m.bytes, kind, expected);
+  } else {
+    memcpy(head, m.payload, sizeof *head);
+    if (m.bytes == expected) unload(c, server, cargo, (const float *)(m.payload + sizeof *head));
+  }
+  if (watched)
+    events_add(c->options.events, 0, label_of(c, server, TAKING), begun, events_now(), (double)expected);
+  net_release_client(c->links[server], &m);
+  return status ? explain(c, server, kind, status) : NULL;
+}
+
+/* The less a round trip took, the nearer the middles of both ends' times are to each other. since: when this worker
+ * began to wait; what the servers did before that kept nobody. */
+static void note_clock(ps_client *c, int server, double since, ps_answer *got) {
+  const ps_head *h = &got->head;
+  ps_clock *clock = &c->clocks[server];
+  double now = clock_seconds(), sent = clock->sent[0], here = now - sent, there = h->answered - h->arrived;
+  double waited = now - MAX_OF(since, sent);
+  got->waited = MIN_OF(MAX_OF(h->ready - h->arrived, 0), waited);
+  got->worked = MIN_OF(MAX_OF(h->answered - h->ready, 0), waited - got->waited);
+  for (int i = 1; i < PS_FLIGHT_MOST; i++) clock->sent[i - 1] = clock->sent[i];
+  if (clock->known && here - there >= clock->trip) return;
+  clock->known = true;
+  clock->trip = here - there;
+  clock->ahead = (h->arrived + h->answered) / 2 - (sent + now) / 2;
+}
+
+shoal_status client_take(ps_client *c, int server, int kind, const ps_cargo *cargo, double since, ps_answer *out) {
+  ps_answer got = {0};
+  net_header answer;
+  TRY(client_receive(c, server, kind, cargo, &got.head, &answer));
+  c->versions[server] = answer.step;
+  c->generations[server] = answer.generation;
+  got.next = (int64_t)answer.number;
+  if (kind == PS_PUSH) note_clock(c, server, since, &got);
+  got.stopped = answer.flags & PS_STOPPED;
+  got.late = answer.flags & PS_LATE;
+  bool stopped = server && out->stopped;
+  double waited = server ? out->waited : 0, worked = server ? out->worked : 0;
+  if (server == 0) *out = got;
+  out->stopped = got.stopped || stopped;
+  out->waited = MAX_OF(waited, got.waited);
+  out->worked = MAX_OF(worked, got.worked);
+  return NULL;
+}
