@@ -68,7 +68,8 @@ static void each_is_done_once(void **state) {
     random_stream random = random_stream_make(seed, 1);
     leases l;
     int done[END] = {0};
-    assert_ok(leases_init(&l, &(lease_plan){.batch = 1, .rows = 30, .end = END}, FIRST, WORKERS, 1 + (int)(seed % 3)));
+    const int depth = 1 + (int)(seed % 3);
+    assert_ok(leases_init(&l, &(lease_plan){.batch = 1, .rows = 30, .end = END}, FIRST, WORKERS, depth));
     int turns = 0;
     while (!leases_over(&l)) {
       int w = (int)random_below(&random, 2 * (uint64_t)turns, WORKERS);
