@@ -4,9 +4,9 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* Blocks from here on ask for huge pages: their rows are visited in random order, and each visit to an ordinary page
- * costs a walk through the page table. */
-#define HUGE_BLOCK (8u << 20)
+/* Blocks from here on ask for huge pages: their rows are visited in random order or many at a time, and each visit to an
+ * ordinary page costs a walk through the page table. */
+#define HUGE_BLOCK (4u << 20)
 #define HUGE_PAGE (2u << 20)
 
 shoal_status mem_aligned(size_t bytes, void **out) {

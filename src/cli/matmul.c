@@ -4,6 +4,7 @@
 #include "cli/command.h"
 #include "cli/graph_crew.h"
 #include "cli/run_dir.h"
+#include "cli/yardstick.h"
 #include "models/matmul.h"
 #include "observe/proc.h"
 
@@ -12,6 +13,7 @@
 #include <unistd.h>
 
 #define RUN_SECONDS 86400.0
+#define YARDSTICK_MOST 2500 /* rows: larger ones are not faster */
 #define SAFE_SHARE 0.9 /* of the memory that is available */
 
 typedef struct {
@@ -74,32 +76,19 @@ static shoal_status check_memory(const matmul_options *o) {
                      (long long)less.blocks, matmul_predict(&less).worker_bytes * less.workers / 1e9);
 }
 
-/* This machine's own product of two matrices with all processors, in flops a second: the best of three. */
-static shoal_status measure_product(double *out) {
-  enum { SIDE = 1536 };
-  shoal_graph *g;
-  shoal_session *s = NULL;
-  TRY(shoal_graph_create(&g));
-  shoal_value *a = shoal_variable(g, "a", shoal_random_uniform(g, SHOAL_SHAPE(SIDE, SIDE), 0, 1));
-  shoal_value *y = shoal_matmul(g, a, a, false, false);
-  shoal_status status = shoal_session_create(g, NULL, &s);
-  double best = 1e9;
-  for (int i = 0; i < 4 && !status; i++) {
-    double start = clock_seconds();
-    status = shoal_session_run(s, NULL, 0, &y, 1, NULL);
-    best = MIN_OF(best, clock_seconds() - start);
-  }
-  shoal_session_destroy(s);
-  shoal_graph_destroy(g);
-  *out = 2.0 * SIDE * SIDE * SIDE / best;
-  return status;
-}
-
 typedef struct {
-  double trace, seconds, start_seconds, product_rate;
+  double trace, seconds, start_seconds;
+  yardstick machine; /* with --full-product */
   matmul_cost cost;
   shoal_cluster_stats stats;
 } matmul_result;
+
+static void print_yardstick(const matmul_result *r) {
+  char blas[96] = "no BLAS library found to compare with";
+  if (r->machine.name) snprintf(blas, sizeof blas, "%s %.1f", r->machine.name, r->machine.blas / 1e9);
+  printf("  this machine    %.1f GF/s in one product of two blocks on all processors (%s): reached %.0f %% of the better\n",
+         r->machine.own / 1e9, blas, 100 * r->cost.flops / r->seconds / yardstick_best(&r->machine));
+}
 
 static void print_result(const matmul_options *o, const matmul_result *r) {
   printf("tr(A A) = %.10g   (n = %lld, %lld x %lld blocks, %d workers)\n", r->trace, (long long)o->n,
@@ -109,9 +98,7 @@ static void print_result(const matmul_options *o, const matmul_result *r) {
   printf("  blocks made     %.2f GB, %.2f GB/s\n", r->cost.made_bytes / 1e9, r->cost.made_bytes / 1e9 / r->seconds);
   printf("  arithmetic      %.3g flops, %.1f GF/s%s\n", r->cost.flops, r->cost.flops / 1e9 / r->seconds,
          o->full_product ? "" : "  (only the diagonals of the products; --full-product multiplies whole blocks)");
-  if (o->full_product)
-    printf("  of this machine's product of two matrices: %.1f GF/s, %.0f %%\n", r->product_rate / 1e9,
-           100 * r->cost.flops / r->seconds / r->product_rate);
+  if (o->full_product) print_yardstick(r);
   printf("  memory          at most %.2f GB of blocks a worker\n", r->cost.worker_bytes / 1e9);
   printf("  between tasks   %llu messages, %llu bytes: %.1f bytes a pair of blocks\n",
          (unsigned long long)r->stats.messages, (unsigned long long)r->stats.data_bytes,
@@ -125,7 +112,12 @@ static shoal_status write_summary(const char *path, const matmul_options *o, con
                           "trace", r->trace, "seconds", r->seconds, "start_seconds", r->start_seconds, "flops", r->cost.flops,
                           "worker_bytes", r->cost.worker_bytes, "pairs", (json_int_t)r->cost.pairs, "messages",
                           (json_int_t)r->stats.messages, "data_bytes", (json_int_t)r->stats.data_bytes);
-  if (all && o->full_product) json_object_set_new(all, "machine_product_flops", json_real(r->product_rate));
+  if (all && o->full_product) {
+    json_object_set_new(all, "machine_product_flops", json_real(yardstick_best(&r->machine)));
+    json_object_set_new(all, "own_product_flops", json_real(r->machine.own));
+    json_object_set_new(all, "blas_product_flops", r->machine.name ? json_real(r->machine.blas) : json_null());
+    json_object_set_new(all, "share_of_machine", json_real(r->cost.flops / r->seconds / yardstick_best(&r->machine)));
+  }
   int bad = all ? json_dump_file(all, path, JSON_INDENT(2)) : -1;
   json_decref(all);
   return bad ? status_make(SHOAL_ERR_SYSTEM, "cannot write %s", path) : NULL;
@@ -163,7 +155,8 @@ static shoal_status compute(const matmul_flags *f, const matmul_options *o, shoa
     shoal_session_stats(s, &r.stats);
   }
   shoal_session_destroy(s);
-  if (!status && o->full_product) status = measure_product(&r.product_rate);
+  if (!status && o->full_product)
+    status = yardstick_measure(MIN_OF(o->n / o->blocks, (int64_t)YARDSTICK_MOST), &r.machine);
   TRY(status);
   if (!f->quiet) print_result(o, &r);
   if (f->run_dir) TRY(write_run(f->run_dir, o, &r));

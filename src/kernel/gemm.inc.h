@@ -15,6 +15,8 @@
 #define GEMM_VECTORS 2
 #define GEMM_COLUMNS (GEMM_VECTORS * VW)
 #define GEMM_HEIGHT (24 * GEMM_ROWS)
+#define GEMM_LINE 16   /* floats of a cache line */
+#define GEMM_STRIDE 8  /* steps of depth for each line that is fetched from afar */
 #define GEMM_AHEAD 24 /* steps of depth by which a tile fetches its panels from the second-level cache */
 _Static_assert(GEMM_ROWS <= GEMM_MOST_ROWS && GEMM_COLUMNS <= GEMM_MOST_COLUMNS, "gemm_scratch counts on it");
 
@@ -29,27 +31,31 @@ static inline gemm_operand gemm_at(gemm_operand o, int64_t e, int64_t k) {
   return (gemm_operand){o.data + e * o.across + k * o.along, o.across, o.along};
 }
 
-/* C of IT rows and VT vectors, `width` columns of them real, (+)= A B. a: [depth][GEMM_ROWS]; b: rows `bs` apart. */
-INLINE void gemm_tile(const int IT, const int VT, int64_t depth, const float *a, const float *b, int64_t bs, float *c,
-                      int64_t ld, int64_t width, bool add) {
+/* C of IT rows and VT vectors, `width` columns of them real, (+)= A B. a: [depth][GEMM_ROWS]; b: rows `bs` apart.
+ * What comes from afar, C and what will be needed next, is asked for line by line while the tile is computed: all at
+ * once, it would keep the tile's own lines waiting. */
+INLINE void gemm_tile(const int IT, const int VT, int64_t depth, const float *a, const float *b, int64_t bs,
+                      const float *next, float *c, int64_t ld, int64_t width, bool add) {
   vf s[GEMM_ROWS][GEMM_VECTORS];
   UNROLL for (int i = 0; i < IT; i++) {
-    __builtin_prefetch(c + i * ld, 1);
-    __builtin_prefetch(c + i * ld + (VT - 1) * VW, 1);
     UNROLL for (int j = 0; j < VT; j++) s[i][j] = V_ZERO;
   }
-  for (int64_t k = 0; k < depth; k++, a += GEMM_ROWS, b += bs) {
-    vf y[GEMM_VECTORS];
-    __builtin_prefetch(a + GEMM_AHEAD * GEMM_ROWS);
-    UNROLL for (int j = 0; j < VT; j++) {
-      __builtin_prefetch(b + GEMM_AHEAD * bs + j * VW);
-      y[j] = v_load(b + j * VW);
-      V_KEEP(y[j]);
-    }
-    UNROLL for (int i = 0; i < IT; i++) {
-      vf x = v_set(a[i]);
-      V_KEEP(x);
-      UNROLL for (int j = 0; j < VT; j++) s[i][j] += x * y[j];
+  for (int64_t k0 = 0, line = 0; k0 < depth; k0 += GEMM_STRIDE, line++) {
+    __builtin_prefetch(next + line * GEMM_LINE, 0, 2);
+    if (line < IT * VT) __builtin_prefetch(c + line / VT * ld + line % VT * VW, 1, 2);
+    for (int64_t k = k0; k < MIN_OF(depth, k0 + GEMM_STRIDE); k++, a += GEMM_ROWS, b += bs) {
+      vf y[GEMM_VECTORS];
+      __builtin_prefetch(a + GEMM_AHEAD * GEMM_ROWS);
+      UNROLL for (int j = 0; j < VT; j++) {
+        __builtin_prefetch(b + GEMM_AHEAD * bs + j * VW);
+        y[j] = v_load(b + j * VW);
+        V_KEEP(y[j]);
+      }
+      UNROLL for (int i = 0; i < IT; i++) {
+        vf x = v_set(a[i]);
+        V_KEEP(x);
+        UNROLL for (int j = 0; j < VT; j++) s[i][j] += x * y[j];
+      }
     }
   }
   UNROLL for (int i = 0; i < IT; i++) {
@@ -66,12 +72,12 @@ INLINE void gemm_tile(const int IT, const int VT, int64_t depth, const float *a,
   }
 }
 
-#define GEMM_CASE(IT)                                                         \
-  case 2 * IT - 2: gemm_tile(IT, 1, depth, a, b, bs, c, ld, width, add); break; \
-  case 2 * IT - 1: gemm_tile(IT, 2, depth, a, b, bs, c, ld, width, add); break;
+#define GEMM_CASE(IT)                                                                 \
+  case 2 * IT - 2: gemm_tile(IT, 1, depth, a, b, bs, next, c, ld, width, add); break; \
+  case 2 * IT - 1: gemm_tile(IT, 2, depth, a, b, bs, next, c, ld, width, add); break;
 
 static __attribute__((noinline)) void gemm_any(int rows, int64_t depth, const float *a, const float *b, int64_t bs,
-                                               float *c, int64_t ld, int64_t width, bool add) {
+                                               const float *next, float *c, int64_t ld, int64_t width, bool add) {
   switch (2 * rows - 1 - (width <= VW)) {
     GEMM_CASE(1)
     GEMM_CASE(2)
@@ -92,30 +98,52 @@ static __attribute__((noinline)) void gemm_any(int rows, int64_t depth, const fl
   }
 }
 
-/* panel[k][e] = o(e, k) for e < count, zero from there to `width`. */
-static void gemm_pack(gemm_operand o, int64_t count, int64_t depth, int64_t width, float *panel) {
-  enum { RUN = 16 }; /* numbers of one row at a time, a cache line */
-  if (o.across == 1 && count == width && width == GEMM_COLUMNS) {
-    for (int64_t k = 0; k < depth; k++) {
-      const float *from = o.data + k * o.along;
-      for (int j = 0; j < GEMM_VECTORS; j++) v_store(panel + k * GEMM_COLUMNS + j * VW, v_load(from + j * VW));
+typedef float gemm_four __attribute__((vector_size(16)));
+typedef float gemm_four_any __attribute__((vector_size(16), aligned(4), may_alias));
+
+/* Four rows of four, `across` apart, become columns, `width` apart. */
+INLINE void gemm_turn_four(const float *from, int64_t across, float *to, int64_t width) {
+  gemm_four r[4];
+  UNROLL for (int e = 0; e < 4; e++) r[e] = *(const gemm_four_any *)(from + e * across);
+  gemm_four a = __builtin_shufflevector(r[0], r[1], 0, 4, 1, 5), b = __builtin_shufflevector(r[2], r[3], 0, 4, 1, 5);
+  gemm_four c = __builtin_shufflevector(r[0], r[1], 2, 6, 3, 7), d = __builtin_shufflevector(r[2], r[3], 2, 6, 3, 7);
+  *(gemm_four_any *)to = __builtin_shufflevector(a, b, 0, 1, 4, 5);
+  *(gemm_four_any *)(to + width) = __builtin_shufflevector(a, b, 2, 3, 6, 7);
+  *(gemm_four_any *)(to + 2 * width) = __builtin_shufflevector(c, d, 0, 1, 4, 5);
+  *(gemm_four_any *)(to + 3 * width) = __builtin_shufflevector(c, d, 2, 3, 6, 7);
+}
+
+/* panel[k][e] = o(e, k) for e < count, zero from there to `width`; o.along is 1. */
+static void gemm_pack_turned(gemm_operand o, int64_t count, int64_t depth, int64_t width, float *panel) {
+  const int64_t whole = count < 4 ? 0 : depth / 4 * 4;
+  for (int64_t k = 0; k < whole; k += 4)
+    for (int64_t e = 0; e < count; e += 4) {
+      const int64_t at = MIN_OF(e, count - 4); /* the last four may be partly the ones before */
+      gemm_turn_four(o.data + at * o.across + k, o.across, panel + k * width + at, width);
     }
-    return;
-  }
-  if (o.across == 1) {
+  for (int64_t k = whole; k < depth; k++)
+    for (int64_t e = 0; e < count; e++) panel[k * width + e] = o.data[e * o.across + k];
+  if (count < width)
+    for (int64_t k = 0; k < depth; k++) memset(panel + k * width + count, 0, (size_t)(width - count) * sizeof *panel);
+}
+
+/* The same where o.across is 1. */
+INLINE void gemm_pack_straight(gemm_operand o, int64_t count, int64_t depth, const int64_t width, float *panel) {
+  if (count == width)
+    for (int64_t k = 0; k < depth; k++) /* of a size that the compiler knows */
+      memcpy(panel + k * width, o.data + k * o.along, (size_t)width * sizeof *panel);
+  else
     for (int64_t k = 0; k < depth; k++) {
       memcpy(panel + k * width, o.data + k * o.along, (size_t)count * sizeof *panel);
       memset(panel + k * width + count, 0, (size_t)(width - count) * sizeof *panel);
     }
-    return;
-  }
-  for (int64_t k = 0; k < depth; k += RUN) {
-    const int64_t run = MIN_OF(depth - k, (int64_t)RUN);
-    for (int64_t e = 0; e < count; e++)
-      for (int64_t l = 0; l < run; l++) panel[(k + l) * width + e] = o.data[e * o.across + (k + l) * o.along];
-    for (int64_t l = 0; l < run; l++)
-      memset(panel + (k + l) * width + count, 0, (size_t)(width - count) * sizeof *panel);
-  }
+}
+
+INLINE void gemm_pack(gemm_operand o, int64_t count, int64_t depth, const int64_t width, float *panel) {
+  if (o.across == 1)
+    gemm_pack_straight(o, count, depth, width, panel);
+  else
+    gemm_pack_turned(o, count, depth, width, panel);
 }
 
 typedef struct {
@@ -142,8 +170,8 @@ static void gemm_pack_share(void *context, int thread, int threads) {
   int64_t first, last;
   pool_share(gemm_row_tiles(w), 1, thread, threads, &first, &last);
   for (int64_t t = first; t < last; t++)
-    gemm_pack(gemm_at(w->a, w->row + gemm_row(w, t), w->level), gemm_row(w, t + 1) - gemm_row(w, t), w->depth, GEMM_ROWS,
-              w->pa + t * GEMM_ROWS * w->depth);
+    gemm_pack(gemm_at(w->a, w->row + gemm_row(w, t), w->level), gemm_row(w, t + 1) - gemm_row(w, t), w->depth,
+              GEMM_ROWS, w->pa + t * GEMM_ROWS * w->depth);
   if (!w->fresh) return;
   pool_share(gemm_column_tiles(w), 1, thread, threads, &first, &last);
   for (int64_t t = first; t < last; t++)
@@ -161,9 +189,10 @@ static void gemm_multiply(const gemm_work *w, int64_t i0, int64_t i1, int64_t j0
       const bool straight = gemm_lies_straight(w, j);
       const float *b = straight ? gemm_at(w->b, w->column + j * GEMM_COLUMNS, w->level).data
                                 : w->pb + j * GEMM_COLUMNS * w->depth;
+      const float *next = w->pb + (j + 1) * GEMM_COLUMNS * w->depth; /* B's next panel comes while this one is used */
       for (int64_t i = block; i < MIN_OF(i1, block + high); i++)
         gemm_any((int)(gemm_row(w, i + 1) - gemm_row(w, i)), w->depth, w->pa + i * GEMM_ROWS * w->depth, b,
-                 straight ? w->b.along : GEMM_COLUMNS,
+                 straight ? w->b.along : GEMM_COLUMNS, next + (i - block) * (w->depth / GEMM_STRIDE) * GEMM_LINE,
                  w->c + (w->row + gemm_row(w, i)) * w->n + w->column + j * GEMM_COLUMNS, w->n,
                  MIN_OF((int64_t)GEMM_COLUMNS, w->columns - j * GEMM_COLUMNS), w->add || w->level > 0);
     }

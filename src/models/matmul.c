@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "base/status.h"
+#include "kernel/gemm.h"
 
 #include <stdio.h>
 
@@ -57,6 +58,7 @@ matmul_cost matmul_predict(const matmul_options *o) {
   matmul_cost c = {.pairs = o->blocks * (o->blocks + 1) / 2, .made_bytes = 4 * n * n};
   int held = (o->blocks > 1 ? 2 : 1) + o->full_product;
   c.worker_bytes = held * 4 * side * side;
+  if (o->full_product) c.worker_bytes += (double)gemm_scratch((int64_t)side, (int64_t)side, (int64_t)side);
   double products = (double)c.pairs * side * side;
   c.flops = 2 * products * (o->full_product ? n / d : 1);
   return c;
