@@ -171,6 +171,39 @@ SHOAL_API shoal_value *shoal_in_top_k(shoal_graph *g, shoal_value *logits, shoal
 /* ---- state and control */
 SHOAL_API shoal_value *shoal_assign(shoal_graph *g, shoal_value *variable, shoal_value *value);
 SHOAL_API shoal_value *shoal_assign_add(shoal_graph *g, shoal_value *variable, shoal_value *value);
+/* Accumulators and queues are state, as variables are: each stands on one task, together with all that is done to it.
+ * What is done to one in a run is done in the order in which it was built, wherever its operands are computed: a dequeue
+ * waits for the enqueues built before it, and for the tasks that make their items, as long as a run may take. What then
+ * cannot be done fails the run at once and says why: nobody else could make it possible. What was done before stays. */
+typedef struct {
+  shoal_value *control, *sum; /* NULL: making it failed */
+} shoal_accumulator;
+SHOAL_API shoal_accumulator shoal_accumulator_make(shoal_graph *g, const char *name, shoal_dtype dtype,
+                                                   shoal_shape shape);
+/* Adds a gradient that was computed with the parameters of `step`, an i64; one of an earlier step than the accumulator's is
+ * counted and dropped. Its value: i64 [3], gradients held, the accumulator's step, gradients dropped so far. */
+SHOAL_API shoal_value *shoal_accumulate(shoal_graph *g, const shoal_accumulator *a, shoal_value *gradient,
+                                        shoal_value *step);
+/* The mean of what it holds, which must be `least` gradients or more. It then holds none, and its step is one more. */
+SHOAL_API shoal_value *shoal_accumulator_take(shoal_graph *g, const shoal_accumulator *a, int64_t least);
+/* Its step before the run, i64. */
+SHOAL_API shoal_value *shoal_accumulator_step(shoal_graph *g, const shoal_accumulator *a);
+
+typedef struct {
+  shoal_value *control, *items; /* NULL: making it failed */
+} shoal_queue;
+/* First in, first out; room for `capacity` items of one type and shape. */
+SHOAL_API shoal_queue shoal_queue_make(shoal_graph *g, const char *name, shoal_dtype dtype, shoal_shape item,
+                                       int64_t capacity);
+/* Fails when the queue is full or closed. */
+SHOAL_API shoal_value *shoal_enqueue(shoal_graph *g, const shoal_queue *q, shoal_value *item);
+/* The oldest item; fails when there is none. */
+SHOAL_API shoal_value *shoal_dequeue(shoal_graph *g, const shoal_queue *q);
+/* Nothing can be put into it any more; what is there can be taken. */
+SHOAL_API shoal_value *shoal_queue_close(shoal_graph *g, const shoal_queue *q);
+/* Items in it before the run, i64. */
+SHOAL_API shoal_value *shoal_queue_size(shoal_graph *g, const shoal_queue *q);
+
 /* Running it runs all of them; its value is the scalar 0. */
 SHOAL_API shoal_value *shoal_group(shoal_graph *g, shoal_value *const *x, int n);
 /* What a branch or a loop does: adds nodes to g, a graph of its own, and sets out [n_out]. `in` stands for the values

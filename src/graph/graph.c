@@ -317,6 +317,13 @@ static shoal_status add(shoal_graph *g, const op_row *op, shoal_value *const *in
   n->n_after = (int)g->n_after;
   if (g->n_after) memcpy(n->after, g->after, g->n_after * sizeof *n->after);
   if (ins) memcpy(n->in, in, (size_t)ins * sizeof *in);
+  for (int i = 0; i < ins && i < 32; i++)
+    if ((op->updates >> i & 1) && strcmp(in[i]->maker->op->name, "variable")) {
+      char buffer[VALUE_TEXT];
+      status = status_make(SHOAL_ERR_ARGUMENT, "%s '%s' would change %s, which is made by %s: only a variable can be "
+                           "changed", op->name, n->name, value_text(in[i], buffer), in[i]->maker->op->name);
+      goto fail;
+    }
   n->stream = hash_name(n->name);
   TRY_GOTO(status, copy_attrs(n, attrs), fail);
   TRY_GOTO(status, infer(n), fail);

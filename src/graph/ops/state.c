@@ -19,15 +19,9 @@ static shoal_status assign_add_shape(op_shapes *s) {
   return assign_shape(s);
 }
 
-/* The variable's memory is input 0; output 0 is normally the same. */
-static void show_variable(const kernel_call *call) {
-  if (call->out[0].data != call->in[0].data)
-    memcpy(call->out[0].data, call->in[0].data, shoal_tensor_bytes(&call->in[0]));
-}
-
 static shoal_status assign_kernel(const kernel_call *call) {
   memmove(call->in[0].data, call->in[1].data, shoal_tensor_bytes(&call->in[0]));
-  show_variable(call);
+  show_updated(call);
   return NULL;
 }
 
@@ -36,7 +30,7 @@ NUMBER_KERNEL(assign_add_kernel, {
   const number *x = call->in[1].data;
   int64_t n = shoal_tensor_count(&call->in[0]);
   for (int64_t i = 0; i < n; i++) variable[i] = (number)((wide)variable[i] + (wide)x[i]);
-  show_variable(call);
+  show_updated(call);
   return NULL;
 })
 
@@ -172,20 +166,12 @@ const op_row ops_state[] = {
      .cases = (const char *const[]){"[3,4] message=x", "[?5,2]", "i64[2]<9", NULL}},
     {0}};
 
-static bool is_variable(shoal_graph *g, const char *op, const shoal_value *v) {
-  char buffer[VALUE_TEXT];
-  if (!v || !strcmp(v->maker->op->name, "variable")) return true;
-  graph_fail(g, status_make(SHOAL_ERR_ARGUMENT, "%s to %s, which is made by %s: only a variable can be changed", op,
-                            value_text(v, buffer), v->maker->op->name));
-  return false;
-}
-
 shoal_value *shoal_assign(shoal_graph *g, shoal_value *variable, shoal_value *value) {
-  return is_variable(g, "assign", variable) ? GRAPH_BINARY(g, "assign", variable, value) : NULL;
+  return GRAPH_BINARY(g, "assign", variable, value);
 }
 
 shoal_value *shoal_assign_add(shoal_graph *g, shoal_value *variable, shoal_value *value) {
-  return is_variable(g, "assign_add", variable) ? GRAPH_BINARY(g, "assign_add", variable, value) : NULL;
+  return GRAPH_BINARY(g, "assign_add", variable, value);
 }
 
 shoal_value *shoal_group(shoal_graph *g, shoal_value *const *x, int n) { return graph_op(g, "group", x, n, NULL); }

@@ -24,6 +24,8 @@ static const op_row *const files[] = {
     ops_state,
     ops_random,
     ops_update,
+    ops_accumulator,
+    ops_queue,
     ops_blocks,
     ops_control,
     ops_fused,

@@ -1,5 +1,8 @@
 #include "graph/ops/util.h"
 
+#include <stdio.h>
+#include <string.h>
+
 shoal_status kernel_wrong_dtype(const kernel_call *call) {
   return status_make(SHOAL_ERR_INTERNAL, "no kernel for type %s", shoal_dtype_name(kernel_dtype(call)));
 }
@@ -198,3 +201,15 @@ shoal_value *grad_scalar(shoal_graph *g, shoal_value *like, double value) {
 void cost_zero(const op_shapes *s, double *flops) { *flops = 0; }
 
 void cost_input(const op_shapes *s, double *flops) { *flops = (double)shoal_shape_count(&s->in[0]); }
+
+void show_updated(const kernel_call *call) {
+  if (call->out[0].data != call->in[0].data)
+    memcpy(call->out[0].data, call->in[0].data, shoal_tensor_bytes(&call->in[0]));
+}
+
+const char *state_owner(const shoal_value *part, char buffer[STATE_OWNER]) {
+  snprintf(buffer, STATE_OWNER, "%s", part ? part->maker->name : "");
+  char *slash = strrchr(buffer, '/');
+  if (slash) *slash = 0;
+  return buffer;
+}

@@ -152,6 +152,14 @@ op_batch batch_map_broadcast(const op_shapes *s);
 /* SUM when at least one input is batched and no output is. */
 op_batch batch_sum(const op_shapes *s);
 
+/* ---- for operators that change variables */
+
+/* Output 0 shows input 0 as it is now: normally both are the variable's memory. */
+void show_updated(const kernel_call *call);
+/* "tokens", of a state that consists of several variables, one of which is called "tokens/control"; returns buffer. */
+#define STATE_OWNER 64
+const char *state_owner(const shoal_value *part, char buffer[STATE_OWNER]);
+
 /* ---- for gradient rules */
 
 /* dy summed to the shape of `like`, which was broadcast to dy's; dy itself when the shapes are the same. */
