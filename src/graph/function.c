@@ -16,7 +16,7 @@ static shoal_status make_lists(shoal_graph *f, int n_params, int n_results) {
   return NULL;
 }
 
-static shoal_status check_inside(const shoal_graph *f) {
+shoal_status function_check(const shoal_graph *f) {
   TRY(shoal_graph_status(f));
   for (int i = 0; i < f->n_results; i++)
     if (!f->results[i]) return status_make(SHOAL_ERR_ARGUMENT, "result %d is NULL", i);
@@ -43,7 +43,7 @@ shoal_status function_make(const char *device, shoal_value *const *in, int n_in,
   if (!status) status = shoal_graph_status(f);
   if (!status) {
     body(f, f->params, n_in, f->results, n_out, context);
-    status = check_inside(f);
+    status = function_check(f);
   }
   if (status) {
     shoal_graph_destroy(f);
@@ -101,7 +101,7 @@ static shoal_status add_gradient(const shoal_graph *f, shoal_graph *d, shoal_val
     if (g && grads[i].indices) g = scatter_add_like(d, grads[i].indices, g, wanted[i]);
     d->results[i] = g ? g : shoal_fill_like(d, wanted[i], 0);
   }
-  return check_inside(d);
+  return function_check(d);
 }
 
 shoal_status function_gradient(const shoal_graph *f, shoal_graph **out) {

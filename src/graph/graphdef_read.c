@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "base/text.h"
+#include "graph/function.h"
 #include "graph/graphdef_fields.h"
 
 #include <stdio.h>
@@ -140,6 +141,7 @@ static shoal_status read_sub_graph(const proto_reader *r, int depth, shoal_graph
   shoal_graph *sub;
   TRY(shoal_graph_create(&sub));
   shoal_status status = read_nodes(sub, proto_inside(r), true, depth + 1);
+  if (!status) status = function_check(sub);
   if (status) {
     shoal_graph_destroy(sub);
     return status_wrap(status, "in a sub-graph");
