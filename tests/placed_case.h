@@ -4,6 +4,7 @@
 
 #include "shoal/shoal.h"
 
+#include <arpa/inet.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -12,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -55,14 +57,29 @@ static inline void server_start(servers *s, int i) {
   _exit(status != NULL);
 }
 
+/* Ports of the loopback device, below those that the system gives out by itself, that were free just now. */
+static inline int server_port(void) {
+  static int used;
+  for (;; used++) {
+    int port = 20000 + (int)(getpid() * 7 + used) % 12000, s = socket(AF_INET, SOCK_STREAM, 0);
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+                            .sin_port = htons((uint16_t)port)};
+    bool free_now = s >= 0 && !bind(s, (struct sockaddr *)&a, sizeof a);
+    close(s);
+    assert_true(used < 12000);
+    if (!free_now) continue;
+    used++;
+    return port;
+  }
+}
+
 /* Task 0 is the ps, the others are workers. tcp: over ports of the loopback device instead of shared memory. */
 static inline void servers_start(servers *s, bool tcp) {
   static int used;
   for (int i = 0; i < CASE_TASKS; i++) {
     snprintf(s->names[i], sizeof s->names[i], i ? "/job:worker/task:%d" : "/job:ps/task:%d", i ? i - 1 : 0);
-    int port = 20000 + (int)(getpid() * 7 + used) % 20000;
     if (tcp)
-      snprintf(s->addresses[i], sizeof s->addresses[i], "tcp://127.0.0.1:%d", port);
+      snprintf(s->addresses[i], sizeof s->addresses[i], "tcp://127.0.0.1:%d", server_port());
     else
       snprintf(s->addresses[i], sizeof s->addresses[i], "shm:/placed-%d-%d", (int)getpid(), used);
     used++;
