@@ -15,7 +15,7 @@ static model begin(void) {
   return m;
 }
 
-static void connect(model *m, const servers *s, double step_seconds) {
+static void open_session(model *m, const servers *s, double step_seconds) {
   if (s)
     ok(shoal_session_connect(m->graph,
                              &(shoal_cluster_options){.tasks = s->tasks, .n_tasks = CASE_TASKS, .job = CASE_JOB,
@@ -62,7 +62,7 @@ static void queue(void **state) {
   shoal_value *put = shoal_enqueue(g, &q, item);
   shoal_name_next(g, "get");
   shoal_value *get = shoal_dequeue(g, &q), *close = shoal_queue_close(g, &q);
-  connect(&m, *state, 0);
+  open_session(&m, *state, 0);
   /* In order, more often round the ring than it has places. */
   for (int i = 0; i < 8; i++) {
     run_fed(&m, x, i, put);
@@ -126,7 +126,7 @@ static void barrier(void **state) {
     puts[w] = shoal_graph_find(g, name);
   }
   shoal_value *wanted[] = {shoal_group(g, puts, WORKERS), all, next};
-  connect(&m, *state, 0);
+  open_session(&m, *state, 0);
   for (int i = 1; i <= 4; i++) {
     shoal_tensor out[3];
     ok(shoal_session_run(m.session, NULL, 0, wanted, 3, out));
@@ -150,7 +150,7 @@ static void deadline(void **state) {
   shoal_device_pop(g);
   shoal_value *both[] = {shoal_enqueue(g, &q, x), shoal_dequeue(g, &q)};
   shoal_value *size = shoal_queue_size(g, &q);
-  connect(&m, *state, 0.3);
+  open_session(&m, *state, 0.3);
   shoal_tensor out[2];
   double start = clock_seconds();
   refused(shoal_session_run(m.session, NULL, 0, both, 2, out), SHOAL_ERR_PEER,
@@ -176,7 +176,7 @@ static void accumulator(void **state) {
   shoal_value *add = shoal_accumulate(g, &a, gradient, step), *now = shoal_accumulator_step(g, &a);
   shoal_name_next(g, "taken");
   shoal_value *take = shoal_accumulator_take(g, &a, 2);
-  connect(&m, *state, 0);
+  open_session(&m, *state, 0);
   shoal_tensor out;
   assert_float_equal(run_fed(&m, step, 0, add), 1, 0);
   refused(shoal_session_run(m.session, NULL, 0, &take, 1, &out), SHOAL_ERR_ARGUMENT,
@@ -215,7 +215,7 @@ static void descent(void **state) {
   }
   shoal_value *collect = shoal_group(g, adds, WORKERS);
   shoal_value *update = shoal_assign_add(g, w, shoal_scale(g, shoal_accumulator_take(g, &a, WORKERS), -0.25));
-  connect(&m, *state, 0);
+  open_session(&m, *state, 0);
   double expected = 10;
   for (int i = 0; i < 6; i++) {
     run(&m, collect, 0);
@@ -269,7 +269,7 @@ static void saved(void **state) {
   shoal_status status = shoal_graph_load(path, &again.graph);
   unlink(path);
   ok(status);
-  connect(&again, NULL, 0);
+  open_session(&again, NULL, 0);
   shoal_value *get = shoal_value_output(shoal_graph_find(again.graph, "get"), 1);
   run(&again, shoal_graph_find(again.graph, "put"), 0);
   assert_float_equal(run(&again, get, 1), 7, 0);
