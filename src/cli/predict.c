@@ -2,9 +2,14 @@
 #include "cli/command.h"
 #include "cli/saved.h"
 #include "data/image.h"
+#include "data/transform.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+
+#define PICTURE_MOST (256 << 20) /* bytes of an encoded one */
 
 typedef struct {
   saved_options saved;
@@ -67,8 +72,62 @@ static shoal_status predict_rows(saved_model *s, const shoal_tensor *features, c
   return status;
 }
 
+/* The file's bytes become the one row of `into`. */
+static shoal_status read_bytes(const char *path, rows_block *into) {
+  struct stat info;
+  FILE *file = fopen(path, "rbe");
+  if (!file) return status_errno(errno, "cannot open it");
+  shoal_status status = NULL;
+  if (fstat(fileno(file), &info) || !S_ISREG(info.st_mode) || info.st_size > PICTURE_MOST)
+    status = status_make(SHOAL_ERR_INPUT, "is no file of at most %d bytes: give the path of a PNG or JPEG", PICTURE_MOST);
+  if (!status) status = rows_reserve(into, 1, info.st_size);
+  if (!status && fread(into->bytes, 1, (size_t)info.st_size, file) != (size_t)info.st_size)
+    status = status_make(SHOAL_ERR_INPUT, "cannot read its %lld bytes", (long long)info.st_size);
+  if (!status) {
+    into->labels[0] = 0;
+    into->offsets[0] = 0;
+    into->offsets[1] = info.st_size;
+    into->count = 1;
+  }
+  fclose(file);
+  return status;
+}
+
+/* A PNG or JPEG, as rows of such pictures were made to fit when the model was trained. */
+static shoal_status predict_colour(saved_model *s, const char *path, output *out) {
+  const shoal_shape *in = &s->kind->input;
+  const char *given = s->job.transform ? s->job.transform : "";
+  char *steps = NULL;
+  const bool sized = strstr(given, "resize=") || strstr(given, "fit="); /* else the rows had the size already */
+  if (asprintf(&steps, "resize=%lldx%lld,colour%s%s", (long long)in->dim[0], (long long)in->dim[1], *given ? "," : "",
+               given) < 0)
+    return status_no_memory();
+  rows_block file, picture = {0};
+  rows_init(&file, &(rows_schema){.kind = ROWS_BYTES, .classes = s->classes});
+  transform *t = NULL;
+  shoal_status status = NULL;
+  TRY_GOTO(status, read_bytes(path, &file), done);
+  TRY_GOTO(status, transform_create(sized ? given : steps, &file.schema, 0, &t), done);
+  rows_schema schema;
+  transform_schema(t, &schema);
+  rows_init(&picture, &schema);
+  if (shoal_shape_count(&schema.shape) != shoal_shape_count(in))
+    TRY_GOTO(status, status_make(SHOAL_ERR_INPUT, "--transform %s does not make the model's input of it", given), done);
+  TRY_GOTO(status, transform_row(t, &file, 0, 0, 0, &picture), done);
+  shoal_tensor row = shoal_tensor_view(schema.dtype, SHOAL_SHAPE(1, in->dim[0], in->dim[1], in->dim[2]),
+                                       picture.features);
+  status = predict_rows(s, &row, path, 0, NULL, out);
+done:
+  transform_destroy(t);
+  free(steps);
+  rows_fini(&picture);
+  rows_fini(&file);
+  return status_wrap(status, "%s", path);
+}
+
 static shoal_status predict_file(saved_model *s, const char *path, output *out) {
   const shoal_shape *in = &s->kind->input;
+  if (in->rank == 3 && in->dim[2] > 1) return predict_colour(s, path, out);
   int side = in->rank == 1 ? 28 : 0; /* a flat input is a square picture */
   while (in->rank == 1 && (int64_t)side * side < in->dim[0]) side++;
   int height = in->rank == 1 ? side : (int)in->dim[0], width = in->rank == 1 ? side : (int)in->dim[1];

@@ -52,6 +52,14 @@ class AlexNet(support.Case):
         self.assertGreater(min(losses[:4]) - rest, 0.5)
         self.assertLess(max(losses[-4:]) - rest, 0.2)
         self.assertGreaterEqual(self.summary("r")["test_accuracy"], 0.9)
+        # Pictures of another size, from files.
+        self.shoal("data", "generate", "images", "--rows", 2, "--seed", 3, "--classes", 2, "--size", "200x300x3", "--out",
+                   "files", "--quiet")
+        files = sorted((self.folder / "files").glob("*/*.png"))
+        out, _ = self.shoal("predict", "r", *files, "--json")
+        self.assertEqual([row["class"] for row in json.loads(out)], [0, 1])
+        _, err = self.shoal("predict", "r", self.folder / "r" / "summary.json", expect=1)
+        self.assertIn("summary.json", err)
 
 
 support.main()
