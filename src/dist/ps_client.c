@@ -169,7 +169,13 @@ static shoal_status take(ps_client *c, int server, int kind, float *const *param
 
 static shoal_status push_to(ps_client *c, int server, float *const *gradients, const ps_head *head) {
   net_header h = {.kind = PS_PUSH, .step = c->versions[server], .number = (uint64_t)head->examples};
-  return client_send(c, server, h, head, head->examples ? gradients : NULL);
+  ps_head told = *head;
+  if (c->options.round) { /* a server that is ahead of the leader has had this part already, from who died */
+    h.step = MIN_OF(h.step, c->versions[0]);
+    told.updates = 0;
+    for (int s = 0; s < client_servers(c); s++) told.updates = MAX_OF(told.updates, (int64_t)c->versions[s]);
+  }
+  return client_send(c, server, h, &told, head->examples ? gradients : NULL);
 }
 
 /* version, steps: the leader's, for the others. */

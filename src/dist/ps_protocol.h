@@ -30,7 +30,8 @@
  *     answer says only whether it is PS_END; together, that is when all workers have come with empty gradients.
  * 14. With ps_start.round a step is such a round, cut along the leaves of a tree (lease_plan). A PUSH then has a vector
  *     for each node that remains of its leaves (tree_nodes), already weighted by their share of the round's rows; the
- *     sum over the whole tree is the step's gradient, whoever computed which part.
+ *     sum over the whole tree is the step's gradient, whoever computed which part. Where workers return, a round waits
+ *     for the part of one that went away: who returns is given it with the parameters of that round.
  * 15. Apart, a worker may send its next PUSH before the answer to the last one has come, up to as many as the settings
  *     say (PS_FLIGHT_MOST; of a stream or a table: one). It is given as many batches at START or PULL (ps_head.also)
  *     and one more with each answer; PS_NO_BATCH: the one it still has is the last for now. Answers come in the order
@@ -79,7 +80,7 @@ typedef struct {
   double loss, hits;     /* sums over `examples`; to the server: of this gradient, from it: of the step */
   int64_t examples;
   double rate;           /* applied last */
-  int64_t updates;       /* = version of the parameters */
+  int64_t updates;       /* = version of the parameters; to the server, of a round: the newest that were used */
   int64_t rows;          /* done since the training's very beginning, resumed part included */
   int64_t counter;       /* the optimizer's own count of updates, 0: it has none */
   int32_t running;       /* workers here and not done */

@@ -326,6 +326,7 @@ static shoal_status look(server *s) {
   if (s->now - s->last_message > s->options->patience) return too_long(s);
   TRY(find_refused(s));
   TRY(steps_find_silent(s));
+  if (s->options->round) TRY(steps_go_on(s)); /* a part may have been awaited for too long */
   if (s->options->on_look) {
     net_server_stats(s->net, &s->result.net);
     s->options->on_look(s->options->describer, &s->result);

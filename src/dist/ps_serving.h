@@ -58,6 +58,7 @@ typedef struct {
   double now;             /* clock, of the message or look under way */
   uint32_t wait_label;    /* of the timeline, if there is one */
   double start, last_update, last_message, last_look;
+  double lost;            /* clock: a worker went away last */
   ps_server_result result;
 } server;
 

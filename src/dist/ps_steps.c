@@ -6,6 +6,7 @@
 #include <string.h>
 
 #define START_SECONDS 1.0 /* those that are not there by then come later; a first synchronous start waits for all */
+#define RETURN_SECONDS 10.0 /* a round waits so long for the part of a worker that went away and may return */
 #define LONGEST_TIMES 3   /* a worker is silent only when it takes so many times its longest step */
 
 static bool pushes(const worker *w) { return w->waits && w->held[0].message.header.kind == PS_PUSH; }
@@ -137,6 +138,20 @@ static shoal_status apply(server *s, int n, double loss, double hits, int64_t ex
 
 /* ---- together */
 
+/* Whether a part of the round is with nobody, and who had it may come back for it. */
+static bool awaits_part(const server *s) {
+  int64_t there = 0, wanted = 0;
+  if (!s->options->round || !s->options->returns) return false;
+  if (s->now - MAX_OF(s->lost, s->start) > RETURN_SECONDS) return false; /* it may also not have come yet */
+  for (int w = 0; w < s->options->workers; w++) {
+    const request *r = &s->workers[w].held[0];
+    if (!pushes(&s->workers[w])) continue;
+    there += (int64_t)r->message.header.number;
+    wanted = MAX_OF(wanted, r->head.round_rows);
+  }
+  return there < wanted;
+}
+
 static bool round_is_complete(const server *s) {
   const ps_server_options *o = s->options;
   int members = 0, waiting = 0, pushed = 0, real = 0, leased = 0, told = 0;
@@ -153,7 +168,7 @@ static bool round_is_complete(const server *s) {
     told = MAX_OF(told, k->held[0].head.used);
   }
   if (!pushed) return false;
-  if (waiting == members) return true; /* nothing else can come */
+  if (waiting == members) return !awaits_part(s); /* otherwise nothing else can come */
   if (!o->backups) return false;
   if (!o->leader) return told && real >= told;
   return real && real >= MIN_OF(leased, o->workers - o->backups);
@@ -168,9 +183,20 @@ static shoal_status admit_waiting(server *s, bool all) {
   return NULL;
 }
 
+/* Parts of a round stand in its order, whoever computed which. */
+static void sort_parts(server *s, int n) {
+  for (int i = 1; i < n; i++)
+    for (int k = i; k > 0 && s->gradients[k - 1].first_leaf > s->gradients[k].first_leaf; k--) {
+      ps_gradient left = s->gradients[k - 1];
+      s->gradients[k - 1] = s->gradients[k];
+      s->gradients[k] = left;
+    }
+}
+
 static shoal_status take_round(server *s) {
   const ps_server_options *o = s->options;
-  int64_t examples = 0;
+  int64_t examples = 0, uneven = s->result.uneven;
+  bool mixed = false; /* a part was computed with parameters of more than one version */
   double loss = 0, hits = 0;
   int n = 0;
   for (int w = 0; w < o->workers; w++) {
@@ -183,12 +209,15 @@ static shoal_status take_round(server *s) {
                                       .first_leaf = r->head.first_leaf,
                                       .last_leaf = r->head.last_leaf,
                                       .round_rows = r->head.round_rows};
+    mixed = mixed || (o->round && r->head.updates != version_of(&r->message));
     examples += own;
     loss += r->head.loss;
     hits += r->head.hits;
     r->behind = count_gradient(s, w, &r->message);
   }
+  if (o->round) sort_parts(s, n);
   if (n) TRY(apply(s, n, loss, hits, examples));
+  if (mixed) s->result.uneven = uneven + 1;
   s->dry = !n;
   for (int w = 0; w < o->workers && o->leader && !is_stream(s); w++) {
     if (pushes(&s->workers[w]))
@@ -347,7 +376,8 @@ static bool may_begin(const server *s) {
     if (k->state == ABSENT || (k->state == JOINING && !k->waits)) all = false;
   }
   bool first_together = o->together && s->generation == 1;
-  return all || (!first_together && s->now - s->asked > START_SECONDS);
+  double patience = o->round && o->returns ? RETURN_SECONDS : START_SECONDS;
+  return all || (!first_together && s->now - s->asked > patience);
 }
 
 shoal_status steps_begin(server *s) {
@@ -367,13 +397,15 @@ shoal_status steps_begin(server *s) {
     s->start_peer = 0;
   }
   if (s->stopping) return steps_release_all(s);
-  return s->options->together ? admit_waiting(s, false) : go_on_apart(s);
+  /* Whoever asks for a version has it from a training before. */
+  return s->options->together ? admit_waiting(s, s->options->leader) : go_on_apart(s);
 }
 
 shoal_status steps_lose(server *s, worker *w) {
   int index = (int)(w - s->workers);
   s->result.workers[index].deaths += w->state == JOINING || w->state == MEMBER;
   w->state = GONE;
+  s->lost = s->now;
   w->peer = 0;
   for (int i = 0; i < w->waits; i++)
     if (w->held[i].keeps) net_release_server(s->net, &w->held[i].message);

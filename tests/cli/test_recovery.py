@@ -138,6 +138,23 @@ class Recovery(support.Case):
             self.assertEqual(summary["uneven_updates"] > 0, bool(flags))
             self.assertEqual("--deterministic did not hold" in out, bool(flags))
 
+    def test_a_worker_that_returns_changes_no_bit(self):
+        """With --deterministic a round waits for it. Of several servers one may have had its gradient already and another
+        not: then the run says that the bits are lost."""
+        flags = ["--data", self.data, "--deterministic", "--epochs", 1500, "--lr", 0.1, "--quiet"]
+        self.shoal("train", "softmax", "--run-dir", "one", "--batch-size", 48, "--threads", 1, *flags)
+        for servers in (1, 2):
+            name = f"returns{servers}"
+            process, folder = self.begin(name, "--workers", 3, "--ps", servers, "--deterministic", epochs=1500)
+            self.wait_for_training(process, folder)
+            os.kill(tasks_of(folder)["worker:1"], signal.SIGKILL)
+            self.end_later(process, folder)
+            summary = self.summary(name)
+            self.assertEqual((summary["restarts"], summary["lost_workers"]), (1, []))
+            same = (folder / "model.safetensors").read_bytes() == (self.folder / "one/model.safetensors").read_bytes()
+            self.assertEqual(same, summary["uneven_updates"] == 0)
+            self.assertTrue(same or servers > 1)
+
     def end_later(self, process, folder):
         out, err = process.communicate(timeout=60)
         self.assertEqual(process.returncode, 0, out + err)
