@@ -14,6 +14,7 @@
 
 #define RUN_SECONDS 86400.0
 #define YARDSTICK_MOST 2500 /* rows: larger ones are not faster */
+#define YARDSTICK_SECONDS 0.4
 #define SAFE_SHARE 0.9 /* of the memory that is available */
 
 typedef struct {
@@ -86,8 +87,8 @@ typedef struct {
 static void print_yardstick(const matmul_result *r) {
   char blas[96] = "no BLAS library found to compare with";
   if (r->machine.name) snprintf(blas, sizeof blas, "%s %.1f", r->machine.name, r->machine.blas / 1e9);
-  printf("  this machine    %.1f GF/s in one product of two blocks on all processors (%s): reached %.0f %% of the better\n",
-         r->machine.own / 1e9, blas, 100 * r->cost.flops / r->seconds / yardstick_best(&r->machine));
+  printf("  this machine    %.1f GF/s in one product of two blocks on all processors (%s): reached %.0f %% of the "
+         "better\n", r->machine.own / 1e9, blas, 100 * r->cost.flops / r->seconds / yardstick_best(&r->machine));
 }
 
 static void print_result(const matmul_options *o, const matmul_result *r) {
@@ -109,8 +110,8 @@ static shoal_status write_summary(const char *path, const matmul_options *o, con
   json_t *all = json_pack("{s:s, s:s, s:I, s:I, s:i, s:b, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I}", "model", "matmul",
                           "status", "finished", "n", (json_int_t)o->n,
                           "blocks", (json_int_t)o->blocks, "workers", o->workers, "full_product", o->full_product,
-                          "trace", r->trace, "seconds", r->seconds, "start_seconds", r->start_seconds, "flops", r->cost.flops,
-                          "worker_bytes", r->cost.worker_bytes, "pairs", (json_int_t)r->cost.pairs, "messages",
+                          "trace", r->trace, "seconds", r->seconds, "start_seconds", r->start_seconds, "flops",
+                          r->cost.flops, "worker_bytes", r->cost.worker_bytes, "pairs", (json_int_t)r->cost.pairs, "messages",
                           (json_int_t)r->stats.messages, "data_bytes", (json_int_t)r->stats.data_bytes);
   if (all && o->full_product) {
     json_object_set_new(all, "machine_product_flops", json_real(yardstick_best(&r->machine)));
@@ -156,7 +157,8 @@ static shoal_status compute(const matmul_flags *f, const matmul_options *o, shoa
   }
   shoal_session_destroy(s);
   if (!status && o->full_product)
-    status = yardstick_measure(MIN_OF(o->n / o->blocks, (int64_t)YARDSTICK_MOST), &r.machine);
+    status = yardstick_measure(MIN_OF(o->n / o->blocks, (int64_t)YARDSTICK_MOST), MIN_OF(r.seconds, YARDSTICK_SECONDS),
+                               &r.machine);
   TRY(status);
   if (!f->quiet) print_result(o, &r);
   if (f->run_dir) TRY(write_run(f->run_dir, o, &r));

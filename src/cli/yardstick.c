@@ -8,10 +8,9 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
-#define MEASURE_SECONDS 0.4 /* for each */
 enum { LEAST_TIMES = 3 };
 
-static shoal_status measure_own(int64_t side, double *out) {
+static shoal_status measure_own(int64_t side, double seconds, double *out) {
   shoal_graph *g;
   shoal_session *s = NULL;
   TRY(shoal_graph_create(&g));
@@ -20,7 +19,7 @@ static shoal_status measure_own(int64_t side, double *out) {
   shoal_value *y = shoal_matmul(g, a, b, false, false);
   shoal_status status = shoal_session_create(g, NULL, &s);
   double best = 1e9, begun = clock_seconds();
-  for (int i = 0; !status && (i < LEAST_TIMES || clock_seconds() - begun < MEASURE_SECONDS); i++) {
+  for (int i = 0; !status && (i < LEAST_TIMES || clock_seconds() - begun < seconds); i++) {
     double start = clock_seconds();
     status = shoal_session_run(s, NULL, 0, &y, 1, NULL);
     best = MIN_OF(best, clock_seconds() - start);
@@ -53,7 +52,7 @@ static void *open_blas(const char **name) {
 }
 
 /* The library stays open: its threads outlive the call. */
-static shoal_status measure_blas(int64_t side, void *library, double *out) {
+static shoal_status measure_blas(int64_t side, void *library, double seconds, double *out) {
   sgemm_fn sgemm;
   void (*set_threads)(int);
   *(void **)&sgemm = dlsym(library, "sgemm_");
@@ -66,7 +65,7 @@ static shoal_status measure_blas(int64_t side, void *library, double *out) {
   float *b = data + side * side, *c = b + side * side;
   for (int64_t i = 0; i < 2 * side * side; i++) data[i] = (float)(i % 97) / 97;
   double best = 1e9, begun = clock_seconds();
-  for (int i = 0; i < LEAST_TIMES || clock_seconds() - begun < MEASURE_SECONDS; i++) {
+  for (int i = 0; i < LEAST_TIMES || clock_seconds() - begun < seconds; i++) {
     double start = clock_seconds();
     sgemm("N", "N", &n, &n, &n, &one, data, &n, b, &n, &zero, c, &n);
     best = MIN_OF(best, clock_seconds() - start);
@@ -76,16 +75,16 @@ static shoal_status measure_blas(int64_t side, void *library, double *out) {
   return NULL;
 }
 
-shoal_status yardstick_measure(int64_t side, yardstick *out) {
+shoal_status yardstick_measure(int64_t side, double seconds, yardstick *out) {
   yardstick y = {0};
-  double seconds;
+  double best;
   const double flops = 2.0 * (double)side * (double)side * (double)side;
-  TRY(measure_own(side, &seconds));
-  y.own = flops / seconds;
+  TRY(measure_own(side, seconds, &best));
+  y.own = flops / best;
   void *library = open_blas(&y.name);
   if (library) {
-    TRY(measure_blas(side, library, &seconds));
-    y.blas = flops / seconds;
+    TRY(measure_blas(side, library, seconds, &best));
+    y.blas = flops / best;
   }
   *out = y;
   return NULL;

@@ -13,8 +13,8 @@ typedef struct {
   const char *name; /* its file; NULL: none */
 } yardstick;
 
-/* Takes about a second. */
-SHOAL_CHECKED shoal_status yardstick_measure(int64_t side, yardstick *out);
+/* Each is tried for `seconds`, three times at least. */
+SHOAL_CHECKED shoal_status yardstick_measure(int64_t side, double seconds, yardstick *out);
 
 static inline double yardstick_best(const yardstick *y) { return y->own > y->blas ? y->own : y->blas; }
 

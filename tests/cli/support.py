@@ -44,6 +44,11 @@ def has_begun(run):
     return path.exists() and any(f'"kind":"{kind}"' in path.read_text() for kind in ("step", "epoch"))
 
 
+def children(pid):
+    """The processes it has started and that are still there."""
+    return [int(p) for p in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
 class Case(unittest.TestCase):
     """A test with a folder of its own, in which the command runs."""
 

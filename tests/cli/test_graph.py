@@ -1,4 +1,4 @@
-"""Graphs over several tasks: shoal server, shoal run, shoal matmul, and the example that trains inside one graph."""
+"""Graphs over several tasks: shoal server, shoal run, and the example that trains inside one graph."""
 import contextlib
 import json
 import os
@@ -9,31 +9,10 @@ import signal
 import socket
 import struct
 import subprocess
-import time
 
-from support import ROOT, SHOAL, Case, main
+from support import ROOT, SHOAL, Case, children, main
 
 EXAMPLES = pathlib.Path(os.environ["SHOAL_BUILD"]) / "examples"
-MASK = 0xFFFFFFFF
-
-
-def philox(seed, stream, position):
-    """Four words of the counter-based generator, written down a second time."""
-    c = [position & MASK, position >> 32, stream & MASK, stream >> 32]
-    k = [seed & MASK, seed >> 32]
-    for _ in range(10):
-        p, q = 0xD2511F53 * c[0], 0xCD9E8D57 * c[2]
-        c = [(q >> 32) ^ c[1] ^ k[0], q & MASK, (p >> 32) ^ c[3] ^ k[1], p & MASK]
-        k = [(k[0] + 0x9E3779B9) & MASK, (k[1] + 0xBB67AE85) & MASK]
-    return c
-
-
-def trace_of_square(n, seed):
-    words = []
-    for position in range((n * n + 3) // 4):
-        words += philox(seed, 0x6D61747269780000, position)
-    a = [(w >> 8) / 2 ** 24 for w in words]
-    return sum(a[i * n + j] * a[j * n + i] for i in range(n) for j in range(n))
 
 
 def write_npy(path, kind, shape, values):
@@ -42,45 +21,6 @@ def write_npy(path, kind, shape, values):
     code = {"|u1": "B", "<f4": "f"}[kind]
     path.write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode()
                      + struct.pack(f"<{len(values)}{code}", *values))
-
-
-def children(pid):
-    return [int(p) for p in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
-class Matmul(Case):
-    def summary_of(self, *flags):
-        self.shoal("matmul", "--summary", "m.json", *flags)
-        return json.loads((self.folder / "m.json").read_text())
-
-    def test_value_does_not_depend_on_workers_or_blocks(self):
-        expected = trace_of_square(61, 5)
-        for flags in (("--blocks", 1, "--workers", 1), ("--blocks", 7, "--workers", 2),
-                      ("--blocks", 61, "--workers", 5), ("--blocks", 4, "--workers", 3, "--transport", "tcp"),
-                      ("--blocks", 5, "--workers", 2, "--full-product")):
-            got = self.summary_of("--n", 61, "--seed", 5, *flags)
-            self.assertAlmostEqual(got["trace"] / expected, 1, delta=1e-6, msg=str(flags))
-            self.assertLess(got["data_bytes"], 1000 * got["pairs"])
-
-    def test_too_large_is_refused_with_numbers(self):
-        _, error = self.shoal("matmul", "--n", 10000000, "--blocks", 4, expect=1)
-        self.assertRegex(error, r"need [\d.]+ GB each, [\d.]+ GB in all, but [\d.]+ GB are available.*--blocks \d+")
-
-    def test_killed_task_is_named(self):
-        with subprocess.Popen([SHOAL, "matmul", "--n", "60000", "--blocks", "12", "--workers", "3", "--threads", "1"],
-                              cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as job:
-            end = time.monotonic() + 20
-            while len(children(job.pid)) < 3 and time.monotonic() < end:
-                time.sleep(0.05)
-            time.sleep(0.5)
-            victim = children(job.pid)[1]
-            os.kill(victim, signal.SIGKILL)
-            start = time.monotonic()
-            _, error = job.communicate(timeout=30)
-            self.assertLess(time.monotonic() - start, 5)
-            self.assertEqual(job.returncode, 1)
-            self.assertIn("/job:worker/task:1", error)
-            self.assertIn("signal 9", error)
 
 
 class Examples(Case):
