@@ -51,6 +51,38 @@ static void sizes_go_through(void **state) {
   net_case_join(pid);
 }
 
+/* ---- clients that share a thread for the network, closed in any order; waits that look before they sleep */
+
+static void clients_beside(const char *address, int unused) {
+  (void)unused;
+  enum { N = 3 };
+  net_client *c[N];
+  net_options o = {.largest = LARGEST, .job = NET_JOB, .eager = 50e-6};
+  for (uint32_t i = 0; i < N; i++) {
+    o.from = i;
+    CHILD_OK(net_connect(address, &o, 10, &c[i]));
+    o.beside = c[0];
+  }
+  static const int closed[N] = {1, 0, 2}; /* the first opened is not the last closed */
+  for (uint32_t round = 0; round < N; round++) {
+    for (uint32_t i = 0; i < N; i++)
+      if (c[i])
+        for (uint32_t k = 0; k < 20; k++) net_case_exchange(c[i], 100 * round + k, k % 5 ? 100 * k : (size_t)2 << 20);
+    net_client_close(c[closed[round]]);
+    c[closed[round]] = NULL;
+  }
+}
+
+static void shared_thread(void **state) {
+  char address[NET_ADDRESS];
+  net_case_address(*state, address);
+  pid_t pid = net_case_start(clients_beside, address, 0);
+  net_server *s = listen_at(address, LARGEST);
+  assert_int_equal(net_case_serve(s, 3), 20 * (3 + 2 + 1));
+  net_server_close(s);
+  net_case_join(pid);
+}
+
 /* ---- several clients, in order */
 
 enum { CLIENTS = 4, EACH = 1500 };
@@ -393,6 +425,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       BOTH(sizes_go_through),
       BOTH(clients_at_once),
+      BOTH(shared_thread),
       BOTH(requests_in_flight),
       BOTH(held_messages),
       BOTH(deadlines),

@@ -306,7 +306,7 @@ static shoal_status read_tasks(const shoal_task *tasks, int n, device *out) {
 
 static shoal_status connect_all(cluster_session *c, const shoal_task *tasks) {
   net_options net = {.largest = GRAPH_LARGEST, .from = GRAPH_CLIENT, .job = c->options.job,
-                     .insecure = c->options.insecure};
+                     .insecure = c->options.insecure, .eager = GRAPH_EAGER};
   if (c->options.keys) TRY(key_ring_read(c->options.keys, false, &c->ring, &net));
   for (int t = 0; t < c->n_tasks; t++) {
     char buffer[DEVICE_TEXT];
@@ -314,8 +314,10 @@ static shoal_status connect_all(cluster_session *c, const shoal_task *tasks) {
     c->tasks[t].address = strdup(tasks[t].address ? tasks[t].address : "");
     if (!c->tasks[t].name || !c->tasks[t].address) return status_no_memory();
   }
-  for (int t = 0; t < c->n_tasks; t++)
+  for (int t = 0; t < c->n_tasks; t++) {
     TRY(cluster_named(c, t, net_connect(tasks[t].address, &net, c->options.connect_seconds, &c->tasks[t].link)));
+    net.beside = c->tasks[0].link;
+  }
   return hand_over(c);
 }
 

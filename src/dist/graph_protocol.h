@@ -35,6 +35,7 @@ enum { GRAPH_FAILED = 1 };
 
 #define GRAPH_LARGEST ((size_t)1 << 30) /* bytes of a message */
 #define GRAPH_CLIENT 0xffffffffu        /* header.from of a client; tasks have their number */
+#define GRAPH_EAGER 50e-6               /* net_options.eager of both sides: a run may take no longer than that */
 
 typedef struct {
   uint64_t step;  /* of the random operators */

@@ -173,6 +173,7 @@ static shoal_status advance(server *s, double *wait) {
 shoal_status graph_server_run(const graph_server_options *options) {
   server s = {.options = *options};
   s.options.net.largest = GRAPH_LARGEST;
+  s.options.net.eager = GRAPH_EAGER;
   TRY(net_listen(options->address, &s.options.net, &s.net));
   if (options->ready) options->ready(options->context);
   shoal_status status = NULL;

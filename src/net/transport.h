@@ -57,6 +57,9 @@ typedef struct {
   const char *server_key;              /* clients: the server's public key */
   const char *const *allowed;          /* servers: clients' public keys, ended by NULL */
   bool insecure;                       /* said aloud: no keys beyond loopback */
+  double eager; /* seconds for which a wait looks again and again before it sleeps: a processor that sleeps takes long
+                   to wake. Only for few and short waits; shared memory does without. */
+  const struct net_client *beside; /* clients: another one, of the same owner, whose thread for the network is used */
 } net_options;
 
 typedef struct {

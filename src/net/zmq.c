@@ -211,7 +211,7 @@ static shoal_status zmq_listen(const char *address, const net_options *options, 
   zmq_server *s = calloc(1, sizeof *s);
   if (!s) return status_no_memory();
   s->options = *options;
-  shoal_status status = zmq_end_open(address, options, true, &s->end);
+  shoal_status status = zmq_end_open(address, options, true, NULL, &s->end);
   if (status) free(s);
   else *out = &s->base;
   return status;
@@ -362,7 +362,11 @@ static shoal_status zmq_connect_server(const char *address, const net_options *o
   zmq_client *c = calloc(1, sizeof *c);
   if (!c) return status_no_memory();
   c->options = *options;
-  shoal_status status = zmq_end_open(address, options, false, &c->end);
+  c->options.beside = NULL; /* of use only here */
+  const net_client *beside = options->beside;
+  if (beside && beside->transport != &transport_zmq) beside = NULL;
+  shoal_status status =
+      zmq_end_open(address, options, false, beside ? &((const zmq_client *)beside)->end : NULL, &c->end);
   if (!status) status = introduce(c, seconds);
   if (status) {
     zmq_end_close(&c->end, 0);

@@ -8,6 +8,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netdb.h>
+#include <sched.h>
 #include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -129,23 +130,57 @@ static shoal_status configure(void *s, const net_options *o, bool server) {
   return set_text(s, ZMQ_ZAP_DOMAIN, "shoal", "domain");
 }
 
+/* A context of libzmq, with the thread that does its work. */
+struct zmq_thread {
+  void *context;
+  int users; /* ends; they may be opened and closed by different threads */
+};
+
+static shoal_status join_thread(zmq_end *e, const zmq_end *beside) {
+  if (beside && beside->thread) {
+    e->thread = beside->thread;
+    __atomic_add_fetch(&e->thread->users, 1, __ATOMIC_RELAXED);
+  } else {
+    zmq_thread *t = calloc(1, sizeof *t);
+    if (!t) return status_no_memory();
+    t->context = zmq_ctx_new();
+    t->users = 1;
+    if (!t->context) {
+      free(t);
+      return status_make(SHOAL_ERR_SYSTEM, "ZeroMQ: %s", zmq_strerror(errno));
+    }
+    e->thread = t;
+  }
+  e->context = e->thread->context;
+  return NULL;
+}
+
+/* The last one waits for what lingers. */
+static void leave_thread(zmq_thread *t) {
+  if (!t || __atomic_sub_fetch(&t->users, 1, __ATOMIC_ACQ_REL)) return;
+  zmq_ctx_term(t->context);
+  free(t);
+}
+
 static shoal_status open_monitor(zmq_end *e) {
+  char name[40];
+  snprintf(name, sizeof name, "inproc://events-%p", e->socket);
   const int events = ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL |
                      ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
   e->monitor = zmq_socket(e->context, ZMQ_PAIR);
-  if (!e->monitor || zmq_socket_monitor(e->socket, "inproc://events", events) ||
-      zmq_connect(e->monitor, "inproc://events"))
+  if (!e->monitor || zmq_socket_monitor(e->socket, name, events) || zmq_connect(e->monitor, name))
     return status_make(SHOAL_ERR_SYSTEM, "watching connections: %s", zmq_strerror(errno));
   return set_int(e->monitor, ZMQ_LINGER, 0, "ZMQ_LINGER");
 }
 
-shoal_status zmq_end_open(const char *address, const net_options *options, bool server, zmq_end *out) {
+shoal_status zmq_end_open(const char *address, const net_options *options, bool server, const zmq_end *beside,
+                          zmq_end *out) {
   char numeric[HOST_ROOM];
   bool loopback;
   TRY(resolve(address, numeric, &loopback));
   TRY(check_keys(options, server, loopback));
-  zmq_end e = {.context = zmq_ctx_new(), .receive_limit = -1};
-  if (!e.context) return status_make(SHOAL_ERR_SYSTEM, "ZeroMQ: %s", zmq_strerror(errno));
+  zmq_end e = {.receive_limit = -1, .eager = options->eager};
+  TRY(join_thread(&e, beside));
   shoal_status status = NULL;
   if (server && options->secret_key) zmq_ctx_set(e.context, ZMQ_IO_THREADS, KEY_THREADS);
   e.socket = zmq_socket(e.context, server ? ZMQ_ROUTER : ZMQ_DEALER);
@@ -189,7 +224,7 @@ void zmq_end_close(zmq_end *e, int linger) {
     zmq_ctx_shutdown(e->context);
     zap_join(e->zap);
   }
-  if (e->context) zmq_ctx_term(e->context);
+  leave_thread(e->thread);
   *e = (zmq_end){0};
 }
 
@@ -217,6 +252,13 @@ static bool read_frame(void *socket, zmq_msg_t *m, int flags) {
 static bool first_frame(zmq_end *e, zmq_msg_t *m, double seconds) {
   if (read_frame(e->socket, m, ZMQ_DONTWAIT)) return true;
   if (seconds <= 0) return false;
+  if (e->eager > 0) {
+    const double until = clock_seconds() + MIN_OF(e->eager, seconds);
+    do {
+      sched_yield(); /* to whom it waits for, if it has no processor */
+      if (read_frame(e->socket, m, ZMQ_DONTWAIT)) return true;
+    } while (clock_seconds() < until);
+  }
   int limit = (int)(seconds * 1e3) + 1;
   if (limit != e->receive_limit && !zmq_setsockopt(e->socket, ZMQ_RCVTIMEO, &limit, sizeof limit))
     e->receive_limit = limit;

@@ -10,10 +10,15 @@
 
 typedef struct zmq_hold zmq_hold;
 
+typedef struct zmq_thread zmq_thread;
+
 typedef struct {
-  void *context, *socket, *monitor;
+  zmq_thread *thread; /* libzmq's, shared by several ends or not */
+  void *context;      /* the thread's */
+  void *socket, *monitor;
   zmq_zap *zap;
   zmq_hold *spare;   /* holds to be used again */
+  double eager;      /* net_options.eager */
   int receive_limit; /* ZMQ_RCVTIMEO as it is set now, milliseconds */
 } zmq_end;
 
@@ -26,8 +31,9 @@ struct zmq_hold {
   zmq_hold *next;
 };
 
-/* address: "tcp://HOST:PORT". Binds (server) or connects. */
-SHOAL_CHECKED shoal_status zmq_end_open(const char *address, const net_options *options, bool server, zmq_end *out);
+/* address: "tcp://HOST:PORT". Binds (server) or connects. beside: whose thread is shared; NULL: a new one. */
+SHOAL_CHECKED shoal_status zmq_end_open(const char *address, const net_options *options, bool server,
+                                        const zmq_end *beside, zmq_end *out);
 /* Whatever is unsent after `linger` milliseconds is lost. Zeroed ends are fine. */
 void zmq_end_close(zmq_end *e, int linger);
 
