@@ -4,6 +4,7 @@
 #include "cli/command.h"
 #include "cli/graph_crew.h"
 #include "data/npy.h"
+#include "graph/graph.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -13,7 +14,7 @@ enum { MOST = 256, SHOWN = 8 };
 typedef struct {
   int64_t workers, ps, threads, steps, seed;
   const char *fetch, *cluster, *keys, *trace;
-  bool explain, insecure;
+  bool explain, list, insecure;
 } run_flags;
 
 static const flag_row run_table[] = {
@@ -39,6 +40,8 @@ static const flag_row run_table[] = {
     {.name = "trace", .kind = FLAG_TEXT, .offset = offsetof(run_flags, trace), .value = "FILE",
      .help = "write a timeline of all tasks, for 'shoal trace FILE', Perfetto or chrome://tracing",
      .complete = COMPLETE_FILE},
+    {.name = "list", .kind = FLAG_BOOL, .offset = offsetof(run_flags, list),
+     .help = "print what can be fed and what can be fetched, instead of running"},
     {.name = "explain-placement", .kind = FLAG_BOOL, .offset = offsetof(run_flags, explain),
      .help = "print which task would run which node, and why, instead of running"},
     {0},
@@ -56,6 +59,16 @@ typedef struct {
 
 /* ---- feeds and fetches */
 
+/* "the graph has no value 'los' (did you mean loss?)" */
+static shoal_status no_value(const shoal_graph *g, const char *name) {
+  const char **names = calloc(g->count + 1, sizeof *names);
+  for (size_t i = 0; names && i < g->count; i++) names[i] = g->nodes[i]->name;
+  const char *near = names ? text_nearest(name, names, g->count) : NULL;
+  free(names);
+  return status_make(SHOAL_ERR_ARGUMENT, "the graph has no value '%s'%s%s%s; --list shows what it has", name,
+                     near ? " (did you mean " : "", near ? near : "", near ? "?)" : "");
+}
+
 /* NAME or NAME:OUTPUT */
 static shoal_status find_value(const shoal_graph *g, char *name, shoal_value **out) {
   int64_t output = 0;
@@ -64,8 +77,17 @@ static shoal_status find_value(const shoal_graph *g, char *name, shoal_value **o
   if (!*out && colon && text_to_int(colon + 1, &output)) {
     *colon = 0;
     *out = shoal_value_output(shoal_graph_find(g, name), (int)output);
+    *colon = ':';
   }
-  return *out ? NULL : status_make(SHOAL_ERR_ARGUMENT, "the graph has no value '%s'", name);
+  return *out ? NULL : no_value(g, name);
+}
+
+/* A number that the type cannot hold is a mistake; a real one is rounded. */
+static shoal_status set_element(shoal_tensor *t, int64_t i, double number, const char *what) {
+  shoal_tensor_set(t, i, number);
+  if (shoal_tensor_get(t, i) == number || t->dtype == SHOAL_F32 || t->dtype == SHOAL_F64) return NULL;
+  return status_make(SHOAL_ERR_INPUT, "%s: %.9g at place %lld cannot be %s", what, number, (long long)i,
+                     shoal_dtype_name(t->dtype));
 }
 
 /* Fills a tensor of the value's type; a scalar takes a file of one number. */
@@ -89,7 +111,8 @@ static shoal_status read_file(const char *path, const shoal_value *v, shoal_tens
     if (!status && !n)
       status = status_make(SHOAL_ERR_INPUT, "%s ends after %lld of %lld numbers", path, (long long)done,
                            (long long)count);
-    for (int64_t i = 0; i < n; i++) shoal_tensor_set(&t, done + i, npy_element(&h, at, (size_t)i));
+    for (int64_t i = 0; i < n && !status; i++)
+      status = set_element(&t, done + i, npy_element(&h, at, (size_t)i), path);
     if (n) stream_advance(s, (size_t)n * size);
     done += n;
   }
@@ -113,9 +136,15 @@ static shoal_status read_feed(job *j, const char *word) {
   shoal_status status = find_value(j->graph, name, &f->value);
   free(name);
   TRY(status);
+  for (int i = 0; i < j->n_feeds; i++)
+    if (j->feeds[i].value == f->value) return status_make(SHOAL_ERR_ARGUMENT, "'%s' is fed twice", word);
   if (text_to_double(equals + 1, &number)) {
-    TRY(shoal_tensor_create(shoal_value_dtype(f->value), SHOAL_SCALAR, &f->tensor));
-    shoal_tensor_set(&f->tensor, 0, number);
+    shoal_tensor t;
+    TRY(shoal_tensor_create(shoal_value_dtype(f->value), SHOAL_SCALAR, &t));
+    status = set_element(&t, 0, number, word);
+    if (status) shoal_tensor_fini(&t);
+    TRY(status);
+    f->tensor = t;
   } else {
     TRY(read_file(equals + 1, f->value, &f->tensor));
   }
@@ -124,7 +153,8 @@ static shoal_status read_feed(job *j, const char *word) {
 }
 
 static shoal_status read_fetches(job *j, const char *list) {
-  if (!list) return status_make(SHOAL_ERR_ARGUMENT, "expected --fetch NAME,... : the values to compute");
+  if (!list)
+    return status_make(SHOAL_ERR_ARGUMENT, "expected --fetch NAME,... : the values to compute; --list shows what there is");
   j->words = strdup(list);
   if (!j->words) return status_no_memory();
   char *rest = NULL;
@@ -132,11 +162,50 @@ static shoal_status read_fetches(job *j, const char *list) {
     if (j->n_fetches == MOST) return status_make(SHOAL_ERR_ARGUMENT, "at most %d values can be fetched", MOST);
     char *equals = strchr(word, '=');
     if (equals) *equals = 0;
+    if (equals && !equals[1])
+      return status_make(SHOAL_ERR_ARGUMENT, "--fetch %s=: expected the name of a .npy file behind it", word);
     j->files[j->n_fetches] = equals ? equals + 1 : NULL;
     TRY(find_value(j->graph, word, &j->fetches[j->n_fetches]));
     j->n_fetches++;
   }
   return NULL;
+}
+
+static void list_values(const char *title, const shoal_graph *g, bool (*shown)(const shoal_graph *g, const node *n)) {
+  char shape[SHOAL_SHAPE_TEXT];
+  bool any = false;
+  for (size_t i = 0; i < g->count; i++) {
+    const node *n = g->nodes[i];
+    if (!shown(g, n)) continue;
+    if (!any) printf("%s\n", title);
+    any = true;
+    for (int k = 0; k < n->outs; k++) {
+      printf(k ? "  %s:%d" : "  %s", n->name, k);
+      printf(" %s%s%s%s\n", shoal_dtype_name(n->out[k].dtype), shoal_shape_text(&n->out[k].shape, shape),
+             n->device ? "  " : "", n->device ? n->device : "");
+    }
+  }
+}
+
+static bool is_placeholder(const shoal_graph *g, const node *n) {
+  (void)g;
+  return !strcmp(n->op->name, "placeholder");
+}
+
+static bool is_variable(const shoal_graph *g, const node *n) {
+  (void)g;
+  return n->initial != NULL;
+}
+
+/* Nothing in the graph uses it. */
+static bool is_result(const shoal_graph *g, const node *n) {
+  if (n->op->flags & OP_SOURCE) return false;
+  for (size_t i = (size_t)n->id + 1; i < g->count; i++) {
+    if (g->nodes[i]->initial && g->nodes[i]->initial->maker == n) return false;
+    for (int k = 0; k < g->nodes[i]->ins; k++)
+      if (g->nodes[i]->in[k]->maker == n) return false;
+  }
+  return true;
 }
 
 static void print_tensor(const shoal_value *v, const shoal_tensor *t) {
@@ -232,8 +301,13 @@ static shoal_status run_graph(const run_flags *f, const flags_parsed *words) {
   TRY(shoal_graph_load(words->words[0], &j.graph));
   shoal_status status = NULL;
   for (int i = 1; i < words->count && !status; i++) status = read_feed(&j, words->words[i]);
-  if (!status && !f->explain) status = read_fetches(&j, f->fetch);
-  if (!status) status = run_job(f, &j);
+  if (!status && f->list) {
+    list_values("To be fed:", j.graph, is_placeholder);
+    list_values("Variables:", j.graph, is_variable);
+    list_values("Results, which nothing else uses:", j.graph, is_result);
+  }
+  if (!status && !f->explain && !f->list) status = read_fetches(&j, f->fetch);
+  if (!status && !f->list) status = run_job(f, &j);
   for (int i = 0; i < j.n_feeds; i++) shoal_tensor_fini(&j.feeds[i].tensor);
   free(j.words);
   shoal_graph_destroy(j.graph);
@@ -263,6 +337,7 @@ const command command_run = {
                "their device says, and a placer decides the rest.\n"
                "\n"
                "Examples:\n"
+               "  shoal run model.pb --list\n"
                "  shoal run model.pb x=images.npy --fetch probabilities=out.npy\n"
                "  shoal run train.pb x=images.npy y=labels.npy --fetch loss,step --steps 100 \\\n"
                "    --ps 1 --workers 2\n"

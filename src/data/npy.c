@@ -72,7 +72,7 @@ static const struct {
   const char *text;
   char kind;
   int size;
-} types[] = {{"|u1", 'u', 1}, {"<u1", 'u', 1}, {"|i1", 'i', 1}, {"<i1", 'i', 1},
+} types[] = {{"|b1", 'u', 1}, {"|u1", 'u', 1}, {"<u1", 'u', 1}, {"|i1", 'i', 1}, {"<i1", 'i', 1},
              {"<i4", 'i', 4}, {"<i8", 'i', 8}, {"<f4", 'f', 4}, {"<f8", 'f', 8}};
 
 /* NULL: all is right; else what was expected. */
@@ -104,14 +104,15 @@ static const char *parse(const char *header, size_t n, npy_header *h) {
   blanks(&p);
   if (p.at != p.end) return "expected nothing but blanks behind the closing brace";
   if (!have_type || !have_order || !have_shape) return "expected each of 'descr', 'fortran_order' and 'shape' once";
-  if (!h->shape.rank) return "expected an array of rows, found a single number";
+  h->single = !h->shape.rank;
+  if (h->single) h->shape = SHOAL_SHAPE(1);
   for (size_t i = 0; i < COUNT_OF(types); i++)
     if (!strcmp(types[i].text, type)) {
       h->kind = types[i].kind;
       h->size = types[i].size;
       return NULL;
     }
-  return "expected little-endian u1, i1, i4, i8, f4 or f8: convert it with x.astype('<f4')";
+  return "expected b1 or little-endian u1, i1, i4, i8, f4 or f8: convert it with x.astype('<f4')";
 }
 
 static shoal_status cut_short(const char *name, uint64_t at) {

@@ -1,4 +1,4 @@
-/* .npy files, NumPy's arrays: versions 1 to 3, little-endian, row-major, of u1, i1, i4, i8, f4 or f8.
+/* .npy files, NumPy's arrays: versions 1 to 3, little-endian, row-major, of b1, u1, i1, i4, i8, f4 or f8.
  *
  * The format "npy" reads rows from NAME.npy and their labels from NAME-labels.npy (or NAME_labels.npy; or y.npy beside
  * X.npy). u1 stays u8, all else becomes f32. Labels of whole numbers are classes, those of f4 and f8 are numbers to be
@@ -10,9 +10,10 @@
 #include "shoal/tensor.h"
 
 typedef struct {
-  char kind;            /* 'u', 'i' or 'f' */
+  char kind;            /* 'u' (also bools), 'i' or 'f' */
   int size;             /* of an element, bytes */
   shoal_shape shape;    /* rank 1 to SHOAL_MAX_RANK */
+  bool single;          /* a number without axes; shape is [1] */
   uint64_t data_offset; /* of the first element */
   uint64_t row_bytes;   /* of one index of the first axis: at most NPY_MOST_ROW */
 } npy_header;

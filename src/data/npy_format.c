@@ -69,6 +69,9 @@ static shoal_status prepare(npy_reader *r, const format_options *options) {
   TRY(stream_open(r->labels_path, &r->labels));
   TRY(npy_read_header(r->labels, r->labels_path, &r->label_header));
   const npy_header *x = &r->row_header, *y = &r->label_header;
+  if (x->single || y->single)
+    return status_make(SHOAL_ERR_INPUT, "%s: byte 10: in the header: expected an array of rows, found a single number",
+                       x->single ? r->base.path : r->labels_path);
   if (y->row_bytes != (uint64_t)y->size)
     return status_make(SHOAL_ERR_INPUT, "%s: expected one label a row, [n], found %s", r->labels_path,
                        shoal_shape_text(&y->shape, text));

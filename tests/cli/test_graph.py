@@ -101,6 +101,9 @@ class Run(Case):
     def test_any_value_can_be_fed(self):
         out, _ = self.shoal("run", "graph.pb", "loss=2.5", "--fetch", "loss")
         self.assertEqual(out, "loss f32[] 2.5\n")
+        header = b"{'descr': '|b1', 'fortran_order': False, 'shape': (), }".ljust(117) + b"\n"
+        (self.folder / "one.npy").write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + b"\x01")
+        self.assertEqual(self.shoal("run", "graph.pb", "loss=one.npy", "--fetch", "loss")[0], "loss f32[] 1\n")
 
     def test_explains_placement(self):
         out, _ = self.shoal("run", "graph.pb", "--ps", 1, "--workers", 2, "--explain-placement")
@@ -112,6 +115,20 @@ class Run(Case):
     def test_errors(self):
         _, error = self.shoal("run", "graph.pb", "--fetch", "nothing", expect=2)
         self.assertIn("the graph has no value 'nothing'", error)
+        _, error = self.shoal("run", "graph.pb", "los=1", "--fetch", "loss", expect=2)
+        self.assertIn("the graph has no value 'los' (did you mean loss?)", error)
+        _, error = self.shoal("run", "graph.pb", "loss=1", "loss=2", "--fetch", "loss", expect=2)
+        self.assertIn("'loss=2' is fed twice", error)
+        write_npy(self.folder / "large.npy", "<f4", (2,), [3, 300])
+        for wrong, words in (("y0=large.npy", "large.npy: 300 at place 1 cannot be u8"),
+                             ("batch0=0.5", "0.5 at place 0 cannot be i32")):
+            _, error = self.shoal("run", "graph.pb", wrong, "--fetch", "loss", expect=1)
+            self.assertIn(words, error)
+        _, error = self.shoal("run", "graph.pb", expect=2)
+        self.assertIn("--list", error)
+        out, _ = self.shoal("run", "graph.pb", "--list")
+        self.assertRegex(out, r"(?s)To be fed:.*  batch0 i32\[\?\]  /job:worker/task:0\n.*Variables:.*  w f32\[784,10\].*"
+                         r"Results.*  loss f32\[\]")
         _, error = self.shoal("run", "graph.pb", "--fetch", "loss", "--ps", 1, "--workers", 2, expect=2)
         self.assertIn("placeholder 'batch0' is needed but not fed", error)
         (self.folder / "broken.pb").write_bytes((self.folder / "graph.pb").read_bytes()[:-200])
