@@ -61,17 +61,21 @@ static void close_reader(file_reader *base) {
   free(r);
 }
 
+static shoal_status read_header_of_rows(stream *s, const char *path, npy_header *out) {
+  TRY(npy_read_header(s, path, out));
+  if (!out->single) return NULL;
+  return status_make(SHOAL_ERR_INPUT, "%s: byte 10: in the header: expected an array of rows, found a single number",
+                     path);
+}
+
 static shoal_status prepare(npy_reader *r, const format_options *options) {
   char text[SHOAL_SHAPE_TEXT];
   TRY(stream_open(r->base.path, &r->rows));
-  TRY(npy_read_header(r->rows, r->base.path, &r->row_header));
+  TRY(read_header_of_rows(r->rows, r->base.path, &r->row_header));
   TRY(find_labels(r->base.path, &r->labels_path));
   TRY(stream_open(r->labels_path, &r->labels));
-  TRY(npy_read_header(r->labels, r->labels_path, &r->label_header));
+  TRY(read_header_of_rows(r->labels, r->labels_path, &r->label_header));
   const npy_header *x = &r->row_header, *y = &r->label_header;
-  if (x->single || y->single)
-    return status_make(SHOAL_ERR_INPUT, "%s: byte 10: in the header: expected an array of rows, found a single number",
-                       x->single ? r->base.path : r->labels_path);
   if (y->row_bytes != (uint64_t)y->size)
     return status_make(SHOAL_ERR_INPUT, "%s: expected one label a row, [n], found %s", r->labels_path,
                        shoal_shape_text(&y->shape, text));
