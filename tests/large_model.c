@@ -1,6 +1,6 @@
-/* How much memory a parameter server takes for a large model: large_model [MEGABYTES [STEPS]]
+/* How much memory and time a parameter server takes for a large model: large_model [MEGABYTES [STEPS [ADDRESS]]]
  *
- * One server and two workers, processes over shared memory, train dense layers of that size with plain SGD for a few
+ * One server and two workers, processes over shared memory (or that address), train dense layers of that size with plain SGD for a few
  * steps. Prints the server's peak as a multiple of the parameters; fails at LIMIT. No test of every commit: it takes
  * gigabytes. */
 #include "train/ps.h"
@@ -60,8 +60,9 @@ static void be_server(const ps_options *o, int width, long megabytes) {
   demand(ps_serve(o, 0, m, NULL, &result));
   getrusage(RUSAGE_SELF, &use);
   double peak = (double)use.ru_maxrss * 1024;
-  printf("%.0f MB of parameters, %lld updates: the server's peak is %.0f MB, %.2f times that (%.2f before it served)\n",
-         bytes / 1e6, (long long)result.updates, peak / 1e6, peak / bytes, before / bytes);
+  printf("%.0f MB of parameters, %lld updates, %.3f s each: the server's peak is %.0f MB, %.2f times that (%.2f before it "
+         "served)\n", bytes / 1e6, (long long)result.updates, result.seconds / (double)result.updates, peak / 1e6,
+         peak / bytes, before / bytes);
   fflush(stdout);
   _exit(peak / bytes < LIMIT ? 0 : 1);
 }
@@ -72,7 +73,7 @@ int main(int argc, char **argv) {
   while ((2.0 * width * width) * 4 < (double)megabytes * 1e6) width += 16;
   char name[64];
   snprintf(name, sizeof name, "shm:/shoal-large-%d", (int)getpid());
-  const char *address = name;
+  const char *address = argc > 3 ? argv[3] : name;
   ps_options o = {.workers = 2, .together = true, .staleness = -1, .addresses = &address, .servers = 1,
                   .net = {.job = 5}, .connect_seconds = 120, .answer_seconds = 120};
   for (int i = 0; i < 3; i++) {

@@ -17,6 +17,8 @@ typedef struct {
   bool together;
   int64_t staleness;
   int in_flight;
+  int pieces;         /* as in ps_options */
+  int64_t width;      /* of the model's dense layer; 0: 16 */
   int backups;
   shoal_compile_options compile;
   shoal_fit_options fit;
@@ -38,13 +40,17 @@ typedef struct {
   net_stats net;
 } task;
 
-static void model_make(const shoal_compile_options *options, shoal_model **out) {
+static void model_make_wide(const shoal_compile_options *options, int64_t width, shoal_model **out) {
   assert_ok(shoal_model_create(SHOAL_SHAPE(8, 8, 1), out));
   shoal_model_conv2d(*out, 4, 3, 1, SHOAL_SAME, "relu");
   shoal_model_flatten(*out);
-  shoal_model_dense(*out, 16, "tanh");
+  shoal_model_dense(*out, width ? width : 16, "tanh");
   shoal_model_dense(*out, 4, "softmax");
   assert_ok(shoal_model_compile(*out, options));
+}
+
+static inline void model_make(const shoal_compile_options *options, shoal_model **out) {
+  model_make_wide(options, 0, out);
 }
 
 static ps_options options_of(const task *t) {
@@ -53,6 +59,7 @@ static ps_options options_of(const task *t) {
                       .together = t->of->together,
                       .staleness = t->of->staleness,
                       .in_flight = t->of->in_flight,
+                      .pieces = t->of->pieces,
                       .backups = t->of->backups,
                       .addresses = t->addresses,
                       .servers = t->of->servers,
@@ -107,12 +114,12 @@ static void run(const job *j, const shoal_dataset *data, task workers[MOST], tas
   runs++;
   for (int i = 0; i < j->servers; i++) {
     servers[i] = (task){.of = j, .data = data, .addresses = addresses, .index = i};
-    model_make(&j->compile, &servers[i].model);
+    model_make_wide(&j->compile, j->width, &servers[i].model);
     assert_int_equal(pthread_create(&servers[i].thread, NULL, run_server, &servers[i]), 0);
   }
   for (int i = 0; i < j->workers; i++) {
     workers[i] = (task){.of = j, .data = data, .addresses = addresses, .index = i};
-    model_make(&j->compile, &workers[i].model);
+    model_make_wide(&j->compile, j->width, &workers[i].model);
     assert_int_equal(pthread_create(&workers[i].thread, NULL, run_worker, &workers[i]), 0);
   }
   for (int i = 0; i < j->workers; i++) pthread_join(workers[i].thread, NULL);

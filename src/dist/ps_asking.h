@@ -1,5 +1,6 @@
 /* What the files of a worker's end share: ps_client.c, which finds the servers and asks them, ps_client_message.c, which
- * moves one message, and ps_client_table.c, which asks for rows of a table. For those files only. */
+ * moves one message, ps_client_pieces.c, which sends gradients before they are whole, and ps_client_table.c, which asks
+ * for rows of a table. For those files only. */
 #ifndef SHOAL_DIST_PS_ASKING_H
 #define SHOAL_DIST_PS_ASKING_H
 
@@ -31,6 +32,10 @@ struct ps_client {
   net_part *parts;      /* room for the largest message */
   int nodes;            /* vectors of a gradient at most */
   ps_table_end *ends;   /* [servers] of a table; NULL: there is none */
+  bool in_pieces;       /* large gradients go out before they are whole */
+  bool *ready;          /* [variables] whose gradients are there, of the one that goes out in pieces */
+  int64_t *unsent;      /* [servers] elements of it that were not sent: the first ones of the server's vector */
+  int *slices;          /* [servers] those from here on are ready */
   bool met;             /* once */
   bool lost, fenced;
   net_stats past;       /* of the connections before */
@@ -67,6 +72,17 @@ SHOAL_CHECKED shoal_status client_receive(ps_client *c, int server, int kind, co
  * for them began. */
 SHOAL_CHECKED shoal_status client_take(ps_client *c, int server, int kind, const ps_cargo *cargo, double since,
                                        ps_answer *out);
+
+/* ---- ps_client_pieces.c */
+
+SHOAL_CHECKED shoal_status client_make_pieces(ps_client *c);
+void client_free_pieces(ps_client *c);
+/* Nothing of the next gradient was sent. */
+void client_begin_pieces(ps_client *c);
+/* Elements [first, last) of the server's vector become c->parts from n on. Returns the number of parts then. */
+int client_add_parts(ps_client *c, int server, float *const *values, int64_t first, int64_t last, int n);
+/* Sends what is unsent from element `first` of the server's vector on. */
+SHOAL_CHECKED shoal_status client_send_pieces(ps_client *c, int server, float *const *gradients, int64_t first);
 
 /* ---- ps_client_table.c */
 

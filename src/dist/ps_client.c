@@ -30,7 +30,7 @@ shoal_status ps_client_create(const ps_client_options *options, ps_client **out)
   c->parts = calloc((size_t)(place->n_slices * c->nodes) + 3, sizeof *c->parts);
   bool good = c->links && c->versions && c->generations && c->clocks && c->parts;
   shoal_status status = good ? client_label(c) : status_no_memory();
-  if (!status && options->touched) status = client_cut_table(c);
+  if (!status) status = options->touched ? client_cut_table(c) : client_make_pieces(c);
   if (status) {
     ps_client_destroy(c);
     return status;
@@ -56,6 +56,7 @@ void ps_client_destroy(ps_client *c) {
   free(c->clocks);
   free(c->parts);
   client_free_table(c);
+  client_free_pieces(c);
   free(c);
 }
 
@@ -74,6 +75,7 @@ static shoal_status connect_all(ps_client *c, double seconds) {
   ps_client_stats(c, &c->past);
   hang_up(c);
   c->in_flight = 0;
+  if (c->unsent) client_begin_pieces(c);
   for (int s = 0; s < place->servers; s++) {
     net_options net = c->options.net;
     net.largest = ps_largest((size_t)place->elements[s], c->nodes, (size_t)c->options.touched,
@@ -167,7 +169,10 @@ static shoal_status take(ps_client *c, int server, int kind, float *const *param
   return client_take(c, server, kind, &(ps_cargo){.vectors = parameters}, since, out);
 }
 
+/* What was not sent before. No message is larger than a piece: a server then needs no room for one beside the gradient. */
 static shoal_status push_to(ps_client *c, int server, float *const *gradients, const ps_head *head) {
+  if (head->examples && c->in_pieces && c->unsent[server] > PS_PIECE_GRADIENT)
+    TRY(client_send_pieces(c, server, gradients, PS_PIECE_GRADIENT));
   net_header h = {.kind = PS_PUSH, .step = c->versions[server], .number = (uint64_t)head->examples};
   ps_head told = *head;
   if (c->options.round) { /* a server that is ahead of the leader has had this part already, from who died */
@@ -204,6 +209,7 @@ shoal_status ps_client_send(ps_client *c, float *const *gradients, const ps_head
   if (c->in_flight == PS_FLIGHT_MOST)
     return status_make(SHOAL_ERR_INTERNAL, "%d gradients are on their way already", c->in_flight);
   for (int s = client_servers(c) - 1; s >= 0; s--) TRY(push_to(c, s, gradients, head));
+  client_begin_pieces(c);
   c->in_flight++;
   return NULL;
 }
@@ -240,9 +246,35 @@ shoal_status ps_client_pull(ps_client *c, float *const *parameters, ps_answer *o
 
 /* ---- vectors */
 
+/* A large vector by pieces, for the same reason as a large gradient. */
+static shoal_status write_to(ps_client *c, int server, int which, float *const *values) {
+  const int64_t elements = c->options.place->elements[server];
+  for (int64_t at = 0; at < elements; at += PS_PIECE_MOST) {
+    ps_piece piece = {.which = which, .first = at, .count = MIN_OF(PS_PIECE_MOST, elements - at)};
+    ps_head head;
+    net_header answer;
+    c->parts[0] = (net_part){&piece, sizeof piece};
+    int n = client_add_parts(c, server, values, at, at + piece.count, 1);
+    TRY(client_send_parts(c, server, (net_header){.kind = PS_WRITE}, n));
+    TRY(client_receive(c, server, PS_WRITE, &(ps_cargo){0}, &head, &answer));
+  }
+  return NULL;
+}
+
 shoal_status ps_client_set(ps_client *c, int which, float *const *values) {
-  ps_head none = {0}, head;
-  return ask(c, (net_header){.kind = PS_SET, .number = (uint64_t)which}, &none, values, NULL, &head);
+  const ps_head none = {0};
+  const net_header h = {.kind = PS_SET, .number = (uint64_t)which};
+  for (int s = client_servers(c) - 1; s >= 0; s--) {
+    ps_head head;
+    net_header answer;
+    if (c->in_pieces && c->options.place->elements[s] > PS_PIECE_GRADIENT) {
+      TRY(write_to(c, s, which, values));
+      continue;
+    }
+    TRY(client_send(c, s, h, &none, values));
+    TRY(client_receive(c, s, PS_SET, &(ps_cargo){0}, &head, &answer));
+  }
+  return NULL;
 }
 
 shoal_status ps_client_get(ps_client *c, int which, float *const *values, ps_head *head) {

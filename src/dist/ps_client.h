@@ -13,11 +13,13 @@ typedef struct {
   const char *const *addresses; /* of the servers, in their order; kept by the caller as long as the client */
   const placement *place;       /* the same */
   int64_t round;                /* rows of a step that is cut along a tree, rule 14 of the protocol; 0: it is not */
-  int workers, variables;       /* with a round */
+  int workers;                  /* with a round */
+  int variables;                /* of a gradient; 0: of a table */
   int64_t touched;              /* the place is a table's, of one variable: rows that a batch touches at most; else 0 */
   net_options net;              /* `largest` is set by the client; `from`: the worker */
   const char *settings;
   bool backups;                 /* there are backup workers: rule 9 of the protocol */
+  bool pieces;                  /* large gradients may go out in pieces: rule 17 */
   double connect_seconds, answer_seconds; /* deadlines */
   double again_seconds;         /* the same for meeting again after a connection was lost; 0: servers do not return */
   events *events;               /* NULL, or a timeline: track 0 is the client's */
@@ -56,6 +58,12 @@ SHOAL_CHECKED shoal_status ps_client_push(ps_client *c, float *const *gradients,
  * change in ps_client_take only. */
 SHOAL_CHECKED shoal_status ps_client_send(ps_client *c, float *const *gradients, const ps_head *head);
 SHOAL_CHECKED shoal_status ps_client_take(ps_client *c, float *const *parameters, ps_answer *out);
+
+/* Whether gradients may go out before they are whole: large ones do, where the mode allows it. */
+bool ps_client_takes_pieces(const ps_client *c);
+/* The gradient of that variable is there, of the step that ps_client_push or ps_client_send comes for next: sends what
+ * can be sent. It stays in use until then. */
+SHOAL_CHECKED shoal_status ps_client_ready(ps_client *c, float *const *gradients, int variable);
 
 /* ---- a table (rule 12 of the protocol). Keys ascend strictly; an answer's values are in their order. */
 typedef struct {

@@ -9,7 +9,7 @@
 
 static const char *const kind_names[] = {"",        "hello",  "set up", "start", "pull from",
                                          "push to", "get from", "stop",  "done",  "report to",
-                                         "collect from", "quit", "rows of", "read from", "write to"};
+                                         "collect from", "quit", "rows of", "read from", "write to", "push a piece to"};
 
 /* Takes `status`. */
 static shoal_status explain(const ps_client *c, int server, int kind, shoal_status status) {
@@ -67,7 +67,7 @@ static shoal_status send_parts(ps_client *c, int server, net_header h, int n) {
 }
 
 shoal_status client_send_parts(ps_client *c, int server, net_header h, int n) {
-  bool watched = h.kind == PS_PUSH && events_on(c->options.events);
+  bool watched = (h.kind == PS_PUSH || h.kind == PS_PIECE) && events_on(c->options.events);
   uint64_t begun = watched ? events_now() : 0;
   TRY(send_parts(c, server, h, n));
   if (!watched) return NULL;
@@ -84,15 +84,12 @@ static int nodes_of(const ps_head *head) {
 }
 
 shoal_status client_send(ps_client *c, int server, net_header h, const ps_head *head, float *const *values) {
-  const placement *p = c->options.place;
+  const int64_t elements = h.kind == PS_PUSH && c->unsent ? c->unsent[server] : c->options.place->elements[server];
   const int nodes = values ? nodes_of(head) : 0;
   int n = 0;
   if (head) c->parts[n++] = (net_part){head, sizeof *head};
   for (int k = 0; k < nodes; k++, values += c->options.variables)
-    for (int i = p->begin[server]; i < p->begin[server + 1]; i++) {
-      const placement_slice *slice = &p->slices[i];
-      c->parts[n++] = (net_part){values[slice->variable] + slice->first, (size_t)slice->count * sizeof(float)};
-    }
+    n = client_add_parts(c, server, values, 0, elements, n);
   return client_send_parts(c, server, h, n);
 }
 

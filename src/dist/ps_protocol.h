@@ -39,7 +39,11 @@
  *     counted from the parameters it was computed with, so the worker's own gradient before it is one it is behind.
  * 16. Apart, servers compare how many gradients of each worker came (`--staleness`). One that joins later is taken to
  *     have made as many as the slowest; which that is the leader says (ps_head.steps), and the worker tells the others
- *     in header.number of its PULL. If each server had its own count, two workers could wait for each other. */
+ *     in header.number of its PULL. If each server had its own count, two workers could wait for each other.
+ * 17. Of a large gradient the end may come before the rest, in PIECEs of elements [header.step, header.step +
+ *     header.number) of the server's vector. Each ends where the one before it began, the first at the vector's end; the
+ *     PUSH that follows them brings what is left, the elements before the last one. Nothing is used before that PUSH:
+ *     of a worker that dies halfway nothing is. PIECEs are not answered; if one does not fit, the PUSH is refused. */
 #ifndef SHOAL_DIST_PS_PROTOCOL_H
 #define SHOAL_DIST_PS_PROTOCOL_H
 
@@ -66,7 +70,8 @@ enum {
   PS_QUIT,      /* worker 0, when all are done: the server ends */
   PS_ROWS,      /* payload: head and keys; answer: their parameters. number 1: the next gradient is about them */
   PS_READ,      /* payload: a ps_piece; answer: head and those elements */
-  PS_WRITE      /* payload: a ps_piece and the elements */
+  PS_WRITE,     /* payload: a ps_piece and the elements */
+  PS_PIECE      /* payload: elements of a gradient that is not whole yet, see rule 17; no answer */
 };
 
 enum { PS_FLIGHT_MOST = 2 };     /* gradients of a worker without answer */
@@ -109,7 +114,11 @@ typedef struct {
 } ps_piece;
 
 #define PS_SAME ((int64_t)-1)
-#define PS_PIECE_MOST ((int64_t)1 << 16) /* elements */
+#define PS_PIECE_MOST ((int64_t)1 << 16) /* elements of a READ or WRITE */
+/* Elements of a PIECE: fewer are not worth a message of their own; more would not be read where they lie by all
+ * transports (1 MB with the head). */
+#define PS_PIECE_LEAST ((int64_t)16 << 10)
+#define PS_PIECE_GRADIENT ((int64_t)255 << 10)
 
 typedef struct {
   int64_t counter;          /* the optimizer's */

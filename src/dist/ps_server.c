@@ -90,6 +90,7 @@ static shoal_status on_hello(server *s, const net_message *m) {
   w->state = JOINING;
   w->refused = 0;
   w->heard = s->now;
+  steps_drop_pieces(s, w);
   if (s->rows) sparse_rows_forget(s->rows, (int)m->header.from);
   return server_answer(s, m, 0, NO_VECTOR, s->started ? PS_UNDER_WAY : 0);
 }
@@ -114,7 +115,7 @@ static shoal_status on_set(server *s, const net_message *m) {
   if (which >= (uint64_t)ps_vectors_count(s->vectors) || m->bytes != sizeof(ps_head) + bytes || s->rows)
     return refuse(s, m, "no vector of that number and size is kept");
   if (s->start_asked) TRY(disband(s));
-  ps_vectors_set(s->vectors, (int)which, (const float *)(m->payload + sizeof(ps_head)));
+  ps_vectors_set(s->vectors, (int)which, 0, s->options->elements, (const float *)(m->payload + sizeof(ps_head)));
   return server_answer(s, m, 0, NO_VECTOR, 0);
 }
 
@@ -129,31 +130,30 @@ static shoal_status on_rows(server *s, const net_message *m) {
   return answer_parts(s, m, s->now, 0, 0, 2);
 }
 
-/* Where a piece lies; NULL: there is no such one. */
-static float *find_piece(const server *s, const net_message *m, ps_piece *out) {
-  if (!s->rows || m->bytes < sizeof *out) return NULL;
+/* Whether there are the elements that a message is about. */
+static bool find_piece(const server *s, const net_message *m, ps_piece *out) {
+  if (m->bytes < sizeof *out) return false;
   memcpy(out, m->payload, sizeof *out);
-  const bool there = out->which >= 0 && out->which < ps_vectors_count(s->vectors) && out->first >= 0 &&
-                     out->count >= 0 && out->count <= PS_PIECE_MOST && out->first <= s->options->elements - out->count;
-  return there ? ps_vectors_table(s->vectors, (int)out->which) + out->first : NULL;
+  return out->which >= 0 && out->which < ps_vectors_count(s->vectors) && out->first >= 0 && out->count >= 0 &&
+         out->count <= PS_PIECE_MOST && out->first <= s->options->elements - out->count;
 }
 
 static shoal_status on_read(server *s, const net_message *m) {
   ps_piece piece;
-  const float *at = find_piece(s, m, &piece);
-  if (!at || m->bytes != sizeof piece) return refuse(s, m, "no such piece of a table is kept");
+  if (!s->rows || !find_piece(s, m, &piece) || m->bytes != sizeof piece)
+    return refuse(s, m, "no such piece of a table is kept");
+  const float *at = ps_vectors_table(s->vectors, (int)piece.which) + piece.first;
   s->parts[1] = (net_part){at, (size_t)piece.count * sizeof *at};
   return answer_parts(s, m, s->now, 0, 0, 2);
 }
 
 static shoal_status on_write(server *s, const net_message *m) {
   ps_piece piece;
-  float *at = find_piece(s, m, &piece);
   if (m->header.from != 0) return refuse(s, m, "only worker 0 brings parameters");
-  if (!at || m->bytes != sizeof piece + (size_t)piece.count * sizeof *at)
-    return refuse(s, m, "no such piece of a table is kept");
+  if (!find_piece(s, m, &piece) || m->bytes != sizeof piece + (size_t)piece.count * sizeof(float))
+    return refuse(s, m, "no such piece of a vector is kept");
   if (s->start_asked) TRY(disband(s));
-  memcpy(at, m->payload + sizeof piece, (size_t)piece.count * sizeof *at);
+  ps_vectors_set(s->vectors, (int)piece.which, piece.first, piece.count, (const float *)(m->payload + sizeof piece));
   return server_answer(s, m, 0, NO_VECTOR, 0);
 }
 
@@ -258,6 +258,7 @@ static shoal_status handle(server *s, net_message *m, bool *held) {
   worker *w = &s->workers[m->header.from];
   if (m->header.kind == NET_GONE) return on_gone(s, m);
   if (m->header.kind == PS_HELLO) return on_hello(s, m);
+  if (m->header.kind == PS_PIECE && w->peer != m->peer) return NULL; /* the PUSH after it is told */
   if (w->peer != m->peer) return say(s, m, PS_FENCED, "another connection has that worker's place, or none has it");
   w->heard = s->now;
   switch (m->header.kind) {
@@ -265,6 +266,7 @@ static shoal_status handle(server *s, net_message *m, bool *held) {
     case PS_START: return on_start(s, m);
     case PS_PULL: return on_pull(s, m);
     case PS_PUSH: return steps_push(s, m, held);
+    case PS_PIECE: return steps_piece(s, m);
     case PS_ROWS: return on_rows(s, m);
     case PS_READ: return on_read(s, m);
     case PS_WRITE: return on_write(s, m);
@@ -425,6 +427,7 @@ shoal_status ps_server_run(const ps_server_options *options, ps_server_result *o
     for (int i = 0; i < s.workers[w].waits; i++)
       if (s.workers[w].held[i].keeps) net_release_server(s.net, &s.workers[w].held[i].message);
     free(s.workers[w].report);
+    free(s.workers[w].pieces);
   }
   net_server_close(s.net);
   ps_vectors_destroy(s.vectors);

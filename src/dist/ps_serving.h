@@ -21,6 +21,7 @@ typedef struct {
   net_message message; /* together, of a PUSH: with its gradient; otherwise only the header and the peer count */
   bool keeps;          /* the message has to be released */
   ps_head head;        /* of a PUSH */
+  const float *gradient; /* the same; [elements], or as many as rows were asked for; NULL: an empty one */
   double arrived;      /* clock */
   int64_t behind;      /* of a PUSH that was applied: as in ps_head */
 } request;
@@ -31,6 +32,9 @@ typedef struct {
   int64_t steps;    /* gradients that came; of one that came later: as if it had been here as long as the slowest */
   int waits;        /* requests of it that have to be answered */
   request held[PS_FLIGHT_MOST]; /* they, oldest first; together there is one at most */
+  float *pieces;    /* [elements] a gradient that came in pieces; NULL: none ever did; owned */
+  int64_t whole;    /* elements of the next gradient that its PUSH has to bring: the others came before */
+  bool torn;        /* one of its pieces did not fit */
   double heard;     /* clock: its last message */
   double since;     /* clock: the last answer to it, or its last gradient if that was later */
   double longest;   /* seconds from there to the next gradient, so far */
@@ -77,6 +81,10 @@ SHOAL_CHECKED shoal_status server_answer_held(server *s, const request *r, int64
 int steps_flight(const server *s);
 /* Takes in a gradient. Takes *m when *held becomes true. */
 SHOAL_CHECKED shoal_status steps_push(server *s, net_message *m, bool *held);
+/* A piece of the gradient to come. */
+SHOAL_CHECKED shoal_status steps_piece(server *s, const net_message *m);
+/* Forgets what came of a gradient that is not whole. */
+void steps_drop_pieces(const server *s, worker *w);
 /* `w` asks for parameters; its request stands in `held`. */
 SHOAL_CHECKED shoal_status steps_pull(server *s, worker *w);
 /* START came, or somebody who was awaited: begins the training if it can. */

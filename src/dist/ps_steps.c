@@ -7,12 +7,12 @@
 
 #define START_SECONDS 1.0 /* those that are not there by then come later; a first synchronous start waits for all */
 #define RETURN_SECONDS 10.0 /* a round waits so long for the part of a worker that went away and may return */
+#define LARGE_PIECES ((int64_t)8 << 20) /* elements: 32 MB */
 #define LONGEST_TIMES 3   /* a worker is silent only when it takes so many times its longest step */
 
 static bool pushes(const worker *w) { return w->waits && w->held[0].message.header.kind == PS_PUSH; }
 static bool pulls(const worker *w) { return w->waits && w->held[0].message.header.kind == PS_PULL; }
 static int64_t version_of(const net_message *m) { return (int64_t)m->header.step; }
-static const float *gradient_of(const net_message *m) { return (const float *)(m->payload + sizeof(ps_head)); }
 
 int steps_flight(const server *s) {
   return s->options->together || is_stream(s) ? 1 : MAX_OF(s->options->in_flight, 1);
@@ -136,6 +136,13 @@ static shoal_status apply(server *s, int n, double loss, double hits, int64_t ex
   return NULL;
 }
 
+/* Where room for the answers is needed, that of gradients which were used is not kept. */
+static void free_large(const server *s, worker *w) {
+  if (s->options->elements < LARGE_PIECES) return;
+  free(w->pieces);
+  w->pieces = NULL;
+}
+
 /* ---- together */
 
 /* Whether a part of the round is with nobody, and who had it may come back for it. */
@@ -203,7 +210,7 @@ static shoal_status take_round(server *s) {
     request *r = &s->workers[w].held[0];
     int64_t own = (int64_t)r->message.header.number;
     if (!pushes(&s->workers[w]) || !own) continue;
-    s->gradients[n++] = (ps_gradient){.values = gradient_of(&r->message),
+    s->gradients[n++] = (ps_gradient){.values = r->gradient,
                                       .examples = own,
                                       .worker = w,
                                       .first_leaf = r->head.first_leaf,
@@ -218,6 +225,8 @@ static shoal_status take_round(server *s) {
   if (o->round) sort_parts(s, n);
   if (n) TRY(apply(s, n, loss, hits, examples));
   if (mixed) s->result.uneven = uneven + 1;
+  for (int w = 0; w < o->workers; w++)
+    if (pushes(&s->workers[w])) free_large(s, &s->workers[w]);
   s->dry = !n;
   for (int w = 0; w < o->workers && o->leader && !is_stream(s); w++) {
     if (pushes(&s->workers[w]))
@@ -299,8 +308,9 @@ static int nodes_of(const server *s, const net_message *m) {
 /* NULL, or what is wrong with a gradient. */
 static const char *check_push(const server *s, const net_message *m) {
   const worker *w = &s->workers[m->header.from];
-  size_t vector = (size_t)s->options->elements * sizeof(float);
+  size_t vector = (size_t)w->whole * sizeof(float);
   int vectors = nodes_of(s, m);
+  if (w->torn) return "a piece of the gradient did not fit to the one before it";
   if (!s->rows && (m->bytes != sizeof(ps_head) + (size_t)vectors * vector || (m->header.number && !vectors)))
     return "the gradient does not have the size of the parameters";
   if (!s->started || w->waits >= steps_flight(s) || w->state != MEMBER || pulls(w)) return "a gradient out of turn";
@@ -323,7 +333,36 @@ static shoal_status refuse_push(server *s, const net_message *m, const char *why
   return net_answer(s->net, m->peer, &h, &part, 1);
 }
 
-shoal_status steps_push(server *s, net_message *m, bool *held) {
+void steps_drop_pieces(const server *s, worker *w) {
+  w->whole = s->options->elements;
+  w->torn = false;
+}
+
+/* Refusals wait for the PUSH: pieces are not answered. A gradient that is held must not change. */
+shoal_status steps_piece(server *s, const net_message *m) {
+  worker *w = &s->workers[m->header.from];
+  const uint64_t first = m->header.step, count = m->header.number, whole = (uint64_t)w->whole;
+  bool in_turn = s->started && w->state == MEMBER && !s->rows && !s->options->round &&
+                 !(s->options->together && w->waits);
+  bool fits = count > 0 && count <= whole && first == whole - count && m->bytes == count * sizeof(float);
+  w->torn = w->torn || !in_turn || !fits;
+  if (w->torn) return NULL;
+  if (!w->pieces) TRY(mem_aligned((size_t)s->options->elements * sizeof *w->pieces, (void **)&w->pieces));
+  memcpy(w->pieces + first, m->payload, m->bytes);
+  w->whole = (int64_t)first;
+  return NULL;
+}
+
+/* Where the gradient of a PUSH lies; *kept: not in the message. */
+static const float *find_gradient(server *s, worker *w, const net_message *m, bool *kept) {
+  const float *rest = (const float *)(m->payload + sizeof(ps_head));
+  *kept = w->whole < s->options->elements;
+  if (!*kept) return rest;
+  memcpy(w->pieces, rest, (size_t)w->whole * sizeof *rest);
+  return w->pieces;
+}
+
+static shoal_status take_push(server *s, net_message *m, bool *held) {
   const ps_server_options *o = s->options;
   int from = (int)m->header.from;
   worker *w = &s->workers[from];
@@ -342,18 +381,27 @@ shoal_status steps_push(server *s, net_message *m, bool *held) {
   }
   if (!is_of_lease(s, m)) return refuse_push(s, m, "a gradient of other rows than the worker was given");
   request *r = &w->held[w->waits++];
-  *r = (request){.message = *m, .arrived = s->now};
+  bool kept;
+  *r = (request){.message = *m, .arrived = s->now, .gradient = find_gradient(s, w, m, &kept)};
   memcpy(&r->head, m->payload, sizeof r->head);
   if (o->together) {
-    r->keeps = *held = true;
+    r->keeps = *held = !kept;
   } else {
     r->behind = count_gradient(s, from, m);
     s->gradients[0] =
-        (ps_gradient){.values = gradient_of(m), .examples = (int64_t)m->header.number, .worker = from};
+        (ps_gradient){.values = r->gradient, .examples = (int64_t)m->header.number, .worker = from};
     TRY(apply(s, 1, r->head.loss, r->head.hits, (int64_t)m->header.number)); /* then only whom to answer counts */
+    free_large(s, w);
     if (o->leader && !is_stream(s)) leases_finish(&s->leases, from);
   }
   return steps_go_on(s);
+}
+
+shoal_status steps_push(server *s, net_message *m, bool *held) {
+  worker *w = &s->workers[m->header.from];
+  shoal_status status = take_push(s, m, held);
+  steps_drop_pieces(s, w);
+  return status;
 }
 
 shoal_status steps_pull(server *s, worker *w) {
@@ -410,6 +458,7 @@ shoal_status steps_lose(server *s, worker *w) {
   for (int i = 0; i < w->waits; i++)
     if (w->held[i].keeps) net_release_server(s->net, &w->held[i].message);
   w->waits = 0;
+  steps_drop_pieces(s, w);
   give_back(s, index);
   if (!s->started) return steps_begin(s);
   return steps_go_on(s);

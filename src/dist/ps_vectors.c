@@ -138,10 +138,12 @@ void ps_vectors_parts(const ps_vectors *v, int which, net_part *out) {
     out[k] = (net_part){v->blocks[k].vectors[which], (size_t)v->blocks[k].count * sizeof(float)};
 }
 
-void ps_vectors_set(ps_vectors *v, int which, const float *from) {
+void ps_vectors_set(ps_vectors *v, int which, int64_t first, int64_t count, const float *from) {
   for (int k = 0; k < v->n_blocks; k++) {
     const block *b = &v->blocks[k];
-    memcpy(b->vectors[which], from + b->first, (size_t)b->count * sizeof(float));
+    const int64_t begin = MAX_OF(first, b->first), end = MIN_OF(first + count, b->first + b->count);
+    if (begin < end)
+      memcpy(b->vectors[which] + begin - b->first, from + begin - first, (size_t)(end - begin) * sizeof *from);
   }
 }
 

@@ -176,6 +176,14 @@ static bool is_inspected(const fit_loop *l) {
   return step % l->options->callbacks.inspect_every == 0;
 }
 
+static void on_ready(void *context, int fetch, const shoal_tensor *value) {
+  fit_loop *l = context;
+  const int which = fetch - (l->model->options.no_train_accuracy ? 1 : 2);
+  if (which >= 0) l->strategy->kind->ready(l->strategy, which, value);
+}
+
+static void on_phase(void *context) {}
+
 shoal_status fit_compute(fit_loop *l, int64_t first, int64_t n, int64_t number, double rate) {
   shoal_session *session = l->model->session;
   float rate32 = (float)rate;
@@ -186,7 +194,10 @@ shoal_status fit_compute(fit_loop *l, int64_t first, int64_t n, int64_t number, 
     TRY(status_wrap(fit_inspect_run(l, feeds, n_feeds), "step %lld", (long long)l->state.step));
     shoal_session_set_step(session, (uint64_t)number);
   }
+  const bool watches = l->strategy && l->strategy->watches;
+  if (watches) session_watch(session, &(session_watcher){l, on_ready, on_phase});
   shoal_status status = shoal_session_run(session, feeds, n_feeds, l->fetches, l->n_fetches, l->got);
+  if (watches) session_watch(session, NULL);
   if (shoal_status_code(status) == SHOAL_ERR_NUMERIC)
     return fit_explain_bad_loss(l, status, feeds, n_feeds, number, rate);
   return status_wrap(status, "step %lld", (long long)l->state.step);

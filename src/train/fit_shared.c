@@ -68,7 +68,7 @@ shoal_status fit_shared_begin(fit_loop *l) { return begin(l, false); }
 void fit_count_outcome(fit_loop *l, const strategy_outcome *o, double begun, uint64_t traced) {
   fit_trace_add(l, FIT_EXCHANGE, traced);
   double others = o->barrier_seconds + o->server_seconds;
-  l->network_seconds += MAX_OF(clock_seconds() - begun - others, 0);
+  l->network_seconds += MAX_OF(clock_seconds() - begun - others, 0) + o->network_seconds;
   l->barrier_seconds += o->barrier_seconds;
   l->server_seconds += o->server_seconds;
   l->staleness += o->staleness;

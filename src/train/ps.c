@@ -56,19 +56,23 @@ typedef struct {
   bool over;          /* there will be no others */
   strategy_outcome since; /* of the answers that came since the last outcome */
   int64_t bytes;      /* moved until the last outcome */
+  shoal_status error; /* the first that `ready` met, for the step */
   bool ended;
   net_stats stats;    /* of the connections, once closed */
 } ps;
 
 /* ---- what servers and workers must agree on */
 
+/* Sending is copying then, by the processors that compute: there is nothing to hide behind computing. */
+static bool is_near(const ps_options *o) { return !strncmp(o->addresses[0], "shm:", 4); }
+
 /* Gradients of a worker that may be without answer. With a narrow bound a worker that may have two waits for others more
  * often. Through shared memory the way is short: see docs/decisions/2026-11-16-gradients-in-flight.md. */
 static int flight_of(const ps_options *o) {
   if (o->together || o->table || o->staleness == 0) return 1;
   if (o->in_flight) return MIN_OF(o->in_flight, PS_FLIGHT_MOST);
-  bool narrow = o->staleness > 0 && o->staleness < FLIGHT_BOUND, near = !strncmp(o->addresses[0], "shm:", 4);
-  return narrow || near ? 1 : PS_FLIGHT_MOST;
+  bool narrow = o->staleness > 0 && o->staleness < FLIGHT_BOUND;
+  return narrow || is_near(o) ? 1 : PS_FLIGHT_MOST;
 }
 
 static shoal_status place_weights(const shoal_model *m, const ps_options *o, placement *out) {
@@ -330,8 +334,21 @@ static shoal_status keep_pace(ps *s) {
   return NULL;
 }
 
+/* A gradient is there before the others are: what is large enough goes out now. */
+static void ready(shoal_strategy *base, int which, const shoal_tensor *gradient) {
+  ps *s = (ps *)base;
+  if (s->error) return;
+  double begun = clock_seconds();
+  s->gradients[which] = gradient->data;
+  s->error = ps_client_ready(s->client, s->gradients, which);
+  s->since.network_seconds += clock_seconds() - begun;
+}
+
 /* Hands on a part, and takes what answers it has to. */
 static shoal_status push(ps *s, const strategy_part *part, ps_head *head) {
+  shoal_status error = s->error;
+  s->error = NULL;
+  TRY(error);
   s->sent[s->n_sent++] = *head;
   if (s->table) return push_table(s, part, head);
   if (s->shards) {
@@ -434,6 +451,7 @@ static const strategy_kind kind = {.name = "ps",
                                    .meet = meet,
                                    .begin = begin,
                                    .step = take_step,
+                                   .ready = ready,
                                    .settle = settle,
                                    .stop = stop,
                                    .gather = gather,
@@ -482,6 +500,7 @@ shoal_status ps_strategy_create(const ps_options *options, shoal_model *m, shoal
                               .round = options->round,
                               .workers = options->workers,
                               .variables = s->n_weights,
+                              .pieces = options->pieces ? options->pieces > 0 : !is_near(options),
                               .touched = options->table ? m->input.dim[0] : 0,
                               .net = options->net,
                               .settings = s->settings.data,
@@ -494,6 +513,7 @@ shoal_status ps_strategy_create(const ps_options *options, shoal_model *m, shoal
                               .answer_seconds = 1.5 * options->answer_seconds + 1};
   client.net.from = (uint32_t)options->worker;
   TRY_GOTO(status, ps_client_create(&client, &s->client), done);
+  s->base.watches = ps_client_takes_pieces(s->client);
   if (options->table) TRY_GOTO(status, ps_table_create(m, s->client, &s->table), done);
 done:
   free(weights);
@@ -546,6 +566,7 @@ void ps_strategy_destroy(shoal_strategy *base) {
   if (!s) return;
   ps_table_destroy(s->table);
   ps_client_destroy(s->client);
+  shoal_status_free(s->error);
   free(s->base.checkpoint);
   for (int k = 0; k < s->n_values; k++) free(s->values[k]);
   free(s->gradients);

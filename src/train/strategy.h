@@ -71,7 +71,7 @@ typedef struct {
   int64_t touched;   /* with `fetch`: rows of the table this worker's gradients were about */
   int64_t staleness; /* updates made between the parameters a part was computed with and its use, summed over parts */
   double barrier_seconds, server_seconds; /* of the call: waiting for other workers; for others' work on the step */
-  double network_seconds;                 /* moving messages; only from `train`, which computes as well */
+  double network_seconds;                 /* moving messages while computing: from `train`, and from `ready` */
 } strategy_outcome;
 
 typedef struct {
@@ -85,6 +85,9 @@ typedef struct {
   shoal_status (*begin)(shoal_strategy *s, shoal_model *m, const strategy_plan *plan, bool under_way,
                         strategy_place *place, bool *lost);
   shoal_status (*step)(shoal_strategy *s, const strategy_part *part, strategy_outcome *out);
+  /* With s->watches, while the loop computes the part that `step` gets next: the gradient of that trained weight is there.
+   * What goes wrong is said by `step`. */
+  void (*ready)(shoal_strategy *s, int weight, const shoal_tensor *gradient);
   /* Once it was stopped: what the parts that were still on their way have come to. NULL: none ever are. */
   void (*settle)(shoal_strategy *s, strategy_outcome *out);
   /* Of a table that is elsewhere (model.h): brings the rows of the first batch, which is computed next; those of later
@@ -112,6 +115,7 @@ struct shoal_strategy {
   bool together; /* all workers take each step together; otherwise each goes its own pace */
   bool rounds;   /* the rows of a step are cut among the workers, and their number changes nothing else */
   int64_t rows;  /* with `train`: of the step under way or next, of all workers; the loop keeps it */
+  bool watches;  /* wants to be told of each gradient when it is there */
   bool recovers; /* what is lost is taken up again from the last checkpoint */
   shoal_tensor indices; /* see `fetch` */
   char *checkpoint;     /* with `fetch`: where rows are to be read from when a training begins; NULL: none. Owned */

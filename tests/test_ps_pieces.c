@@ -1,0 +1,249 @@
+/* Gradients that come in pieces: the same learning as whole ones, and what a server refuses. Tasks are threads here, over
+ * the real transport. */
+#include "ps_tasks.h"
+
+#include "train/optimizer.h"
+
+/* ---- learning */
+
+enum { WIDE = 300 }; /* of the dense layer: 256 x 300 weights, more than are sent at a time on few servers */
+
+static void run_wide(job *j, const shoal_dataset *data, int pieces, task workers[MOST], task servers[MOST]) {
+  j->width = WIDE;
+  j->pieces = pieces;
+  run(j, data, workers, servers);
+}
+
+static void pieces_change_nothing(void **state) {
+  shoal_dataset data;
+  data_make_corners(ROWS, 1, &data);
+  for (int s = 1; s <= 2; s++) {
+    job j = {.workers = 3, .servers = s, .together = true, .staleness = -1, .compile = compile_for("adam")};
+    j.fit = (shoal_fit_options){.epochs = 2, .batch_size = 20};
+    j.block = s == 2 ? 5000 : 0;
+    task whole[MOST], cut[MOST], servers[MOST], others[MOST];
+    run_wide(&j, &data, -1, whole, servers);
+    run_wide(&j, &data, 1, cut, others);
+    for (int w = 0; w < j.workers; w++) {
+      assert_same_bits(whole[0].model, cut[w].model);
+      assert_int_equal(whole[w].fit.steps, cut[w].fit.steps);
+      assert_true(cut[w].net.sent_messages > whole[w].net.sent_messages + (uint64_t)cut[w].fit.steps / 2);
+      assert_true(cut[w].net.sent_bytes < 1.01 * (double)whole[w].net.sent_bytes);
+    }
+    run_fini(&j, whole, servers);
+    run_fini(&j, cut, others);
+  }
+  data_free(&data);
+}
+
+static void pieces_in_all_modes(void **state) {
+  static const struct {
+    bool together;
+    int64_t staleness;
+    int backups, in_flight;
+  } modes[] = {{true, -1, 1, 1}, {false, -1, 0, 1}, {false, -1, 0, 2}, {false, 1, 0, 2}};
+  shoal_dataset data;
+  data_make_corners(ROWS, 1, &data);
+  for (size_t m = 0; m < COUNT_OF(modes); m++) {
+    job j = {.workers = 3, .servers = 2, .together = modes[m].together, .staleness = modes[m].staleness};
+    j.backups = modes[m].backups;
+    j.in_flight = modes[m].in_flight;
+    j.compile = compile_for("momentum");
+    j.fit = (shoal_fit_options){.epochs = 2, .batch_size = 10};
+    task workers[MOST], servers[MOST];
+    run_wide(&j, &data, 1, workers, servers);
+    int64_t examples = 0;
+    for (int w = 0; w < j.workers; w++) examples += servers[1].served.workers[w].examples;
+    assert_int_equal(examples, 2 * ROWS);
+    run_fini(&j, workers, servers);
+  }
+  data_free(&data);
+}
+
+/* ---- what a server refuses */
+
+enum { ELEMENTS = 100, PEERS = 2 };
+
+static shoal_status build_sgd(void *optimizer, shoal_graph *g, shoal_value *variable, const shoal_gradient *gradient,
+                              shoal_value *rate, shoal_value **update) {
+  return optimizer_apply(g, &(shoal_optimizer_options){.name = "sgd"}, &variable, gradient, 1, rate, update);
+}
+
+static double rate_one(void *optimizer, int64_t update) { return 1; }
+
+typedef struct {
+  const char *address;
+  bool together;
+  pthread_t thread;
+  shoal_status status;
+  ps_server_result served;
+} one_server;
+
+static void *serve(void *context) {
+  one_server *t = context;
+  ps_server_options o = {.name = "ps/0",
+                         .address = t->address,
+                         .net = {.job = 80},
+                         .leader = true,
+                         .workers = PEERS,
+                         .together = t->together,
+                         .staleness = -1,
+                         .elements = ELEMENTS,
+                         .settings = "as agreed",
+                         .patience = 10,
+                         .returns = true,
+                         .build = build_sgd,
+                         .rate_at = rate_one};
+  t->status = ps_server_run(&o, &t->served);
+  return NULL;
+}
+
+/* The answer's flags; values: what follows its head. */
+static uint16_t take(net_client *c, float *values) {
+  net_message m;
+  assert_ok(net_await(c, 5, &m));
+  const uint16_t flags = m.header.flags;
+  if (values && !(flags & PS_REFUSED)) {
+    assert_int_equal(m.bytes, sizeof(ps_head) + ELEMENTS * sizeof *values);
+    memcpy(values, m.payload + sizeof(ps_head), ELEMENTS * sizeof *values);
+  }
+  net_release_client(c, &m);
+  return flags;
+}
+
+static uint16_t ask(net_client *c, net_header h, const void *payload, size_t bytes) {
+  assert_ok(net_send(c, &h, &(net_part){payload, bytes}, 1, 5));
+  return take(c, NULL);
+}
+
+/* `sent` elements of the gradient, said to be [first, first + count). */
+static void send_piece(net_client *c, const float *gradient, uint64_t first, uint64_t count, size_t sent) {
+  net_header h = {.kind = PS_PIECE, .step = first, .number = count};
+  assert_ok(net_send(c, &h, &(net_part){gradient + (first < ELEMENTS ? first : 0), sent * sizeof *gradient}, 1, 5));
+}
+
+static void push(net_client *c, const float *gradient, uint64_t version, size_t rest) {
+  ps_head head = {.examples = 1};
+  net_part parts[] = {{&head, sizeof head}, {gradient, rest * sizeof *gradient}};
+  assert_ok(net_send(c, &(net_header){.kind = PS_PUSH, .step = version, .number = 1}, parts, 2, 5));
+}
+
+static void join(const char *address, int number, net_client **out) {
+  net_options net = {.largest = ps_largest(ELEMENTS, 1, 0, 9), .job = 80, .from = (uint32_t)number};
+  assert_ok(net_connect(address, &net, 5, out));
+  assert_int_equal(ask(*out, (net_header){.kind = PS_HELLO}, "as agreed", 9) & ~PS_UNDER_WAY, 0);
+}
+
+static void assert_all(const float *values, float expected) {
+  for (int i = 0; i < ELEMENTS; i++)
+    if (values[i] != expected) fail_msg("element %d is %g, %g was expected", i, values[i], expected);
+}
+
+static void start(one_server *t, bool together, char address[64], net_client *clients[PEERS]) {
+  static int runs;
+  snprintf(address, 64, "shm:/shoal-pieces-%d-%d", (int)getpid(), runs++);
+  *t = (one_server){.address = address, .together = together};
+  assert_int_equal(pthread_create(&t->thread, NULL, serve, t), 0);
+  for (int i = 0; i < PEERS; i++) join(address, i, &clients[i]);
+  ps_start plan = {.batch = 1, .rows = 1000, .end = 1000, .end_step = 100};
+  net_header h = {.kind = PS_START, .generation = 1};
+  assert_ok(net_send(clients[0], &h, &(net_part){&plan, sizeof plan}, 1, 5));
+  assert_ok(net_send(clients[1], &(net_header){.kind = PS_PULL}, NULL, 0, 5));
+  assert_int_equal(take(clients[0], NULL), 0);
+  assert_int_equal(take(clients[1], NULL), 0);
+}
+
+static void finish(one_server *t, net_client *clients[PEERS]) {
+  assert_int_equal(ask(clients[0], (net_header){.kind = PS_QUIT}, NULL, 0), 0);
+  for (int i = 0; i < PEERS; i++) net_client_close(clients[i]);
+  pthread_join(t->thread, NULL);
+  assert_ok(t->status);
+  free(t->served.workers);
+}
+
+static void bad_pieces_are_refused(void **state) {
+  static const struct {
+    const char *what;
+    uint64_t first, count;
+    size_t sent;
+  } bad[] = {{"not at the end", 10, 20, 20},        {"beyond the end", 90, 20, 10},
+             {"fewer bytes than said", 60, 40, 39}, {"more bytes than said", 60, 40, 41},
+             {"empty", 100, 0, 0},                  {"overflowing", (uint64_t)-20, 120, 20},
+             {"of all that can be counted", 0, (uint64_t)-1, 100}};
+  one_server t;
+  char address[64];
+  net_client *clients[PEERS], *c;
+  float gradient[ELEMENTS + 1], got[ELEMENTS];
+  for (int i = 0; i <= ELEMENTS; i++) gradient[i] = 1;
+  start(&t, false, address, clients);
+  c = clients[0];
+  for (size_t i = 0; i < COUNT_OF(bad); i++) {
+    send_piece(c, gradient, bad[i].first, bad[i].count, bad[i].sent);
+    push(c, gradient, 0, ELEMENTS);
+    if (!(take(c, NULL) & PS_REFUSED)) fail_msg("a piece %s was taken", bad[i].what);
+  }
+  send_piece(c, gradient, 60, 40, 40);
+  send_piece(c, gradient, 60, 40, 40); /* the same once more */
+  push(c, gradient, 0, 60);
+  assert_true(take(c, NULL) & PS_REFUSED);
+  send_piece(c, gradient, 60, 40, 40);
+  send_piece(c, gradient, 20, 30, 30); /* a gap */
+  push(c, gradient, 0, 20);
+  assert_true(take(c, NULL) & PS_REFUSED);
+  send_piece(c, gradient, 60, 40, 40);
+  push(c, gradient, 0, ELEMENTS); /* the rest is not what is left */
+  assert_true(take(c, NULL) & PS_REFUSED);
+  /* None of them has changed anything; nor do they stand in the way of what is right. */
+  send_piece(c, gradient, 60, 40, 40);
+  send_piece(c, gradient, 5, 55, 55);
+  push(c, gradient, 0, 5);
+  assert_int_equal(take(c, got), 0);
+  assert_all(got, -1);
+  push(c, gradient, 1, ELEMENTS);
+  assert_int_equal(take(c, got), 0);
+  assert_all(got, -2);
+  finish(&t, clients);
+}
+
+/* Of a worker that dies halfway nothing is used, and pieces of another one do not mix with its. */
+static void half_a_gradient_is_nothing(void **state) {
+  one_server t;
+  char address[64];
+  net_client *clients[PEERS];
+  float one[ELEMENTS], nine[ELEMENTS], got[ELEMENTS];
+  for (int i = 0; i < ELEMENTS; i++) {
+    one[i] = 1;
+    nine[i] = 9;
+  }
+  start(&t, true, address, clients);
+  send_piece(clients[1], nine, 50, 50, 50);
+  send_piece(clients[0], one, 70, 30, 30);
+  send_piece(clients[1], nine, 10, 40, 40);
+  push(clients[0], one, 0, 70);
+  send_piece(clients[0], nine, 70, 30, 30); /* while its gradient is held: must not change it */
+  net_client_close(clients[1]);
+  assert_int_equal(take(clients[0], got), 0);
+  assert_all(got, -1);
+  push(clients[0], one, 1, 70);
+  assert_true(take(clients[0], NULL) & PS_REFUSED);
+  /* It comes back, and begins anew. */
+  join(address, 1, &clients[1]);
+  assert_ok(net_send(clients[1], &(net_header){.kind = PS_PULL, .step = 1}, NULL, 0, 5));
+  assert_int_equal(take(clients[1], got), 0);
+  assert_all(got, -1);
+  push(clients[0], one, 1, ELEMENTS);
+  send_piece(clients[1], nine, 90, 10, 10);
+  push(clients[1], nine, 1, 90);
+  for (int i = 0; i < PEERS; i++) {
+    assert_int_equal(take(clients[i], got), 0);
+    assert_all(got, -6);
+  }
+  finish(&t, clients);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(pieces_change_nothing), cmocka_unit_test(pieces_in_all_modes),
+                                     cmocka_unit_test(bad_pieces_are_refused),
+                                     cmocka_unit_test(half_a_gradient_is_nothing)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
