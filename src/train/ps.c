@@ -55,7 +55,6 @@ typedef struct {
   pace pace;
   bool over;          /* there will be no others */
   strategy_outcome since; /* of the answers that came since the last outcome */
-  int64_t bytes;      /* moved until the last outcome */
   shoal_status error; /* the first that `ready` met, for the step */
   bool ended;
   net_stats stats;    /* of the connections, once closed */
@@ -232,7 +231,6 @@ static shoal_status begin(shoal_strategy *base, shoal_model *m, const strategy_p
   s->since = (strategy_outcome){0};
   note_place(s, &answer);
   if (s->in_flight > 1) give_batch(s, answer.head.also);
-  s->bytes = bytes_moved(s);
   *place = s->since.place;
   place->next = next_batch(s);
   return NULL;
@@ -339,8 +337,10 @@ static void ready(shoal_strategy *base, int which, const shoal_tensor *gradient)
   ps *s = (ps *)base;
   if (s->error) return;
   double begun = clock_seconds();
+  int64_t before = bytes_moved(s);
   s->gradients[which] = gradient->data;
   s->error = ps_client_ready(s->client, s->gradients, which);
+  s->since.bytes += bytes_moved(s) - before;
   s->since.network_seconds += clock_seconds() - begun;
 }
 
@@ -369,10 +369,7 @@ static shoal_status push(ps *s, const strategy_part *part, ps_head *head) {
 
 /* What has come to pass since the last one. */
 static void take_outcome(ps *s, strategy_outcome *out) {
-  int64_t bytes = bytes_moved(s);
   *out = s->since;
-  out->bytes = bytes - s->bytes;
-  s->bytes = bytes;
   s->since = (strategy_outcome){.place = out->place, .rate = out->rate};
 }
 
@@ -380,11 +377,13 @@ static shoal_status take_step(shoal_strategy *base, const strategy_part *part, s
   ps *s = (ps *)base;
   ps_head head = {.loss = part->loss, .hits = part->hits, .examples = part->examples};
   bool lost;
+  int64_t before = bytes_moved(s);
   TRY(may_be_lost(s, push(s, part, &head), &lost));
   if (lost) {
     *out = (strategy_outcome){.lost = true};
     return NULL;
   }
+  s->since.bytes += bytes_moved(s) - before;
   take_outcome(s, out);
   out->place.next = next_batch(s);
   return NULL;
