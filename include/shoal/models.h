@@ -30,6 +30,7 @@ typedef struct {
   int top_k;             /* 0: not reported */
   int classes;           /* when neither data nor user says */
   shoal_shape input;     /* one example */
+  const char *transform; /* what is done to images that have the input's shape, e.g. "standardise"; NULL: nothing */
   bool sparse;           /* examples are sparse rows; `input` is the size of the feature space unless told otherwise */
   /* Adds the layers. Errors stick to the model. */
   void (*build)(shoal_model *m, const shoal_model_options *options);

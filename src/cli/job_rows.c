@@ -56,13 +56,18 @@ bool job_has_split(const job_flags *f, const char *split) {
 }
 
 /* What makes such rows fit the model's input; *out stays NULL when they do as they are. */
-static shoal_status fitting_transform(const rows_schema *s, const shoal_shape *input, const char *path, char **out) {
-  if (s->kind == ROWS_DENSE && shoal_shape_count(&s->shape) == shoal_shape_count(input)) return NULL;
-  bool image = s->kind == ROWS_BYTES || (s->kind == ROWS_DENSE && s->dtype == SHOAL_U8 && s->shape.rank >= 2);
+static shoal_status fitting_transform(const rows_schema *s, const shoal_model_kind *kind, const char *path,
+                                      char **out) {
+  const shoal_shape *input = &kind->input;
+  const bool fits = s->kind == ROWS_DENSE && shoal_shape_count(&s->shape) == shoal_shape_count(input);
+  const bool image = s->kind == ROWS_BYTES || (s->kind == ROWS_DENSE && s->dtype == SHOAL_U8 && s->shape.rank >= 2);
+  if (fits && (!image || !kind->transform)) return NULL;
   if (image && input->rank == 3 && (input->dim[2] == 1 || input->dim[2] == 3)) {
-    if (asprintf(out, "resize=%lldx%lld,%s", (long long)input->dim[0], (long long)input->dim[1],
-                 input->dim[2] == 1 ? "gray" : "colour") >= 0)
-      return NULL;
+    const char *more = kind->transform ? kind->transform : "";
+    int written = fits ? asprintf(out, "%s", more)
+                       : asprintf(out, "resize=%lldx%lld,%s%s%s", (long long)input->dim[0], (long long)input->dim[1],
+                                  input->dim[2] == 1 ? "gray" : "colour", *more ? "," : "", more);
+    if (written >= 0) return NULL;
     *out = NULL;
     return status_no_memory();
   }
@@ -106,7 +111,7 @@ static shoal_status find_files(const job_flags *f, const shoal_model_kind *kind,
     return status_make(SHOAL_ERR_INPUT, "%s: the model takes sparse rows (tfrecord, libsvm, criteo), but these are %s",
                        rows->files, schema.kind == ROWS_DENSE ? "dense" : "encoded images");
   if (!f->transform && !kind->sparse) {
-    TRY(fitting_transform(&schema, &kind->input, rows->files, &rows->transform));
+    TRY(fitting_transform(&schema, kind, rows->files, &rows->transform));
     rows->stream.transform = rows->transform;
   }
   rows->classes = f->classes ? (int)f->classes : schema.classes;

@@ -96,7 +96,7 @@ static shoal_status read_bytes(const char *path, rows_block *into) {
 /* A PNG or JPEG, as rows of such pictures were made to fit when the model was trained. */
 static shoal_status predict_colour(saved_model *s, const char *path, output *out) {
   const shoal_shape *in = &s->kind->input;
-  const char *given = s->job.transform ? s->job.transform : "";
+  const char *own = s->kind->transform ? s->kind->transform : "", *given = s->job.transform ? s->job.transform : own;
   char *steps = NULL;
   const bool sized = strstr(given, "resize=") || strstr(given, "fit="); /* else the rows had the size already */
   if (asprintf(&steps, "resize=%lldx%lld,colour%s%s", (long long)in->dim[0], (long long)in->dim[1], *given ? "," : "",

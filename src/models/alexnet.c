@@ -42,5 +42,6 @@ const shoal_model_kind model_alexnet = {
     .top_k = 5,
     .classes = 1000,
     .input = {3, {256, 256, 3}},
+    .transform = "standardise", /* small weights beside large biases: of plain pixels little is seen behind */
     .build = build,
 };

@@ -43,9 +43,8 @@ class AlexNet(support.Case):
         for name, rows, seed in (("seen", 288, 1), ("unseen", 32, 2)):
             self.shoal("data", "generate", "images", "--rows", rows, "--seed", seed, "--classes", 2, "--size", "256x256x3",
                        "--as", "npy", "--out", name, "--quiet")
-        self.shoal("train", "alexnet", "--data", "seen", "--test-data", "unseen", "--transform", "standardise",
-                   "--batch-size", 16, "--epochs", 2, "--threads", 2, "--run-dir", "r", "--no-checkpoints", "--log-every",
-                   1)
+        self.shoal("train", "alexnet", "--data", "seen", "--test-data", "unseen", "--batch-size", 16, "--epochs", 2,
+                   "--threads", 2, "--run-dir", "r", "--no-checkpoints", "--log-every", 1)
         losses = self.losses("r")
         self.assertEqual(len(losses), 36)
         rest = L2 / 2 * sum(n * deviation ** 2 for n, deviation in LAYERS[:-1])
