@@ -35,6 +35,8 @@ bench: all
 	@bench/compare_data.py build
 	@echo
 	@bench/compare_sparse.py build
+	@echo
+	@bench/compare_graph.py build
 
 install: all
 	@$(if $(PREFIX),meson configure build --prefix $(PREFIX) && ninja -C build)
