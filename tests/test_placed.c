@@ -195,6 +195,44 @@ static void large_messages(void **state) {
   shoal_graph_destroy(g);
 }
 
+static size_t memory_of(pid_t pid) {
+  char path[64], line[256];
+  unsigned long pages = 0;
+  snprintf(path, sizeof path, "/proc/%d/statm", (int)pid);
+  FILE *f = fopen(path, "r");
+  if (!f || !fgets(line, sizeof line, f) || sscanf(line, "%*u %lu", &pages) != 1) fail();
+  fclose(f);
+  return pages * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+/* A session that is fed a hundred different shapes does not keep memory for each of them at the servers. */
+static void many_shapes(void **state) {
+  servers *s = *state;
+  enum { ROWS = 100, WIDTH = 4096 };
+  shoal_graph *g;
+  ok(shoal_graph_create(&g));
+  shoal_device_set(g, "/job:worker/task:0");
+  shoal_value *x = shoal_placeholder(g, "x", SHOAL_F32, SHOAL_SHAPE(SHOAL_UNKNOWN, WIDTH)), *y = shoal_square(g, x);
+  shoal_device_set(g, "/job:worker/task:1");
+  y = shoal_reduce_sum(g, y, SHOAL_SCALAR, false);
+  shoal_session *session = session_over(s, g, 1);
+  float *numbers = malloc(sizeof(float) * ROWS * WIDTH);
+  for (int i = 0; i < ROWS * WIDTH; i++) numbers[i] = 1;
+  size_t before = 0;
+  for (int round = 0; round < 2; round++)
+    for (int rows = ROWS; rows > 0; rows--) { /* about a megabyte each at both tasks */
+      shoal_feed feed = {x, shoal_tensor_view(SHOAL_F32, SHOAL_SHAPE(rows, WIDTH), numbers)};
+      assert_float_equal(scalar(session, &feed, 1, y), rows * WIDTH, 0);
+      if (!round && rows == ROWS - 20) before = memory_of(s->pids[2]);
+    }
+  size_t after = memory_of(s->pids[2]);
+  if (after > before + (32 << 20)) print_error("%zu MB became %zu MB\n", before >> 20, after >> 20);
+  assert_true(after <= before + (32 << 20));
+  free(numbers);
+  shoal_session_destroy(session);
+  shoal_graph_destroy(g);
+}
+
 /* ---- errors */
 
 static void failing_operator(void **state) {
@@ -401,6 +439,7 @@ int main(void) {
                                      cmocka_unit_test(lost_task_tcp)};
   const struct CMUnitTest over[] = {
       cmocka_unit_test(traffic),     cmocka_unit_test(large_messages), cmocka_unit_test(failing_operator),
+      cmocka_unit_test(many_shapes),
       cmocka_unit_test(two_clients), cmocka_unit_test(wrong_job),      cmocka_unit_test(overhead),
   };
   int failed = cmocka_run_group_tests_name("placed", alone, NULL, NULL);

@@ -245,7 +245,7 @@ static shoal_status run(void *remote, uint64_t step, const shoal_feed *feeds, in
   for (size_t i = 0; i < c->n_kinds && !k; i++)
     if (run_kind_fits(c->kinds[i], feeds, n_feeds, fetches, n_fetches)) k = c->kinds[i];
   if (!k) TRY(run_kind_make(c, feeds, n_feeds, fetches, n_fetches, &k));
-  c->run++;
+  k->last_used = ++c->run;
   shoal_status status = NULL;
   uint64_t begun = cluster_trace_now(c);
   for (int t = 0; t < c->n_tasks && !status; t++)

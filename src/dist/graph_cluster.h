@@ -16,6 +16,8 @@ typedef struct {
   net_part *parts;     /* [1 + 2 feeds] */
 } task_part;
 
+#define CLUSTER_KINDS 16 /* kept ready at most; each has memory of its own at the tasks */
+
 /* Runs of one kind: these fetches, these feeds and shapes. */
 typedef struct {
   shoal_value **fetches;
@@ -28,6 +30,7 @@ typedef struct {
   int *owner, *place; /* [n_fetches] task (-1: a feed) and place in its results (or among the feeds) */
   shoal_tensor *staged; /* [n_feeds] room for a feed with a row index; data NULL: not needed so far */
   uint64_t messages, data_bytes; /* between tasks, a run */
+  uint64_t last_used; /* run */
 } run_kind;
 
 typedef struct {

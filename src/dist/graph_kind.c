@@ -141,8 +141,23 @@ static shoal_status prepare(cluster_session *c, const partition *part, run_kind 
   return cluster_await(c, GRAPH_PREPARE, NULL, NULL, c->options.step_seconds, status);
 }
 
+/* The kind longest unused makes room, here and at the tasks. */
+static shoal_status forget_oldest(cluster_session *c) {
+  size_t oldest = 0;
+  for (size_t i = 1; i < c->n_kinds; i++)
+    if (c->kinds[i]->last_used < c->kinds[oldest]->last_used) oldest = i;
+  run_kind *k = c->kinds[oldest];
+  c->kinds[oldest] = c->kinds[--c->n_kinds];
+  shoal_status status = NULL;
+  for (int t = 0; t < c->n_tasks && !status; t++)
+    if (k->parts[t].takes_part) status = cluster_ask(c, t, GRAPH_FORGET, k->number, NULL, 0);
+  run_kind_destroy(k, c->n_tasks);
+  return cluster_await(c, GRAPH_FORGET, NULL, NULL, c->options.step_seconds, status);
+}
+
 shoal_status run_kind_make(cluster_session *c, const shoal_feed *feeds, int n_feeds, shoal_value *const *fetches,
                            int n_fetches, run_kind **out) {
+  if (c->n_kinds == CLUSTER_KINDS) TRY(forget_oldest(c));
   run_kind *k = calloc(1, sizeof *k);
   if (!k) return status_no_memory();
   partition part = {0};

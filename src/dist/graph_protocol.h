@@ -2,7 +2,7 @@
  *
  *  1. header.generation names the session: a number that the client drew. What names no session that is open is dropped
  *     (DATA, ABORT) or refused (the rest).
- *  2. OPEN, EXTEND, PREPARE, RUN, CLOSE, CLOCK and TRACE get one answer each. GRAPH_FAILED in its flags: the payload is a sentence
+ *  2. OPEN, EXTEND, PREPARE, RUN, FORGET, CLOSE, CLOCK and TRACE get one answer each. GRAPH_FAILED in its flags: the payload is a sentence
  *     and header.number the shoal_code. DATA, HELLO and ABORT get none.
  *  3. header.step counts the runs of a session. A client has one run at a time: RUN goes to all tasks that take part,
  *     and when all have answered the next may start. So DATA of run n finds its target waiting, or idle; DATA of an
@@ -29,7 +29,8 @@ enum {
   GRAPH_HELLO,    /* from server to server: number: the sender's task in this session. No answer */
   GRAPH_CLOSE,
   GRAPH_CLOCK, /* answer: number: the server's clock, nanoseconds */
-  GRAPH_TRACE  /* number 1: record from now on; 0: stop. Answer to 0: a trace message */
+  GRAPH_FORGET, /* number: a program that will not be run again */
+  GRAPH_TRACE   /* number 1: record from now on; 0: stop. Answer to 0: a trace message */
 };
 enum { GRAPH_FAILED = 1 };
 

@@ -105,11 +105,15 @@ static shoal_status handle(server *s, net_message *m) {
     case GRAPH_EXTEND:
     case GRAPH_PREPARE:
     case GRAPH_RUN:
+    case GRAPH_FORGET:
     case GRAPH_TRACE:
       if (!t) failure = status_make(SHOAL_ERR_PEER, "no such session is open: was the server restarted?");
       else if (h->kind == GRAPH_EXTEND) failure = graph_task_extend(t, m->payload, m->bytes);
       else if (h->kind == GRAPH_PREPARE) failure = graph_task_prepare(t, m, &later);
-      else if (h->kind == GRAPH_TRACE) {
+      else if (h->kind == GRAPH_FORGET) {
+        failure = graph_task_forget(t, h->number);
+        later = true;
+      } else if (h->kind == GRAPH_TRACE) {
         failure = graph_task_trace(t, h->number == 1);
         later = h->number != 1;
       }

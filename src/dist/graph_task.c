@@ -28,7 +28,8 @@ struct graph_task {
   program **programs;
   size_t n_programs, cap_programs;
   bool preparing; /* an answer to PREPARE is due when the courier is done ... */
-  bool collecting; /* ... and one to TRACE */
+  bool collecting; /* ... and one to TRACE ... */
+  program *forgotten; /* ... and, when this is set, one to FORGET */
   task_trace trace;
   proto collected; /* what that answer holds */
   net_part collected_part;
@@ -185,6 +186,18 @@ shoal_status graph_task_prepare(graph_task *t, const net_message *m, bool *waits
   return NULL;
 }
 
+shoal_status graph_task_forget(graph_task *t, uint64_t number) {
+  t->forgotten = find_program(t, number);
+  return t->forgotten && !t->running ? NULL : nonsense("the number of a program");
+}
+
+static void drop_forgotten(graph_task *t) {
+  for (size_t i = 0; i < t->n_programs; i++)
+    if (t->programs[i] == t->forgotten) t->programs[i] = t->programs[--t->n_programs];
+  program_destroy(t->forgotten);
+  t->forgotten = NULL;
+}
+
 shoal_status graph_task_trace(graph_task *t, bool on) {
   t->collecting = !on;
   if (!on) return NULL;
@@ -308,6 +321,10 @@ task_state graph_task_advance(graph_task *t, net_header *header, const net_part 
     t->preparing = false;
     *header = (net_header){.kind = GRAPH_PREPARE, .generation = t->options.id};
     *failure = courier_failure(t->courier);
+  } else if (t->forgotten) {
+    if (courier_busy(t->courier)) return TASK_WAITS_SHORT;
+    drop_forgotten(t);
+    *header = (net_header){.kind = GRAPH_FORGET, .generation = t->options.id};
   } else if (t->collecting) {
     if (courier_busy(t->courier)) return TASK_WAITS_SHORT;
     t->collecting = false;

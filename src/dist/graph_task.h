@@ -30,6 +30,9 @@ SHOAL_CHECKED shoal_status graph_task_extend(graph_task *t, const void *payload,
 SHOAL_CHECKED shoal_status graph_task_prepare(graph_task *t, const net_message *m, bool *waits);
 SHOAL_CHECKED shoal_status graph_task_start(graph_task *t, const net_message *m);
 void graph_task_data(graph_task *t, const net_message *m);
+/* The program will not be run again. It goes when the courier has nothing of it any more; then graph_task_advance
+ * answers. */
+SHOAL_CHECKED shoal_status graph_task_forget(graph_task *t, uint64_t number);
 /* Begins to record a timeline (on), or stops and owes the answer to that, which graph_task_advance gives. */
 SHOAL_CHECKED shoal_status graph_task_trace(graph_task *t, bool on);
 /* Ends the run under way, if it is that one (0: any), for that reason; takes it. */
