@@ -195,7 +195,11 @@ static void large_messages(void **state) {
   shoal_graph_destroy(g);
 }
 
+/* Resident bytes; 0 under a sanitizer, which keeps what was freed. */
 static size_t memory_of(pid_t pid) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  return 0;
+#endif
   char path[64], line[256];
   unsigned long pages = 0;
   snprintf(path, sizeof path, "/proc/%d/statm", (int)pid);
