@@ -19,8 +19,8 @@ ALEXNET_BATCH, ALEXNET_STEPS, ALEXNET_BLOCKED = 32, 6, 0.10
 
 def train(shoal, data, run, model, *flags):
     """The run's summary."""
-    subprocess.run([shoal, "train", model, "--no-checkpoints", "--quiet", "--run-dir", run, *map(str, flags)], check=True,
-                   capture_output=True, env={**os.environ, "SHOAL_DATA": data})
+    subprocess.run([shoal, "train", model, "--no-checkpoints", "--quiet", "--run-dir", run, *map(str, flags)],
+                   check=True, capture_output=True, env={**os.environ, "SHOAL_DATA": data})
     with open(os.path.join(run, "summary.json"), encoding="utf-8") as f:
         return json.load(f)
 

@@ -73,7 +73,8 @@ static void print_peak(const trace_table *t) {
   }
   if (!(flops > 0) || !(possible > 0)) return;
   printf("\nAll operators: %.1f GF in %.3f s of threads' time, %.1f GF/s a thread: %.1f %% of its FMA peak "
-         "(%.0f GF/s).\n", 1e-9 * flops, seconds, 1e-9 * flops / seconds, 100 * flops / possible, 1e-9 * possible / seconds);
+         "(%.0f GF/s).\n", 1e-9 * flops, seconds, 1e-9 * flops / seconds, 100 * flops / possible,
+         1e-9 * possible / seconds);
 }
 
 static void print_tasks(const trace_table *t, int width) {

@@ -23,8 +23,8 @@ typedef struct {
   int64_t batch;   /* rows of a batch; the last of an epoch may have fewer */
   int64_t rows;    /* of an epoch */
   int64_t end;     /* batches in all */
-  /* Or, with `parts` above 0, an epoch has rounds of so many rows, the last may have fewer, and each of them is cut into
-   * so many batches along the leaves of a tree (dist/tree.h). Those of a short round may have none. */
+  /* Or, with `parts` above 0, an epoch has rounds of so many rows, the last may have fewer, and each of them is cut
+   * into so many batches along the leaves of a tree (dist/tree.h). Those of a short round may have none. */
   int64_t round;
   int parts;
 } lease_plan;

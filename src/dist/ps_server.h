@@ -2,8 +2,9 @@
  *
  * together: a step is the mean over exactly one gradient of each member, weighted by its examples, summed in the
  * workers' order (so the result has the same bits each time) and applied once; with `backups`, the mean over the first
- * workers - backups gradients; with `round`, the sum of a round's parts in the order of its tree. Otherwise each gradient
- * is applied when it arrives, and a worker more than `staleness` steps ahead of the slowest waits for its answer.
+ * workers - backups gradients; with `round`, the sum of a round's parts in the order of its tree. Otherwise each
+ * gradient is applied when it arrives, and a worker more than `staleness` steps ahead of the slowest waits for its
+ * answer.
  *
  * Members come and go. Whoever goes (its connection ends, or others have waited for it longer than `heartbeat`) no
  * longer counts, and what it had not finished is given to the others; whoever says HELLO later takes part from the next

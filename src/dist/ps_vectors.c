@@ -184,8 +184,8 @@ static bool is_round(const ps_gradient *gradients, int n) {
   return next == tree_leaves(gradients[0].round_rows);
 }
 
-/* Fills v->sources; returns how many. Parts of several rounds, or of less than one, make no tree: they are weighted by what
- * there is of rows. */
+/* Fills v->sources; returns how many. Parts of several rounds, or of less than one, make no tree: they are weighted by
+ * what there is of rows. */
 static int list_nodes(ps_vectors *v, const ps_gradient *gradients, int n, double examples, bool whole) {
   int count = 0;
   for (int g = 0; g < n; g++) {

@@ -33,8 +33,8 @@ float *ps_vectors_table(const ps_vectors *v, int which);
 /* Of a table: one update of the rows keys [n], ascending, by gradients [n]. */
 SHOAL_CHECKED shoal_status ps_vectors_apply_rows(ps_vectors *v, const int32_t *keys, const float *gradients, int64_t n,
                                                  double rate);
-/* One update by the mean over the n gradients, weighted by their examples, in their order. Of a round: by the sum over its
- * tree; *uneven: they were not all parts of one round, so they were added one after the other. */
+/* One update by the mean over the n gradients, weighted by their examples, in their order. Of a round: by the sum over
+ * its tree; *uneven: they were not all parts of one round, so they were added one after the other. */
 SHOAL_CHECKED shoal_status ps_vectors_apply(ps_vectors *v, const ps_gradient *gradients, int n, double rate,
                                             bool *uneven);
 

@@ -249,8 +249,11 @@ shoal_status allreduce_create(const allreduce_options *options, shoal_model *m, 
   TRY(model_ready(m));
   allreduce *s = calloc(1, sizeof *s);
   if (!s) return status_no_memory();
-  s->base = (shoal_strategy){
-      .kind = &kind, .worker = options->place->rank, .workers = options->place->ranks, .together = true, .rounds = true};
+  s->base = (shoal_strategy){.kind = &kind,
+                             .worker = options->place->rank,
+                             .workers = options->place->ranks,
+                             .together = true,
+                             .rounds = true};
   s->options = *options;
   s->model = m;
   shoal_status status = apply_create(m, &s->apply);

@@ -105,7 +105,7 @@ SHOAL_CHECKED shoal_status fit_compute(fit_loop *l, int64_t first, int64_t n, in
 /* Takes `status`, which says that the loss is no number; adds where that came from and what to try. */
 SHOAL_CHECKED shoal_status fit_explain_bad_loss(fit_loop *l, shoal_status status, const shoal_feed *feeds, int n_feeds,
                                                 int64_t number, double rate);
-/* Takes `status`, of a computation on these rows by the strategy; adds where it happened, and what the one before says. */
+/* Takes `status`, of a computation on these rows by the strategy; adds the step and, if the loss is bad, the above. */
 SHOAL_CHECKED shoal_status fit_explain_rows(fit_loop *l, shoal_status status, const strategy_rows *rows);
 /* Fills l->progress as of now. */
 void fit_set_progress(fit_loop *l);

@@ -28,8 +28,8 @@ class AlexNet(support.Case):
         flags = settings["flags"]
         self.assertEqual((flags["optimizer"], flags["l2"], flags["bias-rate"], flags["schedule"]),
                          ("momentum", 0.0005, 2, "staircase"))
-        # One image and one class: one step is enough to know it, whatever the other 999. What remains of the loss is the
-        # term of the weights, which hardly moved.
+        # One image and one class: one step is enough to know it, whatever the other 999. What remains of the loss is
+        # the term of the weights, which hardly moved.
         losses = self.losses("r")
         self.assertGreater(losses[0], 7)
         self.assertAlmostEqual(losses[-1], L2 / 2 * sum(n * deviation ** 2 for n, deviation in LAYERS), delta=0.02)
@@ -41,8 +41,8 @@ class AlexNet(support.Case):
     def test_learns(self):
         """Two classes of images, the model's own settings; rows it has not seen tell."""
         for name, rows, seed in (("seen", 288, 1), ("unseen", 32, 2)):
-            self.shoal("data", "generate", "images", "--rows", rows, "--seed", seed, "--classes", 2, "--size", "256x256x3",
-                       "--as", "npy", "--out", name, "--quiet")
+            self.shoal("data", "generate", "images", "--rows", rows, "--seed", seed, "--classes", 2, "--size",
+                       "256x256x3", "--as", "npy", "--out", name, "--quiet")
         self.shoal("train", "alexnet", "--data", "seen", "--test-data", "unseen", "--batch-size", 16, "--epochs", 2,
                    "--threads", 2, "--run-dir", "r", "--no-checkpoints", "--log-every", 1)
         losses = self.losses("r")
@@ -52,8 +52,8 @@ class AlexNet(support.Case):
         self.assertLess(max(losses[-4:]) - rest, 0.2)
         self.assertGreaterEqual(self.summary("r")["test_accuracy"], 0.9)
         # Pictures of another size, from files.
-        self.shoal("data", "generate", "images", "--rows", 2, "--seed", 3, "--classes", 2, "--size", "200x300x3", "--out",
-                   "files", "--quiet")
+        self.shoal("data", "generate", "images", "--rows", 2, "--seed", 3, "--classes", 2, "--size", "200x300x3",
+                   "--out", "files", "--quiet")
         files = sorted((self.folder / "files").glob("*/*.png"))
         out, _ = self.shoal("predict", "r", *files, "--json")
         self.assertEqual([row["class"] for row in json.loads(out)], [0, 1])

@@ -139,8 +139,8 @@ class Recovery(support.Case):
             self.assertEqual("--deterministic did not hold" in out, bool(flags))
 
     def test_a_worker_that_returns_changes_no_bit(self):
-        """With --deterministic a round waits for it. Of several servers one may have had its gradient already and another
-        not: then the run says that the bits are lost."""
+        """With --deterministic a round waits for it. Of several servers one may have had its gradient already and
+        another not: then the run says that the bits are lost."""
         flags = ["--data", self.data, "--deterministic", "--epochs", 1500, "--lr", 0.1, "--quiet"]
         self.shoal("train", "softmax", "--run-dir", "one", "--batch-size", 48, "--threads", 1, *flags)
         for servers in (1, 2):
