@@ -232,7 +232,56 @@ static void versions(void **state) {
   pid = net_case_start(newer_server, address, 0);
   net_client *c;
   assert_fails(net_connect(address, &(net_options){.largest = LARGEST, .job = NET_JOB}, 5, &c), SHOAL_ERR_REFUSED,
-               "another version of the protocol");
+               "version 2 of the protocol, the other version 1");
+  net_case_join(pid);
+}
+
+static void newer_client_here(const char *address, int unused) {
+  shm_hello h;
+  shm_welcome w;
+  int sock, fds[2];
+  CHILD_OK(greet_connect(address, clock_seconds() + 5, &sock));
+  greet_fill_hello(&h, 9, NET_JOB, LARGEST);
+  h.magic++;
+  h.version++;
+  CHILD_CHECK(greet_send_hello(sock, &h));
+  shoal_status status = greet_await_welcome(sock, clock_seconds() + 5, &w, fds);
+  CHILD_CHECK(status && strstr(shoal_status_message(status), "version 1 of the protocol, the client version 2"));
+  shoal_status_free(status);
+  close(sock);
+}
+
+/* Its welcome may be longer than ours. */
+static void newer_server_here(const char *address, int unused) {
+  int door, sock = -1;
+  CHILD_OK(greet_listen(address, &door));
+  for (int i = 0; i < 500 && sock < 0; i++) {
+    sock = accept(door, NULL, NULL);
+    if (sock < 0) usleep(10000);
+  }
+  CHILD_CHECK(sock >= 0);
+  shm_hello h = {0};
+  uint8_t welcome[400] = {0};
+  while (recv(sock, &h, sizeof h, 0) < 0 && errno == EAGAIN) usleep(1000);
+  h.magic++;
+  memcpy(welcome, &h.magic, sizeof h.magic);
+  CHILD_CHECK(send(sock, welcome, sizeof welcome, 0) == (ssize_t)sizeof welcome);
+  CHILD_CHECK(recv(sock, &h, sizeof h, 0) <= 0);
+}
+
+static void versions_on_one_host(void **state) {
+  char address[NET_ADDRESS];
+  net_case_address("shm", address);
+  pid_t pid = net_case_start(newer_client_here, address, 0);
+  net_server *s = listen_at(address);
+  serve_child(s, pid);
+  assert_int_equal(refused(s), 1);
+  net_server_close(s);
+  net_case_address("shm", address);
+  pid = net_case_start(newer_server_here, address, 0);
+  net_client *c;
+  assert_fails(net_connect(address, &(net_options){.largest = LARGEST, .job = NET_JOB}, 5, &c), SHOAL_ERR_REFUSED,
+               "the server speaks version 2 of the protocol, this program version 1");
   net_case_join(pid);
 }
 
@@ -489,7 +538,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(scanners), cmocka_unit_test(liars),           cmocka_unit_test(intruders),
       cmocka_unit_test(curve),    cmocka_unit_test(beyond_loopback), cmocka_unit_test(key_files),
-      cmocka_unit_test(versions), cmocka_unit_test(curve_speed),
+      cmocka_unit_test(versions), cmocka_unit_test(versions_on_one_host), cmocka_unit_test(curve_speed),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,7 +14,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define MAGIC (0x6772656574000000ull | WIRE_VERSION)
+#define MAGIC_BASE 0x6772656574000000ull /* the low three bytes are the version: every version says its own */
+#define MAGIC (MAGIC_BASE | WIRE_VERSION)
 #define RETRY 0.01 /* seconds between attempts to reach a server that is not there yet */
 
 static shoal_status make_name(const char *address, struct sockaddr_un *name, socklen_t *length) {
@@ -81,10 +82,20 @@ void greet_fill_hello(shm_hello *h, uint32_t from, uint64_t job, uint64_t larges
   *h = (shm_hello){.magic = MAGIC, .version = WIRE_VERSION, .from = from, .job = job, .largest = largest};
 }
 
+/* The version of a peer that begins with these 8 bytes; 0: it is none of ours, or of this version. */
+static uint32_t other_version(uint64_t magic) {
+  const uint32_t version = (uint32_t)(magic & 0xffffff);
+  return (magic ^ MAGIC_BASE) >> 24 || version == WIRE_VERSION ? 0 : version;
+}
+
 int greet_read_hello(int sock, shm_hello *out) {
-  shm_hello h;
+  shm_hello h = {0};
   ssize_t n = recv(sock, &h, sizeof h, MSG_DONTWAIT | MSG_TRUNC);
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return 0;
+  if (n >= (ssize_t)sizeof h.magic && other_version(h.magic)) {
+    out->version = other_version(h.magic);
+    return GREET_OTHER_VERSION;
+  }
   if (n != (ssize_t)sizeof h || h.magic != MAGIC || h.version != WIRE_VERSION) return -1;
   *out = h;
   return 1;
@@ -128,7 +139,7 @@ static shoal_status wait_readable(int sock, double until) {
 
 shoal_status greet_await_welcome(int sock, double until, shm_welcome *out, int fds[2]) {
   TRY(wait_readable(sock, until));
-  shm_welcome w;
+  shm_welcome w = {0};
   struct iovec part = {&w, sizeof w};
   union {
     struct cmsghdr align;
@@ -145,8 +156,11 @@ shoal_status greet_await_welcome(int sock, double until, shm_welcome *out, int f
   }
   shoal_status status = NULL;
   if (n <= 0) status = status_make(SHOAL_ERR_PEER, "the server hung up instead of welcoming us");
+  else if (n >= (ssize_t)sizeof w.magic && other_version(w.magic))
+    status = status_make(SHOAL_ERR_REFUSED, "the server speaks version %u of the protocol, this program version %d: use "
+                         "the same version of Shoal for all tasks", other_version(w.magic), WIRE_VERSION);
   else if (n != (ssize_t)sizeof w || w.magic != MAGIC || w.version != WIRE_VERSION)
-    status = status_make(SHOAL_ERR_REFUSED, "what serves this address speaks another version of the protocol");
+    status = status_make(SHOAL_ERR_REFUSED, "what serves this address does not speak Shoal's protocol");
   else if (w.refused) {
     w.why[sizeof w.why - 1] = 0;
     status = status_make(SHOAL_ERR_PEER, "refused: %s", w.why);

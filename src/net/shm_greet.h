@@ -34,7 +34,10 @@ SHOAL_CHECKED shoal_status greet_connect(const char *address, double until, int 
  * none. */
 bool greet_peer(int sock, pid_t *pid, int *pidfd);
 
-/* server: the hello of a fresh connection. 1: read, 0: not there yet, -1: nonsense or closed. */
+enum { GREET_OTHER_VERSION = 2 };
+
+/* server: the hello of a fresh connection. 1: read, 0: not there yet, -1: nonsense or closed, GREET_OTHER_VERSION: of
+ * out->version; nothing else of it is set. */
 int greet_read_hello(int sock, shm_hello *out);
 void greet_fill_hello(shm_hello *h, uint32_t from, uint64_t job, uint64_t largest);
 /* fds may be NULL. */

@@ -179,7 +179,12 @@ static void peer_event(shm_server *s, uint64_t id) {
   if (p->state == PEER_GREETING) {
     shm_hello h;
     int got = greet_read_hello(p->sock, &h);
-    if (got > 0) peer_welcome(s, p, &h);
+    if (got == GREET_OTHER_VERSION) {
+      char why[GREET_TEXT];
+      snprintf(why, sizeof why, "this server speaks version %d of the protocol, the client version %u", WIRE_VERSION,
+               h.version);
+      refuse(s, p, why);
+    } else if (got > 0) peer_welcome(s, p, &h);
     else if (got < 0) {
       s->base.stats.refused++;
       peer_destroy(s, p);

@@ -30,8 +30,9 @@ void wire_encode(const net_header *header, uint64_t job, uint64_t bytes, uint8_t
   put(out + 60, checksum(out), 4);
 }
 
-bool wire_other_version(const uint8_t *in, size_t n) {
-  return n >= 6 && get(in, 4) == WIRE_MAGIC && get(in + 4, 2) != WIRE_VERSION;
+uint16_t wire_other_version(const uint8_t *in, size_t n) {
+  const uint16_t version = n >= 6 && get(in, 4) == WIRE_MAGIC ? (uint16_t)get(in + 4, 2) : WIRE_VERSION;
+  return version == WIRE_VERSION ? 0 : version;
 }
 
 const char *wire_decode(const uint8_t *in, size_t n, uint64_t largest, net_header *header, uint64_t *job,

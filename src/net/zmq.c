@@ -24,8 +24,12 @@
 #define LINGER 1000     /* milliseconds a client's last words are given */
 #define STALL 4         /* heartbeats a peer may take nothing */
 
-static const char other_version[] =
-    "it speaks another version of the protocol: install the same version of Shoal on all hosts";
+enum { WORDS = 160 }; /* of a refusal */
+
+static void name_versions(uint16_t other, char words[WORDS]) {
+  snprintf(words, WORDS, "one side speaks version %u of the protocol, the other version %u: install the same version of "
+           "Shoal on all hosts", other, WIRE_VERSION);
+}
 
 /* ---- server */
 
@@ -79,7 +83,7 @@ static void say(zmq_end *e, uint64_t route, uint16_t kind, uint32_t from, uint64
 }
 
 static shoal_status greet(zmq_server *s, const zmq_incoming *in) {
-  char why[160] = "";
+  char why[WORDS] = "";
   look_at_events(s);
   if (in->job != s->options.job)
     snprintf(why, sizeof why, "this server is part of another job (%016llx, not %016llx)",
@@ -122,7 +126,11 @@ static shoal_status take(zmq_server *s, zmq_incoming *in, net_message *out, bool
     zmq_msg_close(&in->payload);
     s->base.stats.refused++;
     /* Its own words say the version, too: it will not understand more. */
-    if (in->foreign && in->route && !p) say(&s->end, in->route, WIRE_REFUSED, 0, 0, 0, other_version);
+    if (in->foreign && in->route && !p) {
+      char words[WORDS];
+      name_versions(in->foreign, words);
+      say(&s->end, in->route, WIRE_REFUSED, 0, 0, 0, words);
+    }
     return NULL;
   }
   TRY(zmq_end_hold(&s->end, in, out));
@@ -332,7 +340,9 @@ static shoal_status introduce(zmq_client *c, double seconds) {
       if (!in.wrong && in.header.kind == WIRE_REFUSED) return refusal(&in);
       if (in.foreign) {
         zmq_msg_close(&in.payload);
-        return status_make(SHOAL_ERR_REFUSED, "%s", other_version);
+        char words[WORDS];
+        name_versions(in.foreign, words);
+        return status_make(SHOAL_ERR_REFUSED, "%s", words);
       }
       bool welcome = !in.wrong && in.job == c->options.job && in.header.kind == WIRE_WELCOME;
       zmq_msg_close(&in.payload);

@@ -4,6 +4,7 @@ import json
 import mmap
 import os
 import random
+import shutil
 import socket
 import struct
 import subprocess
@@ -88,11 +89,11 @@ class Intruders(support.Case):
     FLAGS = ["--batch-size", 16, "--workers", 2, "--ps", 1, "--no-checkpoints"]
     OVER_ZMQ, OVER_SHM = 99000, 1000
 
-    def start(self, run, *flags):
+    def start(self, run, *flags, keys=()):
         self.train("softmax", "quiet", *self.FLAGS, "--transport", "shm", *flags[2:])
         process = subprocess.Popen(
             [support.SHOAL, "train", "softmax", "--data", self.data, "--run-dir", run, *support.FEW,
-             *map(str, self.FLAGS), *flags], cwd=self.folder, stdout=subprocess.PIPE,
+             *map(str, self.FLAGS), *flags, *keys], cwd=self.folder, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, text=True, env=self.environment())
         metrics = self.folder / run / "metrics.jsonl"
         end = time.monotonic() + 30
@@ -146,6 +147,35 @@ class Intruders(support.Case):
         known.close()
         unknown.close()
         self.unharmed(process, "r", self.OVER_ZMQ)
+
+    def test_wrong_keys(self):
+        """Knocking without keys, with nonsense for keys, and with a good pair that is not on the list."""
+        numbers = random.Random(3)
+        self.shoal("keygen", "keys")
+        self.shoal("keygen", "others")
+        shutil.copy(self.folder / "keys" / "server.pub", self.folder / "others" / "server.pub")
+        process, address, _ = self.start("r", "--transport", "zmq", "--epochs", "600", keys=("--keys", "keys"))
+        host, port = address.removeprefix("tcp://").split(":")
+        (self.folder / "cluster.json").write_text(json.dumps(
+            {"cluster": {"worker": ["127.0.0.1:1", "127.0.0.1:2"], "ps": [f"{host}:{port}"]}}))
+        greeting = b"\xff" + bytes(8) + b"\x7f\x03\x00"
+        hello = greeting + b"CURVE" + bytes(47) + bytes([4, 200]) + b"\x05HELLO\x01\x00" + bytes(72)
+        knocks = 0
+        for _ in range(3):
+            for words in [greeting + b"NULL" + bytes(48)] * 50 + [hello + numbers.randbytes(120)] * 50:
+                with socket.create_connection((host, int(port)), timeout=20) as s:
+                    s.sendall(words)
+                    with contextlib.suppress(ConnectionError):
+                        while s.recv(4096):  # until it hangs up
+                            pass
+                knocks += 1
+            _, err = self.shoal("train", "softmax", "--data", self.data, "--cluster", "cluster.json", "--task", "worker:1",
+                                "--keys", "others", "--run-dir", "intruder", expect=1)
+            self.assertIn("does not allow our key", err)
+            knocks += 1
+        self.unharmed(process, "r", knocks)
+        server, = [t for t in self.summary("r")["tasks"] if t["role"] == "ps"]
+        self.assertEqual((server["joins"], server["deaths"]), ([1, 1], [0, 0]))
 
     def test_shared_memory(self):
         numbers = random.Random(2)
