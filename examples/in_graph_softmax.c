@@ -1,7 +1,7 @@
 /* Synchronous training of softmax regression as one graph over several tasks.
  *
- * The parameters stand on /job:ps/task:0. Each worker holds its share of the rows, which are sent once, and computes the
- * gradient of its own batch; the ps averages the gradients and updates: one session run a step.
+ * The parameters stand on /job:ps/task:0. Each worker holds its share of the rows, which are sent once, and computes
+ * the gradient of its own batch; the ps averages the gradients and updates: one session run a step.
  *
  *   cc in_graph_softmax.c $(pkg-config --cflags --libs shoal)
  *   in_graph_softmax [WORKERS [EPOCHS [GRAPH-FILE]]] */

@@ -36,8 +36,8 @@ typedef struct {
   int workers;
   int64_t rows; /* of a worker's batch */
   batch batches[MOST_WORKERS];
-  /* What batches are padded to, the largest so far: a run is planned for the shapes that are fed, and with the same ones
-   * the plan is used again. */
+  /* What batches are padded to, the largest so far: a run is planned for the shapes that are fed, and with the same
+   * ones the plan is used again. */
   int64_t entries, n_touched;
 } training;
 
@@ -105,8 +105,8 @@ static void batch_destroy(batch *b) {
   shoal_tensor_fini(&b->labels);
 }
 
-/* Copies rows; those missing from a last batch become rows without entries. Entries behind the last row's count nowhere:
- * what is left there from a batch before may stay, as long as it is in range. */
+/* Copies rows; those missing from a last batch become rows without entries. Entries behind the last row's count
+ * nowhere: what is left there from a batch before may stay, as long as it is in range. */
 static void take_rows(batch *b, const shoal_batch *from, int64_t rows) {
   const int64_t *begin = from->offsets.data;
   int64_t *offsets = b->offsets.data;
@@ -235,8 +235,8 @@ int main(int argc, char **argv) {
   int workers = argc > 4 ? atoi(argv[4]) : 2, rows = argc > 5 ? atoi(argv[5]) : 100;
   long long features = argc > 3 ? atoll(argv[3]) : 0;
   if (argc < 4 || workers < 1 || workers > MOST_WORKERS || rows < 1 || features < 1) {
-    fprintf(stderr, "usage: in_graph_sparse_lr FILES TEST-FILES FEATURES [WORKERS [BATCH [OPTIMIZER [RATE]]]], with 1 to "
-            "%d workers\n", MOST_WORKERS);
+    fprintf(stderr, "usage: in_graph_sparse_lr FILES TEST-FILES FEATURES [WORKERS [BATCH [OPTIMIZER [RATE]]]], with 1 "
+            "to %d workers\n", MOST_WORKERS);
     return 2;
   }
   local_tasks tasks;

@@ -1,5 +1,5 @@
-/* The tasks of a cluster as processes of this machine, for the examples: /job:ps/task:0 and some /job:worker. On several
- * machines each would be `shoal server --cluster FILE --task worker:0`, and the addresses theirs. */
+/* The tasks of a cluster as processes of this machine, for the examples: /job:ps/task:0 and some /job:worker. On
+ * several machines each would be `shoal server --cluster FILE --task worker:0`, and the addresses theirs. */
 #ifndef LOCAL_TASKS_H
 #define LOCAL_TASKS_H
 

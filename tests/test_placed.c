@@ -74,7 +74,9 @@ static void placement_inside(void **state) {
     const char *outside, *inside[2], *words; /* words NULL: runs on the last task */
   } cases[] = {{NULL, {"/job:worker", "/task:1"}, NULL},
                {"/job:worker", {"/task:1", NULL}, NULL},
-               {NULL, {"/job:ps/task:0", "/job:worker/task:1"}, "cond 'choice' runs as a whole on one task, but 'exp' inside"},
+               {NULL,
+                {"/job:ps/task:0", "/job:worker/task:1"},
+                "cond 'choice' runs as a whole on one task, but 'exp' inside"},
                {"/job:ps/task:0", {NULL, "/job:ps/task:1"}, "which /job:ps/task:0 does not allow"},
                {NULL, {"/job:chief", NULL}, "inside 'choice': 'tanh' is to run on /job:chief, but the cluster has"}};
   device tasks[3] = {{"ps", 0}, {"ps", 1}, {"worker", 1}};

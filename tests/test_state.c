@@ -79,7 +79,8 @@ static void queue(void **state) {
   for (int i = 0; i < 3; i++) run_fed(&m, x, i, put);
   float more = 9;
   shoal_feed feed = {x, shoal_tensor_view(SHOAL_F32, SHOAL_SCALAR, &more)};
-  snprintf(words, sizeof words, "%senqueue 'put' of i64[3], f32[3], f32[]: queue 'work' is full: it holds 3 items", task);
+  snprintf(words, sizeof words, "%senqueue 'put' of i64[3], f32[3], f32[]: queue 'work' is full: it holds 3 items",
+           task);
   refused(shoal_session_run(m.session, &feed, 1, &put, 1, &out), SHOAL_ERR_ARGUMENT, words);
   assert_float_equal(run(&m, get, 0), 0, 0);
   run(&m, close, 0);
@@ -90,7 +91,8 @@ static void queue(void **state) {
   end(&m);
 }
 
-/* Each worker puts a token when its part is done; the ps takes as many as there are workers and goes on. All in one run. */
+/* Each worker puts a token when its part is done; the ps takes as many as there are workers and goes on. All in one
+ * run. */
 static void barrier(void **state) {
   enum { WORKERS = 3 };
   model m = begin();
@@ -180,7 +182,8 @@ static void accumulator(void **state) {
   shoal_tensor out;
   assert_float_equal(run_fed(&m, step, 0, add), 1, 0);
   refused(shoal_session_run(m.session, NULL, 0, &take, 1, &out), SHOAL_ERR_ARGUMENT,
-          "accumulator_take 'taken' of i64[3], f64[2]: accumulator 'mean' holds 1 gradients of step 0 or later, 2 are needed");
+          "accumulator_take 'taken' of i64[3], f64[2]: accumulator 'mean' holds 1 gradients of step 0 or later, 2 are "
+          "needed");
   run_fed(&m, step, 4, add); /* of a later step: counts */
   assert_float_equal(run(&m, take, 1), (1 + 5) / 2.0, 0);
   assert_float_equal(run(&m, now, 0), 1, 0);

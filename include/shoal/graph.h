@@ -172,16 +172,17 @@ SHOAL_API shoal_value *shoal_in_top_k(shoal_graph *g, shoal_value *logits, shoal
 SHOAL_API shoal_value *shoal_assign(shoal_graph *g, shoal_value *variable, shoal_value *value);
 SHOAL_API shoal_value *shoal_assign_add(shoal_graph *g, shoal_value *variable, shoal_value *value);
 /* Accumulators and queues are state, as variables are: each stands on one task, together with all that is done to it.
- * What is done to one in a run is done in the order in which it was built, wherever its operands are computed: a dequeue
- * waits for the enqueues built before it, and for the tasks that make their items, as long as a run may take. What then
+ * What is done to one in a run is done in the order in which it was built, wherever its operands are computed: a
+ * dequeue waits for the enqueues built before it, and for the tasks that make their items, as long as a run may take. What then
  * cannot be done fails the run at once and says why: nobody else could make it possible. What was done before stays. */
 typedef struct {
   shoal_value *control, *sum; /* NULL: making it failed */
 } shoal_accumulator;
 SHOAL_API shoal_accumulator shoal_accumulator_make(shoal_graph *g, const char *name, shoal_dtype dtype,
                                                    shoal_shape shape);
-/* Adds a gradient that was computed with the parameters of `step`, an i64; one of an earlier step than the accumulator's is
- * counted and dropped. Its value: i64 [3], gradients held, the accumulator's step, gradients dropped so far. */
+/* Adds a gradient that was computed with the parameters of `step`, an i64; one of an earlier step than the
+ * accumulator's is counted and dropped. Its value: i64 [3], gradients held, the accumulator's step, gradients dropped
+ * so far. */
 SHOAL_API shoal_value *shoal_accumulate(shoal_graph *g, const shoal_accumulator *a, shoal_value *gradient,
                                         shoal_value *step);
 /* The mean of what it holds, which must be `least` gradients or more. It then holds none, and its step is one more. */

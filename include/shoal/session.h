@@ -44,11 +44,11 @@ SHOAL_API SHOAL_CHECKED shoal_status shoal_session_variable(shoal_session *s, co
 SHOAL_API uint64_t shoal_session_step(const shoal_session *s);
 SHOAL_API void shoal_session_set_step(shoal_session *s, uint64_t step);
 
-/* Records what the runs from here on do and when: operators, and over a cluster the messages and waits of all tasks. Kept
- * are the last 65,536 spans of each thread. */
+/* Records what the runs from here on do and when: operators, and over a cluster the messages and waits of all tasks.
+ * Kept are the last 65,536 spans of each thread. */
 SHOAL_API SHOAL_CHECKED shoal_status shoal_session_trace_begin(shoal_session *s);
-/* Stops that and writes the file, in Chrome's trace format, for `shoal trace`, Perfetto or chrome://tracing: a process for
- * this client and one for each task, all on the clock of this machine. */
+/* Stops that and writes the file, in Chrome's trace format, for `shoal trace`, Perfetto or chrome://tracing: a process
+ * for this client and one for each task, all on the clock of this machine. */
 SHOAL_API SHOAL_CHECKED shoal_status shoal_session_trace_end(shoal_session *s, const char *path);
 
 #ifdef __cplusplus

@@ -15,8 +15,8 @@ static inline double clock_seconds(void) {
 #define CLOCK_NAME 64
 void clock_name(char out[CLOCK_NAME]);
 
-/* What exchanges with a process elsewhere say about its clock. The less time one spent on the way, the nearer the middles
- * of both ends' times are to each other: as exact as half of that. */
+/* What exchanges with a process elsewhere say about its clock. The less time one spent on the way, the nearer the
+ * middles of both ends' times are to each other: as exact as half of that. */
 typedef struct {
   bool known;
   double trip;  /* seconds on the way, of the quickest so far ... */

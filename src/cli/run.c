@@ -154,7 +154,8 @@ static shoal_status read_feed(job *j, const char *word) {
 
 static shoal_status read_fetches(job *j, const char *list) {
   if (!list)
-    return status_make(SHOAL_ERR_ARGUMENT, "expected --fetch NAME,... : the values to compute; --list shows what there is");
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "expected --fetch NAME,... : the values to compute; --list shows what there is");
   j->words = strdup(list);
   if (!j->words) return status_no_memory();
   char *rest = NULL;

@@ -66,8 +66,8 @@ SHOAL_CHECKED shoal_status cluster_ask(cluster_session *c, int task, uint16_t ki
                                        const net_part *parts, int n);
 /* Takes in what task `task` has answered; the message is released afterwards. */
 typedef shoal_status (*answer_taker)(cluster_session *c, int task, const net_message *m, void *context);
-/* Waits until all tasks asked have answered; take: NULL where an answer has no payload. After the first failure (or with
- * one given, which it takes) the others are told to stop. */
+/* Waits until all tasks asked have answered; take: NULL where an answer has no payload. After the first failure (or
+ * with one given, which it takes) the others are told to stop. */
 SHOAL_CHECKED shoal_status cluster_await(cluster_session *c, uint16_t kind, answer_taker take, void *context,
                                          double seconds, shoal_status failure);
 

@@ -2,8 +2,8 @@
  *
  *  1. header.generation names the session: a number that the client drew. What names no session that is open is dropped
  *     (DATA, ABORT) or refused (the rest).
- *  2. OPEN, EXTEND, PREPARE, RUN, FORGET, CLOSE, CLOCK and TRACE get one answer each. GRAPH_FAILED in its flags: the payload is a sentence
- *     and header.number the shoal_code. DATA, HELLO and ABORT get none.
+ *  2. DATA, HELLO and ABORT get no answer, all else gets one. GRAPH_FAILED in its flags: the payload is a sentence
+ *     and header.number the shoal_code.
  *  3. header.step counts the runs of a session. A client has one run at a time: RUN goes to all tasks that take part,
  *     and when all have answered the next may start. So DATA of run n finds its target waiting, or idle; DATA of an
  *     earlier run is what a failed run left behind, and is dropped.

@@ -1,5 +1,5 @@
-/* Timelines of graphs over several tasks: what a task records, how that travels, and how the client puts all of them onto
- * its own clock. observe/session_trace.c writes them to a file. */
+/* Timelines of graphs over several tasks: what a task records, how that travels, and how the client puts all of them
+ * onto its own clock. observe/session_trace.c writes them to a file. */
 #ifndef SHOAL_DIST_GRAPH_TRACE_H
 #define SHOAL_DIST_GRAPH_TRACE_H
 

@@ -92,7 +92,8 @@ static shoal_status restrict_to_inside(placing *p, const node *outer, const node
       if (!(p->allow[outer->id] & allowed))
         return status_make(SHOAL_ERR_ARGUMENT,
                            "%s '%s' runs as a whole on one task, but '%s' inside it is to run on %s, which %s does not "
-                           "allow; give all that is inside one device, or compute what is elsewhere before and hand it in",
+                           "allow; give all that is inside one device, or compute what is elsewhere before and hand it "
+                           "in",
                            outer->op->name, outer->name, inner->name, inner->device,
                            outer->device ? outer->device : "another node inside");
       p->allow[outer->id] &= allowed;

@@ -36,8 +36,8 @@ class Examples(Case):
         out = self.example("in_graph_softmax", 2, 3)
         accuracy, messages, between, in_all = map(float, re.findall(
             r"accuracy ([\d.]+) %; a step: (\d+) messages and (\d+) bytes between tasks, (\d+) bytes in all", out)[-1])
-        self.shoal("train", "softmax", "--data", "mnist", "--strategy", "ps", "--mode", "sync", "--workers", 2, "--ps", 1,
-                   "--epochs", 3, "--batch-size", 200, "--lr", 0.5, "--run-dir", "ps", "--threads", 1, "--quiet")
+        self.shoal("train", "softmax", "--data", "mnist", "--strategy", "ps", "--mode", "sync", "--workers", 2, "--ps",
+                   1, "--epochs", 3, "--batch-size", 200, "--lr", 0.5, "--run-dir", "ps", "--threads", 1, "--quiet")
         ps = self.summary("ps")
         self.assertEqual(ps["updates"], 450)
         self.assertAlmostEqual(accuracy / 100, ps["test_accuracy"], delta=0.005)
@@ -127,8 +127,8 @@ class Run(Case):
         _, error = self.shoal("run", "graph.pb", expect=2)
         self.assertIn("--list", error)
         out, _ = self.shoal("run", "graph.pb", "--list")
-        self.assertRegex(out, r"(?s)To be fed:.*  batch0 i32\[\?\]  /job:worker/task:0\n.*Variables:.*  w f32\[784,10\].*"
-                         r"Results.*  loss f32\[\]")
+        self.assertRegex(out, r"(?s)To be fed:.*  batch0 i32\[\?\]  /job:worker/task:0\n.*Variables:.*  w f32\[784,10\]"
+                         r".*Results.*  loss f32\[\]")
         _, error = self.shoal("run", "graph.pb", "--fetch", "loss", "--ps", 1, "--workers", 2, expect=2)
         self.assertIn("placeholder 'batch0' is needed but not fed", error)
         (self.folder / "broken.pb").write_bytes((self.folder / "graph.pb").read_bytes()[:-200])
@@ -169,7 +169,8 @@ class Run(Case):
         names = {e["pid"]: e["args"]["name"] for e in file["traceEvents"] if e["name"] == "process_name"}
         self.assertEqual(sorted(names.values()), ["client/0", "ps/0", "worker/0", "worker/1"])
         self.assertEqual(file["otherData"], {"clock": "client/0", "lost": 0})
-        spans = [{**e, "task": names[e["pid"]], "end": e["ts"] + e["dur"]} for e in file["traceEvents"] if e["ph"] == "X"]
+        spans = [{**e, "task": names[e["pid"]], "end": e["ts"] + e["dur"]} for e in file["traceEvents"]
+                 if e["ph"] == "X"]
         of = lambda task, name: [s for s in spans if s["task"] == task and s["name"].startswith(name)]
         slack = 300  # microseconds that clocks of different machines may be apart
         runs = of("client/0", "run")

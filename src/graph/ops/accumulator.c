@@ -1,5 +1,6 @@
-/* Sums of gradients that many runs, or many tasks in one run, add to. One is two variables: the sum, and what is known
- * about it: how many gradients it holds, the step they must belong to at least, and how many older ones were dropped. */
+/* Sums of gradients that many runs, or many tasks in one run, add to. One is two variables: the sum, and what is
+ * known about it: how many gradients it holds, the step they must belong to at least, and how many older ones were
+ * dropped. */
 #include "graph/ops/ops.h"
 #include "graph/ops/util.h"
 
@@ -64,8 +65,8 @@ static shoal_status take_shape(op_shapes *s) {
 static shoal_status take_kernel(const kernel_call *call) {
   int64_t *c = call->in[0].data, n = shoal_tensor_count(&call->in[1]);
   if (c[HELD] < call->attr[TAKE_LEAST].i)
-    return status_make(SHOAL_ERR_ARGUMENT, "accumulator '%s' holds %lld gradients of step %lld or later, %lld are needed "
-                       "(%lld older ones were dropped)", call->attr[TAKE_NAME].s ? call->attr[TAKE_NAME].s : "",
+    return status_make(SHOAL_ERR_ARGUMENT, "accumulator '%s' holds %lld gradients of step %lld or later, %lld are "
+                       "needed (%lld older ones were dropped)", call->attr[TAKE_NAME].s ? call->attr[TAKE_NAME].s : "",
                        (long long)c[HELD], (long long)c[STEP], (long long)call->attr[TAKE_LEAST].i,
                        (long long)c[DROPPED]);
   if (call->in[1].dtype == SHOAL_F32)

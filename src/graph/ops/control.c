@@ -190,9 +190,11 @@ shoal_value *shoal_cond(shoal_graph *g, shoal_value *which, shoal_value *const *
   shoal_value *made = NULL, **all = calloc((size_t)n_in + 1, sizeof(shoal_value *));
   shoal_status status = all ? NULL : status_no_memory();
   if (!status && all_there(g, "cond", in, n_in)) {
-    status = status_wrap(function_make(g->device, in, n_in, n_out, yes, context, &branches[0]), "cond: the first branch");
+    status =
+        status_wrap(function_make(g->device, in, n_in, n_out, yes, context, &branches[0]), "cond: the first branch");
     if (!status)
-      status = status_wrap(function_make(g->device, in, n_in, n_out, no, context, &branches[1]), "cond: the second branch");
+      status =
+          status_wrap(function_make(g->device, in, n_in, n_out, no, context, &branches[1]), "cond: the second branch");
     if (!status) {
       all[0] = which;
       if (n_in) memcpy(all + 1, in, (size_t)n_in * sizeof(shoal_value *));
@@ -220,7 +222,8 @@ shoal_value *shoal_while(shoal_graph *g, shoal_value *const *vars, int n_vars, s
   }
   if (!status && all_there(g, "while", all, n)) {
     status = status_wrap(function_make(g->device, all, n, 1, condition, context, &parts[0]), "while: the condition");
-    if (!status) status = status_wrap(function_make(g->device, all, n, n_vars, body, context, &parts[1]), "while: the body");
+    if (!status)
+      status = status_wrap(function_make(g->device, all, n, n_vars, body, context, &parts[1]), "while: the body");
     attr_value attrs[OP_MAX_ATTRS] = {ATTR_I(n_vars), {.graph = parts[0]}, {.graph = parts[1]}, ATTR_I(most)};
     if (!status) made = graph_op(g, "while", all, n, attrs);
   }

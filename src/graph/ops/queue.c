@@ -1,5 +1,5 @@
-/* First-in-first-out queues. One is two variables: its items [capacity, ...], a ring, and what is known about it: how many
- * items were ever taken, how many put, and how many may be put in all (without end until it is closed). */
+/* First-in-first-out queues. One is two variables: its items [capacity, ...], a ring, and what is known about it: how
+ * many items were ever taken, how many put, and how many may be put in all (without end until it is closed). */
 #include "graph/ops/ops.h"
 #include "graph/ops/util.h"
 
@@ -132,8 +132,8 @@ shoal_queue shoal_queue_make(shoal_graph *g, const char *name, shoal_dtype dtype
   shoal_tensor known = shoal_tensor_view(SHOAL_I64, SHOAL_SHAPE(CONTROL), start);
   shoal_shape ring = {.rank = item.rank + 1, .dim = {capacity}};
   if (capacity < 1 || item.rank >= SHOAL_MAX_RANK) {
-    graph_fail(g, status_make(SHOAL_ERR_ARGUMENT, "queue '%s': room for %lld items with %d axes; at least 1 and at most "
-                              "%d are possible", name, (long long)capacity, item.rank, SHOAL_MAX_RANK - 1));
+    graph_fail(g, status_make(SHOAL_ERR_ARGUMENT, "queue '%s': room for %lld items with %d axes; at least 1 and at "
+                              "most %d are possible", name, (long long)capacity, item.rank, SHOAL_MAX_RANK - 1));
     return (shoal_queue){0};
   }
   for (int i = 0; i < item.rank; i++) ring.dim[i + 1] = item.dim[i];
