@@ -4,13 +4,12 @@
 #ifndef SHOAL_DIST_PS_ASKING_H
 #define SHOAL_DIST_PS_ASKING_H
 
+#include "base/clock.h"
 #include "dist/ps_client.h"
 
 typedef struct {
   double sent[PS_FLIGHT_MOST]; /* clock: PUSHes without answer, oldest first */
-  bool known;
-  double trip;  /* seconds on the way, of the quickest so far ... */
-  double ahead; /* ... and the server's clock minus this one by it */
+  clock_estimate server; /* its clock */
 } ps_clock;
 
 /* A server's part of a table. */

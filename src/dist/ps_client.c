@@ -329,7 +329,7 @@ shoal_status ps_client_quit(ps_client *c) {
   return ask(c, (net_header){.kind = PS_QUIT}, NULL, NULL, NULL, &head);
 }
 
-double ps_client_clock(const ps_client *c, int server) { return c->clocks[server].ahead; }
+double ps_client_clock(const ps_client *c, int server) { return c->clocks[server].server.ahead; }
 
 void ps_client_stats(const ps_client *c, net_stats *out) {
   net_stats sum = c->past;

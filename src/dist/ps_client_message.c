@@ -141,20 +141,16 @@ shoal_status client_receive(ps_client *c, int server, int kind, const ps_cargo *
   return status ? explain(c, server, kind, status) : NULL;
 }
 
-/* The less a round trip took, the nearer the middles of both ends' times are to each other. since: when this worker
- * began to wait; what the servers did before that kept nobody. */
+/* since: when this worker began to wait; what the servers did before that kept nobody. */
 static void note_clock(ps_client *c, int server, double since, ps_answer *got) {
   const ps_head *h = &got->head;
   ps_clock *clock = &c->clocks[server];
-  double now = clock_seconds(), sent = clock->sent[0], here = now - sent, there = h->answered - h->arrived;
+  double now = clock_seconds(), sent = clock->sent[0];
   double waited = now - MAX_OF(since, sent);
   got->waited = MIN_OF(MAX_OF(h->ready - h->arrived, 0), waited);
   got->worked = MIN_OF(MAX_OF(h->answered - h->ready, 0), waited - got->waited);
   for (int i = 1; i < PS_FLIGHT_MOST; i++) clock->sent[i - 1] = clock->sent[i];
-  if (clock->known && here - there >= clock->trip) return;
-  clock->known = true;
-  clock->trip = here - there;
-  clock->ahead = (h->arrived + h->answered) / 2 - (sent + now) / 2;
+  clock_note(&clock->server, sent, h->arrived, h->answered, now);
 }
 
 shoal_status client_take(ps_client *c, int server, int kind, const ps_cargo *cargo, double since, ps_answer *out) {
