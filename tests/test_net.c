@@ -57,10 +57,11 @@ static void clients_beside(const char *address, int unused) {
   (void)unused;
   enum { N = 3 };
   net_client *c[N];
-  net_options o = {.largest = LARGEST, .job = NET_JOB, .eager = 50e-6};
+  net_options o = {.largest = LARGEST, .job = NET_JOB};
   for (uint32_t i = 0; i < N; i++) {
     o.from = i;
     CHILD_OK(net_connect(address, &o, 10, &c[i]));
+    net_client_eager(c[i], 50e-6);
     o.beside = c[0];
   }
   static const int closed[N] = {1, 0, 2}; /* the first opened is not the last closed */
@@ -78,6 +79,7 @@ static void shared_thread(void **state) {
   net_case_address(*state, address);
   pid_t pid = net_case_start(clients_beside, address, 0);
   net_server *s = listen_at(address, LARGEST);
+  net_server_eager(s, 50e-6);
   assert_int_equal(net_case_serve(s, 3), 20 * (3 + 2 + 1));
   net_server_close(s);
   net_case_join(pid);

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
+#include <unistd.h>
 
 #define CONNECT_SECONDS 10.0
 #define STEP_SECONDS 600.0
@@ -212,7 +213,7 @@ static shoal_status in_order(run_kind *k, const shoal_feed *feeds, int i, shoal_
 
 static shoal_status start(cluster_session *c, run_kind *k, int task, uint64_t step, const shoal_feed *feeds) {
   task_part *own = &k->parts[task];
-  graph_run_head head = {.step = step, .seconds = c->options.step_seconds};
+  graph_run_head head = {.step = step, .seconds = c->options.step_seconds, .tasks = k->takers};
   int n = 0;
   uint64_t begun = cluster_trace_now(c), bytes = 0;
   own->parts[n++] = (net_part){&head, sizeof head};
@@ -223,6 +224,7 @@ static shoal_status start(cluster_session *c, run_kind *k, int task, uint64_t st
   }
   for (int i = 0; i < n && begun; i++) bytes += own->parts[i].bytes;
   TRY(cluster_ask(c, task, GRAPH_RUN, k->number, own->parts, n));
+  net_client_eager(c->tasks[task].link, graph_eager(k->takers, c->processors));
   cluster_trace_sent(c, task, begun, bytes);
   return NULL;
 }
@@ -306,7 +308,7 @@ static shoal_status read_tasks(const shoal_task *tasks, int n, device *out) {
 
 static shoal_status connect_all(cluster_session *c, const shoal_task *tasks) {
   net_options net = {.largest = GRAPH_LARGEST, .from = GRAPH_CLIENT, .job = c->options.job,
-                     .insecure = c->options.insecure, .eager = GRAPH_EAGER};
+                     .insecure = c->options.insecure};
   if (c->options.keys) TRY(key_ring_read(c->options.keys, false, &c->ring, &net));
   for (int t = 0; t < c->n_tasks; t++) {
     char buffer[DEVICE_TEXT];
@@ -328,6 +330,7 @@ shoal_status shoal_session_connect(shoal_graph *g, const shoal_cluster_options *
   if (!c) return status_no_memory();
   c->graph = g;
   c->options = *options;
+  c->processors = sysconf(_SC_NPROCESSORS_ONLN);
   if (!(c->options.connect_seconds > 0)) c->options.connect_seconds = CONNECT_SECONDS;
   if (!(c->options.step_seconds > 0)) c->options.step_seconds = STEP_SECONDS;
   size_t n = (size_t)options->n_tasks;

@@ -27,6 +27,7 @@ typedef struct {
   int n_feeds;
   uint32_t number;   /* of the programs, the same at all servers */
   task_part *parts;  /* [n_tasks] */
+  uint64_t takers;   /* how many of them take part */
   int *owner, *place; /* [n_fetches] task (-1: a feed) and place in its results (or among the feeds) */
   shoal_tensor *staged; /* [n_feeds] room for a feed with a row index; data NULL: not needed so far */
   uint64_t messages, data_bytes; /* between tasks, a run */
@@ -47,6 +48,7 @@ typedef struct {
   cluster_task *tasks; /* [n_tasks] */
   device *devices;
   int n_tasks;
+  long processors; /* of this machine */
   uint64_t id, run;
   placer_choice *choices; /* [placed] */
   size_t placed;          /* nodes that the servers know */

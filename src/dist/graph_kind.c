@@ -94,6 +94,7 @@ static shoal_status put_program(cluster_session *c, const partition *part, run_k
 static shoal_status share_out(cluster_session *c, const partition *part, run_kind *k) {
   for (size_t i = 0; i < part->n_segments; i++) {
     task_part *own = &k->parts[part->segments[i].task];
+    k->takers += !own->takes_part;
     own->takes_part = true;
     for (size_t f = 0; f < part->segments[i].feeds.n; f++) TRY(add_once(&own->feeds, part->segments[i].feeds.items[f]));
   }

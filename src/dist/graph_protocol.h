@@ -36,14 +36,21 @@ enum { GRAPH_FAILED = 1 };
 
 #define GRAPH_LARGEST ((size_t)1 << 30) /* bytes of a message */
 #define GRAPH_CLIENT 0xffffffffu        /* header.from of a client; tasks have their number */
-#define GRAPH_EAGER 50e-6               /* net_options.eager of both sides: a run may take no longer than that */
+#define GRAPH_EAGER 50e-6               /* seconds: a run may take no longer than that */
 
 typedef struct {
   uint64_t step;  /* of the random operators */
   double seconds; /* after which the run is given up */
-  uint64_t unused[6];
+  uint64_t tasks; /* that take part */
+  uint64_t unused[5];
 } graph_run_head;
 _Static_assert(sizeof(graph_run_head) == 64, "what follows is aligned");
+
+/* How long client and servers look for the next message before they sleep, if all of them may do so at a time on one
+ * machine: otherwise they would keep each other from it. */
+static inline double graph_eager(uint64_t tasks, long processors) {
+  return tasks < (uint64_t)processors ? GRAPH_EAGER : 0;
+}
 
 /* Fields of the messages, written with base/proto.h. */
 enum {

@@ -7,6 +7,7 @@
 #include "dist/graph_task.h"
 
 #include <string.h>
+#include <unistd.h>
 
 #define LOOK_EVERY 0.002 /* seconds between looks at messages while a plan runs */
 #define IDLE_WAIT 0.25   /* seconds between looks at the stop flag */
@@ -20,6 +21,7 @@ typedef struct {
   size_t n_tasks, cap_tasks, cap_closing;
   graph_task *computing; /* the one whose plan runs */
   double looked;
+  long processors;
 } server;
 
 static size_t find_task(const server *s, uint64_t id) {
@@ -118,8 +120,10 @@ static shoal_status handle(server *s, net_message *m) {
         later = h->number != 1;
       }
       else {
-        failure = graph_task_start(t, m);
+        graph_run_head head = {0};
+        failure = graph_task_start(t, m, &head);
         later = true;
+        net_server_eager(s->net, graph_eager(head.tasks, s->processors));
       }
       break;
     default: failure = status_make(SHOAL_ERR_PEER, "a message of unknown kind %u", h->kind);
@@ -177,7 +181,7 @@ static shoal_status advance(server *s, double *wait) {
 shoal_status graph_server_run(const graph_server_options *options) {
   server s = {.options = *options};
   s.options.net.largest = GRAPH_LARGEST;
-  s.options.net.eager = GRAPH_EAGER;
+  s.processors = sysconf(_SC_NPROCESSORS_ONLN);
   TRY(net_listen(options->address, &s.options.net, &s.net));
   if (options->ready) options->ready(options->context);
   shoal_status status = NULL;

@@ -209,21 +209,20 @@ shoal_status graph_task_trace(graph_task *t, bool on) {
 
 /* ---- running */
 
-shoal_status graph_task_start(graph_task *t, const net_message *m) {
-  graph_run_head head;
+shoal_status graph_task_start(graph_task *t, const net_message *m, graph_run_head *head) {
   program *p = find_program(t, m->header.number);
-  if (t->running || !p || m->bytes < sizeof head || !m->header.step) return nonsense("a run");
-  memcpy(&head, m->payload, sizeof head);
-  TRY(program_take_feeds(p, m->payload + sizeof head, m->bytes - sizeof head));
+  if (t->running || !p || m->bytes < sizeof *head || !m->header.step) return nonsense("a run");
+  memcpy(head, m->payload, sizeof *head);
+  TRY(program_take_feeds(p, m->payload + sizeof *head, m->bytes - sizeof *head));
   shoal_status_free(courier_failure(t->courier)); /* of a run that has failed anyway */
   t->current = p;
   t->segment = 0;
   t->run = m->header.step;
-  t->session->step = head.step;
+  t->session->step = head->step;
   t->started = clock_seconds();
-  t->seconds = head.seconds;
+  t->seconds = head->seconds;
   t->running = true;
-  task_trace_run_begins(&t->trace, head.step);
+  task_trace_run_begins(&t->trace, head->step);
   return NULL;
 }
 

@@ -5,6 +5,7 @@
 #define SHOAL_DIST_GRAPH_TASK_H
 
 #include "dist/graph_program.h"
+#include "dist/graph_protocol.h"
 
 typedef struct graph_task graph_task;
 
@@ -28,7 +29,8 @@ uint64_t graph_task_client(const graph_task *t);
 SHOAL_CHECKED shoal_status graph_task_extend(graph_task *t, const void *payload, size_t n);
 /* *waits: links to other tasks are being made; graph_task_advance answers when they are there. */
 SHOAL_CHECKED shoal_status graph_task_prepare(graph_task *t, const net_message *m, bool *waits);
-SHOAL_CHECKED shoal_status graph_task_start(graph_task *t, const net_message *m);
+/* *head: of the message. */
+SHOAL_CHECKED shoal_status graph_task_start(graph_task *t, const net_message *m, graph_run_head *head);
 void graph_task_data(graph_task *t, const net_message *m);
 /* The program will not be run again. It goes when the courier has nothing of it any more; then graph_task_advance
  * answers. */

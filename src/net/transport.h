@@ -57,8 +57,6 @@ typedef struct {
   const char *server_key;              /* clients: the server's public key */
   const char *const *allowed;          /* servers: clients' public keys, ended by NULL */
   bool insecure;                       /* said aloud: no keys beyond loopback */
-  double eager; /* seconds for which a wait looks again and again before it sleeps: a processor that sleeps takes long
-                   to wake. Only for few and short waits; shared memory does without. */
   const struct net_client *beside; /* clients: another one, of the same owner, whose thread for the network is used */
 } net_options;
 
@@ -94,6 +92,11 @@ SHOAL_CHECKED shoal_status net_send(net_client *c, const net_header *header, con
 SHOAL_CHECKED shoal_status net_await(net_client *c, double seconds, net_message *out);
 void net_release_server(net_server *s, net_message *m);
 void net_release_client(net_client *c, net_message *m);
+
+/* From now on a wait looks again and again for so many seconds before it sleeps, since a processor that has gone to sleep
+ * takes long to wake. For few and short waits alone. 0, as it is at first: sleeps at once. Shared memory does without. */
+void net_server_eager(net_server *s, double seconds);
+void net_client_eager(net_client *c, double seconds);
 
 void net_server_stats(const net_server *s, net_stats *out);
 void net_client_stats(const net_client *c, net_stats *out);

@@ -179,7 +179,7 @@ shoal_status zmq_end_open(const char *address, const net_options *options, bool 
   bool loopback;
   TRY(resolve(address, numeric, &loopback));
   TRY(check_keys(options, server, loopback));
-  zmq_end e = {.receive_limit = -1, .eager = options->eager};
+  zmq_end e = {.receive_limit = -1};
   TRY(join_thread(&e, beside));
   shoal_status status = NULL;
   if (server && options->secret_key) zmq_ctx_set(e.context, ZMQ_IO_THREADS, KEY_THREADS);

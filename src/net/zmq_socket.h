@@ -18,7 +18,7 @@ typedef struct {
   void *socket, *monitor;
   zmq_zap *zap;
   zmq_hold *spare;   /* holds to be used again */
-  double eager;      /* net_options.eager */
+  double eager;      /* seconds of looking before a wait sleeps */
   int receive_limit; /* ZMQ_RCVTIMEO as it is set now, milliseconds */
 } zmq_end;
 
