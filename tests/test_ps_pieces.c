@@ -1,5 +1,5 @@
-/* Gradients that come in pieces: the same learning as whole ones, and what a server refuses. Tasks are threads here, over
- * the real transport. */
+/* Gradients that come in pieces: the same learning as whole ones, and what a server refuses; parts of rounds, which
+ * servers add up in the order of a tree. Tasks are threads here, over the real transport. */
 #include "ps_tasks.h"
 
 #include "train/optimizer.h"
@@ -74,6 +74,7 @@ static double rate_one(void *optimizer, int64_t update) { return 1; }
 typedef struct {
   const char *address;
   bool together;
+  int64_t round; /* 0: no rounds */
   pthread_t thread;
   shoal_status status;
   ps_server_result served;
@@ -89,6 +90,7 @@ static void *serve(void *context) {
                          .together = t->together,
                          .staleness = -1,
                          .elements = ELEMENTS,
+                         .round = t->round,
                          .settings = "as agreed",
                          .patience = 10,
                          .returns = true,
@@ -139,13 +141,13 @@ static void assert_all(const float *values, float expected) {
     if (values[i] != expected) fail_msg("element %d is %g, %g was expected", i, values[i], expected);
 }
 
-static void start(one_server *t, bool together, char address[64], net_client *clients[PEERS]) {
+static void start(one_server *t, bool together, int64_t round, char address[64], net_client *clients[PEERS]) {
   static int runs;
   snprintf(address, 64, "shm:/shoal-pieces-%d-%d", (int)getpid(), runs++);
-  *t = (one_server){.address = address, .together = together};
+  *t = (one_server){.address = address, .together = together, .round = round};
   assert_int_equal(pthread_create(&t->thread, NULL, serve, t), 0);
   for (int i = 0; i < PEERS; i++) join(address, i, &clients[i]);
-  ps_start plan = {.batch = 1, .rows = 1000, .end = 1000, .end_step = 100};
+  ps_start plan = {.batch = 1, .rows = 1000, .end = 1000, .end_step = 100, .round = round};
   net_header h = {.kind = PS_START, .generation = 1};
   assert_ok(net_send(clients[0], &h, &(net_part){&plan, sizeof plan}, 1, 5));
   assert_ok(net_send(clients[1], &(net_header){.kind = PS_PULL}, NULL, 0, 5));
@@ -175,7 +177,7 @@ static void bad_pieces_are_refused(void **state) {
   net_client *clients[PEERS], *c;
   float gradient[ELEMENTS + 1], got[ELEMENTS];
   for (int i = 0; i <= ELEMENTS; i++) gradient[i] = 1;
-  start(&t, false, address, clients);
+  start(&t, false, 0, address, clients);
   c = clients[0];
   for (size_t i = 0; i < COUNT_OF(bad); i++) {
     send_piece(c, gradient, bad[i].first, bad[i].count, bad[i].sent);
@@ -215,7 +217,7 @@ static void half_a_gradient_is_nothing(void **state) {
     one[i] = 1;
     nine[i] = 9;
   }
-  start(&t, true, address, clients);
+  start(&t, true, 0, address, clients);
   send_piece(clients[1], nine, 50, 50, 50);
   send_piece(clients[0], one, 70, 30, 30);
   send_piece(clients[1], nine, 10, 40, 40);
@@ -241,9 +243,110 @@ static void half_a_gradient_is_nothing(void **state) {
   finish(&t, clients);
 }
 
+/* ---- rounds */
+
+enum { ROUND = 48 }; /* rows: leaf 0 is worker 0's, 1 and 2 are worker 1's, which make no node together */
+
+/* Vectors of so many nodes, all numbers of node i being nodes[i]. */
+static void push_part(net_client *c, const ps_head *head, uint64_t version, const float *nodes, int n) {
+  float vectors[4][ELEMENTS];
+  for (int i = 0; i < n; i++)
+    for (int e = 0; e < ELEMENTS; e++) vectors[i][e] = nodes[i];
+  net_header h = {.kind = PS_PUSH, .step = version, .number = (uint64_t)head->examples};
+  net_part parts[] = {{head, sizeof *head}, {vectors, (size_t)n * sizeof *vectors}};
+  assert_ok(net_send(c, &h, parts, 2, 5));
+}
+
+static const ps_head first_part = {.examples = 16, .first_leaf = 0, .last_leaf = 1, .round_rows = ROUND};
+static const ps_head second_part = {.examples = 32, .first_leaf = 1, .last_leaf = 3, .round_rows = ROUND};
+
+static void bad_parts_are_refused(void **state) {
+  static const struct {
+    const char *what;
+    ps_head head;
+    int nodes;
+  } bad[] = {{"of fewer nodes", {.examples = 32, .first_leaf = 1, .last_leaf = 3, .round_rows = ROUND}, 1},
+             {"of more nodes", {.examples = 32, .first_leaf = 1, .last_leaf = 3, .round_rows = ROUND}, 3},
+             {"of no leaves", {.examples = 32, .first_leaf = 1, .last_leaf = 1, .round_rows = ROUND}, 1},
+             {"below the first leaf", {.examples = 32, .first_leaf = -1, .last_leaf = 1, .round_rows = ROUND}, 2},
+             {"beyond the last leaf", {.examples = 32, .first_leaf = 2, .last_leaf = 4, .round_rows = ROUND}, 1},
+             {"of a larger round", {.examples = 32, .first_leaf = 1, .last_leaf = 3, .round_rows = 2 * ROUND}, 2},
+             {"of no round", {.examples = 32, .first_leaf = 1, .last_leaf = 3}, 2},
+             {"of other rows", {.examples = 16, .first_leaf = 1, .last_leaf = 3, .round_rows = ROUND}, 2}};
+  one_server t;
+  char address[64];
+  net_client *clients[PEERS];
+  const float ones[4] = {1, 1, 1, 1};
+  float got[ELEMENTS];
+  start(&t, true, ROUND, address, clients);
+  for (size_t i = 0; i < COUNT_OF(bad); i++) {
+    push_part(clients[1], &bad[i].head, 0, ones, bad[i].nodes);
+    if (!(take(clients[1], NULL) & PS_REFUSED)) fail_msg("a part %s was taken", bad[i].what);
+  }
+  push_part(clients[1], &second_part, 0, ones, 2);
+  push_part(clients[0], &first_part, 0, ones, 1);
+  for (int i = 0; i < PEERS; i++) {
+    assert_int_equal(take(clients[i], got), 0);
+    assert_all(got, -3);
+  }
+  finish(&t, clients);
+}
+
+/* In the order of the leaves, also when one that died comes back for its part; f32 forgets a 1 beside 1e8. */
+static void parts_are_added_in_their_order(void **state) {
+  const float first[] = {1e8f}, second[] = {-1e8f, 1};
+  one_server t;
+  char address[64];
+  net_client *clients[PEERS];
+  float got[ELEMENTS];
+  start(&t, true, ROUND, address, clients);
+  push_part(clients[1], &second_part, 0, second, 2);
+  push_part(clients[0], &first_part, 0, first, 1);
+  for (int i = 0; i < PEERS; i++) {
+    assert_int_equal(take(clients[i], got), 0);
+    assert_all(got, -1);
+  }
+  ps_head one = first_part, other = second_part;
+  one.updates = other.updates = 1;
+  push_part(clients[0], &one, 1, first, 1);
+  net_client_close(clients[1]);
+  join(address, 1, &clients[1]);
+  assert_ok(net_send(clients[1], &(net_header){.kind = PS_PULL, .step = 1}, NULL, 0, 5));
+  assert_int_equal(take(clients[1], got), 0);
+  assert_all(got, -1); /* the round has waited */
+  push_part(clients[1], &other, 1, second, 2);
+  for (int i = 0; i < PEERS; i++) {
+    assert_int_equal(take(clients[i], got), 0);
+    assert_all(got, -2);
+  }
+  finish(&t, clients);
+  assert_int_equal(t.served.updates, 2);
+  assert_int_equal(t.served.uneven, 0);
+}
+
+/* Computed with parameters of two versions: used, but counted. */
+static void mixed_versions_are_counted(void **state) {
+  const float ones[4] = {1, 1, 1, 1};
+  one_server t;
+  char address[64];
+  net_client *clients[PEERS];
+  float got[ELEMENTS];
+  start(&t, true, ROUND, address, clients);
+  ps_head ahead = second_part;
+  ahead.updates = 1;
+  push_part(clients[1], &ahead, 0, ones, 2);
+  push_part(clients[0], &first_part, 0, ones, 1);
+  for (int i = 0; i < PEERS; i++) assert_int_equal(take(clients[i], got), 0);
+  finish(&t, clients);
+  assert_int_equal(t.served.uneven, 1);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(pieces_change_nothing), cmocka_unit_test(pieces_in_all_modes),
                                      cmocka_unit_test(bad_pieces_are_refused),
-                                     cmocka_unit_test(half_a_gradient_is_nothing)};
+                                     cmocka_unit_test(half_a_gradient_is_nothing),
+                                     cmocka_unit_test(bad_parts_are_refused),
+                                     cmocka_unit_test(parts_are_added_in_their_order),
+                                     cmocka_unit_test(mixed_versions_are_counted)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
