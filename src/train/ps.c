@@ -1,4 +1,4 @@
-#include "train/ps.h"
+#include "train/ps_terms.h"
 
 #include "base/clock.h"
 #include "base/mem.h"
@@ -13,22 +13,7 @@
 #include <string.h>
 #include <time.h>
 
-#define FLIGHT_BOUND 4    /* --staleness from which on two gradients in flight are the standard */
 #define POLL_SECONDS 0.01 /* between two looks whether the others are done */
-
-/* Two gradients in flight pay where steps wait for messages; where they wait for a processor, gradients only get older.
- * Trying out tells which it is: some steps with one in flight, some with two, and again later. */
-#define PACE_TRIAL 64    /* steps of each kind ... */
-#define PACE_SETTLE 8    /* ... of which so many are not timed */
-#define PACE_EVERY 4096  /* steps, from one trial to the next */
-#define PACE_GAIN 0.85   /* two have to take less than so much of the time of one */
-
-typedef struct {
-  int step;       /* since the last trial began */
-  double begun;   /* clock: of the steps that are timed */
-  double took[2]; /* seconds, with one and with two */
-  int limit;      /* gradients in flight until the next trial */
-} pace;
 
 typedef struct {
   shoal_strategy base;
@@ -52,64 +37,12 @@ typedef struct {
   int n_sent;
   int64_t next[PS_FLIGHT_MOST]; /* batches that were given to this worker and are to be computed, oldest first */
   int n_next;
-  pace pace;
   bool over;          /* there will be no others */
   strategy_outcome since; /* of the answers that came since the last outcome */
   shoal_status error; /* the first that `ready` met, for the step */
   bool ended;
   net_stats stats;    /* of the connections, once closed */
 } ps;
-
-/* ---- what servers and workers must agree on */
-
-/* Sending is copying then, by the processors that compute: there is nothing to hide behind computing. */
-static bool is_near(const ps_options *o) { return !strncmp(o->addresses[0], "shm:", 4); }
-
-/* Gradients of a worker that may be without answer. With a narrow bound a worker that may have two waits for others more
- * often. Through shared memory the way is short: see docs/decisions/2026-11-16-gradients-in-flight.md. */
-static int flight_of(const ps_options *o) {
-  if (o->together || o->table || o->staleness == 0) return 1;
-  if (o->in_flight) return MIN_OF(o->in_flight, PS_FLIGHT_MOST);
-  bool narrow = o->staleness > 0 && o->staleness < FLIGHT_BOUND;
-  return narrow || is_near(o) ? 1 : PS_FLIGHT_MOST;
-}
-
-static shoal_status place_weights(const shoal_model *m, const ps_options *o, placement *out) {
-  shoal_value **weights;
-  int n, servers = o->servers;
-  if (o->table) {
-    int64_t rows;
-    TRY(ps_table_rows(m, &rows));
-    return placement_make(&rows, 1, servers, out);
-  }
-  TRY(model_weights(m, true, &weights, &n));
-  int64_t *counts = calloc((size_t)n, sizeof *counts);
-  shoal_status status = counts ? NULL : status_no_memory();
-  for (int i = 0; i < n && !status; i++) {
-    counts[i] = shoal_shape_count(&weights[i]->shape);
-    if (weights[i]->dtype != SHOAL_F32)
-      status = status_make(SHOAL_ERR_ARGUMENT, "'%s' is %s; parameter servers keep f32", shoal_value_name(weights[i]),
-                           shoal_dtype_name(weights[i]->dtype));
-  }
-  if (!status) status = placement_make(counts, n, servers, out);
-  free(counts);
-  free(weights);
-  return status;
-}
-
-static shoal_status write_settings(const ps_options *o, const shoal_model *m, const placement *p, text *out) {
-  const shoal_compile_options *c = &m->options;
-  text_add(out, "workers=%d servers=%d pace=%s staleness=%lld in-flight=%d backups=%d optimizer=%s schedule=%s "
-           "rate=%a seed=%llu slices=", o->workers, o->servers, o->together ? "together" : "own",
-           (long long)o->staleness, flight_of(o), o->backups, c->optimizer.name ? c->optimizer.name : "sgd", c->schedule.name ? c->schedule.name : "constant",
-           c->schedule.rate, (unsigned long long)c->seed);
-  for (int s = 0; s < p->servers; s++) text_add(out, "%s%lld", s ? "," : "", (long long)p->elements[s]);
-  if (o->round) text_add(out, " round=%lld", (long long)o->round);
-  if (o->table) text_add(out, " touched=%lld", (long long)m->input.dim[0]);
-  return out->failed ? status_no_memory() : NULL;
-}
-
-/* ---- the worker's side */
 
 /* Pointers to the numbers of all weights, or of the slot of that name of each. */
 static shoal_status find_values(ps *s, shoal_value **weights, const char *slot, float **out) {
@@ -224,9 +157,8 @@ static shoal_status begin(shoal_strategy *base, shoal_model *m, const strategy_p
                                                   : bring(s, plan, place, &answer);
   TRY(may_be_lost(s, status, lost));
   if (*lost) return NULL;
-  s->in_flight = plan->batches.rows ? flight_of(&s->options) : 1;
+  s->in_flight = plan->batches.rows ? ps_flight(&s->options) : 1;
   s->n_sent = s->n_next = 0;
-  s->pace = (pace){0};
   s->over = false;
   s->since = (strategy_outcome){0};
   note_place(s, &answer);
@@ -314,24 +246,6 @@ static shoal_status push_table(ps *s, const strategy_part *part, ps_head *head) 
   return NULL;
 }
 
-static void note_pace(ps *s) {
-  pace *p = &s->pace;
-  const int trial = p->step / PACE_TRIAL, place = p->step % PACE_TRIAL;
-  if (trial < 2 && place == PACE_SETTLE - 1) p->begun = clock_seconds();
-  if (trial < 2 && place == PACE_TRIAL - 1) p->took[trial] = clock_seconds() - p->begun;
-  if (p->step == 2 * PACE_TRIAL - 1) p->limit = p->took[1] < PACE_GAIN * p->took[0] ? s->in_flight : 1;
-  if (++p->step == PACE_EVERY) p->step = 0;
-}
-
-/* Takes answers until no more are out than should be, and there is a batch to go on with, or none any more. */
-static shoal_status keep_pace(ps *s) {
-  const int trial = s->pace.step / PACE_TRIAL;
-  const int limit = s->options.in_flight || trial == 1 ? s->in_flight : trial == 0 ? 1 : s->pace.limit;
-  while (s->n_sent && (s->n_sent >= limit || !s->n_next)) TRY(take_answer(s));
-  note_pace(s);
-  return NULL;
-}
-
 /* A gradient is there before the others are: what is large enough goes out now. */
 static void ready(shoal_strategy *base, int which, const shoal_tensor *gradient) {
   ps *s = (ps *)base;
@@ -344,7 +258,7 @@ static void ready(shoal_strategy *base, int which, const shoal_tensor *gradient)
   s->since.network_seconds += clock_seconds() - begun;
 }
 
-/* Hands on a part, and takes what answers it has to. */
+/* Hands on a part, and takes answers until there is a batch to go on with, or none any more. */
 static shoal_status push(ps *s, const strategy_part *part, ps_head *head) {
   shoal_status error = s->error;
   s->error = NULL;
@@ -364,7 +278,8 @@ static shoal_status push(ps *s, const strategy_part *part, ps_head *head) {
     return NULL;
   }
   TRY(ps_client_send(s->client, s->gradients, head));
-  return keep_pace(s);
+  while (s->n_sent && (s->n_sent == s->in_flight || !s->n_next)) TRY(take_answer(s));
+  return NULL;
 }
 
 /* What has come to pass since the last one. */
@@ -489,8 +404,8 @@ shoal_status ps_strategy_create(const ps_options *options, shoal_model *m, shoal
   s->model = m;
   shoal_value **weights = NULL;
   shoal_status status = NULL;
-  TRY_GOTO(status, place_weights(m, options, &s->place), done);
-  TRY_GOTO(status, write_settings(options, m, &s->place, &s->settings), done);
+  TRY_GOTO(status, ps_place_weights(m, options, &s->place), done);
+  TRY_GOTO(status, ps_write_settings(options, m, &s->place, &s->settings), done);
   TRY_GOTO(status, model_weights(m, true, &weights, &s->n_weights), done);
   TRY_GOTO(status, find_counter(s), done);
   if (!options->table) TRY_GOTO(status, find_all(s, weights), done);
@@ -499,7 +414,7 @@ shoal_status ps_strategy_create(const ps_options *options, shoal_model *m, shoal
                               .round = options->round,
                               .workers = options->workers,
                               .variables = s->n_weights,
-                              .pieces = options->pieces ? options->pieces > 0 : !is_near(options),
+                              .pieces = ps_sends_pieces(options),
                               .touched = options->table ? m->input.dim[0] : 0,
                               .net = options->net,
                               .settings = s->settings.data,
@@ -604,65 +519,4 @@ void ps_strategy_stats(const shoal_strategy *base, net_stats *out) {
     ps_client_stats(s->client, out);
   else
     *out = s->stats;
-}
-
-/* ---- the server's side */
-
-static shoal_status build_update(void *optimizer, shoal_graph *g, shoal_value *variable,
-                                 const shoal_gradient *gradient, shoal_value *rate, shoal_value **update) {
-  const shoal_compile_options *o = optimizer;
-  if (!gradient->indices) return optimizer_apply(g, &o->optimizer, &variable, gradient, 1, rate, update);
-  shoal_optimizer_options rows = o->optimizer;
-  rows.l2 = o->l2; /* the update sees to it, for what it touches */
-  return optimizer_apply_rows(g, &rows, variable, gradient, rate, update);
-}
-
-static double rate_at(void *optimizer, int64_t update) {
-  const shoal_compile_options *o = optimizer;
-  return shoal_schedule_at(&o->schedule, update);
-}
-
-shoal_status ps_serve(const ps_options *options, int index, shoal_model *m, const int *stop_flag,
-                      ps_server_result *out) {
-  TRY(model_ready(m));
-  placement place = {0};
-  text settings = {0};
-  char name[32];
-  snprintf(name, sizeof name, "ps/%d", index);
-  shoal_status status = place_weights(m, options, &place);
-  if (!status) status = write_settings(options, m, &place, &settings);
-  shoal_session_destroy(m->session);
-  m->session = NULL;
-  if (!status) {
-    ps_server_options server = {.name = name,
-                                .address = options->addresses[index],
-                                .net = options->net,
-                                .leader = index == 0,
-                                .workers = options->workers,
-                                .together = options->together,
-                                .staleness = options->staleness,
-                                .in_flight = flight_of(options),
-                                .backups = options->backups,
-                                .heartbeat = options->heartbeat,
-                                .returns = options->returns,
-                                .elements = place.elements[index],
-                                .round = options->round,
-                                .touched = options->table ? m->input.dim[0] : 0,
-                                .block = options->block,
-                                .settings = settings.data,
-                                .kernels = m->options.kernels,
-                                .patience = options->answer_seconds,
-                                .stop = stop_flag,
-                                .optimizer = (void *)&m->options,
-                                .build = build_update,
-                                .rate_at = rate_at,
-                                .describer = options->describer,
-                                .on_look = options->on_look,
-                                .events = options->events,
-                                .describe = options->describe};
-    status = ps_server_run(&server, out);
-  }
-  placement_fini(&place);
-  text_fini(&settings);
-  return status;
 }

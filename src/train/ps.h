@@ -12,7 +12,7 @@ typedef struct {
   bool together;
   int64_t staleness;            /* below 0: no bound; not with `together` */
   int64_t round;                /* together: rows of a step, with `--deterministic`; 0: a batch a worker */
-  int in_flight; /* gradients of a worker that may be without answer, where the mode allows it; 0: as the transport likes */
+  int in_flight; /* gradients of a worker that may be without answer, where the mode allows it; 0: 1 */
   int backups;                  /* together: gradients a step can do without */
   int pieces; /* 1: large gradients go out while backward still runs, -1: they do not; 0: as the transport likes */
   const char *const *addresses; /* of the servers; kept by the caller */
