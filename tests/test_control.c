@@ -167,6 +167,73 @@ static void values(void **state) {
   shoal_graph_destroy(m.graph);
 }
 
+/* ---- a loop that exchanges its variables: while i < count: x, y, z = y, x + w, x */
+
+static void exchange(shoal_graph *g, shoal_value *const *in, int n_in, shoal_value **out, int n_out, void *context) {
+  out[0] = shoal_add(g, in[0], shoal_scalar(g, SHOAL_I32, 1));
+  out[1] = in[2];
+  out[2] = shoal_add(g, in[1], in[4]);
+  out[3] = in[1];
+}
+
+static void fewer(shoal_graph *g, shoal_value *const *in, int n_in, shoal_value **out, int n_out, void *context) {
+  out[0] = shoal_less(g, in[0], in[5]);
+}
+
+static void exchanged(void **state) {
+  (void)state;
+  shoal_graph *g;
+  shoal_session *s;
+  ok(shoal_graph_create(&g));
+  shoal_value *count = shoal_placeholder(g, "count", SHOAL_I32, SHOAL_SCALAR), *in[4];
+  for (int i = 0; i < 4; i++) in[i] = shoal_placeholder(g, NULL, SHOAL_F64, SHOAL_SHAPE(2));
+  shoal_value *vars[] = {shoal_scalar(g, SHOAL_I32, 0), in[0], in[1], in[2]}, *fixed[] = {in[3], count};
+  shoal_value *end = shoal_while(g, vars, 4, fixed, 2, fewer, exchange, 20, NULL), *loss = NULL, *fetches[8];
+  for (int i = 0; i < 3; i++) {
+    shoal_value *weighed = shoal_scale(g, shoal_square(g, shoal_value_output(end, i + 1)), i + 1);
+    loss = loss ? shoal_add(g, loss, weighed) : weighed;
+    fetches[i] = shoal_value_output(end, i + 1);
+  }
+  loss = shoal_reduce_sum(g, loss, SHOAL_SCALAR, false);
+  shoal_gradient d[4];
+  ok(shoal_gradients(g, loss, in, 4, d));
+  for (int i = 0; i < 4; i++) fetches[3 + i] = d[i].value;
+  fetches[7] = loss;
+  ok(shoal_session_create(g, NULL, &s));
+  for (int32_t rounds = 0; rounds < 6; rounds++) {
+    double numbers[4][2] = {{0.3, -1}, {2, 0.7}, {-0.4, 5}, {0.25, -0.5}}, now[3][2], kept[4][2];
+    memcpy(now, numbers, sizeof now);
+    for (int r = 0; r < rounds; r++)
+      for (int k = 0; k < 2; k++) {
+        double x = now[0][k], y = now[1][k];
+        now[0][k] = y;
+        now[1][k] = x + numbers[3][k];
+        now[2][k] = x;
+      }
+    shoal_feed feeds[5] = {{count, shoal_tensor_view(SHOAL_I32, SHOAL_SCALAR, &rounds)}};
+    for (int i = 0; i < 4; i++)
+      feeds[1 + i] = (shoal_feed){in[i], shoal_tensor_view(SHOAL_F64, SHOAL_SHAPE(2), numbers[i])};
+    shoal_tensor out[8];
+    ok(shoal_session_run(s, feeds, 5, fetches, 8, out));
+    for (int i = 0; i < 3; i++)
+      for (int k = 0; k < 2; k++) assert_float_equal(shoal_tensor_get(&out[i], k), now[i][k], 1e-12);
+    for (int i = 0; i < 4; i++) memcpy(kept[i], out[3 + i].data, sizeof kept[i]);
+    for (int i = 0; i < 4; i++)
+      for (int k = 0; k < 2; k++) {
+        double old = numbers[i][k], losses[2];
+        for (int side = 0; side < 2; side++) {
+          numbers[i][k] = old + (side ? 1e-5 : -1e-5);
+          ok(shoal_session_run(s, feeds, 5, &loss, 1, out));
+          losses[side] = shoal_tensor_get(&out[0], 0);
+        }
+        numbers[i][k] = old;
+        assert_float_equal(kept[i][k], (losses[1] - losses[0]) / 2e-5, 1e-6);
+      }
+  }
+  shoal_session_destroy(s);
+  shoal_graph_destroy(g);
+}
+
 /* Loops and conditions inside each other, written down and read again. */
 static void inner(shoal_graph *g, shoal_value *const *in, int n_in, shoal_value **out, int n_out, void *context) {
   shoal_value *vars[] = {shoal_scalar(g, SHOAL_I32, 0), in[0]}, *fixed[] = {in[1], in[2], in[3]};
@@ -254,6 +321,7 @@ static void errors(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(values), cmocka_unit_test(gradients), cmocka_unit_test(nested),
+                                     cmocka_unit_test(exchanged),
                                      cmocka_unit_test(errors)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -22,6 +22,7 @@ typedef struct {
   shoal_feed *feeds;    /* [n_params] */
   shoal_tensor *results; /* [n_results] */
   int n_params, n_results;
+  char *aside; /* room for all results, see set_aside */
 } sub_plan;
 
 struct control {
@@ -40,6 +41,7 @@ static void sub_fini(sub_plan *s) {
   plan_destroy(s->plan);
   free(s->feeds);
   free(s->results);
+  free(s->aside);
 }
 
 void control_destroy(struct control *c) {
@@ -49,6 +51,34 @@ void control_destroy(struct control *c) {
   free(c->state);
   free(c->history);
   free(c);
+}
+
+static shoal_status make_room_aside(sub_plan *s) {
+  size_t bytes = 0;
+  for (int i = 0; i < s->n_results; i++) {
+    const plan_value *v = &s->plan->values[s->plan->fetch_of[i]];
+    shoal_tensor t = shoal_tensor_view(v->dtype, v->shape, NULL);
+    bytes += aligned_bytes(shoal_tensor_bytes(&t));
+  }
+  void *room;
+  TRY(mem_aligned(bytes + MEM_ALIGN, &room));
+  s->aside = room;
+  return NULL;
+}
+
+/* A result may be what was fed, unchanged, and so lie in memory that other results are to be copied to: a loop that
+ * exchanges two variables. to: [n] where result i is copied, for i < n. */
+static void set_aside(sub_plan *s, const shoal_tensor *to, int n) {
+  char *room = s->aside;
+  for (int i = 0; i < s->n_results; i++) {
+    size_t bytes = shoal_tensor_bytes(&s->results[i]);
+    for (int k = 0; k < n && bytes; k++) {
+      if (k == i || s->results[i].data != to[k].data) continue;
+      memcpy(room, to[k].data, bytes);
+      s->results[i].data = room;
+    }
+    room += aligned_bytes(bytes);
+  }
 }
 
 /* given: [n_params] values of the plan around. */
@@ -76,7 +106,8 @@ static shoal_status sub_init(sub_plan *s, const plan *p, shoal_graph *f, const s
                           .n_feeds = f->n_params,
                           .reference = around->reference || p->check_each,
                           .check_each = p->check_each};
-  return plan_create(&request, &s->plan);
+  TRY(plan_create(&request, &s->plan));
+  return make_room_aside(s);
 }
 
 static shoal_status sub_run(sub_plan *s, uint64_t step) {
@@ -86,7 +117,7 @@ static shoal_status sub_run(sub_plan *s, uint64_t step) {
 
 static void copy(shoal_tensor *to, const shoal_tensor *from) {
   size_t bytes = shoal_tensor_bytes(to);
-  if (bytes) memcpy(to->data, from->data, bytes);
+  if (bytes && to->data != from->data) memcpy(to->data, from->data, bytes);
 }
 
 /* ---- cond */
@@ -130,6 +161,7 @@ static shoal_status run_while(const kernel_call *call) {
     TRY(goes_on(c, round, call->attr[WHILE_MOST].i, call->step, &more));
     if (!more) return NULL;
     TRY(sub_run(&c->parts[BODY], round_step(call->step, round)));
+    set_aside(&c->parts[BODY], call->out, call->outs);
     for (int i = 0; i < call->outs; i++) copy(&call->out[i], &c->parts[BODY].results[i]);
   }
 }
@@ -178,6 +210,7 @@ static shoal_status step_back(struct control *c, const kernel_call *call, int64_
   for (int i = 0; i < vars; i++)
     if (is_real(&call->in[i])) d->feeds[flow++].tensor = call->out[out++];
   TRY(sub_run(d, round_step(call->step, round)));
+  set_aside(d, call->out, out);
   for (int i = 0; i < call->outs; i++) {
     if (i < out)
       copy(&call->out[i], &d->results[i]);
@@ -199,6 +232,7 @@ static shoal_status run_while_grad(const kernel_call *call) {
     if (!more) break;
     TRY(remember(c, rounds, c->state, vars));
     TRY(sub_run(&c->parts[BODY], round_step(call->step, rounds)));
+    set_aside(&c->parts[BODY], c->state, vars);
     for (int i = 0; i < vars; i++) copy(&c->state[i], &c->parts[BODY].results[i]);
   }
   for (int i = 0; i < vars; i++)
