@@ -29,7 +29,8 @@ def matmul(shoal, folder, *flags):
 
 
 def compare_products(shoal, folder, rounds):
-    runs = [matmul(shoal, folder, "--n", 20000, "--blocks", 10, "--workers", 5, "--full-product") for _ in range(rounds)]
+    runs = [matmul(shoal, folder, "--n", 20000, "--blocks", 10, "--workers", 5, "--full-product")
+            for _ in range(rounds)]
     best = min(runs, key=lambda r: r["seconds"])
     rate = best["flops"] / best["seconds"]
     own = max(r["own_product_flops"] for r in runs)
@@ -59,8 +60,9 @@ def compare_steps(bench, rounds):
                 rows[tasks] = min(rows.get(tasks, figures), figures, key=lambda f: f[1])
         for tasks, (least, median, p90, p99) in rows.items():
             goal = STEP_MICROSECONDS[tasks]
-            print(f"  {transport}, a number of {'one task' if tasks == '1' else f'each of {tasks} tasks'}: min {least:.0f}, "
-                  f"median {median:.0f}, 90 % {p90:.0f}, 99 % {p99:.0f}; goal {goal}: {verdict(median < goal)}")
+            whose = "one task" if tasks == "1" else f"each of {tasks} tasks"
+            print(f"  {transport}, a number of {whose}: min {least:.0f}, median {median:.0f}, 90 % {p90:.0f}, "
+                  f"99 % {p99:.0f}; goal {goal}: {verdict(median < goal)}")
 
 
 def main():

@@ -108,10 +108,10 @@ static void print_result(const matmul_options *o, const matmul_result *r) {
 
 static shoal_status write_summary(const char *path, const matmul_options *o, const matmul_result *r) {
   json_t *all = json_pack("{s:s, s:s, s:I, s:I, s:i, s:b, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I}", "model", "matmul",
-                          "status", "finished", "n", (json_int_t)o->n,
-                          "blocks", (json_int_t)o->blocks, "workers", o->workers, "full_product", o->full_product,
-                          "trace", r->trace, "seconds", r->seconds, "start_seconds", r->start_seconds, "flops",
-                          r->cost.flops, "worker_bytes", r->cost.worker_bytes, "pairs", (json_int_t)r->cost.pairs, "messages",
+                          "status", "finished", "n", (json_int_t)o->n, "blocks", (json_int_t)o->blocks, "workers",
+                          o->workers, "full_product", o->full_product, "trace", r->trace, "seconds", r->seconds,
+                          "start_seconds", r->start_seconds, "flops", r->cost.flops, "worker_bytes",
+                          r->cost.worker_bytes, "pairs", (json_int_t)r->cost.pairs, "messages",
                           (json_int_t)r->stats.messages, "data_bytes", (json_int_t)r->stats.data_bytes);
   if (all && o->full_product) {
     json_object_set_new(all, "machine_product_flops", json_real(yardstick_best(&r->machine)));
@@ -233,7 +233,8 @@ const command command_matmul = {
                "seed: the result does not depend on the number of workers or blocks. Only the\n"
                "two blocks of one pair are in memory at a time on each worker. tr(A_ij A_ji) is\n"
                "computed as the sum of A_ij and the transpose of A_ji multiplied element by\n"
-               "element; --full-product multiplies the blocks and takes the trace.\n"
+               "element; --full-product multiplies the blocks and takes the trace, and says\n"
+               "what share it reached of this machine's own product of two matrices.\n"
                "\n"
                "Examples:\n"
                "  shoal matmul --n 100000 --blocks 10 --workers 5\n"

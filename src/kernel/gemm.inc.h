@@ -15,8 +15,8 @@
 #define GEMM_VECTORS 2
 #define GEMM_COLUMNS (GEMM_VECTORS * VW)
 #define GEMM_HEIGHT (24 * GEMM_ROWS)
-#define GEMM_LINE 16   /* floats of a cache line */
-#define GEMM_STRIDE 8  /* steps of depth for each line that is fetched from afar */
+#define GEMM_LINE 16  /* floats of a cache line */
+#define GEMM_STRIDE 8 /* steps of depth for each line that is fetched from afar */
 #define GEMM_AHEAD 24 /* steps of depth by which a tile fetches its panels from the second-level cache */
 _Static_assert(GEMM_ROWS <= GEMM_MOST_ROWS && GEMM_COLUMNS <= GEMM_MOST_COLUMNS, "gemm_scratch counts on it");
 

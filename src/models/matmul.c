@@ -59,7 +59,7 @@ matmul_cost matmul_predict(const matmul_options *o) {
   int held = (o->blocks > 1 ? 2 : 1) + o->full_product;
   c.worker_bytes = held * 4 * side * side;
   if (o->full_product) c.worker_bytes += (double)gemm_scratch((int64_t)side, (int64_t)side, (int64_t)side);
-  double products = (double)c.pairs * side * side;
+  double products = (double)c.pairs * (n / d) * (n / d); /* of the mean block */
   c.flops = 2 * products * (o->full_product ? n / d : 1);
   return c;
 }

@@ -198,8 +198,8 @@ const op_row ops_blocks[] = {
      .gradient = trace_matmul_gradient,
      .kernel = trace_matmul_kernel,
      .cost = trace_matmul_cost,
-     .cases = (const char *const[]){"[3,4] [4,3]", "[1,1] [1,1]", "[70,130] [130,70]", "[65,66] [66,65]", "[3,129] [129,3]",
-                                    "[0,3] [3,0]", NULL}},
+     .cases = (const char *const[]){"[3,4] [4,3]", "[1,1] [1,1]", "[70,130] [130,70]", "[65,66] [66,65]",
+                                    "[3,129] [129,3]", "[0,3] [3,0]", NULL}},
     {0}};
 
 shoal_value *shoal_random_block(shoal_graph *g, shoal_shape shape, int64_t columns, int64_t row, int64_t col) {
