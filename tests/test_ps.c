@@ -111,8 +111,8 @@ static void apart_learns(void **state) {
 }
 
 /* With a bound of S nobody begins with a gradient when it is more than S steps ahead of the slowest, whether its last
- * answers have come or not; so the others make at most 2 S + 1 steps each while the slow one computes one gradient, which
- * with two in flight misses its own last one, too. */
+ * answers have come or not; so the others make at most 2 S + 1 steps each while the slow one computes one gradient,
+ * which with two in flight misses its own last one, too. */
 static void staleness_is_bounded(void **state) {
   static const struct {
     int64_t bound;

@@ -228,6 +228,9 @@ static void half_a_gradient_is_nothing(void **state) {
   assert_all(got, -1);
   push(clients[0], one, 1, 70);
   assert_true(take(clients[0], NULL) & PS_REFUSED);
+  send_piece(clients[0], one, 70, 30, 30); /* then an empty gradient: there is nothing it could be the rest of */
+  ps_head none = {0};
+  assert_true(ask(clients[0], (net_header){.kind = PS_PUSH, .step = 1}, &none, sizeof none) & PS_REFUSED);
   /* It comes back, and begins anew. */
   join(address, 1, &clients[1]);
   assert_ok(net_send(clients[1], &(net_header){.kind = PS_PULL, .step = 1}, NULL, 0, 5));

@@ -1,5 +1,5 @@
-/* What the files of a worker's end share: ps_client.c, which finds the servers and asks them, ps_client_message.c, which
- * moves one message, ps_client_pieces.c, which sends gradients before they are whole, and ps_client_table.c, which asks
+/* What the files of a worker's end share: ps_client.c, which finds the servers and asks them, ps_client_message.c,
+ * which moves one message, ps_client_pieces.c, which sends gradients before they are whole, and ps_client_table.c, which asks
  * for rows of a table. For those files only. */
 #ifndef SHOAL_DIST_PS_ASKING_H
 #define SHOAL_DIST_PS_ASKING_H
@@ -67,8 +67,8 @@ typedef struct {
 /* The answer to a message of that kind. One that says STOPPED may come without what it was to bring. */
 SHOAL_CHECKED shoal_status client_receive(ps_client *c, int server, int kind, const ps_cargo *cargo, ps_head *head,
                                           net_header *header);
-/* One with parameters, of which *out takes note; those of servers 0, 1, ... follow each other. since: clock, when waiting
- * for them began. */
+/* One with parameters, of which *out takes note; those of servers 0, 1, ... follow each other. since: clock, when
+ * waiting for them began. */
 SHOAL_CHECKED shoal_status client_take(ps_client *c, int server, int kind, const ps_cargo *cargo, double since,
                                        ps_answer *out);
 

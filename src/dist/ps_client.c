@@ -169,7 +169,7 @@ static shoal_status take(ps_client *c, int server, int kind, float *const *param
   return client_take(c, server, kind, &(ps_cargo){.vectors = parameters}, since, out);
 }
 
-/* What was not sent before. No message is larger than a piece: a server then needs no room for one beside the gradient. */
+/* What was not sent before. No message is larger than a piece: a server needs no room for one beside the gradient. */
 static shoal_status push_to(ps_client *c, int server, float *const *gradients, const ps_head *head) {
   if (head->examples && c->in_pieces && c->unsent[server] > PS_PIECE_GRADIENT)
     TRY(client_send_pieces(c, server, gradients, PS_PIECE_GRADIENT));

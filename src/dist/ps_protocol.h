@@ -41,8 +41,8 @@
  *     have made as many as the slowest; which that is the leader says (ps_head.steps), and the worker tells the others
  *     in header.number of its PULL. If each server had its own count, two workers could wait for each other.
  * 17. Of a large gradient the end may come before the rest, in PIECEs of elements [header.step, header.step +
- *     header.number) of the server's vector. Each ends where the one before it began, the first at the vector's end; the
- *     PUSH that follows them brings what is left, the elements before the last one. Nothing is used before that PUSH:
+ *     header.number) of the server's vector. Each ends where the one before it began, the first at the vector's end;
+ *     the PUSH that follows them brings what is left, the elements before the last one. Nothing is used before that PUSH:
  *     of a worker that dies halfway nothing is. PIECEs are not answered; if one does not fit, the PUSH is refused. */
 #ifndef SHOAL_DIST_PS_PROTOCOL_H
 #define SHOAL_DIST_PS_PROTOCOL_H

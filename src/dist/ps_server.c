@@ -185,7 +185,7 @@ static shoal_status on_start(server *s, const net_message *m) {
 static shoal_status on_pull(server *s, const net_message *m) {
   worker *w = &s->workers[m->header.from];
   if (w->waits) return refuse(s, m, "a PULL out of turn");
-  w->held[w->waits++] = (request){.message = *m, .arrived = s->now}; /* it has no payload: who asks is all that counts */
+  w->held[w->waits++] = (request){.message = *m, .arrived = s->now}; /* it has no payload: who asks counts */
   return steps_pull(s, w);
 }
 

@@ -263,8 +263,8 @@ static bool lacks_batch(const server *s, int w) {
   return leases_free(&s->leases) == LEASE_NONE && leases_held(&s->leases, w) == LEASE_NONE && !is_over(s);
 }
 
-/* Of those that wait, the slowest that may go on; NULL: none. The answer to gradient n lets a worker begin with gradient
- * n + flight, when it has made all before that. */
+/* Of those that wait, the slowest that may go on; NULL: none. The answer to gradient n lets a worker begin with
+ * gradient n + flight, when it has made all before that. */
 static worker *next_to_go(server *s) {
   int64_t bound = s->options->staleness, least = bound < 0 ? 0 : slowest(s);
   worker *best = NULL;
@@ -311,6 +311,7 @@ static const char *check_push(const server *s, const net_message *m) {
   size_t vector = (size_t)w->whole * sizeof(float);
   int vectors = nodes_of(s, m);
   if (w->torn) return "a piece of the gradient did not fit to the one before it";
+  if (!m->header.number && w->whole < s->options->elements) return "pieces of an empty gradient";
   if (!s->rows && (m->bytes != sizeof(ps_head) + (size_t)vectors * vector || (m->header.number && !vectors)))
     return "the gradient does not have the size of the parameters";
   if (!s->started || w->waits >= steps_flight(s) || w->state != MEMBER || pulls(w)) return "a gradient out of turn";

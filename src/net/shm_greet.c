@@ -157,8 +157,8 @@ shoal_status greet_await_welcome(int sock, double until, shm_welcome *out, int f
   shoal_status status = NULL;
   if (n <= 0) status = status_make(SHOAL_ERR_PEER, "the server hung up instead of welcoming us");
   else if (n >= (ssize_t)sizeof w.magic && other_version(w.magic))
-    status = status_make(SHOAL_ERR_REFUSED, "the server speaks version %u of the protocol, this program version %d: use "
-                         "the same version of Shoal for all tasks", other_version(w.magic), WIRE_VERSION);
+    status = status_make(SHOAL_ERR_REFUSED, "the server speaks version %u of the protocol, this program version %d: "
+                         "use the same version of Shoal for all tasks", other_version(w.magic), WIRE_VERSION);
   else if (n != (ssize_t)sizeof w || w.magic != MAGIC || w.version != WIRE_VERSION)
     status = status_make(SHOAL_ERR_REFUSED, "what serves this address does not speak Shoal's protocol");
   else if (w.refused) {

@@ -19,8 +19,8 @@ void wire_encode(const net_header *header, uint64_t job, uint64_t bytes, uint8_t
  * bytes; otherwise what does not (static text; nothing is written then). The caller compares the job. */
 SHOAL_CHECKED const char *wire_decode(const uint8_t *in, size_t n, uint64_t largest, net_header *header, uint64_t *job,
                                       uint64_t *bytes);
-/* The version of the protocol if these are Shoal's words of another one; otherwise 0. Magic and version stand at the same
- * place in all versions. */
+/* The version of the protocol if these are Shoal's words of another one; otherwise 0. Magic and version stand at the
+ * same place in all versions. */
 uint16_t wire_other_version(const uint8_t *in, size_t n);
 
 #endif

@@ -27,8 +27,8 @@
 enum { WORDS = 160 }; /* of a refusal */
 
 static void name_versions(uint16_t other, char words[WORDS]) {
-  snprintf(words, WORDS, "one side speaks version %u of the protocol, the other version %u: install the same version of "
-           "Shoal on all hosts", other, WIRE_VERSION);
+  snprintf(words, WORDS, "one side speaks version %u of the protocol, the other version %u: install the same version "
+           "of Shoal on all hosts", other, WIRE_VERSION);
 }
 
 /* ---- server */

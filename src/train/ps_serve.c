@@ -14,7 +14,7 @@ int ps_flight(const ps_options *o) {
   return MAX_OF(MIN_OF(o->in_flight, PS_FLIGHT_MOST), 1);
 }
 
-/* Through shared memory sending is copying, by the processors that compute: there is nothing to hide behind computing. */
+/* Through shared memory sending is copying, by the processors that compute: there is nothing to hide behind that. */
 bool ps_sends_pieces(const ps_options *o) {
   return o->pieces ? o->pieces > 0 : strncmp(o->addresses[0], "shm:", 4) != 0;
 }
@@ -46,8 +46,8 @@ shoal_status ps_write_settings(const ps_options *o, const shoal_model *m, const 
   const shoal_compile_options *c = &m->options;
   text_add(out, "workers=%d servers=%d pace=%s staleness=%lld in-flight=%d backups=%d optimizer=%s schedule=%s "
            "rate=%a seed=%llu slices=", o->workers, o->servers, o->together ? "together" : "own",
-           (long long)o->staleness, ps_flight(o), o->backups, c->optimizer.name ? c->optimizer.name : "sgd", c->schedule.name ? c->schedule.name : "constant",
-           c->schedule.rate, (unsigned long long)c->seed);
+           (long long)o->staleness, ps_flight(o), o->backups, c->optimizer.name ? c->optimizer.name : "sgd",
+           c->schedule.name ? c->schedule.name : "constant", c->schedule.rate, (unsigned long long)c->seed);
   for (int s = 0; s < p->servers; s++) text_add(out, "%s%lld", s ? "," : "", (long long)p->elements[s]);
   if (o->round) text_add(out, " round=%lld", (long long)o->round);
   if (o->table) text_add(out, " touched=%lld", (long long)m->input.dim[0]);
