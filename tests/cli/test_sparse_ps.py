@@ -35,7 +35,7 @@ class SparseServers(support.Case):
 
     def test_bytes_and_memory(self):
         out = self.shoal("train", "sparse-lr", "--data", self.clicks_train, "--test-data", self.clicks_test, "--workers", 5,
-                         "--ps", 1, "--mode", "async", "--eval-every", 5000, "--no-checkpoints", "--lr", 0.1, "--run-dir",
+                         "--ps", 1, "--mode", "async", "--eval-every", 1300, "--no-checkpoints", "--lr", 0.1, "--run-dir",
                          "run")[0]
         s = self.summary("run")
         self.assertEqual(s["parameters"], FEATURES)
@@ -49,7 +49,7 @@ class SparseServers(support.Case):
             self.assertLess(task["rss_peak_bytes"], most, task["role"])
         with open(self.folder / "run" / "curve.csv") as f:
             points = list(csv.DictReader(f))
-        self.assertGreaterEqual(len(points), 3)
+        self.assertGreaterEqual(len(points), 3)  # worker 0's own share alone passes three, whoever is quicker
         self.assertLess(float(points[-1]["test_loss"]), float(points[0]["test_loss"]))
         again = self.shoal("eval", "run", "--data", self.clicks_test, "--split", "train", "--json")[0]
         self.assertAlmostEqual(json.loads(again)["loss"], s["test_loss"], places=5)
