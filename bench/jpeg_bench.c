@@ -2,7 +2,8 @@
  *
  *   jpeg_bench     prints one line of JSON
  *
- * The pictures are made here: 500 x 375, smooth shapes and grain, quality 90, about the size of a photograph on the web. */
+ * The pictures are made here: 500 x 375, smooth shapes and grain, quality 90, about the size of a photograph on the
+ * web. */
 #include "base/clock.h"
 #include "base/random.h"
 #include "data/transform.h"

@@ -1,6 +1,6 @@
 /* Training speed of one model through the public interface: the first 6,000 images of MNIST over and over, the whole
- * loop. As many as the peers have, and in order, as they take theirs; with "shuffled" at the end they are drawn from all
- * 60,000 in random order, which costs the trips to memory besides.
+ * loop. As many as the peers have, and in order, as they take theirs; with "shuffled" at the end they are drawn from
+ * all 60,000 in random order, which costs the trips to memory besides.
  *
  *   train_bench MODEL BATCH THREADS [SECONDS] [shuffled] [generic|avx2|avx512]
  *
@@ -114,7 +114,8 @@ int main(int argc, char **argv) {
     check(shoal_model_fit(
         m, &part, &(shoal_fit_options){.steps = steps, .batch_size = batch, .keep_order = !shuffled}, &r));
     rate[pieces++] = (double)r.run_examples / (r.seconds - r.input_wait_seconds);
-    /* Pieces long enough that starting one does not count, short enough that a quiet moment of the machine holds one. */
+    /* Pieces long enough that starting one does not count, short enough that a quiet moment of the machine holds one.
+     */
     steps = (int64_t)(rate[pieces - 1] * PIECE_SECONDS / batch);
     if (steps < least_steps) steps = least_steps;
   }

@@ -1,8 +1,8 @@
 /* How much memory and time a parameter server takes for a large model: large_model [MEGABYTES [STEPS [ADDRESS]]]
  *
- * One server and two workers, processes over shared memory (or that address), train dense layers of that size with plain SGD for a few
- * steps. Prints the server's peak as a multiple of the parameters; fails at LIMIT. No test of every commit: it takes
- * gigabytes. */
+ * One server and two workers, processes over shared memory (or that address), train dense layers of that size with
+ * plain SGD for a few steps. Prints the server's peak as a multiple of the parameters; fails at LIMIT. No test of every
+ * commit: it takes gigabytes. */
 #include "train/ps.h"
 
 #include <stdio.h>

@@ -1,5 +1,6 @@
-/* Random graphs: whatever the planner makes of one, with any number of threads and rows, must come to what the reference
- * kernels come to, one operator at a time. Fixed seeds; a failing one is printed and can be run alone by SHOAL_TEST_SEED. */
+/* Random graphs: whatever the planner makes of one, with any number of threads and rows, must come to what the
+ * reference kernels come to, one operator at a time. Fixed seeds; a failing one is printed and can be run alone by
+ * SHOAL_TEST_SEED. */
 #include "base/random.h"
 #include "exec/session.h"
 #include "shoal/shoal.h"

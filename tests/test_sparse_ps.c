@@ -1,5 +1,5 @@
-/* Tables of rows on parameter servers: keys on the wire, what servers refuse, and the same learning as one process. Tasks
- * are threads here, over the real transport; tests/cli/test_sparse_ps.py has them as processes. */
+/* Tables of rows on parameter servers: keys on the wire, what servers refuse, and the same learning as one process.
+ * Tasks are threads here, over the real transport; tests/cli/test_sparse_ps.py has them as processes. */
 #include "train_data.h"
 
 #include "base/mem.h"

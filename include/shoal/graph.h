@@ -173,8 +173,9 @@ SHOAL_API shoal_value *shoal_assign(shoal_graph *g, shoal_value *variable, shoal
 SHOAL_API shoal_value *shoal_assign_add(shoal_graph *g, shoal_value *variable, shoal_value *value);
 /* Accumulators and queues are state, as variables are: each stands on one task, together with all that is done to it.
  * What is done to one in a run is done in the order in which it was built, wherever its operands are computed: a
- * dequeue waits for the enqueues built before it, and for the tasks that make their items, as long as a run may take. What then
- * cannot be done fails the run at once and says why: nobody else could make it possible. What was done before stays. */
+ * dequeue waits for the enqueues built before it, and for the tasks that make their items, as long as a run may take.
+ * What then cannot be done fails the run at once and says why: nobody else could make it possible. What was done before
+ * stays. */
 typedef struct {
   shoal_value *control, *sum; /* NULL: making it failed */
 } shoal_accumulator;

@@ -1,6 +1,6 @@
-/* Numbers below 1e-38 count as zero while Shoal computes. Processors take a hundred times as long for them, and they are
- * what gradients become when a model has learned its data by heart. All threads that compute must agree on it, or their
- * sums differ in the last bits. */
+/* Numbers below 1e-38 count as zero while Shoal computes. Processors take a hundred times as long for them, and they
+ * are what gradients become when a model has learned its data by heart. All threads that compute must agree on it, or
+ * their sums differ in the last bits. */
 #ifndef SHOAL_BASE_DENORMALS_H
 #define SHOAL_BASE_DENORMALS_H
 

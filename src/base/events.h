@@ -1,8 +1,9 @@
-/* The emitting end of timelines: spans of time, each on one track (a thread), kept in rings that are laid out in advance.
+/* The emitting end of timelines: spans of time, each on one track (a thread), kept in rings that are laid out in
+ * advance.
  *
  * Whoever does something worth seeing asks events_on first: one branch that is nearly always the same. Labels are made
- * before training; adding a span allocates nothing, takes no lock and makes no call into the system. A track is written by
- * one thread at a time. When a ring is full the oldest spans go. */
+ * before training; adding a span allocates nothing, takes no lock and makes no call into the system. A track is written
+ * by one thread at a time. When a ring is full the oldest spans go. */
 #ifndef SHOAL_BASE_EVENTS_H
 #define SHOAL_BASE_EVENTS_H
 

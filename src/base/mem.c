@@ -4,8 +4,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* Blocks from here on ask for huge pages: their rows are visited in random order or many at a time, and each visit to an
- * ordinary page costs a walk through the page table. */
+/* Blocks from here on ask for huge pages: their rows are visited in random order or many at a time, and each visit to
+ * an ordinary page costs a walk through the page table. */
 #define HUGE_BLOCK (4u << 20)
 #define HUGE_PAGE (2u << 20)
 

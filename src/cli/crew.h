@@ -4,7 +4,8 @@
  *    worker 0 or a server, and when a task fails by itself, it ends within seconds, with a message that names the task.
  * 2. A stop (Ctrl-C) goes to worker 0, which stops the others through the servers: all end at the same step.
  * 3. The job is good only if every task that was not lost has delivered its result, every server has used gradients of
- *    every worker that was there from the start to the end, and (in sync mode) all workers measure the same accuracy. */
+ *    every worker that was there from the start to the end, and (in sync mode) all workers measure the same accuracy.
+ */
 #ifndef SHOAL_CLI_CREW_H
 #define SHOAL_CLI_CREW_H
 

@@ -1,4 +1,5 @@
-/* A process that takes its place in a cluster somebody else described: TF_CONFIG, --cluster FILE with --task, or Slurm. */
+/* A process that takes its place in a cluster somebody else described: TF_CONFIG, --cluster FILE with --task, or Slurm.
+ */
 #ifndef SHOAL_CLI_DESCRIBED_H
 #define SHOAL_CLI_DESCRIBED_H
 

@@ -1,4 +1,5 @@
-/* Ctrl-C (and the signals TERM and USR1, which launchers send): the first asks the job to stop cleanly, the second ends the process at once.
+/* Ctrl-C (and the signals TERM and USR1, which launchers send): the first asks the job to stop cleanly, the second ends
+ * the process at once.
  *
  * A thread of its own waits for the signals, so nothing runs inside a signal handler. Create it before any other
  * thread is started: threads inherit that the signals are blocked. */

@@ -1,8 +1,8 @@
 /* What a process records about itself while it trains: lines in metrics.jsonl, events for TensorBoard, samples of the
  * machine. docs/run-folder.md has the formats.
  *
- * All tasks of a run on one machine add to the same metrics.jsonl: a line is one write to the file's end. A task that has
- * no folder keeps its samples, to be handed to the one that has. Any thread may add. */
+ * All tasks of a run on one machine add to the same metrics.jsonl: a line is one write to the file's end. A task that
+ * has no folder keeps its samples, to be handed to the one that has. Any thread may add. */
 #ifndef SHOAL_CLI_METRICS_H
 #define SHOAL_CLI_METRICS_H
 

@@ -26,12 +26,12 @@ SHOAL_CHECKED shoal_status training_load(training *t, bool may_stream);
 SHOAL_CHECKED shoal_status training_compile(training *t, int classes, int64_t rows);
 /* For shoal_model_fit, without signals, callbacks and strategy. The text in it lives as long as `t`. */
 SHOAL_CHECKED shoal_status training_options(training *t, shoal_fit_options *out);
-/* Where a process of this run records what it does; options->every and resumed are set here. graph: of the process that also describes
- * the model, otherwise NULL. */
+/* Where a process of this run records what it does; options->every and resumed are set here. graph: of the process that
+ * also describes the model, otherwise NULL. */
 SHOAL_CHECKED shoal_status training_open_metrics(training *t, const metrics_options *options,
                                                  const graph_export_options *graph, metrics *out);
-/* With --trace: the timeline of a process with so many threads; *out NULL without. times: steps that it sees for each of a
- * worker's. The caller destroys it. */
+/* With --trace: the timeline of a process with so many threads; *out NULL without. times: steps that it sees for each
+ * of a worker's. The caller destroys it. */
 SHOAL_CHECKED shoal_status training_open_trace(const training *t, int threads, int64_t times, events **out);
 /* Writes the settings to the run's folder and takes away the end of an earlier life. */
 SHOAL_CHECKED shoal_status training_note_settings(training *t, int classes);

@@ -37,9 +37,9 @@ struct format {
   /* Opens and learns the schema (classes and features may stay 0). *out is closed with close(). */
   shoal_status (*open)(const char *path, const format_options *options, file_reader **out);
   void (*schema)(const file_reader *r, rows_schema *out);
-  /* Appends up to `most` rows to `into`, whose schema is this reader's. *got is how many; 0 only at the end of the file.
-   * A bad row: SHOAL_ERR_INPUT with file, record number, byte offset, what was expected and what to do; the rows before
-   * it have been appended and are counted in *got. */
+  /* Appends up to `most` rows to `into`, whose schema is this reader's. *got is how many; 0 only at the end of the
+   * file. A bad row: SHOAL_ERR_INPUT with file, record number, byte offset, what was expected and what to do; the rows
+   * before it have been appended and are counted in *got. */
   shoal_status (*read)(file_reader *r, int64_t most, rows_block *into, int64_t *got);
   /* Passes over up to `rows` rows as cheaply as the format allows; *got is how many there were. */
   shoal_status (*skip)(file_reader *r, int64_t rows, int64_t *got);

@@ -199,7 +199,8 @@ static shoal_status check_wait(collective *c, link_set *set, double seconds) {
   return seconds > c->options.patience ? late(c, set, c->options.patience) : NULL;
 }
 
-/* A nap gives the processor to the peer that is waited for, and the one who sleeps is woken before those who compute. */
+/* A nap gives the processor to the peer that is waited for, and the one who sleeps is woken before those who compute.
+ */
 static void pause_a_little(int *looks) {
   int over = ++*looks - LOOKS;
   if (over <= 0) return;

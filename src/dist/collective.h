@@ -1,12 +1,12 @@
 /* Adds up a vector of gradients over all ranks, while parts of it are still being computed.
  *
- * 1. The vector is cut into buckets, in the order in which backward makes gradients: the last tensors first. Each bucket
- *    goes its own way as soon as its tensors are there: every rank owns a piece of it, gets the others' numbers for that
- *    piece, adds them up in the fixed order of tree.h, and sends the sum to all. A number crosses the wire twice, as in
- *    any all-reduce that does not waste bytes: 2 (ranks - 1) / ranks of the vector sent by each rank. Small buckets go
+ * 1. The vector is cut into buckets, in the order in which backward makes gradients: the last tensors first. Each
+ * bucket goes its own way as soon as its tensors are there: every rank owns a piece of it, gets the others' numbers for
+ * that piece, adds them up in the fixed order of tree.h, and sends the sum to all. A number crosses the wire twice, as
+ * in any all-reduce that does not waste bytes: 2 (ranks - 1) / ranks of the vector sent by each rank. Small buckets go
  *    whole to every rank instead, in one round.
- * 2. A sum has the same bits on all ranks: one rank makes it and the others copy it, or all make it in the same order. On
- *    bf16 wires its owner keeps the rounded one too.
+ * 2. A sum has the same bits on all ranks: one rank makes it and the others copy it, or all make it in the same order.
+ * On bf16 wires its owner keeps the rounded one too.
  * 3. Everything that is sent was prepared before the first step. A step allocates nothing.
  * 4. One thread makes all calls; messages move only inside of them. Every wait has a deadline and names who is late. */
 #ifndef SHOAL_DIST_COLLECTIVE_H

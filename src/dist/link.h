@@ -1,6 +1,6 @@
-/* What carries messages between the ranks of an all-reduce: a table of functions, in a library of its own that is opened
- * when it is asked for (docs/decisions/2026-11-15-all-reduce.md). The library is compiled against the machine's MPI, and
- * uses nothing of Shoal but this header.
+/* What carries messages between the ranks of an all-reduce: a table of functions, in a library of its own that is
+ * opened when it is asked for (docs/decisions/2026-11-15-all-reduce.md). The library is compiled against the machine's
+ * MPI, and uses nothing of Shoal but this header.
  *
  * A *set* is a list of messages that are sent and received again and again, prepared once. One thread uses a link.
  * Functions return false after having written why to the room that `begin` was given. */

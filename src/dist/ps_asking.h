@@ -1,6 +1,6 @@
 /* What the files of a worker's end share: ps_client.c, which finds the servers and asks them, ps_client_message.c,
- * which moves one message, ps_client_pieces.c, which sends gradients before they are whole, and ps_client_table.c, which asks
- * for rows of a table. For those files only. */
+ * which moves one message, ps_client_pieces.c, which sends gradients before they are whole, and ps_client_table.c,
+ * which asks for rows of a table. For those files only. */
 #ifndef SHOAL_DIST_PS_ASKING_H
 #define SHOAL_DIST_PS_ASKING_H
 

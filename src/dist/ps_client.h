@@ -1,6 +1,6 @@
 /* A worker's end of all parameter servers. A request goes to all of them before the first answer is awaited; the
- * leader's comes last: what it has got, the others were sent before. Gradients may be sent before the answer to the last one has
- * come; before any other request all answers are taken. */
+ * leader's comes last: what it has got, the others were sent before. Gradients may be sent before the answer to the
+ * last one has come; before any other request all answers are taken. */
 #ifndef SHOAL_DIST_PS_CLIENT_H
 #define SHOAL_DIST_PS_CLIENT_H
 
@@ -54,8 +54,8 @@ bool ps_client_fenced(const ps_client *c);
 SHOAL_CHECKED shoal_status ps_client_push(ps_client *c, float *const *gradients, float *const *parameters,
                                           const ps_head *head, ps_answer *out);
 /* The same in two halves, where the mode allows it (rule 15 of the protocol): up to PS_FLIGHT_MOST gradients may be
- * sent before the answer to the first of them is taken. Gradients are free again when ps_client_send returns; parameters
- * change in ps_client_take only. */
+ * sent before the answer to the first of them is taken. Gradients are free again when ps_client_send returns;
+ * parameters change in ps_client_take only. */
 SHOAL_CHECKED shoal_status ps_client_send(ps_client *c, float *const *gradients, const ps_head *head);
 SHOAL_CHECKED shoal_status ps_client_take(ps_client *c, float *const *parameters, ps_answer *out);
 

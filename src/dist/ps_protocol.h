@@ -42,8 +42,8 @@
  *     in header.number of its PULL. If each server had its own count, two workers could wait for each other.
  * 17. Of a large gradient the end may come before the rest, in PIECEs of elements [header.step, header.step +
  *     header.number) of the server's vector. Each ends where the one before it began, the first at the vector's end;
- *     the PUSH that follows them brings what is left, the elements before the last one. Nothing is used before that PUSH:
- *     of a worker that dies halfway nothing is. PIECEs are not answered; if one does not fit, the PUSH is refused. */
+ *     the PUSH that follows them brings what is left, the elements before the last one. Nothing is used before that
+ * PUSH: of a worker that dies halfway nothing is. PIECEs are not answered; if one does not fit, the PUSH is refused. */
 #ifndef SHOAL_DIST_PS_PROTOCOL_H
 #define SHOAL_DIST_PS_PROTOCOL_H
 
@@ -90,8 +90,8 @@ typedef struct {
   int64_t counter;       /* the optimizer's own count of updates, 0: it has none */
   int32_t running;       /* workers here and not done */
   int32_t used;          /* gradients in the step; to the server: 0, or how many it is to wait for */
-  /* From the server, seconds of its own monotonic clock: the request came; all that it waited for was there; this answer
-   * went. */
+  /* From the server, seconds of its own monotonic clock: the request came; all that it waited for was there; this
+   * answer went. */
   double arrived, ready, answered;
   int64_t gradients, keys; /* of a table's rows, behind the head; keys PS_SAME: those asked for last once more */
   union {
@@ -134,8 +134,8 @@ static inline int ps_most_nodes(int64_t round, int workers) {
   return round ? tree_most_nodes(tree_leaves(round) / workers + 1) : 1;
 }
 
-/* Payload bytes of the largest message with a server of so many elements, `nodes` vectors of them; of a table: `rows` of
- * it at most are touched by a batch, otherwise 0. */
+/* Payload bytes of the largest message with a server of so many elements, `nodes` vectors of them; of a table: `rows`
+ * of it at most are touched by a batch, otherwise 0. */
 static inline size_t ps_largest(size_t elements, int nodes, size_t rows, size_t settings) {
   size_t bytes = elements * (size_t)nodes * sizeof(float);
   if (rows) bytes = rows * sizeof(float) + sparse_keys_most((int64_t)rows);

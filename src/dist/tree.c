@@ -26,7 +26,8 @@ int tree_nodes(int64_t first, int64_t last, tree_node out[TREE_MOST_NODES]) {
   return n;
 }
 
-/* The fewest leaves of which k nodes remain grow to the middle and shrink again: 1; 1 1; 1 2 1; 1 2 2 1; 1 2 4 2 1 ... */
+/* The fewest leaves of which k nodes remain grow to the middle and shrink again: 1; 1 1; 1 2 1; 1 2 2 1; 1 2 4 2 1 ...
+ */
 int tree_most_nodes(int64_t count) {
   int nodes = 0;
   for (int64_t fewest = 0; nodes < TREE_MOST_NODES; nodes++) {

@@ -42,9 +42,9 @@ int tree_nodes(int64_t first, int64_t last, tree_node out[TREE_MOST_NODES]);
 int tree_most_nodes(int64_t count);
 /* Puts a node after those on the stack (of *depth nodes), and adds up what can be. */
 void tree_push(tree_node *stack, int *depth, tree_node node);
-/* Adds up sources[0 .. n), which stand in the order of their leaves. What remains goes to into[0], into[1], ..., as many
- * as tree_push leaves on the stack; with `whole` all is added up, into into[0]. `into` may be the sources' memory: each
- * number is read before any that comes from it is written. */
+/* Adds up sources[0 .. n), which stand in the order of their leaves. What remains goes to into[0], into[1], ..., as
+ * many as tree_push leaves on the stack; with `whole` all is added up, into into[0]. `into` may be the sources' memory:
+ * each number is read before any that comes from it is written. */
 void tree_sum(const tree_source *sources, int n, bool whole, float *const *into, int64_t count);
 
 /* bf16 is the upper half of an f32; rounded to nearest, ties to even. */

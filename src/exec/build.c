@@ -48,8 +48,8 @@ static shoal_status infer(plan *p, plan_node *n, shoal_shape *shape, shoal_shape
   return NULL;
 }
 
-/* Which outputs are as long as a ragged input: the rule is asked about a run with one entry less, and what shrinks along
- * with an input follows it. */
+/* Which outputs are as long as a ragged input: the rule is asked about a run with one entry less, and what shrinks
+ * along with an input follows it. */
 static shoal_status follow_ragged(const plan *p, const plan_node *n, const shoal_shape *shape, int *ragged) {
   shoal_shape in[PLAN_MOST_INPUTS], less[OP_MAX_OUTPUTS] = {0};
   shoal_dtype in_dtype[PLAN_MOST_INPUTS], out_dtype[OP_MAX_OUTPUTS] = {0};

@@ -1,5 +1,5 @@
-/* What the rules that fuse operators share. A rule looks at one node and replaces the group that begins there, or leaves
- * it; plan_fuse calls each rule for each node. */
+/* What the rules that fuse operators share. A rule looks at one node and replaces the group that begins there, or
+ * leaves it; plan_fuse calls each rule for each node. */
 #ifndef SHOAL_EXEC_FUSE_H
 #define SHOAL_EXEC_FUSE_H
 

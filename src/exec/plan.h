@@ -16,8 +16,8 @@
  * the threads waiting for each other.
  *
  * Ragged values. The number of entries of sparse rows differs from batch to batch; a plan has room for so many, and any
- * batch with at most as many fits it (plan_matches). Kernels are told how many there are: axis 0 of each operand that is
- * as long as a ragged feed is set in every run. Nodes that touch such a value are not split over threads.
+ * batch with at most as many fits it (plan_matches). Kernels are told how many there are: axis 0 of each operand that
+ * is as long as a ragged feed is set in every run. Nodes that touch such a value are not split over threads.
  *
  * Invariants:
  * 1. A node's inputs are made in an earlier phase, or earlier in the same split phase (and then not by a sum).

@@ -22,7 +22,8 @@ typedef struct {
 /* Told while a run goes on, by the thread that runs it. */
 typedef struct {
   void *context;
-  /* Fetch number `fetch` has its value, which stays until the next run. Feeds, variables and constants are not told of. */
+  /* Fetch number `fetch` has its value, which stays until the next run. Feeds, variables and constants are not told of.
+   */
   void (*ready)(void *context, int fetch, const shoal_tensor *value);
   void (*phase)(void *context); /* a phase is over */
 } session_watcher;

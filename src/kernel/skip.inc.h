@@ -146,8 +146,8 @@ static const uint64_t places_of_bits[256] = {
       0x0000070605040301u, 0x0007060504030100u, 0x0000070605040302u, 0x0007060504030200u, 0x0007060504030201u,
       0x0706050403020100u};
 
-/* Sixteen bytes at a time; each half is moved together by a shuffle, widened and stored, whether it has eight bytes that
- * count or none. The vectors' unused ends are overwritten by what follows. */
+/* Sixteen bytes at a time; each half is moved together by a shuffle, widened and stored, whether it has eight bytes
+ * that count or none. The vectors' unused ends are overwritten by what follows. */
 static uint32_t compress_avx2(const uint8_t *x, int64_t f, float scale, uint16_t *at, float *values) {
   uint32_t n = 0;
   int64_t i = 0;

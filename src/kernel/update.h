@@ -1,6 +1,6 @@
 /* The optimizers' formulas for one element, written once for the update operators and for kernels that update in
- * passing. Each changes var[i] and the slots a[i], b[i] by the gradient g at the rate lr; the names of its constants are
- * declared by its ..._CONSTANTS from the operator's attributes. `real` is the type; include <tgmath.h>. */
+ * passing. Each changes var[i] and the slots a[i], b[i] by the gradient g at the rate lr; the names of its constants
+ * are declared by its ..._CONSTANTS from the operator's attributes. `real` is the type; include <tgmath.h>. */
 #ifndef SHOAL_KERNEL_UPDATE_H
 #define SHOAL_KERNEL_UPDATE_H
 

@@ -1,8 +1,8 @@
 /* Vectors of floats for kernels that are written once and compiled for each instruction set.
  *
- * The including file defines ISA (a suffix: generic, avx2, avx512) and VW (floats in a vector: 4, 8, 16) and is compiled
- * with the matching machine flags. Arithmetic is GNU vector arithmetic; a * b + c becomes a fused multiply-add where the
- * machine has one. */
+ * The including file defines ISA (a suffix: generic, avx2, avx512) and VW (floats in a vector: 4, 8, 16) and is
+ * compiled with the matching machine flags. Arithmetic is GNU vector arithmetic; a * b + c becomes a fused multiply-add
+ * where the machine has one. */
 #ifndef SHOAL_KERNEL_VEC_H
 #define SHOAL_KERNEL_VEC_H
 

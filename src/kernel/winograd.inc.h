@@ -1,7 +1,7 @@
 /* Convolution on LANES by Winograd's minimal filtering (Lavin and Gray, 2016), with the six points 0, 1, -1, 2, -2
  * and infinity: filters of r x r on tiles of m x m outputs, r + m = 7, cost 36 products a tile instead of r r m m: a
- * quarter for 3 x 3 filters, 36 hundredths for 5 x 5. Between the transforms stand 36 matrix products, one for each frequency.
- * The sixteen images of a vector go through all of it side by side, so the transforms need no shuffling.
+ * quarter for 3 x 3 filters, 36 hundredths for 5 x 5. Between the transforms stand 36 matrix products, one for each
+ * frequency. The sixteen images of a vector go through all of it side by side, so the transforms need no shuffling.
  *
  * A stride is taken away first: cells of step x step pixels are seen as one pixel of step * step * channels, which the
  * filter, filled up with zeros, meets with stride 1. The gradient of the image is the convolution of the output's

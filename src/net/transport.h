@@ -93,8 +93,9 @@ SHOAL_CHECKED shoal_status net_await(net_client *c, double seconds, net_message 
 void net_release_server(net_server *s, net_message *m);
 void net_release_client(net_client *c, net_message *m);
 
-/* From now on a wait looks again and again for so many seconds before it sleeps, since a processor that has gone to sleep
- * takes long to wake. For few and short waits alone. 0, as it is at first: sleeps at once. Shared memory does without. */
+/* From now on a wait looks again and again for so many seconds before it sleeps, since a processor that has gone to
+ * sleep takes long to wake. For few and short waits alone. 0, as it is at first: sleeps at once. Shared memory does
+ * without. */
 void net_server_eager(net_server *s, double seconds);
 void net_client_eager(net_client *c, double seconds);
 

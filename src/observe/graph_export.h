@@ -1,6 +1,6 @@
 /* A graph for people to look at: TensorFlow's GraphDef for TensorBoard, and graph.json (docs/run-folder.md) for the
- * report. Both hold what a training step may run: the nodes that anything which changes a variable hangs on, and those of
- * the scope `train`. */
+ * report. Both hold what a training step may run: the nodes that anything which changes a variable hangs on, and those
+ * of the scope `train`. */
 #ifndef SHOAL_OBSERVE_GRAPH_EXPORT_H
 #define SHOAL_OBSERVE_GRAPH_EXPORT_H
 

@@ -1,5 +1,5 @@
-/* How numbers are spread: buckets of equal width between the least and the greatest. Of numbers that are not finite only
- * the count is kept. */
+/* How numbers are spread: buckets of equal width between the least and the greatest. Of numbers that are not finite
+ * only the count is kept. */
 #ifndef SHOAL_OBSERVE_HISTOGRAM_H
 #define SHOAL_OBSERVE_HISTOGRAM_H
 

@@ -101,8 +101,8 @@ static void read_interfaces(proc_host *out) {
   fclose(f);
 }
 
-/* Whole disks have a folder of their own in /sys/block; parts of them, and what only stands for other disks, have not or
- * are left out by name. */
+/* Whole disks have a folder of their own in /sys/block; parts of them, and what only stands for other disks, have not
+ * or are left out by name. */
 static bool is_disk(const char *name) {
   char path[LINE];
   if (!strncmp(name, "loop", 4) || !strncmp(name, "ram", 3) || !strncmp(name, "dm-", 3) || !strncmp(name, "md", 2))

@@ -1,8 +1,8 @@
 /* metrics.jsonl in columns: what charts are drawn from.
  *
- * A track is the lines of one kind by one task ("step" of worker/0); each numeric key is a column. A track holds at most
- * REPORT_ROWS_MOST rows: past that, each four rows are cut to the two with the least and the greatest of their first
- * value, so memory is bounded however long a run gets, and peaks stay. */
+ * A track is the lines of one kind by one task ("step" of worker/0); each numeric key is a column. A track holds at
+ * most REPORT_ROWS_MOST rows: past that, each four rows are cut to the two with the least and the greatest of their
+ * first value, so memory is bounded however long a run gets, and peaks stay. */
 #ifndef SHOAL_OBSERVE_REPORT_METRICS_H
 #define SHOAL_OBSERVE_REPORT_METRICS_H
 

@@ -3,8 +3,8 @@
  *
  * How it is found:
  * 1. A run under SHORTEST seconds is too short to tell.
- * 2. Together, all wait for the slowest. If one worker takes SLOW times as long for its own part of a step (computing and
- *    reading) as the middle one, and the others wait for it, the barrier is what holds it up, and that worker is why.
+ * 2. Together, all wait for the slowest. If one worker takes SLOW times as long for its own part of a step (computing
+ * and reading) as the middle one, and the others wait for it, the barrier is what holds it up, and that worker is why.
  * 3. Otherwise, if the workers compute for at least half of their time, it is computing.
  * 4. Otherwise the largest of what they wait for. Messages on their way that wait because a server is at work on others
  *    count as the server's, when the busiest server works for BUSY of the time.

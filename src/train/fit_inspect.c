@@ -1,5 +1,5 @@
-/* A look at weights and gradients between two steps: the gradients are fetched by a run of their own, on the rows of the
- * step to come and with its random numbers, so that the step itself is the same with and without. */
+/* A look at weights and gradients between two steps: the gradients are fetched by a run of their own, on the rows of
+ * the step to come and with its random numbers, so that the step itself is the same with and without. */
 #include "train/fit_loop.h"
 
 #include "graph/graph.h"

@@ -59,7 +59,8 @@ typedef struct {
 /* Of a model whose table of weights is too large to be in this process: where it really is. */
 typedef struct {
   void *context;
-  /* Puts the rows that a batch touches into the session's variables; *indices: the batch's, as numbers of rows there. */
+  /* Puts the rows that a batch touches into the session's variables; *indices: the batch's, as numbers of rows there.
+   */
   shoal_status (*fetch)(void *context, const shoal_batch *b, shoal_tensor *indices);
   /* Whether the variable of that name is elsewhere, and then how it is saved. */
   bool (*entry)(void *context, const char *name, safetensors_item *out);

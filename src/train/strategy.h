@@ -1,8 +1,8 @@
 /* How the work of a training is spread.
  *
  * The loop (fit_shared.c) asks a strategy where it stands and which batch to compute, hands it each step's gradients,
- * and finds fresh parameters in the session's variables when the call returns. Without one the update is part of the step's
- * own plan.
+ * and finds fresh parameters in the session's variables when the call returns. Without one the update is part of the
+ * step's own plan.
  *
  * Rows: an epoch's order is cut into batches, numbered over the whole training (dist/leases.h). While nobody dies and
  * all workers step together, round r takes the next batches, worker w the w-th of them; what is left for the last round
@@ -85,20 +85,20 @@ typedef struct {
   shoal_status (*begin)(shoal_strategy *s, shoal_model *m, const strategy_plan *plan, bool under_way,
                         strategy_place *place, bool *lost);
   shoal_status (*step)(shoal_strategy *s, const strategy_part *part, strategy_outcome *out);
-  /* With s->watches, while the loop computes the part that `step` gets next: the gradient of that trained weight is there.
-   * What goes wrong is said by `step`. */
+  /* With s->watches, while the loop computes the part that `step` gets next: the gradient of that trained weight is
+   * there. What goes wrong is said by `step`. */
   void (*ready)(shoal_strategy *s, int weight, const shoal_tensor *gradient);
   /* Once it was stopped: what the parts that were still on their way have come to. NULL: none ever are. */
   void (*settle)(shoal_strategy *s, strategy_outcome *out);
   /* Of a table that is elsewhere (model.h): brings the rows of the first batch, which is computed next; those of later
-   * ones come with the steps. Gradients are then [entries, 1], and s->indices those to compute with. NULL: all parameters
-   * are here. */
+   * ones come with the steps. Gradients are then [entries, 1], and s->indices those to compute with. NULL: all
+   * parameters are here. */
   shoal_status (*fetch)(shoal_strategy *s, const shoal_batch *b);
   /* With `step`, after `prepare`: computes the gradients of a part of a round's rows by itself. Of *out `span` is set
    * before; the sums are to be. NULL: the loop computes whole batches. */
   shoal_status (*compute)(shoal_strategy *s, const strategy_rows *rows, strategy_part *out);
-  /* In place of `step`, for those in which all workers walk the epoch's rows together and cut each round's among them in
-   * their own way: they compute, too. Of the outcome `stop`, the losses, own_examples and the times are set. */
+  /* In place of `step`, for those in which all workers walk the epoch's rows together and cut each round's among them
+   * in their own way: they compute, too. Of the outcome `stop`, the losses, own_examples and the times are set. */
   shoal_status (*prepare)(shoal_strategy *s, const strategy_setup *setup);
   shoal_status (*train)(shoal_strategy *s, const strategy_rows *rows, strategy_outcome *out);
   /* Makes all workers stop before their next step. */

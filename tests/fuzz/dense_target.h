@@ -1,5 +1,5 @@
-/* Any bytes at all through a format of dense rows or encoded images that opens files by their path: what is read once is
- * read the same again. */
+/* Any bytes at all through a format of dense rows or encoded images that opens files by their path: what is read once
+ * is read the same again. */
 #ifndef SHOAL_TESTS_FUZZ_DENSE_TARGET_H
 #define SHOAL_TESTS_FUZZ_DENSE_TARGET_H
 

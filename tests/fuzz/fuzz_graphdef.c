@@ -1,4 +1,5 @@
-/* Any bytes at all, as a GraphDef: refused as bad input, or a graph that is written and read again as the same bytes. */
+/* Any bytes at all, as a GraphDef: refused as bad input, or a graph that is written and read again as the same bytes.
+ */
 #include "graph/graphdef.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* A process that means harm at the other end of shared memory: any bytes in the ring, any positions, headers that are right
- * but for a bit. Messages come out whole and within bounds, or the link is broken; nothing else.
+/* A process that means harm at the other end of shared memory: any bytes in the ring, any positions, headers that are
+ * right but for a bit. Messages come out whole and within bounds, or the link is broken; nothing else.
  *
  * The input is a script: a byte that says what to do, then what that needs. */
 #include "net/shm_link.h"

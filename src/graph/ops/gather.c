@@ -125,7 +125,8 @@ shoal_value *scatter_add_like(shoal_graph *g, shoal_value *indices, shoal_value 
 
 /* ---- sparse_matmul: offsets [n+1], indices [entries], values [entries], w [rows, k] -> [n, k]
  *
- * Entries are counted from offsets[0], so a piece of the rows is offsets + first with the piece's entries, not copied. */
+ * Entries are counted from offsets[0], so a piece of the rows is offsets + first with the piece's entries, not copied.
+ */
 
 static shoal_status check_offsets_shape(const op_shapes *s) {
   TRY(rule_rank(s, 0, 1, "offsets"));

@@ -3,8 +3,8 @@
  * apply_X (var, slots..., grad, lr, ...) changes var and slots in place; sparse_apply_X (var, slots..., indices, rows,
  * lr, ...) only the rows that are named. Numbered facts that callers rely on:
  *  1. An index of -1 in sparse_apply_X is skipped; any other that names no row fails before anything is changed.
- *  2. sparse_apply_sgd without l2 takes an index several times. The others need each index once, since g^2 of a sum is not a sum
- *     of g^2: put unique_rows before them, which adds up duplicates and fills the end with -1.
+ *  2. sparse_apply_sgd without l2 takes an index several times. The others need each index once, since g^2 of a sum is
+ * not a sum of g^2: put unique_rows before them, which adds up duplicates and fills the end with -1.
  *  3. Rows that are not named do not move: momentum and decay count the steps in which a row was touched. */
 #include "graph/ops/ops.h"
 #include "graph/ops/util.h"
