@@ -60,9 +60,11 @@ static void be_server(const ps_options *o, int width, long megabytes) {
   demand(ps_serve(o, 0, m, NULL, &result));
   getrusage(RUSAGE_SELF, &use);
   double peak = (double)use.ru_maxrss * 1024;
-  printf("%.0f MB of parameters, %lld updates, %.3f s each: the server's peak is %.0f MB, %.2f times that (%.2f before it "
-         "served)\n", bytes / 1e6, (long long)result.updates, result.seconds / (double)result.updates, peak / 1e6,
-         peak / bytes, before / bytes);
+  printf(
+      "%.0f MB of parameters, %lld updates, %.3f s each: the server's peak is %.0f MB, %.2f times that (%.2f before it "
+      "served)\n",
+      bytes / 1e6, (long long)result.updates, result.seconds / (double)result.updates, peak / 1e6, peak / bytes,
+      before / bytes);
   fflush(stdout);
   _exit(peak / bytes < LIMIT ? 0 : 1);
 }

@@ -179,7 +179,8 @@ static void liars(void **state) {
   int gone = serve_child(s, pid);
   gone += serve_child(s, good);
   assert_int_equal(gone, 2);
-  assert_in_range(refused(s), 1 + FLIPS + 5 + 3 + 4, 1 + FLIPS + 5 + 3 + 4 + 2); /* the oversized one shows in several ways */
+  assert_in_range(refused(s), 1 + FLIPS + 5 + 3 + 4,
+                  1 + FLIPS + 5 + 3 + 4 + 2); /* the oversized one shows in several ways */
   net_server_close(s);
 }
 

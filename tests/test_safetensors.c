@@ -25,8 +25,10 @@ static void sample_init(sample *s) {
                 .i32 = {-2147483647},
                 .i64 = {INT64_MIN, INT64_MAX, 0, -1}};
   s->items[0] = (safetensors_item){.name = "u8", .tensor = shoal_tensor_view(SHOAL_U8, SHOAL_SHAPE(3), s->u8)};
-  s->items[1] = (safetensors_item){.name = "layer/weights:0 \"\xc3\xa4\"", .tensor = shoal_tensor_view(SHOAL_F32, SHOAL_SHAPE(2, 3), s->f32)};
-  s->items[2] = (safetensors_item){.name = "flags", .tensor = shoal_tensor_view(SHOAL_BOOL, SHOAL_SHAPE(2, 2), s->flags)};
+  s->items[1] = (safetensors_item){.name = "layer/weights:0 \"\xc3\xa4\"",
+                                   .tensor = shoal_tensor_view(SHOAL_F32, SHOAL_SHAPE(2, 3), s->f32)};
+  s->items[2] =
+      (safetensors_item){.name = "flags", .tensor = shoal_tensor_view(SHOAL_BOOL, SHOAL_SHAPE(2, 2), s->flags)};
   s->items[3] = (safetensors_item){.name = "f64", .tensor = shoal_tensor_view(SHOAL_F64, SHOAL_SHAPE(2), s->f64)};
   s->items[4] = (safetensors_item){.name = "scalar", .tensor = shoal_tensor_view(SHOAL_I32, SHOAL_SCALAR, s->i32)};
   s->items[5] = (safetensors_item){.name = "i64", .tensor = shoal_tensor_view(SHOAL_I64, SHOAL_SHAPE(4, 1), s->i64)};

@@ -388,8 +388,9 @@ static double odds_after_a_step(const shoal_dataset *data, const char *optimizer
   assert_ok(shoal_model_create(SHOAL_SHAPE(2), &m));
   shoal_model_initializer(m, "zeros");
   shoal_model_dense(m, 2, "softmax");
-  assert_ok(shoal_model_compile(m, &(shoal_compile_options){
-                                       .optimizer = {.name = optimizer}, .schedule = {.rate = 0.5}, .bias_rate = bias_rate}));
+  assert_ok(shoal_model_compile(
+      m,
+      &(shoal_compile_options){.optimizer = {.name = optimizer}, .schedule = {.rate = 0.5}, .bias_rate = bias_rate}));
   assert_ok(shoal_model_fit(m, data, &(shoal_fit_options){.steps = 1, .batch_size = 17, .keep_order = true}, NULL));
   float origin[2] = {0}, out[2];
   shoal_tensor x = shoal_tensor_view(SHOAL_F32, SHOAL_SHAPE(1, 2), origin);

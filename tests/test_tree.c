@@ -36,11 +36,13 @@ static void sum_over(int n, int workers, float *out) {
     tree_source own[LEAVES_MOST];
     tree_node remain[TREE_MOST_NODES];
     float *into[TREE_MOST_NODES];
-    for (int64_t i = first; i < last; i++) own[i - first] = (tree_source){.node = {i, 0}, .data = leaves[i], .scale = 0.5f};
+    for (int64_t i = first; i < last; i++)
+      own[i - first] = (tree_source){.node = {i, 0}, .data = leaves[i], .scale = 0.5f};
     int k = tree_nodes(first, last, remain);
     for (int j = 0; j < k; j++) into[j] = nodes[count + j];
     if (last > first) tree_sum(own, (int)(last - first), false, into, COUNT);
-    for (int j = 0; j < k; j++, count++) all[count] = (tree_source){.node = remain[j], .data = nodes[count], .scale = 1};
+    for (int j = 0; j < k; j++, count++)
+      all[count] = (tree_source){.node = remain[j], .data = nodes[count], .scale = 1};
   }
   tree_sum(all, count, true, &out, COUNT);
 }

@@ -19,7 +19,8 @@ typedef struct {
   int (*run)(int argc, char **argv); /* arguments after the command's name; returns the exit status */
 } command;
 
-extern const command command_train, command_eval, command_predict, command_export, command_keygen, command_version, command_help;
+extern const command command_train, command_eval, command_predict, command_export, command_keygen, command_version,
+    command_help;
 extern const command command_doctor, command_trace;
 extern const command command_report, command_dash, command_sweep, command_reproduce;
 extern const command command_run, command_server, command_matmul;

@@ -95,10 +95,13 @@ void crew_announce(crew *c, const json_t *ready) {
   if (b->flags.quiet) return;
   char rows[GROUPED_TEXT], parameters[GROUPED_TEXT];
   int64_t n = json_integer_value(json_object_get(ready, "rows"));
-  printf("%s: %s parameters, %s%srows of %s, %lld worker%s with batch %lld and %d thread%s, %lld parameter "
-         "server%s, %s\n", b->kind->name, grouped_text(r->parameters, parameters),
-         n ? grouped_text(n, rows) : "", n ? " training " : "streamed ", b->flags.data, (long long)b->flags.workers, b->flags.workers == 1 ? "" : "s", (long long)b->flags.batch_size,
-         r->threads, r->threads == 1 ? "" : "s", (long long)b->flags.ps, b->flags.ps == 1 ? "" : "s", b->flags.mode);
+  printf(
+      "%s: %s parameters, %s%srows of %s, %lld worker%s with batch %lld and %d thread%s, %lld parameter "
+      "server%s, %s\n",
+      b->kind->name, grouped_text(r->parameters, parameters), n ? grouped_text(n, rows) : "",
+      n ? " training " : "streamed ", b->flags.data, (long long)b->flags.workers, b->flags.workers == 1 ? "" : "s",
+      (long long)b->flags.batch_size, r->threads, r->threads == 1 ? "" : "s", (long long)b->flags.ps,
+      b->flags.ps == 1 ? "" : "s", b->flags.mode);
   fflush(stdout);
 }
 

@@ -17,7 +17,8 @@ typedef struct {
 } dash_flags;
 
 static const flag_row dash_table[] = {
-    {"port", FLAG_INT, offsetof(dash_flags, port), "N", "where it listens; 0: any that is free", "6080", .least = 0, .most = 65535},
+    {"port", FLAG_INT, offsetof(dash_flags, port), "N", "where it listens; 0: any that is free", "6080", .least = 0,
+     .most = 65535},
     {"address", FLAG_TEXT, offsetof(dash_flags, address), "ADDRESS",
      "of this machine; others than loopback need --token", "127.0.0.1", .marks = 0},
     {"token", FLAG_TEXT, offsetof(dash_flags, token), "TEXT",
@@ -40,7 +41,8 @@ static shoal_status serve(const dash_flags *f, const flags_parsed *parsed) {
   struct stat st;
   if (parsed->count && (stat(folder, &st) || !S_ISDIR(st.st_mode)))
     return status_make(SHOAL_ERR_ARGUMENT, "%s is no folder", folder);
-  if (f->token && strspn(f->token, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~") != strlen(f->token))
+  if (f->token &&
+      strspn(f->token, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~") != strlen(f->token))
     return status_make(SHOAL_ERR_ARGUMENT, "--token: expected letters, digits and -._~ only");
   interrupt *signals;
   TRY(interrupt_create("Ending.", "Ended at once.", &signals));

@@ -68,7 +68,8 @@ shoal_status described_find(training *t, const flags_parsed *parsed, bool *there
   }
   if (!found) return NULL;
   if (c.role == CLUSTER_EVALUATOR && !t->flags.run_dir)
-    status = status_make(SHOAL_ERR_ARGUMENT, "an evaluator needs --run-dir DIR: the folder the chief writes to, which it "
+    status = status_make(SHOAL_ERR_ARGUMENT,
+                         "an evaluator needs --run-dir DIR: the folder the chief writes to, which it "
                          "must be able to see");
   else if (!c.counts[CLUSTER_PS])
     status = status_make(SHOAL_ERR_ARGUMENT, "the cluster described has no ps; the strategy ps needs at least one");

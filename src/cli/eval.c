@@ -29,11 +29,10 @@ static const flag_row eval_table[] = {
 static json_t *number(double value) { return isfinite(value) ? json_real(value) : json_null(); }
 
 static shoal_status print_json(const saved_model *s, const char *split, const shoal_evaluation *e) {
-  json_t *o = json_pack("{s:s, s:s, s:s, s:s, s:I, s:o, s:o, s:o, s:o, s:o}", "model", s->kind->name, "weights", s->weights,
-                        "data", s->job.data, "split", split, "examples", (json_int_t)e->examples, "loss",
+  json_t *o = json_pack("{s:s, s:s, s:s, s:s, s:I, s:o, s:o, s:o, s:o, s:o}", "model", s->kind->name, "weights",
+                        s->weights, "data", s->job.data, "split", split, "examples", (json_int_t)e->examples, "loss",
                         number(e->loss), "accuracy", number(e->accuracy), "top_k", number(e->top_k), "auc",
-                        number(e->auc), "seconds",
-                        number(e->seconds));
+                        number(e->auc), "seconds", number(e->seconds));
   if (!o) return status_no_memory();
   json_dumpf(o, stdout, JSON_INDENT(2));
   putchar('\n');

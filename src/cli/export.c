@@ -36,8 +36,9 @@ static shoal_status find_weights(saved_model *s, linear_model *out) {
   shoal_graph *g = shoal_model_graph(s->model);
   shoal_value *kernel = shoal_graph_find(g, "sparse_dense/kernel"), *bias = shoal_graph_find(g, "sparse_dense/bias");
   if (!kernel)
-    return status_make(SHOAL_ERR_ARGUMENT, "%s is no linear model of sparse rows; its weights are in %s, as safetensors",
-                       s->kind->name, s->weights);
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "%s is no linear model of sparse rows; its weights are in %s, as safetensors", s->kind->name,
+                       s->weights);
   shoal_tensor t;
   TRY(shoal_session_variable(shoal_model_session(s->model), kernel, &t));
   m.w = t.data;

@@ -349,7 +349,8 @@ static shoal_status check_cluster(const job_flags *f, const flags_parsed *parsed
     return status_make(SHOAL_ERR_ARGUMENT, "--keys means nothing to tasks that talk through shared memory; add "
                        "--transport zmq");
   if (f->evaluator && f->no_checkpoints)
-    return status_make(SHOAL_ERR_ARGUMENT, "--evaluator and --no-checkpoints contradict each other: it tests checkpoints");
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "--evaluator and --no-checkpoints contradict each other: it tests checkpoints");
   if (f->backup_workers && !job_is_together(f))
     return status_make(SHOAL_ERR_ARGUMENT, "--backup-workers means nothing to --mode async, where nobody waits for a "
                        "slow worker");
@@ -360,8 +361,10 @@ static shoal_status check_cluster(const job_flags *f, const flags_parsed *parsed
     return status_make(SHOAL_ERR_ARGUMENT, "--staleness means nothing to --mode sync, where all workers step together; "
                        "add --mode async");
   if (f->in_flight > 1 && (job_is_together(f) || f->staleness == 0))
-    return status_make(SHOAL_ERR_ARGUMENT, "--in-flight %lld means nothing to %s, where each step waits for the answer to "
-                       "the last one", (long long)f->in_flight, job_is_together(f) ? "--mode sync" : "--staleness 0");
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "--in-flight %lld means nothing to %s, where each step waits for the answer to "
+                       "the last one",
+                       (long long)f->in_flight, job_is_together(f) ? "--mode sync" : "--staleness 0");
   return NULL;
 }
 
@@ -416,11 +419,13 @@ shoal_status job_check(const job_flags *f, const flags_parsed *parsed, const sho
     return status_make(SHOAL_ERR_ARGUMENT, "--resume and --no-checkpoints contradict each other");
   if (!f->data) return status_make(SHOAL_ERR_ARGUMENT, "which rows? Add --data with a file, a folder or a glob");
   if (f->l1 > 0 && !is(f->optimizer, "ftrl"))
-    return status_make(SHOAL_ERR_ARGUMENT, "--l1 means nothing to the optimizer %s; add --optimizer ftrl", f->optimizer);
+    return status_make(SHOAL_ERR_ARGUMENT, "--l1 means nothing to the optimizer %s; add --optimizer ftrl",
+                       f->optimizer);
   TRY(check_sparse(f, parsed, kind));
   TRY(check_cluster(f, parsed, kind));
   if (f->scale_lr && !job_is_together(f))
-    return status_make(SHOAL_ERR_ARGUMENT, "--scale-lr means nothing to --mode async, where the batch of an update does "
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "--scale-lr means nothing to --mode async, where the batch of an update does "
                        "not grow with the workers");
   if (f->lr == 0) return status_make(SHOAL_ERR_ARGUMENT, "--lr: with a rate of 0 nothing is learned");
   return NULL;

@@ -49,7 +49,8 @@ static int64_t fair_threads(int processes) {
   cpu_set_t set;
   long all = sysconf(_SC_NPROCESSORS_ONLN), mine = all;
   if (!sched_getaffinity(0, sizeof set, &set)) mine = CPU_COUNT(&set);
-  if (mine >= all) mine = all / MAX_OF(TOLD(local_sizes, processes), 1); /* bound to none: shared with the others here */
+  if (mine >= all)
+    mine = all / MAX_OF(TOLD(local_sizes, processes), 1); /* bound to none: shared with the others here */
   return mine > 1 ? mine : 1;
 }
 

@@ -13,7 +13,8 @@ static const flag_row report_table[] = {
     {"out", FLAG_TEXT, offsetof(report_flags, out), "FILE", "where the page goes", "report.html",
      .complete = COMPLETE_FILE},
     {"points", FLAG_INT, offsetof(report_flags, points), "N",
-     "points of each curve at most; longer ones show means and ranges", "4000, fewer with many runs", .least = 100, .most = 1e6},
+     "points of each curve at most; longer ones show means and ranges", "4000, fewer with many runs", .least = 100,
+     .most = 1e6},
     {0},
 };
 

@@ -189,7 +189,8 @@ static shoal_status write_text(const reproduction *r, const comparison *c, const
       text_add(&out, "%s%s%s%s", k ? gap : "", quote, i < 0 ? head : c->cells[i][k].cell, quote);
     }
     text_add(&out, markdown ? " |\n" : "\n");
-    for (int k = 0; markdown && i < 0 && k < c->columns; k++) text_add(&out, "%s", c->cells[0][k].left ? "|---" : "|--:");
+    for (int k = 0; markdown && i < 0 && k < c->columns; k++)
+      text_add(&out, "%s", c->cells[0][k].left ? "|---" : "|--:");
     if (markdown && i < 0) text_add(&out, "|\n");
   }
   if (markdown && r->what->note) text_add(&out, "\n%s\n", r->what->note);

@@ -106,7 +106,9 @@ static shoal_status take_up(sweep *s) {
   s->rest_count = 0;
   size_t i;
   json_t *word;
-  json_array_foreach(words, i, word) if (json_is_string(word)) s->rest[s->rest_count++] = (char *)json_string_value(word);
+  json_array_foreach(words, i, word) {
+    if (json_is_string(word)) s->rest[s->rest_count++] = (char *)json_string_value(word);
+  }
   return NULL;
 }
 

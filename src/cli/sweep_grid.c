@@ -77,7 +77,8 @@ static shoal_status read_words(sweep_grid *g) {
     TRY(add_flag(g, row, value));
   }
   if (!g->model)
-    return status_make(SHOAL_ERR_ARGUMENT, "which model? For example: shoal sweep lenet --batch-size 64,128 --workers 1,2");
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "which model? For example: shoal sweep lenet --batch-size 64,128 --workers 1,2");
   return NULL;
 }
 

@@ -196,7 +196,8 @@ static shoal_status write_summary(train_run *t) {
 static void say_where(const train_run *t) {
   if (t->base.flags.quiet) return;
   if (t->report.traces)
-    printf("\nThe timeline is in %s. To see where the time went:  shoal trace %s\n", t->base.dir.trace, t->base.dir.path);
+    printf("\nThe timeline is in %s. To see where the time went:  shoal trace %s\n", t->base.dir.trace,
+           t->base.dir.path);
   printf("\nThe run is in %s. To evaluate it:  shoal eval %s\n", t->base.dir.path, t->base.dir.path);
   printf("To see it:  shoal report %s\n", t->base.dir.path);
   if (t->report.fit.stopped && !t->base.flags.no_checkpoints)

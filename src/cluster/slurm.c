@@ -88,8 +88,8 @@ static shoal_status read_tasks(const char *words, const host_list *l, int tasks,
     at = *rest == ',' ? rest + 1 : rest;
   }
   if (task == tasks) return NULL;
-  return status_make(SHOAL_ERR_INPUT, "SLURM_STEP_TASKS_PER_NODE is '%s' on %zu nodes: that is not %d tasks", words, l->n,
-                     tasks);
+  return status_make(SHOAL_ERR_INPUT, "SLURM_STEP_TASKS_PER_NODE is '%s' on %zu nodes: that is not %d tasks", words,
+                     l->n, tasks);
 }
 
 static void add_addresses(text *out, const host_list *l, const int *hosts, int first, int last, int port) {
@@ -100,12 +100,15 @@ static void add_addresses(text *out, const host_list *l, const int *hosts, int f
 static shoal_status describe(const host_list *l, const int *hosts, int tasks, int servers, text *out) {
   const int me = (int)number("SLURM_PROCID", 0);
   /* The same for all tasks of a step, and another one for each step. */
-  const int port = FIRST_PORT + (int)((number("SLURM_JOB_ID", 0) * 97 + number("SLURM_STEP_ID", 0) * TASKS_MOST) % PORTS);
+  const int port =
+      FIRST_PORT + (int)((number("SLURM_JOB_ID", 0) * 97 + number("SLURM_STEP_ID", 0) * TASKS_MOST) % PORTS);
   const char *host = getenv("SLURMD_NODENAME");
   if (me >= tasks) return status_make(SHOAL_ERR_INPUT, "SLURM_PROCID is %d of %d tasks", me, tasks);
   if (host && *host && strcmp(host, l->names[hosts[me]]))
-    return status_make(SHOAL_ERR_INPUT, "task %d runs on %s, not on %s, where blocks of tasks would put it: start the step "
-                       "with srun --distribution=block", me, host, l->names[hosts[me]]);
+    return status_make(SHOAL_ERR_INPUT,
+                       "task %d runs on %s, not on %s, where blocks of tasks would put it: start the step "
+                       "with srun --distribution=block",
+                       me, host, l->names[hosts[me]]);
   text_add(out, "{\"cluster\": {\"ps\": [");
   add_addresses(out, l, hosts, 0, servers, port);
   text_add(out, "], \"worker\": [");
@@ -119,10 +122,13 @@ shoal_status slurm_describe(int servers, char **out) {
   const int tasks = (int)number("SLURM_STEP_NUM_TASKS", 0);
   const char *nodes = getenv("SLURM_STEP_NODELIST"), *layout = getenv("SLURM_STEP_TASKS_PER_NODE");
   if (tasks > TASKS_MOST || servers >= tasks)
-    return status_make(SHOAL_ERR_ARGUMENT, "srun has started %d tasks, of which --ps %d are to be servers: at least one "
-                       "must be left to work", tasks, servers);
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "srun has started %d tasks, of which --ps %d are to be servers: at least one "
+                       "must be left to work",
+                       tasks, servers);
   if (!nodes || !layout)
-    return status_make(SHOAL_ERR_INPUT, "this is a Slurm step, but SLURM_STEP_NODELIST or SLURM_STEP_TASKS_PER_NODE is not "
+    return status_make(SHOAL_ERR_INPUT,
+                       "this is a Slurm step, but SLURM_STEP_NODELIST or SLURM_STEP_TASKS_PER_NODE is not "
                        "set");
   host_list l = {0};
   text words = {0};

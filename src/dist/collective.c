@@ -165,7 +165,8 @@ static shoal_status prepare_bucket(collective *c, int index) {
 }
 
 /* The same few bytes from each rank to each. */
-static shoal_status prepare_exchange(collective *c, const void *own, void *all, int64_t bytes, int tag, link_set **out) {
+static shoal_status prepare_exchange(collective *c, const void *own, void *all, int64_t bytes, int tag,
+                                     link_set **out) {
   const link_table *link = c->place->link;
   LINK(c, link->set_create(2 * (c->place->ranks - 1), out));
   for (int k = 1; k < c->place->ranks; k++) {
@@ -183,7 +184,8 @@ static shoal_status late(collective *c, link_set *set, double seconds) {
   for (int i = 0; i < n; i++)
     text_add(&names, "%srank %d (pid %d on %s)", i ? ", " : "", who[i], c->ranks[who[i]].pid,
              c->ranks[who[i]].host);
-  shoal_status status = status_make(SHOAL_ERR_PEER, "no answer in %g s of %s", seconds, names.data ? names.data : "a rank");
+  shoal_status status =
+      status_make(SHOAL_ERR_PEER, "no answer in %g s of %s", seconds, names.data ? names.data : "a rank");
   text_fini(&names);
   return status;
 }

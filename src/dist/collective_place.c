@@ -37,8 +37,10 @@ bool collective_there(const char *name) {
 shoal_status collective_join(const char *name, collective_place *out) {
   char path[PATH_MAX];
   if (!find(name, path))
-    return status_make(SHOAL_ERR_SYSTEM, "this Shoal was built without %s (no shoal-%s.so beside the program nor in %s): "
-                       "install libopenmpi-dev and openmpi-bin and build again", name, name, SHOAL_PLUGIN_DIR);
+    return status_make(SHOAL_ERR_SYSTEM,
+                       "this Shoal was built without %s (no shoal-%s.so beside the program nor in %s): "
+                       "install libopenmpi-dev and openmpi-bin and build again",
+                       name, name, SHOAL_PLUGIN_DIR);
   collective_place p = {.why = calloc(1, LINK_WHY)};
   if (!p.why) return status_no_memory();
   shoal_status status = NULL;

@@ -9,8 +9,8 @@
 shoal_status plan_add_value(plan *p, shoal_dtype dtype, shoal_shape shape, shoal_shape symbolic, int *out) {
   TRY(mem_grow((void **)&p->values, &p->cap_values, p->n_values + 1, sizeof *p->values));
   int id = (int)p->n_values++;
-  p->values[id] = (plan_value){.dtype = dtype, .shape = shape, .symbolic = symbolic, .maker = -1, .root = id, .feed = -1,
-                               .ragged = -1};
+  p->values[id] = (plan_value){
+      .dtype = dtype, .shape = shape, .symbolic = symbolic, .maker = -1, .root = id, .feed = -1, .ragged = -1};
   *out = id;
   return NULL;
 }
@@ -72,7 +72,8 @@ static shoal_status follow_ragged(const plan *p, const plan_node *n, const shoal
     for (int k = 0; k < n->ins && ragged[i] < 0; k++)
       if (in[k].rank && in[k].dim[0] == less[i].dim[0]) ragged[i] = p->values[n->in[k]].ragged;
     if (ragged[i] < 0 || !shoal_shape_equal(&grown, &shape[i]))
-      return status_make(SHOAL_ERR_ARGUMENT, "its result is not as long as the ragged rows it is made from; feed them as "
+      return status_make(SHOAL_ERR_ARGUMENT,
+                         "its result is not as long as the ragged rows it is made from; feed them as "
                          "a placeholder that is not ragged");
   }
   return NULL;

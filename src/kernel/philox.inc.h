@@ -11,7 +11,8 @@ static void philox_wide(const random_stream *s, uint64_t first, float *out) {
   __m512i c0[V], c1[V], c2[V], c3[V];
   const __m512i m0 = _mm512_set1_epi64(0xD2511F53), m1 = _mm512_set1_epi64(0xCD9E8D57);
   UNROLL for (int v = 0; v < V; v++) {
-    __m512i at = _mm512_add_epi64(_mm512_set1_epi64((long long)first + 8 * v), _mm512_set_epi64(7, 6, 5, 4, 3, 2, 1, 0));
+    __m512i at =
+        _mm512_add_epi64(_mm512_set1_epi64((long long)first + 8 * v), _mm512_set_epi64(7, 6, 5, 4, 3, 2, 1, 0));
     c0[v] = at;
     c1[v] = _mm512_srli_epi64(at, 32);
     c2[v] = _mm512_set1_epi64(s->stream[0]);

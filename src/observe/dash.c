@@ -114,7 +114,8 @@ static const char *read_range(struct MHD_Connection *c, report_range *out) {
   *out = (report_range){.points = POINTS_STANDARD};
   const char *points = argument(c, "points"), *from = argument(c, "from"), *to = argument(c, "to");
   int64_t n;
-  if (points && (!text_to_int(points, &n) || n < 2 || n > POINTS_MOST)) return "points: expected a number from 2 to 20000\n";
+  if (points && (!text_to_int(points, &n) || n < 2 || n > POINTS_MOST))
+    return "points: expected a number from 2 to 20000\n";
   if (points) out->points = (int)n;
   out->by = argument(c, "by");
   if (out->by && (!from || !to || !text_to_double(from, &out->from) || !text_to_double(to, &out->to)))
@@ -326,9 +327,10 @@ shoal_status dash_create(const dash_options *options, dash **out, int *port) {
   unsigned flags = MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD |
                    (address.ss_family == AF_INET6 ? MHD_USE_IPv6 : 0);
   errno = 0;
-  d->server = MHD_start_daemon(flags, (uint16_t)options->port, NULL, NULL, on_request, d, MHD_OPTION_SOCK_ADDR, &address,
-                               MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MOST, MHD_OPTION_CONNECTION_TIMEOUT,
-                               CONNECTION_SECONDS, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)32768, MHD_OPTION_END);
+  d->server =
+      MHD_start_daemon(flags, (uint16_t)options->port, NULL, NULL, on_request, d, MHD_OPTION_SOCK_ADDR, &address,
+                       MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MOST, MHD_OPTION_CONNECTION_TIMEOUT,
+                       CONNECTION_SECONDS, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)32768, MHD_OPTION_END);
   if (!d->server) {
     status = status_errno(errno ? errno : EADDRINUSE, "cannot listen on %s port %d", options->address, options->port);
     goto failed;

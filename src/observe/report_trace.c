@@ -43,9 +43,11 @@ static shoal_status number_of(trace_part *p, const char *name, size_t *out) {
 }
 
 static shoal_status add_event(trace_part *p, const json_t *o) {
-  const char *phase = json_string_value(json_object_get(o, "ph")), *name = json_string_value(json_object_get(o, "name"));
+  const char *phase = json_string_value(json_object_get(o, "ph")),
+             *name = json_string_value(json_object_get(o, "name"));
   const char *category = json_string_value(json_object_get(o, "cat"));
-  long long task = json_integer_value(json_object_get(o, "pid")), thread = json_integer_value(json_object_get(o, "tid"));
+  long long task = json_integer_value(json_object_get(o, "pid")),
+            thread = json_integer_value(json_object_get(o, "tid"));
   if (!phase || !name) return NULL;
   if (!strcmp(phase, "M")) {
     const char *called = json_string_value(json_object_get(json_object_get(o, "args"), "name"));

@@ -134,7 +134,8 @@ static shoal_status write_part(FILE *f, const json_t *part, int pid, int64_t shi
       fputs("}}", f);
     }
     for (int64_t t = 0; t < tracks; t++)
-      fprintf(f, ",\n{\"ph\":\"M\",\"pid\":%d,\"tid\":%lld,\"name\":\"thread_name\",\"args\":{\"name\":\"thread %lld\"}}",
+      fprintf(f,
+              ",\n{\"ph\":\"M\",\"pid\":%d,\"tid\":%lld,\"name\":\"thread_name\",\"args\":{\"name\":\"thread %lld\"}}",
               pid, (long long)t, (long long)t);
   }
   for (i = 0; heads && i < n; i++) free(heads[i]);

@@ -140,8 +140,10 @@ static void find_cause(const verdict_facts *f, verdict *v) {
              100 * v->compute);
   } else if (v->input >= away && v->input >= v->barrier && v->input >= v->compute) {
     v->cause = VERDICT_INPUT;
-    snprintf(v->text, sizeof v->text, "The workers wait for rows %.0f %% of their time and compute %.0f %%: reading and "
-             "decoding is what limits the speed.", 100 * v->input, 100 * v->compute);
+    snprintf(v->text, sizeof v->text,
+             "The workers wait for rows %.0f %% of their time and compute %.0f %%: reading and "
+             "decoding is what limits the speed.",
+             100 * v->input, 100 * v->compute);
   } else if (away >= v->barrier && away >= v->compute) {
     v->cause = busy >= BUSY || v->server > v->network ? VERDICT_SERVER : VERDICT_NETWORK;
     if (v->cause == VERDICT_SERVER)
@@ -157,8 +159,10 @@ static void find_cause(const verdict_facts *f, verdict *v) {
              "than the rest; they compute %.0f %%. --mode async does not wait.", 100 * v->barrier, 100 * v->compute);
   } else {
     v->cause = VERDICT_COMPUTING;
-    snprintf(v->text, sizeof v->text, "Computing takes %.0f %% of the workers' time, more than any wait: messages %.0f %%, "
-             "the barrier %.0f %%, rows %.0f %%.", 100 * v->compute, 100 * away, 100 * v->barrier, 100 * v->input);
+    snprintf(v->text, sizeof v->text,
+             "Computing takes %.0f %% of the workers' time, more than any wait: messages %.0f %%, "
+             "the barrier %.0f %%, rows %.0f %%.",
+             100 * v->compute, 100 * away, 100 * v->barrier, 100 * v->input);
   }
 }
 
@@ -196,8 +200,8 @@ static void look_ahead(const verdict_facts *f, verdict *v) {
   v->next_examples_per_second = speedup * f->examples_per_second;
   double unit = pow(10, floor(log10(v->next_examples_per_second)) - 2); /* three digits are more than the model knows */
   snprintf(v->next_text, sizeof v->next_text, "With %d workers about %.0f examples/s, %.2f times as many as with %d%s.",
-           n + 1, unit >= 1 ? round(v->next_examples_per_second / unit) * unit : v->next_examples_per_second, speedup, n,
-           limit);
+           n + 1, unit >= 1 ? round(v->next_examples_per_second / unit) * unit : v->next_examples_per_second, speedup,
+           n, limit);
 }
 
 /* ---- warnings */
@@ -209,8 +213,10 @@ static void warn_about_tasks(const verdict_facts *f, verdict *v) {
   for (int i = 0; (t = worker_at(f, i)); i++) {
     double all = sum_of(&t->times);
     if (all > 0 && t->times.input / all >= STARVES)
-      warn(v, "input_starves", t->name, "%s waits for rows %.0f %% of its time: more --threads, a faster disk, or data that "
-           "needs less decoding would feed it.", t->name, 100 * t->times.input / all);
+      warn(v, "input_starves", t->name,
+           "%s waits for rows %.0f %% of its time: more --threads, a faster disk, or data that "
+           "needs less decoding would feed it.",
+           t->name, 100 * t->times.input / all);
     if (t->gradients < 0 || f->servers == 0) continue;
     double usual = median_without(f, t, gradients_of);
     if (!t->gradients)
@@ -221,15 +227,18 @@ static void warn_about_tasks(const verdict_facts *f, verdict *v) {
   }
   double middle = slow ? median_without(f, slow, own_part) : 0;
   if (middle > 0 && own_part(slow) >= SLOW * middle)
-    warn(v, "slow_task", slow->name, "%s takes %.1f times as long as the others for its part of a step: %.3g ms against "
-         "%.3g ms.", slow->name, own_part(slow) / middle, 1e3 * own_part(slow), 1e3 * middle);
+    warn(v, "slow_task", slow->name,
+         "%s takes %.1f times as long as the others for its part of a step: %.3g ms against "
+         "%.3g ms.",
+         slow->name, own_part(slow) / middle, 1e3 * own_part(slow), 1e3 * middle);
 }
 
 static void warn_about_rate(const verdict_facts *f, verdict *v) {
   if (!f->together || f->workers < 2 || !(f->usual_rate > 0) || fabs(f->rate / f->usual_rate - 1) > 1e-6) return;
-  warn(v, "batch_grew", "", "An update takes %d x %lld = %lld examples, but the learning rate, %.4g, is the one for %lld: "
-       "an epoch has 1/%d as many updates. To learn as one worker does, try --scale-lr, which takes %.4g.", f->workers,
-       (long long)f->batch, (long long)(f->workers * f->batch), f->rate, (long long)f->batch, f->workers,
+  warn(v, "batch_grew", "",
+       "An update takes %d x %lld = %lld examples, but the learning rate, %.4g, is the one for %lld: "
+       "an epoch has 1/%d as many updates. To learn as one worker does, try --scale-lr, which takes %.4g.",
+       f->workers, (long long)f->batch, (long long)(f->workers * f->batch), f->rate, (long long)f->batch, f->workers,
        f->rate * f->workers);
 }
 
@@ -238,12 +247,15 @@ static void warn_about_host(const verdict_facts *f, verdict *v) {
   for (int k = 0; k < f->n_tasks; k++) own += f->tasks[k].cpu_percent / 100;
   if (!f->cores || !f->one_host) return;
   if (f->host_cpu_percent >= CROWDED && own < OWN * f->cores)
-    warn(v, "busy_host", "", "All %d processors are busy, but this run uses only %.1f of them: other programs slow it down, "
-         "and part of its waiting is for them.", f->cores, own);
+    warn(v, "busy_host", "",
+         "All %d processors are busy, but this run uses only %.1f of them: other programs slow it down, "
+         "and part of its waiting is for them.",
+         f->cores, own);
   else if (f->workers * f->threads + f->servers > f->cores && f->servers)
-    warn(v, "busy_host", "", "%d workers with %d thread%s and %d server%s share %d processors: part of the waiting is for a "
-         "processor.", f->workers, f->threads, f->threads == 1 ? "" : "s", f->servers, f->servers == 1 ? "" : "s",
-         f->cores);
+    warn(v, "busy_host", "",
+         "%d workers with %d thread%s and %d server%s share %d processors: part of the waiting is for a "
+         "processor.",
+         f->workers, f->threads, f->threads == 1 ? "" : "s", f->servers, f->servers == 1 ? "" : "s", f->cores);
 }
 
 void verdict_make(const verdict_facts *f, verdict *out) {

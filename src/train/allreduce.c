@@ -124,9 +124,10 @@ static shoal_status compare(const allreduce *s) {
   for (int i = 0; i < n; i++)
     if (s->heads[i].hash != s->heads[best].hash)
       text_add(&names, "%srank %d (pid %d on %s)", names.length ? ", " : "", i, ranks[i].pid, ranks[i].host);
-  shoal_status status = status_make(SHOAL_ERR_PEER, "the parameters of %s are not those of rank %d%s: a fault of memory "
-                                    "or of the network; resume from the last checkpoint", names.data ? names.data : "?",
-                                    best, votes > 1 ? " and the others" : "");
+  shoal_status status = status_make(SHOAL_ERR_PEER,
+                                    "the parameters of %s are not those of rank %d%s: a fault of memory "
+                                    "or of the network; resume from the last checkpoint",
+                                    names.data ? names.data : "?", best, votes > 1 ? " and the others" : "");
   text_fini(&names);
   return status;
 }

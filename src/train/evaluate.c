@@ -20,7 +20,8 @@ static int64_t batch_rows(const shoal_model *m) {
 shoal_status model_check_features(const shoal_model *m, const shoal_tensor *features) {
   const shoal_shape *s = &features->shape;
   if (m->sparse)
-    return status_make(SHOAL_ERR_ARGUMENT, "the model takes sparse rows, which come from a pipeline, not from a tensor");
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "the model takes sparse rows, which come from a pipeline, not from a tensor");
   bool fits = s->rank == m->input.rank + 1;
   for (int i = 0; fits && i < m->input.rank; i++) fits = s->dim[i + 1] == m->input.dim[i];
   if (!fits) {
@@ -146,7 +147,8 @@ shoal_status shoal_model_evaluate_stream(shoal_model *m, const shoal_pipeline_op
                                          void *context, shoal_evaluation *out) {
   TRY(model_ready(m));
   if (!m->sparse || !m->binary)
-    return status_make(SHOAL_ERR_ARGUMENT, "evaluate: rows of a stream are for models of sparse rows with one unit and a "
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "evaluate: rows of a stream are for models of sparse rows with one unit and a "
                        "sigmoid at the end");
   double start = clock_seconds();
   shoal_pipeline_options o = *rows;

@@ -448,7 +448,10 @@ static shoal_status run_memory(fit_loop *l, bool *stopped) {
 static shoal_status run(fit_loop *l, bool *stopped) {
   const fit_state *s = &l->state;
   const bool shared = l->strategy && !trains_itself(l);
-  TRY(shared && !l->data ? fit_stream_run(l, stopped) : shared ? fit_shared_run(l, stopped) : l->data ? run_memory(l, stopped) : run_stream(l, stopped));
+  TRY(shared && !l->data ? fit_stream_run(l, stopped)
+      : shared           ? fit_shared_run(l, stopped)
+      : l->data          ? run_memory(l, stopped)
+                         : run_stream(l, stopped));
   if (l->options->checkpoint_dir && l->saved_step != s->step) {
     fit_wait_for_writer(l); /* so that the last one is not left out */
     fit_checkpoint(l, false);
@@ -464,8 +467,10 @@ static shoal_status fit(fit_loop *l, shoal_fit_result *result) {
   TRY(model_ready(m));
   TRY(fit_check_options(o, l->data != NULL));
   if (o->stream && l->strategy && (!m->sparse || trains_itself(l)))
-    return status_make(SHOAL_ERR_ARGUMENT, "fit: a stream of dense rows is trained on by one process; the strategy %s needs "
-                       "the data in memory", l->strategy->kind->name);
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "fit: a stream of dense rows is trained on by one process; the strategy %s needs "
+                       "the data in memory",
+                       l->strategy->kind->name);
   if (l->data) TRY(model_check_data(m, l->data));
   if (o->validation) TRY(status_wrap(model_check_data(m, o->validation), "validation data"));
   if (l->data)

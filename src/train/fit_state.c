@@ -77,8 +77,8 @@ shoal_status fit_saved_init(shoal_model *m, fit_state *state, fit_saved *out) {
     }
     saved.n++;
   }
-  saved.entries[saved.n++] =
-      (checkpoint_entry){.name = RECENT_NAME, .tensor = shoal_tensor_view(SHOAL_F64, SHOAL_SHAPE(FIT_RECENT, 3), state->recent)};
+  saved.entries[saved.n++] = (checkpoint_entry){
+      .name = RECENT_NAME, .tensor = shoal_tensor_view(SHOAL_F64, SHOAL_SHAPE(FIT_RECENT, 3), state->recent)};
   *out = saved;
   return NULL;
 }
