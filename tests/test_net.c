@@ -61,7 +61,7 @@ static void clients_beside(const char *address, int unused) {
   for (uint32_t i = 0; i < N; i++) {
     o.from = i;
     CHILD_OK(net_connect(address, &o, 10, &c[i]));
-    net_client_eager(c[i], 50e-6);
+    net_client_eager(c[i], 50e-6, false);
     o.beside = c[0];
   }
   static const int closed[N] = {1, 0, 2}; /* the first opened is not the last closed */
@@ -79,7 +79,7 @@ static void shared_thread(void **state) {
   net_case_address(*state, address);
   pid_t pid = net_case_start(clients_beside, address, 0);
   net_server *s = listen_at(address, LARGEST);
-  net_server_eager(s, 50e-6);
+  net_server_eager(s, 50e-6, false);
   assert_int_equal(net_case_serve(s, 3), 20 * (3 + 2 + 1));
   net_server_close(s);
   net_case_join(pid);

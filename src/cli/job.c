@@ -231,6 +231,17 @@ static bool is(const char *a, const char *b) { return !strcmp(a, b); }
 bool job_is_ranks(const job_flags *f) { return is(f->strategy, "allreduce"); }
 bool job_is_mirrored(const job_flags *f) { return is(f->strategy, "mirrored"); }
 
+/* The model's own. Where gradients come late, as they do in async modes, a rate that one process can keep up to the end
+ * leaves the weights wherever the last of them threw them: 91.0 to 92.4 % after the same training of softmax, six
+ * seeds. Then it falls. */
+static void fill_schedule(job_flags *f, const flags_parsed *parsed, const shoal_model_kind *kind) {
+  const double late_share = 0.05;
+  if (f->schedule) return;
+  bool falls = !kind->schedule && job_is_cluster(f) && !job_is_together(f) && !kind->sparse;
+  f->schedule = falls ? "cosine" : kind->schedule ? kind->schedule : "constant";
+  if (!flags_given(job_table, parsed, "final-lr")) f->final_lr = f->lr * (falls ? late_share : kind->final_share);
+}
+
 /* Where the strategy cuts it among the workers, a run that is resumed with another number of them keeps its global
  * batch, so it goes on as it began. */
 static void fill_global_batch(job_flags *f, const flags_parsed *parsed) {
@@ -256,10 +267,6 @@ void job_fill(job_flags *f, const flags_parsed *parsed, const shoal_model_kind *
   bool one_rate = strcmp(f->optimizer, "sgd") && strcmp(f->optimizer, "momentum");
   if (isnan(f->bias_rate)) f->bias_rate = kind->bias_rate == 0 || one_rate ? 1 : kind->bias_rate;
   if (!f->top_k) f->top_k = kind->top_k;
-  if (!f->schedule) {
-    f->schedule = kind->schedule ? kind->schedule : "constant";
-    if (!flags_given(job_table, parsed, "final-lr")) f->final_lr = f->lr * kind->final_share;
-  }
   if (!f->kernels) f->kernels = "auto";
   if (!f->strategy) f->strategy = f->workers > 1 || f->ps ? "ps" : "single";
   if (!f->workers) f->workers = 1;
@@ -270,6 +277,7 @@ void job_fill(job_flags *f, const flags_parsed *parsed, const shoal_model_kind *
   if (!f->check_replicas) f->check_replicas = 100;
   if (!f->ps && !strcmp(f->strategy, "ps")) f->ps = 1;
   if (!f->mode) f->mode = "sync";
+  fill_schedule(f, parsed, kind);
   if (!f->transport) f->transport = "auto";
   if (!f->transfer) f->transfer = "sparse";
   if (f->deadline == 0) f->deadline = 60;

@@ -224,7 +224,7 @@ static shoal_status start(cluster_session *c, run_kind *k, int task, uint64_t st
   }
   for (int i = 0; i < n && begun; i++) bytes += own->parts[i].bytes;
   TRY(cluster_ask(c, task, GRAPH_RUN, k->number, own->parts, n));
-  net_client_eager(c->tasks[task].link, graph_eager(k->takers, c->processors));
+  net_client_eager(c->tasks[task].link, GRAPH_EAGER, graph_crowded(k->takers, c->processors));
   cluster_trace_sent(c, task, begun, bytes);
   return NULL;
 }

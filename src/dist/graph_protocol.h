@@ -15,6 +15,7 @@
 #ifndef SHOAL_DIST_GRAPH_PROTOCOL_H
 #define SHOAL_DIST_GRAPH_PROTOCOL_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -46,11 +47,8 @@ typedef struct {
 } graph_run_head;
 _Static_assert(sizeof(graph_run_head) == 64, "what follows is aligned");
 
-/* How long client and servers look for the next message before they sleep, if all of them may do so at a time on one
- * machine: otherwise they would keep each other from it. */
-static inline double graph_eager(uint64_t tasks, long processors) {
-  return tasks < (uint64_t)processors ? GRAPH_EAGER : 0;
-}
+/* Whether client and servers, all on one machine, outnumber its processors. */
+static inline bool graph_crowded(uint64_t tasks, long processors) { return tasks >= (uint64_t)processors; }
 
 /* Fields of the messages, written with base/proto.h. */
 enum {

@@ -123,7 +123,7 @@ static shoal_status handle(server *s, net_message *m) {
         graph_run_head head = {0};
         failure = graph_task_start(t, m, &head);
         later = true;
-        net_server_eager(s->net, graph_eager(head.tasks, s->processors));
+        net_server_eager(s->net, GRAPH_EAGER, graph_crowded(head.tasks, s->processors));
       }
       break;
     default: failure = status_make(SHOAL_ERR_PEER, "a message of unknown kind %u", h->kind);

@@ -27,6 +27,7 @@ struct net_server {
   char *address; /* for messages; owned by transport.c */
   size_t largest;
   double eager; /* net_server_eager, net_client_eager */
+  bool crowded;
   net_stats stats;
 };
 
@@ -35,6 +36,7 @@ struct net_client {
   char *address;
   size_t largest;
   double eager; /* net_server_eager, net_client_eager */
+  bool crowded;
   net_stats stats;
 };
 

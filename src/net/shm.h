@@ -9,7 +9,8 @@
  *  4. A connection's memory stays until the last message read in place is released.
  *
  * Waiting does not spin beyond a few hundred nanoseconds: the tasks of a host usually outnumber its processors, and a
- * spinning one keeps the processor from the one it waits for. */
+ * spinning one keeps the processor from the one it waits for. One that was told to be eager (net_client_eager) looks
+ * for longer, and offers its processor between two looks. */
 #ifndef SHOAL_NET_SHM_H
 #define SHOAL_NET_SHM_H
 

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -116,6 +117,7 @@ shoal_status shm_await(net_client *base, double seconds, net_message *out) {
     return NULL;
   }
   double until = -1; /* the clock is looked at only when there is a reason to */
+  double eager = base->eager > 0 ? clock_seconds() + MIN_OF(base->eager, seconds) : 0;
   int spins = 0;
   for (;;) {
     net_message m;
@@ -123,6 +125,10 @@ shoal_status shm_await(net_client *base, double seconds, net_message *out) {
     if (r == LINK_NOTHING && link_has_pieces(&c->link)) continue;
     if (r == LINK_NOTHING && spins++ < SHM_SPIN) {
       shm_pause();
+      continue;
+    }
+    if (r == LINK_NOTHING && eager > 0 && clock_seconds() < eager) {
+      sched_yield(); /* to whom it waits for, if it has no processor */
       continue;
     }
     uint32_t seen = 0;

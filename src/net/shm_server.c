@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
@@ -336,7 +337,12 @@ shoal_status shm_receive(net_server *base, double seconds, net_message *out, boo
     if (*got) return NULL;
     shm_pause();
   }
-  const double until = clock_seconds() + seconds;
+  const double begin = clock_seconds(), until = begin + seconds;
+  while (base->eager > 0 && clock_seconds() < begin + MIN_OF(base->eager, seconds)) {
+    sched_yield(); /* to whom it waits for, if it has no processor */
+    TRY(scan(s, out, got));
+    if (*got) return NULL;
+  }
   for (;;) {
     double now = clock_seconds();
     if (now >= s->look || seconds <= 0) look_at_sockets(s, now);

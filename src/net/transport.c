@@ -146,8 +146,14 @@ void net_release_client(net_client *c, net_message *m) {
   *m = (net_message){0};
 }
 
-void net_server_eager(net_server *s, double seconds) { s->eager = seconds; }
-void net_client_eager(net_client *c, double seconds) { c->eager = seconds; }
+void net_server_eager(net_server *s, double seconds, bool crowded) {
+  s->eager = seconds;
+  s->crowded = crowded;
+}
+void net_client_eager(net_client *c, double seconds, bool crowded) {
+  c->eager = seconds;
+  c->crowded = crowded;
+}
 
 void net_server_stats(const net_server *s, net_stats *out) { *out = s->stats; }
 void net_client_stats(const net_client *c, net_stats *out) { *out = c->stats; }

@@ -141,7 +141,7 @@ static shoal_status take(zmq_server *s, zmq_incoming *in, net_message *out, bool
 static shoal_status zmq_receive(net_server *base, double seconds, net_message *out, bool *got) {
   zmq_server *s = (zmq_server *)base;
   double until = -1;
-  s->end.eager = base->eager;
+  s->end.eager = base->crowded ? 0 : base->eager;
   if (++s->busy >= BUSY_LOOKS) look_at_events(s);
   for (int count = 0;; count++) {
     zmq_incoming in;
@@ -283,7 +283,7 @@ static bool is_answer(zmq_client *c, zmq_incoming *in) {
 static shoal_status zmq_await(net_client *base, double seconds, net_message *out) {
   zmq_client *c = (zmq_client *)base;
   double until = -1;
-  c->end.eager = base->eager;
+  c->end.eager = base->crowded ? 0 : base->eager;
   if (!c->end.socket) return client_gone();
   for (;;) {
     zmq_incoming in;
