@@ -61,7 +61,7 @@ static void clients_beside(const char *address, int unused) {
   for (uint32_t i = 0; i < N; i++) {
     o.from = i;
     CHILD_OK(net_connect(address, &o, 10, &c[i]));
-    net_client_eager(c[i], 50e-6, false);
+    net_client_eager(c[i], 50e-6);
     o.beside = c[0];
   }
   static const int closed[N] = {1, 0, 2}; /* the first opened is not the last closed */

@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
-#include <unistd.h>
 
 #define CONNECT_SECONDS 10.0
 #define STEP_SECONDS 600.0
@@ -224,7 +223,7 @@ static shoal_status start(cluster_session *c, run_kind *k, int task, uint64_t st
   }
   for (int i = 0; i < n && begun; i++) bytes += own->parts[i].bytes;
   TRY(cluster_ask(c, task, GRAPH_RUN, k->number, own->parts, n));
-  net_client_eager(c->tasks[task].link, GRAPH_EAGER, graph_crowded(k->takers, c->processors));
+  net_client_eager(c->tasks[task].link, GRAPH_EAGER);
   cluster_trace_sent(c, task, begun, bytes);
   return NULL;
 }
@@ -330,7 +329,6 @@ shoal_status shoal_session_connect(shoal_graph *g, const shoal_cluster_options *
   if (!c) return status_no_memory();
   c->graph = g;
   c->options = *options;
-  c->processors = sysconf(_SC_NPROCESSORS_ONLN);
   if (!(c->options.connect_seconds > 0)) c->options.connect_seconds = CONNECT_SECONDS;
   if (!(c->options.step_seconds > 0)) c->options.step_seconds = STEP_SECONDS;
   size_t n = (size_t)options->n_tasks;

@@ -48,7 +48,6 @@ typedef struct {
   cluster_task *tasks; /* [n_tasks] */
   device *devices;
   int n_tasks;
-  long processors; /* of this machine */
   uint64_t id, run;
   placer_choice *choices; /* [placed] */
   size_t placed;          /* nodes that the servers know */

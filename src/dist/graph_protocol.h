@@ -15,7 +15,6 @@
 #ifndef SHOAL_DIST_GRAPH_PROTOCOL_H
 #define SHOAL_DIST_GRAPH_PROTOCOL_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -37,7 +36,7 @@ enum { GRAPH_FAILED = 1 };
 
 #define GRAPH_LARGEST ((size_t)1 << 30) /* bytes of a message */
 #define GRAPH_CLIENT 0xffffffffu        /* header.from of a client; tasks have their number */
-#define GRAPH_EAGER 50e-6               /* seconds: a run may take no longer than that */
+#define GRAPH_EAGER 500e-6              /* seconds of looking for the next message before sleeping */
 
 typedef struct {
   uint64_t step;  /* of the random operators */
@@ -46,9 +45,6 @@ typedef struct {
   uint64_t unused[5];
 } graph_run_head;
 _Static_assert(sizeof(graph_run_head) == 64, "what follows is aligned");
-
-/* Whether client and servers, all on one machine, outnumber its processors. */
-static inline bool graph_crowded(uint64_t tasks, long processors) { return tasks >= (uint64_t)processors; }
 
 /* Fields of the messages, written with base/proto.h. */
 enum {

@@ -123,7 +123,7 @@ static shoal_status handle(server *s, net_message *m) {
         graph_run_head head = {0};
         failure = graph_task_start(t, m, &head);
         later = true;
-        net_server_eager(s->net, GRAPH_EAGER, graph_crowded(head.tasks, s->processors));
+        net_server_eager(s->net, GRAPH_EAGER, head.tasks >= (uint64_t)s->processors);
       }
       break;
     default: failure = status_make(SHOAL_ERR_PEER, "a message of unknown kind %u", h->kind);
@@ -189,6 +189,7 @@ shoal_status graph_server_run(const graph_server_options *options) {
   while (!status && !(options->stop && __atomic_load_n(options->stop, __ATOMIC_RELAXED))) {
     bool got;
     status = receive(&s, wait, &got);
+    if (!status && !got && wait > 0) net_server_eager(s.net, 0, false); /* until the next run */
     if (!status) status = advance(&s, &wait);
   }
   for (size_t i = 0; i < s.n_tasks; i++) graph_task_destroy(s.tasks[i]);

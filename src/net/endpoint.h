@@ -26,7 +26,7 @@ struct net_server {
   const transport *transport;
   char *address; /* for messages; owned by transport.c */
   size_t largest;
-  double eager; /* net_server_eager, net_client_eager */
+  double eager; /* net_server_eager */
   bool crowded;
   net_stats stats;
 };
@@ -35,8 +35,7 @@ struct net_client {
   const transport *transport;
   char *address;
   size_t largest;
-  double eager; /* net_server_eager, net_client_eager */
-  bool crowded;
+  double eager; /* net_client_eager */
   net_stats stats;
 };
 

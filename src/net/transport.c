@@ -150,10 +150,7 @@ void net_server_eager(net_server *s, double seconds, bool crowded) {
   s->eager = seconds;
   s->crowded = crowded;
 }
-void net_client_eager(net_client *c, double seconds, bool crowded) {
-  c->eager = seconds;
-  c->crowded = crowded;
-}
+void net_client_eager(net_client *c, double seconds) { c->eager = seconds; }
 
 void net_server_stats(const net_server *s, net_stats *out) { *out = s->stats; }
 void net_client_stats(const net_client *c, net_stats *out) { *out = c->stats; }

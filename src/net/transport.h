@@ -95,9 +95,10 @@ void net_release_client(net_client *c, net_message *m);
 
 /* From now on a wait looks again and again for so many seconds before it sleeps, since a processor that has gone to
  * sleep takes long to wake; in between it lets others run. For short waits alone. 0, as it is at first: sleeps at once.
- * crowded: there are fewer processors than who waits so. ZeroMQ, whose own threads want one, then sleeps at once, too. */
+ * crowded: there are fewer processors than who waits so. A server of ZeroMQ, whose own threads want one, then sleeps at
+ * once, too. */
 void net_server_eager(net_server *s, double seconds, bool crowded);
-void net_client_eager(net_client *c, double seconds, bool crowded);
+void net_client_eager(net_client *c, double seconds);
 
 void net_server_stats(const net_server *s, net_stats *out);
 void net_client_stats(const net_client *c, net_stats *out);

@@ -283,7 +283,7 @@ static bool is_answer(zmq_client *c, zmq_incoming *in) {
 static shoal_status zmq_await(net_client *base, double seconds, net_message *out) {
   zmq_client *c = (zmq_client *)base;
   double until = -1;
-  c->end.eager = base->crowded ? 0 : base->eager;
+  c->end.eager = base->eager;
   if (!c->end.socket) return client_gone();
   for (;;) {
     zmq_incoming in;
