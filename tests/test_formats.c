@@ -148,15 +148,15 @@ static shoal_status csv(const char *content, const char *columns, loaded *out) {
 static void csv_values(void **state) {
   loaded l;
   const float *x;
-  /* A header by its names, words as labels in the order of first appearance. */
+  /* A header by its names, words as labels in their order. */
   assert_ok(csv("a,species,b\n1,dog,2\n3,cat,4\n5,dog,6\n", "label=species", &l));
   assert_int_equal(l.rows.count, 3);
   assert_int_equal(l.rows.schema.classes, 2);
   x = l.rows.features;
   for (int i = 0; i < 6; i++) assert_true(x[i] == (float)(i + 1));
-  assert_int_equal(l.rows.labels[0], 0);
-  assert_int_equal(l.rows.labels[1], 1);
-  assert_int_equal(l.rows.labels[2], 0);
+  assert_int_equal(l.rows.labels[0], 1);
+  assert_int_equal(l.rows.labels[1], 0);
+  assert_int_equal(l.rows.labels[2], 1);
   unload(&l);
   /* The column called y; the others in their order. */
   assert_ok(csv("1st,Y,2nd\n1,7,2\n3,0,4", NULL, &l));
@@ -214,7 +214,7 @@ static void csv_errors(void **state) {
   assert_fails(csv("1,2\n", "label", &l), SHOAL_ERR_ARGUMENT, "'label'");
   assert_fails(csv("1,2\n", "header=maybe", &l), SHOAL_ERR_ARGUMENT, "yes or no");
   assert_fails(csv("1,2\n", "missing=x", &l), SHOAL_ERR_ARGUMENT, "expects a number");
-  assert_fails(csv("1,d\n", "classes=a|b", &l), SHOAL_ERR_INPUT, "'d' is not among the 2 classes");
+  assert_fails(csv("1,d\n", "classes=a|b", &l), SHOAL_ERR_INPUT, "'d' is not among the 2 classes: a, b");
 }
 
 /* Behind a bad row, reading goes on with the next; the rows before it are there. */

@@ -15,6 +15,7 @@ typedef struct shoal_dataset {
   shoal_tensor labels;   /* u8, i32 or i64 [n], each in [0, classes) */
   int classes;
   float scale; /* what features are to be multiplied with: 1/255 for u8 pixels, else 1 */
+  const char *const *class_names; /* NULL: classes have no names; or those of the first classes, ended by NULL, owned */
   int32_t *index; /* NULL; or what the rows of both tensors point to, owned: the data has fewer rows than there are */
 } shoal_dataset;
 

@@ -25,6 +25,8 @@ typedef struct {
   const char *format;   /* NULL: found out from the content */
   int64_t features;     /* sparse rows: size of the feature space; 0: the format's own or found from the data */
   int classes;          /* 0: found from the data */
+  const char *const *class_names; /* ended by NULL: labels that are words have these numbers, and others are bad rows;
+                         * NULL: the words in all files, in their order */
   const char *columns;  /* CSV, TSV: which column is what; NULL: the format's standard */
   const char *fields;   /* TFRecord: names of the features with label, index and value; NULL: "label,index,value" */
   bool no_checksums;    /* TFRecord: do not check CRCs */
@@ -72,6 +74,8 @@ SHOAL_API SHOAL_CHECKED shoal_status shoal_pipeline_next(shoal_pipeline *p, cons
  * same files, seed, shards, shuffle_rows and memory_limit. Returns `buffer`. */
 #define SHOAL_POSITION_TEXT 1024
 SHOAL_API const char *shoal_pipeline_position(const shoal_pipeline *p, char buffer[SHOAL_POSITION_TEXT]);
+/* The names of the classes, ended by NULL, valid as long as the pipeline; NULL: labels are numbers. */
+SHOAL_API const char *const *shoal_pipeline_class_names(const shoal_pipeline *p);
 SHOAL_API void shoal_pipeline_count(const shoal_pipeline *p, shoal_pipeline_statistics *out);
 
 #ifdef __cplusplus

@@ -110,6 +110,13 @@ SHOAL_API char *shoal_model_describe(const shoal_model *m);
 SHOAL_API shoal_graph *shoal_model_graph(shoal_model *m);
 SHOAL_API shoal_session *shoal_model_session(shoal_model *m);
 
+/* What its classes are called, ended by NULL, copied; NULL: they are numbers. fit takes the names of its data when none
+ * are set. They are saved with weights and checkpoints, come back with shoal_model_load, and data whose classes are called
+ * otherwise is refused. */
+SHOAL_API SHOAL_CHECKED shoal_status shoal_model_set_class_names(shoal_model *m, const char *const *names);
+/* Valid until they are set again; NULL: none. */
+SHOAL_API const char *const *shoal_model_class_names(const shoal_model *m);
+
 /* Where the time of one process in training went so far, in seconds. */
 typedef struct {
   double compute; /* steps, and all that is none of the below */

@@ -98,13 +98,14 @@ typedef struct {
   shoal_dataset *data;           /* in memory; or NULL, and then they are streamed: */
   shoal_pipeline_options stream; /* its texts live as long as this */
   char *files, *transform;       /* owned, or NULL */
+  const char *const *class_names; /* owned; NULL: classes are numbers */
   int classes;
 } job_rows;
 
 /* Finds the rows of a split and, unless they are to be streamed (or are too large and `may_stream`), loads them. Images
- * are made to fit the model's input. */
-SHOAL_CHECKED shoal_status job_open_rows(const job_flags *f, const shoal_model_kind *kind, const char *split,
-                                         bool may_stream, job_rows *out);
+ * are made to fit the model's input. names: of the classes, those of the training rows; NULL: found in the data. */
+SHOAL_CHECKED shoal_status job_open_rows(const job_flags *f, const shoal_model_kind *kind, const char *const *names,
+                                         const char *split, bool may_stream, job_rows *out);
 void job_close_rows(job_rows *rows);
 /* Sparse rows: how many features there are when nobody said: the model's own number or, of a format whose indices mean
  * nothing by themselves, one more than the largest index in both files. test: may have no files. */

@@ -1,6 +1,7 @@
 /* The rows a job trains or tests on: in memory when they fit, else read while it runs. */
 #include "base/mem.h"
 #include "cli/job.h"
+#include "data/class_names.h"
 #include "data/dataset.h"
 #include "data/pipeline.h"
 
@@ -14,6 +15,7 @@ void job_close_rows(job_rows *rows) {
   shoal_dataset_destroy(rows->data);
   free(rows->files);
   free(rows->transform);
+  free((void *)rows->class_names);
   *rows = (job_rows){0};
 }
 
@@ -80,18 +82,20 @@ static shoal_status fitting_transform(const rows_schema *s, const shoal_model_ki
 }
 
 /* Looks at the head of the first file. */
-static shoal_status probe(const shoal_pipeline_options *o, rows_schema *out) {
+static shoal_status probe(const shoal_pipeline_options *o, rows_schema *out, const char *const **names) {
   shoal_pipeline_options small = *o;
   small.batch_size = small.prefetch = small.threads = 1;
   small.shuffle_rows = 0;
   shoal_pipeline *p;
   TRY(shoal_pipeline_create(&small, &p));
   pipeline_schema(p, out);
+  shoal_status status = class_names_copy(shoal_pipeline_class_names(p), names);
   shoal_pipeline_destroy(p);
-  return NULL;
+  return status;
 }
 
-static shoal_status find_files(const job_flags *f, const shoal_model_kind *kind, const char *split, job_rows *rows) {
+static shoal_status find_files(const job_flags *f, const shoal_model_kind *kind, const char *const *names,
+                               const char *split, job_rows *rows) {
   text files = {0};
   TRY(dataset_files(data_of(f, split), split_of(f, split), &files));
   rows->files = files.data;
@@ -99,6 +103,7 @@ static shoal_status find_files(const job_flags *f, const shoal_model_kind *kind,
                                           .format = f->format,
                                           .classes = (int)f->classes,
                                           .features = f->features,
+                                          .class_names = names,
                                           .columns = f->columns,
                                           .fields = f->fields,
                                           .transform = f->transform,
@@ -106,7 +111,8 @@ static shoal_status find_files(const job_flags *f, const shoal_model_kind *kind,
                                           .threads = (int)MIN_OF(f->threads, 64),
                                           .skip_bad_rows = f->on_bad_row && !strcmp(f->on_bad_row, "skip")};
   rows_schema schema;
-  TRY(probe(&rows->stream, &schema));
+  TRY(probe(&rows->stream, &schema, &rows->class_names));
+  rows->stream.class_names = rows->class_names;
   if (kind->sparse && schema.kind != ROWS_SPARSE)
     return status_make(SHOAL_ERR_INPUT, "%s: the model takes sparse rows (tfrecord, libsvm, criteo), but these are %s",
                        rows->files, schema.kind == ROWS_DENSE ? "dense" : "encoded images");
@@ -141,8 +147,8 @@ static shoal_status stream_rows(const job_flags *f, job_rows *rows) {
   return NULL;
 }
 
-static shoal_status open_rows(const job_flags *f, const shoal_model_kind *kind, const char *split, bool may_stream,
-                              job_rows *rows) {
+static shoal_status open_rows(const job_flags *f, const shoal_model_kind *kind, const char *const *names,
+                              const char *split, bool may_stream, job_rows *rows) {
   const char *path = data_of(f, split);
   bool stream = (may_stream && f->stream) || kind->sparse; /* sparse rows are always streamed */
   if (is_fake(path) && !stream && !f->format && !f->transform) {
@@ -154,7 +160,7 @@ static shoal_status open_rows(const job_flags *f, const shoal_model_kind *kind, 
     rows->classes = rows->data->classes;
     return NULL;
   }
-  TRY(find_files(f, kind, split, rows));
+  TRY(find_files(f, kind, names, split, rows));
   if (kind->sparse) rows->classes = 2;
   if (stream) return stream_rows(f, rows);
   TRY(dataset_read(&rows->stream, f->memory_limit << 20, &rows->data));
@@ -206,10 +212,10 @@ shoal_status job_evaluate(shoal_model *m, const job_rows *rows, shoal_evaluation
                     : shoal_model_evaluate_stream(m, &rows->stream, NULL, NULL, out);
 }
 
-shoal_status job_open_rows(const job_flags *f, const shoal_model_kind *kind, const char *split, bool may_stream,
-                           job_rows *out) {
+shoal_status job_open_rows(const job_flags *f, const shoal_model_kind *kind, const char *const *names,
+                           const char *split, bool may_stream, job_rows *out) {
   job_rows rows = {0};
-  shoal_status status = open_rows(f, kind, split, may_stream, &rows);
+  shoal_status status = open_rows(f, kind, names, split, may_stream, &rows);
   if (status)
     job_close_rows(&rows);
   else

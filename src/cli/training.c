@@ -1,6 +1,7 @@
 #include "cli/training.h"
 
 #include "base/mem.h"
+#include "data/class_names.h"
 #include "data/pipeline.h"
 #include "kernel/fma.h"
 #include "train/model.h"
@@ -15,9 +16,10 @@
 
 shoal_status training_load(training *t, bool may_stream) {
   const job_flags *f = &t->flags;
-  TRY(job_open_rows(f, t->kind, "train", may_stream && f->validation_split == 0, &t->train));
+  TRY(job_open_rows(f, t->kind, t->class_names, "train", may_stream && f->validation_split == 0, &t->train));
+  if (!t->class_names) TRY(class_names_copy(t->train.class_names, &t->class_names));
   t->rows = t->train.data ? shoal_dataset_rows(t->train.data) : 0;
-  if (job_has_split(f, "test")) TRY(job_open_rows(f, t->kind, "test", false, &t->test));
+  if (job_has_split(f, "test")) TRY(job_open_rows(f, t->kind, t->class_names, "test", false, &t->test));
   if (t->kind->sparse && !t->flags.features)
     TRY(job_find_features(t->kind, &t->train, &t->test, &t->flags.features));
   if (!t->test.files && !t->test.data) return NULL;
@@ -85,7 +87,8 @@ shoal_status training_compile(training *t, int classes, int64_t rows) {
       .no_fusion = f->no_fusion,
       .race = t->kind->sparse && !job_is_cluster(f) && !job_is_together(f),
   };
-  return shoal_model_compile(t->model, &options);
+  TRY(shoal_model_compile(t->model, &options));
+  return shoal_model_set_class_names(t->model, t->class_names);
 }
 
 shoal_status training_options(training *t, shoal_fit_options *out) {
@@ -143,7 +146,7 @@ shoal_status training_note_settings(training *t, int classes) {
   unlink(t->dir.weights);
   json_t *flags = flags_to_json(job_table, &t->flags);
   if (!flags) return status_no_memory();
-  shoal_status status = run_dir_write_settings(&t->dir, t->kind->name, classes, flags);
+  shoal_status status = run_dir_write_settings(&t->dir, t->kind->name, classes, t->class_names, flags);
   json_decref(flags);
   return status;
 }
@@ -152,6 +155,7 @@ void training_fini(training *t) {
   shoal_model_destroy(t->model);
   job_close_rows(&t->train);
   job_close_rows(&t->test);
+  free((void *)t->class_names);
   run_dir_fini(&t->dir);
   text_fini(&t->shape);
 }

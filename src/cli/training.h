@@ -13,13 +13,15 @@ typedef struct {
   const shoal_model_kind *kind;
   run_dir dir;
   job_rows train, test; /* test.data NULL: there are none */
+  const char *const *class_names; /* of the whole job, owned: found in the training rows, or as a run that is resumed, or
+                         * who started this task, has them. NULL: classes are numbers */
   int64_t rows;         /* to train on; 0: streamed, and not counted */
   shoal_model *model;
   job_pieces pieces;
   text shape; /* the flags that decide what is learned, as lines */
 } training;
 
-/* may_stream: rows that do not fit into memory may be read while it trains. */
+/* Finds the class names, too, unless they are known. may_stream: rows that do not fit into memory may be read while it trains. */
 SHOAL_CHECKED shoal_status training_load(training *t, bool may_stream);
 /* The model for data with so many classes. rows: of the training data; what the schedule takes when nothing is said
  * hangs on them. */

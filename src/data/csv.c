@@ -1,8 +1,8 @@
 /* The formats "csv" and "tsv": a row a line, numbers with a label; see csv_columns.h for which column is what.
  *
  * Fields may stand in double quotes, in which "" is a quote and the separator and line ends are ordinary; lines end
- * with LF or CR LF; empty lines count for nothing. When labels are words, the file is read once when it is opened, to
- * number them: so a word has the same number wherever reading starts. */
+ * with LF or CR LF; empty lines count for nothing. When labels are words and nobody has numbered them yet, the file is
+ * read once when it is opened. */
 #include "base/mem.h"
 #include "data/csv_columns.h"
 #include "data/format.h"
@@ -10,21 +10,15 @@
 #include "data/stream.h"
 
 #include <math.h>
-#include <search.h>
 #include <stdio.h>
 #include <string.h>
 
 enum {
   LONGEST_LINE = 16 << 20, /* bytes: more is no line */
   MOST_COLUMNS = 1 << 20,
-  MOST_WORDS = 1 << 16,    /* classes by name */
-  FIELD = 256              /* longest number or word, bytes */
+  FIELD = 256,             /* longest number or word, bytes */
+  DETAIL = 1024            /* longest message about one */
 };
-
-typedef struct {
-  char *name;
-  int number;
-} word;
 
 typedef struct {
   file_reader base;
@@ -38,9 +32,8 @@ typedef struct {
   int64_t first_line, next;
   int64_t line;        /* the next one, from 1; 0: not known, after a seek */
   rows_schema schema;
-  bool words;          /* labels are words, held in this tree of `word` */
-  void *tree;
-  int word_count;
+  const class_names *classes; /* NULL: labels are numbers; else the options', or: */
+  class_names own;
   bool seen_minus, seen_zero;
 } csv_reader;
 
@@ -161,41 +154,6 @@ static bool to_number(const char *s, float *out) {
 
 /* ---- labels */
 
-static int compare_words(const void *a, const void *b) {
-  return strcmp(((const word *)a)->name, ((const word *)b)->name);
-}
-
-static void free_word(void *node) {
-  free(((word *)node)->name);
-  free(node);
-}
-
-/* -1: not known. */
-static int word_number(const csv_reader *r, const char *name) {
-  word key = {.name = (char *)name};
-  word *const *found = tfind(&key, &r->tree, compare_words);
-  return found ? (*found)->number : -1;
-}
-
-static shoal_status add_class(csv_reader *r, const char *name) {
-  if (word_number(r, name) >= 0) return NULL;
-  if (r->word_count == MOST_WORDS)
-    return status_make(SHOAL_ERR_INPUT, "%s: the label column holds more than %d different words: say which column is "
-                                        "the label with --columns label=...", r->base.path, MOST_WORDS);
-  word *w = malloc(sizeof *w);
-  char *copy = strdup(name);
-  if (w && copy) {
-    *w = (word){copy, r->word_count};
-    if (tsearch(w, &r->tree, compare_words)) {
-      r->word_count++;
-      return NULL;
-    }
-  }
-  free(w);
-  free(copy);
-  return status_no_memory();
-}
-
 /* "column 4 ('species')" */
 static const char *column_text(const csv_reader *r, size_t column, char out[128]) {
   if (r->names) snprintf(out, 128, "column %zu ('%.80s')", column, r->names[column]);
@@ -203,14 +161,19 @@ static const char *column_text(const csv_reader *r, size_t column, char out[128]
   return out;
 }
 
-/* The label of a row; NULL problem: it is right. why: [FIELD + 128]. */
+static const char *unknown_class(const class_names *known, const char *field, char *why, size_t room) {
+  char list[CLASS_NAMES_TEXT];
+  snprintf(why, room, "'%s' is not among the %d classes: %s", field, known->count,
+           class_names_describe((const char *const *)known->names, list));
+  return why;
+}
+
+/* The label of a row; NULL problem: it is right. why: [room]. */
 static const char *to_label(csv_reader *r, const char *field, int32_t *label, float *target, char *why, size_t room) {
-  if (r->words) {
-    *label = word_number(r, field);
+  if (r->classes) {
+    *label = class_names_find(r->classes, field);
     *target = (float)*label;
-    if (*label >= 0) return NULL;
-    snprintf(why, room, "'%s' is not among the %d classes", field, r->word_count);
-    return why;
+    return *label >= 0 ? NULL : unknown_class(r->classes, field, why, room);
   }
   if (!to_number(field, target)) {
     snprintf(why, room, "expected a %s, found '%s'", r->columns.target ? "number" : "class number", field);
@@ -250,7 +213,7 @@ static void close_reader(file_reader *base) {
   for (size_t i = 0; r->names && i < r->column_count; i++) free(r->names[i]);
   free(r->names);
   free(r->roles);
-  tdestroy(r->tree, free_word);
+  class_names_fini(&r->own);
   free(base->path);
   free(r);
 }
@@ -320,8 +283,32 @@ static bool field_at(const csv_reader *r, const uint8_t *at, size_t n, size_t co
   return false;
 }
 
-/* Words or numbers, by the first row; words are numbered in the order of the file. */
-static shoal_status find_classes(csv_reader *r) {
+static shoal_status add_class(csv_reader *r, const char *name) {
+  if (r->own.count == CLASS_NAMES_MAX && class_names_find(&r->own, name) < 0)
+    return status_make(SHOAL_ERR_INPUT, "%s: the label column holds more than %d different words: say which column is "
+                                        "the label with --columns label=...", r->base.path, CLASS_NAMES_MAX);
+  return class_names_add(&r->own, name);
+}
+
+/* The words of the label column, from the line that is next to the end of the file. */
+static shoal_status collect_classes(csv_reader *r, size_t column) {
+  for (;;) {
+    const uint8_t *at;
+    size_t n, whole;
+    const char *problem;
+    char field[FIELD];
+    TRY(next_line(r, &at, &n, &whole, &problem));
+    if (!n) break;
+    /* A bad line is reported when it is read. */
+    if (!problem && field_at(r, at, n, column, field) && *field) TRY(add_class(r, field));
+    stream_advance(r->bytes, whole);
+  }
+  class_names_sort(&r->own);
+  return NULL;
+}
+
+/* Words or numbers, by the first row, unless the caller has said so. */
+static shoal_status find_classes(csv_reader *r, const format_options *options) {
   const uint8_t *at;
   size_t n, whole, column = label_column(r);
   const char *problem;
@@ -329,20 +316,15 @@ static shoal_status find_classes(csv_reader *r) {
   float number;
   TRY(next_line(r, &at, &n, &whole, &problem));
   if (!n) return no_rows(r);
-  if (r->columns.class_count) {
-    r->words = true;
-    for (size_t i = 0; i < r->columns.class_count; i++) TRY(add_class(r, r->columns.classes[i]));
-    return NULL;
-  }
-  if (r->columns.target || problem || !field_at(r, at, n, column, field) || !*field || to_number(field, &number))
-    return NULL;
-  r->words = true;
-  while (n) {
-    /* A bad line is reported when it is read. */
-    if (!problem && field_at(r, at, n, column, field) && *field) TRY(add_class(r, field));
-    stream_advance(r->bytes, whole);
-    TRY(next_line(r, &at, &n, &whole, &problem));
-  }
+  if (r->columns.target) return NULL;
+  r->classes = options->names ? options->names : &r->own;
+  if (options->names) return NULL;
+  for (size_t i = 0; i < r->columns.class_count; i++) TRY(add_class(r, r->columns.classes[i]));
+  r->own.ordered = r->columns.class_count > 0;
+  if (r->own.ordered) return NULL;
+  if (!problem && field_at(r, at, n, column, field) && *field && !to_number(field, &number))
+    return collect_classes(r, column);
+  r->classes = NULL;
   return NULL;
 }
 
@@ -362,11 +344,11 @@ static shoal_status prepare(csv_reader *r, const format_options *options) {
   for (size_t i = 0; i < r->column_count; i++) features += r->roles[i] == CSV_FEATURE;
   r->schema = (rows_schema){.kind = ROWS_DENSE, .dtype = SHOAL_F32, .shape = SHOAL_SHAPE(features), .scale = 1,
                             .classes = options->classes, .real_labels = r->columns.target};
-  TRY(find_classes(r));
-  if (r->words && options->classes && r->word_count > options->classes)
+  TRY(find_classes(r, options));
+  if (r->classes && options->classes && r->classes->count > options->classes)
     return status_make(SHOAL_ERR_INPUT, "%s: %d different labels are found, but there are %d classes", r->base.path,
-                       r->word_count, options->classes);
-  if (r->words && !options->classes) r->schema.classes = r->word_count;
+                       r->classes->count, options->classes);
+  if (r->classes && !options->classes) r->schema.classes = r->classes->count;
   return go_to(r, 0, r->first_byte);
 }
 
@@ -392,6 +374,7 @@ static shoal_status open_tsv(const char *path, const format_options *options, fi
 }
 
 static void schema(const file_reader *base, rows_schema *out) { *out = ((const csv_reader *)base)->schema; }
+static const class_names *names(const file_reader *base) { return ((const csv_reader *)base)->classes; }
 
 /* ---- rows */
 
@@ -404,7 +387,7 @@ static void parse_line(csv_reader *r, const uint8_t *at, size_t n, rows_block *i
   *why = 0;
   for (; column < r->column_count && next_field(&c, field); column++) {
     if (r->roles[column] == CSV_SKIP) continue;
-    char detail[FIELD + 128];
+    char detail[DETAIL];
     const char *problem = NULL;
     if (r->roles[column] == CSV_LABEL) {
       int32_t label;
@@ -453,7 +436,7 @@ static shoal_status read_rows(file_reader *base, int64_t most, rows_block *into,
     const uint8_t *at;
     size_t n, whole;
     const char *problem;
-    char why[FIELD + 512];
+    char why[DETAIL + 256];
     TRY(next_line(r, &at, &n, &whole, &problem));
     if (!n) return NULL;
     TRY(rows_reserve(into, 1, 0));
@@ -533,7 +516,7 @@ static bool detect_tsv(const char *path, const uint8_t *head, size_t n, bool fol
 
 #define CSV_FORMAT(format_name, what, which)                                                                     \
   {.name = format_name, .summary = what, .detect = detect_##which, .open = open_##which, .schema = schema,       \
-   .read = read_rows, .skip = skip, .tell = tell, .seek = seek, .close = close_reader}
+   .read = read_rows, .skip = skip, .tell = tell, .seek = seek, .close = close_reader, .names = names}
 
 const format format_csv = CSV_FORMAT("csv", "numbers and a label, separated by commas, see --columns", csv);
 const format format_tsv = CSV_FORMAT("tsv", "numbers and a label, separated by tabs, see --columns", tsv);

@@ -8,11 +8,11 @@
  *   missing=NUMBER   what an empty field counts as; without it an empty field is an error
  *   header=yes|no    whether the first line holds names; without it, it does when none of its fields is a number, or
  *                    when one is called label, target, class or y
- *   classes=A|B|C    the words of the label column in the order of their numbers; needed when several files hold words
+ *   classes=A|B|C    the words of the label column in the order of their numbers
  * A COLUMN is a number, counted from 0, or a name in the header line. All other columns are features, in their order.
  *
  * Labels: whole numbers from 0 on stay what they are; in a file with -1 and +1 those become 0 and 1; words are numbered
- * in the order in which they first appear in the file. */
+ * in the order of their bytes, over all files of the data set (class_names.h). */
 #ifndef SHOAL_DATA_CSV_COLUMNS_H
 #define SHOAL_DATA_CSV_COLUMNS_H
 

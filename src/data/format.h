@@ -2,11 +2,13 @@
 #ifndef SHOAL_DATA_FORMAT_H
 #define SHOAL_DATA_FORMAT_H
 
+#include "data/class_names.h"
 #include "data/rows.h"
 
 typedef struct {
   int64_t features;    /* ROWS_SPARSE: size of the feature space; 0: the format's own or found from the data */
   int classes;         /* 0: found from the data */
+  const class_names *names; /* of the classes, where labels are words; NULL: those in the file, in their order. Borrowed */
   const char *columns; /* CSV, TSV: which column is what; NULL: the format's standard (see csv.c) */
   const char *fields;  /* TFRecord: names of the features that hold label, index, value; NULL: "label,index,value" */
   bool no_checksums;   /* TFRecord: do not check CRCs */
@@ -46,6 +48,9 @@ struct format {
   void (*tell)(const file_reader *r, file_position *out);
   shoal_status (*seek)(file_reader *r, const file_position *to);
   void (*close)(file_reader *r); /* NULL is fine */
+  /* The names of its classes, borrowed: those of the options or, without them, those in this file; NULL: labels are
+   * numbers. NULL as a slot: they always are. */
+  const class_names *(*names)(const file_reader *r);
   /* The row's own file inside a folder, borrowed; NULL as a slot: rows have none. */
   const char *(*row_name)(const file_reader *r, int64_t record);
 };

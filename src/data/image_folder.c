@@ -1,5 +1,5 @@
-/* The format "image-folder": DIR/CLASS/FILE, JPEG or PNG. Classes are numbered in the order of their folders' names,
- * and the rows are the files in the order of classes and names, still encoded. Hidden files, and files beside the class
+/* The format "image-folder": DIR/CLASS/FILE, JPEG or PNG. A class is called as its folder; unless the caller has
+ * numbered them, classes are numbered in the order of their names. The rows are the files in the order of folders and names, still encoded. Hidden files, and files beside the class
  * folders, count for nothing; any other file in a class folder must be an image. */
 #include "base/mem.h"
 #include "base/text.h"
@@ -27,7 +27,9 @@ typedef struct {
   text names;
   image_file *files;
   size_t count, capacity;
-  int classes;
+  const class_names *classes; /* the options', or: */
+  class_names own;
+  int class_count; /* as --classes says, or as many as have names */
   int64_t next;
 } folder_reader;
 
@@ -78,40 +80,53 @@ static void close_reader(file_reader *base) {
   if (!r) return;
   text_fini(&r->names);
   free(r->files);
+  class_names_fini(&r->own);
   free(base->path);
   free(r);
 }
 
-static shoal_status add_file(folder_reader *r, const char *class, const char *name) {
+static shoal_status add_file(folder_reader *r, const char *class, int32_t label, const char *name) {
   void *files = r->files;
   shoal_status status = mem_grow(&files, &r->capacity, r->count + 1, sizeof *r->files);
   r->files = files;
   if (status) return status;
-  r->files[r->count++] = (image_file){r->classes, r->names.length};
+  r->files[r->count++] = (image_file){label, r->names.length};
   text_add(&r->names, "%s/%s", class, name);
   text_add_bytes(&r->names, "", 1);
   return r->names.failed ? status_no_memory() : NULL;
 }
 
-/* The files of one class; *is_class is false when it is no folder. */
-static shoal_status scan_class(folder_reader *r, const char *class, bool *is_class) {
+/* The number of the class with that name; `path` is its folder, of n files. */
+static shoal_status find_class(folder_reader *r, const char *name, const char *path, int n, int32_t *out) {
+  if (r->classes == &r->own) TRY(class_names_add(&r->own, name));
+  *out = class_names_find(r->classes, name);
+  if (*out >= 0 || !n) return NULL;
+  char known[CLASS_NAMES_TEXT];
+  return status_make(SHOAL_ERR_INPUT, "%s: '%s' is not among the %d classes: %s: rename the folder, or move it away",
+                     path, name, r->classes->count,
+                     class_names_describe((const char *const *)r->classes->names, known));
+}
+
+/* The files of one class; what is no folder is passed over. */
+static shoal_status scan_class(folder_reader *r, const char *class) {
   char *path;
   struct dirent **entries;
   struct stat info;
   if (asprintf(&path, "%s/%s", r->base.path, class) < 0) return status_no_memory();
-  *is_class = !stat(path, &info) && S_ISDIR(info.st_mode);
-  if (!*is_class) {
+  if (stat(path, &info) || !S_ISDIR(info.st_mode)) {
     free(path);
     return NULL;
   }
   int n = scandir(path, &entries, visible, by_name);
+  int32_t label = -1;
   shoal_status status = NULL;
   if (n < 0) status = status_make(SHOAL_ERR_INPUT, "%s: cannot read the folder: %s", path, strerror(errno));
+  else status = find_class(r, class, path, n, &label);
   for (int i = 0; i < n && !status; i++) {
     if (entries[i]->d_type == DT_DIR)
       status = status_make(SHOAL_ERR_INPUT, "%s/%s: expected images in the folder of a class, found a folder: move its "
                                             "images up, or give another folder", path, entries[i]->d_name);
-    else status = add_file(r, class, entries[i]->d_name);
+    else status = add_file(r, class, label, entries[i]->d_name);
   }
   if (n >= 0) free_entries(entries, n);
   free(path);
@@ -124,11 +139,7 @@ static shoal_status scan(folder_reader *r) {
   if (n < 0)
     return status_make(SHOAL_ERR_INPUT, "%s: cannot read the folder: %s", r->base.path, strerror(errno));
   shoal_status status = NULL;
-  for (int i = 0; i < n && !status; i++) {
-    bool is_class;
-    status = scan_class(r, entries[i]->d_name, &is_class);
-    if (!status) r->classes += is_class;
-  }
+  for (int i = 0; i < n && !status; i++) status = scan_class(r, entries[i]->d_name);
   free_entries(entries, n);
   if (!status && !r->count)
     status = status_make(SHOAL_ERR_INPUT, "%s: no images are there; expected a folder for each class with JPEG or PNG "
@@ -141,19 +152,22 @@ static shoal_status open_reader(const char *path, const format_options *options,
   if (!r) return status_no_memory();
   r->base.format = &format_image_folder;
   r->base.path = strdup(path);
+  r->classes = options->names ? options->names : &r->own;
   shoal_status status = r->base.path ? scan(r) : status_no_memory();
-  if (!status && options->classes && r->classes > options->classes)
-    status = status_make(SHOAL_ERR_INPUT, "%s: has %d folders of classes, but there are %d classes", path, r->classes,
-                         options->classes);
-  if (!status && options->classes) r->classes = options->classes;
+  if (!status && options->classes && r->classes->count > options->classes)
+    status = status_make(SHOAL_ERR_INPUT, "%s: has %d folders of classes, but there are %d classes", path,
+                         r->classes->count, options->classes);
+  r->class_count = options->classes ? options->classes : r->classes->count;
   if (status) close_reader(&r->base);
   else *out = &r->base;
   return status;
 }
 
 static void schema(const file_reader *base, rows_schema *out) {
-  *out = (rows_schema){.kind = ROWS_BYTES, .scale = 1, .classes = ((const folder_reader *)base)->classes};
+  *out = (rows_schema){.kind = ROWS_BYTES, .scale = 1, .classes = ((const folder_reader *)base)->class_count};
 }
+
+static const class_names *names(const file_reader *base) { return ((const folder_reader *)base)->classes; }
 
 static shoal_status fill(int fd, uint8_t *out, size_t n, size_t *got) {
   for (*got = 0; *got < n;) {
@@ -245,5 +259,6 @@ const format format_image_folder = {
     .tell = tell,
     .seek = seek,
     .close = close_reader,
+    .names = names,
     .row_name = row_name,
 };

@@ -38,6 +38,7 @@ struct shoal_pipeline {
   bool drop_short, skip_bad;
   pipeline_place place;
   char *texts[2]; /* copies of the options' */
+  const char *const *class_names; /* NULL: labels are numbers */
 
   pthread_mutex_t lock;
   pthread_cond_t changed;
@@ -333,6 +334,8 @@ void shoal_pipeline_count(const shoal_pipeline *p, shoal_pipeline_statistics *ou
   pthread_mutex_unlock(lock);
 }
 
+const char *const *shoal_pipeline_class_names(const shoal_pipeline *p) { return p->class_names; }
+
 void pipeline_schema(const shoal_pipeline *p, rows_schema *out) { *out = p->schema; }
 const files_list *pipeline_files(const shoal_pipeline *p) { return &p->source.files; }
 const format *pipeline_format(const shoal_pipeline *p) { return p->source.first_format; }
@@ -364,6 +367,7 @@ static source_options source_options_of(const shoal_pipeline_options *o) {
                                       .columns = o->columns,
                                       .fields = o->fields,
                                       .no_checksums = o->no_checksums},
+                          .names = o->class_names,
                           .shard = o->shard,
                           .shards = o->shards,
                           .shuffle = o->shuffle_rows > 0,
@@ -386,6 +390,7 @@ static shoal_status open_source(shoal_pipeline *p, const shoal_pipeline_options 
   TRY(keep_text(p, 1, &from.options.fields));
   TRY(source_init(&p->source, &from));
   p->schema = p->source.schema;
+  TRY(class_names_copy((const char *const *)p->source.names.names, &p->class_names));
   if (!o->transform) return NULL;
   TRY(transform_create(o->transform, &p->source.schema, o->seed, &p->transform));
   transform_schema(p->transform, &p->schema);
@@ -471,6 +476,7 @@ void shoal_pipeline_destroy(shoal_pipeline *p) {
   transform_destroy(p->transform);
   shoal_status_free(p->failed);
   for (size_t i = 0; i < COUNT_OF(p->texts); i++) free(p->texts[i]);
+  free((void *)p->class_names);
   pthread_mutex_destroy(&p->lock);
   pthread_cond_destroy(&p->changed);
   free(p);

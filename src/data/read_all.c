@@ -62,6 +62,8 @@ static shoal_status read_rows(shoal_pipeline *p, const char *files, int64_t limi
   *fits = true;
   shoal_status status = collect(p, &c, fits);
   if (!status && *fits && !c.rows) status = status_make(SHOAL_ERR_INPUT, "%s: no rows are there", files);
+  const char *const *names = NULL;
+  if (!status && *fits) status = class_names_copy(shoal_pipeline_class_names(p), &names);
   if (status || !*fits) {
     free(c.features);
     free(c.labels);
@@ -72,7 +74,8 @@ static shoal_status read_rows(shoal_pipeline *p, const char *files, int64_t limi
   *out = (shoal_dataset){.features = shoal_tensor_view(s.dtype, shape, c.features),
                          .labels = shoal_tensor_view(SHOAL_I32, SHOAL_SHAPE(c.rows), c.labels),
                          .classes = s.classes ? s.classes : c.largest + 1,
-                         .scale = s.scale};
+                         .scale = s.scale,
+                         .class_names = names};
   return NULL;
 }
 

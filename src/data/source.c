@@ -272,6 +272,29 @@ static shoal_status find_format(const char *name, const format **out) {
   return status;
 }
 
+/* Adds the names of the classes in file i; *named false: its format has none. */
+static shoal_status add_names(source *s, size_t i, bool *named) {
+  file_reader *r;
+  TRY(open_file(s, s->files.paths[i], &r));
+  *named = r->format->names != NULL;
+  const class_names *found = *named ? r->format->names(r) : NULL;
+  shoal_status status = NULL;
+  for (int k = 0; found && k < found->count && !status; k++) status = class_names_add(&s->names, found->names[k]);
+  if (found) s->names.ordered |= found->ordered;
+  r->format->close(r);
+  return status_wrap(status, "%s", s->files.paths[i]);
+}
+
+/* One dictionary for all files: the caller's, or what they hold. */
+static shoal_status find_names(source *s, const char *const *given) {
+  bool named = !given;
+  if (given) TRY(class_names_add_all(&s->names, given));
+  for (size_t i = 0; i < s->files.count && named; i++) TRY(add_names(s, i, &named));
+  if (!given) class_names_sort(&s->names);
+  if (s->names.count) s->options.names = &s->names;
+  return NULL;
+}
+
 static shoal_status start(source *s, const source_options *o) {
   if (o->format) TRY(find_format(o->format, &s->forced));
   TRY(files_find(o->files, s->forced, &s->files));
@@ -279,6 +302,7 @@ static shoal_status start(source *s, const source_options *o) {
   s->by_row = s->files.count < (size_t)s->shards;
   s->order = calloc(s->files.count, sizeof *s->order);
   if (!s->order) return status_no_memory();
+  TRY(find_names(s, o->names));
   file_reader *first;
   TRY(open_file(s, s->files.paths[0], &first));
   first->format->schema(first, &s->schema);
@@ -306,6 +330,7 @@ shoal_status source_init(source *s, const source_options *o) {
 void source_fini(source *s) {
   close_reader(s);
   files_fini(&s->files);
+  class_names_fini(&s->names);
   free(s->order);
   *s = (source){0};
 }

@@ -3,7 +3,8 @@
  * 1. In each epoch every row of the files belongs to exactly one of the `shards` workers.
  * 2. With at least as many files as workers, whole files are dealt out: worker w gets the files w, w + N, ... of the
  *    epoch's order. Otherwise all workers go through all files, and row r of the epoch is worker r mod N's.
- * 3. The order of the files is that of the list or, with `shuffle`, a permutation made from seed and epoch, the same
+ * 3. Labels that are words have the numbers of one dictionary over all files, also those of other workers.
+ * 4. The order of the files is that of the list or, with `shuffle`, a permutation made from seed and epoch, the same
  *    for all workers. */
 #ifndef SHOAL_DATA_SOURCE_H
 #define SHOAL_DATA_SOURCE_H
@@ -13,7 +14,8 @@
 
 typedef struct {
   const char *files, *format; /* borrowed while the source is made */
-  format_options options;     /* its texts are borrowed as long as the source lives */
+  format_options options;     /* its texts are borrowed as long as the source lives; not its names: */
+  const char *const *names;   /* of the classes, ended by NULL, copied; NULL: those found in the files, if there are any */
   int shard, shards;
   bool shuffle;
   uint64_t seed;
@@ -33,6 +35,7 @@ typedef struct {
   files_list files;
   const format *forced; /* NULL: found out for each file */
   format_options options;
+  class_names names; /* of the classes in all files; none: labels are numbers */
   int shard, shards;
   bool by_row, shuffle, skip_bad;
   uint64_t seed;

@@ -57,6 +57,7 @@ static shoal_status check_labels(const shoal_model *m, const shoal_tensor *label
 shoal_status model_check_data(const shoal_model *m, const shoal_dataset *data) {
   TRY(model_check_features(m, &data->features));
   TRY(check_labels(m, &data->labels, data->features.shape.dim[0]));
+  TRY(model_check_class_names(m, data->class_names));
   float scale = data->features.dtype == SHOAL_U8 ? 1 / 255.0f : 1;
   if (data->scale != 0 && fabsf(data->scale - scale) > 1e-6f)
     return status_make(SHOAL_ERR_ARGUMENT, "the data set asks for features times %g; u8 is taken times 1/255 and f32 "

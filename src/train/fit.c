@@ -472,6 +472,7 @@ static shoal_status fit(fit_loop *l, shoal_fit_result *result) {
                        "the data in memory",
                        l->strategy->kind->name);
   if (l->data) TRY(model_check_data(m, l->data));
+  if (l->data) TRY(model_adopt_class_names(m, l->data->class_names));
   if (o->validation) TRY(status_wrap(model_check_data(m, o->validation), "validation data"));
   if (l->data)
     TRY(fit_cut(l));

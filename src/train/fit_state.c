@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "base/text.h"
+#include "data/class_names.h"
 #include "graph/graph.h"
 
 #include <math.h>
@@ -65,7 +66,7 @@ void fit_state_recent(const fit_state *s, int64_t steps, double *loss, double *a
 
 shoal_status fit_saved_init(shoal_model *m, fit_state *state, fit_saved *out) {
   const shoal_graph *g = m->graph;
-  fit_saved saved = {.state = state};
+  fit_saved saved = {.state = state, .class_names = m->class_names};
   saved.entries = calloc(g->count + 1, sizeof *saved.entries);
   if (!saved.entries) return status_no_memory();
   for (size_t i = 0; i < g->count; i++) {
@@ -120,6 +121,7 @@ static shoal_status metadata_make(const fit_saved *saved, const char *settings, 
   json_t *object = json_object();
   if (!object) return status_no_memory();
   shoal_status status = write_fields(saved->state, settings, object);
+  if (!status) status = model_names_write(saved->class_names, object);
   if (status) {
     json_decref(object);
     return status;
@@ -252,11 +254,21 @@ static shoal_status restore_state(const json_t *metadata, const char *settings, 
   return read_fields(metadata, out);
 }
 
+/* A class that has another number now would be learned as another class. */
+static shoal_status check_names(const json_t *metadata, const char *const *now) {
+  const char *const *then;
+  TRY(model_names_read(metadata, &then));
+  bool same = !then || !now || class_names_equal(then, now);
+  free((void *)then);
+  return same ? NULL : status_make(SHOAL_ERR_INPUT, "its classes are called otherwise than those of the data now");
+}
+
 shoal_status fit_restore(fit_saved *saved, const char *path, const char *settings) {
   json_t *metadata;
   TRY(checkpoint_metadata(path, &metadata));
   fit_state state = *saved->state;
   shoal_status status = restore_state(metadata, settings, &state);
+  if (!status) status = check_names(metadata, saved->class_names);
   json_decref(metadata);
   if (status) return status_wrap(status, "%s", path);
   TRY(checkpoint_read(path, saved->entries, saved->n, NULL)); /* the recent losses, too */

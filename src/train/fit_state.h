@@ -36,6 +36,7 @@ typedef struct {
   checkpoint_entry *entries;
   int n;
   fit_state *state; /* borrowed */
+  const char *const *class_names; /* the model's, borrowed; NULL: none */
 } fit_saved;
 
 SHOAL_CHECKED shoal_status fit_saved_init(shoal_model *m, fit_state *state, fit_saved *out);

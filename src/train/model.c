@@ -69,6 +69,7 @@ void shoal_model_destroy(shoal_model *m) {
   free((char *)m->options.kernels);
   free((int64_t *)m->options.schedule.boundaries);
   free((double *)m->options.schedule.rates);
+  free((void *)m->class_names);
   shoal_status_free(m->error);
   free(m);
 }

@@ -86,6 +86,7 @@ struct shoal_model {
   tower **towers;
   size_t n_towers, cap_towers;
   int64_t classes;
+  const char *const *class_names; /* owned; NULL: none are known */
 };
 
 /* What a layer sees while a branch of a tower is built. */
@@ -113,6 +114,13 @@ SHOAL_CHECKED shoal_status model_weights(const shoal_model *m, bool trained_only
 /* Examples as the model takes them, with labels that fit; at least one. */
 SHOAL_CHECKED shoal_status model_check_features(const shoal_model *m, const shoal_tensor *features);
 SHOAL_CHECKED shoal_status model_check_data(const shoal_model *m, const shoal_dataset *data);
+/* The names of some data's classes, or NULL: become the model's where it has none; are an INPUT error where they differ
+ * from the model's. */
+SHOAL_CHECKED shoal_status model_adopt_class_names(shoal_model *m, const char *const *names);
+SHOAL_CHECKED shoal_status model_check_class_names(const shoal_model *m, const char *const *names);
+/* In the metadata of a safetensors file; *out is one block, the caller's to free, NULL: there are none. */
+SHOAL_CHECKED shoal_status model_names_write(const char *const *names, json_t *metadata);
+SHOAL_CHECKED shoal_status model_names_read(const json_t *metadata, const char *const **out);
 /* Before compiling: the session is to have a table of so many rows only, which a strategy fills for each batch. */
 void model_shrink_table(shoal_model *m, int64_t rows);
 /* Of a model of sparse rows: the size of the feature space. */

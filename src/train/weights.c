@@ -21,11 +21,15 @@ static shoal_status weight_entries(shoal_model *m, checkpoint_entry **out, int *
 
 shoal_status shoal_model_save(shoal_model *m, const char *path) {
   TRY(model_ready(m));
-  checkpoint_entry *entries;
+  json_t *metadata = json_object();
+  if (!metadata) return status_no_memory();
+  checkpoint_entry *entries = NULL;
   int n;
-  TRY(weight_entries(m, &entries, &n));
-  shoal_status status = checkpoint_write_path(path, entries, n, NULL);
+  shoal_status status = model_names_write(m->class_names, metadata);
+  if (!status) status = weight_entries(m, &entries, &n);
+  if (!status) status = checkpoint_write_path(path, entries, n, json_object_size(metadata) ? metadata : NULL);
   free(entries);
+  json_decref(metadata);
   return status;
 }
 
@@ -34,7 +38,13 @@ shoal_status shoal_model_load(shoal_model *m, const char *path) {
   checkpoint_entry *entries;
   int n;
   TRY(weight_entries(m, &entries, &n));
-  shoal_status status = checkpoint_read_some(path, entries, n, NULL);
+  json_t *metadata = NULL;
+  const char *const *names = NULL;
+  shoal_status status = checkpoint_read_some(path, entries, n, &metadata);
+  if (!status) status = status_wrap(model_names_read(metadata, &names), "%s", path);
+  if (!status && names) status = status_wrap(shoal_model_set_class_names(m, names), "%s", path);
+  free((void *)names);
+  json_decref(metadata);
   free(entries);
   return status;
 }

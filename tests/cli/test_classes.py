@@ -1,0 +1,119 @@
+"""Classes by name: one dictionary a job, for shards, test rows, workers, streams, resumed runs and predictions."""
+import json
+import random
+import shutil
+import struct
+import unittest
+import zlib
+
+import support
+
+NAMES = ["cat", "dog", "emu", "fox"]
+
+
+def write_rows(path, rows, seed, order=NAMES, label=True):
+    """784 numbers a row, of which 28 tell the class; the first rows show the classes in the given order."""
+    numbers = random.Random(seed)
+    words = list(order) + [numbers.choice(order) for _ in range(rows - len(order))]
+    lines = []
+    for word in words:
+        at = 28 * NAMES.index(word) + 28
+        fields = ["0"] * 784
+        for i in range(at, at + 28):
+            fields[i] = f"{numbers.random():.2f}"
+        lines.append(",".join(fields + [word] * label))
+    path.write_text("\n".join(lines) + "\n")
+    return words
+
+
+class Words(support.Case):
+    def setUp(self):
+        super().setUp()
+        write_rows(self.folder / "a.csv", 150, 1, ["fox", "dog", "cat"])
+        write_rows(self.folder / "b.csv", 150, 2, ["emu", "cat"])
+        write_rows(self.folder / "test.csv", 120, 3, ["dog", "emu", "cat", "fox"])
+
+    def learn(self, run, *flags, data="a.csv,b.csv", expect=0):
+        return self.shoal("train", "softmax", "--data", data, "--test-data", "test.csv", "--epochs", 4, "--run-dir", run,
+                          *support.FEW, *flags, expect=expect)
+
+    def summary(self, run):
+        return json.loads((self.folder / run / "summary.json").read_text())
+
+    def test_shards_and_test_rows(self):
+        self.learn("run")
+        self.assertGreater(self.summary("run")["test_accuracy"], 0.98)
+        self.assertEqual(json.loads((self.folder / "run" / "settings.json").read_text())["class_names"], NAMES)
+        for file in ["run/model.safetensors", *(self.folder / "run" / "checkpoints").glob("*.safetensors")]:
+            raw = (self.folder / file).read_bytes()
+            header = json.loads(raw[8:8 + struct.unpack("<Q", raw[:8])[0]])
+            self.assertEqual(json.loads(header["__metadata__"]["class_names"]), NAMES)
+        # The same, streamed and with workers.
+        mirrored = ["--strategy", "mirrored", "--workers", 2, "--threads", 2]
+        for run, flags in (("stream", ["--stream"]), ("ps", ["--workers", 2]), ("mirrored", mirrored)):
+            self.learn(run, *flags)
+            self.assertGreater(self.summary(run)["test_accuracy"], 0.98, run)
+
+    def test_resume_keeps_them(self):
+        self.learn("run", "--epochs", 1)
+        # The files now lack the first class, and begin with another.
+        write_rows(self.folder / "a.csv", 150, 1, ["emu", "dog"])
+        write_rows(self.folder / "b.csv", 150, 2, ["fox", "dog"])
+        self.shoal("train", "softmax", "--resume", "--run-dir", "run", "--epochs", 3, *support.FEW)
+        self.assertGreater(self.summary("run")["test_accuracy"], 0.98)
+        # A class that was not there is refused.
+        (self.folder / "b.csv").write_text((self.folder / "b.csv").read_text().replace("fox", "gnu"))
+        _, error = self.shoal("train", "softmax", "--resume", "--run-dir", "run", "--epochs", 4, *support.FEW, expect=1)
+        self.assertIn("'gnu' is not among the 4 classes: cat, dog, emu, fox", error)
+
+    def test_unknown_word(self):
+        lines = (self.folder / "test.csv").read_text().splitlines()
+        lines[7] = lines[7].rsplit(",", 1)[0] + ",gnu"
+        (self.folder / "test.csv").write_text("\n".join(lines) + "\n")
+        for flags in ([], ["--workers", 2]):
+            _, error = self.learn("run", *flags, expect=1)
+            self.assertIn("test.csv: record 7 at byte", error)
+            self.assertIn("column 784: 'gnu' is not among the 4 classes: cat, dog, emu, fox", error)
+            shutil.rmtree(self.folder / "run", ignore_errors=True)
+
+    def test_classes_given(self):
+        self.learn("run", "--columns", "classes=fox|emu|dog|cat")
+        self.assertGreater(self.summary("run")["test_accuracy"], 0.98)
+        self.assertEqual(json.loads((self.folder / "run" / "settings.json").read_text())["class_names"], NAMES[::-1])
+
+
+def write_picture(path, label, numbers):
+    """A PNG of 28x28 grey pixels: a bright bar at the height of its class, and noise."""
+    rows = [bytearray(numbers.choices((0, 0, 0, 60), k=28)) for _ in range(28)]
+    for row in rows[5 * label + 4:5 * label + 7]:
+        row[4:24] = bytes([200]) * 20
+    parts = [(b"IHDR", struct.pack(">IIBBBBB", 28, 28, 8, 0, 0, 0, 0)),
+             (b"IDAT", zlib.compress(b"".join(b"\0" + bytes(row) for row in rows))), (b"IEND", b"")]
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body)) for kind, body in parts))
+
+
+class Folders(support.Case):
+    def setUp(self):
+        super().setUp()
+        numbers = random.Random(5)
+        for part, count in (("train", 30), ("test", 20)):
+            for label, name in enumerate(NAMES):
+                (self.folder / "animals" / part / name).mkdir(parents=True)
+                for i in range(count):
+                    write_picture(self.folder / "animals" / part / name / f"{i}.png", label, numbers)
+
+    def test_class_missing_in_test(self):
+        test = self.folder / "animals/test"
+        shutil.rmtree(test / "cat")
+        self.shoal("train", "softmax", "--data", "animals", "--epochs", 10, "--run-dir", "run", *support.FEW)
+        self.assertGreater(json.loads((self.folder / "run/summary.json").read_text())["test_accuracy"], 0.98)
+        out, _ = self.shoal("eval", "run", "--json")
+        self.assertGreater(json.loads(out)["accuracy"], 0.98)
+        (test / "dog").rename(test / "zebra")
+        _, error = self.shoal("eval", "run", expect=1)
+        self.assertIn("test/zebra: 'zebra' is not among the 4 classes: cat, dog, emu, fox", error)
+
+
+if __name__ == "__main__":
+    unittest.main()
