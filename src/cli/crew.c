@@ -1,6 +1,7 @@
 #include "cli/crew.h"
 
 #include "base/clock.h"
+#include "base/mem.h"
 #include "cli/cluster_job.h"
 #include "cli/log_view.h"
 #include "cli/membership.h"
@@ -364,6 +365,9 @@ shoal_status crew_check(const crew *c) {
   return NULL;
 }
 
+/* Of each worker, unless the user says so. */
+static int64_t fair_threads(int64_t workers) { return MAX_OF(sysconf(_SC_NPROCESSORS_ONLN) / (long)workers, 1); }
+
 /* Looks at the data once: all tasks are told the same. */
 static shoal_status prepare(watch *w) {
   training *b = w->crew->base;
@@ -373,8 +377,8 @@ static shoal_status prepare(watch *w) {
   job_close_rows(&b->train);
   job_close_rows(&b->test);
   if (!b->flags.threads) {
-    long processors = sysconf(_SC_NPROCESSORS_ONLN) / (long)b->flags.workers;
-    b->flags.threads = processors > 1 ? processors : 1;
+    b->flags.threads = fair_threads(b->flags.workers);
+    w->crew->report->next_threads = (int)fair_threads(b->flags.workers + 1);
   }
   if (b->flags.max_restarts < 0) b->flags.max_restarts = STANDARD_RESTARTS;
   TRY(run_dir_make(&b->dir));

@@ -7,6 +7,14 @@
 static double number_of(const json_t *o, const char *key) { return json_number_value(json_object_get(o, key)); }
 static int64_t count_of(const json_t *o, const char *key) { return json_integer_value(json_object_get(o, key)); }
 
+static int host_index(const json_t *hosts, const json_t *task) {
+  size_t i;
+  json_t *host;
+  json_array_foreach((json_t *)hosts, i, host)
+    if (json_equal(json_object_get(host, "host"), json_object_get(task, "host"))) return (int)i;
+  return -1;
+}
+
 static void read_task(const run_report *r, const json_t *o, verdict_task *t) {
   const char *role = json_string_value(json_object_get(o, "role"));
   const json_t *time = json_object_get(o, "time");
@@ -16,6 +24,7 @@ static void read_task(const run_report *r, const json_t *o, verdict_task *t) {
   *t = (verdict_task){.server = role && !strcmp(role, "ps"),
                       .seconds = number_of(o, "seconds"),
                       .cpu_percent = number_of(o, "cpu_percent_mean"),
+                      .threads = (int)count_of(o, "threads"),
                       .times = {.compute = number_of(time, "compute_seconds"),
                                 .network = number_of(time, "network_seconds"),
                                 .barrier = number_of(time, "barrier_seconds"),
@@ -28,37 +37,53 @@ static void read_task(const run_report *r, const json_t *o, verdict_task *t) {
   json_array_foreach(json_object_get(o, "gradients"), i, used) t->served += json_integer_value(used);
 }
 
+/* Fills both lists, which have room. Returns the tasks that count: workers and servers. */
+static int read_tasks(const run_report *r, const json_t *tasks, const json_t *hosts, verdict_task *out,
+                      verdict_host *machines) {
+  int n = 0;
+  size_t i;
+  json_t *o;
+  json_array_foreach((json_t *)hosts, i, o) machines[i] =
+      (verdict_host){.name = json_string_value(json_object_get(o, "host")), .cores = (int)count_of(o, "cores")};
+  json_array_foreach((json_t *)tasks, i, o) {
+    const char *role = json_string_value(json_object_get(o, "role"));
+    int host = host_index(hosts, o);
+    if (host >= 0) machines[host].own += number_of(o, "cpu_percent_mean") / 100;
+    if (!role || (strcmp(role, "worker") && strcmp(role, "ps"))) continue;
+    read_task(r, o, &out[n]);
+    out[n++].host = host;
+  }
+  json_array_foreach((json_t *)hosts, i, o) {
+    double busy = number_of(o, "cpu_percent_mean") / 100 * machines[i].cores;
+    machines[i].others = fmax(busy - machines[i].own, 0);
+  }
+  return n;
+}
+
 void judge(const run_report *r, const json_t *tasks, const json_t *hosts, verdict *out) {
   const job_flags *f = r->flags;
-  size_t n = json_array_size(tasks), i;
-  verdict_task *all = calloc(n + 1, sizeof *all);
-  int used = 0;
-  json_t *task;
-  bool one_host = true;
+  verdict_task *all = calloc(json_array_size(tasks) + 1, sizeof *all);
+  verdict_host *machines = calloc(json_array_size(hosts) + 1, sizeof *machines);
   *out = (verdict){0};
-  if (!all) return;
-  json_array_foreach((json_t *)tasks, i, task) {
-    const char *role = json_string_value(json_object_get(task, "role"));
-    if (role && (!strcmp(role, "worker") || !strcmp(role, "ps"))) read_task(r, task, &all[used++]);
-    if (!json_equal(json_object_get(task, "host"), json_object_get(json_array_get(tasks, 0), "host"))) one_host = false;
+  if (all && machines) {
+    int n = read_tasks(r, tasks, hosts, all, machines);
+    verdict_facts facts = {.tasks = all,
+                           .n_tasks = n,
+                           .hosts = machines,
+                           .n_hosts = (int)json_array_size(hosts),
+                           .workers = (int)f->workers,
+                           .servers = (int)f->ps,
+                           .together = job_is_together(f),
+                           .next_threads = r->next_threads ? r->next_threads : r->threads,
+                           .batch = f->batch_size,
+                           .seconds = r->fit.seconds,
+                           .examples_per_second = r->fit.seconds > 0 ? (double)r->fit.run_examples / r->fit.seconds : 0,
+                           .rate = f->lr * job_rate_scale(f),
+                           .usual_rate = r->kind->rate};
+    verdict_make(&facts, out);
   }
-  const json_t *host = json_array_get(hosts, 0);
-  verdict_facts facts = {.tasks = all,
-                         .n_tasks = used,
-                         .workers = (int)f->workers,
-                         .servers = (int)f->ps,
-                         .together = job_is_together(f),
-                         .threads = r->threads,
-                         .batch = f->batch_size,
-                         .seconds = r->fit.seconds,
-                         .examples_per_second = r->fit.seconds > 0 ? (double)r->fit.run_examples / r->fit.seconds : 0,
-                         .rate = f->lr * job_rate_scale(f),
-                         .usual_rate = r->kind->rate,
-                         .one_host = one_host,
-                         .cores = (int)count_of(host, "cores"),
-                         .host_cpu_percent = number_of(host, "cpu_percent_mean")};
-  verdict_make(&facts, out);
   free(all);
+  free(machines);
 }
 
 json_t *judge_json(const run_report *r) {
@@ -75,12 +100,13 @@ json_t *judge_json(const run_report *r) {
                      v->next_examples_per_second, "speedup", v->speedup, "text", v->next_text);
   json_t *shares = json_pack("{s:f, s:f, s:f, s:f, s:f}", "compute", v->compute, "network", v->network, "barrier",
                              v->barrier, "server", v->server, "input", v->input);
-  return json_pack("{s:s, s:s, s:o, s:o, s:o}", "bottleneck", verdict_cause_names[v->cause], "text", v->text, "shares",
-                   shares, "next_worker", next, "warnings", warnings);
+  return json_pack("{s:s, s:s, s:o, s:o, s:s?, s:o}", "bottleneck", verdict_cause_names[v->cause], "text", v->text, "shares",
+                   shares, "next_worker", next, "no_forecast", !v->has_next && *v->next_text ? v->next_text : NULL,
+                   "warnings", warnings);
 }
 
 void judge_print(const verdict *v, FILE *to) {
   fprintf(to, "\n%s\n", v->text);
-  if (v->has_next) fprintf(to, "%s\n", v->next_text);
+  if (*v->next_text) fprintf(to, "%s\n", v->next_text);
   for (int i = 0; i < v->n_warnings; i++) fprintf(to, "note: %s\n", v->warnings[i].text);
 }

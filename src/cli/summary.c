@@ -112,6 +112,7 @@ json_t *task_json(const task_report *t) {
   if (t->use.host.known) json_object_set_new(o, "host_use", host_json(&t->use, host));
   if (t->steps < 0) return o;
   json_object_set_new(o, "time", times_json(&t->times));
+  if (t->threads) json_object_set_new(o, "threads", json_integer(t->threads));
   json_object_set_new(o, "steps", json_integer(t->steps));
   json_object_set_new(o, "examples", json_integer(t->examples));
   json_object_set_new(o, "test_accuracy", number(t->test_accuracy));
@@ -146,6 +147,7 @@ static json_t *own_task(const run_report *r) {
                                   .pid = getpid(),
                                   .seconds = r->fit.seconds,
                                   .use = r->use,
+                                  .threads = r->threads,
                                   .steps = r->fit.steps,
                                   .examples = r->fit.examples,
                                   .times = r->fit.times,

@@ -16,6 +16,7 @@ typedef struct {
   const char *error;  /* NULL: none */
   time_t started;
   int threads;
+  int next_threads; /* of each worker, if there was one more; 0: as many */
   int64_t parameters;
   shoal_fit_result fit;
   shoal_evaluation test; /* NaN where not measured */
@@ -37,6 +38,7 @@ typedef struct {
   sampler_use use;
   shoal_times times; /* of a worker */
   int64_t net_sent_bytes, net_received_bytes;
+  int threads;   /* of a worker, to compute with; 0: not known */
   int64_t steps; /* below 0: it is no worker, and what follows is left out */
   int64_t examples;
   double test_accuracy;

@@ -85,14 +85,14 @@ static void on_note(void *context, const char *line) { tell(context, "note", jso
 
 static int server_of(void *context, const shoal_value *variable) { return ps_strategy_server(context, variable); }
 
-/* One task on each machine samples it: where all are on one, the first server. */
+/* One task on each machine samples it: where all are on one, worker 0, since it does so as long as training takes. */
 static shoal_status open_metrics(task *t) {
   training *b = t->place.base;
   bool collects = t->place.ears->collects, chief = !t->place.server && t->place.index == 0;
   metrics_options o = {.folder = collects && !chief ? NULL : b->dir.path,
                        .role = role_of(t),
                        .index = t->place.index,
-                       .host = collects || (t->place.server && t->place.index == 0)};
+                       .host = collects || chief};
   graph_export_options graph = {.device = "/job:worker/task:0", .server_of = server_of, .context = t->strategy};
   if (collects && chief) TRY(metrics_repair(b->dir.metrics));
   TRY(training_open_metrics(b, &o, chief ? &graph : NULL, &t->log));
@@ -112,6 +112,7 @@ static json_t *worker_json(task *t, const shoal_fit_result *fit, const shoal_eva
                         .index = t->place.index,
                         .pid = getpid(),
                         .seconds = fit->seconds,
+                        .threads = shoal_model_threads(t->place.base->model),
                         .steps = fit->worker_steps,
                         .examples = fit->worker_examples,
                         .times = fit->times,

@@ -1,4 +1,4 @@
-#include "observe/verdict.h"
+#include "observe/verdict_internal.h"
 
 #include "base/mem.h"
 
@@ -9,18 +9,15 @@
 #include <string.h>
 
 #define SHORTEST 0.2      /* seconds */
-#define SHORT 1.0         /* seconds: told, but with a warning */
 #define SLOW 1.5          /* times the middle one */
 #define WAITS 0.25        /* share of the others' time */
 #define BUSY 0.7          /* share of a server's time */
 #define STARVES 0.2       /* share of a worker's time */
 #define FEW 0.5           /* of the middle worker's gradients */
-#define CROWDED 95.0      /* % of all processors */
-#define OWN 0.75          /* share of the machine's use that is the run's, below which others are to be named */
+#define CROWDED 0.95      /* of a machine's processors are in use */
+#define OTHERS 0.25       /* of them by other programs, from which on these are named */
 
 const char *const verdict_cause_names[VERDICT_CAUSES] = {"none", "computing", "network", "barrier", "input", "server"};
-
-static double sum_of(const shoal_times *t) { return t->compute + t->network + t->barrier + t->server + t->input; }
 
 __attribute__((format(printf, 4, 5))) static void warn(verdict *v, const char *kind, const char *task,
                                                        const char *format, ...) {
@@ -34,7 +31,7 @@ __attribute__((format(printf, 4, 5))) static void warn(verdict *v, const char *k
   va_end(arguments);
 }
 
-static const verdict_task *worker_at(const verdict_facts *f, int i) {
+const verdict_task *verdict_worker(const verdict_facts *f, int i) {
   for (int k = 0; k < f->n_tasks; k++)
     if (!f->tasks[k].server && i-- == 0) return &f->tasks[k];
   return NULL;
@@ -42,7 +39,7 @@ static const verdict_task *worker_at(const verdict_facts *f, int i) {
 
 static int count_workers(const verdict_facts *f) {
   int n = 0;
-  while (worker_at(f, n)) n++;
+  while (verdict_worker(f, n)) n++;
   return n;
 }
 
@@ -62,7 +59,7 @@ static double median_without(const verdict_facts *f, const verdict_task *but, do
   int n = 0;
   const verdict_task *t;
   if (!all) return 0;
-  for (int i = 0; (t = worker_at(f, i)); i++)
+  for (int i = 0; (t = verdict_worker(f, i)); i++)
     if (t != but) all[n++] = value(t);
   qsort(all, (size_t)n, sizeof *all, by_value);
   double middle = n ? all[n / 2] : 0;
@@ -72,17 +69,17 @@ static double median_without(const verdict_facts *f, const verdict_task *but, do
 
 static const verdict_task *slowest_of(const verdict_facts *f) {
   const verdict_task *slowest = NULL, *t;
-  for (int i = 0; (t = worker_at(f, i)); i++)
+  for (int i = 0; (t = verdict_worker(f, i)); i++)
     if (!slowest || own_part(t) > own_part(slowest)) slowest = t;
   return slowest;
 }
 
 static double barrier_share(const verdict_task *t) {
-  double all = sum_of(&t->times);
+  double all = verdict_time(&t->times);
   return all > 0 ? t->times.barrier / all : 0;
 }
 
-static const verdict_task *busiest_of(const verdict_facts *f) {
+const verdict_task *verdict_busiest(const verdict_facts *f) {
   const verdict_task *busiest = NULL;
   for (int k = 0; k < f->n_tasks; k++)
     if (f->tasks[k].server && (!busiest || f->tasks[k].busy_seconds > busiest->busy_seconds)) busiest = &f->tasks[k];
@@ -92,14 +89,14 @@ static const verdict_task *busiest_of(const verdict_facts *f) {
 static void add_shares(const verdict_facts *f, verdict *v) {
   shoal_times all = {0};
   const verdict_task *t;
-  for (int i = 0; (t = worker_at(f, i)); i++) {
+  for (int i = 0; (t = verdict_worker(f, i)); i++) {
     all.compute += t->times.compute;
     all.network += t->times.network;
     all.barrier += t->times.barrier;
     all.server += t->times.server;
     all.input += t->times.input;
   }
-  double sum = sum_of(&all);
+  double sum = verdict_time(&all);
   if (!(sum > 0)) return;
   v->compute = all.compute / sum;
   v->network = all.network / sum;
@@ -128,7 +125,7 @@ static void name_barrier(const verdict_facts *f, const verdict_task *slow, verdi
 }
 
 static void find_cause(const verdict_facts *f, verdict *v) {
-  const verdict_task *slow = awaited_of(f), *server = busiest_of(f);
+  const verdict_task *slow = awaited_of(f), *server = verdict_busiest(f);
   double busy = server && server->seconds > 0 ? server->busy_seconds / server->seconds : 0;
   double away = v->network + v->server;
   if (slow) {
@@ -166,52 +163,14 @@ static void find_cause(const verdict_facts *f, verdict *v) {
   }
 }
 
-/* ---- one more worker */
-
-static void look_ahead(const verdict_facts *f, verdict *v) {
-  const verdict_task *server = busiest_of(f), *slow = slowest_of(f), *t;
-  int n = count_workers(f);
-  if (!server || !slow || !n || !server->served || !(f->examples_per_second > 0) || !slow->steps) return;
-  double gradient = server->busy_seconds / (double)server->served; /* seconds of the busiest server */
-  double processors = server->cpu_percent / 100, worker = 0;
-  double trips = 0, own = 0, steps = 0;
-  for (int i = 0; (t = worker_at(f, i)); i++) {
-    trips += t->times.network + t->times.server;
-    own += t->times.compute + t->times.input;
-    steps += (double)t->steps;
-    worker += t->cpu_percent / 100 / n;
-  }
-  processors += worker * n;
-  double part = f->together ? own_part(slow) : own / steps; /* of a step that is not exchange */
-  double now = part + trips / steps, then = now + gradient;
-  double speed = (double)(n + 1) / then, most = 1 / gradient, present = n / now;
-  const char *limit = "";
-  if (speed > most) {
-    speed = most;
-    limit = "; no server can take in more";
-  }
-  double speedup = speed / present;
-  if (f->one_host && f->cores && processors + worker > f->cores && speedup > f->cores / processors) {
-    speedup = MAX_OF(f->cores / processors, 1 / (1 + 1.0 / n));
-    limit = "; this machine has no processor left for it";
-  }
-  v->has_next = true;
-  v->speedup = speedup;
-  v->next_examples_per_second = speedup * f->examples_per_second;
-  double unit = pow(10, floor(log10(v->next_examples_per_second)) - 2); /* three digits are more than the model knows */
-  snprintf(v->next_text, sizeof v->next_text, "With %d workers about %.0f examples/s, %.2f times as many as with %d%s.",
-           n + 1, unit >= 1 ? round(v->next_examples_per_second / unit) * unit : v->next_examples_per_second, speedup,
-           n, limit);
-}
-
 /* ---- warnings */
 
 static double gradients_of(const verdict_task *t) { return (double)t->gradients; }
 
 static void warn_about_tasks(const verdict_facts *f, verdict *v) {
   const verdict_task *t, *slow = slowest_of(f);
-  for (int i = 0; (t = worker_at(f, i)); i++) {
-    double all = sum_of(&t->times);
+  for (int i = 0; (t = verdict_worker(f, i)); i++) {
+    double all = verdict_time(&t->times);
     if (all > 0 && t->times.input / all >= STARVES)
       warn(v, "input_starves", t->name,
            "%s waits for rows %.0f %% of its time: more --threads, a faster disk, or data that "
@@ -242,20 +201,26 @@ static void warn_about_rate(const verdict_facts *f, verdict *v) {
        f->rate * f->workers);
 }
 
-static void warn_about_host(const verdict_facts *f, verdict *v) {
-  double own = 0;
-  for (int k = 0; k < f->n_tasks; k++) own += f->tasks[k].cpu_percent / 100;
-  if (!f->cores || !f->one_host) return;
-  if (f->host_cpu_percent >= CROWDED && own < OWN * f->cores)
+/* Threads of workers, and servers, on a machine. */
+static int wanted_on(const verdict_facts *f, int host) {
+  int n = 0;
+  for (int k = 0; k < f->n_tasks; k++)
+    if (f->tasks[k].host == host) n += f->tasks[k].server ? 1 : f->tasks[k].threads;
+  return n;
+}
+
+static void warn_about_host(const verdict_facts *f, int host, verdict *v) {
+  const verdict_host *h = &f->hosts[host];
+  const char *on = f->n_hosts > 1 ? " on " : "", *name = f->n_hosts > 1 ? h->name : "";
+  int wanted = wanted_on(f, host);
+  if (h->others > OTHERS * h->cores && h->own + h->others >= CROWDED * h->cores)
     warn(v, "busy_host", "",
-         "All %d processors are busy, but this run uses only %.1f of them: other programs slow it down, "
-         "and part of its waiting is for them.",
-         f->cores, own);
-  else if (f->workers * f->threads + f->servers > f->cores && f->servers)
+         "Other programs used %.1f of the %d processors%s%s, this run %.1f: they slow it down, and part of its waiting "
+         "is for them.", h->others, h->cores, on, name, h->own);
+  else if (wanted > h->cores && f->servers)
     warn(v, "busy_host", "",
-         "%d workers with %d thread%s and %d server%s share %d processors: part of the waiting is for a "
-         "processor.",
-         f->workers, f->threads, f->threads == 1 ? "" : "s", f->servers, f->servers == 1 ? "" : "s", f->cores);
+         "The workers' threads and the servers, %d in all, share %d processor%s%s%s: part of the waiting is for a "
+         "processor.", wanted, h->cores, h->cores == 1 ? "" : "s", on, name);
 }
 
 void verdict_make(const verdict_facts *f, verdict *out) {
@@ -264,14 +229,14 @@ void verdict_make(const verdict_facts *f, verdict *out) {
   add_shares(f, v);
   warn_about_tasks(f, v);
   warn_about_rate(f, v);
-  warn_about_host(f, v);
+  for (int i = 0; i < f->n_hosts; i++) warn_about_host(f, i, v);
   if (f->seconds < SHORTEST || !(v->compute + v->network + v->barrier + v->server + v->input > 0)) {
     snprintf(v->text, sizeof v->text, "The run was too short to tell what limits it.");
     return;
   }
-  if (f->seconds < SHORT)
+  if (f->seconds < VERDICT_SHORT)
     warn(v, "short_run", "", "The run took %.2f s: its figures are about starting up as much as about training.",
          f->seconds);
   find_cause(f, v);
-  look_ahead(f, v);
+  verdict_forecast(f, v);
 }

@@ -8,8 +8,11 @@
  * 3. Otherwise, if the workers compute for at least half of their time, it is computing.
  * 4. Otherwise the largest of what they wait for. Messages on their way that wait because a server is at work on others
  *    count as the server's, when the busiest server works for BUSY of the time.
- * 5. One more worker: a step takes as long as now, and one gradient more of a server's time; no more than the busiest
- *    server can take, and on one machine no more than its processors give. */
+ * 5. One more worker: a step takes as long as now and one gradient more of the busiest server's time, its computing scaled
+ *    to the threads that each worker would have; no faster than that server takes in gradients. On one machine, async:
+ *    no faster than its processors can do the work of all tasks. With several machines, the new worker has its own.
+ *    No forecast, but why: the run was too short; other programs had a good part of the processors; workers would have
+ *    to share processors in sync mode, or with several threads each. */
 #ifndef SHOAL_OBSERVE_VERDICT_H
 #define SHOAL_OBSERVE_VERDICT_H
 
@@ -34,7 +37,9 @@ typedef struct {
   bool server;
   double seconds; /* in training */
   double cpu_percent; /* 100: one processor */
+  int host;           /* index into verdict_facts.hosts; below 0: not known */
   /* workers */
+  int threads;
   shoal_times times;
   int64_t steps;
   int64_t gradients; /* that were used by every server; below 0: not known */
@@ -43,18 +48,24 @@ typedef struct {
   int64_t served; /* gradients */
 } verdict_task;
 
+/* A machine, over the time of the training: means, in processors. */
+typedef struct {
+  const char *name;
+  int cores;
+  double own, others; /* used by all tasks of the run; by other programs */
+} verdict_host;
+
 typedef struct {
   const verdict_task *tasks; /* [n_tasks] */
   int n_tasks;
+  const verdict_host *hosts; /* [n_hosts] */
+  int n_hosts;
   int workers, servers;
   bool together;
-  int threads;    /* of each worker */
+  int next_threads; /* of each worker, if there was one more */
   int64_t batch;  /* of each worker */
   double seconds, examples_per_second;
   double rate, usual_rate; /* the learning rate; the one that the model has for one worker's batch, 0: not known */
-  bool one_host;
-  int cores;               /* of the machine, 0: not known */
-  double host_cpu_percent; /* mean, of all its processors, 0 to 100, others' programs included */
 } verdict_facts;
 
 #define VERDICT_TEXT 320
@@ -72,7 +83,7 @@ typedef struct {
   double compute, network, barrier, server, input; /* shares of the workers' time */
   bool has_next;
   double next_examples_per_second, speedup;
-  char next_text[VERDICT_TEXT];
+  char next_text[VERDICT_TEXT]; /* without has_next: why there is no forecast, or "" */
   verdict_warning warnings[VERDICT_WARNINGS_MOST];
   int n_warnings;
 } verdict;
