@@ -227,10 +227,8 @@ static shoal_status no_rows(const csv_reader *r) {
 /* Decides whether the first line is a header, and takes its names. */
 static shoal_status read_header(csv_reader *r) {
   const uint8_t *at;
-  size_t n, whole, have;
+  size_t n, whole;
   const char *problem;
-  TRY(stream_fill(r->bytes, 3, &at, &have));
-  if (have >= 3 && !memcmp(at, "\xef\xbb\xbf", 3)) stream_advance(r->bytes, 3); /* UTF-8's mark */
   r->line = 1;
   TRY(next_line(r, &at, &n, &whole, &problem));
   if (!n) return no_rows(r);

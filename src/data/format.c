@@ -2,13 +2,12 @@
 
 #include "base/mem.h"
 #include "base/text.h"
+#include "data/stream.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <zlib.h>
 
 #define HEAD_BYTES 4096
 
@@ -45,44 +44,19 @@ const format *format_find(const char *name) {
   return NULL;
 }
 
-/* Up to `room` bytes of gzip or zlib data; 0 when it is neither. */
-static size_t inflate_head(const uint8_t *packed, size_t n, uint8_t *out, size_t room) {
-  bool gzip = n > 2 && packed[0] == 0x1f && packed[1] == 0x8b;
-  bool zlib = n > 2 && (packed[0] & 0x8f) == 0x08 && (packed[0] * 256 + packed[1]) % 31 == 0;
-  z_stream z = {0};
-  if ((!gzip && !zlib) || inflateInit2(&z, MAX_WBITS + 32) != Z_OK) return 0;
-  z.next_in = (Bytef *)packed; /* zlib does not write to it */
-  z.avail_in = (uInt)n;
-  z.next_out = out;
-  z.avail_out = (uInt)room;
-  int result = inflate(&z, Z_SYNC_FLUSH);
-  size_t made = room - z.avail_out;
-  inflateEnd(&z);
-  return result == Z_OK || result == Z_STREAM_END || result == Z_BUF_ERROR ? made : 0;
-}
-
-/* The first bytes of a file, decompressed. head: [HEAD_BYTES]. */
+/* The first bytes of a file, decompressed, text as UTF-8. head: [HEAD_BYTES]. */
 static shoal_status read_head(const char *path, uint8_t *head, size_t *n) {
-  uint8_t raw[HEAD_BYTES];
-  size_t got = 0;
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return status_make(SHOAL_ERR_INPUT, "%s: cannot open: %s", path, strerror(errno));
-  while (got < sizeof raw) {
-    ssize_t more = read(fd, raw + got, sizeof raw - got);
-    if (more < 0 && errno == EINTR) continue;
-    if (more < 0) {
-      shoal_status status = status_make(SHOAL_ERR_INPUT, "%s: cannot read: %s", path, strerror(errno));
-      close(fd);
-      return status;
-    }
-    if (!more) break;
-    got += (size_t)more;
+  stream *s;
+  const uint8_t *at;
+  size_t have;
+  TRY(stream_open(path, &s));
+  shoal_status status = stream_fill(s, HEAD_BYTES, &at, &have);
+  if (!status) {
+    *n = MIN_OF(have, (size_t)HEAD_BYTES);
+    if (*n) memcpy(head, at, *n);
   }
-  close(fd);
-  size_t made = inflate_head(raw, got, head, HEAD_BYTES);
-  if (!made) memcpy(head, raw, got);
-  *n = made ? made : got;
-  return NULL;
+  stream_close(s);
+  return status;
 }
 
 static shoal_status unknown(const char *path, const char *why) {

@@ -12,10 +12,13 @@
 enum {
   BUFFER = 256 * 1024,  /* decompressed; small enough to stay in the second-level cache */
   PACKED = 64 * 1024,   /* compressed bytes read at once */
-  TRIAL = 4096          /* decompressed bytes that must come out well before zlib is believed */
+  TRIAL = 4096,         /* decompressed bytes that must come out well before zlib is believed */
+  WIDE = 64 * 1024,     /* bytes of UTF-16 text read at once */
+  LONGEST_CHARACTER = 4 /* bytes of UTF-8 */
 };
 
-typedef enum { PLAIN, GZIP, ZLIB } packing;
+typedef enum { PLAIN, GZIP, ZLIB, DEFLATE } packing;
+typedef enum { AS_IS, UTF16_LITTLE, UTF16_BIG } encoding;
 
 struct stream {
   char *name;            /* owned */
@@ -23,8 +26,9 @@ struct stream {
   const uint8_t *memory; /* borrowed */
   size_t memory_size;
   bool seekable;
-  uint64_t raw_size; /* of the file; 0 for a pipe */
-  uint64_t raw_read; /* bytes of the file fetched so far */
+  uint64_t raw_start; /* where in the file the stream begins: behind UTF-8's mark, or at a member of an archive */
+  uint64_t raw_size;  /* bytes from there on; UINT64_MAX for a pipe */
+  uint64_t raw_read;  /* of them fetched so far */
 
   uint8_t *buffer; /* [capacity + STREAM_SLACK] */
   size_t capacity, start, end;
@@ -35,19 +39,28 @@ struct stream {
   z_stream z;
   bool z_ready, member_ended; /* member_ended: stands between two gzip members */
   uint8_t *packed;            /* [PACKED]; z.next_in .. + z.avail_in is what is left of it */
+
+  encoding encoding;
+  size_t mark, mark_left; /* bytes of a byte order mark at the start of what is decoded; of them still to be dropped */
+  uint8_t *wide;          /* [WIDE] of UTF-16 text, of which wide_start .. wide_end is left */
+  size_t wide_start, wide_end;
 };
+
+/* Is byte n of the stream byte n of the file, which can be sought? */
+static bool is_direct(const stream *s) { return s->packing == PLAIN && s->encoding == AS_IS && s->seekable; }
 
 /* Up to n bytes of the file as it lies on the disk; *got is 0 only at its end. */
 static shoal_status read_raw(stream *s, uint8_t *out, size_t n, size_t *got) {
+  n = (size_t)MIN_OF((uint64_t)n, s->raw_size - MIN_OF(s->raw_read, s->raw_size));
   if (s->fd < 0) {
-    size_t have = MIN_OF(n, s->memory_size - (size_t)s->raw_read);
-    if (have) memcpy(out, s->memory + s->raw_read, have);
+    size_t have = MIN_OF(n, s->memory_size - (size_t)(s->raw_start + s->raw_read));
+    if (have) memcpy(out, s->memory + s->raw_start + s->raw_read, have);
     s->raw_read += have;
     *got = have;
     return NULL;
   }
-  ssize_t r;
-  do r = read(s->fd, out, n);
+  ssize_t r = 0;
+  do r = n ? read(s->fd, out, n) : 0;
   while (r < 0 && errno == EINTR);
   if (r < 0)
     return status_make(errno == EISDIR ? SHOAL_ERR_INPUT : SHOAL_ERR_SYSTEM, "%s: byte %llu: cannot read: %s", s->name,
@@ -97,16 +110,82 @@ static shoal_status read_packed(stream *s, uint8_t *out, size_t n, size_t *got) 
   return NULL;
 }
 
-/* Room for at least one more byte behind `end`; moves what is there to the front when that is little. */
+/* What the stream is made of, decompressed, without its mark; *got is 0 only at the end. */
+static shoal_status read_bytes(stream *s, uint8_t *out, size_t n, size_t *got) {
+  for (;;) {
+    if (s->packing == PLAIN) TRY(read_raw(s, out, n, got));
+    else TRY(read_packed(s, out, n, got));
+    size_t drop = MIN_OF(s->mark_left, *got);
+    if (!drop) return NULL;
+    s->mark_left -= drop;
+    *got -= drop;
+    memmove(out, out + drop, *got);
+    if (*got) return NULL;
+  }
+}
+
+/* ---- UTF-16 */
+
+static uint32_t unit_at(const stream *s, size_t i) {
+  const uint8_t *p = s->wide + s->wide_start + i;
+  return s->encoding == UTF16_LITTLE ? p[0] | (uint32_t)p[1] << 8 : p[1] | (uint32_t)p[0] << 8;
+}
+
+/* Returns how many bytes it takes. */
+static size_t put_utf8(uint32_t c, uint8_t out[LONGEST_CHARACTER]) {
+  if (c < 0x80) {
+    out[0] = (uint8_t)c;
+    return 1;
+  }
+  size_t n = c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+  for (size_t i = n - 1; i; i--, c >>= 6) out[i] = (uint8_t)(0x80 | (c & 0x3f));
+  out[0] = (uint8_t)((0xf00u >> n & 0xf0) | c);
+  return n;
+}
+
+/* The next bytes behind those in `wide`; at the end of the text nothing changes. */
+static shoal_status fill_wide(stream *s) {
+  size_t held = s->wide_end - s->wide_start, got;
+  memmove(s->wide, s->wide + s->wide_start, held);
+  s->wide_start = 0;
+  s->wide_end = held;
+  TRY(read_bytes(s, s->wide + held, WIDE - held, &got));
+  s->wide_end += got;
+  return NULL;
+}
+
+/* Text as UTF-8; half a pair of surrogates becomes U+FFFD. room: at least LONGEST_CHARACTER. */
+static shoal_status read_wide(stream *s, uint8_t *out, size_t room, size_t *got) {
+  size_t n = 0;
+  while (room - n >= LONGEST_CHARACTER) {
+    if (s->wide_end - s->wide_start < 4) TRY(fill_wide(s));
+    size_t have = s->wide_end - s->wide_start;
+    if (have == 1 && !n)
+      return status_make(SHOAL_ERR_INPUT, "%s: byte %llu: the UTF-16 text ends in the middle of a character: save the "
+                                          "file again", s->name, (unsigned long long)s->raw_read);
+    if (have < 2) break;
+    uint32_t c = unit_at(s, 0), low = have >= 4 ? unit_at(s, 2) : 0;
+    bool pair = c >> 10 == 0x36 && low >> 10 == 0x37;
+    if (pair) c = 0x10000 + ((c & 0x3ff) << 10 | (low & 0x3ff));
+    else if (c >> 11 == 0x1b) c = 0xfffd;
+    s->wide_start += pair ? 4 : 2;
+    n += put_utf8(c, out + n);
+  }
+  *got = n;
+  return NULL;
+}
+
+/* Room for a character behind `end`; moves what is there to the front when that is little. */
 static shoal_status make_room(stream *s) {
   size_t held = s->end - s->start;
   if (!held) s->start = s->end = 0;
-  if (s->start && s->capacity - s->end < s->capacity / 2 && (held <= s->capacity / 4 || s->end == s->capacity)) {
+  bool full = s->capacity - s->end < LONGEST_CHARACTER;
+  if (s->start && s->capacity - s->end < s->capacity / 2 && (held <= s->capacity / 4 || full)) {
     memmove(s->buffer, s->buffer + s->start, held);
     s->start = 0;
     s->end = held;
   }
-  if (s->end < s->capacity) return NULL;
+  if (s->capacity - s->end >= LONGEST_CHARACTER) return NULL;
   if (s->capacity > SIZE_MAX / 4) return status_no_memory();
   uint8_t *larger = realloc(s->buffer, s->capacity * 2 + STREAM_SLACK);
   if (!larger) return status_no_memory();
@@ -120,8 +199,8 @@ static shoal_status read_more(stream *s) {
   if (s->ended) return NULL;
   TRY(make_room(s));
   size_t got, room = s->capacity - s->end;
-  if (s->packing == PLAIN) TRY(read_raw(s, s->buffer + s->end, room, &got));
-  else TRY(read_packed(s, s->buffer + s->end, room, &got));
+  if (s->encoding == AS_IS) TRY(read_bytes(s, s->buffer + s->end, room, &got));
+  else TRY(read_wide(s, s->buffer + s->end, room, &got));
   s->end += got;
   memset(s->buffer + s->end, 0, STREAM_SLACK);
   s->ended = !got;
@@ -144,17 +223,17 @@ uint64_t stream_offset(const stream *s) { return s->offset; }
 
 bool stream_compressed(const stream *s) { return s->packing != PLAIN; }
 
-uint64_t stream_size(const stream *s) { return s->packing == PLAIN && s->seekable ? s->raw_size : UINT64_MAX; }
+uint64_t stream_size(const stream *s) { return is_direct(s) ? s->raw_size : UINT64_MAX; }
 
 void stream_progress(const stream *s, uint64_t *done, uint64_t *total) {
   /* What lies decompressed in the buffer counts as used: it is at most a small part. */
-  *done = s->packing == PLAIN ? s->raw_read - (s->end - s->start) : s->raw_read - s->z.avail_in;
-  *total = s->raw_size;
+  *done = is_direct(s) ? s->raw_read - (s->end - s->start) : s->raw_read - s->z.avail_in;
+  *total = s->seekable ? s->raw_size : 0;
 }
 
 /* The file from byte `raw` on; the buffer is emptied. */
 static shoal_status jump(stream *s, uint64_t raw) {
-  if (s->fd >= 0 && lseek(s->fd, (off_t)raw, SEEK_SET) < 0)
+  if (s->fd >= 0 && lseek(s->fd, (off_t)(s->raw_start + raw), SEEK_SET) < 0)
     return status_errno(errno, "%s: cannot move to byte %llu", s->name, (unsigned long long)raw);
   s->raw_read = raw;
   s->start = s->end = 0;
@@ -166,6 +245,8 @@ static shoal_status start_over(stream *s) {
   if (!s->seekable) return status_make(SHOAL_ERR_INPUT, "%s: a pipe cannot be read twice: give a file", s->name);
   TRY(jump(s, 0));
   s->offset = 0;
+  s->mark_left = s->mark;
+  s->wide_start = s->wide_end = 0;
   if (s->packing != PLAIN) {
     s->z.avail_in = 0;
     s->member_ended = false;
@@ -177,7 +258,7 @@ static shoal_status start_over(stream *s) {
 shoal_status stream_skip(stream *s, uint64_t n, uint64_t *passed) {
   uint64_t left = n;
   size_t held = s->end - s->start;
-  if (left > held && s->packing == PLAIN && s->seekable) {
+  if (left > held && is_direct(s)) {
     uint64_t to = s->offset + MIN_OF(left, s->raw_size > s->offset ? s->raw_size - s->offset : 0);
     if (to > s->offset + held) {
       left -= to - s->offset;
@@ -204,7 +285,7 @@ shoal_status stream_seek(stream *s, uint64_t offset) {
     return NULL;
   }
   if (offset < s->offset) {
-    if (s->packing == PLAIN && s->seekable) {
+    if (is_direct(s)) {
       TRY(jump(s, offset));
       s->offset = offset;
       return NULL;
@@ -235,26 +316,72 @@ static packing find_packing(const uint8_t *head, size_t n) {
   return PLAIN;
 }
 
-static shoal_status begin(stream *s) {
+/* From here on the stream is decompressed; what the buffer holds are the first compressed bytes. */
+static shoal_status unpack(stream *s, packing found) {
+  static const int windows[] = {[GZIP] = MAX_WBITS + 16, [ZLIB] = MAX_WBITS, [DEFLATE] = -MAX_WBITS};
+  size_t have = s->end;
+  s->packed = malloc(MAX_OF((size_t)PACKED, have));
+  if (!s->packed) return status_no_memory();
+  if (inflateInit2(&s->z, windows[found]) != Z_OK) return status_no_memory();
+  s->z_ready = true;
+  s->packing = found;
+  memcpy(s->packed, s->buffer, have);
+  s->z.next_in = s->packed;
+  s->z.avail_in = (uInt)have;
+  s->end = 0;
+  s->ended = false;
+  return NULL;
+}
+
+/* A byte order mark opens a text. Two or three bytes say so too easily (ff fe 00 00 ... opens a TFRecord of 65,279
+ * bytes), but no text goes on with a NUL. */
+static size_t find_mark(const uint8_t *at, size_t have, encoding *out) {
+  *out = AS_IS;
+  if (have >= 3 && !memcmp(at, "\xef\xbb\xbf", 3)) return have == 3 || at[3] ? 3 : 0;
+  if (have < 4 || !(at[2] | at[3])) return 0;
+  if (at[0] == 0xff && at[1] == 0xfe) *out = UTF16_LITTLE;
+  if (at[0] == 0xfe && at[1] == 0xff) *out = UTF16_BIG;
+  return *out == AS_IS ? 0 : 2;
+}
+
+/* The mark at the front of the buffer is no part of the stream. */
+static shoal_status drop_mark(stream *s, size_t mark, encoding found) {
+  s->end -= mark;
+  memmove(s->buffer, s->buffer + mark, s->end);
+  if (s->packing == PLAIN) {
+    s->raw_start += mark;
+    s->raw_read -= mark;
+    if (s->seekable) s->raw_size -= mark;
+  } else {
+    s->mark = mark;
+  }
+  if (found == AS_IS) return NULL;
+  s->wide = malloc(MAX_OF((size_t)WIDE, s->end));
+  if (!s->wide) return status_no_memory();
+  memcpy(s->wide, s->buffer, s->end);
+  s->wide_end = s->end;
+  s->end = 0;
+  s->ended = false;
+  s->encoding = found;
+  return NULL;
+}
+
+/* part: a member of an archive, whose packing is known and which is no text. */
+static shoal_status begin(stream *s, bool part, packing known) {
   s->capacity = BUFFER;
   s->buffer = calloc(1, s->capacity + STREAM_SLACK);
   if (!s->buffer) return status_no_memory();
   size_t have = 0;
   const uint8_t *at;
+  encoding written;
   TRY(stream_fill(s, TRIAL, &at, &have));
-  packing found = find_packing(at, MIN_OF(have, (size_t)PACKED));
-  if (found == PLAIN) return NULL;
-  s->packed = malloc(MAX_OF((size_t)PACKED, have));
-  if (!s->packed) return status_no_memory();
-  if (inflateInit2(&s->z, MAX_WBITS + (found == GZIP ? 16 : 0)) != Z_OK) return status_no_memory();
-  s->z_ready = true;
-  s->packing = found;
-  memcpy(s->packed, at, have);
-  s->z.next_in = s->packed;
-  s->z.avail_in = (uInt)have;
-  s->start = s->end = 0;
-  s->ended = false;
-  return NULL;
+  packing found = part ? known : find_packing(at, MIN_OF(have, (size_t)PACKED));
+  if (found != PLAIN) TRY(unpack(s, found));
+  if (part) return NULL;
+  shoal_status damage = stream_fill(s, 4, &at, &have); /* met again by whoever reads on */
+  if (damage) return shoal_status_code(damage) == SHOAL_ERR_INPUT ? (shoal_status_free(damage), NULL) : damage;
+  size_t mark = find_mark(at, have, &written);
+  return mark ? drop_mark(s, mark, written) : NULL;
 }
 
 static shoal_status make(const char *name, stream **out) {
@@ -270,9 +397,10 @@ static shoal_status make(const char *name, stream **out) {
   return NULL;
 }
 
-shoal_status stream_open(const char *path, stream **out) {
+/* part: NULL, or of a member of an archive. */
+static shoal_status open_file(const char *path, const char *name, const stream_part *part, stream **out) {
   stream *s;
-  TRY(make(path, &s));
+  TRY(make(name, &s));
   shoal_status status = NULL;
   struct stat info;
   s->fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -284,10 +412,15 @@ shoal_status stream_open(const char *path, stream **out) {
     status = status_make(SHOAL_ERR_INPUT, "%s: is a folder: give the path of a file", path);
   } else {
     s->seekable = S_ISREG(info.st_mode);
-    s->raw_size = s->seekable ? (uint64_t)info.st_size : 0;
+    s->raw_size = s->seekable ? (uint64_t)info.st_size : UINT64_MAX;
     /* Advice alone: nothing is lost when it is not taken. */
     (void)posix_fadvise(s->fd, 0, 0, POSIX_FADV_SEQUENTIAL);
-    status = begin(s);
+    if (part) {
+      s->raw_start = part->offset;
+      s->raw_size = part->bytes;
+      status = jump(s, 0);
+    }
+    if (!status) status = begin(s, part, part && part->deflated ? DEFLATE : PLAIN);
   }
   if (status) {
     stream_close(s);
@@ -297,6 +430,12 @@ shoal_status stream_open(const char *path, stream **out) {
   return NULL;
 }
 
+shoal_status stream_open(const char *path, stream **out) { return open_file(path, path, NULL, out); }
+
+shoal_status stream_open_part(const char *path, const char *name, const stream_part *part, stream **out) {
+  return open_file(path, name, part, out);
+}
+
 shoal_status stream_open_memory(const uint8_t *bytes, size_t n, const char *name, stream **out) {
   stream *s;
   TRY(make(name, &s));
@@ -304,7 +443,7 @@ shoal_status stream_open_memory(const uint8_t *bytes, size_t n, const char *name
   s->memory_size = n;
   s->raw_size = n;
   s->seekable = true;
-  shoal_status status = begin(s);
+  shoal_status status = begin(s, false, PLAIN);
   if (status) {
     stream_close(s);
     return status;
@@ -318,6 +457,7 @@ void stream_close(stream *s) {
   if (s->z_ready) inflateEnd(&s->z);
   if (s->fd >= 0) close(s->fd);
   free(s->packed);
+  free(s->wide);
   free(s->buffer);
   free(s->name);
   free(s);

@@ -1,4 +1,6 @@
-/* Bytes of a file in order, from a buffer: plain, gzip (several members too) or zlib, told apart by content.
+/* Bytes of a file in order, from a buffer: plain, gzip (several members too) or zlib, told apart by content. Text that
+ * opens with a byte order mark comes out as UTF-8 without it, whether it is UTF-8 or UTF-16; offsets count what comes
+ * out.
  *
  * Memory stays at the buffer, which grows only when a caller asks for more contiguous bytes than it holds and the file
  * really has them: a damaged length costs no more than the file is long. One thread at a time. */
@@ -22,6 +24,13 @@ typedef struct stream stream;
 SHOAL_CHECKED shoal_status stream_open(const char *path, stream **out);
 /* The same for bytes in memory (borrowed); `name` stands for the path in messages. */
 SHOAL_CHECKED shoal_status stream_open_memory(const uint8_t *bytes, size_t n, const char *name, stream **out);
+/* Bytes inside of a file, such as a member of a ZIP archive. */
+typedef struct {
+  uint64_t offset, bytes; /* as they lie in the file */
+  bool deflated;          /* without a header */
+} stream_part;
+/* The part alone, as it is: nothing is found out from its content. `name` stands for the path in messages. */
+SHOAL_CHECKED shoal_status stream_open_part(const char *path, const char *name, const stream_part *part, stream **out);
 /* NULL is fine. */
 void stream_close(stream *s);
 
@@ -34,7 +43,7 @@ void stream_advance(stream *s, size_t n);
 /* Passes over n bytes, read or not; *passed is less only at the end of the file. */
 SHOAL_CHECKED shoal_status stream_skip(stream *s, uint64_t n, uint64_t *passed);
 
-/* Of the current position, in decompressed bytes. */
+/* Of the current position, in bytes that come out. */
 uint64_t stream_offset(const stream *s);
 /* A position beyond the end is an INPUT error. Compressed files start over when it lies behind. */
 SHOAL_CHECKED shoal_status stream_seek(stream *s, uint64_t offset);
