@@ -1,4 +1,5 @@
 #include "format_fixtures.h"
+#include "zip_file.h"
 
 #include "data/example.h"
 #include "data/generate_images.h"
@@ -90,6 +91,18 @@ static void make_npy(const char *dir, char path[FILES_PATH * 2]) {
   assert_ok(npy_writer_close(w));
 }
 
+static void make_npz(const char *dir, char path[FILES_PATH * 2]) {
+  size_t n[2];
+  uint8_t *bytes[2];
+  make_npy(dir, path);
+  bytes[0] = files_read(path, &n[0]);
+  place(dir, "a-labels.npy", path);
+  bytes[1] = files_read(path, &n[1]);
+  place(dir, "a.npz", path);
+  zip_write(path, (const zip_input[]){{"X.npy", bytes[0], n[0]}, {"y.npy", bytes[1], n[1]}}, 2, true, false);
+  for (int i = 0; i < 2; i++) free(bytes[i]);
+}
+
 static void make_images(const char *dir, images_form form) {
   images_settings s = {.out = dir, .form = form, .rows = FIXTURE_ROWS, .classes = 3, .height = 12, .width = 10,
                        .channels = 3, .noise = 10, .seed = 7};
@@ -137,6 +150,7 @@ const format_fixture format_fixtures[] = {
     {"csv", make_csv},
     {"tsv", make_tsv},
     {"npy", make_npy},
+    {"npz", make_npz},
     {"image-folder", make_image_folder},
     {"image-tfrecord", make_image_tfrecord},
     {"tfrecord", make_tfrecord},

@@ -311,8 +311,9 @@ static void npy_errors(void **state) {
     const char *header, *words;
     size_t bytes;
   } cases[] = {
-      {"{'descr': '<f4', 'fortran_order': True, 'shape': (2, 2), }", "column-major", 16},
-      {"{'descr': '>f4', 'fortran_order': False, 'shape': (2, 2), }", "little-endian", 16},
+      {"{'descr': '<f4', 'fortran_order': Maybe, 'shape': (2, 2), }", "True or False", 16},
+      {"{'descr': '<c8', 'fortran_order': False, 'shape': (2, 2), }", "numbers or bools", 32},
+      {"{'descr': '<f3', 'fortran_order': False, 'shape': (2, 2), }", "numbers or bools", 12},
       {"{'descr': '<f4', 'fortran_order': False, 'shape': (2, 2), }", "cut short", 15},
       {"{'descr': '<f4', 'fortran_order': False, 'shape': (2, 2), }", "the file goes on", 17},
       {"{'descr': '<f4', 'fortran_order': False, 'shape': (), }", "single number", 4},
@@ -342,7 +343,7 @@ static void npy_errors(void **state) {
   write_npy(path, 4, right, (uint8_t[16]){0}, 16);
   assert_fails(load(path, "npy", &(format_options){0}, &l), SHOAL_ERR_INPUT, "version");
   write_npy(path, 1, right, (uint8_t[16]){0}, 16);
-  assert_fails(load(path, "npy", &(format_options){0}, &l), SHOAL_ERR_INPUT, "a-labels.npy, are not beside it");
+  assert_fails(load(path, "npy", &(format_options){0}, &l), SHOAL_ERR_INPUT, "not beside it: expected a-labels.npy");
   write_npy(labels, 1, "{'descr': '<i4', 'fortran_order': False, 'shape': (3,), }", (int32_t[3]){0}, 12);
   assert_fails(load(path, "npy", &(format_options){0}, &l), SHOAL_ERR_INPUT, "do not belong together");
   write_npy(labels, 1, "{'descr': '<i4', 'fortran_order': False, 'shape': (2,2), }", (int32_t[4]){0}, 16);

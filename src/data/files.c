@@ -2,10 +2,12 @@
 
 #include "base/mem.h"
 #include "base/text.h"
+#include "data/npy_names.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <glob.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -47,7 +49,10 @@ bool files_is_beside(const char *name) {
   }
   for (size_t i = 0; i < COUNT_OF(parts); i++)
     if (strstr(name, parts[i])) return true;
-  return !strcmp(name, "y.npy");
+  char stem[NPY_NAME];
+  if (length < 5 || length - 4 >= NPY_NAME || strcmp(name + length - 4, ".npy")) return false;
+  snprintf(stem, sizeof stem, "%.*s", (int)length - 4, name);
+  return npy_is_labels(stem);
 }
 
 static shoal_status add_folder(const char *path, files_list *out) {
@@ -59,10 +64,7 @@ static shoal_status add_folder(const char *path, files_list *out) {
   while (length > 1 && path[length - 1] == '/') length--;
   for (struct dirent *e; !status && (e = readdir(folder));) {
     struct stat info;
-    size_t name = strlen(e->d_name);
     if (files_is_beside(e->d_name)) continue;
-    /* truth.json and the like are about data. */
-    if (name > 5 && !strcmp(e->d_name + name - 5, ".json")) continue;
     if (fstatat(dirfd(folder), e->d_name, &info, 0) || !S_ISREG(info.st_mode)) continue;
     text file = {0};
     text_add(&file, "%.*s/%s", (int)length, path, e->d_name);

@@ -15,12 +15,12 @@ typedef struct {
  *   a glob (*, ?, [...]): the files that match, sorted by name,
  *   a folder that is a data set by itself (images in class folders, IDX files): the folder,
  *   any other folder: the files in it, sorted by name, without those that lie beside data (files_is_beside),
- *   data that is made, not read, e.g. "fake:28x28x1:10".
+ *   data whose name is no path: made, as "fake:28x28x1:10", or a part of a file, as "digits.npz:test".
  * f: the format asked for, or NULL when it is to be found out. What is missing, empty or matches nothing is an INPUT
  * error that names it. A file named twice is an error too: its rows would count twice. */
 SHOAL_CHECKED shoal_status files_find(const char *words, const format *f, files_list *out);
-/* Is a file of this name not rows, but what lies beside them: hidden, labels (NAME-labels..., y.npy, found from the
- * rows' file), notes (README, LICENSE, NOTICE, COPYING, *.md, *.json) or half written (*.part)? */
+/* Is a file of this name not rows, but what lies beside them: hidden, labels (NAME-labels..., y.npy, y_train.npy, found
+ * from the rows' file), notes (README, LICENSE, NOTICE, COPYING, *.md, *.json) or half written (*.part)? */
 bool files_is_beside(const char *name);
 void files_fini(files_list *list);
 /* Takes nothing; copies the path. */

@@ -16,6 +16,7 @@
 #define FORMATS(ROW)          \
   ROW(format_idx)             \
   ROW(format_npy)             \
+  ROW(format_npz)             \
   ROW(format_image_tfrecord)  \
   ROW(format_tfrecord)        \
   ROW(format_image_folder)    \
@@ -70,13 +71,10 @@ static shoal_status unknown(const char *path, const char *why) {
   return status;
 }
 
-/* Data that is made, not read, has a name like "fake:8x8x3:10" in place of a path. */
+/* Not every name of data is a path: "fake:8x8x3:10" is made, not read, and "digits.npz:test" is a part of a file. */
 static const format *named_in_path(const char *path) {
-  for (size_t i = 0; i < COUNT_OF(formats); i++) {
-    size_t n = strlen(formats[i]->name);
-    if (!strncmp(path, formats[i]->name, n) && path[n] == ':' && formats[i]->detect(path, NULL, 0, false))
-      return formats[i];
-  }
+  for (size_t i = 0; strchr(path, ':') && i < COUNT_OF(formats); i++)
+    if (formats[i]->detect(path, NULL, 0, false)) return formats[i];
   return NULL;
 }
 

@@ -34,7 +34,7 @@ struct format {
   const char *name;    /* "tfrecord" */
   const char *summary; /* one line for `shoal data list` */
   /* Does it look like this format? `head`: its first bytes (decompressed when it is gzip or zlib), n of them at most
-   * 4096; n is 0 for a folder. */
+   * 4096; n is 0 for a folder, and for a name that is no path. */
   bool (*detect)(const char *path, const uint8_t *head, size_t n, bool folder);
   /* Opens and learns the schema (classes and features may stay 0). *out is closed with close(). */
   shoal_status (*open)(const char *path, const format_options *options, file_reader **out);

@@ -4,6 +4,7 @@
 #include "base/text.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -68,12 +69,22 @@ static bool take_shape(parser *p, shoal_shape *out) {
   return true;
 }
 
-static const struct {
-  const char *text;
-  char kind;
-  int size;
-} types[] = {{"|b1", 'u', 1}, {"|u1", 'u', 1}, {"<u1", 'u', 1}, {"|i1", 'i', 1}, {"<i1", 'i', 1},
-             {"<i4", 'i', 4}, {"<i8", 'i', 8}, {"<f4", 'f', 4}, {"<f8", 'f', 8}};
+/* '<f4': byte order, kind, bytes. */
+static bool take_type(const char *type, npy_header *h) {
+  static const struct {
+    char kind;
+    const char *sizes;
+  } kinds[] = {{'b', "1"}, {'u', "1248"}, {'i', "1248"}, {'f', "248"}};
+  if (strlen(type) != 3 || !strchr("<>|=", type[0])) return false;
+  for (size_t i = 0; i < COUNT_OF(kinds); i++)
+    if (type[1] == kinds[i].kind && strchr(kinds[i].sizes, type[2])) {
+      h->kind = type[1];
+      h->size = type[2] - '0';
+      h->big_endian = type[0] == '>' && h->size > 1;
+      return true;
+    }
+  return false;
+}
 
 /* NULL: all is right; else what was expected. */
 static const char *parse(const char *header, size_t n, npy_header *h) {
@@ -87,8 +98,8 @@ static const char *parse(const char *header, size_t n, npy_header *h) {
       if (!take_string(&p, type, sizeof type)) return "expected a simple type: arrays of records are not read";
       have_type = true;
     } else if (!strcmp(key, "fortran_order") && !have_order) {
-      if (take(&p, "True")) return "the array is column-major: save numpy.ascontiguousarray(x)";
-      if (!take(&p, "False")) return "expected True or False for 'fortran_order'";
+      h->by_columns = take(&p, "True");
+      if (!h->by_columns && !take(&p, "False")) return "expected True or False for 'fortran_order'";
       have_order = true;
     } else if (!strcmp(key, "shape") && !have_shape) {
       if (!take_shape(&p, &h->shape)) return "expected a 'shape' like (3, 4), of at most 6 dimensions";
@@ -106,13 +117,11 @@ static const char *parse(const char *header, size_t n, npy_header *h) {
   if (!have_type || !have_order || !have_shape) return "expected each of 'descr', 'fortran_order' and 'shape' once";
   h->single = !h->shape.rank;
   if (h->single) h->shape = SHOAL_SHAPE(1);
-  for (size_t i = 0; i < COUNT_OF(types); i++)
-    if (!strcmp(types[i].text, type)) {
-      h->kind = types[i].kind;
-      h->size = types[i].size;
-      return NULL;
-    }
-  return "expected b1 or little-endian u1, i1, i4, i8, f4 or f8: convert it with x.astype('<f4')";
+  int wide = 0; /* axes behind the first with more than one element */
+  for (int i = 1; i < h->shape.rank; i++) wide += h->shape.dim[i] != 1;
+  if (!wide) h->by_columns = false; /* the same either way */
+  if (take_type(type, h)) return NULL;
+  return "expected numbers or bools, such as '<f4' or '|u1': convert it with x.astype('<f4')";
 }
 
 static shoal_status cut_short(const char *name, uint64_t at) {
@@ -174,20 +183,30 @@ shoal_status npy_read_header(stream *s, const char *name, npy_header *out) {
   return NULL;
 }
 
+/* Half precision: a sign, 5 bits of exponent, 10 of fraction. */
+static double half_value(uint16_t bits) {
+  int exponent = bits >> 10 & 31, fraction = bits & 1023;
+  double value = exponent == 31  ? (fraction ? NAN : INFINITY)
+                 : exponent == 0 ? ldexp(fraction, -24)
+                                 : ldexp(fraction + 1024, exponent - 25);
+  return bits >> 15 ? -value : value;
+}
+
 double npy_element(const npy_header *h, const uint8_t *from, size_t i) {
   const uint8_t *p = from + i * (size_t)h->size;
-  if (h->kind == 'u') return *p;
+  uint64_t bits = 0;
+  for (int k = 0; k < h->size; k++) bits |= (uint64_t)p[h->big_endian ? h->size - 1 - k : k] << 8 * k;
   if (h->kind == 'i') {
-    int32_t i4;
-    int64_t i8;
-    if (h->size == 1) return (int8_t)*p;
-    if (h->size == 4) return memcpy(&i4, p, 4), i4;
-    return memcpy(&i8, p, 8), (double)i8;
+    int unused = 64 - 8 * h->size;
+    return (double)((int64_t)(bits << unused) >> unused);
   }
+  if (h->kind != 'f') return (double)bits;
+  if (h->size == 2) return half_value((uint16_t)bits);
   float f4;
   double f8;
-  if (h->size == 4) return memcpy(&f4, p, 4), f4;
-  return memcpy(&f8, p, 8), f8;
+  uint32_t low = (uint32_t)bits;
+  if (h->size == 4) return memcpy(&f4, &low, 4), f4;
+  return memcpy(&f8, &bits, 8), f8;
 }
 
 /* ---- writing */

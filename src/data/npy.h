@@ -1,8 +1,9 @@
-/* .npy files, NumPy's arrays: versions 1 to 3, little-endian, row-major, of b1, u1, i1, i4, i8, f4 or f8.
+/* .npy files, NumPy's arrays: versions 1 to 3, of bools, whole numbers and floats of 2 to 8 bytes, either byte order,
+ * row by row or column by column (Fortran's order).
  *
- * The format "npy" reads rows from NAME.npy and their labels from NAME-labels.npy (or NAME_labels.npy; or y.npy beside
- * X.npy). u1 stays u8, all else becomes f32. Labels of whole numbers are classes, those of f4 and f8 are numbers to be
- * predicted. */
+ * The format "npy" reads rows from NAME.npy and their labels from the file whose name goes with it (npy_names.h);
+ * "npz" finds both in one archive (npz.h). u1 stays u8, all else becomes f32. Labels of whole numbers are classes,
+ * those of floats are numbers to be predicted. */
 #ifndef SHOAL_DATA_NPY_H
 #define SHOAL_DATA_NPY_H
 
@@ -10,8 +11,10 @@
 #include "shoal/tensor.h"
 
 typedef struct {
-  char kind;            /* 'u' (also bools), 'i' or 'f' */
+  char kind;            /* 'b' (bool), 'u', 'i' or 'f' */
   int size;             /* of an element, bytes */
+  bool big_endian;
+  bool by_columns;      /* Fortran's order: elements of the first axis lie side by side */
   shoal_shape shape;    /* rank 1 to SHOAL_MAX_RANK */
   bool single;          /* a number without axes; shape is [1] */
   uint64_t data_offset; /* of the first element */

@@ -1,7 +1,10 @@
-/* The format "npy": see npy.h. */
+/* The formats "npy" and "npz": see npy.h. */
 #include "base/mem.h"
 #include "data/format.h"
 #include "data/npy.h"
+#include "data/npy_names.h"
+#include "data/npz.h"
+#include "data/zip.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -13,42 +16,60 @@ typedef struct {
   char *labels_path;
   stream *rows, *labels;
   npy_header row_header, label_header;
+  const uint8_t *columns; /* of rows that lie column by column: the whole array, in the stream's buffer */
   rows_schema schema;
   int64_t next;
 } npy_reader;
 
-extern const format format_npy;
+extern const format format_npy, format_npz;
 
 static bool ends_with(const char *path, const char *ending) {
   size_t n = strlen(path), m = strlen(ending);
   return n >= m && !strcmp(path + n - m, ending);
 }
 
+/* The file's name without folder and ending. */
+static void stem_of(const char *path, char out[NPY_NAME]) {
+  const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+  snprintf(out, NPY_NAME, "%.*s", (int)(strlen(name) - (ends_with(name, ".npy") ? 4 : 0)), name);
+}
+
 /* Labels are read with their rows, not by themselves. */
-static bool detect(const char *path, const uint8_t *head, size_t n, bool folder) {
+static bool detect_npy(const char *path, const uint8_t *head, size_t n, bool folder) {
+  char stem[NPY_NAME];
   if (folder || n < 6 || memcmp(head, "\x93NUMPY", 6)) return false;
-  return !ends_with(path, "-labels.npy") && !ends_with(path, "_labels.npy");
+  stem_of(path, stem);
+  return !npy_is_labels(stem);
+}
+
+static bool detect_npz(const char *path, const uint8_t *head, size_t n, bool folder) {
+  return !folder && (n ? zip_detect(head, n) : npz_is_split_name(path));
+}
+
+typedef struct {
+  const char *path; /* of the rows */
+  char *found;      /* the labels' path */
+} beside;
+
+static bool is_beside(void *context, const char *name) {
+  beside *b = context;
+  const char *slash = strrchr(b->path, '/');
+  free(b->found);
+  if (asprintf(&b->found, "%.*s%s.npy", slash ? (int)(slash + 1 - b->path) : 0, b->path, name) < 0) b->found = NULL;
+  return b->found && !access(b->found, F_OK);
 }
 
 static shoal_status find_labels(const char *path, char **out) {
-  static const char *const endings[] = {"-labels.npy", "_labels.npy"};
-  size_t stem = strlen(path) - (ends_with(path, ".npy") ? 4 : 0);
-  const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-  for (size_t i = 0; i <= COUNT_OF(endings); i++) {
-    char *labels;
-    int n;
-    if (i < COUNT_OF(endings)) n = asprintf(&labels, "%.*s%s", (int)stem, path, endings[i]);
-    else if (!strcmp(name, "X.npy")) n = asprintf(&labels, "%.*sy.npy", (int)(name - path), path);
-    else break;
-    if (n < 0) return status_no_memory();
-    if (!access(labels, F_OK)) {
-      *out = labels;
-      return NULL;
-    }
-    free(labels);
+  beside b = {.path = path};
+  char stem[NPY_NAME], name[NPY_NAME];
+  stem_of(path, stem);
+  if (npy_labels_of(stem, is_beside, &b, name)) {
+    *out = b.found;
+    return NULL;
   }
-  return status_make(SHOAL_ERR_INPUT, "%s: its labels, %.*s-labels.npy, are not beside it: put them there", path,
-                     (int)stem, path);
+  free(b.found);
+  return status_make(SHOAL_ERR_INPUT, "%s: its labels are not beside it: expected %s-labels.npy (or y for X, y_train "
+                                      "for X_train, labels for images): put them there", path, stem);
 }
 
 static void close_reader(file_reader *base) {
@@ -68,13 +89,42 @@ static shoal_status read_header_of_rows(stream *s, const char *path, npy_header 
                      path);
 }
 
-static shoal_status prepare(npy_reader *r, const format_options *options) {
-  char text[SHOAL_SHAPE_TEXT];
+/* Rows and labels as streams, whose headers are read. */
+static shoal_status open_files(npy_reader *r) {
   TRY(stream_open(r->base.path, &r->rows));
   TRY(read_header_of_rows(r->rows, r->base.path, &r->row_header));
   TRY(find_labels(r->base.path, &r->labels_path));
   TRY(stream_open(r->labels_path, &r->labels));
-  TRY(read_header_of_rows(r->labels, r->labels_path, &r->label_header));
+  return read_header_of_rows(r->labels, r->labels_path, &r->label_header);
+}
+
+static shoal_status open_archive(npy_reader *r) {
+  npz_pair p;
+  TRY(npz_find_pair(r->base.path, &p));
+  r->labels_path = p.labels;
+  p.labels = NULL;
+  shoal_status status = stream_open_part(p.file, p.rows, &p.rows_part, &r->rows);
+  if (!status) status = stream_open_part(p.file, r->labels_path, &p.labels_part, &r->labels);
+  if (!status) status = read_header_of_rows(r->rows, p.rows, &r->row_header);
+  if (!status) status = read_header_of_rows(r->labels, r->labels_path, &r->label_header);
+  npz_pair_fini(&p);
+  return status;
+}
+
+/* Rows that lie column by column are taken from the whole array. */
+static shoal_status hold_columns(npy_reader *r) {
+  const npy_header *x = &r->row_header;
+  size_t all = (size_t)x->row_bytes * (size_t)x->shape.dim[0], have;
+  TRY(stream_fill(r->rows, all, &r->columns, &have));
+  if (have >= all) return NULL;
+  return status_make(SHOAL_ERR_INPUT, "%s: byte %llu: the file ends here, but its header promises %lld rows: it is cut "
+                                      "short, make it again", r->base.path,
+                     (unsigned long long)(x->data_offset + have), (long long)x->shape.dim[0]);
+}
+
+static shoal_status prepare(npy_reader *r, const format_options *options) {
+  char text[SHOAL_SHAPE_TEXT];
+  TRY(r->base.format == &format_npz ? open_archive(r) : open_files(r));
   const npy_header *x = &r->row_header, *y = &r->label_header;
   if (y->row_bytes != (uint64_t)y->size)
     return status_make(SHOAL_ERR_INPUT, "%s: expected one label a row, [n], found %s", r->labels_path,
@@ -84,21 +134,30 @@ static shoal_status prepare(npy_reader *r, const format_options *options) {
                        r->base.path, (long long)x->shape.dim[0], r->labels_path, (long long)y->shape.dim[0]);
   shoal_shape row = {.rank = MAX_OF(x->shape.rank - 1, 1), .dim = {1}};
   if (x->shape.rank > 1) memcpy(row.dim, x->shape.dim + 1, (size_t)row.rank * sizeof *row.dim);
-  r->schema = (rows_schema){.kind = ROWS_DENSE, .dtype = x->kind == 'u' ? SHOAL_U8 : SHOAL_F32, .shape = row,
-                            .scale = x->kind == 'u' ? 1.0f / 255 : 1, .classes = options->classes,
+  bool pixels = x->kind == 'u' && x->size == 1;
+  r->schema = (rows_schema){.kind = ROWS_DENSE, .dtype = pixels ? SHOAL_U8 : SHOAL_F32, .shape = row,
+                            .scale = pixels ? 1.0f / 255 : 1, .classes = options->classes,
                             .real_labels = y->kind == 'f'};
-  return NULL;
+  return x->by_columns ? hold_columns(r) : NULL;
 }
 
-static shoal_status open_reader(const char *path, const format_options *options, file_reader **out) {
+static shoal_status open_with(const format *f, const char *path, const format_options *options, file_reader **out) {
   npy_reader *r = calloc(1, sizeof *r);
   if (!r) return status_no_memory();
-  r->base.format = &format_npy;
+  r->base.format = f;
   r->base.path = strdup(path);
   shoal_status status = r->base.path ? prepare(r, options) : status_no_memory();
   if (status) close_reader(&r->base);
   else *out = &r->base;
   return status;
+}
+
+static shoal_status open_npy(const char *path, const format_options *options, file_reader **out) {
+  return open_with(&format_npy, path, options, out);
+}
+
+static shoal_status open_npz(const char *path, const format_options *options, file_reader **out) {
+  return open_with(&format_npz, path, options, out);
 }
 
 static void schema(const file_reader *base, rows_schema *out) { *out = ((const npy_reader *)base)->schema; }
@@ -137,21 +196,62 @@ static shoal_status read_label(npy_reader *r, int32_t *label, float *target) {
   return NULL;
 }
 
-static shoal_status read_row(npy_reader *r, rows_block *into) {
+/* Row `next` of an array that lies column by column: [rows, a, b, c] has element (i, j, k, l) at
+ * i + rows * (j + a * (k + b * l)). */
+static void gather(const npy_reader *r, void *place) {
   const npy_header *x = &r->row_header;
+  int64_t index[SHOAL_MAX_RANK] = {r->next};
+  size_t count = (size_t)x->row_bytes / (size_t)x->size;
+  for (size_t i = 0; i < count; i++) {
+    int64_t at = 0;
+    for (int a = x->shape.rank; a-- > 0;) at = at * x->shape.dim[a] + index[a];
+    double value = npy_element(x, r->columns, (size_t)at);
+    if (r->schema.dtype == SHOAL_U8) ((uint8_t *)place)[i] = (uint8_t)value;
+    else ((float *)place)[i] = (float)value;
+    for (int a = x->shape.rank - 1; a > 0 && ++index[a] == x->shape.dim[a]; a--) index[a] = 0;
+  }
+}
+
+static shoal_status read_numbers(npy_reader *r, void *place) {
+  const npy_header *x = &r->row_header;
+  if (x->by_columns) {
+    gather(r, place);
+    return NULL;
+  }
   const uint8_t *at;
   TRY(fill_whole(r, r->rows, (size_t)x->row_bytes, &at));
-  TRY(rows_reserve(into, 1, 0));
   size_t bytes = rows_dense_bytes(&r->schema), count = (size_t)x->row_bytes / (size_t)x->size;
-  char *place = (char *)into->features + (size_t)into->count * bytes;
-  if (bytes == x->row_bytes && x->kind != 'i') memcpy(place, at, bytes); /* u1, f4 */
+  bool as_is = !x->big_endian && (r->schema.dtype == SHOAL_U8 || (x->kind == 'f' && x->size == 4));
+  if (as_is) memcpy(place, at, bytes);
   else
     for (size_t i = 0; i < count; i++) ((float *)place)[i] = (float)npy_element(x, at, i);
   stream_advance(r->rows, (size_t)x->row_bytes);
+  return NULL;
+}
+
+/* NumPy writes NaN for what is missing; a model would spread it over all its weights. */
+static const float *first_not_finite(const npy_reader *r, const void *place) {
+  if (r->row_header.kind != 'f') return NULL;
+  const float *x = place, *end = x + shoal_shape_count(&r->schema.shape);
+  while (x < end && isfinite(*x)) x++;
+  return x < end ? x : NULL;
+}
+
+static shoal_status read_row(npy_reader *r, rows_block *into) {
+  TRY(rows_reserve(into, 1, 0));
+  char *place = (char *)into->features + (size_t)into->count * rows_dense_bytes(&r->schema);
+  TRY(read_numbers(r, place));
+  const float *wrong = first_not_finite(r, place);
   int32_t label;
   float target;
   shoal_status status = read_label(r, &label, &target);
   int64_t record = r->next++;
+  if (wrong && !status) {
+    r->base.can_go_on = true;
+    return format_bad_row(&r->base, record, row_offset(r, record), "number %lld of the row is %g, expected a finite "
+                          "one: replace it, for example with numpy.nan_to_num", (long long)(wrong - (const float *)place),
+                          (double)*wrong);
+  }
   if (status) {
     r->base.can_go_on = true;
     return status_wrap(status, "%s: record %lld at byte %llu", r->labels_path, (long long)record,
@@ -176,7 +276,7 @@ static shoal_status go_to(npy_reader *r, int64_t row) {
   if (row < 0 || row > rows)
     return status_make(SHOAL_ERR_INPUT, "%s: row %lld is to be read, but the file has %lld: it is not the file it was",
                        r->base.path, (long long)row, (long long)rows);
-  TRY(stream_seek(r->rows, row_offset(r, row)));
+  if (!r->columns) TRY(stream_seek(r->rows, row_offset(r, row)));
   TRY(stream_seek(r->labels, r->label_header.data_offset + (uint64_t)row * (uint64_t)r->label_header.size));
   r->next = row;
   return NULL;
@@ -198,15 +298,9 @@ static void tell(const file_reader *base, file_position *out) {
 
 static shoal_status seek(file_reader *base, const file_position *to) { return go_to((npy_reader *)base, to->record); }
 
-const format format_npy = {
-    .name = "npy",
-    .summary = "NumPy arrays: NAME.npy with NAME-labels.npy (or X.npy with y.npy)",
-    .detect = detect,
-    .open = open_reader,
-    .schema = schema,
-    .read = read_rows,
-    .skip = skip,
-    .tell = tell,
-    .seek = seek,
-    .close = close_reader,
-};
+#define NPY_FORMAT(format_name, what, which)                                                                     \
+  {.name = format_name, .summary = what, .detect = detect_##which, .open = open_##which, .schema = schema,       \
+   .read = read_rows, .skip = skip, .tell = tell, .seek = seek, .close = close_reader}
+
+const format format_npy = NPY_FORMAT("npy", "NumPy arrays: NAME.npy with NAME-labels.npy, X.npy with y.npy ...", npy);
+const format format_npz = NPY_FORMAT("npz", "NumPy archives with X and y, x_train and y_train or data and labels", npz);

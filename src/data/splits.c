@@ -3,6 +3,7 @@
 #include "base/text.h"
 #include "data/dataset.h"
 #include "data/files.h"
+#include "data/npz.h"
 
 #include <glob.h>
 #include <string.h>
@@ -19,6 +20,8 @@ static const struct {
     {"test", "val", true},             {"test", "validation", true},
     {"train", "train[-._]*", false},   {"test", "test[-._]*", false},
     {"test", "val[-._]*", false},      {"test", "validation[-._]*", false},
+    {"train", "*[-_]train.npy", false}, {"test", "*[-_]test.npy", false},
+    {"test", "*[-_]val.npy", false},
 };
 
 /* Adds what matches as a list a,b,c; false: nothing does. */
@@ -60,11 +63,16 @@ static shoal_status find_split(const char *path, const char *split, text *out) {
     else others |= add_matches(path, places[i].pattern, places[i].folder, &none);
     text_fini(&none);
   }
+  if (!found && npz_has_split(path, split)) {
+    text_add(out, "%s:%s", path, split);
+    found = true;
+  }
   if (!found && !strcmp(split, "train")) text_add(out, "%s", path);
   if (out->failed) return status_no_memory();
   if (found || !strcmp(split, "train")) return NULL;
   return status_make(SHOAL_ERR_INPUT, "%s: no %s rows are there apart from the others%s", path, split,
-                     others ? "" : ": expected folders train and test, or files train.* and test.*");
+                     others ? "" : ": expected folders train and test, files train.* and test.*, X_train.npy and X_test.npy, "
+                                   "or x_train and x_test in one .npz");
 }
 
 shoal_status dataset_files(const char *name_or_path, const char *split, text *out) {
