@@ -1,4 +1,5 @@
 /* Models: learning, repeatability, evaluation, early stopping, errors. */
+#include "train/split.h"
 #include "train_data.h"
 
 #include "shoal/models.h"
@@ -198,26 +199,68 @@ static void counts_steps(void **state) {
   data_free(&train);
 }
 
-/* A split holds out the last rows: the same as training on the first and validating on the last. */
+/* The rows of a data set that an index names, not copied. */
+static shoal_dataset view_rows(const shoal_dataset *d, const int32_t *rows, int64_t n) {
+  shoal_dataset view = *d;
+  view.features.rows = view.labels.rows = rows;
+  view.features.shape.dim[0] = view.labels.shape.dim[0] = n;
+  return view;
+}
+
+/* A split holds out the same share of each class, drawn by the seed: also where the rows are sorted by class. */
+static void split_by_class(void **state) {
+  enum { ROWS = 103 };
+  static const int64_t counts[] = {60, 0, 41, 1, 1};
+  int64_t labels[ROWS], kept, again;
+  int32_t rows[ROWS], other[ROWS];
+  for (int c = 0, i = 0; c < 5; c++)
+    for (int64_t k = 0; k < counts[c]; k++) labels[i++] = c;
+  shoal_dataset d = {.features = shoal_tensor_view(SHOAL_I64, SHOAL_SHAPE(ROWS), labels),
+                     .labels = shoal_tensor_view(SHOAL_I64, SHOAL_SHAPE(ROWS), labels)};
+  int64_t held[5] = {0};
+  bool met[ROWS] = {false};
+  assert_ok(split_rows(&d, 5, 0.25, 7, rows, &kept));
+  assert_int_equal(kept, ROWS - 25);
+  for (int i = 0; i < ROWS; i++) {
+    assert_false(met[rows[i]]);
+    met[rows[i]] = true;
+    if (i && i != kept) assert_true(rows[i] > rows[i - 1]);
+    if (i >= kept) held[labels[rows[i]]]++;
+  }
+  assert_true(held[0] == 15 && held[2] == 10 && !held[3] && !held[4]);
+  assert_ok(split_rows(&d, 5, 0.25, 7, other, &again));
+  assert_memory_equal(rows, other, sizeof rows);
+  assert_ok(split_rows(&d, 5, 0.25, 8, other, &again));
+  assert_true(memcmp(rows, other, sizeof rows));
+  assert_fails(split_rows(&d, 5, 0.001, 7, rows, &kept), SHOAL_ERR_ARGUMENT, "leaves none on one side");
+}
+
+/* The same as training on the rows that are kept and validating on the others. */
 static void validation_split(void **state) {
-  shoal_dataset all, first, last;
-  data_make_xor(200, 1, &all);
-  assert_ok(shoal_dataset_view(&all, 0, 150, &first));
-  assert_ok(shoal_dataset_view(&all, 150, 50, &last));
-  shoal_model *a = model_make_xor(&xor_options), *b = model_make_xor(&xor_options);
-  shoal_fit_result ra, rb;
-  seen sa = {.stop_epoch = -1, .stop_step = -1};
-  assert_ok(shoal_model_fit(a, &all, &(shoal_fit_options){.epochs = 3, .validation_split = 0.25,
-                                                          .callbacks = SEEN(&sa)}, &ra));
-  assert_ok(shoal_model_fit(b, &first, &(shoal_fit_options){.epochs = 3, .validation = &last}, &rb));
-  assert_same_bits(a, b);
-  assert_true(ra.validation_loss == rb.validation_loss && ra.validation_accuracy == rb.validation_accuracy);
-  assert_true(sa.epochs == 3 && sa.last.validation_loss == ra.validation_loss);
-  shoal_evaluation e;
-  assert_ok(shoal_model_evaluate(a, &last, &e));
-  assert_true(e.loss == ra.validation_loss && e.accuracy == ra.validation_accuracy);
-  shoal_model_destroy(a);
-  shoal_model_destroy(b);
+  enum { ROWS = 200 };
+  shoal_dataset all;
+  int32_t rows[ROWS];
+  int64_t kept;
+  data_make_xor(ROWS, 1, &all);
+  assert_ok(split_rows(&all, 2, 0.25, xor_options.seed, rows, &kept));
+  shoal_dataset first = view_rows(&all, rows, kept), last = view_rows(&all, rows + kept, ROWS - kept);
+  for (int ordered = 0; ordered < 2; ordered++) {
+    shoal_model *a = model_make_xor(&xor_options), *b = model_make_xor(&xor_options);
+    shoal_fit_result ra, rb;
+    seen sa = {.stop_epoch = -1, .stop_step = -1};
+    assert_ok(shoal_model_fit(a, &all, &(shoal_fit_options){.epochs = 3, .validation_split = 0.25,
+                                                            .keep_order = ordered, .callbacks = SEEN(&sa)}, &ra));
+    assert_ok(shoal_model_fit(b, &first, &(shoal_fit_options){.epochs = 3, .validation = &last, .keep_order = ordered},
+                              &rb));
+    assert_same_bits(a, b);
+    assert_true(ra.validation_loss == rb.validation_loss && ra.validation_accuracy == rb.validation_accuracy);
+    assert_true(sa.epochs == 3 && sa.last.validation_loss == ra.validation_loss);
+    shoal_evaluation e;
+    assert_ok(shoal_model_evaluate(a, &last, &e));
+    assert_true(e.loss == ra.validation_loss && e.accuracy == ra.validation_accuracy);
+    shoal_model_destroy(a);
+    shoal_model_destroy(b);
+  }
   data_free(&all);
 }
 
@@ -468,6 +511,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(learns_xor),       cmocka_unit_test(learns_images),    cmocka_unit_test(same_seed_same_bits),
       cmocka_unit_test(stops_when_asked), cmocka_unit_test(counts_steps),     cmocka_unit_test(validation_split),
+      cmocka_unit_test(split_by_class),
       cmocka_unit_test(stops_early),      cmocka_unit_test(saves_and_loads),  cmocka_unit_test(bad_loss),
       cmocka_unit_test(diverging_rate),   cmocka_unit_test(layer_errors),     cmocka_unit_test(fit_errors),
       cmocka_unit_test(biases_have_a_rate), cmocka_unit_test(l2_in_the_update),

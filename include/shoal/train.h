@@ -191,7 +191,8 @@ typedef struct {
   /* Sparse rows: rows to test on while training, and after how many rows each time (0: never). */
   const shoal_pipeline_options *test_stream;
   int64_t eval_every;
-  double validation_split;    /* share of the training rows, the last ones, held out; 0: none */
+  double validation_split;    /* share of the training rows held out, of each class the same, drawn by the seed of
+                               * shoal_model_compile: the same rows on every worker and after a resume; 0: none */
   int patience;               /* stop after so many epochs without a better validation loss; 0: never */
   const char *checkpoint_dir; /* NULL: no checkpoints */
   int64_t checkpoint_every;   /* steps; 0: at each epoch's end */

@@ -72,9 +72,10 @@ shoal_status cluster_job_make(const training *t, int classes, int64_t rows, clus
     json_decref(servers);
     return status;
   }
-  j.file = json_pack("{s:s, s:s, s:i, s:o, s:I, s:s, s:b, s:s?, s:o, s:{s:o}}", "job", id, "model", t->kind->name, "classes",
-                     classes, "class_names", class_names_to_json(t->class_names), "rows", (json_int_t)rows, "run_dir", t->dir.path, "resume", t->flags.resume, "keys",
-                     t->flags.keys, "flags", flags_to_json(job_table, &t->flags), "cluster", "ps", servers);
+  j.file = json_pack("{s:s, s:s, s:i, s:o, s:I, s:s, s:b, s:s?, s:o, s:{s:o}}", "job", id, "model", t->kind->name,
+                     "classes", classes, "class_names", class_names_to_json(t->class_names), "rows", (json_int_t)rows,
+                     "run_dir", t->dir.path, "resume", t->flags.resume, "keys", t->flags.keys, "flags",
+                     flags_to_json(job_table, &t->flags), "cluster", "ps", servers);
   status = j.file ? take_addresses(&j, "the job") : status_no_memory();
   if (status) {
     cluster_job_fini(&j);

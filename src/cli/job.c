@@ -131,7 +131,7 @@ const flag_row job_table[] = {
     {"no-fusion", FLAG_BOOL, AT(no_fusion), NULL, "run each operator by itself: slow, to compare with",
      .marks = FLAG_KEPT},
     {"validation-split", FLAG_NUMBER, AT(validation_split), "X",
-     "share of the training rows, the last ones, held out and tested each epoch", "0", 0, 0.9, .marks = KEPT_SHAPES},
+     "share of the training rows, drawn from each class, held out and tested each epoch", "0", 0, 0.9, .marks = KEPT_SHAPES},
     {"patience", FLAG_INT, AT(patience), "N", "stop after so many epochs without a better validation loss", "never", 1,
      1e9, .marks = FLAG_KEPT},
     {"top-k", FLAG_INT, AT(top_k), "K", "also report how often the class is among the K likeliest", "alexnet 5", 1, 1e6,

@@ -160,7 +160,8 @@ static shoal_status predict_index(saved_model *s, const predict_flags *f, output
   int64_t first, last;
   TRY(read_range(f->index, &first, &last));
   job_rows loaded;
-  TRY(job_open_rows(&s->job, s->kind, shoal_model_class_names(s->model), f->split ? f->split : "test", false, &loaded));
+  TRY(job_open_rows(&s->job, s->kind, shoal_model_class_names(s->model), f->split ? f->split : "test", false,
+                    &loaded));
   const shoal_dataset *data = loaded.data;
   shoal_status status = NULL;
   shoal_dataset rows;

@@ -1,7 +1,7 @@
 /* What the classes of a data set are called: class i has the i-th name.
  *
- * A job has one such dictionary. It is made from all training files (in the order of the names, or as --columns classes=
- * says), kept with the model, and used for every other file: so a word has the same number everywhere.
+ * A job has one such dictionary. It is made from all training files (in the order of the names, or as --columns
+ * classes= says), kept with the model, and used for every other file: so a word has the same number everywhere.
  *
  * Outside this module names travel as `const char *const *`, ended by NULL, in one block that free() releases. */
 #ifndef SHOAL_DATA_CLASS_NAMES_H

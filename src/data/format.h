@@ -8,7 +8,7 @@
 typedef struct {
   int64_t features;    /* ROWS_SPARSE: size of the feature space; 0: the format's own or found from the data */
   int classes;         /* 0: found from the data */
-  const class_names *names; /* of the classes, where labels are words; NULL: those in the file, in their order. Borrowed */
+  const class_names *names; /* of the classes, where labels are words; NULL: those in the file. Borrowed */
   const char *columns; /* CSV, TSV: which column is what; NULL: the format's standard (see csv.c) */
   const char *fields;  /* TFRecord: names of the features that hold label, index, value; NULL: "label,index,value" */
   bool no_checksums;   /* TFRecord: do not check CRCs */

@@ -1,6 +1,7 @@
 /* The format "image-folder": DIR/CLASS/FILE, JPEG or PNG. A class is called as its folder; unless the caller has
- * numbered them, classes are numbered in the order of their names. The rows are the files in the order of folders and names, still encoded. Hidden files, and files beside the class
- * folders, count for nothing; any other file in a class folder must be an image. */
+ * numbered them, classes are numbered in the order of their names. The rows are the files in the order of folders and
+ * names, still encoded. Hidden files, and files beside the class folders, count for nothing; any other file in a class
+ * folder must be an image. */
 #include "base/mem.h"
 #include "base/text.h"
 #include "data/format.h"

@@ -15,7 +15,7 @@
 typedef struct {
   const char *files, *format; /* borrowed while the source is made */
   format_options options;     /* its texts are borrowed as long as the source lives; not its names: */
-  const char *const *names;   /* of the classes, ended by NULL, copied; NULL: those found in the files, if there are any */
+  const char *const *names;   /* of the classes, ended by NULL, copied; NULL: those found in the files */
   int shard, shards;
   bool shuffle;
   uint64_t seed;

@@ -387,8 +387,9 @@ void fit_shuffle(fit_loop *l, int64_t epoch) {
   double start = clock_seconds();
   random_stream stream =
       random_stream_make(l->model->options.seed, random_mix(ORDER_STREAM, (uint64_t)epoch));
-  random_permutation(&stream, l->order, l->rows);
-  const int32_t *index = l->data->features.rows; /* what the data calls its rows */
+  if (!l->options->keep_order) random_permutation(&stream, l->order, l->rows);
+  else for (int64_t i = 0; i < l->rows; i++) l->order[i] = (int32_t)i;
+  const int32_t *index = l->split ? l->split : l->data->features.rows; /* what the data calls its rows */
   for (int64_t i = 0; index && i < l->rows; i++) l->order[i] = index[l->order[i]];
   l->input_seconds += clock_seconds() - start;
 }
@@ -485,7 +486,7 @@ static shoal_status fit(fit_loop *l, shoal_fit_result *result) {
   size_t bytes = 0;
   for (int i = 0; i < l->saved.n; i++) bytes += shoal_tensor_bytes(&l->saved.entries[i].tensor);
   if (o->checkpoint_dir && bytes >= LARGE_CHECKPOINT) TRY(snapshot_create(&l->writer));
-  if (l->data && !o->keep_order) {
+  if (l->data && (!o->keep_order || l->split)) {
     l->order = calloc((size_t)l->rows, sizeof *l->order);
     if (!l->order) return status_no_memory();
   }
@@ -573,6 +574,7 @@ shoal_status shoal_model_fit(shoal_model *m, const shoal_dataset *data, const sh
   fit_saved_fini(&l->saved);
   text_fini(&l->settings);
   free(l->order);
+  free(l->split);
   free(l->fetches);
   free(l->got);
   free(l->rates);

@@ -22,7 +22,7 @@ typedef struct fit_loop {
   const shoal_dataset *data;
   const shoal_fit_options *options;
   tower *tower;
-  int64_t rows;   /* of the data set that are trained on, the first ones */
+  int64_t rows;   /* of the data set that are trained on */
   int64_t usable; /* of them in an epoch: fewer when a short batch is dropped */
   int64_t batch;                      /* of this worker */
   int64_t chunk;                      /* rows of a stream taken at a time: several batches where steps can be run together */
@@ -34,7 +34,8 @@ typedef struct fit_loop {
   int n_fetches;
   shoal_tensor *got; /* [n_fetches] */
   const shoal_dataset *validation; /* NULL: none */
-  shoal_dataset held_out;          /* view of the last rows, when split off */
+  shoal_dataset held_out;          /* view of the rows split off, if there are some */
+  int32_t *split;                  /* then: the rows that are trained on, [rows], and behind them the others; else NULL */
   int32_t *order;                  /* [rows] of the epoch under way; NULL: as they stand */
   text settings;
   fit_state state;

@@ -1,6 +1,7 @@
 /* Before the first step: what the options and the data make of it. */
 #include "exec/session.h"
 #include "train/fit_loop.h"
+#include "train/split.h"
 
 #include <math.h>
 
@@ -50,23 +51,29 @@ shoal_status fit_check_options(const shoal_fit_options *o, bool has_data) {
   return NULL;
 }
 
+/* Splits off the rows to validate on. */
+static shoal_status hold_out(fit_loop *l, int64_t n) {
+  const shoal_model *m = l->model;
+  const double share = l->options->validation_split;
+  const int32_t *index = l->data->features.rows; /* what the data calls its rows */
+  l->split = calloc((size_t)n, sizeof *l->split);
+  if (!l->split) return status_no_memory();
+  TRY(status_wrap(split_rows(l->data, (int)m->classes, share, m->options.seed, l->split, &l->rows), "fit"));
+  for (int64_t i = 0; index && i < n; i++) l->split[i] = index[l->split[i]];
+  l->held_out = *l->data;
+  l->held_out.features = model_rows(&l->data->features, l->split, l->rows, n - l->rows);
+  l->held_out.labels = model_rows(&l->data->labels, l->split, l->rows, n - l->rows);
+  l->validation = &l->held_out;
+  return NULL;
+}
+
 shoal_status fit_cut(fit_loop *l) {
   const shoal_fit_options *o = l->options;
   int64_t n = l->data->features.shape.dim[0];
   if (n > INT32_MAX) return status_make(SHOAL_ERR_ARGUMENT, "fit: at most %d examples are possible", INT32_MAX);
   l->rows = n;
   l->validation = o->validation;
-  if (o->validation_split > 0) {
-    int64_t held = (int64_t)((double)n * o->validation_split);
-    if (held < 1 || held >= n)
-      return status_make(SHOAL_ERR_ARGUMENT, "fit: a validation split of %g of %lld examples leaves none on one side",
-                         o->validation_split, (long long)n);
-    l->rows = n - held;
-    l->held_out = *l->data;
-    l->held_out.features = model_rows(&l->data->features, NULL, l->rows, held);
-    l->held_out.labels = model_rows(&l->data->labels, NULL, l->rows, held);
-    l->validation = &l->held_out;
-  }
+  if (o->validation_split > 0) TRY(hold_out(l, n));
   l->batch = o->batch_size ? o->batch_size : STANDARD_BATCH;
   int64_t workers = l->strategy ? l->strategy->workers : 1;
   if (l->batch > INT64_MAX / 2 / workers)

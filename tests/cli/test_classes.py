@@ -34,8 +34,8 @@ class Words(support.Case):
         write_rows(self.folder / "test.csv", 120, 3, ["dog", "emu", "cat", "fox"])
 
     def learn(self, run, *flags, data="a.csv,b.csv", expect=0):
-        return self.shoal("train", "softmax", "--data", data, "--test-data", "test.csv", "--epochs", 4, "--run-dir", run,
-                          *support.FEW, *flags, expect=expect)
+        return self.shoal("train", "softmax", "--data", data, "--test-data", "test.csv", "--epochs", 4, "--run-dir",
+                          run, *support.FEW, *flags, expect=expect)
 
     def summary(self, run):
         return json.loads((self.folder / run / "summary.json").read_text())
@@ -89,8 +89,9 @@ def write_picture(path, label, numbers):
         row[4:24] = bytes([200]) * 20
     parts = [(b"IHDR", struct.pack(">IIBBBBB", 28, 28, 8, 0, 0, 0, 0)),
              (b"IDAT", zlib.compress(b"".join(b"\0" + bytes(row) for row in rows))), (b"IEND", b"")]
-    path.write_bytes(b"\x89PNG\r\n\x1a\n" + b"".join(
-        struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body)) for kind, body in parts))
+    chunks = [struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+              for kind, body in parts]
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + b"".join(chunks))
 
 
 class Folders(support.Case):
@@ -113,6 +114,18 @@ class Folders(support.Case):
         (test / "dog").rename(test / "zebra")
         _, error = self.shoal("eval", "run", expect=1)
         self.assertIn("test/zebra: 'zebra' is not among the 4 classes: cat, dog, emu, fox", error)
+
+    def test_validation_split(self):
+        # The last rows are the last class: a split by position would validate on what was never trained on.
+        for run, flags in (("one", ["--batch-size", 40]), ("two", ["--workers", 2, "--batch-size", 20])):
+            self.shoal("train", "softmax", "--data", "animals", "--epochs", 12, "--validation-split", 0.25,
+                       "--patience", 5, "--run-dir", run, *support.FEW, *flags)
+            result = json.loads((self.folder / run / "summary.json").read_text())
+            self.assertGreater(result["validation_accuracy"], 0.98)
+            self.assertEqual((result["status"], result["epochs"]), ("finished", 12))
+            self.shoal("train", "softmax", "--resume", "--run-dir", run, "--epochs", 14, *support.FEW)
+            result = json.loads((self.folder / run / "summary.json").read_text())
+            self.assertGreater(result["validation_accuracy"], 0.98)
 
 
 if __name__ == "__main__":
