@@ -6,6 +6,7 @@
 #include "cli/log_view.h"
 #include "cli/membership.h"
 #include "cli/record.h"
+#include "cli/say.h"
 #include "cli/table.h"
 #include "cluster/launch.h"
 
@@ -94,15 +95,14 @@ void crew_announce(crew *c, const json_t *ready) {
   r->parameters = json_integer_value(json_object_get(ready, "parameters"));
   r->threads = (int)json_integer_value(json_object_get(ready, "threads"));
   if (b->flags.quiet) return;
-  char rows[GROUPED_TEXT], parameters[GROUPED_TEXT];
+  char rows[COUNTED_TEXT], parameters[COUNTED_TEXT], workers[COUNTED_TEXT], batch[GROUPED_TEXT], threads[COUNTED_TEXT],
+      servers[COUNTED_TEXT];
   int64_t n = json_integer_value(json_object_get(ready, "rows"));
-  printf(
-      "%s: %s parameters, %s%srows of %s, %lld worker%s with batch %lld and %d thread%s, %lld parameter "
-      "server%s, %s\n",
-      b->kind->name, grouped_text(r->parameters, parameters), n ? grouped_text(n, rows) : "",
-      n ? " training " : "streamed ", b->flags.data, (long long)b->flags.workers, b->flags.workers == 1 ? "" : "s",
-      (long long)b->flags.batch_size, r->threads, r->threads == 1 ? "" : "s", (long long)b->flags.ps,
-      b->flags.ps == 1 ? "" : "s", b->flags.mode);
+  say(stdout, "%s: %s, %s of %s, %s with batch %s and %s, %s, %s\n", b->kind->name,
+      counted_text(r->parameters, "parameter", parameters), n ? counted_text(n, "training row", rows) : "streamed rows",
+      b->flags.data, counted_text(b->flags.workers, "worker", workers), grouped_text(b->flags.batch_size, batch),
+      counted_text(r->threads, "thread", threads), counted_text(b->flags.ps, "parameter server", servers),
+      b->flags.mode);
   fflush(stdout);
 }
 

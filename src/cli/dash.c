@@ -3,6 +3,7 @@
 
 #include "cli/command.h"
 #include "cli/interrupt.h"
+#include "cli/say.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +29,7 @@ static const flag_row dash_table[] = {
 
 static void announce(const dash_flags *f, const char *folder, int port) {
   bool v6 = strchr(f->address, ':') != NULL;
-  printf("%s is shown at  http://%s%s%s:%d/%s%s\n", folder, v6 ? "[" : "", f->address, v6 ? "]" : "", port,
+  say(stdout, "%s is shown at  http://%s%s%s:%d/%s%s\n", folder, v6 ? "[" : "", f->address, v6 ? "]" : "", port,
          f->token ? "?token=" : "", f->token ? f->token : "");
   puts("Ctrl-C ends it.");
   fflush(stdout);
@@ -76,9 +77,9 @@ const command command_dash = {
     .name = "dash",
     .arguments = "[DIR]",
     .summary = "show the runs in a folder in the browser, live",
-    .details = "Serves the page of 'shoal report' for all runs below DIR (runs, when not said) and\n"
-               "keeps it up to date while they train. It answers this machine only, unless --token\n"
-               "and --address say otherwise, and follows no symbolic links.\n"
+    .details = "Serves the page of 'shoal report' for all runs below DIR (runs, when not said)\n"
+               "and keeps it up to date while they train. It answers this machine only, unless\n"
+               "--token and --address say otherwise, and follows no symbolic links.\n"
                "\n"
                "Examples:\n"
                "  shoal dash\n"

@@ -1,6 +1,8 @@
 /* shoal data list, and what the other data commands share. */
 #include "cli/data.h"
 
+#include "cli/say.h"
+
 #include "data/convert.h"
 #include "data/dataset.h"
 
@@ -89,15 +91,15 @@ static void list_text(void) {
   const char *const *names = shoal_dataset_names();
   for (size_t i = 0; names[i]; i++) {
     char *path = where(names[i]);
-    printf("  %-14s %s\n", names[i], path ? path : "not found here; set SHOAL_DATA or give a path");
+    say_named(stdout, names[i], path ? path : "not found here; set SHOAL_DATA or give a path");
     free(path);
   }
   puts("\nFormats read (found out from the content, or named with --format):");
   const format *f;
-  for (size_t i = 0; (f = format_at(i)); i++) printf("  %-14s %s\n", f->name, f->summary);
-  puts("\nFormats written by 'shoal data convert':");
+  for (size_t i = 0; (f = format_at(i)); i++) say_named(stdout, f->name, f->summary);
+  printf("\nFormats written by '%s data convert':\n", called());
   const row_writer_kind *w;
-  for (size_t i = 0; (w = convert_at(i)); i++) printf("  %-14s %s\n", w->name, w->endings);
+  for (size_t i = 0; (w = convert_at(i)); i++) say_named(stdout, w->name, w->endings);
 }
 
 static int run_list(int argc, char **argv) {

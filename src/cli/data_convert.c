@@ -3,7 +3,7 @@
 #include "cli/bar.h"
 #include "cli/data.h"
 #include "cli/interrupt.h"
-#include "cli/table.h"
+#include "cli/say.h"
 #include "data/convert.h"
 
 #include <unistd.h>
@@ -115,9 +115,9 @@ static shoal_status convert(const convert_flags *f, const char *from, const char
   text_fini(&found);
   interrupt_destroy(signals);
   if (!status && !f->quiet) {
-    char rows[GROUPED_TEXT], bad[GROUPED_TEXT];
-    printf("%s rows written to %s (%s)\n", grouped_text(c.rows, rows), to, c.kind->name);
-    if (c.count.bad_rows) printf("%s bad rows were skipped\n", grouped_text(c.count.bad_rows, bad));
+    char rows[COUNTED_TEXT], bad[COUNTED_TEXT];
+    say(stdout, "%s written to %s (%s)\n", counted_text(c.rows, "row", rows), to, c.kind->name);
+    if (c.count.bad_rows) printf("%s skipped\n", counted_text(c.count.bad_rows, "bad row", bad));
   }
   return status;
 }
@@ -142,11 +142,12 @@ const command command_data_convert = {
     .name = "data convert",
     .arguments = "FROM TO",
     .summary = "write rows in another format: tfrecord, libsvm, csv or npy",
-    .details = "FROM is a file, a folder, a glob (in quotes), a list a,b,c or the name of a data set; TO\n"
-               "one file, whose ending says what it becomes: .tfrecord, .libsvm, .csv, .npy (with the\n"
-               "labels in NAME-labels.npy). Sparse indices stay as they are. Dense rows go to tfrecord\n"
-               "and libsvm as their non-zero numbers, indices from 1 on. TO gets its name once it is\n"
-               "whole, and nothing is replaced without --force.\n"
+    .details = "FROM is a file, a folder, a glob (in quotes), a list a,b,c or the name of a\n"
+               "data set; TO one file, whose ending says what it becomes: .tfrecord, .libsvm,\n"
+               ".csv, .npy (with the labels in NAME-labels.npy). Sparse indices stay as they\n"
+               "are. Dense rows go to tfrecord and libsvm as their non-zero numbers, indices\n"
+               "from 1 on. TO gets its name once it is whole, and nothing is replaced without\n"
+               "--force.\n"
                "\n"
                "Examples:\n"
                "  shoal data convert 'clicks/*.tfrecord' clicks.libsvm\n"

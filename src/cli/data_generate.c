@@ -3,7 +3,7 @@
 #include "cli/bar.h"
 #include "cli/command.h"
 #include "cli/interrupt.h"
-#include "cli/table.h"
+#include "cli/say.h"
 #include "data/generate_criteo.h"
 #include "data/generate_images.h"
 
@@ -99,10 +99,11 @@ static shoal_status criteo(const generate_flags *f, watch *w) {
   TRY(generate_criteo(&s, on_rows, w, &truth));
   bar_clear(&w->progress);
   if (f->quiet) return NULL;
-  char rows[GROUPED_TEXT];
-  printf("%s rows written to %s, %.1f %% positive\n", grouped_text(s.rows, rows), f->out, 100 * truth.positive_share);
-  printf("The hidden model errs on %.2f %% of the last file's rows, with a log loss of %.4f (always saying the mean: "
-         "%.4f).\n", 100 * truth.test_error, truth.test_log_loss, truth.constant_log_loss);
+  char rows[COUNTED_TEXT];
+  say(stdout, "%s written to %s, %.1f %% positive\n", counted_text(s.rows, "row", rows), f->out,
+      100 * truth.positive_share);
+  say(stdout, "The hidden model errs on %.2f %% of the last file's rows, with a log loss of %.4f (always saying the mean: "
+      "%.4f).\n", 100 * truth.test_error, truth.test_log_loss, truth.constant_log_loss);
   return NULL;
 }
 
@@ -130,8 +131,8 @@ static shoal_status images(const generate_flags *f, watch *w) {
   else return status_make(SHOAL_ERR_ARGUMENT, "--as: '%s' is not known; it is folder, tfrecord or npy", as);
   TRY(generate_images(&s));
   bar_clear(&w->progress);
-  char rows[GROUPED_TEXT];
-  if (!f->quiet) printf("%s images of %d classes written to %s\n", grouped_text(s.rows, rows), s.classes, f->out);
+  char rows[COUNTED_TEXT];
+  if (!f->quiet) say(stdout, "%s of %d classes written to %s\n", counted_text(s.rows, "image", rows), s.classes, f->out);
   return NULL;
 }
 
@@ -162,8 +163,8 @@ static int run_generate(int argc, char **argv) {
     return EXIT_GOOD;
   }
   if (!status && parsed.count != 1)
-    status = status_make(SHOAL_ERR_ARGUMENT, "what? criteo or images; for example: shoal data generate criteo "
-                                             "--out DIR");
+    status = status_make(SHOAL_ERR_ARGUMENT, "what? criteo or images; for example: %s data generate criteo "
+                                             "--out DIR", called());
   int signal = 0;
   if (!status) status = generate(&f, parsed.words[0], &signal);
   int exit_status = status ? command_fail(&command_data_generate, status) : EXIT_GOOD;
@@ -174,9 +175,9 @@ const command command_data_generate = {
     .name = "data generate",
     .arguments = "criteo|images",
     .summary = "make click-log rows or labelled images out of a seed",
-    .details = "criteo: rows shaped like the Criteo click log, with labels by a hidden model, so that\n"
-               "what a training can reach is known; truth.json says it. images: simple shapes, one kind\n"
-               "a class.\n"
+    .details = "criteo: rows shaped like the Criteo click log, with labels by a hidden model,\n"
+               "so that what a training can reach is known; truth.json says it. images: simple\n"
+               "shapes, one kind a class.\n"
                "\n"
                "Examples:\n"
                "  shoal data generate criteo --rows 1000000 --out clicks\n"

@@ -370,8 +370,8 @@ const command command_data_inspect = {
     .name = "data inspect",
     .arguments = "PATH",
     .summary = "what files of rows hold: format, rows, shapes, labels, speed",
-    .details = "PATH is a file, a folder, a glob (in quotes), a list a,b,c or the name of a data set.\n"
-               "All rows are read once, in constant memory; every one is checked.\n"
+    .details = "PATH is a file, a folder, a glob (in quotes), a list a,b,c or the name of a\n"
+               "data set. All rows are read once, in constant memory; every one is checked.\n"
                "\n"
                "Examples:\n"
                "  shoal data inspect mnist\n"

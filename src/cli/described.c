@@ -1,6 +1,7 @@
 #include "cli/described.h"
 
 #include "cli/record.h"
+#include "cli/say.h"
 #include "cli/table.h"
 #include "cli/task.h"
 #include "cluster/slurm.h"
@@ -95,16 +96,16 @@ typedef struct {
 } listener;
 
 static void say_result(const crew *c, const json_t *task) {
-  char a[GROUPED_TEXT], b[GROUPED_TEXT];
+  char a[COUNTED_TEXT], b[COUNTED_TEXT];
   const char *role = json_string_value(json_object_get(task, "role"));
   int index = (int)json_integer_value(json_object_get(task, "index"));
   if (json_object_get(task, "updates"))
-    printf("%s/%d: %s updates applied\n", role, index,
-           grouped_text(json_integer_value(json_object_get(task, "updates")), a));
+    printf("%s/%d: %s applied\n", role, index,
+           counted_text(json_integer_value(json_object_get(task, "updates")), "update", a));
   else
-    printf("%s/%d: %s steps, %s examples, test accuracy %.2f %%\n", role, index,
-           grouped_text(json_integer_value(json_object_get(task, "steps")), a),
-           grouped_text(json_integer_value(json_object_get(task, "examples")), b),
+    printf("%s/%d: %s, %s, test accuracy %.2f %%\n", role, index,
+           counted_text(json_integer_value(json_object_get(task, "steps")), "step", a),
+           counted_text(json_integer_value(json_object_get(task, "examples")), "example", b),
            100 * json_number_value(json_object_get(task, "test_accuracy")));
 }
 

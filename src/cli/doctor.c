@@ -4,6 +4,7 @@
 #include "cli/interrupt.h"
 #include "net/key_ring.h"
 #include "cli/machine.h"
+#include "cli/say.h"
 #include "cli/table.h"
 #include "cluster/probe.h"
 
@@ -159,7 +160,7 @@ static void print_pairs(const findings *d) {
 }
 
 static void print_words(const findings *d) {
-  for (int i = 0; i < d->count; i++) printf("%-14s %s\n", d->facts[i].name, d->facts[i].value);
+  for (int i = 0; i < d->count; i++) say_indented(stdout, 15, "%-14s %s\n", d->facts[i].name, d->facts[i].value);
   if (d->pairs) {
     putchar('\n');
     print_pairs(d);
@@ -167,7 +168,7 @@ static void print_words(const findings *d) {
   size_t k;
   json_t *problem;
   putchar('\n');
-  json_array_foreach(d->problems, k, problem) printf("wrong: %s\n", json_string_value(problem));
+  json_array_foreach(d->problems, k, problem) say(stdout, "wrong: %s\n", json_string_value(problem));
   if (!json_array_size(d->problems))
     printf("Nothing is wrong%s.\n", d->pairs ? "; all tasks reach each other" : "");
 }
@@ -213,8 +214,8 @@ static shoal_status look_at_cluster(const doctor_flags *f, findings *d) {
     options.server_keys = keys.pins;
     options.stop = interrupt_flag(signals);
     if (!f->json && own >= 0) {
-      printf("%s at %s waits up to %g s for the other tasks: start shoal doctor in each of them\n",
-             name_of(&d->place, own, name), probe_address(&d->place, own), f->seconds);
+      say(stdout, "%s at %s waits up to %g s for the other tasks: start %s doctor in each of them\n",
+          name_of(&d->place, own, name), probe_address(&d->place, own), f->seconds, called());
       fflush(stdout);
     }
     status = probe_run(&options, &d->pairs);
@@ -262,11 +263,12 @@ const command command_doctor = {
     .name = "doctor",
     .arguments = "",
     .summary = "check this machine and, where one is described, the cluster",
-    .details = "Says what this machine offers: cores, instructions, kernels chosen, memory, measured\n"
-               "speed, limits, libraries. With TF_CONFIG or --cluster and --task it is one task of that\n"
-               "cluster: started in every task, each listens at its own address and reaches for all\n"
-               "others, and each prints who answers, round trips, bandwidths, clocks and versions of all\n"
-               "pairs. Exit status 1 when something is wrong; what it is stands at the end, in words.\n"
+    .details = "Says what this machine offers: cores, instructions, kernels chosen, memory,\n"
+               "measured speed, limits, libraries. With TF_CONFIG or --cluster and --task it\n"
+               "is one task of that cluster: started in every task, each listens at its own\n"
+               "address and reaches for all others, and each prints who answers, round trips,\n"
+               "bandwidths, clocks and versions of all pairs. Exit status 1 when something is\n"
+               "wrong; what it is stands at the end, in words.\n"
                "\n"
                "Examples:\n"
                "  shoal doctor\n"

@@ -98,8 +98,9 @@ const command command_eval = {
     .name = "eval",
     .arguments = "RUN_DIR|FILE",
     .summary = "loss and accuracy of a trained model on data",
-    .details = "Takes the folder of a run (its final weights or, while it is not finished, its newest\n"
-               "checkpoint) or one safetensors file. The model and its settings come from the run.\n"
+    .details = "Takes the folder of a run (its final weights or, while it is not finished, its\n"
+               "newest checkpoint) or one safetensors file. The model and its settings come\n"
+               "from the run.\n"
                "\n"
                "Examples:\n"
                "  shoal eval runs/first\n"

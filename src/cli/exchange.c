@@ -1,5 +1,6 @@
 #include "cli/exchange.h"
 
+#include "cli/say.h"
 #include "cli/table.h"
 
 /* Of a step of one worker; the means over all steps. */
@@ -40,12 +41,15 @@ void exchange_print(const run_report *r, FILE *to) {
   char features[GROUPED_TEXT], all[GROUPED_TEXT], ratio[GROUPED_TEXT];
   const double least = 2 * sizeof(float) * e.touched;
   const bool wasteful = e.bytes > e.whole / 2;
-  fprintf(to, "\nA step of a worker touches %s of %s features and moves %.1f kB, ",
-          grouped_text((int64_t)e.touched, features), grouped_text(r->parameters, all), e.bytes / 1e3);
+  text words = {0};
+  text_add(&words, "A step of a worker touches %s of %s features and moves %.1f kB, ",
+           grouped_text((int64_t)e.touched, features), grouped_text(r->parameters, all), e.bytes / 1e3);
   if (wasteful)
-    fprintf(to, "%s times the %.1f kB of their weights and gradients.\n",
-            grouped_text((int64_t)(e.bytes / least), ratio), least / 1e3);
+    text_add(&words, "%s times the %.1f kB of their weights and gradients.",
+             grouped_text((int64_t)(e.bytes / least), ratio), least / 1e3);
   else
-    fprintf(to, "%.2f times their weights and gradients. All weights each way would be %.1f MB, %s times as much.\n",
-            e.bytes / least, e.whole / 1e6, grouped_text((int64_t)(e.whole / e.bytes), ratio));
+    text_add(&words, "%.2f times their weights and gradients. All weights each way would be %.1f MB, %s times as much.",
+             e.bytes / least, e.whole / 1e6, grouped_text((int64_t)(e.whole / e.bytes), ratio));
+  if (words.data) say(to, "\n%s\n", words.data);
+  text_fini(&words);
 }

@@ -1,5 +1,7 @@
 #include "cli/flags.h"
 
+#include "cli/say.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -173,15 +175,15 @@ void flags_help(const flag_row *table, FILE *to) {
   }
   for (const flag_row *row = table; row->name; row++) {
     if (row->marks & FLAG_HIDDEN) continue;
-    fprintf(to, "  %-*s  %s", widest, flag_label(row, label), row->help);
+    text line = {0};
+    text_add(&line, "  %-*s  %s", widest, flag_label(row, label), row->help);
     if (row->kind == FLAG_CHOICE) {
-      text list = {0};
-      names_list(row->choices(), &list);
-      fprintf(to, ": %s", list.data ? list.data : "");
-      text_fini(&list);
+      text_add(&line, ": ");
+      names_list(row->choices(), &line);
     }
-    if (row->standard) fprintf(to, " (%s)", row->standard);
-    fputc('\n', to);
+    if (row->standard) text_add(&line, " (%s)", row->standard);
+    say_indented(to, widest + 4, "%s\n", line.data ? line.data : "");
+    text_fini(&line);
   }
   fprintf(to, "  %-*s  this text\n", widest, "--help");
 }

@@ -1,5 +1,7 @@
 #include "cli/judge.h"
 
+#include "cli/say.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -106,7 +108,7 @@ json_t *judge_json(const run_report *r) {
 }
 
 void judge_print(const verdict *v, FILE *to) {
-  fprintf(to, "\n%s\n", v->text);
-  if (*v->next_text) fprintf(to, "%s\n", v->next_text);
-  for (int i = 0; i < v->n_warnings; i++) fprintf(to, "note: %s\n", v->warnings[i].text);
+  say(to, "\n%s\n", v->text);
+  if (*v->next_text) say(to, "%s\n", v->next_text);
+  for (int i = 0; i < v->n_warnings; i++) say(to, "note: %s\n", v->warnings[i].text);
 }

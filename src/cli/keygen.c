@@ -40,10 +40,10 @@ const command command_keygen = {
     .name = "keygen",
     .arguments = "DIR [NAME...]",
     .summary = "make keys for tasks on several hosts",
-    .details = "Writes NAME.key (secret, readable by its owner alone) and NAME.pub for each name, by\n"
-               "default server and client. Keys that are there are not overwritten. A server needs\n"
-               "its own .key and the .pub files of the clients it lets in; a client needs its own\n"
-               ".key and the server's .pub.\n"
+    .details = "Writes NAME.key (secret, readable by its owner alone) and NAME.pub for each\n"
+               "name, by default server and client. Keys that are there are not overwritten. A\n"
+               "server needs its own .key and the .pub files of the clients it lets in; a\n"
+               "client needs its own .key and the server's .pub.\n"
                "\n"
                "Examples:\n"
                "  shoal keygen keys\n"

@@ -1,5 +1,6 @@
 /* The `shoal` command: finds the command and runs it. */
 #include "cli/command.h"
+#include "cli/say.h"
 #include "shoal/models.h"
 
 #include <signal.h>
@@ -41,15 +42,15 @@ const char *model_name_at(int i) {
 
 int command_fail(const command *c, shoal_status status) {
   bool wrong_use = shoal_status_code(status) == SHOAL_ERR_ARGUMENT;
-  fprintf(stderr, "shoal %s: %s\n", c->name, shoal_status_message(status));
-  if (wrong_use) fprintf(stderr, "'shoal %s --help' lists what it takes.\n", c->name);
+  say(stderr, "shoal %s: %s\n", c->name, shoal_status_message(status));
+  if (wrong_use) say(stderr, "'%s %s --help' lists what it takes.\n", called(), c->name);
   shoal_status_free(status);
   return wrong_use ? EXIT_WRONG_USE : EXIT_JOB_FAILED;
 }
 
 void command_print_help(const command *c, FILE *to) {
-  fprintf(to, "shoal %s: %s\n\nUsage: shoal %s%s%s [flags]\n", c->name, c->summary, c->name, *c->arguments ? " " : "",
-          c->arguments);
+  say(to, "shoal %s: %s\n\nUsage: shoal %s%s%s [flags]\n", c->name, c->summary, c->name, *c->arguments ? " " : "",
+      c->arguments);
   if (c->details) fprintf(to, "\n%s", c->details);
   fputs("\nFlags:\n", to);
   flags_help(c->flags, to);
@@ -57,11 +58,11 @@ void command_print_help(const command *c, FILE *to) {
 
 static void print_overview(FILE *to) {
   fputs("shoal trains models.\n\nUsage: shoal COMMAND [arguments] [flags]\n\nCommands:\n", to);
-  for (int i = 0; i < COMMANDS; i++) fprintf(to, "  %-14s %s\n", commands[i]->name, commands[i]->summary);
+  for (int i = 0; i < COMMANDS; i++) say_named(to, commands[i]->name, commands[i]->summary);
   fputs("\nModels:\n", to);
   const shoal_model_kind *kind;
-  for (int i = 0; (kind = shoal_model_kind_at(i)); i++) fprintf(to, "  %-14s %s\n", kind->name, kind->summary);
-  fputs("\nTry: shoal train softmax\n'shoal COMMAND --help' lists a command's flags.\n", to);
+  for (int i = 0; (kind = shoal_model_kind_at(i)); i++) say_named(to, kind->name, kind->summary);
+  fprintf(to, "\nTry: %s train softmax\n'%s COMMAND --help' lists a command's flags.\n", called(), called());
 }
 
 /* Is `word` the first of two? */
@@ -74,8 +75,8 @@ static bool is_group(const char *word) {
 static void print_group(const char *word, FILE *to) {
   fprintf(to, "Usage: shoal %s COMMAND [arguments] [flags]\n\nCommands:\n", word);
   for (int i = 0; i < COMMANDS; i++)
-    if (command_in_group(commands[i], word)) fprintf(to, "  %-14s %s\n", commands[i]->name, commands[i]->summary);
-  fprintf(to, "\n'shoal %s COMMAND --help' lists a command's flags.\n", word);
+    if (command_in_group(commands[i], word)) say_named(to, commands[i]->name, commands[i]->summary);
+  fprintf(to, "\n'%s %s COMMAND --help' lists a command's flags.\n", called(), word);
 }
 
 static bool asks_for_help(const char *word) { return !strcmp(word, "--help") || !strcmp(word, "-h"); }
@@ -106,7 +107,7 @@ static int unknown_command(const char *word) {
   const char *near = text_nearest(word, names, COMMANDS);
   fprintf(stderr, "shoal: unknown command '%s'", word);
   if (near) fprintf(stderr, "; did you mean '%s'?", near);
-  fputs("\n'shoal help' lists the commands.\n", stderr);
+  fprintf(stderr, "\n'%s help' lists the commands.\n", called());
   return EXIT_WRONG_USE;
 }
 

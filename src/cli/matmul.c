@@ -4,6 +4,8 @@
 #include "cli/command.h"
 #include "cli/graph_crew.h"
 #include "cli/run_dir.h"
+#include "cli/say.h"
+#include "cli/table.h"
 #include "cli/yardstick.h"
 #include "models/matmul.h"
 #include "observe/proc.h"
@@ -84,26 +86,30 @@ typedef struct {
   shoal_cluster_stats stats;
 } matmul_result;
 
+enum { INDENT = 18 }; /* of a line that goes on */
+
 static void print_yardstick(const matmul_result *r) {
   char blas[96] = "no BLAS library found to compare with";
   if (r->machine.name) snprintf(blas, sizeof blas, "%s %.1f", r->machine.name, r->machine.blas / 1e9);
-  printf("  this machine    %.1f GF/s in one product of two blocks on all processors (%s): reached %.0f %% of the "
-         "better\n", r->machine.own / 1e9, blas, 100 * r->cost.flops / r->seconds / yardstick_best(&r->machine));
+  say_indented(stdout, INDENT, "  this machine    %.1f GF/s in one product of two blocks on all processors (%s): reached "
+               "%.0f %% of the better\n", r->machine.own / 1e9, blas, 100 * r->cost.flops / r->seconds / yardstick_best(&r->machine));
 }
 
 static void print_result(const matmul_options *o, const matmul_result *r) {
-  printf("tr(A A) = %.10g   (n = %lld, %lld x %lld blocks, %d workers)\n", r->trace, (long long)o->n,
-         (long long)o->blocks, (long long)o->blocks, o->workers);
+  char n[GROUPED_TEXT], workers[COUNTED_TEXT], messages[COUNTED_TEXT], bytes[COUNTED_TEXT];
+  printf("tr(A A) = %.10g   (n = %s, %lld x %lld blocks, %s)\n", r->trace, grouped_text(o->n, n), (long long)o->blocks,
+         (long long)o->blocks, counted_text(o->workers, "worker", workers));
   printf("  time            %.2f s  (and %.2f s to start the tasks and send the graph)\n", r->seconds,
          r->start_seconds);
   printf("  blocks made     %.2f GB, %.2f GB/s\n", r->cost.made_bytes / 1e9, r->cost.made_bytes / 1e9 / r->seconds);
-  printf("  arithmetic      %.3g flops, %.1f GF/s%s\n", r->cost.flops, r->cost.flops / 1e9 / r->seconds,
-         o->full_product ? "" : "  (only the diagonals of the products; --full-product multiplies whole blocks)");
+  say_indented(stdout, INDENT, "  arithmetic      %.3g flops, %.1f GF/s%s\n", r->cost.flops,
+               r->cost.flops / 1e9 / r->seconds,
+               o->full_product ? "" : " (only the diagonals of the products; --full-product multiplies whole blocks)");
   if (o->full_product) print_yardstick(r);
   printf("  memory          at most %.2f GB of blocks a worker\n", r->cost.worker_bytes / 1e9);
-  printf("  between tasks   %llu messages, %llu bytes: %.1f bytes a pair of blocks\n",
-         (unsigned long long)r->stats.messages, (unsigned long long)r->stats.data_bytes,
-         (double)r->stats.data_bytes / (double)r->cost.pairs);
+  printf("  between tasks   %s, %s: %.1f bytes a pair of blocks\n",
+         counted_text((int64_t)r->stats.messages, "message", messages),
+         counted_text((int64_t)r->stats.data_bytes, "byte", bytes), (double)r->stats.data_bytes / (double)r->cost.pairs);
 }
 
 static shoal_status write_summary(const char *path, const matmul_options *o, const matmul_result *r) {
@@ -231,8 +237,8 @@ const command command_matmul = {
     .summary = "the trace of A A for a random matrix that fits on no machine",
     .details = "A is cut into blocks, which the workers make where they need them, out of the\n"
                "seed: the result does not depend on the number of workers or blocks. Only the\n"
-               "two blocks of one pair are in memory at a time on each worker. tr(A_ij A_ji) is\n"
-               "computed as the sum of A_ij and the transpose of A_ji multiplied element by\n"
+               "two blocks of one pair are in memory at a time on each worker. tr(A_ij A_ji)\n"
+               "is computed as the sum of A_ij and the transpose of A_ji multiplied element by\n"
                "element; --full-product multiplies the blocks and takes the trace, and says\n"
                "what share it reached of this machine's own product of two matrices.\n"
                "\n"

@@ -1,6 +1,7 @@
 #include "cli/membership.h"
 
 #include "base/status.h"
+#include "cli/say.h"
 #include "cli/table.h"
 
 #include <string.h>
@@ -60,28 +61,26 @@ bool membership_add(const run_report *r, json_t *summary) {
 
 void membership_print(const run_report *r, FILE *to) {
   if (!r->tasks || !job_is_cluster(r->flags)) return;
-  char n[GROUPED_TEXT];
+  char n[COUNTED_TEXT];
   for (int w = 0; w < (int)r->flags->workers; w++) {
     if (!find_task(r, "worker", w))
-      fprintf(to, "\nworker/%d was lost; %s of its gradients were used.\n", w,
-              grouped_text(summary_gradients(r->tasks, w), n));
+      say(to, "\nworker/%d was lost; %s of its gradients were used.\n", w,
+          grouped_text(summary_gradients(r->tasks, w), n));
     else if (!summary_gradients(r->tasks, w) && r->fit.updates)
-      fprintf(to, "\nworker/%d came too late to take part.\n", w);
+      say(to, "\nworker/%d came too late to take part.\n", w);
   }
-  if (r->restarts) fprintf(to, "\nTasks were started again %d time%s.\n", r->restarts, r->restarts == 1 ? "" : "s");
+  if (r->restarts) say(to, "\nTasks were started again %s.\n", counted_text(r->restarts, "time", n));
   if (r->fit.lost_steps)
-    fprintf(to, "\n%s steps were lost with a parameter server and made once more.\n",
-            grouped_text(r->fit.lost_steps, n));
+    say(to, "\nLost with a parameter server and made once more: %s.\n", counted_text(r->fit.lost_steps, "step", n));
   if (sum_of(r, "late_gradients"))
-    fprintf(to, "\n%s gradients came too late for their step and were dropped.\n",
-            grouped_text(sum_of(r, "late_gradients"), n));
+    say(to, "\nToo late for their step and dropped: %s.\n", counted_text(sum_of(r, "late_gradients"), "gradient", n));
   if (uneven_updates(r))
-    fprintf(to, "\n--deterministic did not hold: %s updates were made of other rows than those of their round, since a "
-            "worker was lost.\nThe weights are good, but their bits are not those of another run.\n",
-            grouped_text(uneven_updates(r), n));
+    say(to, "\n--deterministic did not hold: made of other rows than those of their round, since a worker was lost: %s.\n"
+        "The weights are good, but their bits are not those of another run.\n",
+        counted_text(uneven_updates(r), "update", n));
   if (handed_on(r))
-    fprintf(to, "\n%s rows were handed on to another worker than the one that had them first.\n",
-            grouped_text(handed_on(r), n));
+    say(to, "\nHanded on to another worker than the one that had them first: %s.\n",
+        counted_text(handed_on(r), "row", n));
 }
 
 shoal_status membership_check(const run_report *r) {

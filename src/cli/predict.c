@@ -245,9 +245,10 @@ const command command_predict = {
     .name = "predict",
     .arguments = "RUN_DIR|FILE [PICTURE...|ROWS]",
     .summary = "the class a trained model sees in pictures, or its scores of rows",
-    .details = "A picture is a PNG of any size, or a raw file of height x width bytes (28x28 for the\n"
-               "MNIST models), white on black. Without files, --index takes rows of the data set.\n"
-               "Of sparse-lr: one probability of class 1 a line, for each row in order.\n"
+    .details = "A picture is a PNG of any size, or a raw file of height x width bytes (28x28\n"
+               "for the MNIST models), white on black. Without files, --index takes rows of\n"
+               "the data set. Of sparse-lr: one probability of class 1 a line, for each row in\n"
+               "order.\n"
                "\n"
                "Examples:\n"
                "  shoal predict runs/first digit.png\n"

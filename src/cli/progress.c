@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/text.h"
+#include "cli/say.h"
 #include "cli/table.h"
 
 #include <math.h>
@@ -11,6 +12,7 @@
 
 #define PLAIN_SECONDS 10.0 /* between two plain lines inside an epoch */
 #define DRAW_SECONDS 0.1
+#define INDENT 2 /* of a line that goes on */
 #define SLOW_BATCH 0.05 /* seconds from which on what a batch takes is worth saying */
 
 void progress_init(progress *p, FILE *to, int64_t batch_size, bool quiet) {
@@ -67,16 +69,22 @@ static void piece(text *line, int *room, const char *colour, const char *s) {
   text_add(line, "%s%s%s%s", line->length ? "  " : "", colour ? colour : "", s, colour ? "\033[0m" : "");
 }
 
+/* "epoch 2/1,000" */
+static void epoch_text(const shoal_progress *now, text *out) {
+  char a[GROUPED_TEXT], b[GROUPED_TEXT];
+  text_add(out, "epoch %s", grouped_text(now->epoch + 1, a));
+  if (now->epochs > 0) text_add(out, "/%s", grouped_text(now->epochs, b));
+}
+
 static void compose(const progress *p, const shoal_progress *now, int width, text *line) {
   const char *bold = p->colour ? "\033[1m" : NULL, *green = p->colour ? "\033[32m" : NULL;
   const char *grey = p->colour ? "\033[2m" : NULL;
   char s[96], a[GROUPED_TEXT], b[GROUPED_TEXT];
   int room = width - 1; /* the last column would make some terminals wrap */
-  if (now->epochs > 0)
-    snprintf(s, sizeof s, "epoch %lld/%lld", (long long)now->epoch + 1, (long long)now->epochs);
-  else
-    snprintf(s, sizeof s, "epoch %lld", (long long)now->epoch + 1);
-  piece(line, &room, bold, s);
+  text epoch = {0};
+  epoch_text(now, &epoch);
+  if (epoch.data) piece(line, &room, bold, epoch.data);
+  text_fini(&epoch);
   snprintf(s, sizeof s, "step %s%s%s", grouped_text(now->step, a), now->steps ? "/" : "",
            now->steps ? grouped_text(now->steps, b) : "");
   piece(line, &room, NULL, s);
@@ -112,7 +120,7 @@ void progress_clear(progress *p) {
 static void plain(progress *p, const shoal_progress *now) {
   text line = {0};
   compose(p, now, 200, &line);
-  if (line.data) fprintf(p->to, "%s\n", line.data);
+  if (line.data) say_indented(p->to, INDENT, "%s\n", line.data);
   fflush(p->to);
   text_fini(&line);
   p->last_plain = clock_seconds();
@@ -141,15 +149,16 @@ void progress_epoch(progress *p, const shoal_progress *now) {
   if (p->quiet) return;
   progress_clear(p);
   char speed[GROUPED_TEXT];
-  fprintf(p->to, "epoch %lld", (long long)now->epoch + 1);
-  if (now->epochs > 0) fprintf(p->to, "/%lld", (long long)now->epochs);
-  fprintf(p->to, "  loss %.4f", now->loss);
-  if (isfinite(now->accuracy)) fprintf(p->to, "  accuracy %.2f %%", 100 * now->accuracy);
-  if (isfinite(now->validation_loss)) fprintf(p->to, "  validation loss %.4f", now->validation_loss);
+  text line = {0};
+  epoch_text(now, &line);
+  text_add(&line, "  loss %.4f", now->loss);
+  if (isfinite(now->accuracy)) text_add(&line, "  accuracy %.2f %%", 100 * now->accuracy);
+  if (isfinite(now->validation_loss)) text_add(&line, "  validation loss %.4f", now->validation_loss);
   if (isfinite(now->validation_accuracy))
-    fprintf(p->to, "  validation accuracy %.2f %%", 100 * now->validation_accuracy);
-  fprintf(p->to, "  rate %.4g  %s examples/s  %.1f s\n", now->rate, speed_text(p->speed, speed),
-          now->seconds);
+    text_add(&line, "  validation accuracy %.2f %%", 100 * now->validation_accuracy);
+  text_add(&line, "  rate %.4g  %s examples/s  %.1f s", now->rate, speed_text(p->speed, speed), now->seconds);
+  if (line.data) say_indented(p->to, INDENT, "%s\n", line.data);
+  text_fini(&line);
   fflush(p->to);
   p->last_plain = clock_seconds();
 }
@@ -158,12 +167,12 @@ void progress_test(progress *p, int64_t rows, const shoal_progress *now, const s
   if (p->quiet) return;
   progress_clear(p);
   char seen[GROUPED_TEXT];
-  fprintf(p->to, "rows %s  progressive loss %.5f  test loss %.5f  test error %.3f %%  AUC %.5f\n",
-          grouped_text(rows, seen), now->loss, e->loss, 100 * (1 - e->accuracy), e->auc);
+  say_indented(p->to, INDENT, "rows %s  progressive loss %.5f  test loss %.5f  test error %.3f %%  AUC %.5f\n",
+               grouped_text(rows, seen), now->loss, e->loss, 100 * (1 - e->accuracy), e->auc);
   fflush(p->to);
 }
 
 void progress_note(progress *p, const char *line) {
   progress_clear(p);
-  fprintf(stderr, "%s\n", line);
+  say(stderr, "%s\n", line);
 }

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "cli/command.h"
+#include "cli/say.h"
 #include "cli/table.h"
 #include "data/class_names.h"
 #include "train/allreduce.h"
@@ -311,11 +312,11 @@ static void on_note(void *context, const char *line) {
 static void announce(const rank_run *t) {
   const training *b = t->crew->base;
   const run_report *r = t->crew->report;
-  char rows[GROUPED_TEXT], parameters[GROUPED_TEXT];
-  printf("%s: %s parameters, %s training rows of %s, %d rank%s with batch %lld and %d thread%s, all-reduce in %s\n",
-         b->kind->name, grouped_text(r->parameters, parameters), grouped_text(b->rows, rows), b->flags.data,
-         t->ranks->place.ranks, t->ranks->place.ranks == 1 ? "" : "s", (long long)b->flags.batch_size, r->threads,
-         r->threads == 1 ? "" : "s", b->flags.wire);
+  char rows[COUNTED_TEXT], parameters[COUNTED_TEXT], count[COUNTED_TEXT], batch[GROUPED_TEXT], threads[COUNTED_TEXT];
+  say(stdout, "%s: %s, %s of %s, %s with batch %s and %s, all-reduce in %s\n", b->kind->name,
+      counted_text(r->parameters, "parameter", parameters), counted_text(b->rows, "training row", rows), b->flags.data,
+      counted_text(t->ranks->place.ranks, "rank", count), grouped_text(b->flags.batch_size, batch),
+      counted_text(r->threads, "thread", threads), b->flags.wire);
   fflush(stdout);
 }
 

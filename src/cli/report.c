@@ -1,8 +1,8 @@
 /* shoal report: one HTML file that shows runs. */
 #include "cli/batch.h"
 #include "cli/command.h"
+#include "cli/say.h"
 #include "observe/report_page.h"
-
 
 typedef struct {
   const char *out;
@@ -21,7 +21,7 @@ static const flag_row report_table[] = {
 static shoal_status make_report(const report_flags *f, const flags_parsed *parsed) {
   TRY(report_page_check());
   if (!parsed->count)
-    return status_make(SHOAL_ERR_ARGUMENT, "which runs? For example: shoal report runs/lenet-1 runs/lenet-2");
+    return status_make(SHOAL_ERR_ARGUMENT, "which runs? For example: %s report runs/lenet-1 runs/lenet-2", called());
   report_set set = {0};
   text page = {0};
   shoal_status status = NULL;
@@ -30,8 +30,9 @@ static shoal_status make_report(const report_flags *f, const flags_parsed *parse
   for (size_t i = 0; i < set.count; i++) runs += set.runs[i]->is_run;
   if (!status) status = report_page_write(&set, (int)f->points, SHOAL_VERSION, &page);
   if (!status) status = text_write_file(&page, f->out);
-  if (!status) printf("%zu run%s in %s (%.1f MB). Open it in a browser.\n", runs, runs == 1 ? "" : "s", f->out,
-                      (double)page.length / 1e6);
+  char count[COUNTED_TEXT];
+  if (!status) say(stdout, "%s in %s (%.1f MB). Open it in a browser.\n", counted_text((int64_t)runs, "run", count),
+                   f->out, (double)page.length / 1e6);
   text_fini(&page);
   report_set_fini(&set);
   return status;
@@ -55,10 +56,10 @@ const command command_report = {
     .name = "report",
     .arguments = "RUN...",
     .summary = "make one HTML file that shows runs side by side",
-    .details = "RUN is the folder of a run, or a folder with runs or a sweep in it. The file needs\n"
-               "nothing but a browser: curves of loss, accuracy and speed by step, time or examples,\n"
-               "tables, resources of each task, timeline, graph, and the heat-maps of a sweep.\n"
-               "-o FILE is short for --out FILE.\n"
+    .details = "RUN is the folder of a run, or a folder with runs or a sweep in it. The file\n"
+               "needs nothing but a browser: curves of loss, accuracy and speed by step, time\n"
+               "or examples, tables, resources of each task, timeline, graph, and the\n"
+               "heat-maps of a sweep. -o FILE is short for --out FILE.\n"
                "\n"
                "Examples:\n"
                "  shoal report runs/first runs/second -o page.html\n"

@@ -4,6 +4,7 @@
 #include "cli/experiments.h"
 #include "cli/interrupt.h"
 #include "cli/run_dir.h"
+#include "cli/say.h"
 #include "cli/table.h"
 #include "shoal/models.h"
 
@@ -34,7 +35,7 @@ typedef struct {
 
 static void list_experiments(void) {
   const experiment *e;
-  for (int i = 0; (e = experiment_at(i)); i++) printf("  %-3s  %s\n", e->id, e->title);
+  for (int i = 0; (e = experiment_at(i)); i++) say_indented(stdout, 7, "  %-3s  %s\n", e->id, e->title);
 }
 
 static shoal_status find(const flags_parsed *parsed, const experiment **out) {
@@ -42,7 +43,7 @@ static shoal_status find(const flags_parsed *parsed, const experiment **out) {
   size_t n = 0;
   const experiment *e;
   if (parsed->count != 1)
-    return status_make(SHOAL_ERR_ARGUMENT, "which experiment? 'shoal reproduce --list' lists them");
+    return status_make(SHOAL_ERR_ARGUMENT, "which experiment? '%s reproduce --list' lists them", called());
   for (int i = 0; (e = experiment_at(i)); i++) {
     names[n++] = e->id;
     if (!strcasecmp(e->id, parsed->words[0])) {
@@ -51,8 +52,8 @@ static shoal_status find(const flags_parsed *parsed, const experiment **out) {
     }
   }
   const char *near = text_nearest(parsed->words[0], names, n);
-  return status_make(SHOAL_ERR_ARGUMENT, "unknown experiment '%s'%s%s%s; 'shoal reproduce --list' lists them",
-                     parsed->words[0], near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
+  return status_make(SHOAL_ERR_ARGUMENT, "unknown experiment '%s'%s%s%s; '%s reproduce --list' lists them",
+                     parsed->words[0], near ? "; did you mean " : "", near ? near : "", near ? "?" : "", called());
 }
 
 static bool is_train(const experiment_row *row) { return !strncmp(row->words, "train ", 6); }
@@ -242,7 +243,7 @@ static shoal_status tell(const reproduction *r) {
   if (flat) {
     putchar('\n');
     table_print(stdout, flat, c->rows, c->columns, terminal_width(stdout));
-    if (r->what->note) printf("\n%s\n", r->what->note);
+    if (r->what->note) say(stdout, "\n%s\n", r->what->note);
   }
   free(flat);
   if (!status) status = write_text(r, c, "comparison.md", true);
@@ -254,7 +255,7 @@ static shoal_status tell(const reproduction *r) {
 
 static void list_commands(const reproduction *r) {
   for (size_t i = 0; i < r->runs.count; i++) {
-    fputs("shoal", stdout);
+    fputs(called(), stdout);
     for (int k = 0; k < r->runs.runs[i].count; k++) printf(" %s", r->runs.runs[i].words[k]);
     printf(" --run-dir %s/%s\n", r->folder, r->runs.runs[i].name);
   }
@@ -276,17 +277,20 @@ static shoal_status reproduce(reproduction *r, const reproduce_flags *f, int *ex
                        "Ended at once; runs that are finished are kept.", &r->signals));
   r->runs.stop = interrupt_flag(r->signals);
   TRY(folder_make(r->folder));
-  printf("%s: %s, %zu run%s in %s\n", r->what->id, r->what->title, r->runs.count, r->runs.count == 1 ? "" : "s",
-         r->folder);
+  char count[COUNTED_TEXT];
+  say(stdout, "%s: %s, %s in %s\n", r->what->id, r->what->title, counted_text((int64_t)r->runs.count, "run", count),
+      r->folder);
   TRY(prepare(r));
   TRY(batch_go(&r->runs));
   TRY(tell(r));
-  printf("\nThe comparison is in %s/comparison.md and comparison.csv. ", r->folder);
+  say(stdout, "\nThe comparison is in %s/comparison.md and comparison.csv.\n", r->folder);
   batch_report(&r->runs);
   if (r->runs.failed) *exit_status = EXIT_JOB_FAILED;
   if (r->runs.stopped) *exit_status = 128 + __atomic_load_n(r->runs.stop, __ATOMIC_ACQUIRE);
-  if (r->runs.failed || r->runs.stopped)
-    printf("\nTo go on:  shoal reproduce %s --run-dir %s\n", r->what->id, r->folder);
+  if (r->runs.failed || r->runs.stopped) {
+    putchar('\n');
+    say_command(stdout, "To go on:", "%s reproduce %s --run-dir %s", called(), r->what->id, r->folder);
+  }
   return NULL;
 }
 
@@ -318,8 +322,8 @@ const command command_reproduce = {
     .arguments = "ID",
     .summary = "run an experiment that was reported and compare with it",
     .details = "Runs the experiment, prints its figures beside the reported ones, and leaves\n"
-               "comparison.md, comparison.csv and report.html. Started again it goes on where it\n"
-               "stopped. --list names the experiments.\n"
+               "comparison.md, comparison.csv and report.html. Started again it goes on where\n"
+               "it stopped. --list names the experiments.\n"
                "\n"
                "Examples:\n"
                "  shoal reproduce A5\n"

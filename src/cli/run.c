@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "cli/command.h"
 #include "cli/graph_crew.h"
+#include "cli/say.h"
 #include "data/npy.h"
 #include "graph/graph.h"
 
@@ -245,7 +246,8 @@ static shoal_status run_steps(const run_flags *f, job *j, shoal_session *s) {
   }
   shoal_cluster_stats stats;
   shoal_session_stats(s, &stats);
-  if (f->steps > 1) printf("%lld steps in %.3f s", (long long)f->steps, seconds);
+  char count[COUNTED_TEXT];
+  if (f->steps > 1) printf("%s in %.3f s", counted_text(f->steps, "step", count), seconds);
   if (f->steps > 1 && stats.runs)
     printf(", %.0f messages and %.0f bytes between tasks a step", (double)stats.messages / (double)f->steps,
            (double)stats.data_bytes / (double)f->steps);
@@ -331,11 +333,11 @@ const command command_run = {
     .name = "run",
     .arguments = "GRAPH [NAME=FILE.npy|NUMBER...]",
     .summary = "run any part of a saved graph",
-    .details = "GRAPH is a file that shoal_graph_save wrote (TensorFlow's GraphDef with Shoal's\n"
-               "operators). What stands behind it is fed: any value by its name, from NumPy's\n"
-               "files or as a number. With --workers and --ps the graph runs over local\n"
-               "processes, with --cluster over servers that are there already; nodes run where\n"
-               "their device says, and a placer decides the rest.\n"
+    .details = "GRAPH is a file that shoal_graph_save wrote (TensorFlow's GraphDef with\n"
+               "Shoal's operators). What stands behind it is fed: any value by its name, from\n"
+               "NumPy's files or as a number. With --workers and --ps the graph runs over\n"
+               "local processes, with --cluster over servers that are there already; nodes run\n"
+               "where their device says, and a placer decides the rest.\n"
                "\n"
                "Examples:\n"
                "  shoal run model.pb --list\n"

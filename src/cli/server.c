@@ -77,10 +77,10 @@ const command command_server = {
     .name = "server",
     .arguments = "",
     .summary = "run a part of placed graphs for clients",
-    .details = "Serves sessions over a cluster (shoal run, shoal matmul, shoal_session_connect):\n"
-               "each server is one task, holds the variables placed on it and runs the nodes\n"
-               "placed on it. It serves any number of sessions, one after the other or at once,\n"
-               "and ends with Ctrl-C.\n"
+    .details = "Serves sessions over a cluster (shoal run, shoal matmul,\n"
+               "shoal_session_connect): each server is one task, holds the variables placed on\n"
+               "it and runs the nodes placed on it. It serves any number of sessions, one\n"
+               "after the other or at once, and ends with Ctrl-C.\n"
                "\n"
                "Examples:\n"
                "  shoal server --address tcp://127.0.0.1:2222\n"

@@ -3,6 +3,7 @@
 #include "cli/judge.h"
 #include "cli/exchange.h"
 #include "cli/membership.h"
+#include "cli/say.h"
 #include "cli/table.h"
 
 #include <math.h>
@@ -340,15 +341,16 @@ void summary_print(const run_report *r, FILE *to) {
     print_own(&r->use, to, width);
   membership_print(r, to);
   if (isfinite(r->test.top_k))
-    fprintf(to, "\nThe class is among the %lld likeliest in %.2f %% of the test rows.\n", (long long)f->top_k,
-            100 * r->test.top_k);
+    say(to, "\nThe class is among the %lld likeliest in %.2f %% of the test rows.\n", (long long)f->top_k,
+        100 * r->test.top_k);
   if (isfinite(r->test.auc))
-    fprintf(to, "\nOn the test rows: log loss %.5f, error rate %.3f %%, AUC %.5f.\n", r->test.loss,
-            100 * (1 - r->test.accuracy), r->test.auc);
+    say(to, "\nOn the test rows: log loss %.5f, error rate %.3f %%, AUC %.5f.\n", r->test.loss,
+        100 * (1 - r->test.accuracy), r->test.auc);
   exchange_print(r, to);
-  if (fit->bad_rows) fprintf(to, "\n%lld bad rows were skipped.\n", (long long)fit->bad_rows);
+  char count[COUNTED_TEXT];
+  if (fit->bad_rows) say(to, "\nSkipped: %s.\n", counted_text(fit->bad_rows, "bad row", count));
   if (fit->dropped_examples)
-    fprintf(to, "\n%lld examples an epoch were left out: the last batch was not full.\n",
-            (long long)fit->dropped_examples);
+    say(to, "\nLeft out of each epoch, since the last batch was not full: %s.\n",
+        counted_text(fit->dropped_examples, "example", count));
   if (!f->quiet) judge_print(&r->verdict, to);
 }

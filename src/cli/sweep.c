@@ -2,6 +2,7 @@
 #include "cli/command.h"
 #include "cli/interrupt.h"
 #include "cli/run_dir.h"
+#include "cli/say.h"
 #include "cli/sweep_grid.h"
 #include "cli/sweep_result.h"
 
@@ -158,14 +159,15 @@ static shoal_status describe(const sweep *s) {
 static void list_commands(const sweep *s) {
   for (size_t i = 0; i < s->runs.count; i++) {
     const batch_run *r = &s->runs.runs[i];
-    fputs("shoal", stdout);
+    fputs(called(), stdout);
     for (int k = 0; k < r->count; k++) printf(" %s", r->words[k]);
     printf(" --run-dir %s/%s\n", s->folder, r->name);
   }
 }
 
 static void say_how_to_go_on(const sweep *s) {
-  printf("\nTo go on:  shoal sweep --resume --run-dir %s\n", s->folder);
+  putchar('\n');
+  say_command(stdout, "To go on:", "%s sweep --resume --run-dir %s", called(), s->folder);
 }
 
 /* *exit_status: of a sweep that came to an end of some kind. */
@@ -183,15 +185,18 @@ static shoal_status run(sweep *s, int *exit_status) {
                        "Ended at once; runs that are finished are kept.", &s->signals));
   s->runs.stop = interrupt_flag(s->signals);
   TRY(describe(s));
-  if (!s->flags.quiet) printf("%zu runs of %s in %s\n", s->runs.count, s->grid.model, s->folder);
+  char count[COUNTED_TEXT];
+  if (!s->flags.quiet) say(stdout, "%s of %s in %s\n", counted_text((int64_t)s->runs.count, "run", count), s->grid.model,
+                           s->folder);
   TRY(batch_go(&s->runs));
   TRY(sweep_result_write(&s->grid, (int)s->flags.repeats, &s->runs, stdout));
   if (!s->flags.quiet) {
-    printf("\nThe table is in %s/results.csv and results.md. ", s->folder);
+    say(stdout, "\nThe table is in %s/results.csv and results.md.\n", s->folder);
     batch_report(&s->runs);
   }
   if (s->runs.failed) {
-    printf("\n%zu of %zu runs failed; what they said is in %s/logs.\n", s->runs.failed, s->runs.count, s->folder);
+    say(stdout, "\n%zu of %s failed; what they said is in %s/logs.\n", s->runs.failed,
+        counted_text((int64_t)s->runs.count, "run", count), s->folder);
     *exit_status = EXIT_JOB_FAILED;
   }
   if (s->runs.stopped) *exit_status = 128 + __atomic_load_n(s->runs.stop, __ATOMIC_ACQUIRE);
@@ -222,15 +227,15 @@ const command command_sweep = {
     .name = "sweep",
     .arguments = "MODEL",
     .summary = "train with every combination of settings and compare",
-    .details = "Takes the flags of 'shoal train', each with one value or several: commas separate\n"
-               "numbers and names, other values are given by repeating the flag; a flag without\n"
-               "value takes =yes,no. Every combination is run, one after the other, in a folder\n"
-               "of its own. Leaves results.csv (a line a run), results.md and report.html.\n"
-               "Ctrl-C stops after the step under way; --resume goes on.\n"
+    .details = "Takes the flags of 'shoal train', each with one value or several: commas\n"
+               "separate numbers and names, other values are given by repeating the flag; a\n"
+               "flag without value takes =yes,no. Every combination is run, one after the\n"
+               "other, in a folder of its own. Leaves results.csv (a line a run), results.md\n"
+               "and report.html. Ctrl-C stops after the step under way; --resume goes on.\n"
                "\n"
                "Examples:\n"
                "  shoal sweep lenet --batch-size 64,128,256,512 --workers 1,2,3 --epochs 6\n"
-               "  shoal sweep softmax --lr 0.1,0.5 --nesterov=yes,no --optimizer momentum --repeats 3\n"
+               "  shoal sweep softmax --optimizer momentum --nesterov=yes,no --repeats 3\n"
                "  shoal sweep --resume --run-dir runs/sweep-lenet-20261115-120000\n",
     .flags = sweep_table,
     .word_at = model_name_at,

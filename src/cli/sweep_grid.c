@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "cli/job.h"
+#include "cli/say.h"
 
 #include <string.h>
 
@@ -78,7 +79,7 @@ static shoal_status read_words(sweep_grid *g) {
   }
   if (!g->model)
     return status_make(SHOAL_ERR_ARGUMENT,
-                       "which model? For example: shoal sweep lenet --batch-size 64,128 --workers 1,2");
+                       "which model? For example: %s sweep lenet --batch-size 64,128 --workers 1,2", called());
   return NULL;
 }
 

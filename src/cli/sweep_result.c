@@ -1,21 +1,32 @@
 #include "cli/sweep_result.h"
 
 #include "base/mem.h"
+#include "cli/say.h"
 #include "cli/table.h"
 
 #include <math.h>
 #include <string.h>
 
+typedef enum { COUNT, SHARE, SHORT, DECIMALS } figure_form;
+
 /* What is told of each combination. */
 static const struct {
   const char *key, *head;
-  int digits;     /* -1: a whole number, grouped; -2: a share; -3: as short as it goes */
-  bool spreads;   /* differs between repeats */
+  figure_form form;
+  int digits;   /* DECIMALS: after the point */
+  bool spreads; /* differs between repeats */
+  bool clicks;  /* only of models of clicks, which have an AUC */
+  int spare;    /* where the terminal is narrow the highest go first; 0: stays */
 } figures[] = {
-    {"global_batch", "global\nbatch", -1, false},   {"updates", "updates", -1, false},
-    {"effective_learning_rate", "effective\nlr", -3, false}, {"seconds", "seconds", 2, true},
-    {"examples_per_second", "examples/s", -1, true}, {"final_loss", "final\nloss", 4, true},
-    {"test_accuracy", "test\naccuracy", -2, true},
+    {"global_batch", "global\nbatch", COUNT, .spare = 3},
+    {"updates", "updates", COUNT, .spare = 4},
+    {"effective_learning_rate", "effective\nlr", SHORT, .spare = 5},
+    {"seconds", "seconds", DECIMALS, 2, .spreads = true},
+    {"examples_per_second", "examples/s", COUNT, .spreads = true, .spare = 1},
+    {"final_loss", "final\nloss", DECIMALS, 4, .spreads = true, .spare = 2},
+    {"test_accuracy", "test\naccuracy", SHARE, .spreads = true},
+    {"test_loss", "test\nlog loss", DECIMALS, 5, .spreads = true, .clicks = true},
+    {"test_auc", "test\nAUC", DECIMALS, 5, .spreads = true, .clicks = true},
 };
 enum { FIGURES = COUNT_OF(figures) };
 
@@ -41,20 +52,20 @@ static figure gather(const batch *b, size_t from, int repeats, const char *key) 
   return (figure){mean, n > 1 ? sqrt(squares / (n - 1)) : NAN};
 }
 
-static void show(figure f, int digits, bool spreads, char cell[TABLE_CELL]) {
-  char number[GROUPED_TEXT];
+static void show(figure f, int i, char cell[TABLE_CELL]) {
+  const figure_form form = figures[i].form;
   table_column c = {"", false, ""};
   if (!isfinite(f.mean)) table_set_text(&c, "-");
-  else if (digits == -1) table_set_text(&c, grouped_text((int64_t)(f.mean + 0.5), number));
-  else if (digits == -2) table_set_share(&c, f.mean);
-  else if (digits == -3) snprintf(c.cell, TABLE_CELL, "%.6g", f.mean);
-  else table_set_number(&c, f.mean, digits);
-  if (!spreads || !isfinite(f.spread))
+  else if (form == COUNT) table_set_int(&c, (int64_t)(f.mean + 0.5));
+  else if (form == SHARE) table_set_share(&c, f.mean);
+  else if (form == SHORT) snprintf(c.cell, TABLE_CELL, "%.6g", f.mean);
+  else table_set_number(&c, f.mean, figures[i].digits);
+  if (!figures[i].spreads || !isfinite(f.spread))
     snprintf(cell, TABLE_CELL, "%s", c.cell);
-  else if (digits == -2)
+  else if (form == SHARE)
     snprintf(cell, TABLE_CELL, "%.2f +- %.2f %%", 100 * f.mean, 100 * f.spread);
   else
-    snprintf(cell, TABLE_CELL, "%.40s +- %.*f", c.cell, digits > 0 ? digits : 0, f.spread);
+    snprintf(cell, TABLE_CELL, "%.40s +- %.*f", c.cell, figures[i].digits, f.spread);
 }
 
 /* A cell of a CSV line; in quotes where it must be. */
@@ -106,7 +117,7 @@ static shoal_status write_markdown(const table_column *cells, int rows, int colu
   text out = {0};
   for (int c = 0; c < columns; c++) {
     text_add(&out, "| ");
-    for (const char *p = cells[c].head; *p; p++) text_add(&out, "%c", *p == '\n' ? ' ' : *p);
+    table_add_head(&cells[c], &out);
     text_add(&out, " ");
   }
   text_add(&out, "|\n");
@@ -126,28 +137,70 @@ static shoal_status write_markdown(const table_column *cells, int rows, int colu
   return status;
 }
 
-shoal_status sweep_result_write(const sweep_grid *g, int repeats, const batch *b, FILE *to) {
-  int columns = g->axes_count + FIGURES;
-  table_column *cells = calloc((size_t)(g->cells * columns), sizeof *cells);
-  if (!cells) return status_no_memory();
-  for (int cell = 0; cell < g->cells; cell++) {
-    table_column *row = cells + cell * columns;
-    for (int a = 0; a < g->axes_count; a++) {
+/* The axes, then figures. */
+typedef struct {
+  table_column *cells; /* [rows][columns] */
+  int *spare;          /* [columns] as table_fit takes it */
+  int rows, columns;
+} result_table;
+
+static bool has_figure(const batch *b, const char *key) {
+  for (size_t i = 0; i < b->count; i++)
+    if (json_is_number(json_object_get(b->runs[i].summary, key))) return true;
+  return false;
+}
+
+static void free_table(result_table *t) {
+  free(t->cells);
+  free(t->spare);
+}
+
+static shoal_status make_table(const sweep_grid *g, int repeats, const batch *b, result_table *out) {
+  int shown[FIGURES], count = 0, axes = g->axes_count;
+  for (int i = 0; i < FIGURES; i++)
+    if (!figures[i].clicks || has_figure(b, "test_auc")) shown[count++] = i;
+  result_table t = {.rows = g->cells, .columns = axes + count};
+  t.cells = calloc((size_t)(t.rows * t.columns), sizeof *t.cells);
+  t.spare = calloc((size_t)t.columns, sizeof *t.spare);
+  if (!t.cells || !t.spare) {
+    free_table(&t);
+    return status_no_memory();
+  }
+  for (int k = 0; k < count; k++) t.spare[axes + k] = figures[shown[k]].spare;
+  for (int cell = 0; cell < t.rows; cell++) {
+    table_column *row = t.cells + cell * t.columns;
+    for (int a = 0; a < axes; a++) {
       const flag_row *flag = g->flags[g->axes[a]].flag;
       row[a] = (table_column){.head = flag->name, .left = flag->kind != FLAG_INT && flag->kind != FLAG_NUMBER};
       table_set_text(&row[a], sweep_grid_value(g, cell, a));
     }
-    for (int i = 0; i < FIGURES; i++) {
-      table_column *c = &row[g->axes_count + i];
-      *c = (table_column){.head = figures[i].head};
-      show(gather(b, (size_t)cell * (size_t)repeats, repeats, figures[i].key), figures[i].digits, figures[i].spreads,
-           c->cell);
+    for (int k = 0; k < count; k++) {
+      table_column *c = &row[axes + k];
+      *c = (table_column){.head = figures[shown[k]].head};
+      show(gather(b, (size_t)cell * (size_t)repeats, repeats, figures[shown[k]].key), shown[k], c->cell);
     }
   }
+  *out = t;
+  return NULL;
+}
+
+/* All combinations in one table, as wide as the terminal; says which figures it has no room for. */
+static void print_table(result_table *t, const batch *b, FILE *to) {
+  int width = terminal_width(to);
+  text gone = {0};
+  table_fit(t->cells, t->spare, t->rows, &t->columns, width, &gone);
   fputc('\n', to);
-  table_print(to, cells, g->cells, columns, terminal_width(to));
-  shoal_status status = write_markdown(cells, g->cells, columns, b);
+  table_print(to, t->cells, t->rows, t->columns, width);
+  if (gone.data) say(to, "\nNot shown for want of room: %s. %s/results.csv has all.\n", gone.data, b->folder);
+  text_fini(&gone);
+}
+
+shoal_status sweep_result_write(const sweep_grid *g, int repeats, const batch *b, FILE *to) {
+  result_table t;
+  TRY(make_table(g, repeats, b, &t));
+  shoal_status status = write_markdown(t.cells, t.rows, t.columns, b);
+  print_table(&t, b, to);
   if (!status) status = write_csv(g, repeats, b);
-  free(cells);
+  free_table(&t);
   return status;
 }

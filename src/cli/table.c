@@ -1,16 +1,29 @@
 #include "cli/table.h"
 
+#include "base/mem.h"
+
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { GAP = 2 };
 
-int terminal_width(FILE *to) {
+int known_width(FILE *to) {
   struct winsize size;
-  if (ioctl(fileno(to), TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
-  return 160;
+  struct stat st;
+  int64_t columns;
+  const char *said = getenv("COLUMNS");
+  if (!ioctl(fileno(to), TIOCGWINSZ, &size) && size.ws_col > 0) return size.ws_col;
+  if (!said || !text_to_int(said, &columns) || columns < 1 || columns > 10000) return 0;
+  return fstat(fileno(to), &st) || S_ISREG(st.st_mode) ? 0 : (int)columns; /* a log is not for one terminal */
+}
+
+int terminal_width(FILE *to) {
+  int width = known_width(to);
+  return width ? width : 160;
 }
 
 const char *grouped_text(int64_t value, char buffer[GROUPED_TEXT]) {
@@ -25,7 +38,21 @@ const char *grouped_text(int64_t value, char buffer[GROUPED_TEXT]) {
   return buffer;
 }
 
-void table_set_text(table_column *c, const char *text) { snprintf(c->cell, TABLE_CELL, "%s", text); }
+/* 12345.678 to "12,345.68". */
+static void decimal_text(double value, int digits, char *out, size_t size) {
+  char whole[GROUPED_TEXT], plain[TABLE_CELL];
+  snprintf(plain, sizeof plain, "%.*f", digits, value);
+  const char *point = strchr(plain, '.');
+  int64_t n;
+  if (fabs(value) < 1000 || fabs(value) > 1e15) {
+    snprintf(out, size, "%s", plain);
+    return;
+  }
+  n = strtoll(plain, NULL, 10);
+  snprintf(out, size, "%s%s", grouped_text(n, whole), point ? point : "");
+}
+
+void table_set_text(table_column *c, const char *words) { snprintf(c->cell, TABLE_CELL, "%s", words); }
 
 void table_set_int(table_column *c, int64_t value) {
   char buffer[GROUPED_TEXT];
@@ -36,7 +63,7 @@ void table_set_number(table_column *c, double value, int digits) {
   if (!isfinite(value))
     table_set_text(c, "-");
   else
-    snprintf(c->cell, TABLE_CELL, "%.*f", digits, value);
+    decimal_text(value, digits, c->cell, TABLE_CELL);
 }
 
 void table_set_share(table_column *c, double value) {
@@ -96,6 +123,10 @@ static int widest_cell(const table_column *columns, int rows, int count, int i) 
   return widest;
 }
 
+void table_add_head(const table_column *c, text *out) {
+  for (const char *p = c->head; *p; p++) text_add(out, "%c", *p == '\n' ? ' ' : *p);
+}
+
 static void print_upright(FILE *to, const table_column *columns, int count) {
   int widest = 0;
   for (int i = 0; i < count; i++) {
@@ -103,37 +134,82 @@ static void print_upright(FILE *to, const table_column *columns, int count) {
     if (n > widest) widest = n;
   }
   for (int i = 0; i < count; i++) {
-    char head[TABLE_CELL];
-    snprintf(head, sizeof head, "%s", columns[i].head);
-    for (char *p = head; *p; p++)
-      if (*p == '\n') *p = ' ';
-    fprintf(to, "%-*s  %s\n", widest, head, columns[i].cell);
+    text head = {0};
+    table_add_head(&columns[i], &head);
+    fprintf(to, "%-*s  %s\n", widest, head.data ? head.data : "", columns[i].cell);
+    text_fini(&head);
   }
 }
 
-void table_print(FILE *to, const table_column *columns, int rows, int count, int width) {
-  int needed = 0;
-  bool two_lines = false;
-  for (int i = 0; i < count; i++) {
-    needed += widest_cell(columns, rows, count, i) + (i ? GAP : 0);
-    if (strchr(columns[i].head, '\n')) two_lines = true;
-  }
-  if (needed > width) {
-    for (int r = 0; r < rows; r++) {
-      if (r) fputc('\n', to);
-      print_upright(to, columns + r * count, count);
+/* What columns 0 and [from, to) need side by side. */
+static int band_width(const table_column *columns, int rows, int count, int from, int to) {
+  int needed = widest_cell(columns, rows, count, 0);
+  for (int i = from; i < to; i++) needed += GAP + widest_cell(columns, rows, count, i);
+  return needed;
+}
+
+/* Columns 0 and [from, to) below their headings. */
+static void print_band(FILE *out, const table_column *columns, int rows, int count, int from, int to) {
+  bool two_lines = strchr(columns[0].head, '\n') != NULL;
+  for (int i = from; i < to; i++) two_lines |= strchr(columns[i].head, '\n') != NULL;
+  for (int line = two_lines ? -2 : -1; line < rows; line++)
+    for (int i = 0; i < to; i = i ? i + 1 : from) {
+      const table_column *c = &columns[(line < 0 ? 0 : line) * count + i];
+      const char *s = c->cell;
+      int length = line < 0 ? head_line(c, line + 2, &s) : (int)strlen(s);
+      cell(out, c, widest_cell(columns, rows, count, i), s, length, i + 1 == to || (!i && from == to));
     }
+}
+
+static int table_width(const table_column *columns, int rows, int count) {
+  return band_width(columns, rows, count, 1, count);
+}
+
+static void take_out(table_column *columns, int *spare, int rows, int *count, int column) {
+  int kept = 0;
+  for (int i = 0; i < rows * *count; i++)
+    if (i % *count != column) columns[kept++] = columns[i];
+  memmove(spare + column, spare + column + 1, (size_t)(*count - column - 1) * sizeof *spare);
+  --*count;
+}
+
+void table_fit(table_column *columns, int *spare, int rows, int *count, int width, text *gone) {
+  while (rows && table_width(columns, rows, *count) > width) {
+    int worst = 0;
+    for (int i = 0; i < *count; i++)
+      if (spare[i] > spare[worst]) worst = i;
+    if (!spare[worst]) return;
+    if (gone->length) text_add(gone, ", ");
+    table_add_head(&columns[worst], gone);
+    take_out(columns, spare, rows, count, worst);
+  }
+}
+
+/* The column after the last that fits beside `from`; at least one does. */
+static int band_end(const table_column *columns, int rows, int count, int from, int width) {
+  int end = MIN_OF(from + 1, count);
+  while (end < count && band_width(columns, rows, count, from, end + 1) <= width) end++;
+  return end;
+}
+
+static int count_bands(const table_column *columns, int rows, int count, int width) {
+  int bands = 0;
+  for (int from = 1; !bands || from < count; bands++) from = band_end(columns, rows, count, from, width);
+  return bands;
+}
+
+void table_print(FILE *to, const table_column *columns, int rows, int count, int width) {
+  if (!rows) return;
+  if (rows == 1 && table_width(columns, rows, count) > width) {
+    print_upright(to, columns, count);
     return;
   }
-  for (int line = two_lines ? 0 : 1; line < 2; line++)
-    for (int i = 0; i < count; i++) {
-      const char *s;
-      int length = head_line(&columns[i], line, &s);
-      cell(to, &columns[i], widest_cell(columns, rows, count, i), s, length, i + 1 == count);
-    }
-  for (int r = 0; r < rows; r++)
-    for (int i = 0; i < count; i++) {
-      const table_column *c = &columns[r * count + i];
-      cell(to, c, widest_cell(columns, rows, count, i), c->cell, (int)strlen(c->cell), i + 1 == count);
-    }
+  /* As few bands as possible, and none much wider than the others. */
+  const int bands = count_bands(columns, rows, count, width);
+  while (bands > 1 && width > 1 && count_bands(columns, rows, count, width - 1) == bands) width--;
+  for (int from = 1, end; from == 1 || from < count; from = end) {
+    end = band_end(columns, rows, count, from, width);
+    if (from > 1) fputc('\n', to);
+    print_band(to, columns, rows, count, from, end);
+  }
 }

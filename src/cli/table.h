@@ -1,6 +1,9 @@
-/* A small table on the terminal: columns side by side when they fit, otherwise one below the other. */
+/* A small table on the terminal. Columns that do not fit beside the others follow below them, each time after the first
+ * one, which names the row; a single row then stands upright, a line a column. */
 #ifndef SHOAL_CLI_TABLE_H
 #define SHOAL_CLI_TABLE_H
+
+#include "base/text.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -18,7 +21,7 @@ typedef struct {
 void table_print(FILE *to, const table_column *columns, int rows, int count, int width);
 
 /* Cells: 12,345; "-" for NaN. */
-void table_set_text(table_column *c, const char *text);
+void table_set_text(table_column *c, const char *words);
 void table_set_int(table_column *c, int64_t value);
 void table_set_number(table_column *c, double value, int digits);
 /* A share as "98.12 %". */
@@ -30,7 +33,14 @@ void table_set_bytes(table_column *c, int64_t bytes);
 #define GROUPED_TEXT 32
 const char *grouped_text(int64_t value, char buffer[GROUPED_TEXT]);
 
-/* Columns of the terminal behind `to`; 160 when there is none. */
+/* Takes columns out until the rest fits: of those whose `spare` is not 0 the highest first. Their headings, with commas,
+ * are added to `gone`. spare [count] changes with the columns. */
+void table_fit(table_column *columns, int *spare, int rows, int *count, int width, text *gone);
+void table_add_head(const table_column *c, text *out); /* in one line */
+
+/* Columns of the terminal behind `to`, or what COLUMNS says of a pipe's; 0: not known. */
+int known_width(FILE *to);
+/* The same for tables: 160 when it is not known. */
 int terminal_width(FILE *to);
 
 #endif

@@ -1,5 +1,6 @@
 /* shoal trace: where the time of the steps went that --trace recorded. */
 #include "cli/command.h"
+#include "cli/say.h"
 #include "cli/table.h"
 #include "observe/trace_file.h"
 
@@ -41,6 +42,7 @@ static void print_rows(const trace_table *t, int64_t top, int width) {
   if (!rows) return;
   int n = 0;
   int64_t operators = 0;
+  char more[COUNTED_TEXT];
   for (size_t i = 0; i < t->n_rows; i++) {
     const trace_row *r = &t->rows[i];
     if (!is_shown(r) || (r->kind == EVENT_OP && operators++ >= top)) continue;
@@ -49,7 +51,7 @@ static void print_rows(const trace_table *t, int64_t top, int width) {
     snprintf(c[OPERATOR].cell, TABLE_CELL, "%.63s", r->name);
     table_set_text(&c[KERNEL], r->kernel ? r->kernel : "-");
     table_set_int(&c[CALLS], r->calls);
-    table_set_number(&c[TOTAL], 1e3 * r->seconds, 3);
+    table_set_number(&c[TOTAL], 1e3 * r->seconds, 2);
     table_set_number(&c[MEAN], 1e6 * r->seconds / (double)r->calls, 2);
     table_set_share(&c[SHARE], all > 0 ? r->seconds / all : NAN);
     table_set_number(&c[FLOPS], r->flops > 0 ? 1e-9 * per_second(r->flops, r->seconds) : NAN, 2);
@@ -57,8 +59,14 @@ static void print_rows(const trace_table *t, int64_t top, int width) {
     table_set_number(&c[BANDWIDTH], r->bytes > 0 ? 1e-9 * per_second(r->bytes, r->seconds) : NAN, 2);
     table_set_bytes(&c[BYTES], (int64_t)r->bytes);
   }
-  if (n) table_print(stdout, rows[0], n, COLUMNS, width);
-  if (operators > top) printf("%lld more operators: --top %lld\n", (long long)(operators - top), (long long)operators);
+  int spare[COLUMNS] = {[KERNEL] = 5, [CALLS] = 4, [MEAN] = 3, [FLOPS] = 2, [PEAK] = 1, [BANDWIDTH] = 6, [BYTES] = 7};
+  int columns = COLUMNS;
+  text gone = {0};
+  table_fit(rows[0], spare, n, &columns, width, &gone);
+  if (n) table_print(stdout, rows[0], n, columns, width);
+  if (gone.data) say(stdout, "\nNot shown for want of room: %s. --json has all.\n", gone.data);
+  text_fini(&gone);
+  if (operators > top) printf("%s not shown: --top %lld\n", counted_text(operators - top, "operator", more), (long long)operators);
   free(rows);
 }
 
@@ -72,9 +80,8 @@ static void print_peak(const trace_table *t) {
     possible += t->rows[i].possible;
   }
   if (!(flops > 0) || !(possible > 0)) return;
-  printf("\nAll operators: %.1f GF in %.3f s of threads' time, %.1f GF/s a thread: %.1f %% of its FMA peak "
-         "(%.0f GF/s).\n", 1e-9 * flops, seconds, 1e-9 * flops / seconds, 100 * flops / possible,
-         1e-9 * possible / seconds);
+  say(stdout, "\nAll operators: %.1f GF in %.3f s of threads' time, %.1f GF/s a thread: %.1f %% of its FMA peak "
+      "(%.0f GF/s).\n", 1e-9 * flops, seconds, 1e-9 * flops / seconds, 100 * flops / possible, 1e-9 * possible / seconds);
 }
 
 static void print_tasks(const trace_table *t, int width) {
@@ -125,7 +132,7 @@ static shoal_status show(const char *target, const trace_flags *f) {
   trace_table t;
   shoal_status status = NULL;
   if (stat(path, &st))
-    status = status_make(SHOAL_ERR_ARGUMENT, "%s is not there; record one with: shoal train MODEL --trace", path);
+    status = status_make(SHOAL_ERR_ARGUMENT, "%s is not there; record one with: %s train MODEL --trace", path, called());
   if (!status) status = trace_read(path, &t);
   free(path);
   TRY(status);
@@ -159,12 +166,13 @@ const command command_trace = {
     .name = "trace",
     .arguments = "RUN_DIR|FILE",
     .summary = "where the time of a run's steps went, operator by operator",
-    .details = "Reads trace.json, which shoal train leaves with --trace: all tasks and threads together.\n"
-               "GF/s and GB/s are what one thread reached, by the operator's own count of operations\n"
-               "and of bytes read and written. FMA peak is the rate of multiply-adds that one thread\n"
-               "of the machine can reach, measured when the run began; convolutions by Winograd's\n"
-               "algorithm need fewer operations than are counted, and may pass it. To see the\n"
-               "timeline itself, open the file in ui.perfetto.dev or chrome://tracing.\n"
+    .details = "Reads trace.json, which shoal train leaves with --trace: all tasks and threads\n"
+               "together. GF/s and GB/s are what one thread reached, by the operator's own\n"
+               "count of operations and of bytes read and written. FMA peak is the rate of\n"
+               "multiply-adds that one thread of the machine can reach, measured when the run\n"
+               "began; convolutions by Winograd's algorithm need fewer operations than are\n"
+               "counted, and may pass it. To see the timeline itself, open the file in\n"
+               "ui.perfetto.dev or chrome://tracing.\n"
                "\n"
                "Example:\n"
                "  shoal train lenet --trace 50 --run-dir runs/traced && shoal trace runs/traced\n",

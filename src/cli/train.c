@@ -10,6 +10,7 @@
 #include "cli/progress.h"
 #include "cli/ranks.h"
 #include "cli/summary.h"
+#include "cli/say.h"
 #include "cli/table.h"
 #include "cli/task.h"
 #include "data/class_names.h"
@@ -115,12 +116,12 @@ static shoal_status make_folder(train_run *t) {
 
 static void announce(train_run *t) {
   if (t->base.flags.quiet) return;
-  char rows[GROUPED_TEXT], parameters[GROUPED_TEXT];
+  char rows[COUNTED_TEXT], parameters[COUNTED_TEXT], batch[GROUPED_TEXT], threads[COUNTED_TEXT];
   const training *b = &t->base;
-  printf("%s: %s parameters, %s %s of %s, batch %lld, %d thread%s\n", b->kind->name,
-         grouped_text(t->report.parameters, parameters), b->train.data ? grouped_text(b->rows, rows) : "streamed",
-         b->train.data ? "training rows" : "rows", b->flags.data, (long long)b->flags.batch_size, t->report.threads,
-         t->report.threads == 1 ? "" : "s");
+  say(stdout, "%s: %s, %s of %s, batch %s, %s\n", b->kind->name,
+      counted_text(t->report.parameters, "parameter", parameters),
+      b->train.data ? counted_text(b->rows, "training row", rows) : "streamed rows", b->flags.data,
+      grouped_text(b->flags.batch_size, batch), counted_text(t->report.threads, "thread", threads));
   fflush(stdout);
 }
 
@@ -198,16 +199,19 @@ static shoal_status write_summary(train_run *t) {
 
 static void say_where(const train_run *t) {
   if (t->base.flags.quiet) return;
-  if (t->report.traces)
-    printf("\nThe timeline is in %s. To see where the time went:  shoal trace %s\n", t->base.dir.trace,
-           t->base.dir.path);
-  printf("\nThe run is in %s. To evaluate it:  shoal eval %s\n", t->base.dir.path, t->base.dir.path);
-  printf("To see it:  shoal report %s\n", t->base.dir.path);
+  const char *path = t->base.dir.path, *model = t->base.kind->name;
+  if (t->report.traces) {
+    say(stdout, "\nThe timeline is in %s.\n", t->base.dir.trace);
+    say_command(stdout, "To see where the time went:", "%s trace %s", called(), path);
+  }
+  say(stdout, "\nThe run is in %s.\n", path);
+  say_command(stdout, "To evaluate it:", "%s eval %s", called(), path);
+  say_command(stdout, "To see it:", "%s report %s", called(), path);
   if (t->report.fit.stopped && !t->base.flags.no_checkpoints)
-    printf("To continue it:  shoal train %s --resume --run-dir %s\n", t->base.kind->name, t->base.dir.path);
+    say_command(stdout, "To continue it:", "%s train %s --resume --run-dir %s", called(), model, path);
   else if (!t->base.flags.no_checkpoints)
-    printf("To train it longer:  shoal train %s --resume --run-dir %s --epochs %lld\n", t->base.kind->name,
-           t->base.dir.path, 2 * (long long)(t->report.fit.epochs > 0 ? t->report.fit.epochs : 1));
+    say_command(stdout, "To train it longer:", "%s train %s --resume --run-dir %s --epochs %lld", called(), model, path,
+                2 * (long long)(t->report.fit.epochs > 0 ? t->report.fit.epochs : 1));
 }
 
 /* Trains in this process and tests the result. */
@@ -262,14 +266,15 @@ static shoal_status evaluate_along(train_run *t) {
                          .patience = f->deadline > 0 ? f->deadline : EVALUATOR_PATIENCE,
                          .stop = interrupt_flag(t->signals)};
   TRY(evaluator_run(&o, &result));
-  printf("evaluator/0: %lld checkpoints tested, last accuracy %.2f %%\n", (long long)result.count,
+  char count[COUNTED_TEXT];
+  printf("evaluator/0: %s tested, last accuracy %.2f %%\n", counted_text(result.count, "checkpoint", count),
          100 * (result.count ? result.last.accuracy : NAN));
   return NULL;
 }
 
 static shoal_status listen(train_run *t, bool speaks) {
   return interrupt_create(
-      speaks ? "Stopping after this step and saving a checkpoint; press Ctrl-C again to end at once." : NULL,
+      speaks ? "Stopping after this step, with a checkpoint; Ctrl-C again ends it at once." : NULL,
       speaks ? "Ended at once; the last checkpoint saved is whole." : NULL, &t->signals);
 }
 
@@ -353,7 +358,7 @@ static int run_train(int argc, char **argv) {
     return status ? command_fail(&command_train, status) : EXIT_GOOD;
   }
   if (!status && t.parsed.count == 0)
-    status = status_make(SHOAL_ERR_ARGUMENT, "which model? For example: shoal train %s", model_name_at(0));
+    status = status_make(SHOAL_ERR_ARGUMENT, "which model? For example: %s train %s", called(), model_name_at(0));
   if (!status && t.parsed.count > 1)
     status = status_make(SHOAL_ERR_ARGUMENT, "one model at a time, but got '%s' too", t.parsed.words[1]);
   if (!status) status = job_find_kind(t.parsed.words[0], &t.base.kind);
@@ -376,10 +381,10 @@ const command command_train = {
     .name = "train",
     .arguments = "MODEL",
     .summary = "train a model and leave its result in a folder",
-    .details = "Trains until --epochs or --steps are reached, tests the result on the test rows and\n"
-               "prints a table. The run's folder keeps summary.json, metrics.jsonl, settings.json,\n"
-               "model.safetensors and checkpoints/. Ctrl-C saves a checkpoint and prints the table;\n"
-               "a second Ctrl-C ends at once.\n"
+    .details = "Trains until --epochs or --steps are reached, tests the result on the test\n"
+               "rows and prints a table. The run's folder keeps summary.json, metrics.jsonl,\n"
+               "settings.json, model.safetensors and checkpoints/. Ctrl-C saves a checkpoint\n"
+               "and prints the table; a second Ctrl-C ends at once.\n"
                "\n"
                "Examples:\n"
                "  shoal train softmax --epochs 5\n"
@@ -387,8 +392,8 @@ const command command_train = {
                "  shoal train lenet --run-dir runs/first --resume\n"
                "  shoal train softmax --workers 3 --ps 1 --mode async --staleness 4\n"
                "\n"
-               "With --workers or --ps it starts a cluster of local processes, whose logs are in\n"
-               "the folder logs. With TF_CONFIG or --cluster it is one task of a cluster.\n",
+               "With --workers or --ps it starts a cluster of local processes, whose logs are\n"
+               "in the folder logs. With TF_CONFIG or --cluster it is one task of a cluster.\n",
     .flags = job_table,
     .word_at = model_name_at,
     .run = run_train,

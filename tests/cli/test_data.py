@@ -155,7 +155,7 @@ class Data(support.Case):
         found = self.inspect("clicks/tfrecords*", "--on-bad-row", "skip")
         self.assertEqual((found["rows"], found["bad_rows"]), (1002, 1))
         out, _ = self.shoal("data", "convert", "clicks/tfrecords*", "x.libsvm", "--on-bad-row", "skip")
-        self.assertIn("1 bad rows were skipped", out)
+        self.assertIn("1 bad row skipped", out)
         file.write_bytes(bytes_[:len(bytes_) - 5])
         _, err = self.shoal("data", "inspect", str(file), "--on-bad-row", "skip", expect=1)
         self.assertIn(file.name, err)

@@ -87,7 +87,7 @@ class Sweep(support.Case):
         self.assertEqual(self.summary("grid/seed=2")["status"], "interrupted")
         self.assertFalse((self.folder / "grid" / "seed=3").exists())
         out, _ = self.shoal("sweep", "--resume", "--run-dir", "grid")
-        self.assertIn("1 of 3 runs are there already", out)
+        self.assertIn("Done already: 1 of 3 runs.", out)
         for seed in (1, 2, 3):
             summary = self.summary(f"grid/seed={seed}")
             self.assertEqual((summary["status"], summary["steps"]), ("finished", 60000))
