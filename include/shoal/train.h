@@ -146,6 +146,8 @@ typedef struct {
   double validation_loss, validation_accuracy; /* on_epoch only; NaN without validation data */
   double staleness; /* updates between reading parameters and using the gradient: mean since the last call; NaN: none */
   shoal_times times;
+  double examples_seconds; /* in which `examples` and `step` were made: as `seconds`, but where other workers go on while
+                              this one evaluates or saves, that time counts, too */
 } shoal_progress;
 
 /* Weights and gradients of a step, for those who want to look at them. */
@@ -213,6 +215,7 @@ typedef struct {
   int64_t dropped_examples; /* left out an epoch because the last batch was short */
   int64_t bad_rows;    /* passed over by a stream */
   double seconds;      /* training alone, this run */
+  double examples_seconds; /* in which run_examples were made, see shoal_progress */
   double eval_seconds, checkpoint_seconds;
   double input_wait_seconds; /* waiting for data */
   shoal_times times;         /* of `seconds` */

@@ -69,6 +69,7 @@ void judge(const run_report *r, const json_t *tasks, const json_t *hosts, verdic
   *out = (verdict){0};
   if (all && machines) {
     int n = read_tasks(r, tasks, hosts, all, machines);
+    double made = r->fit.examples_seconds;
     verdict_facts facts = {.tasks = all,
                            .n_tasks = n,
                            .hosts = machines,
@@ -79,7 +80,7 @@ void judge(const run_report *r, const json_t *tasks, const json_t *hosts, verdic
                            .next_threads = r->next_threads ? r->next_threads : r->threads,
                            .batch = f->batch_size,
                            .seconds = r->fit.seconds,
-                           .examples_per_second = r->fit.seconds > 0 ? (double)r->fit.run_examples / r->fit.seconds : 0,
+                           .examples_per_second = made > 0 ? (double)r->fit.run_examples / made : 0,
                            .rate = f->lr * job_rate_scale(f),
                            .usual_rate = r->kind->rate};
     verdict_make(&facts, out);

@@ -136,7 +136,7 @@ bool metrics_add(metrics *m, const char *kind, const shoal_progress *p, const ne
   if (!m->options.role) return true;
   sampler_note(m->sampler, net ? (int64_t)net->sent_bytes : 0, net ? (int64_t)net->received_bytes : 0, &p->times);
   __atomic_store_n(&m->step, p->step, __ATOMIC_RELAXED);
-  double seconds = p->seconds - m->last_seconds;
+  double seconds = p->examples_seconds - m->last_made, own_seconds = p->seconds - m->last_seconds;
   bool rates = seconds > 0 && !m->options.resumed, good = true;
   if (m->options.resumed) {
     good = is_good(m, event_file_resumed(m->events, p->step));
@@ -145,7 +145,7 @@ bool metrics_add(metrics *m, const char *kind, const shoal_progress *p, const ne
   }
   double speed = rates ? (double)(p->examples - m->last_examples) / seconds : NAN;
   double steps = rates ? (double)(p->step - m->last_step) / seconds : NAN;
-  double waiting = rates ? (p->times.input - m->last_input) / seconds : NAN;
+  double waiting = rates && own_seconds > 0 ? (p->times.input - m->last_input) / own_seconds : NAN;
   bool epoch = !strcmp(kind, "epoch");
   json_t *o = new_line(m, kind);
   json_object_set_new(o, "step", json_integer(p->step));
@@ -178,6 +178,7 @@ bool metrics_add(metrics *m, const char *kind, const shoal_progress *p, const ne
     m->last_examples = p->examples;
     m->last_step = p->step;
     m->last_seconds = p->seconds;
+    m->last_made = p->examples_seconds;
     m->last_input = p->times.input;
   }
   return good;

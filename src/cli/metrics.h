@@ -33,7 +33,7 @@ typedef struct {
   event_file *events, *tests;
   bool failed; /* once a write fails nothing more is written: the file ends with a whole line or is told about */
   int64_t last_examples, last_step;
-  double last_seconds, last_input;
+  double last_seconds, last_made, last_input;
   int64_t step; /* for samples' events */
   sampler *sampler;
   metrics_options options; /* its texts are the caller's, for as long */

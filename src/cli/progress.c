@@ -40,16 +40,17 @@ const char *duration_text(double seconds, char buffer[DURATION_TEXT]) {
 
 /* Smoothed, so that the number can be read; over the last second or so. */
 static void measure_speed(progress *p, const shoal_progress *now) {
-  double seconds = now->seconds - p->speed_seconds;
+  double seconds = now->examples_seconds - p->speed_seconds;
   if (seconds < 0.02) { /* too short to measure; before the first measurement the mean has to do */
-    if (!p->speed_examples && now->seconds > 0) p->speed = (double)now->examples / now->seconds;
+    if (!p->speed_examples && now->examples_seconds > 0)
+      p->speed = (double)now->examples / now->examples_seconds;
     return;
   }
   double speed = (double)(now->examples - p->speed_examples) / seconds;
   double weight = p->speed_examples ? 1 - exp(-seconds) : 1;
   p->speed += weight * (speed - p->speed);
   p->speed_examples = now->examples;
-  p->speed_seconds = now->seconds;
+  p->speed_seconds = now->examples_seconds;
 }
 
 static const char *speed_text(double speed, char buffer[GROUPED_TEXT]) {
@@ -156,7 +157,8 @@ void progress_epoch(progress *p, const shoal_progress *now) {
   if (isfinite(now->validation_loss)) text_add(&line, "  validation loss %.4f", now->validation_loss);
   if (isfinite(now->validation_accuracy))
     text_add(&line, "  validation accuracy %.2f %%", 100 * now->validation_accuracy);
-  text_add(&line, "  rate %.4g  %s examples/s  %.1f s", now->rate, speed_text(p->speed, speed), now->seconds);
+  text_add(&line, "  rate %.4g  %s examples/s  %.1f s", now->rate, speed_text(p->speed, speed),
+           now->examples_seconds);
   if (line.data) say_indented(p->to, INDENT, "%s\n", line.data);
   text_fini(&line);
   fflush(p->to);

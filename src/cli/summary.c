@@ -208,14 +208,15 @@ json_t *summary_json(run_report *r) {
       {"dropped_examples", json_integer(fit->dropped_examples)},
       {"resumed_from", fit->resumed_from >= 0 ? json_integer(fit->resumed_from) : json_null()},
       {"seconds", number(fit->seconds)},
+      {"examples_seconds", number(fit->examples_seconds)},
       {"startup_seconds", number(r->startup_seconds)},
       {"eval_seconds", number(r->test.seconds)},
       {"validation_seconds", number(fit->eval_seconds)},
       {"checkpoint_seconds", number(fit->checkpoint_seconds)},
       {"input_wait_seconds", number(fit->input_wait_seconds)},
       {"total_seconds", number(r->total_seconds)},
-      {"examples_per_second", number(per_second(fit->run_examples, fit->seconds))},
-      {"steps_per_second", number(per_second(steps_of_run(r), fit->seconds))},
+      {"examples_per_second", number(per_second(fit->run_examples, fit->examples_seconds))},
+      {"steps_per_second", number(per_second(steps_of_run(r), fit->examples_seconds))},
       {"final_loss", number(fit->final_loss)},
       {"train_accuracy", number(fit->train_accuracy)},
       {"validation_loss", number(fit->validation_loss)},
@@ -320,8 +321,8 @@ void summary_print(const run_report *r, FILE *to) {
   table_set_int(&c[EPOCHS], fit->epochs);
   table_set_int(&c[UPDATES], fit->updates);
   snprintf(c[RATE].cell, TABLE_CELL, "%.6g", f->lr * job_rate_scale(f));
-  table_set_number(&c[SECONDS], fit->seconds, 2);
-  double speed = per_second(fit->run_examples, fit->seconds);
+  table_set_number(&c[SECONDS], fit->examples_seconds, 2);
+  double speed = per_second(fit->run_examples, fit->examples_seconds);
   if (speed < 100)
     table_set_number(&c[SPEED], speed, 1);
   else if (isfinite(speed))

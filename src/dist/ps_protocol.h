@@ -90,8 +90,8 @@ typedef struct {
   int64_t counter;       /* the optimizer's own count of updates, 0: it has none */
   int32_t running;       /* workers here and not done */
   int32_t used;          /* gradients in the step; to the server: 0, or how many it is to wait for */
-  /* From the server, seconds of its own monotonic clock: the request came; all that it waited for was there; this
-   * answer went. */
+  /* From the server, seconds of its own monotonic clock: the request came; all that it waited for was there (answering
+   * DONE: the last update was made); this answer went. */
   double arrived, ready, answered;
   int64_t gradients, keys; /* of a table's rows, behind the head; keys PS_SAME: those asked for last once more */
   union {

@@ -30,7 +30,7 @@ static shoal_status answer_parts(server *s, const net_message *m, double arrived
     s->head.running += s->workers[w].state == JOINING || s->workers[w].state == MEMBER;
   s->head.steps = s->workers[m->header.from].steps;
   s->head.arrived = arrived;
-  s->head.ready = s->now;
+  s->head.ready = m->header.kind == PS_DONE ? s->last_update : s->now;
   s->head.answered = clock_seconds();
   s->parts[0] = (net_part){&s->head, sizeof s->head};
   return net_answer(s->net, m->peer, &h, s->parts, n);

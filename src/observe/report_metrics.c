@@ -3,7 +3,6 @@
 #include "base/mem.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
@@ -54,6 +53,9 @@ size_t report_metrics_bytes(const report_metrics *m) {
   return bytes;
 }
 
+/* The chief first: chief/0, or worker/0 where there is none. */
+static int rank_of(const char *task) { return !strcmp(task, "chief/0") ? 0 : !strcmp(task, "worker/0") ? 1 : 2; }
+
 static shoal_status track_of(report_metrics *m, const char *kind, const char *task, report_track **out) {
   for (size_t i = 0; i < m->count; i++)
     if (!strcmp(m->tracks[i]->kind, kind) && !strcmp(m->tracks[i]->task, task)) {
@@ -71,7 +73,10 @@ static shoal_status track_of(report_metrics *m, const char *kind, const char *ta
     track_destroy(t);
     return status_no_memory();
   }
-  m->tracks[m->count++] = t;
+  size_t at = m->count;
+  while (at > 0 && rank_of(m->tracks[at - 1]->task) > rank_of(task)) at--;
+  memmove(m->tracks + at + 1, m->tracks + at, (m->count++ - at) * sizeof *m->tracks);
+  m->tracks[at] = t;
   *out = t;
   return NULL;
 }
@@ -85,9 +90,9 @@ static void column_set(report_column *c, size_t row, double value) {
     c->at[row] = (float)value;
 }
 
-static report_column *column_find(report_track *t, const char *name) {
+static report_column *column_find(const report_track *t, const char *name) {
   for (int i = 0; i < t->count; i++)
-    if (!strcmp(t->columns[i].name, name)) return &t->columns[i];
+    if (!strcmp(t->columns[i].name, name)) return (report_column *)&t->columns[i];
   return NULL;
 }
 
@@ -325,14 +330,14 @@ static shoal_status add_lines(report_metrics *m, char *bytes, size_t n, size_t *
   return NULL;
 }
 
-static shoal_status read_on(report_metrics *m, int fd, const char *path) {
+static shoal_status read_on(report_metrics *m, int fd) {
   char *bytes = malloc(PIECE);
   if (!bytes) return status_no_memory();
   shoal_status status = NULL;
   for (;;) {
     ssize_t n = pread(fd, bytes, PIECE, m->offset);
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) status = status_errno(errno, "cannot read %s", path);
+    if (n < 0) status = status_errno(errno, "cannot read");
     if (n <= 0) break;
     size_t used;
     status = add_lines(m, bytes, (size_t)n, &used);
@@ -344,8 +349,7 @@ static shoal_status read_on(report_metrics *m, int fd, const char *path) {
   return status;
 }
 
-shoal_status report_metrics_read(report_metrics *m, const char *path) {
-  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+shoal_status report_metrics_read(report_metrics *m, int fd) {
   if (fd < 0) {
     report_metrics_fini(m);
     return NULL;
@@ -357,7 +361,66 @@ shoal_status report_metrics_read(report_metrics *m, const char *path) {
   }
   if (st.st_ino != m->inode || st.st_size < m->offset) report_metrics_fini(m);
   m->inode = st.st_ino;
-  shoal_status status = st.st_size > m->offset ? read_on(m, fd, path) : NULL;
+  shoal_status status = st.st_size > m->offset ? read_on(m, fd) : NULL;
   close(fd);
   return status;
+}
+
+/* ---- tests */
+
+/* The training's rows nearest to a step. */
+typedef struct {
+  double step[2], value[2]; /* at or before it; at or after it. NaN: none */
+} bracket;
+
+static void find_bracket(const report_track *t, const char *name, double step, bracket *b) {
+  const report_column *steps = column_find(t, "step"), *values = column_find(t, name);
+  if (!steps || !values) return;
+  size_t low = 0, high = t->rows;
+  while (low < high) { /* the first at or after the step */
+    size_t middle = (low + high) / 2;
+    if (steps->wide_at[middle] < step) low = middle + 1;
+    else high = middle;
+  }
+  if (low < t->rows && !(steps->wide_at[low] >= b->step[1])) {
+    b->step[1] = steps->wide_at[low];
+    b->value[1] = values->wide_at[low];
+  }
+  if (low < t->rows && steps->wide_at[low] == step) low++;
+  if (low > 0 && !(steps->wide_at[low - 1] <= b->step[0])) {
+    b->step[0] = steps->wide_at[low - 1];
+    b->value[0] = values->wide_at[low - 1];
+  }
+}
+
+/* What the chief had of that at a step; NaN: not known. */
+static double value_at_step(const report_metrics *training, const char *name, double step) {
+  bracket b = {{NAN, NAN}, {NAN, NAN}};
+  const char *task = NULL;
+  for (size_t i = 0; i < training->count; i++) {
+    const report_track *t = training->tracks[i];
+    if (strcmp(t->kind, "step") && strcmp(t->kind, "epoch")) continue;
+    if (task && strcmp(t->task, task)) break;
+    task = t->task;
+    find_bracket(t, name, step, &b);
+  }
+  if (isnan(b.value[0])) return b.value[1];
+  if (isnan(b.value[1]) || b.step[1] <= b.step[0]) return b.value[0];
+  return b.value[0] + (step - b.step[0]) / (b.step[1] - b.step[0]) * (b.value[1] - b.value[0]);
+}
+
+shoal_status report_metrics_place_tests(report_metrics *m, const report_metrics *training) {
+  static const char *const axes[] = {"seconds", "examples"};
+  for (size_t i = 0; i < m->count; i++) {
+    report_track *t = m->tracks[i];
+    const report_column *steps = column_find(t, "step");
+    if (!steps || (strcmp(t->kind, "eval") && strcmp(t->kind, "checkpoint"))) continue;
+    for (size_t k = 0; k < COUNT_OF(axes); k++) {
+      report_column *c;
+      TRY(column_of(t, axes[k], 0, &c));
+      for (size_t row = 0; c && row < t->rows; row++)
+        column_set(c, row, value_at_step(training, axes[k], column_get(column_find(t, "step"), row)));
+    }
+  }
+  return NULL;
 }

@@ -21,6 +21,7 @@ static shoal_status write_runs(report_set *s, int points, text *out) {
     first = false;
     TRY(report_run_write(s, r, &(report_range){.points = points}, out));
     report_metrics_fini(&r->metrics); /* not looked at again */
+    report_metrics_fini(&r->tests);
   }
   text_add(out, "],\"sweeps\":[");
   first = true;

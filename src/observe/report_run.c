@@ -15,10 +15,13 @@
 #define RUNS_MOST 20000
 #define FILE_BYTES_MOST (8 << 20)  /* of a JSON file that is embedded */
 
-static const char *const file_names[REPORT_FILES] = {
-    [REPORT_SUMMARY] = "summary.json", [REPORT_SETTINGS] = "settings.json",     [REPORT_GRAPH] = "graph.json",
-    [REPORT_SWEEP] = "sweep.json",     [REPORT_COMPARISON] = "comparison.json", [REPORT_TRACE] = "trace.json",
-    [REPORT_METRICS] = "metrics.jsonl",
+static const struct {
+  const char *folder, *name; /* folder: inside the run's, or NULL */
+} places[REPORT_FILES] = {
+    [REPORT_SUMMARY] = {NULL, "summary.json"},  [REPORT_SETTINGS] = {NULL, "settings.json"},
+    [REPORT_GRAPH] = {NULL, "graph.json"},      [REPORT_SWEEP] = {NULL, "sweep.json"},
+    [REPORT_TRACE] = {NULL, "trace.json"},      [REPORT_COMPARISON] = {NULL, "comparison.json"},
+    [REPORT_METRICS] = {NULL, "metrics.jsonl"}, [REPORT_TESTS] = {"eval", "metrics.jsonl"},
 };
 /* Folders inside a run, where no other run lies. */
 static const char *const inner[] = {"checkpoints", "logs", "eval"};
@@ -28,6 +31,7 @@ static const char *const inner[] = {"checkpoints", "logs", "eval"};
 static void run_destroy(report_run *r) {
   if (!r) return;
   report_metrics_fini(&r->metrics);
+  report_metrics_fini(&r->tests);
   free(r->name);
   free(r->path);
   free(r);
@@ -71,11 +75,28 @@ static shoal_status add_run(report_set *s, const char *path, const char *name, r
 
 /* ---- searching */
 
+/* The folder that a file of the run in `run` lies in: a descriptor of its own, or -1. */
+static int open_place(int run, report_file which) {
+  const char *folder = places[which].folder ? places[which].folder : ".";
+  return openat(run, folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+}
+
+/* -1: not there. */
+static int open_file(const report_run *r, report_file which) {
+  int run = open(r->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), folder = run < 0 ? -1 : open_place(run, which);
+  int fd = folder < 0 ? -1 : openat(folder, places[which].name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (folder >= 0) close(folder);
+  if (run >= 0) close(run);
+  return fd;
+}
+
 /* What is there, as far as it is a regular file. */
-static void look_at(int folder, int64_t size[REPORT_FILES], int64_t changed[REPORT_FILES]) {
+static void look_at(int run, int64_t size[REPORT_FILES], int64_t changed[REPORT_FILES]) {
   for (int i = 0; i < REPORT_FILES; i++) {
     struct stat st;
-    bool there = !fstatat(folder, file_names[i], &st, AT_SYMLINK_NOFOLLOW) && S_ISREG(st.st_mode);
+    int folder = open_place(run, (report_file)i);
+    bool there = folder >= 0 && !fstatat(folder, places[i].name, &st, AT_SYMLINK_NOFOLLOW) && S_ISREG(st.st_mode);
+    if (folder >= 0) close(folder);
     size[i] = there ? st.st_size : -1;
     changed[i] = there ? (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec : 0;
   }
@@ -183,10 +204,7 @@ shoal_status report_set_add(report_set *s, const char *path) {
 /* The file's JSON value; NULL: not there, too large or no JSON. */
 static json_t *load(const report_run *r, report_file which) {
   if (r->files[which].size < 0 || r->files[which].size > FILE_BYTES_MOST) return NULL;
-  char *path;
-  if (asprintf(&path, "%s/%s", r->path, file_names[which]) < 0) return NULL;
-  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-  free(path);
+  int fd = open_file(r, which);
   if (fd < 0) return NULL;
   json_t *value = json_loadfd(fd, 0, NULL);
   close(fd);
@@ -232,22 +250,29 @@ static void give_up_memory(report_set *s, const report_run *keep) {
     report_run *oldest = NULL;
     for (size_t i = 0; i < s->count; i++) {
       report_run *r = s->runs[i];
-      size_t own = report_metrics_bytes(&r->metrics);
+      size_t own = report_metrics_bytes(&r->metrics) + report_metrics_bytes(&r->tests);
       bytes += own;
       if (own && r != keep && (!oldest || r->used < oldest->used)) oldest = r;
     }
     if (bytes <= REPORT_MEMORY_MOST || !oldest) return;
     report_metrics_fini(&oldest->metrics);
+    report_metrics_fini(&oldest->tests);
+  }
+}
+
+static void write_tracks(const report_metrics *m, const report_range *range, bool *first, text *out) {
+  for (size_t i = 0; i < m->count; i++, *first = false) {
+    if (!*first) text_add_bytes(out, ",", 1);
+    report_track_write(m->tracks[i], range, out);
   }
 }
 
 shoal_status report_run_write(report_set *s, report_run *r, const report_range *range, text *out) {
-  char *path;
-  if (asprintf(&path, "%s/%s", r->path, file_names[REPORT_METRICS]) < 0) return status_no_memory();
   r->used = ++s->clock;
-  shoal_status status = report_metrics_read(&r->metrics, path);
-  free(path);
-  TRY(status);
+  TRY(status_wrap(report_metrics_read(&r->metrics, open_file(r, REPORT_METRICS)), "%s/metrics.jsonl", r->path));
+  TRY(status_wrap(report_metrics_read(&r->tests, open_file(r, REPORT_TESTS)), "%s/eval/metrics.jsonl", r->path));
+  TRY(report_metrics_place_tests(&r->metrics, &r->metrics));
+  TRY(report_metrics_place_tests(&r->tests, &r->metrics));
   give_up_memory(s, r);
   write_head(out, r);
   if (!range->by) { /* a part is asked for by who has the rest */
@@ -257,10 +282,9 @@ shoal_status report_run_write(report_set *s, report_run *r, const report_range *
     text_add(out, ",\"traced\":%s", r->files[REPORT_TRACE].size > 0 ? "true" : "false");
   }
   text_add(out, ",\"tracks\":[");
-  for (size_t i = 0; i < r->metrics.count; i++) {
-    if (i) text_add_bytes(out, ",", 1);
-    report_track_write(r->metrics.tracks[i], range, out);
-  }
+  bool first = true;
+  write_tracks(&r->metrics, range, &first, out);
+  write_tracks(&r->tests, range, &first, out);
   text_add(out, "]}");
   return out->failed ? status_no_memory() : NULL;
 }

@@ -18,6 +18,7 @@ typedef enum {
   REPORT_COMPARISON, /* of an experiment: our figures beside the reported ones */
   REPORT_TRACE,
   REPORT_METRICS,
+  REPORT_TESTS, /* by an evaluator: the tests of checkpoints */
   REPORT_FILES
 } report_file;
 
@@ -31,7 +32,7 @@ typedef struct {
     int64_t size, changed; /* bytes; nanoseconds. Size -1: not there */
   } files[REPORT_FILES];
   uint64_t revision; /* rises with each change */
-  report_metrics metrics;
+  report_metrics metrics, tests;
   uint64_t used;     /* when its metrics were last asked for; the oldest are given up */
 } report_run;
 

@@ -28,6 +28,11 @@ static double train_seconds(const fit_loop *l) {
   return clock_seconds() - l->start - l->eval_seconds - l->checkpoint_seconds;
 }
 
+/* Asynchronous workers go on while this one evaluates or saves: when they were how far is then told by the strategy. */
+static double examples_seconds(const fit_loop *l) {
+  return is_together(l) || l->strategy->workers == 1 ? train_seconds(l) : l->place_seconds;
+}
+
 /* ---- rows of a stream */
 
 shoal_status fit_next_batch(fit_loop *l, bool *more) {
@@ -306,6 +311,7 @@ void fit_set_progress(fit_loop *l) {
   p->steps = l->data || l->options->steps ? l->steps : epochs * epoch_steps(l);
   p->examples = l->run_examples;
   p->seconds = train_seconds(l);
+  p->examples_seconds = examples_seconds(l);
   p->times = times_of(l, p->seconds);
   p->staleness = l->staleness_steps && !is_together(l) ? (double)l->staleness / (double)l->staleness_steps : NAN;
   l->staleness = l->staleness_steps = 0;
@@ -526,6 +532,7 @@ static shoal_status fit(fit_loop *l, shoal_fit_result *result) {
       .worker_examples = l->worker_examples,
       .dropped_examples = l->rows - l->usable,
       .seconds = train_seconds(l),
+      .examples_seconds = examples_seconds(l),
       .eval_seconds = l->eval_seconds,
       .checkpoint_seconds = l->checkpoint_seconds,
       .input_wait_seconds = l->input_seconds,

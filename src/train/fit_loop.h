@@ -58,6 +58,7 @@ typedef struct fit_loop {
   const shoal_batch *now;    /* of the pipeline, trained on next */
   strategy_plan plan;        /* with a strategy */
   strategy_place place;      /* the same: as it said last */
+  double place_seconds;      /* the same: from the first place to the last one, on the strategy's clock */
   int64_t first_rows;        /* the same: done before this run */
   int64_t touched, exchanged; /* rows of a table, summed over steps; bytes that went there and back */
   sparse_set spread;         /* with `dense`: to count them */
@@ -132,6 +133,8 @@ SHOAL_CHECKED shoal_status fit_test_if_due(fit_loop *l, int64_t rows);
 SHOAL_CHECKED shoal_status fit_next_batch(fit_loop *l, bool *more);
 /* Takes in what steps with others have come to; begun, traced: when the last of them was handed on. */
 void fit_count_outcome(fit_loop *l, const strategy_outcome *o, double begun, uint64_t traced);
+/* Takes over where the training stands. */
+void fit_set_place(fit_loop *l, const strategy_place *place);
 /* The loop with other workers, each with a stream of its own. */
 SHOAL_CHECKED shoal_status fit_stream_begin(fit_loop *l);
 SHOAL_CHECKED shoal_status fit_stream_run(fit_loop *l, bool *stopped);

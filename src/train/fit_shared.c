@@ -5,13 +5,17 @@
 #include "base/clock.h"
 #include "train/fit_loop.h"
 
-/* Takes over where the training stands. */
+void fit_set_place(fit_loop *l, const strategy_place *place) {
+  if (l->place.clock > 0 && place->clock > l->place.clock) l->place_seconds += place->clock - l->place.clock;
+  l->place = *place;
+  l->run_examples = place->rows - l->first_rows;
+}
+
 static void take_place(fit_loop *l, const strategy_place *place) {
   fit_state *s = &l->state;
-  l->place = *place;
+  fit_set_place(l, place);
   s->step = place->updates;
   s->position = place->rows - s->epoch * l->usable; /* may be beyond the epoch's end until that is dealt with */
-  l->run_examples = place->rows - l->first_rows;
 }
 
 /* What others have done meanwhile is not looked at: a worker that comes late begins in the epoch under way. */
@@ -56,6 +60,7 @@ static shoal_status begin(fit_loop *l, bool again) {
     TRY(kind->begin(l->strategy, l->model, &l->plan, under_way, &place, &lost));
     if (lost) continue;
     if (!again) l->first_rows = place.rows;
+    l->place.clock = 0; /* a server that was lost is another one now */
     take_place(l, &place);
     skip_epochs(l);
     l->progress.rate = shoal_schedule_at(&l->model->options.schedule, s->step);
@@ -143,9 +148,10 @@ static bool epoch_is_over(const fit_loop *l) { return l->state.position >= l->us
 /* Worker 0 waits for the others, and does what belongs to the end of an epoch that they have finished meanwhile. */
 static shoal_status end(fit_loop *l) {
   bool lost = false, ignored = false;
-  TRY(l->strategy->kind->end(l->strategy, &l->place, &lost));
+  strategy_place place = l->place;
+  TRY(l->strategy->kind->end(l->strategy, &place, &lost));
   if (lost) return begin(l, true);
-  take_place(l, &l->place);
+  take_place(l, &place);
   if (epoch_is_over(l)) TRY(fit_end_epoch(l, &ignored));
   return NULL;
 }

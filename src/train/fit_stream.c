@@ -26,11 +26,10 @@ static shoal_status read_on(fit_loop *l, bool *last) {
 }
 
 static void take_place(fit_loop *l, const strategy_place *place) {
-  l->place = *place;
+  fit_set_place(l, place);
   l->state.epoch_steps += place->updates - l->state.step;
   l->state.step = place->updates;
   l->state.position = place->rows - l->state.examples;
-  l->run_examples = place->rows - l->first_rows;
 }
 
 static shoal_status pass_over(fit_loop *l) {
@@ -162,9 +161,10 @@ shoal_status fit_stream_run(fit_loop *l, bool *stopped) {
     TRY(fit_between_steps(l, before, last && l->now, stopped));
   }
   if (*stopped && goes_on(l)) TRY(l->strategy->kind->stop(l->strategy));
-  TRY(l->strategy->kind->end(l->strategy, &l->place, &lost));
+  strategy_place place = l->place;
+  TRY(l->strategy->kind->end(l->strategy, &place, &lost));
   if (lost) return status_make(SHOAL_ERR_PEER, "a parameter server was lost at the end");
-  take_place(l, &l->place);
+  take_place(l, &place);
   l->input_seconds = pipeline_wait_seconds(l->pipeline);
   if (!*stopped && !l->now) TRY(fit_end_epoch(l, &ignored));
   return NULL;

@@ -111,6 +111,7 @@ static void give_batch(ps *s, int64_t batch) {
 static void note_place(ps *s, const ps_answer *a) {
   s->since.place.updates = a->head.updates;
   s->since.place.rows = a->head.rows;
+  s->since.place.clock = a->head.ready;
   s->over = s->over || a->stopped || a->next == PS_END;
   if (!a->stopped) give_batch(s, a->next);
 }
@@ -356,7 +357,7 @@ static shoal_status end(shoal_strategy *base, strategy_place *place, bool *lost)
   ps_head head;
   TRY(may_be_lost(s, say_goodbye(s, &head), lost));
   if (*lost) return NULL;
-  *place = (strategy_place){.updates = head.updates, .rows = head.rows, .next = STRATEGY_END};
+  *place = (strategy_place){.updates = head.updates, .rows = head.rows, .next = STRATEGY_END, .clock = head.ready};
   s->ended = true;
   return NULL;
 }

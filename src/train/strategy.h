@@ -25,6 +25,7 @@ typedef struct {
   int64_t updates; /* of the parameters so far */
   int64_t rows;    /* of all workers, done since the training's very beginning */
   int64_t next;    /* the batch to compute, STRATEGY_NOTHING or STRATEGY_END */
+  double clock; /* seconds on a clock of the strategy's own: when it stood so; 0: not known */
 } strategy_place;
 
 /* What a strategy that computes the steps itself has to know before the first one. The arrays live as long as the

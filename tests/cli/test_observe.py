@@ -125,6 +125,21 @@ class Events(ObserveCase):
         self.assertEqual({l["task"] for l in self.lines("r", "task")}, {"ps/0", "ps/1", "worker/0", "worker/1"})
         self.assertEqual({l["task"] for l in self.lines("r", "host")}, {"worker/0"})
 
+    def test_rates_while_worker_0_validates(self):
+        """Asynchronous workers go on meanwhile: what they make is made in that time, too."""
+        self.train("lenet", "r", "--workers", 2, "--ps", 1, "--mode", "async", "--validation-split", 0.75, "--epochs", 40,
+                   "--batch-size", 4, "--log-every", 8)
+        lines = [l for l in self.lines("r", task="worker/0") if l["kind"] in ("step", "epoch")]
+        rated = [l for l in lines if l["examples_per_second"]]
+        over = sum((b["examples"] - a["examples"]) / b["examples_per_second"] for a, b in zip(rated, rated[1:]))
+        wall = rated[-1]["time"] - rated[0]["time"]
+        self.assertGreater(over, 0.8 * wall - 0.1, "seconds that the rates are over")
+        self.assertLess(over, 1.2 * wall + 0.1)
+        summary = self.summary("r")
+        self.assertGreater(summary["validation_seconds"], 0)
+        self.assertAlmostEqual(summary["run_examples"] / summary["examples_seconds"], summary["examples_per_second"])
+        self.assertGreater(summary["examples_seconds"], 0.8 * wall - 0.1)
+
     def test_resumed(self):
         self.train("softmax", "r", "--epochs", 2, "--log-every", 1)
         self.train("softmax", "r", "--resume", "--epochs", 4)

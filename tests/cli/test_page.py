@@ -176,6 +176,40 @@ class Page(support.Case):
         columns = page_data(self.folder / "page.html")[0]["runs"][0]["tracks"][0]["columns"]
         self.assertEqual((columns["step"], columns["loss"]), ([1, 2, 3], [9, 1, 0.5]))
 
+    def test_tests_are_curves(self):
+        """The chief's validation, whoever else ends an epoch first; an evaluator's tests, each where its step was."""
+        folder = self.folder / "r"
+        (folder / "eval").mkdir(parents=True)
+        lines = []
+        for epoch in range(1, 5):
+            point = {"kind": "epoch", "step": 10 * epoch, "examples": 640 * epoch, "seconds": 2 * epoch, "loss": 1 / epoch}
+            lines += [{**point, "task": "worker/1", "validation_loss": None, "validation_accuracy": None},
+                      {**point, "task": "worker/0", "validation_loss": 2 / epoch, "validation_accuracy": 0.2 * epoch}]
+        lines.append({"kind": "eval", "task": "worker/0", "split": "test", "step": 40, "examples": 128, "seconds": 0.1,
+                      "loss": 0.5, "accuracy": 0.8})
+        (folder / "metrics.jsonl").write_text("".join(json.dumps(l) + "\n" for l in lines))
+        tests = [{"kind": "checkpoint", "step": 5 * i, "examples": 128, "seconds": 0.1, "loss": 3 / i, "accuracy": 0.1 * i}
+                 for i in range(1, 9)]
+        (folder / "eval" / "metrics.jsonl").write_text("".join(json.dumps(l) + "\n" for l in tests))
+        self.shoal("report", "r", "-o", "page.html")
+        run = page_data(self.folder / "page.html")[0]["runs"][0]
+        first = {}
+        for track in run["tracks"]:
+            first.setdefault(track["kind"], track)  # the one that the page draws
+        self.assertEqual(first["epoch"]["task"], "worker/0")
+        self.assertEqual(first["epoch"]["columns"]["validation_loss"], [2, 1, 0.666667, 0.5])
+        columns = first["checkpoint"]["columns"]
+        self.assertEqual(columns["step"], [5, 10, 15, 20, 25, 30, 35, 40])
+        self.assertEqual(columns["examples"], [640, 640, 960, 1280, 1600, 1920, 2240, 2560])  # before the first: as there
+        self.assertEqual(columns["seconds"], [2, 2, 3, 4, 5, 6, 7, 8])
+        self.assertEqual(first["eval"]["columns"]["examples"], [2560])
+        # Nothing outside of the run's folder is read.
+        (folder / "eval").rename(self.folder / "elsewhere")
+        (folder / "eval").symlink_to(self.folder / "elsewhere")
+        self.shoal("report", "r", "-o", "page.html")
+        kinds = {t["kind"] for t in page_data(self.folder / "page.html")[0]["runs"][0]["tracks"]}
+        self.assertEqual(kinds, {"epoch", "eval"})
+
     def test_usage(self):
         self.assertIn("which runs", self.shoal("report", expect=2)[1])
         self.assertIn("no run there", self.shoal("report", ".", expect=1)[1])
