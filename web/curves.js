@@ -23,9 +23,11 @@ function curve(run, kind, name, more) {
 
 const CHARTS = [
   { title: 'Loss', parts: [['step', 'loss', {}], ['epoch', 'validation_loss', { dash: DASH, note: 'validation' }],
-    ['eval', 'loss', { dash: DASH, note: 'test' }], ['checkpoint', 'loss', { dash: DASH, note: 'test by evaluator' }]], logarithmic: true, unit: 'training' },
+    ['eval', 'loss', { dash: DASH, note: 'test' }],
+    ['checkpoint', 'loss', { dash: DASH, note: 'test by evaluator' }]], logarithmic: true, unit: 'training' },
   { title: 'Accuracy', parts: [['step', 'accuracy', {}], ['epoch', 'validation_accuracy', { dash: DASH, note: 'validation' }],
-    ['eval', 'accuracy', { dash: DASH, note: 'test' }], ['checkpoint', 'accuracy', { dash: DASH, note: 'test by evaluator' }]], format: percent, unit: 'training',
+    ['eval', 'accuracy', { dash: DASH, note: 'test' }],
+    ['checkpoint', 'accuracy', { dash: DASH, note: 'test by evaluator' }]], format: percent, unit: 'training',
   tick: v => `${Number((100 * v).toPrecision(4))} %` },
   { title: 'Examples per second', parts: [['step', 'examples_per_second', {}]], from: 0 },
   { title: 'Steps per second', parts: [['step', 'steps_per_second', {}]], from: 0 },

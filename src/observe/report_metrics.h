@@ -2,8 +2,8 @@
  *
  * A track is the lines of one kind by one task ("step" of worker/0); each numeric key is a column. A track holds at
  * most REPORT_ROWS_MOST rows: past that, each four rows are cut to the two with the least and the greatest of their
- * first value, so memory is bounded however long a run gets, and peaks stay. Tracks of the chief, which alone validates,
- * come before those of other tasks. */
+ * first value, so memory is bounded however long a run gets, and peaks stay. Tracks of the chief, which alone
+ * validates, come before those of other tasks. */
 #ifndef SHOAL_OBSERVE_REPORT_METRICS_H
 #define SHOAL_OBSERVE_REPORT_METRICS_H
 
@@ -41,8 +41,8 @@ typedef struct {
   ino_t inode;
 } report_metrics;
 
-/* Reads the lines added since the last call. Takes the file's descriptor; -1: it is not there, and empty. A file that was
- * replaced or cut is read anew. Lines that are no JSON objects with a kind are passed over. */
+/* Reads the lines added since the last call. Takes the file's descriptor; -1: it is not there, and empty. A file that
+ * was replaced or cut is read anew. Lines that are no JSON objects with a kind are passed over. */
 SHOAL_CHECKED shoal_status report_metrics_read(report_metrics *m, int fd);
 /* A test's line says at which step it was, but its `seconds` and `examples` are the test's own. Sets them to what the
  * training had at that step, so that tests stand in the right place on each axis of a chart. `training` may be `m`. */

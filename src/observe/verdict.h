@@ -8,8 +8,8 @@
  * 3. Otherwise, if the workers compute for at least half of their time, it is computing.
  * 4. Otherwise the largest of what they wait for. Messages on their way that wait because a server is at work on others
  *    count as the server's, when the busiest server works for BUSY of the time.
- * 5. One more worker: a step takes as long as now and one gradient more of the busiest server's time, its computing scaled
- *    to the threads that each worker would have; no faster than that server takes in gradients. On one machine, async:
+ * 5. One more worker: a step takes as long as now and one gradient more of the busiest server's time, its computing
+ *    scaled to the threads that each worker would have; no faster than that server takes in gradients. On one machine, async:
  *    no faster than its processors can do the work of all tasks. With several machines, the new worker has its own.
  *    No forecast, but why: the run was too short; other programs had a good part of the processors; workers would have
  *    to share processors in sync mode, or with several threads each. */

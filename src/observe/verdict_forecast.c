@@ -60,8 +60,8 @@ static bool may_foretell(const verdict_facts *f, const pace *p, verdict *v) {
   }
   if (f->n_hosts > 1 || wanted <= f->hosts[0].cores || (!f->together && f->next_threads == 1)) return true;
   snprintf(v->next_text, sizeof v->next_text,
-           "No forecast for %d workers: with %d thread%s each they would have to share %d processor%s; do not expect more "
-           "examples/s.", next, f->next_threads, f->next_threads == 1 ? "" : "s", f->hosts[0].cores,
+           "No forecast for %d workers: with %d thread%s each they would have to share %d processor%s; do not expect "
+           "more examples/s.", next, f->next_threads, f->next_threads == 1 ? "" : "s", f->hosts[0].cores,
            f->hosts[0].cores == 1 ? "" : "s");
   return false;
 }
