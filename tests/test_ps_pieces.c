@@ -131,7 +131,7 @@ static void push(net_client *c, const float *gradient, uint64_t version, size_t 
 }
 
 static void join(const char *address, int number, net_client **out) {
-  net_options net = {.largest = ps_largest(ELEMENTS, 1, 0, 9), .job = 80, .from = (uint32_t)number};
+  net_options net = {.largest = ps_largest(ELEMENTS, 1, 0, 1, 9), .job = 80, .from = (uint32_t)number};
   assert_ok(net_connect(address, &net, 5, out));
   assert_int_equal(ask(*out, (net_header){.kind = PS_HELLO}, "as agreed", 9) & ~PS_UNDER_WAY, 0);
 }

@@ -347,14 +347,17 @@ static shoal_status build_sgd(void *optimizer, shoal_graph *g, shoal_value *vari
 
 static double rate_one(void *optimizer, int64_t update) { return 1; }
 
+/* One server for messages made by hand. `of`: workers, and whether they step together. */
 static void *serve(void *context) {
   task *t = context;
   ps_server_options o = {.name = "ps/0",
                          .address = t->addresses[0],
                          .net = {.job = 79},
-                         .leader = true,
-                         .workers = 1,
+                         .leader = t->index == 0,
+                         .workers = t->of->workers,
+                         .together = t->of->together,
                          .staleness = -1,
+                         .returns = true,
                          .elements = 1000,
                          .touched = 50,
                          .settings = "as agreed",
@@ -363,6 +366,21 @@ static void *serve(void *context) {
                          .rate_at = rate_one};
   t->status = ps_server_run(&o, &t->served);
   return NULL;
+}
+
+static void begin_serving(task *t, const job *j, int index, char address[64], const char **addresses) {
+  static int runs;
+  snprintf(address, 64, "shm:/shoal-by-hand-%d-%d", (int)getpid(), runs++);
+  *addresses = address;
+  *t = (task){.of = j, .index = index, .addresses = addresses};
+  assert_int_equal(pthread_create(&t->thread, NULL, serve, t), 0);
+}
+
+static void end_serving(task *t, int64_t updates) {
+  pthread_join(t->thread, NULL);
+  assert_ok(t->status);
+  assert_int_equal(t->served.updates, updates);
+  free(t->served.workers);
 }
 
 /* Sends a message and takes the answer; *values: what follows its head. */
@@ -387,12 +405,12 @@ static uint16_t send_keys(net_client *c, net_header h, ps_head head, const float
 
 static void bad_messages_are_refused(void **state) {
   char address[64];
-  snprintf(address, sizeof address, "shm:/shoal-refuse-%d", (int)getpid());
-  const char *addresses[] = {address};
-  task t = {.addresses = addresses};
-  assert_int_equal(pthread_create(&t.thread, NULL, serve, &t), 0);
+  const char *addresses;
+  const job j = {.workers = 1};
+  task t;
+  begin_serving(&t, &j, 0, address, &addresses);
   net_client *c;
-  net_options net = {.largest = ps_largest(1000, 1, 50, 9), .job = 79};
+  net_options net = {.largest = ps_largest(1000, 1, 50, 1, 9), .job = 79};
   assert_ok(net_connect(address, &net, 5, &c));
   float got[64];
   net_part settings = {"as agreed", 9};
@@ -427,15 +445,174 @@ static void bad_messages_are_refused(void **state) {
   for (int i = 0; i < 3; i++) assert_true(got[i] == -gradients[i]);
   ps_head same = full;
   same.keys = PS_SAME;
+  same.gradients = 3;
+  assert_true(send_keys(c, push, same, gradients, NULL, 0, NULL) & PS_REFUSED); /* of the same batch once more */
+  same.shard = 1;
+  assert_true(send_keys(c, push, same, gradients, NULL, 0, NULL) & PS_REFUSED); /* of a shard that there is not */
+  same.shard = -1;
+  assert_true(send_keys(c, push, same, gradients, NULL, 0, NULL) & PS_REFUSED); /* of none */
+  same.shard = 0;
+  same.batch = 1;
   assert_int_equal(send_keys(c, push, same, gradients, NULL, 0, got), 0);
   for (int i = 0; i < 3; i++) assert_true(got[i] == -2 * gradients[i]);
   assert_int_equal(ask(c, (net_header){.kind = PS_DONE}, NULL, 0, NULL), 0);
   assert_int_equal(ask(c, (net_header){.kind = PS_QUIT}, NULL, 0, NULL), 0);
   net_client_close(c);
-  pthread_join(t.thread, NULL);
-  assert_ok(t.status);
-  assert_int_equal(t.served.updates, 2);
-  free(t.served.workers);
+  end_serving(&t, 2);
+}
+
+/* ---- shards by hand */
+
+static net_client *come(const char *address, int worker) {
+  net_client *c;
+  net_options net = {.largest = ps_largest(1000, 1, 50, 2, 9), .job = 79, .from = (uint32_t)worker};
+  net_part settings = {"as agreed", 9};
+  assert_ok(net_connect(address, &net, 5, &c));
+  uint16_t flags = ask(c, (net_header){.kind = PS_HELLO, .from = (uint32_t)worker}, &settings, 1, NULL);
+  assert_int_equal(flags & ~PS_UNDER_WAY, 0);
+  return c;
+}
+
+/* What the leader says to do next. */
+typedef struct {
+  uint16_t flags;
+  int64_t shard, index, epochs, updates;
+  char words[2000]; /* behind the head, or the whole of FIND's */
+} order;
+
+static order await_order(net_client *c) {
+  net_message m;
+  order o = {0};
+  ps_head head = {0};
+  assert_ok(net_await(c, 5, &m));
+  if (m.header.flags & PS_REFUSED) fail_msg("refused: %.*s", (int)m.bytes, (const char *)m.payload);
+  size_t skip = m.header.kind == PS_FIND ? 0 : sizeof head;
+  if (skip) memcpy(&head, m.payload, sizeof head);
+  o = (order){m.header.flags, (int64_t)m.header.number, head.index, head.epochs, head.updates, ""};
+  memcpy(o.words, m.payload + skip, MIN_OF(m.bytes - skip, sizeof o.words - 1));
+  net_release_client(c, &m);
+  return o;
+}
+
+static void send(net_client *c, net_header h, const void *payload, size_t bytes) {
+  net_part part = {payload, bytes};
+  assert_ok(net_send(c, &h, &part, bytes ? 1 : 0, 5));
+}
+
+static order say(net_client *c, int worker, int kind, int64_t number, const void *payload, size_t bytes) {
+  send(c, (net_header){.kind = (uint16_t)kind, .from = (uint32_t)worker, .number = (uint64_t)number}, payload, bytes);
+  return await_order(c);
+}
+
+/* A batch of two rows that touches row 7 of the table, gradient 1; rows 0: an empty one. */
+static void send_batch(net_client *c, int worker, int64_t shard, int64_t batch, int64_t epochs, int rows,
+                       int64_t step) {
+  const int32_t key = 7;
+  const float gradient = 1;
+  uint8_t code[16];
+  ps_head head = {
+      .examples = rows, .gradients = rows > 0, .keys = 1, .shard = shard, .batch = batch, .shard_epochs = epochs};
+  net_header h = {.kind = PS_PUSH, .from = (uint32_t)worker, .number = (uint64_t)rows, .step = (uint64_t)step};
+  net_part parts[] = {{&head, sizeof head},
+                      {&gradient, rows ? sizeof gradient : 0},
+                      {code, sparse_keys_encode(&key, 1, 0, code)}};
+  assert_ok(net_send(c, &h, parts, 3, 5));
+}
+
+static order push_batch(net_client *c, int worker, int64_t shard, int64_t batch, int64_t epochs, int rows) {
+  send_batch(c, worker, shard, batch, epochs, rows, 0);
+  return await_order(c);
+}
+
+static void ask_for_seven(net_client *c, int worker) {
+  const int32_t key = 7;
+  uint8_t code[16];
+  ps_head head = {.keys = 1};
+  net_header h = {.kind = PS_ROWS, .number = 1, .from = (uint32_t)worker};
+  net_part parts[] = {{&head, sizeof head}, {code, sparse_keys_encode(&key, 1, 0, code)}};
+  assert_int_equal(ask(c, h, parts, 2, NULL), 0);
+}
+
+static void assert_order(order o, int flags, int64_t shard, int64_t index, int64_t epochs) {
+  assert_int_equal(o.flags, flags);
+  assert_int_equal(o.shard, shard);
+  assert_int_equal(o.index, index);
+  assert_int_equal(o.epochs, epochs);
+}
+
+/* Apart: who dies leaves its shard where it stood; who has none waits; nothing changes while worker 0 saves. */
+static void shards_are_handed_on(void **state) {
+  char address[64];
+  const char *addresses;
+  const job j = {.workers = 2};
+  task t;
+  begin_serving(&t, &j, 0, address, &addresses);
+  net_client *c = come(address, 0), *d = come(address, 1);
+  const ps_start start = {.batch = 2, .end = 1, .end_step = 1000};
+  send(d, (net_header){.kind = PS_PULL, .from = 1}, NULL, 0);
+  send(c, (net_header){.kind = PS_START, .generation = 1}, &start, sizeof start);
+  assert_order(await_order(c), 0, 0, 0, 0);
+  assert_order(await_order(d), 0, 1, 0, 0);
+  ask_for_seven(c, 0);
+  ask_for_seven(d, 1);
+  send(d, (net_header){.kind = PS_MARK, .from = 1, .number = 1, .step = 1}, "here", 4);
+  assert_order(push_batch(d, 1, 1, 0, 0, 2), 0, 1, 1, 0);
+  send(d, (net_header){.kind = PS_MARK, .from = 1, .number = 1, .step = 2}, "there", 5);
+  net_client_close(d); /* batch 1 is under way */
+  assert_order(push_batch(c, 0, 0, 0, 0, 2), 0, 0, 1, 0);
+  order next = push_batch(c, 0, 0, 1, 1, 2); /* its own shard is at the end: goes on with the other */
+  if (next.flags & PS_IDLE) next = say(c, 0, PS_PULL, 0, NULL, 0); /* the server may not have seen yet that d is gone */
+  assert_order(next, 0, 1, 1, 0);
+  ask_for_seven(c, 0); /* the rows of its first batch */
+  order found = say(c, 0, PS_FIND, 1, NULL, 0);
+  assert_int_equal(found.shard, 1);
+  assert_string_equal(found.words, "here");
+  d = come(address, 1);
+  assert_order(say(d, 1, PS_PULL, 0, NULL, 0), PS_IDLE, PS_NO_BATCH, 0, 0); /* nothing is free */
+  assert_order(push_batch(c, 0, 1, 1, 0, 2), 0, 1, 2, 0);
+  order held = say(c, 0, PS_HOLD, 0, NULL, 0);
+  assert_string_equal(held.words, "done=2 epochs=1 mark=0 \ndone=2 epochs=0 mark=1 here\n");
+  assert_int_equal(held.updates, 4);
+  send(d, (net_header){.kind = PS_PULL, .from = 1}, NULL, 0);
+  assert_order(push_batch(c, 0, 1, 2, 1, 0), 0, PS_END, 0, 1); /* no row was left */
+  assert_order(await_order(d), 0, PS_END, 0, 1);
+  for (int w = 1; w >= 0; w--) say(w ? d : c, w, PS_DONE, 0, NULL, 0);
+  say(c, 0, PS_QUIT, 0, NULL, 0);
+  net_client_close(c);
+  net_client_close(d);
+  end_serving(&t, 4);
+  assert_int_equal(t.served.handed_on, 2);
+}
+
+/* A server that hands out nothing: what it has had from one worker it does not take from another. Together, the last
+ * gradient of a worker that dies is used. */
+static void no_batch_is_used_twice(void **state) {
+  char address[64];
+  const char *addresses;
+  const job j = {.workers = 2, .together = true};
+  task t;
+  begin_serving(&t, &j, 1, address, &addresses);
+  net_client *c = come(address, 0), *d = come(address, 1);
+  const ps_start start = {.batch = 2, .end = 9, .end_step = 1000};
+  send(c, (net_header){.kind = PS_START, .generation = 1}, &start, sizeof start);
+  await_order(c);
+  say(d, 1, PS_PULL, 0, NULL, 0);
+  ask_for_seven(c, 0);
+  ask_for_seven(d, 1);
+  send_batch(d, 1, 1, 0, 0, 2, 0); /* held until worker 0 brings its own */
+  net_client_close(d);
+  send_batch(c, 0, 0, 0, 0, 2, 0);
+  assert_int_equal(await_order(c).updates, 1);
+  order held = say(c, 0, PS_HOLD, 0, NULL, 0);
+  assert_string_equal(held.words, "done=1 epochs=0 mark=0 \ndone=1 epochs=0 mark=0 \n");
+  send_batch(c, 0, 1, 0, 0, 2, 1); /* the leader had not seen it */
+  assert_int_equal(await_order(c).updates, 1);
+  send_batch(c, 0, 1, 1, 0, 2, 1);
+  assert_int_equal(await_order(c).updates, 2);
+  say(c, 0, PS_DONE, 0, NULL, 0);
+  say(c, 0, PS_QUIT, 0, NULL, 0);
+  net_client_close(c);
+  end_serving(&t, 2);
 }
 
 int main(void) {
@@ -443,7 +620,8 @@ int main(void) {
       cmocka_unit_test(keys_come_back),       cmocka_unit_test(any_bytes_are_safe),
       cmocka_unit_test(sets_are_ascending_and_whole), cmocka_unit_test(together_is_as_alone),
       cmocka_unit_test(resuming_continues),   cmocka_unit_test(apart_learns),
-      cmocka_unit_test(bad_messages_are_refused),
+      cmocka_unit_test(bad_messages_are_refused), cmocka_unit_test(shards_are_handed_on),
+      cmocka_unit_test(no_batch_is_used_twice),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
 /* What the files of a worker's end share: ps_client.c, which finds the servers and asks them, ps_client_message.c,
- * which moves one message, ps_client_pieces.c, which sends gradients before they are whole, and ps_client_table.c,
- * which asks for rows of a table. For those files only. */
+ * which moves one message, ps_client_pieces.c, which sends gradients before they are whole, ps_client_table.c, which
+ * asks for rows of a table, and ps_client_stream.c, which asks for shards of a stream. For those files only. */
 #ifndef SHOAL_DIST_PS_ASKING_H
 #define SHOAL_DIST_PS_ASKING_H
 
@@ -87,5 +87,10 @@ SHOAL_CHECKED shoal_status client_send_pieces(ps_client *c, int server, float *c
 
 SHOAL_CHECKED shoal_status client_cut_table(ps_client *c);
 void client_free_table(ps_client *c);
+
+/* ---- ps_client_stream.c */
+
+/* The part of `words`, which ps_client_hold gave, that is for a server. */
+void client_stream_words(const ps_client *c, const char *words, int server, net_part *out);
 
 #endif

@@ -78,7 +78,7 @@ static shoal_status connect_all(ps_client *c, double seconds) {
   if (c->unsent) client_begin_pieces(c);
   for (int s = 0; s < place->servers; s++) {
     net_options net = c->options.net;
-    net.largest = ps_largest((size_t)place->elements[s], c->nodes, (size_t)c->options.touched,
+    net.largest = ps_largest((size_t)place->elements[s], c->nodes, (size_t)c->options.touched, c->options.workers,
                              strlen(c->options.settings));
     if (c->ends) c->ends[s].n_asked = -1;
     TRY(status_wrap(net_connect(c->options.addresses[s], &net, seconds, &c->links[s]), "ps/%d", s));
@@ -233,6 +233,7 @@ shoal_status ps_client_pull(ps_client *c, float *const *parameters, ps_answer *o
   for (int s = 0; s < client_servers(c); s++) version = MAX_OF(version, c->versions[s]);
   TRY(pull_from(c, 0, version, 0));
   TRY(take(c, 0, PS_PULL, parameters, 0, out));
+  if (out->idle) return NULL;
   for (int s = 1; s < client_servers(c); s++) TRY(pull_from(c, s, c->versions[0], out->head.steps));
   for (int s = 1; s < client_servers(c); s++) {
     TRY(take(c, s, PS_PULL, parameters, 0, out));
@@ -281,11 +282,14 @@ shoal_status ps_client_get(ps_client *c, int which, float *const *values, ps_hea
   return ask(c, (net_header){.kind = PS_GET, .number = (uint64_t)which}, NULL, NULL, values, head);
 }
 
-shoal_status ps_client_start(ps_client *c, int64_t updates, const ps_start *plan, ps_answer *out) {
+shoal_status ps_client_start(ps_client *c, int64_t updates, const ps_start *plan, const char *stream, ps_answer *out) {
   net_header h = {.kind = PS_START, .step = (uint64_t)updates};
   for (int s = 0; s < client_servers(c); s++) h.generation = MAX_OF(h.generation, c->generations[s] + 1);
   c->parts[0] = (net_part){plan, sizeof *plan};
-  for (int s = client_servers(c) - 1; s >= 0; s--) TRY(client_send_parts(c, s, h, 1));
+  for (int s = client_servers(c) - 1; s >= 0; s--) {
+    if (stream) client_stream_words(c, stream, s, &c->parts[1]);
+    TRY(client_send_parts(c, s, h, stream ? 2 : 1));
+  }
   for (int s = 0; s < client_servers(c); s++) TRY(take(c, s, PS_START, NULL, 0, out));
   return NULL;
 }

@@ -13,7 +13,7 @@ typedef struct {
   const char *const *addresses; /* of the servers, in their order; kept by the caller as long as the client */
   const placement *place;       /* the same */
   int64_t round;                /* rows of a step that is cut along a tree, rule 14 of the protocol; 0: it is not */
-  int workers;                  /* with a round */
+  int workers;
   int variables;                /* of a gradient; 0: of a table */
   int64_t touched;              /* the place is a table's, of one variable: rows that a batch touches at most; else 0 */
   net_options net;              /* `largest` is set by the client; `from`: the worker */
@@ -34,6 +34,7 @@ typedef struct {
   int64_t next;  /* batch, PS_NO_BATCH or PS_END */
   bool stopped;  /* rule 10 of the protocol */
   bool late;     /* the gradient was not used */
+  bool idle;     /* there is no shard for this worker now: ps_client_ask */
   /* Of a PUSH, seconds at the servers while this worker waited, the longest of them: until all that the step needs was
    * there; until the answer. */
   double waited, worked;
@@ -81,12 +82,27 @@ SHOAL_CHECKED shoal_status ps_client_rows(ps_client *c, ps_keys keys, bool keep,
 SHOAL_CHECKED shoal_status ps_client_read(ps_client *c, int which, int64_t first, int64_t count, float *values);
 SHOAL_CHECKED shoal_status ps_client_write(ps_client *c, int which, int64_t first, int64_t count, const float *values);
 
+/* ---- a stream (rules 13 and 18 to 20) */
+
+/* Apart, after an answer that said `idle`: waits for a shard, but not for long. */
+SHOAL_CHECKED shoal_status ps_client_ask(ps_client *c, float *const *parameters, ps_answer *out);
+/* Where that batch of the shard this worker has is found. */
+SHOAL_CHECKED shoal_status ps_client_mark(ps_client *c, int64_t shard, int64_t batch, const char *position);
+/* The last such place of any shard; *batch 0: there is none. */
+SHOAL_CHECKED shoal_status ps_client_find(ps_client *c, int64_t shard, int64_t *batch,
+                                          char position[SHOAL_POSITION_TEXT]);
+/* The servers hold still until this worker, worker 0, goes on. *head: server 0's; *out: what each of them has done, for
+ * ps_client_start; the caller frees it. */
+SHOAL_CHECKED shoal_status ps_client_hold(ps_client *c, ps_head *head, char **out);
+
 /* Waits for START, and becomes a member. parameters NULL: they are a table. */
 SHOAL_CHECKED shoal_status ps_client_pull(ps_client *c, float *const *parameters, ps_answer *out);
 /* Vector `which` of all servers: 0 the parameters, k slot k - 1. */
 SHOAL_CHECKED shoal_status ps_client_set(ps_client *c, int which, float *const *values);
 SHOAL_CHECKED shoal_status ps_client_get(ps_client *c, int which, float *const *values, ps_head *head);
-SHOAL_CHECKED shoal_status ps_client_start(ps_client *c, int64_t updates, const ps_start *plan, ps_answer *out);
+/* stream: as ps_client_hold gave it, of a training that is continued; NULL: there is none. */
+SHOAL_CHECKED shoal_status ps_client_start(ps_client *c, int64_t updates, const ps_start *plan, const char *stream,
+                                           ps_answer *out);
 /* out, *n: the answers to gradients that were on their way. */
 SHOAL_CHECKED shoal_status ps_client_stop(ps_client *c, float *const *parameters, ps_answer out[PS_FLIGHT_MOST],
                                           int *n);

@@ -9,7 +9,8 @@
 
 static const char *const kind_names[] = {"",        "hello",  "set up", "start", "pull from",
                                          "push to", "get from", "stop",  "done",  "report to",
-                                         "collect from", "quit", "rows of", "read from", "write to", "push a piece to"};
+                                         "collect from", "quit", "rows of", "read from", "write to", "push a piece to",
+                                         "mark to", "find at", "hold"};
 
 /* Takes `status`. */
 static shoal_status explain(const ps_client *c, int server, int kind, shoal_status status) {
@@ -78,14 +79,14 @@ shoal_status client_send_parts(ps_client *c, int server, net_header h, int n) {
 }
 
 /* Vectors of the gradient that such a head stands before. */
-static int nodes_of(const ps_head *head) {
+static int nodes_of(const ps_client *c, const ps_head *head) {
   tree_node nodes[TREE_MOST_NODES];
-  return head && head->round_rows ? tree_nodes(head->first_leaf, head->last_leaf, nodes) : 1;
+  return c->options.round && head && head->round_rows ? tree_nodes(head->first_leaf, head->last_leaf, nodes) : 1;
 }
 
 shoal_status client_send(ps_client *c, int server, net_header h, const ps_head *head, float *const *values) {
   const int64_t elements = h.kind == PS_PUSH && c->unsent ? c->unsent[server] : c->options.place->elements[server];
-  const int nodes = values ? nodes_of(head) : 0;
+  const int nodes = values ? nodes_of(c, head) : 0;
   int n = 0;
   if (head) c->parts[n++] = (net_part){head, sizeof *head};
   for (int k = 0; k < nodes; k++, values += c->options.variables)
@@ -123,7 +124,7 @@ shoal_status client_receive(ps_client *c, int server, int kind, const ps_cargo *
   shoal_status status = NULL;
   int64_t numbers = cargo->vectors ? c->options.place->elements[server] : cargo->n;
   size_t expected = sizeof *head + (size_t)numbers * sizeof(float);
-  bool empty = m.header.flags & PS_STOPPED && m.bytes == sizeof *head;
+  bool empty = m.header.flags & (PS_STOPPED | PS_IDLE) && m.bytes == sizeof *head;
   *header = m.header;
   if (m.header.flags & (PS_REFUSED | PS_FENCED)) {
     if (m.header.flags & PS_FENCED) c->lost = c->fenced = true;
@@ -163,6 +164,7 @@ shoal_status client_take(ps_client *c, int server, int kind, const ps_cargo *car
   if (kind == PS_PUSH) note_clock(c, server, since, &got);
   got.stopped = answer.flags & PS_STOPPED;
   got.late = answer.flags & PS_LATE;
+  got.idle = answer.flags & PS_IDLE;
   bool stopped = server && out->stopped;
   double waited = server ? out->waited : 0, worked = server ? out->worked : 0;
   if (server == 0) *out = got;

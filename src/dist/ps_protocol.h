@@ -26,8 +26,13 @@
  *     gradients of the rows its worker asked for last, then the keys of those it asks for now (sparse_keys.h; ps_head
  *     says how many of each), and the answer carries these rows' parameters. The first rows are asked for by ROWS.
  *     Vectors are read and written by pieces; a training that begins anew needs no SET.
- * 13. Rows of a stream are nobody's to hand out: with ps_start.rows 0 each worker has its own. Then header.number of an
- *     answer says only whether it is PS_END; together, that is when all workers have come with empty gradients.
+ * 13. With ps_start.rows 0 rows come from a stream, and what the leader hands out are its shards (stream_leases.h):
+ *     header.number of an answer is the shard to go on with, ps_head.index the batch of it that comes next. A PUSH says
+ *     of which batch it is; being used and being counted as done are one act, on every server for itself. Batches of a
+ *     shard come in their order, so one that a server has had already, from a worker that died before it had told all
+ *     servers, is recognised and not used again; and servers other than the leader use the last gradient of a worker
+ *     that died: the leader, which was sent it last, may have used it. A worker that finds its shard at the end without
+ *     another row says so by an empty PUSH.
  * 14. With ps_start.round a step is such a round, cut along the leaves of a tree (lease_plan). A PUSH then has a vector
  *     for each node that remains of its leaves (tree_nodes), already weighted by their share of the round's rows; the
  *     sum over the whole tree is the step's gradient, whoever computed which part. Where workers return, a round waits
@@ -43,11 +48,21 @@
  * 17. Of a large gradient the end may come before the rest, in PIECEs of elements [header.step, header.step +
  *     header.number) of the server's vector. Each ends where the one before it began, the first at the vector's end;
  *     the PUSH that follows them brings what is left, the elements before the last one. Nothing is used before that
- * PUSH: of a worker that dies halfway nothing is. PIECEs are not answered; if one does not fit, the PUSH is refused. */
+ *     PUSH: of a worker that dies halfway nothing is. PIECEs are not answered; if one does not fit, the PUSH is
+ *     refused.
+ * 18. Apart, a worker of a stream for which there is no shard is answered PS_IDLE: it is no member any more. It says
+ *     DONE to the other servers, so that nobody waits for its steps (rule 16), and PULLs again from the leader, which
+ *     answers when there is a shard, or PS_IDLE again after a while; the others are PULLed from only then.
+ * 19. MARK tells the leader now and then where a batch of a shard is found; FIND asks for that. So who takes a shard
+ *     over need not read it from its beginning.
+ * 20. HOLD, of worker 0, is answered by what a server has done of the stream. Apart, until the next PUSH, PULL, STOP or
+ *     DONE of worker 0 the server uses no gradient, so that the vectors read meanwhile are of the same moment. What
+ *     each server said is given back to it, behind the ps_start of a training that continues this one. */
 #ifndef SHOAL_DIST_PS_PROTOCOL_H
 #define SHOAL_DIST_PS_PROTOCOL_H
 
 #include "dist/sparse_keys.h"
+#include "dist/stream_leases.h"
 #include "dist/tree.h"
 
 #include <stddef.h>
@@ -71,7 +86,10 @@ enum {
   PS_ROWS,      /* payload: head and keys; answer: their parameters. number 1: the next gradient is about them */
   PS_READ,      /* payload: a ps_piece; answer: head and those elements */
   PS_WRITE,     /* payload: a ps_piece and the elements */
-  PS_PIECE      /* payload: elements of a gradient that is not whole yet, see rule 17; no answer */
+  PS_PIECE,     /* payload: elements of a gradient that is not whole yet, see rule 17; no answer */
+  PS_MARK,      /* number: shard, step: batch; payload: text, where it is found; no answer */
+  PS_FIND,      /* number: shard; answer: number: the batch of its last mark, 0: there is none; payload: the text */
+  PS_HOLD       /* answer: head and text, see rule 20 */
 };
 
 enum { PS_FLIGHT_MOST = 2 };     /* gradients of a worker without answer */
@@ -79,7 +97,15 @@ enum { PS_FLIGHT_MOST = 2 };     /* gradients of a worker without answer */
 #define PS_NO_BATCH ((int64_t)-1)
 #define PS_END ((int64_t)-2)
 
-enum { PS_REFUSED = 1, PS_STOPPED = 2, PS_FENCED = 4, PS_TAKEN = 8, PS_LATE = 16, PS_UNDER_WAY = 32 };
+enum {
+  PS_REFUSED = 1,
+  PS_STOPPED = 2,
+  PS_FENCED = 4,
+  PS_TAKEN = 8,
+  PS_LATE = 16,
+  PS_UNDER_WAY = 32,
+  PS_IDLE = 64 /* rule 18; to a PULL: without parameters */
+};
 
 typedef struct {
   double loss, hits;     /* sums over `examples`; to the server: of this gradient, from it: of the step */
@@ -93,18 +119,33 @@ typedef struct {
   /* From the server, seconds of its own monotonic clock: the request came; all that it waited for was there (answering
    * DONE: the last update was made); this answer went. */
   double arrived, ready, answered;
-  int64_t gradients, keys; /* of a table's rows, behind the head; keys PS_SAME: those asked for last once more */
+  union {
+    struct { /* to the server */
+      int64_t gradients, keys; /* of a table's rows, behind the head; keys PS_SAME: those asked for last once more */
+    };
+    struct { /* from the leader, of a stream */
+      int64_t epochs; /* that all shards have finished */
+      int64_t index;  /* of the batch to go on with, in the shard that header.number says */
+    };
+  };
   union {
     struct { /* to the server, of a round */
       int32_t first_leaf, last_leaf; /* the gradient's leaves, [first, last) */
       int64_t round_rows;            /* and rows of the round; 0: one vector, a mean */
+    };
+    struct { /* to the server, of a stream */
+      int64_t shard; /* below 0: an empty gradient of a worker that has none */
+      int64_t batch; /* of the shard */
     };
     struct { /* from the server */
       int64_t also;   /* answering START and PULL: a second batch, or PS_NO_BATCH */
       int64_t behind; /* updates between this gradient's parameters and itself */
     };
   };
-  int64_t steps; /* from the server: gradients of this worker, see rule 16 */
+  union {
+    int64_t steps;        /* from the server: gradients of this worker, see rule 16 */
+    int64_t shard_epochs; /* to the server, of a stream: that the shard has finished with this batch */
+  };
 } ps_head;
 
 /* Elements [first, first + count) of a vector, as in SET. */
@@ -124,10 +165,10 @@ typedef struct {
   int64_t counter;          /* the optimizer's */
   int64_t rows_done;        /* as in ps_head */
   int64_t first;            /* batch; those below are done */
-  int64_t batch, rows, end; /* as in lease_plan; rows 0: of a stream */
+  int64_t batch, rows, end; /* as in lease_plan; rows 0: of a stream, then `end` are epochs, 0: endless */
   int64_t end_step;         /* together, and of a stream: updates in all */
   int64_t round;            /* rows, as in lease_plan, which has a part for each worker; 0: no rounds */
-} ps_start;
+} ps_start;                 /* behind it, of a stream that is continued: text, see rule 20 */
 
 /* Vectors of a PUSH at most. */
 static inline int ps_most_nodes(int64_t round, int workers) {
@@ -136,11 +177,12 @@ static inline int ps_most_nodes(int64_t round, int workers) {
 
 /* Payload bytes of the largest message with a server of so many elements, `nodes` vectors of them; of a table: `rows`
  * of it at most are touched by a batch, otherwise 0. */
-static inline size_t ps_largest(size_t elements, int nodes, size_t rows, size_t settings) {
+static inline size_t ps_largest(size_t elements, int nodes, size_t rows, int workers, size_t settings) {
   size_t bytes = elements * (size_t)nodes * sizeof(float);
   if (rows) bytes = rows * sizeof(float) + sparse_keys_most((int64_t)rows);
   if (rows && bytes < PS_PIECE_MOST * sizeof(float)) bytes = PS_PIECE_MOST * sizeof(float);
   if (bytes < settings) bytes = settings;
+  if (bytes < (size_t)workers * STREAM_LINE_MAX) bytes = (size_t)workers * STREAM_LINE_MAX;
   if (bytes < PS_REPORT_MOST) bytes = PS_REPORT_MOST;
   return sizeof(ps_head) + bytes;
 }

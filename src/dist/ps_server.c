@@ -10,6 +10,7 @@
 
 #define LOOK_SECONDS 0.1   /* how often the server looks at the time */
 #define REFUSED_SECONDS 2.0 /* for a worker that was refused before the start to come as it should */
+#define LAST_SECONDS 1.0    /* beyond a heartbeat: for the last gradient of a worker that died to be used */
 #define CLOSING_SECONDS 2.0 /* for the last answers to be read */
 
 /* ---- answers */
@@ -27,7 +28,11 @@ static shoal_status answer_parts(server *s, const net_message *m, double arrived
   s->head.counter = counter ? *counter : 0;
   s->head.running = 0;
   for (int w = 0; w < s->options->workers; w++)
-    s->head.running += s->workers[w].state == JOINING || s->workers[w].state == MEMBER;
+    s->head.running += is_here(&s->workers[w]);
+  if (s->options->leader && is_stream(s) && s->streams.n) {
+    s->head.epochs = stream_leases_epochs(&s->streams);
+    s->head.index = number >= 0 && number < s->streams.n ? s->streams.shards[number].done : 0;
+  }
   s->head.steps = s->workers[m->header.from].steps;
   s->head.arrived = arrived;
   s->head.ready = m->header.kind == PS_DONE ? s->last_update : s->now;
@@ -55,7 +60,8 @@ shoal_status server_answer_held(server *s, const request *r, int64_t number, int
   const net_message *m = &r->message;
   s->head.also = also;
   s->head.behind = r->behind;
-  shoal_status status = answer_parts(s, m, r->arrived, number, flags, add_vector(s, m, PS_PARAMETERS));
+  int which = m->header.kind == PS_PULL && flags & PS_IDLE ? NO_VECTOR : PS_PARAMETERS;
+  shoal_status status = answer_parts(s, m, r->arrived, number, flags, add_vector(s, m, which));
   s->head.also = PS_NO_BATCH;
   s->head.behind = 0;
   return status;
@@ -72,10 +78,15 @@ static shoal_status refuse(server *s, const net_message *m, const char *why) { r
 
 /* ---- messages */
 
+/* Whether the last gradient of a worker that died and is back now is still to be used: the others bring theirs soon. */
+static bool is_awaited(const server *s, const worker *w) {
+  return w->waits && s->now - w->held[0].arrived < s->options->heartbeat + LAST_SECONDS;
+}
+
 static shoal_status on_hello(server *s, const net_message *m) {
   worker *w = &s->workers[m->header.from];
   const char *mine = s->options->settings;
-  if (w->peer && w->peer != m->peer)
+  if ((w->peer && w->peer != m->peer) || is_awaited(s, w))
     return say(s, m, PS_REFUSED | PS_TAKEN, "another task has that worker's place already");
   if (m->bytes != strlen(mine) || memcmp(m->payload, mine, m->bytes)) {
     text why = {0};
@@ -86,6 +97,7 @@ static shoal_status on_hello(server *s, const net_message *m) {
     text_fini(&why);
     return status;
   }
+  steps_drop_requests(s, w);
   w->peer = m->peer;
   w->state = JOINING;
   w->refused = 0;
@@ -100,7 +112,7 @@ static shoal_status disband(server *s) {
   s->started = s->start_asked = s->stopping = false;
   for (int w = 1; w < s->options->workers; w++) {
     worker *k = &s->workers[w];
-    bool was = k->state == JOINING || k->state == MEMBER;
+    bool was = is_here(k);
     for (int i = 0; i < k->waits; i++) TRY(say(s, &k->held[i].message, PS_FENCED, "worker/0 has begun again"));
     TRY(steps_lose(s, k));
     s->result.workers[w].deaths -= was; /* it did not die */
@@ -157,13 +169,32 @@ static shoal_status on_write(server *s, const net_message *m) {
   return server_answer(s, m, 0, NO_VECTOR, 0);
 }
 
+/* Where the shards of a stream stand comes behind the plan. *wrong: what the worker is to know, or NULL. */
+static shoal_status start_stream(server *s, const net_message *m, shoal_status *wrong) {
+  char *words = strndup((const char *)m->payload + sizeof s->plan, m->bytes - sizeof s->plan);
+  if (!words) return status_no_memory();
+  stream_leases_fini(&s->streams);
+  *wrong = stream_leases_init(&s->streams, s->options->workers, s->plan.end, words);
+  free(words);
+  return NULL;
+}
+
 static shoal_status on_start(server *s, const net_message *m) {
-  if (m->header.from != 0 || s->start_asked || m->bytes != sizeof s->plan || m->header.generation <= s->generation)
+  if (m->header.from != 0 || s->start_asked || m->bytes < sizeof s->plan || m->header.generation <= s->generation)
     return refuse(s, m, "START out of turn");
   memcpy(&s->plan, m->payload, sizeof s->plan);
   if (s->plan.round != s->options->round) return refuse(s, m, "START with other rounds");
-  s->dry = false;
-  if (s->options->leader && !is_stream(s)) {
+  if (!is_stream(s) && m->bytes != sizeof s->plan) return refuse(s, m, "START with a stream's state for other rows");
+  s->holds = false;
+  if (is_stream(s)) {
+    shoal_status wrong = NULL;
+    TRY(start_stream(s, m, &wrong));
+    if (wrong) {
+      shoal_status status = refuse(s, m, shoal_status_message(wrong));
+      shoal_status_free(wrong);
+      return status;
+    }
+  } else if (s->options->leader) {
     lease_plan plan = {.batch = s->plan.batch,
                        .rows = s->plan.rows,
                        .end = s->plan.end,
@@ -189,6 +220,39 @@ static shoal_status on_pull(server *s, const net_message *m) {
   return steps_pull(s, w);
 }
 
+/* ---- a stream */
+
+static void on_mark(server *s, const net_message *m) {
+  const int64_t shard = (int64_t)m->header.number, batch = (int64_t)m->header.step;
+  if (!s->started || !is_stream(s) || stream_leases_held(&s->streams, (int)m->header.from) != shard) return;
+  stream_leases_mark(&s->streams, shard, batch, (const char *)m->payload, m->bytes);
+}
+
+static shoal_status on_find(server *s, const net_message *m) {
+  if (!is_stream(s) || m->header.number >= (uint64_t)s->streams.n) return refuse(s, m, "the stream has no such shard");
+  const stream_mark *mark = &s->streams.shards[m->header.number].mark;
+  net_header h = {.kind = PS_FIND, .from = m->header.from, .number = (uint64_t)mark->index};
+  net_part part = {mark->text, mark->index ? strlen(mark->text) : 0};
+  return net_answer(s->net, m->peer, &h, &part, 1);
+}
+
+static shoal_status on_hold(server *s, const net_message *m) {
+  if (m->header.from != 0 || !is_stream(s) || !s->streams.n) return refuse(s, m, "HOLD out of turn");
+  if (s->holds) TRY(steps_let_go(s)); /* asked once more: what has come meanwhile is used */
+  text words = {0};
+  stream_leases_write(&s->streams, &words);
+  s->holds = s->started && !s->options->together;
+  s->parts[1] = (net_part){words.data, words.length};
+  shoal_status status = words.failed ? status_no_memory() : answer_parts(s, m, s->now, PS_NO_BATCH, 0, 2);
+  text_fini(&words);
+  return status;
+}
+
+static bool ends_hold(const net_message *m) {
+  return m->header.from == 0 && (m->header.kind == PS_PUSH || m->header.kind == PS_PULL || m->header.kind == PS_STOP ||
+                                 m->header.kind == PS_DONE);
+}
+
 static shoal_status on_done(server *s, const net_message *m) {
   s->workers[m->header.from].state = DONE;
   TRY(server_answer(s, m, 0, NO_VECTOR, 0));
@@ -204,7 +268,7 @@ static int present(const server *s) {
 static shoal_status on_gone(server *s, const net_message *m) {
   worker *w = &s->workers[m->header.from];
   if (w->peer != m->peer) return NULL;
-  bool early = w->state == JOINING || w->state == MEMBER;
+  bool early = is_here(w);
   w->peer = 0;
   if (!early) return NULL;
   TRY(steps_lose(s, w));
@@ -258,15 +322,20 @@ static shoal_status handle(server *s, net_message *m, bool *held) {
   worker *w = &s->workers[m->header.from];
   if (m->header.kind == NET_GONE) return on_gone(s, m);
   if (m->header.kind == PS_HELLO) return on_hello(s, m);
-  if (m->header.kind == PS_PIECE && w->peer != m->peer) return NULL; /* the PUSH after it is told */
+  bool answered = m->header.kind != PS_PIECE && m->header.kind != PS_MARK;
+  if (!answered && w->peer != m->peer) return NULL; /* the PUSH after it is told */
   if (w->peer != m->peer) return say(s, m, PS_FENCED, "another connection has that worker's place, or none has it");
   w->heard = s->now;
+  if (s->holds && ends_hold(m)) TRY(steps_let_go(s));
   switch (m->header.kind) {
     case PS_SET: return on_set(s, m);
     case PS_START: return on_start(s, m);
     case PS_PULL: return on_pull(s, m);
     case PS_PUSH: return steps_push(s, m, held);
     case PS_PIECE: return steps_piece(s, m);
+    case PS_MARK: on_mark(s, m); return NULL;
+    case PS_FIND: return on_find(s, m);
+    case PS_HOLD: return on_hold(s, m);
     case PS_ROWS: return on_rows(s, m);
     case PS_READ: return on_read(s, m);
     case PS_WRITE: return on_write(s, m);
@@ -295,7 +364,7 @@ static void name_awaited(const server *s, text *out) {
   for (int w = 0; w < s->options->workers; w++) {
     const worker *k = &s->workers[w];
     bool comes = k->state == ABSENT ? !s->started : k->state == GONE && w == 0;
-    if (comes || ((k->state == JOINING || k->state == MEMBER) && !k->waits))
+    if (comes || (is_here(k) && !k->waits))
       text_add(out, "%sworker/%d", out->length ? ", " : "", w);
   }
 }
@@ -328,7 +397,7 @@ static shoal_status look(server *s) {
   if (s->now - s->last_message > s->options->patience) return too_long(s);
   TRY(find_refused(s));
   TRY(steps_find_silent(s));
-  if (s->options->round) TRY(steps_go_on(s)); /* a part may have been awaited for too long */
+  if (s->options->round || is_stream(s)) TRY(steps_go_on(s)); /* a part or a shard was awaited for too long */
   if (s->options->on_look) {
     net_server_stats(s->net, &s->result.net);
     s->options->on_look(s->options->describer, &s->result);
@@ -412,7 +481,7 @@ static shoal_status set_up(server *s) {
   if (!s->parts) return status_no_memory();
   net_options net = o->net;
   if (o->touched) TRY(sparse_rows_create(o->workers, o->elements, o->touched, &s->rows));
-  net.largest = ps_largest((size_t)o->elements, ps_most_nodes(o->round, o->workers), (size_t)o->touched,
+  net.largest = ps_largest((size_t)o->elements, ps_most_nodes(o->round, o->workers), (size_t)o->touched, o->workers,
                            strlen(o->settings));
   return net_listen(o->address, &net, &s->net);
 }
@@ -433,6 +502,7 @@ shoal_status ps_server_run(const ps_server_options *options, ps_server_result *o
   ps_vectors_destroy(s.vectors);
   sparse_rows_destroy(s.rows);
   leases_fini(&s.leases);
+  stream_leases_fini(&s.streams);
   free(s.workers);
   free(s.gradients);
   free(s.parts);

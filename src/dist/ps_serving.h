@@ -12,6 +12,7 @@ typedef enum {
   ABSENT,  /* has not come yet */
   JOINING, /* has said HELLO */
   MEMBER,  /* has parameters; its gradients count */
+  IDLE,    /* apart, of a stream: there is no shard for it; it asks again by PULL */
   DONE,    /* has said so */
   GONE     /* went away before it was done */
 } worker_state;
@@ -24,6 +25,7 @@ typedef struct {
   const float *gradient; /* the same; [elements], or as many as rows were asked for; NULL: an empty one */
   double arrived;      /* clock */
   int64_t behind;      /* of a PUSH that was applied: as in ps_head */
+  bool unused;         /* apart, of a PUSH: it is applied when the server no longer holds still */
 } request;
 
 typedef struct {
@@ -51,11 +53,12 @@ typedef struct {
   ps_gradient *gradients; /* [workers] of a step */
   worker *workers;
   leases leases;          /* of the leader */
+  stream_leases streams;  /* of a stream; only the leader hands out its shards */
   ps_start plan;
   int64_t epoch;          /* of the round under way, together: a round does not cross the end of an epoch */
-  bool dry;               /* of a stream, together: no worker had rows for the last round */
   uint64_t generation;    /* 0: no training has started */
   bool start_asked, started, stopping, quit;
+  bool holds;             /* gradients are not used for now, see rule 20 of the protocol */
   uint64_t start_peer;    /* whom to answer once it starts; 0: nobody */
   double asked;           /* clock: START came */
   ps_head head;           /* what the last update has come to */
@@ -68,7 +71,10 @@ typedef struct {
 
 enum { NO_VECTOR = -1 };
 
-/* Rows come from each worker's own stream. */
+/* It has come, and is neither done nor gone. */
+static inline bool is_here(const worker *w) { return w->state == JOINING || w->state == MEMBER || w->state == IDLE; }
+
+/* Rows come from a stream. */
 static inline bool is_stream(const server *s) { return s->plan.rows == 0; }
 
 /* which: the vector to send along, NO_VECTOR: none. */
@@ -89,12 +95,16 @@ void steps_drop_pieces(const server *s, worker *w);
 SHOAL_CHECKED shoal_status steps_pull(server *s, worker *w);
 /* START came, or somebody who was awaited: begins the training if it can. */
 SHOAL_CHECKED shoal_status steps_begin(server *s);
+/* Worker 0 goes on, or has gone: gradients that came while the server held still are used. */
+SHOAL_CHECKED shoal_status steps_let_go(server *s);
 /* Answers all that can be answered now. */
 SHOAL_CHECKED shoal_status steps_go_on(server *s);
 /* All that wait are told that no gradient will be used any more; nothing is applied. */
 SHOAL_CHECKED shoal_status steps_release_all(server *s);
 /* The worker no longer counts; its connection is fenced. */
 SHOAL_CHECKED shoal_status steps_lose(server *s, worker *w);
+/* Forgets what the worker has sent and was not answered. */
+void steps_drop_requests(server *s, worker *w);
 /* Drops those that others have waited for for too long. */
 SHOAL_CHECKED shoal_status steps_find_silent(server *s);
 

@@ -8,6 +8,7 @@
 #define START_SECONDS 1.0 /* those that are not there by then come later; a first synchronous start waits for all */
 #define RETURN_SECONDS 10.0 /* a round waits so long for the part of a worker that went away and may return */
 #define LARGE_PIECES ((int64_t)8 << 20) /* elements: 32 MB */
+#define IDLE_SECONDS 0.5 /* after which a worker without a shard is answered, for it to ask again */
 #define LONGEST_TIMES 3   /* a worker is silent only when it takes so many times its longest step */
 
 static bool pushes(const worker *w) { return w->waits && w->held[0].message.header.kind == PS_PUSH; }
@@ -21,15 +22,17 @@ int steps_flight(const server *s) {
 /* ---- batches */
 
 static bool is_over(const server *s) {
-  if (is_stream(s)) return s->dry || s->head.updates >= s->plan.end_step;
+  if (is_stream(s)) return stream_leases_over(&s->streams) || s->head.updates >= s->plan.end_step;
   return leases_over(&s->leases) || (s->options->together && s->head.updates >= s->plan.end_step);
 }
 
-/* The batch for worker w, PS_NO_BATCH or PS_END. */
+_Static_assert(LEASE_NONE == (int)PS_NO_BATCH, "nothing is nothing");
+
+/* The batch for worker w, or the shard of a stream; PS_NO_BATCH or PS_END. */
 static int64_t assign(server *s, int w) {
   if (!s->options->leader) return 0;
   if (is_over(s)) return PS_END;
-  if (is_stream(s)) return 0;
+  if (is_stream(s)) return stream_leases_take(&s->streams, w);
   int64_t batch = leases_free(&s->leases);
   if (batch == LEASE_NONE) return PS_NO_BATCH;
   if (s->options->together && lease_plan_epoch(&s->leases.plan, batch) != s->epoch) return PS_NO_BATCH;
@@ -38,15 +41,42 @@ static int64_t assign(server *s, int w) {
 
 /* A second one for who has just joined, if it may have several: as assign, but never PS_END. */
 static int64_t assign_also(server *s, int w, int64_t first) {
-  _Static_assert(LEASE_NONE == (int)PS_NO_BATCH, "nothing is nothing");
   return first >= 0 && steps_flight(s) > 1 && s->options->leader ? leases_take(&s->leases, w) : PS_NO_BATCH;
 }
 
 static void give_back(server *s, int w) {
-  if (!s->options->leader || !s->started || is_stream(s)) return;
+  if (!s->options->leader || !s->started) return;
+  if (is_stream(s)) {
+    stream_leases_give_back(&s->streams, w);
+    return;
+  }
   int64_t batch;
   while ((batch = leases_give_back(&s->leases, w)) != LEASE_NONE)
     s->result.handed_on += lease_plan_rows(&s->leases.plan, batch);
+}
+
+/* What a PUSH says that it is of. */
+static stream_batch batch_of(const request *r) {
+  return (stream_batch){.shard = r->head.shard,
+                        .index = r->head.batch,
+                        .rows = (int64_t)r->message.header.number,
+                        .epochs = r->head.shard_epochs};
+}
+
+/* Whether the gradient is to be used: it is not empty, and the server has not had it before. */
+static bool is_new(const server *s, const request *r) {
+  stream_batch b = batch_of(r);
+  return r->message.header.number && (!is_stream(s) || stream_leases_is_new(&s->streams, &b));
+}
+
+/* What the worker's PUSH was about is done. */
+static void finish(server *s, int w, const request *r) {
+  stream_batch b = batch_of(r);
+  if (!is_stream(s)) {
+    if (s->options->leader) leases_finish(&s->leases, w);
+  } else if (b.shard >= 0 && b.index >= s->streams.shards[b.shard].done) {
+    s->result.handed_on += stream_leases_finish(&s->streams, &b);
+  }
 }
 
 /* The next round takes what is free of one epoch, the earliest. */
@@ -89,17 +119,26 @@ static int64_t slowest(const server *s) {
 /* told: its steps by the leader's count, for the other servers. */
 static void become_member(server *s, worker *w, int64_t told) {
   if (w->state == MEMBER) return;
+  const bool joins = w->state == JOINING; /* otherwise it had nothing to do for a while */
   w->steps = MAX_OF(s->options->leader ? slowest(s) : told, 0);
   w->state = MEMBER;
   w->longest = 0;
   ps_worker_count *count = &s->result.workers[w - s->workers];
-  count->joins++;
-  count->late_joins += s->now > s->start;
+  count->joins += joins;
+  count->late_joins += joins && s->now > s->start;
+}
+
+/* Flags of an answer that gives the worker `number`. */
+static uint16_t note_idle(server *s, worker *w, int64_t number) {
+  if (number != PS_NO_BATCH || !is_stream(s) || s->options->together) return 0;
+  w->state = IDLE;
+  return PS_IDLE;
 }
 
 static shoal_status admit(server *s, worker *w) {
   become_member(s, w, (int64_t)w->held[0].message.header.number);
-  return release(s, w, assign(s, (int)(w - s->workers)), 0);
+  int64_t number = assign(s, (int)(w - s->workers));
+  return release(s, w, number, note_idle(s, w, number));
 }
 
 /* ---- updates */
@@ -209,13 +248,13 @@ static shoal_status take_round(server *s) {
   for (int w = 0; w < o->workers; w++) {
     request *r = &s->workers[w].held[0];
     int64_t own = (int64_t)r->message.header.number;
-    if (!pushes(&s->workers[w]) || !own) continue;
+    if (!pushes(&s->workers[w]) || !is_new(s, r)) continue;
     s->gradients[n++] = (ps_gradient){.values = r->gradient,
                                       .examples = own,
                                       .worker = w,
                                       .first_leaf = r->head.first_leaf,
                                       .last_leaf = r->head.last_leaf,
-                                      .round_rows = r->head.round_rows};
+                                      .round_rows = o->round ? r->head.round_rows : 0};
     mixed = mixed || (o->round && r->head.updates != version_of(&r->message));
     examples += own;
     loss += r->head.loss;
@@ -227,10 +266,9 @@ static shoal_status take_round(server *s) {
   if (mixed) s->result.uneven = uneven + 1;
   for (int w = 0; w < o->workers; w++)
     if (pushes(&s->workers[w])) free_large(s, &s->workers[w]);
-  s->dry = !n;
-  for (int w = 0; w < o->workers && o->leader && !is_stream(s); w++) {
+  for (int w = 0; w < o->workers; w++) {
     if (pushes(&s->workers[w]))
-      leases_finish(&s->leases, w);
+      finish(s, w, &s->workers[w].held[0]);
     else
       give_back(s, w); /* too late for this step */
   }
@@ -243,7 +281,7 @@ static shoal_status take_round(server *s) {
 static bool all_wait(const server *s) {
   for (int w = 0; w < s->options->workers; w++) {
     const worker *k = &s->workers[w];
-    if ((k->state == JOINING || k->state == MEMBER) && !k->waits) return false;
+    if (is_here(k) && !k->waits) return false;
   }
   return true;
 }
@@ -257,9 +295,13 @@ static shoal_status go_on_together(server *s) {
 /* ---- each at its own pace */
 
 /* Whether an answer must wait for a batch: there is none now, the worker has no other to go on with, and somebody may
- * still give one back. */
+ * still give one back. For a shard it waits in a PULL, and not for long. */
 static bool lacks_batch(const server *s, int w) {
-  if (!s->options->leader || is_stream(s)) return false;
+  const worker *k = &s->workers[w];
+  if (!s->options->leader) return false;
+  if (is_stream(s))
+    return pulls(k) && !is_over(s) && !stream_leases_has_free(&s->streams) &&
+           s->now - k->held[0].arrived < IDLE_SECONDS;
   return leases_free(&s->leases) == LEASE_NONE && leases_held(&s->leases, w) == LEASE_NONE && !is_over(s);
 }
 
@@ -270,8 +312,8 @@ static worker *next_to_go(server *s) {
   worker *best = NULL;
   for (int w = 0; w < s->options->workers; w++) {
     worker *k = &s->workers[w];
-    if (!k->waits || lacks_batch(s, w)) continue;
-    if (k->state == JOINING) return k;
+    if (!k->waits || k->state == GONE || lacks_batch(s, w)) continue;
+    if (k->state != MEMBER) return k;
     int64_t made = k->steps - k->waits + steps_flight(s);
     if (bound >= 0 && made - least > bound) continue;
     if (!best || k->steps < best->steps) best = k;
@@ -281,6 +323,7 @@ static worker *next_to_go(server *s) {
 
 static shoal_status go_on_apart(server *s) {
   worker *w;
+  if (s->holds) return NULL;
   while ((w = next_to_go(s))) TRY(admit(s, w));
   return NULL;
 }
@@ -288,6 +331,36 @@ static shoal_status go_on_apart(server *s) {
 shoal_status steps_go_on(server *s) {
   if (!s->started) return NULL;
   return s->options->together ? go_on_together(s) : go_on_apart(s);
+}
+
+/* Uses the gradient of worker w's newest request. */
+static shoal_status apply_one(server *s, int w, request *r) {
+  const int64_t examples = (int64_t)r->message.header.number;
+  s->gradients[0] = (ps_gradient){.values = r->gradient, .examples = examples, .worker = w};
+  if (is_new(s, r)) {
+    r->behind = count_gradient(s, w, &r->message);
+    TRY(apply(s, 1, r->head.loss, r->head.hits, examples)); /* then only whom to answer counts */
+  }
+  free_large(s, &s->workers[w]);
+  finish(s, w, r);
+  return NULL;
+}
+
+void steps_drop_requests(server *s, worker *w) {
+  for (int i = 0; i < w->waits; i++)
+    if (w->held[i].keeps) net_release_server(s->net, &w->held[i].message);
+  w->waits = 0;
+}
+
+shoal_status steps_let_go(server *s) {
+  s->holds = false;
+  for (int i = 0; i < s->options->workers; i++) {
+    worker *w = &s->workers[i];
+    if (w->waits && w->held[0].unused) TRY(apply_one(s, i, &w->held[0]));
+    if (w->waits) w->held[0].unused = false;
+    if (w->state == GONE) steps_drop_requests(s, w);
+  }
+  return steps_go_on(s);
 }
 
 /* ---- what comes in */
@@ -316,13 +389,25 @@ static const char *check_push(const server *s, const net_message *m) {
     return "the gradient does not have the size of the parameters";
   if (!s->started || w->waits >= steps_flight(s) || w->state != MEMBER || pulls(w)) return "a gradient out of turn";
   if (s->options->together && version_of(m) > s->head.updates) return "a gradient of a step that is to come";
-  if (!m->header.number && !s->options->together) return "an empty gradient";
+  if (!m->header.number && !s->options->together && !is_stream(s)) return "an empty gradient";
   return NULL;
+}
+
+/* The shard that the worker has, and the next batch of it; servers that hand out nothing take what comes. */
+static bool is_of_shard(const server *s, const net_message *m) {
+  ps_head head;
+  memcpy(&head, m->payload, sizeof head);
+  if (head.shard < 0) return !m->header.number;
+  if (head.shard >= s->streams.n || head.batch < 0 || head.shard_epochs < 0) return false;
+  if (!s->options->leader) return true;
+  return stream_leases_held(&s->streams, (int)m->header.from) == head.shard &&
+         s->streams.shards[head.shard].done == head.batch;
 }
 
 /* Whether it is of the batch that the worker was given. */
 static bool is_of_lease(const server *s, const net_message *m) {
-  if (!s->options->leader || is_stream(s)) return true;
+  if (is_stream(s)) return is_of_shard(s, m);
+  if (!s->options->leader) return true;
   int64_t batch = leases_held(&s->leases, (int)m->header.from);
   int64_t rows = batch == LEASE_NONE ? 0 : lease_plan_rows(&s->leases.plan, batch);
   return rows == (int64_t)m->header.number;
@@ -385,16 +470,11 @@ static shoal_status take_push(server *s, net_message *m, bool *held) {
   bool kept;
   *r = (request){.message = *m, .arrived = s->now, .gradient = find_gradient(s, w, m, &kept)};
   memcpy(&r->head, m->payload, sizeof r->head);
-  if (o->together) {
+  r->unused = s->holds;
+  if (o->together || s->holds)
     r->keeps = *held = !kept;
-  } else {
-    r->behind = count_gradient(s, from, m);
-    s->gradients[0] =
-        (ps_gradient){.values = r->gradient, .examples = (int64_t)m->header.number, .worker = from};
-    TRY(apply(s, 1, r->head.loss, r->head.hits, (int64_t)m->header.number)); /* then only whom to answer counts */
-    free_large(s, w);
-    if (o->leader && !is_stream(s)) leases_finish(&s->leases, from);
-  }
+  else
+    TRY(apply_one(s, from, r));
   return steps_go_on(s);
 }
 
@@ -441,7 +521,7 @@ shoal_status steps_begin(server *s) {
     chief->since = s->now;
     int64_t number = s->stopping ? PS_END : assign(s, 0);
     s->head.also = assign_also(s, 0, number);
-    TRY(server_answer(s, &m, number, NO_VECTOR, s->stopping ? PS_STOPPED : 0));
+    TRY(server_answer(s, &m, number, NO_VECTOR, s->stopping ? PS_STOPPED : note_idle(s, chief, number)));
     s->head.also = PS_NO_BATCH;
     s->start_peer = 0;
   }
@@ -450,19 +530,24 @@ shoal_status steps_begin(server *s) {
   return s->options->together ? admit_waiting(s, s->options->leader) : go_on_apart(s);
 }
 
+/* Whether the last gradient of a worker that dies is used all the same: the leader may have used it. If it has not, the
+ * batch comes again and is recognised. */
+static bool outlives(const server *s, const worker *w) {
+  return is_stream(s) && !s->options->leader && s->started && pushes(w) &&
+         (s->options->together || w->held[0].unused);
+}
+
 shoal_status steps_lose(server *s, worker *w) {
   int index = (int)(w - s->workers);
-  s->result.workers[index].deaths += w->state == JOINING || w->state == MEMBER;
+  s->result.workers[index].deaths += is_here(w);
   w->state = GONE;
   s->lost = s->now;
   w->peer = 0;
-  for (int i = 0; i < w->waits; i++)
-    if (w->held[i].keeps) net_release_server(s->net, &w->held[i].message);
-  w->waits = 0;
+  if (!outlives(s, w)) steps_drop_requests(s, w);
   steps_drop_pieces(s, w);
   give_back(s, index);
   if (!s->started) return steps_begin(s);
-  return steps_go_on(s);
+  return s->holds && index == 0 ? steps_let_go(s) : steps_go_on(s);
 }
 
 shoal_status steps_find_silent(server *s) {
@@ -474,7 +559,7 @@ shoal_status steps_find_silent(server *s) {
   for (int w = 1; w < s->options->workers && awaited; w++) {
     worker *k = &s->workers[w];
     bool computes = k->state == MEMBER && !k->waits && k->longest > 0;
-    bool joins = k->state == JOINING && !k->waits;
+    bool joins = (k->state == JOINING || k->state == IDLE) && !k->waits;
     double most = MAX_OF(patience, LONGEST_TIMES * k->longest);
     if ((computes || joins) && s->now - k->heard > most) TRY(steps_lose(s, k));
   }

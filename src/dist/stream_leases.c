@@ -41,8 +41,8 @@ static shoal_status read_lines(stream_leases *l, const char *words) {
     line += *line == '\n';
   }
   if (n != l->n)
-    return status_make(SHOAL_ERR_INPUT, "the stream was cut into %d shards then and is into %d now: resume with as many "
-                       "workers", n, l->n);
+    return status_make(SHOAL_ERR_INPUT, "the stream was cut into %d shards then and is into %d now: resume with as "
+                       "many workers", n, l->n);
   return NULL;
 }
 

@@ -71,7 +71,7 @@ void stream_leases_give_back(stream_leases *l, int worker);
 bool stream_leases_is_new(const stream_leases *l, const stream_batch *b);
 /* It is done. Returns how many of its rows another worker has had before, which went away. */
 int64_t stream_leases_finish(stream_leases *l, const stream_batch *b);
-/* Where batch `index` of the shard is found: at most the one after the next to be done. Ignored if it makes no sense. */
+/* Where batch `index` of the shard is found: at most the one after the next to be done. Others are ignored. */
 void stream_leases_mark(stream_leases *l, int64_t shard, int64_t index, const char *words, size_t length);
 
 /* All shards are at their end. */

@@ -71,7 +71,7 @@ shoal_status fit_resume(fit_loop *l, bool *found) {
   if (!status && l->data && (!l->strategy || trains_itself(l)) && !fits)
     status = status_make(SHOAL_ERR_INPUT, "resume: %s: step %lld cannot be %lld examples into epoch %lld", path,
                          (long long)s->step, (long long)s->position, (long long)s->epoch);
-  if (!status && !l->data && s->step && !*s->input)
+  if (!status && !l->data && s->step && !(l->strategy ? l->saved.stream != NULL : *s->input != 0))
     status = status_make(SHOAL_ERR_INPUT, "resume: %s: it does not say where the stream stood", path);
   if (!status) {
     text line = {0};
@@ -297,7 +297,7 @@ static shoal_times times_of(const fit_loop *l, double seconds) {
   shoal_times t = {.network = l->network_seconds,
                    .barrier = l->barrier_seconds,
                    .server = l->server_seconds,
-                   .input = l->pipeline ? pipeline_wait_seconds(l->pipeline) : l->input_seconds};
+                   .input = l->data ? l->input_seconds : fit_input_seconds(l)};
   t.compute = MAX_OF(seconds - t.network - t.barrier - t.server - t.input, 0);
   return t;
 }
@@ -429,7 +429,7 @@ static shoal_status run_stream(fit_loop *l, bool *stopped) {
     fit_trace_add(l, FIT_STEP, begun);
     TRY(fit_between_steps(l, before, l->now->last, stopped));
   }
-  l->input_seconds = pipeline_wait_seconds(l->pipeline);
+  l->input_seconds = fit_input_seconds(l);
   return NULL;
 }
 
@@ -546,10 +546,10 @@ static shoal_status fit(fit_loop *l, shoal_fit_result *result) {
       .exchanged_bytes = l->exchanged,
   };
   r.times = times_of(l, r.seconds);
+  if (!l->data) r.examples = s->examples + s->position;
   if (l->pipeline) {
     shoal_pipeline_statistics n;
     shoal_pipeline_count(l->pipeline, &n);
-    r.examples = s->examples + s->position;
     r.dropped_examples = n.dropped_rows / MAX_OF(s->epoch, 1);
     r.bad_rows = n.bad_rows;
   }

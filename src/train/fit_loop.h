@@ -56,6 +56,8 @@ typedef struct fit_loop {
   uint32_t labels;      /* in it: the first of FIT_LABELS */
   shoal_pipeline *pipeline;  /* NULL: the data is in memory */
   const shoal_batch *now;    /* of the pipeline, trained on next */
+  int64_t shard, index;      /* of a stream with a strategy: what the pipeline reads; of `now`, over all epochs */
+  double past_input_seconds; /* of pipelines before this one */
   strategy_plan plan;        /* with a strategy */
   strategy_place place;      /* the same: as it said last */
   double place_seconds;      /* the same: from the first place to the last one, on the strategy's clock */
@@ -78,6 +80,10 @@ SHOAL_CHECKED shoal_status fit_cut(fit_loop *l);
 void fit_cut_stream(fit_loop *l);
 /* probe: only to see what the rows are like. */
 SHOAL_CHECKED shoal_status fit_open_stream(const fit_loop *l, const char *position, bool probe, shoal_pipeline **out);
+/* Another one may be opened after it. */
+void fit_close_stream(fit_loop *l);
+/* Waited for rows so far. */
+double fit_input_seconds(const fit_loop *l);
 /* The tower for the rows that will come, which must fit the model. */
 SHOAL_CHECKED shoal_status fit_stream_tower(fit_loop *l);
 /* What the loop itself adds to a timeline, around what operators and messages add. */
@@ -135,9 +141,11 @@ SHOAL_CHECKED shoal_status fit_next_batch(fit_loop *l, bool *more);
 void fit_count_outcome(fit_loop *l, const strategy_outcome *o, double begun, uint64_t traced);
 /* Takes over where the training stands. */
 void fit_set_place(fit_loop *l, const strategy_place *place);
-/* The loop with other workers, each with a stream of its own. */
+/* The loop with other workers on the shards of a stream. */
 SHOAL_CHECKED shoal_status fit_stream_begin(fit_loop *l);
 SHOAL_CHECKED shoal_status fit_stream_run(fit_loop *l, bool *stopped);
+/* The strategy has gathered what is saved: of a stream, where it stood then counts. */
+SHOAL_CHECKED shoal_status fit_stream_saved(fit_loop *l);
 /* The loop with other workers. */
 SHOAL_CHECKED shoal_status fit_shared_begin(fit_loop *l);
 SHOAL_CHECKED shoal_status fit_shared_run(fit_loop *l, bool *stopped);

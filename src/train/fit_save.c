@@ -46,8 +46,9 @@ void fit_checkpoint(fit_loop *l, bool best) {
   if (!is_chief(l)) return;
   uint64_t begun = fit_trace_now(l);
   if (best) fit_wait_for_writer(l); /* one at a time in a folder */
-  if (l->pipeline) shoal_pipeline_position(l->pipeline, l->state.input);
+  if (l->pipeline && !l->strategy) shoal_pipeline_position(l->pipeline, l->state.input);
   if (l->strategy) status = l->strategy->kind->gather(l->strategy);
+  if (l->strategy && !status) status = fit_stream_saved(l);
   if (!status && l->fresh) status = checkpoint_clear(o->checkpoint_dir);
   l->fresh = false;
   if (!status)

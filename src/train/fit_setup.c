@@ -134,7 +134,7 @@ void fit_cut_stream(fit_loop *l) {
   l->batch = l->round = o->batch_size ? o->batch_size : STANDARD_BATCH;
   if (l->strategy) l->round *= l->strategy->workers;
   l->steps = o->steps ? o->steps : INT64_MAX;
-  l->plan = (strategy_plan){.batches = {.batch = l->batch}, .end_step = l->steps};
+  l->plan = (strategy_plan){.batches = {.batch = l->batch, .end = o->epochs}, .end_step = l->steps};
   l->chunk = l->model->sparse && !o->drop_short && !l->strategy ? l->batch * steps_together(l) : l->batch;
 }
 
@@ -152,10 +152,21 @@ shoal_status fit_open_stream(const fit_loop *l, const char *position, bool probe
   if (probe) p.batch_size = p.prefetch = 1;
   p.position = position && *position ? position : NULL;
   if (l->strategy) {
-    p.shard = l->strategy->worker;
+    p.shard = (int)l->shard;
     p.shards = l->strategy->workers;
   }
   return shoal_pipeline_create(&p, out);
+}
+
+double fit_input_seconds(const fit_loop *l) {
+  return l->past_input_seconds + (l->pipeline ? pipeline_wait_seconds(l->pipeline) : 0);
+}
+
+void fit_close_stream(fit_loop *l) {
+  l->past_input_seconds = fit_input_seconds(l);
+  shoal_pipeline_destroy(l->pipeline);
+  l->pipeline = NULL;
+  l->now = NULL;
 }
 
 shoal_status fit_stream_tower(fit_loop *l) {

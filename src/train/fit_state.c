@@ -44,6 +44,7 @@ static const struct {
     {"input_last_steps", offsetof(fit_state, last_steps)},
 };
 #define INPUT_NAME "input_position"
+#define SHARDS_NAME "input_shards" /* instead of it, where several workers read */
 
 void fit_state_init(fit_state *s) {
   *s = (fit_state){.best_accuracy = NAN, .best_loss = NAN, .validation_loss = NAN, .validation_accuracy = NAN};
@@ -84,8 +85,17 @@ shoal_status fit_saved_init(shoal_model *m, fit_state *state, fit_saved *out) {
   return NULL;
 }
 
+shoal_status fit_saved_stream(fit_saved *saved, const char *stream) {
+  char *copy = stream ? strdup(stream) : NULL;
+  if (stream && !copy) return status_no_memory();
+  free(saved->stream);
+  saved->stream = copy;
+  return NULL;
+}
+
 void fit_saved_fini(fit_saved *saved) {
   free(saved->entries);
+  free(saved->stream);
   *saved = (fit_saved){0};
 }
 
@@ -95,7 +105,8 @@ static shoal_status set_text(json_t *object, const char *name, const char *value
   return json_object_set_new(object, name, json_string(value)) ? status_no_memory() : NULL;
 }
 
-static shoal_status write_fields(const fit_state *s, const char *settings, json_t *object) {
+static shoal_status write_fields(const fit_saved *saved, const char *settings, json_t *object) {
+  const fit_state *s = saved->state;
   TRY(set_text(object, "shoal_checkpoint", FORMAT));
   TRY(set_text(object, "settings", settings));
   for (size_t i = 0; i < COUNT_OF(fields); i++) {
@@ -108,19 +119,19 @@ static shoal_status write_fields(const fit_state *s, const char *settings, json_
     }
     TRY(set_text(object, fields[i].name, value));
   }
-  if (!*s->input) return NULL;
+  if (!*s->input && !saved->stream) return NULL;
   for (size_t i = 0; i < COUNT_OF(stream_fields); i++) {
     char value[32];
     snprintf(value, sizeof value, "%lld", (long long)*(const int64_t *)((const char *)s + stream_fields[i].offset));
     TRY(set_text(object, stream_fields[i].name, value));
   }
-  return set_text(object, INPUT_NAME, s->input);
+  return saved->stream ? set_text(object, SHARDS_NAME, saved->stream) : set_text(object, INPUT_NAME, s->input);
 }
 
 static shoal_status metadata_make(const fit_saved *saved, const char *settings, json_t **out) {
   json_t *object = json_object();
   if (!object) return status_no_memory();
-  shoal_status status = write_fields(saved->state, settings, object);
+  shoal_status status = write_fields(saved, settings, object);
   if (!status) status = model_names_write(saved->class_names, object);
   if (status) {
     json_decref(object);
@@ -154,8 +165,8 @@ static bool parse_field(field_kind kind, const char *value, void *at) {
 
 static shoal_status read_stream(const json_t *object, fit_state *s) {
   const char *position = json_string_value(json_object_get(object, INPUT_NAME));
-  if (!position) return NULL;
-  snprintf(s->input, sizeof s->input, "%s", position);
+  if (!position && !json_object_get(object, SHARDS_NAME)) return NULL;
+  snprintf(s->input, sizeof s->input, "%s", position ? position : "");
   for (size_t i = 0; i < COUNT_OF(stream_fields); i++) {
     const char *value;
     TRY(get_text(object, stream_fields[i].name, &value));
@@ -269,9 +280,11 @@ shoal_status fit_restore(fit_saved *saved, const char *path, const char *setting
   fit_state state = *saved->state;
   shoal_status status = restore_state(metadata, settings, &state);
   if (!status) status = check_names(metadata, saved->class_names);
+  status = status_wrap(status, "%s", path);
+  if (!status) status = checkpoint_read(path, saved->entries, saved->n, NULL); /* the recent losses, too */
+  if (!status) status = fit_saved_stream(saved, json_string_value(json_object_get(metadata, SHARDS_NAME)));
   json_decref(metadata);
-  if (status) return status_wrap(status, "%s", path);
-  TRY(checkpoint_read(path, saved->entries, saved->n, NULL)); /* the recent losses, too */
+  TRY(status);
   memcpy(state.recent, saved->state->recent, sizeof state.recent);
   *saved->state = state;
   return NULL;

@@ -37,10 +37,13 @@ typedef struct {
   int n;
   fit_state *state; /* borrowed */
   const char *const *class_names; /* the model's, borrowed; NULL: none */
+  char *stream;     /* where the shards of a stream stand that several workers read (dist/stream_leases.h); or NULL */
 } fit_saved;
 
 SHOAL_CHECKED shoal_status fit_saved_init(shoal_model *m, fit_state *state, fit_saved *out);
 void fit_saved_fini(fit_saved *saved);
+/* Copies the text; NULL: there is none. */
+SHOAL_CHECKED shoal_status fit_saved_stream(fit_saved *saved, const char *stream);
 SHOAL_CHECKED shoal_status fit_save(const fit_saved *saved, const char *dir, const char *settings, int keep);
 SHOAL_CHECKED shoal_status fit_save_best(const fit_saved *saved, const char *dir, const char *settings);
 /* Fills state and variables. Refuses a checkpoint that was made with other settings and says which differ; then, and on

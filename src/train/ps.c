@@ -32,6 +32,7 @@ typedef struct {
   shards *shards;     /* of a round; otherwise NULL */
   float **vectors;    /* [n_vectors][elements] what they have come to */
   int n_vectors;
+  bool is_stream;     /* rows come from one */
   int in_flight;      /* of the training under way: parts that may be without answer */
   ps_head sent[PS_FLIGHT_MOST]; /* those parts, oldest first */
   int n_sent;
@@ -112,6 +113,8 @@ static void note_place(ps *s, const ps_answer *a) {
   s->since.place.updates = a->head.updates;
   s->since.place.rows = a->head.rows;
   s->since.place.clock = a->head.ready;
+  s->since.place.index = a->head.index;
+  s->since.place.epochs = a->head.epochs;
   s->over = s->over || a->stopped || a->next == PS_END;
   if (!a->stopped) give_batch(s, a->next);
 }
@@ -146,7 +149,7 @@ static shoal_status bring(ps *s, const strategy_plan *plan, const strategy_place
   }
   if (s->table && s->base.checkpoint) TRY(ps_table_restore(s->table, s->base.checkpoint));
   for (int k = 0; k < s->n_values; k++) TRY(ps_client_set(s->client, k, s->values[k]));
-  return ps_client_start(s->client, place->updates, &start, answer);
+  return ps_client_start(s->client, place->updates, &start, plan->stream, answer);
 }
 
 static shoal_status begin(shoal_strategy *base, shoal_model *m, const strategy_plan *plan, bool under_way,
@@ -158,7 +161,8 @@ static shoal_status begin(shoal_strategy *base, shoal_model *m, const strategy_p
                                                   : bring(s, plan, place, &answer);
   TRY(may_be_lost(s, status, lost));
   if (*lost) return NULL;
-  s->in_flight = plan->batches.rows ? ps_flight(&s->options) : 1;
+  s->is_stream = !plan->batches.rows;
+  s->in_flight = s->is_stream ? 1 : ps_flight(&s->options);
   s->n_sent = s->n_next = 0;
   s->over = false;
   s->since = (strategy_outcome){0};
@@ -259,6 +263,19 @@ static void ready(shoal_strategy *base, int which, const shoal_tensor *gradient)
   s->since.network_seconds += clock_seconds() - begun;
 }
 
+/* Asks for a shard of a stream. */
+static shoal_status ask(ps *s) {
+  ps_answer answer = {0};
+  TRY(ps_client_ask(s->client, s->n_values ? s->values[0] : NULL, &answer));
+  note_place(s, &answer);
+  s->since.stop = s->since.stop || answer.stopped;
+  return NULL;
+}
+
+static shoal_status find(shoal_strategy *base, int64_t shard, int64_t *index, char position[SHOAL_POSITION_TEXT]) {
+  return ps_client_find(((ps *)base)->client, shard, index, position);
+}
+
 /* Hands on a part, and takes answers until there is a batch to go on with, or none any more. */
 static shoal_status push(ps *s, const strategy_part *part, ps_head *head) {
   shoal_status error = s->error;
@@ -292,9 +309,16 @@ static void take_outcome(ps *s, strategy_outcome *out) {
 static shoal_status take_step(shoal_strategy *base, const strategy_part *part, strategy_outcome *out) {
   ps *s = (ps *)base;
   ps_head head = {.loss = part->loss, .hits = part->hits, .examples = part->examples};
-  bool lost;
+  bool lost, asks = s->is_stream && !base->together && part->shard < 0;
   int64_t before = bytes_moved(s);
-  TRY(may_be_lost(s, push(s, part, &head), &lost));
+  if (s->is_stream) {
+    head.shard = part->shard;
+    head.batch = part->index;
+    head.shard_epochs = part->epochs;
+  }
+  shoal_status status = part->position ? ps_client_mark(s->client, part->shard, part->index + 1, part->position) : NULL;
+  if (!status) status = asks ? ask(s) : push(s, part, &head);
+  TRY(may_be_lost(s, status, &lost));
   if (lost) {
     *out = (strategy_outcome){.lost = true};
     return NULL;
@@ -321,6 +345,15 @@ static shoal_status gather(shoal_strategy *base) {
   ps_head head;
   int first = base->together ? 1 : 0; /* together, the parameters here are fresh */
   TRY(take_all_answers(s));
+  if (s->is_stream) {
+    char *stream;
+    TRY(ps_client_hold(s->client, &head, &stream));
+    free(base->stream);
+    base->stream = stream;
+    base->stream_updates = head.updates;
+    base->stream_rows = head.rows;
+    if (s->counter) *s->counter = head.counter;
+  }
   for (int k = first; k < s->n_values; k++) {
     TRY(ps_client_get(s->client, k, s->values[k], &head));
     if (s->counter) *s->counter = head.counter;
@@ -357,7 +390,11 @@ static shoal_status end(shoal_strategy *base, strategy_place *place, bool *lost)
   ps_head head;
   TRY(may_be_lost(s, say_goodbye(s, &head), lost));
   if (*lost) return NULL;
-  *place = (strategy_place){.updates = head.updates, .rows = head.rows, .next = STRATEGY_END, .clock = head.ready};
+  *place = (strategy_place){.updates = head.updates,
+                            .rows = head.rows,
+                            .next = STRATEGY_END,
+                            .epochs = s->is_stream ? head.epochs : 0,
+                            .clock = head.ready};
   s->ended = true;
   return NULL;
 }
@@ -367,6 +404,7 @@ static const strategy_kind kind = {.name = "ps",
                                    .begin = begin,
                                    .step = take_step,
                                    .ready = ready,
+                                   .find = find,
                                    .settle = settle,
                                    .stop = stop,
                                    .gather = gather,
@@ -387,6 +425,7 @@ static const strategy_kind table_kind = {.name = "ps",
                                          .step = take_step,
                                          .settle = settle,
                                          .fetch = fetch,
+                                         .find = find,
                                          .stop = stop,
                                          .gather = gather,
                                          .end = end};
@@ -483,6 +522,7 @@ void ps_strategy_destroy(shoal_strategy *base) {
   ps_client_destroy(s->client);
   shoal_status_free(s->error);
   free(s->base.checkpoint);
+  free(s->base.stream);
   for (int k = 0; k < s->n_values; k++) free(s->values[k]);
   free(s->gradients);
   shards_destroy(s->shards);

@@ -41,7 +41,7 @@ static shoal_status make_room(snapshot *s, const fit_saved *saved, size_t bytes)
     TRY(mem_aligned(bytes, (void **)&s->bytes));
     s->capacity = bytes;
   }
-  free(s->copy.entries);
+  fit_saved_fini(&s->copy);
   s->copy = (fit_saved){.entries = calloc((size_t)saved->n + 1, sizeof *s->copy.entries), .n = saved->n};
   return s->copy.entries ? NULL : status_no_memory();
 }
@@ -60,7 +60,7 @@ static shoal_status copy_all(snapshot *s, const fit_saved *saved) {
   s->state = *saved->state;
   s->copy.state = &s->state;
   s->copy.class_names = saved->class_names;
-  return NULL;
+  return fit_saved_stream(&s->copy, saved->stream);
 }
 
 shoal_status snapshot_start(snapshot *s, const fit_saved *saved, const char *dir, const char *settings, int keep) {
@@ -92,7 +92,7 @@ void snapshot_destroy(snapshot *s) {
   if (!s) return;
   int64_t step;
   shoal_status_free(snapshot_wait(s, &step));
-  free(s->copy.entries);
+  fit_saved_fini(&s->copy);
   free(s->bytes);
   free(s->dir);
   free(s->settings);

@@ -11,20 +11,24 @@
 #define SHOAL_TRAIN_STRATEGY_H
 
 #include "dist/leases.h"
+#include "shoal/pipeline.h"
 #include "train/model.h"
 
 enum { STRATEGY_NOTHING = -1, STRATEGY_END = -2 }; /* instead of a batch: none in this step; none any more */
 
 typedef struct {
-  lease_plan batches;
+  lease_plan batches; /* rows 0: of a stream, then `end` are epochs, 0: endless */
   int64_t end_step; /* together: steps at most */
+  const char *stream; /* of one that is continued: what `gather` had brought; NULL: none. Borrowed */
 } strategy_plan;
 
 /* Where a training stands. */
 typedef struct {
   int64_t updates; /* of the parameters so far */
   int64_t rows;    /* of all workers, done since the training's very beginning */
-  int64_t next;    /* the batch to compute, STRATEGY_NOTHING or STRATEGY_END */
+  int64_t next;    /* the batch to compute, or the shard of a stream to go on with; STRATEGY_NOTHING or STRATEGY_END */
+  int64_t index;   /* of a stream: the batch of the shard that comes next, counted over all epochs */
+  int64_t epochs;  /* the same: that all shards have finished */
   double clock; /* seconds on a clock of the strategy's own: when it stood so; 0: not known */
 } strategy_place;
 
@@ -56,6 +60,10 @@ typedef struct {
   const shoal_tensor *gradients; /* of the mean loss; one a trained weight, in model_weights' order; f32 */
   const shoal_batch *next;       /* with `fetch`: computed next; NULL: none */
   lease_span span;               /* with `compute`: what it is of, and `gradients` is not set */
+  /* Of a stream. shard STRATEGY_NOTHING: this worker has none, and asks for one; otherwise without examples: it is at
+   * its end. epochs: that the shard has finished with this batch. position: where the next one begins, or NULL. */
+  int64_t shard, index, epochs;
+  const char *position;
 } strategy_part;
 
 /* What the step has come to. */
@@ -95,6 +103,8 @@ typedef struct {
    * ones come with the steps. Gradients are then [entries, 1], and s->indices those to compute with. NULL: all
    * parameters are here. */
   shoal_status (*fetch)(shoal_strategy *s, const shoal_batch *b);
+  /* Of a stream: where in a shard to begin reading, *index batches after its beginning; 0: there. */
+  shoal_status (*find)(shoal_strategy *s, int64_t shard, int64_t *index, char position[SHOAL_POSITION_TEXT]);
   /* With `step`, after `prepare`: computes the gradients of a part of a round's rows by itself. Of *out `span` is set
    * before; the sums are to be. NULL: the loop computes whole batches. */
   shoal_status (*compute)(shoal_strategy *s, const strategy_rows *rows, strategy_part *out);
@@ -104,7 +114,8 @@ typedef struct {
   shoal_status (*train)(shoal_strategy *s, const strategy_rows *rows, strategy_outcome *out);
   /* Makes all workers stop before their next step. */
   shoal_status (*stop)(shoal_strategy *s);
-  /* Brings what a checkpoint needs into the session's variables: fresh parameters and slots. Worker 0 only. */
+  /* Brings what a checkpoint needs into the session's variables, fresh parameters and slots, and into s->stream. Until
+   * the next step the others change nothing of it. Worker 0 only. */
   shoal_status (*gather)(shoal_strategy *s);
   /* No more steps from this worker; worker 0 waits for all others, then gathers. */
   shoal_status (*end)(shoal_strategy *s, strategy_place *place, bool *lost);
@@ -120,6 +131,8 @@ struct shoal_strategy {
   bool recovers; /* what is lost is taken up again from the last checkpoint */
   shoal_tensor indices; /* see `fetch` */
   char *checkpoint;     /* with `fetch`: where rows are to be read from when a training begins; NULL: none. Owned */
+  char *stream;         /* where the shards of a stream stood when `gather` was called, as text; NULL: none. Owned */
+  int64_t stream_updates, stream_rows; /* the same: as in strategy_place */
 };
 
 /* The batch of a worker in step `step` (from 0) when nobody ever comes or goes and all step together: for strategies in
