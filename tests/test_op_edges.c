@@ -2,7 +2,10 @@
 #include "op_case.h"
 
 #include "graph/graph.h"
+#include "kernel/cpu.h"
+#include "kernel/lanes.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -46,13 +49,33 @@ static void test_max_pool_ties(void **state) {
   assert_memory_equal(dx, ((double[]){5, 0, 0, 0}), sizeof dx);
 }
 
+/* Of equal logits the first is the larger, and a row with a NaN is never a hit: by the reference and by every kernel
+ * that runs here. */
 static void test_in_top_k_ties(void **state) {
-  float logits[8] = {1, 3, 3, 0, 1, 3, 3, 4}, hit[2];
-  int32_t labels[2] = {2, 1};
-  shoal_tensor in[] = {view(SHOAL_F32, SHOAL_SHAPE(2, 4), logits), view(SHOAL_I32, SHOAL_SHAPE(2), labels)};
-  shoal_tensor out = view(SHOAL_F32, SHOAL_SHAPE(2), hit);
+  enum { ROWS = 8, CLASSES = 4 };
+  float logits[ROWS][CLASSES] = {{1, 3, 3, 0}, {1, 3, 3, 0},   {1, 3, 3, 4},   {0, 0, 0, 0},
+                                 {0, 0, 0, 0}, {NAN, 0, 1, 2}, {3, 2, 1, NAN}, {NAN, NAN, NAN, NAN}};
+  int32_t labels[ROWS] = {1, 2, 1, 0, 3, 3, 0, 0};
+  const float top_1[ROWS] = {1, 0, 0, 1, 0, 0, 0, 0}, top_2[ROWS] = {1, 1, 1, 1, 0, 0, 0, 0};
+  float hit[LANES], packed[CLASSES][LANES] = {{0}};
+  for (int i = 0; i < ROWS; i++)
+    for (int c = 0; c < CLASSES; c++) packed[c][i] = logits[i][c];
+  shoal_shape shape = SHOAL_SHAPE(ROWS, CLASSES);
+  shoal_tensor in[] = {view(SHOAL_F32, shape, logits), view(SHOAL_I32, SHOAL_SHAPE(ROWS), labels)};
+  shoal_tensor out = view(SHOAL_F32, SHOAL_SHAPE(ROWS), hit);
+  assert_null(run("in_top_k", "k=2", in, 2, &out, 1));
+  assert_memory_equal(hit, top_2, sizeof top_2);
   assert_null(run("in_top_k", "k=1", in, 2, &out, 1));
-  assert_true(hit[0] == 1 && hit[1] == 0);
+  assert_memory_equal(hit, top_1, sizeof top_1);
+  in[0] = view(SHOAL_F32, shape, packed);
+  attr_value k[OP_MAX_ATTRS] = {{.i = 1}};
+  for (const op_variant *v = op_find("in_top_k")->variants; v->name; v++) {
+    if (v->needs > cpu_best()) continue;
+    memset(hit, 0x55, sizeof hit);
+    assert_int_equal(v->lanes_in, 1);
+    assert_null(v->run(&(kernel_call){.in = in, .out = &out, .ins = 2, .outs = 1, .attr = k}));
+    if (memcmp(hit, top_1, sizeof top_1)) fail_msg("%s counts ties or NaN otherwise than the reference", v->name);
+  }
 }
 
 /* Widths that are less than, equal to and above what a sorted place takes, in both types. */

@@ -39,6 +39,46 @@ static void learns_xor(void **state) {
   data_free(&test);
 }
 
+/* No rate is the optimizer's usual one. */
+static void has_a_usual_rate(void **state) {
+  for (const char *const *name = shoal_optimizer_names(); *name; name++) {
+    shoal_compile_options none = {.optimizer = {.name = *name}, .seed = 3, .threads = 1}, usual = none;
+    usual.schedule.rate = shoal_optimizer_rate(*name);
+    assert_true(usual.schedule.rate >= 0.001 && usual.schedule.rate <= 0.1);
+    shoal_dataset data;
+    data_make_xor(64, 1, &data);
+    shoal_model *before = model_make_xor(&none), *a = model_make_xor(&none), *b = model_make_xor(&usual);
+    assert_ok(shoal_model_fit(a, &data, &(shoal_fit_options){.epochs = 1}, NULL));
+    assert_ok(shoal_model_fit(b, &data, &(shoal_fit_options){.epochs = 1}, NULL));
+    assert_same_bits(a, b);
+    size_t n, k;
+    uint8_t *old = model_bits(before, &n), *new = model_bits(a, &k);
+    if (!memcmp(old, new, n)) fail_msg("%s has learned nothing", *name);
+    free(old);
+    free(new);
+    shoal_model_destroy(before);
+    shoal_model_destroy(a);
+    shoal_model_destroy(b);
+    data_free(&data);
+  }
+  assert_true(isnan(shoal_optimizer_rate("sdg")));
+}
+
+/* A model of zeros says class 0 of every row. */
+static void zeros_are_no_hits(void **state) {
+  shoal_dataset data;
+  data_make_corners(100, 1, &data);
+  shoal_model *m;
+  assert_ok(shoal_model_create(SHOAL_SHAPE(8, 8, 1), &m));
+  shoal_model_kind_find("softmax")->build(m, &(shoal_model_options){.classes = 4});
+  assert_ok(shoal_model_compile(m, &(shoal_compile_options){.top_k = 3, .threads = 1}));
+  shoal_evaluation e;
+  assert_ok(shoal_model_evaluate(m, &data, &e));
+  assert_true(e.accuracy == 0.25 && e.top_k == 0.75);
+  shoal_model_destroy(m);
+  data_free(&data);
+}
+
 static void learns_images(void **state) {
   shoal_dataset train, test;
   data_make_corners(256, 1, &train);
@@ -509,6 +549,7 @@ static void known_models(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(has_a_usual_rate), cmocka_unit_test(zeros_are_no_hits),
       cmocka_unit_test(learns_xor),       cmocka_unit_test(learns_images),    cmocka_unit_test(same_seed_same_bits),
       cmocka_unit_test(stops_when_asked), cmocka_unit_test(counts_steps),     cmocka_unit_test(validation_split),
       cmocka_unit_test(split_by_class),

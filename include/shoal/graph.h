@@ -165,7 +165,8 @@ SHOAL_API shoal_value *shoal_local_response_norm(shoal_graph *g, shoal_value *x,
 /* Over all axes but the last; statistics of the batch. Outputs: y, mean, variance. */
 SHOAL_API shoal_value *shoal_batch_norm(shoal_graph *g, shoal_value *x, shoal_value *scale, shoal_value *offset,
                                         double epsilon);
-/* 1 where labels[i] is among the k largest of logits[i], else 0; f32 [n]. */
+/* 1 where labels[i] is among the k largest of logits[i], else 0; f32 [n]. Of equal logits the one of the lower class is
+ * the larger, as in NumPy's argmax; where a logit is NaN, 0. */
 SHOAL_API shoal_value *shoal_in_top_k(shoal_graph *g, shoal_value *logits, shoal_value *labels, int k);
 
 /* ---- state and control */

@@ -32,6 +32,8 @@ typedef struct {
 
 /* The names, ended by NULL. */
 SHOAL_API const char *const *shoal_optimizer_names(void);
+/* The learning rate that an optimizer usually has; NULL: "sgd". NaN: there is none of that name. */
+SHOAL_API double shoal_optimizer_rate(const char *name);
 /* Adds to the graph one update of all `variables` (n of them) against `loss`, with the scalar `rate`. Running *update
  * does it. Slots are variables called VARIABLE/SLOT. */
 SHOAL_API SHOAL_CHECKED shoal_status shoal_minimize(shoal_graph *g, const shoal_optimizer_options *options,
@@ -41,7 +43,7 @@ SHOAL_API SHOAL_CHECKED shoal_status shoal_minimize(shoal_graph *g, const shoal_
 /* ---- learning-rate schedules */
 typedef struct {
   const char *name;  /* "constant", "staircase", "exponential", "cosine", "piecewise"; NULL: "constant" */
-  double rate;       /* at the start, after warm-up */
+  double rate;       /* at the start, after warm-up; of a model, 0: the optimizer's usual one */
   double factor;     /* staircase, exponential: multiply by this ... */
   int64_t every;     /* ... every so many steps. cosine: steps from `rate` to `final_rate` */
   double final_rate; /* cosine */

@@ -1,5 +1,6 @@
 #include "cli/job.h"
 
+#include "base/mem.h"
 #include "dist/ps_protocol.h"
 
 #include <math.h>
@@ -87,14 +88,14 @@ const flag_row job_table[] = {
      "--batch-size times workers", 1, 1e10, .marks = FLAG_KEPT},
     {"eval-every", FLAG_INT, AT(eval_every), "ROWS", "sparse-lr: also test after so many rows; the curve is in curve.csv",
      "at the end", 1, MANY, .marks = FLAG_KEPT},
-    {"lr", FLAG_NUMBER, AT(lr), "X", "learning rate", "the model's own", 0, 1e38, .marks = KEPT_SHAPES},
+    {"lr", FLAG_NUMBER, AT(lr), "X", "learning rate", "the model's own; with another --optimizer, the usual one of that", 0, 1e38, .marks = KEPT_SHAPES},
     {"optimizer", FLAG_CHOICE, AT(optimizer), "NAME", "update rule", "the model's own",
      .choices = shoal_optimizer_names, .marks = KEPT_SHAPES},
     {"momentum", FLAG_NUMBER, AT(momentum), "X", "of the optimizers momentum and rmsprop", "0.9, rmsprop 0", 0,
      0.999999, .marks = KEPT_SHAPES},
     {"nesterov", FLAG_BOOL, AT(nesterov), NULL, "look ahead in the optimizer momentum", .marks = KEPT_SHAPES},
     {"schedule", FLAG_CHOICE, AT(schedule), "NAME", "how the learning rate changes",
-     "the model's own; softmax in async modes: cosine",
+     "the model's own",
      .choices = shoal_schedule_names, .marks = KEPT_SHAPES},
     {"decay-factor", FLAG_NUMBER, AT(decay_factor), "X", "staircase and exponential: multiply the rate by this", "0.5, alexnet 0.9",
      1e-12, 1e3, .marks = KEPT_SHAPES},
@@ -125,7 +126,7 @@ const flag_row job_table[] = {
      .choices = job_pool_names, .marks = KEPT_SHAPES},
     {"seed", FLAG_INT, AT(seed), "N", "of all random numbers: same seed and threads, same result", "1", 0, 9e15,
      .marks = KEPT_SHAPES},
-    {"threads", FLAG_INT, AT(threads), "N", "threads that compute", "one a processor", 1, 1024, .marks = FLAG_KEPT},
+    {"threads", FLAG_INT, AT(threads), "N", "threads that compute, of each worker; mirrored: 1", "one a processor", 1, 1024, .marks = FLAG_KEPT},
     {"kernels", FLAG_CHOICE, AT(kernels), "NAME", "which numeric code runs", "auto", .choices = job_kernel_names,
      .marks = FLAG_KEPT},
     {"no-fusion", FLAG_BOOL, AT(no_fusion), NULL, "run each operator by itself: slow, to compare with",
@@ -232,15 +233,16 @@ static bool is(const char *a, const char *b) { return !strcmp(a, b); }
 bool job_is_ranks(const job_flags *f) { return is(f->strategy, "allreduce"); }
 bool job_is_mirrored(const job_flags *f) { return is(f->strategy, "mirrored"); }
 
-/* The model's own. Where gradients come late, as they do in async modes, a rate that one process can keep up to the end
- * leaves the weights wherever the last of them threw them: 91.0 to 92.4 % after the same training of softmax, six
- * seeds. Then it falls. */
+/* The model's own, whatever the mode: runs that differ in it alone can be compared. */
 static void fill_schedule(job_flags *f, const flags_parsed *parsed, const shoal_model_kind *kind) {
-  const double late_share = 0.05;
   if (f->schedule) return;
-  bool falls = !kind->schedule && job_is_cluster(f) && !job_is_together(f) && !kind->sparse;
-  f->schedule = falls ? "cosine" : kind->schedule ? kind->schedule : "constant";
-  if (!flags_given(job_table, parsed, "final-lr")) f->final_lr = f->lr * (falls ? late_share : kind->final_share);
+  f->schedule = kind->schedule ? kind->schedule : "constant";
+  if (!flags_given(job_table, parsed, "final-lr")) f->final_lr = f->lr * kind->final_share;
+}
+
+bool job_rate_is_rough(const job_flags *f, const shoal_model_kind *kind) {
+  const bool late = job_is_cluster(f) && !job_is_together(f) && (f->workers > 1 || f->in_flight > 1);
+  return late && !kind->sparse && is(f->schedule, "constant") && f->lr >= kind->rate;
 }
 
 /* Where the strategy cuts it among the workers, a run that is resumed with another number of them keeps its global
@@ -262,8 +264,9 @@ void job_fill(job_flags *f, const flags_parsed *parsed, const shoal_model_kind *
   if (!f->data) f->data = kind->data;
   if (!f->epochs && !f->steps) f->epochs = kind->epochs;
   if (!f->batch_size) f->batch_size = kind->batch_size;
-  if (isnan(f->lr)) f->lr = kind->rate;
-  if (!f->optimizer) f->optimizer = kind->optimizer ? kind->optimizer : "sgd";
+  const char *optimizer = kind->optimizer ? kind->optimizer : "sgd";
+  if (!f->optimizer) f->optimizer = optimizer;
+  if (isnan(f->lr)) f->lr = is(f->optimizer, optimizer) ? kind->rate : shoal_optimizer_rate(f->optimizer);
   if (isnan(f->l2)) f->l2 = kind->l2;
   bool one_rate = strcmp(f->optimizer, "sgd") && strcmp(f->optimizer, "momentum");
   if (isnan(f->bias_rate)) f->bias_rate = kind->bias_rate == 0 || one_rate ? 1 : kind->bias_rate;
@@ -273,7 +276,7 @@ void job_fill(job_flags *f, const flags_parsed *parsed, const shoal_model_kind *
   if (!f->workers) f->workers = 1;
   fill_global_batch(f, parsed);
   if (f->rate_scale == 0) f->rate_scale = (double)f->workers; /* of a resumed run: as it was */
-  if (job_is_mirrored(f) && !flags_given(job_table, parsed, "threads")) f->threads = f->workers;
+  if (job_is_mirrored(f) && (f->threads == 1 || !flags_given(job_table, parsed, "threads"))) f->threads = f->workers;
   if (!f->wire) f->wire = "f32";
   if (!f->check_replicas) f->check_replicas = 100;
   if (!f->ps && !strcmp(f->strategy, "ps")) f->ps = 1;
@@ -301,32 +304,44 @@ int64_t job_global_batch(const job_flags *f) {
 }
 
 /* Flags that not every strategy takes. */
+static const struct strategy_flag {
+  const char *flag, *strategies; /* the latter: one after the other */
+} strategy_flags[] = {{"ps", "ps"},
+                      {"mode", "ps"},
+                      {"staleness", "ps"},
+                      {"in-flight", "ps"},
+                      {"transport", "ps"},
+                      {"transfer", "ps"},
+                      {"keys", "ps"},
+                      {"evaluator", "ps"},
+                      {"follow-logs", "ps"},
+                      {"backup-workers", "ps"},
+                      {"heartbeat", "ps"},
+                      {"max-restarts", "ps"},
+                      {"deadline", "ps allreduce"},
+                      {"wire", "allreduce"},
+                      {"check-replicas", "allreduce"},
+                      {"global-batch", "allreduce mirrored ps"}};
+
+static bool suits(const struct strategy_flag *s, const char *strategy, const shoal_model_kind *kind) {
+  const char *found = strstr(s->strategies, strategy);
+  size_t length = strlen(strategy);
+  if (kind->sparse && is(s->flag, "mode")) return true; /* threads that race, or not */
+  return found && (!found[length] || found[length] == ' ');
+}
+
+bool job_flag_suits(const char *flag, const char *strategy, const shoal_model_kind *kind) {
+  for (size_t i = 0; i < COUNT_OF(strategy_flags); i++)
+    if (is(strategy_flags[i].flag, flag)) return suits(&strategy_flags[i], strategy, kind);
+  return true;
+}
+
 static shoal_status check_strategy_flags(const job_flags *f, const flags_parsed *parsed, const shoal_model_kind *kind) {
-  static const struct {
-    const char *flag, *strategies; /* the latter: one after the other */
-  } some[] = {{"ps", "ps"},
-              {"mode", "ps"},
-              {"staleness", "ps"},
-              {"in-flight", "ps"},
-              {"transport", "ps"},
-              {"transfer", "ps"},
-              {"keys", "ps"},
-              {"evaluator", "ps"},
-              {"follow-logs", "ps"},
-              {"backup-workers", "ps"},
-              {"heartbeat", "ps"},
-              {"max-restarts", "ps"},
-              {"deadline", "ps allreduce"},
-              {"wire", "allreduce"},
-              {"check-replicas", "allreduce"},
-              {"global-batch", "allreduce mirrored ps"}};
-  for (size_t i = 0; i < sizeof some / sizeof *some; i++) {
-    const char *found = strstr(some[i].strategies, f->strategy);
-    size_t length = strlen(f->strategy);
-    if (kind->sparse && is(some[i].flag, "mode")) continue; /* threads that race, or not */
-    if (!flags_given(job_table, parsed, some[i].flag) || (found && (!found[length] || found[length] == ' '))) continue;
-    return status_make(SHOAL_ERR_ARGUMENT, "--%s means nothing to the strategy %s; add --strategy %.*s", some[i].flag,
-                       f->strategy, (int)strcspn(some[i].strategies, " "), some[i].strategies);
+  for (size_t i = 0; i < COUNT_OF(strategy_flags); i++) {
+    const struct strategy_flag *s = &strategy_flags[i];
+    if (!flags_given(job_table, parsed, s->flag) || suits(s, f->strategy, kind)) continue;
+    return status_make(SHOAL_ERR_ARGUMENT, "--%s means nothing to the strategy %s; add --strategy %.*s", s->flag,
+                       f->strategy, (int)strcspn(s->strategies, " "), s->strategies);
   }
   return NULL;
 }
@@ -343,8 +358,8 @@ static shoal_status check_cluster(const job_flags *f, const flags_parsed *parsed
     return status_make(SHOAL_ERR_ARGUMENT, "--batch-size %lld on %lld workers is not --global-batch %lld; leave one of "
                        "them out", (long long)f->batch_size, (long long)f->workers, (long long)f->global_batch);
   if (job_is_mirrored(f) && flags_given(job_table, parsed, "threads") && f->threads != f->workers)
-    return status_make(SHOAL_ERR_ARGUMENT, "--threads %lld: the strategy mirrored has a thread a worker; leave it out",
-                       (long long)f->threads);
+    return status_make(SHOAL_ERR_ARGUMENT, "--threads %lld: the strategy mirrored has one thread a worker; leave it "
+                       "out, or raise --workers", (long long)f->threads);
   if (f->stream && (job_is_mirrored(f) || job_is_ranks(f) || f->deterministic))
     return status_make(SHOAL_ERR_ARGUMENT, "--stream is for the strategy single, without --deterministic");
   if (!job_is_cluster(f)) return NULL;

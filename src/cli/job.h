@@ -74,6 +74,10 @@ bool job_is_ranks(const job_flags *f);
 bool job_is_mirrored(const job_flags *f);
 bool job_is_together(const job_flags *f);
 int64_t job_global_batch(const job_flags *f);
+/* Gradients come late and the rate, not below the model's own, stays up to the end: the weights are left wherever the
+ * last gradients threw them. Of softmax at 0.5, 91.0 to 92.4 % after the same training, six seeds; with a falling rate
+ * 92.5 to 92.6. */
+bool job_rate_is_rough(const job_flags *f, const shoal_model_kind *kind);
 /* The weights are a table on servers, of which workers see what their batches touch. */
 bool job_has_table(const job_flags *f, const shoal_model_kind *kind);
 /* What --scale-lr multiplies rates by: as many workers as go into one update. */
@@ -88,6 +92,8 @@ const char *const *job_pool_names(void);
 SHOAL_CHECKED shoal_status job_find_kind(const char *name, const shoal_model_kind **out);
 /* Fills what neither the command line nor the settings of a resumed run said. */
 void job_fill(job_flags *f, const flags_parsed *parsed, const shoal_model_kind *kind);
+/* Whether a flag means something to the strategy. */
+bool job_flag_suits(const char *flag, const char *strategy, const shoal_model_kind *kind);
 /* Flags that contradict each other. */
 SHOAL_CHECKED shoal_status job_check(const job_flags *f, const flags_parsed *parsed, const shoal_model_kind *kind);
 /* The layers, not compiled yet. classes: of the data. */

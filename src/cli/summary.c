@@ -308,7 +308,7 @@ void summary_print(const run_report *r, FILE *to) {
       [MODEL] = {"model", true, ""},         [STRATEGY] = {"strategy", true, ""},
       [WORKERS] = {"workers", false, ""},    [BATCH] = {"batch", false, ""},
       [GLOBAL] = {"global\nbatch", false, ""}, [EPOCHS] = {"epochs", false, ""},
-      [UPDATES] = {"updates", false, ""},    [RATE] = {"effective\nlr", false, ""},
+      [UPDATES] = {"updates", false, ""},    [RATE] = {"effective\nlr", true, ""},
       [SECONDS] = {"seconds", false, ""},    [SPEED] = {"examples/s", false, ""},
       [LOSS] = {"final\nloss", false, ""},   [ACCURACY] = {"test\naccuracy", false, ""},
   };
@@ -320,7 +320,7 @@ void summary_print(const run_report *r, FILE *to) {
   table_set_int(&c[GLOBAL], job_global_batch(f));
   table_set_int(&c[EPOCHS], fit->epochs);
   table_set_int(&c[UPDATES], fit->updates);
-  snprintf(c[RATE].cell, TABLE_CELL, "%.6g", f->lr * job_rate_scale(f));
+  snprintf(c[RATE].cell, TABLE_CELL, "%.6g %s", f->lr * job_rate_scale(f), f->schedule);
   table_set_number(&c[SECONDS], fit->examples_seconds, 2);
   double speed = per_second(fit->run_examples, fit->examples_seconds);
   if (speed < 100)

@@ -130,14 +130,33 @@ static void name_run(const sweep_grid *g, int cell, int repeat, int repeats, tex
   if (!out->length) text_add(out, "run");
 }
 
+/* The value of a flag in a cell; NULL: the flag is not there. */
+static const char *value_of(const sweep_grid *g, int cell, const char *flag) {
+  for (int a = 0; a < g->axes_count; a++)
+    if (!strcmp(g->flags[g->axes[a]].flag->name, flag)) return sweep_grid_value(g, cell, a);
+  for (int i = 0; i < g->count; i++)
+    if (!strcmp(g->flags[i].flag->name, flag)) return g->flags[i].values[0];
+  return NULL;
+}
+
+/* Among numbers of workers, one worker is a process alone: what is said to parameter servers is not meant for it. */
+static bool is_alone(const sweep_grid *g, int cell) {
+  const char *workers = value_of(g, cell, "workers");
+  bool axis = false;
+  for (int a = 0; a < g->axes_count; a++) axis |= !strcmp(g->flags[g->axes[a]].flag->name, "workers");
+  return axis && !strcmp(workers, "1") && !value_of(g, cell, "ps") && !value_of(g, cell, "strategy");
+}
+
 static shoal_status add_words(const sweep_grid *g, int cell, batch_run *r) {
+  const shoal_model_kind *kind;
+  TRY(job_find_kind(g->model, &kind));
+  const bool alone = is_alone(g, cell);
   TRY(batch_add_word(r, "train"));
   TRY(batch_add_word(r, g->model));
   for (int i = 0; i < g->count; i++) {
     const sweep_axis *f = &g->flags[i];
-    const char *value = f->values[0];
-    for (int a = 0; a < g->axes_count; a++)
-      if (g->axes[a] == i) value = sweep_grid_value(g, cell, a);
+    const char *value = value_of(g, cell, f->flag->name);
+    if (alone && !job_flag_suits(f->flag->name, "single", kind)) continue;
     if (f->flag->kind == FLAG_BOOL && !strcmp(value, "no")) continue;
     char flag[FLAG_LABEL];
     snprintf(flag, sizeof flag, "--%s", f->flag->name);

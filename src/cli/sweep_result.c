@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-typedef enum { COUNT, SHARE, SHORT, DECIMALS } figure_form;
+typedef enum { COUNT, SHARE, SHORT, DECIMALS, WORD } figure_form;
 
 /* What is told of each combination. */
 static const struct {
@@ -21,6 +21,7 @@ static const struct {
     {"global_batch", "global\nbatch", COUNT, .spare = 3},
     {"updates", "updates", COUNT, .spare = 4},
     {"effective_learning_rate", "effective\nlr", SHORT, .spare = 5},
+    {"schedule", "schedule", WORD, .spare = 6},
     {"seconds", "seconds", DECIMALS, 2, .spreads = true},
     {"examples_per_second", "examples/s", COUNT, .spreads = true, .spare = 1},
     {"final_loss", "final\nloss", DECIMALS, 4, .spreads = true, .spare = 2},
@@ -50,6 +51,12 @@ static figure gather(const batch *b, size_t from, int repeats, const char *key) 
     if (json_is_number(value)) squares += (json_number_value(value) - mean) * (json_number_value(value) - mean);
   }
   return (figure){mean, n > 1 ? sqrt(squares / (n - 1)) : NAN};
+}
+
+/* The same in all repeats. */
+static void show_word(const json_t *summary, const char *key, char cell[TABLE_CELL]) {
+  const char *word = json_string_value(json_object_get(summary, key));
+  snprintf(cell, TABLE_CELL, "%s", word ? word : "-");
 }
 
 static void show(figure f, int i, char cell[TABLE_CELL]) {
@@ -98,7 +105,8 @@ static shoal_status write_csv(const sweep_grid *g, int repeats, const batch *b) 
     for (int k = 0; k < FIGURES; k++) {
       const json_t *value = json_object_get(b->runs[i].summary, figures[k].key);
       snprintf(number, sizeof number, "%.9g", json_number_value(value));
-      add_cell(&out, json_is_number(value) ? number : "", false);
+      const char *word = json_string_value(value);
+      add_cell(&out, word ? word : json_is_number(value) ? number : "", false);
     }
     add_cell(&out, b->runs[i].error ? b->runs[i].error : "", false);
   }
@@ -176,8 +184,14 @@ static shoal_status make_table(const sweep_grid *g, int repeats, const batch *b,
     }
     for (int k = 0; k < count; k++) {
       table_column *c = &row[axes + k];
-      *c = (table_column){.head = figures[shown[k]].head};
-      show(gather(b, (size_t)cell * (size_t)repeats, repeats, figures[shown[k]].key), shown[k], c->cell);
+      const size_t from = (size_t)cell * (size_t)repeats;
+      const char *key = figures[shown[k]].key;
+      const bool word = figures[shown[k]].form == WORD;
+      *c = (table_column){.head = figures[shown[k]].head, .left = word};
+      if (word)
+        show_word(b->runs[from].summary, key, c->cell);
+      else
+        show(gather(b, from, repeats, key), shown[k], c->cell);
     }
   }
   *out = t;

@@ -138,23 +138,31 @@ shoal_status ISA_NAME(lanes_xent)(const kernel_call *call) {
   return NULL;
 }
 
-/* logits, labels -> 1 where no other class is larger. */
+/* logits, labels -> 1 where the label's logit is the first of the largest, and none is NaN. */
 shoal_status ISA_NAME(lanes_top_1)(const kernel_call *call) {
   const shoal_tensor *logits = &call->in[0], *labels = &call->in[1];
   const int64_t n = logits->shape.dim[0], classes = logits->shape.dim[1];
   float *out = call->out[0].data;
   for (int64_t b = 0; b * LANES < n; b++) {
     const float *in = (const float *)logits->data + b * classes * LANES;
-    float most[LANES];
+    int32_t first[LANES]; /* class of the first of the largest; below 0: a logit is NaN */
     for (int lane = 0; lane < LANES; lane += VW) {
       vf m = v_load(in + lane);
-      for (int64_t c = 1; c < classes; c++) m = v_max(m, v_load(in + c * LANES + lane));
-      v_store(most + lane, m);
+      vi at = {0}, nan = m != m;
+      for (int64_t c = 1; c < classes; c++) {
+        const vf x = v_load(in + c * LANES + lane);
+        const vi larger = x > m;
+        at = (larger & (int32_t)c) | (~larger & at);
+        nan |= x != x;
+        m = v_max(x, m);
+      }
+      at |= nan;
+      memcpy(first + lane, &at, sizeof at);
     }
     for (int64_t i = 0; i < MIN_OF(n - b * LANES, (int64_t)LANES); i++) {
       int64_t label = label_at(labels, b * LANES + i);
       if (label < 0 || label >= classes) return label_error(call, b * LANES + i, label, classes);
-      out[b * LANES + i] = in[label * LANES + i] >= most[i] ? 1.0f : 0.0f;
+      out[b * LANES + i] = first[i] == label ? 1.0f : 0.0f;
     }
   }
   return NULL;

@@ -21,7 +21,7 @@ INLINE float sparse_score(const sparse_job *j, int64_t row) {
 INLINE float sparse_judge(const sparse_job *j, int64_t row, float z, sparse_outcome *sum) {
   const float y = (float)j->labels[row], e = expf(-fabsf(z));
   sum->loss += (double)((z > 0 ? z : 0) - z * y + log1pf(e));
-  sum->hits += (z > 0) == (j->labels[row] != 0);
+  sum->hits += z == z && (z > 0) == (j->labels[row] != 0);
   return (z >= 0 ? 1 : e) / (1 + e) - y;
 }
 

@@ -82,9 +82,11 @@ static shoal_status copy_text(const char **field) {
   return *field ? NULL : status_no_memory();
 }
 
-/* Fields that point somewhere are cleared before the first copy can fail, so that destroy frees only copies. */
+/* What is left 0 is filled in. Fields that point somewhere are cleared before the first copy can fail, so that destroy
+ * frees only copies. */
 static shoal_status copy_options(shoal_compile_options *to, const shoal_compile_options *from) {
   *to = *from;
+  if (from->schedule.rate == 0) to->schedule.rate = shoal_optimizer_rate(from->optimizer.name);
   to->optimizer.name = to->schedule.name = to->kernels = NULL;
   to->schedule.boundaries = NULL;
   to->schedule.rates = NULL;
@@ -342,7 +344,7 @@ static shoal_status compile(shoal_model *m, const shoal_compile_options *options
 }
 
 shoal_status shoal_model_compile(shoal_model *m, const shoal_compile_options *options) {
-  static const shoal_compile_options standard = {.schedule = {.rate = 0.01}};
+  static const shoal_compile_options standard = {0};
   if (m->compiled) return status_make(SHOAL_ERR_ARGUMENT, "the model is compiled already");
   m->compiled = true;
   if (!m->error) m->error = compile(m, options ? options : &standard);

@@ -6,6 +6,7 @@
 #include "graph/graph.h"
 #include "train/optimizer.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -18,6 +19,7 @@ typedef struct {
     const char *name; /* NULL ends the list */
     double initial;
   } slots[MOST_SLOTS + 1];
+  double rate;        /* the usual one: as in Keras; of ftrl, with its beta of 1, as in the paper below */
   bool takes_repeats; /* by rows: an index may come several times, unless there is an l2 */
   bool counts_steps;  /* takes the number of the update, from 1 */
   void (*attributes)(const shoal_optimizer_options *o, attr_value *attr);
@@ -26,7 +28,8 @@ typedef struct {
 static double or_usual(double given, double usual) { return given != 0 ? given : usual; }
 
 static void sgd_attributes(const shoal_optimizer_options *o, attr_value *attr) { attr[0].f = o->l2; }
-static const optimizer_row sgd = {.apply = "apply_sgd", .takes_repeats = true, .attributes = sgd_attributes};
+static const optimizer_row sgd = {
+    .apply = "apply_sgd", .rate = 0.01, .takes_repeats = true, .attributes = sgd_attributes};
 
 static void momentum_attributes(const shoal_optimizer_options *o, attr_value *attr) {
   attr[0].f = or_usual(o->momentum, 0.9);
@@ -34,7 +37,7 @@ static void momentum_attributes(const shoal_optimizer_options *o, attr_value *at
   attr[2].f = o->l2;
 }
 static const optimizer_row momentum = {
-    .apply = "apply_momentum", .slots = {{"velocity", 0}}, .attributes = momentum_attributes};
+    .apply = "apply_momentum", .rate = 0.01, .slots = {{"velocity", 0}}, .attributes = momentum_attributes};
 
 /* The accumulator starts a little above 0, so that the first steps are not all of size `rate`. */
 static void adagrad_attributes(const shoal_optimizer_options *o, attr_value *attr) {
@@ -42,7 +45,7 @@ static void adagrad_attributes(const shoal_optimizer_options *o, attr_value *att
   attr[1].f = o->l2;
 }
 static const optimizer_row adagrad = {
-    .apply = "apply_adagrad", .slots = {{"accumulator", 0.1}}, .attributes = adagrad_attributes};
+    .apply = "apply_adagrad", .rate = 0.001, .slots = {{"accumulator", 0.1}}, .attributes = adagrad_attributes};
 
 static void rmsprop_attributes(const shoal_optimizer_options *o, attr_value *attr) {
   attr[0].f = or_usual(o->decay, 0.9);
@@ -50,7 +53,8 @@ static void rmsprop_attributes(const shoal_optimizer_options *o, attr_value *att
   attr[2].f = or_usual(o->epsilon, 1e-7);
 }
 static const optimizer_row rmsprop = {
-    .apply = "apply_rmsprop", .slots = {{"mean_square", 0}, {"momentum", 0}}, .attributes = rmsprop_attributes};
+    .apply = "apply_rmsprop", .rate = 0.001, .slots = {{"mean_square", 0}, {"momentum", 0}},
+    .attributes = rmsprop_attributes};
 
 static void adam_attributes(const shoal_optimizer_options *o, attr_value *attr) {
   attr[0].f = or_usual(o->beta1, 0.9);
@@ -58,7 +62,8 @@ static void adam_attributes(const shoal_optimizer_options *o, attr_value *attr) 
   attr[2].f = or_usual(o->epsilon, 1e-7);
 }
 static const optimizer_row adam = {
-    .apply = "apply_adam", .slots = {{"m", 0}, {"v", 0}}, .counts_steps = true, .attributes = adam_attributes};
+    .apply = "apply_adam", .rate = 0.001, .slots = {{"m", 0}, {"v", 0}}, .counts_steps = true,
+    .attributes = adam_attributes};
 
 static void ftrl_attributes(const shoal_optimizer_options *o, attr_value *attr) {
   attr[0].f = o->l1;
@@ -67,7 +72,7 @@ static void ftrl_attributes(const shoal_optimizer_options *o, attr_value *attr) 
   attr[3].f = -0.5; /* the rate falls with the square root of the sum of squares (McMahan et al., 2013) */
 }
 static const optimizer_row ftrl = {
-    .apply = "apply_ftrl", .slots = {{"z", 0}, {"n", 0}}, .attributes = ftrl_attributes};
+    .apply = "apply_ftrl", .rate = 0.1, .slots = {{"z", 0}, {"n", 0}}, .attributes = ftrl_attributes};
 
 #define OPTIMIZERS(X) X(sgd) X(momentum) X(adagrad) X(rmsprop) X(adam) X(ftrl)
 #define AS_ROW(name) &name,
@@ -87,6 +92,13 @@ static shoal_status find(const char *name, const optimizer_row **out) {
   const char *near = text_nearest(name, names, COUNT_OF(optimizers));
   return status_make(SHOAL_ERR_ARGUMENT, "no optimizer is called '%s'%s%s; there are sgd, momentum, adagrad, rmsprop, "
                      "adam and ftrl", name, near ? "; did you mean " : "", near ? near : "");
+}
+
+double shoal_optimizer_rate(const char *name) {
+  if (!name) name = names[0];
+  for (size_t i = 0; i < COUNT_OF(optimizers); i++)
+    if (!strcmp(names[i], name)) return optimizers[i]->rate;
+  return NAN;
 }
 
 static shoal_status check(const shoal_optimizer_options *o) {

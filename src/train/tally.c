@@ -19,7 +19,7 @@ shoal_status tally_add(tally *t, const float *scores, const int32_t *labels, int
     const double z = (double)scores[i];
     const int label = labels[i] != 0;
     t->loss += (z > 0 ? z : 0) - (label ? z : 0) + log1p(exp(-fabs(z)));
-    t->hits += (z > 0) == label;
+    t->hits += !isnan(z) && (z > 0) == label;
     t->pairs[t->rows++] = ascending(scores[i]) << 1 | (uint64_t)label;
   }
   return NULL;

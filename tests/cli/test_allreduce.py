@@ -37,9 +37,8 @@ def ranks_of(run):
 class Replicas(support.Case):
     def replicas(self, strategy, workers, run, *flags, model="lenet", expect=0):
         """Runs with so many workers, one thread each; returns (output, errors)."""
-        threads = [] if strategy == "mirrored" else ["--threads", 1]
         return self.shoal("train", model, "--data", self.data, "--run-dir", self.folder / run, "--strategy", strategy,
-                          "--workers", workers, *threads, *flags, expect=expect)
+                          "--workers", workers, "--threads", 1, *flags, expect=expect)
 
     def weights(self, run):
         return (self.folder / run / "model.safetensors").read_bytes()

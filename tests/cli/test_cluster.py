@@ -104,6 +104,16 @@ class Cluster(support.Case):
         for name in ("ps-0", "ps-1", "worker-0", "worker-2"):
             self.assertTrue((self.folder / "r" / "logs" / f"{name}.log").exists())
 
+    def test_one_schedule_in_all_modes(self):
+        for mode in ("sync", "async"):
+            out, _ = self.cluster(mode, "--epochs", 1, "--workers", 2, "--mode", mode)
+            flags = json.loads((self.folder / mode / "settings.json").read_text())["flags"]
+            self.assertEqual((flags["schedule"], self.summary(mode)["schedule"]), ("constant", "constant"))
+            self.assertEqual("gradients come late" in " ".join(out.split()), mode == "async", out)
+            self.assertIn("0.5 constant", out)
+        out, _ = self.cluster("falling", "--epochs", 1, "--workers", 2, "--mode", "async", "--schedule", "cosine")
+        self.assertNotIn("gradients come late", " ".join(out.split()))
+
     def test_async_learns(self):
         self.cluster("r", "--epochs", 6, "--batch-size", 8, "--workers", 3, "--mode", "async", "--lr", 0.1)
         s = self.summary("r")

@@ -44,6 +44,19 @@ class Sweep(support.Case):
             self.assertEqual(data["sweeps"][0]["sweep"]["axes"], [{"flag": "lr", "values": ["0.01", "0.5"]}])
             self.assertEqual(len(data["runs"]), 6)
 
+    def test_one_worker_among_several_is_a_process_alone(self):
+        grid = ("--workers", "1,2", "--mode", "sync,async", "--batch-size", 32, "--epochs", 1, "--lr", 0.1)
+        commands = self.sweep("grid", *grid, "--dry-run")[0].splitlines()
+        self.assertEqual([("--workers 2" in c, "--mode" in c) for c in commands], [(False, False)] * 2 + [(True, True)] * 2)
+        out, _ = self.sweep("grid", *grid)
+        ran = [self.summary(f"grid/{r['run']}") for r in self.rows("grid")]
+        self.assertEqual([(s["strategy"], s["workers"], s["ps"]) for s in ran], [("single", 1, 0)] * 2 + [("ps", 2, 1)] * 2)
+        # One schedule whatever the mode, and the tables say which.
+        self.assertEqual([s["mode"] for s in ran[2:]], ["sync", "async"])
+        self.assertEqual({s["schedule"] for s in ran} | {r["schedule"] for r in self.rows("grid")}, {"constant"})
+        self.assertIn("constant", out)
+        self.assertIn("--mode means nothing", self.sweep("other", "--workers", 1, "--mode", "sync,async", expect=2)[1])
+
     def test_flags_without_value_and_texts(self):
         out, _ = self.sweep("grid", "--optimizer", "momentum", "--nesterov=yes,no", "--format", "idx", "--dry-run", "--trace", "--columns",
                             "a,b", "--columns", "c,d")

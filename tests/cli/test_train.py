@@ -128,6 +128,14 @@ class Train(support.Case):
             summary = self.summary(f"s{i}")
             self.assertLess(summary["final_learning_rate"], summary["learning_rate"], flags)
 
+    def test_usual_rates(self):
+        """Of the model with its own optimizer, otherwise of the optimizer."""
+        for flags, rate in (([], 0.5), (["--optimizer", "sgd"], 0.5), (["--optimizer", "adam"], 0.001),
+                            (["--optimizer", "adam", "--lr", 0.25], 0.25)):
+            run = f"rate{len(flags)}{rate}"
+            self.train("softmax", run, "--steps", 1, "--no-checkpoints", *flags)
+            self.assertEqual(self.summary(run)["learning_rate"], rate, flags)
+
     def test_validation_patience_and_top_k(self):
         self.train("softmax", "r", "--epochs", 50, "--validation-split", 0.25, "--patience", 2, "--lr", 100,
                    "--batch-size", 64, "--top-k", 3)

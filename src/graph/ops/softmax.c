@@ -251,7 +251,8 @@ shoal_value *shoal_sparse_softmax_cross_entropy(shoal_graph *g, shoal_value *log
   return GRAPH_BINARY(g, "sparse_softmax_cross_entropy", logits, labels, {0});
 }
 
-/* ---- in_top_k: fewer than k logits of the row are strictly larger than the label's. */
+/* ---- in_top_k: fewer than k logits of the row come before the label's. The larger comes first, of equal ones the one
+ * of the lower class, as in NumPy's argmax. A row with a NaN is never a hit. */
 
 static shoal_status in_top_k_shape(op_shapes *s) {
   TRY(integer_label_inputs(s));
@@ -267,10 +268,14 @@ static shoal_status in_top_k_shape(op_shapes *s) {
   float *y = call->out[0].data;                                                    \
   ROWS_OF_INPUT                                                                    \
   for (int64_t i = 0; i < rows; i++, x += classes) {                               \
-    int64_t label = 0, larger = 0;                                                 \
+    int64_t label = 0, before = 0;                                                 \
+    bool numbers = true;                                                           \
     TRY(label_at(call, i, classes, &label));                                       \
-    for (int64_t j = 0; j < classes; j++) larger += x[j] > x[label];               \
-    y[i] = x[label] == x[label] && larger < call->attr[0].i; /* a NaN is never */  \
+    for (int64_t j = 0; j < classes; j++) {                                        \
+      before += x[j] > x[label] || (x[j] == x[label] && j < label);                \
+      numbers &= x[j] == x[j];                                                     \
+    }                                                                              \
+    y[i] = numbers && before < call->attr[0].i;                                    \
   }                                                                                \
   return NULL;
 /* Logits [rows, classes], hit or miss [rows]. The output is f32 whatever the logits are. */

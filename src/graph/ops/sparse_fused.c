@@ -35,7 +35,7 @@ static void reference_step(const sparse_job *j, const attr_value *attr, touch ch
     for (int64_t e = j->offsets[row] - start; e < j->offsets[row + 1] - start; e++)
       z += (double)j->values[e] * (double)j->w[0][j->indices[e]];
     sum->loss += log1p(exp(-fabs(z))) + (z > 0 ? z : 0) - z * j->labels[row];
-    sum->hits += (z > 0) == (j->labels[row] != 0);
+    sum->hits += z == z && (z > 0) == (j->labels[row] != 0);
     total += dz[row - first] = (float)((1 / (1 + exp(-z)) - j->labels[row]) / (double)(last - first));
   }
   for (int64_t e = from, row = first; e < to; e++) {
