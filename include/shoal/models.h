@@ -15,6 +15,13 @@ typedef struct {
   bool bias;              /* models that go without one: add one */
 } shoal_model_options;
 
+/* Which examples a model's layers take beside those of its own shape. */
+typedef enum {
+  SHOAL_INPUT_FIXED, /* none */
+  SHOAL_INPUT_IMAGE, /* images, height x width x channels, whose sides are not below input_least */
+  SHOAL_INPUT_ANY    /* dense rows of any shape */
+} shoal_input_rule;
+
 typedef struct {
   const char *name;
   const char *summary;   /* one line for --help */
@@ -29,7 +36,9 @@ typedef struct {
   double l2, bias_rate;  /* as in shoal_compile_options */
   int top_k;             /* 0: not reported */
   int classes;           /* when neither data nor user says */
-  shoal_shape input;     /* one example */
+  shoal_shape input;     /* one example, when neither data nor user says */
+  shoal_input_rule input_rule;
+  int64_t input_least;
   const char *transform; /* what is done to images that have the input's shape, e.g. "standardise"; NULL: nothing */
   bool sparse;           /* examples are sparse rows; `input` is the size of the feature space unless told otherwise */
   /* Adds the layers. Errors stick to the model. */

@@ -72,6 +72,8 @@ const flag_row job_table[] = {
      "33762578; libsvm: found from the data", 1, INT32_MAX, .marks = KEPT_SHAPES},
     {"transform", FLAG_TEXT, AT(transform), "STEPS", "done to each image, e.g. resize=28x28,gray",
      "what fits the model's input", .marks = KEPT_SHAPES},
+    {"input", FLAG_TEXT, AT(input), "SHAPE", "of an example as the model takes it, e.g. 32x32x3; images are made to fit",
+     "as in the data, where the layers allow it", .marks = KEPT_SHAPES},
     {"on-bad-row", FLAG_CHOICE, AT(on_bad_row), "WHAT", "stop, or skip it and count (more than 1 % stops)", "stop",
      .choices = bad_row_names, .marks = FLAG_KEPT},
     {"memory-limit", FLAG_INT, AT(memory_limit), "MB", "data that takes more is streamed, not loaded", "1024", 1, 1e7,
@@ -133,7 +135,8 @@ const flag_row job_table[] = {
      .marks = FLAG_KEPT},
     {"validation-split", FLAG_NUMBER, AT(validation_split), "X",
      "share of the training rows, drawn from each class, held out and tested each epoch", "0", 0, 0.9, .marks = KEPT_SHAPES},
-    {"patience", FLAG_INT, AT(patience), "N", "stop after so many epochs without a better validation loss", "never", 1,
+    {"patience", FLAG_INT, AT(patience), "N",
+     "stop after so many epochs without a better validation loss; the best epoch's weights are taken", "never", 1,
      1e9, .marks = FLAG_KEPT},
     {"top-k", FLAG_INT, AT(top_k), "K", "also report how often the class is among the K likeliest", "alexnet 5", 1, 1e6,
      .marks = FLAG_KEPT},
@@ -394,7 +397,7 @@ static shoal_status check_cluster(const job_flags *f, const flags_parsed *parsed
 
 static shoal_status check_sparse(const job_flags *f, const flags_parsed *parsed, const shoal_model_kind *kind) {
   static const char *const only_sparse[] = {"features", "bias", "eval-every", "transfer"};
-  static const char *const only_dense[] = {"transform", "validation-split", "top-k", "activation", "pool", "histograms",
+  static const char *const only_dense[] = {"transform", "input", "validation-split", "top-k", "activation", "pool", "histograms",
                                            "deterministic", "evaluator", "backup-workers", "in-flight"};
   const char *const *others = kind->sparse ? only_dense : only_sparse;
   size_t n = kind->sparse ? sizeof only_dense / sizeof *only_dense : sizeof only_sparse / sizeof *only_sparse;
@@ -410,6 +413,34 @@ static shoal_status check_sparse(const job_flags *f, const flags_parsed *parsed,
   if (f->no_fusion && !job_is_together(f))
     return status_make(SHOAL_ERR_ARGUMENT, "--mode async needs the fused operator; leave out --no-fusion");
   return NULL;
+}
+
+/* "28x28x1". */
+static shoal_status read_input(const char *words, shoal_shape *out) {
+  shoal_shape s = {0};
+  bool good = true;
+  const char *at = words;
+  while (good && s.rank < 4) {
+    char *end;
+    const long long side = strtoll(at, &end, 10);
+    good = end != at && *at >= '1' && *at <= '9' && side <= INT32_MAX && (!*end || *end == 'x');
+    s.dim[s.rank++] = side;
+    if (!*end) break;
+    at = end + 1;
+  }
+  double count = 1;
+  for (int i = 0; i < s.rank; i++) count *= (double)s.dim[i];
+  if (!good || s.rank > 3 || count > INT32_MAX)
+    return status_make(SHOAL_ERR_ARGUMENT, "--input: expected a number of features or a shape like 32x32x3, not '%s'",
+                       words);
+  *out = s;
+  return NULL;
+}
+
+shoal_shape job_input(const job_flags *f, const shoal_model_kind *kind) {
+  shoal_shape s = kind->input;
+  if (f->input) shoal_status_free(read_input(f->input, &s));
+  return s;
 }
 
 shoal_status job_check(const job_flags *f, const flags_parsed *parsed, const shoal_model_kind *kind) {
@@ -445,6 +476,8 @@ shoal_status job_check(const job_flags *f, const flags_parsed *parsed, const sho
   if (f->l1 > 0 && !is(f->optimizer, "ftrl"))
     return status_make(SHOAL_ERR_ARGUMENT, "--l1 means nothing to the optimizer %s; add --optimizer ftrl",
                        f->optimizer);
+  shoal_shape input;
+  if (f->input) TRY(read_input(f->input, &input));
   TRY(check_sparse(f, parsed, kind));
   TRY(check_cluster(f, parsed, kind));
   if (f->scale_lr && !job_is_together(f))
@@ -487,7 +520,7 @@ shoal_status job_build(const shoal_model_kind *kind, const job_flags *f, int cla
   if (kind->sparse)
     TRY(shoal_model_create_sparse(f->features ? f->features : kind->input.dim[0], &m));
   else
-    TRY(shoal_model_create(kind->input, &m));
+    TRY(shoal_model_create(job_input(f, kind), &m));
   kind->build(m, &(shoal_model_options){
                      .classes = classes, .activation = f->activation, .pool = f->pool, .bias = f->bias});
   *out = m;

@@ -10,6 +10,7 @@
 typedef struct {
   const char *data, *test_data;
   const char *format, *columns, *fields, *transform, *on_bad_row;
+  const char *input; /* NULL: the model's own */
   int64_t classes, features, memory_limit, shuffle_rows; /* memory_limit: MB; shuffle_rows: below 0: not said */
   bool stream;
   int64_t epochs, steps, batch_size, eval_every;
@@ -96,6 +97,8 @@ void job_fill(job_flags *f, const flags_parsed *parsed, const shoal_model_kind *
 bool job_flag_suits(const char *flag, const char *strategy, const shoal_model_kind *kind);
 /* Flags that contradict each other. */
 SHOAL_CHECKED shoal_status job_check(const job_flags *f, const flags_parsed *parsed, const shoal_model_kind *kind);
+/* One example, as the model takes it; f->input has been checked. */
+shoal_shape job_input(const job_flags *f, const shoal_model_kind *kind);
 /* The layers, not compiled yet. classes: of the data. */
 SHOAL_CHECKED shoal_status job_build(const shoal_model_kind *kind, const job_flags *f, int classes, shoal_model **out);
 
@@ -106,12 +109,17 @@ typedef struct {
   char *files, *transform;       /* owned, or NULL */
   const char *const *class_names; /* owned; NULL: classes are numbers */
   int classes;
+  shoal_shape input; /* of an example, as the model is to take it */
+  bool follows;      /* then the model's own shape gives way to that of the rows, where its layers allow it */
 } job_rows;
 
 /* Finds the rows of a split and, unless they are to be streamed (or are too large and `may_stream`), loads them. Images
  * are made to fit the model's input. names: of the classes, those of the training rows; NULL: found in the data. */
 SHOAL_CHECKED shoal_status job_open_rows(const job_flags *f, const shoal_model_kind *kind, const char *const *names,
                                          const char *split, bool may_stream, job_rows *out);
+/* The same of the rows to train on; unless f->input is said, the model's input follows them. */
+SHOAL_CHECKED shoal_status job_open_training_rows(const job_flags *f, const shoal_model_kind *kind,
+                                                  const char *const *names, bool may_stream, job_rows *out);
 void job_close_rows(job_rows *rows);
 /* Sparse rows: how many features there are when nobody said: the model's own number or, of a format whose indices mean
  * nothing by themselves, one more than the largest index in both files. test: may have no files. */

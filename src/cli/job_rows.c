@@ -34,11 +34,11 @@ static shoal_status load_fake(const job_flags *f, const shoal_model_kind *kind, 
   enum { TRAIN_ROWS = 12288, TEST_ROWS = 128 };
   const char *path = data_of(f, split);
   char whole[128];
-  const shoal_shape *in = &kind->input;
+  const shoal_shape *in = &rows->input;
   if (!strcmp(path, "fake")) {
-    snprintf(whole, sizeof whole, "fake:%lldx%lldx%lld:%lld:%d", (long long)in->dim[0], (long long)in->dim[1],
-             (long long)in->dim[2], (long long)(f->classes ? f->classes : kind->classes),
-             !strcmp(split, "test") ? TEST_ROWS : TRAIN_ROWS);
+    const long long classes = f->classes ? f->classes : kind->classes, width = in->rank > 1 ? in->dim[1] : 1;
+    snprintf(whole, sizeof whole, "fake:%lldx%lldx%lld:%lld:%d", (long long)in->dim[0], width,
+             (long long)(in->rank > 2 ? in->dim[2] : 1), classes, !strcmp(split, "test") ? TEST_ROWS : TRAIN_ROWS);
     path = whole;
   }
   TRY(dataset_fake(path, &rows->data));
@@ -57,10 +57,21 @@ bool job_has_split(const job_flags *f, const char *split) {
   return has;
 }
 
+/* Where the model's input follows its training rows, and its layers can take rows of this shape as they are, it becomes
+ * that; an image has channels. */
+static void follow(job_rows *rows, const shoal_model_kind *kind, const shoal_shape *row) {
+  const int64_t least = kind->input_least;
+  shoal_shape s = *row;
+  if (s.rank == 2) s.dim[s.rank++] = 1;
+  if (!rows->follows || kind->input_rule == SHOAL_INPUT_FIXED || s.rank < 1 || s.rank > 3) return;
+  if (shoal_shape_count(&s) == shoal_shape_count(&kind->input)) return; /* rows of the model's own, or close to it */
+  if (kind->input_rule == SHOAL_INPUT_IMAGE && (s.rank != 3 || s.dim[0] < least || s.dim[1] < least)) return;
+  rows->input = s;
+}
+
 /* What makes such rows fit the model's input; *out stays NULL when they do as they are. */
-static shoal_status fitting_transform(const rows_schema *s, const shoal_model_kind *kind, const char *path,
-                                      char **out) {
-  const shoal_shape *input = &kind->input;
+static shoal_status fitting_transform(const rows_schema *s, const shoal_shape *input, const shoal_model_kind *kind,
+                                      const char *path, char **out) {
   const bool fits = s->kind == ROWS_DENSE && shoal_shape_count(&s->shape) == shoal_shape_count(input);
   const bool image = s->kind == ROWS_BYTES || (s->kind == ROWS_DENSE && s->dtype == SHOAL_U8 && s->shape.rank >= 2);
   if (fits && (!image || !kind->transform)) return NULL;
@@ -116,18 +127,26 @@ static shoal_status find_files(const job_flags *f, const shoal_model_kind *kind,
   if (kind->sparse && schema.kind != ROWS_SPARSE)
     return status_make(SHOAL_ERR_INPUT, "%s: the model takes sparse rows (tfrecord, libsvm, criteo), but these are %s",
                        rows->files, schema.kind == ROWS_DENSE ? "dense" : "encoded images");
+  if (schema.kind == ROWS_DENSE) follow(rows, kind, &schema.shape);
   if (!f->transform && !kind->sparse) {
-    TRY(fitting_transform(&schema, kind, rows->files, &rows->transform));
+    TRY(fitting_transform(&schema, &rows->input, kind, rows->files, &rows->transform));
     rows->stream.transform = rows->transform;
   }
   rows->classes = f->classes ? (int)f->classes : schema.classes;
   return NULL;
 }
 
-/* Rows of as many numbers as the model takes become its shape. */
-static shoal_status shape_rows(shoal_dataset *d, const shoal_shape *input, const char *path) {
-  shoal_shape *s = &d->features.shape, one = {.rank = s->rank - 1};
+static shoal_shape row_shape(const shoal_dataset *d) {
+  const shoal_shape *s = &d->features.shape;
+  shoal_shape one = {.rank = s->rank - 1};
   memcpy(one.dim, s->dim + 1, (size_t)one.rank * sizeof *one.dim);
+  return one;
+}
+
+/* Rows of as many numbers as the model takes become its shape. */
+static shoal_status shape_rows(job_rows *rows, const char *path) {
+  shoal_shape *s = &rows->data->features.shape, one = row_shape(rows->data);
+  const shoal_shape *input = &rows->input;
   if (shoal_shape_count(&one) != shoal_shape_count(input)) {
     char have[SHOAL_SHAPE_TEXT], want[SHOAL_SHAPE_TEXT];
     return status_make(SHOAL_ERR_INPUT, "%s: the rows are %s, but the model takes examples of %s", path,
@@ -153,12 +172,18 @@ static shoal_status open_rows(const job_flags *f, const shoal_model_kind *kind, 
   bool stream = (may_stream && f->stream) || kind->sparse; /* sparse rows are always streamed */
   if (is_fake(path) && !stream && !f->format && !f->transform) {
     TRY(load_fake(f, kind, split, rows));
-    return shape_rows(rows->data, &kind->input, path);
+    const shoal_shape row = row_shape(rows->data);
+    follow(rows, kind, &row);
+    return shape_rows(rows, path);
   }
   if (!stream && !f->format && !f->transform && dataset_loadable(path)) { /* the quickest way for what it knows */
     TRY(shoal_dataset_load(path, split, &rows->data));
+    const shoal_shape row = row_shape(rows->data);
     rows->classes = rows->data->classes;
-    return NULL;
+    follow(rows, kind, &row);
+    if (shoal_shape_count(&row) == shoal_shape_count(&rows->input)) return shape_rows(rows, path);
+    shoal_dataset_destroy(rows->data); /* images that must be made to fit */
+    rows->data = NULL;
   }
   TRY(find_files(f, kind, names, split, rows));
   if (kind->sparse) rows->classes = 2;
@@ -169,7 +194,7 @@ static shoal_status open_rows(const job_flags *f, const shoal_model_kind *kind, 
     return status_make(SHOAL_ERR_ARGUMENT, "%s: the rows take more than %lld MB; raise --memory-limit", rows->files,
                        (long long)f->memory_limit);
   rows->classes = rows->data->classes;
-  return shape_rows(rows->data, &kind->input, rows->files);
+  return shape_rows(rows, rows->files);
 }
 
 /* Raises *most to the largest index in the files. */
@@ -212,13 +237,23 @@ shoal_status job_evaluate(shoal_model *m, const job_rows *rows, shoal_evaluation
                     : shoal_model_evaluate_stream(m, &rows->stream, NULL, NULL, out);
 }
 
-shoal_status job_open_rows(const job_flags *f, const shoal_model_kind *kind, const char *const *names,
-                           const char *split, bool may_stream, job_rows *out) {
-  job_rows rows = {0};
+static shoal_status open_anew(const job_flags *f, const shoal_model_kind *kind, const char *const *names,
+                              const char *split, bool may_stream, bool follows, job_rows *out) {
+  job_rows rows = {.input = job_input(f, kind), .follows = follows};
   shoal_status status = open_rows(f, kind, names, split, may_stream, &rows);
   if (status)
     job_close_rows(&rows);
   else
     *out = rows;
   return status;
+}
+
+shoal_status job_open_rows(const job_flags *f, const shoal_model_kind *kind, const char *const *names,
+                           const char *split, bool may_stream, job_rows *out) {
+  return open_anew(f, kind, names, split, may_stream, false, out);
+}
+
+shoal_status job_open_training_rows(const job_flags *f, const shoal_model_kind *kind, const char *const *names,
+                                    bool may_stream, job_rows *out) {
+  return open_anew(f, kind, names, "train", may_stream, !f->input, out);
 }

@@ -96,7 +96,7 @@ static shoal_status read_bytes(const char *path, rows_block *into) {
 
 /* A PNG or JPEG, as rows of such pictures were made to fit when the model was trained. */
 static shoal_status predict_colour(saved_model *s, const char *path, output *out) {
-  const shoal_shape *in = &s->kind->input;
+  const shoal_shape input = job_input(&s->job, s->kind), *in = &input;
   const char *own = s->kind->transform ? s->kind->transform : "", *given = s->job.transform ? s->job.transform : own;
   char *steps = NULL;
   const bool sized = strstr(given, "resize=") || strstr(given, "fit="); /* else the rows had the size already */
@@ -127,13 +127,13 @@ done:
 }
 
 static shoal_status predict_file(saved_model *s, const char *path, output *out) {
-  const shoal_shape *in = &s->kind->input;
+  const shoal_shape input = job_input(&s->job, s->kind), *in = &input;
   if (in->rank == 3 && in->dim[2] > 1) return predict_colour(s, path, out);
-  int side = in->rank == 1 ? 28 : 0; /* a flat input is a square picture */
-  while (in->rank == 1 && (int64_t)side * side < in->dim[0]) side++;
-  int height = in->rank == 1 ? side : (int)in->dim[0], width = in->rank == 1 ? side : (int)in->dim[1];
+  if (in->rank != 3)
+    return status_make(SHOAL_ERR_ARGUMENT, "%s: the model takes rows of %lld numbers, no pictures; name rows of the data "
+                       "with --index", path, (long long)shoal_shape_count(in));
   shoal_tensor picture;
-  TRY(image_read_gray(path, height, width, &picture));
+  TRY(image_read_gray(path, (int)in->dim[0], (int)in->dim[1], &picture));
   picture.shape.rank = in->rank + 1;
   for (int i = 0; i < in->rank; i++) picture.shape.dim[i + 1] = in->dim[i];
   shoal_status status = predict_rows(s, &picture, path, 0, NULL, out);

@@ -14,9 +14,20 @@
 #define TRACE_SKIPPED 10      /* steps: the first ones warm up */
 #define TRACE_SPANS (1 << 16) /* kept of each thread */
 
+/* The model takes rows as the training data has them. */
+static shoal_status note_input(training *t) {
+  const shoal_shape *in = &t->train.input, *own = &t->kind->input;
+  if (t->flags.input || t->kind->sparse || shoal_shape_equal(in, own)) return NULL;
+  text words = {0};
+  for (int i = 0; i < in->rank; i++) text_add(&words, "%s%lld", i ? "x" : "", (long long)in->dim[i]);
+  t->flags.input = t->input = words.data;
+  return words.failed ? status_no_memory() : NULL;
+}
+
 shoal_status training_load(training *t, bool may_stream) {
   const job_flags *f = &t->flags;
-  TRY(job_open_rows(f, t->kind, t->class_names, "train", may_stream && f->validation_split == 0, &t->train));
+  TRY(job_open_training_rows(f, t->kind, t->class_names, may_stream && f->validation_split == 0, &t->train));
+  TRY(note_input(t));
   if (!t->class_names) TRY(class_names_copy(t->train.class_names, &t->class_names));
   t->rows = t->train.data ? shoal_dataset_rows(t->train.data) : 0;
   if (job_has_split(f, "test")) TRY(job_open_rows(f, t->kind, t->class_names, "test", false, &t->test));
@@ -105,6 +116,7 @@ shoal_status training_options(training *t, shoal_fit_options *out) {
       .eval_every = f->eval_every,
       .validation_split = f->validation_split,
       .patience = (int)f->patience,
+      .restore_best = f->patience > 0,
       .checkpoint_dir = f->no_checkpoints ? NULL : t->dir.checkpoints,
       .checkpoint_every = f->checkpoint_every,
       .keep = (int)f->keep,
@@ -158,4 +170,5 @@ void training_fini(training *t) {
   free((void *)t->class_names);
   run_dir_fini(&t->dir);
   text_fini(&t->shape);
+  free(t->input);
 }

@@ -18,6 +18,7 @@ typedef struct {
   int64_t rows;         /* to train on; 0: streamed, and not counted */
   shoal_model *model;
   job_pieces pieces;
+  char *input; /* for flags.input, when the data said it */
   text shape; /* the flags that decide what is learned, as lines */
 } training;
 

@@ -4,7 +4,7 @@
 
 static void build(shoal_model *m, const shoal_model_options *options) {
   shoal_model_options o = model_options(options, "tanh", "avg", model_lenet.classes);
-  shoal_model_conv2d(m, 6, 5, 1, SHOAL_SAME, o.activation); /* 28 x 28 x 6 */
+  shoal_model_conv2d(m, 6, 5, 1, SHOAL_SAME, o.activation); /* of MNIST: 28 x 28 x 6 */
   model_pool(m, o.pool, 2, 2);                              /* 14 x 14 x 6 */
   shoal_model_conv2d(m, 16, 5, 1, SHOAL_VALID, o.activation); /* 10 x 10 x 16 */
   model_pool(m, o.pool, 2, 2);                                /* 5 x 5 x 16 */
@@ -16,7 +16,7 @@ static void build(shoal_model *m, const shoal_model_options *options) {
 
 const shoal_model_kind model_lenet = {
     .name = "lenet",
-    .summary = "LeNet-5: two convolutions, three dense layers (61,706 parameters)",
+    .summary = "LeNet-5: two convolutions, three dense layers (on MNIST 61,706 parameters)",
     .data = "mnist",
     .batch_size = 64,
     .epochs = 6,
@@ -27,5 +27,7 @@ const shoal_model_kind model_lenet = {
     .final_share = 0.05,
     .classes = 10,
     .input = {3, {28, 28, 1}},
+    .input_rule = SHOAL_INPUT_IMAGE,
+    .input_least = 12, /* the second pooling sees 2 x 2 */
     .build = build,
 };

@@ -10,12 +10,13 @@ static void build(shoal_model *m, const shoal_model_options *options) {
 
 const shoal_model_kind model_softmax = {
     .name = "softmax",
-    .summary = "softmax regression: one dense layer (7,850 parameters)",
+    .summary = "softmax regression: one dense layer (on MNIST 7,850 parameters)",
     .data = "mnist",
     .batch_size = 200,
     .epochs = 50,
     .rate = 0.5,
     .classes = 10,
     .input = {3, {28, 28, 1}},
+    .input_rule = SHOAL_INPUT_ANY,
     .build = build,
 };

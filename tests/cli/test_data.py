@@ -1,5 +1,6 @@
 """shoal data, and training on formats other than MNIST's."""
 import json
+import random
 import signal
 import struct
 import subprocess
@@ -176,6 +177,37 @@ class Data(support.Case):
     def fit(self, run, *flags, **options):
         self.shoal("train", "lenet", "--run-dir", run, *support.FEW, *flags, **options)
         return self.summary(run)
+
+    def test_the_input_follows_the_data(self):
+        """Rows of four numbers, three classes: the shape is noted, and all that comes later finds it there."""
+        numbers = random.Random(3)
+        rows = [(k, [k + numbers.gauss(0, 0.2) for _ in range(4)]) for k in (0, 1, 2) for _ in range(40)]
+        numbers.shuffle(rows)
+        for name, part in (("iris.csv", rows[:90]), ("iris-test.csv", rows[90:])):
+            (self.folder / name).write_text("".join(f"{k},{','.join(f'{x:.4f}' for x in v)}\n" for k, v in part))
+        flags = ["--data", "iris.csv", "--test-data", "iris-test.csv", "--columns", "label=0", "--batch-size", 10, "--epochs", 20,
+                 *support.FEW]
+        self.shoal("train", "softmax", "--run-dir", "iris", *flags)
+        got = self.summary("iris")
+        self.assertEqual(got["parameters"], 4 * 3 + 3)
+        self.assertGreater(got["test_accuracy"], 0.9)
+        out, _ = self.shoal("eval", "iris", "--json")
+        self.assertAlmostEqual(json.loads(out)["accuracy"], got["test_accuracy"])
+        self.assertEqual(len(json.loads(self.shoal("predict", "iris", "--index", "0-9", "--json")[0])), 10)
+        self.assertIn("rows of 4 numbers", self.shoal("predict", "iris", "iris.csv", "iris-test.csv", expect=2)[1])
+        self.shoal("train", "softmax", "--run-dir", "iris", "--resume", "--epochs", 21)
+        self.assertEqual(self.summary("iris")["epochs"], 21)
+        self.shoal("train", "softmax", "--run-dir", "shared", *flags, "--workers", 2, "--ps", 2)
+        self.assertEqual(self.summary("shared")["parameters"], 15)
+        # Images of any size and any channels that the layers can take; smaller ones are made larger.
+        for size, parameters in (("20x24x3", 6 * 76 + 16 * 151 + 16 * 3 * 4 * 120 + 120 + 120 * 84 + 84 + 84 * 4 + 4),
+                                 ("8x8x1", 6 * 26 + 16 * 151 + 400 * 120 + 120 + 120 * 84 + 84 + 84 * 4 + 4)):
+            self.shoal("data", "generate", "images", "--rows", 80, "--size", size, "--classes", 4, "--as", "npy", "--out",
+                       f"i{size}")
+            got = self.fit(size, "--data", f"i{size}", "--epochs", 1)
+            self.assertEqual(got["parameters"], parameters)
+            self.shoal("eval", size, "--split", "train")
+        self.assertIn("--input", self.shoal("train", "lenet", "--input", "28xx1", expect=2)[1])
 
     def test_trains_on_pictures(self):
         folder = self.pictures()
