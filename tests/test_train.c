@@ -327,17 +327,81 @@ static void stops_early(void **state) {
   assert_true(again.stopped_early && again.steps == r.steps && again.run_examples == 0);
   assert_true(again.final_loss == r.final_loss && again.validation_loss == r.validation_loss);
 
-  /* best.safetensors holds the weights of the best validation accuracy. */
-  shoal_evaluation end, best;
+  /* best.safetensors holds the weights of the best validation loss. */
+  shoal_evaluation end, best, taken;
   assert_ok(shoal_model_evaluate(m, &wrong, &end));
+  assert_true(end.loss == r.validation_loss && !r.restored && r.best_epoch == r.epochs - 4);
   snprintf(path, sizeof path, "%s/best.safetensors", dir);
   assert_ok(shoal_model_load(m, path));
   assert_ok(shoal_model_evaluate(m, &wrong, &best));
-  assert_true(best.accuracy >= end.accuracy && best.loss < end.loss);
+  assert_true(best.loss < end.loss);
+
+  /* Asked for, they are those left at the end: kept in memory, or found in the folder of a run that is resumed. */
+  fit.restore_best = true;
+  for (int i = 0; i < 2; i++) {
+    shoal_model *other = model_make_xor(&xor_options);
+    shoal_fit_options now = fit;
+    if (!i) now = (shoal_fit_options){.epochs = 60, .validation = &wrong, .patience = 4, .restore_best = true};
+    assert_ok(shoal_model_fit(other, &train, &now, &again));
+    assert_ok(shoal_model_evaluate(other, &wrong, &taken));
+    assert_true(again.stopped_early && again.restored && again.best_epoch == r.best_epoch && again.epochs == r.epochs);
+    assert_true(taken.loss == best.loss && again.validation_loss == best.loss);
+    shoal_model_destroy(other);
+  }
   shoal_model_destroy(m);
   files_remove_folder(dir);
   data_free(&train);
   data_free(&wrong);
+}
+
+typedef struct {
+  double loss[64], accuracy[64];
+  int steps;
+  int64_t tested, epochs;
+} points_seen;
+
+static bool see_step(void *context, const shoal_progress *p) {
+  points_seen *points = context;
+  points->loss[points->steps] = p->loss;
+  points->accuracy[points->steps++] = p->accuracy;
+  return false;
+}
+
+static bool see_epoch(void *context, const shoal_progress *p) {
+  points_seen *points = context;
+  points->tested += p->test.examples;
+  points->epochs++;
+  return false;
+}
+
+/* A point of a curve is the mean of all steps since the last one; test rows are tested once an epoch. */
+static void points_are_means(void **state) {
+  enum { STEPS = 24, EVERY = 4 };
+  shoal_dataset data, test;
+  data_make_xor(160, 1, &data);
+  data_make_xor(50, 2, &test);
+  points_seen one = {0}, means = {0};
+  points_seen *both[] = {&one, &means};
+  for (int i = 0; i < 2; i++) {
+    shoal_model *m = model_make_xor(&xor_options);
+    shoal_fit_options fit = {.epochs = 3, .batch_size = 20, .test = i ? &test : NULL};
+    fit.callbacks = (shoal_callbacks){
+        .context = both[i], .on_step = see_step, .every_steps = i ? EVERY : 1, .on_epoch = see_epoch};
+    assert_ok(shoal_model_fit(m, &data, &fit, NULL));
+    shoal_model_destroy(m);
+  }
+  assert_true(one.steps == STEPS && means.steps == STEPS / EVERY);
+  for (int k = 0; k < means.steps; k++) {
+    double loss = 0, accuracy = 0;
+    for (int i = 0; i < EVERY; i++) {
+      loss += one.loss[k * EVERY + i] / EVERY;
+      accuracy += one.accuracy[k * EVERY + i] / EVERY;
+    }
+    assert_true(fabs(means.loss[k] - loss) < 1e-9 && fabs(means.accuracy[k] - accuracy) < 1e-9);
+  }
+  assert_true(one.tested == 0 && means.epochs == 3 && means.tested == 3 * 50);
+  data_free(&data);
+  data_free(&test);
 }
 
 static void saves_and_loads(void **state) {
@@ -552,7 +616,7 @@ int main(void) {
       cmocka_unit_test(has_a_usual_rate), cmocka_unit_test(zeros_are_no_hits),
       cmocka_unit_test(learns_xor),       cmocka_unit_test(learns_images),    cmocka_unit_test(same_seed_same_bits),
       cmocka_unit_test(stops_when_asked), cmocka_unit_test(counts_steps),     cmocka_unit_test(validation_split),
-      cmocka_unit_test(split_by_class),
+      cmocka_unit_test(split_by_class),   cmocka_unit_test(points_are_means),
       cmocka_unit_test(stops_early),      cmocka_unit_test(saves_and_loads),  cmocka_unit_test(bad_loss),
       cmocka_unit_test(diverging_rate),   cmocka_unit_test(layer_errors),     cmocka_unit_test(fit_errors),
       cmocka_unit_test(biases_have_a_rate), cmocka_unit_test(l2_in_the_update),

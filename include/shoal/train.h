@@ -141,11 +141,12 @@ typedef struct {
   int64_t epoch, epochs; /* epoch counts from 0 */
   int64_t step, steps;   /* step: finished ones; steps: all there will be, 0: not known yet */
   int64_t examples;      /* seen so far in this run */
-  double loss;           /* of the last step; in on_epoch: mean of the epoch */
+  double loss;           /* mean since the last call of on_step; in on_epoch: of the epoch */
   double accuracy;       /* the same for training accuracy; NaN when not measured */
   double rate;           /* learning rate of the last step */
   double seconds;        /* training time so far, evaluation not counted */
   double validation_loss, validation_accuracy; /* on_epoch only; NaN without validation data */
+  shoal_evaluation test; /* on_epoch only, with test data; otherwise examples is 0 */
   double staleness; /* updates between reading parameters and using the gradient: mean since the last call; NaN: none */
   shoal_times times;
   double examples_seconds; /* in which `examples` and `step` were made: as `seconds`, but where other workers go on while
@@ -192,16 +193,18 @@ typedef struct {
    * many numbers as the model's input. Checkpoints hold the pipeline's position. */
   const shoal_pipeline_options *stream;
   const shoal_dataset *validation;
+  const shoal_dataset *test; /* tested after each epoch, for callbacks alone; NULL: not */
   /* Sparse rows: rows to test on while training, and after how many rows each time (0: never). */
   const shoal_pipeline_options *test_stream;
   int64_t eval_every;
   double validation_split;    /* share of the training rows held out, of each class the same, drawn by the seed of
                                * shoal_model_compile: the same rows on every worker and after a resume; 0: none */
   int patience;               /* stop after so many epochs without a better validation loss; 0: never */
+  bool restore_best;          /* when training ends, take the weights of the epoch with the best validation loss */
   const char *checkpoint_dir; /* NULL: no checkpoints */
   int64_t checkpoint_every;   /* steps; 0: at each epoch's end */
   int keep;                   /* checkpoints kept; 0: 3 */
-  bool keep_best;             /* also best.safetensors, by validation accuracy */
+  bool keep_best;             /* also best.safetensors, by validation loss */
   bool resume;                /* continue from the newest checkpoint, if there is one */
   const char *settings;       /* text kept in checkpoints: resuming with another is refused, saying what differs */
   shoal_strategy *strategy;   /* borrowed */
@@ -222,7 +225,9 @@ typedef struct {
   double input_wait_seconds; /* waiting for data */
   shoal_times times;         /* of `seconds` */
   double final_loss;   /* mean of the last epoch (or of the last 100 steps, whichever is shorter) */
-  double train_accuracy, validation_accuracy, validation_loss; /* NaN: not measured */
+  double train_accuracy, validation_accuracy, validation_loss; /* NaN: not measured; the latter two of the weights left */
+  int64_t best_epoch;  /* the one with the best validation loss, from 1; 0: none was validated */
+  bool restored;       /* its weights are those left, later ones were worse */
   bool stopped;        /* by `stop` or a callback */
   bool stopped_early;  /* by patience */
   int64_t resumed_from; /* step, or -1 */

@@ -157,6 +157,7 @@ void progress_epoch(progress *p, const shoal_progress *now) {
   if (isfinite(now->validation_loss)) text_add(&line, "  validation loss %.4f", now->validation_loss);
   if (isfinite(now->validation_accuracy))
     text_add(&line, "  validation accuracy %.2f %%", 100 * now->validation_accuracy);
+  if (now->test.examples) text_add(&line, "  test accuracy %.2f %%", 100 * now->test.accuracy);
   text_add(&line, "  rate %.4g  %s examples/s  %.1f s", now->rate, speed_text(p->speed, speed),
            now->examples_seconds);
   if (line.data) say_indented(p->to, INDENT, "%s\n", line.data);

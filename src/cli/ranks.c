@@ -295,6 +295,7 @@ static bool on_epoch(void *context, const shoal_progress *p) {
   rank_run *t = context;
   add_metrics(t, "epoch", p);
   *t->crew->last = *p;
+  if (p->test.examples) warn_unwritten(t, metrics_test(&t->log, p->step, &p->test));
   if (is_first(t)) progress_epoch(t->crew->screen, p);
   return false;
 }
@@ -391,6 +392,7 @@ static shoal_status train(rank_run *t) {
   fit.callbacks.context = t;
   fit.callbacks.on_step = on_step;
   fit.callbacks.on_epoch = on_epoch;
+  fit.test = b->test.data;
   if (is_first(t)) {
     fit.callbacks.on_note = on_note;
     fit.callbacks.on_inspect = on_inspect;
@@ -400,9 +402,14 @@ static shoal_status train(rank_run *t) {
   TRY(shoal_model_fit(b->model, b->train.data, &fit, &report->fit));
   metrics_stop_sampling(&t->log);
   progress_clear(t->crew->screen);
-  if (b->test.data) TRY(shoal_model_evaluate(b->model, b->test.data, &report->test));
+  const shoal_progress *last = t->crew->last;
+  const bool tested = last->test.examples && last->step == report->fit.updates && !report->fit.restored;
+  if (tested)
+    report->test = last->test; /* of these weights, after the last epoch */
+  else if (b->test.data)
+    TRY(shoal_model_evaluate(b->model, b->test.data, &report->test));
   if (is_first(t)) {
-    warn_unwritten(t, metrics_test(&t->log, report->fit.updates, &report->test));
+    if (!tested) warn_unwritten(t, metrics_test(&t->log, report->fit.updates, &report->test));
     TRY(shoal_model_save(b->model, b->dir.weights));
   }
   return collect(t, own_report(t, &report->fit, &report->test));

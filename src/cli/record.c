@@ -53,6 +53,8 @@ const record_field fit_record[] = {
     REAL(shoal_fit_result, times.input),
     BOOL(shoal_fit_result, stopped),
     BOOL(shoal_fit_result, stopped_early),
+    INT(shoal_fit_result, best_epoch),
+    BOOL(shoal_fit_result, restored),
     INT(shoal_fit_result, resumed_from),
     INT(shoal_fit_result, lost_steps),
     INT(shoal_fit_result, touched_rows),

@@ -221,6 +221,7 @@ json_t *summary_json(run_report *r) {
       {"train_accuracy", number(fit->train_accuracy)},
       {"validation_loss", number(fit->validation_loss)},
       {"validation_accuracy", number(fit->validation_accuracy)},
+      {"best_epoch", fit->best_epoch ? json_integer(fit->best_epoch) : json_null()},
       {"test_loss", number(r->test.loss)},
       {"test_accuracy", number(r->test.accuracy)},
       {"test_error_rate", number(1 - r->test.accuracy)},
@@ -303,7 +304,8 @@ static void print_tasks(const json_t *tasks, FILE *to, int width) {
 void summary_print(const run_report *r, FILE *to) {
   const job_flags *f = r->flags;
   const shoal_fit_result *fit = &r->fit;
-  enum { MODEL, STRATEGY, WORKERS, BATCH, GLOBAL, EPOCHS, UPDATES, RATE, SECONDS, SPEED, LOSS, ACCURACY, COLUMNS };
+  enum { MODEL, STRATEGY, WORKERS, BATCH, GLOBAL, EPOCHS, UPDATES, RATE, SECONDS, SPEED, LOSS, ACCURACY, HELD_LOSS, HELD_ACCURACY,
+         COLUMNS };
   table_column c[COLUMNS] = {
       [MODEL] = {"model", true, ""},         [STRATEGY] = {"strategy", true, ""},
       [WORKERS] = {"workers", false, ""},    [BATCH] = {"batch", false, ""},
@@ -311,6 +313,7 @@ void summary_print(const run_report *r, FILE *to) {
       [UPDATES] = {"updates", false, ""},    [RATE] = {"effective\nlr", true, ""},
       [SECONDS] = {"seconds", false, ""},    [SPEED] = {"examples/s", false, ""},
       [LOSS] = {"final\nloss", false, ""},   [ACCURACY] = {"test\naccuracy", false, ""},
+      [HELD_LOSS] = {"validation\nloss", false, ""}, [HELD_ACCURACY] = {"validation\naccuracy", false, ""},
   };
   table_set_text(&c[MODEL], r->kind->name);
   snprintf(c[STRATEGY].cell, TABLE_CELL, "%s%s%s", f->strategy, job_is_cluster(f) ? " " : "",
@@ -331,10 +334,12 @@ void summary_print(const run_report *r, FILE *to) {
     table_set_text(&c[SPEED], "-");
   table_set_number(&c[LOSS], fit->final_loss, 4);
   table_set_share(&c[ACCURACY], r->test.accuracy);
+  table_set_number(&c[HELD_LOSS], fit->validation_loss, 4);
+  table_set_share(&c[HELD_ACCURACY], fit->validation_accuracy);
 
   int width = terminal_width(to);
   fputc('\n', to);
-  table_print(to, c, 1, COLUMNS, width);
+  table_print(to, c, 1, isfinite(fit->validation_loss) ? COLUMNS : HELD_LOSS, width);
   fputc('\n', to);
   if (r->tasks)
     print_tasks(r->tasks, to, width);

@@ -61,6 +61,7 @@ static bool on_epoch(void *context, const shoal_progress *p) {
   t->last = *p;
   progress_epoch(&t->screen, p);
   warn_unwritten(t, metrics_add(&t->log, "epoch", p, NULL));
+  if (p->test.examples) warn_unwritten(t, metrics_test(&t->log, p->step, &p->test));
   return false;
 }
 
@@ -129,6 +130,7 @@ static shoal_status fit(train_run *t) {
   shoal_fit_options options;
   TRY(training_options(&t->base, &options));
   options.strategy = t->strategy;
+  options.test = t->base.test.data;
   options.stop = interrupt_flag(t->signals);
   options.callbacks.context = t;
   options.callbacks.on_step = on_step;
@@ -227,6 +229,10 @@ static shoal_status train_alone(train_run *t) {
   announce(t);
   t->begun = true;
   TRY(fit(t));
+  if (t->last.test.examples && t->last.step == t->report.fit.updates && !t->report.fit.restored) {
+    t->report.test = t->last.test; /* of these weights, after the last epoch */
+    return NULL;
+  }
   if (t->base.test.data || t->base.test.files) {
     TRY(job_evaluate(t->base.model, &t->base.test, &t->report.test));
     warn_unwritten(t, metrics_test(&t->log, t->report.fit.updates, &t->report.test));

@@ -218,8 +218,9 @@ void fit_count_losses(fit_loop *l, int64_t examples, double loss, double hits) {
   s->epoch_loss += loss;
   s->epoch_hits += hits;
   s->epoch_seen += examples;
-  l->progress.loss = loss / (double)examples;
-  l->progress.accuracy = hits / (double)examples;
+  l->since_loss += loss;
+  l->since_hits += hits;
+  l->since_examples += examples;
 }
 
 void fit_losses(const fit_loop *l, int64_t n, double *loss, double *hits) {
@@ -316,6 +317,10 @@ void fit_set_progress(fit_loop *l) {
   p->staleness = l->staleness_steps && !is_together(l) ? (double)l->staleness / (double)l->staleness_steps : NAN;
   l->staleness = l->staleness_steps = 0;
   p->validation_loss = p->validation_accuracy = NAN;
+  p->test = (shoal_evaluation){.loss = NAN, .accuracy = NAN, .top_k = NAN, .auc = NAN};
+  if (!l->since_examples) return;
+  p->loss = l->since_loss / (double)l->since_examples;
+  p->accuracy = l->since_hits / (double)l->since_examples;
 }
 
 /* Whether something that is to be done every `every` steps is due after those from `before` on. */
@@ -332,6 +337,8 @@ static bool report_step(fit_loop *l, int64_t before) {
     l->last_progress = now;
   }
   fit_set_progress(l);
+  l->since_loss = l->since_hits = 0;
+  l->since_examples = 0;
   return c->on_step(c->context, &l->progress);
 }
 
@@ -348,15 +355,47 @@ static shoal_status validate(fit_loop *l) {
   s->validation_accuracy = e.accuracy;
   if (!(e.loss >= s->best_loss)) { /* also the first time, when the best is NaN */
     s->best_loss = e.loss;
+    s->best_accuracy = e.accuracy;
+    s->best_epoch = s->epoch;
     s->waited = 0;
+    if (l->options->restore_best) TRY(fit_best_keep(l));
+    if (l->options->keep_best) fit_checkpoint(l, true);
   } else {
     s->waited++;
   }
   if (l->options->patience > 0 && s->waited >= l->options->patience) s->ended = true;
-  if (!(e.accuracy <= s->best_accuracy)) {
-    s->best_accuracy = e.accuracy;
-    if (l->options->keep_best) fit_checkpoint(l, true);
-  }
+  return NULL;
+}
+
+static shoal_status test(fit_loop *l, shoal_evaluation *out) {
+  const shoal_dataset *t = l->options->test;
+  uint64_t begun = fit_trace_now(l);
+  TRY(status_wrap(model_evaluate_rows(l->model, &t->features, &t->labels, 0, t->features.shape.dim[0], out),
+                  "test after step %lld", (long long)l->state.step));
+  fit_trace_add(l, FIT_TEST, begun);
+  l->eval_seconds += out->seconds;
+  return NULL;
+}
+
+/* Says why a run with validation ended, and takes the best weights. */
+static shoal_status take_best(fit_loop *l, bool stopped, bool *restored) {
+  const fit_state *s = &l->state;
+  text line = {0};
+  *restored = false;
+  if (!l->validation || !is_chief(l) || stopped || !s->best_epoch) return NULL;
+  const double begun = clock_seconds();
+  if (l->options->restore_best && s->best_epoch < s->epoch) TRY(fit_best_restore(l, restored));
+  l->checkpoint_seconds += clock_seconds() - begun;
+  if (s->ended)
+    text_add(&line, "stopped early after epoch %lld: the validation loss of epoch %lld, %.4f, was not reached again in "
+             "%lld epoch%s", (long long)s->epoch, (long long)s->best_epoch, s->best_loss, (long long)s->waited,
+             s->waited == 1 ? "" : "s");
+  else if (*restored)
+    text_add(&line, "epoch %lld of %lld had the best validation loss, %.4f", (long long)s->best_epoch,
+             (long long)s->epoch, s->best_loss);
+  if (*restored) text_add(&line, "; the weights of epoch %lld are taken", (long long)s->best_epoch);
+  if (line.data && !line.failed) fit_note(l, line.data);
+  text_fini(&line);
   return NULL;
 }
 
@@ -377,8 +416,11 @@ shoal_status fit_end_epoch(fit_loop *l, bool *stop) {
   if (l->validation && is_chief(l)) TRY(validate(l));
   if (l->options->checkpoint_dir && !l->options->checkpoint_every) fit_checkpoint(l, false);
   if (!c->on_epoch) return NULL;
+  shoal_evaluation tested = {0};
+  if (l->options->test && is_chief(l)) TRY(test(l, &tested));
   fit_set_progress(l);
   shoal_progress p = l->progress;
+  if (tested.examples) p.test = tested;
   p.epoch = s->epoch - 1;
   p.loss = loss;
   p.accuracy = accuracy;
@@ -481,6 +523,7 @@ static shoal_status fit(fit_loop *l, shoal_fit_result *result) {
   if (l->data) TRY(model_check_data(m, l->data));
   if (l->data) TRY(model_adopt_class_names(m, l->data->class_names));
   if (o->validation) TRY(status_wrap(model_check_data(m, o->validation), "validation data"));
+  if (o->test) TRY(status_wrap(model_check_data(m, o->test), "test data"));
   if (l->data)
     TRY(fit_cut(l));
   else
@@ -521,6 +564,8 @@ static shoal_status fit(fit_loop *l, shoal_fit_result *result) {
   if (o->callbacks.on_inspect && o->callbacks.inspect_every > 0) TRY(fit_inspect_create(l, &l->inspect));
   l->start = l->last_progress = clock_seconds();
   TRY(run(l, &stopped));
+  bool restored;
+  TRY(take_best(l, stopped, &restored));
   const fit_state *s = &l->state;
   shoal_fit_result r = {
       .epochs = s->epoch,
@@ -536,8 +581,10 @@ static shoal_status fit(fit_loop *l, shoal_fit_result *result) {
       .eval_seconds = l->eval_seconds,
       .checkpoint_seconds = l->checkpoint_seconds,
       .input_wait_seconds = l->input_seconds,
-      .validation_accuracy = s->validation_accuracy,
-      .validation_loss = s->validation_loss,
+      .validation_accuracy = restored ? s->best_accuracy : s->validation_accuracy,
+      .validation_loss = restored ? s->best_loss : s->validation_loss,
+      .best_epoch = s->best_epoch,
+      .restored = restored,
       .stopped = stopped,
       .stopped_early = s->ended,
       .resumed_from = from,
@@ -579,6 +626,7 @@ shoal_status shoal_model_fit(shoal_model *m, const shoal_dataset *data, const sh
   fit_wait_for_writer(l);
   snapshot_destroy(l->writer);
   fit_saved_fini(&l->saved);
+  fit_best_fini(l);
   text_fini(&l->settings);
   free(l->order);
   free(l->split);

@@ -44,6 +44,10 @@ typedef struct fit_loop {
   int64_t saved_step; /* of the last checkpoint written or tried; -1: none */
   bool fresh;         /* nothing written yet: what lies in the folder is another run's */
   shoal_progress progress;
+  double since_loss, since_hits; /* sums over ... */
+  int64_t since_examples;        /* ... so many examples since steps were last reported */
+  shoal_tensor *best;            /* [best_count] with options->restore_best: the weights that validated best, or NULL */
+  int best_count;
   double start, last_progress;
   int64_t run_examples, worker_examples, worker_steps;
   int64_t computed;   /* batches of this worker, those included whose answer is on its way */
@@ -128,6 +132,10 @@ SHOAL_CHECKED shoal_status fit_between_steps(fit_loop *l, int64_t before, bool e
 SHOAL_CHECKED shoal_status fit_end_epoch(fit_loop *l, bool *stop);
 /* best: best.safetensors. Writing may fail, which is noted, and training goes on. */
 void fit_checkpoint(fit_loop *l, bool best);
+/* Notes the weights as the best so far; goes back to them (*restored false: nobody has them any more). */
+SHOAL_CHECKED shoal_status fit_best_keep(fit_loop *l);
+SHOAL_CHECKED shoal_status fit_best_restore(fit_loop *l, bool *restored);
+void fit_best_fini(fit_loop *l);
 /* Until what was saved while training went on is on the disk. */
 void fit_wait_for_writer(fit_loop *l);
 /* Goes back to the newest checkpoint, if there is one. */

@@ -38,9 +38,9 @@ shoal_status fit_check_options(const shoal_fit_options *o, bool has_data) {
   if ((o->stream != NULL) == (has_data != false))
     return status_make(SHOAL_ERR_ARGUMENT, "fit: give data in memory or a stream, one of the two");
   bool validates = o->validation || o->validation_split > 0;
-  if ((o->patience > 0 || o->keep_best) && !validates)
+  if ((o->patience > 0 || o->keep_best || o->restore_best) && !validates)
     return status_make(SHOAL_ERR_ARGUMENT, "fit: %s needs validation data or a validation split",
-                       o->patience > 0 ? "patience" : "keep_best");
+                       o->patience > 0 ? "patience" : o->keep_best ? "keep_best" : "restore_best");
   if ((o->resume || o->keep_best) && !o->checkpoint_dir)
     return status_make(SHOAL_ERR_ARGUMENT, "fit: %s needs a folder for checkpoints",
                        o->resume ? "resume" : "keep_best");

@@ -28,6 +28,7 @@ static const struct {
     {"epoch_hits", FIELD_REAL, offsetof(fit_state, epoch_hits)},
     {"best_accuracy", FIELD_REAL, offsetof(fit_state, best_accuracy)},
     {"best_loss", FIELD_REAL, offsetof(fit_state, best_loss)},
+    {"best_epoch", FIELD_INT, offsetof(fit_state, best_epoch)},
     {"waited", FIELD_INT, offsetof(fit_state, waited)},
     {"ended", FIELD_BOOL, offsetof(fit_state, ended)},
     {"validation_loss", FIELD_REAL, offsetof(fit_state, validation_loss)},

@@ -15,7 +15,8 @@ typedef struct {
   int64_t seen;     /* steps whose losses were seen here: apart, a worker does not see the others' */
   double epoch_loss, epoch_hits; /* sums over ... */
   int64_t epoch_seen;            /* ... so many examples of the epoch under way */
-  double best_accuracy, best_loss; /* of the validations so far; NaN: none */
+  double best_loss, best_accuracy; /* of the validation with the least loss so far; NaN: none */
+  int64_t best_epoch;              /* after which that was, from 1; 0: none */
   int64_t waited;                  /* epochs since the validation loss was last the best */
   bool ended;                      /* by patience */
   double validation_loss, validation_accuracy; /* of the last validation; NaN: none */

@@ -127,6 +127,8 @@ void model_shrink_table(shoal_model *m, int64_t rows);
 static inline int64_t model_features(const shoal_model *m) { return m->features ? m->features : m->input.dim[0]; }
 /* A variable as it is saved. */
 SHOAL_CHECKED shoal_status model_entry(shoal_model *m, shoal_value *variable, safetensors_item *out);
+/* The same of all weights, in the order of the layers; the caller frees the list. */
+SHOAL_CHECKED shoal_status model_entries(shoal_model *m, safetensors_item **out, int *n);
 /* A batch of sparse rows as feeds of the tower; returns how many. */
 #define TOWER_MOST_FEEDS 4
 int tower_feed_sparse(const tower *t, const shoal_batch *b, shoal_feed feeds[TOWER_MOST_FEEDS]);

@@ -3,8 +3,7 @@
 #include "train/checkpoint.h"
 #include "train/model.h"
 
-/* One entry a weight, viewing the session's memory; *out is the caller's to free. */
-static shoal_status weight_entries(shoal_model *m, checkpoint_entry **out, int *n) {
+shoal_status model_entries(shoal_model *m, checkpoint_entry **out, int *n) {
   shoal_value **list;
   TRY(model_weights(m, false, &list, n));
   checkpoint_entry *entries = calloc((size_t)*n + 1, sizeof *entries);
@@ -26,7 +25,7 @@ shoal_status shoal_model_save(shoal_model *m, const char *path) {
   checkpoint_entry *entries = NULL;
   int n;
   shoal_status status = model_names_write(m->class_names, metadata);
-  if (!status) status = weight_entries(m, &entries, &n);
+  if (!status) status = model_entries(m, &entries, &n);
   if (!status) status = checkpoint_write_path(path, entries, n, json_object_size(metadata) ? metadata : NULL);
   free(entries);
   json_decref(metadata);
@@ -37,7 +36,7 @@ shoal_status shoal_model_load(shoal_model *m, const char *path) {
   TRY(model_ready(m));
   checkpoint_entry *entries;
   int n;
-  TRY(weight_entries(m, &entries, &n));
+  TRY(model_entries(m, &entries, &n));
   json_t *metadata = NULL;
   const char *const *names = NULL;
   shoal_status status = checkpoint_read_some(path, entries, n, &metadata);

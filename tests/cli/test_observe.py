@@ -83,7 +83,7 @@ class Events(ObserveCase):
         epochs = self.lines("r", "epoch")
         self.assertEqual([s for s, _ in held_out["accuracy"]], [l["step"] for l in epochs])
         self.assertAlmostEqual(held_out["accuracy"][-1][1], epochs[-1]["validation_accuracy"], places=6)
-        self.assertAlmostEqual(held_out["test/accuracy"][0][1], self.summary("r")["test_accuracy"], places=6)
+        self.assertAlmostEqual(held_out["test/accuracy"][-1][1], self.summary("r")["test_accuracy"], places=6)
 
     def test_histograms_change_nothing(self):
         for run, flags in (("plain", ()), ("watched", ("--histograms", 3))):

@@ -137,13 +137,28 @@ class Train(support.Case):
             self.assertEqual(self.summary(run)["learning_rate"], rate, flags)
 
     def test_validation_patience_and_top_k(self):
-        self.train("softmax", "r", "--epochs", 50, "--validation-split", 0.25, "--patience", 2, "--lr", 100,
-                   "--batch-size", 64, "--top-k", 3)
+        out, err = self.train("softmax", "r", "--epochs", 50, "--validation-split", 0.25, "--patience", 2, "--lr", 100,
+                              "--batch-size", 64, "--top-k", 3)
         summary = self.summary("r")
         self.assertEqual(summary["status"], "stopped early")
         self.assertLess(summary["epochs"], 50)
         self.assertGreaterEqual(summary["test_top_k"], summary["test_accuracy"])
         self.assertTrue((self.folder / "r" / "checkpoints" / "best.safetensors").exists())
+        # The best epoch is told, its weights are those left, and its figures stand in the table.
+        best = summary["best_epoch"]
+        self.assertEqual(best, summary["epochs"] - 2)
+        self.assertIn(f"stopped early after epoch {best + 2}", err)
+        self.assertIn(f"the weights of epoch {best} are taken", err)
+        self.assertRegex(out, r"validation\s+validation")
+        lines = [json.loads(line) for line in (self.folder / "r" / "metrics.jsonl").read_text().splitlines()]
+        epochs = [line for line in lines if line["kind"] == "epoch"]
+        self.assertEqual(min(line["validation_loss"] for line in epochs), summary["validation_loss"])
+        self.assertEqual(epochs[best - 1]["validation_loss"], summary["validation_loss"])
+        # Test rows are tested after each epoch, and the weights taken once more.
+        tests = [line for line in lines if line["kind"] == "eval"]
+        self.assertEqual([t["step"] for t in tests], [line["step"] for line in epochs] + [summary["updates"]])
+        self.assertAlmostEqual(tests[best - 1]["accuracy"], summary["test_accuracy"], places=9)
+        self.assertEqual(" ".join(out.split()).count("test accuracy"), len(epochs))
 
     def test_lenet(self):
         self.train("lenet", "r", "--epochs", 6, "--batch-size", 32, "--activation", "relu", "--pool", "max",
