@@ -89,7 +89,7 @@ int main(void) {
     from.labels[from.count++] = 0;
     free(bytes);
   }
-  stop_on(transform_create("resize=256x256", &from.schema, 0, &t));
+  stop_on(transform_create("resize=256x256", &from.schema, 0, NULL, &t));
   transform_schema(t, &resized);
   rows_init(&out, &resized);
   double ours = INFINITY, alone = INFINITY;

@@ -155,7 +155,7 @@ static void resizing(void **state) {
 static void one(const char *words, const rows_schema *in, const rows_block *from, uint64_t epoch, rows_block *out) {
   transform *t;
   rows_schema schema;
-  assert_ok(transform_create(words, in, 5, &t));
+  assert_ok(transform_create(words, in, 5, NULL, &t));
   transform_schema(t, &schema);
   rows_init(out, &schema);
   assert_ok(transform_row(t, from, 0, epoch, 0, out));
@@ -221,7 +221,7 @@ static void flips(void **state) {
   assert_ok(rows_reserve(&from, 1, 0));
   memcpy(from.features, "\1\2", 2);
   from.count = 1;
-  assert_ok(transform_create("flip", &in, 3, &t));
+  assert_ok(transform_create("flip", &in, 3, NULL, &t));
   int turned = 0, differ = 0;
   rows_init(&out, &in);
   rows_init(&again, &in);
@@ -259,14 +259,14 @@ static void wrong_words(void **state) {
   rows_schema bytes = {.kind = ROWS_BYTES}, numbers = dense, sparse = {.kind = ROWS_SPARSE}, odd = dense;
   transform *t;
   for (size_t i = 0; i < COUNT_OF(cases); i++)
-    assert_fails(transform_create(cases[i].text, &dense, 0, &t), SHOAL_ERR_ARGUMENT, cases[i].words);
+    assert_fails(transform_create(cases[i].text, &dense, 0, NULL, &t), SHOAL_ERR_ARGUMENT, cases[i].words);
   numbers.dtype = SHOAL_F32;
   odd.shape.dim[2] = 2;
-  assert_fails(transform_create("flip", &bytes, 0, &t), SHOAL_ERR_ARGUMENT, "say resize=HxW");
-  assert_fails(transform_create("crop=3x3,resize=3x3", &bytes, 0, &t), SHOAL_ERR_ARGUMENT, "before crop");
-  assert_fails(transform_create("flip", &numbers, 0, &t), SHOAL_ERR_ARGUMENT, "f32 [4,6,3]");
-  assert_fails(transform_create("flip", &sparse, 0, &t), SHOAL_ERR_ARGUMENT, "sparse");
-  assert_fails(transform_create("gray", &odd, 0, &t), SHOAL_ERR_ARGUMENT, "1 or 3 channels");
+  assert_fails(transform_create("flip", &bytes, 0, NULL, &t), SHOAL_ERR_ARGUMENT, "say resize=HxW");
+  assert_fails(transform_create("crop=3x3,resize=3x3", &bytes, 0, NULL, &t), SHOAL_ERR_ARGUMENT, "before crop");
+  assert_fails(transform_create("flip", &numbers, 0, NULL, &t), SHOAL_ERR_ARGUMENT, "the rows are numbers, f32[4,6,3]");
+  assert_fails(transform_create("flip", &sparse, 0, NULL, &t), SHOAL_ERR_ARGUMENT, "sparse");
+  assert_fails(transform_create("gray", &odd, 0, NULL, &t), SHOAL_ERR_ARGUMENT, "1 or 3 channels");
   transform_destroy(NULL);
 }
 
@@ -316,7 +316,7 @@ static void threads(void **state) {
   load_images(path, &from);
   assert_int_equal(from.count, 40);
   transform *t;
-  assert_ok(transform_create("resize=32x24,flip,standardise", &from.schema, 9, &t));
+  assert_ok(transform_create("resize=32x24,flip,standardise", &from.schema, 9, NULL, &t));
   transform_schema(t, &schema);
   for (int i = 0; i < 4; i++) {
     jobs[i] = (job){.t = t, .from = &from};
@@ -453,7 +453,7 @@ static void photographs(void **state) {
   rows_schema schema;
   transform *t;
   load_images(path, &from);
-  assert_ok(transform_create("resize=256x256", &from.schema, 0, &t));
+  assert_ok(transform_create("resize=256x256", &from.schema, 0, NULL, &t));
   transform_schema(t, &schema);
   rows_init(&out, &schema);
   for (int64_t i = 0; i < from.count; i++) assert_ok(transform_row(t, &from, i, 0, 0, &out));

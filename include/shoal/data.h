@@ -16,6 +16,8 @@ typedef struct shoal_dataset {
   int classes;
   float scale; /* what features are to be multiplied with: 1/255 for u8 pixels, else 1 */
   const char *const *class_names; /* NULL: classes have no names; or those of the first classes, ended by NULL, owned */
+  const char *preprocessing; /* what was learned to make numbers of these rows (shoal_pipeline_preprocessing), owned; NULL:
+                         * nothing was */
   int32_t *index; /* NULL; or what the rows of both tensors point to, owned: the data has fewer rows than there are */
 } shoal_dataset;
 

@@ -27,6 +27,8 @@ typedef struct {
   int classes;          /* 0: found from the data */
   const char *const *class_names; /* ended by NULL: labels that are words have these numbers, and others are bad rows;
                          * NULL: the words in all files, in their order */
+  const char *preprocessing; /* what shoal_pipeline_preprocessing gave of the training rows, to be done to these, too;
+                         * NULL: learned from these */
   const char *columns;  /* CSV, TSV: which column is what; NULL: the format's standard */
   const char *fields;   /* TFRecord: names of the features with label, index and value; NULL: "label,index,value" */
   bool no_checksums;    /* TFRecord: do not check CRCs */
@@ -37,7 +39,8 @@ typedef struct {
   int64_t batch_size;   /* 0: 32. Batches do not reach over the end of an epoch. */
   bool drop_short;      /* drop an epoch's last batch when it is not full */
   int threads;          /* that decode and transform; 0: as many as there are processors, at most 8 */
-  const char *transform; /* e.g. "resize=28x28,gray"; NULL: none. Needed for encoded images of different sizes */
+  const char *transform; /* e.g. "resize=28x28,gray", "standardise"; NULL: none. Needed for encoded images of different
+                          * sizes */
   int prefetch;         /* batches ready ahead; 0: 4 */
   bool skip_bad_rows;   /* count them and go on; more than 1 % of at least 1000 rows, or of an epoch, is an error */
   int64_t memory_limit; /* bytes for what is read ahead and shuffled; 0: 256 MB */
@@ -76,6 +79,10 @@ SHOAL_API SHOAL_CHECKED shoal_status shoal_pipeline_next(shoal_pipeline *p, cons
 SHOAL_API const char *shoal_pipeline_position(const shoal_pipeline *p, char buffer[SHOAL_POSITION_TEXT]);
 /* The names of the classes, ended by NULL, valid as long as the pipeline; NULL: labels are numbers. */
 SHOAL_API const char *const *shoal_pipeline_class_names(const shoal_pipeline *p);
+/* What was learned from the rows to make numbers of them: words of text columns, means that stand for missing values,
+ * statistics of a transform. A text (JSON) to be given to the pipelines of test rows and other workers; valid as long as
+ * the pipeline; NULL: there was nothing to learn. */
+SHOAL_API const char *shoal_pipeline_preprocessing(const shoal_pipeline *p);
 SHOAL_API void shoal_pipeline_count(const shoal_pipeline *p, shoal_pipeline_statistics *out);
 
 #ifdef __cplusplus

@@ -119,6 +119,13 @@ SHOAL_API SHOAL_CHECKED shoal_status shoal_model_set_class_names(shoal_model *m,
 /* Valid until they are set again; NULL: none. */
 SHOAL_API const char *const *shoal_model_class_names(const shoal_model *m);
 
+/* What was learned from the training rows to make numbers of them (shoal_pipeline_preprocessing), copied; NULL: nothing.
+ * fit takes that of its data when none is set; streams are read with it. It is saved with weights and checkpoints and
+ * comes back with shoal_model_load, to be given to the pipelines of other rows. */
+SHOAL_API SHOAL_CHECKED shoal_status shoal_model_set_preprocessing(shoal_model *m, const char *learned);
+/* Valid until it is set again; NULL: none. */
+SHOAL_API const char *shoal_model_preprocessing(const shoal_model *m);
+
 /* Where the time of one process in training went so far, in seconds. */
 typedef struct {
   double compute; /* steps, and all that is none of the below */

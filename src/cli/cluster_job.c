@@ -1,7 +1,5 @@
 #include "cli/cluster_job.h"
 
-#include "data/class_names.h"
-
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -72,11 +70,11 @@ shoal_status cluster_job_make(const training *t, int classes, int64_t rows, clus
     json_decref(servers);
     return status;
   }
-  j.file = json_pack("{s:s, s:s, s:i, s:o, s:I, s:s, s:b, s:s?, s:o, s:{s:o}}", "job", id, "model", t->kind->name,
-                     "classes", classes, "class_names", class_names_to_json(t->class_names), "rows", (json_int_t)rows,
-                     "run_dir", t->dir.path, "resume", t->flags.resume, "keys", t->flags.keys, "flags",
-                     flags_to_json(job_table, &t->flags), "cluster", "ps", servers);
+  j.file = json_pack("{s:s, s:s, s:i, s:I, s:s, s:b, s:s?, s:o, s:{s:o}}", "job", id, "model", t->kind->name,
+                     "classes", classes, "rows", (json_int_t)rows, "run_dir", t->dir.path, "resume", t->flags.resume,
+                     "keys", t->flags.keys, "flags", flags_to_json(job_table, &t->flags), "cluster", "ps", servers);
   status = j.file ? take_addresses(&j, "the job") : status_no_memory();
+  if (!status) status = training_note_learned(t, j.file);
   if (status) {
     cluster_job_fini(&j);
     return status;
@@ -101,7 +99,7 @@ static shoal_status read_job(const char *path, training *t, cluster_job *j) {
     return status_make(SHOAL_ERR_INPUT, "%s: %s", path, error.text);
   j->id = strtoull(id, NULL, 16);
   j->rows = rows;
-  TRY(status_wrap(class_names_from_json(json_object_get(j->file, "class_names"), &t->class_names), "%s", path));
+  TRY(training_take_learned(t, j->file, path));
   TRY(job_find_kind(model, &t->kind));
   t->flags = JOB_FLAGS_NONE_GIVEN;
   TRY(flags_from_json(job_table, flags, path, &nothing_given, &t->flags));

@@ -68,7 +68,7 @@ static shoal_status eval(const char *target, const eval_flags *f) {
   job_rows rows = {0};
   shoal_evaluation e;
   shoal_status status = NULL;
-  TRY_GOTO(status, job_open_rows(&s.job, s.kind, shoal_model_class_names(s.model), split, false, &rows), done);
+  TRY_GOTO(status, job_open_rows(&s.job, s.kind, job_learned_of(s.model), split, false, &rows), done);
   TRY_GOTO(status, job_evaluate(s.model, &rows, &e), done);
   if (f->json)
     status = print_json(&s, split, &e);

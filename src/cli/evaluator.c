@@ -75,7 +75,7 @@ static shoal_status load(evaluator *v, const char *path) {
   if (v->saved.model) return shoal_model_load(v->saved.model, path);
   saved_options o = {.data = v->options->data, .threads = v->options->threads};
   TRY(saved_model_load(path, &o, &v->saved));
-  TRY(job_open_rows(&v->saved.job, v->saved.kind, shoal_model_class_names(v->saved.model), "test", false, &v->rows));
+  TRY(job_open_rows(&v->saved.job, v->saved.kind, job_learned_of(v->saved.model), "test", false, &v->rows));
   return open_files(v);
 }
 

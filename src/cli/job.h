@@ -102,24 +102,32 @@ shoal_shape job_input(const job_flags *f, const shoal_model_kind *kind);
 /* The layers, not compiled yet. classes: of the data. */
 SHOAL_CHECKED shoal_status job_build(const shoal_model_kind *kind, const job_flags *f, int classes, shoal_model **out);
 
+/* What training rows taught, to be used for all others. Borrowed. */
+typedef struct {
+  const char *const *class_names; /* NULL: found in the data */
+  const char *preprocessing;      /* NULL: learned from the data */
+} job_learned;
+job_learned job_learned_of(const shoal_model *m);
+
 /* Where a job's rows come from. */
 typedef struct {
   shoal_dataset *data;           /* in memory; or NULL, and then they are streamed: */
   shoal_pipeline_options stream; /* its texts live as long as this */
   char *files, *transform;       /* owned, or NULL */
   const char *const *class_names; /* owned; NULL: classes are numbers */
+  char *preprocessing;            /* owned; NULL: there is none */
   int classes;
   shoal_shape input; /* of an example, as the model is to take it */
   bool follows;      /* then the model's own shape gives way to that of the rows, where its layers allow it */
 } job_rows;
 
 /* Finds the rows of a split and, unless they are to be streamed (or are too large and `may_stream`), loads them. Images
- * are made to fit the model's input. names: of the classes, those of the training rows; NULL: found in the data. */
-SHOAL_CHECKED shoal_status job_open_rows(const job_flags *f, const shoal_model_kind *kind, const char *const *names,
+ * are made to fit the model's input. known: what the training rows taught. */
+SHOAL_CHECKED shoal_status job_open_rows(const job_flags *f, const shoal_model_kind *kind, job_learned known,
                                          const char *split, bool may_stream, job_rows *out);
 /* The same of the rows to train on; unless f->input is said, the model's input follows them. */
 SHOAL_CHECKED shoal_status job_open_training_rows(const job_flags *f, const shoal_model_kind *kind,
-                                                  const char *const *names, bool may_stream, job_rows *out);
+                                                  job_learned known, bool may_stream, job_rows *out);
 void job_close_rows(job_rows *rows);
 /* Sparse rows: how many features there are when nobody said: the model's own number or, of a format whose indices mean
  * nothing by themselves, one more than the largest index in both files. test: may have no files. */

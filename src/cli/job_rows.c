@@ -16,6 +16,7 @@ void job_close_rows(job_rows *rows) {
   free(rows->files);
   free(rows->transform);
   free((void *)rows->class_names);
+  free(rows->preprocessing);
   *rows = (job_rows){0};
 }
 
@@ -92,21 +93,27 @@ static shoal_status fitting_transform(const rows_schema *s, const shoal_shape *i
                      s->kind == ROWS_BYTES ? "encoded images" : shoal_shape_text(&s->shape, have), want);
 }
 
-/* Looks at the head of the first file. */
-static shoal_status probe(const shoal_pipeline_options *o, rows_schema *out, const char *const **names) {
-  shoal_pipeline_options small = *o;
+job_learned job_learned_of(const shoal_model *m) {
+  return (job_learned){shoal_model_class_names(m), shoal_model_preprocessing(m)};
+}
+
+/* Looks at the head of the first file, and learns what is not known yet. */
+static shoal_status probe(job_rows *rows, rows_schema *out) {
+  shoal_pipeline_options small = rows->stream;
   small.batch_size = small.prefetch = small.threads = 1;
   small.shuffle_rows = 0;
   shoal_pipeline *p;
   TRY(shoal_pipeline_create(&small, &p));
   pipeline_schema(p, out);
-  shoal_status status = class_names_copy(shoal_pipeline_class_names(p), names);
+  const char *learned = shoal_pipeline_preprocessing(p);
+  shoal_status status = class_names_copy(shoal_pipeline_class_names(p), &rows->class_names);
+  if (!status && learned && !(rows->preprocessing = strdup(learned))) status = status_no_memory();
   shoal_pipeline_destroy(p);
   return status;
 }
 
-static shoal_status find_files(const job_flags *f, const shoal_model_kind *kind, const char *const *names,
-                               const char *split, job_rows *rows) {
+static shoal_status find_files(const job_flags *f, const shoal_model_kind *kind, job_learned known, const char *split,
+                               job_rows *rows) {
   text files = {0};
   TRY(dataset_files(data_of(f, split), split_of(f, split), &files));
   rows->files = files.data;
@@ -114,7 +121,8 @@ static shoal_status find_files(const job_flags *f, const shoal_model_kind *kind,
                                           .format = f->format,
                                           .classes = (int)f->classes,
                                           .features = f->features,
-                                          .class_names = names,
+                                          .class_names = known.class_names,
+                                          .preprocessing = known.preprocessing,
                                           .columns = f->columns,
                                           .fields = f->fields,
                                           .transform = f->transform,
@@ -122,8 +130,9 @@ static shoal_status find_files(const job_flags *f, const shoal_model_kind *kind,
                                           .threads = (int)MIN_OF(f->threads, 64),
                                           .skip_bad_rows = f->on_bad_row && !strcmp(f->on_bad_row, "skip")};
   rows_schema schema;
-  TRY(probe(&rows->stream, &schema, &rows->class_names));
+  TRY(probe(rows, &schema));
   rows->stream.class_names = rows->class_names;
+  rows->stream.preprocessing = rows->preprocessing;
   if (kind->sparse && schema.kind != ROWS_SPARSE)
     return status_make(SHOAL_ERR_INPUT, "%s: the model takes sparse rows (tfrecord, libsvm, criteo), but these are %s",
                        rows->files, schema.kind == ROWS_DENSE ? "dense" : "encoded images");
@@ -166,8 +175,8 @@ static shoal_status stream_rows(const job_flags *f, job_rows *rows) {
   return NULL;
 }
 
-static shoal_status open_rows(const job_flags *f, const shoal_model_kind *kind, const char *const *names,
-                              const char *split, bool may_stream, job_rows *rows) {
+static shoal_status open_rows(const job_flags *f, const shoal_model_kind *kind, job_learned known, const char *split,
+                              bool may_stream, job_rows *rows) {
   const char *path = data_of(f, split);
   bool stream = (may_stream && f->stream) || kind->sparse; /* sparse rows are always streamed */
   if (is_fake(path) && !stream && !f->format && !f->transform) {
@@ -185,7 +194,7 @@ static shoal_status open_rows(const job_flags *f, const shoal_model_kind *kind, 
     shoal_dataset_destroy(rows->data); /* images that must be made to fit */
     rows->data = NULL;
   }
-  TRY(find_files(f, kind, names, split, rows));
+  TRY(find_files(f, kind, known, split, rows));
   if (kind->sparse) rows->classes = 2;
   if (stream) return stream_rows(f, rows);
   TRY(dataset_read(&rows->stream, f->memory_limit << 20, &rows->data));
@@ -237,10 +246,10 @@ shoal_status job_evaluate(shoal_model *m, const job_rows *rows, shoal_evaluation
                     : shoal_model_evaluate_stream(m, &rows->stream, NULL, NULL, out);
 }
 
-static shoal_status open_anew(const job_flags *f, const shoal_model_kind *kind, const char *const *names,
-                              const char *split, bool may_stream, bool follows, job_rows *out) {
+static shoal_status open_anew(const job_flags *f, const shoal_model_kind *kind, job_learned known, const char *split,
+                              bool may_stream, bool follows, job_rows *out) {
   job_rows rows = {.input = job_input(f, kind), .follows = follows};
-  shoal_status status = open_rows(f, kind, names, split, may_stream, &rows);
+  shoal_status status = open_rows(f, kind, known, split, may_stream, &rows);
   if (status)
     job_close_rows(&rows);
   else
@@ -248,12 +257,12 @@ static shoal_status open_anew(const job_flags *f, const shoal_model_kind *kind, 
   return status;
 }
 
-shoal_status job_open_rows(const job_flags *f, const shoal_model_kind *kind, const char *const *names,
-                           const char *split, bool may_stream, job_rows *out) {
-  return open_anew(f, kind, names, split, may_stream, false, out);
+shoal_status job_open_rows(const job_flags *f, const shoal_model_kind *kind, job_learned known, const char *split,
+                           bool may_stream, job_rows *out) {
+  return open_anew(f, kind, known, split, may_stream, false, out);
 }
 
-shoal_status job_open_training_rows(const job_flags *f, const shoal_model_kind *kind, const char *const *names,
+shoal_status job_open_training_rows(const job_flags *f, const shoal_model_kind *kind, job_learned known,
                                     bool may_stream, job_rows *out) {
-  return open_anew(f, kind, names, "train", may_stream, !f->input, out);
+  return open_anew(f, kind, known, "train", may_stream, !f->input, out);
 }

@@ -108,7 +108,7 @@ static shoal_status predict_colour(saved_model *s, const char *path, output *out
   transform *t = NULL;
   shoal_status status = NULL;
   TRY_GOTO(status, read_bytes(path, &file), done);
-  TRY_GOTO(status, transform_create(sized ? given : steps, &file.schema, 0, &t), done);
+  TRY_GOTO(status, transform_create(sized ? given : steps, &file.schema, 0, NULL, &t), done);
   rows_schema schema;
   transform_schema(t, &schema);
   rows_init(&picture, &schema);
@@ -160,7 +160,7 @@ static shoal_status predict_index(saved_model *s, const predict_flags *f, output
   int64_t first, last;
   TRY(read_range(f->index, &first, &last));
   job_rows loaded;
-  TRY(job_open_rows(&s->job, s->kind, shoal_model_class_names(s->model), f->split ? f->split : "test", false,
+  TRY(job_open_rows(&s->job, s->kind, job_learned_of(s->model), f->split ? f->split : "test", false,
                     &loaded));
   const shoal_dataset *data = loaded.data;
   shoal_status status = NULL;
@@ -198,7 +198,7 @@ static shoal_status predict_sparse(saved_model *s, const predict_flags *f, const
   const char *split = f->split ? f->split : words->count == 2 || f->saved.data ? "train" : "test";
   job_rows rows;
   shoal_evaluation e;
-  TRY(job_open_rows(&s->job, s->kind, shoal_model_class_names(s->model), split, false, &rows));
+  TRY(job_open_rows(&s->job, s->kind, job_learned_of(s->model), split, false, &rows));
   shoal_status status = shoal_model_evaluate_stream(s->model, &rows.stream, take_scores, out, &e);
   job_close_rows(&rows);
   return status;

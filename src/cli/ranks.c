@@ -193,12 +193,12 @@ shoal_status ranks_agree(ranks *r, training *t, shoal_status own) {
   static const flags_parsed nothing_given;
   char *words = NULL, *same = NULL;
   if (r->place.rank == 0 && !own) {
-    json_t *o = json_pack("{s:s, s:s, s:b, s:o, s:o}", "model", t->kind->name, "run_dir", t->dir.path, "resume",
-                          t->flags.resume, "class_names", class_names_to_json(t->class_names), "flags",
-                          flags_to_json(job_table, &t->flags));
-    words = o ? json_dumps(o, JSON_COMPACT) : NULL;
+    json_t *o = json_pack("{s:s, s:s, s:b, s:o}", "model", t->kind->name, "run_dir", t->dir.path, "resume",
+                          t->flags.resume, "flags", flags_to_json(job_table, &t->flags));
+    own = o ? training_note_learned(t, o) : status_no_memory();
+    words = own ? NULL : json_dumps(o, JSON_COMPACT);
     json_decref(o);
-    if (!words) own = status_no_memory();
+    if (!own && !words) own = status_no_memory();
   }
   shoal_status status = spread(r, words, &same);
   free(words);
@@ -224,7 +224,7 @@ shoal_status ranks_agree(ranks *r, training *t, shoal_status own) {
     return status_make(SHOAL_ERR_PEER, "what rank 0 says cannot be read");
   if (strcmp(model, t->kind->name))
     return status_make(SHOAL_ERR_ARGUMENT, "rank 0 trains %s, this rank %s", model, t->kind->name);
-  TRY(class_names_from_json(json_object_get(r->job, "class_names"), &t->class_names));
+  TRY(training_take_learned(t, r->job, "rank 0's settings"));
   bool quiet = t->flags.quiet;
   t->flags = JOB_FLAGS_NONE_GIVEN;
   TRY(flags_from_json(job_table, flags, "rank 0's settings", &nothing_given, &t->flags));
@@ -239,10 +239,11 @@ shoal_status ranks_agree(ranks *r, training *t, shoal_status own) {
 static shoal_status load_data(ranks *r, training *b) {
   struct {
     int64_t rows, classes, good;
-    uint64_t names; /* one number for all of them */
+    uint64_t names, preprocessing; /* one number for all of it */
   } here = {0}, there;
   shoal_status status = training_load(b, false);
-  if (!status) here = (typeof(here)){b->rows, b->train.classes, 1, class_names_hash(b->class_names)};
+  if (!status) here = (typeof(here)){b->rows, b->train.classes, 1, class_names_hash(b->class_names),
+                                     class_names_hash((const char *const[]){b->preprocessing, NULL})};
   there = here;
   shoal_status heard = collective_broadcast(&r->place, &there, sizeof there);
   if (!heard && !there.good && r->place.rank) heard = silent(r);
@@ -252,10 +253,12 @@ static shoal_status load_data(ranks *r, training *b) {
     return r->parted ? heard : status;
   }
   TRY(status ? status : heard);
-  if (here.rows == there.rows && here.classes == there.classes && here.names == there.names) return NULL;
-  if (here.rows == there.rows && here.classes == there.classes)
-    return status_make(SHOAL_ERR_INPUT, "%s: the classes here are called otherwise than where rank 0 runs: the files "
-                       "differ", b->flags.data);
+  bool same = here.rows == there.rows && here.classes == there.classes;
+  if (same && here.names == there.names && here.preprocessing == there.preprocessing) return NULL;
+  if (same)
+    return status_make(SHOAL_ERR_INPUT, "%s: %s than where rank 0 runs: the files differ", b->flags.data,
+                       here.names != there.names ? "the classes here are called otherwise"
+                                                 : "words or statistics of the columns here are others");
   return status_make(SHOAL_ERR_INPUT, "%s: %lld rows of %lld classes here, %lld rows of %lld classes where rank 0 runs",
                      b->flags.data, (long long)here.rows, (long long)here.classes, (long long)there.rows,
                      (long long)there.classes);

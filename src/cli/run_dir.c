@@ -1,7 +1,5 @@
 #include "cli/run_dir.h"
 
-#include "data/class_names.h"
-
 #include "train/checkpoint.h"
 
 #include <errno.h>
@@ -131,14 +129,9 @@ done:
   return status;
 }
 
-shoal_status run_dir_write_settings(const run_dir *r, const char *model, int classes, const char *const *names,
-                                    json_t *flags) {
-  json_t *object = json_pack("{s:s, s:s, s:i, s:o, s:O}", "shoal_version", SHOAL_VERSION, "model", model, "classes",
-                             classes, "class_names", class_names_to_json(names), "flags", flags);
-  if (!object) return status_no_memory();
-  shoal_status status = json_write_atomically(object, r->settings);
-  json_decref(object);
-  return status;
+shoal_status run_dir_write_settings(const run_dir *r, json_t *settings) {
+  if (json_object_set_new(settings, "shoal_version", json_string(SHOAL_VERSION))) return status_no_memory();
+  return json_write_atomically(settings, r->settings);
 }
 
 shoal_status run_dir_read_settings(const char *path, json_t **out) {

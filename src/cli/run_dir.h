@@ -22,10 +22,9 @@ bool run_dir_used(const run_dir *r);
 /* Makes the folder and those above it. */
 SHOAL_CHECKED shoal_status run_dir_make(const run_dir *r);
 
-/* settings.json: {"model": ..., "classes": ..., "class_names": [...], "flags": {...}}. classes and their names: of
- * the data. Borrows `flags`. */
-SHOAL_CHECKED shoal_status run_dir_write_settings(const run_dir *r, const char *model, int classes,
-                                                  const char *const *names, json_t *flags);
+/* settings.json: {"model": ..., "classes": ..., "class_names": [...], "preprocessing": {...}, "flags": {...}} and, which is
+ * added here, "shoal_version". classes, their names and preprocessing: of the training data. */
+SHOAL_CHECKED shoal_status run_dir_write_settings(const run_dir *r, json_t *settings);
 /* The caller owns *out, an object whose "model" is a string and "flags" an object. */
 SHOAL_CHECKED shoal_status run_dir_read_settings(const char *path, json_t **out);
 

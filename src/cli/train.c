@@ -13,7 +13,6 @@
 #include "cli/say.h"
 #include "cli/table.h"
 #include "cli/task.h"
-#include "data/class_names.h"
 #include "exec/session.h"
 #include "observe/trace_file.h"
 #include "train/mirrored.h"
@@ -101,8 +100,7 @@ static shoal_status open_folder(train_run *t) {
   if (strcmp(model, t->base.kind->name))
     return status_make(SHOAL_ERR_ARGUMENT, "%s holds a run of the model %s, not %s", t->base.dir.path, model,
                        t->base.kind->name);
-  TRY(status_wrap(class_names_from_json(json_object_get(t->kept, "class_names"), &t->base.class_names), "%s",
-                  t->base.dir.settings));
+  TRY(training_take_learned(&t->base, t->kept, t->base.dir.settings));
   return flags_from_json(job_table, json_object_get(t->kept, "flags"), t->base.dir.settings, &t->parsed,
                          &t->base.flags);
 }

@@ -26,11 +26,15 @@ static shoal_status note_input(training *t) {
 
 shoal_status training_load(training *t, bool may_stream) {
   const job_flags *f = &t->flags;
-  TRY(job_open_training_rows(f, t->kind, t->class_names, may_stream && f->validation_split == 0, &t->train));
+  job_learned known = {t->class_names, t->preprocessing};
+  TRY(job_open_training_rows(f, t->kind, known, may_stream && f->validation_split == 0, &t->train));
   TRY(note_input(t));
   if (!t->class_names) TRY(class_names_copy(t->train.class_names, &t->class_names));
+  if (!t->preprocessing && t->train.preprocessing && !(t->preprocessing = strdup(t->train.preprocessing)))
+    return status_no_memory();
+  known = (job_learned){t->class_names, t->preprocessing};
   t->rows = t->train.data ? shoal_dataset_rows(t->train.data) : 0;
-  if (job_has_split(f, "test")) TRY(job_open_rows(f, t->kind, t->class_names, "test", false, &t->test));
+  if (job_has_split(f, "test")) TRY(job_open_rows(f, t->kind, known, "test", false, &t->test));
   if (t->kind->sparse && !t->flags.features)
     TRY(job_find_features(t->kind, &t->train, &t->test, &t->flags.features));
   if (!t->test.files && !t->test.data) return NULL;
@@ -99,7 +103,8 @@ shoal_status training_compile(training *t, int classes, int64_t rows) {
       .race = t->kind->sparse && !job_is_cluster(f) && !job_is_together(f),
   };
   TRY(shoal_model_compile(t->model, &options));
-  return shoal_model_set_class_names(t->model, t->class_names);
+  TRY(shoal_model_set_class_names(t->model, t->class_names));
+  return shoal_model_set_preprocessing(t->model, t->preprocessing);
 }
 
 shoal_status training_options(training *t, shoal_fit_options *out) {
@@ -154,12 +159,28 @@ shoal_status training_open_trace(const training *t, int threads, int64_t times, 
   return NULL;
 }
 
+shoal_status training_note_learned(const training *t, json_t *into) {
+  json_t *learned = t->preprocessing ? json_loads(t->preprocessing, 0, NULL) : json_null();
+  bool failed = json_object_set_new(into, "class_names", class_names_to_json(t->class_names)) ||
+                json_object_set_new(into, "preprocessing", learned);
+  return failed ? status_no_memory() : NULL;
+}
+
+shoal_status training_take_learned(training *t, const json_t *from, const char *where) {
+  const json_t *learned = json_object_get(from, "preprocessing");
+  TRY(status_wrap(class_names_from_json(json_object_get(from, "class_names"), &t->class_names), "%s", where));
+  if (!json_is_object(learned)) return NULL;
+  t->preprocessing = json_dumps(learned, JSON_COMPACT);
+  return t->preprocessing ? NULL : status_no_memory();
+}
+
 shoal_status training_note_settings(training *t, int classes) {
   unlink(t->dir.weights);
-  json_t *flags = flags_to_json(job_table, &t->flags);
-  if (!flags) return status_no_memory();
-  shoal_status status = run_dir_write_settings(&t->dir, t->kind->name, classes, t->class_names, flags);
-  json_decref(flags);
+  json_t *all = json_pack("{s:s, s:i, s:o}", "model", t->kind->name, "classes", classes, "flags",
+                          flags_to_json(job_table, &t->flags));
+  shoal_status status = all ? training_note_learned(t, all) : status_no_memory();
+  if (!status) status = run_dir_write_settings(&t->dir, all);
+  json_decref(all);
   return status;
 }
 
@@ -168,6 +189,7 @@ void training_fini(training *t) {
   job_close_rows(&t->train);
   job_close_rows(&t->test);
   free((void *)t->class_names);
+  free(t->preprocessing);
   run_dir_fini(&t->dir);
   text_fini(&t->shape);
   free(t->input);

@@ -15,6 +15,7 @@ typedef struct {
   job_rows train, test; /* test.data NULL: there are none */
   const char *const *class_names; /* of the whole job, owned: found in the training rows, or as a run that is resumed, or
                          * who started this task, has them. NULL: classes are numbers */
+  char *preprocessing;  /* of the whole job, owned, likewise; NULL: there is none */
   int64_t rows;         /* to train on; 0: streamed, and not counted */
   shoal_model *model;
   job_pieces pieces;
@@ -36,6 +37,10 @@ SHOAL_CHECKED shoal_status training_open_metrics(training *t, const metrics_opti
 /* With --trace: the timeline of a process with so many threads; *out NULL without. times: steps that it sees for each
  * of a worker's. The caller destroys it. */
 SHOAL_CHECKED shoal_status training_open_trace(const training *t, int threads, int64_t times, events **out);
+/* What the training rows taught, for other processes and later runs: "class_names" and "preprocessing" in `into`. */
+SHOAL_CHECKED shoal_status training_note_learned(const training *t, json_t *into);
+/* Takes it from there; `where` opens messages. */
+SHOAL_CHECKED shoal_status training_take_learned(training *t, const json_t *from, const char *where);
 /* Writes the settings to the run's folder and takes away the end of an earlier life. */
 SHOAL_CHECKED shoal_status training_note_settings(training *t, int classes);
 /* Updates in a pass over so many rows. */

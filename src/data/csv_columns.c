@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "base/text.h"
+#include "data/csv_text.h"
 
 #include <math.h>
 #include <string.h>
@@ -22,11 +23,48 @@ static shoal_status add_word(char ***words, size_t *count, size_t *capacity, cha
   return status;
 }
 
-static shoal_status one(csv_columns *c, char *key, char *value) {
+static shoal_status set_missing(csv_columns *c, const char *value) {
   double number;
+  c->missing = !strcmp(value, "mean")    ? CSV_MISSING_MEAN
+               : !strcmp(value, "error") ? CSV_MISSING_ERROR
+                                         : CSV_MISSING_VALUE;
+  if (c->missing != CSV_MISSING_VALUE) return NULL;
+  if (!text_to_double(value, &number) || !isfinite((float)number))
+    return status_make(SHOAL_ERR_ARGUMENT, "columns: missing= expects error, mean or a number, found '%s'", value);
+  c->missing_value = (float)number;
+  return NULL;
+}
+
+/* categories=COLUMN, hash=COLUMN:WIDTH, numbers=COLUMN */
+static shoal_status add_kind(csv_columns *c, csv_kind kind, char *value) {
+  int64_t width = CSV_HASH_WIDTH;
+  char *colon = kind == CSV_HASH ? strrchr(value, ':') : NULL;
+  if (colon && text_to_int(colon + 1, &width)) *colon = 0;
+  if (width < 1 || width > CSV_WIDTH_MAX)
+    return status_make(SHOAL_ERR_ARGUMENT, "columns: hash=%s: expected a width of 1 to %d, found %lld", value,
+                       CSV_WIDTH_MAX, (long long)width);
+  void *array = c->kinds;
+  shoal_status status = mem_grow(&array, &c->kind_capacity, c->kind_count + 1, sizeof *c->kinds);
+  c->kinds = array;
+  if (!status) c->kinds[c->kind_count++] = (csv_kind_asked){value, kind, (int)width};
+  return status;
+}
+
+static shoal_status set_separator(csv_columns *c, const char *value) {
+  c->separator = csv_separator_called(value);
+  if (c->separator) return NULL;
+  return status_make(SHOAL_ERR_ARGUMENT, "columns: separator= expects tab, semicolon, pipe, comma or blank, found '%s'",
+                     value);
+}
+
+static const char *const keys[] = {"label",     "target",     "skip", "missing", "header", "classes",
+                                   "separator", "categories", "hash", "numbers"};
+
+static shoal_status one(csv_columns *c, char *key, char *value) {
   if (!value || !*value)
-    return status_make(SHOAL_ERR_ARGUMENT, "columns: expected label=, target=, skip=, missing=, header= or classes= "
-                                           "with something behind it, found '%s'", key);
+    return status_make(SHOAL_ERR_ARGUMENT, "columns: expected label=, target=, skip=, missing=, header=, classes=, "
+                                           "separator=, categories=, hash= or numbers= with something behind it, found "
+                                           "'%s'", key);
   if (!strcmp(key, "label") || !strcmp(key, "target")) {
     if (c->label) return status_make(SHOAL_ERR_ARGUMENT, "columns: label= or target= is given twice: keep one");
     c->label = value;
@@ -34,13 +72,11 @@ static shoal_status one(csv_columns *c, char *key, char *value) {
     return NULL;
   }
   if (!strcmp(key, "skip")) return add_word(&c->skip, &c->skip_count, &c->skip_capacity, value);
-  if (!strcmp(key, "missing")) {
-    if (!text_to_double(value, &number) || !isfinite((float)number))
-      return status_make(SHOAL_ERR_ARGUMENT, "columns: missing= expects a number, found '%s'", value);
-    c->has_missing = true;
-    c->missing = (float)number;
-    return NULL;
-  }
+  if (!strcmp(key, "missing")) return set_missing(c, value);
+  if (!strcmp(key, "separator")) return set_separator(c, value);
+  if (!strcmp(key, "categories")) return add_kind(c, CSV_CATEGORIES, value);
+  if (!strcmp(key, "hash")) return add_kind(c, CSV_HASH, value);
+  if (!strcmp(key, "numbers")) return add_kind(c, CSV_NUMBER, value);
   if (!strcmp(key, "header")) {
     c->header = !strcmp(value, "yes") ? 1 : !strcmp(value, "no") ? 0 : -1;
     if (c->header < 0)
@@ -52,10 +88,9 @@ static shoal_status one(csv_columns *c, char *key, char *value) {
       TRY(add_word(&c->classes, &c->class_count, &c->class_capacity, word));
     return NULL;
   }
-  static const char *const keys[] = {"label", "target", "skip", "missing", "header", "classes"};
   const char *nearest = text_nearest(key, keys, COUNT_OF(keys));
-  return status_make(SHOAL_ERR_ARGUMENT, "columns: '%s=' is not known; there are label, target, skip, missing, header "
-                                         "and classes%s%s%s", key, nearest ? "; did you mean '" : "",
+  return status_make(SHOAL_ERR_ARGUMENT, "columns: '%s=' is not known; there are label, target, skip, missing, header, "
+                                         "classes, separator, categories, hash and numbers%s%s%s", key, nearest ? "; did you mean '" : "",
                      nearest ? nearest : "", nearest ? "'?" : "");
 }
 
@@ -82,6 +117,7 @@ void csv_columns_fini(csv_columns *c) {
   free(c->text);
   free(c->skip);
   free(c->classes);
+  free(c->kinds);
   *c = (csv_columns){.header = -1};
 }
 
@@ -104,6 +140,16 @@ static shoal_status find(const char *column, char *const *names, size_t n, size_
   const char *nearest = text_nearest(column, (const char *const *)names, n);
   return status_make(SHOAL_ERR_ARGUMENT, "no column is called '%s'%s%s%s: see the first line of the file", column,
                      nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "");
+}
+
+shoal_status csv_columns_kinds(const csv_columns *c, char *const *names, size_t n, csv_kind *kinds, int *widths) {
+  for (size_t i = 0; i < c->kind_count; i++) {
+    size_t column;
+    TRY(find(c->kinds[i].column, names, n, &column));
+    kinds[column] = c->kinds[i].kind;
+    widths[column] = c->kinds[i].width;
+  }
+  return NULL;
 }
 
 shoal_status csv_columns_assign(const csv_columns *c, char *const *names, size_t n, csv_role *roles) {

@@ -5,7 +5,12 @@
  *                    class or y, or else the last one
  *   target=COLUMN    a number to be predicted (regression) in place of a class
  *   skip=COLUMN      a column to leave out; may be given several times
- *   missing=NUMBER   what an empty field counts as; without it an empty field is an error
+ *   missing=WHAT     what a missing value (csv_is_missing) of a feature becomes: error (the standard) stops and names
+ *                    the place; a number; or mean, that of the column in the training rows. Of text, no category
+ *   separator=WHAT   tab, semicolon, pipe, comma, blank or the character; without it found out from the first lines
+ *   categories=COLUMN  one number a word, 1 for the word that is there: also for numbers that stand for categories
+ *   hash=COLUMN[:N]  the same with N (CSV_HASH_WIDTH) numbers, each for the words that fall to it
+ *   numbers=COLUMN   numbers, whatever most of the column looks like
  *   header=yes|no    whether the first line holds names; without it, it does when none of its fields is a number, or
  *                    when one is called label, target, class or y
  *   classes=A|B|C    the words of the label column in the order of their numbers
@@ -22,6 +27,21 @@
 #include <stddef.h>
 
 typedef enum { CSV_FEATURE, CSV_LABEL, CSV_SKIP } csv_role;
+typedef enum { CSV_FOUND_OUT, CSV_NUMBER, CSV_CATEGORIES, CSV_HASH } csv_kind;
+typedef enum { CSV_MISSING_ERROR, CSV_MISSING_VALUE, CSV_MISSING_MEAN } csv_missing;
+
+enum {
+  CSV_CATEGORIES_MAX = 64, /* words of a column that is text; of more it is hashed, unless asked for */
+  CSV_HASH_WIDTH = 64,
+  CSV_WIDTH_MAX = 1 << 16  /* numbers that a column may become */
+};
+
+/* What the description says a column is. */
+typedef struct {
+  char *column;
+  csv_kind kind;
+  int width; /* CSV_HASH */
+} csv_kind_asked;
 
 typedef struct {
   char *text;   /* owned; the words below point into it */
@@ -29,8 +49,11 @@ typedef struct {
   bool target;  /* it is a number to be predicted */
   char **skip;
   size_t skip_count, skip_capacity;
-  bool has_missing;
-  float missing;
+  csv_kind_asked *kinds;
+  size_t kind_count, kind_capacity;
+  csv_missing missing;
+  float missing_value; /* CSV_MISSING_VALUE */
+  char separator;      /* 0: to be found out */
   int header;   /* 1 yes, 0 no, -1 to be found out */
   char **classes;
   size_t class_count, class_capacity;
@@ -43,6 +66,9 @@ void csv_columns_fini(csv_columns *c);
 /* Is it what a label column is called? Upper or lower case. */
 bool csv_label_name(const char *name);
 
+/* What columns are said to be: kinds [n], and widths [n] of those that are CSV_HASH; others are left alone. */
+SHOAL_CHECKED shoal_status csv_columns_kinds(const csv_columns *c, char *const *names, size_t n, csv_kind *kinds,
+                                             int *widths);
 /* roles [n]; names [n] or NULL without a header line. */
 SHOAL_CHECKED shoal_status csv_columns_assign(const csv_columns *c, char *const *names, size_t n, csv_role *roles);
 

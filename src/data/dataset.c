@@ -190,6 +190,7 @@ shoal_status shoal_dataset_load(const char *name_or_path, const char *split, sho
 void shoal_dataset_destroy(shoal_dataset *data) {
   if (!data) return;
   free(data->index);
+  free((void *)data->preprocessing);
   free((void *)data->class_names);
   shoal_tensor_fini(&data->features);
   shoal_tensor_fini(&data->labels);

@@ -9,6 +9,7 @@ typedef struct {
   int64_t features;    /* ROWS_SPARSE: size of the feature space; 0: the format's own or found from the data */
   int classes;         /* 0: found from the data */
   const class_names *names; /* of the classes, where labels are words; NULL: those in the file. Borrowed */
+  const struct preprocessing *learned; /* from the training rows, borrowed; NULL: each file by itself */
   const char *columns; /* CSV, TSV: which column is what; NULL: the format's standard (see csv.c) */
   const char *fields;  /* TFRecord: names of the features that hold label, index, value; NULL: "label,index,value" */
   bool no_checksums;   /* TFRecord: do not check CRCs */
@@ -51,6 +52,8 @@ struct format {
   /* The names of its classes, borrowed: those of the options or, without them, those in this file; NULL: labels are
    * numbers. NULL as a slot: they always are. */
   const class_names *(*names)(const file_reader *r);
+  /* Learns from all training files what makes numbers of their columns. NULL as a slot: there is nothing to learn. */
+  shoal_status (*fit)(char *const *paths, size_t n, const format_options *options, struct preprocessing *out);
   /* The row's own file inside a folder, borrowed; NULL as a slot: rows have none. */
   const char *(*row_name)(const file_reader *r, int64_t record);
 };

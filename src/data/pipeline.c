@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "data/shuffle.h"
+#include "data/statistics.h"
 #include "data/transform.h"
 
 #include <pthread.h>
@@ -38,6 +39,8 @@ struct shoal_pipeline {
   bool drop_short, skip_bad;
   pipeline_place place;
   char *texts[2]; /* copies of the options' */
+  preprocessing learned; /* the options', and statistics learned here */
+  char *preprocessing;   /* all that was learned, as a text; NULL: nothing */
   const char *const *class_names; /* NULL: labels are numbers */
 
   pthread_mutex_t lock;
@@ -336,6 +339,8 @@ void shoal_pipeline_count(const shoal_pipeline *p, shoal_pipeline_statistics *ou
 
 const char *const *shoal_pipeline_class_names(const shoal_pipeline *p) { return p->class_names; }
 
+const char *shoal_pipeline_preprocessing(const shoal_pipeline *p) { return p->preprocessing; }
+
 void pipeline_schema(const shoal_pipeline *p, rows_schema *out) { *out = p->schema; }
 const files_list *pipeline_files(const shoal_pipeline *p) { return &p->source.files; }
 const format *pipeline_format(const shoal_pipeline *p) { return p->source.first_format; }
@@ -375,26 +380,53 @@ static source_options source_options_of(const shoal_pipeline_options *o) {
                           .skip_bad = o->skip_bad_rows};
 }
 
+/* Sets what is learned already. */
+static void use_learned(const preprocessing *learned, source_options *o) {
+  if (learned->table.count) o->options.learned = learned;
+}
+
 shoal_status pipeline_count_rows(const shoal_pipeline_options *options, int64_t *rows) {
   source_options o = source_options_of(options);
+  preprocessing learned;
   source s;
-  TRY(source_init(&s, &o));
-  shoal_status status = source_count(&s, rows);
-  source_fini(&s);
+  TRY(preprocessing_parse(options->preprocessing, &learned));
+  use_learned(&learned, &o);
+  shoal_status status = source_init(&s, &o);
+  if (!status) {
+    status = source_count(&s, rows);
+    source_fini(&s);
+  }
+  preprocessing_fini(&learned);
   return status;
+}
+
+/* The transform, with statistics of all rows of the files unless the caller has those of others. */
+static shoal_status open_transform(shoal_pipeline *p, const shoal_pipeline_options *o, const source_options *from) {
+  if (!o->transform) return NULL;
+  const char *step = transform_statistics(o->transform, &p->source.schema);
+  if (step && !p->learned.features.step) {
+    source_options all = *from;
+    all.options.learned = p->source.options.learned;
+    TRY(statistics_learn(&all, step, &p->learned.features));
+  }
+  TRY(transform_create(o->transform, &p->source.schema, o->seed, &p->learned.features, &p->transform));
+  transform_schema(p->transform, &p->schema);
+  return NULL;
 }
 
 static shoal_status open_source(shoal_pipeline *p, const shoal_pipeline_options *o) {
   source_options from = source_options_of(o);
   TRY(keep_text(p, 0, &from.options.columns));
   TRY(keep_text(p, 1, &from.options.fields));
+  TRY(preprocessing_parse(o->preprocessing, &p->learned));
+  use_learned(&p->learned, &from);
   TRY(source_init(&p->source, &from));
   p->schema = p->source.schema;
   TRY(class_names_copy((const char *const *)p->source.names.names, &p->class_names));
-  if (!o->transform) return NULL;
-  TRY(transform_create(o->transform, &p->source.schema, o->seed, &p->transform));
-  transform_schema(p->transform, &p->schema);
-  return NULL;
+  TRY(open_transform(p, o, &from));
+  preprocessing all = {.features = p->learned.features};
+  if (p->source.options.learned) all.table = p->source.options.learned->table;
+  return preprocessing_write(&all, &p->preprocessing);
 }
 
 static shoal_status make_ring(shoal_pipeline *p, const shoal_pipeline_options *o) {
@@ -477,6 +509,8 @@ void shoal_pipeline_destroy(shoal_pipeline *p) {
   shoal_status_free(p->failed);
   for (size_t i = 0; i < COUNT_OF(p->texts); i++) free(p->texts[i]);
   free((void *)p->class_names);
+  free(p->preprocessing);
+  preprocessing_fini(&p->learned);
   pthread_mutex_destroy(&p->lock);
   pthread_cond_destroy(&p->changed);
   free(p);

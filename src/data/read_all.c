@@ -63,8 +63,12 @@ static shoal_status read_rows(shoal_pipeline *p, const char *files, int64_t limi
   shoal_status status = collect(p, &c, fits);
   if (!status && *fits && !c.rows) status = status_make(SHOAL_ERR_INPUT, "%s: no rows are there", files);
   const char *const *names = NULL;
+  const char *learned = shoal_pipeline_preprocessing(p);
+  char *copy = NULL;
+  if (!status && *fits && learned && !(copy = strdup(learned))) status = status_no_memory();
   if (!status && *fits) status = class_names_copy(shoal_pipeline_class_names(p), &names);
   if (status || !*fits) {
+    free(copy);
     free(c.features);
     free(c.labels);
     return status;
@@ -75,7 +79,8 @@ static shoal_status read_rows(shoal_pipeline *p, const char *files, int64_t limi
                          .labels = shoal_tensor_view(SHOAL_I32, SHOAL_SHAPE(c.rows), c.labels),
                          .classes = s.classes ? s.classes : c.largest + 1,
                          .scale = s.scale,
-                         .class_names = names};
+                         .class_names = names,
+                         .preprocessing = copy};
   return NULL;
 }
 

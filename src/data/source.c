@@ -295,6 +295,17 @@ static shoal_status find_names(source *s, const char *const *given) {
   return NULL;
 }
 
+/* One way to make numbers of columns for all files: the caller's, or what they hold. */
+static shoal_status find_columns(source *s) {
+  if (s->options.learned) return NULL;
+  const format *f = s->forced;
+  if (!f) TRY(format_detect(s->files.paths[0], &f));
+  if (!f->fit) return NULL;
+  TRY(f->fit(s->files.paths, s->files.count, &s->options, &s->learned));
+  s->options.learned = &s->learned;
+  return NULL;
+}
+
 static shoal_status start(source *s, const source_options *o) {
   if (o->format) TRY(find_format(o->format, &s->forced));
   TRY(files_find(o->files, s->forced, &s->files));
@@ -302,6 +313,7 @@ static shoal_status start(source *s, const source_options *o) {
   s->by_row = s->files.count < (size_t)s->shards;
   s->order = calloc(s->files.count, sizeof *s->order);
   if (!s->order) return status_no_memory();
+  TRY(find_columns(s));
   TRY(find_names(s, o->names));
   file_reader *first;
   TRY(open_file(s, s->files.paths[0], &first));
@@ -331,6 +343,7 @@ void source_fini(source *s) {
   close_reader(s);
   files_fini(&s->files);
   class_names_fini(&s->names);
+  preprocessing_fini(&s->learned);
   free(s->order);
   *s = (source){0};
 }

@@ -11,6 +11,7 @@
 
 #include "base/text.h"
 #include "data/files.h"
+#include "data/preprocessing.h"
 
 typedef struct {
   const char *files, *format; /* borrowed while the source is made */
@@ -35,6 +36,7 @@ typedef struct {
   files_list files;
   const format *forced; /* NULL: found out for each file */
   format_options options;
+  preprocessing learned; /* from the files, unless the options have it */
   class_names names; /* of the classes in all files; none: labels are numbers */
   int shard, shards;
   bool by_row, shuffle, skip_bad;

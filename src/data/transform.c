@@ -12,18 +12,30 @@
 
 enum { MOST_STEPS = 16, MOST_SIDE = 16384, FLIP = 1 /* a stream of random numbers of its own */ };
 
-typedef enum { STEP_RESIZE, STEP_CROP, STEP_FIT, STEP_GRAY, STEP_COLOUR, STEP_FLIP, STEP_STANDARDISE } step_kind;
+typedef enum {
+  STEP_RESIZE,
+  STEP_CROP,
+  STEP_FIT,
+  STEP_GRAY,
+  STEP_COLOUR,
+  STEP_FLIP,
+  STEP_STANDARDISE,
+  STEP_MINMAX,
+  STEP_SCALE
+} step_kind;
 
 static const struct {
   const char *name;
   bool sized;
 } words[] = {[STEP_RESIZE] = {"resize", true}, [STEP_CROP] = {"crop", true},    [STEP_FIT] = {"fit", true},
              [STEP_GRAY] = {"gray", false},    [STEP_COLOUR] = {"colour", false}, [STEP_FLIP] = {"flip", false},
-             [STEP_STANDARDISE] = {"standardise", false}};
+             [STEP_STANDARDISE] = {"standardise", false}, [STEP_MINMAX] = {"minmax", false},
+             [STEP_SCALE] = {"scale", false}};
 
 typedef struct {
   step_kind kind;
   int height, width; /* of resize, crop and fit */
+  double factor;     /* of scale */
 } step;
 
 /* What one thread works in. */
@@ -41,6 +53,8 @@ struct transform {
   rows_schema in, out;
   int decoded_channels;          /* ROWS_BYTES */
   int least_height, least_width; /* ROWS_BYTES: what the first step wants at least; 0: all */
+  bool numbers;                  /* rows of numbers, of which number i becomes (x - shift[i]) * gain[i]; else images */
+  float *gain, *shift;           /* [numbers of a row] */
   pthread_mutex_t lock;          /* of `idle` */
   scratch *idle;
 };
@@ -64,20 +78,36 @@ static shoal_status parse_size(const char *value, step *s) {
   return NULL;
 }
 
+/* X or X/Y */
+static shoal_status parse_factor(const char *value, step *s) {
+  char *copy = strdup(value), *below = copy;
+  if (!copy) return status_no_memory();
+  const char *above = strsep(&below, "/");
+  double x = 0, y = 1;
+  bool right = text_to_double(above, &x) && (!below || text_to_double(below, &y)) && y != 0;
+  free(copy);
+  s->factor = right ? x / y : 0;
+  if (right && isfinite((float)s->factor) && (float)s->factor != 0) return NULL;
+  return status_make(SHOAL_ERR_ARGUMENT, "transform: scale expects a number or a fraction, for example scale=1/255; "
+                                         "found '%s'", value);
+}
+
 static shoal_status parse_word(char *word, step *out) {
   char *value = word, *name = strsep(&value, "=");
+  if (!strcmp(name, "standardize")) name = (char *)words[STEP_STANDARDISE].name;
   const char *names[COUNT_OF(words)];
   for (size_t i = 0; i < COUNT_OF(words); i++) {
     names[i] = words[i].name;
     if (strcmp(name, names[i])) continue;
     *out = (step){.kind = (step_kind)i};
     if (words[i].sized) return parse_size(value ? value : "", out);
+    if (i == STEP_SCALE) return parse_factor(value ? value : "", out);
     if (value) return status_make(SHOAL_ERR_ARGUMENT, "transform: %s takes no value, found '%s'", name, value);
     return NULL;
   }
   const char *nearest = text_nearest(name, names, COUNT_OF(names));
   return status_make(SHOAL_ERR_ARGUMENT, "transform: '%s' is not known; there are resize=HxW, crop=HxW, fit=HxW, gray, "
-                                         "colour, flip and standardise%s%s%s", name,
+                                         "colour, flip, standardise, minmax and scale=X%s%s%s", name,
                      nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "");
 }
 
@@ -135,6 +165,10 @@ static shoal_status follow(transform *t, int64_t height, int64_t width, int64_t 
         break;
       case STEP_STANDARDISE: numbers = true; break;
       case STEP_FLIP: break;
+      case STEP_MINMAX:
+      case STEP_SCALE:
+        return status_make(SHOAL_ERR_ARGUMENT, "transform: %s is for rows of numbers; pixels count as value / 255 "
+                                               "already", words[s->kind].name);
     }
   }
   if (!height)
@@ -148,7 +182,40 @@ static shoal_status follow(transform *t, int64_t height, int64_t width, int64_t 
   return NULL;
 }
 
-static shoal_status plan(transform *t) {
+static bool is_numbers(const rows_schema *s) {
+  return s->kind == ROWS_DENSE && (s->dtype == SHOAL_F32 || s->shape.rank == 1);
+}
+
+/* One multiplication and one addition a number. */
+static shoal_status plan_numbers(transform *t, const feature_scaling *learned) {
+  char shape[SHOAL_SHAPE_TEXT];
+  const step *s = &t->steps[0];
+  int64_t n = shoal_shape_count(&t->in.shape);
+  bool scales = s->kind == STEP_SCALE, known = scales || s->kind == STEP_STANDARDISE || s->kind == STEP_MINMAX;
+  if (t->count != 1 || !known)
+    return status_make(SHOAL_ERR_ARGUMENT, "transform: the rows are numbers, %s%s, which take one of standardise, minmax "
+                                           "and scale=X, not %s", shoal_dtype_name(t->in.dtype),
+                       shoal_shape_text(&t->in.shape, shape), known ? "several" : words[s->kind].name);
+  if (!scales && (!learned || !learned->step || strcmp(learned->step, words[s->kind].name) || learned->count != n))
+    return status_make(SHOAL_ERR_INPUT, "transform: %s of %lld numbers needs statistics of the training rows, but those "
+                                        "that are kept are of %s: use the run's own data and settings",
+                       words[s->kind].name, (long long)n, learned && learned->step ? learned->step : "none");
+  t->gain = malloc((size_t)n * sizeof *t->gain);
+  t->shift = malloc((size_t)n * sizeof *t->shift);
+  if (!t->gain || !t->shift) return status_no_memory();
+  for (int64_t i = 0; i < n; i++) {
+    t->gain[i] = (float)(scales ? s->factor : learned->scale[i]);
+    t->shift[i] = scales ? 0 : (float)learned->shift[i];
+  }
+  t->numbers = true;
+  t->out = t->in;
+  t->out.dtype = SHOAL_F32;
+  t->out.scale = 1;
+  return NULL;
+}
+
+static shoal_status plan(transform *t, const feature_scaling *learned) {
+  if (is_numbers(&t->in)) return plan_numbers(t, learned);
   const shoal_shape *shape = &t->in.shape;
   if (t->in.kind == ROWS_BYTES) {
     bool gray = false;
@@ -162,8 +229,8 @@ static shoal_status plan(transform *t) {
   }
   char shape_text[SHOAL_SHAPE_TEXT];
   if (t->in.kind != ROWS_DENSE || t->in.dtype != SHOAL_U8 || (shape->rank != 2 && shape->rank != 3))
-    return status_make(SHOAL_ERR_ARGUMENT, "transform: expected images, u8 [height,width,channels], but the rows are "
-                                           "%s %s: leave the transform out",
+    return status_make(SHOAL_ERR_ARGUMENT, "transform: expected images, u8 [height,width,channels], or numbers, but the "
+                                           "rows are %s %s: leave the transform out",
                        t->in.kind == ROWS_SPARSE ? "sparse" : shoal_dtype_name(t->in.dtype),
                        shoal_shape_text(shape, shape_text));
   int64_t channels = shape->rank == 3 ? shape->dim[2] : 1;
@@ -173,14 +240,24 @@ static shoal_status plan(transform *t) {
   return follow(t, shape->dim[0], shape->dim[1], channels);
 }
 
-shoal_status transform_create(const char *description, const rows_schema *in, uint64_t seed, transform **out) {
+const char *transform_statistics(const char *description, const rows_schema *in) {
+  transform t = {0};
+  shoal_status status = is_numbers(in) ? parse(description, &t) : NULL;
+  step_kind kind = t.steps[0].kind;
+  bool needed = !status && t.count == 1 && (kind == STEP_STANDARDISE || kind == STEP_MINMAX);
+  shoal_status_free(status); /* transform_create says so */
+  return needed ? words[kind].name : NULL;
+}
+
+shoal_status transform_create(const char *description, const rows_schema *in, uint64_t seed,
+                              const feature_scaling *learned, transform **out) {
   transform *t = calloc(1, sizeof *t);
   if (!t) return status_no_memory();
   pthread_mutex_init(&t->lock, NULL);
   t->in = *in;
   t->seed = seed;
   shoal_status status = parse(description, t);
-  if (!status) status = plan(t);
+  if (!status) status = plan(t, learned);
   if (status) transform_destroy(t);
   else *out = t;
   return status;
@@ -200,6 +277,8 @@ void transform_destroy(transform *t) {
     scratch_destroy(s);
   }
   pthread_mutex_destroy(&t->lock);
+  free(t->gain);
+  free(t->shift);
   free(t);
 }
 
@@ -265,7 +344,9 @@ static bool nothing_to_do(const transform *t, const step *s, const image *from, 
     case STEP_FIT: return from->height == s->height && from->width == s->width;
     case STEP_GRAY: return from->channels == 1;
     case STEP_COLOUR: return from->channels == 3;
-    case STEP_STANDARDISE: return false;
+    case STEP_STANDARDISE:
+    case STEP_MINMAX:
+    case STEP_SCALE: return false;
     case STEP_FLIP: break;
   }
   uint32_t chance[4];
@@ -286,6 +367,8 @@ static shoal_status apply(const step *s, scratch *work, const image *from, void 
     case STEP_GRAY: gray(from, to); return NULL;
     case STEP_COLOUR: colour(from, to); return NULL;
     case STEP_STANDARDISE: standardise(from, to); return NULL;
+    case STEP_MINMAX: /* of numbers, not of images */
+    case STEP_SCALE: break;
   }
   return NULL;
 }
@@ -361,16 +444,33 @@ static shoal_status load(const transform *t, scratch *work, const rows_block *fr
   return NULL;
 }
 
-shoal_status transform_row(transform *t, const rows_block *from, int64_t i, uint64_t epoch, uint64_t row,
-                           rows_block *into) {
+static void scale_numbers(const transform *t, const rows_block *from, int64_t row, float *to) {
+  int64_t n = shoal_shape_count(&t->in.shape);
+  if (t->in.dtype == SHOAL_U8) {
+    const uint8_t *x = (const uint8_t *)from->features + row * n;
+    for (int64_t i = 0; i < n; i++) to[i] = ((float)x[i] * t->in.scale - t->shift[i]) * t->gain[i];
+  } else {
+    const float *x = (const float *)from->features + row * n;
+    for (int64_t i = 0; i < n; i++) to[i] = (x[i] - t->shift[i]) * t->gain[i];
+  }
+}
+
+static shoal_status transform_image(transform *t, const rows_block *from, int64_t i, uint64_t epoch, uint64_t row,
+                                    void *place) {
   scratch *work;
-  TRY(rows_reserve(into, 1, 0));
   TRY(take_scratch(t, &work));
-  char *place = (char *)into->features + (size_t)into->count * rows_dense_bytes(&t->out);
   shoal_status status = load(t, work, from, i);
   if (!status) status = run_steps(t, work, epoch, row, place);
   give_back(t, work);
-  if (status) return status;
+  return status;
+}
+
+shoal_status transform_row(transform *t, const rows_block *from, int64_t i, uint64_t epoch, uint64_t row,
+                           rows_block *into) {
+  TRY(rows_reserve(into, 1, 0));
+  char *place = (char *)into->features + (size_t)into->count * rows_dense_bytes(&t->out);
+  if (t->numbers) scale_numbers(t, from, i, (float *)(void *)place);
+  else TRY(transform_image(t, from, i, epoch, row, place));
   into->labels[into->count] = from->labels[i];
   if (into->targets) into->targets[into->count] = from->targets[i];
   into->count++;

@@ -522,6 +522,7 @@ static shoal_status fit(fit_loop *l, shoal_fit_result *result) {
                        l->strategy->kind->name);
   if (l->data) TRY(model_check_data(m, l->data));
   if (l->data) TRY(model_adopt_class_names(m, l->data->class_names));
+  if (l->data) TRY(model_adopt_preprocessing(m, l->data->preprocessing));
   if (o->validation) TRY(status_wrap(model_check_data(m, o->validation), "validation data"));
   if (o->test) TRY(status_wrap(model_check_data(m, o->test), "test data"));
   if (l->data)

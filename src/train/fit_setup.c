@@ -147,6 +147,7 @@ shoal_status fit_open_stream(const fit_loop *l, const char *position, bool probe
   p.drop_short = o->drop_short;
   p.classes = (int)l->model->classes;
   if (l->model->class_names) p.class_names = l->model->class_names;
+  if (l->model->preprocessing) p.preprocessing = l->model->preprocessing;
   if (l->model->sparse) p.features = model_features(l->model);
   if (o->keep_order || probe) p.shuffle_rows = 0;
   if (probe) p.batch_size = p.prefetch = 1;
@@ -175,6 +176,7 @@ shoal_status fit_stream_tower(fit_loop *l) {
   rows_schema s;
   pipeline_schema(p, &s);
   shoal_status named = model_adopt_class_names(l->model, shoal_pipeline_class_names(p));
+  if (!named) named = model_adopt_preprocessing(l->model, shoal_pipeline_preprocessing(p));
   shoal_pipeline_destroy(p);
   TRY(named);
   const shoal_shape *input = &l->model->input;

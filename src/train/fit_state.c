@@ -68,7 +68,7 @@ void fit_state_recent(const fit_state *s, int64_t steps, double *loss, double *a
 
 shoal_status fit_saved_init(shoal_model *m, fit_state *state, fit_saved *out) {
   const shoal_graph *g = m->graph;
-  fit_saved saved = {.state = state, .class_names = m->class_names};
+  fit_saved saved = {.state = state, .class_names = m->class_names, .preprocessing = m->preprocessing};
   saved.entries = calloc(g->count + 1, sizeof *saved.entries);
   if (!saved.entries) return status_no_memory();
   for (size_t i = 0; i < g->count; i++) {
@@ -134,6 +134,7 @@ static shoal_status metadata_make(const fit_saved *saved, const char *settings, 
   if (!object) return status_no_memory();
   shoal_status status = write_fields(saved, settings, object);
   if (!status) status = model_names_write(saved->class_names, object);
+  if (!status) status = model_preprocessing_write(saved->preprocessing, object);
   if (status) {
     json_decref(object);
     return status;

@@ -39,6 +39,7 @@ typedef struct {
   fit_state *state; /* borrowed */
   const char *const *class_names; /* the model's, borrowed; NULL: none */
   char *stream;     /* where the shards of a stream stand that several workers read (dist/stream_leases.h); or NULL */
+  const char *preprocessing;      /* likewise */
 } fit_saved;
 
 SHOAL_CHECKED shoal_status fit_saved_init(shoal_model *m, fit_state *state, fit_saved *out);

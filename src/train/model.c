@@ -70,6 +70,7 @@ void shoal_model_destroy(shoal_model *m) {
   free((int64_t *)m->options.schedule.boundaries);
   free((double *)m->options.schedule.rates);
   free((void *)m->class_names);
+  free(m->preprocessing);
   shoal_status_free(m->error);
   free(m);
 }

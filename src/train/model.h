@@ -87,6 +87,7 @@ struct shoal_model {
   size_t n_towers, cap_towers;
   int64_t classes;
   const char *const *class_names; /* owned; NULL: none are known */
+  char *preprocessing;            /* owned; NULL: there is none */
 };
 
 /* What a layer sees while a branch of a tower is built. */
@@ -120,6 +121,11 @@ SHOAL_CHECKED shoal_status model_adopt_class_names(shoal_model *m, const char *c
 SHOAL_CHECKED shoal_status model_check_class_names(const shoal_model *m, const char *const *names);
 /* In the metadata of a safetensors file; *out is one block, the caller's to free, NULL: there are none. */
 SHOAL_CHECKED shoal_status model_names_write(const char *const *names, json_t *metadata);
+/* What was learned from the data, when the model has nothing of that kind; NULL is fine. */
+SHOAL_CHECKED shoal_status model_adopt_preprocessing(shoal_model *m, const char *learned);
+SHOAL_CHECKED shoal_status model_preprocessing_write(const char *learned, json_t *metadata);
+/* Borrowed from the metadata; NULL: none. */
+const char *model_preprocessing_read(const json_t *metadata);
 SHOAL_CHECKED shoal_status model_names_read(const json_t *metadata, const char *const **out);
 /* Before compiling: the session is to have a table of so many rows only, which a strategy fills for each batch. */
 void model_shrink_table(shoal_model *m, int64_t rows);

@@ -60,6 +60,7 @@ static shoal_status copy_all(snapshot *s, const fit_saved *saved) {
   s->state = *saved->state;
   s->copy.state = &s->state;
   s->copy.class_names = saved->class_names;
+  s->copy.preprocessing = saved->preprocessing;
   return fit_saved_stream(&s->copy, saved->stream);
 }
 

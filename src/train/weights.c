@@ -25,6 +25,7 @@ shoal_status shoal_model_save(shoal_model *m, const char *path) {
   checkpoint_entry *entries = NULL;
   int n;
   shoal_status status = model_names_write(m->class_names, metadata);
+  if (!status) status = model_preprocessing_write(m->preprocessing, metadata);
   if (!status) status = model_entries(m, &entries, &n);
   if (!status) status = checkpoint_write_path(path, entries, n, json_object_size(metadata) ? metadata : NULL);
   free(entries);
@@ -42,6 +43,8 @@ shoal_status shoal_model_load(shoal_model *m, const char *path) {
   shoal_status status = checkpoint_read_some(path, entries, n, &metadata);
   if (!status) status = status_wrap(model_names_read(metadata, &names), "%s", path);
   if (!status && names) status = status_wrap(shoal_model_set_class_names(m, names), "%s", path);
+  const char *learned = model_preprocessing_read(metadata);
+  if (!status && learned) status = status_wrap(shoal_model_set_preprocessing(m, learned), "%s", path);
   free((void *)names);
   json_decref(metadata);
   free(entries);

@@ -1,0 +1,85 @@
+#include "data/preprocessing.h"
+
+#include "base/mem.h"
+
+#include <math.h>
+#include <string.h>
+
+void feature_scaling_fini(feature_scaling *s) {
+  free(s->step);
+  free(s->shift);
+  free(s->scale);
+  *s = (feature_scaling){0};
+}
+
+void preprocessing_fini(preprocessing *p) {
+  csv_fit_fini(&p->table);
+  feature_scaling_fini(&p->features);
+}
+
+static json_t *numbers_to_json(const double *x, int64_t n) {
+  json_t *array = json_array();
+  for (int64_t i = 0; i < n; i++) json_array_append_new(array, json_real(x[i]));
+  return array;
+}
+
+shoal_status preprocessing_write(const preprocessing *p, char **out) {
+  *out = NULL;
+  bool columns = csv_fit_matters(&p->table);
+  const feature_scaling *s = &p->features;
+  if (!columns && !s->step) return NULL;
+  json_t *o = json_object();
+  if (columns) json_object_set_new(o, "columns", csv_fit_to_json(&p->table));
+  if (s->step)
+    json_object_set_new(o, "features", json_pack("{s:s, s:o, s:o}", "step", s->step, "shift",
+                                                 numbers_to_json(s->shift, s->count), "scale",
+                                                 numbers_to_json(s->scale, s->count)));
+  *out = json_object_size(o) == (size_t)(columns + (s->step != NULL)) ? json_dumps(o, JSON_COMPACT) : NULL;
+  json_decref(o);
+  return *out ? NULL : status_no_memory();
+}
+
+/* false: not [count] finite numbers. */
+static bool numbers_from_json(const json_t *array, int64_t count, double *out) {
+  if ((int64_t)json_array_size(array) != count) return false;
+  for (int64_t i = 0; i < count; i++) {
+    const json_t *x = json_array_get(array, (size_t)i);
+    out[i] = json_number_value(x);
+    if (!json_is_number(x) || !isfinite(out[i])) return false;
+  }
+  return true;
+}
+
+static shoal_status scaling_from_json(const json_t *o, feature_scaling *out) {
+  const char *step = json_string_value(json_object_get(o, "step"));
+  int64_t count = (int64_t)json_array_size(json_object_get(o, "shift"));
+  if (!step || count < 1 || count > FEATURE_SCALING_MAX)
+    return status_make(SHOAL_ERR_INPUT, "expected \"features\" with a step and 1 to %d numbers", FEATURE_SCALING_MAX);
+  *out = (feature_scaling){strdup(step), count, calloc((size_t)count, sizeof *out->shift),
+                           calloc((size_t)count, sizeof *out->scale)};
+  if (!out->step || !out->shift || !out->scale) return status_no_memory();
+  if (!numbers_from_json(json_object_get(o, "shift"), count, out->shift) ||
+      !numbers_from_json(json_object_get(o, "scale"), count, out->scale))
+    return status_make(SHOAL_ERR_INPUT, "expected as many finite numbers in \"scale\" as in \"shift\" of its features");
+  return NULL;
+}
+
+shoal_status preprocessing_parse(const char *words, preprocessing *out) {
+  preprocessing p = {0};
+  *out = p;
+  if (!words) return NULL;
+  json_error_t error;
+  json_t *o = json_loads(words, JSON_REJECT_DUPLICATES, &error);
+  shoal_status status = NULL;
+  if (!json_is_object(o)) {
+    status = status_make(SHOAL_ERR_INPUT, "expected a JSON object, %s", o ? "found something else" : error.text);
+  } else {
+    const json_t *columns = json_object_get(o, "columns"), *features = json_object_get(o, "features");
+    if (columns) status = csv_fit_from_json(columns, &p.table);
+    if (!status && features) status = scaling_from_json(features, &p.features);
+  }
+  json_decref(o);
+  if (status) preprocessing_fini(&p);
+  else *out = p;
+  return status_wrap(status, "preprocessing");
+}
