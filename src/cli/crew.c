@@ -104,8 +104,8 @@ void crew_announce(crew *c, const json_t *ready) {
       counted_text(r->threads, "thread", threads), counted_text(b->flags.ps, "parameter server", servers),
       b->flags.mode);
   if (job_rate_is_rough(&b->flags, b->kind))
-    say(stdout, "Note: with --mode async gradients come late, and a constant rate of %g may end less accurate than with "
-        "--mode sync; --schedule cosine or a smaller --lr helps.\n", b->flags.lr);
+    say(stdout, "Note: with --mode async gradients come late, and a constant rate of %g may end less accurate than "
+        "with --mode sync; --schedule cosine or a smaller --lr helps.\n", b->flags.lr);
   fflush(stdout);
 }
 

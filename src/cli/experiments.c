@@ -137,7 +137,8 @@ static const experiment experiments[] = {
       "--mode async",
        {"92.02, 91.78, 92.27 %", "48-51 s"}}}, NULL,
      "The reported run shows no traffic and another accuracy on each worker: its workers very likely trained alone. "
-     "Here gradients do come late; so the rate falls along a cosine, while A2 keeps the 0.5 that was reported of both."},
+     "Here gradients do come late; so the rate falls along a cosine, while A2 keeps the 0.5 that was reported of "
+     "both."},
     {"A4", "Softmax regression, sync against async, batch 10", "softmax", {"steps", "accuracy", "loss", "rate"},
      {{"sync", SOFTMAX " --lr 0.1 --batch-size 10 --epochs 20 --workers 2 --ps 1 --mode sync", {"a third of async"}},
       {"async", SOFTMAX " --lr 0.1 --batch-size 10 --epochs 20 --workers 2 --ps 1 --mode async", {"850-1300"}}}, NULL,

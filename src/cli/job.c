@@ -72,7 +72,8 @@ const flag_row job_table[] = {
      "33762578; libsvm: found from the data", 1, INT32_MAX, .marks = KEPT_SHAPES},
     {"transform", FLAG_TEXT, AT(transform), "STEPS", "done to each image, e.g. resize=28x28,gray",
      "what fits the model's input", .marks = KEPT_SHAPES},
-    {"input", FLAG_TEXT, AT(input), "SHAPE", "of an example as the model takes it, e.g. 32x32x3; images are made to fit",
+    {"input", FLAG_TEXT, AT(input), "SHAPE",
+     "of an example as the model takes it, e.g. 32x32x3; images are made to fit",
      "as in the data, where the layers allow it", .marks = KEPT_SHAPES},
     {"on-bad-row", FLAG_CHOICE, AT(on_bad_row), "WHAT", "stop, or skip it and count (more than 1 % stops)", "stop",
      .choices = bad_row_names, .marks = FLAG_KEPT},
@@ -90,7 +91,8 @@ const flag_row job_table[] = {
      "--batch-size times workers", 1, 1e10, .marks = FLAG_KEPT},
     {"eval-every", FLAG_INT, AT(eval_every), "ROWS", "sparse-lr: also test after so many rows; the curve is in curve.csv",
      "at the end", 1, MANY, .marks = FLAG_KEPT},
-    {"lr", FLAG_NUMBER, AT(lr), "X", "learning rate", "the model's own; with another --optimizer, the usual one of that", 0, 1e38, .marks = KEPT_SHAPES},
+    {"lr", FLAG_NUMBER, AT(lr), "X", "learning rate",
+     "the model's own; with another --optimizer, the usual one of that", 0, 1e38, .marks = KEPT_SHAPES},
     {"optimizer", FLAG_CHOICE, AT(optimizer), "NAME", "update rule", "the model's own",
      .choices = shoal_optimizer_names, .marks = KEPT_SHAPES},
     {"momentum", FLAG_NUMBER, AT(momentum), "X", "of the optimizers momentum and rmsprop", "0.9, rmsprop 0", 0,
@@ -128,13 +130,15 @@ const flag_row job_table[] = {
      .choices = job_pool_names, .marks = KEPT_SHAPES},
     {"seed", FLAG_INT, AT(seed), "N", "of all random numbers: same seed and threads, same result", "1", 0, 9e15,
      .marks = KEPT_SHAPES},
-    {"threads", FLAG_INT, AT(threads), "N", "threads that compute, of each worker; mirrored: 1", "one a processor", 1, 1024, .marks = FLAG_KEPT},
+    {"threads", FLAG_INT, AT(threads), "N", "threads that compute, of each worker; mirrored: 1", "one a processor", 1,
+     1024, .marks = FLAG_KEPT},
     {"kernels", FLAG_CHOICE, AT(kernels), "NAME", "which numeric code runs", "auto", .choices = job_kernel_names,
      .marks = FLAG_KEPT},
     {"no-fusion", FLAG_BOOL, AT(no_fusion), NULL, "run each operator by itself: slow, to compare with",
      .marks = FLAG_KEPT},
     {"validation-split", FLAG_NUMBER, AT(validation_split), "X",
-     "share of the training rows, drawn from each class, held out and tested each epoch", "0", 0, 0.9, .marks = KEPT_SHAPES},
+     "share of the training rows, drawn from each class, held out and tested each epoch", "0", 0, 0.9,
+     .marks = KEPT_SHAPES},
     {"patience", FLAG_INT, AT(patience), "N",
      "stop after so many epochs without a better validation loss; the best epoch's weights are taken", "never", 1,
      1e9, .marks = FLAG_KEPT},
@@ -397,8 +401,9 @@ static shoal_status check_cluster(const job_flags *f, const flags_parsed *parsed
 
 static shoal_status check_sparse(const job_flags *f, const flags_parsed *parsed, const shoal_model_kind *kind) {
   static const char *const only_sparse[] = {"features", "bias", "eval-every", "transfer"};
-  static const char *const only_dense[] = {"transform", "input", "validation-split", "top-k", "activation", "pool", "histograms",
-                                           "deterministic", "evaluator", "backup-workers", "in-flight"};
+  static const char *const only_dense[] = {"transform", "input", "validation-split", "top-k", "activation", "pool",
+                                           "histograms", "deterministic", "evaluator", "backup-workers",
+                                           "in-flight"};
   const char *const *others = kind->sparse ? only_dense : only_sparse;
   size_t n = kind->sparse ? sizeof only_dense / sizeof *only_dense : sizeof only_sparse / sizeof *only_sparse;
   for (size_t i = 0; i < n; i++)

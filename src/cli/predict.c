@@ -130,8 +130,8 @@ static shoal_status predict_file(saved_model *s, const char *path, output *out) 
   const shoal_shape input = job_input(&s->job, s->kind), *in = &input;
   if (in->rank == 3 && in->dim[2] > 1) return predict_colour(s, path, out);
   if (in->rank != 3)
-    return status_make(SHOAL_ERR_ARGUMENT, "%s: the model takes rows of %lld numbers, no pictures; name rows of the data "
-                       "with --index", path, (long long)shoal_shape_count(in));
+    return status_make(SHOAL_ERR_ARGUMENT, "%s: the model takes rows of %lld numbers, no pictures; name rows of the "
+                       "data with --index", path, (long long)shoal_shape_count(in));
   shoal_tensor picture;
   TRY(image_read_gray(path, (int)in->dim[0], (int)in->dim[1], &picture));
   picture.shape.rank = in->rank + 1;

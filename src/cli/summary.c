@@ -304,8 +304,8 @@ static void print_tasks(const json_t *tasks, FILE *to, int width) {
 void summary_print(const run_report *r, FILE *to) {
   const job_flags *f = r->flags;
   const shoal_fit_result *fit = &r->fit;
-  enum { MODEL, STRATEGY, WORKERS, BATCH, GLOBAL, EPOCHS, UPDATES, RATE, SECONDS, SPEED, LOSS, ACCURACY, HELD_LOSS, HELD_ACCURACY,
-         COLUMNS };
+  enum { MODEL, STRATEGY, WORKERS, BATCH, GLOBAL, EPOCHS, UPDATES, RATE, SECONDS, SPEED, LOSS, ACCURACY, HELD_LOSS,
+         HELD_ACCURACY, COLUMNS };
   table_column c[COLUMNS] = {
       [MODEL] = {"model", true, ""},         [STRATEGY] = {"strategy", true, ""},
       [WORKERS] = {"workers", false, ""},    [BATCH] = {"batch", false, ""},

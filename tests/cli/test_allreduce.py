@@ -105,7 +105,7 @@ class Replicas(support.Case):
     def test_wrong_flags(self):
         for number, (flags, words) in enumerate((
                 (["--strategy", "mirrored", "--workers", 2, "--wire", "bf16"], "--strategy allreduce"),
-                (["--strategy", "mirrored", "--workers", 2, "--threads", 3], "a thread a worker"),
+                (["--strategy", "mirrored", "--workers", 2, "--threads", 3], "one thread a worker"),
                 (["--strategy", "mirrored", "--workers", 2, "--ps", 1], "--strategy ps"),
                 (["--strategy", "mirrored", "--workers", 2, "--batch-size", 9, "--global-batch", 20], "leave one"),
                 (["--deterministic", "--stream"], "--stream is for"),

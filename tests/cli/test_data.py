@@ -185,8 +185,8 @@ class Data(support.Case):
         numbers.shuffle(rows)
         for name, part in (("iris.csv", rows[:90]), ("iris-test.csv", rows[90:])):
             (self.folder / name).write_text("".join(f"{k},{','.join(f'{x:.4f}' for x in v)}\n" for k, v in part))
-        flags = ["--data", "iris.csv", "--test-data", "iris-test.csv", "--columns", "label=0", "--batch-size", 10, "--epochs", 20,
-                 *support.FEW]
+        flags = ["--data", "iris.csv", "--test-data", "iris-test.csv", "--columns", "label=0", "--batch-size", 10,
+                 "--epochs", 20, *support.FEW]
         self.shoal("train", "softmax", "--run-dir", "iris", *flags)
         got = self.summary("iris")
         self.assertEqual(got["parameters"], 4 * 3 + 3)
