@@ -1,5 +1,5 @@
 # The front door. Meson does the work; this file only knows the way there.
-#   make            builds build/shoal
+#   make            builds build/shoal and what it opens at run time
 #   make run        trains LeNet on MNIST: one parameter server, two workers, as local processes
 #   make test       everything that guards a commit
 PREFIX ?=
@@ -8,9 +8,12 @@ FUZZ_SECONDS ?= 60
 RUN_FLAGS ?= --workers 2 --ps 1 --epochs 2
 BENCH_FLAGS ?=
 
-.PHONY: all run test bench install sanitize sanitize-build race race-build fuzz clean setup
+.PHONY: all everything run test bench install sanitize sanitize-build race race-build fuzz clean setup
 
 all: build/build.ninja
+	@ninja -C build command
+
+everything: build/build.ninja
 	@ninja -C build
 
 setup:
@@ -22,10 +25,10 @@ build/build.ninja: | setup
 run: all
 	build/shoal train lenet $(RUN_FLAGS)
 
-test: all
+test: everything
 	@meson test -C build --no-rebuild --print-errorlogs
 
-bench: all
+bench: everything
 	@bench/compare.py build $(BENCH_FLAGS)
 	@echo
 	@bench/compare_ps.py build
@@ -38,8 +41,9 @@ bench: all
 	@echo
 	@bench/compare_graph.py build
 
-install: all
-	@$(if $(PREFIX),meson configure build --prefix $(PREFIX) && ninja -C build)
+install: build/build.ninja
+	@$(if $(PREFIX),meson configure build --prefix $(PREFIX))
+	@ninja -C build installed
 	@meson install -C build --no-rebuild $(if $(DESTDIR),--destdir $(abspath $(DESTDIR)))
 	@$(if $(DESTDIR),:,PATH=$$PATH:/sbin ldconfig 2>/dev/null || true) # so that the library is found
 

@@ -11,5 +11,6 @@
 #include "shoal/status.h"
 #include "shoal/tensor.h"
 #include "shoal/train.h"
+#include "shoal/version.h"
 
 #endif

@@ -9,6 +9,7 @@
 #include "cli/table.h"
 #include "cluster/launch.h"
 #include "observe/report_page.h"
+#include "shoal/version.h"
 
 #include <errno.h>
 #include <math.h>
@@ -356,7 +357,7 @@ void batch_report(const batch *b) {
   shoal_status status = report_page_check();
   if (!status && asprintf(&path, "%s/report.html", b->folder) < 0) status = status_no_memory();
   if (!status) status = report_set_add(&set, b->folder);
-  if (!status) status = report_page_write(&set, POINTS, SHOAL_VERSION, &page);
+  if (!status) status = report_page_write(&set, POINTS, shoal_version(), &page);
   if (!status) status = text_write_file(&page, path);
   if (status)
     say(stdout, "No page: %s\n", shoal_status_message(status));

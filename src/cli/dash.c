@@ -4,6 +4,7 @@
 #include "cli/command.h"
 #include "cli/interrupt.h"
 #include "cli/say.h"
+#include "shoal/version.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -50,7 +51,7 @@ static shoal_status serve(const dash_flags *f, const flags_parsed *parsed) {
   dash *d = NULL;
   int port;
   dash_options options = {
-      .folder = folder, .address = f->address, .port = (int)f->port, .token = f->token, .version = SHOAL_VERSION};
+      .folder = folder, .address = f->address, .port = (int)f->port, .token = f->token, .version = shoal_version()};
   shoal_status status = dash_create(&options, &d, &port);
   if (!status) {
     announce(f, folder, port);

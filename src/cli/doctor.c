@@ -7,6 +7,7 @@
 #include "cli/say.h"
 #include "cli/table.h"
 #include "cluster/probe.h"
+#include "shoal/version.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -100,8 +101,8 @@ static void judge_pair(findings *d, int from, int to, const probe_pair *p) {
     complain(d, "%s does not reach %s at %s: %s", a, b, address, p->why);
     return;
   }
-  if (strcmp(p->version, SHOAL_VERSION) && from == probe_self(&d->place))
-    complain(d, "%s runs Shoal %s, this task %s: install the same version on all hosts", b, p->version, SHOAL_VERSION);
+  if (strcmp(p->version, shoal_version()) && from == probe_self(&d->place))
+    complain(d, "%s runs Shoal %s, this task %s: install the same version on all hosts", b, p->version, shoal_version());
   if (fabs(p->offset) > FAR_CLOCK)
     complain(d, "the clock of %s is %+.1f s from that of %s: let both keep time by NTP", b, p->offset, a);
   if (p->round_trip > SLOW_TRIP)
@@ -192,7 +193,7 @@ static void print_json(const findings *d) {
                          number(p->answered ? p->offset : NAN), "version", p->version, "host", p->host, "error",
                          p->why));
   }
-  json_t *o = json_pack("{s:s, s:o, s:o, s:O}", "version", SHOAL_VERSION, "machine", machine, "pairs", pairs,
+  json_t *o = json_pack("{s:s, s:o, s:o, s:O}", "version", shoal_version(), "machine", machine, "pairs", pairs,
                         "problems", d->problems);
   json_dumpf(o, stdout, JSON_INDENT(2));
   putchar('\n');
@@ -204,7 +205,7 @@ static void print_json(const findings *d) {
 static shoal_status look_at_cluster(const doctor_flags *f, findings *d) {
   doctor_keys keys = {0};
   interrupt *signals = NULL;
-  probe_options options = {.place = &d->place, .version = SHOAL_VERSION, .seconds = f->seconds};
+  probe_options options = {.place = &d->place, .version = shoal_version(), .seconds = f->seconds};
   options.net.insecure = f->insecure;
   shoal_status status = f->keys ? read_keys(f, &d->place, &keys, &options.net) : NULL;
   if (!status) status = interrupt_create("Ending.", "Ended at once.", &signals);

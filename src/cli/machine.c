@@ -1,5 +1,6 @@
 #include "cli/machine.h"
 
+#include "base/build_info.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/text.h"
@@ -161,7 +162,7 @@ static void look_at_libraries(machine_fact **next) {
              "with --insecure");
   add(next, "libraries", "zlib %s, libpng %s, libjpeg %d, jansson %s", zlibVersion(), png_get_libpng_ver(NULL),
       JPEG_LIB_VERSION, JANSSON_VERSION);
-  add(next, "optional", "%s", SHOAL_OPTIONAL);
+  add(next, "optional", "%s", build_optional_libraries());
 }
 
 int machine_look(machine_fact out[MACHINE_FACTS]) {

@@ -2,6 +2,7 @@
 #include "cli/command.h"
 #include "cli/say.h"
 #include "shoal/models.h"
+#include "shoal/version.h"
 
 #include <signal.h>
 #include <string.h>
@@ -172,7 +173,7 @@ static int run_version(int argc, char **argv) {
   if (parsed.help)
     command_print_help(&command_version, stdout);
   else
-    printf("shoal %s\n", SHOAL_VERSION);
+    printf("shoal %s\n", shoal_version());
   return EXIT_GOOD;
 }
 

@@ -1,6 +1,7 @@
 /* The man page and the bash completion, printed from the command and flag tables when Shoal is built. */
 #include "cli/command.h"
 #include "shoal/models.h"
+#include "shoal/version.h"
 
 #include <string.h>
 
@@ -72,8 +73,8 @@ static void manual_flag(FILE *to, const flag_row *row) {
 }
 
 void manual_print(FILE *to) {
-  fputs(".TH SHOAL 1 \"\" \"shoal " SHOAL_VERSION "\" \"User Commands\"\n"
-        ".SH NAME\nshoal \\- train models\n"
+  fprintf(to, ".TH SHOAL 1 \"\" \"shoal %s\" \"User Commands\"\n", shoal_version());
+  fputs(".SH NAME\nshoal \\- train models\n"
         ".SH SYNOPSIS\n.B shoal\n.I COMMAND\n.RI [ ARGUMENT ...]\n.RI [ FLAG ...]\n"
         ".SH DESCRIPTION\nShoal trains models described as dataflow graphs, evaluates them and predicts with them.\n"
         ".SH COMMANDS\n",

@@ -3,6 +3,7 @@
 #include "cli/command.h"
 #include "cli/say.h"
 #include "observe/report_page.h"
+#include "shoal/version.h"
 
 typedef struct {
   const char *out;
@@ -28,7 +29,7 @@ static shoal_status make_report(const report_flags *f, const flags_parsed *parse
   for (int i = 0; i < parsed->count && !status; i++) status = report_set_add(&set, parsed->words[i]);
   size_t runs = 0;
   for (size_t i = 0; i < set.count; i++) runs += set.runs[i]->is_run;
-  if (!status) status = report_page_write(&set, (int)f->points, SHOAL_VERSION, &page);
+  if (!status) status = report_page_write(&set, (int)f->points, shoal_version(), &page);
   if (!status) status = text_write_file(&page, f->out);
   char count[COUNTED_TEXT];
   if (!status) say(stdout, "%s in %s (%.1f MB). Open it in a browser.\n", counted_text((int64_t)runs, "run", count),

@@ -1,5 +1,6 @@
 #include "cli/run_dir.h"
 
+#include "shoal/version.h"
 #include "train/checkpoint.h"
 
 #include <errno.h>
@@ -130,7 +131,7 @@ done:
 }
 
 shoal_status run_dir_write_settings(const run_dir *r, json_t *settings) {
-  if (json_object_set_new(settings, "shoal_version", json_string(SHOAL_VERSION))) return status_no_memory();
+  if (json_object_set_new(settings, "shoal_version", json_string(shoal_version()))) return status_no_memory();
   return json_write_atomically(settings, r->settings);
 }
 

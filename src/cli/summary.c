@@ -5,6 +5,7 @@
 #include "cli/membership.h"
 #include "cli/say.h"
 #include "cli/table.h"
+#include "shoal/version.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -229,7 +230,7 @@ json_t *summary_json(run_report *r) {
       {"test_auc", number(r->test.auc)},
       {"parameters", json_integer(r->parameters)},
       {"started", json_string(started)},
-      {"shoal_version", json_string(SHOAL_VERSION)},
+      {"shoal_version", json_string(shoal_version())},
       {"gradients", gradients_json(r)},
       {"tasks", tasks},
       {"hosts", hosts},

@@ -1,5 +1,6 @@
 #include "data/dataset.h"
 
+#include "base/build_info.h"
 #include "base/mem.h"
 #include "base/text.h"
 
@@ -93,9 +94,7 @@ static bool place(const struct known *set, int i, text *out) {
       if (binary_folder(folder)) text_add(out, "%s/../data/%s", folder, set->name);
       return true;
     case 3:
-#ifdef SHOAL_DATADIR
-      text_add(out, "%s/%s", SHOAL_DATADIR, set->name);
-#endif
+      text_add(out, "%s/%s", build_data_dir(), set->name);
       return true;
     case 4:
       if (set->installed) text_add(out, "%s", set->installed);

@@ -1,4 +1,5 @@
 /* Finding the library that carries an all-reduce's messages. */
+#include "base/build_info.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include "dist/collective.h"
@@ -26,7 +27,7 @@ static bool find(const char *name, char path[PATH_MAX]) {
     if (slash) *slash = 0;
     if (is_in(self, name, path)) return true;
   }
-  return is_in(SHOAL_PLUGIN_DIR, name, path);
+  return is_in(build_plugin_dir(), name, path);
 }
 
 bool collective_there(const char *name) {
@@ -40,7 +41,7 @@ shoal_status collective_join(const char *name, collective_place *out) {
     return status_make(SHOAL_ERR_SYSTEM,
                        "this Shoal was built without %s (no shoal-%s.so beside the program nor in %s): "
                        "install libopenmpi-dev and openmpi-bin and build again",
-                       name, name, SHOAL_PLUGIN_DIR);
+                       name, name, build_plugin_dir());
   collective_place p = {.why = calloc(1, LINK_WHY)};
   if (!p.why) return status_no_memory();
   shoal_status status = NULL;

@@ -67,6 +67,19 @@ INLINE vf conv_activate(vf x, activation act) {
   }
 }
 
+/* A tile of sums is activated in two parts. v_max(conv_floor(act), x) does it for ACT_RELU and ACT_LINEAR, in a
+ * register. The others are many instructions: conv_activate_stored does them afterwards in a loop, for n vectors LANES
+ * apart, since a copy of them for each sum of each tile would be slow to compile and to fetch. */
+INLINE vf conv_floor(activation act) { return v_set(act == ACT_RELU ? 0 : -INFINITY); }
+
+static __attribute__((noinline)) void conv_activate_many(int64_t n, float *y, activation act) {
+  for (int64_t i = 0; i < n; i++) v_store(y + i * LANES, conv_activate(v_load(y + i * LANES), act));
+}
+
+INLINE void conv_activate_stored(int64_t n, float *y, activation act) {
+  if (act != ACT_LINEAR && act != ACT_RELU) conv_activate_many(n, y, act);
+}
+
 /* OT channels at four positions; x[j]: the window's first element of position j. */
 INLINE void conv_tile(const int OT, const conv_shape *s, const float *const x[CONV_POSITIONS], const float *w,
                       const float *bias, vf a[CONV_OUT][CONV_POSITIONS]) {
@@ -114,25 +127,29 @@ INLINE void conv_tile(const int OT, const conv_shape *s, const float *const x[CO
  * tile, this half of the lanes. */
 INLINE void conv_finish(const int OT, const conv_shape *s, vf a[CONV_OUT][CONV_POSITIONS], int live, float *y,
                         void *aux, int64_t aux_row) {
+  const vf floor = conv_floor(s->act);
   if (s->pool == POOL_NONE) {
-    for (int j = 0; j < live; j++) {
-      UNROLL for (int m = 0; m < OT; m++) v_store(y + (j * s->o + m) * LANES, conv_activate(a[m][j], s->act));
+    UNROLL for (int j = 0; j < CONV_POSITIONS; j++) {
+      if (j >= live) break;
+      UNROLL for (int m = 0; m < OT; m++) v_store(y + (j * s->o + m) * LANES, v_max(floor, a[m][j]));
     }
+    for (int j = 0; j < live; j++) conv_activate_stored(OT, y + j * s->o * LANES, s->act);
   } else if (s->pool == POOL_MAX) {
     uint8_t *which = aux;
-    UNROLL for (int m = 0; m < OT; m++) {
-      vf best = v_best_of_4(a[m][0], a[m][1], a[m][2], a[m][3], which + m * LANES);
-      v_store(y + m * LANES, conv_activate(best, s->act));
-    }
+    UNROLL for (int m = 0; m < OT; m++)
+      v_store(y + m * LANES, v_max(floor, v_best_of_4(a[m][0], a[m][1], a[m][2], a[m][3], which + m * LANES)));
+    conv_activate_stored(OT, y, s->act);
   } else {
     float *all = aux;
     UNROLL for (int m = 0; m < OT; m++) {
-      vf sum = V_ZERO;
-      UNROLL for (int j = 0; j < 4; j++) {
-        vf v = conv_activate(a[m][j], s->act);
-        v_store(all + (j >> 1) * aux_row + ((j & 1) * s->o + m) * LANES, v);
-        sum += v;
-      }
+      UNROLL for (int j = 0; j < 4; j++)
+        v_store(all + (j >> 1) * aux_row + ((j & 1) * s->o + m) * LANES, v_max(floor, a[m][j]));
+    }
+    for (int j = 0; j < 4; j++) conv_activate_stored(OT, all + (j >> 1) * aux_row + (j & 1) * s->o * LANES, s->act);
+    for (int m = 0; m < OT; m++) {
+      const float *top = all + m * LANES, *bottom = top + aux_row;
+      const int64_t next = s->o * LANES;
+      vf sum = v_load(top) + v_load(top + next) + v_load(bottom) + v_load(bottom + next);
       v_store(y + m * LANES, sum * v_set(0.25f));
     }
   }

@@ -36,9 +36,11 @@ INLINE void dense_tile(const int OT, const int PT, const float *x, int64_t xp, c
     }
     w += wk;
   }
+  const vf floor = conv_floor(act);
   UNROLL for (int i = 0; i < OT; i++) {
-    UNROLL for (int j = 0; j < PT; j++) v_store(y + j * yp + i * LANES, conv_activate(a[i][j], act));
+    UNROLL for (int j = 0; j < PT; j++) v_store(y + j * yp + i * LANES, v_max(floor, a[i][j]));
   }
+  for (int j = 0; j < PT; j++) conv_activate_stored(OT, y + j * yp, act);
 }
 
 #define DENSE_CASE(OT, PT) \
@@ -135,17 +137,19 @@ INLINE void dense_grad_tile(const int KT, const int VT, const float *x, int64_t 
         }
       }
     }
-  UNROLL for (int i = 0; i < KT; i++) {
-    UNROLL for (int j = 0; j < VT; j++) {
-      float *to = out + i * ld + j * VW;
-      if ((j + 1) * VW <= width) {
+  if (width >= VT * VW) {
+    UNROLL for (int i = 0; i < KT; i++) {
+      UNROLL for (int j = 0; j < VT; j++) {
+        float *to = out + i * ld + j * VW;
         v_store(to, accumulate ? v_load(to) + a[i][j] : a[i][j]);
-      } else {
-        float part[VW];
-        v_store(part, a[i][j]);
-        for (int64_t k = 0; j * VW + k < width; k++) to[k] = part[k] + (accumulate ? to[k] : 0);
       }
     }
+  } else {
+    float part[DENSE_OUT * DENSE_VECTORS * VW];
+    UNROLL for (int i = 0; i < KT; i++) {
+      UNROLL for (int j = 0; j < VT; j++) v_store(part + (i * DENSE_VECTORS + j) * VW, a[i][j]);
+    }
+    store_part(KT, part, DENSE_VECTORS * VW, out, ld, width, accumulate);
   }
 }
 

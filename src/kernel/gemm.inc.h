@@ -58,17 +58,19 @@ INLINE void gemm_tile(const int IT, const int VT, int64_t depth, const float *a,
       }
     }
   }
-  UNROLL for (int i = 0; i < IT; i++) {
-    UNROLL for (int j = 0; j < VT; j++) {
-      float *to = c + i * ld + j * VW;
-      if ((j + 1) * VW <= width) {
+  if (width == VT * VW) {
+    UNROLL for (int i = 0; i < IT; i++) {
+      UNROLL for (int j = 0; j < VT; j++) {
+        float *to = c + i * ld + j * VW;
         v_store(to, add ? v_load(to) + s[i][j] : s[i][j]);
-      } else {
-        float part[VW];
-        v_store(part, s[i][j]);
-        for (int64_t e = 0; j * VW + e < width; e++) to[e] = part[e] + (add ? to[e] : 0);
       }
     }
+  } else {
+    float part[GEMM_ROWS * GEMM_COLUMNS];
+    UNROLL for (int i = 0; i < IT; i++) {
+      UNROLL for (int j = 0; j < VT; j++) v_store(part + i * GEMM_COLUMNS + j * VW, s[i][j]);
+    }
+    store_part(IT, part, GEMM_COLUMNS, c, ld, width, add);
   }
 }
 

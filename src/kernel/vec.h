@@ -6,6 +6,7 @@
 #ifndef SHOAL_KERNEL_VEC_H
 #define SHOAL_KERNEL_VEC_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -201,5 +202,12 @@ INLINE vf v_tanh(vf x) {
 }
 
 INLINE vf v_sigmoid(vf x) { return v_set(1.0f) / (v_set(1.0f) + v_exp(-x)); }
+
+/* The edge of a matrix, where a tile of sums is wider than what is left: to[i] (+)= the first `width` of part[i]. */
+static __attribute__((noinline, unused)) void store_part(int rows, const float *part, int64_t stride, float *to,
+                                                         int64_t ld, int64_t width, bool add) {
+  for (int i = 0; i < rows; i++)
+    for (int64_t e = 0; e < width; e++) to[i * ld + e] = part[i * stride + e] + (add ? to[i * ld + e] : 0);
+}
 
 #endif

@@ -220,8 +220,8 @@ static void wino_load(const wino_shape *s, const float *x, int64_t block_floats,
 }
 
 /* M outputs a side of one tile and one channel; y at the tile's first output, `rows` x `columns` of it are wanted. */
-INLINE void wino_finish(const int M, const float *from, int64_t apart, vf bias, activation act, float *y,
-                        int64_t pixel, int64_t line, int64_t rows, int64_t columns) {
+INLINE void wino_finish(const int M, const float *from, int64_t apart, vf bias, vf floor, float *y, int64_t pixel,
+                        int64_t line, int64_t rows, int64_t columns) {
   vf half[WINO_SIDE][WINO_SIDE];
   UNROLL for (int j = 0; j < WINO_SIDE; j++) {
     vf d[WINO_SIDE], e[WINO_SIDE];
@@ -234,7 +234,7 @@ INLINE void wino_finish(const int M, const float *from, int64_t apart, vf bias, 
     wino_out(M, half[i], e);
     if (i < rows) {
       UNROLL for (int j = 0; j < M; j++)
-        if (j < columns) v_store(y + i * line + j * pixel, conv_activate(e[j] + bias, act));
+        if (j < columns) v_store(y + i * line + j * pixel, v_max(floor, e[j] + bias));
     }
   }
 }
@@ -242,7 +242,7 @@ INLINE void wino_finish(const int M, const float *from, int64_t apart, vf bias, 
 #define WINO_STORE_CASE(M)                                                                                       \
   case M:                                                                                                        \
     for (int64_t i = 0; i < s->o; i++)                                                                           \
-      wino_finish(M, from + i * WINO_WIDTH, s->m_step, v_set(bias ? bias[i] : 0), act, to + i * LANES, pixel,    \
+      wino_finish(M, from + i * WINO_WIDTH, s->m_step, v_set(bias ? bias[i] : 0), floor, to + i * LANES, pixel,  \
                   line, rows, columns);                                                                          \
     break;
 
@@ -250,6 +250,7 @@ INLINE void wino_finish(const int M, const float *from, int64_t apart, vf bias, 
 static void wino_store(const wino_shape *s, const float *m, int64_t first, int64_t n, int lane, const float *bias,
                        activation act, float *y) {
   const int64_t pixel = s->o * LANES, line = s->ow * pixel;
+  const vf floor = conv_floor(act);
   for (int64_t t = 0; t < n; t++) {
     const wino_place at = wino_place_of(s, first + t);
     const float *from = m + (t / WINO_VECTORS * s->packs * WINO_PACK * WINO_VECTORS + t % WINO_VECTORS) * VW;
@@ -261,6 +262,8 @@ static void wino_store(const wino_shape *s, const float *m, int64_t first, int64
       WINO_STORE_CASE(4)
       WINO_STORE_CASE(5)
     }
+    for (int64_t i = 0; i < rows; i++)
+      for (int64_t j = 0; j < columns; j++) conv_activate_stored(s->o, to + i * line + j * pixel, act);
   }
 }
 
