@@ -3,13 +3,16 @@ import { colour, h, hideTip, number, short, showTip } from './dom.js';
 
 const HEIGHT = 216;
 const FONT = '11px system-ui, -apple-system, "Segoe UI", Roboto, "Liberation Sans", sans-serif';
+const LAST_TICK = 24; // pixels to the right, for half of the last label of the x axis
 const MARKED_POINTS = 8; // a curve with fewer shows each
 const SMOOTHED_POINTS = 10; // a curve with fewer is left as it is
 const NEAR = .04; // of the width: how far from the ends of a curve its values are told
 
+export const isSmoothed = values => values.length >= SMOOTHED_POINTS;
+
 /** Exponential mean, without the pull of its start. */
 export function smooth(values, weight) {
-  if (!weight || values.length < SMOOTHED_POINTS) return values;
+  if (!weight || !isSmoothed(values)) return values;
   let sum = 0, share = 0;
   return values.map(v => {
     if (v === null || v === undefined) return v;
@@ -60,7 +63,7 @@ export class Chart {
     this.u = null;
   }
 
-  /** curves: [{name, colour (a custom property), x, mean, least, most, dash}]; style: {smoothing, logarithmic, theme} */
+  /** curves: [{name, colour (a custom property), x, mean, least, most, dash, hollow}]; style: {smoothing, logarithmic, theme} */
   draw(curves, style) {
     this.curves = curves;
     this.style = style;
@@ -100,7 +103,7 @@ export class Chart {
       const stroke = colour(c.colour);
       this.shown.push(series.length);
       series.push({ label: c.name, stroke, width: 1.6, dash: c.dash, spanGaps: true,
-        points: { show: c.mean.length <= MARKED_POINTS, size: 5, fill: stroke } });
+        points: { show: c.mean.length <= MARKED_POINTS, size: c.hollow ? 6 : 5, width: 1.4, fill: c.hollow ? colour('--card') : stroke } });
       const edge = { stroke: 'transparent', width: 0, spanGaps: true, points: { show: false } };
       if (this.style.smoothing)
         series.push({ stroke: see(stroke, .28), width: 1, spanGaps: true, points: { show: false } });
@@ -113,7 +116,7 @@ export class Chart {
       ticks: { show: false }, gap: 6 };
     const options = {
       width: Math.max(this.plot.clientWidth, 120), height: this.options.height, series, bands,
-      legend: { show: false }, padding: [8, 12, 0, 0],
+      legend: { show: false }, padding: [8, LAST_TICK, 0, 0],
       scales: { x: { time: false, range: () => this.range() },
         y: this.style.logarithmic ? { distr: 3 } : { range: { min: { pad: .08, soft: this.options.from, mode: this.options.from === undefined ? 0 : 1 }, max: { pad: .08, soft: this.options.to, mode: this.options.to === undefined ? 0 : 1 } } } },
       axes: [

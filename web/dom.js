@@ -50,6 +50,12 @@ export function short(x) {
   return String(Number(x.toPrecision(6)));
 }
 
+/** A long name that may be broken after commas and slashes. */
+export const breakable = name => name.split(/(?<=[,/])/).flatMap((part, i) => i ? [h('wbr'), part] : [part]);
+
+/** "1 run", "12 runs" */
+export const counted = (n, noun) => `${number(n)} ${noun}${n === 1 ? '' : 's'}`;
+
 export function bytes(x) {
   if (!isNumber(x)) return '–';
   let unit = 0;
@@ -80,6 +86,10 @@ export function segments(label, choices, value, choose) {
   }
   return box;
 }
+
+/** A key of what is drawn. entries: [[swatch, text], ...] */
+export const keyOf = entries => h('div', { class: 'legend' }, entries.map(([sample, text]) => h('span', {}, sample, text)));
+export const swatch = c => h('span', { class: 'swatch', style: { background: `var(${c})` } });
 
 /** One tooltip for everything that is pointed at. rows: [[colour, name, value, beside it in small], ...] */
 const tip = h('div', { class: 'tip', hidden: true, role: 'presentation' });

@@ -1,6 +1,7 @@
 // Puts the page together and keeps it in step with what is chosen.
-import { h, isNumber, number, percent, segments } from './dom.js';
+import { breakable, counted, h, isNumber, number, percent, segments } from './dom.js';
 import { Curves, X_NAMES } from './curves.js';
+import { Settings } from './settings.js';
 import { Results, runChoice, Verdicts } from './tables.js';
 import { Resources } from './resources.js';
 import { Timeline } from './timeline.js';
@@ -34,6 +35,7 @@ function choice() {
 const SECTIONS = [
   { id: 'results', title: 'Results', part: new Results() },
   { id: 'sweeps', title: 'Comparison', part: new Sweeps() },
+  { id: 'settings', title: 'Settings', part: new Settings() },
   { id: 'curves', title: 'Curves', part: new Curves() },
   { id: 'verdict', title: 'Verdict', part: new Verdicts() },
   { id: 'resources', title: 'Resources', part: new Resources(), more: choice() },
@@ -75,7 +77,7 @@ document.getElementById('bar').append(
     h('label', { class: 'control' }, h('input', { type: 'checkbox', id: 'logarithmic', onchange: e => {
       store.logarithmic = e.target.checked;
       changed('style');
-    } }), 'Log loss'),
+    } }), 'Log scale'),
     themeButton));
 
 // ---- the list of runs
@@ -99,6 +101,7 @@ function matches(run) {
 /** The figures that tell a run from the others at a glance. */
 function facts(run) {
   const s = run.summary;
+  if (s && isNumber(s.test_auc)) return [h('b', {}, `AUC ${s.test_auc.toFixed(4)}`), ` · ${number(s.seconds, 3)} s`];
   if (s && isNumber(s.test_accuracy)) return [h('b', {}, percent(s.test_accuracy)), ` · ${number(s.seconds, 3)} s`];
   if (s && s.status) return [s.status];
   const t = trackOf(run, 'step'), last = t && t.columns.step ? t.columns.step[t.columns.step.length - 1] : null;
@@ -131,7 +134,7 @@ function drawList() {
       store.selected.add(r.id);
       changed('selection');
       update();
-    } }, r.name), h('div', { class: 'run-facts' }, facts(r))))));
+    } }, breakable(r.name)), h('div', { class: 'run-facts' }, facts(r))))));
   if (held) {
     const item = list.querySelector(`li[data-id="${held[1]}"] .${held[0]}`);
     if (item) item.focus();
@@ -147,7 +150,7 @@ function show(section, there) {
 
 function draw() {
   const theme = root.dataset.theme, focus = focusedRun();
-  count.textContent = store.live ? `${store.runs.length} run${store.runs.length === 1 ? '' : 's'}` : `report · ${store.runs.length} run${store.runs.length === 1 ? '' : 's'}`;
+  count.textContent = `${store.live ? '' : 'report · '}${counted(store.runs.length, 'run')}`;
   document.title = store.runs.length === 1 ? `${store.runs[0].name} · Shoal` : `${store.runs.length} runs · Shoal`;
   live.textContent = store.connected ? 'live' : 'not connected';
   live.dataset.state = store.connected ? 'live' : 'lost';

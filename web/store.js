@@ -26,6 +26,11 @@ export const store = {
 export function changed(what) { for (const f of store.listeners) f(what); }
 
 export const selectedRuns = () => store.runs.filter(r => store.selected.has(r.id));
+export function showAllRuns() {
+  for (const r of store.runs) store.selected.add(r.id);
+  changed('selection');
+  update();
+}
 export const focusedRun = () => store.runs.find(r => r.id === store.focus) || selectedRuns()[0] || store.runs[0];
 export const runColour = run => `--c${run.colour % COLOURS}`;
 
@@ -34,9 +39,15 @@ export function runState(run) {
   return store.live && run.tracks && run.tracks.length ? 'running' : 'unfinished';
 }
 
-/** The track of a kind; of several tasks the first that reports. */
-export function trackOf(run, kind) {
-  return (run.tracks || []).find(t => t.kind === kind && t.rows > 0) || null;
+export const byName = (a, b) => a.localeCompare(b, 'en', { numeric: true });
+
+/** The track of a kind that has figures of this name: of several tasks the one with most, then the first. */
+export function trackOf(run, kind, name = 'step') {
+  const measured = t => ((column(t, name) || { mean: [] }).mean).filter(v => v !== null).length;
+  const there = (run.tracks || []).filter(t => t.kind === kind).map(t => [t, measured(t)]).filter(([, n]) => n > 0);
+  // Workers that step together differ by a sample or two.
+  const most = Math.max(...there.map(([, n]) => n));
+  return there.filter(([, n]) => n >= .9 * most).map(([t]) => t).sort((a, b) => byName(a.task, b.task))[0] || null;
 }
 
 /** {mean, least, most} of a column; null where there is none. */

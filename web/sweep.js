@@ -2,8 +2,10 @@
 import { colour, h, isNumber, number, percent, seconds } from './dom.js';
 import { changed, store, update } from './store.js';
 
-const METRICS = [['test_accuracy', 'Test accuracy', percent], ['seconds', 'Time', seconds], ['examples_per_second', 'Examples per second', number],
-  ['final_loss', 'Final loss', number], ['steps_per_second', 'Steps per second', number]];
+/** key, name, text of a value, which is the best */
+const METRICS = [['test_auc', 'Test AUC', x => number(x, 5), 'most'], ['test_accuracy', 'Test accuracy', percent, 'most'],
+  ['test_loss', 'Test loss', number, 'least'], ['seconds', 'Time', seconds, 'least'], ['examples_per_second', 'Examples per second', number, 'most'],
+  ['final_loss', 'Final loss', number, 'least'], ['steps_per_second', 'Steps per second', number, 'most']];
 
 function mix(low, high, share) {
   const parts = c => [1, 3, 5].map(i => parseInt(c.slice(i, i + 2), 16));
@@ -22,24 +24,34 @@ function gather(values) {
 
 class Sweep {
   constructor(entry) {
-    this.metric = 'test_accuracy';
+    this.metric = null; // the first that there is
     this.body = h('div', { class: 'heats' });
     this.choice = h('select', { class: 'no-print', 'aria-label': 'figure shown', onchange: e => {
       this.metric = e.target.value;
       this.draw(this.entry);
-    } }, METRICS.map(([key, name]) => h('option', { value: key }, name)));
+    } });
     this.title = h('h3', {});
     this.element = h('div', { class: 'card' }, h('div', { class: 'head' }, this.title, this.choice), this.body);
     this.entry = entry;
   }
 
+  /** Offers the figures that these runs have; returns the one that is chosen. */
+  offer(cells) {
+    const there = METRICS.filter(([key]) => cells.some(c => c.run && c.run.summary && isNumber(c.run.summary[key])));
+    const chosen = there.find(([key]) => key === this.metric) || there[0] || METRICS[1];
+    this.metric = chosen[0];
+    this.choice.replaceChildren(...there.map(([key, name]) => h('option', { value: key, selected: key === this.metric }, name)));
+    return chosen;
+  }
+
   draw(entry) {
     this.entry = entry;
-    const { axes, runs } = entry.sweep, [, , show] = METRICS.find(([k]) => k === this.metric);
+    const { axes, runs } = entry.sweep;
     this.title.textContent = entry.name;
     const known = new Map(store.runs.map(r => [r.name, r]));
     const full = name => known.get(`${entry.name}/${name}`) || known.get(name);
     const cells = runs.map(r => ({ values: r.values, run: full(r.name) }));
+    const [, , show, wins] = this.offer(cells);
     const wide = axes.filter(a => a.values.length > 1);
     const columns = wide[0] || axes[0], rows = wide[1] || null, others = wide.slice(2);
     const at = axis => axes.indexOf(axis);
@@ -59,7 +71,9 @@ class Sweep {
       const share = most > least ? (figure.mean - least) / (most - least) : .5, rgb = mix(low, high, share);
       const bright = (.299 * rgb[0] + .587 * rgb[1] + .114 * rgb[2]) > 140;
       const spread = figure.spread === null ? null : this.metric === 'test_accuracy' ? `± ${(100 * figure.spread).toFixed(2)}` : `± ${number(figure.spread, 2)}`;
-      return h('td', {}, h('button', { type: 'button', title: 'show the curves of these runs',
+      const best = most > least && figure.mean === (wins === 'most' ? most : least);
+      return h('td', { class: best ? 'best' : null }, h('button', { type: 'button',
+        title: `${best ? 'the best; ' : ''}show the curves of ${mine.length === 1 ? 'this run' : 'these runs'}`,
         style: { background: `rgb(${rgb.join(',')})`, color: bright ? '#16202a' : '#ffffff' },
         onclick: () => {
           store.selected = new Set(mine.map(r => r.id));
@@ -68,11 +82,11 @@ class Sweep {
           update();
         } }, h('span', {}, show(figure.mean)), spread && h('small', {}, spread)));
     };
-    this.body.replaceChildren(...tables.map(t => h('table', { class: 'heat' },
+    this.body.replaceChildren(...tables.map(t => h('div', { class: 'scroll' }, h('table', { class: 'heat' },
       t.fixed.length ? h('caption', {}, t.fixed.map(([a, v]) => `${a.flag} ${v}`).join(', ')) : null,
       h('thead', {}, h('tr', {}, h('th', { class: 'axis' }, rows ? `${rows.flag} ↓  ${columns.flag} →` : columns.flag),
         columns.values.map(v => h('th', { scope: 'col' }, v)))),
-      h('tbody', {}, t.rows.map(r => h('tr', {}, h('th', { scope: 'row' }, r.rv === null ? '' : r.rv), r.cells.map(paint)))))));
+      h('tbody', {}, t.rows.map(r => h('tr', {}, h('th', { scope: 'row' }, r.rv === null ? '' : r.rv), r.cells.map(paint))))))));
   }
 }
 

@@ -1,23 +1,15 @@
 // The results of the selected runs, and what their verdicts say.
-import { bytes, h, isNumber, number, percent, seconds } from './dom.js';
-import { changed, runColour, runState, selectedRuns, store } from './store.js';
+import { breakable, bytes, counted, h, isNumber, number, percent, swatch } from './dom.js';
+import { changed, runColour, runState, selectedRuns, showAllRuns, store } from './store.js';
+import { bestOfAll, figure, FIGURES, isUnderWay, showFigure } from './figures.js';
 
-const strategy = s => s.strategy === 'single' ? 'single' : [s.strategy, s.mode].filter(Boolean).join(' ');
-const COLUMNS = [
-  { key: 'model', head: 'model', word: true },
-  { key: 'strategy', head: 'strategy', word: true, of: strategy },
-  { key: 'workers', head: 'workers' },
-  { key: 'batch_size', head: 'batch' },
-  { key: 'global_batch', head: 'global batch' },
-  { key: 'effective_learning_rate', head: 'effective lr' },
-  { key: 'epochs', head: 'epochs' },
-  { key: 'updates', head: 'updates' },
-  { key: 'seconds', head: 'time', show: seconds, best: 'least' },
-  { key: 'examples_per_second', head: 'examples/s', best: 'most' },
-  { key: 'final_loss', head: 'final loss', best: 'least' },
-  { key: 'test_accuracy', head: 'test accuracy', show: percent, best: 'most' },
-];
-const value = (c, run) => run.summary ? (c.of ? c.of(run.summary) : run.summary[c.key]) : null;
+/** The first cell of a run's row. */
+export const runCell = run => h('td', { class: 'word name', title: run.name },
+  swatch(runColour(run)), breakable(run.name));
+
+
+const narrow = matchMedia('(max-width: 520px)');
+narrow.addEventListener('change', () => changed('width'));
 
 export class Results {
   constructor() {
@@ -25,43 +17,54 @@ export class Results {
     this.element = h('div', { class: 'card' });
   }
 
+  sorted(runs) {
+    if (!this.sort) return runs;
+    const f = FIGURES.find(x => x.key === this.sort.key), sign = this.sort.down ? -1 : 1;
+    return runs.sort((a, b) => {
+      const x = figure(f, a), y = figure(f, b);
+      if (x === y) return 0;
+      if (x === null) return 1;
+      if (y === null) return -1;
+      return x < y ? -sign : sign;
+    });
+  }
+
+  head(f) {
+    const by = this.sort && this.sort.key === f.key;
+    return h('th', { class: f.word ? 'word' : null, scope: 'col', 'aria-sort': by ? (this.sort.down ? 'descending' : 'ascending') : null },
+      h('button', { type: 'button', onclick: () => {
+        this.sort = { key: f.key, down: by ? !this.sort.down : f.best === 'most' };
+        this.draw();
+      } }, f.head));
+  }
+
   draw() {
-    const runs = selectedRuns();
-    if (this.sort) {
-      const c = COLUMNS.find(x => x.key === this.sort.key), sign = this.sort.down ? -1 : 1;
-      runs.sort((a, b) => {
-        const x = value(c, a), y = value(c, b);
-        if (x === y) return 0;
-        if (x === null || x === undefined) return 1;
-        if (y === null || y === undefined) return -1;
-        return x < y ? -sign : sign;
-      });
-    }
-    // A column that nobody fills says nothing.
-    const columns = COLUMNS.filter(c => runs.some(r => value(c, r) !== null && value(c, r) !== undefined));
-    const best = c => {
-      const all = runs.map(r => value(c, r)).filter(isNumber);
-      return c.best && all.length > 1 ? Math[c.best === 'least' ? 'min' : 'max'](...all) : null;
+    const runs = this.sorted(selectedRuns()), training = runs.some(isUnderWay);
+    // A column that nobody fills says nothing. On a narrow screen what came out is seen first.
+    const columns = FIGURES.filter(f => (training || !f.live) && runs.some(r => figure(f, r) !== null));
+    if (narrow.matches) columns.reverse().sort((a, b) => !!b.best - !!a.best);
+    const bests = columns.map(bestOfAll), states = runs.some(r => runState(r) !== 'finished');
+    const cell = (f, i, r) => {
+      const v = figure(f, r), best = v !== null && v === bests[i], under = isUnderWay(r);
+      return h('td', { class: [f.word ? 'word' : '', best && !under ? 'best' : '', under ? 'so-far' : ''].join(' ').trim() || null,
+        title: under ? 'so far' : best ? 'best of all runs' : null }, showFigure(f, v));
     };
-    const bests = columns.map(best), states = runs.some(r => runState(r) !== 'finished');
-    const head = c => h('th', { class: c.word ? 'word' : null, scope: 'col',
-      'aria-sort': this.sort && this.sort.key === c.key ? (this.sort.down ? 'descending' : 'ascending') : null },
-    h('button', { type: 'button', onclick: () => {
-      this.sort = { key: c.key, down: this.sort && this.sort.key === c.key ? !this.sort.down : c.best === 'most' };
-      this.draw();
-    } }, c.head));
-    const row = r => h('tr', {},
-      h('td', { class: 'word name', title: r.name }, h('span', { class: 'swatch', style: { background: `var(${runColour(r)})` } }), r.name),
-      columns.map((c, i) => {
-        const v = value(c, r);
-        return h('td', { class: [c.word ? 'word' : '', v !== null && v === bests[i] ? 'best' : ''].join(' ').trim() || null },
-          c.show ? c.show(v) : typeof v === 'string' ? v : number(v));
-      }),
+    const row = r => h('tr', {}, runCell(r), columns.map((f, i) => cell(f, i, r)),
       states && h('td', { class: 'word status', 'data-state': runState(r) }, runState(r)));
     this.element.replaceChildren(h('div', { class: 'scroll' }, h('table', {},
-      h('thead', {}, h('tr', {}, h('th', { class: 'word', scope: 'col' }, 'run'), columns.map(head), states && h('th', { class: 'word', scope: 'col' }, 'status'))),
-      h('tbody', {}, runs.map(row)))));
+      h('thead', {}, h('tr', {}, h('th', { class: 'word', scope: 'col' }, 'run'), columns.map(f => this.head(f)), states && h('th', { class: 'word', scope: 'col' }, 'status'))),
+      h('tbody', {}, runs.map(row)))), ...this.notes(runs, columns, bests));
     return runs.length > 0;
+  }
+
+  /** What is not in the table. */
+  notes(runs, columns, bests) {
+    const hidden = store.runs.filter(r => !store.selected.has(r.id));
+    if (!hidden.length) return [];
+    const better = columns.filter((f, i) => bests[i] !== null && !runs.some(r => figure(f, r) === bests[i])).map(f => f.head);
+    return [h('p', { class: 'hidden-runs' }, `${counted(hidden.length, 'run')} hidden`,
+      better.length ? `, with the best ${better.join(', ')}` : '', ' ',
+      h('button', { type: 'button', class: 'plain no-print', onclick: showAllRuns }, 'Show all'))];
   }
 }
 
@@ -80,7 +83,7 @@ function sharesOf(summary) {
   if (!rows.length) return null;
   const used = SHARES.filter(([k]) => rows.some(([, s]) => s[k] > 0.0005));
   return [h('div', { class: 'shares' }, rows.flatMap(([who, s]) => [h('span', { class: 'who' }, who), stack(s, who)])),
-    h('div', { class: 'legend' }, used.map(([, name, c]) => h('span', {}, h('span', { class: 'swatch', style: { background: `var(${c})` } }), name)))];
+    h('div', { class: 'legend' }, used.map(([, name, c]) => h('span', {}, swatch(c), name)))];
 }
 
 export class Verdicts {
@@ -91,7 +94,7 @@ export class Verdicts {
     this.element.replaceChildren(...runs.map(r => {
       const v = r.summary.verdict || {};
       return h('article', { class: 'card verdict' },
-        h('h3', {}, h('span', { class: 'swatch', style: { background: `var(${runColour(r)})` } }), r.name),
+        h('h3', {}, swatch(runColour(r)), r.name),
         r.summary.error && h('div', { class: 'failure' }, r.summary.error),
         v.text && h('p', {}, v.text), sharesOf(r.summary),
         (v.warnings || []).map(w => h('div', { class: 'warning' }, w.text)),

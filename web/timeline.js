@@ -1,5 +1,5 @@
 // The timeline of one run: a row a thread, a box for each thing it did.
-import { colour, h, hideTip, number, showTip } from './dom.js';
+import { colour, h, hideTip, number, showTip, swatch } from './dom.js';
 import { focusedRun, traceOf } from './store.js';
 
 const ROW = 17, HEAD = 20, TASK = 20, LABEL = 118;
@@ -63,7 +63,7 @@ export class Timeline {
       'Arrow keys move, plus and minus zoom, 0 shows everything.');
     const used = new Set(this.boxes.map(b => b.category));
     this.legend.replaceChildren(...Object.entries(CATEGORIES).filter(([c]) => used.has(c)).map(([c, v]) =>
-      h('span', {}, h('span', { class: 'swatch', style: { background: `var(${v})` } }), c)),
+      h('span', {}, swatch(v), c)),
     ...(trace.cut ? [h('span', {}, 'the beginning; trace.json holds all of it')] : []));
   }
 

@@ -88,6 +88,11 @@ class Browser:
         except urllib.error.HTTPError as error:
             raise AssertionError(f"{path}: {json.load(error)['value']['message']}") from None
 
+    def before(self, script):
+        """Runs the script in each page that is opened from now on, before anything of it."""
+        self._call("POST", self.session + "/goog/cdp/execute", {"cmd": "Page.addScriptToEvaluateOnNewDocument",
+                                                                "params": {"source": script}})
+
     def open(self, address):
         self._call("POST", self.session + "/url", {"url": str(address)})
 

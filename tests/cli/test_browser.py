@@ -1,4 +1,7 @@
 """The page in a real browser: a report from disk, a dashboard while a run trains."""
+import csv
+import json
+import shutil
 import subprocess
 import sys
 import time
@@ -14,6 +17,21 @@ MISSING = browser.missing() or (None if test_page.has_page() else "this build ha
 TIP = "const t = document.querySelector('.tip'); return t && !t.hidden ? t.innerText : ''"
 CHART = "[...document.querySelectorAll('.chart')].find(c => c.querySelector('h3').textContent === arguments[0])"
 BOX = f"const b = {CHART}.querySelector('.u-over').getBoundingClientRect(); return [b.left, b.top, b.width, b.height]"
+
+# What stands in a table, a dictionary a row; and what is set bold in one of its columns.
+TABLE = """const heads = [...document.querySelectorAll(arguments[0] + ' thead th')].map(e => e.innerText.trim());
+return [...document.querySelectorAll(arguments[0] + ' tbody tr')].map(r => Object.fromEntries([...r.children].map((c, i) => [heads[i], c.innerText.trim()])))"""
+BEST = "return [...document.querySelectorAll('#results td.best')].map(e => e.parentNode.children[0].innerText.trim() + ' ' + e.innerText.trim())"
+# Keeps what is written on canvases: [canvas, text, left, right] in its own pixels.
+RECORD = """window.written = []; const f = CanvasRenderingContext2D.prototype.fillText;
+CanvasRenderingContext2D.prototype.fillText = function (text, x, y, ...more) {
+  const m = this.getTransform(), w = this.measureText(text).width;
+  const left = x - ({center: w / 2, right: w, end: w}[this.textAlign] || 0);
+  window.written.push([this.canvas, text, left * m.a + m.e, (left + w) * m.a + m.e]);
+  return f.call(this, text, x, y, ...more);
+};"""
+WRITTEN = """return window.written.filter(w => w[0].closest('.chart') && w[0].closest('.chart').querySelector('h3').textContent === arguments[0])
+  .map(w => [w[1], w[2], w[0].width - w[3]])"""
 
 
 @unittest.skipIf(MISSING, MISSING)
@@ -88,6 +106,15 @@ class InTheBrowser(support.Case):
                 stop = time.monotonic() + 20
                 while int(self.hover(b, "Loss", 0.99).split()[1].replace(",", "")) <= end:
                     self.assertLess(time.monotonic(), stop, "the curve does not grow")
+                # Its figures so far are in the table, and grow, too.
+                now = "return [...document.querySelectorAll('#results tbody tr')].findIndex(r => r.children[0].innerText.trim() === 'now')"
+                first = b.run(TABLE, "#results")[b.run(now)]
+                self.assertEqual((first["model"], first["strategy"], first["status"]), ("softmax", "single", "running"))
+                for name in ("final loss", "train accuracy", "time", "examples/s"):
+                    self.assertRegex(first[name], r"^[\d.,:]+", name)
+                updates = int(first["updates"].replace(",", ""))
+                while int(b.run(TABLE, "#results")[b.run(now)]["updates"].replace(",", "")) <= updates:
+                    self.assertLess(time.monotonic(), stop + 20, "the figures do not grow")
                 # Switching to the finished run.
                 b.run("[...document.querySelectorAll('.run-name')].find(e => e.textContent === 'done').click()")
                 b.wait("return document.querySelector('#resources select').selectedOptions[0].textContent === 'done'")
@@ -96,6 +123,122 @@ class InTheBrowser(support.Case):
         finally:
             training.kill()
             training.wait()
+
+    def open(self, b, page="page.html"):
+        b.open((self.folder / page).as_uri())
+        b.wait("return document.documentElement.dataset.drawn")
+
+    def test_what_is_hidden_is_said_and_counts(self):
+        self.train("softmax", "runs/run-01", "--epochs", 1)
+        for i in range(2, 13):
+            shutil.copytree(self.folder / "runs" / "run-01", self.folder / "runs" / f"run-{i:02}")
+        for i in range(1, 13):
+            path = self.folder / "runs" / f"run-{i:02}" / "summary.json"
+            path.write_text(json.dumps(json.loads(path.read_text()) | {"test_accuracy": 0.5 + i / 100, "seconds": i}))
+        self.shoal("report", "runs", "-o", "page.html")
+        with browser.Browser() as b:
+            self.open(b)
+            self.assertEqual(len(b.run(TABLE, "#results")), 8)
+            self.assertIn("run-01 1 s", b.run(BEST))
+            self.assertNotIn("%", " ".join(b.run(BEST)))  # the best accuracy is not among those shown
+            self.assertIn("4 runs hidden, with the best test accuracy", b.run("return document.querySelector('#results').innerText"))
+            b.click(".hidden-runs button")
+            b.wait("return document.querySelectorAll('#results tbody tr').length === 12")
+            self.assertIn("run-12 62.00 %", b.run(BEST))
+            self.assertNotIn("hidden", b.run("return document.querySelector('#results').innerText"))
+            self.quiet(b)
+
+    def test_keys_units_and_settings(self):
+        self.train("softmax", "runs/one", "--epochs", 40, "--validation-split", 0.2, "--batch-size", 8)
+        self.shoal("train", "softmax", "--data", self.data, "--run-dir", "runs/two", "--epochs", 300, "--workers", 2, "--lr", 0.1,
+                   "--batch-size", 8, "--validation-split", 0.2, "--sample-every", 0.1, "--no-checkpoints")
+        self.shoal("report", "runs", "-o", "page.html")
+        with browser.Browser() as b:
+            b.before(RECORD)
+            self.open(b)
+            key = b.run("return [...document.querySelectorAll('#curves .key .legend > span')].map(e => e.textContent)")
+            for words in ("training", "validation", "test, measured once"):
+                self.assertIn(words, key)
+            rows = b.run(TABLE, "#settings")
+            self.assertEqual([(r["run"], r["lr"], r["workers"], r["strategy"]) for r in rows],
+                             [("one", "0.5", "1", "single"), ("two", "0.1", "2", "ps")])
+            self.assertNotIn("batch-size", rows[0])
+            self.assertIn("batch-size 8", b.run("return document.querySelector('#settings .shared').textContent"))
+            b.run("[...document.querySelectorAll('.run-name')].find(e => e.textContent === 'two').click()")
+            b.wait("return document.querySelector('#resources select').selectedOptions[0].textContent === 'two'")
+            key = b.run("return [...document.querySelectorAll('#resources .key .legend > span')].map(e => e.textContent)")
+            self.assertEqual(key[:3], ["ps/0", "worker/0", "worker/1"])
+            ticks = [text for text, _, _ in b.wait(f"const w = (() => {{ {WRITTEN} }})(); return w.length ? w : null", "Network sent")]
+            self.assertTrue(any(text.endswith("B/s") for text in ticks), ticks)
+            self.quiet(b)
+
+    def test_the_last_tick_and_the_last_column_are_whole(self):
+        run = self.folder / "runs" / "one"
+        run.mkdir(parents=True)
+        with open(run / "metrics.jsonl", "w") as f:
+            for i in range(1001):  # the last tick stands at the very end of the axis
+                f.write(json.dumps({"kind": "step", "step": i + 1, "seconds": 1199.4 + i / 1000, "examples": 64 * i, "loss": 2 - i / 1000}) + "\n")
+        self.train("softmax", "runs/two-with-a-longer-name", "--epochs", 1)
+        self.shoal("report", "runs", "-o", "page.html")
+        for width in (1440, 390):
+            with browser.Browser(width, 844) as b:
+                b.before(RECORD)
+                self.open(b)
+                b.run("document.querySelectorAll('.runs .tick')[1].click()")
+                b.run("document.querySelectorAll('.segments button')[1].click()")
+                b.wait("return document.querySelector('.chart .by').textContent === 'by seconds'")
+                written = b.run(WRITTEN, "Loss")
+                self.assertIn("1200.4", [text for text, _, _ in written])
+                for text, left, right in written:
+                    self.assertTrue(left >= 0 and right >= 0, (text, left, right))
+                b.run("document.querySelectorAll('.runs .tick')[1].click()")
+                b.wait("return document.querySelectorAll('#results tbody tr').length === 2")
+                room = b.run("""return [...document.querySelectorAll('.scroll')].map(s => { s.scrollLeft = 1e6;
+                    return s.getBoundingClientRect().right - s.querySelector('th:last-child').getBoundingClientRect().right; })""")
+                self.assertTrue(all(r >= 0 for r in room), room)
+                if width == 1440:  # with all columns that a finished run and one under way can have
+                    self.assertTrue(b.run("const s = document.querySelector('#results .scroll'); return s.scrollWidth <= s.clientWidth"))
+
+    def test_on_a_telephone(self):
+        self.train("softmax", "runs/one", "--epochs", 2)
+        self.train("softmax", "runs/a-run-with-a-name,that-goes-on=and-on,for-more-than-a-line", "--epochs", 2, "--lr", 0.1)
+        self.shoal("sweep", "softmax", "--data", self.data, "--run-dir", "runs/grid", "--threads", 1, "--epochs", 1, "--quiet",
+                   "--batch-size", "8,16,32,64")
+        self.shoal("report", "runs", "-o", "page.html")
+        inside = """const right = s => { const e = document.querySelector(s); return e ? e.getBoundingClientRect().right : 0; };
+            return [document.documentElement.scrollWidth, right('#bar'), right('.runs'), right('.chart'), right('.verdict'), right('.heats')]"""
+        for dark in (False, True):
+            with browser.Browser(390, 844, dark=dark) as b:
+                self.open(b)
+                self.assertEqual(b.run("return document.documentElement.dataset.theme"), "dark" if dark else "light")
+                self.assertTrue(all(x <= 390 for x in b.run(inside)), b.run(inside))
+                # What came out is seen without moving anything, and which run it is of.
+                seen = b.run("return [...document.querySelectorAll('#results thead th')].filter(e => e.getBoundingClientRect().right <= 390).map(e => e.innerText.trim())")
+                self.assertEqual(seen[:2], ["run", "test accuracy"])
+                self.assertTrue(b.run("return document.querySelector('.chart canvas').getBoundingClientRect().width > 250"))
+                self.quiet(b)
+
+    def test_models_of_clicks(self):
+        self.shoal("data", "generate", "criteo", "--rows", 3000, "--files", 3, "--features", 5000, "--out", "clicks", "--quiet")
+        files = ("--data", "clicks/tfrecords0[01]", "--test-data", "clicks/tfrecords02", "--features", 5000)
+        out, _ = self.shoal("sweep", "sparse-lr", *files, "--run-dir", "grid", "--threads", 1, "--lr", "0.05,0.2", "--eval-every", 1000)
+        with open(self.folder / "grid" / "results.csv", newline="") as f:
+            rows = list(csv.DictReader(f))
+        self.assertEqual([r["lr"] for r in rows], ["0.05", "0.2"])
+        self.shoal("report", "grid", "-o", "page.html")
+        with browser.Browser() as b:
+            self.open(b)
+            shown = {r["run"]: r for r in b.run(TABLE, "#results")}
+            for row in rows:
+                summary = self.summary(f"grid/{row['run']}")
+                self.assertAlmostEqual(float(row["test_auc"]), summary["test_auc"])
+                self.assertAlmostEqual(float(row["test_loss"]), summary["test_loss"])
+                self.assertEqual(shown[row["run"]]["test AUC"], f"{summary['test_auc']:.4f}")
+                self.assertEqual(shown[row["run"]]["test log loss"], f"{summary['test_loss']:.4f}")
+                self.assertRegex(out, rf"log loss {summary['test_loss']:.5f}, AUC {summary['test_auc']:.5f}")
+            self.assertEqual(b.run("return document.querySelector('#sweeps select').selectedOptions[0].textContent"), "Test AUC")
+            self.assertIn("AUC", b.run("return [...document.querySelectorAll('#curves h3')].map(e => e.textContent)"))
+            self.quiet(b)
 
     def test_a_million_points_load_at_once(self):
         test_page.write_long_run(self.folder / "runs" / "long", 1_000_000)
