@@ -41,13 +41,10 @@ export function runState(run) {
 
 export const byName = (a, b) => a.localeCompare(b, 'en', { numeric: true });
 
-/** The track of a kind that has figures of this name: of several tasks the one with most, then the first. */
+/** The track of a kind that has figures of this name; of several tasks the first, which is the chief's. */
 export function trackOf(run, kind, name = 'step') {
-  const measured = t => ((column(t, name) || { mean: [] }).mean).filter(v => v !== null).length;
-  const there = (run.tracks || []).filter(t => t.kind === kind).map(t => [t, measured(t)]).filter(([, n]) => n > 0);
-  // Workers that step together differ by a sample or two.
-  const most = Math.max(...there.map(([, n]) => n));
-  return there.filter(([, n]) => n >= .9 * most).map(([t]) => t).sort((a, b) => byName(a.task, b.task))[0] || null;
+  const measured = t => (column(t, name) || { mean: [] }).mean.some(v => v !== null);
+  return (run.tracks || []).find(t => t.kind === kind && measured(t)) || null;
 }
 
 /** {mean, least, most} of a column; null where there is none. */

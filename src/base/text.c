@@ -101,3 +101,15 @@ bool text_to_double(const char *word, double *out) {
   *out = value;
   return true;
 }
+
+const char *grouped_text(int64_t value, char buffer[GROUPED_TEXT]) {
+  char digits[GROUPED_TEXT];
+  int n = snprintf(digits, sizeof digits, "%lld", (long long)(value < 0 ? -value : value)), at = 0;
+  if (value < 0) buffer[at++] = '-';
+  for (int i = 0; i < n; i++) {
+    if (i && (n - i) % 3 == 0) buffer[at++] = ',';
+    buffer[at++] = digits[i];
+  }
+  buffer[at] = 0;
+  return buffer;
+}

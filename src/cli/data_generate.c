@@ -102,8 +102,8 @@ static shoal_status criteo(const generate_flags *f, watch *w) {
   char rows[COUNTED_TEXT];
   say(stdout, "%s written to %s, %.1f %% positive\n", counted_text(s.rows, "row", rows), f->out,
       100 * truth.positive_share);
-  say(stdout, "The hidden model errs on %.2f %% of the last file's rows, with a log loss of %.4f (always saying the mean: "
-      "%.4f).\n", 100 * truth.test_error, truth.test_log_loss, truth.constant_log_loss);
+  say(stdout, "The hidden model errs on %.2f %% of the last file's rows, with a log loss of %.4f (always saying the "
+      "mean: %.4f).\n", 100 * truth.test_error, truth.test_log_loss, truth.constant_log_loss);
   return NULL;
 }
 
@@ -132,7 +132,8 @@ static shoal_status images(const generate_flags *f, watch *w) {
   TRY(generate_images(&s));
   bar_clear(&w->progress);
   char rows[COUNTED_TEXT];
-  if (!f->quiet) say(stdout, "%s of %d classes written to %s\n", counted_text(s.rows, "image", rows), s.classes, f->out);
+  if (!f->quiet)
+    say(stdout, "%s of %d classes written to %s\n", counted_text(s.rows, "image", rows), s.classes, f->out);
   return NULL;
 }
 

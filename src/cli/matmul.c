@@ -91,8 +91,10 @@ enum { INDENT = 18 }; /* of a line that goes on */
 static void print_yardstick(const matmul_result *r) {
   char blas[96] = "no BLAS library found to compare with";
   if (r->machine.name) snprintf(blas, sizeof blas, "%s %.1f", r->machine.name, r->machine.blas / 1e9);
-  say_indented(stdout, INDENT, "  this machine    %.1f GF/s in one product of two blocks on all processors (%s): reached "
-               "%.0f %% of the better\n", r->machine.own / 1e9, blas, 100 * r->cost.flops / r->seconds / yardstick_best(&r->machine));
+  say_indented(stdout, INDENT,
+               "  this machine    %.1f GF/s in one product of two blocks on all processors (%s): reached %.0f %% of the "
+               "better\n", r->machine.own / 1e9, blas,
+               100 * r->cost.flops / r->seconds / yardstick_best(&r->machine));
 }
 
 static void print_result(const matmul_options *o, const matmul_result *r) {
@@ -109,7 +111,8 @@ static void print_result(const matmul_options *o, const matmul_result *r) {
   printf("  memory          at most %.2f GB of blocks a worker\n", r->cost.worker_bytes / 1e9);
   printf("  between tasks   %s, %s: %.1f bytes a pair of blocks\n",
          counted_text((int64_t)r->stats.messages, "message", messages),
-         counted_text((int64_t)r->stats.data_bytes, "byte", bytes), (double)r->stats.data_bytes / (double)r->cost.pairs);
+         counted_text((int64_t)r->stats.data_bytes, "byte", bytes),
+         (double)r->stats.data_bytes / (double)r->cost.pairs);
 }
 
 static shoal_status write_summary(const char *path, const matmul_options *o, const matmul_result *r) {

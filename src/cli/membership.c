@@ -75,8 +75,8 @@ void membership_print(const run_report *r, FILE *to) {
   if (sum_of(r, "late_gradients"))
     say(to, "\nToo late for their step and dropped: %s.\n", counted_text(sum_of(r, "late_gradients"), "gradient", n));
   if (uneven_updates(r))
-    say(to, "\n--deterministic did not hold: made of other rows than those of their round, since a worker was lost: %s.\n"
-        "The weights are good, but their bits are not those of another run.\n",
+    say(to, "\n--deterministic did not hold: made of other rows than those of their round, since a worker was lost: "
+        "%s.\nThe weights are good, but their bits are not those of another run.\n",
         counted_text(uneven_updates(r), "update", n));
   if (handed_on(r))
     say(to, "\nHanded on to another worker than the one that had them first: %s.\n",

@@ -7,8 +7,9 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* Prints lines; one that is wider than the terminal goes on in the next, `indent` blanks in. A line of columns parted by
- * two blanks is broken there. Nothing is broken where the width is not known: in a file, or in a pipe without COLUMNS. */
+/* Prints lines; one that is wider than the terminal goes on in the next, `indent` blanks in. A line of columns parted
+ * by two blanks is broken there. Nothing is broken where the width is not known: in a file, or in a pipe without
+ * COLUMNS. */
 void say(FILE *to, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void say_indented(FILE *to, int indent, const char *format, ...) __attribute__((format(printf, 3, 4)));
 

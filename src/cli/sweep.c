@@ -186,8 +186,8 @@ static shoal_status run(sweep *s, int *exit_status) {
   s->runs.stop = interrupt_flag(s->signals);
   TRY(describe(s));
   char count[COUNTED_TEXT];
-  if (!s->flags.quiet) say(stdout, "%s of %s in %s\n", counted_text((int64_t)s->runs.count, "run", count), s->grid.model,
-                           s->folder);
+  if (!s->flags.quiet)
+    say(stdout, "%s of %s in %s\n", counted_text((int64_t)s->runs.count, "run", count), s->grid.model, s->folder);
   TRY(batch_go(&s->runs));
   TRY(sweep_result_write(&s->grid, (int)s->flags.repeats, &s->runs, stdout));
   if (!s->flags.quiet) {

@@ -26,18 +26,6 @@ int terminal_width(FILE *to) {
   return width ? width : 160;
 }
 
-const char *grouped_text(int64_t value, char buffer[GROUPED_TEXT]) {
-  char digits[GROUPED_TEXT];
-  int n = snprintf(digits, sizeof digits, "%lld", (long long)(value < 0 ? -value : value)), at = 0;
-  if (value < 0) buffer[at++] = '-';
-  for (int i = 0; i < n; i++) {
-    if (i && (n - i) % 3 == 0) buffer[at++] = ',';
-    buffer[at++] = digits[i];
-  }
-  buffer[at] = 0;
-  return buffer;
-}
-
 /* 12345.678 to "12,345.68". */
 static void decimal_text(double value, int digits, char *out, size_t size) {
   char whole[GROUPED_TEXT], plain[TABLE_CELL];

@@ -29,12 +29,8 @@ void table_set_share(table_column *c, double value);
 /* "31.4 MB" */
 void table_set_bytes(table_column *c, int64_t bytes);
 
-/* 1234567 to "1,234,567"; returns buffer. */
-#define GROUPED_TEXT 32
-const char *grouped_text(int64_t value, char buffer[GROUPED_TEXT]);
-
-/* Takes columns out until the rest fits: of those whose `spare` is not 0 the highest first. Their headings, with commas,
- * are added to `gone`. spare [count] changes with the columns. */
+/* Takes columns out until the rest fits: of those whose `spare` is not 0 the highest first. Their headings, with
+ * commas, are added to `gone`. spare [count] changes with the columns. */
 void table_fit(table_column *columns, int *spare, int rows, int *count, int width, text *gone);
 void table_add_head(const table_column *c, text *out); /* in one line */
 

@@ -66,7 +66,8 @@ static void print_rows(const trace_table *t, int64_t top, int width) {
   if (n) table_print(stdout, rows[0], n, columns, width);
   if (gone.data) say(stdout, "\nNot shown for want of room: %s. --json has all.\n", gone.data);
   text_fini(&gone);
-  if (operators > top) printf("%s not shown: --top %lld\n", counted_text(operators - top, "operator", more), (long long)operators);
+  if (operators > top)
+    printf("%s not shown: --top %lld\n", counted_text(operators - top, "operator", more), (long long)operators);
   free(rows);
 }
 
@@ -81,7 +82,8 @@ static void print_peak(const trace_table *t) {
   }
   if (!(flops > 0) || !(possible > 0)) return;
   say(stdout, "\nAll operators: %.1f GF in %.3f s of threads' time, %.1f GF/s a thread: %.1f %% of its FMA peak "
-      "(%.0f GF/s).\n", 1e-9 * flops, seconds, 1e-9 * flops / seconds, 100 * flops / possible, 1e-9 * possible / seconds);
+      "(%.0f GF/s).\n", 1e-9 * flops, seconds, 1e-9 * flops / seconds, 100 * flops / possible,
+      1e-9 * possible / seconds);
 }
 
 static void print_tasks(const trace_table *t, int width) {
@@ -132,7 +134,8 @@ static shoal_status show(const char *target, const trace_flags *f) {
   trace_table t;
   shoal_status status = NULL;
   if (stat(path, &st))
-    status = status_make(SHOAL_ERR_ARGUMENT, "%s is not there; record one with: %s train MODEL --trace", path, called());
+    status = status_make(SHOAL_ERR_ARGUMENT, "%s is not there; record one with: %s train MODEL --trace", path,
+                         called());
   if (!status) status = trace_read(path, &t);
   free(path);
   TRY(status);

@@ -1,6 +1,7 @@
 #include "observe/verdict_internal.h"
 
 #include "base/mem.h"
+#include "base/text.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -178,11 +179,12 @@ static void warn_about_tasks(const verdict_facts *f, verdict *v) {
            t->name, 100 * t->times.input / all);
     if (t->gradients < 0 || f->servers == 0) continue;
     double usual = median_without(f, t, gradients_of);
+    char own[GROUPED_TEXT], others[GROUPED_TEXT];
     if (!t->gradients)
       warn(v, "silent_worker", t->name, "%s never contributed: none of its gradients reached every server.", t->name);
     else if (usual > 0 && (double)t->gradients < FEW * usual)
-      warn(v, "slow_task", t->name, "%s contributed %lld gradients, the others about %.0f.", t->name,
-           (long long)t->gradients, usual);
+      warn(v, "slow_task", t->name, "%s contributed %s gradient%s, the others about %s.", t->name,
+           grouped_text(t->gradients, own), t->gradients == 1 ? "" : "s", grouped_text(llround(usual), others));
   }
   double middle = slow ? median_without(f, slow, own_part) : 0;
   if (middle > 0 && own_part(slow) >= SLOW * middle)
@@ -194,10 +196,11 @@ static void warn_about_tasks(const verdict_facts *f, verdict *v) {
 
 static void warn_about_rate(const verdict_facts *f, verdict *v) {
   if (!f->together || f->workers < 2 || !(f->usual_rate > 0) || fabs(f->rate / f->usual_rate - 1) > 1e-6) return;
+  char one[GROUPED_TEXT], all[GROUPED_TEXT];
   warn(v, "batch_grew", "",
-       "An update takes %d x %lld = %lld examples, but the learning rate, %.4g, is the one for %lld: "
+       "An update takes %d x %s = %s examples, but the learning rate, %.4g, is the one for %s: "
        "an epoch has 1/%d as many updates. To learn as one worker does, try --scale-lr, which takes %.4g.",
-       f->workers, (long long)f->batch, (long long)(f->workers * f->batch), f->rate, (long long)f->batch, f->workers,
+       f->workers, grouped_text(f->batch, one), grouped_text(f->workers * f->batch, all), f->rate, one, f->workers,
        f->rate * f->workers);
 }
 

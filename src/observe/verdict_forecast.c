@@ -2,6 +2,7 @@
 #include "observe/verdict_internal.h"
 
 #include "base/mem.h"
+#include "base/text.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -93,10 +94,10 @@ void verdict_forecast(const verdict_facts *f, verdict *v) {
   v->speedup = next / now;
   v->next_examples_per_second = v->speedup * f->examples_per_second;
   double unit = pow(10, floor(log10(v->next_examples_per_second)) - 2); /* three digits are more than the model knows */
-  char times[32] = "about as";
+  char times[32] = "about as", speed[GROUPED_TEXT];
   if (fabs(v->speedup - 1) > SAME) snprintf(times, sizeof times, "%.2f times as", v->speedup);
-  snprintf(v->next_text, sizeof v->next_text, "With %d workers%s about %.0f examples/s, %s many as with %d%s.",
+  snprintf(v->next_text, sizeof v->next_text, "With %d workers%s about %s examples/s, %s many as with %d%s.",
            p.workers + 1, f->n_hosts > 1 ? ", the new one on a machine of its own," : "",
-           unit >= 1 ? round(v->next_examples_per_second / unit) * unit : v->next_examples_per_second, times, p.workers,
-           limit);
+           grouped_text(llround(unit >= 1 ? round(v->next_examples_per_second / unit) * unit
+                                          : v->next_examples_per_second), speed), times, p.workers, limit);
 }
