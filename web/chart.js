@@ -118,7 +118,7 @@ export class Chart {
       width: Math.max(this.plot.clientWidth, 120), height: this.options.height, series, bands,
       legend: { show: false }, padding: [8, LAST_TICK, 0, 0],
       scales: { x: { time: false, range: () => this.range() },
-        y: this.style.logarithmic ? { distr: 3 } : { range: { min: { pad: .08, soft: this.options.from, mode: this.options.from === undefined ? 0 : 1 }, max: { pad: .08, soft: this.options.to, mode: this.options.to === undefined ? 0 : 1 } } } },
+        y: this.style.logarithmic ? { distr: 3 } : { range: (u, least, most) => this.rangeOf(least, most) } },
       axes: [
         { ...axis, size: 26, values: (u, v) => v.map(short) },
         { ...axis, size: (u, values) => values ? Math.max(36, 14 + 6.6 * Math.max(...values.map(v => String(v).length))) : 36,
@@ -153,6 +153,16 @@ export class Chart {
     }
     if (!(least <= most)) return [0, 1];
     return least === most ? [least - .5, most + .5] : [least, most];
+  }
+
+  /** Of the y axis. uPlot leaves no room for ticks where a smoothed curve is all but flat. */
+  rangeOf(least, most) {
+    if (least === null) return [null, null];
+    const soft = this.options.from, [from, to] = uPlot.rangeNum(least, most,
+      { min: { pad: .08, soft, mode: soft === undefined ? 0 : 1 }, max: { pad: .08, mode: 0 } });
+    if (to - from > 1e-6 * Math.abs(to)) return [from, to];
+    const around = .01 * Math.abs(most) || 1;
+    return [least - around, most + around];
   }
 
   rescale() {
