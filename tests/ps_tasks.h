@@ -98,7 +98,7 @@ static void *run_worker(void *context) {
   else
     shoal_status_free(closed);
   ps_strategy_stats(s, &t->net);
-  ps_strategy_destroy(s);
+  strategy_destroy(s);
   return NULL;
 }
 

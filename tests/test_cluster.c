@@ -14,10 +14,10 @@ static void with_a_chief(void **state) {
         "\"task\": {\"type\": \"worker\", \"index\": 1}}", NULL, &c);
   assert_int_equal(cluster_workers(&c), 3);
   assert_int_equal(cluster_worker(&c), 2);
-  assert_int_equal(c.counts[CLUSTER_PS], 2);
-  assert_string_equal(c.addresses[CLUSTER_PS][0], "tcp://d:2");
-  assert_string_equal(c.addresses[CLUSTER_PS][1], "shm:/x");
-  assert_string_equal(c.addresses[CLUSTER_CHIEF][0], "tcp://a:2");
+  assert_int_equal(c.counts[SHOAL_PS], 2);
+  assert_string_equal(c.addresses[SHOAL_PS][0], "tcp://d:2");
+  assert_string_equal(c.addresses[SHOAL_PS][1], "shm:/x");
+  assert_string_equal(c.addresses[SHOAL_CHIEF][0], "tcp://a:2");
   cluster_fini(&c);
 }
 
@@ -28,7 +28,7 @@ static void without_a_chief(void **state) {
   assert_int_equal(cluster_worker(&c), 0);
   parse("{\"cluster\": {\"ps\": [\"c:1\"], \"worker\": [\"a:1\", \"b:1\"]}}", "ps:0", &d);
   assert_int_equal(cluster_worker(&d), -1);
-  assert_int_equal(d.role, CLUSTER_PS);
+  assert_int_equal(d.role, SHOAL_PS);
   assert_true(c.id == d.id); /* the order in which it is written down does not count */
   cluster_fini(&d);
   parse("{\"worker\": [\"b:1\", \"a:1\"], \"ps\": [\"c:1\"]}", "worker:0", &d);
@@ -40,10 +40,10 @@ static void without_a_chief(void **state) {
 static void evaluator_inside_and_outside(void **state) {
   cluster c;
   parse("{\"worker\": [\"a:1\"], \"evaluator\": [\"e:1\"]}", "evaluator:0", &c);
-  assert_int_equal(c.role, CLUSTER_EVALUATOR);
+  assert_int_equal(c.role, SHOAL_EVALUATOR);
   cluster_fini(&c);
   parse("{\"cluster\": {\"worker\": [\"a:1\"]}, \"task\": {\"type\": \"evaluator\", \"index\": 0}}", NULL, &c);
-  assert_int_equal(c.role, CLUSTER_EVALUATOR);
+  assert_int_equal(c.role, SHOAL_EVALUATOR);
   assert_int_equal(cluster_worker(&c), -1);
   cluster_fini(&c);
 }
@@ -100,17 +100,17 @@ static void slurm_steps(void **state) {
   assert_ok(slurm_describe(2, &words));
   parse(words, NULL, &c);
   free(words);
-  assert_int_equal(c.counts[CLUSTER_PS], 2);
+  assert_int_equal(c.counts[SHOAL_PS], 2);
   assert_int_equal(cluster_workers(&c), 4);
   assert_int_equal(cluster_worker(&c), 2);
-  assert_true(!strncmp(c.addresses[CLUSTER_PS][1], "tcp://n08:", 10));
-  assert_true(!strncmp(c.addresses[CLUSTER_WORKER][0], "tcp://n09:", 10));
-  assert_true(!strncmp(c.addresses[CLUSTER_WORKER][3], "tcp://login:", 12));
+  assert_true(!strncmp(c.addresses[SHOAL_PS][1], "tcp://n08:", 10));
+  assert_true(!strncmp(c.addresses[SHOAL_WORKER][0], "tcp://n09:", 10));
+  assert_true(!strncmp(c.addresses[SHOAL_WORKER][3], "tcp://login:", 12));
   be_task((const char *const[]){"SLURM_PROCID", "0", "SLURMD_NODENAME", "n08", NULL});
   assert_ok(slurm_describe(2, &words));
   parse(words, NULL, &first);
   free(words);
-  assert_int_equal(first.role, CLUSTER_PS);
+  assert_int_equal(first.role, SHOAL_PS);
   assert_true(first.id == c.id);
   cluster_fini(&c);
   cluster_fini(&first);

@@ -3,7 +3,7 @@
 
 #include "base/random.h"
 #include "dist/tree.h"
-#include "train/strategy.h"
+#include "dist/leases.h"
 
 static void plan_knows_rows(void **state) {
   lease_plan p = {.batch = 20, .rows = 50, .end = 6};
@@ -94,32 +94,11 @@ static void wrong_plans_are_refused(void **state) {
   shoal_status_free(status);
 }
 
-/* What workers do without anybody who hands out batches is what a leader hands out while all are there. */
-static void static_assignment_is_the_leaders(void **state) {
-  enum { WORKERS = 3 };
-  /* 8 batches an epoch */
-  strategy_plan plan = {.batches = {.batch = 10, .rows = 74, .end = 16}, .end_step = INT64_MAX};
-  leases l;
-  assert_ok(leases_init(&l, &plan.batches, 0, WORKERS, 1));
-  for (int64_t step = 0; step < 6; step++) {
-    int64_t epoch = lease_plan_epoch(&plan.batches, leases_free(&l));
-    for (int w = 0; w < WORKERS; w++) {
-      int64_t free = leases_free(&l), expected = STRATEGY_NOTHING;
-      if (free != LEASE_NONE && lease_plan_epoch(&plan.batches, free) == epoch) expected = leases_take(&l, w);
-      assert_int_equal(strategy_batch(&plan, w, WORKERS, step), expected);
-    }
-    for (int w = 0; w < WORKERS; w++) leases_finish(&l, w);
-  }
-  assert_true(leases_over(&l));
-  assert_int_equal(strategy_batch(&plan, 0, WORKERS, 6), STRATEGY_END);
-  leases_fini(&l);
-}
-
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(plan_knows_rows),         cmocka_unit_test(given_back_goes_first),
       cmocka_unit_test(each_is_done_once),       cmocka_unit_test(wrong_plans_are_refused),
-      cmocka_unit_test(static_assignment_is_the_leaders), cmocka_unit_test(rounds_are_cut_along_leaves),
+      cmocka_unit_test(rounds_are_cut_along_leaves),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

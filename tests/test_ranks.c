@@ -116,14 +116,14 @@ static shoal_status train_with(int rank, int64_t check_every, int64_t steps) {
   shoal_model *m = model_make_xor(&(shoal_compile_options){.schedule = {.rate = 0.1}, .threads = 1, .seed = 5});
   shoal_strategy *s;
   assert_ok(allreduce_create(&(allreduce_options){.place = &place, .check_every = check_every, .patience = 20,
-                                                  .not_seen = ignore}, m, &s));
+                                                  .not_seen = ignore}, &s));
   culprit c = {m, rank};
   shoal_fit_options options = {.steps = steps,
                                .batch_size = 10,
                                .strategy = s,
                                .callbacks = {.context = &c, .on_step = damage, .every_steps = 1}};
   shoal_status status = shoal_model_fit(m, &data, &options, NULL);
-  allreduce_destroy(s);
+  strategy_destroy(s);
   shoal_model_destroy(m);
   data_free(&data);
   return status;

@@ -175,7 +175,7 @@ static void *run_worker(void *context) {
   shoal_strategy *s = NULL;
   t->status = ps_strategy_create(&o, t->model, &s);
   if (!t->status) t->status = work(t, s);
-  ps_strategy_destroy(s);
+  strategy_destroy(s);
   return NULL;
 }
 

@@ -2,6 +2,7 @@
 #ifndef SHOAL_SHOAL_H
 #define SHOAL_SHOAL_H
 
+#include "shoal/cluster.h"
 #include "shoal/data.h"
 #include "shoal/graph.h"
 #include "shoal/models.h"

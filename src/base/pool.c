@@ -81,6 +81,22 @@ static void announce(pool *p) {
   if (atomic_load(&p->sleepers)) futex_wake(&p->generation);
 }
 
+/* Until there are so many threads. */
+static shoal_status start_helpers(pool *p, int threads) {
+  while (p->threads < threads) {
+    helper_start *start = malloc(sizeof *start);
+    if (!start) return status_no_memory();
+    *start = (helper_start){p, p->threads};
+    int error = pthread_create(&p->handles[p->threads], NULL, helper_main, start);
+    if (error) {
+      free(start);
+      return status_errno(error, "cannot start thread %d of %d", p->threads, threads);
+    }
+    p->threads++;
+  }
+  return NULL;
+}
+
 shoal_status pool_create(int threads, pool **out) {
   if (threads < 1 || threads > 1024)
     return status_make(SHOAL_ERR_ARGUMENT, "threads must be between 1 and 1024, not %d", threads);
@@ -89,28 +105,21 @@ shoal_status pool_create(int threads, pool **out) {
   p->threads = 1;
   p->spin = sysconf(_SC_NPROCESSORS_ONLN) >= threads;
   p->handles = calloc((size_t)threads, sizeof *p->handles);
-  shoal_status status = p->handles ? NULL : status_no_memory();
-  while (!status && p->threads < threads) {
-    helper_start *start = malloc(sizeof *start);
-    if (!start) {
-      status = status_no_memory();
-      break;
-    }
-    *start = (helper_start){p, p->threads};
-    int error = pthread_create(&p->handles[p->threads], NULL, helper_main, start);
-    if (error) {
-      free(start);
-      status = status_errno(error, "cannot start thread %d of %d", p->threads, threads);
-      break;
-    }
-    p->threads++;
-  }
+  shoal_status status = p->handles ? start_helpers(p, threads) : status_no_memory();
   if (status) {
     pool_destroy(p);
     return status;
   }
   *out = p;
   return NULL;
+}
+
+shoal_status pool_after_fork(pool *p, bool alone) {
+  if (!p) return NULL;
+  const int threads = p->threads;
+  p->generation = p->finished = p->sleepers = p->caller_sleeps = 0;
+  p->threads = 1;
+  return alone ? NULL : start_helpers(p, threads);
 }
 
 void pool_destroy(pool *p) {

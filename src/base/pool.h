@@ -8,6 +8,7 @@
 
 #include "base/status.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 typedef struct pool pool;
@@ -15,6 +16,10 @@ typedef struct pool pool;
 /* threads >= 1, the caller included. */
 SHOAL_CHECKED shoal_status pool_create(int threads, pool **out);
 void pool_destroy(pool *p);
+
+/* In a child process after fork, which has none of its parent's threads: starts them anew, or with `alone` leaves the
+ * caller as the only one. NULL is fine. */
+SHOAL_CHECKED shoal_status pool_after_fork(pool *p, bool alone);
 
 /* 1 for NULL: a NULL pool is a valid pool of one thread. */
 int pool_threads(const pool *p);

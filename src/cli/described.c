@@ -68,17 +68,17 @@ shoal_status described_find(training *t, const flags_parsed *parsed, bool *there
     found = true;
   }
   if (!found) return NULL;
-  if (c.role == CLUSTER_EVALUATOR && !t->flags.run_dir)
+  if (c.role == SHOAL_EVALUATOR && !t->flags.run_dir)
     status = status_make(SHOAL_ERR_ARGUMENT,
                          "an evaluator needs --run-dir DIR: the folder the chief writes to, which it "
                          "must be able to see");
-  else if (!c.counts[CLUSTER_PS])
+  else if (!c.counts[SHOAL_PS])
     status = status_make(SHOAL_ERR_ARGUMENT, "the cluster described has no ps; the strategy ps needs at least one");
-  else if (c.counts[CLUSTER_PS] > SERVERS_MOST || cluster_workers(&c) > WORKERS_MOST)
+  else if (c.counts[SHOAL_PS] > SERVERS_MOST || cluster_workers(&c) > WORKERS_MOST)
     status = status_make(SHOAL_ERR_ARGUMENT, "at most %d workers and %d servers are possible", WORKERS_MOST,
                          SERVERS_MOST);
   if (!status) status = agree(parsed, "workers", &t->flags.workers, cluster_workers(&c));
-  if (!status) status = agree(parsed, "ps", &t->flags.ps, c.counts[CLUSTER_PS]);
+  if (!status) status = agree(parsed, "ps", &t->flags.ps, c.counts[SHOAL_PS]);
   if (status) {
     cluster_fini(&c);
     return status;
@@ -148,9 +148,9 @@ static shoal_status look_at_data(training *b, bool server, cluster_job *job) {
 
 shoal_status described_run(crew *c, const cluster *place) {
   training *b = c->base;
-  bool server = place->role == CLUSTER_PS;
-  cluster_job job = {.id = place->id, .servers = place->counts[CLUSTER_PS]};
-  for (int i = 0; i < job.servers; i++) job.addresses[i] = place->addresses[CLUSTER_PS][i];
+  bool server = place->role == SHOAL_PS;
+  cluster_job job = {.id = place->id, .servers = place->counts[SHOAL_PS]};
+  for (int i = 0; i < job.servers; i++) job.addresses[i] = place->addresses[SHOAL_PS][i];
   listener l = {.crew = c, .chief = cluster_worker(place) == 0};
   task_ears ears = {.context = &l, .tell = hear, .collects = true};
   task_place t = {.base = b,

@@ -58,12 +58,12 @@ typedef struct {
 
 static bool is_server(const cluster *c, int task) {
   int index;
-  return probe_role(c, task, &index) == CLUSTER_PS;
+  return probe_role(c, task, &index) == SHOAL_PS;
 }
 
 static shoal_status read_keys(const doctor_flags *f, const cluster *c, doctor_keys *k, net_options *net) {
   int tasks = probe_tasks(c);
-  bool server = c->role == CLUSTER_PS;
+  bool server = c->role == SHOAL_PS;
   TRY(key_ring_read_both(f->keys, server, &k->ring, net));
   k->pins = calloc((size_t)tasks, sizeof *k->pins);
   if (!k->pins) return status_no_memory();

@@ -480,10 +480,10 @@ shoal_status ranks_run(crew *c, ranks *r) {
                                      .not_seen = not_seen,
                                      .context = &t};
   shoal_status status = open_run(&t);
-  if (!status) status = allreduce_create(&options, b->model, &t.strategy);
+  if (!status) status = allreduce_create(&options, &t.strategy);
   if (!status) status = train(&t);
   if (status) status = explain(&t, status);
-  allreduce_destroy(t.strategy);
+  strategy_destroy(t.strategy);
   metrics_close(&t.log);
   return status;
 }

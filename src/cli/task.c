@@ -362,7 +362,7 @@ static shoal_status be_server(task *t) {
 shoal_status task_do(const task_place *place) {
   task t = {.place = *place};
   shoal_status status = place->server ? be_server(&t) : be_worker(&t);
-  ps_strategy_destroy(t.strategy);
+  strategy_destroy(t.strategy);
   metrics_close(&t.log);
   curve_close(&t.points);
   events_destroy(t.events);

@@ -222,7 +222,7 @@ static shoal_status train_alone(train_run *t) {
   t->report.threads = shoal_model_threads(t->base.model);
   const job_flags *f = &t->base.flags;
   const mirrored_options mirrored = {.workers = (int)f->workers, .deterministic = f->deterministic};
-  if (job_is_mirrored(f) || f->deterministic) TRY(mirrored_create(&mirrored, t->base.model, &t->strategy));
+  if (job_is_mirrored(f) || f->deterministic) TRY(mirrored_create(&mirrored, &t->strategy));
   TRY(make_folder(t));
   announce(t);
   t->begun = true;
@@ -290,7 +290,7 @@ static shoal_status train(train_run *t, int *exit_status) {
     TRY(ranks_join(&t->base, &t->parsed, &t->ranks));
   }
   TRY(described_find(&t->base, &t->parsed, &described, &t->place));
-  if (described && t->place.role == CLUSTER_EVALUATOR) return evaluate_along(t);
+  if (described && t->place.role == SHOAL_EVALUATOR) return evaluate_along(t);
   /* Who has a folder and a result. */
   bool reports = t->ranks.joined ? t->ranks.place.rank == 0 : !described || cluster_worker(&t->place) == 0;
   if (described && !t->base.flags.strategy) t->base.flags.strategy = "ps";
@@ -333,7 +333,7 @@ static shoal_status train(train_run *t, int *exit_status) {
 }
 
 static void clean_up(train_run *t) {
-  mirrored_destroy(t->strategy);
+  strategy_destroy(t->strategy);
   metrics_close(&t->log);
   curve_close(&t->points);
   interrupt_destroy(t->signals);

@@ -3,10 +3,15 @@
 #include "base/mem.h"
 #include "base/random.h"
 #include "base/text.h"
+#include "cluster/slurm.h"
 
+#include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+#define FILE_MAX (1 << 20)
 
 static const char *const role_names[] = {"chief", "worker", "ps", "evaluator"};
 
@@ -76,8 +81,8 @@ static shoal_status take_cluster(cluster *c, const json_t *object, const char *w
   }
   for (int r = 0; r < CLUSTER_ROLES; r++)
     if ((list = json_object_get(object, role_names[r]))) TRY(take_role(c, role_names[r], list, where));
-  if (c->counts[CLUSTER_CHIEF] > 1)
-    return status_make(SHOAL_ERR_ARGUMENT, "%s: %d chiefs; at most one is possible", where, c->counts[CLUSTER_CHIEF]);
+  if (c->counts[SHOAL_CHIEF] > 1)
+    return status_make(SHOAL_ERR_ARGUMENT, "%s: %d chiefs; at most one is possible", where, c->counts[SHOAL_CHIEF]);
   if (cluster_workers(c) < 1) return status_make(SHOAL_ERR_ARGUMENT, "%s: there is no worker", where);
   return NULL;
 }
@@ -85,7 +90,7 @@ static shoal_status take_cluster(cluster *c, const json_t *object, const char *w
 static shoal_status take_task(cluster *c, const char *type, int64_t index, const char *where) {
   TRY(find_role(type, where, &c->role));
   int count = c->counts[c->role];
-  if (c->role == CLUSTER_EVALUATOR && !count) count = 1; /* it may stand outside */
+  if (c->role == SHOAL_EVALUATOR && !count) count = 1; /* it may stand outside */
   if (!count) return status_make(SHOAL_ERR_ARGUMENT, "%s: this task is %s:%lld, but the cluster has no %s", where, type,
                                  (long long)index, type);
   if (index < 0 || index >= count)
@@ -142,9 +147,94 @@ void cluster_fini(cluster *c) {
   *c = (cluster){0};
 }
 
-int cluster_workers(const cluster *c) { return c->counts[CLUSTER_CHIEF] + c->counts[CLUSTER_WORKER]; }
+int cluster_workers(const cluster *c) { return c->counts[SHOAL_CHIEF] + c->counts[SHOAL_WORKER]; }
 
 int cluster_worker(const cluster *c) {
-  if (c->role == CLUSTER_CHIEF) return 0;
-  return c->role == CLUSTER_WORKER ? c->counts[CLUSTER_CHIEF] + c->index : -1;
+  if (c->role == SHOAL_CHIEF) return 0;
+  return c->role == SHOAL_WORKER ? c->counts[SHOAL_CHIEF] + c->index : -1;
+}
+
+/* ---- finding a description */
+
+static shoal_status read_text(const char *path, char **out) {
+  FILE *f = fopen(path, "re");
+  if (!f) return status_errno(errno, "cannot read the cluster's description %s", path);
+  char *words = calloc(1, FILE_MAX + 1);
+  size_t n = words ? fread(words, 1, FILE_MAX, f) : 0;
+  fclose(f);
+  if (!words) return status_no_memory();
+  if (n == FILE_MAX) {
+    free(words);
+    return status_make(SHOAL_ERR_ARGUMENT, "%s is too large to be a cluster's description", path);
+  }
+  *out = words;
+  return NULL;
+}
+
+shoal_status cluster_find(const char *file, const char *task, int servers, bool *found, cluster *out) {
+  const char *config = getenv("TF_CONFIG"), *where = file ? file : "TF_CONFIG";
+  char *words = NULL;
+  *found = false;
+  if (file) {
+    TRY(read_text(file, &words));
+  } else if (config && *config) {
+    words = strdup(config);
+    if (!words) return status_no_memory();
+  } else if (servers > 0 && slurm_step()) {
+    where = "the Slurm step";
+    TRY(slurm_describe(servers, &words));
+  } else {
+    return NULL;
+  }
+  shoal_status status = cluster_parse(words, where, task, out);
+  free(words);
+  *found = !status;
+  return status;
+}
+
+/* ---- shoal/cluster.h */
+
+/* Takes what `c` holds. */
+static shoal_status to_heap(cluster *c, shoal_cluster **out) {
+  shoal_cluster *copy = malloc(sizeof *copy);
+  if (!copy) {
+    cluster_fini(c);
+    return status_no_memory();
+  }
+  *copy = *c;
+  *out = copy;
+  return NULL;
+}
+
+shoal_status shoal_cluster_parse(const char *json, const char *task, shoal_cluster **out) {
+  cluster c;
+  TRY(cluster_parse(json, "the cluster's description", task, &c));
+  return to_heap(&c, out);
+}
+
+shoal_status shoal_cluster_read(const char *path, const char *task, shoal_cluster **out) {
+  cluster c;
+  bool found;
+  TRY(cluster_find(path, task, 0, &found, &c));
+  return to_heap(&c, out);
+}
+
+shoal_status shoal_cluster_from_environment(int servers, shoal_cluster **out) {
+  cluster c;
+  bool found;
+  TRY(cluster_find(NULL, NULL, servers, &found, &c));
+  *out = NULL;
+  return found ? to_heap(&c, out) : NULL;
+}
+
+void shoal_cluster_destroy(shoal_cluster *c) {
+  if (c) cluster_fini(c);
+  free(c);
+}
+
+shoal_role shoal_cluster_role(const shoal_cluster *c) { return c->role; }
+int shoal_cluster_index(const shoal_cluster *c) { return c->index; }
+int shoal_cluster_count(const shoal_cluster *c, shoal_role role) { return c->counts[role]; }
+const char *shoal_cluster_address(const shoal_cluster *c, shoal_role role, int index) {
+  return index >= 0 && index < c->counts[role] ? c->addresses[role][index] : NULL;
 }

@@ -8,12 +8,15 @@
 #define SHOAL_CLUSTER_CLUSTER_H
 
 #include "base/status.h"
+#include "shoal/cluster.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
-typedef enum { CLUSTER_CHIEF, CLUSTER_WORKER, CLUSTER_PS, CLUSTER_EVALUATOR, CLUSTER_ROLES } cluster_role;
+typedef shoal_role cluster_role;
+enum { CLUSTER_ROLES = SHOAL_EVALUATOR + 1 };
 
-typedef struct {
+typedef struct shoal_cluster {
   char **addresses[CLUSTER_ROLES]; /* as the transports take them: HOST:PORT became tcp://HOST:PORT */
   int counts[CLUSTER_ROLES];
   cluster_role role; /* of this process */
@@ -25,6 +28,9 @@ typedef struct {
  * counts instead of what stands under "task"; NULL: none. Wrong descriptions are SHOAL_ERR_ARGUMENT. */
 SHOAL_CHECKED shoal_status cluster_parse(const char *text, const char *where, const char *task, cluster *out);
 void cluster_fini(cluster *c);
+/* The description in the file `file`, or in TF_CONFIG when that is NULL, or of a Slurm step when there is neither and
+ * `servers` is above 0; *found false: none. task: as in cluster_parse. */
+SHOAL_CHECKED shoal_status cluster_find(const char *file, const char *task, int servers, bool *found, cluster *out);
 
 const char *cluster_role_name(cluster_role role);
 /* Workers, the chief included, count from 0 and the chief is 0. cluster_worker: this process; -1: it is none. */

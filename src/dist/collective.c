@@ -251,8 +251,9 @@ static shoal_status create(collective *c, const collective_options *o) {
   for (int i = 0; i < o->tensors; i++) c->offsets[i + 1] = c->offsets[i] + o->counts[i];
   c->elements = c->offsets[o->tensors];
   c->nodes = 1;
-  for (size_t k = 0; k < COUNT_OF(o->leaves); k++)
-    for (int r = 0; r < ranks && o->leaves[k]; r++) c->nodes = MAX_OF(c->nodes, nodes_of(c, o->leaves[k], r, nodes));
+  for (int64_t leaves = 1; leaves <= MAX_OF(o->leaves[0], o->leaves[1]); leaves++)
+    for (int r = 0; r < ranks && (o->any_leaves || leaves == o->leaves[0] || leaves == o->leaves[1]); r++)
+      c->nodes = MAX_OF(c->nodes, nodes_of(c, leaves, r, nodes));
   c->parts = calloc((size_t)c->nodes, sizeof *c->parts);
   c->wires = calloc((size_t)c->nodes, sizeof *c->wires);
   c->sources = calloc((size_t)(ranks * c->nodes), sizeof *c->sources);

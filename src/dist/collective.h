@@ -37,6 +37,7 @@ typedef struct {
   const int64_t *counts; /* [tensors] numbers in each tensor of the vector; copied */
   int tensors;
   int64_t leaves[2];     /* of the tree, in the two kinds of steps there are; 0: no such step */
+  bool any_leaves;       /* there may be steps of any number of leaves up to the first of these */
   bool bf16;             /* on the wire */
   double patience;       /* seconds to wait for a peer */
   /* Called by a thread of its own when a rank of this machine has ended while nobody here waits for any. */

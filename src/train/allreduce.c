@@ -13,21 +13,26 @@
 typedef struct {
   shoal_strategy base;
   allreduce_options options;
-  strategy_setup setup;
+  const strategy_setup *setup;
   shoal_model *model;
   apply apply;
+  collective_place joined; /* where the caller has not */
   collective *ranks;
   collective_head *heads; /* [ranks] */
   shards *shards;         /* deterministic only */
   float **vectors;        /* for them: the collective's parts, then others */
   int n_vectors;
-  shoal_tensor *got; /* [n_fetches] */
   int64_t *offsets;  /* [weights + 1] in the vector */
   /* of the step under way, for the watcher */
   float scale;         /* this rank's share of the rows */
   shoal_status error;  /* first one that the watcher met */
   int64_t compared;    /* step of the last comparison */
   double sending_seconds; /* so far */
+  bool compares;          /* parameters are compared in the step under way */
+  collective_head own;    /* of the batch computed last */
+  int64_t rows;           /* of all ranks, the same */
+  double rate;            /* the same */
+  strategy_place place;
   bool stopped;
 } allreduce;
 
@@ -43,7 +48,7 @@ static void keep_error(allreduce *s, shoal_status status) {
 /* A gradient is there: it goes to its place in the vector, and a bucket that is full goes out. */
 static void on_ready(void *context, int fetch, const shoal_tensor *value) {
   allreduce *s = context;
-  const int w = fetch - s->setup.first_gradient;
+  const int w = fetch - s->setup->compute->first_gradient;
   if (w < 0 || s->error) return;
   const float *from = value->data, scale = s->scale;
   float *to = collective_part(s->ranks, 0) + s->offsets[w];
@@ -71,33 +76,25 @@ static shoal_status all_ready(allreduce *s) {
 }
 
 /* By the model's own session, with all its threads; gradients leave while it runs. */
-static shoal_status compute_whole(allreduce *s, const strategy_rows *rows, shards_sum *out) {
-  const strategy_setup *setup = &s->setup;
-  shoal_session *session = s->model->session;
-  const shard_cut cut = shard_cut_rows(rows->rows, s->base.workers, false);
+static shoal_status compute_whole(allreduce *s, const train_batch *b, shards_sum *out) {
+  compute *c = s->setup->compute;
+  const shard_cut cut = shard_cut_rows(b->rows, s->base.workers, false);
   int64_t first, last;
   tree_share(cut.leaves, s->base.worker, s->base.workers, &first, &last);
-  *out = (shards_sum){.examples = first < last ? MIN_OF(cut.size, rows->rows - first * cut.size) : 0};
+  *out = (shards_sum){.examples = first < last ? MIN_OF(cut.size, b->rows - first * cut.size) : 0};
   if (!out->examples) return all_ready(s); /* there is nothing to send, but to receive */
-  float rate = 0;
-  const int64_t at = rows->first + first * cut.size;
-  shoal_feed feeds[] = {
-      {setup->tower->x, model_rows(&setup->data->features, rows->order, at, out->examples)},
-      {setup->tower->y, model_rows(&setup->data->labels, rows->order, at, out->examples)},
-      {s->model->rate, shoal_tensor_view(SHOAL_F32, SHOAL_SCALAR, &rate)}};
-  s->scale = (float)((double)out->examples / (double)rows->rows);
-  shoal_session_set_step(session, (uint64_t)(rows->step * s->base.workers + s->base.worker));
-  session_watch(session, &(session_watcher){s, on_ready, on_phase});
-  shoal_status status = shoal_session_run(session, feeds, COUNT_OF(feeds), setup->fetches, setup->n_fetches, s->got);
-  session_watch(session, NULL);
+  train_batch own = *b;
+  own.first += first * cut.size;
+  own.rows = out->examples;
+  own.number = b->number * s->base.workers + s->base.worker;
+  s->scale = (float)((double)own.rows / (double)b->rows);
+  shoal_status status = compute_run(c, &own, NULL, &(session_watcher){s, on_ready, on_phase});
   shoal_status moved = take_error(s);
   if (status) shoal_status_free(moved);
   TRY(status ? status : moved);
-  double loss = *(const float *)s->got[0].data, n = (double)out->examples;
-  if (!isfinite(loss)) return status_make(SHOAL_ERR_NUMERIC, "the loss is %f", loss);
-  out->loss = loss * n;
-  out->hits = setup->first_gradient > 1 ? *(const float *)s->got[1].data * n : NAN;
-  return NULL;
+  compute_losses(c, own.rows, &out->loss, &out->hits);
+  if (isfinite(out->loss)) return NULL;
+  return compute_explain(c, &own, status_make(SHOAL_ERR_NUMERIC, "the loss is %f", out->loss / (double)own.rows));
 }
 
 static int64_t leaves_of(const allreduce *s, int64_t rows) {
@@ -132,42 +129,56 @@ static shoal_status compare(const allreduce *s) {
   return status;
 }
 
-static shoal_status begin(shoal_strategy *base, shoal_model *m, const strategy_plan *plan, bool under_way,
-                          strategy_place *place, bool *lost) {
+static shoal_status prepare(allreduce *s, const strategy_setup *setup);
+
+static shoal_status begin(shoal_strategy *base, const strategy_setup *setup, strategy_place *place) {
   allreduce *s = (allreduce *)base;
-  const shoal_graph *g = m->graph;
+  s->model = setup->compute->model;
+  TRY(apply_create(s->model, &s->apply));
+  TRY(prepare(s, setup));
   TRY(collective_broadcast(s->options.place, place, sizeof *place));
+  const shoal_graph *g = s->model->graph;
   for (size_t i = 0; i < g->count; i++) {
     if (!g->nodes[i]->initial) continue;
     shoal_tensor t;
-    TRY(shoal_session_variable(m->session, &g->nodes[i]->out[0], &t));
+    TRY(shoal_session_variable(s->model->session, &g->nodes[i]->out[0], &t));
     TRY(collective_broadcast(s->options.place, t.data, (int64_t)shoal_tensor_bytes(&t)));
   }
   s->compared = place->updates;
+  s->place = *place;
   return NULL;
 }
 
-static shoal_status train(shoal_strategy *base, const strategy_rows *rows, strategy_outcome *out) {
+static shoal_status compute_batch(shoal_strategy *base, const train_batch *b) {
   allreduce *s = (allreduce *)base;
   shards_sum sum = {0};
-  collective_head own = {0};
-  const bool compares = s->options.check_every && rows->step - s->compared >= s->options.check_every;
-  if (compares) TRY(apply_hash(&s->apply, &own.hash));
-  TRY(collective_begin(s->ranks, leaves_of(s, rows->rows)));
+  s->own = (collective_head){0};
+  s->rows = b->rows;
+  s->rate = b->rate;
+  s->compares = s->options.check_every && b->step - s->compared >= s->options.check_every;
+  if (s->compares) TRY(apply_hash(&s->apply, &s->own.hash));
+  TRY(collective_begin(s->ranks, leaves_of(s, b->rows)));
   if (s->shards) {
-    TRY(shards_run(s->shards, rows, false, s->vectors, &sum));
+    TRY(compute_explain(s->setup->compute, b, shards_run(s->shards, b, false, s->vectors, &sum)));
     TRY(all_ready(s));
   } else {
-    TRY(compute_whole(s, rows, &sum));
+    TRY(compute_whole(s, b, &sum));
   }
-  own.examples = sum.examples;
-  own.loss = sum.loss;
-  own.hits = sum.hits;
+  s->own.examples = sum.examples;
+  s->own.loss = sum.loss;
+  s->own.hits = sum.hits;
+  return NULL;
+}
+
+static shoal_status exchange(shoal_strategy *base, const train_batch *next, strategy_outcome *out) {
+  allreduce *s = (allreduce *)base;
   collective_stats before, after;
   collective_stats_read(s->ranks, &before);
-  TRY(collective_finish(s->ranks, &own, s->heads));
+  TRY(collective_finish(s->ranks, &s->own, s->heads));
   collective_stats_read(s->ranks, &after);
-  *out = (strategy_outcome){.own_examples = sum.examples,
+  *out = (strategy_outcome){.own_examples = s->own.examples,
+                            .own_steps = 1,
+                            .rate = s->rate,
                             .network_seconds = after.sending_seconds - s->sending_seconds,
                             .barrier_seconds = after.blocked_seconds - before.blocked_seconds};
   s->sending_seconds = after.sending_seconds;
@@ -177,48 +188,57 @@ static shoal_status train(shoal_strategy *base, const strategy_rows *rows, strat
     out->hits += s->heads[r].hits;
     out->stop |= s->heads[r].stop != 0;
   }
-  if ((s->stopped = out->stop)) return NULL;
-  if (compares) {
-    TRY(compare(s));
-    s->compared = rows->step;
+  if (out->stop) { /* the step counts for nobody */
+    *out = (strategy_outcome){.stop = s->stopped = true};
+    return NULL;
   }
-  return apply_run(&s->apply, collective_part(s->ranks, 0), rows->rate);
-}
-
-/* Takes part in a step that does not count: the others may be in the middle of it. */
-static shoal_status stop(shoal_strategy *base) {
-  allreduce *s = (allreduce *)base;
-  if (s->stopped) return NULL;
-  s->stopped = true;
-  TRY(collective_begin(s->ranks, leaves_of(s, base->rows)));
-  TRY(all_ready(s));
-  return collective_finish(s->ranks, &(collective_head){.stop = 1}, s->heads);
+  if (s->compares) {
+    TRY(compare(s));
+    s->compared = s->place.updates;
+  }
+  TRY(apply_run(&s->apply, collective_part(s->ranks, 0), s->rate));
+  s->place.updates++;
+  s->place.rows += s->rows;
+  out->place = s->place;
+  return NULL;
 }
 
 static shoal_status gather(shoal_strategy *base) { return NULL; } /* every rank has everything */
 
-static shoal_status end(shoal_strategy *base, strategy_place *place, bool *lost) {
+/* Takes part in a step that does not count: the others may be in the middle of it. */
+static shoal_status stop(allreduce *s) {
+  if (s->stopped) return NULL;
+  s->stopped = true;
+  const int64_t usable = s->setup->plan.batches.rows, left = usable ? usable - s->place.rows % usable : INT64_MAX;
+  TRY(collective_begin(s->ranks, leaves_of(s, MIN_OF(s->setup->round, left))));
+  TRY(all_ready(s));
+  return collective_finish(s->ranks, &(collective_head){.stop = 1}, s->heads);
+}
+
+static shoal_status end(shoal_strategy *base, bool early, strategy_outcome *out) {
   allreduce *s = (allreduce *)base;
   collective_head own = {0};
+  if (early) TRY(stop(s));
   TRY(apply_hash(&s->apply, &own.hash));
   collective_part_ways(s->ranks);
   TRY(collective_meet(s->ranks, &own, s->heads));
+  *out = (strategy_outcome){.place = s->place};
   return compare(s);
 }
 
 /* ---- setting up */
 
-static shoal_status prepare(shoal_strategy *base, const strategy_setup *setup) {
-  allreduce *s = (allreduce *)base;
-  s->setup = *setup;
+static shoal_status prepare(allreduce *s, const strategy_setup *setup) {
+  const shoal_strategy *base = &s->base;
+  s->setup = setup;
   s->heads = calloc((size_t)base->workers, sizeof *s->heads);
-  s->got = calloc((size_t)setup->n_fetches, sizeof *s->got);
   s->offsets = calloc((size_t)s->apply.n + 1, sizeof *s->offsets);
-  if (!s->heads || !s->got || !s->offsets) return status_no_memory();
+  if (!s->heads || !s->offsets) return status_no_memory();
   for (int w = 0; w < s->apply.n; w++) s->offsets[w + 1] = s->offsets[w] + s->apply.counts[w];
   collective_options options = {.counts = s->apply.counts,
                                 .tensors = s->apply.n,
                                 .leaves = {leaves_of(s, setup->round), setup->last ? leaves_of(s, setup->last) : 0},
+                                .any_leaves = !setup->plan.batches.rows,
                                 .bf16 = s->options.bf16,
                                 .patience = s->options.patience,
                                 .not_seen = s->options.not_seen,
@@ -238,46 +258,47 @@ static shoal_status prepare(shoal_strategy *base, const strategy_setup *setup) {
   return NULL;
 }
 
-static const strategy_kind kind = {.name = "allreduce",
-                                   .begin = begin,
-                                   .prepare = prepare,
-                                   .train = train,
-                                   .stop = stop,
-                                   .gather = gather,
-                                   .end = end};
-
-shoal_status allreduce_create(const allreduce_options *options, shoal_model *m, shoal_strategy **out) {
-  TRY(model_ready(m));
-  allreduce *s = calloc(1, sizeof *s);
-  if (!s) return status_no_memory();
-  s->base = (shoal_strategy){.kind = &kind,
-                             .worker = options->place->rank,
-                             .workers = options->place->ranks,
-                             .together = true,
-                             .rounds = true};
-  s->options = *options;
-  s->model = m;
-  shoal_status status = apply_create(m, &s->apply);
-  if (status)
-    allreduce_destroy(&s->base);
-  else
-    *out = &s->base;
-  return status;
-}
-
-void allreduce_destroy(shoal_strategy *base) {
+static void destroy(shoal_strategy *base) {
   allreduce *s = (allreduce *)base;
-  if (!s) return;
   shards_destroy(s->shards);
   for (int k = s->ranks ? collective_parts(s->ranks) : 0; s->vectors && k < s->n_vectors; k++) free(s->vectors[k]);
   free(s->vectors);
   collective_destroy(s->ranks);
   shoal_status_free(s->error);
   free(s->heads);
-  free(s->got);
   free(s->offsets);
   apply_fini(&s->apply);
+  shoal_status_free(collective_leave(&s->joined));
   free(s);
+}
+
+static const strategy_kind kind = {.name = "allreduce",
+                                   .begin = begin,
+                                   .compute = compute_batch,
+                                   .exchange = exchange,
+                                   .gather = gather,
+                                   .end = end,
+                                   .destroy = destroy};
+
+shoal_status allreduce_create(const allreduce_options *options, shoal_strategy **out) {
+  allreduce *s = calloc(1, sizeof *s);
+  if (!s) return status_no_memory();
+  s->options = *options;
+  if (!options->place) {
+    shoal_status status = collective_join("mpi", &s->joined);
+    if (status) {
+      free(s);
+      return status;
+    }
+    s->options.place = &s->joined;
+  }
+  s->base = (shoal_strategy){.kind = &kind,
+                             .worker = s->options.place->rank,
+                             .workers = s->options.place->ranks,
+                             .sync = true,
+                             .rounds = true};
+  *out = &s->base;
+  return NULL;
 }
 
 collective *allreduce_collective(shoal_strategy *base) { return ((allreduce *)base)->ranks; }

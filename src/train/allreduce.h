@@ -11,7 +11,7 @@
 #include "train/strategy.h"
 
 typedef struct {
-  collective_place *place; /* borrowed */
+  collective_place *place; /* borrowed; NULL: joins the ranks of MPI, and leaves them when it is destroyed */
   bool deterministic;      /* the same bits whatever the number of ranks and threads */
   bool bf16;               /* on the wire */
   int64_t check_every;     /* steps between two comparisons of the parameters; 0: only at the end */
@@ -20,9 +20,8 @@ typedef struct {
   void *context;
 } allreduce_options;
 
-SHOAL_CHECKED shoal_status allreduce_create(const allreduce_options *options, shoal_model *m, shoal_strategy **out);
-void allreduce_destroy(shoal_strategy *s);
-/* NULL before the training has begun. */
+SHOAL_CHECKED shoal_status allreduce_create(const allreduce_options *options, shoal_strategy **out);
+/* NULL before a training has begun. */
 collective *allreduce_collective(shoal_strategy *s);
 
 #endif

@@ -5,6 +5,7 @@
 #include "graph/graph.h"
 
 struct fit_inspect {
+  const fit_loop *loop;
   int n, n_fetches;
   const char **names;      /* [n] */
   shoal_tensor *weights;   /* [n] views of the variables */
@@ -13,6 +14,29 @@ struct fit_inspect {
   shoal_tensor *got;       /* [n_fetches] */
   int *weight_of;          /* [n_fetches] */
 };
+
+/* Async, the steps of all workers are no measure: others may take the ones that are due. */
+static bool is_due(const fit_loop *l, const train_batch *b) {
+  const int64_t step = l->strategy->updates ? b->step : l->compute.runs;
+  return step % l->options->callbacks.inspect_every == 0;
+}
+
+static shoal_status look(void *inspector, const train_batch *b, const shoal_feed *feeds, int n_feeds) {
+  fit_inspect *i = inspector;
+  const fit_loop *l = i->loop;
+  const shoal_callbacks *c = &l->options->callbacks;
+  if (!is_due(l, b)) return NULL;
+  if (i->n_fetches)
+    TRY(shoal_session_run(l->model->session, feeds, n_feeds, i->fetches, i->n_fetches, i->got));
+  for (int k = 0; k < i->n_fetches; k++) i->gradients[i->weight_of[k]] = i->got[k];
+  shoal_inspection seen = {.step = b->step,
+                           .count = i->n,
+                           .names = i->names,
+                           .weights = i->weights,
+                           .gradients = i->gradients};
+  c->on_inspect(c->context, &seen);
+  return NULL;
+}
 
 shoal_status fit_inspect_create(fit_loop *l, fit_inspect **out) {
   shoal_value **weights;
@@ -23,6 +47,7 @@ shoal_status fit_inspect_create(fit_loop *l, fit_inspect **out) {
   shoal_status status = i ? NULL : status_no_memory();
   if (!status) {
     i->n = n;
+    i->loop = l;
     i->names = calloc(count, sizeof *i->names);
     i->weights = calloc(count, sizeof *i->weights);
     i->gradients = calloc(count, sizeof *i->gradients);
@@ -43,23 +68,10 @@ shoal_status fit_inspect_create(fit_loop *l, fit_inspect **out) {
   free(weights);
   if (status)
     fit_inspect_destroy(i);
-  else
-    *out = i;
-  return status;
-}
-
-shoal_status fit_inspect_run(fit_loop *l, const shoal_feed *feeds, int n_feeds) {
-  fit_inspect *i = l->inspect;
-  const shoal_callbacks *c = &l->options->callbacks;
-  if (i->n_fetches)
-    TRY(shoal_session_run(l->model->session, feeds, n_feeds, i->fetches, i->n_fetches, i->got));
-  for (int k = 0; k < i->n_fetches; k++) i->gradients[i->weight_of[k]] = i->got[k];
-  shoal_inspection seen = {.step = l->state.step,
-                           .count = i->n,
-                           .names = i->names,
-                           .weights = i->weights,
-                           .gradients = i->gradients};
-  c->on_inspect(c->context, &seen);
+  if (status) return status;
+  l->compute.inspector = i;
+  l->compute.inspect = look;
+  *out = i;
   return NULL;
 }
 

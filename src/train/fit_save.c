@@ -42,13 +42,13 @@ static shoal_status write_checkpoint(fit_loop *l) {
 void fit_checkpoint(fit_loop *l, bool best) {
   const shoal_fit_options *o = l->options;
   const double start = clock_seconds(), before = l->checkpoint_seconds;
-  shoal_status status = NULL;
+  shoal_status status;
   if (!is_chief(l)) return;
   uint64_t begun = fit_trace_now(l);
   if (best) fit_wait_for_writer(l); /* one at a time in a folder */
-  if (l->pipeline && !l->strategy) shoal_pipeline_position(l->pipeline, l->state.input);
-  if (l->strategy) status = l->strategy->kind->gather(l->strategy);
-  if (l->strategy && !status) status = fit_stream_saved(l);
+  l->source->kind->position(l->source, l->state.input);
+  status = l->strategy->kind->gather(l->strategy);
+  if (!status) status = fit_take_gathered(l);
   if (!status && l->fresh) status = checkpoint_clear(o->checkpoint_dir);
   l->fresh = false;
   if (!status)

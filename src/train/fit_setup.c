@@ -75,11 +75,11 @@ shoal_status fit_cut(fit_loop *l) {
   l->validation = o->validation;
   if (o->validation_split > 0) TRY(hold_out(l, n));
   l->batch = o->batch_size ? o->batch_size : STANDARD_BATCH;
-  int64_t workers = l->strategy ? l->strategy->workers : 1;
+  const int64_t workers = l->strategy->workers;
   if (l->batch > INT64_MAX / 2 / workers)
     return status_make(SHOAL_ERR_ARGUMENT, "fit: a batch of %lld on %lld workers is too large", (long long)l->batch,
                        (long long)workers);
-  const bool rounds = l->strategy && l->strategy->rounds;
+  const bool rounds = l->strategy->rounds;
   l->round = rounds && o->global_batch ? o->global_batch : l->batch * workers;
   l->usable = o->drop_short ? l->rows / l->round * l->round : l->rows;
   if (!l->usable)
@@ -89,7 +89,7 @@ shoal_status fit_cut(fit_loop *l) {
     return status_make(SHOAL_ERR_ARGUMENT, "fit: %lld examples in batches of %lld leave some of the %lld workers with "
                        "none: take fewer workers or smaller batches", (long long)l->usable, (long long)l->batch,
                        (long long)workers);
-  int64_t an_update = is_together(l) ? l->round : l->batch; /* rows */
+  int64_t an_update = l->strategy->sync ? l->round : l->batch; /* rows */
   l->steps_per_epoch = (l->usable + an_update - 1) / an_update;
   if (o->epochs && o->epochs > INT64_MAX / l->steps_per_epoch / workers)
     return status_make(SHOAL_ERR_ARGUMENT, "fit: %lld epochs are too many", (long long)o->epochs);
@@ -102,7 +102,7 @@ shoal_status fit_cut(fit_loop *l) {
     l->plan.batches.parts = (int)workers;
   }
   if (o->epochs) l->plan.batches.end = o->epochs * lease_plan_epoch_batches(&l->plan.batches);
-  if (!is_together(l)) l->plan.batches.end = l->steps;
+  if (!l->strategy->sync) l->plan.batches.end = l->steps;
   return NULL;
 }
 
@@ -128,17 +128,24 @@ static int64_t steps_together(const fit_loop *l) {
 }
 
 /* How long an epoch is, is not known before its end. */
-void fit_cut_stream(fit_loop *l) {
+shoal_status fit_cut_stream(fit_loop *l) {
   const shoal_fit_options *o = l->options;
+  const shoal_strategy *s = l->strategy;
+  if (l->model->sparse && s->rounds)
+    return status_make(SHOAL_ERR_ARGUMENT, "fit: the strategy %s does not train on sparse rows; take single or "
+                       "parameter servers", s->kind->name);
   l->validation = o->validation;
-  l->batch = l->round = o->batch_size ? o->batch_size : STANDARD_BATCH;
-  if (l->strategy) l->round *= l->strategy->workers;
+  l->batch = o->batch_size ? o->batch_size : STANDARD_BATCH;
+  l->round = s->rounds && o->global_batch ? o->global_batch : l->batch * s->workers;
   l->steps = o->steps ? o->steps : INT64_MAX;
   l->plan = (strategy_plan){.batches = {.batch = l->batch, .end = o->epochs}, .end_step = l->steps};
-  l->chunk = l->model->sparse && !o->drop_short && !l->strategy ? l->batch * steps_together(l) : l->batch;
+  l->chunk = s->rounds ? l->round : l->batch;
+  if (l->model->sparse && !o->drop_short && s->updates) l->chunk = l->batch * steps_together(l);
+  return NULL;
 }
 
-shoal_status fit_open_stream(const fit_loop *l, const char *position, bool probe, shoal_pipeline **out) {
+static shoal_status open_pipeline(const fit_loop *l, int64_t shard, const char *position, bool probe,
+                                  shoal_pipeline **out) {
   const shoal_fit_options *o = l->options;
   shoal_pipeline_options p = *o->stream;
   p.batch_size = l->chunk;
@@ -151,28 +158,54 @@ shoal_status fit_open_stream(const fit_loop *l, const char *position, bool probe
   if (l->model->sparse) p.features = model_features(l->model);
   if (o->keep_order || probe) p.shuffle_rows = 0;
   if (probe) p.batch_size = p.prefetch = 1;
-  p.position = position && *position ? position : NULL;
-  if (l->strategy) {
-    p.shard = (int)l->shard;
+  p.position = position;
+  if (l->strategy->leases) { /* with others every worker walks through all rows */
+    p.shard = (int)shard;
     p.shards = l->strategy->workers;
   }
   return shoal_pipeline_create(&p, out);
 }
 
-double fit_input_seconds(const fit_loop *l) {
-  return l->past_input_seconds + (l->pipeline ? pipeline_wait_seconds(l->pipeline) : 0);
+static shoal_status open_shard(void *context, int64_t shard, const char *position, shoal_pipeline **out) {
+  return open_pipeline(context, shard, position, false, out);
 }
 
-void fit_close_stream(fit_loop *l) {
-  l->past_input_seconds = fit_input_seconds(l);
-  shoal_pipeline_destroy(l->pipeline);
-  l->pipeline = NULL;
-  l->now = NULL;
+shoal_status fit_make_source(fit_loop *l) {
+  const shoal_fit_options *o = l->options;
+  batch_source_options options = {.model = l->model,
+                                  .data = l->data,
+                                  .rows = l->rows,
+                                  .split = l->split,
+                                  .usable = l->usable,
+                                  .shuffled = !o->keep_order,
+                                  .epochs = o->epochs,
+                                  .steps = l->steps,
+                                  .round = l->round,
+                                  .plan = l->plan,
+                                  .context = l,
+                                  .open = open_shard,
+                                  .position = l->state.step ? l->state.input : NULL,
+                                  .features = l->tower->features,
+                                  .epochs_done = l->state.epoch};
+  TRY(batch_source_create(&options, l->strategy->leases, &l->source));
+  l->setup = (strategy_setup){.compute = &l->compute,
+                              .example = l->source->example,
+                              .batch = l->batch,
+                              .chunk = l->chunk,
+                              .round = l->round,
+                              .plan = l->plan,
+                              .stream = &l->saved.stream,
+                              .context = l,
+                              .restore = fit_go_back};
+  if (!l->data) return NULL;
+  l->setup.round = MIN_OF(l->round, l->usable);
+  l->setup.last = l->usable > l->round ? l->usable % l->round : 0;
+  return NULL;
 }
 
 shoal_status fit_stream_tower(fit_loop *l) {
   shoal_pipeline *p;
-  TRY(fit_open_stream(l, NULL, true, &p));
+  TRY(open_pipeline(l, 0, NULL, true, &p));
   rows_schema s;
   pipeline_schema(p, &s);
   shoal_status named = model_adopt_class_names(l->model, shoal_pipeline_class_names(p));
@@ -203,7 +236,7 @@ shoal_status fit_stream_tower(fit_loop *l) {
 
 shoal_status fit_write_settings(fit_loop *l) {
   const shoal_fit_options *o = l->options;
-  const bool rounds = l->strategy && l->strategy->rounds;
+  const bool rounds = l->strategy->rounds;
   /* Where the rows of an update are cut among the workers by the strategy, their number changes nothing. */
   text_add(&l->settings, "seed=%llu batch_size=%lld order=%s short_batches=%s",
            (unsigned long long)l->model->options.seed, (long long)(rounds ? l->round : l->batch),
@@ -212,8 +245,8 @@ shoal_status fit_write_settings(fit_loop *l) {
     text_add(&l->settings, " examples=streamed shuffle_rows=%lld", (long long)o->stream->shuffle_rows);
   else
     text_add(&l->settings, " examples=%lld", (long long)l->rows);
-  if (l->strategy && !rounds)
-    text_add(&l->settings, " workers=%d pace=%s", l->strategy->workers, is_together(l) ? "together" : "own");
+  if (!l->strategy->updates && !rounds)
+    text_add(&l->settings, " workers=%d mode=%s", l->strategy->workers, l->strategy->sync ? "sync" : "async");
   if (o->settings) text_add(&l->settings, "\n%s", o->settings);
   return l->settings.failed ? status_no_memory() : NULL;
 }

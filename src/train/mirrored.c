@@ -11,10 +11,17 @@ typedef struct {
   shards *shards;
   float **vectors; /* [n][elements] */
   int n;
+  const compute *compute;
+  strategy_place place;
+  shards_sum sum; /* of the batch computed last */
+  double rate;    /* the same */
 } mirrored;
 
-static shoal_status prepare(shoal_strategy *base, const strategy_setup *setup) {
+static shoal_status begin(shoal_strategy *base, const strategy_setup *setup, strategy_place *place) {
   mirrored *s = (mirrored *)base;
+  s->place = *place;
+  s->compute = setup->compute;
+  TRY(apply_create(s->compute->model, &s->apply));
   TRY(shards_create(setup, 0, 1, base->workers, s->deterministic, &s->shards));
   s->n = shards_vectors(s->shards);
   s->vectors = calloc((size_t)s->n, sizeof *s->vectors);
@@ -24,53 +31,56 @@ static shoal_status prepare(shoal_strategy *base, const strategy_setup *setup) {
   return NULL;
 }
 
-static shoal_status train(shoal_strategy *base, const strategy_rows *rows, strategy_outcome *out) {
+static shoal_status compute_batch(shoal_strategy *base, const train_batch *b) {
   mirrored *s = (mirrored *)base;
-  shards_sum sum;
-  TRY(shards_run(s->shards, rows, true, s->vectors, &sum));
-  TRY(apply_run(&s->apply, s->vectors[0], rows->rate));
-  *out = (strategy_outcome){
-      .examples = sum.examples, .loss = sum.loss, .hits = sum.hits, .own_examples = sum.examples};
+  s->rate = b->rate;
+  return compute_explain(s->compute, b, shards_run(s->shards, b, true, s->vectors, &s->sum));
+}
+
+static shoal_status exchange(shoal_strategy *base, const train_batch *next, strategy_outcome *out) {
+  mirrored *s = (mirrored *)base;
+  TRY(apply_run(&s->apply, s->vectors[0], s->rate));
+  s->place.updates++;
+  s->place.rows += s->sum.examples;
+  *out = (strategy_outcome){.examples = s->sum.examples,
+                            .loss = s->sum.loss,
+                            .hits = s->sum.hits,
+                            .rate = s->rate,
+                            .own_examples = s->sum.examples,
+                            .own_steps = 1,
+                            .place = s->place};
   return NULL;
 }
 
-/* Nobody else has to be told anything. */
-static shoal_status begin(shoal_strategy *base, shoal_model *m, const strategy_plan *plan, bool under_way,
-                          strategy_place *place, bool *lost) {
-  return NULL;
-}
-static shoal_status stop(shoal_strategy *base) { return NULL; }
 static shoal_status gather(shoal_strategy *base) { return NULL; }
-static shoal_status end(shoal_strategy *base, strategy_place *place, bool *lost) { return NULL; }
 
-static const strategy_kind kind = {.name = "mirrored",
-                                   .begin = begin,
-                                   .prepare = prepare,
-                                   .train = train,
-                                   .stop = stop,
-                                   .gather = gather,
-                                   .end = end};
-
-shoal_status mirrored_create(const mirrored_options *options, shoal_model *m, shoal_strategy **out) {
-  TRY(model_ready(m));
-  mirrored *s = calloc(1, sizeof *s);
-  if (!s) return status_no_memory();
-  s->base = (shoal_strategy){.kind = &kind, .workers = options->workers, .together = true, .rounds = true};
-  s->deterministic = options->deterministic;
-  shoal_status status = apply_create(m, &s->apply);
-  if (status)
-    mirrored_destroy(&s->base);
-  else
-    *out = &s->base;
-  return status;
+static shoal_status end(shoal_strategy *base, bool early, strategy_outcome *out) {
+  *out = (strategy_outcome){.place = ((mirrored *)base)->place};
+  return NULL;
 }
 
-void mirrored_destroy(shoal_strategy *base) {
+static void destroy(shoal_strategy *base) {
   mirrored *s = (mirrored *)base;
-  if (!s) return;
   shards_destroy(s->shards);
   for (int k = 0; s->vectors && k < s->n; k++) free(s->vectors[k]);
   free(s->vectors);
   apply_fini(&s->apply);
   free(s);
+}
+
+static const strategy_kind kind = {.name = "mirrored",
+                                   .begin = begin,
+                                   .compute = compute_batch,
+                                   .exchange = exchange,
+                                   .gather = gather,
+                                   .end = end,
+                                   .destroy = destroy};
+
+shoal_status mirrored_create(const mirrored_options *options, shoal_strategy **out) {
+  mirrored *s = calloc(1, sizeof *s);
+  if (!s) return status_no_memory();
+  s->base = (shoal_strategy){.kind = &kind, .workers = options->workers, .sync = true, .rounds = true};
+  s->deterministic = options->deterministic;
+  *out = &s->base;
+  return NULL;
 }

@@ -14,7 +14,6 @@ typedef struct {
   bool deterministic; /* the same bits whatever the number of workers and threads */
 } mirrored_options;
 
-SHOAL_CHECKED shoal_status mirrored_create(const mirrored_options *options, shoal_model *m, shoal_strategy **out);
-void mirrored_destroy(shoal_strategy *s);
+SHOAL_CHECKED shoal_status mirrored_create(const mirrored_options *options, shoal_strategy **out);
 
 #endif

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/text.h"
+#include "dist/sparse_set.h"
 #include "exec/session.h"
 #include "graph/graph.h"
 #include "train/optimizer.h"
@@ -29,16 +30,29 @@ typedef struct {
   int64_t *counts, elements; /* [n_weights] numbers of each; all of them. Not of a table */
   int64_t *counter;   /* the optimizer's; NULL: it has none */
   float **gradients;  /* [n_weights] of the step under way; of a round: [vectors][n_weights] */
+  const strategy_setup *setup;
+  bool begun;         /* before: this time it is to begin again */
+  /* of the batch computed last */
+  ps_head part;
+  lease_span span;
   shards *shards;     /* of a round; otherwise NULL */
   float **vectors;    /* [n_vectors][elements] what they have come to */
   int n_vectors;
   bool is_stream;     /* rows come from one */
+  int64_t shard, index; /* of a stream: the batch computed last */
+  int64_t rows_shard, rows_index; /* of a table: the batch whose rows came last */
+  const char *mark;     /* the same: where the next one begins, if that is to be told */
+  char marked[SHOAL_POSITION_TEXT]; /* the same: of the shard to go on with */
+  float *dense;         /* [features] a gradient of few rows as one of all; NULL: rows are dense, or in a table */
+  sparse_set spread;    /* with `dense`: the rows it is about */
   int in_flight;      /* of the training under way: parts that may be without answer */
   ps_head sent[PS_FLIGHT_MOST]; /* those parts, oldest first */
   int n_sent;
   int64_t next[PS_FLIGHT_MOST]; /* batches that were given to this worker and are to be computed, oldest first */
   int n_next;
   bool over;          /* there will be no others */
+  bool watches;       /* gradients may leave while the others are computed */
+  shoal_tensor indices; /* of a table: the batch's, as rows of the session's table */
   strategy_outcome since; /* of the answers that came since the last outcome */
   shoal_status error; /* the first that `ready` met, for the step */
   bool ended;
@@ -119,6 +133,16 @@ static void note_place(ps *s, const ps_answer *a) {
   if (!a->stopped) give_batch(s, a->next);
 }
 
+/* Where to begin reading the shard to go on with, unless it is the one that this worker reads anyway. */
+static shoal_status find_mark(ps *s, strategy_place *place) {
+  place->mark = NULL;
+  if (!s->is_stream || place->next < 0) return NULL;
+  if (place->next == s->shard && place->index == s->index + 1) return NULL;
+  TRY(ps_client_find(s->client, place->next, &place->marked, s->marked));
+  if (place->marked) place->mark = s->marked;
+  return NULL;
+}
+
 static int64_t next_batch(ps *s) {
   if (s->over && !s->n_next) return STRATEGY_END;
   if (!s->n_next) return STRATEGY_NOTHING;
@@ -128,12 +152,9 @@ static int64_t next_batch(ps *s) {
   return batch;
 }
 
-static shoal_status meet(shoal_strategy *base, bool *under_way) {
-  return ps_client_meet(((ps *)base)->client, under_way);
-}
-
-/* Brings all that worker 0 has. */
-static shoal_status bring(ps *s, const strategy_plan *plan, const strategy_place *place, ps_answer *answer) {
+/* Worker 0 uploads all that it has. */
+static shoal_status upload(ps *s, const strategy_place *place, ps_answer *answer) {
+  const strategy_plan *plan = &s->setup->plan;
   const lease_plan *batches = &plan->batches;
   ps_start start = {.counter = s->counter ? *s->counter : 0,
                     .rows_done = place->rows,
@@ -149,20 +170,27 @@ static shoal_status bring(ps *s, const strategy_plan *plan, const strategy_place
   }
   if (s->table && s->base.checkpoint) TRY(ps_table_restore(s->table, s->base.checkpoint));
   for (int k = 0; k < s->n_values; k++) TRY(ps_client_set(s->client, k, s->values[k]));
-  return ps_client_start(s->client, place->updates, &start, plan->stream, answer);
+  return ps_client_start(s->client, place->updates, &start, *s->setup->stream, answer);
 }
 
-static shoal_status begin(shoal_strategy *base, shoal_model *m, const strategy_plan *plan, bool under_way,
-                          strategy_place *place, bool *lost) {
-  ps *s = (ps *)base;
+static shoal_status prepare(ps *s);
+
+/* Connects to all servers and becomes a member of the training; *lost: a server went away meanwhile. */
+static shoal_status join(ps *s, strategy_place *place, bool *lost) {
   ps_answer answer = {0};
+  bool under_way = false;
   float *const *parameters = s->n_values ? s->values[0] : NULL;
-  shoal_status status = base->worker || under_way ? ps_client_pull(s->client, parameters, &answer)
-                                                  : bring(s, plan, place, &answer);
+  TRY(ps_client_meet(s->client, &under_way));
+  const bool uploads = !s->base.worker && !under_way;
+  if (uploads && s->begun) TRY(s->setup->restore(s->setup->context, place));
+  s->begun = true;
+  shoal_status status = uploads ? upload(s, place, &answer) : ps_client_pull(s->client, parameters, &answer);
   TRY(may_be_lost(s, status, lost));
   if (*lost) return NULL;
-  s->is_stream = !plan->batches.rows;
+  s->is_stream = !s->setup->plan.batches.rows;
   s->in_flight = s->is_stream ? 1 : ps_flight(&s->options);
+  s->shard = STRATEGY_NOTHING;
+  if (s->table) ps_table_forget(s->table);
   s->n_sent = s->n_next = 0;
   s->over = false;
   s->since = (strategy_outcome){0};
@@ -170,18 +198,25 @@ static shoal_status begin(shoal_strategy *base, shoal_model *m, const strategy_p
   if (s->in_flight > 1) give_batch(s, answer.head.also);
   *place = s->since.place;
   place->next = next_batch(s);
+  return may_be_lost(s, find_mark(s, place), lost);
+}
+
+static shoal_status begin(shoal_strategy *base, const strategy_setup *setup, strategy_place *place) {
+  ps *s = (ps *)base;
+  bool lost = true;
+  if (!s->setup) {
+    s->setup = setup;
+    TRY(prepare(s));
+  }
+  while (lost) TRY(join(s, place, &lost));
   return NULL;
 }
 
-static shoal_status fetch(shoal_strategy *base, const shoal_batch *b) {
-  return ps_table_fetch(((ps *)base)->table, b, true, &base->indices);
-}
+/* ---- computing */
 
-/* ---- the parts of a round */
-
-static shoal_status prepare(shoal_strategy *base, const strategy_setup *setup) {
-  ps *s = (ps *)base;
-  TRY(shards_create(setup, -1, base->workers, base->workers, true, &s->shards));
+/* Vectors for the parts of a round. */
+static shoal_status prepare_rounds(ps *s) {
+  TRY(shards_create(s->setup, -1, s->base.workers, s->base.workers, true, &s->shards));
   int n = shards_vectors(s->shards);
   free(s->gradients);
   s->gradients = calloc((size_t)(n * s->n_weights), sizeof *s->gradients);
@@ -196,15 +231,83 @@ static shoal_status prepare(shoal_strategy *base, const strategy_setup *setup) {
   return NULL;
 }
 
-static shoal_status compute(shoal_strategy *base, const strategy_rows *rows, strategy_part *out) {
-  ps *s = (ps *)base;
+static shoal_status prepare(ps *s) {
+  const compute *c = s->setup->compute;
+  if (s->base.rounds) return prepare_rounds(s);
+  if (s->table) return NULL;
+  if (c->model->sparse) {
+    s->dense = calloc((size_t)model_features(c->model), sizeof *s->dense);
+    return s->dense ? NULL : status_no_memory();
+  }
+  const int64_t rows = s->setup->plan.batches.rows;
+  TRY(compute_plan(c, c->model->session, &s->setup->example, rows ? MIN_OF(s->setup->batch, rows) : s->setup->batch));
+  return compute_plan(c, c->model->session, &s->setup->example, rows % s->setup->batch);
+}
+
+/* A gradient is there before the others are: what is large enough goes out now. */
+static void on_ready(void *context, int fetch, const shoal_tensor *gradient) {
+  ps *s = context;
+  const int which = fetch - s->setup->compute->first_gradient;
+  if (which < 0 || s->error) return;
+  double begun = clock_seconds();
+  int64_t before = bytes_moved(s);
+  s->gradients[which] = gradient->data;
+  s->error = ps_client_ready(s->client, s->gradients, which);
+  s->since.bytes += bytes_moved(s) - before;
+  s->since.network_seconds += clock_seconds() - begun;
+}
+
+static void on_phase(void *context) {}
+
+/* This worker's part of a round, whose rows all workers cut among them. */
+static shoal_status compute_part(ps *s, const train_batch *b) {
   shards_sum sum;
-  shards_take(s->shards, out->span.part);
-  TRY(shards_run(s->shards, rows, false, s->vectors, &sum));
-  out->examples = sum.examples;
-  out->loss = sum.loss;
-  out->hits = sum.hits;
+  train_batch round = *b;
+  round.first = b->span.round;
+  round.rows = b->span.round_rows;
+  shards_take(s->shards, b->span.part);
+  TRY(compute_explain(s->setup->compute, &round, shards_run(s->shards, &round, false, s->vectors, &sum)));
+  s->part = (ps_head){.loss = sum.loss, .hits = sum.hits, .examples = sum.examples};
+  s->span = b->span;
   return NULL;
+}
+
+/* The gradient of the touched rows as one of all. */
+static shoal_status spread(ps *s, const train_batch *b) {
+  const shoal_tensor *gradient = compute_gradients(s->setup->compute);
+  const float *rows = gradient->data;               /* [entries, 1] */
+  const int32_t *index = b->sparse->indices.data;   /* [entries] */
+  const int64_t entries = gradient->shape.dim[0];
+  memset(s->dense, 0, (size_t)model_features(s->model) * sizeof *s->dense);
+  for (int64_t e = 0; e < entries; e++) s->dense[index[e]] += rows[e];
+  s->gradients[0] = s->dense;
+  TRY(sparse_set_make(&s->spread, index, entries));
+  s->since.touched += s->spread.n;
+  return NULL;
+}
+
+/* The rows of a table that the batch needs, unless they came with the last answer. */
+static shoal_status fetch_rows(ps *s, const train_batch *b) {
+  if (ps_table_kept(s->table) && b->shard == s->rows_shard && b->index == s->rows_index) return NULL;
+  return ps_table_fetch(s->table, b->sparse, true, &s->indices);
+}
+
+static shoal_status compute_batch(shoal_strategy *base, const train_batch *b) {
+  ps *s = (ps *)base;
+  compute *c = s->setup->compute;
+  s->part = (ps_head){.examples = b->rows};
+  s->span = (lease_span){0};
+  s->shard = b->shard;
+  s->index = b->index;
+  s->mark = b->mark;
+  if (!b->rows) return NULL;
+  if (s->shards) return compute_part(s, b);
+  if (s->table) TRY(status_wrap(fetch_rows(s, b), "step %lld", (long long)b->step));
+  TRY(compute_run(c, b, s->table ? &s->indices : NULL,
+                  s->watches ? &(session_watcher){s, on_ready, on_phase} : NULL));
+  compute_losses(c, b->rows, &s->part.loss, &s->part.hits);
+  for (int i = 0; !s->table && i < s->n_weights; i++) s->gradients[i] = compute_gradients(c)[i].data;
+  return s->dense ? spread(s, b) : NULL;
 }
 
 /* ---- steps */
@@ -212,7 +315,7 @@ static shoal_status compute(shoal_strategy *base, const strategy_rows *rows, str
 /* Takes note of the answer to the oldest part. */
 static void note_answer(ps *s, const ps_answer *a) {
   strategy_outcome *o = &s->since;
-  const ps_head *sent = &s->sent[0], *about = s->base.together ? &a->head : sent;
+  const ps_head *sent = &s->sent[0], *about = s->base.sync ? &a->head : sent;
   note_place(s, a);
   o->stop = o->stop || a->stopped;
   o->barrier_seconds += a->waited;
@@ -242,25 +345,16 @@ static shoal_status take_all_answers(ps *s) {
   return NULL;
 }
 
-static shoal_status push_table(ps *s, const strategy_part *part, ps_head *head) {
+static shoal_status push_table(ps *s, const train_batch *next) {
   ps_answer answer = {0};
-  s->since.touched += part->examples ? ps_table_touched(s->table) : 0;
-  TRY(ps_table_push(s->table, part->gradients, part->next, head, &s->base.indices, &answer));
+  s->since.touched += s->part.examples ? ps_table_touched(s->table) : 0;
+  TRY(ps_table_push(s->table, compute_gradients(s->setup->compute), next->sparse, &s->part, &s->indices,
+                    &answer));
   if (s->counter) *s->counter = answer.head.counter;
+  s->rows_shard = next->shard;
+  s->rows_index = next->index;
   note_answer(s, &answer);
   return NULL;
-}
-
-/* A gradient is there before the others are: what is large enough goes out now. */
-static void ready(shoal_strategy *base, int which, const shoal_tensor *gradient) {
-  ps *s = (ps *)base;
-  if (s->error) return;
-  double begun = clock_seconds();
-  int64_t before = bytes_moved(s);
-  s->gradients[which] = gradient->data;
-  s->error = ps_client_ready(s->client, s->gradients, which);
-  s->since.bytes += bytes_moved(s) - before;
-  s->since.network_seconds += clock_seconds() - begun;
 }
 
 /* Asks for a shard of a stream. */
@@ -272,23 +366,19 @@ static shoal_status ask(ps *s) {
   return NULL;
 }
 
-static shoal_status find(shoal_strategy *base, int64_t shard, int64_t *index, char position[SHOAL_POSITION_TEXT]) {
-  return ps_client_find(((ps *)base)->client, shard, index, position);
-}
-
 /* Hands on a part, and takes answers until there is a batch to go on with, or none any more. */
-static shoal_status push(ps *s, const strategy_part *part, ps_head *head) {
+static shoal_status push(ps *s, const train_batch *next) {
+  ps_head *head = &s->part;
   shoal_status error = s->error;
   s->error = NULL;
   TRY(error);
   s->sent[s->n_sent++] = *head;
-  if (s->table) return push_table(s, part, head);
+  if (s->table) return push_table(s, next);
   if (s->shards) {
-    head->first_leaf = (int32_t)part->span.first_leaf;
-    head->last_leaf = (int32_t)part->span.last_leaf;
-    head->round_rows = part->span.round_rows;
+    head->first_leaf = (int32_t)s->span.first_leaf;
+    head->last_leaf = (int32_t)s->span.last_leaf;
+    head->round_rows = s->span.round_rows;
   }
-  for (int i = 0; part->examples && !s->shards && i < s->n_weights; i++) s->gradients[i] = part->gradients[i].data;
   if (s->in_flight == 1) {
     ps_answer answer = {0};
     TRY(ps_client_push(s->client, s->gradients, s->values[0], head, &answer));
@@ -306,31 +396,40 @@ static void take_outcome(ps *s, strategy_outcome *out) {
   s->since = (strategy_outcome){.place = out->place, .rate = out->rate};
 }
 
-static shoal_status take_step(shoal_strategy *base, const strategy_part *part, strategy_outcome *out) {
+/* What a call took beyond waiting at the servers. */
+static void note_time(ps *s, double begun, double waited) {
+  double others = s->since.barrier_seconds + s->since.server_seconds - waited;
+  s->since.network_seconds += MAX_OF(clock_seconds() - begun - others, 0);
+}
+
+static shoal_status hand_on(ps *s, const train_batch *next) {
+  if (!s->is_stream) return push(s, next);
+  s->part.shard = s->shard;
+  s->part.batch = s->index;
+  s->part.shard_epochs = next->epoch;
+  if (s->mark) TRY(ps_client_mark(s->client, s->shard, s->index + 1, s->mark));
+  return s->shard < 0 && !s->base.sync ? ask(s) : push(s, next);
+}
+
+static shoal_status exchange(shoal_strategy *base, const train_batch *next, strategy_outcome *out) {
   ps *s = (ps *)base;
-  ps_head head = {.loss = part->loss, .hits = part->hits, .examples = part->examples};
-  bool lost, asks = s->is_stream && !base->together && part->shard < 0;
-  int64_t before = bytes_moved(s);
-  if (s->is_stream) {
-    head.shard = part->shard;
-    head.batch = part->index;
-    head.shard_epochs = part->epochs;
-  }
-  shoal_status status = part->position ? ps_client_mark(s->client, part->shard, part->index + 1, part->position) : NULL;
-  if (!status) status = asks ? ask(s) : push(s, part, &head);
-  TRY(may_be_lost(s, status, &lost));
+  bool lost;
+  const int64_t before = bytes_moved(s);
+  const double begun = clock_seconds(), waited = s->since.barrier_seconds + s->since.server_seconds;
+  TRY(may_be_lost(s, hand_on(s, next), &lost));
   if (lost) {
     *out = (strategy_outcome){.lost = true};
     return NULL;
   }
   s->since.bytes += bytes_moved(s) - before;
+  note_time(s, begun, waited);
   take_outcome(s, out);
   out->place.next = next_batch(s);
+  TRY(may_be_lost(s, find_mark(s, &out->place), &out->lost));
   return NULL;
 }
 
-static shoal_status stop(shoal_strategy *base) {
-  ps *s = (ps *)base;
+static shoal_status stop(ps *s) {
   ps_answer answers[PS_FLIGHT_MOST];
   int n;
   TRY(ps_client_stop(s->client, s->n_values ? s->values[0] : NULL, answers, &n));
@@ -338,12 +437,10 @@ static shoal_status stop(shoal_strategy *base) {
   return NULL;
 }
 
-static void settle(shoal_strategy *base, strategy_outcome *out) { take_outcome((ps *)base, out); }
-
 static shoal_status gather(shoal_strategy *base) {
   ps *s = (ps *)base;
   ps_head head;
-  int first = base->together ? 1 : 0; /* together, the parameters here are fresh */
+  int first = base->sync ? 1 : 0; /* together, the parameters here are fresh */
   TRY(take_all_answers(s));
   if (s->is_stream) {
     char *stream;
@@ -385,60 +482,66 @@ static shoal_status say_goodbye(ps *s, ps_head *head) {
   return gather(&s->base);
 }
 
-static shoal_status end(shoal_strategy *base, strategy_place *place, bool *lost) {
+static shoal_status end(shoal_strategy *base, bool early, strategy_outcome *out) {
   ps *s = (ps *)base;
   ps_head head;
-  TRY(may_be_lost(s, say_goodbye(s, &head), lost));
-  if (*lost) return NULL;
-  *place = (strategy_place){.updates = head.updates,
-                            .rows = head.rows,
-                            .next = STRATEGY_END,
-                            .epochs = s->is_stream ? head.epochs : 0,
-                            .clock = head.ready};
+  bool lost;
+  const double begun = clock_seconds(), waited = s->since.barrier_seconds + s->since.server_seconds;
+  if (early) {
+    TRY(stop(s));
+    note_time(s, begun, waited);
+  }
+  TRY(may_be_lost(s, say_goodbye(s, &head), &lost));
+  take_outcome(s, out);
+  out->stop = false;
+  if ((out->lost = lost)) return NULL;
+  out->place = (strategy_place){.updates = head.updates,
+                                .rows = head.rows,
+                                .next = STRATEGY_END,
+                                .epochs = s->is_stream ? head.epochs : 0,
+                                .clock = head.ready};
   s->ended = true;
   return NULL;
 }
 
+static void destroy(shoal_strategy *base) {
+  ps *s = (ps *)base;
+  ps_table_destroy(s->table);
+  ps_client_destroy(s->client);
+  shoal_status_free(s->error);
+  free(s->base.checkpoint);
+  free(s->base.stream);
+  free(s->dense);
+  sparse_set_fini(&s->spread);
+  for (int k = 0; k < s->n_values; k++) free(s->values[k]);
+  free(s->gradients);
+  shards_destroy(s->shards);
+  for (int k = 0; k < s->n_vectors; k++) free(s->vectors[k]);
+  free(s->vectors);
+  free(s->counts);
+  placement_fini(&s->place);
+  text_fini(&s->settings);
+  free(s);
+}
+
 static const strategy_kind kind = {.name = "ps",
-                                   .meet = meet,
                                    .begin = begin,
-                                   .step = take_step,
-                                   .ready = ready,
-                                   .find = find,
-                                   .settle = settle,
-                                   .stop = stop,
+                                   .compute = compute_batch,
+                                   .exchange = exchange,
                                    .gather = gather,
-                                   .end = end};
-static const strategy_kind rounds_kind = {.name = "ps",
-                                          .meet = meet,
-                                          .begin = begin,
-                                          .step = take_step,
-                                          .settle = settle,
-                                          .prepare = prepare,
-                                          .compute = compute,
-                                          .stop = stop,
-                                          .gather = gather,
-                                          .end = end};
-static const strategy_kind table_kind = {.name = "ps",
-                                         .meet = meet,
-                                         .begin = begin,
-                                         .step = take_step,
-                                         .settle = settle,
-                                         .fetch = fetch,
-                                         .find = find,
-                                         .stop = stop,
-                                         .gather = gather,
-                                         .end = end};
+                                   .end = end,
+                                   .destroy = destroy};
 
 shoal_status ps_strategy_create(const ps_options *options, shoal_model *m, shoal_strategy **out) {
   TRY(model_ready(m));
   ps *s = calloc(1, sizeof *s);
   if (!s) return status_no_memory();
-  s->base = (shoal_strategy){.kind = options->table ? &table_kind : options->round ? &rounds_kind : &kind,
+  s->base = (shoal_strategy){.kind = &kind,
                              .rounds = options->round > 0,
                              .worker = options->worker,
                              .workers = options->workers,
-                             .together = options->together,
+                             .sync = options->together,
+                             .leases = true,
                              .recovers = options->returns && !options->table};
   s->options = *options;
   s->model = m;
@@ -467,12 +570,12 @@ shoal_status ps_strategy_create(const ps_options *options, shoal_model *m, shoal
                               .answer_seconds = 1.5 * options->answer_seconds + 1};
   client.net.from = (uint32_t)options->worker;
   TRY_GOTO(status, ps_client_create(&client, &s->client), done);
-  s->base.watches = ps_client_takes_pieces(s->client);
+  s->watches = ps_client_takes_pieces(s->client);
   if (options->table) TRY_GOTO(status, ps_table_create(m, s->client, &s->table), done);
 done:
   free(weights);
   if (status)
-    ps_strategy_destroy(&s->base);
+    destroy(&s->base);
   else
     *out = &s->base;
   return status;
@@ -513,25 +616,6 @@ shoal_status ps_strategy_close(shoal_strategy *base) {
   ps_client_destroy(s->client);
   s->client = NULL;
   return status;
-}
-
-void ps_strategy_destroy(shoal_strategy *base) {
-  ps *s = (ps *)base;
-  if (!s) return;
-  ps_table_destroy(s->table);
-  ps_client_destroy(s->client);
-  shoal_status_free(s->error);
-  free(s->base.checkpoint);
-  free(s->base.stream);
-  for (int k = 0; k < s->n_values; k++) free(s->values[k]);
-  free(s->gradients);
-  shards_destroy(s->shards);
-  for (int k = 0; k < s->n_vectors; k++) free(s->vectors[k]);
-  free(s->vectors);
-  free(s->counts);
-  placement_fini(&s->place);
-  text_fini(&s->settings);
-  free(s);
 }
 
 double ps_strategy_clock(const shoal_strategy *base, int server) {

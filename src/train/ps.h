@@ -39,7 +39,6 @@ SHOAL_CHECKED shoal_status ps_strategy_report(shoal_strategy *s, const char *wor
 SHOAL_CHECKED shoal_status ps_strategy_collect(shoal_strategy *s, char **out);
 /* Says QUIT to the servers if this is worker 0 and training ended well; closes the connections. */
 SHOAL_CHECKED shoal_status ps_strategy_close(shoal_strategy *s);
-void ps_strategy_destroy(shoal_strategy *s);
 /* A server's clock minus this machine's, in seconds; see ps_client_clock. */
 double ps_strategy_clock(const shoal_strategy *s, int server);
 /* The server that holds the first part of a trained weight; -1: none does. */

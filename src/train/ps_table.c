@@ -31,6 +31,7 @@ struct ps_table {
   float *gradients; /* [room] sums */
   part parts[MOST_WEIGHTS * (1 + OPTIMIZER_MOST_SLOTS)];
   int n_parts;
+  bool kept; /* see ps_table_kept */
 };
 
 shoal_status ps_table_rows(const shoal_model *m, int64_t *out) {
@@ -161,6 +162,8 @@ void ps_table_destroy(ps_table *t) {
 
 /* ---- batches */
 
+bool ps_table_kept(const ps_table *t) { return t->kept; }
+void ps_table_forget(ps_table *t) { t->kept = false; }
 int64_t ps_table_touched(const ps_table *t) { return t->batch.n; }
 
 /* Finds the rows a batch touches. */
@@ -179,14 +182,16 @@ static shoal_status number(ps_table *t, const shoal_batch *b, shoal_tensor *indi
 static ps_keys keys_of(const ps_table *t) { return (ps_keys){t->batch.keys, t->batch.n}; }
 
 /* All rows have come to the session's table; the last one may be the bias. */
-static void settle(ps_table *t) {
+static void take_bias(ps_table *t) {
   if (t->bias && t->batch.n) *t->bias = t->weights[t->batch.n - 1];
 }
 
 shoal_status ps_table_fetch(ps_table *t, const shoal_batch *b, bool keep, shoal_tensor *indices) {
   TRY(number(t, b, indices));
+  t->kept = false;
   TRY(ps_client_rows(t->client, keys_of(t), keep, t->weights));
-  settle(t);
+  t->kept = keep;
+  take_bias(t);
   return NULL;
 }
 
@@ -202,8 +207,10 @@ static void sum_up(ps_table *t, const shoal_tensor *gradients) {
 shoal_status ps_table_push(ps_table *t, const shoal_tensor *gradients, const shoal_batch *next, ps_head *head,
                            shoal_tensor *indices, ps_answer *out) {
   if (head->examples) sum_up(t, gradients);
+  t->kept = false;
   TRY(number(t, next, indices));
   TRY(ps_client_push_rows(t->client, t->gradients, keys_of(t), t->weights, head, out));
-  settle(t);
+  t->kept = next != NULL;
+  take_bias(t);
   return NULL;
 }

@@ -24,6 +24,10 @@ SHOAL_CHECKED shoal_status ps_table_fetch(ps_table *t, const shoal_batch *b, boo
  * one, of the bias. Brings the rows of `next`; NULL: none. */
 SHOAL_CHECKED shoal_status ps_table_push(ps_table *t, const shoal_tensor *gradients, const shoal_batch *next,
                                          ps_head *head, shoal_tensor *indices, ps_answer *out);
+/* Whether the rows brought last are still there, and the next gradients about them: an evaluation brings others. */
+bool ps_table_kept(const ps_table *t);
+/* They no longer are: the servers have forgotten what was asked for. */
+void ps_table_forget(ps_table *t);
 /* Rows that the batch brought last touches. */
 int64_t ps_table_touched(const ps_table *t);
 /* All rows and slots, out of a checkpoint. */

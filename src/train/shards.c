@@ -5,7 +5,6 @@
 
 #include <math.h>
 
-enum { FEED_X, FEED_Y, FEED_RATE, FEEDS };
 enum { SHARE_GRAIN = 16 }; /* numbers: a cache line */
 
 typedef struct {
@@ -17,7 +16,7 @@ typedef struct {
 } replica;
 
 struct shards {
-  strategy_setup setup;
+  const strategy_setup *setup;
   int worker, workers, parts;
   bool deterministic;
   int64_t most_leaves; /* of a step */
@@ -28,7 +27,7 @@ struct shards {
   int n;
   pool *threads; /* the model's; as many as there are replicas */
   /* of the step under way */
-  const strategy_rows *rows;
+  const train_batch *step;
   shard_cut cut;
   int64_t at;          /* first leaf of those under way */
   int running;         /* how many */
@@ -42,15 +41,7 @@ struct shards {
 /* ---- one leaf */
 
 static int64_t rows_of(const shards *s, int64_t leaf) {
-  return MIN_OF(s->cut.size, s->rows->rows - leaf * s->cut.size);
-}
-
-static void feed(const shards *s, int64_t first, int64_t n, float *rate, shoal_feed feeds[FEEDS]) {
-  const shoal_dataset *d = s->setup.data;
-  const int32_t *order = s->rows ? s->rows->order : NULL;
-  feeds[FEED_X] = (shoal_feed){s->setup.tower->x, model_rows(&d->features, order, first, n)};
-  feeds[FEED_Y] = (shoal_feed){s->setup.tower->y, model_rows(&d->labels, order, first, n)};
-  feeds[FEED_RATE] = (shoal_feed){s->setup.model->rate, shoal_tensor_view(SHOAL_F32, SHOAL_SCALAR, rate)};
+  return MIN_OF(s->cut.size, s->step->rows - leaf * s->cut.size);
 }
 
 static void run_leaf(void *context, int thread, int threads) {
@@ -59,12 +50,13 @@ static void run_leaf(void *context, int thread, int threads) {
   if (thread >= s->running) return;
   const int64_t leaf = s->at + thread;
   float rate = 0;
-  shoal_feed feeds[FEEDS];
+  const compute *c = s->setup->compute;
+  shoal_feed feeds[DENSE_FEEDS];
   r->rows = rows_of(s, leaf);
-  feed(s, s->rows->first + leaf * s->cut.size, r->rows, &rate, feeds);
+  compute_feed(c, s->step, leaf * s->cut.size, r->rows, &rate, feeds);
   /* No two leaves draw the same numbers, and none other ones because of how many workers there are. */
-  shoal_session_set_step(r->session, (uint64_t)(s->rows->step * s->most_leaves + leaf));
-  r->error = shoal_session_run(r->session, feeds, FEEDS, s->setup.fetches, s->setup.n_fetches, r->got);
+  shoal_session_set_step(r->session, (uint64_t)(s->step->number * s->most_leaves + leaf));
+  r->error = shoal_session_run(r->session, feeds, DENSE_FEEDS, c->fetches, c->n_fetches, r->got);
 }
 
 /* ---- adding up */
@@ -85,8 +77,8 @@ static void add_share(void *context, int thread, int threads) {
     for (int k = 0; k < s->running; k++) {
       const replica *r = &s->replicas[k];
       sources[n++] = (tree_source){.node = {s->at + k, 0},
-                                   .data = (const float *)r->got[s->setup.first_gradient + w].data + first,
-                                   .scale = (float)((double)r->rows / (double)s->rows->rows)};
+                                   .data = (const float *)r->got[s->setup->compute->first_gradient + w].data + first,
+                                   .scale = (float)((double)r->rows / (double)s->step->rows)};
     }
     for (int k = s->kept; k < s->vectors; k++) into[k - s->kept] = s->into[k] + start + first;
     tree_sum(sources, n, s->whole, into, last - first);
@@ -122,17 +114,21 @@ static shoal_status take_results(shards *s, shards_sum *sum) {
     double loss = *(const float *)r->got[0].data, n = (double)r->rows;
     if (!isfinite(loss)) status = status_make(SHOAL_ERR_NUMERIC, "the loss is %f", loss);
     sum->loss += loss * n;
-    sum->hits += s->setup.first_gradient > 1 ? *(const float *)r->got[1].data * n : NAN;
+    sum->hits += s->setup->compute->first_gradient > 1 ? *(const float *)r->got[1].data * n : NAN;
     sum->examples += r->rows;
   }
   return status;
 }
 
-shoal_status shards_run(shards *s, const strategy_rows *rows, bool whole, float *const *vectors, shards_sum *out) {
+static shoal_status make_plans(shards *s, int64_t rows);
+
+shoal_status shards_run(shards *s, const train_batch *step, bool whole, float *const *vectors, shards_sum *out) {
   int64_t first, last;
   shards_sum sum = {0};
-  s->rows = rows;
-  s->cut = shard_cut_rows(rows->rows, s->parts, s->deterministic);
+  const strategy_setup *setup = s->setup;
+  if (step->rows != setup->round && step->rows != setup->last) TRY(make_plans(s, step->rows)); /* end of a stream */
+  s->step = step;
+  s->cut = shard_cut_rows(step->rows, s->parts, s->deterministic);
   s->into = vectors;
   s->depth = 0;
   tree_share(s->cut.leaves, s->worker, s->workers, &first, &last);
@@ -164,62 +160,63 @@ static int deepest(const shards *s, int worker, int64_t leaves) {
   return most;
 }
 
+static void make_room(shards *s, int64_t leaves) {
+  for (int w = 0; w < s->workers; w++)
+    if (s->worker < 0 || s->worker == w) s->vectors = MAX_OF(s->vectors, deepest(s, w, leaves));
+}
+
+static void find_deepest(shards *s) {
+  for (int64_t leaves = 1; leaves < s->most_leaves; leaves++) make_room(s, leaves);
+}
+
 /* Plans for the leaves of a step of so many rows, on each replica. */
 static shoal_status make_plans(shards *s, int64_t rows) {
   shard_cut cut = shard_cut_rows(rows, s->parts, s->deterministic);
   int64_t sizes[] = {MIN_OF(cut.size, rows), rows % cut.size};
   s->most_leaves = MAX_OF(s->most_leaves, cut.leaves);
-  for (int w = 0; w < s->workers; w++)
-    if (s->worker < 0 || s->worker == w) s->vectors = MAX_OF(s->vectors, deepest(s, w, cut.leaves));
-  strategy_rows some = {.order = (const int32_t[]){0}, .rows = rows};
-  s->rows = s->setup.shuffled ? &some : NULL;
+  make_room(s, cut.leaves);
   for (int k = 0; k < s->n; k++)
-    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
-      if (!sizes[i]) continue;
-      float rate = 0;
-      shoal_feed feeds[FEEDS];
-      char *description;
-      feed(s, 0, sizes[i], &rate, feeds);
-      TRY(session_explain(s->replicas[k].session, feeds, FEEDS, s->setup.fetches, s->setup.n_fetches, &description));
-      free(description);
-    }
-  s->rows = NULL;
+    for (size_t i = 0; i < COUNT_OF(sizes); i++)
+      TRY(compute_plan(s->setup->compute, s->replicas[k].session, &s->setup->example, sizes[i]));
   return NULL;
 }
 
 static shoal_status create(shards *s) {
-  const strategy_setup *setup = &s->setup;
-  s->n_weights = setup->n_fetches - setup->first_gradient;
+  const strategy_setup *setup = s->setup;
+  const compute *c = setup->compute;
+  s->n_weights = c->n_fetches - c->first_gradient;
   s->offsets = calloc((size_t)s->n_weights + 1, sizeof *s->offsets);
   s->replicas = calloc((size_t)s->n, sizeof *s->replicas);
   if (!s->offsets || !s->replicas) return status_no_memory();
   for (int w = 0; w < s->n_weights; w++) {
-    shoal_shape shape = shoal_value_shape(setup->fetches[setup->first_gradient + w]);
+    shoal_shape shape = shoal_value_shape(c->fetches[c->first_gradient + w]);
     s->offsets[w + 1] = s->offsets[w] + shoal_shape_count(&shape);
   }
   for (int k = 0; k < s->n; k++) {
     replica *r = &s->replicas[k];
-    r->got = calloc((size_t)setup->n_fetches, sizeof *r->got);
+    r->got = calloc((size_t)c->n_fetches, sizeof *r->got);
     r->sources = calloc((size_t)(TREE_MOST_NODES + s->n), sizeof *r->sources);
     if (!r->got || !r->sources) return status_no_memory();
-    TRY(session_create_sharing(setup->model->session, &r->session));
-    events *e = setup->model->session->events;
+    TRY(session_create_sharing(setup->compute->model->session, &r->session));
+    events *e = setup->compute->model->session->events;
     if (e) TRY(session_trace(r->session, e, k)); /* it runs on thread k */
   }
   TRY(make_plans(s, setup->round));
-  return setup->last ? make_plans(s, setup->last) : NULL;
+  if (setup->last) TRY(make_plans(s, setup->last));
+  if (!setup->plan.batches.rows) find_deepest(s); /* of a stream: the last step of an epoch may have any number of rows */
+  return NULL;
 }
 
 shoal_status shards_create(const strategy_setup *setup, int worker, int workers, int parts, bool deterministic,
                            shards **out) {
   shards *s = calloc(1, sizeof *s);
   if (!s) return status_no_memory();
-  s->setup = *setup;
+  s->setup = setup;
   s->worker = worker;
   s->workers = workers;
   s->parts = parts;
   s->deterministic = deterministic;
-  s->threads = setup->model->session->threads;
+  s->threads = setup->compute->model->session->threads;
   s->n = pool_threads(s->threads);
   shoal_status status = create(s);
   if (status)

@@ -36,10 +36,10 @@ typedef struct {
 
 /* Vectors that shards_run needs at most: gradients of the model's weights one after the other. */
 int shards_vectors(const shards *s);
-/* vectors: [shards_vectors][elements]. The nodes that remain of the worker's leaves (tree_nodes) stand in the first
+/* step: the rows of all workers. vectors: [shards_vectors][elements]. The nodes that remain of the worker's leaves (tree_nodes) stand in the first
  * ones then, times their share of the rows; with `whole` their sum in the first. SHOAL_ERR_NUMERIC: a loss is no
  * number. */
-SHOAL_CHECKED shoal_status shards_run(shards *s, const strategy_rows *rows, bool whole, float *const *vectors,
+SHOAL_CHECKED shoal_status shards_run(shards *s, const train_batch *step, bool whole, float *const *vectors,
                                       shards_sum *out);
 
 #endif

@@ -1,0 +1,245 @@
+#include "train/batch_source.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/random.h"
+#include "data/pipeline.h"
+
+#include <string.h>
+
+#define MARK_BATCHES 64 /* after so many, and at the end of an epoch, it is told where a shard stands */
+#define ORDER_STREAM 0x6f72646572ull /* names the random numbers that shuffle */
+
+typedef struct {
+  batch_source base;
+  batch_source_options options;
+  /* memory */
+  int32_t *order;     /* [rows] of the epoch under way; NULL: as they are */
+  int64_t ordered;    /* epoch that `order` is for; -1: none yet */
+  /* stream */
+  shoal_tensor features, labels; /* of the batch, in the model's shape; at first those of the example */
+  int64_t epochs;         /* of the stream that are over */
+  const shoal_batch *now; /* read last; NULL: none, or it is at its end */
+  int64_t shard, index;   /* leased: of `now` */
+  char marks[2][SHOAL_POSITION_TEXT];
+  double past_seconds;    /* waited for pipelines before this one */
+} rows_source;
+
+/* ---- data in memory */
+
+/* The order of an epoch comes from the seed and its number. */
+static void shuffle(rows_source *s, int64_t epoch) {
+  const batch_source_options *o = &s->options;
+  if (!s->order || s->ordered == epoch) return;
+  double start = clock_seconds();
+  random_stream stream = random_stream_make(o->model->options.seed, random_mix(ORDER_STREAM, (uint64_t)epoch));
+  if (o->shuffled) random_permutation(&stream, s->order, o->rows);
+  for (int64_t i = 0; !o->shuffled && i < o->rows; i++) s->order[i] = (int32_t)i;
+  const int32_t *index = o->split ? o->split : o->data->features.rows; /* what the data calls its rows */
+  for (int64_t i = 0; index && i < o->rows; i++) s->order[i] = index[s->order[i]];
+  s->ordered = epoch;
+  s->base.wait_seconds += clock_seconds() - start;
+}
+
+static void fill(const rows_source *s, int64_t first, int64_t rows, int64_t number, train_batch *out) {
+  out->rows = rows;
+  out->first = first;
+  out->order = s->order;
+  out->features = &s->options.data->features;
+  out->labels = &s->options.data->labels;
+  out->number = number;
+}
+
+/* Every worker walks through all rows, a round at a time. */
+static shoal_status walk(batch_source *base, const strategy_place *place, train_batch *out, bool *more) {
+  rows_source *s = (rows_source *)base;
+  const batch_source_options *o = &s->options;
+  const int64_t epoch = place->rows / o->usable, position = place->rows % o->usable;
+  *more = place->updates < o->steps;
+  if (!*more) return NULL;
+  shuffle(s, epoch);
+  fill(s, position, MIN_OF(o->round, o->usable - position), place->updates, out);
+  return NULL;
+}
+
+/* Batches are handed out; no two draw the same random numbers. */
+static shoal_status lease(batch_source *base, const strategy_place *place, train_batch *out, bool *more) {
+  rows_source *s = (rows_source *)base;
+  const lease_plan *plan = &s->options.plan.batches;
+  *more = place->next != STRATEGY_END;
+  if (place->next < 0) {
+    out->rows = 0;
+    return NULL;
+  }
+  shuffle(s, lease_plan_epoch(plan, place->next));
+  out->span = lease_plan_span(plan, place->next);
+  fill(s, out->span.first, out->span.rows, plan->parts ? out->span.number : place->next, out);
+  return NULL;
+}
+
+static void no_position(batch_source *base, char out[SHOAL_POSITION_TEXT]) { *out = 0; }
+
+/* ---- a stream */
+
+static shoal_status check_labels(const rows_source *s, const shoal_batch *b, int64_t step) {
+  const int32_t *labels = b->labels.data; /* [count] */
+  const int64_t classes = s->options.model->classes;
+  for (int64_t i = 0; i < b->count; i++)
+    if (labels[i] < 0 || labels[i] >= classes)
+      return status_make(SHOAL_ERR_INPUT, "step %lld: a label is %d, but the model has %lld classes, 0 to %lld",
+                         (long long)step, labels[i], (long long)classes, (long long)classes - 1);
+  return NULL;
+}
+
+static shoal_shape rows_of(const shoal_shape *input, int64_t n) {
+  shoal_shape shape = {.rank = input->rank + 1, .dim = {n}};
+  memcpy(shape.dim + 1, input->dim, (size_t)input->rank * sizeof *input->dim);
+  return shape;
+}
+
+/* So that plans can be made before the first rows are read. */
+static void make_example(rows_source *s) {
+  const batch_source_options *o = &s->options;
+  s->features = shoal_tensor_view(o->features, rows_of(&o->model->input, o->round), NULL);
+  s->labels = shoal_tensor_view(SHOAL_I32, SHOAL_SHAPE(o->round), NULL);
+  s->base.example = (train_batch){.rows = o->round, .features = &s->features, .labels = &s->labels};
+}
+
+static void fill_streamed(rows_source *s, int64_t number, train_batch *out) {
+  const shoal_batch *b = s->now;
+  *out = (train_batch){
+      .rows = b->count, .labels = &b->labels, .number = number, .last = b->last, .epoch = b->epoch};
+  if (s->options.model->sparse) {
+    out->sparse = b;
+    return;
+  }
+  const shoal_shape *input = &s->options.model->input;
+  s->features = b->features; /* [count, numbers] as [count, input] */
+  s->features.shape = rows_of(input, b->count);
+  out->features = &s->features;
+}
+
+static shoal_status open_stream(rows_source *s, int64_t shard, const char *position) {
+  batch_source *base = &s->base;
+  s->past_seconds = base->wait_seconds;
+  shoal_pipeline_destroy(base->pipeline);
+  base->pipeline = NULL;
+  s->now = NULL;
+  return s->options.open(s->options.context, shard, position && *position ? position : NULL, &base->pipeline);
+}
+
+static shoal_status read_batch(rows_source *s, int64_t step) {
+  TRY(status_wrap(shoal_pipeline_next(s->base.pipeline, &s->now), "step %lld", (long long)step));
+  s->base.wait_seconds = s->past_seconds + pipeline_wait_seconds(s->base.pipeline);
+  return s->now ? check_labels(s, s->now, step) : NULL;
+}
+
+/* One process, or every worker, reads the whole of it. */
+static shoal_status read_on(batch_source *base, const strategy_place *place, train_batch *out, bool *more) {
+  rows_source *s = (rows_source *)base;
+  const batch_source_options *o = &s->options;
+  *more = place->updates < o->steps && (!o->epochs || s->epochs < o->epochs);
+  if (!*more) return NULL;
+  TRY(read_batch(s, place->updates));
+  if (!s->now) return status_make(SHOAL_ERR_INPUT, "epoch %lld has no rows", (long long)s->epochs);
+  s->epochs += s->now->last;
+  fill_streamed(s, place->updates, out);
+  return NULL;
+}
+
+static void stream_position(batch_source *base, char out[SHOAL_POSITION_TEXT]) {
+  shoal_pipeline_position(base->pipeline, out);
+}
+
+/* ---- a stream whose shards are handed out (dist/stream_leases.h) */
+
+/* The next batch with rows, if the shard has one. */
+static shoal_status read_with_rows(rows_source *s, int64_t step) {
+  do {
+    TRY(read_batch(s, step));
+  } while (s->now && !s->now->count);
+  s->index++;
+  return NULL;
+}
+
+/* At the last mark of whoever read the shard before, or at its beginning; passes over what is done. */
+static shoal_status open_shard(rows_source *s, const strategy_place *place) {
+  s->shard = place->next;
+  s->index = (place->mark ? place->marked : 0) - 1;
+  TRY(open_stream(s, s->shard, place->mark));
+  do {
+    TRY(read_with_rows(s, place->updates));
+  } while (s->now && s->index < place->index);
+  if (s->index < place->index)
+    return status_make(SHOAL_ERR_INPUT, "shard %lld of the stream ends after %lld batches, but %lld were trained on: "
+                       "the files have changed since", (long long)s->shard, (long long)s->index,
+                       (long long)place->index);
+  return NULL;
+}
+
+/* Where the batch after this one begins, for who takes the shard over. Two batches are looked at at a time. */
+static const char *mark(rows_source *s) {
+  if (!s->now->last && s->index % MARK_BATCHES != 0) return NULL;
+  return shoal_pipeline_position(s->base.pipeline, s->marks[s->index & 1]);
+}
+
+static shoal_status lease_shard(batch_source *base, const strategy_place *place, train_batch *out, bool *more) {
+  rows_source *s = (rows_source *)base;
+  *more = place->next != STRATEGY_END;
+  if (place->next < 0) {
+    s->shard = STRATEGY_NOTHING;
+    *out = (train_batch){.shard = STRATEGY_NOTHING};
+    return NULL;
+  }
+  const bool follows = place->next == s->shard && place->index == s->index + 1 && s->now;
+  if (follows)
+    TRY(read_with_rows(s, place->updates));
+  else if (place->next != s->shard || place->index != s->index)
+    TRY(open_shard(s, place));
+  if (s->now)
+    fill_streamed(s, place->updates, out);
+  else
+    *out = (train_batch){.epoch = s->options.epochs};
+  out->shard = s->shard;
+  out->index = s->index;
+  if (s->now) out->mark = mark(s);
+  return NULL;
+}
+
+/* ---- making one */
+
+static void destroy(batch_source *base) {
+  shoal_pipeline_destroy(base->pipeline);
+  free(((rows_source *)base)->order);
+  free(base);
+}
+
+/* By [stream][leased]. */
+static const batch_source_kind kinds[2][2] = {{{walk, no_position, destroy}, {lease, no_position, destroy}},
+                                              {{read_on, stream_position, destroy}, {lease_shard, no_position, destroy}}};
+
+shoal_status batch_source_create(const batch_source_options *options, bool leased, batch_source **out) {
+  const bool streams = !options->data;
+  rows_source *s = calloc(1, sizeof *s);
+  if (!s) return status_no_memory();
+  s->base.kind = &kinds[streams][leased];
+  s->options = *options;
+  s->ordered = s->shard = -1;
+  s->epochs = options->epochs_done;
+  shoal_status status = NULL;
+  if (!streams && (options->shuffled || options->split)) {
+    s->order = calloc((size_t)options->rows, sizeof *s->order);
+    if (!s->order) status = status_no_memory();
+  }
+  if (streams && !leased) status = open_stream(s, 0, options->position);
+  if (status) {
+    destroy(&s->base);
+    return status;
+  }
+  if (!streams)
+    fill(s, 0, options->usable, 0, &s->base.example);
+  else if (!options->model->sparse)
+    make_example(s);
+  *out = &s->base;
+  return NULL;
+}

@@ -1,0 +1,53 @@
+/* Where the training loop's batches come from: data in memory, or a stream that a pipeline reads; walked through from
+ * the beginning to the end by every worker alike, or handed out batch by batch (leased). One row of the table in
+ * batch_source.c each.
+ *
+ * Invariant: which rows a batch has depends on the settings, the data and the place alone, so a training that is
+ * resumed goes on with the very next row. */
+#ifndef SHOAL_TRAIN_BATCH_SOURCE_H
+#define SHOAL_TRAIN_BATCH_SOURCE_H
+
+#include "train/strategy.h"
+
+typedef struct batch_source batch_source;
+
+typedef struct {
+  /* The batch for a training that stands at `place`; *out stays the source's until it is asked for another one. *more
+   * false: there is none, and there will be none. */
+  shoal_status (*next)(batch_source *s, const strategy_place *place, train_batch *out, bool *more);
+  /* Of a stream: where it stands, for a checkpoint; otherwise an empty text. */
+  void (*position)(batch_source *s, char out[SHOAL_POSITION_TEXT]);
+  void (*destroy)(batch_source *s);
+} batch_source_kind;
+
+struct batch_source {
+  const batch_source_kind *kind;
+  shoal_pipeline *pipeline; /* of a stream, if it is open */
+  train_batch example; /* what batches are like, to make plans; its features and labels have no numbers, of a stream */
+  double wait_seconds; /* for input, so far */
+};
+
+typedef struct {
+  const shoal_model *model;
+  /* Data in memory: */
+  const shoal_dataset *data;
+  int64_t rows;       /* of it that are trained on */
+  const int32_t *split; /* which these are, [rows]; NULL: the first ones */
+  int64_t usable;     /* of them in an epoch */
+  bool shuffled;
+  int64_t epochs;     /* 0: no end by them */
+  int64_t steps;      /* updates at most */
+  int64_t round;      /* rows of a step */
+  strategy_plan plan; /* leased */
+  /* A stream: */
+  void *context;
+  /* Opens a shard of it (0 where none are leased) at a position; NULL: at its beginning. */
+  shoal_status (*open)(void *context, int64_t shard, const char *position, shoal_pipeline **out);
+  const char *position;     /* of a run that is resumed; NULL: from the beginning */
+  shoal_dtype features;     /* of its rows, if they are dense */
+  int64_t epochs_done;      /* of a run that is resumed */
+} batch_source_options;
+
+SHOAL_CHECKED shoal_status batch_source_create(const batch_source_options *options, bool leased, batch_source **out);
+
+#endif

@@ -1,0 +1,75 @@
+/* Computes a step by the model's own session: losses, and gradients or the update, of one batch. */
+#ifndef SHOAL_TRAIN_COMPUTE_H
+#define SHOAL_TRAIN_COMPUTE_H
+
+#include "dist/leases.h"
+#include "exec/session.h"
+#include "train/model.h"
+
+/* Rows to compute on: `rows` of `features` and `labels` from `first` on, through `order` if that is not NULL. Borrowed
+ * from its source until the batch after it is asked for. */
+typedef struct {
+  int64_t rows;       /* 0: none in this step */
+  int64_t first;
+  const int32_t *order;
+  const shoal_tensor *features, *labels; /* [.., input], [..]; not of sparse rows */
+  const shoal_batch *sparse;     /* sparse rows; NULL: dense ones */
+  lease_span span;    /* of a batch that was handed out, of data in memory */
+  int64_t shard, index, epoch; /* the same of a stream: see strategy_place; the epoch it belongs to */
+  const char *mark;   /* of a stream: where the batch after it begins, if that is to be told; else NULL */
+  int64_t number;     /* names the random numbers */
+  int64_t step;       /* updates before it */
+  double rate;        /* learning rate, as far as it is known here */
+  bool last;          /* of a stream: its epoch ends with it */
+} train_batch;
+
+/* Rows [first, first + n) of a batch, counted from its first one. */
+static inline shoal_tensor batch_features(const train_batch *b, int64_t first, int64_t n) {
+  return model_rows(b->features, b->order, b->first + first, n);
+}
+static inline shoal_tensor batch_labels(const train_batch *b, int64_t first, int64_t n) {
+  return model_rows(b->labels, b->order, b->first + first, n);
+}
+
+typedef struct {
+  shoal_model *model;
+  tower *tower;
+  shoal_value **fetches; /* loss, accuracy if measured, then the update or the gradients of the trained weights */
+  int n_fetches, first_gradient;
+  shoal_tensor *got; /* [n_fetches] of the last run */
+  int64_t runs;      /* so far */
+  /* NULL, or called with the feeds before a run: weights and gradients are wanted for a look. */
+  void *inspector;
+  shoal_status (*inspect)(void *inspector, const train_batch *b, const shoal_feed *feeds, int n);
+} compute;
+
+/* What a step fetches first. */
+enum { GOT_LOSS, GOT_ACCURACY };
+
+#define COMPUTE_FEEDS_MAX (TOWER_MOST_FEEDS + 1)
+
+/* gradients: of all trained weights; otherwise the update. */
+SHOAL_CHECKED shoal_status compute_init(compute *c, shoal_model *m, tower *t, bool gradients);
+void compute_fini(compute *c);
+/* Feeds for rows [first, first + n) of a dense batch. */
+enum { FEED_FEATURES, FEED_LABELS, FEED_RATE, DENSE_FEEDS };
+void compute_feed(const compute *c, const train_batch *b, int64_t first, int64_t n, float *rate,
+                  shoal_feed feeds[DENSE_FEEDS]);
+/* Makes the plan for n rows such as the example's, so that no step has to. */
+SHOAL_CHECKED shoal_status compute_plan(const compute *c, shoal_session *session, const train_batch *example,
+                                        int64_t n);
+/* Runs the whole batch; with sparse rows `indices`, unless NULL, counts instead of the batch's own. */
+SHOAL_CHECKED shoal_status compute_run(compute *c, const train_batch *b, const shoal_tensor *indices,
+                                       const session_watcher *watcher);
+/* Losses and hits of the rows computed last: sums. hits NaN: not measured. */
+void compute_losses(const compute *c, int64_t rows, double *loss, double *hits);
+/* The gradients of the last run, in model_weights' order. */
+static inline shoal_tensor *compute_gradients(const compute *c) { return c->got + c->first_gradient; }
+/* Takes `status`, of a computation on that batch; adds the step and, if the loss is no number, which operator was the
+ * first to make one and what to try. */
+SHOAL_CHECKED shoal_status compute_explain(const compute *c, const train_batch *b, shoal_status status);
+/* The same with feeds of one's own. */
+SHOAL_CHECKED shoal_status compute_explain_feeds(const compute *c, const train_batch *b, shoal_status status,
+                                                 const shoal_feed *feeds, int n);
+
+#endif
