@@ -291,7 +291,7 @@ static void wrong_preprocessing(void **state) {
       {"{\"columns\": [{}]}", "\"role\""},
       {"{\"columns\": [{\"role\": \"feature\"}]}", "\"kind\""},
       {"{\"columns\": [{\"role\": \"label\"}]}", "a feature"},
-      {"{\"columns\": [{\"role\": \"feature\", \"kind\": \"number\"}]}", "one column that is the label"},
+      {"{\"columns\": [{\"role\": \"label\"}, {\"role\": \"label\"}]}", "one column that is the label"},
       {"{\"columns\": [{\"role\": \"feature\", \"kind\": \"hash\", \"width\": 0}]}", "\"width\" of 1"},
       {"{\"columns\": [{\"role\": \"feature\", \"kind\": \"categories\", \"words\": [\"a\", \"a\"]}]}", "twice"},
       {"{\"features\": {\"step\": \"minmax\", \"shift\": [1], \"scale\": []}}", "\"scale\""},

@@ -183,6 +183,20 @@ static void csv_values(void **state) {
   assert_int_equal(l.rows.labels[1], 0);
   assert_int_equal(l.rows.schema.classes, 3);
   unload(&l);
+  /* One-hot: the column that has the 1, by name or by number. */
+  assert_ok(csv("a,cat,dog,b\n1,0,1,2\n3,1,0,4\n", "label=dog|cat", &l));
+  assert_true(l.rows.labels[0] == 1 && l.rows.labels[1] == 0);
+  assert_true(l.rows.schema.classes == 2 && l.rows.schema.shape.dim[0] == 2);
+  x = l.rows.features;
+  assert_true(x[0] == 1 && x[1] == 2 && x[2] == 3 && x[3] == 4);
+  unload(&l);
+  assert_ok(csv("5,0,0,1\n6,1,0,0\n", "label=1-3", &l));
+  assert_true(l.rows.labels[0] == 2 && l.rows.labels[1] == 0 && l.rows.schema.classes == 3);
+  unload(&l);
+  assert_fails(csv("5,0,1,1\n", "label=1-3", &l), SHOAL_ERR_INPUT,
+               "column 3: a column of the label before it is 1, too");
+  assert_fails(csv("5,0,0,0\n", "label=1-3", &l), SHOAL_ERR_INPUT, "none of the label's columns is 1");
+  assert_fails(csv("5,0,2,0\n", "label=1-3", &l), SHOAL_ERR_INPUT, "expected 0 or 1");
   assert_ok(csv("2020,2021\n1,0\n2,1\n", "header=yes,label=2021", &l));
   assert_int_equal(l.rows.count, 2);
   unload(&l);
@@ -346,8 +360,22 @@ static void npy_errors(void **state) {
   assert_fails(load(path, "npy", &(format_options){0}, &l), SHOAL_ERR_INPUT, "not beside it: expected a-labels.npy");
   write_npy(labels, 1, "{'descr': '<i4', 'fortran_order': False, 'shape': (3,), }", (int32_t[3]){0}, 12);
   assert_fails(load(path, "npy", &(format_options){0}, &l), SHOAL_ERR_INPUT, "do not belong together");
-  write_npy(labels, 1, "{'descr': '<i4', 'fortran_order': False, 'shape': (2,2), }", (int32_t[4]){0}, 16);
+  write_npy(labels, 1, "{'descr': '<i4', 'fortran_order': False, 'shape': (2,2,1), }", (int32_t[4]){0}, 16);
   assert_fails(load(path, "npy", &(format_options){0}, &l), SHOAL_ERR_INPUT, "one label a row");
+  const char *one_hot = "{'descr': '<i4', 'fortran_order': False, 'shape': (2,2), }";
+  write_npy(labels, 1, one_hot, (int32_t[4]){0, 1, 1, 1}, 16);
+  assert_fails(load(path, "npy", &(format_options){0}, &l), SHOAL_ERR_INPUT,
+               "a-labels.npy: record 1 at byte 76: expected one 1 and else 0 among its 2 numbers");
+  write_npy(labels, 1, one_hot, (int32_t[4]){0, 1, 1, 0}, 16);
+  assert_ok(load(path, "npy", &(format_options){0}, &l));
+  assert_int_equal(l.rows.schema.classes, 2);
+  assert_true(l.rows.labels[0] == 1 && l.rows.labels[1] == 0);
+  unload(&l);
+  write_npy(labels, 1, "{'descr': '<f8', 'fortran_order': False, 'shape': (2,2), }", (double[4]){1, 0, 0, 1}, 32);
+  assert_ok(load(path, "npy", &(format_options){0}, &l));
+  assert_false(l.rows.schema.real_labels);
+  assert_true(l.rows.labels[0] == 0 && l.rows.labels[1] == 1);
+  unload(&l);
   write_npy(labels, 1, "{'descr': '<i4', 'fortran_order': False, 'shape': (2,), }", (int32_t[]){0, -4}, 8);
   assert_fails(load(path, "npy", &(format_options){0}, &l), SHOAL_ERR_INPUT,
                "a-labels.npy: record 1 at byte 71: label -4");

@@ -233,7 +233,7 @@ static void bad_rows(void **state) {
                {{1, 2, 3}, {1, 1, 1}, 3, 2, 1, "found 2 in 'value' and 3 in 'index'"},
                {{1, 2, 3}, {1, NAN, 1}, 3, 3, 1, "no finite number"},
                {{1, 2, 3}, {1, 1, -INFINITY}, 3, 3, 1, "no finite number"},
-               {{1, 2, 3}, {1, 1, 1}, 3, 3, 2, "expected a label of -1, 0 or 1, found 2"},
+               {{1, 2, 3}, {1, 1, 1}, 3, 3, 2, "expected a label of 0 or 1, or -1 or 1, found 2"},
                {{1, 2, 3}, {1, 1, 1}, 3, 3, -2, "found -2"}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     making m;

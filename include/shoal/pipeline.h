@@ -31,6 +31,9 @@ typedef struct {
                          * NULL: learned from these */
   const char *columns;  /* CSV, TSV: which column is what; NULL: the format's standard */
   const char *fields;   /* TFRecord: names of the features with label, index and value; NULL: "label,index,value" */
+  bool labels_optional; /* a row without a label has the label -1 */
+  int64_t row_size;     /* with it, dense rows: numbers in a row: tells a CSV file without labels; 0: not known */
+  bool ignore_unknown;  /* sparse rows: entries with an index from `features` on are left out and counted, not bad */
   bool no_checksums;    /* TFRecord: do not check CRCs */
   int shard, shards;    /* worker `shard` of `shards`; 0 of 0 or of 1: all rows */
   int64_t shuffle_rows; /* rows mixed with each other; 0: as they stand in the files */
@@ -64,6 +67,7 @@ typedef struct {
   int64_t rows;          /* handed out, this run */
   int64_t seen;          /* rows read so far, those before a resume included */
   int64_t bad_rows;      /* of them passed over */
+  int64_t unknown_entries; /* of sparse rows, left out with ignore_unknown, this run */
   int64_t dropped_rows;  /* because a last batch was not full, this run */
   double wait_seconds;   /* that shoal_pipeline_next waited for data */
 } shoal_pipeline_statistics;

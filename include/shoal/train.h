@@ -105,6 +105,8 @@ typedef struct {
 
 SHOAL_API SHOAL_CHECKED shoal_status shoal_model_compile(shoal_model *m, const shoal_compile_options *options);
 SHOAL_API int64_t shoal_model_parameters(const shoal_model *m);
+/* Classes that it tells apart. */
+SHOAL_API int64_t shoal_model_classes(const shoal_model *m);
 SHOAL_API int shoal_model_threads(const shoal_model *m);
 /* "layer  output shape  parameters" lines, ended by a total; the caller frees it. NULL: no memory. */
 SHOAL_API char *shoal_model_describe(const shoal_model *m);
@@ -141,6 +143,7 @@ typedef struct {
   double loss, accuracy, top_k; /* shares, 0..1; top_k NaN when not asked for */
   double auc;                   /* area under the ROC curve; NaN unless it came from shoal_model_evaluate_stream */
   double seconds;
+  int64_t unknown_entries;      /* of sparse rows, left out because the model has no such feature */
 } shoal_evaluation;
 
 /* What callbacks see. */
@@ -251,7 +254,8 @@ SHOAL_API SHOAL_CHECKED shoal_status shoal_model_fit(shoal_model *m, const shoal
 SHOAL_API SHOAL_CHECKED shoal_status shoal_model_evaluate(shoal_model *m, const shoal_dataset *data,
                                                           shoal_evaluation *out);
 /* A pass over the rows of a pipeline (batch size and epochs are its own), for models of sparse rows. score: called for
- * each row in order with the probability of class 1 and the row's label; NULL: nobody. */
+ * each row in order with the probability of class 1 and the row's label (-1: it has none, and does not count for the
+ * result); NULL: nobody. */
 typedef shoal_status (*shoal_score_taker)(void *context, const float *scores, const int32_t *labels, int64_t n);
 SHOAL_API SHOAL_CHECKED shoal_status shoal_model_evaluate_stream(shoal_model *m, const shoal_pipeline_options *rows,
                                                                  shoal_score_taker take, void *context,

@@ -348,6 +348,7 @@ static shoal_status collect(watch *w) {
   const json_t *chief = w->members[w->servers].result;
   record_from_json(fit_record, json_object_get(chief, "fit"), &r->fit);
   record_from_json(evaluation_record, json_object_get(chief, "test"), &r->test);
+  r->confusion = json_incref(json_object_get(chief, "confusion"));
   return NULL;
 }
 

@@ -4,6 +4,7 @@
 #include "cli/bar.h"
 #include "cli/data.h"
 #include "cli/table.h"
+#include "data/class_names.h"
 
 #include <math.h>
 
@@ -50,6 +51,7 @@ typedef struct {
   int64_t bytes;
   size_t files;
   const char *format;
+  const char *const *names; /* of the classes, borrowed; NULL: labels are numbers */
   const char *read_from; /* the files, when PATH does not name them itself */
   shoal_pipeline_statistics count;
 } findings;
@@ -217,13 +219,13 @@ static shoal_status print_json(const char *path, const findings *f) {
   if (!o) return status_no_memory();
   json_t *labels = json_object(), *shape = json_array();
   for (int i = 0; i <= f->largest && i < MOST_CLASSES; i++) {
-    char name[16];
-    snprintf(name, sizeof name, "%d", i);
-    if (f->histogram[i]) json_object_set_new(labels, name, json_integer(f->histogram[i]));
+    char name[CLASS_NAME_TEXT];
+    if (f->histogram[i]) json_object_set_new(labels, class_names_at(f->names, i, name), json_integer(f->histogram[i]));
   }
   for (int i = 0; i < s->shape.rank; i++) json_array_append_new(shape, json_integer(s->shape.dim[i]));
   json_object_set_new(o, "read_from", json_string(f->read_from));
   json_object_set_new(o, "classes", s->real_labels ? json_null() : json_integer(classes_of(f)));
+  json_object_set_new(o, "class_names", class_names_to_json(f->names));
   json_object_set_new(o, "labels", s->real_labels ? json_null() : json_incref(labels));
   json_object_set_new(o, "targets", spread_json(&f->targets));
   json_object_set_new(o, "dtype", s->kind == ROWS_DENSE ? json_string(shoal_dtype_name(s->dtype)) : json_null());
@@ -256,7 +258,10 @@ static void print_first(const findings *f) {
   for (size_t i = 0; i < shown; i++) {
     const json_t *row = json_array_get(f->first, i), *pairs = json_object_get(row, "entries");
     const json_t *values = json_object_get(row, "values"), *list = pairs ? pairs : values;
-    printf("  label %g:", json_number_value(json_object_get(row, "label")));
+    const json_t *label = json_object_get(row, "label");
+    char name[CLASS_NAME_TEXT];
+    if (f->names) printf("  label %s:", class_names_at(f->names, json_integer_value(label), name));
+    else printf("  label %g:", json_number_value(label));
     size_t n = json_array_size(list), k = 0;
     for (; k < n && k < SHOWN_ENTRIES; k++) {
       const json_t *e = json_array_get(list, k);
@@ -277,12 +282,15 @@ static void print_labels(const findings *f) {
     return;
   }
   printf("classes        %d\n", classes_of(f));
-  int shown = 0;
+  int shown = 0, widest = 5;
+  for (int i = 0; f->names && f->names[i]; i++) widest = MAX_OF(widest, (int)strlen(f->names[i]));
   for (int i = 0; i <= f->largest && i < MOST_CLASSES && shown < SHOWN_CLASSES; i++) {
     if (!f->histogram[i]) continue;
     char count[GROUPED_TEXT];
-    printf("%s%5d  %12s  %5.2f %%\n", shown++ ? "               " : "labels         ", i,
-           grouped_text(f->histogram[i], count), 100 * (double)f->histogram[i] / (double)f->rows);
+    char name[CLASS_NAME_TEXT];
+    printf("%s%*s  %12s  %5.2f %%\n", shown++ ? "               " : "labels         ", f->names ? -widest : widest,
+           class_names_at(f->names, i, name), grouped_text(f->histogram[i], count),
+           100 * (double)f->histogram[i] / (double)f->rows);
   }
   if (shown == SHOWN_CLASSES && f->largest >= SHOWN_CLASSES) puts("                 ...   (--json has them all)");
 }
@@ -332,6 +340,7 @@ static shoal_status inspect_with(const inspect_flags *flags, const char *path, f
     f->files = pipeline_files(p)->count;
     f->bytes = data_files_bytes(pipeline_files(p));
     f->format = pipeline_format(p)->name;
+    f->names = shoal_pipeline_class_names(p);
     f->read_from = found.data;
     status = read_through(flags, p, f);
   }

@@ -128,6 +128,7 @@ static void hear(void *context, const char *key, json_t *value) {
   } else if (!strcmp(key, "result") && l->chief) {
     record_from_json(fit_record, json_object_get(value, "fit"), &c->report->fit);
     record_from_json(evaluation_record, json_object_get(value, "test"), &c->report->test);
+    c->report->confusion = json_incref(json_object_get(value, "confusion"));
   } else if (!strcmp(key, "result")) {
     say_result(c, json_object_get(value, "task"));
   }

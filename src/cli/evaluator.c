@@ -75,7 +75,8 @@ static shoal_status load(evaluator *v, const char *path) {
   if (v->saved.model) return shoal_model_load(v->saved.model, path);
   saved_options o = {.data = v->options->data, .threads = v->options->threads};
   TRY(saved_model_load(path, &o, &v->saved));
-  TRY(job_open_rows(&v->saved.job, v->saved.kind, job_learned_of(v->saved.model), "test", false, &v->rows));
+  job_rows_options rows = {.split = "test", .known = job_learned_of(v->saved.model), .scored = true};
+  TRY(job_open_rows(&v->saved.job, v->saved.kind, &rows, &v->rows));
   return open_files(v);
 }
 
@@ -111,7 +112,7 @@ static shoal_status evaluate(evaluator *v, const char *kind, const char *path, i
     return NULL;
   }
   TRY(status_wrap(status, "%s", path));
-  TRY(job_evaluate(v->saved.model, &v->rows, &e));
+  TRY(job_evaluate(v->saved.model, &v->rows, NULL, &e));
   TRY(note(v, kind, path, step, &e));
   v->result.count++;
   v->result.step = step;

@@ -69,7 +69,7 @@ const flag_row job_table[] = {
     {"classes", FLAG_INT, AT(classes), "N", "labels are 0 to N - 1", "found from the data", 1, 1e6,
      .marks = FLAG_KEPT},
     {"features", FLAG_INT, AT(features), "N", "sparse rows: indices are 0 to N - 1",
-     "33762578; libsvm: found from the data", 1, INT32_MAX, .marks = KEPT_SHAPES},
+     "found from the data; click logs: 33762578", 1, INT32_MAX, .marks = KEPT_SHAPES},
     {"transform", FLAG_TEXT, AT(transform), "STEPS", "done to each image, e.g. resize=28x28,gray",
      "what fits the model's input", .marks = KEPT_SHAPES},
     {"input", FLAG_TEXT, AT(input), "SHAPE",
@@ -410,6 +410,9 @@ static shoal_status check_sparse(const job_flags *f, const flags_parsed *parsed,
     if (flags_given(job_table, parsed, others[i]))
       return status_make(SHOAL_ERR_ARGUMENT, "--%s means nothing to the model %s", others[i], kind->name);
   if (!kind->sparse) return NULL;
+  if (f->classes && f->classes != 2)
+    return status_make(SHOAL_ERR_ARGUMENT, "--classes %lld: %s tells two classes apart, labelled 0 and 1, or -1 and 1; "
+                       "leave it out", (long long)f->classes, kind->name);
   if (!is(f->strategy, "single") && !is(f->strategy, "ps"))
     return status_make(SHOAL_ERR_ARGUMENT, "%s is trained by one process or with parameter servers; leave out "
                        "--strategy %s", kind->name, f->strategy);

@@ -2,6 +2,7 @@
 #ifndef SHOAL_CLI_JOB_H
 #define SHOAL_CLI_JOB_H
 
+#include "cli/confusion.h"
 #include "cli/flags.h"
 #include "shoal/models.h"
 
@@ -121,20 +122,28 @@ typedef struct {
   bool follows;      /* then the model's own shape gives way to that of the rows, where its layers allow it */
 } job_rows;
 
-/* Finds the rows of a split and, unless they are to be streamed (or are too large and `may_stream`), loads them. Images
- * are made to fit the model's input. known: what the training rows taught. */
-SHOAL_CHECKED shoal_status job_open_rows(const job_flags *f, const shoal_model_kind *kind, job_learned known,
-                                         const char *split, bool may_stream, job_rows *out);
-/* The same of the rows to train on; unless f->input is said, the model's input follows them. */
-SHOAL_CHECKED shoal_status job_open_training_rows(const job_flags *f, const shoal_model_kind *kind,
-                                                  job_learned known, bool may_stream, job_rows *out);
+/* Which rows, and what for. */
+typedef struct {
+  const char *split;              /* "train", "test" */
+  job_learned known;              /* what the training rows taught */
+  bool follows;                   /* they are trained on: the model's input follows them, unless f->input is said */
+  bool may_stream;                /* rows that are too large for memory, or with --stream, are not loaded */
+  bool scored;                    /* by a trained model: entries of sparse rows that it does not know are left out */
+  bool labels_optional;           /* a row without a label has -1; they are not loaded either */
+} job_rows_options;
+
+/* Finds the rows of a split and, unless they are to be streamed, loads them. Images are made to fit the model. */
+SHOAL_CHECKED shoal_status job_open_rows(const job_flags *f, const shoal_model_kind *kind,
+                                         const job_rows_options *options, job_rows *out);
 void job_close_rows(job_rows *rows);
-/* Sparse rows: how many features there are when nobody said: the model's own number or, of a format whose indices mean
- * nothing by themselves, one more than the largest index in both files. test: may have no files. */
+/* Sparse rows: how many features there are when nobody said: one more than the largest index in both files. The click
+ * log, and TFRecord files whose indices go beyond a million, have the model's own number. test: may have no files. */
 SHOAL_CHECKED shoal_status job_find_features(const shoal_model_kind *kind, const job_rows *train, const job_rows *test,
                                              int64_t *out);
-/* On all rows, in memory or streamed. */
-SHOAL_CHECKED shoal_status job_evaluate(shoal_model *m, const job_rows *rows, shoal_evaluation *out);
+/* On all rows, in memory or streamed. counts (may be NULL): also how classes are taken for each other, where it was
+ * begun. */
+SHOAL_CHECKED shoal_status job_evaluate(shoal_model *m, const job_rows *rows, confusion *counts,
+                                        shoal_evaluation *out);
 /* Has the data rows of this split? */
 bool job_has_split(const job_flags *f, const char *split);
 

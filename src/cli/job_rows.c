@@ -10,6 +10,7 @@
 
 #define LOAD_BATCH 64
 #define SCAN_BATCH 1024
+#define LARGE_SPACE (1 << 20) /* TFRecord files with indices from here on have the model's own number of features */
 
 void job_close_rows(job_rows *rows) {
   shoal_dataset_destroy(rows->data);
@@ -112,17 +113,20 @@ static shoal_status probe(job_rows *rows, rows_schema *out) {
   return status;
 }
 
-static shoal_status find_files(const job_flags *f, const shoal_model_kind *kind, job_learned known, const char *split,
+static shoal_status find_files(const job_flags *f, const shoal_model_kind *kind, const job_rows_options *o,
                                job_rows *rows) {
   text files = {0};
-  TRY(dataset_files(data_of(f, split), split_of(f, split), &files));
+  TRY(dataset_files(data_of(f, o->split), split_of(f, o->split), &files));
   rows->files = files.data;
   rows->stream = (shoal_pipeline_options){.files = rows->files,
                                           .format = f->format,
                                           .classes = (int)f->classes,
                                           .features = f->features,
-                                          .class_names = known.class_names,
-                                          .preprocessing = known.preprocessing,
+                                          .class_names = o->known.class_names,
+                                          .preprocessing = o->known.preprocessing,
+                                          .labels_optional = o->labels_optional,
+                                          .row_size = o->labels_optional ? shoal_shape_count(&rows->input) : 0,
+                                          .ignore_unknown = o->scored,
                                           .columns = f->columns,
                                           .fields = f->fields,
                                           .transform = f->transform,
@@ -175,18 +179,18 @@ static shoal_status stream_rows(const job_flags *f, job_rows *rows) {
   return NULL;
 }
 
-static shoal_status open_rows(const job_flags *f, const shoal_model_kind *kind, job_learned known, const char *split,
-                              bool may_stream, job_rows *rows) {
-  const char *path = data_of(f, split);
-  bool stream = (may_stream && f->stream) || kind->sparse; /* sparse rows are always streamed */
+static shoal_status open_rows(const job_flags *f, const shoal_model_kind *kind, const job_rows_options *o,
+                              job_rows *rows) {
+  const char *path = data_of(f, o->split);
+  bool stream = (o->may_stream && f->stream) || kind->sparse || o->labels_optional; /* sparse rows always are */
   if (is_fake(path) && !stream && !f->format && !f->transform) {
-    TRY(load_fake(f, kind, split, rows));
+    TRY(load_fake(f, kind, o->split, rows));
     const shoal_shape row = row_shape(rows->data);
     follow(rows, kind, &row);
     return shape_rows(rows, path);
   }
   if (!stream && !f->format && !f->transform && dataset_loadable(path)) { /* the quickest way for what it knows */
-    TRY(shoal_dataset_load(path, split, &rows->data));
+    TRY(shoal_dataset_load(path, o->split, &rows->data));
     const shoal_shape row = row_shape(rows->data);
     rows->classes = rows->data->classes;
     follow(rows, kind, &row);
@@ -194,11 +198,12 @@ static shoal_status open_rows(const job_flags *f, const shoal_model_kind *kind, 
     shoal_dataset_destroy(rows->data); /* images that must be made to fit */
     rows->data = NULL;
   }
-  TRY(find_files(f, kind, known, split, rows));
+  TRY(find_files(f, kind, o, rows));
   if (kind->sparse) rows->classes = 2;
+  if (o->labels_optional) return NULL;
   if (stream) return stream_rows(f, rows);
   TRY(dataset_read(&rows->stream, f->memory_limit << 20, &rows->data));
-  if (!rows->data && may_stream) return stream_rows(f, rows);
+  if (!rows->data && o->may_stream) return stream_rows(f, rows);
   if (!rows->data)
     return status_make(SHOAL_ERR_ARGUMENT, "%s: the rows take more than %lld MB; raise --memory-limit", rows->files,
                        (long long)f->memory_limit);
@@ -206,8 +211,8 @@ static shoal_status open_rows(const job_flags *f, const shoal_model_kind *kind, 
   return shape_rows(rows, rows->files);
 }
 
-/* Raises *most to the largest index in the files. */
-static shoal_status largest_index(const shoal_pipeline_options *o, int32_t *most) {
+/* Raises *most to the largest index in the files; reads no further than one from `enough` on. */
+static shoal_status largest_index(const shoal_pipeline_options *o, int64_t enough, int32_t *most) {
   shoal_pipeline_options all = *o;
   all.batch_size = SCAN_BATCH;
   all.epochs = 1;
@@ -216,7 +221,7 @@ static shoal_status largest_index(const shoal_pipeline_options *o, int32_t *most
   TRY(shoal_pipeline_create(&all, &p));
   const shoal_batch *b = NULL;
   shoal_status status = shoal_pipeline_next(p, &b);
-  while (!status && b) {
+  while (!status && b && *most < enough) {
     const int32_t *index = b->indices.data;
     for (int64_t i = 0; i < b->indices.shape.dim[0]; i++) *most = MAX_OF(*most, index[i]);
     status = shoal_pipeline_next(p, &b);
@@ -232,37 +237,37 @@ shoal_status job_find_features(const shoal_model_kind *kind, const job_rows *tra
   head.shuffle_rows = 0;
   shoal_pipeline *p;
   TRY(shoal_pipeline_create(&head, &p));
-  bool scan = !strcmp(pipeline_format(p)->name, "libsvm");
+  const char *written = pipeline_format(p)->name;
   shoal_pipeline_destroy(p);
+  /* The click log's indices are hashes over all features; as TFRecord it shows by the size of its indices. */
+  int64_t enough = !strcmp(written, "libsvm") ? INT64_MAX : !strcmp(written, "tfrecord") ? LARGE_SPACE : 0;
   int32_t most = 0;
-  if (scan) TRY(largest_index(&train->stream, &most));
-  if (scan && test->files) TRY(largest_index(&test->stream, &most));
-  *out = scan ? (int64_t)most + 1 : kind->input.dim[0];
+  if (enough) TRY(largest_index(&train->stream, enough, &most));
+  if (enough && test->files) TRY(largest_index(&test->stream, enough, &most));
+  *out = most < enough ? (int64_t)most + 1 : kind->input.dim[0];
   return NULL;
 }
 
-shoal_status job_evaluate(shoal_model *m, const job_rows *rows, shoal_evaluation *out) {
-  return rows->data ? shoal_model_evaluate(m, rows->data, out)
-                    : shoal_model_evaluate_stream(m, &rows->stream, NULL, NULL, out);
+static shoal_status count_scores(void *context, const float *scores, const int32_t *labels, int64_t n) {
+  for (int64_t i = 0; i < n; i++) confusion_add(context, labels[i], scores[i] > 0.5f);
+  return NULL;
 }
 
-static shoal_status open_anew(const job_flags *f, const shoal_model_kind *kind, job_learned known, const char *split,
-                              bool may_stream, bool follows, job_rows *out) {
-  job_rows rows = {.input = job_input(f, kind), .follows = follows};
-  shoal_status status = open_rows(f, kind, known, split, may_stream, &rows);
+shoal_status job_evaluate(shoal_model *m, const job_rows *rows, confusion *counts, shoal_evaluation *out) {
+  const bool counted = counts && counts->counts;
+  if (!rows->data)
+    return shoal_model_evaluate_stream(m, &rows->stream, counted ? count_scores : NULL, counts, out);
+  TRY(shoal_model_evaluate(m, rows->data, out));
+  return counted ? confusion_add_rows(counts, m, rows->data) : NULL;
+}
+
+shoal_status job_open_rows(const job_flags *f, const shoal_model_kind *kind, const job_rows_options *options,
+                           job_rows *out) {
+  job_rows rows = {.input = job_input(f, kind), .follows = options->follows && !f->input};
+  shoal_status status = open_rows(f, kind, options, &rows);
   if (status)
     job_close_rows(&rows);
   else
     *out = rows;
   return status;
-}
-
-shoal_status job_open_rows(const job_flags *f, const shoal_model_kind *kind, job_learned known, const char *split,
-                           bool may_stream, job_rows *out) {
-  return open_anew(f, kind, known, split, may_stream, false, out);
-}
-
-shoal_status job_open_training_rows(const job_flags *f, const shoal_model_kind *kind, job_learned known,
-                                    bool may_stream, job_rows *out) {
-  return open_anew(f, kind, known, "train", may_stream, !f->input, out);
 }

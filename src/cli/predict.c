@@ -1,15 +1,20 @@
-/* shoal predict: the class a trained model sees in pictures; how likely it takes rows to be of class 1. */
+/* shoal predict: the class a trained model sees in pictures and rows; how likely sparse rows are of class 1. */
 #include "cli/command.h"
 #include "cli/saved.h"
+#include "cli/say.h"
+#include "data/class_names.h"
+#include "data/format.h"
 #include "data/image.h"
 #include "data/transform.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #define PICTURE_MOST (256 << 20) /* bytes of an encoded one */
+#define BATCH 256                /* rows at a time */
 
 typedef struct {
   saved_options saved;
@@ -35,15 +40,20 @@ static const flag_row predict_table[] = {
 /* Collects or prints the results. */
 typedef struct {
   json_t *list; /* NULL: print lines */
+  const char *const *names; /* of the classes, borrowed; NULL: they are numbers */
 } output;
 
 static shoal_status report(output *out, const char *name, int64_t label, const float *p, int classes) {
   int best = 0;
+  char number[CLASS_NAME_TEXT], other[CLASS_NAME_TEXT];
   for (int i = 1; i < classes; i++)
     if (p[i] > p[best]) best = i;
+  const char *best_name = class_names_at(out->names, best, number);
+  const char *label_name = label < 0 ? NULL : class_names_at(out->names, label, other);
   if (!out->list) {
-    printf("%s: %d  %.2f %%", name, best, 100 * (double)p[best]);
-    if (label >= 0) printf(label == best ? "  (right)" : "  (labelled %lld)", (long long)label);
+    printf("%s: %s  %.2f %%", name, best_name, 100 * (double)p[best]);
+    if (label == best) printf("  (right)");
+    else if (label_name) printf("  (labelled %s)", label_name);
     putchar('\n');
     return NULL;
   }
@@ -52,19 +62,22 @@ static shoal_status report(output *out, const char *name, int64_t label, const f
   json_t *o = json_pack("{s:s, s:i, s:f, s:o}", "input", name, "class", best, "probability", (double)p[best],
                         "probabilities", all);
   if (o && label >= 0) json_object_set_new(o, "label", json_integer(label));
+  if (o && out->names) json_object_set_new(o, "class_name", json_string(best_name));
+  if (o && out->names && label_name) json_object_set_new(o, "label_name", json_string(label_name));
   return !o || json_array_append_new(out->list, o) ? status_no_memory() : NULL;
 }
 
-/* One batch of one or more rows; names[i] or, without names, the row's number from `first` on. */
-static shoal_status predict_rows(saved_model *s, const shoal_tensor *features, const char *name, int64_t first,
-                                 const shoal_tensor *labels, output *out) {
+/* One batch of one or more rows, called `name` (a single one) or by their numbers from `first` on, behind `file` unless
+ * that is NULL. */
+static shoal_status predict_rows(saved_model *s, const shoal_tensor *features, const char *name, const char *file,
+                                 int64_t first, const shoal_tensor *labels, output *out) {
   int64_t n = features->shape.dim[0];
   shoal_tensor p;
   TRY(shoal_tensor_create(SHOAL_F32, SHOAL_SHAPE(n, s->classes), &p));
   shoal_status status = shoal_model_predict(s->model, features, &p);
   for (int64_t i = 0; !status && i < n; i++) {
-    char row[32];
-    snprintf(row, sizeof row, "%lld", (long long)(first + i));
+    char row[PATH_MAX + 32];
+    snprintf(row, sizeof row, "%s%s%lld", file ? file : "", file ? ":" : "", (long long)(first + i));
     int64_t label = labels ? (int64_t)shoal_tensor_get(labels, i) : -1;
     status = report(out, name ? name : row, label, (const float *)p.data + i * s->classes, s->classes);
   }
@@ -117,7 +130,7 @@ static shoal_status predict_colour(saved_model *s, const char *path, output *out
   TRY_GOTO(status, transform_row(t, &file, 0, 0, 0, &picture), done);
   shoal_tensor row = shoal_tensor_view(schema.dtype, SHOAL_SHAPE(1, in->dim[0], in->dim[1], in->dim[2]),
                                        picture.features);
-  status = predict_rows(s, &row, path, 0, NULL, out);
+  status = predict_rows(s, &row, path, NULL, 0, NULL, out);
 done:
   transform_destroy(t);
   free(steps);
@@ -130,13 +143,13 @@ static shoal_status predict_file(saved_model *s, const char *path, output *out) 
   const shoal_shape input = job_input(&s->job, s->kind), *in = &input;
   if (in->rank == 3 && in->dim[2] > 1) return predict_colour(s, path, out);
   if (in->rank != 3)
-    return status_make(SHOAL_ERR_ARGUMENT, "%s: the model takes rows of %lld numbers, no pictures; name rows of the "
-                       "data with --index", path, (long long)shoal_shape_count(in));
+    return status_make(SHOAL_ERR_ARGUMENT, "%s: the model takes rows of %lld numbers, no pictures; give a file of "
+                       "rows, or --index", path, (long long)shoal_shape_count(in));
   shoal_tensor picture;
   TRY(image_read_gray(path, (int)in->dim[0], (int)in->dim[1], &picture));
   picture.shape.rank = in->rank + 1;
   for (int i = 0; i < in->rank; i++) picture.shape.dim[i + 1] = in->dim[i];
-  shoal_status status = predict_rows(s, &picture, path, 0, NULL, out);
+  shoal_status status = predict_rows(s, &picture, path, NULL, 0, NULL, out);
   shoal_tensor_fini(&picture);
   return status_wrap(status, "%s", path);
 }
@@ -160,8 +173,9 @@ static shoal_status predict_index(saved_model *s, const predict_flags *f, output
   int64_t first, last;
   TRY(read_range(f->index, &first, &last));
   job_rows loaded;
-  TRY(job_open_rows(&s->job, s->kind, job_learned_of(s->model), f->split ? f->split : "test", false,
-                    &loaded));
+  const job_rows_options which = {
+      .split = saved_split(s, &f->saved, f->split), .known = job_learned_of(s->model), .scored = true};
+  TRY(job_open_rows(&s->job, s->kind, &which, &loaded));
   const shoal_dataset *data = loaded.data;
   shoal_status status = NULL;
   shoal_dataset rows;
@@ -171,7 +185,7 @@ static shoal_status predict_index(saved_model *s, const predict_flags *f, output
                          s->job.data, (long long)shoal_dataset_rows(data) - 1),
              done);
   TRY_GOTO(status, shoal_dataset_view(data, first, last - first + 1, &rows), done);
-  status = predict_rows(s, &rows.features, NULL, first, &rows.labels, out);
+  status = predict_rows(s, &rows.features, NULL, NULL, first, &rows.labels, out);
 done:
   job_close_rows(&loaded);
   return status;
@@ -188,20 +202,96 @@ static shoal_status take_scores(void *context, const float *scores, const int32_
   return NULL;
 }
 
+/* Rows to predict, which need no labels. */
+static shoal_status open_unlabelled(saved_model *s, const predict_flags *f, const char *path, job_rows *out) {
+  saved_options given = f->saved;
+  if (path) {
+    s->job.data = given.data = path;
+    s->job.test_data = NULL;
+    s->job.format = given.format;
+  }
+  const job_rows_options which = {.split = saved_split(s, &given, f->split),
+                                  .known = job_learned_of(s->model),
+                                  .scored = true,
+                                  .labels_optional = true};
+  return job_open_rows(&s->job, s->kind, &which, out);
+}
+
 static shoal_status predict_sparse(saved_model *s, const predict_flags *f, const flags_parsed *words, output *out) {
   if (words->count > 2 || f->index)
     return status_make(SHOAL_ERR_ARGUMENT, "%s takes one file, folder or glob of rows, or --data", s->kind->name);
-  if (words->count == 2) {
-    s->job.data = words->words[1];
-    s->job.test_data = NULL;
-  }
-  const char *split = f->split ? f->split : words->count == 2 || f->saved.data ? "train" : "test";
   job_rows rows;
   shoal_evaluation e;
-  TRY(job_open_rows(&s->job, s->kind, job_learned_of(s->model), split, false, &rows));
+  TRY(open_unlabelled(s, f, words->count == 2 ? words->words[1] : NULL, &rows));
   shoal_status status = shoal_model_evaluate_stream(s->model, &rows.stream, take_scores, out, &e);
   job_close_rows(&rows);
+  char count[COUNTED_TEXT];
+  if (!status && e.unknown_entries)
+    say(stderr, "Left out: %s of the rows with an index that the model does not know.\n",
+        counted_text(e.unknown_entries, "value", count));
   return status;
+}
+
+static shoal_status predict_batches(saved_model *s, shoal_pipeline *p, const char *file, output *out) {
+  const shoal_shape input = job_input(&s->job, s->kind), *in = &input;
+  for (int64_t first = 0;;) {
+    const shoal_batch *b;
+    TRY(shoal_pipeline_next(p, &b));
+    if (!b) return NULL;
+    if (!b->count) continue;
+    shoal_tensor features = b->features; /* as many numbers as the model takes, in its shape */
+    features.shape.rank = in->rank + 1;
+    memcpy(features.shape.dim + 1, in->dim, (size_t)in->rank * sizeof *in->dim);
+    if (shoal_tensor_count(&features) != shoal_tensor_count(&b->features)) features = b->features;
+    TRY(predict_rows(s, &features, NULL, file, first, &b->labels, out));
+    first += b->count;
+  }
+}
+
+/* path: NULL: --data, or the run's test rows. named: rows are to be told from those of other files. */
+static shoal_status predict_data(saved_model *s, const predict_flags *f, const char *path, bool named, output *out) {
+  job_rows rows;
+  TRY(open_unlabelled(s, f, path, &rows));
+  shoal_pipeline_options o = rows.stream;
+  o.epochs = 1;
+  o.batch_size = BATCH;
+  shoal_pipeline *p;
+  shoal_status status = shoal_pipeline_create(&o, &p);
+  if (!status) {
+    status = predict_batches(s, p, named ? path : NULL, out);
+    shoal_pipeline_destroy(p);
+  }
+  job_close_rows(&rows);
+  return status;
+}
+
+/* Files of rows, rather than a picture? What is neither is taken for a picture, whose errors say so. */
+static bool holds_rows(const saved_model *s, const char *path) {
+  const shoal_shape in = job_input(&s->job, s->kind);
+  struct stat info;
+  uint8_t head[64];
+  if (stat(path, &info)) return strpbrk(path, "*?[,") != NULL;
+  FILE *file = S_ISREG(info.st_mode) ? fopen(path, "rbe") : NULL;
+  size_t n = file ? fread(head, 1, sizeof head, file) : 0;
+  if (file) fclose(file);
+  if (image_is_known(head, n) || (file && info.st_size == shoal_shape_count(&in))) return false;
+  const format *found;
+  shoal_status status = format_detect(path, &found);
+  bool rows = !status;
+  shoal_status_free(status);
+  return rows;
+}
+
+static shoal_status predict_dense(saved_model *s, const predict_flags *f, const flags_parsed *words, output *out) {
+  if (f->index) return predict_index(s, f, out);
+  if (words->count == 1 && f->saved.data) return predict_data(s, f, NULL, false, out);
+  if (words->count == 1)
+    return status_make(SHOAL_ERR_ARGUMENT, "expected files, --data, or --index with rows of the data set");
+  for (int i = 1; i < words->count; i++) {
+    const char *path = words->words[i];
+    TRY(holds_rows(s, path) ? predict_data(s, f, path, words->count > 2, out) : predict_file(s, path, out));
+  }
+  return NULL;
 }
 
 static shoal_status predict(const flags_parsed *words, const predict_flags *f) {
@@ -210,16 +300,8 @@ static shoal_status predict(const flags_parsed *words, const predict_flags *f) {
     return status_make(SHOAL_ERR_ARGUMENT, "expected either files, or --index with rows of the data set");
   saved_model s;
   TRY(saved_model_load(words->words[0], &f->saved, &s));
-  output out = {f->json ? json_array() : NULL};
-  shoal_status status = NULL;
-  if (s.kind->sparse)
-    status = predict_sparse(&s, f, words, &out);
-  else if (words->count == 1 && !f->index)
-    status = status_make(SHOAL_ERR_ARGUMENT, "expected files, or --index with rows of the data set");
-  else if (f->index)
-    status = predict_index(&s, f, &out);
-  else
-    for (int i = 1; !status && i < words->count; i++) status = predict_file(&s, words->words[i], &out);
+  output out = {f->json ? json_array() : NULL, shoal_model_class_names(s.model)};
+  shoal_status status = s.kind->sparse ? predict_sparse(&s, f, words, &out) : predict_dense(&s, f, words, &out);
   if (!status && out.list) {
     json_dumpf(out.list, stdout, JSON_INDENT(2));
     putchar('\n');
@@ -243,15 +325,18 @@ static int run_predict(int argc, char **argv) {
 
 const command command_predict = {
     .name = "predict",
-    .arguments = "RUN_DIR|FILE [PICTURE...|ROWS]",
-    .summary = "the class a trained model sees in pictures, or its scores of rows",
-    .details = "A picture is a PNG of any size, or a raw file of height x width bytes (28x28\n"
-               "for the MNIST models), white on black. Without files, --index takes rows of\n"
-               "the data set. Of sparse-lr: one probability of class 1 a line, for each row in\n"
-               "order.\n"
+    .arguments = "RUN_DIR|FILE [PICTURE|ROWS...]",
+    .summary = "the class a trained model sees in pictures and rows",
+    .details = "A picture is a PNG or JPEG of any size, or a raw file of height x width bytes\n"
+               "(28x28 for the MNIST models), white on black. ROWS is a file, folder or glob in\n"
+               "any format that 'shoal train' takes; labels may be missing. Without files,\n"
+               "--data names rows, and --index some of them. Of sparse-lr: one probability of\n"
+               "class 1 a line, for each row in order; values with an index that the model does\n"
+               "not know are left out and counted.\n"
                "\n"
                "Examples:\n"
                "  shoal predict runs/first digit.png\n"
+               "  shoal predict runs/flowers new.csv\n"
                "  shoal predict runs/first --index 0-9\n"
                "  shoal predict runs/clicks day-22.tfrecord > scores.txt\n",
     .flags = predict_table,

@@ -407,10 +407,8 @@ static shoal_status train(rank_run *t) {
   progress_clear(t->crew->screen);
   const shoal_progress *last = t->crew->last;
   const bool tested = last->test.examples && last->step == report->fit.updates && !report->fit.restored;
-  if (tested)
-    report->test = last->test; /* of these weights, after the last epoch */
-  else if (b->test.data)
-    TRY(shoal_model_evaluate(b->model, b->test.data, &report->test));
+  if (tested) report->test = last->test; /* of these weights, after the last epoch */
+  if (b->test.data) TRY(training_test(b, tested, &report->test, &report->confusion));
   if (is_first(t)) {
     if (!tested) warn_unwritten(t, metrics_test(&t->log, report->fit.updates, &report->test));
     TRY(shoal_model_save(b->model, b->dir.weights));

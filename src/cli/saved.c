@@ -1,15 +1,28 @@
 #include "cli/saved.h"
 
 #include "cli/run_dir.h"
+#include "data/class_names.h"
+#include "train/checkpoint.h"
+#include "train/model.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* As many as the data had that it was trained on; 0 (the model's own) when nobody noted it. */
-static int classes_of(const json_t *settings) {
+/* As many as the data had that it was trained on, or as have names; 0 (the model's own) when nobody noted it. */
+static shoal_status find_classes(const json_t *settings, const char *weights, int *out) {
   json_int_t classes = json_integer_value(json_object_get(settings, "classes"));
-  return classes > 0 && classes < 1000000 ? (int)classes : 0;
+  *out = classes > 0 && classes < 1000000 ? (int)classes : 0;
+  if (*out) return NULL;
+  json_t *metadata;
+  const char *const *names;
+  TRY(checkpoint_metadata(weights, &metadata));
+  shoal_status status = status_wrap(model_names_read(metadata, &names), "%s", weights);
+  json_decref(metadata);
+  TRY(status);
+  *out = class_names_count(names);
+  free((void *)names);
+  return NULL;
 }
 
 /* The run's settings, then what the command line says otherwise. */
@@ -30,7 +43,10 @@ static shoal_status gather(const char *target, const saved_options *o, saved_mod
   if (o->data) {
     s->job.data = o->data;
     s->job.test_data = NULL;
+    s->job.format = NULL;
   }
+  if (o->format) s->job.format = o->format;
+  if (o->columns) s->job.columns = o->columns;
   if (o->activation) s->job.activation = o->activation;
   if (o->pool) s->job.pool = o->pool;
   if (o->kernels) s->job.kernels = o->kernels;
@@ -44,8 +60,8 @@ shoal_status saved_model_load(const char *target, const saved_options *options, 
   shoal_status status = NULL;
   TRY_GOTO(status, run_dir_resolve(target, &s.weights, &s.settings), fail);
   TRY_GOTO(status, gather(target, options, &s), fail);
-  int classes = classes_of(s.settings);
-  s.classes = classes ? classes : 10;
+  int classes;
+  TRY_GOTO(status, find_classes(s.settings, s.weights, &classes), fail);
   TRY_GOTO(status, job_build(s.kind, &s.job, classes, &s.model), fail);
   shoal_compile_options compile = {.schedule = {.rate = 1},
                                    .top_k = (int)s.job.top_k,
@@ -55,11 +71,17 @@ shoal_status saved_model_load(const char *target, const saved_options *options, 
                                    .no_fusion = s.job.no_fusion};
   TRY_GOTO(status, shoal_model_compile(s.model, &compile), fail);
   TRY_GOTO(status, shoal_model_load(s.model, s.weights), fail);
+  s.classes = (int)shoal_model_classes(s.model);
   *out = s;
   return NULL;
 fail:
   saved_model_fini(&s);
   return status;
+}
+
+const char *saved_split(const saved_model *s, const saved_options *options, const char *split) {
+  if (split) return split;
+  return options->data && !job_has_split(&s->job, "test") ? "train" : "test";
 }
 
 void saved_model_fini(saved_model *s) {

@@ -5,6 +5,7 @@
 #include "cli/membership.h"
 #include "cli/say.h"
 #include "cli/table.h"
+#include "data/class_names.h"
 #include "shoal/version.h"
 
 #include <math.h>
@@ -228,6 +229,8 @@ json_t *summary_json(run_report *r) {
       {"test_error_rate", number(1 - r->test.accuracy)},
       {"test_top_k", number(r->test.top_k)},
       {"test_auc", number(r->test.auc)},
+      {"class_names", class_names_to_json(r->class_names)},
+      {"test_confusion", r->confusion ? json_incref(r->confusion) : json_null()},
       {"parameters", json_integer(r->parameters)},
       {"started", json_string(started)},
       {"shoal_version", json_string(shoal_version())},

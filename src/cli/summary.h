@@ -20,6 +20,8 @@ typedef struct {
   int64_t parameters;
   shoal_fit_result fit;
   shoal_evaluation test; /* NaN where not measured */
+  json_t *confusion;               /* of the test rows, as confusion_json; NULL: not counted */
+  const char *const *class_names; /* borrowed; NULL: classes are numbers */
   double final_rate;
   double startup_seconds, total_seconds;
   sampler_use use;

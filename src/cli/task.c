@@ -26,6 +26,7 @@ typedef struct {
   shoal_strategy *strategy;
   events *events; /* of the timeline; NULL: none */
   double *ahead;  /* [servers] of a worker: their clocks minus this one */
+  json_t *confusion; /* of the test rows; NULL: not counted */
   curve points;   /* of worker 0: the tests on the way */
   double told; /* clock: when progress was told last */
 } task;
@@ -203,6 +204,7 @@ static shoal_status report(task *t, json_t *own, const shoal_fit_result *fit, co
   json_object_set_new(o, "task", own);
   json_object_set_new(o, "fit", record_to_json(fit_record, fit));
   json_object_set_new(o, "test", record_to_json(evaluation_record, test));
+  if (t->confusion) json_object_set(o, "confusion", t->confusion);
   tell(t, "result", o);
   return NULL;
 }
@@ -261,7 +263,7 @@ static shoal_status be_worker(task *t) {
   if (!t->place.ears->collects && !table) TRY(ps_strategy_close(t->strategy));
   shoal_evaluation test = {.loss = NAN, .accuracy = NAN, .top_k = NAN, .auc = NAN, .seconds = NAN};
   if (b->test.data || (b->test.files && t->place.index == 0)) {
-    TRY(job_evaluate(b->model, &b->test, &test));
+    TRY(training_test(b, false, &test, &t->confusion));
     warn_unwritten(t, metrics_test(&t->log, result.updates, &test));
   }
   if (t->place.index == 0) TRY(shoal_model_save(b->model, b->dir.weights));
@@ -367,6 +369,7 @@ shoal_status task_do(const task_place *place) {
   curve_close(&t.points);
   events_destroy(t.events);
   free(t.ahead);
+  json_decref(t.confusion);
   return status;
 }
 

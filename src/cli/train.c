@@ -188,6 +188,7 @@ static shoal_status write_summary(train_run *t) {
   run_report *r = &t->report;
   r->final_rate = t->last.rate;
   r->total_seconds = clock_seconds() - t->started;
+  r->class_names = t->base.class_names;
   sampler_read(t->log.sampler, &r->use);
   json_t *summary = summary_json(r);
   if (!summary) return status_no_memory();
@@ -227,13 +228,11 @@ static shoal_status train_alone(train_run *t) {
   announce(t);
   t->begun = true;
   TRY(fit(t));
-  if (t->last.test.examples && t->last.step == t->report.fit.updates && !t->report.fit.restored) {
-    t->report.test = t->last.test; /* of these weights, after the last epoch */
-    return NULL;
-  }
+  const bool tested = t->last.test.examples && t->last.step == t->report.fit.updates && !t->report.fit.restored;
+  if (tested) t->report.test = t->last.test; /* of these weights, after the last epoch */
   if (t->base.test.data || t->base.test.files) {
-    TRY(job_evaluate(t->base.model, &t->base.test, &t->report.test));
-    warn_unwritten(t, metrics_test(&t->log, t->report.fit.updates, &t->report.test));
+    TRY(training_test(&t->base, tested, &t->report.test, &t->report.confusion));
+    if (!tested) warn_unwritten(t, metrics_test(&t->log, t->report.fit.updates, &t->report.test));
     return NULL;
   }
   if (!t->base.flags.quiet)
@@ -341,6 +340,7 @@ static void clean_up(train_run *t) {
   json_decref(t->kept);
   json_decref(t->report.tasks);
   json_decref(t->report.traces);
+  json_decref(t->report.confusion);
   events_destroy(t->events);
   cluster_fini(&t->place);
 }

@@ -26,15 +26,18 @@ static shoal_status note_input(training *t) {
 
 shoal_status training_load(training *t, bool may_stream) {
   const job_flags *f = &t->flags;
-  job_learned known = {t->class_names, t->preprocessing};
-  TRY(job_open_training_rows(f, t->kind, known, may_stream && f->validation_split == 0, &t->train));
+  job_rows_options rows = {.split = "train",
+                           .known = {t->class_names, t->preprocessing},
+                           .follows = true,
+                           .may_stream = may_stream && f->validation_split == 0};
+  TRY(job_open_rows(f, t->kind, &rows, &t->train));
   TRY(note_input(t));
   if (!t->class_names) TRY(class_names_copy(t->train.class_names, &t->class_names));
   if (!t->preprocessing && t->train.preprocessing && !(t->preprocessing = strdup(t->train.preprocessing)))
     return status_no_memory();
-  known = (job_learned){t->class_names, t->preprocessing};
   t->rows = t->train.data ? shoal_dataset_rows(t->train.data) : 0;
-  if (job_has_split(f, "test")) TRY(job_open_rows(f, t->kind, known, "test", false, &t->test));
+  rows = (job_rows_options){.split = "test", .known = {t->class_names, t->preprocessing}};
+  if (job_has_split(f, "test")) TRY(job_open_rows(f, t->kind, &rows, &t->test));
   if (t->kind->sparse && !t->flags.features)
     TRY(job_find_features(t->kind, &t->train, &t->test, &t->flags.features));
   if (!t->test.files && !t->test.data) return NULL;
@@ -105,6 +108,20 @@ shoal_status training_compile(training *t, int classes, int64_t rows) {
   TRY(shoal_model_compile(t->model, &options));
   TRY(shoal_model_set_class_names(t->model, t->class_names));
   return shoal_model_set_preprocessing(t->model, t->preprocessing);
+}
+
+shoal_status training_test(const training *t, bool tested, shoal_evaluation *out, json_t **counts) {
+  confusion c = {0};
+  const int classes = (int)shoal_model_classes(t->model);
+  if (classes <= CONFUSION_CLASSES) TRY(confusion_init(&c, classes));
+  shoal_status status = NULL;
+  if (!tested) status = job_evaluate(t->model, &t->test, &c, out);
+  else if (c.counts && t->test.data) status = confusion_add_rows(&c, t->model, t->test.data);
+  json_t *found = status ? NULL : confusion_json(&c);
+  if (!status && !found) status = status_no_memory();
+  confusion_fini(&c);
+  if (!status) *counts = found;
+  return status;
 }
 
 shoal_status training_options(training *t, shoal_fit_options *out) {

@@ -28,6 +28,8 @@ SHOAL_CHECKED shoal_status training_load(training *t, bool may_stream);
 /* The model for data with so many classes. rows: of the training data; what the schedule takes when nothing is said
  * hangs on them. */
 SHOAL_CHECKED shoal_status training_compile(training *t, int classes, int64_t rows);
+/* Tests the trained model, unless *out is of it already (tested). *counts: as confusion_json; the caller's. */
+SHOAL_CHECKED shoal_status training_test(const training *t, bool tested, shoal_evaluation *out, json_t **counts);
 /* For shoal_model_fit, without signals, callbacks and strategy. The text in it lives as long as `t`. */
 SHOAL_CHECKED shoal_status training_options(training *t, shoal_fit_options *out);
 /* Where a process of this run records what it does; options->every and resumed are set here. graph: of the process that

@@ -75,11 +75,21 @@ typedef struct {
   float values[COLUMNS];    /* [count] */
 } click;
 
-/* NULL when the line is a row; else what was expected, in column *column (from 1) at byte *where of the line. */
-static const char *parse(const uint8_t *line, size_t n, int64_t features, click *out, int *column, size_t *where) {
+/* All columns but the label's? */
+static bool lacks_label(const uint8_t *line, size_t n) {
+  int tabs = 0;
+  for (size_t i = 0; i < n && tabs < COLUMNS; i++) tabs += line[i] == '\t';
+  return tabs == COLUMNS - 2;
+}
+
+/* NULL when the line is a row; else what was expected, in column *column (from 1) at byte *where of the line. labelled:
+ * the label is there; otherwise it becomes -1. */
+static const char *parse(const uint8_t *line, size_t n, bool labelled, int64_t features, click *out, int *column,
+                         size_t *where) {
   const uint8_t *at = line, *end = line + n;
   out->count = 0;
-  for (int c = 0; c < COLUMNS; c++) {
+  out->label = -1;
+  for (int c = !labelled; c < COLUMNS; c++) {
     int64_t number;
     uint64_t word;
     *column = c + 1;
@@ -140,7 +150,8 @@ static shoal_status read_rows(file_reader *reader, int64_t most, rows_block *int
     click r;
     TRY(line_file_next(f, row_in, &line, &n));
     if (!line) break;
-    const char *expected = parse(line, n, f->schema.features, &r, &column, &where);
+    const bool labelled = !f->labels_optional || !lacks_label(line, n);
+    const char *expected = parse(line, n, labelled, f->schema.features, &r, &column, &where);
     if (expected)
       return line_file_bad(f, where, "column %d of %d: expected %s: the layout is label, 13 whole numbers, 26 "
                            "hexadecimal words, with tabs between them", column, COLUMNS, expected);
@@ -149,7 +160,7 @@ static shoal_status read_rows(file_reader *reader, int64_t most, rows_block *int
     int64_t start = into->offsets[into->count];
     memcpy(into->indices + start, r.indices, (size_t)r.count * sizeof *r.indices);
     memcpy(into->values + start, r.values, (size_t)r.count * sizeof *r.values);
-    into->labels[into->count] = r.label > 0;
+    into->labels[into->count] = labelled ? r.label > 0 : -1;
     into->offsets[++into->count] = start + r.count;
     f->row++;
     ++*got;
@@ -173,6 +184,7 @@ static shoal_status open_any(const char *path, const uint8_t *bytes, size_t n, c
   const rows_schema schema = {.kind = ROWS_SPARSE, .scale = 1, .features = features, .classes = 2};
   line_file *f;
   TRY(line_file_open(&format_criteo, path, bytes, n, &schema, &f));
+  f->labels_optional = options->labels_optional;
   *out = &f->base;
   return NULL;
 }
@@ -186,7 +198,7 @@ shoal_status criteo_open_memory(const uint8_t *bytes, size_t n, const char *name
   return open_any(name, bytes, n, options, out);
 }
 
-/* The first line is a row. */
+/* The first line is a row, with or without its label. */
 static bool detect(const char *path, const uint8_t *head, size_t n, bool folder) {
   const uint8_t *end = n ? memchr(head, '\n', n) : NULL;
   if (folder || !end) return false;
@@ -194,7 +206,7 @@ static bool detect(const char *path, const uint8_t *head, size_t n, bool folder)
   int column;
   size_t where, length = (size_t)(end - head);
   if (length && head[length - 1] == '\r') length--;
-  return !parse(head, length, CRITEO_FEATURES, &r, &column, &where);
+  return !parse(head, length, !lacks_label(head, length), CRITEO_FEATURES, &r, &column, &where);
 }
 
 const format format_criteo = {

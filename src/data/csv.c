@@ -22,6 +22,8 @@ typedef struct {
   rows_schema schema;
   const class_names *classes; /* NULL: labels are numbers; else the options', or: */
   class_names own;
+  bool labels_optional;
+  int *hot; /* [columns] of columns that are 1 in rows of a class: the class; NULL: the label is in one column */
   bool seen_minus, seen_zero;
 } csv_reader;
 
@@ -78,6 +80,7 @@ static void close_reader(file_reader *base) {
   if (!r) return;
   csv_file_close(&r->file);
   csv_fit_fini(&r->own_fit);
+  free(r->hot);
   class_names_fini(&r->own);
   free(base->path);
   free(r);
@@ -107,6 +110,27 @@ static shoal_status collect_classes(csv_reader *r, size_t column) {
   return NULL;
 }
 
+/* Of labels in several columns, a class is called as its column. */
+static shoal_status find_hot_classes(csv_reader *r, const format_options *options) {
+  const csv_file *f = &r->file;
+  int next = 0;
+  r->hot = calloc(f->count, sizeof *r->hot);
+  if (!r->hot) return status_no_memory();
+  for (size_t i = 0; i < f->count; i++) {
+    if (f->roles[i] != CSV_HOT) continue;
+    const char *name = f->names ? f->names[i] : NULL;
+    if (name && !options->names) TRY(add_class(r, name));
+    r->hot[i] = name && options->names ? class_names_find(options->names, name) : next++;
+    if (r->hot[i] < 0)
+      return status_make(SHOAL_ERR_INPUT, "%s: the label column '%s' is none of the %d classes known", r->base.path,
+                         name, options->names->count);
+  }
+  r->own.ordered = true;
+  r->classes = !f->names ? NULL : options->names ? options->names : &r->own;
+  if (!r->classes && !options->classes) r->schema.classes = next;
+  return NULL;
+}
+
 /* Words or numbers, by the first row, unless the caller has said so. */
 static shoal_status find_classes(csv_reader *r, const format_options *options) {
   const uint8_t *at;
@@ -116,7 +140,8 @@ static shoal_status find_classes(csv_reader *r, const format_options *options) {
   float number;
   TRY(csv_next_line(&r->file.in, &at, &n, &whole, &problem));
   if (!n) return csv_no_rows(&r->file);
-  if (r->file.columns.target) return NULL;
+  if (csv_file_has(&r->file, CSV_HOT)) return find_hot_classes(r, options);
+  if (r->file.columns.target || (column == r->file.count && !options->names)) return NULL;
   r->classes = options->names ? options->names : &r->own;
   if (options->names) return NULL;
   for (size_t i = 0; i < r->file.columns.class_count; i++) TRY(add_class(r, r->file.columns.classes[i]));
@@ -135,12 +160,18 @@ static shoal_status go_to(csv_reader *r, int64_t record, uint64_t offset) {
   return stream_seek(r->file.in.in, offset);
 }
 
+static csv_labels labels_of(const format_options *options) {
+  return (csv_labels){.optional = options->labels_optional, .row_size = options->row_size};
+}
+
 /* separator 0: found out. */
 static shoal_status prepare(csv_reader *r, char separator, const format_options *options) {
   const csv_fit *given = options->learned && options->learned->table.count ? &options->learned->table : NULL;
-  if (!given) TRY(csv_fit_learn(&r->base.path, 1, separator, options->columns, &r->own_fit));
+  const csv_labels labels = labels_of(options);
+  r->labels_optional = labels.optional;
+  if (!given) TRY(csv_fit_learn(&r->base.path, 1, separator, options->columns, labels, &r->own_fit));
   r->fit = given ? given : &r->own_fit;
-  TRY(csv_file_open(r->base.path, separator, options->columns, r->fit, &r->file));
+  TRY(csv_file_open(r->base.path, separator, options->columns, r->fit, labels, &r->file));
   r->schema = (rows_schema){.kind = ROWS_DENSE, .dtype = SHOAL_F32, .shape = SHOAL_SHAPE(r->fit->width), .scale = 1,
                             .classes = options->classes, .real_labels = r->file.columns.target};
   TRY(find_classes(r, options));
@@ -209,21 +240,37 @@ static const char *put_feature(const csv_reader *r, size_t column, const char *f
   return NULL;
 }
 
+/* One of several label columns; *label is what the columns before it said. */
+static const char *to_hot_label(const csv_reader *r, const char *field, size_t column, int32_t *label) {
+  float value;
+  if (!csv_number(&r->file.in, field, &value) || (value != 0 && value != 1))
+    return "expected 0 or 1, as one of the label's columns";
+  if (value == 0) return NULL;
+  if (*label >= 0) return "a column of the label before it is 1, too";
+  *label = r->hot[column];
+  return NULL;
+}
+
 /* One line into row `into->count`, for which there is room. why: what is wrong, empty when nothing is. */
 static void parse_line(csv_reader *r, const uint8_t *at, size_t n, rows_block *into, char *why, size_t room) {
   csv_cursor c = csv_fields(r->file.in.separator, at, n);
   char field[CSV_FIELD], where[CSV_COLUMN_TEXT], detail[DETAIL];
   float *x = (float *)into->features + into->count * r->schema.shape.dim[0];
+  int32_t *label = &into->labels[into->count];
   size_t column = 0;
   *why = 0;
+  *label = -1; /* unless there is one */
+  if (into->targets) into->targets[into->count] = NAN;
   for (; column < r->file.count && csv_next_field(&c, field); column++) {
     const char *problem = NULL;
     if (r->file.roles[column] == CSV_LABEL) {
-      int32_t label;
       float target;
-      problem = *field ? to_label(r, field, &label, &target, detail, sizeof detail) : "the label is missing";
-      if (!problem) into->labels[into->count] = label;
+      problem = *field ? to_label(r, field, label, &target, detail, sizeof detail) : "the label is missing";
       if (!problem && into->targets) into->targets[into->count] = target;
+      if (problem) *label = -1;
+      if (r->labels_optional) problem = NULL;
+    } else if (r->file.roles[column] == CSV_HOT) {
+      problem = to_hot_label(r, field, column, label);
     } else if (r->file.roles[column] == CSV_FEATURE) {
       float *place = x + r->fit->columns[r->file.learned[column]].offset;
       problem = put_feature(r, column, field, place, detail, sizeof detail);
@@ -236,6 +283,8 @@ static void parse_line(csv_reader *r, const uint8_t *at, size_t n, rows_block *i
   if (column < r->file.count || c.more) {
     while (csv_next_field(&c, field)) column++;
     snprintf(why, room, "expected %zu fields as in the first line, found %zu", r->file.count, column);
+  } else if (r->hot && *label < 0 && !r->labels_optional) {
+    snprintf(why, room, "none of the label's columns is 1");
   }
 }
 
@@ -331,7 +380,7 @@ static bool detect_tsv(const char *path, const uint8_t *head, size_t n, bool fol
 
 static shoal_status fit_with(char separator, char *const *paths, size_t n, const format_options *options,
                              preprocessing *out) {
-  return csv_fit_learn(paths, n, separator, options->columns, &out->table);
+  return csv_fit_learn(paths, n, separator, options->columns, labels_of(options), &out->table);
 }
 
 static shoal_status fit_csv(char *const *paths, size_t n, const format_options *options, preprocessing *out) {

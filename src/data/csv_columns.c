@@ -5,6 +5,7 @@
 #include "data/csv_text.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
@@ -152,17 +153,56 @@ shoal_status csv_columns_kinds(const csv_columns *c, char *const *names, size_t 
   return NULL;
 }
 
-shoal_status csv_columns_assign(const csv_columns *c, char *const *names, size_t n, csv_role *roles) {
-  for (size_t i = 0; i < n; i++) roles[i] = CSV_FEATURE;
-  size_t label = n - 1, features = 0;
+/* "A|B|C", or "4-6". *several false: it is neither. */
+static shoal_status assign_hot(const char *words, char *const *names, size_t n, csv_role *roles, bool *several) {
+  size_t first, last, column;
+  char more;
+  *several = true;
+  if (sscanf(words, "%zu-%zu%c", &first, &last, &more) == 2 && first < last) {
+    if (last >= n)
+      return status_make(SHOAL_ERR_ARGUMENT, "columns %s are asked for, but there are %zu, 0 to %zu", words, n, n - 1);
+    while (first <= last) roles[first++] = CSV_HOT;
+    return NULL;
+  }
+  *several = strchr(words, '|') != NULL;
+  if (!*several) return NULL;
+  char *copy = strdup(words), *rest = copy;
+  if (!copy) return status_no_memory();
+  shoal_status status = NULL;
+  for (char *word; !status && (word = strsep(&rest, "|"));) {
+    status = find(word, names, n, &column);
+    if (!status) roles[column] = CSV_HOT;
+  }
+  free(copy);
+  return status;
+}
+
+static bool is_column(const char *word, char *const *names, size_t n) {
+  for (size_t i = 0; names && i < n; i++)
+    if (!strcmp(names[i], word)) return true;
+  return false;
+}
+
+static shoal_status assign_label(const csv_columns *c, char *const *names, size_t n, csv_role *roles) {
+  size_t label = n - 1;
+  bool several = false;
   for (size_t i = n; names && i-- > 0;)
     if (csv_label_name(names[i])) label = i;
+  if (c->label && !c->target && !is_column(c->label, names, n)) TRY(assign_hot(c->label, names, n, roles, &several));
+  if (several) return NULL;
   if (c->label) TRY(find(c->label, names, n, &label));
   roles[label] = CSV_LABEL;
+  return NULL;
+}
+
+shoal_status csv_columns_assign(const csv_columns *c, char *const *names, size_t n, bool labelled, csv_role *roles) {
+  for (size_t i = 0; i < n; i++) roles[i] = CSV_FEATURE;
+  size_t features = 0;
+  if (labelled) TRY(assign_label(c, names, n, roles));
   for (size_t i = 0; i < c->skip_count; i++) {
     size_t column;
     TRY(find(c->skip[i], names, n, &column));
-    if (column == label)
+    if (roles[column] == CSV_LABEL || roles[column] == CSV_HOT)
       return status_make(SHOAL_ERR_ARGUMENT, "column %zu is the label and to be skipped: say label= for another",
                          column);
     roles[column] = CSV_SKIP;

@@ -3,6 +3,8 @@
  * The description is a list of words, separated by commas, in any order:
  *   label=COLUMN     the class; without it (and without target=) the column that a header line calls label, target,
  *                    class or y, or else the last one
+ *   label=A|B|C      columns of which one is 1 and the others 0 (one-hot): the class is the column that has the 1; also
+ *                    label=4-6, by number
  *   target=COLUMN    a number to be predicted (regression) in place of a class
  *   skip=COLUMN      a column to leave out; may be given several times
  *   missing=WHAT     what a missing value (csv_is_missing) of a feature becomes: error (the standard) stops and names
@@ -25,8 +27,9 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
-typedef enum { CSV_FEATURE, CSV_LABEL, CSV_SKIP } csv_role;
+typedef enum { CSV_FEATURE, CSV_LABEL, CSV_HOT, CSV_SKIP } csv_role; /* CSV_HOT: one of several label columns */
 typedef enum { CSV_FOUND_OUT, CSV_NUMBER, CSV_CATEGORIES, CSV_HASH } csv_kind;
 typedef enum { CSV_MISSING_ERROR, CSV_MISSING_VALUE, CSV_MISSING_MEAN } csv_missing;
 
@@ -59,6 +62,12 @@ typedef struct {
   size_t class_count, class_capacity;
 } csv_columns;
 
+/* Whether labels must be there. */
+typedef struct {
+  bool optional;    /* the label's column, or what is in it, may be missing */
+  int64_t row_size; /* then: columns of features, from which it shows that it is missing; 0: not known */
+} csv_labels;
+
 /* text: NULL is the standard. ARGUMENT error that says what is wrong. */
 SHOAL_CHECKED shoal_status csv_columns_parse(const char *text, csv_columns *out);
 void csv_columns_fini(csv_columns *c);
@@ -69,7 +78,8 @@ bool csv_label_name(const char *name);
 /* What columns are said to be: kinds [n], and widths [n] of those that are CSV_HASH; others are left alone. */
 SHOAL_CHECKED shoal_status csv_columns_kinds(const csv_columns *c, char *const *names, size_t n, csv_kind *kinds,
                                              int *widths);
-/* roles [n]; names [n] or NULL without a header line. */
-SHOAL_CHECKED shoal_status csv_columns_assign(const csv_columns *c, char *const *names, size_t n, csv_role *roles);
+/* roles [n]; names [n] or NULL without a header line. labelled: one of them is the label, or several are. */
+SHOAL_CHECKED shoal_status csv_columns_assign(const csv_columns *c, char *const *names, size_t n, bool labelled,
+                                              csv_role *roles);
 
 #endif

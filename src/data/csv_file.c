@@ -30,7 +30,7 @@ static bool looks_like_header(const csv_file *f, char *const *names) {
 }
 
 /* Decides whether the first line is a header, and takes its names. */
-static shoal_status read_header(csv_file *f, const csv_fit *fit) {
+static shoal_status read_header(csv_file *f, const csv_fit *fit, csv_labels labels) {
   const uint8_t *at;
   size_t n, whole;
   const char *problem;
@@ -40,7 +40,7 @@ static shoal_status read_header(csv_file *f, const csv_fit *fit) {
   if (problem)
     return status_make(SHOAL_ERR_INPUT, "%s: record 0 at byte %llu: %s: is this a text file?", f->path, offset, problem);
   f->count = csv_count_fields(f->in.separator, at, n);
-  if (f->count < 2 || f->count > CSV_COLUMNS_MAX)
+  if (f->count < (labels.optional ? 1 : 2) || f->count > CSV_COLUMNS_MAX)
     return status_make(SHOAL_ERR_INPUT, "%s: record 0 at byte %llu: expected 2 to %d fields separated by %s, found %zu: "
                                         "name what separates them with --columns separator=", f->path, offset,
                        CSV_COLUMNS_MAX, csv_separator_name(f->in.separator), f->count);
@@ -82,8 +82,16 @@ static size_t find_name(const csv_file *f, const char *name) {
   return i;
 }
 
+static bool is_label(csv_role role) { return role == CSV_LABEL || role == CSV_HOT; }
+
+static size_t count_labels(const csv_fit *fit) {
+  size_t n = 0;
+  for (size_t k = 0; k < fit->count; k++) n += is_label(fit->columns[k].role);
+  return n;
+}
+
 /* Roles as they were when the fit was learned. */
-static shoal_status map_columns(csv_file *f, const csv_fit *fit) {
+static shoal_status map_columns(csv_file *f, const csv_fit *fit, csv_labels labels) {
   f->learned = malloc(f->count * sizeof *f->learned);
   if (!f->learned) return status_no_memory();
   for (size_t i = 0; i < f->count; i++) {
@@ -91,17 +99,21 @@ static shoal_status map_columns(csv_file *f, const csv_fit *fit) {
     f->roles[i] = CSV_SKIP;
   }
   bool by_name = differ(f, fit);
-  if (!by_name && f->count != fit->count)
+  bool unlabelled = !by_name && labels.optional && f->count + count_labels(fit) == fit->count;
+  if (!by_name && !unlabelled && f->count != fit->count)
     return status_make(SHOAL_ERR_INPUT, "%s: expected %zu columns, as in the training rows, found %zu", f->path,
                        fit->count, f->count);
+  size_t next = 0;
   for (size_t k = 0; k < fit->count; k++) {
-    size_t i = by_name ? find_name(f, fit->columns[k].name) : k;
-    if (i == f->count && fit->columns[k].role == CSV_SKIP) continue;
+    const csv_role role = fit->columns[k].role;
+    if (unlabelled && is_label(role)) continue;
+    size_t i = by_name ? find_name(f, fit->columns[k].name) : next++;
+    if (i == f->count && (role == CSV_SKIP || (labels.optional && is_label(role)))) continue;
     if (i == f->count)
       return status_make(SHOAL_ERR_INPUT, "%s: expected a column '%s', as in the training rows: see the first line of "
                                           "the file", f->path, fit->columns[k].name);
     f->learned[i] = k;
-    f->roles[i] = fit->columns[k].role;
+    f->roles[i] = role;
   }
   for (size_t i = 0; i < f->count; i++) {
     char where[CSV_COLUMN_TEXT];
@@ -112,18 +124,41 @@ static shoal_status map_columns(csv_file *f, const csv_fit *fit) {
   return NULL;
 }
 
-static shoal_status open_file(char separator, const char *description, const csv_fit *fit, csv_file *f) {
+static shoal_status assign(csv_file *f, bool labelled) {
+  return csv_columns_assign(&f->columns, f->names, f->count, labelled, f->roles);
+}
+
+static bool fits(const csv_file *f, csv_labels labels) {
+  int64_t features = 0;
+  for (size_t i = 0; i < f->count; i++) features += f->roles[i] == CSV_FEATURE;
+  return !labels.row_size || features == labels.row_size;
+}
+
+/* A file without labels lacks the column that is called so, or has one column less than it takes. */
+static shoal_status find_roles(csv_file *f, csv_labels labels) {
+  shoal_status status = assign(f, true);
+  if (!labels.optional || (!status && fits(f, labels))) return status;
+  shoal_status other = assign(f, false);
+  if (!other && fits(f, labels)) {
+    shoal_status_free(status);
+    return NULL;
+  }
+  shoal_status_free(other);
+  return status ? status : assign(f, true);
+}
+
+static shoal_status open_file(char separator, const char *description, const csv_fit *fit, csv_labels labels,
+                              csv_file *f) {
   TRY(csv_columns_parse(description, &f->columns));
   TRY(csv_text_open(f->path, separator ? separator : f->columns.separator, &f->in));
-  TRY(read_header(f, fit));
-  if (fit) return map_columns(f, fit);
-  return status_wrap(csv_columns_assign(&f->columns, f->names, f->count, f->roles), "%s", f->path);
+  TRY(read_header(f, fit, labels));
+  return fit ? map_columns(f, fit, labels) : status_wrap(find_roles(f, labels), "%s", f->path);
 }
 
 shoal_status csv_file_open(const char *path, char separator, const char *description, const csv_fit *fit,
-                           csv_file *out) {
+                           csv_labels labels, csv_file *out) {
   csv_file f = {.path = path};
-  shoal_status status = open_file(separator, description, fit, &f);
+  shoal_status status = open_file(separator, description, fit, labels, &f);
   if (status) csv_file_close(&f);
   else *out = f;
   return status;
@@ -146,8 +181,14 @@ shoal_status csv_file_rewind(csv_file *f) {
 
 size_t csv_file_label(const csv_file *f) {
   size_t i = 0;
-  while (f->roles[i] != CSV_LABEL) i++;
+  while (i < f->count && f->roles[i] != CSV_LABEL) i++;
   return i;
+}
+
+bool csv_file_has(const csv_file *f, csv_role role) {
+  for (size_t i = 0; i < f->count; i++)
+    if (f->roles[i] == role) return true;
+  return false;
 }
 
 const char *csv_file_column(const csv_file *f, size_t column, char out[CSV_COLUMN_TEXT]) {

@@ -22,11 +22,13 @@ typedef struct {
 /* separator 0: as the description says, or found out. fit: what was learned from the training rows, which then says which
  * column is what, by name where both have names; NULL: the description alone. Stands before the first row. */
 SHOAL_CHECKED shoal_status csv_file_open(const char *path, char separator, const char *description, const csv_fit *fit,
-                                         csv_file *out);
+                                         csv_labels labels, csv_file *out);
 void csv_file_close(csv_file *f);
 /* Stands before the first row again. */
 SHOAL_CHECKED shoal_status csv_file_rewind(csv_file *f);
+/* The label's column; the count of columns: there is none, or there are several (CSV_HOT). */
 size_t csv_file_label(const csv_file *f);
+bool csv_file_has(const csv_file *f, csv_role role);
 /* "column 4 ('species')" */
 #define CSV_COLUMN_TEXT 128
 const char *csv_file_column(const csv_file *f, size_t column, char out[CSV_COLUMN_TEXT]);

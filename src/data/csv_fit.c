@@ -115,13 +115,13 @@ static shoal_status read_through(csv_file *f, csv_fit *fit, tally *tallies) {
 
 /* Words and means, over all files. first: open, at its first row. */
 static shoal_status learn_all(csv_file *first, char *const *paths, size_t n, char separator, const char *description,
-                              csv_fit *fit) {
+                              csv_labels labels, csv_fit *fit) {
   tally *tallies = calloc(fit->count, sizeof *tallies);
   if (!tallies) return status_no_memory();
   shoal_status status = read_through(first, fit, tallies);
   for (size_t i = 1; i < n && !status; i++) {
     csv_file f;
-    status = csv_file_open(paths[i], separator, description, fit, &f);
+    status = csv_file_open(paths[i], separator, description, fit, labels, &f);
     if (status) break;
     status = read_through(&f, fit, tallies);
     csv_file_close(&f);
@@ -163,22 +163,23 @@ static shoal_status copy_columns(const csv_file *f, csv_fit *fit) {
 }
 
 static shoal_status learn(csv_file *first, char *const *paths, size_t n, char separator, const char *description,
-                          csv_fit *fit) {
+                          csv_labels labels, csv_fit *fit) {
   TRY(copy_columns(first, fit));
   TRY(find_kinds(first, fit));
   bool through = first->columns.missing == CSV_MISSING_MEAN;
   for (size_t i = 0; i < fit->count; i++)
     through |= fit->columns[i].role == CSV_FEATURE && fit->columns[i].kind == CSV_CATEGORIES;
   TRY(csv_file_rewind(first));
-  if (through) TRY(learn_all(first, paths, n, separator, description, fit));
+  if (through) TRY(learn_all(first, paths, n, separator, description, labels, fit));
   return lay_out(fit);
 }
 
-shoal_status csv_fit_learn(char *const *paths, size_t n, char separator, const char *description, csv_fit *out) {
+shoal_status csv_fit_learn(char *const *paths, size_t n, char separator, const char *description, csv_labels labels,
+                           csv_fit *out) {
   csv_file first;
   csv_fit fit = {0};
-  TRY(csv_file_open(paths[0], separator, description, NULL, &first));
-  shoal_status status = learn(&first, paths, n, separator, description, &fit);
+  TRY(csv_file_open(paths[0], separator, description, NULL, labels, &first));
+  shoal_status status = learn(&first, paths, n, separator, description, labels, &fit);
   csv_file_close(&first);
   if (status) csv_fit_fini(&fit);
   else *out = fit;
@@ -187,7 +188,8 @@ shoal_status csv_fit_learn(char *const *paths, size_t n, char separator, const c
 
 /* ---- JSON: an array of columns */
 
-static const char *const role_names[] = {[CSV_FEATURE] = "feature", [CSV_LABEL] = "label", [CSV_SKIP] = "skip"};
+static const char *const role_names[] = {[CSV_FEATURE] = "feature", [CSV_LABEL] = "label", [CSV_HOT] = "hot",
+                                         [CSV_SKIP] = "skip"};
 static const char *const kind_names[] = {
     [CSV_FOUND_OUT] = "", [CSV_NUMBER] = "number", [CSV_CATEGORIES] = "categories", [CSV_HASH] = "hash"};
 
@@ -223,7 +225,7 @@ static shoal_status column_from_json(const json_t *o, csv_column *c) {
   int role = among(json_string_value(json_object_get(o, "role")), role_names, COUNT_OF(role_names));
   int kind = among(json_string_value(json_object_get(o, "kind")), kind_names, COUNT_OF(kind_names));
   if (role < 0 || (role == CSV_FEATURE && kind <= CSV_FOUND_OUT))
-    return status_make(SHOAL_ERR_INPUT, "expected a \"role\" (feature, label, skip) and a \"kind\" (number, categories, "
+    return status_make(SHOAL_ERR_INPUT, "expected a \"role\" (feature, label, hot, skip) and a \"kind\" (number, categories, "
                                         "hash) in each of its columns");
   if (name && !(c->name = strdup(name))) return status_no_memory();
   c->role = (csv_role)role;
@@ -258,7 +260,7 @@ shoal_status csv_fit_from_json(const json_t *array, csv_fit *out) {
     status = column_from_json(json_array_get(array, fit.count), c);
     labels += c->role == CSV_LABEL;
   }
-  if (!status && labels != 1) status = status_make(SHOAL_ERR_INPUT, "expected one column that is the label");
+  if (!status && labels > 1) status = status_make(SHOAL_ERR_INPUT, "expected one column that is the label");
   if (!status) status = lay_out(&fit);
   if (!status && !fit.width) status = status_make(SHOAL_ERR_INPUT, "expected a column that is a feature");
   if (status) csv_fit_fini(&fit);

@@ -29,7 +29,7 @@ typedef struct csv_fit {
 /* From all files, in their order. A column is text when most of its first thousand values are no numbers. The files are
  * read through only when there are words or means to be found. Lines that are bad count for nothing here. */
 SHOAL_CHECKED shoal_status csv_fit_learn(char *const *paths, size_t n, char separator, const char *description,
-                                         csv_fit *out);
+                                         csv_labels labels, csv_fit *out);
 void csv_fit_fini(csv_fit *fit);
 /* Is there more to it than that all columns are numbers? */
 bool csv_fit_matters(const csv_fit *fit);

@@ -74,6 +74,7 @@ static shoal_status labels_path(const char *path, char **out) {
 }
 
 static int32_t label_at(const idx_reader *r, int64_t i) {
+  if (!r->labels.data) return -1;
   return r->labels.dtype == SHOAL_U8 ? ((const uint8_t *)r->labels.data)[i] : ((const int32_t *)r->labels.data)[i];
 }
 
@@ -84,6 +85,8 @@ static shoal_status check(const idx_reader *r, const char *labels_file, int clas
       !shoal_tensor_count(images))
     return status_make(SHOAL_ERR_INPUT, "%s: expected rows of u8 or f32, found %s %s", r->base.path,
                        shoal_dtype_name(images->dtype), shoal_shape_text(&images->shape, shape));
+  *found = 0;
+  if (!labels->data) return NULL; /* there are none, which is allowed */
   if (labels->shape.rank != 1 || (labels->dtype != SHOAL_U8 && labels->dtype != SHOAL_I32))
     return status_make(SHOAL_ERR_INPUT, "%s: expected labels, u8 or i32 [n], found %s %s", labels_file,
                        shoal_dtype_name(labels->dtype), shoal_shape_text(&labels->shape, shape));
@@ -127,6 +130,10 @@ static shoal_status open_reader(const char *path, const format_options *options,
   if (!status) status = idx_read(path, &r->images);
   if (!status) status = labels_path(path, &labels);
   if (!status) status = idx_read(labels, &r->labels);
+  else if (options->labels_optional && r->images.data && shoal_status_code(status) == SHOAL_ERR_INPUT) {
+    shoal_status_free(status);
+    status = NULL;
+  }
   if (!status) status = check(r, labels, options->classes, &found);
   free(labels);
   if (status) {

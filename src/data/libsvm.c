@@ -43,11 +43,21 @@ static word word_at(const uint8_t *at, const uint8_t *end) {
 /* A bad row, of which `at` is the place in its line. */
 #define bad(f, line, at, ...) line_file_bad(f, (size_t)((at) - (line)), __VA_ARGS__)
 
-static inline int64_t limit_of(const line_file *f) { return f->schema.features ? f->schema.features : INT32_MAX; }
+static inline int64_t limit_of(const line_file *f) {
+  return f->schema.features && !f->any_index ? f->schema.features : INT32_MAX;
+}
+
+/* Or does the row begin with index:value? */
+static bool has_label(const uint8_t *at) {
+  int64_t index;
+  return !(number_digits(&at, &index) && *at == ':');
+}
 
 static shoal_status read_label(line_file *f, const uint8_t *line, const uint8_t **at, const uint8_t *end,
                                float *out) {
   const uint8_t *start = *at;
+  *out = -1;
+  if (f->labels_optional && !has_label(start)) return NULL;
   if (!number_float(at, out) || !is_end(*at, end))
     return bad(f, line, start, "expected a number as label, found '%s'", word_at(start, end).text);
   return NULL;
@@ -61,8 +71,11 @@ static shoal_status to_class(line_file *f, const uint8_t *line, const uint8_t *a
                "of the file", (double)number, LOOK_BYTES);
   if (label == -1 && (classes == 2 || !classes)) label = 0;
   if (label < 0 || (classes && label >= classes))
-    return bad(f, line, at, "expected a label from 0 to %d%s, found %g: give --classes if there are more",
-               classes ? classes - 1 : INT32_MAX, classes == 2 ? " or -1" : "", (double)number);
+    return classes == 2
+               ? bad(f, line, at, "expected a label of 0 or 1, or -1 or 1, found %g: two classes are told apart here",
+                     (double)number)
+               : bad(f, line, at, "expected a label from 0 to %d, found %g", classes ? classes - 1 : INT32_MAX,
+                     (double)number);
   *out = (int32_t)label;
   return NULL;
 }
@@ -99,6 +112,7 @@ static shoal_status read_row(line_file *f, const uint8_t *line, const uint8_t *a
   int64_t row = into->count, start = into->offsets[row];
   into->labels[row] = 0;
   if (f->schema.real_labels) into->targets[row] = label;
+  else if (at == label_at) into->labels[row] = -1; /* there is none */
   else TRY(to_class(f, line, label_at, label, &into->labels[row]));
   int32_t *index_at = into->indices + start;
   float *value_at = into->values + start;
@@ -165,7 +179,7 @@ static shoal_status learn_labels(line_file *f) {
     shoal_status status = lines_next(&f->lines, &line, &n);
     if (status) shoal_status_free(status); /* reading comes upon it again */
     if (status || !line) break;
-    if (!(at = row_in(line, n)) || !number_float(&at, &label)) continue;
+    if (!(at = row_in(line, n)) || !has_label(at) || !number_float(&at, &label)) continue;
     if (label == -1) minus = true;
     else if (label == 0) zero = true;
     else if (label == 1) one = true;
@@ -187,6 +201,8 @@ static shoal_status open_any(const char *path, const uint8_t *bytes, size_t n, c
       .kind = ROWS_SPARSE, .scale = 1, .features = options->features, .classes = options->classes};
   line_file *f;
   TRY(line_file_open(&format_libsvm, path, bytes, n, &schema, &f));
+  f->labels_optional = options->labels_optional;
+  f->any_index = options->any_index;
   shoal_status status = learn_labels(f);
   if (status) line_file_close(&f->base);
   else *out = &f->base;
@@ -202,7 +218,8 @@ shoal_status libsvm_open_memory(const uint8_t *bytes, size_t n, const char *name
   return open_any(name, bytes, n, options, out);
 }
 
-/* The first line with a row: a number, then at least one index:value (the first four are looked at). */
+/* The first line with a row: a number (the label, which may be missing), then at least one index:value (the first four
+ * are looked at). */
 static bool detect(const char *path, const uint8_t *head, size_t n, bool folder) {
   uint8_t copy[4097];
   if (folder || !n || memchr(head, 0, MIN_OF(n, sizeof copy - 1))) return false;
@@ -216,7 +233,7 @@ static bool detect(const char *path, const uint8_t *head, size_t n, bool folder)
       float number;
       int64_t index;
       int pairs = 0;
-      if (!number_float(&at, &number) || !is_space(*at)) return false;
+      if (has_label(at) && (!number_float(&at, &number) || !is_space(*at))) return false;
       for (; pairs < 4; pairs++) {
         at = skip_space(at);
         if (end - at > 4 && !memcmp(at, "qid:", 4))

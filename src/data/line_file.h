@@ -11,6 +11,7 @@ typedef struct {
   line_reader lines;
   int64_t row; /* rows passed */
   rows_schema schema;
+  bool labels_optional, any_index; /* as in format_options */
 } line_file;
 
 /* bytes NULL: the file `path`; otherwise `bytes` (borrowed until close), of which `path` is the name. */

@@ -18,6 +18,7 @@ typedef struct {
   npy_header row_header, label_header;
   const uint8_t *columns; /* of rows that lie column by column: the whole array, in the stream's buffer */
   rows_schema schema;
+  bool one_hot; /* labels are [n, classes], 1 at the class and 0 elsewhere */
   int64_t next;
 } npy_reader;
 
@@ -89,11 +90,16 @@ static shoal_status read_header_of_rows(stream *s, const char *path, npy_header 
                      path);
 }
 
-/* Rows and labels as streams, whose headers are read. */
-static shoal_status open_files(npy_reader *r) {
+/* Rows and labels as streams, whose headers are read; labels may stay NULL. */
+static shoal_status open_files(npy_reader *r, bool labels_optional) {
   TRY(stream_open(r->base.path, &r->rows));
   TRY(read_header_of_rows(r->rows, r->base.path, &r->row_header));
-  TRY(find_labels(r->base.path, &r->labels_path));
+  shoal_status status = find_labels(r->base.path, &r->labels_path);
+  if (status && labels_optional && shoal_status_code(status) == SHOAL_ERR_INPUT) {
+    shoal_status_free(status);
+    return NULL;
+  }
+  TRY(status);
   TRY(stream_open(r->labels_path, &r->labels));
   return read_header_of_rows(r->labels, r->labels_path, &r->label_header);
 }
@@ -124,20 +130,23 @@ static shoal_status hold_columns(npy_reader *r) {
 
 static shoal_status prepare(npy_reader *r, const format_options *options) {
   char text[SHOAL_SHAPE_TEXT];
-  TRY(r->base.format == &format_npz ? open_archive(r) : open_files(r));
+  TRY(r->base.format == &format_npz ? open_archive(r) : open_files(r, options->labels_optional));
   const npy_header *x = &r->row_header, *y = &r->label_header;
-  if (y->row_bytes != (uint64_t)y->size)
-    return status_make(SHOAL_ERR_INPUT, "%s: expected one label a row, [n], found %s", r->labels_path,
-                       shoal_shape_text(&y->shape, text));
-  if (y->shape.dim[0] != x->shape.dim[0])
+  const bool labelled = r->labels != NULL;
+  r->one_hot = labelled && y->row_bytes != (uint64_t)y->size;
+  if (r->one_hot && (y->shape.rank != 2 || y->by_columns))
+    return status_make(SHOAL_ERR_INPUT, "%s: expected one label a row, [n], or 0 and 1 for each class, [n, classes] "
+                                        "in C order, found %s", r->labels_path, shoal_shape_text(&y->shape, text));
+  if (labelled && y->shape.dim[0] != x->shape.dim[0])
     return status_make(SHOAL_ERR_INPUT, "%s has %lld rows, but %s %lld labels: they do not belong together",
                        r->base.path, (long long)x->shape.dim[0], r->labels_path, (long long)y->shape.dim[0]);
   shoal_shape row = {.rank = MAX_OF(x->shape.rank - 1, 1), .dim = {1}};
   if (x->shape.rank > 1) memcpy(row.dim, x->shape.dim + 1, (size_t)row.rank * sizeof *row.dim);
   bool pixels = x->kind == 'u' && x->size == 1;
+  int classes = options->classes ? options->classes : r->one_hot ? (int)y->shape.dim[1] : 0;
   r->schema = (rows_schema){.kind = ROWS_DENSE, .dtype = pixels ? SHOAL_U8 : SHOAL_F32, .shape = row,
-                            .scale = pixels ? 1.0f / 255 : 1, .classes = options->classes,
-                            .real_labels = y->kind == 'f'};
+                            .scale = pixels ? 1.0f / 255 : 1, .classes = classes,
+                            .real_labels = labelled && y->kind == 'f' && !r->one_hot};
   return x->by_columns ? hold_columns(r) : NULL;
 }
 
@@ -176,13 +185,31 @@ static shoal_status fill_whole(npy_reader *r, stream *s, size_t n, const uint8_t
                         (long long)r->row_header.shape.dim[0]);
 }
 
-/* The label of row `next`; moves behind it. */
+/* The place of the one 1 among zeros; -1: they are something else. */
+static int64_t hot_class(const npy_header *y, const uint8_t *at) {
+  int64_t hot = -1;
+  for (int64_t i = 0; i < y->shape.dim[1]; i++) {
+    double value = npy_element(y, at, (size_t)i);
+    if (value == 0) continue;
+    if (value != 1 || hot >= 0) return -1;
+    hot = i;
+  }
+  return hot;
+}
+
+/* The label of row `next`, -1 without labels; moves behind it. */
 static shoal_status read_label(npy_reader *r, int32_t *label, float *target) {
   const uint8_t *at;
   const npy_header *y = &r->label_header;
-  TRY(fill_whole(r, r->labels, (size_t)y->size, &at));
-  double value = npy_element(y, at, 0);
-  stream_advance(r->labels, (size_t)y->size);
+  *label = -1;
+  *target = NAN;
+  if (!r->labels) return NULL;
+  TRY(fill_whole(r, r->labels, (size_t)y->row_bytes, &at));
+  double value = r->one_hot ? (double)hot_class(y, at) : npy_element(y, at, 0);
+  stream_advance(r->labels, (size_t)y->row_bytes);
+  if (r->one_hot && value < 0)
+    return status_make(SHOAL_ERR_INPUT, "expected one 1 and else 0 among its %lld numbers, one for each class",
+                       (long long)y->shape.dim[1]);
   *target = (float)value;
   *label = 0;
   if (r->schema.real_labels) {
@@ -256,7 +283,7 @@ static shoal_status read_row(npy_reader *r, rows_block *into) {
     r->base.can_go_on = true;
     return status_wrap(status, "%s: record %lld at byte %llu", r->labels_path, (long long)record,
                        (unsigned long long)(r->label_header.data_offset +
-                                            (uint64_t)record * (uint64_t)r->label_header.size));
+                                            (uint64_t)record * r->label_header.row_bytes));
   }
   into->labels[into->count] = label;
   if (into->targets) into->targets[into->count] = target;
@@ -277,7 +304,7 @@ static shoal_status go_to(npy_reader *r, int64_t row) {
     return status_make(SHOAL_ERR_INPUT, "%s: row %lld is to be read, but the file has %lld: it is not the file it was",
                        r->base.path, (long long)row, (long long)rows);
   if (!r->columns) TRY(stream_seek(r->rows, row_offset(r, row)));
-  TRY(stream_seek(r->labels, r->label_header.data_offset + (uint64_t)row * (uint64_t)r->label_header.size));
+  if (r->labels) TRY(stream_seek(r->labels, r->label_header.data_offset + (uint64_t)row * r->label_header.row_bytes));
   r->next = row;
   return NULL;
 }

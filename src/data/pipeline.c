@@ -61,6 +61,7 @@ struct shoal_pipeline {
   bool holding; /* slot `consumed` is at the caller */
   pipeline_position position;
   int64_t delivered, spoilt;
+  int64_t known_features, unknown_entries; /* known_features: entries beyond are left out; 0: none are */
   double wait_seconds;
   shoal_batch view;
 
@@ -274,7 +275,9 @@ shoal_status pipeline_next(shoal_pipeline *p, const rows_block **out, int64_t *e
       *out = NULL;
       return NULL;
     }
-    const rows_block *rows = p->transform ? &s->mapped : &s->raw;
+    rows_block *rows = p->transform ? &s->mapped : &s->raw;
+    if (p->known_features && rows->schema.kind == ROWS_SPARSE)
+      p->unknown_entries += rows_drop_beyond(rows, p->known_features);
     p->spoilt += s->spoilt;
     TRY(check_spoilt(p, s));
     s->spoilt = 0;
@@ -332,6 +335,7 @@ void shoal_pipeline_count(const shoal_pipeline *p, shoal_pipeline_statistics *ou
   *out = (shoal_pipeline_statistics){.rows = p->delivered,
                                      .seen = p->position.source.seen,
                                      .bad_rows = p->position.source.bad + p->spoilt,
+                                     .unknown_entries = p->unknown_entries,
                                      .dropped_rows = p->dropped,
                                      .wait_seconds = p->wait_seconds};
   pthread_mutex_unlock(lock);
@@ -369,6 +373,9 @@ static source_options source_options_of(const shoal_pipeline_options *o) {
                           .format = o->format,
                           .options = {.features = o->features,
                                       .classes = o->classes,
+                                      .labels_optional = o->labels_optional,
+                                      .any_index = o->ignore_unknown,
+                                      .row_size = o->row_size,
                                       .columns = o->columns,
                                       .fields = o->fields,
                                       .no_checksums = o->no_checksums},
@@ -479,6 +486,7 @@ shoal_status shoal_pipeline_create(const shoal_pipeline_options *o, shoal_pipeli
   p->seed = o->seed;
   p->drop_short = o->drop_short;
   p->skip_bad = o->skip_bad_rows;
+  p->known_features = o->ignore_unknown ? o->features : 0;
   shoal_status status = start(p, o);
   if (status)
     shoal_pipeline_destroy(p);

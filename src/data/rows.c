@@ -22,6 +22,19 @@ void rows_clear(rows_block *b) {
   if (b->offsets) b->offsets[0] = 0;
 }
 
+int64_t rows_drop_beyond(rows_block *b, int64_t features) {
+  int64_t kept = 0, all = b->offsets[b->count];
+  for (int64_t i = 0, at = 0; i < b->count; i++) {
+    for (int64_t end = b->offsets[i + 1]; at < end; at++) {
+      if (b->indices[at] >= features) continue;
+      b->indices[kept] = b->indices[at];
+      b->values[kept++] = b->values[at];
+    }
+    b->offsets[i + 1] = kept;
+  }
+  return all - kept;
+}
+
 size_t rows_dense_bytes(const rows_schema *schema) {
   return (size_t)shoal_shape_count(&schema->shape) * shoal_dtype_size(schema->dtype);
 }

@@ -46,6 +46,8 @@ void rows_clear(rows_block *b);
 SHOAL_CHECKED shoal_status rows_reserve(rows_block *b, int64_t rows, int64_t entries);
 /* Appends row i of `from`, which has the same kind (and, if dense, type and shape). */
 SHOAL_CHECKED shoal_status rows_append(rows_block *to, const rows_block *from, int64_t i);
+/* ROWS_SPARSE: leaves out entries with an index from `features` on; returns how many there were. */
+int64_t rows_drop_beyond(rows_block *b, int64_t features);
 /* Bytes of one dense row. */
 size_t rows_dense_bytes(const rows_schema *schema);
 

@@ -1,6 +1,7 @@
 /* TFRecord files of tf.train.Examples as rows.
  *
- * Sparse rows by default: `label` (an int64, -1/+1 or 0/1), `index` (int64s, ascending) and `value` (as many floats);
+ * Sparse rows by default: `label` (an int64, -1/+1 or 0/1), `index` (int64s, ascending) and `value` (as many floats;
+ * all 1 without it);
  * --fields names others: "label,index,value". "label=clk,dense=age,fare" takes the numbers of the features named, in
  * this order, as a dense row; a single feature of bytes is a row of u8. */
 #include "base/mem.h"
@@ -24,6 +25,7 @@ typedef struct {
   tfrecord_reader in;
   rows_schema schema;
   int64_t limit; /* indices are below it */
+  bool labels_optional;
   wanted label, index, value;
   wanted *dense; /* [dense_count], owned */
   size_t dense_count;
@@ -134,7 +136,8 @@ static shoal_status read_label(tfrecord_rows *r, const example_feature *f, int32
   bool binary = classes == 2 || !classes;
   if (label == -1 && binary) label = 0;
   if (label < 0 || label > INT32_MAX || (classes && label >= classes)) {
-    if (binary && classes) return bad(r, "expected a label of -1, 0 or 1, found %lld", (long long)label);
+    if (binary && classes) return bad(r, "expected a label of 0 or 1, or -1 or 1, found %lld: two classes are told "
+                                      "apart here", (long long)label);
     return bad(r, "expected a label from 0 to %d, found %lld", classes ? classes - 1 : INT32_MAX, (long long)label);
   }
   *out = (int32_t)label;
@@ -215,9 +218,11 @@ static shoal_status read_sparse(tfrecord_rows *r, const uint8_t *data, size_t n,
     }
   }
   if (step == EXAMPLE_BAD) return malformed(r, &c);
-  if (!label) return missing(r, &r->label, data, n);
+  if (!label && !r->labels_optional) return missing(r, &r->label, data, n);
+  if (!label) into->labels[into->count] = -1;
   if (indices < 0) return missing(r, &r->index, data, n);
-  if (values < 0) return missing(r, &r->value, data, n);
+  if (values <= 0)
+    for (values = 0; values < indices; values++) value_column[values] = 1;
   if (indices != values)
     return bad(r, "expected as many values as indices, found %lld in '%s' and %lld in '%s'", (long long)values,
                r->value.name, (long long)indices, r->index.name);
@@ -247,8 +252,9 @@ static shoal_status read_dense(tfrecord_rows *r, const uint8_t *data, size_t n, 
   example_feature f;
   example_step step = example_find(data, n, r->label.name, &f, &problem);
   if (step == EXAMPLE_BAD) return bad(r, "expected a tf.train.Example, but %s", problem);
-  if (step == EXAMPLE_END) return missing(r, &r->label, data, n);
-  TRY(read_label(r, &f, &into->labels[into->count]));
+  if (step == EXAMPLE_END && !r->labels_optional) return missing(r, &r->label, data, n);
+  into->labels[into->count] = -1;
+  if (step == EXAMPLE_FEATURE) TRY(read_label(r, &f, &into->labels[into->count]));
   for (size_t i = 0; i < r->dense_count; i++) {
     const wanted *w = &r->dense[i];
     if (example_find(data, n, w->name, &f, &problem) != EXAMPLE_FEATURE) return missing(r, w, data, n);
@@ -311,8 +317,8 @@ static shoal_status look(tfrecord_rows *r) {
   if (data && r->dense_count) {
     TRY(learn_dense(r, data, n));
   } else if (data) {
-    const wanted *needed[] = {&r->label, &r->index, &r->value};
-    for (int i = 0; i < 3; i++) {
+    const wanted *needed[] = {&r->index, &r->label};
+    for (int i = 0; i < (r->labels_optional ? 1 : 2); i++) {
       example_feature f;
       const char *problem = NULL;
       example_step step = example_find(data, n, needed[i]->name, &f, &problem);
@@ -347,7 +353,8 @@ static shoal_status open_any(const char *path, const uint8_t *bytes, size_t n, c
   tfrecord_rows *r = calloc(1, sizeof *r);
   if (!r) return status_no_memory();
   r->base.format = &format_tfrecord;
-  r->limit = options->features ? options->features : INT32_MAX;
+  r->limit = options->features && !options->any_index ? options->features : INT32_MAX;
+  r->labels_optional = options->labels_optional;
   r->schema = (rows_schema){.kind = ROWS_SPARSE, .scale = 1, .features = options->features};
   bool check = !options->no_checksums;
   shoal_status status = NULL;

@@ -123,8 +123,18 @@ static shoal_status take_probabilities(const float *scores, const int32_t *label
   return take(context, probabilities, labels, n);
 }
 
+/* A row without a label, -1, counts for nothing. */
+static shoal_status add_labelled(tally *sum, const float *scores, const int32_t *labels, int64_t n) {
+  for (int64_t i = 0, end; i < n; i = end) {
+    for (end = i; end < n && labels[end] >= 0;) end++;
+    TRY(tally_add(sum, scores + i, labels + i, end - i));
+    while (end < n && labels[end] < 0) end++;
+  }
+  return NULL;
+}
+
 static shoal_status score_rows(shoal_model *m, const tower *t, shoal_pipeline *p, shoal_score_taker take, void *context,
-                               tally *sum) {
+                               tally *sum, int64_t *rows) {
   for (;;) {
     const shoal_batch *b;
     TRY(shoal_pipeline_next(p, &b));
@@ -136,10 +146,11 @@ static shoal_status score_rows(shoal_model *m, const tower *t, shoal_pipeline *p
     if (m->elsewhere) TRY(m->elsewhere->fetch(m->elsewhere->context, b, &feeds[1].tensor));
     TRY(shoal_session_run(m->session, feeds, n, (shoal_value *[]){t->scores}, 1, &got));
     const int32_t *labels = b->labels.data;
+    *rows += b->count;
     for (int64_t i = 0; i < b->count; i++)
-      if (labels[i] < 0 || labels[i] > 1)
+      if (labels[i] > 1)
         return status_make(SHOAL_ERR_INPUT, "a label is %d; the model tells 0 (or -1) and 1 apart", labels[i]);
-    TRY(tally_add(sum, got.data, labels, b->count));
+    TRY(add_labelled(sum, got.data, labels, b->count));
     if (take) TRY(take_probabilities(got.data, labels, b->count, take, context));
   }
 }
@@ -164,8 +175,11 @@ shoal_status shoal_model_evaluate_stream(shoal_model *m, const shoal_pipeline_op
   TRY(shoal_pipeline_create(&o, &p));
   tally sum = {0};
   double auc = NAN;
-  shoal_status status = score_rows(m, t, p, take, context, &sum);
-  if (!status && !sum.rows) status = status_make(SHOAL_ERR_INPUT, "%s: there are no rows", rows->files);
+  int64_t scored = 0;
+  shoal_pipeline_statistics count = {0};
+  shoal_status status = score_rows(m, t, p, take, context, &sum, &scored);
+  if (!status) shoal_pipeline_count(p, &count);
+  if (!status && !scored) status = status_make(SHOAL_ERR_INPUT, "%s: there are no rows", rows->files);
   if (!status) status = tally_auc(&sum, &auc);
   shoal_pipeline_destroy(p);
   if (!status)
@@ -174,7 +188,8 @@ shoal_status shoal_model_evaluate_stream(shoal_model *m, const shoal_pipeline_op
                               .accuracy = (double)sum.hits / (double)sum.rows,
                               .top_k = NAN,
                               .auc = auc,
-                              .seconds = clock_seconds() - start};
+                              .seconds = clock_seconds() - start,
+                              .unknown_entries = count.unknown_entries};
   tally_fini(&sum);
   return status_wrap(status, "evaluate");
 }

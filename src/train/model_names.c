@@ -20,6 +20,8 @@ shoal_status shoal_model_set_class_names(shoal_model *m, const char *const *name
   return NULL;
 }
 
+int64_t shoal_model_classes(const shoal_model *m) { return m->classes; }
+
 const char *const *shoal_model_class_names(const shoal_model *m) { return m->class_names; }
 
 shoal_status model_check_class_names(const shoal_model *m, const char *const *names) {

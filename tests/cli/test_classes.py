@@ -76,6 +76,49 @@ class Words(support.Case):
             self.assertIn("column 784: 'gnu' is not among the 4 classes: cat, dog, emu, fox", error)
             shutil.rmtree(self.folder / "run", ignore_errors=True)
 
+    def test_used_by_name(self):
+        self.learn("run", data="b.csv,a.csv")
+        # Explicit data is all of it, whatever it is called.
+        result = json.loads(self.shoal("eval", "run", "--data", "a.csv", "--json")[0])
+        self.assertEqual((result["examples"], result["class_names"]), (150, NAMES))
+        counts = result["confusion"]
+        self.assertEqual(sum(map(sum, counts)), 150)
+        self.assertAlmostEqual(sum(counts[i][i] for i in range(4)) / 150, result["accuracy"], places=9)
+        self.assertEqual(sum(counts[NAMES.index("emu")]), 0)  # there is none in a.csv
+        kept = self.summary("run")
+        self.assertEqual((sum(map(sum, kept["test_confusion"])), kept["class_names"]), (120, NAMES))
+        out, _ = self.shoal("eval", "run")
+        self.assertRegex(out, r"class +cat +dog +emu +fox +right")
+        # Rows without labels; a file outside of the run.
+        words = write_rows(self.folder / "new.csv", 30, 4, ["emu", "fox", "cat", "dog"], label=False)
+        shutil.copy(self.folder / "run/model.safetensors", self.folder / "alone.safetensors")
+        for target in (["run"], ["alone.safetensors", "--model", "softmax"]):
+            lines = self.shoal("predict", *target, "new.csv")[0].splitlines()
+            self.assertEqual([line.split()[1] for line in lines], words)
+        rows = json.loads(self.shoal("predict", "run", "test.csv", "--json")[0])
+        self.assertEqual(len(rows), 120)
+        for r in rows:
+            self.assertEqual((r["class_name"], r["label_name"]), (NAMES[r["class"]], NAMES[r["label"]]))
+        found = json.loads(self.shoal("data", "inspect", "a.csv,b.csv", "--json")[0])
+        self.assertEqual((found["class_names"], sum(found["labels"].values())), (NAMES, 300))
+        self.assertEqual(list(found["labels"]), NAMES)
+        self.assertRegex(self.shoal("data", "inspect", "a.csv,b.csv")[0], r"cat +\d+ +[\d.]+ %")
+
+    def test_one_hot(self):
+        numbers = random.Random(9)
+        for name, order in (("train", NAMES), ("other", NAMES[::-1])):
+            lines = [",".join([f"x{i}" for i in range(784)] + order)]
+            for _ in range(150):
+                word = numbers.choice(NAMES)
+                values = ["0"] * 784
+                values[NAMES.index(word)] = "1"
+                lines.append(",".join(values + [str(int(word == other)) for other in order]))
+            (self.folder / f"{name}.csv").write_text("\n".join(lines) + "\n")
+        self.shoal("train", "softmax", "--data", "train.csv", "--test-data", "other.csv", "--columns",
+                   "label=cat|dog|emu|fox", "--epochs", 30, "--run-dir", "run", *support.FEW)
+        self.assertEqual(self.summary("run")["test_accuracy"], 1.0)
+        self.assertEqual(self.summary("run")["class_names"], NAMES)
+
     def test_classes_given(self):
         self.learn("run", "--columns", "classes=fox|emu|dog|cat")
         self.assertGreater(self.summary("run")["test_accuracy"], 0.98)

@@ -3,9 +3,11 @@ import csv
 import json
 import math
 import signal
+import struct
 import subprocess
 import time
 
+import event_files
 import support
 
 FEATURES = 5000
@@ -199,6 +201,71 @@ class Sparse(support.Case):
         self.assertIn("--bias", err)
         _, err = self.shoal("train", "sparse-lr", "--data", self.data, expect=1)
         self.assertIn("sparse rows", err)
+
+    def test_features_follow_the_data(self):
+        # Also of TFRecord files: not the click log's 33,762,578 where no index comes near them.
+        for form in ("libsvm", "tfrecord"):
+            self.shoal("data", "generate", "criteo", "--rows", 600, "--files", 2, "--features", FEATURES, "--as", form,
+                       "--out", form, "--quiet")
+            files = sorted(str(p) for p in (self.folder / form).iterdir() if p.suffix != ".json")
+            self.shoal("train", "sparse-lr", "--data", files[0], "--test-data", files[1], "--run-dir", f"run-{form}",
+                       *FEW)
+            found = json.loads(self.shoal("data", "inspect", form, "--json")[0])
+            self.assertEqual(self.summary(f"run-{form}")["parameters"], found["index"]["max"] + 1)
+            self.assertLess((self.folder / f"run-{form}" / "model.safetensors").stat().st_size, 100000)
+
+    def test_predict_what_is_new(self):
+        seen = [(1, 1), (2, 1)]
+        (self.folder / "train.libsvm").write_text(row(1, seen) * 50 + row(0, [(3, 1), (4, 1)]) * 50)
+        self.shoal("train", "sparse-lr", "--data", "train.libsvm", "--run-dir", "run", *FEW)
+        (self.folder / "known.libsvm").write_text(row(1, seen))
+        known, err = self.shoal("predict", "run", "known.libsvm")
+        self.assertEqual(err, "")
+        # No labels, and indices that the model has never seen.
+        (self.folder / "new.libsvm").write_text("1:1 2:1\n1:1 2:1 900:3 901:1\n")
+        out, err = self.shoal("predict", "run", "new.libsvm")
+        self.assertEqual(out, known * 2)
+        self.assertIn("Left out: 2 values of the rows with an index that the model does not know", err)
+        # Labels are wanted by eval, where explicit data is all of it.
+        (self.folder / "test.libsvm").write_text(row(1, seen + [(77, 1)]) + row(0, [(3, 1)]))
+        result = json.loads(self.shoal("eval", "run", "--data", "test.libsvm", "--json")[0])
+        self.assertEqual((result["examples"], result["accuracy"], result["unknown_entries"]), (2, 1.0, 1))
+        self.assertEqual(result["confusion"], [[1, 0], [0, 1]])
+        self.assertIn("expected a number as label", self.shoal("eval", "run", "--data", "new.libsvm", expect=1)[1])
+        self.assertIn("expected a number as label",
+                      self.shoal("train", "sparse-lr", "--data", "new.libsvm", "--run-dir", "no", *FEW, expect=1)[1])
+
+    def test_three_classes(self):
+        (self.folder / "three.libsvm").write_text("".join(row(k, [(k, 1)]) for k in (1, 2, 3)))
+        for flags in ([], ["--classes", 3]):
+            code = 2 if flags else 1
+            _, err = self.shoal("train", "sparse-lr", "--data", "three.libsvm", "--run-dir", f"no-{code}", *FEW, *flags,
+                                expect=code)
+            self.assertIn("two classes", err)
+            self.assertNotIn("give --classes", err)
+
+    def test_ids_without_values(self):
+        def field(number, body):
+            return bytes([number << 3 | 2, len(body)]) + body
+
+        def example(label, ids):
+            lists = ((b"label", bytes([label])), (b"index", bytes(ids)))
+            entries = b"".join(field(1, field(1, name) + field(2, field(3, field(1, body)))) for name, body in lists)
+            return field(1, entries)
+
+        def record(body):
+            length = struct.pack("<Q", len(body))
+            return (length + struct.pack("<I", event_files.masked(length)) + body +
+                    struct.pack("<I", event_files.masked(body)))
+
+        (self.folder / "ids.tfrecord").write_bytes(b"".join(record(example(k % 2, [1 + k % 2, 5])) for k in range(200)))
+        (self.folder / "ones.libsvm").write_text("".join(row(k % 2, [(1 + k % 2, 1), (5, 1)]) for k in range(200)))
+        scores = []
+        for run, data in (("ids", "ids.tfrecord"), ("ones", "ones.libsvm")):
+            self.shoal("train", "sparse-lr", "--data", data, "--shuffle-rows", 0, "--run-dir", run, *FEW)
+            scores.append(self.shoal("predict", run, data)[0])
+        self.assertEqual(scores[0], scores[1])
+        self.assertEqual(len(set(scores[0].split())), 2)
 
 
 if __name__ == "__main__":
