@@ -68,8 +68,7 @@ def from_files(build):
             for i in range(ROUNDS):
                 out = os.path.join(folder, f"{optimizer}-{batch}-{i}")
                 subprocess.run([shoal, "train", "sparse-lr", "--data", os.path.join(clicks, "tfrecords*"), "--optimizer",
-                                optimizer, "--batch-size", str(batch), "--shuffle-rows", "0", "--no-checkpoints",
-                                "--run-dir", out, "--quiet"], check=True, capture_output=True)
+                                optimizer, "--batch-size", str(batch), "--shuffle-rows", "0", "--run-dir", out, "--quiet"], check=True, capture_output=True)
                 with open(os.path.join(out, "summary.json")) as f:
                     s = json.load(f)
                 best = max(best, s["examples_per_second"])
@@ -94,7 +93,7 @@ def with_servers(build):
                 out = os.path.join(folder, "run")
                 subprocess.run([shoal, "train", "sparse-lr", "--data", os.path.join(clicks, "tfrecords0[0-4]"), "--test-data",
                                 os.path.join(clicks, "tfrecords05"), "--workers", "5", "--ps", "1", "--batch-size", "100",
-                                "--no-checkpoints", "--run-dir", out, "--quiet", *flags], check=True, capture_output=True)
+                                "--run-dir", out, "--quiet", *flags], check=True, capture_output=True)
                 with open(os.path.join(out, "summary.json")) as f:
                     last[name] = json.load(f)
                 best[name] = max(best.get(name, 0), last[name]["steps_per_second"])

@@ -103,11 +103,11 @@ const experiment_figure *experiment_figure_find(const char *name) {
 
 /* ---- experiments */
 
-#define SOFTMAX "train softmax --no-checkpoints"
+#define SOFTMAX "train softmax"
 #define A5_ROW(mode, size) \
   {mode ", batch " #size, SOFTMAX " --workers 3 --mode " mode " --epochs 20 --lr 0.2 --schedule cosine --batch-size " #size, \
    {"92.1-92.5 %"}}
-#define LENET "train lenet --no-checkpoints --epochs 6 --batch-size "
+#define LENET "train lenet --epochs 6 --batch-size "
 #define B_FIGURES {"accuracy", "seconds", "batch", "updates", "rate"}
 #define B_ROWS(size, a1, t1, a2, t2, a3, t3) \
   {{"1 node", LENET #size, {a1, t1}}, \
@@ -120,7 +120,7 @@ const experiment_figure *experiment_figure_find(const char *name) {
 #define ALEXNET "train alexnet --data fake --no-checkpoints "
 #define C2_ROW(nodes, size, flags) \
   {nodes " nodes, batch " #size, ALEXNET flags " --steps 8 --batch-size " #size, {"19-82 %", "2800-5800 MB"}}
-#define CLICKS "train sparse-lr --no-checkpoints --data {folder}/data/tfrecords[01]*,{folder}/data/tfrecords2[01] " \
+#define CLICKS "train sparse-lr --data {folder}/data/tfrecords[01]*,{folder}/data/tfrecords2[01] " \
   "--test-data {folder}/data/tfrecords22 --workers 5 --ps 1 "
 #define CLICKS_DATA(rows) "data generate criteo --rows " rows " --out {folder}/data --quiet"
 

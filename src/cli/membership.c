@@ -85,7 +85,8 @@ void membership_print(const run_report *r, FILE *to) {
 
 shoal_status membership_check(const run_report *r) {
   for (int w = 0; w < (int)r->flags->workers && r->fit.updates > 0 && !r->fit.stopped; w++) {
-    bool excused = r->restarts || count_of(r, "deaths", w) || count_of(r, "late_joins", w);
+    /* Resumed near its end, a worker's rows may all be done. */
+    bool excused = r->restarts || r->fit.resumed_from > 0 || count_of(r, "deaths", w) || count_of(r, "late_joins", w);
     if (!summary_gradients(r->tasks, w) && !excused)
       return status_make(SHOAL_ERR_PEER, "no gradient of worker/%d reached every parameter server: it did not take "
                          "part in the training", w);

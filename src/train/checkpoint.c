@@ -110,35 +110,57 @@ static shoal_status sync_folder(const char *dir) {
   return status;
 }
 
-static shoal_status write_whole(const char *temporary, const checkpoint_entry *entries, int n, const json_t *metadata) {
-  int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (fd < 0) return status_errno(errno, "%s: cannot create", temporary);
-  shoal_status status = safetensors_write(fd, temporary, entries, n, metadata);
-  if (!status && fsync(fd)) status = status_errno(errno, "%s: cannot sync", temporary);
-  if (close(fd) && !status) status = status_errno(errno, "%s: cannot close", temporary);
+static void file_fini(checkpoint_file *f) {
+  if (f->fd >= 0) close(f->fd);
+  free(f->path);
+  free(f->temporary);
+  *f = (checkpoint_file){.fd = -1};
+}
+
+static shoal_status begin_file(const char *path, const checkpoint_entry *entries, int n, const json_t *metadata,
+                               checkpoint_file *out) {
+  checkpoint_file f = {.fd = -1, .path = strdup(path)};
+  shoal_status status = NULL;
+  if (!f.path || asprintf(&f.temporary, "%s.tmp", path) < 0) {
+    f.temporary = NULL;
+    status = status_no_memory();
+  }
+  if (!status && (f.fd = open(f.temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) < 0)
+    status = status_errno(errno, "%s: cannot create", f.temporary);
+  if (!status) status = safetensors_write(f.fd, f.temporary, entries, n, metadata);
+  if (status) {
+    if (f.fd >= 0) unlink(f.temporary);
+    file_fini(&f);
+    return status;
+  }
+  *out = f;
+  return NULL;
+}
+
+static shoal_status make_safe(checkpoint_file *f) {
+  if (fsync(f->fd)) return status_errno(errno, "%s: cannot sync", f->temporary);
+  int fd = f->fd;
+  f->fd = -1;
+  if (close(fd)) return status_errno(errno, "%s: cannot close", f->temporary);
+  if (rename(f->temporary, f->path)) return status_errno(errno, "%s: cannot rename to %s", f->temporary, f->path);
+  return NULL;
+}
+
+static shoal_status finish_file(checkpoint_file *f) {
+  const char *slash = strrchr(f->path, '/');
+  char *dir = !slash ? strdup(".") : slash == f->path ? strdup("/") : strndup(f->path, (size_t)(slash - f->path));
+  shoal_status status = dir ? make_safe(f) : status_no_memory();
+  if (status) unlink(f->temporary);
+  else status = sync_folder(dir);
+  free(dir);
   return status;
 }
 
 shoal_status checkpoint_write_path(const char *path, const checkpoint_entry *entries, int n, const json_t *metadata) {
-  const char *slash = strrchr(path, '/');
-  char *dir = !slash ? strdup(".") : slash == path ? strdup("/") : strndup(path, (size_t)(slash - path));
-  char *temporary = NULL;
-  shoal_status status = NULL;
-  if (!dir || asprintf(&temporary, "%s.tmp", path) < 0) {
-    temporary = NULL;
-    status = status_no_memory();
-    goto done;
-  }
-  status = write_whole(temporary, entries, n, metadata);
-  if (!status && rename(temporary, path)) status = status_errno(errno, "%s: cannot rename to %s", temporary, path);
-  if (status) {
-    unlink(temporary);
-    goto done;
-  }
-  status = sync_folder(dir);
-done:
-  free(temporary);
-  free(dir);
+  checkpoint_file f;
+  TRY(begin_file(path, entries, n, metadata, &f));
+  shoal_status status = finish_file(&f);
+  file_fini(&f);
   return status;
 }
 
@@ -158,17 +180,34 @@ static void remove_older(const char *dir, uint64_t step, int keep) {
   free(steps);
 }
 
-shoal_status checkpoint_write(const char *dir, uint64_t step, const checkpoint_entry *entries, int n,
-                              const json_t *metadata, int keep, char **path_out) {
+shoal_status checkpoint_begin(const char *dir, uint64_t step, const checkpoint_entry *entries, int n,
+                              const json_t *metadata, checkpoint_file *out) {
   TRY(make_folder(dir));
   remove_leftovers(dir);
   char *path = step_path(dir, step);
   if (!path) return status_no_memory();
-  shoal_status status = checkpoint_write_path(path, entries, n, metadata);
-  if (!status && keep > 0) remove_older(dir, step, keep);
-  if (status || !path_out) free(path);
-  else *path_out = path;
+  shoal_status status = begin_file(path, entries, n, metadata, out);
+  free(path);
+  if (!status) out->step = step;
   return status;
+}
+
+shoal_status checkpoint_finish(checkpoint_file *f, const char *dir, int keep, char **path_out) {
+  shoal_status status = finish_file(f);
+  if (!status && keep > 0) remove_older(dir, f->step, keep);
+  if (!status && path_out) {
+    *path_out = f->path;
+    f->path = NULL;
+  }
+  file_fini(f);
+  return status;
+}
+
+shoal_status checkpoint_write(const char *dir, uint64_t step, const checkpoint_entry *entries, int n,
+                              const json_t *metadata, int keep, char **path_out) {
+  checkpoint_file f;
+  TRY(checkpoint_begin(dir, step, entries, n, metadata, &f));
+  return checkpoint_finish(&f, dir, keep, path_out);
 }
 
 shoal_status checkpoint_write_best(const char *dir, const checkpoint_entry *entries, int n, const json_t *metadata,

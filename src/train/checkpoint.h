@@ -11,14 +11,25 @@
 
 #include "data/safetensors.h"
 
-typedef safetensors_item checkpoint_entry; /* name and tensor, both borrowed. One that is read in pieces is written, and checked for when
-                                              reading, but not filled. */
+/* Name and tensor, both borrowed. One that is read in pieces is written, and checked for when reading, but not
+ * filled. */
+typedef safetensors_item checkpoint_entry;
 
 /* Writes the checkpoint of `step`, making the folder if need be; then removes all but the newest `keep` up to this step
  * (0: keeps all). metadata: an object of strings, all that is needed to resume exactly; or NULL.
  * *path_out (may be NULL) is the caller's to free. */
 SHOAL_CHECKED shoal_status checkpoint_write(const char *dir, uint64_t step, const checkpoint_entry *entries, int n,
                                             const json_t *metadata, int keep, char **path_out);
+/* The same in two halves, of which only the first uses the entries: all is written under the temporary name; then, on
+ * any thread, it is synced and gets its final name. checkpoint_finish ends *f also when it fails. */
+typedef struct {
+  char *path, *temporary;
+  int fd;
+  uint64_t step;
+} checkpoint_file;
+SHOAL_CHECKED shoal_status checkpoint_begin(const char *dir, uint64_t step, const checkpoint_entry *entries, int n,
+                                            const json_t *metadata, checkpoint_file *out);
+SHOAL_CHECKED shoal_status checkpoint_finish(checkpoint_file *f, const char *dir, int keep, char **path_out);
 /* The same for best.safetensors, which it replaces. */
 SHOAL_CHECKED shoal_status checkpoint_write_best(const char *dir, const checkpoint_entry *entries, int n,
                                                  const json_t *metadata, char **path_out);

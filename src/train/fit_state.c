@@ -240,13 +240,19 @@ static shoal_status check_settings(const char *then, const char *now) {
 
 /* ---- saving and restoring */
 
-shoal_status fit_save(const fit_saved *saved, const char *dir, const char *settings, int keep) {
+shoal_status fit_save_begin(const fit_saved *saved, const char *dir, const char *settings, checkpoint_file *out) {
   json_t *metadata;
   TRY(metadata_make(saved, settings, &metadata));
   shoal_status status =
-      checkpoint_write(dir, (uint64_t)saved->state->step, saved->entries, saved->n, metadata, keep, NULL);
+      checkpoint_begin(dir, (uint64_t)saved->state->step, saved->entries, saved->n, metadata, out);
   json_decref(metadata);
   return status;
+}
+
+shoal_status fit_save(const fit_saved *saved, const char *dir, const char *settings, int keep) {
+  checkpoint_file file;
+  TRY(fit_save_begin(saved, dir, settings, &file));
+  return checkpoint_finish(&file, dir, keep, NULL);
 }
 
 shoal_status fit_save_best(const fit_saved *saved, const char *dir, const char *settings) {

@@ -47,6 +47,9 @@ void fit_saved_fini(fit_saved *saved);
 /* Copies the text; NULL: there is none. */
 SHOAL_CHECKED shoal_status fit_saved_stream(fit_saved *saved, const char *stream);
 SHOAL_CHECKED shoal_status fit_save(const fit_saved *saved, const char *dir, const char *settings, int keep);
+/* The half of it that uses `saved`; checkpoint_finish is the other. */
+SHOAL_CHECKED shoal_status fit_save_begin(const fit_saved *saved, const char *dir, const char *settings,
+                                          checkpoint_file *out);
 SHOAL_CHECKED shoal_status fit_save_best(const fit_saved *saved, const char *dir, const char *settings);
 /* Fills state and variables. Refuses a checkpoint that was made with other settings and says which differ; then, and on
  * any other error, nothing has changed. */

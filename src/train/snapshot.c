@@ -7,6 +7,7 @@
 
 struct snapshot {
   fit_saved copy; /* entries point into `bytes` */
+  checkpoint_file file; /* with a path: all numbers are in it, `copy` is not used */
   fit_state state;
   char *bytes;
   size_t capacity;
@@ -25,9 +26,10 @@ shoal_status snapshot_create(snapshot **out) {
 
 bool snapshot_busy(const snapshot *s) { return s->started && !__atomic_load_n(&s->done, __ATOMIC_ACQUIRE); }
 
-static void *write_copy(void *context) {
+static void *write_file(void *context) {
   snapshot *s = context;
-  s->status = fit_save(&s->copy, s->dir, s->settings, s->keep);
+  if (!s->file.path) s->status = fit_save_begin(&s->copy, s->dir, s->settings, &s->file);
+  if (!s->status) s->status = checkpoint_finish(&s->file, s->dir, s->keep, NULL);
   __atomic_store_n(&s->done, true, __ATOMIC_RELEASE);
   return NULL;
 }
@@ -57,15 +59,20 @@ static shoal_status copy_all(snapshot *s, const fit_saved *saved) {
     s->copy.entries[i].tensor.data = memcpy(s->bytes + at, from->tensor.data, bytes);
     at += mem_round_up(bytes, MEM_ALIGN);
   }
-  s->state = *saved->state;
   s->copy.state = &s->state;
   s->copy.class_names = saved->class_names;
   s->copy.preprocessing = saved->preprocessing;
   return fit_saved_stream(&s->copy, saved->stream);
 }
 
+static bool in_pieces(const fit_saved *saved) {
+  for (int i = 0; i < saved->n; i++)
+    if (saved->entries[i].read) return true;
+  return false;
+}
+
 shoal_status snapshot_start(snapshot *s, const fit_saved *saved, const char *dir, const char *settings, int keep) {
-  TRY(copy_all(s, saved));
+  s->state = *saved->state;
   free(s->dir);
   free(s->settings);
   s->dir = strdup(dir);
@@ -73,7 +80,9 @@ shoal_status snapshot_start(snapshot *s, const fit_saved *saved, const char *dir
   if (!s->dir || !s->settings) return status_no_memory();
   s->keep = keep;
   s->done = false;
-  int error = pthread_create(&s->thread, NULL, write_copy, s);
+  TRY(in_pieces(saved) ? fit_save_begin(saved, dir, settings, &s->file) : copy_all(s, saved));
+  int error = pthread_create(&s->thread, NULL, write_file, s);
+  if (error && s->file.path) return checkpoint_finish(&s->file, dir, keep, NULL);
   if (error) return status_errno(error, "cannot start a thread that writes");
   s->started = true;
   return NULL;

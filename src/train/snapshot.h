@@ -2,7 +2,10 @@
  *
  * 1. What is saved is copied between two steps, then a thread writes the copy: training stops for the copy, never for
  *    the disk. The copy's memory is kept for the next one.
- * 2. One is written at a time.
+ * 2. Entries that are read in pieces (tables on parameter servers) have no copy in memory: all is written to the file's
+ *    temporary name between the two steps, and the thread only syncs and renames it. So the memory of a worker does not
+ *    depend on the size of the table.
+ * 3. One is written at a time.
  * Used by one thread. */
 #ifndef SHOAL_TRAIN_SNAPSHOT_H
 #define SHOAL_TRAIN_SNAPSHOT_H
