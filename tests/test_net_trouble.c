@@ -534,10 +534,36 @@ static void key_files(void **state) {
   files_remove_folder(dir);
 }
 
+/* ---- a client that gives up while the server computes */
+
+static void flooder(const char *address, int unused) {
+  void *context = zmq_ctx_new(), *socket = zmq_socket(context, ZMQ_DEALER);
+  CHILD_CHECK(!zmq_connect(socket, address));
+  uint8_t header[WIRE_HEADER];
+  wire_encode(&(net_header){.kind = WIRE_HELLO, .from = 9, .number = LARGEST}, NET_JOB, 0, header);
+  for (int i = 0; i < 600; i++) say(socket, header, sizeof header, NULL, 0);
+  usleep(300000);
+  _exit(0);
+}
+
+/* Its messages fill the server's queue, it goes, and heartbeats are due before the server looks at any of that. */
+static void overfull(void **state) {
+  char address[NET_ADDRESS];
+  net_server *s;
+  net_case_address("tcp", address);
+  pid_t bad = net_case_start(flooder, address, 0), good = net_case_start(good_client, address, 1);
+  assert_ok(net_listen(address, &(net_options){.largest = LARGEST, .job = NET_JOB, .heartbeat = 0.6}, &s));
+  net_case_join(bad);
+  usleep(600000);
+  serve_child(s, good);
+  net_server_close(s);
+}
+
 int main(void) {
   alarm(110);
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(scanners), cmocka_unit_test(liars),           cmocka_unit_test(intruders),
+      cmocka_unit_test(overfull),
       cmocka_unit_test(curve),    cmocka_unit_test(beyond_loopback), cmocka_unit_test(key_files),
       cmocka_unit_test(versions), cmocka_unit_test(versions_on_one_host), cmocka_unit_test(curve_speed),
   };

@@ -5,7 +5,7 @@
  *  2. A connection's end comes from libzmq's monitor, which names a descriptor; the descriptor of a peer is known from
  *     its hello. Events are read before each hello, so that a descriptor used again is not taken for the old peer.
  *  3. What arrived before a connection ended is delivered before the peer is reported gone.
- *  4. libzmq's heartbeats end silent connections. A client does not live on after a reconnection behind its back: its
+ *  4. A client's heartbeats, which are libzmq's, end silent connections on both sides. A client does not live on after a reconnection behind its back: its
  *     calls fail from then on, and the application connects anew. */
 #include "net/endpoint.h"
 #include "net/zmq_socket.h"
@@ -19,7 +19,6 @@
 #include <string.h>
 
 #define SLICE 0.02      /* seconds of waiting between looks at the monitor */
-#define HELLO_AGAIN 0.5 /* seconds after which a hello without answer is repeated */
 #define BUSY_LOOKS 256  /* a busy server looks at the monitor after so many messages */
 #define LINGER 1000     /* milliseconds a client's last words are given */
 #define STALL 4         /* heartbeats a peer may take nothing */
@@ -322,23 +321,21 @@ static shoal_status refusal(zmq_incoming *in) {
   return status;
 }
 
-/* Says hello until it is welcomed. */
+/* Says hello, once on each connection, until it is welcomed: a server that computes looks at it later, and hellos that
+ * were repeated would fill its queue. */
 static shoal_status introduce(zmq_client *c, double seconds) {
   const double until = clock_seconds() + seconds;
-  double again = 0; /* when to say hello once more */
-  bool reached = false, failed = false;
+  bool said = false, reached = false, failed = false;
   for (;;) {
     double now = clock_seconds();
-    if (now >= again) {
+    if (!said) {
       net_header h = {.kind = WIRE_HELLO, .from = c->options.from, .number = c->options.largest};
       zmq_borrow *none;
-      if (zmq_end_send(&c->end, 0, &h, c->options.job, NULL, 0, 0, &none) == ZMQ_END_SENT) {
-        again = now + HELLO_AGAIN;
-        reached = true;
-      }
+      said = zmq_end_send(&c->end, 0, &h, c->options.job, NULL, 0, 0, &none) == ZMQ_END_SENT;
+      reached = reached || said;
     }
     zmq_incoming in;
-    if (zmq_end_receive(&c->end, false, again > now ? SLICE : 0, 4096, &in)) {
+    if (zmq_end_receive(&c->end, false, said ? SLICE : 0, 4096, &in)) {
       if (!in.wrong && in.header.kind == WIRE_REFUSED) return refusal(&in);
       if (in.foreign) {
         zmq_msg_close(&in.payload);
@@ -350,14 +347,14 @@ static shoal_status introduce(zmq_client *c, double seconds) {
       zmq_msg_close(&in.payload);
       if (welcome) return NULL;
       c->base.stats.refused++;
-    } else if (again <= now) zmq_poll(NULL, 0, 5);
+    } else if (!said) zmq_poll(NULL, 0, 5);
     uint16_t event;
     uint32_t value;
     while (zmq_end_event(&c->end, &event, &value)) {
       if (event == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH)
         return status_make(SHOAL_ERR_REFUSED,
                            "the server does not allow our key; add our .pub file to its allowed keys");
-      if (event == ZMQ_EVENT_DISCONNECTED) again = 0; /* the hello may be lost with it */
+      if (event == ZMQ_EVENT_DISCONNECTED) said = false; /* the hello may be lost with it */
       else failed = true;
     }
     if (now < until) continue;

@@ -100,6 +100,10 @@ static shoal_status set_text(void *socket, int option, const char *value, const 
   return status_make(SHOAL_ERR_SYSTEM, "%s: %s (libzmq without CURVE?)", name, zmq_strerror(errno));
 }
 
+/* Heartbeats come from clients alone. libzmq 4.3 aborts the process (its issues 3937, 4364) when a heartbeat is due on a
+ * connection that was lost while its receive queue was full: so a socket has a bounded queue or heartbeats, never both.
+ * A server, to which anybody may send anything, has the bound; the client's heartbeats tell it how long they may be
+ * missing. To a client comes only what it has asked for. */
 static shoal_status configure(void *s, const net_options *o, bool server) {
   size_t queue = QUEUED / (o->largest + WIRE_HEADER);
   int high_water = (int)MAX_OF(MIN_OF(queue, 256), 16);
@@ -107,17 +111,21 @@ static shoal_status configure(void *s, const net_options *o, bool server) {
   int patience = beat + (int)MIN_OF((double)o->largest / SLOWEST_NETWORK * 1e3, 1e6);
   int64_t largest = (int64_t)MAX_OF(o->largest, OWN_LARGEST) + WIRE_HEADER + CURVE_EXTRA;
   SET(ZMQ_SNDHWM, high_water);
-  SET(ZMQ_RCVHWM, high_water);
+  SET(ZMQ_RCVHWM, server ? high_water : 0);
   SET(ZMQ_LINGER, 0);
   SET(ZMQ_IPV6, 1);
   SET(ZMQ_HANDSHAKE_IVL, HANDSHAKE);
-  SET(ZMQ_HEARTBEAT_IVL, MAX_OF(beat / 3, 1));
-  SET(ZMQ_HEARTBEAT_TIMEOUT, patience);
   SET(ZMQ_TCP_MAXRT, patience);
   if (zmq_setsockopt(s, ZMQ_MAXMSGSIZE, &largest, sizeof largest))
     return status_make(SHOAL_ERR_INTERNAL, "ZMQ_MAXMSGSIZE: %s", zmq_strerror(errno));
-  if (server) SET(ZMQ_ROUTER_MANDATORY, 1);
-  else {
+  if (server) {
+    SET(ZMQ_ROUTER_MANDATORY, 1);
+    SET(ZMQ_TCP_KEEPALIVE, 1); /* for one that goes before its first heartbeat */
+    SET(ZMQ_TCP_KEEPALIVE_IDLE, patience / 1000 + 1);
+  } else {
+    SET(ZMQ_HEARTBEAT_IVL, MAX_OF(beat / 3, 1));
+    SET(ZMQ_HEARTBEAT_TIMEOUT, patience);
+    SET(ZMQ_HEARTBEAT_TTL, patience);
     SET(ZMQ_IMMEDIATE, 1); /* nothing is queued for a server that is not there */
     SET(ZMQ_RECONNECT_IVL, 20);
     SET(ZMQ_RECONNECT_IVL_MAX, 200);
