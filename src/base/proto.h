@@ -40,7 +40,7 @@ typedef struct {
 } proto_reader;
 
 static inline proto_reader proto_read(const void *bytes, size_t n) {
-  return (proto_reader){.at = bytes, .end = (const uint8_t *)bytes + n};
+  return (proto_reader){.at = bytes, .end = n ? (const uint8_t *)bytes + n : bytes};
 }
 /* The next field; false at the end, and where the bytes make no sense. */
 bool proto_next(proto_reader *r);
