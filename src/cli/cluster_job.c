@@ -2,14 +2,12 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <math.h>
 #include <netinet/in.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define CONNECT_SECONDS 30.0 /* for the servers to be up, data read and models built on a busy machine */
 
 static shoal_status random_id(uint64_t *out) {
   if (getrandom(out, sizeof *out, 0) != sizeof *out) return status_errno(errno, "no random numbers for the job's name");
@@ -139,7 +137,7 @@ ps_options cluster_job_options(const cluster_job *j, const training *t, int inde
                   .addresses = j->addresses,
                   .servers = j->servers,
                   .net = j->net,
-                  .connect_seconds = fmax(CONNECT_SECONDS, f->deadline),
+                  .connect_seconds = f->deadline,
                   .answer_seconds = f->deadline,
                   .backups = (int)f->backup_workers,
                   .round = f->deterministic ? job_global_batch(f) : 0,

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #define AGAIN_MILLISECONDS 20 /* between two tries */
+#define LEAST_SECONDS 0.1     /* for a server when the others have taken all the time */
 #define TRY_SECONDS 1.0       /* for one try to connect, when meeting again */
 #define TAKEN_SECONDS 2.0     /* beyond a heartbeat: until a server knows that an earlier connection has ended */
 
@@ -72,6 +73,7 @@ static void add_stats(net_stats *to, const net_stats *one) {
 
 static shoal_status connect_all(ps_client *c, double seconds) {
   const placement *place = c->options.place;
+  const double until = clock_seconds() + seconds;
   ps_client_stats(c, &c->past);
   hang_up(c);
   c->in_flight = 0;
@@ -81,7 +83,8 @@ static shoal_status connect_all(ps_client *c, double seconds) {
     net.largest = ps_largest((size_t)place->elements[s], c->nodes, (size_t)c->options.touched, c->options.workers,
                              strlen(c->options.settings));
     if (c->ends) c->ends[s].n_asked = -1;
-    TRY(status_wrap(net_connect(c->options.addresses[s], &net, seconds, &c->links[s]), "ps/%d", s));
+    double left = MAX_OF(until - clock_seconds(), LEAST_SECONDS);
+    TRY(status_wrap(net_connect(c->options.addresses[s], &net, left, &c->links[s]), "ps/%d", s));
   }
   return NULL;
 }
@@ -132,7 +135,7 @@ shoal_status ps_client_meet(ps_client *c, bool *under_way) {
   for (;;) {
     bool final;
     double left = since + seconds - clock_seconds();
-    shoal_status status = meet_once(c, MIN_OF(c->options.again_seconds > 0 ? TRY_SECONDS : seconds, MAX_OF(left, 0.1)),
+    shoal_status status = meet_once(c, MIN_OF(c->options.again_seconds > 0 ? TRY_SECONDS : seconds, MAX_OF(left, LEAST_SECONDS)),
                                     under_way, &final);
     if (!status) {
       c->met = true;

@@ -235,7 +235,7 @@ class Cluster(support.Case):
                 self.assertEqual(tasks_of(self.folder / f"wrong{number}"), {})
 
     def test_a_stopped_worker_is_named(self):
-        process, folder = self.started("r", "--workers", "2", "--deadline", "1")
+        process, folder = self.started("r", "--workers", "2", "--deadline", "4")
         os.kill(tasks_of(folder)["worker:1"], signal.SIGSTOP)
         status, _, err, _ = self.ends(process, folder)
         self.assertEqual(status, 1)
@@ -313,6 +313,15 @@ class Described(support.Case):
         for task in tasks.values():
             self.end(task)
         self.assertEqual(self.summary("r")["updates"], 2 * 26)
+
+    def test_wrong_keys_are_named_at_the_deadline(self):
+        for folder in ("keys", "others"):
+            self.shoal("keygen", folder)
+        begun = time.monotonic()
+        self.start("ps:0", "--keys", "keys", "--deadline", 3)
+        _, err = self.end(self.start("worker:1", "--keys", "others", "--deadline", 3), expect=1)
+        self.assertIn("is the server's key right", err)
+        self.assertLess(time.monotonic() - begun, 15)
 
     def test_other_settings_are_refused(self):
         """By all, at once: nobody waits for the deadline."""
