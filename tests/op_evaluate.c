@@ -34,7 +34,7 @@ static void run(const evaluation *e, const node *n, shoal_tensor *out, const cha
     shapes[i] = in[i].shape;
     dtypes[i] = in[i].dtype;
     if (n->in[i]->shape.rank && n->in[i]->shape.dim[0] == SHOAL_UNKNOWN) rows = shapes[i].dim[0];
-    if (n->op->shape_only >> i & 1) in[i].data = NULL;
+    if (op_shape_only(n->op, i)) in[i].data = NULL;
   }
   op_shapes s = {n->ins, n->outs, shapes, dtypes, n->attr, out_shapes, out_dtypes};
   shoal_status status = n->op->shape(&s);

@@ -155,6 +155,39 @@ static void shape_errors_name_both_sides(void **state) {
   shoal_graph_destroy(g);
 }
 
+/* Sizes whose product wraps are refused where they are made, whoever makes them. */
+static void sizes_do_not_wrap(void **state) {
+  enum { CASES = 9 };
+  const int64_t huge = ((int64_t)1 << 61) + 1;
+  for (int i = 0; i < CASES; i++) {
+    shoal_graph *g = graph();
+    shoal_value *x = shoal_placeholder(g, "x", SHOAL_F32, SHOAL_SHAPE(SHOAL_UNKNOWN, 4));
+    shoal_value *image = shoal_placeholder(g, "image", SHOAL_F32, SHOAL_SHAPE(SHOAL_UNKNOWN, 1 << 20, 1 << 20, 1));
+    shoal_value *wide = shoal_fill(g, SHOAL_F32, SHOAL_SHAPE(1, 1 << 25), 1);
+    attr_value attr[OP_MAX_ATTRS] = {ATTR_L(SHOAL_SHAPE(INT64_MAX - 1, 0))};
+    assert_good(g);
+    switch (i) {
+      case 0: shoal_random_uniform(g, SHOAL_SHAPE(huge, 8), 0, 1); break;
+      case 1: shoal_fill(g, SHOAL_F32, SHOAL_SHAPE(0, huge, 8), 0); break;
+      case 2: shoal_reshape(g, x, SHOAL_SHAPE((int64_t)1 << 32, (int64_t)1 << 32, -1)); break;
+      case 3: shoal_mul(g, shoal_transpose(g, wide, SHOAL_SHAPE(1, 0)), wide); break; /* [2^25, 2^25] */
+      case 4: shoal_matmul(g, wide, wide, true, false); break;
+      case 5: shoal_conv2d(g, image, shoal_fill(g, SHOAL_F32, SHOAL_SHAPE(1, 1, 1, 1 << 20), 1), 1, SHOAL_VALID); break;
+      case 6: graph_op(g, "slice_grad", (shoal_value *[]){x, x}, 2, attr); break;
+      case 7: shoal_slice(g, x, SHOAL_SHAPE(0, 0), SHOAL_SHAPE(INT64_MAX, 1)); break;
+      case 8: shoal_random_block(g, SHOAL_SHAPE(1, 2), 5, 0, INT64_MAX - 1); break;
+    }
+    shoal_status status = shoal_graph_status(g);
+    if (!status) fail_msg("case %d was taken", i);
+    shoal_status_free(status);
+    shoal_graph_destroy(g);
+  }
+  const shoal_shape shape = SHOAL_SHAPE(huge, 8);
+  assert_true(shoal_shape_count(&shape) == INT64_MAX);
+  shoal_tensor t;
+  assert_error(shoal_tensor_create(SHOAL_F32, shape, &t), "too large");
+}
+
 static void unknown_operator_gets_a_suggestion(void **state) {
   shoal_graph *g = graph();
   assert_null(graph_op(g, "reduce_sun", NULL, 0, NULL));
@@ -406,6 +439,7 @@ int main(void) {
       cmocka_unit_test(names_and_scopes),
       cmocka_unit_test(first_error_sticks),
       cmocka_unit_test(shape_errors_name_both_sides),
+      cmocka_unit_test(sizes_do_not_wrap),
       cmocka_unit_test(unknown_operator_gets_a_suggestion),
       cmocka_unit_test(only_variables_can_be_changed),
       cmocka_unit_test(initial_values_need_no_feed),

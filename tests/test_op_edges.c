@@ -174,7 +174,7 @@ static void test_sparse_updates(void **state) {
       op_case c;
       case_parse(row, *line, &c);
       int at = 1;
-      while (row->updates >> at & 1) at++;
+      while (op_updates(row, at)) at++;
       c.in[at].values = VALUES_DISTINCT; /* also for plain SGD, which takes duplicates */
       check_sparse_update(&c, dense, SHOAL_I64);
       check_sparse_update(&c, dense, SHOAL_I32);

@@ -101,7 +101,7 @@ static void compare_all(const op_case *c, const char *what, const case_memory *g
     compare(c, name, &got->out[i], &e->first.out[i], e->second.ins ? &e->second.out[i] : NULL, tolerance);
   }
   for (int i = 1; i < c->ins; i++)
-    if (c->row->updates >> i & 1) {
+    if (op_updates(c->row, i)) {
       snprintf(name, sizeof name, "%s: updated input %d", what, i);
       compare(c, name, &got->in[i], &e->first.in[i], NULL, tolerance);
     }
@@ -142,7 +142,7 @@ static void run_rows(const op_case *c, kernel_fn run, case_memory *m, const batc
   bool part = marks->rows && rows < marks->rows;
   for (int i = 0; i < c->ins; i++) {
     in[i] = part && marks->in[i] ? part_of(m->in[i], first, rows) : m->in[i];
-    if (c->row->shape_only >> i & 1) in[i].data = NULL;
+    if (op_shape_only(c->row, i)) in[i].data = NULL;
   }
   for (int i = 0; i < c->outs; i++) out[i] = part && marks->out[i] ? part_of(m->out[i], first, rows) : m->out[i];
   kernel_call call = case_call(c, m);

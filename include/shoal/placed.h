@@ -62,6 +62,8 @@ typedef struct {
   const char *keys;    /* a folder; NULL: none */
   bool insecure;
   const int *stop;     /* when not NULL: the server ends once *stop is not 0 */
+  size_t client_memory; /* bytes that a session may take here for its graph, variables and values; what needs more is
+                           refused. 0: three quarters of the machine's memory */
 } shoal_server_options;
 
 /* Serves until it is stopped. */

@@ -23,6 +23,20 @@ shoal_status mem_aligned(size_t bytes, void **out) {
   return NULL;
 }
 
+shoal_status mem_charge(mem_budget *b, size_t bytes, const char *what) {
+  if (!b) return NULL;
+  if (b->limit && bytes > b->limit - MIN_OF(b->used, b->limit))
+    return status_make(SHOAL_ERR_ARGUMENT, "%s: %.1f MB are needed, but of %.1f MB that one client may use %.1f MB are "
+                       "taken; take smaller tensors, or start the server with a larger --client-memory", what,
+                       (double)bytes / 1e6, (double)b->limit / 1e6, (double)b->used / 1e6);
+  b->used = mem_plus(b->used, bytes);
+  return NULL;
+}
+
+void mem_refund(mem_budget *b, size_t bytes) {
+  if (b) b->used -= MIN_OF(bytes, b->used);
+}
+
 shoal_status mem_grow(void **array, size_t *capacity, size_t need, size_t size) {
   if (need <= *capacity) return NULL;
   size_t wanted = *capacity ? *capacity : 8;

@@ -5,6 +5,7 @@
 #include "base/status.h"
 
 #include <stddef.h>
+#include <stdint.h>
 #include <stdlib.h>
 
 #define MEM_ALIGN 64 /* one cache line, one AVX-512 register */
@@ -13,10 +14,30 @@
 #define MIN_OF(a, b) ((a) < (b) ? (a) : (b))
 #define MAX_OF(a, b) ((a) > (b) ? (a) : (b))
 
-static inline size_t mem_round_up(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
+/* Sums and products of sizes that stay at SIZE_MAX, which no allocation gives, instead of wrapping. */
+static inline size_t mem_plus(size_t a, size_t b) {
+  size_t sum;
+  return __builtin_add_overflow(a, b, &sum) ? SIZE_MAX : sum;
+}
+static inline size_t mem_times(size_t a, size_t b) {
+  size_t product;
+  return __builtin_mul_overflow(a, b, &product) ? SIZE_MAX : product;
+}
+static inline size_t mem_round_up(size_t bytes, size_t to) {
+  return bytes > SIZE_MAX - (to - 1) ? SIZE_MAX : (bytes + to - 1) / to * to;
+}
 
 /* MEM_ALIGN-aligned and zeroed; free() releases it. *out is set only on success. bytes 0 gives a valid block. */
 SHOAL_CHECKED shoal_status mem_aligned(size_t bytes, void **out);
+
+/* What one user may take of a process that serves several: `limit` bytes, 0: no limit. Used by one thread at a time. */
+typedef struct {
+  size_t limit, used;
+} mem_budget;
+
+/* Before `bytes` are allocated for `what`; b NULL: nobody counts. mem_refund takes back what was charged. */
+SHOAL_CHECKED shoal_status mem_charge(mem_budget *b, size_t bytes, const char *what);
+void mem_refund(mem_budget *b, size_t bytes);
 
 /* Grows *array (of elements of `size` bytes, *capacity of them) so that it holds `need`. The new part is zeroed. */
 SHOAL_CHECKED shoal_status mem_grow(void **array, size_t *capacity, size_t need, size_t size);

@@ -7,7 +7,7 @@
 
 typedef struct {
   const char *address, *cluster, *task, *keys;
-  int64_t threads, job;
+  int64_t threads, job, client_memory;
   bool insecure, quiet;
 } server_flags;
 
@@ -20,6 +20,9 @@ static const flag_row server_table[] = {
      .help = "which task of the cluster this is: worker:0"},
     {.name = "threads", .kind = FLAG_INT, .offset = offsetof(server_flags, threads), .value = "N",
      .help = "threads to compute with", .standard = "all processors", .least = 1, .most = 1024},
+    {.name = "client-memory", .kind = FLAG_INT, .offset = offsetof(server_flags, client_memory), .value = "MB",
+     .help = "memory that one client may use for its graph, variables and values; a run that needs more is refused",
+     .standard = "three quarters of this machine's", .least = 1, .most = 1e9},
     {.name = "keys", .kind = FLAG_TEXT, .offset = offsetof(server_flags, keys), .value = "DIR",
      .help = "folder with server.key and the .pub files of who may connect", .complete = COMPLETE_DIRECTORY},
     {.name = "insecure", .kind = FLAG_BOOL, .offset = offsetof(server_flags, insecure),
@@ -51,7 +54,8 @@ static shoal_status serve(const server_flags *f, const int *stop) {
                                                                  .threads = (int)f->threads,
                                                                  .keys = f->keys,
                                                                  .insecure = f->insecure,
-                                                                 .stop = stop});
+                                                                 .stop = stop,
+                                                                 .client_memory = (size_t)f->client_memory << 20});
   if (f->cluster) cluster_fini(&described);
   return status;
 }

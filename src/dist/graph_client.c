@@ -12,8 +12,10 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
+#include <unistd.h>
 
 #define CONNECT_SECONDS 10.0
+#define LEAST_SECONDS 0.1 /* for a server when the others have taken all the time to connect */
 #define STEP_SECONDS 600.0
 #define SLICE 0.02     /* seconds of waiting for one task before the others are looked at */
 #define GRACE 5.0      /* seconds for an answer to ABORT, to CLOSE and beyond the time that a run was given */
@@ -315,8 +317,10 @@ static shoal_status connect_all(cluster_session *c, const shoal_task *tasks) {
     c->tasks[t].address = strdup(tasks[t].address ? tasks[t].address : "");
     if (!c->tasks[t].name || !c->tasks[t].address) return status_no_memory();
   }
+  const double until = clock_seconds() + c->options.connect_seconds; /* for all of them */
   for (int t = 0; t < c->n_tasks; t++) {
-    TRY(cluster_named(c, t, net_connect(tasks[t].address, &net, c->options.connect_seconds, &c->tasks[t].link)));
+    double left = MAX_OF(until - clock_seconds(), LEAST_SECONDS);
+    TRY(cluster_named(c, t, net_connect(tasks[t].address, &net, left, &c->tasks[t].link)));
     net.beside = c->tasks[0].link;
   }
   return hand_over(c);
@@ -384,11 +388,18 @@ void shoal_session_stats(const shoal_session *s, shoal_cluster_stats *out) {
   }
 }
 
+/* Bytes that a session may take where nobody says how many. */
+static size_t standard_memory(void) {
+  long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+  return pages > 0 && page > 0 ? (size_t)pages / 4 * 3 * (size_t)page : 0;
+}
+
 shoal_status shoal_server_run(const shoal_server_options *options) {
   key_ring ring = {0};
   graph_server_options o = {.address = options->address,
                             .net = {.job = options->job, .insecure = options->insecure},
                             .threads = options->threads,
+                            .memory = options->client_memory ? options->client_memory : standard_memory(),
                             .kernels = options->kernels,
                             .stop = options->stop};
   shoal_status status = options->keys ? key_ring_read(options->keys, true, &ring, &o.net) : NULL;

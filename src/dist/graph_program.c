@@ -39,6 +39,13 @@ static shoal_status read_wire_value(const shoal_graph *g, proto_reader r, wire_v
   return wire_values_add(to, value_id(v), v->dtype, &shape);
 }
 
+/* Room for what will come in. */
+static shoal_status allocate(program *p, wire_values *w) {
+  TRY(mem_charge(p->budget, w->bytes, "values that come from others"));
+  p->charged += w->bytes;
+  return wire_values_allocate(w);
+}
+
 static shoal_status read_in(program *p, const shoal_graph *g, proto_reader r) {
   TRY(mem_grow((void **)&p->in, &p->cap_in, p->n_in + 1, sizeof *p->in));
   program_in *in = &p->in[p->n_in++];
@@ -48,7 +55,7 @@ static shoal_status read_in(program *p, const shoal_graph *g, proto_reader r) {
     if (r.field == IN_VALUE) TRY(read_wire_value(g, proto_inside(&r), &in->values));
   }
   if (r.wrong) return nonsense();
-  return wire_values_allocate(&in->values);
+  return allocate(p, &in->values);
 }
 
 static bool find_id(const wire_values *w, int id, int *place) {
@@ -162,10 +169,11 @@ static shoal_status read_all(program *p, const shoal_graph *g, proto_reader r) {
   bool allocated = false;
   while (proto_next(&r)) {
     if (r.field == PROGRAM_IN) TRY(read_in(p, g, proto_inside(&r)));
+    if (r.field == PROGRAM_FEED && allocated) return nonsense();
     if (r.field == PROGRAM_FEED) TRY(read_wire_value(g, proto_inside(&r), &p->feeds));
     if (r.field == PROGRAM_RESULT) TRY(read_wire_value(g, proto_inside(&r), &p->results));
     if (r.field != PROGRAM_SEGMENT) continue;
-    if (!allocated) TRY(wire_values_allocate(&p->feeds));
+    if (!allocated) TRY(allocate(p, &p->feeds));
     allocated = true;
     TRY(read_segment(p, g, proto_inside(&r)));
   }
@@ -191,6 +199,27 @@ static shoal_status find_results(program *p, const shoal_graph *g) {
   return NULL;
 }
 
+static bool has_numbers(const program_segment *s, const plan_value *v) {
+  const plan_value *root = &s->plan->values[v->root];
+  return root->store != STORE_FEED || s->sources[root->feed].from != FROM_NOBODY;
+}
+
+/* Of some values only the shape was told: nothing may read their numbers. */
+static shoal_status check_reads(const program_segment *s) {
+  const plan *p = s->plan;
+  for (size_t i = 0; i < p->n_nodes; i++) {
+    const plan_node *n = &p->nodes[i];
+    if (n->dead || (n->op->flags & OP_WAITS)) continue;
+    for (int k = 0; k < n->ins; k++)
+      if (!op_shape_only(n->op, k) && !has_numbers(s, &p->values[n->in[k]])) return nonsense();
+  }
+  for (int i = 0; i < p->n_fetches; i++)
+    if (!has_numbers(s, &p->values[p->fetch_of[i]])) return nonsense();
+  for (int i = 0; i < p->n_feeds; i++)
+    if (p->feed_offsets[i] >= 0 && s->sources[p->feed_offsets[i]].from == FROM_NOBODY) return nonsense();
+  return NULL;
+}
+
 static shoal_status make_plans(program *p, shoal_session *session) {
   for (size_t i = 0; i < p->n_segments; i++) {
     program_segment *s = &p->segments[i];
@@ -201,6 +230,7 @@ static shoal_status make_plans(program *p, shoal_session *session) {
                             .n_feeds = (int)s->n_feeds,
                             .reference = session->reference};
     TRY(plan_create(&request, &s->plan));
+    TRY(check_reads(s));
     for (size_t k = 0; k < s->plan->n_nodes; k++)
       s->changes |= !s->plan->nodes[k].dead && s->plan->nodes[k].op->updates;
   }
@@ -210,6 +240,7 @@ static shoal_status make_plans(program *p, shoal_session *session) {
 shoal_status program_create(shoal_session *s, const void *payload, size_t n, program **out) {
   program *p = calloc(1, sizeof *p);
   if (!p) return status_no_memory();
+  p->budget = s->budget;
   shoal_status status = read_all(p, s->graph, proto_read(payload, n));
   if (!status) status = find_results(p, s->graph);
   if (!status) status = make_plans(p, s);
@@ -223,6 +254,7 @@ shoal_status program_create(shoal_session *s, const void *payload, size_t n, pro
 
 void program_destroy(program *p) {
   if (!p) return;
+  mem_refund(p->budget, p->charged);
   for (size_t i = 0; i < p->n_segments; i++) {
     program_segment *s = &p->segments[i];
     for (size_t k = 0; k < s->n_sends; k++) {
@@ -278,9 +310,12 @@ const program_in *program_awaits(const program *p, size_t segment, uint64_t run)
 
 shoal_status program_run(program *p, size_t segment) {
   program_segment *s = &p->segments[segment];
-  for (size_t i = 0; i < s->n_feeds; i++)
-    if (s->sources[i].from == FROM_SEGMENT)
-      s->feeds[i].tensor.data = p->segments[s->sources[i].holder].fetched[s->sources[i].place].data;
+  for (size_t i = 0; i < s->n_feeds; i++) {
+    if (s->sources[i].from != FROM_SEGMENT) continue;
+    const shoal_tensor *carried = &p->segments[s->sources[i].holder].fetched[s->sources[i].place];
+    if (!shoal_shape_equal(&carried->shape, &s->feeds[i].tensor.shape)) return nonsense();
+    s->feeds[i].tensor.data = carried->data;
+  }
   return plan_run(s->plan, s->feeds, s->fetched);
 }
 

@@ -64,6 +64,8 @@ typedef struct program {
   net_part *result_parts;             /* [2 results.n] */
   program_segment *segments;
   size_t n_segments, cap_segments;
+  mem_budget *budget; /* the session's */
+  size_t charged;     /* to it, for values that come in */
 } program;
 
 /* payload: a program message. Makes the plans. */

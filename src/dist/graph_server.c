@@ -60,6 +60,7 @@ static shoal_status open_session(server *s, const net_message *m) {
                           .net = net,
                           .kernels = s->options.kernels,
                           .threads = s->options.threads,
+                          .memory = s->options.memory,
                           .context = s,
                           .look = look};
   graph_task *t;

@@ -9,6 +9,7 @@ typedef struct {
   const char *address;
   net_options net;     /* `largest` and `from` are set by the server */
   int threads;         /* of a session that does not say; 0: as many as there are processors */
+  size_t memory;       /* bytes that a session may take here; 0: no limit */
   const char *kernels; /* as in shoal_session_options */
   const int *stop;     /* when not NULL: the server ends once *stop is not 0 */
   void *context;

@@ -10,6 +10,7 @@
 
 #include <string.h>
 
+#define THREADS_MAX 1024 /* that a client may ask for */
 #define REACH_SECONDS 20.0 /* to reach another server, and for it to take a message */
 
 struct graph_task {
@@ -29,7 +30,9 @@ struct graph_task {
   size_t n_programs, cap_programs;
   bool preparing; /* an answer to PREPARE is due when the courier is done ... */
   bool collecting; /* ... and one to TRACE ... */
-  program *forgotten; /* ... and, when this is set, one to FORGET */
+  program *forgotten; /* ... and, when this is set, one to FORGET: no longer among the programs */
+  bool broken; /* the nodes are not all placed: an extension failed */
+  mem_budget budget;
   task_trace trace;
   proto collected; /* what that answer holds */
   net_part collected_part;
@@ -72,7 +75,10 @@ static shoal_status read_open(graph_task *t, proto_reader r) {
         t->n_addresses++;
         break;
       case OPEN_SEED: t->session_options.seed = r.number; break;
-      case OPEN_THREADS: t->session_options.threads = (int)r.number; break;
+      case OPEN_THREADS:
+        if (r.number > THREADS_MAX) return nonsense("a number of threads");
+        t->session_options.threads = (int)r.number;
+        break;
       case OPEN_NO_FUSION: t->session_options.no_fusion = r.number != 0; break;
       default: break;
     }
@@ -90,6 +96,8 @@ static bool owns(void *context, const node *variable) {
 }
 
 static shoal_status open_task(graph_task *t, const void *payload, size_t n) {
+  t->budget.limit = t->options.memory;
+  TRY(mem_charge(&t->budget, n, "the graph"));
   TRY(shoal_graph_create(&t->graph));
   TRY(read_open(t, proto_read(payload, n)));
   t->peers = calloc((size_t)t->n_tasks, sizeof *t->peers);
@@ -98,7 +106,7 @@ static shoal_status open_task(graph_task *t, const void *payload, size_t n) {
   if (!t->peers || !t->known || !t->lost) return status_no_memory();
   t->session_options.kernels = t->options.kernels;
   if (!t->session_options.threads) t->session_options.threads = t->options.threads;
-  TRY(session_create_part(t->graph, &t->session_options, owns, t, &t->session));
+  TRY(session_create_part(t->graph, &t->session_options, owns, t, &t->budget, &t->session));
   t->session->look = t->options.look;
   t->session->look_context = t->options.context;
   courier_options c = {.tasks = t->n_tasks,
@@ -129,6 +137,7 @@ void graph_task_destroy(graph_task *t) {
   if (!t) return;
   courier_destroy(t->courier);
   for (size_t i = 0; i < t->n_programs; i++) program_destroy(t->programs[i]);
+  program_destroy(t->forgotten);
   shoal_session_destroy(t->session);
   shoal_graph_destroy(t->graph);
   task_trace_fini(&t->trace);
@@ -146,8 +155,18 @@ void graph_task_destroy(graph_task *t) {
   free(t);
 }
 
-shoal_status graph_task_extend(graph_task *t, const void *payload, size_t n) {
+/* What changes the graph or the programs does not happen during a run, which uses both: a plan that computes looks at
+ * messages in between. Nor once the graph is only half there. */
+static shoal_status check_idle(const graph_task *t) {
+  if (t->running) return status_make(SHOAL_ERR_PEER, "a run is under way: this has to wait for its end");
+  if (t->broken)
+    return status_make(SHOAL_ERR_PEER, "an earlier change of the graph failed here; make a new session");
+  return NULL;
+}
+
+static shoal_status extend(graph_task *t, const void *payload, size_t n) {
   size_t placed = t->graph->count;
+  TRY(mem_charge(&t->budget, n, "the graph"));
   proto_reader r = proto_read(payload, n);
   while (proto_next(&r)) {
     if (r.field == OPEN_GRAPH) TRY(graphdef_read(t->graph, r.bytes, r.length));
@@ -159,27 +178,48 @@ shoal_status graph_task_extend(graph_task *t, const void *payload, size_t n) {
   return session_adopt(t->session);
 }
 
+shoal_status graph_task_extend(graph_task *t, const void *payload, size_t n) {
+  TRY(check_idle(t));
+  shoal_status status = extend(t, payload, n);
+  t->broken = status != NULL;
+  return status;
+}
+
 static program *find_program(const graph_task *t, uint64_t number) {
   for (size_t i = t->n_programs; i-- > 0;)
     if (t->programs[i]->number == number) return t->programs[i];
   return NULL;
 }
 
-shoal_status graph_task_prepare(graph_task *t, const net_message *m, bool *waits) {
-  if (m->header.number > UINT32_MAX || find_program(t, m->header.number)) return nonsense("the number of a program");
-  TRY(mem_grow((void **)&t->programs, &t->cap_programs, t->n_programs + 1, sizeof *t->programs));
-  program *p;
-  TRY(program_create(t->session, m->payload, m->bytes, &p));
-  p->number = (uint32_t)m->header.number;
-  t->programs[t->n_programs++] = p;
+/* Whether all tasks it names are there. */
+static shoal_status check_tasks(const graph_task *t, const program *p) {
   for (size_t i = 0; i < p->n_in; i++)
     if (p->in[i].from < 0 || p->in[i].from >= t->n_tasks) return nonsense("a task");
-  *waits = false;
   for (size_t i = 0; i < p->n_segments; i++)
     for (size_t k = 0; k < p->segments[i].n_sends; k++) {
       int to = p->segments[i].sends[k].to;
       if (to < 0 || to >= t->n_tasks || to == t->own) return nonsense("a task");
-      TRY(courier_connect(t->courier, to));
+    }
+  return NULL;
+}
+
+shoal_status graph_task_prepare(graph_task *t, const net_message *m, bool *waits) {
+  TRY(check_idle(t));
+  if (m->header.number > UINT32_MAX || find_program(t, m->header.number)) return nonsense("the number of a program");
+  TRY(mem_grow((void **)&t->programs, &t->cap_programs, t->n_programs + 1, sizeof *t->programs));
+  program *p;
+  TRY(program_create(t->session, m->payload, m->bytes, &p));
+  shoal_status status = check_tasks(t, p);
+  if (status) {
+    program_destroy(p);
+    return status;
+  }
+  p->number = (uint32_t)m->header.number;
+  t->programs[t->n_programs++] = p;
+  *waits = false;
+  for (size_t i = 0; i < p->n_segments; i++)
+    for (size_t k = 0; k < p->segments[i].n_sends; k++) {
+      TRY(courier_connect(t->courier, p->segments[i].sends[k].to));
       *waits = true;
     }
   t->preparing = *waits;
@@ -187,18 +227,17 @@ shoal_status graph_task_prepare(graph_task *t, const net_message *m, bool *waits
 }
 
 shoal_status graph_task_forget(graph_task *t, uint64_t number) {
-  t->forgotten = find_program(t, number);
-  return t->forgotten && !t->running ? NULL : nonsense("the number of a program");
-}
-
-static void drop_forgotten(graph_task *t) {
-  for (size_t i = 0; i < t->n_programs; i++)
-    if (t->programs[i] == t->forgotten) t->programs[i] = t->programs[--t->n_programs];
-  program_destroy(t->forgotten);
-  t->forgotten = NULL;
+  TRY(check_idle(t));
+  size_t i = 0;
+  while (i < t->n_programs && t->programs[i]->number != number) i++;
+  if (t->forgotten || i == t->n_programs) return nonsense("the number of a program");
+  t->forgotten = t->programs[i];
+  t->programs[i] = t->programs[--t->n_programs];
+  return NULL;
 }
 
 shoal_status graph_task_trace(graph_task *t, bool on) {
+  TRY(check_idle(t));
   t->collecting = !on;
   if (!on) return NULL;
   TRY(task_trace_begin(&t->trace, t->session, t->courier, t->names, t->n_tasks));
@@ -210,8 +249,9 @@ shoal_status graph_task_trace(graph_task *t, bool on) {
 /* ---- running */
 
 shoal_status graph_task_start(graph_task *t, const net_message *m, graph_run_head *head) {
+  TRY(check_idle(t));
   program *p = find_program(t, m->header.number);
-  if (t->running || !p || m->bytes < sizeof *head || !m->header.step) return nonsense("a run");
+  if (!p || m->bytes < sizeof *head || !m->header.step) return nonsense("a run");
   memcpy(head, m->payload, sizeof *head);
   TRY(program_take_feeds(p, m->payload + sizeof *head, m->bytes - sizeof *head));
   shoal_status_free(courier_failure(t->courier)); /* of a run that has failed anyway */
@@ -322,7 +362,8 @@ task_state graph_task_advance(graph_task *t, net_header *header, const net_part 
     *failure = courier_failure(t->courier);
   } else if (t->forgotten) {
     if (courier_busy(t->courier)) return TASK_WAITS_SHORT;
-    drop_forgotten(t);
+    program_destroy(t->forgotten);
+    t->forgotten = NULL;
     *header = (net_header){.kind = GRAPH_FORGET, .generation = t->options.id};
   } else if (t->collecting) {
     if (courier_busy(t->courier)) return TASK_WAITS_SHORT;

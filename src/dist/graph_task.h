@@ -15,6 +15,7 @@ typedef struct {
   net_options net;  /* to reach other servers */
   const char *kernels;
   int threads;      /* where the client does not say */
+  size_t memory;    /* bytes that the session may take here; 0: no limit */
   void *context;
   shoal_status (*look)(void *context); /* called while a plan runs */
 } graph_task_options;
@@ -27,13 +28,13 @@ uint64_t graph_task_id(const graph_task *t);
 uint64_t graph_task_client(const graph_task *t);
 
 SHOAL_CHECKED shoal_status graph_task_extend(graph_task *t, const void *payload, size_t n);
-/* *waits: links to other tasks are being made; graph_task_advance answers when they are there. */
+/* These four are refused while a run is under way. *waits: links to other tasks are being made; graph_task_advance answers when they are there. */
 SHOAL_CHECKED shoal_status graph_task_prepare(graph_task *t, const net_message *m, bool *waits);
 /* *head: of the message. */
 SHOAL_CHECKED shoal_status graph_task_start(graph_task *t, const net_message *m, graph_run_head *head);
 void graph_task_data(graph_task *t, const net_message *m);
-/* The program will not be run again. It goes when the courier has nothing of it any more; then graph_task_advance
- * answers. */
+/* The program cannot be run any more. Its memory goes when the courier has nothing of it any more; then
+ * graph_task_advance answers. */
 SHOAL_CHECKED shoal_status graph_task_forget(graph_task *t, uint64_t number);
 /* Begins to record a timeline (on), or stops and owes the answer to that, which graph_task_advance gives. */
 SHOAL_CHECKED shoal_status graph_task_trace(graph_task *t, bool on);

@@ -76,7 +76,7 @@ static bool raise_by_reader(cutter *c, const node *update, const node *reader, i
     if (c->fed[value_id(reader->in[k])] || shown_variable(c, reader->in[k]) != variable ||
         edge_of(reader, k) != EDGE_DATA)
       continue;
-    if (k < 32 && (reader->op->updates >> k & 1)) { /* several updates: in the order in which they were built */
+    if (op_updates(reader->op, k)) { /* several updates: in the order in which they were built */
       if (reader->id < update->id) raised |= raise(&c->depth[update->id], c->depth[reader->id]);
     } else if (task_of(c, reader) == task_of(c, update)) {
       raised |= raise(&c->depth[update->id], c->depth[reader->id]);
@@ -97,7 +97,7 @@ static bool waits_for(const node *n, const node *other) {
 static bool raise_update(cutter *c, const node *update) {
   bool raised = false;
   for (int k = 0; k < update->ins && k < 32; k++) {
-    if (!(update->op->updates >> k & 1)) continue;
+    if (!op_updates(update->op, k)) continue;
     int variable = update->in[k]->maker->id;
     for (size_t r = 0; r < c->graph->count; r++)
       if (c->needed[r] && !waits_for(c->graph->nodes[r], update))

@@ -121,7 +121,7 @@ static shoal_status join_updates(placing *p) {
   for (size_t i = 0; i < p->graph->count; i++) {
     const node *n = p->graph->nodes[i];
     for (int k = 0; k < n->ins && k < 32; k++) {
-      if (!(n->op->updates >> k & 1)) continue;
+      if (!op_updates(n->op, k)) continue;
       const node *variable = n->in[k]->maker;
       int a = find_group(p, (int)i), b = find_group(p, variable->id);
       if (!(p->allow[a] & p->allow[b]))

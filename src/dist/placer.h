@@ -35,7 +35,7 @@ char *placer_explain(const shoal_graph *g, const device *tasks, int n_tasks, con
 typedef enum { EDGE_DATA, EDGE_SHAPE, EDGE_WAIT } edge_kind;
 static inline edge_kind edge_of(const node *n, int k) {
   if (n->op->flags & OP_WAITS) return EDGE_WAIT;
-  return k < 32 && (n->op->shape_only >> k & 1) ? EDGE_SHAPE : EDGE_DATA;
+  return op_shape_only(n->op, k) ? EDGE_SHAPE : EDGE_DATA;
 }
 /* Constants are known to all tasks. */
 bool placer_everywhere(const node *n);

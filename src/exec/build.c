@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "graph/infer.h"
+#include "tensor/limits.h"
 
 #include <string.h>
 
@@ -41,7 +42,7 @@ static shoal_status infer(plan *p, plan_node *n, shoal_shape *shape, shoal_shape
       in_dtype[i] = v->dtype;
     }
     op_shapes s = {n->ins, n->outs, in, in_dtype, n->attr, pass ? symbolic : shape, dtype};
-    shoal_status status = n->op->shape(&s);
+    shoal_status status = op_infer(n->op, &s);
     if (status)
       return status_wrap(status, "%s '%s'", n->op->name, n->origin ? n->origin->name : "made by the planner");
   }
@@ -64,7 +65,7 @@ static shoal_status follow_ragged(const plan *p, const plan_node *n, const shoal
   }
   if (!any) return NULL;
   op_shapes s = {n->ins, n->outs, in, in_dtype, n->attr, less, out_dtype};
-  TRY(n->op->shape(&s));
+  TRY(op_infer(n->op, &s));
   for (int i = 0; i < n->outs; i++) {
     if (shoal_shape_equal(&less[i], &shape[i])) continue;
     shoal_shape grown = less[i];
@@ -144,6 +145,7 @@ static shoal_status add_feed(plan *p, const plan_request *request, int feed, int
     return status_make(SHOAL_ERR_ARGUMENT, "%s '%s' is %s%s, but %s%s is fed", v->maker->op->name, v->maker->name,
                        shoal_dtype_name(v->dtype), shoal_shape_text(&v->shape, a), shoal_dtype_name(t->dtype),
                        shoal_shape_text(&t->shape, b));
+  TRY(status_wrap(tensor_check(v->dtype, &p->feed_shapes[feed]), "%s '%s' is fed", v->maker->op->name, v->maker->name));
   TRY(plan_add_value(p, v->dtype, p->feed_shapes[feed], v->shape, out));
   plan_value *value = &p->values[*out];
   value->store = STORE_FEED;
@@ -181,7 +183,7 @@ static shoal_status drop_unused(plan *p) {
       const plan_node *n = &p->nodes[i];
       if (n->dead) continue;
       for (int k = 0; k < n->ins; k++)
-        if (!(n->op->shape_only >> k & 1)) uses[n->in[k]]++;
+        if (!op_shape_only(n->op, k)) uses[n->in[k]]++;
     }
     for (size_t i = 0; i < p->n_nodes; i++) {
       plan_node *n = &p->nodes[i];
@@ -205,7 +207,9 @@ static shoal_status fold_node(plan *p, plan_node *n) {
   shoal_status status = NULL;
   for (int i = 0; i < n->outs && !status; i++) {
     const plan_value *v = &p->values[n->out[i]];
-    status = shoal_tensor_create(v->dtype, v->shape, &out[i]);
+    shoal_tensor like = shoal_tensor_view(v->dtype, v->shape, NULL);
+    status = plan_charge(p, shoal_tensor_bytes(&like), n->op->name);
+    if (!status) status = shoal_tensor_create(v->dtype, v->shape, &out[i]);
   }
   if (!status) {
     kernel_call call = {.in = in, .out = out, .ins = n->ins, .outs = n->outs, .attr = n->attr};
@@ -233,7 +237,7 @@ static shoal_status fold_constants(plan *p) {
     if (n->dead || n->keep || (n->op->flags & (OP_STATEFUL | OP_RANDOM | OP_NESTED))) continue;
     bool constant = true;
     for (int k = 0; k < n->ins && constant; k++)
-      constant = (n->op->shape_only >> k & 1) || p->values[p->values[n->in[k]].root].store == STORE_CONSTANT;
+      constant = op_shape_only(n->op, k) || p->values[p->values[n->in[k]].root].store == STORE_CONSTANT;
     if (!constant) continue;
     if (n->op->flags & OP_VIEW) {
       const plan_value *root = &p->values[p->values[n->out[0]].root];
@@ -328,7 +332,7 @@ static shoal_status add_graph_node(builder *b, const node *n) {
   int in[PLAN_MOST_INPUTS], made;
   for (int k = 0; k < n->ins && k < PLAN_MOST_INPUTS; k++) {
     TRY(value_for(b, n->in[k], &in[k]));
-    if ((n->op->updates >> k & 1) && p->values[p->values[in[k]].root].store == STORE_FEED)
+    if (op_updates(n->op, k) && p->values[p->values[in[k]].root].store == STORE_FEED)
       return status_make(SHOAL_ERR_ARGUMENT, "'%s' would change '%s', which is fed", n->name, n->in[k]->maker->name);
   }
   TRY(plan_add_node(p, n->op, n, in, n->ins, n->attr, &made));

@@ -30,6 +30,8 @@ struct control {
   size_t row_bytes;           /* of the loop variables of one round */
   char *history;              /* [history_rows * row_bytes] */
   size_t history_rows;
+  mem_budget *budget; /* of the session */
+  size_t charged;     /* to it, for the history */
   shoal_tensor *state; /* [vars] loop variables, or gradients on their way back */
   int n_state;
 };
@@ -46,6 +48,7 @@ static void sub_fini(sub_plan *s) {
 
 void control_destroy(struct control *c) {
   if (!c) return;
+  mem_refund(c->budget, c->charged);
   for (int i = 0; i < MOST_PARTS; i++) sub_fini(&c->parts[i]);
   for (int i = 0; i < c->n_state; i++) shoal_tensor_fini(&c->state[i]);
   free(c->state);
@@ -58,10 +61,11 @@ static shoal_status make_room_aside(sub_plan *s) {
   for (int i = 0; i < s->n_results; i++) {
     const plan_value *v = &s->plan->values[s->plan->fetch_of[i]];
     shoal_tensor t = shoal_tensor_view(v->dtype, v->shape, NULL);
-    bytes += aligned_bytes(shoal_tensor_bytes(&t));
+    bytes = mem_plus(bytes, aligned_bytes(shoal_tensor_bytes(&t)));
   }
   void *room;
-  TRY(mem_aligned(bytes + MEM_ALIGN, &room));
+  TRY(plan_charge(s->plan, bytes, "the results of a sub-graph"));
+  TRY(mem_aligned(mem_plus(bytes, MEM_ALIGN), &room));
   s->aside = room;
   return NULL;
 }
@@ -92,7 +96,8 @@ static shoal_status sub_init(sub_plan *s, const plan *p, shoal_graph *f, const s
                                .print = around->print,
                                .print_sink = around->print_sink,
                                .look = around->look,
-                               .look_context = around->look_context};
+                               .look_context = around->look_context,
+                               .budget = around->budget};
   s->n_params = f->n_params;
   s->n_results = f->n_results;
   s->feeds = calloc((size_t)f->n_params + 1, sizeof *s->feeds);
@@ -172,10 +177,15 @@ static bool is_real(const shoal_tensor *t) { return t->dtype == SHOAL_F32 || t->
 static shoal_status remember(struct control *c, int64_t round, const shoal_tensor *vars, int n_vars) {
   if ((size_t)round >= c->history_rows) {
     size_t rows = MAX_OF(2 * c->history_rows, (size_t)16);
+    size_t bytes = mem_times(rows, c->row_bytes);
     void *larger;
-    TRY(mem_aligned(rows * c->row_bytes, &larger));
+    TRY(mem_charge(c->budget, bytes, "the rounds of a loop, kept for its gradient"));
+    c->charged = mem_plus(c->charged, bytes);
+    TRY(mem_aligned(bytes, &larger));
     if (c->history) memcpy(larger, c->history, c->history_rows * c->row_bytes);
     free(c->history);
+    mem_refund(c->budget, mem_times(c->history_rows, c->row_bytes));
+    c->charged -= mem_times(c->history_rows, c->row_bytes);
     c->history = larger;
     c->history_rows = rows;
   }
@@ -256,9 +266,11 @@ static shoal_status prepare_loop(struct control *c, const plan *p, plan_node *n,
   c->state = calloc((size_t)vars + 1, sizeof *c->state);
   if (!c->state) return status_no_memory();
   for (; c->n_state < vars; c->n_state++) {
+    TRY(plan_charge(c->parts[BODY].plan, shoal_tensor_bytes(&given[c->n_state]), "the variables of a loop"));
     TRY(shoal_tensor_create(given[c->n_state].dtype, given[c->n_state].shape, &c->state[c->n_state]));
-    c->row_bytes += aligned_bytes(shoal_tensor_bytes(&given[c->n_state]));
+    c->row_bytes = mem_plus(c->row_bytes, aligned_bytes(shoal_tensor_bytes(&given[c->n_state])));
   }
+  c->budget = p->session->budget;
   return NULL;
 }
 

@@ -17,7 +17,7 @@ static inline int reader(const plan *p, int value, int nth) {
     const plan_node *n = &p->nodes[i];
     if (n->dead) continue;
     for (int k = 0; k < n->ins; k++)
-      if (n->in[k] == value && !(n->op->shape_only >> k & 1)) {
+      if (n->in[k] == value && !op_shape_only(n->op, k)) {
         if (nth-- == 0) return (int)i;
         break; /* one node counts once */
       }

@@ -23,7 +23,7 @@ static int root_reader(const plan *p, int root, int nth) {
     const plan_node *n = &p->nodes[i];
     bool reads = false;
     for (int k = 0; k < n->ins && !n->dead; k++)
-      reads |= p->values[n->in[k]].root == root && !(n->op->shape_only >> k & 1);
+      reads |= p->values[n->in[k]].root == root && !op_shape_only(n->op, k);
     if (reads && nth-- == 0) return (int)i;
   }
   return -1;

@@ -63,7 +63,7 @@ static bool reader_wants_lanes(const chooser *c, int root) {
     const plan_node *n = &p->nodes[i];
     if (n->dead) continue;
     for (int k = 0; k < n->ins; k++) {
-      if (p->values[n->in[k]].root != root || (n->op->shape_only >> k & 1)) continue;
+      if (p->values[n->in[k]].root != root || op_shape_only(n->op, k)) continue;
       node_shapes shapes;
       plan_shapes(p, n, false, shapes.in, shapes.in_dtype, shapes.out, shapes.out_dtype, &shapes.s);
       const op_variant *v = best_variant(c, n, &shapes.s, true);
@@ -139,7 +139,7 @@ static shoal_status adapt_inputs(chooser *c, int id) {
   for (int k = 0; k < p->nodes[id].ins; k++) {
     plan_node *n = &p->nodes[id];
     int value = n->in[k];
-    if (n->op->shape_only >> k & 1) continue;
+    if (op_shape_only(n->op, k)) continue;
     layout have = p->values[p->values[value].root].order;
     layout wanted =
         n->variant && wants_lanes(n->variant, n->variant->lanes_in, k, &p->values[value]) ? LAYOUT_LANES : LAYOUT_ROWS;
@@ -205,7 +205,8 @@ static shoal_status choose_node(chooser *c, int id, bool reference) {
   n->run = n->variant ? n->variant->run : n->op->kernel;
   if (n->op->flags & OP_NESTED) TRY(control_prepare(p, n));
   n->scratch = n->variant && n->variant->scratch ? n->variant->scratch(&shapes.s) : 0;
-  if ((n->op->flags & OP_STEPS) && p->session->racing) n->scratch *= (size_t)pool_threads(p->session->threads);
+  if ((n->op->flags & OP_STEPS) && p->session->racing)
+    n->scratch = mem_times(n->scratch, (size_t)pool_threads(p->session->threads));
   for (int k = 0; k < n->outs; k++)
     if (n->variant && wants_lanes(n->variant, n->variant->lanes_out, k, &p->values[n->out[k]]))
       p->values[p->values[n->out[k]].root].order = LAYOUT_LANES;

@@ -14,12 +14,11 @@ typedef struct {
 } piece;
 
 size_t plan_value_bytes(const plan_value *v, int64_t rows) {
-  size_t element = shoal_dtype_size(v->dtype);
-  int64_t count = 1;
-  for (int i = plan_batched(v) ? 1 : 0; i < v->shape.rank; i++) count *= v->shape.dim[i];
-  if (!plan_batched(v)) return (size_t)count * element;
+  size_t bytes = shoal_dtype_size(v->dtype);
+  for (int i = plan_batched(v) ? 1 : 0; i < v->shape.rank; i++) bytes = mem_times(bytes, (size_t)v->shape.dim[i]);
+  if (!plan_batched(v)) return bytes;
   if (v->order == LAYOUT_LANES) rows = (rows + LANES - 1) / LANES * LANES;
-  return (size_t)(rows * count) * element;
+  return mem_times(bytes, (size_t)rows);
 }
 
 static int larger_first(const void *a, const void *b) {
@@ -45,11 +44,11 @@ static shoal_status pack(piece *pieces, size_t n, size_t *total) {
       if (pieces[k].first <= pieces[i].last && pieces[i].first <= pieces[k].last) alive[m++] = &pieces[k];
     qsort(alive, m, sizeof *alive, by_offset);
     for (size_t k = 0; k < m; k++) {
-      if (at + pieces[i].bytes <= alive[k]->offset) break;
-      at = MAX_OF(at, alive[k]->offset + alive[k]->bytes);
+      if (mem_plus(at, pieces[i].bytes) <= alive[k]->offset) break;
+      at = MAX_OF(at, mem_plus(alive[k]->offset, alive[k]->bytes));
     }
     pieces[i].offset = at;
-    *total = MAX_OF(*total, at + pieces[i].bytes);
+    *total = MAX_OF(*total, mem_plus(at, pieces[i].bytes));
   }
   free(alive);
   return NULL;
@@ -76,7 +75,7 @@ static void live_through(const plan *p, life *lives) {
     }
     for (int k = 0; k < n->ins; k++) {
       life *l = &lives[p->values[n->in[k]].root];
-      if (n->op->shape_only >> k & 1) continue;
+      if (op_shape_only(n->op, k)) continue;
       l->last = at;
       l->last_phase = n->phase;
       if (l->made_phase != n->phase) l->leaves = true;
@@ -119,7 +118,7 @@ static shoal_status place_values(plan *p) {
     bool sum = phase->split && maker->batch == BATCH_SUM;
     v->store = sum ? STORE_SUM : STORE_SHARED;
     next.bytes = mem_round_up(plan_value_bytes(v, plan_batched(v) ? v->shape.dim[0] : 0), MEM_ALIGN);
-    if (sum) next.bytes *= (size_t)phase->threads;
+    if (sum) next.bytes = mem_times(next.bytes, (size_t)phase->threads);
     next.first = l->made_phase;
     next.last = l->last_phase;
     shared[n_shared++] = next;
@@ -222,7 +221,6 @@ static shoal_status prepare_thread(plan *p, int t) {
 
 shoal_status plan_place(plan *p) {
   TRY(place_values(p));
-  TRY(mem_aligned(p->shared_bytes, (void **)&p->shared));
   p->operand_at = calloc((size_t)p->n_order + 1, sizeof *p->operand_at);
   if (!p->operand_at) return status_no_memory();
   for (int at = 0; at < p->n_order; at++) {
@@ -232,6 +230,9 @@ shoal_status plan_place(plan *p) {
   }
   p->n_threads = 1;
   for (int i = 0; i < p->n_phases; i++) p->n_threads = MAX_OF(p->n_threads, p->phases[i].threads);
+  size_t a_thread = mem_plus(p->local_bytes, p->scratch_bytes);
+  TRY(plan_charge(p, mem_plus(p->shared_bytes, mem_times((size_t)p->n_threads, a_thread)), "the values of a run"));
+  TRY(mem_aligned(p->shared_bytes, (void **)&p->shared));
   p->threads = calloc((size_t)p->n_threads, sizeof *p->threads);
   if (!p->threads) return status_no_memory();
   for (int t = 0; t < p->n_threads; t++) TRY(prepare_thread(p, t));

@@ -83,6 +83,12 @@ static shoal_status make(plan *p, const plan_request *request) {
   return plan_label(p);
 }
 
+shoal_status plan_charge(plan *p, size_t bytes, const char *what) {
+  TRY(mem_charge(p->session->budget, bytes, what));
+  p->charged += bytes;
+  return NULL;
+}
+
 shoal_status plan_create(const plan_request *request, plan **out) {
   for (int i = 0; i < request->n_fetches; i++)
     if (!request->fetches[i]) return status_make(SHOAL_ERR_ARGUMENT, "fetch %d is NULL", i);
@@ -102,6 +108,7 @@ shoal_status plan_create(const plan_request *request, plan **out) {
 
 void plan_destroy(plan *p) {
   if (!p) return;
+  if (p->session) mem_refund(p->session->budget, p->charged);
   for (size_t i = 0; i < p->n_nodes; i++) {
     control_destroy(p->nodes[i].nested);
     free(p->nodes[i].in);

@@ -136,6 +136,7 @@ typedef struct plan {
 
   char *shared;
   size_t shared_bytes, local_bytes, scratch_bytes;
+  size_t charged; /* to the session's budget */
   plan_thread *threads;
   int n_threads;
   plan_patch *patches; /* ordered by phase */
@@ -178,6 +179,8 @@ SHOAL_CHECKED shoal_status plan_fuse(plan *p);
 SHOAL_CHECKED shoal_status plan_choose(plan *p, bool reference);
 SHOAL_CHECKED shoal_status plan_schedule(plan *p, bool reference);
 SHOAL_CHECKED shoal_status plan_place(plan *p);
+/* Before the plan allocates what depends on shapes; given back with the plan. */
+SHOAL_CHECKED shoal_status plan_charge(plan *p, size_t bytes, const char *what);
 /* Names the operators for the session's timeline, if it has one. */
 SHOAL_CHECKED shoal_status plan_label(plan *p);
 
@@ -195,7 +198,7 @@ static inline bool plan_batched(const plan_value *v) {
 /* Entries of the rows that a tensor of offsets [rows + 1] cuts. */
 static inline int64_t plan_entries(const shoal_tensor *offsets) {
   const int64_t *o = offsets->data;
-  return o[offsets->shape.dim[0] - 1] - o[0];
+  return (int64_t)((uint64_t)o[offsets->shape.dim[0] - 1] - (uint64_t)o[0]); /* they may be anything */
 }
 /* Bytes of `rows` rows in its layout (LANES: rounded up to whole blocks). */
 size_t plan_value_bytes(const plan_value *v, int64_t rows);

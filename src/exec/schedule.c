@@ -24,7 +24,7 @@ static shoal_status add_edge(extra_edges *e, int before, int after) {
   return NULL;
 }
 
-static bool reads_value(const plan_node *n, int k) { return !(n->op->shape_only >> k & 1); }
+static bool reads_value(const plan_node *n, int k) { return !op_shape_only(n->op, k); }
 
 /* Whether node `late` must wait for node `early`, through data or control. */
 static bool comes_after(const plan *p, int late, int early, bool *seen) {
@@ -66,7 +66,7 @@ static shoal_status order_updates(const plan *p, extra_edges *e) {
     const plan_node *update = &p->nodes[u];
     if (update->dead || !update->op->updates) continue;
     for (int k = 0; k < update->ins; k++) {
-      if (!(update->op->updates >> k & 1)) continue;
+      if (!op_updates(update->op, k)) continue;
       int root = p->values[update->in[k]].root;
       for (size_t r = 0; r < p->n_nodes; r++) {
         const plan_node *reader = &p->nodes[r];
@@ -79,7 +79,7 @@ static shoal_status order_updates(const plan *p, extra_edges *e) {
             after = true;
           else
             reads = true;
-          also_updates |= reader->op->updates >> j & 1;
+          also_updates |= op_updates(reader->op, j);
         }
         if (!reads || after) continue;
         TRY(told_to_wait(p, (int)r, (int)u, &after));

@@ -39,7 +39,9 @@ shoal_status session_adopt(shoal_session *s) {
   for (size_t i = first; i < g->count; i++) {
     node *v = g->nodes[i];
     if (!v->initial || (s->owns && !s->owns(s->owns_context, v))) continue;
-    TRY_GOTO(status, shoal_tensor_create(v->out[0].dtype, v->out[0].shape, &s->variables[i]), done);
+    shoal_tensor like = shoal_tensor_view(v->out[0].dtype, v->out[0].shape, NULL);
+    TRY_GOTO(status, mem_charge(s->budget, shoal_tensor_bytes(&like), v->name), done);
+    TRY_GOTO(status, shoal_tensor_create(like.dtype, like.shape, &s->variables[i]), done);
     const node *maker = v->initial->maker;
     if (!strcmp(maker->op->name, "fill")) { /* no second copy of what may be large */
       kernel_call call = {.out = &s->variables[i], .outs = 1, .attr = maker->attr};
@@ -90,7 +92,7 @@ shoal_status session_plan(shoal_session *s, const plan_request *request, plan **
 }
 
 shoal_status session_create_part(shoal_graph *g, const shoal_session_options *options,
-                                 bool (*owns)(void *context, const node *variable), void *context,
+                                 bool (*owns)(void *context, const node *variable), void *context, mem_budget *budget,
                                  shoal_session **out) {
   static const shoal_session_options standard;
   if (!options) options = &standard;
@@ -100,6 +102,7 @@ shoal_status session_create_part(shoal_graph *g, const shoal_session_options *op
   s->graph = g;
   s->owns = owns;
   s->owns_context = context;
+  s->budget = budget;
   s->seed = options->seed;
   s->reference = options->no_fusion;
   s->print = print_to_stderr;
@@ -117,7 +120,7 @@ shoal_status session_create_part(shoal_graph *g, const shoal_session_options *op
 }
 
 shoal_status shoal_session_create(shoal_graph *g, const shoal_session_options *options, shoal_session **out) {
-  return session_create_part(g, options, NULL, NULL, out);
+  return session_create_part(g, options, NULL, NULL, NULL, out);
 }
 
 shoal_status session_create_remote(shoal_graph *g, const session_remote *remote, void *state, shoal_session **out) {

@@ -3,6 +3,7 @@
 #define SHOAL_EXEC_SESSION_H
 
 #include "base/events.h"
+#include "base/mem.h"
 #include "base/pool.h"
 #include "kernel/cpu.h"
 #include "shoal/session.h"
@@ -55,6 +56,7 @@ struct shoal_session {
   /* NULL, or whether a variable is this session's; the others have no memory here. */
   bool (*owns)(void *context, const struct node *variable);
   void *owns_context;
+  mem_budget *budget; /* NULL, or what variables and plans may take; borrowed */
   const session_remote *remote; /* NULL: runs here; then everything above but graph and step is unused */
   void *remote_state;
 };
@@ -71,10 +73,11 @@ SHOAL_CHECKED shoal_status session_run_steps(shoal_session *s, const shoal_feed 
 /* Not reproducible: operators that make many steps in a call may let all threads make them at once, without locks. */
 void session_race(shoal_session *s, bool racing);
 
-/* As shoal_session_create, for a session that holds only some of the variables. */
+/* As shoal_session_create, for a session that holds only some of the variables. budget: NULL for none; what variables
+ * take of it is never given back. */
 SHOAL_CHECKED shoal_status session_create_part(shoal_graph *g, const shoal_session_options *options,
                                                bool (*owns)(void *context, const struct node *variable), void *context,
-                                               shoal_session **out);
+                                               mem_budget *budget, shoal_session **out);
 /* Gives the variables that the graph has gained their memory and initial values. */
 SHOAL_CHECKED shoal_status session_adopt(shoal_session *s);
 /* Takes `state`, also on failure. */

@@ -9,7 +9,7 @@ static double bytes_of(const plan *p, const plan_node *n) {
   double bytes = 0;
   for (int i = 0; i < n->ins + n->outs; i++) {
     const plan_value *v = &p->values[i < n->ins ? n->in[i] : n->out[i - n->ins]];
-    if (i < n->ins && (n->op->shape_only >> i & 1)) continue;
+    if (i < n->ins && op_shape_only(n->op, i)) continue;
     bytes += (double)shoal_shape_count(&v->shape) * (double)shoal_dtype_size(v->dtype);
   }
   return bytes;

@@ -4,6 +4,7 @@
 #include "base/random.h"
 #include "base/text.h"
 #include "graph/device.h"
+#include "graph/infer.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -276,7 +277,7 @@ static shoal_status infer(node *n) {
     in_dtype[i] = n->in[i]->dtype;
   }
   op_shapes s = {n->ins, n->outs, in, in_dtype, n->attr, out, out_dtype};
-  status = op->shape(&s);
+  status = op_infer(op, &s);
   if (status) {
     status = with_inputs(status, n);
     goto done;
@@ -293,10 +294,11 @@ static shoal_status add(shoal_graph *g, const op_row *op, shoal_value *const *in
   if (ins < op->ins_least || (op->ins_most >= 0 && ins > op->ins_most))
     return status_make(SHOAL_ERR_ARGUMENT, "%s takes %d to %d inputs, not %d", op->name, op->ins_least, op->ins_most,
                        ins);
-  int outs = op->outs >= 0 ? op->outs : (int)attrs[0].i;
-  if (outs < 1 || outs > OP_MAX_OUTPUTS)
-    return status_make(SHOAL_ERR_ARGUMENT, "%s would have %d outputs; between 1 and %d are possible", op->name, outs,
-                       OP_MAX_OUTPUTS);
+  const int64_t outputs = op->outs >= 0 ? op->outs : attrs[0].i;
+  if (outputs < 1 || outputs > OP_MAX_OUTPUTS)
+    return status_make(SHOAL_ERR_ARGUMENT, "%s would have %lld outputs; between 1 and %d are possible", op->name,
+                       (long long)outputs, OP_MAX_OUTPUTS);
+  const int outs = (int)outputs;
   TRY(mem_grow((void **)&g->nodes, &g->capacity, g->count + 1, sizeof *g->nodes));
   TRY(index_grow(g));
   node *n = calloc(1, sizeof *n);
@@ -318,7 +320,7 @@ static shoal_status add(shoal_graph *g, const op_row *op, shoal_value *const *in
   if (g->n_after) memcpy(n->after, g->after, g->n_after * sizeof *n->after);
   if (ins) memcpy(n->in, in, (size_t)ins * sizeof *in);
   for (int i = 0; i < ins && i < 32; i++)
-    if ((op->updates >> i & 1) && strcmp(in[i]->maker->op->name, "variable")) {
+    if (op_updates(op, i) && strcmp(in[i]->maker->op->name, "variable")) {
       char buffer[VALUE_TEXT];
       status = status_make(SHOAL_ERR_ARGUMENT, "%s '%s' would change %s, which is made by %s: only a variable can be "
                            "changed", op->name, n->name, value_text(in[i], buffer), in[i]->maker->op->name);

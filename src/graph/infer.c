@@ -1,8 +1,29 @@
 #include "graph/infer.h"
 
 #include "base/mem.h"
+#include "tensor/limits.h"
 
 #include <string.h>
+
+static bool is_size(int64_t number) { return number >= -TENSOR_MAX_BYTES && number <= TENSOR_MAX_BYTES; }
+
+static shoal_status check_attrs(const op_row *op, const attr_value *attr) {
+  for (int i = 0; i < OP_MAX_ATTRS && op->attrs[i].name; i++) {
+    const op_attr *a = &op->attrs[i];
+    bool good = a->kind != ATTR_INT || a->bits || is_size(attr[i].i);
+    for (int k = 0; a->kind == ATTR_LIST && k < attr[i].list.rank; k++) good = good && is_size(attr[i].list.dim[k]);
+    if (!good)
+      return status_make(SHOAL_ERR_ARGUMENT, "%s: no number may be above %lld", a->name, (long long)TENSOR_MAX_BYTES);
+  }
+  return NULL;
+}
+
+shoal_status op_infer(const op_row *op, op_shapes *s) {
+  TRY(check_attrs(op, s->attr));
+  TRY(op->shape(s));
+  for (int i = 0; i < s->outs; i++) TRY(tensor_check(s->out_dtype[i], &s->out[i]));
+  return NULL;
+}
 
 static shoal_status infer_node(const node *n, shoal_shape *shapes) {
   const op_row *op = n->op;
@@ -20,7 +41,7 @@ static shoal_status infer_node(const node *n, shoal_shape *shapes) {
     in_dtype[i] = n->in[i]->dtype;
   }
   op_shapes s = {n->ins, n->outs, in, in_dtype, n->attr, out, out_dtype};
-  if (!status) status = status_wrap(op->shape(&s), "%s '%s'", op->name, n->name);
+  if (!status) status = status_wrap(op_infer(op, &s), "%s '%s'", op->name, n->name);
   for (int i = 0; !status && i < n->outs; i++)
     if (shapes[n->first_value + i].rank < 0) shapes[n->first_value + i] = out[i];
   free(in);

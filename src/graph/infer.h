@@ -4,6 +4,10 @@
 
 #include "graph/graph.h"
 
+/* The operator's shape rule between checks of what goes into it and of what it gives: whatever the attributes and the
+ * shapes, the outputs are tensors that may exist (tensor/limits.h). All callers of a rule go through here. */
+SHOAL_CHECKED shoal_status op_infer(const op_row *op, op_shapes *s);
+
 #define SHAPE_NOT_KNOWN ((shoal_shape){.rank = -1})
 
 /* shapes: [g->n_values]; those that are fed hold their shape, all others SHAPE_NOT_KNOWN. Fills in the values of the

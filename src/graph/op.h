@@ -14,6 +14,7 @@ typedef struct {
   const char *name; /* NULL ends the list */
   attr_kind kind;
   double standard; /* the value when a test case or a saved graph leaves it out */
+  bool bits;       /* ATTR_INT: any 64 bits; otherwise a size, held to TENSOR_MAX_BYTES */
 } op_attr;
 
 /* What a shape rule (and everything else that depends on shapes alone) sees. While the graph is built a dimension may
@@ -96,6 +97,10 @@ typedef struct op_row {
   /* Test cases, ended by NULL: inputs as shapes, then attributes: "[3,4] [4,5] transpose_b=1". See tests/test_ops.c. */
   const char *const *cases;
 } op_row;
+
+/* The sets of bits are of the first 32 inputs; of those beyond, none is in them. */
+static inline bool op_shape_only(const op_row *op, int input) { return input < 32 && (op->shape_only >> input & 1); }
+static inline bool op_updates(const op_row *op, int input) { return input < 32 && (op->updates >> input & 1); }
 
 const op_row *op_find(const char *name); /* NULL: none */
 const op_row *op_at(size_t i);           /* NULL past the end */

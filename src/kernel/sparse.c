@@ -40,7 +40,8 @@ shoal_status sparse_check(sparse_job *j, bool *once) {
   uint32_t most = 0, twice = 0;
   for (int64_t e = 0; e < j->entries; e++) most = MAX_OF(most, (uint32_t)j->indices[e]);
   for (int64_t i = 0; i < j->rows; i++) {
-    const int64_t from = j->offsets[i] - start, to = j->offsets[i + 1] - start;
+    const int64_t from = (int64_t)((uint64_t)j->offsets[i] - (uint64_t)start);
+    const int64_t to = (int64_t)((uint64_t)j->offsets[i + 1] - (uint64_t)start);
     if (from < 0 || from > to || to > j->entries)
       return status_make(SHOAL_ERR_INPUT, "row %lld has entries %lld to %lld: offsets must ascend within 0 .. %lld",
                          (long long)i, (long long)from, (long long)to, (long long)j->entries);

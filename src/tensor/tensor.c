@@ -1,7 +1,7 @@
 #include "shoal/tensor.h"
 
 #include "base/mem.h"
-#include "base/status.h"
+#include "tensor/limits.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -39,9 +39,24 @@ int64_t shoal_shape_count(const shoal_shape *shape) {
   int64_t count = 1;
   for (int i = 0; i < shape->rank; i++) {
     if (shape->dim[i] < 0) return SHOAL_UNKNOWN;
-    count *= shape->dim[i];
+    count = count_times(count, shape->dim[i]);
   }
   return count;
+}
+
+shoal_status tensor_check(shoal_dtype dtype, const shoal_shape *shape) {
+  char text[SHOAL_SHAPE_TEXT];
+  if (shape->rank < 0 || shape->rank > SHOAL_MAX_RANK)
+    return status_make(SHOAL_ERR_ARGUMENT, "a shape has 0 to %d dimensions, not %d", SHOAL_MAX_RANK, shape->rank);
+  int64_t bytes = (int64_t)shoal_dtype_size(dtype);
+  for (int i = 0; i < shape->rank; i++) {
+    if (shape->dim[i] < SHOAL_UNKNOWN)
+      return status_make(SHOAL_ERR_ARGUMENT, "dimension %d of %s is negative", i, shoal_shape_text(shape, text));
+    bytes = count_times(bytes, MAX_OF(shape->dim[i], 1));
+  }
+  if (bytes <= TENSOR_MAX_BYTES) return NULL;
+  return status_make(SHOAL_ERR_ARGUMENT, "a tensor %s%s is too large: at most %lld bytes are possible",
+                     shoal_dtype_name(dtype), shoal_shape_text(shape, text), (long long)TENSOR_MAX_BYTES);
 }
 
 bool shoal_shape_equal(const shoal_shape *a, const shoal_shape *b) {
@@ -71,15 +86,12 @@ shoal_tensor shoal_tensor_view(shoal_dtype dtype, shoal_shape shape, void *data)
 }
 
 shoal_status shoal_tensor_create(shoal_dtype dtype, shoal_shape shape, shoal_tensor *out) {
-  int64_t count = 1;
-  for (int i = 0; i < shape.rank; i++) {
-    char text[SHOAL_SHAPE_TEXT];
-    if (shape.dim[i] < 0)
-      return status_make(SHOAL_ERR_ARGUMENT, "a tensor of shape %s cannot be made: a dimension is unknown",
-                         shoal_shape_text(&shape, text));
-    if (__builtin_mul_overflow(count, shape.dim[i], &count) || count > INT64_MAX / 16)
-      return status_make(SHOAL_ERR_ARGUMENT, "a tensor of shape %s is too large", shoal_shape_text(&shape, text));
-  }
+  char text[SHOAL_SHAPE_TEXT];
+  TRY(tensor_check(dtype, &shape));
+  int64_t count = shoal_shape_count(&shape);
+  if (count == SHOAL_UNKNOWN)
+    return status_make(SHOAL_ERR_ARGUMENT, "a tensor of shape %s cannot be made: a dimension is unknown",
+                       shoal_shape_text(&shape, text));
   void *data;
   TRY(mem_aligned((size_t)count * shoal_dtype_size(dtype), &data));
   *out = shoal_tensor_view(dtype, shape, data);
@@ -95,7 +107,7 @@ int64_t shoal_tensor_count(const shoal_tensor *tensor) { return shoal_shape_coun
 
 size_t shoal_tensor_bytes(const shoal_tensor *tensor) {
   int64_t count = shoal_tensor_count(tensor);
-  return count < 0 ? 0 : (size_t)count * shoal_dtype_size(tensor->dtype);
+  return count < 0 ? 0 : mem_times((size_t)count, shoal_dtype_size(tensor->dtype));
 }
 
 double shoal_tensor_get(const shoal_tensor *tensor, int64_t i) {

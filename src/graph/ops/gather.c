@@ -175,7 +175,8 @@ static shoal_status sparse_matmul_shape(op_shapes *s) {
 /* Entries [*from, *to) of row i, which must lie within [0, entries). */
 static shoal_status entries_of(const shoal_tensor *offsets, int64_t i, int64_t entries, int64_t *from, int64_t *to) {
   const int64_t *o = offsets->data;
-  int64_t first = o[i] - o[0], last = o[i + 1] - o[0];
+  /* They come from outside and may be anything: differences that wrap are refused below. */
+  int64_t first = (int64_t)((uint64_t)o[i] - (uint64_t)o[0]), last = (int64_t)((uint64_t)o[i + 1] - (uint64_t)o[0]);
   if (first < 0 || first > last || last > entries)
     return status_make(SHOAL_ERR_INPUT, "row %lld has entries %lld to %lld: offsets must ascend within 0 .. %lld",
                        (long long)i, (long long)first, (long long)last, (long long)entries);

@@ -48,10 +48,10 @@ static shoal_status pool_grad_shape(op_shapes *s) {
 
 /* One for each element of each window. */
 static void pool_cost(const op_shapes *s, double *flops) {
-  *flops = (double)shoal_shape_count(&s->out[0]) * (double)(s->attr[SIZE_H].i * s->attr[SIZE_W].i);
+  *flops = (double)shoal_shape_count(&s->out[0]) * (double)s->attr[SIZE_H].i * (double)s->attr[SIZE_W].i;
 }
 static void pool_grad_cost(const op_shapes *s, double *flops) {
-  *flops = (double)shoal_shape_count(&s->in[0]) * (double)(s->attr[SIZE_H].i * s->attr[SIZE_W].i);
+  *flops = (double)shoal_shape_count(&s->in[0]) * (double)s->attr[SIZE_H].i * (double)s->attr[SIZE_W].i;
 }
 
 /* Runs the statement for every window: image n, output place (i, j); the window starts at (top, left) of the image,

@@ -2,6 +2,7 @@
 #include "graph/ops/ops.h"
 #include "graph/ops/util.h"
 #include "graph/ops/walk.h"
+#include "tensor/limits.h"
 
 #include <string.h>
 
@@ -33,7 +34,7 @@ static shoal_status reshape_shape(op_shapes *s) {
     if (to.dim[i] == SHOAL_UNKNOWN)
       open = i;
     else
-      rest *= to.dim[i];
+      rest = count_times(rest, to.dim[i]);
   }
   int64_t count = shoal_shape_count(x);
   if (count != SHOAL_UNKNOWN) {

@@ -1,5 +1,7 @@
 #include "graph/ops/util.h"
 
+#include "tensor/limits.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -18,7 +20,7 @@ int64_t shape_span(const shoal_shape *s, int from, int to) {
   int64_t n = 1;
   for (int i = from; i < to; i++) {
     if (s->dim[i] == SHOAL_UNKNOWN) return SHOAL_UNKNOWN;
-    n *= s->dim[i];
+    n = count_times(n, s->dim[i]);
   }
   return n;
 }
