@@ -10,7 +10,7 @@ static bool is_size(int64_t number) { return number >= -TENSOR_MAX_BYTES && numb
 static shoal_status check_attrs(const op_row *op, const attr_value *attr) {
   for (int i = 0; i < OP_MAX_ATTRS && op->attrs[i].name; i++) {
     const op_attr *a = &op->attrs[i];
-    bool good = a->kind != ATTR_INT || a->bits || is_size(attr[i].i);
+    bool good = a->kind != ATTR_INT || (op->any_int >> i & 1) || is_size(attr[i].i);
     for (int k = 0; a->kind == ATTR_LIST && k < attr[i].list.rank; k++) good = good && is_size(attr[i].list.dim[k]);
     if (!good)
       return status_make(SHOAL_ERR_ARGUMENT, "%s: no number may be above %lld", a->name, (long long)TENSOR_MAX_BYTES);

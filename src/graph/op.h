@@ -14,7 +14,6 @@ typedef struct {
   const char *name; /* NULL ends the list */
   attr_kind kind;
   double standard; /* the value when a test case or a saved graph leaves it out */
-  bool bits;       /* ATTR_INT: any 64 bits; otherwise a size, held to TENSOR_MAX_BYTES */
 } op_attr;
 
 /* What a shape rule (and everything else that depends on shapes alone) sees. While the graph is built a dimension may
@@ -87,6 +86,7 @@ typedef struct op_row {
   int outs;                /* -1: as many as attribute 0 says */
   uint32_t flags;
   uint32_t updates; /* bit i: input i is a variable (or slot) changed in place. Then output 0 is input 0 afterwards. */
+  uint32_t any_int;    /* bit i: attribute i, an ATTR_INT, may be any 64 bits; others are held to TENSOR_MAX_BYTES */
   uint32_t shape_only; /* bit i: only the shape of input i is used, never its numbers */
   shoal_status (*shape)(op_shapes *s);
   op_batch (*batch)(const op_shapes *s); /* asked with the shapes as built, unknown batch included; NULL: BATCH_WHOLE */

@@ -5,8 +5,8 @@
  *  2. A connection's end comes from libzmq's monitor, which names a descriptor; the descriptor of a peer is known from
  *     its hello. Events are read before each hello, so that a descriptor used again is not taken for the old peer.
  *  3. What arrived before a connection ended is delivered before the peer is reported gone.
- *  4. A client's heartbeats, which are libzmq's, end silent connections on both sides. A client does not live on after a reconnection behind its back: its
- *     calls fail from then on, and the application connects anew. */
+ *  4. A client's heartbeats, which are libzmq's, end silent connections on both sides. A client does not live on after
+ *     a reconnection behind its back: its calls fail from then on, and the application connects anew. */
 #include "net/endpoint.h"
 #include "net/zmq_socket.h"
 
