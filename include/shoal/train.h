@@ -18,6 +18,9 @@
 extern "C" {
 #endif
 
+/* How the work is spread over tasks (shoal/cluster.h); NULL everywhere: this process alone. */
+typedef struct shoal_strategy shoal_strategy;
+
 /* ---- optimizers: fields left 0 take the optimizer's usual value */
 typedef struct {
   const char *name;   /* "sgd", "momentum", "adagrad", "rmsprop", "adam", "ftrl"; NULL: "sgd" */
@@ -101,6 +104,8 @@ typedef struct {
   const char *kernels;
   bool no_fusion;
   bool race; /* sparse rows: all threads update at once, without locks. Not reproducible. */
+  shoal_strategy *strategy; /* borrowed while compiling: with parameter servers the weights of sparse features are then a
+                               table that stays there, of which workers hold what their batches touch. NULL: none */
 } shoal_compile_options;
 
 SHOAL_API SHOAL_CHECKED shoal_status shoal_model_compile(shoal_model *m, const shoal_compile_options *options);
@@ -186,9 +191,6 @@ typedef struct {
   void (*on_eval)(void *context, int64_t rows, const shoal_progress *p, const shoal_evaluation *e);
   int64_t inspect_every;
 } shoal_callbacks;
-
-/* How the work is spread over tasks; NULL everywhere: this process alone. */
-typedef struct shoal_strategy shoal_strategy;
 
 typedef struct {
   int64_t epochs;             /* 0: by steps */

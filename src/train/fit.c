@@ -368,6 +368,7 @@ shoal_status shoal_model_fit(shoal_model *m, const shoal_dataset *data, const sh
   l->fresh = true;
   fit_state_init(&l->state);
   shoal_status status = fit(l, result);
+  if (l->strategy && l->strategy->copy) forked_end(l->strategy->copy, status);
   if (m->session) session_guard(m->session, NULL);
   if (l->source) l->source->kind->destroy(l->source);
   fit_inspect_destroy(l->inspect);

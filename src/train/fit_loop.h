@@ -17,6 +17,7 @@ typedef struct fit_loop {
   shoal_model *model;
   const shoal_dataset *data; /* NULL: a stream */
   const shoal_fit_options *options;
+  shoal_fit_options copied; /* they, in a copy that the strategy has made of this process */
   tower *tower;
   compute compute;
   shoal_strategy *strategy;
@@ -50,6 +51,7 @@ typedef struct fit_loop {
   int best_count;
   double start, last_progress;
   int64_t run_examples, worker_examples, worker_steps;
+  int64_t batches; /* taken by this worker, those included whose answer is on its way */
   int64_t lost_steps; /* undone because a server was lost */
   double eval_seconds, checkpoint_seconds;
   double network_seconds, barrier_seconds, server_seconds;

@@ -153,7 +153,7 @@ static shoal_status steps(fit_loop *l, bool *more, bool *stopped) {
   while (!s->ended && !*stopped) {
     const int64_t before = s->step, rows = l->place.rows;
     if ((*stopped = fit_asked_to_stop(l))) break;
-    events_begin_step(l->events, l->compute.runs);
+    events_begin_step(l->events, l->batches++);
     uint64_t begun = fit_trace_now(l);
     TRY(next_batch(l, &l->place, &l->batch_now, more));
     if (!*more) break;
@@ -166,9 +166,19 @@ static shoal_status steps(fit_loop *l, bool *more, bool *stopped) {
   return NULL;
 }
 
+/* A copy of the process that called fit works for it, and has nothing to tell. */
+static void be_quiet(fit_loop *l) {
+  l->copied = *l->options;
+  l->copied.callbacks = (shoal_callbacks){0};
+  l->copied.stop = NULL; /* all are stopped by worker 0 */
+  l->copied.checkpoint_dir = NULL;
+  l->options = &l->copied;
+}
+
 shoal_status fit_run(fit_loop *l, bool *stopped) {
   bool again = false;
   TRY(begin(l));
+  if (l->strategy->copy) be_quiet(l);
   l->start = l->last_progress = clock_seconds();
   /* So that there is something to go back to. */
   if (l->strategy->recovers && l->options->checkpoint_dir && l->saved_step != l->state.step) fit_checkpoint(l, false);

@@ -5,6 +5,7 @@
 #include "exec/session.h"
 #include "graph/graph.h"
 #include "train/optimizer.h"
+#include "train/strategy.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -55,6 +56,7 @@ shoal_status model_entry(shoal_model *m, shoal_value *variable, safetensors_item
 
 void shoal_model_destroy(shoal_model *m) {
   if (!m) return;
+  if (m->elsewhere) m->elsewhere->detach(m->elsewhere->context);
   shoal_session_destroy(m->session);
   for (size_t i = 0; i < m->n_towers; i++) {
     free(m->towers[i]->gradients);
@@ -77,6 +79,8 @@ void shoal_model_destroy(shoal_model *m) {
 
 /* ---- compiling */
 
+#define TABLE_ROWS (1 << 20) /* that a batch of a model may touch whose table is on servers */
+
 static shoal_status copy_text(const char **field) {
   if (!*field) return NULL;
   *field = strdup(*field);
@@ -89,6 +93,7 @@ static shoal_status copy_options(shoal_compile_options *to, const shoal_compile_
   *to = *from;
   if (from->schedule.rate == 0) to->schedule.rate = shoal_optimizer_rate(from->optimizer.name);
   to->optimizer.name = to->schedule.name = to->kernels = NULL;
+  to->strategy = NULL; /* it was borrowed */
   to->schedule.boundaries = NULL;
   to->schedule.rates = NULL;
   if (from->schedule.pieces > 0) {
@@ -348,6 +353,7 @@ shoal_status shoal_model_compile(shoal_model *m, const shoal_compile_options *op
   static const shoal_compile_options standard = {0};
   if (m->compiled) return status_make(SHOAL_ERR_ARGUMENT, "the model is compiled already");
   m->compiled = true;
+  if (options && options->strategy && options->strategy->table && m->sparse) model_shrink_table(m, TABLE_ROWS);
   if (!m->error) m->error = compile(m, options ? options : &standard);
   return m->error ? model_ready(m) : NULL;
 }

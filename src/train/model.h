@@ -64,6 +64,7 @@ typedef struct {
   shoal_status (*fetch)(void *context, const shoal_batch *b, shoal_tensor *indices);
   /* Whether the variable of that name is elsewhere, and then how it is saved. */
   bool (*entry)(void *context, const char *name, safetensors_item *out);
+  void (*detach)(void *context); /* the model is about to go */
 } model_elsewhere;
 
 struct shoal_model {

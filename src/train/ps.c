@@ -10,10 +10,14 @@
 #include "train/ps_table.h"
 #include "train/shards.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/random.h>
 #include <time.h>
 
+#define ADDRESS_TEXT 64
+#define TASKS_END_SECONDS 10.0 /* for those that were started here to end by themselves */
 #define POLL_SECONDS 0.01 /* between two looks whether the others are done */
 
 typedef struct {
@@ -22,7 +26,10 @@ typedef struct {
   placement place;
   text settings;
   ps_client *client;
-  shoal_model *model;
+  shoal_model *model; /* NULL: not known yet */
+  forked *tasks;      /* that were started here; NULL: none */
+  char (*names)[ADDRESS_TEXT]; /* [servers] addresses of those */
+  const char **addresses;      /* [servers] the same */
   ps_table *table; /* NULL: each worker has all parameters */
   /* [1 + slots] lists of pointers to the numbers of the trained weights, in their order: the weights, then each slot */
   float **values[1 + OPTIMIZER_MOST_SLOTS];
@@ -201,14 +208,65 @@ static shoal_status join(ps *s, strategy_place *place, bool *lost) {
   return may_be_lost(s, find_mark(s, place), lost);
 }
 
+static shoal_status open_client(ps *s, shoal_model *m);
+
+/* Servers and the other workers as copies of this process; in a copy that is a worker it returns, too. */
+static shoal_status start_tasks(ps *s, shoal_model *m) {
+  ps_options *o = &s->options;
+  const int n = o->servers + o->workers - 1;
+  uint64_t id;
+  char names[PS_TASKS_MAX][32];
+  const char *list[PS_TASKS_MAX];
+  int task;
+  if (getrandom(&id, sizeof id, 0) != sizeof id) return status_errno(errno, "no random number for the job's name");
+  s->names = calloc((size_t)o->servers, sizeof *s->names);
+  s->addresses = calloc((size_t)o->servers, sizeof *s->addresses);
+  if (!s->names || !s->addresses) return status_no_memory();
+  for (int i = 0; i < o->servers; i++) {
+    snprintf(s->names[i], sizeof s->names[i], "shm:/shoal-%016llx-ps-%d", (unsigned long long)id, i);
+    s->addresses[i] = s->names[i];
+  }
+  o->addresses = s->addresses;
+  o->net.job = id;
+  for (int i = 0; i < n; i++) {
+    const bool server = i < o->servers;
+    snprintf(names[i], sizeof names[i], "%s/%d", server ? "ps" : "worker", server ? i : i - o->servers + 1);
+    list[i] = names[i];
+  }
+  TRY(forked_create(list, n, &task, &s->tasks));
+  if (task < 0) return NULL;
+  if (task < o->servers) {
+    ps_server_result result;
+    shoal_status status = pool_after_fork(m->session->threads, true);
+    forked_end(s->tasks, status ? status : ps_serve(o, task, m, NULL, &result));
+  }
+  s->base.worker = o->worker = task - o->servers + 1;
+  s->base.copy = s->tasks;
+  return pool_after_fork(m->session->threads, false);
+}
+
+/* Takes `status`; of a peer that was started here, why it has gone is known. */
+static shoal_status explain(ps *s, shoal_status status) {
+  return status && s->tasks && !s->base.copy ? forked_explain(s->tasks, status) : status;
+}
+
 static shoal_status begin(shoal_strategy *base, const strategy_setup *setup, strategy_place *place) {
   ps *s = (ps *)base;
+  shoal_model *m = setup->compute->model;
   bool lost = true;
+  if (!s->client && s->setup)
+    return status_make(SHOAL_ERR_ARGUMENT, "the strategy's training has ended: make another one for the next");
+  if (!s->client) {
+    s->options.table = m->sparse && m->features > 0;
+    if (s->options.deterministic) s->options.round = setup->round;
+    if (s->options.local) TRY(start_tasks(s, m));
+    TRY(open_client(s, m));
+  }
   if (!s->setup) {
     s->setup = setup;
     TRY(prepare(s));
   }
-  while (lost) TRY(join(s, place, &lost));
+  while (lost) TRY(explain(s, join(s, place, &lost)));
   return NULL;
 }
 
@@ -416,7 +474,7 @@ static shoal_status exchange(shoal_strategy *base, const train_batch *next, stra
   bool lost;
   const int64_t before = bytes_moved(s);
   const double begun = clock_seconds(), waited = s->since.barrier_seconds + s->since.server_seconds;
-  TRY(may_be_lost(s, hand_on(s, next), &lost));
+  TRY(explain(s, may_be_lost(s, hand_on(s, next), &lost)));
   if (lost) {
     *out = (strategy_outcome){.lost = true};
     return NULL;
@@ -491,7 +549,7 @@ static shoal_status end(shoal_strategy *base, bool early, strategy_outcome *out)
     TRY(stop(s));
     note_time(s, begun, waited);
   }
-  TRY(may_be_lost(s, say_goodbye(s, &head), &lost));
+  TRY(explain(s, may_be_lost(s, say_goodbye(s, &head), &lost)));
   take_outcome(s, out);
   out->stop = false;
   if ((out->lost = lost)) return NULL;
@@ -506,6 +564,15 @@ static shoal_status end(shoal_strategy *base, bool early, strategy_outcome *out)
 
 static void destroy(shoal_strategy *base) {
   ps *s = (ps *)base;
+  shoal_status_free(ps_strategy_close(base)); /* how the training went is known */
+  if (s->tasks) {
+    if (s->ended) shoal_status_free(forked_wait(s->tasks, TASKS_END_SECONDS));
+    forked_destroy(s->tasks);
+  }
+  free(s->names);
+  free(s->addresses);
+  if (s->options.ring) key_ring_fini(s->options.ring);
+  free(s->options.ring);
   ps_table_destroy(s->table);
   ps_client_destroy(s->client);
   shoal_status_free(s->error);
@@ -532,24 +599,15 @@ static const strategy_kind kind = {.name = "ps",
                                    .end = end,
                                    .destroy = destroy};
 
-shoal_status ps_strategy_create(const ps_options *options, shoal_model *m, shoal_strategy **out) {
-  TRY(model_ready(m));
-  ps *s = calloc(1, sizeof *s);
-  if (!s) return status_no_memory();
-  s->base = (shoal_strategy){.kind = &kind,
-                             .rounds = options->round > 0,
-                             .worker = options->worker,
-                             .workers = options->workers,
-                             .sync = options->together,
-                             .leases = true,
-                             .recovers = options->returns && !options->table};
-  s->options = *options;
-  s->model = m;
+/* What a training of this model needs of the servers; connects later. */
+static shoal_status open_client(ps *s, shoal_model *m) {
+  const ps_options *options = &s->options;
   shoal_value **weights = NULL;
   shoal_status status = NULL;
-  TRY_GOTO(status, ps_place_weights(m, options, &s->place), done);
-  TRY_GOTO(status, ps_write_settings(options, m, &s->place, &s->settings), done);
-  TRY_GOTO(status, model_weights(m, true, &weights, &s->n_weights), done);
+  s->model = m;
+  TRY(ps_place_weights(m, options, &s->place));
+  TRY(ps_write_settings(options, m, &s->place, &s->settings));
+  TRY(model_weights(m, true, &weights, &s->n_weights));
   TRY_GOTO(status, find_counter(s), done);
   if (!options->table) TRY_GOTO(status, find_all(s, weights), done);
   ps_client_options client = {.addresses = options->addresses,
@@ -574,6 +632,23 @@ shoal_status ps_strategy_create(const ps_options *options, shoal_model *m, shoal
   if (options->table) TRY_GOTO(status, ps_table_create(m, s->client, &s->table), done);
 done:
   free(weights);
+  return status;
+}
+
+shoal_status ps_strategy_create(const ps_options *options, shoal_model *m, shoal_strategy **out) {
+  if (m) TRY(model_ready(m));
+  ps *s = calloc(1, sizeof *s);
+  if (!s) return status_no_memory();
+  s->base = (shoal_strategy){.kind = &kind,
+                             .rounds = options->round > 0 || options->deterministic,
+                             .worker = options->worker,
+                             .workers = options->workers,
+                             .sync = options->together,
+                             .leases = true,
+                             .table = true,
+                             .recovers = options->returns && !options->table};
+  s->options = *options;
+  shoal_status status = m ? open_client(s, m) : NULL;
   if (status)
     destroy(&s->base);
   else

@@ -4,11 +4,17 @@
 
 #include "dist/ps_client.h"
 #include "dist/ps_server.h"
+#include "net/key_ring.h"
 #include "train/model.h"
 #include "train/strategy.h"
 
+enum { PS_TASKS_MAX = 256 }; /* that a strategy starts itself */
+
 typedef struct {
   int worker, workers; /* worker: of the strategy; a server has none */
+  bool local;          /* of the strategy: servers and other workers are started as copies of this process when a training
+                          begins; addresses are made then. This process is worker 0 */
+  bool deterministic;  /* of a strategy without a model yet: `round` is set when a training begins */
   bool together;
   int64_t staleness;            /* below 0: no bound; not with `together` */
   int64_t round;                /* together: rows of a step, with `--deterministic`; 0: a batch a worker */
@@ -18,6 +24,7 @@ typedef struct {
   const char *const *addresses; /* of the servers; kept by the caller */
   int servers;
   net_options net;              /* `largest` and `from` are set here */
+  key_ring *ring;               /* NULL, or what the keys in `net` are part of: the strategy takes it */
   double connect_seconds, answer_seconds;
   double heartbeat; /* seconds of silence after which a worker that others wait for no longer counts; 0: never */
   bool returns;     /* tasks that die are started again: they are waited for, for answer_seconds */
@@ -30,7 +37,7 @@ typedef struct {
   events *events;                                                   /* the same */
 } ps_options;
 
-/* A worker's strategy for a compiled model. */
+/* A worker's strategy. m: the compiled model; NULL: the one that is trained first. */
 SHOAL_CHECKED shoal_status ps_strategy_create(const ps_options *options, shoal_model *m, shoal_strategy **out);
 /* At the end of training: what this worker has to say (at most PS_REPORT_MOST bytes), kept by server 0 ... */
 SHOAL_CHECKED shoal_status ps_strategy_report(shoal_strategy *s, const char *words);

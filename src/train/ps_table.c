@@ -72,6 +72,8 @@ static shoal_status fetch_to_look(void *context, const shoal_batch *b, shoal_ten
   return ps_table_fetch(context, b, false, indices);
 }
 
+static void forget_model(void *context) { ((ps_table *)context)->model = NULL; }
+
 static shoal_status add_part(ps_table *t, const shoal_value *of, const char *slot, int which, int64_t first) {
   part *p = &t->parts[t->n_parts];
   *p = (part){.table = t, .shape = of->shape, .which = which, .first = first};
@@ -145,7 +147,7 @@ shoal_status ps_table_create(shoal_model *m, ps_client *client, ps_table **out) 
     ps_table_destroy(t);
     return status;
   }
-  t->elsewhere = (model_elsewhere){.context = t, .fetch = fetch_to_look, .entry = entry_of};
+  t->elsewhere = (model_elsewhere){.context = t, .fetch = fetch_to_look, .entry = entry_of, .detach = forget_model};
   m->elsewhere = &t->elsewhere;
   *out = t;
   return NULL;
@@ -153,7 +155,7 @@ shoal_status ps_table_create(shoal_model *m, ps_client *client, ps_table **out) 
 
 void ps_table_destroy(ps_table *t) {
   if (!t) return;
-  if (t->model->elsewhere == &t->elsewhere) t->model->elsewhere = NULL;
+  if (t->model && t->model->elsewhere == &t->elsewhere) t->model->elsewhere = NULL;
   for (int i = 0; i < t->n_parts; i++) free(t->parts[i].name);
   sparse_set_fini(&t->batch);
   free(t->gradients);

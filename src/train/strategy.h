@@ -12,6 +12,7 @@
 #ifndef SHOAL_TRAIN_STRATEGY_H
 #define SHOAL_TRAIN_STRATEGY_H
 
+#include "cluster/forked.h"
 #include "dist/leases.h"
 #include "train/compute.h"
 
@@ -94,6 +95,8 @@ struct shoal_strategy {
   bool leases;      /* says which batch a worker computes next */
   bool updates;     /* the update is part of the step's own plan: no gradients are fetched */
   bool recovers;    /* what is lost is taken up again from the last checkpoint */
+  bool table;       /* keeps the weights of sparse features on servers: the model is compiled for that */
+  forked *copy;     /* this process is a copy that the strategy has made: it ends with the training; else NULL */
   char *checkpoint; /* of a table: where its rows are read from when a training begins; NULL: none. Owned */
   char *stream;     /* where the shards of a stream stood when `gather` was called, as text; NULL: none. Owned */
   int64_t stream_updates, stream_rows; /* the same: as in strategy_place */

@@ -1,8 +1,11 @@
-"""Installs into a temporary folder and uses what is there: the library through pkg-config with the README's example,
-the command, the man page, the completion."""
+"""Installs into a temporary folder and uses what is there: the library through pkg-config with the README's example and
+those in examples/, the command, the man page, the completion."""
+import json
 import os
 import pathlib
 import re
+import shutil
+import socket
 import subprocess
 
 import support
@@ -50,6 +53,56 @@ class Install(support.Case):
 
         command = next(p for p in staged.rglob("bin/shoal"))
         self.assertRegex(self.run_in(command, "version"), r"^shoal \d")
+        self.check_examples(compiler, flags, {**env, "SHOAL_PLUGINS": str(BUILD)}, command)
+
+    def check_examples(self, compiler, flags, env, command):
+        """Training on several tasks, from C."""
+        def build(name):
+            source = support.ROOT / "examples" / f"{name}.c"
+            self.assertLessEqual(len(source.read_text().splitlines()), 90)
+            self.run_in(*compiler, "-Wall", "-Werror", "-o", name, source, *flags)
+            return self.folder / name
+
+        def accuracy(out):
+            return float(re.search(r"accuracy ([\d.]+) %\s*$", out)[1])
+
+        self.assertGreater(accuracy(self.run_in(build("lenet_servers"), env=env)), 93)
+
+        self.run_in(command, "data", "generate", "criteo", "--rows", "4600", "--out", "clicks", "--quiet")
+        out = self.run_in(build("sparse_lr_servers"), "clicks/tfrecords[01]*", "clicks/tfrecords22", "33762578", env=env)
+        rows = int(re.match(r"(\d+) rows, test log loss 0\.\d+, AUC 0\.\d+", out)[1])
+        inspected = json.loads(self.run_in(command, "data", "inspect", "clicks/tfrecords[01]*", "--json"))
+        self.assertEqual(rows, inspected["rows"])
+
+        if shutil.which("mpirun") and (BUILD / "shoal-mpi.so").exists():
+            mpi = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+                   "OMPI_MCA_rmaps_base_oversubscribe": "1"}
+            out = self.run_in("mpirun", "-n", "2", build("allreduce"), env={**env, **mpi})
+            self.assertTrue(out.startswith("2 ranks"), out)
+            self.assertGreater(accuracy(out), 88)
+
+        self.check_described(build("tf_config"), env, accuracy)
+        self.assertEqual([p.name for p in pathlib.Path("/dev/shm").glob("shoal-*-ps-*")], [])
+
+    def check_described(self, program, env, accuracy):
+        """A server and two workers that join by TF_CONFIG."""
+        sockets = [socket.socket() for _ in range(3)]
+        for s in sockets:
+            s.bind(("127.0.0.1", 0))
+        addresses = ["127.0.0.1:%d" % s.getsockname()[1] for s in sockets]
+        for s in sockets:
+            s.close()
+        cluster = {"worker": addresses[:2], "ps": addresses[2:]}
+        tasks = []
+        for role, index in (("ps", 0), ("worker", 0), ("worker", 1)):
+            config = json.dumps({"cluster": cluster, "task": {"type": role, "index": index}})
+            tasks.append(subprocess.Popen([program], env={**env, "TF_CONFIG": config}, text=True,
+                                          stdout=subprocess.PIPE, stderr=subprocess.PIPE))
+        outs = [t.communicate(timeout=support.SECONDS) for t in tasks]
+        self.assertEqual([t.returncode for t in tasks], [0, 0, 0], outs)
+        first, second = accuracy(outs[1][0]), accuracy(outs[2][0])
+        self.assertGreater(first, 88)
+        self.assertEqual(first, second)  # sync: all have the same parameters
 
 
 support.main()

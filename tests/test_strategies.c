@@ -1,0 +1,152 @@
+/* Strategies as programs make them: shoal/cluster.h. */
+#include "train_data.h"
+
+#include "shoal/cluster.h"
+
+#include <dirent.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { ROWS = 400 };
+
+static shoal_status make(shoal_strategy *strategy, int threads, shoal_model **out) {
+  assert_ok(shoal_model_create(SHOAL_SHAPE(8, 8, 1), out));
+  shoal_model_flatten(*out);
+  shoal_model_dense(*out, 16, "tanh");
+  shoal_model_dense(*out, 4, "softmax");
+  return shoal_model_compile(*out, &(shoal_compile_options){.schedule = {.rate = 0.1},
+                                                            .seed = 3,
+                                                            .threads = threads,
+                                                            .strategy = strategy});
+}
+
+static double loss_after(shoal_strategy *strategy, const shoal_dataset *data, int threads, int64_t batch) {
+  shoal_model *m;
+  shoal_fit_result r;
+  shoal_evaluation e;
+  assert_ok(make(strategy, threads, &m));
+  assert_ok(shoal_model_fit(m, data, &(shoal_fit_options){.epochs = 3, .batch_size = batch, .strategy = strategy}, &r));
+  assert_int_equal(r.examples, 3 * ROWS);
+  assert_ok(shoal_model_evaluate(m, data, &e));
+  shoal_model_destroy(m);
+  return e.loss;
+}
+
+/* Two workers with half a batch each learn what one process does, whoever starts them; also with several threads, which
+ * a copy of a process has to start anew. */
+static void local_servers_equal_one_process(void **state) {
+  shoal_dataset d;
+  data_make_corners(ROWS, 7, &d);
+  const double alone = loss_after(NULL, &d, 1, 20);
+  for (int threads = 1; threads <= 2; threads++) {
+    shoal_strategy *s;
+    assert_ok(shoal_strategy_create_local_ps(2, 2, NULL, &s));
+    const double together = loss_after(s, &d, threads, 10);
+    assert_true(together > alone - 1e-4 && together < alone + 1e-4);
+    shoal_strategy_destroy(s);
+  }
+  assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* no child is left */
+  data_free(&d);
+}
+
+static void deterministic_bits(void **state) {
+  shoal_dataset d;
+  data_make_corners(ROWS, 7, &d);
+  double first = 0;
+  for (int workers = 1; workers <= 3; workers++) {
+    shoal_strategy *s;
+    assert_ok(shoal_strategy_create_local_ps(workers, 1, &(shoal_ps_options){.deterministic = true}, &s));
+    shoal_model *m;
+    shoal_evaluation e;
+    assert_ok(make(s, 1, &m));
+    assert_ok(shoal_model_fit(m, &d, &(shoal_fit_options){.epochs = 2, .global_batch = 24, .strategy = s}, NULL));
+    assert_ok(shoal_model_evaluate(m, &d, &e));
+    if (workers == 1) first = e.loss;
+    assert_true(e.loss == first);
+    shoal_model_destroy(m);
+    shoal_strategy_destroy(s);
+  }
+  data_free(&d);
+}
+
+/* The first process that this one has started: ps/0. */
+static pid_t first_child(void) {
+  DIR *folder = opendir("/proc");
+  pid_t first = 0;
+  assert_non_null(folder);
+  for (struct dirent *e; (e = readdir(folder));) {
+    char path[300];
+    int pid, parent;
+    snprintf(path, sizeof path, "/proc/%s/stat", e->d_name);
+    FILE *f = e->d_name[0] >= '0' && e->d_name[0] <= '9' ? fopen(path, "re") : NULL;
+    if (f && fscanf(f, "%d (%*[^)]) %*c %d", &pid, &parent) == 2 && parent == getpid() && (!first || pid < first))
+      first = pid;
+    if (f) fclose(f);
+  }
+  closedir(folder);
+  return first;
+}
+
+static bool kill_a_server(void *context, const shoal_progress *p) {
+  bool *killed = context;
+  if (!*killed) kill(first_child(), SIGKILL);
+  *killed = true;
+  return false;
+}
+
+/* A server that is killed ends the training at once, by name; nothing is left running. */
+static void a_lost_server_is_named(void **state) {
+  shoal_dataset d;
+  shoal_strategy *s;
+  shoal_model *m;
+  data_make_corners(ROWS, 7, &d);
+  assert_ok(shoal_strategy_create_local_ps(2, 1, &(shoal_ps_options){.deadline = 5}, &s));
+  assert_ok(make(s, 1, &m));
+  shoal_fit_options o = {.epochs = 500, .batch_size = 10, .strategy = s};
+  bool killed = false;
+  o.callbacks = (shoal_callbacks){.context = &killed, .on_step = kill_a_server, .every_steps = 5};
+  shoal_status status = shoal_model_fit(m, &d, &o, NULL);
+  assert_int_equal(shoal_status_code(status), SHOAL_ERR_PEER);
+  assert_non_null(strstr(shoal_status_message(status), "ps/0"));
+  assert_non_null(strstr(shoal_status_message(status), "was killed by signal 9"));
+  shoal_status_free(status);
+  shoal_model_destroy(m);
+  shoal_strategy_destroy(s);
+  assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
+  data_free(&d);
+}
+
+static void refuses(shoal_status status, const char *word) {
+  assert_int_equal(shoal_status_code(status), SHOAL_ERR_ARGUMENT);
+  assert_non_null(strstr(shoal_status_message(status), word));
+  shoal_status_free(status);
+}
+
+static void wrong_options_are_refused(void **state) {
+  shoal_strategy *s;
+  shoal_cluster *c;
+  refuses(shoal_strategy_create_local_ps(0, 1, NULL, &s), "workers");
+  refuses(shoal_strategy_create_local_ps(2, 1, &(shoal_ps_options){.mode = "asinc"}, &s), "async");
+  refuses(shoal_strategy_create_local_ps(2, 1, &(shoal_ps_options){.bounded = true}, &s), "async");
+  refuses(shoal_strategy_create_local_ps(2, 1, &(shoal_ps_options){.backup_workers = 2}, &s), "backup_workers");
+  refuses(shoal_cluster_parse("{\"worker\": [\"a\"]}", "worker:0", &c), "HOST:PORT");
+  const char *words = "{\"worker\": [\"127.0.0.1:2222\"], \"ps\": [\"127.0.0.1:2223\"]}";
+  assert_ok(shoal_cluster_parse(words, "ps:0", &c));
+  assert_int_equal(shoal_cluster_role(c), SHOAL_PS);
+  assert_string_equal(shoal_cluster_address(c, SHOAL_WORKER, 0), "tcp://127.0.0.1:2222");
+  assert_null(shoal_cluster_address(c, SHOAL_WORKER, 1));
+  refuses(shoal_strategy_create_ps(c, NULL, &s), "ps:0");
+  shoal_cluster_destroy(c);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(local_servers_equal_one_process),
+      cmocka_unit_test(deterministic_bits),
+      cmocka_unit_test(a_lost_server_is_named),
+      cmocka_unit_test(wrong_options_are_refused),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
