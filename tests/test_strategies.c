@@ -118,6 +118,55 @@ static void a_lost_server_is_named(void **state) {
   data_free(&d);
 }
 
+/* Rows of two numbers and a class, as text. */
+static void write_rows(const char *path) {
+  shoal_dataset d;
+  data_make_xor(ROWS, 5, &d);
+  FILE *f = fopen(path, "w");
+  assert_non_null(f);
+  const float *x = d.features.data;  /* [ROWS, 2] */
+  const int32_t *y = d.labels.data;  /* [ROWS] */
+  fprintf(f, "x,y,class\n");
+  for (int i = 0; i < ROWS; i++) fprintf(f, "%.6f,%.6f,%d\n", x[2 * i], x[2 * i + 1], y[i]);
+  fclose(f);
+  data_free(&d);
+}
+
+static double streamed_loss(shoal_strategy *s, const char *path, int64_t batch) {
+  const shoal_pipeline_options rows = {.files = path, .format = "csv", .columns = "label=class"};
+  shoal_model *m = model_make_xor(&(shoal_compile_options){.schedule = {.rate = 0.2}, .seed = 4, .threads = 2});
+  shoal_fit_result r;
+  assert_ok(shoal_model_fit(m, NULL, &(shoal_fit_options){.epochs = 20, .batch_size = batch, .stream = &rows,
+                                                          .strategy = s}, &r));
+  assert_int_equal(r.examples, 20 * ROWS);
+  shoal_model_destroy(m);
+  shoal_strategy_destroy(s);
+  return r.final_loss;
+}
+
+/* Dense rows that are read while training, with every strategy that a process can start by itself. The last batch of an
+ * epoch is short. */
+static void dense_streams(void **state) {
+  char folder[FILES_PATH], path[FILES_PATH + 16];
+  files_make_folder(folder);
+  snprintf(path, sizeof path, "%s/rows.csv", folder);
+  write_rows(path);
+  const double alone = streamed_loss(NULL, path, 30);
+  shoal_strategy *s;
+  assert_ok(shoal_strategy_create_mirrored(2, NULL, &s));
+  const double mirrored = streamed_loss(s, path, 15);
+  assert_true(mirrored > alone - 1e-3 && mirrored < alone + 1e-3);
+  assert_ok(shoal_strategy_create_mirrored(3, &(shoal_replica_options){.deterministic = true}, &s));
+  const double fixed = streamed_loss(s, path, 10);
+  assert_true(fixed > alone - 1e-3 && fixed < alone + 1e-3);
+  const char *const modes[] = {"sync", "async"};
+  for (int i = 0; i < 2; i++) {
+    assert_ok(shoal_strategy_create_local_ps(2, 1, &(shoal_ps_options){.mode = modes[i]}, &s));
+    assert_true(streamed_loss(s, path, 15) < 0.6); /* log(2) is chance */
+  }
+  files_remove_folder(folder);
+}
+
 static void refuses(shoal_status status, const char *word) {
   assert_int_equal(shoal_status_code(status), SHOAL_ERR_ARGUMENT);
   assert_non_null(strstr(shoal_status_message(status), word));
@@ -146,6 +195,7 @@ int main(void) {
       cmocka_unit_test(local_servers_equal_one_process),
       cmocka_unit_test(deterministic_bits),
       cmocka_unit_test(a_lost_server_is_named),
+      cmocka_unit_test(dense_streams),
       cmocka_unit_test(wrong_options_are_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
