@@ -93,7 +93,7 @@ static shoal_status eval(const char *target, const eval_flags *f) {
   TRY_GOTO(status, job_open_rows(&s.job, s.kind, &which, &rows), done);
   if (s.classes <= CONFUSION_CLASSES || f->confusion) TRY_GOTO(status, confusion_init(&counts, s.classes), done);
   TRY_GOTO(status, job_evaluate(s.model, &rows, &counts, &e), done);
-  if (!f->split && !strcmp(split, "train")) split = "all rows";
+  if (!f->split && !strcmp(split, "train")) split = "all";
   status = f->json ? print_json(&s, split, &e, &counts) : print_text(&s, split, &e, &counts);
 done:
   confusion_fini(&counts);

@@ -225,8 +225,8 @@ static shoal_status column_from_json(const json_t *o, csv_column *c) {
   int role = among(json_string_value(json_object_get(o, "role")), role_names, COUNT_OF(role_names));
   int kind = among(json_string_value(json_object_get(o, "kind")), kind_names, COUNT_OF(kind_names));
   if (role < 0 || (role == CSV_FEATURE && kind <= CSV_FOUND_OUT))
-    return status_make(SHOAL_ERR_INPUT, "expected a \"role\" (feature, label, hot, skip) and a \"kind\" (number, categories, "
-                                        "hash) in each of its columns");
+    return status_make(SHOAL_ERR_INPUT, "expected a \"role\" (feature, label, hot, skip) and a \"kind\" (number, "
+                                        "categories, hash) in each of its columns");
   if (name && !(c->name = strdup(name))) return status_no_memory();
   c->role = (csv_role)role;
   c->missing = -1;
