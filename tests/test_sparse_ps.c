@@ -446,7 +446,10 @@ static void bad_messages_are_refused(void **state) {
   ps_head same = full;
   same.keys = PS_SAME;
   same.gradients = 3;
-  assert_true(send_keys(c, push, same, gradients, NULL, 0, NULL) & PS_REFUSED); /* of the same batch once more */
+  assert_int_equal(send_keys(c, push, same, gradients, NULL, 0, got), 0); /* of the same batch once more: not used */
+  for (int i = 0; i < 3; i++) assert_true(got[i] == -gradients[i]);
+  same.batch = 2;
+  assert_true(send_keys(c, push, same, gradients, NULL, 0, NULL) & PS_REFUSED); /* of one that is to come */
   same.shard = 1;
   assert_true(send_keys(c, push, same, gradients, NULL, 0, NULL) & PS_REFUSED); /* of a shard that there is not */
   same.shard = -1;
@@ -476,7 +479,7 @@ static net_client *come(const char *address, int worker) {
 /* What the leader says to do next. */
 typedef struct {
   uint16_t flags;
-  int64_t shard, index, epochs, updates;
+  int64_t shard, index, epochs, updates, running;
   char words[2000]; /* behind the head, or the whole of FIND's */
 } order;
 
@@ -488,7 +491,7 @@ static order await_order(net_client *c) {
   if (m.header.flags & PS_REFUSED) fail_msg("refused: %.*s", (int)m.bytes, (const char *)m.payload);
   size_t skip = m.header.kind == PS_FIND ? 0 : sizeof head;
   if (skip) memcpy(&head, m.payload, sizeof head);
-  o = (order){m.header.flags, (int64_t)m.header.number, head.index, head.epochs, head.updates, ""};
+  o = (order){m.header.flags, (int64_t)m.header.number, head.index, head.epochs, head.updates, head.running, ""};
   memcpy(o.words, m.payload + skip, MIN_OF(m.bytes - skip, sizeof o.words - 1));
   net_release_client(c, &m);
   return o;
@@ -564,7 +567,8 @@ static void shards_are_handed_on(void **state) {
   if (next.flags & PS_IDLE) next = say(c, 0, PS_PULL, 0, NULL, 0); /* the server may not have seen yet that d is gone */
   assert_order(next, 0, 1, 1, 0);
   ask_for_seven(c, 0); /* the rows of its first batch */
-  order found = say(c, 0, PS_FIND, 1, NULL, 0);
+  send(c, (net_header){.kind = PS_FIND, .number = 1, .step = 1}, NULL, 0);
+  order found = await_order(c);
   assert_int_equal(found.shard, 1);
   assert_string_equal(found.words, "here");
   d = come(address, 1);
@@ -584,8 +588,8 @@ static void shards_are_handed_on(void **state) {
   assert_int_equal(t.served.handed_on, 2);
 }
 
-/* A server that hands out nothing: what it has had from one worker it does not take from another. Together, the last
- * gradient of a worker that dies is used. */
+/* A server that hands out nothing: what it has had from one worker it does not take from another. It says what it lacks
+ * of a worker that died. */
 static void no_batch_is_used_twice(void **state) {
   char address[64];
   const char *addresses;
@@ -600,19 +604,23 @@ static void no_batch_is_used_twice(void **state) {
   ask_for_seven(c, 0);
   ask_for_seven(d, 1);
   send_batch(d, 1, 1, 0, 0, 2, 0); /* held until worker 0 brings its own */
-  net_client_close(d);
   send_batch(c, 0, 0, 0, 0, 2, 0);
   assert_int_equal(await_order(c).updates, 1);
-  order held = say(c, 0, PS_HOLD, 0, NULL, 0);
-  assert_string_equal(held.words, "done=1 epochs=0 mark=0 \ndone=1 epochs=0 mark=0 \n");
-  send_batch(c, 0, 1, 0, 0, 2, 1); /* the leader had not seen it */
-  assert_int_equal(await_order(c).updates, 1);
-  send_batch(c, 0, 1, 1, 0, 2, 1);
+  send_batch(d, 1, 1, 1, 0, 2, 1);
+  net_client_close(d);
+  while (say(c, 0, PS_HOLD, 0, NULL, 0).running > 1) {} /* until the server knows */
+  send_batch(c, 0, 0, 1, 0, 2, 1);
   assert_int_equal(await_order(c).updates, 2);
+  order held = say(c, 0, PS_HOLD, 0, NULL, 0);
+  assert_string_equal(held.words, "done=2 epochs=0 mark=0 \ndone=1 epochs=0 mark=0 \n");
+  send_batch(c, 0, 1, 0, 0, 2, 2); /* it has had that one */
+  assert_int_equal(await_order(c).updates, 2);
+  send_batch(c, 0, 1, 1, 0, 2, 2); /* but not this one */
+  assert_int_equal(await_order(c).updates, 3);
   say(c, 0, PS_DONE, 0, NULL, 0);
   say(c, 0, PS_QUIT, 0, NULL, 0);
   net_client_close(c);
-  end_serving(&t, 2);
+  end_serving(&t, 3);
 }
 
 int main(void) {

@@ -116,6 +116,11 @@ static void marks_wait_for_their_batch(void **state) {
   stream_leases_mark(&l, 0, 3, "two\nlines", 9);
   finish(&l, 0, 5, 0, 0);
   assert_string_equal(l.shards[0].mark.text, "two");
+  assert_null(stream_leases_find(&l, 0, 1));
+  stream_leases_mark(&l, 0, 4, "four", 4);
+  finish(&l, 0, 5, 0, 0);
+  assert_int_equal(stream_leases_find(&l, 0, 4)->index, 4);
+  assert_int_equal(stream_leases_find(&l, 0, 3)->index, 2); /* a batch before the mark may be wanted once more */
   stream_leases_fini(&l);
 }
 

@@ -88,8 +88,9 @@ SHOAL_CHECKED shoal_status ps_client_write(ps_client *c, int which, int64_t firs
 SHOAL_CHECKED shoal_status ps_client_ask(ps_client *c, float *const *parameters, ps_answer *out);
 /* Where that batch of the shard this worker has is found. */
 SHOAL_CHECKED shoal_status ps_client_mark(ps_client *c, int64_t shard, int64_t batch, const char *position);
-/* The last such place of any shard; *batch 0: there is none. */
-SHOAL_CHECKED shoal_status ps_client_find(ps_client *c, int64_t shard, int64_t *batch,
+/* *batch: to begin with in a shard, by the leader; becomes the first that any server lacks. *marked, position: a batch
+ * at or before it, and where it is found; 0: none is known. */
+SHOAL_CHECKED shoal_status ps_client_find(ps_client *c, int64_t shard, int64_t *batch, int64_t *marked,
                                           char position[SHOAL_POSITION_TEXT]);
 /* The servers hold still until this worker, worker 0, goes on. *head: server 0's; *out: what each of them has done, for
  * ps_client_start; the caller frees it. */

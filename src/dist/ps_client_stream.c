@@ -3,13 +3,8 @@
 
 #include "base/mem.h"
 
-#include <inttypes.h>
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
-
-#define HOLD_TRIES 200      /* for what is on its way to a server, */
-#define HOLD_MILLISECONDS 1 /* so long apart */
 
 shoal_status ps_client_ask(ps_client *c, float *const *parameters, ps_answer *out) {
   for (int s = 1; s < client_servers(c); s++) TRY(client_send(c, s, (net_header){.kind = PS_DONE}, NULL, NULL));
@@ -48,60 +43,35 @@ static shoal_status receive_text(ps_client *c, int server, int kind, net_header 
   return status;
 }
 
-shoal_status ps_client_find(ps_client *c, int64_t shard, int64_t *batch, char position[SHOAL_POSITION_TEXT]) {
-  char *words;
-  net_header answer;
-  TRY(client_send(c, 0, (net_header){.kind = PS_FIND, .number = (uint64_t)shard}, NULL, NULL));
-  TRY(receive_text(c, 0, PS_FIND, &answer, NULL, &words));
-  *batch = (int64_t)answer.number;
-  snprintf(position, SHOAL_POSITION_TEXT, "%s", words);
-  free(words);
+shoal_status ps_client_find(ps_client *c, int64_t shard, int64_t *batch, int64_t *marked,
+                            char position[SHOAL_POSITION_TEXT]) {
+  for (int server = client_servers(c) - 1; server >= 0; server--) {
+    char *words;
+    net_header answer, h = {.kind = PS_FIND, .number = (uint64_t)shard, .step = (uint64_t)*batch};
+    TRY(client_send(c, server, h, NULL, NULL));
+    TRY(receive_text(c, server, PS_FIND, &answer, NULL, &words));
+    *batch = MIN_OF(*batch, (int64_t)answer.step);
+    *marked = (int64_t)answer.number;
+    snprintf(position, SHOAL_POSITION_TEXT, "%s", words);
+    free(words);
+  }
   return NULL;
-}
-
-/* Whether a server has not used something yet that another has: of any shard fewer batches are done. */
-static bool is_behind(const char *words, const char *other) {
-  for (int64_t a, b; sscanf(words, "done=%" SCNd64, &a) == 1 && sscanf(other, "done=%" SCNd64, &b) == 1;) {
-    if (a < b) return true;
-    words += strcspn(words, "\n");
-    other += strcspn(other, "\n");
-    words += *words != 0;
-    other += *other != 0;
-  }
-  return false;
-}
-
-/* leader: what it has said, NULL: it is the one asked. What the leader has used was sent to the others before, but may
- * be on its way to them. */
-static shoal_status hold_one(ps_client *c, int server, const char *leader, ps_head *head, char **out) {
-  for (int tries = 1;; tries++) {
-    net_header answer;
-    TRY(client_send(c, server, (net_header){.kind = PS_HOLD}, NULL, NULL));
-    TRY(receive_text(c, server, PS_HOLD, &answer, head, out));
-    /* In the end: it has left out a worker, whose gradient will never come. */
-    if (!leader || !is_behind(*out, leader) || tries == HOLD_TRIES) return NULL;
-    free(*out);
-    poll(NULL, 0, HOLD_MILLISECONDS);
-  }
 }
 
 /* What the servers say follows each other, with an empty line in between. */
 shoal_status ps_client_hold(ps_client *c, ps_head *head, char **out) {
   text all = {0};
-  ps_head ignored;
-  char *leader = NULL;
   shoal_status status = NULL;
   for (int s = 0; s < client_servers(c) && !status; s++) {
     char *words;
-    status = hold_one(c, s, leader, s ? &ignored : head, &words);
+    net_header answer;
+    ps_head ignored;
+    status = client_send(c, s, (net_header){.kind = PS_HOLD}, NULL, NULL);
+    if (!status) status = receive_text(c, s, PS_HOLD, &answer, s ? &ignored : head, &words);
     if (status) break;
     text_add(&all, "%s%s", s ? "\n" : "", words);
-    if (s)
-      free(words);
-    else
-      leader = words;
+    free(words);
   }
-  free(leader);
   if (!status && all.failed) status = status_no_memory();
   if (!status)
     *out = all.data;

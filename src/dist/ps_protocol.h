@@ -29,10 +29,10 @@
  * 13. With ps_start.rows 0 rows come from a stream, and what the leader hands out are its shards (stream_leases.h):
  *     header.number of an answer is the shard to go on with, ps_head.index the batch of it that comes next. A PUSH says
  *     of which batch it is; being used and being counted as done are one act, on every server for itself. Batches of a
- *     shard come in their order, so one that a server has had already, from a worker that died before it had told all
- *     servers, is recognised and not used again; and servers other than the leader use the last gradient of a worker
- *     that died: the leader, which was sent it last, may have used it. A worker that finds its shard at the end without
- *     another row says so by an empty PUSH.
+ *     shard come in their order, so one that a server has had already is recognised and not used again. A worker that
+ *     died may have reached some servers only: who opens a shard asks all of them how far it is (FIND) and begins with
+ *     the first batch that any of them lacks. A worker that finds its shard at the end without another row says so by
+ *     an empty PUSH.
  * 14. With ps_start.round a step is such a round, cut along the leaves of a tree (lease_plan). A PUSH then has a vector
  *     for each node that remains of its leaves (tree_nodes), already weighted by their share of the round's rows; the
  *     sum over the whole tree is the step's gradient, whoever computed which part. Where workers return, a round waits
@@ -53,8 +53,8 @@
  * 18. Apart, a worker of a stream for which there is no shard is answered PS_IDLE: it is no member any more. It says
  *     DONE to the other servers, so that nobody waits for its steps (rule 16), and PULLs again from the leader, which
  *     answers when there is a shard, or PS_IDLE again after a while; the others are PULLed from only then.
- * 19. MARK tells the leader now and then where a batch of a shard is found; FIND asks for that. So who takes a shard
- *     over need not read it from its beginning.
+ * 19. MARK tells the leader now and then where a batch of a shard is found; FIND asks for that, too. So who takes a
+ *     shard over need not read it from its beginning.
  * 20. HOLD, of worker 0, is answered by what a server has done of the stream. Apart, until the next PUSH, PULL, STOP or
  *     DONE of worker 0 the server uses no gradient, so that the vectors read meanwhile are of the same moment. What
  *     each server said is given back to it, behind the ps_start of a training that continues this one. */
@@ -88,7 +88,8 @@ enum {
   PS_WRITE,     /* payload: a ps_piece and the elements */
   PS_PIECE,     /* payload: elements of a gradient that is not whole yet, see rule 17; no answer */
   PS_MARK,      /* number: shard, step: batch; payload: text, where it is found; no answer */
-  PS_FIND,      /* number: shard; answer: number: the batch of its last mark, 0: there is none; payload: the text */
+  PS_FIND,      /* number: shard, step: batch; answer: step: batches of the shard that the server has had; number: a
+                   marked batch at or before the one asked for, 0: there is none; payload: its text */
   PS_HOLD       /* answer: head and text, see rule 20 */
 };
 

@@ -10,7 +10,6 @@
 
 #define LOOK_SECONDS 0.1   /* how often the server looks at the time */
 #define REFUSED_SECONDS 2.0 /* for a worker that was refused before the start to come as it should */
-#define LAST_SECONDS 1.0    /* beyond a heartbeat: for the last gradient of a worker that died to be used */
 #define CLOSING_SECONDS 2.0 /* for the last answers to be read */
 
 /* ---- answers */
@@ -78,15 +77,10 @@ static shoal_status refuse(server *s, const net_message *m, const char *why) { r
 
 /* ---- messages */
 
-/* Whether the last gradient of a worker that died and is back now is still to be used: the others bring theirs soon. */
-static bool is_awaited(const server *s, const worker *w) {
-  return w->waits && s->now - w->held[0].arrived < s->options->heartbeat + LAST_SECONDS;
-}
-
 static shoal_status on_hello(server *s, const net_message *m) {
   worker *w = &s->workers[m->header.from];
   const char *mine = s->options->settings;
-  if ((w->peer && w->peer != m->peer) || is_awaited(s, w))
+  if (w->peer && w->peer != m->peer)
     return say(s, m, PS_REFUSED | PS_TAKEN, "another task has that worker's place already");
   if (m->bytes != strlen(mine) || memcmp(m->payload, mine, m->bytes)) {
     text why = {0};
@@ -97,7 +91,6 @@ static shoal_status on_hello(server *s, const net_message *m) {
     text_fini(&why);
     return status;
   }
-  steps_drop_requests(s, w);
   w->peer = m->peer;
   w->state = JOINING;
   w->refused = 0;
@@ -229,16 +222,19 @@ static void on_mark(server *s, const net_message *m) {
 }
 
 static shoal_status on_find(server *s, const net_message *m) {
-  if (!is_stream(s) || m->header.number >= (uint64_t)s->streams.n) return refuse(s, m, "the stream has no such shard");
-  const stream_mark *mark = &s->streams.shards[m->header.number].mark;
-  net_header h = {.kind = PS_FIND, .from = m->header.from, .number = (uint64_t)mark->index};
-  net_part part = {mark->text, mark->index ? strlen(mark->text) : 0};
+  const int64_t shard = (int64_t)m->header.number;
+  if (!is_stream(s) || shard < 0 || shard >= s->streams.n) return refuse(s, m, "the stream has no such shard");
+  const stream_mark *mark = stream_leases_find(&s->streams, shard, (int64_t)m->header.step);
+  net_header h = {.kind = PS_FIND,
+                  .from = m->header.from,
+                  .step = (uint64_t)s->streams.shards[shard].done,
+                  .number = (uint64_t)(mark ? mark->index : 0)};
+  net_part part = {mark ? mark->text : "", mark ? strlen(mark->text) : 0};
   return net_answer(s->net, m->peer, &h, &part, 1);
 }
 
 static shoal_status on_hold(server *s, const net_message *m) {
   if (m->header.from != 0 || !is_stream(s) || !s->streams.n) return refuse(s, m, "HOLD out of turn");
-  if (s->holds) TRY(steps_let_go(s)); /* asked once more: what has come meanwhile is used */
   text words = {0};
   stream_leases_write(&s->streams, &words);
   s->holds = s->started && !s->options->together;

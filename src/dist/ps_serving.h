@@ -103,8 +103,6 @@ SHOAL_CHECKED shoal_status steps_go_on(server *s);
 SHOAL_CHECKED shoal_status steps_release_all(server *s);
 /* The worker no longer counts; its connection is fenced. */
 SHOAL_CHECKED shoal_status steps_lose(server *s, worker *w);
-/* Forgets what the worker has sent and was not answered. */
-void steps_drop_requests(server *s, worker *w);
 /* Drops those that others have waited for for too long. */
 SHOAL_CHECKED shoal_status steps_find_silent(server *s);
 

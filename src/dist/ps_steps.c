@@ -312,7 +312,7 @@ static worker *next_to_go(server *s) {
   worker *best = NULL;
   for (int w = 0; w < s->options->workers; w++) {
     worker *k = &s->workers[w];
-    if (!k->waits || k->state == GONE || lacks_batch(s, w)) continue;
+    if (!k->waits || lacks_batch(s, w)) continue;
     if (k->state != MEMBER) return k;
     int64_t made = k->steps - k->waits + steps_flight(s);
     if (bound >= 0 && made - least > bound) continue;
@@ -346,19 +346,13 @@ static shoal_status apply_one(server *s, int w, request *r) {
   return NULL;
 }
 
-void steps_drop_requests(server *s, worker *w) {
-  for (int i = 0; i < w->waits; i++)
-    if (w->held[i].keeps) net_release_server(s->net, &w->held[i].message);
-  w->waits = 0;
-}
-
 shoal_status steps_let_go(server *s) {
   s->holds = false;
   for (int i = 0; i < s->options->workers; i++) {
     worker *w = &s->workers[i];
-    if (w->waits && w->held[0].unused) TRY(apply_one(s, i, &w->held[0]));
-    if (w->waits) w->held[0].unused = false;
-    if (w->state == GONE) steps_drop_requests(s, w);
+    if (!w->waits || !w->held[0].unused) continue;
+    TRY(apply_one(s, i, &w->held[0]));
+    w->held[0].unused = false;
   }
   return steps_go_on(s);
 }
@@ -393,7 +387,8 @@ static const char *check_push(const server *s, const net_message *m) {
   return NULL;
 }
 
-/* The shard that the worker has, and the next batch of it; servers that hand out nothing take what comes. */
+/* The shard that the worker has, and the next batch of it, or one that only another server lacks. Servers that hand out
+ * nothing take what comes. */
 static bool is_of_shard(const server *s, const net_message *m) {
   ps_head head;
   memcpy(&head, m->payload, sizeof head);
@@ -401,7 +396,7 @@ static bool is_of_shard(const server *s, const net_message *m) {
   if (head.shard >= s->streams.n || head.batch < 0 || head.shard_epochs < 0) return false;
   if (!s->options->leader) return true;
   return stream_leases_held(&s->streams, (int)m->header.from) == head.shard &&
-         s->streams.shards[head.shard].done == head.batch;
+         head.batch <= s->streams.shards[head.shard].done;
 }
 
 /* Whether it is of the batch that the worker was given. */
@@ -530,20 +525,15 @@ shoal_status steps_begin(server *s) {
   return s->options->together ? admit_waiting(s, s->options->leader) : go_on_apart(s);
 }
 
-/* Whether the last gradient of a worker that dies is used all the same: the leader may have used it. If it has not, the
- * batch comes again and is recognised. */
-static bool outlives(const server *s, const worker *w) {
-  return is_stream(s) && !s->options->leader && s->started && pushes(w) &&
-         (s->options->together || w->held[0].unused);
-}
-
 shoal_status steps_lose(server *s, worker *w) {
   int index = (int)(w - s->workers);
   s->result.workers[index].deaths += is_here(w);
   w->state = GONE;
   s->lost = s->now;
   w->peer = 0;
-  if (!outlives(s, w)) steps_drop_requests(s, w);
+  for (int i = 0; i < w->waits; i++)
+    if (w->held[i].keeps) net_release_server(s->net, &w->held[i].message);
+  w->waits = 0;
   steps_drop_pieces(s, w);
   give_back(s, index);
   if (!s->started) return steps_begin(s);

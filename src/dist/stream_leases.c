@@ -131,6 +131,7 @@ int64_t stream_leases_finish(stream_leases *l, const stream_batch *b) {
   s->epoch_ends = b->epochs > s->epochs;
   s->epochs = MAX_OF(s->epochs, b->epochs);
   if (s->next.index && s->next.index <= s->done) {
+    s->older = s->mark;
     s->mark = s->next;
     s->next.index = 0;
   }
@@ -142,11 +143,16 @@ int64_t stream_leases_finish(stream_leases *l, const stream_batch *b) {
 void stream_leases_mark(stream_leases *l, int64_t shard, int64_t index, const char *words, size_t length) {
   if (shard < 0 || shard >= l->n || length >= SHOAL_POSITION_TEXT || memchr(words, '\n', length)) return;
   stream_shard *s = &l->shards[shard];
-  if (index <= 0 || index > s->done + 1) return;
-  stream_mark *to = index <= s->done ? &s->mark : &s->next;
-  to->index = index;
-  memcpy(to->text, words, length);
-  to->text[length] = 0;
+  if (index != s->done + 1) return;
+  s->next.index = index;
+  memcpy(s->next.text, words, length);
+  s->next.text[length] = 0;
+}
+
+const stream_mark *stream_leases_find(const stream_leases *l, int64_t shard, int64_t index) {
+  const stream_shard *s = &l->shards[shard];
+  const stream_mark *m = s->mark.index <= index ? &s->mark : &s->older;
+  return m->index && m->index <= index ? m : NULL;
 }
 
 bool stream_leases_over(const stream_leases *l) {

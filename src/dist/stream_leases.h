@@ -12,8 +12,9 @@
  * 4. A mark says where a batch is found in the files (shoal_pipeline_position), so that nobody has to read a shard from
  *    its beginning. It counts once all batches before it are done.
  *
- * A server that hands out nothing keeps one, too: a batch that it has had from a worker which then died is recognised
- * when another worker brings it again.
+ * 5. Every server keeps one, also those that hand out nothing. When a worker dies some of them may have had its last
+ *    gradient and others not. Who goes on with the shard begins with the batch that any server lacks; the others
+ *    recognise it.
  *
  * One thread uses it. Nothing is allocated after stream_leases_init. */
 #ifndef SHOAL_DIST_STREAM_LEASES_H
@@ -37,7 +38,7 @@ typedef struct {
   int holder;      /* worker, or LEASE_NONE */
   int lost_by;     /* worker that had it and went away in the epoch under way, or LEASE_NONE */
   bool epoch_ends; /* with the last batch that was done */
-  stream_mark mark, next; /* next: of a batch that is not reached yet; index 0: none */
+  stream_mark older, mark, next; /* next: of a batch that is not reached yet */
 } stream_shard;
 
 /* A batch of a shard. */
@@ -71,8 +72,10 @@ void stream_leases_give_back(stream_leases *l, int worker);
 bool stream_leases_is_new(const stream_leases *l, const stream_batch *b);
 /* It is done. Returns how many of its rows another worker has had before, which went away. */
 int64_t stream_leases_finish(stream_leases *l, const stream_batch *b);
-/* Where batch `index` of the shard is found: at most the one after the next to be done. Others are ignored. */
+/* Where batch `index` of the shard is found, which is the one after the next to be done; others are ignored. */
 void stream_leases_mark(stream_leases *l, int64_t shard, int64_t index, const char *words, size_t length);
+/* The last place that is known of a batch up to `index`, which may be one that was done last; NULL: none. */
+const stream_mark *stream_leases_find(const stream_leases *l, int64_t shard, int64_t index);
 
 /* All shards are at their end. */
 bool stream_leases_over(const stream_leases *l);

@@ -140,12 +140,13 @@ static void note_place(ps *s, const ps_answer *a) {
   if (!a->stopped) give_batch(s, a->next);
 }
 
-/* Where to begin reading the shard to go on with, unless it is the one that this worker reads anyway. */
+/* Where to begin reading the shard to go on with, unless it is the one that this worker reads anyway. May be a batch that
+ * the leader has had and another server not. */
 static shoal_status find_mark(ps *s, strategy_place *place) {
   place->mark = NULL;
   if (!s->is_stream || place->next < 0) return NULL;
   if (place->next == s->shard && place->index == s->index + 1) return NULL;
-  TRY(ps_client_find(s->client, place->next, &place->marked, s->marked));
+  TRY(ps_client_find(s->client, place->next, &place->index, &place->marked, s->marked));
   if (place->marked) place->mark = s->marked;
   return NULL;
 }
