@@ -471,7 +471,7 @@ static void image_records(void **state) {
   write_record(path, NULL, 0, 1);
   assert_fails(load(path, "image-tfrecord", &any, &l), SHOAL_ERR_INPUT, "'image/encoded' is missing");
   write_record(path, "GIF89a", 6, 1);
-  assert_fails(load(path, "image-tfrecord", &any, &l), SHOAL_ERR_INPUT, "neither JPEG nor PNG");
+  assert_fails(load(path, "image-tfrecord", &any, &l), SHOAL_ERR_INPUT, "is no JPEG, PNG, BMP or WebP");
   size_t n;
   uint8_t *bytes = files_read(path, &n);
   bytes[n - 6] ^= 1;

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "cli/cluster_job.h"
+#include "cli/data_notes.h"
 #include "cli/log_view.h"
 #include "cli/membership.h"
 #include "cli/record.h"
@@ -376,6 +377,7 @@ static int64_t fair_threads(int64_t workers) { return MAX_OF(sysconf(_SC_NPROCES
 static shoal_status prepare(watch *w) {
   training *b = w->crew->base;
   TRY(training_load(b, false));
+  TRY(notes_say(b, w->crew->screen));
   int classes = b->train.classes;
   int64_t rows = b->rows;
   job_close_rows(&b->train);

@@ -12,6 +12,7 @@
 #define BATCH_ENCODED 16  /* images are large */
 #define MOST_CLASSES 65536 /* of which the histogram counts */
 #define SHOWN_CLASSES 20
+#define SHOWN_COLUMNS 40
 #define MOST_NUMBERS 64   /* of a dense row kept for showing */
 #define SHOWN_ENTRIES 8   /* of a row shown */
 
@@ -53,6 +54,7 @@ typedef struct {
   const char *format;
   const char *const *names; /* of the classes, borrowed; NULL: labels are numbers */
   const char *read_from; /* the files, when PATH does not name them itself */
+  const char *learned;   /* from the columns; NULL: nothing */
   shoal_pipeline_statistics count;
 } findings;
 
@@ -240,6 +242,7 @@ static shoal_status print_json(const char *path, const findings *f) {
                                                      (json_int_t)f->most_index)
                                          : json_null());
   json_object_set_new(o, "values", spread_json(&f->values));
+  json_object_set_new(o, "preprocessing", f->learned ? json_loads(f->learned, 0, NULL) : json_null());
   json_object_set(o, "first_rows", f->first);
   json_object_set_new(o, "seconds", number(f->seconds));
   json_object_set_new(o, "rows_per_second", number((double)f->rows / f->seconds));
@@ -249,6 +252,15 @@ static shoal_status print_json(const char *path, const findings *f) {
   json_dumpf(o, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
   putchar('\n');
   json_decref(o);
+  return NULL;
+}
+
+/* Columns of text, and those with missing values that were filled. */
+static shoal_status print_columns(const char *learned) {
+  text lines = {0};
+  TRY(data_describe_columns(learned, "               ", SHOWN_COLUMNS, &lines));
+  if (lines.data) printf("columns        %s", lines.data + strspn(lines.data, " "));
+  text_fini(&lines);
   return NULL;
 }
 
@@ -295,7 +307,7 @@ static void print_labels(const findings *f) {
   if (shown == SHOWN_CLASSES && f->largest >= SHOWN_CLASSES) puts("                 ...   (--json has them all)");
 }
 
-static void print_text(const char *path, const findings *f) {
+static shoal_status print_text(const char *path, const findings *f) {
   const rows_schema *s = &f->schema;
   char a[GROUPED_TEXT], b[GROUPED_TEXT], shape[SHOAL_SHAPE_TEXT];
   table_column size = {0};
@@ -318,9 +330,11 @@ static void print_text(const char *path, const findings *f) {
     printf("features       %s\n", grouped_text(features_of(f), a));
   }
   print_labels(f);
+  TRY(print_columns(f->learned));
   printf("speed          %s rows/s, %.1f MB/s\n", grouped_text((int64_t)((double)f->rows / f->seconds), a),
          1e-6 * (double)f->bytes / f->seconds);
   print_first(f);
+  return NULL;
 }
 
 static shoal_status inspect_with(const inspect_flags *flags, const char *path, findings *f) {
@@ -342,10 +356,11 @@ static shoal_status inspect_with(const inspect_flags *flags, const char *path, f
     f->format = pipeline_format(p)->name;
     f->names = shoal_pipeline_class_names(p);
     f->read_from = found.data;
+    f->learned = shoal_pipeline_preprocessing(p);
     status = read_through(flags, p, f);
   }
   if (!status && flags->json) status = print_json(path, f);
-  else if (!status) print_text(path, f);
+  else if (!status) status = print_text(path, f);
   shoal_pipeline_destroy(p);
   text_fini(&found);
   return status;

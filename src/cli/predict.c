@@ -92,7 +92,7 @@ static shoal_status read_bytes(const char *path, rows_block *into) {
   if (!file) return status_errno(errno, "cannot open it");
   shoal_status status = NULL;
   if (fstat(fileno(file), &info) || !S_ISREG(info.st_mode) || info.st_size > PICTURE_MOST)
-    status = status_make(SHOAL_ERR_INPUT, "is no file of at most %d bytes: give the path of a PNG or JPEG",
+    status = status_make(SHOAL_ERR_INPUT, "is no file of at most %d bytes: give the path of a picture",
                          PICTURE_MOST);
   if (!status) status = rows_reserve(into, 1, info.st_size);
   if (!status && fread(into->bytes, 1, (size_t)info.st_size, file) != (size_t)info.st_size)
@@ -107,7 +107,7 @@ static shoal_status read_bytes(const char *path, rows_block *into) {
   return status;
 }
 
-/* A PNG or JPEG, as rows of such pictures were made to fit when the model was trained. */
+/* A picture, as rows of such pictures were made to fit when the model was trained. */
 static shoal_status predict_colour(saved_model *s, const char *path, output *out) {
   const shoal_shape input = job_input(&s->job, s->kind), *in = &input;
   const char *own = s->kind->transform ? s->kind->transform : "", *given = s->job.transform ? s->job.transform : own;

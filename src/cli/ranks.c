@@ -1,3 +1,4 @@
+#include "cli/data_notes.h"
 #include "cli/ranks.h"
 
 #include "base/clock.h"
@@ -340,7 +341,7 @@ static shoal_status open_run(rank_run *t) {
   t->crew->report->parameters = shoal_model_parameters(b->model);
   t->crew->report->threads = shoal_model_threads(b->model);
   if (first && !b->flags.quiet) announce(t);
-  return NULL;
+  return first ? notes_say(b, t->crew->screen) : NULL;
 }
 
 static json_t *own_report(rank_run *t, const shoal_fit_result *fit, const shoal_evaluation *test) {

@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "cli/command.h"
 #include "cli/curve.h"
+#include "cli/data_notes.h"
 #include "cli/described.h"
 #include "cli/evaluator.h"
 #include "cli/interrupt.h"
@@ -226,6 +227,7 @@ static shoal_status train_alone(train_run *t) {
   if (job_is_mirrored(f) || f->deterministic) TRY(mirrored_create(&mirrored, &t->strategy));
   TRY(make_folder(t));
   announce(t);
+  TRY(notes_say(&t->base, &t->screen));
   t->begun = true;
   TRY(fit(t));
   const bool tested = t->last.test.examples && t->last.step == t->report.fit.updates && !t->report.fit.restored;

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define MOST_JPEG (256 << 20) /* bytes of a file */
+#define MOST_BYTES (256 << 20) /* of a file */
 
 /* from [from_height, from_width] to to [height, width]: each new pixel is the mean of the area it covers, parts of
  * pixels counted as parts. */
@@ -67,10 +67,10 @@ done:
   return status;
 }
 
-static shoal_status read_jpeg(FILE *file, const char *path, size_t n, int height, int width, uint8_t *out) {
-  if (n > MOST_JPEG)
-    return status_make(SHOAL_ERR_INPUT, "%s: has %zu bytes, JPEGs of at most %d are read: make it smaller", path, n,
-                       MOST_JPEG);
+static shoal_status read_encoded(FILE *file, const char *path, size_t n, int height, int width, uint8_t *out) {
+  if (n > MOST_BYTES)
+    return status_make(SHOAL_ERR_INPUT, "%s: has %zu bytes, pictures of at most %d are read: make it smaller", path, n,
+                       MOST_BYTES);
   image_decoder *decoder = NULL;
   image whole = {0};
   uint8_t *bytes = malloc(n);
@@ -95,9 +95,9 @@ static shoal_status read_raw(FILE *file, const char *path, int height, int width
   struct stat info;
   if (fstat(fileno(file), &info)) return status_errno(errno, "%s: cannot find its size", path);
   if ((uint64_t)info.st_size != want)
-    return status_make(SHOAL_ERR_INPUT, "%s: byte 0: expected a PNG or JPEG, or exactly %zu raw bytes (%d x "
-                                        "%d); this is neither and has %lld bytes", path, want, height, width,
-                       (long long)info.st_size);
+    return status_make(SHOAL_ERR_INPUT, "%s: byte 0: expected a PNG, JPEG, BMP or WebP, or exactly %zu raw "
+                                        "bytes (%d x %d); this is neither and has %lld bytes", path, want, height,
+                       width, (long long)info.st_size);
   if (fread(out, 1, want, file) != want)
     return status_make(SHOAL_ERR_INPUT, "%s: cannot read its %zu bytes", path, want);
   return NULL;
@@ -112,16 +112,16 @@ shoal_status image_read_gray(const char *path, int height, int width, shoal_tens
   shoal_status status;
   struct stat info;
   if (fstat(fileno(file), &info) || !S_ISREG(info.st_mode)) {
-    status = status_make(SHOAL_ERR_INPUT, "%s: is no regular file: give the path of a PNG, JPEG or raw picture", path);
+    status = status_make(SHOAL_ERR_INPUT, "%s: is no regular file: give the path of a picture", path);
     goto done;
   }
   TRY_GOTO(status, shoal_tensor_create(SHOAL_U8, SHOAL_SHAPE(1, height, width, 1), &t), done);
-  png_byte mark[8];
+  png_byte mark[IMAGE_HEAD];
   size_t got = fread(mark, 1, sizeof mark, file);
   rewind(file);
-  if (got == sizeof mark && !png_sig_cmp(mark, 0, sizeof mark)) status = read_png(file, path, height, width, t.data);
+  if (got >= 8 && !png_sig_cmp(mark, 0, 8)) status = read_png(file, path, height, width, t.data);
   else if (info.st_size != (off_t)height * width && image_is_known(mark, got))
-    status = read_jpeg(file, path, (size_t)info.st_size, height, width, t.data);
+    status = read_encoded(file, path, (size_t)info.st_size, height, width, t.data);
   else status = read_raw(file, path, height, width, t.data);
 done:
   fclose(file);

@@ -1,5 +1,5 @@
 #include "base/mem.h"
-#include "data/image.h"
+#include "data/image_codecs.h"
 
 #include <setjmp.h>
 #include <stdio.h>
@@ -23,7 +23,9 @@ static bool is_jpeg(const uint8_t *bytes, size_t n) {
 
 static bool is_png(const uint8_t *bytes, size_t n) { return n >= 8 && !memcmp(bytes, png_mark, 8); }
 
-bool image_is_known(const uint8_t *bytes, size_t n) { return is_jpeg(bytes, n) || is_png(bytes, n); }
+bool image_is_known(const uint8_t *bytes, size_t n) {
+  return is_jpeg(bytes, n) || is_png(bytes, n) || image_is_bmp(bytes, n) || image_is_webp(bytes, n);
+}
 
 shoal_status image_reshape(image *i, int height, int width, int channels) {
   size_t need = (size_t)height * (size_t)width * (size_t)channels + IMAGE_SLACK;
@@ -111,7 +113,7 @@ void image_decoder_destroy(image_decoder *d) {
   free(d);
 }
 
-static shoal_status check_size(uint64_t height, uint64_t width, size_t n, int ratio) {
+shoal_status image_check_size(uint64_t height, uint64_t width, size_t n, int ratio) {
   if (!height || !width || height * width > IMAGE_MOST_PIXELS)
     return status_make(SHOAL_ERR_INPUT, "the picture is %llu x %llu, at most %d pixels are read: make it smaller",
                        (unsigned long long)height, (unsigned long long)width, IMAGE_MOST_PIXELS);
@@ -148,7 +150,7 @@ static shoal_status start_jpeg(image_decoder *d, const uint8_t *bytes, size_t n,
   struct jpeg_decompress_struct *jpeg = &d->jpeg;
   jpeg_mem_src(jpeg, bytes, n);
   jpeg_read_header(jpeg, TRUE);
-  TRY(check_size(jpeg->image_height, jpeg->image_width, n, MOST_RATIO));
+  TRY(image_check_size(jpeg->image_height, jpeg->image_width, n, MOST_RATIO));
   bool inks = jpeg->jpeg_color_space == JCS_CMYK || jpeg->jpeg_color_space == JCS_YCCK;
   jpeg->out_color_space = inks ? JCS_CMYK : channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
   choose_scale(jpeg, least_height, least_width);
@@ -209,7 +211,7 @@ static shoal_status decode_png(const uint8_t *bytes, size_t n, int channels, ima
   shoal_status status = NULL;
   if (!png_image_begin_read_from_memory(&png, bytes, n))
     return status_make(SHOAL_ERR_INPUT, "the PNG is corrupted (%s): make it again", png.message);
-  status = check_size(png.height, png.width, n, PNG_RATIO);
+  status = image_check_size(png.height, png.width, n, PNG_RATIO);
   if (!status) status = image_reshape(out, (int)png.height, (int)png.width, channels);
   if (!status) {
     png_color black = {0, 0, 0};
@@ -228,6 +230,9 @@ shoal_status image_decode(image_decoder *d, const uint8_t *bytes, size_t n, int 
     return status_make(SHOAL_ERR_ARGUMENT, "images are decoded to 1 or 3 channels, %d are asked for", channels);
   if (is_jpeg(bytes, n)) return decode_jpeg(d, bytes, n, channels, least_height, least_width, out);
   if (is_png(bytes, n)) return decode_png(bytes, n, channels, out);
-  if (!n) return status_make(SHOAL_ERR_INPUT, "expected a JPEG or PNG image, found no bytes at all");
-  return status_make(SHOAL_ERR_INPUT, "expected a JPEG or PNG image, found %zu bytes that open with %02x", n, bytes[0]);
+  if (image_is_bmp(bytes, n)) return image_decode_bmp(bytes, n, channels, out);
+  if (image_is_webp(bytes, n)) return image_decode_webp(bytes, n, channels, out);
+  if (!n) return status_make(SHOAL_ERR_INPUT, "expected a JPEG, PNG, BMP or WebP image, found no bytes at all");
+  return status_make(SHOAL_ERR_INPUT, "expected a JPEG, PNG, BMP or WebP image, found %zu bytes that open with %02x", n,
+                     bytes[0]);
 }

@@ -1,4 +1,4 @@
-/* The format "image-folder": DIR/CLASS/FILE, JPEG or PNG. A class is called as its folder; unless the caller has
+/* The format "image-folder": DIR/CLASS/FILE, images of any kind. A class is called as its folder; unless the caller has
  * numbered them, classes are numbered in the order of their names. The rows are the files in the order of folders and
  * names, still encoded. Hidden files, and files beside the class folders, count for nothing; any other file in a class
  * folder must be an image. */
@@ -47,7 +47,7 @@ static void free_entries(struct dirent **entries, int n) {
 }
 
 static bool image_name(const char *name) {
-  static const char *const endings[] = {".jpg", ".jpeg", ".png"};
+  static const char *const endings[] = {".jpg", ".jpeg", ".png", ".bmp", ".webp"};
   const char *dot = strrchr(name, '.');
   for (size_t i = 0; dot && i < COUNT_OF(endings); i++)
     if (!strcasecmp(dot, endings[i])) return true;
@@ -192,8 +192,8 @@ static shoal_status append(int fd, rows_block *into) {
   size_t got = 0;
   TRY(fill(fd, place, (size_t)info.st_size, &got));
   if (!image_is_known(place, got))
-    return status_make(SHOAL_ERR_INPUT, got ? "expected a JPEG or PNG image, found something else: remove it"
-                                            : "the file is empty, expected a JPEG or PNG image: remove it");
+    return status_make(SHOAL_ERR_INPUT, got ? "expected a JPEG, PNG, BMP or WebP image, found something else: remove it"
+                                            : "the file is empty, expected an image: remove it");
   into->offsets[into->count + 1] = into->offsets[into->count] + (int64_t)got;
   return NULL;
 }
@@ -251,7 +251,7 @@ static const char *row_name(const file_reader *base, int64_t record) {
 
 const format format_image_folder = {
     .name = "image-folder",
-    .summary = "a folder with a folder of JPEG or PNG images for each class",
+    .summary = "a folder with a folder of JPEG, PNG, BMP or WebP images for each class",
     .detect = detect,
     .open = open_reader,
     .schema = schema,

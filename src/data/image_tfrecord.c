@@ -78,7 +78,7 @@ static const char *look_into(const uint8_t *record, size_t n, content *out) {
   if (found == EXAMPLE_BAD) return c.problem;
   if (!have_image) return "'" ENCODED "' is missing";
   if (!have_label) return "'" LABEL "' is missing";
-  if (!image_is_known(out->encoded, (size_t)out->bytes)) return "'" ENCODED "' is neither JPEG nor PNG";
+  if (!image_is_known(out->encoded, (size_t)out->bytes)) return "'" ENCODED "' is no JPEG, PNG, BMP or WebP";
   return NULL;
 }
 

@@ -3,9 +3,14 @@
  * Sparse rows by default: `label` (an int64, -1/+1 or 0/1), `index` (int64s, ascending) and `value` (as many floats;
  * all 1 without it);
  * --fields names others: "label,index,value". "label=clk,dense=age,fare" takes the numbers of the features named, in
- * this order, as a dense row; a single feature of bytes is a row of u8. */
+ * this order, as a dense row; a single feature of bytes is an image: an encoded one, or raw u8 of the size that other
+ * features say (example_image.h). Where no fields are named and there is no `index`, an image is looked for.
+ * "label=clk,ids=user,brand" makes sparse rows of lists of ids: each id of each feature has a place among the
+ * --features, by a hash. */
 #include "base/mem.h"
-#include "data/example.h"
+#include "base/random.h"
+#include "data/example_image.h"
+#include "data/image.h"
 #include "data/sparse.h"
 #include "data/tfrecord.h"
 
@@ -26,7 +31,10 @@ typedef struct {
   rows_schema schema;
   int64_t limit; /* indices are below it */
   bool labels_optional;
+  int classes;   /* as the caller said */
   wanted label, index, value;
+  bool named;    /* the user said which features */
+  bool ids;      /* `dense` are lists of ids, which make a sparse row */
   wanted *dense; /* [dense_count], owned */
   size_t dense_count;
   int64_t *scratch; /* [scratch_capacity], for lists that are not as they should be */
@@ -77,17 +85,18 @@ static shoal_status parse_keyed(tfrecord_rows *r, const char *fields) {
     if (equals) {
       size_t n = (size_t)(equals - at);
       one = NULL;
-      dense = n == 5 && !memcmp(at, "dense", 5);
+      r->ids |= n == 3 && !memcmp(at, "ids", 3);
+      dense = (n == 5 && !memcmp(at, "dense", 5)) || (n == 3 && !memcmp(at, "ids", 3));
       if (n == 5 && !memcmp(at, "label", 5)) one = &r->label;
       if (n == 5 && !memcmp(at, "index", 5)) one = &r->index;
       if (n == 5 && !memcmp(at, "value", 5)) one = &r->value;
       if (!one && !dense)
         return status_make(SHOAL_ERR_ARGUMENT, "unknown key '%.*s' in the fields '%s': one of label, index, value, "
-                           "dense", (int)MIN_OF(n, (size_t)100), at, fields);
+                           "dense, ids", (int)MIN_OF(n, (size_t)100), at, fields);
       at = equals + 1;
     } else if (!dense) {
-      return status_make(SHOAL_ERR_ARGUMENT, "'%.*s' in the fields '%s' belongs to no key: only dense= takes several "
-                         "names", (int)MIN_OF((size_t)(end - at), (size_t)100), at, fields);
+      return status_make(SHOAL_ERR_ARGUMENT, "'%.*s' in the fields '%s' belongs to no key: only dense= and ids= take "
+                         "several names", (int)MIN_OF((size_t)(end - at), (size_t)100), at, fields);
     }
     size_t n = (size_t)(end - at);
     if (dense) TRY(add_dense(r, at, n));
@@ -102,6 +111,7 @@ static shoal_status parse_fields(tfrecord_rows *r, const char *fields) {
   static const char *const standard[] = {"label", "index", "value"};
   for (int i = 0; i < 3; i++) TRY(set_name(places[i], standard[i], 5));
   if (!fields) return NULL;
+  r->named = true;
   if (strchr(fields, '=')) return parse_keyed(r, fields);
   const char *at = fields;
   for (int i = 0; i < 3; i++) {
@@ -183,7 +193,8 @@ static shoal_status missing(tfrecord_rows *r, const wanted *w, const uint8_t *da
   text found = {0};
   shoal_status status = example_describe(data, n, &found);
   if (status) shoal_status_free(status);
-  status = bad(r, "expected a feature '%s', found %s: name the features with --fields", w->name,
+  status = bad(r, "expected a feature '%s', found %s: name the features with --fields label=NAME and dense=NAME,... "
+                  "(numbers, an image) or ids=NAME,...", w->name,
                found.data ? found.data : "none");
   text_fini(&found);
   return status;
@@ -231,6 +242,66 @@ static shoal_status read_sparse(tfrecord_rows *r, const uint8_t *data, size_t n,
   return NULL;
 }
 
+/* The place of an id: of the same feature and id always the same. */
+static int32_t place_of(const tfrecord_rows *r, const wanted *w, int64_t id) {
+  uint64_t hash = 0;
+  for (size_t i = 0; i < w->length; i++) hash = random_mix(hash, (uint8_t)w->name[i]);
+  return (int32_t)(random_mix(hash, (uint64_t)id) % (uint64_t)r->limit);
+}
+
+static int ascending(const void *a, const void *b) {
+  int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+  return (x > y) - (x < y);
+}
+
+/* Sorted, an index once, with how often it came as its value. Returns how many are left. */
+static int64_t count_equal(int32_t *indices, float *values, int64_t n) {
+  int64_t kept = 0;
+  qsort(indices, (size_t)n, sizeof *indices, ascending);
+  for (int64_t i = 0; i < n; i++) {
+    if (kept && indices[kept - 1] == indices[i]) {
+      values[kept - 1]++;
+      continue;
+    }
+    indices[kept] = indices[i];
+    values[kept++] = 1;
+  }
+  return kept;
+}
+
+/* The label of a record; -1 where there is none and need not be. */
+static shoal_status find_label(tfrecord_rows *r, const uint8_t *data, size_t n, int32_t *out) {
+  const char *problem = NULL;
+  example_feature f;
+  example_step step = example_find(data, n, r->label.name, &f, &problem);
+  if (step == EXAMPLE_BAD) return bad(r, "expected a tf.train.Example, but %s", problem);
+  if (step == EXAMPLE_END && !r->labels_optional) return missing(r, &r->label, data, n);
+  *out = -1;
+  return step == EXAMPLE_FEATURE ? read_label(r, &f, out) : NULL;
+}
+
+/* A row of ids: what a record does not have gives none. */
+static shoal_status read_ids(tfrecord_rows *r, const uint8_t *data, size_t n, rows_block *into) {
+  TRY(rows_reserve(into, 1, (int64_t)n)); /* an id has more than a byte */
+  int64_t start = into->offsets[into->count], count = 0;
+  const char *problem = NULL;
+  example_feature f;
+  TRY(find_label(r, data, n, &into->labels[into->count]));
+  for (size_t i = 0; i < r->dense_count; i++) {
+    const wanted *w = &r->dense[i];
+    if (example_find(data, n, w->name, &f, &problem) != EXAMPLE_FEATURE || f.kind == EXAMPLE_NONE) continue;
+    int64_t ids = f.kind == EXAMPLE_INTS ? example_ints(&f, NULL, 0) : -1;
+    if (ids < 0 || count + ids > (int64_t)n)
+      return bad(r, "expected a list of int64 ids in '%s', found %s, or it is malformed", w->name,
+                 example_kind_name(f.kind));
+    TRY(mem_grow((void **)&r->scratch, &r->scratch_capacity, (size_t)ids, sizeof *r->scratch));
+    example_ints(&f, r->scratch, (size_t)ids);
+    for (int64_t k = 0; k < ids; k++) into->indices[start + count++] = place_of(r, w, r->scratch[k]);
+  }
+  into->offsets[into->count + 1] = start + count_equal(into->indices + start, into->values + start, count);
+  return NULL;
+}
+
 /* The numbers of one feature into their place in the row, to: [count]. */
 static shoal_status read_numbers(tfrecord_rows *r, const wanted *w, const example_feature *f, float *to) {
   int64_t count = f->kind == EXAMPLE_FLOATS ? example_floats(f, to, (size_t)w->count) : example_count(f);
@@ -245,19 +316,31 @@ static shoal_status read_numbers(tfrecord_rows *r, const wanted *w, const exampl
   return all_finite(to, count) ? NULL : bad(r, "a value in '%s' is no finite number: mend or drop the row", w->name);
 }
 
+/* An image, still encoded. */
+static shoal_status read_encoded(tfrecord_rows *r, const example_feature *f, rows_block *into) {
+  const uint8_t *bytes = NULL;
+  int64_t length = example_bytes(f, 0, &bytes);
+  if (length < 0 || !image_is_known(bytes, (size_t)length))
+    return bad(r, "expected an image in '%s', as in the first record, found %s", r->dense[0].name,
+               length < 0 ? example_kind_name(f->kind) : "other bytes");
+  TRY(rows_reserve(into, 1, length));
+  int64_t start = into->offsets[into->count];
+  memcpy(into->bytes + start, bytes, (size_t)length);
+  into->offsets[into->count + 1] = start + length;
+  return NULL;
+}
+
 static shoal_status read_dense(tfrecord_rows *r, const uint8_t *data, size_t n, rows_block *into) {
   TRY(rows_reserve(into, 1, 0));
-  uint8_t *row = (uint8_t *)into->features + (size_t)into->count * rows_dense_bytes(&r->schema);
+  bool encoded = r->schema.kind == ROWS_BYTES;
+  uint8_t *row = encoded ? NULL : (uint8_t *)into->features + (size_t)into->count * rows_dense_bytes(&r->schema);
   const char *problem = NULL;
   example_feature f;
-  example_step step = example_find(data, n, r->label.name, &f, &problem);
-  if (step == EXAMPLE_BAD) return bad(r, "expected a tf.train.Example, but %s", problem);
-  if (step == EXAMPLE_END && !r->labels_optional) return missing(r, &r->label, data, n);
-  into->labels[into->count] = -1;
-  if (step == EXAMPLE_FEATURE) TRY(read_label(r, &f, &into->labels[into->count]));
+  TRY(find_label(r, data, n, &into->labels[into->count]));
   for (size_t i = 0; i < r->dense_count; i++) {
     const wanted *w = &r->dense[i];
     if (example_find(data, n, w->name, &f, &problem) != EXAMPLE_FEATURE) return missing(r, w, data, n);
+    if (encoded) return read_encoded(r, &f, into);
     if (w->kind != EXAMPLE_BYTES) {
       TRY(read_numbers(r, w, &f, (float *)(void *)row + w->offset));
       continue;
@@ -274,6 +357,19 @@ static shoal_status read_dense(tfrecord_rows *r, const uint8_t *data, size_t n, 
 
 /* ---- opening */
 
+/* What a row of one feature of bytes looks like, from a record. */
+static shoal_status learn_bytes(tfrecord_rows *r, const uint8_t *data, size_t n, const example_feature *f) {
+  const uint8_t *bytes;
+  int64_t length = example_bytes(f, 0, &bytes);
+  r->schema.kind = image_is_known(bytes, (size_t)length) ? ROWS_BYTES : ROWS_DENSE;
+  r->schema.dtype = SHOAL_U8;
+  r->schema.scale = 1.0f / 255;
+  if (r->schema.kind == ROWS_BYTES || example_image_shape(data, n, length, &r->schema.shape)) return NULL;
+  char shape[SHOAL_SHAPE_TEXT];
+  return bad(r, "'%s' holds %lld bytes, but other features say that the image is %s: expected one byte a pixel and "
+                "channel", r->dense[0].name, (long long)length, shoal_shape_text(&r->schema.shape, shape));
+}
+
 /* What the dense row looks like, from a record. */
 static shoal_status learn_dense(tfrecord_rows *r, const uint8_t *data, size_t n) {
   int64_t width = 0;
@@ -289,13 +385,24 @@ static shoal_status learn_dense(tfrecord_rows *r, const uint8_t *data, size_t n)
     if (w->count < 1 || (f.kind == EXAMPLE_BYTES && r->dense_count > 1))
       return bad(r, "expected numbers in '%s' (bytes only alone), found %s x %lld", w->name, example_kind_name(f.kind),
                  (long long)example_count(&f));
+    if (f.kind == EXAMPLE_BYTES) return learn_bytes(r, data, n, &f);
     width += w->count;
   }
-  bool pixels = r->dense[0].kind == EXAMPLE_BYTES;
   r->schema.kind = ROWS_DENSE;
-  r->schema.dtype = pixels ? SHOAL_U8 : SHOAL_F32;
-  r->schema.scale = pixels ? 1.0f / 255 : 1;
+  r->schema.dtype = SHOAL_F32;
   r->schema.shape = SHOAL_SHAPE(width);
+  return NULL;
+}
+
+/* Takes an image for the row where nobody has said what to take, and sparse rows are not there. */
+static shoal_status try_image(tfrecord_rows *r, const uint8_t *data, size_t n) {
+  example_feature picture, label, index;
+  const char *problem = NULL;
+  if (r->named || example_find(data, n, r->index.name, &index, &problem) != EXAMPLE_END) return NULL;
+  if (!example_find_image(data, n, &picture, &label) || (!label.name && !r->labels_optional)) return NULL;
+  if (label.name) TRY(set_name(&r->label, label.name, label.name_length));
+  TRY(add_dense(r, picture.name, picture.name_length));
+  r->schema.classes = r->classes;
   return NULL;
 }
 
@@ -312,6 +419,8 @@ static shoal_status look(tfrecord_rows *r) {
     shoal_status_free(status);
     if (!more) return tfrecord_seek(&r->in, &(file_position){0});
   }
+  if (data) TRY(try_image(r, data, n));
+  if (r->ids) return tfrecord_seek(&r->in, &(file_position){0});
   if (!data && r->dense_count)
     return status_make(SHOAL_ERR_INPUT, "%s: expected a record to learn the features from, found none", r->base.path);
   if (data && r->dense_count) {
@@ -364,7 +473,10 @@ static shoal_status open_any(const char *path, const uint8_t *bytes, size_t n, c
     goto failed;
   }
   TRY_GOTO(status, parse_fields(r, options->fields), failed);
-  r->schema.classes = options->classes ? options->classes : r->dense_count ? 0 : 2;
+  r->classes = options->classes;
+  bool sparse = r->ids || !r->dense_count;
+  r->schema.classes = options->classes ? options->classes : sparse ? 2 : 0;
+  if (r->ids && !options->features) r->limit = r->schema.features = CRITEO_FEATURES;
   if (bytes) TRY_GOTO(status, tfrecord_open_memory(bytes, n, r->base.path, check, &r->in), failed);
   else TRY_GOTO(status, tfrecord_open(r->base.path, check, &r->in), failed);
   TRY_GOTO(status, look(r), failed);
@@ -398,7 +510,8 @@ static shoal_status read_rows(file_reader *reader, int64_t most, rows_block *int
     r->base.can_go_on = r->in.can_go_on;
     if (status) return status;
     if (!data) break;
-    TRY(r->dense_count ? read_dense(r, data, n, into) : read_sparse(r, data, n, into));
+    if (r->ids) TRY(read_ids(r, data, n, into));
+    else TRY(r->dense_count ? read_dense(r, data, n, into) : read_sparse(r, data, n, into));
     into->count++;
     ++*got;
   }
@@ -423,7 +536,7 @@ static bool detect(const char *path, const uint8_t *head, size_t n, bool folder)
 
 const format format_tfrecord = {
     .name = "tfrecord",
-    .summary = "TFRecord files of tf.train.Examples: label, index, value (sparse), or named numbers (dense)",
+    .summary = "TFRecord files of tf.train.Examples: label, index, value (sparse), named numbers (dense), images",
     .detect = detect,
     .open = open_file,
     .schema = get_schema,

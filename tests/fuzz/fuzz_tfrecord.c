@@ -13,7 +13,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
   if (!n) return 0;
   uint8_t mode = bytes[0];
   format_options options = {.no_checksums = mode & 1,
-                            .fields = mode & 2 ? "label=y,dense=a,b" : NULL,
+                            .fields = mode & 2 ? (mode & 32 ? "label=y,ids=a,b" : "label=y,dense=a,b") : NULL,
                             .features = mode & 4 ? 1000 : 0,
                             .classes = mode & 8 ? 3 : 0};
   bytes++;

@@ -1,0 +1,105 @@
+"""Columns of CSV files: missing values, text and scales, learned from the training rows and used everywhere."""
+import json
+import random
+import struct
+import unittest
+
+import support
+
+COLUMNS = "label=Survived,skip=Name,categories=Pclass,missing=mean"
+HEAD = ["Survived", "Pclass", "Name", "Sex", "Age", "Fare", "Embarked"]
+
+
+def passengers(rows, seed, ports="SCQ"):
+    """Who survives follows from sex, class and age, which are not of one scale, and some of which are missing."""
+    numbers = random.Random(seed)
+    for i in range(rows):
+        sex, pclass, age = numbers.choice(["male", "female"]), numbers.choice([1, 2, 3]), numbers.uniform(1, 70)
+        fare = numbers.uniform(5, 500)
+        score = 3 * (sex == "female") - (pclass - 2) - (age - 35) / 20 - 1.5
+        shown = numbers.choice(["", "NA", "?"]) if numbers.random() < 0.05 else f"{age:.1f}"
+        yield [str(int(score > 0)), str(pclass), f'"Doe, {i}"', sex, shown, f"{fare:.4f}", numbers.choice(ports)]
+
+
+def write(path, rows, order=range(7), separator=","):
+    lines = [separator.join(row[i] for i in order) for row in [HEAD, *rows]]
+    path.write_text("\n".join(lines) + "\n")
+
+
+class Columns(support.Case):
+    def setUp(self):
+        super().setUp()
+        write(self.folder / "train.csv", passengers(400, 1))
+        # Semicolons, another order, and a port that no training row has.
+        write(self.folder / "test.csv", passengers(200, 2, "SCX"), [6, 5, 4, 3, 2, 1, 0], ";")
+
+    def learn(self, run, *flags, expect=0):
+        return self.shoal("train", "softmax", "--data", "train.csv", "--test-data", "test.csv", "--columns", COLUMNS,
+                          "--transform", "standardise", "--epochs", 20, "--batch-size", 20, "--run-dir", run,
+                          *flags, expect=expect)
+
+    def summary(self, run):
+        return json.loads((self.folder / run / "summary.json").read_text())
+
+    def settings(self, run):
+        return json.loads((self.folder / run / "settings.json").read_text())
+
+    def test_learned_once_and_used_everywhere(self):
+        said = self.learn("run")
+        self.assertIn("Sex: 2 categories (female, male)", said[1])
+        self.assertRegex(said[1], r"Age: \d+ missing, mean 3\d\.")
+        self.assertGreater(self.summary("run")["test_accuracy"], 0.9)
+        learned = self.settings("run")["preprocessing"]
+        kinds = {c["name"]: c.get("kind") for c in learned["columns"]}
+        self.assertEqual(kinds, {"Survived": None, "Pclass": "categories", "Name": None, "Sex": "categories",
+                                 "Age": "number", "Fare": "number", "Embarked": "categories"})
+        self.assertEqual(learned["columns"][6]["words"], ["C", "Q", "S"])
+        self.assertEqual(len(learned["features"]["shift"]), 3 + 2 + 1 + 1 + 3)
+        for file in ["run/model.safetensors", *(self.folder / "run" / "checkpoints").glob("*.safetensors")]:
+            raw = (self.folder / file).read_bytes()
+            header = json.loads(raw[8:8 + struct.unpack("<Q", raw[:8])[0]])
+            self.assertEqual(json.loads(header["__metadata__"]["preprocessing"]), learned)
+        tested = json.loads(self.shoal("eval", "run", "--json")[0])
+        self.assertEqual(tested["accuracy"], self.summary("run")["test_accuracy"])
+        self.shoal("predict", "run", "--index", "0-3")
+        # Streamed, with workers, with several threads: the same is learned.
+        for run, flags in (("stream", ["--stream", "--classes", 2]), ("ps", ["--workers", 2]),
+                           ("mirrored", ["--strategy", "mirrored", "--workers", 2, "--threads", 2])):
+            self.learn(run, *flags)
+            self.assertEqual(self.settings(run)["preprocessing"], learned, run)
+            self.assertGreater(self.summary(run)["test_accuracy"], 0.9, run)
+
+    def test_resume_keeps_it(self):
+        self.learn("run", "--epochs", 2)
+        before = self.settings("run")["preprocessing"]
+        # The files now have other words and another scale.
+        write(self.folder / "train.csv", passengers(400, 3, "SQX"))
+        self.learn("run", "--epochs", 4, "--resume")
+        self.assertEqual(self.settings("run")["preprocessing"], before)
+
+    def test_what_is_said(self):
+        failed = self.shoal("train", "softmax", "--data", "train.csv", "--columns", "label=Survived,skip=Name",
+                                      "--run-dir", "bad", expect=1)
+        self.assertRegex(failed[1], r"train\.csv: record \d+ at byte \d+: line \d+: column 4 \('Age'\): the "
+                         r"value is missing.*missing=mean")
+        large = [["y", "a", "b"], ["0", "1", "900"], ["1", "2", "1000"], ["1", "3", "950"]]
+        (self.folder / "large.csv").write_text("\n".join(",".join(r) for r in large) + "\n")
+        said = self.shoal("train", "softmax", "--data", "large.csv", "--epochs", 1, "--run-dir", "large")
+        self.assertIn("numbers as large as 1000", said[1])
+        self.assertIn("--transform standardise", said[1])
+        pixels = [["label", *(f"p{i}" for i in range(16))]] + [[str(k % 2), *(str(16 * i) for i in range(16))]
+                                                               for k in range(4)]
+        (self.folder / "pixels.csv").write_text("\n".join(",".join(r) for r in pixels) + "\n")
+        said = self.shoal("train", "softmax", "--data", "pixels.csv", "--epochs", 1, "--run-dir", "pixels")
+        self.assertIn("scale=1/255", said[1])
+        said = self.shoal("train", "softmax", "--data", "pixels.csv", "--epochs", 1, "--run-dir", "scaled",
+                          "--transform", "scale=1/255")
+        self.assertNotIn("scale=1/255", said[1])
+        found = json.loads(self.shoal("data", "inspect", "train.csv", "--columns", COLUMNS, "--json")[0])
+        self.assertEqual(found["preprocessing"]["columns"][3]["words"], ["female", "male"])
+        shown = self.shoal("data", "inspect", "train.csv", "--columns", COLUMNS)[0]
+        self.assertIn("Embarked: 3 categories (C, Q, S)", shown)
+
+
+if __name__ == "__main__":
+    unittest.main()
