@@ -21,7 +21,7 @@ const char *const *data_split_names(void);
   {.name = "format", .kind = FLAG_TEXT, .offset = (base) + offsetof(read_flags, format), .value = "NAME",            \
    .help = "of the files; 'shoal data list' names them", .standard = "found out from the content"},                    \
       {.name = "columns", .kind = FLAG_TEXT, .offset = (base) + offsetof(read_flags, columns), .value = "TEXT",        \
-       .help = "csv and tsv: which column is what, e.g. label=0,skip=name"},                                           \
+       .help = "csv and tsv: which column is what, e.g. label=y,skip=id,missing=mean"},                                \
       {.name = "fields", .kind = FLAG_TEXT, .offset = (base) + offsetof(read_flags, fields), .value = "NAMES",         \
        .help = "tfrecord: the features that hold label, index and value", .standard = "label,index,value"},            \
       {.name = "features", .kind = FLAG_INT, .offset = (base) + offsetof(read_flags, features), .value = "N",          \
@@ -33,7 +33,7 @@ const char *const *data_split_names(void);
       {.name = "no-checksums", .kind = FLAG_BOOL, .offset = (base) + offsetof(read_flags, no_checksums),               \
        .help = "tfrecord: do not check CRCs"},                                                                         \
       {.name = "transform", .kind = FLAG_TEXT, .offset = (base) + offsetof(read_flags, transform), .value = "STEPS",   \
-       .help = "done to each image, e.g. resize=28x28,gray"},                                                          \
+       .help = "done to each image, e.g. resize=28x28,gray, or row of numbers, e.g. standardise"},                     \
       {.name = "threads", .kind = FLAG_INT, .offset = (base) + offsetof(read_flags, threads), .value = "N",            \
        .help = "threads that decode images", .standard = "one a processor", .least = 1, .most = 64},                   \
   {                                                                                                                    \
