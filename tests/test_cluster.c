@@ -128,6 +128,19 @@ static void slurm_steps(void **state) {
   assert_false(slurm_step());
 }
 
+static void names(void **state) {
+  char name[CLUSTER_NAME];
+  cluster c;
+  assert_string_equal(cluster_worker_name(false, 1, name), "worker/1");
+  assert_string_equal(cluster_worker_name(true, 0, name), "chief/0");
+  assert_string_equal(cluster_worker_name(true, 2, name), "worker/1");
+  parse("{\"chief\": [\"a:1\"], \"worker\": [\"b:2\", \"c:3\"], \"ps\": [\"d:4\"]}", "chief:0", &c);
+  assert_string_equal(cluster_worker_address(&c, 0), "a:1");
+  assert_string_equal(cluster_worker_address(&c, 2), "c:3");
+  assert_null(cluster_worker_address(&c, 3));
+  cluster_fini(&c);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(with_a_chief),
@@ -135,6 +148,7 @@ int main(void) {
       cmocka_unit_test(evaluator_inside_and_outside),
       cmocka_unit_test(wrong_ones_are_refused),
       cmocka_unit_test(slurm_steps),
+      cmocka_unit_test(names),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -78,7 +78,7 @@ function stack(shares, label) {
 }
 
 function sharesOf(summary) {
-  const rows = (summary.tasks || []).filter(t => t.time && t.time.shares).map(t => [`${t.role}/${t.index}`, t.time.shares]);
+  const rows = (summary.tasks || []).filter(t => t.time && t.time.shares).map(t => [t.name || `${t.role}/${t.index}`, t.time.shares]);
   if (!rows.length && summary.verdict && summary.verdict.shares) rows.push(['workers', summary.verdict.shares]);
   if (!rows.length) return null;
   const used = SHARES.filter(([k]) => rows.some(([, s]) => s[k] > 0.0005));
@@ -117,7 +117,7 @@ export function taskTable(run) {
   const columns = TASK_COLUMNS.filter(([k]) => tasks.some(t => t[k] !== undefined && t[k] !== null));
   return h('div', { class: 'card' }, h('div', { class: 'scroll' }, h('table', {},
     h('thead', {}, h('tr', {}, h('th', { class: 'word', scope: 'col' }, 'task'), columns.map(([, name]) => h('th', { scope: 'col' }, name)))),
-    h('tbody', {}, tasks.map(t => h('tr', {}, h('td', { class: 'word' }, `${t.role}/${t.index}`),
+    h('tbody', {}, tasks.map(t => h('tr', {}, h('td', { class: 'word' }, t.name || `${t.role}/${t.index}`),
       columns.map(([k, , show]) => h('td', {}, show(t[k])))))))));
 }
 

@@ -126,11 +126,14 @@ void cluster_job_fini(cluster_job *j) {
   *j = (cluster_job){0};
 }
 
+bool cluster_job_has_chief(const cluster_job *j) { return j->members && j->members->counts[SHOAL_CHIEF] > 0; }
+
 ps_options cluster_job_options(const cluster_job *j, const training *t, int index) {
   const job_flags *f = &t->flags;
   ps_options o = {.worker = index,
                   .table = job_has_table(f, t->kind),
                   .workers = (int)f->workers,
+                  .has_chief = cluster_job_has_chief(j),
                   .together = job_is_together(f),
                   .staleness = f->staleness,
                   .in_flight = (int)f->in_flight,

@@ -3,6 +3,7 @@
 #ifndef SHOAL_CLI_CLUSTER_JOB_H
 #define SHOAL_CLI_CLUSTER_JOB_H
 
+#include "cluster/cluster.h"
 #include "net/key_ring.h"
 #include "cli/training.h"
 #include "train/ps.h"
@@ -13,6 +14,7 @@ typedef struct {
   int64_t rows;   /* of the training data */
   const char *addresses[SERVERS_MOST];
   int servers;
+  const cluster *members; /* as the user described them; NULL: a cluster on this machine */
   net_options net; /* keys, where messages are encrypted; they point into: */
   key_ring ring;
   json_t *file;   /* texts here and in the flags may point into it */
@@ -24,6 +26,7 @@ SHOAL_CHECKED shoal_status cluster_job_write(const cluster_job *j, const char *p
 /* Fills the job and, in `t`, the flags, the kind and the folder. Of keys only where they lie: t->flags.keys. */
 SHOAL_CHECKED shoal_status cluster_job_read(const char *path, training *t, cluster_job *out);
 void cluster_job_fini(cluster_job *j);
+bool cluster_job_has_chief(const cluster_job *j);
 /* For worker or server `index`. */
 ps_options cluster_job_options(const cluster_job *j, const training *t, int index);
 

@@ -140,6 +140,8 @@ static void on_line(watch *w, int task, const char *line) {
     progress_note(w->crew->screen, json_string_value(value));
   } else if ((value = json_object_get(o, "ready"))) {
     crew_announce(w->crew, value);
+  } else if ((value = json_object_get(o, "membership"))) {
+    membership_note(w->crew->report, json_incref(value));
   } else if ((value = json_object_get(o, "trace"))) {
     summary_add_trace(w->crew->report, json_incref(value));
   } else if ((value = json_object_get(o, "result")) && !m->result) {
@@ -363,9 +365,8 @@ shoal_status crew_check(const crew *c) {
     const json_t *accuracy = json_object_get(task, "test_accuracy");
     if (!job_is_together(f) || !json_is_number(accuracy)) continue; /* without test rows there is none */
     if (json_number_value(accuracy) == r->test.accuracy) continue;
-    return status_make(SHOAL_ERR_PEER, "worker/%lld measures an accuracy of %.6f, worker/0 %.6f: in sync mode they "
-                       "must agree", (long long)json_integer_value(json_object_get(task, "index")),
-                       json_number_value(accuracy), r->test.accuracy);
+    return status_make(SHOAL_ERR_PEER, "%s measures an accuracy of %.6f, the chief %.6f: in sync mode they must agree",
+                       summary_task_name(task), json_number_value(accuracy), r->test.accuracy);
   }
   return NULL;
 }

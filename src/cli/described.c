@@ -1,5 +1,6 @@
 #include "cli/described.h"
 
+#include "cli/membership.h"
 #include "cli/record.h"
 #include "cli/say.h"
 #include "cli/table.h"
@@ -97,13 +98,11 @@ typedef struct {
 
 static void say_result(const crew *c, const json_t *task) {
   char a[COUNTED_TEXT], b[COUNTED_TEXT];
-  const char *role = json_string_value(json_object_get(task, "role"));
-  int index = (int)json_integer_value(json_object_get(task, "index"));
+  const char *name = summary_task_name(task);
   if (json_object_get(task, "updates"))
-    printf("%s/%d: %s applied\n", role, index,
-           counted_text(json_integer_value(json_object_get(task, "updates")), "update", a));
+    printf("%s: %s applied\n", name, counted_text(json_integer_value(json_object_get(task, "updates")), "update", a));
   else
-    printf("%s/%d: %s, %s, test accuracy %.2f %%\n", role, index,
+    printf("%s: %s, %s, test accuracy %.2f %%\n", name,
            counted_text(json_integer_value(json_object_get(task, "steps")), "step", a),
            counted_text(json_integer_value(json_object_get(task, "examples")), "example", b),
            100 * json_number_value(json_object_get(task, "test_accuracy")));
@@ -120,6 +119,8 @@ static void hear(void *context, const char *key, json_t *value) {
     crew_show_test(c, value);
   } else if (!strcmp(key, "note")) {
     progress_note(c->screen, json_string_value(value));
+  } else if (!strcmp(key, "membership")) {
+    membership_note(c->report, json_incref(value));
   } else if (!strcmp(key, "trace")) {
     summary_add_trace(c->report, json_incref(value));
   } else if (!strcmp(key, "tasks")) {
@@ -150,7 +151,7 @@ static shoal_status look_at_data(training *b, bool server, cluster_job *job) {
 shoal_status described_run(crew *c, const cluster *place) {
   training *b = c->base;
   bool server = place->role == SHOAL_PS;
-  cluster_job job = {.id = place->id, .servers = place->counts[SHOAL_PS]};
+  cluster_job job = {.id = place->id, .servers = place->counts[SHOAL_PS], .members = place};
   for (int i = 0; i < job.servers; i++) job.addresses[i] = place->addresses[SHOAL_PS][i];
   listener l = {.crew = c, .chief = cluster_worker(place) == 0};
   task_ears ears = {.context = &l, .tell = hear, .collects = true};
@@ -161,6 +162,7 @@ shoal_status described_run(crew *c, const cluster *place) {
                   .stop = c->stop,
                   .ears = &ears};
   job.net.insecure = b->flags.insecure;
+  c->report->has_chief = cluster_job_has_chief(&job);
   if (b->flags.max_restarts < 0) b->flags.max_restarts = 0; /* nobody is known to do it */
   shoal_status status = b->flags.keys ? key_ring_read(b->flags.keys, server, &job.ring, &job.net) : NULL;
   if (!status) status = look_at_data(b, server, &job);
@@ -169,5 +171,7 @@ shoal_status described_run(crew *c, const cluster *place) {
   progress_clear(c->screen);
   if (!status && l.chief) status = crew_check(c);
   cluster_job_fini(&job);
-  return server ? status : status_wrap(status, "worker/%d", t.index); /* a server names itself */
+  char name[CLUSTER_NAME];
+  if (server) return status; /* it names itself */
+  return status_wrap(status, "%s", cluster_worker_name(c->report->has_chief, t.index, name));
 }

@@ -34,7 +34,7 @@ static void read_task(const run_report *r, const json_t *o, verdict_task *t) {
                                 .input = number_of(time, "input_seconds")},
                       .steps = count_of(o, "steps"),
                       .busy_seconds = number_of(o, "busy_seconds")};
-  snprintf(t->name, sizeof t->name, "%.20s/%d", role ? role : "?", index);
+  snprintf(t->name, sizeof t->name, "%.31s", summary_task_name(o));
   t->gradients = r->tasks && r->flags->ps ? summary_gradients(r->tasks, index) : -1;
   json_array_foreach(json_object_get(o, "gradients"), i, used) t->served += json_integer_value(used);
 }

@@ -53,6 +53,8 @@ shoal_status metrics_open(metrics *m, const metrics_options *options) {
   *m = (metrics){.fd = -1, .options = *options};
   pthread_mutex_init(&m->lock, NULL);
   snprintf(m->task, sizeof m->task, "%s/%d", options->role, options->index);
+  if (options->task) snprintf(m->task, sizeof m->task, "%s", options->task);
+  m->options.task = m->task;
   if (!options->folder) {
     m->kept = json_array();
     return m->kept ? NULL : status_no_memory();

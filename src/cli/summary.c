@@ -107,6 +107,7 @@ json_t *task_json(const task_report *t) {
   if (!o) return o;
   char host[256] = "";
   gethostname(host, sizeof host - 1);
+  json_object_set_new(o, "name", t->name ? json_string(t->name) : json_sprintf("%s/%d", t->role, t->index));
   json_object_set_new(o, "host", json_string(host));
   json_object_set_new(o, "cpu_user_seconds", number(t->use.cpu_user_seconds));
   json_object_set_new(o, "cpu_system_seconds", number(t->use.cpu_system_seconds));
@@ -123,6 +124,11 @@ json_t *task_json(const task_report *t) {
   json_object_set_new(o, "touched_rows", json_integer(t->touched_rows));
   json_object_set_new(o, "exchanged_bytes", json_integer(t->exchanged_bytes));
   return o;
+}
+
+const char *summary_task_name(const json_t *task) {
+  const char *name = json_string_value(json_object_get(task, "name"));
+  return name ? name : "?";
 }
 
 int64_t summary_gradients(const json_t *tasks, int worker) {
@@ -289,8 +295,7 @@ static void print_tasks(const json_t *tasks, FILE *to, int width) {
       steps = json_object_get(tests, "count");
       accuracy = json_object_get(tests, "last_accuracy");
     }
-    snprintf(c[TASK].cell, TABLE_CELL, "%s/%lld", json_string_value(json_object_get(task, "role")),
-             (long long)json_integer_value(json_object_get(task, "index")));
+    snprintf(c[TASK].cell, TABLE_CELL, "%s", summary_task_name(task));
     table_set_int(&c[STEPS], json_integer_value(steps ? steps : json_object_get(task, "updates")));
     if (examples)
       table_set_int(&c[EXAMPLES], json_integer_value(examples));
@@ -323,6 +328,8 @@ void summary_print(const run_report *r, FILE *to) {
   snprintf(c[STRATEGY].cell, TABLE_CELL, "%s%s%s", f->strategy, job_is_cluster(f) ? " " : "",
            job_is_cluster(f) ? f->mode : "");
   table_set_int(&c[WORKERS], f->workers);
+  int there = membership_final_workers(r);
+  if (there < f->workers) snprintf(c[WORKERS].cell, TABLE_CELL, "%d of %lld", there, (long long)f->workers);
   table_set_int(&c[BATCH], f->batch_size);
   table_set_int(&c[GLOBAL], job_global_batch(f));
   table_set_int(&c[EPOCHS], fit->epochs);

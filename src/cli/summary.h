@@ -26,6 +26,8 @@ typedef struct {
   double startup_seconds, total_seconds;
   sampler_use use;
   int restarts;  /* of tasks of a cluster of local processes */
+  bool has_chief; /* users call worker 0 chief/0, worker 1 worker/0, ... */
+  json_t *membership; /* workers that left or came while others trained, in order (membership.h); NULL: none */
   verdict verdict; /* set by summary_json */
   json_t *traces; /* parts of a timeline (observe/trace_file.h); NULL: none */
   json_t *tasks; /* of a cluster, as they go to summary.json; borrowed. NULL: this process alone */
@@ -35,6 +37,7 @@ typedef struct {
 typedef struct {
   const char *role; /* "worker", "ps" */
   int index;
+  const char *name; /* what users call it; NULL: ROLE/INDEX */
   pid_t pid;
   double seconds; /* in training */
   sampler_use use;
@@ -48,6 +51,8 @@ typedef struct {
   int64_t exchanged_bytes; /* then: to and from servers in steps, without what testing and saving took */
 } task_report;
 
+/* What users call a task that is one of summary.json's. */
+const char *summary_task_name(const json_t *task);
 /* Adds a part of a timeline; takes it. */
 void summary_add_trace(run_report *r, json_t *part);
 /* The caller owns it; NULL: no memory. */

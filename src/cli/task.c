@@ -4,6 +4,7 @@
 #include "cli/curve.h"
 #include "cli/evaluator.h"
 #include "cli/interrupt.h"
+#include "cli/membership.h"
 #include "cli/metrics.h"
 #include "cli/record.h"
 #include "exec/session.h"
@@ -32,6 +33,11 @@ typedef struct {
 } task;
 
 static const char *role_of(const task *t) { return t->place.server ? "ps" : "worker"; }
+
+/* What users call that worker. */
+static const char *worker_name(const task *t, int worker, char out[CLUSTER_NAME]) {
+  return cluster_worker_name(cluster_job_has_chief(t->place.job), worker, out);
+}
 
 /* Takes `value`. */
 static void tell(const task *t, const char *key, json_t *value) {
@@ -82,6 +88,20 @@ static void on_eval(void *context, int64_t rows, const shoal_progress *p, const 
                               record_to_json(progress_record, p), "test", record_to_json(evaluation_record, e)));
 }
 
+/* Of a cluster on this machine, the process that started all tasks has told already who has ended. */
+static void on_change(void *context, const ps_change *c) {
+  task *t = context;
+  const cluster *members = t->place.job->members;
+  char name[CLUSTER_NAME];
+  text line = {0};
+  worker_name(t, c->worker, name);
+  tell(t, "membership", membership_json(c, name));
+  if (!members && c->kind == PS_DISCONNECTED) return;
+  membership_describe(c, name, members ? cluster_worker_address(members, c->worker) : NULL, &line);
+  if (!line.failed) tell(t, "note", json_string(line.data));
+  text_fini(&line);
+}
+
 static void on_note(void *context, const char *line) { tell(context, "note", json_string(line)); }
 
 static int server_of(void *context, const shoal_value *variable) { return ps_strategy_server(context, variable); }
@@ -90,11 +110,15 @@ static int server_of(void *context, const shoal_value *variable) { return ps_str
 static shoal_status open_metrics(task *t) {
   training *b = t->place.base;
   bool collects = t->place.ears->collects, chief = !t->place.server && t->place.index == 0;
+  char name[CLUSTER_NAME], device[64];
+  bool named = cluster_job_has_chief(t->place.job);
   metrics_options o = {.folder = collects && !chief ? NULL : b->dir.path,
+                       .task = t->place.server ? NULL : worker_name(t, t->place.index, name),
                        .role = role_of(t),
                        .index = t->place.index,
                        .host = collects || chief};
-  graph_export_options graph = {.device = "/job:worker/task:0", .server_of = server_of, .context = t->strategy};
+  snprintf(device, sizeof device, "/job:%s/task:0", named ? "chief" : "worker");
+  graph_export_options graph = {.device = device, .server_of = server_of, .context = t->strategy};
   if (collects && chief) TRY(metrics_repair(b->dir.metrics));
   TRY(training_open_metrics(b, &o, chief ? &graph : NULL, &t->log));
   return metrics_start_sampling(&t->log);
@@ -111,6 +135,7 @@ static shoal_status be_chief(task *t) {
 static json_t *worker_json(task *t, const shoal_fit_result *fit, const shoal_evaluation *test) {
   task_report report = {.role = role_of(t),
                         .index = t->place.index,
+                        .name = t->log.task,
                         .pid = getpid(),
                         .seconds = fit->seconds,
                         .threads = shoal_model_threads(t->place.base->model),
@@ -240,6 +265,8 @@ static shoal_status be_worker(task *t) {
   if (t->place.index == 0) TRY(be_chief(t));
   ps_options options = cluster_job_options(t->place.job, b, t->place.index);
   options.stop = t->place.stop;
+  options.listener = t;
+  options.on_change = on_change;
   TRY(open_trace(t));
   TRY(ps_strategy_create(&options, b->model, &t->strategy));
   shoal_fit_options fit;

@@ -341,6 +341,7 @@ static void clean_up(train_run *t) {
   training_fini(&t->base);
   json_decref(t->kept);
   json_decref(t->report.tasks);
+  json_decref(t->report.membership);
   json_decref(t->report.traces);
   json_decref(t->report.confusion);
   events_destroy(t->events);

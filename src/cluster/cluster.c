@@ -238,3 +238,19 @@ int shoal_cluster_count(const shoal_cluster *c, shoal_role role) { return c->cou
 const char *shoal_cluster_address(const shoal_cluster *c, shoal_role role, int index) {
   return index >= 0 && index < c->counts[role] ? c->addresses[role][index] : NULL;
 }
+
+const char *cluster_worker_name(bool has_chief, int worker, char out[CLUSTER_NAME]) {
+  if (has_chief && worker == 0)
+    snprintf(out, CLUSTER_NAME, "chief/0");
+  else
+    snprintf(out, CLUSTER_NAME, "worker/%d", worker - has_chief);
+  return out;
+}
+
+const char *cluster_worker_address(const cluster *c, int worker) {
+  int chiefs = c->counts[SHOAL_CHIEF];
+  if (worker < 0 || worker >= cluster_workers(c)) return NULL;
+  const char *address =
+      worker < chiefs ? c->addresses[SHOAL_CHIEF][worker] : c->addresses[SHOAL_WORKER][worker - chiefs];
+  return strncmp(address, "tcp://", 6) ? address : address + 6;
+}

@@ -36,5 +36,10 @@ const char *cluster_role_name(cluster_role role);
 /* Workers, the chief included, count from 0 and the chief is 0. cluster_worker: this process; -1: it is none. */
 int cluster_workers(const cluster *c);
 int cluster_worker(const cluster *c);
+/* What users call that worker: "worker/1"; in a cluster with a chief "chief/0", "worker/0", ... Returns out. */
+#define CLUSTER_NAME 32
+const char *cluster_worker_name(bool has_chief, int worker, char out[CLUSTER_NAME]);
+/* As it was written down; NULL: there is no such worker. */
+const char *cluster_worker_address(const cluster *c, int worker);
 
 #endif

@@ -331,6 +331,18 @@ shoal_status ps_client_collect(ps_client *c, int server, int which, char **out, 
   return NULL;
 }
 
+shoal_status ps_client_changes(ps_client *c, int64_t known, ps_change out[PS_CHANGES_MOST], int *n, int64_t *all) {
+  net_message m;
+  TRY(client_send(c, 0, (net_header){.kind = PS_CHANGES, .number = (uint64_t)known}, NULL, NULL));
+  TRY(client_await(c, 0, PS_CHANGES, &m));
+  bool good = m.header.kind == PS_CHANGES && !m.header.flags && m.bytes <= PS_CHANGES_MOST * sizeof *out;
+  *n = good ? (int)(m.bytes / sizeof *out) : 0;
+  *all = good ? (int64_t)m.header.number : known;
+  if (good) memcpy(out, m.payload, (size_t)*n * sizeof *out);
+  net_release_client(c->links[0], &m);
+  return good ? NULL : status_make(SHOAL_ERR_PEER, "ps/0 does not say which workers left and came");
+}
+
 shoal_status ps_client_quit(ps_client *c) {
   ps_head head;
   return ask(c, (net_header){.kind = PS_QUIT}, NULL, NULL, NULL, &head);

@@ -114,6 +114,9 @@ SHOAL_CHECKED shoal_status ps_client_report(ps_client *c, const char *words);
 /* The report of worker `which`, or with the number of workers the server's own; *out is the caller's to free, NULL: not
  * there yet, or (*gone) that worker is not here. */
 SHOAL_CHECKED shoal_status ps_client_collect(ps_client *c, int server, int which, char **out, bool *gone);
+/* Worker 0: who left and came since `known` changes (rule 18 of the protocol); *all: how many there are by now. */
+SHOAL_CHECKED shoal_status ps_client_changes(ps_client *c, int64_t known, ps_change out[PS_CHANGES_MOST], int *n,
+                                             int64_t *all);
 SHOAL_CHECKED shoal_status ps_client_quit(ps_client *c);
 
 /* A server's monotonic clock minus this machine's, in seconds, from the quickest PUSH so far; 0 before the first. */

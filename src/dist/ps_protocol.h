@@ -20,8 +20,8 @@
  *     number of gradients in the step (ps_head.used), and wait for so many.
  * 10. PS_STOPPED in the flags of an answer to a PUSH or PULL: no gradient will be used any more. PS_LATE: this one was
  *     not used.
- * 11. Payloads of PUSH, SET, and of the answers to all but COLLECT begin with a ps_head of 128 bytes; the vector
- *     follows, as f32 in the byte order of the machine: all supported ones are little-endian.
+ * 11. Payloads of PUSH, SET, and of the answers to all but COLLECT and CHANGES begin with a ps_head of 128 bytes; the
+ *     vector follows, as f32 in the byte order of the machine: all supported ones are little-endian.
  * 12. A server may hold a table, of which a batch touches few rows. Then a vector never travels whole: a PUSH has the
  *     gradients of the rows its worker asked for last, then the keys of those it asks for now (sparse_keys.h; ps_head
  *     says how many of each), and the answer carries these rows' parameters. The first rows are asked for by ROWS.
@@ -57,7 +57,9 @@
  *     shard over need not read it from its beginning.
  * 20. HOLD, of worker 0, is answered by what a server has done of the stream. Apart, until the next PUSH, PULL, STOP or
  *     DONE of worker 0 the server uses no gradient, so that the vectors read meanwhile are of the same moment. What
- *     each server said is given back to it, behind the ps_start of a training that continues this one. */
+ *     each server said is given back to it, behind the ps_start of a training that continues this one.
+ * 21. The leader counts which workers leave and come while training is under way (ps_head.changes). When that number is
+ *     another than worker 0 knows, worker 0 asks what has changed (CHANGES). */
 #ifndef SHOAL_DIST_PS_PROTOCOL_H
 #define SHOAL_DIST_PS_PROTOCOL_H
 
@@ -90,7 +92,9 @@ enum {
   PS_MARK,      /* number: shard, step: batch; payload: text, where it is found; no answer */
   PS_FIND,      /* number: shard, step: batch; answer: step: batches of the shard that the server has had; number: a
                    marked batch at or before the one asked for, 0: there is none; payload: its text */
-  PS_HOLD       /* answer: head and text, see rule 20 */
+  PS_HOLD,      /* answer: head and text, see rule 20 */
+  PS_CHANGES    /* number: changes that the worker knows of; answer: number: all so far, payload: ps_change of those
+                   since, the last PS_CHANGES_MOST at most */
 };
 
 enum { PS_FLIGHT_MOST = 2 };     /* gradients of a worker without answer */
@@ -115,8 +119,9 @@ typedef struct {
   int64_t updates;       /* = version of the parameters; to the server, of a round: the newest that were used */
   int64_t rows;          /* done since the training's very beginning, resumed part included */
   int64_t counter;       /* the optimizer's own count of updates, 0: it has none */
-  int32_t running;       /* workers here and not done */
-  int32_t used;          /* gradients in the step; to the server: 0, or how many it is to wait for */
+  int16_t running;       /* workers here and not done */
+  int16_t used;          /* gradients in the step; to the server: 0, or how many it is to wait for */
+  int32_t changes;       /* from the server: rule 21 */
   /* From the server, seconds of its own monotonic clock: the request came; all that it waited for was there (answering
    * DONE: the last update was made); this answer went. */
   double arrived, ready, answered;
@@ -148,6 +153,23 @@ typedef struct {
     int64_t shard_epochs; /* to the server, of a stream: that the shard has finished with this batch */
   };
 } ps_head;
+
+/* A worker that left or came while training was under way. */
+typedef enum {
+  PS_DISCONNECTED = 1, /* it left: its connection ended */
+  PS_SILENT,           /* it left: others have waited for it for too long */
+  PS_JOINED,           /* it came for the first time */
+  PS_REJOINED          /* it came again */
+} ps_change_kind;
+
+typedef struct {
+  int32_t worker;
+  int32_t kind;  /* ps_change_kind */
+  int64_t step;  /* updates so far */
+  int64_t rows;  /* of one that left: rows it had been given, which now go to others */
+} ps_change;
+
+#define PS_CHANGES_MOST 64
 
 /* Elements [first, first + count) of a vector, as in SET. */
 typedef struct {
@@ -189,6 +211,6 @@ static inline size_t ps_largest(size_t elements, int nodes, size_t rows, int wor
 }
 
 _Static_assert(sizeof(ps_head) == 128, "whole cache lines, so that the vector after it is aligned");
-_Static_assert(sizeof(ps_start) == 64 && sizeof(ps_piece) == 64, "no holes");
+_Static_assert(sizeof(ps_start) == 64 && sizeof(ps_piece) == 64 && sizeof(ps_change) == 24, "no holes");
 
 #endif

@@ -33,6 +33,7 @@ static shoal_status answer_parts(server *s, const net_message *m, double arrived
     s->head.index = number >= 0 && number < s->streams.n ? s->streams.shards[number].done : 0;
   }
   s->head.steps = s->workers[m->header.from].steps;
+  s->head.changes = (int32_t)s->n_changes;
   s->head.arrived = arrived;
   s->head.ready = m->header.kind == PS_DONE ? s->last_update : s->now;
   s->head.answered = clock_seconds();
@@ -105,10 +106,8 @@ static shoal_status disband(server *s) {
   s->started = s->start_asked = s->stopping = false;
   for (int w = 1; w < s->options->workers; w++) {
     worker *k = &s->workers[w];
-    bool was = is_here(k);
-    for (int i = 0; i < k->waits; i++) TRY(say(s, &k->held[i].message, PS_FENCED, "worker/0 has begun again"));
-    TRY(steps_lose(s, k));
-    s->result.workers[w].deaths -= was; /* it did not die */
+    for (int i = 0; i < k->waits; i++) TRY(say(s, &k->held[i].message, PS_FENCED, "the chief has begun again"));
+    TRY(steps_lose(s, k, 0));
   }
   return NULL;
 }
@@ -267,10 +266,12 @@ static shoal_status on_gone(server *s, const net_message *m) {
   bool early = is_here(w);
   w->peer = 0;
   if (!early) return NULL;
-  TRY(steps_lose(s, w));
+  TRY(steps_lose(s, w, PS_DISCONNECTED));
   if (s->options->returns) return NULL;
+  char name[CLUSTER_NAME];
   if (m->header.from == 0 || (s->started && !present(s)))
-    return status_make(SHOAL_ERR_PEER, "worker/%u went away after %lld steps", m->header.from, (long long)w->steps);
+    return status_make(SHOAL_ERR_PEER, "%s went away after %lld steps",
+                       server_worker_name(s, (int)m->header.from, name), (long long)w->steps);
   return NULL;
 }
 
@@ -310,6 +311,17 @@ static shoal_status on_collect(server *s, const net_message *m) {
   return status;
 }
 
+static shoal_status on_changes(server *s, const net_message *m) {
+  ps_change list[PS_CHANGES_MOST];
+  int64_t known = (int64_t)m->header.number, n = 0;
+  if (known < 0 || known > s->n_changes) known = 0; /* this server was started again */
+  for (int64_t i = MAX_OF(known, s->n_changes - PS_CHANGES_MOST); i < s->n_changes; i++)
+    list[n++] = s->changes[i % PS_CHANGES_MOST];
+  net_header h = {.kind = PS_CHANGES, .from = m->header.from, .number = (uint64_t)s->n_changes};
+  net_part part = {list, (size_t)n * sizeof *list};
+  return net_answer(s->net, m->peer, &h, &part, 1);
+}
+
 static shoal_status handle(server *s, net_message *m, bool *held) {
   if (m->header.from >= (uint32_t)s->options->workers) {
     if (m->header.kind == NET_GONE) return NULL;
@@ -346,6 +358,7 @@ static shoal_status handle(server *s, net_message *m, bool *held) {
     case PS_DONE: return on_done(s, m);
     case PS_REPORT: return on_report(s, m);
     case PS_COLLECT: return on_collect(s, m);
+    case PS_CHANGES: return on_changes(s, m);
     case PS_QUIT:
       s->quit = m->header.from == 0;
       return server_answer(s, m, 0, NO_VECTOR, 0);
@@ -358,18 +371,21 @@ static shoal_status handle(server *s, net_message *m, bool *held) {
 /* "worker/1, worker/2": those whose message would let the job go on. */
 static void name_awaited(const server *s, text *out) {
   for (int w = 0; w < s->options->workers; w++) {
+    char name[CLUSTER_NAME];
     const worker *k = &s->workers[w];
     bool comes = k->state == ABSENT ? !s->started : k->state == GONE && w == 0;
     if (comes || (is_here(k) && !k->waits))
-      text_add(out, "%sworker/%d", out->length ? ", " : "", w);
+      text_add(out, "%s%s", out->length ? ", " : "", server_worker_name(s, w, name));
   }
 }
 
 static shoal_status too_long(const server *s) {
   text names = {0};
+  char chief[CLUSTER_NAME];
   name_awaited(s, &names);
+  if (!names.length) text_add(&names, "QUIT from %s", server_worker_name(s, 0, chief));
   shoal_status status = status_make(SHOAL_ERR_PEER, "no message in %g s; awaited: %s", s->options->patience,
-                                    names.data ? names.data : "QUIT from worker/0");
+                                    names.data ? names.data : "?");
   text_fini(&names);
   return status;
 }
@@ -378,9 +394,10 @@ static shoal_status too_long(const server *s) {
 static shoal_status find_refused(const server *s) {
   for (int w = 0; w < s->options->workers && !s->started; w++) {
     const worker *k = &s->workers[w];
+    char name[CLUSTER_NAME];
     if (k->refused > 0 && s->now - k->refused > REFUSED_SECONDS)
-      return status_make(SHOAL_ERR_PEER, "worker/%d was refused, since its settings are not this server's ('%s'), and "
-                         "has not come back with the right ones", w, s->options->settings);
+      return status_make(SHOAL_ERR_PEER, "%s was refused, since its settings are not this server's ('%s'), and "
+                         "has not come back with the right ones", server_worker_name(s, w, name), s->options->settings);
   }
   return NULL;
 }
@@ -456,9 +473,9 @@ static shoal_status label(server *s) {
   if (!e) return NULL;
   TRY(events_label(e, &(event_label){.kind = EVENT_WAIT, .name = "wait for messages"}, &s->wait_label));
   for (int w = -1; w < s->options->workers; w++) {
-    char name[64];
+    char name[64] = "other message", whose[CLUSTER_NAME];
     uint32_t ignored;
-    snprintf(name, sizeof name, w < 0 ? "other message" : "gradient of worker/%d", w);
+    if (w >= 0) snprintf(name, sizeof name, "gradient of %s", server_worker_name(s, w, whose));
     TRY(events_label(e, &(event_label){.kind = EVENT_SERVER, .name = name}, &ignored));
   }
   return NULL;

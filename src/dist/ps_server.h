@@ -46,6 +46,7 @@ typedef struct {
   net_options net;     /* `largest` is set by the server */
   bool leader;         /* server 0: it hands out the batches */
   int workers;
+  bool has_chief;      /* users call worker 0 chief/0, worker 1 worker/0, ... */
   bool together;
   int backups;         /* together: gradients a step can do without */
   int64_t staleness;   /* below 0: no bound */

@@ -3,6 +3,7 @@
 #ifndef SHOAL_DIST_PS_SERVING_H
 #define SHOAL_DIST_PS_SERVING_H
 
+#include "cluster/cluster.h"
 #include "dist/leases.h"
 #include "dist/ps_protocol.h"
 #include "dist/ps_vectors.h"
@@ -66,8 +67,15 @@ typedef struct {
   uint32_t wait_label;    /* of the timeline, if there is one */
   double start, last_update, last_message, last_look;
   double lost;            /* clock: a worker went away last */
+  ps_change changes[PS_CHANGES_MOST]; /* the last ones; change i is at i % PS_CHANGES_MOST */
+  int64_t n_changes;                  /* all of them */
   ps_server_result result;
 } server;
+
+/* What users call that worker. Returns out. */
+static inline const char *server_worker_name(const server *s, int index, char out[CLUSTER_NAME]) {
+  return cluster_worker_name(s->options->has_chief, index, out);
+}
 
 enum { NO_VECTOR = -1 };
 
@@ -101,8 +109,8 @@ SHOAL_CHECKED shoal_status steps_let_go(server *s);
 SHOAL_CHECKED shoal_status steps_go_on(server *s);
 /* All that wait are told that no gradient will be used any more; nothing is applied. */
 SHOAL_CHECKED shoal_status steps_release_all(server *s);
-/* The worker no longer counts; its connection is fenced. */
-SHOAL_CHECKED shoal_status steps_lose(server *s, worker *w);
+/* The worker no longer counts; its connection is fenced. why: PS_DISCONNECTED, PS_SILENT; 0: it is to begin again. */
+SHOAL_CHECKED shoal_status steps_lose(server *s, worker *w, int why);
 /* Drops those that others have waited for for too long. */
 SHOAL_CHECKED shoal_status steps_find_silent(server *s);
 

@@ -116,6 +116,11 @@ static int64_t slowest(const server *s) {
   return least;
 }
 
+static void note_change(server *s, int index, ps_change_kind kind, int64_t rows) {
+  s->changes[s->n_changes++ % PS_CHANGES_MOST] =
+      (ps_change){.worker = index, .kind = kind, .step = s->head.updates, .rows = rows};
+}
+
 /* told: its steps by the leader's count, for the other servers. */
 static void become_member(server *s, worker *w, int64_t told) {
   if (w->state == MEMBER) return;
@@ -124,8 +129,10 @@ static void become_member(server *s, worker *w, int64_t told) {
   w->state = MEMBER;
   w->longest = 0;
   ps_worker_count *count = &s->result.workers[w - s->workers];
+  bool late = joins && s->now > s->start;
+  if (late) note_change(s, (int)(w - s->workers), count->joins ? PS_REJOINED : PS_JOINED, 0);
   count->joins += joins;
-  count->late_joins += joins && s->now > s->start;
+  count->late_joins += late;
 }
 
 /* Flags of an answer that gives the worker `number`. */
@@ -525,9 +532,11 @@ shoal_status steps_begin(server *s) {
   return s->options->together ? admit_waiting(s, s->options->leader) : go_on_apart(s);
 }
 
-shoal_status steps_lose(server *s, worker *w) {
+shoal_status steps_lose(server *s, worker *w, int why) {
   int index = (int)(w - s->workers);
-  s->result.workers[index].deaths += is_here(w);
+  bool here = is_here(w);
+  int64_t handed_on = s->result.handed_on;
+  s->result.workers[index].deaths += here && why;
   w->state = GONE;
   s->lost = s->now;
   w->peer = 0;
@@ -537,6 +546,7 @@ shoal_status steps_lose(server *s, worker *w) {
   steps_drop_pieces(s, w);
   give_back(s, index);
   if (!s->started) return steps_begin(s);
+  if (here && why) note_change(s, index, (ps_change_kind)why, s->result.handed_on - handed_on);
   return s->holds && index == 0 ? steps_let_go(s) : steps_go_on(s);
 }
 
@@ -551,7 +561,7 @@ shoal_status steps_find_silent(server *s) {
     bool computes = k->state == MEMBER && !k->waits && k->longest > 0;
     bool joins = (k->state == JOINING || k->state == IDLE) && !k->waits;
     double most = MAX_OF(patience, LONGEST_TIMES * k->longest);
-    if ((computes || joins) && s->now - k->heard > most) TRY(steps_lose(s, k));
+    if ((computes || joins) && s->now - k->heard > most) TRY(steps_lose(s, k, PS_SILENT));
   }
   return NULL;
 }

@@ -47,10 +47,12 @@ static double ahead_of(const json_t *part, int server) {
 }
 
 static const json_t *chief_of(const json_t *parts) {
+  static const char *const names[] = {"chief/0", "worker/0", "client/0"};
   size_t i;
   json_t *part;
-  json_array_foreach((json_t *)parts, i, part)
-    if (!strcmp(text_of(part, "task"), "worker/0") || !strcmp(text_of(part, "task"), "client/0")) return part;
+  for (size_t k = 0; k < COUNT_OF(names); k++)
+    json_array_foreach((json_t *)parts, i, part)
+      if (!strcmp(text_of(part, "task"), names[k])) return part;
   return json_array_get(parts, 0);
 }
 

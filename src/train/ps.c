@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/text.h"
+#include "cluster/cluster.h"
 #include "dist/sparse_set.h"
 #include "exec/session.h"
 #include "graph/graph.h"
@@ -62,6 +63,7 @@ typedef struct {
   shoal_tensor indices; /* of a table: the batch's, as rows of the session's table */
   strategy_outcome since; /* of the answers that came since the last outcome */
   shoal_status error; /* the first that `ready` met, for the step */
+  int64_t changes, known_changes; /* of members: as server 0 said last; told to on_change */
   bool ended;
   net_stats stats;    /* of the connections, once closed */
 } ps;
@@ -136,6 +138,7 @@ static void note_place(ps *s, const ps_answer *a) {
   s->since.place.clock = a->head.ready;
   s->since.place.index = a->head.index;
   s->since.place.epochs = a->head.epochs;
+  s->changes = a->head.changes;
   s->over = s->over || a->stopped || a->next == PS_END;
   if (!a->stopped) give_batch(s, a->next);
 }
@@ -203,6 +206,7 @@ static shoal_status join(ps *s, strategy_place *place, bool *lost) {
   s->over = false;
   s->since = (strategy_outcome){0};
   note_place(s, &answer);
+  if (under_way) s->known_changes = s->changes; /* an earlier life of worker 0 has told of those */
   if (s->in_flight > 1) give_batch(s, answer.head.also);
   *place = s->since.place;
   place->next = next_batch(s);
@@ -404,6 +408,18 @@ static shoal_status take_all_answers(ps *s) {
   return NULL;
 }
 
+/* Tells who has left or come since the last time. */
+static shoal_status tell_changes(ps *s) {
+  if (s->base.worker || !s->options.on_change || s->changes == s->known_changes) return NULL;
+  ps_change list[PS_CHANGES_MOST];
+  int n;
+  TRY(take_all_answers(s));
+  TRY(ps_client_changes(s->client, s->known_changes, list, &n, &s->known_changes));
+  s->changes = s->known_changes;
+  for (int i = 0; i < n; i++) s->options.on_change(s->options.listener, &list[i]);
+  return NULL;
+}
+
 static shoal_status push_table(ps *s, const train_batch *next) {
   ps_answer answer = {0};
   s->since.touched += s->part.examples ? ps_table_touched(s->table) : 0;
@@ -475,7 +491,9 @@ static shoal_status exchange(shoal_strategy *base, const train_batch *next, stra
   bool lost;
   const int64_t before = bytes_moved(s);
   const double begun = clock_seconds(), waited = s->since.barrier_seconds + s->since.server_seconds;
-  TRY(explain(s, may_be_lost(s, hand_on(s, next), &lost)));
+  shoal_status status = hand_on(s, next);
+  if (!status) status = tell_changes(s);
+  TRY(explain(s, may_be_lost(s, status, &lost)));
   if (lost) {
     *out = (strategy_outcome){.lost = true};
     return NULL;
@@ -524,6 +542,8 @@ static shoal_status wait_for_others(ps *s, ps_head *head) {
   while (head->running > 0) {
     nanosleep(&(struct timespec){.tv_nsec = (long)(POLL_SECONDS * 1e9)}, NULL);
     TRY(ps_client_done(s->client, head));
+    s->changes = head->changes;
+    TRY(tell_changes(s));
     if (head->rows != seen) last = clock_seconds();
     seen = head->rows;
     if (clock_seconds() - last > s->options.answer_seconds)
@@ -674,8 +694,12 @@ shoal_status ps_strategy_collect(shoal_strategy *base, char **out) {
     if (status || out[i] || gone) {
       i++;
     } else if (clock_seconds() > end) {
-      status = status_make(SHOAL_ERR_PEER, "no report of %s/%d in %g s", i < workers ? "worker" : "ps",
-                           i < workers ? i : server, s->options.answer_seconds);
+      char name[CLUSTER_NAME];
+      if (i < workers)
+        cluster_worker_name(s->options.has_chief, i, name);
+      else
+        snprintf(name, sizeof name, "ps/%d", server);
+      status = status_make(SHOAL_ERR_PEER, "no report of %s in %g s", name, s->options.answer_seconds);
     } else {
       nanosleep(&(struct timespec){.tv_nsec = (long)(POLL_SECONDS * 1e9)}, NULL);
     }

@@ -12,6 +12,7 @@ enum { PS_TASKS_MAX = 256 }; /* that a strategy starts itself */
 
 typedef struct {
   int worker, workers; /* worker: of the strategy; a server has none */
+  bool has_chief;      /* users call worker 0 chief/0, worker 1 worker/0, ...: for messages */
   bool local;          /* of the strategy: servers and other workers are started as copies of this process when a training
                           begins; addresses are made then. This process is worker 0 */
   bool deterministic;  /* of a strategy without a model yet: `round` is set when a training begins */
@@ -31,6 +32,8 @@ typedef struct {
   const int *stop;  /* NULL, or: waiting for a lost server is given up once *stop is not 0 */
   bool table;      /* the model's weights are a table on the servers, see ps_table.h; model_shrink_table was called */
   int64_t block;   /* of a server: see ps_server_options */
+  void *listener;  /* of worker 0, if on_change is not NULL: told when a worker leaves or comes */
+  void (*on_change)(void *listener, const ps_change *change);
   void *describer; /* of a server: see ps_server_options */
   char *(*describe)(void *describer, const ps_server_result *so_far);
   void (*on_look)(void *describer, const ps_server_result *so_far); /* the same */

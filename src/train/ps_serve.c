@@ -87,6 +87,7 @@ shoal_status ps_serve(const ps_options *options, int index, shoal_model *m, cons
                                 .net = options->net,
                                 .leader = index == 0,
                                 .workers = options->workers,
+                                .has_chief = options->has_chief,
                                 .together = options->together,
                                 .staleness = options->staleness,
                                 .in_flight = ps_flight(options),

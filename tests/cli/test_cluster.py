@@ -2,9 +2,11 @@
 import json
 import os
 import pathlib
+import re
 import signal
 import socket
 import subprocess
+import threading
 import time
 
 import support
@@ -355,6 +357,60 @@ class Described(support.Case):
         summary = self.summary("r")
         self.assertEqual(summary["tasks"][0]["deaths"], [0, 1])
         self.assertEqual([t["index"] for t in summary["tasks"] if t["role"] == "worker"], [0])
+
+    def read_until(self, process, pattern):
+        """The first line of its standard error that has the pattern."""
+        timer = threading.Timer(LATEST, process.kill)
+        timer.start()
+        seen = []
+        try:
+            for line in process.stderr:
+                seen.append(line)
+                if re.search(pattern, line):
+                    return line
+        finally:
+            timer.cancel()
+        self.fail(f"no '{pattern}' in {seen}")
+
+    def test_who_leaves_and_comes_is_told(self):
+        """When it happens, at the chief, by the names that the user gave them."""
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            self.cluster["chief"] = [f"127.0.0.1:{s.getsockname()[1]}"]
+        for mode in ("sync", "async"):
+            with self.subTest(mode=mode):
+                flags = ("--epochs", 10000000, "--mode", mode, "--lr", 0.1, "--run-dir", mode)
+                names = ("ps:0", "chief:0", "worker:0", "worker:1")
+                server, chief, first, second = (self.start(t, *flags) for t in names)
+                until = time.monotonic() + 20
+                while time.monotonic() < until and not support.has_begun(self.folder / mode):
+                    time.sleep(0.02)
+                second.kill()
+                address = re.escape(self.cluster["worker"][1])
+                self.read_until(chief, rf"^worker/1 \({address}\) left at step \d+: its connection closed; "
+                                       r"(its \d+ rows are handed on|the others go on without it)$")
+                second = self.start("worker:1", *flags)
+                self.read_until(chief, rf"^worker/1 \({address}\) rejoined at step \d+$")
+                first.kill()
+                self.read_until(chief, r"^worker/0 .*left at step")
+                chief.send_signal(signal.SIGINT)
+                out, err = self.end(chief, expect=130)
+                self.assertRegex(out, r"\b2 of 3\b")
+                self.assertIn("worker/0 was lost", out)
+                self.assertIn("worker/1 left and rejoined: 1 time.", out)
+                self.assertRegex(self.end(second)[0], r"^worker/1: .* steps?")
+                self.end(server)
+                summary = self.summary(mode)
+                self.assertEqual([(m["task"], m["event"], m["reason"]) for m in summary["membership"]],
+                                 [("worker/1", "left", "connection closed"), ("worker/1", "rejoined", None),
+                                  ("worker/0", "left", "connection closed")])
+                self.assertEqual((summary["workers"], summary["final_workers"]), (3, 2))
+                self.assertEqual(summary["lost_workers"], ["worker/0"])
+                self.assertEqual([(t["name"], t["role"], t["index"]) for t in summary["tasks"]],
+                                 [("ps/0", "ps", 0), ("chief/0", "worker", 0), ("worker/1", "worker", 2)])
+                lines = [json.loads(l) for l in (self.folder / mode / "metrics.jsonl").read_text().splitlines()]
+                self.assertLessEqual({l["task"] for l in lines}, {"ps/0", "chief/0", "worker/0", "worker/1"})
+                self.assertIn("chief/0", {l["task"] for l in lines if l["kind"] in ("step", "epoch")})
 
     def test_a_lost_chief_ends_all(self):
         server, chief, other = (self.start(t, "--epochs", 10000000, "--quiet") for t in ("ps:0", "worker:0", "worker:1"))

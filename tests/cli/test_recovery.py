@@ -202,6 +202,8 @@ class Recovery(support.Case):
                 self.assertEqual(summary["lost_workers"], [])
                 self.assertEqual(summary["tasks"][0]["deaths"], [0, 0, 1])
                 self.assertEqual(summary["tasks"][0]["joins"], [1, 1, 2])
+                self.assertEqual([(m["task"], m["event"], m["reason"]) for m in summary["membership"]],
+                                 [("worker/2", "left", "no heartbeat"), ("worker/2", "rejoined", None)])
                 self.assertEqual(len({t["test_accuracy"] for t in summary["tasks"] if t["role"] == "worker"}), 1)
 
 
