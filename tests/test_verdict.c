@@ -58,7 +58,7 @@ static void causes(void **state) {
   r.tasks[WORKERS].busy_seconds = 9;
   verdict_make(&r.facts, &v);
   assert_int_equal(v.cause, VERDICT_SERVER);
-  assert_non_null(strstr(v.text, "ps/0 works 90 %"));
+  assert_non_null(strstr(v.text, "ps/0 is busy 90 %"));
   make(&r);
   for (int w = 0; w < WORKERS; w++) set(&r, w, 2, 0.2, 0.2, 0.1, 7.5);
   verdict_make(&r.facts, &v);
@@ -94,7 +94,7 @@ static void warnings(void **state) {
   r.facts.rate = 0.2;
   verdict_make(&r.facts, &v);
   assert_non_null(strstr(warning(&v, "batch_grew")->text, "3 x 64 = 192"));
-  assert_non_null(strstr(warning(&v, "batch_grew")->text, "--scale-lr, which takes 0.6"));
+  assert_non_null(strstr(warning(&v, "batch_grew")->text, "--scale-lr: a rate of 0.6"));
   r.facts.together = false; /* then an update takes one batch */
   verdict_make(&r.facts, &v);
   assert_null(warning(&v, "batch_grew"));

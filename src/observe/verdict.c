@@ -121,7 +121,7 @@ static void name_barrier(const verdict_facts *f, const verdict_task *slow, verdi
   bool reads = slow->times.input > slow->times.compute;
   snprintf(v->text, sizeof v->text,
            "The workers wait for %s: it takes %.3g ms for its part of a step (%s), the others %.3g ms, and they spend "
-           "%.0f %% of their time at the barrier.", slow->name, 1e3 * own_part(slow), reads ? "reading" : "computing",
+           "%.0f %% of their time at the barrier.", slow->name, 1e3 * own_part(slow), reads ? "reading data" : "computing",
            1e3 * middle, 100 * median_without(f, slow, barrier_share));
 }
 
@@ -134,32 +134,32 @@ static void find_cause(const verdict_facts *f, verdict *v) {
     name_barrier(f, slow, v);
   } else if (v->compute >= 0.5) {
     v->cause = VERDICT_COMPUTING;
-    snprintf(v->text, sizeof v->text, "Computing takes %.0f %% of the workers' time; that is what limits the speed.",
+    snprintf(v->text, sizeof v->text, "Computing takes %.0f %% of the workers' time: that is the bottleneck.",
              100 * v->compute);
   } else if (v->input >= away && v->input >= v->barrier && v->input >= v->compute) {
     v->cause = VERDICT_INPUT;
     snprintf(v->text, sizeof v->text,
-             "The workers wait for rows %.0f %% of their time and compute %.0f %%: reading and "
-             "decoding is what limits the speed.",
+             "The workers wait for data %.0f %% of their time and compute %.0f %%: reading and decoding data is the "
+             "bottleneck.",
              100 * v->input, 100 * v->compute);
   } else if (away >= v->barrier && away >= v->compute) {
     v->cause = busy >= BUSY || v->server > v->network ? VERDICT_SERVER : VERDICT_NETWORK;
     if (v->cause == VERDICT_SERVER)
-      snprintf(v->text, sizeof v->text, "%s works %.0f %% of the time, and the workers wait for the servers %.0f %% of "
+      snprintf(v->text, sizeof v->text, "%s is busy %.0f %% of the time, and the workers wait for the servers %.0f %% of "
                "theirs: more servers (--ps) would help.", server ? server->name : "a server", 100 * busy, 100 * away);
     else
-      snprintf(v->text, sizeof v->text, "Messages between workers and servers are on their way %.0f %% of the workers' "
-               "time, computing takes %.0f %%: a larger --batch-size sends less for each example.", 100 * v->network,
+      snprintf(v->text, sizeof v->text, "The workers spend %.0f %% of their time sending and receiving messages and "
+               "%.0f %% computing: a larger --batch-size sends fewer bytes per example.", 100 * v->network,
                100 * v->compute);
   } else if (v->barrier >= v->compute) {
     v->cause = VERDICT_BARRIER;
-    snprintf(v->text, sizeof v->text, "The workers wait for each other %.0f %% of their time, none of them much longer "
-             "than the rest; they compute %.0f %%. --mode async does not wait.", 100 * v->barrier, 100 * v->compute);
+    snprintf(v->text, sizeof v->text, "The workers wait for each other %.0f %% of their time, none of them much slower "
+             "than the rest; they compute %.0f %%. With --mode async they do not wait.", 100 * v->barrier, 100 * v->compute);
   } else {
     v->cause = VERDICT_COMPUTING;
     snprintf(v->text, sizeof v->text,
              "Computing takes %.0f %% of the workers' time, more than any wait: messages %.0f %%, "
-             "the barrier %.0f %%, rows %.0f %%.",
+             "the barrier %.0f %%, data %.0f %%.",
              100 * v->compute, 100 * away, 100 * v->barrier, 100 * v->input);
   }
 }
@@ -174,8 +174,8 @@ static void warn_about_tasks(const verdict_facts *f, verdict *v) {
     double all = verdict_time(&t->times);
     if (all > 0 && t->times.input / all >= STARVES)
       warn(v, "input_starves", t->name,
-           "%s waits for rows %.0f %% of its time: more --threads, a faster disk, or data that "
-           "needs less decoding would feed it.",
+           "%s waits for data %.0f %% of its time: more --threads, a faster disk, or data that is cheaper to decode "
+           "would help.",
            t->name, 100 * t->times.input / all);
     if (t->gradients < 0 || f->servers == 0) continue;
     double usual = median_without(f, t, gradients_of);
@@ -189,8 +189,7 @@ static void warn_about_tasks(const verdict_facts *f, verdict *v) {
   double middle = slow ? median_without(f, slow, own_part) : 0;
   if (middle > 0 && own_part(slow) >= SLOW * middle)
     warn(v, "slow_task", slow->name,
-         "%s takes %.1f times as long as the others for its part of a step: %.3g ms against "
-         "%.3g ms.",
+         "%s takes %.1f times as long as the others for its part of a step: %.3g ms, the others %.3g ms.",
          slow->name, own_part(slow) / middle, 1e3 * own_part(slow), 1e3 * middle);
 }
 
@@ -198,8 +197,8 @@ static void warn_about_rate(const verdict_facts *f, verdict *v) {
   if (!f->together || f->workers < 2 || !(f->usual_rate > 0) || fabs(f->rate / f->usual_rate - 1) > 1e-6) return;
   char one[GROUPED_TEXT], all[GROUPED_TEXT];
   warn(v, "batch_grew", "",
-       "An update takes %d x %s = %s examples, but the learning rate, %.4g, is the one for %s: "
-       "an epoch has 1/%d as many updates. To learn as one worker does, try --scale-lr, which takes %.4g.",
+       "Each update averages over %d x %s = %s examples, but the learning rate %.4g is the default for %s, and "
+       "an epoch has 1/%d as many updates. To learn as fast as one worker, try --scale-lr: a rate of %.4g.",
        f->workers, grouped_text(f->batch, one), grouped_text(f->workers * f->batch, all), f->rate, one, f->workers,
        f->rate * f->workers);
 }
@@ -238,7 +237,7 @@ void verdict_make(const verdict_facts *f, verdict *out) {
     return;
   }
   if (f->seconds < VERDICT_SHORT)
-    warn(v, "short_run", "", "The run took %.2f s: its figures are about starting up as much as about training.",
+    warn(v, "short_run", "", "The run took only %.2f s: its figures reflect start-up as much as training.",
          f->seconds);
   find_cause(f, v);
   verdict_forecast(f, v);
