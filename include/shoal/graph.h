@@ -1,4 +1,5 @@
-/* A dataflow graph: values made by operators from other values.
+/** @file
+ * A dataflow graph: values made by operators from other values.
  *
  * Errors stick: a call that fails returns NULL and the graph remembers why (the first time); calls that are given NULL
  * return NULL. So a model can be written down line by line and checked once, with shoal_graph_status.
@@ -12,229 +13,264 @@
 extern "C" {
 #endif
 
+/** Nodes and the values between them. */
 typedef struct shoal_graph shoal_graph;
-typedef struct shoal_value shoal_value; /* one output of one node; owned by its graph */
+typedef struct shoal_value shoal_value; /**< one output of one node; owned by its graph */
 
+/** An empty graph. *out: destroy it with shoal_graph_destroy. Fails for lack of memory only. */
 SHOAL_API SHOAL_CHECKED shoal_status shoal_graph_create(shoal_graph **out);
+/** Destroys the graph and all its values, after the sessions that use it. NULL is fine. */
 SHOAL_API void shoal_graph_destroy(shoal_graph *g);
-/* NULL, or the first error, as a new status that the caller owns. */
+/** NULL, or the first error, as a new status that the caller owns. */
 SHOAL_API SHOAL_CHECKED shoal_status shoal_graph_status(const shoal_graph *g);
 
-/* A file in TensorFlow's GraphDef format with Shoal's operators (docs/graphs.md): structure and constants, not what the
- * variables of a session hold. */
+/** Writes a file in TensorFlow's GraphDef format with Shoal's operators (docs/graphs.md): structure and constants, not
+ * what the variables of a session hold. */
 SHOAL_API SHOAL_CHECKED shoal_status shoal_graph_save(const shoal_graph *g, const char *path);
-/* Bad input is SHOAL_ERR_INPUT and names the node. */
+/** Reads such a file. Bad input is SHOAL_ERR_INPUT and names the node. */
 SHOAL_API SHOAL_CHECKED shoal_status shoal_graph_load(const char *path, shoal_graph **out);
 
-/* Names. Nodes made between push and pop are called scope/name. A name already taken gets _1, _2, ... */
+/** Names. Nodes made between push and pop are called scope/name. A name already taken gets _1, _2, ... */
 SHOAL_API void shoal_scope_push(shoal_graph *g, const char *name);
+/** Ends the innermost scope. */
 SHOAL_API void shoal_scope_pop(shoal_graph *g);
-/* The name for the next node made; otherwise the operator's. */
+/** The name for the next node made; without it, the operator's. */
 SHOAL_API void shoal_name_next(shoal_graph *g, const char *name);
-/* Device of the nodes made from here on, e.g. "/job:worker/task:1"; NULL for none. Partial ones ("/job:ps", "/task:1")
+/** Device of the nodes made from here on, e.g. "/job:worker/task:1"; NULL for none. Partial ones ("/job:ps", "/task:1")
  * leave the rest to the placer of a session over a cluster (shoal/placed.h); a session of one process ignores all. */
 SHOAL_API void shoal_device_set(shoal_graph *g, const char *device);
-/* The same until the matching pop; what an inner scope does not say, the outer one decides. */
+/** The same until the matching pop; what an inner scope does not say, the outer one decides. */
 SHOAL_API void shoal_device_push(shoal_graph *g, const char *device);
+/** Ends the innermost shoal_device_push. */
 SHOAL_API void shoal_device_pop(shoal_graph *g);
-/* Nodes made between push and pop run after all of x, whether they use them or not. Scopes add up. */
+/** Nodes made between push and pop run after all of x, whether they use them or not. Scopes add up. */
 SHOAL_API void shoal_control_push(shoal_graph *g, shoal_value *const *x, int n);
+/** Ends the innermost shoal_control_push. */
 SHOAL_API void shoal_control_pop(shoal_graph *g);
 
-/* Of NULL, which a call that failed returns: NULL, a scalar's shape, f32. */
+/** Its name; belongs to the graph. Of NULL, which a call that failed returns, this and the next are NULL, a scalar's
+ * shape and f32. */
 SHOAL_API const char *shoal_value_name(const shoal_value *v);
+/** Its device, outer scopes included; NULL for none. */
 SHOAL_API const char *shoal_value_device(const shoal_value *v);
+/** The operator that makes it, e.g. "matmul". */
 SHOAL_API const char *shoal_value_operator(const shoal_value *v);
+/** SHOAL_UNKNOWN for dimensions that are known only when fed. */
 SHOAL_API shoal_shape shoal_value_shape(const shoal_value *v);
+/** The type of its elements. */
 SHOAL_API shoal_dtype shoal_value_dtype(const shoal_value *v);
-/* Output i of the node that made v; NULL if it has no such output. */
+/** Output i of the node that made v; NULL if it has no such output. */
 SHOAL_API shoal_value *shoal_value_output(shoal_value *v, int i);
-/* The value called `name` (output 0), or NULL. */
+/** The value called `name` (output 0), or NULL. */
 SHOAL_API shoal_value *shoal_graph_find(const shoal_graph *g, const char *name);
 
 /* ---- sources */
+/** What a run is fed with. Dimensions may be SHOAL_UNKNOWN: the batch, which may differ from run to run. */
 SHOAL_API shoal_value *shoal_placeholder(shoal_graph *g, const char *name, shoal_dtype dtype, shoal_shape shape);
-/* One element for each entry of rows of different lengths: [entries], where `offsets`, a placeholder of i64 [rows + 1],
- * says that row i has entries offsets[i] - offsets[0] .. offsets[i + 1] - offsets[0]. Unlike other shapes the number of
- * entries may differ from run to run without a new plan. */
+/** One element for each entry of rows of different lengths: [entries], where `offsets`, a placeholder of i64 [rows +
+ * 1], says that row i has entries offsets[i] - offsets[0] .. offsets[i + 1] - offsets[0]. Unlike other shapes the
+ * number of entries may differ from run to run without a new plan. */
 SHOAL_API shoal_value *shoal_placeholder_ragged(shoal_graph *g, const char *name, shoal_dtype dtype,
                                                 shoal_value *offsets);
-/* Copies the data. */
+/** A constant; copies the data. */
 SHOAL_API shoal_value *shoal_constant(shoal_graph *g, const shoal_tensor *data);
+/** A constant of one number. */
 SHOAL_API shoal_value *shoal_scalar(shoal_graph *g, shoal_dtype dtype, double value);
-/* Starts as `initial` (any value that needs no feed) when a session is made. */
+/** State that stays from run to run. Starts as `initial` (any value that needs no feed) when a session is made. */
 SHOAL_API shoal_value *shoal_variable(shoal_graph *g, const char *name, shoal_value *initial);
+/** A constant, all elements the same. */
 SHOAL_API shoal_value *shoal_fill(shoal_graph *g, shoal_dtype dtype, shoal_shape shape, double value);
-/* As large as `like`, its batch included. */
+/** As large as `like`, its batch included. */
 SHOAL_API shoal_value *shoal_fill_like(shoal_graph *g, shoal_value *like, double value);
+/** f32 in [low, high). New numbers each step, from the session's seed; so for the next two. */
 SHOAL_API shoal_value *shoal_random_uniform(shoal_graph *g, shoal_shape shape, double low, double high);
+/** f32, normally distributed. */
 SHOAL_API shoal_value *shoal_random_normal(shoal_graph *g, shoal_shape shape, double mean, double stddev);
+/** f32, normal, but drawn again beyond two standard deviations. */
 SHOAL_API shoal_value *shoal_random_truncated(shoal_graph *g, shoal_shape shape, double mean, double stddev);
 
-/* The block that begins at (row, col) of a random matrix with so many columns, uniform in [0, 1): its elements depend
+/** The block that begins at (row, col) of a random matrix with so many columns, uniform in [0, 1): its elements depend
  * on the session's seed and their place in the matrix alone, so that any task can make any block of the same matrix. */
 SHOAL_API shoal_value *shoal_random_block(shoal_graph *g, shoal_shape shape, int64_t columns, int64_t row, int64_t col);
 
 /* ---- arithmetic; two operands broadcast as in NumPy */
-SHOAL_API shoal_value *shoal_add(shoal_graph *g, shoal_value *a, shoal_value *b);
-SHOAL_API shoal_value *shoal_sub(shoal_graph *g, shoal_value *a, shoal_value *b);
-SHOAL_API shoal_value *shoal_mul(shoal_graph *g, shoal_value *a, shoal_value *b);
+SHOAL_API shoal_value *shoal_add(shoal_graph *g, shoal_value *a, shoal_value *b); /**< a + b */
+SHOAL_API shoal_value *shoal_sub(shoal_graph *g, shoal_value *a, shoal_value *b); /**< a - b */
+SHOAL_API shoal_value *shoal_mul(shoal_graph *g, shoal_value *a, shoal_value *b); /**< a b, elementwise */
+/** a / b, of floats */
 SHOAL_API shoal_value *shoal_div(shoal_graph *g, shoal_value *a, shoal_value *b);
-SHOAL_API shoal_value *shoal_maximum(shoal_graph *g, shoal_value *a, shoal_value *b);
-SHOAL_API shoal_value *shoal_minimum(shoal_graph *g, shoal_value *a, shoal_value *b);
-SHOAL_API shoal_value *shoal_pow(shoal_graph *g, shoal_value *a, shoal_value *b);
-SHOAL_API shoal_value *shoal_scale(shoal_graph *g, shoal_value *x, double factor);
-SHOAL_API shoal_value *shoal_neg(shoal_graph *g, shoal_value *x);
-SHOAL_API shoal_value *shoal_exp(shoal_graph *g, shoal_value *x);
-SHOAL_API shoal_value *shoal_log(shoal_graph *g, shoal_value *x);
-SHOAL_API shoal_value *shoal_sqrt(shoal_graph *g, shoal_value *x);
-SHOAL_API shoal_value *shoal_square(shoal_graph *g, shoal_value *x);
-SHOAL_API shoal_value *shoal_abs(shoal_graph *g, shoal_value *x);
-SHOAL_API shoal_value *shoal_sign(shoal_graph *g, shoal_value *x);
+SHOAL_API shoal_value *shoal_maximum(shoal_graph *g, shoal_value *a, shoal_value *b); /**< the larger */
+SHOAL_API shoal_value *shoal_minimum(shoal_graph *g, shoal_value *a, shoal_value *b); /**< the smaller */
+SHOAL_API shoal_value *shoal_pow(shoal_graph *g, shoal_value *a, shoal_value *b);     /**< a to the power of b */
+SHOAL_API shoal_value *shoal_scale(shoal_graph *g, shoal_value *x, double factor);    /**< x times a number */
+SHOAL_API shoal_value *shoal_neg(shoal_graph *g, shoal_value *x);                     /**< -x */
+SHOAL_API shoal_value *shoal_exp(shoal_graph *g, shoal_value *x);                     /**< e to the power of x */
+SHOAL_API shoal_value *shoal_log(shoal_graph *g, shoal_value *x);                     /**< natural logarithm */
+SHOAL_API shoal_value *shoal_sqrt(shoal_graph *g, shoal_value *x);                    /**< square root */
+SHOAL_API shoal_value *shoal_square(shoal_graph *g, shoal_value *x);                  /**< x x */
+SHOAL_API shoal_value *shoal_abs(shoal_graph *g, shoal_value *x);                     /**< |x| */
+SHOAL_API shoal_value *shoal_sign(shoal_graph *g, shoal_value *x);                    /**< -1, 0 or 1 */
+/** x, but not below low nor above high */
 SHOAL_API shoal_value *shoal_clip(shoal_graph *g, shoal_value *x, double low, double high);
-SHOAL_API shoal_value *shoal_relu(shoal_graph *g, shoal_value *x);
-SHOAL_API shoal_value *shoal_tanh(shoal_graph *g, shoal_value *x);
-SHOAL_API shoal_value *shoal_sigmoid(shoal_graph *g, shoal_value *x);
-/* Bool, elementwise. */
+SHOAL_API shoal_value *shoal_relu(shoal_graph *g, shoal_value *x);    /**< max(x, 0) */
+SHOAL_API shoal_value *shoal_tanh(shoal_graph *g, shoal_value *x);    /**< hyperbolic tangent */
+SHOAL_API shoal_value *shoal_sigmoid(shoal_graph *g, shoal_value *x); /**< 1 / (1 + e^-x) */
+/** Bool, elementwise. */
 SHOAL_API shoal_value *shoal_equal(shoal_graph *g, shoal_value *a, shoal_value *b);
-SHOAL_API shoal_value *shoal_less(shoal_graph *g, shoal_value *a, shoal_value *b);
+SHOAL_API shoal_value *shoal_less(shoal_graph *g, shoal_value *a, shoal_value *b); /**< a < b, bool */
+/** x as another type; to integers, towards zero */
 SHOAL_API shoal_value *shoal_cast(shoal_graph *g, shoal_value *x, shoal_dtype dtype);
-SHOAL_API shoal_value *shoal_identity(shoal_graph *g, shoal_value *x);
-/* x, but no gradient flows through. */
+SHOAL_API shoal_value *shoal_identity(shoal_graph *g, shoal_value *x); /**< x itself, as a node of its own */
+/** x, but no gradient flows through. */
 SHOAL_API shoal_value *shoal_stop_gradient(shoal_graph *g, shoal_value *x);
 
 /* ---- matrices and rows */
+/** The product of two matrices, each transposed first if asked for. */
 SHOAL_API shoal_value *shoal_matmul(shoal_graph *g, shoal_value *a, shoal_value *b, bool transpose_a, bool transpose_b);
-/* x [..., c] + bias [c] */
+/** x [..., c] + bias [c] */
 SHOAL_API shoal_value *shoal_bias_add(shoal_graph *g, shoal_value *x, shoal_value *bias);
-/* Sum of the diagonal of a square matrix. */
+/** Sum of the diagonal of a square matrix. */
 SHOAL_API shoal_value *shoal_trace(shoal_graph *g, shoal_value *x);
-/* Sum of the diagonal of a b, without the product being made; f64. */
+/** Sum of the diagonal of a b, without the product being made; f64. */
 SHOAL_API shoal_value *shoal_trace_matmul(shoal_graph *g, shoal_value *a, shoal_value *b);
-/* Rows `indices` (i32 or i64, any shape) of params [rows, ...]. Its gradient is row-sparse. */
+/** Rows `indices` (i32 or i64, any shape) of params [rows, ...]. Its gradient is row-sparse. */
 SHOAL_API shoal_value *shoal_gather(shoal_graph *g, shoal_value *params, shoal_value *indices);
-/* [rows, values.dim[1..]], zero but for values[i] added to row indices[i]. */
+/** [rows, values.dim[1..]], zero but for values[i] added to row indices[i]. */
 SHOAL_API shoal_value *shoal_scatter_add(shoal_graph *g, shoal_value *indices, shoal_value *values, int64_t rows);
-/* A sparse matrix [n, rows of w] times w [rows, k]: row i has entries offsets[i] .. offsets[i+1] of (indices, values)
+/** A sparse matrix [n, rows of w] times w [rows, k]: row i has entries offsets[i] .. offsets[i+1] of (indices, values)
  * (counted from offsets[0]). offsets [n+1] i64, indices [entries] i32 or i64, values [entries]. The gradient with
  * respect to w is row-sparse. */
 SHOAL_API shoal_value *shoal_sparse_matmul(shoal_graph *g, shoal_value *offsets, shoal_value *indices,
                                            shoal_value *values, shoal_value *w);
 
 /* ---- shapes */
-/* One dimension may be SHOAL_UNKNOWN: it takes what is left. */
+/** One dimension may be SHOAL_UNKNOWN: it takes what is left. */
 SHOAL_API shoal_value *shoal_reshape(shoal_graph *g, shoal_value *x, shoal_shape shape);
-/* [n, ...] to [n, product of the rest] */
+/** [n, ...] to [n, product of the rest] */
 SHOAL_API shoal_value *shoal_flatten(shoal_graph *g, shoal_value *x);
+/** Axis i of the result is axis order.dim[i] of x. */
 SHOAL_API shoal_value *shoal_transpose(shoal_graph *g, shoal_value *x, shoal_shape order);
+/** n values one after the other along `axis`; their other dimensions are equal. */
 SHOAL_API shoal_value *shoal_concat(shoal_graph *g, shoal_value *const *x, int n, int axis);
-/* size -1: to the end. */
+/** size -1: to the end. */
 SHOAL_API shoal_value *shoal_slice(shoal_graph *g, shoal_value *x, shoal_shape start, shoal_shape size);
-/* `parts` equal pieces along axis; the others by shoal_value_output. */
+/** `parts` equal pieces along axis; the others by shoal_value_output. */
 SHOAL_API shoal_value *shoal_split(shoal_graph *g, shoal_value *x, int parts, int axis);
 
 /* ---- reductions; `axes` as a shape-like list, rank 0: all axes */
+/** sums; `keep`: summed axes stay, with size 1 */
 SHOAL_API shoal_value *shoal_reduce_sum(shoal_graph *g, shoal_value *x, shoal_shape axes, bool keep);
-SHOAL_API shoal_value *shoal_reduce_mean(shoal_graph *g, shoal_value *x, shoal_shape axes, bool keep);
-SHOAL_API shoal_value *shoal_reduce_max(shoal_graph *g, shoal_value *x, shoal_shape axes, bool keep);
-/* i64 */
+SHOAL_API shoal_value *shoal_reduce_mean(shoal_graph *g, shoal_value *x, shoal_shape axes, bool keep); /**< means */
+SHOAL_API shoal_value *shoal_reduce_max(shoal_graph *g, shoal_value *x, shoal_shape axes, bool keep);  /**< maxima */
+/** i64 */
 SHOAL_API shoal_value *shoal_argmax(shoal_graph *g, shoal_value *x, int axis);
-/* sum(x^2) / 2 */
+/** sum(x^2) / 2 */
 SHOAL_API shoal_value *shoal_l2_loss(shoal_graph *g, shoal_value *x);
 
 /* ---- neural networks; images are [batch, height, width, channels] */
+/** Windows that lie wholly inside the image, or as many as there are pixels (divided by the stride), zeros around. */
 typedef enum { SHOAL_VALID, SHOAL_SAME } shoal_padding;
-/* filter [height, width, in, out] */
+/** filter [height, width, in, out] */
 SHOAL_API shoal_value *shoal_conv2d(shoal_graph *g, shoal_value *x, shoal_value *filter, int stride,
                                     shoal_padding padding);
+/** The largest of each window of size x size. */
 SHOAL_API shoal_value *shoal_max_pool(shoal_graph *g, shoal_value *x, int size, int stride, shoal_padding padding);
+/** The mean of each window of size x size, zeros around not counted. */
 SHOAL_API shoal_value *shoal_avg_pool(shoal_graph *g, shoal_value *x, int size, int stride, shoal_padding padding);
-/* Over the last axis. */
+/** Over the last axis. */
 SHOAL_API shoal_value *shoal_softmax(shoal_graph *g, shoal_value *x);
-SHOAL_API shoal_value *shoal_log_softmax(shoal_graph *g, shoal_value *x);
-/* logits [n, classes]; labels [n, classes] of the same type, or [n] of i32, i64 or u8. Loss of each row: [n]. */
+SHOAL_API shoal_value *shoal_log_softmax(shoal_graph *g, shoal_value *x); /**< its logarithm, without loss of digits */
+/** logits [n, classes]; labels [n, classes] of the same type, or [n] of i32, i64 or u8. Loss of each row: [n]. */
 SHOAL_API shoal_value *shoal_softmax_cross_entropy(shoal_graph *g, shoal_value *logits, shoal_value *labels);
+/** The same for labels that are class numbers only. */
 SHOAL_API shoal_value *shoal_sparse_softmax_cross_entropy(shoal_graph *g, shoal_value *logits, shoal_value *labels);
-/* Elementwise: -(label log p + (1 - label) log(1 - p)), p = sigmoid(logit). */
+/** Elementwise: -(label log p + (1 - label) log(1 - p)), p = sigmoid(logit). */
 SHOAL_API shoal_value *shoal_sigmoid_cross_entropy(shoal_graph *g, shoal_value *logits, shoal_value *labels);
-/* Keeps each element with probability `keep` and divides it by `keep`; otherwise zero. New numbers each step. */
+/** Keeps each element with probability `keep` and divides it by `keep`; otherwise zero. New numbers each step. */
 SHOAL_API shoal_value *shoal_dropout(shoal_graph *g, shoal_value *x, double keep);
-/* x / (bias + alpha * sum of squares over `radius` channels on both sides) ^ beta */
+/** x / (bias + alpha * sum of squares over `radius` channels on both sides) ^ beta */
 SHOAL_API shoal_value *shoal_local_response_norm(shoal_graph *g, shoal_value *x, int radius, double bias, double alpha,
                                                  double beta);
-/* Over all axes but the last; statistics of the batch. Outputs: y, mean, variance. */
+/** Over all axes but the last; statistics of the batch. Outputs: y, mean, variance. */
 SHOAL_API shoal_value *shoal_batch_norm(shoal_graph *g, shoal_value *x, shoal_value *scale, shoal_value *offset,
                                         double epsilon);
-/* 1 where labels[i] is among the k largest of logits[i], else 0; f32 [n]. Of equal logits the one of the lower class is
- * the larger, as in NumPy's argmax; where a logit is NaN, 0. */
+/** 1 where labels[i] is among the k largest of logits[i], else 0; f32 [n]. Of equal logits the one of the lower class
+ * is the larger, as in NumPy's argmax; where a logit is NaN, 0. */
 SHOAL_API shoal_value *shoal_in_top_k(shoal_graph *g, shoal_value *logits, shoal_value *labels, int k);
 
 /* ---- state and control */
+/** Sets a variable; what reads it in the same run sees the value before. Its own value: the new one. */
 SHOAL_API shoal_value *shoal_assign(shoal_graph *g, shoal_value *variable, shoal_value *value);
+/** The same, `value` added. */
 SHOAL_API shoal_value *shoal_assign_add(shoal_graph *g, shoal_value *variable, shoal_value *value);
-/* Accumulators and queues are state, as variables are: each stands on one task, together with all that is done to it.
+/** Accumulators and queues are state, as variables are: each stands on one task, together with all that is done to it.
  * What is done to one in a run is done in the order in which it was built, wherever its operands are computed: a
  * dequeue waits for the enqueues built before it, and for the tasks that make their items, as long as a run may take.
  * What then cannot be done fails the run at once and says why: nobody else could make it possible. What was done before
  * stays. */
 typedef struct {
-  shoal_value *control, *sum; /* NULL: making it failed */
+  shoal_value *control; /**< NULL: making it failed */
+  shoal_value *sum;     /**< NULL: making it failed */
 } shoal_accumulator;
+/** An accumulator of gradients of one type and shape, empty, at step 0. */
 SHOAL_API shoal_accumulator shoal_accumulator_make(shoal_graph *g, const char *name, shoal_dtype dtype,
                                                    shoal_shape shape);
-/* Adds a gradient that was computed with the parameters of `step`, an i64; one of an earlier step than the
+/** Adds a gradient that was computed with the parameters of `step`, an i64; one of an earlier step than the
  * accumulator's is counted and dropped. Its value: i64 [3], gradients held, the accumulator's step, gradients dropped
  * so far. */
 SHOAL_API shoal_value *shoal_accumulate(shoal_graph *g, const shoal_accumulator *a, shoal_value *gradient,
                                         shoal_value *step);
-/* The mean of what it holds, which must be `least` gradients or more. It then holds none, and its step is one more. */
+/** The mean of what it holds, which must be `least` gradients or more. It then holds none, and its step is one more. */
 SHOAL_API shoal_value *shoal_accumulator_take(shoal_graph *g, const shoal_accumulator *a, int64_t least);
-/* Its step before the run, i64. */
+/** Its step before the run, i64. */
 SHOAL_API shoal_value *shoal_accumulator_step(shoal_graph *g, const shoal_accumulator *a);
 
+/** A queue of a graph. */
 typedef struct {
-  shoal_value *control, *items; /* NULL: making it failed */
+  shoal_value *control; /**< NULL: making it failed */
+  shoal_value *items;   /**< NULL: making it failed */
 } shoal_queue;
-/* First in, first out; room for `capacity` items of one type and shape. */
+/** First in, first out; room for `capacity` items of one type and shape. */
 SHOAL_API shoal_queue shoal_queue_make(shoal_graph *g, const char *name, shoal_dtype dtype, shoal_shape item,
                                        int64_t capacity);
-/* Fails when the queue is full or closed. */
+/** Fails when the queue is full or closed. */
 SHOAL_API shoal_value *shoal_enqueue(shoal_graph *g, const shoal_queue *q, shoal_value *item);
-/* The oldest item; fails when there is none. */
+/** The oldest item; fails when there is none. */
 SHOAL_API shoal_value *shoal_dequeue(shoal_graph *g, const shoal_queue *q);
-/* Nothing can be put into it any more; what is there can be taken. */
+/** Nothing can be put into it any more; what is there can be taken. */
 SHOAL_API shoal_value *shoal_queue_close(shoal_graph *g, const shoal_queue *q);
-/* Items in it before the run, i64. */
+/** Items in it before the run, i64. */
 SHOAL_API shoal_value *shoal_queue_size(shoal_graph *g, const shoal_queue *q);
 
-/* Running it runs all of them; its value is the scalar 0. */
+/** Running it runs all of them; its value is the scalar 0. */
 SHOAL_API shoal_value *shoal_group(shoal_graph *g, shoal_value *const *x, int n);
-/* What a branch or a loop does: adds nodes to g, a graph of its own, and sets out [n_out]. `in` stands for the values
+/** What a branch or a loop does: adds nodes to g, a graph of its own, and sets out [n_out]. `in` stands for the values
  * handed to the operator, in their order; values of the graph around have to be handed in. Variables are read by
  * handing them in, and cannot be changed inside. Such an operator runs on one task; devices given inside are the whole
  * operator's. */
 typedef void (*shoal_function)(shoal_graph *g, shoal_value *const *in, int n_in, shoal_value **out, int n_out,
                                void *context);
-/* One of two branches; both give n_out values of the same types and shapes. The others by shoal_value_output. */
+/** One of two branches; both give n_out values of the same types and shapes. The others by shoal_value_output. */
 SHOAL_API shoal_value *shoal_cond(shoal_graph *g, shoal_value *which, shoal_value *const *in, int n_in,
                                   shoal_function yes, shoal_function no, int n_out, void *context);
-/* As long as `condition` (one bool) says so, the loop variables become what `body` makes of them. Both are handed the
+/** As long as `condition` (one bool) says so, the loop variables become what `body` makes of them. Both are handed the
  * variables, then what is fixed. Results: the variables in the end. After `most` rounds the run fails. The gradient
  * runs the loop a second time and keeps the variables of all rounds. */
 SHOAL_API shoal_value *shoal_while(shoal_graph *g, shoal_value *const *vars, int n_vars, shoal_value *const *fixed,
                                    int n_fixed, shoal_function condition, shoal_function body, int64_t most,
                                    void *context);
-/* x; fails the step with `message` when x holds a NaN or an infinity. */
+/** x; fails the step with `message` when x holds a NaN or an infinity. */
 SHOAL_API shoal_value *shoal_check_numerics(shoal_graph *g, shoal_value *x, const char *message);
-/* x; its first elements go to the session's print sink (standard error unless set). */
+/** x; its first elements go to the session's print sink (standard error unless set). */
 SHOAL_API shoal_value *shoal_print(shoal_graph *g, shoal_value *x, const char *message);
 
 /* ---- gradients */
+/** The gradient with respect to one value. */
 typedef struct {
-  shoal_value *value;   /* NULL: y does not depend on it */
-  shoal_value *indices; /* set: row-sparse, value[i] belongs to row indices[i] */
+  shoal_value *value;   /**< NULL: y does not depend on it */
+  shoal_value *indices; /**< set: row-sparse, value[i] belongs to row indices[i] */
 } shoal_gradient;
-/* d sum(y) / d x[i] for each of n values, by adding nodes to the graph. */
+/** d sum(y) / d x[i] for each of n values, by adding nodes to the graph. */
 SHOAL_API SHOAL_CHECKED shoal_status shoal_gradients(shoal_graph *g, shoal_value *y, shoal_value *const *x, int n,
                                                      shoal_gradient *out);
 

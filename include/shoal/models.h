@@ -1,4 +1,5 @@
-/* The models Shoal knows by name: what `shoal train NAME` trains. */
+/** @file
+ * The models Shoal knows by name: what `shoal train NAME` trains. */
 #ifndef SHOAL_MODELS_H
 #define SHOAL_MODELS_H
 
@@ -8,45 +9,49 @@
 extern "C" {
 #endif
 
+/** What can be changed about a known model. */
 typedef struct {
-  int classes;            /* 0: the model's own */
-  const char *activation; /* NULL: the model's own */
-  const char *pool;       /* "max", "avg"; NULL: the model's own */
-  bool bias;              /* models that go without one: add one */
+  int classes;            /**< 0: the model's own */
+  const char *activation; /**< NULL: the model's own */
+  const char *pool;       /**< "max", "avg"; NULL: the model's own */
+  bool bias;              /**< models that go without one: add one */
 } shoal_model_options;
 
-/* Which examples a model's layers take beside those of its own shape. */
+/** Which examples a model's layers take beside those of its own shape. */
 typedef enum {
-  SHOAL_INPUT_FIXED, /* none */
-  SHOAL_INPUT_IMAGE, /* images, height x width x channels, whose sides are not below input_least */
-  SHOAL_INPUT_ANY    /* dense rows of any shape */
+  SHOAL_INPUT_FIXED, /**< none */
+  SHOAL_INPUT_IMAGE, /**< images, height x width x channels, whose sides are not below input_least */
+  SHOAL_INPUT_ANY    /**< dense rows of any shape */
 } shoal_input_rule;
 
+/** A model known by name. */
 typedef struct {
-  const char *name;
-  const char *summary;   /* one line for --help */
-  const char *data;      /* standard data set; NULL: none, it must be named */
-  int64_t batch_size;    /* standard settings */
-  int64_t epochs;
-  double rate;
-  const char *schedule;  /* NULL: "constant"; "cosine" goes over the whole run ... */
-  double final_share;    /* ... down to this share of the rate */
-  double decay_factor;   /* "staircase": what the rate is multiplied with each epoch; 0: 0.5 */
-  const char *optimizer; /* NULL: "sgd" */
-  double l2, bias_rate;  /* as in shoal_compile_options */
-  int top_k;             /* 0: not reported */
-  int classes;           /* when neither data nor user says */
-  shoal_shape input;     /* one example, when neither data nor user says */
-  shoal_input_rule input_rule;
-  int64_t input_least;
-  const char *transform; /* what is done to images that have the input's shape, e.g. "standardise"; NULL: nothing */
-  bool sparse;           /* examples are sparse rows; `input` is the size of the feature space unless told otherwise */
-  /* Adds the layers. Errors stick to the model. */
+  const char *name;            /**< as in `shoal train NAME` */
+  const char *summary;         /**< one line for --help */
+  const char *data;            /**< standard data set; NULL: none, it must be named */
+  int64_t batch_size;          /**< standard settings */
+  int64_t epochs;              /**< ... */
+  double rate;                 /**< learning rate */
+  const char *schedule;        /**< NULL: "constant"; "cosine" goes over the whole run ... */
+  double final_share;          /**< ... down to this share of the rate */
+  double decay_factor;         /**< "staircase": what the rate is multiplied with each epoch; 0: 0.5 */
+  const char *optimizer;       /**< NULL: "sgd" */
+  double l2;                   /**< as in shoal_compile_options */
+  double bias_rate;            /**< as in shoal_compile_options */
+  int top_k;                   /**< 0: not reported */
+  int classes;                 /**< when neither data nor user says */
+  shoal_shape input;           /**< one example, when neither data nor user says */
+  shoal_input_rule input_rule; /**< which other examples it takes */
+  int64_t input_least;         /**< SHOAL_INPUT_IMAGE: the smallest side */
+  const char *transform; /**< what is done to images that have the input's shape, e.g. "standardise"; NULL: nothing */
+  bool sparse;           /**< examples are sparse rows; `input` is the size of the feature space unless told
+                          * otherwise */
+  /** Adds the layers. Errors stick to the model. */
   void (*build)(shoal_model *m, const shoal_model_options *options);
 } shoal_model_kind;
 
-SHOAL_API const shoal_model_kind *shoal_model_kind_find(const char *name); /* NULL: none */
-SHOAL_API const shoal_model_kind *shoal_model_kind_at(int i);              /* NULL past the end */
+SHOAL_API const shoal_model_kind *shoal_model_kind_find(const char *name); /**< NULL: none */
+SHOAL_API const shoal_model_kind *shoal_model_kind_at(int i);              /**< NULL past the end */
 
 #ifdef __cplusplus
 }

@@ -1,4 +1,5 @@
-/* All of Shoal's public interface. */
+/** @file
+ * All of Shoal's public interface. */
 #ifndef SHOAL_SHOAL_H
 #define SHOAL_SHOAL_H
 

@@ -1,11 +1,12 @@
-/* Training: layers in a row, an optimizer, a schedule, and the loop that fits them to data.
+/** @file
+ * Training: layers in a row, an optimizer, a schedule, and the loop that fits them to data.
  *
- *   shoal_model *m;
- *   shoal_model_create(SHOAL_SHAPE(28, 28, 1), &m);
- *   shoal_model_conv2d(m, 6, 5, 1, SHOAL_SAME, "relu");
- *   ...
- *   shoal_model_compile(m, &(shoal_compile_options){.optimizer = {.name = "sgd"}, .schedule = {.rate = 0.1}});
- *   shoal_model_fit(m, train, &(shoal_fit_options){.epochs = 6, .batch_size = 64}, &result);
+ *     shoal_model *m;
+ *     shoal_model_create(SHOAL_SHAPE(28, 28, 1), &m);
+ *     shoal_model_conv2d(m, 6, 5, 1, SHOAL_SAME, "relu");
+ *     ...
+ *     shoal_model_compile(m, &(shoal_compile_options){.optimizer = {.name = "sgd"}, .schedule = {.rate = 0.1}});
+ *     shoal_model_fit(m, train, &(shoal_fit_options){.epochs = 6, .batch_size = 64}, &result);
  */
 #ifndef SHOAL_TRAIN_H
 #define SHOAL_TRAIN_H
@@ -18,257 +19,296 @@
 extern "C" {
 #endif
 
-/* How the work is spread over tasks (shoal/cluster.h); NULL everywhere: this process alone. */
+/** How the work is spread over tasks (shoal/cluster.h); NULL everywhere: this process alone. */
 typedef struct shoal_strategy shoal_strategy;
 
 /* ---- optimizers: fields left 0 take the optimizer's usual value */
+/** Which optimizer, and its numbers. */
 typedef struct {
-  const char *name;   /* "sgd", "momentum", "adagrad", "rmsprop", "adam", "ftrl"; NULL: "sgd" */
-  double momentum;    /* momentum 0.9; rmsprop 0 */
-  bool nesterov;      /* momentum */
-  double decay;       /* rmsprop 0.9 */
-  double beta1, beta2; /* adam 0.9, 0.999 */
-  double epsilon;     /* adagrad 1e-7, rmsprop 1e-7, adam 1e-7 */
-  double l1, l2;      /* ftrl; l2 by rows also sgd and adagrad: for the rows that an update touches */
-  double beta;        /* ftrl 1 */
+  const char *name; /**< "sgd", "momentum", "adagrad", "rmsprop", "adam", "ftrl"; NULL: "sgd" */
+  double momentum;  /**< momentum 0.9; rmsprop 0 */
+  bool nesterov;    /**< momentum */
+  double decay;     /**< rmsprop 0.9 */
+  double beta1;     /**< adam 0.9 */
+  double beta2;     /**< adam 0.999 */
+  double epsilon;   /**< adagrad 1e-7, rmsprop 1e-7, adam 1e-7 */
+  double l1;        /**< ftrl */
+  double l2;        /**< ftrl; by rows also sgd and adagrad: for the rows that an update touches */
+  double beta;      /**< ftrl 1 */
 } shoal_optimizer_options;
 
-/* The names, ended by NULL. */
+/** The names, ended by NULL. */
 SHOAL_API const char *const *shoal_optimizer_names(void);
-/* The learning rate that an optimizer usually has; NULL: "sgd". NaN: there is none of that name. */
+/** The learning rate that an optimizer usually has; NULL: "sgd". NaN: there is none of that name. */
 SHOAL_API double shoal_optimizer_rate(const char *name);
-/* Adds to the graph one update of all `variables` (n of them) against `loss`, with the scalar `rate`. Running *update
+/** Adds to the graph one update of all `variables` (n of them) against `loss`, with the scalar `rate`. Running *update
  * does it. Slots are variables called VARIABLE/SLOT. */
 SHOAL_API SHOAL_CHECKED shoal_status shoal_minimize(shoal_graph *g, const shoal_optimizer_options *options,
                                                     shoal_value *loss, shoal_value *const *variables, int n,
                                                     shoal_value *rate, shoal_value **update);
 
 /* ---- learning-rate schedules */
+/** How the learning rate goes. */
 typedef struct {
-  const char *name;  /* "constant", "staircase", "exponential", "cosine", "piecewise"; NULL: "constant" */
-  double rate;       /* at the start, after warm-up; of a model, 0: the optimizer's usual one */
-  double factor;     /* staircase, exponential: multiply by this ... */
-  int64_t every;     /* ... every so many steps. cosine: steps from `rate` to `final_rate` */
-  double final_rate; /* cosine */
-  const int64_t *boundaries; /* piecewise: from step boundaries[i] on ... */
-  const double *rates;       /* ... rates[i] */
-  int pieces;
-  int64_t warmup;    /* steps over which the rate rises linearly from 0 */
+  const char *name;          /**< "constant", "staircase", "exponential", "cosine", "piecewise"; NULL: "constant" */
+  double rate;               /**< at the start, after warm-up; of a model, 0: the optimizer's usual one */
+  double factor;             /**< staircase, exponential: multiply by this ... */
+  int64_t every;             /**< ... every so many steps. cosine: steps from `rate` to `final_rate` */
+  double final_rate;         /**< cosine */
+  const int64_t *boundaries; /**< piecewise: from step boundaries[i] on ... */
+  const double *rates;       /**< ... rates[i] */
+  int pieces;                /**< of both */
+  int64_t warmup;            /**< steps over which the rate rises linearly from 0 */
 } shoal_schedule;
 
+/** The names, ended by NULL. */
 SHOAL_API const char *const *shoal_schedule_names(void);
-/* The rate of step 0, 1, 2, ... */
+/** The rate of step 0, 1, 2, ... */
 SHOAL_API double shoal_schedule_at(const shoal_schedule *schedule, int64_t step);
+/** SHOAL_ERR_ARGUMENT, naming the field that is wrong. */
 SHOAL_API SHOAL_CHECKED shoal_status shoal_schedule_check(const shoal_schedule *schedule);
 
 /* ---- models; errors in the layers stick and come out at compile */
+/** Layers in a row and, once compiled, all it takes to train them. */
 typedef struct shoal_model shoal_model;
 
-/* `input`: the shape of one example. */
+/** `input`: the shape of one example. */
 SHOAL_API SHOAL_CHECKED shoal_status shoal_model_create(shoal_shape input, shoal_model **out);
-/* Examples are sparse rows, pairs of an index in [0, features) and a value, ascending by index: from a pipeline over
+/** Examples are sparse rows, pairs of an index in [0, features) and a value, ascending by index: from a pipeline over
  * TFRecord, LIBSVM or Criteo files. The first layer must be shoal_model_sparse_dense. */
 SHOAL_API SHOAL_CHECKED shoal_status shoal_model_create_sparse(int64_t features, shoal_model **out);
+/** Destroys the model with its graph and session. NULL is fine. */
 SHOAL_API void shoal_model_destroy(shoal_model *m);
-/* activation: NULL or "linear", "relu", "tanh", "sigmoid", "softmax" (on the last layer: the loss takes the logits). A
+/** activation: NULL or "linear", "relu", "tanh", "sigmoid", "softmax" (on the last layer: the loss takes the logits). A
  * last layer of one unit with "sigmoid" tells classes 0 and 1 apart. */
 SHOAL_API void shoal_model_dense(shoal_model *m, int units, const char *activation);
-/* A dense layer on sparse rows, starting at zero. A step touches only the weights of the features in its batch. */
+/** A dense layer on sparse rows, starting at zero. A step touches only the weights of the features in its batch. */
 SHOAL_API void shoal_model_sparse_dense(shoal_model *m, int units, bool bias, const char *activation);
+/** Filters of size x size over images, with biases; as shoal_conv2d. */
 SHOAL_API void shoal_model_conv2d(shoal_model *m, int filters, int size, int stride, shoal_padding padding,
                                   const char *activation);
+/** As shoal_max_pool. */
 SHOAL_API void shoal_model_max_pool(shoal_model *m, int size, int stride, shoal_padding padding);
+/** As shoal_avg_pool. */
 SHOAL_API void shoal_model_avg_pool(shoal_model *m, int size, int stride, shoal_padding padding);
+/** Makes one row of each example. */
 SHOAL_API void shoal_model_flatten(shoal_model *m);
+/** An activation by itself, as the word in shoal_model_dense. */
 SHOAL_API void shoal_model_activation(shoal_model *m, const char *activation);
-/* Drops with probability `rate` while training. */
+/** Drops with probability `rate` while training. */
 SHOAL_API void shoal_model_dropout(shoal_model *m, double rate);
+/** Normalizes over the batch while training, by running means afterwards. */
 SHOAL_API void shoal_model_batch_norm(shoal_model *m);
-/* For the dense and conv2d layers added from here on: "glorot_uniform" (standard), "glorot_normal", "he_uniform",
+/** For the dense and conv2d layers added from here on: "glorot_uniform" (standard), "glorot_normal", "he_uniform",
  * "he_normal", "lecun_normal", "zeros". */
 SHOAL_API void shoal_model_initializer(shoal_model *m, const char *name);
-/* The same, in numbers: weights from a normal distribution of this standard deviation, biases all of this value. */
+/** The same, in numbers: weights from a normal distribution of this standard deviation, biases all of this value. */
 SHOAL_API void shoal_model_initial(shoal_model *m, double deviation, double bias);
 
+/** How a model learns and computes; zero in every field is the usual. */
 typedef struct {
-  shoal_optimizer_options optimizer;
-  shoal_schedule schedule;
-  double l2;           /* weight of sum(w^2)/2 over all weights (not biases) added to the loss; of sparse rows: over the
-                        * weights that a step touches, in the update alone */
-  double bias_rate;    /* learning rate of all that has no L2 term (biases), as a multiple of the others'; 0: 1. Other
-                        * than 1 only with sgd and momentum */
-  int top_k;           /* also report top-k accuracy; 0: no */
-  bool no_train_accuracy; /* do not measure accuracy on the batches trained on */
-  int threads;         /* as in shoal_session_options */
-  uint64_t seed;
-  const char *kernels;
-  bool no_fusion;
-  bool race; /* sparse rows: all threads update at once, without locks. Not reproducible. */
-  shoal_strategy *strategy; /* borrowed while compiling: with parameter servers the weights of sparse features are then a
-                               table that stays there, of which workers hold what their batches touch. NULL: none */
+  shoal_optimizer_options optimizer; /**< which, and its numbers */
+  shoal_schedule schedule;           /**< of the learning rate */
+  double l2;        /**< weight of sum(w^2)/2 over all weights (not biases) added to the loss; of sparse rows: over
+                     * the weights that a step touches, in the update alone */
+  double bias_rate; /**< learning rate of all that has no L2 term (biases), as a multiple of the others'; 0: 1. Other
+                     * than 1 only with sgd and momentum */
+  int top_k;        /**< also report top-k accuracy; 0: no */
+  bool no_train_accuracy;   /**< do not measure accuracy on the batches trained on */
+  int threads;              /**< as in shoal_session_options */
+  uint64_t seed;            /**< of initial weights, shuffling and dropout */
+  const char *kernels;      /**< as in shoal_session_options */
+  bool no_fusion;           /**< as in shoal_session_options */
+  bool race;                /**< sparse rows: all threads update at once, without locks. Not reproducible. */
+  shoal_strategy *strategy; /**< borrowed while compiling: with parameter servers the weights of sparse features are
+                             * then a table that stays there, of which workers hold what their batches touch. NULL:
+                             * none */
 } shoal_compile_options;
 
+/** Builds the graph and the session. options may be NULL. SHOAL_ERR_ARGUMENT: a layer that does not fit, by its place
+ * and name. Once a model. */
 SHOAL_API SHOAL_CHECKED shoal_status shoal_model_compile(shoal_model *m, const shoal_compile_options *options);
+/** Numbers that are learned. */
 SHOAL_API int64_t shoal_model_parameters(const shoal_model *m);
-/* Classes that it tells apart. */
+/** Classes that it tells apart. */
 SHOAL_API int64_t shoal_model_classes(const shoal_model *m);
+/** Threads that it computes with. */
 SHOAL_API int shoal_model_threads(const shoal_model *m);
-/* "layer  output shape  parameters" lines, ended by a total; the caller frees it. NULL: no memory. */
+/** "layer  output shape  parameters" lines, ended by a total; the caller frees it. NULL: no memory. */
 SHOAL_API char *shoal_model_describe(const shoal_model *m);
-/* For those who want the graph under the layers. */
+/** For those who want the graph under the layers. */
 SHOAL_API shoal_graph *shoal_model_graph(shoal_model *m);
+/** The session that holds the weights; the model's own. */
 SHOAL_API shoal_session *shoal_model_session(shoal_model *m);
 
-/* What its classes are called, ended by NULL, copied; NULL: they are numbers. fit takes the names of its data when none
- * are set. They are saved with weights and checkpoints, come back with shoal_model_load, and data whose classes are called
- * otherwise is refused. */
+/** What its classes are called, ended by NULL, copied; NULL: they are numbers. fit takes the names of its data when
+ * none are set. They are saved with weights and checkpoints, come back with shoal_model_load, and data whose classes
+ * are called otherwise is refused. */
 SHOAL_API SHOAL_CHECKED shoal_status shoal_model_set_class_names(shoal_model *m, const char *const *names);
-/* Valid until they are set again; NULL: none. */
+/** Valid until they are set again; NULL: none. */
 SHOAL_API const char *const *shoal_model_class_names(const shoal_model *m);
 
-/* What was learned from the training rows to make numbers of them (shoal_pipeline_preprocessing), copied; NULL: nothing.
- * fit takes that of its data when none is set; streams are read with it. It is saved with weights and checkpoints and
- * comes back with shoal_model_load, to be given to the pipelines of other rows. */
+/** What was learned from the training rows to make numbers of them (shoal_pipeline_preprocessing), copied; NULL:
+ * nothing. fit takes that of its data when none is set; streams are read with it. It is saved with weights and
+ * checkpoints and comes back with shoal_model_load, to be given to the pipelines of other rows. */
 SHOAL_API SHOAL_CHECKED shoal_status shoal_model_set_preprocessing(shoal_model *m, const char *learned);
-/* Valid until it is set again; NULL: none. */
+/** Valid until it is set again; NULL: none. */
 SHOAL_API const char *shoal_model_preprocessing(const shoal_model *m);
 
-/* Where the time of one process in training went so far, in seconds. */
+/** Where the time of one process in training went so far, in seconds. */
 typedef struct {
-  double compute; /* steps, and all that is none of the below */
-  double network; /* messages on their way to the servers and back */
-  double barrier; /* at the servers, for gradients of the other workers */
-  double server;  /* at the servers, while they work */
-  double input;   /* for rows */
+  double compute; /**< steps, and all that is none of the below */
+  double network; /**< messages on their way to the servers and back */
+  double barrier; /**< at the servers, for gradients of the other workers */
+  double server;  /**< at the servers, while they work */
+  double input;   /**< for rows */
 } shoal_times;
 
-/* How well rows are told. */
+/** How well rows are told. */
 typedef struct {
-  int64_t examples;
-  double loss, accuracy, top_k; /* shares, 0..1; top_k NaN when not asked for */
-  double auc;                   /* area under the ROC curve; NaN unless it came from shoal_model_evaluate_stream */
-  double seconds;
-  int64_t unknown_entries;      /* of sparse rows, left out because the model has no such feature */
+  int64_t examples;        /**< looked at */
+  double loss;             /**< mean of the rows */
+  double accuracy;         /**< share of rows told right, 0..1 */
+  double top_k;            /**< share of rows whose class is among the k likeliest; NaN when not asked for */
+  double auc;              /**< area under the ROC curve; NaN unless it came from shoal_model_evaluate_stream */
+  double seconds;          /**< that it took */
+  int64_t unknown_entries; /**< of sparse rows, left out because the model has no such feature */
 } shoal_evaluation;
 
-/* What callbacks see. */
+/** What callbacks see. */
 typedef struct {
-  int64_t epoch, epochs; /* epoch counts from 0 */
-  int64_t step, steps;   /* step: finished ones; steps: all there will be, 0: not known yet */
-  int64_t examples;      /* seen so far in this run */
-  double loss;           /* mean since the last call of on_step; in on_epoch: of the epoch */
-  double accuracy;       /* the same for training accuracy; NaN when not measured */
-  double rate;           /* learning rate of the last step */
-  double seconds;        /* training time so far, evaluation not counted */
-  double validation_loss, validation_accuracy; /* on_epoch only; NaN without validation data */
-  shoal_evaluation test; /* on_epoch only, with test data; otherwise examples is 0 */
-  double staleness; /* updates between reading parameters and using the gradient: mean since the last call; NaN: none */
-  shoal_times times;
-  double examples_seconds; /* in which `examples` and `step` were made: as `seconds`, but where other workers go on while
-                              this one evaluates or saves, that time counts, too */
+  int64_t epoch;              /**< from 0 */
+  int64_t epochs;             /**< that there will be */
+  int64_t step;               /**< finished ones */
+  int64_t steps;              /**< all there will be, 0: not known yet */
+  int64_t examples;           /**< seen so far in this run */
+  double loss;                /**< mean since the last call of on_step; in on_epoch: of the epoch */
+  double accuracy;            /**< the same for training accuracy; NaN when not measured */
+  double rate;                /**< learning rate of the last step */
+  double seconds;             /**< training time so far, evaluation not counted */
+  double validation_loss;     /**< on_epoch only; NaN without validation data */
+  double validation_accuracy; /**< the same */
+  shoal_evaluation test;      /**< on_epoch only, with test data; otherwise examples is 0 */
+  double staleness;  /**< updates between reading parameters and using the gradient: mean since the last call; NaN:
+                      * none */
+  shoal_times times; /**< where the time went so far */
+  double examples_seconds; /**< in which `examples` and `step` were made: as `seconds`, but where other workers go on
+                            * while this one evaluates or saves, that time counts, too */
 } shoal_progress;
 
-/* Weights and gradients of a step, for those who want to look at them. */
+/** Weights and gradients of a step, for those who want to look at them. */
 typedef struct {
-  int64_t step; /* updates before it */
-  int count;
-  const char *const *names;      /* [count] of the trained weights */
-  const shoal_tensor *weights;   /* [count] before the step */
-  const shoal_tensor *gradients; /* [count] of the mean loss over this worker's batch; data NULL: not dense */
+  int64_t step;                  /**< updates before it */
+  int count;                     /**< of the weights below */
+  const char *const *names;      /**< [count] of the trained weights */
+  const shoal_tensor *weights;   /**< [count] before the step */
+  const shoal_tensor *gradients; /**< [count] of the mean loss over this worker's batch; data NULL: not dense */
 } shoal_inspection;
 
+/** Who is told while a model is fitted. Called by the thread that called fit; NULL: nobody. */
 typedef struct {
-  void *context;
-  /* Called every `every_steps` steps (0: about four times a second). Returning true stops training cleanly. */
+  void *context; /**< handed to each of them */
+  /** Called every `every_steps` steps (0: about four times a second). Returning true stops training cleanly. */
   bool (*on_step)(void *context, const shoal_progress *p);
-  int64_t every_steps;
+  int64_t every_steps; /**< for on_step */
+  /** After each epoch, with what was measured on other rows. Returning true stops training cleanly. */
   bool (*on_epoch)(void *context, const shoal_progress *p);
-  void (*on_note)(void *context, const char *line); /* warnings: a checkpoint that failed, a resume ... */
-  /* Called at the first step and then every `inspect_every` steps (0: never). Computes these gradients once more. */
+  void (*on_note)(void *context, const char *line); /**< warnings: a checkpoint that failed, a resume ... */
+  /** Called at the first step and then every `inspect_every` steps (0: never). Computes these gradients once more. */
   void (*on_inspect)(void *context, const shoal_inspection *i);
-  /* After each test pass while training on a stream: rows trained on so far, resumed part included; p->loss and
+  /** After each test pass while training on a stream: rows trained on so far, resumed part included; p->loss and
    * p->accuracy are means over the epoch so far, each row scored before it was learned. */
   void (*on_eval)(void *context, int64_t rows, const shoal_progress *p, const shoal_evaluation *e);
-  int64_t inspect_every;
+  int64_t inspect_every; /**< for on_inspect */
 } shoal_callbacks;
 
+/** How long and on what a model is fitted. */
 typedef struct {
-  int64_t epochs;             /* 0: by steps */
-  int64_t steps;              /* 0: by epochs; both: whichever ends first */
-  int64_t batch_size;         /* of each worker; 0: 32 */
-  int64_t global_batch;       /* of all workers, where the strategy cuts it among them (mirrored, allreduce); 0: batch_size
-                                 times workers */
-  bool keep_order;            /* do not shuffle */
-  bool drop_short;            /* drop a last batch that is not full */
-  /* Train on what a pipeline reads instead of on data in memory: fit is then called with NULL for the data. Batch size,
-   * epochs, seed, drop_short, classes and position are fit's own; keep_order: no shuffling. Rows must be dense, with as
-   * many numbers as the model's input. Checkpoints hold the pipeline's position. */
+  int64_t epochs;       /**< 0: by steps */
+  int64_t steps;        /**< 0: by epochs; both: whichever ends first */
+  int64_t batch_size;   /**< of each worker; 0: 32 */
+  int64_t global_batch; /**< of all workers, where the strategy cuts it among them (mirrored, allreduce); 0:
+                         * batch_size times workers */
+  bool keep_order;      /**< do not shuffle */
+  bool drop_short;      /**< drop a last batch that is not full */
+  /** Train on what a pipeline reads instead of on data in memory: fit is then called with NULL for the data. Batch
+   * size, epochs, seed, drop_short, classes and position are fit's own; keep_order: no shuffling. Rows must be dense,
+   * with as many numbers as the model's input. Checkpoints hold the pipeline's position. */
   const shoal_pipeline_options *stream;
-  const shoal_dataset *validation;
-  const shoal_dataset *test; /* tested after each epoch, for callbacks alone; NULL: not */
-  /* Sparse rows: rows to test on while training, and after how many rows each time (0: never). */
+  const shoal_dataset *validation; /**< rows to validate on after each epoch; NULL: see validation_split */
+  const shoal_dataset *test;       /**< tested after each epoch, for callbacks alone; NULL: not */
+  /** Sparse rows: rows to test on while training, and after how many rows each time (0: never). */
   const shoal_pipeline_options *test_stream;
-  int64_t eval_every;
-  double validation_split;    /* share of the training rows held out, of each class the same, drawn by the seed of
+  int64_t eval_every;         /**< rows between two tests; 0: never */
+  double validation_split;    /**< share of the training rows held out, of each class the same, drawn by the seed of
                                * shoal_model_compile: the same rows on every worker and after a resume; 0: none */
-  int patience;               /* stop after so many epochs without a better validation loss; 0: never */
-  bool restore_best;          /* when training ends, take the weights of the epoch with the best validation loss */
-  const char *checkpoint_dir; /* NULL: no checkpoints */
-  int64_t checkpoint_every;   /* steps; 0: at each epoch's end */
-  int keep;                   /* checkpoints kept; 0: 3 */
-  bool keep_best;             /* also best.safetensors, by validation loss */
-  bool resume;                /* continue from the newest checkpoint, if there is one */
-  const char *settings;       /* text kept in checkpoints: resuming with another is refused, saying what differs */
-  shoal_strategy *strategy;   /* borrowed */
-  const int *stop;            /* when not NULL: training stops cleanly (checkpoint included) once *stop is not 0 */
-  shoal_callbacks callbacks;
+  int patience;               /**< stop after so many epochs without a better validation loss; 0: never */
+  bool restore_best;          /**< when training ends, take the weights of the epoch with the best validation loss */
+  const char *checkpoint_dir; /**< NULL: no checkpoints */
+  int64_t checkpoint_every;   /**< steps; 0: at each epoch's end */
+  int keep;                   /**< checkpoints kept; 0: 3 */
+  bool keep_best;             /**< also best.safetensors, by validation loss */
+  bool resume;                /**< continue from the newest checkpoint, if there is one */
+  const char *settings;       /**< text kept in checkpoints: resuming with another is refused, saying what differs */
+  shoal_strategy *strategy;   /**< borrowed */
+  const int *stop;            /**< when not NULL: training stops cleanly (checkpoint included) once *stop is not 0 */
+  shoal_callbacks callbacks;  /**< who is told */
 } shoal_fit_options;
 
+/** What fitting came to. */
 typedef struct {
-  int64_t epochs;   /* finished */
-  int64_t steps, updates, examples; /* of the whole training, resumed part included */
-  int64_t run_examples; /* of this run alone */
-  int64_t worker_steps, worker_examples; /* of this run and this worker alone */
-  int64_t dropped_examples; /* left out an epoch because the last batch was short */
-  int64_t bad_rows;    /* passed over by a stream */
-  double seconds;      /* training alone, this run */
-  double examples_seconds; /* in which run_examples were made, see shoal_progress */
-  double eval_seconds, checkpoint_seconds;
-  double input_wait_seconds; /* waiting for data */
-  shoal_times times;         /* of `seconds` */
-  double final_loss;   /* mean of the last epoch (or of the last 100 steps, whichever is shorter) */
-  double train_accuracy, validation_accuracy, validation_loss; /* NaN: not measured; the latter two of the weights left */
-  int64_t best_epoch;  /* the one with the best validation loss, from 1; 0: none was validated */
-  bool restored;       /* its weights are those left, later ones were worse */
-  bool stopped;        /* by `stop` or a callback */
-  bool stopped_early;  /* by patience */
-  int64_t resumed_from; /* step, or -1 */
-  int64_t touched_rows; /* of sparse rows with parameter servers: features touched, summed over this worker's steps */
-  int64_t exchanged_bytes; /* the same: in messages to and from servers, of steps alone */
-  int64_t lost_steps;   /* of this run, made once more because a parameter server was lost */
+  int64_t epochs;             /**< finished */
+  int64_t steps;              /**< of the whole training, resumed part included */
+  int64_t updates;            /**< the same */
+  int64_t examples;           /**< the same */
+  int64_t run_examples;       /**< of this run alone */
+  int64_t worker_steps;       /**< of this run and this worker alone */
+  int64_t worker_examples;    /**< the same */
+  int64_t dropped_examples;   /**< left out an epoch because the last batch was short */
+  int64_t bad_rows;           /**< passed over by a stream */
+  double seconds;             /**< training alone, this run */
+  double examples_seconds;    /**< in which run_examples were made, see shoal_progress */
+  double eval_seconds;        /**< for evaluation */
+  double checkpoint_seconds;  /**< for saving */
+  double input_wait_seconds;  /**< waiting for data */
+  shoal_times times;          /**< of `seconds` */
+  double final_loss;          /**< mean of the last epoch (or of the last 100 steps, whichever is shorter) */
+  double train_accuracy;      /**< NaN: not measured */
+  double validation_accuracy; /**< of the weights left; NaN: not measured */
+  double validation_loss;     /**< the same */
+  int64_t best_epoch;         /**< the one with the best validation loss, from 1; 0: none was validated */
+  bool restored;              /**< its weights are those left, later ones were worse */
+  bool stopped;               /**< by `stop` or a callback */
+  bool stopped_early;         /**< by patience */
+  int64_t resumed_from;       /**< step, or -1 */
+  int64_t touched_rows; /**< of sparse rows with parameter servers: features touched, summed over this worker's steps */
+  int64_t exchanged_bytes; /**< the same: in messages to and from servers, of steps alone */
+  int64_t lost_steps;      /**< of this run, made once more because a parameter server was lost */
 } shoal_fit_result;
 
-/* data: NULL when options->stream says where it comes from. A loss that is no number ends it with SHOAL_ERR_NUMERIC:
+/** data: NULL when options->stream says where it comes from. A loss that is no number ends it with SHOAL_ERR_NUMERIC:
  * step, first bad operator, what to try. */
 SHOAL_API SHOAL_CHECKED shoal_status shoal_model_fit(shoal_model *m, const shoal_dataset *data,
                                                      const shoal_fit_options *options, shoal_fit_result *result);
 
+/** Loss and accuracy on rows that are not learned from. The model must be compiled. */
 SHOAL_API SHOAL_CHECKED shoal_status shoal_model_evaluate(shoal_model *m, const shoal_dataset *data,
                                                           shoal_evaluation *out);
-/* A pass over the rows of a pipeline (batch size and epochs are its own), for models of sparse rows. score: called for
+/** A pass over the rows of a pipeline (batch size and epochs are its own), for models of sparse rows. score: called for
  * each row in order with the probability of class 1 and the row's label (-1: it has none, and does not count for the
  * result); NULL: nobody. */
 typedef shoal_status (*shoal_score_taker)(void *context, const float *scores, const int32_t *labels, int64_t n);
+/** A pass over the rows of a pipeline; batch size and epochs are its own. */
 SHOAL_API SHOAL_CHECKED shoal_status shoal_model_evaluate_stream(shoal_model *m, const shoal_pipeline_options *rows,
                                                                  shoal_score_taker take, void *context,
                                                                  shoal_evaluation *out);
-/* Class probabilities: `out` must be f32 [n, classes]. features: u8 or f32 [n, input shape]; u8 is scaled as in
+/** Class probabilities: `out` must be f32 [n, classes]. features: u8 or f32 [n, input shape]; u8 is scaled as in
  * training. */
 SHOAL_API SHOAL_CHECKED shoal_status shoal_model_predict(shoal_model *m, const shoal_tensor *features,
                                                          shoal_tensor *out);
-/* Weights alone, safetensors. */
+/** Weights alone, safetensors. */
 SHOAL_API SHOAL_CHECKED shoal_status shoal_model_save(shoal_model *m, const char *path);
-/* From a weights file or a checkpoint. */
+/** From a weights file or a checkpoint. */
 SHOAL_API SHOAL_CHECKED shoal_status shoal_model_load(shoal_model *m, const char *path);
 
 #ifdef __cplusplus

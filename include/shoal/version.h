@@ -1,4 +1,5 @@
-/* Which Shoal this is. */
+/** @file
+ * Which Shoal this is. */
 #ifndef SHOAL_VERSION_H
 #define SHOAL_VERSION_H
 
@@ -8,7 +9,7 @@
 extern "C" {
 #endif
 
-/* The version of the library that is loaded, as "0.1.0": major, minor, patch. Constant text. Any thread. */
+/** The version of the library that is loaded, as "0.1.0": major, minor, patch. Constant text. Any thread. */
 SHOAL_API const char *shoal_version(void);
 
 #ifdef __cplusplus
