@@ -1,5 +1,6 @@
 """Installs into a temporary folder and uses what is there: the library through pkg-config with the README's example and
 those in examples/, the command, the man page, the completion."""
+import ctypes
 import json
 import os
 import pathlib
@@ -52,7 +53,11 @@ class Install(support.Case):
         self.assertEqual([n for n in names if not n.startswith("shoal_")], [])
 
         command = next(p for p in staged.rglob("bin/shoal"))
-        self.assertRegex(self.run_in(command, "version"), r"^shoal \d")
+        version = self.run_in("pkg-config", "--modversion", "shoal", env=env).strip()
+        self.assertEqual(self.run_in(command, "version"), f"shoal {version}\n")
+        library = ctypes.CDLL(str(found["libshoal.so"]))
+        library.shoal_version.restype = ctypes.c_char_p
+        self.assertEqual(library.shoal_version().decode(), version)
         self.check_examples(compiler, flags, {**env, "SHOAL_PLUGINS": str(BUILD)}, command)
 
     def check_examples(self, compiler, flags, env, command):
@@ -103,6 +108,15 @@ class Install(support.Case):
         first, second = accuracy(outs[1][0]), accuracy(outs[2][0])
         self.assertGreater(first, 88)
         self.assertEqual(first, second)  # sync: all have the same parameters
+
+    def test_prefix_is_known_to_one_file(self):
+        """Otherwise `make install PREFIX=...` would compile everything again."""
+        options = json.loads(self.run_in("meson", "introspect", BUILD, "--buildoptions"))
+        prefix = next(o["value"] for o in options if o["name"] == "prefix")
+        self.assertIn(f'"{prefix}/', (BUILD / "src/base/build_config.h").read_text())
+        commands = json.loads((BUILD / "compile_commands.json").read_text())
+        naming = [c["file"] for c in commands if re.search(rf"-D\S*{re.escape(prefix)}\b", c["command"])]
+        self.assertEqual(naming, [])
 
 
 support.main()
