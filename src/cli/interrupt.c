@@ -61,7 +61,7 @@ shoal_status interrupt_create(const char *first, const char *second, interrupt *
 void interrupt_destroy(interrupt *i) {
   if (!i) return;
   __atomic_store_n(&i->done, true, __ATOMIC_RELEASE);
-  pthread_kill(i->thread, SIGTERM);
+  pthread_kill(i->thread, SIGTERM); /* it waits for this one. NOLINT(bugprone-bad-signal-to-kill-thread) */
   pthread_join(i->thread, NULL);
   pthread_sigmask(SIG_SETMASK, &i->before, NULL);
   free(i);

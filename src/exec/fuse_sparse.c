@@ -156,6 +156,7 @@ static bool match_update(const plan *p, group *g) {
   if (g->bias_update < 0) return false;
   const plan_node *bias = &p->nodes[g->bias_update];
   return bias->in[0] == p->nodes[g->bias_add].in[1] && bias->in[slots + 2] == update->in[slots + 3] &&
+         /* Zeroed before they are set. NOLINTNEXTLINE(bugprone-suspicious-memory-comparison) */
          !memcmp(bias->attr, update->attr, sizeof bias->attr);
 }
 

@@ -54,7 +54,8 @@ shoal_status matmul_build(shoal_graph *g, const matmul_options *o, shoal_value *
 }
 
 matmul_cost matmul_predict(const matmul_options *o) {
-  double side = (double)((o->n + o->blocks - 1) / o->blocks), d = (double)o->blocks, n = (double)o->n;
+  const int64_t rows = (o->n + o->blocks - 1) / o->blocks; /* of a block */
+  double side = (double)rows, d = (double)o->blocks, n = (double)o->n;
   matmul_cost c = {.pairs = o->blocks * (o->blocks + 1) / 2, .made_bytes = 4 * n * n};
   int held = (o->blocks > 1 ? 2 : 1) + o->full_product;
   c.worker_bytes = held * 4 * side * side;

@@ -16,7 +16,8 @@ typedef struct {
 static double constant_at(const shoal_schedule *s, int64_t step) { return s->rate; }
 
 static double staircase_at(const shoal_schedule *s, int64_t step) {
-  return s->rate * pow(s->factor, (double)((step - s->warmup) / s->every));
+  const int64_t stairs = (step - s->warmup) / s->every;
+  return s->rate * pow(s->factor, (double)stairs);
 }
 
 static double exponential_at(const shoal_schedule *s, int64_t step) {
