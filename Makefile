@@ -2,13 +2,17 @@
 #   make            builds build/shoal and what it opens at run time
 #   make run        trains LeNet on MNIST: one parameter server, two workers, as local processes
 #   make test       everything that guards a commit
+#   make docs       the reference of the C interface, from include/shoal, in build/docs/html
 PREFIX ?=
 MESON_FLAGS ?=
 FUZZ_SECONDS ?= 60
 RUN_FLAGS ?= --workers 2 --ps 1 --epochs 2
 BENCH_FLAGS ?=
+IDS ?=
+C_FILES = $(shell git ls-files '*.c' '*.h' | grep -v '^tests/fuzz/seeds/')
 
-.PHONY: all everything run test bench install sanitize sanitize-build race race-build fuzz clean setup
+.PHONY: all everything run test bench install sanitize sanitize-build race race-build fuzz clean setup \
+  reproduce docs abi abi-update tidy format check-format
 
 all: build/build.ninja
 	@ninja -C build command
@@ -72,6 +76,34 @@ race-build: build-tsan/build.ninja
 fuzz:
 	@tools/setup.sh clang
 	@tools/fuzz.sh build-fuzz $(FUZZ_SECONDS)
+
+# The experiments that were reported elsewhere, at full size, into docs/results.md: hours. IDS="A1 D2" for some.
+reproduce: all
+	@tools/results.py build/shoal $(IDS)
+
+docs:
+	@tools/setup.sh docs
+	@mkdir -p build/docs
+	@doxygen docs/Doxyfile
+
+# Whether programs linked against the recorded library would still run: docs/abi.md.
+abi abi-update: build/build.ninja
+	@tools/setup.sh abi
+	@ninja -C build installed
+	@tools/abi.sh $(if $(filter abi,$@),check,update) build
+
+# Faults that clang finds by looking; generated kernels and tests aside.
+tidy: build/build.ninja
+	@tools/setup.sh lint
+	@git ls-files 'src/*.c' | grep -v 'src/kernel/lanes_' | xargs -P $$(nproc) -n 8 clang-tidy -p build --quiet
+
+format:
+	@tools/setup.sh lint
+	@clang-format -i $(C_FILES)
+
+check-format:
+	@tools/setup.sh lint
+	@clang-format --dry-run --Werror $(C_FILES)
 
 clean:
 	rm -rf build build-asan build-tsan build-fuzz

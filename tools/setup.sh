@@ -2,6 +2,9 @@
 # Installs what Shoal needs and this machine lacks. Looks first, and touches nothing when all is there.
 #   tools/setup.sh            what building and testing need
 #   tools/setup.sh clang      also what `make fuzz` needs
+#   tools/setup.sh lint       also what `make tidy` and `make format` need
+#   tools/setup.sh docs       also what `make docs` needs
+#   tools/setup.sh abi        also what `make abi` needs
 #   tools/setup.sh browser    also the page of `shoal report`, and what tests and pictures of it need
 # Several words may be given.
 set -eu
@@ -36,6 +39,16 @@ if asked_for browser; then
   has_command npm || need npm
   has_command chromium || need chromium
   has_command chromedriver || need chromium-driver
+fi
+if asked_for lint; then
+  has_command clang-tidy || need clang-tidy
+  has_command clang-format || need clang-format
+fi
+if asked_for docs; then
+  has_command doxygen || need doxygen
+fi
+if asked_for abi; then
+  has_command abidw || need abigail-tools
 fi
 
 # clang's fuzzing and sanitizer libraries come in a package named after its version.
