@@ -28,7 +28,7 @@ static int tear_down(void **state) {
 }
 
 static shoal_status read_set(const char *files, const char *const *names, const char *columns, shoal_dataset **out) {
-  return dataset_read(&(shoal_pipeline_options){.files = files, .class_names = names, .columns = columns}, ROWS_LIMIT,
+  return shoal_dataset_read(&(shoal_pipeline_options){.files = files, .class_names = names, .columns = columns}, ROWS_LIMIT,
                       out);
 }
 

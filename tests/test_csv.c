@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "data/csv_fit.h"
 #include "data/pipeline.h"
+#include "shoal/train.h"
 
 #include <math.h>
 
@@ -282,6 +283,51 @@ static void scaled_shards(void **state) {
   }
 }
 
+/* The same by the public headers alone: trained, saved, loaded, and test rows read as the training rows were. */
+static void through_the_library(void **state) {
+  char *files, path[FILES_PATH + 64], rows[4096] = "size;kind;y\n";
+  for (int i = 0; i < 60; i++)
+    snprintf(rows + strlen(rows), 64, "%d;%s;%s\n", 1000 + i % 7, i % 3 ? "fish" : "bird", i % 3 ? "wet" : "dry");
+  write_csv("train.csv", rows);
+  write_csv("test.csv", "y;kind;size\ndry;bird;1003\nwet;fish;1001\nwet;fish;NA\n");
+  shoal_pipeline_options o = {.columns = "missing=mean", .transform = "minmax"};
+  shoal_dataset *train, *test;
+  shoal_model *m;
+  shoal_evaluation e;
+  assert_ok(shoal_dataset_files(dir, "train", &files));
+  o.files = files;
+  assert_ok(shoal_dataset_read(&o, 0, &train));
+  free(files);
+  assert_int_equal(train->features.shape.dim[1], 3);
+  snprintf(path, sizeof path, "%s/model", dir);
+  for (int life = 0; life < 2; life++) {
+    assert_ok(shoal_model_create(SHOAL_SHAPE(3), &m));
+    shoal_model_dense(m, 2, "softmax");
+    assert_ok(shoal_model_compile(m, &(shoal_compile_options){.schedule = {.rate = 1}, .threads = 1}));
+    if (!life) {
+      assert_ok(shoal_model_fit(m, train, &(shoal_fit_options){.epochs = 40, .batch_size = 60}, NULL));
+      assert_ok(shoal_model_save(m, path));
+      shoal_model_destroy(m);
+      shoal_dataset_destroy(train);
+    }
+  }
+  assert_null(shoal_model_preprocessing(m));
+  assert_ok(shoal_model_load(m, path));
+  assert_ok(shoal_dataset_files(dir, "test", &files));
+  o = (shoal_pipeline_options){.files = files, .columns = o.columns, .transform = o.transform,
+                               .class_names = shoal_model_class_names(m),
+                               .preprocessing = shoal_model_preprocessing(m)};
+  assert_ok(shoal_dataset_read(&o, 0, &test));
+  const float *x = test->features.data;
+  assert_true(x[0] == 0.5f && x[1] == 1 && x[2] == 0 && fabsf(x[6] - 0.48f) < 0.01f);
+  assert_ok(shoal_model_evaluate(m, test, &e));
+  assert_true(e.accuracy == 1);
+  assert_fails(shoal_model_set_preprocessing(m, "{"), SHOAL_ERR_INPUT, "expected a JSON object");
+  free(files);
+  shoal_dataset_destroy(test);
+  shoal_model_destroy(m);
+}
+
 static void wrong_preprocessing(void **state) {
   static const struct {
     const char *words, *expected;
@@ -314,6 +360,7 @@ int main(void) {
       cmocka_unit_test(text_columns),       cmocka_unit_test(few_words_and_many),
       cmocka_unit_test(latin_words),        cmocka_unit_test(learned_once),
       cmocka_unit_test(learned_from_all_files), cmocka_unit_test(scaled_columns),
-      cmocka_unit_test(scaled_shards),      cmocka_unit_test(wrong_preprocessing)};
+      cmocka_unit_test(scaled_shards),      cmocka_unit_test(wrong_preprocessing),
+      cmocka_unit_test(through_the_library)};
   return cmocka_run_group_tests_name("csv", tests, setup, teardown);
 }

@@ -3,7 +3,7 @@
 #ifndef SHOAL_DATA_H
 #define SHOAL_DATA_H
 
-#include "shoal/tensor.h"
+#include "shoal/pipeline.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -37,6 +37,16 @@ SHOAL_API SHOAL_CHECKED shoal_status shoal_dataset_view(const shoal_dataset *dat
 SHOAL_API int64_t shoal_dataset_rows(const shoal_dataset *data);
 /** The names known, ended by NULL. */
 SHOAL_API const char *const *shoal_dataset_names(void);
+
+/** The files of a split ("train" or "test") of a data set known by name, of a folder, or of any other files that a
+ * pipeline takes: *out is the caller's to free, for shoal_pipeline_options. What has no splits is all train; asking for
+ * the test split of it is SHOAL_ERR_INPUT. */
+SHOAL_API SHOAL_CHECKED shoal_status shoal_dataset_files(const char *name_or_path, const char *split, char **out);
+/** Reads all rows of files in any format of dense rows with classes, in their order, through a pipeline (whose epochs,
+ * shuffling and position do not count). limit: bytes; *out is NULL when features and labels would take more; 0: no limit.
+ * To read test rows as the training rows were read, give the class_names and the preprocessing of those. */
+SHOAL_API SHOAL_CHECKED shoal_status shoal_dataset_read(const shoal_pipeline_options *options, int64_t limit,
+                                                        shoal_dataset **out);
 
 #ifdef __cplusplus
 }

@@ -6,7 +6,9 @@
 #include "data/convert.h"
 #include "data/dataset.h"
 
+#include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 const char *const *data_bad_row_names(void) {
   static const char *const names[] = {"stop", "skip", NULL};
@@ -71,7 +73,10 @@ int64_t data_files_bytes(const files_list *files) {
   int64_t bytes = 0;
   for (size_t i = 0; i < files->count; i++) {
     struct stat info;
-    if (!stat(files->paths[i], &info) && S_ISREG(info.st_mode)) bytes += info.st_size;
+    char *file = strdup(files->paths[i]), *colon = file ? strrchr(file, ':') : NULL;
+    if (colon && access(file, F_OK)) *colon = 0; /* a part of an archive */
+    if (file && !stat(file, &info) && S_ISREG(info.st_mode)) bytes += info.st_size;
+    free(file);
   }
   return bytes;
 }

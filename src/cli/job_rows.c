@@ -202,7 +202,7 @@ static shoal_status open_rows(const job_flags *f, const shoal_model_kind *kind, 
   if (kind->sparse) rows->classes = 2;
   if (o->labels_optional) return NULL;
   if (stream) return stream_rows(f, rows);
-  TRY(dataset_read(&rows->stream, f->memory_limit << 20, &rows->data));
+  TRY(shoal_dataset_read(&rows->stream, f->memory_limit << 20, &rows->data));
   if (!rows->data && o->may_stream) return stream_rows(f, rows);
   if (!rows->data)
     return status_make(SHOAL_ERR_ARGUMENT, "%s: the rows take more than %lld MB; raise --memory-limit", rows->files,

@@ -29,9 +29,6 @@ SHOAL_CHECKED shoal_status dataset_path(const char *name, text *out);
  * Otherwise everything is the train split, and asking for the test split is SHOAL_ERR_INPUT. */
 SHOAL_CHECKED shoal_status dataset_files(const char *name_or_path, const char *split, text *out);
 
-/* Reads all rows of one epoch into memory: *out is released with shoal_dataset_destroy. NULL when features and labels
- * would take more than `limit` bytes. Rows must be dense, with classes. */
-SHOAL_CHECKED shoal_status dataset_read(const shoal_pipeline_options *options, int64_t limit, shoal_dataset **out);
 /* The data set that a description fake:HEIGHTxWIDTHxCHANNELS:CLASSES[:ROWS] names; its one image is held once. */
 SHOAL_CHECKED shoal_status dataset_fake(const char *description, shoal_dataset **out);
 /* Is it a name known, or a folder that shoal_dataset_load reads? */

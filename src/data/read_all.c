@@ -58,7 +58,7 @@ static shoal_status read_rows(shoal_pipeline *p, const char *files, int64_t limi
     return status_make(SHOAL_ERR_ARGUMENT, "%s: dense rows with classes are expected, these are %s", files,
                        s.real_labels ? "rows with numbers to be predicted"
                        : s.kind == ROWS_SPARSE ? "sparse rows" : "encoded images: give a transform");
-  collected c = {.limit = limit, .row = rows_dense_bytes(&s), .largest = -1};
+  collected c = {.limit = limit ? limit : INT64_MAX, .row = rows_dense_bytes(&s), .largest = -1};
   *fits = true;
   shoal_status status = collect(p, &c, fits);
   if (!status && *fits && !c.rows) status = status_make(SHOAL_ERR_INPUT, "%s: no rows are there", files);
@@ -84,7 +84,7 @@ static shoal_status read_rows(shoal_pipeline *p, const char *files, int64_t limi
   return NULL;
 }
 
-shoal_status dataset_read(const shoal_pipeline_options *options, int64_t limit, shoal_dataset **out) {
+shoal_status shoal_dataset_read(const shoal_pipeline_options *options, int64_t limit, shoal_dataset **out) {
   shoal_pipeline_options o = *options;
   o.epochs = 1;
   o.shuffle_rows = 0;

@@ -75,6 +75,13 @@ static shoal_status find_split(const char *path, const char *split, text *out) {
                                    "or x_train and x_test in one .npz");
 }
 
+shoal_status shoal_dataset_files(const char *name_or_path, const char *split, char **out) {
+  text files = {0};
+  TRY(dataset_files(name_or_path, split, &files));
+  *out = files.data;
+  return NULL;
+}
+
 shoal_status dataset_files(const char *name_or_path, const char *split, text *out) {
   text path = {0}, files = {0};
   struct stat info;
