@@ -46,8 +46,9 @@ static double ahead_of(const json_t *part, int server) {
   return json_number_value(json_array_get(json_object_get(part, "ahead"), (size_t)server));
 }
 
+/* Whose clock the timeline has: a graph's client, whose servers may be called workers, or who leads a training. */
 static const json_t *chief_of(const json_t *parts) {
-  static const char *const names[] = {"chief/0", "worker/0", "client/0"};
+  static const char *const names[] = {"client/0", "chief/0", "worker/0"};
   size_t i;
   json_t *part;
   for (size_t k = 0; k < COUNT_OF(names); k++)

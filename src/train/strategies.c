@@ -81,6 +81,7 @@ static shoal_status fill_from(const shoal_cluster *c, const shoal_ps_options *op
   out->addresses = (const char *const *)c->addresses[SHOAL_PS];
   out->servers = c->counts[SHOAL_PS];
   out->net.job = c->id;
+  out->has_chief = c->counts[SHOAL_CHIEF] > 0;
   return options && options->keys ? key_ring_read(options->keys, server, ring, &out->net) : NULL;
 }
 
