@@ -305,6 +305,8 @@ static shoal_status read_signature(shoal_graph *g, loaded *l) {
     status = find_value(g, l->inputs[i], &list[i]);
     if (!status && !results && strcmp(list[i]->maker->op->name, "placeholder"))
       status = wrong("a parameter that is no placeholder");
+    for (size_t k = 0; !status && !results && k < i; k++)
+      if (list[k] == list[i]) status = wrong("a parameter that is named twice");
   }
   if (status || (results ? g->results : g->params)) {
     free(list);

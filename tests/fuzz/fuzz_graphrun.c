@@ -43,7 +43,7 @@ static int make_feeds(shoal_graph *g, shoal_feed feeds[FEEDS_MAX]) {
     if (strcmp(p->op->name, "placeholder")) continue;
     shoal_shape shape = p->out[0].shape;
     for (int k = 0; k < shape.rank; k++)
-      if (shape.dim[k] == SHOAL_UNKNOWN) shape.dim[k] = ROWS;
+      if (shape.dim[k] == SHOAL_UNKNOWN) shape.dim[k] = p->offsets ? ROWS - 1 : ROWS; /* rows of 1 entry each */
     shoal_tensor t = shoal_tensor_view(p->out[0].dtype, shape, NULL);
     if (shoal_tensor_bytes(&t) > MEMORY) continue;
     if (shoal_tensor_create(t.dtype, shape, &t)) __builtin_trap();

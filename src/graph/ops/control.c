@@ -110,21 +110,47 @@ static shoal_status while_shape(op_shapes *s) {
   return NULL;
 }
 
+static shoal_status check_like(const op_shapes *s, int i, const shoal_shape *shape, shoal_dtype dtype, const char *what) {
+  char a[SHOAL_SHAPE_TEXT], b[SHOAL_SHAPE_TEXT];
+  if (shapes_fit(&s->in[i], shape) && s->in_dtype[i] == dtype) return NULL;
+  return status_make(SHOAL_ERR_ARGUMENT, "%s of a loop's input %d, %s%s, is %s%s; they must be the same", what, i,
+                     shoal_dtype_name(s->in_dtype[i]), shoal_shape_text(&s->in[i], a), shoal_dtype_name(dtype),
+                     shoal_shape_text(shape, b));
+}
+
+/* What flows back into the loop is like its float variables; what the derivative gives, like its float inputs. */
+static shoal_status check_flows(const op_shapes *s, int vars, int given) {
+  const shoal_graph *derivative = s->attr[WHILE_DERIVATIVE].graph;
+  shoal_shape shape[OP_MAX_OUTPUTS];
+  TRY(check_results(derivative, s->outs, "the derivative"));
+  TRY(function_shapes(derivative, s->in, s->in_dtype, s->ins, shape));
+  for (int i = 0, flow = given, out = 0; i < given; i++) {
+    if (!dtype_is_float(s->in_dtype[i])) continue;
+    TRY(check_like(s, i, &shape[out], derivative->results[out]->dtype, "the derivative"));
+    if (i < vars) TRY(check_like(s, i, &s->in[flow], s->in_dtype[flow], "the gradient"));
+    flow += i < vars;
+    out++;
+  }
+  return NULL;
+}
+
 /* Inputs as of while, then the gradients of its float outputs. Outputs: gradients of the float inputs. */
 static shoal_status while_grad_shape(op_shapes *s) {
-  int vars = (int)s->attr[WHILE_VARS].i, flows = 0, out = 0;
+  const int64_t vars = s->attr[WHILE_VARS].i;
+  int flows = 0, out = 0;
   const shoal_graph *body = s->attr[WHILE_BODY].graph;
   for (int i = 0; i < body->n_results; i++) flows += dtype_is_float(body->results[i]->dtype);
   int given = s->ins - flows;
   if (vars < 1 || vars > given) return status_make(SHOAL_ERR_ARGUMENT, "the inputs of a loop's gradient do not fit");
-  TRY(loop_shapes(s, vars, given));
+  TRY(loop_shapes(s, (int)vars, given));
   for (int i = 0; i < given; i++) {
     if (!dtype_is_float(s->in_dtype[i])) continue;
     if (out == s->outs) return status_make(SHOAL_ERR_ARGUMENT, "a loop's gradient has too few outputs");
     s->out[out] = s->in[i];
     s->out_dtype[out++] = s->in_dtype[i];
   }
-  return out == s->outs ? NULL : status_make(SHOAL_ERR_ARGUMENT, "a loop's gradient has too many outputs");
+  if (out != s->outs) return status_make(SHOAL_ERR_ARGUMENT, "a loop's gradient has too many outputs");
+  return check_flows(s, (int)vars, given);
 }
 
 static void while_gradient(op_grad_call *c) {
