@@ -1,35 +1,15 @@
 #include "cli/described.h"
 
+#include "base/mem.h"
 #include "cli/membership.h"
 #include "cli/record.h"
 #include "cli/say.h"
 #include "cli/table.h"
 #include "cli/task.h"
-#include "cluster/slurm.h"
 
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-
-#define FILE_MOST (1 << 20)
 
 /* ---- finding the description */
-
-static shoal_status read_text(const char *path, char **out) {
-  FILE *f = fopen(path, "re");
-  if (!f) return status_errno(errno, "--cluster: cannot read %s", path);
-  char *words = calloc(1, FILE_MOST + 1);
-  size_t n = words ? fread(words, 1, FILE_MOST, f) : 0;
-  fclose(f);
-  if (!words) return status_no_memory();
-  if (n == FILE_MOST) {
-    free(words);
-    return status_make(SHOAL_ERR_ARGUMENT, "--cluster: %s is too large to be a cluster's description", path);
-  }
-  *out = words;
-  return NULL;
-}
 
 static shoal_status agree(const flags_parsed *parsed, const char *flag, int64_t *value, int count) {
   if (flags_given(job_table, parsed, flag) && *value != count)
@@ -39,35 +19,20 @@ static shoal_status agree(const flags_parsed *parsed, const char *flag, int64_t 
   return NULL;
 }
 
-shoal_status described_read(const char *file, const char *task, bool *there, cluster *out) {
-  const char *config = getenv("TF_CONFIG");
-  *there = false;
-  if (!file && !(config && *config)) {
-    if (task) return status_make(SHOAL_ERR_ARGUMENT, "--task %s needs --cluster FILE", task);
-    return NULL;
-  }
-  char *words = NULL;
-  if (file) TRY(read_text(file, &words));
-  shoal_status status = cluster_parse(file ? words : config, file ? file : "TF_CONFIG", task, out);
-  free(words);
-  *there = !status;
-  return status;
+shoal_status described_read(const char *file, const char *task, int servers, bool *there, cluster *out) {
+  TRY(cluster_find(file, task, servers, there, out));
+  if (!*there && task) return status_make(SHOAL_ERR_ARGUMENT, "--task %s needs --cluster FILE", task);
+  return NULL;
 }
 
 shoal_status described_find(training *t, const flags_parsed *parsed, bool *there, cluster *out) {
+  const job_flags *f = &t->flags;
+  const bool servers = f->strategy && !strcmp(f->strategy, "ps"); /* otherwise a Slurm step's tasks are ranks */
   cluster c;
   shoal_status status = NULL;
   bool found;
   *there = false;
-  TRY(described_read(t->flags.cluster, t->flags.task, &found, &c));
-  if (!found && t->flags.strategy && !strcmp(t->flags.strategy, "ps") && slurm_step()) {
-    char *words;
-    TRY(slurm_describe(t->flags.ps ? (int)t->flags.ps : 1, &words));
-    status = cluster_parse(words, "the Slurm step", NULL, &c);
-    free(words);
-    if (status) return status;
-    found = true;
-  }
+  TRY(described_read(f->cluster, f->task, servers ? (int)MAX_OF(f->ps, 1) : 0, &found, &c));
   if (!found) return NULL;
   if (c.role == SHOAL_EVALUATOR && !t->flags.run_dir)
     status = status_make(SHOAL_ERR_ARGUMENT,

@@ -6,8 +6,9 @@
 #include "cli/crew.h"
 #include "cluster/cluster.h"
 
-/* file, task: the flags --cluster and --task; NULL: not given. */
-SHOAL_CHECKED shoal_status described_read(const char *file, const char *task, bool *there, cluster *out);
+/* file, task: the flags --cluster and --task; NULL: not given. servers: of a Slurm step without either; 0: it is none. */
+SHOAL_CHECKED shoal_status described_read(const char *file, const char *task, int servers, bool *there,
+                                           cluster *out);
 /* *there: a cluster is described. Then *out is it, and the flags say as many workers and servers as it has. */
 SHOAL_CHECKED shoal_status described_find(training *t, const flags_parsed *parsed, bool *there, cluster *out);
 /* Does this task's work. The chief's report is complete then; for the others there is none. */

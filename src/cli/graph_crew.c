@@ -13,7 +13,6 @@
 #include <unistd.h>
 
 #define GRACE_SECONDS 1.0
-#define FILE_MOST (1 << 20)
 #define LOG_MOST 1500
 
 static shoal_status add_task(graph_crew *c, const char *job, int index, const char *address) {
@@ -87,16 +86,8 @@ shoal_status graph_crew_start(int ps, int workers, int threads, bool tcp, graph_
 }
 
 shoal_status graph_cluster_read(const char *path, const char *task, cluster *out) {
-  FILE *f = fopen(path, "re");
-  if (!f) return status_errno(errno, "--cluster: cannot read %s", path);
-  char *words = calloc(1, FILE_MOST + 1);
-  size_t n = words ? fread(words, 1, FILE_MOST, f) : 0;
-  fclose(f);
-  shoal_status status = !words           ? status_no_memory()
-                        : n == FILE_MOST ? status_make(SHOAL_ERR_ARGUMENT, "--cluster: %s is too large", path)
-                                         : cluster_parse(words, path, task, out);
-  free(words);
-  return status;
+  bool found;
+  return cluster_find(path, task, 0, &found, out);
 }
 
 shoal_status graph_crew_describe(const char *path, graph_crew *out) {
