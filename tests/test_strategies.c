@@ -4,6 +4,7 @@
 #include "shoal/cluster.h"
 
 #include <dirent.h>
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/wait.h>
@@ -144,6 +145,27 @@ static double streamed_loss(shoal_strategy *s, const char *path, int64_t batch) 
   return r.final_loss;
 }
 
+/* Evaluated while it is read, as when it is in memory. */
+static void dense_streams_are_evaluated(void **state) {
+  char folder[FILES_PATH], path[FILES_PATH + 16];
+  files_make_folder(folder);
+  snprintf(path, sizeof path, "%s/rows.csv", folder);
+  write_rows(path);
+  const shoal_pipeline_options rows = {.files = path, .format = "csv", .columns = "label=class"};
+  shoal_model *m = model_make_xor(&(shoal_compile_options){.seed = 4, .threads = 1, .top_k = 1});
+  shoal_dataset d;
+  shoal_evaluation streamed, whole;
+  data_make_xor(ROWS, 5, &d);
+  assert_ok(shoal_model_evaluate(m, &d, &whole));
+  assert_ok(shoal_model_evaluate_stream(m, &rows, NULL, NULL, &streamed));
+  assert_int_equal(streamed.examples, ROWS);
+  assert_true(fabs(streamed.loss - whole.loss) < 1e-5);
+  assert_true(streamed.accuracy == whole.accuracy && streamed.top_k == whole.top_k);
+  data_free(&d);
+  shoal_model_destroy(m);
+  files_remove_folder(folder);
+}
+
 /* Dense rows that are read while training, with every strategy that a process can start by itself. The last batch of an
  * epoch is short. */
 static void dense_streams(void **state) {
@@ -196,6 +218,7 @@ int main(void) {
       cmocka_unit_test(deterministic_bits),
       cmocka_unit_test(a_lost_server_is_named),
       cmocka_unit_test(dense_streams),
+      cmocka_unit_test(dense_streams_are_evaluated),
       cmocka_unit_test(wrong_options_are_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -294,11 +294,11 @@ SHOAL_API SHOAL_CHECKED shoal_status shoal_model_fit(shoal_model *m, const shoal
 /** Loss and accuracy on rows that are not learned from. The model must be compiled. */
 SHOAL_API SHOAL_CHECKED shoal_status shoal_model_evaluate(shoal_model *m, const shoal_dataset *data,
                                                           shoal_evaluation *out);
-/** A pass over the rows of a pipeline (batch size and epochs are its own), for models of sparse rows. score: called for
- * each row in order with the probability of class 1 and the row's label (-1: it has none, and does not count for the
- * result); NULL: nobody. */
+/** Called for rows in their order, with the probability of class 1 and the label of each; -1: it has none, and does not
+ * count for the result. */
 typedef shoal_status (*shoal_score_taker)(void *context, const float *scores, const int32_t *labels, int64_t n);
-/** A pass over the rows of a pipeline; batch size and epochs are its own. */
+/** A pass over the rows of a pipeline, dense or sparse as the model takes them; batch size and epochs are its own. take:
+ * for models of sparse rows; NULL: nobody. auc is measured for those alone. */
 SHOAL_API SHOAL_CHECKED shoal_status shoal_model_evaluate_stream(shoal_model *m, const shoal_pipeline_options *rows,
                                                                  shoal_score_taker take, void *context,
                                                                  shoal_evaluation *out);

@@ -114,7 +114,63 @@ shoal_status shoal_model_evaluate(shoal_model *m, const shoal_dataset *data, sho
   return status_wrap(model_evaluate_rows(m, &data->features, &data->labels, 0, n, out), "evaluate");
 }
 
-/* ---- sparse rows, from a pipeline */
+/* ---- rows from a pipeline */
+
+static shoal_pipeline_options one_pass(const shoal_model *m, const shoal_pipeline_options *rows, int64_t batch) {
+  shoal_pipeline_options o = *rows;
+  o.batch_size = batch;
+  o.epochs = 1;
+  o.shuffle_rows = 0;
+  o.position = NULL;
+  if (m->sparse) o.features = model_features(m);
+  if (m->class_names) o.class_names = m->class_names;
+  if (m->preprocessing) o.preprocessing = m->preprocessing;
+  return o;
+}
+
+/* Adds up what the batches of dense rows come to. */
+static shoal_status add_batches(shoal_model *m, shoal_pipeline *p, shoal_evaluation *sum) {
+  for (;;) {
+    const shoal_batch *b;
+    shoal_evaluation e;
+    TRY(shoal_pipeline_next(p, &b));
+    if (!b) return NULL;
+    if (!b->count) continue;
+    if (!b->labels.data || !b->features.data)
+      return status_make(SHOAL_ERR_INPUT, "rows with dense features and classes as labels are expected");
+    shoal_dataset rows = {.features = b->features, .labels = b->labels, .classes = (int)m->classes, .scale = b->scale};
+    if (shoal_shape_count(&b->features.shape) == b->count * shoal_shape_count(&m->input)) {
+      rows.features.shape = m->input; /* [count, numbers] as [count, input] */
+      memmove(rows.features.shape.dim + 1, rows.features.shape.dim, (size_t)m->input.rank * sizeof *m->input.dim);
+      rows.features.shape.dim[0] = b->count;
+      rows.features.shape.rank++;
+    }
+    TRY(model_check_data(m, &rows));
+    TRY(model_evaluate_rows(m, &rows.features, &rows.labels, 0, b->count, &e));
+    sum->examples += b->count;
+    sum->loss += e.loss * (double)b->count;
+    sum->accuracy += e.accuracy * (double)b->count;
+    sum->top_k += e.top_k * (double)b->count;
+  }
+}
+
+static shoal_status evaluate_dense(shoal_model *m, const shoal_pipeline_options *rows, shoal_evaluation *out) {
+  const double start = clock_seconds();
+  const shoal_pipeline_options o = one_pass(m, rows, batch_rows(m));
+  shoal_evaluation sum = {.auc = NAN};
+  shoal_pipeline *p;
+  TRY(shoal_pipeline_create(&o, &p));
+  shoal_status status = add_batches(m, p, &sum);
+  shoal_pipeline_destroy(p);
+  if (!status && !sum.examples) status = status_make(SHOAL_ERR_INPUT, "%s: there are no rows", rows->files);
+  if (status) return status;
+  sum.loss /= (double)sum.examples;
+  sum.accuracy /= (double)sum.examples;
+  sum.top_k /= (double)sum.examples;
+  sum.seconds = clock_seconds() - start;
+  *out = sum;
+  return NULL;
+}
 
 static shoal_status take_probabilities(const float *scores, const int32_t *labels, int64_t n, shoal_score_taker take,
                                        void *context) {
@@ -158,17 +214,12 @@ static shoal_status score_rows(shoal_model *m, const tower *t, shoal_pipeline *p
 shoal_status shoal_model_evaluate_stream(shoal_model *m, const shoal_pipeline_options *rows, shoal_score_taker take,
                                          void *context, shoal_evaluation *out) {
   TRY(model_ready(m));
-  if (!m->sparse || !m->binary)
-    return status_make(SHOAL_ERR_ARGUMENT,
-                       "evaluate: rows of a stream are for models of sparse rows with one unit and a "
-                       "sigmoid at the end");
+  if ((m->sparse || take) && (!m->sparse || !m->binary))
+    return status_make(SHOAL_ERR_ARGUMENT, "evaluate: %s needs a model of sparse rows with one unit and a sigmoid at the "
+                       "end", take ? "the score of each row" : "a stream of sparse rows");
+  if (!m->sparse) return status_wrap(evaluate_dense(m, rows, out), "evaluate");
   double start = clock_seconds();
-  shoal_pipeline_options o = *rows;
-  o.batch_size = m->elsewhere ? ELSEWHERE_BATCH : EVALUATION_BATCH;
-  o.epochs = 1;
-  o.shuffle_rows = 0;
-  o.features = model_features(m);
-  o.position = NULL;
+  const shoal_pipeline_options o = one_pass(m, rows, m->elsewhere ? ELSEWHERE_BATCH : EVALUATION_BATCH);
   tower *t;
   TRY(model_tower(m, SHOAL_F32, SHOAL_I32, &t));
   shoal_pipeline *p;
