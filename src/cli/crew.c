@@ -377,10 +377,11 @@ static int64_t fair_threads(int64_t workers) { return MAX_OF(sysconf(_SC_NPROCES
 /* Looks at the data once: all tasks are told the same. */
 static shoal_status prepare(watch *w) {
   training *b = w->crew->base;
-  TRY(training_load(b, false));
+  TRY(training_load(b));
   TRY(notes_say(b, w->crew->screen));
   int classes = b->train.classes;
   int64_t rows = b->rows;
+  if (!rows) TRY(training_fill_schedule(b, rows)); /* servers do not open the files */
   job_close_rows(&b->train);
   job_close_rows(&b->test);
   if (!b->flags.threads) {

@@ -103,10 +103,11 @@ static void hear(void *context, const char *key, json_t *value) {
 
 /* A server must know how large the model is, which hangs on the data's classes. */
 static shoal_status look_at_data(training *b, bool server, cluster_job *job) {
-  TRY(training_load(b, false));
+  TRY(training_load(b));
   job->classes = b->train.classes;
   job->rows = b->rows;
   if (server) {
+    if (!job->rows) TRY(training_fill_schedule(b, job->rows));
     job_close_rows(&b->train);
     job_close_rows(&b->test);
   }

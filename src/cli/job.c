@@ -369,9 +369,10 @@ static shoal_status check_cluster(const job_flags *f, const flags_parsed *parsed
   if (job_is_mirrored(f) && flags_given(job_table, parsed, "threads") && f->threads != f->workers)
     return status_make(SHOAL_ERR_ARGUMENT, "--threads %lld: the strategy mirrored has one thread a worker; leave it "
                        "out, or raise --workers", (long long)f->threads);
-  if (f->stream && (job_is_mirrored(f) || job_is_ranks(f) || f->deterministic))
-    return status_make(SHOAL_ERR_ARGUMENT, "--stream is for the strategy single, without --deterministic");
   if (!job_is_cluster(f)) return NULL;
+  if (f->stream && f->deterministic)
+    return status_make(SHOAL_ERR_ARGUMENT, "--deterministic with parameter servers needs the rows in memory; leave "
+                       "--stream out, or take another --strategy");
   if (f->deterministic && (!job_is_together(f) || f->backup_workers))
     return status_make(SHOAL_ERR_ARGUMENT, "--deterministic is for --mode sync without --backup-workers: otherwise it "
                        "depends on who is faster");

@@ -242,7 +242,7 @@ static shoal_status load_data(ranks *r, training *b) {
     int64_t rows, classes, good;
     uint64_t names, preprocessing; /* one number for all of it */
   } here = {0}, there;
-  shoal_status status = training_load(b, false);
+  shoal_status status = training_load(b);
   if (!status) here = (typeof(here)){b->rows, b->train.classes, 1, class_names_hash(b->class_names),
                                      class_names_hash((const char *const[]){b->preprocessing, NULL})};
   there = here;

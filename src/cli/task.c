@@ -256,7 +256,7 @@ static shoal_status open_trace(task *t) {
 
 static shoal_status be_worker(task *t) {
   training *b = t->place.base;
-  if (!b->train.data && !b->train.files) TRY(training_load(b, false));
+  if (!b->train.data && !b->train.files) TRY(training_load(b));
   if (b->train.classes != t->place.job->classes || b->rows != t->place.job->rows)
     return status_make(SHOAL_ERR_INPUT, "%s: %lld rows of %d classes here, %lld rows of %d classes where the job was "
                        "started", b->flags.data, (long long)b->rows, b->train.classes, (long long)t->place.job->rows,

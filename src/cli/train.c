@@ -218,7 +218,7 @@ static void say_where(const train_run *t) {
 
 /* Trains in this process and tests the result. */
 static shoal_status train_alone(train_run *t) {
-  TRY(training_load(&t->base, !job_is_mirrored(&t->base.flags) && !t->base.flags.deterministic));
+  TRY(training_load(&t->base));
   TRY(training_compile(&t->base, t->base.train.classes, t->base.rows));
   t->report.parameters = shoal_model_parameters(t->base.model);
   t->report.threads = shoal_model_threads(t->base.model);

@@ -24,12 +24,12 @@ static shoal_status note_input(training *t) {
   return words.failed ? status_no_memory() : NULL;
 }
 
-shoal_status training_load(training *t, bool may_stream) {
+shoal_status training_load(training *t) {
   const job_flags *f = &t->flags;
   job_rows_options rows = {.split = "train",
                            .known = {t->class_names, t->preprocessing},
                            .follows = true,
-                           .may_stream = may_stream && f->validation_split == 0};
+                           .may_stream = f->validation_split == 0 && !(f->deterministic && job_is_cluster(f))};
   TRY(job_open_rows(f, t->kind, &rows, &t->train));
   TRY(note_input(t));
   if (!t->class_names) TRY(class_names_copy(t->train.class_names, &t->class_names));
@@ -53,7 +53,7 @@ int64_t training_steps_an_epoch(const training *t, int64_t rows) {
 }
 
 /* What the schedule takes when nothing is said depends on how long an epoch is. */
-static shoal_status fill_schedule(training *t, int64_t rows) {
+shoal_status training_fill_schedule(training *t, int64_t rows) {
   job_flags *f = &t->flags;
   bool cosine = !strcmp(f->schedule, "cosine");
   bool decays = !strcmp(f->schedule, "staircase") || !strcmp(f->schedule, "exponential");
@@ -78,7 +78,7 @@ static int64_t table_room(int64_t batch) {
 }
 
 shoal_status training_compile(training *t, int classes, int64_t rows) {
-  TRY(fill_schedule(t, rows));
+  TRY(training_fill_schedule(t, rows));
   const job_flags *f = &t->flags;
   double scale = job_rate_scale(f);
   TRY(job_build(t->kind, f, classes, &t->model));

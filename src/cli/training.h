@@ -23,8 +23,11 @@ typedef struct {
   text shape; /* the flags that decide what is learned, as lines */
 } training;
 
-/* Finds the class names, too, unless they are known. may_stream: rows that do not fit into memory may be read while it trains. */
-SHOAL_CHECKED shoal_status training_load(training *t, bool may_stream);
+/* Finds the class names, too, unless they are known. Rows that do not fit into memory are read while it trains. */
+SHOAL_CHECKED shoal_status training_load(training *t);
+/* What the schedule takes when nothing is said: it depends on how long an epoch is. rows: 0: streamed, and counted if need
+ * be, so the rows must be open. Called once more when the model is made, where nothing is left to fill. */
+SHOAL_CHECKED shoal_status training_fill_schedule(training *t, int64_t rows);
 /* The model for data with so many classes. rows: of the training data; what the schedule takes when nothing is said
  * hangs on them. */
 SHOAL_CHECKED shoal_status training_compile(training *t, int classes, int64_t rows);

@@ -134,6 +134,8 @@ shoal_status fit_cut_stream(fit_loop *l) {
   if (l->model->sparse && s->rounds)
     return status_make(SHOAL_ERR_ARGUMENT, "fit: the strategy %s does not train on sparse rows; take single or "
                        "parameter servers", s->kind->name);
+  if (s->rounds && s->leases)
+    return status_make(SHOAL_ERR_ARGUMENT, "fit: deterministic steps on parameter servers need the data in memory");
   l->validation = o->validation;
   l->batch = o->batch_size ? o->batch_size : STANDARD_BATCH;
   l->round = s->rounds && o->global_batch ? o->global_batch : l->batch * s->workers;

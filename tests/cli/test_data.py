@@ -1,4 +1,5 @@
 """shoal data, and training on formats other than MNIST's."""
+import hashlib
 import json
 import random
 import signal
@@ -240,6 +241,25 @@ class Data(support.Case):
         _, err = self.shoal("train", "lenet", "--data", self.clicks("clicks") + "/tfrecords*", "--run-dir", "sparse",
                             expect=1)
         self.assertIn("sparse", err)
+
+    def test_streams_under_every_strategy(self):
+        folder = self.pictures(rows=400)
+        flags = ["--data", folder, "--stream", "--shuffle-rows", 0, "--epochs", 2]
+        alone = self.fit("alone", *flags, "--batch-size", 16, "--deterministic")
+        mirrored = self.fit("mirrored", *flags, "--batch-size", 8, "--workers", 2, "--strategy", "mirrored",
+                            "--deterministic")
+        self.assertEqual((alone["examples"], alone["updates"]), (800, 50))
+        self.assertEqual(self.hash("alone"), self.hash("mirrored"))
+        self.assertEqual(mirrored["final_loss"], alone["final_loss"])
+        for mode in ("sync", "async"):
+            run = self.fit(mode, *flags, "--batch-size", 8, "--workers", 2, "--ps", 1, "--mode", mode)
+            self.assertEqual(run["examples"], 800)  # each row once an epoch
+        _, err = self.shoal("train", "lenet", *flags, "--workers", 2, "--ps", 1, "--deterministic", "--run-dir", "no",
+                            expect=2)
+        self.assertIn("leave --stream out", err)
+
+    def hash(self, run):
+        return hashlib.sha256((self.folder / run / "model.safetensors").read_bytes()).hexdigest()
 
     def test_stream_killed_and_resumed(self):
         folder = self.pictures(rows=400)

@@ -336,10 +336,12 @@ class Verdict(ObserveCase):
         self.assertEqual(warnings["slow_task"]["task"], "worker/1")
         self.assertIn("batch_grew", warnings)
         # On a machine of two processors, or one that has other work, nothing is foretold, and that is said.
-        if not verdict["next_worker"]:
+        if verdict["next_worker"]:
+            self.assertEqual(verdict["next_worker"]["workers"], 3)
+        elif verdict["no_forecast"]:
             self.assertIn("No forecast for 3 workers", verdict["no_forecast"])
         else:
-            self.assertEqual(verdict["next_worker"]["workers"], 3)
+            self.assertLess(self.summary("r")["seconds"], 1)  # too short a run to say anything
 
     def test_slow_network(self):
         script = textwrap.dedent(f"""
