@@ -13,7 +13,7 @@ typedef struct {
 } zip_input;
 
 static inline size_t zip_put(uint8_t *at, uint64_t value, size_t n) {
-  for (size_t i = 0; i < n; i++) at[i] = (uint8_t)(value >> 8 * i);
+  for (size_t i = 0; i < n; i++) at[i] = i < sizeof value ? (uint8_t)(value >> 8 * i) : 0;
   return n;
 }
 

@@ -597,8 +597,6 @@ static void destroy(shoal_strategy *base) {
   ps_table_destroy(s->table);
   ps_client_destroy(s->client);
   shoal_status_free(s->error);
-  free(s->base.checkpoint);
-  free(s->base.stream);
   free(s->dense);
   sparse_set_fini(&s->spread);
   for (int k = 0; k < s->n_values; k++) free(s->values[k]);

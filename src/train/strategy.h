@@ -16,6 +16,8 @@
 #include "dist/leases.h"
 #include "train/compute.h"
 
+#include <stdlib.h>
+
 enum { STRATEGY_NOTHING = -1, STRATEGY_END = -2 }; /* instead of a batch: none in this step; none any more */
 
 typedef struct {
@@ -104,7 +106,10 @@ struct shoal_strategy {
 
 /* NULL is fine. */
 static inline void strategy_destroy(shoal_strategy *s) {
-  if (s) s->kind->destroy(s);
+  if (!s) return;
+  free(s->checkpoint);
+  free(s->stream);
+  s->kind->destroy(s);
 }
 
 #endif

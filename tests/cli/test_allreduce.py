@@ -108,7 +108,7 @@ class Replicas(support.Case):
                 (["--strategy", "mirrored", "--workers", 2, "--threads", 3], "one thread a worker"),
                 (["--strategy", "mirrored", "--workers", 2, "--ps", 1], "--strategy ps"),
                 (["--strategy", "mirrored", "--workers", 2, "--batch-size", 9, "--global-batch", 20], "leave one"),
-                (["--deterministic", "--stream"], "--stream is for"),
+                (["--deterministic", "--workers", 2, "--ps", 1, "--stream"], "leave --stream out"),
                 (["--deterministic", "--workers", 2, "--mode", "async"], "--mode sync without --backup-workers"),
                 (["--strategy", "ps", "--workers", 2, "--global-batch", 20], "give --batch-size"),
         )):
