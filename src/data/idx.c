@@ -1,6 +1,7 @@
 #include "data/idx.h"
 
 #include "base/mem.h"
+#include "tensor/limits.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -160,19 +161,16 @@ static shoal_status read_header(source *s, idx_header *out) {
   if (got < dims_bytes)
     return fail_at(s, s->at, "the file ends inside its %d dimensions: fetch it again", h.shape.rank);
 
-  uint64_t bytes = h.type->size;
-  bool overflow = false;
-  for (int i = 0; i < h.shape.rank; i++) {
-    uint32_t n = (uint32_t)dims[i][0] << 24 | (uint32_t)dims[i][1] << 16 | (uint32_t)dims[i][2] << 8 | dims[i][3];
-    h.shape.dim[i] = n;
-    /* At each step, since a zero further on would hide it. */
-    overflow |= __builtin_mul_overflow(bytes, (uint64_t)n, &bytes) || bytes > (uint64_t)INT64_MAX / 16;
-  }
-  char shape[SHOAL_SHAPE_TEXT];
-  if (overflow)
+  for (int i = 0; i < h.shape.rank; i++)
+    h.shape.dim[i] = (uint32_t)dims[i][0] << 24 | (uint32_t)dims[i][1] << 16 | (uint32_t)dims[i][2] << 8 | dims[i][3];
+  shoal_status large = tensor_check(h.type->dtype, &h.shape);
+  if (large) {
+    char shape[SHOAL_SHAPE_TEXT];
+    shoal_status_free(large);
     return fail_at(s, 4, "the dimensions %s are more than memory can hold: the file is corrupted",
                    shoal_shape_text(&h.shape, shape));
-  h.bytes = bytes;
+  }
+  h.bytes = (uint64_t)shoal_shape_count(&h.shape) * h.type->size;
   *out = h;
   return NULL;
 }
