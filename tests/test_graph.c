@@ -188,6 +188,19 @@ static void sizes_do_not_wrap(void **state) {
   assert_error(shoal_tensor_create(SHOAL_F32, shape, &t), "too large");
 }
 
+static void numbers_that_do_not_fit_are_the_nearest(void **state) {
+  int32_t room[2];
+  shoal_tensor t = shoal_tensor_view(SHOAL_I32, SHOAL_SHAPE(2), room);
+  shoal_tensor_set(&t, 0, 1e30);
+  shoal_tensor_set(&t, 1, -1e30);
+  assert_int_equal(room[0], INT32_MAX);
+  assert_int_equal(room[1], INT32_MIN);
+  t = shoal_tensor_view(SHOAL_U8, SHOAL_SHAPE(2), room);
+  shoal_tensor_set(&t, 0, -1);
+  shoal_tensor_set(&t, 1, NAN);
+  assert_true(shoal_tensor_get(&t, 0) == 0 && shoal_tensor_get(&t, 1) == 0);
+}
+
 static void unknown_operator_gets_a_suggestion(void **state) {
   shoal_graph *g = graph();
   assert_null(graph_op(g, "reduce_sun", NULL, 0, NULL));
@@ -440,6 +453,7 @@ int main(void) {
       cmocka_unit_test(first_error_sticks),
       cmocka_unit_test(shape_errors_name_both_sides),
       cmocka_unit_test(sizes_do_not_wrap),
+      cmocka_unit_test(numbers_that_do_not_fit_are_the_nearest),
       cmocka_unit_test(unknown_operator_gets_a_suggestion),
       cmocka_unit_test(only_variables_can_be_changed),
       cmocka_unit_test(initial_values_need_no_feed),

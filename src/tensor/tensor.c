@@ -1,6 +1,7 @@
 #include "shoal/tensor.h"
 
 #include "base/mem.h"
+#include "tensor/convert.h"
 #include "tensor/limits.h"
 
 #include <stdio.h>
@@ -130,9 +131,9 @@ void shoal_tensor_set(shoal_tensor *tensor, int64_t i, double value) {
   switch (tensor->dtype) {
     case SHOAL_F32: ((float *)tensor->data)[i] = (float)value; break;
     case SHOAL_F64: ((double *)tensor->data)[i] = value; break;
-    case SHOAL_I32: ((int32_t *)tensor->data)[i] = (int32_t)value; break;
-    case SHOAL_I64: ((int64_t *)tensor->data)[i] = (int64_t)value; break;
-    case SHOAL_U8: ((uint8_t *)tensor->data)[i] = (uint8_t)value; break;
+    case SHOAL_I32: ((int32_t *)tensor->data)[i] = float_to_int32_t(value); break;
+    case SHOAL_I64: ((int64_t *)tensor->data)[i] = float_to_int64_t(value); break;
+    case SHOAL_U8: ((uint8_t *)tensor->data)[i] = float_to_uint8_t(value); break;
     case SHOAL_BOOL: ((uint8_t *)tensor->data)[i] = value != 0; break;
     default: break;
   }

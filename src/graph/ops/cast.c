@@ -1,17 +1,9 @@
 /* From any type to any other. */
 #include "graph/ops/ops.h"
 #include "graph/ops/util.h"
+#include "tensor/convert.h"
 
 #include <string.h>
-
-/* Towards zero; what does not fit becomes the nearest number that does, a NaN 0. */
-#define FLOAT_TO(type, low, high, limit)                                                  \
-  static inline type float_to_##type(double v) {                                          \
-    return v != v ? 0 : v <= (low) ? (low) : v >= (limit) ? (high) : (type)v;             \
-  }
-FLOAT_TO(int32_t, INT32_MIN, INT32_MAX, 2147483647.0)
-FLOAT_TO(int64_t, INT64_MIN, INT64_MAX, 0x1p63)
-FLOAT_TO(uint8_t, 0, UINT8_MAX, 255.0)
 
 /* Integers wrap, as C has it. */
 #define INTEGER_TO(type, v) ((type)(v))
