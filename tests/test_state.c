@@ -155,8 +155,8 @@ static void deadline(void **state) {
   open_session(&m, *state, 0.3);
   shoal_tensor out[2];
   double start = clock_seconds();
-  refused(shoal_session_run(m.session, NULL, 0, both, 2, out), SHOAL_ERR_PEER,
-          "/job:ps/task:0: nothing from /job:worker/task:0 in 0.3 s");
+  /* Said by who waits for it first: the queue's task or, on a busy machine, the client. */
+  refused(shoal_session_run(m.session, NULL, 0, both, 2, out), SHOAL_ERR_PEER, "/job:worker/task:0");
   assert_true(clock_seconds() - start < 5);
   assert_float_equal(run(&m, size, 0), 0, 0);
   end(&m);
