@@ -18,7 +18,7 @@ fi
 name=$3
 log="$build/fuzz_$name.log"
 mkdir -p "$build/corpus/$name"
-if ! "$build/tests/fuzz/fuzz_$name" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -max_len=65536 \
+if ! "$build/tests/fuzz/fuzz_$name" -max_total_time="$seconds" -timeout=30 -rss_limit_mb=2048 -max_len=65536 \
   -artifact_prefix="$build/fuzz_$name-" -print_final_stats=1 "$build/corpus/$name" "tests/fuzz/seeds/$name" \
   >"$log" 2>&1; then
   tail -n 40 "$log"
