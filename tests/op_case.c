@@ -73,6 +73,9 @@ static void parse_input(const op_row *row, const char *line, char *word, case_in
   else if (*range == '<') {
     in->values = !strcmp(word, "asc") ? VALUES_ASCENDING : !strcmp(word, "uniq") ? VALUES_DISTINCT : VALUES_BELOW;
     in->bound = number(row, line, range + 1);
+  } else if (*range == '~') {
+    in->values = VALUES_WIDE;
+    in->bound = number(row, line, range + 1);
   } else if (*range == '=') {
     char *colon = strchr(range, ':');
     if (!colon) malformed(row, line, range);
@@ -197,6 +200,7 @@ shoal_tensor case_fill(const op_case *c, int i, shoal_dtype real) {
     switch (in->values) {
       case VALUES_POSITIVE: value = is_real ? (float)(0.5 + u) : 1 + (int)(9 * u); break;
       case VALUES_BELOW: value = is_real ? (float)(u * (double)in->bound) : (int64_t)(u * (double)in->bound); break;
+      case VALUES_WIDE: value = (float)((2 * u - 1) * (double)in->bound); break;
       case VALUES_ASCENDING: /* the last is the bound, and steps vary, some of them zero */
         value = k == n - 1 ? in->bound : k * in->bound / n + (k % 2 && k + 1 < n ? in->bound / n / 2 : 0);
         break;

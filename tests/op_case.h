@@ -5,6 +5,7 @@
  * Inputs are `[dims]`, `[]` a scalar, of the real type under test unless a type stands before them; a `?` before the
  * first dimension marks the batch (unknown while a graph is built). Values are in [-1, 1), or
  *   [3]>0        in [0.5, 1.5)                  i32[3]<5     integers in [0, 5)
+ *   [3]~8        in [-8, 8)
  *   asc[4]<9     i64, ascending from 0 to 9     uniq[3]<5    i64, distinct, in [0, 5)
  *   [3,2]=max_pool:1       what max_pool gives on this case's input 1 with this case's attributes
  *   []=widen_u8:u8[?3,7]   what widen_u8 gives on such an input of its own: its type, shape and batch too
@@ -16,7 +17,15 @@
 
 #define CASE_INPUTS 8
 
-typedef enum { VALUES_ANY, VALUES_POSITIVE, VALUES_BELOW, VALUES_ASCENDING, VALUES_DISTINCT, VALUES_OF } case_values;
+typedef enum {
+  VALUES_ANY,
+  VALUES_POSITIVE,
+  VALUES_BELOW,
+  VALUES_WIDE,
+  VALUES_ASCENDING,
+  VALUES_DISTINCT,
+  VALUES_OF
+} case_values;
 
 typedef struct {
   bool real;         /* takes the real type under test; dtype does not count */

@@ -308,5 +308,5 @@ naive_fn naive_find(const char *op) {
   };
   for (size_t i = 0; i < sizeof table / sizeof *table; i++)
     if (!strcmp(table[i].name, op)) return table[i].run;
-  return NULL;
+  return naive_find_unary(op);
 }

@@ -8,5 +8,7 @@
 typedef void (*naive_fn)(const op_case *c, const case_memory *m, double *expected);
 /* NULL when the operator is not defined a second time here. */
 naive_fn naive_find(const char *op);
+/* The same for functions of one number. */
+naive_fn naive_find_unary(const char *op);
 
 #endif

@@ -115,6 +115,41 @@ SHOAL_API shoal_value *shoal_clip(shoal_graph *g, shoal_value *x, double low, do
 SHOAL_API shoal_value *shoal_relu(shoal_graph *g, shoal_value *x);    /**< max(x, 0) */
 SHOAL_API shoal_value *shoal_tanh(shoal_graph *g, shoal_value *x);    /**< hyperbolic tangent */
 SHOAL_API shoal_value *shoal_sigmoid(shoal_graph *g, shoal_value *x); /**< 1 / (1 + e^-x) */
+
+/* ---- more functions of each element */
+SHOAL_API shoal_value *shoal_relu6(shoal_graph *g, shoal_value *x); /**< x, but not below 0 nor above 6 */
+/** x, or alpha x where x is below 0. */
+SHOAL_API shoal_value *shoal_leaky_relu(shoal_graph *g, shoal_value *x, double alpha);
+/** x, or alpha x where x is below 0; alpha is learned: any shape that broadcasts to x's. */
+SHOAL_API shoal_value *shoal_prelu(shoal_graph *g, shoal_value *x, shoal_value *alpha);
+/** x, or alpha (e^x - 1) where x is below 0. */
+SHOAL_API shoal_value *shoal_elu(shoal_graph *g, shoal_value *x, double alpha);
+/** The self-normalising ELU: 1.0507 elu(x, 1.6733), both to more digits. */
+SHOAL_API shoal_value *shoal_selu(shoal_graph *g, shoal_value *x);
+/** x P(N < x) for a standard normal N, exact (by the error function). */
+SHOAL_API shoal_value *shoal_gelu(shoal_graph *g, shoal_value *x);
+/** The same, approximated by a tanh. */
+SHOAL_API shoal_value *shoal_gelu_tanh(shoal_graph *g, shoal_value *x);
+SHOAL_API shoal_value *shoal_silu(shoal_graph *g, shoal_value *x);     /**< x sigmoid(x); also called swish */
+SHOAL_API shoal_value *shoal_softplus(shoal_graph *g, shoal_value *x); /**< log(1 + e^x) */
+SHOAL_API shoal_value *shoal_softsign(shoal_graph *g, shoal_value *x); /**< x / (1 + |x|) */
+/** x / 6 + 1/2, but not below 0 nor above 1. */
+SHOAL_API shoal_value *shoal_hard_sigmoid(shoal_graph *g, shoal_value *x);
+SHOAL_API shoal_value *shoal_hard_swish(shoal_graph *g, shoal_value *x);  /**< x hard_sigmoid(x) */
+SHOAL_API shoal_value *shoal_hard_tanh(shoal_graph *g, shoal_value *x);   /**< x, but not below -1 nor above 1 */
+SHOAL_API shoal_value *shoal_mish(shoal_graph *g, shoal_value *x);        /**< x tanh(softplus(x)) */
+SHOAL_API shoal_value *shoal_log_sigmoid(shoal_graph *g, shoal_value *x); /**< log(sigmoid(x)) */
+SHOAL_API shoal_value *shoal_erf(shoal_graph *g, shoal_value *x);         /**< the error function */
+SHOAL_API shoal_value *shoal_sin(shoal_graph *g, shoal_value *x);         /**< sine */
+SHOAL_API shoal_value *shoal_cos(shoal_graph *g, shoal_value *x);         /**< cosine */
+SHOAL_API shoal_value *shoal_tan(shoal_graph *g, shoal_value *x);         /**< tangent */
+SHOAL_API shoal_value *shoal_atan(shoal_graph *g, shoal_value *x);        /**< the angle whose tangent is x */
+SHOAL_API shoal_value *shoal_expm1(shoal_graph *g, shoal_value *x);       /**< e^x - 1, exact near 0 */
+SHOAL_API shoal_value *shoal_log1p(shoal_graph *g, shoal_value *x);       /**< log(1 + x), exact near 0 */
+SHOAL_API shoal_value *shoal_reciprocal(shoal_graph *g, shoal_value *x);  /**< 1 / x */
+SHOAL_API shoal_value *shoal_rsqrt(shoal_graph *g, shoal_value *x);       /**< 1 / sqrt(x) */
+
+/* ---- comparisons, types and the graph itself */
 /** Bool, elementwise. */
 SHOAL_API shoal_value *shoal_equal(shoal_graph *g, shoal_value *a, shoal_value *b);
 SHOAL_API shoal_value *shoal_less(shoal_graph *g, shoal_value *a, shoal_value *b); /**< a < b, bool */

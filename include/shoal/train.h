@@ -79,8 +79,10 @@ SHOAL_API SHOAL_CHECKED shoal_status shoal_model_create(shoal_shape input, shoal
 SHOAL_API SHOAL_CHECKED shoal_status shoal_model_create_sparse(int64_t features, shoal_model **out);
 /** Destroys the model with its graph and session. NULL is fine. */
 SHOAL_API void shoal_model_destroy(shoal_model *m);
-/** activation: NULL or "linear", "relu", "tanh", "sigmoid", "softmax" (on the last layer: the loss takes the logits). A
- * last layer of one unit with "sigmoid" tells classes 0 and 1 apart. */
+/** activation: NULL or "linear", "relu", "tanh", "sigmoid", "softmax" (on the last layer: the loss takes the logits),
+ * "relu6", "leaky_relu" (0.2), "elu", "selu", "gelu", "gelu_tanh", "silu" or "swish", "softplus", "softsign",
+ * "hard_sigmoid", "hard_swish", "hard_tanh", "mish", "exponential", "log_softmax". A last layer of one unit with
+ * "sigmoid" tells classes 0 and 1 apart. */
 SHOAL_API void shoal_model_dense(shoal_model *m, int units, const char *activation);
 /** A dense layer on sparse rows, starting at zero. A step touches only the weights of the features in its batch. */
 SHOAL_API void shoal_model_sparse_dense(shoal_model *m, int units, bool bias, const char *activation);

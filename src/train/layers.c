@@ -21,9 +21,17 @@ struct activation {
   shoal_value *(*apply)(shoal_graph *g, shoal_value *x); /* NULL: x itself */
 };
 
+static shoal_value *leaky_relu(shoal_graph *g, shoal_value *x) { return shoal_leaky_relu(g, x, 0.2); }
+static shoal_value *elu(shoal_graph *g, shoal_value *x) { return shoal_elu(g, x, 1); }
+
 static const activation activations[] = {
     {"linear", NULL},         {"relu", shoal_relu},       {"tanh", shoal_tanh},
-    {"sigmoid", shoal_sigmoid}, {"softmax", shoal_softmax},
+    {"sigmoid", shoal_sigmoid}, {"softmax", shoal_softmax},   {"relu6", shoal_relu6},
+    {"leaky_relu", leaky_relu}, {"elu", elu},                 {"selu", shoal_selu},
+    {"gelu", shoal_gelu},       {"gelu_tanh", shoal_gelu_tanh}, {"silu", shoal_silu},
+    {"swish", shoal_silu},      {"softplus", shoal_softplus}, {"softsign", shoal_softsign},
+    {"hard_sigmoid", shoal_hard_sigmoid}, {"hard_swish", shoal_hard_swish}, {"hard_tanh", shoal_hard_tanh},
+    {"mish", shoal_mish},       {"exponential", shoal_exp},   {"log_softmax", shoal_log_softmax},
 };
 
 static shoal_status find_activation(const char *name, const activation **out) {
@@ -36,8 +44,8 @@ static shoal_status find_activation(const char *name, const activation **out) {
     }
   }
   const char *near = text_nearest(name, names, COUNT_OF(names));
-  return status_make(SHOAL_ERR_ARGUMENT, "no activation is called '%s'%s%s; there are linear, relu, tanh, sigmoid and "
-                     "softmax", name, near ? "; did you mean " : "", near ? near : "");
+  return status_make(SHOAL_ERR_ARGUMENT, "no activation is called '%s'%s%s; relu, tanh, sigmoid, gelu, silu and others are "
+                     "listed at shoal_model_dense", name, near ? "; did you mean " : "", near ? near : "");
 }
 
 const char *layer_activation(const layer *l) { return l->act ? l->act->name : ""; }

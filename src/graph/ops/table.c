@@ -8,6 +8,7 @@
 static const op_row *const files[] = {
     ops_source,
     ops_unary,
+    ops_activations,
     ops_binary,
     ops_cast,
     ops_shapes,
