@@ -12,6 +12,7 @@
 #include "shoal/session.h"
 #include "shoal/status.h"
 #include "shoal/tensor.h"
+#include "shoal/text.h"
 #include "shoal/train.h"
 #include "shoal/version.h"
 

@@ -1,4 +1,4 @@
-#include "base/status.h"
+#include "shoal/status.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -29,9 +29,9 @@ void shoal_status_free(shoal_status status) {
   free(status);
 }
 
-shoal_status status_no_memory(void) { return &no_memory_error; }
+shoal_status shoal_status_no_memory(void) { return &no_memory_error; }
 
-shoal_status status_make_v(shoal_code code, const char *format, va_list args) {
+shoal_status shoal_status_make_v(shoal_code code, const char *format, va_list args) {
   struct shoal_error *error = malloc(sizeof *error);
   if (!error) return &no_memory_error;
   error->code = code;
@@ -42,15 +42,15 @@ shoal_status status_make_v(shoal_code code, const char *format, va_list args) {
   return error;
 }
 
-shoal_status status_make(shoal_code code, const char *format, ...) {
+shoal_status shoal_status_make(shoal_code code, const char *format, ...) {
   va_list args;
   va_start(args, format);
-  shoal_status status = status_make_v(code, format, args);
+  shoal_status status = shoal_status_make_v(code, format, args);
   va_end(args);
   return status;
 }
 
-shoal_status status_wrap(shoal_status status, const char *format, ...) {
+shoal_status shoal_status_wrap(shoal_status status, const char *format, ...) {
   if (!status || status == &no_memory_error) return status;
   char *context = NULL, *message = NULL;
   va_list args;
@@ -66,10 +66,10 @@ shoal_status status_wrap(shoal_status status, const char *format, ...) {
   return status;
 }
 
-shoal_status status_errno(int error, const char *format, ...) {
+shoal_status shoal_status_from_errno(int error, const char *format, ...) {
   va_list args;
   va_start(args, format);
-  shoal_status status = status_make_v(SHOAL_ERR_SYSTEM, format, args);
+  shoal_status status = shoal_status_make_v(SHOAL_ERR_SYSTEM, format, args);
   va_end(args);
   if (status == &no_memory_error) return status;
   char *message = NULL;

@@ -69,20 +69,20 @@ static size_t distance(const char *a, const char *b) {
   return row[n % 3][m];
 }
 
-const char *text_nearest(const char *word, const char *const *candidates, size_t count) {
+const char *shoal_nearest_name(const char *word, const char *const *names, size_t count) {
   const char *best = NULL;
   size_t least = strlen(word) / 3 + 2;
   for (size_t i = 0; i < count; i++) {
-    size_t d = distance(word, candidates[i]);
+    size_t d = distance(word, names[i]);
     if (d < least) {
       least = d;
-      best = candidates[i];
+      best = names[i];
     }
   }
   return best;
 }
 
-bool text_to_int(const char *word, int64_t *out) {
+bool shoal_parse_int(const char *word, int64_t *out) {
   if (!*word) return false;
   char *end;
   errno = 0;
@@ -92,7 +92,7 @@ bool text_to_int(const char *word, int64_t *out) {
   return true;
 }
 
-bool text_to_double(const char *word, double *out) {
+bool shoal_parse_double(const char *word, double *out) {
   if (!*word) return false;
   char *end;
   errno = 0;
@@ -102,8 +102,8 @@ bool text_to_double(const char *word, double *out) {
   return true;
 }
 
-const char *grouped_text(int64_t value, char buffer[GROUPED_TEXT]) {
-  char digits[GROUPED_TEXT];
+const char *shoal_group_digits(int64_t value, char buffer[SHOAL_DIGITS_TEXT]) {
+  char digits[SHOAL_DIGITS_TEXT];
   int n = snprintf(digits, sizeof digits, "%lld", (long long)(value < 0 ? -value : value)), at = 0;
   if (value < 0) buffer[at++] = '-';
   for (int i = 0; i < n; i++) {

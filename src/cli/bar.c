@@ -1,6 +1,5 @@
 #include "cli/bar.h"
 
-#include "base/clock.h"
 #include "cli/progress.h"
 #include "cli/table.h"
 
@@ -15,16 +14,16 @@
 void bar_init(bar *b, const char *what, int64_t total, bool quiet) {
   const char *terminal = getenv("TERM");
   bool capable = isatty(STDERR_FILENO) && terminal && strcmp(terminal, "dumb");
-  *b = (bar){.what = what, .total = total, .live = capable && !quiet, .started = clock_seconds()};
+  *b = (bar){.what = what, .total = total, .live = capable && !quiet, .started = seconds_now()};
 }
 
 void bar_show(bar *b, int64_t done) {
   if (!b->live) return;
-  double now = clock_seconds(), seconds = now - b->started;
+  double now = seconds_now(), seconds = now - b->started;
   if (seconds < WAIT_SECONDS || now - b->last < DRAW_SECONDS) return;
   b->last = now;
   b->drawn = true;
-  char count[GROUPED_TEXT], speed[GROUPED_TEXT], left[DURATION_TEXT], cells[BAR_CELLS + 1] = "";
+  char count[SHOAL_DIGITS_TEXT], speed[SHOAL_DIGITS_TEXT], left[DURATION_TEXT], cells[BAR_CELLS + 1] = "";
   double rate = (double)done / seconds, share = b->total > 0 ? (double)done / (double)b->total : 0;
   if (share > 1) share = 1;
   fputc('\r', stderr);
@@ -33,7 +32,7 @@ void bar_show(bar *b, int64_t done) {
     memset(cells, '#', (size_t)(share * BAR_CELLS));
     fprintf(stderr, "[%s] %3.0f %%  ", cells, 100 * share);
   }
-  fprintf(stderr, "%s %s  %s/s", grouped_text(done, count), b->what, grouped_text((int64_t)rate, speed));
+  fprintf(stderr, "%s %s  %s/s", shoal_group_digits(done, count), b->what, shoal_group_digits((int64_t)rate, speed));
   if (b->total > done && rate > 0)
     fprintf(stderr, "  %s left", duration_text((double)(b->total - done) / rate, left));
   fputs("\033[K", stderr);

@@ -1,5 +1,6 @@
 #include "cli/exchange.h"
 
+#include "base/text.h"
 #include "cli/say.h"
 #include "cli/table.h"
 

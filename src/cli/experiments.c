@@ -51,9 +51,9 @@ static void show_rate(const json_t *s, char out[FIGURE_TEXT]) {
   if (schedule) snprintf(out + n, FIGURE_TEXT - n, " %s", schedule);
 }
 static void show_whole(double value, char out[FIGURE_TEXT]) {
-  char digits[GROUPED_TEXT];
+  char digits[SHOAL_DIGITS_TEXT];
   if (isfinite(value))
-    snprintf(out, FIGURE_TEXT, "%s", grouped_text((int64_t)(value + 0.5), digits));
+    snprintf(out, FIGURE_TEXT, "%s", shoal_group_digits((int64_t)(value + 0.5), digits));
   else
     snprintf(out, FIGURE_TEXT, "-");
 }

@@ -14,9 +14,15 @@ size_t names_count(const char *const *names) {
   return n;
 }
 
-void names_list(const char *const *names, text *out) {
+char *names_list(const char *const *names) {
   size_t n = names_count(names);
-  for (size_t i = 0; i < n; i++) text_add(out, "%s%s", i == 0 ? "" : i + 1 == n ? " or " : ", ", names[i]);
+  memory_text list;
+  shoal_status status = memory_open(&list);
+  for (size_t i = 0; !status && i < n; i++)
+    fprintf(list.to, "%s%s", i == 0 ? "" : i + 1 == n ? " or " : ", ", names[i]);
+  if (!status) status = memory_close(&list);
+  shoal_status_free(status);
+  return list.words;
 }
 
 /* The row called name[0..length), or NULL. */
@@ -34,20 +40,19 @@ static shoal_status unknown_flag(const flag_row *table, const char *name, size_t
   names[n++] = "help";
   char word[64];
   snprintf(word, sizeof word, "%.*s", (int)length, name);
-  const char *near = text_nearest(word, names, n);
+  const char *near = shoal_nearest_name(word, names, n);
   if (near) return status_make(SHOAL_ERR_ARGUMENT, "unknown flag --%s; did you mean --%s?", word, near);
   return status_make(SHOAL_ERR_ARGUMENT, "unknown flag --%s", word);
 }
 
 static shoal_status bad_choice(const flag_row *row, const char *word) {
   const char *const *names = row->choices();
-  const char *near = text_nearest(word, names, names_count(names));
-  text list = {0};
-  names_list(names, &list);
+  const char *near = shoal_nearest_name(word, names, names_count(names));
+  char *list = names_list(names);
   shoal_status status =
       status_make(SHOAL_ERR_ARGUMENT, "--%s: '%s' is not known%s%s%s; it is %s", row->name, word,
-                  near ? "; did you mean " : "", near ? near : "", near ? "?" : "", list.data ? list.data : "?");
-  text_fini(&list);
+                  near ? "; did you mean " : "", near ? near : "", near ? "?" : "", list ? list : "?");
+  free(list);
   return status;
 }
 
@@ -85,11 +90,11 @@ static shoal_status set(const flag_row *row, const char *word, void *fields) {
       *(bool *)field(row, fields) = true;
       return NULL;
     case FLAG_INT:
-      if (!text_to_int(word, &i) || !in_range(row, (double)i)) return out_of_range(row, word);
+      if (!shoal_parse_int(word, &i) || !in_range(row, (double)i)) return out_of_range(row, word);
       *(int64_t *)field(row, fields) = i;
       return NULL;
     case FLAG_NUMBER:
-      if (!text_to_double(word, &d) || !in_range(row, d)) return out_of_range(row, word);
+      if (!shoal_parse_double(word, &d) || !in_range(row, d)) return out_of_range(row, word);
       *(double *)field(row, fields) = d;
       return NULL;
     case FLAG_TEXT:
@@ -141,7 +146,7 @@ shoal_status flags_parse(const flag_row *table, int argc, char **argv, void *fie
     const char *word = equals ? equals + 1 : NULL;
     if (row->kind == FLAG_BOOL && word) return status_make(SHOAL_ERR_ARGUMENT, "--%s takes no value", row->name);
     int64_t ignored;
-    if (row->bare && !word && (i + 1 == argc || !text_to_int(argv[i + 1], &ignored))) word = row->bare;
+    if (row->bare && !word && (i + 1 == argc || !shoal_parse_int(argv[i + 1], &ignored))) word = row->bare;
     if (row->kind != FLAG_BOOL && !word) {
       if (i + 1 == argc || !strncmp(argv[i + 1], "--", 2))
         return status_make(SHOAL_ERR_ARGUMENT, "--%s needs a value: --%s %s", row->name, row->name, row->value);
@@ -175,15 +180,12 @@ void flags_help(const flag_row *table, FILE *to) {
   }
   for (const flag_row *row = table; row->name; row++) {
     if (row->marks & FLAG_HIDDEN) continue;
-    text line = {0};
-    text_add(&line, "  %-*s  %s", widest, flag_label(row, label), row->help);
-    if (row->kind == FLAG_CHOICE) {
-      text_add(&line, ": ");
-      names_list(row->choices(), &line);
-    }
-    if (row->standard) text_add(&line, " (%s)", row->standard);
-    say_indented(to, widest + 4, "%s\n", line.data ? line.data : "");
-    text_fini(&line);
+    char *names = row->kind == FLAG_CHOICE ? names_list(row->choices()) : NULL;
+    const char *standard = row->standard;
+    say_indented(to, widest + 4, "  %-*s  %s%s%s%s%s%s\n", widest, flag_label(row, label), row->help,
+                 names ? ": " : "", names ? names : "", standard ? " (" : "", standard ? standard : "",
+                 standard ? ")" : "");
+    free(names);
   }
   fprintf(to, "  %-*s  this text\n", widest, "--help");
 }
@@ -248,18 +250,25 @@ shoal_status flags_from_json(const flag_row *table, const json_t *object, const 
   return NULL;
 }
 
-void flags_to_lines(const flag_row *table, const void *fields, text *out) {
-  for (const flag_row *row = table; row->name; row++) {
-    if (!(row->marks & FLAG_SHAPES)) continue;
-    const void *at = field_of(row, fields);
-    switch (row->kind) {
-      case FLAG_BOOL: text_add(out, "%s=%s\n", row->name, *(const bool *)at ? "yes" : "no"); break;
-      case FLAG_INT: text_add(out, "%s=%lld\n", row->name, (long long)*(const int64_t *)at); break;
-      case FLAG_NUMBER: text_add(out, "%s=%.17g\n", row->name, *(const double *)at); break;
-      case FLAG_TEXT:
-      case FLAG_CHOICE:
-        text_add(out, "%s=%s\n", row->name, *(const char *const *)at ? *(const char *const *)at : "");
-        break;
-    }
+static void print_value(const flag_row *row, const void *fields, FILE *to) {
+  const void *at = field_of(row, fields);
+  fprintf(to, "%s=", row->name);
+  switch (row->kind) {
+    case FLAG_BOOL: fputs(*(const bool *)at ? "yes" : "no", to); break;
+    case FLAG_INT: fprintf(to, "%lld", (long long)*(const int64_t *)at); break;
+    case FLAG_NUMBER: fprintf(to, "%.17g", *(const double *)at); break;
+    case FLAG_TEXT:
+    case FLAG_CHOICE: fputs(*(const char *const *)at ? *(const char *const *)at : "", to); break;
   }
+  fputc('\n', to);
+}
+
+char *flags_to_lines(const flag_row *table, const void *fields) {
+  memory_text lines;
+  shoal_status status = memory_open(&lines);
+  for (const flag_row *row = table; !status && row->name; row++)
+    if (row->marks & FLAG_SHAPES) print_value(row, fields, lines.to);
+  if (!status) status = memory_close(&lines);
+  shoal_status_free(status);
+  return lines.words;
 }

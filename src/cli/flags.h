@@ -3,11 +3,9 @@
 #ifndef SHOAL_CLI_FLAGS_H
 #define SHOAL_CLI_FLAGS_H
 
-#include "base/status.h"
-#include "base/text.h"
+#include "cli/util.h"
 
 #include <jansson.h>
-#include <stdio.h>
 
 typedef enum { FLAG_BOOL, FLAG_INT, FLAG_NUMBER, FLAG_TEXT, FLAG_CHOICE } flag_kind;
 typedef enum { COMPLETE_NOTHING, COMPLETE_FILE, COMPLETE_DIRECTORY } flag_complete;
@@ -59,11 +57,11 @@ json_t *flags_to_json(const flag_row *table, const void *fields);
  * is for messages. */
 SHOAL_CHECKED shoal_status flags_from_json(const flag_row *table, const json_t *object, const char *file,
                                            const flags_parsed *parsed, void *fields);
-/* "name=value" lines of the flags that decide what is learned. */
-void flags_to_lines(const flag_row *table, const void *fields, text *out);
+/* "name=value" lines of the flags that decide what is learned. The caller frees them; NULL: no memory. */
+char *flags_to_lines(const flag_row *table, const void *fields);
 
 size_t names_count(const char *const *names);
-/* "a, b or c" */
-void names_list(const char *const *names, text *out);
+/* "a, b or c", the caller's to free; NULL: no memory. */
+char *names_list(const char *const *names);
 
 #endif

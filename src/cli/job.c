@@ -228,12 +228,11 @@ shoal_status job_find_kind(const char *name, const shoal_model_kind **out) {
   size_t n = 0;
   for (int i = 0; n < 32 && (kind = shoal_model_kind_at(i)); i++) names[n++] = kind->name;
   const char *near = text_nearest(name, names, n);
-  text list = {0};
-  names_list(names, &list);
+  char *list = names_list(names);
   shoal_status status = status_make(SHOAL_ERR_ARGUMENT, "unknown model '%s'%s%s%s; it is %s", name,
                                     near ? "; did you mean " : "", near ? near : "", near ? "?" : "",
-                                    list.data ? list.data : "?");
-  text_fini(&list);
+                                    list ? list : "?");
+  free(list);
   return status;
 }
 

@@ -93,7 +93,7 @@ static int run_group(const char *word, const char *second) {
     size_t n = 0;
     for (int i = 0; i < COMMANDS; i++)
       if (command_in_group(commands[i], word)) names[n++] = commands[i]->name + strlen(word) + 1;
-    const char *near = text_nearest(second, names, n);
+    const char *near = shoal_nearest_name(second, names, n);
     fprintf(stderr, "shoal %s: unknown command '%s'", word, second);
     if (near) fprintf(stderr, "; did you mean '%s'?", near);
     fputs("\n", stderr);
@@ -105,7 +105,7 @@ static int run_group(const char *word, const char *second) {
 static int unknown_command(const char *word) {
   const char *names[COMMANDS];
   for (int i = 0; i < COMMANDS; i++) names[i] = commands[i]->name;
-  const char *near = text_nearest(word, names, COMMANDS);
+  const char *near = shoal_nearest_name(word, names, COMMANDS);
   fprintf(stderr, "shoal: unknown command '%s'", word);
   if (near) fprintf(stderr, "; did you mean '%s'?", near);
   fprintf(stderr, "\n'%s help' lists the commands.\n", called());

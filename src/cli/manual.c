@@ -3,6 +3,7 @@
 #include "shoal/models.h"
 #include "shoal/version.h"
 
+#include <ctype.h>
 #include <string.h>
 
 /* Text for roff: a dash must not become a hyphen, a leading dot or quote is no request. */
@@ -45,11 +46,8 @@ static void roff_details(FILE *to, const char *s) {
 }
 
 static void manual_flag(FILE *to, const flag_row *row) {
-  fputs(".TP\n.B ", to);
-  text name = {0};
-  text_add(&name, "--%s", row->name);
-  roff(to, name.data ? name.data : "");
-  text_fini(&name);
+  fputs(".TP\n.B \\-\\-", to);
+  roff(to, row->name);
   if (row->kind != FLAG_BOOL) {
     fputs(" \\fI", to);
     roff(to, row->value);
@@ -58,11 +56,10 @@ static void manual_flag(FILE *to, const flag_row *row) {
   fputc('\n', to);
   roff(to, row->help);
   if (row->kind == FLAG_CHOICE) {
-    text list = {0};
-    names_list(row->choices(), &list);
+    char *names = names_list(row->choices());
     fputs(": ", to);
-    roff(to, list.data ? list.data : "");
-    text_fini(&list);
+    roff(to, names ? names : "");
+    free(names);
   }
   if (row->standard) {
     fputs(" (", to);
@@ -84,12 +81,10 @@ void manual_print(FILE *to) {
     fprintf(to, ".SS shoal %s ", c->name);
     roff(to, c->arguments);
     fputc('\n', to);
-    text summary = {0};
-    text_add(&summary, "%s.", c->summary);
-    if (summary.data && summary.data[0] >= 'a' && summary.data[0] <= 'z') summary.data[0] -= 'a' - 'A';
-    roff(to, summary.data ? summary.data : "");
-    text_fini(&summary);
-    fputc('\n', to);
+    const char first[] = {(char)toupper(c->summary[0]), 0};
+    roff(to, first);
+    roff(to, c->summary + 1);
+    fputs(".\n", to);
     if (c->details) {
       fputs(".PP\n", to);
       roff_details(to, c->details);

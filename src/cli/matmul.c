@@ -98,8 +98,8 @@ static void print_yardstick(const matmul_result *r) {
 }
 
 static void print_result(const matmul_options *o, const matmul_result *r) {
-  char n[GROUPED_TEXT], workers[COUNTED_TEXT], messages[COUNTED_TEXT], bytes[COUNTED_TEXT];
-  printf("tr(A A) = %.10g   (n = %s, %lld x %lld blocks, %s)\n", r->trace, grouped_text(o->n, n), (long long)o->blocks,
+  char n[SHOAL_DIGITS_TEXT], workers[COUNTED_TEXT], messages[COUNTED_TEXT], bytes[COUNTED_TEXT];
+  printf("tr(A A) = %.10g   (n = %s, %lld x %lld blocks, %s)\n", r->trace, shoal_group_digits(o->n, n), (long long)o->blocks,
          (long long)o->blocks, counted_text(o->workers, "worker", workers));
   printf("  time            %.2f s  (and %.2f s to start the tasks and send the graph)\n", r->seconds,
          r->start_seconds);

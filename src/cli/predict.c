@@ -161,7 +161,7 @@ static shoal_status read_range(const char *words, int64_t *first, int64_t *last)
   char *dash = strchr(copy, '-');
   if (dash) *dash = 0;
   int64_t a = 0, b = 0;
-  bool good = text_to_int(copy, &a) && (dash ? text_to_int(dash + 1, &b) : (b = a, true)) && a >= 0 && b >= a;
+  bool good = shoal_parse_int(copy, &a) && (dash ? shoal_parse_int(dash + 1, &b) : (b = a, true)) && a >= 0 && b >= a;
   free(copy);
   if (!good) return status_make(SHOAL_ERR_ARGUMENT, "--index: expected a row or a range like 0-9, not '%s'", words);
   *first = a;

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/text.h"
 #include "cli/command.h"
 #include "cli/say.h"
 #include "cli/table.h"

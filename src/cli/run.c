@@ -64,7 +64,7 @@ typedef struct {
 static shoal_status no_value(const shoal_graph *g, const char *name) {
   const char **names = calloc(g->count + 1, sizeof *names);
   for (size_t i = 0; names && i < g->count; i++) names[i] = g->nodes[i]->name;
-  const char *near = names ? text_nearest(name, names, g->count) : NULL;
+  const char *near = names ? shoal_nearest_name(name, names, g->count) : NULL;
   free(names);
   return status_make(SHOAL_ERR_ARGUMENT, "the graph has no value '%s'%s%s%s; --list shows what it has", name,
                      near ? " (did you mean " : "", near ? near : "", near ? "?)" : "");
@@ -75,7 +75,7 @@ static shoal_status find_value(const shoal_graph *g, char *name, shoal_value **o
   int64_t output = 0;
   *out = shoal_graph_find(g, name);
   char *colon = strrchr(name, ':');
-  if (!*out && colon && text_to_int(colon + 1, &output)) {
+  if (!*out && colon && shoal_parse_int(colon + 1, &output)) {
     *colon = 0;
     *out = shoal_value_output(shoal_graph_find(g, name), (int)output);
     *colon = ':';
@@ -139,7 +139,7 @@ static shoal_status read_feed(job *j, const char *word) {
   TRY(status);
   for (int i = 0; i < j->n_feeds; i++)
     if (j->feeds[i].value == f->value) return status_make(SHOAL_ERR_ARGUMENT, "'%s' is fed twice", word);
-  if (text_to_double(equals + 1, &number)) {
+  if (shoal_parse_double(equals + 1, &number)) {
     shoal_tensor t;
     TRY(shoal_tensor_create(shoal_value_dtype(f->value), SHOAL_SCALAR, &t));
     status = set_element(&t, 0, number, word);

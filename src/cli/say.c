@@ -1,6 +1,5 @@
 #include "cli/say.h"
 
-#include "base/text.h"
 #include "cli/table.h"
 
 #include <errno.h>
@@ -12,8 +11,8 @@ enum { LEAST_WIDTH = 20, NAMED_INDENT = 17 };
 const char *called(void) { return program_invocation_name; }
 
 const char *counted_text(int64_t n, const char *noun, char buffer[COUNTED_TEXT]) {
-  char number[GROUPED_TEXT];
-  snprintf(buffer, COUNTED_TEXT, "%s %s%s", grouped_text(n, number), noun, n == 1 ? "" : "s");
+  char number[SHOAL_DIGITS_TEXT];
+  snprintf(buffer, COUNTED_TEXT, "%s %s%s", shoal_group_digits(n, number), noun, n == 1 ? "" : "s");
   return buffer;
 }
 

@@ -123,11 +123,8 @@ static shoal_status write_csv(const sweep_grid *g, int repeats, const batch *b) 
 
 static shoal_status write_markdown(const table_column *cells, int rows, int columns, const batch *b) {
   text out = {0};
-  for (int c = 0; c < columns; c++) {
-    text_add(&out, "| ");
-    table_add_head(&cells[c], &out);
-    text_add(&out, " ");
-  }
+  char head[TABLE_CELL];
+  for (int c = 0; c < columns; c++) text_add(&out, "| %s ", table_head(&cells[c], head));
   text_add(&out, "|\n");
   for (int c = 0; c < columns; c++) text_add(&out, cells[c].left ? "|---" : "|--:");
   text_add(&out, "|\n");
@@ -201,12 +198,11 @@ static shoal_status make_table(const sweep_grid *g, int repeats, const batch *b,
 /* All combinations in one table, as wide as the terminal; says which figures it has no room for. */
 static void print_table(result_table *t, const batch *b, FILE *to) {
   int width = terminal_width(to);
-  text gone = {0};
-  table_fit(t->cells, t->spare, t->rows, &t->columns, width, &gone);
+  char *gone = table_fit(t->cells, t->spare, t->rows, &t->columns, width);
   fputc('\n', to);
   table_print(to, t->cells, t->rows, t->columns, width);
-  if (gone.data) say(to, "\nNot shown for want of room: %s. %s/results.csv has all.\n", gone.data, b->folder);
-  text_fini(&gone);
+  if (gone) say(to, "\nNot shown for want of room: %s. %s/results.csv has all.\n", gone, b->folder);
+  free(gone);
 }
 
 shoal_status sweep_result_write(const sweep_grid *g, int repeats, const batch *b, FILE *to) {

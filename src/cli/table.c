@@ -1,7 +1,5 @@
 #include "cli/table.h"
 
-#include "base/mem.h"
-
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +15,7 @@ int known_width(FILE *to) {
   int64_t columns;
   const char *said = getenv("COLUMNS");
   if (!ioctl(fileno(to), TIOCGWINSZ, &size) && size.ws_col > 0) return size.ws_col;
-  if (!said || !text_to_int(said, &columns) || columns < 1 || columns > 10000) return 0;
+  if (!said || !shoal_parse_int(said, &columns) || columns < 1 || columns > 10000) return 0;
   return fstat(fileno(to), &st) || S_ISREG(st.st_mode) ? 0 : (int)columns; /* a log is not for one terminal */
 }
 
@@ -28,7 +26,7 @@ int terminal_width(FILE *to) {
 
 /* 12345.678 to "12,345.68". */
 static void decimal_text(double value, int digits, char *out, size_t size) {
-  char whole[GROUPED_TEXT], plain[TABLE_CELL];
+  char whole[SHOAL_DIGITS_TEXT], plain[TABLE_CELL];
   snprintf(plain, sizeof plain, "%.*f", digits, value);
   const char *point = strchr(plain, '.');
   int64_t n;
@@ -37,14 +35,14 @@ static void decimal_text(double value, int digits, char *out, size_t size) {
     return;
   }
   n = strtoll(plain, NULL, 10);
-  snprintf(out, size, "%s%s", grouped_text(n, whole), point ? point : "");
+  snprintf(out, size, "%s%s", shoal_group_digits(n, whole), point ? point : "");
 }
 
 void table_set_text(table_column *c, const char *words) { snprintf(c->cell, TABLE_CELL, "%s", words); }
 
 void table_set_int(table_column *c, int64_t value) {
-  char buffer[GROUPED_TEXT];
-  table_set_text(c, grouped_text(value, buffer));
+  char buffer[SHOAL_DIGITS_TEXT];
+  table_set_text(c, shoal_group_digits(value, buffer));
 }
 
 void table_set_number(table_column *c, double value, int digits) {
@@ -111,8 +109,11 @@ static int widest_cell(const table_column *columns, int rows, int count, int i) 
   return widest;
 }
 
-void table_add_head(const table_column *c, text *out) {
-  for (const char *p = c->head; *p; p++) text_add(out, "%c", *p == '\n' ? ' ' : *p);
+const char *table_head(const table_column *c, char buffer[TABLE_CELL]) {
+  snprintf(buffer, TABLE_CELL, "%s", c->head);
+  for (char *p = buffer; *p; p++)
+    if (*p == '\n') *p = ' ';
+  return buffer;
 }
 
 static void print_upright(FILE *to, const table_column *columns, int count) {
@@ -121,12 +122,9 @@ static void print_upright(FILE *to, const table_column *columns, int count) {
     int n = (int)strlen(columns[i].head);
     if (n > widest) widest = n;
   }
-  for (int i = 0; i < count; i++) {
-    text head = {0};
-    table_add_head(&columns[i], &head);
-    fprintf(to, "%-*s  %s\n", widest, head.data ? head.data : "", columns[i].cell);
-    text_fini(&head);
-  }
+  char head[TABLE_CELL];
+  for (int i = 0; i < count; i++)
+    fprintf(to, "%-*s  %s\n", widest, table_head(&columns[i], head), columns[i].cell);
 }
 
 /* What columns 0 and [from, to) need side by side. */
@@ -161,16 +159,25 @@ static void take_out(table_column *columns, int *spare, int rows, int *count, in
   --*count;
 }
 
-void table_fit(table_column *columns, int *spare, int rows, int *count, int width, text *gone) {
+/* "a, b": `list` is taken. */
+static char *join(char *list, const char *word) {
+  char *longer = NULL;
+  if (asprintf(&longer, "%s%s%s", list ? list : "", list ? ", " : "", word) < 0) return list;
+  free(list);
+  return longer;
+}
+
+char *table_fit(table_column *columns, int *spare, int rows, int *count, int width) {
+  char *gone = NULL, head[TABLE_CELL];
   while (rows && table_width(columns, rows, *count) > width) {
     int worst = 0;
     for (int i = 0; i < *count; i++)
       if (spare[i] > spare[worst]) worst = i;
-    if (!spare[worst]) return;
-    if (gone->length) text_add(gone, ", ");
-    table_add_head(&columns[worst], gone);
+    if (!spare[worst]) break;
+    gone = join(gone, table_head(&columns[worst], head));
     take_out(columns, spare, rows, count, worst);
   }
+  return gone;
 }
 
 /* The column after the last that fits beside `from`; at least one does. */

@@ -3,11 +3,7 @@
 #ifndef SHOAL_CLI_TABLE_H
 #define SHOAL_CLI_TABLE_H
 
-#include "base/text.h"
-
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
+#include "cli/util.h"
 
 #define TABLE_CELL 64
 
@@ -29,10 +25,11 @@ void table_set_share(table_column *c, double value);
 /* "31.4 MB" */
 void table_set_bytes(table_column *c, int64_t bytes);
 
-/* Takes columns out until the rest fits: of those whose `spare` is not 0 the highest first. Their headings, with
- * commas, are added to `gone`. spare [count] changes with the columns. */
-void table_fit(table_column *columns, int *spare, int rows, int *count, int width, text *gone);
-void table_add_head(const table_column *c, text *out); /* in one line */
+/* Takes columns out until the rest fits: of those whose `spare` is not 0 the highest first. Returns their headings, with
+ * commas, for the caller to free; NULL: all fit. spare [count] changes with the columns. */
+char *table_fit(table_column *columns, int *spare, int rows, int *count, int width);
+/* The heading in one line; returns buffer. */
+const char *table_head(const table_column *c, char buffer[TABLE_CELL]);
 
 /* Columns of the terminal behind `to`, or what COLUMNS says of a pipe's; 0: not known. */
 int known_width(FILE *to);

@@ -61,11 +61,10 @@ static void print_rows(const trace_table *t, int64_t top, int width) {
   }
   int spare[COLUMNS] = {[KERNEL] = 5, [CALLS] = 4, [MEAN] = 3, [FLOPS] = 2, [PEAK] = 1, [BANDWIDTH] = 6, [BYTES] = 7};
   int columns = COLUMNS;
-  text gone = {0};
-  table_fit(rows[0], spare, n, &columns, width, &gone);
+  char *gone = table_fit(rows[0], spare, n, &columns, width);
   if (n) table_print(stdout, rows[0], n, columns, width);
-  if (gone.data) say(stdout, "\nNot shown for want of room: %s. --json has all.\n", gone.data);
-  text_fini(&gone);
+  if (gone) say(stdout, "\nNot shown for want of room: %s. --json has all.\n", gone);
+  free(gone);
   if (operators > top)
     printf("%s not shown: --top %lld\n", counted_text(operators - top, "operator", more), (long long)operators);
   free(rows);

@@ -126,8 +126,9 @@ shoal_status training_test(const training *t, bool tested, shoal_evaluation *out
 
 shoal_status training_options(training *t, shoal_fit_options *out) {
   const job_flags *f = &t->flags;
-  flags_to_lines(job_table, f, &t->shape);
-  if (t->shape.failed) return status_no_memory();
+  free(t->shape);
+  t->shape = flags_to_lines(job_table, f);
+  if (!t->shape) return status_no_memory();
   *out = (shoal_fit_options){
       .epochs = f->epochs,
       .steps = f->steps,
@@ -144,7 +145,7 @@ shoal_status training_options(training *t, shoal_fit_options *out) {
       .keep = (int)f->keep,
       .keep_best = f->validation_split > 0 && !f->no_checkpoints,
       .resume = f->resume,
-      .settings = t->shape.data,
+      .settings = t->shape,
       .callbacks = {.every_steps = f->log_every, .inspect_every = f->histograms},
   };
   return NULL;
@@ -208,6 +209,6 @@ void training_fini(training *t) {
   free((void *)t->class_names);
   free(t->preprocessing);
   run_dir_fini(&t->dir);
-  text_fini(&t->shape);
+  free(t->shape);
   free(t->input);
 }

@@ -20,7 +20,7 @@ typedef struct {
   shoal_model *model;
   job_pieces pieces;
   char *input; /* for flags.input, when the data said it */
-  text shape; /* the flags that decide what is learned, as lines */
+  char *shape; /* the flags that decide what is learned, as lines */
 } training;
 
 /* Finds the class names, too, unless they are known. Rows that do not fit into memory are read while it trains. */

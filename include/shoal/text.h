@@ -1,0 +1,35 @@
+/** @file
+ * Words in, words out: what a program around the library needs to read its arguments as strictly as Shoal reads its own,
+ * and to say the same helpful things about them. Any thread. */
+#ifndef SHOAL_TEXT_H
+#define SHOAL_TEXT_H
+
+#include "shoal/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** For "unknown name X; did you mean Y?": the one of `count` names that is nearest to `word` by letters added, left out,
+ * replaced or swapped; NULL when none is near. Borrowed from `names`. */
+SHOAL_API const char *shoal_nearest_name(const char *word, const char *const *names, size_t count);
+
+/** A decimal integer that is the whole of `word`: false when there is anything else, or when it is out of range. *out is
+ * set only on success. */
+SHOAL_API bool shoal_parse_int(const char *word, int64_t *out);
+/** The same for a number with a fraction or an exponent. */
+SHOAL_API bool shoal_parse_double(const char *word, double *out);
+
+/** Room for what shoal_group_digits writes. */
+#define SHOAL_DIGITS_TEXT 32
+/** 1234567 to "1,234,567". Returns `buffer`. */
+SHOAL_API const char *shoal_group_digits(int64_t value, char buffer[SHOAL_DIGITS_TEXT]);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

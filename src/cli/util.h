@@ -1,0 +1,37 @@
+/* What every file of the command uses, on top of the public headers alone: errors by short names, the clock, text that
+ * grows. */
+#ifndef SHOAL_CLI_UTIL_H
+#define SHOAL_CLI_UTIL_H
+
+#include "shoal/status.h"
+#include "shoal/text.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define status_make shoal_status_make
+#define status_errno shoal_status_from_errno
+#define status_wrap shoal_status_wrap
+#define status_no_memory shoal_status_no_memory
+#define TRY SHOAL_TRY
+#define TRY_GOTO SHOAL_TRY_GOTO
+
+#define COUNT_OF(array) (sizeof(array) / sizeof *(array))
+#define MIN_OF(a, b) ((a) < (b) ? (a) : (b))
+#define MAX_OF(a, b) ((a) > (b) ? (a) : (b))
+
+/* Seconds since an arbitrary start; never goes back. */
+double seconds_now(void);
+
+/* Text that is written like a file and ends as a string: memory_open, print to `to`, memory_close. */
+typedef struct {
+  FILE *to;
+  char *words; /* set by memory_close, the caller's to free */
+  size_t length;
+} memory_text;
+
+SHOAL_CHECKED shoal_status memory_open(memory_text *out);
+/* Sets `words`; they are freed, and NULL, when memory has run out. The stream is closed in any case. */
+SHOAL_CHECKED shoal_status memory_close(memory_text *m);
+
+#endif
