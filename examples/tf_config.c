@@ -13,11 +13,13 @@ static shoal_status make_model(shoal_model **out) {
   return shoal_model_compile(*out, &(shoal_compile_options){.schedule = {.rate = 0.5}, .threads = 1});
 }
 
-static shoal_status work(const shoal_cluster *c, const shoal_ps_options *options, shoal_model *m) {
+static shoal_status work(const shoal_cluster *c, const shoal_ps_options *options) {
+  shoal_model *m = NULL;
   shoal_dataset *train = NULL, *test = NULL;
   shoal_strategy *strategy = NULL;
   shoal_evaluation e;
-  shoal_status s = shoal_dataset_load("mnist", "train", &train);
+  shoal_status s = make_model(&m);
+  if (!s) s = shoal_dataset_load("mnist", "train", &train);
   if (!s) s = shoal_dataset_load("mnist", "test", &test);
   if (!s) s = shoal_strategy_create_ps(c, options, &strategy);
   if (!s)
@@ -27,20 +29,17 @@ static shoal_status work(const shoal_cluster *c, const shoal_ps_options *options
   shoal_strategy_destroy(strategy);
   shoal_dataset_destroy(train);
   shoal_dataset_destroy(test);
+  shoal_model_destroy(m);
   return s;
 }
 
 int main(void) {
   const shoal_ps_options options = {.mode = "sync"};
   shoal_cluster *c = NULL;
-  shoal_model *m = NULL;
   shoal_status s = shoal_cluster_from_environment(0, &c);
   if (!s && !c) return fprintf(stderr, "TF_CONFIG is not set\n"), 2;
-  if (!s) s = make_model(&m);
-  if (!s)
-    s = shoal_cluster_role(c) == SHOAL_PS ? shoal_serve_parameters(c, &options, m, NULL) : work(c, &options, m);
+  if (!s) s = shoal_cluster_role(c) == SHOAL_PS ? shoal_serve_parameters(c, &options, NULL) : work(c, &options);
   if (s) fprintf(stderr, "%s\n", shoal_status_message(s));
-  shoal_model_destroy(m);
   shoal_cluster_destroy(c);
   return s != NULL;
 }

@@ -50,14 +50,13 @@ static void be_worker(const ps_options *base, int index, int width, int steps) {
 }
 
 static void be_server(const ps_options *o, int width, long megabytes) {
-  shoal_model *m;
   ps_server_result result;
   struct rusage use;
-  model_make(width, &m);
-  double bytes = 4.0 * (double)shoal_model_parameters(m);
+  double bytes = 4.0 * ((INPUT + 1.0 + 2.0 * (width + 1) + CLASSES) * width + CLASSES); /* of three layers and the last */
   getrusage(RUSAGE_SELF, &use);
   double before = (double)use.ru_maxrss * 1024;
-  demand(ps_serve(o, 0, m, NULL, &result));
+  const ps_server_options server = {.address = o->addresses[0], .terms = o->terms, .task = o->task};
+  demand(ps_serve(&server, &result));
   getrusage(RUSAGE_SELF, &use);
   double peak = (double)use.ru_maxrss * 1024;
   printf(
@@ -76,8 +75,9 @@ int main(int argc, char **argv) {
   char name[64];
   snprintf(name, sizeof name, "shm:/shoal-large-%d", (int)getpid());
   const char *address = argc > 3 ? argv[3] : name;
-  ps_options o = {.workers = 2, .together = true, .staleness = -1, .addresses = &address, .servers = 1,
-                  .net = {.job = 5}, .connect_seconds = 120, .answer_seconds = 120};
+  ps_options o = {.terms = {.workers = 2, .servers = 1, .sync = true, .staleness = -1},
+                  .task = {.net = {.job = 5}, .deadline = 120},
+                  .addresses = &address};
   for (int i = 0; i < 3; i++) {
     if (fork()) continue;
     if (i == 0) be_server(&o, width, megabytes);

@@ -54,25 +54,28 @@ static inline void model_make(const shoal_compile_options *options, shoal_model 
 }
 
 static ps_options options_of(const task *t) {
-  return (ps_options){.worker = t->index,
-                      .workers = t->of->workers,
-                      .together = t->of->together,
-                      .staleness = t->of->staleness,
-                      .in_flight = t->of->in_flight,
+  return (ps_options){.terms = {.workers = t->of->workers,
+                                .servers = t->of->servers,
+                                .sync = t->of->together,
+                                .staleness = t->of->staleness,
+                                .in_flight = t->of->in_flight,
+                                .backups = t->of->backups},
+                      .task = {.net = {.job = 77}, .deadline = 10},
+                      .worker = t->index,
                       .pieces = t->of->pieces,
-                      .backups = t->of->backups,
-                      .addresses = t->addresses,
-                      .servers = t->of->servers,
-                      .block = t->of->block,
-                      .net = {.job = 77},
-                      .connect_seconds = 10,
-                      .answer_seconds = 10};
+                      .addresses = t->addresses};
 }
 
 static void *run_server(void *context) {
   task *t = context;
-  ps_options o = options_of(t);
-  t->status = ps_serve(&o, t->index, t->model, NULL, &t->served);
+  const ps_options o = options_of(t);
+  const ps_server_options server = {.index = t->index,
+                                    .address = t->addresses[t->index],
+                                    .terms = {.workers = o.terms.workers, .servers = o.terms.servers},
+                                    .task = o.task,
+                                    .kernels = t->of->compile.kernels,
+                                    .block = t->of->block};
+  t->status = ps_serve(&server, &t->served);
   return NULL;
 }
 
@@ -114,7 +117,6 @@ static void run(const job *j, const shoal_dataset *data, task workers[MOST], tas
   runs++;
   for (int i = 0; i < j->servers; i++) {
     servers[i] = (task){.of = j, .data = data, .addresses = addresses, .index = i};
-    model_make_wide(&j->compile, j->width, &servers[i].model);
     assert_int_equal(pthread_create(&servers[i].thread, NULL, run_server, &servers[i]), 0);
   }
   for (int i = 0; i < j->workers; i++) {
@@ -129,10 +131,7 @@ static void run(const job *j, const shoal_dataset *data, task workers[MOST], tas
 }
 
 static void servers_fini(const job *j, task servers[MOST]) {
-  for (int i = 0; i < j->servers; i++) {
-    shoal_model_destroy(servers[i].model);
-    free(servers[i].served.workers);
-  }
+  for (int i = 0; i < j->servers; i++) free(servers[i].served.workers);
 }
 
 static void run_fini(const job *j, task workers[MOST], task servers[MOST]) {

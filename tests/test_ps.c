@@ -269,33 +269,33 @@ static void placement_is_even_and_whole(void **state) {
   shoal_status_free(status);
 }
 
-/* A worker that was told other settings is refused, and says so. */
+/* A worker that was told other settings than worker 0 is refused, and says which; the others train. */
 static void other_settings_are_refused(void **state) {
   shoal_dataset data;
   data_make_corners(ROWS, 1, &data);
   char name[64];
   snprintf(name, sizeof name, "shm:/shoal-test-%d-refused", (int)getpid());
   const char *address = name;
-  job j = {.workers = 1, .servers = 1, .together = true, .compile = compile_for("sgd")}, other = j;
+  job j = {.workers = 2, .servers = 1, .staleness = -1, .compile = compile_for("sgd")}, other = j;
   other.compile.schedule.rate = 0.5;
   j.fit = other.fit = (shoal_fit_options){.epochs = 1, .batch_size = 100};
   task server = {.of = &j, .addresses = &address}, wrong = {.of = &other, .data = &data, .addresses = &address};
   task right = {.of = &j, .data = &data, .addresses = &address};
-  model_make(&j.compile, &server.model);
+  wrong.index = 1; /* it comes first, and waits until the server knows what is right */
   model_make(&j.compile, &right.model);
   model_make(&other.compile, &wrong.model);
   assert_int_equal(pthread_create(&server.thread, NULL, run_server, &server), 0);
-  run_worker(&wrong);
+  assert_int_equal(pthread_create(&wrong.thread, NULL, run_worker, &wrong), 0);
+  run_worker(&right); /* the server is unharmed */
+  pthread_join(wrong.thread, NULL);
   assert_int_equal(shoal_status_code(wrong.status), SHOAL_ERR_PEER);
-  assert_non_null(strstr(shoal_status_message(wrong.status), "its settings are"));
+  assert_non_null(strstr(shoal_status_message(wrong.status), "lr is 0.5 there, 0.02 here"));
   assert_non_null(strstr(shoal_status_message(wrong.status), "ps/0"));
   shoal_status_free(wrong.status);
-  run_worker(&right); /* the server is unharmed */
   assert_ok(right.status);
   pthread_join(server.thread, NULL);
   assert_ok(server.status);
   free(server.served.workers);
-  shoal_model_destroy(server.model);
   shoal_model_destroy(right.model);
   shoal_model_destroy(wrong.model);
   data_free(&data);

@@ -64,12 +64,12 @@ static void pieces_in_all_modes(void **state) {
 
 enum { ELEMENTS = 100, PEERS = 2 };
 
-static shoal_status build_sgd(void *optimizer, shoal_graph *g, shoal_value *variable, const shoal_gradient *gradient,
+static shoal_status build_sgd(const ps_terms *terms, shoal_graph *g, shoal_value *variable, const shoal_gradient *gradient,
                               shoal_value *rate, shoal_value **update) {
   return optimizer_apply(g, &(shoal_optimizer_options){.name = "sgd"}, &variable, gradient, 1, rate, update);
 }
 
-static double rate_one(void *optimizer, int64_t update) { return 1; }
+static double rate_one(const ps_terms *terms, int64_t update) { return 1; }
 
 typedef struct {
   const char *address;
@@ -82,18 +82,9 @@ typedef struct {
 
 static void *serve(void *context) {
   one_server *t = context;
-  ps_server_options o = {.name = "ps/0",
-                         .address = t->address,
-                         .net = {.job = 80},
-                         .leader = true,
-                         .workers = PEERS,
-                         .together = t->together,
-                         .staleness = -1,
-                         .elements = ELEMENTS,
-                         .round = t->round,
-                         .settings = "as agreed",
-                         .patience = 10,
-                         .returns = true,
+  ps_server_options o = {.address = t->address,
+                         .terms = {.workers = PEERS, .servers = 1},
+                         .task = {.net = {.job = 80}, .deadline = 10, .returns = true},
                          .build = build_sgd,
                          .rate_at = rate_one};
   t->status = ps_server_run(&o, &t->served);
@@ -130,10 +121,22 @@ static void push(net_client *c, const float *gradient, uint64_t version, size_t 
   assert_ok(net_send(c, &(net_header){.kind = PS_PUSH, .step = version, .number = 1}, parts, 2, 5));
 }
 
-static void join(const char *address, int number, net_client **out) {
-  net_options net = {.largest = ps_largest(ELEMENTS, 1, 0, 1, 9), .job = 80, .from = (uint32_t)number};
-  assert_ok(net_connect(address, &net, 5, out));
-  assert_int_equal(ask(*out, (net_header){.kind = PS_HELLO}, "as agreed", 9) & ~PS_UNDER_WAY, 0);
+static void join(const one_server *t, int number, net_client **out) {
+  const ps_terms terms = {.workers = PEERS,
+                          .servers = 1,
+                          .sync = t->together,
+                          .staleness = -1,
+                          .in_flight = 1,
+                          .round = t->round,
+                          .elements = ELEMENTS,
+                          .optimizer = {.name = "sgd"},
+                          .schedule = {.name = "constant", .rate = 1}};
+  net_options net = {.largest = ps_largest(&terms), .job = 80, .from = (uint32_t)number};
+  text words = {0};
+  assert_ok(ps_terms_write(&terms, &words));
+  assert_ok(net_connect(t->address, &net, 5, out));
+  assert_int_equal(ask(*out, (net_header){.kind = PS_HELLO}, words.data, words.length) & ~PS_UNDER_WAY, 0);
+  text_fini(&words);
 }
 
 static void assert_all(const float *values, float expected) {
@@ -146,7 +149,7 @@ static void start(one_server *t, bool together, int64_t round, char address[64],
   snprintf(address, 64, "shm:/shoal-pieces-%d-%d", (int)getpid(), runs++);
   *t = (one_server){.address = address, .together = together, .round = round};
   assert_int_equal(pthread_create(&t->thread, NULL, serve, t), 0);
-  for (int i = 0; i < PEERS; i++) join(address, i, &clients[i]);
+  for (int i = 0; i < PEERS; i++) join(t, i, &clients[i]);
   ps_start plan = {.batch = 1, .rows = 1000, .end = 1000, .end_step = 100, .round = round};
   net_header h = {.kind = PS_START, .generation = 1};
   assert_ok(net_send(clients[0], &h, &(net_part){&plan, sizeof plan}, 1, 5));
@@ -232,7 +235,7 @@ static void half_a_gradient_is_nothing(void **state) {
   ps_head none = {0};
   assert_true(ask(clients[0], (net_header){.kind = PS_PUSH, .step = 1}, &none, sizeof none) & PS_REFUSED);
   /* It comes back, and begins anew. */
-  join(address, 1, &clients[1]);
+  join(&t, 1, &clients[1]);
   assert_ok(net_send(clients[1], &(net_header){.kind = PS_PULL, .step = 1}, NULL, 0, 5));
   assert_int_equal(take(clients[1], got), 0);
   assert_all(got, -1);
@@ -313,7 +316,7 @@ static void parts_are_added_in_their_order(void **state) {
   one.updates = other.updates = 1;
   push_part(clients[0], &one, 1, first, 1);
   net_client_close(clients[1]);
-  join(address, 1, &clients[1]);
+  join(&t, 1, &clients[1]);
   assert_ok(net_send(clients[1], &(net_header){.kind = PS_PULL, .step = 1}, NULL, 0, 5));
   assert_int_equal(take(clients[1], got), 0);
   assert_all(got, -1); /* the round has waited */

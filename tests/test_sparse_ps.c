@@ -139,22 +139,24 @@ static shoal_model *make_model(const job *j, bool shrunk) {
 }
 
 static ps_options options_of(const task *t) {
-  return (ps_options){.worker = t->index,
-                      .workers = t->of->workers,
-                      .together = t->of->together,
-                      .staleness = -1,
+  return (ps_options){.terms = {.workers = t->of->workers,
+                                .servers = t->of->servers,
+                                .sync = t->of->together,
+                                .staleness = -1},
+                      .task = {.net = {.job = 78}, .deadline = 10},
+                      .worker = t->index,
                       .table = true,
-                      .addresses = t->addresses,
-                      .servers = t->of->servers,
-                      .net = {.job = 78},
-                      .connect_seconds = 10,
-                      .answer_seconds = 10};
+                      .addresses = t->addresses};
 }
 
 static void *run_server(void *context) {
   task *t = context;
-  ps_options o = options_of(t);
-  t->status = ps_serve(&o, t->index, t->model, NULL, &t->served);
+  const ps_options o = options_of(t);
+  const ps_server_options server = {.index = t->index,
+                                    .address = t->addresses[t->index],
+                                    .terms = {.workers = o.terms.workers, .servers = o.terms.servers},
+                                    .task = o.task};
+  t->status = ps_serve(&server, &t->served);
   return NULL;
 }
 
@@ -190,7 +192,7 @@ static void run(const job *j, task *workers) {
     addresses[i] = names[i];
   }
   for (int i = 0; i < j->servers; i++) {
-    servers[i] = (task){.of = j, .addresses = addresses, .index = i, .model = make_model(j, true)};
+    servers[i] = (task){.of = j, .addresses = addresses, .index = i};
     assert_int_equal(pthread_create(&servers[i].thread, NULL, run_server, &servers[i]), 0);
   }
   for (int i = 0; i < j->workers; i++) {
@@ -206,7 +208,6 @@ static void run(const job *j, task *workers) {
   for (int i = 0; i < j->servers; i++) {
     assert_ok(servers[i].status);
     free(servers[i].served.workers);
-    shoal_model_destroy(servers[i].model);
   }
 }
 
@@ -340,28 +341,20 @@ static void apart_learns(void **state) {
 
 /* ---- what a server refuses */
 
-static shoal_status build_sgd(void *optimizer, shoal_graph *g, shoal_value *variable, const shoal_gradient *gradient,
+static shoal_status build_sgd(const ps_terms *terms, shoal_graph *g, shoal_value *variable, const shoal_gradient *gradient,
                               shoal_value *rate, shoal_value **update) {
   return optimizer_apply_rows(g, &(shoal_optimizer_options){.name = "sgd"}, variable, gradient, rate, update);
 }
 
-static double rate_one(void *optimizer, int64_t update) { return 1; }
+static double rate_one(const ps_terms *terms, int64_t update) { return 1; }
 
 /* One server for messages made by hand. `of`: workers, and whether they step together. */
 static void *serve(void *context) {
   task *t = context;
-  ps_server_options o = {.name = "ps/0",
+  ps_server_options o = {.index = t->index,
                          .address = t->addresses[0],
-                         .net = {.job = 79},
-                         .leader = t->index == 0,
-                         .workers = t->of->workers,
-                         .together = t->of->together,
-                         .staleness = -1,
-                         .returns = true,
-                         .elements = 1000,
-                         .touched = 50,
-                         .settings = "as agreed",
-                         .patience = 10,
+                         .terms = {.workers = t->of->workers, .servers = 1},
+                         .task = {.net = {.job = 79}, .deadline = 10, .returns = true},
                          .build = build_sgd,
                          .rate_at = rate_one};
   t->status = ps_server_run(&o, &t->served);
@@ -403,18 +396,37 @@ static uint16_t send_keys(net_client *c, net_header h, ps_head head, const float
   return ask(c, h, parts, 3, values);
 }
 
+/* Connects as that worker. */
+static net_client *come(const char *address, const job *j, int worker) {
+  const ps_terms terms = {.workers = j->workers,
+                          .servers = 1,
+                          .sync = j->together,
+                          .staleness = -1,
+                          .in_flight = 1,
+                          .elements = 1000,
+                          .touched = 50,
+                          .optimizer = {.name = "sgd"},
+                          .schedule = {.name = "constant", .rate = 1}};
+  net_client *c;
+  net_options net = {.largest = ps_largest(&terms), .job = 79, .from = (uint32_t)worker};
+  text words = {0};
+  assert_ok(ps_terms_write(&terms, &words));
+  net_part hello = {words.data, words.length};
+  assert_ok(net_connect(address, &net, 5, &c));
+  uint16_t flags = ask(c, (net_header){.kind = PS_HELLO, .from = (uint32_t)worker}, &hello, 1, NULL);
+  assert_int_equal(flags & ~PS_UNDER_WAY, 0);
+  text_fini(&words);
+  return c;
+}
+
 static void bad_messages_are_refused(void **state) {
   char address[64];
   const char *addresses;
   const job j = {.workers = 1};
   task t;
   begin_serving(&t, &j, 0, address, &addresses);
-  net_client *c;
-  net_options net = {.largest = ps_largest(1000, 1, 50, 1, 9), .job = 79};
-  assert_ok(net_connect(address, &net, 5, &c));
+  net_client *c = come(address, &j, 0);
   float got[64];
-  net_part settings = {"as agreed", 9};
-  assert_int_equal(ask(c, (net_header){.kind = PS_HELLO}, &settings, 1, NULL), 0);
   ps_start start = {.batch = 1, .end_step = 100};
   net_part plan = {&start, sizeof start};
   assert_int_equal(ask(c, (net_header){.kind = PS_START, .generation = 1}, &plan, 1, NULL), 0);
@@ -465,16 +477,6 @@ static void bad_messages_are_refused(void **state) {
 }
 
 /* ---- shards by hand */
-
-static net_client *come(const char *address, int worker) {
-  net_client *c;
-  net_options net = {.largest = ps_largest(1000, 1, 50, 2, 9), .job = 79, .from = (uint32_t)worker};
-  net_part settings = {"as agreed", 9};
-  assert_ok(net_connect(address, &net, 5, &c));
-  uint16_t flags = ask(c, (net_header){.kind = PS_HELLO, .from = (uint32_t)worker}, &settings, 1, NULL);
-  assert_int_equal(flags & ~PS_UNDER_WAY, 0);
-  return c;
-}
 
 /* What the leader says to do next. */
 typedef struct {
@@ -550,7 +552,7 @@ static void shards_are_handed_on(void **state) {
   const job j = {.workers = 2};
   task t;
   begin_serving(&t, &j, 0, address, &addresses);
-  net_client *c = come(address, 0), *d = come(address, 1);
+  net_client *c = come(address, &j, 0), *d = come(address, &j, 1);
   const ps_start start = {.batch = 2, .end = 1, .end_step = 1000};
   send(d, (net_header){.kind = PS_PULL, .from = 1}, NULL, 0);
   send(c, (net_header){.kind = PS_START, .generation = 1}, &start, sizeof start);
@@ -571,7 +573,7 @@ static void shards_are_handed_on(void **state) {
   order found = await_order(c);
   assert_int_equal(found.shard, 1);
   assert_string_equal(found.words, "here");
-  d = come(address, 1);
+  d = come(address, &j, 1);
   assert_order(say(d, 1, PS_PULL, 0, NULL, 0), PS_IDLE, PS_NO_BATCH, 0, 0); /* nothing is free */
   assert_order(push_batch(c, 0, 1, 1, 0, 2), 0, 1, 2, 0);
   order held = say(c, 0, PS_HOLD, 0, NULL, 0);
@@ -596,7 +598,7 @@ static void no_batch_is_used_twice(void **state) {
   const job j = {.workers = 2, .together = true};
   task t;
   begin_serving(&t, &j, 1, address, &addresses);
-  net_client *c = come(address, 0), *d = come(address, 1);
+  net_client *c = come(address, &j, 0), *d = come(address, &j, 1);
   const ps_start start = {.batch = 2, .end = 9, .end_step = 1000};
   send(c, (net_header){.kind = PS_START, .generation = 1}, &start, sizeof start);
   await_order(c);

@@ -70,10 +70,11 @@ SHOAL_API SHOAL_CHECKED shoal_status shoal_strategy_create_local_ps(int workers,
 SHOAL_API SHOAL_CHECKED shoal_status shoal_strategy_create_ps(const shoal_cluster *c, const shoal_ps_options *options,
                                                               shoal_strategy **out);
 /** The other side: serves parameters as the task of a described cluster that this process is, until the training ends.
- * m: a compiled model like the workers'; its weights' shapes, its optimizer and its schedule count. stop: NULL, or an
- * int that ends it (SHOAL_ERR_CANCELLED) once it is not 0. */
+ * It needs no model: sizes, optimizer, rates and mode it learns from worker 0 and holds the other workers to. Of the
+ * options only deadline, heartbeat, keys and insecure count. stop: NULL, or an int that ends it (SHOAL_ERR_CANCELLED)
+ * once it is not 0. */
 SHOAL_API SHOAL_CHECKED shoal_status shoal_serve_parameters(const shoal_cluster *c, const shoal_ps_options *options,
-                                                            shoal_model *m, const int *stop);
+                                                            const int *stop);
 
 /* ---- without servers: all workers have all parameters and take each step together */
 /** How replicas go together; zero in every field is the usual. */

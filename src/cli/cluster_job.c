@@ -128,25 +128,25 @@ void cluster_job_fini(cluster_job *j) {
 
 bool cluster_job_has_chief(const cluster_job *j) { return j->members && j->members->counts[SHOAL_CHIEF] > 0; }
 
-ps_options cluster_job_options(const cluster_job *j, const training *t, int index) {
+ps_terms cluster_job_terms(const cluster_job *j, const training *t) {
   const job_flags *f = &t->flags;
-  ps_options o = {.worker = index,
-                  .table = job_has_table(f, t->kind),
-                  .workers = (int)f->workers,
+  return (ps_terms){.workers = (int)f->workers,
+                    .servers = j->servers,
+                    .sync = job_is_together(f),
+                    .staleness = f->staleness,
+                    .in_flight = (int)f->in_flight,
+                    .backups = (int)f->backup_workers,
+                    .round = f->deterministic ? job_global_batch(f) : 0};
+}
+
+ps_task cluster_job_task(const cluster_job *j, const training *t) {
+  const job_flags *f = &t->flags;
+  ps_task task = {.net = j->net,
                   .has_chief = cluster_job_has_chief(j),
-                  .together = job_is_together(f),
-                  .staleness = f->staleness,
-                  .in_flight = (int)f->in_flight,
-                  .addresses = j->addresses,
-                  .servers = j->servers,
-                  .net = j->net,
-                  .connect_seconds = f->deadline,
-                  .answer_seconds = f->deadline,
-                  .backups = (int)f->backup_workers,
-                  .round = f->deterministic ? job_global_batch(f) : 0,
+                  .deadline = f->deadline,
                   .heartbeat = f->heartbeat,
                   .returns = f->max_restarts > 0};
-  o.net.heartbeat = f->heartbeat;
-  o.net.job = j->id;
-  return o;
+  task.net.heartbeat = f->heartbeat;
+  task.net.job = j->id;
+  return task;
 }

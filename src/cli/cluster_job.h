@@ -27,7 +27,8 @@ SHOAL_CHECKED shoal_status cluster_job_write(const cluster_job *j, const char *p
 SHOAL_CHECKED shoal_status cluster_job_read(const char *path, training *t, cluster_job *out);
 void cluster_job_fini(cluster_job *j);
 bool cluster_job_has_chief(const cluster_job *j);
-/* For worker or server `index`. */
-ps_options cluster_job_options(const cluster_job *j, const training *t, int index);
+/* What all tasks agree on, as far as the flags say it; and how this one takes part. */
+ps_terms cluster_job_terms(const cluster_job *j, const training *t);
+ps_task cluster_job_task(const cluster_job *j, const training *t);
 
 #endif

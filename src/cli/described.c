@@ -101,16 +101,10 @@ static void hear(void *context, const char *key, json_t *value) {
   json_decref(value);
 }
 
-/* A server must know how large the model is, which hangs on the data's classes. */
-static shoal_status look_at_data(training *b, bool server, cluster_job *job) {
+static shoal_status load(training *b, cluster_job *job) {
   TRY(training_load(b));
   job->classes = b->train.classes;
   job->rows = b->rows;
-  if (server) {
-    if (!job->rows) TRY(training_fill_schedule(b, job->rows));
-    job_close_rows(&b->train);
-    job_close_rows(&b->test);
-  }
   return NULL;
 }
 
@@ -131,7 +125,7 @@ shoal_status described_run(crew *c, const cluster *place) {
   c->report->has_chief = cluster_job_has_chief(&job);
   if (b->flags.max_restarts < 0) b->flags.max_restarts = 0; /* nobody is known to do it */
   shoal_status status = b->flags.keys ? key_ring_read(b->flags.keys, server, &job.ring, &job.net) : NULL;
-  if (!status) status = look_at_data(b, server, &job);
+  if (!status && !server) status = load(b, &job); /* a server learns from worker 0 what to hold */
   if (!status && l.chief) status = run_dir_make(&b->dir);
   if (!status) status = task_do(&t);
   progress_clear(c->screen);

@@ -263,10 +263,14 @@ static shoal_status be_worker(task *t) {
                        t->place.job->classes);
   TRY(training_compile(b, t->place.job->classes, t->place.job->rows));
   if (t->place.index == 0) TRY(be_chief(t));
-  ps_options options = cluster_job_options(t->place.job, b, t->place.index);
-  options.stop = t->place.stop;
-  options.listener = t;
-  options.on_change = on_change;
+  ps_options options = {.terms = cluster_job_terms(t->place.job, b),
+                        .task = cluster_job_task(t->place.job, b),
+                        .worker = t->place.index,
+                        .addresses = t->place.job->addresses,
+                        .table = job_has_table(&b->flags, b->kind),
+                        .listener = t,
+                        .on_change = on_change};
+  options.task.stop = t->place.stop;
   TRY(open_trace(t));
   TRY(ps_strategy_create(&options, b->model, &t->strategy));
   shoal_fit_options fit;
@@ -369,17 +373,20 @@ static void on_look(void *describer, const ps_server_result *so_far) {
 
 static shoal_status be_server(task *t) {
   training *b = t->place.base;
-  b->flags.threads = 1; /* the model is only looked at */
-  TRY(training_compile(b, t->place.job->classes, t->place.job->rows));
-  ps_options options = cluster_job_options(t->place.job, b, t->place.index);
-  options.describer = t;
-  options.describe = describe;
-  options.on_look = on_look;
+  ps_server_options server = {.index = t->place.index,
+                              .address = t->place.job->addresses[t->place.index],
+                              .terms = cluster_job_terms(t->place.job, b),
+                              .task = cluster_job_task(t->place.job, b),
+                              .kernels = b->flags.kernels,
+                              .describer = t,
+                              .describe = describe,
+                              .on_look = on_look};
   TRY(training_open_trace(b, 1, job_is_together(&b->flags) ? 1 : b->flags.workers, &t->events));
-  options.events = t->events;
+  server.task.events = t->events;
+  server.task.stop = t->place.stop;
   ps_server_result result;
   TRY(open_metrics(t));
-  TRY(ps_serve(&options, t->place.index, b->model, t->place.stop, &result));
+  TRY(ps_serve(&server, &result));
   if (t->events && !t->log.kept) tell(t, "trace", own_trace(t, SIZE_MAX));
   tell(t, "result", json_pack("{s:o}", "task", server_json(t, &result)));
   free(result.workers);

@@ -1,5 +1,6 @@
 /* A session over a cluster: places the graph, hands it to the servers, and asks them for runs. See graph_protocol.h. */
 #include "base/clock.h"
+#include "base/machine.h"
 #include "base/mem.h"
 #include "base/proto.h"
 #include "base/random.h"
@@ -389,10 +390,7 @@ void shoal_session_stats(const shoal_session *s, shoal_cluster_stats *out) {
 }
 
 /* Bytes that a session may take where nobody says how many. */
-static size_t standard_memory(void) {
-  long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
-  return pages > 0 && page > 0 ? (size_t)pages / 4 * 3 * (size_t)page : 0;
-}
+static size_t standard_memory(void) { return machine_memory() / 4 * 3; }
 
 shoal_status shoal_server_run(const shoal_server_options *options) {
   key_ring ring = {0};

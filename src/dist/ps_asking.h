@@ -35,10 +35,12 @@ struct ps_client {
   bool *ready;          /* [variables] whose gradients are there, of the one that goes out in pieces */
   int64_t *unsent;      /* [servers] elements of it that were not sent: the first ones of the server's vector */
   int *slices;          /* [servers] those from here on are ready */
-  bool met;             /* once */
   bool lost, fenced;
   net_stats past;       /* of the connections before */
 };
+
+/* Seconds that an answer is awaited: longer than a server waits, which knows who is missing and is to say so first. */
+static inline double client_patience(const ps_client *c) { return 1.5 * c->options.task.deadline + 1; }
 
 static inline int client_servers(const ps_client *c) { return c->options.place->servers; }
 

@@ -27,11 +27,11 @@ shoal_status ps_client_create(const ps_client_options *options, ps_client **out)
   c->versions = calloc(servers, sizeof *c->versions);
   c->generations = calloc(servers, sizeof *c->generations);
   c->clocks = calloc(servers, sizeof *c->clocks);
-  c->nodes = ps_most_nodes(options->round, MAX_OF(options->workers, 1));
+  c->nodes = ps_most_nodes(options->terms.round, MAX_OF(options->terms.workers, 1));
   c->parts = calloc((size_t)(place->n_slices * c->nodes) + 3, sizeof *c->parts);
   bool good = c->links && c->versions && c->generations && c->clocks && c->parts;
   shoal_status status = good ? client_label(c) : status_no_memory();
-  if (!status) status = options->touched ? client_cut_table(c) : client_make_pieces(c);
+  if (!status) status = options->terms.touched ? client_cut_table(c) : client_make_pieces(c);
   if (status) {
     ps_client_destroy(c);
     return status;
@@ -63,6 +63,10 @@ void ps_client_destroy(ps_client *c) {
 
 /* ---- meeting */
 
+static bool asked_to_stop(const ps_client *c) {
+  return c->options.task.stop && __atomic_load_n(c->options.task.stop, __ATOMIC_RELAXED);
+}
+
 static void add_stats(net_stats *to, const net_stats *one) {
   to->sent_messages += one->sent_messages;
   to->received_messages += one->received_messages;
@@ -71,17 +75,24 @@ static void add_stats(net_stats *to, const net_stats *one) {
   to->refused += one->refused;
 }
 
+/* What is agreed with that server. */
+static ps_terms terms_with(const ps_client *c, int server) {
+  ps_terms t = c->options.terms;
+  t.elements = c->options.place->elements[server];
+  return t;
+}
+
 static shoal_status connect_all(ps_client *c, double seconds) {
-  const placement *place = c->options.place;
   const double until = clock_seconds() + seconds;
   ps_client_stats(c, &c->past);
   hang_up(c);
   c->in_flight = 0;
   if (c->unsent) client_begin_pieces(c);
-  for (int s = 0; s < place->servers; s++) {
-    net_options net = c->options.net;
-    net.largest = ps_largest((size_t)place->elements[s], c->nodes, (size_t)c->options.touched, c->options.workers,
-                             strlen(c->options.settings));
+  for (int s = 0; s < client_servers(c); s++) {
+    net_options net = c->options.task.net;
+    const ps_terms terms = terms_with(c, s);
+    net.from = (uint32_t)c->options.worker;
+    net.largest = ps_largest(&terms);
     if (c->ends) c->ends[s].n_asked = -1;
     double left = MAX_OF(until - clock_seconds(), LEAST_SECONDS);
     TRY(status_wrap(net_connect(c->options.addresses[s], &net, left, &c->links[s]), "ps/%d", s));
@@ -89,13 +100,23 @@ static shoal_status connect_all(ps_client *c, double seconds) {
   return NULL;
 }
 
-/* An earlier connection of this worker may not be known to have ended. */
-static shoal_status hello(ps_client *c, int server, bool *under_way) {
-  double end = clock_seconds() + c->options.net.heartbeat + TAKEN_SECONDS;
+static shoal_status send_hello(ps_client *c, int server) {
+  const ps_terms terms = terms_with(c, server);
+  text words = {0};
+  shoal_status status = ps_terms_write(&terms, &words);
+  if (!status) status = client_send_text(c, server, PS_HELLO, words.data);
+  text_fini(&words);
+  return status;
+}
+
+/* An earlier connection of this worker may not be known to have ended; worker 0 may not have come yet, for which there is
+ * time up to `until`. */
+static shoal_status hello(ps_client *c, int server, double until, bool *under_way) {
+  const double taken_until = clock_seconds() + c->options.task.net.heartbeat + TAKEN_SECONDS;
   for (;;) {
     ps_head head;
     net_header answer = {0};
-    TRY(client_send_text(c, server, PS_HELLO, c->options.settings));
+    TRY(send_hello(c, server));
     shoal_status status = client_receive(c, server, PS_HELLO, &(ps_cargo){0}, &head, &answer);
     if (!status) {
       c->versions[server] = answer.step;
@@ -103,21 +124,23 @@ static shoal_status hello(ps_client *c, int server, bool *under_way) {
       *under_way = answer.flags & PS_UNDER_WAY;
       return NULL;
     }
-    if (!(answer.flags & PS_TAKEN) || clock_seconds() > end) return status;
+    const bool waits = (answer.flags & PS_TAKEN && clock_seconds() < taken_until) ||
+                       (answer.flags & PS_EARLY && clock_seconds() < until && !asked_to_stop(c));
+    if (!waits) return status;
     shoal_status_free(status);
     poll(NULL, 0, AGAIN_MILLISECONDS);
   }
 }
 
 /* *final: it makes no sense to try again. */
-static shoal_status meet_once(ps_client *c, double seconds, bool *under_way, bool *final) {
+static shoal_status meet_once(ps_client *c, double seconds, double until, bool *under_way, bool *final) {
   *final = false;
   c->lost = c->fenced = false;
   TRY(connect_all(c, seconds));
   bool all = true;
   for (int s = client_servers(c) - 1; s >= 0; s--) {
     bool one;
-    shoal_status status = hello(c, s, &one);
+    shoal_status status = hello(c, s, until, &one);
     *final = !c->lost;
     TRY(status);
     all = all && one && c->generations[s] == c->generations[client_servers(c) - 1];
@@ -126,27 +149,20 @@ static shoal_status meet_once(ps_client *c, double seconds, bool *under_way, boo
   return NULL;
 }
 
-static bool asked_to_stop(const ps_client *c) {
-  return c->options.stop && __atomic_load_n(c->options.stop, __ATOMIC_RELAXED);
-}
-
 shoal_status ps_client_meet(ps_client *c, bool *under_way) {
-  double since = clock_seconds(), seconds = c->met ? c->options.again_seconds : c->options.connect_seconds;
+  const double seconds = c->options.task.deadline, until = clock_seconds() + seconds;
+  const bool returns = c->options.task.returns;
   for (;;) {
     bool final;
-    double left = since + seconds - clock_seconds();
-    shoal_status status = meet_once(c, MIN_OF(c->options.again_seconds > 0 ? TRY_SECONDS : seconds, MAX_OF(left, LEAST_SECONDS)),
-                                    under_way, &final);
-    if (!status) {
-      c->met = true;
-      return NULL;
-    }
-    if (final || shoal_status_code(status) != SHOAL_ERR_PEER || c->options.again_seconds <= 0) return status;
+    double left = MAX_OF(until - clock_seconds(), LEAST_SECONDS);
+    shoal_status status = meet_once(c, returns ? MIN_OF(TRY_SECONDS, left) : left, until, under_way, &final);
+    if (!status) return NULL;
+    if (final || shoal_status_code(status) != SHOAL_ERR_PEER || !returns) return status;
     if (asked_to_stop(c)) {
       shoal_status_free(status);
       return status_make(SHOAL_ERR_CANCELLED, "asked to stop while servers were awaited");
     }
-    if (clock_seconds() - since > seconds) return status_wrap(status, "not all servers are there after %g s", seconds);
+    if (clock_seconds() > until) return status_wrap(status, "not all servers are there after %g s", seconds);
     shoal_status_free(status);
     poll(NULL, 0, AGAIN_MILLISECONDS);
   }
@@ -178,7 +194,7 @@ static shoal_status push_to(ps_client *c, int server, float *const *gradients, c
     TRY(client_send_pieces(c, server, gradients, PS_PIECE_GRADIENT));
   net_header h = {.kind = PS_PUSH, .step = c->versions[server], .number = (uint64_t)head->examples};
   ps_head told = *head;
-  if (c->options.round) { /* a server that is ahead of the leader has had this part already, from who died */
+  if (c->options.terms.round) { /* a server that is ahead of the leader has had this part already, from who died */
     h.step = MIN_OF(h.step, c->versions[0]);
     told.updates = 0;
     for (int s = 0; s < client_servers(c); s++) told.updates = MAX_OF(told.updates, (int64_t)c->versions[s]);
@@ -226,7 +242,7 @@ shoal_status ps_client_take(ps_client *c, float *const *parameters, ps_answer *o
 
 shoal_status ps_client_push(ps_client *c, float *const *gradients, float *const *parameters, const ps_head *head,
                             ps_answer *out) {
-  if (c->options.backups && client_servers(c) > 1) return push_with_backups(c, gradients, parameters, head, out);
+  if (c->options.terms.backups && client_servers(c) > 1) return push_with_backups(c, gradients, parameters, head, out);
   TRY(ps_client_send(c, gradients, head));
   return ps_client_take(c, parameters, out);
 }

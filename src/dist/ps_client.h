@@ -4,26 +4,17 @@
 #ifndef SHOAL_DIST_PS_CLIENT_H
 #define SHOAL_DIST_PS_CLIENT_H
 
-#include "base/events.h"
 #include "dist/placement.h"
 #include "dist/ps_protocol.h"
-#include "net/transport.h"
 
 typedef struct {
+  ps_terms terms;               /* `elements` is set by the client, for each server; lists and names are borrowed */
+  ps_task task;
+  int worker;
   const char *const *addresses; /* of the servers, in their order; kept by the caller as long as the client */
-  const placement *place;       /* the same */
-  int64_t round;                /* rows of a step that is cut along a tree, rule 14 of the protocol; 0: it is not */
-  int workers;
+  const placement *place;       /* the same; of a table: of one variable */
   int variables;                /* of a gradient; 0: of a table */
-  int64_t touched;              /* the place is a table's, of one variable: rows that a batch touches at most; else 0 */
-  net_options net;              /* `largest` is set by the client; `from`: the worker */
-  const char *settings;
-  bool backups;                 /* there are backup workers: rule 9 of the protocol */
-  bool pieces;                  /* large gradients may go out in pieces: rule 17 */
-  double connect_seconds, answer_seconds; /* deadlines */
-  double again_seconds;         /* the same for meeting again after a connection was lost; 0: servers do not return */
-  events *events;               /* NULL, or a timeline: track 0 is the client's */
-  const int *stop;              /* NULL, or: meeting again is given up once *stop is not 0 */
+  bool pieces;                  /* large gradients may go out in pieces: rule 17 of the protocol */
 } ps_client_options;
 
 typedef struct ps_client ps_client;

@@ -32,7 +32,7 @@ shoal_status client_label(ps_client *c) {
   } all[LABELS] = {[SENDING] = {EVENT_MESSAGE, "send to ps/%d"},
                    [WAITING] = {EVENT_WAIT, "wait for ps/%d"},
                    [TAKING] = {EVENT_MESSAGE, "take in from ps/%d"}};
-  events *e = c->options.events;
+  events *e = c->options.task.events;
   if (!e) return NULL;
   c->labels = e->n_labels;
   for (int i = 0; i < client_servers(c) * LABELS; i++) {
@@ -60,28 +60,28 @@ static shoal_status check_met(const ps_client *c, int server, int kind) {
 
 static shoal_status send_parts(ps_client *c, int server, net_header h, int n) {
   TRY(check_met(c, server, h.kind));
-  double since = clock_seconds(), seconds = c->options.answer_seconds;
-  h.from = c->options.net.from;
+  double since = clock_seconds(), seconds = client_patience(c);
+  h.from = (uint32_t)c->options.worker;
   if (h.kind == PS_PUSH) c->clocks[server].sent[c->in_flight] = since;
   shoal_status status = net_send(c->links[server], &h, c->parts, n, seconds);
   return status ? explain(c, server, h.kind, note_loss(c, since, seconds, status)) : NULL;
 }
 
 shoal_status client_send_parts(ps_client *c, int server, net_header h, int n) {
-  bool watched = (h.kind == PS_PUSH || h.kind == PS_PIECE) && events_on(c->options.events);
+  bool watched = (h.kind == PS_PUSH || h.kind == PS_PIECE) && events_on(c->options.task.events);
   uint64_t begun = watched ? events_now() : 0;
   TRY(send_parts(c, server, h, n));
   if (!watched) return NULL;
   double bytes = 0;
   for (int i = 0; i < n; i++) bytes += (double)c->parts[i].bytes;
-  events_add(c->options.events, 0, label_of(c, server, SENDING), begun, events_now(), bytes);
+  events_add(c->options.task.events, 0, label_of(c, server, SENDING), begun, events_now(), bytes);
   return NULL;
 }
 
 /* Vectors of the gradient that such a head stands before. */
 static int nodes_of(const ps_client *c, const ps_head *head) {
   tree_node nodes[TREE_MOST_NODES];
-  return c->options.round && head && head->round_rows ? tree_nodes(head->first_leaf, head->last_leaf, nodes) : 1;
+  return c->options.terms.round && head && head->round_rows ? tree_nodes(head->first_leaf, head->last_leaf, nodes) : 1;
 }
 
 shoal_status client_send(ps_client *c, int server, net_header h, const ps_head *head, float *const *values) {
@@ -100,7 +100,7 @@ shoal_status client_send_text(ps_client *c, int server, int kind, const char *wo
 }
 
 shoal_status client_await(ps_client *c, int server, int kind, net_message *m) {
-  double since = clock_seconds(), seconds = c->options.answer_seconds;
+  double since = clock_seconds(), seconds = client_patience(c);
   shoal_status status = net_await(c->links[server], seconds, m);
   return status ? explain(c, server, kind, note_loss(c, since, seconds, status)) : NULL;
 }
@@ -117,10 +117,10 @@ static void unload(const ps_client *c, int server, const ps_cargo *to, const flo
 shoal_status client_receive(ps_client *c, int server, int kind, const ps_cargo *cargo, ps_head *head,
                             net_header *header) {
   net_message m;
-  bool watched = kind == PS_PUSH && events_on(c->options.events);
+  bool watched = kind == PS_PUSH && events_on(c->options.task.events);
   uint64_t begun = watched ? events_now() : 0;
   TRY(client_await(c, server, kind, &m));
-  if (watched) begun = events_add(c->options.events, 0, label_of(c, server, WAITING), begun, events_now(), 0);
+  if (watched) begun = events_add(c->options.task.events, 0, label_of(c, server, WAITING), begun, events_now(), 0);
   shoal_status status = NULL;
   int64_t numbers = cargo->vectors ? c->options.place->elements[server] : cargo->n;
   size_t expected = sizeof *head + (size_t)numbers * sizeof(float);
@@ -137,7 +137,7 @@ shoal_status client_receive(ps_client *c, int server, int kind, const ps_cargo *
     if (m.bytes == expected) unload(c, server, cargo, (const float *)(m.payload + sizeof *head));
   }
   if (watched)
-    events_add(c->options.events, 0, label_of(c, server, TAKING), begun, events_now(), (double)expected);
+    events_add(c->options.task.events, 0, label_of(c, server, TAKING), begun, events_now(), (double)expected);
   net_release_client(c->links[server], &m);
   return status ? explain(c, server, kind, status) : NULL;
 }

@@ -13,7 +13,7 @@ shoal_status client_make_pieces(ps_client *c) {
   client_begin_pieces(c);
   bool large = false;
   for (int i = 0; i < client_servers(c); i++) large = large || c->options.place->elements[i] >= 2 * PS_PIECE_LEAST;
-  c->in_pieces = c->options.pieces && large && !c->options.round && !c->options.backups;
+  c->in_pieces = c->options.pieces && large && !c->options.terms.round && !c->options.terms.backups;
   return NULL;
 }
 

@@ -13,7 +13,7 @@ shoal_status client_cut_table(ps_client *c) {
   if (!c->ends) return status_no_memory();
   for (int s = 0; s < place->servers; s++) {
     const placement_slice *slice = &place->slices[place->begin[s]];
-    const int64_t most = MIN_OF(c->options.touched, slice->count);
+    const int64_t most = MIN_OF(c->options.terms.touched, slice->count);
     ps_table_end *end = &c->ends[s];
     *end = (ps_table_end){.first = slice->first, .count = slice->count, .n_asked = -1};
     end->asked = calloc((size_t)most + 1, sizeof *end->asked);

@@ -2,7 +2,8 @@
  *
  *  1. A server holds one vector of parameters and, of the same length, the optimizer's slots; it knows no variables.
  *  2. Every request gets exactly one answer of the same kind. PS_REFUSED in its flags: the payload is a sentence, why.
- *  3. HELLO comes first; its payload is the settings, word for word the server's own, or the worker is refused. A
+ *  3. HELLO comes first; its payload are the job's terms (ps_terms.h). Those of worker 0 are what the server builds its
+ *     vectors by; until then others are answered PS_EARLY and ask again. Afterwards who says others is refused. A
  *     worker's place is its connection's: a message of any other connection, e.g. of a worker that was taken for dead
  *     and lives, is answered PS_FENCED. Who gets that begins again with HELLO on a new connection.
  *  4. Worker 0 brings the vectors (SET), then START, which names a generation and the plan of the training. A SET into
@@ -63,6 +64,7 @@
 #ifndef SHOAL_DIST_PS_PROTOCOL_H
 #define SHOAL_DIST_PS_PROTOCOL_H
 
+#include "dist/ps_terms.h"
 #include "dist/sparse_keys.h"
 #include "dist/stream_leases.h"
 #include "dist/tree.h"
@@ -109,7 +111,8 @@ enum {
   PS_TAKEN = 8,
   PS_LATE = 16,
   PS_UNDER_WAY = 32,
-  PS_IDLE = 64 /* rule 18; to a PULL: without parameters */
+  PS_IDLE = 64,  /* rule 18; to a PULL: without parameters */
+  PS_EARLY = 128 /* with PS_REFUSED, to a HELLO: worker 0 has not said its own */
 };
 
 typedef struct {
@@ -198,18 +201,18 @@ static inline int ps_most_nodes(int64_t round, int workers) {
   return round ? tree_most_nodes(tree_leaves(round) / workers + 1) : 1;
 }
 
-/* Payload bytes of the largest message with a server of so many elements, `nodes` vectors of them; of a table: `rows`
- * of it at most are touched by a batch, otherwise 0. */
-static inline size_t ps_largest(size_t elements, int nodes, size_t rows, int workers, size_t settings) {
-  size_t bytes = elements * (size_t)nodes * sizeof(float);
+/* Payload bytes of the largest message under such terms. */
+static inline size_t ps_largest(const ps_terms *t) {
+  size_t rows = (size_t)t->touched, bytes = (size_t)t->elements * (size_t)ps_most_nodes(t->round, t->workers);
+  bytes *= sizeof(float);
   if (rows) bytes = rows * sizeof(float) + sparse_keys_most((int64_t)rows);
   if (rows && bytes < PS_PIECE_MOST * sizeof(float)) bytes = PS_PIECE_MOST * sizeof(float);
-  if (bytes < settings) bytes = settings;
-  if (bytes < (size_t)workers * STREAM_LINE_MAX) bytes = (size_t)workers * STREAM_LINE_MAX;
+  if (bytes < (size_t)t->workers * STREAM_LINE_MAX) bytes = (size_t)t->workers * STREAM_LINE_MAX;
   if (bytes < PS_REPORT_MOST) bytes = PS_REPORT_MOST;
   return sizeof(ps_head) + bytes;
 }
 
+_Static_assert(PS_TERMS_TEXT <= PS_REPORT_MOST, "a HELLO is never the largest message");
 _Static_assert(sizeof(ps_head) == 128, "whole cache lines, so that the vector after it is aligned");
 _Static_assert(sizeof(ps_start) == 64 && sizeof(ps_piece) == 64 && sizeof(ps_change) == 24, "no holes");
 

@@ -1,6 +1,7 @@
 #include "dist/ps_server.h"
 
 #include "base/clock.h"
+#include "base/machine.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include "dist/ps_serving.h"
@@ -9,7 +10,6 @@
 #include <string.h>
 
 #define LOOK_SECONDS 0.1   /* how often the server looks at the time */
-#define REFUSED_SECONDS 2.0 /* for a worker that was refused before the start to come as it should */
 #define CLOSING_SECONDS 2.0 /* for the last answers to be read */
 
 /* ---- answers */
@@ -26,9 +26,9 @@ static shoal_status answer_parts(server *s, const net_message *m, double arrived
   const int64_t *counter = ps_vectors_counter(s->vectors);
   s->head.counter = counter ? *counter : 0;
   s->head.running = 0;
-  for (int w = 0; w < s->options->workers; w++)
+  for (int w = 0; w < s->terms.workers; w++)
     s->head.running += is_here(&s->workers[w]);
-  if (s->options->leader && is_stream(s) && s->streams.n) {
+  if (s->leads && is_stream(s) && s->streams.n) {
     s->head.epochs = stream_leases_epochs(&s->streams);
     s->head.index = number >= 0 && number < s->streams.n ? s->streams.shards[number].done : 0;
   }
@@ -67,46 +67,21 @@ shoal_status server_answer_held(server *s, const request *r, int64_t number, int
   return status;
 }
 
-/* A sentence instead of an answer; the server itself goes on. */
-static shoal_status say(server *s, const net_message *m, uint16_t flags, const char *why) {
+shoal_status server_say(server *s, const net_message *m, uint16_t flags, const char *why) {
   net_header h = {.kind = m->header.kind, .flags = flags, .from = m->header.from, .step = m->header.step};
   net_part part = {why, strlen(why)};
   return net_answer(s->net, m->peer, &h, &part, 1);
 }
 
-static shoal_status refuse(server *s, const net_message *m, const char *why) { return say(s, m, PS_REFUSED, why); }
+static shoal_status refuse(server *s, const net_message *m, const char *why) { return server_say(s, m, PS_REFUSED, why); }
 
 /* ---- messages */
 
-static shoal_status on_hello(server *s, const net_message *m) {
-  worker *w = &s->workers[m->header.from];
-  const char *mine = s->options->settings;
-  if (w->peer && w->peer != m->peer)
-    return say(s, m, PS_REFUSED | PS_TAKEN, "another task has that worker's place already");
-  if (m->bytes != strlen(mine) || memcmp(m->payload, mine, m->bytes)) {
-    text why = {0};
-    text_add(&why, "its settings are '%.*s', the server's are '%s'", (int)MIN_OF(m->bytes, 400),
-             (const char *)m->payload, mine);
-    shoal_status status = refuse(s, m, why.failed ? "its settings differ" : why.data);
-    if (!w->peer) w->refused = s->now;
-    text_fini(&why);
-    return status;
-  }
-  w->peer = m->peer;
-  w->state = JOINING;
-  w->refused = 0;
-  w->heard = s->now;
-  steps_drop_pieces(s, w);
-  if (s->rows) sparse_rows_forget(s->rows, (int)m->header.from);
-  return server_answer(s, m, 0, NO_VECTOR, s->started ? PS_UNDER_WAY : 0);
-}
-
-/* The training under way ends: all but worker 0 have to begin again. */
-static shoal_status disband(server *s) {
+shoal_status server_disband(server *s) {
   s->started = s->start_asked = s->stopping = false;
-  for (int w = 1; w < s->options->workers; w++) {
+  for (int w = 1; w < s->terms.workers; w++) {
     worker *k = &s->workers[w];
-    for (int i = 0; i < k->waits; i++) TRY(say(s, &k->held[i].message, PS_FENCED, "the chief has begun again"));
+    for (int i = 0; i < k->waits; i++) TRY(server_say(s, &k->held[i].message, PS_FENCED, "the chief has begun again"));
     TRY(steps_lose(s, k, 0));
   }
   return NULL;
@@ -114,12 +89,12 @@ static shoal_status disband(server *s) {
 
 static shoal_status on_set(server *s, const net_message *m) {
   uint64_t which = m->header.number;
-  size_t bytes = (size_t)s->options->elements * sizeof(float);
+  size_t bytes = (size_t)s->terms.elements * sizeof(float);
   if (m->header.from != 0) return refuse(s, m, "only worker 0 brings parameters");
   if (which >= (uint64_t)ps_vectors_count(s->vectors) || m->bytes != sizeof(ps_head) + bytes || s->rows)
     return refuse(s, m, "no vector of that number and size is kept");
-  if (s->start_asked) TRY(disband(s));
-  ps_vectors_set(s->vectors, (int)which, 0, s->options->elements, (const float *)(m->payload + sizeof(ps_head)));
+  if (s->start_asked) TRY(server_disband(s));
+  ps_vectors_set(s->vectors, (int)which, 0, s->terms.elements, (const float *)(m->payload + sizeof(ps_head)));
   return server_answer(s, m, 0, NO_VECTOR, 0);
 }
 
@@ -139,7 +114,7 @@ static bool find_piece(const server *s, const net_message *m, ps_piece *out) {
   if (m->bytes < sizeof *out) return false;
   memcpy(out, m->payload, sizeof *out);
   return out->which >= 0 && out->which < ps_vectors_count(s->vectors) && out->first >= 0 && out->count >= 0 &&
-         out->count <= PS_PIECE_MOST && out->first <= s->options->elements - out->count;
+         out->count <= PS_PIECE_MOST && out->first <= s->terms.elements - out->count;
 }
 
 static shoal_status on_read(server *s, const net_message *m) {
@@ -156,7 +131,7 @@ static shoal_status on_write(server *s, const net_message *m) {
   if (m->header.from != 0) return refuse(s, m, "only worker 0 brings parameters");
   if (!find_piece(s, m, &piece) || m->bytes != sizeof piece + (size_t)piece.count * sizeof(float))
     return refuse(s, m, "no such piece of a vector is kept");
-  if (s->start_asked) TRY(disband(s));
+  if (s->start_asked) TRY(server_disband(s));
   ps_vectors_set(s->vectors, (int)piece.which, piece.first, piece.count, (const float *)(m->payload + sizeof piece));
   return server_answer(s, m, 0, NO_VECTOR, 0);
 }
@@ -166,7 +141,7 @@ static shoal_status start_stream(server *s, const net_message *m, shoal_status *
   char *words = strndup((const char *)m->payload + sizeof s->plan, m->bytes - sizeof s->plan);
   if (!words) return status_no_memory();
   stream_leases_fini(&s->streams);
-  *wrong = stream_leases_init(&s->streams, s->options->workers, s->plan.end, words);
+  *wrong = stream_leases_init(&s->streams, s->terms.workers, s->plan.end, words);
   free(words);
   return NULL;
 }
@@ -175,7 +150,7 @@ static shoal_status on_start(server *s, const net_message *m) {
   if (m->header.from != 0 || s->start_asked || m->bytes < sizeof s->plan || m->header.generation <= s->generation)
     return refuse(s, m, "START out of turn");
   memcpy(&s->plan, m->payload, sizeof s->plan);
-  if (s->plan.round != s->options->round) return refuse(s, m, "START with other rounds");
+  if (s->plan.round != s->terms.round) return refuse(s, m, "START with other rounds");
   if (!is_stream(s) && m->bytes != sizeof s->plan) return refuse(s, m, "START with a stream's state for other rows");
   s->holds = false;
   if (is_stream(s)) {
@@ -186,14 +161,14 @@ static shoal_status on_start(server *s, const net_message *m) {
       shoal_status_free(wrong);
       return status;
     }
-  } else if (s->options->leader) {
+  } else if (s->leads) {
     lease_plan plan = {.batch = s->plan.batch,
                        .rows = s->plan.rows,
                        .end = s->plan.end,
                        .round = s->plan.round,
-                       .parts = s->plan.round ? s->options->workers : 0};
+                       .parts = s->plan.round ? s->terms.workers : 0};
     leases_fini(&s->leases);
-    TRY(leases_init(&s->leases, &plan, s->plan.first, s->options->workers, steps_flight(s)));
+    TRY(leases_init(&s->leases, &plan, s->plan.first, s->terms.workers, steps_flight(s)));
   }
   int64_t *counter = ps_vectors_counter(s->vectors);
   if (counter) *counter = s->plan.counter;
@@ -236,7 +211,7 @@ static shoal_status on_hold(server *s, const net_message *m) {
   if (m->header.from != 0 || !is_stream(s) || !s->streams.n) return refuse(s, m, "HOLD out of turn");
   text words = {0};
   stream_leases_write(&s->streams, &words);
-  s->holds = s->started && !s->options->together;
+  s->holds = s->started && !s->terms.sync;
   s->parts[1] = (net_part){words.data, words.length};
   shoal_status status = words.failed ? status_no_memory() : answer_parts(s, m, s->now, PS_NO_BATCH, 0, 2);
   text_fini(&words);
@@ -256,7 +231,7 @@ static shoal_status on_done(server *s, const net_message *m) {
 
 static int present(const server *s) {
   int n = 0;
-  for (int w = 0; w < s->options->workers; w++) n += s->workers[w].peer != 0;
+  for (int w = 0; w < s->terms.workers; w++) n += s->workers[w].peer != 0;
   return n;
 }
 
@@ -267,7 +242,7 @@ static shoal_status on_gone(server *s, const net_message *m) {
   w->peer = 0;
   if (!early) return NULL;
   TRY(steps_lose(s, w, PS_DISCONNECTED));
-  if (s->options->returns) return NULL;
+  if (s->options->task.returns) return NULL;
   char name[CLUSTER_NAME];
   if (m->header.from == 0 || (s->started && !present(s)))
     return status_make(SHOAL_ERR_PEER, "%s went away after %lld steps",
@@ -293,14 +268,14 @@ static shoal_status on_collect(server *s, const net_message *m) {
   char *own = NULL;
   const char *words = "";
   net_header h = {.kind = PS_COLLECT, .from = m->header.from};
-  if (m->header.number < (uint64_t)o->workers) {
+  if (m->header.number < (uint64_t)s->terms.workers) {
     const worker *w = &s->workers[m->header.number];
     if (w->report)
       words = w->report;
     else if (!w->peer)
       h.flags = PS_FENCED;
   }
-  if (m->header.number == (uint64_t)o->workers && o->describe) {
+  if (m->header.number == (uint64_t)s->terms.workers && o->describe) {
     complete_result(s);
     own = o->describe(o->describer, &s->result);
     words = own && strlen(own) <= PS_REPORT_MOST ? own : "";
@@ -323,16 +298,17 @@ static shoal_status on_changes(server *s, const net_message *m) {
 }
 
 static shoal_status handle(server *s, net_message *m, bool *held) {
-  if (m->header.from >= (uint32_t)s->options->workers) {
+  if (m->header.from >= (uint32_t)s->terms.workers) {
     if (m->header.kind == NET_GONE) return NULL;
     return refuse(s, m, "the cluster has no such worker");
   }
   worker *w = &s->workers[m->header.from];
   if (m->header.kind == NET_GONE) return on_gone(s, m);
-  if (m->header.kind == PS_HELLO) return on_hello(s, m);
+  if (m->header.kind == PS_HELLO) return handshake_hello(s, m);
   bool answered = m->header.kind != PS_PIECE && m->header.kind != PS_MARK;
-  if (!answered && w->peer != m->peer) return NULL; /* the PUSH after it is told */
-  if (w->peer != m->peer) return say(s, m, PS_FENCED, "another connection has that worker's place, or none has it");
+  if (!answered && (w->peer != m->peer || !s->agreed)) return NULL; /* the PUSH after it is told */
+  if (w->peer != m->peer || !s->agreed)
+    return server_say(s, m, PS_FENCED, "another connection has that worker's place, or none has it");
   w->heard = s->now;
   if (s->holds && ends_hold(m)) TRY(steps_let_go(s));
   switch (m->header.kind) {
@@ -368,49 +344,40 @@ static shoal_status handle(server *s, net_message *m, bool *held) {
 
 /* ---- the whole */
 
-/* "worker/1, worker/2": those whose message would let the job go on. */
+/* "worker/1, worker/2 (refused: ...)": those whose message would let the job go on. */
 static void name_awaited(const server *s, text *out) {
-  for (int w = 0; w < s->options->workers; w++) {
+  for (int w = 0; w < s->terms.workers; w++) {
     char name[CLUSTER_NAME];
     const worker *k = &s->workers[w];
     bool comes = k->state == ABSENT ? !s->started : k->state == GONE && w == 0;
-    if (comes || (is_here(k) && !k->waits))
-      text_add(out, "%s%s", out->length ? ", " : "", server_worker_name(s, w, name));
+    if (!comes && (!is_here(k) || k->waits || (w == 0 && s->start_peer))) continue;
+    text_add(out, "%s%s", out->length ? ", " : "", server_worker_name(s, w, name));
+    if (k->refusal) text_add(out, " (refused: %s)", k->refusal);
   }
 }
 
-static shoal_status too_long(const server *s) {
+/* what: did not happen in time. */
+static shoal_status too_long(const server *s, const char *what) {
   text names = {0};
   char chief[CLUSTER_NAME];
   name_awaited(s, &names);
   if (!names.length) text_add(&names, "QUIT from %s", server_worker_name(s, 0, chief));
-  shoal_status status = status_make(SHOAL_ERR_PEER, "no message in %g s; awaited: %s", s->options->patience,
+  shoal_status status = status_make(SHOAL_ERR_PEER, "%s in %g s; awaited: %s", what, s->options->task.deadline,
                                     names.data ? names.data : "?");
   text_fini(&names);
   return status;
 }
 
-/* All wait for a worker that was told other settings: better to know now than at the deadline. */
-static shoal_status find_refused(const server *s) {
-  for (int w = 0; w < s->options->workers && !s->started; w++) {
-    const worker *k = &s->workers[w];
-    char name[CLUSTER_NAME];
-    if (k->refused > 0 && s->now - k->refused > REFUSED_SECONDS)
-      return status_make(SHOAL_ERR_PEER, "%s was refused, since its settings are not this server's ('%s'), and "
-                         "has not come back with the right ones", server_worker_name(s, w, name), s->options->settings);
-  }
-  return NULL;
-}
-
 /* What hangs on time alone. */
 static shoal_status look(server *s) {
   s->last_look = s->now;
-  if (s->options->stop && __atomic_load_n(s->options->stop, __ATOMIC_RELAXED))
+  if (s->options->task.stop && __atomic_load_n(s->options->task.stop, __ATOMIC_RELAXED))
     return status_make(SHOAL_ERR_CANCELLED, "asked to stop");
-  if (s->now - s->last_message > s->options->patience) return too_long(s);
-  TRY(find_refused(s));
+  if (s->now - s->last_message > s->options->task.deadline) return too_long(s, "no message");
+  if (s->start_asked && !s->started && s->now - s->asked > s->options->task.deadline)
+    return too_long(s, "not all workers have come");
   TRY(steps_find_silent(s));
-  if (s->options->round || is_stream(s)) TRY(steps_go_on(s)); /* a part or a shard was awaited for too long */
+  if (s->terms.round || is_stream(s)) TRY(steps_go_on(s)); /* a part or a shard was awaited for too long */
   if (s->options->on_look) {
     net_server_stats(s->net, &s->result.net);
     s->options->on_look(s->options->describer, &s->result);
@@ -423,20 +390,20 @@ static shoal_status serve(server *s) {
   while (!s->quit) {
     net_message m;
     bool got = false, held = false;
-    events_begin_step(s->options->events, s->result.updates);
-    bool watched = events_on(s->options->events);
+    events_begin_step(s->options->task.events, s->result.updates);
+    bool watched = events_on(s->options->task.events);
     uint64_t begun = watched ? events_now() : 0;
     TRY(net_receive(s->net, LOOK_SECONDS, &m, &got));
     s->now = clock_seconds();
     if (got) {
       uint64_t came = watched ? events_now() : 0;
-      uint32_t from = m.header.kind == PS_PUSH && m.header.from < (uint32_t)s->options->workers ? m.header.from + 1 : 0;
+      uint32_t from = m.header.kind == PS_PUSH && m.header.from < (uint32_t)s->terms.workers ? m.header.from + 1 : 0;
       double bytes = (double)m.bytes;
       shoal_status status = handle(s, &m, &held);
       s->result.busy_seconds += clock_seconds() - s->now;
       if (watched) {
-        events_add(s->options->events, 0, s->wait_label, begun, came, 0);
-        events_add(s->options->events, 0, s->wait_label + 1 + from, came, events_now(), bytes);
+        events_add(s->options->task.events, 0, s->wait_label, begun, came, 0);
+        events_add(s->options->task.events, 0, s->wait_label + 1 + from, came, events_now(), bytes);
       }
       if (!held) net_release_server(s->net, &m);
       TRY(status);
@@ -459,7 +426,7 @@ static void see_off(server *s) {
       return;
     }
     if (!got) continue;
-    if (m.header.kind == NET_GONE && m.header.from < (uint32_t)s->options->workers) {
+    if (m.header.kind == NET_GONE && m.header.from < (uint32_t)s->terms.workers) {
       worker *w = &s->workers[m.header.from];
       if (w->peer == m.peer) w->peer = 0;
     }
@@ -469,10 +436,10 @@ static void see_off(server *s) {
 
 /* One after the other: waiting, other messages, gradients of each worker. */
 static shoal_status label(server *s) {
-  events *e = s->options->events;
+  events *e = s->options->task.events;
   if (!e) return NULL;
   TRY(events_label(e, &(event_label){.kind = EVENT_WAIT, .name = "wait for messages"}, &s->wait_label));
-  for (int w = -1; w < s->options->workers; w++) {
+  for (int w = -1; w < s->terms.workers; w++) {
     char name[64] = "other message", whose[CLUSTER_NAME];
     uint32_t ignored;
     if (w >= 0) snprintf(name, sizeof name, "gradient of %s", server_worker_name(s, w, whose));
@@ -484,44 +451,40 @@ static shoal_status label(server *s) {
 static shoal_status set_up(server *s) {
   const ps_server_options *o = s->options;
   TRY(label(s));
-  size_t workers = (size_t)o->workers;
+  size_t workers = (size_t)o->terms.workers;
   s->workers = calloc(workers, sizeof *s->workers);
   s->gradients = calloc(workers, sizeof *s->gradients);
   s->result.workers = calloc(workers, sizeof *s->result.workers);
   if (!s->workers || !s->gradients || !s->result.workers) return status_no_memory();
-  TRY(ps_vectors_create(o, o->together && (o->workers > 1 || o->round) && !o->touched, &s->vectors));
-  s->parts = calloc((size_t)ps_vectors_n_parts(s->vectors) + 1, sizeof *s->parts);
-  if (!s->parts) return status_no_memory();
-  net_options net = o->net;
-  if (o->touched) TRY(sparse_rows_create(o->workers, o->elements, o->touched, &s->rows));
-  net.largest = ps_largest((size_t)o->elements, ps_most_nodes(o->round, o->workers), (size_t)o->touched, o->workers,
-                           strlen(o->settings));
+  net_options net = o->task.net;
+  net.largest = MAX_OF(machine_memory(), PS_REPORT_MOST); /* until the chief has said how large messages are */
   return net_listen(o->address, &net, &s->net);
 }
 
 shoal_status ps_server_run(const ps_server_options *options, ps_server_result *out) {
-  server s = {.options = options};
+  server s = {.options = options, .leads = options->index == 0};
+  s.terms.workers = options->terms.workers;
+  s.terms.servers = options->terms.servers;
   shoal_status status = set_up(&s);
   if (!status) status = serve(&s);
   if (!status) see_off(&s);
   complete_result(&s);
-  for (int w = 0; s.workers && w < options->workers; w++) {
+  for (int w = 0; s.workers && w < options->terms.workers; w++) {
     for (int i = 0; i < s.workers[w].waits; i++)
       if (s.workers[w].held[i].keeps) net_release_server(s.net, &s.workers[w].held[i].message);
     free(s.workers[w].report);
+    free(s.workers[w].refusal);
     free(s.workers[w].pieces);
   }
   net_server_close(s.net);
-  ps_vectors_destroy(s.vectors);
-  sparse_rows_destroy(s.rows);
+  handshake_forget(&s);
   leases_fini(&s.leases);
   stream_leases_fini(&s.streams);
   free(s.workers);
   free(s.gradients);
-  free(s.parts);
   if (status) {
     free(s.result.workers);
-    return status_wrap(status, "%s (%s)", options->name, options->address);
+    return status_wrap(status, "ps/%d (%s)", options->index, options->address);
   }
   *out = s.result;
   return NULL;

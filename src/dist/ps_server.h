@@ -12,8 +12,7 @@
 #ifndef SHOAL_DIST_PS_SERVER_H
 #define SHOAL_DIST_PS_SERVER_H
 
-#include "base/events.h"
-#include "net/transport.h"
+#include "dist/ps_terms.h"
 #include "shoal/session.h"
 
 #define PS_STALENESS_MOST 32 /* the last place counts all from there on */
@@ -41,39 +40,22 @@ typedef struct {
 } ps_server_result;
 
 typedef struct {
-  const char *name;    /* "ps/0", for messages */
+  int index;           /* server 0 is the leader: it hands out the batches */
   const char *address;
-  net_options net;     /* `largest` is set by the server */
-  bool leader;         /* server 0: it hands out the batches */
-  int workers;
-  bool has_chief;      /* users call worker 0 chief/0, worker 1 worker/0, ... */
-  bool together;
-  int backups;         /* together: gradients a step can do without */
-  int64_t staleness;   /* below 0: no bound */
-  int in_flight;       /* apart: gradients of a worker that may be without answer, 1 (or 0) to PS_FLIGHT_MOST */
-  int64_t elements;
-  int64_t round;   /* rows of a step, cut as in lease_plan; 0: no rounds (ps_protocol.h, 14) */
-  int64_t touched; /* rows of a table that a batch touches at most; 0: they are no table's (ps_protocol.h, 12) */
-  int64_t block; /* elements updated at a time; 0: the standard, for tests to make small */
-  const char *settings; /* a worker with other settings is refused */
-  const char *kernels;  /* as in shoal_session_options */
-  double patience;      /* seconds without any message after which the job is taken for dead */
-  double heartbeat;     /* seconds of silence of a worker that others wait for; counts only above thrice the time its
-                           gradients took so far, so that long steps are no silence; 0: never */
-  bool returns;         /* somebody starts tasks again that died */
-  const int *stop;      /* when not NULL: the server ends once *stop is not 0 */
+  ps_terms terms;      /* `workers` and `servers`; all others are learned from the chief's HELLO */
+  ps_task task;
+  int64_t block;       /* elements updated at a time; 0: the standard, for tests to make small */
+  const char *kernels; /* as in shoal_session_options */
   /* How a gradient becomes an update, from those who know optimizers. build: adds to the graph the update of `variable`
    * by `gradient` with the scalar `rate`; indices NULL, or ascending: the elements it is about. rate_at: the rate of
    * update 0, 1, ... */
-  void *optimizer;
-  shoal_status (*build)(void *optimizer, shoal_graph *g, shoal_value *variable, const shoal_gradient *gradient,
+  shoal_status (*build)(const ps_terms *terms, shoal_graph *g, shoal_value *variable, const shoal_gradient *gradient,
                         shoal_value *rate, shoal_value **update);
-  double (*rate_at)(void *optimizer, int64_t update);
+  double (*rate_at)(const ps_terms *terms, int64_t update);
   /* NULL, or what COLLECT says about the server: a text that the server frees. */
   void *describer;
   char *(*describe)(void *describer, const ps_server_result *so_far);
   void (*on_look)(void *describer, const ps_server_result *so_far); /* NULL, or called about ten times a second */
-  events *events; /* NULL, or a timeline: track 0 is the server's */
 } ps_server_options;
 
 /* Serves until worker 0 says QUIT. */

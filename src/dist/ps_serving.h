@@ -1,5 +1,6 @@
-/* What the files of a parameter server share: ps_server.c, which takes in messages, and ps_steps.c, which forms steps
- * out of gradients and knows who takes part. For those two files only. */
+/* What the files of a parameter server share: ps_server.c, which takes in messages, ps_handshake.c, which agrees with
+ * workers on what the job is, and ps_steps.c, which forms steps out of gradients and knows who takes part. For those
+ * files only. */
 #ifndef SHOAL_DIST_PS_SERVING_H
 #define SHOAL_DIST_PS_SERVING_H
 
@@ -42,11 +43,14 @@ typedef struct {
   double since;     /* clock: the last answer to it, or its last gradient if that was later */
   double longest;   /* seconds from there to the next gradient, so far */
   char *report;     /* NULL: none yet */
-  double refused;   /* clock: it came with other settings; 0: it did not */
+  char *refusal;    /* why its last HELLO was refused; NULL: it was not */
 } worker;
 
 typedef struct {
   const ps_server_options *options;
+  bool leads;             /* it is server 0 */
+  ps_terms terms;         /* what all agree on; before `agreed` only how many workers and servers there are */
+  bool agreed;            /* the chief has told the terms: from then on there are `vectors`, `rows` and `parts` */
   net_server *net;
   ps_vectors *vectors;
   sparse_rows *rows;      /* NULL: the vectors are no table */
@@ -74,7 +78,7 @@ typedef struct {
 
 /* What users call that worker. Returns out. */
 static inline const char *server_worker_name(const server *s, int index, char out[CLUSTER_NAME]) {
-  return cluster_worker_name(s->options->has_chief, index, out);
+  return cluster_worker_name(s->options->task.has_chief, index, out);
 }
 
 enum { NO_VECTOR = -1 };
@@ -90,6 +94,15 @@ SHOAL_CHECKED shoal_status server_answer(server *s, const net_message *m, int64_
 /* To one that was held; with the parameters. also: as in ps_head. */
 SHOAL_CHECKED shoal_status server_answer_held(server *s, const request *r, int64_t number, int64_t also,
                                               uint16_t flags);
+
+/* A sentence instead of an answer; the server itself goes on. */
+SHOAL_CHECKED shoal_status server_say(server *s, const net_message *m, uint16_t flags, const char *why);
+/* The training under way ends: all but worker 0 have to begin again. */
+SHOAL_CHECKED shoal_status server_disband(server *s);
+
+SHOAL_CHECKED shoal_status handshake_hello(server *s, const net_message *m);
+/* Gives up what was built by the terms. */
+void handshake_forget(server *s);
 
 /* Gradients of a worker that may be without answer. */
 int steps_flight(const server *s);

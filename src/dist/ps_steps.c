@@ -16,36 +16,36 @@ static bool pulls(const worker *w) { return w->waits && w->held[0].message.heade
 static int64_t version_of(const net_message *m) { return (int64_t)m->header.step; }
 
 int steps_flight(const server *s) {
-  return s->options->together || is_stream(s) ? 1 : MAX_OF(s->options->in_flight, 1);
+  return s->terms.sync || is_stream(s) ? 1 : MAX_OF(s->terms.in_flight, 1);
 }
 
 /* ---- batches */
 
 static bool is_over(const server *s) {
   if (is_stream(s)) return stream_leases_over(&s->streams) || s->head.updates >= s->plan.end_step;
-  return leases_over(&s->leases) || (s->options->together && s->head.updates >= s->plan.end_step);
+  return leases_over(&s->leases) || (s->terms.sync && s->head.updates >= s->plan.end_step);
 }
 
 _Static_assert(LEASE_NONE == (int)PS_NO_BATCH, "nothing is nothing");
 
 /* The batch for worker w, or the shard of a stream; PS_NO_BATCH or PS_END. */
 static int64_t assign(server *s, int w) {
-  if (!s->options->leader) return 0;
+  if (!s->leads) return 0;
   if (is_over(s)) return PS_END;
   if (is_stream(s)) return stream_leases_take(&s->streams, w);
   int64_t batch = leases_free(&s->leases);
   if (batch == LEASE_NONE) return PS_NO_BATCH;
-  if (s->options->together && lease_plan_epoch(&s->leases.plan, batch) != s->epoch) return PS_NO_BATCH;
+  if (s->terms.sync && lease_plan_epoch(&s->leases.plan, batch) != s->epoch) return PS_NO_BATCH;
   return leases_take(&s->leases, w);
 }
 
 /* A second one for who has just joined, if it may have several: as assign, but never PS_END. */
 static int64_t assign_also(server *s, int w, int64_t first) {
-  return first >= 0 && steps_flight(s) > 1 && s->options->leader ? leases_take(&s->leases, w) : PS_NO_BATCH;
+  return first >= 0 && steps_flight(s) > 1 && s->leads ? leases_take(&s->leases, w) : PS_NO_BATCH;
 }
 
 static void give_back(server *s, int w) {
-  if (!s->options->leader || !s->started) return;
+  if (!s->leads || !s->started) return;
   if (is_stream(s)) {
     stream_leases_give_back(&s->streams, w);
     return;
@@ -73,7 +73,7 @@ static bool is_new(const server *s, const request *r) {
 static void finish(server *s, int w, const request *r) {
   stream_batch b = batch_of(r);
   if (!is_stream(s)) {
-    if (s->options->leader) leases_finish(&s->leases, w);
+    if (s->leads) leases_finish(&s->leases, w);
   } else if (b.shard >= 0 && b.index >= s->streams.shards[b.shard].done) {
     s->result.handed_on += stream_leases_finish(&s->streams, &b);
   }
@@ -81,7 +81,7 @@ static void finish(server *s, int w, const request *r) {
 
 /* The next round takes what is free of one epoch, the earliest. */
 static void choose_epoch(server *s) {
-  int64_t batch = s->options->leader && !is_stream(s) ? leases_free(&s->leases) : LEASE_NONE;
+  int64_t batch = s->leads && !is_stream(s) ? leases_free(&s->leases) : LEASE_NONE;
   if (batch != LEASE_NONE) s->epoch = lease_plan_epoch(&s->leases.plan, batch);
 }
 
@@ -100,8 +100,8 @@ static shoal_status release(server *s, worker *w, int64_t number, uint16_t flags
 }
 
 shoal_status steps_release_all(server *s) {
-  uint16_t flags = PS_STOPPED | (s->options->together ? PS_LATE : 0); /* apart, what is held has been applied */
-  for (int w = 0; w < s->options->workers; w++)
+  uint16_t flags = PS_STOPPED | (s->terms.sync ? PS_LATE : 0); /* apart, what is held has been applied */
+  for (int w = 0; w < s->terms.workers; w++)
     while (s->workers[w].waits) TRY(release(s, &s->workers[w], PS_END, flags));
   return NULL;
 }
@@ -109,7 +109,7 @@ shoal_status steps_release_all(server *s) {
 /* The slowest member's steps; -1: there is none. */
 static int64_t slowest(const server *s) {
   int64_t least = -1;
-  for (int w = 0; w < s->options->workers; w++) {
+  for (int w = 0; w < s->terms.workers; w++) {
     const worker *k = &s->workers[w];
     if (k->state == MEMBER && (least < 0 || k->steps < least)) least = k->steps;
   }
@@ -125,7 +125,7 @@ static void note_change(server *s, int index, ps_change_kind kind, int64_t rows)
 static void become_member(server *s, worker *w, int64_t told) {
   if (w->state == MEMBER) return;
   const bool joins = w->state == JOINING; /* otherwise it had nothing to do for a while */
-  w->steps = MAX_OF(s->options->leader ? slowest(s) : told, 0);
+  w->steps = MAX_OF(s->leads ? slowest(s) : told, 0);
   w->state = MEMBER;
   w->longest = 0;
   ps_worker_count *count = &s->result.workers[w - s->workers];
@@ -137,7 +137,7 @@ static void become_member(server *s, worker *w, int64_t told) {
 
 /* Flags of an answer that gives the worker `number`. */
 static uint16_t note_idle(server *s, worker *w, int64_t number) {
-  if (number != PS_NO_BATCH || !is_stream(s) || s->options->together) return 0;
+  if (number != PS_NO_BATCH || !is_stream(s) || s->terms.sync) return 0;
   w->state = IDLE;
   return PS_IDLE;
 }
@@ -164,7 +164,7 @@ static int64_t count_gradient(server *s, int from, const net_message *m) {
 
 /* loss, hits: sums over `examples` rows of the n gradients. */
 static shoal_status apply(server *s, int n, double loss, double hits, int64_t examples) {
-  double rate = (float)s->options->rate_at(s->options->optimizer, s->head.updates);
+  double rate = (float)s->options->rate_at(&s->terms, s->head.updates);
   bool uneven = false;
   shoal_status status = s->rows ? sparse_rows_apply(s->rows, s->vectors, s->gradients, n, rate)
                                 : ps_vectors_apply(s->vectors, s->gradients, n, rate, &uneven);
@@ -184,7 +184,7 @@ static shoal_status apply(server *s, int n, double loss, double hits, int64_t ex
 
 /* Where room for the answers is needed, that of gradients which were used is not kept. */
 static void free_large(const server *s, worker *w) {
-  if (s->options->elements < LARGE_PIECES) return;
+  if (s->terms.elements < LARGE_PIECES) return;
   free(w->pieces);
   w->pieces = NULL;
 }
@@ -194,9 +194,9 @@ static void free_large(const server *s, worker *w) {
 /* Whether a part of the round is with nobody, and who had it may come back for it. */
 static bool awaits_part(const server *s) {
   int64_t there = 0, wanted = 0;
-  if (!s->options->round || !s->options->returns) return false;
+  if (!s->terms.round || !s->options->task.returns) return false;
   if (s->now - MAX_OF(s->lost, s->start) > RETURN_SECONDS) return false; /* it may also not have come yet */
-  for (int w = 0; w < s->options->workers; w++) {
+  for (int w = 0; w < s->terms.workers; w++) {
     const request *r = &s->workers[w].held[0];
     if (!pushes(&s->workers[w])) continue;
     there += (int64_t)r->message.header.number;
@@ -206,15 +206,15 @@ static bool awaits_part(const server *s) {
 }
 
 static bool round_is_complete(const server *s) {
-  const ps_server_options *o = s->options;
+  const ps_terms *o = &s->terms;
   int members = 0, waiting = 0, pushed = 0, real = 0, leased = 0, told = 0;
   for (int w = 0; w < o->workers; w++) {
     const worker *k = &s->workers[w];
-    if (k->state == JOINING && !k->waits && !o->leader) return false; /* it will say from which step on it counts */
+    if (k->state == JOINING && !k->waits && !s->leads) return false; /* it will say from which step on it counts */
     if (k->state != MEMBER) continue;
     members++;
     waiting += k->waits;
-    leased += o->leader && !is_stream(s) && leases_held(&s->leases, w) != LEASE_NONE;
+    leased += s->leads && !is_stream(s) && leases_held(&s->leases, w) != LEASE_NONE;
     if (!pushes(k)) continue;
     pushed++;
     real += k->held[0].message.header.number > 0;
@@ -223,13 +223,13 @@ static bool round_is_complete(const server *s) {
   if (!pushed) return false;
   if (waiting == members) return !awaits_part(s); /* otherwise nothing else can come */
   if (!o->backups) return false;
-  if (!o->leader) return told && real >= told;
+  if (!s->leads) return told && real >= told;
   return real && real >= MIN_OF(leased, o->workers - o->backups);
 }
 
 /* Those that wait for a version that is there now. */
 static shoal_status admit_waiting(server *s, bool all) {
-  for (int w = 0; w < s->options->workers; w++) {
+  for (int w = 0; w < s->terms.workers; w++) {
     worker *k = &s->workers[w];
     if (pulls(k) && (all || version_of(&k->held[0].message) <= s->head.updates)) TRY(admit(s, k));
   }
@@ -247,7 +247,7 @@ static void sort_parts(server *s, int n) {
 }
 
 static shoal_status take_round(server *s) {
-  const ps_server_options *o = s->options;
+  const ps_terms *o = &s->terms;
   int64_t examples = 0, uneven = s->result.uneven;
   bool mixed = false; /* a part was computed with parameters of more than one version */
   double loss = 0, hits = 0;
@@ -286,7 +286,7 @@ static shoal_status take_round(server *s) {
 }
 
 static bool all_wait(const server *s) {
-  for (int w = 0; w < s->options->workers; w++) {
+  for (int w = 0; w < s->terms.workers; w++) {
     const worker *k = &s->workers[w];
     if (is_here(k) && !k->waits) return false;
   }
@@ -305,7 +305,7 @@ static shoal_status go_on_together(server *s) {
  * still give one back. For a shard it waits in a PULL, and not for long. */
 static bool lacks_batch(const server *s, int w) {
   const worker *k = &s->workers[w];
-  if (!s->options->leader) return false;
+  if (!s->leads) return false;
   if (is_stream(s))
     return pulls(k) && !is_over(s) && !stream_leases_has_free(&s->streams) &&
            s->now - k->held[0].arrived < IDLE_SECONDS;
@@ -315,9 +315,9 @@ static bool lacks_batch(const server *s, int w) {
 /* Of those that wait, the slowest that may go on; NULL: none. The answer to gradient n lets a worker begin with
  * gradient n + flight, when it has made all before that. */
 static worker *next_to_go(server *s) {
-  int64_t bound = s->options->staleness, least = bound < 0 ? 0 : slowest(s);
+  int64_t bound = s->terms.staleness, least = bound < 0 ? 0 : slowest(s);
   worker *best = NULL;
-  for (int w = 0; w < s->options->workers; w++) {
+  for (int w = 0; w < s->terms.workers; w++) {
     worker *k = &s->workers[w];
     if (!k->waits || lacks_batch(s, w)) continue;
     if (k->state != MEMBER) return k;
@@ -337,7 +337,7 @@ static shoal_status go_on_apart(server *s) {
 
 shoal_status steps_go_on(server *s) {
   if (!s->started) return NULL;
-  return s->options->together ? go_on_together(s) : go_on_apart(s);
+  return s->terms.sync ? go_on_together(s) : go_on_apart(s);
 }
 
 /* Uses the gradient of worker w's newest request. */
@@ -355,7 +355,7 @@ static shoal_status apply_one(server *s, int w, request *r) {
 
 shoal_status steps_let_go(server *s) {
   s->holds = false;
-  for (int i = 0; i < s->options->workers; i++) {
+  for (int i = 0; i < s->terms.workers; i++) {
     worker *w = &s->workers[i];
     if (!w->waits || !w->held[0].unused) continue;
     TRY(apply_one(s, i, &w->held[0]));
@@ -369,14 +369,14 @@ shoal_status steps_let_go(server *s) {
 /* How many vectors a gradient has; 0: it is of leaves that there are not. */
 static int nodes_of(const server *s, const net_message *m) {
   ps_head head;
-  if (!m->header.number || !s->options->round) return m->header.number > 0;
+  if (!m->header.number || !s->terms.round) return m->header.number > 0;
   if (m->bytes < sizeof head) return 0;
   memcpy(&head, m->payload, sizeof head);
-  bool good = head.round_rows > 0 && head.round_rows <= s->options->round && head.first_leaf >= 0 &&
+  bool good = head.round_rows > 0 && head.round_rows <= s->terms.round && head.first_leaf >= 0 &&
               head.last_leaf > head.first_leaf && head.last_leaf <= tree_leaves(head.round_rows);
   tree_node nodes[TREE_MOST_NODES];
   int n = good ? tree_nodes(head.first_leaf, head.last_leaf, nodes) : 0;
-  return n <= ps_most_nodes(s->options->round, s->options->workers) ? n : 0;
+  return n <= ps_most_nodes(s->terms.round, s->terms.workers) ? n : 0;
 }
 
 /* NULL, or what is wrong with a gradient. */
@@ -385,12 +385,12 @@ static const char *check_push(const server *s, const net_message *m) {
   size_t vector = (size_t)w->whole * sizeof(float);
   int vectors = nodes_of(s, m);
   if (w->torn) return "a piece of the gradient did not fit to the one before it";
-  if (!m->header.number && w->whole < s->options->elements) return "pieces of an empty gradient";
+  if (!m->header.number && w->whole < s->terms.elements) return "pieces of an empty gradient";
   if (!s->rows && (m->bytes != sizeof(ps_head) + (size_t)vectors * vector || (m->header.number && !vectors)))
     return "the gradient does not have the size of the parameters";
   if (!s->started || w->waits >= steps_flight(s) || w->state != MEMBER || pulls(w)) return "a gradient out of turn";
-  if (s->options->together && version_of(m) > s->head.updates) return "a gradient of a step that is to come";
-  if (!m->header.number && !s->options->together && !is_stream(s)) return "an empty gradient";
+  if (s->terms.sync && version_of(m) > s->head.updates) return "a gradient of a step that is to come";
+  if (!m->header.number && !s->terms.sync && !is_stream(s)) return "an empty gradient";
   return NULL;
 }
 
@@ -401,7 +401,7 @@ static bool is_of_shard(const server *s, const net_message *m) {
   memcpy(&head, m->payload, sizeof head);
   if (head.shard < 0) return !m->header.number;
   if (head.shard >= s->streams.n || head.batch < 0 || head.shard_epochs < 0) return false;
-  if (!s->options->leader) return true;
+  if (!s->leads) return true;
   return stream_leases_held(&s->streams, (int)m->header.from) == head.shard &&
          head.batch <= s->streams.shards[head.shard].done;
 }
@@ -409,7 +409,7 @@ static bool is_of_shard(const server *s, const net_message *m) {
 /* Whether it is of the batch that the worker was given. */
 static bool is_of_lease(const server *s, const net_message *m) {
   if (is_stream(s)) return is_of_shard(s, m);
-  if (!s->options->leader) return true;
+  if (!s->leads) return true;
   int64_t batch = leases_held(&s->leases, (int)m->header.from);
   int64_t rows = batch == LEASE_NONE ? 0 : lease_plan_rows(&s->leases.plan, batch);
   return rows == (int64_t)m->header.number;
@@ -422,7 +422,7 @@ static shoal_status refuse_push(server *s, const net_message *m, const char *why
 }
 
 void steps_drop_pieces(const server *s, worker *w) {
-  w->whole = s->options->elements;
+  w->whole = s->terms.elements;
   w->torn = false;
 }
 
@@ -430,12 +430,12 @@ void steps_drop_pieces(const server *s, worker *w) {
 shoal_status steps_piece(server *s, const net_message *m) {
   worker *w = &s->workers[m->header.from];
   const uint64_t first = m->header.step, count = m->header.number, whole = (uint64_t)w->whole;
-  bool in_turn = s->started && w->state == MEMBER && !s->rows && !s->options->round &&
-                 !(s->options->together && w->waits);
+  bool in_turn = s->started && w->state == MEMBER && !s->rows && !s->terms.round &&
+                 !(s->terms.sync && w->waits);
   bool fits = count > 0 && count <= whole && first == whole - count && m->bytes == count * sizeof(float);
   w->torn = w->torn || !in_turn || !fits;
   if (w->torn) return NULL;
-  if (!w->pieces) TRY(mem_aligned((size_t)s->options->elements * sizeof *w->pieces, (void **)&w->pieces));
+  if (!w->pieces) TRY(mem_aligned((size_t)s->terms.elements * sizeof *w->pieces, (void **)&w->pieces));
   memcpy(w->pieces + first, m->payload, m->bytes);
   w->whole = (int64_t)first;
   return NULL;
@@ -444,25 +444,25 @@ shoal_status steps_piece(server *s, const net_message *m) {
 /* Where the gradient of a PUSH lies; *kept: not in the message. */
 static const float *find_gradient(server *s, worker *w, const net_message *m, bool *kept) {
   const float *rest = (const float *)(m->payload + sizeof(ps_head));
-  *kept = w->whole < s->options->elements;
+  *kept = w->whole < s->terms.elements;
   if (!*kept) return rest;
   memcpy(w->pieces, rest, (size_t)w->whole * sizeof *rest);
   return w->pieces;
 }
 
 static shoal_status take_push(server *s, net_message *m, bool *held) {
-  const ps_server_options *o = s->options;
+  const ps_terms *o = &s->terms;
   int from = (int)m->header.from;
   worker *w = &s->workers[from];
   if (s->stopping) return server_answer(s, m, PS_END, PS_PARAMETERS, PS_STOPPED | PS_LATE);
   const char *wrong = check_push(s, m);
   if (!wrong && s->rows) wrong = sparse_rows_ask(s->rows, from, m);
   if (wrong) return refuse_push(s, m, wrong);
-  if (!o->together) s->result.lead = MAX_OF(s->result.lead, w->steps - slowest(s));
+  if (!o->sync) s->result.lead = MAX_OF(s->result.lead, w->steps - slowest(s));
   w->steps++;
   w->longest = MAX_OF(w->longest, s->now - w->since);
   w->since = s->now;
-  if (o->together && version_of(m) < s->head.updates) {
+  if (o->sync && version_of(m) < s->head.updates) {
     s->result.workers[from].late += m->header.number > 0;
     give_back(s, from);
     return server_answer(s, m, assign(s, from), PS_PARAMETERS, PS_LATE);
@@ -473,7 +473,7 @@ static shoal_status take_push(server *s, net_message *m, bool *held) {
   *r = (request){.message = *m, .arrived = s->now, .gradient = find_gradient(s, w, m, &kept)};
   memcpy(&r->head, m->payload, sizeof r->head);
   r->unused = s->holds;
-  if (o->together || s->holds)
+  if (o->sync || s->holds)
     r->keeps = *held = !kept;
   else
     TRY(apply_one(s, from, r));
@@ -490,7 +490,7 @@ shoal_status steps_push(server *s, net_message *m, bool *held) {
 shoal_status steps_pull(server *s, worker *w) {
   if (!s->started) return steps_begin(s);
   if (s->stopping) return release(s, w, PS_END, PS_STOPPED);
-  if (s->options->together && version_of(&w->held[0].message) <= s->head.updates) TRY(admit(s, w));
+  if (s->terms.sync && version_of(&w->held[0].message) <= s->head.updates) TRY(admit(s, w));
   return steps_go_on(s); /* others may have waited for it to say where it stands */
 }
 
@@ -498,16 +498,16 @@ shoal_status steps_pull(server *s, worker *w) {
 
 /* Batches go out in the workers' order, whoever came first: the leader waits until all have asked. */
 static bool may_begin(const server *s) {
-  const ps_server_options *o = s->options;
+  const ps_terms *o = &s->terms;
   if (!s->start_asked || s->started) return false;
-  if (!o->leader) return true;
+  if (!s->leads) return true;
   bool all = true;
   for (int w = 1; w < o->workers; w++) {
     const worker *k = &s->workers[w];
     if (k->state == ABSENT || (k->state == JOINING && !k->waits)) all = false;
   }
-  bool first_together = o->together && s->generation == 1;
-  double patience = o->round && o->returns ? RETURN_SECONDS : START_SECONDS;
+  bool first_together = o->sync && s->generation == 1;
+  double patience = o->round && s->options->task.returns ? RETURN_SECONDS : START_SECONDS;
   return all || (!first_together && s->now - s->asked > patience);
 }
 
@@ -529,7 +529,7 @@ shoal_status steps_begin(server *s) {
   }
   if (s->stopping) return steps_release_all(s);
   /* Whoever asks for a version has it from a training before. */
-  return s->options->together ? admit_waiting(s, s->options->leader) : go_on_apart(s);
+  return s->terms.sync ? admit_waiting(s, s->leads) : go_on_apart(s);
 }
 
 shoal_status steps_lose(server *s, worker *w, int why) {
@@ -551,12 +551,12 @@ shoal_status steps_lose(server *s, worker *w, int why) {
 }
 
 shoal_status steps_find_silent(server *s) {
-  double patience = s->options->heartbeat;
+  double patience = s->options->task.heartbeat;
   bool awaited = false; /* somebody has waited for so long */
   if (patience <= 0 || !s->started) return NULL;
-  for (int w = 0; w < s->options->workers; w++)
+  for (int w = 0; w < s->terms.workers; w++)
     if (s->workers[w].waits && s->now - s->workers[w].heard > patience) awaited = true;
-  for (int w = 1; w < s->options->workers && awaited; w++) {
+  for (int w = 1; w < s->terms.workers && awaited; w++) {
     worker *k = &s->workers[w];
     bool computes = k->state == MEMBER && !k->waits && k->longest > 0;
     bool joins = (k->state == JOINING || k->state == IDLE) && !k->waits;

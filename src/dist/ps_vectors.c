@@ -20,6 +20,7 @@ typedef struct {
 
 struct ps_vectors {
   const ps_server_options *options;
+  const ps_terms *terms;
   shoal_graph *graph;
   shoal_session *session;
   shoal_value *rate;
@@ -35,14 +36,14 @@ struct ps_vectors {
 
 /* Adds block k to the graph: its variable first, then what the optimizer keeps for it. */
 static shoal_status build_block(ps_vectors *v, int k) {
-  const ps_server_options *o = v->options;
+  const ps_terms *t = v->terms;
   block *b = &v->blocks[k];
   shoal_graph *g = v->graph;
-  b->first = o->elements * k / v->n_blocks;
-  b->count = o->elements * (k + 1) / v->n_blocks - b->first;
+  b->first = t->elements * k / v->n_blocks;
+  b->count = t->elements * (k + 1) / v->n_blocks - b->first;
   shoal_shape shape = SHOAL_SHAPE(b->count);
   shoal_value *parameters = shoal_variable(g, "parameters", shoal_fill(g, SHOAL_F32, shape, 0));
-  if (o->touched) {
+  if (t->touched) {
     v->offsets = shoal_placeholder(g, "offsets", SHOAL_I64, SHOAL_SHAPE(SHOAL_UNKNOWN));
     v->keys = shoal_placeholder_ragged(g, "keys", SHOAL_I32, v->offsets);
     b->gradient = shoal_placeholder_ragged(g, "gradient", SHOAL_F32, v->offsets);
@@ -51,7 +52,7 @@ static shoal_status build_block(ps_vectors *v, int k) {
   }
   TRY(shoal_graph_status(g));
   shoal_gradient gradient = {.value = b->gradient, .indices = v->keys};
-  return o->build(o->optimizer, g, parameters, &gradient, v->rate, &b->update);
+  return v->options->build(t, g, parameters, &gradient, v->rate, &b->update);
 }
 
 /* Finds the memory of the variables that nodes first .. last - 1 of the graph made for block b. */
@@ -78,7 +79,7 @@ static shoal_status find_vectors(ps_vectors *v, block *b, size_t first, size_t l
 static shoal_status build(ps_vectors *v) {
   const ps_server_options *o = v->options;
   int64_t most = o->block > 0 ? o->block : STANDARD_BLOCK;
-  v->n_blocks = o->touched ? 1 : (int)MIN_OF((o->elements + most - 1) / most, MOST_BLOCKS);
+  v->n_blocks = v->terms->touched ? 1 : (int)MIN_OF((v->terms->elements + most - 1) / most, MOST_BLOCKS);
   v->blocks = calloc((size_t)v->n_blocks, sizeof *v->blocks);
   size_t *ends = calloc((size_t)v->n_blocks + 1, sizeof *ends);
   shoal_status status = v->blocks && ends ? shoal_graph_create(&v->graph) : status_no_memory();
@@ -97,17 +98,19 @@ static shoal_status build(ps_vectors *v) {
   return status;
 }
 
-shoal_status ps_vectors_create(const ps_server_options *options, bool mean, ps_vectors **out) {
+shoal_status ps_vectors_create(const ps_server_options *options, const ps_terms *terms, ps_vectors **out) {
+  const bool mean = terms->sync && (terms->workers > 1 || terms->round) && !terms->touched;
   ps_vectors *v = calloc(1, sizeof *v);
   if (!v) return status_no_memory();
   v->options = options;
+  v->terms = terms;
   shoal_status status = build(v);
   if (!status && mean) {
-    int64_t largest = (options->elements + v->n_blocks - 1) / v->n_blocks;
+    int64_t largest = (terms->elements + v->n_blocks - 1) / v->n_blocks;
     status = mem_aligned((size_t)largest * sizeof(float), (void **)&v->sum);
   }
-  if (!status && options->round) {
-    size_t most = (size_t)ps_most_nodes(options->round, options->workers) * (size_t)options->workers;
+  if (!status && terms->round) {
+    size_t most = (size_t)ps_most_nodes(terms->round, terms->workers) * (size_t)terms->workers;
     v->sources = calloc(most, sizeof *v->sources);
     if (!v->sources) status = status_no_memory();
   }
@@ -194,7 +197,7 @@ static int list_nodes(ps_vectors *v, const ps_gradient *gradients, int n, double
     int its = tree_nodes(one->first_leaf, one->last_leaf, nodes);
     for (int i = 0; i < its; i++, count++)
       v->sources[count] = (tree_source){.node = whole ? nodes[i] : (tree_node){count, 0},
-                                        .data = one->values + i * v->options->elements,
+                                        .data = one->values + i * v->terms->elements,
                                         .scale = whole ? 1 : (float)((double)one->round_rows / examples)};
   }
   return count;

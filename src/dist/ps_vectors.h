@@ -17,8 +17,8 @@ typedef struct {
 
 typedef struct ps_vectors ps_vectors;
 
-/* Borrows the options. mean: room for the mean of several gradients. */
-SHOAL_CHECKED shoal_status ps_vectors_create(const ps_server_options *options, bool mean, ps_vectors **out);
+/* Borrows both. */
+SHOAL_CHECKED shoal_status ps_vectors_create(const ps_server_options *options, const ps_terms *terms, ps_vectors **out);
 void ps_vectors_destroy(ps_vectors *v);
 int ps_vectors_count(const ps_vectors *v);
 /* How many parts a vector has, and the parts themselves: the vector's own memory. */

@@ -31,6 +31,7 @@ void shm_server_close(net_server *base);
 shoal_status shm_receive(net_server *base, double seconds, net_message *out, bool *got);
 shoal_status shm_answer(net_server *base, uint64_t id, const net_header *header, const net_part *parts, int n,
                         size_t bytes);
+void shm_limit(net_server *base, size_t largest);
 void shm_release_server(net_server *base, net_message *m);
 
 shoal_status shm_connect(const char *address, const net_options *options, double seconds, net_client **out);

@@ -55,6 +55,7 @@ typedef struct {
   size_t next;  /* who is asked first */
   uint64_t serial;
   double look; /* when to look at sockets again */
+  size_t limit; /* net_server_limit */
   int busy;    /* messages since the clock was looked at */
 } shm_server;
 
@@ -149,7 +150,8 @@ static void peer_welcome(shm_server *s, shm_peer *p, const shm_hello *h) {
     refuse(s, p, why);
     return;
   }
-  shm_welcome w = {.capacity = link_capacity(s->options.largest), .largest = s->options.largest};
+  const size_t largest = MIN_OF((size_t)h->largest, s->limit);
+  shm_welcome w = {.capacity = link_capacity(largest), .largest = largest};
   int fd = -1;
   shm_segment segment;
   shoal_status status = shm_create(shm_segment_bytes(w.capacity), &fd);
@@ -161,7 +163,7 @@ static void peer_welcome(shm_server *s, shm_peer *p, const shm_hello *h) {
     return;
   }
   shm_bell *other = &segment.page->bell;
-  link_init(&p->link, &segment, true, other, s->options.job, s->options.largest);
+  link_init(&p->link, &segment, true, other, s->options.job, largest);
   int fds[2] = {s->bell_fd, fd};
   bool sent = greet_send_welcome(p->sock, &w, fds);
   close(fd);
@@ -397,6 +399,13 @@ shoal_status shm_answer(net_server *base, uint64_t id, const net_header *header,
   return NULL;
 }
 
+void shm_limit(net_server *base, size_t largest) {
+  shm_server *s = (shm_server *)base;
+  s->limit = largest;
+  for (size_t i = 0; i < s->count; i++)
+    if (s->peers[i]) s->peers[i]->link.largest = MIN_OF(s->peers[i]->link.largest, largest);
+}
+
 void shm_release_server(net_server *base, net_message *m) {
   shm_server *s = (shm_server *)base;
   shm_hold *h = m->hold;
@@ -423,6 +432,7 @@ shoal_status shm_listen(const char *address, const net_options *options, net_ser
   shm_server *s = calloc(1, sizeof *s);
   if (!s) return status_no_memory();
   s->options = *options;
+  s->limit = options->largest;
   s->sock = s->epoll = s->bell_fd = -1;
   shoal_status status;
   TRY_GOTO(status, shm_create(shm_page_bytes(), &s->bell_fd), failed);

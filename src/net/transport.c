@@ -146,6 +146,8 @@ void net_release_client(net_client *c, net_message *m) {
   *m = (net_message){0};
 }
 
+void net_server_limit(net_server *s, size_t largest) { s->transport->limit(s, MIN_OF(largest, s->largest)); }
+
 void net_server_eager(net_server *s, double seconds, bool crowded) {
   s->eager = seconds;
   s->crowded = crowded;

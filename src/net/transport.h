@@ -48,7 +48,8 @@ typedef struct {
 } net_message;
 
 typedef struct {
-  size_t largest;          /* payload bytes of the largest message; a client's must not be above the server's */
+  size_t largest;          /* payload bytes of the largest message; a client's must not be above the server's, and is
+                              what its connection carries */
   uint32_t from;           /* clients: own number */
   uint64_t job;            /* both sides: messages of another job are refused */
   double heartbeat;        /* seconds without a sign of life after which a peer on another host is gone; 0: 5. One on
@@ -92,6 +93,10 @@ SHOAL_CHECKED shoal_status net_send(net_client *c, const net_header *header, con
 SHOAL_CHECKED shoal_status net_await(net_client *c, double seconds, net_message *out);
 void net_release_server(net_server *s, net_message *m);
 void net_release_client(net_client *c, net_message *m);
+
+/* From now on messages from clients have at most so many payload bytes; no more than `largest` when it listened. For
+ * servers that learn only later how large messages are. */
+void net_server_limit(net_server *s, size_t largest);
 
 /* From now on a wait looks again and again for so many seconds before it sleeps, since a processor that has gone to
  * sleep takes long to wake; in between it lets others run. For short waits alone. 0, as it is at first: sleeps at once.

@@ -46,6 +46,7 @@ typedef struct {
   zmq_peer *peers;
   size_t count, room;
   size_t leaving; /* how many of them are */
+  size_t limit;   /* net_server_limit */
   int busy;
 } zmq_server;
 
@@ -145,11 +146,11 @@ static shoal_status zmq_receive(net_server *base, double seconds, net_message *o
   for (int count = 0;; count++) {
     zmq_incoming in;
     double left = 0;
-    bool there = zmq_end_receive(&s->end, true, 0, s->options.largest, &in);
+    bool there = zmq_end_receive(&s->end, true, 0, s->limit, &in);
     if (!there) {
       look_at_events(s);
       /* Once more: what the peers that are now known to leave had sent. */
-      there = zmq_end_receive(&s->end, true, 0, s->options.largest, &in);
+      there = zmq_end_receive(&s->end, true, 0, s->limit, &in);
     }
     if (!there && s->leaving) {
       report_gone(s, out);
@@ -161,7 +162,7 @@ static shoal_status zmq_receive(net_server *base, double seconds, net_message *o
       if (until < 0) until = now + seconds;
       left = until - now;
     }
-    if (!there && left > 0) there = zmq_end_receive(&s->end, true, MIN_OF(left, SLICE), s->options.largest, &in);
+    if (!there && left > 0) there = zmq_end_receive(&s->end, true, MIN_OF(left, SLICE), s->limit, &in);
     if (there) {
       TRY(take(s, &in, out, got));
       if (*got) return NULL;
@@ -204,6 +205,8 @@ static shoal_status zmq_answer(net_server *base, uint64_t route, const net_heade
   }
 }
 
+static void zmq_limit(net_server *base, size_t largest) { ((zmq_server *)base)->limit = largest; }
+
 static void zmq_release_server(net_server *base, net_message *m) {
   zmq_end_release(&((zmq_server *)base)->end, m->hold);
 }
@@ -219,6 +222,7 @@ static shoal_status zmq_listen(const char *address, const net_options *options, 
   zmq_server *s = calloc(1, sizeof *s);
   if (!s) return status_no_memory();
   s->options = *options;
+  s->limit = options->largest;
   shoal_status status = zmq_end_open(address, options, true, NULL, &s->end);
   if (status) free(s);
   else *out = &s->base;
@@ -397,6 +401,7 @@ const transport transport_zmq = {
     .answer = zmq_answer,
     .send = zmq_send_request,
     .await = zmq_await,
+    .limit = zmq_limit,
     .release_server = zmq_release_server,
     .release_client = zmq_release_client,
 };

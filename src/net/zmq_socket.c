@@ -108,7 +108,8 @@ static shoal_status configure(void *s, const net_options *o, bool server) {
   size_t queue = QUEUED / (o->largest + WIRE_HEADER);
   int high_water = (int)MAX_OF(MIN_OF(queue, 256), 16);
   int beat = (int)MIN_OF(o->heartbeat * 1e3, 1e6);
-  int patience = beat + (int)MIN_OF((double)o->largest / SLOWEST_NETWORK * 1e3, 1e6);
+  size_t moves = server ? MIN_OF(o->largest, QUEUED) : o->largest; /* a server may not know yet how large messages are */
+  int patience = beat + (int)MIN_OF((double)moves / SLOWEST_NETWORK * 1e3, 1e6);
   int64_t largest = (int64_t)MAX_OF(o->largest, OWN_LARGEST) + WIRE_HEADER + CURVE_EXTRA;
   SET(ZMQ_SNDHWM, high_water);
   SET(ZMQ_RCVHWM, server ? high_water : 0);

@@ -1,4 +1,4 @@
-#include "train/ps_terms.h"
+#include "train/ps.h"
 
 #include "base/clock.h"
 #include "base/mem.h"
@@ -8,6 +8,7 @@
 #include "exec/session.h"
 #include "graph/graph.h"
 #include "train/optimizer.h"
+#include "train/ps_model.h"
 #include "train/ps_table.h"
 #include "train/shards.h"
 
@@ -25,7 +26,6 @@ typedef struct {
   shoal_strategy base;
   ps_options options;
   placement place;
-  text settings;
   ps_client *client;
   shoal_model *model; /* NULL: not known yet */
   forked *tasks;      /* that were started here; NULL: none */
@@ -199,7 +199,7 @@ static shoal_status join(ps *s, strategy_place *place, bool *lost) {
   TRY(may_be_lost(s, status, lost));
   if (*lost) return NULL;
   s->is_stream = !s->setup->plan.batches.rows;
-  s->in_flight = s->is_stream ? 1 : ps_flight(&s->options);
+  s->in_flight = s->is_stream ? 1 : s->options.terms.in_flight;
   s->shard = STRATEGY_NOTHING;
   if (s->table) ps_table_forget(s->table);
   s->n_sent = s->n_next = 0;
@@ -218,34 +218,38 @@ static shoal_status open_client(ps *s, shoal_model *m);
 /* Servers and the other workers as copies of this process; in a copy that is a worker it returns, too. */
 static shoal_status start_tasks(ps *s, shoal_model *m) {
   ps_options *o = &s->options;
-  const int n = o->servers + o->workers - 1;
+  const int servers = o->terms.servers, n = servers + o->terms.workers - 1;
   uint64_t id;
   char names[PS_TASKS_MAX][32];
   const char *list[PS_TASKS_MAX];
   int task;
   if (getrandom(&id, sizeof id, 0) != sizeof id) return status_errno(errno, "no random number for the job's name");
-  s->names = calloc((size_t)o->servers, sizeof *s->names);
-  s->addresses = calloc((size_t)o->servers, sizeof *s->addresses);
+  s->names = calloc((size_t)servers, sizeof *s->names);
+  s->addresses = calloc((size_t)servers, sizeof *s->addresses);
   if (!s->names || !s->addresses) return status_no_memory();
-  for (int i = 0; i < o->servers; i++) {
+  for (int i = 0; i < servers; i++) {
     snprintf(s->names[i], sizeof s->names[i], "shm:/shoal-%016llx-ps-%d", (unsigned long long)id, i);
     s->addresses[i] = s->names[i];
   }
   o->addresses = s->addresses;
-  o->net.job = id;
+  o->task.net.job = id;
   for (int i = 0; i < n; i++) {
-    const bool server = i < o->servers;
-    snprintf(names[i], sizeof names[i], "%s/%d", server ? "ps" : "worker", server ? i : i - o->servers + 1);
+    const bool server = i < servers;
+    snprintf(names[i], sizeof names[i], "%s/%d", server ? "ps" : "worker", server ? i : i - servers + 1);
     list[i] = names[i];
   }
   TRY(forked_create(list, n, &task, &s->tasks));
   if (task < 0) return NULL;
-  if (task < o->servers) {
+  if (task < servers) {
     ps_server_result result;
+    const ps_server_options server = {
+        .index = task, .address = o->addresses[task], .terms = o->terms, .task = o->task, .kernels = m->options.kernels};
     shoal_status status = pool_after_fork(m->session->threads, true);
-    forked_end(s->tasks, status ? status : ps_serve(o, task, m, NULL, &result));
+    shoal_session_destroy(m->session); /* so that its memory is not copied when the parent writes to it */
+    m->session = NULL;
+    forked_end(s->tasks, status ? status : ps_serve(&server, &result));
   }
-  s->base.worker = o->worker = task - o->servers + 1;
+  s->base.worker = o->worker = task - servers + 1;
   s->base.copy = s->tasks;
   return pool_after_fork(m->session->threads, false);
 }
@@ -263,7 +267,7 @@ static shoal_status begin(shoal_strategy *base, const strategy_setup *setup, str
     return status_make(SHOAL_ERR_ARGUMENT, "the strategy's training has ended: make another one for the next");
   if (!s->client) {
     s->options.table = m->sparse && m->features > 0;
-    if (s->options.deterministic) s->options.round = setup->round;
+    if (s->options.deterministic) s->options.terms.round = setup->plan.batches.round;
     if (s->options.local) TRY(start_tasks(s, m));
     TRY(open_client(s, m));
   }
@@ -546,9 +550,9 @@ static shoal_status wait_for_others(ps *s, ps_head *head) {
     TRY(tell_changes(s));
     if (head->rows != seen) last = clock_seconds();
     seen = head->rows;
-    if (clock_seconds() - last > s->options.answer_seconds)
+    if (clock_seconds() - last > s->options.task.deadline)
       return status_make(SHOAL_ERR_PEER, "%d of %d workers are not done, and none has made a step in %g s",
-                         head->running, s->base.workers, s->options.answer_seconds);
+                         head->running, s->base.workers, s->options.task.deadline);
   }
   return NULL;
 }
@@ -606,7 +610,6 @@ static void destroy(shoal_strategy *base) {
   free(s->vectors);
   free(s->counts);
   placement_fini(&s->place);
-  text_fini(&s->settings);
   free(s);
 }
 
@@ -618,37 +621,33 @@ static const strategy_kind kind = {.name = "ps",
                                    .end = end,
                                    .destroy = destroy};
 
+/* Through shared memory sending is copying, by the processors that compute: there is nothing to hide behind that. */
+static bool sends_pieces(const ps_options *o) {
+  return o->pieces ? o->pieces > 0 : strncmp(o->addresses[0], "shm:", 4) != 0;
+}
+
 /* What a training of this model needs of the servers; connects later. */
 static shoal_status open_client(ps *s, shoal_model *m) {
-  const ps_options *options = &s->options;
+  ps_options *o = &s->options;
   shoal_value **weights = NULL;
   shoal_status status = NULL;
   s->model = m;
-  TRY(ps_place_weights(m, options, &s->place));
-  TRY(ps_write_settings(options, m, &s->place, &s->settings));
+  ps_model_terms(m, o->table, &o->terms);
+  TRY(ps_model_place(m, o->terms.servers, o->table, &s->place));
   TRY(model_weights(m, true, &weights, &s->n_weights));
   TRY_GOTO(status, find_counter(s), done);
-  if (!options->table) TRY_GOTO(status, find_all(s, weights), done);
-  ps_client_options client = {.addresses = options->addresses,
+  if (!o->table) TRY_GOTO(status, find_all(s, weights), done);
+  ps_client_options client = {.terms = o->terms,
+                              .task = o->task,
+                              .worker = o->worker,
+                              .addresses = o->addresses,
                               .place = &s->place,
-                              .round = options->round,
-                              .workers = options->workers,
                               .variables = s->n_weights,
-                              .pieces = ps_sends_pieces(options),
-                              .touched = options->table ? m->input.dim[0] : 0,
-                              .net = options->net,
-                              .settings = s->settings.data,
-                              .backups = options->backups > 0,
-                              .connect_seconds = options->connect_seconds,
-                              .again_seconds = options->returns ? options->answer_seconds : 0,
-                              .events = m->session->events,
-                              .stop = options->stop,
-                              /* Longer than a server waits, which knows who is missing and is to say so first. */
-                              .answer_seconds = 1.5 * options->answer_seconds + 1};
-  client.net.from = (uint32_t)options->worker;
+                              .pieces = sends_pieces(o)};
+  client.task.events = m->session->events;
   TRY_GOTO(status, ps_client_create(&client, &s->client), done);
   s->watches = ps_client_takes_pieces(s->client);
-  if (options->table) TRY_GOTO(status, ps_table_create(m, s->client, &s->table), done);
+  if (o->table) TRY_GOTO(status, ps_table_create(m, s->client, &s->table), done);
 done:
   free(weights);
   return status;
@@ -659,13 +658,13 @@ shoal_status ps_strategy_create(const ps_options *options, shoal_model *m, shoal
   ps *s = calloc(1, sizeof *s);
   if (!s) return status_no_memory();
   s->base = (shoal_strategy){.kind = &kind,
-                             .rounds = options->round > 0 || options->deterministic,
+                             .rounds = options->terms.round > 0 || options->deterministic,
                              .worker = options->worker,
-                             .workers = options->workers,
-                             .sync = options->together,
+                             .workers = options->terms.workers,
+                             .sync = options->terms.sync,
                              .leases = true,
                              .table = true,
-                             .recovers = options->returns && !options->table};
+                             .recovers = options->task.returns && !options->table};
   s->options = *options;
   shoal_status status = m ? open_client(s, m) : NULL;
   if (status)
@@ -681,9 +680,9 @@ shoal_status ps_strategy_report(shoal_strategy *base, const char *words) {
 
 shoal_status ps_strategy_collect(shoal_strategy *base, char **out) {
   ps *s = (ps *)base;
-  int workers = base->workers, n = workers + s->options.servers;
+  int workers = base->workers, n = workers + s->options.terms.servers;
   memset(out, 0, (size_t)n * sizeof *out);
-  double end = clock_seconds() + s->options.answer_seconds;
+  double end = clock_seconds() + s->options.task.deadline;
   shoal_status status = NULL;
   for (int i = 0; i < n && !status;) {
     int server = i < workers ? 0 : i - workers;
@@ -694,10 +693,10 @@ shoal_status ps_strategy_collect(shoal_strategy *base, char **out) {
     } else if (clock_seconds() > end) {
       char name[CLUSTER_NAME];
       if (i < workers)
-        cluster_worker_name(s->options.has_chief, i, name);
+        cluster_worker_name(s->options.task.has_chief, i, name);
       else
         snprintf(name, sizeof name, "ps/%d", server);
-      status = status_make(SHOAL_ERR_PEER, "no report of %s in %g s", name, s->options.answer_seconds);
+      status = status_make(SHOAL_ERR_PEER, "no report of %s in %g s", name, s->options.task.deadline);
     } else {
       nanosleep(&(struct timespec){.tv_nsec = (long)(POLL_SECONDS * 1e9)}, NULL);
     }

@@ -27,11 +27,23 @@ static shoal_status find_mode(const char *mode, bool *sync) {
                      near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
 }
 
+/* How this task takes part; keys are read elsewhere. */
+static shoal_status fill_task(const shoal_ps_options *o, ps_task *out) {
+  if (!(o->deadline >= 0) || !(o->heartbeat >= 0))
+    return status_make(SHOAL_ERR_ARGUMENT, "deadline and heartbeat are at least 0");
+  *out = (ps_task){.net = {.insecure = o->insecure, .heartbeat = o->heartbeat},
+                   .deadline = o->deadline > 0 ? o->deadline : DEADLINE_SECONDS,
+                   .heartbeat = o->heartbeat};
+  return NULL;
+}
+
 /* Options that contradict each other or make no sense. */
-static shoal_status fill(const shoal_ps_options *options, int workers, ps_options *out) {
+static shoal_status fill(const shoal_ps_options *options, int workers, int servers, ps_options *out) {
   const shoal_ps_options o = options ? *options : (shoal_ps_options){0};
   bool sync;
+  ps_task task;
   TRY(find_mode(o.mode, &sync));
+  TRY(fill_task(&o, &task));
   if (sync && o.bounded)
     return status_make(SHOAL_ERR_ARGUMENT, "bounded staleness is for the mode async: sync steps are never stale");
   if (sync && o.in_flight > 1) return status_make(SHOAL_ERR_ARGUMENT, "in_flight is for the mode async");
@@ -39,20 +51,17 @@ static shoal_status fill(const shoal_ps_options *options, int workers, ps_option
     return status_make(SHOAL_ERR_ARGUMENT, "%s is for the mode sync",
                        o.backup_workers ? "backup_workers" : "deterministic");
   if (o.staleness < 0 || o.in_flight < 0 || o.in_flight > PS_FLIGHT_MOST || o.backup_workers < 0 ||
-      o.backup_workers >= workers || !(o.deadline >= 0) || !(o.heartbeat >= 0))
-    return status_make(SHOAL_ERR_ARGUMENT, "staleness, deadline and heartbeat are at least 0, in_flight is at most %d, "
-                       "and backup_workers fewer than workers", PS_FLIGHT_MOST);
-  const double deadline = o.deadline > 0 ? o.deadline : DEADLINE_SECONDS;
-  *out = (ps_options){.workers = workers,
-                      .together = sync,
-                      .staleness = o.bounded ? o.staleness : -1,
-                      .in_flight = o.in_flight,
-                      .backups = o.backup_workers,
-                      .deterministic = o.deterministic,
-                      .net = {.insecure = o.insecure, .heartbeat = o.heartbeat},
-                      .connect_seconds = deadline,
-                      .answer_seconds = deadline,
-                      .heartbeat = o.heartbeat};
+      o.backup_workers >= workers)
+    return status_make(SHOAL_ERR_ARGUMENT, "staleness is at least 0, in_flight at most %d, and backup_workers fewer than "
+                       "workers", PS_FLIGHT_MOST);
+  *out = (ps_options){.terms = {.workers = workers,
+                                .servers = servers,
+                                .sync = sync,
+                                .staleness = o.bounded ? o.staleness : -1,
+                                .in_flight = o.in_flight,
+                                .backups = o.backup_workers},
+                      .task = task,
+                      .deterministic = o.deterministic};
   return NULL;
 }
 
@@ -61,28 +70,21 @@ shoal_status shoal_strategy_create_local_ps(int workers, int servers, const shoa
   ps_options o;
   TRY(check_count("workers", workers, WORKERS_MAX));
   TRY(check_count("servers", servers, PS_TASKS_MAX - WORKERS_MAX));
-  TRY(fill(options, workers, &o));
+  TRY(fill(options, workers, servers, &o));
   if (options && options->keys)
     return status_make(SHOAL_ERR_ARGUMENT, "keys are for tasks on several machines: local ones share memory");
-  o.servers = servers;
   o.local = true;
   return ps_strategy_create(&o, NULL, out);
 }
 
-/* What the description says; the ring is to be finished, also after a failure. */
-static shoal_status fill_from(const shoal_cluster *c, const shoal_ps_options *options, bool server, ps_options *out,
-                              key_ring *ring) {
+/* What the description and its keys say; the ring is to be finished, also after a failure. */
+static shoal_status join_cluster(const shoal_cluster *c, const shoal_ps_options *options, bool server, ps_task *task,
+                                 key_ring *ring) {
   if (!c->counts[SHOAL_PS])
     return status_make(SHOAL_ERR_ARGUMENT, "the cluster has no ps; at least one is needed");
-  TRY(fill(options, cluster_workers(c), out));
-  if (out->deterministic)
-    return status_make(SHOAL_ERR_ARGUMENT, "deterministic needs servers that this program starts: see "
-                       "shoal_strategy_create_local_ps");
-  out->addresses = (const char *const *)c->addresses[SHOAL_PS];
-  out->servers = c->counts[SHOAL_PS];
-  out->net.job = c->id;
-  out->has_chief = c->counts[SHOAL_CHIEF] > 0;
-  return options && options->keys ? key_ring_read(options->keys, server, ring, &out->net) : NULL;
+  task->net.job = c->id;
+  task->has_chief = c->counts[SHOAL_CHIEF] > 0;
+  return options && options->keys ? key_ring_read(options->keys, server, ring, &task->net) : NULL;
 }
 
 shoal_status shoal_strategy_create_ps(const shoal_cluster *c, const shoal_ps_options *options, shoal_strategy **out) {
@@ -93,8 +95,10 @@ shoal_status shoal_strategy_create_ps(const shoal_cluster *c, const shoal_ps_opt
                        cluster_role_name(c->role), c->index);
   key_ring *ring = calloc(1, sizeof *ring);
   if (!ring) return status_no_memory();
-  shoal_status status = fill_from(c, options, false, &o, ring);
+  shoal_status status = fill(options, cluster_workers(c), c->counts[SHOAL_PS], &o);
+  if (!status) status = join_cluster(c, options, false, &o.task, ring);
   o.worker = worker;
+  o.addresses = (const char *const *)c->addresses[SHOAL_PS];
   o.ring = ring;
   if (!status) return ps_strategy_create(&o, NULL, out);
   key_ring_fini(ring);
@@ -102,20 +106,20 @@ shoal_status shoal_strategy_create_ps(const shoal_cluster *c, const shoal_ps_opt
   return status;
 }
 
-shoal_status shoal_serve_parameters(const shoal_cluster *c, const shoal_ps_options *options, shoal_model *m,
-                                    const int *stop) {
-  ps_options o;
+shoal_status shoal_serve_parameters(const shoal_cluster *c, const shoal_ps_options *options, const int *stop) {
+  const shoal_ps_options given = options ? *options : (shoal_ps_options){0};
   key_ring ring = {0};
   ps_server_result result = {0};
   if (c->role != SHOAL_PS)
     return status_make(SHOAL_ERR_ARGUMENT, "this process is %s:%d of the cluster, not a ps",
                        cluster_role_name(c->role), c->index);
-  shoal_status status = model_ready(m);
-  if (!status) status = fill_from(c, options, true, &o, &ring);
-  if (!status) {
-    o.table = m->sparse && m->features > 0;
-    status = ps_serve(&o, c->index, m, stop, &result);
-  }
+  ps_server_options server = {.index = c->index,
+                              .address = c->addresses[SHOAL_PS][c->index],
+                              .terms = {.workers = cluster_workers(c), .servers = c->counts[SHOAL_PS]}};
+  shoal_status status = fill_task(&given, &server.task);
+  if (!status) status = join_cluster(c, options, true, &server.task, &ring);
+  server.task.stop = stop;
+  if (!status) status = ps_serve(&server, &result);
   free(result.workers);
   key_ring_fini(&ring);
   return status;

@@ -326,19 +326,39 @@ class Described(support.Case):
         self.assertLess(time.monotonic() - begun, 15)
 
     def test_other_settings_are_refused(self):
-        """By all, at once: nobody waits for the deadline."""
+        """A worker is told which setting differs; who comes with the right ones then takes its place."""
         server = self.start("ps:0", "--epochs", 2)
         chief = self.start("worker:0", "--epochs", 2)
         wrong = self.start("worker:1", "--epochs", 2, "--lr", 0.25)
         _, err = self.end(wrong, expect=1)
-        self.assertIn("refused: its settings", err)
+        self.assertIn("refused: its settings are not the chief's: lr is 0.25 there, 0.5 here", err)
+        time.sleep(3)
+        self.end(self.start("worker:1", "--epochs", 2))
+        for task in (chief, server):
+            self.end(task)
+
+    def test_who_was_refused_is_named_at_the_deadline(self):
+        server = self.start("ps:0", "--deadline", 4)
+        self.start("worker:0", "--epochs", 2, "--deadline", 4)
+        self.end(self.start("worker:1", "--epochs", 2, "--mode", "async"), expect=1)
         _, err = self.end(server, expect=1)
-        self.assertIn("worker/1 was refused", err)
-        self.assertIn("ps/0", self.end(chief, expect=1)[1])
+        self.assertIn("worker/1 (refused: its settings are not the chief's: mode is async there, sync here", err)
+
+    def test_a_server_needs_no_data_and_no_settings(self):
+        """It learns from worker 0 what to hold: its own flags name the cluster alone."""
+        server = subprocess.Popen([support.SHOAL, "train", "softmax", "--data", "not-there.idx", "--cluster", "cluster.json",
+                                   "--task", "ps:0"], cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                  text=True, env=self.environment())
+        self.tasks.append(server)
+        workers = [self.start(f"worker:{i}", "--epochs", 1, "--mode", "async", "--optimizer", "adam", "--lr", 0.01)
+                   for i in range(2)]
+        for task in workers + [server]:
+            self.end(task)
+        self.assertEqual(self.summary("r")["updates"], 26)
 
     def test_a_place_taken_twice_is_refused(self):
-        self.start("ps:0", "--epochs", 2, "--deadline", 5)
-        first = self.start("worker:1", "--epochs", 2, "--deadline", 5)
+        self.start("ps:0")
+        first = self.start("worker:1", "--epochs", 2)
         time.sleep(1)
         _, err = self.end(self.start("worker:1", "--epochs", 2), expect=1)
         self.assertIn("place already", err)

@@ -1,0 +1,113 @@
+/* HELLO: what a worker takes this job to be. The chief's is what the server holds parameters by; the others' must say the
+ * same (rule 3 of ps_protocol.h). */
+#include "dist/ps_serving.h"
+
+#include "base/machine.h"
+#include "base/mem.h"
+#include "base/text.h"
+
+#include <string.h>
+
+/* Whether a server can hold such terms: whoever said them is trusted with nothing. */
+static shoal_status check(const server *s, const ps_terms *t) {
+  const int64_t limit = (int64_t)(machine_memory() / sizeof(float));
+  ps_terms expected = *t;
+  expected.workers = s->terms.workers;
+  expected.servers = s->terms.servers;
+  if (t->workers != expected.workers || t->servers != expected.servers) {
+    text why = {0};
+    ps_terms_differ(t, &expected, &why);
+    shoal_status status = status_make(SHOAL_ERR_PEER, "%s", why.failed ? "the number of tasks differs" : why.data);
+    text_fini(&why);
+    return status;
+  }
+  if (t->elements < 1 || t->touched < 0 || t->round < 0 || t->in_flight < 1 || t->in_flight > PS_FLIGHT_MOST ||
+      t->backups < 0 || t->backups >= t->workers || (t->touched && t->round))
+    return status_make(SHOAL_ERR_PEER, "settings that make no sense together");
+  if (t->elements > limit / ps_most_nodes(t->round, t->workers) || t->touched > limit / 4 / t->workers)
+    return status_make(SHOAL_ERR_PEER, "%lld parameters, of which %lld are touched: more than the server's memory",
+                       (long long)t->elements, (long long)t->touched);
+  return NULL;
+}
+
+void handshake_forget(server *s) {
+  const int workers = s->terms.workers, servers = s->terms.servers;
+  ps_vectors_destroy(s->vectors);
+  sparse_rows_destroy(s->rows);
+  free(s->parts);
+  ps_terms_fini(&s->terms);
+  s->vectors = NULL;
+  s->rows = NULL;
+  s->parts = NULL;
+  s->terms.workers = workers;
+  s->terms.servers = servers;
+  s->agreed = false;
+}
+
+/* Makes what the terms need; s->terms takes them. */
+static shoal_status adopt(server *s, ps_terms *terms) {
+  TRY(check(s, terms));
+  handshake_forget(s);
+  s->terms = *terms;
+  *terms = (ps_terms){0};
+  shoal_status status = ps_vectors_create(s->options, &s->terms, &s->vectors);
+  if (!status && s->terms.touched)
+    status = sparse_rows_create(s->terms.workers, s->terms.elements, s->terms.touched, &s->rows);
+  if (!status) {
+    s->parts = calloc((size_t)ps_vectors_n_parts(s->vectors) + 1, sizeof *s->parts);
+    if (!s->parts) status = status_no_memory();
+  }
+  if (status) {
+    handshake_forget(s);
+    return status;
+  }
+  s->agreed = true;
+  for (int w = 0; w < s->terms.workers; w++) steps_drop_pieces(s, &s->workers[w]);
+  net_server_limit(s->net, ps_largest(&s->terms));
+  return NULL;
+}
+
+/* *wrong: NULL, or why the worker is refused; takes *theirs if they are adopted. */
+static shoal_status agree(server *s, uint32_t from, ps_terms *theirs, shoal_status *wrong) {
+  text why = {0};
+  *wrong = NULL;
+  if (s->agreed && ps_terms_differ(theirs, &s->terms, &why) == 0) return NULL;
+  if (from == 0 && !s->generation) { /* nobody has begun: what the chief says now counts */
+    shoal_status status = s->agreed ? server_disband(s) : NULL;
+    if (!status) *wrong = adopt(s, theirs);
+    text_fini(&why);
+    return status;
+  }
+  *wrong = status_make(SHOAL_ERR_PEER, "its settings are not the chief's: %s", why.failed ? "they differ" : why.data);
+  text_fini(&why);
+  return NULL;
+}
+
+shoal_status handshake_hello(server *s, const net_message *m) {
+  worker *w = &s->workers[m->header.from];
+  if (w->peer && w->peer != m->peer)
+    return server_say(s, m, PS_REFUSED | PS_TAKEN, "another task has that worker's place already");
+  if (!s->agreed && m->header.from != 0) {
+    w->peer = m->peer; /* the place is its own */
+    return server_say(s, m, PS_REFUSED | PS_EARLY, "the chief has not connected to this server yet");
+  }
+  ps_terms theirs = {0};
+  shoal_status status = NULL, wrong = ps_terms_read((const char *)m->payload, m->bytes, &theirs);
+  if (!wrong) status = agree(s, m->header.from, &theirs, &wrong);
+  ps_terms_fini(&theirs);
+  if (status || wrong) {
+    if (!status) status = server_say(s, m, PS_REFUSED, shoal_status_message(wrong));
+    free(w->refusal);
+    w->refusal = wrong && !w->peer ? strdup(shoal_status_message(wrong)) : NULL;
+    shoal_status_free(wrong);
+    return status;
+  }
+  w->peer = m->peer;
+  w->state = JOINING;
+  w->heard = s->now;
+  free(w->refusal);
+  w->refusal = NULL;
+  steps_drop_pieces(s, w);
+  if (s->rows) sparse_rows_forget(s->rows, (int)m->header.from);
+  return server_answer(s, m, 0, NO_VECTOR, s->started ? PS_UNDER_WAY : 0);
+}

@@ -1,0 +1,48 @@
+/* What all tasks of a parameter-server job must agree on. The chief tells it to the servers in its HELLO; they build what
+ * they hold from it, and compare what every other worker says with it. As text: "name=value" with blanks in between, in
+ * the order of the table in ps_terms.c. */
+#ifndef SHOAL_DIST_PS_TERMS_H
+#define SHOAL_DIST_PS_TERMS_H
+
+#include "base/events.h"
+#include "base/text.h"
+#include "net/transport.h"
+#include "shoal/train.h"
+
+#define PS_TERMS_TEXT (1 << 14) /* bytes of the text at most */
+
+typedef struct {
+  int workers, servers;
+  bool sync;           /* a step is the mean over one gradient of each worker; otherwise each is applied when it comes */
+  int64_t staleness;   /* async: steps that a worker may be ahead of the slowest; below 0: no bound */
+  int in_flight;       /* async: gradients of a worker that may be without answer, 1 to PS_FLIGHT_MOST */
+  int backups;         /* sync: gradients a step can do without */
+  int64_t round;       /* rows of a step that is cut along a tree (ps_protocol.h, 14); 0: a batch a worker */
+  int64_t elements;    /* parameters of the server that is spoken to */
+  int64_t touched;     /* they are a table: rows of it that a batch touches at most; 0: they are none (12) */
+  shoal_optimizer_options optimizer;
+  shoal_schedule schedule;
+  uint64_t seed;
+  void *owned;         /* what was read from a text: names and lists point into it; otherwise NULL */
+} ps_terms;
+
+SHOAL_CHECKED shoal_status ps_terms_write(const ps_terms *t, text *out);
+/* SHOAL_ERR_PEER: no such text, naming the setting that is wrong. */
+SHOAL_CHECKED shoal_status ps_terms_read(const char *words, size_t length, ps_terms *out);
+void ps_terms_fini(ps_terms *t);
+/* Adds "mode is sync there, async here; ..." for each setting that differs. Returns how many do. */
+int ps_terms_differ(const ps_terms *theirs, const ps_terms *ours, text *out);
+
+/* How one task takes part, which is its own affair. */
+typedef struct {
+  net_options net;   /* `largest` and `from` are set by client and server */
+  bool has_chief;    /* users call worker 0 chief/0, worker 1 worker/0, ...: for messages */
+  double deadline;   /* seconds to connect, and for an answer, after which the job is taken for dead */
+  double heartbeat;  /* of a server: seconds of silence after which a worker that others wait for no longer counts; only
+                        above thrice the time its gradients took so far, so that long steps are no silence. 0: never */
+  bool returns;      /* tasks that die are started again: they are waited for, for `deadline` */
+  const int *stop;   /* NULL, or: the task ends, or gives up waiting, once *stop is not 0 */
+  events *events;    /* NULL, or a timeline: track 0 is this task's */
+} ps_task;
+
+#endif

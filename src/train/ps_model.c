@@ -1,0 +1,43 @@
+#include "train/ps_model.h"
+
+#include "base/mem.h"
+#include "dist/ps_protocol.h"
+#include "exec/session.h"
+#include "graph/graph.h"
+#include "train/ps_table.h"
+
+shoal_status ps_model_place(const shoal_model *m, int servers, bool table, placement *out) {
+  shoal_value **weights;
+  int n;
+  if (table) {
+    int64_t rows;
+    TRY(ps_table_rows(m, &rows));
+    return placement_make(&rows, 1, servers, out);
+  }
+  TRY(model_weights(m, true, &weights, &n));
+  int64_t *counts = calloc((size_t)n, sizeof *counts);
+  shoal_status status = counts ? NULL : status_no_memory();
+  for (int i = 0; i < n && !status; i++) {
+    counts[i] = shoal_shape_count(&weights[i]->shape);
+    if (weights[i]->dtype != SHOAL_F32)
+      status = status_make(SHOAL_ERR_ARGUMENT, "'%s' is %s; parameter servers keep f32", shoal_value_name(weights[i]),
+                           shoal_dtype_name(weights[i]->dtype));
+  }
+  if (!status) status = placement_make(counts, n, servers, out);
+  free(counts);
+  free(weights);
+  return status;
+}
+
+void ps_model_terms(const shoal_model *m, bool table, ps_terms *terms) {
+  const shoal_compile_options *c = &m->options;
+  terms->touched = table ? m->input.dim[0] : 0;
+  terms->optimizer = c->optimizer;
+  terms->schedule = c->schedule;
+  terms->seed = c->seed;
+  if (!terms->optimizer.name) terms->optimizer.name = "sgd";
+  if (!terms->schedule.name) terms->schedule.name = "constant";
+  if (table) terms->optimizer.l2 = c->l2; /* the update sees to it, for the rows it touches */
+  if (terms->sync || table || terms->staleness == 0) terms->in_flight = 1;
+  terms->in_flight = MAX_OF(MIN_OF(terms->in_flight, PS_FLIGHT_MOST), 1);
+}
