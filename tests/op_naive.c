@@ -128,7 +128,7 @@ static void sigmoid_cross_entropy(const op_case *c, const case_memory *m, double
   }
 }
 
-/* Sum, mean or maximum over the axes: each input element looks up its place in the output. */
+/* Sum, mean, maximum, minimum or product over the axes: each input element looks up its place in the output. */
 static void reduce(const op_case *c, const case_memory *m, double *expected, int kind) {
   const shoal_shape *x = &m->in[0].shape;
   shoal_shape axes = attr_list(c, "axes");
@@ -136,7 +136,8 @@ static void reduce(const op_case *c, const case_memory *m, double *expected, int
   for (int d = 0; d < x->rank; d++) gone[d] = axes.rank == 0;
   for (int a = 0; a < axes.rank; a++) gone[axes.dim[a] < 0 ? axes.dim[a] + x->rank : axes.dim[a]] = true;
   int64_t n = shoal_tensor_count(&m->in[0]), outs = shoal_tensor_count(&m->out[0]);
-  for (int64_t i = 0; i < outs; i++) expected[i] = kind == 2 ? -INFINITY : 0;
+  static const double start[] = {0, 0, -INFINITY, INFINITY, 1};
+  for (int64_t i = 0; i < outs; i++) expected[i] = start[kind];
   for (int64_t i = 0; i < n; i++) {
     int64_t rest = i, place = 0, step = 1;
     for (int d = x->rank - 1; d >= 0; d--) {
@@ -149,6 +150,10 @@ static void reduce(const op_case *c, const case_memory *m, double *expected, int
     double v = at(&m->in[0], i);
     if (kind == 2)
       expected[place] = fmax(expected[place], v);
+    else if (kind == 3)
+      expected[place] = fmin(expected[place], v);
+    else if (kind == 4)
+      expected[place] *= v;
     else
       expected[place] += kind ? v * (double)outs / (double)n : v;
   }
@@ -157,6 +162,15 @@ static void reduce(const op_case *c, const case_memory *m, double *expected, int
 static void reduce_sum(const op_case *c, const case_memory *m, double *expected) { reduce(c, m, expected, 0); }
 static void reduce_mean(const op_case *c, const case_memory *m, double *expected) { reduce(c, m, expected, 1); }
 static void reduce_max(const op_case *c, const case_memory *m, double *expected) { reduce(c, m, expected, 2); }
+
+static void reduce_min(const op_case *c, const case_memory *m, double *expected) { reduce(c, m, expected, 3); }
+static void reduce_prod(const op_case *c, const case_memory *m, double *expected) { reduce(c, m, expected, 4); }
+
+/* At least one is not 0. */
+static void reduce_any(const op_case *c, const case_memory *m, double *expected) {
+  reduce(c, m, expected, 0);
+  for (int64_t i = 0; i < shoal_tensor_count(&m->out[0]); i++) expected[i] = expected[i] > 0;
+}
 
 static void local_response_norm(const op_case *c, const case_memory *m, double *expected) {
   int64_t channels = m->in[0].shape.dim[m->in[0].shape.rank - 1], n = shoal_tensor_count(&m->in[0]);
@@ -293,6 +307,10 @@ naive_fn naive_find(const char *op) {
       {"reduce_sum", reduce_sum},
       {"reduce_mean", reduce_mean},
       {"reduce_max", reduce_max},
+      {"reduce_min", reduce_min},
+      {"reduce_prod", reduce_prod},
+      {"reduce_any", reduce_any},
+      {"reduce_all", reduce_prod},
       {"local_response_norm", local_response_norm},
       {"gather", gather},
       {"sparse_matmul", sparse_matmul},
@@ -308,5 +326,7 @@ naive_fn naive_find(const char *op) {
   };
   for (size_t i = 0; i < sizeof table / sizeof *table; i++)
     if (!strcmp(table[i].name, op)) return table[i].run;
-  return naive_find_unary(op);
+  naive_fn found = naive_find_unary(op);
+  if (!found) found = naive_find_shapes(op);
+  return found ? found : naive_find_nn(op);
 }

@@ -8,7 +8,9 @@
 typedef void (*naive_fn)(const op_case *c, const case_memory *m, double *expected);
 /* NULL when the operator is not defined a second time here. */
 naive_fn naive_find(const char *op);
-/* The same for functions of one number. */
+/* Parts of the same: functions of one number; operators that move elements, compare or multiply; layers. */
 naive_fn naive_find_unary(const char *op);
+naive_fn naive_find_shapes(const char *op);
+naive_fn naive_find_nn(const char *op);
 
 #endif

@@ -457,7 +457,7 @@ static void build_loss(const op_case *c, gradient_setup *s) {
   for (int i = 0; i < c->ins; i++) s->x[i] = placeholder_for(s, "x", built.in[i], case_fill(c, i, SHOAL_F64));
   shoal_value *y = graph_add(s->graph, c->row, s->x, c->ins, c->attr);
   for (int i = 0; i < c->outs; i++) {
-    if (fed.out_dtype[i] != SHOAL_F64) continue;
+    if (fed.out_dtype[i] != SHOAL_F64 || c->row->saved >> i & 1) continue;
     op_case weights = {.row = c->row, .ins = 1, .in = {{.real = true, .shape = fed.out[i], .values = VALUES_POSITIVE}}};
     shoal_value *w = placeholder_for(s, "weights", built.out[i], case_fill(&weights, 0, SHOAL_F64));
     shoal_value *sum =

@@ -65,7 +65,7 @@ static shoal_value *grow(builder *b) {
   shoal_shape s = shoal_value_shape(v);
   int64_t last = s.dim[s.rank - 1];
   bool room = b->n_variables + 2 <= MOST_VARIABLES;
-  switch (draw(b, 18)) {
+  switch (draw(b, 26)) {
     case 0: return shoal_relu(g, v);
     case 1: return shoal_tanh(g, v);
     case 2: return shoal_sigmoid(g, v);
@@ -87,6 +87,15 @@ static shoal_value *grow(builder *b) {
         return draw(b, 2) ? shoal_bias_add(g, v, variable(b, SHOAL_SHAPE(shoal_value_shape(v).dim[1]))) : v;
       }
       return shoal_square(g, v);
+    case 15: return draw(b, 2) ? shoal_gelu(g, v) : shoal_silu(g, v);
+    case 16: return shoal_where(g, shoal_less(g, v, alike(b, v)), v, shoal_scale(g, v, 0.1));
+    case 17: return shoal_layer_norm(g, v, 1, room ? variable(b, SHOAL_SHAPE(last)) : NULL, NULL, 0.01);
+    case 18: return shoal_sub(g, v, shoal_reduce_max(g, v, SHOAL_SHAPE(-1), true));
+    case 19: /* channels in the opposite order */
+      return shoal_index(g, shoal_stack(g, (shoal_value *[]){v, shoal_reverse(g, v, SHOAL_SHAPE(-1))}, 2, 1), 1, 1);
+    case 20: return s.rank == 2 ? shoal_cumsum(g, shoal_scale(g, v, 0.3), 1, false, draw(b, 2)) : shoal_softsign(g, v);
+    case 21: /* a dense layer on each place */
+      return room && s.rank == 4 ? shoal_matmul(g, v, variable(b, SHOAL_SHAPE(last, last)), false, false) : v;
     default:
       if (s.rank == 4 && room && s.dim[1] >= 3 && s.dim[2] >= 3) {
         int size = 1 + draw(b, 3), stride = 1 + (draw(b, 4) == 0);

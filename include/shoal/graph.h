@@ -148,11 +148,24 @@ SHOAL_API shoal_value *shoal_expm1(shoal_graph *g, shoal_value *x);       /**< e
 SHOAL_API shoal_value *shoal_log1p(shoal_graph *g, shoal_value *x);       /**< log(1 + x), exact near 0 */
 SHOAL_API shoal_value *shoal_reciprocal(shoal_graph *g, shoal_value *x);  /**< 1 / x */
 SHOAL_API shoal_value *shoal_rsqrt(shoal_graph *g, shoal_value *x);       /**< 1 / sqrt(x) */
+SHOAL_API shoal_value *shoal_floor(shoal_graph *g, shoal_value *x);       /**< the next whole number below; no gradient */
+SHOAL_API shoal_value *shoal_ceil(shoal_graph *g, shoal_value *x);        /**< the next whole number above; no gradient */
+SHOAL_API shoal_value *shoal_round(shoal_graph *g, shoal_value *x);       /**< halves to even numbers; no gradient */
 
 /* ---- comparisons, types and the graph itself */
 /** Bool, elementwise. */
 SHOAL_API shoal_value *shoal_equal(shoal_graph *g, shoal_value *a, shoal_value *b);
-SHOAL_API shoal_value *shoal_less(shoal_graph *g, shoal_value *a, shoal_value *b); /**< a < b, bool */
+SHOAL_API shoal_value *shoal_not_equal(shoal_graph *g, shoal_value *a, shoal_value *b); /**< bool, elementwise */
+SHOAL_API shoal_value *shoal_less(shoal_graph *g, shoal_value *a, shoal_value *b);       /**< a < b, bool */
+SHOAL_API shoal_value *shoal_less_equal(shoal_graph *g, shoal_value *a, shoal_value *b); /**< a <= b, bool */
+SHOAL_API shoal_value *shoal_greater(shoal_graph *g, shoal_value *a, shoal_value *b);    /**< a > b, bool */
+/** a >= b, bool */
+SHOAL_API shoal_value *shoal_greater_equal(shoal_graph *g, shoal_value *a, shoal_value *b);
+SHOAL_API shoal_value *shoal_logical_and(shoal_graph *g, shoal_value *a, shoal_value *b); /**< both; of bools */
+SHOAL_API shoal_value *shoal_logical_or(shoal_graph *g, shoal_value *a, shoal_value *b);  /**< one or both; of bools */
+SHOAL_API shoal_value *shoal_logical_not(shoal_graph *g, shoal_value *x);                 /**< of bools */
+/** a where `condition`, a bool, holds, and b elsewhere; all three broadcast. */
+SHOAL_API shoal_value *shoal_where(shoal_graph *g, shoal_value *condition, shoal_value *a, shoal_value *b);
 /** x as another type; to integers, towards zero */
 SHOAL_API shoal_value *shoal_cast(shoal_graph *g, shoal_value *x, shoal_dtype dtype);
 SHOAL_API shoal_value *shoal_identity(shoal_graph *g, shoal_value *x); /**< x itself, as a node of its own */
@@ -160,8 +173,13 @@ SHOAL_API shoal_value *shoal_identity(shoal_graph *g, shoal_value *x); /**< x it
 SHOAL_API shoal_value *shoal_stop_gradient(shoal_graph *g, shoal_value *x);
 
 /* ---- matrices and rows */
-/** The product of two matrices, each transposed first if asked for. */
+/** The product of two matrices, each transposed first if asked for. With more than two axes the last two are those of
+ * matrices, and the others broadcast: x [batch, steps, in] times w [in, out] is a dense layer on every step. */
 SHOAL_API shoal_value *shoal_matmul(shoal_graph *g, shoal_value *a, shoal_value *b, bool transpose_a, bool transpose_b);
+/** A sum of products by labels of axes, "bhqd,bhkd->bhqk": labels that are not in the result are summed over. One to
+ * eight operands, a letter for each axis and no letter twice in one operand; without "->" the result has the labels that
+ * are there once, in alphabetical order. Made of transpose, reshape, reduce_sum and products of matrices. */
+SHOAL_API shoal_value *shoal_einsum(shoal_graph *g, const char *equation, shoal_value *const *x, int n);
 /** x [..., c] + bias [c] */
 SHOAL_API shoal_value *shoal_bias_add(shoal_graph *g, shoal_value *x, shoal_value *bias);
 /** Sum of the diagonal of a square matrix. */
@@ -191,12 +209,71 @@ SHOAL_API shoal_value *shoal_concat(shoal_graph *g, shoal_value *const *x, int n
 SHOAL_API shoal_value *shoal_slice(shoal_graph *g, shoal_value *x, shoal_shape start, shoal_shape size);
 /** `parts` equal pieces along axis; the others by shoal_value_output. */
 SHOAL_API shoal_value *shoal_split(shoal_graph *g, shoal_value *x, int parts, int axis);
+/** Pieces of the given sizes, one after the other along `axis`. out: [n]. */
+SHOAL_API void shoal_split_sizes(shoal_graph *g, shoal_value *x, const int64_t *sizes, int n, int axis,
+                                 shoal_value **out);
+/** n values of one shape side by side along a new axis. */
+SHOAL_API shoal_value *shoal_stack(shoal_graph *g, shoal_value *const *x, int n, int axis);
+/** The part at `index` of an axis, which goes; -1 is the last. */
+SHOAL_API shoal_value *shoal_index(shoal_graph *g, shoal_value *x, int axis, int64_t index);
+/** A new axis of size 1, which is `axis` of the result. */
+SHOAL_API shoal_value *shoal_expand_dims(shoal_graph *g, shoal_value *x, int axis);
+/** Without these axes, of size 1; rank 0: without all that are known to have size 1. */
+SHOAL_API shoal_value *shoal_squeeze(shoal_graph *g, shoal_value *x, shoal_shape axes);
+/** x repeated as operands of arithmetic are; -1 stands for x's own size. */
+SHOAL_API shoal_value *shoal_broadcast_to(shoal_graph *g, shoal_value *x, shoal_shape shape);
+/** As far as there are elements: a stop of shoal_strided_slice. */
+#define SHOAL_END ((int64_t)1 << 46)
+/** As start:stop:step of Python on each axis; negative starts and stops count from the end, SHOAL_END stops behind the
+ * last element and, with a negative step, -SHOAL_END before the first. */
+SHOAL_API shoal_value *shoal_strided_slice(shoal_graph *g, shoal_value *x, shoal_shape start, shoal_shape stop,
+                                           shoal_shape step);
+/** The other way round along these axes; rank 0: along all. */
+SHOAL_API shoal_value *shoal_reverse(shoal_graph *g, shoal_value *x, shoal_shape axes);
+/** What stands around: a number; the elements from the edge on, mirrored, without the edge or with it; the edge. */
+typedef enum { SHOAL_PAD_CONSTANT, SHOAL_PAD_REFLECT, SHOAL_PAD_SYMMETRIC, SHOAL_PAD_EDGE } shoal_pad_mode;
+/** Larger by before.dim[i] + after.dim[i] along axis i; `value` counts for SHOAL_PAD_CONSTANT. */
+SHOAL_API shoal_value *shoal_pad(shoal_graph *g, shoal_value *x, shoal_shape before, shoal_shape after,
+                                 shoal_pad_mode mode, double value);
+/** x one after the other, times.dim[i] times along axis i. */
+SHOAL_API shoal_value *shoal_tile(shoal_graph *g, shoal_value *x, shoal_shape times);
+/** Each element times.dim[i] times along axis i: of images, nearest-neighbour up-sampling. */
+SHOAL_API shoal_value *shoal_repeat(shoal_graph *g, shoal_value *x, shoal_shape times);
+/** Each axis turned, so that element 0 comes to shift.dim[i]. */
+SHOAL_API shoal_value *shoal_roll(shoal_graph *g, shoal_value *x, shoal_shape shift);
+/** Sums from the first element of the axis on (`reverse`: from the last), each with its own element or not. */
+SHOAL_API shoal_value *shoal_cumsum(shoal_graph *g, shoal_value *x, int axis, bool exclusive, bool reverse);
+/** The k largest along an axis, largest first; output 1: their indices, i64. Of equal ones the first comes first, and a
+ * NaN is larger than all numbers; so for the next two. */
+SHOAL_API shoal_value *shoal_top_k(shoal_graph *g, shoal_value *x, int64_t k, int axis);
+/** Sorted along an axis; output 1: where each element was, i64. */
+SHOAL_API shoal_value *shoal_sort(shoal_graph *g, shoal_value *x, int axis, bool descending);
+/** The indices that would sort it, i64. */
+SHOAL_API shoal_value *shoal_argsort(shoal_graph *g, shoal_value *x, int axis, bool descending);
+/** x with its index along `axis` replaced by those of `indices` (i32 or i64, any shape). Along axis 0 of large tables
+ * shoal_gather is better: its gradient is row-sparse. */
+SHOAL_API shoal_value *shoal_take(shoal_graph *g, shoal_value *x, shoal_value *indices, int axis);
+/** The elements of x that `indices`, of x's shape but for `axis`, name along it. */
+SHOAL_API shoal_value *shoal_take_along(shoal_graph *g, shoal_value *x, shoal_value *indices, int axis);
+/** [indices..., depth]: `on` where the last index is the one given (i32, i64 or u8), `off` elsewhere. */
+SHOAL_API shoal_value *shoal_one_hot(shoal_graph *g, shoal_value *indices, int64_t depth, double on, double off,
+                                     shoal_dtype dtype);
 
 /* ---- reductions; `axes` as a shape-like list, rank 0: all axes */
 /** sums; `keep`: summed axes stay, with size 1 */
 SHOAL_API shoal_value *shoal_reduce_sum(shoal_graph *g, shoal_value *x, shoal_shape axes, bool keep);
 SHOAL_API shoal_value *shoal_reduce_mean(shoal_graph *g, shoal_value *x, shoal_shape axes, bool keep); /**< means */
 SHOAL_API shoal_value *shoal_reduce_max(shoal_graph *g, shoal_value *x, shoal_shape axes, bool keep);  /**< maxima */
+SHOAL_API shoal_value *shoal_reduce_min(shoal_graph *g, shoal_value *x, shoal_shape axes, bool keep);  /**< minima */
+SHOAL_API shoal_value *shoal_reduce_prod(shoal_graph *g, shoal_value *x, shoal_shape axes, bool keep); /**< products */
+/** Whether one of the bools holds. */
+SHOAL_API shoal_value *shoal_reduce_any(shoal_graph *g, shoal_value *x, shoal_shape axes, bool keep);
+/** Whether all of the bools hold. */
+SHOAL_API shoal_value *shoal_reduce_all(shoal_graph *g, shoal_value *x, shoal_shape axes, bool keep);
+/** log(sum(e^x)), without overflow. */
+SHOAL_API shoal_value *shoal_reduce_log_sum_exp(shoal_graph *g, shoal_value *x, shoal_shape axes, bool keep);
+/** i64; the first of several, as for the next. */
+SHOAL_API shoal_value *shoal_argmin(shoal_graph *g, shoal_value *x, int axis);
 /** i64 */
 SHOAL_API shoal_value *shoal_argmax(shoal_graph *g, shoal_value *x, int axis);
 /** sum(x^2) / 2 */
@@ -229,9 +306,44 @@ SHOAL_API shoal_value *shoal_local_response_norm(shoal_graph *g, shoal_value *x,
 /** Over all axes but the last; statistics of the batch. Outputs: y, mean, variance. */
 SHOAL_API shoal_value *shoal_batch_norm(shoal_graph *g, shoal_value *x, shoal_value *scale, shoal_value *offset,
                                         double epsilon);
+/** (x - mean) / sqrt(variance + epsilon) of the elements along these axes; without `center` the mean counts as 0. */
+SHOAL_API shoal_value *shoal_normalize(shoal_graph *g, shoal_value *x, shoal_shape axes, double epsilon, bool center);
+/** Normalised over the last `axes` axes, times scale, plus offset; both broadcast, and may be NULL. */
+SHOAL_API shoal_value *shoal_layer_norm(shoal_graph *g, shoal_value *x, int axes, shoal_value *scale,
+                                        shoal_value *offset, double epsilon);
+/** x / sqrt(mean(x^2) + epsilon) over the last axis, times scale, which may be NULL. */
+SHOAL_API shoal_value *shoal_rms_norm(shoal_graph *g, shoal_value *x, shoal_value *scale, double epsilon);
+/** [batch, ..., channels] normalised over each example's groups of neighbouring channels and all places; as many groups as
+ * channels: instance norm. scale and offset, [channels], may be NULL. */
+SHOAL_API shoal_value *shoal_group_norm(shoal_graph *g, shoal_value *x, int64_t groups, shoal_value *scale,
+                                        shoal_value *offset, double epsilon);
+/** Bilinear interpolation to another size; pixels are areas, or, with align_corners, points whose corners coincide. */
+SHOAL_API shoal_value *shoal_resize_bilinear(shoal_graph *g, shoal_value *x, int64_t height, int64_t width,
+                                             bool align_corners);
 /** 1 where labels[i] is among the k largest of logits[i], else 0; f32 [n]. Of equal logits the one of the lower class
  * is the larger, as in NumPy's argmax; where a logit is NaN, 0. */
 SHOAL_API shoal_value *shoal_in_top_k(shoal_graph *g, shoal_value *logits, shoal_value *labels, int k);
+
+/* ---- recurrent layers over sequences [batch, steps, features] */
+/** Weights and options; what may be NULL counts as zero. Gates are side by side: of an LSTM input, forget, candidate,
+ * output; of a GRU update, reset, candidate. */
+typedef struct {
+  shoal_value *w;          /**< [features, gates x units] */
+  shoal_value *u;          /**< [units, gates x units] */
+  shoal_value *bias;       /**< [gates x units]; may be NULL */
+  shoal_value *inner_bias; /**< GRU: added to h u, before the reset gate; may be NULL */
+  shoal_value *state;      /**< [batch, units] before the first step; may be NULL */
+  shoal_value *cell;       /**< LSTM: the same of the cell; may be NULL */
+  shoal_value *mask;       /**< bool [batch, steps]: where false, the step leaves all as it was; may be NULL */
+  bool reverse;            /**< from the last step to the first */
+  bool relu;               /**< shoal_rnn: not tanh */
+} shoal_recurrent;
+/** h = tanh(x w + h u + bias); all states, [batch, steps, units]. */
+SHOAL_API shoal_value *shoal_rnn(shoal_graph *g, shoal_value *x, const shoal_recurrent *r);
+/** All states, [batch, steps, units]; output 1: all cells. */
+SHOAL_API shoal_value *shoal_lstm(shoal_graph *g, shoal_value *x, const shoal_recurrent *r);
+/** All states, [batch, steps, units]. The reset gate multiplies h u, as in cuDNN. */
+SHOAL_API shoal_value *shoal_gru(shoal_graph *g, shoal_value *x, const shoal_recurrent *r);
 
 /* ---- state and control */
 /** Sets a variable; what reads it in the same run sees the value before. Its own value: the new one. */

@@ -89,6 +89,10 @@ static shoal_status visit(pass *p, node *n) {
   for (int i = 0; i < n->outs; i++) {
     out[i] = &n->out[i];
     dy[i] = densify(g, out[i], *grad_of(p, out[i]));
+    if (dy[i] && (n->op->saved >> i & 1)) {
+      free(dx);
+      return status_make(SHOAL_ERR_ARGUMENT, "no gradient flows through output %d of %s '%s'", i, n->op->name, n->name);
+    }
   }
   op_grad_call call = {.graph = g, .in = n->in, .out = out, .dy = dy, .attr = n->attr, .ins = n->ins,
                        .outs = n->outs, .dx = dx};

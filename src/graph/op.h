@@ -88,6 +88,7 @@ typedef struct op_row {
   uint32_t updates; /* bit i: input i is a variable (or slot) changed in place. Then output 0 is input 0 afterwards. */
   uint32_t any_int;    /* bit i: attribute i, an ATTR_INT, may be any 64 bits; others are held to TENSOR_MAX_BYTES */
   uint32_t shape_only; /* bit i: only the shape of input i is used, never its numbers */
+  uint32_t saved;      /* bit i: output i is there for the gradient rule alone; no gradient flows through it */
   shoal_status (*shape)(op_shapes *s);
   op_batch (*batch)(const op_shapes *s); /* asked with the shapes as built, unknown batch included; NULL: BATCH_WHOLE */
   void (*gradient)(op_grad_call *c);     /* adds nodes; errors stick to the graph */

@@ -46,8 +46,8 @@ NUMBER_KERNEL(mul_kernel, PAIR_LOOP(number, number, (number)((wide)x * (wide)y))
 REAL_KERNEL(div_kernel, PAIR_LOOP(real, real, x / y))
 REAL_KERNEL(pow_kernel, PAIR_LOOP(real, real, pow(x, y)))
 /* A NaN on either side comes through. */
-REAL_KERNEL(maximum_kernel, PAIR_LOOP(real, real, x > y || x != x ? x : y))
-REAL_KERNEL(minimum_kernel, PAIR_LOOP(real, real, x < y || x != x ? x : y))
+NUMBER_KERNEL(maximum_kernel, PAIR_LOOP(number, number, x > y || x != x ? x : y))
+NUMBER_KERNEL(minimum_kernel, PAIR_LOOP(number, number, x < y || x != x ? x : y))
 REAL_KERNEL(at_least_kernel, PAIR_LOOP(real, real, x >= y ? 1 : 0))
 REAL_KERNEL(below_kernel, PAIR_LOOP(real, real, x < y ? 1 : 0))
 
@@ -70,7 +70,12 @@ REAL_KERNEL(below_kernel, PAIR_LOOP(real, real, x < y ? 1 : 0))
     }                                                                                                  \
   }
 COMPARE(equal, x == y)
+COMPARE(not_equal, x != y)
 COMPARE(less, x < y)
+COMPARE(less_equal, x <= y)
+
+static shoal_status logical_and_kernel(const kernel_call *call) PAIR_LOOP(uint8_t, bool, x && y)
+static shoal_status logical_or_kernel(const kernel_call *call) PAIR_LOOP(uint8_t, bool, x || y)
 
 /* ---- shapes */
 
@@ -95,6 +100,13 @@ static shoal_status compare_shape(op_shapes *s) {
   TRY(pair_shape(s));
   s->out_dtype[0] = SHOAL_BOOL;
   return NULL;
+}
+
+static shoal_status logical_shape(op_shapes *s) {
+  if (s->in_dtype[0] != SHOAL_BOOL)
+    return status_make(SHOAL_ERR_ARGUMENT, "the operands must be bool, not %s; compare them with something",
+                       shoal_dtype_name(s->in_dtype[0]));
+  return pair_shape(s);
 }
 
 /* ---- gradients */
@@ -160,21 +172,26 @@ static const char *const numbers[] = {"[3,4] [3,4]",  "[?5,4] [4]",  "[?5,2,3] [
 static const char *const divisors[] = {"[3,4] [3,4]>0", "[?5,4] [4]>0", "[] [3]>0", "[?5,1] [?5,3]>0", NULL};
 static const char *const powers[] = {"[3,4]>0 [3,4]", "[?5,4]>0 []", "[]>0 [3]", "[4,1]>0 [3]", NULL};
 static const char *const all[] = {"[3,4] [3,4]",          "i32[?5]<3 i32[?5]<3", "i64[6]<2 i64[6]<2",
-                                  "u8[3,2]<2 u8[2]<2",    "bool[5] bool[5]",     NULL};
+                                  "u8[3,2]<2 u8[2]<2",    "bool[5] bool[5]",     "[?5,2,1] [?5,1,3]", NULL};
+static const char *const bools[] = {"bool[3,4] bool[3,4]", "bool[?5,4] bool[4]", "bool[] bool[7]", NULL};
 
 const op_row ops_binary[] = {
     PAIR(add, pair_shape_number, numbers),
     PAIR(sub, pair_shape_number, numbers),
     PAIR(mul, pair_shape_number, numbers),
     PAIR(div, pair_shape_float, divisors),
-    PAIR(maximum, pair_shape_float, reals),
-    PAIR(minimum, pair_shape_float, reals),
+    PAIR(maximum, pair_shape_number, numbers),
+    PAIR(minimum, pair_shape_number, numbers),
     PAIR(pow, pair_shape_float, powers),
     /* 1 or 0, of the operands' type: x >= y, x < y. */
     PAIR_PLAIN(at_least, pair_shape_float, reals),
     PAIR_PLAIN(below, pair_shape_float, reals),
     PAIR_PLAIN(equal, compare_shape, all),
+    PAIR_PLAIN(not_equal, compare_shape, all),
     PAIR_PLAIN(less, compare_shape, all),
+    PAIR_PLAIN(less_equal, compare_shape, all),
+    PAIR_PLAIN(logical_and, logical_shape, bools),
+    PAIR_PLAIN(logical_or, logical_shape, bools),
     {0}};
 
 shoal_value *shoal_add(shoal_graph *g, shoal_value *a, shoal_value *b) { return GRAPH_BINARY(g, "add", a, b); }
@@ -186,3 +203,21 @@ shoal_value *shoal_maximum(shoal_graph *g, shoal_value *a, shoal_value *b) { ret
 shoal_value *shoal_minimum(shoal_graph *g, shoal_value *a, shoal_value *b) { return GRAPH_BINARY(g, "minimum", a, b); }
 shoal_value *shoal_less(shoal_graph *g, shoal_value *a, shoal_value *b) { return GRAPH_BINARY(g, "less", a, b); }
 shoal_value *shoal_equal(shoal_graph *g, shoal_value *a, shoal_value *b) { return GRAPH_BINARY(g, "equal", a, b); }
+shoal_value *shoal_greater(shoal_graph *g, shoal_value *a, shoal_value *b) { return shoal_less(g, b, a); }
+shoal_value *shoal_greater_equal(shoal_graph *g, shoal_value *a, shoal_value *b) { return shoal_less_equal(g, b, a); }
+
+shoal_value *shoal_not_equal(shoal_graph *g, shoal_value *a, shoal_value *b) {
+  return GRAPH_BINARY(g, "not_equal", a, b);
+}
+
+shoal_value *shoal_less_equal(shoal_graph *g, shoal_value *a, shoal_value *b) {
+  return GRAPH_BINARY(g, "less_equal", a, b);
+}
+
+shoal_value *shoal_logical_and(shoal_graph *g, shoal_value *a, shoal_value *b) {
+  return GRAPH_BINARY(g, "logical_and", a, b);
+}
+
+shoal_value *shoal_logical_or(shoal_graph *g, shoal_value *a, shoal_value *b) {
+  return GRAPH_BINARY(g, "logical_or", a, b);
+}

@@ -2,6 +2,7 @@
 #include "graph/ops/ops.h"
 #include "graph/ops/util.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* Copies between a whole tensor and its pieces along `axis`, one run of bytes for each index of the axes before. */
@@ -198,6 +199,54 @@ const op_row ops_join[] = {
 
 shoal_value *shoal_concat(shoal_graph *g, shoal_value *const *x, int n, int axis) {
   return graph_op(g, "concat", x, n, (attr_value[OP_MAX_ATTRS]){ATTR_I(axis)});
+}
+
+shoal_value *shoal_stack(shoal_graph *g, shoal_value *const *x, int n, int axis) {
+  shoal_value **wider = calloc((size_t)n + 1, sizeof(shoal_value *));
+  if (!wider) {
+    graph_fail(g, status_no_memory());
+    return NULL;
+  }
+  for (int i = 0; i < n; i++) wider[i] = shoal_expand_dims(g, x[i], axis);
+  shoal_value *y = shoal_concat(g, wider, n, axis);
+  free(wider);
+  return y;
+}
+
+/* The part [from, to) of an axis. */
+static shoal_value *part_of(shoal_graph *g, shoal_value *x, int axis, int64_t from, int64_t to) {
+  if (!x) return NULL;
+  int rank = x->shape.rank, place = 0;
+  shoal_status status = rule_axis(axis, rank, &place);
+  if (status) {
+    graph_fail(g, status);
+    return NULL;
+  }
+  shoal_shape start = {.rank = rank}, stop = {.rank = rank}, step = {.rank = rank};
+  for (int i = 0; i < rank; i++) {
+    start.dim[i] = i == place ? from : 0;
+    stop.dim[i] = i == place ? to : SHOAL_END;
+    step.dim[i] = 1;
+  }
+  return shoal_strided_slice(g, x, start, stop, step);
+}
+
+void shoal_split_sizes(shoal_graph *g, shoal_value *x, const int64_t *sizes, int n, int axis, shoal_value **out) {
+  int64_t from = 0;
+  for (int i = 0; i < n; i++) {
+    out[i] = part_of(g, x, axis, from, from + sizes[i]);
+    int place = axis < 0 && x ? axis + x->shape.rank : axis;
+    if (sizes[i] < 0 || (out[i] && out[i]->shape.dim[place] != SHOAL_UNKNOWN && out[i]->shape.dim[place] != sizes[i])) {
+      graph_fail(g, status_make(SHOAL_ERR_ARGUMENT, "split: the sizes do not fit axis %d", axis));
+      out[i] = NULL;
+    }
+    from += sizes[i];
+  }
+}
+
+shoal_value *shoal_index(shoal_graph *g, shoal_value *x, int axis, int64_t index) {
+  shoal_value *one = part_of(g, x, axis, index, index == -1 ? SHOAL_END : index + 1);
+  return one ? shoal_squeeze(g, one, SHOAL_SHAPE(axis)) : NULL;
 }
 
 shoal_value *shoal_split(shoal_graph *g, shoal_value *x, int parts, int axis) {

@@ -1,5 +1,6 @@
 /* Matrix product and the bias added to rows. */
 #include "graph/ops/dot.h"
+#include "graph/ops/matmul.h"
 #include "graph/ops/ops.h"
 #include "graph/ops/tuned.h"
 #include "graph/ops/util.h"
@@ -76,6 +77,8 @@ REAL_KERNEL(matmul_kernel, {
   return NULL;
 })
 
+shoal_status matmul_reference(const kernel_call *call) { return matmul_kernel(call); }
+
 static shoal_value *product(shoal_graph *g, shoal_value *a, shoal_value *b, bool ta, bool tb) {
   return GRAPH_BINARY(g, "matmul", a, b, ATTR_I(ta), ATTR_I(tb));
 }
@@ -95,7 +98,8 @@ static void matmul_cost(const op_shapes *s, double *flops) {
 }
 
 shoal_value *shoal_matmul(shoal_graph *g, shoal_value *a, shoal_value *b, bool transpose_a, bool transpose_b) {
-  return product(g, a, b, transpose_a, transpose_b);
+  bool many = a && b && (a->shape.rank > 2 || b->shape.rank > 2);
+  return GRAPH_BINARY(g, many ? "batch_matmul" : "matmul", a, b, ATTR_I(transpose_a), ATTR_I(transpose_b));
 }
 
 /* ---- bias_add: x [..., c] + b [c] */

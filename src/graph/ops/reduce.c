@@ -1,4 +1,5 @@
-/* Reductions over axes: sum, mean, max, argmax; and what their gradients and those of broadcasting need. */
+/* Reductions over axes: sum, mean, max, min, prod, any, all, argmax; and what their gradients and those of broadcasting
+ * need. */
 #include "graph/ops/ops.h"
 #include "graph/ops/util.h"
 #include "graph/ops/walk.h"
@@ -36,11 +37,11 @@ static shoal_status mean_shape(op_shapes *s) {
 
 static shoal_status max_shape(op_shapes *s) {
   char buffer[SHOAL_SHAPE_TEXT];
-  TRY(mean_shape(s));
+  TRY(sum_shape(s));
   uint32_t gone = axes_bits(&s->attr[AXES].list, s->in[0].rank);
   for (int i = 0; i < s->in[0].rank; i++)
     if ((gone >> i & 1) && s->in[0].dim[i] == 0)
-      return status_make(SHOAL_ERR_ARGUMENT, "%s has no largest element along axis %d",
+      return status_make(SHOAL_ERR_ARGUMENT, "%s has no elements along axis %d",
                          shoal_shape_text(&s->in[0], buffer), i);
   return NULL;
 }
@@ -178,34 +179,63 @@ REAL_KERNEL(broadcast_like_kernel, {
   return NULL;
 })
 
-/* ---- reduce_max */
+/* ---- reduce_max, reduce_min; of truth values reduce_any, reduce_all */
 
 /* A NaN wins, so that it is seen. */
 #define LARGER(v, m) ((v) > (m) || (v) != (v) ? (v) : (m))
+#define SMALLER(v, m) ((v) < (m) || (v) != (v) ? (v) : (m))
 
-REAL_KERNEL(max_kernel, {
-  int64_t strides[SHOAL_MAX_RANK] = {0};
-  walk_reduced(&call->in[0].shape, axes_bits(&call->attr[AXES].list, call->in[0].shape.rank), strides);
-  int64_t n = shoal_tensor_count(&call->out[0]);
-  real *y = call->out[0].data;
-  const real *x = call->in[0].data;
-  for (int64_t i = 0; i < n; i++) y[i] = (real)-INFINITY;
-  walk w;
-  walk_init(&w, &call->in[0].shape, strides, NULL);
-  for (; w.left > 0; walk_next(&w), x += w.n) {
-    real *to = y + w.a;
-    if (w.step_a == 1) {
-      for (int64_t i = 0; i < w.n; i++) to[i] = LARGER(x[i], to[i]);
-    } else {
-      real most = *to;
-      for (int64_t i = 0; i < w.n; i++) most = LARGER(x[i], most);
-      *to = most;
-    }
+/* The best of each group by BETTER, which `worst` is no better than. */
+#define EXTREME(name, type, BETTER, worst)                                                                         \
+  static shoal_status name(const kernel_call *call) {                                                              \
+    int64_t strides[SHOAL_MAX_RANK] = {0};                                                                         \
+    walk_reduced(&call->in[0].shape, axes_bits(&call->attr[AXES].list, call->in[0].shape.rank), strides);          \
+    int64_t n = shoal_tensor_count(&call->out[0]);                                                                 \
+    type *y = call->out[0].data;                                                                                   \
+    const type *x = call->in[0].data;                                                                              \
+    for (int64_t i = 0; i < n; i++) y[i] = (type)(worst);                                                          \
+    walk w;                                                                                                        \
+    walk_init(&w, &call->in[0].shape, strides, NULL);                                                              \
+    for (; w.left > 0; walk_next(&w), x += w.n) {                                                                  \
+      type *to = y + w.a;                                                                                          \
+      if (w.step_a == 1) {                                                                                         \
+        for (int64_t i = 0; i < w.n; i++) to[i] = BETTER(x[i], to[i]);                                             \
+      } else {                                                                                                     \
+        type best = *to;                                                                                           \
+        for (int64_t i = 0; i < w.n; i++) best = BETTER(x[i], best);                                               \
+        *to = best;                                                                                                \
+      }                                                                                                            \
+    }                                                                                                              \
+    return NULL;                                                                                                   \
   }
-  return NULL;
-})
+#define EXTREMES(name, BETTER, sign, int_worst)                                            \
+  EXTREME(name##_f32, float, BETTER, sign INFINITY)                                        \
+  EXTREME(name##_f64, double, BETTER, sign INFINITY)                                       \
+  EXTREME(name##_i32, int32_t, BETTER, INT32_##int_worst)                                  \
+  EXTREME(name##_i64, int64_t, BETTER, INT64_##int_worst)                                  \
+  static shoal_status name##_kernel(const kernel_call *call) {                             \
+    switch (call->in[0].dtype) {                                                           \
+      case SHOAL_F32: return name##_f32(call);                                             \
+      case SHOAL_F64: return name##_f64(call);                                             \
+      case SHOAL_I32: return name##_i32(call);                                             \
+      case SHOAL_I64: return name##_i64(call);                                             \
+      default: return kernel_wrong_dtype(call);                                            \
+    }                                                                                      \
+  }
+EXTREMES(max, LARGER, -, MIN)
+EXTREMES(min, SMALLER, +, MAX)
+#define EITHER(v, m) ((v) || (m))
+#define BOTH(v, m) ((v) && (m))
+EXTREME(any_kernel, uint8_t, EITHER, 0)
+EXTREME(all_kernel, uint8_t, BOTH, 1)
 
-/* Equal shares to all elements that are the largest. */
+static shoal_status any_shape(op_shapes *s) {
+  if (s->in_dtype[0] != SHOAL_BOOL)
+    return status_make(SHOAL_ERR_ARGUMENT, "the input must be bool, not %s", shoal_dtype_name(s->in_dtype[0]));
+  return reduce_shape(s);
+}
+
+/* Equal shares to all elements that are the largest, or smallest. */
 static void max_gradient(op_grad_call *c) {
   shoal_graph *g = c->graph;
   shoal_value *x = c->in[0];
@@ -215,6 +245,75 @@ static void max_gradient(op_grad_call *c) {
   shoal_value *share = shoal_div(g, c->dy[0], count);
   c->dx[0].value =
       shoal_mul(g, mask, GRAPH_BINARY(g, "broadcast_like", share, x, c->attr[AXES], c->attr[KEEP]));
+}
+
+/* ---- reduce_prod */
+
+static shoal_status prod_shape(op_shapes *s) { return sum_shape(s); }
+
+NUMBER_KERNEL(prod_kernel, {
+  const number *x = call->in[0].data;
+  number *y = call->out[0].data;
+  walk_groups g;
+  walk_groups_init(&g, &call->in[0].shape, axes_bits(&call->attr[AXES].list, call->in[0].shape.rank));
+  for (; g.left > 0; walk_groups_next(&g)) {
+    wide product = 1;
+    for (walk w = g.inside; w.left > 0; walk_next(&w))
+      for (int64_t i = 0; i < w.n; i++) product *= (wide)x[g.first + w.a + i * w.step_a];
+    *y++ = (number)product;
+  }
+  return NULL;
+})
+
+/* reduce_prod_grad(dy, x; axes, keep): dy times the product of the group's other elements, zeros among them or not */
+
+static shoal_status prod_grad_shape(op_shapes *s) {
+  shoal_shape expected;
+  op_shapes forward = {1, 1, &s->in[1], &s->in_dtype[1], s->attr, &expected, &(shoal_dtype){0}};
+  TRY(rule_same_dtype(s));
+  TRY(mean_shape(&forward));
+  if (!shapes_fit(&expected, &s->in[0])) {
+    char a[SHOAL_SHAPE_TEXT], b[SHOAL_SHAPE_TEXT];
+    return status_make(SHOAL_ERR_ARGUMENT, "expected %s, not %s", shoal_shape_text(&expected, a),
+                       shoal_shape_text(&s->in[0], b));
+  }
+  s->out[0] = s->in[1];
+  s->out_dtype[0] = s->in_dtype[0];
+  return NULL;
+}
+
+static op_batch prod_grad_batch(const op_shapes *s) {
+  bool all = shape_is_batched(&s->in[0]) && shape_is_batched(&s->in[1]);
+  return all && !(axes_bits(&s->attr[AXES].list, s->in[1].rank) & 1) ? batch_map(s) : BATCH_WHOLE;
+}
+
+REAL_KERNEL(prod_grad_kernel, {
+  const real *dy = call->in[0].data;
+  const real *x = call->in[1].data;
+  real *dx = call->out[0].data; /* as x */
+  walk_groups g;
+  walk_groups_init(&g, &call->in[1].shape, axes_bits(&call->attr[AXES].list, call->in[1].shape.rank));
+  for (; g.left > 0; walk_groups_next(&g), dy++) {
+    real product = 1; /* of all elements but zeros */
+    int64_t zeros = 0;
+    for (walk w = g.inside; w.left > 0; walk_next(&w))
+      for (int64_t i = 0; i < w.n; i++) {
+        real v = x[g.first + w.a + i * w.step_a];
+        zeros += v == 0;
+        product *= v == 0 ? 1 : v;
+      }
+    for (walk w = g.inside; w.left > 0; walk_next(&w))
+      for (int64_t i = 0; i < w.n; i++) {
+        int64_t at = g.first + w.a + i * w.step_a;
+        bool others = zeros > (x[at] == 0); /* one of the others is zero */
+        dx[at] = others ? 0 : *dy * (x[at] == 0 ? product : product / x[at]);
+      }
+  }
+  return NULL;
+})
+
+static void prod_gradient(op_grad_call *c) {
+  c->dx[0].value = GRAPH_BINARY(c->graph, "reduce_prod_grad", c->dy[0], c->in[0], c->attr[AXES], c->attr[KEEP]);
 }
 
 /* ---- argmax */
@@ -261,7 +360,14 @@ NUMBER_KERNEL(argmax_kernel, {
 #define REDUCE(op, cases_)                                                                                          \
   {.name = "reduce_" #op, .attrs = {REDUCE_ATTRS}, .ins_least = 1, .ins_most = 1, .outs = 1, .shape = op##_shape,   \
    .batch = op##_batch, .gradient = op##_gradient, .kernel = op##_kernel, .cost = cost_input, .cases = cases_}
+#define REDUCE_PLAIN(op, rule, cases_)                                                                              \
+  {.name = "reduce_" #op, .attrs = {REDUCE_ATTRS}, .ins_least = 1, .ins_most = 1, .outs = 1, .flags = OP_NO_GRADIENT, \
+   .shape = rule, .batch = max_batch, .kernel = op##_kernel, .cost = cost_input, .cases = cases_}
 #define mean_batch sum_batch
+#define min_shape max_shape
+#define min_batch max_batch
+#define min_gradient max_gradient
+#define prod_batch max_batch
 
 static const char *const reals[] = {"[3,4]",           "[3,4] axes=1",          "[?5,2,3] axes=0",   "[?5,2,3] axes=-1",
                                     "[?5,4] axes=0,1", "[?5,4] axes=1 keep=1", "[?5,2] keep=1",     "[2,3,4] axes=0,2",
@@ -272,10 +378,31 @@ static const char *const sums[] = {"[3,4]",           "[3,4] axes=1",         "[
                                    "i64[7]<9",        "[]",                   "[40,33] axes=1",    "[0,3] axes=0",
                                    NULL};
 
+static const char *const extremes[] = {"[3,4]",        "[3,4] axes=1", "[?5,2,3] axes=0",   "[?5,2,3] axes=-1",
+                                       "[?5,4] axes=1 keep=1", "[2,3,4] axes=0,2", "[]",     "[40,33] axes=1",
+                                       "i32[3,4]<99 axes=0",   "i64[7]<99",        NULL};
+static const char *const products[] = {"[3,4]", "[3,4] axes=1", "[?5,2,3] axes=-1", "[?5,4] axes=0 keep=1",
+                                       "[2,3,4] axes=0,2", "[]", "i32[3,2]<4 axes=1", "[2,0] axes=1", NULL};
+static const char *const bools[] = {"bool[3,4]", "bool[?5,4] axes=1", "bool[2,3,2] axes=0,2 keep=1", "bool[0]", NULL};
+
 const op_row ops_reduce[] = {
     REDUCE(sum, sums),
     REDUCE(mean, reals),
-    REDUCE(max, reals),
+    REDUCE(max, extremes),
+    REDUCE(min, extremes),
+    REDUCE(prod, products),
+    {.name = "reduce_prod_grad",
+     .attrs = {REDUCE_ATTRS},
+     .ins_least = 2,
+     .ins_most = 2,
+     .outs = 1,
+     .flags = OP_GRADIENT_ONLY,
+     .shape = prod_grad_shape,
+     .batch = prod_grad_batch,
+     .kernel = prod_grad_kernel,
+     .cases = (const char *const[]){"[3] [3,4] axes=1", "[?5,1] [?5,4] axes=1 keep=1", "[] [2,2]", NULL}},
+    REDUCE_PLAIN(any, any_shape, bools),
+    REDUCE_PLAIN(all, any_shape, bools),
     {.name = "sum_to_like",
      .ins_least = 2,
      .ins_most = 2,
@@ -328,6 +455,34 @@ shoal_value *shoal_reduce_mean(shoal_graph *g, shoal_value *x, shoal_shape axes,
 
 shoal_value *shoal_reduce_max(shoal_graph *g, shoal_value *x, shoal_shape axes, bool keep) {
   return reduce(g, "reduce_max", x, axes, keep);
+}
+
+shoal_value *shoal_reduce_min(shoal_graph *g, shoal_value *x, shoal_shape axes, bool keep) {
+  return reduce(g, "reduce_min", x, axes, keep);
+}
+
+shoal_value *shoal_reduce_prod(shoal_graph *g, shoal_value *x, shoal_shape axes, bool keep) {
+  return reduce(g, "reduce_prod", x, axes, keep);
+}
+
+shoal_value *shoal_reduce_any(shoal_graph *g, shoal_value *x, shoal_shape axes, bool keep) {
+  return reduce(g, "reduce_any", x, axes, keep);
+}
+
+shoal_value *shoal_reduce_all(shoal_graph *g, shoal_value *x, shoal_shape axes, bool keep) {
+  return reduce(g, "reduce_all", x, axes, keep);
+}
+
+/* log(sum(exp(x - m))) + m, m the maximum: nothing overflows, and the gradient does not depend on m. */
+shoal_value *shoal_reduce_log_sum_exp(shoal_graph *g, shoal_value *x, shoal_shape axes, bool keep) {
+  shoal_value *top = shoal_stop_gradient(g, shoal_reduce_max(g, x, axes, true));
+  shoal_value *sum = shoal_reduce_sum(g, shoal_exp(g, shoal_sub(g, x, top)), axes, true);
+  shoal_value *y = shoal_add(g, shoal_log(g, sum), top);
+  return keep ? y : shoal_reduce_sum(g, y, axes, false); /* of one element each */
+}
+
+shoal_value *shoal_argmin(shoal_graph *g, shoal_value *x, int axis) {
+  return shoal_argmax(g, shoal_neg(g, x), axis);
 }
 
 shoal_value *shoal_argmax(shoal_graph *g, shoal_value *x, int axis) {

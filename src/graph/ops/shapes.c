@@ -1,70 +1,9 @@
-/* Operators that move elements and compute nothing: reshape, transpose, slice, and their gradients. */
+/* Operators that move elements and compute nothing: transpose, slice, broadcast_to, and their gradients. */
 #include "graph/ops/ops.h"
 #include "graph/ops/util.h"
 #include "graph/ops/walk.h"
-#include "tensor/limits.h"
 
 #include <string.h>
-
-/* ---- reshape(x; shape), reshape_like(x, like): a view unless the executor wants a copy */
-
-static shoal_status copy_kernel(const kernel_call *call) {
-  if (call->out[0].data != call->in[0].data)
-    memmove(call->out[0].data, call->in[0].data, shoal_tensor_bytes(&call->out[0]));
-  return NULL;
-}
-
-static shoal_status count_error(const shoal_shape *from, const shoal_shape *to) {
-  char a[SHOAL_SHAPE_TEXT], b[SHOAL_SHAPE_TEXT];
-  return status_make(SHOAL_ERR_ARGUMENT, "%s cannot become %s: the number of elements differs",
-                     shoal_shape_text(from, a), shoal_shape_text(to, b));
-}
-
-static shoal_status reshape_shape(op_shapes *s) {
-  const shoal_shape *x = &s->in[0];
-  shoal_shape to = s->attr[0].list;
-  int open = -1;
-  int64_t rest = 1;
-  for (int i = 0; i < to.rank; i++) {
-    if (to.dim[i] < SHOAL_UNKNOWN || (to.dim[i] == SHOAL_UNKNOWN && open >= 0)) {
-      char buffer[SHOAL_SHAPE_TEXT];
-      return status_make(SHOAL_ERR_ARGUMENT, "at most one dimension of the new shape may be left open: %s",
-                         shoal_shape_text(&to, buffer));
-    }
-    if (to.dim[i] == SHOAL_UNKNOWN)
-      open = i;
-    else
-      rest = count_times(rest, to.dim[i]);
-  }
-  int64_t count = shoal_shape_count(x);
-  if (count != SHOAL_UNKNOWN) {
-    if (open >= 0 ? rest == 0 || count % rest : count != rest) return count_error(x, &to);
-    if (open >= 0) to.dim[open] = count / rest;
-  }
-  s->out[0] = to;
-  s->out_dtype[0] = s->in_dtype[0];
-  return NULL;
-}
-
-static shoal_status reshape_like_shape(op_shapes *s) {
-  int64_t from = shoal_shape_count(&s->in[0]), to = shoal_shape_count(&s->in[1]);
-  if (!dims_fit(from, to)) return count_error(&s->in[0], &s->in[1]);
-  s->out[0] = s->in[1];
-  s->out_dtype[0] = s->in_dtype[0];
-  return NULL;
-}
-
-/* Rows stay rows when each has as many elements as before. */
-static op_batch reshape_batch(const op_shapes *s) {
-  const shoal_shape *x = &s->in[0], *y = &s->out[0];
-  if (!shape_is_batched(x) || !shape_is_batched(y) || (s->ins > 1 && !shape_is_batched(&s->in[1]))) return BATCH_WHOLE;
-  int64_t a = shape_span(x, 1, x->rank), b = shape_span(y, 1, y->rank);
-  return a == b && a != SHOAL_UNKNOWN ? BATCH_MAP : BATCH_WHOLE;
-}
-
-static void reshape_gradient(op_grad_call *c) {
-  c->dx[0].value = GRAPH_BINARY(c->graph, "reshape_like", c->dy[0], c->in[0]);
-}
 
 /* ---- transpose(x; order): axis i of the output is axis order[i] of x; an empty order reverses the axes */
 
@@ -218,31 +157,46 @@ static void slice_gradient(op_grad_call *c) {
   c->dx[0].value = GRAPH_BINARY(c->graph, "slice_grad", c->dy[0], c->in[0], c->attr[0]);
 }
 
+/* ---- broadcast_to(x; shape): x repeated as NumPy broadcasts; -1 stands for x's own size */
+
+static shoal_status broadcast_to_shape(op_shapes *s) {
+  shoal_shape to = s->attr[0].list;
+  int more = to.rank - s->in[0].rank;
+  bool good = more >= 0;
+  for (int i = 0; i < to.rank && good; i++) {
+    if (to.dim[i] != SHOAL_UNKNOWN)
+      good = to.dim[i] >= 0;
+    else if ((good = i >= more))
+      to.dim[i] = s->in[0].dim[i - more];
+  }
+  shoal_shape both;
+  if (good) TRY(rule_broadcast(&s->in[0], &to, &both));
+  if (!good || !shapes_fit(&both, &to)) {
+    char a[SHOAL_SHAPE_TEXT], b[SHOAL_SHAPE_TEXT];
+    return status_make(SHOAL_ERR_ARGUMENT, "%s does not broadcast to %s", shoal_shape_text(&s->in[0], a),
+                       shoal_shape_text(&s->attr[0].list, b));
+  }
+  s->out[0] = to;
+  s->out_dtype[0] = s->in_dtype[0];
+  return NULL;
+}
+
+ALL_TYPES_KERNEL(broadcast_to_kernel, {
+  int64_t strides[SHOAL_MAX_RANK];
+  walk_broadcast(&call->in[0].shape, &call->out[0].shape, strides);
+  cell *y = call->out[0].data;
+  walk w;
+  walk_init(&w, &call->out[0].shape, strides, NULL);
+  for (; w.left > 0; walk_next(&w), y += w.n) {
+    const cell *x = (const cell *)call->in[0].data + w.a;
+    for (int64_t i = 0; i < w.n; i++) y[i] = x[i * w.step_a];
+  }
+  return NULL;
+})
+
+static void broadcast_to_gradient(op_grad_call *c) { c->dx[0].value = grad_sum_to(c->graph, c->dy[0], c->in[0]); }
+
 const op_row ops_shapes[] = {
-    {.name = "reshape",
-     .attrs = {{"shape", ATTR_LIST, 0}},
-     .ins_least = 1,
-     .ins_most = 1,
-     .outs = 1,
-     .flags = OP_VIEW,
-     .shape = reshape_shape,
-     .batch = reshape_batch,
-     .gradient = reshape_gradient,
-     .kernel = copy_kernel,
-     .cost = cost_zero,
-     .cases = (const char *const[]){"[3,4] shape=2,6", "[?5,2,3] shape=-1,6", "[?6,2] shape=3,-1", "[1]",
-                                    "[2,2] shape=4", "u8[?4,2,2]<9 shape=-1,4", NULL}},
-    {.name = "reshape_like",
-     .ins_least = 2,
-     .ins_most = 2,
-     .outs = 1,
-     .flags = OP_GRADIENT_ONLY | OP_VIEW,
-     .shape_only = 2,
-     .shape = reshape_like_shape,
-     .batch = reshape_batch,
-     .kernel = copy_kernel,
-     .cost = cost_zero,
-     .cases = (const char *const[]){"[3,4] [2,6]", "[?5,6] [?5,2,3]", "[1] []", NULL}},
     {.name = "transpose",
      .attrs = {{"order", ATTR_LIST, 0}},
      .ins_least = 1,
@@ -280,23 +234,19 @@ const op_row ops_shapes[] = {
      .kernel = slice_grad_kernel,
      .cost = cost_zero,
      .cases = (const char *const[]){"[2,3] [3,4] start=1,0", "[?5,2] [?5,4] start=0,1", "[1] [3] start=2", NULL}},
+    {.name = "broadcast_to",
+     .attrs = {{"shape", ATTR_LIST, 0}},
+     .ins_least = 1,
+     .ins_most = 1,
+     .outs = 1,
+     .shape = broadcast_to_shape,
+     .batch = batch_map_broadcast,
+     .gradient = broadcast_to_gradient,
+     .kernel = broadcast_to_kernel,
+     .cost = cost_zero,
+     .cases = (const char *const[]){"[3] shape=2,3", "[?5,1,2] shape=-1,4,2", "[] shape=3", "[2,1] shape=3,2,5",
+                                    "u8[1]<9 shape=4", "[?5,2] shape=3,-1,2", NULL}},
     {0}};
-
-shoal_value *shoal_reshape(shoal_graph *g, shoal_value *x, shoal_shape shape) {
-  return GRAPH_UNARY(g, "reshape", x, ATTR_L(shape));
-}
-
-shoal_value *shoal_flatten(shoal_graph *g, shoal_value *x) {
-  if (!x) return shoal_reshape(g, x, SHOAL_SCALAR);
-  char buffer[VALUE_TEXT];
-  int64_t rest = shape_span(&x->shape, x->shape.rank ? 1 : 0, x->shape.rank);
-  if (rest == SHOAL_UNKNOWN || x->shape.rank == 0) {
-    graph_fail(g, status_make(SHOAL_ERR_ARGUMENT, "flatten of %s: needs an axis to keep and known dimensions after it",
-                              value_text(x, buffer)));
-    return NULL;
-  }
-  return shoal_reshape(g, x, SHOAL_SHAPE(x->shape.dim[0], rest));
-}
 
 shoal_value *shoal_transpose(shoal_graph *g, shoal_value *x, shoal_shape order) {
   return GRAPH_UNARY(g, "transpose", x, ATTR_L(order));
@@ -304,4 +254,8 @@ shoal_value *shoal_transpose(shoal_graph *g, shoal_value *x, shoal_shape order) 
 
 shoal_value *shoal_slice(shoal_graph *g, shoal_value *x, shoal_shape start, shoal_shape size) {
   return GRAPH_UNARY(g, "slice", x, ATTR_L(start), ATTR_L(size));
+}
+
+shoal_value *shoal_broadcast_to(shoal_graph *g, shoal_value *x, shoal_shape shape) {
+  return GRAPH_UNARY(g, "broadcast_to", x, ATTR_L(shape));
 }

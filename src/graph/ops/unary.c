@@ -44,6 +44,11 @@ REAL_KERNEL(safe_log_kernel, MAP_LOOP(real, v > 0 ? log(v) : 0))
 REAL_KERNEL(sqrt_kernel, MAP_LOOP(real, sqrt(v)))
 REAL_KERNEL(tanh_kernel, MAP_LOOP(real, tanh(v)))
 REAL_KERNEL(sigmoid_kernel, MAP_LOOP(real, 1 / (1 + exp(-v))))
+REAL_KERNEL(floor_kernel, MAP_LOOP(real, floor(v)))
+REAL_KERNEL(ceil_kernel, MAP_LOOP(real, ceil(v)))
+/* Halves to even numbers. */
+REAL_KERNEL(round_kernel, MAP_LOOP(real, rint(v)))
+static shoal_status logical_not_kernel(const kernel_call *call) MAP_LOOP(uint8_t, !v)
 /* A NaN passes, so that check_numerics finds it. */
 REAL_KERNEL(relu_kernel, MAP_LOOP(real, v < 0 ? 0 : v))
 REAL_KERNEL(scale_kernel, real factor = (real)call->attr[0].f; MAP_LOOP(real, v * factor))
@@ -103,6 +108,14 @@ static shoal_status clip_shape(op_shapes *s) {
   return shape_all_alike_float(s);
 }
 
+static shoal_status logical_not_shape(op_shapes *s) {
+  if (s->in_dtype[0] == SHOAL_BOOL) return shape_as_input(s);
+  return status_make(SHOAL_ERR_ARGUMENT, "the input must be bool, not %s", shoal_dtype_name(s->in_dtype[0]));
+}
+
+#define UNARY_PLAIN(op, rule, cases_)                                                                          \
+  {.name = #op, .ins_least = 1, .ins_most = 1, .outs = 1, .flags = OP_NO_GRADIENT, .shape = rule,              \
+   .batch = batch_map, .kernel = op##_kernel, .cases = cases_}
 #define UNARY(op, rule, cases_)                                                                                \
   {.name = #op, .ins_least = 1, .ins_most = 1, .outs = 1, .shape = rule, .batch = batch_map,                   \
    .kernel = op##_kernel, .gradient = op##_gradient, .cases = cases_}
@@ -121,19 +134,18 @@ static const char *const pairs[] = {"[3,4] [3,4]", "[?5,2] [?5,2]", "[?33,7] [?3
   {.name = #op, .ins_least = 1, .ins_most = 1, .outs = 1, .shape = rule, .batch = batch_map,                   \
    .kernel = op##_kernel, .variants = tuned_##op, .gradient = op##_gradient, .cases = cases_}
 
+static const char *const wide[] = {"[3,4]~9", "[?5,2,3]~3", "[]", NULL};
+static const char *const bools[] = {"bool[7]", "bool[?5,2]", NULL};
+
 const op_row ops_unary[] = {
     UNARY(neg, shape_as_input_number, numbers),
     UNARY(abs, shape_as_input_number, numbers),
     UNARY(square, shape_as_input_number, numbers),
-    {.name = "sign",
-     .ins_least = 1,
-     .ins_most = 1,
-     .outs = 1,
-     .flags = OP_NO_GRADIENT,
-     .shape = shape_as_input_number,
-     .batch = batch_map,
-     .kernel = sign_kernel,
-     .cases = numbers},
+    UNARY_PLAIN(sign, shape_as_input_number, numbers),
+    UNARY_PLAIN(floor, shape_as_input_float, wide),
+    UNARY_PLAIN(ceil, shape_as_input_float, wide),
+    UNARY_PLAIN(round, shape_as_input_float, wide),
+    UNARY_PLAIN(logical_not, logical_not_shape, bools),
     UNARY(exp, shape_as_input_float, any),
     UNARY(log, shape_as_input_float, positive),
     UNARY(sqrt, shape_as_input_float, positive),
@@ -203,3 +215,7 @@ shoal_value *shoal_sign(shoal_graph *g, shoal_value *x) { return GRAPH_UNARY(g, 
 shoal_value *shoal_relu(shoal_graph *g, shoal_value *x) { return GRAPH_UNARY(g, "relu", x); }
 shoal_value *shoal_tanh(shoal_graph *g, shoal_value *x) { return GRAPH_UNARY(g, "tanh", x); }
 shoal_value *shoal_sigmoid(shoal_graph *g, shoal_value *x) { return GRAPH_UNARY(g, "sigmoid", x); }
+shoal_value *shoal_floor(shoal_graph *g, shoal_value *x) { return GRAPH_UNARY(g, "floor", x); }
+shoal_value *shoal_ceil(shoal_graph *g, shoal_value *x) { return GRAPH_UNARY(g, "ceil", x); }
+shoal_value *shoal_round(shoal_graph *g, shoal_value *x) { return GRAPH_UNARY(g, "round", x); }
+shoal_value *shoal_logical_not(shoal_graph *g, shoal_value *x) { return GRAPH_UNARY(g, "logical_not", x); }
