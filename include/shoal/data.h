@@ -9,12 +9,13 @@
 extern "C" {
 #endif
 
-/** Rows of features and their classes. What shoal_dataset_load made owns its memory; a caller may also fill one with
+/** Rows of features and their classes, or the numbers to be predicted for them. What shoal_dataset_load made owns its memory; a caller may also fill one with
  * tensors of its own. Read-only once made, so any number of threads may use it. */
 typedef struct shoal_dataset {
   shoal_tensor features;          /**< u8 or f32 [n, ...]; images are [n, height, width, channels] */
-  shoal_tensor labels;            /**< u8, i32 or i64 [n], each in [0, classes) */
-  int classes;                    /**< how many there are */
+  shoal_tensor labels;            /**< u8, i32 or i64 [n], each in [0, classes); or numbers to be predicted, f32 [n] or
+                                   * [n, of each row] */
+  int classes;                    /**< how many there are; 0: the labels are numbers */
   float scale;                    /**< what features are to be multiplied with: 1/255 for u8 pixels, else 1 */
   const char *const *class_names; /**< NULL: classes have no names; or those of the first classes, ended by NULL,
                                    * owned */
@@ -42,7 +43,7 @@ SHOAL_API const char *const *shoal_dataset_names(void);
  * pipeline takes: *out is the caller's to free, for shoal_pipeline_options. What has no splits is all train; asking for
  * the test split of it is SHOAL_ERR_INPUT. */
 SHOAL_API SHOAL_CHECKED shoal_status shoal_dataset_files(const char *name_or_path, const char *split, char **out);
-/** Reads all rows of files in any format of dense rows with classes, in their order, through a pipeline (whose epochs,
+/** Reads all rows of files in any format of dense rows with classes or numbers to be predicted, in their order, through a pipeline (whose epochs,
  * shuffling and position do not count). limit: bytes; *out is NULL when features and labels would take more; 0: no limit.
  * To read test rows as the training rows were read, give the class_names and the preprocessing of those. */
 SHOAL_API SHOAL_CHECKED shoal_status shoal_dataset_read(const shoal_pipeline_options *options, int64_t limit,

@@ -82,7 +82,8 @@ SHOAL_API void shoal_model_destroy(shoal_model *m);
 /** activation: NULL or "linear", "relu", "tanh", "sigmoid", "softmax" (on the last layer: the loss takes the logits),
  * "relu6", "leaky_relu" (0.2), "elu", "selu", "gelu", "gelu_tanh", "silu" or "swish", "softplus", "softsign",
  * "hard_sigmoid", "hard_swish", "hard_tanh", "mish", "exponential", "log_softmax". A last layer of one unit with
- * "sigmoid" tells classes 0 and 1 apart. */
+ * "sigmoid" tells classes 0 and 1 apart; a regression's has one unit for each number that is predicted, usually without
+ * an activation (shoal_compile_options.loss). */
 SHOAL_API void shoal_model_dense(shoal_model *m, int units, const char *activation);
 /** A dense layer on sparse rows, starting at zero. A step touches only the weights of the features in its batch. */
 SHOAL_API void shoal_model_sparse_dense(shoal_model *m, int units, bool bias, const char *activation);
@@ -125,15 +126,24 @@ typedef struct {
   shoal_strategy *strategy; /**< borrowed while compiling: with parameter servers the weights of sparse features are
                              * then a table that stays there, of which workers hold what their batches touch. NULL:
                              * none */
+  const char *loss;         /**< what is made small. Of classes: "softmax_cross_entropy", "sigmoid_cross_entropy" (one
+                             * unit); NULL: whichever suits the last layer. Of numbers to be predicted, the mean over
+                             * them of: "mse", the squared error; "mae", its size; "huber", half its square up to 1 and
+                             * linear from there */
 } shoal_compile_options;
+
+/** The names of losses, ended by NULL. */
+SHOAL_API const char *const *shoal_loss_names(void);
 
 /** Builds the graph and the session. options may be NULL. SHOAL_ERR_ARGUMENT: a layer that does not fit, by its place
  * and name. Once a model. */
 SHOAL_API SHOAL_CHECKED shoal_status shoal_model_compile(shoal_model *m, const shoal_compile_options *options);
 /** Numbers that are learned. */
 SHOAL_API int64_t shoal_model_parameters(const shoal_model *m);
-/** Classes that it tells apart. */
+/** Classes that it tells apart; 0: it predicts numbers (a regression). */
 SHOAL_API int64_t shoal_model_classes(const shoal_model *m);
+/** Numbers that shoal_model_predict gives for a row: a probability for each class, or of a regression what is predicted. */
+SHOAL_API int64_t shoal_model_outputs(const shoal_model *m);
 /** Threads that it computes with. */
 SHOAL_API int shoal_model_threads(const shoal_model *m);
 /** "layer  output shape  parameters" lines, ended by a total; the caller frees it. NULL: no memory. */
@@ -170,11 +180,14 @@ typedef struct {
 typedef struct {
   int64_t examples;        /**< looked at */
   double loss;             /**< mean of the rows */
-  double accuracy;         /**< share of rows told right, 0..1 */
+  double accuracy;         /**< share of rows told right, 0..1; NaN of a regression */
   double top_k;            /**< share of rows whose class is among the k likeliest; NaN when not asked for */
   double auc;              /**< area under the ROC curve; NaN unless it came from shoal_model_evaluate_stream */
   double seconds;          /**< that it took */
   int64_t unknown_entries; /**< of sparse rows, left out because the model has no such feature */
+  double mae;              /**< of a regression, whatever its loss: mean absolute error; otherwise NaN, also the next two */
+  double rmse;             /**< root of the mean squared error */
+  double r2;               /**< 1 - squared error / squared distance from the targets' mean; NaN: they are all the same */
 } shoal_evaluation;
 
 /** What callbacks see. */
@@ -293,7 +306,8 @@ typedef struct {
 SHOAL_API SHOAL_CHECKED shoal_status shoal_model_fit(shoal_model *m, const shoal_dataset *data,
                                                      const shoal_fit_options *options, shoal_fit_result *result);
 
-/** Loss and accuracy on rows that are not learned from. The model must be compiled. */
+/** Loss and accuracy, or of a regression mae, rmse and r2, on rows that are not learned from. The model must be
+ * compiled. */
 SHOAL_API SHOAL_CHECKED shoal_status shoal_model_evaluate(shoal_model *m, const shoal_dataset *data,
                                                           shoal_evaluation *out);
 /** Called for rows in their order, with the probability of class 1 and the label of each; -1: it has none, and does not
@@ -304,7 +318,7 @@ typedef shoal_status (*shoal_score_taker)(void *context, const float *scores, co
 SHOAL_API SHOAL_CHECKED shoal_status shoal_model_evaluate_stream(shoal_model *m, const shoal_pipeline_options *rows,
                                                                  shoal_score_taker take, void *context,
                                                                  shoal_evaluation *out);
-/** Class probabilities: `out` must be f32 [n, classes]. features: u8 or f32 [n, input shape]; u8 is scaled as in
+/** Class probabilities, or of a regression the numbers predicted: `out` must be f32 [n, shoal_model_outputs]. features: u8 or f32 [n, input shape]; u8 is scaled as in
  * training. */
 SHOAL_API SHOAL_CHECKED shoal_status shoal_model_predict(shoal_model *m, const shoal_tensor *features,
                                                          shoal_tensor *out);

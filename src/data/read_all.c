@@ -6,11 +6,13 @@
 #include <string.h>
 
 #define FIRST_ROWS 1024
+#define LABEL_BYTES sizeof(int32_t)
+_Static_assert(LABEL_BYTES == sizeof(float), "classes and targets take the same room");
 
 /* Columns that grow. */
 typedef struct {
   char *features;  /* [rows, row bytes] */
-  int32_t *labels; /* [rows] */
+  void *labels;    /* [rows] classes, i32, or targets, f32 */
   int64_t rows, capacity, limit;
   size_t row; /* bytes of one row's features */
   int32_t largest;
@@ -27,12 +29,12 @@ static shoal_status grow(void **block, size_t used, size_t bytes) {
 
 /* Makes room for `more` rows; *fits false: the limit does not allow it. */
 static shoal_status reserve(collected *c, int64_t more, bool *fits) {
-  int64_t need = c->rows + more, one = (int64_t)(c->row + sizeof *c->labels);
+  int64_t need = c->rows + more, one = (int64_t)(c->row + LABEL_BYTES);
   *fits = need <= c->limit / one && need <= INT32_MAX;
   if (!*fits || need <= c->capacity) return NULL;
   int64_t capacity = MAX_OF(MAX_OF(c->capacity * 2, need), FIRST_ROWS);
   TRY(grow((void **)&c->features, (size_t)c->rows * c->row, (size_t)capacity * c->row));
-  TRY(grow((void **)&c->labels, (size_t)c->rows * sizeof *c->labels, (size_t)capacity * sizeof *c->labels));
+  TRY(grow(&c->labels, (size_t)c->rows * LABEL_BYTES, (size_t)capacity * LABEL_BYTES));
   c->capacity = capacity;
   return NULL;
 }
@@ -45,7 +47,8 @@ static shoal_status collect(shoal_pipeline *p, collected *c, bool *fits) {
     TRY(reserve(c, b->count, fits));
     if (!*fits) return NULL;
     memcpy(c->features + (size_t)c->rows * c->row, b->features, (size_t)b->count * c->row);
-    memcpy(c->labels + c->rows, b->labels, (size_t)b->count * sizeof *c->labels);
+    const void *labels = b->targets ? (const void *)b->targets : b->labels;
+    memcpy((char *)c->labels + (size_t)c->rows * LABEL_BYTES, labels, (size_t)b->count * LABEL_BYTES);
     for (int64_t i = 0; i < b->count; i++) c->largest = MAX_OF(c->largest, b->labels[i]);
     c->rows += b->count;
   }
@@ -54,10 +57,9 @@ static shoal_status collect(shoal_pipeline *p, collected *c, bool *fits) {
 static shoal_status read_rows(shoal_pipeline *p, const char *files, int64_t limit, shoal_dataset *out, bool *fits) {
   rows_schema s;
   pipeline_schema(p, &s);
-  if (s.kind != ROWS_DENSE || s.real_labels)
-    return status_make(SHOAL_ERR_ARGUMENT, "%s: dense rows with classes are expected, these are %s", files,
-                       s.real_labels ? "rows with numbers to be predicted"
-                       : s.kind == ROWS_SPARSE ? "sparse rows" : "encoded images: give a transform");
+  if (s.kind != ROWS_DENSE)
+    return status_make(SHOAL_ERR_ARGUMENT, "%s: dense rows are expected, these are %s", files,
+                       s.kind == ROWS_SPARSE ? "sparse rows" : "encoded images: give a transform");
   collected c = {.limit = limit ? limit : INT64_MAX, .row = rows_dense_bytes(&s), .largest = -1};
   *fits = true;
   shoal_status status = collect(p, &c, fits);
@@ -76,8 +78,9 @@ static shoal_status read_rows(shoal_pipeline *p, const char *files, int64_t limi
   shoal_shape shape = {.rank = s.shape.rank + 1, .dim = {c.rows}};
   memcpy(shape.dim + 1, s.shape.dim, (size_t)s.shape.rank * sizeof *shape.dim);
   *out = (shoal_dataset){.features = shoal_tensor_view(s.dtype, shape, c.features),
-                         .labels = shoal_tensor_view(SHOAL_I32, SHOAL_SHAPE(c.rows), c.labels),
-                         .classes = s.classes ? s.classes : c.largest + 1,
+                         .labels = shoal_tensor_view(s.real_labels ? SHOAL_F32 : SHOAL_I32, SHOAL_SHAPE(c.rows),
+                                                     c.labels),
+                         .classes = s.real_labels ? 0 : s.classes ? s.classes : c.largest + 1,
                          .scale = s.scale,
                          .class_names = names,
                          .preprocessing = copy};

@@ -5,6 +5,7 @@
 #include "base/random.h"
 #include "data/pipeline.h"
 
+#include <math.h>
 #include <string.h>
 
 #define MARK_BATCHES 64 /* after so many, and at the end of an epoch, it is told where a shard stands */
@@ -81,9 +82,19 @@ static void no_position(batch_source *base, char out[SHOAL_POSITION_TEXT]) { *ou
 
 /* ---- a stream */
 
+static shoal_status check_targets(const shoal_batch *b, int64_t step) {
+  const float *targets = b->targets.data; /* [count] */
+  for (int64_t i = 0; i < b->count; i++)
+    if (!isfinite(targets[i]))
+      return status_make(SHOAL_ERR_INPUT, "step %lld: a number to be predicted is %g; leave such rows out",
+                         (long long)step, (double)targets[i]);
+  return NULL;
+}
+
 static shoal_status check_labels(const rows_source *s, const shoal_batch *b, int64_t step) {
   const int32_t *labels = b->labels.data; /* [count] */
   const int64_t classes = s->options.model->classes;
+  if (!classes) return check_targets(b, step);
   for (int64_t i = 0; i < b->count; i++)
     if (labels[i] < 0 || labels[i] >= classes)
       return status_make(SHOAL_ERR_INPUT, "step %lld: a label is %d, but the model has %lld classes, 0 to %lld",
@@ -101,14 +112,15 @@ static shoal_shape rows_of(const shoal_shape *input, int64_t n) {
 static void make_example(rows_source *s) {
   const batch_source_options *o = &s->options;
   s->features = shoal_tensor_view(o->features, rows_of(&o->model->input, o->round), NULL);
-  s->labels = shoal_tensor_view(SHOAL_I32, SHOAL_SHAPE(o->round), NULL);
+  s->labels = shoal_tensor_view(o->model->loss->targets ? SHOAL_F32 : SHOAL_I32, SHOAL_SHAPE(o->round), NULL);
   s->base.example = (train_batch){.rows = o->round, .features = &s->features, .labels = &s->labels};
 }
 
 static void fill_streamed(rows_source *s, int64_t number, train_batch *out) {
   const shoal_batch *b = s->now;
   *out = (train_batch){
-      .rows = b->count, .labels = &b->labels, .number = number, .last = b->last, .epoch = b->epoch};
+      .rows = b->count, .number = number, .last = b->last, .epoch = b->epoch};
+  out->labels = s->options.model->loss->targets ? &b->targets : &b->labels;
   if (s->options.model->sparse) {
     out->sparse = b;
     return;

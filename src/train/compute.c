@@ -14,7 +14,7 @@ shoal_status compute_init(compute *c, shoal_model *m, tower *t, bool gradients) 
   c->got = calloc((size_t)n + 3, sizeof *c->got);
   if (!c->fetches || !c->got) return status_no_memory();
   c->fetches[c->n_fetches++] = t->loss;
-  if (!m->options.no_train_accuracy) c->fetches[c->n_fetches++] = t->accuracy;
+  if (!m->options.no_train_accuracy && t->accuracy) c->fetches[c->n_fetches++] = t->accuracy;
   c->first_gradient = c->n_fetches;
   if (!gradients) c->fetches[c->n_fetches++] = t->update;
   for (int i = 0; i < n && gradients; i++) {
@@ -35,7 +35,7 @@ void compute_fini(compute *c) {
 void compute_feed(const compute *c, const train_batch *b, int64_t first, int64_t n, float *rate,
                   shoal_feed feeds[DENSE_FEEDS]) {
   feeds[FEED_FEATURES] = (shoal_feed){c->tower->x, batch_features(b, first, n)};
-  feeds[FEED_LABELS] = (shoal_feed){c->tower->y, batch_labels(b, first, n)};
+  feeds[FEED_LABELS] = (shoal_feed){c->tower->y, tower_labels(c->tower, batch_labels(b, first, n))};
   feeds[FEED_RATE] = (shoal_feed){c->model->rate, shoal_tensor_view(SHOAL_F32, SHOAL_SCALAR, rate)};
 }
 

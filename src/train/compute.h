@@ -12,7 +12,7 @@ typedef struct {
   int64_t rows;       /* 0: none in this step */
   int64_t first;
   const int32_t *order;
-  const shoal_tensor *features, *labels; /* [.., input], [..]; not of sparse rows */
+  const shoal_tensor *features, *labels; /* [.., input]; [..], or targets [.., outputs]; not of sparse rows */
   const shoal_batch *sparse;     /* sparse rows; NULL: dense ones */
   lease_span span;    /* of a batch that was handed out, of data in memory */
   int64_t shard, index, epoch; /* the same of a stream: see strategy_place; the epoch it belongs to */

@@ -4,6 +4,7 @@
 #include "data/dataset.h"
 #include "train/model.h"
 #include "train/tally.h"
+#include "train/target_sums.h"
 
 #include <math.h>
 #include <string.h>
@@ -36,22 +37,48 @@ shoal_status model_check_features(const shoal_model *m, const shoal_tensor *feat
   return NULL;
 }
 
-static shoal_status check_labels(const shoal_model *m, const shoal_tensor *labels, int64_t n) {
-  if (labels->shape.rank != 1 || labels->shape.dim[0] != n) {
-    char have[SHOAL_SHAPE_TEXT];
-    return status_make(SHOAL_ERR_ARGUMENT, "the labels are %s; one for each of the %lld examples is expected",
-                       shoal_shape_text(&labels->shape, have), (long long)n);
-  }
+static shoal_status check_classes(const shoal_model *m, const shoal_tensor *labels) {
+  if (labels->dtype == SHOAL_F32)
+    return status_make(SHOAL_ERR_ARGUMENT, "the labels are numbers to be predicted (f32), but the model tells classes "
+                       "apart by the loss %s: compile it with the loss mse, or give classes as u8, i32 or i64",
+                       loss_name(m->loss));
   if (labels->dtype != SHOAL_U8 && labels->dtype != SHOAL_I32 && labels->dtype != SHOAL_I64)
     return status_make(SHOAL_ERR_ARGUMENT, "the labels are %s; u8, i32 or i64 is expected",
                        shoal_dtype_name(labels->dtype));
-  if (!labels->data && n > 0) return status_make(SHOAL_ERR_ARGUMENT, "the labels have no data");
   int64_t largest;
   TRY(dataset_label_range(labels, "labels", &largest));
   if (largest >= m->classes)
     return status_make(SHOAL_ERR_INPUT, "a label is %lld, but the model has %lld classes (0 to %lld): give its last "
                        "layer more units", (long long)largest, (long long)m->classes, (long long)m->classes - 1);
   return NULL;
+}
+
+static shoal_status check_targets(const shoal_model *m, const shoal_tensor *labels) {
+  if (labels->dtype != SHOAL_F32)
+    return status_make(SHOAL_ERR_ARGUMENT, "the labels are classes (%s), but the model predicts numbers by the loss %s: "
+                       "give them as f32, or compile the model with the loss softmax_cross_entropy",
+                       shoal_dtype_name(labels->dtype), loss_name(m->loss));
+  const float *y = labels->data; /* [.., outputs] */
+  for (int64_t i = 0; i < labels->shape.dim[0]; i++)
+    for (int64_t k = 0, row = labels->rows ? labels->rows[i] : i; k < m->outputs; k++)
+      if (!isfinite(y[row * m->outputs + k]))
+        return status_make(SHOAL_ERR_INPUT, "row %lld: the number to be predicted is %g; leave such rows out",
+                           (long long)i, (double)y[row * m->outputs + k]);
+  return NULL;
+}
+
+static shoal_status check_labels(const shoal_model *m, const shoal_tensor *labels, int64_t n) {
+  const shoal_shape *s = &labels->shape;
+  const bool one = s->rank == 1 && (!m->loss->targets || m->outputs == 1);
+  const bool several = s->rank == 2 && m->loss->targets && s->dim[1] == m->outputs;
+  if ((!one && !several) || s->dim[0] != n) {
+    char have[SHOAL_SHAPE_TEXT];
+    return status_make(SHOAL_ERR_ARGUMENT, "the labels are %s; %lld for each of the %lld examples %s expected",
+                       shoal_shape_text(s, have), (long long)(m->loss->targets ? m->outputs : 1), (long long)n,
+                       m->loss->targets && m->outputs > 1 ? "are" : "is");
+  }
+  if (!labels->data && n > 0) return status_make(SHOAL_ERR_ARGUMENT, "the labels have no data");
+  return m->loss->targets ? check_targets(m, labels) : check_classes(m, labels);
 }
 
 shoal_status model_check_data(const shoal_model *m, const shoal_dataset *data) {
@@ -81,30 +108,68 @@ shoal_tensor model_rows(const shoal_tensor *t, const int32_t *order, int64_t fir
   return part;
 }
 
-shoal_status model_evaluate_rows(shoal_model *m, const shoal_tensor *features, const shoal_tensor *labels,
-                                 int64_t first, int64_t n, shoal_evaluation *out) {
-  double start = clock_seconds(), loss = 0, hits = 0, top_hits = 0;
+shoal_evaluation evaluation_none(void) {
+  return (shoal_evaluation){
+      .loss = NAN, .accuracy = NAN, .top_k = NAN, .auc = NAN, .seconds = NAN, .mae = NAN, .rmse = NAN, .r2 = NAN};
+}
+
+/* What rows have come to so far. */
+typedef struct {
+  int64_t rows;
+  double start; /* clock */
+  double loss, hits, top_hits;
+  target_sums targets; /* of a regression */
+} row_sums;
+
+static shoal_status begin(const shoal_model *m, row_sums *s) {
+  *s = (row_sums){.start = clock_seconds()};
+  return m->loss->targets ? target_sums_init(&s->targets, m->outputs) : NULL;
+}
+
+static shoal_status add_rows(shoal_model *m, const shoal_tensor *features, const shoal_tensor *labels, int64_t first,
+                             int64_t n, row_sums *sums) {
+  enum { LOSS, PREDICTIONS, HITS = PREDICTIONS, TOP_HITS };
   tower *t;
   TRY(model_tower(m, features->dtype, labels->dtype, &t));
-  shoal_value *fetches[] = {t->eval_loss, t->hits, t->top_hits};
-  int n_fetches = t->top_hits ? 3 : 2;
+  const bool targets = m->loss->targets;
+  shoal_value *fetches[] = {t->eval_loss, targets ? t->predictions : t->hits, t->top_hits};
   for (int64_t i = first; i < first + n;) {
     int64_t rows = MIN_OF(first + n - i, batch_rows(m));
-    shoal_feed feeds[] = {{t->x, model_rows(features, NULL, i, rows)}, {t->y, model_rows(labels, NULL, i, rows)}};
-    shoal_tensor got[3];
-    TRY(shoal_session_run(m->session, feeds, 2, fetches, n_fetches, got));
-    loss += *(const float *)got[0].data;
-    hits += *(const float *)got[1].data;
-    if (t->top_hits) top_hits += *(const float *)got[2].data;
+    const shoal_tensor y = model_rows(labels, NULL, i, rows);
+    shoal_feed feeds[] = {{t->x, model_rows(features, NULL, i, rows)}, {t->y, tower_labels(t, y)}};
+    shoal_tensor got[COUNT_OF(fetches)];
+    TRY(shoal_session_run(m->session, feeds, 2, fetches, t->top_hits ? 3 : 2, got));
+    sums->loss += *(const float *)got[LOSS].data;
+    if (targets) target_sums_add(&sums->targets, &y, got[PREDICTIONS].data);
+    else sums->hits += *(const float *)got[HITS].data;
+    if (t->top_hits) sums->top_hits += *(const float *)got[TOP_HITS].data;
+    sums->rows += rows;
     i += rows;
   }
-  *out = (shoal_evaluation){.examples = n,
-                            .loss = loss / (double)n,
-                            .accuracy = hits / (double)n,
-                            .top_k = t->top_hits ? top_hits / (double)n : NAN,
-                            .auc = NAN,
-                            .seconds = clock_seconds() - start};
   return NULL;
+}
+
+/* *out is set unless `status`, which it returns; frees what `s` has. */
+static shoal_status end(const shoal_model *m, row_sums *s, shoal_status status, shoal_evaluation *out) {
+  const double n = (double)s->rows;
+  if (!status) {
+    *out = evaluation_none();
+    out->examples = s->rows;
+    out->loss = s->loss / n;
+    if (m->loss->targets) target_sums_read(&s->targets, out);
+    else out->accuracy = s->hits / n;
+    if (m->options.top_k > 0 && m->loss == &loss_softmax_cross_entropy) out->top_k = s->top_hits / n;
+    out->seconds = clock_seconds() - s->start;
+  }
+  target_sums_fini(&s->targets);
+  return status;
+}
+
+shoal_status model_evaluate_rows(shoal_model *m, const shoal_tensor *features, const shoal_tensor *labels,
+                                 int64_t first, int64_t n, shoal_evaluation *out) {
+  row_sums sums;
+  TRY(begin(m, &sums));
+  return end(m, &sums, add_rows(m, features, labels, first, n, &sums), out);
 }
 
 shoal_status shoal_model_evaluate(shoal_model *m, const shoal_dataset *data, shoal_evaluation *out) {
@@ -129,16 +194,18 @@ static shoal_pipeline_options one_pass(const shoal_model *m, const shoal_pipelin
 }
 
 /* Adds up what the batches of dense rows come to. */
-static shoal_status add_batches(shoal_model *m, shoal_pipeline *p, shoal_evaluation *sum) {
+static shoal_status add_batches(shoal_model *m, shoal_pipeline *p, row_sums *sums) {
   for (;;) {
     const shoal_batch *b;
-    shoal_evaluation e;
     TRY(shoal_pipeline_next(p, &b));
     if (!b) return NULL;
     if (!b->count) continue;
     if (!b->labels.data || !b->features.data)
-      return status_make(SHOAL_ERR_INPUT, "rows with dense features and classes as labels are expected");
-    shoal_dataset rows = {.features = b->features, .labels = b->labels, .classes = (int)m->classes, .scale = b->scale};
+      return status_make(SHOAL_ERR_INPUT, "rows with dense features and labels are expected");
+    shoal_dataset rows = {.features = b->features,
+                          .labels = b->targets.data ? b->targets : b->labels,
+                          .classes = (int)m->classes,
+                          .scale = b->scale};
     if (shoal_shape_count(&b->features.shape) == b->count * shoal_shape_count(&m->input)) {
       rows.features.shape = m->input; /* [count, numbers] as [count, input] */
       memmove(rows.features.shape.dim + 1, rows.features.shape.dim, (size_t)m->input.rank * sizeof *m->input.dim);
@@ -146,30 +213,20 @@ static shoal_status add_batches(shoal_model *m, shoal_pipeline *p, shoal_evaluat
       rows.features.shape.rank++;
     }
     TRY(model_check_data(m, &rows));
-    TRY(model_evaluate_rows(m, &rows.features, &rows.labels, 0, b->count, &e));
-    sum->examples += b->count;
-    sum->loss += e.loss * (double)b->count;
-    sum->accuracy += e.accuracy * (double)b->count;
-    sum->top_k += e.top_k * (double)b->count;
+    TRY(add_rows(m, &rows.features, &rows.labels, 0, b->count, sums));
   }
 }
 
 static shoal_status evaluate_dense(shoal_model *m, const shoal_pipeline_options *rows, shoal_evaluation *out) {
-  const double start = clock_seconds();
   const shoal_pipeline_options o = one_pass(m, rows, batch_rows(m));
-  shoal_evaluation sum = {.auc = NAN};
+  row_sums sums;
   shoal_pipeline *p;
   TRY(shoal_pipeline_create(&o, &p));
-  shoal_status status = add_batches(m, p, &sum);
+  shoal_status status = begin(m, &sums);
+  if (!status) status = add_batches(m, p, &sums);
   shoal_pipeline_destroy(p);
-  if (!status && !sum.examples) status = status_make(SHOAL_ERR_INPUT, "%s: there are no rows", rows->files);
-  if (status) return status;
-  sum.loss /= (double)sum.examples;
-  sum.accuracy /= (double)sum.examples;
-  sum.top_k /= (double)sum.examples;
-  sum.seconds = clock_seconds() - start;
-  *out = sum;
-  return NULL;
+  if (!status && !sums.rows) status = status_make(SHOAL_ERR_INPUT, "%s: there are no rows", rows->files);
+  return end(m, &sums, status, out);
 }
 
 static shoal_status take_probabilities(const float *scores, const int32_t *labels, int64_t n, shoal_score_taker take,
@@ -214,7 +271,7 @@ static shoal_status score_rows(shoal_model *m, const tower *t, shoal_pipeline *p
 shoal_status shoal_model_evaluate_stream(shoal_model *m, const shoal_pipeline_options *rows, shoal_score_taker take,
                                          void *context, shoal_evaluation *out) {
   TRY(model_ready(m));
-  if ((m->sparse || take) && (!m->sparse || !m->binary))
+  if ((m->sparse || take) && (!m->sparse || !model_is_binary(m)))
     return status_make(SHOAL_ERR_ARGUMENT, "evaluate: %s needs a model of sparse rows with one unit and a sigmoid at the "
                        "end", take ? "the score of each row" : "a stream of sparse rows");
   if (!m->sparse) return status_wrap(evaluate_dense(m, rows, out), "evaluate");
@@ -233,14 +290,15 @@ shoal_status shoal_model_evaluate_stream(shoal_model *m, const shoal_pipeline_op
   if (!status && !scored) status = status_make(SHOAL_ERR_INPUT, "%s: there are no rows", rows->files);
   if (!status) status = tally_auc(&sum, &auc);
   shoal_pipeline_destroy(p);
-  if (!status)
-    *out = (shoal_evaluation){.examples = sum.rows,
-                              .loss = sum.loss / (double)sum.rows,
-                              .accuracy = (double)sum.hits / (double)sum.rows,
-                              .top_k = NAN,
-                              .auc = auc,
-                              .seconds = clock_seconds() - start,
-                              .unknown_entries = count.unknown_entries};
+  if (!status) {
+    *out = evaluation_none();
+    out->examples = sum.rows;
+    out->loss = sum.loss / (double)sum.rows;
+    out->accuracy = (double)sum.hits / (double)sum.rows;
+    out->auc = auc;
+    out->seconds = clock_seconds() - start;
+    out->unknown_entries = count.unknown_entries;
+  }
   tally_fini(&sum);
   return status_wrap(status, "evaluate");
 }
@@ -249,7 +307,7 @@ shoal_status shoal_model_predict(shoal_model *m, const shoal_tensor *features, s
   TRY(model_ready(m));
   TRY(model_check_features(m, features));
   int64_t n = features->shape.dim[0];
-  shoal_shape expected = SHOAL_SHAPE(n, m->classes);
+  shoal_shape expected = SHOAL_SHAPE(n, m->outputs);
   if (out->dtype != SHOAL_F32 || out->rows || !shoal_shape_equal(&out->shape, &expected)) {
     char have[SHOAL_SHAPE_TEXT], want[SHOAL_SHAPE_TEXT];
     return status_make(SHOAL_ERR_ARGUMENT, "predict: the output is %s%s; f32%s is expected",
@@ -257,13 +315,13 @@ shoal_status shoal_model_predict(shoal_model *m, const shoal_tensor *features, s
                        shoal_shape_text(&expected, want));
   }
   tower *t;
-  TRY(model_tower(m, features->dtype, SHOAL_U8, &t));
+  TRY(model_any_tower(m, features->dtype, &t));
   for (int64_t i = 0; i < n;) {
     int64_t rows = MIN_OF(n - i, batch_rows(m));
     shoal_feed feed = {t->x, model_rows(features, NULL, i, rows)};
     shoal_tensor got;
-    TRY(status_wrap(shoal_session_run(m->session, &feed, 1, &t->probabilities, 1, &got), "predict"));
-    memcpy((float *)out->data + i * m->classes, got.data, (size_t)(rows * m->classes) * sizeof(float));
+    TRY(status_wrap(shoal_session_run(m->session, &feed, 1, &t->predictions, 1, &got), "predict"));
+    memcpy((float *)out->data + i * m->outputs, got.data, (size_t)(rows * m->outputs) * sizeof(float));
     i += rows;
   }
   return NULL;

@@ -110,7 +110,7 @@ void fit_set_progress(fit_loop *l) {
   p->staleness = l->staleness_steps && !l->strategy->sync ? (double)l->staleness / (double)l->staleness_steps : NAN;
   l->staleness = l->staleness_steps = 0;
   p->validation_loss = p->validation_accuracy = NAN;
-  p->test = (shoal_evaluation){.loss = NAN, .accuracy = NAN, .top_k = NAN, .auc = NAN};
+  p->test = evaluation_none();
   if (!l->since_examples) return;
   p->loss = l->since_loss / (double)l->since_examples;
   p->accuracy = l->since_hits / (double)l->since_examples;

@@ -227,13 +227,15 @@ shoal_status fit_stream_tower(fit_loop *l) {
   if (shoal_shape_count(&s.shape) != shoal_shape_count(input))
     return status_make(SHOAL_ERR_ARGUMENT, "fit: rows of the stream are %s, but the model takes examples of %s",
                        shoal_shape_text(&s.shape, have), shoal_shape_text(input, one));
-  if (s.real_labels)
-    return status_make(SHOAL_ERR_ARGUMENT, "fit: the stream's labels are numbers; classes are expected");
+  const loss_kind *loss = l->model->loss;
+  if (s.real_labels != loss->targets)
+    return status_make(SHOAL_ERR_ARGUMENT, "fit: the stream's labels are %s; for the loss %s they must be %s",
+                       s.real_labels ? "numbers" : "classes", loss_name(loss), loss->targets ? "numbers" : "classes");
   float scale = s.dtype == SHOAL_U8 ? 1 / 255.0f : 1;
   if (s.scale != 0 && fabsf(s.scale - scale) > 1e-6f)
     return status_make(SHOAL_ERR_ARGUMENT, "fit: the stream asks for features times %g; u8 is taken times 1/255 and "
                        "f32 as it is", (double)s.scale);
-  return model_tower(l->model, s.dtype, SHOAL_I32, &l->tower);
+  return model_tower(l->model, s.dtype, loss->targets ? SHOAL_F32 : SHOAL_I32, &l->tower);
 }
 
 shoal_status fit_write_settings(fit_loop *l) {

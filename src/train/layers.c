@@ -194,8 +194,9 @@ shoal_value *layer_apply(branch *b, layer *l, shoal_value *x, bool last) {
   if (!x) return NULL;
   shoal_scope_push(g, l->name);
   x = l->kind->apply(b, l, x);
-  /* The loss takes logits: a softmax at the end, or the sigmoid of one unit, is left to it and to the probabilities. */
-  bool logits = last && l->act && (l->act->apply == shoal_softmax || b->model->binary);
+  /* A softmax at the end, or the sigmoid of one unit, is left to the loss and to the probabilities. */
+  const char *left = b->model->loss->activation;
+  bool logits = last && left && !strcmp(layer_activation(l), left);
   if (x && l->act && l->act->apply && !logits) x = l->act->apply(g, x);
   shoal_scope_pop(g);
   if (!x) return NULL;

@@ -92,7 +92,7 @@ static shoal_status copy_text(const char **field) {
 static shoal_status copy_options(shoal_compile_options *to, const shoal_compile_options *from) {
   *to = *from;
   if (from->schedule.rate == 0) to->schedule.rate = shoal_optimizer_rate(from->optimizer.name);
-  to->optimizer.name = to->schedule.name = to->kernels = NULL;
+  to->optimizer.name = to->schedule.name = to->kernels = to->loss = NULL; /* the loss is m->loss */
   to->strategy = NULL; /* it was borrowed */
   to->schedule.boundaries = NULL;
   to->schedule.rates = NULL;
@@ -149,23 +149,19 @@ static shoal_value *with_l2(shoal_model *m, shoal_value *loss) {
   return sum ? shoal_add(g, loss, shoal_scale(g, sum, m->options.l2)) : loss;
 }
 
-/* A batch's logits against its labels: what each row loses, [batch], and whether it is right, f32 [batch]. */
-static shoal_value *row_losses(const shoal_model *m, const tower *t, shoal_value *logits, shoal_value **right) {
-  shoal_graph *g = m->graph;
-  if (!m->binary) {
-    *right = shoal_in_top_k(g, logits, t->y, 1);
-    return shoal_sparse_softmax_cross_entropy(g, logits, t->y);
-  }
-  shoal_value *z = shoal_reshape(g, logits, SHOAL_SHAPE(SHOAL_UNKNOWN)), *y = shoal_cast(g, t->y, SHOAL_F32);
-  shoal_value *seen = shoal_relu(g, shoal_sign(g, z)); /* 1 where z > 0 */
-  *right = shoal_cast(g, shoal_equal(g, seen, y), SHOAL_F32);
-  return shoal_sigmoid_cross_entropy(g, z, y);
-}
-
 /* Whether the last layer is one unit with a sigmoid. */
 static bool ends_binary(const shoal_model *m) {
   const layer *l = &m->layers[m->n_layers - 1];
   return l->units == 1 && !strcmp(layer_activation(l), "sigmoid");
+}
+
+static shoal_status find_loss(shoal_model *m, const char *name) {
+  m->loss = ends_binary(m) ? &loss_sigmoid_cross_entropy : &loss_softmax_cross_entropy;
+  if (name) TRY(loss_find(name, &m->loss));
+  if (m->sparse && m->loss->targets)
+    return status_make(SHOAL_ERR_ARGUMENT, "the loss %s is for numbers to be predicted, but models of sparse rows tell "
+                       "classes apart: make the rows dense", name);
+  return NULL;
 }
 
 /* Gives biases a rate of their own. To sgd and momentum a gradient times k is a rate times k, and a gradient is what
@@ -181,28 +177,40 @@ static void hurry_biases(shoal_model *m, shoal_value *const *trained, int n, sho
     }
 }
 
-static shoal_status build_training(shoal_model *m, tower *t, shoal_value *x) {
+/* What the layers' outputs, [batch, units], mean. */
+static shoal_status take_outputs(shoal_model *m, const shoal_value *outputs) {
+  const shoal_shape s = shoal_value_shape(outputs);
+  char have[SHOAL_SHAPE_TEXT];
+  if (s.rank != 2)
+    return status_make(SHOAL_ERR_ARGUMENT, "the last layer gives %s; [batch, %s] is expected: end with a dense layer "
+                       "with %s", shoal_shape_text(&s, have), m->loss->targets ? "targets" : "classes",
+                       m->loss->targets ? "one unit a number to be predicted" : "one unit a class and activation softmax");
+  if (model_is_binary(m) && s.dim[1] != 1)
+    return status_make(SHOAL_ERR_ARGUMENT, "the loss sigmoid_cross_entropy tells two classes apart by one unit, but the "
+                       "last layer has %lld: take softmax_cross_entropy", (long long)s.dim[1]);
+  m->outputs = model_is_binary(m) ? 2 : s.dim[1];
+  m->classes = m->loss->targets ? 0 : m->outputs;
+  return NULL;
+}
+
+static shoal_value *mean(shoal_graph *g, const char *name, shoal_value *x) {
+  shoal_name_next(g, name);
+  return shoal_reduce_mean(g, x, SHOAL_SCALAR, false);
+}
+
+static shoal_value *sum(shoal_graph *g, const char *name, shoal_value *x) {
+  shoal_name_next(g, name);
+  return shoal_reduce_sum(g, x, SHOAL_SCALAR, false);
+}
+
+static shoal_status build_training(shoal_model *m, tower *t, branch *b, shoal_value *outputs) {
   shoal_graph *g = m->graph;
-  branch b = {.model = m, .tower = t, .training = true};
   shoal_status status = NULL;
   shoal_value **trained = NULL;
   int n_trained = 0;
-  shoal_value *logits = apply_layers(&b, x);
-  TRY_GOTO(status, shoal_graph_status(g), done);
-  shoal_shape s = shoal_value_shape(logits);
-  if (s.rank != 2) {
-    char have[SHOAL_SHAPE_TEXT];
-    status = status_make(SHOAL_ERR_ARGUMENT, "the last layer gives %s; [batch, classes] is expected: end with a dense "
-                         "layer with one unit a class and activation softmax", shoal_shape_text(&s, have));
-    goto done;
-  }
-  m->classes = m->binary ? 2 : s.dim[1];
-  shoal_shape all = SHOAL_SCALAR;
-  shoal_value *right, *losses = row_losses(m, t, logits, &right);
-  shoal_name_next(g, "cross_entropy");
-  t->loss = with_l2(m, shoal_reduce_mean(g, losses, all, false));
-  shoal_name_next(g, "accuracy");
-  t->accuracy = shoal_reduce_mean(g, right, all, false);
+  shoal_value *right, *losses = m->loss->rows(g, outputs, t->y, &right);
+  t->loss = with_l2(m, mean(g, m->loss->targets ? "error" : "cross_entropy", losses));
+  if (right) t->accuracy = mean(g, "accuracy", right);
   TRY_GOTO(status, shoal_graph_status(g), done);
 
   TRY_GOTO(status, model_weights(m, true, &trained, &n_trained), done);
@@ -221,52 +229,35 @@ static shoal_status build_training(shoal_model *m, tower *t, shoal_value *x) {
   shoal_optimizer_options optimizer = m->options.optimizer;
   if (m->sparse) optimizer.l2 = m->options.l2;
   TRY_GOTO(status, optimizer_apply(g, &optimizer, trained, t->gradients, n_trained, m->rate, &step), done);
-  t->side_updates = b.n_updates > 0;
-  TRY_GOTO(status, mem_grow((void **)&b.updates, &b.cap_updates, b.n_updates + 1, sizeof *b.updates), done);
-  b.updates[b.n_updates++] = step;
-  t->update = b.n_updates > 1 ? shoal_group(g, b.updates, (int)b.n_updates) : step;
+  t->side_updates = b->n_updates > 0;
+  TRY_GOTO(status, mem_grow((void **)&b->updates, &b->cap_updates, b->n_updates + 1, sizeof *b->updates), done);
+  b->updates[b->n_updates++] = step;
+  t->update = b->n_updates > 1 ? shoal_group(g, b->updates, (int)b->n_updates) : step;
   status = shoal_graph_status(g);
 done:
   free(trained);
-  free(b.updates);
   return status;
 }
 
 static shoal_status build_inference(shoal_model *m, tower *t, shoal_value *x) {
   shoal_graph *g = m->graph;
   branch b = {.model = m, .tower = t};
-  shoal_shape all = SHOAL_SCALAR;
-  shoal_value *logits = apply_layers(&b, x);
-  if (m->binary) {
-    shoal_value *yes = shoal_sigmoid(g, logits), *no = shoal_sigmoid(g, shoal_neg(g, logits));
-    shoal_name_next(g, "probabilities");
-    t->probabilities = shoal_concat(g, (shoal_value *[]){no, yes}, 2, 1);
+  shoal_value *outputs = apply_layers(&b, x);
+  t->predictions = m->loss->probabilities ? m->loss->probabilities(g, outputs) : outputs;
+  if (model_is_binary(m)) {
     shoal_name_next(g, "scores");
-    t->scores = shoal_reshape(g, logits, SHOAL_SHAPE(SHOAL_UNKNOWN));
-  } else {
-    shoal_name_next(g, "probabilities");
-    t->probabilities = shoal_softmax(g, logits);
+    t->scores = shoal_reshape(g, outputs, SHOAL_SHAPE(SHOAL_UNKNOWN));
   }
-  shoal_value *right, *losses = row_losses(m, t, logits, &right);
-  shoal_name_next(g, "loss_sum");
-  t->eval_loss = shoal_reduce_sum(g, losses, all, false);
-  shoal_name_next(g, "hits");
-  t->hits = shoal_reduce_sum(g, right, all, false);
-  if (m->options.top_k > 0 && !m->binary) {
-    shoal_value *near = shoal_in_top_k(g, logits, t->y, m->options.top_k);
-    shoal_name_next(g, "top_hits");
-    t->top_hits = shoal_reduce_sum(g, near, all, false);
-  }
+  shoal_value *right, *losses = m->loss->rows(g, outputs, t->y, &right);
+  t->eval_loss = sum(g, "loss_sum", losses);
+  if (right) t->hits = sum(g, "hits", right);
+  if (m->options.top_k > 0 && m->loss == &loss_softmax_cross_entropy)
+    t->top_hits = sum(g, "top_hits", shoal_in_top_k(g, outputs, t->y, m->options.top_k));
   return shoal_graph_status(g);
 }
 
-static shoal_status build_tower(shoal_model *m, tower *t) {
+static shoal_value *make_inputs(shoal_model *m, tower *t) {
   shoal_graph *g = m->graph;
-  /* Names depend on the types alone, not on the order in which towers are made: random numbers hang on them. */
-  bool named = !m->sparse && (t->features != SHOAL_U8 || t->labels != SHOAL_U8);
-  char scope[32];
-  snprintf(scope, sizeof scope, "%s_%s", shoal_dtype_name(t->features), shoal_dtype_name(t->labels));
-  if (named) shoal_scope_push(g, scope);
   shoal_shape batch = {m->input.rank + 1, {SHOAL_UNKNOWN}};
   memcpy(batch.dim + 1, m->input.dim, (size_t)m->input.rank * sizeof *batch.dim);
   if (m->sparse) {
@@ -276,17 +267,40 @@ static shoal_status build_tower(shoal_model *m, tower *t) {
   } else {
     t->x = shoal_placeholder(g, "input", t->features, batch);
   }
-  t->y = shoal_placeholder(g, "labels", t->labels, SHOAL_SHAPE(SHOAL_UNKNOWN));
-  shoal_value *x = t->x;
-  if (t->features == SHOAL_U8) x = shoal_scale(g, shoal_cast(g, x, SHOAL_F32), 1 / 255.0);
+  return t->features == SHOAL_U8 ? shoal_scale(g, shoal_cast(g, t->x, SHOAL_F32), 1 / 255.0) : t->x;
+}
+
+/* Both branches. How wide labels are is known once the layers are there. */
+static shoal_status build_branches(shoal_model *m, tower *t, branch *training) {
+  shoal_graph *g = m->graph;
+  shoal_value *x = make_inputs(m, t);
   shoal_scope_push(g, "train");
-  shoal_status status = build_training(m, t, x);
+  shoal_value *outputs = apply_layers(training, x);
   shoal_scope_pop(g);
-  if (!status) {
-    shoal_scope_push(g, "infer");
-    status = build_inference(m, t, x);
-    shoal_scope_pop(g);
-  }
+  TRY(shoal_graph_status(g));
+  TRY(take_outputs(m, outputs));
+  t->y = shoal_placeholder(g, "labels", t->labels,
+                           m->loss->targets ? SHOAL_SHAPE(SHOAL_UNKNOWN, m->outputs) : SHOAL_SHAPE(SHOAL_UNKNOWN));
+  shoal_scope_push(g, "train");
+  shoal_status status = build_training(m, t, training, outputs);
+  shoal_scope_pop(g);
+  if (status) return status;
+  shoal_scope_push(g, "infer");
+  status = build_inference(m, t, x);
+  shoal_scope_pop(g);
+  return status;
+}
+
+static shoal_status build_tower(shoal_model *m, tower *t) {
+  shoal_graph *g = m->graph;
+  /* Names depend on the types alone, not on the order in which towers are made: random numbers hang on them. */
+  bool named = !m->sparse && (t->features != SHOAL_U8 || t->labels != SHOAL_U8);
+  char scope[32];
+  snprintf(scope, sizeof scope, "%s_%s", shoal_dtype_name(t->features), shoal_dtype_name(t->labels));
+  if (named) shoal_scope_push(g, scope);
+  branch training = {.model = m, .tower = t, .training = true};
+  shoal_status status = build_branches(m, t, &training);
+  free(training.updates);
   if (named) shoal_scope_pop(g);
   return status;
 }
@@ -311,6 +325,10 @@ shoal_status model_tower(shoal_model *m, shoal_dtype features, shoal_dtype label
   m->towers[m->n_towers++] = t;
   *out = t;
   return NULL;
+}
+
+shoal_status model_any_tower(shoal_model *m, shoal_dtype features, tower **out) {
+  return model_tower(m, features, m->loss->targets ? SHOAL_F32 : m->sparse ? SHOAL_I32 : SHOAL_U8, out);
 }
 
 int tower_feed_sparse(const tower *t, const shoal_batch *b, shoal_feed feeds[TOWER_MOST_FEEDS]) {
@@ -339,9 +357,9 @@ static shoal_status compile(shoal_model *m, const shoal_compile_options *options
   TRY(check_bias_rate(options));
   TRY(copy_options(&m->options, options));
   m->rate = shoal_placeholder(m->graph, "rate", SHOAL_F32, SHOAL_SCALAR);
-  m->binary = ends_binary(m);
+  TRY(find_loss(m, options->loss));
   tower *t;
-  TRY(m->sparse ? model_tower(m, SHOAL_F32, SHOAL_I32, &t) : model_tower(m, SHOAL_U8, SHOAL_U8, &t));
+  TRY(model_any_tower(m, m->sparse ? SHOAL_F32 : SHOAL_U8, &t));
   shoal_session_options session = {
       .threads = options->threads, .seed = options->seed, .kernels = options->kernels, .no_fusion = options->no_fusion};
   TRY(shoal_session_create(m->graph, &session, &m->session));

@@ -11,6 +11,7 @@
 #include "data/safetensors.h"
 #include "shoal/train.h"
 #include "train/initializer.h"
+#include "train/loss.h"
 
 #define LAYER_MOST_WEIGHTS 4
 
@@ -42,15 +43,15 @@ typedef struct {
   shoal_dtype features, labels;
   shoal_value *x;    /* [batch, input]; of sparse rows their offsets, [batch + 1] */
   shoal_value *indices, *values; /* [entries]; NULL unless rows are sparse */
-  shoal_value *y;    /* [batch] */
+  shoal_value *y;    /* [batch]; of a regression [batch, outputs] */
   /* training */
   shoal_value *loss; /* mean over the batch, L2 term included */
-  shoal_value *accuracy; /* share of the batch */
+  shoal_value *accuracy; /* share of the batch; NULL: there are no classes, as with hits below */
   shoal_value *update;
   shoal_gradient *gradients; /* of the trained weights, in model_weights' order; the tower's */
   bool side_updates;         /* `update` does more than apply gradients: batch norm's averages */
   /* inference */
-  shoal_value *probabilities; /* [batch, classes] */
+  shoal_value *predictions;   /* [batch, outputs]: probabilities of the classes, or the numbers to be told */
   shoal_value *scores;        /* two classes told apart by one unit: its logits, [batch]; otherwise NULL */
   shoal_value *eval_loss;     /* sum over the batch, without L2 */
   shoal_value *hits, *top_hits; /* counts in the batch; top_hits NULL: not asked for */
@@ -72,7 +73,6 @@ struct shoal_model {
   bool sparse;       /* examples are sparse rows: `input` is the size of the feature space, or of a small table: */
   int64_t features;  /* above 0: the session's table has `input` rows, enough for a batch; the feature space so many */
   const model_elsewhere *elsewhere; /* NULL: all is in the session. Borrowed */
-  bool binary;       /* one unit with a sigmoid at the end: classes 0 and 1. Known once compiled */
   layer *layers;
   size_t n_layers, cap_layers;
   const initializer *start; /* for layers to come */
@@ -86,7 +86,9 @@ struct shoal_model {
   shoal_session *session;
   tower **towers;
   size_t n_towers, cap_towers;
-  int64_t classes;
+  const loss_kind *loss;
+  int64_t classes; /* 0: a regression */
+  int64_t outputs; /* numbers predicted for a row: one a class, or as many targets as a row has */
   const char *const *class_names; /* owned; NULL: none are known */
   char *preprocessing;            /* owned; NULL: there is none */
 };
@@ -111,6 +113,10 @@ void model_fail(shoal_model *m, shoal_status status);
 SHOAL_CHECKED shoal_status model_ready(const shoal_model *m);
 /* The tower for such data, made if need be. */
 SHOAL_CHECKED shoal_status model_tower(shoal_model *m, shoal_dtype features, shoal_dtype labels, tower **out);
+/* The same whatever the labels, for predictions. */
+SHOAL_CHECKED shoal_status model_any_tower(shoal_model *m, shoal_dtype features, tower **out);
+/* Classes 0 and 1, told apart by one unit. */
+static inline bool model_is_binary(const shoal_model *m) { return m->loss == &loss_sigmoid_cross_entropy; }
 /* The layers' variables in their order; *out is the caller's to free. */
 SHOAL_CHECKED shoal_status model_weights(const shoal_model *m, bool trained_only, shoal_value ***out, int *n);
 /* Examples as the model takes them, with labels that fit; at least one. */
@@ -139,8 +145,15 @@ SHOAL_CHECKED shoal_status model_entries(shoal_model *m, safetensors_item **out,
 /* A batch of sparse rows as feeds of the tower; returns how many. */
 #define TOWER_MOST_FEEDS 4
 int tower_feed_sparse(const tower *t, const shoal_batch *b, shoal_feed feeds[TOWER_MOST_FEEDS]);
+/* Labels as the tower takes them: [n] targets are [n, 1]. */
+static inline shoal_tensor tower_labels(const tower *t, shoal_tensor labels) {
+  if (labels.shape.rank == 1 && shoal_value_shape(t->y).rank == 2) labels.shape = SHOAL_SHAPE(labels.shape.dim[0], 1);
+  return labels;
+}
 /* Rows [first, first + n) as a view; with `order`, rows order[first] ... instead. */
 shoal_tensor model_rows(const shoal_tensor *t, const int32_t *order, int64_t first, int64_t n);
+/* Nothing measured yet: NaN in every figure. */
+shoal_evaluation evaluation_none(void);
 /* Evaluates rows [first, first + n). */
 SHOAL_CHECKED shoal_status model_evaluate_rows(shoal_model *m, const shoal_tensor *features,
                                                const shoal_tensor *labels, int64_t first, int64_t n,

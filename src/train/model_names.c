@@ -21,6 +21,7 @@ shoal_status shoal_model_set_class_names(shoal_model *m, const char *const *name
 }
 
 int64_t shoal_model_classes(const shoal_model *m) { return m->classes; }
+int64_t shoal_model_outputs(const shoal_model *m) { return m->outputs; }
 
 const char *const *shoal_model_class_names(const shoal_model *m) { return m->class_names; }
 

@@ -16,16 +16,20 @@ static void set_quotas(const int64_t *counts, int classes, double share, int64_t
   }
 }
 
+static int64_t class_of(const shoal_dataset *data, int64_t row) {
+  return data->labels.dtype == SHOAL_F32 ? 0 : (int64_t)shoal_tensor_get(&data->labels, row);
+}
+
 /* Marks the rows held out and returns how many. order, held: [n]; counts, quotas: [classes], zeroed. */
 static int64_t draw(const shoal_dataset *data, int classes, double share, uint64_t seed, int32_t *order, bool *held,
                     int64_t *counts, int64_t *quotas) {
   int64_t n = shoal_dataset_rows(data), all = 0;
   random_stream stream = random_stream_make(seed, SPLIT_STREAM);
   random_permutation(&stream, order, n);
-  for (int64_t i = 0; i < n; i++) counts[(int64_t)shoal_tensor_get(&data->labels, i)]++;
+  for (int64_t i = 0; i < n; i++) counts[class_of(data, i)]++;
   set_quotas(counts, classes, share, quotas);
   for (int64_t i = 0; i < n; i++) {
-    int64_t *left = &quotas[(int64_t)shoal_tensor_get(&data->labels, order[i])];
+    int64_t *left = &quotas[class_of(data, order[i])];
     held[order[i]] = *left > 0;
     all += *left > 0;
     *left -= *left > 0;
@@ -36,6 +40,7 @@ static int64_t draw(const shoal_dataset *data, int classes, double share, uint64
 shoal_status split_rows(const shoal_dataset *data, int classes, double share, uint64_t seed, int32_t *rows,
                         int64_t *kept) {
   int64_t n = shoal_dataset_rows(data);
+  if (!classes) classes = 1;
   bool *held = calloc((size_t)n, sizeof *held);
   int64_t *counts = calloc((size_t)classes, 2 * sizeof *counts);
   shoal_status status = held && counts ? NULL : status_no_memory();
