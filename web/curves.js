@@ -30,6 +30,8 @@ const CHARTS = [
   { title: 'Accuracy', parts: [['step', 'accuracy', 'training'], ['epoch', 'validation_accuracy', 'validation'], ['eval', 'accuracy', 'test'],
     ['checkpoint', 'accuracy', 'test by the evaluator']], format: percent, tick: v => `${Number((100 * v).toPrecision(4))} %` },
   { title: 'AUC', parts: [['eval', 'auc', 'test']] },
+  { title: 'RMSE', parts: [['eval', 'rmse', 'test'], ['checkpoint', 'rmse', 'test by the evaluator']] },
+  { title: 'R²', parts: [['eval', 'r2', 'test'], ['checkpoint', 'r2', 'test by the evaluator']] },
   { title: 'Examples per second', parts: [['step', 'examples_per_second', 'training']], from: 0 },
   { title: 'Steps per second', parts: [['step', 'steps_per_second', 'training']], from: 0 },
   { title: 'Learning rate', parts: [['step', 'rate', 'training']], from: 0, plain: true },

@@ -23,6 +23,9 @@ export const FIGURES = [
   { key: 'test_accuracy', head: 'test accuracy', show: percent, best: 'most' },
   { key: 'test_loss', head: 'test log loss', show: four, of: clicks('test_loss'), best: 'least' },
   { key: 'test_auc', head: 'test AUC', show: four, best: 'most' },
+  { key: 'test_mae', head: 'test MAE', show: x => number(x, 5), best: 'least' },
+  { key: 'test_rmse', head: 'test RMSE', show: x => number(x, 5), best: 'least' },
+  { key: 'test_r2', head: 'test R²', show: four, best: 'most' },
 ];
 
 export const isUnderWay = run => !(run.summary && run.summary.status) && runState(run) === 'running';
@@ -43,7 +46,7 @@ function soFar(run) {
     epochs: epochs ? epochs.rows : 0, updates: lastOf(step, 'step'), seconds: lastOf(step, 'seconds'),
     examples_per_second: lastOf(step, 'examples_per_second'), final_loss: lastOf(step, 'loss'),
     train_accuracy: lastOf(step, 'accuracy'), test_accuracy: lastOf(test, 'accuracy'), test_loss: lastOf(test, 'loss'),
-    test_auc: lastOf(test, 'auc') };
+    test_auc: lastOf(test, 'auc'), test_mae: lastOf(test, 'mae'), test_rmse: lastOf(test, 'rmse'), test_r2: lastOf(test, 'r2') };
 }
 
 /** The figures of a run: its summary, or how far it is. */

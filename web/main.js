@@ -103,6 +103,7 @@ function facts(run) {
   const s = run.summary;
   if (s && isNumber(s.test_auc)) return [h('b', {}, `AUC ${s.test_auc.toFixed(4)}`), ` · ${number(s.seconds, 3)} s`];
   if (s && isNumber(s.test_accuracy)) return [h('b', {}, percent(s.test_accuracy)), ` · ${number(s.seconds, 3)} s`];
+  if (s && isNumber(s.test_r2)) return [h('b', {}, `R² ${s.test_r2.toFixed(4)}`), ` · ${number(s.seconds, 3)} s`];
   if (s && s.status) return [s.status];
   const t = trackOf(run, 'step'), last = t && t.columns.step ? t.columns.step[t.columns.step.length - 1] : null;
   return [runState(run), isNumber(last) ? ` · step ${number(last)}` : ''];

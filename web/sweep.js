@@ -4,6 +4,7 @@ import { changed, store, update } from './store.js';
 
 /** key, name, text of a value, which is the best */
 const METRICS = [['test_auc', 'Test AUC', x => number(x, 5), 'most'], ['test_accuracy', 'Test accuracy', percent, 'most'],
+  ['test_r2', 'Test R²', x => number(x, 4), 'most'], ['test_rmse', 'Test RMSE', x => number(x, 5), 'least'],
   ['test_loss', 'Test loss', number, 'least'], ['seconds', 'Time', seconds, 'least'], ['examples_per_second', 'Examples per second', number, 'most'],
   ['final_loss', 'Final loss', number, 'least'], ['steps_per_second', 'Steps per second', number, 'most']];
 

@@ -108,7 +108,8 @@ const TASK_COLUMNS = [['cpu_percent_mean', 'CPU mean', v => isNumber(v) ? `${v.t
   ['cpu_percent_peak', 'CPU peak', v => isNumber(v) ? `${v.toFixed(0)} %` : '–'],
   ['rss_peak_bytes', 'memory peak', bytes], ['net_sent_bytes', 'sent', bytes], ['net_received_bytes', 'received', bytes],
   ['disk_read_bytes', 'disk read', bytes], ['disk_written_bytes', 'disk written', bytes], ['steps', 'steps', number],
-  ['examples', 'examples', number], ['test_accuracy', 'test accuracy', percent]];
+  ['examples', 'examples', number], ['test_accuracy', 'test accuracy', percent],
+  ['test_rmse', 'test RMSE', v => number(v, 5)]];
 
 /** What each task of a run used. */
 export function taskTable(run) {

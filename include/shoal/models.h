@@ -43,11 +43,13 @@ typedef struct {
   shoal_shape input;           /**< one example, when neither data nor user says */
   shoal_input_rule input_rule; /**< which other examples it takes */
   int64_t input_least;         /**< SHOAL_INPUT_IMAGE: the smallest side */
-  const char *transform; /**< what is done to images that have the input's shape, e.g. "standardise"; NULL: nothing */
+  const char *transform; /**< what is done to images that have the input's shape, e.g. "standardise"; to rows of numbers
+                          * where input_rule is SHOAL_INPUT_ANY; NULL: nothing */
   bool sparse;           /**< examples are sparse rows; `input` is the size of the feature space unless told
                           * otherwise */
   /** Adds the layers. Errors stick to the model. */
   void (*build)(shoal_model *m, const shoal_model_options *options);
+  const char *loss; /**< as in shoal_compile_options; of a regression it has to be named */
 } shoal_model_kind;
 
 SHOAL_API const shoal_model_kind *shoal_model_kind_find(const char *name); /**< NULL: none */

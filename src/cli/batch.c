@@ -237,15 +237,18 @@ static void clear(display *d) {
   d->drawn = false;
 }
 
-/* "98.12 % in 3.10 s"; of a model of clicks what counts there. */
+/* "98.12 % in 3.10 s"; of clicks and regressions what counts there. */
 static void result_text(const json_t *summary, char *out, size_t size) {
   const json_t *accuracy = json_object_get(summary, "test_accuracy"), *auc = json_object_get(summary, "test_auc");
+  const json_t *r2 = json_object_get(summary, "test_r2");
   double seconds = json_number_value(json_object_get(summary, "seconds"));
   if (json_is_number(auc))
     snprintf(out, size, "log loss %.5f, AUC %.5f in %.2f s",
              json_number_value(json_object_get(summary, "test_loss")), json_number_value(auc), seconds);
   else if (json_is_number(accuracy))
     snprintf(out, size, "%.2f %% in %.2f s", 100 * json_number_value(accuracy), seconds);
+  else if (json_is_number(r2))
+    snprintf(out, size, "R2 %.4f in %.2f s", json_number_value(r2), seconds);
   else
     snprintf(out, size, "done in %.2f s", seconds);
 }

@@ -362,11 +362,14 @@ shoal_status crew_check(const crew *c) {
   size_t k;
   json_t *task;
   json_array_foreach(r->tasks, k, task) {
-    const json_t *accuracy = json_object_get(task, "test_accuracy");
-    if (!job_is_together(f) || !json_is_number(accuracy)) continue; /* without test rows there is none */
-    if (json_number_value(accuracy) == r->test.accuracy) continue;
-    return status_make(SHOAL_ERR_PEER, "%s measures an accuracy of %.6f, the chief %.6f: in sync mode they must agree",
-                       summary_task_name(task), json_number_value(accuracy), r->test.accuracy);
+    const bool regression = isfinite(r->test.rmse);
+    const json_t *score = json_object_get(task, regression ? "test_rmse" : "test_accuracy");
+    const double expected = regression ? r->test.rmse : r->test.accuracy;
+    if (!job_is_together(f) || !json_is_number(score)) continue; /* without test rows there is none */
+    if (json_number_value(score) == expected) continue;
+    return status_make(SHOAL_ERR_PEER, "%s measures %s of %.6g, the chief %.6g: in sync mode they must agree",
+                       summary_task_name(task), regression ? "an RMSE" : "an accuracy", json_number_value(score),
+                       expected);
   }
   return NULL;
 }

@@ -32,7 +32,7 @@ static bool look_at_rows(const shoal_dataset *d, float *most, bool *pixels) {
 static void note_scale(const training *t, text *out) {
   float most;
   bool pixels;
-  if (t->flags.transform || !t->train.data || !look_at_rows(t->train.data, &most, &pixels) || most <= LARGE) return;
+  if (t->flags.transform || t->train.transform || !t->train.data || !look_at_rows(t->train.data, &most, &pixels) || most <= LARGE) return;
   if (pixels)
     text_add(out, "The rows are whole numbers from 0 to %.0f, like pixels, and are used unscaled: --transform "
                   "scale=1/255 makes them 0 to 1.\n", (double)most);

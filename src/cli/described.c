@@ -6,7 +6,9 @@
 #include "cli/say.h"
 #include "cli/table.h"
 #include "cli/task.h"
+#include "train/evaluation.h"
 
+#include <math.h>
 #include <string.h>
 
 /* ---- finding the description */
@@ -61,16 +63,24 @@ typedef struct {
   bool chief;
 } listener;
 
+static double figure(const json_t *task, const char *key) {
+  const json_t *value = json_object_get(task, key);
+  return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
 static void say_result(const crew *c, const json_t *task) {
-  char a[COUNTED_TEXT], b[COUNTED_TEXT];
+  char a[COUNTED_TEXT], b[COUNTED_TEXT], figures[EVALUATION_TEXT];
+  const shoal_evaluation test = {.accuracy = figure(task, "test_accuracy"),
+                                 .rmse = figure(task, "test_rmse"),
+                                 .r2 = figure(task, "test_r2")};
   const char *name = summary_task_name(task);
   if (json_object_get(task, "updates"))
     printf("%s: %s applied\n", name, counted_text(json_integer_value(json_object_get(task, "updates")), "update", a));
   else
-    printf("%s: %s, %s, test accuracy %.2f %%\n", name,
+    printf("%s: %s, %s, test %s\n", name,
            counted_text(json_integer_value(json_object_get(task, "steps")), "step", a),
            counted_text(json_integer_value(json_object_get(task, "examples")), "example", b),
-           100 * json_number_value(json_object_get(task, "test_accuracy")));
+           evaluation_text(&test, figures));
 }
 
 static void hear(void *context, const char *key, json_t *value) {

@@ -34,12 +34,13 @@ static json_t *number(double value) { return isfinite(value) ? json_real(value) 
 
 static shoal_status print_json(const saved_model *s, const char *split, const shoal_evaluation *e,
                                const confusion *counts) {
-  json_t *o = json_pack("{s:s, s:s, s:s, s:s, s:I, s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:o}", "model", s->kind->name,
+  json_t *o = json_pack("{s:s, s:s, s:s, s:s, s:I, s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o}", "model", s->kind->name,
                         "weights", s->weights, "data", s->job.data, "split", split, "examples", (json_int_t)e->examples,
                         "loss", number(e->loss), "accuracy", number(e->accuracy), "top_k", number(e->top_k), "auc",
                         number(e->auc), "seconds", number(e->seconds), "unknown_entries",
                         (json_int_t)e->unknown_entries, "class_names",
-                        class_names_to_json(shoal_model_class_names(s->model)), "confusion", confusion_json(counts));
+                        class_names_to_json(shoal_model_class_names(s->model)), "confusion", confusion_json(counts), "mae",
+                        number(e->mae), "rmse", number(e->rmse), "r2", number(e->r2));
   if (!o) return status_no_memory();
   json_dumpf(o, stdout, JSON_INDENT(2));
   putchar('\n');
@@ -48,25 +49,41 @@ static shoal_status print_json(const saved_model *s, const char *split, const sh
 }
 
 static void print_table(const saved_model *s, const char *split, const shoal_evaluation *e) {
-  enum { MODEL, DATA, ROWS, LOSS, ACCURACY, LAST, COLUMNS };
-  char last[32] = "AUC";
-  if (isfinite(e->top_k)) snprintf(last, sizeof last, "top %lld", (long long)s->job.top_k);
+  enum { MODEL, DATA, ROWS, LOSS, FIGURES, COLUMNS = FIGURES + 3 };
+  char top_k[32];
   table_column c[COLUMNS] = {
-      [MODEL] = {"model", true, ""},  [DATA] = {"data", true, ""},          [ROWS] = {"examples", false, ""},
-      [LOSS] = {"loss", false, ""},   [ACCURACY] = {"accuracy", false, ""}, [LAST] = {last, false, ""},
+      [MODEL] = {"model", true, ""},   [DATA] = {"data", true, ""},
+      [ROWS] = {"examples", false, ""}, [LOSS] = {"loss", false, ""},
   };
+  int n = FIGURES;
   table_set_text(&c[MODEL], s->kind->name);
   const char *data = !strcmp(split, "test") && s->job.test_data ? s->job.test_data : s->job.data;
   snprintf(c[DATA].cell, TABLE_CELL, "%.40s, %s", data, split);
   table_set_int(&c[ROWS], e->examples);
   table_set_number(&c[LOSS], e->loss, 4);
-  table_set_share(&c[ACCURACY], e->accuracy);
-  if (isfinite(e->top_k))
-    table_set_share(&c[LAST], e->top_k);
-  else
-    table_set_number(&c[LAST], e->auc, 4);
+  if (!s->classes) {
+    const struct {
+      const char *head;
+      double value;
+    } errors[] = {{"MAE", e->mae}, {"RMSE", e->rmse}, {"R2", e->r2}};
+    for (int i = 0; i < 3; i++, n++) {
+      c[n].head = errors[i].head;
+      table_set_number(&c[n], errors[i].value, 4);
+    }
+  } else {
+    c[n].head = "accuracy";
+    table_set_share(&c[n++], e->accuracy);
+  }
+  if (isfinite(e->top_k)) {
+    snprintf(top_k, sizeof top_k, "top %lld", (long long)s->job.top_k);
+    c[n].head = top_k;
+    table_set_share(&c[n++], e->top_k);
+  } else if (isfinite(e->auc)) {
+    c[n].head = "AUC";
+    table_set_number(&c[n++], e->auc, 4);
+  }
   printf("%s\n\n", s->weights);
-  table_print(stdout, c, 1, isfinite(e->top_k) || isfinite(e->auc) ? COLUMNS : LAST, terminal_width(stdout));
+  table_print(stdout, c, 1, n, terminal_width(stdout));
 }
 
 static shoal_status print_text(const saved_model *s, const char *split, const shoal_evaluation *e,
@@ -91,7 +108,7 @@ static shoal_status eval(const char *target, const eval_flags *f) {
   const job_rows_options which = {
       .split = split, .known = job_learned_of(s.model), .scored = true};
   TRY_GOTO(status, job_open_rows(&s.job, s.kind, &which, &rows), done);
-  if (s.classes <= CONFUSION_CLASSES || f->confusion) TRY_GOTO(status, confusion_init(&counts, s.classes), done);
+  if (s.classes && (s.classes <= CONFUSION_CLASSES || f->confusion)) TRY_GOTO(status, confusion_init(&counts, s.classes), done);
   TRY_GOTO(status, job_evaluate(s.model, &rows, &counts, &e), done);
   if (!f->split && !strcmp(split, "train")) split = "all";
   status = f->json ? print_json(&s, split, &e, &counts) : print_text(&s, split, &e, &counts);
@@ -119,7 +136,7 @@ static int run_eval(int argc, char **argv) {
 const command command_eval = {
     .name = "eval",
     .arguments = "RUN_DIR|FILE",
-    .summary = "loss and accuracy of a trained model on data",
+    .summary = "loss and accuracy, or errors of a regression, of a trained model on data",
     .details = "Takes the folder of a run (its final weights or, while it is not finished, its\n"
                "newest checkpoint) or one safetensors file. The model and its settings come\n"
                "from the run.\n"

@@ -5,6 +5,7 @@
 #include "cli/saved.h"
 #include "cli/summary.h"
 #include "observe/event_file.h"
+#include "train/evaluation.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -86,20 +87,23 @@ static shoal_status note(evaluator *v, const char *kind, const char *path, int64
   const char *slash = strrchr(path, '/');
   struct timespec t;
   clock_gettime(CLOCK_REALTIME, &t);
-  json_t *o = json_pack("{s:s, s:s, s:o, s:s, s:o, s:I, s:o, s:o, s:o, s:o}", "kind", kind, "split", "test", "step",
+  json_t *o = json_pack("{s:s, s:s, s:o, s:s, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "kind", kind, "split", "test", "step",
                         step < 0 ? json_null() : json_integer(step), "file", slash ? slash + 1 : path, "time",
                         json_real((double)t.tv_sec + 1e-9 * (double)t.tv_nsec), "examples", (json_int_t)e->examples,
                         "seconds", number(e->seconds), "loss", number(e->loss), "accuracy", number(e->accuracy),
-                        "top_k", number(e->top_k));
+                        "top_k", number(e->top_k), "mae", number(e->mae), "rmse", number(e->rmse), "r2",
+                        number(e->r2));
   if (!o) return status_no_memory();
   bool written = !json_dumpf(o, v->lines, JSON_COMPACT) && fputc('\n', v->lines) != EOF && !fflush(v->lines);
   json_decref(o);
   if (!written) return status_errno(errno, "cannot write to %s/eval/metrics.jsonl", v->dir.path);
-  printf("evaluator: %s: loss %.4f, accuracy %.2f %%\n", slash ? slash + 1 : path, e->loss, 100 * e->accuracy);
+  char figures[EVALUATION_TEXT];
+  printf("evaluator: %s: loss %.4f, %s\n", slash ? slash + 1 : path, e->loss, evaluation_text(e, figures));
   fflush(stdout);
   if (step < 0) return NULL;
-  const event_scalar all[] = {{"test/loss", e->loss}, {"test/accuracy", e->accuracy}};
-  return event_file_scalars(v->events, step, all, 2);
+  const event_scalar all[] = {
+      {"test/loss", e->loss}, {"test/accuracy", e->accuracy}, {"test/rmse", e->rmse}, {"test/r2", e->r2}};
+  return event_file_scalars(v->events, step, all, (int)(sizeof all / sizeof *all));
 }
 
 /* A checkpoint that was removed before it could be read is passed over: newer ones are there. */
@@ -233,9 +237,10 @@ shoal_status evaluator_task(training *base, const int *stop, const task_ears *ea
     sampler_read(log.sampler, &report.use);
     json_t *task = task_json(&report);
     json_object_set_new(task, "evaluations",
-                        json_pack("{s:I, s:o, s:o, s:o}", "count", (json_int_t)r.count, "seconds", number(r.seconds),
+                        json_pack("{s:I, s:o, s:o, s:o, s:o}", "count", (json_int_t)r.count, "seconds", number(r.seconds),
                                   "last_loss", number(r.count ? r.last.loss : NAN), "last_accuracy",
-                                  number(r.count ? r.last.accuracy : NAN)));
+                                  number(r.count ? r.last.accuracy : NAN), "last_rmse",
+                                  number(r.count ? r.last.rmse : NAN)));
     ears->tell(ears->context, "result", json_pack("{s:o}", "task", task));
   }
   metrics_close(&log);

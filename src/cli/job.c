@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "dist/ps_protocol.h"
+#include "train/loss.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -130,6 +131,9 @@ const flag_row job_table[] = {
      .choices = job_activation_names, .marks = KEPT_SHAPES},
     {"pool", FLAG_CHOICE, AT(pool), "NAME", "pooling of the convolutional models", "the model's own",
      .choices = job_pool_names, .marks = KEPT_SHAPES},
+    {"loss", FLAG_CHOICE, AT(loss), "NAME", "of a regression: squared, absolute or Huber's error; the last two want an --lr of about a tenth of the targets' "
+     "spread", "the model's own", .choices = loss_target_names,
+     .marks = KEPT_SHAPES},
     {"seed", FLAG_INT, AT(seed), "N", "of all random numbers: same seed and threads, same result", "1", 0, 9e15,
      .marks = KEPT_SHAPES},
     {"threads", FLAG_INT, AT(threads), "N", "threads that compute, of each worker; mirrored: 1", "one a processor", 1,
@@ -279,6 +283,7 @@ void job_fill(job_flags *f, const flags_parsed *parsed, const shoal_model_kind *
   bool one_rate = strcmp(f->optimizer, "sgd") && strcmp(f->optimizer, "momentum");
   if (isnan(f->bias_rate)) f->bias_rate = kind->bias_rate == 0 || one_rate ? 1 : kind->bias_rate;
   if (!f->top_k) f->top_k = kind->top_k;
+  if (!f->loss) f->loss = kind->loss;
   if (!f->kernels) f->kernels = "auto";
   if (!f->strategy) f->strategy = f->workers > 1 || f->ps ? "ps" : "single";
   if (!f->workers) f->workers = 1;
@@ -425,6 +430,19 @@ static shoal_status check_sparse(const job_flags *f, const flags_parsed *parsed,
   return NULL;
 }
 
+bool job_is_regression(const shoal_model_kind *kind) { return loss_takes_targets(kind->loss); }
+
+static shoal_status check_regression(const flags_parsed *parsed, const shoal_model_kind *kind) {
+  static const char *const only_classes[] = {"classes", "top-k"}, *const only_numbers[] = {"loss"};
+  const bool numbers = job_is_regression(kind);
+  const char *const *others = numbers ? only_classes : only_numbers;
+  for (size_t i = 0; i < (numbers ? COUNT_OF(only_classes) : COUNT_OF(only_numbers)); i++)
+    if (flags_given(job_table, parsed, others[i]))
+      return status_make(SHOAL_ERR_ARGUMENT, "--%s means nothing to the model %s, which %s", others[i], kind->name,
+                         numbers ? "predicts numbers" : "tells classes apart");
+  return NULL;
+}
+
 /* "28x28x1". */
 static shoal_status read_input(const char *words, shoal_shape *out) {
   shoal_shape s = {0};
@@ -489,6 +507,7 @@ shoal_status job_check(const job_flags *f, const flags_parsed *parsed, const sho
   shoal_shape input;
   if (f->input) TRY(read_input(f->input, &input));
   TRY(check_sparse(f, parsed, kind));
+  TRY(check_regression(parsed, kind));
   TRY(check_cluster(f, parsed, kind));
   if (f->scale_lr && !job_is_together(f))
     return status_make(SHOAL_ERR_ARGUMENT,

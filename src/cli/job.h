@@ -28,7 +28,7 @@ typedef struct {
   bool scale_lr;
   double l1, l2, bias_rate;
   bool bias;
-  const char *activation, *pool;
+  const char *activation, *pool, *loss;
   int64_t seed, threads;
   const char *kernels;
   bool no_fusion;
@@ -98,6 +98,8 @@ void job_fill(job_flags *f, const flags_parsed *parsed, const shoal_model_kind *
 bool job_flag_suits(const char *flag, const char *strategy, const shoal_model_kind *kind);
 /* Flags that contradict each other. */
 SHOAL_CHECKED shoal_status job_check(const job_flags *f, const flags_parsed *parsed, const shoal_model_kind *kind);
+/* It predicts numbers, instead of telling classes apart. */
+bool job_is_regression(const shoal_model_kind *kind);
 /* One example, as the model takes it; f->input has been checked. */
 shoal_shape job_input(const job_flags *f, const shoal_model_kind *kind);
 /* The layers, not compiled yet. classes: of the data. */
@@ -117,7 +119,8 @@ typedef struct {
   char *files, *transform;       /* owned, or NULL */
   const char *const *class_names; /* owned; NULL: classes are numbers */
   char *preprocessing;            /* owned; NULL: there is none */
-  int classes;
+  int classes;       /* 0: labels are numbers to be predicted */
+  bool targets;      /* they are */
   shoal_shape input; /* of an example, as the model is to take it */
   bool follows;      /* then the model's own shape gives way to that of the rows, where its layers allow it */
 } job_rows;

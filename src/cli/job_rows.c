@@ -76,9 +76,15 @@ static shoal_status fitting_transform(const rows_schema *s, const shoal_shape *i
                                       const char *path, char **out) {
   const bool fits = s->kind == ROWS_DENSE && shoal_shape_count(&s->shape) == shoal_shape_count(input);
   const bool image = s->kind == ROWS_BYTES || (s->kind == ROWS_DENSE && s->dtype == SHOAL_U8 && s->shape.rank >= 2);
-  if (fits && (!image || !kind->transform)) return NULL;
+  const bool numbers = s->kind == ROWS_DENSE && s->dtype == SHOAL_F32;
+  const bool own = kind->transform && (kind->input_rule == SHOAL_INPUT_ANY ? numbers : image);
+  if (fits && !own) return NULL;
+  if (fits && numbers) {
+    *out = strdup(kind->transform);
+    return *out ? NULL : status_no_memory();
+  }
   if (image && input->rank == 3 && (input->dim[2] == 1 || input->dim[2] == 3)) {
-    const char *more = kind->transform ? kind->transform : "";
+    const char *more = own ? kind->transform : "";
     int written = fits ? asprintf(out, "%s", more)
                        : asprintf(out, "resize=%lldx%lld,%s%s%s", (long long)input->dim[0], (long long)input->dim[1],
                                   input->dim[2] == 1 ? "gray" : "colour", *more ? "," : "", more);
@@ -107,6 +113,10 @@ static shoal_status probe(job_rows *rows, rows_schema *out) {
   TRY(shoal_pipeline_create(&small, &p));
   pipeline_schema(p, out);
   const char *learned = shoal_pipeline_preprocessing(p);
+  free((void *)rows->class_names);
+  free(rows->preprocessing);
+  rows->class_names = NULL;
+  rows->preprocessing = NULL;
   shoal_status status = class_names_copy(shoal_pipeline_class_names(p), &rows->class_names);
   if (!status && learned && !(rows->preprocessing = strdup(learned))) status = status_no_memory();
   shoal_pipeline_destroy(p);
@@ -135,8 +145,6 @@ static shoal_status find_files(const job_flags *f, const shoal_model_kind *kind,
                                           .skip_bad_rows = f->on_bad_row && !strcmp(f->on_bad_row, "skip")};
   rows_schema schema;
   TRY(probe(rows, &schema));
-  rows->stream.class_names = rows->class_names;
-  rows->stream.preprocessing = rows->preprocessing;
   if (kind->sparse && schema.kind != ROWS_SPARSE)
     return status_make(SHOAL_ERR_INPUT, "%s: the model takes sparse rows (tfrecord, libsvm, criteo), but these are %s",
                        rows->files, schema.kind == ROWS_DENSE ? "dense" : "encoded images");
@@ -144,7 +152,11 @@ static shoal_status find_files(const job_flags *f, const shoal_model_kind *kind,
   if (!f->transform && !kind->sparse) {
     TRY(fitting_transform(&schema, &rows->input, kind, rows->files, &rows->transform));
     rows->stream.transform = rows->transform;
+    if (rows->transform && schema.kind == ROWS_DENSE && schema.dtype == SHOAL_F32) TRY(probe(rows, &schema));
   }
+  rows->stream.class_names = rows->class_names;
+  rows->stream.preprocessing = rows->preprocessing;
+  rows->targets = schema.real_labels;
   rows->classes = f->classes ? (int)f->classes : schema.classes;
   return NULL;
 }
@@ -171,7 +183,7 @@ static shoal_status shape_rows(job_rows *rows, const char *path) {
 }
 
 static shoal_status stream_rows(const job_flags *f, job_rows *rows) {
-  if (!rows->classes)
+  if (!rows->classes && !rows->targets)
     return status_make(SHOAL_ERR_ARGUMENT, "%s: how many classes there are is not known before all rows are read: add "
                                            "--classes N", rows->files);
   rows->stream.shuffle_rows = f->shuffle_rows;
@@ -261,10 +273,22 @@ shoal_status job_evaluate(shoal_model *m, const job_rows *rows, confusion *count
   return counted ? confusion_add_rows(counts, m, rows->data) : NULL;
 }
 
+/* Classes for a model that tells them apart, numbers for one that predicts them. */
+static shoal_status check_labels(const job_rows *rows, const shoal_model_kind *kind, const char *path) {
+  if (rows->targets == job_is_regression(kind)) return NULL;
+  if (rows->targets)
+    return status_make(SHOAL_ERR_ARGUMENT, "%s: the labels are numbers to be predicted, but %s tells classes apart: "
+                       "take the model linear, or name the column of classes: --columns label=COLUMN", path, kind->name);
+  return status_make(SHOAL_ERR_ARGUMENT, "%s: the labels are classes, but %s predicts numbers: name the column that holds "
+                     "them, --columns target=COLUMN (NumPy: save them as floats), or take the model softmax", path,
+                     kind->name);
+}
+
 shoal_status job_open_rows(const job_flags *f, const shoal_model_kind *kind, const job_rows_options *options,
                            job_rows *out) {
   job_rows rows = {.input = job_input(f, kind), .follows = options->follows && !f->input};
   shoal_status status = open_rows(f, kind, options, &rows);
+  if (!status && !options->labels_optional) status = check_labels(&rows, kind, data_of(f, options->split));
   if (status)
     job_close_rows(&rows);
   else

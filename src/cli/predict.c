@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -43,6 +44,24 @@ typedef struct {
   const char *const *names; /* of the classes, borrowed; NULL: they are numbers */
 } output;
 
+/* p: [n] numbers predicted. labels: NULL, or what is known of row i of them. */
+static shoal_status report_numbers(output *out, const char *name, const float *p, int64_t n, const shoal_tensor *labels,
+                                   int64_t i) {
+  const bool known = labels && labels->dtype == SHOAL_F32 && isfinite(shoal_tensor_get(labels, i));
+  if (!out->list) {
+    printf("%s:", name);
+    for (int64_t k = 0; k < n; k++) printf(" %.6g", (double)p[k]);
+    if (known) printf("  (labelled %.6g)", shoal_tensor_get(labels, i));
+    putchar('\n');
+    return NULL;
+  }
+  json_t *all = json_array();
+  for (int64_t k = 0; k < n; k++) json_array_append_new(all, json_real((double)p[k]));
+  json_t *o = json_pack("{s:s, s:f, s:o}", "input", name, "value", (double)p[0], "values", all);
+  if (o && known) json_object_set_new(o, "label", json_real(shoal_tensor_get(labels, i)));
+  return !o || json_array_append_new(out->list, o) ? status_no_memory() : NULL;
+}
+
 static shoal_status report(output *out, const char *name, int64_t label, const float *p, int classes) {
   int best = 0;
   char number[CLASS_NAME_TEXT], other[CLASS_NAME_TEXT];
@@ -71,15 +90,20 @@ static shoal_status report(output *out, const char *name, int64_t label, const f
  * that is NULL. */
 static shoal_status predict_rows(saved_model *s, const shoal_tensor *features, const char *name, const char *file,
                                  int64_t first, const shoal_tensor *labels, output *out) {
-  int64_t n = features->shape.dim[0];
+  const int64_t n = features->shape.dim[0], outputs = shoal_model_outputs(s->model);
   shoal_tensor p;
-  TRY(shoal_tensor_create(SHOAL_F32, SHOAL_SHAPE(n, s->classes), &p));
+  TRY(shoal_tensor_create(SHOAL_F32, SHOAL_SHAPE(n, outputs), &p));
   shoal_status status = shoal_model_predict(s->model, features, &p);
   for (int64_t i = 0; !status && i < n; i++) {
     char row[PATH_MAX + 32];
     snprintf(row, sizeof row, "%s%s%lld", file ? file : "", file ? ":" : "", (long long)(first + i));
+    const float *one = (const float *)p.data + i * outputs;
+    if (!s->classes) {
+      status = report_numbers(out, name ? name : row, one, outputs, labels, i);
+      continue;
+    }
     int64_t label = labels ? (int64_t)shoal_tensor_get(labels, i) : -1;
-    status = report(out, name ? name : row, label, (const float *)p.data + i * s->classes, s->classes);
+    status = report(out, name ? name : row, label, one, s->classes);
   }
   shoal_tensor_fini(&p);
   return status;
@@ -243,7 +267,7 @@ static shoal_status predict_batches(saved_model *s, shoal_pipeline *p, const cha
     features.shape.rank = in->rank + 1;
     memcpy(features.shape.dim + 1, in->dim, (size_t)in->rank * sizeof *in->dim);
     if (shoal_tensor_count(&features) != shoal_tensor_count(&b->features)) features = b->features;
-    TRY(predict_rows(s, &features, NULL, file, first, &b->labels, out));
+    TRY(predict_rows(s, &features, NULL, file, first, b->targets.data ? &b->targets : &b->labels, out));
     first += b->count;
   }
 }
@@ -326,7 +350,7 @@ static int run_predict(int argc, char **argv) {
 const command command_predict = {
     .name = "predict",
     .arguments = "RUN_DIR|FILE [PICTURE|ROWS...]",
-    .summary = "the class a trained model sees in pictures and rows",
+    .summary = "the class, or the number, that a trained model predicts for pictures and rows",
     .details = "A picture is a PNG or JPEG of any size, or a raw file of height x width bytes\n"
                "(28x28 for the MNIST models), white on black. ROWS is a file, folder or glob in\n"
                "any format that 'shoal train' takes; labels may be missing. Without files,\n"

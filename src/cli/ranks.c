@@ -357,7 +357,7 @@ static json_t *own_report(rank_run *t, const shoal_fit_result *fit, const shoal_
                         .steps = fit->worker_steps,
                         .examples = fit->worker_examples,
                         .times = fit->times,
-                        .test_accuracy = test->accuracy};
+                        .test = *test};
   sampler_read(t->log.sampler, &report.use);
   json_t *o = task_json(&report);
   if (t->log.kept) json_object_set(o, "kept_samples", t->log.kept);

@@ -64,7 +64,8 @@ const record_field fit_record[] = {
 
 const record_field evaluation_record[] = {
     INT(shoal_evaluation, examples), REAL(shoal_evaluation, loss),    REAL(shoal_evaluation, accuracy),
-    REAL(shoal_evaluation, top_k),   REAL(shoal_evaluation, auc),     REAL(shoal_evaluation, seconds), {0},
+    REAL(shoal_evaluation, top_k),   REAL(shoal_evaluation, auc),     REAL(shoal_evaluation, seconds),
+    REAL(shoal_evaluation, mae),     REAL(shoal_evaluation, rmse),    REAL(shoal_evaluation, r2),      {0},
 };
 
 json_t *record_to_json(const record_field *fields, const void *record) {

@@ -68,7 +68,8 @@ shoal_status saved_model_load(const char *target, const saved_options *options, 
                                    .threads = (int)s.job.threads,
                                    .seed = (uint64_t)s.job.seed,
                                    .kernels = s.job.kernels,
-                                   .no_fusion = s.job.no_fusion};
+                                   .no_fusion = s.job.no_fusion,
+                                   .loss = s.job.loss};
   TRY_GOTO(status, shoal_model_compile(s.model, &compile), fail);
   TRY_GOTO(status, shoal_model_load(s.model, s.weights), fail);
   s.classes = (int)shoal_model_classes(s.model);

@@ -119,7 +119,11 @@ json_t *task_json(const task_report *t) {
   if (t->threads) json_object_set_new(o, "threads", json_integer(t->threads));
   json_object_set_new(o, "steps", json_integer(t->steps));
   json_object_set_new(o, "examples", json_integer(t->examples));
-  json_object_set_new(o, "test_accuracy", number(t->test_accuracy));
+  json_object_set_new(o, "test_accuracy", number(t->test.accuracy));
+  if (isfinite(t->test.rmse)) {
+    json_object_set_new(o, "test_rmse", number(t->test.rmse));
+    json_object_set_new(o, "test_r2", number(t->test.r2));
+  }
   if (!t->touched_rows) return o;
   json_object_set_new(o, "touched_rows", json_integer(t->touched_rows));
   json_object_set_new(o, "exchanged_bytes", json_integer(t->exchanged_bytes));
@@ -160,7 +164,7 @@ static json_t *own_task(const run_report *r) {
                                   .steps = r->fit.steps,
                                   .examples = r->fit.examples,
                                   .times = r->fit.times,
-                                  .test_accuracy = r->test.accuracy});
+                                  .test = r->test});
 }
 
 /* Used from each worker: as many as reached every server; without servers a step uses one of each. */
@@ -235,6 +239,10 @@ json_t *summary_json(run_report *r) {
       {"test_error_rate", number(1 - r->test.accuracy)},
       {"test_top_k", number(r->test.top_k)},
       {"test_auc", number(r->test.auc)},
+      {"loss", words(f->loss)},
+      {"test_mae", number(r->test.mae)},
+      {"test_rmse", number(r->test.rmse)},
+      {"test_r2", number(r->test.r2)},
       {"class_names", class_names_to_json(r->class_names)},
       {"test_confusion", r->confusion ? json_incref(r->confusion) : json_null()},
       {"parameters", json_integer(r->parameters)},
@@ -267,11 +275,11 @@ static void print_own(const sampler_use *use, FILE *to, int width) {
 }
 
 /* A row a task, as in summary.json. */
-static void print_tasks(const json_t *tasks, FILE *to, int width) {
-  enum { TASK, STEPS, EXAMPLES, ACCURACY, CPU, MEMORY, SENT, RECEIVED, READ, WRITTEN, COLUMNS };
+static void print_tasks(const json_t *tasks, bool regression, FILE *to, int width) {
+  enum { TASK, STEPS, EXAMPLES, SCORE, CPU, MEMORY, SENT, RECEIVED, READ, WRITTEN, COLUMNS };
   static const table_column head[COLUMNS] = {
       [TASK] = {"task", true, ""},           [STEPS] = {"steps or\nupdates", false, ""},
-      [EXAMPLES] = {"examples", false, ""},  [ACCURACY] = {"test\naccuracy", false, ""},
+      [EXAMPLES] = {"examples", false, ""},  [SCORE] = {"test\naccuracy", false, ""},
       [CPU] = {"CPU", false, ""},            [MEMORY] = {"memory\npeak", false, ""},
       [SENT] = {"net\nsent", false, ""},     [RECEIVED] = {"net\nreceived", false, ""},
       [READ] = {"disk\nread", false, ""},    [WRITTEN] = {"disk\nwritten", false, ""},
@@ -289,11 +297,11 @@ static void print_tasks(const json_t *tasks, FILE *to, int width) {
     table_column *c = rows[i];
     memcpy(c, head, sizeof head);
     const json_t *steps = json_object_get(task, "steps"), *examples = json_object_get(task, "examples");
-    const json_t *accuracy = json_object_get(task, "test_accuracy");
+    const json_t *score = json_object_get(task, regression ? "test_rmse" : "test_accuracy");
     const json_t *tests = json_object_get(task, "evaluations"); /* an evaluator's */
     if (tests) {
       steps = json_object_get(tests, "count");
-      accuracy = json_object_get(tests, "last_accuracy");
+      score = json_object_get(tests, regression ? "last_rmse" : "last_accuracy");
     }
     snprintf(c[TASK].cell, TABLE_CELL, "%s", summary_task_name(task));
     table_set_int(&c[STEPS], json_integer_value(steps ? steps : json_object_get(task, "updates")));
@@ -301,7 +309,13 @@ static void print_tasks(const json_t *tasks, FILE *to, int width) {
       table_set_int(&c[EXAMPLES], json_integer_value(examples));
     else
       table_set_text(&c[EXAMPLES], "-");
-    table_set_share(&c[ACCURACY], json_is_number(accuracy) ? json_number_value(accuracy) : NAN);
+    const double value = json_is_number(score) ? json_number_value(score) : NAN;
+    if (regression) {
+      c[SCORE].head = "test\nRMSE";
+      table_set_number(&c[SCORE], value, 4);
+    } else {
+      table_set_share(&c[SCORE], value);
+    }
     snprintf(c[CPU].cell, TABLE_CELL, "%.0f %%", json_number_value(json_object_get(task, "cpu_percent_mean")));
     for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
       table_set_bytes(&c[sizes[k].column], json_integer_value(json_object_get(task, sizes[k].key)));
@@ -313,8 +327,9 @@ static void print_tasks(const json_t *tasks, FILE *to, int width) {
 void summary_print(const run_report *r, FILE *to) {
   const job_flags *f = r->flags;
   const shoal_fit_result *fit = &r->fit;
-  enum { MODEL, STRATEGY, WORKERS, BATCH, GLOBAL, EPOCHS, UPDATES, RATE, SECONDS, SPEED, LOSS, ACCURACY, HELD_LOSS,
-         HELD_ACCURACY, COLUMNS };
+  enum { MODEL, STRATEGY, WORKERS, BATCH, GLOBAL, EPOCHS, UPDATES, RATE, SECONDS, SPEED, LOSS, ACCURACY, RMSE, R2,
+         HELD_LOSS, HELD_ACCURACY, COLUMNS };
+  const bool regression = job_is_regression(r->kind), held_out = isfinite(fit->validation_loss);
   table_column c[COLUMNS] = {
       [MODEL] = {"model", true, ""},         [STRATEGY] = {"strategy", true, ""},
       [WORKERS] = {"workers", false, ""},    [BATCH] = {"batch", false, ""},
@@ -322,6 +337,7 @@ void summary_print(const run_report *r, FILE *to) {
       [UPDATES] = {"updates", false, ""},    [RATE] = {"effective\nlr", true, ""},
       [SECONDS] = {"seconds", false, ""},    [SPEED] = {"examples/s", false, ""},
       [LOSS] = {"final\nloss", false, ""},   [ACCURACY] = {"test\naccuracy", false, ""},
+      [RMSE] = {"test\nRMSE", false, ""},    [R2] = {"test\nR2", false, ""},
       [HELD_LOSS] = {"validation\nloss", false, ""}, [HELD_ACCURACY] = {"validation\naccuracy", false, ""},
   };
   table_set_text(&c[MODEL], r->kind->name);
@@ -347,13 +363,20 @@ void summary_print(const run_report *r, FILE *to) {
   table_set_share(&c[ACCURACY], r->test.accuracy);
   table_set_number(&c[HELD_LOSS], fit->validation_loss, 4);
   table_set_share(&c[HELD_ACCURACY], fit->validation_accuracy);
-
+  table_set_number(&c[RMSE], r->test.rmse, 4);
+  table_set_number(&c[R2], r->test.r2, 4);
+  const bool left_out[COLUMNS] = {[ACCURACY] = regression,  [RMSE] = !regression,
+                                  [R2] = !regression,       [HELD_LOSS] = !held_out,
+                                  [HELD_ACCURACY] = !held_out || regression};
+  int shown = 0;
+  for (int i = 0; i < COLUMNS; i++)
+    if (!left_out[i]) c[shown++] = c[i];
   int width = terminal_width(to);
   fputc('\n', to);
-  table_print(to, c, 1, isfinite(fit->validation_loss) ? COLUMNS : HELD_LOSS, width);
+  table_print(to, c, 1, shown, width);
   fputc('\n', to);
   if (r->tasks)
-    print_tasks(r->tasks, to, width);
+    print_tasks(r->tasks, regression, to, width);
   else
     print_own(&r->use, to, width);
   membership_print(r, to);
@@ -363,6 +386,9 @@ void summary_print(const run_report *r, FILE *to) {
   if (isfinite(r->test.auc))
     say(to, "\nOn the test rows: log loss %.5f, error rate %.3f %%, AUC %.5f.\n", r->test.loss,
         100 * (1 - r->test.accuracy), r->test.auc);
+  if (isfinite(r->test.rmse))
+    say(to, "\nOn the test rows: loss (%s) %.5g, mean absolute error %.5g, RMSE %.5g, R2 %.4f.\n", f->loss, r->test.loss,
+        r->test.mae, r->test.rmse, r->test.r2);
   exchange_print(r, to);
   char count[COUNTED_TEXT];
   if (fit->bad_rows) say(to, "\nSkipped: %s.\n", counted_text(fit->bad_rows, "bad row", count));

@@ -46,7 +46,7 @@ typedef struct {
   int threads;   /* of a worker, to compute with; 0: not known */
   int64_t steps; /* below 0: it is no worker, and what follows is left out */
   int64_t examples;
-  double test_accuracy;
+  shoal_evaluation test;
   int64_t touched_rows; /* 0: of rows that are not sparse */
   int64_t exchanged_bytes; /* then: to and from servers in steps, without what testing and saving took */
 } task_report;

@@ -15,7 +15,7 @@ static const struct {
   figure_form form;
   int digits;   /* DECIMALS: after the point */
   bool spreads; /* differs between repeats */
-  bool clicks;  /* only of models of clicks, which have an AUC */
+  const char *with; /* shown only where this figure was measured, too; NULL: always */
   int spare;    /* where the terminal is narrow the highest go first; 0: stays */
 } figures[] = {
     {"global_batch", "global\nbatch", COUNT, .spare = 3},
@@ -25,9 +25,11 @@ static const struct {
     {"seconds", "seconds", DECIMALS, 2, .spreads = true},
     {"examples_per_second", "examples/s", COUNT, .spreads = true, .spare = 1},
     {"final_loss", "final\nloss", DECIMALS, 4, .spreads = true, .spare = 2},
-    {"test_accuracy", "test\naccuracy", SHARE, .spreads = true},
-    {"test_loss", "test\nlog loss", DECIMALS, 5, .spreads = true, .clicks = true},
-    {"test_auc", "test\nAUC", DECIMALS, 5, .spreads = true, .clicks = true},
+    {"test_accuracy", "test\naccuracy", SHARE, .spreads = true, .with = "test_accuracy"},
+    {"test_loss", "test\nlog loss", DECIMALS, 5, .spreads = true, .with = "test_auc"},
+    {"test_auc", "test\nAUC", DECIMALS, 5, .spreads = true, .with = "test_auc"},
+    {"test_rmse", "test\nRMSE", DECIMALS, 4, .spreads = true, .with = "test_rmse"},
+    {"test_r2", "test\nR2", DECIMALS, 4, .spreads = true, .with = "test_r2"},
 };
 enum { FIGURES = COUNT_OF(figures) };
 
@@ -163,7 +165,7 @@ static void free_table(result_table *t) {
 static shoal_status make_table(const sweep_grid *g, int repeats, const batch *b, result_table *out) {
   int shown[FIGURES], count = 0, axes = g->axes_count;
   for (int i = 0; i < FIGURES; i++)
-    if (!figures[i].clicks || has_figure(b, "test_auc")) shown[count++] = i;
+    if (!figures[i].with || has_figure(b, figures[i].with)) shown[count++] = i;
   result_table t = {.rows = g->cells, .columns = axes + count};
   t.cells = calloc((size_t)(t.rows * t.columns), sizeof *t.cells);
   t.spare = calloc((size_t)t.columns, sizeof *t.spare);

@@ -9,6 +9,7 @@
 #include "cli/record.h"
 #include "exec/session.h"
 #include "observe/trace_file.h"
+#include "train/evaluation.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -142,7 +143,7 @@ static json_t *worker_json(task *t, const shoal_fit_result *fit, const shoal_eva
                         .steps = fit->worker_steps,
                         .examples = fit->worker_examples,
                         .times = fit->times,
-                        .test_accuracy = test->accuracy,
+                        .test = *test,
                         .touched_rows = fit->touched_rows,
                         .exchanged_bytes = fit->exchanged_bytes};
   net_stats net;
@@ -292,7 +293,7 @@ static shoal_status be_worker(task *t) {
   note_use(t);
   bool table = job_has_table(&b->flags, b->kind); /* then what is tested and saved is the servers' */
   if (!t->place.ears->collects && !table) TRY(ps_strategy_close(t->strategy));
-  shoal_evaluation test = {.loss = NAN, .accuracy = NAN, .top_k = NAN, .auc = NAN, .seconds = NAN};
+  shoal_evaluation test = evaluation_none();
   if (b->test.data || (b->test.files && t->place.index == 0)) {
     TRY(training_test(b, false, &test, &t->confusion));
     warn_unwritten(t, metrics_test(&t->log, result.updates, &test));
@@ -325,8 +326,7 @@ static json_t *server_json(task *t, const ps_server_result *r) {
                         .seconds = r->seconds,
                         .net_sent_bytes = (int64_t)r->net.sent_bytes,
                         .net_received_bytes = (int64_t)r->net.received_bytes,
-                        .steps = -1,
-                        .test_accuracy = NAN};
+                        .steps = -1};
   sampler_note(t->log.sampler, report.net_sent_bytes, report.net_received_bytes, NULL);
   metrics_stop_sampling(&t->log);
   sampler_read(t->log.sampler, &report.use);

@@ -16,6 +16,7 @@
 #include "cli/task.h"
 #include "exec/session.h"
 #include "observe/trace_file.h"
+#include "train/evaluation.h"
 #include "train/mirrored.h"
 
 #include <math.h>
@@ -271,9 +272,10 @@ static shoal_status evaluate_along(train_run *t) {
                          .patience = f->deadline > 0 ? f->deadline : EVALUATOR_PATIENCE,
                          .stop = interrupt_flag(t->signals)};
   TRY(evaluator_run(&o, &result));
-  char count[COUNTED_TEXT];
-  printf("evaluator/0: %s tested, last accuracy %.2f %%\n", counted_text(result.count, "checkpoint", count),
-         100 * (result.count ? result.last.accuracy : NAN));
+  char count[COUNTED_TEXT], last[EVALUATION_TEXT];
+  printf("evaluator/0: %s tested", counted_text(result.count, "checkpoint", count));
+  if (result.count) printf(", last %s", evaluation_text(&result.last, last));
+  putchar('\n');
   return NULL;
 }
 
@@ -353,7 +355,7 @@ static int run_train(int argc, char **argv) {
   t.report = (run_report){.flags = &t.base.flags,
                           .started = time(NULL),
                           .final_rate = NAN,
-                          .test = {.loss = NAN, .accuracy = NAN, .top_k = NAN, .auc = NAN, .seconds = NAN}};
+                          .test = evaluation_none()};
   t.last = (shoal_progress){.loss = NAN, .accuracy = NAN, .rate = NAN};
   shoal_status status = flags_parse(job_table, argc, argv, &t.base.flags, &t.parsed);
   if (!status && t.parsed.help) {

@@ -103,6 +103,7 @@ shoal_status training_compile(training *t, int classes, int64_t rows) {
       .seed = (uint64_t)f->seed,
       .kernels = f->kernels,
       .no_fusion = f->no_fusion,
+      .loss = f->loss,
       .race = t->kind->sparse && !job_is_cluster(f) && !job_is_together(f),
   };
   TRY(shoal_model_compile(t->model, &options));
@@ -113,7 +114,7 @@ shoal_status training_compile(training *t, int classes, int64_t rows) {
 shoal_status training_test(const training *t, bool tested, shoal_evaluation *out, json_t **counts) {
   confusion c = {0};
   const int classes = (int)shoal_model_classes(t->model);
-  if (classes <= CONFUSION_CLASSES) TRY(confusion_init(&c, classes));
+  if (classes && classes <= CONFUSION_CLASSES) TRY(confusion_init(&c, classes));
   shoal_status status = NULL;
   if (!tested) status = job_evaluate(t->model, &t->test, &c, out);
   else if (c.counts && t->test.data) status = confusion_add_rows(&c, t->model, t->test.data);

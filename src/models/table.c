@@ -6,7 +6,8 @@
 
 #include <string.h>
 
-static const shoal_model_kind *const kinds[] = {&model_softmax, &model_lenet, &model_alexnet, &model_sparse_lr};
+static const shoal_model_kind *const kinds[] = {&model_softmax, &model_lenet, &model_alexnet, &model_sparse_lr,
+                                                &model_linear};
 
 const shoal_model_kind *shoal_model_kind_at(int i) { return i >= 0 && i < (int)COUNT_OF(kinds) ? kinds[i] : NULL; }
 

@@ -4,7 +4,7 @@
 
 #include "shoal/models.h"
 
-extern const shoal_model_kind model_softmax, model_lenet, model_alexnet, model_sparse_lr;
+extern const shoal_model_kind model_softmax, model_lenet, model_alexnet, model_sparse_lr, model_linear;
 
 /* Options with what is left out filled in; `options` may be NULL. */
 shoal_model_options model_options(const shoal_model_options *options, const char *act, const char *pool,

@@ -108,11 +108,6 @@ shoal_tensor model_rows(const shoal_tensor *t, const int32_t *order, int64_t fir
   return part;
 }
 
-shoal_evaluation evaluation_none(void) {
-  return (shoal_evaluation){
-      .loss = NAN, .accuracy = NAN, .top_k = NAN, .auc = NAN, .seconds = NAN, .mae = NAN, .rmse = NAN, .r2 = NAN};
-}
-
 /* What rows have come to so far. */
 typedef struct {
   int64_t rows;

@@ -72,13 +72,16 @@ static const loss_kind loss_huber = {.targets = true, .rows = huber_rows};
 
 /* ---- the table */
 
-#define LOSSES(X) X(softmax_cross_entropy) X(sigmoid_cross_entropy) X(mse) X(mae) X(huber)
+#define CLASS_LOSSES(X) X(softmax_cross_entropy) X(sigmoid_cross_entropy)
+#define TARGET_LOSSES(X) X(mse) X(mae) X(huber)
 #define AS_ROW(name) &loss_##name,
 #define AS_NAME(name) #name,
-static const loss_kind *const losses[] = {LOSSES(AS_ROW)};
-static const char *const names[] = {LOSSES(AS_NAME) NULL};
+static const loss_kind *const losses[] = {CLASS_LOSSES(AS_ROW) TARGET_LOSSES(AS_ROW)};
+static const char *const names[] = {CLASS_LOSSES(AS_NAME) TARGET_LOSSES(AS_NAME) NULL};
+static const char *const target_names[] = {TARGET_LOSSES(AS_NAME) NULL};
 
 const char *const *shoal_loss_names(void) { return names; }
+const char *const *loss_target_names(void) { return target_names; }
 
 const char *loss_name(const loss_kind *loss) {
   size_t i = 0;
@@ -100,4 +103,10 @@ shoal_status loss_find(const char *name, const loss_kind **out) {
                                     near ? "; did you mean " : "", near ? near : "", list.failed ? "others" : list.data);
   text_fini(&list);
   return status;
+}
+
+bool loss_takes_targets(const char *name) {
+  for (size_t i = 0; name && target_names[i]; i++)
+    if (!strcmp(target_names[i], name)) return true;
+  return false;
 }

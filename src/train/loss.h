@@ -22,5 +22,9 @@ extern const loss_kind loss_softmax_cross_entropy, loss_sigmoid_cross_entropy;
 const char *loss_name(const loss_kind *loss);
 /* ARGUMENT error with the names there are when it is none of them. */
 SHOAL_CHECKED shoal_status loss_find(const char *name, const loss_kind **out);
+/* Of the losses of regressions, ended by NULL. */
+const char *const *loss_target_names(void);
+/* Whether it is one of them; NULL: whichever suits the last layer, which is none. */
+bool loss_takes_targets(const char *name);
 
 #endif

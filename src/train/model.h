@@ -10,6 +10,7 @@
 
 #include "data/safetensors.h"
 #include "shoal/train.h"
+#include "train/evaluation.h"
 #include "train/initializer.h"
 #include "train/loss.h"
 
@@ -152,8 +153,6 @@ static inline shoal_tensor tower_labels(const tower *t, shoal_tensor labels) {
 }
 /* Rows [first, first + n) as a view; with `order`, rows order[first] ... instead. */
 shoal_tensor model_rows(const shoal_tensor *t, const int32_t *order, int64_t first, int64_t n);
-/* Nothing measured yet: NaN in every figure. */
-shoal_evaluation evaluation_none(void);
 /* Evaluates rows [first, first + n). */
 SHOAL_CHECKED shoal_status model_evaluate_rows(shoal_model *m, const shoal_tensor *features,
                                                const shoal_tensor *labels, int64_t first, int64_t n,
