@@ -14,7 +14,7 @@ enum { MOST = 4, ROWS = 410, SLOW_WORKER = 1 };
 
 typedef struct {
   int workers, servers;
-  bool together;
+  bool sync;
   int64_t staleness;
   int in_flight;
   int pieces;         /* as in ps_options */
@@ -56,7 +56,7 @@ static inline void model_make(const shoal_compile_options *options, shoal_model 
 static ps_options options_of(const task *t) {
   return (ps_options){.terms = {.workers = t->of->workers,
                                 .servers = t->of->servers,
-                                .sync = t->of->together,
+                                .sync = t->of->sync,
                                 .staleness = t->of->staleness,
                                 .in_flight = t->of->in_flight,
                                 .backups = t->of->backups},

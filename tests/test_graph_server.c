@@ -130,9 +130,9 @@ static void a_run_is_left_alone(void **state) {
   tell(&c, GRAPH_DATA, 1, (uint64_t)7 << 32, numbers, sizeof numbers);
   hear(&c, GRAPH_RUN, NULL);
   ask(&c, GRAPH_FORGET, 0, 7, NULL, NULL);
-  ask(&c, GRAPH_FORGET, 0, 7, NULL, "makes no sense");
+  ask(&c, GRAPH_FORGET, 0, 7, NULL, "invalid");
   tell(&c, GRAPH_RUN, 2, 7, &run_head, sizeof run_head);
-  hear(&c, GRAPH_RUN, "makes no sense");
+  hear(&c, GRAPH_RUN, "invalid");
   end(&c);
 }
 
@@ -147,13 +147,13 @@ static void programs_that_lie(void **state) {
   p = waiting_program(v, w, 1000); /* of a task that does not exist */
   ask(&c, GRAPH_PREPARE, 0, 1, &p, "a task");
   tell(&c, GRAPH_RUN, 1, 1, &run_head, sizeof run_head);
-  hear(&c, GRAPH_RUN, "makes no sense");
+  hear(&c, GRAPH_RUN, "invalid");
   p = (proto){0}; /* reads numbers of which only the shape is told */
   size_t segment = proto_begin(&p, PROGRAM_SEGMENT);
   put_value(&p, SEGMENT_SHAPE, v, 4);
   proto_int(&p, SEGMENT_FETCH, value_id(w));
   proto_end(&p, segment);
-  ask(&c, GRAPH_PREPARE, 0, 2, &p, "makes no sense");
+  ask(&c, GRAPH_PREPARE, 0, 2, &p, "invalid");
   p = (proto){0}; /* says that four numbers are a million */
   put_value(&p, PROGRAM_FEED, v, 4);
   segment = proto_begin(&p, PROGRAM_SEGMENT);
@@ -168,7 +168,7 @@ static void programs_that_lie(void **state) {
   char fed[128] = {0};
   memcpy(fed, &run_head, sizeof run_head);
   tell(&c, GRAPH_RUN, 2, 3, fed, sizeof fed);
-  hear(&c, GRAPH_RUN, "makes no sense");
+  hear(&c, GRAPH_RUN, "invalid");
   end(&c);
 }
 
@@ -185,7 +185,7 @@ static void half_a_graph(void **state) {
   ok(graphdef_write(c.graph, first, &nodes));
   proto_bytes(&p, OPEN_GRAPH, nodes.bytes, nodes.length);
   proto_fini(&nodes);
-  ask(&c, GRAPH_EXTEND, 0, 0, &p, "makes no sense");
+  ask(&c, GRAPH_EXTEND, 0, 0, &p, "invalid");
   ask(&c, GRAPH_EXTEND, 0, 0, NULL, "make a new session");
   end(&c);
 }

@@ -406,7 +406,7 @@ static void key_clients(const char *address, int unused) {
   o = curve_client(&other_keys, server_keys.public_key);
   expect_refusal(address, &o, SHOAL_ERR_REFUSED, "does not allow our key");
   o = curve_client(&client_keys, other_keys.public_key);
-  expect_refusal(address, &o, SHOAL_ERR_PEER, "no welcome");
+  expect_refusal(address, &o, SHOAL_ERR_PEER, "no answer");
   o = (net_options){.largest = LARGEST, .job = NET_JOB};
   expect_refusal(address, &o, SHOAL_ERR_PEER, " in 1 s");
   CHILD_OK(net_connect(address, &right, 10, &c));

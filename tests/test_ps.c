@@ -31,7 +31,7 @@ static void together_equals_one_process(void **state) {
     for (int s = 1; s <= 2; s++)
       for (size_t k = 0; k < COUNT_OF(optimizers); k++) {
         if (k > 1 && (w != 3 || s != 2)) continue;
-        job j = {.workers = w, .servers = s, .together = true, .staleness = -1};
+        job j = {.workers = w, .servers = s, .sync = true, .staleness = -1};
         j.compile = compile_for(optimizers[k]);
         j.fit = (shoal_fit_options){.epochs = 3, .batch_size = 60 / w};
         j.block = w == 2 || k > 1 ? 333 : 0;
@@ -66,7 +66,7 @@ static void together_equals_one_process(void **state) {
 static void together_repeats_bit_by_bit(void **state) {
   shoal_dataset data;
   data_make_corners(ROWS, 1, &data);
-  job j = {.workers = 3, .servers = 2, .together = true, .compile = compile_for("adam")};
+  job j = {.workers = 3, .servers = 2, .sync = true, .compile = compile_for("adam")};
   j.fit = (shoal_fit_options){.epochs = 2, .batch_size = 20};
   task first[MOST], second[MOST], servers[MOST], others[MOST];
   run(&j, &data, first, servers);
@@ -98,7 +98,7 @@ static void apart_learns(void **state) {
       examples += servers[i].served.workers[w].examples;
       gradients += servers[i].served.workers[w].gradients;
     }
-    for (int k = 0; k < PS_STALENESS_MOST; k++) counted += servers[i].served.staleness[k];
+    for (int k = 0; k < PS_STALENESS_MAX; k++) counted += servers[i].served.staleness[k];
     assert_int_equal(examples, 8 * ROWS); /* each row of each epoch exactly once */
     assert_int_equal(gradients, 8 * 41);
     assert_int_equal(gradients, servers[i].served.updates);
@@ -191,7 +191,7 @@ static void stopping_settles_what_is_in_flight(void **state) {
 static void stopping_stops_all_at_one_step(void **state) {
   shoal_dataset data;
   data_make_corners(ROWS, 1, &data);
-  job j = {.workers = 3, .servers = 2, .together = true, .compile = compile_for("sgd"), .stop_after = 11};
+  job j = {.workers = 3, .servers = 2, .sync = true, .compile = compile_for("sgd"), .stop_after = 11};
   j.fit = (shoal_fit_options){.epochs = 50, .batch_size = 10};
   task workers[MOST], servers[MOST];
   run(&j, &data, workers, servers);
@@ -210,7 +210,7 @@ static void resuming_continues(void **state) {
   data_make_corners(ROWS, 1, &data);
   char dir[FILES_PATH];
   files_make_folder(dir);
-  job j = {.workers = 2, .servers = 2, .together = true, .compile = compile_for("adam"), .block = 500};
+  job j = {.workers = 2, .servers = 2, .sync = true, .compile = compile_for("adam"), .block = 500};
   j.fit = (shoal_fit_options){.epochs = 3, .batch_size = 20};
   task whole[MOST], half[MOST], rest[MOST], servers[MOST];
   run(&j, &data, whole, servers);
@@ -305,7 +305,7 @@ static void other_settings_are_refused(void **state) {
 static void bytes_are_as_few_as_can_be(void **state) {
   shoal_dataset data;
   data_make_corners(ROWS, 1, &data);
-  job j = {.workers = 2, .servers = 1, .together = true, .compile = compile_for("sgd")};
+  job j = {.workers = 2, .servers = 1, .sync = true, .compile = compile_for("sgd")};
   j.fit = (shoal_fit_options){.steps = 200, .batch_size = 10};
   task workers[MOST], servers[MOST];
   run(&j, &data, workers, servers);

@@ -4,7 +4,7 @@
 
 typedef struct {
   const char *name;
-  bool together;
+  bool sync;
   int64_t staleness;
   int backups, in_flight;
 } mode;
@@ -20,7 +20,7 @@ static void all_modes_and_sizes(void **state) {
     for (int w = 1; w <= 4; w++)
       for (int s = 1; s <= 3; s++) {
         if (modes[m].backups >= w) continue;
-        job j = {.workers = w, .servers = s, .together = modes[m].together, .staleness = modes[m].staleness};
+        job j = {.workers = w, .servers = s, .sync = modes[m].sync, .staleness = modes[m].staleness};
         j.backups = modes[m].backups;
         j.in_flight = modes[m].in_flight;
         j.compile = compile_for("momentum");
@@ -42,7 +42,7 @@ static void all_modes_and_sizes(void **state) {
           assert_int_equal(workers[v].fit.worker_examples, servers[0].served.workers[v].examples);
           own += workers[v].fit.worker_steps;
         }
-        if (!modes[m].together) assert_int_equal(own, servers[0].served.updates);
+        if (!modes[m].sync) assert_int_equal(own, servers[0].served.updates);
         if (modes[m].staleness >= 0) assert_true(servers[0].served.lead <= modes[m].staleness);
         run_fini(&j, workers, servers);
       }
@@ -54,7 +54,7 @@ static void late_gradients_are_dropped(void **state) {
   shoal_dataset data;
   data_make_corners(ROWS, 1, &data);
   for (int s = 1; s <= 2; s++) {
-    job j = {.workers = 3, .servers = s, .together = true, .staleness = -1, .backups = 1, .slow_us = 3000};
+    job j = {.workers = 3, .servers = s, .sync = true, .staleness = -1, .backups = 1, .slow_us = 3000};
     j.compile = compile_for("sgd");
     j.fit = (shoal_fit_options){.epochs = 2, .batch_size = 10};
     task workers[MOST], servers[MOST];

@@ -18,7 +18,7 @@ static void pieces_change_nothing(void **state) {
   shoal_dataset data;
   data_make_corners(ROWS, 1, &data);
   for (int s = 1; s <= 2; s++) {
-    job j = {.workers = 3, .servers = s, .together = true, .staleness = -1, .compile = compile_for("adam")};
+    job j = {.workers = 3, .servers = s, .sync = true, .staleness = -1, .compile = compile_for("adam")};
     j.fit = (shoal_fit_options){.epochs = 2, .batch_size = 20};
     j.block = s == 2 ? 5000 : 0;
     task whole[MOST], cut[MOST], servers[MOST], others[MOST];
@@ -38,14 +38,14 @@ static void pieces_change_nothing(void **state) {
 
 static void pieces_in_all_modes(void **state) {
   static const struct {
-    bool together;
+    bool sync;
     int64_t staleness;
     int backups, in_flight;
   } modes[] = {{true, -1, 1, 1}, {false, -1, 0, 1}, {false, -1, 0, 2}, {false, 1, 0, 2}};
   shoal_dataset data;
   data_make_corners(ROWS, 1, &data);
   for (size_t m = 0; m < COUNT_OF(modes); m++) {
-    job j = {.workers = 3, .servers = 2, .together = modes[m].together, .staleness = modes[m].staleness};
+    job j = {.workers = 3, .servers = 2, .sync = modes[m].sync, .staleness = modes[m].staleness};
     j.backups = modes[m].backups;
     j.in_flight = modes[m].in_flight;
     j.compile = compile_for("momentum");
@@ -73,7 +73,7 @@ static double rate_one(const ps_terms *terms, int64_t update) { return 1; }
 
 typedef struct {
   const char *address;
-  bool together;
+  bool sync;
   int64_t round; /* 0: no rounds */
   pthread_t thread;
   shoal_status status;
@@ -124,7 +124,7 @@ static void push(net_client *c, const float *gradient, uint64_t version, size_t 
 static void join(const one_server *t, int number, net_client **out) {
   const ps_terms terms = {.workers = PEERS,
                           .servers = 1,
-                          .sync = t->together,
+                          .sync = t->sync,
                           .staleness = -1,
                           .in_flight = 1,
                           .round = t->round,
@@ -144,10 +144,10 @@ static void assert_all(const float *values, float expected) {
     if (values[i] != expected) fail_msg("element %d is %g, %g was expected", i, values[i], expected);
 }
 
-static void start(one_server *t, bool together, int64_t round, char address[64], net_client *clients[PEERS]) {
+static void start(one_server *t, bool sync, int64_t round, char address[64], net_client *clients[PEERS]) {
   static int runs;
   snprintf(address, 64, "shm:/shoal-pieces-%d-%d", (int)getpid(), runs++);
-  *t = (one_server){.address = address, .together = together, .round = round};
+  *t = (one_server){.address = address, .sync = sync, .round = round};
   assert_int_equal(pthread_create(&t->thread, NULL, serve, t), 0);
   for (int i = 0; i < PEERS; i++) join(t, i, &clients[i]);
   ps_start plan = {.batch = 1, .rows = 1000, .end = 1000, .end_step = 100, .round = round};

@@ -33,13 +33,13 @@ static void add_up(bool bf16) {
                                 .leaves = {2 * place.ranks + 1, 2},
                                 .bf16 = bf16,
                                 .patience = 20,
-                                .not_seen = ignore};
+                                .on_peer_exit = ignore};
   collective *c;
   assert_ok(collective_create(&place, &options, &c));
   collective_head heads[16];
   for (int step = 0; step < 4; step++) {
     int64_t leaves = options.leaves[step % 2];
-    tree_node nodes[TREE_MOST_NODES];
+    tree_node nodes[TREE_NODES_MAX];
     int have[16];
     for (int r = 0; r < place.ranks; r++) {
       int64_t first, last;
@@ -116,7 +116,7 @@ static shoal_status train_with(int rank, int64_t check_every, int64_t steps) {
   shoal_model *m = model_make_xor(&(shoal_compile_options){.schedule = {.rate = 0.1}, .threads = 1, .seed = 5});
   shoal_strategy *s;
   assert_ok(allreduce_create(&(allreduce_options){.place = &place, .check_every = check_every, .patience = 20,
-                                                  .not_seen = ignore}, &s));
+                                                  .on_peer_exit = ignore}, &s));
   culprit c = {m, rank};
   shoal_fit_options options = {.steps = steps,
                                .batch_size = 10,

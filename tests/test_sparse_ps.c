@@ -35,7 +35,7 @@ static void keys_come_back(void **state) {
       key += 1 + (draw(&seed) % 8 ? draw(&seed) % spread : 0);
     }
     const size_t length = sparse_keys_encode(keys, n, base, bytes);
-    assert_true(length <= sparse_keys_most(n));
+    assert_true(length <= sparse_keys_max(n));
     const int64_t limit = n ? keys[n - 1] - base + 1 : 0;
     assert_null(sparse_keys_decode(bytes, length, n, limit, back));
     for (int64_t i = 0; i < n; i++) assert_int_equal(back[i] + base, keys[i]);
@@ -92,7 +92,7 @@ static void sets_are_ascending_and_whole(void **state) {
 
 typedef struct {
   int workers, servers;
-  bool together, bias;
+  bool sync, bias;
   shoal_compile_options compile;
   shoal_fit_options fit;
   const char *weights; /* where worker 0 saves them */
@@ -141,7 +141,7 @@ static shoal_model *make_model(const job *j, bool shrunk) {
 static ps_options options_of(const task *t) {
   return (ps_options){.terms = {.workers = t->of->workers,
                                 .servers = t->of->servers,
-                                .sync = t->of->together,
+                                .sync = t->of->sync,
                                 .staleness = -1},
                       .task = {.net = {.job = 78}, .deadline = 10},
                       .worker = t->index,
@@ -256,7 +256,7 @@ static void together_is_as_alone(void **state) {
   int round = 0;
   for (int workers = 1; workers <= 3; workers++)
     for (int servers = 1; servers <= 2; servers++, round++) {
-      job j = {.workers = workers, .servers = servers, .together = true, .bias = round % 2, .weights = shared};
+      job j = {.workers = workers, .servers = servers, .sync = true, .bias = round % 2, .weights = shared};
       j.compile = compile_for(optimizers[round % 4]);
       if (round == 3) j.compile.l2 = 0.01;
       j.fit = (shoal_fit_options){
@@ -292,7 +292,7 @@ static void resuming_continues(void **state) {
   snprintf(parts, sizeof parts, "%s/parts", dir);
   write_rows(data, ROWS, 8);
   shoal_pipeline_options stream = {.files = data, .features = FEATURES, .shuffle_rows = 50};
-  job j = {.workers = 2, .servers = 2, .together = true, .bias = true, .weights = whole};
+  job j = {.workers = 2, .servers = 2, .sync = true, .bias = true, .weights = whole};
   j.compile = compile_for("adagrad");
   j.fit = (shoal_fit_options){.epochs = 3, .batch_size = BATCH, .stream = &stream};
   task tasks[MOST];
@@ -323,8 +323,8 @@ static void apart_learns(void **state) {
     write_rows(path, i ? 37 * i : 3000, 9 + (uint64_t)i);
   }
   shoal_pipeline_options stream = {.files = dir, .format = "libsvm", .features = FEATURES};
-  for (int together = 0; together < 2; together++) {
-    job j = {.workers = 3, .servers = 2, .together = together};
+  for (int sync = 0; sync < 2; sync++) {
+    job j = {.workers = 3, .servers = 2, .sync = sync};
     j.compile = compile_for("adagrad");
     j.compile.schedule = (shoal_schedule){.rate = 0.3};
     j.fit = (shoal_fit_options){.epochs = 3, .batch_size = BATCH, .stream = &stream};
@@ -348,7 +348,7 @@ static shoal_status build_sgd(const ps_terms *terms, shoal_graph *g, shoal_value
 
 static double rate_one(const ps_terms *terms, int64_t update) { return 1; }
 
-/* One server for messages made by hand. `of`: workers, and whether they step together. */
+/* One server for messages made by hand. `of`: workers, and whether their mode is sync. */
 static void *serve(void *context) {
   task *t = context;
   ps_server_options o = {.index = t->index,
@@ -400,7 +400,7 @@ static uint16_t send_keys(net_client *c, net_header h, ps_head head, const float
 static net_client *come(const char *address, const job *j, int worker) {
   const ps_terms terms = {.workers = j->workers,
                           .servers = 1,
-                          .sync = j->together,
+                          .sync = j->sync,
                           .staleness = -1,
                           .in_flight = 1,
                           .elements = 1000,
@@ -447,7 +447,7 @@ static void bad_messages_are_refused(void **state) {
   assert_true(send_keys(c, push, full, gradients, beyond, 0, NULL) & PS_REFUSED);
   const ps_piece pieces[] = {{.which = 0, .first = 990, .count = 11}, {.which = 1, .count = 1},
                              {.which = 0, .count = -1},                {.which = 0, .first = -1, .count = 2},
-                             {.count = PS_PIECE_MOST + 1}};
+                             {.count = PS_PIECE_MAX + 1}};
   for (size_t i = 0; i < COUNT_OF(pieces); i++) {
     net_part part = {&pieces[i], sizeof pieces[i]};
     assert_true(ask(c, (net_header){.kind = PS_READ}, &part, 1, NULL) & PS_REFUSED);
@@ -595,7 +595,7 @@ static void shards_are_handed_on(void **state) {
 static void no_batch_is_used_twice(void **state) {
   char address[64];
   const char *addresses;
-  const job j = {.workers = 2, .together = true};
+  const job j = {.workers = 2, .sync = true};
   task t;
   begin_serving(&t, &j, 1, address, &addresses);
   net_client *c = come(address, &j, 0), *d = come(address, &j, 1);

@@ -34,8 +34,8 @@ static void sum_over(int n, int workers, float *out) {
     int64_t first, last;
     tree_share(n, w, workers, &first, &last);
     tree_source own[LEAVES_MOST];
-    tree_node remain[TREE_MOST_NODES];
-    float *into[TREE_MOST_NODES];
+    tree_node remain[TREE_NODES_MAX];
+    float *into[TREE_NODES_MAX];
     for (int64_t i = first; i < last; i++)
       own[i - first] = (tree_source){.node = {i, 0}, .data = leaves[i], .scale = 0.5f};
     int k = tree_nodes(first, last, remain);
@@ -68,7 +68,7 @@ static void test_same_bits(void **state) {
 }
 
 static void test_nodes(void **state) {
-  tree_node out[TREE_MOST_NODES];
+  tree_node out[TREE_NODES_MAX];
   assert_int_equal(tree_nodes(0, 12, out), 2);
   assert_int_equal(out[0].level, 3);
   assert_int_equal(out[1].start, 8);
@@ -111,11 +111,11 @@ static void test_most_nodes(void **state) {
   int most = 0;
   for (int64_t count = 1; count <= 40; count++) {
     for (int64_t first = 0; first < 128; first++) {
-      tree_node nodes[TREE_MOST_NODES];
+      tree_node nodes[TREE_NODES_MAX];
       int n = tree_nodes(first, first + count, nodes);
       if (n > most) most = n;
     }
-    assert_int_equal(tree_most_nodes(count), most);
+    assert_int_equal(tree_nodes_max(count), most);
   }
 }
 

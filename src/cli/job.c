@@ -172,7 +172,7 @@ const flag_row job_table[] = {
      "-1", -1, 1e9, .marks = FLAG_KEPT},
     {"in-flight", FLAG_INT, AT(in_flight), "N",
      "async: gradients a worker may have sent without an answer while it computes on; 2 hides the way there and back, "
-     "but gradients are older", "1", 1, PS_FLIGHT_MOST, .marks = FLAG_KEPT},
+     "but gradients are older", "1", 1, PS_FLIGHT_MAX, .marks = FLAG_KEPT},
     {"transport", FLAG_CHOICE, AT(transport), "NAME", "ps: what carries messages between tasks of this machine",
      "auto: shared memory", .choices = transport_names, .marks = FLAG_KEPT},
     {"transfer", FLAG_CHOICE, AT(transfer), "WHAT",

@@ -450,7 +450,7 @@ static shoal_status explain(rank_run *t, shoal_status status) {
 }
 
 /* A rank has died while this one computes, and there is not much time left: the launcher is about to end us all. */
-static void not_seen(void *context, int rank) {
+static void on_peer_exit(void *context, int rank) {
   rank_run *t = context;
   const peers_rank *gone = &collective_ranks(allreduce_collective(t->strategy))[rank];
   if (t->ranks->place.rank != (rank ? 0 : 1)) return;
@@ -477,7 +477,7 @@ shoal_status ranks_run(crew *c, ranks *r) {
                                      .bf16 = !strcmp(b->flags.wire, "bf16"),
                                      .check_every = b->flags.check_replicas,
                                      .patience = b->flags.deadline,
-                                     .not_seen = not_seen,
+                                     .on_peer_exit = on_peer_exit,
                                      .context = &t};
   shoal_status status = open_run(&t);
   if (!status) status = allreduce_create(&options, &t.strategy);

@@ -161,7 +161,7 @@ static json_t *own_trace(const task *t, size_t most) {
 /* What a task without a folder says at the end: its report, its samples, and as much of its timeline as there is room
  * for. The caller frees it; NULL: no memory. */
 static char *report_words(task *t, json_t *own) {
-  size_t most = t->events && t->log.kept ? PS_REPORT_MOST / SPAN_BYTES : 0;
+  size_t most = t->events && t->log.kept ? PS_REPORT_MAX / SPAN_BYTES : 0;
   for (;; most = most > LEAST_SPANS ? most / 2 : 0) {
     json_t *all = json_copy(own);
     pthread_mutex_lock(&t->log.lock);
@@ -170,7 +170,7 @@ static char *report_words(task *t, json_t *own) {
     char *words = json_dumps(all, JSON_COMPACT | JSON_REAL_PRECISION(REPORT_DIGITS));
     pthread_mutex_unlock(&t->log.lock);
     json_decref(all);
-    if (!words || !most || strlen(words) <= PS_REPORT_MOST) return words;
+    if (!words || !most || strlen(words) <= PS_REPORT_MAX) return words;
     free(words);
   }
 }
@@ -333,7 +333,7 @@ static json_t *server_json(task *t, const ps_server_result *r) {
   int64_t gradients = 0;
   int used = 1;
   for (int w = 0; w < (int)t->place.base->flags.workers; w++) gradients += r->workers[w].gradients;
-  for (int k = 0; k < PS_STALENESS_MOST; k++)
+  for (int k = 0; k < PS_STALENESS_MAX; k++)
     if (r->staleness[k]) used = k + 1;
   json_t *task_object = task_json(&report);
   json_object_set_new(task_object, "busy_seconds", json_real(r->busy_seconds));

@@ -110,7 +110,7 @@ static shoal_status failure(const forked *f) {
       const bool told = __atomic_load_n(&m->told, __ATOMIC_ACQUIRE), peer = told && m->code == SHOAL_ERR_PEER;
       if (peer == (peers > 0))
         return status_make(told ? (shoal_code)m->code : SHOAL_ERR_PEER, "%s: %s", m->name,
-                           told ? m->error : "ended without a word");
+                           told ? m->error : "exited without an error message");
     }
   return NULL;
 }

@@ -171,7 +171,7 @@ static shoal_status ask(probe *p, int peer, int kind, const net_part *part, net_
   return net_await(p->links[peer], ANSWER_SECONDS, m);
 }
 
-static shoal_status meet(probe *p, int peer, probe_pair *q) {
+static shoal_status say_hello(probe *p, int peer, probe_pair *q) {
   net_message m;
   TRY(ask(p, peer, HELLO, &(net_part){0}, &m));
   json_t *o = json_loadb((const char *)m.payload, m.bytes, 0, NULL);
@@ -218,7 +218,7 @@ static shoal_status try_peer(probe *p, int peer, const uint8_t *bulk, probe_pair
   net.allowed = NULL;
   if (p->options->server_keys) net.server_key = p->options->server_keys[peer];
   TRY(net_connect(probe_address(p->options->place, peer), &net, ATTEMPT_SECONDS, &p->links[peer]));
-  TRY(meet(p, peer, q));
+  TRY(say_hello(p, peer, q));
   TRY(measure_round_trip(p, peer, q));
   return measure_bandwidth(p, peer, bulk, q);
 }

@@ -9,7 +9,7 @@
 
 #define FIRST_PORT 20000
 #define PORTS 30000
-#define TASKS_MOST 4096
+#define TASKS_MAX 4096
 
 static int64_t number(const char *name, int64_t otherwise) {
   const char *words = getenv(name);
@@ -40,7 +40,7 @@ static shoal_status add_range(host_list *l, const char *stem, size_t length, con
     long first = strtol(at, &rest, 10), last = first;
     if (!width) return NULL;
     if (*rest == '-') last = strtol(rest + 1, &rest, 10);
-    for (long k = first; k <= last && l->n < TASKS_MOST; k++) {
+    for (long k = first; k <= last && l->n < TASKS_MAX; k++) {
       char words[32];
       snprintf(words, sizeof words, "%0*ld", width, k);
       TRY(add_host(l, stem, length, words));
@@ -101,7 +101,7 @@ static shoal_status describe(const host_list *l, const int *hosts, int tasks, in
   const int me = (int)number("SLURM_PROCID", 0);
   /* The same for all tasks of a step, and another one for each step. */
   const int port =
-      FIRST_PORT + (int)((number("SLURM_JOB_ID", 0) * 97 + number("SLURM_STEP_ID", 0) * TASKS_MOST) % PORTS);
+      FIRST_PORT + (int)((number("SLURM_JOB_ID", 0) * 97 + number("SLURM_STEP_ID", 0) * TASKS_MAX) % PORTS);
   const char *host = getenv("SLURMD_NODENAME");
   if (me >= tasks) return status_make(SHOAL_ERR_INPUT, "SLURM_PROCID is %d of %d tasks", me, tasks);
   if (host && *host && strcmp(host, l->names[hosts[me]]))
@@ -121,7 +121,7 @@ static shoal_status describe(const host_list *l, const int *hosts, int tasks, in
 shoal_status slurm_describe(int servers, char **out) {
   const int tasks = (int)number("SLURM_STEP_NUM_TASKS", 0);
   const char *nodes = getenv("SLURM_STEP_NODELIST"), *layout = getenv("SLURM_STEP_TASKS_PER_NODE");
-  if (tasks > TASKS_MOST || servers >= tasks)
+  if (tasks > TASKS_MAX || servers >= tasks)
     return status_make(SHOAL_ERR_ARGUMENT,
                        "srun has started %d tasks, of which --ps %d are to be servers: at least one "
                        "must be left to work",

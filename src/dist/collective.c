@@ -9,13 +9,13 @@
 #include <string.h>
 #include <time.h>
 
-#define BUCKET_LEAST (1 << 18) /* numbers: small tensors travel together; 1 MB */
-#define BUCKET_MOST (1 << 24)  /* numbers: large ones in several, so that a sum can leave while others arrive; 64 MB */
-#define DIRECT_MOST (1 << 19)  /* numbers received: below, one round of larger messages is faster than two; 2 MB */
+#define BUCKET_MIN (1 << 18)   /* numbers: small tensors travel together; 1 MB */
+#define BUCKET_MAX (1 << 24)   /* numbers: large ones in several, so that a sum can leave while others arrive; 64 MB */
+#define DIRECT_MAX (1 << 19)   /* numbers received: below, one round of larger messages is faster than two; 2 MB */
 #define GRAIN 16               /* numbers, of pieces */
-#define LATE_MOST 8            /* ranks named in a message */
+#define LATE_MAX 8             /* ranks named in a message */
 
-enum { LOOKS = 100, NAP_LEAST = 10, NAP_MOST = 300 }; /* looks before the first nap; microseconds */
+enum { LOOKS = 100, NAP_LEAST = 10, NAP_MAX = 300 }; /* looks before the first nap; microseconds */
 
 typedef enum { BUCKET_WAITS, BUCKET_SCATTERS, BUCKET_GATHERS, BUCKET_DONE } bucket_state;
 
@@ -68,7 +68,7 @@ static shoal_status failed(const collective *c) {
     if (!(call)) return failed(c); \
   } while (0)
 
-static int nodes_of(const collective *c, int64_t leaves, int rank, tree_node out[TREE_MOST_NODES]) {
+static int nodes_of(const collective *c, int64_t leaves, int rank, tree_node out[TREE_NODES_MAX]) {
   int64_t first, last;
   tree_share(leaves, rank, c->place->ranks, &first, &last);
   return tree_nodes(first, last, out);
@@ -94,7 +94,7 @@ static shoal_status add_bucket(collective *c, size_t *capacity, int64_t start, i
   TRY(mem_grow((void **)&c->buckets, capacity, (size_t)c->n_buckets + 1, sizeof *c->buckets));
   bucket *b = &c->buckets[c->n_buckets++];
   *b = (bucket){.start = start, .count = count};
-  b->direct = count * c->nodes * (c->place->ranks - 1) <= DIRECT_MOST;
+  b->direct = count * c->nodes * (c->place->ranks - 1) <= DIRECT_MAX;
   while (c->offsets[b->first + 1] <= start) b->first++;
   for (b->last = b->first; b->last < c->options.tensors && c->offsets[b->last] < start + count;) b->last++;
   return NULL;
@@ -106,8 +106,8 @@ static shoal_status cut_buckets(collective *c) {
   int64_t end = c->elements;
   for (int t = c->options.tensors - 1; t >= 0; t--) {
     int64_t count = end - c->offsets[t];
-    if (count < BUCKET_LEAST && t > 0) continue;
-    int64_t parts = (count + BUCKET_MOST - 1) / BUCKET_MOST;
+    if (count < BUCKET_MIN && t > 0) continue;
+    int64_t parts = (count + BUCKET_MAX - 1) / BUCKET_MAX;
     for (int64_t i = parts - 1; i >= 0; i--) {
       int64_t from = c->offsets[t] + count * i / parts, to = c->offsets[t] + count * (i + 1) / parts;
       if (to > from) TRY(add_bucket(c, &capacity, from, to - from));
@@ -178,7 +178,7 @@ static shoal_status prepare_exchange(collective *c, const void *own, void *all, 
 }
 
 static shoal_status late(collective *c, link_set *set, double seconds) {
-  int who[LATE_MOST], n = c->place->link->set_late(set, who, LATE_MOST);
+  int who[LATE_MAX], n = c->place->link->set_late(set, who, LATE_MAX);
   text names = {0};
   for (int i = 0; i < n; i++) c->missing[who[i]] = true;
   for (int i = 0; i < n; i++)
@@ -206,7 +206,7 @@ static shoal_status check_wait(collective *c, link_set *set, double seconds) {
 static void pause_a_little(int *looks) {
   int over = ++*looks - LOOKS;
   if (over <= 0) return;
-  long nap = MIN_OF(NAP_LEAST * (long)over, (long)NAP_MOST);
+  long nap = MIN_OF(NAP_LEAST * (long)over, (long)NAP_MAX);
   nanosleep(&(struct timespec){.tv_nsec = 1000 * nap}, NULL);
 }
 
@@ -235,12 +235,13 @@ static shoal_status introduce(collective *c) {
   c->ranks[c->place->rank] = me;
   c->place->link->set_free(set);
   TRY(status);
-  return peers_create(c->ranks, c->place->ranks, c->place->rank, c->options.not_seen, c->options.context, &c->peers);
+  return peers_create(c->ranks, c->place->ranks, c->place->rank, c->options.on_peer_exit, c->options.context,
+                      &c->peers);
 }
 
 static shoal_status create(collective *c, const collective_options *o) {
   const int ranks = c->place->ranks;
-  tree_node nodes[TREE_MOST_NODES];
+  tree_node nodes[TREE_NODES_MAX];
   c->offsets = calloc((size_t)o->tensors + 1, sizeof *c->offsets);
   c->ranks = calloc((size_t)ranks, sizeof *c->ranks);
   c->own_nodes = calloc((size_t)ranks, sizeof *c->own_nodes);
@@ -339,7 +340,7 @@ void collective_stats_read(const collective *c, collective_stats *out) { *out = 
 /* ---- a step */
 
 shoal_status collective_begin(collective *c, int64_t leaves) {
-  tree_node nodes[TREE_MOST_NODES];
+  tree_node nodes[TREE_NODES_MAX];
   const int me = c->place->rank;
   c->leaves = leaves;
   for (int r = 0; r < c->place->ranks; r++) c->own_nodes[r] = nodes_of(c, leaves, r, nodes);
@@ -383,7 +384,7 @@ static void add_piece(collective *c, bucket *b) {
   const int64_t at = b->start + first;
   int n = 0;
   for (int r = 0; r < c->place->ranks; r++) {
-    tree_node nodes[TREE_MOST_NODES];
+    tree_node nodes[TREE_NODES_MAX];
     const int have = nodes_of(c, c->leaves, r, nodes);
     for (int k = 0; k < have; k++) {
       const void *data = r == c->place->rank ? wire(c, k, at) : b->from[r * c->nodes + k];

@@ -41,7 +41,7 @@ typedef struct {
   bool bf16;             /* on the wire */
   double patience;       /* seconds to wait for a peer */
   /* Called by a thread of its own when a rank of this machine has ended while nobody here waits for any. */
-  void (*not_seen)(void *context, int rank);
+  void (*on_peer_exit)(void *context, int rank);
   void *context;
 } collective_options;
 

@@ -294,8 +294,8 @@ static void destroy(void *remote) {
 static const session_remote over_cluster = {.destroy = destroy, .run = run};
 
 static shoal_status read_tasks(const shoal_task *tasks, int n, device *out) {
-  if (n < 1 || n > PLACER_TASKS_MOST)
-    return status_make(SHOAL_ERR_ARGUMENT, "a cluster has 1 to %d tasks, not %d", PLACER_TASKS_MOST, n);
+  if (n < 1 || n > PLACER_TASKS_MAX)
+    return status_make(SHOAL_ERR_ARGUMENT, "a cluster has 1 to %d tasks, not %d", PLACER_TASKS_MAX, n);
   for (int i = 0; i < n; i++) {
     TRY(device_parse(tasks[i].name, &out[i]));
     if (!*out[i].job || out[i].task < 0)
@@ -328,7 +328,7 @@ static shoal_status connect_all(cluster_session *c, const shoal_task *tasks) {
 }
 
 shoal_status shoal_session_connect(shoal_graph *g, const shoal_cluster_options *options, shoal_session **out) {
-  device devices[PLACER_TASKS_MOST];
+  device devices[PLACER_TASKS_MAX];
   TRY(read_tasks(options->tasks, options->n_tasks, devices));
   cluster_session *c = calloc(1, sizeof *c);
   if (!c) return status_no_memory();
@@ -357,7 +357,7 @@ shoal_status shoal_session_connect(shoal_graph *g, const shoal_cluster_options *
 }
 
 shoal_status shoal_placement_explain(shoal_graph *g, const shoal_task *tasks, int n_tasks, char **out) {
-  device devices[PLACER_TASKS_MOST];
+  device devices[PLACER_TASKS_MAX];
   TRY(shoal_graph_status(g));
   TRY(read_tasks(tasks, n_tasks, devices));
   placer_choice *choices = calloc(g->count + 1, sizeof *choices);

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-static shoal_status nonsense(void) { return status_make(SHOAL_ERR_PEER, "a program that makes no sense"); }
+static shoal_status nonsense(void) { return status_make(SHOAL_ERR_PEER, "an invalid program"); }
 
 /* ---- reading a program; it comes from outside, so every number in it is checked */
 

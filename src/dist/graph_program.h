@@ -2,7 +2,7 @@
 #ifndef SHOAL_DIST_GRAPH_PROGRAM_H
 #define SHOAL_DIST_GRAPH_PROGRAM_H
 
-#include "dist/courier.h"
+#include "dist/send_queue.h"
 #include "exec/plan.h"
 #include "net/transport.h"
 

@@ -75,7 +75,7 @@ static void peer_gone(server *s, const net_message *m) {
     graph_task_lost(s->tasks[i], m->peer);
     if (graph_task_client(s->tasks[i]) != m->peer) continue;
     s->closing[i] = true;
-    graph_task_abort(s->tasks[i], 0, status_make(SHOAL_ERR_CANCELLED, "the client has gone"));
+    graph_task_abort(s->tasks[i], 0, status_make(SHOAL_ERR_CANCELLED, "the client disconnected"));
   }
 }
 

@@ -25,10 +25,10 @@ struct graph_task {
   bool *known, *lost; /* ... and whether; and which have gone since */
   shoal_session *session;
   shoal_session_options session_options;
-  courier *courier;
+  send_queue *send_queue;
   program **programs;
   size_t n_programs, cap_programs;
-  bool preparing; /* an answer to PREPARE is due when the courier is done ... */
+  bool preparing; /* an answer to PREPARE is due when the send_queue is done ... */
   bool collecting; /* ... and one to TRACE ... */
   program *forgotten; /* ... and, when this is set, one to FORGET: no longer among the programs */
   bool broken; /* the nodes are not all placed: an extension failed */
@@ -48,7 +48,7 @@ struct graph_task {
 uint64_t graph_task_id(const graph_task *t) { return t->options.id; }
 uint64_t graph_task_client(const graph_task *t) { return t->options.client; }
 
-static shoal_status nonsense(const char *what) { return status_make(SHOAL_ERR_PEER, "%s makes no sense", what); }
+static shoal_status nonsense(const char *what) { return status_make(SHOAL_ERR_PEER, "%s is invalid", what); }
 
 /* ---- opening */
 
@@ -84,7 +84,7 @@ static shoal_status read_open(graph_task *t, proto_reader r) {
     }
   }
   if (r.wrong || placed != t->graph->count) return nonsense("a graph");
-  if (t->n_tasks < 1 || t->n_tasks > PLACER_TASKS_MOST || (size_t)t->n_tasks != t->n_addresses || t->own < 0 ||
+  if (t->n_tasks < 1 || t->n_tasks > PLACER_TASKS_MAX || (size_t)t->n_tasks != t->n_addresses || t->own < 0 ||
       t->own >= t->n_tasks)
     return nonsense("a cluster");
   return NULL;
@@ -109,7 +109,7 @@ static shoal_status open_task(graph_task *t, const void *payload, size_t n) {
   TRY(session_create_part(t->graph, &t->session_options, owns, t, &t->budget, &t->session));
   t->session->look = t->options.look;
   t->session->look_context = t->options.context;
-  courier_options c = {.tasks = t->n_tasks,
+  send_queue_options c = {.tasks = t->n_tasks,
                        .names = (const char *const *)t->names,
                        .addresses = (const char *const *)t->addresses,
                        .net = t->options.net,
@@ -117,7 +117,7 @@ static shoal_status open_task(graph_task *t, const void *payload, size_t n) {
                        .seconds = REACH_SECONDS};
   c.net.from = (uint32_t)t->own;
   c.net.largest = GRAPH_LARGEST;
-  return courier_create(&c, &t->courier);
+  return send_queue_create(&c, &t->send_queue);
 }
 
 shoal_status graph_task_create(const graph_task_options *options, const void *payload, size_t n, graph_task **out) {
@@ -135,7 +135,7 @@ shoal_status graph_task_create(const graph_task_options *options, const void *pa
 
 void graph_task_destroy(graph_task *t) {
   if (!t) return;
-  courier_destroy(t->courier);
+  send_queue_destroy(t->send_queue);
   for (size_t i = 0; i < t->n_programs; i++) program_destroy(t->programs[i]);
   program_destroy(t->forgotten);
   shoal_session_destroy(t->session);
@@ -219,7 +219,7 @@ shoal_status graph_task_prepare(graph_task *t, const net_message *m, bool *waits
   *waits = false;
   for (size_t i = 0; i < p->n_segments; i++)
     for (size_t k = 0; k < p->segments[i].n_sends; k++) {
-      TRY(courier_connect(t->courier, p->segments[i].sends[k].to));
+      TRY(send_queue_connect(t->send_queue, p->segments[i].sends[k].to));
       *waits = true;
     }
   t->preparing = *waits;
@@ -240,7 +240,7 @@ shoal_status graph_task_trace(graph_task *t, bool on) {
   TRY(check_idle(t));
   t->collecting = !on;
   if (!on) return NULL;
-  TRY(task_trace_begin(&t->trace, t->session, t->courier, t->names, t->n_tasks));
+  TRY(task_trace_begin(&t->trace, t->session, t->send_queue, t->names, t->n_tasks));
   for (size_t i = 0; i < t->n_programs; i++)
     for (size_t k = 0; k < t->programs[i]->n_segments; k++) TRY(plan_label(t->programs[i]->segments[k].plan));
   return NULL;
@@ -254,7 +254,7 @@ shoal_status graph_task_start(graph_task *t, const net_message *m, graph_run_hea
   if (!p || m->bytes < sizeof *head || !m->header.step) return nonsense("a run");
   memcpy(head, m->payload, sizeof *head);
   TRY(program_take_feeds(p, m->payload + sizeof *head, m->bytes - sizeof *head));
-  shoal_status_free(courier_failure(t->courier)); /* of a run that has failed anyway */
+  shoal_status_free(send_queue_failure(t->send_queue)); /* of a run that has failed anyway */
   t->current = p;
   t->segment = 0;
   t->run = m->header.step;
@@ -304,7 +304,7 @@ static shoal_status send_messages(graph_task *t, size_t segment) {
     int n = program_parts(t->current, segment, i, &parts);
     net_header h = {.kind = GRAPH_DATA, .generation = t->options.id, .step = t->run,
                     .number = (uint64_t)t->current->number << 32 | s->sends[i].number};
-    TRY(courier_send(t->courier, s->sends[i].to, &h, parts, n));
+    TRY(send_queue_send(t->send_queue, s->sends[i].to, &h, parts, n));
   }
   return NULL;
 }
@@ -314,12 +314,12 @@ static shoal_status look_ahead(graph_task *t, task_state *state) {
   *state = TASK_IDLE;
   const program_in *in = program_awaits(t->current, t->segment, t->run);
   task_trace_awaits(&t->trace, in ? in->from : -1);
-  if (in && t->lost[in->from]) return status_make(SHOAL_ERR_PEER, "%s has gone", t->names[in->from]);
+  if (in && t->lost[in->from]) return status_make(SHOAL_ERR_PEER, "%s disconnected", t->names[in->from]);
   if (in && clock_seconds() - t->started > t->seconds)
-    return status_make(SHOAL_ERR_PEER, "nothing from %s in %g s", t->names[in->from], t->seconds);
+    return status_make(SHOAL_ERR_PEER, "no message from %s in %g s", t->names[in->from], t->seconds);
   if (in) *state = TASK_WAITS;
   /* What is still being sent must not change: memory of the run before, or variables. */
-  else if ((t->segment == 0 || t->current->segments[t->segment].changes) && courier_busy(t->courier))
+  else if ((t->segment == 0 || t->current->segments[t->segment].changes) && send_queue_busy(t->send_queue))
     *state = TASK_WAITS_SHORT;
   return NULL;
 }
@@ -332,10 +332,10 @@ static shoal_status go_on(graph_task *t, task_state *state) {
       t->stopped = NULL;
       return status;
     }
-    TRY(courier_failure(t->courier));
+    TRY(send_queue_failure(t->send_queue));
     TRY(look_ahead(t, state));
     if (*state != TASK_IDLE) return NULL;
-    if (t->segment == 0) courier_next_run(t->courier);
+    if (t->segment == 0) send_queue_next_run(t->send_queue);
     shoal_status status = program_run(t->current, t->segment);
     if (status && t->stopped) { /* it was told to: the reason counts */
       shoal_status_free(status);
@@ -356,17 +356,17 @@ task_state graph_task_advance(graph_task *t, net_header *header, const net_part 
   *parts = NULL;
   *n = 0;
   if (t->preparing) {
-    if (courier_busy(t->courier)) return TASK_WAITS_SHORT;
+    if (send_queue_busy(t->send_queue)) return TASK_WAITS_SHORT;
     t->preparing = false;
     *header = (net_header){.kind = GRAPH_PREPARE, .generation = t->options.id};
-    *failure = courier_failure(t->courier);
+    *failure = send_queue_failure(t->send_queue);
   } else if (t->forgotten) {
-    if (courier_busy(t->courier)) return TASK_WAITS_SHORT;
+    if (send_queue_busy(t->send_queue)) return TASK_WAITS_SHORT;
     program_destroy(t->forgotten);
     t->forgotten = NULL;
     *header = (net_header){.kind = GRAPH_FORGET, .generation = t->options.id};
   } else if (t->collecting) {
-    if (courier_busy(t->courier)) return TASK_WAITS_SHORT;
+    if (send_queue_busy(t->send_queue)) return TASK_WAITS_SHORT;
     t->collecting = false;
     proto_clear(&t->collected);
     *header = (net_header){.kind = GRAPH_TRACE, .generation = t->options.id};
@@ -382,7 +382,7 @@ task_state graph_task_advance(graph_task *t, net_header *header, const net_part 
     shoal_status_free(t->stopped);
     t->stopped = NULL;
     net_stats sent;
-    courier_stats(t->courier, &sent);
+    send_queue_stats(t->send_queue, &sent);
     *header = (net_header){.kind = GRAPH_RUN, .generation = t->options.id, .step = t->run, .number = sent.sent_bytes};
     if (!*failure) *n = program_results(t->current, parts);
   } else {

@@ -33,7 +33,7 @@ SHOAL_CHECKED shoal_status graph_task_prepare(graph_task *t, const net_message *
 /* *head: of the message. */
 SHOAL_CHECKED shoal_status graph_task_start(graph_task *t, const net_message *m, graph_run_head *head);
 void graph_task_data(graph_task *t, const net_message *m);
-/* The program cannot be run any more. Its memory goes when the courier has nothing of it any more; then
+/* The program cannot be run any more. Its memory goes when the send_queue has nothing of it any more; then
  * graph_task_advance answers. */
 SHOAL_CHECKED shoal_status graph_task_forget(graph_task *t, uint64_t number);
 /* Begins to record a timeline (on), or stops and owes the answer to that, which graph_task_advance gives. */

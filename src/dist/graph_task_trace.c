@@ -35,7 +35,7 @@ static shoal_status make(task_trace *t, shoal_session *s, char *const *names, in
   return session_trace(s, t->events, 0);
 }
 
-shoal_status task_trace_begin(task_trace *t, shoal_session *s, courier *c, char *const *names, int tasks) {
+shoal_status task_trace_begin(task_trace *t, shoal_session *s, send_queue *c, char *const *names, int tasks) {
   if (!t->events) {
     shoal_status status = make(t, s, names, tasks);
     if (status) {
@@ -43,7 +43,7 @@ shoal_status task_trace_begin(task_trace *t, shoal_session *s, courier *c, char 
       task_trace_fini(t);
       return status;
     }
-    courier_trace(c, t->events, t->send, t->events->tracks - 1);
+    send_queue_trace(c, t->events, t->send, t->events->tracks - 1);
   }
   for (int i = 0; i < t->events->tracks; i++) t->events->track[i].added = 0;
   t->awaited = -1;

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { PINGS = 16, TRACKS_MOST = 2048, LABELS_MOST = 1 << 24 };
+enum { PINGS = 16, TRACKS_MAX = 2048, LABELS_MAX = 1 << 24 };
 #define ANSWER_SECONDS 20.0
 
 /* What the client itself does. */
@@ -71,7 +71,7 @@ void cluster_trace_ran(cluster_session *c, uint64_t begun, uint64_t sent, uint64
 
 /* ---- collecting */
 
-static shoal_status nonsense(void) { return status_make(SHOAL_ERR_PEER, "a timeline that makes no sense"); }
+static shoal_status nonsense(void) { return status_make(SHOAL_ERR_PEER, "an invalid timeline"); }
 
 /* Text that lives as long as the timeline. */
 static shoal_status keep_text(graph_timeline *t, const proto_reader *r, const char **out) {
@@ -102,7 +102,7 @@ static shoal_status read_label(graph_timeline *t, proto_reader r) {
   }
   uint32_t number;
   l.name = (char *)name;
-  if (r.wrong || !name || l.kind == EVENT_KINDS || t->events->n_labels == LABELS_MOST) return nonsense();
+  if (r.wrong || !name || l.kind == EVENT_KINDS || t->events->n_labels == LABELS_MAX) return nonsense();
   return events_label(t->events, &l, &number);
 }
 
@@ -137,7 +137,7 @@ static shoal_status read_timeline(graph_timeline *t, const void *payload, size_t
   clock_name(own);
   proto_reader r = proto_read(payload, n);
   while (proto_next(&r)) tracks += r.field == TRACE_TRACK;
-  if (r.wrong || tracks < 1 || tracks > TRACKS_MOST) return nonsense();
+  if (r.wrong || tracks < 1 || tracks > TRACKS_MAX) return nonsense();
   TRY(events_create(tracks, GRAPH_SPANS, &t->events));
   r = proto_read(payload, n);
   while (proto_next(&r)) {

@@ -5,7 +5,7 @@
 
 #include "base/events.h"
 #include "base/proto.h"
-#include "dist/courier.h"
+#include "dist/send_queue.h"
 #include "dist/graph_cluster.h"
 #include "graph/device.h"
 
@@ -24,8 +24,9 @@ typedef struct {
   uint64_t since;
 } task_trace;
 
-/* names [tasks]: "/job:worker/task:0". Spans of the session's threads come first, the courier's thread after them. */
-SHOAL_CHECKED shoal_status task_trace_begin(task_trace *t, shoal_session *s, courier *c, char *const *names, int tasks);
+/* names [tasks]: "/job:worker/task:0". Spans of the session's threads come first, then the send queue's. */
+SHOAL_CHECKED shoal_status task_trace_begin(task_trace *t, shoal_session *s, send_queue *c, char *const *names,
+                                            int tasks);
 /* Stops. */
 SHOAL_CHECKED shoal_status task_trace_end(task_trace *t, proto *out);
 void task_trace_fini(task_trace *t);

@@ -35,9 +35,9 @@ static bool begin(char *why, int *rank, int *ranks) {
 }
 
 static bool broadcast(void *bytes, int64_t count) {
-  enum { MOST = 1 << 30 };
-  for (int64_t at = 0; at < count; at += MOST) {
-    int n = (int)(count - at < MOST ? count - at : MOST);
+  enum { CHUNK = 1 << 30 };
+  for (int64_t at = 0; at < count; at += CHUNK) {
+    int n = (int)(count - at < CHUNK ? count - at : CHUNK);
     if (!good(MPI_Bcast((char *)bytes + at, n, MPI_BYTE, 0, MPI_COMM_WORLD), "MPI_Bcast")) return false;
   }
   return true;

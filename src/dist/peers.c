@@ -25,7 +25,7 @@ struct peers {
   bool running;
   _Atomic int gone;
   _Atomic bool asked; /* somebody has been told */
-  void (*not_seen)(void *context, int rank);
+  void (*on_peer_exit)(void *context, int rank);
   void *context;
 };
 
@@ -46,26 +46,26 @@ static void *watch(void *context) {
       if (!p->fds[i].revents) continue;
       atomic_store(&p->gone, p->ranks[i]);
       if (poll(p->fds, 1, (int)(1000 * ASKING_SECONDS)) == 0 && !atomic_load(&p->asked) &&
-          p->not_seen)
-        p->not_seen(p->context, p->ranks[i]);
+          p->on_peer_exit)
+        p->on_peer_exit(p->context, p->ranks[i]);
       return NULL;
     }
   }
 }
 
-shoal_status peers_create(const peers_rank *ranks, int n, int own, void (*not_seen)(void *context, int rank),
+shoal_status peers_create(const peers_rank *ranks, int n, int own, void (*on_peer_exit)(void *context, int rank),
                           void *context, peers **out) {
   peers *p = calloc(1, sizeof *p);
   if (!p) return status_no_memory();
   p->gone = -1;
-  p->not_seen = not_seen;
+  p->on_peer_exit = on_peer_exit;
   p->context = context;
   p->fds = calloc((size_t)n + 1, sizeof *p->fds);
   p->ranks = calloc((size_t)n + 1, sizeof *p->ranks);
   shoal_status status = p->fds && p->ranks ? NULL : status_no_memory();
   if (!status) {
     p->fds[p->n++] = (struct pollfd){.fd = eventfd(0, EFD_CLOEXEC), .events = POLLIN};
-    if (p->fds[0].fd < 0) status = status_errno(errno, "cannot watch over other ranks");
+    if (p->fds[0].fd < 0) status = status_errno(errno, "cannot monitor the other ranks");
   }
   for (int i = 0; i < n && !status; i++) {
     if (i == own || strcmp(ranks[i].host, ranks[own].host) || ranks[i].space != ranks[own].space) continue;
@@ -77,7 +77,7 @@ shoal_status peers_create(const peers_rank *ranks, int n, int own, void (*not_se
   if (!status) {
     int error = pthread_create(&p->thread, NULL, watch, p);
     if (error)
-      status = status_errno(error, "cannot start the thread that watches over other ranks");
+      status = status_errno(error, "cannot start the thread that monitors the other ranks");
     else
       p->running = true;
   }

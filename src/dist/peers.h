@@ -19,9 +19,9 @@ typedef struct peers peers;
 
 void peers_introduce(peers_rank *own);
 /* Watches those of ranks[0 .. n) that are processes of this machine, this one excepted. `ranks` is kept by the caller.
- * not_seen: called by the watching thread when an ended rank has been known for a second and nobody has asked. */
+ * on_peer_exit: called by the watching thread when an ended rank has been known for a second and nobody has asked. */
 SHOAL_CHECKED shoal_status peers_create(const peers_rank *ranks, int n, int own,
-                                        void (*not_seen)(void *context, int rank), void *context, peers **out);
+                                        void (*on_peer_exit)(void *context, int rank), void *context, peers **out);
 /* The rank that has ended, or -1. */
 int peers_gone(peers *p);
 /* From here on ranks may end. NULL is fine. */

@@ -197,7 +197,7 @@ static bool has_neighbours(placing *p, const node *n, int group) {
 
 /* members: nodes of the group that `lead` leads, as a list through next[]. */
 static bool improve(placing *p, int lead, const int *next) {
-  double bytes[PLACER_TASKS_MOST] = {0};
+  double bytes[PLACER_TASKS_MAX] = {0};
   bool neighbours = false;
   for (int id = lead; id >= 0; id = next[id]) {
     node_bytes(p, p->graph->nodes[id], lead, bytes);
@@ -233,7 +233,7 @@ static void settle_asked(placing *p) {
 
 /* Variables of a job, each to the task that holds the fewest bytes so far. */
 static void spread_variables(placing *p) {
-  double load[PLACER_TASKS_MOST] = {0};
+  double load[PLACER_TASKS_MAX] = {0};
   for (size_t i = 0; i < p->graph->count; i++) {
     const node *n = p->graph->nodes[i];
     int lead = find_group(p, (int)i), best = -1;
@@ -296,8 +296,8 @@ static shoal_status place(placing *p) {
 
 shoal_status placer_place(const shoal_graph *g, const device *tasks, int n_tasks, size_t first,
                           placer_choice *choices) {
-  if (n_tasks < 1 || n_tasks > PLACER_TASKS_MOST)
-    return status_make(SHOAL_ERR_ARGUMENT, "a graph is placed on 1 to %d tasks, not %d", PLACER_TASKS_MOST, n_tasks);
+  if (n_tasks < 1 || n_tasks > PLACER_TASKS_MAX)
+    return status_make(SHOAL_ERR_ARGUMENT, "a graph is placed on 1 to %d tasks, not %d", PLACER_TASKS_MAX, n_tasks);
   placing p = {.graph = g, .tasks = tasks, .n_tasks = n_tasks, .first = first, .choices = choices};
   size_t nodes = g->count + 1, values = (size_t)g->n_values + 1;
   p.group = calloc(nodes, sizeof *p.group);
@@ -321,7 +321,7 @@ static void explain_choice(const shoal_graph *g, const placer_choice *c, text *o
     case PLACED_ASKED: text_add(out, "asked for"); break;
     case PLACED_WITH: text_add(out, "together with '%s'", g->nodes[c->with]->name); break;
     case PLACED_SPREAD: text_add(out, "variables of the job are spread by size"); break;
-    case PLACED_FREE: text_add(out, "nothing speaks for another"); break;
+    case PLACED_FREE: text_add(out, "no preference"); break;
     case PLACED_BYTES:
       text_add(out, "fewest bytes: %.0f travel", c->here);
       if (c->beside >= 0) text_add(out, ", %.0f from the next best task", c->beside);

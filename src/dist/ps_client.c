@@ -1,4 +1,4 @@
-#include "dist/ps_asking.h"
+#include "dist/ps_client_internal.h"
 
 #include "base/clock.h"
 #include "base/mem.h"
@@ -9,7 +9,7 @@
 
 #define AGAIN_MILLISECONDS 20 /* between two tries */
 #define LEAST_SECONDS 0.1     /* for a server when the others have taken all the time */
-#define TRY_SECONDS 1.0       /* for one try to connect, when meeting again */
+#define TRY_SECONDS 1.0       /* for one try to connect, when connecting again */
 #define TAKEN_SECONDS 2.0     /* beyond a heartbeat: until a server knows that an earlier connection has ended */
 
 bool ps_client_lost(const ps_client *c) { return c->lost; }
@@ -27,7 +27,7 @@ shoal_status ps_client_create(const ps_client_options *options, ps_client **out)
   c->versions = calloc(servers, sizeof *c->versions);
   c->generations = calloc(servers, sizeof *c->generations);
   c->clocks = calloc(servers, sizeof *c->clocks);
-  c->nodes = ps_most_nodes(options->terms.round, MAX_OF(options->terms.workers, 1));
+  c->nodes = ps_nodes_max(options->terms.round, MAX_OF(options->terms.workers, 1));
   c->parts = calloc((size_t)(place->n_slices * c->nodes) + 3, sizeof *c->parts);
   bool good = c->links && c->versions && c->generations && c->clocks && c->parts;
   shoal_status status = good ? client_label(c) : status_no_memory();
@@ -61,7 +61,7 @@ void ps_client_destroy(ps_client *c) {
   free(c);
 }
 
-/* ---- meeting */
+/* ---- connecting */
 
 static bool asked_to_stop(const ps_client *c) {
   return c->options.task.stop && __atomic_load_n(c->options.task.stop, __ATOMIC_RELAXED);
@@ -133,7 +133,7 @@ static shoal_status hello(ps_client *c, int server, double until, bool *under_wa
 }
 
 /* *final: it makes no sense to try again. */
-static shoal_status meet_once(ps_client *c, double seconds, double until, bool *under_way, bool *final) {
+static shoal_status connect_once(ps_client *c, double seconds, double until, bool *under_way, bool *final) {
   *final = false;
   c->lost = c->fenced = false;
   TRY(connect_all(c, seconds));
@@ -149,18 +149,18 @@ static shoal_status meet_once(ps_client *c, double seconds, double until, bool *
   return NULL;
 }
 
-shoal_status ps_client_meet(ps_client *c, bool *under_way) {
+shoal_status ps_client_connect(ps_client *c, bool *under_way) {
   const double seconds = c->options.task.deadline, until = clock_seconds() + seconds;
   const bool returns = c->options.task.returns;
   for (;;) {
     bool final;
     double left = MAX_OF(until - clock_seconds(), LEAST_SECONDS);
-    shoal_status status = meet_once(c, returns ? MIN_OF(TRY_SECONDS, left) : left, until, under_way, &final);
+    shoal_status status = connect_once(c, returns ? MIN_OF(TRY_SECONDS, left) : left, until, under_way, &final);
     if (!status) return NULL;
     if (final || shoal_status_code(status) != SHOAL_ERR_PEER || !returns) return status;
     if (asked_to_stop(c)) {
       shoal_status_free(status);
-      return status_make(SHOAL_ERR_CANCELLED, "asked to stop while servers were awaited");
+      return status_make(SHOAL_ERR_CANCELLED, "stopped while waiting for the servers");
     }
     if (clock_seconds() > until) return status_wrap(status, "not all servers are there after %g s", seconds);
     shoal_status_free(status);
@@ -225,7 +225,7 @@ static shoal_status push_with_backups(ps_client *c, float *const *gradients, flo
 }
 
 shoal_status ps_client_send(ps_client *c, float *const *gradients, const ps_head *head) {
-  if (c->in_flight == PS_FLIGHT_MOST)
+  if (c->in_flight == PS_FLIGHT_MAX)
     return status_make(SHOAL_ERR_INTERNAL, "%d gradients are on their way already", c->in_flight);
   for (int s = client_servers(c) - 1; s >= 0; s--) TRY(push_to(c, s, gradients, head));
   client_begin_pieces(c);
@@ -269,8 +269,8 @@ shoal_status ps_client_pull(ps_client *c, float *const *parameters, ps_answer *o
 /* A large vector by pieces, for the same reason as a large gradient. */
 static shoal_status write_to(ps_client *c, int server, int which, float *const *values) {
   const int64_t elements = c->options.place->elements[server];
-  for (int64_t at = 0; at < elements; at += PS_PIECE_MOST) {
-    ps_piece piece = {.which = which, .first = at, .count = MIN_OF(PS_PIECE_MOST, elements - at)};
+  for (int64_t at = 0; at < elements; at += PS_PIECE_MAX) {
+    ps_piece piece = {.which = which, .first = at, .count = MIN_OF(PS_PIECE_MAX, elements - at)};
     ps_head head;
     net_header answer;
     c->parts[0] = (net_part){&piece, sizeof piece};
@@ -313,7 +313,7 @@ shoal_status ps_client_start(ps_client *c, int64_t updates, const ps_start *plan
   return NULL;
 }
 
-shoal_status ps_client_stop(ps_client *c, float *const *parameters, ps_answer out[PS_FLIGHT_MOST], int *n) {
+shoal_status ps_client_stop(ps_client *c, float *const *parameters, ps_answer out[PS_FLIGHT_MAX], int *n) {
   *n = 0;
   for (int s = client_servers(c) - 1; s >= 0; s--) TRY(client_send(c, s, (net_header){.kind = PS_STOP}, NULL, NULL));
   while (c->in_flight) TRY(ps_client_take(c, parameters, &out[(*n)++]));
@@ -347,16 +347,16 @@ shoal_status ps_client_collect(ps_client *c, int server, int which, char **out, 
   return NULL;
 }
 
-shoal_status ps_client_changes(ps_client *c, int64_t known, ps_change out[PS_CHANGES_MOST], int *n, int64_t *all) {
+shoal_status ps_client_changes(ps_client *c, int64_t known, ps_change out[PS_CHANGES_MAX], int *n, int64_t *all) {
   net_message m;
   TRY(client_send(c, 0, (net_header){.kind = PS_CHANGES, .number = (uint64_t)known}, NULL, NULL));
   TRY(client_await(c, 0, PS_CHANGES, &m));
-  bool good = m.header.kind == PS_CHANGES && !m.header.flags && m.bytes <= PS_CHANGES_MOST * sizeof *out;
+  bool good = m.header.kind == PS_CHANGES && !m.header.flags && m.bytes <= PS_CHANGES_MAX * sizeof *out;
   *n = good ? (int)(m.bytes / sizeof *out) : 0;
   *all = good ? (int64_t)m.header.number : known;
   if (good) memcpy(out, m.payload, (size_t)*n * sizeof *out);
   net_release_client(c->links[0], &m);
-  return good ? NULL : status_make(SHOAL_ERR_PEER, "ps/0 does not say which workers left and came");
+  return good ? NULL : status_make(SHOAL_ERR_PEER, "ps/0 does not report which workers left and joined");
 }
 
 shoal_status ps_client_quit(ps_client *c) {

@@ -35,8 +35,8 @@ SHOAL_CHECKED shoal_status ps_client_create(const ps_client_options *options, ps
 void ps_client_destroy(ps_client *c);
 
 /* Connects to all and says HELLO; also again, when `lost`. *under_way: all servers are in the same training. */
-SHOAL_CHECKED shoal_status ps_client_meet(ps_client *c, bool *under_way);
-/* After an error: whether a server has gone or no longer knows this worker, so that meeting again may help. */
+SHOAL_CHECKED shoal_status ps_client_connect(ps_client *c, bool *under_way);
+/* After an error: whether a server has gone or no longer knows this worker, so that connecting again may help. */
 bool ps_client_lost(const ps_client *c);
 /* Of these the latter. */
 bool ps_client_fenced(const ps_client *c);
@@ -45,7 +45,7 @@ bool ps_client_fenced(const ps_client *c);
  * gradients may be NULL when head->examples is 0. Of a round: [nodes of head's leaves][variables]. */
 SHOAL_CHECKED shoal_status ps_client_push(ps_client *c, float *const *gradients, float *const *parameters,
                                           const ps_head *head, ps_answer *out);
-/* The same in two halves, where the mode allows it (rule 15 of the protocol): up to PS_FLIGHT_MOST gradients may be
+/* The same in two halves, where the mode allows it (rule 15 of the protocol): up to PS_FLIGHT_MAX gradients may be
  * sent before the answer to the first of them is taken. Gradients are free again when ps_client_send returns;
  * parameters change in ps_client_take only. */
 SHOAL_CHECKED shoal_status ps_client_send(ps_client *c, float *const *gradients, const ps_head *head);
@@ -75,7 +75,7 @@ SHOAL_CHECKED shoal_status ps_client_write(ps_client *c, int which, int64_t firs
 
 /* ---- a stream (rules 13 and 18 to 20) */
 
-/* Apart, after an answer that said `idle`: waits for a shard, but not for long. */
+/* Async: after an answer that said `idle`: waits for a shard, but not for long. */
 SHOAL_CHECKED shoal_status ps_client_ask(ps_client *c, float *const *parameters, ps_answer *out);
 /* Where that batch of the shard this worker has is found. */
 SHOAL_CHECKED shoal_status ps_client_mark(ps_client *c, int64_t shard, int64_t batch, const char *position);
@@ -96,17 +96,17 @@ SHOAL_CHECKED shoal_status ps_client_get(ps_client *c, int which, float *const *
 SHOAL_CHECKED shoal_status ps_client_start(ps_client *c, int64_t updates, const ps_start *plan, const char *stream,
                                            ps_answer *out);
 /* out, *n: the answers to gradients that were on their way. */
-SHOAL_CHECKED shoal_status ps_client_stop(ps_client *c, float *const *parameters, ps_answer out[PS_FLIGHT_MOST],
+SHOAL_CHECKED shoal_status ps_client_stop(ps_client *c, float *const *parameters, ps_answer out[PS_FLIGHT_MAX],
                                           int *n);
 /* *head: what server 0 answered; the largest `running` of all servers. */
 SHOAL_CHECKED shoal_status ps_client_done(ps_client *c, ps_head *head);
-/* At most PS_REPORT_MOST bytes, kept by server 0. */
+/* At most PS_REPORT_MAX bytes, kept by server 0. */
 SHOAL_CHECKED shoal_status ps_client_report(ps_client *c, const char *words);
 /* The report of worker `which`, or with the number of workers the server's own; *out is the caller's to free, NULL: not
  * there yet, or (*gone) that worker is not here. */
 SHOAL_CHECKED shoal_status ps_client_collect(ps_client *c, int server, int which, char **out, bool *gone);
 /* Worker 0: who left and came since `known` changes (rule 18 of the protocol); *all: how many there are by now. */
-SHOAL_CHECKED shoal_status ps_client_changes(ps_client *c, int64_t known, ps_change out[PS_CHANGES_MOST], int *n,
+SHOAL_CHECKED shoal_status ps_client_changes(ps_client *c, int64_t known, ps_change out[PS_CHANGES_MAX], int *n,
                                              int64_t *all);
 SHOAL_CHECKED shoal_status ps_client_quit(ps_client *c);
 

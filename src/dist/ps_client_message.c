@@ -1,5 +1,5 @@
 /* One message to or from a parameter server, as a worker sees it. */
-#include "dist/ps_asking.h"
+#include "dist/ps_client_internal.h"
 
 #include "base/clock.h"
 #include "base/mem.h"
@@ -53,13 +53,13 @@ static shoal_status note_loss(ps_client *c, double since, double seconds, shoal_
 }
 
 /* Answers to earlier requests may still be on their way: nothing goes over these connections any more. */
-static shoal_status check_met(const ps_client *c, int server, int kind) {
+static shoal_status check_connected(const ps_client *c, int server, int kind) {
   if (!c->lost && c->links[server]) return NULL;
   return explain(c, server, kind, status_make(SHOAL_ERR_PEER, "the connections were lost"));
 }
 
 static shoal_status send_parts(ps_client *c, int server, net_header h, int n) {
-  TRY(check_met(c, server, h.kind));
+  TRY(check_connected(c, server, h.kind));
   double since = clock_seconds(), seconds = client_patience(c);
   h.from = (uint32_t)c->options.worker;
   if (h.kind == PS_PUSH) c->clocks[server].sent[c->in_flight] = since;
@@ -80,7 +80,7 @@ shoal_status client_send_parts(ps_client *c, int server, net_header h, int n) {
 
 /* Vectors of the gradient that such a head stands before. */
 static int nodes_of(const ps_client *c, const ps_head *head) {
-  tree_node nodes[TREE_MOST_NODES];
+  tree_node nodes[TREE_NODES_MAX];
   return c->options.terms.round && head && head->round_rows ? tree_nodes(head->first_leaf, head->last_leaf, nodes) : 1;
 }
 
@@ -150,7 +150,7 @@ static void note_clock(ps_client *c, int server, double since, ps_answer *got) {
   double waited = now - MAX_OF(since, sent);
   got->waited = MIN_OF(MAX_OF(h->ready - h->arrived, 0), waited);
   got->worked = MIN_OF(MAX_OF(h->answered - h->ready, 0), waited - got->waited);
-  for (int i = 1; i < PS_FLIGHT_MOST; i++) clock->sent[i - 1] = clock->sent[i];
+  for (int i = 1; i < PS_FLIGHT_MAX; i++) clock->sent[i - 1] = clock->sent[i];
   clock_note(&clock->server, sent, h->arrived, h->answered, now);
 }
 

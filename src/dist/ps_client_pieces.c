@@ -1,6 +1,6 @@
 /* A gradient goes out in pieces while the rest of it is still computed: rule 17 of ps_protocol.h. Backward begins with
  * the last layers, and a server's vector ends with them, so the end goes first. */
-#include "dist/ps_asking.h"
+#include "dist/ps_client_internal.h"
 
 #include "base/mem.h"
 
@@ -12,7 +12,7 @@ shoal_status client_make_pieces(ps_client *c) {
   if (!c->ready || !c->unsent || !c->slices) return status_no_memory();
   client_begin_pieces(c);
   bool large = false;
-  for (int i = 0; i < client_servers(c); i++) large = large || c->options.place->elements[i] >= 2 * PS_PIECE_LEAST;
+  for (int i = 0; i < client_servers(c); i++) large = large || c->options.place->elements[i] >= 2 * PS_PIECE_MIN;
   c->in_pieces = c->options.pieces && large && !c->options.terms.round && !c->options.terms.backups;
   return NULL;
 }
@@ -63,7 +63,7 @@ shoal_status ps_client_ready(ps_client *c, float *const *gradients, int variable
     while (c->slices[s] > p->begin[s] && c->ready[p->slices[c->slices[s] - 1].variable]) c->slices[s]--;
     if (c->slices[s] == p->begin[s + 1]) continue;
     const int64_t first = p->slices[c->slices[s]].offset;
-    if (c->unsent[s] - first >= PS_PIECE_LEAST) TRY(client_send_pieces(c, s, gradients, first));
+    if (c->unsent[s] - first >= PS_PIECE_MIN) TRY(client_send_pieces(c, s, gradients, first));
   }
   return NULL;
 }

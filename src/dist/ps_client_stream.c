@@ -1,5 +1,5 @@
 /* Shards of a stream, as a worker asks for them: rules 13 and 18 to 20 of ps_protocol.h. */
-#include "dist/ps_asking.h"
+#include "dist/ps_client_internal.h"
 
 #include "base/mem.h"
 

@@ -1,5 +1,5 @@
 /* A table on the servers, of which a worker asks for the rows it needs: rule 12 of ps_protocol.h. */
-#include "dist/ps_asking.h"
+#include "dist/ps_client_internal.h"
 
 #include "base/clock.h"
 #include "base/mem.h"
@@ -17,10 +17,10 @@ shoal_status client_cut_table(ps_client *c) {
     ps_table_end *end = &c->ends[s];
     *end = (ps_table_end){.first = slice->first, .count = slice->count, .n_asked = -1};
     end->asked = calloc((size_t)most + 1, sizeof *end->asked);
-    end->code = calloc(1, sparse_keys_most(most) + 1);
+    end->code = calloc(1, sparse_keys_max(most) + 1);
     if (!end->asked || !end->code) return status_no_memory();
     if (place->begin[s + 1] - place->begin[s] != 1 || (s && end->first != end[-1].first + end[-1].count))
-      return status_make(SHOAL_ERR_INTERNAL, "the table's rows are not with the servers in their order");
+      return status_make(SHOAL_ERR_INTERNAL, "the table's rows are not on the servers in order");
   }
   return NULL;
 }
@@ -117,7 +117,7 @@ shoal_status ps_client_rows(ps_client *c, ps_keys keys, bool keep, float *values
 static int server_with(const ps_client *c, int64_t row, int64_t count, int64_t *out) {
   int s = 0;
   while (s + 1 < client_servers(c) && (row < c->ends[s].first || row >= c->ends[s].first + c->ends[s].count)) s++;
-  *out = MIN_OF(MIN_OF(count, PS_PIECE_MOST), c->ends[s].first + c->ends[s].count - row);
+  *out = MIN_OF(MIN_OF(count, PS_PIECE_MAX), c->ends[s].first + c->ends[s].count - row);
   return s;
 }
 

@@ -1,6 +1,6 @@
 /* HELLO: what a worker takes this job to be. The chief's is what the server holds parameters by; the others' must say the
  * same (rule 3 of ps_protocol.h). */
-#include "dist/ps_serving.h"
+#include "dist/ps_server_internal.h"
 
 #include "base/machine.h"
 #include "base/mem.h"
@@ -21,10 +21,10 @@ static shoal_status check(const server *s, const ps_terms *t) {
     text_fini(&why);
     return status;
   }
-  if (t->elements < 1 || t->touched < 0 || t->round < 0 || t->in_flight < 1 || t->in_flight > PS_FLIGHT_MOST ||
+  if (t->elements < 1 || t->touched < 0 || t->round < 0 || t->in_flight < 1 || t->in_flight > PS_FLIGHT_MAX ||
       t->backups < 0 || t->backups >= t->workers || (t->touched && t->round))
-    return status_make(SHOAL_ERR_PEER, "settings that make no sense together");
-  if (t->elements > limit / ps_most_nodes(t->round, t->workers) || t->touched > limit / 4 / t->workers)
+    return status_make(SHOAL_ERR_PEER, "invalid settings");
+  if (t->elements > limit / ps_nodes_max(t->round, t->workers) || t->touched > limit / 4 / t->workers)
     return status_make(SHOAL_ERR_PEER, "%lld parameters, of which %lld are touched: more than the server's memory",
                        (long long)t->elements, (long long)t->touched);
   return NULL;
@@ -86,7 +86,7 @@ static shoal_status agree(server *s, uint32_t from, ps_terms *theirs, shoal_stat
 shoal_status handshake_hello(server *s, const net_message *m) {
   worker *w = &s->workers[m->header.from];
   if (w->peer && w->peer != m->peer)
-    return server_say(s, m, PS_REFUSED | PS_TAKEN, "another task has that worker's place already");
+    return server_say(s, m, PS_REFUSED | PS_TAKEN, "another task is already connected as this worker");
   if (!s->agreed && m->header.from != 0) {
     w->peer = m->peer; /* the place is its own */
     return server_say(s, m, PS_REFUSED | PS_EARLY, "the chief has not connected to this server yet");

@@ -6,7 +6,7 @@
  *     vectors by; until then others are answered PS_EARLY and ask again. Afterwards who says others is refused. A
  *     worker's place is its connection's: a message of any other connection, e.g. of a worker that was taken for dead
  *     and lives, is answered PS_FENCED. Who gets that begins again with HELLO on a new connection.
- *  4. Worker 0 brings the vectors (SET), then START, which names a generation and the plan of the training. A SET into
+ *  4. Worker 0 uploads the vectors (SET), then START, which names a generation and the plan of the training. A SET into
  *     a training under way ends that one: all other workers are fenced. Vectors of servers belong together only if
  *     their generations are the same.
  *  5. PULL makes the worker a member. It is answered when the training has started and the parameters have at least
@@ -14,8 +14,8 @@
  *  6. A PUSH carries the version of the parameters its gradient was computed with (header.step) and its examples
  *     (header.number); its answer carries the fresh parameters and their version.
  *  7. Server 0, the leader, says what to compute: header.number of its answers to START, PULL and PUSH is the number of
- *     the worker's next batch, PS_NO_BATCH (together: an empty gradient is expected) or PS_END.
- *  8. Together, a worker is a member of a step on all servers or on none: between HELLO and PULL a server that is not
+ *     the worker's next batch, PS_NO_BATCH (sync: an empty gradient is expected) or PS_END.
+ *  8. Sync: a worker is a member of a step on all servers or on none: between HELLO and PULL a server that is not
  *     the leader completes no step; the worker asks the leader first and tells the others the version it got there.
  *  9. With backup workers the leader decides whose gradients make a step. The others get theirs after that, with the
  *     number of gradients in the step (ps_head.used), and wait for so many.
@@ -38,25 +38,25 @@
  *     for each node that remains of its leaves (tree_nodes), already weighted by their share of the round's rows; the
  *     sum over the whole tree is the step's gradient, whoever computed which part. Where workers return, a round waits
  *     for the part of one that went away: who returns is given it with the parameters of that round.
- * 15. Apart, a worker may send its next PUSH before the answer to the last one has come, up to as many as the settings
- *     say (PS_FLIGHT_MOST; of a stream or a table: one). It is given as many batches at START or PULL (ps_head.also)
+ * 15. Async: a worker may send its next PUSH before the answer to the last one has come, up to as many as the settings
+ *     say (PS_FLIGHT_MAX; of a stream or a table: one). It is given as many batches at START or PULL (ps_head.also)
  *     and one more with each answer; PS_NO_BATCH: the one it still has is the last for now. Answers come in the order
  *     of the requests, also when one of them is STOP; others are sent when all answers have come. A gradient's step is
  *     counted from the parameters it was computed with, so the worker's own gradient before it is one it is behind.
- * 16. Apart, servers compare how many gradients of each worker came (`--staleness`). One that joins later is taken to
+ * 16. Async: servers compare how many gradients of each worker came (`--staleness`). One that joins later is taken to
  *     have made as many as the slowest; which that is the leader says (ps_head.steps), and the worker tells the others
  *     in header.number of its PULL. If each server had its own count, two workers could wait for each other.
  * 17. Of a large gradient the end may come before the rest, in PIECEs of elements [header.step, header.step +
  *     header.number) of the server's vector. Each ends where the one before it began, the first at the vector's end;
- *     the PUSH that follows them brings what is left, the elements before the last one. Nothing is used before that
+ *     the PUSH that follows them carries what is left, the elements before the last one. Nothing is used before that
  *     PUSH: of a worker that dies halfway nothing is. PIECEs are not answered; if one does not fit, the PUSH is
  *     refused.
- * 18. Apart, a worker of a stream for which there is no shard is answered PS_IDLE: it is no member any more. It says
+ * 18. Async: a worker of a stream for which there is no shard is answered PS_IDLE: it is no member any more. It says
  *     DONE to the other servers, so that nobody waits for its steps (rule 16), and PULLs again from the leader, which
  *     answers when there is a shard, or PS_IDLE again after a while; the others are PULLed from only then.
  * 19. MARK tells the leader now and then where a batch of a shard is found; FIND asks for that, too. So who takes a
  *     shard over need not read it from its beginning.
- * 20. HOLD, of worker 0, is answered by what a server has done of the stream. Apart, until the next PUSH, PULL, STOP or
+ * 20. HOLD, of worker 0, is answered by what a server has done of the stream. Async, until the next PUSH, PULL, STOP or
  *     DONE of worker 0 the server uses no gradient, so that the vectors read meanwhile are of the same moment. What
  *     each server said is given back to it, behind the ps_start of a training that continues this one.
  * 21. The leader counts which workers leave and come while training is under way (ps_head.changes). When that number is
@@ -96,11 +96,11 @@ enum {
                    marked batch at or before the one asked for, 0: there is none; payload: its text */
   PS_HOLD,      /* answer: head and text, see rule 20 */
   PS_CHANGES    /* number: changes that the worker knows of; answer: number: all so far, payload: ps_change of those
-                   since, the last PS_CHANGES_MOST at most */
+                   since, the last PS_CHANGES_MAX at most */
 };
 
-enum { PS_FLIGHT_MOST = 2 };     /* gradients of a worker without answer */
-#define PS_REPORT_MOST (1 << 16) /* bytes of a report */
+enum { PS_FLIGHT_MAX = 2 };     /* gradients of a worker without answer */
+#define PS_REPORT_MAX (1 << 16) /* bytes of a report */
 #define PS_NO_BATCH ((int64_t)-1)
 #define PS_END ((int64_t)-2)
 
@@ -172,7 +172,7 @@ typedef struct {
   int64_t rows;  /* of one that left: rows it had been given, which now go to others */
 } ps_change;
 
-#define PS_CHANGES_MOST 64
+#define PS_CHANGES_MAX 64
 
 /* Elements [first, first + count) of a vector, as in SET. */
 typedef struct {
@@ -181,10 +181,10 @@ typedef struct {
 } ps_piece;
 
 #define PS_SAME ((int64_t)-1)
-#define PS_PIECE_MOST ((int64_t)1 << 16) /* elements of a READ or WRITE */
+#define PS_PIECE_MAX ((int64_t)1 << 16) /* elements of a READ or WRITE */
 /* Elements of a PIECE: fewer are not worth a message of their own; more would not be read where they lie by all
  * transports (1 MB with the head). */
-#define PS_PIECE_LEAST ((int64_t)16 << 10)
+#define PS_PIECE_MIN ((int64_t)16 << 10)
 #define PS_PIECE_GRADIENT ((int64_t)255 << 10)
 
 typedef struct {
@@ -192,27 +192,27 @@ typedef struct {
   int64_t rows_done;        /* as in ps_head */
   int64_t first;            /* batch; those below are done */
   int64_t batch, rows, end; /* as in lease_plan; rows 0: of a stream, then `end` are epochs, 0: endless */
-  int64_t end_step;         /* together, and of a stream: updates in all */
+  int64_t end_step;         /* sync, and of a stream: updates in all */
   int64_t round;            /* rows, as in lease_plan, which has a part for each worker; 0: no rounds */
 } ps_start;                 /* behind it, of a stream that is continued: text, see rule 20 */
 
 /* Vectors of a PUSH at most. */
-static inline int ps_most_nodes(int64_t round, int workers) {
-  return round ? tree_most_nodes(tree_leaves(round) / workers + 1) : 1;
+static inline int ps_nodes_max(int64_t round, int workers) {
+  return round ? tree_nodes_max(tree_leaves(round) / workers + 1) : 1;
 }
 
 /* Payload bytes of the largest message under such terms. */
 static inline size_t ps_largest(const ps_terms *t) {
-  size_t rows = (size_t)t->touched, bytes = (size_t)t->elements * (size_t)ps_most_nodes(t->round, t->workers);
+  size_t rows = (size_t)t->touched, bytes = (size_t)t->elements * (size_t)ps_nodes_max(t->round, t->workers);
   bytes *= sizeof(float);
-  if (rows) bytes = rows * sizeof(float) + sparse_keys_most((int64_t)rows);
-  if (rows && bytes < PS_PIECE_MOST * sizeof(float)) bytes = PS_PIECE_MOST * sizeof(float);
+  if (rows) bytes = rows * sizeof(float) + sparse_keys_max((int64_t)rows);
+  if (rows && bytes < PS_PIECE_MAX * sizeof(float)) bytes = PS_PIECE_MAX * sizeof(float);
   if (bytes < (size_t)t->workers * STREAM_LINE_MAX) bytes = (size_t)t->workers * STREAM_LINE_MAX;
-  if (bytes < PS_REPORT_MOST) bytes = PS_REPORT_MOST;
+  if (bytes < PS_REPORT_MAX) bytes = PS_REPORT_MAX;
   return sizeof(ps_head) + bytes;
 }
 
-_Static_assert(PS_TERMS_TEXT <= PS_REPORT_MOST, "a HELLO is never the largest message");
+_Static_assert(PS_TERMS_TEXT <= PS_REPORT_MAX, "a HELLO is never the largest message");
 _Static_assert(sizeof(ps_head) == 128, "whole cache lines, so that the vector after it is aligned");
 _Static_assert(sizeof(ps_start) == 64 && sizeof(ps_piece) == 64 && sizeof(ps_change) == 24, "no holes");
 

@@ -4,7 +4,7 @@
 #include "base/machine.h"
 #include "base/mem.h"
 #include "base/text.h"
-#include "dist/ps_serving.h"
+#include "dist/ps_server_internal.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -81,7 +81,8 @@ shoal_status server_disband(server *s) {
   s->started = s->start_asked = s->stopping = false;
   for (int w = 1; w < s->terms.workers; w++) {
     worker *k = &s->workers[w];
-    for (int i = 0; i < k->waits; i++) TRY(server_say(s, &k->held[i].message, PS_FENCED, "the chief has begun again"));
+    for (int i = 0; i < k->waits; i++)
+      TRY(server_say(s, &k->held[i].message, PS_FENCED, "the chief has restarted the training"));
     TRY(steps_lose(s, k, 0));
   }
   return NULL;
@@ -90,9 +91,9 @@ shoal_status server_disband(server *s) {
 static shoal_status on_set(server *s, const net_message *m) {
   uint64_t which = m->header.number;
   size_t bytes = (size_t)s->terms.elements * sizeof(float);
-  if (m->header.from != 0) return refuse(s, m, "only worker 0 brings parameters");
+  if (m->header.from != 0) return refuse(s, m, "only worker 0 uploads parameters");
   if (which >= (uint64_t)ps_vectors_count(s->vectors) || m->bytes != sizeof(ps_head) + bytes || s->rows)
-    return refuse(s, m, "no vector of that number and size is kept");
+    return refuse(s, m, "this server has no vector of that number and size");
   if (s->start_asked) TRY(server_disband(s));
   ps_vectors_set(s->vectors, (int)which, 0, s->terms.elements, (const float *)(m->payload + sizeof(ps_head)));
   return server_answer(s, m, 0, NO_VECTOR, 0);
@@ -101,8 +102,8 @@ static shoal_status on_set(server *s, const net_message *m) {
 /* ---- a table */
 
 static shoal_status on_rows(server *s, const net_message *m) {
-  if (!s->rows) return refuse(s, m, "no table is kept");
-  if (s->workers[m->header.from].waits) return refuse(s, m, "ROWS out of turn");
+  if (!s->rows) return refuse(s, m, "this server holds no table");
+  if (s->workers[m->header.from].waits) return refuse(s, m, "ROWS is not expected now");
   const char *wrong = sparse_rows_ask(s->rows, (int)m->header.from, m);
   if (wrong) return refuse(s, m, wrong);
   s->parts[1] = sparse_rows_answer(s->rows, (int)m->header.from, s->vectors, m->header.number == 1);
@@ -114,13 +115,13 @@ static bool find_piece(const server *s, const net_message *m, ps_piece *out) {
   if (m->bytes < sizeof *out) return false;
   memcpy(out, m->payload, sizeof *out);
   return out->which >= 0 && out->which < ps_vectors_count(s->vectors) && out->first >= 0 && out->count >= 0 &&
-         out->count <= PS_PIECE_MOST && out->first <= s->terms.elements - out->count;
+         out->count <= PS_PIECE_MAX && out->first <= s->terms.elements - out->count;
 }
 
 static shoal_status on_read(server *s, const net_message *m) {
   ps_piece piece;
   if (!s->rows || !find_piece(s, m, &piece) || m->bytes != sizeof piece)
-    return refuse(s, m, "no such piece of a table is kept");
+    return refuse(s, m, "this server has no such part of a table");
   const float *at = ps_vectors_table(s->vectors, (int)piece.which) + piece.first;
   s->parts[1] = (net_part){at, (size_t)piece.count * sizeof *at};
   return answer_parts(s, m, s->now, 0, 0, 2);
@@ -128,9 +129,9 @@ static shoal_status on_read(server *s, const net_message *m) {
 
 static shoal_status on_write(server *s, const net_message *m) {
   ps_piece piece;
-  if (m->header.from != 0) return refuse(s, m, "only worker 0 brings parameters");
+  if (m->header.from != 0) return refuse(s, m, "only worker 0 uploads parameters");
   if (!find_piece(s, m, &piece) || m->bytes != sizeof piece + (size_t)piece.count * sizeof(float))
-    return refuse(s, m, "no such piece of a vector is kept");
+    return refuse(s, m, "this server has no such part of a vector");
   if (s->start_asked) TRY(server_disband(s));
   ps_vectors_set(s->vectors, (int)piece.which, piece.first, piece.count, (const float *)(m->payload + sizeof piece));
   return server_answer(s, m, 0, NO_VECTOR, 0);
@@ -148,10 +149,11 @@ static shoal_status start_stream(server *s, const net_message *m, shoal_status *
 
 static shoal_status on_start(server *s, const net_message *m) {
   if (m->header.from != 0 || s->start_asked || m->bytes < sizeof s->plan || m->header.generation <= s->generation)
-    return refuse(s, m, "START out of turn");
+    return refuse(s, m, "START is not expected now");
   memcpy(&s->plan, m->payload, sizeof s->plan);
-  if (s->plan.round != s->terms.round) return refuse(s, m, "START with other rounds");
-  if (!is_stream(s) && m->bytes != sizeof s->plan) return refuse(s, m, "START with a stream's state for other rows");
+  if (s->plan.round != s->terms.round) return refuse(s, m, "START with another number of rows in a step");
+  if (!is_stream(s) && m->bytes != sizeof s->plan)
+    return refuse(s, m, "START with the state of a stream, but the rows are in memory");
   s->holds = false;
   if (is_stream(s)) {
     shoal_status wrong = NULL;
@@ -182,7 +184,7 @@ static shoal_status on_start(server *s, const net_message *m) {
 
 static shoal_status on_pull(server *s, const net_message *m) {
   worker *w = &s->workers[m->header.from];
-  if (w->waits) return refuse(s, m, "a PULL out of turn");
+  if (w->waits) return refuse(s, m, "PULL is not expected now");
   w->held[w->waits++] = (request){.message = *m, .arrived = s->now}; /* it has no payload: who asks counts */
   return steps_pull(s, w);
 }
@@ -208,7 +210,7 @@ static shoal_status on_find(server *s, const net_message *m) {
 }
 
 static shoal_status on_hold(server *s, const net_message *m) {
-  if (m->header.from != 0 || !is_stream(s) || !s->streams.n) return refuse(s, m, "HOLD out of turn");
+  if (m->header.from != 0 || !is_stream(s) || !s->streams.n) return refuse(s, m, "HOLD is not expected now");
   text words = {0};
   stream_leases_write(&s->streams, &words);
   s->holds = s->started && !s->terms.sync;
@@ -245,14 +247,14 @@ static shoal_status on_gone(server *s, const net_message *m) {
   if (s->options->task.returns) return NULL;
   char name[CLUSTER_NAME];
   if (m->header.from == 0 || (s->started && !present(s)))
-    return status_make(SHOAL_ERR_PEER, "%s went away after %lld steps",
+    return status_make(SHOAL_ERR_PEER, "%s disconnected after %lld steps",
                        server_worker_name(s, (int)m->header.from, name), (long long)w->steps);
   return NULL;
 }
 
 static shoal_status on_report(server *s, const net_message *m) {
   worker *w = &s->workers[m->header.from];
-  if (m->bytes > PS_REPORT_MOST) return refuse(s, m, "the report is too long");
+  if (m->bytes > PS_REPORT_MAX) return refuse(s, m, "the report is too long");
   free(w->report);
   w->report = strndup((const char *)m->payload, m->bytes);
   return w->report ? server_answer(s, m, 0, NO_VECTOR, 0) : status_no_memory();
@@ -278,7 +280,7 @@ static shoal_status on_collect(server *s, const net_message *m) {
   if (m->header.number == (uint64_t)s->terms.workers && o->describe) {
     complete_result(s);
     own = o->describe(o->describer, &s->result);
-    words = own && strlen(own) <= PS_REPORT_MOST ? own : "";
+    words = own && strlen(own) <= PS_REPORT_MAX ? own : "";
   }
   net_part part = {words, strlen(words)};
   shoal_status status = net_answer(s->net, m->peer, &h, &part, 1);
@@ -287,11 +289,11 @@ static shoal_status on_collect(server *s, const net_message *m) {
 }
 
 static shoal_status on_changes(server *s, const net_message *m) {
-  ps_change list[PS_CHANGES_MOST];
+  ps_change list[PS_CHANGES_MAX];
   int64_t known = (int64_t)m->header.number, n = 0;
   if (known < 0 || known > s->n_changes) known = 0; /* this server was started again */
-  for (int64_t i = MAX_OF(known, s->n_changes - PS_CHANGES_MOST); i < s->n_changes; i++)
-    list[n++] = s->changes[i % PS_CHANGES_MOST];
+  for (int64_t i = MAX_OF(known, s->n_changes - PS_CHANGES_MAX); i < s->n_changes; i++)
+    list[n++] = s->changes[i % PS_CHANGES_MAX];
   net_header h = {.kind = PS_CHANGES, .from = m->header.from, .number = (uint64_t)s->n_changes};
   net_part part = {list, (size_t)n * sizeof *list};
   return net_answer(s->net, m->peer, &h, &part, 1);
@@ -308,7 +310,7 @@ static shoal_status handle(server *s, net_message *m, bool *held) {
   bool answered = m->header.kind != PS_PIECE && m->header.kind != PS_MARK;
   if (!answered && (w->peer != m->peer || !s->agreed)) return NULL; /* the PUSH after it is told */
   if (w->peer != m->peer || !s->agreed)
-    return server_say(s, m, PS_FENCED, "another connection has that worker's place, or none has it");
+    return server_say(s, m, PS_FENCED, "this is not the worker's current connection: connect again");
   w->heard = s->now;
   if (s->holds && ends_hold(m)) TRY(steps_let_go(s));
   switch (m->header.kind) {
@@ -325,7 +327,7 @@ static shoal_status handle(server *s, net_message *m, bool *held) {
     case PS_WRITE: return on_write(s, m);
     case PS_GET:
       if (s->rows || m->header.number >= (uint64_t)ps_vectors_count(s->vectors))
-        return refuse(s, m, "no vector of that number is kept");
+        return refuse(s, m, "this server has no vector of that number");
       return server_answer(s, m, 0, (int)m->header.number, 0);
     case PS_STOP:
       s->stopping = true;
@@ -338,7 +340,7 @@ static shoal_status handle(server *s, net_message *m, bool *held) {
     case PS_QUIT:
       s->quit = m->header.from == 0;
       return server_answer(s, m, 0, NO_VECTOR, 0);
-    default: return refuse(s, m, "a message of a kind that is not known");
+    default: return refuse(s, m, "a message of an unknown kind");
   }
 }
 
@@ -375,7 +377,7 @@ static shoal_status look(server *s) {
     return status_make(SHOAL_ERR_CANCELLED, "asked to stop");
   if (s->now - s->last_message > s->options->task.deadline) return too_long(s, "no message");
   if (s->start_asked && !s->started && s->now - s->asked > s->options->task.deadline)
-    return too_long(s, "not all workers have come");
+    return too_long(s, "not all workers have connected");
   TRY(steps_find_silent(s));
   if (s->terms.round || is_stream(s)) TRY(steps_go_on(s)); /* a part or a shard was awaited for too long */
   if (s->options->on_look) {
@@ -457,7 +459,7 @@ static shoal_status set_up(server *s) {
   s->result.workers = calloc(workers, sizeof *s->result.workers);
   if (!s->workers || !s->gradients || !s->result.workers) return status_no_memory();
   net_options net = o->task.net;
-  net.largest = MAX_OF(machine_memory(), PS_REPORT_MOST); /* until the chief has said how large messages are */
+  net.largest = MAX_OF(machine_memory(), PS_REPORT_MAX); /* until the chief has said how large messages are */
   return net_listen(o->address, &net, &s->net);
 }
 

@@ -1,6 +1,6 @@
 /* A parameter server: one vector of parameters with the optimizer's slots, updated by the workers' gradients.
  *
- * together: a step is the mean over exactly one gradient of each member, weighted by its examples, summed in the
+ * sync: a step is the mean over exactly one gradient of each member, weighted by its examples, summed in the
  * workers' order (so the result has the same bits each time) and applied once; with `backups`, the mean over the first
  * workers - backups gradients; with `round`, the sum of a round's parts in the order of its tree. Otherwise each
  * gradient is applied when it arrives, and a worker more than `staleness` steps ahead of the slowest waits for its
@@ -15,7 +15,7 @@
 #include "dist/ps_terms.h"
 #include "shoal/session.h"
 
-#define PS_STALENESS_MOST 32 /* the last place counts all from there on */
+#define PS_STALENESS_MAX 32 /* the last place counts all from there on */
 
 /* What a server has had to do with a worker, since START. */
 typedef struct {
@@ -30,9 +30,9 @@ typedef struct {
   ps_worker_count *workers; /* [workers]; the caller frees it */
   int64_t handed_on;        /* rows of batches that were given to another worker, since theirs went away or was late */
   int64_t uneven;           /* updates that were not a whole round, since a worker went away; of rounds only */
-  int64_t staleness[PS_STALENESS_MOST]; /* gradients by updates made between their parameters and themselves */
+  int64_t staleness[PS_STALENESS_MAX]; /* gradients by updates made between their parameters and themselves */
   int64_t stalest;
-  int64_t lead; /* apart: most steps that a worker had made more than the slowest when it began with a gradient */
+  int64_t lead; /* async: most steps that a worker had made more than the slowest when it began with a gradient */
   double staleness_sum;
   double seconds;      /* from START to the last update */
   double busy_seconds; /* at work on messages */

@@ -1,5 +1,5 @@
 /* Steps: who takes part, when one is complete, who computes what next. See ps_server.h and ps_protocol.h. */
-#include "dist/ps_serving.h"
+#include "dist/ps_server_internal.h"
 
 #include "base/mem.h"
 
@@ -100,7 +100,7 @@ static shoal_status release(server *s, worker *w, int64_t number, uint16_t flags
 }
 
 shoal_status steps_release_all(server *s) {
-  uint16_t flags = PS_STOPPED | (s->terms.sync ? PS_LATE : 0); /* apart, what is held has been applied */
+  uint16_t flags = PS_STOPPED | (s->terms.sync ? PS_LATE : 0); /* async: what is held has been applied */
   for (int w = 0; w < s->terms.workers; w++)
     while (s->workers[w].waits) TRY(release(s, &s->workers[w], PS_END, flags));
   return NULL;
@@ -117,7 +117,7 @@ static int64_t slowest(const server *s) {
 }
 
 static void note_change(server *s, int index, ps_change_kind kind, int64_t rows) {
-  s->changes[s->n_changes++ % PS_CHANGES_MOST] =
+  s->changes[s->n_changes++ % PS_CHANGES_MAX] =
       (ps_change){.worker = index, .kind = kind, .step = s->head.updates, .rows = rows};
 }
 
@@ -156,7 +156,7 @@ static int64_t count_gradient(server *s, int from, const net_message *m) {
   int64_t behind = MAX_OF(s->head.updates - version_of(m), 0);
   r->workers[from].gradients++;
   r->workers[from].examples += (int64_t)m->header.number;
-  r->staleness[MIN_OF(behind, PS_STALENESS_MOST - 1)]++;
+  r->staleness[MIN_OF(behind, PS_STALENESS_MAX - 1)]++;
   r->stalest = MAX_OF(r->stalest, behind);
   r->staleness_sum += (double)behind;
   return behind;
@@ -189,7 +189,7 @@ static void free_large(const server *s, worker *w) {
   w->pieces = NULL;
 }
 
-/* ---- together */
+/* ---- sync */
 
 /* Whether a part of the round is with nobody, and who had it may come back for it. */
 static bool awaits_part(const server *s) {
@@ -293,13 +293,13 @@ static bool all_wait(const server *s) {
   return true;
 }
 
-static shoal_status go_on_together(server *s) {
+static shoal_status go_on_sync(server *s) {
   while (round_is_complete(s)) TRY(take_round(s));
-  /* Those that were to bring the step these wait for have gone. */
+  /* Those whose gradients these wait for have left. */
   return all_wait(s) ? admit_waiting(s, true) : NULL;
 }
 
-/* ---- each at its own pace */
+/* ---- async */
 
 /* Whether an answer must wait for a batch: there is none now, the worker has no other to go on with, and somebody may
  * still give one back. For a shard it waits in a PULL, and not for long. */
@@ -328,7 +328,7 @@ static worker *next_to_go(server *s) {
   return best;
 }
 
-static shoal_status go_on_apart(server *s) {
+static shoal_status go_on_async(server *s) {
   worker *w;
   if (s->holds) return NULL;
   while ((w = next_to_go(s))) TRY(admit(s, w));
@@ -337,7 +337,7 @@ static shoal_status go_on_apart(server *s) {
 
 shoal_status steps_go_on(server *s) {
   if (!s->started) return NULL;
-  return s->terms.sync ? go_on_together(s) : go_on_apart(s);
+  return s->terms.sync ? go_on_sync(s) : go_on_async(s);
 }
 
 /* Uses the gradient of worker w's newest request. */
@@ -374,9 +374,9 @@ static int nodes_of(const server *s, const net_message *m) {
   memcpy(&head, m->payload, sizeof head);
   bool good = head.round_rows > 0 && head.round_rows <= s->terms.round && head.first_leaf >= 0 &&
               head.last_leaf > head.first_leaf && head.last_leaf <= tree_leaves(head.round_rows);
-  tree_node nodes[TREE_MOST_NODES];
+  tree_node nodes[TREE_NODES_MAX];
   int n = good ? tree_nodes(head.first_leaf, head.last_leaf, nodes) : 0;
-  return n <= ps_most_nodes(s->terms.round, s->terms.workers) ? n : 0;
+  return n <= ps_nodes_max(s->terms.round, s->terms.workers) ? n : 0;
 }
 
 /* NULL, or what is wrong with a gradient. */
@@ -384,12 +384,13 @@ static const char *check_push(const server *s, const net_message *m) {
   const worker *w = &s->workers[m->header.from];
   size_t vector = (size_t)w->whole * sizeof(float);
   int vectors = nodes_of(s, m);
-  if (w->torn) return "a piece of the gradient did not fit to the one before it";
+  if (w->torn) return "the pieces of the gradient do not follow each other";
   if (!m->header.number && w->whole < s->terms.elements) return "pieces of an empty gradient";
   if (!s->rows && (m->bytes != sizeof(ps_head) + (size_t)vectors * vector || (m->header.number && !vectors)))
     return "the gradient does not have the size of the parameters";
-  if (!s->started || w->waits >= steps_flight(s) || w->state != MEMBER || pulls(w)) return "a gradient out of turn";
-  if (s->terms.sync && version_of(m) > s->head.updates) return "a gradient of a step that is to come";
+  if (!s->started || w->waits >= steps_flight(s) || w->state != MEMBER || pulls(w))
+    return "a gradient is not expected now";
+  if (s->terms.sync && version_of(m) > s->head.updates) return "a gradient of a step that has not begun";
   if (!m->header.number && !s->terms.sync && !is_stream(s)) return "an empty gradient";
   return NULL;
 }
@@ -467,7 +468,7 @@ static shoal_status take_push(server *s, net_message *m, bool *held) {
     give_back(s, from);
     return server_answer(s, m, assign(s, from), PS_PARAMETERS, PS_LATE);
   }
-  if (!is_of_lease(s, m)) return refuse_push(s, m, "a gradient of other rows than the worker was given");
+  if (!is_of_lease(s, m)) return refuse_push(s, m, "a gradient of rows that were not assigned to this worker");
   request *r = &w->held[w->waits++];
   bool kept;
   *r = (request){.message = *m, .arrived = s->now, .gradient = find_gradient(s, w, m, &kept)};
@@ -506,9 +507,9 @@ static bool may_begin(const server *s) {
     const worker *k = &s->workers[w];
     if (k->state == ABSENT || (k->state == JOINING && !k->waits)) all = false;
   }
-  bool first_together = o->sync && s->generation == 1;
+  bool first_sync = o->sync && s->generation == 1;
   double patience = o->round && s->options->task.returns ? RETURN_SECONDS : START_SECONDS;
-  return all || (!first_together && s->now - s->asked > patience);
+  return all || (!first_sync && s->now - s->asked > patience);
 }
 
 shoal_status steps_begin(server *s) {
@@ -529,7 +530,7 @@ shoal_status steps_begin(server *s) {
   }
   if (s->stopping) return steps_release_all(s);
   /* Whoever asks for a version has it from a training before. */
-  return s->terms.sync ? admit_waiting(s, s->leads) : go_on_apart(s);
+  return s->terms.sync ? admit_waiting(s, s->leads) : go_on_async(s);
 }
 
 shoal_status steps_lose(server *s, worker *w, int why) {

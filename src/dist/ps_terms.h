@@ -15,7 +15,7 @@ typedef struct {
   int workers, servers;
   bool sync;           /* a step is the mean over one gradient of each worker; otherwise each is applied when it comes */
   int64_t staleness;   /* async: steps that a worker may be ahead of the slowest; below 0: no bound */
-  int in_flight;       /* async: gradients of a worker that may be without answer, 1 to PS_FLIGHT_MOST */
+  int in_flight;       /* async: gradients of a worker that may be without answer, 1 to PS_FLIGHT_MAX */
   int backups;         /* sync: gradients a step can do without */
   int64_t round;       /* rows of a step that is cut along a tree (ps_protocol.h, 14); 0: a batch a worker */
   int64_t elements;    /* parameters of the server that is spoken to */

@@ -6,16 +6,16 @@
 
 #include <string.h>
 
-#define MOST_SLOTS 8
+#define SLOTS_MAX 8
 #define STANDARD_BLOCK ((int64_t)1 << 22) /* elements: 16 MB */
-#define MOST_BLOCKS 12 /* each has a plan, and a session keeps 16 */
+#define BLOCKS_MAX 12 /* each has a plan, and a session keeps 16 */
 #define STRIP 1024 /* elements summed at a time: the sums stay in the first cache */
 
 /* A part of the vector with an update of its own. */
 typedef struct {
   int64_t first, count; /* elements */
   shoal_value *gradient, *update;
-  float *vectors[1 + MOST_SLOTS]; /* [count] each: parameters, slots; the session's */
+  float *vectors[1 + SLOTS_MAX]; /* [count] each: parameters, slots; the session's */
 } block;
 
 struct ps_vectors {
@@ -66,7 +66,7 @@ static shoal_status find_vectors(ps_vectors *v, block *b, size_t first, size_t l
     TRY(shoal_session_variable(v->session, &variable->out[0], &t));
     if (t.dtype == SHOAL_I64 && t.shape.rank == 0 && !v->counter)
       v->counter = t.data;
-    else if (t.dtype == SHOAL_F32 && shoal_shape_equal(&t.shape, &shape) && n <= MOST_SLOTS)
+    else if (t.dtype == SHOAL_F32 && shoal_shape_equal(&t.shape, &shape) && n <= SLOTS_MAX)
       b->vectors[n++] = t.data;
     else
       return status_make(SHOAL_ERR_INTERNAL, "the optimizer keeps '%s', which a parameter server cannot hold",
@@ -79,7 +79,7 @@ static shoal_status find_vectors(ps_vectors *v, block *b, size_t first, size_t l
 static shoal_status build(ps_vectors *v) {
   const ps_server_options *o = v->options;
   int64_t most = o->block > 0 ? o->block : STANDARD_BLOCK;
-  v->n_blocks = v->terms->touched ? 1 : (int)MIN_OF((v->terms->elements + most - 1) / most, MOST_BLOCKS);
+  v->n_blocks = v->terms->touched ? 1 : (int)MIN_OF((v->terms->elements + most - 1) / most, BLOCKS_MAX);
   v->blocks = calloc((size_t)v->n_blocks, sizeof *v->blocks);
   size_t *ends = calloc((size_t)v->n_blocks + 1, sizeof *ends);
   shoal_status status = v->blocks && ends ? shoal_graph_create(&v->graph) : status_no_memory();
@@ -110,7 +110,7 @@ shoal_status ps_vectors_create(const ps_server_options *options, const ps_terms 
     status = mem_aligned((size_t)largest * sizeof(float), (void **)&v->sum);
   }
   if (!status && terms->round) {
-    size_t most = (size_t)ps_most_nodes(terms->round, terms->workers) * (size_t)terms->workers;
+    size_t most = (size_t)ps_nodes_max(terms->round, terms->workers) * (size_t)terms->workers;
     v->sources = calloc(most, sizeof *v->sources);
     if (!v->sources) status = status_no_memory();
   }
@@ -193,7 +193,7 @@ static int list_nodes(ps_vectors *v, const ps_gradient *gradients, int n, double
   int count = 0;
   for (int g = 0; g < n; g++) {
     const ps_gradient *one = &gradients[g];
-    tree_node nodes[TREE_MOST_NODES];
+    tree_node nodes[TREE_NODES_MAX];
     int its = tree_nodes(one->first_leaf, one->last_leaf, nodes);
     for (int i = 0; i < its; i++, count++)
       v->sources[count] = (tree_source){.node = whole ? nodes[i] : (tree_node){count, 0},

@@ -6,7 +6,7 @@
 
 enum { BLOCK = 8, WIDEST = 32 };
 
-size_t sparse_keys_most(int64_t n) { return (size_t)((n + BLOCK - 1) / BLOCK) * (1 + WIDEST); }
+size_t sparse_keys_max(int64_t n) { return (size_t)((n + BLOCK - 1) / BLOCK) * (1 + WIDEST); }
 
 /* Eight gaps of `width` bits at p; what is beyond them stays. Each is put in by a word of 8 bytes, so 8 bytes more than
  * the block's are written to. */
@@ -46,9 +46,9 @@ const char *sparse_keys_decode(const uint8_t *bytes, size_t length, int64_t n, i
   uint64_t next = 0; /* as above; gaps below 2^32 and fewer than 2^31 keys cannot overflow it */
   for (int64_t at = 0; at < n; at += BLOCK) {
     uint8_t room[WIDEST + 8] = {0};
-    if (p >= end) return "its keys are cut short";
+    if (p >= end) return "its keys are truncated";
     const int width = *p++;
-    if (width > WIDEST || end - p < width) return "its keys are cut short";
+    if (width > WIDEST || end - p < width) return "its keys are truncated";
     memcpy(room, p, (size_t)width);
     p += width;
     const uint64_t mask = ((uint64_t)1 << width) - 1;
@@ -57,9 +57,9 @@ const char *sparse_keys_decode(const uint8_t *bytes, size_t length, int64_t n, i
       uint64_t word;
       memcpy(&word, room + i * width / 8, sizeof word);
       next += word >> (i * width % 8) & mask;
-      if ((int64_t)next >= limit) return "a key is beyond the table";
+      if ((int64_t)next >= limit) return "a key is out of range";
       out[at + i] = (int32_t)next++;
     }
   }
-  return p == end ? NULL : "there is something behind its keys";
+  return p == end ? NULL : "unexpected bytes after its keys";
 }

@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 /* Bytes of n keys at most. */
-size_t sparse_keys_most(int64_t n);
+size_t sparse_keys_max(int64_t n);
 /* keys [n], each less `base`, strictly ascending from it on. Returns the bytes written to `out`. */
 size_t sparse_keys_encode(const int32_t *keys, int64_t n, int32_t base, uint8_t *out);
 /* Fills out [n]. NULL, or what is wrong: the bytes are not those of n keys, or one is not below `limit`. */

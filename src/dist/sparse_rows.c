@@ -87,19 +87,19 @@ const char *sparse_rows_ask(sparse_rows *r, int worker, const net_message *m) {
   const uint8_t *payload = m->payload;
   const size_t bytes = m->bytes;
   ps_head head;
-  if (bytes < sizeof head) return "it has no head";
+  if (bytes < sizeof head) return "the message is too short";
   memcpy(&head, payload, sizeof head);
   if (head.gradients != (m->header.kind == PS_PUSH && m->header.number ? a->now.n : 0))
-    return "its gradients are not as many as the rows it has asked for";
+    return "the number of gradients is not that of the rows it asked for";
   const size_t before = sizeof head + (size_t)head.gradients * sizeof(float);
-  if (bytes < before) return "its gradients are cut short";
+  if (bytes < before) return "its gradients are truncated";
   if (head.keys == PS_SAME) {
-    if (bytes != before) return "there is something behind its gradients";
+    if (bytes != before) return "unexpected bytes after its gradients";
     memcpy(a->next.keys, a->now.keys, (size_t)a->now.n * sizeof *a->now.keys);
     a->next.n = a->now.n;
     return NULL;
   }
-  if (head.keys < 0 || head.keys > r->touched) return "it asks for more rows than a batch can touch";
+  if (head.keys < 0 || head.keys > r->touched) return "it asks for more rows than the limit of a batch";
   const char *wrong = sparse_keys_decode(payload + before, bytes - before, head.keys, r->elements, a->next.keys);
   a->next.n = wrong ? 0 : head.keys;
   return wrong;

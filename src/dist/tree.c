@@ -20,7 +20,7 @@ void tree_push(tree_node *stack, int *depth, tree_node node) {
   stack[(*depth)++] = node;
 }
 
-int tree_nodes(int64_t first, int64_t last, tree_node out[TREE_MOST_NODES]) {
+int tree_nodes(int64_t first, int64_t last, tree_node out[TREE_NODES_MAX]) {
   int n = 0;
   for (int64_t i = first; i < last; i++) tree_push(out, &n, (tree_node){i, 0});
   return n;
@@ -28,9 +28,9 @@ int tree_nodes(int64_t first, int64_t last, tree_node out[TREE_MOST_NODES]) {
 
 /* The fewest leaves of which k nodes remain grow to the middle and shrink again: 1; 1 1; 1 2 1; 1 2 2 1; 1 2 4 2 1 ...
  */
-int tree_most_nodes(int64_t count) {
+int tree_nodes_max(int64_t count) {
   int nodes = 0;
-  for (int64_t fewest = 0; nodes < TREE_MOST_NODES; nodes++) {
+  for (int64_t fewest = 0; nodes < TREE_NODES_MAX; nodes++) {
     fewest += (int64_t)1 << nodes / 2;
     if (fewest > count) break;
   }
@@ -53,11 +53,11 @@ static void add(float *to, const float *right, int64_t count) {
 }
 
 void tree_sum(const tree_source *sources, int n, bool whole, float *const *into, int64_t count) {
-  float pieces[TREE_MOST_NODES + 1][PIECE];
+  float pieces[TREE_NODES_MAX + 1][PIECE];
   unsigned mode = denormals_off();
   for (int64_t from = 0; from < count; from += PIECE) {
     const int64_t m = MIN_OF(count - from, (int64_t)PIECE);
-    tree_node stack[TREE_MOST_NODES + 1];
+    tree_node stack[TREE_NODES_MAX + 1];
     int depth = 0;
     for (int i = 0; i < n; i++) {
       int before = depth, at = depth;

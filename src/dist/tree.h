@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define TREE_MOST_NODES 64 /* that remain of any run of neighbouring leaves */
+#define TREE_NODES_MAX 64 /* that remain of any run of neighbouring leaves */
 #define TREE_LEAF_ROWS 16  /* where the rows of a step are the leaves: a block of the kernels' LANES layout */
 
 typedef struct {
@@ -37,9 +37,9 @@ static inline void tree_share(int64_t leaves, int worker, int workers, int64_t *
 /* Leaves of a step of so many rows; the last may have fewer than the others. */
 static inline int64_t tree_leaves(int64_t rows) { return (rows + TREE_LEAF_ROWS - 1) / TREE_LEAF_ROWS; }
 /* The nodes that remain of leaves [first, last); returns how many. */
-int tree_nodes(int64_t first, int64_t last, tree_node out[TREE_MOST_NODES]);
+int tree_nodes(int64_t first, int64_t last, tree_node out[TREE_NODES_MAX]);
 /* No more remain of `count` neighbouring leaves or fewer, wherever they lie. */
-int tree_most_nodes(int64_t count);
+int tree_nodes_max(int64_t count);
 /* Puts a node after those on the stack (of *depth nodes), and adds up what can be. */
 void tree_push(tree_node *stack, int *depth, tree_node node);
 /* Adds up sources[0 .. n), which stand in the order of their leaves. What remains goes to into[0], into[1], ..., as

@@ -1,7 +1,7 @@
 /* Shared memory between the tasks of one host.
  *
  * Each connection has a segment of its own with two rings (shm_link.h); the server has one bell that all its clients
- * ring, each client has its own. They meet over a local socket (shm_greet.h).
+ * ring, each client has its own. They connect over a local socket (shm_greet.h).
  *
  *  1. A side sleeps on its bell for at most SLICE; then it looks whether its peers still live.
  *  2. What arrived before a peer died is delivered before the peer is reported gone.

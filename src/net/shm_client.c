@@ -30,7 +30,7 @@ typedef struct {
   shm_link link;
   shm_bell *bell, *door; /* own; the server's */
   shm_kept *kept;        /* oldest first */
-  bool gone;             /* the server died or hung up */
+  bool gone;             /* the server died or closed the connection */
   bool broken;           /* half a request was sent, or the ring does not check */
   double look;
 } shm_client;
@@ -39,7 +39,7 @@ static shoal_status client_state(const shm_client *c) {
   if (c->broken)
     return status_make(SHOAL_ERR_PEER, "the connection is broken (a message was cut off or did not check); "
                                        "connect again");
-  return status_make(SHOAL_ERR_PEER, "the server (process %d) has gone", (int)c->pid);
+  return status_make(SHOAL_ERR_PEER, "the server (process %d) exited or closed the connection", (int)c->pid);
 }
 
 static void client_look(shm_client *c, double now) {
@@ -201,10 +201,10 @@ shoal_status shm_connect(const char *address, const net_options *options, double
   shoal_status status;
   TRY_GOTO(status, greet_connect(address, until, &c->sock), failed);
   if (!greet_peer(c->sock, &c->pid, &c->pidfd))
-    TRY_GOTO(status, status_make(SHOAL_ERR_PEER, "a process of another user serves this address"), failed);
+    TRY_GOTO(status, status_make(SHOAL_ERR_PEER, "a process of another user listens at this address"), failed);
   greet_fill_hello(&h, options->from, options->job, options->largest);
   if (!greet_send_hello(c->sock, &h))
-    TRY_GOTO(status, status_make(SHOAL_ERR_PEER, "the server hung up"), failed);
+    TRY_GOTO(status, status_make(SHOAL_ERR_PEER, "the server closed the connection during the handshake"), failed);
   TRY_GOTO(status, greet_await_welcome(c->sock, until, &w, fds), failed);
   if (w.capacity != link_capacity((size_t)w.largest) || !shm_sound(fds[0], shm_page_bytes()) ||
       !shm_sound(fds[1], shm_segment_bytes((size_t)w.capacity)))

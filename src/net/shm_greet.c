@@ -41,7 +41,8 @@ shoal_status greet_listen(const char *address, int *out) {
     int error = errno;
     close(sock);
     if (error == EADDRINUSE)
-      return status_make(SHOAL_ERR_SYSTEM, "another process already serves this address; stop it, or choose another");
+      return status_make(SHOAL_ERR_SYSTEM,
+                         "another process already listens at this address: stop it, or choose another");
     return status_errno(error, "local socket");
   }
   *out = sock;
@@ -62,7 +63,7 @@ shoal_status greet_connect(const char *address, double until, int *out) {
       continue;
     }
     close(sock);
-    if (later) return status_make(SHOAL_ERR_PEER, "nobody serves this address");
+    if (later) return status_make(SHOAL_ERR_PEER, "no server listens at this address");
     return status_errno(error, "local socket");
   }
   *out = sock;
@@ -133,7 +134,8 @@ static shoal_status wait_readable(int sock, double until) {
     int n = poll(&p, 1, left > 0 ? (int)(left * 1e3) + 1 : 0);
     if (n > 0) return NULL;
     if (n < 0 && errno != EINTR) return status_errno(errno, "poll");
-    if (left <= 0) return status_make(SHOAL_ERR_PEER, "the server is there, but does not welcome us");
+    if (left <= 0)
+      return status_make(SHOAL_ERR_PEER, "the server accepts connections, but does not answer the handshake");
   }
 }
 
@@ -155,16 +157,18 @@ shoal_status greet_await_welcome(int sock, double until, shm_welcome *out, int f
     memcpy(got, CMSG_DATA(c), (size_t)MIN_OF(count, 2) * sizeof(int));
   }
   shoal_status status = NULL;
-  if (n <= 0) status = status_make(SHOAL_ERR_PEER, "the server hung up instead of welcoming us");
+  if (n <= 0)
+    status = status_make(SHOAL_ERR_PEER, "the server closed the connection during the handshake");
   else if (n >= (ssize_t)sizeof w.magic && other_version(w.magic))
     status = status_make(SHOAL_ERR_REFUSED, "the server speaks version %u of the protocol, this program version %d: "
                          "use the same version of Shoal for all tasks", other_version(w.magic), WIRE_VERSION);
   else if (n != (ssize_t)sizeof w || w.magic != MAGIC || w.version != WIRE_VERSION)
-    status = status_make(SHOAL_ERR_REFUSED, "what serves this address does not speak Shoal's protocol");
+    status = status_make(SHOAL_ERR_REFUSED, "the program at this address does not use Shoal's protocol");
   else if (w.refused) {
     w.why[sizeof w.why - 1] = 0;
     status = status_make(SHOAL_ERR_PEER, "refused: %s", w.why);
-  } else if (count != 2) status = status_make(SHOAL_ERR_PEER, "the server's welcome is incomplete");
+  } else if (count != 2)
+    status = status_make(SHOAL_ERR_PEER, "the server's answer to the handshake is incomplete");
   if (status) {
     for (int i = 0; i < 2; i++)
       if (got[i] >= 0) close(got[i]);

@@ -1,6 +1,6 @@
-/* How two processes of one host meet: over a local socket in the abstract name space, which the kernel removes with the
- * process that made it, so that a crash leaves nothing behind. The socket then stays open: its hang-up, and the
- * process's own descriptor, tell at once that the other side is gone. Only processes of the same user meet. */
+/* How two processes of one host connect: over a local socket in the abstract name space, which the kernel removes with
+ * the process that made it, so that a crash leaves nothing behind. The socket then stays open: its hang-up, and the
+ * process's own descriptor, tell at once that the other side is gone. Only processes of the same user connect. */
 #ifndef SHOAL_NET_SHM_GREET_H
 #define SHOAL_NET_SHM_GREET_H
 

@@ -19,8 +19,8 @@
 #define GREETING 1.0     /* seconds a fresh connection has for its hello */
 #define BUSY_LOOKS 256   /* a busy server looks at the clock after so many messages */
 #define PATIENCE 0.05    /* seconds an answer waits for a peer that takes nothing; then it is laid aside */
-#define MOST_ASIDE 16    /* answers laid aside for one peer; with more it is dropped */
-#define MOST_PEERS 4096
+#define ASIDE_MAX 16    /* answers laid aside for one peer; with more it is dropped */
+#define PEERS_MAX 4096
 
 /* An answer, or the rest of one, for a peer whose ring is full: copied, so that the server can go on with others. */
 typedef struct shm_aside {
@@ -82,7 +82,7 @@ static void aside_drop(shm_peer *p) {
 }
 
 static void peer_destroy(shm_server *s, shm_peer *p) {
-  s->peers[p->id % MOST_PEERS] = NULL;
+  s->peers[p->id % PEERS_MAX] = NULL;
   while (p->aside) aside_drop(p);
   peer_hang_up(p);
   link_fini(&p->link);
@@ -90,7 +90,7 @@ static void peer_destroy(shm_server *s, shm_peer *p) {
 }
 
 static shm_peer *peer_find(shm_server *s, uint64_t id) {
-  size_t place = id % MOST_PEERS;
+  size_t place = id % PEERS_MAX;
   shm_peer *p = place < s->count ? s->peers[place] : NULL;
   return p && p->id == id ? p : NULL;
 }
@@ -102,7 +102,7 @@ static void peer_accept(shm_server *s, int sock) {
   shm_peer *p = NULL;
   void *list = s->peers;
   shoal_status status = NULL;
-  if (place < MOST_PEERS && !(status = mem_grow(&list, &s->room, place + 1, sizeof *s->peers))) {
+  if (place < PEERS_MAX && !(status = mem_grow(&list, &s->room, place + 1, sizeof *s->peers))) {
     s->peers = list;
     p = calloc(1, sizeof *p);
   }
@@ -120,7 +120,7 @@ static void peer_accept(shm_server *s, int sock) {
     return;
   }
   p->sock = sock;
-  p->id = ++s->serial * MOST_PEERS + place;
+  p->id = ++s->serial * PEERS_MAX + place;
   p->until = clock_seconds() + GREETING;
   s->peers[place] = p;
   s->count = MAX_OF(s->count, place + 1);
@@ -380,7 +380,7 @@ shoal_status shm_answer(net_server *base, uint64_t id, const net_header *header,
     if (now >= s->look) look_at_sockets(s, now);
     p = peer_find(s, id);
     if (!p || p->state != PEER_OPEN) return NULL;
-    if (p->aside_count == MOST_ASIDE) {
+    if (p->aside_count == ASIDE_MAX) {
       peer_give_up(p);
       return NULL;
     }

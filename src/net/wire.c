@@ -37,7 +37,7 @@ uint16_t wire_other_version(const uint8_t *in, size_t n) {
 
 const char *wire_decode(const uint8_t *in, size_t n, uint64_t largest, net_header *header, uint64_t *job,
                         uint64_t *bytes) {
-  if (n != WIRE_HEADER) return "the header has not 64 bytes";
+  if (n != WIRE_HEADER) return "the header does not have 64 bytes";
   if (get(in, 4) != WIRE_MAGIC) return "the magic number is not Shoal's";
   if (get(in + 4, 2) != WIRE_VERSION) return "another version of the protocol";
   if (get(in + 6, 2) != WIRE_HEADER) return "the header says another length";

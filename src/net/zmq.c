@@ -239,7 +239,7 @@ typedef struct {
 } zmq_client;
 
 static shoal_status client_gone(void) {
-  return status_make(SHOAL_ERR_PEER, "the connection ended (the server has gone, or was silent for too long)");
+  return status_make(SHOAL_ERR_PEER, "the connection was lost (the server exited, or did not respond for too long)");
 }
 
 static void client_look(zmq_client *c) {
@@ -363,9 +363,9 @@ static shoal_status introduce(zmq_client *c, double seconds) {
     }
     if (now < until) continue;
     return status_make(SHOAL_ERR_PEER, "%s in %g s",
-                       failed    ? "the handshake fails (is the server's key right, do both use keys?): no welcome"
-                       : reached ? "the server is there, but does not welcome us"
-                                 : "nobody serves this address: no connection",
+                       failed    ? "the handshake fails (is the server's key right, do both use keys?): no answer"
+                       : reached ? "the server accepts connections, but does not answer the handshake"
+                                 : "no server listens at this address: no connection",
                        seconds);
   }
 }

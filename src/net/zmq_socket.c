@@ -313,7 +313,7 @@ bool zmq_end_receive(zmq_end *e, bool server, double seconds, size_t largest, zm
   }
   zmq_msg_close(&m);
   if (!in->wrong && zmq_msg_size(&in->payload) - in->offset != bytes)
-    in->wrong = "the payload has not the length that was said";
+    in->wrong = "the payload does not have the length that the header says";
   while (more) {
     in->wrong = "too many frames";
     if (!read_frame(e->socket, &m, ZMQ_DONTWAIT)) break;
@@ -421,22 +421,23 @@ static bool send_route(zmq_end *e, uint64_t route) {
 zmq_end_result zmq_end_send(zmq_end *e, uint64_t route, const net_header *header, uint64_t job, const net_part *parts,
                             int n, size_t bytes, zmq_borrow **borrow) {
   zmq_msg_t frame, payload;
-  const bool apart = n == 1 && bytes >= (route ? ZERO_COPY_SERVER : ZERO_COPY_CLIENT);
+  const bool own_frame = n == 1 && bytes >= (route ? ZERO_COPY_SERVER : ZERO_COPY_CLIENT);
   *borrow = NULL;
-  if (zmq_msg_init_size(&frame, WIRE_HEADER + (apart ? 0 : bytes))) return ZMQ_END_FAILED;
+  if (zmq_msg_init_size(&frame, WIRE_HEADER + (own_frame ? 0 : bytes))) return ZMQ_END_FAILED;
   uint8_t *to = zmq_msg_data(&frame);
   wire_encode(header, job, bytes, to);
   to += WIRE_HEADER;
-  for (int i = 0; i < n && !apart; i++) {
+  for (int i = 0; i < n && !own_frame; i++) {
     if (parts[i].bytes) memcpy(to, parts[i].data, parts[i].bytes);
     to += parts[i].bytes;
   }
-  if ((route && !send_route(e, route)) || send_frame(&frame, e->socket, ZMQ_DONTWAIT | (apart ? ZMQ_SNDMORE : 0)) < 0) {
+  if ((route && !send_route(e, route)) ||
+      send_frame(&frame, e->socket, ZMQ_DONTWAIT | (own_frame ? ZMQ_SNDMORE : 0)) < 0) {
     zmq_end_result r = failure();
     zmq_msg_close(&frame);
     return r;
   }
-  if (!apart) return ZMQ_END_SENT;
+  if (!own_frame) return ZMQ_END_SENT;
   /* From here on libzmq takes the rest of the message, or drops all of it with the connection. */
   zmq_borrow *b = borrow_payload(&parts[0], &payload);
   if (!b) zmq_msg_init(&payload); /* an empty frame ends the message; it does not check at the other side */

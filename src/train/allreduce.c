@@ -241,7 +241,7 @@ static shoal_status prepare(allreduce *s, const strategy_setup *setup) {
                                 .any_leaves = !setup->plan.batches.rows,
                                 .bf16 = s->options.bf16,
                                 .patience = s->options.patience,
-                                .not_seen = s->options.not_seen,
+                                .on_peer_exit = s->options.on_peer_exit,
                                 .context = s->options.context};
   TRY(collective_create(s->options.place, &options, &s->ranks));
   if (!s->options.deterministic) return NULL;

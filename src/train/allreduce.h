@@ -16,7 +16,7 @@ typedef struct {
   bool bf16;               /* on the wire */
   int64_t check_every;     /* steps between two comparisons of the parameters; 0: only at the end */
   double patience;         /* seconds to wait for a rank */
-  void (*not_seen)(void *context, int rank); /* see collective_options */
+  void (*on_peer_exit)(void *context, int rank); /* see collective_options */
   void *context;
 } allreduce_options;
 

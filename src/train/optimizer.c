@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MOST_SLOTS OPTIMIZER_MOST_SLOTS
+#define MOST_SLOTS OPTIMIZER_SLOTS_MAX
 #define MOST_INPUTS (MOST_SLOTS + 5)
 
 typedef struct {
@@ -223,7 +223,7 @@ shoal_status optimizer_gradients(shoal_graph *g, shoal_value *loss, shoal_value 
                      n);
 }
 
-int optimizer_slots(const shoal_optimizer_options *options, const char *slots[OPTIMIZER_MOST_SLOTS]) {
+int optimizer_slots(const shoal_optimizer_options *options, const char *slots[OPTIMIZER_SLOTS_MAX]) {
   const optimizer_row *row = NULL;
   shoal_status status = find(options->name, &row);
   shoal_status_free(status); /* whoever made the updates has told about it */

@@ -4,7 +4,7 @@
 
 #include "shoal/train.h"
 
-#define OPTIMIZER_MOST_SLOTS 2
+#define OPTIMIZER_SLOTS_MAX 2
 #define OPTIMIZER_COUNTER 64
 
 /* One update of all variables by the given gradients (those with value NULL are left out); slots as in
@@ -20,7 +20,7 @@ SHOAL_CHECKED shoal_status optimizer_apply_rows(shoal_graph *g, const shoal_opti
 SHOAL_CHECKED shoal_status optimizer_gradients(shoal_graph *g, shoal_value *loss, shoal_value *const *variables, int n,
                                                shoal_gradient *out);
 /* Names of the slots of each variable, each of the variable's shape; returns how many. */
-int optimizer_slots(const shoal_optimizer_options *options, const char *slots[OPTIMIZER_MOST_SLOTS]);
+int optimizer_slots(const shoal_optimizer_options *options, const char *slots[OPTIMIZER_SLOTS_MAX]);
 /* The name of the variable (i64, scalar) that counts updates; NULL: the optimizer has none. Returns buffer. */
 const char *optimizer_counter(const shoal_optimizer_options *options, char buffer[OPTIMIZER_COUNTER]);
 

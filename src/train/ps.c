@@ -33,7 +33,7 @@ typedef struct {
   const char **addresses;      /* [servers] the same */
   ps_table *table; /* NULL: each worker has all parameters */
   /* [1 + slots] lists of pointers to the numbers of the trained weights, in their order: the weights, then each slot */
-  float **values[1 + OPTIMIZER_MOST_SLOTS];
+  float **values[1 + OPTIMIZER_SLOTS_MAX];
   int n_values, n_weights;
   int64_t *counts, elements; /* [n_weights] numbers of each; all of them. Not of a table */
   int64_t *counter;   /* the optimizer's; NULL: it has none */
@@ -54,15 +54,15 @@ typedef struct {
   float *dense;         /* [features] a gradient of few rows as one of all; NULL: rows are dense, or in a table */
   sparse_set spread;    /* with `dense`: the rows it is about */
   int in_flight;      /* of the training under way: parts that may be without answer */
-  ps_head sent[PS_FLIGHT_MOST]; /* those parts, oldest first */
+  ps_head sent[PS_FLIGHT_MAX]; /* those parts, oldest first */
   int n_sent;
-  int64_t next[PS_FLIGHT_MOST]; /* batches that were given to this worker and are to be computed, oldest first */
+  int64_t next[PS_FLIGHT_MAX]; /* batches that were given to this worker and are to be computed, oldest first */
   int n_next;
   bool over;          /* there will be no others */
   bool watches;       /* gradients may leave while the others are computed */
   shoal_tensor indices; /* of a table: the batch's, as rows of the session's table */
   strategy_outcome since; /* of the answers that came since the last outcome */
-  shoal_status error; /* the first that `ready` met, for the step */
+  shoal_status error; /* the first in `ready`, for the step */
   int64_t changes, known_changes; /* of members: as server 0 said last; told to on_change */
   bool ended;
   net_stats stats;    /* of the connections, once closed */
@@ -97,7 +97,7 @@ static shoal_status find_counter(ps *s) {
 }
 
 static shoal_status find_all(ps *s, shoal_value **weights) {
-  const char *slots[OPTIMIZER_MOST_SLOTS];
+  const char *slots[OPTIMIZER_SLOTS_MAX];
   int n_slots = optimizer_slots(&s->model->options.optimizer, slots);
   for (int k = 0; k <= n_slots; k++) {
     s->values[k] = calloc((size_t)s->n_weights, sizeof **s->values);
@@ -112,7 +112,7 @@ static shoal_status find_all(ps *s, shoal_value **weights) {
   return s->gradients ? NULL : status_no_memory();
 }
 
-/* Takes `status`: an error that meeting again may help against becomes *lost. */
+/* Takes `status`: an error that connecting again may help against becomes *lost. */
 static shoal_status may_be_lost(const ps *s, shoal_status status, bool *lost) {
   *lost = status && ps_client_lost(s->client) && shoal_status_code(status) == SHOAL_ERR_PEER &&
           (s->base.recovers || ps_client_fenced(s->client));
@@ -131,7 +131,7 @@ static void give_batch(ps *s, int64_t batch) {
   if (batch >= 0) s->next[s->n_next++] = batch;
 }
 
-/* Notes where the training stands; apart, an answer that gives nothing leaves the worker what it has. */
+/* Notes where the training stands; async, an answer that gives nothing leaves the worker what it has. */
 static void note_place(ps *s, const ps_answer *a) {
   s->since.place.updates = a->head.updates;
   s->since.place.rows = a->head.rows;
@@ -191,7 +191,7 @@ static shoal_status join(ps *s, strategy_place *place, bool *lost) {
   ps_answer answer = {0};
   bool under_way = false;
   float *const *parameters = s->n_values ? s->values[0] : NULL;
-  TRY(ps_client_meet(s->client, &under_way));
+  TRY(ps_client_connect(s->client, &under_way));
   const bool uploads = !s->base.worker && !under_way;
   if (uploads && s->begun) TRY(s->setup->restore(s->setup->context, place));
   s->begun = true;
@@ -388,7 +388,7 @@ static void note_answer(ps *s, const ps_answer *a) {
   o->barrier_seconds += a->waited;
   o->server_seconds += a->worked;
   o->rate = a->head.rate;
-  if (!(a->stopped && a->late)) { /* together, the step is counted also where this part of it came too late */
+  if (!(a->stopped && a->late)) { /* sync: the step is counted also where this part of it came too late */
     o->own_steps++;
     o->own_examples += a->late ? 0 : sent->examples;
     o->examples += about->examples;
@@ -415,7 +415,7 @@ static shoal_status take_all_answers(ps *s) {
 /* Tells who has left or come since the last time. */
 static shoal_status tell_changes(ps *s) {
   if (s->base.worker || !s->options.on_change || s->changes == s->known_changes) return NULL;
-  ps_change list[PS_CHANGES_MOST];
+  ps_change list[PS_CHANGES_MAX];
   int n;
   TRY(take_all_answers(s));
   TRY(ps_client_changes(s->client, s->known_changes, list, &n, &s->known_changes));
@@ -511,7 +511,7 @@ static shoal_status exchange(shoal_strategy *base, const train_batch *next, stra
 }
 
 static shoal_status stop(ps *s) {
-  ps_answer answers[PS_FLIGHT_MOST];
+  ps_answer answers[PS_FLIGHT_MAX];
   int n;
   TRY(ps_client_stop(s->client, s->n_values ? s->values[0] : NULL, answers, &n));
   for (int i = 0; i < n; i++) note_answer(s, &answers[i]);
@@ -521,7 +521,7 @@ static shoal_status stop(ps *s) {
 static shoal_status gather(shoal_strategy *base) {
   ps *s = (ps *)base;
   ps_head head;
-  int first = base->sync ? 1 : 0; /* together, the parameters here are fresh */
+  int first = base->sync ? 1 : 0; /* sync: the parameters here are fresh */
   TRY(take_all_answers(s));
   if (s->is_stream) {
     char *stream;

@@ -27,7 +27,7 @@ typedef struct {
 
 /* A worker's strategy. m: the compiled model; NULL: the one that is trained first. */
 SHOAL_CHECKED shoal_status ps_strategy_create(const ps_options *options, shoal_model *m, shoal_strategy **out);
-/* At the end of training: what this worker has to say (at most PS_REPORT_MOST bytes), kept by server 0 ... */
+/* At the end of training: what this worker has to say (at most PS_REPORT_MAX bytes), kept by server 0 ... */
 SHOAL_CHECKED shoal_status ps_strategy_report(shoal_strategy *s, const char *words);
 /* ... for worker 0 to collect, once all have spoken: out[0 .. workers) are the workers' words (NULL: it has gone), then
  * each server's own; all the caller's to free. */

@@ -39,5 +39,5 @@ void ps_model_terms(const shoal_model *m, bool table, ps_terms *terms) {
   if (!terms->schedule.name) terms->schedule.name = "constant";
   if (table) terms->optimizer.l2 = c->l2; /* the update sees to it, for the rows it touches */
   if (terms->sync || table || terms->staleness == 0) terms->in_flight = 1;
-  terms->in_flight = MAX_OF(MIN_OF(terms->in_flight, PS_FLIGHT_MOST), 1);
+  terms->in_flight = MAX_OF(MIN_OF(terms->in_flight, PS_FLIGHT_MAX), 1);
 }

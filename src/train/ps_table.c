@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MOST_WEIGHTS = 2 }; /* the features' and the bias */
+enum { WEIGHTS_MAX = 2 }; /* the features' and the bias */
 
 /* One variable as it is saved: a piece of one of the servers' vectors. */
 typedef struct {
@@ -24,12 +24,12 @@ struct ps_table {
   shoal_model *model;
   ps_client *client;
   model_elsewhere elsewhere;
-  sparse_set batch; /* the one brought last; its keys end with the bias, if there is one */
+  sparse_set batch; /* the one fetched last; its keys end with the bias, if there is one */
   int64_t room;     /* rows of the session's table, one of them kept for the bias on its way */
   float *weights;   /* [room], the session's */
   float *bias;      /* [1], the session's; NULL: none */
   float *gradients; /* [room] sums */
-  part parts[MOST_WEIGHTS * (1 + OPTIMIZER_MOST_SLOTS)];
+  part parts[WEIGHTS_MAX * (1 + OPTIMIZER_SLOTS_MAX)];
   int n_parts;
   bool kept; /* see ps_table_kept */
 };
@@ -38,13 +38,13 @@ shoal_status ps_table_rows(const shoal_model *m, int64_t *out) {
   shoal_value **weights;
   int n;
   TRY(model_weights(m, true, &weights, &n));
-  bool fits = n >= 1 && n <= MOST_WEIGHTS && weights[0]->dtype == SHOAL_F32 && weights[0]->shape.rank == 2 &&
+  bool fits = n >= 1 && n <= WEIGHTS_MAX && weights[0]->dtype == SHOAL_F32 && weights[0]->shape.rank == 2 &&
               weights[0]->shape.dim[1] == 1 && (n == 1 || shoal_shape_count(&weights[1]->shape) == 1);
   free(weights);
   if (!fits)
     return status_make(SHOAL_ERR_ARGUMENT, "parameter servers hold tables of one f32 weight a feature and one bias; "
                        "train this model by a single process");
-  *out = model_features(m) + (n == MOST_WEIGHTS);
+  *out = model_features(m) + (n == WEIGHTS_MAX);
   return NULL;
 }
 
@@ -85,7 +85,7 @@ static shoal_status add_part(ps_table *t, const shoal_value *of, const char *slo
 }
 
 static shoal_status list_parts(ps_table *t, shoal_value **weights, int n) {
-  const char *slots[OPTIMIZER_MOST_SLOTS];
+  const char *slots[OPTIMIZER_SLOTS_MAX];
   int n_slots = optimizer_slots(&t->model->options.optimizer, slots);
   for (int i = 0; i < n; i++)
     for (int k = 0; k <= n_slots; k++)
@@ -95,7 +95,7 @@ static shoal_status list_parts(ps_table *t, shoal_value **weights, int n) {
 
 shoal_status ps_table_restore(ps_table *t, const char *path) {
   safetensors *file;
-  float *piece = malloc((size_t)PS_PIECE_MOST * sizeof *piece);
+  float *piece = malloc((size_t)PS_PIECE_MAX * sizeof *piece);
   if (!piece) return status_no_memory();
   shoal_status status = safetensors_open(path, &file);
   if (status) {
@@ -105,8 +105,8 @@ shoal_status ps_table_restore(ps_table *t, const char *path) {
   for (int i = 0; i < t->n_parts && !status; i++) {
     const part *p = &t->parts[i];
     const int64_t count = shoal_shape_count(&p->shape);
-    for (int64_t at = 0; at < count && !status; at += PS_PIECE_MOST) {
-      int64_t n = MIN_OF(PS_PIECE_MOST, count - at);
+    for (int64_t at = 0; at < count && !status; at += PS_PIECE_MAX) {
+      int64_t n = MIN_OF(PS_PIECE_MAX, count - at);
       status = safetensors_read_part(file, p->name, (uint64_t)at * sizeof *piece, (size_t)n * sizeof *piece, piece);
       if (!status) status = ps_client_write(t->client, p->which, p->first + at, n, piece);
     }

@@ -20,15 +20,15 @@ void ps_table_destroy(ps_table *t);
 /* Brings the rows of a batch at once. keep: its gradients come next. *indices: the batch's, as numbers in the session's
  * table; they live until the next call. */
 SHOAL_CHECKED shoal_status ps_table_fetch(ps_table *t, const shoal_batch *b, bool keep, shoal_tensor *indices);
-/* Gradients out, as the session has made them: of each entry of the batch brought last, [entries, 1], and, if there is
+/* Gradients out, as the session has made them: of each entry of the batch fetched last, [entries, 1], and, if there is
  * one, of the bias. Brings the rows of `next`; NULL: none. */
 SHOAL_CHECKED shoal_status ps_table_push(ps_table *t, const shoal_tensor *gradients, const shoal_batch *next,
                                          ps_head *head, shoal_tensor *indices, ps_answer *out);
-/* Whether the rows brought last are still there, and the next gradients about them: an evaluation brings others. */
+/* Whether the rows fetched last are still there, and the next gradients about them: an evaluation fetches others. */
 bool ps_table_kept(const ps_table *t);
 /* They no longer are: the servers have forgotten what was asked for. */
 void ps_table_forget(ps_table *t);
-/* Rows that the batch brought last touches. */
+/* Rows that the batch fetched last touches. */
 int64_t ps_table_touched(const ps_table *t);
 /* All rows and slots, out of a checkpoint. */
 SHOAL_CHECKED shoal_status ps_table_restore(ps_table *t, const char *path);

@@ -10,7 +10,7 @@ enum { SHARE_GRAIN = 16 }; /* numbers: a cache line */
 typedef struct {
   shoal_session *session;
   shoal_tensor *got;    /* [n_fetches] */
-  tree_source *sources; /* [TREE_MOST_NODES + threads] */
+  tree_source *sources; /* [TREE_NODES_MAX + threads] */
   int64_t rows;         /* of the leaf under way */
   shoal_status error;
 } replica;
@@ -31,7 +31,7 @@ struct shards {
   shard_cut cut;
   int64_t at;          /* first leaf of those under way */
   int running;         /* how many */
-  tree_node stack[TREE_MOST_NODES];
+  tree_node stack[TREE_NODES_MAX];
   int depth;
   int kept;            /* nodes at the stack's bottom that the leaves under way do not change */
   bool whole;
@@ -71,7 +71,7 @@ static void add_share(void *context, int thread, int threads) {
     pool_share(s->offsets[w + 1] - start, SHARE_GRAIN, thread, threads, &first, &last);
     if (first == last) continue;
     int n = 0;
-    float *into[TREE_MOST_NODES];
+    float *into[TREE_NODES_MAX];
     for (int k = s->kept; k < s->depth; k++)
       sources[n++] = (tree_source){.node = s->stack[k], .data = s->into[k] + start + first, .scale = 1};
     for (int k = 0; k < s->running; k++) {
@@ -87,7 +87,7 @@ static void add_share(void *context, int thread, int threads) {
 
 /* Puts the leaves under way on the stack and their numbers where they belong. */
 static void add_up(shards *s, bool whole) {
-  tree_node stack[TREE_MOST_NODES];
+  tree_node stack[TREE_NODES_MAX];
   int depth = 0, low = s->depth;
   for (; depth < s->depth; depth++) stack[depth] = s->stack[depth];
   for (int k = 0; k < s->running; k++) {
@@ -150,7 +150,7 @@ int shards_vectors(const shards *s) { return s->vectors; }
 /* How deep a worker's stack gets in a step of so many leaves. */
 static int deepest(const shards *s, int worker, int64_t leaves) {
   int64_t first, last;
-  tree_node stack[TREE_MOST_NODES];
+  tree_node stack[TREE_NODES_MAX];
   int depth = 0, most = 1;
   tree_share(leaves, worker, s->workers, &first, &last);
   for (int64_t at = first; at < last; at++) {
@@ -195,7 +195,7 @@ static shoal_status create(shards *s) {
   for (int k = 0; k < s->n; k++) {
     replica *r = &s->replicas[k];
     r->got = calloc((size_t)c->n_fetches, sizeof *r->got);
-    r->sources = calloc((size_t)(TREE_MOST_NODES + s->n), sizeof *r->sources);
+    r->sources = calloc((size_t)(TREE_NODES_MAX + s->n), sizeof *r->sources);
     if (!r->got || !r->sources) return status_no_memory();
     TRY(session_create_sharing(setup->compute->model->session, &r->session));
     events *e = setup->compute->model->session->events;

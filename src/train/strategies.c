@@ -50,10 +50,10 @@ static shoal_status fill(const shoal_ps_options *options, int workers, int serve
   if (!sync && (o.backup_workers || o.deterministic))
     return status_make(SHOAL_ERR_ARGUMENT, "%s is for the mode sync",
                        o.backup_workers ? "backup_workers" : "deterministic");
-  if (o.staleness < 0 || o.in_flight < 0 || o.in_flight > PS_FLIGHT_MOST || o.backup_workers < 0 ||
+  if (o.staleness < 0 || o.in_flight < 0 || o.in_flight > PS_FLIGHT_MAX || o.backup_workers < 0 ||
       o.backup_workers >= workers)
     return status_make(SHOAL_ERR_ARGUMENT, "staleness is at least 0, in_flight at most %d, and backup_workers fewer than "
-                       "workers", PS_FLIGHT_MOST);
+                       "workers", PS_FLIGHT_MAX);
   *out = (ps_options){.terms = {.workers = workers,
                                 .servers = servers,
                                 .sync = sync,
@@ -91,7 +91,7 @@ shoal_status shoal_strategy_create_ps(const shoal_cluster *c, const shoal_ps_opt
   ps_options o;
   const int worker = cluster_worker(c);
   if (worker < 0)
-    return status_make(SHOAL_ERR_ARGUMENT, "this process is %s:%d of the cluster; only workers and the chief train",
+    return status_make(SHOAL_ERR_ARGUMENT, "this process is %s:%d of the cluster; only workers and the chief can train",
                        cluster_role_name(c->role), c->index);
   key_ring *ring = calloc(1, sizeof *ring);
   if (!ring) return status_no_memory();

@@ -361,7 +361,7 @@ class Described(support.Case):
         first = self.start("worker:1", "--epochs", 2)
         time.sleep(1)
         _, err = self.end(self.start("worker:1", "--epochs", 2), expect=1)
-        self.assertIn("place already", err)
+        self.assertIn("already connected as this worker", err)
         self.assertIsNone(first.poll())
 
     def test_a_lost_worker_is_done_without(self):
@@ -436,7 +436,7 @@ class Described(support.Case):
         server, chief, other = (self.start(t, "--epochs", 10000000, "--quiet") for t in ("ps:0", "worker:0", "worker:1"))
         self.wait_for_training()
         chief.kill()
-        self.assertIn("worker/0 went away", self.end(server, expect=1)[1])
+        self.assertIn("worker/0 disconnected", self.end(server, expect=1)[1])
         self.assertIn("ps/0", self.end(other, expect=1)[1])
 
     def test_wrong_descriptions(self):

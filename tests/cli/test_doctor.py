@@ -67,7 +67,7 @@ class Doctor(support.Case):
         out, _ = self.end(one, expect=1)
         self.assertIn("worker:0 does not reach worker:1 at tcp://" + self.addresses[1], out)
         self.assertIn("ps:0 does not reach worker:1", out)  # as the other one found
-        self.assertIn("nobody serves this address", out)
+        self.assertIn("no server listens at this address", out)
         self.end(two, expect=1)
 
     def test_address_in_use(self):

@@ -1,4 +1,4 @@
-#include "dist/courier.h"
+#include "dist/send_queue.h"
 
 #include "base/mem.h"
 
@@ -19,8 +19,8 @@ typedef struct {
   bool traced;
 } job;
 
-struct courier {
-  courier_options options;
+struct send_queue {
+  send_queue_options options;
   net_client **links; /* [tasks] */
   bool *asked;        /* [tasks] to be connected */
   size_t *in_flight;  /* [tasks] bytes sent at once in this run */
@@ -37,8 +37,8 @@ struct courier {
   int track;
 };
 
-static shoal_status do_job(courier *c, const job *j) {
-  const courier_options *o = &c->options;
+static shoal_status do_job(send_queue *c, const job *j) {
+  const send_queue_options *o = &c->options;
   if (j->connect) {
     net_client *link;
     TRY(status_wrap(net_connect(o->addresses[j->task], &o->net, o->seconds, &link), "%s", o->names[j->task]));
@@ -49,7 +49,7 @@ static shoal_status do_job(courier *c, const job *j) {
   return status_wrap(net_send(c->links[j->task], &j->header, j->parts, j->n, o->seconds), "%s", o->names[j->task]);
 }
 
-static void keep_failure(courier *c, shoal_status status) {
+static void keep_failure(send_queue *c, shoal_status status) {
   if (c->failure)
     shoal_status_free(status);
   else
@@ -57,7 +57,7 @@ static void keep_failure(courier *c, shoal_status status) {
 }
 
 /* With the lock held. */
-static void note_sent(courier *c, const job *j, int track, uint64_t begun, uint64_t ended) {
+static void note_sent(send_queue *c, const job *j, int track, uint64_t begun, uint64_t ended) {
   double bytes = 0;
   if (!j->traced) return;
   for (int i = 0; i < j->n; i++) bytes += (double)j->parts[i].bytes;
@@ -65,7 +65,7 @@ static void note_sent(courier *c, const job *j, int track, uint64_t begun, uint6
 }
 
 static void *work(void *context) {
-  courier *c = context;
+  send_queue *c = context;
   pthread_mutex_lock(&c->lock);
   for (;;) {
     while (!c->n_jobs && !c->ending) pthread_cond_wait(&c->come, &c->lock);
@@ -88,8 +88,8 @@ static void *work(void *context) {
   return NULL;
 }
 
-shoal_status courier_create(const courier_options *options, courier **out) {
-  courier *c = calloc(1, sizeof *c);
+shoal_status send_queue_create(const send_queue_options *options, send_queue **out) {
+  send_queue *c = calloc(1, sizeof *c);
   if (!c) return status_no_memory();
   size_t n = (size_t)options->tasks;
   c->options = *options;
@@ -105,14 +105,14 @@ shoal_status courier_create(const courier_options *options, courier **out) {
     c->running = !error;
   }
   if (status) {
-    courier_destroy(c);
+    send_queue_destroy(c);
     return status;
   }
   *out = c;
   return NULL;
 }
 
-void courier_destroy(courier *c) {
+void send_queue_destroy(send_queue *c) {
   if (!c) return;
   pthread_mutex_lock(&c->lock);
   c->ending = true;
@@ -133,7 +133,7 @@ void courier_destroy(courier *c) {
 }
 
 /* With the lock held. */
-static shoal_status add_job(courier *c, const job *j) {
+static shoal_status add_job(send_queue *c, const job *j) {
   if (c->n_jobs == c->cap_jobs) {
     size_t capacity = MAX_OF(2 * c->cap_jobs, (size_t)16);
     job *jobs = calloc(capacity, sizeof *jobs);
@@ -149,7 +149,7 @@ static shoal_status add_job(courier *c, const job *j) {
   return NULL;
 }
 
-shoal_status courier_connect(courier *c, int task) {
+shoal_status send_queue_connect(send_queue *c, int task) {
   pthread_mutex_lock(&c->lock);
   shoal_status status = c->asked[task] ? NULL : add_job(c, &(job){.task = task, .connect = true});
   c->asked[task] = true;
@@ -157,7 +157,7 @@ shoal_status courier_connect(courier *c, int task) {
   return status;
 }
 
-shoal_status courier_send(courier *c, int task, const net_header *header, const net_part *parts, int n) {
+shoal_status send_queue_send(send_queue *c, int task, const net_header *header, const net_part *parts, int n) {
   size_t bytes = 0;
   for (int i = 0; i < n; i++) bytes += parts[i].bytes;
   shoal_status status = NULL;
@@ -181,16 +181,16 @@ shoal_status courier_send(courier *c, int task, const net_header *header, const 
   return status;
 }
 
-void courier_next_run(courier *c) { memset(c->in_flight, 0, (size_t)c->options.tasks * sizeof *c->in_flight); }
+void send_queue_next_run(send_queue *c) { memset(c->in_flight, 0, (size_t)c->options.tasks * sizeof *c->in_flight); }
 
-bool courier_busy(courier *c) {
+bool send_queue_busy(send_queue *c) {
   pthread_mutex_lock(&c->lock);
   bool busy = c->n_jobs || c->working;
   pthread_mutex_unlock(&c->lock);
   return busy;
 }
 
-shoal_status courier_failure(courier *c) {
+shoal_status send_queue_failure(send_queue *c) {
   pthread_mutex_lock(&c->lock);
   shoal_status status = c->failure;
   c->failure = NULL;
@@ -198,7 +198,7 @@ shoal_status courier_failure(courier *c) {
   return status;
 }
 
-void courier_trace(courier *c, events *e, const uint32_t *labels, int track) {
+void send_queue_trace(send_queue *c, events *e, const uint32_t *labels, int track) {
   pthread_mutex_lock(&c->lock);
   c->events = e;
   c->labels = labels;
@@ -206,7 +206,7 @@ void courier_trace(courier *c, events *e, const uint32_t *labels, int track) {
   pthread_mutex_unlock(&c->lock);
 }
 
-void courier_stats(courier *c, net_stats *out) {
+void send_queue_stats(send_queue *c, net_stats *out) {
   *out = (net_stats){0};
   pthread_mutex_lock(&c->lock);
   for (int i = 0; i < c->options.tasks; i++) {

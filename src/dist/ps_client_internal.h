@@ -1,14 +1,14 @@
 /* What the files of a worker's end share: ps_client.c, which finds the servers and asks them, ps_client_message.c,
  * which moves one message, ps_client_pieces.c, which sends gradients before they are whole, ps_client_table.c, which
  * asks for rows of a table, and ps_client_stream.c, which asks for shards of a stream. For those files only. */
-#ifndef SHOAL_DIST_PS_ASKING_H
-#define SHOAL_DIST_PS_ASKING_H
+#ifndef SHOAL_DIST_PS_CLIENT_INTERNAL_H
+#define SHOAL_DIST_PS_CLIENT_INTERNAL_H
 
 #include "base/clock.h"
 #include "dist/ps_client.h"
 
 typedef struct {
-  double sent[PS_FLIGHT_MOST]; /* clock: PUSHes without answer, oldest first */
+  double sent[PS_FLIGHT_MAX]; /* clock: PUSHes without answer, oldest first */
   clock_estimate server; /* its clock */
 } ps_clock;
 
@@ -59,14 +59,14 @@ SHOAL_CHECKED shoal_status client_send_text(ps_client *c, int server, int kind, 
 /* The next answer as it comes, to be released. */
 SHOAL_CHECKED shoal_status client_await(ps_client *c, int server, int kind, net_message *m);
 
-/* What an answer brings, and where it goes. */
+/* What an answer carries, and where it goes. */
 typedef struct {
   float *const *vectors; /* one pointer a variable; NULL: no vector */
   float *values;         /* or else so many numbers, */
   int64_t n;             /* 0: none */
 } ps_cargo;
 
-/* The answer to a message of that kind. One that says STOPPED may come without what it was to bring. */
+/* The answer to a message of that kind. One that says STOPPED may come without it. */
 SHOAL_CHECKED shoal_status client_receive(ps_client *c, int server, int kind, const ps_cargo *cargo, ps_head *head,
                                           net_header *header);
 /* One with parameters, of which *out takes note; those of servers 0, 1, ... follow each other. since: clock, when

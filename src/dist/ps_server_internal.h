@@ -1,8 +1,8 @@
 /* What the files of a parameter server share: ps_server.c, which takes in messages, ps_handshake.c, which agrees with
  * workers on what the job is, and ps_steps.c, which forms steps out of gradients and knows who takes part. For those
  * files only. */
-#ifndef SHOAL_DIST_PS_SERVING_H
-#define SHOAL_DIST_PS_SERVING_H
+#ifndef SHOAL_DIST_PS_SERVER_INTERNAL_H
+#define SHOAL_DIST_PS_SERVER_INTERNAL_H
 
 #include "cluster/cluster.h"
 #include "dist/leases.h"
@@ -14,20 +14,20 @@ typedef enum {
   ABSENT,  /* has not come yet */
   JOINING, /* has said HELLO */
   MEMBER,  /* has parameters; its gradients count */
-  IDLE,    /* apart, of a stream: there is no shard for it; it asks again by PULL */
+  IDLE,    /* async, of a stream: there is no shard for it; it asks again by PULL */
   DONE,    /* has said so */
   GONE     /* went away before it was done */
 } worker_state;
 
 /* A PUSH or a PULL that has not been answered yet. */
 typedef struct {
-  net_message message; /* together, of a PUSH: with its gradient; otherwise only the header and the peer count */
+  net_message message; /* sync, of a PUSH: with its gradient; otherwise only the header and the peer count */
   bool keeps;          /* the message has to be released */
   ps_head head;        /* of a PUSH */
   const float *gradient; /* the same; [elements], or as many as rows were asked for; NULL: an empty one */
   double arrived;      /* clock */
   int64_t behind;      /* of a PUSH that was applied: as in ps_head */
-  bool unused;         /* apart, of a PUSH: it is applied when the server no longer holds still */
+  bool unused;         /* async, of a PUSH: it is applied when the server no longer holds still */
 } request;
 
 typedef struct {
@@ -35,9 +35,9 @@ typedef struct {
   uint64_t peer;    /* its connection; 0: none */
   int64_t steps;    /* gradients that came; of one that came later: as if it had been here as long as the slowest */
   int waits;        /* requests of it that have to be answered */
-  request held[PS_FLIGHT_MOST]; /* they, oldest first; together there is one at most */
+  request held[PS_FLIGHT_MAX]; /* they, oldest first; in sync mode there is one at most */
   float *pieces;    /* [elements] a gradient that came in pieces; NULL: none ever did; owned */
-  int64_t whole;    /* elements of the next gradient that its PUSH has to bring: the others came before */
+  int64_t whole;    /* elements of the next gradient that its PUSH has to carry: the others came before */
   bool torn;        /* one of its pieces did not fit */
   double heard;     /* clock: its last message */
   double since;     /* clock: the last answer to it, or its last gradient if that was later */
@@ -60,7 +60,7 @@ typedef struct {
   leases leases;          /* of the leader */
   stream_leases streams;  /* of a stream; only the leader hands out its shards */
   ps_start plan;
-  int64_t epoch;          /* of the round under way, together: a round does not cross the end of an epoch */
+  int64_t epoch;          /* sync: of the round under way, which does not cross the end of an epoch */
   uint64_t generation;    /* 0: no training has started */
   bool start_asked, started, stopping, quit;
   bool holds;             /* gradients are not used for now, see rule 20 of the protocol */
@@ -71,7 +71,7 @@ typedef struct {
   uint32_t wait_label;    /* of the timeline, if there is one */
   double start, last_update, last_message, last_look;
   double lost;            /* clock: a worker went away last */
-  ps_change changes[PS_CHANGES_MOST]; /* the last ones; change i is at i % PS_CHANGES_MOST */
+  ps_change changes[PS_CHANGES_MAX]; /* the last ones; change i is at i % PS_CHANGES_MAX */
   int64_t n_changes;                  /* all of them */
   ps_server_result result;
 } server;
