@@ -82,6 +82,18 @@ const char *shoal_nearest_name(const char *word, const char *const *names, size_
   return best;
 }
 
+shoal_status status_unknown(const char *what, const char *name, const char *const *known, size_t count) {
+  const char *near = shoal_nearest_name(name, known, count);
+  text list = {0};
+  for (size_t i = 0; i < count; i++) text_add(&list, "%s%s", i ? ", " : "", known[i]);
+  shoal_status status =
+      list.failed ? status_no_memory()
+                  : status_make(SHOAL_ERR_ARGUMENT, "unknown %s '%s'%s%s%s Known: %s", what, name,
+                                near ? ": did you mean '" : ".", near ? near : "", near ? "'?" : "", list.data);
+  text_fini(&list);
+  return status;
+}
+
 bool shoal_parse_int(const char *word, int64_t *out) {
   if (!*word) return false;
   char *end;

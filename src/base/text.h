@@ -22,4 +22,7 @@ void text_add(text *t, const char *format, ...) __attribute__((format(printf, 2,
 void text_add_bytes(text *t, const char *bytes, size_t length);
 void text_fini(text *t);
 
+/* ARGUMENT: "unknown optimizer 'adm': did you mean 'adam'? Known: sgd, adam, ...". what: "optimizer". */
+SHOAL_CHECKED shoal_status status_unknown(const char *what, const char *name, const char *const *known, size_t count);
+
 #endif

@@ -1,13 +1,14 @@
 #include "models/table.h"
 
 #include "base/mem.h"
-#include "base/status.h"
+#include "base/text.h"
 #include "train/model.h"
 
 #include <string.h>
 
-static const shoal_model_kind *const kinds[] = {&model_softmax, &model_lenet, &model_alexnet, &model_sparse_lr,
-                                                &model_linear};
+#define ROW_OF(name) &model_##name,
+static const shoal_model_kind *const kinds[] = {MODELS(ROW_OF)};
+#undef ROW_OF
 
 const shoal_model_kind *shoal_model_kind_at(int i) { return i >= 0 && i < (int)COUNT_OF(kinds) ? kinds[i] : NULL; }
 
@@ -33,5 +34,5 @@ void model_pool(shoal_model *m, const char *pool, int size, int stride) {
   else if (!strcmp(pool, "avg"))
     shoal_model_avg_pool(m, size, stride, SHOAL_VALID);
   else
-    model_fail(m, status_make(SHOAL_ERR_ARGUMENT, "no pooling is called '%s'; there are max and avg", pool));
+    model_fail(m, status_unknown("pooling", pool, (const char *const[]){"max", "avg"}, 2));
 }

@@ -1,10 +1,20 @@
-/* Each model is one file that defines a row; the rows are listed in table.c. */
+/* Each model is one file that defines a row. */
 #ifndef SHOAL_MODELS_TABLE_H
 #define SHOAL_MODELS_TABLE_H
 
 #include "shoal/models.h"
 
-extern const shoal_model_kind model_softmax, model_lenet, model_alexnet, model_sparse_lr, model_linear;
+/* A new model is one file and one line here (and its name in meson.build). */
+#define MODELS(MODEL) \
+  MODEL(softmax)      \
+  MODEL(lenet)        \
+  MODEL(alexnet)      \
+  MODEL(sparse_lr)    \
+  MODEL(linear)
+
+#define DECLARE_MODEL(name) extern const shoal_model_kind model_##name;
+MODELS(DECLARE_MODEL)
+#undef DECLARE_MODEL
 
 /* Options with what is left out filled in; `options` may be NULL. */
 shoal_model_options model_options(const shoal_model_options *options, const char *act, const char *pool,

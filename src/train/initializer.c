@@ -35,10 +35,7 @@ shoal_status initializer_find(const char *name, const initializer **out) {
       return NULL;
     }
   }
-  const char *near = text_nearest(name, names, COUNT_OF(names));
-  return status_make(SHOAL_ERR_ARGUMENT, "no initializer is called '%s'%s%s; there are glorot_uniform, glorot_normal, "
-                     "he_uniform, he_normal, lecun_normal and zeros", name, near ? "; did you mean " : "",
-                     near ? near : "");
+  return status_unknown("initializer", name, names, COUNT_OF(names));
 }
 
 /* Standard deviation of a standard normal redrawn outside two deviations. */

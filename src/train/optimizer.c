@@ -10,15 +10,15 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MOST_SLOTS OPTIMIZER_SLOTS_MAX
-#define MOST_INPUTS (MOST_SLOTS + 5)
+#define SLOTS_MAX OPTIMIZER_SLOTS_MAX
+#define INPUTS_MAX (SLOTS_MAX + 5)
 
 typedef struct {
   const char *apply; /* operator for dense gradients; with "sparse_" before it: for rows */
   struct {
     const char *name; /* NULL ends the list */
     double initial;
-  } slots[MOST_SLOTS + 1];
+  } slots[SLOTS_MAX + 1];
   double rate;        /* the usual one: as in Keras; of ftrl, with its beta of 1, as in the paper below */
   bool takes_repeats; /* by rows: an index may come several times, unless there is an l2 */
   bool counts_steps;  /* takes the number of the update, from 1 */
@@ -89,9 +89,7 @@ static shoal_status find(const char *name, const optimizer_row **out) {
       *out = optimizers[i];
       return NULL;
     }
-  const char *near = text_nearest(name, names, COUNT_OF(optimizers));
-  return status_make(SHOAL_ERR_ARGUMENT, "no optimizer is called '%s'%s%s; there are sgd, momentum, adagrad, rmsprop, "
-                     "adam and ftrl", name, near ? "; did you mean " : "", near ? near : "");
+  return status_unknown("optimizer", name, names, COUNT_OF(optimizers));
 }
 
 double shoal_optimizer_rate(const char *name) {
@@ -150,7 +148,7 @@ static shoal_value *slot(shoal_graph *g, const shoal_value *variable, const char
 /* The update of one variable. once: each row must be named once. */
 static shoal_value *apply(shoal_graph *g, const optimizer_row *row, const attr_value *attr, shoal_value *variable,
                           const shoal_gradient *gradient, bool once, shoal_value *rate, shoal_value *step) {
-  shoal_value *in[MOST_INPUTS];
+  shoal_value *in[INPUTS_MAX];
   int n = 0;
   in[n++] = variable;
   for (int i = 0; row->slots[i].name; i++) in[n++] = slot(g, variable, row->slots[i].name, row->slots[i].initial);

@@ -99,11 +99,7 @@ double shoal_schedule_at(const shoal_schedule *s, int64_t step) {
 
 shoal_status shoal_schedule_check(const shoal_schedule *s) {
   const schedule_row *row = find(s);
-  if (!row) {
-    const char *near = text_nearest(s->name, names, COUNT_OF(schedules));
-    return status_make(SHOAL_ERR_ARGUMENT, "no schedule is called '%s'%s%s; there are constant, staircase, "
-                       "exponential, cosine and piecewise", s->name, near ? "; did you mean " : "", near ? near : "");
-  }
+  if (!row) return status_unknown("schedule", s->name, names, COUNT_OF(schedules));
   if (!(s->rate >= 0) || !isfinite(s->rate))
     return status_make(SHOAL_ERR_ARGUMENT, "the learning rate is %g: a number of at least 0 is expected, e.g. 0.1",
                        s->rate);

@@ -1,45 +1,13 @@
-/* The operator table: the rows of all files. A new file of operators is one line here and one in ops.h. */
+/* The operator table: the rows of all files that ops.h lists. */
 #include "base/mem.h"
 #include "base/text.h"
 #include "graph/ops/ops.h"
 
 #include <string.h>
 
-static const op_row *const files[] = {
-    ops_source,
-    ops_unary,
-    ops_activations,
-    ops_binary,
-    ops_cast,
-    ops_shapes,
-    ops_views,
-    ops_remap,
-    ops_along,
-    ops_select,
-    ops_join,
-    ops_reduce,
-    ops_scalars,
-    ops_matmul,
-    ops_batch_matmul,
-    ops_normalize,
-    ops_recurrent,
-    ops_resize,
-    ops_conv,
-    ops_pool,
-    ops_softmax,
-    ops_norm,
-    ops_dropout,
-    ops_gather,
-    ops_state,
-    ops_random,
-    ops_update,
-    ops_accumulator,
-    ops_queue,
-    ops_blocks,
-    ops_control,
-    ops_fused,
-    ops_sparse_fused,
-};
+#define ROWS_OF(name) ops_##name,
+static const op_row *const files[] = {OPS_FILES(ROWS_OF)};
+#undef ROWS_OF
 
 const op_row *op_at(size_t i) {
   for (size_t f = 0; f < COUNT_OF(files); f++)

@@ -1,6 +1,6 @@
 /* What the operators' files share: kernels written once for several types, shape rules, batch rules, gradient helpers.
  *
- * Each file of this folder exports one array of rows, listed in ops.h and table.c. */
+ * Each file of operators exports one array of rows, listed in ops.h. */
 #ifndef SHOAL_GRAPH_OPS_UTIL_H
 #define SHOAL_GRAPH_OPS_UTIL_H
 
