@@ -15,7 +15,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
-enum { ROWS = 1000000, ENTRIES = 39, FEATURES = 33762578, CHUNK = 1024, PIECE = 98 * CHUNK, MOST_PIECES = 10000 };
+enum { ROWS = 1000000, ENTRIES = 39, FEATURES = 33762578, CHUNK = 1024, PIECE = 98 * CHUNK, PIECES_MAX = 10000 };
 
 static void check(shoal_status status) {
   if (!status) return;
@@ -96,11 +96,11 @@ int main(int argc, char **argv) {
   session_race(m->session, threads > 1);
   tower *t;
   check(model_tower(m, SHOAL_F32, SHOAL_I32, &t));
-  static double rate[MOST_PIECES];
+  static double rate[PIECES_MAX];
   double start = clock_seconds(), loss = 0, pass_loss = 0;
   int64_t at = 0, rows_together = (CHUNK + batch - 1) / batch * batch;
   float lr = 0.01f;
-  while (pieces < MOST_PIECES && (pieces < 25 || clock_seconds() - start < seconds)) {
+  while (pieces < PIECES_MAX && (pieces < 25 || clock_seconds() - start < seconds)) {
     double begun = clock_seconds();
     int64_t done = 0;
     while (done < PIECE) {

@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { TASKS = 4, MOST_RUNS = 100000, WARM_RUNS = 200, JOB = 78 };
+enum { TASKS = 4, RUNS_MAX = 100000, WARM_RUNS = 200, JOB = 78 };
 
 static void check(shoal_status status) {
   if (!status) return;
@@ -38,7 +38,7 @@ static int by_size(const void *a, const void *b) {
 }
 
 static void measure(shoal_session *s, shoal_value *const *fetches, int n, int runs, const char *transport) {
-  static double times[MOST_RUNS];
+  static double times[RUNS_MAX];
   shoal_tensor got[TASKS];
   for (int i = -WARM_RUNS; i < runs; i++) {
     double start = clock_seconds();
@@ -53,7 +53,7 @@ static void measure(shoal_session *s, shoal_value *const *fetches, int n, int ru
 int main(int argc, char **argv) {
   const char *transport = argc > 1 ? argv[1] : "shm";
   const int runs = argc > 2 ? atoi(argv[2]) : 5000;
-  if ((strcmp(transport, "shm") && strcmp(transport, "tcp")) || runs < 1 || runs > MOST_RUNS) {
+  if ((strcmp(transport, "shm") && strcmp(transport, "tcp")) || runs < 1 || runs > RUNS_MAX) {
     fprintf(stderr, "usage: step_bench [shm|tcp] [RUNS]\n");
     return 2;
   }

@@ -22,7 +22,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
-enum { EXAMPLES = 6000, MOST_PIECES = 4000, LEAST_PIECES = 5, LEAST_STEPS = 8 };
+enum { EXAMPLES = 6000, PIECES_MAX = 4000, LEAST_PIECES = 5, LEAST_STEPS = 8 };
 #define PIECE_SECONDS 0.04
 
 static void check(shoal_status status) {
@@ -106,10 +106,10 @@ int main(int argc, char **argv) {
   shoal_model *m = build(argv[1], threads, kernels);
   const int64_t least_steps = large ? 1 : LEAST_STEPS;
   int64_t steps = large ? 1 : 12000 / batch + 1;
-  static double rate[MOST_PIECES];
+  static double rate[PIECES_MAX];
   int pieces = 0;
   double start = clock_seconds();
-  while (pieces < MOST_PIECES && (pieces < LEAST_PIECES || clock_seconds() - start < seconds)) {
+  while (pieces < PIECES_MAX && (pieces < LEAST_PIECES || clock_seconds() - start < seconds)) {
     shoal_fit_result r;
     check(shoal_model_fit(
         m, &part, &(shoal_fit_options){.steps = steps, .batch_size = batch, .keep_order = !shuffled}, &r));

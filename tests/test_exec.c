@@ -15,8 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_ROWS 200
-#define MOST_VARIABLES 16
+#define ROWS_MAX 200
+#define VARIABLES_MAX 16
 
 static void ok(shoal_status status) {
   if (!status) return;
@@ -53,7 +53,7 @@ typedef struct {
 typedef struct {
   shoal_graph *graph;
   shoal_value *x, *y, *rate, *loss, *logits, *update, *hits;
-  shoal_value *variables[MOST_VARIABLES];
+  shoal_value *variables[VARIABLES_MAX];
   int n;
 } model;
 
@@ -107,22 +107,22 @@ static void build(const design *d, model *m) {
 }
 
 typedef struct {
-  uint8_t bytes[MOST_ROWS * 264];
-  float numbers[MOST_ROWS * 264];
-  uint8_t labels[MOST_ROWS];
-  int32_t order[MOST_ROWS];
+  uint8_t bytes[ROWS_MAX * 264];
+  float numbers[ROWS_MAX * 264];
+  uint8_t labels[ROWS_MAX];
+  int32_t order[ROWS_MAX];
   float rate;
 } batch;
 
 static void fill(batch *b, int classes) {
   random_stream s = random_stream_make(7, 1);
-  for (int i = 0; i < MOST_ROWS * 264; i++) {
+  for (int i = 0; i < ROWS_MAX * 264; i++) {
     double u = random_uniform_at(&s, (uint64_t)i);
     b->bytes[i] = u < 0.7 ? 0 : (uint8_t)(u * 255);
     b->numbers[i] = (float)(u - 0.5);
   }
-  for (int i = 0; i < MOST_ROWS; i++) b->labels[i] = (uint8_t)random_below(&s, (uint64_t)i, (uint64_t)classes);
-  random_permutation(&s, b->order, MOST_ROWS);
+  for (int i = 0; i < ROWS_MAX; i++) b->labels[i] = (uint8_t)random_below(&s, (uint64_t)i, (uint64_t)classes);
+  random_permutation(&s, b->order, ROWS_MAX);
   b->rate = 0.1f;
 }
 
@@ -176,19 +176,19 @@ static const design designs[] = {
     {"no pool, tanh", false, 1, "tanh", NULL, SHOAL_SAME, 0, "adagrad", 3},
 };
 
-#define MOST_NUMBERS 40000
+#define NUMBERS_MAX 40000
 
 static void fused_equals_reference(void **state) {
   (void)state;
   static batch b;
-  static float reference[MOST_NUMBERS], fused[MOST_NUMBERS];
+  static float reference[NUMBERS_MAX], fused[NUMBERS_MAX];
   static const char *const kernels[] = {"generic", "avx2", "avx512"};
   for (size_t i = 0; i < sizeof designs / sizeof *designs; i++) {
     const design *d = &designs[i];
     fill(&b, d->classes);
     for (int64_t n = 1; n <= 70; n = n == 1 ? 16 : n + 27) {
       size_t count = train(d, &b, n, n % 2, &(shoal_session_options){.threads = 1, .no_fusion = true}, reference);
-      assert_true(count <= MOST_NUMBERS);
+      assert_true(count <= NUMBERS_MAX);
       for (int k = 0; k <= (int)cpu_best(); k++) {
         assert_int_equal(count, train(d, &b, n, n % 2, &(shoal_session_options){.threads = 2, .kernels = kernels[k]},
                                       fused));
@@ -206,13 +206,13 @@ static void fused_equals_reference(void **state) {
 static void same_threads_same_bits(void **state) {
   (void)state;
   static batch b;
-  static float once[MOST_NUMBERS], again[MOST_NUMBERS];
+  static float once[NUMBERS_MAX], again[NUMBERS_MAX];
   for (size_t i = 0; i < sizeof designs / sizeof *designs; i++)
     for (int threads = 1; threads <= 3; threads++) {
       fill(&b, designs[i].classes);
       const shoal_session_options options = {.threads = threads};
-      size_t count = train(&designs[i], &b, MOST_ROWS / 4 * 3, true, &options, once);
-      train(&designs[i], &b, MOST_ROWS / 4 * 3, true, &options, again);
+      size_t count = train(&designs[i], &b, ROWS_MAX / 4 * 3, true, &options, once);
+      train(&designs[i], &b, ROWS_MAX / 4 * 3, true, &options, again);
       assert_memory_equal(once, again, count * sizeof *once);
     }
 }
@@ -259,7 +259,7 @@ static void steps_allocate_nothing(void **state) {
     shoal_session *s;
     ok(shoal_session_create(m.graph, &(shoal_session_options){.threads = 2}, &s));
     shoal_feed feeds[3];
-    feed(d, &m, &b, MOST_ROWS, true, feeds);
+    feed(d, &m, &b, ROWS_MAX, true, feeds);
     shoal_value *fetches[] = {m.loss, m.update};
     shoal_tensor got[2];
     ok(shoal_session_run(s, feeds, 3, fetches, 2, got)); /* makes the plan */

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { GRAPHS = 400, MOST_VALUES = 64, MOST_VARIABLES = 24, MOST_FETCHES = 40, MOST_ROWS = 80 };
+enum { GRAPHS = 400, VALUES_MAX = 64, VARIABLES_MAX = 24, FETCHES_MAX = 40, ROWS_MAX = 80 };
 
 static void ok(shoal_status status) {
   if (!status) return;
@@ -27,11 +27,11 @@ typedef struct {
   uint64_t drawn;
   shoal_graph *graph;
   shoal_value *x, *y;
-  shoal_value *made[MOST_VALUES]; /* batched f32 values of rank 2 or 4 */
+  shoal_value *made[VALUES_MAX]; /* batched f32 values of rank 2 or 4 */
   int n_made;
-  shoal_value *variables[MOST_VARIABLES];
+  shoal_value *variables[VARIABLES_MAX];
   int n_variables;
-  shoal_value *fetches[MOST_FETCHES];
+  shoal_value *fetches[FETCHES_MAX];
   int n_fetches;
 } builder;
 
@@ -64,7 +64,7 @@ static shoal_value *grow(builder *b) {
   shoal_value *v = some(b);
   shoal_shape s = shoal_value_shape(v);
   int64_t last = s.dim[s.rank - 1];
-  bool room = b->n_variables + 2 <= MOST_VARIABLES;
+  bool room = b->n_variables + 2 <= VARIABLES_MAX;
   switch (draw(b, 26)) {
     case 0: return shoal_relu(g, v);
     case 1: return shoal_tanh(g, v);
@@ -137,7 +137,7 @@ static void build(uint64_t seed, builder *b) {
   if (draw(b, 2)) b->fetches[b->n_fetches++] = logits;
   for (int i = 0; i < 3; i++)
     if (draw(b, 2)) b->fetches[b->n_fetches++] = some(b); /* what is looked at cannot be fused away */
-  shoal_gradient gradients[MOST_VARIABLES];
+  shoal_gradient gradients[VARIABLES_MAX];
   ok(shoal_gradients(g, loss, b->variables, b->n_variables, gradients));
   for (int i = 0; i < b->n_variables; i++)
     if (gradients[i].value) b->fetches[b->n_fetches++] = gradients[i].value;
@@ -160,18 +160,18 @@ static void compare(uint64_t seed, const shoal_tensor *want, const shoal_tensor 
 static void run_graph(uint64_t seed) {
   builder b;
   build(seed, &b);
-  static uint8_t bytes[MOST_ROWS * 112];
-  static float floats[MOST_ROWS * 112];
-  static int32_t labels[MOST_ROWS], order[MOST_ROWS];
-  for (int i = 0; i < MOST_ROWS * 112; i++) {
+  static uint8_t bytes[ROWS_MAX * 112];
+  static float floats[ROWS_MAX * 112];
+  static int32_t labels[ROWS_MAX], order[ROWS_MAX];
+  for (int i = 0; i < ROWS_MAX * 112; i++) {
     bytes[i] = (uint8_t)draw(&b, 256);
     floats[i] = (float)bytes[i] / 128 - 1;
   }
-  for (int i = 0; i < MOST_ROWS; i++) {
+  for (int i = 0; i < ROWS_MAX; i++) {
     labels[i] = draw(&b, 5);
-    order[i] = draw(&b, MOST_ROWS);
+    order[i] = draw(&b, ROWS_MAX);
   }
-  int64_t rows = 1 + draw(&b, MOST_ROWS);
+  int64_t rows = 1 + draw(&b, ROWS_MAX);
   bool is_bytes = shoal_value_dtype(b.x) == SHOAL_U8;
   shoal_feed feeds[] = {
       {b.x, shoal_tensor_view(shoal_value_dtype(b.x), SHOAL_SHAPE(rows, 8, 7, 2), is_bytes ? (void *)bytes : floats)},
@@ -179,7 +179,7 @@ static void run_graph(uint64_t seed) {
   if (draw(&b, 2)) feeds[0].tensor.rows = feeds[1].tensor.rows = order;
 
   shoal_session *reference;
-  shoal_tensor want[MOST_FETCHES], got[MOST_FETCHES];
+  shoal_tensor want[FETCHES_MAX], got[FETCHES_MAX];
   ok(shoal_session_create(b.graph, &(shoal_session_options){.threads = 1, .seed = 5, .no_fusion = true}, &reference));
   ok(shoal_session_run(reference, feeds, 2, b.fetches, b.n_fetches, want));
   static const char *const kernels[] = {"generic", "avx2", "avx512"};

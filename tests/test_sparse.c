@@ -40,12 +40,12 @@ typedef struct {
 
 static double next(numbers *n) { return random_uniform_at(&n->stream, n->at++); }
 
-enum { MOST_ROWS = 400, MOST_ENTRIES = 20 * MOST_ROWS };
+enum { ROWS_MAX = 400, ENTRIES_MAX = 20 * ROWS_MAX };
 
 typedef struct {
-  int64_t offsets[MOST_ROWS + 1];
-  int32_t indices[MOST_ENTRIES], labels[MOST_ROWS];
-  float values[MOST_ENTRIES];
+  int64_t offsets[ROWS_MAX + 1];
+  int32_t indices[ENTRIES_MAX], labels[ROWS_MAX];
+  float values[ENTRIES_MAX];
   int64_t rows;
 } data;
 
@@ -109,7 +109,7 @@ static double train(shoal_model *m, data *d, int64_t first, int64_t n, int64_t s
   ok(model_tower(m, SHOAL_F32, SHOAL_I32, &t));
   shoal_batch b = batch_of(d, first, n);
   shoal_feed feeds[TOWER_MOST_FEEDS + 1];
-  float rates[MOST_ROWS];
+  float rates[ROWS_MAX];
   double means[3];
   for (int64_t i = 0; i < n; i++) rates[i] = 0.1f / (1 + 0.01f * (float)i);
   int n_feeds = tower_feed_sparse(t, &b, feeds);
@@ -266,13 +266,13 @@ static void ragged_placeholders_need_offsets(void **state) {
 /* ---- no work grows with the feature space */
 
 static double seconds_a_step(int64_t features, const char *optimizer, int64_t step) {
-  data *d = make_data(MOST_ROWS, 10000, 9);
+  data *d = make_data(ROWS_MAX, 10000, 9);
   shoal_model *m = make_model(features, &(design){.optimizer = optimizer});
   double best = 1e9;
   for (int i = 0; i < 5; i++) {
     double start = clock_seconds();
-    train(m, d, 0, MOST_ROWS, step);
-    double each = (clock_seconds() - start) / (double)((MOST_ROWS + step - 1) / step);
+    train(m, d, 0, ROWS_MAX, step);
+    double each = (clock_seconds() - start) / (double)((ROWS_MAX + step - 1) / step);
     if (i) best = MIN_OF(best, each); /* the first makes the plan */
   }
   shoal_model_destroy(m);
@@ -328,11 +328,11 @@ static void bad_rows_are_refused(void **state) {
 
 static void racing_threads_learn(void **state) {
   enum { FEATURES = 500 };
-  data *d = make_data(MOST_ROWS, FEATURES, 11);
+  data *d = make_data(ROWS_MAX, FEATURES, 11);
   double loss[2];
   for (int race = 0; race < 2; race++) {
     shoal_model *m = make_model(FEATURES, &(design){.optimizer = "adagrad", .race = race, .threads = race ? 3 : 1});
-    for (int pass = 0; pass < 30; pass++) loss[race] = train(m, d, 0, MOST_ROWS, 4);
+    for (int pass = 0; pass < 30; pass++) loss[race] = train(m, d, 0, ROWS_MAX, 4);
     shoal_model_destroy(m);
   }
   assert_true(loss[0] < 0.6); /* from 0.69 */

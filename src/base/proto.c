@@ -6,7 +6,7 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "numbers are copied as they lie");
 
-enum { WIRE_VARINT = 0, WIRE_64 = 1, WIRE_BYTES = 2, WIRE_32 = 5, VARINT_MOST = 10 };
+enum { WIRE_VARINT = 0, WIRE_64 = 1, WIRE_BYTES = 2, WIRE_32 = 5, VARINT_MAX = 10 };
 
 void proto_clear(proto *p) {
   p->length = 0;
@@ -42,7 +42,7 @@ static size_t put_varint(uint8_t *at, uint64_t value) {
 }
 
 static void add_varint(proto *p, uint64_t value) {
-  uint8_t *at = room(p, VARINT_MOST);
+  uint8_t *at = room(p, VARINT_MAX);
   if (at) p->length += put_varint(at, value);
 }
 
@@ -89,8 +89,8 @@ size_t proto_begin(proto *p, int field) {
 
 /* The length, known only now, moves what it is about. */
 void proto_end(proto *p, size_t begun) {
-  if (!room(p, VARINT_MOST)) return;
-  uint8_t head[VARINT_MOST];
+  if (!room(p, VARINT_MAX)) return;
+  uint8_t head[VARINT_MAX];
   size_t inside = p->length - begun, n = put_varint(head, inside);
   memmove(p->bytes + begun + n, p->bytes + begun, inside);
   memcpy(p->bytes + begun, head, n);

@@ -45,9 +45,9 @@ static shoal_status check_schema(const rows_schema *s, bool dense, const char *p
   if (s->kind == ROWS_BYTES)
     return status_make(SHOAL_ERR_ARGUMENT, "%s: encoded images are to be decoded first: add --transform resize=HxW",
                        path);
-  if (s->kind == ROWS_SPARSE && dense && (s->features < 1 || s->features > CONVERT_MOST_COLUMNS))
+  if (s->kind == ROWS_SPARSE && dense && (s->features < 1 || s->features > CONVERT_COLUMNS_MAX))
     return status_make(SHOAL_ERR_ARGUMENT, "%s: rows of %lld features are too wide for columns, at most %d: write "
-                                           "tfrecord or libsvm", path, (long long)s->features, CONVERT_MOST_COLUMNS);
+                                           "tfrecord or libsvm", path, (long long)s->features, CONVERT_COLUMNS_MAX);
   return NULL;
 }
 

@@ -30,6 +30,6 @@ const row_writer_kind *convert_at(size_t i); /* NULL past the end */
 SHOAL_CHECKED shoal_status convert_find(const char *name, const char *path, const row_writer_kind **out);
 
 /* The most columns a sparse row is spread over. */
-#define CONVERT_MOST_COLUMNS (1 << 16)
+#define CONVERT_COLUMNS_MAX (1 << 16)
 
 #endif

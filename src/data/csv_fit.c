@@ -11,7 +11,7 @@
 typedef struct {
   int64_t numbers, words, missing;
   double sum;
-} tally;
+} column_counts;
 
 void csv_fit_fini(csv_fit *fit) {
   for (size_t i = 0; i < fit->count; i++) {
@@ -36,8 +36,8 @@ int csv_bucket(const char *word, int width) {
   return (int)(hash % (uint64_t)width);
 }
 
-/* Goes on to the next line and counts its fields; *more false at the end. tallies: [f->count]. */
-static shoal_status count_line(csv_file *f, tally *tallies, bool *more) {
+/* Goes on to the next line and counts its fields; *more false at the end. counts: [f->count]. */
+static shoal_status count_line(csv_file *f, column_counts *counts, bool *more) {
   const uint8_t *at;
   size_t n, whole;
   const char *problem;
@@ -48,7 +48,7 @@ static shoal_status count_line(csv_file *f, tally *tallies, bool *more) {
   char field[CSV_FIELD];
   for (size_t i = 0; !problem && i < f->count && csv_next_field(&c, field); i++) {
     float number;
-    tally *t = &tallies[i];
+    column_counts *t = &counts[i];
     if (csv_is_missing(field)) t->missing++;
     else if (csv_number(&f->in, field, &number)) t->numbers++, t->sum += (double)number;
     else t->words++;
@@ -58,22 +58,22 @@ static shoal_status count_line(csv_file *f, tally *tallies, bool *more) {
 }
 
 static shoal_status find_kinds(csv_file *f, csv_fit *fit) {
-  tally *tallies = calloc(f->count, sizeof *tallies);
+  column_counts *counts = calloc(f->count, sizeof *counts);
   csv_kind *kinds = calloc(f->count, sizeof *kinds);
   int *widths = calloc(f->count, sizeof *widths);
-  shoal_status status = tallies && kinds && widths ? NULL : status_no_memory();
+  shoal_status status = counts && kinds && widths ? NULL : status_no_memory();
   bool more = true;
-  for (int i = 0; !status && more && i < SAMPLE_ROWS; i++) status = count_line(f, tallies, &more);
+  for (int i = 0; !status && more && i < SAMPLE_ROWS; i++) status = count_line(f, counts, &more);
   if (!status)
     status = status_wrap(csv_columns_kinds(&f->columns, f->names, f->count, kinds, widths), "%s", f->path);
   for (size_t i = 0; !status && i < f->count; i++) {
     csv_column *c = &fit->columns[i];
-    bool words = tallies[i].words > tallies[i].numbers;
+    bool words = counts[i].words > counts[i].numbers;
     c->kind = kinds[i] != CSV_FOUND_OUT ? kinds[i] : words ? CSV_CATEGORIES : CSV_NUMBER;
     c->asked = kinds[i] != CSV_FOUND_OUT;
     c->width = c->kind == CSV_HASH ? widths[i] : 1;
   }
-  free(tallies);
+  free(counts);
   free(kinds);
   free(widths);
   return status;
@@ -90,7 +90,7 @@ static shoal_status add_word(csv_column *c, const char *word) {
   return NULL;
 }
 
-static shoal_status read_through(csv_file *f, csv_fit *fit, tally *tallies) {
+static shoal_status read_through(csv_file *f, csv_fit *fit, column_counts *counts) {
   for (;;) {
     const uint8_t *at;
     size_t n, whole;
@@ -103,7 +103,7 @@ static shoal_status read_through(csv_file *f, csv_fit *fit, tally *tallies) {
     for (size_t i = 0; !problem && i < f->count && csv_next_field(&c, field); i++) {
       if (f->roles[i] != CSV_FEATURE) continue;
       csv_column *column = &fit->columns[f->learned ? f->learned[i] : i];
-      tally *t = &tallies[column - fit->columns];
+      column_counts *t = &counts[column - fit->columns];
       if (csv_is_missing(field)) t->missing++;
       else if (column->kind != CSV_NUMBER)
         TRY(status_wrap(add_word(column, field), "%s: %s", f->path, csv_file_column(f, i, where)));
@@ -116,21 +116,21 @@ static shoal_status read_through(csv_file *f, csv_fit *fit, tally *tallies) {
 /* Words and means, over all files. first: open, at its first row. */
 static shoal_status learn_all(csv_file *first, char *const *paths, size_t n, char separator, const char *description,
                               csv_labels labels, csv_fit *fit) {
-  tally *tallies = calloc(fit->count, sizeof *tallies);
-  if (!tallies) return status_no_memory();
-  shoal_status status = read_through(first, fit, tallies);
+  column_counts *counts = calloc(fit->count, sizeof *counts);
+  if (!counts) return status_no_memory();
+  shoal_status status = read_through(first, fit, counts);
   for (size_t i = 1; i < n && !status; i++) {
     csv_file f;
     status = csv_file_open(paths[i], separator, description, fit, labels, &f);
     if (status) break;
-    status = read_through(&f, fit, tallies);
+    status = read_through(&f, fit, counts);
     csv_file_close(&f);
   }
   for (size_t i = 0; i < fit->count; i++) {
-    fit->columns[i].missing = tallies[i].missing;
-    if (tallies[i].numbers) fit->columns[i].mean = tallies[i].sum / (double)tallies[i].numbers;
+    fit->columns[i].missing = counts[i].missing;
+    if (counts[i].numbers) fit->columns[i].mean = counts[i].sum / (double)counts[i].numbers;
   }
-  free(tallies);
+  free(counts);
   return status;
 }
 

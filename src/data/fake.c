@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { STANDARD_ROWS = 10000, MOST_BYTES = 1 << 28, SEED = 1 };
+enum { STANDARD_ROWS = 10000, BYTES_MAX = 1 << 28, SEED = 1 };
 
 typedef struct {
   file_reader base;
@@ -47,7 +47,7 @@ static shoal_status parse(const char *path, const format_options *options, fake_
     right = right && !path[end];
   }
   right = right && height > 0 && width > 0 && channels > 0 && classes > 0 && rows >= 0;
-  if (!right || height > MOST_BYTES / width || height * width > MOST_BYTES / channels)
+  if (!right || height > BYTES_MAX / width || height * width > BYTES_MAX / channels)
     return status_make(SHOAL_ERR_ARGUMENT, "%s: expected fake:HEIGHTxWIDTHxCHANNELS:CLASSES or the same with :ROWS, "
                                            "for example fake:256x256x3:1000", path);
   if (options->classes && options->classes < classes)

@@ -15,7 +15,7 @@
 enum {
   CHUNK = 64 * 1024,
   /* Deflate makes at most 1032 bytes of one; a header that promises more than this is not believed. */
-  MOST_RATIO = 1100
+  RATIO_MAX = 1100
 };
 
 /* Decoded bytes in order, from a file or from memory, gzipped or not. */
@@ -180,7 +180,7 @@ static shoal_status check_size(const source *s, const idx_header *h) {
   char shape[SHOAL_SHAPE_TEXT];
   shoal_shape_text(&h->shape, shape);
   if (s->gzip) {
-    if (h->bytes / MOST_RATIO > s->size)
+    if (h->bytes / RATIO_MAX > s->size)
       return fail_at(s, 4, "the header promises %s %s, %llu bytes, more than %llu compressed bytes can hold: the file "
                            "is corrupted or cut short",
                      h->type->name, shape, (unsigned long long)h->bytes, (unsigned long long)s->size);

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MOST_CLASSES (1 << 20)
+#define CLASSES_MAX (1 << 20)
 
 static const struct split {
   const char *name, *images, *labels;
@@ -55,9 +55,9 @@ static shoal_status scan_labels(const char *where, const shoal_tensor *labels, i
                        shoal_dtype_name(labels->dtype), shoal_shape_text(&labels->shape, shape));
   int64_t largest = -1;
   TRY(dataset_label_range(labels, where, &largest));
-  if (largest >= MOST_CLASSES)
+  if (largest >= CLASSES_MAX)
     return status_make(SHOAL_ERR_INPUT, "%s: label %lld is found, at most %d classes are supported: is this a file of "
-                                        "labels?", where, (long long)largest, MOST_CLASSES);
+                                        "labels?", where, (long long)largest, CLASSES_MAX);
   *classes = MAX_OF(*classes, largest + 1);
   return NULL;
 }

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MOST_CLASSES (1 << 20)
+#define CLASSES_MAX (1 << 20)
 
 typedef struct {
   file_reader base;
@@ -94,7 +94,7 @@ static shoal_status check(const idx_reader *r, const char *labels_file, int clas
     return status_make(SHOAL_ERR_INPUT, "%s has %lld rows, but %s %lld labels: they do not belong together, fetch both "
                                         "again", r->base.path, (long long)images->shape.dim[0], labels_file,
                        (long long)labels->shape.dim[0]);
-  int64_t largest = -1, bound = classes ? classes : MOST_CLASSES;
+  int64_t largest = -1, bound = classes ? classes : CLASSES_MAX;
   for (int64_t i = 0; i < labels->shape.dim[0]; i++) {
     int64_t label = label_at(r, i);
     if (label < 0 || label >= bound)

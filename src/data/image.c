@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define MOST_BYTES (256 << 20) /* of a file */
+#define BYTES_MAX (256 << 20) /* of a file */
 
 /* from [from_height, from_width] to to [height, width]: each new pixel is the mean of the area it covers, parts of
  * pixels counted as parts. */
@@ -42,9 +42,9 @@ static shoal_status read_png(FILE *file, const char *path, int height, int width
                          png.message);
     goto done;
   }
-  if (!png.width || !png.height || (uint64_t)png.width * png.height > IMAGE_MOST_PIXELS) {
+  if (!png.width || !png.height || (uint64_t)png.width * png.height > IMAGE_PIXELS_MAX) {
     status = status_make(SHOAL_ERR_INPUT, "%s: byte 16: the picture is %u x %u, at most %d pixels are read: make it "
-                                          "smaller", path, png.width, png.height, IMAGE_MOST_PIXELS);
+                                          "smaller", path, png.width, png.height, IMAGE_PIXELS_MAX);
     goto done;
   }
   png.format = PNG_FORMAT_GRAY;
@@ -68,9 +68,9 @@ done:
 }
 
 static shoal_status read_encoded(FILE *file, const char *path, size_t n, int height, int width, uint8_t *out) {
-  if (n > MOST_BYTES)
+  if (n > BYTES_MAX)
     return status_make(SHOAL_ERR_INPUT, "%s: has %zu bytes, pictures of at most %d are read: make it smaller", path, n,
-                       MOST_BYTES);
+                       BYTES_MAX);
   image_decoder *decoder = NULL;
   image whole = {0};
   uint8_t *bytes = malloc(n);
@@ -104,7 +104,7 @@ static shoal_status read_raw(FILE *file, const char *path, int height, int width
 }
 
 shoal_status image_read_gray(const char *path, int height, int width, shoal_tensor *out) {
-  if (height < 1 || width < 1 || (int64_t)height * width > IMAGE_MOST_PIXELS)
+  if (height < 1 || width < 1 || (int64_t)height * width > IMAGE_PIXELS_MAX)
     return status_make(SHOAL_ERR_ARGUMENT, "a picture of %d x %d pixels cannot be made", height, width);
   FILE *file = fopen(path, "rbe");
   if (!file) return status_make(SHOAL_ERR_INPUT, "%s: cannot open: %s", path, strerror(errno));

@@ -5,7 +5,7 @@
 #include "base/status.h"
 #include "shoal/tensor.h"
 
-#define IMAGE_MOST_PIXELS (64 << 20) /* of a picture that is decoded: 64 MB as gray */
+#define IMAGE_PIXELS_MAX (64 << 20) /* of a picture that is decoded: 64 MB as gray */
 
 /* Do these bytes, IMAGE_HEAD of them or all there are, open one? */
 enum { IMAGE_HEAD = 18 };

@@ -10,8 +10,8 @@
 #include <png.h>
 
 enum {
-  MOST_SCANS = 200,  /* of a progressive JPEG: encoders write some ten; each further one costs a pass over the image */
-  MOST_RATIO = 1024, /* pixels a byte of JPEG can stand for */
+  SCANS_MAX = 200,  /* of a progressive JPEG: encoders write some ten; each further one costs a pass over the image */
+  RATIO_MAX = 1024, /* pixels a byte of JPEG can stand for */
   PNG_RATIO = 8300   /* pixels a byte of PNG can stand for: 8 of 1 bit in a byte, times deflate's 1032 */
 };
 
@@ -80,7 +80,7 @@ static void no_output(j_common_ptr info) {}
 
 static void on_progress(j_common_ptr info) {
   image_decoder *d = info->client_data;
-  if (((j_decompress_ptr)info)->input_scan_number <= MOST_SCANS) return;
+  if (((j_decompress_ptr)info)->input_scan_number <= SCANS_MAX) return;
   d->too_many_scans = true;
   leave(info);
 }
@@ -114,9 +114,9 @@ void image_decoder_destroy(image_decoder *d) {
 }
 
 shoal_status image_check_size(uint64_t height, uint64_t width, size_t n, int ratio) {
-  if (!height || !width || height * width > IMAGE_MOST_PIXELS)
+  if (!height || !width || height * width > IMAGE_PIXELS_MAX)
     return status_make(SHOAL_ERR_INPUT, "the picture is %llu x %llu, at most %d pixels are read: make it smaller",
-                       (unsigned long long)height, (unsigned long long)width, IMAGE_MOST_PIXELS);
+                       (unsigned long long)height, (unsigned long long)width, IMAGE_PIXELS_MAX);
   if (height * width / (uint64_t)ratio > n)
     return status_make(SHOAL_ERR_INPUT, "the picture is said to be %llu x %llu, more than %zu bytes can hold: it is "
                                         "corrupted or cut short, fetch it again", (unsigned long long)height,
@@ -150,7 +150,7 @@ static shoal_status start_jpeg(image_decoder *d, const uint8_t *bytes, size_t n,
   struct jpeg_decompress_struct *jpeg = &d->jpeg;
   jpeg_mem_src(jpeg, bytes, n);
   jpeg_read_header(jpeg, TRUE);
-  TRY(image_check_size(jpeg->image_height, jpeg->image_width, n, MOST_RATIO));
+  TRY(image_check_size(jpeg->image_height, jpeg->image_width, n, RATIO_MAX));
   bool inks = jpeg->jpeg_color_space == JCS_CMYK || jpeg->jpeg_color_space == JCS_YCCK;
   jpeg->out_color_space = inks ? JCS_CMYK : channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
   choose_scale(jpeg, least_height, least_width);
@@ -185,7 +185,7 @@ static shoal_status decode_jpeg(image_decoder *d, const uint8_t *bytes, size_t n
   if (setjmp(d->leave)) {
     size_t left = d->jpeg.src ? d->jpeg.src->bytes_in_buffer : 0;
     char words[JMSG_LENGTH_MAX];
-    if (d->too_many_scans) snprintf(words, sizeof words, "more than %d scans", MOST_SCANS);
+    if (d->too_many_scans) snprintf(words, sizeof words, "more than %d scans", SCANS_MAX);
     else d->errors.format_message((j_common_ptr)&d->jpeg, words);
     shoal_status status =
         !d->too_many_scans && d->errors.msg_code == JERR_OUT_OF_MEMORY

@@ -16,7 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define MOST_BYTES (1 << 30) /* of one file */
+#define BYTES_MAX (1 << 30) /* of one file */
 
 typedef struct {
   int32_t label;
@@ -185,8 +185,8 @@ static shoal_status fill(int fd, uint8_t *out, size_t n, size_t *got) {
 static shoal_status append(int fd, rows_block *into) {
   struct stat info;
   if (fstat(fd, &info) || !S_ISREG(info.st_mode)) return status_make(SHOAL_ERR_INPUT, "is no regular file");
-  if (info.st_size > MOST_BYTES)
-    return status_make(SHOAL_ERR_INPUT, "has %lld bytes, at most %d are read", (long long)info.st_size, MOST_BYTES);
+  if (info.st_size > BYTES_MAX)
+    return status_make(SHOAL_ERR_INPUT, "has %lld bytes, at most %d are read", (long long)info.st_size, BYTES_MAX);
   TRY(rows_reserve(into, 1, info.st_size));
   uint8_t *place = into->bytes + into->offsets[into->count];
   size_t got = 0;

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#define MOST_BYTES ((size_t)256 << 20)
+#define BYTES_MAX ((size_t)256 << 20)
 
 shoal_status lines_next(line_reader *r, const uint8_t **line, size_t *n) {
   const uint8_t *at, *end = NULL;
@@ -14,9 +14,9 @@ shoal_status lines_next(line_reader *r, const uint8_t **line, size_t *n) {
     TRY(stream_fill(r->in, need, &at, &have));
     if (have > seen) end = memchr(at + seen, '\n', have - seen);
     if (end || have < need) break;
-    if (have > MOST_BYTES)
+    if (have > BYTES_MAX)
       return status_make(SHOAL_ERR_INPUT, "the line at byte %llu is longer than %zu bytes: this is no text",
-                         (unsigned long long)r->next, MOST_BYTES);
+                         (unsigned long long)r->next, BYTES_MAX);
     seen = have;
   }
   if (!have) {

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 enum {
-  MOST_HEADER = 1 << 20, /* bytes of text; NumPy's own is below 200 */
+  HEADER_MAX = 1 << 20, /* bytes of text; NumPy's own is below 200 */
   WRITTEN_HEADER = 256   /* what the writer leaves for it: enough for any shape; a multiple of 64, as NumPy has it */
 };
 
@@ -135,7 +135,7 @@ static shoal_status check_size(const stream *s, const char *name, npy_header *h)
   bool overflow = false;
   for (int i = 1; i < h->shape.rank; i++) {
     overflow |= __builtin_mul_overflow(row, (uint64_t)h->shape.dim[i], &row);
-    overflow |= row > NPY_MOST_ROW;
+    overflow |= row > NPY_ROW_MAX;
   }
   overflow |= __builtin_mul_overflow(row, (uint64_t)h->shape.dim[0], &total) || total > INT64_MAX / 2;
   shoal_shape_text(&h->shape, shape);
@@ -169,9 +169,9 @@ shoal_status npy_read_header(stream *s, const char *name, npy_header *out) {
                                         "numpy.save", name, version, at[7]);
   size_t start = version == 1 ? 10 : 12, length = (size_t)at[8] | (size_t)at[9] << 8;
   if (version > 1) length |= (size_t)at[10] << 16 | (size_t)at[11] << 24;
-  if (length > MOST_HEADER)
+  if (length > HEADER_MAX)
     return status_make(SHOAL_ERR_INPUT, "%s: byte 8: a header of %zu bytes is promised, at most %d are read: the file "
-                                        "is corrupted", name, length, MOST_HEADER);
+                                        "is corrupted", name, length, HEADER_MAX);
   TRY(stream_fill(s, start + length, &at, &have));
   if (have < start + length) return cut_short(name, have);
   const char *problem = parse((const char *)at + start, length, &h);

@@ -18,10 +18,10 @@ typedef struct {
   shoal_shape shape;    /* rank 1 to SHOAL_MAX_RANK */
   bool single;          /* a number without axes; shape is [1] */
   uint64_t data_offset; /* of the first element */
-  uint64_t row_bytes;   /* of one index of the first axis: at most NPY_MOST_ROW */
+  uint64_t row_bytes;   /* of one index of the first axis: at most NPY_ROW_MAX */
 } npy_header;
 
-#define NPY_MOST_ROW (1u << 30)
+#define NPY_ROW_MAX (1u << 30)
 
 /* The stream stands at its start, and behind the header afterwards. `name` opens messages. Also checks that the file is
  * as long as the header says, where the stream knows. */

@@ -13,7 +13,7 @@
 #define STANDARD_BATCH 32
 #define STANDARD_PREFETCH 4
 #define STANDARD_MEMORY (256ll << 20)
-#define MOST_THREADS 64
+#define THREADS_MAX 64
 #define FEWEST_SLOTS 3 /* one at the caller, one held back until it is known whether it is the last, one being filled */
 
 /* A batch on its way. */
@@ -354,9 +354,9 @@ double pipeline_wait_seconds(const shoal_pipeline *p) { return p->wait_seconds; 
 
 static shoal_status check_options(const shoal_pipeline_options *o) {
   if (o->shuffle_rows < 0 || o->shuffle_rows > INT32_MAX || o->epochs < 0 || o->batch_size < 0 || o->threads < 0 ||
-      o->threads > MOST_THREADS || o->prefetch < 0 || o->prefetch > 100000 || o->memory_limit < 0)
+      o->threads > THREADS_MAX || o->prefetch < 0 || o->prefetch > 100000 || o->memory_limit < 0)
     return status_make(SHOAL_ERR_ARGUMENT, "pipeline: rows to shuffle, epochs, batch size, prefetch and memory cannot "
-                                           "be negative, and at most %d threads transform", MOST_THREADS);
+                                           "be negative, and at most %d threads transform", THREADS_MAX);
   return NULL;
 }
 

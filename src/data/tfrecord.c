@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* A message of protocol buffers has at most 2 GiB. */
-#define MOST_BYTES ((uint64_t)INT32_MAX)
+#define BYTES_MAX ((uint64_t)INT32_MAX)
 
 static uint32_t load32(const uint8_t *at) {
   return (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
@@ -68,9 +68,9 @@ static shoal_status read_length(tfrecord_reader *r, const uint8_t **at, size_t *
     return fail(r, "expected the checksum %08x of the record's length %llu, found %08x: the file is damaged or no "
                 "TFRecord file, fetch or make it again", crc32c_mask(crc32c(0, *at, 8)), (unsigned long long)n,
                 load32(*at + 8));
-  if (n > MOST_BYTES)
+  if (n > BYTES_MAX)
     return fail(r, "the record's length is %llu bytes, more than the %llu possible: the file is damaged or no TFRecord "
-                "file", (unsigned long long)n, (unsigned long long)MOST_BYTES);
+                "file", (unsigned long long)n, (unsigned long long)BYTES_MAX);
   uint64_t size = stream_size(r->in), end = r->here.offset + TFRECORD_FRAME + n;
   if (end > size) return cut_short(r, end - size, "its data");
   *length = n;
@@ -132,13 +132,13 @@ shoal_status tfrecord_seek(tfrecord_reader *r, const file_position *to) {
 }
 
 bool tfrecord_detect(const uint8_t *head, size_t n) {
-  return n >= TFRECORD_HEADER && load64(head) <= MOST_BYTES && load32(head + 8) == crc32c_mask(crc32c(0, head, 8));
+  return n >= TFRECORD_HEADER && load64(head) <= BYTES_MAX && load32(head + 8) == crc32c_mask(crc32c(0, head, 8));
 }
 
 shoal_status tfrecord_reserve(sink *to, size_t room, uint8_t **at) {
-  if (room > MOST_BYTES)
+  if (room > BYTES_MAX)
     return status_make(SHOAL_ERR_ARGUMENT, "%s: a record of %zu bytes is more than the %llu a TFRecord file holds",
-                       to->path, room, (unsigned long long)MOST_BYTES);
+                       to->path, room, (unsigned long long)BYTES_MAX);
   uint8_t *frame;
   TRY(sink_reserve(to, room + TFRECORD_FRAME, &frame));
   *at = frame + TFRECORD_HEADER;

@@ -10,7 +10,7 @@
 #include <pthread.h>
 #include <string.h>
 
-enum { MOST_STEPS = 16, MOST_SIDE = 16384, FLIP = 1 /* a stream of random numbers of its own */ };
+enum { STEPS_MAX = 16, SIDE_MAX = 16384, FLIP = 1 /* a stream of random numbers of its own */ };
 
 typedef enum {
   STEP_RESIZE,
@@ -47,7 +47,7 @@ typedef struct scratch {
 } scratch;
 
 struct transform {
-  step steps[MOST_STEPS];
+  step steps[STEPS_MAX];
   int count;
   uint64_t seed;
   rows_schema in, out;
@@ -66,12 +66,12 @@ static shoal_status parse_size(const char *value, step *s) {
   if (!copy) return status_no_memory();
   const char *height = strsep(&rest, "x");
   int64_t h = 0, w = 0;
-  bool right = rest && text_to_int(height, &h) && text_to_int(rest, &w) && h > 0 && w > 0 && h <= MOST_SIDE &&
-               w <= MOST_SIDE;
+  bool right = rest && text_to_int(height, &h) && text_to_int(rest, &w) && h > 0 && w > 0 && h <= SIDE_MAX &&
+               w <= SIDE_MAX;
   free(copy);
   if (!right)
     return status_make(SHOAL_ERR_ARGUMENT, "transform: %s expects HEIGHTxWIDTH of at most %d each, for example "
-                                           "%s=28x28; found '%s'", words[s->kind].name, MOST_SIDE,
+                                           "%s=28x28; found '%s'", words[s->kind].name, SIDE_MAX,
                        words[s->kind].name, value);
   s->height = (int)h;
   s->width = (int)w;
@@ -116,8 +116,8 @@ static shoal_status parse(const char *description, transform *t) {
   if (!copy) return status_no_memory();
   shoal_status status = NULL;
   for (char *word; !status && (word = strsep(&rest, ","));) {
-    if (t->count == MOST_STEPS)
-      status = status_make(SHOAL_ERR_ARGUMENT, "transform: at most %d steps are possible", MOST_STEPS);
+    if (t->count == STEPS_MAX)
+      status = status_make(SHOAL_ERR_ARGUMENT, "transform: at most %d steps are possible", STEPS_MAX);
     else status = parse_word(word, &t->steps[t->count++]);
   }
   free(copy);
@@ -234,7 +234,7 @@ static shoal_status plan(transform *t, const feature_scaling *learned) {
                        t->in.kind == ROWS_SPARSE ? "sparse" : shoal_dtype_name(t->in.dtype),
                        shoal_shape_text(shape, shape_text));
   int64_t channels = shape->rank == 3 ? shape->dim[2] : 1;
-  if (shape->dim[0] > MOST_SIDE || shape->dim[1] > MOST_SIDE || channels > MOST_SIDE || shoal_shape_count(shape) < 1)
+  if (shape->dim[0] > SIDE_MAX || shape->dim[1] > SIDE_MAX || channels > SIDE_MAX || shoal_shape_count(shape) < 1)
     return status_make(SHOAL_ERR_ARGUMENT, "transform: images of %s cannot be transformed",
                        shoal_shape_text(shape, shape_text));
   return follow(t, shape->dim[0], shape->dim[1], channels);
@@ -382,7 +382,7 @@ static void shape_after(const step *s, const image *from, image *out) {
 
 /* image[0] holds the picture; `to` gets what comes out. The last step that does something writes there itself. */
 static shoal_status run_steps(const transform *t, scratch *work, uint64_t epoch, uint64_t row, void *to) {
-  const step *todo[MOST_STEPS];
+  const step *todo[STEPS_MAX];
   int count = 0, at = 0;
   image shape = work->image[0]; /* followed through the steps; its pixels are not used */
   for (int i = 0; i < t->count; i++) {

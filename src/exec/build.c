@@ -33,8 +33,8 @@ void plan_shapes(const plan *p, const plan_node *n, bool symbolic, shoal_shape *
 
 /* Concrete and symbolic output shapes by the operator's own rule. */
 static shoal_status infer(plan *p, plan_node *n, shoal_shape *shape, shoal_shape *symbolic, shoal_dtype *dtype) {
-  shoal_shape in[PLAN_MOST_INPUTS];
-  shoal_dtype in_dtype[PLAN_MOST_INPUTS];
+  shoal_shape in[PLAN_INPUTS_MAX];
+  shoal_dtype in_dtype[PLAN_INPUTS_MAX];
   for (int pass = 0; pass < 2; pass++) {
     for (int i = 0; i < n->ins; i++) {
       const plan_value *v = &p->values[n->in[i]];
@@ -52,8 +52,8 @@ static shoal_status infer(plan *p, plan_node *n, shoal_shape *shape, shoal_shape
 /* Which outputs are as long as a ragged input: the rule is asked about a run with one entry less, and what shrinks
  * along with an input follows it. */
 static shoal_status follow_ragged(const plan *p, const plan_node *n, const shoal_shape *shape, int *ragged) {
-  shoal_shape in[PLAN_MOST_INPUTS], less[OP_MAX_OUTPUTS] = {0};
-  shoal_dtype in_dtype[PLAN_MOST_INPUTS], out_dtype[OP_MAX_OUTPUTS] = {0};
+  shoal_shape in[PLAN_INPUTS_MAX], less[OP_MAX_OUTPUTS] = {0};
+  shoal_dtype in_dtype[PLAN_INPUTS_MAX], out_dtype[OP_MAX_OUTPUTS] = {0};
   bool any = false;
   for (int i = 0; i < n->outs; i++) ragged[i] = -1;
   for (int i = 0; i < n->ins; i++) {
@@ -82,9 +82,9 @@ static shoal_status follow_ragged(const plan *p, const plan_node *n, const shoal
 
 shoal_status plan_add_node(plan *p, const op_row *op, const node *origin, const int *in, int ins,
                            const attr_value *attr, int *out) {
-  if (ins > PLAN_MOST_INPUTS)
+  if (ins > PLAN_INPUTS_MAX)
     return status_make(SHOAL_ERR_ARGUMENT, "%s has %d inputs; at most %d are possible", op->name, ins,
-                       PLAN_MOST_INPUTS);
+                       PLAN_INPUTS_MAX);
   TRY(mem_grow((void **)&p->nodes, &p->cap_nodes, p->n_nodes + 1, sizeof *p->nodes));
   int id = (int)p->n_nodes;
   plan_node *n = &p->nodes[id];
@@ -198,7 +198,7 @@ static shoal_status drop_unused(plan *p) {
 }
 
 static shoal_status fold_node(plan *p, plan_node *n) {
-  shoal_tensor in[PLAN_MOST_INPUTS], out[OP_MAX_OUTPUTS] = {0};
+  shoal_tensor in[PLAN_INPUTS_MAX], out[OP_MAX_OUTPUTS] = {0};
   for (int i = 0; i < n->ins; i++) {
     const plan_value *v = &p->values[n->in[i]];
     in[i] = v->store == STORE_CONSTANT ? v->data : shoal_tensor_view(v->dtype, v->shape, NULL);
@@ -329,8 +329,8 @@ static shoal_status add_controls(builder *b, const node *n, int made) {
 
 static shoal_status add_graph_node(builder *b, const node *n) {
   plan *p = b->p;
-  int in[PLAN_MOST_INPUTS], made;
-  for (int k = 0; k < n->ins && k < PLAN_MOST_INPUTS; k++) {
+  int in[PLAN_INPUTS_MAX], made;
+  for (int k = 0; k < n->ins && k < PLAN_INPUTS_MAX; k++) {
     TRY(value_for(b, n->in[k], &in[k]));
     if (op_updates(n->op, k) && p->values[p->values[in[k]].root].store == STORE_FEED)
       return status_make(SHOAL_ERR_ARGUMENT, "'%s' would change '%s', which is fed", n->name, n->in[k]->maker->name);

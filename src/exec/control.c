@@ -14,7 +14,7 @@
 
 #include <string.h>
 
-enum { MOST_PARTS = 3 };
+enum { PARTS_MAX = 3 };
 
 typedef struct {
   shoal_session session; /* of a sub-graph: no variables, the threads of the plan around it */
@@ -26,7 +26,7 @@ typedef struct {
 } sub_plan;
 
 struct control {
-  sub_plan parts[MOST_PARTS];
+  sub_plan parts[PARTS_MAX];
   size_t row_bytes;           /* of the loop variables of one round */
   char *history;              /* [history_rows * row_bytes] */
   size_t history_rows;
@@ -49,7 +49,7 @@ static void sub_fini(sub_plan *s) {
 void control_destroy(struct control *c) {
   if (!c) return;
   mem_refund(c->budget, c->charged);
-  for (int i = 0; i < MOST_PARTS; i++) sub_fini(&c->parts[i]);
+  for (int i = 0; i < PARTS_MAX; i++) sub_fini(&c->parts[i]);
   for (int i = 0; i < c->n_state; i++) shoal_tensor_fini(&c->state[i]);
   free(c->state);
   free(c->history);
@@ -163,7 +163,7 @@ static shoal_status run_while(const kernel_call *call) {
   feed_loop(c, call, call->out, call->outs);
   for (int64_t round = 0;; round++) {
     bool more;
-    TRY(goes_on(c, round, call->attr[WHILE_MOST].i, call->step, &more));
+    TRY(goes_on(c, round, call->attr[WHILE_MAX].i, call->step, &more));
     if (!more) return NULL;
     TRY(sub_run(&c->parts[BODY], round_step(call->step, round)));
     set_aside(&c->parts[BODY], call->out, call->outs);
@@ -238,7 +238,7 @@ static shoal_status run_while_grad(const kernel_call *call) {
   feed_loop(c, call, c->state, vars);
   for (;; rounds++) {
     bool more;
-    TRY(goes_on(c, rounds, call->attr[WHILE_MOST].i, call->step, &more));
+    TRY(goes_on(c, rounds, call->attr[WHILE_MAX].i, call->step, &more));
     if (!more) break;
     TRY(remember(c, rounds, c->state, vars));
     TRY(sub_run(&c->parts[BODY], round_step(call->step, rounds)));

@@ -116,7 +116,7 @@ static void run_part(plan *p, int phase, int thread, int threads) {
   aim(p, phase, thread, 0, 0);
   kernel_call call = t->calls[at];
   const int64_t count = shoal_tensor_count(&call.out[0]);
-  shoal_tensor operands[OP_MAX_OUTPUTS + PLAN_MOST_CUT_INPUTS];
+  shoal_tensor operands[OP_MAX_OUTPUTS + PLAN_CUT_INPUTS_MAX];
   int64_t first, last;
   events *watched = events_on(p->session->events) ? p->session->events : NULL;
   uint64_t begun = watched ? events_now() : 0;

@@ -231,7 +231,7 @@ static shoal_status fuse_skip(plan *p, int id) {
   if (!is(&dense, "dense_block") || dense.attr[0].i != ACT_LINEAR) return NULL;
   const plan_value *x = &p->values[dense.in[0]];
   const shoal_shape *w = &p->values[dense.in[1]].shape;
-  if (x->maker < 0 || w->dim[1] > SKIP_MOST_CLASSES || w->dim[0] > SKIP_MOST_FEATURES) return NULL;
+  if (x->maker < 0 || w->dim[1] > SKIP_CLASSES_MAX || w->dim[0] > SKIP_FEATURES_MAX) return NULL;
   int widen = x->maker, sum = -1, root = x->root;
   const int64_t rows = x->shape.dim[0];
   if (!is(&p->nodes[widen], "widen_u8")) return NULL;

@@ -183,7 +183,7 @@ shoal_status fuse_sparse(plan *p, int id) {
   if (!reads_alone(p, product.in[3], g.product, g.update)) return NULL;
   if (g.bias_add >= 0 && !reads_alone(p, p->nodes[g.bias_add].in[1], g.bias_add, g.bias_update)) return NULL;
   const int rule = rule_of(&update, "sparse_apply_"), slots = rule;
-  int in[2 * SPARSE_MOST_SLOTS + SPARSE_BIAS + 1], ins = 0, made;
+  int in[2 * SPARSE_SLOTS_MAX + SPARSE_BIAS + 1], ins = 0, made;
   for (int k = 0; k <= slots; k++) in[ins++] = update.in[k];
   for (int k = 0; k < 3; k++) in[ins++] = product.in[k];
   in[ins++] = p->nodes[g.to_label].in[0];

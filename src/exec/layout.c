@@ -23,8 +23,8 @@ static bool all_f32(const op_shapes *s) {
 }
 
 typedef struct {
-  shoal_shape in[PLAN_MOST_INPUTS], out[OP_MAX_OUTPUTS];
-  shoal_dtype in_dtype[PLAN_MOST_INPUTS], out_dtype[OP_MAX_OUTPUTS];
+  shoal_shape in[PLAN_INPUTS_MAX], out[OP_MAX_OUTPUTS];
+  shoal_dtype in_dtype[PLAN_INPUTS_MAX], out_dtype[OP_MAX_OUTPUTS];
   op_shapes s;
 } node_shapes;
 

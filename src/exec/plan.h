@@ -205,8 +205,8 @@ size_t plan_value_bytes(const plan_value *v, int64_t rows);
 /* Shapes of a node as the rules want them: concrete, or as built. Arrays are the caller's: [ins] and [outs]. */
 void plan_shapes(const plan *p, const plan_node *n, bool symbolic, shoal_shape *in, shoal_dtype *in_dtype,
                  shoal_shape *out, shoal_dtype *out_dtype, op_shapes *s);
-#define PLAN_MOST_INPUTS 256
-#define PLAN_MOST_CUT_INPUTS 8
+#define PLAN_INPUTS_MAX 256
+#define PLAN_CUT_INPUTS_MAX 8
 #define PLAN_WORTH_CUTTING 4096 /* elements below which one thread is as fast as several */
 
 #endif

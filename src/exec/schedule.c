@@ -115,8 +115,8 @@ static bool splittable(const plan *p, const plan_node *n) {
 }
 
 static double node_cost(const plan *p, const plan_node *n) {
-  shoal_shape in[PLAN_MOST_INPUTS], out[OP_MAX_OUTPUTS];
-  shoal_dtype in_dtype[PLAN_MOST_INPUTS], out_dtype[OP_MAX_OUTPUTS];
+  shoal_shape in[PLAN_INPUTS_MAX], out[OP_MAX_OUTPUTS];
+  shoal_dtype in_dtype[PLAN_INPUTS_MAX], out_dtype[OP_MAX_OUTPUTS];
   op_shapes s;
   plan_shapes(p, n, false, in, in_dtype, out, out_dtype, &s);
   double flops = 0;
@@ -168,7 +168,7 @@ static bool reads_unfinished_sum(const plan *p, const plan_node *n, int phase) {
 }
 
 static bool worth_cutting(const plan *p, const plan_node *n) {
-  return (n->op->flags & OP_ELEMENTS) && n->ins <= PLAN_MOST_CUT_INPUTS && pool_threads(p->session->threads) > 1 &&
+  return (n->op->flags & OP_ELEMENTS) && n->ins <= PLAN_CUT_INPUTS_MAX && pool_threads(p->session->threads) > 1 &&
          !p->check_each && shoal_shape_count(&p->values[n->out[0]].shape) >= PLAN_WORTH_CUTTING;
 }
 

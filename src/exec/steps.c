@@ -5,8 +5,8 @@
 
 #include <math.h>
 
-#define MOST_FEEDS 16
-#define MOST_FETCHES 16
+#define FEEDS_MAX 16
+#define FETCHES_MAX 16
 
 typedef enum { WHOLE, BY_ROWS, OFFSETS, ENTRIES, BY_STEPS } cut;
 
@@ -14,13 +14,13 @@ typedef enum { WHOLE, BY_ROWS, OFFSETS, ENTRIES, BY_STEPS } cut;
 typedef struct {
   const shoal_feed *feeds;
   int n;
-  cut how[MOST_FEEDS];
+  cut how[FEEDS_MAX];
   const int64_t *offsets; /* NULL: no rows are ragged */
   int64_t rows, step_rows;
 } cutter;
 
 static shoal_status plan_cut(const shoal_feed *feeds, int n, int64_t step_rows, cutter *out) {
-  if (n > MOST_FEEDS) return status_make(SHOAL_ERR_ARGUMENT, "at most %d feeds can be cut into steps", MOST_FEEDS);
+  if (n > FEEDS_MAX) return status_make(SHOAL_ERR_ARGUMENT, "at most %d feeds can be cut into steps", FEEDS_MAX);
   cutter c = {.feeds = feeds, .n = n, .rows = -1, .step_rows = step_rows};
   for (int i = 0; i < n; i++) {
     const shoal_shape *shape = &feeds[i].value->shape, *fed = &feeds[i].tensor.shape;
@@ -101,8 +101,8 @@ static double scalar_of(const shoal_tensor *t) { return t->shape.rank || !t->dat
 
 static shoal_status one_by_one(shoal_session *s, const cutter *c, shoal_value *const *fetches, int n_fetches,
                                double *means) {
-  shoal_feed feeds[MOST_FEEDS];
-  shoal_tensor got[MOST_FETCHES];
+  shoal_feed feeds[FEEDS_MAX];
+  shoal_tensor got[FETCHES_MAX];
   for (int i = 0; i < n_fetches; i++) means[i] = 0;
   for (int64_t first = 0; first < c->rows; first += c->step_rows) {
     int64_t rows = feeds_of(c, first, feeds);
@@ -116,8 +116,8 @@ shoal_status session_run_steps(shoal_session *s, const shoal_feed *feeds, int n_
                                int n_fetches, int64_t step_rows, double *means) {
   cutter c;
   TRY(plan_cut(feeds, n_feeds, step_rows, &c));
-  if (n_fetches > MOST_FETCHES) return status_make(SHOAL_ERR_ARGUMENT, "at most %d fetches", MOST_FETCHES);
-  shoal_feed part[MOST_FEEDS];
+  if (n_fetches > FETCHES_MAX) return status_make(SHOAL_ERR_ARGUMENT, "at most %d fetches", FETCHES_MAX);
+  shoal_feed part[FEEDS_MAX];
   feeds_of(&c, largest_step(&c), part);
   plan_request request = {.session = s,
                           .fetches = fetches,
@@ -128,7 +128,7 @@ shoal_status session_run_steps(shoal_session *s, const shoal_feed *feeds, int n_
   plan *p;
   TRY(session_plan(s, &request, &p));
   if (!plan_makes_steps(p)) return one_by_one(s, &c, fetches, n_fetches, means);
-  shoal_tensor got[MOST_FETCHES];
+  shoal_tensor got[FETCHES_MAX];
   TRY(plan_run_steps(p, feeds, step_rows, got));
   s->step += (uint64_t)((c.rows + step_rows - 1) / step_rows);
   for (int i = 0; i < n_fetches; i++) means[i] = scalar_of(&got[i]);

@@ -16,11 +16,11 @@ static double bytes_of(const plan *p, const plan_node *n) {
 }
 
 static double flops_of(const plan *p, const plan_node *n) {
-  shoal_shape in[PLAN_MOST_INPUTS], out[OP_MAX_OUTPUTS];
-  shoal_dtype in_dtype[PLAN_MOST_INPUTS], out_dtype[OP_MAX_OUTPUTS];
+  shoal_shape in[PLAN_INPUTS_MAX], out[OP_MAX_OUTPUTS];
+  shoal_dtype in_dtype[PLAN_INPUTS_MAX], out_dtype[OP_MAX_OUTPUTS];
   op_shapes s;
   double flops = 0;
-  if (n->ins > PLAN_MOST_INPUTS || n->outs > OP_MAX_OUTPUTS) return 0;
+  if (n->ins > PLAN_INPUTS_MAX || n->outs > OP_MAX_OUTPUTS) return 0;
   plan_shapes(p, n, false, in, in_dtype, out, out_dtype, &s);
   if (n->op->cost) {
     n->op->cost(&s, &flops);

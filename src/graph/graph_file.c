@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define FILE_MOST ((size_t)2 << 30)
+#define FILE_MAX ((size_t)2 << 30)
 
 shoal_status shoal_graph_save(const shoal_graph *g, const char *path) {
   proto bytes = {0};
@@ -42,9 +42,9 @@ static shoal_status read_whole(const char *path, proto *out) {
     }
     n = fread(out->bytes + out->length, 1, 65536, f);
     out->length += n;
-  } while (n && out->length < FILE_MOST);
-  if (!status && (ferror(f) || out->length >= FILE_MOST))
-    status = status_make(SHOAL_ERR_INPUT, "%s cannot be read, or is larger than %zu bytes", path, FILE_MOST);
+  } while (n && out->length < FILE_MAX);
+  if (!status && (ferror(f) || out->length >= FILE_MAX))
+    status = status_make(SHOAL_ERR_INPUT, "%s cannot be read, or is larger than %zu bytes", path, FILE_MAX);
   fclose(f);
   return status;
 }

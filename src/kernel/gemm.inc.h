@@ -18,7 +18,7 @@
 #define GEMM_LINE 16  /* floats of a cache line */
 #define GEMM_STRIDE 8 /* steps of depth for each line that is fetched from afar */
 #define GEMM_AHEAD 24 /* steps of depth by which a tile fetches its panels from the second-level cache */
-_Static_assert(GEMM_ROWS <= GEMM_MOST_ROWS && GEMM_COLUMNS <= GEMM_MOST_COLUMNS, "gemm_scratch counts on it");
+_Static_assert(GEMM_ROWS <= GEMM_ROWS_MAX && GEMM_COLUMNS <= GEMM_COLUMNS_MAX, "gemm_scratch counts on it");
 
 /* Element (e, k) of a matrix seen through its transposition: data[e * across + k * along]; k is the depth, e a row of A
  * or a column of B. */

@@ -7,8 +7,8 @@
 
 #include "kernel/kernel.h"
 
-#define SKIP_MOST_FEATURES 65535
-#define SKIP_MOST_CLASSES 16
+#define SKIP_FEATURES_MAX 65535
+#define SKIP_CLASSES_MAX 16
 
 #define LIST_HEAD 64 /* the count, then room: positions start on a cache line */
 #define LIST_ROOM 64 /* entries by which vectors may be stored past the end */
@@ -24,7 +24,7 @@ static inline float *list_values(void *list, int64_t f) {
  *   skip_matmul    lists, w [f, k], bias [k] -> [n, k]
  *   skip_sum       lists, d [n, k] -> [f, k], the sum over the batch of x^T d
  *   skip_sgd       w, lists, d, rate -> w - rate x^T d, in place
- *   xent_rows      logits [n, k], labels, dloss [n] -> loss [n], dlogits [n, k], k at most SKIP_MOST_CLASSES */
+ *   xent_rows      logits [n, k], labels, dloss [n] -> loss [n], dlogits [n, k], k at most SKIP_CLASSES_MAX */
 #define SKIP_KERNELS(isa)                                \
   shoal_status skip_compress_##isa(const kernel_call *); \
   shoal_status skip_matmul_##isa(const kernel_call *);   \

@@ -46,7 +46,7 @@ INLINE skip_row skip_add(skip_row x, skip_row y) {
 INLINE skip_row skip_zero(void) { return (skip_row){_mm256_setzero_ps(), _mm256_setzero_ps()}; }
 #else
 typedef struct {
-  float v[SKIP_MOST_CLASSES];
+  float v[SKIP_CLASSES_MAX];
 } skip_row;
 typedef int64_t skip_mask;
 INLINE skip_mask skip_mask_of(int64_t k) { return k; }
@@ -59,11 +59,11 @@ INLINE void skip_store(float *p, skip_row r, const int ten, skip_mask m) {
   for (int64_t i = 0; i < (ten ? 10 : m); i++) p[i] = r.v[i];
 }
 INLINE skip_row skip_fma(float c, skip_row x, skip_row y, const int ten) {
-  for (int i = 0; i < (ten ? 10 : SKIP_MOST_CLASSES); i++) y.v[i] += c * x.v[i];
+  for (int i = 0; i < (ten ? 10 : SKIP_CLASSES_MAX); i++) y.v[i] += c * x.v[i];
   return y;
 }
 INLINE skip_row skip_add(skip_row x, skip_row y) {
-  for (int i = 0; i < SKIP_MOST_CLASSES; i++) y.v[i] += x.v[i];
+  for (int i = 0; i < SKIP_CLASSES_MAX; i++) y.v[i] += x.v[i];
   return y;
 }
 INLINE skip_row skip_zero(void) { return (skip_row){{0}}; }
@@ -324,7 +324,7 @@ shoal_status ISA_NAME(xent_rows)(const kernel_call *call) {
     float *out = (float *)call->out[1].data + i * k;
     int64_t label = label_at(labels, i);
     if (label < 0 || label >= k) return label_error(call, i, label, k);
-    float all[SKIP_MOST_CLASSES], most = in[0], total = 0;
+    float all[SKIP_CLASSES_MAX], most = in[0], total = 0;
 #if VW == 16
     const __mmask16 mask = (__mmask16)((1u << k) - 1);
     vf v = (vf)_mm512_mask_loadu_ps(_mm512_set1_ps(-INFINITY), mask, in);
@@ -335,8 +335,8 @@ shoal_status ISA_NAME(xent_rows)(const kernel_call *call) {
     (void)all;
 #else
     for (int64_t c = 1; c < k; c++) most = in[c] > most ? in[c] : most;
-    for (int64_t c = 0; c < SKIP_MOST_CLASSES; c++) all[c] = c < k ? in[c] - most : -87.0f;
-    for (int c = 0; c < SKIP_MOST_CLASSES; c += VW) v_store(all + c, v_exp(v_load(all + c)));
+    for (int64_t c = 0; c < SKIP_CLASSES_MAX; c++) all[c] = c < k ? in[c] - most : -87.0f;
+    for (int c = 0; c < SKIP_CLASSES_MAX; c += VW) v_store(all + c, v_exp(v_load(all + c)));
     for (int64_t c = 0; c < k; c++) total += all[c];
     const float r = weight[i] / total;
     for (int64_t c = 0; c < k; c++) out[c] = all[c] * r;

@@ -16,14 +16,14 @@
  * [] or [steps]; and, where there is one, the bias and its slots [1].
  * Outputs: w; mean loss []; share of rows right []. Attributes: those of apply_X. */
 enum { SPARSE_OFFSETS = 1, SPARSE_INDICES, SPARSE_VALUES, SPARSE_LABELS, SPARSE_RATE, SPARSE_BIAS }; /* + slots */
-enum { SPARSE_MOST_SLOTS = 2 };
+enum { SPARSE_SLOTS_MAX = 2 };
 
 typedef enum { SPARSE_SGD, SPARSE_ADAGRAD, SPARSE_FTRL } sparse_kind;
 
 /* A call's operands by name. */
 typedef struct {
-  float *w[1 + SPARSE_MOST_SLOTS];    /* weights and slots, [features] */
-  float *bias[1 + SPARSE_MOST_SLOTS]; /* [1]; bias[0] NULL: there is none */
+  float *w[1 + SPARSE_SLOTS_MAX];    /* weights and slots, [features] */
+  float *bias[1 + SPARSE_SLOTS_MAX]; /* [1]; bias[0] NULL: there is none */
   const int64_t *offsets;             /* [rows + 1] */
   const int32_t *indices;             /* [entries], from offsets[0] on */
   const float *values;                /* [entries] */

@@ -13,10 +13,10 @@
 
 #define LOOK_SECONDS 0.5       /* between two looks at the folder */
 #define QUIET_SECONDS 15.0     /* without news an empty line keeps a connection open */
-#define CONNECTIONS_MOST 64
+#define CONNECTIONS_MAX 64
 #define CONNECTION_SECONDS 60u /* without traffic */
 #define POINTS_STANDARD 1000
-#define POINTS_MOST 20000
+#define POINTS_MAX 20000
 
 struct dash {
   dash_options options;
@@ -114,7 +114,7 @@ static const char *read_range(struct MHD_Connection *c, report_range *out) {
   *out = (report_range){.points = POINTS_STANDARD};
   const char *points = argument(c, "points"), *from = argument(c, "from"), *to = argument(c, "to");
   int64_t n;
-  if (points && (!text_to_int(points, &n) || n < 2 || n > POINTS_MOST))
+  if (points && (!text_to_int(points, &n) || n < 2 || n > POINTS_MAX))
     return "points: expected a number from 2 to 20000\n";
   if (points) out->points = (int)n;
   out->by = argument(c, "by");
@@ -329,7 +329,7 @@ shoal_status dash_create(const dash_options *options, dash **out, int *port) {
   errno = 0;
   d->server =
       MHD_start_daemon(flags, (uint16_t)options->port, NULL, NULL, on_request, d, MHD_OPTION_SOCK_ADDR, &address,
-                       MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MOST, MHD_OPTION_CONNECTION_TIMEOUT,
+                       MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX, MHD_OPTION_CONNECTION_TIMEOUT,
                        CONNECTION_SECONDS, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)32768, MHD_OPTION_END);
   if (!d->server) {
     status = status_errno(errno ? errno : EADDRINUSE, "cannot listen on %s port %d", options->address, options->port);

@@ -22,7 +22,7 @@ enum { SUMMARY_VALUE = 1 };
 enum { VALUE_TAG = 1, VALUE_NUMBER = 2, VALUE_HISTOGRAM = 5, VALUE_TENSOR = 8, VALUE_METADATA = 9 };
 enum { METADATA_PLUGIN = 1, PLUGIN_NAME = 1 };
 enum { TENSOR_DTYPE = 1, TENSOR_SHAPE = 2, TENSOR_TEXT = 8, DTYPE_STRING = 7 };
-enum { HISTO_LEAST = 1, HISTO_MOST, HISTO_COUNT, HISTO_SUM, HISTO_SQUARES, HISTO_LIMITS, HISTO_BUCKETS };
+enum { HISTO_MIN = 1, HISTO_MAX, HISTO_COUNT, HISTO_SUM, HISTO_SQUARES, HISTO_LIMITS, HISTO_BUCKETS };
 
 struct event_file {
   pthread_mutex_t lock;
@@ -120,8 +120,8 @@ shoal_status event_file_histogram(event_file *f, int64_t step, const char *tag, 
   size_t summary = proto_begin(p, EVENT_SUMMARY), value = proto_begin(p, SUMMARY_VALUE);
   proto_text(p, VALUE_TAG, tag);
   size_t inside = proto_begin(p, VALUE_HISTOGRAM);
-  proto_double(p, HISTO_LEAST, h.least);
-  proto_double(p, HISTO_MOST, h.most);
+  proto_double(p, HISTO_MIN, h.least);
+  proto_double(p, HISTO_MAX, h.most);
   proto_double(p, HISTO_COUNT, (double)h.count);
   proto_double(p, HISTO_SUM, h.sum);
   proto_double(p, HISTO_SQUARES, h.squares);

@@ -62,7 +62,7 @@ static void read_cores(proc_host *out) {
                       .idle = (double)(t[3] + t[4]) * tick};
     if (!strcmp(name, "cpu"))
       out->all = core;
-    else if (out->n_cores < PROC_CORES_MOST)
+    else if (out->n_cores < PROC_CORES_MAX)
       out->cores[out->n_cores++] = core;
   }
   fclose(f);
@@ -84,7 +84,7 @@ static void read_interfaces(proc_host *out) {
   FILE *f = fopen("/proc/net/dev", "re");
   if (!f) return;
   char line[LINE];
-  while (fgets(line, sizeof line, f) && out->n_interfaces < PROC_INTERFACES_MOST) {
+  while (fgets(line, sizeof line, f) && out->n_interfaces < PROC_INTERFACES_MAX) {
     char *colon = strchr(line, ':');
     if (!colon) continue; /* the two lines of headings */
     *colon = 0;

@@ -5,8 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PROC_CORES_MOST 1024
-#define PROC_INTERFACES_MOST 32
+#define PROC_CORES_MAX 1024
+#define PROC_INTERFACES_MAX 32
 #define PROC_NAME 16 /* of an interface, as the kernel limits it */
 
 /* So far, of this process: all its threads. */
@@ -28,10 +28,10 @@ typedef struct {
 
 typedef struct {
   proc_core all; /* sum over the cores */
-  proc_core cores[PROC_CORES_MOST];
+  proc_core cores[PROC_CORES_MAX];
   int n_cores;
   int64_t memory_bytes, memory_free_bytes; /* free: that programs can have */
-  proc_interface interfaces[PROC_INTERFACES_MOST];
+  proc_interface interfaces[PROC_INTERFACES_MAX];
   int n_interfaces;
   int64_t disk_read_bytes, disk_written_bytes; /* over whole disks, since the machine started */
 } proc_host;

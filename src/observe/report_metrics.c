@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #define PIECE (1 << 18)      /* read at once */
-#define LINE_MOST (1 << 16)  /* a longer line is passed over */
-#define NAME_MOST 64
+#define LINE_BYTES_MAX (1 << 16)  /* a longer line is passed over */
+#define COLUMN_NAME_MAX 64
 
 /* Keys that are no curve, or that another one says already. */
 static const char *const ignored[] = {"epoch", "interval", "threads"};
@@ -63,7 +63,7 @@ static shoal_status track_of(report_metrics *m, const char *kind, const char *ta
       return NULL;
     }
   *out = NULL;
-  if (m->count == REPORT_TRACKS_MOST) return NULL; /* more than anybody can look at */
+  if (m->count == REPORT_TRACKS_MAX) return NULL; /* more than anybody can look at */
   TRY(mem_grow((void **)&m->tracks, &m->capacity, m->count + 1, sizeof *m->tracks));
   report_track *t = calloc(1, sizeof *t);
   if (!t) return status_no_memory();
@@ -100,7 +100,7 @@ static report_column *column_find(const report_track *t, const char *name) {
 static shoal_status column_of(report_track *t, const char *name, int likely, report_column **out) {
   bool hit = likely < t->count && !strcmp(t->columns[likely].name, name);
   *out = hit ? &t->columns[likely] : column_find(t, name);
-  if (*out || t->count == REPORT_COLUMNS_MOST) return NULL;
+  if (*out || t->count == REPORT_COLUMNS_MAX) return NULL;
   report_column c = {.name = strdup(name), .wide = is_one_of(name, wide_names, COUNT_OF(wide_names))};
   c.at = malloc((t->capacity ? t->capacity : 1) * column_size(&c));
   if (!c.name || !c.at) {
@@ -134,7 +134,7 @@ static void halve(report_track *t) {
 }
 
 static shoal_status make_room(report_track *t) {
-  if (t->rows == REPORT_ROWS_MOST) halve(t);
+  if (t->rows == REPORT_ROWS_MAX) halve(t);
   if (t->rows < t->capacity) return NULL;
   size_t capacity = t->capacity ? 2 * t->capacity : 64;
   for (int i = 0; i < t->count; i++) {
@@ -155,11 +155,11 @@ static void forget_from(report_track *t, double step) {
 /* ---- lines */
 
 typedef struct {
-  char kind[NAME_MOST], task[NAME_MOST];
+  char kind[COLUMN_NAME_MAX], task[COLUMN_NAME_MAX];
   struct {
-    char name[NAME_MOST];
+    char name[COLUMN_NAME_MAX];
     double value; /* NaN: null */
-  } pairs[REPORT_COLUMNS_MOST];
+  } pairs[REPORT_COLUMNS_MAX];
   int count;
 } record;
 
@@ -169,8 +169,8 @@ static void record_clear(record *r) {
 }
 
 static void record_add(record *r, const char *name, double value) {
-  if (r->count == REPORT_COLUMNS_MOST || is_one_of(name, ignored, COUNT_OF(ignored))) return;
-  size_t n = strnlen(name, NAME_MOST - 1);
+  if (r->count == REPORT_COLUMNS_MAX || is_one_of(name, ignored, COUNT_OF(ignored))) return;
+  size_t n = strnlen(name, COLUMN_NAME_MAX - 1);
   memcpy(r->pairs[r->count].name, name, n);
   r->pairs[r->count].name[n] = 0;
   r->pairs[r->count++].value = value;
@@ -178,12 +178,12 @@ static void record_add(record *r, const char *name, double value) {
 
 static void skip_blanks(const char **at) { while (**at == ' ' || **at == '\t') (*at)++; }
 
-/* A string without escapes, shorter than NAME_MOST. */
-static bool take_plain(const char **at, char out[NAME_MOST]) {
+/* A string without escapes, shorter than COLUMN_NAME_MAX. */
+static bool take_plain(const char **at, char out[COLUMN_NAME_MAX]) {
   if (*(*at)++ != '"') return false;
   int n = 0;
   while (**at != '"') {
-    if (!**at || **at == '\\' || n == NAME_MOST - 1) return false;
+    if (!**at || **at == '\\' || n == COLUMN_NAME_MAX - 1) return false;
     out[n++] = *(*at)++;
   }
   out[n] = 0;
@@ -232,7 +232,7 @@ static bool take_number(const char **at, double *out) {
  * line, for the library to read. */
 static bool read_flat(const char *line, record *out) {
   const char *at = line;
-  char name[NAME_MOST], words[NAME_MOST];
+  char name[COLUMN_NAME_MAX], words[COLUMN_NAME_MAX];
   skip_blanks(&at);
   if (*at++ != '{') return false;
   for (;;) {
@@ -284,11 +284,11 @@ static bool read_any(const char *line, record *out) {
     if (json_is_null(value)) record_add(out, name, NAN);
     if (!strcmp(name, "interfaces")) add_interfaces(value, out);
     if (!strcmp(name, "kind") && json_is_string(value))
-      snprintf(out->kind, NAME_MOST, "%s", json_string_value(value));
+      snprintf(out->kind, COLUMN_NAME_MAX, "%s", json_string_value(value));
     if (!strcmp(name, "task") && json_is_string(value))
-      snprintf(out->task, NAME_MOST, "%s", json_string_value(value));
+      snprintf(out->task, COLUMN_NAME_MAX, "%s", json_string_value(value));
   }
-  if (host && !strcmp(out->kind, "host")) snprintf(out->task, NAME_MOST, "%s", host);
+  if (host && !strcmp(out->kind, "host")) snprintf(out->task, COLUMN_NAME_MAX, "%s", host);
   json_decref(o);
   return o != NULL;
 }
@@ -324,7 +324,7 @@ static shoal_status add_lines(report_metrics *m, char *bytes, size_t n, size_t *
   size_t at = 0;
   for (char *end; (end = memchr(bytes + at, '\n', n - at)); at = (size_t)(end - bytes) + 1) {
     *end = 0;
-    if ((size_t)(end - bytes) - at < LINE_MOST) TRY(add_line(m, bytes + at));
+    if ((size_t)(end - bytes) - at < LINE_BYTES_MAX) TRY(add_line(m, bytes + at));
   }
   *used = at;
   return NULL;

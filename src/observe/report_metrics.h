@@ -1,7 +1,7 @@
 /* metrics.jsonl in columns: what charts are drawn from.
  *
  * A track is the lines of one kind by one task ("step" of worker/0); each numeric key is a column. A track holds at
- * most REPORT_ROWS_MOST rows: past that, each four rows are cut to the two with the least and the greatest of their
+ * most REPORT_ROWS_MAX rows: past that, each four rows are cut to the two with the least and the greatest of their
  * first value, so memory is bounded however long a run gets, and peaks stay. Tracks of the chief, which alone
  * validates, come before those of other tasks. */
 #ifndef SHOAL_OBSERVE_REPORT_METRICS_H
@@ -13,9 +13,9 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define REPORT_ROWS_MOST (1 << 20)
-#define REPORT_TRACKS_MOST 1024
-#define REPORT_COLUMNS_MOST 64
+#define REPORT_ROWS_MAX (1 << 20)
+#define REPORT_TRACKS_MAX 1024
+#define REPORT_COLUMNS_MAX 64
 
 typedef struct {
   char *name;
@@ -28,7 +28,7 @@ typedef struct {
 
 typedef struct {
   char *kind, *task; /* task "" where lines name none */
-  report_column columns[REPORT_COLUMNS_MOST];
+  report_column columns[REPORT_COLUMNS_MAX];
   int count;
   size_t rows, capacity;
   int64_t lines; /* that were read for it, before any cut */

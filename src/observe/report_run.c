@@ -11,9 +11,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define DEPTH_MOST 5               /* folders below the root */
-#define RUNS_MOST 20000
-#define FILE_BYTES_MOST (8 << 20)  /* of a JSON file that is embedded */
+#define DEPTH_MAX 5               /* folders below the root */
+#define RUNS_MAX 20000
+#define FILE_BYTES_MAX (8 << 20)  /* of a JSON file that is embedded */
 
 static const struct {
   const char *folder, *name; /* folder: inside the run's, or NULL */
@@ -109,7 +109,7 @@ static shoal_status note(report_set *s, int folder, const char *path, const char
   bool is_sweep = size[REPORT_SWEEP] >= 0 || size[REPORT_COMPARISON] >= 0;
   report_run *r = find_path(s, path);
   if (!is_run && !is_sweep) return NULL;
-  if (!r && s->count == RUNS_MOST) return NULL;
+  if (!r && s->count == RUNS_MAX) return NULL;
   if (!r) TRY(add_run(s, path, name, &r));
   bool differs = !r->revision;
   for (int i = 0; i < REPORT_FILES; i++) {
@@ -136,7 +136,7 @@ static bool is_inner(const char *name) {
 /* Takes the descriptor. name: "" at the root. */
 static shoal_status walk(report_set *s, int fd, const char *path, const char *name, int depth, bool *changed) {
   shoal_status status = note(s, fd, path, *name ? name : basename((char *)path), changed);
-  DIR *d = status || depth == DEPTH_MOST ? NULL : fdopendir(fd);
+  DIR *d = status || depth == DEPTH_MAX ? NULL : fdopendir(fd);
   if (!d) {
     close(fd);
     return status;
@@ -203,7 +203,7 @@ shoal_status report_set_add(report_set *s, const char *path) {
 
 /* The file's JSON value; NULL: not there, too large or no JSON. */
 static json_t *load(const report_run *r, report_file which) {
-  if (r->files[which].size < 0 || r->files[which].size > FILE_BYTES_MOST) return NULL;
+  if (r->files[which].size < 0 || r->files[which].size > FILE_BYTES_MAX) return NULL;
   int fd = open_file(r, which);
   if (fd < 0) return NULL;
   json_t *value = json_loadfd(fd, 0, NULL);
@@ -254,7 +254,7 @@ static void give_up_memory(report_set *s, const report_run *keep) {
       bytes += own;
       if (own && r != keep && (!oldest || r->used < oldest->used)) oldest = r;
     }
-    if (bytes <= REPORT_MEMORY_MOST || !oldest) return;
+    if (bytes <= REPORT_MEMORY_MAX || !oldest) return;
     report_metrics_fini(&oldest->metrics);
     report_metrics_fini(&oldest->tests);
   }

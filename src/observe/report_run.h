@@ -52,7 +52,7 @@ SHOAL_CHECKED shoal_status report_set_add(report_set *s, const char *path);
 SHOAL_CHECKED shoal_status report_set_search(report_set *s, bool *changed);
 report_run *report_set_find(report_set *s, int id); /* NULL: none */
 /* Memory for metrics of all runs together is kept below this; a run that is asked for is read again. */
-#define REPORT_MEMORY_MOST (72u << 20)
+#define REPORT_MEMORY_MAX (72u << 20)
 
 /* Adds {"id", "name", "revision", "summary", "settings", "graph", "tracks"}. */
 SHOAL_CHECKED shoal_status report_run_write(report_set *s, report_run *run, const report_range *range, text *out);

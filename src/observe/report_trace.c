@@ -11,9 +11,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#define EVENTS_MOST 20000
-#define EVENT_BYTES_MOST 65536
-#define NAMES_MOST 4096
+#define EVENTS_MAX 20000
+#define EVENT_BYTES_MAX 65536
+#define NAMES_MAX 4096
 
 typedef struct {
   char **names;
@@ -29,10 +29,10 @@ static void part_fini(trace_part *p) {
   text_fini(&p->events);
 }
 
-/* The name's number; names over NAMES_MOST share the last. */
+/* The name's number; names over NAMES_MAX share the last. */
 static shoal_status number_of(trace_part *p, const char *name, size_t *out) {
   for (size_t i = 0; i < p->count; i++)
-    if (!strcmp(p->names[i], name) || i == NAMES_MOST - 1) {
+    if (!strcmp(p->names[i], name) || i == NAMES_MAX - 1) {
       *out = i;
       return NULL;
     }
@@ -51,13 +51,13 @@ static shoal_status add_event(trace_part *p, const json_t *o) {
   if (!phase || !name) return NULL;
   if (!strcmp(phase, "M")) {
     const char *called = json_string_value(json_object_get(json_object_get(o, "args"), "name"));
-    if (!called || p->tasks.length > EVENT_BYTES_MOST) return NULL;
+    if (!called || p->tasks.length > EVENT_BYTES_MAX) return NULL;
     text_add(&p->tasks, "%s[%lld,%lld,", p->tasks.length ? "," : "", task,
              !strcmp(name, "process_name") ? -1LL : thread);
     report_write_string(&p->tasks, called);
     text_add(&p->tasks, "]");
   }
-  if (strcmp(phase, "X") || p->drawn == EVENTS_MOST) return NULL;
+  if (strcmp(phase, "X") || p->drawn == EVENTS_MAX) return NULL;
   size_t name_number, category_number;
   TRY(number_of(p, name, &name_number));
   TRY(number_of(p, category ? category : "", &category_number));
@@ -87,7 +87,7 @@ static bool next_object(FILE *f, char *buffer, bool *too_long) {
   while ((c = getc_unlocked(f)) != EOF) {
     if (!depth && c == ']') return false;
     if (!depth && c != '{') continue;
-    if (n < EVENT_BYTES_MOST - 1)
+    if (n < EVENT_BYTES_MAX - 1)
       buffer[n++] = (char)c;
     else
       *too_long = true;
@@ -107,11 +107,11 @@ static bool next_object(FILE *f, char *buffer, bool *too_long) {
 }
 
 static shoal_status read_events(FILE *f, trace_part *p) {
-  char *buffer = malloc(EVENT_BYTES_MOST);
+  char *buffer = malloc(EVENT_BYTES_MAX);
   if (!buffer) return status_no_memory();
   shoal_status status = NULL;
   bool too_long;
-  while (!status && p->drawn < EVENTS_MOST && next_object(f, buffer, &too_long)) {
+  while (!status && p->drawn < EVENTS_MAX && next_object(f, buffer, &too_long)) {
     json_t *o = too_long ? NULL : json_loads(buffer, 0, NULL);
     if (o) status = add_event(p, o);
     json_decref(o);
@@ -135,7 +135,7 @@ shoal_status report_trace_write(const report_run *run, text *out) {
   shoal_status status = find_list(f, "\"traceEvents\"") ? read_events(f, &p) : NULL;
   fclose(f);
   if (!status) {
-    text_add(out, "{\"cut\":%s,\"tasks\":[%s],\"names\":[", p.drawn == EVENTS_MOST ? "true" : "false",
+    text_add(out, "{\"cut\":%s,\"tasks\":[%s],\"names\":[", p.drawn == EVENTS_MAX ? "true" : "false",
              p.tasks.data ? p.tasks.data : "");
     for (size_t i = 0; i < p.count; i++) {
       if (i) text_add_bytes(out, ",", 1);

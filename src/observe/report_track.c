@@ -52,21 +52,21 @@ static void find_rows(const report_track *t, const report_range *range, size_t *
   *end = MIN_OF(low + 1, t->rows);
 }
 
-typedef enum { MEAN, LEAST, MOST } of_group;
+typedef enum { MEAN, MIN, MAX } of_group;
 
 static double of(const report_column *c, size_t from, size_t to, of_group what) {
-  double sum = 0, least = INFINITY, most = -INFINITY;
+  double sum = 0, min = INFINITY, max = -INFINITY;
   size_t n = 0;
   for (size_t i = from; i < to; i++) {
     double v = value_at(c, i);
     if (!isfinite(v)) continue;
     sum += v;
     n++;
-    if (v < least) least = v;
-    if (v > most) most = v;
+    if (v < min) min = v;
+    if (v > max) max = v;
   }
   if (!n) return NAN;
-  return what == MEAN ? sum / (double)n : what == LEAST ? least : most;
+  return what == MEAN ? sum / (double)n : what == MIN ? min : max;
 }
 
 static void write_groups(const report_column *c, size_t begin, size_t rows, size_t groups, of_group what, text *out) {
@@ -101,9 +101,9 @@ void report_track_write(const report_track *t, const report_range *range, text *
     text_add(out, "{\"mean\":");
     write_groups(c, begin, rows, groups, MEAN, out);
     text_add(out, ",\"least\":");
-    write_groups(c, begin, rows, groups, LEAST, out);
+    write_groups(c, begin, rows, groups, MIN, out);
     text_add(out, ",\"most\":");
-    write_groups(c, begin, rows, groups, MOST, out);
+    write_groups(c, begin, rows, groups, MAX, out);
     text_add_bytes(out, "}", 1);
   }
   text_add_bytes(out, "}}", 2);

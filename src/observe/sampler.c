@@ -150,7 +150,7 @@ shoal_status sampler_start(const sampler_options *options, sampler **out) {
     s->host_start = calloc(1, sizeof *s->host_start);
     s->host_last = calloc(1, sizeof *s->host_last);
     s->host_now = calloc(1, sizeof *s->host_now);
-    s->cores = calloc(PROC_CORES_MOST, sizeof *s->cores);
+    s->cores = calloc(PROC_CORES_MAX, sizeof *s->cores);
     if (!s->host_start || !s->host_last || !s->host_now || !s->cores) {
       release(s);
       return status_no_memory();

@@ -31,7 +31,7 @@ typedef struct {
   int n_cores;
   const double (*cores)[2]; /* [n_cores] user and system, 0 to 100 each */
   int64_t memory_used_bytes, memory_free_bytes;
-  sampler_interface interfaces[PROC_INTERFACES_MOST];
+  sampler_interface interfaces[PROC_INTERFACES_MAX];
   int n_interfaces;
   double disk_read, disk_written; /* bytes a second */
 } sampler_host;

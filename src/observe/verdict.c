@@ -22,7 +22,7 @@ const char *const verdict_cause_names[VERDICT_CAUSES] = {"none", "computing", "n
 
 __attribute__((format(printf, 4, 5))) static void warn(verdict *v, const char *kind, const char *task,
                                                        const char *format, ...) {
-  if (v->n_warnings == VERDICT_WARNINGS_MOST) return;
+  if (v->n_warnings == VERDICT_WARNINGS_MAX) return;
   verdict_warning *w = &v->warnings[v->n_warnings++];
   w->kind = kind;
   snprintf(w->task, sizeof w->task, "%s", task);

@@ -69,7 +69,7 @@ typedef struct {
 } verdict_facts;
 
 #define VERDICT_TEXT 320
-#define VERDICT_WARNINGS_MOST 16
+#define VERDICT_WARNINGS_MAX 16
 
 typedef struct {
   const char *kind; /* "slow_task" ...: docs/run-folder.md */
@@ -84,7 +84,7 @@ typedef struct {
   bool has_next;
   double next_examples_per_second, speedup;
   char next_text[VERDICT_TEXT]; /* without has_next: why there is no forecast, or "" */
-  verdict_warning warnings[VERDICT_WARNINGS_MOST];
+  verdict_warning warnings[VERDICT_WARNINGS_MAX];
   int n_warnings;
 } verdict;
 

@@ -280,27 +280,27 @@ shoal_status checkpoint_latest(const char *dir, char **path_out, char **note) {
 /* Names of entries that the file lacks, or of tensors that no entry asks for. */
 static shoal_status check_names(const char *path, const safetensors *file, const checkpoint_entry *entries, int n,
                                 bool extra_allowed) {
-  enum { MOST_NAMED = 5 };
+  enum { NAMED_MAX = 5 };
   text missing = {0}, extra = {0};
   int missing_count = 0, extra_count = 0;
   for (int i = 0; i < n; i++)
-    if (!safetensors_find(file, entries[i].name) && missing_count++ < MOST_NAMED)
+    if (!safetensors_find(file, entries[i].name) && missing_count++ < NAMED_MAX)
       text_add(&missing, " '%s'", entries[i].name);
   for (size_t i = 0; !extra_allowed && i < safetensors_count(file); i++) {
     const char *name = safetensors_at(file, i)->name;
     bool asked = false;
     for (int j = 0; j < n && !asked; j++) asked = !strcmp(entries[j].name, name);
-    if (!asked && extra_count++ < MOST_NAMED) text_add(&extra, " '%s'", name);
+    if (!asked && extra_count++ < NAMED_MAX) text_add(&extra, " '%s'", name);
   }
   shoal_status status = NULL;
   if (missing_count || extra_count) {
     text all = {0};
     if (missing_count)
       text_add(&all, "%d tensor%s missing:%s%s", missing_count, missing_count > 1 ? "s are" : " is",
-               missing.data ? missing.data : "", missing_count > MOST_NAMED ? " ..." : "");
+               missing.data ? missing.data : "", missing_count > NAMED_MAX ? " ..." : "");
     if (extra_count)
       text_add(&all, "%s%d too many:%s%s", missing_count ? "; " : "", extra_count, extra.data ? extra.data : "",
-               extra_count > MOST_NAMED ? " ..." : "");
+               extra_count > NAMED_MAX ? " ..." : "");
     status = status_make(SHOAL_ERR_INPUT, "%s: the checkpoint belongs to another model or optimizer: %s", path,
                          all.data ? all.data : "");
     text_fini(&all);

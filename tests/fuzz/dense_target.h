@@ -13,7 +13,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);
 
-enum { DENSE_MOST_ROWS = 200 };
+enum { DENSE_ROWS_MAX = 200 };
 
 /* INPUT errors are expected; ARGUMENT ones where the options may not fit the file. */
 static inline void dense_expect(shoal_status status) {
@@ -36,7 +36,7 @@ static inline void dense_read(const format *f, const char *path, const format_op
   rows_init(&again, &schema);
   file_position start;
   f->tell(r, &start);
-  for (int64_t got = 1; got && once.count < DENSE_MOST_ROWS;) {
+  for (int64_t got = 1; got && once.count < DENSE_ROWS_MAX;) {
     int64_t before = once.count;
     status = f->read(r, 3, &once, &got);
     if (once.count != before + got) __builtin_trap();
@@ -49,7 +49,7 @@ static inline void dense_read(const format *f, const char *path, const format_op
   status = f->seek(r, &start);
   if (status) __builtin_trap();
   int64_t got = 0;
-  status = f->read(r, DENSE_MOST_ROWS, &again, &got);
+  status = f->read(r, DENSE_ROWS_MAX, &again, &got);
   if (status) dense_expect(status);
   if (again.count > once.count + 3) __builtin_trap();
   int64_t same = again.count < once.count ? again.count : once.count;

@@ -23,7 +23,7 @@ static double rounds_of(const shoal_graph *g) {
     double inside = 0, rounds = 1;
     for (int k = 0; k < OP_MAX_ATTRS && n->op->attrs[k].name; k++)
       if (n->op->attrs[k].kind == ATTR_GRAPH && n->attr[k].graph) inside += rounds_of(n->attr[k].graph);
-    if (!strncmp(n->op->name, "while", 5)) rounds += (double)n->attr[WHILE_MOST].i;
+    if (!strncmp(n->op->name, "while", 5)) rounds += (double)n->attr[WHILE_MAX].i;
     sum += inside * rounds;
   }
   return sum;

@@ -164,7 +164,7 @@ static void while_gradient(op_grad_call *c) {
     attr_value attrs[OP_MAX_ATTRS] = {ATTR_I(derivative->n_results),
                                       {.graph = c->attr[WHILE_CONDITION].graph},
                                       {.graph = c->attr[WHILE_BODY].graph},
-                                      ATTR_I(c->attr[WHILE_MOST].i),
+                                      ATTR_I(c->attr[WHILE_MAX].i),
                                       ATTR_I(c->outs),
                                       {.graph = derivative}};
     if (in) hand_out(c, graph_op(c->graph, "while_grad", in, n, attrs), 0);

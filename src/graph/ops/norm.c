@@ -13,13 +13,13 @@ enum { RADIUS, BIAS, ALPHA, BETA };
   {{"radius", ATTR_INT, 5}, {"bias", ATTR_FLOAT, 1}, {"alpha", ATTR_FLOAT, 1}, {"beta", ATTR_FLOAT, 0.5}}
 
 #define LRN_RING 64 /* more than twice the largest radius, a power of two: the gradient keeps a window on the stack */
-#define LRN_RADIUS_MOST 31
+#define LRN_RADIUS_MAX 31
 
 static shoal_status lrn_shape(op_shapes *s) {
   TRY(rule_rank_least(s, 0, 1, "x"));
-  if (s->attr[RADIUS].i < 0 || s->attr[RADIUS].i > LRN_RADIUS_MOST)
+  if (s->attr[RADIUS].i < 0 || s->attr[RADIUS].i > LRN_RADIUS_MAX)
     return status_make(SHOAL_ERR_ARGUMENT, "radius %lld must be between 0 and %d", (long long)s->attr[RADIUS].i,
-                       LRN_RADIUS_MOST);
+                       LRN_RADIUS_MAX);
   return shape_all_alike_float(s);
 }
 

@@ -117,7 +117,7 @@ const op_variant tuned_conv_block_grad_w[] = {
 const op_variant tuned_dense_block[] = {ON_WHOLE(wide_dense, .fits = wide_block, .scratch = block_scratch),
                                         ON_LANES(lanes_dense, .lanes_in = 1, .lanes_out = 1, .anchor = true), END};
 
-static bool few_classes(const op_shapes *s) { return s->in[0].dim[1] <= SKIP_MOST_CLASSES; }
+static bool few_classes(const op_shapes *s) { return s->in[0].dim[1] <= SKIP_CLASSES_MAX; }
 const op_variant tuned_cross_entropy_pair[] = {
     ON_LANES(lanes_xent, .lanes_in = 1, .lanes_out = 2),
     ON_ROWS(xent_rows, .fits = few_classes),
