@@ -60,7 +60,8 @@ static shoal_status open_reader(const char *path, const format_options *options,
 }
 
 static void schema(const file_reader *base, rows_schema *out) {
-  *out = (rows_schema){.kind = ROWS_DENSE, .dtype = SHOAL_U8, .shape = SHOAL_SHAPE(4), .scale = 1, .classes = 2};
+  *out = (rows_schema){.kind = ROWS_DENSE, .dtype = SHOAL_U8, .shape = SHOAL_SHAPE(4), .scale = 1.0f / 255,
+                       .classes = 2};
 }
 
 static shoal_status read_rows(file_reader *base, int64_t most, rows_block *into, int64_t *got) {
@@ -246,7 +247,7 @@ class Adding(support.Case):
         for word in ("tiny", "lion", "halved"):
             self.assertIn(f'"{word}"', settings)
         self.assertIn("lion", shoal("train", "--help"))
-        self.assertIn("pigeons do not listen", shoal("server", "--address", "pigeon:x", "--insecure", status=1))
+        self.assertIn("pigeons do not listen", shoal("server", "--address", "pigeon:x", "--insecure", status=2))
         symbols = self.run_in_tree("nm", "-A", "--defined-only", "build/libshoal-core.a")
         self.assertIn("shoal_strategy_create_lonely", symbols)
 
