@@ -164,7 +164,7 @@ static void test_minimize_errors(void **state) {
   shoal_value *v = shoal_variable(g, "v", shoal_scalar(g, SHOAL_F32, 1));
   shoal_value *loss = shoal_square(g, w), *rate = shoal_scalar(g, SHOAL_F32, 1), *update;
   assert_fails(shoal_minimize(g, &(shoal_optimizer_options){.name = "adm"}, loss, &w, 1, rate, &update),
-               SHOAL_ERR_ARGUMENT, "did you mean adam");
+               SHOAL_ERR_ARGUMENT, "did you mean 'adam'");
   assert_fails(shoal_minimize(g, &(shoal_optimizer_options){.name = "momentum", .momentum = 1.5}, loss, &w, 1, rate,
                               &update), SHOAL_ERR_ARGUMENT, "momentum is 1.5");
   assert_fails(shoal_minimize(g, NULL, loss, &v, 1, rate, &update), SHOAL_ERR_ARGUMENT, "depends on none");
@@ -213,7 +213,7 @@ static void test_schedules(void **state) {
 
 static void test_schedule_errors(void **state) {
   assert_fails(shoal_schedule_check(&(shoal_schedule){.name = "cosin", .rate = 1}), SHOAL_ERR_ARGUMENT,
-               "did you mean cosine");
+               "did you mean 'cosine'");
   assert_fails(shoal_schedule_check(&(shoal_schedule){.rate = NAN}), SHOAL_ERR_ARGUMENT, "learning rate");
   assert_fails(shoal_schedule_check(&(shoal_schedule){.rate = 1, .warmup = -1}), SHOAL_ERR_ARGUMENT, "warmup");
   assert_fails(shoal_schedule_check(&(shoal_schedule){.name = "staircase", .rate = 1, .factor = 0.5}),

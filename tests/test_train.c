@@ -492,13 +492,13 @@ static void layer_errors(void **state) {
   shoal_model_destroy(m);
   m = empty();
   shoal_model_initializer(m, "glorot");
-  assert_fails(shoal_model_compile(m, NULL), SHOAL_ERR_ARGUMENT, "no initializer");
+  assert_fails(shoal_model_compile(m, NULL), SHOAL_ERR_ARGUMENT, "unknown initializer");
   shoal_model_destroy(m);
   m = empty();
   shoal_model_flatten(m);
   shoal_model_dense(m, 4, "softmax");
   assert_fails(shoal_model_compile(m, &(shoal_compile_options){.optimizer = {.name = "sdg"}}), SHOAL_ERR_ARGUMENT,
-               "did you mean sgd");
+               "did you mean 'sgd'");
   shoal_model_destroy(m);
   assert_fails(shoal_model_create(SHOAL_SHAPE(8, 0), &m), SHOAL_ERR_ARGUMENT, "[8,0]");
 }
@@ -590,8 +590,8 @@ static void known_models(void **state) {
   static const struct {
     const char *name;
     int64_t parameters;
-  } wanted[] = {{"softmax", 7850}, {"lenet", 61706}, {"alexnet", 61100840}, {"sparse-lr", 500}};
-  for (int i = 0; i < 4; i++) {
+  } wanted[] = {{"softmax", 7850}, {"lenet", 61706}, {"alexnet", 61100840}, {"sparse-lr", 500}, {"linear", 2}};
+  for (int i = 0; i < 5; i++) {
     const shoal_model_kind *kind = shoal_model_kind_find(wanted[i].name);
     assert_non_null(kind);
     assert_ptr_equal(kind, shoal_model_kind_at(i));
@@ -602,7 +602,7 @@ static void known_models(void **state) {
     assert_int_equal(shoal_model_parameters(m), wanted[i].parameters);
     shoal_model_destroy(m);
   }
-  assert_null(shoal_model_kind_at(4));
+  assert_null(shoal_model_kind_at(5));
   assert_null(shoal_model_kind_find("lenet-5"));
   shoal_model *m;
   assert_ok(shoal_model_create(SHOAL_SHAPE(28, 28, 1), &m));
