@@ -33,11 +33,11 @@ static void make(run *r) {
   r->hosts[0] = (verdict_host){.name = "a", .cores = 8, .own = 2.75};
   r->hosts[1] = (verdict_host){.name = "b", .cores = 8};
   r->facts = (verdict_facts){.tasks = r->tasks, .n_tasks = WORKERS + 1, .hosts = r->hosts, .n_hosts = 1,
-                             .workers = WORKERS, .servers = 1, .together = true, .next_threads = 1, .batch = 64,
+                             .workers = WORKERS, .servers = 1, .sync = true, .next_threads = 1, .batch = 64,
                              .seconds = 10, .examples_per_second = 19200, .rate = 0.6, .usual_rate = 0.2};
 }
 
-static const verdict_warning *warning(const verdict *v, const char *kind) {
+static const shoal_verdict_warning *warning(const shoal_verdict *v, const char *kind) {
   for (int i = 0; i < v->n_warnings; i++)
     if (!strcmp(v->warnings[i].kind, kind)) return &v->warnings[i];
   return NULL;
@@ -45,7 +45,7 @@ static const verdict_warning *warning(const verdict *v, const char *kind) {
 
 static void causes(void **state) {
   run r;
-  verdict v;
+  shoal_verdict v;
   make(&r);
   verdict_make(&r.facts, &v);
   assert_int_equal(v.cause, VERDICT_COMPUTING);
@@ -73,7 +73,7 @@ static void causes(void **state) {
 
 static void one_slow_worker(void **state) {
   run r;
-  verdict v;
+  shoal_verdict v;
   make(&r);
   set(&r, 0, 3, 0.5, 6.3, 0.2, 0);
   set(&r, 2, 3, 0.5, 6.3, 0.2, 0);
@@ -89,13 +89,13 @@ static void one_slow_worker(void **state) {
 
 static void warnings(void **state) {
   run r;
-  verdict v;
+  shoal_verdict v;
   make(&r);
   r.facts.rate = 0.2;
   verdict_make(&r.facts, &v);
   assert_non_null(strstr(warning(&v, "batch_grew")->text, "3 x 64 = 192"));
   assert_non_null(strstr(warning(&v, "batch_grew")->text, "--scale-lr: a rate of 0.6"));
-  r.facts.together = false; /* then an update takes one batch */
+  r.facts.sync = false; /* then an update takes one batch */
   verdict_make(&r.facts, &v);
   assert_null(warning(&v, "batch_grew"));
   r.tasks[2].gradients = 0;
@@ -119,7 +119,7 @@ static void warnings(void **state) {
 
 static void short_runs(void **state) {
   run r;
-  verdict v;
+  shoal_verdict v;
   make(&r);
   r.facts.seconds = 0.1;
   verdict_make(&r.facts, &v);
@@ -136,7 +136,7 @@ static void short_runs(void **state) {
 
 static void one_more_worker(void **state) {
   run r;
-  verdict v;
+  shoal_verdict v;
   make(&r);
   verdict_make(&r.facts, &v); /* a step: 10 ms; a gradient more: 0.1 ms */
   assert_true(v.has_next);
@@ -157,13 +157,13 @@ static void one_more_worker(void **state) {
 
 static void no_forecast(void **state) {
   run r;
-  verdict v;
+  shoal_verdict v;
   make(&r);
   r.hosts[0].cores = 3; /* sync: a fourth would have to take turns */
   verdict_make(&r.facts, &v);
   assert_false(v.has_next);
   assert_non_null(strstr(v.next_text, "No forecast for 4 workers: with 1 thread each they would have to share 3"));
-  r.facts.together = false;
+  r.facts.sync = false;
   verdict_make(&r.facts, &v);
   assert_true(v.has_next);
   r.facts.next_threads = r.tasks[0].threads = 2;
@@ -207,7 +207,7 @@ static void against_runs(void **state) {
   for (size_t i = 0; i < sizeof measured_runs / sizeof *measured_runs; i++) {
     const measured_run *m = &measured_runs[i];
     run r;
-    verdict v;
+    shoal_verdict v;
     make(&r);
     double n = m->workers;
     for (int w = 0; w < m->workers; w++) {
@@ -222,7 +222,7 @@ static void against_runs(void **state) {
     r.hosts[0] = (verdict_host){.name = "a", .cores = 2, .own = (n * m->worker_cpu + m->server_cpu) / 100};
     r.facts.n_tasks = m->workers + 1;
     r.facts.workers = m->workers;
-    r.facts.together = m->sync;
+    r.facts.sync = m->sync;
     r.facts.next_threads = m->next_threads;
     r.facts.seconds = m->seconds;
     r.facts.examples_per_second = m->speed;

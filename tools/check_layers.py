@@ -8,7 +8,7 @@ import re
 import sys
 
 LAYERS = ["base", "tensor", "kernel", "graph", "exec", "data", "net", "cluster", "dist", "train", "observe", "models",
-          "cli"]
+          "run", "cli"]
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 
 

@@ -37,7 +37,8 @@ typedef enum {
   SHOAL_ERR_SYSTEM,    /**< the machine: memory, disk, a system call */
   SHOAL_ERR_NUMERIC,   /**< the job: a loss that is no number */
   SHOAL_ERR_CANCELLED, /**< somebody asked to stop */
-  SHOAL_ERR_INTERNAL   /**< Shoal itself: please report it */
+  SHOAL_ERR_INTERNAL,  /**< Shoal itself: please report it */
+  SHOAL_ERR_REPORTED   /**< another process of the job, which has said why itself */
 } shoal_code;
 
 /** NULL on success, otherwise an error that the caller owns: pass it on, or free it with shoal_status_free. */

@@ -144,6 +144,8 @@ SHOAL_API int64_t shoal_model_parameters(const shoal_model *m);
 SHOAL_API int64_t shoal_model_classes(const shoal_model *m);
 /** Numbers that shoal_model_predict gives for a row: a probability for each class, or of a regression what is predicted. */
 SHOAL_API int64_t shoal_model_outputs(const shoal_model *m);
+/** Whether its examples are sparse rows. */
+SHOAL_API bool shoal_model_is_sparse(const shoal_model *m);
 /** Threads that it computes with. */
 SHOAL_API int shoal_model_threads(const shoal_model *m);
 /** "layer  output shape  parameters" lines, ended by a total; the caller frees it. NULL: no memory. */
@@ -189,6 +191,10 @@ typedef struct {
   double rmse;             /**< root of the mean squared error */
   double r2;               /**< 1 - squared error / squared distance from the targets' mean; NaN: they are all the same */
 } shoal_evaluation;
+/** Room for what shoal_evaluation_text writes. */
+#define SHOAL_EVALUATION_TEXT 64
+/** "accuracy 98.12 %", or of a regression "RMSE 54.3, R2 0.481". Returns `out`. */
+SHOAL_API const char *shoal_evaluation_text(const shoal_evaluation *e, char out[SHOAL_EVALUATION_TEXT]);
 
 /** What callbacks see. */
 typedef struct {

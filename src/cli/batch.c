@@ -2,9 +2,9 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "cli/job.h"
+#include "cli/flags.h"
 #include "cli/progress.h"
-#include "cli/run_dir.h"
+#include "run/run_dir.h"
 #include "cli/say.h"
 #include "cli/table.h"
 #include "cluster/launch.h"
@@ -69,17 +69,19 @@ shoal_status batch_add_words(batch_run *r, const char *words) {
 }
 
 shoal_status batch_check(const batch_run *r, int64_t *seed) {
-  job_flags f = JOB_FLAGS_NONE_GIVEN;
-  flags_parsed *parsed = malloc(sizeof *parsed);
-  if (!parsed) return status_no_memory();
-  const shoal_model_kind *kind;
-  shoal_status status = job_find_kind(r->words[1], &kind);
-  if (!status) status = flags_parse(job_table, r->count - 2, (char **)r->words + 2, &f, parsed);
-  if (!status) job_fill(&f, parsed, kind);
-  if (!status) status = job_check(&f, parsed, kind);
-  *seed = f.seed;
-  free(parsed);
-  return status_wrap(status, "%s", r->name);
+  shoal_job job;
+  flags_parsed parsed;
+  shoal_job_init(&job);
+  shoal_status status = flags_parse(shoal_job_settings(), r->count - 2, (char **)r->words + 2, &job, &parsed);
+  job.model = r->words[1];
+  if (!status) status = shoal_job_resolve(&job);
+  *seed = job.seed;
+  if (!status) return NULL;
+  char *words = flags_in_words(shoal_status_message(status));
+  shoal_status told = status_make(shoal_status_code(status), "%s: %s", r->name, words ? words : "?");
+  free(words);
+  shoal_status_free(status);
+  return told;
 }
 
 /* ---- files */

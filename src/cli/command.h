@@ -15,6 +15,7 @@ typedef struct {
   const char *summary;   /* one line, no full stop */
   const char *details;   /* paragraphs for --help and the man page, wrapped by hand at 78 columns; may be NULL */
   const flag_row *flags;
+  const flag_row *(*flag_table)(void); /* in place of `flags`, where the library has the table */
   const char *(*word_at)(int i); /* what an argument may be, for the completion; NULL past the end. NULL: files */
   int (*run)(int argc, char **argv); /* arguments after the command's name; returns the exit status */
 } command;
@@ -25,6 +26,8 @@ extern const command command_doctor, command_trace;
 extern const command command_report, command_dash, command_sweep, command_reproduce;
 extern const command command_run, command_server, command_matmul;
 extern const command command_data_list, command_data_inspect, command_data_convert, command_data_generate;
+
+static inline const flag_row *command_flags(const command *c) { return c->flag_table ? c->flag_table() : c->flags; }
 
 const command *command_at(int i); /* NULL past the end */
 const command *command_find(const char *name);
@@ -42,6 +45,8 @@ const char *model_name_at(int i);
 void command_print_help(const command *c, FILE *to);
 /* Prints "shoal COMMAND: message" on standard error, frees the status and returns the exit status that fits it. */
 int command_fail(const command *c, shoal_status status);
+/* The same without freeing it. */
+int command_explain(const command *c, const struct shoal_error *why);
 
 /* The man page and the bash completion, made from the tables. */
 void manual_print(FILE *to);

@@ -39,36 +39,6 @@ shoal_status data_read_options(const read_flags *f, const char *files, int64_t b
   return NULL;
 }
 
-static void describe_column(const csv_column *c, size_t number, const char *indent, text *out) {
-  char words[CLASS_NAMES_TEXT], own[32];
-  snprintf(own, sizeof own, "column %zu", number);
-  text_add(out, "%s%s: ", indent, c->name ? c->name : own);
-  if (c->kind == CSV_CATEGORIES)
-    text_add(out, "%d categories (%s)", c->words.count,
-             class_names_describe((const char *const *)c->words.names, words));
-  else if (c->kind == CSV_HASH) text_add(out, "text, hashed to %d numbers", c->width);
-  if (c->missing > 0)
-    text_add(out, "%s%lld missing", c->kind == CSV_NUMBER ? "" : ", ", (long long)c->missing);
-  if (c->missing > 0 && c->kind == CSV_NUMBER) text_add(out, ", mean %.6g", c->mean);
-  text_add(out, "\n");
-}
-
-shoal_status data_describe_columns(const char *learned, const char *indent, int most, text *out) {
-  preprocessing p;
-  int shown = 0, left = 0;
-  TRY(preprocessing_parse(learned, &p));
-  for (size_t i = 0; i < p.table.count; i++) {
-    const csv_column *c = &p.table.columns[i];
-    if (c->role != CSV_FEATURE || (c->kind == CSV_NUMBER && c->missing <= 0)) continue;
-    if (shown < most) describe_column(c, i, indent, out);
-    else left++;
-    shown++;
-  }
-  if (left) text_add(out, "%s... and %d more\n", indent, left);
-  preprocessing_fini(&p);
-  return NULL;
-}
-
 int64_t data_files_bytes(const files_list *files) {
   int64_t bytes = 0;
   for (size_t i = 0; i < files->count; i++) {

@@ -45,9 +45,6 @@ const char *const *data_split_names(void);
  * *options are borrowed from f and `found`, which the caller frees with text_fini. */
 SHOAL_CHECKED shoal_status data_read_options(const read_flags *f, const char *files, int64_t batch, text *found,
                                              shoal_pipeline_options *options);
-/* Of columns that are more than plain numbers, a line each, with `indent` before it: "Sex: 2 categories (female,
- * male)". At most `most` of them. learned: as shoal_pipeline_preprocessing gives it. */
-SHOAL_CHECKED shoal_status data_describe_columns(const char *learned, const char *indent, int most, text *out);
 /* Bytes of the files; 0 for what is made, not read. */
 int64_t data_files_bytes(const files_list *files);
 

@@ -258,7 +258,7 @@ static shoal_status print_json(const char *path, const findings *f) {
 /* Columns of text, and those with missing values that were filled. */
 static shoal_status print_columns(const char *learned) {
   text lines = {0};
-  TRY(data_describe_columns(learned, "               ", SHOWN_COLUMNS, &lines));
+  TRY(preprocessing_describe(learned, "               ", SHOWN_COLUMNS, &lines));
   if (lines.data) printf("columns        %s", lines.data + strspn(lines.data, " "));
   text_fini(&lines);
   return NULL;

@@ -1,6 +1,6 @@
 /* shoal doctor: what this machine offers, and whether the tasks of a described cluster reach each other. */
 #include "cli/command.h"
-#include "cli/described.h"
+#include "run/cluster_member.h"
 #include "cli/interrupt.h"
 #include "net/key_ring.h"
 #include "cli/machine.h"
@@ -229,7 +229,7 @@ static shoal_status look_at_cluster(const doctor_flags *f, findings *d) {
 
 static shoal_status doctor(const doctor_flags *f, bool *healthy) {
   findings d = {.problems = json_array()};
-  shoal_status status = described_read(f->cluster, f->task, 0, &d.described, &d.place);
+  shoal_status status = cluster_member_read(f->cluster, f->task, 0, &d.described, &d.place);
   if (!status) d.count = machine_look(d.facts);
   if (!status && d.described) status = look_at_cluster(f, &d);
   if (!status) {

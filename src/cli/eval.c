@@ -1,28 +1,24 @@
 /* shoal eval: how well a trained model does on data. */
 #include "cli/command.h"
-#include "cli/saved.h"
 #include "cli/say.h"
+#include "cli/confusion.h"
 #include "cli/table.h"
+#include "cli/trained_flags.h"
 #include "data/class_names.h"
 
 #include <math.h>
 
 typedef struct {
-  saved_options saved;
+  shoal_trained_options model;
   const char *split;
   bool json, confusion;
 } eval_flags;
 
-static const char *const *split_names(void) {
-  static const char *const names[] = {"test", "train", NULL};
-  return names;
-}
-
 static const flag_row eval_table[] = {
-    SAVED_FLAGS(offsetof(eval_flags, saved)),
+    TRAINED_FLAGS(offsetof(eval_flags, model)),
     {.name = "split", .kind = FLAG_CHOICE, .offset = offsetof(eval_flags, split), .value = "NAME",
-     .help = "which rows of the data", .standard = "test", .choices = split_names},
-    {.name = "top-k", .kind = FLAG_INT, .offset = offsetof(eval_flags, saved.top_k), .value = "K",
+     .help = "which rows of the data", .standard = "test", .choices = trained_split_names},
+    {.name = "top-k", .kind = FLAG_INT, .offset = offsetof(eval_flags, model.top_k), .value = "K",
      .help = "also report how often the class is among the K likeliest", .least = 1, .most = 1e6},
     {.name = "confusion", .kind = FLAG_BOOL, .offset = offsetof(eval_flags, confusion),
      .help = "how often each class is taken for each other one, also of more than 20 classes"},
@@ -32,15 +28,33 @@ static const flag_row eval_table[] = {
 
 static json_t *number(double value) { return isfinite(value) ? json_real(value) : json_null(); }
 
-static shoal_status print_json(const saved_model *s, const char *split, const shoal_evaluation *e,
-                               const confusion *counts) {
-  json_t *o = json_pack("{s:s, s:s, s:s, s:s, s:I, s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o}", "model", s->kind->name,
-                        "weights", s->weights, "data", s->job.data, "split", split, "examples", (json_int_t)e->examples,
-                        "loss", number(e->loss), "accuracy", number(e->accuracy), "top_k", number(e->top_k), "auc",
-                        number(e->auc), "seconds", number(e->seconds), "unknown_entries",
+static json_t *names_json(const char *const *names) {
+  json_t *list = names ? json_array() : json_null();
+  for (int i = 0; names && names[i]; i++) json_array_append_new(list, json_string(names[i]));
+  return list;
+}
+
+static json_t *confusion_json(const shoal_confusion *c) {
+  json_t *all = c->counts ? json_array() : json_null();
+  for (int i = 0; c->counts && i < c->classes; i++) {
+    json_t *row = json_array();
+    for (int k = 0; k < c->classes; k++) json_array_append_new(row, json_integer(c->counts[i * c->classes + k]));
+    json_array_append_new(all, row);
+  }
+  return all;
+}
+
+static shoal_status print_json(shoal_trained *t, const shoal_test_result *r) {
+  const shoal_evaluation *e = &r->scores;
+  const shoal_job *job = shoal_trained_job(t);
+  json_t *o = json_pack("{s:s, s:s, s:s, s:s, s:I, s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o}", "model", job->model,
+                        "weights", shoal_trained_weights(t), "data", job->data, "split", r->split, "examples",
+                        (json_int_t)e->examples, "loss", number(e->loss), "accuracy", number(e->accuracy), "top_k",
+                        number(e->top_k), "auc", number(e->auc), "seconds", number(e->seconds), "unknown_entries",
                         (json_int_t)e->unknown_entries, "class_names",
-                        class_names_to_json(shoal_model_class_names(s->model)), "confusion", confusion_json(counts), "mae",
-                        number(e->mae), "rmse", number(e->rmse), "r2", number(e->r2));
+                        names_json(shoal_model_class_names(shoal_trained_model(t))), "confusion",
+                        confusion_json(&r->confusion), "mae", number(e->mae), "rmse", number(e->rmse), "r2",
+                        number(e->r2));
   if (!o) return status_no_memory();
   json_dumpf(o, stdout, JSON_INDENT(2));
   putchar('\n');
@@ -48,20 +62,22 @@ static shoal_status print_json(const saved_model *s, const char *split, const sh
   return NULL;
 }
 
-static void print_table(const saved_model *s, const char *split, const shoal_evaluation *e) {
+static void print_table(shoal_trained *t, const shoal_test_result *r) {
   enum { MODEL, DATA, ROWS, LOSS, FIGURES, COLUMNS = FIGURES + 3 };
+  const shoal_evaluation *e = &r->scores;
+  const shoal_job *job = shoal_trained_job(t);
   char top_k[32];
   table_column c[COLUMNS] = {
-      [MODEL] = {"model", true, ""},   [DATA] = {"data", true, ""},
+      [MODEL] = {"model", true, ""},    [DATA] = {"data", true, ""},
       [ROWS] = {"examples", false, ""}, [LOSS] = {"loss", false, ""},
   };
   int n = FIGURES;
-  table_set_text(&c[MODEL], s->kind->name);
-  const char *data = !strcmp(split, "test") && s->job.test_data ? s->job.test_data : s->job.data;
-  snprintf(c[DATA].cell, TABLE_CELL, "%.40s, %s", data, split);
+  table_set_text(&c[MODEL], job->model);
+  const char *data = !strcmp(r->split, "test") && job->test_data ? job->test_data : job->data;
+  snprintf(c[DATA].cell, TABLE_CELL, "%.40s, %s", data, r->split);
   table_set_int(&c[ROWS], e->examples);
   table_set_number(&c[LOSS], e->loss, 4);
-  if (!s->classes) {
+  if (!shoal_model_classes(shoal_trained_model(t))) {
     const struct {
       const char *head;
       double value;
@@ -75,47 +91,38 @@ static void print_table(const saved_model *s, const char *split, const shoal_eva
     table_set_share(&c[n++], e->accuracy);
   }
   if (isfinite(e->top_k)) {
-    snprintf(top_k, sizeof top_k, "top %lld", (long long)s->job.top_k);
+    snprintf(top_k, sizeof top_k, "top %lld", (long long)job->top_k);
     c[n].head = top_k;
     table_set_share(&c[n++], e->top_k);
   } else if (isfinite(e->auc)) {
     c[n].head = "AUC";
     table_set_number(&c[n++], e->auc, 4);
   }
-  printf("%s\n\n", s->weights);
+  printf("%s\n\n", shoal_trained_weights(t));
   table_print(stdout, c, 1, n, terminal_width(stdout));
 }
 
-static shoal_status print_text(const saved_model *s, const char *split, const shoal_evaluation *e,
-                               const confusion *counts) {
+static shoal_status print_text(shoal_trained *t, const shoal_test_result *r) {
   char count[COUNTED_TEXT];
-  print_table(s, split, e);
-  if (counts->counts) TRY(confusion_print(counts, shoal_model_class_names(s->model), stdout));
-  if (e->unknown_entries)
+  print_table(t, r);
+  if (r->confusion.counts)
+    TRY(confusion_print(&r->confusion, shoal_model_class_names(shoal_trained_model(t)), stdout));
+  if (r->scores.unknown_entries)
     say(stdout, "\nLeft out: %s of the rows with an index that the model does not know.\n",
-        counted_text(e->unknown_entries, "value", count));
+        counted_text(r->scores.unknown_entries, "value", count));
   return NULL;
 }
 
 static shoal_status eval(const char *target, const eval_flags *f) {
-  saved_model s;
-  TRY(saved_model_load(target, &f->saved, &s));
-  const char *split = saved_split(&s, &f->saved, f->split);
-  job_rows rows = {0};
-  shoal_evaluation e;
-  confusion counts = {0};
-  shoal_status status = NULL;
-  const job_rows_options which = {
-      .split = split, .known = job_learned_of(s.model), .scored = true};
-  TRY_GOTO(status, job_open_rows(&s.job, s.kind, &which, &rows), done);
-  if (s.classes && (s.classes <= CONFUSION_CLASSES || f->confusion)) TRY_GOTO(status, confusion_init(&counts, s.classes), done);
-  TRY_GOTO(status, job_evaluate(s.model, &rows, &counts, &e), done);
-  if (!f->split && !strcmp(split, "train")) split = "all";
-  status = f->json ? print_json(&s, split, &e, &counts) : print_text(&s, split, &e, &counts);
-done:
-  confusion_fini(&counts);
-  job_close_rows(&rows);
-  saved_model_fini(&s);
+  shoal_trained *t;
+  shoal_test_result r;
+  TRY(shoal_trained_open(target, &f->model, &t));
+  shoal_status status = shoal_trained_evaluate(t, f->split, f->confusion, &r);
+  if (!status) {
+    status = f->json ? print_json(t, &r) : print_text(t, &r);
+    shoal_test_result_free(&r);
+  }
+  shoal_trained_close(t);
   return status;
 }
 

@@ -1,12 +1,11 @@
 /* shoal export: the weights of a linear model as text. */
 #include "cli/command.h"
-#include "cli/saved.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
 typedef struct {
-  saved_options saved;
+  shoal_trained_options model;
   const char *as;
 } export_flags;
 
@@ -19,7 +18,7 @@ static const flag_row export_table[] = {
     {.name = "as", .kind = FLAG_CHOICE, .offset = offsetof(export_flags, as), .value = "NAME",
      .help = "liblinear: a model file for its predict; pairs: 'index weight' lines of those that are not 0",
      .standard = "liblinear", .choices = form_names},
-    {.name = "model", .kind = FLAG_TEXT, .offset = offsetof(export_flags, saved.model), .value = "NAME",
+    {.name = "model", .kind = FLAG_TEXT, .offset = offsetof(export_flags, model.model), .value = "NAME",
      .help = "which model it is, when the file lies outside a run", .standard = "from the run's settings"},
     {0},
 };
@@ -31,21 +30,22 @@ typedef struct {
   int64_t last;      /* largest feature whose weight is not 0; 0: none */
 } linear_model;
 
-static shoal_status find_weights(saved_model *s, linear_model *out) {
+static shoal_status find_weights(shoal_trained *t, linear_model *out) {
   linear_model m = {0};
-  shoal_graph *g = shoal_model_graph(s->model);
+  shoal_model *model = shoal_trained_model(t);
+  shoal_graph *g = shoal_model_graph(model);
   shoal_value *kernel = shoal_graph_find(g, "sparse_dense/kernel"), *bias = shoal_graph_find(g, "sparse_dense/bias");
   if (!kernel)
     return status_make(SHOAL_ERR_ARGUMENT,
-                       "%s is no linear model of sparse rows; its weights are in %s, as safetensors", s->kind->name,
-                       s->weights);
-  shoal_tensor t;
-  TRY(shoal_session_variable(shoal_model_session(s->model), kernel, &t));
-  m.w = t.data;
-  m.features = t.shape.dim[0];
+                       "%s is no linear model of sparse rows; its weights are in %s, as safetensors", shoal_trained_job(t)->model,
+                       shoal_trained_weights(t));
+  shoal_tensor values;
+  TRY(shoal_session_variable(shoal_model_session(model), kernel, &values));
+  m.w = values.data;
+  m.features = values.shape.dim[0];
   if (bias) {
-    TRY(shoal_session_variable(shoal_model_session(s->model), bias, &t));
-    m.bias = t.data;
+    TRY(shoal_session_variable(shoal_model_session(model), bias, &values));
+    m.bias = values.data;
   }
   for (int64_t i = 1; i < m.features; i++)
     if (m.w[i] != 0) m.last = i;
@@ -89,12 +89,12 @@ static shoal_status export_to(const linear_model *m, const export_flags *f, cons
 static shoal_status export_model(const flags_parsed *words, const export_flags *f) {
   if (words->count < 1 || words->count > 2)
     return status_make(SHOAL_ERR_ARGUMENT, "expected a run's folder or a safetensors file, and maybe a file to write");
-  saved_model s;
+  shoal_trained *t;
   linear_model m;
-  TRY(saved_model_load(words->words[0], &f->saved, &s));
-  shoal_status status = find_weights(&s, &m);
+  TRY(shoal_trained_open(words->words[0], &f->model, &t));
+  shoal_status status = find_weights(t, &m);
   if (!status) status = export_to(&m, f, words->count > 1 ? words->words[1] : NULL);
-  saved_model_fini(&s);
+  shoal_trained_close(t);
   return status;
 }
 

@@ -41,12 +41,19 @@ const char *model_name_at(int i) {
   return kind ? kind->name : NULL;
 }
 
-int command_fail(const command *c, shoal_status status) {
-  bool wrong_use = shoal_status_code(status) == SHOAL_ERR_ARGUMENT;
-  say(stderr, "shoal %s: %s\n", c->name, shoal_status_message(status));
+int command_explain(const command *c, const struct shoal_error *why) {
+  const bool wrong_use = shoal_status_code(why) == SHOAL_ERR_ARGUMENT;
+  char *words = flags_in_words(shoal_status_message(why));
+  say(stderr, "shoal %s: %s\n", c->name, words ? words : shoal_status_message(why));
+  free(words);
   if (wrong_use) say(stderr, "'%s %s --help' lists what it takes.\n", called(), c->name);
-  shoal_status_free(status);
   return wrong_use ? EXIT_WRONG_USE : EXIT_JOB_FAILED;
+}
+
+int command_fail(const command *c, shoal_status status) {
+  const int code = command_explain(c, status);
+  shoal_status_free(status);
+  return code;
 }
 
 void command_print_help(const command *c, FILE *to) {
@@ -54,7 +61,7 @@ void command_print_help(const command *c, FILE *to) {
       c->arguments);
   if (c->details) fprintf(to, "\n%s", c->details);
   fputs("\nFlags:\n", to);
-  flags_help(c->flags, to);
+  flags_help(command_flags(c), to);
 }
 
 static void print_overview(FILE *to) {

@@ -89,7 +89,7 @@ void manual_print(FILE *to) {
       fputs(".PP\n", to);
       roff_details(to, c->details);
     }
-    for (const flag_row *row = c->flags; row->name; row++)
+    for (const flag_row *row = command_flags(c); row->name; row++)
       if (!(row->marks & FLAG_HIDDEN)) manual_flag(to, row);
     fputs(".TP\n.B \\-\\-help\nexplain the command.\n", to);
   }
@@ -174,14 +174,14 @@ void completion_print(FILE *to) {
   const command *c;
   fputs("  case $command:$prev in\n", to);
   for (int i = 0; (c = command_at(i)); i++)
-    for (const flag_row *row = c->flags; row->name; row++)
+    for (const flag_row *row = command_flags(c); row->name; row++)
       if (row->kind != FLAG_BOOL && !(row->marks & FLAG_HIDDEN)) complete_value(to, c, row);
   fputs("  esac\n  case $command:$cur in\n", to);
   for (int i = 0; (c = command_at(i)); i++) {
     fputs("    ", to);
     joined_name(to, c);
     fputs(":-*) COMPREPLY=($(compgen -W \"", to);
-    for (const flag_row *row = c->flags; row->name; row++)
+    for (const flag_row *row = command_flags(c); row->name; row++)
       if (!(row->marks & FLAG_HIDDEN)) fprintf(to, "--%s ", row->name);
     fputs("--help\" -- \"$cur\")) ;;\n", to);
     fputs("    ", to);

@@ -3,7 +3,7 @@
 #include "base/mem.h"
 #include "cli/command.h"
 #include "cli/graph_crew.h"
-#include "cli/run_dir.h"
+#include "run/run_dir.h"
 #include "cli/say.h"
 #include "cli/table.h"
 #include "cli/yardstick.h"

@@ -158,8 +158,8 @@ void progress_epoch(progress *p, const shoal_progress *now) {
   if (isfinite(now->validation_loss)) text_add(&line, "  validation loss %.4f", now->validation_loss);
   if (isfinite(now->validation_accuracy))
     text_add(&line, "  validation accuracy %.2f %%", 100 * now->validation_accuracy);
-  char figures[EVALUATION_TEXT];
-  if (now->test.examples) text_add(&line, "  test %s", evaluation_text(&now->test, figures));
+  char figures[SHOAL_EVALUATION_TEXT];
+  if (now->test.examples) text_add(&line, "  test %s", shoal_evaluation_text(&now->test, figures));
   text_add(&line, "  rate %.4g  %s examples/s  %.1f s", now->rate, speed_text(p->speed, speed),
            now->examples_seconds);
   if (line.data) say_indented(p->to, INDENT, "%s\n", line.data);

@@ -3,7 +3,7 @@
 #include "cli/command.h"
 #include "cli/experiments.h"
 #include "cli/interrupt.h"
-#include "cli/run_dir.h"
+#include "run/run_dir.h"
 #include "cli/say.h"
 #include "cli/table.h"
 #include "shoal/models.h"
@@ -51,7 +51,7 @@ static shoal_status find(const flags_parsed *parsed, const experiment **out) {
       return NULL;
     }
   }
-  const char *near = text_nearest(parsed->words[0], names, n);
+  const char *near = shoal_nearest_name(parsed->words[0], names, n);
   return status_make(SHOAL_ERR_ARGUMENT, "unknown experiment '%s'%s%s%s; '%s reproduce --list' lists them",
                      parsed->words[0], near ? "; did you mean " : "", near ? near : "", near ? "?" : "", called());
 }

@@ -1,7 +1,7 @@
 /* shoal sweep: a grid of training runs and one comparison. */
 #include "cli/command.h"
 #include "cli/interrupt.h"
-#include "cli/run_dir.h"
+#include "run/run_dir.h"
 #include "cli/say.h"
 #include "cli/sweep_grid.h"
 #include "cli/sweep_result.h"
@@ -92,7 +92,7 @@ static shoal_status take_up(sweep *s) {
     return status_make(SHOAL_ERR_INPUT, "%s: %s; expected the description of a sweep", s->description,
                        s->kept ? "no list of arguments" : error.text);
   int64_t repeats = json_integer_value(json_object_get(s->kept, "repeats"));
-  if (flags_given(sweep_table, &s->parsed, "repeats") && repeats != s->flags.repeats)
+  if (s->flags.repeats && repeats != s->flags.repeats)
     return status_make(SHOAL_ERR_ARGUMENT, "%s: the sweep there has --repeats %lld", s->folder, (long long)repeats);
   s->flags.repeats = repeats > 0 ? repeats : 1;
   json_t *now = words_json(s);
@@ -173,6 +173,7 @@ static void say_how_to_go_on(const sweep *s) {
 /* *exit_status: of a sweep that came to an end of some kind. */
 static shoal_status run(sweep *s, int *exit_status) {
   TRY(open_folder(s));
+  if (!s->flags.repeats) s->flags.repeats = 1;
   TRY(sweep_grid_read(s->rest_count, s->rest, &s->grid));
   s->runs.folder = s->folder;
   s->runs.quiet = s->flags.quiet;
@@ -205,7 +206,7 @@ static shoal_status run(sweep *s, int *exit_status) {
 }
 
 static int run_sweep(int argc, char **argv) {
-  sweep s = {.flags.repeats = 1};
+  sweep s = {0};
   int exit_status = EXIT_GOOD;
   shoal_status status = split(&s, argc, argv);
   if (!status && s.parsed.help)

@@ -1,7 +1,7 @@
 #include "cli/sweep_grid.h"
 
 #include "base/mem.h"
-#include "cli/job.h"
+#include "run/job.h"
 #include "cli/say.h"
 
 #include <string.h>
@@ -13,17 +13,17 @@ void sweep_grid_fini(sweep_grid *g) {
 }
 
 static const flag_row *find(const char *name, size_t length) {
-  for (const flag_row *row = job_table; row->name; row++)
+  for (const flag_row *row = shoal_job_settings(); row->name; row++)
     if (strlen(row->name) == length && !memcmp(row->name, name, length)) return row;
   return NULL;
 }
 
 /* What train says of a flag nobody knows. */
 static shoal_status unknown(char *word) {
-  job_flags ignored;
+  shoal_job ignored;
   flags_parsed parsed;
   char *argv[] = {word};
-  return flags_parse(job_table, 1, argv, &ignored, &parsed);
+  return flags_parse(shoal_job_settings(), 1, argv, &ignored, &parsed);
 }
 
 static shoal_status add_value(sweep_axis *axis, const char *value) {
@@ -31,7 +31,7 @@ static shoal_status add_value(sweep_axis *axis, const char *value) {
     return status_make(SHOAL_ERR_ARGUMENT, "--%s: more than %d values", axis->flag->name, VALUES_MOST);
   for (int i = 0; i < axis->count; i++)
     if (!strcmp(axis->values[i], value))
-      return status_make(SHOAL_ERR_ARGUMENT, "--%s: %s stands there twice", axis->flag->name, value);
+      return status_make(SHOAL_ERR_ARGUMENT, "--%s: %s is listed twice", axis->flag->name, value);
   if (axis->flag->kind == FLAG_BOOL && strcmp(value, "yes") && strcmp(value, "no"))
     return status_make(SHOAL_ERR_ARGUMENT, "--%s takes no value, or yes, no or yes,no", axis->flag->name);
   axis->values[axis->count++] = value;
@@ -69,7 +69,7 @@ static shoal_status read_words(sweep_grid *g) {
     const flag_row *row = find(name, equals ? (size_t)(equals - name) : strlen(name));
     if (!row) return unknown(word);
     int64_t ignored;
-    bool alone = row->bare && (i + 1 == g->words_count || !text_to_int(g->words[i + 1], &ignored));
+    bool alone = row->bare && (i + 1 == g->words_count || !shoal_parse_int(g->words[i + 1], &ignored));
     if (!value && row->kind != FLAG_BOOL && !alone) {
       if (i + 1 == g->words_count)
         return status_make(SHOAL_ERR_ARGUMENT, "--%s needs a value: --%s %s", row->name, row->name, row->value);
@@ -156,7 +156,7 @@ static shoal_status add_words(const sweep_grid *g, int cell, batch_run *r) {
   for (int i = 0; i < g->count; i++) {
     const sweep_axis *f = &g->flags[i];
     const char *value = value_of(g, cell, f->flag->name);
-    if (alone && !job_flag_suits(f->flag->name, "single", kind)) continue;
+    if (alone && !job_setting_suits(f->flag->name, "single", kind)) continue;
     if (f->flag->kind == FLAG_BOOL && !strcmp(value, "no")) continue;
     char flag[FLAG_LABEL];
     snprintf(flag, sizeof flag, "--%s", f->flag->name);

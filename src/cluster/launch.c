@@ -6,8 +6,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -29,6 +31,7 @@ typedef struct {
 } task;
 
 struct launch {
+  char program[PATH_MAX]; /* looked for in PATH when it has no slash */
   task *tasks;
   size_t n, capacity;
 };
@@ -36,12 +39,15 @@ struct launch {
 shoal_status launch_create(launch **out) {
   launch *l = calloc(1, sizeof *l);
   if (!l) return status_no_memory();
+  launch_program(l, "/proc/self/exe");
   *out = l;
   return NULL;
 }
 
+void launch_program(launch *l, const char *program) { snprintf(l->program, sizeof l->program, "%s", program); }
+
 /* In the child, between fork and exec: only calls that are safe there. */
-static void become(pid_t parent, int report, int log, char *const *argv) {
+static void become(const char *program, pid_t parent, int report, int log, char *const *argv) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(127); /* it died before it was watched */
@@ -58,15 +64,15 @@ static void become(pid_t parent, int report, int log, char *const *argv) {
   dup2(log, STDOUT_FILENO);
   dup2(log, STDERR_FILENO);
   dup2(report, LAUNCH_REPORT_FD);
-  execv("/proc/self/exe", argv);
-  static const char why[] = "the program could not be started again\n";
+  execvp(program, argv);
+  static const char why[] = "the program of this task could not be started\n";
   ssize_t ignored = write(STDERR_FILENO, why, sizeof why - 1);
   (void)ignored;
   _exit(127);
 }
 
 /* Starts the process of a task that has none. more: flags for the log. */
-static shoal_status spawn(task *t, char *const *argv, int more) {
+static shoal_status spawn(const launch *l, task *t, char *const *argv, int more) {
   int pipes[2] = {-1, -1};
   shoal_status status = NULL;
   int file = open(t->log, O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND | more, 0666);
@@ -79,7 +85,7 @@ static shoal_status spawn(task *t, char *const *argv, int more) {
     goto fail;
   }
   pid_t parent = getpid(), pid = fork();
-  if (pid == 0) become(parent, pipes[1], file, argv);
+  if (pid == 0) become(l->program, parent, pipes[1], file, argv);
   if (pid < 0) {
     status = status_errno(errno, "%s: cannot start a process", t->name);
     goto fail;
@@ -103,7 +109,7 @@ fail:
 shoal_status launch_start(launch *l, const char *name, char *const *argv, const char *log) {
   TRY(mem_grow((void **)&l->tasks, &l->capacity, l->n + 1, sizeof *l->tasks));
   task t = {.name = strdup(name), .log = strdup(log), .report = -1};
-  shoal_status status = t.name && t.log ? spawn(&t, argv, O_TRUNC) : status_no_memory();
+  shoal_status status = t.name && t.log ? spawn(l, &t, argv, O_TRUNC) : status_no_memory();
   if (status) {
     free(t.name);
     free(t.log);
@@ -118,7 +124,7 @@ shoal_status launch_again(launch *l, int i, char *const *argv) {
   if (t->running) return status_make(SHOAL_ERR_INTERNAL, "%s still runs", t->name);
   text_fini(&t->lines); /* half a line at most */
   t->taken = 0;
-  return spawn(t, argv, 0);
+  return spawn(l, t, argv, 0);
 }
 
 /* Takes in what the task has written. */

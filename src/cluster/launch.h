@@ -28,7 +28,9 @@ typedef struct {
 } launch_event;
 
 SHOAL_CHECKED shoal_status launch_create(launch **out);
-/* Starts this program again with the given arguments (argv[0] included, ended by NULL). name: "worker/1", copied. */
+/* Which program tasks run, looked for as a shell does; copied. Without it: this one. */
+void launch_program(launch *l, const char *program);
+/* Starts the program with the given arguments (argv[0] included, ended by NULL). name: "worker/1", copied. */
 SHOAL_CHECKED shoal_status launch_start(launch *l, const char *name, char *const *argv, const char *log);
 /* The same for a task whose end was reported; its log goes on. */
 SHOAL_CHECKED shoal_status launch_again(launch *l, int task, char *const *argv);

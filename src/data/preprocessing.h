@@ -4,6 +4,7 @@
 #ifndef SHOAL_DATA_PREPROCESSING_H
 #define SHOAL_DATA_PREPROCESSING_H
 
+#include "base/text.h"
 #include "data/csv_fit.h"
 
 /* Number i of a row becomes (x - shift[i]) * scale[i]. */
@@ -26,5 +27,9 @@ SHOAL_CHECKED shoal_status preprocessing_parse(const char *words, preprocessing 
 SHOAL_CHECKED shoal_status preprocessing_write(const preprocessing *p, char **out);
 void preprocessing_fini(preprocessing *p);
 void feature_scaling_fini(feature_scaling *s);
+
+/* Of columns that are more than plain numbers, a line each, with `indent` before it: "Sex: 2 categories (female,
+ * male)". At most `most` of them. learned: as shoal_pipeline_preprocessing gives it. */
+SHOAL_CHECKED shoal_status preprocessing_describe(const char *learned, const char *indent, int most, text *out);
 
 #endif

@@ -192,8 +192,8 @@ void sampler_stop(sampler *s) {
   pthread_mutex_unlock(&s->lock);
 }
 
-void sampler_read(sampler *s, sampler_use *out) {
-  *out = (sampler_use){0};
+void sampler_read(sampler *s, shoal_usage *out) {
+  *out = (shoal_usage){0};
   if (!s) return;
   pthread_mutex_lock(&s->lock);
   proc_self life, now = s->self_last;

@@ -5,7 +5,7 @@
 
 #include "base/status.h"
 #include "observe/proc.h"
-#include "shoal/train.h"
+#include "shoal/run.h"
 
 #include <stdbool.h>
 
@@ -45,24 +45,6 @@ typedef struct {
   void (*on_host)(void *context, const sampler_host *s);
 } sampler_options;
 
-/* From start to now. */
-typedef struct {
-  int samples;
-  double cpu_percent_mean, cpu_percent_peak; /* 100: one processor kept busy */
-  double cpu_user_seconds, cpu_system_seconds;
-  int64_t rss_peak_bytes, rss_mean_bytes;      /* peak: of the process's whole life */
-  int64_t disk_read_bytes, disk_written_bytes; /* by the storage, not the page cache; of the process's whole life */
-  struct {
-    bool known; /* the machine was sampled */
-    int cores;
-    int64_t memory_bytes;
-    double cpu_percent_mean, cpu_percent_peak; /* 0 to 100 */
-    int64_t memory_used_mean_bytes, memory_used_peak_bytes;
-    int64_t net_sent_bytes, net_received_bytes; /* all interfaces but loopback */
-    int64_t disk_read_bytes, disk_written_bytes;
-  } host;
-} sampler_use;
-
 typedef struct sampler sampler;
 
 SHOAL_CHECKED shoal_status sampler_start(const sampler_options *options, sampler **out);
@@ -70,7 +52,8 @@ SHOAL_CHECKED shoal_status sampler_start(const sampler_options *options, sampler
 void sampler_note(sampler *s, int64_t net_sent_bytes, int64_t net_received_bytes, const shoal_times *times);
 /* Takes a last sample and ends the thread. Again: nothing. NULL is fine. */
 void sampler_stop(sampler *s);
-void sampler_read(sampler *s, sampler_use *out);
+/* From start to now. */
+void sampler_read(sampler *s, shoal_usage *out);
 void sampler_destroy(sampler *s); /* stops it; NULL is fine */
 
 #endif

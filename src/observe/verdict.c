@@ -20,10 +20,10 @@
 
 const char *const verdict_cause_names[VERDICT_CAUSES] = {"none", "computing", "network", "barrier", "input", "server"};
 
-__attribute__((format(printf, 4, 5))) static void warn(verdict *v, const char *kind, const char *task,
+__attribute__((format(printf, 4, 5))) static void warn(shoal_verdict *v, const char *kind, const char *task,
                                                        const char *format, ...) {
-  if (v->n_warnings == VERDICT_WARNINGS_MAX) return;
-  verdict_warning *w = &v->warnings[v->n_warnings++];
+  if (v->n_warnings == SHOAL_VERDICT_WARNINGS) return;
+  shoal_verdict_warning *w = &v->warnings[v->n_warnings++];
   w->kind = kind;
   snprintf(w->task, sizeof w->task, "%s", task);
   va_list arguments;
@@ -87,7 +87,7 @@ const verdict_task *verdict_busiest(const verdict_facts *f) {
   return busiest;
 }
 
-static void add_shares(const verdict_facts *f, verdict *v) {
+static void add_shares(const verdict_facts *f, shoal_verdict *v) {
   shoal_times all = {0};
   const verdict_task *t;
   for (int i = 0; (t = verdict_worker(f, i)); i++) {
@@ -111,12 +111,12 @@ static void add_shares(const verdict_facts *f, verdict *v) {
 /* The worker that all others wait for, or NULL. */
 static const verdict_task *awaited_of(const verdict_facts *f) {
   const verdict_task *slowest = slowest_of(f);
-  if (!f->together || count_workers(f) < 2 || !slowest) return NULL;
+  if (!f->sync || count_workers(f) < 2 || !slowest) return NULL;
   double middle = median_without(f, slowest, own_part), waits = median_without(f, slowest, barrier_share);
   return middle > 0 && own_part(slowest) >= SLOW * middle && waits >= WAITS ? slowest : NULL;
 }
 
-static void name_barrier(const verdict_facts *f, const verdict_task *slow, verdict *v) {
+static void name_barrier(const verdict_facts *f, const verdict_task *slow, shoal_verdict *v) {
   double middle = median_without(f, slow, own_part);
   bool reads = slow->times.input > slow->times.compute;
   snprintf(v->text, sizeof v->text,
@@ -125,7 +125,7 @@ static void name_barrier(const verdict_facts *f, const verdict_task *slow, verdi
            1e3 * middle, 100 * median_without(f, slow, barrier_share));
 }
 
-static void find_cause(const verdict_facts *f, verdict *v) {
+static void find_cause(const verdict_facts *f, shoal_verdict *v) {
   const verdict_task *slow = awaited_of(f), *server = verdict_busiest(f);
   double busy = server && server->seconds > 0 ? server->busy_seconds / server->seconds : 0;
   double away = v->network + v->server;
@@ -168,7 +168,7 @@ static void find_cause(const verdict_facts *f, verdict *v) {
 
 static double gradients_of(const verdict_task *t) { return (double)t->gradients; }
 
-static void warn_about_tasks(const verdict_facts *f, verdict *v) {
+static void warn_about_tasks(const verdict_facts *f, shoal_verdict *v) {
   const verdict_task *t, *slow = slowest_of(f);
   for (int i = 0; (t = verdict_worker(f, i)); i++) {
     double all = verdict_time(&t->times);
@@ -193,8 +193,8 @@ static void warn_about_tasks(const verdict_facts *f, verdict *v) {
          slow->name, own_part(slow) / middle, 1e3 * own_part(slow), 1e3 * middle);
 }
 
-static void warn_about_rate(const verdict_facts *f, verdict *v) {
-  if (!f->together || f->workers < 2 || !(f->usual_rate > 0) || fabs(f->rate / f->usual_rate - 1) > 1e-6) return;
+static void warn_about_rate(const verdict_facts *f, shoal_verdict *v) {
+  if (!f->sync || f->workers < 2 || !(f->usual_rate > 0) || fabs(f->rate / f->usual_rate - 1) > 1e-6) return;
   char one[GROUPED_TEXT], all[GROUPED_TEXT];
   warn(v, "batch_grew", "",
        "Each update averages over %d x %s = %s examples, but the learning rate %.4g is the default for %s, and "
@@ -211,7 +211,7 @@ static int wanted_on(const verdict_facts *f, int host) {
   return n;
 }
 
-static void warn_about_host(const verdict_facts *f, int host, verdict *v) {
+static void warn_about_host(const verdict_facts *f, int host, shoal_verdict *v) {
   const verdict_host *h = &f->hosts[host];
   const char *on = f->n_hosts > 1 ? " on " : "", *name = f->n_hosts > 1 ? h->name : "";
   int wanted = wanted_on(f, host);
@@ -225,9 +225,9 @@ static void warn_about_host(const verdict_facts *f, int host, verdict *v) {
          "processor.", wanted, h->cores, h->cores == 1 ? "" : "s", on, name);
 }
 
-void verdict_make(const verdict_facts *f, verdict *out) {
-  verdict *v = out;
-  *v = (verdict){0};
+void verdict_make(const verdict_facts *f, shoal_verdict *out) {
+  shoal_verdict *v = out;
+  *v = (shoal_verdict){0};
   add_shares(f, v);
   warn_about_tasks(f, v);
   warn_about_rate(f, v);

@@ -16,7 +16,7 @@
 #ifndef SHOAL_OBSERVE_VERDICT_H
 #define SHOAL_OBSERVE_VERDICT_H
 
-#include "shoal/train.h"
+#include "shoal/run.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -61,33 +61,13 @@ typedef struct {
   const verdict_host *hosts; /* [n_hosts] */
   int n_hosts;
   int workers, servers;
-  bool together;
+  bool sync;
   int next_threads; /* of each worker, if there was one more */
   int64_t batch;  /* of each worker */
   double seconds, examples_per_second;
   double rate, usual_rate; /* the learning rate; the one that the model has for one worker's batch, 0: not known */
 } verdict_facts;
 
-#define VERDICT_TEXT 320
-#define VERDICT_WARNINGS_MAX 16
-
-typedef struct {
-  const char *kind; /* "slow_task" ...: docs/run-folder.md */
-  char task[32];    /* "" : none */
-  char text[VERDICT_TEXT];
-} verdict_warning;
-
-typedef struct {
-  verdict_cause cause;
-  char text[VERDICT_TEXT];
-  double compute, network, barrier, server, input; /* shares of the workers' time */
-  bool has_next;
-  double next_examples_per_second, speedup;
-  char next_text[VERDICT_TEXT]; /* without has_next: why there is no forecast, or "" */
-  verdict_warning warnings[VERDICT_WARNINGS_MAX];
-  int n_warnings;
-} verdict;
-
-void verdict_make(const verdict_facts *f, verdict *out);
+void verdict_make(const verdict_facts *f, shoal_verdict *out);
 
 #endif

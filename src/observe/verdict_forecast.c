@@ -47,7 +47,7 @@ static bool measure(const verdict_facts *f, pace *out) {
 }
 
 /* Whether the model knows enough; otherwise next_text says why not, if that is of use. */
-static bool may_foretell(const verdict_facts *f, const pace *p, verdict *v) {
+static bool may_foretell(const verdict_facts *f, const pace *p, shoal_verdict *v) {
   const int next = p->workers + 1, wanted = next * f->next_threads;
   if (!f->n_hosts || f->seconds < VERDICT_SHORT) return false;
   for (int i = 0; i < f->n_hosts; i++) {
@@ -59,7 +59,7 @@ static bool may_foretell(const verdict_facts *f, const pace *p, verdict *v) {
              h->cores, f->n_hosts > 1 ? " of " : "", f->n_hosts > 1 ? h->name : "");
     return false;
   }
-  if (f->n_hosts > 1 || wanted <= f->hosts[0].cores || (!f->together && f->next_threads == 1)) return true;
+  if (f->n_hosts > 1 || wanted <= f->hosts[0].cores || (!f->sync && f->next_threads == 1)) return true;
   snprintf(v->next_text, sizeof v->next_text,
            "No forecast for %d workers: with %d thread%s each they would have to share %d processor%s; do not expect "
            "more examples/s.", next, f->next_threads, f->next_threads == 1 ? "" : "s", f->hosts[0].cores,
@@ -74,7 +74,7 @@ static double compute_next(const verdict_facts *f, const pace *p) {
   return MIN_OF(p->threads * p->compute, p->cpu) / f->next_threads;
 }
 
-void verdict_forecast(const verdict_facts *f, verdict *v) {
+void verdict_forecast(const verdict_facts *f, shoal_verdict *v) {
   pace p;
   if (!measure(f, &p) || !may_foretell(f, &p, v)) return;
   const verdict_host *host = &f->hosts[0];
@@ -86,7 +86,7 @@ void verdict_forecast(const verdict_facts *f, verdict *v) {
     snprintf(limit, sizeof limit, ", since %s cannot take in more gradients", verdict_busiest(f)->name);
   }
   double possible = (host->cores - host->others) / p.all_cpu;
-  if (f->n_hosts == 1 && !f->together && next > possible) {
+  if (f->n_hosts == 1 && !f->sync && next > possible) {
     next = MIN_OF(next, possible);
     snprintf(limit, sizeof limit, ", since the %d processors have no time left", host->cores);
   }

@@ -16,6 +16,6 @@ const verdict_task *verdict_worker(const verdict_facts *f, int i);
 /* The parameter server that was at work for longest, or NULL. */
 const verdict_task *verdict_busiest(const verdict_facts *f);
 
-void verdict_forecast(const verdict_facts *f, verdict *v);
+void verdict_forecast(const verdict_facts *f, shoal_verdict *v);
 
 #endif

@@ -8,12 +8,12 @@ shoal_evaluation evaluation_none(void) {
       .loss = NAN, .accuracy = NAN, .top_k = NAN, .auc = NAN, .seconds = NAN, .mae = NAN, .rmse = NAN, .r2 = NAN};
 }
 
-const char *evaluation_text(const shoal_evaluation *e, char out[EVALUATION_TEXT]) {
+const char *shoal_evaluation_text(const shoal_evaluation *e, char out[SHOAL_EVALUATION_TEXT]) {
   if (!isfinite(e->rmse))
-    snprintf(out, EVALUATION_TEXT, "accuracy %.2f %%", 100 * e->accuracy);
+    snprintf(out, SHOAL_EVALUATION_TEXT, "accuracy %.2f %%", 100 * e->accuracy);
   else if (!isfinite(e->r2))
-    snprintf(out, EVALUATION_TEXT, "RMSE %.5g", e->rmse);
+    snprintf(out, SHOAL_EVALUATION_TEXT, "RMSE %.5g", e->rmse);
   else
-    snprintf(out, EVALUATION_TEXT, "RMSE %.5g, R2 %.4f", e->rmse, e->r2);
+    snprintf(out, SHOAL_EVALUATION_TEXT, "RMSE %.5g, R2 %.4f", e->rmse, e->r2);
   return out;
 }

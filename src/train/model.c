@@ -398,6 +398,7 @@ int64_t shoal_model_parameters(const shoal_model *m) {
   return n;
 }
 
+bool shoal_model_is_sparse(const shoal_model *m) { return m->sparse; }
 int shoal_model_threads(const shoal_model *m) { return m->session ? pool_threads(m->session->threads) : 0; }
 shoal_graph *shoal_model_graph(shoal_model *m) { return m->graph; }
 shoal_session *shoal_model_session(shoal_model *m) { return m->session; }

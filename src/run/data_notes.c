@@ -1,0 +1,57 @@
+#include "run/data_notes.h"
+
+#include "base/mem.h"
+#include "data/preprocessing.h"
+
+#include <math.h>
+
+enum {
+  COLUMNS_SHOWN = 12,
+  ROWS_LOOKED_AT = 2000,
+  LARGE = 30,    /* numbers beyond make the usual learning rates too high */
+  PIXELS_LEAST = 16,
+  PIXEL_MOST = 255
+};
+
+/* The largest number, and whether all are whole and from 0 to 255; false: rows of another kind. */
+static bool look_at_rows(const shoal_dataset *d, float *most, bool *pixels) {
+  const shoal_tensor *x = &d->features;
+  int64_t rows = MIN_OF(shoal_dataset_rows(d), (int64_t)ROWS_LOOKED_AT);
+  if (x->dtype != SHOAL_F32 || x->rows || !rows) return false;
+  int64_t a_row = shoal_tensor_count(x) / shoal_dataset_rows(d);
+  const float *values = x->data;
+  *most = 0;
+  *pixels = a_row >= PIXELS_LEAST;
+  for (int64_t i = 0; i < rows * a_row; i++) {
+    *most = fmaxf(*most, fabsf(values[i]));
+    *pixels &= values[i] >= 0 && values[i] <= PIXEL_MOST && values[i] == truncf(values[i]);
+  }
+  return true;
+}
+
+static void note_scale(const training *t, text *out) {
+  float most;
+  bool pixels;
+  if (t->job.transform || t->train.transform || !t->train.data || !look_at_rows(t->train.data, &most, &pixels) ||
+      most <= LARGE)
+    return;
+  if (pixels)
+    text_add(out, "The rows are whole numbers from 0 to %.0f, like pixels, and are used unscaled: `transform` "
+                  "scale=1/255 makes them 0 to 1.\n", (double)most);
+  else
+    text_add(out, "The rows hold numbers as large as %.6g and are used unscaled: `transform` standardise usually "
+                  "trains better.\n", (double)most);
+}
+
+shoal_status notes_say(const training *t, const run_sink *sink) {
+  text notes = {0};
+  if (t->job.quiet) return NULL;
+  TRY(preprocessing_describe(t->preprocessing, "  ", COLUMNS_SHOWN, &notes));
+  note_scale(t, &notes);
+  if (notes.length && !notes.failed) {
+    notes.data[notes.length - 1] = 0; /* the last line's end */
+    sink->on_note(sink->context, notes.data);
+  }
+  text_fini(&notes);
+  return NULL;
+}

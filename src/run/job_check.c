@@ -1,0 +1,211 @@
+/* Settings that contradict each other. */
+#include "run/job.h"
+
+#include "base/mem.h"
+#include "train/loss.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool is(const char *a, const char *b) { return !strcmp(a, b); }
+
+/* Settings that not every strategy takes. */
+static const struct strategy_setting {
+  const char *name, *strategies; /* the latter: one after the other */
+} strategy_settings[] = {{"ps", "ps"},
+                      {"mode", "ps"},
+                      {"staleness", "ps"},
+                      {"in-flight", "ps"},
+                      {"transport", "ps"},
+                      {"transfer", "ps"},
+                      {"keys", "ps"},
+                      {"evaluator", "ps"},
+                      {"follow-logs", "ps"},
+                      {"backup-workers", "ps"},
+                      {"heartbeat", "ps"},
+                      {"max-restarts", "ps"},
+                      {"deadline", "ps allreduce"},
+                      {"wire", "allreduce"},
+                      {"check-replicas", "allreduce"},
+                      {"global-batch", "allreduce mirrored ps"}};
+
+static bool suits(const struct strategy_setting *s, const char *strategy, const shoal_model_kind *kind) {
+  const char *found = strstr(s->strategies, strategy);
+  size_t length = strlen(strategy);
+  if (kind->sparse && is(s->name, "mode")) return true; /* threads that race, or not */
+  return found && (!found[length] || found[length] == ' ');
+}
+
+bool job_setting_suits(const char *name, const char *strategy, const shoal_model_kind *kind) {
+  for (size_t i = 0; i < COUNT_OF(strategy_settings); i++)
+    if (is(strategy_settings[i].name, name)) return suits(&strategy_settings[i], strategy, kind);
+  return true;
+}
+
+static shoal_status check_strategy_settings(const shoal_job *f, const shoal_job *asked, const shoal_model_kind *kind) {
+  for (size_t i = 0; i < COUNT_OF(strategy_settings); i++) {
+    const struct strategy_setting *s = &strategy_settings[i];
+    if (!job_said(asked, s->name) || suits(s, f->strategy, kind)) continue;
+    return status_make(SHOAL_ERR_ARGUMENT, "`%s` means nothing to the strategy %s; add `strategy` %.*s", s->name,
+                       f->strategy, (int)strcspn(s->strategies, " "), s->strategies);
+  }
+  return NULL;
+}
+
+static shoal_status check_cluster(const shoal_job *f, const shoal_job *asked, const shoal_model_kind *kind) {
+  TRY(check_strategy_settings(f, asked, kind));
+  if (is(f->strategy, "single") && f->workers > 1)
+    return status_make(SHOAL_ERR_ARGUMENT, "`workers` %lld: the strategy single is one process; use `strategy` ps, "
+                       "allreduce or mirrored", (long long)f->workers);
+  if (job_said(asked, "global-batch") && job_said(asked, "batch-size") &&
+      f->batch_size * f->workers != f->global_batch)
+    return status_make(SHOAL_ERR_ARGUMENT, "`batch_size` %lld on %lld workers is not `global_batch` %lld; leave one of "
+                       "them out", (long long)f->batch_size, (long long)f->workers, (long long)f->global_batch);
+  if (job_is_mirrored(f) && job_said(asked, "threads") && f->threads != f->workers)
+    return status_make(SHOAL_ERR_ARGUMENT, "`threads` %lld: the strategy mirrored has one thread a worker; leave it "
+                       "out, or raise `workers`", (long long)f->threads);
+  if (!job_is_cluster(f)) return NULL;
+  if (f->stream && f->deterministic)
+    return status_make(SHOAL_ERR_ARGUMENT, "`deterministic` with parameter servers needs the rows in memory; leave "
+                       "`stream` out, or take another `strategy`");
+  if (f->deterministic && (!job_is_sync(f) || f->backup_workers))
+    return status_make(SHOAL_ERR_ARGUMENT, "`deterministic` is for `mode` sync without `backup_workers`: otherwise it "
+                       "depends on who is faster");
+  if (job_said(asked, "global-batch") && !f->deterministic)
+    return status_make(SHOAL_ERR_ARGUMENT, "`global_batch` is cut among the workers of parameter servers with "
+                       "`deterministic` only; give `batch_size`, of each worker");
+  if (f->keys && !f->cluster && !is(f->transport, "zmq") && !getenv("TF_CONFIG"))
+    return status_make(SHOAL_ERR_ARGUMENT, "`keys` means nothing to tasks that talk through shared memory; add "
+                       "`transport` zmq");
+  if (f->evaluator && f->no_checkpoints)
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "`evaluator` and `no_checkpoints` contradict each other: it tests checkpoints");
+  if (f->backup_workers && !job_is_sync(f))
+    return status_make(SHOAL_ERR_ARGUMENT, "`backup_workers` means nothing to `mode` async, where nobody waits for a "
+                       "slow worker");
+  if (f->backup_workers >= f->workers)
+    return status_make(SHOAL_ERR_ARGUMENT, "`backup_workers` %lld: with %lld workers at most %lld is possible",
+                       (long long)f->backup_workers, (long long)f->workers, (long long)f->workers - 1);
+  if (f->staleness >= 0 && job_is_sync(f))
+    return status_make(SHOAL_ERR_ARGUMENT, "`staleness` means nothing to `mode` sync, where all workers step together; "
+                       "add `mode` async");
+  if (f->in_flight > 1 && (job_is_sync(f) || f->staleness == 0))
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "`in_flight` %lld means nothing to %s, where each step waits for the answer to "
+                       "the last one",
+                       (long long)f->in_flight, job_is_sync(f) ? "`mode` sync" : "`staleness` 0");
+  return NULL;
+}
+
+static shoal_status check_sparse(const shoal_job *f, const shoal_job *asked, const shoal_model_kind *kind) {
+  static const char *const only_sparse[] = {"features", "bias", "eval-every", "transfer"};
+  static const char *const only_dense[] = {"transform", "input", "validation-split", "top-k", "activation", "pool",
+                                           "histograms", "deterministic", "evaluator", "backup-workers",
+                                           "in-flight"};
+  const char *const *others = kind->sparse ? only_dense : only_sparse;
+  size_t n = kind->sparse ? sizeof only_dense / sizeof *only_dense : sizeof only_sparse / sizeof *only_sparse;
+  for (size_t i = 0; i < n; i++)
+    if (job_said(asked, others[i]))
+      return status_make(SHOAL_ERR_ARGUMENT, "`%s` means nothing to the model %s", others[i], kind->name);
+  if (!kind->sparse) return NULL;
+  if (f->classes && f->classes != 2)
+    return status_make(SHOAL_ERR_ARGUMENT, "`classes` %lld: %s tells two classes apart, labelled 0 and 1, or -1 and 1; "
+                       "leave it out", (long long)f->classes, kind->name);
+  if (!is(f->strategy, "single") && !is(f->strategy, "ps"))
+    return status_make(SHOAL_ERR_ARGUMENT, "%s is trained by one process or with parameter servers; leave out "
+                       "`strategy` %s", kind->name, f->strategy);
+  if (is(f->transfer, "dense") && f->l2 > 0)
+    return status_make(SHOAL_ERR_ARGUMENT, "`transfer` dense cannot tell what a batch touches, as `l2` has to know");
+  if (f->no_fusion && !job_is_sync(f))
+    return status_make(SHOAL_ERR_ARGUMENT, "`mode` async needs the fused operator; leave out `no_fusion`");
+  return NULL;
+}
+
+bool job_is_regression(const shoal_model_kind *kind) { return loss_takes_targets(kind->loss); }
+
+static shoal_status check_regression(const shoal_job *asked, const shoal_model_kind *kind) {
+  static const char *const only_classes[] = {"classes", "top-k"}, *const only_numbers[] = {"loss"};
+  const bool numbers = job_is_regression(kind);
+  const char *const *others = numbers ? only_classes : only_numbers;
+  for (size_t i = 0; i < (numbers ? COUNT_OF(only_classes) : COUNT_OF(only_numbers)); i++)
+    if (job_said(asked, others[i]))
+      return status_make(SHOAL_ERR_ARGUMENT, "`%s` means nothing to the model %s, which %s", others[i], kind->name,
+                         numbers ? "predicts numbers" : "tells classes apart");
+  return NULL;
+}
+
+/* "28x28x1". */
+static shoal_status read_input(const char *words, shoal_shape *out) {
+  shoal_shape s = {0};
+  bool good = true;
+  const char *at = words;
+  while (good && s.rank < 4) {
+    char *end;
+    const long long side = strtoll(at, &end, 10);
+    good = end != at && *at >= '1' && *at <= '9' && side <= INT32_MAX && (!*end || *end == 'x');
+    s.dim[s.rank++] = side;
+    if (!*end) break;
+    at = end + 1;
+  }
+  double count = 1;
+  for (int i = 0; i < s.rank; i++) count *= (double)s.dim[i];
+  if (!good || s.rank > 3 || count > INT32_MAX)
+    return status_make(SHOAL_ERR_ARGUMENT, "`input`: expected a number of features or a shape like 32x32x3, not '%s'",
+                       words);
+  *out = s;
+  return NULL;
+}
+
+shoal_shape job_input(const shoal_job *f, const shoal_model_kind *kind) {
+  shoal_shape s = kind->input;
+  if (f->input) shoal_status_free(read_input(f->input, &s));
+  return s;
+}
+
+shoal_status job_check(const shoal_job *f, const shoal_job *asked, const shoal_model_kind *kind) {
+  bool decays = is(f->schedule, "staircase") || is(f->schedule, "exponential");
+  if (job_said(asked, "momentum") && !is(f->optimizer, "momentum") && !is(f->optimizer, "rmsprop"))
+    return status_make(SHOAL_ERR_ARGUMENT, "`momentum` means nothing to the optimizer %s; add `optimizer` momentum",
+                       f->optimizer);
+  if (job_said(asked, "nesterov") && !is(f->optimizer, "momentum"))
+    return status_make(SHOAL_ERR_ARGUMENT, "`nesterov` means nothing to the optimizer %s; add `optimizer` momentum",
+                       f->optimizer);
+  if (job_said(asked, "decay-factor") && !decays)
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "`decay_factor` means nothing to the schedule %s; add `schedule` staircase or exponential",
+                       f->schedule);
+  if (job_said(asked, "decay-every") && !decays && !is(f->schedule, "cosine"))
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "`decay_every` means nothing to the schedule %s; it is for staircase, exponential and cosine",
+                       f->schedule);
+  if (job_said(asked, "final-lr") && !is(f->schedule, "cosine"))
+    return status_make(SHOAL_ERR_ARGUMENT, "`final_lr` means nothing to the schedule %s; add `schedule` cosine",
+                       f->schedule);
+  if (is(f->schedule, "piecewise") != (f->pieces != NULL))
+    return status_make(SHOAL_ERR_ARGUMENT, "`schedule` piecewise and `pieces` STEP:RATE,... go together");
+  if (f->patience && f->validation_split == 0)
+    return status_make(SHOAL_ERR_ARGUMENT, "`patience` needs `validation_split`, e.g. `validation_split` 0.1");
+  if (f->stream && f->validation_split > 0)
+    return status_make(SHOAL_ERR_ARGUMENT, "`validation_split` needs the rows in memory; leave `stream` out");
+  if (f->resume && !f->run_dir)
+    return status_make(SHOAL_ERR_ARGUMENT, "`resume` needs `run_dir` DIR, the folder of the run to continue");
+  if (f->resume && f->no_checkpoints)
+    return status_make(SHOAL_ERR_ARGUMENT, "`resume` and `no_checkpoints` contradict each other");
+  if (!f->data) return status_make(SHOAL_ERR_ARGUMENT, "which rows? Add `data` with a file, a folder or a glob");
+  if (f->l1 > 0 && !is(f->optimizer, "ftrl"))
+    return status_make(SHOAL_ERR_ARGUMENT, "`l1` means nothing to the optimizer %s; add `optimizer` ftrl",
+                       f->optimizer);
+  shoal_shape input;
+  if (f->input) TRY(read_input(f->input, &input));
+  TRY(check_sparse(f, asked, kind));
+  TRY(check_regression(asked, kind));
+  TRY(check_cluster(f, asked, kind));
+  if (f->scale_lr && !job_is_sync(f))
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "`scale_lr` means nothing to `mode` async, where the batch of an update does "
+                       "not grow with the workers");
+  if (f->lr == 0) return status_make(SHOAL_ERR_ARGUMENT, "`lr`: with a rate of 0 nothing is learned");
+  return NULL;
+}
+

@@ -1,0 +1,349 @@
+#include "run/local_cluster.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "cluster/launch.h"
+#include "run/data_notes.h"
+#include "run/job_file.h"
+#include "run/log_view.h"
+#include "run/membership.h"
+#include "run/report_pipe.h"
+
+#include <errno.h>
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define WAIT_SECONDS 0.1
+#define CAUSE_SECONDS 0.3  /* a death pulls others after it: how long the first cause is looked for */
+#define STOP_SECONDS 30.0  /* for a clean stop */
+#define END_SECONDS 20.0   /* for the others to end once worker 0 has */
+#define GRACE_SECONDS 1.0  /* between asking to end and making it */
+#define STANDARD_RESTARTS 3 /* of each task */
+#define TAIL_LINES 5
+#define TAIL_BYTES 2048
+
+typedef struct {
+  bool ended;
+  bool lost; /* for good: the job goes on without it */
+  int restarts;
+  int status;       /* as from waitpid */
+  task_end end; /* what it said itself */
+} member;
+
+typedef struct {
+  run_state *state;
+  run_sink sink; /* of the state */
+  job_file job;
+  char *logs; /* folder */
+  log_view *view; /* NULL: the logs are not shown */
+  char *job_path;
+  launch *tasks;
+  member *members; /* servers first, then workers, then the evaluator */
+  int servers, count;
+  double failed_at, stop_at, chief_at; /* clock; 0: not yet */
+  bool alone; /* those that still run were told that worker 0 and the servers have ended */
+} local_cluster;
+
+/* The last one, if there is one: nobody waits for it, and training goes on without it. */
+static bool is_evaluator(const local_cluster *w, int task) { return task == w->servers + (int)w->state->base.job.workers; }
+
+static bool ended_badly(const member *m) { return m->ended && !m->lost && (m->status != 0 || !m->end.has_result); }
+
+/* ---- starting */
+
+/* again: once more, after it died. */
+static shoal_status start_task(local_cluster *w, int task, bool again) {
+  bool server = task < w->servers, evaluator = is_evaluator(w, task);
+  const char *role = server ? "ps" : evaluator ? "evaluator" : "worker";
+  int index = server ? task : evaluator ? 0 : task - w->servers;
+  char name[64], flag[64], *log;
+  snprintf(name, sizeof name, "%s/%d", role, index);
+  snprintf(flag, sizeof flag, "%s:%d", role, index);
+  const char *argv[] = {"shoal", "train", w->state->base.kind->name, "--task", flag, "--job", w->job_path,
+                        again ? "--resume" : NULL, NULL};
+  if (again) return launch_again(w->tasks, task, (char *const *)argv);
+  if (asprintf(&log, "%s/%s-%d.log", w->logs, role, index) < 0) return status_no_memory();
+  shoal_status status = launch_start(w->tasks, name, (char *const *)argv, log);
+  free(log);
+  return status;
+}
+
+static shoal_status start(local_cluster *w) {
+  if (mkdir(w->logs, 0777) && errno != EEXIST) return status_errno(errno, "cannot make the folder %s", w->logs);
+  if (asprintf(&w->job_path, "%s/job.json", w->logs) < 0) {
+    w->job_path = NULL;
+    return status_no_memory();
+  }
+  TRY(job_file_write(&w->job, w->job_path));
+  TRY(launch_create(&w->tasks));
+  launch_program(w->tasks, w->state->options->program ? w->state->options->program : "shoal");
+  for (int i = 0; i < w->count; i++) TRY(start_task(w, i, false));
+  return NULL;
+}
+
+/* ---- when it goes wrong */
+
+/* The likeliest first cause: killed, then its own error, then a server that misses somebody, then who came first. */
+static int first_cause(const local_cluster *w) {
+  int best = -1, best_rank = 0;
+  for (int i = 0; i < w->count; i++) {
+    const member *m = &w->members[i];
+    if ((!ended_badly(m) && !m->end.error) || is_evaluator(w, i)) continue;
+    int rank = m->ended && WIFSIGNALED(m->status)        ? 5
+               : m->ended && !m->end.error                   ? 4
+               : m->end.error && m->end.code != SHOAL_ERR_PEER && m->end.code != SHOAL_ERR_CANCELLED ? 3
+               : i < w->servers                          ? 2
+                                                         : 1;
+    if (rank > best_rank) {
+      best_rank = rank;
+      best = i;
+    }
+  }
+  return best;
+}
+
+/* The last lines of the log, for the terminal. */
+static void show_tail(local_cluster *w, int task) {
+  FILE *f = fopen(launch_log(w->tasks, task), "re");
+  if (!f) return;
+  char bytes[TAIL_BYTES + 1];
+  fseek(f, 0, SEEK_END);
+  long size = ftell(f);
+  fseek(f, size > TAIL_BYTES ? size - TAIL_BYTES : 0, SEEK_SET);
+  size_t n = fread(bytes, 1, TAIL_BYTES, f);
+  fclose(f);
+  while (n && bytes[n - 1] == '\n') n--;
+  bytes[n] = 0;
+  if (!n) return;
+  char *from = bytes + n;
+  for (int lines = 0; from > bytes; from--)
+    if (from[-1] == '\n' && ++lines == TAIL_LINES) break;
+  text all = {0};
+  text_add(&all, "%s ends with:", launch_log(w->tasks, task));
+  for (char *line; (line = strsep(&from, "\n"));) text_add(&all, "\n  %s", line);
+  if (!all.failed) run_state_note(w->state, all.data);
+  text_fini(&all);
+}
+
+static shoal_status failure(local_cluster *w) {
+  int i = first_cause(w);
+  const member *chief = &w->members[w->servers];
+  if (w->stop_at && chief->ended && WIFSIGNALED(chief->status) && WTERMSIG(chief->status) == SIGTERM)
+    return status_make(SHOAL_ERR_CANCELLED, "stopped before training began"); /* it could not listen yet */
+  if (i < 0) return status_make(SHOAL_ERR_INTERNAL, "a task failed, but none can be named");
+  const member *m = &w->members[i];
+  const char *name = launch_name(w->tasks, i), *log = launch_log(w->tasks, i);
+  long long step = (long long)w->state->last.step;
+  int pid = (int)launch_pid(w->tasks, i);
+  if (m->ended && WIFSIGNALED(m->status)) {
+    show_tail(w, i);
+    int number = WTERMSIG(m->status);
+    return status_make(SHOAL_ERR_PEER, "%s (pid %d) was killed by signal %d (%s) around step %lld, and the job cannot "
+                       "go on without it; its log is %s", name, pid, number, strsignal(number), step, log);
+  }
+  if (m->end.error) return status_make(m->end.code, "%s: %s (log: %s)", name, m->end.error, log);
+  show_tail(w, i);
+  return status_make(SHOAL_ERR_PEER, "%s (pid %d) ended with exit status %d around step %lld without a result; its log "
+                     "is %s", name, pid, WEXITSTATUS(m->status), step, log);
+}
+
+/* "worker/0, worker/2": those that still run. */
+static shoal_status late(local_cluster *w, double seconds, const char *after) {
+  text names = {0};
+  for (int i = 0; i < w->count; i++)
+    if (!w->members[i].ended) text_add(&names, "%s%s", names.length ? ", " : "", launch_name(w->tasks, i));
+  shoal_status status = status_make(SHOAL_ERR_PEER, "%s did not end within %g s %s", names.data ? names.data : "?",
+                                    seconds, after);
+  text_fini(&names);
+  return status;
+}
+
+/* ---- when it goes on */
+
+static bool servers_are_up(const local_cluster *w) {
+  for (int i = 0; i < w->servers; i++)
+    if (w->members[i].ended) return false;
+  return true;
+}
+
+/* A server that comes back needs a checkpoint to begin from, a worker the servers. */
+static bool may_start_again(const local_cluster *w, int task) {
+  const shoal_job *f = &w->state->base.job;
+  const member *m = &w->members[task];
+  if (!WIFSIGNALED(m->status) || m->restarts >= f->max_restarts || w->stop_at || w->failed_at || w->chief_at)
+    return false;
+  return task < w->servers ? !f->no_checkpoints : servers_are_up(w);
+}
+
+/* A task has died. If the job can go on, it does. */
+static shoal_status take_loss(local_cluster *w, int task) {
+  member *m = &w->members[task];
+  bool again = may_start_again(w, task), killed = WIFSIGNALED(m->status);
+  if (!again && (task <= w->servers || !(killed || w->alone))) {
+    if (!w->failed_at) w->failed_at = clock_seconds();
+    return NULL;
+  }
+  text line = {0};
+  text_add(&line, "%s (pid %d) ", launch_name(w->tasks, task), (int)launch_pid(w->tasks, task));
+  if (killed)
+    text_add(&line, "was killed by signal %d (%s) around step %lld: ", WTERMSIG(m->status),
+             strsignal(WTERMSIG(m->status)), (long long)w->state->last.step);
+  if (again)
+    text_add(&line, "it is started again (%d of %lld)", m->restarts + 1, (long long)w->state->base.job.max_restarts);
+  else
+    text_add(&line, w->alone ? "was not back when the job ended" : "the job goes on without it");
+  if (!line.failed) run_state_note(w->state, line.data);
+  text_fini(&line);
+  m->lost = !again;
+  if (!again) return NULL;
+  task_end_fini(&m->end);
+  m->ended = false;
+  m->restarts++;
+  w->state->report.restarts++;
+  return start_task(w, task, true);
+}
+
+/* Worker 0 and the servers have ended well: one that still looks for them, since it or they were started again, is told
+ * to stop. One that evaluates is not disturbed by that. */
+static void end_latecomers(local_cluster *w) {
+  if (w->alone || !w->state->report.restarts) return;
+  for (int i = 0; i < w->servers; i++)
+    if (!w->members[i].ended) return;
+  w->alone = true;
+  for (int i = w->servers + 1; i < w->count; i++)
+    if (!is_evaluator(w, i)) launch_signal(w->tasks, i, SIGTERM);
+}
+
+/* ---- watching */
+
+/* Everything that has a deadline. */
+static shoal_status check_time(local_cluster *w) {
+  double now = clock_seconds();
+  if (w->failed_at && now - w->failed_at > CAUSE_SECONDS) return failure(w);
+  if (w->stop_at && now - w->stop_at > STOP_SECONDS) return late(w, STOP_SECONDS, "of being asked to stop");
+  if (w->chief_at && now - w->chief_at > END_SECONDS) return late(w, END_SECONDS, "of worker/0");
+  if (w->chief_at && !w->failed_at) end_latecomers(w);
+  if (!w->stop_at && run_state_asked(w->state)) {
+    w->stop_at = now;
+    launch_signal(w->tasks, w->servers, SIGTERM);
+  }
+  return NULL;
+}
+
+static void note_evaluator_failed(local_cluster *w, int task) {
+  text words = {0};
+  text_add(&words, "warning: the evaluator failed, the training goes on: %s (log: %s)",
+           w->members[task].end.error ? w->members[task].end.error : "without a word", launch_log(w->tasks, task));
+  if (!words.failed) run_state_note(w->state, words.data);
+  text_fini(&words);
+}
+
+static bool all_ended(const local_cluster *w) {
+  for (int i = 0; i < w->count; i++)
+    if (!w->members[i].ended) return false;
+  return true;
+}
+
+static shoal_status watch_all(local_cluster *w) {
+  while (!all_ended(w) || w->failed_at) {
+    launch_event e;
+    TRY(launch_wait(w->tasks, WAIT_SECONDS, &e));
+    if (e.kind == LAUNCH_LINE) report_pipe_read(e.line, &w->sink, &w->members[e.task].end);
+    if (e.kind == LAUNCH_ENDED) {
+      member *m = &w->members[e.task];
+      m->ended = true;
+      m->status = e.status;
+      if (ended_badly(m) && is_evaluator(w, e.task))
+        note_evaluator_failed(w, e.task);
+      else if (ended_badly(m))
+        TRY(take_loss(w, e.task));
+      if (e.task == w->servers && m->ended) w->chief_at = clock_seconds();
+    }
+    log_view_look(w->view, w->tasks, false);
+    TRY(check_time(w));
+  }
+  return NULL;
+}
+
+/* ---- the result */
+
+static shoal_status collect(local_cluster *w) {
+  for (int i = 0; i < w->count; i++) {
+    task_end *e = &w->members[i].end;
+    if (!e->has_result) continue;
+    if (i == w->servers) run_state_take_result(w->state, &e->result);
+    TRY(run_state_add_task(w->state, &e->result.task));
+  }
+  return NULL;
+}
+
+shoal_status cluster_check(const shoal_run_report *r) {
+  TRY(membership_check(r));
+  const bool regression = isfinite(r->test.rmse);
+  const double expected = regression ? r->test.rmse : r->test.accuracy;
+  for (int i = 0; i < r->n_tasks; i++) {
+    const shoal_task_report *t = &r->tasks[i];
+    const double score = regression ? t->test_rmse : t->test_accuracy;
+    if (!job_is_sync(&r->job) || t->steps < 0 || isnan(score)) continue; /* without test rows there is none */
+    if (score == expected) continue;
+    return status_make(SHOAL_ERR_PEER, "%s measures %s of %.6g, the chief %.6g: in sync mode they must agree", t->name,
+                       regression ? "an RMSE" : "an accuracy", score, expected);
+  }
+  return NULL;
+}
+
+/* Of each worker, unless the user says so. */
+static int64_t fair_threads(int64_t workers) { return MAX_OF(sysconf(_SC_NPROCESSORS_ONLN) / (long)workers, 1); }
+
+/* Looks at the data once: all tasks are told the same. */
+static shoal_status prepare(local_cluster *w) {
+  training *b = &w->state->base;
+  TRY(training_load(b));
+  TRY(notes_say(b, &w->sink));
+  int classes = b->train.classes;
+  int64_t rows = b->rows;
+  if (!rows) TRY(training_fill_schedule(b, rows)); /* servers do not open the files */
+  job_close_rows(&b->train);
+  job_close_rows(&b->test);
+  if (!b->job.threads) {
+    b->job.threads = fair_threads(b->job.workers);
+    w->state->next_threads = (int)fair_threads(b->job.workers + 1);
+  }
+  if (b->job.max_restarts < 0) b->job.max_restarts = STANDARD_RESTARTS;
+  TRY(run_dir_make(&b->dir));
+  TRY(metrics_repair(b->dir.metrics));
+  TRY(job_file_make(b, classes, rows, &w->job));
+  if (asprintf(&w->logs, "%s/logs", b->dir.path) < 0) {
+    w->logs = NULL;
+    return status_no_memory();
+  }
+  w->servers = (int)b->job.ps;
+  w->count = w->servers + (int)b->job.workers + b->job.evaluator;
+  w->members = calloc((size_t)w->count, sizeof *w->members);
+  return w->members ? NULL : status_no_memory();
+}
+
+shoal_status local_cluster_run(run_state *state) {
+  local_cluster w = {.state = state, .sink = run_state_sink(state)};
+  shoal_status status = prepare(&w);
+  if (!status) status = start(&w);
+  if (!status && state->base.job.follow_logs) status = log_view_create(&state->options->listener, &w.view);
+  if (!status) status = watch_all(&w);
+  log_view_look(w.view, w.tasks, true);
+  log_view_destroy(w.view);
+  launch_destroy(w.tasks, GRACE_SECONDS);
+  if (!status) status = collect(&w);
+  state->report.job = state->base.job;
+  if (!status) status = cluster_check(&state->report);
+  for (int i = 0; w.members && i < w.count; i++) task_end_fini(&w.members[i].end);
+  free(w.members);
+  free(w.logs);
+  free(w.job_path);
+  job_file_fini(&w.job);
+  return status;
+}

@@ -1,0 +1,68 @@
+/* What a process records about itself while it trains: lines in metrics.jsonl, events for TensorBoard, samples of the
+ * machine. docs/run-folder.md has the formats.
+ *
+ * All tasks of a run on one machine add to the same metrics.jsonl: a line is one write to the file's end. A task that
+ * has no folder keeps its samples, to be handed to the one that has. Any thread may add. */
+#ifndef SHOAL_RUN_METRICS_H
+#define SHOAL_RUN_METRICS_H
+
+#include "net/transport.h"
+#include "observe/event_file.h"
+#include "observe/graph_export.h"
+#include "observe/sampler.h"
+
+#include <jansson.h>
+#include <pthread.h>
+
+#define METRICS_WARNING "warning: metrics.jsonl and the event files cannot be written any more"
+#define METRICS_KEPT_MAX 96 /* samples of a task without a folder; when there are more, every second one goes */
+
+typedef struct {
+  const char *folder; /* of the run; NULL: there is none on this machine */
+  const char *role;   /* "worker", "ps" */
+  int index;
+  const char *task;   /* what users call it; NULL: ROLE/INDEX */
+  bool host;          /* sample the machine, too: one task on each does */
+  double every;       /* seconds between samples */
+  bool resumed;       /* continues an earlier life of the run */
+} metrics_options;
+
+typedef struct {
+  int fd; /* metrics.jsonl; -1: none */
+  char task[32];
+  char *folder;
+  event_file *events, *tests;
+  bool failed; /* once a write fails nothing more is written: the file ends with a whole line or is told about */
+  int64_t last_examples, last_step;
+  double last_seconds, last_made, last_input;
+  int64_t step; /* for samples' events */
+  sampler *sampler;
+  metrics_options options; /* its texts are the caller's, for as long */
+  pthread_mutex_t lock;    /* of `kept` */
+  json_t *kept;            /* lines, or NULL */
+} metrics;
+
+/* Cuts off a line that a killed run left half-written; before any task opens the file. */
+SHOAL_CHECKED shoal_status metrics_repair(const char *path);
+/* Worker 0's events go to the folder itself, those of others to a folder in it. */
+SHOAL_CHECKED shoal_status metrics_open(metrics *m, const metrics_options *options);
+void metrics_close(metrics *m); /* fine on a zeroed or a closed one */
+
+/* The graph and the settings (an object of flags), to graph.json and TensorBoard. */
+SHOAL_CHECKED shoal_status metrics_describe(metrics *m, const char *model, const shoal_graph *g,
+                                            const graph_export_options *options, const json_t *settings);
+
+/* Those below return false the first time that writing fails. */
+
+/* kind: "step" or "epoch"; net may be NULL. */
+bool metrics_add(metrics *m, const char *kind, const shoal_progress *p, const net_stats *net);
+bool metrics_test(metrics *m, int64_t step, const shoal_evaluation *e);
+bool metrics_inspect(metrics *m, const shoal_inspection *i);
+/* A line that another task made. */
+bool metrics_line(metrics *m, const json_t *line);
+
+/* Samples are taken between the two. */
+SHOAL_CHECKED shoal_status metrics_start_sampling(metrics *m);
+void metrics_stop_sampling(metrics *m);
+
+#endif

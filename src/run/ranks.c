@@ -1,0 +1,333 @@
+#include "run/ranks.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "data/class_names.h"
+#include "run/data_notes.h"
+#include "run/mpirun.h"
+#include "run/worker.h"
+#include "train/allreduce.h"
+#include "train/checkpoint.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define SPEAKING_SECONDS 3 /* for the rank that tells of a failure, before the others end the job */
+#define EXIT_JOB_FAILED 1
+
+/* ---- whose work it is */
+
+/* What launchers tell a process of its place; the first that is set counts. */
+static const char *const sizes[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_SIZE", "SLURM_STEP_NUM_TASKS"};
+static const char *const places[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"};
+static const char *const local_sizes[] = {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_STEP_TASKS_PER_NODE"};
+static const char *const local_ranks[] = {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"};
+
+static int told(const char *const *names, size_t n, int otherwise) {
+  for (size_t i = 0; i < n; i++) {
+    const char *words = getenv(names[i]);
+    if (words && *words) return atoi(words); /* "2(x3)" is 2 */
+  }
+  return otherwise;
+}
+#define TOLD(names, otherwise) told(names, COUNT_OF(names), otherwise)
+
+/* Threads of a rank that was told nothing: its share of the processors it may use. */
+static int64_t fair_threads(int processes) {
+  cpu_set_t set;
+  long all = sysconf(_SC_NPROCESSORS_ONLN), mine = all;
+  if (!sched_getaffinity(0, sizeof set, &set)) mine = CPU_COUNT(&set);
+  if (mine >= all)
+    mine = all / MAX_OF(TOLD(local_sizes, processes), 1); /* bound to none: shared with the others here */
+  return mine > 1 ? mine : 1;
+}
+
+bool ranks_expected(const shoal_job *f, bool *first) {
+  const int launched = TOLD(sizes, 0);
+  const bool asked = f->strategy ? job_is_ranks(f) : getenv(RANKS_ASKED) != NULL;
+  *first = TOLD(places, 0) == 0;
+  return launched && !(f->strategy && !asked) && (asked || launched > 1) && !getenv("TF_CONFIG") && !f->cluster;
+}
+
+shoal_status ranks_join(training *t, ranks *out) {
+  shoal_job *f = &t->job;
+  TRY(collective_join("mpi", &out->place));
+  out->joined = true;
+  f->strategy = "allreduce";
+  if (job_said(&t->asked, "workers") && f->workers != out->place.ranks)
+    return status_make(SHOAL_ERR_ARGUMENT, "`workers` %lld, but the launcher has started %d; leave it out",
+                       (long long)f->workers, out->place.ranks);
+  f->workers = out->place.ranks;
+  return NULL;
+}
+
+bool ranks_are_ours(void) { return getenv(RANKS_ASKED) != NULL; }
+
+/* ---- agreeing */
+
+/* Words of rank 0 to all; the caller frees *out. On rank 0 `words` NULL is the message that it failed. */
+static shoal_status spread(ranks *r, const char *words, char **out) {
+  int64_t size = words ? (int64_t)strlen(words) + 1 : 0;
+  TRY(collective_broadcast(&r->place, &size, sizeof size));
+  *out = NULL;
+  if (!size) return NULL;
+  char *copy = calloc(1, (size_t)size);
+  if (!copy) return status_no_memory();
+  if (words) memcpy(copy, words, (size_t)size);
+  shoal_status status = collective_broadcast(&r->place, copy, size);
+  if (status)
+    free(copy);
+  else
+    *out = copy;
+  return status;
+}
+
+/* Rank 0 has told why. */
+static shoal_status silent(ranks *r) {
+  r->parted = true;
+  return status_make(SHOAL_ERR_CANCELLED, "rank 0 has failed");
+}
+
+shoal_status ranks_agree(ranks *r, training *t, shoal_status own) {
+  const shoal_job unset = job_unset();
+  char *words = NULL, *same = NULL;
+  if (r->place.rank == 0 && !own) {
+    json_t *o = json_pack("{s:s, s:s, s:b, s:o}", "model", t->kind->name, "run_dir", t->dir.path, "resume",
+                          t->job.resume, "flags", settings_to_json(job_table, &t->job));
+    own = o ? training_note_learned(t, o) : status_no_memory();
+    words = own ? NULL : json_dumps(o, JSON_COMPACT);
+    json_decref(o);
+    if (!own && !words) own = status_no_memory();
+  }
+  shoal_status status = spread(r, words, &same);
+  free(words);
+  if (own) {
+    r->parted = !status;
+    shoal_status_free(status);
+    free(same);
+    return own;
+  }
+  if (status) return status;
+  if (!same) return silent(r);
+  if (r->place.rank == 0) {
+    free(same);
+    return NULL;
+  }
+  r->job = json_loads(same, 0, NULL);
+  free(same);
+  const char *model, *folder;
+  int resume;
+  json_t *flags;
+  if (!r->job || json_unpack(r->job, "{s:s, s:s, s:b, s:o}", "model", &model, "run_dir", &folder, "resume", &resume,
+                             "flags", &flags))
+    return status_make(SHOAL_ERR_PEER, "what rank 0 says cannot be read");
+  if (strcmp(model, t->kind->name))
+    return status_make(SHOAL_ERR_ARGUMENT, "rank 0 trains %s, this rank %s", model, t->kind->name);
+  TRY(training_take_learned(t, r->job, "rank 0's settings"));
+  bool quiet = t->job.quiet;
+  t->job = unset;
+  TRY(settings_from_json(job_table, flags, "rank 0's settings", &t->job));
+  t->job.model = t->kind->name;
+  t->job.resume = resume;
+  t->job.run_dir = folder;
+  t->job.quiet = quiet;
+  job_fill(&t->job, &unset, t->kind);
+  return run_dir_init(folder, &t->dir);
+}
+
+/* The data must be the same everywhere. */
+static shoal_status load_data(ranks *r, training *b) {
+  struct {
+    int64_t rows, classes, good;
+    uint64_t names, preprocessing; /* one number for all of it */
+  } here = {0}, there;
+  shoal_status status = training_load(b);
+  if (!status) here = (typeof(here)){b->rows, b->train.classes, 1, class_names_hash(b->class_names),
+                                     class_names_hash((const char *const[]){b->preprocessing, NULL})};
+  there = here;
+  shoal_status heard = collective_broadcast(&r->place, &there, sizeof there);
+  if (!heard && !there.good && r->place.rank) heard = silent(r);
+  if (!heard && status && r->place.rank == 0) r->parted = true;
+  if (status && heard) { /* what all lack, rank 0 tells */
+    shoal_status_free(r->parted ? status : heard);
+    return r->parted ? heard : status;
+  }
+  TRY(status ? status : heard);
+  bool same = here.rows == there.rows && here.classes == there.classes;
+  if (same && here.names == there.names && here.preprocessing == there.preprocessing) return NULL;
+  if (same)
+    return status_make(SHOAL_ERR_INPUT, "%s: %s than where rank 0 runs: the files differ", b->job.data,
+                       here.names != there.names ? "the classes here are called otherwise"
+                                                 : "words or statistics of the columns here are others");
+  return status_make(SHOAL_ERR_INPUT, "%s: %lld rows of %lld classes here, %lld rows of %lld classes where rank 0 runs",
+                     b->job.data, (long long)here.rows, (long long)here.classes, (long long)there.rows,
+                     (long long)there.classes);
+}
+
+/* ---- training */
+
+typedef struct {
+  run_state *state;
+  ranks *ranks;
+  shoal_strategy *strategy;
+} rank_run;
+
+static bool is_first(const rank_run *t) { return t->ranks->place.rank == 0; }
+
+static void traffic(void *context, net_stats *out) {
+  const rank_run *t = context;
+  collective_stats stats;
+  collective_stats_read(allreduce_collective(t->strategy), &stats);
+  *out = (net_stats){.sent_bytes = (uint64_t)stats.sent_bytes, .received_bytes = (uint64_t)stats.received_bytes};
+}
+
+static int no_server(void *context, const shoal_value *variable) { return -1; }
+static double no_clock(void *context, int server) { return 0; }
+static shoal_status nothing_after(void *context) { return NULL; }
+
+/* Of another rank: samples go to the file, the report to the list. */
+static shoal_status take_report(const rank_run *t, metrics *log, const char *words, int rank) {
+  json_t *one = json_loads(words, 0, NULL), *line;
+  size_t i;
+  shoal_task_report report;
+  json_array_foreach(json_object_get(one, "kept_samples"), i, line) metrics_line(log, line);
+  shoal_status status = task_report_from_json(one, &report);
+  json_decref(one);
+  if (status) {
+    shoal_status_free(status);
+    return status_make(SHOAL_ERR_PEER, "the report of rank %d cannot be read", rank);
+  }
+  return run_state_add_task(t->state, &report);
+}
+
+/* Everybody's report to rank 0. */
+static shoal_status finish(void *context, task_result *own, metrics *log, const task_trace *trace) {
+  rank_run *t = context;
+  const int n = t->ranks->place.ranks;
+  json_t *o = task_report_to_json(&own->task, true);
+  if (log->kept) json_object_set(o, "kept_samples", log->kept);
+  char *words = json_dumps(o, JSON_COMPACT), **all = calloc((size_t)n, sizeof *all);
+  json_decref(o);
+  shoal_status status = words && all ? collective_gather(allreduce_collective(t->strategy), words, all)
+                                     : status_no_memory();
+  const run_sink s = run_state_sink(t->state);
+  if (!status) s.on_result(s.context, own);
+  for (int r = 1; r < n && !status && is_first(t); r++) status = take_report(t, log, all[r], r);
+  for (int r = 0; all && r < n; r++) free(all[r]);
+  free(all);
+  free(words);
+  return status;
+}
+
+static const worker_link rank_link = {
+    .traffic = traffic, .server_of = no_server, .clock = no_clock, .after_training = nothing_after, .finish = finish};
+
+static shoal_status train(rank_run *t) {
+  run_state *state = t->state;
+  training *b = &state->base;
+  const bool first = is_first(t);
+  const run_sink sink = run_state_sink(state);
+  if (first) {
+    TRY(run_dir_make(&b->dir));
+    TRY(training_note_settings(b, b->train.classes));
+    TRY(metrics_repair(b->dir.metrics));
+    TRY(notes_say(b, &sink));
+  }
+  return worker_run(&(worker_options){.base = b,
+                                      .index = t->ranks->place.rank,
+                                      .chief = first,
+                                      .has_folder = first,
+                                      .samples_host = first || TOLD(local_ranks, 1) == 0,
+                                      .graph_device = "/job:worker/task:0",
+                                      .rows = b->rows,
+                                      .last = &state->last,
+                                      .stop = state->options->stop,
+                                      .strategy = t->strategy,
+                                      .link = &rank_link,
+                                      .link_context = t,
+                                      .sink = &sink});
+}
+
+/* ---- when it goes wrong */
+
+/* "; resume from ..." */
+static void add_advice(const rank_run *t, text *out) {
+  const training *b = &t->state->base;
+  char *path = NULL;
+  if (!b->job.no_checkpoints) shoal_status_free(checkpoint_latest(b->dir.checkpoints, &path, NULL));
+  if (path)
+    text_add(out, "; the last checkpoint is %s: to continue, on as many ranks as you like, start it with `resume` "
+             "and `run_dir` %s", path, b->dir.path);
+  else
+    text_add(out, "; there is no checkpoint to resume from");
+  free(path);
+}
+
+/* Another rank's failure. Takes `status`. */
+static shoal_status explain(rank_run *t, shoal_status status) {
+  collective *c = t->strategy ? allreduce_collective(t->strategy) : NULL;
+  if (shoal_status_code(status) != SHOAL_ERR_PEER || !c)
+    return t->ranks->place.rank ? status_wrap(status, "rank %d", t->ranks->place.rank) : status;
+  t->ranks->quiet = !collective_speaks(c);
+  text words = {0};
+  text_add(&words, "%s", shoal_status_message(status));
+  add_advice(t, &words);
+  if (words.failed) return status;
+  shoal_status explained = status_make(SHOAL_ERR_PEER, "%s", words.data);
+  text_fini(&words);
+  shoal_status_free(status);
+  return explained;
+}
+
+/* A rank has died while this one computes, and there is not much time left: the launcher is about to end us all. */
+static void on_peer_exit(void *context, int rank) {
+  rank_run *t = context;
+  const peers_rank *gone = &collective_ranks(allreduce_collective(t->strategy))[rank];
+  if (t->ranks->place.rank != (rank ? 0 : 1)) return;
+  text words = {0};
+  text_add(&words, "shoal train: step %lld: rank %d (pid %d on %s) has ended", (long long)t->state->last.step, rank,
+           gone->pid, gone->host);
+  add_advice(t, &words);
+  if (!words.failed) fprintf(stderr, "%s\n", words.data);
+  _exit(EXIT_JOB_FAILED);
+}
+
+bool ranks_are_told(const ranks *r) { return r->quiet || (r->parted && r->place.rank); }
+
+/* ---- the whole */
+
+shoal_status ranks_run(run_state *state, ranks *r) {
+  training *b = &state->base;
+  rank_run t = {.state = state, .ranks = r};
+  if (!b->job.threads) b->job.threads = fair_threads(r->place.ranks);
+  TRY(load_data(r, b));
+  TRY(training_compile(b, b->train.classes, b->rows));
+  const allreduce_options options = {.place = &r->place,
+                                     .deterministic = b->job.deterministic,
+                                     .bf16 = !strcmp(b->job.wire, "bf16"),
+                                     .check_every = b->job.check_replicas,
+                                     .patience = b->job.deadline,
+                                     .on_peer_exit = on_peer_exit,
+                                     .context = &t};
+  shoal_status status = allreduce_create(&options, &t.strategy);
+  if (!status) status = train(&t);
+  if (status) status = explain(&t, status);
+  strategy_destroy(t.strategy);
+  return status;
+}
+
+void ranks_leave(ranks *r, int failed) {
+  if (!r->joined) return;
+  if (failed && !r->parted) {
+    if (r->quiet) nanosleep(&(struct timespec){.tv_sec = SPEAKING_SECONDS}, NULL);
+    fflush(stdout);
+    fflush(stderr);
+    collective_abort(&r->place, failed);
+  }
+  shoal_status_free(collective_leave(&r->place));
+  json_decref(r->job);
+}

@@ -1,0 +1,38 @@
+/* Ranks of an all-reduce: processes that mpirun or srun has started.
+ *
+ * 1. Rank 0 has the folder and the result. Its settings go to all others, so none can train with other ones.
+ * 2. A rank that dies ends the job within seconds: the ranks of its machine see it at once, those of others by their
+ *    launcher or after `deadline`. The lowest rank left says who it was and where to resume from.
+ * 3. Ctrl-C (of the command that started them), SIGTERM and SIGUSR1 stop all ranks after the same step. mpirun itself
+ *    hands on only SIGUSR1, and gives a rank one second after the SIGTERM that it sends.
+ * 4. Whoever fails otherwise says so itself and takes the others down with it. */
+#ifndef SHOAL_RUN_RANKS_H
+#define SHOAL_RUN_RANKS_H
+
+#include "dist/collective.h"
+#include "run/state.h"
+
+typedef struct {
+  bool joined; /* this process is a rank */
+  bool parted; /* all ranks know that rank 0 has failed, and end by themselves */
+  collective_place place;
+  bool quiet;  /* another rank tells of the failure */
+  json_t *job; /* rank 0's settings; texts in the job may point into it */
+} ranks;
+
+/* Whether the settings and the launcher make this process a rank; *first: rank 0, as far as the launcher says. */
+bool ranks_expected(const shoal_job *f, bool *first);
+/* Becomes one; the settings say as many workers as there are ranks then. MPI starts threads: signals must be blocked. */
+SHOAL_CHECKED shoal_status ranks_join(training *t, ranks *out);
+/* This process was started by mpirun_job. */
+bool ranks_are_ours(void);
+/* Rank 0's settings to all; `own`, taken, is how rank 0 found them. */
+SHOAL_CHECKED shoal_status ranks_agree(ranks *r, training *t, shoal_status own);
+/* Does this rank's work; rank 0's report is complete then. */
+SHOAL_CHECKED shoal_status ranks_run(run_state *s, ranks *r);
+/* Whether a failure is another rank's to tell. */
+bool ranks_are_told(const ranks *r);
+/* failed: with this exit status, and so for all. */
+void ranks_leave(ranks *r, int failed);
+
+#endif

@@ -1,0 +1,290 @@
+/* A whole training job, from its settings to its folder. */
+#include "base/clock.h"
+#include "base/mem.h"
+#include "observe/trace_file.h"
+#include "run/cluster_member.h"
+#include "run/data_notes.h"
+#include "run/evaluator.h"
+#include "run/local_cluster.h"
+#include "run/mpirun.h"
+#include "run/ranks.h"
+#include "run/summary.h"
+#include "run/task.h"
+#include "run/worker.h"
+#include "train/mirrored.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define EVALUATOR_PATIENCE 60.0 /* seconds without a sign of life of the run */
+
+typedef struct {
+  run_state *state;
+  cluster place; /* this task's, in a cluster that was described */
+  bool described;
+  ranks ranks;
+  bool begun; /* there is a folder, in which a failure is noted */
+} running;
+
+/* ---- the folder */
+
+/* The run's folder and, of a run that is resumed, its settings. Makes nothing yet. */
+static shoal_status open_folder(run_state *s) {
+  training *b = &s->base;
+  char *name = b->job.run_dir ? strdup(b->job.run_dir) : run_dir_name(b->kind->name);
+  if (!name) return status_no_memory();
+  shoal_status status = run_dir_init(name, &b->dir);
+  free(name);
+  if (status || !run_dir_used(&b->dir)) return status;
+  if (!b->job.resume)
+    return status_make(SHOAL_ERR_ARGUMENT, "%s holds a run already; add `resume` to continue it, or name another "
+                       "`run_dir`", b->dir.path);
+  if (access(b->dir.settings, F_OK)) return NULL; /* killed before it could write them: nothing to continue */
+  TRY(run_dir_read_settings(b->dir.settings, &s->kept));
+  const char *model = json_string_value(json_object_get(s->kept, "model"));
+  if (strcmp(model, b->kind->name))
+    return status_make(SHOAL_ERR_ARGUMENT, "%s holds a run of the model %s, not %s", b->dir.path, model,
+                       b->kind->name);
+  TRY(training_take_learned(b, s->kept, b->dir.settings));
+  shoal_job kept = job_unset();
+  TRY(settings_from_json(job_table, json_object_get(s->kept, "flags"), b->dir.settings, &kept));
+  job_take_kept(&b->job, &kept);
+  return NULL;
+}
+
+static shoal_status write_summary(run_state *s) {
+  shoal_run_report *r = &s->report;
+  r->total_seconds = clock_seconds() - s->started;
+  run_state_complete(s);
+  json_t *summary = summary_to_json(r);
+  if (!summary) return status_no_memory();
+  shoal_status status = json_write_atomically(summary, s->base.dir.summary);
+  json_decref(summary);
+  if (!status && s->traces) {
+    status = trace_write(s->traces, s->base.dir.trace);
+    r->trace = s->base.dir.trace;
+  }
+  return status;
+}
+
+/* ---- in this process */
+
+static shoal_status work_alone(running *w, shoal_strategy *strategy, events *timeline) {
+  run_state *s = w->state;
+  training *b = &s->base;
+  const run_sink sink = run_state_sink(s);
+  TRY(run_dir_make(&b->dir));
+  TRY(training_note_settings(b, b->train.classes));
+  TRY(metrics_repair(b->dir.metrics));
+  TRY(notes_say(b, &sink));
+  w->begun = true;
+  s->report.startup_seconds = clock_seconds() - s->started;
+  return worker_run(&(worker_options){.base = b,
+                                      .chief = true,
+                                      .has_folder = true,
+                                      .samples_host = true,
+                                      .graph_device = "/job:worker/task:0",
+                                      .rows = b->train.data ? b->rows : 0,
+                                      .last = &s->last,
+                                      .stop = s->options->stop,
+                                      .strategy = strategy,
+                                      .events = timeline,
+                                      .link = &worker_alone,
+                                      .link_context = (void *)&sink,
+                                      .sink = &sink});
+}
+
+static shoal_status train_alone(running *w) {
+  training *b = &w->state->base;
+  shoal_strategy *strategy = NULL;
+  events *timeline = NULL;
+  TRY(training_load(b));
+  TRY(training_compile(b, b->train.classes, b->rows));
+  const mirrored_options mirrored = {.workers = (int)b->job.workers, .deterministic = b->job.deterministic};
+  shoal_status status = NULL;
+  if (job_is_mirrored(&b->job) || b->job.deterministic) status = mirrored_create(&mirrored, &strategy);
+  if (!status) status = training_open_trace(b, shoal_model_threads(b->model), 1, &timeline);
+  if (!status) status = work_alone(w, strategy, timeline);
+  if (!status && !b->test.data && !b->test.files && !b->job.quiet)
+    run_state_note(w->state, "no test rows: add `test_data`, or put them beside the others (see docs/data.md)");
+  strategy_destroy(strategy);
+  events_destroy(timeline);
+  return status;
+}
+
+/* ---- an evaluator that was described: it follows the chief's folder, and leaves no run of its own */
+
+static void note_evaluation(void *context, const char *file, const shoal_evaluation *e) {
+  char line[512], figures[SHOAL_EVALUATION_TEXT];
+  snprintf(line, sizeof line, "evaluator: %s: loss %.4f, %s", file, e->loss, shoal_evaluation_text(e, figures));
+  run_state_note(context, line);
+}
+
+static shoal_status evaluate_along(run_state *s) {
+  const shoal_job *f = &s->base.job;
+  evaluator_result result;
+  const evaluator_options o = {.folder = f->run_dir,
+                               .data = f->data,
+                               .threads = f->threads,
+                               .patience = f->deadline > 0 ? f->deadline : EVALUATOR_PATIENCE,
+                               .stop = s->options->stop,
+                               .context = s,
+                               .on_tested = note_evaluation};
+  TRY(evaluator_run(&o, &result));
+  shoal_task_report t = task_report_begin("evaluator", 0, NULL);
+  t.evaluations = result.count;
+  t.evaluation_seconds = result.seconds;
+  if (result.count) {
+    t.last_loss = result.last.loss;
+    t.last_accuracy = result.last.accuracy;
+    t.last_rmse = result.last.rmse;
+  }
+  return run_state_add_task(s, &t);
+}
+
+/* ---- the whole */
+
+/* Names the settings that help. Takes `status`. */
+static shoal_status advise(const run_state *s, shoal_status status) {
+  const training *b = &s->base;
+  shoal_status advised = status_make(SHOAL_ERR_NUMERIC, "%s: `lr` %.2g, `warmup` %lld", shoal_status_message(status),
+                                     fmin(b->job.lr / 10, b->kind->rate),
+                                     (long long)MAX_OF(training_steps_an_epoch(b, b->rows), 100));
+  shoal_status_free(status);
+  return advised;
+}
+
+/* After a failure the report says how far it came. */
+static void note_failure(run_state *s, const char *message) {
+  shoal_run_report *r = &s->report;
+  const shoal_progress *last = &s->last;
+  free(s->error);
+  r->status = "failed";
+  r->error = s->error = strdup(message);
+  if (!r->trained) r->fit = (shoal_fit_result){.epochs = last->epoch,
+                              .steps = last->step,
+                              .updates = last->step,
+                              .examples = last->examples,
+                              .run_examples = last->examples,
+                              .seconds = last->seconds,
+                              .eval_seconds = NAN,
+                              .checkpoint_seconds = NAN,
+                              .input_wait_seconds = NAN,
+                              .final_loss = last->loss,
+                              .train_accuracy = last->accuracy,
+                              .validation_accuracy = NAN,
+                              .validation_loss = NAN,
+                              .resumed_from = -1};
+  shoal_status second = write_summary(s);
+  shoal_status_free(second); /* the first error is the one to tell */
+}
+
+/* The settings, complete. */
+static shoal_status settle(run_state *s, bool reports) {
+  training *b = &s->base;
+  if (reports) TRY(open_folder(s));
+  return job_resolve(&b->job, &b->asked, b->kind);
+}
+
+static shoal_status work(running *w) {
+  run_state *s = w->state;
+  const shoal_job *f = &s->base.job;
+  w->begun = s->report.reports && (job_is_cluster(f) || job_is_ranks(f));
+  if (w->ranks.joined) return ranks_run(s, &w->ranks);
+  if (w->described) return cluster_member_run(s, &w->place);
+  return job_is_cluster(f) ? local_cluster_run(s) : train_alone(w);
+}
+
+/* Ranks that this process starts itself. */
+static shoal_status start_ranks(run_state *s) {
+  int code;
+  TRY(mpirun_job(&s->base.asked, s->options->program, s->base.job.workers, s->options->stop, &code));
+  const shoal_run_listener *l = &s->options->listener;
+  if (l->on_ranks_end) l->on_ranks_end(l->context, code);
+  s->report.reports = false; /* rank 0 has said all */
+  return code ? status_make(SHOAL_ERR_REPORTED, "the ranks ended with exit status %d", code) : NULL;
+}
+
+static shoal_status train(running *w) {
+  run_state *s = w->state;
+  shoal_run_report *r = &s->report;
+  training *b = &s->base;
+  bool first;
+  if (ranks_expected(&b->job, &first)) TRY(ranks_join(b, &w->ranks));
+  TRY(cluster_member_find(b, &w->described, &w->place));
+  if (w->described && w->place.role == SHOAL_EVALUATOR) return evaluate_along(s);
+  /* Who has a folder and a result. */
+  r->reports = w->ranks.joined ? w->ranks.place.rank == 0 : !w->described || cluster_worker(&w->place) == 0;
+  if (w->described && !b->job.strategy) b->job.strategy = "ps";
+  shoal_status settled = w->ranks.joined && !r->reports ? NULL : settle(s, r->reports);
+  TRY(w->ranks.joined ? ranks_agree(&w->ranks, b, settled) : settled);
+  r->run_dir = b->dir.path;
+  if (job_is_ranks(&b->job) && !w->ranks.joined) return start_ranks(s);
+  shoal_status status = work(w);
+  if (status && run_state_asked(s) && shoal_status_code(status) == SHOAL_ERR_CANCELLED) return status;
+  if (shoal_status_code(status) == SHOAL_ERR_NUMERIC) status = advise(s, status);
+  if (status) {
+    if (w->begun) note_failure(s, shoal_status_message(status));
+    return status;
+  }
+  r->status = r->fit.stopped ? "interrupted" : r->fit.stopped_early ? "stopped early" : "finished";
+  if (!r->reports) {
+    run_state_complete(s);
+    return NULL;
+  }
+  return write_summary(s);
+}
+
+bool shoal_run_speaks(const shoal_job *job) {
+  bool first;
+  return !job->job_file && !(ranks_expected(job, &first) && (!first || ranks_are_ours()));
+}
+
+static shoal_status run_job(running *w, const shoal_job *job, const shoal_run_options *options) {
+  run_state *s = w->state;
+  training *b = &s->base;
+  if (job->job_file) return task_run(job, options->stop, s, note_evaluation);
+  if (!job->model && !options->kind) return status_make(SHOAL_ERR_ARGUMENT, "which `model`?");
+  if (options->kind) b->kind = options->kind;
+  else TRY(job_find_kind(job->model, &b->kind));
+  b->asked = b->job = *job;
+  b->asked.model = b->job.model = b->kind->name;
+  return train(w);
+}
+
+/* A rank that fails takes all others with it, and with them this process: the listener has the last word. Takes
+ * `status`. */
+static shoal_status leave_ranks(running *w, shoal_status status) {
+  const shoal_run_listener *l = &w->state->options->listener;
+  if (!w->ranks.joined) return status;
+  if (status && ranks_are_told(&w->ranks)) {
+    shoal_status_free(status);
+    status = status_make(SHOAL_ERR_REPORTED, "another rank has failed, and says why");
+  }
+  int code = status && !w->ranks.parted ? 1 : 0;
+  if (code && l->on_abort) code = l->on_abort(l->context, status);
+  ranks_leave(&w->ranks, code);
+  return status;
+}
+
+shoal_status shoal_run(const shoal_job *job, const shoal_run_options *options, shoal_run_report **out) {
+  static const shoal_run_options usual;
+  run_state *s = calloc(1, sizeof *s);
+  *out = NULL;
+  if (!s) return status_no_memory();
+  running w = {.state = s};
+  s->options = options ? options : &usual;
+  s->started = clock_seconds();
+  s->last = (shoal_progress){.loss = NAN, .accuracy = NAN, .rate = NAN};
+  s->report.started = time(NULL);
+  s->report.final_rate = NAN;
+  s->report.test = evaluation_none();
+  shoal_status status = run_job(&w, job, s->options);
+  cluster_fini(&w.place);
+  status = leave_ranks(&w, status);
+  s->options = NULL;
+  *out = &s->report;
+  return status;
+}

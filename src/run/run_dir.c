@@ -1,0 +1,213 @@
+#include "run/run_dir.h"
+
+#include "shoal/version.h"
+#include "train/checkpoint.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+static char *join(const char *folder, const char *name) {
+  char *path;
+  return asprintf(&path, "%s/%s", folder, name) < 0 ? NULL : path;
+}
+
+shoal_status run_dir_init(const char *path, run_dir *out) {
+  run_dir r = {strdup(path),
+               join(path, "checkpoints"),
+               join(path, "summary.json"),
+               join(path, "metrics.jsonl"),
+               join(path, "settings.json"),
+               join(path, "model.safetensors"),
+               join(path, "trace.json")};
+  if (!r.path || !r.checkpoints || !r.summary || !r.metrics || !r.settings || !r.weights || !r.trace) {
+    run_dir_fini(&r);
+    return status_no_memory();
+  }
+  *out = r;
+  return NULL;
+}
+
+void run_dir_fini(run_dir *r) {
+  free(r->path);
+  free(r->checkpoints);
+  free(r->summary);
+  free(r->metrics);
+  free(r->settings);
+  free(r->weights);
+  free(r->trace);
+  *r = (run_dir){0};
+}
+
+static bool exists(const char *path) { return access(path, F_OK) == 0; }
+
+char *run_dir_name(const char *model) {
+  time_t now = time(NULL);
+  struct tm local;
+  localtime_r(&now, &local);
+  char stamp[32];
+  strftime(stamp, sizeof stamp, "%Y%m%d-%H%M%S", &local);
+  for (int i = 1;; i++) {
+    char *path;
+    int n = i == 1 ? asprintf(&path, "runs/%s-%s", model, stamp) : asprintf(&path, "runs/%s-%s-%d", model, stamp, i);
+    if (n < 0) return NULL;
+    if (!exists(path)) return path;
+    free(path);
+  }
+}
+
+bool run_dir_used(const run_dir *r) {
+  return exists(r->settings) || exists(r->summary) || exists(r->metrics) || exists(r->checkpoints) ||
+         exists(r->weights);
+}
+
+shoal_status run_dir_make(const run_dir *r) {
+  char *path = strdup(r->path);
+  if (!path) return status_no_memory();
+  shoal_status status = NULL;
+  for (char *p = path + 1; !status; p++) {
+    if (*p && *p != '/') continue;
+    char kept = *p;
+    *p = 0;
+    if (mkdir(path, 0777) && errno != EEXIST) status = status_errno(errno, "cannot make the folder %s", path);
+    *p = kept;
+    if (!kept) break;
+  }
+  struct stat st;
+  if (!status && (stat(r->path, &st) || !S_ISDIR(st.st_mode)))
+    status = status_make(SHOAL_ERR_ARGUMENT, "`run_dir`: %s is there but is no folder", r->path);
+  free(path);
+  return status;
+}
+
+/* So that the new name is on the disk too. */
+static void sync_folder_of(const char *path) {
+  char *copy = strdup(path);
+  if (!copy) return;
+  int fd = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd >= 0) {
+    fsync(fd);
+    close(fd);
+  }
+  free(copy);
+}
+
+shoal_status json_write_atomically(const json_t *value, const char *path) {
+  char *temporary;
+  if (asprintf(&temporary, "%s.%d.tmp", path, (int)getpid()) < 0) return status_no_memory();
+  shoal_status status = NULL;
+  errno = 0;
+  FILE *f = fopen(temporary, "we");
+  if (!f) {
+    status = status_errno(errno, "cannot write %s", temporary);
+    goto done;
+  }
+  bool good = json_dumpf(value, f, JSON_INDENT(2)) == 0 && fputc('\n', f) != EOF && fflush(f) == 0 &&
+              fsync(fileno(f)) == 0;
+  int error = errno;
+  if (fclose(f) && good) {
+    good = false;
+    error = errno;
+  }
+  if (good && rename(temporary, path)) {
+    good = false;
+    error = errno;
+  }
+  if (good) {
+    sync_folder_of(path);
+  } else {
+    status = status_errno(error ? error : EIO, "cannot write %s", path);
+    unlink(temporary);
+  }
+done:
+  free(temporary);
+  return status;
+}
+
+shoal_status run_dir_write_settings(const run_dir *r, json_t *settings) {
+  if (json_object_set_new(settings, "shoal_version", json_string(shoal_version()))) return status_no_memory();
+  return json_write_atomically(settings, r->settings);
+}
+
+shoal_status run_dir_read_settings(const char *path, json_t **out) {
+  json_error_t error;
+  json_t *object = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+  if (!object)
+    return status_make(SHOAL_ERR_INPUT, "%s: line %d: %s; expected the settings of a run", path, error.line,
+                       error.text);
+  if (!json_is_string(json_object_get(object, "model")) || !json_is_object(json_object_get(object, "flags"))) {
+    json_decref(object);
+    return status_make(SHOAL_ERR_INPUT, "%s: expected an object with \"model\" (text) and \"flags\" (an object)", path);
+  }
+  *out = object;
+  return NULL;
+}
+
+static bool is_folder(const char *path) {
+  struct stat st;
+  return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+/* DIR/settings.json for DIR/model.safetensors, DIR/checkpoints/step-N.safetensors and the folder of the latter. */
+static char *settings_near(const char *folder) {
+  char *beside = join(folder, "settings.json"), *above = join(folder, "../settings.json");
+  char *found = NULL;
+  if (beside && exists(beside)) {
+    found = beside;
+    beside = NULL;
+  } else if (above && exists(above)) {
+    found = above;
+    above = NULL;
+  }
+  free(beside);
+  free(above);
+  return found;
+}
+
+static shoal_status weights_of(const char *folder, char **out) {
+  run_dir r;
+  TRY(run_dir_init(folder, &r));
+  shoal_status status = NULL;
+  char *path = NULL;
+  if (exists(r.weights)) {
+    path = r.weights;
+    r.weights = NULL;
+  } else {
+    status = checkpoint_latest(exists(r.checkpoints) ? r.checkpoints : folder, &path, NULL);
+    if (!status && !path)
+      status = status_make(SHOAL_ERR_INPUT,
+                           "%s: no weights there; expected model.safetensors or checkpoints/step-*.safetensors",
+                           folder);
+  }
+  run_dir_fini(&r);
+  if (!status) *out = path;
+  return status;
+}
+
+shoal_status run_dir_resolve(const char *target, char **weights, json_t **settings) {
+  if (!exists(target)) return status_errno(errno, "%s", target);
+  bool folder = is_folder(target);
+  char *path = NULL, *copy = strdup(target);
+  json_t *object = NULL;
+  if (!copy) return status_no_memory();
+  shoal_status status = NULL;
+  char *near = settings_near(folder ? copy : dirname(copy));
+  if (folder)
+    TRY_GOTO(status, weights_of(target, &path), done);
+  else if (!(path = strdup(target)))
+    TRY_GOTO(status, status_no_memory(), done);
+  if (near) TRY_GOTO(status, run_dir_read_settings(near, &object), done);
+  *weights = path;
+  *settings = object;
+done:
+  if (status) free(path);
+  free(near);
+  free(copy);
+  return status;
+}

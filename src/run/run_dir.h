@@ -1,0 +1,38 @@
+/* The folder of a run: where its files lie, and that no run is written over by accident. */
+#ifndef SHOAL_RUN_RUN_DIR_H
+#define SHOAL_RUN_RUN_DIR_H
+
+#include "base/status.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+
+typedef struct {
+  char *path;
+  char *checkpoints, *summary, *metrics, *settings, *weights, *trace; /* paths inside it */
+} run_dir;
+
+/* Only the paths; makes nothing. */
+SHOAL_CHECKED shoal_status run_dir_init(const char *path, run_dir *out);
+void run_dir_fini(run_dir *r);
+/* A name not taken: runs/MODEL-YYYYmmdd-HHMMSS. The caller frees it; NULL: no memory. */
+char *run_dir_name(const char *model);
+/* Holds (or held) a run. */
+bool run_dir_used(const run_dir *r);
+/* Makes the folder and those above it. */
+SHOAL_CHECKED shoal_status run_dir_make(const run_dir *r);
+
+/* settings.json: {"model": ..., "classes": ..., "class_names": [...], "preprocessing": {...}, "flags": {...}} and, which is
+ * added here, "shoal_version". classes, their names and preprocessing: of the training data. */
+SHOAL_CHECKED shoal_status run_dir_write_settings(const run_dir *r, json_t *settings);
+/* The caller owns *out, an object whose "model" is a string and "flags" an object. */
+SHOAL_CHECKED shoal_status run_dir_read_settings(const char *path, json_t **out);
+
+/* Writes `value` to a temporary name beside `path`, syncs and renames it. */
+SHOAL_CHECKED shoal_status json_write_atomically(const json_t *value, const char *path);
+
+/* `target` is a run's folder or a file of weights. *weights: the file to load: of a run its final weights, or else its
+ * newest checkpoint. *settings: the run's settings, NULL for a file outside a run. Both are the caller's. */
+SHOAL_CHECKED shoal_status run_dir_resolve(const char *target, char **weights, json_t **settings);
+
+#endif
