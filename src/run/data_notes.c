@@ -9,8 +9,8 @@ enum {
   COLUMNS_SHOWN = 12,
   ROWS_LOOKED_AT = 2000,
   LARGE = 30,    /* numbers beyond make the usual learning rates too high */
-  PIXELS_LEAST = 16,
-  PIXEL_MOST = 255
+  PIXELS_MIN = 16,
+  PIXEL_MAX = 255
 };
 
 /* The largest number, and whether all are whole and from 0 to 255; false: rows of another kind. */
@@ -21,10 +21,10 @@ static bool look_at_rows(const shoal_dataset *d, float *most, bool *pixels) {
   int64_t a_row = shoal_tensor_count(x) / shoal_dataset_rows(d);
   const float *values = x->data;
   *most = 0;
-  *pixels = a_row >= PIXELS_LEAST;
+  *pixels = a_row >= PIXELS_MIN;
   for (int64_t i = 0; i < rows * a_row; i++) {
     *most = fmaxf(*most, fabsf(values[i]));
-    *pixels &= values[i] >= 0 && values[i] <= PIXEL_MOST && values[i] == truncf(values[i]);
+    *pixels &= values[i] >= 0 && values[i] <= PIXEL_MAX && values[i] == truncf(values[i]);
   }
   return true;
 }
