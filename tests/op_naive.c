@@ -41,25 +41,56 @@ static void bias_add_grad(const op_case *c, const case_memory *m, double *expect
   for (int64_t i = 0; i < n; i++) expected[i % channels] += at(&m->in[0], i);
 }
 
-static void conv2d(const op_case *c, const case_memory *m, double *expected) {
-  const int64_t *x = m->in[0].shape.dim, *w = m->in[1].shape.dim, *y = m->out[0].shape.dim;
-  int64_t sh = attr_int(c, "stride_h"), sw = attr_int(c, "stride_w");
+/* Visits each pair of an output and an input pixel that a tap of the filter joins. */
+typedef void (*tap_fn)(double *sum, int64_t in_x, int64_t in_w, int64_t in_y, const case_memory *m);
+
+static void taps(const op_case *c, const int64_t *x, const int64_t *w, const int64_t *y, const case_memory *m,
+                 tap_fn tap, double *sums) {
+  int64_t sh = attr_int(c, "stride_h"), sw = attr_int(c, "stride_w"), groups = attr_int(c, "groups");
+  int64_t dh = attr_int(c, "dilation_h"), dw = attr_int(c, "dilation_w");
   int64_t top = attr_int(c, "pad_top"), left = attr_int(c, "pad_left");
   for (int64_t n = 0; n < y[0]; n++)
     for (int64_t i = 0; i < y[1]; i++)
       for (int64_t j = 0; j < y[2]; j++)
-        for (int64_t o = 0; o < y[3]; o++) {
-          double sum = 0;
+        for (int64_t o = 0; o < y[3]; o++)
           for (int64_t p = 0; p < w[0]; p++)
             for (int64_t q = 0; q < w[1]; q++)
-              for (int64_t ch = 0; ch < w[2]; ch++) {
-                int64_t r = i * sh + p - top, s = j * sw + q - left;
+              for (int64_t k = 0; k < w[2]; k++) {
+                int64_t r = i * sh + p * dh - top, s = j * sw + q * dw - left, ch = o / (y[3] / groups) * w[2] + k;
                 if (r < 0 || r >= x[1] || s < 0 || s >= x[2]) continue;
-                sum += at(&m->in[0], ((n * x[1] + r) * x[2] + s) * x[3] + ch) *
-                       at(&m->in[1], ((p * w[1] + q) * w[2] + ch) * w[3] + o);
+                tap(sums, ((n * x[1] + r) * x[2] + s) * x[3] + ch, ((p * w[1] + q) * w[2] + k) * w[3] + o,
+                    ((n * y[1] + i) * y[2] + j) * y[3] + o, m);
               }
-          expected[((n * y[1] + i) * y[2] + j) * y[3] + o] = sum;
-        }
+}
+
+static void tap_forward(double *y, int64_t in_x, int64_t in_w, int64_t in_y, const case_memory *m) {
+  y[in_y] += at(&m->in[0], in_x) * at(&m->in[1], in_w);
+}
+static void tap_back(double *dx, int64_t in_x, int64_t in_w, int64_t in_y, const case_memory *m) {
+  dx[in_x] += at(&m->in[0], in_y) * at(&m->in[1], in_w);
+}
+static void tap_weight(double *dw, int64_t in_x, int64_t in_w, int64_t in_y, const case_memory *m) {
+  dw[in_w] += at(&m->in[0], in_x) * at(&m->in[1], in_y);
+}
+
+static void zero(const case_memory *m, double *expected) {
+  memset(expected, 0, (size_t)shoal_tensor_count(&m->out[0]) * sizeof *expected);
+}
+
+static void conv2d(const op_case *c, const case_memory *m, double *expected) {
+  zero(m, expected);
+  taps(c, m->in[0].shape.dim, m->in[1].shape.dim, m->out[0].shape.dim, m, tap_forward, expected);
+}
+
+/* Of a convolution whose result is input 0. */
+static void conv2d_grad_x(const op_case *c, const case_memory *m, double *expected) {
+  zero(m, expected);
+  taps(c, m->out[0].shape.dim, m->in[1].shape.dim, m->in[0].shape.dim, m, tap_back, expected);
+}
+
+static void conv2d_grad_w(const op_case *c, const case_memory *m, double *expected) {
+  zero(m, expected);
+  taps(c, m->in[0].shape.dim, m->out[0].shape.dim, m->in[1].shape.dim, m, tap_weight, expected);
 }
 
 static void pool2d(const op_case *c, const case_memory *m, double *expected, bool average) {
@@ -97,8 +128,15 @@ static double log_sum(const shoal_tensor *x, int64_t i, int64_t classes) {
 }
 
 static void log_softmax(const op_case *c, const case_memory *m, double *expected) {
-  int64_t classes = m->in[0].shape.dim[m->in[0].shape.rank - 1], n = shoal_tensor_count(&m->in[0]);
-  for (int64_t i = 0; i < n; i++) expected[i] = at(&m->in[0], i) - log_sum(&m->in[0], i / classes, classes);
+  const shoal_shape *s = &m->in[0].shape;
+  int64_t axis = c->attr[0].i < 0 ? c->attr[0].i + s->rank : c->attr[0].i, step = 1;
+  for (int d = s->rank - 1; d > axis; d--) step *= s->dim[d];
+  for (int64_t i = 0; i < shoal_tensor_count(&m->in[0]); i++) {
+    int64_t first = i - i / step % s->dim[axis] * step;
+    double sum = 0;
+    for (int64_t j = 0; j < s->dim[axis]; j++) sum += exp(at(&m->in[0], first + j * step));
+    expected[i] = at(&m->in[0], i) - log(sum);
+  }
 }
 
 static void softmax(const op_case *c, const case_memory *m, double *expected) {
@@ -297,6 +335,9 @@ naive_fn naive_find(const char *op) {
       {"bias_add", bias_add},
       {"bias_add_grad", bias_add_grad},
       {"conv2d", conv2d},
+      {"conv2d_grad_x", conv2d_grad_x},
+      {"conv2d_grad_w", conv2d_grad_w},
+      {"conv2d_transpose", conv2d_grad_x},
       {"max_pool", max_pool},
       {"avg_pool", avg_pool},
       {"softmax", softmax},

@@ -270,11 +270,118 @@ static void test_saved_outputs(void **state) {
   shoal_status_free(status);
 }
 
+/* ---- windows on images and sequences */
+
+static void test_sequences(void **state) {
+  setup *s = *state;
+  const double *x, *w;
+  shoal_value *in = constant(s, SHOAL_SHAPE(2, 7, 3), &x), *filter = constant(s, SHOAL_SHAPE(2, 3, 4), &w);
+  /* Causal: the last tap is on the step itself. */
+  shoal_window o = {.dilation = {2}, .before = {2}};
+  shoal_tensor t = run(s, shoal_convolution(s->graph, in, filter, &o));
+  expect_shape(&t, SHOAL_SHAPE(2, 7, 4));
+  for (int e = 0; e < 56; e++) {
+    int n = e / 28, i = e / 4 % 7, c = e % 4;
+    double sum = 0;
+    for (int p = 0; p < 2; p++)
+      for (int k = 0; k < 3 && i + 2 * p - 2 >= 0; k++) sum += x[(n * 7 + i + 2 * p - 2) * 3 + k] * w[(p * 3 + k) * 4 + c];
+    expect(&t, e, sum);
+  }
+  t = run(s, shoal_pool(s->graph, in, SHOAL_POOL_MAX, &(shoal_window){.size = {3}, .stride = {2}}));
+  expect_shape(&t, SHOAL_SHAPE(2, 3, 3));
+  expect(&t, 0, fmax(x[0], fmax(x[3], x[6])));
+  t = run(s, shoal_global_pool(s->graph, in, SHOAL_POOL_AVG, false));
+  expect_shape(&t, SHOAL_SHAPE(2, 3));
+  expect(&t, 0, (x[0] + x[3] + x[6] + x[9] + x[12] + x[15] + x[18]) / 7);
+  t = run(s, shoal_crop(s->graph, in, &(shoal_window){.before = {2}, .after = {1}}));
+  expect_shape(&t, SHOAL_SHAPE(2, 4, 3));
+  expect(&t, 0, x[6]);
+}
+
+static void test_images(void **state) {
+  setup *s = *state;
+  const double *x, *w, *point;
+  shoal_value *in = constant(s, SHOAL_SHAPE(1, 4, 6, 2), &x), *filter = constant(s, SHOAL_SHAPE(3, 2, 2, 2), &w);
+  shoal_window o = {.stride = {2, 3}, .padding = SHOAL_SAME};
+  shoal_tensor t = run(s, shoal_depthwise_convolution(s->graph, in, filter, &o));
+  expect_shape(&t, SHOAL_SHAPE(1, 2, 2, 4));
+  /* Place (1, 1), channel 1, its second filter: rows 2 to 4, of which 4 is outside, columns 3 and 4. */
+  double sum = 0;
+  for (int p = 0; p < 2; p++)
+    for (int q = 0; q < 2; q++) sum += x[((2 + p) * 6 + 3 + q) * 2 + 1] * w[((p * 2 + q) * 2 + 1) * 2 + 1];
+  expect(&t, 15, sum);
+  shoal_value *to_one = constant(s, SHOAL_SHAPE(1, 1, 4, 1), &point);
+  shoal_tensor u = run(s, shoal_separable_convolution(s->graph, in, filter, to_one, &o));
+  expect_shape(&u, SHOAL_SHAPE(1, 2, 2, 1));
+  t = run(s, shoal_transposed_convolution(s->graph, in, filter, &o));
+  expect_shape(&t, SHOAL_SHAPE(1, 8, 18, 2));
+  t = run(s, shoal_transposed_convolution(s->graph, in, filter, &(shoal_window){.stride = {2, 3}}));
+  expect_shape(&t, SHOAL_SHAPE(1, 9, 17, 2));
+  t = run(s, shoal_pool(s->graph, in, SHOAL_POOL_AVG, &(shoal_window){.size = {1, 3}}));
+  expect_shape(&t, SHOAL_SHAPE(1, 4, 2, 2));
+  expect(&t, 3, (x[7] + x[9] + x[11]) / 3);
+  t = run(s, shoal_upsample(s->graph, in, 2, 1, false));
+  expect_shape(&t, SHOAL_SHAPE(1, 8, 6, 2));
+  expect(&t, 12, x[0]);
+  t = run(s, shoal_upsample(s->graph, in, 2, 2, true));
+  expect_shape(&t, SHOAL_SHAPE(1, 8, 12, 2));
+  expect(&t, 2, 0.75 * x[0] + 0.25 * x[2]);
+}
+
+/* ---- attention */
+
+static double softmax_of(const double *scores, int n, int i) {
+  double sum = 0;
+  for (int k = 0; k < n; k++) sum += exp(scores[k]);
+  return exp(scores[i]) / sum;
+}
+
+static void test_attention(void **state) {
+  setup *s = *state;
+  const double *q, *k, *v;
+  enum { QUERIES = 3, KEYS = 4, DEPTH = 2, WIDTH = 5 };
+  shoal_value *queries = constant(s, SHOAL_SHAPE(2, QUERIES, DEPTH), &q);
+  shoal_value *keys = constant(s, SHOAL_SHAPE(2, KEYS, DEPTH), &k), *values = constant(s, SHOAL_SHAPE(2, KEYS, WIDTH), &v);
+  for (int causal = 0; causal < 2; causal++) {
+    shoal_tensor t = run(s, shoal_attention(s->graph, queries, keys, values, NULL, causal));
+    expect_shape(&t, SHOAL_SHAPE(2, QUERIES, WIDTH));
+    for (int e = 0; e < 2 * QUERIES * WIDTH; e++) {
+      int n = e / WIDTH / QUERIES, i = e / WIDTH % QUERIES, seen = causal ? i + 2 : KEYS;
+      double scores[KEYS], sum = 0;
+      for (int j = 0; j < seen; j++) {
+        scores[j] = 0;
+        for (int d = 0; d < DEPTH; d++) scores[j] += q[(n * QUERIES + i) * DEPTH + d] * k[(n * KEYS + j) * DEPTH + d];
+        scores[j] /= sqrt(DEPTH);
+      }
+      for (int j = 0; j < seen; j++) sum += softmax_of(scores, seen, j) * v[(n * KEYS + j) * WIDTH + e % WIDTH];
+      expect(&t, e, sum);
+    }
+  }
+}
+
+/* Two heads whose projections pick parts of the features are two attentions side by side. */
+static void test_heads(void **state) {
+  setup *s = *state;
+  const double *x;
+  double unit[16] = {0};
+  for (int i = 0; i < 4; i++) unit[5 * i] = 1;
+  shoal_tensor identity = shoal_tensor_view(SHOAL_F64, SHOAL_SHAPE(4, 4), unit);
+  shoal_value *in = constant(s, SHOAL_SHAPE(2, 3, 4), &x), *eye = shoal_constant(s->graph, &identity), *half[2];
+  shoal_attention_weights w = {.q = eye, .k = eye, .v = eye, .out = eye};
+  shoal_value *both = shoal_multi_head_attention(s->graph, in, in, in, 2, &w, NULL, true);
+  shoal_split_sizes(s->graph, in, (const int64_t[]){2, 2}, 2, 2, half);
+  for (int h = 0; h < 2; h++) half[h] = shoal_attention(s->graph, half[h], half[h], half[h], NULL, true);
+  shoal_tensor t = run(s, shoal_sub(s->graph, both, shoal_concat(s->graph, half, 2, 2)));
+  expect_shape(&t, SHOAL_SHAPE(2, 3, 4));
+  for (int i = 0; i < 24; i++) expect(&t, i, 0);
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, start, stop)
   const struct CMUnitTest tests[] = {
       TEST(test_einsum),     TEST(test_einsum_refuses), TEST(test_stack_split_index), TEST(test_log_sum_exp),
       TEST(test_group_norm), TEST(test_lstm),           TEST(test_gru),               TEST(test_saved_outputs),
+      TEST(test_sequences),  TEST(test_images),         TEST(test_attention),         TEST(test_heads),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -88,7 +88,10 @@ static shoal_value *grow(builder *b) {
       }
       return shoal_square(g, v);
     case 15: return draw(b, 2) ? shoal_gelu(g, v) : shoal_silu(g, v);
-    case 16: return shoal_where(g, shoal_less(g, v, alike(b, v)), v, shoal_scale(g, v, 0.1));
+    case 16: { /* continuous, so that rounding cannot decide much */
+      shoal_value *other = alike(b, v);
+      return shoal_where(g, shoal_less(g, v, other), v, other);
+    }
     case 17: return shoal_layer_norm(g, v, 1, room ? variable(b, SHOAL_SHAPE(last)) : NULL, NULL, 0.01);
     case 18: return shoal_sub(g, v, shoal_reduce_max(g, v, SHOAL_SHAPE(-1), true));
     case 19: /* channels in the opposite order */
@@ -99,8 +102,10 @@ static shoal_value *grow(builder *b) {
     default:
       if (s.rank == 4 && room && s.dim[1] >= 3 && s.dim[2] >= 3) {
         int size = 1 + draw(b, 3), stride = 1 + (draw(b, 4) == 0);
-        v = shoal_conv2d(g, v, variable(b, SHOAL_SHAPE(size, size, last, 1 + draw(b, 8))), stride,
-                         draw(b, 2) ? SHOAL_SAME : SHOAL_VALID);
+        int64_t groups = draw(b, 4) == 0 ? last : 1, outputs = groups * (1 + draw(b, groups > 1 ? 2 : 8));
+        shoal_window how = {.stride = {stride, stride}, .groups = groups, .dilation = {1 + (draw(b, 6) == 0), 1},
+                            .padding = draw(b, 2) || size == 3 ? SHOAL_SAME : SHOAL_VALID};
+        v = shoal_convolution(g, v, variable(b, SHOAL_SHAPE(size, size, last / groups, outputs)), &how);
         if (draw(b, 4)) v = shoal_bias_add(g, v, variable(b, SHOAL_SHAPE(shoal_value_shape(v).dim[3])));
         if (draw(b, 4)) v = draw(b, 2) ? shoal_relu(g, v) : shoal_tanh(g, v);
         s = shoal_value_shape(v);

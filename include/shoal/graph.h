@@ -280,7 +280,8 @@ SHOAL_API shoal_value *shoal_argmax(shoal_graph *g, shoal_value *x, int axis);
 SHOAL_API shoal_value *shoal_l2_loss(shoal_graph *g, shoal_value *x);
 
 /* ---- neural networks; images are [batch, height, width, channels] */
-/** Windows that lie wholly inside the image, or as many as there are pixels (divided by the stride), zeros around. */
+/** Windows that lie wholly inside the image (or inside what shoal_window pads it to), or as many as there are pixels
+ * (divided by the stride), zeros around. */
 typedef enum { SHOAL_VALID, SHOAL_SAME } shoal_padding;
 /** filter [height, width, in, out] */
 SHOAL_API shoal_value *shoal_conv2d(shoal_graph *g, shoal_value *x, shoal_value *filter, int stride,
@@ -289,9 +290,68 @@ SHOAL_API shoal_value *shoal_conv2d(shoal_graph *g, shoal_value *x, shoal_value 
 SHOAL_API shoal_value *shoal_max_pool(shoal_graph *g, shoal_value *x, int size, int stride, shoal_padding padding);
 /** The mean of each window of size x size, zeros around not counted. */
 SHOAL_API shoal_value *shoal_avg_pool(shoal_graph *g, shoal_value *x, int size, int stride, shoal_padding padding);
+
+/** How windows slide over images [batch, height, width, channels] or, by the first number of each pair, over sequences
+ * [batch, length, channels]. */
+typedef struct {
+  int64_t size[2];       /**< pools: of the window */
+  int64_t stride[2];     /**< 0: 1; of pools, as the size */
+  int64_t dilation[2];   /**< convolutions: how far the taps of a filter are apart; 0: 1 */
+  int64_t groups;        /**< convolutions: channels in so many groups that do not see each other; 0: 1 */
+  shoal_padding padding; /**< SHOAL_SAME: the paddings below do not count */
+  int64_t before[2];     /**< zeros above and left; less than the window's reach */
+  int64_t after[2];      /**< zeros below and right */
+  int64_t output[2];     /**< transposed convolutions: the size of the result; 0: the smallest, or by SHOAL_SAME */
+} shoal_window;
+/** filter [height, width, in / groups, out], or [length, in / groups, out] for sequences. */
+SHOAL_API shoal_value *shoal_convolution(shoal_graph *g, shoal_value *x, shoal_value *filter, const shoal_window *o);
+/** Each channel by itself: filter [height, width, in, times], or [length, in, times]; the result has in x times channels.
+ */
+SHOAL_API shoal_value *shoal_depthwise_convolution(shoal_graph *g, shoal_value *x, shoal_value *filter,
+                                                   const shoal_window *o);
+/** A depthwise convolution, then one of size 1 over all channels: pointwise [1, 1, in x times, out], or [1, ...]. */
+SHOAL_API shoal_value *shoal_separable_convolution(shoal_graph *g, shoal_value *x, shoal_value *depthwise,
+                                                   shoal_value *pointwise, const shoal_window *o);
+/** The transpose of a convolution whose result has x's size: filter [height, width, out / groups, in], or
+ * [length, ...]. */
+SHOAL_API shoal_value *shoal_transposed_convolution(shoal_graph *g, shoal_value *x, shoal_value *filter,
+                                                    const shoal_window *o);
+/** The largest of each window, or its mean, zeros around not counted. */
+typedef enum { SHOAL_POOL_MAX, SHOAL_POOL_AVG } shoal_pooling;
+/** Pools of images or sequences, with sizes and strides by axis. */
+SHOAL_API shoal_value *shoal_pool(shoal_graph *g, shoal_value *x, shoal_pooling kind, const shoal_window *o);
+/** Over all places: [batch, channels]; `keep`: they stay, with size 1. */
+SHOAL_API shoal_value *shoal_global_pool(shoal_graph *g, shoal_value *x, shoal_pooling kind, bool keep);
+/** Images so many times as large: each pixel repeated, or interpolated. */
+SHOAL_API shoal_value *shoal_upsample(shoal_graph *g, shoal_value *x, int64_t times_high, int64_t times_wide,
+                                      bool bilinear);
+/** Images or sequences without o->before and o->after at their edges. */
+SHOAL_API shoal_value *shoal_crop(shoal_graph *g, shoal_value *x, const shoal_window *o);
 /** Over the last axis. */
 SHOAL_API shoal_value *shoal_softmax(shoal_graph *g, shoal_value *x);
 SHOAL_API shoal_value *shoal_log_softmax(shoal_graph *g, shoal_value *x); /**< its logarithm, without loss of digits */
+/** Over any axis; so for the next. */
+SHOAL_API shoal_value *shoal_softmax_along(shoal_graph *g, shoal_value *x, int axis);
+/** Its logarithm. */
+SHOAL_API shoal_value *shoal_log_softmax_along(shoal_graph *g, shoal_value *x, int axis);
+/** softmax(q k^T / sqrt(depth)) v: q [..., queries, depth], k [..., keys, depth], v [..., keys, width], the axes before
+ * those broadcast. mask: bool, broadcast to [..., queries, keys], false where a query may not look; may be NULL. causal:
+ * query i looks at keys up to i, counted from the last if there are more keys; both must be known. A query that may look
+ * nowhere looks everywhere. */
+SHOAL_API shoal_value *shoal_attention(shoal_graph *g, shoal_value *q, shoal_value *k, shoal_value *v,
+                                       shoal_value *mask, bool causal);
+/** Weights of shoal_multi_head_attention; biases, [outputs], may be NULL. */
+typedef struct {
+  shoal_value *q, *k, *v;                /**< [features, heads x depth]; of v [features, heads x width] */
+  shoal_value *out;                      /**< [heads x width, outputs] */
+  shoal_value *q_bias, *k_bias, *v_bias; /**< [heads x depth], of v [heads x width] */
+  shoal_value *out_bias;                 /**< [outputs] */
+} shoal_attention_weights;
+/** Attention by several heads at once: queries [batch, steps, features] look at keys and values
+ * [batch, steps, features]. mask: bool, broadcast to [batch, heads, queries, keys]; may be NULL. */
+SHOAL_API shoal_value *shoal_multi_head_attention(shoal_graph *g, shoal_value *queries, shoal_value *keys,
+                                                  shoal_value *values, int heads, const shoal_attention_weights *w,
+                                                  shoal_value *mask, bool causal);
 /** logits [n, classes]; labels [n, classes] of the same type, or [n] of i32, i64 or u8. Loss of each row: [n]. */
 SHOAL_API shoal_value *shoal_softmax_cross_entropy(shoal_graph *g, shoal_value *logits, shoal_value *labels);
 /** The same for labels that are class numbers only. */

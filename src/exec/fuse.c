@@ -158,7 +158,8 @@ static shoal_status replace_group(plan *p, const conv_group *g) {
 /* conv2d, bias_add, an activation and a pool, with their gradients -> conv_block and its gradients. */
 static shoal_status fuse_conv(plan *p, int id) {
   conv_group g = {id, -1, -1, -1, -1, -1, -1, -1, -1, ACT_LINEAR, POOL_NONE};
-  if (!is(&p->nodes[id], "conv2d") || !f32(p, p->nodes[id].out[0]) || !plan_batched(&p->values[p->nodes[id].out[0]]))
+  if (!is(&p->nodes[id], "conv2d") || !conv_plain(p->nodes[id].attr) || !f32(p, p->nodes[id].out[0]) ||
+      !plan_batched(&p->values[p->nodes[id].out[0]]))
     return NULL;
   g.bias = only_reader(p, p->nodes[id].out[0], "bias_add");
   if (g.bias < 0) return NULL;

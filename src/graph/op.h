@@ -5,7 +5,7 @@
 #include "kernel/kernel.h"
 #include "shoal/graph.h"
 
-#define OP_MAX_ATTRS 8
+#define OP_MAX_ATTRS 10
 #define OP_MAX_OUTPUTS 16
 
 typedef enum { ATTR_INT, ATTR_BOOL, ATTR_FLOAT, ATTR_LIST, ATTR_DTYPE, ATTR_TEXT, ATTR_DATA, ATTR_GRAPH } attr_kind;

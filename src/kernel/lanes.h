@@ -19,6 +19,13 @@ enum {
   CONV_POOL
 };
 
+/* The same places in the rows of convolutions that are not fused. */
+enum { CONV_DILATION_H = CONV_ACT, CONV_DILATION_W = CONV_POOL, CONV_GROUPS };
+/* What the kernels below can do: taps side by side, one group of channels. */
+static inline bool conv_plain(const attr_value *attr) {
+  return attr[CONV_DILATION_H].i == 1 && attr[CONV_DILATION_W].i == 1 && attr[CONV_GROUPS].i == 1;
+}
+
 /* Attributes of the pools, in the order of their rows. */
 enum {
   POOL_SIZE_H,

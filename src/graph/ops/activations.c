@@ -117,8 +117,10 @@ const op_row ops_activations[] = {FUNCTIONS(ROWS) FUNCTIONS_OF_ALPHA(ROWS_OF_ALP
   shoal_value *shoal_##op(shoal_graph *g, shoal_value *x) { return GRAPH_UNARY(g, #op, x, {0}); }
 FUNCTIONS(BUILDER)
 
-#define BUILDER_OF_ALPHA(op, ...) \
-  shoal_value *shoal_##op(shoal_graph *g, shoal_value *x, double alpha) { return GRAPH_UNARY(g, #op, x, ATTR_F(alpha)); }
+#define BUILDER_OF_ALPHA(op, ...)                                         \
+  shoal_value *shoal_##op(shoal_graph *g, shoal_value *x, double alpha) { \
+    return GRAPH_UNARY(g, #op, x, ATTR_F(alpha));                         \
+  }
 FUNCTIONS_OF_ALPHA(BUILDER_OF_ALPHA)
 
 shoal_value *shoal_log_sigmoid(shoal_graph *g, shoal_value *x) {

@@ -160,30 +160,6 @@ static void avg_pool_gradient(op_grad_call *c) {
   c->dx[0].value = graph_op(c->graph, "avg_pool_grad", in, 2, c->attr);
 }
 
-static shoal_value *build(shoal_graph *g, const char *op, shoal_value *x, int size, int stride, shoal_padding padding) {
-  attr_value attr[OP_MAX_ATTRS] = {[SIZE_H] = ATTR_I(size),
-                                   [SIZE_W] = ATTR_I(size),
-                                   [STRIDE_H] = ATTR_I(stride),
-                                   [STRIDE_W] = ATTR_I(stride)};
-  if (x && padding == SHOAL_SAME && x->shape.rank == 4) {
-    shoal_status status = window_same(x->shape.dim[1], size, stride, &attr[PAD_TOP].i, &attr[PAD_BOTTOM].i);
-    if (!status) status = window_same(x->shape.dim[2], size, stride, &attr[PAD_LEFT].i, &attr[PAD_RIGHT].i);
-    if (status) {
-      graph_fail(g, status_wrap(status, "%s", op));
-      return NULL;
-    }
-  }
-  return graph_op(g, op, &x, 1, attr);
-}
-
-shoal_value *shoal_max_pool(shoal_graph *g, shoal_value *x, int size, int stride, shoal_padding padding) {
-  return build(g, "max_pool", x, size, stride, padding);
-}
-
-shoal_value *shoal_avg_pool(shoal_graph *g, shoal_value *x, int size, int stride, shoal_padding padding) {
-  return build(g, "avg_pool", x, size, stride, padding);
-}
-
 /* LeNet's, overlapping windows, padding, rows and columns that no window reaches. */
 static const char *const pool_cases[] = {
     "[?3,6,8,4]",

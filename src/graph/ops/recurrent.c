@@ -86,7 +86,8 @@ static op_batch second_and_third_are_weights(const op_shapes *s) { return rows_a
   }
 /* to [units] += from [columns] u^T */
 #define ADD_BACK_PRODUCT(to, from, u, units, columns) \
-  for (int64_t k_ = 0; k_ < (units); k_++) (to)[k_] += DOT((const real *)(from), (const real *)((u) + k_ * (columns)), columns)
+  for (int64_t k_ = 0; k_ < (units); k_++)            \
+    (to)[k_] += DOT((const real *)(from), (const real *)((u) + k_ * (columns)), columns)
 
 /* Step s of `steps` in the order of the loop is step STEP_AT(s) of the sequence. */
 #define STEP_AT(s) (reverse ? steps - 1 - (s) : (s))

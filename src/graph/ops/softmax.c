@@ -1,4 +1,4 @@
-/* Softmax over the last axis, and the losses made of it. All subtract the row's maximum before they exponentiate. */
+/* Softmax, and the losses made of it. All subtract the row's maximum before they exponentiate. */
 #include "graph/ops/ops.h"
 #include "graph/ops/tuned.h"
 #include "graph/ops/util.h"
@@ -7,13 +7,16 @@
 
 /* ---- softmax, log_softmax */
 
-static shoal_status rows_shape(op_shapes *s) {
-  TRY(rule_rank_least(s, 0, 1, "the input"));
+static shoal_status axis_shape(op_shapes *s) {
+  int axis;
+  TRY(rule_axis(s->attr[0].i, s->in[0].rank, &axis));
   return shape_all_alike_float(s);
 }
 
-/* A vector has its only axis summed over: it cannot be cut. */
-static op_batch rows_batch(const op_shapes *s) { return s->in[0].rank < 2 ? BATCH_WHOLE : batch_map(s); }
+/* Rows that are summed over cannot be cut. */
+static op_batch axis_batch(const op_shapes *s) {
+  return s->attr[0].i == 0 || s->attr[0].i == -s->in[0].rank ? BATCH_WHOLE : batch_map(s);
+}
 
 /* Row by row over the last axis: `classes` and `rows` of input 0. */
 #define ROWS_OF_INPUT                                                      \
@@ -28,65 +31,90 @@ static op_batch rows_batch(const op_shapes *s) { return s->in[0].rank < 2 ? BATC
   real sum = 0;                                                         \
   for (int64_t j = 0; j < classes; j++) sum += exp((x)[j] - top);
 
-REAL_KERNEL(softmax_kernel, {
-  const real *x = call->in[0].data; /* [rows, classes] */
-  real *y = call->out[0].data;      /* [rows, classes] */
-  ROWS_OF_INPUT
-  for (int64_t i = 0; i < rows; i++, x += classes, y += classes) {
-    TOP_AND_SUM(x)
-    for (int64_t j = 0; j < classes; j++) y[j] = exp(x[j] - top) / sum;
+/* Runs the statement for each line along the axis: its elements are at first + j * step, j < classes. */
+#define FOR_LINES(statement)                                                                                  \
+  {                                                                                                           \
+    const shoal_shape *shape = &call->out[0].shape;                                                           \
+    int axis = (int)(call->attr[0].i < 0 ? call->attr[0].i + shape->rank : call->attr[0].i);                  \
+    int64_t classes = shape->dim[axis], before = shape_span(shape, 0, axis);                                  \
+    int64_t step = shape_span(shape, axis + 1, shape->rank);                                                  \
+    for (int64_t b = 0; classes && b < before; b++)                                                           \
+      for (int64_t a = 0; a < step; a++) {                                                                    \
+        int64_t first = b * classes * step + a;                                                               \
+        statement                                                                                             \
+      }                                                                                                       \
+    return NULL;                                                                                              \
   }
-  return NULL;
+
+/* As TOP_AND_SUM of a line of x. */
+#define TOP_AND_SUM_OF_LINE(x)                                                                                \
+  real top = (x)[first];                                                                                      \
+  for (int64_t j = 1; j < classes; j++) top = (x)[first + j * step] > top ? (x)[first + j * step] : top;      \
+  real sum = 0;                                                                                               \
+  for (int64_t j = 0; j < classes; j++) sum += exp((x)[first + j * step] - top);
+
+REAL_KERNEL(softmax_kernel, {
+  const real *x = call->in[0].data;
+  real *y = call->out[0].data; /* as x */
+  FOR_LINES({
+    real top = x[first];
+    for (int64_t j = 1; j < classes; j++) top = x[first + j * step] > top ? x[first + j * step] : top;
+    real sum = 0;
+    for (int64_t j = 0; j < classes; j++) sum += y[first + j * step] = exp(x[first + j * step] - top);
+    for (int64_t j = 0; j < classes; j++) y[first + j * step] /= sum;
+  })
 })
 
 REAL_KERNEL(softmax_grad_kernel, {
-  const real *dy = call->in[0].data; /* [rows, classes] */
-  const real *y = call->in[1].data;  /* [rows, classes] */
-  real *dx = call->out[0].data;      /* [rows, classes] */
-  ROWS_OF_INPUT
-  for (int64_t i = 0; i < rows; i++, dy += classes, y += classes, dx += classes) {
+  const real *dy = call->in[0].data; /* as y */
+  const real *y = call->in[1].data;
+  real *dx = call->out[0].data; /* as y */
+  FOR_LINES({
     real sum = 0;
-    for (int64_t j = 0; j < classes; j++) sum += dy[j] * y[j];
-    for (int64_t j = 0; j < classes; j++) dx[j] = y[j] * (dy[j] - sum);
-  }
-  return NULL;
+    for (int64_t j = 0; j < classes; j++) sum += dy[first + j * step] * y[first + j * step];
+    for (int64_t j = 0; j < classes; j++) dx[first + j * step] = y[first + j * step] * (dy[first + j * step] - sum);
+  })
 })
 
 static void softmax_gradient(op_grad_call *c) {
-  c->dx[0].value = GRAPH_BINARY(c->graph, "softmax_grad", c->dy[0], c->out[0], {0});
+  c->dx[0].value = GRAPH_BINARY(c->graph, "softmax_grad", c->dy[0], c->out[0], c->attr[0]);
 }
 
 REAL_KERNEL(log_softmax_kernel, {
-  const real *x = call->in[0].data; /* [rows, classes] */
-  real *y = call->out[0].data;      /* [rows, classes] */
-  ROWS_OF_INPUT
-  for (int64_t i = 0; i < rows; i++, x += classes, y += classes) {
-    TOP_AND_SUM(x)
+  const real *x = call->in[0].data;
+  real *y = call->out[0].data; /* as x */
+  FOR_LINES({
+    TOP_AND_SUM_OF_LINE(x)
     real shift = top + log(sum);
-    for (int64_t j = 0; j < classes; j++) y[j] = x[j] - shift;
-  }
-  return NULL;
+    for (int64_t j = 0; j < classes; j++) y[first + j * step] = x[first + j * step] - shift;
+  })
 })
 
 REAL_KERNEL(log_softmax_grad_kernel, {
-  const real *dy = call->in[0].data; /* [rows, classes] */
-  const real *y = call->in[1].data;  /* [rows, classes] */
-  real *dx = call->out[0].data;      /* [rows, classes] */
-  ROWS_OF_INPUT
-  for (int64_t i = 0; i < rows; i++, dy += classes, y += classes, dx += classes) {
+  const real *dy = call->in[0].data; /* as y */
+  const real *y = call->in[1].data;
+  real *dx = call->out[0].data; /* as y */
+  FOR_LINES({
     real sum = 0;
-    for (int64_t j = 0; j < classes; j++) sum += dy[j];
-    for (int64_t j = 0; j < classes; j++) dx[j] = dy[j] - exp(y[j]) * sum;
-  }
-  return NULL;
+    for (int64_t j = 0; j < classes; j++) sum += dy[first + j * step];
+    for (int64_t j = 0; j < classes; j++) dx[first + j * step] = dy[first + j * step] - exp(y[first + j * step]) * sum;
+  })
 })
 
 static void log_softmax_gradient(op_grad_call *c) {
-  c->dx[0].value = GRAPH_BINARY(c->graph, "log_softmax_grad", c->dy[0], c->out[0], {0});
+  c->dx[0].value = GRAPH_BINARY(c->graph, "log_softmax_grad", c->dy[0], c->out[0], c->attr[0]);
 }
 
-shoal_value *shoal_softmax(shoal_graph *g, shoal_value *x) { return GRAPH_UNARY(g, "softmax", x, {0}); }
-shoal_value *shoal_log_softmax(shoal_graph *g, shoal_value *x) { return GRAPH_UNARY(g, "log_softmax", x, {0}); }
+shoal_value *shoal_softmax(shoal_graph *g, shoal_value *x) { return shoal_softmax_along(g, x, -1); }
+shoal_value *shoal_log_softmax(shoal_graph *g, shoal_value *x) { return shoal_log_softmax_along(g, x, -1); }
+
+shoal_value *shoal_softmax_along(shoal_graph *g, shoal_value *x, int axis) {
+  return GRAPH_UNARY(g, "softmax", x, ATTR_I(axis));
+}
+
+shoal_value *shoal_log_softmax_along(shoal_graph *g, shoal_value *x, int axis) {
+  return GRAPH_UNARY(g, "log_softmax", x, ATTR_I(axis));
+}
 
 /* ---- cross-entropy with dense labels: loss[i] = sum_j labels[i,j] (log sum exp logits[i] - logits[i,j]) */
 
@@ -331,8 +359,10 @@ shoal_value *shoal_sigmoid_cross_entropy(shoal_graph *g, shoal_value *logits, sh
 /* Exponentials are counted as ten. */
 static void exp_cost(const op_shapes *s, double *flops) { *flops = 14.0 * (double)shoal_shape_count(&s->in[0]); }
 
-static const char *const softmax_cases[] = {"[?5,7]", "[?17,10]", "[3,2,4]", "[6]", "[?2,1]", NULL};
-static const char *const softmax_grad_cases[] = {"[?5,7] [?5,7]", "[?17,10] [?17,10]", "[6] [6]", NULL};
+static const char *const softmax_cases[] = {"[?5,7]", "[?17,10]", "[3,2,4]", "[6]", "[?2,1]", "[?5,4,3] axis=1", "[4,3] axis=0",
+                                            NULL};
+static const char *const softmax_grad_cases[] = {"[?5,7] [?5,7]", "[?17,10] [?17,10]", "[6] [6]", "[?5,4,3] [?5,4,3] axis=1",
+                                                 NULL};
 static const char *const dense_cases[] = {"[?5,7] [?5,7]>0", "[?17,10] [?17,10]>0", "[3,4] [3,4]", NULL};
 static const char *const dense_grad_cases[] = {"[?5,7] [?5,7]>0 [?5]", "[?17,10] [?17,10]>0 [?17]", NULL};
 static const char *const sparse_cases[] = {"[?5,7] i32[?5]<7", "[?17,10] u8[?17]<10", "[3,4] i64[3]<4", NULL};
@@ -347,33 +377,37 @@ static const char *const sigmoid_grad_cases[] = {"[?5,7] [?5,7]>0 [?5,7]", "[?20
 
 const op_row ops_softmax[] = {
     {.name = "softmax",
+     .attrs = {{"axis", ATTR_INT, -1}},
      TAKES(1),
-     .shape = rows_shape,
-     .batch = rows_batch,
+     .shape = axis_shape,
+     .batch = axis_batch,
      .gradient = softmax_gradient,
      .kernel = softmax_kernel,
      .cost = exp_cost,
      .cases = softmax_cases},
     {.name = "softmax_grad",
+     .attrs = {{"axis", ATTR_INT, -1}},
      TAKES(2),
      .flags = OP_GRADIENT_ONLY,
-     .shape = rows_shape,
-     .batch = rows_batch,
+     .shape = axis_shape,
+     .batch = axis_batch,
      .kernel = softmax_grad_kernel,
      .cases = softmax_grad_cases},
     {.name = "log_softmax",
+     .attrs = {{"axis", ATTR_INT, -1}},
      TAKES(1),
-     .shape = rows_shape,
-     .batch = rows_batch,
+     .shape = axis_shape,
+     .batch = axis_batch,
      .gradient = log_softmax_gradient,
      .kernel = log_softmax_kernel,
      .cost = exp_cost,
      .cases = softmax_cases},
     {.name = "log_softmax_grad",
+     .attrs = {{"axis", ATTR_INT, -1}},
      TAKES(2),
      .flags = OP_GRADIENT_ONLY,
-     .shape = rows_shape,
-     .batch = rows_batch,
+     .shape = axis_shape,
+     .batch = axis_batch,
      .kernel = log_softmax_grad_kernel,
      .cost = exp_cost,
      .cases = softmax_grad_cases},

@@ -68,24 +68,34 @@ static size_t conv_grad_w_scratch(const op_shapes *s) {
   {.name = "winograd avx512", .needs = CPU_AVX512, .run = function##_avx512, .anchor = true, __VA_ARGS__}, \
       {.name = "winograd avx2", .needs = CPU_AVX2, .run = function##_avx2, .anchor = true, __VA_ARGS__},   \
       {.name = "winograd generic", .needs = CPU_GENERIC, .run = function##_generic, .anchor = true, __VA_ARGS__}
-static bool many_channels(const op_shapes *s) { return winograd_fits(&s->in[0], &s->in[1], s->attr, false); }
-static bool many_channels_block(const op_shapes *s) { return s->attr[CONV_POOL].i == POOL_NONE && many_channels(s); }
-static bool many_channels_x(const op_shapes *s) { return winograd_fits(&s->in[2], &s->in[1], s->attr, true); }
-static bool many_channels_w(const op_shapes *s) { return winograd_fits(&s->in[0], &s->out[0], s->attr, false); }
+/* Neighbouring pixels, all channels. */
+static bool plain(const op_shapes *s) { return conv_plain(s->attr); }
+static bool many_channels(const op_shapes *s) {
+  return plain(s) && winograd_fits(&s->in[0], &s->in[1], s->attr, false);
+}
+static bool many_channels_block(const op_shapes *s) {
+  return s->attr[CONV_POOL].i == POOL_NONE && winograd_fits(&s->in[0], &s->in[1], s->attr, false);
+}
+static bool many_channels_x(const op_shapes *s) {
+  return plain(s) && winograd_fits(&s->in[2], &s->in[1], s->attr, true);
+}
+static bool many_channels_w(const op_shapes *s) {
+  return plain(s) && winograd_fits(&s->in[0], &s->out[0], s->attr, false);
+}
 static size_t wino_scratch(const op_shapes *s) { return winograd_scratch(&s->in[0], &s->in[1], s->attr); }
 static size_t wino_x_scratch(const op_shapes *s) { return winograd_grad_x_scratch(&s->in[2], &s->in[1], s->attr); }
 static size_t wino_w_scratch(const op_shapes *s) { return winograd_grad_w_scratch(&s->in[0], &s->out[0], s->attr); }
 
 const op_variant tuned_conv2d[] = {
     BY_WINOGRAD(winograd_conv, .fits = many_channels, .scratch = wino_scratch, .lanes_in = 1, .lanes_out = 1),
-    ON_LANES(lanes_conv, .scratch = conv_scratch, .lanes_in = 1, .lanes_out = 1, .anchor = true), END};
+    ON_LANES(lanes_conv, .fits = plain, .scratch = conv_scratch, .lanes_in = 1, .lanes_out = 1, .anchor = true), END};
 const op_variant tuned_conv2d_grad_x[] = {
     BY_WINOGRAD(winograd_conv_grad_x, .fits = many_channels_x, .scratch = wino_x_scratch, .lanes_in = 1,
                 .lanes_out = 1),
-    ON_LANES(lanes_conv_grad_x, .scratch = conv_grad_x_scratch, .lanes_in = 1, .lanes_out = 1, .anchor = true), END};
+    ON_LANES(lanes_conv_grad_x, .fits = plain, .scratch = conv_grad_x_scratch, .lanes_in = 1, .lanes_out = 1, .anchor = true), END};
 const op_variant tuned_conv2d_grad_w[] = {
     BY_WINOGRAD(winograd_conv_grad_w, .fits = many_channels_w, .scratch = wino_w_scratch, .lanes_in = 3),
-    ON_LANES(lanes_conv_grad_w, .scratch = conv_grad_w_scratch, .lanes_in = 3, .anchor = true), END};
+    ON_LANES(lanes_conv_grad_w, .fits = plain, .scratch = conv_grad_w_scratch, .lanes_in = 3, .anchor = true), END};
 
 const op_variant tuned_relu[] = {ON_LANES(lanes_relu, .lanes_in = 1, .lanes_out = 1), END};
 const op_variant tuned_tanh[] = {ON_LANES(lanes_tanh, .lanes_in = 1, .lanes_out = 1), END};

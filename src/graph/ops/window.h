@@ -2,8 +2,10 @@
 #ifndef SHOAL_GRAPH_OPS_WINDOW_H
 #define SHOAL_GRAPH_OPS_WINDOW_H
 
+#include "base/mem.h"
 #include "base/status.h"
 #include "shoal/tensor.h"
+#include "tensor/limits.h"
 
 /* Positions of a window of `size` on `extent` elements; unknown when the extent is. `what` names the axis. */
 static inline shoal_status window_count(int64_t extent, int64_t size, int64_t stride, int64_t before, int64_t after,
@@ -25,6 +27,20 @@ static inline shoal_status window_count(int64_t extent, int64_t size, int64_t st
   *out = (extent + before + after - size) / stride + 1;
   return NULL;
 }
+
+/* Elements from the first to the last tap of a window whose taps are `dilation` apart. */
+static inline shoal_status window_reach(int64_t size, int64_t dilation, const char *what, int64_t *out) {
+  if (size < 1 || dilation < 1)
+    return status_make(SHOAL_ERR_ARGUMENT, "window %s %lld and dilation %lld must be known and at least 1", what,
+                       (long long)size, (long long)dilation);
+  *out = MIN_OF(count_times(size - 1, dilation), TENSOR_MAX_BYTES) + 1;
+  return NULL;
+}
+
+/* Declares the taps [from, to) of a window that lie on the image: tap p is at start + p * dilation. */
+#define TAPS_ON_IMAGE(start, size, dilation, image, from, to)                                    \
+  int64_t from = (start) < 0 ? (-(start) + (dilation)-1) / (dilation) : 0;                       \
+  int64_t to = MIN_OF((size), ((image) - (start) + (dilation)-1) / (dilation))
 
 /* Declares the part [from, to) of a window of `size` that lies on the image when the window starts at `start`. */
 #define WINDOW_ON_IMAGE(start, size, image, from, to) \
