@@ -3,6 +3,7 @@
 #include "dist/collective.h"
 #include "graph/graph.h"
 #include "train/allreduce.h"
+#include "train/mirrored.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -12,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "train_data.h"
+#include "batch_norm_case.h"
 
 static collective_place place;
 
@@ -143,11 +144,57 @@ static void test_a_replica_that_differs_is_named(void **state) {
   expect_difference(train_with(1, 0, 20), "");
 }
 
+/* ---- batch normalization */
+
+static shoal_model *train_normed(const shoal_dataset *d, bool deterministic, const shoal_fit_options *options) {
+  shoal_strategy *s;
+  assert_ok(allreduce_create(&(allreduce_options){.place = &place, .deterministic = deterministic, .check_every = 1,
+                                                  .patience = 20, .not_seen = ignore}, &s));
+  shoal_model *m = model_make_normed("momentum", 0.05);
+  shoal_fit_options o = *options;
+  o.strategy = s;
+  assert_ok(shoal_model_fit(m, d, &o, NULL)); /* in each step the averages are found to be the same on all ranks */
+  strategy_destroy(s);
+  return m;
+}
+
+static void test_moving_averages(void **state) {
+  shoal_dataset d;
+  data_make_columns(&d);
+  const shoal_fit_options one = {.steps = 1, .global_batch = NORM_ROWS, .keep_order = true};
+  shoal_model *m = train_normed(&d, false, &one);
+  check_one_step(m, &d, place.ranks);
+  shoal_model_destroy(m);
+  m = train_normed(&d, true, &one);
+  check_one_step(m, &d, NORM_ROWS / TREE_LEAF_ROWS);
+  shoal_model_destroy(m);
+  data_free(&d);
+}
+
+/* The bits of one process with --deterministic. */
+static void test_deterministic_averages(void **state) {
+  shoal_dataset d;
+  shoal_strategy *s;
+  data_make_columns(&d);
+  shoal_fit_options o = {.epochs = 2, .global_batch = 80};
+  shoal_model *here = train_normed(&d, true, &o), *alone = model_make_normed("momentum", 0.05);
+  assert_ok(mirrored_create(&(mirrored_options){.workers = 1, .deterministic = true}, &s));
+  o.strategy = s;
+  assert_ok(shoal_model_fit(alone, &d, &o, NULL));
+  assert_same_bits(here, alone);
+  strategy_destroy(s);
+  shoal_model_destroy(here);
+  shoal_model_destroy(alone);
+  data_free(&d);
+}
+
 int main(void) {
   shoal_status status = collective_join("mpi", &place);
   if (status) return fprintf(stderr, "%s\n", shoal_status_message(status)), 1;
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_sums), cmocka_unit_test(test_sums_bf16),
-                                     cmocka_unit_test(test_a_replica_that_differs_is_named)};
+                                     cmocka_unit_test(test_a_replica_that_differs_is_named),
+                                     cmocka_unit_test(test_moving_averages),
+                                     cmocka_unit_test(test_deterministic_averages)};
   int failed = cmocka_run_group_tests(tests, NULL, NULL);
   if (failed) collective_abort(&place, 1);
   status = collective_leave(&place);

@@ -100,7 +100,8 @@ SHOAL_API void shoal_model_flatten(shoal_model *m);
 SHOAL_API void shoal_model_activation(shoal_model *m, const char *activation);
 /** Drops with probability `rate` while training. */
 SHOAL_API void shoal_model_dropout(shoal_model *m, double rate);
-/** Normalizes over the batch while training, by running means afterwards. */
+/** Normalizes over the batch while training (of several workers: each over its own rows), by moving averages afterwards,
+ * which all workers have in common. */
 SHOAL_API void shoal_model_batch_norm(shoal_model *m);
 /** For the dense and conv2d layers added from here on: "glorot_uniform" (standard), "glorot_normal", "he_uniform",
  * "he_normal", "lecun_normal", "zeros". */

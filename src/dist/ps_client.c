@@ -78,7 +78,11 @@ static void add_stats(net_stats *to, const net_stats *one) {
 /* What is agreed with that server. */
 static ps_terms terms_with(const ps_client *c, int server) {
   ps_terms t = c->options.terms;
-  t.elements = c->options.place->elements[server];
+  const placement *p = c->options.place;
+  t.elements = p->elements[server];
+  t.averages = 0;
+  for (int i = p->begin[server]; i < p->begin[server + 1]; i++)
+    if (c->options.variables && p->slices[i].variable >= c->options.trained) t.averages += p->slices[i].count;
   return t;
 }
 

@@ -14,6 +14,7 @@ typedef struct {
   const char *const *addresses; /* of the servers, in their order; kept by the caller as long as the client */
   const placement *place;       /* the same; of a table: of one variable */
   int variables;                /* of a gradient; 0: of a table */
+  int trained;                  /* of them, the first ones; the others are moving averages */
   bool pieces;                  /* large gradients may go out in pieces: rule 17 of the protocol */
 } ps_client_options;
 

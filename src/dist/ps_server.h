@@ -47,7 +47,8 @@ typedef struct {
   int64_t block;       /* elements updated at a time; 0: the standard, for tests to make small */
   const char *kernels; /* as in shoal_session_options */
   /* How a gradient becomes an update, from those who know optimizers. build: adds to the graph the update of `variable`
-   * by `gradient` with the scalar `rate`; indices NULL, or ascending: the elements it is about. rate_at: the rate of
+   * by `gradient` with the scalar `rate`; indices NULL, or ascending: the elements it is about; rate NULL: they are moving
+   * averages, to which it is added, with as many vectors of slots as others have. rate_at: the rate of
    * update 0, 1, ... */
   shoal_status (*build)(const ps_terms *terms, shoal_graph *g, shoal_value *variable, const shoal_gradient *gradient,
                         shoal_value *rate, shoal_value **update);

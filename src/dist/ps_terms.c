@@ -25,6 +25,7 @@ static const struct {
     {"backup-workers", INT, offsetof(ps_terms, backups)},
     {"deterministic-rows", INT64, offsetof(ps_terms, round)},
     {"parameters", INT64, offsetof(ps_terms, elements)},
+    {"averages", INT64, offsetof(ps_terms, averages)},
     {"table-rows", INT64, offsetof(ps_terms, touched)},
     {"optimizer", NAME, offsetof(ps_terms, optimizer.name)},
     {"momentum", REAL, offsetof(ps_terms, optimizer.momentum)},

@@ -19,6 +19,7 @@ typedef struct {
   int backups;         /* sync: gradients a step can do without */
   int64_t round;       /* rows of a step that is cut along a tree (ps_protocol.h, 14); 0: a batch a worker */
   int64_t elements;    /* parameters of the server that is spoken to */
+  int64_t averages;    /* of them, the last ones: moving averages, to which what comes as a gradient is added */
   int64_t touched;     /* they are a table: rows of it that a batch touches at most; 0: they are none (12) */
   shoal_optimizer_options optimizer;
   shoal_schedule schedule;

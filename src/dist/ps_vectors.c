@@ -8,7 +8,7 @@
 
 #define SLOTS_MAX 8
 #define STANDARD_BLOCK ((int64_t)1 << 22) /* elements: 16 MB */
-#define BLOCKS_MAX 12 /* each has a plan, and a session keeps 16 */
+#define BLOCKS_MAX 12 /* of trained parameters; each has a plan, and a session keeps 16 */
 #define STRIP 1024 /* elements summed at a time: the sums stay in the first cache */
 
 /* A part of the vector with an update of its own. */
@@ -39,8 +39,10 @@ static shoal_status build_block(ps_vectors *v, int k) {
   const ps_terms *t = v->terms;
   block *b = &v->blocks[k];
   shoal_graph *g = v->graph;
-  b->first = t->elements * k / v->n_blocks;
-  b->count = t->elements * (k + 1) / v->n_blocks - b->first;
+  const int64_t trained = t->elements - t->averages, blocks = v->n_blocks - (t->averages > 0);
+  const bool averages = k == blocks;
+  b->first = averages ? trained : trained * k / blocks;
+  b->count = averages ? t->averages : trained * (k + 1) / blocks - b->first;
   shoal_shape shape = SHOAL_SHAPE(b->count);
   shoal_value *parameters = shoal_variable(g, "parameters", shoal_fill(g, SHOAL_F32, shape, 0));
   if (t->touched) {
@@ -52,7 +54,7 @@ static shoal_status build_block(ps_vectors *v, int k) {
   }
   TRY(shoal_graph_status(g));
   shoal_gradient gradient = {.value = b->gradient, .indices = v->keys};
-  return v->options->build(t, g, parameters, &gradient, v->rate, &b->update);
+  return v->options->build(t, g, parameters, &gradient, averages ? NULL : v->rate, &b->update);
 }
 
 /* Finds the memory of the variables that nodes first .. last - 1 of the graph made for block b. */
@@ -79,7 +81,9 @@ static shoal_status find_vectors(ps_vectors *v, block *b, size_t first, size_t l
 static shoal_status build(ps_vectors *v) {
   const ps_server_options *o = v->options;
   int64_t most = o->block > 0 ? o->block : STANDARD_BLOCK;
-  v->n_blocks = v->terms->touched ? 1 : (int)MIN_OF((v->terms->elements + most - 1) / most, BLOCKS_MAX);
+  const int64_t trained = v->terms->elements - v->terms->averages;
+  v->n_blocks = v->terms->touched ? 1 : (int)MIN_OF((trained + most - 1) / most, BLOCKS_MAX);
+  v->n_blocks += v->terms->averages > 0;
   v->blocks = calloc((size_t)v->n_blocks, sizeof *v->blocks);
   size_t *ends = calloc((size_t)v->n_blocks + 1, sizeof *ends);
   shoal_status status = v->blocks && ends ? shoal_graph_create(&v->graph) : status_no_memory();
@@ -106,7 +110,8 @@ shoal_status ps_vectors_create(const ps_server_options *options, const ps_terms 
   v->terms = terms;
   shoal_status status = build(v);
   if (!status && mean) {
-    int64_t largest = (terms->elements + v->n_blocks - 1) / v->n_blocks;
+    int64_t largest = 0;
+    for (int k = 0; k < v->n_blocks; k++) largest = MAX_OF(largest, v->blocks[k].count);
     status = mem_aligned((size_t)largest * sizeof(float), (void **)&v->sum);
   }
   if (!status && terms->round) {
@@ -154,11 +159,15 @@ float *ps_vectors_table(const ps_vectors *v, int which) { return v->blocks[0].ve
 
 /* ---- updates */
 
+static bool holds_averages(const ps_vectors *v, const block *b) {
+  return b->first == v->terms->elements - v->terms->averages;
+}
+
 /* gradient [b->count]: borrowed. */
 static shoal_status apply_block(ps_vectors *v, const block *b, const float *gradient, float rate) {
   shoal_feed feeds[] = {{b->gradient, shoal_tensor_view(SHOAL_F32, SHOAL_SHAPE(b->count), (void *)gradient)},
                         {v->rate, shoal_tensor_view(SHOAL_F32, SHOAL_SCALAR, &rate)}};
-  return shoal_session_run(v->session, feeds, 2, &b->update, 1, NULL);
+  return shoal_session_run(v->session, feeds, holds_averages(v, b) ? 1 : 2, &b->update, 1, NULL); /* or without rate */
 }
 
 /* The mean over a block of the gradients. One gradient needs no mean. */
@@ -219,7 +228,7 @@ shoal_status ps_vectors_apply(ps_vectors *v, const ps_gradient *gradients, int n
   int nodes = v->sources ? list_nodes(v, gradients, n, examples, !*uneven) : 0;
   for (int k = 0; k < v->n_blocks; k++) {
     const block *b = &v->blocks[k];
-    if (v->counter) *v->counter = count; /* each block's update counts, but it is one */
+    if (v->counter && !holds_averages(v, b)) *v->counter = count; /* each block's update counts, but it is one */
     const float *mean = v->sources ? add_nodes(v, b, nodes) : combine(v, b, gradients, n, examples);
     TRY(apply_block(v, b, mean, (float)rate));
   }

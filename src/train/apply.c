@@ -6,10 +6,15 @@
 
 #include <string.h>
 
-static shoal_status build(apply *a, shoal_value **weights) {
+static shoal_status build(apply *a, shoal_value **weights, int n_trained) {
   shoal_graph *g = a->model->graph;
   shoal_gradient *gradients = calloc((size_t)a->n, sizeof *gradients);
-  if (!gradients) return status_no_memory();
+  shoal_value **all = calloc((size_t)a->n, sizeof *all);
+  if (!gradients || !all) {
+    free(gradients);
+    free(all);
+    return status_no_memory();
+  }
   shoal_scope_push(g, "apply");
   for (int i = 0; i < a->n; i++) {
     shoal_value *v = shoal_placeholder(g, "gradient", SHOAL_F32, weights[i]->shape);
@@ -19,16 +24,26 @@ static shoal_status build(apply *a, shoal_value **weights) {
     a->feeds[i] = (shoal_feed){v, shoal_tensor_view(SHOAL_F32, weights[i]->shape, NULL)};
   }
   shoal_status status =
-      optimizer_apply(g, &a->model->options.optimizer, weights, gradients, a->n, a->model->rate, &a->update);
+      optimizer_apply(g, &a->model->options.optimizer, weights, gradients, n_trained, a->model->rate, &a->update);
+  int count = 0;
+  for (int i = n_trained; i < a->n && !status; i++)
+    all[count++] = shoal_assign_add(g, weights[i], gradients[i].value);
+  if (!status && count) {
+    all[count++] = a->update;
+    a->update = shoal_group(g, all, count);
+    status = shoal_graph_status(g);
+  }
   shoal_scope_pop(g);
   free(gradients);
+  free(all);
   return status;
 }
 
 shoal_status apply_create(shoal_model *m, apply *out) {
   apply a = {.model = m};
   shoal_value **weights;
-  TRY(model_weights(m, true, &weights, &a.n));
+  int n_trained;
+  TRY(model_exchanged(m, &weights, &n_trained, &a.n));
   a.feeds = calloc((size_t)a.n + 1, sizeof *a.feeds);
   a.counts = calloc((size_t)a.n + 1, sizeof *a.counts);
   shoal_status status = a.feeds && a.counts ? NULL : status_no_memory();
@@ -36,7 +51,7 @@ shoal_status apply_create(shoal_model *m, apply *out) {
     if (weights[i]->dtype != SHOAL_F32)
       status = status_make(SHOAL_ERR_ARGUMENT, "'%s' is %s; gradients of f32 can be added up over workers",
                            shoal_value_name(weights[i]), shoal_dtype_name(weights[i]->dtype));
-  if (!status) status = build(&a, weights);
+  if (!status) status = build(&a, weights, n_trained);
   free(weights);
   if (status)
     apply_fini(&a);

@@ -1,4 +1,5 @@
-/* The update of a model's weights by gradients that come from elsewhere, as one vector. */
+/* The update of a model's weights by gradients that come from elsewhere, as one vector, and of its moving averages by
+ * their changes. */
 #ifndef SHOAL_TRAIN_APPLY_H
 #define SHOAL_TRAIN_APPLY_H
 
@@ -8,7 +9,7 @@ typedef struct {
   shoal_model *model;
   shoal_value *update;
   shoal_feed *feeds; /* [n + 1] gradients, then the rate */
-  int n;             /* trained weights, in model_weights' order */
+  int n;             /* of them, in model_exchanged's order */
   int64_t *counts;   /* [n] numbers in each */
   int64_t elements;  /* of all */
 } apply;

@@ -5,11 +5,11 @@
 #include <math.h>
 
 shoal_status compute_init(compute *c, shoal_model *m, tower *t, bool gradients) {
-  shoal_value **trained;
-  int n = 0;
+  shoal_value **exchanged;
+  int n_trained, n;
   *c = (compute){.model = m, .tower = t};
-  TRY(model_weights(m, true, &trained, &n));
-  free(trained);
+  TRY(model_exchanged(m, &exchanged, &n_trained, &n));
+  free(exchanged);
   c->fetches = calloc((size_t)n + 3, sizeof *c->fetches);
   c->got = calloc((size_t)n + 3, sizeof *c->got);
   if (!c->fetches || !c->got) return status_no_memory();

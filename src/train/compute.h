@@ -34,7 +34,7 @@ static inline shoal_tensor batch_labels(const train_batch *b, int64_t first, int
 typedef struct {
   shoal_model *model;
   tower *tower;
-  shoal_value **fetches; /* loss, accuracy if measured, then the update or the gradients of the trained weights */
+  shoal_value **fetches; /* loss, accuracy if measured, then the update, or gradients as the tower has them */
   int n_fetches, first_gradient;
   shoal_tensor *got; /* [n_fetches] of the last run */
   int64_t runs;      /* so far */
@@ -48,7 +48,7 @@ enum { GOT_LOSS, GOT_ACCURACY };
 
 #define COMPUTE_FEEDS_MAX (TOWER_MOST_FEEDS + 1)
 
-/* gradients: of all trained weights; otherwise the update. */
+/* gradients: of all that workers exchange (model_exchanged); otherwise the update. */
 SHOAL_CHECKED shoal_status compute_init(compute *c, shoal_model *m, tower *t, bool gradients);
 void compute_fini(compute *c);
 /* Feeds for rows [first, first + n) of a dense batch. */
@@ -63,7 +63,7 @@ SHOAL_CHECKED shoal_status compute_run(compute *c, const train_batch *b, const s
                                        const session_watcher *watcher);
 /* Losses and hits of the rows computed last: sums. hits NaN: not measured. */
 void compute_losses(const compute *c, int64_t rows, double *loss, double *hits);
-/* The gradients of the last run, in model_weights' order. */
+/* The gradients of the last run, in model_exchanged's order. */
 static inline shoal_tensor *compute_gradients(const compute *c) { return c->got + c->first_gradient; }
 /* Takes `status`, of a computation on that batch; adds the step and, if the loss is no number, which operator was the
  * first to make one and what to try. */

@@ -275,9 +275,6 @@ static shoal_status set_up(fit_loop *l) {
   TRY(l->data ? fit_cut(l) : fit_cut_stream(l));
   TRY(fit_write_settings(l));
   TRY(l->data ? model_tower(m, l->data->features.dtype, l->data->labels.dtype, &l->tower) : fit_stream_tower(l));
-  if (l->tower->side_updates && !l->strategy->updates)
-    return status_make(SHOAL_ERR_ARGUMENT, "fit: batch norm keeps averages that only a single process can keep; train "
-                       "this model with the strategy single");
   TRY(fit_saved_init(m, &l->state, &l->saved));
   size_t bytes = 0;
   for (int i = 0; i < l->saved.n; i++) bytes += shoal_tensor_bytes(&l->saved.entries[i].tensor);

@@ -145,17 +145,16 @@ static shoal_value *dropout_apply(branch *b, layer *l, shoal_value *x) {
   return b->training && l->rate > 0 ? shoal_dropout(b->model->graph, x, 1 - l->rate) : x;
 }
 
-/* Moves `average` a little towards `now`, along with each training step. */
+/* A training step moves `average` a little towards `now`. */
 static void follow(branch *b, shoal_value *average, shoal_value *now) {
   shoal_graph *g = b->model->graph;
   shoal_status status =
-      mem_grow((void **)&b->updates, &b->cap_updates, b->n_updates + 1, sizeof *b->updates);
+      mem_grow((void **)&b->changes, &b->cap_changes, b->n_changes + 1, sizeof *b->changes);
   if (status) {
     graph_fail(g, status);
     return;
   }
-  shoal_value *change = shoal_scale(g, shoal_sub(g, now, average), 1 - BATCH_NORM_MOMENTUM);
-  b->updates[b->n_updates++] = shoal_assign_add(g, average, change);
+  b->changes[b->n_changes++] = shoal_scale(g, shoal_sub(g, now, average), 1 - BATCH_NORM_MOMENTUM);
 }
 
 static shoal_value *batch_norm_apply(branch *b, layer *l, shoal_value *x) {

@@ -114,6 +114,25 @@ static shoal_status copy_options(shoal_compile_options *to, const shoal_compile_
   return copy_text(&to->kernels);
 }
 
+/* Adds the weights that are trained, or those that are not; returns how many there are then. */
+static int add_weights(const shoal_model *m, bool trained, shoal_value **list, int n) {
+  for (size_t i = 0; i < m->n_layers; i++)
+    for (int k = 0; k < m->layers[i].n_weights; k++) {
+      const weight *w = &m->layers[i].weights[k];
+      if (w->trained == trained) list[n++] = w->variable;
+    }
+  return n;
+}
+
+shoal_status model_exchanged(const shoal_model *m, shoal_value ***out, int *n_trained, int *n) {
+  shoal_value **list = calloc(m->n_layers * LAYER_MOST_WEIGHTS + 1, sizeof *list);
+  if (!list) return status_no_memory();
+  *n_trained = add_weights(m, true, list, 0);
+  *n = add_weights(m, false, list, *n_trained);
+  *out = list;
+  return NULL;
+}
+
 shoal_status model_weights(const shoal_model *m, bool trained_only, shoal_value ***out, int *n) {
   shoal_value **list = calloc(m->n_layers * LAYER_MOST_WEIGHTS + 1, sizeof *list);
   if (!list) return status_no_memory();
@@ -203,39 +222,44 @@ static shoal_value *sum(shoal_graph *g, const char *name, shoal_value *x) {
   return shoal_reduce_sum(g, x, SHOAL_SCALAR, false);
 }
 
-static shoal_status build_training(shoal_model *m, tower *t, branch *b, shoal_value *outputs) {
+/* The optimizer's update of the trained weights, and the changes of the averages. */
+static shoal_status build_update(shoal_model *m, tower *t, shoal_value **exchanged, int n_trained, int n) {
+  shoal_graph *g = m->graph;
+  shoal_optimizer_options optimizer = m->options.optimizer;
+  if (m->sparse) optimizer.l2 = m->options.l2;
+  TRY(optimizer_apply(g, &optimizer, exchanged, t->gradients, n_trained, m->rate, &t->update));
+  if (n == n_trained) return NULL;
+  shoal_value **all = calloc((size_t)(n - n_trained) + 1, sizeof *all);
+  if (!all) return status_no_memory();
+  int count = 0;
+  for (int i = n_trained; i < n; i++) all[count++] = shoal_assign_add(g, exchanged[i], t->gradients[i].value);
+  all[count++] = t->update;
+  t->update = shoal_group(g, all, count);
+  free(all);
+  return NULL;
+}
+
+static shoal_status build_training(shoal_model *m, tower *t, const branch *b, shoal_value *outputs) {
   shoal_graph *g = m->graph;
   shoal_status status = NULL;
-  shoal_value **trained = NULL;
-  int n_trained = 0;
+  shoal_value **exchanged = NULL;
+  int n_trained, n;
   shoal_value *right, *losses = m->loss->rows(g, outputs, t->y, &right);
   t->loss = with_l2(m, mean(g, m->loss->targets ? "error" : "cross_entropy", losses));
   if (right) t->accuracy = mean(g, "accuracy", right);
-  TRY_GOTO(status, shoal_graph_status(g), done);
-
-  TRY_GOTO(status, model_weights(m, true, &trained, &n_trained), done);
-  if (!n_trained) {
-    status = status_make(SHOAL_ERR_ARGUMENT, "the model has no weights: add a dense or conv2d layer");
-    goto done;
-  }
-  t->gradients = calloc((size_t)n_trained, sizeof *t->gradients);
-  if (!t->gradients) {
-    status = status_no_memory();
-    goto done;
-  }
-  TRY_GOTO(status, optimizer_gradients(g, t->loss, trained, n_trained, t->gradients), done);
-  hurry_biases(m, trained, n_trained, t->gradients);
-  shoal_value *step;
-  shoal_optimizer_options optimizer = m->options.optimizer;
-  if (m->sparse) optimizer.l2 = m->options.l2;
-  TRY_GOTO(status, optimizer_apply(g, &optimizer, trained, t->gradients, n_trained, m->rate, &step), done);
-  t->side_updates = b->n_updates > 0;
-  TRY_GOTO(status, mem_grow((void **)&b->updates, &b->cap_updates, b->n_updates + 1, sizeof *b->updates), done);
-  b->updates[b->n_updates++] = step;
-  t->update = b->n_updates > 1 ? shoal_group(g, b->updates, (int)b->n_updates) : step;
+  TRY(shoal_graph_status(g));
+  TRY(model_exchanged(m, &exchanged, &n_trained, &n));
+  if (!n_trained)
+    TRY_GOTO(status, status_make(SHOAL_ERR_ARGUMENT, "the model has no weights: add a dense or conv2d layer"), done);
+  t->gradients = calloc((size_t)n, sizeof *t->gradients);
+  if (!t->gradients) TRY_GOTO(status, status_no_memory(), done);
+  TRY_GOTO(status, optimizer_gradients(g, t->loss, exchanged, n_trained, t->gradients), done);
+  hurry_biases(m, exchanged, n_trained, t->gradients);
+  for (size_t i = 0; i < b->n_changes; i++) t->gradients[(size_t)n_trained + i].value = b->changes[i];
+  TRY_GOTO(status, build_update(m, t, exchanged, n_trained, n), done);
   status = shoal_graph_status(g);
 done:
-  free(trained);
+  free(exchanged);
   return status;
 }
 
@@ -300,7 +324,7 @@ static shoal_status build_tower(shoal_model *m, tower *t) {
   if (named) shoal_scope_push(g, scope);
   branch training = {.model = m, .tower = t, .training = true};
   shoal_status status = build_branches(m, t, &training);
-  free(training.updates);
+  free(training.changes);
   if (named) shoal_scope_pop(g);
   return status;
 }

@@ -21,7 +21,7 @@ typedef struct activation activation;
 
 typedef struct {
   shoal_value *variable;
-  bool trained;  /* by gradients; batch norm's averages are not */
+  bool trained;  /* by gradients; batch norm's moving averages are not: each step adds a change to them */
   bool decayed;  /* counts for the L2 term */
 } weight;
 
@@ -49,8 +49,8 @@ typedef struct {
   shoal_value *loss; /* mean over the batch, L2 term included */
   shoal_value *accuracy; /* share of the batch; NULL: there are no classes, as with hits below */
   shoal_value *update;
-  shoal_gradient *gradients; /* of the trained weights, in model_weights' order; the tower's */
-  bool side_updates;         /* `update` does more than apply gradients: batch norm's averages */
+  shoal_gradient *gradients; /* of the trained weights, then the changes of the moving averages: as model_exchanged; the
+                              * tower's */
   /* inference */
   shoal_value *predictions;   /* [batch, outputs]: probabilities of the classes, or the numbers to be told */
   shoal_value *scores;        /* two classes told apart by one unit: its logits, [batch]; otherwise NULL */
@@ -99,8 +99,8 @@ typedef struct {
   shoal_model *model;
   const tower *tower;
   bool training;
-  shoal_value **updates; /* to be run with each training step: batch norm's averages */
-  size_t n_updates, cap_updates;
+  shoal_value **changes; /* of the moving averages, in the order of the layers: what a training step adds to them */
+  size_t n_changes, cap_changes;
 } branch;
 
 /* Adds one layer's nodes; makes its variables the first time. Errors stick to the graph. */
@@ -120,6 +120,8 @@ SHOAL_CHECKED shoal_status model_any_tower(shoal_model *m, shoal_dtype features,
 static inline bool model_is_binary(const shoal_model *m) { return m->loss == &loss_sigmoid_cross_entropy; }
 /* The layers' variables in their order; *out is the caller's to free. */
 SHOAL_CHECKED shoal_status model_weights(const shoal_model *m, bool trained_only, shoal_value ***out, int *n);
+/* What workers exchange in a step: the trained weights (as above, n_trained), then the moving averages, n in all. */
+SHOAL_CHECKED shoal_status model_exchanged(const shoal_model *m, shoal_value ***out, int *n_trained, int *n);
 /* Examples as the model takes them, with labels that fit; at least one. */
 SHOAL_CHECKED shoal_status model_check_features(const shoal_model *m, const shoal_tensor *features);
 SHOAL_CHECKED shoal_status model_check_data(const shoal_model *m, const shoal_dataset *data);

@@ -34,7 +34,9 @@ typedef struct {
   ps_table *table; /* NULL: each worker has all parameters */
   /* [1 + slots] lists of pointers to the numbers of the trained weights, in their order: the weights, then each slot */
   float **values[1 + OPTIMIZER_SLOTS_MAX];
-  int n_values, n_weights;
+  int n_values, n_weights;   /* n_weights: of what is exchanged, n_trained of them are trained */
+  int n_trained;
+  float *no_slot;            /* [of the largest moving average] zeros, in place of slots */
   int64_t *counts, elements; /* [n_weights] numbers of each; all of them. Not of a table */
   int64_t *counter;   /* the optimizer's; NULL: it has none */
   float **gradients;  /* [n_weights] of the step under way; of a round: [vectors][n_weights] */
@@ -68,10 +70,14 @@ typedef struct {
   net_stats stats;    /* of the connections, once closed */
 } ps;
 
-/* Pointers to the numbers of all weights, or of the slot of that name of each. */
+/* Pointers to the numbers of all weights, or of the slot of that name of each; moving averages have none. */
 static shoal_status find_values(ps *s, shoal_value **weights, const char *slot, float **out) {
   for (int i = 0; i < s->n_weights; i++) {
     shoal_value *v = weights[i];
+    if (slot && i >= s->n_trained) {
+      out[i] = s->no_slot;
+      continue;
+    }
     if (slot) {
       char *name;
       if (asprintf(&name, "%s/%s", shoal_value_name(weights[i]), slot) < 0) return status_no_memory();
@@ -98,6 +104,10 @@ static shoal_status find_counter(ps *s) {
 
 static shoal_status find_all(ps *s, shoal_value **weights) {
   const char *slots[OPTIMIZER_SLOTS_MAX];
+  int64_t largest = 1;
+  for (int i = s->n_trained; i < s->n_weights; i++) largest = MAX_OF(largest, shoal_shape_count(&weights[i]->shape));
+  s->no_slot = calloc((size_t)largest, sizeof *s->no_slot);
+  if (!s->no_slot) return status_no_memory();
   int n_slots = optimizer_slots(&s->model->options.optimizer, slots);
   for (int k = 0; k <= n_slots; k++) {
     s->values[k] = calloc((size_t)s->n_weights, sizeof **s->values);
@@ -609,6 +619,7 @@ static void destroy(shoal_strategy *base) {
   for (int k = 0; k < s->n_vectors; k++) free(s->vectors[k]);
   free(s->vectors);
   free(s->counts);
+  free(s->no_slot);
   placement_fini(&s->place);
   free(s);
 }
@@ -634,7 +645,7 @@ static shoal_status open_client(ps *s, shoal_model *m) {
   s->model = m;
   ps_model_terms(m, o->table, &o->terms);
   TRY(ps_model_place(m, o->terms.servers, o->table, &s->place));
-  TRY(model_weights(m, true, &weights, &s->n_weights));
+  TRY(model_exchanged(m, &weights, &s->n_trained, &s->n_weights));
   TRY_GOTO(status, find_counter(s), done);
   if (!o->table) TRY_GOTO(status, find_all(s, weights), done);
   ps_client_options client = {.terms = o->terms,
@@ -643,6 +654,7 @@ static shoal_status open_client(ps *s, shoal_model *m) {
                               .addresses = o->addresses,
                               .place = &s->place,
                               .variables = s->n_weights,
+                              .trained = s->n_trained,
                               .pieces = sends_pieces(o)};
   client.task.events = m->session->events;
   TRY_GOTO(status, ps_client_create(&client, &s->client), done);

@@ -8,13 +8,13 @@
 
 shoal_status ps_model_place(const shoal_model *m, int servers, bool table, placement *out) {
   shoal_value **weights;
-  int n;
+  int n_trained, n;
   if (table) {
     int64_t rows;
     TRY(ps_table_rows(m, &rows));
     return placement_make(&rows, 1, servers, out);
   }
-  TRY(model_weights(m, true, &weights, &n));
+  TRY(model_exchanged(m, &weights, &n_trained, &n));
   int64_t *counts = calloc((size_t)n, sizeof *counts);
   shoal_status status = counts ? NULL : status_no_memory();
   for (int i = 0; i < n && !status; i++) {
@@ -26,7 +26,14 @@ shoal_status ps_model_place(const shoal_model *m, int servers, bool table, place
   if (!status) status = placement_make(counts, n, servers, out);
   free(counts);
   free(weights);
-  return status;
+  TRY(status);
+  for (int s = 0; s < servers; s++) { /* its slices are in the order of the variables */
+    if (out->slices[out->begin[s]].variable < n_trained) continue;
+    placement_fini(out);
+    return status_make(SHOAL_ERR_ARGUMENT, "%d parameter servers leave one with moving averages alone: take fewer",
+                       servers);
+  }
+  return NULL;
 }
 
 void ps_model_terms(const shoal_model *m, bool table, ps_terms *terms) {

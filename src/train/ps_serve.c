@@ -2,9 +2,20 @@
 #include "train/optimizer.h"
 #include "train/ps.h"
 
+/* Moving averages have nothing that the optimizer keeps, but every vector of a server is as long. */
+static shoal_status build_averages(const ps_terms *t, shoal_graph *g, shoal_value *averages, shoal_value *changes,
+                                   shoal_value **update) {
+  const char *slots[OPTIMIZER_SLOTS_MAX];
+  const int n = optimizer_slots(&t->optimizer, slots);
+  for (int i = 0; i < n; i++) shoal_variable(g, slots[i], shoal_fill_like(g, averages, 0));
+  *update = shoal_assign_add(g, averages, changes);
+  return shoal_graph_status(g);
+}
+
 static shoal_status build_update(const ps_terms *t, shoal_graph *g, shoal_value *variable,
                                  const shoal_gradient *gradient, shoal_value *rate, shoal_value **update) {
   TRY(shoal_schedule_check(&t->schedule));
+  if (!rate) return build_averages(t, g, variable, gradient->value, update);
   if (gradient->indices) return optimizer_apply_rows(g, &t->optimizer, variable, gradient, rate, update);
   return optimizer_apply(g, &t->optimizer, &variable, gradient, 1, rate, update);
 }
