@@ -598,7 +598,7 @@ static void known_models(void **state) {
     shoal_model *m;
     assert_ok(kind->sparse ? shoal_model_create_sparse(500, &m) : shoal_model_create(kind->input, &m));
     kind->build(m, NULL);
-    assert_ok(shoal_model_compile(m, &(shoal_compile_options){.threads = 1}));
+    assert_ok(shoal_model_compile(m, &(shoal_compile_options){.threads = 1, .loss = kind->loss}));
     assert_int_equal(shoal_model_parameters(m), wanted[i].parameters);
     shoal_model_destroy(m);
   }
