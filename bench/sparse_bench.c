@@ -106,7 +106,7 @@ int main(int argc, char **argv) {
     while (done < PIECE) {
       int64_t n = at + rows_together <= ROWS ? rows_together : ROWS - at;
       shoal_batch b = part_of(&all, at, n);
-      shoal_feed feeds[TOWER_MOST_FEEDS + 1];
+      shoal_feed feeds[TOWER_FEEDS_MAX + 1];
       double means[3];
       int n_feeds = tower_feed_sparse(t, &b, feeds);
       feeds[n_feeds++] = (shoal_feed){m->rate, shoal_tensor_view(SHOAL_F32, SHOAL_SCALAR, &lr)};

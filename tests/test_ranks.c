@@ -149,7 +149,7 @@ static void test_a_replica_that_differs_is_named(void **state) {
 static shoal_model *train_normed(const shoal_dataset *d, bool deterministic, const shoal_fit_options *options) {
   shoal_strategy *s;
   assert_ok(allreduce_create(&(allreduce_options){.place = &place, .deterministic = deterministic, .check_every = 1,
-                                                  .patience = 20, .not_seen = ignore}, &s));
+                                                  .patience = 20, .on_peer_exit = ignore}, &s));
   shoal_model *m = model_make_normed("momentum", 0.05);
   shoal_fit_options o = *options;
   o.strategy = s;

@@ -108,7 +108,7 @@ static double train(shoal_model *m, data *d, int64_t first, int64_t n, int64_t s
   tower *t;
   ok(model_tower(m, SHOAL_F32, SHOAL_I32, &t));
   shoal_batch b = batch_of(d, first, n);
-  shoal_feed feeds[TOWER_MOST_FEEDS + 1];
+  shoal_feed feeds[TOWER_FEEDS_MAX + 1];
   float rates[ROWS_MAX];
   double means[3];
   for (int64_t i = 0; i < n; i++) rates[i] = 0.1f / (1 + 0.01f * (float)i);
@@ -299,7 +299,7 @@ static void bad_rows_are_refused(void **state) {
   tower *t;
   ok(model_tower(m, SHOAL_F32, SHOAL_I32, &t));
   shoal_batch b = batch_of(d, 0, ROWS);
-  shoal_feed feeds[TOWER_MOST_FEEDS + 1];
+  shoal_feed feeds[TOWER_FEEDS_MAX + 1];
   float rate = 0.1f;
   double means[3];
   int n = tower_feed_sparse(t, &b, feeds);

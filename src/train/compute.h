@@ -46,7 +46,7 @@ typedef struct {
 /* What a step fetches first. */
 enum { GOT_LOSS, GOT_ACCURACY };
 
-#define COMPUTE_FEEDS_MAX (TOWER_MOST_FEEDS + 1)
+#define COMPUTE_FEEDS_MAX (TOWER_FEEDS_MAX + 1)
 
 /* gradients: of all that workers exchange (model_exchanged); otherwise the update. */
 SHOAL_CHECKED shoal_status compute_init(compute *c, shoal_model *m, tower *t, bool gradients);

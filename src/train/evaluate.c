@@ -248,7 +248,7 @@ static shoal_status score_rows(shoal_model *m, const tower *t, shoal_pipeline *p
     TRY(shoal_pipeline_next(p, &b));
     if (!b) return NULL;
     if (!b->count) continue;
-    shoal_feed feeds[TOWER_MOST_FEEDS];
+    shoal_feed feeds[TOWER_FEEDS_MAX];
     shoal_tensor got;
     int n = tower_feed_sparse(t, b, feeds) - 1; /* scores need no labels */
     if (m->elsewhere) TRY(m->elsewhere->fetch(m->elsewhere->context, b, &feeds[1].tensor));

@@ -125,7 +125,7 @@ static int add_weights(const shoal_model *m, bool trained, shoal_value **list, i
 }
 
 shoal_status model_exchanged(const shoal_model *m, shoal_value ***out, int *n_trained, int *n) {
-  shoal_value **list = calloc(m->n_layers * LAYER_MOST_WEIGHTS + 1, sizeof *list);
+  shoal_value **list = calloc(m->n_layers * LAYER_WEIGHTS_MAX + 1, sizeof *list);
   if (!list) return status_no_memory();
   *n_trained = add_weights(m, true, list, 0);
   *n = add_weights(m, false, list, *n_trained);
@@ -134,7 +134,7 @@ shoal_status model_exchanged(const shoal_model *m, shoal_value ***out, int *n_tr
 }
 
 shoal_status model_weights(const shoal_model *m, bool trained_only, shoal_value ***out, int *n) {
-  shoal_value **list = calloc(m->n_layers * LAYER_MOST_WEIGHTS + 1, sizeof *list);
+  shoal_value **list = calloc(m->n_layers * LAYER_WEIGHTS_MAX + 1, sizeof *list);
   if (!list) return status_no_memory();
   *n = 0;
   for (size_t i = 0; i < m->n_layers; i++)
@@ -355,7 +355,7 @@ shoal_status model_any_tower(shoal_model *m, shoal_dtype features, tower **out) 
   return model_tower(m, features, m->loss->targets ? SHOAL_F32 : m->sparse ? SHOAL_I32 : SHOAL_U8, out);
 }
 
-int tower_feed_sparse(const tower *t, const shoal_batch *b, shoal_feed feeds[TOWER_MOST_FEEDS]) {
+int tower_feed_sparse(const tower *t, const shoal_batch *b, shoal_feed feeds[TOWER_FEEDS_MAX]) {
   feeds[0] = (shoal_feed){t->x, b->offsets};
   feeds[1] = (shoal_feed){t->indices, b->indices};
   feeds[2] = (shoal_feed){t->values, b->values};

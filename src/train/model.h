@@ -14,7 +14,7 @@
 #include "train/initializer.h"
 #include "train/loss.h"
 
-#define LAYER_MOST_WEIGHTS 4
+#define LAYER_WEIGHTS_MAX 4
 
 typedef struct layer_kind layer_kind;
 typedef struct activation activation;
@@ -35,7 +35,7 @@ typedef struct {
   double rate;
   const initializer *start;
   double deviation, bias; /* deviation not 0: counts instead of `start` */
-  weight weights[LAYER_MOST_WEIGHTS];
+  weight weights[LAYER_WEIGHTS_MAX];
   int n_weights;
   shoal_shape output; /* of one example; known once compiled */
 } layer;
@@ -146,8 +146,8 @@ SHOAL_CHECKED shoal_status model_entry(shoal_model *m, shoal_value *variable, sa
 /* The same of all weights, in the order of the layers; the caller frees the list. */
 SHOAL_CHECKED shoal_status model_entries(shoal_model *m, safetensors_item **out, int *n);
 /* A batch of sparse rows as feeds of the tower; returns how many. */
-#define TOWER_MOST_FEEDS 4
-int tower_feed_sparse(const tower *t, const shoal_batch *b, shoal_feed feeds[TOWER_MOST_FEEDS]);
+#define TOWER_FEEDS_MAX 4
+int tower_feed_sparse(const tower *t, const shoal_batch *b, shoal_feed feeds[TOWER_FEEDS_MAX]);
 /* Labels as the tower takes them: [n] targets are [n, 1]. */
 static inline shoal_tensor tower_labels(const tower *t, shoal_tensor labels) {
   if (labels.shape.rank == 1 && shoal_value_shape(t->y).rank == 2) labels.shape = SHOAL_SHAPE(labels.shape.dim[0], 1);
