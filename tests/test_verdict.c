@@ -17,7 +17,8 @@ typedef struct {
 } run;
 
 static void set(run *r, int worker, double compute, double network, double barrier, double server, double input) {
-  r->tasks[worker].times = (shoal_times){compute, network, barrier, server, input};
+  r->tasks[worker].times = (shoal_times){
+      .compute = compute, .network = network, .barrier = barrier, .server = server, .input = input};
 }
 
 static void make(run *r) {

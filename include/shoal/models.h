@@ -11,6 +11,7 @@ extern "C" {
 
 /** What can be changed about a known model. */
 typedef struct {
+  size_t size; /**< of this struct as the program knows it, by SHOAL_OPTIONS; 0: as the library does */
   int classes;            /**< 0: the model's own */
   const char *activation; /**< NULL: the model's own */
   const char *pool;       /**< "max", "avg"; NULL: the model's own */

@@ -7,6 +7,7 @@
 #include "shoal/data.h"
 #include "shoal/graph.h"
 #include "shoal/models.h"
+#include "shoal/options.h"
 #include "shoal/pipeline.h"
 #include "shoal/placed.h"
 #include "shoal/session.h"

@@ -35,6 +35,7 @@ typedef struct {
   double l1;        /**< ftrl */
   double l2;        /**< ftrl; by rows also sgd and adagrad: for the rows that an update touches */
   double beta;      /**< ftrl 1 */
+  double reserved[6]; /**< 0: for fields to come */
 } shoal_optimizer_options;
 
 /** The names, ended by NULL. */
@@ -59,6 +60,7 @@ typedef struct {
   const double *rates;       /**< ... rates[i] */
   int pieces;                /**< of both */
   int64_t warmup;            /**< steps over which the rate rises linearly from 0 */
+  double reserved[4]; /**< 0: for fields to come */
 } shoal_schedule;
 
 /** The names, ended by NULL. */
@@ -111,6 +113,7 @@ SHOAL_API void shoal_model_initial(shoal_model *m, double deviation, double bias
 
 /** How a model learns and computes; zero in every field is the usual. */
 typedef struct {
+  size_t size; /**< of this struct as the program knows it, by SHOAL_OPTIONS; 0: as the library does */
   shoal_optimizer_options optimizer; /**< which, and its numbers */
   shoal_schedule schedule;           /**< of the learning rate */
   double l2;        /**< weight of sum(w^2)/2 over all weights (not biases) added to the loss; of sparse rows: over
@@ -177,6 +180,7 @@ typedef struct {
   double barrier; /**< at the servers, for gradients of the other workers */
   double server;  /**< at the servers, while they work */
   double input;   /**< for rows */
+  double reserved[3]; /**< 0: for fields to come */
 } shoal_times;
 
 /** How well rows are told. */
@@ -191,6 +195,7 @@ typedef struct {
   double mae;              /**< of a regression, whatever its loss: mean absolute error; otherwise NaN, also the next two */
   double rmse;             /**< root of the mean squared error */
   double r2;               /**< 1 - squared error / squared distance from the targets' mean; NaN: they are all the same */
+  double reserved[6]; /**< 0: for fields to come */
 } shoal_evaluation;
 /** Room for what shoal_evaluation_text writes. */
 #define SHOAL_EVALUATION_TEXT 64
@@ -242,10 +247,12 @@ typedef struct {
    * p->accuracy are means over the epoch so far, each row scored before it was learned. */
   void (*on_eval)(void *context, int64_t rows, const shoal_progress *p, const shoal_evaluation *e);
   int64_t inspect_every; /**< for on_inspect */
+  void *reserved[6]; /**< 0: for fields to come */
 } shoal_callbacks;
 
 /** How long and on what a model is fitted. */
 typedef struct {
+  size_t size; /**< of this struct as the program knows it, by SHOAL_OPTIONS; 0: as the library does */
   int64_t epochs;       /**< 0: by steps */
   int64_t steps;        /**< 0: by epochs; both: whichever ends first */
   int64_t batch_size;   /**< of each worker; 0: 32 */
@@ -306,6 +313,7 @@ typedef struct {
   int64_t touched_rows; /**< of sparse rows with parameter servers: features touched, summed over this worker's steps */
   int64_t exchanged_bytes; /**< the same: in messages to and from servers, of steps alone */
   int64_t lost_steps;      /**< of this run, made once more because a parameter server was lost */
+  int64_t reserved[8]; /**< 0: for fields to come */
 } shoal_fit_result;
 
 /** data: NULL when options->stream says where it comes from. A loss that is no number ends it with SHOAL_ERR_NUMERIC:

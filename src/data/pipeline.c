@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/options.h"
 #include "data/shuffle.h"
 #include "data/statistics.h"
 #include "data/transform.h"
@@ -474,7 +475,10 @@ static shoal_status start(shoal_pipeline *p, const shoal_pipeline_options *o) {
   return start_threads(p);
 }
 
-shoal_status shoal_pipeline_create(const shoal_pipeline_options *o, shoal_pipeline **out) {
+shoal_status shoal_pipeline_create(const shoal_pipeline_options *options, shoal_pipeline **out) {
+  shoal_pipeline_options given;
+  const shoal_pipeline_options *o = &given;
+  TRY(OPTIONS_TAKE(&given, options));
   shoal_pipeline *p = calloc(1, sizeof *p);
   if (!p) return status_no_memory();
   pthread_mutex_init(&p->lock, NULL);

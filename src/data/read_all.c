@@ -1,5 +1,6 @@
 /* A whole data set into memory, through a pipeline. */
 #include "base/mem.h"
+#include "base/options.h"
 #include "data/dataset.h"
 #include "data/pipeline.h"
 
@@ -88,7 +89,8 @@ static shoal_status read_rows(shoal_pipeline *p, const char *files, int64_t limi
 }
 
 shoal_status shoal_dataset_read(const shoal_pipeline_options *options, int64_t limit, shoal_dataset **out) {
-  shoal_pipeline_options o = *options;
+  shoal_pipeline_options o;
+  TRY(OPTIONS_TAKE(&o, options));
   o.epochs = 1;
   o.shuffle_rows = 0;
   o.position = NULL;

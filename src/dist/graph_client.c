@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "base/machine.h"
 #include "base/mem.h"
+#include "base/options.h"
 #include "base/proto.h"
 #include "base/random.h"
 #include "dist/graph_cluster.h"
@@ -329,14 +330,16 @@ static shoal_status connect_all(cluster_session *c, const shoal_task *tasks) {
 
 shoal_status shoal_session_connect(shoal_graph *g, const shoal_cluster_options *options, shoal_session **out) {
   device devices[PLACER_TASKS_MAX];
-  TRY(read_tasks(options->tasks, options->n_tasks, devices));
+  shoal_cluster_options given;
+  TRY(OPTIONS_TAKE(&given, options));
+  TRY(read_tasks(given.tasks, given.n_tasks, devices));
   cluster_session *c = calloc(1, sizeof *c);
   if (!c) return status_no_memory();
   c->graph = g;
-  c->options = *options;
+  c->options = given;
   if (!(c->options.connect_seconds > 0)) c->options.connect_seconds = CONNECT_SECONDS;
   if (!(c->options.step_seconds > 0)) c->options.step_seconds = STEP_SECONDS;
-  size_t n = (size_t)options->n_tasks;
+  size_t n = (size_t)given.n_tasks;
   c->tasks = calloc(n, sizeof *c->tasks);
   c->devices = calloc(n, sizeof *c->devices);
   shoal_status status = NULL;
@@ -345,9 +348,9 @@ shoal_status shoal_session_connect(shoal_graph *g, const shoal_cluster_options *
   else if (getrandom(&c->id, sizeof c->id, 0) != sizeof c->id)
     status = status_make(SHOAL_ERR_SYSTEM, "no random numbers from the system");
   if (!status) {
-    c->n_tasks = options->n_tasks;
+    c->n_tasks = given.n_tasks;
     memcpy(c->devices, devices, n * sizeof *devices);
-    status = connect_all(c, options->tasks);
+    status = connect_all(c, given.tasks);
   }
   if (status) {
     destroy(c);
@@ -392,7 +395,10 @@ void shoal_session_stats(const shoal_session *s, shoal_cluster_stats *out) {
 /* Bytes that a session may take where nobody says how many. */
 static size_t standard_memory(void) { return machine_memory() / 4 * 3; }
 
-shoal_status shoal_server_run(const shoal_server_options *options) {
+shoal_status shoal_server_run(const shoal_server_options *given) {
+  shoal_server_options own;
+  const shoal_server_options *options = &own;
+  TRY(OPTIONS_TAKE(&own, given));
   key_ring ring = {0};
   graph_server_options o = {.address = options->address,
                             .net = {.job = options->job, .insecure = options->insecure},

@@ -1,6 +1,7 @@
 #include "exec/session.h"
 
 #include "base/mem.h"
+#include "base/options.h"
 #include "exec/plan.h"
 
 #include <stdio.h>
@@ -94,8 +95,8 @@ shoal_status session_plan(shoal_session *s, const plan_request *request, plan **
 shoal_status session_create_part(shoal_graph *g, const shoal_session_options *options,
                                  bool (*owns)(void *context, const node *variable), void *context, mem_budget *budget,
                                  shoal_session **out) {
-  static const shoal_session_options standard;
-  if (!options) options = &standard;
+  shoal_session_options given;
+  TRY(OPTIONS_TAKE(&given, options));
   TRY(shoal_graph_status(g));
   shoal_session *s = calloc(1, sizeof *s);
   if (!s) return status_no_memory();
@@ -103,12 +104,12 @@ shoal_status session_create_part(shoal_graph *g, const shoal_session_options *op
   s->owns = owns;
   s->owns_context = context;
   s->budget = budget;
-  s->seed = options->seed;
-  s->reference = options->no_fusion;
+  s->seed = given.seed;
+  s->reference = given.no_fusion;
   s->print = print_to_stderr;
   long processors = sysconf(_SC_NPROCESSORS_ONLN);
-  int threads = options->threads > 0 ? options->threads : processors > 0 ? (int)processors : 1;
-  shoal_status status = cpu_level_parse(options->kernels ? options->kernels : "auto", &s->level);
+  int threads = given.threads > 0 ? given.threads : processors > 0 ? (int)processors : 1;
+  shoal_status status = cpu_level_parse(given.kernels ? given.kernels : "auto", &s->level);
   if (!status) status = pool_create(threads, &s->threads);
   if (!status) status = session_adopt(s);
   if (status) {

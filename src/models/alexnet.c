@@ -3,7 +3,7 @@
 #include "models/table.h"
 
 static void build(shoal_model *m, const shoal_model_options *options) {
-  shoal_model_options o = model_options(options, "relu", "max", model_alexnet.classes);
+  shoal_model_options o = model_options(m, options, "relu", "max", model_alexnet.classes);
   shoal_model_initial(m, 0.01, 0.5);
   shoal_model_conv2d(m, 64, 11, 4, SHOAL_VALID, NULL); /* 62 x 62 x 64 */
   model_pool(m, o.pool, 3, 2);                         /* 30 x 30 x 64 */

@@ -2,7 +2,7 @@
 #include "models/table.h"
 
 static void build(shoal_model *m, const shoal_model_options *options) {
-  shoal_model_options o = model_options(options, NULL, NULL, model_softmax.classes);
+  shoal_model_options o = model_options(m, options, NULL, NULL, model_softmax.classes);
   shoal_model_initializer(m, "zeros");
   shoal_model_flatten(m);
   shoal_model_dense(m, o.classes, "softmax");

@@ -2,7 +2,7 @@
 #include "models/table.h"
 
 static void build(shoal_model *m, const shoal_model_options *options) {
-  shoal_model_sparse_dense(m, 1, options && options->bias, "sigmoid");
+  shoal_model_sparse_dense(m, 1, model_options(m, options, NULL, NULL, 0).bias, "sigmoid");
 }
 
 const shoal_model_kind model_sparse_lr = {

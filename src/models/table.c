@@ -1,6 +1,7 @@
 #include "models/table.h"
 
 #include "base/mem.h"
+#include "base/options.h"
 #include "base/text.h"
 #include "train/model.h"
 
@@ -18,10 +19,14 @@ const shoal_model_kind *shoal_model_kind_find(const char *name) {
   return NULL;
 }
 
-shoal_model_options model_options(const shoal_model_options *options, const char *act, const char *pool,
-                                  int classes) {
-  shoal_model_options o = {0};
-  if (options) o = *options;
+shoal_model_options model_options(shoal_model *m, const shoal_model_options *options, const char *act,
+                                  const char *pool, int classes) {
+  shoal_model_options o;
+  shoal_status status = OPTIONS_TAKE(&o, options);
+  if (status) {
+    o = (shoal_model_options){0};
+    model_fail(m, status);
+  }
   if (!o.classes) o.classes = classes;
   if (!o.activation) o.activation = act;
   if (!o.pool) o.pool = pool;

@@ -1,6 +1,7 @@
 /* Running a model without training it. */
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/options.h"
 #include "data/dataset.h"
 #include "train/model.h"
 #include "train/tally.h"
@@ -263,8 +264,11 @@ static shoal_status score_rows(shoal_model *m, const tower *t, shoal_pipeline *p
   }
 }
 
-shoal_status shoal_model_evaluate_stream(shoal_model *m, const shoal_pipeline_options *rows, shoal_score_taker take,
+shoal_status shoal_model_evaluate_stream(shoal_model *m, const shoal_pipeline_options *options, shoal_score_taker take,
                                          void *context, shoal_evaluation *out) {
+  shoal_pipeline_options given;
+  const shoal_pipeline_options *rows = &given;
+  TRY(OPTIONS_TAKE(&given, options));
   TRY(model_ready(m));
   if ((m->sparse || take) && (!m->sparse || !model_is_binary(m)))
     return status_make(SHOAL_ERR_ARGUMENT, "evaluate: %s needs a model of sparse rows with one unit and a sigmoid at the "

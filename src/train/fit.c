@@ -9,6 +9,7 @@
  * 3. With several workers worker 0 alone validates, saves and decides when to stop early.
  * 4. A checkpoint is taken between two steps, after all that belongs to the end of an epoch if one has ended. */
 #include "base/clock.h"
+#include "base/options.h"
 #include "exec/session.h"
 #include "train/fit_loop.h"
 #include "train/local.h"
@@ -352,19 +353,30 @@ static shoal_status fit(fit_loop *l, shoal_fit_result *result) {
   return NULL;
 }
 
+/* The program's options, in structs of this library. */
+static shoal_status take_options(fit_loop *l, const shoal_fit_options *options) {
+  TRY(OPTIONS_TAKE(&l->given, options));
+  if (!options) l->given.epochs = 1;
+  TRY(OPTIONS_TAKE(&l->stream, l->given.stream));
+  TRY(OPTIONS_TAKE(&l->test_stream, l->given.test_stream));
+  if (l->given.stream) l->given.stream = &l->stream;
+  if (l->given.test_stream) l->given.test_stream = &l->test_stream;
+  l->options = &l->given;
+  return NULL;
+}
+
 shoal_status shoal_model_fit(shoal_model *m, const shoal_dataset *data, const shoal_fit_options *options,
                              shoal_fit_result *result) {
-  static const shoal_fit_options standard = {.epochs = 1};
   fit_loop *l = calloc(1, sizeof *l);
   if (!l) return status_no_memory();
   l->model = m;
   l->data = data;
-  l->options = options ? options : &standard;
-  l->strategy = l->options->strategy;
+  shoal_status status = take_options(l, options);
+  l->strategy = l->given.strategy;
   l->saved_step = l->first_rows = -1;
   l->fresh = true;
   fit_state_init(&l->state);
-  shoal_status status = fit(l, result);
+  if (!status) status = fit(l, result);
   if (l->strategy && l->strategy->copy) forked_end(l->strategy->copy, status);
   if (m->session) session_guard(m->session, NULL);
   if (l->source) l->source->kind->destroy(l->source);

@@ -16,8 +16,9 @@ typedef struct fit_inspect fit_inspect;
 typedef struct fit_loop {
   shoal_model *model;
   const shoal_dataset *data; /* NULL: a stream */
-  const shoal_fit_options *options;
-  shoal_fit_options copied; /* they, in a copy that the strategy has made of this process */
+  const shoal_fit_options *options; /* given */
+  shoal_fit_options given; /* what the program gave, as this library knows it ... */
+  shoal_pipeline_options stream, test_stream; /* ... and what that points to */
   tower *tower;
   compute compute;
   shoal_strategy *strategy;

@@ -168,11 +168,9 @@ static shoal_status steps(fit_loop *l, bool *more, bool *stopped) {
 
 /* A copy of the process that called fit works for it, and has nothing to tell. */
 static void be_quiet(fit_loop *l) {
-  l->copied = *l->options;
-  l->copied.callbacks = (shoal_callbacks){0};
-  l->copied.stop = NULL; /* all are stopped by worker 0 */
-  l->copied.checkpoint_dir = NULL;
-  l->options = &l->copied;
+  l->given.callbacks = (shoal_callbacks){0};
+  l->given.stop = NULL; /* all are stopped by worker 0 */
+  l->given.checkpoint_dir = NULL;
 }
 
 shoal_status fit_run(fit_loop *l, bool *stopped) {

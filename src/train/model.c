@@ -1,6 +1,7 @@
 #include "train/model.h"
 
 #include "base/mem.h"
+#include "base/options.h"
 #include "base/text.h"
 #include "exec/session.h"
 #include "graph/graph.h"
@@ -392,11 +393,12 @@ static shoal_status compile(shoal_model *m, const shoal_compile_options *options
 }
 
 shoal_status shoal_model_compile(shoal_model *m, const shoal_compile_options *options) {
-  static const shoal_compile_options standard = {0};
+  shoal_compile_options given;
+  TRY(OPTIONS_TAKE(&given, options));
   if (m->compiled) return status_make(SHOAL_ERR_ARGUMENT, "the model is compiled already");
   m->compiled = true;
-  if (options && options->strategy && options->strategy->table && m->sparse) model_shrink_table(m, TABLE_ROWS);
-  if (!m->error) m->error = compile(m, options ? options : &standard);
+  if (given.strategy && given.strategy->table && m->sparse) model_shrink_table(m, TABLE_ROWS);
+  if (!m->error) m->error = compile(m, &given);
   return m->error ? model_ready(m) : NULL;
 }
 

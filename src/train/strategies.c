@@ -1,5 +1,6 @@
 /* shoal/cluster.h: strategies for programs. What each of them does is in its own file. */
 #include "base/mem.h"
+#include "base/options.h"
 #include "base/text.h"
 #include "cluster/cluster.h"
 #include "net/key_ring.h"
@@ -39,7 +40,7 @@ static shoal_status fill_task(const shoal_ps_options *o, ps_task *out) {
 
 /* Options that contradict each other or make no sense. */
 static shoal_status fill(const shoal_ps_options *options, int workers, int servers, ps_options *out) {
-  const shoal_ps_options o = options ? *options : (shoal_ps_options){0};
+  const shoal_ps_options o = *options;
   bool sync;
   ps_task task;
   TRY(find_mode(o.mode, &sync));
@@ -68,10 +69,12 @@ static shoal_status fill(const shoal_ps_options *options, int workers, int serve
 shoal_status shoal_strategy_create_local_ps(int workers, int servers, const shoal_ps_options *options,
                                             shoal_strategy **out) {
   ps_options o;
+  shoal_ps_options given;
+  TRY(OPTIONS_TAKE(&given, options));
   TRY(check_count("workers", workers, WORKERS_MAX));
   TRY(check_count("servers", servers, PS_TASKS_MAX - WORKERS_MAX));
-  TRY(fill(options, workers, servers, &o));
-  if (options && options->keys)
+  TRY(fill(&given, workers, servers, &o));
+  if (given.keys)
     return status_make(SHOAL_ERR_ARGUMENT, "keys are for tasks on several machines: local ones share memory");
   o.local = true;
   return ps_strategy_create(&o, NULL, out);
@@ -84,19 +87,21 @@ static shoal_status join_cluster(const shoal_cluster *c, const shoal_ps_options 
     return status_make(SHOAL_ERR_ARGUMENT, "the cluster has no ps; at least one is needed");
   task->net.job = c->id;
   task->has_chief = c->counts[SHOAL_CHIEF] > 0;
-  return options && options->keys ? key_ring_read(options->keys, server, ring, &task->net) : NULL;
+  return options->keys ? key_ring_read(options->keys, server, ring, &task->net) : NULL;
 }
 
 shoal_status shoal_strategy_create_ps(const shoal_cluster *c, const shoal_ps_options *options, shoal_strategy **out) {
   ps_options o;
+  shoal_ps_options given;
+  TRY(OPTIONS_TAKE(&given, options));
   const int worker = cluster_worker(c);
   if (worker < 0)
     return status_make(SHOAL_ERR_ARGUMENT, "this process is %s:%d of the cluster; only workers and the chief can train",
                        cluster_role_name(c->role), c->index);
   key_ring *ring = calloc(1, sizeof *ring);
   if (!ring) return status_no_memory();
-  shoal_status status = fill(options, cluster_workers(c), c->counts[SHOAL_PS], &o);
-  if (!status) status = join_cluster(c, options, false, &o.task, ring);
+  shoal_status status = fill(&given, cluster_workers(c), c->counts[SHOAL_PS], &o);
+  if (!status) status = join_cluster(c, &given, false, &o.task, ring);
   o.worker = worker;
   o.addresses = (const char *const *)c->addresses[SHOAL_PS];
   o.ring = ring;
@@ -107,7 +112,8 @@ shoal_status shoal_strategy_create_ps(const shoal_cluster *c, const shoal_ps_opt
 }
 
 shoal_status shoal_serve_parameters(const shoal_cluster *c, const shoal_ps_options *options, const int *stop) {
-  const shoal_ps_options given = options ? *options : (shoal_ps_options){0};
+  shoal_ps_options given;
+  TRY(OPTIONS_TAKE(&given, options));
   key_ring ring = {0};
   ps_server_result result = {0};
   if (c->role != SHOAL_PS)
@@ -117,7 +123,7 @@ shoal_status shoal_serve_parameters(const shoal_cluster *c, const shoal_ps_optio
                               .address = c->addresses[SHOAL_PS][c->index],
                               .terms = {.workers = cluster_workers(c), .servers = c->counts[SHOAL_PS]}};
   shoal_status status = fill_task(&given, &server.task);
-  if (!status) status = join_cluster(c, options, true, &server.task, &ring);
+  if (!status) status = join_cluster(c, &given, true, &server.task, &ring);
   server.task.stop = stop;
   if (!status) status = ps_serve(&server, &result);
   free(result.workers);
@@ -126,13 +132,15 @@ shoal_status shoal_serve_parameters(const shoal_cluster *c, const shoal_ps_optio
 }
 
 shoal_status shoal_strategy_create_mirrored(int workers, const shoal_replica_options *options, shoal_strategy **out) {
+  shoal_replica_options o;
+  TRY(OPTIONS_TAKE(&o, options));
   TRY(check_count("workers", workers, WORKERS_MAX));
-  return mirrored_create(&(mirrored_options){.workers = workers, .deterministic = options && options->deterministic},
-                         out);
+  return mirrored_create(&(mirrored_options){.workers = workers, .deterministic = o.deterministic}, out);
 }
 
 shoal_status shoal_strategy_create_allreduce(const shoal_replica_options *options, shoal_strategy **out) {
-  const shoal_replica_options o = options ? *options : (shoal_replica_options){0};
+  shoal_replica_options o;
+  TRY(OPTIONS_TAKE(&o, options));
   return allreduce_create(&(allreduce_options){.deterministic = o.deterministic,
                                                .bf16 = o.bf16,
                                                .check_every = o.check_every,

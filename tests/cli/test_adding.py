@@ -99,7 +99,7 @@ MODEL = """
 #include "models/table.h"
 
 static void build(shoal_model *m, const shoal_model_options *options) {
-  shoal_model_options o = model_options(options, "tanh", NULL, 2);
+  shoal_model_options o = model_options(m, options, "tanh", NULL, 2);
   shoal_model_flatten(m);
   shoal_model_dense(m, 3, o.activation);
   shoal_model_dense(m, o.classes, "softmax");
