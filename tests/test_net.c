@@ -206,7 +206,7 @@ static void deadlines(void **state) {
   net_case_address(*state, address);
   net_client *c;
   double start = clock_seconds();
-  assert_fails(net_connect(address, &(net_options){.job = NET_JOB}, 0.2, &c), SHOAL_ERR_PEER, "nobody serves");
+  assert_fails(net_connect(address, &(net_options){.job = NET_JOB}, 0.2, &c), SHOAL_ERR_PEER, "no server listens");
   assert_true(clock_seconds() - start < 2);
   pid_t pid = net_case_start(mute_server, address, 0);
   c = connect_as(address, 0, 1000);

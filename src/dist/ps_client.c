@@ -308,6 +308,8 @@ shoal_status ps_client_get(ps_client *c, int which, float *const *values, ps_hea
 shoal_status ps_client_start(ps_client *c, int64_t updates, const ps_start *plan, const char *stream, ps_answer *out) {
   net_header h = {.kind = PS_START, .step = (uint64_t)updates};
   for (int s = 0; s < client_servers(c); s++) h.generation = MAX_OF(h.generation, c->generations[s] + 1);
+  /* One that was started again may know of none: it is not the job's first, which waits for all workers. */
+  h.generation = c->newest = MAX_OF(h.generation, c->newest + 1);
   c->parts[0] = (net_part){plan, sizeof *plan};
   for (int s = client_servers(c) - 1; s >= 0; s--) {
     if (stream) client_stream_words(c, stream, s, &c->parts[1]);

@@ -25,6 +25,7 @@ struct ps_client {
   net_client **links;   /* [servers] */
   uint64_t *versions;   /* [servers] of the parameters held */
   uint64_t *generations; /* [servers] as they said last */
+  uint64_t newest;      /* of worker 0: the generation that it started last */
   ps_clock *clocks;     /* [servers] */
   int in_flight;        /* PUSHes that were sent to all and answered by none */
   uint32_t labels;      /* of the timeline: the first of them */

@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define LOOK_SECONDS 0.25 /* between two looks at the other servers while one is awaited */
+
 static const char *const kind_names[] = {"",        "hello",  "set up", "start", "pull from",
                                          "push to", "get from", "stop",  "done",  "report to",
                                          "collect from", "quit", "rows of", "read from", "write to", "push a piece to",
@@ -99,10 +101,33 @@ shoal_status client_send_text(ps_client *c, int server, int kind, const char *wo
   return client_send_parts(c, server, (net_header){.kind = (uint16_t)kind}, 1);
 }
 
+/* A server that has gone while the answer of another is awaited; -1: none has. */
+static int find_gone(const ps_client *c) {
+  for (int s = 0; s < client_servers(c); s++)
+    if (c->links[s] && net_client_gone(c->links[s])) return s;
+  return -1;
+}
+
+/* The answer of one server may hang on a worker that waits for another server to come back: whoever has gone is noticed
+ * at once, so that all begin again. */
 shoal_status client_await(ps_client *c, int server, int kind, net_message *m) {
-  double since = clock_seconds(), seconds = client_patience(c);
-  shoal_status status = net_await(c->links[server], seconds, m);
-  return status ? explain(c, server, kind, note_loss(c, since, seconds, status)) : NULL;
+  const double since = clock_seconds(), seconds = client_patience(c);
+  for (;;) {
+    const double left = since + seconds - clock_seconds();
+    shoal_status status = net_await(c->links[server], MIN_OF(MAX_OF(left, 0), LOOK_SECONDS), m);
+    if (!status) return NULL;
+    const int gone = find_gone(c);
+    const bool lost = shoal_status_code(status) == SHOAL_ERR_PEER && gone >= 0;
+    if (!lost && shoal_status_code(status) == SHOAL_ERR_PEER && left > LOOK_SECONDS) {
+      shoal_status_free(status);
+      continue;
+    }
+    c->lost = c->lost || lost;
+    if (gone == server || shoal_status_code(status) != SHOAL_ERR_PEER) return explain(c, server, kind, status);
+    shoal_status_free(status);
+    if (!lost) return explain(c, server, kind, status_make(SHOAL_ERR_PEER, "no answer in %g s", seconds));
+    return explain(c, gone, kind, status_make(SHOAL_ERR_PEER, "the connection was lost while ps/%d was awaited", server));
+  }
 }
 
 static void unload(const ps_client *c, int server, const ps_cargo *to, const float *from) {

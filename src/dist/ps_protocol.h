@@ -6,9 +6,9 @@
  *     vectors by; until then others are answered PS_EARLY and ask again. Afterwards who says others is refused. A
  *     worker's place is its connection's: a message of any other connection, e.g. of a worker that was taken for dead
  *     and lives, is answered PS_FENCED. Who gets that begins again with HELLO on a new connection.
- *  4. Worker 0 uploads the vectors (SET), then START, which names a generation and the plan of the training. A SET into
- *     a training under way ends that one: all other workers are fenced. Vectors of servers belong together only if
- *     their generations are the same.
+ *  4. Worker 0 uploads the vectors (SET), then START, which names a generation and the plan of the training. A SET or
+ *     START into a training under way ends that one: all other workers are fenced. Vectors of servers belong together
+ *     only if their generations are the same.
  *  5. PULL makes the worker a member. It is answered when the training has started and the parameters have at least
  *     the version in header.step.
  *  6. A PUSH carries the version of the parameters its gradient was computed with (header.step) and its examples

@@ -147,13 +147,22 @@ static shoal_status start_stream(server *s, const net_message *m, shoal_status *
   return NULL;
 }
 
+/* A table begins as its optimizer makes it, also when a training begins once more. */
+static shoal_status renew_table(server *s) {
+  ps_vectors_destroy(s->vectors);
+  s->vectors = NULL;
+  return ps_vectors_create(s->options, &s->terms, &s->vectors);
+}
+
 static shoal_status on_start(server *s, const net_message *m) {
-  if (m->header.from != 0 || s->start_asked || m->bytes < sizeof s->plan || m->header.generation <= s->generation)
+  if (m->header.from != 0 || m->bytes < sizeof s->plan || m->header.generation <= s->generation)
     return refuse(s, m, "START is not expected now");
+  if (s->start_asked) TRY(server_disband(s)); /* of a table nothing is uploaded before */
   memcpy(&s->plan, m->payload, sizeof s->plan);
   if (s->plan.round != s->terms.round) return refuse(s, m, "START with another number of rows in a step");
   if (!is_stream(s) && m->bytes != sizeof s->plan)
     return refuse(s, m, "START with the state of a stream, but the rows are in memory");
+  if (s->rows && !m->header.step && s->generation) TRY(renew_table(s));
   s->holds = false;
   if (is_stream(s)) {
     shoal_status wrong = NULL;

@@ -546,6 +546,10 @@ shoal_status steps_lose(server *s, worker *w, int why) {
   w->waits = 0;
   steps_drop_pieces(s, w);
   give_back(s, index);
+  if (!s->started && index == 0) {
+    s->start_asked = false; /* whoever takes its place says START again: nothing is handed out to one that has gone */
+    s->start_peer = 0;
+  }
   if (!s->started) return steps_begin(s);
   if (here && why) note_change(s, index, (ps_change_kind)why, s->result.handed_on - handed_on);
   return s->holds && index == 0 ? steps_let_go(s) : steps_go_on(s);

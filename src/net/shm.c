@@ -11,6 +11,7 @@ const transport transport_shm = {
     .answer = shm_answer,
     .send = shm_send,
     .await = shm_await,
+    .gone = shm_gone,
     .limit = shm_limit,
     .release_server = shm_release_server,
     .release_client = shm_release_client,

@@ -39,6 +39,7 @@ void shm_client_close(net_client *base);
 shoal_status shm_send(net_client *base, const net_header *header, const net_part *parts, int n, size_t bytes,
                       double seconds);
 shoal_status shm_await(net_client *base, double seconds, net_message *out);
+bool shm_gone(net_client *base);
 void shm_release_client(net_client *base, net_message *m);
 
 #endif

@@ -161,6 +161,12 @@ shoal_status shm_await(net_client *base, double seconds, net_message *out) {
   }
 }
 
+bool shm_gone(net_client *base) {
+  shm_client *c = (shm_client *)base;
+  if (!c->gone) client_look(c, clock_seconds());
+  return c->gone || c->broken;
+}
+
 void shm_release_client(net_client *base, net_message *m) {
   shm_client *c = (shm_client *)base;
   shm_hold *h = m->hold;

@@ -136,6 +136,8 @@ shoal_status net_await(net_client *c, double seconds, net_message *out) {
   return NULL;
 }
 
+bool net_client_gone(net_client *c) { return c->transport->gone(c); }
+
 void net_release_server(net_server *s, net_message *m) {
   s->transport->release_server(s, m);
   *m = (net_message){0};

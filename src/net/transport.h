@@ -91,6 +91,8 @@ SHOAL_CHECKED shoal_status net_answer(net_server *s, uint64_t peer, const net_he
 SHOAL_CHECKED shoal_status net_send(net_client *c, const net_header *header, const net_part *parts, int n,
                                     double seconds);
 SHOAL_CHECKED shoal_status net_await(net_client *c, double seconds, net_message *out);
+/* Whether the server is known to have gone, without waiting; answers that came before may still be there. */
+bool net_client_gone(net_client *c);
 void net_release_server(net_server *s, net_message *m);
 void net_release_client(net_client *c, net_message *m);
 

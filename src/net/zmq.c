@@ -307,6 +307,12 @@ static shoal_status zmq_await(net_client *base, double seconds, net_message *out
   }
 }
 
+static bool zmq_client_gone(net_client *base) {
+  zmq_client *c = (zmq_client *)base;
+  if (c->end.socket) client_look(c);
+  return c->gone;
+}
+
 static void zmq_release_client(net_client *base, net_message *m) {
   zmq_end_release(&((zmq_client *)base)->end, m->hold);
 }
@@ -401,6 +407,7 @@ const transport transport_zmq = {
     .answer = zmq_answer,
     .send = zmq_send_request,
     .await = zmq_await,
+    .gone = zmq_client_gone,
     .limit = zmq_limit,
     .release_server = zmq_release_server,
     .release_client = zmq_release_client,

@@ -59,13 +59,34 @@ static shoal_status begin(fit_loop *l) {
   return NULL;
 }
 
+/* So that there is something to go back to. */
+static void save_start(fit_loop *l) {
+  if (!l->strategy->recovers || !l->options->checkpoint_dir || l->saved_step == l->state.step) return;
+  if (!l->strategy->restarts || l->state.step) fit_checkpoint(l, false);
+}
+
+static shoal_status begin_again(fit_loop *l) {
+  TRY(begin(l));
+  save_start(l);
+  return NULL;
+}
+
+static shoal_status go_to_start(fit_loop *l) {
+  fit_state_init(&l->state);
+  free(l->strategy->checkpoint);
+  l->strategy->checkpoint = NULL;
+  return fit_saved_stream(&l->saved, NULL);
+}
+
 /* Worker 0 takes up from the last checkpoint a training that the servers have lost. */
 shoal_status fit_go_back(void *context, strategy_place *place) {
   fit_loop *l = context;
   int64_t before = l->state.step;
   bool found = false;
-  if (l->options->checkpoint_dir) TRY(fit_resume(l, &found));
-  if (!found)
+  if (l->options->checkpoint_dir && !l->fresh) TRY(fit_resume(l, &found)); /* otherwise those there are of another run */
+  if (!found && l->strategy->restarts)
+    TRY(go_to_start(l));
+  else if (!found)
     return status_make(SHOAL_ERR_PEER, "parameters were lost with a server after step %lld, and there is no checkpoint",
                        (long long)before);
   int64_t lost = MAX_OF(before - l->state.step, 0);
@@ -128,7 +149,7 @@ static shoal_status take_step(fit_loop *l, const train_batch *b, bool *stop) {
   uint64_t traced = s->updates ? 0 : fit_trace_now(l);
   TRY(status_wrap(s->kind->exchange(s, next, &outcome), "step %lld", (long long)l->state.step));
   fit_trace_add(l, FIT_EXCHANGE, traced);
-  if (outcome.lost) return begin(l);
+  if (outcome.lost) return begin_again(l);
   count_outcome(l, &outcome);
   if ((*stop = outcome.stop)) return NULL;
   take_place(l, &outcome.place);
@@ -142,7 +163,7 @@ static shoal_status end(fit_loop *l, bool early, bool *again) {
   bool ignored = false;
   TRY(l->strategy->kind->end(l->strategy, early, &outcome));
   *again = outcome.lost;
-  if (outcome.lost) return begin(l);
+  if (outcome.lost) return begin_again(l);
   count_outcome(l, &outcome);
   take_place(l, &outcome.place);
   return l->strategy->leases && epoch_is_over(l) ? fit_end_epoch(l, &ignored) : NULL;
@@ -178,8 +199,7 @@ shoal_status fit_run(fit_loop *l, bool *stopped) {
   TRY(begin(l));
   if (l->strategy->copy) be_quiet(l);
   l->start = l->last_progress = clock_seconds();
-  /* So that there is something to go back to. */
-  if (l->strategy->recovers && l->options->checkpoint_dir && l->saved_step != l->state.step) fit_checkpoint(l, false);
+  save_start(l);
   do {
     bool more = true;
     TRY(steps(l, &more, stopped));

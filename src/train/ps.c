@@ -41,7 +41,7 @@ typedef struct {
   int64_t *counter;   /* the optimizer's; NULL: it has none */
   float **gradients;  /* [n_weights] of the step under way; of a round: [vectors][n_weights] */
   const strategy_setup *setup;
-  bool begun;         /* before: this time it is to begin again */
+  bool moved;         /* parameters came since the training began: those here are no longer what it began with */
   /* of the batch computed last */
   ps_head part;
   lease_span span;
@@ -203,11 +203,13 @@ static shoal_status join(ps *s, strategy_place *place, bool *lost) {
   float *const *parameters = s->n_values ? s->values[0] : NULL;
   TRY(ps_client_connect(s->client, &under_way));
   const bool uploads = !s->base.worker && !under_way;
-  if (uploads && s->begun) TRY(s->setup->restore(s->setup->context, place));
-  s->begun = true;
+  if (uploads && s->moved) TRY(s->setup->restore(s->setup->context, place));
+  s->moved = s->moved || !uploads;
   shoal_status status = uploads ? upload(s, place, &answer) : ps_client_pull(s->client, parameters, &answer);
   TRY(may_be_lost(s, status, lost));
   if (*lost) return NULL;
+  shoal_status_free(s->error); /* of the training before */
+  s->error = NULL;
   s->is_stream = !s->setup->plan.batches.rows;
   s->in_flight = s->is_stream ? 1 : s->options.terms.in_flight;
   s->shard = STRATEGY_NOTHING;
@@ -379,7 +381,7 @@ static shoal_status compute_batch(shoal_strategy *base, const train_batch *b) {
   s->mark = b->mark;
   if (!b->rows) return NULL;
   if (s->shards) return compute_part(s, b);
-  if (s->table) TRY(status_wrap(fetch_rows(s, b), "step %lld", (long long)b->step));
+  if (s->table && (s->error = fetch_rows(s, b))) return NULL; /* `exchange` tells, and whether all is to begin again */
   TRY(compute_run(c, b, s->table ? &s->indices : NULL,
                   s->watches ? &(session_watcher){s, on_ready, on_phase} : NULL));
   compute_losses(c, b->rows, &s->part.loss, &s->part.hits);
@@ -393,6 +395,7 @@ static shoal_status compute_batch(shoal_strategy *base, const train_batch *b) {
 static void note_answer(ps *s, const ps_answer *a) {
   strategy_outcome *o = &s->since;
   const ps_head *sent = &s->sent[0], *about = s->base.sync ? &a->head : sent;
+  s->moved = true;
   note_place(s, a);
   o->stop = o->stop || a->stopped;
   o->barrier_seconds += a->waited;
@@ -676,7 +679,8 @@ shoal_status ps_strategy_create(const ps_options *options, shoal_model *m, shoal
                              .sync = options->terms.sync,
                              .leases = true,
                              .table = true,
-                             .recovers = options->task.returns && !options->table};
+                             .recovers = options->task.returns,
+                             .restarts = options->table};
   s->options = *options;
   shoal_status status = m ? open_client(s, m) : NULL;
   if (status)

@@ -97,6 +97,7 @@ struct shoal_strategy {
   bool leases;      /* says which batch a worker computes next */
   bool updates;     /* the update is part of the step's own plan: no gradients are fetched */
   bool recovers;    /* what is lost is taken up again from the last checkpoint */
+  bool restarts;    /* a training that begins at step 0 needs nothing of this process: it can do so again */
   bool table;       /* keeps the weights of sparse features on servers: the model is compiled for that */
   forked *copy;     /* this process is a copy that the strategy has made: it ends with the training; else NULL */
   char *checkpoint; /* of a table: where its rows are read from when a training begins; NULL: none. Owned */

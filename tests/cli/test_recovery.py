@@ -155,6 +155,68 @@ class Recovery(support.Case):
             self.assertEqual(same, summary["uneven_updates"] == 0)
             self.assertTrue(same or servers > 1)
 
+    def test_a_worker_and_a_server_are_killed_at_once(self):
+        """Neither waits for the other to come back first."""
+        process, folder = self.begin("both", "--workers", 3, "--ps", 2, "--deterministic", "--checkpoint-every", 2000)
+        self.wait_for_training(process, folder)
+        for victim in ("worker:1", "ps:1"):
+            os.kill(tasks_of(folder)[victim], signal.SIGKILL)
+        begun = time.monotonic()
+        self.wait_for_steps(process, folder)
+        self.assertLess(time.monotonic() - begun, 7)
+        summary, _ = self.stop(process, folder)
+        self.assertEqual(summary["restarts"], 2)
+
+    def test_a_server_returns_when_a_worker_is_lost_for_good(self):
+        process, folder = self.begin("lost", "--workers", 3, "--max-restarts", 1, "--checkpoint-every", 2000)
+        self.wait_for_training(process, folder)
+        first = tasks_of(folder)["worker:1"]
+        os.kill(first, signal.SIGKILL)
+        self.wait_for(lambda: tasks_of(folder).get("worker:1") not in (None, first), "start again", process)
+        os.kill(tasks_of(folder)["worker:1"], signal.SIGKILL)
+        self.wait_for(lambda: "worker:1" not in tasks_of(folder), "end", process)
+        os.kill(tasks_of(folder)["ps:0"], signal.SIGKILL)
+        self.wait_for_steps(process, folder)
+        self.stop(process, folder)
+
+    def test_a_task_dies_before_all_have_joined(self):
+        """What worker 0 has is still what the training begins with: it is uploaded once more."""
+        for victim, *flags in (("ps:1",), ("worker:0", "--mode", "async")):
+            with self.subTest(victim=victim):
+                process, folder = self.begin(victim.replace(":", ""), "--workers", 3, "--ps", 2, *flags, epochs=300)
+                self.wait_for(lambda: "worker:2" in tasks_of(folder), "start", process)
+                late = tasks_of(folder)["worker:2"]
+                os.kill(late, signal.SIGSTOP)
+                self.wait_for(lambda: (folder / "graph.json").exists(), "worker 0", process)
+                time.sleep(0.4)  # START was said; worker 2 is awaited
+                os.kill(tasks_of(folder)[victim], signal.SIGKILL)
+                time.sleep(1.2)
+                os.kill(late, signal.SIGCONT)
+                self.end_later(process, folder)
+                summary = self.summary(folder.name)
+                self.assertEqual((summary["status"], summary["restarts"]), ("finished", 1))
+                self.assertEqual(summary["examples"], 300 * ROWS)
+
+    def test_a_server_with_a_part_of_a_table_is_killed(self):
+        """After a checkpoint, and before the first one: then the training begins once more."""
+        self.shoal("data", "generate", "criteo", "--rows", 4000, "--features", 100000, "--files", 4, "--out", "clicks")
+        for name, every in (("saved", "20"), ("unsaved", "100000")):
+            folder = self.folder / name
+            process = subprocess.Popen(
+                [support.SHOAL, "train", "sparse-lr", "--data", "clicks", "--features", "100000", "--epochs", "200",
+                 "--workers", "2", "--ps", "2", "--mode", "async", "--run-dir", folder, "--checkpoint-every", every,
+                 "--log-every", "1", "--threads", "1", "--quiet"],
+                cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=self.environment())
+            self.addCleanup(self.put_away, process)
+            self.wait_for(lambda: self.steps(folder) > 50, "training", process, 30)
+            os.kill(tasks_of(folder)["ps:1"], signal.SIGKILL)
+            _, err = self.end_later(process, folder)
+            self.assertIn("a parameter server was lost", err)
+            self.assertEqual("from step 0 on" in err, name == "unsaved")
+            summary = self.summary(name)
+            self.assertEqual((summary["status"], summary["restarts"]), ("finished", 1))
+            self.assertEqual(summary["examples"], 200 * 4000)
+
     def end_later(self, process, folder):
         out, err = process.communicate(timeout=60)
         self.assertEqual(process.returncode, 0, out + err)
