@@ -95,6 +95,11 @@ SHOAL_API SHOAL_CHECKED shoal_status shoal_pipeline_next(shoal_pipeline *p, cons
 SHOAL_API const char *shoal_pipeline_position(const shoal_pipeline *p, char buffer[SHOAL_POSITION_TEXT]);
 /** The names of the classes, ended by NULL, valid as long as the pipeline; NULL: labels are numbers. */
 SHOAL_API const char *const *shoal_pipeline_class_names(const shoal_pipeline *p);
+/** Room for a class's number. */
+#define SHOAL_CLASS_NAME_TEXT 16
+/** The name of class i, or its number, written to `number`, when it has none. names: ended by NULL; NULL: classes are
+ * numbers. */
+SHOAL_API const char *shoal_class_name(const char *const *names, int64_t i, char number[SHOAL_CLASS_NAME_TEXT]);
 /** What was learned from the rows to make numbers of them: words of text columns, means that stand for missing values,
  * statistics of a transform. A text (JSON) to be given to the pipelines of test rows and other workers; valid as long
  * as the pipeline; NULL: there was nothing to learn. */

@@ -457,6 +457,32 @@ SHOAL_API SHOAL_CHECKED shoal_status shoal_trained_predict_range(shoal_trained *
                                                                  int64_t last, shoal_prediction_taker take,
                                                                  void *context);
 
+/* ---- several runs */
+/** A run as a process of its own, as each run of a sweep is: it dies with this process, and what it prints goes to a
+ * log. */
+typedef struct {
+  const char *program;     /**< as in shoal_run_options */
+  const char *const *argv; /**< ended by NULL, the program's name first: "shoal", "train", "lenet", ... */
+  const char *name;        /**< for messages */
+  const char *log;         /**< path */
+  const int *stop;         /**< once *stop is not 0 the process is asked to stop (SIGTERM); may be NULL */
+  double stop_seconds;     /**< for that: afterwards it is ended; 0: 40 */
+  void *context;           /**< for on_tick */
+  void (*on_tick)(void *context); /**< about ten times a second; may be NULL */
+} shoal_process;
+
+/** Runs it to its end. *status: as from waitpid. */
+SHOAL_API SHOAL_CHECKED shoal_status shoal_process_run(const shoal_process *p, int *status);
+
+/** A name for a folder that is not taken: runs/MODEL-YYYYmmdd-HHMMSS. The caller frees it; NULL: no memory. */
+SHOAL_API char *shoal_run_dir_name(const char *model);
+/** Whether the folder holds a run, finished or not. */
+SHOAL_API bool shoal_run_dir_used(const char *path);
+/** Takes away the settings, the summary, the metrics and the weights of a run, so that it can begin anew. */
+SHOAL_API SHOAL_CHECKED shoal_status shoal_run_dir_clear(const char *path);
+/** Whether a setting means something to the strategy, e.g. "staleness" to "single". */
+SHOAL_API bool shoal_job_setting_suits(const char *name, const char *strategy, const shoal_model_kind *kind);
+
 #ifdef __cplusplus
 }
 #endif

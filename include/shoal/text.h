@@ -29,6 +29,21 @@ SHOAL_API bool shoal_parse_double(const char *word, double *out);
 /** 1234567 to "1,234,567". Returns `buffer`. */
 SHOAL_API const char *shoal_group_digits(int64_t value, char buffer[SHOAL_DIGITS_TEXT]);
 
+/** A growing string. Zero-initialise it; shoal_text_fini when done. */
+typedef struct {
+  char *data;      /**< ended by 0, or NULL while empty */
+  size_t length;   /**< without the end */
+  size_t capacity; /**< bytes there is room for */
+  bool failed;     /**< memory ran out once: what was added since is lost */
+} shoal_text;
+
+/** Adds as printf writes it. */
+SHOAL_API void shoal_text_add(shoal_text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/** Adds bytes as they are. */
+SHOAL_API void shoal_text_add_bytes(shoal_text *t, const char *bytes, size_t length);
+/** Frees it; it is empty then. */
+SHOAL_API void shoal_text_fini(shoal_text *t);
+
 #ifdef __cplusplus
 }
 #endif

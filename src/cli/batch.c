@@ -1,13 +1,9 @@
 #include "cli/batch.h"
 
-#include "base/clock.h"
-#include "base/mem.h"
 #include "cli/flags.h"
 #include "cli/progress.h"
-#include "run/run_dir.h"
 #include "cli/say.h"
 #include "cli/table.h"
-#include "cluster/launch.h"
 #include "observe/report_page.h"
 #include "shoal/version.h"
 
@@ -19,10 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define WAIT_SECONDS 0.1
-#define STOP_SECONDS 40.0 /* for a run to save its checkpoint */
 #define INDENT 2          /* of a line that goes on */
-#define GRACE_SECONDS 1.0
 #define POINTS 4000       /* of a curve in the page */
 
 /* ---- runs */
@@ -42,7 +35,13 @@ void batch_fini(batch *b) {
 }
 
 shoal_status batch_add(batch *b, const char *name, batch_run **out) {
-  TRY(mem_grow((void **)&b->runs, &b->capacity, b->count + 1, sizeof *b->runs));
+  if (b->count == b->capacity) {
+    const size_t room = b->capacity ? 2 * b->capacity : 16;
+    batch_run *more = realloc(b->runs, room * sizeof *more);
+    if (!more) return status_no_memory();
+    b->runs = more;
+    b->capacity = room;
+  }
   batch_run *r = &b->runs[b->count];
   *r = (batch_run){.name = strdup(name)};
   if (!r->name) return status_no_memory();
@@ -52,7 +51,7 @@ shoal_status batch_add(batch *b, const char *name, batch_run **out) {
 }
 
 shoal_status batch_add_word(batch_run *r, const char *word) {
-  if (r->count == BATCH_WORDS_MOST) return status_make(SHOAL_ERR_ARGUMENT, "more than %d words", BATCH_WORDS_MOST);
+  if (r->count == BATCH_WORDS_MAX) return status_make(SHOAL_ERR_ARGUMENT, "more than %d words", BATCH_WORDS_MAX);
   if (!(r->words[r->count] = strdup(word))) return status_no_memory();
   r->count++;
   return NULL;
@@ -86,11 +85,14 @@ shoal_status batch_check(const batch_run *r, int64_t *seed) {
 
 /* ---- files */
 
-shoal_status folder_make(const char *path) {
-  run_dir dir;
-  TRY(run_dir_init(path, &dir));
-  shoal_status status = run_dir_make(&dir);
-  run_dir_fini(&dir);
+shoal_status json_write_file(const json_t *value, const char *path) {
+  char *words = json_dumps(value, JSON_INDENT(2));
+  text content = {0};
+  if (!words) return status_no_memory();
+  text_add(&content, "%s\n", words);
+  free(words);
+  shoal_status status = text_write_file(&content, path);
+  text_fini(&content);
   return status;
 }
 
@@ -134,27 +136,6 @@ shoal_status batch_look(batch *b) {
 
 static bool asked_to_stop(const int *stop) { return stop && __atomic_load_n(stop, __ATOMIC_ACQUIRE); }
 
-/* Until the process ends; *ended: as from waitpid. */
-static shoal_status wait_for(launch *l, const int *stop, int *ended, void (*tick)(void *), void *context) {
-  double stop_at = 0;
-  for (;;) {
-    launch_event e;
-    TRY(launch_wait(l, WAIT_SECONDS, &e));
-    if (e.kind == LAUNCH_ENDED) {
-      *ended = e.status;
-      return NULL;
-    }
-    if (tick) tick(context);
-    if (!stop_at && asked_to_stop(stop)) {
-      stop_at = clock_seconds();
-      launch_signal(l, 0, SIGTERM);
-    }
-    if (stop_at && clock_seconds() - stop_at > STOP_SECONDS)
-      return status_make(SHOAL_ERR_PEER, "%s did not end within %g s of being asked to stop", launch_name(l, 0),
-                         STOP_SECONDS);
-  }
-}
-
 /* The last line of a log that says something; the caller frees it. */
 static char *last_line(const char *path) {
   FILE *f = fopen(path, "re");
@@ -172,29 +153,19 @@ static char *last_line(const char *path) {
   return kept;
 }
 
-static shoal_status start(const char *name, char *const *argv, const char *log, launch **out) {
-  launch *l;
-  TRY(launch_create(&l));
-  shoal_status status = launch_start(l, name, argv, log);
-  if (status)
-    launch_destroy(l, 0);
-  else
-    *out = l;
-  return status;
-}
-
 shoal_status batch_once(const char *name, char *const *argv, const char *log, const int *stop) {
-  launch *l;
-  TRY(start(name, argv, log, &l));
   int ended = 0;
-  shoal_status status = wait_for(l, stop, &ended, NULL, NULL);
-  launch_destroy(l, GRACE_SECONDS);
-  if (!status && asked_to_stop(stop)) status = status_make(SHOAL_ERR_CANCELLED, "stopped");
-  if (!status && ended) {
-    char *why = last_line(log);
-    status = status_make(SHOAL_ERR_INPUT, "%s: %s", name, why ? why : "it failed without a word");
-    free(why);
-  }
+  TRY(shoal_process_run(&(shoal_process){.program = "/proc/self/exe",
+                                         .argv = (const char *const *)argv,
+                                         .name = name,
+                                         .log = log,
+                                         .stop = stop},
+                        &ended));
+  if (asked_to_stop(stop)) return status_make(SHOAL_ERR_CANCELLED, "stopped");
+  if (!ended) return NULL;
+  char *why = last_line(log);
+  shoal_status status = status_make(SHOAL_ERR_INPUT, "%s: %s", name, why ? why : "it failed without a word");
+  free(why);
   return status;
 }
 
@@ -215,14 +186,14 @@ static void left_text(const display *d, char *out, size_t size) {
   for (size_t i = d->number; i < d->batch->count; i++) open += !d->batch->runs[i].summary;
   *out = 0;
   if (!d->done_now || !open) return;
-  double each = d->spent / (double)d->done_now, running = d->started ? clock_seconds() - d->started : 0;
+  double each = d->spent / (double)d->done_now, running = d->started ? seconds_now() - d->started : 0;
   double seconds = each * (double)open - (running < each ? running : each);
   snprintf(out, size, ", about %s left", duration_text(seconds > 1 ? seconds : 1, words));
 }
 
 static void tick(void *context) {
   display *d = context;
-  double now = clock_seconds();
+  double now = seconds_now();
   if (!d->live || now - d->last < 0.2) return;
   d->last = now;
   d->drawn = true;
@@ -281,37 +252,34 @@ static shoal_status words_of(const batch *b, batch_run *r, const char **argv, ch
     if (!strcmp(r->words[i], "--no-checkpoints")) continues = false;
   }
   if (asprintf(folder, "%s/%s", b->folder, r->name) < 0) return status_no_memory();
-  run_dir dir;
-  shoal_status status = run_dir_init(*folder, &dir);
-  if (status) {
-    free(*folder);
-    return status;
-  }
+  const bool used = shoal_run_dir_used(*folder);
   argv[n++] = "--run-dir";
   argv[n++] = *folder;
   argv[n++] = "--quiet";
-  if (run_dir_used(&dir) && continues) {
-    argv[n++] = "--resume";
-  } else if (run_dir_used(&dir)) { /* from the beginning: nothing was saved */
-    const char *const left[] = {dir.summary, dir.settings, dir.metrics, dir.weights};
-    for (size_t i = 0; i < COUNT_OF(left); i++) unlink(left[i]);
-  }
+  if (used && continues) argv[n++] = "--resume";
   argv[n] = NULL;
-  run_dir_fini(&dir);
-  return NULL;
+  return used && !continues ? shoal_run_dir_clear(*folder) : NULL; /* from the beginning: nothing was saved */
 }
 
 static shoal_status run_one(batch *b, batch_run *r, display *d) {
-  const char *argv[BATCH_WORDS_MOST + 6];
-  char *folder, *log;
-  TRY(words_of(b, r, argv, &folder));
-  int n = asprintf(&log, "%s/logs/%s.log", b->folder, r->name);
-  launch *l = NULL;
+  const char *argv[BATCH_WORDS_MAX + 6];
+  char *folder = NULL, *log = NULL;
   int ended = 0;
-  d->started = clock_seconds();
-  shoal_status status = n < 0 ? status_no_memory() : start(r->name, (char *const *)argv, log, &l);
-  if (!status) status = wait_for(l, b->stop, &ended, tick, d);
-  launch_destroy(l, GRACE_SECONDS);
+  d->started = seconds_now();
+  shoal_status status = words_of(b, r, argv, &folder);
+  if (!status && asprintf(&log, "%s/logs/%s.log", b->folder, r->name) < 0) {
+    log = NULL;
+    status = status_no_memory();
+  }
+  if (!status)
+    status = shoal_process_run(&(shoal_process){.program = "/proc/self/exe",
+                                                .argv = argv,
+                                                .name = r->name,
+                                                .log = log,
+                                                .stop = b->stop,
+                                                .context = d,
+                                                .on_tick = tick},
+                               &ended);
   if (!status) status = look_at(b, r);
   free(r->error);
   r->error = NULL;
@@ -320,7 +288,7 @@ static shoal_status run_one(batch *b, batch_run *r, display *d) {
     if (!r->error) r->error = strdup("it ended without a result");
     b->failed++;
   }
-  if (n >= 0) free(log);
+  free(log);
   free(folder);
   return status;
 }
@@ -328,7 +296,7 @@ static shoal_status run_one(batch *b, batch_run *r, display *d) {
 shoal_status batch_go(batch *b) {
   char *logs;
   if (asprintf(&logs, "%s/logs", b->folder) < 0) return status_no_memory();
-  shoal_status status = folder_make(logs);
+  shoal_status status = make_folders(logs);
   free(logs);
   if (!status) status = batch_look(b);
   const char *terminal = getenv("TERM");
@@ -343,10 +311,10 @@ shoal_status batch_go(batch *b) {
     batch_run *r = &b->runs[d.number];
     if (r->summary) continue;
     if (asked_to_stop(b->stop)) break;
-    double before = clock_seconds();
+    double before = seconds_now();
     status = run_one(b, r, &d);
     if (status || (asked_to_stop(b->stop) && !r->summary)) break;
-    d.spent += clock_seconds() - before;
+    d.spent += seconds_now() - before;
     d.done_now++;
     tell(&d);
   }

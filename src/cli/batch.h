@@ -6,17 +6,16 @@
 #ifndef SHOAL_CLI_BATCH_H
 #define SHOAL_CLI_BATCH_H
 
-#include "base/status.h"
-#include "base/text.h"
+#include "cli/util.h"
 
 #include <jansson.h>
 #include <stdbool.h>
 
-#define BATCH_WORDS_MOST 160
+#define BATCH_WORDS_MAX 160
 
 typedef struct {
   char *name;                      /* of its folder; owned */
-  char *words[BATCH_WORDS_MOST];   /* "train", "lenet", "--epochs", "3", ...: without folder; owned */
+  char *words[BATCH_WORDS_MAX];   /* "train", "lenet", "--epochs", "3", ...: without folder; owned */
   int count;
   json_t *summary;                 /* of a run that has ended; NULL: none yet */
   char *error;                     /* why it failed; NULL: it did not */
@@ -49,8 +48,7 @@ SHOAL_CHECKED shoal_status batch_once(const char *name, char *const *argv, const
 
 /* Writes the text under its name only when it is whole. */
 SHOAL_CHECKED shoal_status text_write_file(const text *content, const char *path);
-/* Makes the folder and those above it. */
-SHOAL_CHECKED shoal_status folder_make(const char *path);
+SHOAL_CHECKED shoal_status json_write_file(const json_t *value, const char *path); /* the same for JSON */
 /* "The page is in FOLDER/report.html"; says so when this build has none. */
 void batch_report(const batch *b);
 

@@ -221,8 +221,8 @@ static shoal_status print_json(const char *path, const findings *f) {
   if (!o) return status_no_memory();
   json_t *labels = json_object(), *shape = json_array();
   for (int i = 0; i <= f->largest && i < MOST_CLASSES; i++) {
-    char name[CLASS_NAME_TEXT];
-    if (f->histogram[i]) json_object_set_new(labels, class_names_at(f->names, i, name), json_integer(f->histogram[i]));
+    char name[SHOAL_CLASS_NAME_TEXT];
+    if (f->histogram[i]) json_object_set_new(labels, shoal_class_name(f->names, i, name), json_integer(f->histogram[i]));
   }
   for (int i = 0; i < s->shape.rank; i++) json_array_append_new(shape, json_integer(s->shape.dim[i]));
   json_object_set_new(o, "read_from", json_string(f->read_from));
@@ -271,8 +271,8 @@ static void print_first(const findings *f) {
     const json_t *row = json_array_get(f->first, i), *pairs = json_object_get(row, "entries");
     const json_t *values = json_object_get(row, "values"), *list = pairs ? pairs : values;
     const json_t *label = json_object_get(row, "label");
-    char name[CLASS_NAME_TEXT];
-    if (f->names) printf("  label %s:", class_names_at(f->names, json_integer_value(label), name));
+    char name[SHOAL_CLASS_NAME_TEXT];
+    if (f->names) printf("  label %s:", shoal_class_name(f->names, json_integer_value(label), name));
     else printf("  label %g:", json_number_value(label));
     size_t n = json_array_size(list), k = 0;
     for (; k < n && k < SHOWN_ENTRIES; k++) {
@@ -299,9 +299,9 @@ static void print_labels(const findings *f) {
   for (int i = 0; i <= f->largest && i < MOST_CLASSES && shown < SHOWN_CLASSES; i++) {
     if (!f->histogram[i]) continue;
     char count[GROUPED_TEXT];
-    char name[CLASS_NAME_TEXT];
+    char name[SHOAL_CLASS_NAME_TEXT];
     printf("%s%*s  %12s  %5.2f %%\n", shown++ ? "               " : "labels         ", f->names ? -widest : widest,
-           class_names_at(f->names, i, name), grouped_text(f->histogram[i], count),
+           shoal_class_name(f->names, i, name), grouped_text(f->histogram[i], count),
            100 * (double)f->histogram[i] / (double)f->rows);
   }
   if (shown == SHOWN_CLASSES && f->largest >= SHOWN_CLASSES) puts("                 ...   (--json has them all)");

@@ -4,7 +4,6 @@
 #include "cli/confusion.h"
 #include "cli/table.h"
 #include "cli/trained_flags.h"
-#include "data/class_names.h"
 
 #include <math.h>
 

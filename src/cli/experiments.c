@@ -1,6 +1,7 @@
 #include "cli/experiments.h"
 
-#include "base/mem.h"
+#include "cli/util.h"
+
 #include "cli/table.h"
 
 #include <math.h>

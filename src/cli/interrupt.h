@@ -6,7 +6,7 @@
 #ifndef SHOAL_CLI_INTERRUPT_H
 #define SHOAL_CLI_INTERRUPT_H
 
-#include "base/status.h"
+#include "cli/util.h"
 
 typedef struct interrupt interrupt;
 

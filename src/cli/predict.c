@@ -1,9 +1,7 @@
 /* shoal predict: the class a trained model sees in pictures and rows; how likely sparse rows are of class 1. */
-#include "base/text.h"
 #include "cli/command.h"
 #include "cli/say.h"
 #include "cli/trained_flags.h"
-#include "data/class_names.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -38,11 +36,11 @@ static shoal_status take_class(void *context, const shoal_prediction *row) {
   const int64_t label = row->label;
   const char *name = row->input;
   int best = 0;
-  char number[CLASS_NAME_TEXT], other[CLASS_NAME_TEXT];
+  char number[SHOAL_CLASS_NAME_TEXT], other[SHOAL_CLASS_NAME_TEXT];
   for (int i = 1; i < classes; i++)
     if (p[i] > p[best]) best = i;
-  const char *best_name = class_names_at(out->names, best, number);
-  const char *label_name = label < 0 ? NULL : class_names_at(out->names, label, other);
+  const char *best_name = shoal_class_name(out->names, best, number);
+  const char *label_name = label < 0 ? NULL : shoal_class_name(out->names, label, other);
   if (!out->list) {
     printf("%s: %s  %.2f %%", name, best_name, 100 * (double)p[best]);
     if (label == best) printf("  (right)");

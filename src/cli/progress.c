@@ -1,10 +1,9 @@
 #include "cli/progress.h"
 
-#include "base/clock.h"
-#include "base/text.h"
+#include "cli/util.h"
+
 #include "cli/say.h"
 #include "cli/table.h"
-#include "train/evaluation.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -23,7 +22,7 @@ void progress_init(progress *p, FILE *to, int64_t batch_size, bool quiet) {
                   .batch_size = batch_size,
                   .quiet = quiet,
                   .live = capable && !quiet,
-                  .last_plain = clock_seconds()};
+                  .last_plain = seconds_now()};
   p->colour = p->live && !(no_colour && *no_colour);
 }
 
@@ -125,13 +124,13 @@ static void plain(progress *p, const shoal_progress *now) {
   if (line.data) say_indented(p->to, INDENT, "%s\n", line.data);
   fflush(p->to);
   text_fini(&line);
-  p->last_plain = clock_seconds();
+  p->last_plain = seconds_now();
 }
 
 void progress_step(progress *p, const shoal_progress *now) {
   measure_speed(p, now);
   if (p->quiet) return;
-  double time = clock_seconds();
+  double time = seconds_now();
   if (!p->live) {
     if (time - p->last_plain >= PLAIN_SECONDS) plain(p, now);
     return;
@@ -165,7 +164,7 @@ void progress_epoch(progress *p, const shoal_progress *now) {
   if (line.data) say_indented(p->to, INDENT, "%s\n", line.data);
   text_fini(&line);
   fflush(p->to);
-  p->last_plain = clock_seconds();
+  p->last_plain = seconds_now();
 }
 
 void progress_test(progress *p, int64_t rows, const shoal_progress *now, const shoal_evaluation *e) {

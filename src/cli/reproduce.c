@@ -3,7 +3,6 @@
 #include "cli/command.h"
 #include "cli/experiments.h"
 #include "cli/interrupt.h"
-#include "run/run_dir.h"
 #include "cli/say.h"
 #include "cli/table.h"
 #include "shoal/models.h"
@@ -114,7 +113,7 @@ static shoal_status prepare(reproduction *r) {
   shoal_status status = words.failed ? status_no_memory() : batch_add(&one, "data", &run);
   if (!status) status = batch_add_words(run, words.data);
   text_fini(&words);
-  const char *argv[BATCH_WORDS_MOST + 2] = {"shoal"};
+  const char *argv[BATCH_WORDS_MAX + 2] = {"shoal"};
   for (int i = 0; !status && i < run->count; i++) argv[i + 1] = run->words[i];
   if (!status) puts("Making the data ...");
   fflush(stdout);
@@ -226,7 +225,7 @@ static shoal_status write_json(const reproduction *r, const comparison *c) {
     json_decref(all);
     return status_no_memory();
   }
-  shoal_status status = json_write_atomically(all, path);
+  shoal_status status = json_write_file(all, path);
   free(path);
   json_decref(all);
   return status;
@@ -276,7 +275,7 @@ static shoal_status reproduce(reproduction *r, const reproduce_flags *f, int *ex
   TRY(interrupt_create("Stopping after this step; press Ctrl-C again to end at once.",
                        "Ended at once; runs that are finished are kept.", &r->signals));
   r->runs.stop = interrupt_flag(r->signals);
-  TRY(folder_make(r->folder));
+  TRY(make_folders(r->folder));
   char count[COUNTED_TEXT];
   say(stdout, "%s: %s, %s in %s\n", r->what->id, r->what->title, counted_text((int64_t)r->runs.count, "run", count),
       r->folder);

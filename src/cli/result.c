@@ -1,6 +1,7 @@
 #include "cli/result.h"
 
-#include "base/text.h"
+#include "cli/util.h"
+
 #include "cli/say.h"
 #include "cli/table.h"
 

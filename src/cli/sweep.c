@@ -1,7 +1,6 @@
 /* shoal sweep: a grid of training runs and one comparison. */
 #include "cli/command.h"
 #include "cli/interrupt.h"
-#include "run/run_dir.h"
 #include "cli/say.h"
 #include "cli/sweep_grid.h"
 #include "cli/sweep_result.h"
@@ -119,7 +118,7 @@ static shoal_status open_folder(sweep *s) {
     if (strncmp(s->rest[i], "--", 2) && (!i || strncmp(s->rest[i - 1], "--", 2))) model = s->rest[i];
   char name[128];
   snprintf(name, sizeof name, "sweep-%s", model);
-  s->folder = s->flags.run_dir ? strdup(s->flags.run_dir) : run_dir_name(name);
+  s->folder = s->flags.run_dir ? strdup(s->flags.run_dir) : shoal_run_dir_name(name);
   if (!s->folder || asprintf(&s->description, "%s/sweep.json", s->folder) < 0) {
     s->description = NULL;
     return status_no_memory();
@@ -150,8 +149,8 @@ static shoal_status describe(const sweep *s) {
   }
   json_t *all = json_pack("{s:i, s:s, s:I, s:o, s:o, s:o}", "format", 1, "model", g->model, "repeats",
                           (json_int_t)s->flags.repeats, "arguments", words, "axes", axes, "runs", runs);
-  shoal_status status = all ? folder_make(s->folder) : status_no_memory();
-  if (!status) status = json_write_atomically(all, s->description);
+  shoal_status status = all ? make_folders(s->folder) : status_no_memory();
+  if (!status) status = json_write_file(all, s->description);
   json_decref(all);
   return status;
 }

@@ -1,7 +1,7 @@
 #include "cli/sweep_grid.h"
 
-#include "base/mem.h"
-#include "run/job.h"
+#include "cli/util.h"
+
 #include "cli/say.h"
 
 #include <string.h>
@@ -147,16 +147,24 @@ static bool is_alone(const sweep_grid *g, int cell) {
   return axis && !strcmp(workers, "1") && !value_of(g, cell, "ps") && !value_of(g, cell, "strategy");
 }
 
+/* What train says of a model nobody knows. */
+static shoal_status unknown_model(const char *name) {
+  shoal_job job;
+  shoal_job_init(&job);
+  job.model = name;
+  return shoal_job_resolve(&job);
+}
+
 static shoal_status add_words(const sweep_grid *g, int cell, batch_run *r) {
   const shoal_model_kind *kind;
-  TRY(job_find_kind(g->model, &kind));
+  if (!(kind = shoal_model_kind_find(g->model))) return unknown_model(g->model);
   const bool alone = is_alone(g, cell);
   TRY(batch_add_word(r, "train"));
   TRY(batch_add_word(r, g->model));
   for (int i = 0; i < g->count; i++) {
     const sweep_axis *f = &g->flags[i];
     const char *value = value_of(g, cell, f->flag->name);
-    if (alone && !job_setting_suits(f->flag->name, "single", kind)) continue;
+    if (alone && !shoal_job_setting_suits(f->flag->name, "single", kind)) continue;
     if (f->flag->kind == FLAG_BOOL && !strcmp(value, "no")) continue;
     char flag[FLAG_LABEL];
     snprintf(flag, sizeof flag, "--%s", f->flag->name);

@@ -1,6 +1,7 @@
 #include "cli/sweep_result.h"
 
-#include "base/mem.h"
+#include "cli/util.h"
+
 #include "cli/say.h"
 #include "cli/table.h"
 

@@ -1,5 +1,4 @@
 /* shoal train: trains a model and leaves a folder with the result. */
-#include "base/text.h"
 #include "cli/command.h"
 #include "cli/interrupt.h"
 #include "cli/progress.h"

@@ -20,8 +20,18 @@
 #define MIN_OF(a, b) ((a) < (b) ? (a) : (b))
 #define MAX_OF(a, b) ((a) > (b) ? (a) : (b))
 
+#define grouped_text shoal_group_digits
+#define GROUPED_TEXT SHOAL_DIGITS_TEXT
+typedef shoal_text text;
+#define text_add shoal_text_add
+#define text_add_bytes shoal_text_add_bytes
+#define text_fini shoal_text_fini
+
 /* Seconds since an arbitrary start; never goes back. */
 double seconds_now(void);
+
+/* The folder and those above it, unless they are there. */
+SHOAL_CHECKED shoal_status make_folders(const char *path);
 
 /* Text that is written like a file and ends as a string: memory_open, print to `to`, memory_close. */
 typedef struct {

@@ -123,9 +123,9 @@ bool class_names_equal(const char *const *a, const char *const *b) {
   return !*a && !*b;
 }
 
-const char *class_names_at(const char *const *names, int64_t i, char number[CLASS_NAME_TEXT]) {
+const char *shoal_class_name(const char *const *names, int64_t i, char number[SHOAL_CLASS_NAME_TEXT]) {
   if (i >= 0 && i < class_names_count(names)) return names[i];
-  snprintf(number, CLASS_NAME_TEXT, "%d", (int)i);
+  snprintf(number, SHOAL_CLASS_NAME_TEXT, "%d", (int)i);
   return number;
 }
 

@@ -43,9 +43,6 @@ int class_names_count(const char *const *names);
 /* Equal names have equal numbers; others most likely not. */
 uint64_t class_names_hash(const char *const *names);
 bool class_names_equal(const char *const *a, const char *const *b);
-/* The name of class i, or its number when it has none. */
-#define CLASS_NAME_TEXT 16
-const char *class_names_at(const char *const *names, int64_t i, char number[CLASS_NAME_TEXT]);
 
 /* An array of strings; JSON's null without names. NULL: no memory. */
 json_t *class_names_to_json(const char *const *names);

@@ -44,8 +44,6 @@ void job_fill(shoal_job *f, const shoal_job *asked, const shoal_model_kind *kind
 void job_take_kept(shoal_job *job, const shoal_job *kept);
 /* Fills and checks. */
 SHOAL_CHECKED shoal_status job_resolve(shoal_job *job, const shoal_job *asked, const shoal_model_kind *kind);
-/* Whether a setting means something to the strategy. */
-bool job_setting_suits(const char *flag, const char *strategy, const shoal_model_kind *kind);
 /* Settings that contradict each other. */
 SHOAL_CHECKED shoal_status job_check(const shoal_job *f, const shoal_job *asked, const shoal_model_kind *kind);
 /* It predicts numbers, instead of telling classes apart. */

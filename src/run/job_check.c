@@ -37,7 +37,7 @@ static bool suits(const struct strategy_setting *s, const char *strategy, const 
   return found && (!found[length] || found[length] == ' ');
 }
 
-bool job_setting_suits(const char *name, const char *strategy, const shoal_model_kind *kind) {
+bool shoal_job_setting_suits(const char *name, const char *strategy, const shoal_model_kind *kind) {
   for (size_t i = 0; i < COUNT_OF(strategy_settings); i++)
     if (is(strategy_settings[i].name, name)) return suits(&strategy_settings[i], strategy, kind);
   return true;

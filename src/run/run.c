@@ -33,7 +33,7 @@ typedef struct {
 /* The run's folder and, of a run that is resumed, its settings. Makes nothing yet. */
 static shoal_status open_folder(run_state *s) {
   training *b = &s->base;
-  char *name = b->job.run_dir ? strdup(b->job.run_dir) : run_dir_name(b->kind->name);
+  char *name = b->job.run_dir ? strdup(b->job.run_dir) : shoal_run_dir_name(b->kind->name);
   if (!name) return status_no_memory();
   shoal_status status = run_dir_init(name, &b->dir);
   free(name);

@@ -1,5 +1,7 @@
 #include "run/run_dir.h"
 
+#include "shoal/run.h"
+
 #include "shoal/version.h"
 #include "train/checkpoint.h"
 
@@ -47,7 +49,7 @@ void run_dir_fini(run_dir *r) {
 
 static bool exists(const char *path) { return access(path, F_OK) == 0; }
 
-char *run_dir_name(const char *model) {
+char *shoal_run_dir_name(const char *model) {
   time_t now = time(NULL);
   struct tm local;
   localtime_r(&now, &local);
@@ -209,5 +211,27 @@ done:
   if (status) free(path);
   free(near);
   free(copy);
+  return status;
+}
+
+/* ---- for programs */
+
+bool shoal_run_dir_used(const char *path) {
+  run_dir r;
+  shoal_status status = run_dir_init(path, &r);
+  const bool used = !status && run_dir_used(&r);
+  shoal_status_free(status);
+  if (!status) run_dir_fini(&r);
+  return used;
+}
+
+shoal_status shoal_run_dir_clear(const char *path) {
+  run_dir r;
+  TRY(run_dir_init(path, &r));
+  const char *const left[] = {r.summary, r.settings, r.metrics, r.weights};
+  shoal_status status = NULL;
+  for (size_t i = 0; i < sizeof left / sizeof *left && !status; i++)
+    if (unlink(left[i]) && errno != ENOENT) status = status_errno(errno, "cannot remove %s", left[i]);
+  run_dir_fini(&r);
   return status;
 }

@@ -15,8 +15,6 @@ typedef struct {
 /* Only the paths; makes nothing. */
 SHOAL_CHECKED shoal_status run_dir_init(const char *path, run_dir *out);
 void run_dir_fini(run_dir *r);
-/* A name not taken: runs/MODEL-YYYYmmdd-HHMMSS. The caller frees it; NULL: no memory. */
-char *run_dir_name(const char *model);
 /* Holds (or held) a run. */
 bool run_dir_used(const run_dir *r);
 /* Makes the folder and those above it. */
