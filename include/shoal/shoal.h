@@ -10,6 +10,7 @@
 #include "shoal/options.h"
 #include "shoal/pipeline.h"
 #include "shoal/placed.h"
+#include "shoal/run.h"
 #include "shoal/session.h"
 #include "shoal/status.h"
 #include "shoal/tensor.h"

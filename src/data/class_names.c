@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "base/random.h"
+#include "shoal/pipeline.h"
 
 #include <stdio.h>
 #include <string.h>
