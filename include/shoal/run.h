@@ -156,8 +156,9 @@ SHOAL_API const shoal_setting *shoal_job_settings(void);
 /** Sets one by its name ("batch-size" or "batch_size") from text, which is borrowed. SHOAL_ERR_ARGUMENT: no such
  * setting, with the nearest; or no such value, with what is expected. */
 SHOAL_API SHOAL_CHECKED shoal_status shoal_job_set(shoal_job *job, const char *name, const char *value);
-/** Fills in what is not said and checks that the settings go together. */
-SHOAL_API SHOAL_CHECKED shoal_status shoal_job_resolve(shoal_job *job);
+/** *out: the job with everything filled in that is not said, once it is known that its settings go together. For
+ * looking at: shoal_run takes the job as it was said. */
+SHOAL_API SHOAL_CHECKED shoal_status shoal_job_resolve(const shoal_job *job, shoal_job *out);
 
 /* ---- what a run came to */
 /** What a machine was used for while a run went on, by whomever. */

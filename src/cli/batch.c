@@ -73,7 +73,7 @@ shoal_status batch_check(const batch_run *r, int64_t *seed) {
   shoal_job_init(&job);
   shoal_status status = flags_parse(shoal_job_settings(), r->count - 2, (char **)r->words + 2, &job, &parsed);
   job.model = r->words[1];
-  if (!status) status = shoal_job_resolve(&job);
+  if (!status) status = shoal_job_resolve(&job, &job);
   *seed = job.seed;
   if (!status) return NULL;
   char *words = flags_in_words(shoal_status_message(status));

@@ -152,7 +152,7 @@ static shoal_status unknown_model(const char *name) {
   shoal_job job;
   shoal_job_init(&job);
   job.model = name;
-  return shoal_job_resolve(&job);
+  return shoal_job_resolve(&job, &job);
 }
 
 static shoal_status add_words(const sweep_grid *g, int cell, batch_run *r) {

@@ -61,13 +61,13 @@ shoal_status job_resolve(shoal_job *job, const shoal_job *asked, const shoal_mod
   return job_check(job, asked, kind);
 }
 
-shoal_status shoal_job_resolve(shoal_job *job) {
+shoal_status shoal_job_resolve(const shoal_job *job, shoal_job *out) {
   const shoal_model_kind *kind = NULL;
   shoal_job resolved = *job;
   if (!job->model) return status_make(SHOAL_ERR_ARGUMENT, "which `model`?");
   TRY(job_find_kind(job->model, &kind));
   TRY(job_resolve(&resolved, job, kind));
-  *job = resolved;
+  *out = resolved;
   return NULL;
 }
 
