@@ -27,12 +27,13 @@ typedef struct {
   const float *w; /* [features] */
   int64_t features;
   const float *bias; /* [1], or NULL */
+  const char *const *names; /* of the classes; NULL: they are -1 and 1 */
   int64_t last;      /* largest feature whose weight is not 0; 0: none */
 } linear_model;
 
 static shoal_status find_weights(shoal_trained *t, linear_model *out) {
-  linear_model m = {0};
   shoal_model *model = shoal_trained_model(t);
+  linear_model m = {.names = shoal_model_class_names(model)};
   shoal_graph *g = shoal_model_graph(model);
   shoal_value *kernel = shoal_graph_find(g, "sparse_dense/kernel"), *bias = shoal_graph_find(g, "sparse_dense/bias");
   if (!kernel)
@@ -53,13 +54,13 @@ static shoal_status find_weights(shoal_trained *t, linear_model *out) {
   return NULL;
 }
 
-/* Features of that format count from 1; every one up to the last has its line. Class 1 comes first, as label 1. */
+/* Features of that format count from 1; every one up to the last has its line. Class 1 comes first. */
 static shoal_status write_liblinear(const linear_model *m, FILE *to) {
   if (m->w[0] != 0)
     return status_make(SHOAL_ERR_INPUT, "feature 0 has the weight %g, but liblinear's features count from 1: use --as "
                        "pairs", (double)m->w[0]);
-  fprintf(to, "solver_type L2R_LR\nnr_class 2\nlabel 1 -1\nnr_feature %lld\nbias %d\nw\n", (long long)m->last,
-          m->bias ? 1 : -1);
+  fprintf(to, "solver_type L2R_LR\nnr_class 2\nlabel %s %s\nnr_feature %lld\nbias %d\nw\n", m->names ? m->names[1] : "1",
+          m->names ? m->names[0] : "-1", (long long)m->last, m->bias ? 1 : -1);
   for (int64_t i = 1; i <= m->last; i++)
     if (m->w[i] == 0)
       fputs("0 \n", to);

@@ -17,15 +17,21 @@ typedef struct {
 
 /* ---- while it runs */
 
-static void say_rows(const shoal_run_ready *ready, char out[COUNTED_TEXT]) {
-  if (ready->rows) counted_text(ready->rows, "training row", out);
-  else snprintf(out, COUNTED_TEXT, "streamed rows");
+#define ROWS_TEXT (2 * COUNTED_TEXT)
+
+static void say_rows(const shoal_run_ready *ready, char out[ROWS_TEXT]) {
+  const int64_t held = (int64_t)((double)ready->rows * ready->job->validation_split);
+  char kept[COUNTED_TEXT], more[GROUPED_TEXT];
+  if (!ready->rows) snprintf(out, ROWS_TEXT, "streamed rows");
+  else if (!held) snprintf(out, ROWS_TEXT, "%s", counted_text(ready->rows, "training row", kept));
+  else snprintf(out, ROWS_TEXT, "%s (and %s held out)", counted_text(ready->rows - held, "training row", kept),
+                grouped_text(held, more));
 }
 
 /* "lenet: 61,706 parameters, 60,000 training rows of mnist, ..." */
 static void announce(const shoal_run_ready *ready) {
   const shoal_job *j = ready->job;
-  char rows[COUNTED_TEXT], parameters[COUNTED_TEXT], workers[COUNTED_TEXT], batch[GROUPED_TEXT], threads[COUNTED_TEXT],
+  char rows[ROWS_TEXT], parameters[COUNTED_TEXT], workers[COUNTED_TEXT], batch[GROUPED_TEXT], threads[COUNTED_TEXT],
       servers[COUNTED_TEXT];
   say_rows(ready, rows);
   counted_text(ready->parameters, "parameter", parameters);

@@ -2,12 +2,15 @@
  *
  * Indices are kept as they stand in the file, so the feature space is one larger than the largest of them. "# ..." ends
  * a line, "qid:7" is passed over, lines without a row do not count. Labels -1/+1 become 0/1, other whole numbers are
- * classes as they stand; a file whose first lines have a fraction among the labels is one of targets. */
+ * classes as they stand; where two classes are asked for, they may have any two numbers. A file whose first lines have a
+ * fraction among the labels is one of targets. */
 #include "base/mem.h"
 #include "data/line_file.h"
 #include "data/number.h"
 #include "data/sparse.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { LOOK_BYTES = 64 * 1024 }; /* of the file's head that decide what the labels are */
@@ -65,6 +68,14 @@ static shoal_status read_label(line_file *f, const uint8_t *line, const uint8_t 
 
 static shoal_status to_class(line_file *f, const uint8_t *line, const uint8_t *at, float number, int32_t *out) {
   int classes = f->schema.classes;
+  for (int i = 0; i < f->pair.count; i++)
+    if (number == f->numbers[i]) {
+      *out = i;
+      return NULL;
+    }
+  if (f->pair.count)
+    return bad(f, line, at, "the label %g is none of the two classes, %s and %s", (double)number, f->pair.names[0],
+               f->pair.names[1]);
   int64_t label = fabsf(number) < 1e9f ? (int64_t)number : -2;
   if ((float)label != number)
     return bad(f, line, at, "expected a whole number as label, found %g: targets must show within the first %d bytes "
@@ -191,6 +202,64 @@ static shoal_status learn_labels(line_file *f) {
   return lines_seek(&f->lines, 0);
 }
 
+/* What two classes are called whose numbers are such. */
+static shoal_status name_pair(line_file *f, float low, float high) {
+  const float numbers[] = {low, high};
+  for (int i = 0; i < 2; i++) {
+    char name[32];
+    snprintf(name, sizeof name, "%.9g", (double)numbers[i]);
+    f->numbers[i] = numbers[i];
+    TRY(class_names_add(&f->pair, name));
+  }
+  f->pair.ordered = true; /* by number */
+  return NULL;
+}
+
+/* Of a file that holds two classes: their labels, unless they are 0 and 1, or -1 and 1. If the first lines do not tell, all
+ * are looked at. */
+static shoal_status learn_pair(line_file *f) {
+  float seen[2];
+  int n = 0;
+  bool usual = true;
+  while (n <= 2) {
+    if (f->lines.next >= LOOK_BYTES && usual && (n == 2 || (n == 1 && seen[0] != 1))) break;
+    const uint8_t *line, *at;
+    size_t length;
+    float label;
+    shoal_status status = lines_next(&f->lines, &line, &length);
+    if (status) shoal_status_free(status); /* reading comes upon it again */
+    if (status || !line) break;
+    if (!(at = row_in(line, length)) || !has_label(at) || !number_float(&at, &label)) continue;
+    usual &= label == -1 || label == 0 || label == 1;
+    bool known = false;
+    for (int i = 0; i < MIN_OF(n, 2); i++) known |= seen[i] == label;
+    if (!known && n < 2) seen[n] = label;
+    n += !known;
+  }
+  if (!usual && n == 2) TRY(name_pair(f, fminf(seen[0], seen[1]), fmaxf(seen[0], seen[1])));
+  return lines_seek(&f->lines, 0);
+}
+
+/* As the caller has them, of other files. */
+static shoal_status take_pair(line_file *f, const class_names *names) {
+  const uint8_t *low = (const uint8_t *)names->names[0], *high = (const uint8_t *)names->names[1];
+  float numbers[2];
+  if (!number_float(&low, &numbers[0]) || *low || !number_float(&high, &numbers[1]) || *high) return NULL;
+  return name_pair(f, numbers[0], numbers[1]);
+}
+
+static shoal_status find_pair(line_file *f, const class_names *known) {
+  if (!known) return learn_pair(f);
+  if (known->count == 2) return take_pair(f, known);
+  return status_make(SHOAL_ERR_INPUT, "%s: the files hold more than two classes (%s, %s, %s ...), but two are told apart "
+                     "here", f->base.path, known->names[0], known->names[1], known->names[2]);
+}
+
+static const class_names *names(const file_reader *reader) {
+  const line_file *f = (const line_file *)reader;
+  return f->pair.count ? &f->pair : NULL;
+}
+
 /* bytes NULL: the file `path`. */
 static shoal_status open_any(const char *path, const uint8_t *bytes, size_t n, const format_options *options,
                              file_reader **out) {
@@ -204,6 +273,7 @@ static shoal_status open_any(const char *path, const uint8_t *bytes, size_t n, c
   f->labels_optional = options->labels_optional;
   f->any_index = options->any_index;
   shoal_status status = learn_labels(f);
+  if (!status && options->classes == 2) status = find_pair(f, options->names);
   if (status) line_file_close(&f->base);
   else *out = &f->base;
   return status;
@@ -260,4 +330,5 @@ const format format_libsvm = {
     .tell = line_file_tell,
     .seek = line_file_seek,
     .close = line_file_close,
+    .names = names,
 };

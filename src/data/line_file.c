@@ -69,6 +69,7 @@ void line_file_close(file_reader *reader) {
   line_file *f = (line_file *)reader;
   if (!f) return;
   stream_close(f->lines.in);
+  class_names_fini(&f->pair);
   free(f->base.path);
   free(f);
 }

@@ -35,20 +35,23 @@ static shoal_status init(moments *m, int64_t numbers) {
   return NULL;
 }
 
-/* Welford's update: exact enough for any number of rows. */
+/* Number i of the row that was counted last. Welford's update: exact enough for any number of rows. */
+static void add_number(moments *m, int64_t i, double x) {
+  double distance = x - m->mean[i];
+  m->mean[i] += distance / (double)m->rows;
+  m->squares[i] += distance * (x - m->mean[i]);
+  m->least[i] = fmin(m->least[i], x);
+  m->most[i] = fmax(m->most[i], x);
+}
+
 static void add(moments *m, const rows_block *b) {
   double unit = (double)b->schema.scale;
   for (int64_t r = 0; r < b->count; r++) {
-    double share = 1 / (double)++m->rows;
+    m->rows++;
     for (int64_t i = 0; i < m->numbers; i++) {
       int64_t at = r * m->numbers + i;
-      double x = unit * (b->schema.dtype == SHOAL_U8 ? ((const uint8_t *)b->features)[at]
-                                                     : (double)((const float *)b->features)[at]);
-      double distance = x - m->mean[i];
-      m->mean[i] += distance * share;
-      m->squares[i] += distance * (x - m->mean[i]);
-      m->least[i] = fmin(m->least[i], x);
-      m->most[i] = fmax(m->most[i], x);
+      add_number(m, i, unit * (b->schema.dtype == SHOAL_U8 ? ((const uint8_t *)b->features)[at]
+                                                           : (double)((const float *)b->features)[at]));
     }
   }
 }
@@ -104,5 +107,23 @@ shoal_status statistics_learn(const source_options *options, const char *step, f
     fini(&m);
   }
   source_fini(&s);
+  return status;
+}
+
+shoal_status statistics_narrow(feature_scaling *s, const float *rows, const int32_t *which, int64_t n) {
+  moments m;
+  feature_scaling again = {0};
+  TRY(init(&m, s->count));
+  for (int64_t r = 0; r < n; r++) {
+    m.rows++;
+    for (int64_t i = 0; i < s->count; i++) add_number(&m, i, (double)rows[which[r] * s->count + i]);
+  }
+  shoal_status status = to_scaling(&m, s->step, &again);
+  fini(&m);
+  for (int64_t i = 0; i < s->count && !status; i++) { /* one after the other, as one */
+    s->shift[i] += again.shift[i] / s->scale[i];
+    s->scale[i] *= again.scale[i];
+  }
+  feature_scaling_fini(&again);
   return status;
 }

@@ -1,6 +1,7 @@
 #include "run/membership.h"
 
 #include "cluster/cluster.h"
+#include "dist/tree.h"
 #include "run/job.h"
 
 #include <string.h>
@@ -143,10 +144,11 @@ bool membership_add(const shoal_run_report *r, json_t *summary) {
 
 shoal_status membership_check(const shoal_run_report *r) {
   for (int w = 0; w < (int)r->job.workers && r->fit.updates > 0 && !r->fit.stopped; w++) {
-    /* Resumed near its end, a worker's rows may all be done. */
+    /* Resumed near its end, a worker's rows may all be done; of a small deterministic step there may be none for it. */
     const bool excused = r->restarts || r->fit.resumed_from > 0 ||
                          count_of(r, offsetof(shoal_worker_counts, deaths), w) ||
-                         count_of(r, offsetof(shoal_worker_counts, late_joins), w);
+                         count_of(r, offsetof(shoal_worker_counts, late_joins), w) ||
+                         (r->job.deterministic && tree_leaves(job_global_batch(&r->job)) < r->job.workers);
     char name[SHOAL_TASK_NAME];
     if (!shoal_run_report_gradients(r, w) && !excused)
       return status_make(SHOAL_ERR_PEER, "no gradient of %s reached every parameter server: it did not take part in "

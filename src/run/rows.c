@@ -145,6 +145,10 @@ static shoal_status find_files(const shoal_job *f, const shoal_model_kind *kind,
                                           .skip_bad_rows = f->on_bad_row && !strcmp(f->on_bad_row, "skip")};
   rows_schema schema;
   TRY(probe(rows, &schema));
+  if (kind->sparse && schema.kind == ROWS_SPARSE && !schema.real_labels) { /* whatever their numbers in the files */
+    rows->stream.classes = 2;
+    TRY(probe(rows, &schema));
+  }
   if (kind->sparse && schema.kind != ROWS_SPARSE)
     return status_make(SHOAL_ERR_INPUT, "%s: the model takes sparse rows (tfrecord, libsvm, criteo), but these are %s",
                        rows->files, schema.kind == ROWS_DENSE ? "dense" : "encoded images");

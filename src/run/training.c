@@ -3,9 +3,12 @@
 #include "base/mem.h"
 #include "data/class_names.h"
 #include "data/pipeline.h"
+#include "data/preprocessing.h"
+#include "data/statistics.h"
 #include "exec/session.h"
 #include "kernel/fma.h"
 #include "train/model.h"
+#include "train/split.h"
 
 #include <math.h>
 #include <string.h>
@@ -25,6 +28,42 @@ static shoal_status note_input(training *t) {
   return words.failed ? status_no_memory() : NULL;
 }
 
+/* The same preprocessing, but with statistics of the rows that are not held out; *out NULL: it has none. */
+static shoal_status narrow_statistics(const training *t, char **out) {
+  const shoal_dataset *d = t->train.data;
+  preprocessing learned;
+  int64_t kept;
+  *out = NULL;
+  TRY(preprocessing_parse(t->train.preprocessing, &learned));
+  int32_t *rows = calloc((size_t)shoal_dataset_rows(d), sizeof *rows);
+  shoal_status status = rows ? NULL : status_no_memory();
+  if (!status && learned.features.step && d->features.dtype == SHOAL_F32) {
+    status = split_rows(d, d->classes, t->job.validation_split, (uint64_t)t->job.seed, rows, &kept);
+    if (!status) status = statistics_narrow(&learned.features, d->features.data, rows, kept);
+    if (!status) status = preprocessing_write(&learned, out);
+  }
+  free(rows);
+  preprocessing_fini(&learned);
+  return status;
+}
+
+/* Statistics were learned from all rows: which of them are held out is known once they are there. They are read once
+ * more, as every worker and later run reads them. */
+static shoal_status forget_held_out(training *t, job_rows_options *options) {
+  char *learned;
+  if (t->preprocessing || !t->train.preprocessing || t->job.validation_split == 0 || !t->train.data) return NULL;
+  TRY(narrow_statistics(t, &learned));
+  if (!learned) return NULL;
+  const char *const *names = NULL;
+  shoal_status status = class_names_copy(t->train.class_names, &names);
+  options->known = (job_learned){names, learned};
+  job_close_rows(&t->train);
+  if (!status) status = job_open_rows(&t->job, t->kind, options, &t->train);
+  free((void *)names);
+  free(learned);
+  return status;
+}
+
 shoal_status training_load(training *t) {
   const shoal_job *f = &t->job;
   job_rows_options rows = {.split = "train",
@@ -32,6 +71,7 @@ shoal_status training_load(training *t) {
                            .follows = true,
                            .may_stream = f->validation_split == 0 && !(f->deterministic && job_is_cluster(f))};
   TRY(job_open_rows(f, t->kind, &rows, &t->train));
+  TRY(forget_held_out(t, &rows));
   TRY(note_input(t));
   if (!t->class_names) TRY(class_names_copy(t->train.class_names, &t->class_names));
   if (!t->preprocessing && t->train.preprocessing && !(t->preprocessing = strdup(t->train.preprocessing)))

@@ -131,12 +131,9 @@ static shoal_status compare(const allreduce *s) {
 
 static shoal_status prepare(allreduce *s, const strategy_setup *setup);
 
-static shoal_status begin(shoal_strategy *base, const strategy_setup *setup, strategy_place *place) {
+/* All variables of rank 0. */
+static shoal_status follow_chief(shoal_strategy *base) {
   allreduce *s = (allreduce *)base;
-  s->model = setup->compute->model;
-  TRY(apply_create(s->model, &s->apply));
-  TRY(prepare(s, setup));
-  TRY(collective_broadcast(s->options.place, place, sizeof *place));
   const shoal_graph *g = s->model->graph;
   for (size_t i = 0; i < g->count; i++) {
     if (!g->nodes[i]->initial) continue;
@@ -144,6 +141,16 @@ static shoal_status begin(shoal_strategy *base, const strategy_setup *setup, str
     TRY(shoal_session_variable(s->model->session, &g->nodes[i]->out[0], &t));
     TRY(collective_broadcast(s->options.place, t.data, (int64_t)shoal_tensor_bytes(&t)));
   }
+  return NULL;
+}
+
+static shoal_status begin(shoal_strategy *base, const strategy_setup *setup, strategy_place *place) {
+  allreduce *s = (allreduce *)base;
+  s->model = setup->compute->model;
+  TRY(apply_create(s->model, &s->apply));
+  TRY(prepare(s, setup));
+  TRY(collective_broadcast(s->options.place, place, sizeof *place));
+  TRY(follow_chief(base));
   s->compared = place->updates;
   s->place = *place;
   return NULL;
@@ -278,6 +285,7 @@ static const strategy_kind kind = {.name = "allreduce",
                                    .exchange = exchange,
                                    .gather = gather,
                                    .end = end,
+                                   .follow_chief = follow_chief,
                                    .destroy = destroy};
 
 shoal_status allreduce_create(const allreduce_options *options, shoal_strategy **out) {

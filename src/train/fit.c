@@ -312,6 +312,7 @@ static shoal_status fit(fit_loop *l, shoal_fit_result *result) {
   }
   bool restored;
   TRY(take_best(l, stopped, &restored));
+  if (o->restore_best && l->strategy->kind->follow_chief) TRY(l->strategy->kind->follow_chief(l->strategy));
   const fit_state *s = &l->state;
   shoal_fit_result r = {
       .epochs = s->epoch,

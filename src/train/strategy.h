@@ -69,7 +69,7 @@ typedef struct {
   double network_seconds, barrier_seconds, server_seconds; /* messages; waiting for other workers; for servers */
 } strategy_outcome;
 
-/* Every strategy has all of them. */
+/* Every strategy has all of them but `follow_chief`. */
 typedef struct {
   const char *name;
   /* Finds the others, also again after `lost`, and agrees with them. *place: where this process stands; becomes where
@@ -86,6 +86,9 @@ typedef struct {
   /* No more steps from this worker. early: nor from the others, who may be in the middle of one; *out: what was still
    * in flight has come to. Worker 0 waits for all others, then gathers. *out: place, or lost. */
   shoal_status (*end)(shoal_strategy *s, bool early, strategy_outcome *out);
+  /* After `end`: all workers take the variables of worker 0, which may have gone back to better ones. NULL: their own are
+   * of no use to them any more. */
+  shoal_status (*follow_chief)(shoal_strategy *s);
   void (*destroy)(shoal_strategy *s);
 } strategy_kind;
 

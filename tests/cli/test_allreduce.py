@@ -102,6 +102,17 @@ class Replicas(support.Case):
         self.assertEqual((s["global_batch"], s["resumed_from"]), (120, 4))
         self.assertAlmostEqual(s["effective_learning_rate"], 0.03)
 
+    def test_the_best_weights_are_everybodys(self):
+        """A rate at which a later epoch is worse; all who report a test have tested the same weights."""
+        for strategy in [*self.strategies(), "ps"]:
+            out, err = self.replicas(strategy, 2, strategy, "--validation-split", 0.25, "--patience", 1, "--epochs", 60,
+                                     "--batch-size", 8, "--lr", 40, model="softmax")
+            self.assertIn("are taken", out + err, strategy)
+            s = self.summary(strategy)
+            for task in s["tasks"]:
+                alone = strategy == "ps" and task["name"] != "worker/0" # there the chief alone has them
+                self.assertEqual(task.get("test_accuracy"), None if alone else s["test_accuracy"], task["name"])
+
     def test_wrong_flags(self):
         for number, (flags, words) in enumerate((
                 (["--strategy", "mirrored", "--workers", 2, "--wire", "bf16"], "--strategy allreduce"),

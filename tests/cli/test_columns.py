@@ -100,6 +100,22 @@ class Columns(support.Case):
         shown = self.shoal("data", "inspect", "train.csv", "--columns", COLUMNS)[0]
         self.assertIn("Embarked: 3 categories (C, Q, S)", shown)
 
+    def test_statistics_leave_out_what_is_held_out(self):
+        """Powers of two: a mean says which rows it is of."""
+        lines = [f"{2 ** i},{i % 2}" for i in range(20)]
+        (self.folder / "rows.csv").write_text("number,label\n" + "\n".join(lines) + "\n")
+        seen = set()
+        for run, flags in {"alone": [], "mirrored": ["--strategy", "mirrored", "--workers", 2], "ps": ["--workers", 2]}.items():
+            out, _ = self.shoal("train", "softmax", "--data", "rows.csv", "--transform", "standardise", "--epochs", 2,
+                                "--batch-size", 5, "--validation-split", 0.25, "--run-dir", run, *flags)
+            self.assertIn("15 training rows (and 5 held out)", out)
+            learned = json.loads((self.folder / run / "settings.json").read_text())["preprocessing"]["features"]
+            total = 15 * learned["shift"][0]
+            self.assertAlmostEqual(total, round(total), places=1)
+            self.assertEqual(bin(round(total)).count("1"), 15)
+            seen.add(json.dumps(learned))
+        self.assertEqual(len(seen), 1)
+
 
 if __name__ == "__main__":
     unittest.main()

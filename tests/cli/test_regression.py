@@ -117,7 +117,8 @@ class Regression(support.Case):
                 self.assertAlmostEqual(s["test_r2"], alone["test_r2"], delta=near)
 
     def test_deterministic(self):
-        ways = [["--strategy", "mirrored"], ["--strategy", "mirrored", "--workers", 3], ["--workers", 2, "--ps", 2]]
+        ways = [["--strategy", "mirrored"], ["--strategy", "mirrored", "--workers", 3], ["--workers", 2, "--ps", 2],
+                ["--workers", 4]]  # more workers than parts of 16 rows
         if HAS_MPI:
             ways.append(["--strategy", "allreduce", "--workers", 2])
         weights = set()

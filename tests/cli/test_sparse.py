@@ -2,6 +2,7 @@
 import csv
 import json
 import math
+import random
 import signal
 import struct
 import subprocess
@@ -160,7 +161,7 @@ class Sparse(support.Case):
                 ("label", row("7", [(5, 1)]), "label"),
         ):
             path = self.folder / f"{name}.libsvm"
-            path.write_text(good * 3 + bad + good * 2000)
+            path.write_text(good * 3 + bad + row("-1", [(2, 1)]) + good * 1999)
             arguments = ["train", "sparse-lr", "--data", path, "--features", 100, *FEW]
             _, err = self.shoal(*arguments, "--run-dir", name, expect=1)
             self.assertIn(f"{name}.libsvm", err)
@@ -243,6 +244,28 @@ class Sparse(support.Case):
                                 expect=code)
             self.assertIn("two classes", err)
             self.assertNotIn("give --classes", err)
+
+    def test_two_classes_of_any_numbers(self):
+        """1 and 2, one after the other, in two files; a third number is refused."""
+        numbers = random.Random(4)
+        rows = []
+        for _ in range(400):
+            x = [numbers.gauss(0, 1) for _ in range(4)]
+            rows.append(([1, 2][x[0] > x[2]], [(i + 1, f"{v:.3f}") for i, v in enumerate(x)]))
+        for name, labels in (("usual", (-1, 1)), ("other", (1, 2))):
+            for part, some in (("a", rows[:150]), ("b", rows[150:300]), ("t", rows[300:])):
+                some = sorted((labels[y - 1], pairs) for y, pairs in some)
+                (self.folder / f"{name}-{part}.libsvm").write_text("".join(row(y, pairs) for y, pairs in some))
+            self.shoal("train", "sparse-lr", "--data", f"{name}-a.libsvm,{name}-b.libsvm", "--test-data",
+                       f"{name}-t.libsvm", "--epochs", 3, "--run-dir", name, *FEW)
+        usual, other = self.summary("usual"), self.summary("other")
+        self.assertEqual((usual["test_loss"], usual["test_auc"]), (other["test_loss"], other["test_auc"]))
+        self.assertGreater(other["test_auc"], 0.95)
+        self.assertEqual(other["class_names"], ["1", "2"])
+        with open(self.folder / "other-t.libsvm", "a") as f:
+            f.write("3 1:1\n")
+        _, err = self.shoal("eval", "other", expect=1)
+        self.assertIn("the label 3 is none of the two classes, 1 and 2", err)
 
     def test_ids_without_values(self):
         def field(number, body):
