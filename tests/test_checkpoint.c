@@ -221,8 +221,42 @@ static void no_such_place(void **state) {
   free(m.weights);
 }
 
+/* A checkpoint with any bit flipped is refused, and the one before it taken. */
+static void every_flipped_bit_is_found(void **state) {
+  char dir[FILES_PATH], *good, *bad, *found, *note;
+  files_make_folder(dir);
+  float weights[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+  checkpoint_entry entry = {.name = "w", .tensor = shoal_tensor_view(SHOAL_F32, SHOAL_SHAPE(8), weights)};
+  json_t *metadata = json_pack("{s:s}", "step", "2");
+  assert_ok(checkpoint_write(dir, 1, &entry, 1, NULL, 0, &good));
+  assert_ok(checkpoint_write(dir, 2, &entry, 1, metadata, 0, &bad));
+  json_decref(metadata);
+  size_t n;
+  uint8_t *bytes = files_read(bad, &n);
+  for (size_t bit = 0; bit < 8 * n; bit++) {
+    bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
+    files_write(bad, bytes, n);
+    assert_ok(checkpoint_latest(dir, &found, &note));
+    if (strcmp(found, good)) fail_msg("bit %zu of byte %zu was not noticed", bit % 8, bit / 8);
+    assert_non_null(strstr(note, "passed over"));
+    shoal_status status = checkpoint_read(bad, &entry, 1, NULL);
+    assert_int_equal(shoal_status_code(status), SHOAL_ERR_INPUT);
+    shoal_status_free(status);
+    free(found);
+    free(note);
+    bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
+  }
+  files_write(bad, bytes, n);
+  assert_ok(checkpoint_read(bad, &entry, 1, NULL));
+  free(bytes);
+  free(good);
+  free(bad);
+  files_remove_folder(dir);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(every_flipped_bit_is_found),
       cmocka_unit_test(write_and_read), cmocka_unit_test(keeps_newest),      cmocka_unit_test(torn_is_passed_over),
       cmocka_unit_test(disk_full),      cmocka_unit_test(killed_any_moment), cmocka_unit_test(no_such_place),
   };

@@ -18,7 +18,7 @@ static void remove_tree(const char *path) { nftw(path, remove_one, 16, FTW_DEPTH
 
 static void settings_by_name(void **state) {
   shoal_job job;
-  shoal_job_init(&job);
+  shoal_job_init(&job, sizeof job);
   assert_ok(shoal_job_set(&job, "model", "softmax"));
   assert_ok(shoal_job_set(&job, "batch-size", "64"));
   assert_ok(shoal_job_set(&job, "eval_every", "10"));
@@ -46,7 +46,7 @@ static void every_setting_has_its_field(void **state) {
 
 static void defaults_are_filled_once(void **state) {
   shoal_job said, job;
-  shoal_job_init(&said);
+  shoal_job_init(&said, sizeof said);
   said.model = "lenet";
   said.workers = 2;
   assert_ok(shoal_job_resolve(&said, &job));
@@ -60,7 +60,7 @@ static void defaults_are_filled_once(void **state) {
 
 static void contradictions_name_settings(void **state) {
   shoal_job job, resolved;
-  shoal_job_init(&job);
+  shoal_job_init(&job, sizeof job);
   assert_fails(shoal_job_resolve(&job, &resolved), SHOAL_ERR_ARGUMENT, "`model`");
   job.model = "softmaks";
   assert_fails(shoal_job_resolve(&job, &resolved), SHOAL_ERR_ARGUMENT, "did you mean softmax");
@@ -70,6 +70,19 @@ static void contradictions_name_settings(void **state) {
   assert_fails(shoal_job_resolve(&job, &resolved), SHOAL_ERR_ARGUMENT, "`staleness` means nothing to `mode` sync");
   job.mode = "async";
   assert_ok(shoal_job_resolve(&job, &resolved));
+}
+
+/* A program that was compiled when jobs had fewer settings. */
+static void a_smaller_job_is_taken(void **state) {
+  shoal_job job, resolved;
+  memset(&job, 0x55, sizeof job);
+  shoal_job_init(&job, offsetof(shoal_job, keep));
+  job.model = "softmax";
+  assert_ok(shoal_job_resolve(&job, &resolved));
+  assert_int_equal(resolved.keep, 3);
+  memset(&job, 0, sizeof job);
+  job.model = "softmax";
+  assert_fails(shoal_job_resolve(&job, &resolved), SHOAL_ERR_ARGUMENT, "shoal_job_init");
 }
 
 /* ---- a job with a model of its own, from a CSV file to a run folder and back */
@@ -134,7 +147,7 @@ static void own_model_to_a_folder_and_back(void **state) {
       .kind = &own,
       .listener = {&h, .on_ready = on_ready, .on_step = on_step, .on_epoch = on_epoch, .on_note = on_note}};
   shoal_job job;
-  shoal_job_init(&job);
+  shoal_job_init(&job, sizeof job);
   job.data = job.test_data = data;
   job.columns = "target=y";
   job.run_dir = run;
@@ -193,7 +206,7 @@ static void a_failure_is_noted(void **state) {
   snprintf(run, sizeof run, "%s/run", folder);
   write_rows(data, 100);
   shoal_job job;
-  shoal_job_init(&job);
+  shoal_job_init(&job, sizeof job);
   job.data = data;
   job.columns = "target=y";
   job.run_dir = run;
@@ -220,7 +233,7 @@ static void a_stop_is_clean(void **state) {
   write_rows(data, 100);
   int stop = 1;
   shoal_job job;
-  shoal_job_init(&job);
+  shoal_job_init(&job, sizeof job);
   job.data = data;
   job.columns = "target=y";
   job.run_dir = run;
@@ -232,6 +245,30 @@ static void a_stop_is_clean(void **state) {
   assert_ok(shoal_run(&job, &(shoal_run_options){.kind = &own}, &r));
   assert_string_equal(r->status, "finished");
   shoal_run_report_destroy(r);
+  remove_tree(folder);
+}
+
+/* Two at once would delete each other's files. */
+static void one_run_a_folder(void **state) {
+  char folder[FILES_PATH], data[FILES_PATH + 16], run[FILES_PATH + 16], expected[64];
+  files_make_folder(folder);
+  snprintf(data, sizeof data, "%s/rows.csv", folder);
+  snprintf(run, sizeof run, "%s/run", folder);
+  snprintf(expected, sizeof expected, "under way there (process %d on", getpid());
+  write_rows(data, 100);
+  shoal_job job;
+  shoal_job_init(&job, sizeof job);
+  job.data = data;
+  job.columns = "target=y";
+  job.run_dir = run;
+  shoal_run_report *first, *second;
+  assert_ok(shoal_run(&job, &(shoal_run_options){.kind = &own}, &first)); /* it holds the folder until it is destroyed */
+  job.resume = true;
+  assert_fails(shoal_run(&job, &(shoal_run_options){.kind = &own}, &second), SHOAL_ERR_ARGUMENT, expected);
+  shoal_run_report_destroy(second);
+  shoal_run_report_destroy(first);
+  assert_ok(shoal_run(&job, &(shoal_run_options){.kind = &own}, &second));
+  shoal_run_report_destroy(second);
   remove_tree(folder);
 }
 
@@ -264,9 +301,11 @@ int main(void) {
       cmocka_unit_test(every_setting_has_its_field),
       cmocka_unit_test(defaults_are_filled_once),
       cmocka_unit_test(contradictions_name_settings),
+      cmocka_unit_test(a_smaller_job_is_taken),
       cmocka_unit_test(own_model_to_a_folder_and_back),
       cmocka_unit_test(a_failure_is_noted),
       cmocka_unit_test(a_stop_is_clean),
+      cmocka_unit_test(one_run_a_folder),
       cmocka_unit_test(a_process_has_a_log_and_an_end),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,7 +2,7 @@
  * Whole training jobs and what they leave behind: everything `shoal train`, `eval`, `predict` and `sweep` do.
  *
  *     shoal_job job;
- *     shoal_job_init(&job);
+ *     shoal_job_init(&job, sizeof job);
  *     job.model = "lenet";
  *     job.workers = 2;
  *     job.run_dir = "runs/first";
@@ -17,6 +17,7 @@
 #define SHOAL_RUN_H
 
 #include "shoal/models.h"
+#include "shoal/options.h"
 
 #include <stddef.h>
 #include <time.h>
@@ -70,6 +71,7 @@ SHOAL_API SHOAL_CHECKED shoal_status shoal_setting_set(const shoal_setting *row,
 
 /** The settings of a training job. shoal_job_init makes all of them "not said"; texts are borrowed. */
 typedef struct {
+  size_t size;                 /**< of this struct as the program knows it: set by shoal_job_init */
   const char *model;           /**< one of shoal_model_kind_at */
   const char *data;            /**< a data set by name, files, a folder, a glob */
   const char *test_data;       /**< rows to test on; NULL: the test rows in `data` */
@@ -149,8 +151,9 @@ typedef struct {
   double sample_every;         /**< seconds between two samples of the machine; 0: 1 */
 } shoal_job;
 
-/** Nothing is said. */
-SHOAL_API void shoal_job_init(shoal_job *job);
+/** Nothing is said. size: sizeof *job, so that programs go on with later versions, whose jobs have more settings. Every
+ * job begins so: zero is not "not said" in every field, and a job without it is refused. */
+SHOAL_API void shoal_job_init(shoal_job *job, size_t size);
 /** The rows of all settings, ended by one without a name. */
 SHOAL_API const shoal_setting *shoal_job_settings(void);
 /** Sets one by its name ("batch-size" or "batch_size") from text, which is borrowed. SHOAL_ERR_ARGUMENT: no such
@@ -242,6 +245,7 @@ typedef struct {
   double last_loss;               /**< evaluator: of the last; NaN: none */
   double last_accuracy;           /**< evaluator: of the last; NaN: none */
   double last_rmse;               /**< evaluator, of a regression: the same */
+  int64_t reserved[8];            /**< 0 */
 } shoal_task_report;
 
 /** A worker that left or came while others trained. */
@@ -252,6 +256,7 @@ typedef struct {
   int64_t step;               /**< when */
   int64_t handed_on_rows;     /**< its rows that others took over */
   double time;                /**< seconds since 1970 */
+  int64_t reserved[2];        /**< 0 */
 } shoal_membership_event;
 
 /** Length of a sentence of a verdict with its end. */
@@ -365,10 +370,12 @@ typedef struct {
   /** This process is a rank of MPI that fails: it is about to be ended with all others. The exit status to end with. */
   int (*on_abort)(void *context, const struct shoal_error *why);
   void (*on_ranks_end)(void *context, int exit_status); /**< of ranks that shoal_run has started through mpirun */
+  void (*reserved[4])(void);                            /**< NULL */
 } shoal_run_listener;
 
 /** How a job is run; NULL and zero in every field is the usual. */
 typedef struct {
+  size_t size; /**< of this struct as the program knows it, by SHOAL_OPTIONS; 0: as the library does */
   const int *stop;             /**< the run stops cleanly, with a checkpoint, once *stop is not 0 */
   shoal_run_listener listener; /**< who hears of it */
   const shoal_model_kind *kind; /**< a model of the program's own in place of job->model; strategies single and
@@ -395,6 +402,7 @@ typedef struct shoal_trained shoal_trained;
 
 /** What is to be otherwise than the run's settings say; NULL and 0: nothing. */
 typedef struct {
+  size_t size; /**< of this struct as the program knows it, by SHOAL_OPTIONS; 0: as the library does */
   const char *model;            /**< which model it is, when the file lies outside a run */
   const char *data;             /**< other rows than the run's */
   const char *format;           /**< of these files */
@@ -462,6 +470,7 @@ SHOAL_API SHOAL_CHECKED shoal_status shoal_trained_predict_range(shoal_trained *
 /** A run as a process of its own, as each run of a sweep is: it dies with this process, and what it prints goes to a
  * log. */
 typedef struct {
+  size_t size; /**< of this struct as the program knows it, by SHOAL_OPTIONS; 0: as the library does */
   const char *program;     /**< as in shoal_run_options */
   const char *const *argv; /**< ended by NULL, the program's name first: "shoal", "train", "lenet", ... */
   const char *name;        /**< for messages */

@@ -70,7 +70,7 @@ shoal_status batch_add_words(batch_run *r, const char *words) {
 shoal_status batch_check(const batch_run *r, int64_t *seed) {
   shoal_job job;
   flags_parsed parsed;
-  shoal_job_init(&job);
+  shoal_job_init(&job, sizeof job);
   shoal_status status = flags_parse(shoal_job_settings(), r->count - 2, (char **)r->words + 2, &job, &parsed);
   job.model = r->words[1];
   if (!status) status = shoal_job_resolve(&job, &job);

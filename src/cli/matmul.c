@@ -136,7 +136,7 @@ static shoal_status write_summary(const char *path, const matmul_options *o, con
 static shoal_status write_run(const char *path, const matmul_options *o, const matmul_result *r) {
   run_dir dir;
   TRY(run_dir_init(path, &dir));
-  shoal_status status = run_dir_make(&dir);
+  shoal_status status = run_dir_take(&dir);
   if (!status) status = write_summary(dir.summary, o, r);
   run_dir_fini(&dir);
   return status;

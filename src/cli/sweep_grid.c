@@ -150,7 +150,7 @@ static bool is_alone(const sweep_grid *g, int cell) {
 /* What train says of a model nobody knows. */
 static shoal_status unknown_model(const char *name) {
   shoal_job job;
-  shoal_job_init(&job);
+  shoal_job_init(&job, sizeof job);
   job.model = name;
   return shoal_job_resolve(&job, &job);
 }

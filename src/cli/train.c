@@ -170,7 +170,7 @@ static int train(const shoal_job *job) {
 static int run_train(int argc, char **argv) {
   shoal_job job;
   flags_parsed parsed;
-  shoal_job_init(&job);
+  shoal_job_init(&job, sizeof job);
   shoal_status status = flags_parse(shoal_job_settings(), argc, argv, &job, &parsed);
   if (!status && parsed.help) {
     command_print_help(&command_train, stdout);

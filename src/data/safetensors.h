@@ -4,6 +4,10 @@
  *   header    {"name": {"dtype": "F32", "shape": [2,3], "data_offsets": [0,24]}, ..., "__metadata__": {string: string}}
  *   data      the tensors, little-endian, row-major, without holes
  *
+ * A file may carry a checksum of itself: "checksum": "crc32c:" and eight hexadecimal digits in its metadata, over all bytes
+ * of the file with zeros in place of the digits. Beside it stands "written_by", so that a flipped bit in the key itself
+ * shows, too.
+ *
  * Opening checks everything but the numbers: lengths, JSON, types, shapes, that each size fits its shape, that the
  * tensors neither overlap nor leave holes and end where the file ends. So a file that is cut short does not open. */
 #ifndef SHOAL_DATA_SAFETENSORS_H
@@ -15,6 +19,9 @@
 #include <jansson.h>
 
 #define SAFETENSORS_MAX_HEADER 100000000 /* bytes */
+#define SAFETENSORS_CHECKSUM "checksum" /* keys of the metadata */
+#define SAFETENSORS_WRITTEN_BY "written_by"
+#define SAFETENSORS_NO_CHECKSUM "crc32c:00000000" /* what safetensors_write replaces */
 
 typedef struct safetensors safetensors; /* an open file; used by one thread at a time */
 
@@ -52,6 +59,10 @@ SHOAL_CHECKED shoal_status safetensors_read(safetensors *file, const char *name,
 SHOAL_CHECKED shoal_status safetensors_read_part(safetensors *file, const char *name, uint64_t first, size_t bytes,
                                                  void *into);
 
+/* Reads the whole file. SHOAL_ERR_INPUT: it does not have the checksum it says, or says none though who wrote it always
+ * does. A file of another program, without one, is fine. */
+SHOAL_CHECKED shoal_status safetensors_verify(const safetensors *file);
+
 typedef struct {
   const char *name;
   shoal_tensor tensor; /* without data: it is written piece by piece, as `read` gives them */
@@ -61,7 +72,8 @@ typedef struct {
 
 /* Writes a whole file to fd from its present position; `name` stands for it in messages. The tensors stand in the
  * given order, but those of larger elements first, so that each is aligned when the file is mapped. metadata: an object
- * of strings, or NULL. On failure part of the file may have been written. */
+ * of strings, or NULL; a checksum in it that is SAFETENSORS_NO_CHECKSUM becomes that of the file, which fd must be able to
+ * seek in. On failure part of the file may have been written. */
 SHOAL_CHECKED shoal_status safetensors_write(int fd, const char *name, const safetensors_item *items, int n,
                                              const json_t *metadata);
 

@@ -2,9 +2,12 @@
 
 #include "base/mem.h"
 #include "base/text.h"
+#include "data/crc32c.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -333,4 +336,64 @@ shoal_status safetensors_read(safetensors *file, const char *name, shoal_tensor 
                                             "corrupted", name, bytes[i]);
   }
   return NULL;
+}
+
+/* ---- checksums */
+
+#define PIECE ((size_t)1 << 20) /* bytes */
+
+/* Where the digits stand in the file. */
+static shoal_status find_digits(const safetensors *f, const char *said, uint64_t *out) {
+  char wanted[64];
+  const size_t length = f->data - 8;
+  char *header = malloc(length + 1);
+  if (!header) return status_no_memory();
+  shoal_status status = read_at(f, 8, header, length);
+  header[length] = 0;
+  snprintf(wanted, sizeof wanted, "\"" SAFETENSORS_CHECKSUM "\":\"%.32s\"", said);
+  const char *found = status ? NULL : strstr(header, wanted);
+  if (!status && (strlen(said) != strlen(SAFETENSORS_NO_CHECKSUM) || strncmp(said, SAFETENSORS_NO_CHECKSUM, 7) || !found))
+    status = fail_at(f, 8, "the checksum in the metadata cannot be read: the file is corrupted");
+  if (!status) *out = 8 + (uint64_t)(found - header) + strlen(wanted) - 1 - 8;
+  free(header);
+  return status;
+}
+
+/* Zeros in place of the digits that lie in bytes [from, from + n). */
+static void blank_digits(uint8_t *piece, uint64_t from, size_t n, uint64_t digits) {
+  for (uint64_t at = digits; at < digits + 8; at++)
+    if (at >= from && at < from + n) piece[at - from] = '0';
+}
+
+static shoal_status sum_file(const safetensors *f, uint64_t digits, uint32_t *out) {
+  uint8_t *piece = malloc(PIECE);
+  shoal_status status = piece ? NULL : status_no_memory();
+  uint32_t crc = 0;
+  for (uint64_t at = 0; at < f->size && !status; at += PIECE) {
+    const size_t n = MIN_OF((uint64_t)PIECE, f->size - at);
+    status = read_at(f, at, piece, n);
+    if (status) break;
+    blank_digits(piece, at, n, digits);
+    crc = crc32c(crc, piece, n);
+  }
+  free(piece);
+  *out = crc;
+  return status;
+}
+
+shoal_status safetensors_verify(const safetensors *f) {
+  const json_t *metadata = safetensors_metadata(f);
+  const char *said = json_string_value(json_object_get(metadata, SAFETENSORS_CHECKSUM));
+  if (!said && json_object_get(metadata, SAFETENSORS_WRITTEN_BY))
+    return fail_at(f, 8, "the checksum is missing: the file is corrupted");
+  if (!said) return NULL;
+  uint64_t digits;
+  uint32_t crc;
+  char expected[24];
+  TRY(find_digits(f, said, &digits));
+  TRY(sum_file(f, digits, &crc));
+  snprintf(expected, sizeof expected, "crc32c:%08x", (unsigned)crc);
+  if (!strcmp(expected, said)) return NULL;
+  return status_make(SHOAL_ERR_INPUT, "%s: the file is corrupted: its checksum is %s, but it should be %s", f->name,
+                     expected, said);
 }

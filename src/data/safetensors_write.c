@@ -1,8 +1,10 @@
 #include "data/safetensors.h"
 
 #include "base/mem.h"
+#include "data/crc32c.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -15,14 +17,41 @@ static const char *const type_names[SHOAL_DTYPE_COUNT] = {
     [SHOAL_I64] = "I64", [SHOAL_U8] = "U8",   [SHOAL_BOOL] = "BOOL",
 };
 
-static shoal_status write_all(int fd, const char *name, const void *bytes, size_t n) {
+typedef struct {
+  int fd;
+  const char *name;
+  uint32_t crc;   /* of what was written */
+  off_t checksum; /* where its digits go in the file; below 0: nowhere */
+} writer;
+
+static shoal_status write_all(writer *w, const void *bytes, size_t n) {
   for (size_t done = 0; done < n;) {
-    ssize_t put = write(fd, (const char *)bytes + done, n - done);
+    ssize_t put = write(w->fd, (const char *)bytes + done, n - done);
     if (put < 0 && errno == EINTR) continue;
-    if (put < 0) return status_errno(errno, "%s: cannot write", name);
-    if (put == 0) return status_make(SHOAL_ERR_SYSTEM, "%s: cannot write: the disk takes no more", name);
+    if (put < 0) return status_errno(errno, "%s: cannot write", w->name);
+    if (put == 0) return status_errno(ENOSPC, "%s: cannot write", w->name);
     done += (size_t)put;
   }
+  if (w->checksum >= 0) w->crc = crc32c(w->crc, bytes, n);
+  return NULL;
+}
+
+/* Its place in the header that begins at the file's position, if it asks for one. */
+static shoal_status place_checksum(writer *w, const char *header) {
+  static const char wanted[] = "\"" SAFETENSORS_CHECKSUM "\":\"" SAFETENSORS_NO_CHECKSUM "\"";
+  const char *found = strstr(header, wanted); /* inside of a string the quotes would be escaped */
+  if (!found) return NULL;
+  const off_t begin = lseek(w->fd, 0, SEEK_CUR);
+  if (begin < 0) return status_errno(errno, "%s: a file with a checksum must be one that can be sought in", w->name);
+  w->checksum = begin + 8 + (found - header) + (off_t)(sizeof wanted - 2 - 8);
+  return NULL;
+}
+
+static shoal_status write_checksum(const writer *w) {
+  char digits[9];
+  if (w->checksum < 0) return NULL;
+  snprintf(digits, sizeof digits, "%08x", (unsigned)w->crc);
+  if (pwrite(w->fd, digits, 8, w->checksum) != 8) return status_errno(errno ? errno : EIO, "%s: cannot write", w->name);
   return NULL;
 }
 
@@ -74,13 +103,13 @@ static shoal_status add_row(json_t *header, const safetensors_item *item, uint64
   return NULL;
 }
 
-static shoal_status write_header(int fd, const char *name, const json_t *header) {
+static shoal_status write_header(writer *w, const json_t *header) {
   shoal_status status;
   char *padded = NULL, *text = json_dumps(header, JSON_COMPACT);
   if (!text) return status_no_memory();
   size_t length = strlen(text), whole = mem_round_up(length, 8);
   if (whole > SAFETENSORS_MAX_HEADER) {
-    status = status_make(SHOAL_ERR_ARGUMENT, "%s: the header would have %zu bytes, at most %d are allowed", name, whole,
+    status = status_make(SHOAL_ERR_ARGUMENT, "%s: the header would have %zu bytes, at most %d are allowed", w->name, whole,
                          SAFETENSORS_MAX_HEADER);
     goto done;
   }
@@ -92,7 +121,8 @@ static shoal_status write_header(int fd, const char *name, const json_t *header)
   for (int i = 0; i < 8; i++) padded[i] = (char)(uint8_t)((uint64_t)whole >> (8 * i));
   memcpy(padded + 8, text, length);
   memset(padded + 8 + length, ' ', whole - length);
-  status = write_all(fd, name, padded, 8 + whole);
+  TRY_GOTO(status, place_checksum(w, text), done);
+  status = write_all(w, padded, 8 + whole);
 done:
   free(padded);
   free(text);
@@ -100,15 +130,15 @@ done:
 }
 
 /* In pieces: it may not fit into memory. */
-static shoal_status write_data(int fd, const char *name, const safetensors_item *item) {
+static shoal_status write_data(writer *w, const safetensors_item *item) {
   size_t bytes = shoal_tensor_bytes(&item->tensor);
-  if (!item->read) return write_all(fd, name, item->tensor.data, bytes);
+  if (!item->read) return write_all(w, item->tensor.data, bytes);
   void *piece = malloc(PIECE);
   shoal_status status = piece ? NULL : status_no_memory();
   for (size_t done = 0; done < bytes && !status; done += PIECE) {
     size_t now = MIN_OF(PIECE, bytes - done);
     status = item->read(item->source, done, now, piece);
-    if (!status) status = write_all(fd, name, piece, now);
+    if (!status) status = write_all(w, piece, now);
   }
   free(piece);
   return status;
@@ -117,6 +147,7 @@ static shoal_status write_data(int fd, const char *name, const safetensors_item 
 shoal_status safetensors_write(int fd, const char *name, const safetensors_item *items, int n, const json_t *metadata) {
   TRY(check_items(items, n, metadata));
   shoal_status status = NULL;
+  writer w = {.fd = fd, .name = name, .checksum = -1};
   json_t *header = json_object();
   int *order = calloc((size_t)n + 1, sizeof *order);
   if (!header || !order ||
@@ -127,8 +158,9 @@ shoal_status safetensors_write(int fd, const char *name, const safetensors_item 
   arrange(items, n, order);
   uint64_t offset = 0;
   for (int i = 0; i < n; i++) TRY_GOTO(status, add_row(header, &items[order[i]], &offset), done);
-  TRY_GOTO(status, write_header(fd, name, header), done);
-  for (int i = 0; i < n; i++) TRY_GOTO(status, write_data(fd, name, &items[order[i]]), done);
+  TRY_GOTO(status, write_header(&w, header), done);
+  for (int i = 0; i < n; i++) TRY_GOTO(status, write_data(&w, &items[order[i]]), done);
+  status = write_checksum(&w);
 done:
   free(order);
   json_decref(header);

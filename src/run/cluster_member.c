@@ -72,7 +72,7 @@ static shoal_status take_place(run_state *s, const cluster *place, job_file *job
                      .sink = &sink};
   if (b->job.keys) TRY(key_ring_read(b->job.keys, server, &job->ring, &job->net));
   if (!server) TRY(load(b, job)); /* a server learns from worker 0 what to hold */
-  if (chief) TRY(run_dir_make(&b->dir));
+  if (chief) TRY(run_dir_take(&b->dir));
   TRY(server ? ps_place_serve(&t) : ps_place_work(&t));
   s->report.job = b->job;
   return chief ? cluster_check(&s->report) : NULL;

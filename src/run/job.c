@@ -26,11 +26,24 @@ shoal_status job_find_kind(const char *name, const shoal_model_kind **out) {
 }
 
 shoal_job job_unset(void) {
-  return (shoal_job){.lr = NAN, .l2 = NAN, .bias_rate = NAN, .final_lr = NAN, .seed = -1, .staleness = -2,
+  return (shoal_job){.size = sizeof(shoal_job), .lr = NAN, .l2 = NAN, .bias_rate = NAN, .final_lr = NAN, .seed = -1, .staleness = -2,
                      .max_restarts = -1, .shuffle_rows = -1};
 }
 
-void shoal_job_init(shoal_job *job) { *job = job_unset(); }
+void shoal_job_init(shoal_job *job, size_t size) {
+  const shoal_job unset = job_unset();
+  memcpy(job, &unset, MIN_OF(size, sizeof unset));
+  if (size > sizeof unset) memset((char *)job + sizeof unset, 0, size - sizeof unset);
+  job->size = size;
+}
+
+shoal_status job_take(const shoal_job *said, shoal_job *out) {
+  *out = job_unset();
+  if (!said->size) return status_make(SHOAL_ERR_ARGUMENT, "a job begins with shoal_job_init");
+  memcpy(out, said, MIN_OF(said->size, sizeof *out));
+  out->size = sizeof *out;
+  return NULL;
+}
 
 const shoal_setting *shoal_job_settings(void) { return job_table; }
 
@@ -63,10 +76,12 @@ shoal_status job_resolve(shoal_job *job, const shoal_job *asked, const shoal_mod
 
 shoal_status shoal_job_resolve(const shoal_job *job, shoal_job *out) {
   const shoal_model_kind *kind = NULL;
-  shoal_job resolved = *job;
-  if (!job->model) return status_make(SHOAL_ERR_ARGUMENT, "which `model`?");
-  TRY(job_find_kind(job->model, &kind));
-  TRY(job_resolve(&resolved, job, kind));
+  shoal_job said, resolved;
+  TRY(job_take(job, &said));
+  if (!said.model) return status_make(SHOAL_ERR_ARGUMENT, "which `model`?");
+  TRY(job_find_kind(said.model, &kind));
+  resolved = said;
+  TRY(job_resolve(&resolved, &said, kind));
   *out = resolved;
   return NULL;
 }

@@ -7,6 +7,8 @@
 
 /* Nothing is said. */
 shoal_job job_unset(void);
+/* What a program says, in the struct that this library knows. */
+SHOAL_CHECKED shoal_status job_take(const shoal_job *said, shoal_job *out);
 /* Whether the user has said that setting. */
 bool job_said(const shoal_job *asked, const char *name);
 

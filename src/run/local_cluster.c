@@ -318,7 +318,7 @@ static shoal_status prepare(local_cluster *w) {
     w->state->next_threads = (int)fair_threads(b->job.workers + 1);
   }
   if (b->job.max_restarts < 0) b->job.max_restarts = STANDARD_RESTARTS;
-  TRY(run_dir_make(&b->dir));
+  TRY(run_dir_take(&b->dir));
   TRY(metrics_repair(b->dir.metrics));
   TRY(job_file_make(b, classes, rows, &w->job));
   if (asprintf(&w->logs, "%s/logs", b->dir.path) < 0) {

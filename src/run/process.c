@@ -1,5 +1,6 @@
 /* Runs as processes of their own. */
 #include "base/clock.h"
+#include "base/options.h"
 #include "cluster/launch.h"
 #include "shoal/run.h"
 
@@ -31,8 +32,10 @@ static shoal_status wait_for(const shoal_process *p, launch *l, int *ended) {
   }
 }
 
-shoal_status shoal_process_run(const shoal_process *p, int *status) {
+shoal_status shoal_process_run(const shoal_process *process, int *status) {
+  shoal_process own, *p = &own;
   launch *l;
+  TRY(OPTIONS_TAKE(p, process));
   TRY(launch_create(&l));
   launch_program(l, p->program ? p->program : "shoal");
   shoal_status failed = launch_start(l, p->name, (char *const *)p->argv, p->log);

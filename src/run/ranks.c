@@ -232,7 +232,7 @@ static shoal_status train(rank_run *t) {
   const bool first = is_first(t);
   const run_sink sink = run_state_sink(state);
   if (first) {
-    TRY(run_dir_make(&b->dir));
+    TRY(run_dir_take(&b->dir));
     TRY(training_note_settings(b, b->train.classes));
     TRY(metrics_repair(b->dir.metrics));
     TRY(notes_say(b, &sink));

@@ -1,6 +1,7 @@
 /* A whole training job, from its settings to its folder. */
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/options.h"
 #include "observe/trace_file.h"
 #include "run/cluster_member.h"
 #include "run/data_notes.h"
@@ -75,7 +76,7 @@ static shoal_status work_alone(running *w, shoal_strategy *strategy, events *tim
   run_state *s = w->state;
   training *b = &s->base;
   const run_sink sink = run_state_sink(s);
-  TRY(run_dir_make(&b->dir));
+  TRY(run_dir_take(&b->dir));
   TRY(training_note_settings(b, b->train.classes));
   TRY(metrics_repair(b->dir.metrics));
   TRY(notes_say(b, &sink));
@@ -226,7 +227,7 @@ static shoal_status train(running *w) {
   if (status && run_state_asked(s) && shoal_status_code(status) == SHOAL_ERR_CANCELLED) return status;
   if (shoal_status_code(status) == SHOAL_ERR_NUMERIC) status = advise(s, status);
   if (status) {
-    if (w->begun) note_failure(s, shoal_status_message(status));
+    if (w->begun && run_dir_taken(&b->dir)) note_failure(s, shoal_status_message(status)); /* not in another's folder */
     return status;
   }
   r->status = r->fit.stopped ? "interrupted" : r->fit.stopped_early ? "stopped early" : "finished";
@@ -242,9 +243,11 @@ bool shoal_run_speaks(const shoal_job *job) {
   return !job->job_file && !(ranks_expected(job, &first) && (!first || ranks_are_ours()));
 }
 
-static shoal_status run_job(running *w, const shoal_job *job, const shoal_run_options *options) {
+static shoal_status run_job(running *w, const shoal_job *said, const shoal_run_options *options) {
   run_state *s = w->state;
   training *b = &s->base;
+  shoal_job job_said_now, *job = &job_said_now;
+  TRY(job_take(said, job));
   if (job->job_file) return task_run(job, options->stop, s, note_evaluation);
   if (!job->model && !options->kind) return status_make(SHOAL_ERR_ARGUMENT, "which `model`?");
   if (options->kind) b->kind = options->kind;
@@ -270,12 +273,13 @@ static shoal_status leave_ranks(running *w, shoal_status status) {
 }
 
 shoal_status shoal_run(const shoal_job *job, const shoal_run_options *options, shoal_run_report **out) {
-  static const shoal_run_options usual;
-  run_state *s = calloc(1, sizeof *s);
+  shoal_run_options own;
   *out = NULL;
+  TRY(OPTIONS_TAKE(&own, options));
+  run_state *s = calloc(1, sizeof *s);
   if (!s) return status_no_memory();
   running w = {.state = s};
-  s->options = options ? options : &usual;
+  s->options = &own;
   s->started = clock_seconds();
   s->last = (shoal_progress){.loss = NAN, .accuracy = NAN, .rate = NAN};
   s->report.started = time(NULL);

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -27,8 +28,10 @@ shoal_status run_dir_init(const char *path, run_dir *out) {
                join(path, "metrics.jsonl"),
                join(path, "settings.json"),
                join(path, "model.safetensors"),
-               join(path, "trace.json")};
-  if (!r.path || !r.checkpoints || !r.summary || !r.metrics || !r.settings || !r.weights || !r.trace) {
+               join(path, "trace.json"),
+               join(path, "lock"),
+               0};
+  if (!r.holder || !r.path || !r.checkpoints || !r.summary || !r.metrics || !r.settings || !r.weights || !r.trace) {
     run_dir_fini(&r);
     return status_no_memory();
   }
@@ -37,6 +40,11 @@ shoal_status run_dir_init(const char *path, run_dir *out) {
 }
 
 void run_dir_fini(run_dir *r) {
+  if (r->lock) {
+    unlink(r->holder); /* while it is still ours */
+    close(r->lock - 1);
+  }
+  free(r->holder);
   free(r->path);
   free(r->checkpoints);
   free(r->summary);
@@ -69,7 +77,7 @@ bool run_dir_used(const run_dir *r) {
          exists(r->weights);
 }
 
-shoal_status run_dir_make(const run_dir *r) {
+static shoal_status make(const run_dir *r) {
   char *path = strdup(r->path);
   if (!path) return status_no_memory();
   shoal_status status = NULL;
@@ -87,6 +95,41 @@ shoal_status run_dir_make(const run_dir *r) {
   free(path);
   return status;
 }
+
+/* Who works there, as it says itself. */
+static shoal_status refuse(const run_dir *r) {
+  char who[256] = "";
+  FILE *f = fopen(r->holder, "re");
+  if (f && !fgets(who, sizeof who, f)) *who = 0;
+  if (f) fclose(f);
+  who[strcspn(who, "\n")] = 0;
+  return status_make(SHOAL_ERR_ARGUMENT, "%s: another run is under way there (%s): wait for its end, or name another "
+                     "`run_dir`", r->path, *who ? who : "by a process that does not say who it is");
+}
+
+static void say_who(const run_dir *r) {
+  char host[256] = "";
+  gethostname(host, sizeof host - 1);
+  FILE *f = fopen(r->holder, "we");
+  if (!f) return; /* the lock holds all the same */
+  fprintf(f, "process %d on %s\n", (int)getpid(), host);
+  fclose(f);
+}
+
+shoal_status run_dir_take(run_dir *r) {
+  TRY(make(r));
+  const int fd = open(r->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return status_errno(errno, "cannot open the folder %s", r->path);
+  if (flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK) {
+    close(fd);
+    return refuse(r);
+  }
+  r->lock = fd + 1;
+  say_who(r);
+  return NULL;
+}
+
+bool run_dir_taken(const run_dir *r) { return r->lock > 0; }
 
 /* So that the new name is on the disk too. */
 static void sync_folder_of(const char *path) {

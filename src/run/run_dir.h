@@ -1,4 +1,4 @@
-/* The folder of a run: where its files lie, and that no run is written over by accident. */
+/* The folder of a run: where its files lie, and that no run is written over by accident, nor two write there at once. */
 #ifndef SHOAL_RUN_RUN_DIR_H
 #define SHOAL_RUN_RUN_DIR_H
 
@@ -10,6 +10,8 @@
 typedef struct {
   char *path;
   char *checkpoints, *summary, *metrics, *settings, *weights, *trace; /* paths inside it */
+  char *holder; /* the file that says who works there */
+  int lock;     /* 0: not taken; otherwise a descriptor plus 1 */
 } run_dir;
 
 /* Only the paths; makes nothing. */
@@ -17,8 +19,10 @@ SHOAL_CHECKED shoal_status run_dir_init(const char *path, run_dir *out);
 void run_dir_fini(run_dir *r);
 /* Holds (or held) a run. */
 bool run_dir_used(const run_dir *r);
-/* Makes the folder and those above it. */
-SHOAL_CHECKED shoal_status run_dir_make(const run_dir *r);
+/* Makes the folder and those above it, and keeps other processes from working there until run_dir_fini, or the end of this
+ * process. SHOAL_ERR_ARGUMENT: one does, by process and host. Where the file system knows no locks, nobody is kept away. */
+SHOAL_CHECKED shoal_status run_dir_take(run_dir *r);
+bool run_dir_taken(const run_dir *r);
 
 /* settings.json: {"model": ..., "classes": ..., "class_names": [...], "preprocessing": {...}, "flags": {...}} and, which is
  * added here, "shoal_version". classes, their names and preprocessing: of the training data. */

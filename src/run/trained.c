@@ -1,13 +1,15 @@
 #include "run/trained.h"
 
+#include "base/options.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 shoal_status shoal_trained_open(const char *target, const shoal_trained_options *options, shoal_trained **out) {
   shoal_trained *t = calloc(1, sizeof *t);
   if (!t) return status_no_memory();
-  if (options) t->options = *options;
-  shoal_status status = saved_model_load(target, &t->options, &t->saved);
+  shoal_status status = OPTIONS_TAKE(&t->options, options);
+  if (!status) status = saved_model_load(target, &t->options, &t->saved);
   if (status)
     free(t);
   else

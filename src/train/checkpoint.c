@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "base/text.h"
+#include "shoal/version.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -117,6 +118,17 @@ static void file_fini(checkpoint_file *f) {
   *f = (checkpoint_file){.fd = -1};
 }
 
+/* What every file says of itself, beside what it was given; the caller releases it. NULL: no memory. */
+static json_t *signed_metadata(const json_t *metadata) {
+  json_t *all = metadata ? json_copy((json_t *)metadata) : json_object();
+  if (!all || json_object_set_new(all, SAFETENSORS_WRITTEN_BY, json_sprintf("shoal %s", shoal_version())) ||
+      json_object_set_new(all, SAFETENSORS_CHECKSUM, json_string(SAFETENSORS_NO_CHECKSUM))) {
+    json_decref(all);
+    return NULL;
+  }
+  return all;
+}
+
 static shoal_status begin_file(const char *path, const checkpoint_entry *entries, int n, const json_t *metadata,
                                checkpoint_file *out) {
   checkpoint_file f = {.fd = -1, .path = strdup(path)};
@@ -127,7 +139,9 @@ static shoal_status begin_file(const char *path, const checkpoint_entry *entries
   }
   if (!status && (f.fd = open(f.temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) < 0)
     status = status_errno(errno, "%s: cannot create", f.temporary);
-  if (!status) status = safetensors_write(f.fd, f.temporary, entries, n, metadata);
+  json_t *all = status ? NULL : signed_metadata(metadata);
+  if (!status) status = all ? safetensors_write(f.fd, f.temporary, entries, n, all) : status_no_memory();
+  json_decref(all);
   if (status) {
     if (f.fd >= 0) unlink(f.temporary);
     file_fini(&f);
@@ -251,7 +265,10 @@ shoal_status checkpoint_latest(const char *dir, char **path_out, char **note) {
     path = step_path(dir, steps[i]);
     shoal_status problem = path ? safetensors_open(path, &file) : status_no_memory();
     if (!problem) {
+      problem = safetensors_verify(file);
       safetensors_close(file);
+    }
+    if (!problem) {
       found = true;
     } else if (shoal_status_code(problem) == SHOAL_ERR_INPUT) {
       text_add(&passed, "%spassed over %s", passed.length ? "; " : "", shoal_status_message(problem));
@@ -326,7 +343,10 @@ static shoal_status read_file(const char *path, checkpoint_entry *entries, int n
       status = status_no_memory();
       goto done;
     }
+    json_object_del(copy, SAFETENSORS_CHECKSUM);
+    json_object_del(copy, SAFETENSORS_WRITTEN_BY);
   }
+  if (n) TRY_GOTO(status, safetensors_verify(file), done);
   for (int i = 0; i < n; i++)
     if (!entries[i].read) TRY_GOTO(status, safetensors_read(file, entries[i].name, &entries[i].tensor), done);
   if (metadata) {

@@ -3,7 +3,9 @@
  * 1. A file with its final name is whole: it is written under a temporary name, synced, renamed, and the folder synced.
  * 2. A write that fails (disk full, kill) leaves the earlier checkpoints untouched and no file under a final name. What
  *    a kill leaves under a temporary name goes at the next write.
- * 3. Older ones are removed only after the new one is safe; best.safetensors never.
+ * 3. Each file carries a checksum of all its bytes, which is verified before anything of it is used; a damaged checkpoint is
+ *    passed over for the one before.
+ * 4. Older ones are removed only after the new one is safe; best.safetensors never.
  *
  * One task writes to a folder at a time. */
 #ifndef SHOAL_TRAIN_CHECKPOINT_H
