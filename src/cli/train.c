@@ -6,6 +6,7 @@
 #include "cli/say.h"
 #include "cli/table.h"
 
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -115,7 +116,11 @@ static int say_result(const shoal_run_report *r, bool speaks, int asked) {
   if (r->reports) {
     result_print(r, stdout);
     say_where(r);
-    return r->fit.stopped && asked && speaks ? 128 + asked : EXIT_GOOD;
+    if (!r->fit.stopped || !speaks) return EXIT_GOOD;
+    if (asked) return 128 + asked;
+    if (strcmp(r->job.strategy, "ps")) return EXIT_GOOD;
+    say(stderr, "Stopped, since worker/0 was asked to by a signal.\n");
+    return 128 + SIGTERM;
   }
   if (r->n_tasks) result_print_task(&r->tasks[0], stdout);
   return EXIT_GOOD;

@@ -82,7 +82,8 @@ enum {
   PS_PUSH,
   PS_GET,       /* number: as in SET */
   PS_STOP,
-  PS_DONE,      /* no more gradients from this worker; answer: head only. May be repeated, to ask who still runs */
+  PS_DONE,      /* no more gradients from this worker; answer: head only. May be repeated, to ask who still runs. What it
+                   was given and has not pushed goes to others */
   PS_REPORT,    /* payload: text, what the worker has to say at the end; kept by the server */
   PS_COLLECT,   /* number: a worker, or the number of workers for the server's own text; answer: the text or nothing;
                    PS_FENCED: that worker is not here */
@@ -162,7 +163,8 @@ typedef enum {
   PS_DISCONNECTED = 1, /* it left: its connection ended */
   PS_SILENT,           /* it left: others have waited for it for too long */
   PS_JOINED,           /* it came for the first time */
-  PS_REJOINED          /* it came again */
+  PS_REJOINED,         /* it came again */
+  PS_LEFT              /* it left: it was asked to, and has said DONE before the training was over */
 } ps_change_kind;
 
 typedef struct {

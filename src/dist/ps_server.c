@@ -235,7 +235,7 @@ static bool ends_hold(const net_message *m) {
 }
 
 static shoal_status on_done(server *s, const net_message *m) {
-  s->workers[m->header.from].state = DONE;
+  steps_leave(s, &s->workers[m->header.from]);
   TRY(server_answer(s, m, 0, NO_VECTOR, 0));
   return steps_go_on(s);
 }

@@ -124,6 +124,8 @@ SHOAL_CHECKED shoal_status steps_go_on(server *s);
 SHOAL_CHECKED shoal_status steps_release_all(server *s);
 /* The worker no longer counts; its connection is fenced. why: PS_DISCONNECTED, PS_SILENT; 0: it is to begin again. */
 SHOAL_CHECKED shoal_status steps_lose(server *s, worker *w, int why);
+/* The worker makes no more gradients: it has said DONE. */
+void steps_leave(server *s, worker *w);
 /* Drops those that others have waited for for too long. */
 SHOAL_CHECKED shoal_status steps_find_silent(server *s);
 

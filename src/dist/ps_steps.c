@@ -555,6 +555,15 @@ shoal_status steps_lose(server *s, worker *w, int why) {
   return s->holds && index == 0 ? steps_let_go(s) : steps_go_on(s);
 }
 
+void steps_leave(server *s, worker *w) {
+  const int index = (int)(w - s->workers);
+  const int64_t handed_on = s->result.handed_on;
+  const bool early = w->state == MEMBER && s->started && !s->stopping && s->leads && !is_over(s);
+  w->state = DONE;
+  give_back(s, index);
+  if (early) note_change(s, index, PS_LEFT, s->result.handed_on - handed_on);
+}
+
 shoal_status steps_find_silent(server *s) {
   double patience = s->options->task.heartbeat;
   bool awaited = false; /* somebody has waited for so long */

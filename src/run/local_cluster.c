@@ -46,7 +46,8 @@ typedef struct {
   member *members; /* servers first, then workers, then the evaluator */
   int servers, count;
   double failed_at, stop_at, chief_at; /* clock; 0: not yet */
-  bool alone; /* those that still run were told that worker 0 and the servers have ended */
+  bool alone;  /* those that still run were told that worker 0 and the servers have ended */
+  bool killed; /* and did not end in time */
 } local_cluster;
 
 /* The last one, if there is one: nobody waits for it, and training goes on without it. */
@@ -208,15 +209,23 @@ static shoal_status take_loss(local_cluster *w, int task) {
   return start_task(w, task, true);
 }
 
-/* Worker 0 and the servers have ended well: one that still looks for them, since it or they were started again, is told
- * to stop. One that evaluates is not disturbed by that. */
+/* Worker 0 and the servers have ended well, and the model is saved: a worker that still looks for them, since it came
+ * late, was silent or was started again, is told to stop. One that evaluates is not disturbed by that. */
 static void end_latecomers(local_cluster *w) {
-  if (w->alone || !w->state->report.restarts) return;
+  if (w->alone) return;
   for (int i = 0; i < w->servers; i++)
     if (!w->members[i].ended) return;
   w->alone = true;
   for (int i = w->servers + 1; i < w->count; i++)
     if (!is_evaluator(w, i)) launch_signal(w->tasks, i, SIGTERM);
+}
+
+/* Those that do not end even so, such as one that is stopped, take nothing from a result that is there. */
+static shoal_status kill_latecomers(local_cluster *w) {
+  w->killed = true;
+  for (int i = w->servers + 1; i < w->count; i++)
+    if (!w->members[i].ended) launch_signal(w->tasks, i, SIGKILL);
+  return NULL;
 }
 
 /* ---- watching */
@@ -226,7 +235,8 @@ static shoal_status check_time(local_cluster *w) {
   double now = clock_seconds();
   if (w->failed_at && now - w->failed_at > CAUSE_SECONDS) return failure(w);
   if (w->stop_at && now - w->stop_at > STOP_SECONDS) return late(w, STOP_SECONDS, "of being asked to stop");
-  if (w->chief_at && now - w->chief_at > END_SECONDS) return late(w, END_SECONDS, "of worker/0");
+  if (w->chief_at && now - w->chief_at > END_SECONDS && !w->killed)
+    return w->alone ? kill_latecomers(w) : late(w, END_SECONDS, "of worker/0");
   if (w->chief_at && !w->failed_at) end_latecomers(w);
   if (!w->stop_at && run_state_asked(w->state)) {
     w->stop_at = now;

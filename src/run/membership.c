@@ -10,14 +10,16 @@
 /* ---- while it happens */
 
 shoal_membership_event membership_event(const ps_change *c, const char *name) {
-  const bool left = c->kind == PS_DISCONNECTED || c->kind == PS_SILENT;
+  const bool left = c->kind == PS_DISCONNECTED || c->kind == PS_SILENT || c->kind == PS_LEFT;
   struct timespec t;
   clock_gettime(CLOCK_REALTIME, &t);
   shoal_membership_event e = {
       .step = c->step, .handed_on_rows = c->rows, .time = (double)t.tv_sec + 1e-9 * (double)t.tv_nsec};
   snprintf(e.task, sizeof e.task, "%s", name);
   snprintf(e.event, sizeof e.event, "%s", left ? "left" : c->kind == PS_REJOINED ? "rejoined" : "joined");
-  if (left) snprintf(e.reason, sizeof e.reason, "%s", c->kind == PS_SILENT ? "no heartbeat" : "connection closed");
+  if (left)
+    snprintf(e.reason, sizeof e.reason, "%s",
+             c->kind == PS_SILENT ? "no heartbeat" : c->kind == PS_LEFT ? "asked to stop" : "connection closed");
   return e;
 }
 
@@ -27,7 +29,7 @@ void membership_describe(const shoal_membership_event *e, const char *address, t
   if (address) text_add(out, " (%s)", address);
   text_add(out, " %s at step %lld", e->event, (long long)e->step);
   if (!*e->reason) return;
-  text_add(out, ": %s; ", !strcmp(e->reason, "no heartbeat") ? e->reason : "its connection closed");
+  text_add(out, ": %s; ", !strcmp(e->reason, "connection closed") ? "its connection closed" : e->reason);
   if (e->handed_on_rows)
     text_add(out, "its %s row%s handed on", grouped_text(e->handed_on_rows, rows),
              e->handed_on_rows == 1 ? " is" : "s are");
@@ -144,8 +146,9 @@ bool membership_add(const shoal_run_report *r, json_t *summary) {
 
 shoal_status membership_check(const shoal_run_report *r) {
   for (int w = 0; w < (int)r->job.workers && r->fit.updates > 0 && !r->fit.stopped; w++) {
-    /* Resumed near its end, a worker's rows may all be done; of a small deterministic step there may be none for it. */
-    const bool excused = r->restarts || r->fit.resumed_from > 0 ||
+    /* Resumed near its end, a worker's rows may all be done; of a small deterministic step there may be none for it. One
+     * that did not report has not ended well: it is known to have been late, silent or lost. */
+    const bool excused = r->restarts || r->fit.resumed_from > 0 || !shoal_run_report_task(r, "worker", w) ||
                          count_of(r, offsetof(shoal_worker_counts, deaths), w) ||
                          count_of(r, offsetof(shoal_worker_counts, late_joins), w) ||
                          (r->job.deterministic && tree_leaves(job_global_batch(&r->job)) < r->job.workers);

@@ -157,6 +157,15 @@ static shoal_status advise(const run_state *s, shoal_status status) {
   return advised;
 }
 
+/* Whether the folder has the summary of a training that ended well: one that could not go on from there leaves it. */
+static bool has_result(const run_state *s) {
+  json_t *summary = json_load_file(s->base.dir.summary, 0, NULL);
+  const char *status = json_string_value(json_object_get(summary, "status"));
+  const bool good = status && (!strcmp(status, "finished") || !strcmp(status, "stopped early"));
+  json_decref(summary);
+  return good;
+}
+
 /* After a failure the report says how far it came. */
 static void note_failure(run_state *s, const char *message) {
   shoal_run_report *r = &s->report;
@@ -178,6 +187,7 @@ static void note_failure(run_state *s, const char *message) {
                               .validation_accuracy = NAN,
                               .validation_loss = NAN,
                               .resumed_from = -1};
+  if (!s->last.step && has_result(s)) return;
   shoal_status second = write_summary(s);
   shoal_status_free(second); /* the first error is the one to tell */
 }

@@ -147,6 +147,8 @@ static shoal_status test(worker *w, task_result *r) {
   const bool tested = w->last.test.examples && w->last.step == r->fit.updates && !r->fit.restored;
   if (tested) r->test = w->last.test;
   if (!b->test.data && !(b->test.files && w->o->chief)) return NULL;
+  /* It was asked to leave while the others go on: what it has is not the result. */
+  if (!w->o->chief && r->fit.stopped && w->o->stop && __atomic_load_n(w->o->stop, __ATOMIC_RELAXED)) return NULL;
   TRY(training_test(b, tested, &r->test, &r->confusion));
   if (!tested) warn_unwritten(w, metrics_test(&w->log, r->fit.updates, &r->test));
   return NULL;

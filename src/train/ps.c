@@ -583,10 +583,11 @@ static shoal_status end(shoal_strategy *base, bool early, strategy_outcome *out)
   ps_head head;
   bool lost;
   const double begun = clock_seconds(), waited = s->since.barrier_seconds + s->since.server_seconds;
-  if (early) {
+  if (early && base->worker)
+    TRY(explain(s, take_all_answers(s))); /* it leaves, and the others go on; if all are to stop, they know */
+  else if (early)
     TRY(stop(s));
-    note_time(s, begun, waited);
-  }
+  if (early) note_time(s, begun, waited);
   TRY(explain(s, may_be_lost(s, say_goodbye(s, &head), &lost)));
   take_outcome(s, out);
   out->stop = false;

@@ -155,6 +155,13 @@ class Recovery(support.Case):
             self.assertEqual(same, summary["uneven_updates"] == 0)
             self.assertTrue(same or servers > 1)
 
+    def stop_at_start(self, task, process, folder):
+        """The task's pid; it does nothing until it is sent SIGCONT."""
+        seen = {}
+        self.wait_for(lambda: seen.update(tasks_of(folder)) or task in seen, "start", process)
+        os.kill(seen[task], signal.SIGSTOP)
+        return seen[task]
+
     def test_a_worker_and_a_server_are_killed_at_once(self):
         """Neither waits for the other to come back first."""
         process, folder = self.begin("both", "--workers", 3, "--ps", 2, "--deterministic", "--checkpoint-every", 2000)
@@ -184,9 +191,7 @@ class Recovery(support.Case):
         for victim, *flags in (("ps:1",), ("worker:0", "--mode", "async")):
             with self.subTest(victim=victim):
                 process, folder = self.begin(victim.replace(":", ""), "--workers", 3, "--ps", 2, *flags, epochs=300)
-                self.wait_for(lambda: "worker:2" in tasks_of(folder), "start", process)
-                late = tasks_of(folder)["worker:2"]
-                os.kill(late, signal.SIGSTOP)
+                late = self.stop_at_start("worker:2", process, folder)
                 self.wait_for(lambda: (folder / "graph.json").exists(), "worker 0", process)
                 time.sleep(0.4)  # START was said; worker 2 is awaited
                 os.kill(tasks_of(folder)[victim], signal.SIGKILL)
@@ -216,6 +221,45 @@ class Recovery(support.Case):
             summary = self.summary(name)
             self.assertEqual((summary["status"], summary["restarts"]), ("finished", 1))
             self.assertEqual(summary["examples"], 200 * 4000)
+
+    def test_a_worker_that_comes_when_all_is_over(self):
+        """The model is saved: a worker that was stopped from its start on takes nothing from that."""
+        process, folder = self.begin("over", "--workers", 3, "--mode", "async", epochs=20)
+        late = self.stop_at_start("worker:2", process, folder)
+        self.wait_for(lambda: set(tasks_of(folder)) == {"worker:2"}, "the end of the others", process, 30)
+        os.kill(late, signal.SIGCONT)
+        begun = time.monotonic()
+        _, err = self.end_later(process, folder)
+        self.assertLess(time.monotonic() - begun, 10)
+        self.assertIn("was not back when the job ended", err)
+        summary = self.summary("over")
+        self.assertEqual((summary["status"], summary["examples"]), ("finished", 20 * ROWS))
+
+    def test_a_signal_to_one_task(self):
+        """A worker leaves, and the others go on; worker 0 stops the job, which says so by its exit status."""
+        for mode in ("sync", "async"):
+            process, folder = self.begin(mode, "--workers", 3, "--ps", 2, "--mode", mode, epochs=600)
+            self.wait_for_training(process, folder)
+            os.kill(tasks_of(folder)["worker:1"], signal.SIGTERM)
+            _, err = self.end_later(process, folder)
+            self.assertIn("worker/1 left at step", err)
+            summary = self.summary(mode)
+            self.assertEqual((summary["status"], summary["examples"]), ("finished", 600 * ROWS))
+        process, folder = self.begin("chief", "--workers", 3)
+        self.wait_for_training(process, folder)
+        os.kill(tasks_of(folder)["worker:0"], signal.SIGINT)
+        _, err = self.end(process, folder, 143)
+        self.assertIn("worker/0 was asked to", err)
+        self.assertEqual(self.summary("chief")["status"], "interrupted")
+
+    def test_a_result_is_not_replaced_by_a_failure(self):
+        process, folder = self.begin("good", "--workers", 2, epochs=2)
+        self.end_later(process, folder)
+        before = self.summary("good")
+        self.shoal("train", "softmax", "--resume", "--run-dir", "good")  # it has ended: nothing is left to do
+        self.assertEqual(self.summary("good")["updates"], before["updates"])
+        self.shoal("train", "softmax", "--resume", "--run-dir", "good", "--data", "not-there", "--epochs", 4, expect=2)
+        self.assertEqual(self.summary("good")["status"], "finished")
 
     def end_later(self, process, folder):
         out, err = process.communicate(timeout=60)
