@@ -340,12 +340,16 @@ SHOAL_API shoal_value *shoal_log_softmax_along(shoal_graph *g, shoal_value *x, i
  * nowhere looks everywhere. */
 SHOAL_API shoal_value *shoal_attention(shoal_graph *g, shoal_value *q, shoal_value *k, shoal_value *v,
                                        shoal_value *mask, bool causal);
-/** Weights of shoal_multi_head_attention; biases, [outputs], may be NULL. */
+/** Weights of shoal_multi_head_attention; biases may be NULL. */
 typedef struct {
-  shoal_value *q, *k, *v;                /**< [features, heads x depth]; of v [features, heads x width] */
-  shoal_value *out;                      /**< [heads x width, outputs] */
-  shoal_value *q_bias, *k_bias, *v_bias; /**< [heads x depth], of v [heads x width] */
-  shoal_value *out_bias;                 /**< [outputs] */
+  shoal_value *q;        /**< [features, heads x depth] */
+  shoal_value *k;        /**< [features, heads x depth] */
+  shoal_value *v;        /**< [features, heads x width] */
+  shoal_value *out;      /**< [heads x width, outputs] */
+  shoal_value *q_bias;   /**< [heads x depth] */
+  shoal_value *k_bias;   /**< [heads x depth] */
+  shoal_value *v_bias;   /**< [heads x width] */
+  shoal_value *out_bias; /**< [outputs] */
 } shoal_attention_weights;
 /** Attention by several heads at once: queries [batch, steps, features] look at keys and values
  * [batch, steps, features]. mask: bool, broadcast to [batch, heads, queries, keys]; may be NULL. */

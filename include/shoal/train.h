@@ -105,6 +105,49 @@ SHOAL_API void shoal_model_dropout(shoal_model *m, double rate);
 /** Normalizes over the batch while training (of several workers: each over its own rows), by moving averages afterwards,
  * which all workers have in common. */
 SHOAL_API void shoal_model_batch_norm(shoal_model *m);
+/** Normalizes each place over its channels. epsilon 0: 1e-3; so for the next two. */
+SHOAL_API void shoal_model_layer_norm(shoal_model *m, double epsilon);
+/** Divides by the root of the mean square over the channels. */
+SHOAL_API void shoal_model_rms_norm(shoal_model *m, double epsilon);
+/** Normalizes each example over groups of channels; as many groups as channels: instance norm. */
+SHOAL_API void shoal_model_group_norm(shoal_model *m, int groups, double epsilon);
+
+/* ---- layers of images [height, width, channels] and sequences [steps, channels]; o->size: of filters and windows */
+/** As shoal_convolution, with biases. */
+SHOAL_API void shoal_model_conv(shoal_model *m, int filters, const shoal_window *o, const char *activation);
+/** As shoal_depthwise_convolution, `times` filters for each channel, with biases. */
+SHOAL_API void shoal_model_depthwise_conv(shoal_model *m, int times, const shoal_window *o, const char *activation);
+/** As shoal_separable_convolution, one filter for each channel, with biases. */
+SHOAL_API void shoal_model_separable_conv(shoal_model *m, int filters, const shoal_window *o, const char *activation);
+/** As shoal_transposed_convolution, with biases. */
+SHOAL_API void shoal_model_transposed_conv(shoal_model *m, int filters, const shoal_window *o, const char *activation);
+/** As shoal_pool. */
+SHOAL_API void shoal_model_pool(shoal_model *m, shoal_pooling kind, const shoal_window *o);
+/** As shoal_global_pool: what is left are the channels. */
+SHOAL_API void shoal_model_global_pool(shoal_model *m, shoal_pooling kind);
+/** As shoal_upsample, of images. */
+SHOAL_API void shoal_model_upsample(shoal_model *m, int times_high, int times_wide, bool bilinear);
+/** Zeros around: o->before and o->after. */
+SHOAL_API void shoal_model_pad(shoal_model *m, const shoal_window *o);
+/** As shoal_crop. */
+SHOAL_API void shoal_model_crop(shoal_model *m, const shoal_window *o);
+/** Each example in another shape of as many elements; one dimension may be SHOAL_UNKNOWN. */
+SHOAL_API void shoal_model_reshape(shoal_model *m, shoal_shape shape);
+
+/* ---- layers of sequences [steps, features] */
+/** The first layer of a model whose examples are `steps` numbers of words, below `words`: a row of `width` numbers for
+ * each, which is learned. */
+SHOAL_API void shoal_model_embedding(shoal_model *m, int words, int width);
+/** A simple recurrent layer: all states (`sequences`) or the last one. reverse: from the last step to the first; so for
+ * the next two. */
+SHOAL_API void shoal_model_rnn(shoal_model *m, int units, bool sequences, bool reverse);
+/** As shoal_lstm. */
+SHOAL_API void shoal_model_lstm(shoal_model *m, int units, bool sequences, bool reverse);
+/** As shoal_gru. */
+SHOAL_API void shoal_model_gru(shoal_model *m, int units, bool sequences, bool reverse);
+/** Each step looks at all steps, or, causal, at those up to itself: as shoal_multi_head_attention with one input, of
+ * `depth` features a head, and as many outputs as inputs. */
+SHOAL_API void shoal_model_attention(shoal_model *m, int heads, int depth, bool causal);
 /** For the dense and conv2d layers added from here on: "glorot_uniform" (standard), "glorot_normal", "he_uniform",
  * "he_normal", "lecun_normal", "zeros". */
 SHOAL_API void shoal_model_initializer(shoal_model *m, const char *name);

@@ -1,8 +1,7 @@
 /* The layers: one row each says how its nodes and variables are made. */
 #include "base/mem.h"
 #include "base/text.h"
-#include "graph/graph.h"
-#include "train/model.h"
+#include "train/layer.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -10,11 +9,6 @@
 
 #define BATCH_NORM_EPSILON 1e-3
 #define BATCH_NORM_MOMENTUM 0.99 /* of the moving averages */
-
-struct layer_kind {
-  const char *name;
-  shoal_value *(*apply)(branch *b, layer *l, shoal_value *x);
-};
 
 struct activation {
   const char *name;
@@ -44,15 +38,14 @@ static shoal_status find_activation(const char *name, const activation **out) {
     }
   }
   const char *near = text_nearest(name, names, COUNT_OF(names));
-  return status_make(SHOAL_ERR_ARGUMENT, "no activation is called '%s'%s%s; relu, tanh, sigmoid, gelu, silu and others are "
-                     "listed at shoal_model_dense", name, near ? "; did you mean " : "", near ? near : "");
+  return status_make(SHOAL_ERR_ARGUMENT, "no activation is called '%s'%s%s; relu, tanh, sigmoid, gelu, silu and others "
+                     "are listed at shoal_model_dense", name, near ? "; did you mean " : "", near ? near : "");
 }
 
 const char *layer_activation(const layer *l) { return l->act ? l->act->name : ""; }
 
 /* ---- variables */
 
-/* Makes weight i of the layer, or gives the one made before: "LAYER/NAME" whatever the scope. NULL on failure. */
 static shoal_value *layer_weight(branch *b, layer *l, int i, const char *name, shoal_shape shape, double fan_in,
                                  double fan_out, double fill, bool trained, bool decayed) {
   if (i < l->n_weights) return l->weights[i].variable;
@@ -74,32 +67,47 @@ static shoal_value *layer_weight(branch *b, layer *l, int i, const char *name, s
   return v;
 }
 
+shoal_value *layer_kernel(branch *b, layer *l, int i, const char *name, shoal_shape shape, double fan_in,
+                          double fan_out) {
+  return layer_weight(b, l, i, name, shape, fan_in, fan_out, 0, true, true);
+}
+
+shoal_value *layer_filled(branch *b, layer *l, int i, const char *name, shoal_shape shape, double fill) {
+  return layer_weight(b, l, i, name, shape, 0, 0, fill, true, false);
+}
+
+shoal_value *layer_bias(branch *b, layer *l, int i, int64_t units) {
+  return layer_filled(b, l, i, "bias", SHOAL_SHAPE(units), l->bias);
+}
+
+bool layer_takes(branch *b, const layer *l, const shoal_value *x, int least, int most, const char *expected) {
+  if (x->shape.rank >= least && x->shape.rank <= most) return true;
+  char have[SHOAL_SHAPE_TEXT];
+  graph_fail(b->model->graph, status_make(SHOAL_ERR_ARGUMENT, "layer %s: its input is %s; %s is expected", l->name,
+                                          shoal_shape_text(&x->shape, have), expected));
+  return false;
+}
+
 /* ---- the layers */
 
 static shoal_value *dense_apply(branch *b, layer *l, shoal_value *x) {
   shoal_graph *g = b->model->graph;
   shoal_shape s = shoal_value_shape(x);
-  if (s.rank != 2) {
+  if (s.rank != 2 && s.rank != 3) { /* images are hardly meant to be treated pixel by pixel */
     char have[SHOAL_SHAPE_TEXT];
-    graph_fail(g, status_make(SHOAL_ERR_ARGUMENT, "layer %s: its input is %s; a dense layer takes [batch, features]: "
-                              "add a flatten layer before it", l->name, shoal_shape_text(&s, have)));
+    graph_fail(g, status_make(SHOAL_ERR_ARGUMENT, "layer %s: its input is %s; a dense layer takes [batch, features] or "
+                              "[batch, steps, features]: add a flatten layer before it", l->name,
+                              shoal_shape_text(&s, have)));
     return NULL;
   }
-  double fan_in = (double)s.dim[1];
-  shoal_value *kernel =
-      layer_weight(b, l, 0, "kernel", SHOAL_SHAPE(s.dim[1], l->units), fan_in, l->units, 0, true, true);
-  shoal_value *bias = layer_weight(b, l, 1, "bias", SHOAL_SHAPE(l->units), 0, 0, l->bias, true, false);
+  int64_t in = s.dim[s.rank - 1];
+  shoal_value *kernel = layer_kernel(b, l, 0, "kernel", SHOAL_SHAPE(in, l->units), (double)in, l->units);
+  shoal_value *bias = layer_bias(b, l, 1, l->units);
   return shoal_bias_add(g, shoal_matmul(g, x, kernel, false, false), bias);
 }
 
-/* An image layer's input must be [batch, height, width, channels]. */
 static bool is_image(branch *b, const layer *l, const shoal_value *x) {
-  if (x->shape.rank == 4) return true;
-  char have[SHOAL_SHAPE_TEXT];
-  graph_fail(b->model->graph,
-             status_make(SHOAL_ERR_ARGUMENT, "layer %s: its input is %s; [batch, height, width, channels] is expected",
-                         l->name, shoal_shape_text(&x->shape, have)));
-  return false;
+  return layer_takes(b, l, x, 4, 4, "[batch, height, width, channels]");
 }
 
 static shoal_value *conv2d_apply(branch *b, layer *l, shoal_value *x) {
@@ -107,9 +115,9 @@ static shoal_value *conv2d_apply(branch *b, layer *l, shoal_value *x) {
   shoal_graph *g = b->model->graph;
   int64_t in = shoal_value_shape(x).dim[3];
   double area = (double)l->size * l->size;
-  shoal_value *kernel = layer_weight(b, l, 0, "kernel", SHOAL_SHAPE(l->size, l->size, in, l->units),
-                                     area * (double)in, area * l->units, 0, true, true);
-  shoal_value *bias = layer_weight(b, l, 1, "bias", SHOAL_SHAPE(l->units), 0, 0, l->bias, true, false);
+  shoal_value *kernel = layer_kernel(b, l, 0, "kernel", SHOAL_SHAPE(l->size, l->size, in, l->units),
+                                     area * (double)in, area * l->units);
+  shoal_value *bias = layer_bias(b, l, 1, l->units);
   return shoal_bias_add(g, shoal_conv2d(g, x, kernel, l->stride, l->padding), bias);
 }
 
@@ -232,35 +240,36 @@ static shoal_status append(shoal_model *m, layer l, const char *act) {
   return NULL;
 }
 
-static void add(shoal_model *m, layer l, const char *act) {
+void layer_add(shoal_model *m, layer l, const char *act) {
   if (!m->error) model_fail(m, append(m, l, act));
 }
 
-/* Refuses numbers that no layer can have. */
-static bool positive(shoal_model *m, const char *kind, const char *what, int value) {
+bool layer_positive(shoal_model *m, const char *kind, const char *what, int64_t value) {
   if (value >= 1) return true;
-  model_fail(m, status_make(SHOAL_ERR_ARGUMENT, "layer %s: %s is %d; at least 1 is expected", kind, what, value));
+  model_fail(m, status_make(SHOAL_ERR_ARGUMENT, "layer %s: %s is %lld; at least 1 is expected", kind, what,
+                            (long long)value));
   return false;
 }
 
 void shoal_model_dense(shoal_model *m, int units, const char *act) {
-  if (positive(m, "dense", "units", units)) add(m, (layer){.kind = &dense_kind, .units = units}, act);
+  if (layer_positive(m, "dense", "units", units)) layer_add(m, (layer){.kind = &dense_kind, .units = units}, act);
 }
 
 void shoal_model_sparse_dense(shoal_model *m, int units, bool bias, const char *act) {
-  if (positive(m, "sparse_dense", "units", units))
-    add(m, (layer){.kind = &sparse_dense_kind, .units = units, .no_bias = !bias}, act);
+  if (layer_positive(m, "sparse_dense", "units", units))
+    layer_add(m, (layer){.kind = &sparse_dense_kind, .units = units, .no_bias = !bias}, act);
 }
 
 void shoal_model_conv2d(shoal_model *m, int filters, int size, int stride, shoal_padding padding, const char *act) {
-  if (positive(m, "conv2d", "filters", filters) && positive(m, "conv2d", "size", size) &&
-      positive(m, "conv2d", "stride", stride))
-    add(m, (layer){.kind = &conv2d_kind, .units = filters, .size = size, .stride = stride, .padding = padding}, act);
+  if (layer_positive(m, "conv2d", "filters", filters) && layer_positive(m, "conv2d", "size", size) &&
+      layer_positive(m, "conv2d", "stride", stride))
+    layer_add(m, (layer){.kind = &conv2d_kind, .units = filters, .size = size, .stride = stride, .padding = padding},
+              act);
 }
 
 static void add_pool(shoal_model *m, const layer_kind *kind, int size, int stride, shoal_padding padding) {
-  if (positive(m, kind->name, "size", size) && positive(m, kind->name, "stride", stride))
-    add(m, (layer){.kind = kind, .size = size, .stride = stride, .padding = padding}, NULL);
+  if (layer_positive(m, kind->name, "size", size) && layer_positive(m, kind->name, "stride", stride))
+    layer_add(m, (layer){.kind = kind, .size = size, .stride = stride, .padding = padding}, NULL);
 }
 
 void shoal_model_max_pool(shoal_model *m, int size, int stride, shoal_padding padding) {
@@ -271,21 +280,21 @@ void shoal_model_avg_pool(shoal_model *m, int size, int stride, shoal_padding pa
   add_pool(m, &avg_pool_kind, size, stride, padding);
 }
 
-void shoal_model_flatten(shoal_model *m) { add(m, (layer){.kind = &flatten_kind}, NULL); }
+void shoal_model_flatten(shoal_model *m) { layer_add(m, (layer){.kind = &flatten_kind}, NULL); }
 
 void shoal_model_activation(shoal_model *m, const char *act) {
-  add(m, (layer){.kind = &activation_kind}, act ? act : "linear");
+  layer_add(m, (layer){.kind = &activation_kind}, act ? act : "linear");
 }
 
 void shoal_model_dropout(shoal_model *m, double rate) {
   if (rate >= 0 && rate < 1)
-    add(m, (layer){.kind = &dropout_kind, .rate = rate}, NULL);
+    layer_add(m, (layer){.kind = &dropout_kind, .rate = rate}, NULL);
   else
     model_fail(m, status_make(SHOAL_ERR_ARGUMENT, "layer dropout: the rate is %g; at least 0 and below 1 is expected",
                               rate));
 }
 
-void shoal_model_batch_norm(shoal_model *m) { add(m, (layer){.kind = &batch_norm_kind}, NULL); }
+void shoal_model_batch_norm(shoal_model *m) { layer_add(m, (layer){.kind = &batch_norm_kind}, NULL); }
 
 void shoal_model_initializer(shoal_model *m, const char *name) {
   model_fail(m, initializer_find(name ? name : "glorot_uniform", &m->start));

@@ -14,7 +14,7 @@
 #include "train/initializer.h"
 #include "train/loss.h"
 
-#define LAYER_WEIGHTS_MAX 4
+#define LAYER_WEIGHTS_MAX 8
 
 typedef struct layer_kind layer_kind;
 typedef struct activation activation;
@@ -32,7 +32,13 @@ typedef struct {
   int units, size, stride;
   bool no_bias;
   shoal_padding padding;
-  double rate;
+  double rate; /* of dropout; of norms, epsilon */
+  shoal_window window; /* layers of images and sequences that take one */
+  shoal_pooling pooling;
+  bool sequences;      /* recurrent layers: all states, not the last one */
+  bool reverse;        /* the same: from the last step to the first */
+  bool causal, bilinear; /* attention; upsample */
+  shoal_shape shape;   /* reshape: of one example */
   const initializer *start;
   double deviation, bias; /* deviation not 0: counts instead of `start` */
   weight weights[LAYER_WEIGHTS_MAX];
