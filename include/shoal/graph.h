@@ -302,6 +302,7 @@ typedef struct {
   int64_t before[2];     /**< zeros above and left; less than the window's reach */
   int64_t after[2];      /**< zeros below and right */
   int64_t output[2];     /**< transposed convolutions: the size of the result; 0: the smallest, or by SHOAL_SAME */
+  uint64_t reserved[4];  /**< 0: for fields to come */
 } shoal_window;
 /** filter [height, width, in / groups, out], or [length, in / groups, out] for sequences. */
 SHOAL_API shoal_value *shoal_convolution(shoal_graph *g, shoal_value *x, shoal_value *filter, const shoal_window *o);
@@ -350,6 +351,7 @@ typedef struct {
   shoal_value *k_bias;   /**< [heads x depth] */
   shoal_value *v_bias;   /**< [heads x width] */
   shoal_value *out_bias; /**< [outputs] */
+  uint64_t reserved[4];  /**< 0: for fields to come */
 } shoal_attention_weights;
 /** Attention by several heads at once: queries [batch, steps, features] look at keys and values
  * [batch, steps, features]. mask: bool, broadcast to [batch, heads, queries, keys]; may be NULL. */
@@ -401,6 +403,7 @@ typedef struct {
   shoal_value *mask;       /**< bool [batch, steps]: where false, the step leaves all as it was; may be NULL */
   bool reverse;            /**< from the last step to the first */
   bool relu;               /**< shoal_rnn: not tanh */
+  uint64_t reserved[4];    /**< 0: for fields to come */
 } shoal_recurrent;
 /** h = tanh(x w + h u + bias); all states, [batch, steps, units]. */
 SHOAL_API shoal_value *shoal_rnn(shoal_graph *g, shoal_value *x, const shoal_recurrent *r);

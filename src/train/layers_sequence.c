@@ -64,7 +64,8 @@ static shoal_value *attention_apply(branch *b, layer *l, shoal_value *x) {
     kernel[i] = layer_kernel(b, l, 2 * i, names[i], SHOAL_SHAPE(from, to), (double)from, (double)to);
     bias[i] = layer_filled(b, l, 2 * i + 1, biases[i], SHOAL_SHAPE(to), 0);
   }
-  shoal_attention_weights w = {kernel[0], kernel[1], kernel[2], kernel[3], bias[0], bias[1], bias[2], bias[3]};
+  shoal_attention_weights w = {.q = kernel[0], .k = kernel[1], .v = kernel[2], .out = kernel[3],
+                               .q_bias = bias[0], .k_bias = bias[1], .v_bias = bias[2], .out_bias = bias[3]};
   return shoal_multi_head_attention(b->model->graph, x, x, x, l->size, &w, NULL, l->causal);
 }
 
