@@ -160,7 +160,7 @@ static void values(void **state) {
   for (int i = 0; i < ROWS * WIDTH; i++) assert_float_equal(shoal_tensor_get(&out, i), x[i], 1e-12);
   count = 51;
   refused(shoal_session_run(s, f, n, &m.y, 1, &out),
-          "while 'while' of i32[], f64[3,2], i32[]: the loop has not ended after 50 rounds");
+          "while 'while' of i32[], f64[3,2], i32[]: the loop has not ended after 50 iterations");
   count = 50;
   ok(shoal_session_run(s, f, n, &m.y, 1, &out));
   shoal_session_destroy(s);

@@ -53,14 +53,14 @@ static void says_what_is_missing(void **state) {
   char words[3 * FILES_PATH];
   assert_fails(files_find(at("none.csv"), NULL, &list), SHOAL_ERR_INPUT, "none.csv: cannot open: No such file");
   assert_fails(files_find(at("*.gz"), NULL, &list), SHOAL_ERR_INPUT, "*.gz: no file matches");
-  assert_fails(files_find("", NULL, &list), SHOAL_ERR_ARGUMENT, "no files are named");
+  assert_fails(files_find("", NULL, &list), SHOAL_ERR_ARGUMENT, "no files given");
   snprintf(words, sizeof words, "%s,,%s", at("a.csv"), at("b.csv"));
   assert_fails(files_find(words, NULL, &list), SHOAL_ERR_INPUT, "empty item");
   snprintf(words, sizeof words, "%s,%s", at("a.csv"), at("?.csv"));
-  assert_fails(files_find(words, NULL, &list), SHOAL_ERR_INPUT, "a.csv: named twice");
+  assert_fails(files_find(words, NULL, &list), SHOAL_ERR_INPUT, "a.csv: listed twice");
   char empty[FILES_PATH];
   files_make_folder(empty);
-  assert_fails(files_find(empty, NULL, &list), SHOAL_ERR_INPUT, "no files are in this folder");
+  assert_fails(files_find(empty, NULL, &list), SHOAL_ERR_INPUT, "no data files in this folder");
   if (geteuid()) { /* root may read everything */
     chmod(empty, 0);
     assert_fails(files_find(empty, NULL, &list), SHOAL_ERR_INPUT, "Permission denied");

@@ -216,10 +216,10 @@ static void csv_errors(void **state) {
   assert_fails(csv("1,2,-1\n1,2,0\n", NULL, &l), SHOAL_ERR_INPUT, "-1 as well as 0");
   assert_fails(csv("1,2,-2\n", NULL, &l), SHOAL_ERR_INPUT, "label -2");
   assert_fails(csv("1,2,0\n1,\"2,0\n1,2,0\n", NULL, &l), SHOAL_ERR_INPUT, "record 1 at byte 6: line 2: a quote");
-  assert_fails(csv("a,b\n", NULL, &l), SHOAL_ERR_INPUT, "no row is there");
-  assert_fails(csv("\n\n", NULL, &l), SHOAL_ERR_INPUT, "no row is there");
+  assert_fails(csv("a,b\n", NULL, &l), SHOAL_ERR_INPUT, "no rows, expected");
+  assert_fails(csv("\n\n", NULL, &l), SHOAL_ERR_INPUT, "no rows, expected");
   assert_fails(csv("123\n", NULL, &l), SHOAL_ERR_INPUT, "separated by commas, found 1");
-  assert_fails(csv("a,b\n1,2\n", "label=c", &l), SHOAL_ERR_ARGUMENT, "no column is called 'c'");
+  assert_fails(csv("a,b\n1,2\n", "label=c", &l), SHOAL_ERR_ARGUMENT, "no column is named 'c'");
   assert_fails(csv("1,2\n1,2\n", "label=c", &l), SHOAL_ERR_ARGUMENT, "holds no names");
   assert_fails(csv("1,2\n1,2\n", "label=7", &l), SHOAL_ERR_ARGUMENT, "there are 2, 0 to 1");
   assert_fails(csv("1,2\n1,2\n", "label=1,skip=1", &l), SHOAL_ERR_ARGUMENT, "to be skipped");
@@ -405,7 +405,7 @@ static void folder_errors(void **state) {
   char dir[FILES_PATH], path[FILES_PATH * 2];
   loaded l;
   files_make_folder(dir);
-  assert_fails(load(dir, "image-folder", &(format_options){0}, &l), SHOAL_ERR_INPUT, "no images are there");
+  assert_fails(load(dir, "image-folder", &(format_options){0}, &l), SHOAL_ERR_INPUT, "no images found");
   snprintf(path, sizeof path, "%s/cats", dir);
   mkdir(path, 0700);
   snprintf(path, sizeof path, "%s/cats/a.jpg", dir);

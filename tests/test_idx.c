@@ -56,7 +56,7 @@ static void named_sets(void **state) {
   shoal_dataset_destroy(d);
   assert_fails(shoal_dataset_load("mnits", "test", &d), SHOAL_ERR_ARGUMENT, "did you mean 'mnist'");
   assert_fails(shoal_dataset_load("qqqqqqqqqqqq", "test", &d), SHOAL_ERR_ARGUMENT, "fashion-mnist");
-  assert_fails(shoal_dataset_load("mnist", "dev", &d), SHOAL_ERR_ARGUMENT, "'train' and 'test'");
+  assert_fails(shoal_dataset_load("mnist", "dev", &d), SHOAL_ERR_ARGUMENT, "'train' or 'test'");
   assert_fails(shoal_dataset_load("no/such/folder", "test", &d), SHOAL_ERR_INPUT, "no/such/folder");
   assert_fails(shoal_dataset_load(path, "test", &d), SHOAL_ERR_INPUT, "train-images-idx3-ubyte");
   assert_string_equal(shoal_dataset_names()[0], "mnist");

@@ -203,7 +203,7 @@ static void test_bad_labels(void **state) {
   shoal_shape two = SHOAL_SHAPE(2), matrix = SHOAL_SHAPE(2, 4);
   shoal_tensor in[] = {view(SHOAL_F32, matrix, logits), view(SHOAL_I32, two, labels), view(SHOAL_F32, two, dloss)};
   shoal_tensor out = view(SHOAL_F32, two, loss), gradient = view(SHOAL_F32, matrix, dx);
-  const char *message = "label 4 in row 1: there are 4 classes";
+  const char *message = "label 4 in row 1 is out of range: there are 4 classes";
   expect_error(run("sparse_softmax_cross_entropy", "", in, 2, &out, 1), SHOAL_ERR_INPUT, message);
   expect_error(run("sparse_softmax_cross_entropy_grad", "", in, 3, &gradient, 1), SHOAL_ERR_INPUT, message);
   expect_error(run("in_top_k", "", in, 2, &out, 1), SHOAL_ERR_INPUT, message);
@@ -219,7 +219,7 @@ static void test_bad_indices(void **state) {
   shoal_shape two = SHOAL_SHAPE(2), three = SHOAL_SHAPE(3), rows = SHOAL_SHAPE(3, 2), pair = SHOAL_SHAPE(2, 2);
   shoal_tensor in[] = {view(SHOAL_F32, rows, params), view(SHOAL_I64, two, index)};
   shoal_tensor out = view(SHOAL_F32, pair, picked);
-  const char *message = "index 3 at place 1: there are 3 rows";
+  const char *message = "index 3 at position 1 is out of range: there are 3 rows";
   expect_error(run("gather", "", in, 2, &out, 1), SHOAL_ERR_INPUT, message);
   shoal_tensor add[] = {view(SHOAL_I64, two, index), view(SHOAL_F32, pair, values)};
   shoal_tensor sum = view(SHOAL_F32, rows, sums);
@@ -233,7 +233,7 @@ static void test_bad_indices(void **state) {
   expect_error(run("sparse_matmul", "", sparse, 4, &product, 1), SHOAL_ERR_INPUT, "offsets must ascend");
   sparse[0].data = fine;
   index[0] = -1;
-  expect_error(run("sparse_matmul", "", sparse, 4, &product, 1), SHOAL_ERR_INPUT, "index -1 at place 0");
+  expect_error(run("sparse_matmul", "", sparse, 4, &product, 1), SHOAL_ERR_INPUT, "index -1 at position 0");
 }
 
 /* Large logits neither overflow nor lose the loss. */

@@ -94,7 +94,7 @@ static void writer_refuses(void **state) {
   assert_fails(safetensors_write(fd, path, s.items, TENSORS, NULL), SHOAL_ERR_ARGUMENT, "picked rows");
   s.items[3].tensor.rows = NULL;
   json_t *metadata = json_pack("{s:i}", "step", 12);
-  assert_fails(safetensors_write(fd, path, s.items, TENSORS, metadata), SHOAL_ERR_ARGUMENT, "'step' is to be a string");
+  assert_fails(safetensors_write(fd, path, s.items, TENSORS, metadata), SHOAL_ERR_ARGUMENT, "'step' must be a string");
   json_decref(metadata);
   close(fd);
   fd = open("/dev/full", O_WRONLY);
@@ -166,11 +166,11 @@ static void odd_headers(void **state) {
       {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1],\"more\":1}}", 1, "unknown field 'more'"},
       {"{\"a\":{\"shape\":[1],\"data_offsets\":[0,1]}}", 1, "\"dtype\""},
       {"{\"a\":7}", 0, "expected an object"},
-      {"{\"__metadata__\":{\"a\":1}}", 0, "'a' is to be a string"},
+      {"{\"__metadata__\":{\"a\":1}}", 0, "'a' must be a string"},
       {"{\"__metadata__\":[]}", 0, "object of strings"},
       {"[]", 0, "opens with '{'"},
       {"", 0, "opens with '{'"},
-      {"{\"a\"", 0, "no valid JSON"},
+      {"{\"a\"", 0, "not valid JSON"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     uint8_t bytes[512] = {0};

@@ -309,7 +309,7 @@ static void bad_rows_are_refused(void **state) {
   d->indices[8] = FEATURES;
   refused(session_run_steps(m->session, feeds, n, fetches, 3, 2, means), SHOAL_ERR_INPUT, "there are 60 rows");
   d->indices[8] = -1;
-  refused(session_run_steps(m->session, feeds, n, fetches, 3, 2, means), SHOAL_ERR_INPUT, "index -1 at place 8");
+  refused(session_run_steps(m->session, feeds, n, fetches, 3, 2, means), SHOAL_ERR_INPUT, "index -1 at position 8");
   d->indices[8] = good;
   int64_t offset = d->offsets[3];
   d->offsets[3] = d->offsets[4] + 1;

@@ -235,8 +235,8 @@ static void bad_rows(void **state) {
                {{1, 3, 2}, {1, 1, 1}, 3, 3, 1, "expected ascending indices without duplicates, found 2 after 3"},
                {{1, 3, 3}, {1, 1, 1}, 3, 3, 1, "found 3 after 3"},
                {{1, 2, 3}, {1, 1, 1}, 3, 2, 1, "found 2 in 'value' and 3 in 'index'"},
-               {{1, 2, 3}, {1, NAN, 1}, 3, 3, 1, "no finite number"},
-               {{1, 2, 3}, {1, 1, -INFINITY}, 3, 3, 1, "no finite number"},
+               {{1, 2, 3}, {1, NAN, 1}, 3, 3, 1, "not a finite number"},
+               {{1, 2, 3}, {1, 1, -INFINITY}, 3, 3, 1, "not a finite number"},
                {{1, 2, 3}, {1, 1, 1}, 3, 3, 2, "expected a label of 0 or 1, or -1 or 1, found 2"},
                {{1, 2, 3}, {1, 1, 1}, 3, 3, -2, "found -2"}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -252,7 +252,7 @@ static void wrong_words(void **state) {
                {"resize=28", "found '28'"},          {"resize=0x3", "found '0x3'"},
                {"resize=3x3x3", "found '3x3x3'"},    {"crop=99999x3", "at most 16384"},
                {"rezise=2x2", "did you mean 'resize'"}, {"flip=1", "takes no value"},
-               {"", "is not known"},                 {"flip,,gray", "is not known"},
+               {"", "unknown step"},                 {"flip,,gray", "unknown step"},
                {"standardise,flip", "must be the last"}, {"crop=9x9", "larger than the images"},
                {"flip,flip,flip,flip,flip,flip,flip,flip,flip,flip,flip,flip,flip,flip,flip,flip,flip", "at most 16"}};
   rows_schema dense = {.kind = ROWS_DENSE, .dtype = SHOAL_U8, .shape = SHOAL_SHAPE(4, 6, 3), .scale = 1};

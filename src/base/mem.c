@@ -15,7 +15,7 @@ shoal_status mem_aligned(size_t bytes, void **out) {
   size_t rounded = mem_round_up(bytes ? bytes : 1, MEM_ALIGN);
   void *block = aligned_alloc(align, mem_round_up(rounded, align));
   if (!block)
-    return status_make(SHOAL_ERR_SYSTEM, "out of memory: %zu bytes (%.1f MB) are not to be had", bytes,
+    return status_make(SHOAL_ERR_SYSTEM, "out of memory: %zu bytes (%.1f MB) cannot be allocated", bytes,
                        (double)bytes / 1e6);
   if (align == HUGE_PAGE) madvise(block, rounded, MADV_HUGEPAGE); /* only advice: failing does no harm */
   memset(block, 0, rounded);

@@ -98,7 +98,7 @@ static shoal_status read_rows(file_reader *base, int64_t most, rows_block *into,
     if (label >= CLASSES) {
       base->can_go_on = true;
       return format_bad_row(base, r->next - 1, offset, "label %d is outside of the %d classes, 0 to %d: the file is "
-                            "corrupted or no CIFAR-10 file", label, CLASSES, CLASSES - 1);
+                            "corrupted or not a CIFAR-10 file", label, CLASSES, CLASSES - 1);
     }
   }
   return NULL;

@@ -152,7 +152,7 @@ shoal_status class_names_from_json(const json_t *array, const char *const **out)
   shoal_status status = NULL;
   for (size_t i = 0; i < n && !status; i++)
     if (!(names[i] = json_string_value(json_array_get(array, i))))
-      status = status_make(SHOAL_ERR_INPUT, "class names: name %zu is no text", i);
+      status = status_make(SHOAL_ERR_INPUT, "class names: name %zu is not a string", i);
   if (!status) status = pack(names, (int)n, out);
   free(names);
   return status;

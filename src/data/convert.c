@@ -349,8 +349,8 @@ shoal_status convert_find(const char *name, const char *path, const row_writer_k
     text_add(&known, "%s%s (%s)", i ? ", " : "", kinds[i].name, kinds[i].endings);
   }
   shoal_status status =
-      name ? status_make(SHOAL_ERR_ARGUMENT, "'%s' cannot be written; it is one of %s", name, known.data)
-           : status_make(SHOAL_ERR_ARGUMENT, "%s: the ending does not say what to write; it is one of %s, or give --to",
+      name ? status_make(SHOAL_ERR_ARGUMENT, "format '%s' cannot be written; expected one of %s", name, known.data)
+           : status_make(SHOAL_ERR_ARGUMENT, "%s: unknown file extension; expected one of %s, or --to FORMAT",
                          path, known.data ? known.data : "");
   text_fini(&known);
   return status;

@@ -64,7 +64,7 @@ static const char *const keys[] = {"label",     "target",     "skip", "missing",
 static shoal_status one(csv_columns *c, char *key, char *value) {
   if (!value || !*value)
     return status_make(SHOAL_ERR_ARGUMENT, "columns: expected label=, target=, skip=, missing=, header=, classes=, "
-                                           "separator=, categories=, hash= or numbers= with something behind it, found "
+                                           "separator=, categories=, hash= or numbers= with a value, found "
                                            "'%s'", key);
   if (!strcmp(key, "label") || !strcmp(key, "target")) {
     if (c->label) return status_make(SHOAL_ERR_ARGUMENT, "columns: label= or target= is given twice: keep one");
@@ -90,7 +90,7 @@ static shoal_status one(csv_columns *c, char *key, char *value) {
     return NULL;
   }
   const char *nearest = text_nearest(key, keys, COUNT_OF(keys));
-  return status_make(SHOAL_ERR_ARGUMENT, "columns: '%s=' is not known; there are label, target, skip, missing, header, "
+  return status_make(SHOAL_ERR_ARGUMENT, "columns: unknown key '%s='; known are label, target, skip, missing, header, "
                                          "classes, separator, categories, hash and numbers%s%s%s", key, nearest ? "; did you mean '" : "",
                      nearest ? nearest : "", nearest ? "'?" : "");
 }
@@ -139,7 +139,7 @@ static shoal_status find(const char *column, char *const *names, size_t n, size_
     return status_make(SHOAL_ERR_ARGUMENT, "column '%s' is asked for, but the first line holds no names: give its "
                                            "number, from 0, or header=yes", column);
   const char *nearest = text_nearest(column, (const char *const *)names, n);
-  return status_make(SHOAL_ERR_ARGUMENT, "no column is called '%s'%s%s%s: see the first line of the file", column,
+  return status_make(SHOAL_ERR_ARGUMENT, "no column is named '%s'%s%s%s: see the first line of the file", column,
                      nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "");
 }
 

@@ -7,7 +7,7 @@
 #include <string.h>
 
 shoal_status csv_no_rows(const csv_file *f) {
-  return status_make(SHOAL_ERR_INPUT, "%s: byte %llu: no row is there, expected lines of fields separated by %s",
+  return status_make(SHOAL_ERR_INPUT, "%s: byte %llu: no rows, expected lines of fields separated by %s",
                      f->path, (unsigned long long)stream_offset(f->in.in), csv_separator_name(f->in.separator));
 }
 
@@ -38,10 +38,12 @@ static shoal_status read_header(csv_file *f, const csv_fit *fit, csv_labels labe
   unsigned long long offset = stream_offset(f->in.in);
   if (!n) return csv_no_rows(f);
   if (problem)
-    return status_make(SHOAL_ERR_INPUT, "%s: record 0 at byte %llu: %s: is this a text file?", f->path, offset, problem);
+    return status_make(SHOAL_ERR_INPUT, "%s: record 0 at byte %llu: %s: is this a text file?", f->path, offset,
+                       problem);
   f->count = csv_count_fields(f->in.separator, at, n);
   if (f->count < (labels.optional ? 1 : 2) || f->count > CSV_COLUMNS_MAX)
-    return status_make(SHOAL_ERR_INPUT, "%s: record 0 at byte %llu: expected 2 to %d fields separated by %s, found %zu: "
+    return status_make(SHOAL_ERR_INPUT, "%s: record 0 at byte %llu: expected 2 to %d fields separated by %s, "
+                       "found %zu: "
                                         "name what separates them with --columns separator=", f->path, offset,
                        CSV_COLUMNS_MAX, csv_separator_name(f->in.separator), f->count);
   f->roles = calloc(f->count, sizeof *f->roles);
@@ -118,8 +120,8 @@ static shoal_status map_columns(csv_file *f, const csv_fit *fit, csv_labels labe
   for (size_t i = 0; i < f->count; i++) {
     char where[CSV_COLUMN_TEXT];
     if (f->learned[i] == fit->count)
-      return status_make(SHOAL_ERR_INPUT, "%s: %s is none of the %zu columns of the training rows: take it out", f->path,
-                         csv_file_column(f, i, where), fit->count);
+      return status_make(SHOAL_ERR_INPUT, "%s: %s is none of the %zu columns of the training rows: take it out",
+                         f->path, csv_file_column(f, i, where), fit->count);
   }
   return NULL;
 }

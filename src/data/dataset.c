@@ -63,7 +63,7 @@ static shoal_status load_path(const char *path, const char *split, int classes, 
   text formats = {0};
   for (size_t i = 0; i < COUNT_OF(readers); i++)
     text_add(&formats, "%s%s (%s)", i ? "; " : "", readers[i]->layout, readers[i]->name);
-  shoal_status status = status_make(SHOAL_ERR_INPUT, "%s: no data in a format known is there; expected %s", path,
+  shoal_status status = status_make(SHOAL_ERR_INPUT, "%s: no data in a known format found; expected %s", path,
                                     formats.failed ? "IDX files" : formats.data);
   text_fini(&formats);
   return status;
@@ -177,7 +177,7 @@ static shoal_status load_any(const char *name_or_path, const char *split, shoal_
 
 shoal_status shoal_dataset_load(const char *name_or_path, const char *split, shoal_dataset **out) {
   if (strcmp(split, "train") && strcmp(split, "test"))
-    return status_make(SHOAL_ERR_ARGUMENT, "no split '%s': there are 'train' and 'test'", split);
+    return status_make(SHOAL_ERR_ARGUMENT, "unknown split '%s': expected 'train' or 'test'", split);
   shoal_dataset *data = calloc(1, sizeof *data);
   if (!data) return status_no_memory();
   shoal_status status = load_any(name_or_path, split, data);

@@ -330,7 +330,7 @@ shoal_status example_describe(const uint8_t *record, size_t n, text *out) {
     first = false;
   }
   if (step == EXAMPLE_BAD)
-    return status_make(SHOAL_ERR_INPUT, "no tf.train.Example: %s at byte %zu of the record", c.problem,
+    return status_make(SHOAL_ERR_INPUT, "not a tf.train.Example: %s at byte %zu of the record", c.problem,
                        example_offset(&c));
   return out->failed ? status_no_memory() : NULL;
 }

@@ -111,7 +111,7 @@ static void tell(const file_reader *base, file_position *out) {
 static shoal_status seek(file_reader *base, const file_position *to) {
   fake_reader *r = (fake_reader *)base;
   if (to->record < 0 || to->record > r->rows)
-    return status_make(SHOAL_ERR_INPUT, "%s: row %lld is to be read, but there are %lld", base->path,
+    return status_make(SHOAL_ERR_INPUT, "%s: row %lld was asked for, but there are %lld", base->path,
                        (long long)to->record, (long long)r->rows);
   r->next = to->record;
   return NULL;

@@ -29,7 +29,7 @@ static shoal_status read_first(const format *f, file_reader *reader, shoal_datas
   rows_init(&row, &schema);
   shoal_status status = f->read(reader, 1, &row, &got);
   if (!status) status = f->skip(reader, INT32_MAX - 1, &more);
-  if (!status && !got) status = status_make(SHOAL_ERR_INPUT, "%s: no rows are there", reader->path);
+  if (!status && !got) status = status_make(SHOAL_ERR_INPUT, "%s: no rows found", reader->path);
   if (!status) status = take_row(&row, got + more, d);
   rows_fini(&row);
   return status;

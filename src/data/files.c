@@ -74,7 +74,7 @@ static shoal_status add_folder(const char *path, files_list *out) {
   closedir(folder);
   TRY(status);
   if (out->count == first)
-    return status_make(SHOAL_ERR_INPUT, "%s: no files are in this folder: give the folder, the files or a glob of the "
+    return status_make(SHOAL_ERR_INPUT, "%s: no data files in this folder: give the folder, the files or a glob of the "
                                         "data", path);
   qsort(out->paths + first, out->count - first, sizeof *out->paths, by_name);
   return NULL;
@@ -134,7 +134,7 @@ static shoal_status check_twice(const files_list *list) {
   shoal_status status = NULL;
   for (size_t i = 1; i < list->count && !status; i++)
     if (!strcmp(sorted[i - 1], sorted[i]))
-      status = status_make(SHOAL_ERR_INPUT, "%s: named twice, so its rows would count twice: name it once", sorted[i]);
+      status = status_make(SHOAL_ERR_INPUT, "%s: listed twice, so its rows would count twice: list it once", sorted[i]);
   free(sorted);
   return status;
 }
@@ -152,7 +152,7 @@ static shoal_status add_items(const char *words, const format *f, files_list *ou
 
 shoal_status files_find(const char *words, const format *f, files_list *out) {
   files_list list = {0};
-  if (!words || !*words) return status_make(SHOAL_ERR_ARGUMENT, "no files are named: give a file, a folder or a glob");
+  if (!words || !*words) return status_make(SHOAL_ERR_ARGUMENT, "no files given: name a file, a folder or a glob");
   shoal_status status = add_items(words, f, &list);
   if (status)
     files_fini(&list);

@@ -100,7 +100,7 @@ shoal_status format_detect(const char *path, const format **out) {
       *out = formats[i];
       return NULL;
     }
-  return unknown(path, folder ? "no data in a format known is in this folder" : "its content is of no format known");
+  return unknown(path, folder ? "no data in a known format in this folder" : "its content is of no known format");
 }
 
 shoal_status format_bad_row(const file_reader *r, int64_t record, uint64_t offset, const char *message, ...) {

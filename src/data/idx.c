@@ -153,7 +153,7 @@ static shoal_status read_header(source *s, idx_header *out) {
     return fail_at(s, 2, "expected an IDX type (08 u8, 09 i8, 0b i16, 0c i32, 0d f32, 0e f64), found %02x: the file is "
                          "no IDX file or is corrupted", magic[2]);
   if (magic[3] < 1 || magic[3] > SHOAL_MAX_RANK)
-    return fail_at(s, 3, "expected 1 to %d dimensions, found %d: the file is no IDX file or is corrupted",
+    return fail_at(s, 3, "expected 1 to %d dimensions, found %d: the file is not an IDX file or is corrupted",
                    SHOAL_MAX_RANK, magic[3]);
   h.shape.rank = magic[3];
   size_t dims_bytes = (size_t)h.shape.rank * 4;
@@ -271,7 +271,7 @@ shoal_status idx_read(const char *path, shoal_tensor *out) {
   if (fstat(s.fd, &info)) {
     status = status_errno(errno, "%s: cannot find its size", path);
   } else if (!S_ISREG(info.st_mode)) {
-    status = status_make(SHOAL_ERR_INPUT, "%s: is no regular file: give the path of an IDX file", path);
+    status = status_make(SHOAL_ERR_INPUT, "%s: is not a regular file: give the path of an IDX file", path);
   } else {
     s.size = (uint64_t)info.st_size;
     status = read_source(&s, out);

@@ -40,7 +40,7 @@ static bool detect(const char *path) {
 static shoal_status read_part(const char *folder, const char *file, shoal_tensor *out) {
   char *path = find(folder, file);
   if (!path)
-    return status_make(SHOAL_ERR_INPUT, "%s: neither %s nor %s.gz is there: put the missing file beside the others",
+    return status_make(SHOAL_ERR_INPUT, "%s: neither %s nor %s.gz exists: put the missing file beside the others",
                        folder, file, file);
   shoal_status status = idx_read(path, out);
   free(path);
@@ -101,7 +101,7 @@ static shoal_status load(const char *path, const char *split, int classes, shoal
   const struct split *s = NULL;
   for (size_t i = 0; i < COUNT_OF(splits); i++)
     if (!strcmp(splits[i].name, split)) s = &splits[i];
-  if (!s) return status_make(SHOAL_ERR_ARGUMENT, "no split '%s': there are 'train' and 'test'", split);
+  if (!s) return status_make(SHOAL_ERR_ARGUMENT, "unknown split '%s': expected 'train' or 'test'", split);
   shoal_dataset d = {.scale = 1};
   shoal_status status;
   int64_t found = 0;

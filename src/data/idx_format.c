@@ -184,7 +184,7 @@ static void tell(const file_reader *base, file_position *out) {
 static shoal_status seek(file_reader *base, const file_position *to) {
   idx_reader *r = (idx_reader *)base;
   if (to->record < 0 || to->record > r->rows)
-    return status_make(SHOAL_ERR_INPUT, "%s: row %lld is to be read, but the file has %lld: it is not the file it was",
+    return status_make(SHOAL_ERR_INPUT, "%s: row %lld was asked for, but the file has %lld rows: it has changed",
                        base->path, (long long)to->record, (long long)r->rows);
   r->next = to->record;
   return NULL;

@@ -112,7 +112,7 @@ shoal_status image_read_gray(const char *path, int height, int width, shoal_tens
   shoal_status status;
   struct stat info;
   if (fstat(fileno(file), &info) || !S_ISREG(info.st_mode)) {
-    status = status_make(SHOAL_ERR_INPUT, "%s: is no regular file: give the path of a picture", path);
+    status = status_make(SHOAL_ERR_INPUT, "%s: is not a regular file: give the path of a picture", path);
     goto done;
   }
   TRY_GOTO(status, shoal_tensor_create(SHOAL_U8, SHOAL_SHAPE(1, height, width, 1), &t), done);

@@ -118,7 +118,7 @@ shoal_status image_check_size(uint64_t height, uint64_t width, size_t n, int rat
     return status_make(SHOAL_ERR_INPUT, "the picture is %llu x %llu, at most %d pixels are read: make it smaller",
                        (unsigned long long)height, (unsigned long long)width, IMAGE_PIXELS_MAX);
   if (height * width / (uint64_t)ratio > n)
-    return status_make(SHOAL_ERR_INPUT, "the picture is said to be %llu x %llu, more than %zu bytes can hold: it is "
+    return status_make(SHOAL_ERR_INPUT, "the picture claims to be %llu x %llu, more than %zu bytes can hold: it is "
                                         "corrupted or cut short, fetch it again", (unsigned long long)height,
                        (unsigned long long)width, n);
   return NULL;

@@ -143,7 +143,7 @@ static shoal_status scan(folder_reader *r) {
   for (int i = 0; i < n && !status; i++) status = scan_class(r, entries[i]->d_name);
   free_entries(entries, n);
   if (!status && !r->count)
-    status = status_make(SHOAL_ERR_INPUT, "%s: no images are there; expected a folder for each class with JPEG or PNG "
+    status = status_make(SHOAL_ERR_INPUT, "%s: no images found; expected a folder for each class with JPEG or PNG "
                                           "files in it", r->base.path);
   return status;
 }
@@ -184,7 +184,7 @@ static shoal_status fill(int fd, uint8_t *out, size_t n, size_t *got) {
 /* The content of an open file as the next row of `into`; not counted yet. */
 static shoal_status append(int fd, rows_block *into) {
   struct stat info;
-  if (fstat(fd, &info) || !S_ISREG(info.st_mode)) return status_make(SHOAL_ERR_INPUT, "is no regular file");
+  if (fstat(fd, &info) || !S_ISREG(info.st_mode)) return status_make(SHOAL_ERR_INPUT, "is not a regular file");
   if (info.st_size > BYTES_MAX)
     return status_make(SHOAL_ERR_INPUT, "has %lld bytes, at most %d are read", (long long)info.st_size, BYTES_MAX);
   TRY(rows_reserve(into, 1, info.st_size));
@@ -238,7 +238,7 @@ static void tell(const file_reader *base, file_position *out) {
 static shoal_status seek(file_reader *base, const file_position *to) {
   folder_reader *r = (folder_reader *)base;
   if (to->record < 0 || to->record > (int64_t)r->count)
-    return status_make(SHOAL_ERR_INPUT, "%s: image %lld is to be read, but there are %zu: the folder has changed",
+    return status_make(SHOAL_ERR_INPUT, "%s: image %lld was asked for, but there are %zu: the folder has changed",
                        base->path, (long long)to->record, r->count);
   r->next = to->record;
   return NULL;

@@ -83,7 +83,7 @@ static shoal_status to_class(line_file *f, const uint8_t *line, const uint8_t *a
   if (label == -1 && (classes == 2 || !classes)) label = 0;
   if (label < 0 || (classes && label >= classes))
     return classes == 2
-               ? bad(f, line, at, "expected a label of 0 or 1, or -1 or 1, found %g: two classes are told apart here",
+               ? bad(f, line, at, "expected a label of 0 or 1, or -1 or 1, found %g: there are two classes",
                      (double)number)
                : bad(f, line, at, "expected a label from 0 to %d, found %g", classes ? classes - 1 : INT32_MAX,
                      (double)number);

@@ -15,7 +15,7 @@ shoal_status lines_next(line_reader *r, const uint8_t **line, size_t *n) {
     if (have > seen) end = memchr(at + seen, '\n', have - seen);
     if (end || have < need) break;
     if (have > BYTES_MAX)
-      return status_make(SHOAL_ERR_INPUT, "the line at byte %llu is longer than %zu bytes: this is no text",
+      return status_make(SHOAL_ERR_INPUT, "the line at byte %llu is longer than %zu bytes: this is not text",
                          (unsigned long long)r->next, BYTES_MAX);
     seen = have;
   }

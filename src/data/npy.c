@@ -170,7 +170,7 @@ shoal_status npy_read_header(stream *s, const char *name, npy_header *out) {
   size_t start = version == 1 ? 10 : 12, length = (size_t)at[8] | (size_t)at[9] << 8;
   if (version > 1) length |= (size_t)at[10] << 16 | (size_t)at[11] << 24;
   if (length > HEADER_MAX)
-    return status_make(SHOAL_ERR_INPUT, "%s: byte 8: a header of %zu bytes is promised, at most %d are read: the file "
+    return status_make(SHOAL_ERR_INPUT, "%s: byte 8: its header claims %zu bytes, at most %d are read: the file "
                                         "is corrupted", name, length, HEADER_MAX);
   TRY(stream_fill(s, start + length, &at, &have));
   if (have < start + length) return cut_short(name, have);

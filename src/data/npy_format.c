@@ -214,7 +214,7 @@ static shoal_status read_label(npy_reader *r, int32_t *label, float *target) {
   *label = 0;
   if (r->schema.real_labels) {
     if (isfinite(*target)) return NULL;
-    return status_make(SHOAL_ERR_INPUT, "the label is no finite number");
+    return status_make(SHOAL_ERR_INPUT, "the label is not a finite number");
   }
   double limit = r->schema.classes ? r->schema.classes : (double)(1 << 30);
   if (value < 0 || value >= limit)
@@ -301,7 +301,7 @@ static shoal_status read_rows(file_reader *base, int64_t most, rows_block *into,
 static shoal_status go_to(npy_reader *r, int64_t row) {
   int64_t rows = r->row_header.shape.dim[0];
   if (row < 0 || row > rows)
-    return status_make(SHOAL_ERR_INPUT, "%s: row %lld is to be read, but the file has %lld: it is not the file it was",
+    return status_make(SHOAL_ERR_INPUT, "%s: row %lld was asked for, but the file has %lld rows: it has changed",
                        r->base.path, (long long)row, (long long)rows);
   if (!r->columns) TRY(stream_seek(r->rows, row_offset(r, row)));
   if (r->labels) TRY(stream_seek(r->labels, r->label_header.data_offset + (uint64_t)row * r->label_header.row_bytes));

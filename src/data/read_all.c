@@ -64,7 +64,7 @@ static shoal_status read_rows(shoal_pipeline *p, const char *files, int64_t limi
   collected c = {.limit = limit ? limit : INT64_MAX, .row = rows_dense_bytes(&s), .largest = -1};
   *fits = true;
   shoal_status status = collect(p, &c, fits);
-  if (!status && *fits && !c.rows) status = status_make(SHOAL_ERR_INPUT, "%s: no rows are there", files);
+  if (!status && *fits && !c.rows) status = status_make(SHOAL_ERR_INPUT, "%s: no rows found", files);
   const char *const *names = NULL;
   const char *learned = shoal_pipeline_preprocessing(p);
   char *copy = NULL;

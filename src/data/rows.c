@@ -93,8 +93,8 @@ static shoal_status reserve_entries(rows_block *b, size_t entries) {
 
 shoal_status rows_reserve(rows_block *b, int64_t rows, int64_t entries) {
   if (rows < 0 || entries < 0)
-    return status_make(SHOAL_ERR_INTERNAL, "room for %lld rows and %lld entries is asked for", (long long)rows,
-                       (long long)entries);
+    return status_make(SHOAL_ERR_INTERNAL, "%lld rows and %lld entries are more than memory can address",
+                       (long long)rows, (long long)entries);
   TRY(reserve_rows(b, (size_t)rows));
   /* Offsets are there even before the first row, for offsets[0]. */
   if (b->schema.kind != ROWS_DENSE && !b->offsets) TRY(reserve_rows(b, 1));

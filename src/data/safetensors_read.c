@@ -74,24 +74,24 @@ static shoal_status load_header(safetensors *f) {
   uint64_t length = 0;
   for (int i = 7; i >= 0; i--) length = length << 8 | length_bytes[i];
   if (length > SAFETENSORS_MAX_HEADER)
-    return fail_at(f, 0, "the header's length is given as %llu, at most %d is allowed: this is no safetensors file",
+    return fail_at(f, 0, "the header's length is given as %llu, at most %d is allowed: this is not a safetensors file",
                    (unsigned long long)length, SAFETENSORS_MAX_HEADER);
   if (length > f->size - 8)
-    return fail_at(f, f->size, "the file ends here, but its header alone is to have %llu bytes: it is cut short or no "
+    return fail_at(f, f->size, "the file ends here, but its header alone should have %llu bytes: it is cut short or no "
                                "safetensors file", (unsigned long long)length);
   char *json = malloc(length ? length : 1);
   if (!json) return status_no_memory();
   shoal_status status;
   TRY_GOTO(status, read_at(f, 8, json, length), done);
   if (!length || json[0] != '{') {
-    status = fail_at(f, 8, "expected the header, which opens with '{': this is no safetensors file");
+    status = fail_at(f, 8, "expected the header, which opens with '{': this is not a safetensors file");
     goto done;
   }
   json_error_t error;
   f->header = json_loadb(json, length, JSON_REJECT_DUPLICATES, &error);
   if (!f->header) {
     uint64_t where = 8 + (uint64_t)(error.position > 0 ? error.position : 0);
-    status = fail_at(f, where, "the header is no valid JSON (%s): the file is corrupted", error.text);
+    status = fail_at(f, where, "the header is not valid JSON (%s): the file is corrupted", error.text);
     goto done;
   }
   f->data = 8 + length;
@@ -101,12 +101,12 @@ done:
 }
 
 static shoal_status check_metadata(const safetensors *f, const json_t *map) {
-  if (!json_is_object(map)) return fail_at(f, 8, "__metadata__ is to be an object of strings: the file is corrupted");
+  if (!json_is_object(map)) return fail_at(f, 8, "__metadata__ must be an object of strings: the file is corrupted");
   const char *key;
   json_t *value;
   json_object_foreach((json_t *)map, key, value) {
     if (!json_is_string(value))
-      return fail_at(f, 8, "__metadata__ '%.80s' is to be a string: the file is corrupted", key);
+      return fail_at(f, 8, "__metadata__ '%.80s' must be a string: the file is corrupted", key);
   }
   return NULL;
 }
@@ -128,7 +128,7 @@ static shoal_status parse_shape(const safetensors *f, const char *name, const js
   }
   char shape[SHOAL_SHAPE_TEXT];
   if (bad || all_bits > INT64_MAX)
-    return fail_at(f, 8, "tensor '%.80s': its shape is to be a list of sizes that memory can hold", name);
+    return fail_at(f, 8, "tensor '%.80s': its shape must be a list of sizes that memory can hold", name);
   if (e->bytes != all_bits / 8)
     return fail_at(f, e->offset, "tensor '%.80s': %s %s takes %llu bytes, but data_offsets give it %llu", name, e->type,
                    shoal_shape_text(&e->shape, shape), (unsigned long long)(all_bits / 8),
@@ -166,7 +166,8 @@ static shoal_status parse_entry(const safetensors *f, const char *name, const js
   int64_t begin = json_integer_value(first), end = json_integer_value(last);
   uint64_t data = f->size - f->data;
   if (begin < 0 || end < begin || (uint64_t)end > data)
-    return fail_at(f, f->size, "tensor '%.80s' is to lie at %lld to %lld of the data, which has %llu bytes: the file "
+    return fail_at(f, f->size, "tensor '%.80s' is said to be at %lld to %lld of the data, which has %llu bytes: "
+                   "the file "
                                "is cut short or corrupted", name, (long long)begin, (long long)end,
                    (unsigned long long)data);
   e->offset = f->data + (uint64_t)begin;
@@ -242,7 +243,7 @@ shoal_status safetensors_open(const char *path, safetensors **out) {
   } else if (fstat(f->fd, &info)) {
     status = status_errno(errno, "%s: cannot find its size", path);
   } else if (!S_ISREG(info.st_mode)) {
-    status = status_make(SHOAL_ERR_INPUT, "%s: is no regular file: give the path of a safetensors file", path);
+    status = status_make(SHOAL_ERR_INPUT, "%s: is not a regular file: give the path of a safetensors file", path);
   } else {
     f->size = (uint64_t)info.st_size;
     status = parse(f);

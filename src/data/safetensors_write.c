@@ -68,10 +68,10 @@ static shoal_status check_items(const safetensors_item *items, int n, const json
   if (!metadata) return NULL;
   const char *key;
   json_t *value;
-  if (!json_is_object(metadata)) return status_make(SHOAL_ERR_ARGUMENT, "metadata is to be an object of strings");
+  if (!json_is_object(metadata)) return status_make(SHOAL_ERR_ARGUMENT, "metadata must be an object of strings");
   json_object_foreach((json_t *)metadata, key, value) {
     if (!json_is_string(value))
-      return status_make(SHOAL_ERR_ARGUMENT, "metadata '%s' is to be a string: the format allows nothing else", key);
+      return status_make(SHOAL_ERR_ARGUMENT, "metadata '%s' must be a string: the format allows nothing else", key);
   }
   return NULL;
 }
@@ -98,7 +98,7 @@ static shoal_status add_row(json_t *header, const safetensors_item *item, uint64
                           "data_offsets", (json_int_t)*offset, (json_int_t)end);
   if (!row) return status_no_memory();
   if (json_object_set_new(header, item->name, row))
-    return status_make(SHOAL_ERR_ARGUMENT, "a tensor's name is no valid UTF-8, or memory is short");
+    return status_make(SHOAL_ERR_ARGUMENT, "a tensor's name is not valid UTF-8, or memory is short");
   *offset = end;
   return NULL;
 }

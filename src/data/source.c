@@ -96,7 +96,7 @@ static shoal_status too_bad(const source *s, shoal_status last) {
 static shoal_status pass_over(source *s, shoal_status status) {
   if (!s->skip_bad || shoal_status_code(status) != SHOAL_ERR_INPUT) return status;
   if (!s->reader->can_go_on)
-    return status_wrap(status, "the rows behind this one cannot be found, so it cannot be skipped");
+    return status_wrap(status, "the rows after this one cannot be found, so it cannot be skipped");
   s->position.seen++;
   s->position.bad++;
   shoal_status stop = NULL;
@@ -265,7 +265,7 @@ static shoal_status find_format(const char *name, const format **out) {
     text_add(&list, "%s%s", n ? ", " : "", names[n]);
   }
   const char *nearest = text_nearest(name, names, n);
-  shoal_status status = status_make(SHOAL_ERR_ARGUMENT, "no format '%s'%s%s%s; it is one of %s", name,
+  shoal_status status = status_make(SHOAL_ERR_ARGUMENT, "unknown format '%s'%s%s%s; known are %s", name,
                                     nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "",
                                     list.data ? list.data : "none");
   text_fini(&list);

@@ -66,7 +66,7 @@ static shoal_status read_through(source *s, moments *m) {
     if (!status) add(m, &b);
   }
   rows_fini(&b);
-  if (!status && !m->rows) status = status_make(SHOAL_ERR_INPUT, "%s: no rows are there", s->files.paths[0]);
+  if (!status && !m->rows) status = status_make(SHOAL_ERR_INPUT, "%s: no rows found", s->files.paths[0]);
   return status;
 }
 
@@ -98,8 +98,8 @@ shoal_status statistics_learn(const source_options *options, const char *step, f
   moments m;
   shoal_status status =
       numbers > FEATURE_SCALING_MAX
-          ? status_make(SHOAL_ERR_ARGUMENT, "transform: %s keeps statistics of at most %d numbers a row, these have %lld",
-                        step, FEATURE_SCALING_MAX, (long long)numbers)
+          ? status_make(SHOAL_ERR_ARGUMENT, "transform: %s keeps statistics of at most %d numbers a row, these "
+                        "have %lld", step, FEATURE_SCALING_MAX, (long long)numbers)
           : init(&m, numbers);
   if (!status) {
     status = read_through(&s, &m);

@@ -160,7 +160,7 @@ static shoal_status read_indices(tfrecord_rows *r, const example_feature *f, int
   if (n < 0) {
     if (f->kind != EXAMPLE_INTS)
       return bad(r, "expected int64s in '%s', found %s", r->index.name, example_kind_name(f->kind));
-    return bad(r, "the list '%s' is malformed: the record is no tf.train.Example or damaged", r->index.name);
+    return bad(r, "the list '%s' is malformed: the record is not a tf.train.Example or damaged", r->index.name);
   }
   TRY(mem_grow((void **)&r->scratch, &r->scratch_capacity, (size_t)n, sizeof *r->scratch));
   example_ints(f, r->scratch, (size_t)n);
@@ -237,7 +237,7 @@ static shoal_status read_sparse(tfrecord_rows *r, const uint8_t *data, size_t n,
   if (indices != values)
     return bad(r, "expected as many values as indices, found %lld in '%s' and %lld in '%s'", (long long)values,
                r->value.name, (long long)indices, r->index.name);
-  if (!all_finite(value_column, values)) return bad(r, "a value is no finite number: mend or drop the row");
+  if (!all_finite(value_column, values)) return bad(r, "a value is not a finite number: fix or drop the row");
   into->offsets[into->count + 1] = start + indices;
   return NULL;
 }
@@ -313,7 +313,7 @@ static shoal_status read_numbers(tfrecord_rows *r, const wanted *w, const exampl
     example_ints(f, r->scratch, (size_t)count);
     for (int64_t i = 0; i < count; i++) to[i] = (float)r->scratch[i];
   }
-  return all_finite(to, count) ? NULL : bad(r, "a value in '%s' is no finite number: mend or drop the row", w->name);
+  return all_finite(to, count) ? NULL : bad(r, "a value in '%s' is not a finite number: fix or drop the row", w->name);
 }
 
 /* An image, still encoded. */

@@ -106,7 +106,7 @@ static shoal_status parse_word(char *word, step *out) {
     return NULL;
   }
   const char *nearest = text_nearest(name, names, COUNT_OF(names));
-  return status_make(SHOAL_ERR_ARGUMENT, "transform: '%s' is not known; there are resize=HxW, crop=HxW, fit=HxW, gray, "
+  return status_make(SHOAL_ERR_ARGUMENT, "transform: unknown step '%s'; known are resize=HxW, crop=HxW, fit=HxW, gray, "
                                          "colour, flip, standardise, minmax and scale=X%s%s%s", name,
                      nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "");
 }
@@ -137,7 +137,7 @@ static shoal_status follow(transform *t, int64_t height, int64_t width, int64_t 
   for (int i = 0; i < t->count; i++) {
     const step *s = &t->steps[i];
     if (numbers)
-      return status_make(SHOAL_ERR_ARGUMENT, "transform: standardise must be the last step, found %s behind it",
+      return status_make(SHOAL_ERR_ARGUMENT, "transform: standardise must be the last step, found %s after it",
                          words[s->kind].name);
     switch (s->kind) {
       case STEP_CROP:
@@ -193,11 +193,13 @@ static shoal_status plan_numbers(transform *t, const feature_scaling *learned) {
   int64_t n = shoal_shape_count(&t->in.shape);
   bool scales = s->kind == STEP_SCALE, known = scales || s->kind == STEP_STANDARDISE || s->kind == STEP_MINMAX;
   if (t->count != 1 || !known)
-    return status_make(SHOAL_ERR_ARGUMENT, "transform: the rows are numbers, %s%s, which take one of standardise, minmax "
+    return status_make(SHOAL_ERR_ARGUMENT, "transform: the rows are numbers, %s%s, which take one of "
+                       "standardise, minmax "
                                            "and scale=X, not %s", shoal_dtype_name(t->in.dtype),
                        shoal_shape_text(&t->in.shape, shape), known ? "several" : words[s->kind].name);
   if (!scales && (!learned || !learned->step || strcmp(learned->step, words[s->kind].name) || learned->count != n))
-    return status_make(SHOAL_ERR_INPUT, "transform: %s of %lld numbers needs statistics of the training rows, but those "
+    return status_make(SHOAL_ERR_INPUT, "transform: %s of %lld numbers needs statistics of the training rows, "
+                       "but those "
                                         "that are kept are of %s: use the run's own data and settings",
                        words[s->kind].name, (long long)n, learned && learned->step ? learned->step : "none");
   t->gain = malloc((size_t)n * sizeof *t->gain);
@@ -229,7 +231,8 @@ static shoal_status plan(transform *t, const feature_scaling *learned) {
   }
   char shape_text[SHOAL_SHAPE_TEXT];
   if (t->in.kind != ROWS_DENSE || t->in.dtype != SHOAL_U8 || (shape->rank != 2 && shape->rank != 3))
-    return status_make(SHOAL_ERR_ARGUMENT, "transform: expected images, u8 [height,width,channels], or numbers, but the "
+    return status_make(SHOAL_ERR_ARGUMENT, "transform: expected images, u8 [height,width,channels], or numbers, "
+                       "but the "
                                            "rows are %s %s: leave the transform out",
                        t->in.kind == ROWS_SPARSE ? "sparse" : shoal_dtype_name(t->in.dtype),
                        shoal_shape_text(shape, shape_text));

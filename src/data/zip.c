@@ -161,7 +161,7 @@ shoal_status zip_open(const char *path, zip_archive *out) {
   zip_archive z = {0};
   shoal_status status = fstat(f.fd, &info) ? status_errno(errno, "%s: cannot find its size", path) : NULL;
   if (!status && !S_ISREG(info.st_mode))
-    status = status_make(SHOAL_ERR_INPUT, "%s: is no regular file: give the path of an archive", path);
+    status = status_make(SHOAL_ERR_INPUT, "%s: is not a regular file: give the path of an archive", path);
   if (!status) {
     f.size = (uint64_t)info.st_size;
     status = read_archive(&f, &z);

@@ -153,7 +153,7 @@ static shoal_status goes_on(struct control *c, int64_t round, int64_t most, uint
   TRY(sub_run(&c->parts[CONDITION], round_step(step, round)));
   *out = *(const uint8_t *)c->parts[CONDITION].results[0].data != 0;
   if (!*out || round < most) return NULL;
-  return status_make(SHOAL_ERR_ARGUMENT, "the loop has not ended after %lld rounds, which are the most it may take",
+  return status_make(SHOAL_ERR_ARGUMENT, "the loop has not ended after %lld iterations, its maximum",
                      (long long)most);
 }
 

@@ -240,7 +240,7 @@ static shoal_status choose_all(chooser *c, bool reference) {
   }
   for (size_t i = 0; i < original && !status; i++)
     if (!settled[i])
-      status = status_make(SHOAL_ERR_INTERNAL, "the plan goes round in a circle at %s", p->nodes[i].op->name);
+      status = status_make(SHOAL_ERR_INTERNAL, "the plan has a cycle at %s", p->nodes[i].op->name);
   free(settled);
   return status;
 }

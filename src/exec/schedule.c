@@ -317,7 +317,7 @@ static shoal_status run_scheduler(scheduler *s) {
   }
   for (size_t i = 0; i < p->n_nodes; i++)
     if (!p->nodes[i].dead && !s->done[i])
-      return status_make(SHOAL_ERR_INTERNAL, "'%s' could not be ordered: its updates and reads form a circle",
+      return status_make(SHOAL_ERR_INTERNAL, "'%s' could not be ordered: its updates and reads form a cycle",
                          p->nodes[i].origin ? p->nodes[i].origin->name : p->nodes[i].op->name);
   /* A node that makes the guard and updates sees to it itself. */
   bool guarded = p->guard >= 0 && !(p->values[p->guard].maker >= 0 && p->nodes[p->values[p->guard].maker].op->updates);

@@ -198,7 +198,7 @@ shoal_status shoal_session_variable(shoal_session *s, const shoal_value *variabl
   size_t id = (size_t)variable->maker->id;
   TRY(session_adopt(s));
   if (id >= s->n_variables || !s->variables[id].data)
-    return status_make(SHOAL_ERR_ARGUMENT, "'%s' is no variable", shoal_value_name(variable));
+    return status_make(SHOAL_ERR_ARGUMENT, "'%s' is not a variable", shoal_value_name(variable));
   *out = s->variables[id];
   return NULL;
 }

@@ -44,7 +44,7 @@ static shoal_status plan_cut(const shoal_feed *feeds, int n, int64_t step_rows, 
                          shoal_value_name(feeds[i].value), (long long)rows, (long long)c.rows);
     c.rows = rows;
   }
-  if (c.rows < 1 || step_rows < 1) return status_make(SHOAL_ERR_ARGUMENT, "no rows are fed to be cut into steps");
+  if (c.rows < 1 || step_rows < 1) return status_make(SHOAL_ERR_ARGUMENT, "no feed has rows to be cut into steps");
   *out = c;
   return NULL;
 }

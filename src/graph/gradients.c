@@ -82,7 +82,7 @@ static shoal_status visit(pass *p, node *n) {
   for (int i = 0; i < n->outs; i++) any |= p->grads[p->first[n->id] + i].value != NULL;
   if (!any || !p->leads[n->id] || (n->op->flags & OP_NO_GRADIENT)) return NULL;
   if (!n->op->gradient)
-    return status_make(SHOAL_ERR_ARGUMENT, "'%s' stands between y and x, but its operator %s has no gradient",
+    return status_make(SHOAL_ERR_ARGUMENT, "'%s', between y and x, has the operator %s, which has no gradient",
                        n->name, n->op->name);
   op_grad *dx = calloc((size_t)n->ins, sizeof *dx);
   if (!dx) return status_no_memory();

@@ -362,7 +362,7 @@ shoal_value *graph_op(shoal_graph *g, const char *op, shoal_value *const *in, in
   const op_row *row = op_find(op);
   if (!row) {
     const char *near = op_nearest(op);
-    graph_fail(g, status_make(SHOAL_ERR_ARGUMENT, "no operator is called '%s'%s%s", op, near ? "; did you mean " : "",
+    graph_fail(g, status_make(SHOAL_ERR_ARGUMENT, "unknown operator '%s'%s%s", op, near ? "; did you mean " : "",
                               near ? near : ""));
     return NULL;
   }

@@ -36,7 +36,7 @@ static shoal_status wrong(const char *what) { return status_make(SHOAL_ERR_INPUT
 
 static shoal_status take_text(const proto_reader *r, char **out) {
   char *words = proto_as_text(r);
-  if (!words) return wrong("a name that is no text");
+  if (!words) return wrong("a name is not valid text");
   free(*out);
   *out = words;
   return NULL;
@@ -48,7 +48,7 @@ static shoal_status read_dtype(uint64_t number, shoal_dtype *out) {
       *out = (shoal_dtype)t;
       return NULL;
     }
-  return status_make(SHOAL_ERR_INPUT, "type %llu, which Shoal does not have", (unsigned long long)number);
+  return status_make(SHOAL_ERR_INPUT, "unsupported dtype %llu", (unsigned long long)number);
 }
 
 static shoal_status add_dim(shoal_shape *shape, int64_t size) {
@@ -66,10 +66,10 @@ static shoal_status read_shape(proto_reader r, shoal_shape *out) {
     int64_t size = 0;
     while (proto_next(&dim))
       if (dim.field == DIM_SIZE) size = (int64_t)dim.number;
-    if (dim.wrong) return wrong("a dimension that is no message");
+    if (dim.wrong) return wrong("malformed dimension");
     TRY(add_dim(&shape, size));
   }
-  if (r.wrong) return wrong("a shape that is no message");
+  if (r.wrong) return wrong("malformed shape");
   *out = shape;
   return NULL;
 }
@@ -87,7 +87,7 @@ static shoal_status read_tensor(proto_reader r, shoal_tensor *out) {
       length = r.length;
     }
   }
-  if (r.wrong) return wrong("a tensor that is no message");
+  if (r.wrong) return wrong("malformed tensor");
   size_t bytes = shoal_dtype_size(dtype);
   for (int i = 0; i < shape.rank; i++)
     if (shape.dim[i] < 0 || __builtin_mul_overflow(bytes, (size_t)shape.dim[i], &bytes))
@@ -111,9 +111,9 @@ static shoal_status read_list(proto_reader r, shoal_shape *out) {
     proto_reader packed = proto_inside(&r);
     int64_t value;
     while (proto_next_packed(&packed, &value)) TRY(add_dim(&list, value));
-    if (packed.wrong) return wrong("a list that is none");
+    if (packed.wrong) return wrong("malformed list");
   }
-  if (r.wrong) return wrong("a list that is no message");
+  if (r.wrong) return wrong("malformed list");
   *out = list;
   return NULL;
 }
@@ -129,8 +129,8 @@ static shoal_status find_value(const shoal_graph *g, char *words, shoal_value **
     *colon = ':';
   }
   if (!v)
-    return status_make(SHOAL_ERR_INPUT, "input '%s' is made by no node before it; nodes must come after their inputs",
-                       words);
+    return status_make(SHOAL_ERR_INPUT, "input '%s' is not the output of an earlier node: nodes must come after "
+                       "their inputs", words);
   *out = v;
   return NULL;
 }
@@ -178,7 +178,7 @@ static shoal_status read_attr_value(proto_reader r, attr_kind kind, int depth, a
       default: break;
     }
   }
-  return r.wrong ? wrong("a value that is no message") : NULL;
+  return r.wrong ? wrong("malformed value") : NULL;
 }
 
 static const op_attr *find_attr(const op_row *op, const char *name, int *at) {
@@ -199,7 +199,7 @@ static shoal_status read_own_attr(loaded *l, const op_row *op, const char *key, 
     if (!r.bytes || r.length != sizeof(double)) return wrong("a number of other than eight bytes");
     memcpy(&l->attr[at].f, r.bytes, sizeof(double));
   }
-  return r.wrong ? wrong("a value that is no message") : NULL;
+  return r.wrong ? wrong("malformed value") : NULL;
 }
 
 /* own: only those with a name of Shoal's, which come after the others since they correct them. */
@@ -211,7 +211,7 @@ static shoal_status read_attr(loaded *l, const op_row *op, proto_reader r, int d
     if (r.field == ENTRY_KEY) status = take_text(&r, &key);
     if (r.field == ENTRY_VALUE) value = proto_inside(&r);
   }
-  if (!status && (r.wrong || !key)) status = wrong("an attribute that is no message");
+  if (!status && (r.wrong || !key)) status = wrong("malformed attribute");
   int at;
   const op_attr *declared = !status ? find_attr(op, key, &at) : NULL;
   if (declared && !own) status = read_attr_value(value, declared->kind, depth, &l->attr[at]);
@@ -232,7 +232,7 @@ static shoal_status read_head(loaded *l, proto_reader r) {
       TRY(take_text(&r, &l->inputs[l->n_inputs - 1]));
     }
   }
-  if (r.wrong) return wrong("a node that is no message");
+  if (r.wrong) return wrong("malformed node");
   if (!l->name || !*l->name || !l->op) return wrong("a node without name or operator");
   return NULL;
 }
@@ -304,7 +304,7 @@ static shoal_status read_signature(shoal_graph *g, loaded *l) {
   for (size_t i = 0; i < l->n_inputs && !status; i++) {
     status = find_value(g, l->inputs[i], &list[i]);
     if (!status && !results && strcmp(list[i]->maker->op->name, "placeholder"))
-      status = wrong("a parameter that is no placeholder");
+      status = wrong("a parameter is not a placeholder");
     for (size_t k = 0; !status && !results && k < i; k++)
       if (list[k] == list[i]) status = wrong("a parameter that is named twice");
   }
@@ -326,7 +326,7 @@ static shoal_status read_node(shoal_graph *g, proto_reader r, bool function, int
     const op_row *op = op_find(l.op);
     const char *near = op ? NULL : op_nearest(l.op);
     if (!op || (op->flags & OP_INTERNAL))
-      status = status_make(SHOAL_ERR_INPUT, "no operator is called '%s'%s%s", l.op, near ? "; did you mean " : "",
+      status = status_make(SHOAL_ERR_INPUT, "unknown operator '%s'%s%s", l.op, near ? "; did you mean " : "",
                            near ? near : "");
     if (!status) status = read_attrs(&l, op, r, depth);
     if (!status) status = make_node(g, op, &l);
@@ -342,7 +342,7 @@ static shoal_status read_nodes(shoal_graph *g, proto_reader r, bool function, in
   if (depth > DEEPEST) return wrong("sub-graphs are nested too deeply");
   while (proto_next(&r))
     if (r.field == GRAPH_NODE) TRY(read_node(g, proto_inside(&r), function, depth));
-  if (r.wrong) return wrong("this is no GraphDef");
+  if (r.wrong) return wrong("not a GraphDef file");
   return NULL;
 }
 

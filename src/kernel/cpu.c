@@ -27,7 +27,8 @@ shoal_status cpu_level_parse(const char *name, cpu_level *out) {
   for (int i = 0; i < CPU_LEVELS; i++)
     if (!strcmp(name, level_names[i])) {
       if (i > (int)best)
-        return status_make(SHOAL_ERR_ARGUMENT, "this machine has no %s; its best is %s", name, level_names[best]);
+        return status_make(SHOAL_ERR_ARGUMENT, "this processor does not support %s; the best it supports is %s", name,
+                           level_names[best]);
       *out = (cpu_level)i;
       return NULL;
     }

@@ -98,8 +98,8 @@ INLINE int64_t label_at(const shoal_tensor *t, int64_t i) {
 }
 
 static shoal_status label_error(const kernel_call *call, int64_t row, int64_t label, int64_t classes) {
-  return status_make(SHOAL_ERR_INPUT, "label %lld in row %lld: there are %lld classes", (long long)label,
-                     (long long)(call->first_row + row), (long long)classes);
+  return status_make(SHOAL_ERR_INPUT, "label %lld in row %lld is out of range: there are %lld classes",
+                     (long long)label, (long long)(call->first_row + row), (long long)classes);
 }
 
 /* logits, labels, dloss -> loss, dlogits. Rows that pad the last block get no gradient. */

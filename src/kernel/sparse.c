@@ -49,8 +49,8 @@ shoal_status sparse_check(sparse_job *j, bool *once) {
   }
   for (int64_t e = 0; most >= j->features && e < j->entries; e++)
     if (j->indices[e] < 0 || j->indices[e] >= j->features)
-      return status_make(SHOAL_ERR_INPUT, "index %d at place %lld: there are %lld rows", j->indices[e], (long long)e,
-                         (long long)j->features);
+      return status_make(SHOAL_ERR_INPUT, "index %d at position %lld is out of range: there are %lld rows",
+                         j->indices[e], (long long)e, (long long)j->features);
   for (int64_t i = 0; i < j->rows; i += j->step_rows)
     j->step_entries = MAX_OF(j->step_entries, j->offsets[MIN_OF(i + j->step_rows, j->rows)] - j->offsets[i]);
   *once = !twice;

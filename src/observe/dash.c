@@ -298,7 +298,7 @@ static shoal_status read_address(const dash_options *o, struct sockaddr_storage 
   else if (inet_pton(AF_INET6, o->address, &v6.sin6_addr) == 1)
     memcpy(out, &v6, sizeof v6);
   else
-    return status_make(SHOAL_ERR_ARGUMENT, "'%s' is no address; expected one like 127.0.0.1, 0.0.0.0 or ::1",
+    return status_make(SHOAL_ERR_ARGUMENT, "'%s' is not an address; expected one like 127.0.0.1, 0.0.0.0 or ::1",
                        o->address);
   if (!o->token && !is_loopback(out))
     return status_make(SHOAL_ERR_ARGUMENT, "%s is open to other machines, which needs a token: add --token TEXT",

@@ -188,7 +188,7 @@ static int kind_of(const char *name) {
 }
 
 static shoal_status bad_event(const char *path, size_t i) {
-  return status_make(SHOAL_ERR_INPUT, "%s: event %zu is none of Shoal's; it was expected to have a known cat, a name, "
+  return status_make(SHOAL_ERR_INPUT, "%s: event %zu was not written by Shoal: expected a known cat, a name, "
                      "pid, tid, ts and dur", path, i);
 }
 

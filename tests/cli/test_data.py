@@ -113,7 +113,7 @@ class Data(support.Case):
                                 (["data", "inspect"], "expected one file"),
                                 (["data", "inspect", "mnist", "--format", "cvs"], "did you mean 'csv'?"),
                                 (["data", "convert", "a"], "expected FROM and TO"),
-                                (["data", "convert", "mnist", "a.xyz"], "the ending does not say"),
+                                (["data", "convert", "mnist", "a.xyz"], "unknown file extension"),
                                 (["data", "convert", "mnist", "a.csv", "--to", "xls"], "cannot be written"),
                                 (["data", "generate"], "criteo or images"),
                                 (["data", "generate", "criteo"], "--out"),

@@ -58,7 +58,7 @@ static shoal_status cast_kernel(const kernel_call *call) {
 
 static shoal_status cast_shape(op_shapes *s) {
   if (s->attr[0].i < 0 || s->attr[0].i >= SHOAL_DTYPE_COUNT)
-    return status_make(SHOAL_ERR_ARGUMENT, "no type has the number %lld", (long long)s->attr[0].i);
+    return status_make(SHOAL_ERR_ARGUMENT, "unknown dtype %lld", (long long)s->attr[0].i);
   s->out[0] = s->in[0];
   s->out_dtype[0] = (shoal_dtype)s->attr[0].i;
   return NULL;

@@ -241,7 +241,8 @@ shoal_value *shoal_while(shoal_graph *g, shoal_value *const *vars, int n_vars, s
   int n = n_vars + n_fixed;
   shoal_value *made = NULL, **all = calloc((size_t)n + 1, sizeof(shoal_value *));
   shoal_status status = all ? NULL : status_no_memory();
-  if (!status && most < 1) status = status_make(SHOAL_ERR_ARGUMENT, "while: `most` must be at least 1");
+  if (!status && most < 1) status = status_make(SHOAL_ERR_ARGUMENT, "while: the maximum of iterations must be at "
+                                                "least 1");
   if (!status) {
     if (n_vars) memcpy(all, vars, (size_t)n_vars * sizeof(shoal_value *));
     if (n_fixed) memcpy(all + n_vars, fixed, (size_t)n_fixed * sizeof(shoal_value *));

@@ -26,7 +26,7 @@ static shoal_status copy_rows_kernel(const kernel_call *call) {
 }
 
 static shoal_status widen_shape(op_shapes *s) {
-  if (s->in_dtype[0] != SHOAL_U8) return status_make(SHOAL_ERR_ARGUMENT, "bytes are wanted");
+  if (s->in_dtype[0] != SHOAL_U8) return status_make(SHOAL_ERR_ARGUMENT, "expected u8");
   s->out[0] = s->in[0];
   s->out_dtype[0] = SHOAL_F32;
   return rule_rank_least(s, 0, 1, "input");
@@ -253,7 +253,7 @@ static shoal_status dense_block_shape(op_shapes *s) {
   TRY(rule_rank(s, 0, 2, "x"));
   TRY(rule_rank(s, 1, 2, "weights"));
   if (!dims_fit(s->in[0].dim[1], s->in[1].dim[0]))
-    return status_make(SHOAL_ERR_ARGUMENT, "%lld columns meet %lld rows", (long long)s->in[0].dim[1],
+    return status_make(SHOAL_ERR_ARGUMENT, "inner dimensions differ: %lld and %lld", (long long)s->in[0].dim[1],
                        (long long)s->in[1].dim[0]);
   s->out[0] = SHOAL_SHAPE(s->in[0].dim[0], s->in[1].dim[1]);
   s->out_dtype[0] = SHOAL_F32;
@@ -293,8 +293,8 @@ static shoal_status pair_kernel(const kernel_call *call) {
     const float *x = logits + i * k;
     int64_t label = (int64_t)shoal_tensor_get(&call->in[1], i);
     if (label < 0 || label >= k)
-      return status_make(SHOAL_ERR_INPUT, "label %lld in row %lld: there are %lld classes", (long long)label,
-                         (long long)(call->first_row + i), (long long)k);
+      return status_make(SHOAL_ERR_INPUT, "label %lld in row %lld is out of range: there are %lld classes",
+                         (long long)label, (long long)(call->first_row + i), (long long)k);
     double most = x[0], total = 0;
     for (int64_t m = 1; m < k; m++) most = x[m] > most ? x[m] : most;
     for (int64_t m = 0; m < k; m++) total += exp(x[m] - most);

@@ -11,8 +11,8 @@
 static shoal_status index_at(const shoal_tensor *indices, int64_t i, int64_t rows, int64_t first, int64_t *out) {
   int64_t index = index_get(indices, i);
   if (index < 0 || index >= rows)
-    return status_make(SHOAL_ERR_INPUT, "index %lld at place %lld: there are %lld rows", (long long)index,
-                       (long long)(first + i), (long long)rows);
+    return status_make(SHOAL_ERR_INPUT, "index %lld at position %lld is out of range: there are %lld rows",
+                       (long long)index, (long long)(first + i), (long long)rows);
   *out = index;
   return NULL;
 }

@@ -33,7 +33,7 @@ static shoal_status check_items(const op_shapes *s, shoal_shape *item) {
 static shoal_status check_state(const kernel_call *call) {
   const int64_t *c = call->in[0].data;
   if (c[TAKEN] >= 0 && c[TAKEN] <= c[PUT] && c[PUT] - c[TAKEN] <= call->in[1].shape.dim[0]) return NULL;
-  return status_make(SHOAL_ERR_INPUT, "queue '%s': %lld items put and %lld taken of a ring of %lld make no sense",
+  return status_make(SHOAL_ERR_INPUT, "queue '%s': %lld items put and %lld taken of a ring of %lld are inconsistent",
                      name_of(call), (long long)c[PUT], (long long)c[TAKEN], (long long)call->in[1].shape.dim[0]);
 }
 

@@ -64,7 +64,7 @@ static shoal_status one_hot_shape(op_shapes *s) {
   if (s->in[0].rank == SHOAL_MAX_RANK)
     return status_make(SHOAL_ERR_ARGUMENT, "there cannot be more than %d dimensions", SHOAL_MAX_RANK);
   if (s->attr[DTYPE].i < 0 || dtype >= SHOAL_DTYPE_COUNT)
-    return status_make(SHOAL_ERR_ARGUMENT, "there is no type %lld", (long long)s->attr[DTYPE].i);
+    return status_make(SHOAL_ERR_ARGUMENT, "unknown dtype %lld", (long long)s->attr[DTYPE].i);
   s->out[0] = s->in[0];
   s->out[0].dim[s->out[0].rank++] = s->attr[DEPTH].i;
   s->out_dtype[0] = dtype;

@@ -226,8 +226,8 @@ static shoal_status label_at(const kernel_call *call, int64_t i, int64_t classes
                   : labels->dtype == SHOAL_I32 ? ((const int32_t *)labels->data)[i]
                                                : ((const int64_t *)labels->data)[i];
   if (label < 0 || label >= classes)
-    return status_make(SHOAL_ERR_INPUT, "label %lld in row %lld: there are %lld classes", (long long)label,
-                       (long long)(call->first_row + i), (long long)classes);
+    return status_make(SHOAL_ERR_INPUT, "label %lld in row %lld is out of range: there are %lld classes",
+                       (long long)label, (long long)(call->first_row + i), (long long)classes);
   *out = label;
   return NULL;
 }

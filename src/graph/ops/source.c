@@ -21,7 +21,7 @@ static shoal_status check_dims(const shoal_shape *shape, bool unknown) {
 
 static shoal_status check_dtype(int64_t dtype) {
   if (dtype >= 0 && dtype < SHOAL_DTYPE_COUNT) return NULL;
-  return status_make(SHOAL_ERR_ARGUMENT, "no type has the number %lld", (long long)dtype);
+  return status_make(SHOAL_ERR_ARGUMENT, "unknown dtype %lld", (long long)dtype);
 }
 
 static shoal_status typed_shape(op_shapes *s, bool unknown) {

@@ -56,8 +56,8 @@ static shoal_status check_indices(const shoal_tensor *indices, int64_t rows) {
   for (int64_t i = 0; i < indices->shape.dim[0]; i++) {
     int64_t index = index_get(indices, i);
     if (index < -1 || index >= rows)
-      return status_make(SHOAL_ERR_INPUT, "index %lld at place %lld: there are %lld rows", (long long)index,
-                         (long long)i, (long long)rows);
+      return status_make(SHOAL_ERR_INPUT, "index %lld at position %lld is out of range: there are %lld rows",
+                         (long long)index, (long long)i, (long long)rows);
   }
   return NULL;
 }
