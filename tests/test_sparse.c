@@ -6,7 +6,7 @@
 #include "exec/plan.h"
 #include "exec/session.h"
 #include "train/model.h"
-#include "train/tally.h"
+#include "train/binary_metrics.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -342,7 +342,7 @@ static void racing_threads_learn(void **state) {
 
 /* ---- scores */
 
-static void tally_is_right(void **state) {
+static void binary_metrics_is_right(void **state) {
   enum { N = 700 };
   float scores[N];
   int32_t labels[N];
@@ -363,19 +363,19 @@ static void tally_is_right(void **state) {
         pairs++;
         above += scores[i] > scores[j] ? 1 : scores[i] == scores[j] ? 0.5 : 0;
       }
-  tally t = {0};
+  binary_metrics t = {0};
   double auc;
-  ok(tally_add(&t, scores, labels, 300));
-  ok(tally_add(&t, scores + 300, labels + 300, N - 300));
-  ok(tally_auc(&t, &auc));
+  ok(binary_metrics_add(&t, scores, labels, 300));
+  ok(binary_metrics_add(&t, scores + 300, labels + 300, N - 300));
+  ok(binary_metrics_auc(&t, &auc));
   assert_true(fabs(auc - above / pairs) < 1e-12);
   assert_true(fabs(t.loss - loss) < 1e-9 * loss);
   assert_int_equal(t.hits, hits);
-  tally_fini(&t);
-  ok(tally_add(&t, scores, labels, 0));
-  ok(tally_auc(&t, &auc));
+  binary_metrics_fini(&t);
+  ok(binary_metrics_add(&t, scores, labels, 0));
+  ok(binary_metrics_auc(&t, &auc));
   assert_true(isnan(auc));
-  tally_fini(&t);
+  binary_metrics_fini(&t);
 }
 
 int main(void) {
@@ -387,7 +387,7 @@ int main(void) {
       cmocka_unit_test(steps_do_not_grow_with_features),
       cmocka_unit_test(bad_rows_are_refused),
       cmocka_unit_test(racing_threads_learn),
-      cmocka_unit_test(tally_is_right),
+      cmocka_unit_test(binary_metrics_is_right),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,7 +4,7 @@
 #include "base/options.h"
 #include "data/dataset.h"
 #include "train/model.h"
-#include "train/tally.h"
+#include "train/binary_metrics.h"
 #include "train/target_sums.h"
 
 #include <math.h>
@@ -233,17 +233,17 @@ static shoal_status take_probabilities(const float *scores, const int32_t *label
 }
 
 /* A row without a label, -1, counts for nothing. */
-static shoal_status add_labelled(tally *sum, const float *scores, const int32_t *labels, int64_t n) {
+static shoal_status add_labelled(binary_metrics *sum, const float *scores, const int32_t *labels, int64_t n) {
   for (int64_t i = 0, end; i < n; i = end) {
     for (end = i; end < n && labels[end] >= 0;) end++;
-    TRY(tally_add(sum, scores + i, labels + i, end - i));
+    TRY(binary_metrics_add(sum, scores + i, labels + i, end - i));
     while (end < n && labels[end] < 0) end++;
   }
   return NULL;
 }
 
 static shoal_status score_rows(shoal_model *m, const tower *t, shoal_pipeline *p, shoal_score_taker take, void *context,
-                               tally *sum, int64_t *rows) {
+                               binary_metrics *sum, int64_t *rows) {
   for (;;) {
     const shoal_batch *b;
     TRY(shoal_pipeline_next(p, &b));
@@ -280,14 +280,14 @@ shoal_status shoal_model_evaluate_stream(shoal_model *m, const shoal_pipeline_op
   TRY(model_tower(m, SHOAL_F32, SHOAL_I32, &t));
   shoal_pipeline *p;
   TRY(shoal_pipeline_create(&o, &p));
-  tally sum = {0};
+  binary_metrics sum = {0};
   double auc = NAN;
   int64_t scored = 0;
   shoal_pipeline_statistics count = {0};
   shoal_status status = score_rows(m, t, p, take, context, &sum, &scored);
   if (!status) shoal_pipeline_count(p, &count);
   if (!status && !scored) status = status_make(SHOAL_ERR_INPUT, "%s: there are no rows", rows->files);
-  if (!status) status = tally_auc(&sum, &auc);
+  if (!status) status = binary_metrics_auc(&sum, &auc);
   shoal_pipeline_destroy(p);
   if (!status) {
     *out = evaluation_none();
@@ -298,7 +298,7 @@ shoal_status shoal_model_evaluate_stream(shoal_model *m, const shoal_pipeline_op
     out->seconds = clock_seconds() - start;
     out->unknown_entries = count.unknown_entries;
   }
-  tally_fini(&sum);
+  binary_metrics_fini(&sum);
   return status_wrap(status, "evaluate");
 }
 

@@ -186,7 +186,7 @@ static shoal_status find_loss(shoal_model *m, const char *name) {
 
 /* Gives biases a rate of their own. To sgd and momentum a gradient times k is a rate times k, and a gradient is what
  * every strategy hands on, whoever applies it. */
-static void hurry_biases(shoal_model *m, shoal_value *const *trained, int n, shoal_gradient *gradients) {
+static void scale_bias_gradients(shoal_model *m, shoal_value *const *trained, int n, shoal_gradient *gradients) {
   if (m->options.bias_rate == 0 || m->options.bias_rate == 1) return;
   for (size_t i = 0; i < m->n_layers; i++)
     for (int k = 0; k < m->layers[i].n_weights; k++) {
@@ -255,7 +255,7 @@ static shoal_status build_training(shoal_model *m, tower *t, const branch *b, sh
   t->gradients = calloc((size_t)n, sizeof *t->gradients);
   if (!t->gradients) TRY_GOTO(status, status_no_memory(), done);
   TRY_GOTO(status, optimizer_gradients(g, t->loss, exchanged, n_trained, t->gradients), done);
-  hurry_biases(m, exchanged, n_trained, t->gradients);
+  scale_bias_gradients(m, exchanged, n_trained, t->gradients);
   for (size_t i = 0; i < b->n_changes; i++) t->gradients[(size_t)n_trained + i].value = b->changes[i];
   TRY_GOTO(status, build_update(m, t, exchanged, n_trained, n), done);
   status = shoal_graph_status(g);

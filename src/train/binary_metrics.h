@@ -1,6 +1,6 @@
 /* Rows of two classes, the scores a model gave them, and what those are worth. */
-#ifndef SHOAL_TRAIN_TALLY_H
-#define SHOAL_TRAIN_TALLY_H
+#ifndef SHOAL_TRAIN_BINARY_METRICS_H
+#define SHOAL_TRAIN_BINARY_METRICS_H
 
 #include "base/status.h"
 
@@ -12,12 +12,12 @@ typedef struct {
   double loss;        /* sum over the rows of -log(probability of the right class) */
   uint64_t *pairs;    /* [rows] a number that ascends with the score, then the label in the lowest bit */
   size_t capacity;
-} tally;
+} binary_metrics;
 
 /* Logits and labels (0 or 1) of n more rows. */
-SHOAL_CHECKED shoal_status tally_add(tally *t, const float *scores, const int32_t *labels, int64_t n);
+SHOAL_CHECKED shoal_status binary_metrics_add(binary_metrics *t, const float *scores, const int32_t *labels, int64_t n);
 /* Area under the ROC curve, equal scores counting half; NaN when a class is missing. Sorts the pairs. */
-SHOAL_CHECKED shoal_status tally_auc(tally *t, double *out);
-void tally_fini(tally *t);
+SHOAL_CHECKED shoal_status binary_metrics_auc(binary_metrics *t, double *out);
+void binary_metrics_fini(binary_metrics *t);
 
 #endif

@@ -1,4 +1,4 @@
-#include "train/tally.h"
+#include "train/binary_metrics.h"
 
 #include "base/mem.h"
 
@@ -13,7 +13,7 @@ static uint64_t ascending(float score) {
   return bits & 0x80000000u ? (uint32_t)~bits : bits | 0x80000000u;
 }
 
-shoal_status tally_add(tally *t, const float *scores, const int32_t *labels, int64_t n) {
+shoal_status binary_metrics_add(binary_metrics *t, const float *scores, const int32_t *labels, int64_t n) {
   TRY(mem_grow((void **)&t->pairs, &t->capacity, (size_t)(t->rows + n), sizeof *t->pairs));
   for (int64_t i = 0; i < n; i++) {
     const double z = (double)scores[i];
@@ -42,7 +42,7 @@ static void sort_pairs(uint64_t *pairs, uint64_t *room, int64_t n) {
   }
 }
 
-shoal_status tally_auc(tally *t, double *out) {
+shoal_status binary_metrics_auc(binary_metrics *t, double *out) {
   uint64_t *room = malloc(((size_t)t->rows + 1) * sizeof *room);
   if (!room) return status_no_memory();
   if (t->rows) sort_pairs(t->pairs, room, t->rows);
@@ -63,7 +63,7 @@ shoal_status tally_auc(tally *t, double *out) {
   return NULL;
 }
 
-void tally_fini(tally *t) {
+void binary_metrics_fini(binary_metrics *t) {
   free(t->pairs);
-  *t = (tally){0};
+  *t = (binary_metrics){0};
 }
