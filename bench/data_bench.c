@@ -2,7 +2,7 @@
  *
  * data_bench [ROWS [LIBSVM_ROWS]]     the rows and seconds of every pass are printed as one line of JSON each */
 #include "base/clock.h"
-#include "data/generate_criteo.h"
+#include "shoal/data.h"
 #include "data/sparse.h"
 
 #include <stdio.h>
@@ -42,9 +42,9 @@ static double read_all(const format *f, const char *path, const format_options *
   return clock_seconds() - start;
 }
 
-static void measure(const char *folder, const char *file, const format *f, criteo_form form, int64_t rows) {
+static void measure(const char *folder, const char *file, const format *f, shoal_criteo_form form, int64_t rows) {
   char path[4096], truth[4096];
-  criteo_settings settings = {.out = folder, .rows = rows, .files = 1, .form = form, .seed = 1};
+  shoal_criteo_options settings = {.out = folder, .rows = rows, .files = 1, .form = form, .seed = 1};
   format_options options = {.features = CRITEO_FEATURES};
   struct stat info;
   struct rusage usage;
@@ -52,7 +52,7 @@ static void measure(const char *folder, const char *file, const format *f, crite
   int64_t found = 0, entries = 0;
   snprintf(path, sizeof path, "%s/%s", folder, file);
   snprintf(truth, sizeof truth, "%s/truth.json", folder);
-  stop_on(generate_criteo(&settings, NULL, NULL, NULL));
+  stop_on(shoal_generate_criteo(&settings, NULL));
   double made = clock_seconds() - start;
   if (stat(path, &info)) perror(path), exit(1);
   for (int pass = 0; pass < PASSES; pass++) {
@@ -78,9 +78,9 @@ int main(int argc, char **argv) {
   int64_t rows = argc > 1 ? atoll(argv[1]) : 1000000, libsvm_rows = argc > 2 ? atoll(argv[2]) : 300000;
   if (rows < 1 || libsvm_rows < 1) return fprintf(stderr, "usage: data_bench [ROWS [LIBSVM_ROWS]]\n"), 2;
   if (!mkdtemp(folder)) return perror(folder), 1;
-  measure(folder, "tfrecords00", &format_tfrecord, CRITEO_TFRECORD, rows);
-  measure(folder, "clicks00.libsvm", &format_libsvm, CRITEO_LIBSVM, libsvm_rows);
-  measure(folder, "clicks00.tsv", &format_criteo, CRITEO_TSV, libsvm_rows);
+  measure(folder, "tfrecords00", &format_tfrecord, SHOAL_CRITEO_TFRECORD, rows);
+  measure(folder, "clicks00.libsvm", &format_libsvm, SHOAL_CRITEO_LIBSVM, libsvm_rows);
+  measure(folder, "clicks00.tsv", &format_criteo, SHOAL_CRITEO_TSV, libsvm_rows);
   rmdir(folder);
   return 0;
 }

@@ -159,26 +159,24 @@ int main(int argc, char **argv) {
     fprintf(stderr, "expected 1 to %d workers and 1 epoch or more\n", MOST_WORKERS);
     return 2;
   }
-  local_tasks tasks;
-  local_tasks_start(&tasks, workers);
+  shoal_graph_servers *tasks = NULL;
   training t = {0};
   shoal_session *session = NULL;
   shoal_dataset *rows = NULL, *test_rows = NULL;
-  shoal_status s = shoal_dataset_load("mnist", "train", &rows);
+  shoal_status s = start_tasks(workers, &tasks);
+  if (!s) s = shoal_dataset_load("mnist", "train", &rows);
   if (!s) s = shoal_dataset_load("mnist", "test", &test_rows);
   int64_t share = s ? 0 : shoal_dataset_rows(rows) / workers;
   if (!s) s = build(workers, share, &t);
   if (!s && argc > 3) s = shoal_graph_save(t.graph, argv[3]);
-  if (!s)
-    s = shoal_session_connect(
-        t.graph, &(shoal_cluster_options){.tasks = tasks.tasks, .n_tasks = tasks.n, .job = tasks.job}, &session);
+  if (!s) s = connect_to(tasks, t.graph, &session);
   if (!s) s = load(&t, session, rows, workers, share);
   if (!s) s = train(&t, session, test_rows, workers, share / BATCH, epochs);
   shoal_session_destroy(session);
   shoal_graph_destroy(t.graph);
   shoal_dataset_destroy(rows);
   shoal_dataset_destroy(test_rows);
-  local_tasks_end(&tasks);
+  shoal_graph_servers_destroy(tasks);
   if (!s) return 0;
   fprintf(stderr, "%s\n", shoal_status_message(s));
   shoal_status_free(s);

@@ -239,21 +239,19 @@ int main(int argc, char **argv) {
             "to %d workers\n", MOST_WORKERS);
     return 2;
   }
-  local_tasks tasks;
-  local_tasks_start(&tasks, workers);
+  shoal_graph_servers *tasks = NULL;
   training t = {.workers = workers, .rows = rows};
   shoal_session *session = NULL;
-  shoal_status s = build(&t, features, argc > 6 ? argv[6] : "adagrad", argc > 7 ? atof(argv[7]) : 0.3);
+  shoal_status s = start_tasks(workers, &tasks);
+  if (!s) s = build(&t, features, argc > 6 ? argv[6] : "adagrad", argc > 7 ? atof(argv[7]) : 0.3);
   for (int i = 0; i < workers && !s; i++) s = batch_create(rows, &t.batches[i]);
-  if (!s)
-    s = shoal_session_connect(
-        t.graph, &(shoal_cluster_options){.tasks = tasks.tasks, .n_tasks = tasks.n, .job = tasks.job}, &session);
+  if (!s) s = connect_to(tasks, t.graph, &session);
   if (!s) s = train(&t, session, argv[1], features);
   if (!s) s = test(&t, session, argv[2], features);
   shoal_session_destroy(session);
   shoal_graph_destroy(t.graph);
   for (int i = 0; i < workers; i++) batch_destroy(&t.batches[i]);
-  local_tasks_end(&tasks);
+  shoal_graph_servers_destroy(tasks);
   if (!s) return 0;
   fprintf(stderr, "%s\n", shoal_status_message(s));
   shoal_status_free(s);

@@ -1,51 +1,23 @@
-/* The tasks of a cluster as processes of this machine, for the examples: /job:ps/task:0 and some /job:worker. On
- * several machines each would be `shoal server --cluster FILE --task worker:0`, and the addresses theirs. */
+/* What the examples of graphs over several tasks share. Their tasks are processes of this machine, one /job:ps and some
+ * /job:worker; on several machines each would be `shoal server --cluster FILE --task worker:0`, and
+ * shoal_graph_servers_read would find them. */
 #ifndef LOCAL_TASKS_H
 #define LOCAL_TASKS_H
 
 #include <shoal/shoal.h>
 
-#include <signal.h>
 #include <stdio.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 enum { MOST_WORKERS = 8 };
 
-typedef struct {
-  shoal_task tasks[MOST_WORKERS + 1];
-  int n;
-  uint64_t job;
-  char names[MOST_WORKERS + 1][32], addresses[MOST_WORKERS + 1][64];
-  pid_t servers[MOST_WORKERS + 1];
-} local_tasks;
-
-/* Each task ends with this process, whatever ends it. */
-static inline void local_tasks_start(local_tasks *t, int workers) {
-  pid_t parent = getpid();
-  t->n = workers + 1;
-  t->job = (uint64_t)parent;
-  for (int i = 0; i < t->n; i++) {
-    snprintf(t->names[i], sizeof t->names[i], i ? "/job:worker/task:%d" : "/job:ps/task:%d", i ? i - 1 : 0);
-    snprintf(t->addresses[i], sizeof t->addresses[i], "shm:/in-graph-%d-%d", (int)parent, i);
-    t->tasks[i] = (shoal_task){t->names[i], t->addresses[i]};
-    t->servers[i] = fork();
-    if (t->servers[i]) continue;
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent) _exit(1);
-    shoal_status s = shoal_server_run(&(shoal_server_options){.address = t->addresses[i], .job = t->job, .threads = 1});
-    if (s) fprintf(stderr, "%s: %s\n", t->names[i], shoal_status_message(s));
-    _exit(1);
-  }
+static inline shoal_status start_tasks(int workers, shoal_graph_servers **out) {
+  return shoal_graph_servers_start(&(shoal_local_servers_options){.ps = 1, .workers = workers, .threads = 1}, out);
 }
 
-static inline void local_tasks_end(local_tasks *t) {
-  for (int i = 0; i < t->n; i++) {
-    if (t->servers[i] <= 0) continue;
-    kill(t->servers[i], SIGTERM);
-    waitpid(t->servers[i], NULL, 0);
-  }
+static inline shoal_status connect_to(const shoal_graph_servers *tasks, shoal_graph *g, shoal_session **out) {
+  shoal_cluster_options options = {0};
+  shoal_graph_servers_fill(tasks, &options);
+  return shoal_session_connect(g, &options, out);
 }
 
 static inline void on_worker(shoal_graph *g, int i) {

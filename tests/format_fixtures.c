@@ -103,19 +103,19 @@ static void make_npz(const char *dir, char path[FILES_PATH * 2]) {
   for (int i = 0; i < 2; i++) free(bytes[i]);
 }
 
-static void make_images(const char *dir, images_form form) {
-  images_settings s = {.out = dir, .form = form, .rows = FIXTURE_ROWS, .classes = 3, .height = 12, .width = 10,
+static void make_images(const char *dir, shoal_images_form form) {
+  shoal_images_options s = {.out = dir, .form = form, .rows = FIXTURE_ROWS, .classes = 3, .height = 12, .width = 10,
                        .channels = 3, .noise = 10, .seed = 7};
-  assert_ok(generate_images(&s));
+  assert_ok(shoal_generate_images(&s));
 }
 
 static void make_image_folder(const char *dir, char path[FILES_PATH * 2]) {
   snprintf(path, FILES_PATH * 2, "%s", dir);
-  make_images(dir, IMAGES_FOLDER);
+  make_images(dir, SHOAL_IMAGES_FOLDER);
 }
 
 static void make_image_tfrecord(const char *dir, char path[FILES_PATH * 2]) {
-  make_images(dir, IMAGES_TFRECORD);
+  make_images(dir, SHOAL_IMAGES_TFRECORD);
   place(dir, "images-00000-of-00001.tfrecord", path);
 }
 

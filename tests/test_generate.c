@@ -1,16 +1,16 @@
 /* Generated click logs: the shape, repeatability, and that they can be learnt from. */
 #include "read_rows.h"
 
-#include "data/generate_criteo.h"
+#include "shoal/data.h"
 #include "data/sparse.h"
 
 #include <math.h>
 
-static void read_form(const char *dir, criteo_form form, int file, int64_t features, rows_block *out) {
+static void read_form(const char *dir, shoal_criteo_form form, int file, int64_t features, rows_block *out) {
   static const format *const formats[] = {&format_tfrecord, &format_libsvm, &format_criteo};
   char path[FILES_PATH + 32];
-  if (form == CRITEO_TFRECORD) snprintf(path, sizeof path, "%s/tfrecords%02d", dir, file);
-  else snprintf(path, sizeof path, "%s/clicks%02d.%s", dir, file, form == CRITEO_LIBSVM ? "libsvm" : "tsv");
+  if (form == SHOAL_CRITEO_TFRECORD) snprintf(path, sizeof path, "%s/tfrecords%02d", dir, file);
+  else snprintf(path, sizeof path, "%s/clicks%02d.%s", dir, file, form == SHOAL_CRITEO_LIBSVM ? "libsvm" : "tsv");
   const format *found;
   assert_ok(format_detect(path, &found));
   assert_ptr_equal(found, formats[form]);
@@ -20,15 +20,15 @@ static void read_form(const char *dir, criteo_form form, int file, int64_t featu
 static void shape_of_rows(void **state) {
   char dir[FILES_PATH];
   files_make_folder(dir);
-  criteo_settings s = {.out = dir, .rows = 20005, .files = 3, .seed = 7};
-  criteo_truth truth;
-  assert_ok(generate_criteo(&s, NULL, NULL, &truth));
+  shoal_criteo_options s = {.out = dir, .rows = 20005, .files = 3, .seed = 7};
+  shoal_criteo_truth truth;
+  assert_ok(shoal_generate_criteo(&s, &truth));
   assert_int_equal(files_count(dir), 4);
   int64_t rows = 0, positive = 0, entries = 0;
   int32_t largest = 0;
   for (int file = 0; file < 3; file++) {
     rows_block b;
-    read_form(dir, CRITEO_TFRECORD, file, CRITEO_FEATURES, &b);
+    read_form(dir, SHOAL_CRITEO_TFRECORD, file, CRITEO_FEATURES, &b);
     assert_int_equal(b.count, file == 0 ? 6669 : 6668);
     for (int64_t i = 0; i < b.count; i++) {
       int64_t n = b.offsets[i + 1] - b.offsets[i];
@@ -54,17 +54,17 @@ static void shape_of_rows(void **state) {
 /* The same seed gives the same files; another gives others; the three forms hold the same rows. */
 static void repeatable(void **state) {
   char dirs[4][FILES_PATH];
-  criteo_settings s = {.rows = 500, .features = 5000, .files = 2, .seed = 3};
+  shoal_criteo_options s = {.rows = 500, .features = 5000, .files = 2, .seed = 3};
   for (int i = 0; i < 4; i++) {
     files_make_folder(dirs[i]);
     s.out = dirs[i];
-    s.form = i == 2 ? CRITEO_LIBSVM : CRITEO_TFRECORD;
+    s.form = i == 2 ? SHOAL_CRITEO_LIBSVM : SHOAL_CRITEO_TFRECORD;
     s.seed = i == 3 ? 4 : 3;
-    assert_ok(generate_criteo(&s, NULL, NULL, NULL));
+    assert_ok(shoal_generate_criteo(&s, NULL));
   }
   for (int file = 0; file < 2; file++) {
     rows_block b[4];
-    for (int i = 0; i < 4; i++) read_form(dirs[i], i == 2 ? CRITEO_LIBSVM : CRITEO_TFRECORD, file, 5000, &b[i]);
+    for (int i = 0; i < 4; i++) read_form(dirs[i], i == 2 ? SHOAL_CRITEO_LIBSVM : SHOAL_CRITEO_TFRECORD, file, 5000, &b[i]);
     assert_same_rows(&b[0], 0, &b[1]);
     assert_same_rows(&b[0], 0, &b[2]);
     assert_true(memcmp(b[0].indices, b[3].indices, 100 * sizeof *b[0].indices) != 0);
@@ -74,7 +74,7 @@ static void repeatable(void **state) {
 }
 
 /* One pass of plain logistic regression (AdaGrad) over the first files; the log loss on the last. */
-static double learn(const char *dir, criteo_form form, int files, int64_t features) {
+static double learn(const char *dir, shoal_criteo_form form, int files, int64_t features) {
   float *w = calloc((size_t)features, sizeof *w), *g2 = calloc((size_t)features, sizeof *g2);
   double loss = 0;
   int64_t rows = 0;
@@ -105,13 +105,13 @@ static double learn(const char *dir, criteo_form form, int files, int64_t featur
 }
 
 static void learnable(void **state) {
-  for (int form = CRITEO_TFRECORD; form <= CRITEO_TSV; form += CRITEO_TSV - CRITEO_TFRECORD) {
+  for (int form = SHOAL_CRITEO_TFRECORD; form <= SHOAL_CRITEO_TSV; form += SHOAL_CRITEO_TSV - SHOAL_CRITEO_TFRECORD) {
     char dir[FILES_PATH];
     files_make_folder(dir);
-    criteo_settings s = {.out = dir, .rows = 60000, .features = 20000, .files = 6, .form = (criteo_form)form};
-    criteo_truth truth;
-    assert_ok(generate_criteo(&s, NULL, NULL, &truth));
-    double loss = learn(dir, (criteo_form)form, 6, 20000);
+    shoal_criteo_options s = {.out = dir, .rows = 60000, .features = 20000, .files = 6, .form = (shoal_criteo_form)form};
+    shoal_criteo_truth truth;
+    assert_ok(shoal_generate_criteo(&s, &truth));
+    double loss = learn(dir, (shoal_criteo_form)form, 6, 20000);
     /* At least half of the way from knowing nothing to knowing the model. */
     if (loss > (truth.constant_log_loss + truth.test_log_loss) / 2 || loss < truth.test_log_loss * 0.98)
       fail_msg("form %d: learnt %g, at best %g, knowing nothing %g", form, loss, truth.test_log_loss,
@@ -129,29 +129,27 @@ static void refusals(void **state) {
   char dir[FILES_PATH], inner[FILES_PATH + 16];
   files_make_folder(dir);
   int calls = 0;
-  criteo_settings s = {.out = dir, .rows = 100000, .files = 1};
-  assert_fails(generate_criteo(&s, stop_soon, &calls, NULL), SHOAL_ERR_CANCELLED, "8192 of 100000");
+  shoal_criteo_options s = {.out = dir, .rows = 100000, .files = 1};
+  s.progress = stop_soon;
+  s.context = &calls;
+  assert_fails(shoal_generate_criteo(&s, NULL), SHOAL_ERR_CANCELLED, "8192 of 100000");
   assert_int_equal(calls, 2);
   assert_int_equal(files_count(dir), 0); /* nothing half-made is left */
   s.rows = 0;
-  assert_fails(generate_criteo(&s, NULL, NULL, NULL), SHOAL_ERR_ARGUMENT, "row");
+  assert_fails(shoal_generate_criteo(&s, NULL), SHOAL_ERR_ARGUMENT, "row");
   s.rows = 10;
   s.features = 39;
-  assert_fails(generate_criteo(&s, NULL, NULL, NULL), SHOAL_ERR_ARGUMENT, "features");
+  assert_fails(shoal_generate_criteo(&s, NULL), SHOAL_ERR_ARGUMENT, "features");
   s.features = 40;
   s.files = 11;
-  assert_fails(generate_criteo(&s, NULL, NULL, NULL), SHOAL_ERR_ARGUMENT, "files");
+  assert_fails(shoal_generate_criteo(&s, NULL), SHOAL_ERR_ARGUMENT, "files");
   s.files = 10;
-  assert_ok(generate_criteo(&s, NULL, NULL, NULL));
+  assert_ok(shoal_generate_criteo(&s, NULL));
   assert_int_equal(files_count(dir), 11);
   snprintf(inner, sizeof inner, "%s/no/such", dir);
   s.out = inner;
-  assert_fails(generate_criteo(&s, NULL, NULL, NULL), SHOAL_ERR_SYSTEM, "cannot make the folder");
+  assert_fails(shoal_generate_criteo(&s, NULL), SHOAL_ERR_SYSTEM, "cannot make the folder");
   files_remove_folder(dir);
-  criteo_form form;
-  assert_true(criteo_form_parse("libsvm", &form));
-  assert_int_equal(form, CRITEO_LIBSVM);
-  assert_false(criteo_form_parse("xml", &form));
 }
 
 int main(void) {

@@ -431,7 +431,7 @@ static void remove_images(const char *dir, int classes) {
 static void transforms_in_parallel(void **state) {
   char dir[FILES_PATH], path[FILES_PATH + 64];
   files_make_folder(dir);
-  assert_ok(generate_images(&(images_settings){.out = dir, .rows = 120, .classes = 3, .height = 20, .width = 24,
+  assert_ok(shoal_generate_images(&(shoal_images_options){.out = dir, .rows = 120, .classes = 3, .height = 20, .width = 24,
                                                .channels = 3, .noise = 10, .seed = 4}));
   taken first = {0};
   shoal_pipeline_options o = {.files = dir, .epochs = 2, .batch_size = 7, .seed = 9, .shuffle_rows = 50,

@@ -1,14 +1,7 @@
 /* Errors and words as a program around the library makes them. */
+#include "public.h"
+
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include <shoal/shoal.h>
 
 static shoal_status make_with(shoal_code code, const char *format, ...) {
   va_list args;

@@ -308,7 +308,7 @@ static void threads(void **state) {
   job jobs[4];
   pthread_t ids[4];
   files_make_folder(dir);
-  assert_ok(generate_images(&(images_settings){.out = dir, .form = IMAGES_TFRECORD, .rows = 40, .classes = 4,
+  assert_ok(shoal_generate_images(&(shoal_images_options){.out = dir, .form = SHOAL_IMAGES_TFRECORD, .rows = 40, .classes = 4,
                                                .height = 50, .width = 60, .channels = 3, .noise = 8, .seed = 1,
                                                .files = 1}));
   char path[FILES_PATH * 2];
@@ -346,7 +346,7 @@ static void threads(void **state) {
 /* The nearest of the classes' mean images is the right one far more often than by chance, and the seed decides all. */
 static void made_images_can_be_learnt(void **state) {
   enum { CLASSES = 10, SIDE = 24, N = SIDE * SIDE * 3, ROWS = 400 };
-  images_settings s = {.rows = ROWS, .classes = CLASSES, .height = SIDE, .width = SIDE, .channels = 3, .noise = 20,
+  shoal_images_options s = {.rows = ROWS, .classes = CLASSES, .height = SIDE, .width = SIDE, .channels = 3, .noise = 20,
                        .seed = 3};
   static double means[CLASSES][N];
   uint8_t pixels[N], again[N];
@@ -387,15 +387,15 @@ static void making_images(void **state) {
   int64_t done = 0;
   rows_block folder, arrays;
   files_make_folder(dir);
-  images_settings s = {.out = out, .form = IMAGES_FOLDER, .rows = 30, .classes = 3, .height = 9, .width = 11,
+  shoal_images_options s = {.out = out, .form = SHOAL_IMAGES_FOLDER, .rows = 30, .classes = 3, .height = 9, .width = 11,
                        .channels = 1, .seed = 4};
   snprintf(out, sizeof out, "%s/folder", dir);
-  assert_ok(generate_images(&s));
+  assert_ok(shoal_generate_images(&s));
   load_images(out, &folder);
   assert_int_equal(folder.count, 30);
   snprintf(out, sizeof out, "%s/arrays", dir);
-  s.form = IMAGES_NPY;
-  assert_ok(generate_images(&s));
+  s.form = SHOAL_IMAGES_NPY;
+  assert_ok(shoal_generate_images(&s));
   snprintf(out, sizeof out, "%s/arrays/images.npy", dir);
   load_images(out, &arrays);
   assert_int_equal(arrays.count, 30);
@@ -414,13 +414,13 @@ static void making_images(void **state) {
   s.progress = stop_early;
   s.context = &done;
   snprintf(out, sizeof out, "%s/stopped", dir);
-  assert_fails(generate_images(&s), SHOAL_ERR_CANCELLED, "32 of 100");
+  assert_fails(shoal_generate_images(&s), SHOAL_ERR_CANCELLED, "32 of 100");
   assert_int_equal(done, 32);
   s.channels = 2;
-  assert_fails(generate_images(&s), SHOAL_ERR_ARGUMENT, "channels");
+  assert_fails(shoal_generate_images(&s), SHOAL_ERR_ARGUMENT, "channels");
   s.channels = 1;
   snprintf(out, sizeof out, "%s/no/such", dir);
-  assert_fails(generate_images(&s), SHOAL_ERR_SYSTEM, "cannot make the folder");
+  assert_fails(shoal_generate_images(&s), SHOAL_ERR_SYSTEM, "cannot make the folder");
   fixture_remove(dir);
 }
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Fails when a file includes a header from a folder that stands below its own in the list of layers.
+"""Fails when a file includes a header from a folder that stands below its own in the list of layers, or when a file of
+the command includes anything but public headers and the command's own.
 
 usage: check_layers.py [ROOT]
 """
@@ -31,7 +32,9 @@ def check(root):
             if name.startswith("shoal/"):
                 continue
             folder = name.split("/")[0]
-            if folder not in rank or "/" not in name:
+            if own == "cli" and folder != "cli":
+                yield f'{path.relative_to(root)}: the command uses "shoal/*.h" and "cli/*.h" alone, not "{name}"'
+            elif folder not in rank or "/" not in name:
                 yield f'{path.relative_to(root)}: write "{name}" with its folder, as seen from src/'
             elif rank[folder] > rank[own]:
                 yield f'{path.relative_to(root)}: {own} must not use {folder} ("{name}"), which stands below it'

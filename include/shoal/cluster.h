@@ -32,6 +32,10 @@ SHOAL_API SHOAL_CHECKED shoal_status shoal_cluster_read(const char *path, const 
 /** What TF_CONFIG says; in a step of Slurm without it, the step's tasks, the first `servers` of them as parameter
  * servers. *out is NULL where neither is there: this process is alone. */
 SHOAL_API SHOAL_CHECKED shoal_status shoal_cluster_from_environment(int servers, shoal_cluster **out);
+/** Both: the description in the file `path` or, where that is NULL, in the environment; task: as in
+ * shoal_cluster_parse, SHOAL_ERR_ARGUMENT where nothing is described. */
+SHOAL_API SHOAL_CHECKED shoal_status shoal_cluster_find(const char *path, const char *task, int servers,
+                                                        shoal_cluster **out);
 /** Frees it. NULL is fine. */
 SHOAL_API void shoal_cluster_destroy(shoal_cluster *c);
 /** This process's own task. */
@@ -42,6 +46,18 @@ SHOAL_API int shoal_cluster_index(const shoal_cluster *c);
 SHOAL_API int shoal_cluster_count(const shoal_cluster *c, shoal_role role);
 /** NULL: there is no such task. */
 SHOAL_API const char *shoal_cluster_address(const shoal_cluster *c, shoal_role role, int index);
+/** The same number for all who were given the same cluster: what graph servers and their sessions call `job`. */
+SHOAL_API uint64_t shoal_cluster_id(const shoal_cluster *c);
+/** All tasks count from 0: chief, workers, servers, evaluators. How many there are. */
+SHOAL_API int shoal_cluster_tasks(const shoal_cluster *c);
+/** The number of this process's task among all; -1: it has no address in the cluster. */
+SHOAL_API int shoal_cluster_task(const shoal_cluster *c);
+/** Room for what shoal_cluster_task_name writes. */
+#define SHOAL_TASK_NAME 32
+/** "worker:1", for the task of that number. Returns `buffer`. */
+SHOAL_API const char *shoal_cluster_task_name(const shoal_cluster *c, int task, char buffer[SHOAL_TASK_NAME]);
+/** Where the task of that number listens. */
+SHOAL_API const char *shoal_cluster_task_address(const shoal_cluster *c, int task);
 
 /* ---- parameter servers */
 /** How parameter servers and workers go together; zero in every field is the usual. */

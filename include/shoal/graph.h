@@ -63,6 +63,18 @@ SHOAL_API shoal_dtype shoal_value_dtype(const shoal_value *v);
 SHOAL_API shoal_value *shoal_value_output(shoal_value *v, int i);
 /** The value called `name` (output 0), or NULL. */
 SHOAL_API shoal_value *shoal_graph_find(const shoal_graph *g, const char *name);
+/** The same, also for "NAME:OUTPUT"; an unknown name is SHOAL_ERR_ARGUMENT and says which is near. */
+SHOAL_API SHOAL_CHECKED shoal_status shoal_graph_lookup(const shoal_graph *g, const char *name, shoal_value **out);
+
+/** Nodes of a graph that a user of it asks for. */
+typedef enum {
+  SHOAL_GRAPH_PLACEHOLDERS, /**< to be fed */
+  SHOAL_GRAPH_VARIABLES,    /**< what a session keeps */
+  SHOAL_GRAPH_RESULTS       /**< computed, and used by nothing else in the graph */
+} shoal_graph_part;
+
+/** The first output of the first such node, or of the next one after the node that made `after`; NULL: no more. */
+SHOAL_API shoal_value *shoal_graph_next(const shoal_graph *g, shoal_graph_part part, const shoal_value *after);
 
 /* ---- sources */
 /** What a run is fed with. Dimensions may be SHOAL_UNKNOWN: the batch, which may differ from run to run. */

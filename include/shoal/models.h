@@ -3,6 +3,7 @@
 #ifndef SHOAL_MODELS_H
 #define SHOAL_MODELS_H
 
+#include "shoal/options.h"
 #include "shoal/train.h"
 
 #ifdef __cplusplus
@@ -55,6 +56,36 @@ typedef struct {
 
 SHOAL_API const shoal_model_kind *shoal_model_kind_find(const char *name); /**< NULL: none */
 SHOAL_API const shoal_model_kind *shoal_model_kind_at(int i);              /**< NULL past the end */
+
+/* ---- the trace of A A for a random matrix A that fits on no machine, as a graph over several tasks
+ *
+ * A [n, n], uniform in [0, 1), is cut into blocks x blocks pieces. tr(A A) is the sum over i, j of tr(A_ij A_ji), and
+ * tr(A_ij A_ji) = tr(A_ji A_ij), so each pair of blocks i < j counts twice and is computed once. Both blocks of a pair
+ * are made where they are used, out of the seed and their place in A, and are gone when the next pair is made. Each
+ * worker adds up its own traces; one number of each travels. */
+/** How the matrix is cut and spread. */
+typedef struct {
+  size_t size; /**< of this struct as the program knows it, by SHOAL_OPTIONS; 0: as the library does */
+  int64_t n;         /**< rows of the matrix */
+  int64_t blocks;    /**< in each direction, 1 to n */
+  int workers;       /**< tasks /job:worker/task:0 ... that compute */
+  bool full_product; /**< multiply the blocks and take the trace of the product, instead of its diagonal alone */
+} shoal_square_trace_options;
+
+/** What it takes. */
+typedef struct {
+  int64_t pairs;       /**< of blocks */
+  double worker_bytes; /**< a worker needs at most */
+  double flops;        /**< in all */
+  double made_bytes;   /**< of blocks, in all */
+  double reserved[4]; /**< 0: for fields to come */
+} shoal_square_trace_cost;
+
+/** Adds it to a graph. *trace: f64 scalar on the first worker. */
+SHOAL_API SHOAL_CHECKED shoal_status shoal_square_trace_build(shoal_graph *g, const shoal_square_trace_options *options,
+                                                              shoal_value **trace);
+/** What it will take, before anything is made. */
+SHOAL_API shoal_square_trace_cost shoal_square_trace_predict(const shoal_square_trace_options *options);
 
 #ifdef __cplusplus
 }

@@ -12,6 +12,7 @@
 #ifndef SHOAL_PLACED_H
 #define SHOAL_PLACED_H
 
+#include "shoal/options.h"
 #include "shoal/session.h"
 
 #ifdef __cplusplus
@@ -24,11 +25,14 @@ typedef struct {
   const char *address; /**< "tcp://HOST:PORT", or "shm:/NAME" on this host */
 } shoal_task;
 
+/** Tasks that a session can have. */
+#define SHOAL_MAX_TASKS 64
+
 /** The servers of a session and how they are reached. */
 typedef struct {
   size_t size; /**< of this struct as the program knows it, by SHOAL_OPTIONS; 0: as the library does */
   const shoal_task *tasks; /**< [n_tasks], copied */
-  int n_tasks;             /**< at most 64 */
+  int n_tasks;             /**< at most SHOAL_MAX_TASKS */
   uint64_t job;            /**< the servers': another one's are refused */
   uint64_t seed;           /**< of every random operator: results do not depend on the placement */
   int threads;             /**< of each task; 0: as its server was told */
@@ -78,6 +82,35 @@ typedef struct {
 
 /** Serves until it is stopped. */
 SHOAL_API SHOAL_CHECKED shoal_status shoal_server_run(const shoal_server_options *options);
+
+/* ---- graph servers that belong together */
+/** The graph servers of a session, wherever they run. */
+typedef struct shoal_graph_servers shoal_graph_servers;
+
+/** Servers on this machine. */
+typedef struct {
+  size_t size; /**< of this struct as the program knows it, by SHOAL_OPTIONS; 0: as the library does */
+  int ps;               /**< tasks /job:ps */
+  int workers;          /**< tasks /job:worker; both together 1 to SHOAL_MAX_TASKS */
+  int threads;          /**< of each; 0: processors / tasks */
+  bool tcp;             /**< they talk by TCP instead of shared memory */
+  size_t client_memory; /**< as in shoal_server_options */
+} shoal_local_servers_options;
+
+/** Starts them as copies of this process (fork); they end with it, or when destroyed. Call it before this process
+ * starts threads of its own. */
+SHOAL_API SHOAL_CHECKED shoal_status shoal_graph_servers_start(const shoal_local_servers_options *options,
+                                                               shoal_graph_servers **out);
+/** Those of a cluster that is described in a file, as shoal_cluster_read takes it, and that somebody else runs: every
+ * task of it is a server. */
+SHOAL_API SHOAL_CHECKED shoal_status shoal_graph_servers_read(const char *path, shoal_graph_servers **out);
+/** Sets tasks, n_tasks and job of `out`, which borrow from `s`. */
+SHOAL_API void shoal_graph_servers_fill(const shoal_graph_servers *s, shoal_cluster_options *out);
+/** Takes the error of a session over these servers, and returns it or, where a server of this machine has ended by
+ * itself, what happened to that one. NULL stays NULL. */
+SHOAL_API SHOAL_CHECKED shoal_status shoal_graph_servers_explain(shoal_graph_servers *s, shoal_status status);
+/** Ends those of this machine. NULL is fine. */
+SHOAL_API void shoal_graph_servers_destroy(shoal_graph_servers *s);
 
 #ifdef __cplusplus
 }

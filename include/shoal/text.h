@@ -1,6 +1,6 @@
 /** @file
- * Words in, words out: what a program around the library needs to read its arguments as strictly as Shoal reads its own,
- * and to say the same helpful things about them. Any thread. */
+ * Words in, words out: what a program around the library needs to read its arguments as strictly as Shoal reads its
+ * own, and to say the same helpful things about them. Any thread. */
 #ifndef SHOAL_TEXT_H
 #define SHOAL_TEXT_H
 
@@ -14,12 +14,12 @@
 extern "C" {
 #endif
 
-/** For "unknown name X; did you mean Y?": the one of `count` names that is nearest to `word` by letters added, left out,
- * replaced or swapped; NULL when none is near. Borrowed from `names`. */
+/** For "unknown name X; did you mean Y?": the one of `count` names that is nearest to `word` by letters added, left
+ * out, replaced or swapped; NULL when none is near. Borrowed from `names`. */
 SHOAL_API const char *shoal_nearest_name(const char *word, const char *const *names, size_t count);
 
-/** A decimal integer that is the whole of `word`: false when there is anything else, or when it is out of range. *out is
- * set only on success. */
+/** A decimal integer that is the whole of `word`: false when there is anything else, or when it is out of range. *out
+ * is set only on success. */
 SHOAL_API bool shoal_parse_int(const char *word, int64_t *out);
 /** The same for a number with a fraction or an exponent. */
 SHOAL_API bool shoal_parse_double(const char *word, double *out);
@@ -41,6 +41,8 @@ typedef struct {
 SHOAL_API void shoal_text_add(shoal_text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /** Adds bytes as they are. */
 SHOAL_API void shoal_text_add_bytes(shoal_text *t, const char *bytes, size_t length);
+/** Writes it to a file, which gets its name only when it is whole. SHOAL_ERR_SYSTEM, also when memory had run out. */
+SHOAL_API SHOAL_CHECKED shoal_status shoal_text_write(const shoal_text *t, const char *path);
 /** Frees it; it is empty then. */
 SHOAL_API void shoal_text_fini(shoal_text *t);
 

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static bool reserve(text *t, size_t more) {
   if (t->failed) return false;
@@ -45,6 +46,20 @@ void text_add(text *t, const char *format, ...) {
 void text_fini(text *t) {
   free(t->data);
   *t = (text){0};
+}
+
+shoal_status shoal_text_write(const shoal_text *t, const char *path) {
+  if (t->failed) return status_no_memory();
+  char *temporary;
+  if (asprintf(&temporary, "%s.%d.tmp", path, (int)getpid()) < 0) return status_no_memory();
+  FILE *f = fopen(temporary, "we");
+  bool good = f && fwrite(t->data, 1, t->length, f) == t->length;
+  if (f && fclose(f)) good = false;
+  if (good && rename(temporary, path)) good = false;
+  shoal_status status = good ? NULL : status_errno(errno, "cannot write %s", path);
+  if (!good) unlink(temporary);
+  free(temporary);
+  return status;
 }
 
 /* Edit distance with swaps of neighbours counted as one; words here are short. */

@@ -15,6 +15,7 @@ typedef shoal_text text;
 #define text_add shoal_text_add
 #define text_add_bytes shoal_text_add_bytes
 #define text_fini shoal_text_fini
+#define text_write_file shoal_text_write
 
 /* ARGUMENT: "unknown optimizer 'adm': did you mean 'adam'? Known: sgd, adam, ...". what: "optimizer". */
 SHOAL_CHECKED shoal_status status_unknown(const char *what, const char *name, const char *const *known, size_t count);

@@ -11,13 +11,13 @@
 #define WAIT_SECONDS 0.5 /* short work shows nothing */
 #define BAR_CELLS 24
 
-void bar_init(bar *b, const char *what, int64_t total, bool quiet) {
+void bar_init(bar *b, const char *what, bool quiet, const int *stop) {
   const char *terminal = getenv("TERM");
   bool capable = isatty(STDERR_FILENO) && terminal && strcmp(terminal, "dumb");
-  *b = (bar){.what = what, .total = total, .live = capable && !quiet, .started = seconds_now()};
+  *b = (bar){.what = what, .live = capable && !quiet, .started = seconds_now(), .stop = stop};
 }
 
-void bar_show(bar *b, int64_t done) {
+static void show(bar *b, int64_t done) {
   if (!b->live) return;
   double now = seconds_now(), seconds = now - b->started;
   if (seconds < WAIT_SECONDS || now - b->last < DRAW_SECONDS) return;
@@ -36,6 +36,13 @@ void bar_show(bar *b, int64_t done) {
   if (b->total > done && rate > 0)
     fprintf(stderr, "  %s left", duration_text((double)(b->total - done) / rate, left));
   fputs("\033[K", stderr);
+}
+
+bool bar_on_rows(void *context, int64_t done, int64_t total) {
+  bar *b = context;
+  b->total = total;
+  show(b, done);
+  return !b->stop || !__atomic_load_n(b->stop, __ATOMIC_RELAXED);
 }
 
 void bar_clear(bar *b) {

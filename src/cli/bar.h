@@ -10,10 +10,12 @@ typedef struct {
   int64_t total;    /* 0: not known */
   bool live, drawn;
   double started, last;
+  const int *stop; /* NULL, or not 0 once the work is to end */
 } bar;
 
-void bar_init(bar *b, const char *what, int64_t total, bool quiet);
-void bar_show(bar *b, int64_t done);
+void bar_init(bar *b, const char *what, bool quiet, const int *stop);
+/* A shoal_rows_progress whose context is a bar: shows it, and goes on unless it is to stop. */
+bool bar_on_rows(void *context, int64_t done, int64_t total);
 /* Removes the line. */
 void bar_clear(bar *b);
 

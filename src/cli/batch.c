@@ -4,7 +4,7 @@
 #include "cli/progress.h"
 #include "cli/say.h"
 #include "cli/table.h"
-#include "observe/report_page.h"
+#include "shoal/observe.h"
 #include "shoal/version.h"
 
 #include <errno.h>
@@ -16,7 +16,6 @@
 #include <unistd.h>
 
 #define INDENT 2          /* of a line that goes on */
-#define POINTS 4000       /* of a curve in the page */
 
 /* ---- runs */
 
@@ -91,22 +90,8 @@ shoal_status json_write_file(const json_t *value, const char *path) {
   if (!words) return status_no_memory();
   text_add(&content, "%s\n", words);
   free(words);
-  shoal_status status = text_write_file(&content, path);
+  shoal_status status = shoal_text_write(&content, path);
   text_fini(&content);
-  return status;
-}
-
-shoal_status text_write_file(const text *content, const char *path) {
-  if (content->failed) return status_no_memory();
-  char *temporary;
-  if (asprintf(&temporary, "%s.%d.tmp", path, (int)getpid()) < 0) return status_no_memory();
-  FILE *f = fopen(temporary, "we");
-  bool good = f && fwrite(content->data, 1, content->length, f) == content->length;
-  if (f && fclose(f)) good = false;
-  if (good && rename(temporary, path)) good = false;
-  shoal_status status = good ? NULL : status_errno(errno, "cannot write %s", path);
-  if (!good) unlink(temporary);
-  free(temporary);
   return status;
 }
 
@@ -324,20 +309,15 @@ shoal_status batch_go(batch *b) {
 }
 
 void batch_report(const batch *b) {
-  report_set set = {0};
-  text page = {0};
   char *path = NULL;
-  shoal_status status = report_page_check();
-  if (!status && asprintf(&path, "%s/report.html", b->folder) < 0) status = status_no_memory();
-  if (!status) status = report_set_add(&set, b->folder);
-  if (!status) status = report_page_write(&set, POINTS, shoal_version(), &page);
-  if (!status) status = text_write_file(&page, path);
+  const char *folder = b->folder;
+  shoal_status status = asprintf(&path, "%s/report.html", folder) < 0 ? status_no_memory() : NULL;
+  if (!status)
+    status = shoal_report_write(&(shoal_report_options){.folders = &folder, .n_folders = 1, .path = path}, NULL);
   if (status)
     say(stdout, "No page: %s\n", shoal_status_message(status));
   else
     say(stdout, "The page is in %s.\n", path);
   shoal_status_free(status);
   free(path);
-  text_fini(&page);
-  report_set_fini(&set);
 }

@@ -46,9 +46,7 @@ SHOAL_CHECKED shoal_status batch_go(batch *b);
 /* One command to its end, for what runs need, e.g. data. Its output goes to `log`. */
 SHOAL_CHECKED shoal_status batch_once(const char *name, char *const *argv, const char *log, const int *stop);
 
-/* Writes the text under its name only when it is whole. */
-SHOAL_CHECKED shoal_status text_write_file(const text *content, const char *path);
-SHOAL_CHECKED shoal_status json_write_file(const json_t *value, const char *path); /* the same for JSON */
+SHOAL_CHECKED shoal_status json_write_file(const json_t *value, const char *path);
 /* "The page is in FOLDER/report.html"; says so when this build has none. */
 void batch_report(const batch *b);
 

@@ -1,12 +1,9 @@
 /* shoal dash: the page of runs, live. */
-#include "observe/dash.h"
-
 #include "cli/command.h"
 #include "cli/interrupt.h"
 #include "cli/say.h"
-#include "shoal/version.h"
+#include "shoal/observe.h"
 
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -43,21 +40,17 @@ static shoal_status serve(const dash_flags *f, const flags_parsed *parsed) {
   struct stat st;
   if (parsed->count && (stat(folder, &st) || !S_ISDIR(st.st_mode)))
     return status_make(SHOAL_ERR_ARGUMENT, "%s is no folder", folder);
-  if (f->token &&
-      strspn(f->token, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~") != strlen(f->token))
-    return status_make(SHOAL_ERR_ARGUMENT, "--token: expected letters, digits and -._~ only");
   interrupt *signals;
   TRY(interrupt_create("Ending.", "Ended at once.", &signals));
-  dash *d = NULL;
-  int port;
-  dash_options options = {
-      .folder = folder, .address = f->address, .port = (int)f->port, .token = f->token, .version = shoal_version()};
-  shoal_status status = dash_create(&options, &d, &port);
+  shoal_dashboard *d = NULL;
+  shoal_dashboard_options options = {
+      .folder = folder, .address = f->address, .port = (int)f->port, .token = f->token};
+  shoal_status status = shoal_dashboard_create(&options, &d);
   if (!status) {
-    announce(f, folder, port);
+    announce(f, folder, shoal_dashboard_port(d));
     while (!__atomic_load_n(interrupt_flag(signals), __ATOMIC_ACQUIRE)) usleep(LOOK_MICROSECONDS);
   }
-  dash_destroy(d);
+  shoal_dashboard_destroy(d);
   interrupt_destroy(signals);
   return status;
 }

@@ -3,13 +3,6 @@
 
 #include "cli/say.h"
 
-#include "data/convert.h"
-#include "data/dataset.h"
-
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 const char *const *data_bad_row_names(void) {
   static const char *const names[] = {"stop", "skip", NULL};
   return names;
@@ -20,35 +13,20 @@ const char *const *data_split_names(void) {
   return names;
 }
 
-shoal_status data_read_options(const read_flags *f, const char *files, int64_t batch, text *found,
-                               shoal_pipeline_options *options) {
-  TRY(dataset_files(files, f->split ? f->split : "train", found));
-  *options = (shoal_pipeline_options){.files = found->data,
-                                      .format = f->format,
-                                      .features = f->features,
-                                      .classes = (int)f->classes,
-                                      .columns = f->columns,
-                                      .fields = f->fields,
-                                      .no_checksums = f->no_checksums,
-                                      .epochs = 1,
-                                      .batch_size = batch,
-                                      .threads = (int)f->threads,
-                                      .transform = f->transform,
-                                      .prefetch = 2,
-                                      .skip_bad_rows = f->on_bad_row && !strcmp(f->on_bad_row, "skip")};
+shoal_status data_read_options(const read_flags *f, const char *data, shoal_pipeline_options *out) {
+  char *files;
+  TRY(shoal_dataset_files(data, f->split ? f->split : "train", &files));
+  *out = (shoal_pipeline_options){.files = files,
+                                  .format = f->format,
+                                  .features = f->features,
+                                  .classes = (int)f->classes,
+                                  .columns = f->columns,
+                                  .fields = f->fields,
+                                  .no_checksums = f->no_checksums,
+                                  .threads = (int)f->threads,
+                                  .transform = f->transform,
+                                  .skip_bad_rows = f->on_bad_row && !strcmp(f->on_bad_row, "skip")};
   return NULL;
-}
-
-int64_t data_files_bytes(const files_list *files) {
-  int64_t bytes = 0;
-  for (size_t i = 0; i < files->count; i++) {
-    struct stat info;
-    char *file = strdup(files->paths[i]), *colon = file ? strrchr(file, ':') : NULL;
-    if (colon && access(file, F_OK)) *colon = 0; /* a part of an archive */
-    if (file && !stat(file, &info) && S_ISREG(info.st_mode)) bytes += info.st_size;
-    free(file);
-  }
-  return bytes;
 }
 
 typedef struct {
@@ -62,13 +40,9 @@ static const flag_row list_table[] = {
 
 /* Where a known data set lies; NULL: it is not here. The caller frees it. */
 static char *where(const char *name) {
-  text path = {0};
-  shoal_status status = dataset_path(name, &path);
-  bool here = !status;
-  shoal_status_free(status);
-  if (here) return path.data;
-  text_fini(&path);
-  return NULL;
+  char *path = NULL;
+  shoal_status_free(shoal_dataset_find(name, &path));
+  return path;
 }
 
 static shoal_status list_json(void) {
@@ -80,9 +54,9 @@ static shoal_status list_json(void) {
         sets, json_pack("{s:s, s:o}", "name", names[i], "path", path ? json_string(path) : json_null()));
     free(path);
   }
-  const format *f;
-  for (size_t i = 0; (f = format_at(i)); i++)
-    json_array_append_new(formats, json_pack("{s:s, s:s}", "name", f->name, "summary", f->summary));
+  shoal_data_format f;
+  for (int i = 0; shoal_data_format_at(i, &f); i++)
+    json_array_append_new(formats, json_pack("{s:s, s:s}", "name", f.name, "summary", f.summary));
   json_t *o = json_pack("{s:o, s:o}", "data_sets", sets, "formats", formats);
   if (!o) return status_no_memory();
   json_dumpf(o, stdout, JSON_INDENT(2));
@@ -100,11 +74,10 @@ static void list_text(void) {
     free(path);
   }
   puts("\nFormats read (found out from the content, or named with --format):");
-  const format *f;
-  for (size_t i = 0; (f = format_at(i)); i++) say_named(stdout, f->name, f->summary);
+  shoal_data_format f;
+  for (int i = 0; shoal_data_format_at(i, &f); i++) say_named(stdout, f.name, f.summary);
   printf("\nFormats written by '%s data convert':\n", called());
-  const row_writer_kind *w;
-  for (size_t i = 0; (w = convert_at(i)); i++) say_named(stdout, w->name, w->endings);
+  for (int i = 0; shoal_data_format_written_at(i, &f); i++) say_named(stdout, f.name, f.summary);
 }
 
 static int run_list(int argc, char **argv) {

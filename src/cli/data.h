@@ -3,7 +3,7 @@
 #define SHOAL_CLI_DATA_H
 
 #include "cli/command.h"
-#include "data/pipeline.h"
+#include "shoal/data.h"
 
 typedef struct {
   const char *split, *format, *columns, *fields, *transform, *on_bad_row;
@@ -41,11 +41,8 @@ const char *const *data_split_names(void);
     .help = "stop, or skip it and count (more than 1 % stops)", .standard = "stop", .choices = data_bad_row_names      \
   }
 
-/* One pass over `files` in their order, with these settings. `files` may be the name of a known data set. The paths in
- * *options are borrowed from f and `found`, which the caller frees with text_fini. */
-SHOAL_CHECKED shoal_status data_read_options(const read_flags *f, const char *files, int64_t batch, text *found,
-                                             shoal_pipeline_options *options);
-/* Bytes of the files; 0 for what is made, not read. */
-int64_t data_files_bytes(const files_list *files);
+/* How `data`, files or the name of a known data set, is read with these flags. Texts of *out are borrowed from f, but
+ * for `files`, which the caller frees. */
+SHOAL_CHECKED shoal_status data_read_options(const read_flags *f, const char *data, shoal_pipeline_options *out);
 
 #endif

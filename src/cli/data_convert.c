@@ -1,15 +1,8 @@
 /* shoal data convert: rows from any format read to one that is written. */
-#include "base/mem.h"
 #include "cli/bar.h"
 #include "cli/data.h"
 #include "cli/interrupt.h"
 #include "cli/say.h"
-#include "data/convert.h"
-
-#include <unistd.h>
-
-#define BATCH 1024
-#define BATCH_ENCODED 16
 
 typedef struct {
   read_flags read;
@@ -26,98 +19,30 @@ static const flag_row convert_table[] = {
     {0},
 };
 
-typedef struct {
-  const convert_flags *flags;
-  const char *to;
-  const row_writer_kind *kind;
-  const int *stop;
-  shoal_pipeline_options read;
-  convert_options write;
-  int64_t rows;
-  shoal_pipeline_statistics count;
-} conversion;
-
-static shoal_status cancelled(const conversion *c) {
-  return *c->stop ? status_make(SHOAL_ERR_CANCELLED, "interrupted; nothing was written") : NULL;
-}
-
-/* Sparse rows to columns: how many columns, and whether indices count from 0 or from 1, has to be known first. */
-static shoal_status find_columns(conversion *c) {
-  shoal_pipeline *p;
-  TRY(shoal_pipeline_create(&c->read, &p));
-  int64_t most = -1, least = INT64_MAX;
-  const rows_block *b;
-  shoal_status status;
-  while (!(status = pipeline_next(p, &b, NULL, NULL)) && b && !(status = cancelled(c)))
-    for (int64_t e = 0; e < b->offsets[b->count]; e++) {
-      most = MAX_OF(most, b->indices[e]);
-      least = MIN_OF(least, b->indices[e]);
-    }
-  shoal_pipeline_destroy(p);
-  if (c->flags->read.features) most = MAX_OF(most, c->flags->read.features - 1);
-  c->write.schema.features = most + 1;
-  c->write.first = least >= 1 && most >= 1;
-  return status;
-}
-
-static shoal_status copy_rows(conversion *c, shoal_pipeline *p, row_writer *w) {
-  bar progress;
-  bar_init(&progress, "rows", 0, c->flags->quiet);
-  const rows_block *b;
-  shoal_status status;
-  while (!(status = pipeline_next(p, &b, NULL, NULL)) && b) {
-    if ((status = cancelled(c)) || (status = c->kind->write(w, b))) break;
-    c->rows += b->count;
-    bar_show(&progress, c->rows);
-  }
-  bar_clear(&progress);
-  shoal_pipeline_count(p, &c->count);
-  return status;
-}
-
-static shoal_status run_conversion(conversion *c) {
-  shoal_pipeline *p;
-  TRY(shoal_pipeline_create(&c->read, &p));
-  pipeline_schema(p, &c->write.schema);
-  bool spread = c->write.schema.kind == ROWS_SPARSE && c->kind->dense;
-  if (spread || c->write.schema.kind == ROWS_BYTES || c->read.transform) {
-    shoal_pipeline_destroy(p);
-    p = NULL;
-    if (c->write.schema.kind == ROWS_BYTES || c->read.transform) c->read.batch_size = BATCH_ENCODED;
-    if (spread) TRY(find_columns(c));
-    TRY(shoal_pipeline_create(&c->read, &p));
-  }
-  row_writer *w = NULL;
-  shoal_status status = c->kind->open(c->to, &c->write, &w);
-  if (!status) {
-    status = copy_rows(c, p, w);
-    if (status)
-      c->kind->abandon(w);
-    else
-      status = c->kind->close(w);
-  }
-  shoal_pipeline_destroy(p);
-  return status;
-}
-
 static shoal_status convert(const convert_flags *f, const char *from, const char *to, int *signal) {
-  conversion c = {.flags = f, .to = to};
-  TRY(convert_find(f->to, to, &c.kind));
-  if (!f->force && !access(to, F_OK))
-    return status_make(SHOAL_ERR_ARGUMENT, "%s is there already; add --force to replace it", to);
   interrupt *signals;
   TRY(interrupt_create("Stopping; what is half written goes.", "Ended at once; a file TO.part may be left.", &signals));
-  c.stop = interrupt_flag(signals);
-  text found = {0};
-  shoal_status status = data_read_options(&f->read, from, BATCH, &found, &c.read);
-  if (!status) status = run_conversion(&c);
-  *signal = *c.stop;
-  text_fini(&found);
+  bar progress;
+  bar_init(&progress, "rows", f->quiet, interrupt_flag(signals));
+  shoal_pipeline_options read = {0};
+  shoal_convert_result done;
+  shoal_status status = data_read_options(&f->read, from, &read);
+  if (!status)
+    status = shoal_data_convert(&read,
+                                &(shoal_convert_options){.path = to,
+                                                         .format = f->to,
+                                                         .force = f->force,
+                                                         .progress = bar_on_rows,
+                                                         .context = &progress},
+                                &done);
+  bar_clear(&progress);
+  *signal = *interrupt_flag(signals);
+  free((char *)read.files);
   interrupt_destroy(signals);
   if (!status && !f->quiet) {
     char rows[COUNTED_TEXT], bad[COUNTED_TEXT];
-    say(stdout, "%s written to %s (%s)\n", counted_text(c.rows, "row", rows), to, c.kind->name);
-    if (c.count.bad_rows) printf("%s skipped\n", counted_text(c.count.bad_rows, "bad row", bad));
+    say(stdout, "%s written to %s (%s)\n", counted_text(done.rows, "row", rows), to, done.format);
+    if (done.bad_rows) printf("%s skipped\n", counted_text(done.bad_rows, "bad row", bad));
   }
   return status;
 }

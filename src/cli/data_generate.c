@@ -1,15 +1,11 @@
 /* shoal data generate: rows and images out of a seed. */
-#include "base/mem.h"
 #include "cli/bar.h"
 #include "cli/command.h"
 #include "cli/interrupt.h"
 #include "cli/say.h"
-#include "data/generate_criteo.h"
-#include "data/generate_images.h"
+#include "shoal/data.h"
 
 #include <dirent.h>
-#include <stdlib.h>
-#include <sys/stat.h>
 
 typedef struct {
   const char *out, *as, *size;
@@ -34,7 +30,7 @@ static const flag_row generate_table[] = {
      .standard = "1", .least = 0, .most = 9e15},
     {.name = "features", .kind = FLAG_INT, .offset = AT(features), .value = "N",
      .help = "criteo: size of the feature space",
-     .standard = "33762578", .least = CRITEO_LEAST_FEATURES, .most = 2147483647},
+     .standard = "33762578", .least = SHOAL_CRITEO_MIN_FEATURES, .most = 2147483647},
     {.name = "classes", .kind = FLAG_INT, .offset = AT(classes), .value = "N", .help = "images: how many kinds",
      .standard = "10", .least = 1, .most = 1000},
     {.name = "size", .kind = FLAG_TEXT, .offset = AT(size), .value = "HxWxC",
@@ -51,18 +47,6 @@ static const char *word_at(int i) {
   return i < (int)COUNT_OF(words) ? words[i] : NULL;
 }
 
-typedef struct {
-  bar progress;
-  const int *stop;
-} watch;
-
-static bool on_rows(void *context, int64_t done, int64_t total) {
-  watch *w = context;
-  w->progress.total = total;
-  bar_show(&w->progress, done);
-  return !*w->stop;
-}
-
 static shoal_status check_out(const generate_flags *f) {
   if (!f->out) return status_make(SHOAL_ERR_ARGUMENT, "where to? Add --out DIR");
   DIR *folder = opendir(f->out);
@@ -76,64 +60,65 @@ static shoal_status check_out(const generate_flags *f) {
   return NULL;
 }
 
-/* The folders above `path`; one that cannot be made shows when the data is written. */
-static void make_parents(const char *path) {
-  char *copy = strdup(path);
-  for (char *slash = copy ? strchr(copy + 1, '/') : NULL; slash; slash = strchr(slash + 1, '/')) {
-    *slash = 0;
-    (void)!mkdir(copy, 0777); /* it may be there already */
-    *slash = '/';
-  }
-  free(copy);
+/* The number of --as in a list of names ended by NULL. */
+static shoal_status find_form(const char *as, const char *const *names, int *out) {
+  for (*out = 0; names[*out]; ++*out)
+    if (!strcmp(as ? as : names[0], names[*out])) return NULL;
+  char *list = names_list(names);
+  shoal_status status = status_make(SHOAL_ERR_ARGUMENT, "--as: '%s' is not known; it is %s", as, list ? list : "?");
+  free(list);
+  return status;
 }
 
-static shoal_status criteo(const generate_flags *f, watch *w) {
-  criteo_settings s = {.out = f->out,
-                       .rows = f->rows ? f->rows : 100000,
-                       .features = f->features,
-                       .files = (int)f->files,
-                       .seed = (uint64_t)f->seed};
-  if (!criteo_form_parse(f->as ? f->as : "tfrecord", &s.form))
-    return status_make(SHOAL_ERR_ARGUMENT, "--as: '%s' is not known; it is tfrecord, libsvm or tsv", f->as);
-  criteo_truth truth;
-  TRY(generate_criteo(&s, on_rows, w, &truth));
-  bar_clear(&w->progress);
+static shoal_status criteo(const generate_flags *f, bar *progress) {
+  static const char *const forms[] = {"tfrecord", "libsvm", "tsv", NULL}; /* in the order of shoal_criteo_form */
+  int form;
+  TRY(find_form(f->as, forms, &form));
+  shoal_criteo_options o = {.out = f->out,
+                            .rows = f->rows ? f->rows : 100000,
+                            .features = f->features,
+                            .files = (int)f->files,
+                            .form = (shoal_criteo_form)form,
+                            .seed = (uint64_t)f->seed,
+                            .progress = bar_on_rows,
+                            .context = progress};
+  shoal_criteo_truth truth;
+  TRY(shoal_generate_criteo(&o, &truth));
+  bar_clear(progress);
   if (f->quiet) return NULL;
   char rows[COUNTED_TEXT];
-  say(stdout, "%s written to %s, %.1f %% positive\n", counted_text(s.rows, "row", rows), f->out,
+  say(stdout, "%s written to %s, %.1f %% positive\n", counted_text(o.rows, "row", rows), f->out,
       100 * truth.positive_share);
   say(stdout, "The hidden model errs on %.2f %% of the last file's rows, with a log loss of %.4f (always saying the "
       "mean: %.4f).\n", 100 * truth.test_error, truth.test_log_loss, truth.constant_log_loss);
   return NULL;
 }
 
-static shoal_status images(const generate_flags *f, watch *w) {
-  images_settings s = {.out = f->out,
-                       .rows = f->rows ? f->rows : 1000,
-                       .classes = f->classes ? (int)f->classes : 10,
-                       .height = 64,
-                       .width = 64,
-                       .channels = 3,
-                       .files = (int)f->files,
-                       .noise = f->noise,
-                       .seed = (uint64_t)f->seed,
-                       .progress = on_rows,
-                       .context = w};
-  const char *as = f->as ? f->as : "folder";
-  int end = -1;
-  if (f->size && (sscanf(f->size, "%4dx%4dx%1d%n", &s.height, &s.width, &s.channels, &end) != 3 || f->size[end] ||
-                  s.height < 1 || s.width < 1 || (s.channels != 1 && s.channels != 3)))
+static shoal_status images(const generate_flags *f, bar *progress) {
+  static const char *const forms[] = {"folder", "tfrecord", "npy", NULL}; /* in the order of shoal_images_form */
+  int form, end = -1;
+  TRY(find_form(f->as, forms, &form));
+  shoal_images_options o = {.out = f->out,
+                            .form = (shoal_images_form)form,
+                            .rows = f->rows ? f->rows : 1000,
+                            .classes = f->classes ? (int)f->classes : 10,
+                            .height = 64,
+                            .width = 64,
+                            .channels = 3,
+                            .files = (int)f->files,
+                            .noise = f->noise,
+                            .seed = (uint64_t)f->seed,
+                            .progress = bar_on_rows,
+                            .context = progress};
+  if (f->size && (sscanf(f->size, "%4dx%4dx%1d%n", &o.height, &o.width, &o.channels, &end) != 3 || f->size[end] ||
+                  o.height < 1 || o.width < 1 || (o.channels != 1 && o.channels != 3)))
     return status_make(SHOAL_ERR_ARGUMENT, "--size: expected height, width and channels like 28x28x1, not '%s'",
                        f->size);
-  if (!strcmp(as, "folder")) s.form = IMAGES_FOLDER;
-  else if (!strcmp(as, "tfrecord")) s.form = IMAGES_TFRECORD;
-  else if (!strcmp(as, "npy")) s.form = IMAGES_NPY;
-  else return status_make(SHOAL_ERR_ARGUMENT, "--as: '%s' is not known; it is folder, tfrecord or npy", as);
-  TRY(generate_images(&s));
-  bar_clear(&w->progress);
+  TRY(shoal_generate_images(&o));
+  bar_clear(progress);
   char rows[COUNTED_TEXT];
   if (!f->quiet)
-    say(stdout, "%s of %d classes written to %s\n", counted_text(s.rows, "image", rows), s.classes, f->out);
+    say(stdout, "%s of %d classes written to %s\n", counted_text(o.rows, "image", rows), o.classes, f->out);
   return NULL;
 }
 
@@ -142,15 +127,15 @@ static shoal_status generate(const generate_flags *f, const char *what, int *sig
   if (!clicks && strcmp(what, "images"))
     return status_make(SHOAL_ERR_ARGUMENT, "'%s' cannot be generated; it is criteo or images", what);
   TRY(check_out(f));
-  make_parents(f->out);
+  TRY(make_folders(f->out));
   interrupt *signals;
   TRY(interrupt_create("Stopping; what is half written goes.", "Ended at once; half-written files may be left.",
                        &signals));
-  watch w = {.stop = interrupt_flag(signals)};
-  bar_init(&w.progress, "rows", 0, f->quiet);
-  shoal_status status = clicks ? criteo(f, &w) : images(f, &w);
-  bar_clear(&w.progress);
-  *signal = *w.stop;
+  bar progress;
+  bar_init(&progress, "rows", f->quiet, interrupt_flag(signals));
+  shoal_status status = clicks ? criteo(f, &progress) : images(f, &progress);
+  bar_clear(&progress);
+  *signal = *interrupt_flag(signals);
   interrupt_destroy(signals);
   return status;
 }

@@ -1,22 +1,16 @@
 /* shoal doctor: what this machine offers, and whether the tasks of a described cluster reach each other. */
 #include "cli/command.h"
-#include "run/cluster_member.h"
 #include "cli/interrupt.h"
-#include "net/key_ring.h"
-#include "cli/machine.h"
 #include "cli/say.h"
 #include "cli/table.h"
-#include "cluster/probe.h"
+#include "shoal/machine.h"
+#include "shoal/probe.h"
 #include "shoal/version.h"
 
 #include <math.h>
 #include <stdarg.h>
-#include <stdlib.h>
 
-#define FAR_CLOCK 1.0       /* seconds of difference from which on traces and logs no longer fit together */
-#define SLOW_TRIP 0.01      /* seconds */
-#define SLOW_BANDWIDTH 10e6 /* bytes/s */
-#define NAME 32
+enum { FACTS_MAX = 16, VALUE_TEXT = 120 };
 
 typedef struct {
   const char *cluster, *task, *keys;
@@ -40,104 +34,63 @@ static const flag_row doctor_table[] = {
     {0},
 };
 
+/* What is said of the machine: "memory", "1.9 GB free of 3.8 GB". */
 typedef struct {
-  machine_fact facts[MACHINE_FACTS];
+  const char *name;
+  char value[VALUE_TEXT];
+} fact;
+
+typedef struct {
+  shoal_machine machine;
+  fact facts[FACTS_MAX];
   int count;
-  bool described;
-  cluster place;
-  probe_pair *pairs; /* [tasks][tasks], NULL without a cluster */
-  json_t *problems;  /* texts */
+  shoal_cluster *cluster; /* NULL: none is described */
+  shoal_probe *probe;     /* NULL without a cluster */
 } findings;
 
-/* ---- keys: a parameter server listens with server.key, the others with client.key */
-
-typedef struct {
-  key_ring ring;
-  const char **pins; /* [tasks] the public key each task listens with */
-} doctor_keys;
-
-static bool is_server(const cluster *c, int task) {
-  int index;
-  return probe_role(c, task, &index) == SHOAL_PS;
-}
-
-static shoal_status read_keys(const doctor_flags *f, const cluster *c, doctor_keys *k, net_options *net) {
-  int tasks = probe_tasks(c);
-  bool server = c->role == SHOAL_PS;
-  TRY(key_ring_read_both(f->keys, server, &k->ring, net));
-  k->pins = calloc((size_t)tasks, sizeof *k->pins);
-  if (!k->pins) return status_no_memory();
-  for (int i = 0; i < tasks; i++) k->pins[i] = is_server(c, i) == server ? k->ring.own.public_key : k->ring.other;
-  return NULL;
-}
-
-/* ---- what is wrong */
-
-__attribute__((format(printf, 2, 3))) static void complain(findings *d, const char *format, ...) {
+__attribute__((format(printf, 3, 4))) static void add(findings *d, const char *name, const char *format, ...) {
+  fact *f = &d->facts[d->count++];
   va_list list;
+  f->name = name;
   va_start(list, format);
-  char *words;
-  if (vasprintf(&words, format, list) >= 0) {
-    json_array_append_new(d->problems, json_string(words));
-    free(words);
-  }
+  vsnprintf(f->value, sizeof f->value, format, list);
   va_end(list);
 }
 
-static const char *name_of(const cluster *c, int task, char out[NAME]) {
-  int index;
-  cluster_role role = probe_role(c, task, &index);
-  snprintf(out, NAME, "%s:%d", cluster_role_name(role), index);
-  return out;
+static void describe_machine(findings *d) {
+  const shoal_machine *m = &d->machine;
+  add(d, "system", "%s", m->system);
+  add(d, "processor", "%s", *m->processor ? m->processor : "unknown");
+  add(d, "cores", "%d, of which this process may use %d", m->cores, m->usable_cores);
+  add(d, "instructions", "%s", *m->instructions ? m->instructions : "those of every such processor");
+  add(d, "kernels", "%s", m->kernels);
+  add(d, "multiply-adds", "%.0f GF/s on one thread", m->flops / 1e9);
+  add(d, "memory", "%.1f GB free of %.1f GB", (double)m->memory_free_bytes / 1e9, (double)m->memory_bytes / 1e9);
+  add(d, "memory copy", "%.1f GB/s read and written, one thread", m->copy_bytes_per_second / 1e9);
+  add(d, "huge pages", "%s", *m->huge_pages ? m->huge_pages : "not known to this kernel");
+  add(d, "open files", "at most %lld", (long long)m->open_files);
+  add(d, "shared memory", "%s", m->shared_memory ? "yes" : "no");
+  add(d, "ZeroMQ", "%s, %s", m->zeromq, m->curve ? "with keys (CURVE)" : "without keys");
+  add(d, "libraries", "%s", m->libraries);
+  add(d, "optional", "%s", m->optional_libraries);
 }
 
-static void judge_pair(findings *d, int from, int to, const probe_pair *p) {
-  char a[NAME], b[NAME];
-  name_of(&d->place, from, a);
-  name_of(&d->place, to, b);
-  const char *address = probe_address(&d->place, to);
-  if (!p->known) return;
-  if (!p->answered) {
-    complain(d, "%s does not reach %s at %s: %s", a, b, address, p->why);
-    return;
-  }
-  if (strcmp(p->version, shoal_version()) && from == probe_self(&d->place))
-    complain(d, "%s runs Shoal %s, this task %s: install the same version on all hosts", b, p->version, shoal_version());
-  if (fabs(p->offset) > FAR_CLOCK)
-    complain(d, "the clock of %s is %+.1f s from that of %s: let both keep time by NTP", b, p->offset, a);
-  if (p->round_trip > SLOW_TRIP)
-    complain(d, "%s to %s takes %.0f ms there and back: synchronous steps cannot be faster", a, b, p->round_trip * 1e3);
-  if (p->bandwidth < SLOW_BANDWIDTH)
-    complain(d, "%s to %s carries only %.1f MB/s: each step moves the whole model", a, b, p->bandwidth / 1e6);
-}
-
-static void judge(findings *d) {
-  for (int i = 0; i < d->count; i++)
-    if (*d->facts[i].wrong) complain(d, "%s", d->facts[i].wrong);
-  if (!d->pairs) return;
-  int tasks = probe_tasks(&d->place), own = probe_self(&d->place);
-  for (int from = 0; from < tasks; from++) {
-    bool silent = true;
-    for (int to = 0; to < tasks; to++) {
-      if (from == to) continue;
-      silent = silent && !d->pairs[from * tasks + to].known;
-      judge_pair(d, from, to, &d->pairs[from * tasks + to]);
-    }
-    char name[NAME];
-    if (silent && tasks > 1 && d->pairs[own * tasks + from].answered)
-      complain(d, "%s answers, but did not tell in time what it found", name_of(&d->place, from, name));
-  }
+/* Of the machine, then of the cluster; NULL past the last. */
+static const char *problem_at(const findings *d, int i) {
+  if (i < d->machine.n_problems) return d->machine.problems[i];
+  i -= d->machine.n_problems;
+  return d->probe && i < d->probe->n_problems ? d->probe->problems[i] : NULL;
 }
 
 /* ---- showing it */
 
 static void print_pairs(const findings *d) {
   enum { FROM, TO, ADDRESS, ANSWERS, TRIP, RATE, CLOCK, VERSION, COLUMNS };
-  int tasks = probe_tasks(&d->place), rows = 0;
+  int tasks = d->probe->tasks, rows = 0;
   table_column(*t)[COLUMNS] = calloc((size_t)(tasks * tasks), sizeof *t);
   if (!t) return;
   for (int i = 0; i < tasks * tasks; i++) {
-    const probe_pair *p = &d->pairs[i];
+    const shoal_probe_pair *p = &d->probe->pairs[i];
     int from = i / tasks, to = i % tasks;
     if (from == to || !p->known) continue;
     table_column *c = t[rows++];
@@ -145,10 +98,10 @@ static void print_pairs(const findings *d) {
         {"from", true, ""}, {"to", true, ""}, {"address", true, ""}, {"answers", true, ""},
         {"round trip", false, ""}, {"bandwidth", false, ""}, {"clock", false, ""}, {"version", true, ""}};
     memcpy(c, heads, sizeof heads);
-    char name[NAME];
-    table_set_text(&c[FROM], name_of(&d->place, from, name));
-    table_set_text(&c[TO], name_of(&d->place, to, name));
-    table_set_text(&c[ADDRESS], probe_address(&d->place, to));
+    char name[SHOAL_TASK_NAME];
+    table_set_text(&c[FROM], shoal_cluster_task_name(d->cluster, from, name));
+    table_set_text(&c[TO], shoal_cluster_task_name(d->cluster, to, name));
+    table_set_text(&c[ADDRESS], shoal_cluster_task_address(d->cluster, to));
     table_set_text(&c[ANSWERS], p->answered ? "yes" : "NO");
     if (!p->answered) continue;
     snprintf(c[TRIP].cell, TABLE_CELL, "%.0f us", p->round_trip * 1e6);
@@ -162,39 +115,45 @@ static void print_pairs(const findings *d) {
 
 static void print_words(const findings *d) {
   for (int i = 0; i < d->count; i++) say_indented(stdout, 15, "%-14s %s\n", d->facts[i].name, d->facts[i].value);
-  if (d->pairs) {
+  if (d->probe) {
     putchar('\n');
     print_pairs(d);
   }
-  size_t k;
-  json_t *problem;
   putchar('\n');
-  json_array_foreach(d->problems, k, problem) say(stdout, "wrong: %s\n", json_string_value(problem));
-  if (!json_array_size(d->problems))
-    printf("Nothing is wrong%s.\n", d->pairs ? "; all tasks reach each other" : "");
+  const char *problem;
+  for (int i = 0; (problem = problem_at(d, i)); i++) say(stdout, "wrong: %s\n", problem);
+  if (!problem_at(d, 0)) printf("Nothing is wrong%s.\n", d->probe ? "; all tasks reach each other" : "");
 }
 
 static json_t *number(double value) { return isfinite(value) ? json_real(value) : json_null(); }
 
-static void print_json(const findings *d) {
-  json_t *machine = json_object(), *pairs = json_array();
-  for (int i = 0; i < d->count; i++) json_object_set_new(machine, d->facts[i].name, json_string(d->facts[i].value));
-  int tasks = d->pairs ? probe_tasks(&d->place) : 0;
+static json_t *pairs_json(const findings *d) {
+  json_t *pairs = json_array();
+  int tasks = d->probe ? d->probe->tasks : 0;
   for (int i = 0; i < tasks * tasks; i++) {
-    const probe_pair *p = &d->pairs[i];
+    const shoal_probe_pair *p = &d->probe->pairs[i];
     if (!p->known) continue;
-    char from[NAME], to[NAME];
+    char from[SHOAL_TASK_NAME], to[SHOAL_TASK_NAME];
     json_array_append_new(
-        pairs, json_pack("{s:s, s:s, s:s, s:b, s:o, s:o, s:o, s:s, s:s, s:s}", "from",
-                         name_of(&d->place, i / tasks, from), "to", name_of(&d->place, i % tasks, to), "address",
-                         probe_address(&d->place, i % tasks), "answered", p->answered, "round_trip_seconds",
-                         number(p->answered ? p->round_trip : NAN), "bytes_per_second",
-                         number(p->answered ? p->bandwidth : NAN), "clock_offset_seconds",
-                         number(p->answered ? p->offset : NAN), "version", p->version, "host", p->host, "error",
-                         p->why));
+        pairs,
+        json_pack("{s:s, s:s, s:s, s:b, s:o, s:o, s:o, s:s, s:s, s:s}", "from",
+                  shoal_cluster_task_name(d->cluster, i / tasks, from), "to",
+                  shoal_cluster_task_name(d->cluster, i % tasks, to), "address",
+                  shoal_cluster_task_address(d->cluster, i % tasks), "answered", p->answered, "round_trip_seconds",
+                  number(p->answered ? p->round_trip : NAN), "bytes_per_second",
+                  number(p->answered ? p->bandwidth : NAN), "clock_offset_seconds",
+                  number(p->answered ? p->offset : NAN), "version", p->version, "host", p->host, "error", p->error));
   }
-  json_t *o = json_pack("{s:s, s:o, s:o, s:O}", "version", shoal_version(), "machine", machine, "pairs", pairs,
-                        "problems", d->problems);
+  return pairs;
+}
+
+static void print_json(const findings *d) {
+  json_t *machine = json_object(), *problems = json_array();
+  for (int i = 0; i < d->count; i++) json_object_set_new(machine, d->facts[i].name, json_string(d->facts[i].value));
+  const char *problem;
+  for (int i = 0; (problem = problem_at(d, i)); i++) json_array_append_new(problems, json_string(problem));
+  json_t *o = json_pack("{s:s, s:o, s:o, s:o}", "version", shoal_version(), "machine", machine, "pairs", pairs_json(d),
+                        "problems", problems);
   json_dumpf(o, stdout, JSON_INDENT(2));
   putchar('\n');
   json_decref(o);
@@ -202,47 +161,37 @@ static void print_json(const findings *d) {
 
 /* ---- the whole */
 
-static shoal_status look_at_cluster(const doctor_flags *f, findings *d) {
-  doctor_keys keys = {0};
-  interrupt *signals = NULL;
-  probe_options options = {.place = &d->place, .version = shoal_version(), .seconds = f->seconds};
-  options.net.insecure = f->insecure;
-  shoal_status status = f->keys ? read_keys(f, &d->place, &keys, &options.net) : NULL;
-  if (!status) status = interrupt_create("Ending.", "Ended at once.", &signals);
-  if (!status) {
-    char name[NAME];
-    int own = probe_self(&d->place);
-    options.server_keys = keys.pins;
-    options.stop = interrupt_flag(signals);
-    if (!f->json && own >= 0) {
-      say(stdout, "%s at %s waits up to %g s for the other tasks: start %s doctor in each of them\n",
-          name_of(&d->place, own, name), probe_address(&d->place, own), f->seconds, called());
-      fflush(stdout);
-    }
-    status = probe_run(&options, &d->pairs);
+static shoal_status probe(const doctor_flags *f, findings *d) {
+  interrupt *signals;
+  TRY(interrupt_create("Ending.", "Ended at once.", &signals));
+  int own = shoal_cluster_task(d->cluster);
+  if (!f->json && own >= 0) {
+    char name[SHOAL_TASK_NAME];
+    say(stdout, "%s at %s waits up to %g s for the other tasks: start %s doctor in each of them\n",
+        shoal_cluster_task_name(d->cluster, own, name), shoal_cluster_task_address(d->cluster, own), f->seconds,
+        called());
+    fflush(stdout);
   }
+  shoal_probe_options options = {
+      .keys = f->keys, .insecure = f->insecure, .seconds = f->seconds, .stop = interrupt_flag(signals)};
+  shoal_status status = shoal_cluster_probe(d->cluster, &options, &d->probe);
   interrupt_destroy(signals);
-  free(keys.pins);
-  key_ring_fini(&keys.ring);
   return status;
 }
 
 static shoal_status doctor(const doctor_flags *f, bool *healthy) {
-  findings d = {.problems = json_array()};
-  shoal_status status = cluster_member_read(f->cluster, f->task, 0, &d.described, &d.place);
-  if (!status) d.count = machine_look(d.facts);
-  if (!status && d.described) status = look_at_cluster(f, &d);
+  findings d = {0};
+  TRY(shoal_cluster_find(f->cluster, f->task, 0, &d.cluster));
+  shoal_machine_inspect(&d.machine);
+  describe_machine(&d);
+  shoal_status status = d.cluster ? probe(f, &d) : NULL;
   if (!status) {
-    judge(&d);
-    if (f->json)
-      print_json(&d);
-    else
-      print_words(&d);
-    *healthy = !json_array_size(d.problems);
+    if (f->json) print_json(&d);
+    else print_words(&d);
+    *healthy = !problem_at(&d, 0);
   }
-  json_decref(d.problems);
-  free(d.pairs);
-  cluster_fini(&d.place);
+  shoal_probe_destroy(d.probe);
+  shoal_cluster_destroy(d.cluster);
   return status;
 }
 

@@ -13,13 +13,9 @@ size_t names_count(const char *const *names) {
 
 char *names_list(const char *const *names) {
   size_t n = names_count(names);
-  memory_text list;
-  shoal_status status = memory_open(&list);
-  for (size_t i = 0; !status && i < n; i++)
-    fprintf(list.to, "%s%s", i == 0 ? "" : i + 1 == n ? " or " : ", ", names[i]);
-  if (!status) status = memory_close(&list);
-  shoal_status_free(status);
-  return list.words;
+  text list = {0};
+  for (size_t i = 0; i < n; i++) text_add(&list, "%s%s", i == 0 ? "" : i + 1 == n ? " or " : ", ", names[i]);
+  return list.data;
 }
 
 /* The row called name[0..length), or NULL. */
@@ -123,20 +119,18 @@ void flags_help(const flag_row *table, FILE *to) {
 static bool is_name_byte(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '-'; }
 
 char *flags_in_words(const char *message) {
-  memory_text out;
-  if (shoal_status_code(memory_open(&out))) return NULL;
+  text out = {0};
   while (*message) {
     size_t n = 0;
     if (*message == '`')
       while (is_name_byte(message[1 + n])) n++;
     if (!n || message[1 + n] != '`') {
-      fputc(*message++, out.to);
+      text_add_bytes(&out, message++, 1);
       continue;
     }
-    fputs("--", out.to);
-    for (size_t i = 0; i < n; i++) fputc(message[1 + i] == '_' ? '-' : message[1 + i], out.to);
+    text_add(&out, "--");
+    for (size_t i = 0; i < n; i++) text_add(&out, "%c", message[1 + i] == '_' ? '-' : message[1 + i]);
     message += n + 2;
   }
-  shoal_status_free(memory_close(&out));
-  return out.words;
+  return out.data;
 }

@@ -1,9 +1,6 @@
 /* shoal keygen: keys for tasks that talk across hosts. */
 #include "cli/command.h"
-#include "net/keys.h"
-
-#include <stdlib.h>
-#include <string.h>
+#include "shoal/keys.h"
 
 static const flag_row keygen_table[] = {{0}};
 
@@ -15,11 +12,7 @@ static shoal_status keygen(const flags_parsed *words) {
   const int n = own_names ? words->count - 1 : 2;
   for (int i = 0; i < n; i++) {
     const char *name = own_names ? words->words[i + 1] : standard[i];
-    keys_pair pair;
-    TRY(keys_make(&pair));
-    shoal_status status = keys_write(dir, name, &pair);
-    explicit_bzero(&pair, sizeof pair);
-    if (status) return status;
+    TRY(shoal_keys_make(dir, name));
     printf("%s/%s.key (secret)  %s/%s.pub\n", dir, name, dir, name);
   }
   return NULL;

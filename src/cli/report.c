@@ -1,9 +1,7 @@
 /* shoal report: one HTML file that shows runs. */
-#include "cli/batch.h"
 #include "cli/command.h"
 #include "cli/say.h"
-#include "observe/report_page.h"
-#include "shoal/version.h"
+#include "shoal/observe.h"
 
 typedef struct {
   const char *out;
@@ -20,23 +18,18 @@ static const flag_row report_table[] = {
 };
 
 static shoal_status make_report(const report_flags *f, const flags_parsed *parsed) {
-  TRY(report_page_check());
   if (!parsed->count)
     return status_make(SHOAL_ERR_ARGUMENT, "which runs? For example: %s report runs/lenet-1 runs/lenet-2", called());
-  report_set set = {0};
-  text page = {0};
-  shoal_status status = NULL;
-  for (int i = 0; i < parsed->count && !status; i++) status = report_set_add(&set, parsed->words[i]);
-  size_t runs = 0;
-  for (size_t i = 0; i < set.count; i++) runs += set.runs[i]->is_run;
-  if (!status) status = report_page_write(&set, (int)f->points, shoal_version(), &page);
-  if (!status) status = text_write_file(&page, f->out);
+  shoal_report_result page;
+  TRY(shoal_report_write(&(shoal_report_options){.folders = parsed->words,
+                                                 .n_folders = parsed->count,
+                                                 .points = (int)f->points,
+                                                 .path = f->out},
+                         &page));
   char count[COUNTED_TEXT];
-  if (!status) say(stdout, "%s in %s (%.1f MB). Open it in a browser.\n", counted_text((int64_t)runs, "run", count),
-                   f->out, (double)page.length / 1e6);
-  text_fini(&page);
-  report_set_fini(&set);
-  return status;
+  say(stdout, "%s in %s (%.1f MB). Open it in a browser.\n", counted_text(page.runs, "run", count), f->out,
+      (double)page.bytes / 1e6);
+  return NULL;
 }
 
 static int run_report(int argc, char **argv) {

@@ -197,7 +197,7 @@ static shoal_status write_text(const reproduction *r, const comparison *c, const
   char *path;
   shoal_status status = asprintf(&path, "%s/%s", r->folder, name) < 0 ? status_no_memory() : NULL;
   if (!status) {
-    status = text_write_file(&out, path);
+    status = shoal_text_write(&out, path);
     free(path);
   }
   text_fini(&out);

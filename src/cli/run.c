@@ -1,16 +1,10 @@
 /* shoal run: any part of a saved graph, in this process or over a cluster. */
-#include "base/clock.h"
-#include "base/mem.h"
 #include "cli/command.h"
-#include "cli/graph_crew.h"
 #include "cli/say.h"
-#include "data/npy.h"
-#include "graph/graph.h"
+#include "shoal/data.h"
+#include "shoal/placed.h"
 
-#include <string.h>
-#include <unistd.h>
-
-enum { MOST = 256, SHOWN = 8 };
+enum { VALUES_MAX = 256, SHOWN = 8 };
 
 typedef struct {
   int64_t workers, ps, threads, steps, seed;
@@ -50,105 +44,52 @@ static const flag_row run_table[] = {
 
 typedef struct {
   shoal_graph *graph;
-  shoal_feed feeds[MOST];
+  shoal_feed feeds[VALUES_MAX];
   int n_feeds;
-  shoal_value *fetches[MOST];
-  const char *files[MOST]; /* NULL: printed */
+  shoal_value *fetches[VALUES_MAX];
+  const char *files[VALUES_MAX]; /* NULL: printed */
   int n_fetches;
   char *words; /* of --fetch, cut up */
 } job;
 
 /* ---- feeds and fetches */
 
-/* "the graph has no value 'los' (did you mean loss?)" */
-static shoal_status no_value(const shoal_graph *g, const char *name) {
-  const char **names = calloc(g->count + 1, sizeof *names);
-  for (size_t i = 0; names && i < g->count; i++) names[i] = g->nodes[i]->name;
-  const char *near = names ? shoal_nearest_name(name, names, g->count) : NULL;
-  free(names);
-  return status_make(SHOAL_ERR_ARGUMENT, "the graph has no value '%s'%s%s%s; --list shows what it has", name,
-                     near ? " (did you mean " : "", near ? near : "", near ? "?)" : "");
+/* One number that the type cannot hold is a mistake; a real one is rounded. */
+static shoal_status make_scalar(shoal_dtype dtype, double number, const char *word, shoal_tensor *out) {
+  TRY(shoal_tensor_create(dtype, SHOAL_SCALAR, out));
+  shoal_tensor_set(out, 0, number);
+  if (shoal_tensor_get(out, 0) == number || dtype == SHOAL_F32 || dtype == SHOAL_F64) return NULL;
+  shoal_tensor_fini(out);
+  return status_make(SHOAL_ERR_INPUT, "%s: %.9g cannot be %s", word, number, shoal_dtype_name(dtype));
 }
 
-/* NAME or NAME:OUTPUT */
-static shoal_status find_value(const shoal_graph *g, char *name, shoal_value **out) {
-  int64_t output = 0;
-  *out = shoal_graph_find(g, name);
-  char *colon = strrchr(name, ':');
-  if (!*out && colon && shoal_parse_int(colon + 1, &output)) {
-    *colon = 0;
-    *out = shoal_value_output(shoal_graph_find(g, name), (int)output);
-    *colon = ':';
-  }
-  return *out ? NULL : no_value(g, name);
-}
-
-/* A number that the type cannot hold is a mistake; a real one is rounded. */
-static shoal_status set_element(shoal_tensor *t, int64_t i, double number, const char *what) {
-  shoal_tensor_set(t, i, number);
-  if (shoal_tensor_get(t, i) == number || t->dtype == SHOAL_F32 || t->dtype == SHOAL_F64) return NULL;
-  return status_make(SHOAL_ERR_INPUT, "%s: %.9g at place %lld cannot be %s", what, number, (long long)i,
-                     shoal_dtype_name(t->dtype));
-}
-
-/* Fills a tensor of the value's type; a scalar takes a file of one number. */
+/* A scalar takes a file of one number, and a row one without axes. */
 static shoal_status read_file(const char *path, const shoal_value *v, shoal_tensor *out) {
-  stream *s;
-  npy_header h;
-  TRY(stream_open(path, &s));
-  shoal_status status = npy_read_header(s, path, &h);
-  shoal_tensor t = {0};
-  if (!status) {
-    shoal_shape shape = h.shape;
-    if (!shoal_value_shape(v).rank && shoal_shape_count(&shape) == 1) shape = SHOAL_SCALAR;
-    status = shoal_tensor_create(shoal_value_dtype(v), shape, &t);
-  }
-  int64_t done = 0, count = status ? 0 : shoal_tensor_count(&t);
-  while (!status && done < count) {
-    const uint8_t *at;
-    size_t have, size = (size_t)h.size;
-    status = stream_fill(s, MIN_OF((size_t)(count - done) * size, (size_t)1 << 16), &at, &have);
-    int64_t n = status ? 0 : MIN_OF((int64_t)(have / size), count - done);
-    if (!status && !n)
-      status = status_make(SHOAL_ERR_INPUT, "%s ends after %lld of %lld numbers", path, (long long)done,
-                           (long long)count);
-    for (int64_t i = 0; i < n && !status; i++)
-      status = set_element(&t, done + i, npy_element(&h, at, (size_t)i), path);
-    if (n) stream_advance(s, (size_t)n * size);
-    done += n;
-  }
-  stream_close(s);
-  if (status) {
-    shoal_tensor_fini(&t);
-    return status;
-  }
-  *out = t;
+  TRY(shoal_tensor_read_npy(path, shoal_value_dtype(v), out));
+  const int rank = shoal_value_shape(v).rank;
+  if (!rank && shoal_tensor_count(out) == 1) out->shape = SHOAL_SCALAR;
+  if (rank == 1 && !out->shape.rank) out->shape = SHOAL_SHAPE(1);
   return NULL;
 }
 
 static shoal_status read_feed(job *j, const char *word) {
   const char *equals = strchr(word, '=');
-  if (!equals || j->n_feeds == MOST)
-    return status_make(SHOAL_ERR_ARGUMENT, "'%s': feeds are NAME=FILE.npy or NAME=NUMBER, at most %d", word, MOST);
+  if (!equals || j->n_feeds == VALUES_MAX)
+    return status_make(SHOAL_ERR_ARGUMENT, "'%s': feeds are NAME=FILE.npy or NAME=NUMBER, at most %d", word,
+                       VALUES_MAX);
   char *name = strndup(word, (size_t)(equals - word));
   if (!name) return status_no_memory();
   shoal_feed *f = &j->feeds[j->n_feeds];
   double number;
-  shoal_status status = find_value(j->graph, name, &f->value);
+  shoal_status status = shoal_graph_lookup(j->graph, name, &f->value);
   free(name);
   TRY(status);
   for (int i = 0; i < j->n_feeds; i++)
     if (j->feeds[i].value == f->value) return status_make(SHOAL_ERR_ARGUMENT, "'%s' is fed twice", word);
-  if (shoal_parse_double(equals + 1, &number)) {
-    shoal_tensor t;
-    TRY(shoal_tensor_create(shoal_value_dtype(f->value), SHOAL_SCALAR, &t));
-    status = set_element(&t, 0, number, word);
-    if (status) shoal_tensor_fini(&t);
-    TRY(status);
-    f->tensor = t;
-  } else {
+  if (shoal_parse_double(equals + 1, &number))
+    TRY(make_scalar(shoal_value_dtype(f->value), number, word, &f->tensor));
+  else
     TRY(read_file(equals + 1, f->value, &f->tensor));
-  }
   j->n_feeds++;
   return NULL;
 }
@@ -161,53 +102,33 @@ static shoal_status read_fetches(job *j, const char *list) {
   if (!j->words) return status_no_memory();
   char *rest = NULL;
   for (char *word = strtok_r(j->words, ",", &rest); word; word = strtok_r(NULL, ",", &rest)) {
-    if (j->n_fetches == MOST) return status_make(SHOAL_ERR_ARGUMENT, "at most %d values can be fetched", MOST);
+    if (j->n_fetches == VALUES_MAX)
+      return status_make(SHOAL_ERR_ARGUMENT, "at most %d values can be fetched", VALUES_MAX);
     char *equals = strchr(word, '=');
     if (equals) *equals = 0;
     if (equals && !equals[1])
       return status_make(SHOAL_ERR_ARGUMENT, "--fetch %s=: expected the name of a .npy file behind it", word);
     j->files[j->n_fetches] = equals ? equals + 1 : NULL;
-    TRY(find_value(j->graph, word, &j->fetches[j->n_fetches]));
+    TRY(shoal_graph_lookup(j->graph, word, &j->fetches[j->n_fetches]));
     j->n_fetches++;
   }
   return NULL;
 }
 
-static void list_values(const char *title, const shoal_graph *g, bool (*shown)(const shoal_graph *g, const node *n)) {
-  char shape[SHOAL_SHAPE_TEXT];
-  bool any = false;
-  for (size_t i = 0; i < g->count; i++) {
-    const node *n = g->nodes[i];
-    if (!shown(g, n)) continue;
-    if (!any) printf("%s\n", title);
-    any = true;
-    for (int k = 0; k < n->outs; k++) {
-      printf(k ? "  %s:%d" : "  %s", n->name, k);
-      printf(" %s%s%s%s\n", shoal_dtype_name(n->out[k].dtype), shoal_shape_text(&n->out[k].shape, shape),
-             n->device ? "  " : "", n->device ? n->device : "");
+static void list_values(const char *title, const shoal_graph *g, shoal_graph_part part) {
+  char words[SHOAL_SHAPE_TEXT];
+  shoal_value *v = NULL;
+  for (bool first = true; (v = shoal_graph_next(g, part, v)); first = false) {
+    if (first) printf("%s\n", title);
+    const char *device = shoal_value_device(v);
+    for (int k = 0; shoal_value_output(v, k); k++) {
+      const shoal_value *out = shoal_value_output(v, k);
+      const shoal_shape shape = shoal_value_shape(out);
+      printf(k ? "  %s:%d" : "  %s", shoal_value_name(v), k);
+      printf(" %s%s%s%s\n", shoal_dtype_name(shoal_value_dtype(out)), shoal_shape_text(&shape, words),
+             device ? "  " : "", device ? device : "");
     }
   }
-}
-
-static bool is_placeholder(const shoal_graph *g, const node *n) {
-  (void)g;
-  return !strcmp(n->op->name, "placeholder");
-}
-
-static bool is_variable(const shoal_graph *g, const node *n) {
-  (void)g;
-  return n->initial != NULL;
-}
-
-/* Nothing in the graph uses it. */
-static bool is_result(const shoal_graph *g, const node *n) {
-  if (n->op->flags & OP_SOURCE) return false;
-  for (size_t i = (size_t)n->id + 1; i < g->count; i++) {
-    if (g->nodes[i]->initial && g->nodes[i]->initial->maker == n) return false;
-    for (int k = 0; k < g->nodes[i]->ins; k++)
-      if (g->nodes[i]->in[k]->maker == n) return false;
-  }
-  return true;
 }
 
 static void print_tensor(const shoal_value *v, const shoal_tensor *t) {
@@ -218,31 +139,19 @@ static void print_tensor(const shoal_value *v, const shoal_tensor *t) {
   puts(n > SHOWN ? " ..." : "");
 }
 
-/* NumPy's files have a first axis: a scalar is written as one number in a row. Bools are written as bytes. */
-static shoal_status write_file(const char *path, const shoal_tensor *t) {
-  shoal_shape row = {.rank = t->shape.rank ? t->shape.rank - 1 : 0};
-  for (int i = 0; i < row.rank; i++) row.dim[i] = t->shape.dim[i + 1];
-  npy_writer *w;
-  TRY(npy_writer_open(path, t->dtype == SHOAL_BOOL ? SHOAL_U8 : t->dtype, &row, &w));
-  shoal_status status = npy_write(w, t->data, t->shape.rank ? t->shape.dim[0] : 1);
-  if (!status) return npy_writer_close(w);
-  npy_writer_abandon(w);
-  return status;
-}
-
 /* ---- running */
 
 static shoal_status run_steps(const run_flags *f, job *j, shoal_session *s) {
-  shoal_tensor out[MOST];
+  shoal_tensor out[VALUES_MAX];
   if (f->trace) TRY(shoal_session_trace_begin(s));
-  double start = clock_seconds();
+  double start = seconds_now();
   for (int64_t i = 0; i < f->steps; i++)
     TRY(shoal_session_run(s, j->feeds, j->n_feeds, j->fetches, j->n_fetches, out));
-  double seconds = clock_seconds() - start;
+  double seconds = seconds_now() - start;
   if (f->trace) TRY(shoal_session_trace_end(s, f->trace));
   for (int i = 0; i < j->n_fetches; i++) {
     if (!j->files[i]) print_tensor(j->fetches[i], &out[i]);
-    if (j->files[i]) TRY(write_file(j->files[i], &out[i]));
+    if (j->files[i]) TRY(shoal_tensor_write_npy(j->files[i], &out[i]));
   }
   shoal_cluster_stats stats;
   shoal_session_stats(s, &stats);
@@ -255,45 +164,42 @@ static shoal_status run_steps(const run_flags *f, job *j, shoal_session *s) {
   return NULL;
 }
 
-static shoal_status explain(job *j, const graph_crew *crew) {
+static shoal_status explain(job *j, const shoal_cluster_options *o) {
   char *words;
-  TRY(shoal_placement_explain(j->graph, crew->tasks, crew->n, &words));
+  TRY(shoal_placement_explain(j->graph, o->tasks, o->n_tasks, &words));
   fputs(words, stdout);
   free(words);
   return NULL;
 }
 
-static shoal_status run_job(const run_flags *f, job *j) {
+static shoal_status run_here(const run_flags *f, job *j) {
   shoal_session *s;
-  int tasks = (int)(f->workers + f->ps);
-  if (!tasks && !f->cluster) {
-    if (f->explain) return status_make(SHOAL_ERR_ARGUMENT, "--explain-placement needs --workers, --ps or --cluster");
-    TRY(shoal_session_create(j->graph,
-                             &(shoal_session_options){.threads = (int)f->threads, .seed = (uint64_t)f->seed}, &s));
-    shoal_status status = run_steps(f, j, s);
-    shoal_session_destroy(s);
-    return status;
-  }
-  graph_crew crew;
-  int processors = (int)sysconf(_SC_NPROCESSORS_ONLN);
-  int threads = f->threads ? (int)f->threads : MAX_OF(1, processors / MAX_OF(tasks, 1));
-  TRY(f->cluster ? graph_crew_describe(f->cluster, &crew)
-                 : graph_crew_start((int)f->ps, (int)f->workers, threads, false, &crew));
-  shoal_cluster_options o = {.tasks = crew.tasks,
-                             .n_tasks = crew.n,
-                             .job = crew.job,
-                             .seed = (uint64_t)f->seed,
-                             .keys = f->keys,
-                             .insecure = f->insecure};
-  shoal_status status = f->explain ? explain(j, &crew) : shoal_session_connect(j->graph, &o, &s);
-  if (!status && !f->explain) {
-    status = run_steps(f, j, s);
-    shoal_session_destroy(s);
-  }
-  char *trouble = status ? graph_crew_trouble(&crew) : NULL;
-  if (trouble) fprintf(stderr, "%s\n", trouble);
-  free(trouble);
-  graph_crew_end(&crew);
+  if (f->explain) return status_make(SHOAL_ERR_ARGUMENT, "--explain-placement needs --workers, --ps or --cluster");
+  TRY(shoal_session_create(j->graph, &(shoal_session_options){.threads = (int)f->threads, .seed = (uint64_t)f->seed},
+                           &s));
+  shoal_status status = run_steps(f, j, s);
+  shoal_session_destroy(s);
+  return status;
+}
+
+static shoal_status run_on(const run_flags *f, job *j, shoal_graph_servers *servers) {
+  shoal_session *s;
+  shoal_cluster_options o = {.seed = (uint64_t)f->seed, .keys = f->keys, .insecure = f->insecure};
+  shoal_graph_servers_fill(servers, &o);
+  if (f->explain) return explain(j, &o);
+  TRY(shoal_session_connect(j->graph, &o, &s));
+  shoal_status status = run_steps(f, j, s);
+  shoal_session_destroy(s);
+  return status;
+}
+
+static shoal_status run_job(const run_flags *f, job *j) {
+  if (!f->workers && !f->ps && !f->cluster) return run_here(f, j);
+  shoal_graph_servers *servers;
+  shoal_local_servers_options local = {.ps = (int)f->ps, .workers = (int)f->workers, .threads = (int)f->threads};
+  TRY(f->cluster ? shoal_graph_servers_read(f->cluster, &servers) : shoal_graph_servers_start(&local, &servers));
+  shoal_status status = shoal_graph_servers_explain(servers, run_on(f, j, servers));
+  shoal_graph_servers_destroy(servers);
   return status;
 }
 
@@ -305,9 +211,9 @@ static shoal_status run_graph(const run_flags *f, const flags_parsed *words) {
   shoal_status status = NULL;
   for (int i = 1; i < words->count && !status; i++) status = read_feed(&j, words->words[i]);
   if (!status && f->list) {
-    list_values("To be fed:", j.graph, is_placeholder);
-    list_values("Variables:", j.graph, is_variable);
-    list_values("Results, which nothing else uses:", j.graph, is_result);
+    list_values("To be fed:", j.graph, SHOAL_GRAPH_PLACEHOLDERS);
+    list_values("Variables:", j.graph, SHOAL_GRAPH_VARIABLES);
+    list_values("Results, which nothing else uses:", j.graph, SHOAL_GRAPH_RESULTS);
   }
   if (!status && !f->explain && !f->list) status = read_fetches(&j, f->fetch);
   if (!status && !f->list) status = run_job(f, &j);

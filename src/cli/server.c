@@ -1,7 +1,8 @@
 /* shoal server: a task that runs its part of graphs. */
 #include "cli/command.h"
-#include "cli/graph_crew.h"
 #include "cli/interrupt.h"
+#include "shoal/cluster.h"
+#include "shoal/placed.h"
 
 #include <string.h>
 
@@ -34,16 +35,16 @@ static const flag_row server_table[] = {
 };
 
 static shoal_status serve(const server_flags *f, const int *stop) {
-  cluster described;
+  shoal_cluster *described = NULL;
   const char *address = f->address;
   uint64_t job = (uint64_t)f->job;
   if (!f->cluster == !f->address)
     return status_make(SHOAL_ERR_ARGUMENT, "expected --address ADDRESS, or --cluster FILE and --task JOB:N");
   if (f->cluster) {
     if (!f->task) return status_make(SHOAL_ERR_ARGUMENT, "--cluster needs --task JOB:N, which of them this is");
-    TRY(graph_cluster_read(f->cluster, f->task, &described));
-    address = described.addresses[described.role][described.index];
-    job = described.id;
+    TRY(shoal_cluster_read(f->cluster, f->task, &described));
+    address = shoal_cluster_address(described, shoal_cluster_role(described), shoal_cluster_index(described));
+    job = shoal_cluster_id(described);
   }
   if (!f->quiet) {
     printf("serving at %s; Ctrl-C ends it\n", address);
@@ -56,7 +57,7 @@ static shoal_status serve(const server_flags *f, const int *stop) {
                                                                  .insecure = f->insecure,
                                                                  .stop = stop,
                                                                  .client_memory = (size_t)f->client_memory << 20});
-  if (f->cluster) cluster_fini(&described);
+  shoal_cluster_destroy(described);
   return status;
 }
 

@@ -117,7 +117,7 @@ static shoal_status write_csv(const sweep_grid *g, int repeats, const batch *b) 
   char *path;
   shoal_status status = asprintf(&path, "%s/results.csv", b->folder) < 0 ? status_no_memory() : NULL;
   if (!status) {
-    status = text_write_file(&out, path);
+    status = shoal_text_write(&out, path);
     free(path);
   }
   text_fini(&out);
@@ -138,7 +138,7 @@ static shoal_status write_markdown(const table_column *cells, int rows, int colu
   char *path;
   shoal_status status = asprintf(&path, "%s/results.md", b->folder) < 0 ? status_no_memory() : NULL;
   if (!status) {
-    status = text_write_file(&out, path);
+    status = shoal_text_write(&out, path);
     free(path);
   }
   text_fini(&out);

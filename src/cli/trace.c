@@ -2,7 +2,7 @@
 #include "cli/command.h"
 #include "cli/say.h"
 #include "cli/table.h"
-#include "observe/trace_file.h"
+#include "shoal/observe.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -13,21 +13,21 @@ typedef struct {
   bool json;
 } trace_flags;
 
-static const flag_row trace_table_flags[] = {
+static const flag_row trace_flag_table[] = {
     {"top", FLAG_INT, offsetof(trace_flags, top), "N", "operators to show, those that took longest", "30", 1, 1e6,
      .marks = 0},
     {"json", FLAG_BOOL, offsetof(trace_flags, json), NULL, "all rows as JSON", .marks = 0},
     {0},
 };
 
-static bool is_shown(const trace_row *r) { return r->kind != EVENT_STEP; }
+static bool is_shown(const shoal_trace_row *r) { return r->kind != SHOAL_SPAN_STEP; }
 
 static double per_second(double amount, double seconds) { return seconds > 0 ? amount / seconds : NAN; }
 
 /* Of the operations that multiply-adds could have made; NAN: not known. */
 static double of_peak(double flops, double possible) { return possible > 0 ? flops / possible : NAN; }
 
-static void print_rows(const trace_table *t, int64_t top, int width) {
+static void print_rows(const shoal_trace_summary *t, int64_t top, int width) {
   enum { OPERATOR, KERNEL, CALLS, TOTAL, MEAN, SHARE, FLOPS, PEAK, BANDWIDTH, BYTES, COLUMNS };
   static const table_column head[COLUMNS] = {
       [OPERATOR] = {"operator, message or wait", true, ""}, [KERNEL] = {"kernel", true, ""},
@@ -44,8 +44,8 @@ static void print_rows(const trace_table *t, int64_t top, int width) {
   int64_t operators = 0;
   char more[COUNTED_TEXT];
   for (size_t i = 0; i < t->n_rows; i++) {
-    const trace_row *r = &t->rows[i];
-    if (!is_shown(r) || (r->kind == EVENT_OP && operators++ >= top)) continue;
+    const shoal_trace_row *r = &t->rows[i];
+    if (!is_shown(r) || (r->kind == SHOAL_SPAN_OP && operators++ >= top)) continue;
     table_column *c = rows[n++];
     memcpy(c, head, sizeof head);
     snprintf(c[OPERATOR].cell, TABLE_CELL, "%.63s", r->name);
@@ -71,10 +71,10 @@ static void print_rows(const trace_table *t, int64_t top, int width) {
 }
 
 /* What all operators reached together, those that only move numbers included. */
-static void print_peak(const trace_table *t) {
+static void print_peak(const shoal_trace_summary *t) {
   double seconds = 0, flops = 0, possible = 0;
   for (size_t i = 0; i < t->n_rows; i++) {
-    if (t->rows[i].kind != EVENT_OP) continue;
+    if (t->rows[i].kind != SHOAL_SPAN_OP) continue;
     seconds += t->rows[i].seconds;
     flops += t->rows[i].flops;
     possible += t->rows[i].possible;
@@ -85,12 +85,12 @@ static void print_peak(const trace_table *t) {
       1e-9 * possible / seconds);
 }
 
-static void print_tasks(const trace_table *t, int width) {
-  enum { TASK, THREADS, SECONDS, KINDS, COLUMNS = KINDS + EVENT_KINDS - 1 };
+static void print_tasks(const shoal_trace_summary *t, int width) {
+  enum { TASK, THREADS, SECONDS, KINDS, COLUMNS = KINDS + SHOAL_SPAN_KINDS - 1 };
   table_column(*rows)[COLUMNS] = calloc(t->n_tasks + 1, sizeof *rows);
   if (!rows) return;
   for (size_t i = 0; i < t->n_tasks; i++) {
-    const trace_task *task = &t->tasks[i];
+    const shoal_trace_task *task = &t->tasks[i];
     table_column *c = rows[i];
     c[TASK] = (table_column){"task", true, ""};
     c[THREADS] = (table_column){"threads", false, ""};
@@ -98,8 +98,8 @@ static void print_tasks(const trace_table *t, int width) {
     table_set_text(&c[TASK], task->task ? task->task : "?");
     table_set_int(&c[THREADS], task->threads);
     table_set_number(&c[SECONDS], 1e3 * task->seconds, 3);
-    for (int k = EVENT_STEP + 1; k < EVENT_KINDS; k++) {
-      c[KINDS + k - 1] = (table_column){event_kind_names[k], false, ""};
+    for (int k = SHOAL_SPAN_STEP + 1; k < SHOAL_SPAN_KINDS; k++) {
+      c[KINDS + k - 1] = (table_column){shoal_span_kind_name(k), false, ""};
       table_set_share(&c[KINDS + k - 1], task->seconds > 0 ? task->by_kind[k] / task->seconds : NAN);
     }
   }
@@ -108,12 +108,12 @@ static void print_tasks(const trace_table *t, int width) {
   free(rows);
 }
 
-static shoal_status print_json(const trace_table *t) {
+static shoal_status print_json(const shoal_trace_summary *t) {
   json_t *rows = json_array();
   for (size_t i = 0; i < t->n_rows; i++) {
-    const trace_row *r = &t->rows[i];
+    const shoal_trace_row *r = &t->rows[i];
     json_array_append_new(rows, json_pack("{s:s, s:s, s:s?, s:I, s:f, s:f, s:f, s:f}", "name", r->name, "kind",
-                                          event_kind_names[r->kind], "kernel", r->kernel, "calls",
+                                          shoal_span_kind_name(r->kind), "kernel", r->kernel, "calls",
                                           (json_int_t)r->calls, "seconds", r->seconds, "flops", r->flops,
                                           "possible_flops", r->possible, "bytes", r->bytes));
   }
@@ -130,30 +130,30 @@ static shoal_status show(const char *target, const trace_flags *f) {
   char *path;
   bool folder = !stat(target, &st) && S_ISDIR(st.st_mode);
   if (asprintf(&path, folder ? "%s/trace.json" : "%s", target) < 0) return status_no_memory();
-  trace_table t;
+  shoal_trace_summary *t;
   shoal_status status = NULL;
   if (stat(path, &st))
     status = status_make(SHOAL_ERR_ARGUMENT, "%s is not there; record one with: %s train MODEL --trace", path,
                          called());
-  if (!status) status = trace_read(path, &t);
+  if (!status) status = shoal_trace_read(path, &t);
   free(path);
   TRY(status);
   if (f->json) {
-    status = print_json(&t);
+    status = print_json(t);
   } else {
     int width = terminal_width(stdout);
-    print_rows(&t, f->top, width);
-    print_peak(&t);
-    print_tasks(&t, width);
+    print_rows(t, f->top, width);
+    print_peak(t);
+    print_tasks(t, width);
   }
-  trace_table_fini(&t);
+  shoal_trace_summary_destroy(t);
   return status;
 }
 
 static int run_trace(int argc, char **argv) {
   trace_flags f = {.top = 30};
   flags_parsed parsed;
-  shoal_status status = flags_parse(trace_table_flags, argc, argv, &f, &parsed);
+  shoal_status status = flags_parse(trace_flag_table, argc, argv, &f, &parsed);
   if (!status && parsed.help) {
     command_print_help(&command_trace, stdout);
     return EXIT_GOOD;
@@ -178,6 +178,6 @@ const command command_trace = {
                "\n"
                "Example:\n"
                "  shoal train lenet --trace 50 --run-dir runs/traced && shoal trace runs/traced\n",
-    .flags = trace_table_flags,
+    .flags = trace_flag_table,
     .run = run_trace,
 };

@@ -23,16 +23,3 @@ shoal_status make_folders(const char *path) {
   free(copy);
   return status;
 }
-
-shoal_status memory_open(memory_text *out) {
-  *out = (memory_text){0};
-  out->to = open_memstream(&out->words, &out->length);
-  return out->to ? NULL : status_no_memory();
-}
-
-shoal_status memory_close(memory_text *m) {
-  if (!fclose(m->to)) return NULL;
-  free(m->words);
-  m->words = NULL;
-  return status_no_memory();
-}

@@ -33,15 +33,4 @@ double seconds_now(void);
 /* The folder and those above it, unless they are there. */
 SHOAL_CHECKED shoal_status make_folders(const char *path);
 
-/* Text that is written like a file and ends as a string: memory_open, print to `to`, memory_close. */
-typedef struct {
-  FILE *to;
-  char *words; /* set by memory_close, the caller's to free */
-  size_t length;
-} memory_text;
-
-SHOAL_CHECKED shoal_status memory_open(memory_text *out);
-/* Sets `words`; they are freed, and NULL, when memory has run out. The stream is closed in any case. */
-SHOAL_CHECKED shoal_status memory_close(memory_text *m);
-
 #endif

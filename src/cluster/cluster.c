@@ -219,12 +219,17 @@ shoal_status shoal_cluster_read(const char *path, const char *task, shoal_cluste
   return to_heap(&c, out);
 }
 
-shoal_status shoal_cluster_from_environment(int servers, shoal_cluster **out) {
+shoal_status shoal_cluster_find(const char *path, const char *task, int servers, shoal_cluster **out) {
   cluster c;
   bool found;
-  TRY(cluster_find(NULL, NULL, servers, &found, &c));
+  TRY(cluster_find(path, task, servers, &found, &c));
+  if (!found && task) return status_make(SHOAL_ERR_ARGUMENT, "`task` %s needs `cluster` FILE", task);
   *out = NULL;
   return found ? to_heap(&c, out) : NULL;
+}
+
+shoal_status shoal_cluster_from_environment(int servers, shoal_cluster **out) {
+  return shoal_cluster_find(NULL, NULL, servers, out);
 }
 
 void shoal_cluster_destroy(shoal_cluster *c) {
@@ -237,6 +242,41 @@ int shoal_cluster_index(const shoal_cluster *c) { return c->index; }
 int shoal_cluster_count(const shoal_cluster *c, shoal_role role) { return c->counts[role]; }
 const char *shoal_cluster_address(const shoal_cluster *c, shoal_role role, int index) {
   return index >= 0 && index < c->counts[role] ? c->addresses[role][index] : NULL;
+}
+
+uint64_t shoal_cluster_id(const shoal_cluster *c) { return c->id; }
+
+int shoal_cluster_tasks(const shoal_cluster *c) {
+  int n = 0;
+  for (int r = 0; r < CLUSTER_ROLES; r++) n += c->counts[r];
+  return n;
+}
+
+cluster_role cluster_role_of(const cluster *c, int task, int *index) {
+  int role = 0;
+  while (role < CLUSTER_ROLES - 1 && task >= c->counts[role]) task -= c->counts[role++];
+  *index = task;
+  return (cluster_role)role;
+}
+
+int shoal_cluster_task(const shoal_cluster *c) {
+  if (c->index >= c->counts[c->role]) return -1; /* an evaluator outside of the cluster */
+  int n = c->index;
+  for (int r = 0; r < (int)c->role; r++) n += c->counts[r];
+  return n;
+}
+
+const char *shoal_cluster_task_name(const shoal_cluster *c, int task, char buffer[SHOAL_TASK_NAME]) {
+  int index;
+  cluster_role role = cluster_role_of(c, task, &index);
+  snprintf(buffer, SHOAL_TASK_NAME, "%s:%d", cluster_role_name(role), index);
+  return buffer;
+}
+
+const char *shoal_cluster_task_address(const shoal_cluster *c, int task) {
+  int index;
+  cluster_role role = cluster_role_of(c, task, &index);
+  return shoal_cluster_address(c, role, index);
 }
 
 const char *cluster_worker_name(bool has_chief, int worker, char out[CLUSTER_NAME]) {

@@ -33,6 +33,8 @@ void cluster_fini(cluster *c);
 SHOAL_CHECKED shoal_status cluster_find(const char *file, const char *task, int servers, bool *found, cluster *out);
 
 const char *cluster_role_name(cluster_role role);
+/* The role of a task, and its number in that, by its number among all (shoal_cluster_tasks). */
+cluster_role cluster_role_of(const cluster *c, int task, int *index);
 /* Workers, the chief included, count from 0 and the chief is 0. cluster_worker: this process; -1: it is none. */
 int cluster_workers(const cluster *c);
 int cluster_worker(const cluster *c);

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/random.h"
+#include "shoal/version.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -33,39 +34,11 @@ typedef struct {
   pthread_t thread;
   atomic_bool done;
   pthread_mutex_t lock; /* guards pairs and reported: the serving thread fills in what others found */
-  probe_pair *pairs;    /* [tasks][tasks] */
+  shoal_probe_pair *pairs;    /* [tasks][tasks] */
   bool *reported;       /* [tasks] */
   net_client **links;   /* [tasks] NULL: not connected */
   double until;
 } probe;
-
-/* ---- who is who */
-
-int probe_tasks(const cluster *c) {
-  int n = 0;
-  for (int r = 0; r < CLUSTER_ROLES; r++) n += c->counts[r];
-  return n;
-}
-
-cluster_role probe_role(const cluster *c, int task, int *index) {
-  int role = 0;
-  while (role < CLUSTER_ROLES - 1 && task >= c->counts[role]) task -= c->counts[role++];
-  *index = task;
-  return (cluster_role)role;
-}
-
-const char *probe_address(const cluster *c, int task) {
-  int index;
-  cluster_role role = probe_role(c, task, &index);
-  return c->addresses[role][index];
-}
-
-int probe_self(const cluster *c) {
-  if (c->index >= c->counts[c->role]) return -1; /* an evaluator outside of the cluster */
-  int n = c->index;
-  for (int r = 0; r < (int)c->role; r++) n += c->counts[r];
-  return n;
-}
 
 /* ---- texts */
 
@@ -84,7 +57,7 @@ static uint64_t wall_nanoseconds(void) {
 static char *introduction(const probe *p) {
   char host[64] = "?";
   gethostname(host, sizeof host - 1);
-  json_t *o = json_pack("{s:s, s:s}", "version", p->options->version, "host", host);
+  json_t *o = json_pack("{s:s, s:s}", "version", shoal_version(), "host", host);
   char *words = json_dumps(o, JSON_COMPACT);
   json_decref(o);
   return words;
@@ -100,10 +73,10 @@ static char *own_row(probe *p) {
   json_t *list = json_array();
   pthread_mutex_lock(&p->lock);
   for (int i = 0; i < p->tasks; i++) {
-    const probe_pair *q = &p->pairs[p->own * p->tasks + i];
+    const shoal_probe_pair *q = &p->pairs[p->own * p->tasks + i];
     json_array_append_new(list, json_pack("{s:b, s:f, s:f, s:f, s:s, s:s, s:s}", "answered", q->answered, "round_trip",
                                           q->round_trip, "bandwidth", q->bandwidth, "offset", q->offset, "version",
-                                          q->version, "host", q->host, "why", q->why));
+                                          q->version, "host", q->host, "why", q->error));
   }
   pthread_mutex_unlock(&p->lock);
   char *words = json_dumps(list, JSON_COMPACT);
@@ -117,7 +90,7 @@ static void take_row(probe *p, int from, const net_message *m) {
     pthread_mutex_lock(&p->lock);
     for (int i = 0; i < p->tasks; i++) {
       const json_t *o = json_array_get(list, (size_t)i);
-      probe_pair *q = &p->pairs[from * p->tasks + i];
+      shoal_probe_pair *q = &p->pairs[from * p->tasks + i];
       q->known = i != from;
       q->answered = json_is_true(json_object_get(o, "answered"));
       q->round_trip = json_number_value(json_object_get(o, "round_trip"));
@@ -125,7 +98,7 @@ static void take_row(probe *p, int from, const net_message *m) {
       q->offset = json_number_value(json_object_get(o, "offset"));
       take_text(o, "version", sizeof q->version, q->version);
       take_text(o, "host", sizeof q->host, q->host);
-      take_text(o, "why", sizeof q->why, q->why);
+      take_text(o, "why", sizeof q->error, q->error);
     }
     p->reported[from] = true;
     pthread_mutex_unlock(&p->lock);
@@ -171,7 +144,7 @@ static shoal_status ask(probe *p, int peer, int kind, const net_part *part, net_
   return net_await(p->links[peer], ANSWER_SECONDS, m);
 }
 
-static shoal_status say_hello(probe *p, int peer, probe_pair *q) {
+static shoal_status say_hello(probe *p, int peer, shoal_probe_pair *q) {
   net_message m;
   TRY(ask(p, peer, HELLO, &(net_part){0}, &m));
   json_t *o = json_loadb((const char *)m.payload, m.bytes, 0, NULL);
@@ -182,7 +155,7 @@ static shoal_status say_hello(probe *p, int peer, probe_pair *q) {
   return NULL;
 }
 
-static shoal_status measure_round_trip(probe *p, int peer, probe_pair *q) {
+static shoal_status measure_round_trip(probe *p, int peer, shoal_probe_pair *q) {
   clock_estimate best = {0};
   for (int i = 0; i < PINGS; i++) {
     double wall = wall_seconds(), start = clock_seconds();
@@ -197,7 +170,7 @@ static shoal_status measure_round_trip(probe *p, int peer, probe_pair *q) {
   return NULL;
 }
 
-static shoal_status measure_bandwidth(probe *p, int peer, const uint8_t *bulk, probe_pair *q) {
+static shoal_status measure_bandwidth(probe *p, int peer, const uint8_t *bulk, shoal_probe_pair *q) {
   double until = clock_seconds() + BULK_SECONDS, best = 1e9;
   for (int i = 0; i < BULKS && (i < 2 || clock_seconds() < until); i++) {
     double start = clock_seconds();
@@ -210,24 +183,24 @@ static shoal_status measure_bandwidth(probe *p, int peer, const uint8_t *bulk, p
   return NULL;
 }
 
-static shoal_status try_peer(probe *p, int peer, const uint8_t *bulk, probe_pair *q) {
+static shoal_status try_peer(probe *p, int peer, const uint8_t *bulk, shoal_probe_pair *q) {
   net_options net = p->options->net;
   net.largest = BULK_BYTES;
   net.from = (uint32_t)p->own;
   net.job = p->job;
   net.allowed = NULL;
   if (p->options->server_keys) net.server_key = p->options->server_keys[peer];
-  TRY(net_connect(probe_address(p->options->place, peer), &net, ATTEMPT_SECONDS, &p->links[peer]));
+  TRY(net_connect(shoal_cluster_task_address(p->options->place, peer), &net, ATTEMPT_SECONDS, &p->links[peer]));
   TRY(say_hello(p, peer, q));
   TRY(measure_round_trip(p, peer, q));
   return measure_bandwidth(p, peer, bulk, q);
 }
 
 /* Takes `status`. */
-static void note(probe *p, int peer, probe_pair *found, shoal_status status) {
+static void note(probe *p, int peer, shoal_probe_pair *found, shoal_status status) {
   found->known = true;
   found->answered = !status;
-  snprintf(found->why, sizeof found->why, "%s", status ? shoal_status_message(status) : "");
+  snprintf(found->error, sizeof found->error, "%s", status ? shoal_status_message(status) : "");
   shoal_status_free(status);
   if (!found->answered) {
     net_client_close(p->links[peer]);
@@ -244,7 +217,7 @@ static void measure_all(probe *p, const uint8_t *bulk) {
   for (bool first = true; missing && (first || !over(p, p->until)); first = false)
     for (int i = 0; i < p->tasks; i++) {
       if (i == p->own || p->links[i] || (!first && over(p, p->until))) continue;
-      probe_pair found = {0};
+      shoal_probe_pair found = {0};
       note(p, i, &found, try_peer(p, i, bulk, &found));
       missing -= found.answered;
     }
@@ -279,7 +252,7 @@ static shoal_status set_up(probe *p) {
   net_options net = p->options->net;
   net.largest = BULK_BYTES;
   net.job = p->job;
-  TRY(net_listen(probe_address(p->options->place, p->own), &net, &p->server));
+  TRY(net_listen(shoal_cluster_task_address(p->options->place, p->own), &net, &p->server));
   int error = pthread_create(&p->thread, NULL, serve, p);
   if (!error) return NULL;
   net_server_close(p->server);
@@ -287,10 +260,10 @@ static shoal_status set_up(probe *p) {
   return status_errno(error, "a thread that answers");
 }
 
-shoal_status probe_run(const probe_options *options, probe_pair **pairs) {
+shoal_status probe_run(const probe_options *options, shoal_probe_pair **pairs) {
   probe p = {.options = options,
-             .tasks = probe_tasks(options->place),
-             .own = probe_self(options->place),
+             .tasks = shoal_cluster_tasks(options->place),
+             .own = shoal_cluster_task(options->place),
              .job = random_mix(options->place->id, JOB_MARK),
              .until = clock_seconds() + options->seconds};
   if (p.own < 0)

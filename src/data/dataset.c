@@ -161,6 +161,13 @@ shoal_status dataset_path(const char *name, text *out) {
   return set ? find_known(set, out) : unknown(name);
 }
 
+shoal_status shoal_dataset_find(const char *name, char **out) {
+  text path = {0};
+  TRY(dataset_path(name, &path));
+  *out = path.data;
+  return NULL;
+}
+
 bool dataset_loadable(const char *name_or_path) {
   return known_set(name_or_path) || reader_for(name_or_path);
 }

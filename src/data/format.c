@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "data/stream.h"
+#include "shoal/data.h"
 
 #include <errno.h>
 #include <string.h>
@@ -101,6 +102,12 @@ shoal_status format_detect(const char *path, const format **out) {
       return NULL;
     }
   return unknown(path, folder ? "no data in a known format in this folder" : "its content is of no known format");
+}
+
+bool shoal_data_format_at(int i, shoal_data_format *out) {
+  const format *f = i >= 0 ? format_at((size_t)i) : NULL;
+  if (f) *out = (shoal_data_format){.name = f->name, .summary = f->summary};
+  return f != NULL;
 }
 
 shoal_status format_bad_row(const file_reader *r, int64_t record, uint64_t offset, const char *message, ...) {

@@ -1,6 +1,7 @@
-#include "data/generate_criteo.h"
+#include "shoal/data.h"
 
 #include "base/mem.h"
+#include "base/options.h"
 #include "base/random.h"
 #include "base/text.h"
 #include "data/example.h"
@@ -219,24 +220,13 @@ static shoal_status write_tsv(sink *to, const click *row) {
   return NULL;
 }
 
-static const char *const form_names[] = {"tfrecord", "libsvm", "tsv"};
-
-bool criteo_form_parse(const char *name, criteo_form *out) {
-  for (size_t i = 0; i < COUNT_OF(form_names); i++)
-    if (!strcmp(name, form_names[i])) {
-      *out = (criteo_form)i;
-      return true;
-    }
-  return false;
-}
-
 /* ---- files */
 
+static const char *const form_names[] = {"tfrecord", "libsvm", "tsv"};
+
 typedef struct {
-  const criteo_settings *settings;
+  const shoal_criteo_options *settings;
   model model;
-  criteo_progress progress;
-  void *context;
   example_writer writer;
   int64_t done, positive;
   double loss, wrong, test_positive; /* sums over the last file */
@@ -247,9 +237,11 @@ static shoal_status file_name(const job *j, int file, bool growing, text *out) {
   int width = 2;
   for (int most = 100; most < j->settings->files && width < 9; most *= 10) width++;
   const char *dot = growing ? "." : "";
-  if (j->settings->form == CRITEO_TFRECORD) text_add(out, "%s/%stfrecords%0*d", j->settings->out, dot, width, file);
+  if (j->settings->form == SHOAL_CRITEO_TFRECORD)
+    text_add(out, "%s/%stfrecords%0*d", j->settings->out, dot, width, file);
   else
-    text_add(out, "%s/%sclicks%0*d.%s", j->settings->out, dot, width, file, form_names[j->settings->form]);
+    text_add(out, "%s/%sclicks%0*d.%s", j->settings->out, dot, width, file,
+             form_names[j->settings->form]);
   return out->failed ? status_no_memory() : NULL;
 }
 
@@ -258,9 +250,9 @@ static shoal_status write_rows(job *j, sink *to, int64_t rows, bool last) {
     click row;
     make_row(&j->model, (uint64_t)j->done, &row);
     switch (j->settings->form) {
-      case CRITEO_TFRECORD: TRY(write_tfrecord(to, &j->writer, &row)); break;
-      case CRITEO_LIBSVM: TRY(write_libsvm(to, &row)); break;
-      case CRITEO_TSV: TRY(write_tsv(to, &row)); break;
+      case SHOAL_CRITEO_TFRECORD: TRY(write_tfrecord(to, &j->writer, &row)); break;
+      case SHOAL_CRITEO_LIBSVM: TRY(write_libsvm(to, &row)); break;
+      case SHOAL_CRITEO_TSV: TRY(write_tsv(to, &row)); break;
     }
     j->positive += row.positive;
     if (last) {
@@ -268,7 +260,8 @@ static shoal_status write_rows(job *j, sink *to, int64_t rows, bool last) {
       j->wrong += (row.logit > 0) != row.positive;
       j->test_positive += row.positive;
     }
-    if (++j->done % REPORT_EVERY == 0 && j->progress && !j->progress(j->context, j->done, j->settings->rows))
+    if (++j->done % REPORT_EVERY == 0 && j->settings->progress &&
+        !j->settings->progress(j->settings->context, j->done, j->settings->rows))
       return status_make(SHOAL_ERR_CANCELLED, "stopped after %lld of %lld rows", (long long)j->done,
                          (long long)j->settings->rows);
   }
@@ -293,8 +286,8 @@ done:
   return status;
 }
 
-static void fill_truth(const job *j, int64_t test_rows, criteo_truth *t) {
-  *t = (criteo_truth){.bias = j->model.bias, .test_rows = test_rows};
+static void fill_truth(const job *j, int64_t test_rows, shoal_criteo_truth *t) {
+  *t = (shoal_criteo_truth){.bias = j->model.bias, .test_rows = test_rows};
   t->positive_share = (double)j->positive / (double)MAX_OF(j->done, 1);
   if (!test_rows) return;
   double p = j->test_positive / (double)test_rows;
@@ -304,8 +297,8 @@ static void fill_truth(const job *j, int64_t test_rows, criteo_truth *t) {
   t->constant_log_loss = p > 0 && p < 1 ? -(p * log(p) + (1 - p) * log1p(-p)) : 0;
 }
 
-static shoal_status write_truth(const job *j, const criteo_truth *t) {
-  const criteo_settings *s = j->settings;
+static shoal_status write_truth(const job *j, const shoal_criteo_truth *t) {
+  const shoal_criteo_options *s = j->settings;
   text path = {0}, body = {0}, last = {0};
   sink to;
   shoal_status status;
@@ -334,24 +327,24 @@ done:
   return status;
 }
 
-shoal_status generate_criteo(const criteo_settings *settings, criteo_progress progress, void *context,
-                             criteo_truth *truth) {
-  criteo_settings s = *settings;
+shoal_status shoal_generate_criteo(const shoal_criteo_options *options, shoal_criteo_truth *truth) {
+  shoal_criteo_options s;
+  TRY(OPTIONS_TAKE(&s, options));
   if (!s.features) s.features = CRITEO_FEATURES;
   if (!s.files) s.files = 23;
   if (s.rows < 1) return status_make(SHOAL_ERR_ARGUMENT, "expected at least 1 row, found %lld", (long long)s.rows);
-  if (s.features < CRITEO_LEAST_FEATURES || s.features > INT32_MAX)
-    return status_make(SHOAL_ERR_ARGUMENT, "expected %d to %d features, found %lld", CRITEO_LEAST_FEATURES, INT32_MAX,
-                       (long long)s.features);
+  if (s.features < SHOAL_CRITEO_MIN_FEATURES || s.features > INT32_MAX)
+    return status_make(SHOAL_ERR_ARGUMENT, "expected %d to %d features, found %lld", SHOAL_CRITEO_MIN_FEATURES,
+                       INT32_MAX, (long long)s.features);
   if (s.files < 1 || s.files > 100000 || s.files > s.rows)
     return status_make(SHOAL_ERR_ARGUMENT, "expected 1 to %lld files, found %d", (long long)MIN_OF(s.rows, 100000),
                        s.files);
   if (mkdir(s.out, 0777) && errno != EEXIST) return status_errno(errno, "%s: cannot make the folder", s.out);
-  job j = {.settings = &s, .progress = progress, .context = context};
+  job j = {.settings = &s};
   j.model.seed = s.seed;
   j.model.stream = random_stream_make(s.seed, 0xc717e0);
   share_out(&j.model, s.features);
-  criteo_truth found;
+  shoal_criteo_truth found;
   int64_t each = s.rows / s.files, more = s.rows % s.files, rows = 0;
   shoal_status status;
   TRY_GOTO(status, calibrate(&j.model), done);
@@ -361,7 +354,7 @@ shoal_status generate_criteo(const criteo_settings *settings, criteo_progress pr
   }
   fill_truth(&j, rows, &found);
   TRY_GOTO(status, write_truth(&j, &found), done);
-  if (progress) (void)progress(context, s.rows, s.rows);
+  if (s.progress) (void)s.progress(s.context, s.rows, s.rows);
   if (truth) *truth = found;
 done:
   example_writer_fini(&j.writer);

@@ -1,6 +1,7 @@
 #include "data/generate_images.h"
 
 #include "base/mem.h"
+#include "base/options.h"
 #include "base/random.h"
 #include "data/example.h"
 #include "data/npy.h"
@@ -30,7 +31,7 @@ static bool inside(int shape, double x, double y) {
   }
 }
 
-void generate_image(const images_settings *s, int64_t i, uint8_t *pixels) {
+void generate_image(const shoal_images_options *s, int64_t i, uint8_t *pixels) {
   enum { SHAPES = 5 };
   int class = (int)(i % s->classes);
   double angle = TURN * class / s->classes; /* of shading and colour */
@@ -56,7 +57,7 @@ void generate_image(const images_settings *s, int64_t i, uint8_t *pixels) {
 /* ---- where they go */
 
 typedef struct {
-  const images_settings *settings;
+  const shoal_images_options *settings;
   uint8_t *pixels; /* [height, width, channels] */
   uint8_t *png;
   size_t png_capacity, png_length;
@@ -72,7 +73,7 @@ static shoal_status make_folder(const char *path) {
 }
 
 static shoal_status encode(output *o) {
-  const images_settings *s = o->settings;
+  const shoal_images_options *s = o->settings;
   png_image png = {.version = PNG_IMAGE_VERSION, .width = (png_uint_32)s->width, .height = (png_uint_32)s->height,
                    .format = s->channels == 1 ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB};
   png_alloc_size_t length = PNG_IMAGE_PNG_SIZE_MAX(png);
@@ -106,7 +107,7 @@ static shoal_status write_png(output *o, int64_t i) {
 }
 
 static shoal_status write_record(output *o, int64_t i) {
-  const images_settings *s = o->settings;
+  const shoal_images_options *s = o->settings;
   const uint8_t *record;
   size_t n;
   TRY(encode(o));
@@ -152,12 +153,12 @@ static shoal_status open_records(output *o) {
 }
 
 static shoal_status open_output(output *o) {
-  const images_settings *s = o->settings;
+  const shoal_images_options *s = o->settings;
   o->pixels = malloc((size_t)s->height * (size_t)s->width * (size_t)s->channels);
   if (!o->pixels) return status_no_memory();
   TRY(make_folder(s->out));
-  if (s->form == IMAGES_TFRECORD) return open_records(o);
-  if (s->form == IMAGES_NPY) {
+  if (s->form == SHOAL_IMAGES_TFRECORD) return open_records(o);
+  if (s->form == SHOAL_IMAGES_NPY) {
     TRY(open_npy(s->out, "images.npy", SHOAL_U8, SHOAL_SHAPE(s->height, s->width, s->channels), &o->images));
     return open_npy(s->out, "images-labels.npy", SHOAL_I32, SHOAL_SCALAR, &o->labels);
   }
@@ -190,13 +191,13 @@ static shoal_status close_output(output *o, shoal_status status) {
 }
 
 static shoal_status make_all(output *o) {
-  const images_settings *s = o->settings;
+  const shoal_images_options *s = o->settings;
   for (int64_t i = 0; i < s->rows; i++) {
     generate_image(s, i, o->pixels);
     switch (s->form) {
-      case IMAGES_FOLDER: TRY(write_png(o, i)); break;
-      case IMAGES_TFRECORD: TRY(write_record(o, i)); break;
-      case IMAGES_NPY: TRY(write_arrays(o, i)); break;
+      case SHOAL_IMAGES_FOLDER: TRY(write_png(o, i)); break;
+      case SHOAL_IMAGES_TFRECORD: TRY(write_record(o, i)); break;
+      case SHOAL_IMAGES_NPY: TRY(write_arrays(o, i)); break;
     }
     if (s->progress && ((i + 1) % 16 == 0 || i + 1 == s->rows) && !s->progress(s->context, i + 1, s->rows))
       return status_make(SHOAL_ERR_CANCELLED, "%s: stopped after %lld of %lld images", s->out, (long long)i + 1,
@@ -205,7 +206,7 @@ static shoal_status make_all(output *o) {
   return NULL;
 }
 
-static shoal_status check(const images_settings *s) {
+static shoal_status check(const shoal_images_options *s) {
   if (s->rows < 1) return status_make(SHOAL_ERR_ARGUMENT, "%lld images are asked for, expected at least 1",
                                       (long long)s->rows);
   if (s->classes < 1 || s->classes > 1000)
@@ -222,7 +223,10 @@ static shoal_status check(const images_settings *s) {
   return NULL;
 }
 
-shoal_status generate_images(const images_settings *settings) {
+shoal_status shoal_generate_images(const shoal_images_options *options) {
+  shoal_images_options own;
+  const shoal_images_options *settings = &own;
+  TRY(OPTIONS_TAKE(&own, options));
   TRY(check(settings));
   output o = {.settings = settings};
   shoal_status status = open_output(&o);

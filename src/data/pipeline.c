@@ -527,3 +527,25 @@ void shoal_pipeline_destroy(shoal_pipeline *p) {
   pthread_cond_destroy(&p->changed);
   free(p);
 }
+
+shoal_status pipeline_create_once(const shoal_pipeline_options *options, int64_t batch, int64_t batch_encoded,
+                                  shoal_pipeline **out) {
+  shoal_pipeline_options o;
+  TRY(OPTIONS_TAKE(&o, options));
+  o.epochs = 1;
+  o.shuffle_rows = 0;
+  o.position = NULL;
+  o.prefetch = 2;
+  o.batch_size = o.transform ? batch_encoded : batch;
+  shoal_pipeline *p;
+  TRY(shoal_pipeline_create(&o, &p));
+  rows_schema schema;
+  pipeline_schema(p, &schema);
+  if (schema.kind == ROWS_BYTES && o.batch_size > batch_encoded) {
+    shoal_pipeline_destroy(p);
+    o.batch_size = batch_encoded;
+    return shoal_pipeline_create(&o, out);
+  }
+  *out = p;
+  return NULL;
+}

@@ -41,5 +41,8 @@ void pipeline_schema(const shoal_pipeline *p, rows_schema *out);
 const files_list *pipeline_files(const shoal_pipeline *p);
 const format *pipeline_format(const shoal_pipeline *p); /* of the first file */
 double pipeline_wait_seconds(const shoal_pipeline *p);
+/* One pass over the rows in the order of the files, in batches of so many rows, or fewer of those that are large. */
+SHOAL_CHECKED shoal_status pipeline_create_once(const shoal_pipeline_options *options, int64_t batch,
+                                                int64_t batch_encoded, shoal_pipeline **out);
 
 #endif

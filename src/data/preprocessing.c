@@ -86,10 +86,14 @@ shoal_status preprocessing_parse(const char *words, preprocessing *out) {
 
 /* ---- for people */
 
-static void describe_column(const csv_column *c, size_t number, const char *indent, text *out) {
+static bool is_plain(const csv_column *c) {
+  return c->role != CSV_FEATURE || (c->kind == CSV_NUMBER && c->missing <= 0);
+}
+
+static void describe_column(const csv_column *c, size_t number, text *out) {
   char words[CLASS_NAMES_TEXT], own[32];
   snprintf(own, sizeof own, "column %zu", number);
-  text_add(out, "%s%s: ", indent, c->name ? c->name : own);
+  text_add(out, "%s: ", c->name ? c->name : own);
   if (c->kind == CSV_CATEGORIES)
     text_add(out, "%d categories (%s)", c->words.count,
              class_names_describe((const char *const *)c->words.names, words));
@@ -97,21 +101,64 @@ static void describe_column(const csv_column *c, size_t number, const char *inde
   if (c->missing > 0)
     text_add(out, "%s%lld missing", c->kind == CSV_NUMBER ? "" : ", ", (long long)c->missing);
   if (c->missing > 0 && c->kind == CSV_NUMBER) text_add(out, ", mean %.6g", c->mean);
-  text_add(out, "\n");
+}
+
+/* The columns as an array, whose texts stand one after the other in *texts. */
+static shoal_status list_columns(const csv_fit *table, shoal_data_column *out, text *texts) {
+  size_t n = 0;
+  for (size_t i = 0; i < table->count; i++) {
+    const csv_column *c = &table->columns[i];
+    if (is_plain(c)) continue;
+    out[n++] = (shoal_data_column){.number = (int)i,
+                                   .kind = c->kind == CSV_CATEGORIES ? SHOAL_COLUMN_CATEGORIES
+                                           : c->kind == CSV_HASH     ? SHOAL_COLUMN_HASHED
+                                                                     : SHOAL_COLUMN_NUMBER,
+                                   .name = c->name,
+                                   .width = c->width,
+                                   .missing = c->missing,
+                                   .mean = c->mean};
+    describe_column(c, i, texts);
+    text_add_bytes(texts, "", 1);
+    if (c->name) text_add_bytes(texts, c->name, strlen(c->name) + 1);
+  }
+  return texts->failed ? status_no_memory() : NULL;
+}
+
+shoal_status preprocessing_columns(const char *learned, shoal_data_column **out, int *count) {
+  preprocessing p;
+  text texts = {0};
+  size_t n = 0;
+  TRY(preprocessing_parse(learned, &p));
+  for (size_t i = 0; i < p.table.count; i++) n += !is_plain(&p.table.columns[i]);
+  shoal_data_column *columns = calloc(n + 1, sizeof *columns), *block = NULL;
+  shoal_status status = columns ? list_columns(&p.table, columns, &texts) : status_no_memory();
+  if (!status && !(block = realloc(columns, (n + 1) * sizeof *columns + texts.length))) status = status_no_memory();
+  if (block) {
+    columns = block;
+    char *at = texts.length ? memcpy(columns + n + 1, texts.data, texts.length) : NULL;
+    for (size_t i = 0; i < n; i++) {
+      columns[i].text = at;
+      at += strlen(at) + 1;
+      if (!columns[i].name) continue;
+      columns[i].name = at;
+      at += strlen(at) + 1;
+    }
+    *out = columns;
+    *count = (int)n;
+  } else {
+    free(columns);
+  }
+  text_fini(&texts);
+  preprocessing_fini(&p);
+  return status;
 }
 
 shoal_status preprocessing_describe(const char *learned, const char *indent, int most, text *out) {
-  preprocessing p;
-  int shown = 0, left = 0;
-  TRY(preprocessing_parse(learned, &p));
-  for (size_t i = 0; i < p.table.count; i++) {
-    const csv_column *c = &p.table.columns[i];
-    if (c->role != CSV_FEATURE || (c->kind == CSV_NUMBER && c->missing <= 0)) continue;
-    if (shown < most) describe_column(c, i, indent, out);
-    else left++;
-    shown++;
-  }
-  if (left) text_add(out, "%s... and %d more\n", indent, left);
-  preprocessing_fini(&p);
+  shoal_data_column *columns;
+  int n;
+  TRY(preprocessing_columns(learned, &columns, &n));
+  for (int i = 0; i < n && i < most; i++) text_add(out, "%s%s\n", indent, columns[i].text);
+  if (n > most) text_add(out, "%s... and %d more\n", indent, n - most);
+  free(columns);
   return NULL;
 }

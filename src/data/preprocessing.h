@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "data/csv_fit.h"
+#include "shoal/data.h"
 
 /* Number i of a row becomes (x - shift[i]) * scale[i]. */
 typedef struct {
@@ -28,6 +29,9 @@ SHOAL_CHECKED shoal_status preprocessing_write(const preprocessing *p, char **ou
 void preprocessing_fini(preprocessing *p);
 void feature_scaling_fini(feature_scaling *s);
 
+/* The columns that are more than plain numbers. learned: as shoal_pipeline_preprocessing gives it. *out [*count] is one
+ * block that the caller frees. */
+SHOAL_CHECKED shoal_status preprocessing_columns(const char *learned, shoal_data_column **out, int *count);
 /* Of columns that are more than plain numbers, a line each, with `indent` before it: "Sex: 2 categories (female,
  * male)". At most `most` of them. learned: as shoal_pipeline_preprocessing gives it. */
 SHOAL_CHECKED shoal_status preprocessing_describe(const char *learned, const char *indent, int most, text *out);

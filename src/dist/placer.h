@@ -12,8 +12,9 @@
 
 #include "graph/device.h"
 #include "graph/graph.h"
+#include "shoal/placed.h"
 
-#define PLACER_TASKS_MAX 64
+#define PLACER_TASKS_MAX SHOAL_MAX_TASKS
 #define PLACER_UNKNOWN_ROWS 64 /* a batch of unknown size counts as so many */
 
 typedef enum { PLACED_ASKED, PLACED_WITH, PLACED_SPREAD, PLACED_BYTES, PLACED_FREE } placer_reason;

@@ -64,6 +64,14 @@ shoal_status keys_write(const char *dir, const char *name, const keys_pair *pair
   return status;
 }
 
+shoal_status shoal_keys_make(const char *dir, const char *name) {
+  keys_pair pair;
+  TRY(keys_make(&pair));
+  shoal_status status = keys_write(dir, name, &pair);
+  explicit_bzero(&pair, sizeof pair);
+  return status;
+}
+
 static shoal_status read_key(const char *path, bool secret, char out[KEYS_TEXT]) {
   FILE *file = fopen(path, "re");
   if (!file) return status_make(SHOAL_ERR_INPUT, "%s: %s; `shoal keygen` makes keys", path, strerror(errno));

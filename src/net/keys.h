@@ -4,6 +4,7 @@
 #define SHOAL_NET_KEYS_H
 
 #include "base/status.h"
+#include "shoal/keys.h"
 
 #include <stdbool.h>
 #include <stddef.h>

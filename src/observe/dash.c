@@ -1,8 +1,25 @@
-#include "observe/dash.h"
+/* Serves the page over HTTP, live.
+ *
+ * 1. What is served is the page and JSON made from the runs below one folder. No path comes from a request: runs are
+ *    asked for by number.
+ * 2. Without a token it listens on a loopback address only, and answers only requests that name a loopback host, so
+ *    that no other site's page can reach it through a name of its own.
+ * 3. With a token each request must bring it, as "Authorization: Bearer TOKEN" or "?token=TOKEN".
+ * 4. Nothing changes by a request; all but GET and HEAD are refused.
+ *
+ *   /                      the page
+ *   /api/state             version, runs and sweeps
+ *   /api/run?id=N          a run; points=N, by=step&from=X&to=Y for a part of it
+ *   /api/sweep?id=N        a sweep
+ *   /api/trace?id=N        the timeline of a run
+ *   /api/events            server-sent events: {"runs": [[id, revision], ...]} whenever something changed */
+#include "shoal/observe.h"
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/options.h"
 #include "observe/report_page.h"
+#include "shoal/version.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -16,10 +33,14 @@
 #define CONNECTIONS_MAX 64
 #define CONNECTION_SECONDS 60u /* without traffic */
 #define POINTS_STANDARD 1000
+#define TOKEN_LETTERS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~"
 #define POINTS_MAX 20000
 
-struct dash {
-  dash_options options;
+typedef struct shoal_dashboard dash;
+
+struct shoal_dashboard {
+  char *token; /* NULL: none */
+  int port;
   struct MHD_Daemon *server;
   pthread_t watcher;
   bool watching;
@@ -83,7 +104,7 @@ static enum MHD_Result answer_page(dash *d, struct MHD_Connection *c) {
   text body = {0};
   text_add_bytes(&body, (const char *)report_page_built.head, report_page_built.head_length);
   text_add(&body, "{\"live\":true,\"version\":");
-  report_write_string(&body, d->options.version);
+  report_write_string(&body, shoal_version());
   text_add(&body, "}");
   text_add_bytes(&body, (const char *)report_page_built.tail, report_page_built.tail_length);
   return answer(c, NULL, &body, "text/html; charset=utf-8");
@@ -93,7 +114,7 @@ static enum MHD_Result answer_state(dash *d, struct MHD_Connection *c) {
   text body = {0};
   pthread_mutex_lock(&d->lock);
   text_add(&body, "{\"version\":");
-  report_write_string(&body, d->options.version);
+  report_write_string(&body, shoal_version());
   text_add(&body, ",\"runs\":");
   shoal_status status = report_set_write_list(&d->set, &body);
   pthread_mutex_unlock(&d->lock);
@@ -232,7 +253,7 @@ static bool same_secret(const char *a, const char *b) {
 static bool has_token(const dash *d, struct MHD_Connection *c) {
   const char *header = MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Authorization"), *word = argument(c, "token");
   if (header && !strncasecmp(header, "Bearer ", 7)) word = header + 7;
-  return word && same_secret(word, d->options.token);
+  return word && same_secret(word, d->token);
 }
 
 /* "localhost:8000", "127.0.0.1", "[::1]:8000" */
@@ -250,9 +271,9 @@ static enum MHD_Result on_request(void *context, struct MHD_Connection *c, const
   dash *d = context;
   if (strcmp(method, "GET") && strcmp(method, "HEAD"))
     return answer_plain(c, MHD_HTTP_METHOD_NOT_ALLOWED, "only GET\n");
-  if (!d->options.token && !names_loopback(MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Host")))
+  if (!d->token && !names_loopback(MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Host")))
     return answer_plain(c, MHD_HTTP_FORBIDDEN, "only requests to localhost are answered\n");
-  if (d->options.token && !has_token(d, c))
+  if (d->token && !has_token(d, c))
     return answer_plain(c, MHD_HTTP_UNAUTHORIZED, "the token is missing or wrong: add ?token=TOKEN to the address\n");
   if (!strcmp(path, "/")) return answer_page(d, c);
   if (!strcmp(path, "/api/state")) return answer_state(d, c);
@@ -289,30 +310,35 @@ static bool is_loopback(const struct sockaddr_storage *a) {
   return IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)a)->sin6_addr);
 }
 
-static shoal_status read_address(const dash_options *o, struct sockaddr_storage *out) {
+static shoal_status read_address(const shoal_dashboard_options *o, const char *address, struct sockaddr_storage *out) {
   struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons((uint16_t)o->port)};
   struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)o->port)};
   memset(out, 0, sizeof *out);
-  if (inet_pton(AF_INET, o->address, &v4.sin_addr) == 1)
+  if (inet_pton(AF_INET, address, &v4.sin_addr) == 1)
     memcpy(out, &v4, sizeof v4);
-  else if (inet_pton(AF_INET6, o->address, &v6.sin6_addr) == 1)
+  else if (inet_pton(AF_INET6, address, &v6.sin6_addr) == 1)
     memcpy(out, &v6, sizeof v6);
   else
     return status_make(SHOAL_ERR_ARGUMENT, "'%s' is not an address; expected one like 127.0.0.1, 0.0.0.0 or ::1",
-                       o->address);
+                       address);
   if (!o->token && !is_loopback(out))
-    return status_make(SHOAL_ERR_ARGUMENT, "%s is open to other machines, which needs a token: add --token TEXT",
-                       o->address);
+    return status_make(SHOAL_ERR_ARGUMENT, "%s is open to other machines, which needs a token: set `token`",
+                       address);
+  if (o->token && strspn(o->token, TOKEN_LETTERS) != strlen(o->token))
+    return status_make(SHOAL_ERR_ARGUMENT, "`token`: expected letters, digits and -._~ only");
   return NULL;
 }
 
-shoal_status dash_create(const dash_options *options, dash **out, int *port) {
+shoal_status shoal_dashboard_create(const shoal_dashboard_options *given, shoal_dashboard **out) {
+  shoal_dashboard_options own;
+  const shoal_dashboard_options *options = &own;
+  TRY(OPTIONS_TAKE(&own, given));
   TRY(report_page_check());
   struct sockaddr_storage address;
-  TRY(read_address(options, &address));
+  const char *where = options->address ? options->address : "127.0.0.1";
+  TRY(read_address(options, where, &address));
   dash *d = calloc(1, sizeof *d);
   if (!d) return status_no_memory();
-  d->options = *options;
   pthread_mutex_init(&d->lock, NULL);
   pthread_condattr_t attributes;
   pthread_condattr_init(&attributes);
@@ -321,7 +347,8 @@ shoal_status dash_create(const dash_options *options, dash **out, int *port) {
   pthread_condattr_destroy(&attributes);
   shoal_status status = NULL;
   d->set.root = strdup(options->folder);
-  if (!d->set.root) TRY_GOTO(status, status_no_memory(), failed);
+  if (options->token) d->token = strdup(options->token);
+  if (!d->set.root || (options->token && !d->token)) TRY_GOTO(status, status_no_memory(), failed);
   bool found; /* before anybody can ask, so that nobody is told that nothing is there */
   TRY_GOTO(status, report_set_search(&d->set, &found), failed);
   unsigned flags = MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD |
@@ -332,22 +359,24 @@ shoal_status dash_create(const dash_options *options, dash **out, int *port) {
                        MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX, MHD_OPTION_CONNECTION_TIMEOUT,
                        CONNECTION_SECONDS, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)32768, MHD_OPTION_END);
   if (!d->server) {
-    status = status_errno(errno ? errno : EADDRINUSE, "cannot listen on %s port %d", options->address, options->port);
+    status = status_errno(errno ? errno : EADDRINUSE, "cannot listen on %s port %d", where, options->port);
     goto failed;
   }
   int error = pthread_create(&d->watcher, NULL, watch, d);
   if (error) TRY_GOTO(status, status_errno(error, "cannot start a thread"), failed);
   d->watching = true;
   const union MHD_DaemonInfo *info = MHD_get_daemon_info(d->server, MHD_DAEMON_INFO_BIND_PORT);
-  *port = info ? info->port : options->port;
+  d->port = info ? info->port : options->port;
   *out = d;
   return NULL;
 failed:
-  dash_destroy(d);
+  shoal_dashboard_destroy(d);
   return status;
 }
 
-void dash_destroy(dash *d) {
+int shoal_dashboard_port(const shoal_dashboard *d) { return d->port; }
+
+void shoal_dashboard_destroy(shoal_dashboard *d) {
   if (!d) return;
   pthread_mutex_lock(&d->lock);
   d->ending = true;
@@ -358,5 +387,6 @@ void dash_destroy(dash *d) {
   report_set_fini(&d->set);
   pthread_cond_destroy(&d->news);
   pthread_mutex_destroy(&d->lock);
+  free(d->token);
   free(d);
 }

@@ -1,7 +1,11 @@
 #include "observe/report_page.h"
 
 #include "base/mem.h"
+#include "base/options.h"
+#include "shoal/observe.h"
+#include "shoal/version.h"
 
+#define POINTS 4000 /* of a curve, when nothing is asked for */
 #define POINTS_LEAST 100
 #define POINTS_ALL 40000 /* of all runs together: some megabytes of text */
 
@@ -41,6 +45,26 @@ static shoal_status write_runs(report_set *s, int points, text *out) {
   }
   text_add(out, "}");
   return NULL;
+}
+
+shoal_status shoal_report_write(const shoal_report_options *given, shoal_report_result *result) {
+  shoal_report_options own;
+  const shoal_report_options *options = &own;
+  TRY(OPTIONS_TAKE(&own, given));
+  TRY(report_page_check());
+  if (options->n_folders < 1) return status_make(SHOAL_ERR_ARGUMENT, "no runs to show: name their folders");
+  report_set set = {0};
+  text page = {0};
+  shoal_status status = NULL;
+  for (int i = 0; i < options->n_folders && !status; i++) status = report_set_add(&set, options->folders[i]);
+  int runs = 0;
+  for (size_t i = 0; i < set.count; i++) runs += set.runs[i]->is_run;
+  if (!status) status = report_page_write(&set, options->points ? options->points : POINTS, shoal_version(), &page);
+  if (!status) status = text_write_file(&page, options->path);
+  if (!status && result) *result = (shoal_report_result){.runs = runs, .bytes = page.length};
+  text_fini(&page);
+  report_set_fini(&set);
+  return status;
 }
 
 shoal_status report_page_write(report_set *s, int points, const char *version, text *out) {

@@ -1,5 +1,5 @@
 /* Timelines on their way from the tasks' rings (base/events.h) to one trace.json in Chrome's format, which Perfetto and
- * chrome://tracing open, and from there to the table that people read. docs/run-folder.md has the format.
+ * chrome://tracing open. docs/run-folder.md has the format; shoal/observe.h reads it.
  *
  * A part is what one task has recorded, as a JSON object that can travel:
  *   task, boot (tells machines apart), fma_gflops (of one thread; 0: not known), ahead (of a worker: each server's
@@ -18,33 +18,5 @@ json_t *trace_part(const events *e, const char *task, const double *ahead, int s
 /* Puts an array of parts onto one clock: worker 0's or the client's, or the first part's when there is none. Under its
  * name only when it is whole. */
 SHOAL_CHECKED shoal_status trace_write(const json_t *parts, const char *path);
-
-/* One line of the table: all spans of one name. */
-typedef struct {
-  const char *name, *kernel; /* belong to the trace; kernel NULL: none */
-  event_kind kind;
-  int64_t calls;
-  double seconds, flops, bytes;
-  double possible; /* flops in that time at the rate of multiply-adds of its tasks' machines; 0: not known */
-} trace_row;
-
-typedef struct {
-  const char *task; /* belongs to the trace */
-  int threads;
-  double fma_gflops;             /* of one of its threads; 0: not known */
-  double seconds;                /* from its first span to its last */
-  double by_kind[EVENT_KINDS];   /* on its first thread */
-} trace_task;
-
-typedef struct {
-  json_t *file;
-  trace_row *rows; /* most time first, kind by kind */
-  size_t n_rows;
-  trace_task *tasks;
-  size_t n_tasks;
-} trace_table;
-
-SHOAL_CHECKED shoal_status trace_read(const char *path, trace_table *out);
-void trace_table_fini(trace_table *t);
 
 #endif

@@ -121,7 +121,7 @@ class Run(Case):
         self.assertIn("'loss=2' is fed twice", error)
         write_npy(self.folder / "large.npy", "<f4", (2,), [3, 300])
         for wrong, words in (("y0=large.npy", "large.npy: 300 at place 1 cannot be u8"),
-                             ("batch0=0.5", "0.5 at place 0 cannot be i32")):
+                             ("batch0=0.5", "0.5 cannot be i32")):
             _, error = self.shoal("run", "graph.pb", wrong, "--fetch", "loss", expect=1)
             self.assertIn(words, error)
         _, error = self.shoal("run", "graph.pb", expect=2)

@@ -1,4 +1,4 @@
-#include "cli/yardstick.h"
+#include "shoal/machine.h"
 
 #include "base/clock.h"
 #include "base/mem.h"
@@ -8,7 +8,7 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
-enum { LEAST_TIMES = 3 };
+enum { TIMES_MIN = 3 };
 
 static shoal_status measure_own(int64_t side, double seconds, double *out) {
   shoal_graph *g;
@@ -19,7 +19,7 @@ static shoal_status measure_own(int64_t side, double seconds, double *out) {
   shoal_value *y = shoal_matmul(g, a, b, false, false);
   shoal_status status = shoal_session_create(g, NULL, &s);
   double best = 1e9, begun = clock_seconds();
-  for (int i = 0; !status && (i < LEAST_TIMES || clock_seconds() - begun < seconds); i++) {
+  for (int i = 0; !status && (i < TIMES_MIN || clock_seconds() - begun < seconds); i++) {
     double start = clock_seconds();
     status = shoal_session_run(s, NULL, 0, &y, 1, NULL);
     best = MIN_OF(best, clock_seconds() - start);
@@ -65,7 +65,7 @@ static shoal_status measure_blas(int64_t side, void *library, double seconds, do
   float *b = data + side * side, *c = b + side * side;
   for (int64_t i = 0; i < 2 * side * side; i++) data[i] = (float)(i % 97) / 97;
   double best = 1e9, begun = clock_seconds();
-  for (int i = 0; i < LEAST_TIMES || clock_seconds() - begun < seconds; i++) {
+  for (int i = 0; i < TIMES_MIN || clock_seconds() - begun < seconds; i++) {
     double start = clock_seconds();
     sgemm("N", "N", &n, &n, &n, &one, data, &n, b, &n, &zero, c, &n);
     best = MIN_OF(best, clock_seconds() - start);
@@ -75,9 +75,10 @@ static shoal_status measure_blas(int64_t side, void *library, double seconds, do
   return NULL;
 }
 
-shoal_status yardstick_measure(int64_t side, double seconds, yardstick *out) {
-  yardstick y = {0};
+shoal_status shoal_gemm_baseline_measure(int64_t side, double seconds, shoal_gemm_baseline *out) {
+  shoal_gemm_baseline y = {0};
   double best;
+  if (side < 1) return status_make(SHOAL_ERR_ARGUMENT, "a product of matrices of %lld rows", (long long)side);
   const double flops = 2.0 * (double)side * (double)side * (double)side;
   TRY(measure_own(side, seconds, &best));
   y.own = flops / best;
