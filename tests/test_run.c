@@ -248,6 +248,35 @@ static void a_stop_is_clean(void **state) {
   remove_tree(folder);
 }
 
+/* Rows that are streamed cannot be split, but validated on others. */
+static void streams_stop_early(void **state) {
+  char folder[FILES_PATH], data[FILES_PATH + 16], held[FILES_PATH + 16], run[FILES_PATH + 16];
+  files_make_folder(folder);
+  snprintf(data, sizeof data, "%s/rows.csv", folder);
+  snprintf(held, sizeof held, "%s/held.csv", folder);
+  snprintf(run, sizeof run, "%s/run", folder);
+  write_rows(data, 100);
+  write_rows(held, 30);
+  shoal_job job;
+  shoal_job_init(&job, sizeof job);
+  job.data = data;
+  job.columns = "target=y";
+  job.run_dir = run;
+  job.stream = true;
+  job.patience = 2;
+  job.epochs = 2000;
+  job.lr = 0.2;
+  shoal_run_report *r;
+  assert_fails(shoal_run(&job, &(shoal_run_options){.kind = &own}, &r), SHOAL_ERR_ARGUMENT, "`validation_data`");
+  shoal_run_report_destroy(r);
+  job.validation_data = held;
+  assert_ok(shoal_run(&job, &(shoal_run_options){.kind = &own}, &r));
+  assert_string_equal(r->status, "stopped early");
+  assert_true(r->fit.epochs < 2000 && r->fit.best_epoch > 0 && r->fit.validation_loss < 0.1);
+  shoal_run_report_destroy(r);
+  remove_tree(folder);
+}
+
 /* Two at once would delete each other's files. */
 static void one_run_a_folder(void **state) {
   char folder[FILES_PATH], data[FILES_PATH + 16], run[FILES_PATH + 16], expected[64];
@@ -305,6 +334,7 @@ int main(void) {
       cmocka_unit_test(own_model_to_a_folder_and_back),
       cmocka_unit_test(a_failure_is_noted),
       cmocka_unit_test(a_stop_is_clean),
+      cmocka_unit_test(streams_stop_early),
       cmocka_unit_test(one_run_a_folder),
       cmocka_unit_test(a_process_has_a_log_and_an_end),
   };

@@ -113,6 +113,7 @@ typedef struct {
   const char *kernels;         /**< as in shoal_session_options */
   bool no_fusion;              /**< as in shoal_session_options */
   double validation_split;     /**< share of the training rows held out */
+  const char *validation_data; /**< or rows of their own to validate on after each epoch */
   int64_t patience;            /**< epochs without a better validation loss; 0: never stops early */
   int64_t top_k;               /**< also report top-k accuracy; 0: the model's own */
   const char *strategy;        /**< "single", "mirrored", "allreduce", "ps"; NULL: by workers and servers */

@@ -100,7 +100,7 @@ static shoal_status check_cluster(const shoal_job *f, const shoal_job *asked, co
 
 static shoal_status check_sparse(const shoal_job *f, const shoal_job *asked, const shoal_model_kind *kind) {
   static const char *const only_sparse[] = {"features", "bias", "eval-every", "transfer"};
-  static const char *const only_dense[] = {"transform", "input", "validation-split", "top-k", "activation", "pool",
+  static const char *const only_dense[] = {"transform", "input", "validation-split", "validation-data", "top-k", "activation", "pool",
                                            "histograms", "deterministic", "evaluator", "backup-workers",
                                            "in-flight"};
   const char *const *others = kind->sparse ? only_dense : only_sparse;
@@ -184,10 +184,15 @@ shoal_status job_check(const shoal_job *f, const shoal_job *asked, const shoal_m
                        f->schedule);
   if (is(f->schedule, "piecewise") != (f->pieces != NULL))
     return status_make(SHOAL_ERR_ARGUMENT, "`schedule` piecewise and `pieces` STEP:RATE,... go together");
-  if (f->patience && f->validation_split == 0)
-    return status_make(SHOAL_ERR_ARGUMENT, "`patience` needs `validation_split`, e.g. `validation_split` 0.1");
+  if (f->patience && f->validation_split == 0 && !f->validation_data)
+    return status_make(SHOAL_ERR_ARGUMENT, "`patience` needs `validation_split`, e.g. `validation_split` 0.1, or "
+                       "`validation_data`");
+  if (f->validation_data && f->validation_split > 0)
+    return status_make(SHOAL_ERR_ARGUMENT, "`validation_data` and `validation_split` contradict each other; leave one "
+                       "out");
   if (f->stream && f->validation_split > 0)
-    return status_make(SHOAL_ERR_ARGUMENT, "`validation_split` needs the rows in memory; leave `stream` out");
+    return status_make(SHOAL_ERR_ARGUMENT, "`validation_split` needs the rows in memory; leave `stream` out, or give "
+                       "`validation_data`");
   if (f->resume && !f->run_dir)
     return status_make(SHOAL_ERR_ARGUMENT, "`resume` needs `run_dir` DIR, the folder of the run to continue");
   if (f->resume && f->no_checkpoints)

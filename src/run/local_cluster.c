@@ -322,6 +322,7 @@ static shoal_status prepare(local_cluster *w) {
   int64_t rows = b->rows;
   if (!rows) TRY(training_fill_schedule(b, rows)); /* servers do not open the files */
   job_close_rows(&b->train);
+  job_close_rows(&b->validation);
   job_close_rows(&b->test);
   if (!b->job.threads) {
     b->job.threads = fair_threads(b->job.workers);

@@ -22,11 +22,14 @@ void job_close_rows(job_rows *rows) {
 }
 
 static const char *data_of(const shoal_job *f, const char *split) {
+  if (!strcmp(split, "validation")) return f->validation_data;
   return !strcmp(split, "test") && f->test_data ? f->test_data : f->data;
 }
 
 /* Rows to test on that have a place of their own are all of what is there. */
-static const char *split_of(const shoal_job *f, const char *split) { return f->test_data ? "train" : split; }
+static const char *split_of(const shoal_job *f, const char *split) {
+  return f->test_data || !strcmp(split, "validation") ? "train" : split;
+}
 
 /* "fake" alone is fake data that suits the model. */
 static bool is_fake(const char *path) { return !strcmp(path, "fake") || !strncmp(path, "fake:", 5); }

@@ -27,7 +27,7 @@ typedef struct {
 
 /* Which rows, and what for. */
 typedef struct {
-  const char *split;              /* "train", "test" */
+  const char *split;              /* "train", "test", "validation" */
   job_learned known;              /* what the training rows taught */
   bool follows;                   /* they are trained on: the model's input follows them, unless f->input is said */
   bool may_stream;                /* rows that are too large for memory, or with `stream`, are not loaded */

@@ -77,6 +77,8 @@ shoal_status training_load(training *t) {
   if (!t->preprocessing && t->train.preprocessing && !(t->preprocessing = strdup(t->train.preprocessing)))
     return status_no_memory();
   t->rows = t->train.data ? shoal_dataset_rows(t->train.data) : 0;
+  rows = (job_rows_options){.split = "validation", .known = {t->class_names, t->preprocessing}};
+  if (f->validation_data) TRY(job_open_rows(f, t->kind, &rows, &t->validation));
   rows = (job_rows_options){.split = "test", .known = {t->class_names, t->preprocessing}};
   if (job_has_split(f, "test")) TRY(job_open_rows(f, t->kind, &rows, &t->test));
   if (t->kind->sparse && !t->job.features)
@@ -179,12 +181,13 @@ shoal_status training_options(training *t, shoal_fit_options *out) {
       .test_stream = t->test.files && !t->test.data ? &t->test.stream : NULL,
       .eval_every = f->eval_every,
       .validation_split = f->validation_split,
+      .validation = t->validation.data,
       .patience = (int)f->patience,
       .restore_best = f->patience > 0,
       .checkpoint_dir = f->no_checkpoints ? NULL : t->dir.checkpoints,
       .checkpoint_every = f->checkpoint_every,
       .keep = (int)f->keep,
-      .keep_best = f->validation_split > 0 && !f->no_checkpoints,
+      .keep_best = (f->validation_split > 0 || f->validation_data) && !f->no_checkpoints,
       .resume = f->resume,
       .settings = t->shape.data,
       .callbacks = {.every_steps = f->log_every, .inspect_every = f->histograms},
@@ -246,6 +249,7 @@ shoal_status training_note_settings(training *t, int classes) {
 void training_fini(training *t) {
   shoal_model_destroy(t->model);
   job_close_rows(&t->train);
+  job_close_rows(&t->validation);
   job_close_rows(&t->test);
   free((void *)t->class_names);
   free(t->preprocessing);

@@ -14,6 +14,7 @@ typedef struct {
   const shoal_model_kind *kind;
   run_dir dir;
   job_rows train, test; /* test.data NULL: there are none */
+  job_rows validation;  /* rows of their own, in memory; data NULL: there are none */
   const char *const *class_names; /* of the whole job, owned: found in the training rows, or as a run that is resumed, or
                          * who started this task, has them. NULL: classes are numbers */
   char *preprocessing;  /* of the whole job, owned, likewise; NULL: there is none */
