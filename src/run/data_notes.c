@@ -8,9 +8,12 @@
 enum {
   COLUMNS_SHOWN = 12,
   ROWS_LOOKED_AT = 2000,
-  LARGE = 30,    /* numbers beyond make the usual learning rates too high */
+  LARGE = 10,    /* numbers beyond make the usual learning rates too high */
   PIXELS_MIN = 16,
-  PIXEL_MAX = 255
+  PIXEL_BRIGHT = 64, /* the brightest is above */
+  PIXEL_MAX = 255,
+  UPDATES_MIN = 2,   /* of an epoch: with fewer, the usual number of epochs is too few */
+  UPDATES_GOOD = 10
 };
 
 /* The largest number, and whether all are whole and from 0 to 255; false: rows of another kind. */
@@ -35,7 +38,7 @@ static void note_scale(const training *t, text *out) {
   if (t->job.transform || t->train.transform || !t->train.data || !look_at_rows(t->train.data, &most, &pixels) ||
       most <= LARGE)
     return;
-  if (pixels)
+  if (pixels && most > PIXEL_BRIGHT)
     text_add(out, "The rows are whole numbers from 0 to %.0f, like pixels, and are used unscaled: `transform` "
                   "scale=1/255 makes them 0 to 1.\n", (double)most);
   else
@@ -43,11 +46,21 @@ static void note_scale(const training *t, text *out) {
                   "trains better.\n", (double)most);
 }
 
+/* The model's own batch is for large data. */
+static void note_batch(const training *t, text *out) {
+  const int64_t batch = job_global_batch(&t->job), rows = t->rows - (int64_t)((double)t->rows * t->job.validation_split);
+  if (!rows || t->kind->sparse || t->job.batch_size != t->kind->batch_size || rows >= UPDATES_MIN * batch) return;
+  text_add(out, "%lld rows in batches of %lld make %lld update%s an epoch: a smaller `batch_size`, such as %lld, usually "
+                "learns more.\n", (long long)rows, (long long)batch, (long long)((rows + batch - 1) / batch),
+           rows > batch ? "s" : "", (long long)MAX_OF(rows / UPDATES_GOOD / t->job.workers, 1));
+}
+
 shoal_status notes_say(const training *t, const run_sink *sink) {
   text notes = {0};
   if (t->job.quiet) return NULL;
   TRY(preprocessing_describe(t->preprocessing, "  ", COLUMNS_SHOWN, &notes));
   note_scale(t, &notes);
+  note_batch(t, &notes);
   if (notes.length && !notes.failed) {
     notes.data[notes.length - 1] = 0; /* the last line's end */
     sink->on_note(sink->context, notes.data);

@@ -100,6 +100,16 @@ class Columns(support.Case):
         shown = self.shoal("data", "inspect", "train.csv", "--columns", COLUMNS)[0]
         self.assertIn("Embarked: 3 categories (C, Q, S)", shown)
 
+    def test_hints(self):
+        """Few rows for the model's own batch; numbers that are no pixels, but large for its rate."""
+        (self.folder / "few.csv").write_text("a,b,label\n" + "".join(f"{i % 17},{i % 5},{i % 2}\n" for i in range(40)))
+        _, err = self.shoal("train", "softmax", "--data", "few.csv", "--epochs", 1, "--run-dir", "few")
+        self.assertIn("40 rows in batches of 200 make 1 update an epoch: a smaller --batch-size, such as 4,", err)
+        self.assertIn("numbers as large as 16 and are used unscaled: --transform standardise", err)
+        out, err = self.shoal("train", "softmax", "--data", "few.csv", "--epochs", 1, "--run-dir", "better",
+                              "--batch-size", 4, "--transform", "standardise")
+        self.assertNotIn("usually", out + err)
+
     def test_statistics_leave_out_what_is_held_out(self):
         """Powers of two: a mean says which rows it is of."""
         lines = [f"{2 ** i},{i % 2}" for i in range(20)]
