@@ -2,8 +2,10 @@
 those in examples/, the command, the man page, the completion."""
 import ctypes
 import json
+import math
 import os
 import pathlib
+import random
 import re
 import shutil
 import socket
@@ -86,8 +88,33 @@ class Install(support.Case):
             self.assertTrue(out.startswith("2 ranks"), out)
             self.assertGreater(accuracy(out), 88)
 
+        self.check_run(build, env, command)
         self.check_described(build("tf_config"), env, accuracy)
         self.assertEqual([p.name for p in pathlib.Path("/dev/shm").glob("shoal-*-ps-*")], [])
+
+    def check_run(self, build, env, command):
+        """A regression of the program's own: streamed, stopped early, kept in a folder, used from there."""
+        numbers = random.Random(5)
+        rows = ["area,age,city,price"]
+        for _ in range(1000):
+            area, age, city = numbers.uniform(30, 150), numbers.uniform(0, 90), numbers.choice(["Bern", "Graz", "Linz"])
+            price = 2 * area - age / 2 + 60 * (city == "Bern") + 20 * math.sin(age / 20) + numbers.gauss(0, 5)
+            rows.append(f"{area:.1f},{age:.0f},{city},{price:.1f}")
+        (self.folder / "train.csv").write_text("\n".join(rows[:801]) + "\n")
+        (self.folder / "test.csv").write_text("\n".join(rows[:1] + rows[801:]) + "\n")
+        (self.folder / "new.csv").write_text("area,age,city\n50,10,Bern\n150,10,Bern\n")
+        out = self.run_in(build("csv_regression"), "train.csv", "test.csv", "target=price", "houses", env=env)
+        epochs = len(re.findall(r"^epoch \d+: loss \S+, test RMSE \S+$", out, re.MULTILINE))
+        ended = re.search(r"^interrupted after (\d+) epochs, \d+ rows/s: test RMSE (\S+), R2 (\S+)$", out, re.MULTILINE)
+        self.assertTrue(ended, out)
+        self.assertEqual(int(ended[1]), epochs)
+        self.assertLess(epochs, 100)
+        self.assertGreater(float(ended[3]), 0.9)
+        out = self.run_in(build("predict_run"), "houses", "new.csv", env=env)
+        self.assertIn(f"200 test rows: RMSE {ended[2]}, R2 {ended[3]}\n", out)
+        small, large = (float(x) for x in re.findall(r"^\S+: (\S+)$", out, re.MULTILINE))
+        self.assertLess(small + 100, large)
+        self.run_in(command, "report", "houses", "-o", "houses.html", env=env)
 
     def check_described(self, program, env, accuracy):
         """A server and two workers that join by TF_CONFIG."""
