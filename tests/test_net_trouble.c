@@ -8,6 +8,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <zmq.h>
@@ -559,11 +560,54 @@ static void overfull(void **state) {
   net_server_close(s);
 }
 
+/* Has room for a few connections only, and knows so. */
+static void poor_server(const char *address, int unused) {
+  net_server *s;
+  CHILD_OK(net_listen(address, &(net_options){.largest = LARGEST, .job = NET_JOB}, &s));
+  const int next = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  struct rlimit limit;
+  close(next);
+  CHILD_CHECK(!getrlimit(RLIMIT_NOFILE, &limit));
+  limit.rlim_cur = (rlim_t)next + 5;
+  CHILD_CHECK(!setrlimit(RLIMIT_NOFILE, &limit));
+  net_stats stats = {0};
+  for (double until = clock_seconds() + 10; clock_seconds() < until && !stats.accept_error;) {
+    net_message m;
+    bool got;
+    CHILD_OK(net_receive(s, 0.05, &m, &got));
+    if (got) net_release_server(s, &m);
+    net_server_stats(s, &stats);
+  }
+  CHILD_CHECK(stats.accept_error == EMFILE);
+  _exit(0);
+}
+
+static void too_many_connections(void **state) {
+  enum { CLIENTS = 10 };
+  const char *const schemes[] = {"shm", "tcp"};
+  for (size_t i = 0; i < COUNT_OF(schemes); i++) {
+    char address[NET_ADDRESS];
+    net_client *clients[CLIENTS] = {0};
+    net_case_address(schemes[i], address);
+    pid_t pid = net_case_start(poor_server, address, 0);
+    for (int k = 0; k < CLIENTS; k++) {
+      net_options o = {.largest = LARGEST, .job = NET_JOB, .from = (uint32_t)k};
+      shoal_status status = net_connect(address, &o, k ? 0.3 : 5, &clients[k]);
+      if (status) clients[k] = NULL;
+      shoal_status_free(status);
+    }
+    assert_non_null(clients[0]);
+    net_case_join(pid);
+    for (int k = 0; k < CLIENTS; k++)
+      if (clients[k]) net_client_close(clients[k]);
+  }
+}
+
 int main(void) {
   alarm(110);
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(scanners), cmocka_unit_test(liars),           cmocka_unit_test(intruders),
-      cmocka_unit_test(overfull),
+      cmocka_unit_test(overfull), cmocka_unit_test(too_many_connections),
       cmocka_unit_test(curve),    cmocka_unit_test(beyond_loopback), cmocka_unit_test(key_files),
       cmocka_unit_test(versions), cmocka_unit_test(versions_on_one_host), cmocka_unit_test(curve_speed),
   };

@@ -132,7 +132,8 @@ typedef struct {
   double deadline;             /**< seconds a task waits for another; 0: 60 */
   double heartbeat;            /**< seconds; 0: 5 */
   int64_t backup_workers;      /**< sync: gradients a step can do without */
-  int64_t max_restarts;        /**< of a task that was killed; below 0: 3, or 0 in a cluster that was described */
+  int64_t max_restarts;        /**< of a task that was killed; in a cluster that was described, above 0: one whose connection
+                                * is lost is waited for, for `deadline`. Below 0: 3 */
   const char *cluster;         /**< file that describes the cluster; NULL: TF_CONFIG or Slurm, if there */
   const char *keys;            /**< folder of the cluster's keys */
   bool insecure;               /**< talk to other hosts without keys */

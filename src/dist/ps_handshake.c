@@ -99,7 +99,7 @@ shoal_status handshake_hello(server *s, const net_message *m) {
   if (status || wrong) {
     if (!status) status = server_say(s, m, PS_REFUSED, shoal_status_message(wrong));
     free(w->refusal);
-    w->refusal = wrong && !w->peer ? strdup(shoal_status_message(wrong)) : NULL;
+    w->refusal = wrong ? strdup(shoal_status_message(wrong)) : NULL;
     shoal_status_free(wrong);
     return status;
   }

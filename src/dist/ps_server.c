@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "dist/ps_server_internal.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -373,6 +374,11 @@ static shoal_status too_long(const server *s, const char *what) {
   char chief[CLUSTER_NAME];
   name_awaited(s, &names);
   if (!names.length) text_add(&names, "QUIT from %s", server_worker_name(s, 0, chief));
+  net_stats net;
+  net_server_stats(s->net, &net);
+  if (net.accept_error)
+    text_add(&names, "; a connection could not be accepted: %s%s", strerror(net.accept_error),
+             net.accept_error == EMFILE ? " (raise the limit with `ulimit -n`)" : "");
   shoal_status status = status_make(SHOAL_ERR_PEER, "%s in %g s; awaited: %s", what, s->options->task.deadline,
                                     names.data ? names.data : "?");
   text_fini(&names);

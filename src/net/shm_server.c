@@ -155,6 +155,7 @@ static void peer_welcome(shm_server *s, shm_peer *p, const shm_hello *h) {
   int fd = -1;
   shm_segment segment;
   shoal_status status = shm_create(shm_segment_bytes(w.capacity), &fd);
+  if (status && (errno == EMFILE || errno == ENFILE)) s->base.stats.accept_error = errno;
   if (!status) status = shm_segment_map(fd, w.capacity, &segment);
   if (status) {
     refuse(s, p, shoal_status_message(status));
@@ -217,6 +218,7 @@ static void look_at_sockets(shm_server *s, double now) {
       int sock, count = 0;
       while (count++ < ACCEPTS && (sock = accept4(s->sock, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0)
         peer_accept(s, sock);
+      if (count <= ACCEPTS && (errno == EMFILE || errno == ENFILE || errno == ENOMEM)) s->base.stats.accept_error = errno;
       again = count > 1 && rounds++ < 2;
     }
   } while (n == (int)COUNT_OF(events) || again);

@@ -65,6 +65,7 @@ typedef struct {
   uint64_t sent_messages, received_messages;
   uint64_t sent_bytes, received_bytes; /* payload and header */
   uint64_t refused;                    /* messages that did not check */
+  int accept_error;                    /* of a server: why a connection could not be taken (errno); 0: all were */
 } net_stats;
 
 typedef struct net_server net_server;

@@ -61,6 +61,10 @@ static void look_at_events(zmq_server *s) {
   uint32_t value;
   s->busy = 0;
   while (zmq_end_event(&s->end, &event, &value)) {
+    if (event == ZMQ_EVENT_ACCEPT_FAILED) {
+      s->base.stats.accept_error = (int)value;
+      continue;
+    }
     if (event != ZMQ_EVENT_DISCONNECTED) { /* a failed handshake */
       s->base.stats.refused++;
       continue;

@@ -175,7 +175,7 @@ static shoal_status open_monitor(zmq_end *e) {
   char name[40];
   snprintf(name, sizeof name, "inproc://events-%p", e->socket);
   const int events = ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL |
-                     ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
+                     ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH | ZMQ_EVENT_ACCEPT_FAILED;
   e->monitor = zmq_socket(e->context, ZMQ_PAIR);
   if (!e->monitor || zmq_socket_monitor(e->socket, name, events) || zmq_connect(e->monitor, name))
     return status_make(SHOAL_ERR_SYSTEM, "watching connections: %s", zmq_strerror(errno));

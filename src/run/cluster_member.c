@@ -85,7 +85,7 @@ shoal_status cluster_member_run(run_state *s, const cluster *place) {
   for (int i = 0; i < job.servers; i++) job.addresses[i] = place->addresses[SHOAL_PS][i];
   job.net.insecure = b->job.insecure;
   s->report.has_chief = job_file_has_chief(&job);
-  if (b->job.max_restarts < 0) b->job.max_restarts = 0; /* nobody is known to do it */
+  if (b->job.max_restarts < 0) b->job.max_restarts = CLUSTER_RESTARTS; /* a lost connection may come back */
   shoal_status status = take_place(s, place, &job);
   job_file_fini(&job);
   if (place->role == SHOAL_PS) return status; /* it names itself */

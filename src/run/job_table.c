@@ -198,7 +198,7 @@ const shoal_setting job_table[] = {
      "5", 0.1, 1e6, .marks = KEPT},
     {"max-restarts", INT, AT(max_restarts), "N",
      "ps: how often a task that was killed is started again; in a cluster described: above 0, it is waited for",
-     "3; 0 in a cluster described", -1, 1e6, .marks = KEPT},
+     "3", -1, 1e6, .marks = KEPT},
     {"cluster", TEXT, AT(cluster), "FILE", "be a task of the cluster described there, as in TF_CONFIG",
      "TF_CONFIG, if that is set", .complete = SHOAL_COMPLETE_FILE},
     {"task", TEXT, AT(task), "ROLE:INDEX", "which task of the cluster this is: chief:0, worker:1, ps:0 ...",

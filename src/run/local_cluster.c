@@ -23,7 +23,6 @@
 #define STOP_SECONDS 30.0  /* for a clean stop */
 #define END_SECONDS 20.0   /* for the others to end once worker 0 has */
 #define GRACE_SECONDS 1.0  /* between asking to end and making it */
-#define STANDARD_RESTARTS 3 /* of each task */
 #define TAIL_LINES 5
 #define TAIL_BYTES 2048
 
@@ -328,7 +327,7 @@ static shoal_status prepare(local_cluster *w) {
     b->job.threads = fair_threads(b->job.workers);
     w->state->next_threads = (int)fair_threads(b->job.workers + 1);
   }
-  if (b->job.max_restarts < 0) b->job.max_restarts = STANDARD_RESTARTS;
+  if (b->job.max_restarts < 0) b->job.max_restarts = CLUSTER_RESTARTS;
   TRY(run_dir_take(&b->dir));
   TRY(metrics_repair(b->dir.metrics));
   TRY(job_file_make(b, classes, rows, &w->job));

@@ -11,6 +11,8 @@
 
 #include "run/state.h"
 
+enum { CLUSTER_RESTARTS = 3 }; /* of each task, unless the job says otherwise */
+
 /* Settings filled and checked, folder named; the report is complete then. */
 SHOAL_CHECKED shoal_status local_cluster_run(run_state *s);
 /* Fact 3 on a report with all tasks. */

@@ -87,6 +87,7 @@ static shoal_status join_cluster(const shoal_cluster *c, const shoal_ps_options 
     return status_make(SHOAL_ERR_ARGUMENT, "the cluster has no ps; at least one is needed");
   task->net.job = c->id;
   task->has_chief = c->counts[SHOAL_CHIEF] > 0;
+  task->returns = true; /* a connection that is lost may come back, and so may a task that somebody starts again */
   return options->keys ? key_ring_read(options->keys, server, ring, &task->net) : NULL;
 }
 

@@ -433,11 +433,27 @@ class Described(support.Case):
                 self.assertIn("chief/0", {l["task"] for l in lines if l["kind"] in ("step", "epoch")})
 
     def test_a_lost_chief_ends_all(self):
-        server, chief, other = (self.start(t, "--epochs", 10000000, "--quiet") for t in ("ps:0", "worker:0", "worker:1"))
+        server, chief, other = (self.start(t, "--epochs", 10000000, "--quiet", "--max-restarts", 0)
+                                for t in ("ps:0", "worker:0", "worker:1"))
         self.wait_for_training()
         chief.kill()
         self.assertIn("worker/0 disconnected", self.end(server, expect=1)[1])
         self.assertIn("ps/0", self.end(other, expect=1)[1])
+
+    def test_a_connection_that_comes_back_is_no_death(self):
+        """Tasks that do not respond for a while lose their connections, and go on when they do."""
+        tasks = {t: self.start(t, "--epochs", 3000, "--quiet", "--heartbeat", 0.5, "--mode", "async", "--lr", 0.1)
+                 for t in ("ps:0", "worker:0", "worker:1")}
+        self.wait_for_training()
+        for task in ("ps:0", "worker:0"):
+            tasks[task].send_signal(signal.SIGSTOP)
+            time.sleep(2.5)
+            tasks[task].send_signal(signal.SIGCONT)
+            time.sleep(1)
+        for task in tasks.values():
+            out, err = task.communicate(timeout=60)
+            self.assertEqual(task.returncode, 0, out + err)
+        self.assertEqual(self.summary("r")["examples"], 3000 * 512)
 
     def test_wrong_descriptions(self):
         config = json.dumps({"cluster": {**self.cluster, "wroker": []}, "task": {"type": "ps", "index": 0}})
