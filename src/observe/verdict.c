@@ -153,8 +153,12 @@ static void find_cause(const verdict_facts *f, shoal_verdict *v) {
                100 * v->compute);
   } else if (v->barrier >= v->compute) {
     v->cause = VERDICT_BARRIER;
-    snprintf(v->text, sizeof v->text, "The workers wait for each other %.0f %% of their time, none of them much slower "
-             "than the rest; they compute %.0f %%. With --mode async they do not wait.", 100 * v->barrier, 100 * v->compute);
+    snprintf(v->text, sizeof v->text,
+             f->sync ? "The workers wait for each other %.0f %% of their time, none of them much slower than the rest; they "
+                       "compute %.0f %%. With --mode async they do not wait."
+                     : "The workers wait %.0f %% of their time where all meet: at the end of an epoch or of their rows, "
+                       "while worker 0 saves and tests; they compute %.0f %%.",
+             100 * v->barrier, 100 * v->compute);
   } else {
     v->cause = VERDICT_COMPUTING;
     snprintf(v->text, sizeof v->text,
