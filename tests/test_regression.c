@@ -229,7 +229,12 @@ static void strategies_on_a_stream(void **state) {
   fclose(f);
   const shoal_pipeline_options rows = {.files = path, .format = "csv", .columns = "target=price", .shuffle_rows = 100};
   train_by_every_strategy(&d, &rows);
-  shoal_model *m = model_make_line(1, &line_options);
+  shoal_model *m = model_make_line(2, &line_options);
+  shoal_status status = shoal_model_fit(m, NULL, &(shoal_fit_options){.epochs = 1, .stream = &rows}, NULL);
+  assert_non_null(strstr(shoal_status_message(status), "one number to be predicted, but the model predicts 2"));
+  shoal_status_free(status);
+  shoal_model_destroy(m);
+  m = model_make_line(1, &line_options);
   shoal_evaluation whole, streamed;
   assert_ok(shoal_model_evaluate(m, &d, &whole));
   assert_ok(shoal_model_evaluate_stream(m, &rows, NULL, NULL, &streamed));

@@ -13,7 +13,9 @@ enum {
   PIXEL_BRIGHT = 64, /* the brightest is above */
   PIXEL_MAX = 255,
   UPDATES_MIN = 2,   /* of an epoch: with fewer, the usual number of epochs is too few */
-  UPDATES_GOOD = 10
+  UPDATES_GOOD = 10,
+  CLASSES_FEW = 20,  /* up to here nobody wonders */
+  ROWS_A_CLASS = 4   /* with fewer, labels look like numbers */
 };
 
 /* The largest number, and whether all are whole and from 0 to 255; false: rows of another kind. */
@@ -55,12 +57,21 @@ static void note_batch(const training *t, text *out) {
            rows > batch ? "s" : "", (long long)MAX_OF(rows / UPDATES_GOOD / t->job.workers, 1));
 }
 
+/* A column of whole numbers may be one of numbers to be predicted. */
+static void note_classes(const training *t, text *out) {
+  const int classes = t->train.classes;
+  if (!t->rows || t->class_names || classes <= CLASSES_FEW || t->rows >= (int64_t)classes * ROWS_A_CLASS) return;
+  text_add(out, "%lld rows have labels of %d classes: if the label is a number to be predicted, train the model linear, with "
+                "`columns` target=COLUMN.\n", (long long)t->rows, classes);
+}
+
 shoal_status notes_say(const training *t, const run_sink *sink) {
   text notes = {0};
   if (t->job.quiet) return NULL;
   TRY(preprocessing_describe(t->preprocessing, "  ", COLUMNS_SHOWN, &notes));
   note_scale(t, &notes);
   note_batch(t, &notes);
+  note_classes(t, &notes);
   if (notes.length && !notes.failed) {
     notes.data[notes.length - 1] = 0; /* the last line's end */
     sink->on_note(sink->context, notes.data);

@@ -98,7 +98,8 @@ static shoal_status fitting_transform(const rows_schema *s, const shoal_shape *i
   char have[SHOAL_SHAPE_TEXT], want[SHOAL_SHAPE_TEXT];
   shoal_shape_text(input, want);
   if (s->kind == ROWS_SPARSE)
-    return status_make(SHOAL_ERR_INPUT, "%s: the rows are sparse, but the model takes examples of %s", path, want);
+    return status_make(SHOAL_ERR_INPUT, "%s: the rows are sparse, but the model %s takes dense ones: 'shoal data convert' "
+                       "makes .csv or .npy of them", path, kind->name);
   return status_make(SHOAL_ERR_INPUT, "%s: the rows are %s, but the model takes examples of %s", path,
                      s->kind == ROWS_BYTES ? "encoded images" : shoal_shape_text(&s->shape, have), want);
 }

@@ -140,6 +140,14 @@ class Regression(support.Case):
         self.assertNotIn("ccuracy", out)
         self.assertIn("test_r2", (self.folder / "sweep/results.csv").read_text())
 
+    def test_whole_numbers_are_wondered_at(self):
+        """Without target= whole numbers are classes."""
+        rows = [(x, round(y)) for x, y in make_rows(300, 7)]
+        write_rows(self.folder / "whole.csv", [(x, max(y, 0)) for x, y in rows])
+        _, err = self.shoal("train", "softmax", "--data", "whole.csv", "--columns", "label=price", "--transform",
+                            "standardise", "--epochs", 1, "--run-dir", "run")
+        self.assertIn("train the model linear, with --columns target=COLUMN", err)
+
     def test_classes_and_numbers_are_told_apart(self):
         for flags, words in ((["softmax", "--data", self.data, "--columns", "target=price"], "take the model linear"),
                              (["linear", "--data", "mnist"], "--columns target=COLUMN"),
