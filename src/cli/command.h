@@ -43,6 +43,8 @@ const command *command_take(int *argc, char ***argv);
 const char *model_name_at(int i);
 
 void command_print_help(const command *c, FILE *to);
+/* How most commands begin: fills `fields` by the command's flags. False: --help was asked for, and printed. */
+bool command_parse(const command *c, int argc, char **argv, void *fields, flags_parsed *out, shoal_status *status);
 /* Prints "shoal COMMAND: message" on standard error, frees the status and returns the exit status that fits it. */
 int command_fail(const command *c, shoal_status status);
 /* The same without freeing it. */

@@ -58,11 +58,8 @@ static shoal_status serve(const dash_flags *f, const flags_parsed *parsed) {
 static int run_dash(int argc, char **argv) {
   dash_flags f = {.address = "127.0.0.1", .port = 6080};
   flags_parsed parsed;
-  shoal_status status = flags_parse(dash_table, argc, argv, &f, &parsed);
-  if (!status && parsed.help) {
-    command_print_help(&command_dash, stdout);
-    return EXIT_GOOD;
-  }
+  shoal_status status;
+  if (!command_parse(&command_dash, argc, argv, &f, &parsed, &status)) return EXIT_GOOD;
   if (!status) status = serve(&f, &parsed);
   return status ? command_fail(&command_dash, status) : EXIT_GOOD;
 }

@@ -83,11 +83,8 @@ static void list_text(void) {
 static int run_list(int argc, char **argv) {
   list_flags f = {0};
   flags_parsed parsed;
-  shoal_status status = flags_parse(list_table, argc, argv, &f, &parsed);
-  if (!status && parsed.help) {
-    command_print_help(&command_data_list, stdout);
-    return EXIT_GOOD;
-  }
+  shoal_status status;
+  if (!command_parse(&command_data_list, argc, argv, &f, &parsed, &status)) return EXIT_GOOD;
   if (!status && parsed.count)
     status = status_make(SHOAL_ERR_ARGUMENT, "takes no argument, but got '%s'", parsed.words[0]);
   if (!status && f.json) status = list_json();

@@ -50,11 +50,8 @@ static shoal_status convert(const convert_flags *f, const char *from, const char
 static int run_convert(int argc, char **argv) {
   convert_flags f = {0};
   flags_parsed parsed;
-  shoal_status status = flags_parse(convert_table, argc, argv, &f, &parsed);
-  if (!status && parsed.help) {
-    command_print_help(&command_data_convert, stdout);
-    return EXIT_GOOD;
-  }
+  shoal_status status;
+  if (!command_parse(&command_data_convert, argc, argv, &f, &parsed, &status)) return EXIT_GOOD;
   if (!status && parsed.count != 2)
     status = status_make(SHOAL_ERR_ARGUMENT, "expected FROM and TO, not %d arguments", parsed.count);
   int signal = 0;

@@ -143,11 +143,8 @@ static shoal_status generate(const generate_flags *f, const char *what, int *sig
 static int run_generate(int argc, char **argv) {
   generate_flags f = {.seed = 1, .noise = 16};
   flags_parsed parsed;
-  shoal_status status = flags_parse(generate_table, argc, argv, &f, &parsed);
-  if (!status && parsed.help) {
-    command_print_help(&command_data_generate, stdout);
-    return EXIT_GOOD;
-  }
+  shoal_status status;
+  if (!command_parse(&command_data_generate, argc, argv, &f, &parsed, &status)) return EXIT_GOOD;
   if (!status && parsed.count != 1)
     status = status_make(SHOAL_ERR_ARGUMENT, "what? criteo or images; for example: %s data generate criteo "
                                              "--out DIR", called());

@@ -198,11 +198,8 @@ static shoal_status inspect(const inspect_flags *f, const char *path) {
 static int run_inspect(int argc, char **argv) {
   inspect_flags f = {.rows = 3};
   flags_parsed parsed;
-  shoal_status status = flags_parse(inspect_table, argc, argv, &f, &parsed);
-  if (!status && parsed.help) {
-    command_print_help(&command_data_inspect, stdout);
-    return EXIT_GOOD;
-  }
+  shoal_status status;
+  if (!command_parse(&command_data_inspect, argc, argv, &f, &parsed, &status)) return EXIT_GOOD;
   if (!status && parsed.count != 1)
     status = status_make(SHOAL_ERR_ARGUMENT, "expected one file, folder, glob or list a,b,c, not %d", parsed.count);
   if (!status) status = inspect(&f, parsed.words[0]);

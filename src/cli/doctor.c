@@ -198,11 +198,8 @@ static shoal_status doctor(const doctor_flags *f, bool *healthy) {
 static int run_doctor(int argc, char **argv) {
   doctor_flags f = {.seconds = 30};
   flags_parsed parsed;
-  shoal_status status = flags_parse(doctor_table, argc, argv, &f, &parsed);
-  if (!status && parsed.help) {
-    command_print_help(&command_doctor, stdout);
-    return EXIT_GOOD;
-  }
+  shoal_status status;
+  if (!command_parse(&command_doctor, argc, argv, &f, &parsed, &status)) return EXIT_GOOD;
   if (!status && parsed.count) status = status_make(SHOAL_ERR_ARGUMENT, "takes flags only, not '%s'", parsed.words[0]);
   bool healthy = false;
   if (!status) status = doctor(&f, &healthy);

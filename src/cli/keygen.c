@@ -20,11 +20,8 @@ static shoal_status keygen(const flags_parsed *words) {
 
 static int run_keygen(int argc, char **argv) {
   flags_parsed parsed;
-  shoal_status status = flags_parse(keygen_table, argc, argv, NULL, &parsed);
-  if (!status && parsed.help) {
-    command_print_help(&command_keygen, stdout);
-    return EXIT_GOOD;
-  }
+  shoal_status status;
+  if (!command_parse(&command_keygen, argc, argv, NULL, &parsed, &status)) return EXIT_GOOD;
   if (!status) status = keygen(&parsed);
   return status ? command_fail(&command_keygen, status) : EXIT_GOOD;
 }

@@ -64,6 +64,13 @@ void command_print_help(const command *c, FILE *to) {
   flags_help(command_flags(c), to);
 }
 
+bool command_parse(const command *c, int argc, char **argv, void *fields, flags_parsed *out, shoal_status *status) {
+  *status = flags_parse(command_flags(c), argc, argv, fields, out);
+  if (*status || !out->help) return true;
+  command_print_help(c, stdout);
+  return false;
+}
+
 static void print_overview(FILE *to) {
   fputs("shoal trains models.\n\nUsage: shoal COMMAND [arguments] [flags]\n\nCommands:\n", to);
   for (int i = 0; i < COMMANDS; i++) say_named(to, commands[i]->name, commands[i]->summary);

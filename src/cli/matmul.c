@@ -223,11 +223,8 @@ done:
 static int run_matmul(int argc, char **argv) {
   matmul_flags f = {.n = 10000, .blocks = 10, .workers = 5, .seed = 1};
   flags_parsed parsed;
-  shoal_status status = flags_parse(matmul_table, argc, argv, &f, &parsed);
-  if (!status && parsed.help) {
-    command_print_help(&command_matmul, stdout);
-    return EXIT_GOOD;
-  }
+  shoal_status status;
+  if (!command_parse(&command_matmul, argc, argv, &f, &parsed, &status)) return EXIT_GOOD;
   if (!status && parsed.count)
     status = status_make(SHOAL_ERR_ARGUMENT, "takes no argument, but got '%s'", parsed.words[0]);
   if (!status) status = matmul(&f);

@@ -37,11 +37,8 @@ static int run_report(int argc, char **argv) {
   flags_parsed parsed;
   for (int i = 0; i < argc; i++)
     if (argv[i][0] == '-' && argv[i][1] == 'o' && !argv[i][2]) argv[i] = "--out";
-  shoal_status status = flags_parse(report_table, argc, argv, &f, &parsed);
-  if (!status && parsed.help) {
-    command_print_help(&command_report, stdout);
-    return EXIT_GOOD;
-  }
+  shoal_status status;
+  if (!command_parse(&command_report, argc, argv, &f, &parsed, &status)) return EXIT_GOOD;
   if (!status) status = make_report(&f, &parsed);
   return status ? command_fail(&command_report, status) : EXIT_GOOD;
 }

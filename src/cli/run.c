@@ -226,11 +226,8 @@ static shoal_status run_graph(const run_flags *f, const flags_parsed *words) {
 static int run_run(int argc, char **argv) {
   run_flags f = {.steps = 1, .seed = 1};
   flags_parsed parsed;
-  shoal_status status = flags_parse(run_table, argc, argv, &f, &parsed);
-  if (!status && parsed.help) {
-    command_print_help(&command_run, stdout);
-    return EXIT_GOOD;
-  }
+  shoal_status status;
+  if (!command_parse(&command_run, argc, argv, &f, &parsed, &status)) return EXIT_GOOD;
   if (!status) status = run_graph(&f, &parsed);
   return status ? command_fail(&command_run, status) : EXIT_GOOD;
 }

@@ -65,11 +65,8 @@ static int run_server(int argc, char **argv) {
   server_flags f = {0};
   flags_parsed parsed;
   interrupt *ctrl_c = NULL;
-  shoal_status status = flags_parse(server_table, argc, argv, &f, &parsed);
-  if (!status && parsed.help) {
-    command_print_help(&command_server, stdout);
-    return EXIT_GOOD;
-  }
+  shoal_status status;
+  if (!command_parse(&command_server, argc, argv, &f, &parsed, &status)) return EXIT_GOOD;
   if (!status && parsed.count)
     status = status_make(SHOAL_ERR_ARGUMENT, "takes no argument, but got '%s'", parsed.words[0]);
   if (!status) status = interrupt_create("The server ends.", "Ended.", &ctrl_c);

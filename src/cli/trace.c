@@ -153,11 +153,8 @@ static shoal_status show(const char *target, const trace_flags *f) {
 static int run_trace(int argc, char **argv) {
   trace_flags f = {.top = 30};
   flags_parsed parsed;
-  shoal_status status = flags_parse(trace_flag_table, argc, argv, &f, &parsed);
-  if (!status && parsed.help) {
-    command_print_help(&command_trace, stdout);
-    return EXIT_GOOD;
-  }
+  shoal_status status;
+  if (!command_parse(&command_trace, argc, argv, &f, &parsed, &status)) return EXIT_GOOD;
   if (!status && parsed.count != 1)
     status = status_make(SHOAL_ERR_ARGUMENT, "expected one run's folder or one trace.json, not %d", parsed.count);
   if (!status) status = show(parsed.words[0], &f);

@@ -214,7 +214,7 @@ class Page(support.Case):
         self.assertIn("which runs", self.shoal("report", expect=2)[1])
         self.assertIn("no run there", self.shoal("report", ".", expect=1)[1])
         self.assertIn("needs a token", self.shoal("dash", ".", "--address", "0.0.0.0", expect=2)[1])
-        self.assertIn("no address", self.shoal("dash", ".", "--address", "example", expect=2)[1])
+        self.assertIn("not an address", self.shoal("dash", ".", "--address", "example", expect=2)[1])
         self.assertIn("is no folder", self.shoal("dash", "nowhere", expect=2)[1])
 
     def test_a_million_points(self):
