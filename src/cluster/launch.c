@@ -212,6 +212,16 @@ void launch_signal(launch *l, int i, int signal) {
   if (l->tasks[i].running) kill(l->tasks[i].pid, signal);
 }
 
+bool launch_stopped(const launch *l, int i) {
+  char path[64], line[256] = "";
+  snprintf(path, sizeof path, "/proc/%d/stat", (int)l->tasks[i].pid);
+  FILE *f = l->tasks[i].running ? fopen(path, "re") : NULL;
+  if (!f) return false;
+  const char *name_end = fgets(line, sizeof line, f) ? strrchr(line, ')') : NULL; /* pid (name) state ... */
+  fclose(f);
+  return name_end && name_end[1] == ' ' && name_end[2] == 'T';
+}
+
 int launch_running(const launch *l) {
   int n = 0;
   for (size_t i = 0; i < l->n; i++) n += l->tasks[i].running;

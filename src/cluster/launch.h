@@ -37,6 +37,8 @@ SHOAL_CHECKED shoal_status launch_again(launch *l, int task, char *const *argv);
 /* The next thing that happened, at most `seconds` from now. A task's lines come before its end. */
 SHOAL_CHECKED shoal_status launch_wait(launch *l, double seconds, launch_event *out);
 void launch_signal(launch *l, int task, int signal);
+/* Whether the task is stopped (SIGSTOP), and will do nothing until it is continued. */
+bool launch_stopped(const launch *l, int task);
 int launch_running(const launch *l);
 int launch_count(const launch *l);
 const char *launch_name(const launch *l, int task);

@@ -22,6 +22,7 @@
 #define CAUSE_SECONDS 0.3  /* a death pulls others after it: how long the first cause is looked for */
 #define STOP_SECONDS 30.0  /* for a clean stop */
 #define END_SECONDS 20.0   /* for the others to end once worker 0 has */
+#define STOPPED_HEARTBEATS 2 /* for which worker 0 or a server may be stopped before it is taken for dead */
 #define GRACE_SECONDS 1.0  /* between asking to end and making it */
 #define TAIL_LINES 5
 #define TAIL_BYTES 2048
@@ -30,6 +31,7 @@ typedef struct {
   bool ended;
   bool lost; /* for good: the job goes on without it */
   int restarts;
+  double stopped; /* seconds for which it was seen to be stopped */
   int status;       /* as from waitpid */
   task_end end; /* what it said itself */
 } member;
@@ -45,6 +47,7 @@ typedef struct {
   member *members; /* servers first, then workers, then the evaluator */
   int servers, count;
   double failed_at, stop_at, chief_at; /* clock; 0: not yet */
+  double looked_at;                    /* clock: whether tasks are stopped */
   bool alone;  /* those that still run were told that worker 0 and the servers have ended */
   bool killed; /* and did not end in time */
 } local_cluster;
@@ -229,9 +232,31 @@ static shoal_status kill_latecomers(local_cluster *w) {
 
 /* ---- watching */
 
+/* Without worker 0 and the servers nobody goes on: one that is stopped is killed, and then started again like any other
+ * that was. The servers leave out other workers by themselves. */
+static void kill_stopped(local_cluster *w, double seconds) {
+  const double patience = STOPPED_HEARTBEATS * w->state->base.job.heartbeat;
+  for (int i = 0; i <= w->servers && patience > 0; i++) {
+    member *m = &w->members[i];
+    m->stopped = !m->ended && launch_stopped(w->tasks, i) ? m->stopped + MIN_OF(seconds, 2 * WAIT_SECONDS) : 0;
+    if (m->stopped <= patience) continue;
+    m->stopped = 0;
+    text line = {0};
+    text_add(&line, "%s (pid %d) has been stopped for %g s: it is killed", launch_name(w->tasks, i),
+             (int)launch_pid(w->tasks, i), patience);
+    if (!line.failed) run_state_note(w->state, line.data);
+    text_fini(&line);
+    launch_signal(w->tasks, i, SIGKILL);
+  }
+}
+
 /* Everything that has a deadline. */
 static shoal_status check_time(local_cluster *w) {
   double now = clock_seconds();
+  if (now - w->looked_at >= WAIT_SECONDS) {
+    kill_stopped(w, now - w->looked_at);
+    w->looked_at = now;
+  }
   if (w->failed_at && now - w->failed_at > CAUSE_SECONDS) return failure(w);
   if (w->stop_at && now - w->stop_at > STOP_SECONDS) return late(w, STOP_SECONDS, "of being asked to stop");
   if (w->chief_at && now - w->chief_at > END_SECONDS && !w->killed)

@@ -235,6 +235,19 @@ class Recovery(support.Case):
         summary = self.summary("over")
         self.assertEqual((summary["status"], summary["examples"]), ("finished", 20 * ROWS))
 
+    def test_a_stopped_chief_or_server_is_replaced(self):
+        for victim in ("ps:0", "worker:0"):
+            process, folder = self.begin("stopped-" + victim.replace(":", ""), "--workers", 2, "--heartbeat", 0.5,
+                                         "--checkpoint-every", 500)
+            self.wait_for_training(process, folder)
+            stopped = tasks_of(folder)[victim]
+            os.kill(stopped, signal.SIGSTOP)
+            self.wait_for(lambda: tasks_of(folder).get(victim) not in (None, stopped), "start again", process)
+            before = self.steps(folder)
+            self.wait_for(lambda: self.steps(folder) not in (-1, before), "going on", process)
+            summary, _ = self.stop(process, folder)
+            self.assertEqual(summary["restarts"], 1)
+
     def test_a_signal_to_one_task(self):
         """A worker leaves, and the others go on; worker 0 stops the job, which says so by its exit status."""
         for mode in ("sync", "async"):
