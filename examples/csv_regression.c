@@ -1,54 +1,47 @@
 /* Predicts a number with a network of two hidden layers, from a CSV file that is read while it trains:
  *
- *   ./csv_regression train.csv test.csv target=price runs/houses
+ *   ./csv_regression train.csv held.csv test.csv target=price runs/houses
  *
- * It stops early, and leaves a folder: `shoal report runs/houses` shows it, predict_run.c uses it. */
+ * It stops early, when the error on the held-out rows no longer falls, and takes the best weights. It leaves a folder,
+ * which predict_run.c uses, with a page of curves in it. */
 #include "network.h"
 
-#include <math.h>
 #include <stdio.h>
 
-enum { PATIENCE = 5 };
-
-/* Training stops when the error on the test rows has not become 1 % smaller for PATIENCE epochs. */
-typedef struct {
-  double best; /* the smallest error so far */
-  int since;   /* epochs since then */
-  int stop;    /* what shoal_run looks at */
-} early_stop;
-
 static void on_epoch(void *context, const shoal_progress *p) {
-  early_stop *s = context;
-  printf("epoch %lld: loss %.4g, test RMSE %.4g\n", (long long)p->epoch + 1, p->loss, p->test.rmse);
-  s->since++;
-  if (p->test.rmse < 0.99 * s->best) {
-    s->best = p->test.rmse;
-    s->since = 0;
-  }
-  s->stop = s->since >= PATIENCE;
+  (void)context;
+  printf("epoch %lld: loss %.4g, validation loss %.4g\n", (long long)p->epoch + 1, p->loss, p->validation_loss);
+}
+
+static shoal_status write_page(const char *folder) {
+  const char *runs[] = {folder};
+  shoal_text path = {0};
+  shoal_text_add(&path, "%s/report.html", folder);
+  shoal_status s = shoal_report_write(&SHOAL_OPTIONS(shoal_report_options, .folders = runs, .n_folders = 1, .path = path.data), NULL);
+  shoal_text_fini(&path);
+  return s;
 }
 
 int main(int argc, char **argv) {
-  if (argc != 5) return fprintf(stderr, "usage: csv_regression TRAIN.csv TEST.csv COLUMNS RUN_DIR\n"), 2;
-  early_stop early = {.best = INFINITY};
-  shoal_run_options options = SHOAL_OPTIONS(shoal_run_options, .kind = &network, .stop = &early.stop,
-                                            .listener = {.context = &early, .on_epoch = on_epoch});
+  if (argc != 6) return fprintf(stderr, "usage: csv_regression TRAIN.csv HELD.csv TEST.csv COLUMNS RUN_DIR\n"), 2;
   shoal_job job;
   shoal_job_init(&job, sizeof job);
-  job.model = network.name;
   job.data = argv[1];
-  job.test_data = argv[2];
-  job.columns = argv[3];
-  job.run_dir = argv[4];
+  job.validation_data = argv[2];
+  job.test_data = argv[3];
+  job.columns = argv[4];
+  job.run_dir = argv[5];
   job.stream = true;
-  shoal_run_report *report = NULL;
-  shoal_status s = shoal_run(&job, &options, &report);
+  job.patience = 5;
+  shoal_run_report *report;
+  shoal_status s = shoal_run(
+      &job, &SHOAL_OPTIONS(shoal_run_options, .kind = &network, .listener = {.on_epoch = on_epoch}), &report);
+  if (!s) s = write_page(report->run_dir);
   if (s)
     fprintf(stderr, "%s\n", shoal_status_message(s));
   else
-    printf("%s after %lld epochs, %.0f rows/s: test RMSE %.4g, R2 %.3f\n%s\n", report->status,
-           (long long)report->fit.epochs, (double)report->fit.examples / report->fit.seconds, report->test.rmse,
-           report->test.r2, report->verdict.text);
+    printf("%s after %lld epochs: test RMSE %.4g, R2 %.3f\n%s\n", report->status, (long long)report->fit.epochs,
+           report->test.rmse, report->test.r2, report->verdict.text);
   shoal_run_report_destroy(report);
   return s != NULL;
 }

@@ -100,12 +100,13 @@ class Install(support.Case):
             area, age, city = numbers.uniform(30, 150), numbers.uniform(0, 90), numbers.choice(["Bern", "Graz", "Linz"])
             price = 2 * area - age / 2 + 60 * (city == "Bern") + 20 * math.sin(age / 20) + numbers.gauss(0, 5)
             rows.append(f"{area:.1f},{age:.0f},{city},{price:.1f}")
-        (self.folder / "train.csv").write_text("\n".join(rows[:801]) + "\n")
+        (self.folder / "train.csv").write_text("\n".join(rows[:701]) + "\n")
+        (self.folder / "held.csv").write_text("\n".join(rows[:1] + rows[701:801]) + "\n")
         (self.folder / "test.csv").write_text("\n".join(rows[:1] + rows[801:]) + "\n")
         (self.folder / "new.csv").write_text("area,age,city\n50,10,Bern\n150,10,Bern\n")
-        out = self.run_in(build("csv_regression"), "train.csv", "test.csv", "target=price", "houses", env=env)
-        epochs = len(re.findall(r"^epoch \d+: loss \S+, test RMSE \S+$", out, re.MULTILINE))
-        ended = re.search(r"^interrupted after (\d+) epochs, \d+ rows/s: test RMSE (\S+), R2 (\S+)$", out, re.MULTILINE)
+        out = self.run_in(build("csv_regression"), "train.csv", "held.csv", "test.csv", "target=price", "houses", env=env)
+        epochs = len(re.findall(r"^epoch \d+: loss \S+, validation loss \S+$", out, re.MULTILINE))
+        ended = re.search(r"^stopped early after (\d+) epochs: test RMSE (\S+), R2 (\S+)$", out, re.MULTILINE)
         self.assertTrue(ended, out)
         self.assertEqual(int(ended[1]), epochs)
         self.assertLess(epochs, 100)
@@ -114,7 +115,7 @@ class Install(support.Case):
         self.assertIn(f"200 test rows: RMSE {ended[2]}, R2 {ended[3]}\n", out)
         small, large = (float(x) for x in re.findall(r"^\S+: (\S+)$", out, re.MULTILINE))
         self.assertLess(small + 100, large)
-        self.run_in(command, "report", "houses", "-o", "houses.html", env=env)
+        self.assertIn("</html>", (self.folder / "houses/report.html").read_text())
 
     def check_described(self, program, env, accuracy):
         """A server and two workers that join by TF_CONFIG."""
