@@ -7,6 +7,7 @@
  *   xw [n, steps, gates * units], u [units, gates * units], state [n, units], mask bool [n, steps] */
 #include "graph/ops/dot.h"
 #include "graph/ops/ops.h"
+#include "graph/ops/tuned.h"
 #include "graph/ops/util.h"
 
 #include <string.h>
@@ -473,9 +474,11 @@ static const char *const rnn_grad_cases[] = {"[?3,4,2] [2,2] [?3,4,2]", "[2,3,5]
                                              "[?3,4,2] [2,2] [?3,4,2] bool[?3,4]", NULL};
 static const char *const lstm_cases[] = {"[?3,4,8] [2,8] [?3,2] [?3,2]", "[2,3,12] [3,12] [2,3] [2,3] reverse=1",
                                          "[?3,4,8] [2,8] [?3,2] [?3,2] bool[?3,4]",
-                                         "[?3,4,8] [2,8] [?3,2] [?3,2] bool[?3,4] reverse=1", NULL};
+                                         "[?3,4,8] [2,8] [?3,2] [?3,2] bool[?3,4] reverse=1",
+                                         "[?20,3,20] [5,20] [?20,5] [?20,5] bool[?20,3]", NULL};
 static const char *const lstm_grad_cases[] = {"[?3,4,2] [2,8] [?3,4,2] [?3,2] [?3,4,2] [?3,4,8]",
                                               "[?3,4,2] [2,8] [?3,4,2] [?3,2] [?3,4,2] [?3,4,8] bool[?3,4] reverse=1",
+                                              "[?20,3,5] [5,20] [?20,3,5] [?20,5] [?20,3,5] [?20,3,20] bool[?20,3]",
                                               NULL};
 static const char *const gru_cases[] = {"[?3,4,6] [2,6] [6] [?3,2]", "[2,3,9] [3,9] [9] [2,3] reverse=1",
                                         "[?3,4,6] [2,6] [6] [?3,2] bool[?3,4]",
@@ -487,11 +490,17 @@ static const char *const gru_grad_cases[] = {"[?3,4,2] [2,6] [?3,2] [?3,4,2] [?3
 #define RECURRENT(op, inputs, outputs, saved_, rule, ...)                                                             \
   {.name = #op, .attrs = {{"reverse", ATTR_BOOL, 0}, __VA_ARGS__}, .ins_least = inputs, .ins_most = (inputs) + 1,     \
    .outs = outputs, .saved = saved_, .shape = op##_shape, .batch = rule, .gradient = op##_gradient,                   \
-   .kernel = op##_kernel, .cost = recurrent_cost, .cases = op##_cases}
+   .kernel = op##_kernel, .variants = tuned_##op, .cost = recurrent_cost, .cases = op##_cases}
 #define RECURRENT_GRAD(op, inputs, outputs, ...)                                                                      \
   {.name = #op "_grad", .attrs = {{"reverse", ATTR_BOOL, 0}, __VA_ARGS__}, .ins_least = inputs,                       \
    .ins_most = (inputs) + 1, .outs = outputs, .flags = OP_GRADIENT_ONLY, .shape = op##_grad_shape,                    \
-   .batch = second_is_weight, .kernel = op##_grad_kernel, .cost = recurrent_cost, .cases = op##_grad_cases}
+   .batch = second_is_weight, .kernel = op##_grad_kernel, .variants = tuned_##op##_grad, .cost = recurrent_cost,         \
+   .cases = op##_grad_cases}
+/* Those of the LSTM are in lstm_steps.c; the others go row by row only. */
+#define tuned_rnn NULL
+#define tuned_rnn_grad NULL
+#define tuned_gru NULL
+#define tuned_gru_grad NULL
 #define RELU_ATTR {"relu", ATTR_BOOL, 0}
 
 const op_row ops_recurrent[] = {
