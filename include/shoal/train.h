@@ -240,6 +240,17 @@ typedef struct {
   double r2;               /**< 1 - squared error / squared distance from the targets' mean; NaN: they are all the same */
   double reserved[6]; /**< 0: for fields to come */
 } shoal_evaluation;
+/** A figure of an evaluation. */
+typedef struct {
+  const char *name; /**< as in files: "rmse"; NULL ends a table */
+  const char *head; /**< for people: "RMSE" */
+  size_t offset;    /**< of its double in shoal_evaluation */
+  bool share;       /**< 0..1, of rows */
+} shoal_metric;
+/** All of them, loss first, ended by a row without a name. */
+SHOAL_API const shoal_metric *shoal_metrics(void);
+/** NaN: not measured. */
+SHOAL_API double shoal_evaluation_get(const shoal_evaluation *e, const shoal_metric *metric);
 /** Room for what shoal_evaluation_text writes. */
 #define SHOAL_EVALUATION_TEXT 64
 /** "accuracy 98.12 %", or of a regression "RMSE 54.3, R2 0.481". Returns `out`. */

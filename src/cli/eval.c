@@ -46,14 +46,14 @@ static json_t *confusion_json(const shoal_confusion *c) {
 static shoal_status print_json(shoal_trained *t, const shoal_test_result *r) {
   const shoal_evaluation *e = &r->scores;
   const shoal_job *job = shoal_trained_job(t);
-  json_t *o = json_pack("{s:s, s:s, s:s, s:s, s:I, s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o}", "model", job->model,
-                        "weights", shoal_trained_weights(t), "data", job->data, "split", r->split, "examples",
-                        (json_int_t)e->examples, "loss", number(e->loss), "accuracy", number(e->accuracy), "top_k",
-                        number(e->top_k), "auc", number(e->auc), "seconds", number(e->seconds), "unknown_entries",
+  json_t *o = json_pack("{s:s, s:s, s:s, s:s, s:I, s:o, s:I, s:o, s:o}", "model", job->model, "weights",
+                        shoal_trained_weights(t), "data", job->data, "split", r->split, "examples",
+                        (json_int_t)e->examples, "seconds", number(e->seconds), "unknown_entries",
                         (json_int_t)e->unknown_entries, "class_names",
                         names_json(shoal_model_class_names(shoal_trained_model(t))), "confusion",
-                        confusion_json(&r->confusion), "mae", number(e->mae), "rmse", number(e->rmse), "r2",
-                        number(e->r2));
+                        confusion_json(&r->confusion));
+  for (const shoal_metric *m = shoal_metrics(); o && m->name; m++)
+    json_object_set_new(o, m->name, number(shoal_evaluation_get(e, m)));
   if (!o) return status_no_memory();
   json_dumpf(o, stdout, JSON_INDENT(2));
   putchar('\n');
@@ -62,7 +62,7 @@ static shoal_status print_json(shoal_trained *t, const shoal_test_result *r) {
 }
 
 static void print_table(shoal_trained *t, const shoal_test_result *r) {
-  enum { MODEL, DATA, ROWS, LOSS, FIGURES, COLUMNS = FIGURES + 3 };
+  enum { MODEL, DATA, ROWS, LOSS, FIGURES, COLUMNS = FIGURES + 12 };
   const shoal_evaluation *e = &r->scores;
   const shoal_job *job = shoal_trained_job(t);
   char top_k[32];
@@ -77,13 +77,10 @@ static void print_table(shoal_trained *t, const shoal_test_result *r) {
   table_set_int(&c[ROWS], e->examples);
   table_set_number(&c[LOSS], e->loss, 4);
   if (!shoal_model_classes(shoal_trained_model(t))) {
-    const struct {
-      const char *head;
-      double value;
-    } errors[] = {{"MAE", e->mae}, {"RMSE", e->rmse}, {"R2", e->r2}};
-    for (int i = 0; i < 3; i++, n++) {
-      c[n].head = errors[i].head;
-      table_set_number(&c[n], errors[i].value, 4);
+    for (const shoal_metric *m = shoal_metrics() + 1; m->name && n < COLUMNS; m++) {
+      if (!isfinite(shoal_evaluation_get(e, m))) continue;
+      c[n].head = m->head;
+      table_set_number(&c[n++], shoal_evaluation_get(e, m), 4);
     }
   } else {
     c[n].head = "accuracy";

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "run/evaluation_files.h"
 #include "run/saved.h"
 #include "observe/event_file.h"
 #include "train/evaluation.h"
@@ -86,21 +87,21 @@ static shoal_status note(evaluator *v, const char *kind, const char *path, int64
   const char *slash = strrchr(path, '/');
   struct timespec t;
   clock_gettime(CLOCK_REALTIME, &t);
-  json_t *o = json_pack("{s:s, s:s, s:o, s:s, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "kind", kind, "split", "test", "step",
+  json_t *o = json_pack("{s:s, s:s, s:o, s:s, s:o, s:I, s:o}", "kind", kind, "split", "test", "step",
                         step < 0 ? json_null() : json_integer(step), "file", slash ? slash + 1 : path, "time",
                         json_real((double)t.tv_sec + 1e-9 * (double)t.tv_nsec), "examples", (json_int_t)e->examples,
-                        "seconds", number(e->seconds), "loss", number(e->loss), "accuracy", number(e->accuracy),
-                        "top_k", number(e->top_k), "mae", number(e->mae), "rmse", number(e->rmse), "r2",
-                        number(e->r2));
+                        "seconds", number(e->seconds));
+  if (o && !evaluation_to_json(o, "", e)) {
+    json_decref(o);
+    o = NULL;
+  }
   if (!o) return status_no_memory();
   bool written = !json_dumpf(o, v->lines, JSON_COMPACT) && fputc('\n', v->lines) != EOF && !fflush(v->lines);
   json_decref(o);
   if (!written) return status_errno(errno, "cannot write to %s/eval/metrics.jsonl", v->dir.path);
   if (v->options->on_tested) v->options->on_tested(v->options->context, slash ? slash + 1 : path, e);
   if (step < 0) return NULL;
-  const event_scalar all[] = {
-      {"test/loss", e->loss}, {"test/accuracy", e->accuracy}, {"test/rmse", e->rmse}, {"test/r2", e->r2}};
-  return event_file_scalars(v->events, step, all, (int)(sizeof all / sizeof *all));
+  return evaluation_to_events(v->events, step, e);
 }
 
 /* A checkpoint that was removed before it could be read is passed over: newer ones are there. */

@@ -1,6 +1,7 @@
 #include "run/metrics.h"
 
 #include "base/text.h"
+#include "run/evaluation_files.h"
 #include "run/run_dir.h"
 
 #include <errno.h>
@@ -192,14 +193,12 @@ bool metrics_test(metrics *m, int64_t step, const shoal_evaluation *e) {
   json_object_set_new(o, "split", json_string("test"));
   json_object_set_new(o, "step", json_integer(step));
   json_object_set_new(o, "examples", json_integer(e->examples));
-  const pair numbers[] = {{"seconds", e->seconds}, {"loss", e->loss}, {"accuracy", e->accuracy}, {"auc", e->auc},
-                          {"mae", e->mae},         {"rmse", e->rmse}, {"r2", e->r2}};
-  ADD_NUMBERS(o, numbers);
+  const pair seconds[] = {{"seconds", e->seconds}};
+  ADD_NUMBERS(o, seconds);
+  evaluation_to_json(o, "", e);
   bool good = add_line(m, o);
   if (!is_chief(&m->options)) return good; /* several would write to one folder */
-  const event_scalar all[] = {
-      {"test/loss", e->loss}, {"test/accuracy", e->accuracy}, {"test/rmse", e->rmse}, {"test/r2", e->r2}};
-  return good & is_good(m, event_file_scalars(tests_of(m), step, all, (int)(sizeof all / sizeof *all)));
+  return good & is_good(m, evaluation_to_events(tests_of(m), step, e));
 }
 
 bool metrics_inspect(metrics *m, const shoal_inspection *i) {

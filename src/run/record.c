@@ -1,4 +1,5 @@
 #include "run/record.h"
+#include "train/evaluation.h"
 
 #include <math.h>
 
@@ -53,11 +54,10 @@ const record_field fit_record[] = {
     {0},
 };
 
+#define AS_FIELD(field, head, share) RECORD_REAL_OF(shoal_evaluation, field),
 const record_field evaluation_record[] = {
-    RECORD_INT_OF(shoal_evaluation, examples), RECORD_REAL_OF(shoal_evaluation, loss),    RECORD_REAL_OF(shoal_evaluation, accuracy),
-    RECORD_REAL_OF(shoal_evaluation, top_k),   RECORD_REAL_OF(shoal_evaluation, auc),     RECORD_REAL_OF(shoal_evaluation, seconds),
-    RECORD_REAL_OF(shoal_evaluation, mae), RECORD_REAL_OF(shoal_evaluation, rmse), RECORD_REAL_OF(shoal_evaluation, r2), {0},
-};
+    RECORD_INT_OF(shoal_evaluation, examples), METRICS(AS_FIELD) RECORD_REAL_OF(shoal_evaluation, seconds), {0}};
+#undef AS_FIELD
 
 json_t *record_to_json(const record_field *fields, const void *record) {
   json_t *o = json_object();

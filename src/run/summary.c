@@ -2,6 +2,7 @@
 
 #include "data/class_names.h"
 #include "run/confusion.h"
+#include "run/evaluation_files.h"
 #include "run/job.h"
 #include "run/membership.h"
 #include "run/task_report.h"
@@ -140,15 +141,8 @@ json_t *summary_to_json(const shoal_run_report *r) {
       {"validation_loss", number(fit->validation_loss)},
       {"validation_accuracy", number(fit->validation_accuracy)},
       {"best_epoch", fit->best_epoch ? json_integer(fit->best_epoch) : json_null()},
-      {"test_loss", number(r->test.loss)},
-      {"test_accuracy", number(r->test.accuracy)},
       {"test_error_rate", number(1 - r->test.accuracy)},
-      {"test_top_k", number(r->test.top_k)},
-      {"test_auc", number(r->test.auc)},
       {"loss", words(f->loss)},
-      {"test_mae", number(r->test.mae)},
-      {"test_rmse", number(r->test.rmse)},
-      {"test_r2", number(r->test.r2)},
       {"class_names", class_names_to_json(r->class_names)},
       {"test_confusion", confusion_to_json(&r->confusion)},
       {"parameters", json_integer(r->parameters)},
@@ -160,7 +154,9 @@ json_t *summary_to_json(const shoal_run_report *r) {
       {"verdict", verdict_to_json(r)},
   };
   json_t *summary = OBJECT_OF(all);
-  if (!summary || (membership_add(r, summary) && add_exchange(r, summary))) return summary;
+  if (!summary ||
+      (evaluation_to_json(summary, "test_", &r->test) && membership_add(r, summary) && add_exchange(r, summary)))
+    return summary;
   json_decref(summary);
   return NULL;
 }

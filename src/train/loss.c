@@ -90,19 +90,12 @@ const char *loss_name(const loss_kind *loss) {
 }
 
 shoal_status loss_find(const char *name, const loss_kind **out) {
-  text list = {0};
-  for (size_t i = 0; i < COUNT_OF(losses); i++) {
-    text_add(&list, "%s%s", i ? ", " : "", names[i]);
-    if (strcmp(names[i], name)) continue;
-    *out = losses[i];
-    text_fini(&list);
-    return NULL;
-  }
-  const char *near = text_nearest(name, names, COUNT_OF(losses));
-  shoal_status status = status_make(SHOAL_ERR_ARGUMENT, "no loss is called '%s'%s%s; there are %s", name,
-                                    near ? "; did you mean " : "", near ? near : "", list.failed ? "others" : list.data);
-  text_fini(&list);
-  return status;
+  for (size_t i = 0; i < COUNT_OF(losses); i++)
+    if (!strcmp(names[i], name)) {
+      *out = losses[i];
+      return NULL;
+    }
+  return status_unknown("loss", name, names, COUNT_OF(losses));
 }
 
 bool loss_takes_targets(const char *name) {

@@ -117,6 +117,15 @@ SCHEDULE = """
 static double halved_at(const shoal_schedule *s, int64_t step) { return s->rate / 2; }
 """
 
+LOSS = """
+static shoal_value *quartic_rows(shoal_graph *g, shoal_value *outputs, shoal_value *targets, shoal_value **right) {
+  *right = NULL;
+  return mean_of_row(g, shoal_square(g, shoal_square(g, shoal_sub(g, outputs, targets))));
+}
+
+static const loss_kind loss_quartic = {.targets = true, .rows = quartic_rows};
+"""
+
 TRANSPORT = """
 #include "net/endpoint.h"
 
@@ -163,6 +172,11 @@ KINDS = {
                                                    after(r"#define OPTIMIZERS\(X\)", " X(lion)"))},
     "a schedule": {"src/train/schedule.c": both(after(r"\n(?=#define SCHEDULES)", SCHEDULE),
                                                 after(r"#define SCHEDULES\(X\)", " X(halved, halved_at, NULL)"))},
+    "a loss": {"src/train/loss.c": both(after(r"\n(?=/\* ---- the table)", LOSS),
+                                        after(r"#define TARGET_LOSSES\(X\)", " X(quartic)"))},
+    "a metric": {"include/shoal/train.h": after(r"double r2; [^\n]*\n", "  double mse; /**< mean squared error */\n"),
+                 "src/train/evaluation.h": after(r"#define METRICS\(METRIC\)", ' METRIC(mse, "MSE", false)'),
+                 "src/train/target_sums.c": after(r"out->rmse = [^\n]*\n", "  out->mse = squared / numbers;\n")},
     "a format that is read": {"src/data/dots.c": new(READER), "src/data/meson.build": build_list("dots.c", "csv.c"),
                               "src/data/format.c": after(r"#define FORMATS\(ROW\)", " ROW(format_dots)")},
     "a model": {"src/models/tiny.c": new(MODEL), "src/models/meson.build": build_list("tiny.c", "lenet.c"),
@@ -247,6 +261,14 @@ class Adding(support.Case):
         for word in ("tiny", "lion", "halved"):
             self.assertIn(f'"{word}"', settings)
         self.assertIn("lion", shoal("train", "--help"))
+        (self.folder / "line.csv").write_text("x,y\n" + "".join(f"{i},{2 * i + i % 3}\n" for i in range(60)))
+        shoal("train", "linear", "--data", "line.csv", "--test-data", "line.csv", "--columns", "target=y", "--loss", "quartic",
+              "--lr", "0.0001", "--epochs", "2", "--threads", "1", "--run-dir", "line")
+        result = self.summary("line")
+        self.assertEqual(result["loss"], "quartic")
+        self.assertAlmostEqual(result["test_mse"], result["test_rmse"] ** 2, delta=0.001 * result["test_mse"])
+        self.assertIn("MSE", shoal("eval", "line"))
+        self.assertIn('"mse"', shoal("eval", "line", "--json"))
         self.assertIn("pigeons do not listen", shoal("server", "--address", "pigeon:x", "--insecure", status=2))
         symbols = self.run_in_tree("nm", "-A", "--defined-only", "build/libshoal-core.a")
         self.assertIn("shoal_strategy_create_lonely", symbols)
