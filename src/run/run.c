@@ -55,8 +55,19 @@ static shoal_status open_folder(run_state *s) {
   return NULL;
 }
 
+/* Bits that were lost before a run was resumed are not there again: its servers count since then only. */
+static void keep_uneven(run_state *s) {
+  if (s->report.fit.resumed_from <= 0) return;
+  json_t *before = json_load_file(s->base.dir.summary, 0, NULL);
+  const int64_t uneven = json_integer_value(json_object_get(before, "uneven_updates"));
+  for (size_t i = 0; i < s->tasks.count; i++)
+    if (s->tasks.tasks[i].updates >= 0) s->tasks.tasks[i].uneven_updates += uneven;
+  json_decref(before);
+}
+
 static shoal_status write_summary(run_state *s) {
   shoal_run_report *r = &s->report;
+  keep_uneven(s);
   r->total_seconds = clock_seconds() - s->started;
   run_state_complete(s);
   json_t *summary = summary_to_json(r);

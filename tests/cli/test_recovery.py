@@ -137,6 +137,9 @@ class Recovery(support.Case):
             self.assertIn("worker/2 was lost", out)
             self.assertEqual(summary["uneven_updates"] > 0, bool(flags))
             self.assertEqual("--deterministic did not hold" in out, bool(flags))
+        out, _ = self.shoal("train", "softmax", "--resume", "--run-dir", name, "--epochs", 2010)
+        self.assertGreaterEqual(self.summary(name)["uneven_updates"], summary["uneven_updates"])
+        self.assertIn("--deterministic did not hold", out)
 
     def test_a_worker_that_returns_changes_no_bit(self):
         """With --deterministic a round waits for it. Of several servers one may have had its gradient already and
