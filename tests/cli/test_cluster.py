@@ -338,8 +338,8 @@ class Described(support.Case):
             self.end(task)
 
     def test_who_was_refused_is_named_at_the_deadline(self):
-        server = self.start("ps:0", "--deadline", 4)
-        self.start("worker:0", "--epochs", 2, "--deadline", 4)
+        server = self.start("ps:0", "--deadline", 7) # time to connect on a busy machine
+        self.start("worker:0", "--epochs", 2, "--deadline", 7)
         self.end(self.start("worker:1", "--epochs", 2, "--mode", "async"), expect=1)
         _, err = self.end(server, expect=1)
         self.assertIn("worker/1 (refused: its settings are not the chief's: mode is async there, sync here", err)
