@@ -25,8 +25,8 @@ typedef struct {
   bool last;
   bool ready;              /* for the caller */
   shoal_status status;     /* of the transform */
-  int64_t spoilt;          /* rows the transform found bad and passed over */
-  char *spoilt_message;    /* of the last of them, or NULL */
+  int64_t rejected_by_transform;          /* rows the transform found bad and passed over */
+  char *rejected_message;    /* of the last of them, or NULL */
   pipeline_position after; /* of the row behind it */
 } slot;
 
@@ -61,7 +61,7 @@ struct shoal_pipeline {
   /* the caller's */
   bool holding; /* slot `consumed` is at the caller */
   pipeline_position position;
-  int64_t delivered, spoilt;
+  int64_t delivered, rejected_by_transform;
   int64_t known_features, unknown_entries; /* known_features: entries beyond are left out; 0: none are */
   double wait_seconds;
   shoal_batch view;
@@ -193,9 +193,9 @@ static shoal_status map_slot(shoal_pipeline *p, slot *s) {
     shoal_status status = transform_row(p->transform, &s->raw, i, (uint64_t)s->epoch, row, &s->mapped);
     if (!status) continue;
     if (!p->skip_bad || shoal_status_code(status) != SHOAL_ERR_INPUT) return place_error(p, s, i, status);
-    s->spoilt++;
-    free(s->spoilt_message);
-    s->spoilt_message = strdup(shoal_status_message(status));
+    s->rejected_by_transform++;
+    free(s->rejected_message);
+    s->rejected_message = strdup(shoal_status_message(status));
     shoal_status_free(status);
   }
   return NULL;
@@ -240,12 +240,12 @@ static slot *wait_ready(shoal_pipeline *p) {
   return s;
 }
 
-static shoal_status check_spoilt(const shoal_pipeline *p, const slot *s) {
-  int64_t bad = p->spoilt + s->after.source.bad, seen = s->after.source.seen;
+static shoal_status check_rejected(const shoal_pipeline *p, const slot *s) {
+  int64_t bad = p->rejected_by_transform + s->after.source.bad, seen = s->after.source.seen;
   bool enough = seen >= BAD_ROWS_FROM || s->last;
-  if (!s->spoilt || !enough || !source_too_bad(seen, bad)) return NULL;
+  if (!s->rejected_by_transform || !enough || !source_too_bad(seen, bad)) return NULL;
   return status_make(SHOAL_ERR_INPUT, "%lld of %lld rows are bad, more than 1 %%, so the run stops; the last one: %s",
-                     (long long)bad, (long long)seen, s->spoilt_message ? s->spoilt_message : "not known");
+                     (long long)bad, (long long)seen, s->rejected_message ? s->rejected_message : "not known");
 }
 
 /* Gives the batch before back, and waits for the next. */
@@ -279,11 +279,11 @@ shoal_status pipeline_next(shoal_pipeline *p, const rows_block **out, int64_t *e
     rows_block *rows = p->transform ? &s->mapped : &s->raw;
     if (p->known_features && rows->schema.kind == ROWS_SPARSE)
       p->unknown_entries += rows_drop_beyond(rows, p->known_features);
-    p->spoilt += s->spoilt;
-    TRY(check_spoilt(p, s));
-    s->spoilt = 0;
+    p->rejected_by_transform += s->rejected_by_transform;
+    TRY(check_rejected(p, s));
+    s->rejected_by_transform = 0;
     p->position = s->after;
-    p->position.spoilt = p->spoilt;
+    p->position.rejected_by_transform = p->rejected_by_transform;
     p->delivered += rows->count;
     if (!rows->count && !s->last) continue; /* all rows of it were bad */
     if (epoch) *epoch = s->epoch;
@@ -335,7 +335,7 @@ void shoal_pipeline_count(const shoal_pipeline *p, shoal_pipeline_statistics *ou
   pthread_mutex_lock(lock);
   *out = (shoal_pipeline_statistics){.rows = p->delivered,
                                      .seen = p->position.source.seen,
-                                     .bad_rows = p->position.source.bad + p->spoilt,
+                                     .bad_rows = p->position.source.bad + p->rejected_by_transform,
                                      .unknown_entries = p->unknown_entries,
                                      .dropped_rows = p->dropped,
                                      .wait_seconds = p->wait_seconds};
@@ -470,7 +470,7 @@ static shoal_status start(shoal_pipeline *p, const shoal_pipeline_options *o) {
   p->place = (pipeline_place){(int64_t)p->source.files.count, p->source.shard, p->source.shards, (int64_t)o->seed,
                               o->shuffle_rows, p->memory};
   if (o->position) TRY(position_read(o->position, &p->place, &p->position));
-  p->spoilt = p->position.spoilt;
+  p->rejected_by_transform = p->position.rejected_by_transform;
   TRY(make_ring(p, o));
   return start_threads(p);
 }
@@ -511,7 +511,7 @@ void shoal_pipeline_destroy(shoal_pipeline *p) {
     rows_fini(&p->ring[i].raw);
     rows_fini(&p->ring[i].mapped);
     shoal_status_free(p->ring[i].status);
-    free(p->ring[i].spoilt_message);
+    free(p->ring[i].rejected_message);
   }
   free(p->ring);
   free(p->mappers);

@@ -20,7 +20,7 @@ typedef struct {
   int64_t done;           /* rows of the window handed out */
   int64_t rows;           /* rows of the epoch before the window */
   int64_t previous;       /* rows of the epoch before this one; 0: this is the first */
-  int64_t spoilt;         /* rows found bad by the transform so far */
+  int64_t rejected_by_transform;         /* rows found bad by the transform so far */
 } pipeline_position;
 
 /* What must be the same for a position to mean the same row. */

@@ -27,7 +27,7 @@ static const struct {
     {"done", offsetof(both, position.done)},
     {"rows", offsetof(both, position.rows)},
     {"previous", offsetof(both, position.previous)},
-    {"spoilt", offsetof(both, position.spoilt)},
+    {"spoilt", offsetof(both, position.rejected_by_transform)},
     {"files", offsetof(both, place.files)},
     {"shard", offsetof(both, place.shard)},
     {"shards", offsetof(both, place.shards)},
@@ -83,7 +83,7 @@ shoal_status position_read(const char *words, const pipeline_place *place, pipel
   TRY(compare("the number of rows shuffled", then->shuffle_rows, place->shuffle_rows));
   if (place->shuffle_rows) TRY(compare("the limit of memory", then->memory_limit, place->memory_limit));
   const pipeline_position *p = &b.position;
-  if (p->window < 0 || p->done < 0 || p->rows < 0 || p->previous < 0 || p->spoilt < 0 || p->source.seen < 0 ||
+  if (p->window < 0 || p->done < 0 || p->rows < 0 || p->previous < 0 || p->rejected_by_transform < 0 || p->source.seen < 0 ||
       p->source.bad < 0)
     return status_make(SHOAL_ERR_INPUT, "position: a number is negative in '%.200s'", words);
   *out = *p;

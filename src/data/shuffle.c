@@ -160,7 +160,7 @@ shoal_status shuffler_take(shuffler *s, int64_t most, rows_block *into, int64_t 
 }
 
 void shuffler_tell(const shuffler *s, pipeline_position *out) {
-  int64_t spoilt = out->spoilt;
+  int64_t rejected_by_transform = out->rejected_by_transform;
   if (!s->size) {
     *out = s->position;
     source_tell(s->source, &out->source);
@@ -176,7 +176,7 @@ void shuffler_tell(const shuffler *s, pipeline_position *out) {
       *out = next->started ? next->start : after;
     }
   }
-  out->spoilt = spoilt;
+  out->rejected_by_transform = rejected_by_transform;
 }
 
 shoal_status shuffler_init(shuffler *s, source *from_source, int64_t size, int64_t epochs, int64_t memory,

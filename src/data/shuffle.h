@@ -42,7 +42,7 @@ void shuffler_fini(shuffler *s);
  * call. *first: number of the first one in the epoch. On an error *got rows have been appended before it. */
 SHOAL_CHECKED shoal_status shuffler_take(shuffler *s, int64_t most, rows_block *into, int64_t *got, int64_t *first,
                                          bool *ended);
-/* Of the next row; `spoilt` is left alone. */
+/* Of the next row; `rejected_by_transform` is left alone. */
 void shuffler_tell(const shuffler *s, pipeline_position *out);
 /* Content of a block, without what is reserved. */
 size_t shuffle_content_bytes(const rows_block *b);

@@ -116,15 +116,15 @@ static shoal_status column_of(report_track *t, const char *name, int likely, rep
 
 /* Each four rows become the two with the least and the greatest of the first value. */
 static void halve(report_track *t) {
-  const report_column *judge = NULL;
-  for (int i = 0; i < t->count && !judge; i++)
-    if (!t->columns[i].wide) judge = &t->columns[i];
+  const report_column *measure = NULL;
+  for (int i = 0; i < t->count && !measure; i++)
+    if (!t->columns[i].wide) measure = &t->columns[i];
   size_t kept = 0;
   for (size_t at = 0; at < t->rows; at += 4) {
     size_t end = MIN_OF(at + 4, t->rows), least = at, most = end - 1;
-    for (size_t i = at; judge && i < end; i++) {
-      if (column_get(judge, i) < column_get(judge, least)) least = i;
-      if (column_get(judge, i) > column_get(judge, most)) most = i;
+    for (size_t i = at; measure && i < end; i++) {
+      if (column_get(measure, i) < column_get(measure, least)) least = i;
+      if (column_get(measure, i) > column_get(measure, most)) most = i;
     }
     size_t pick[2] = {MIN_OF(least, most), MAX_OF(least, most)};
     for (int p = 0; p < (pick[0] == pick[1] ? 1 : 2); p++, kept++)
