@@ -140,7 +140,7 @@ void case_parse(const op_row *row, const char *line, op_case *out) {
   free(copy);
   for (int i = 0; i < OP_MAX_ATTRS && row->attrs[i].name; i++)
     if (row->attrs[i].kind == ATTR_TEXT && !out->attr[i].s) out->attr[i].s = strdup("");
-  if (out->ins < row->ins_least || (row->ins_most >= 0 && out->ins > row->ins_most))
+  if (out->ins < row->ins_min || (row->ins_max >= 0 && out->ins > row->ins_max))
     fail_msg("%s: case \"%s\" has %d inputs", row->name, line, out->ins);
   out->outs = row->outs >= 0 ? row->outs : (int)out->attr[0].i;
 }

@@ -23,7 +23,7 @@ static shoal_status run(const char *op, const char *attrs, shoal_tensor *in, int
   const op_row *row = op_find(op);
   assert_non_null(row);
   op_row any = *row; /* the case has attributes only */
-  any.ins_least = 0;
+  any.ins_min = 0;
   op_case c;
   case_parse(&any, attrs, &c);
   kernel_call call = {.in = in, .out = out, .ins = ins, .outs = outs, .attr = c.attr};

@@ -291,8 +291,8 @@ done:
 
 static shoal_status add(shoal_graph *g, const op_row *op, shoal_value *const *in, int ins, const attr_value *attrs,
                         node **out) {
-  if (ins < op->ins_least || (op->ins_most >= 0 && ins > op->ins_most))
-    return status_make(SHOAL_ERR_ARGUMENT, "%s takes %d to %d inputs, not %d", op->name, op->ins_least, op->ins_most,
+  if (ins < op->ins_min || (op->ins_max >= 0 && ins > op->ins_max))
+    return status_make(SHOAL_ERR_ARGUMENT, "%s takes %d to %d inputs, not %d", op->name, op->ins_min, op->ins_max,
                        ins);
   const int64_t outputs = op->outs >= 0 ? op->outs : attrs[0].i;
   if (outputs < 1 || outputs > OP_MAX_OUTPUTS)

@@ -82,7 +82,7 @@ enum {
 typedef struct op_row {
   const char *name;
   op_attr attrs[OP_MAX_ATTRS];
-  int ins_least, ins_most; /* ins_most -1: any number */
+  int ins_min, ins_max; /* ins_max -1: any number */
   int outs;                /* -1: as many as attribute 0 says */
   uint32_t flags;
   uint32_t updates; /* bit i: input i is a variable (or slot) changed in place. Then output 0 is input 0 afterwards. */

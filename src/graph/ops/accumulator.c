@@ -84,8 +84,8 @@ static shoal_status take_kernel(const kernel_call *call) {
 
 const op_row ops_accumulator[] = {
     {.name = "accumulate",
-     .ins_least = 4,
-     .ins_most = 4,
+     .ins_min = 4,
+     .ins_max = 4,
      .outs = 1,
      .flags = OP_STATEFUL | OP_NO_GRADIENT,
      .updates = 3,
@@ -94,8 +94,8 @@ const op_row ops_accumulator[] = {
      .cases = (const char *const[]){"i64[3]<4 [3,2] [3,2] i64[]<9", "i64[3]>0 [] [] i64[]<9", NULL}},
     {.name = "accumulator_take",
      .attrs = {{"least", ATTR_INT, 1}, {"accumulator", ATTR_TEXT, 0}},
-     .ins_least = 2,
-     .ins_most = 2,
+     .ins_min = 2,
+     .ins_max = 2,
      .outs = 2,
      .flags = OP_STATEFUL | OP_NO_GRADIENT,
      .updates = 3,

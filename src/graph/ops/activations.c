@@ -101,10 +101,10 @@ static const char *const wide_alpha[] = {"[3,4]", "[?5,2,3]~8 alpha=0.5", "[40]~
 static const char *const wide_alpha_grad[] = {"[3,4] [3,4]", "[?5,2] [?5,2]~8 alpha=0.5", "[40] [40]~8", NULL};
 
 #define ROW(op, ...)                                                                                                  \
-  .name = #op, .ins_least = 1, .ins_most = 1, .outs = 1, .shape = shape_as_input_float, .batch = batch_map,           \
+  .name = #op, .ins_min = 1, .ins_max = 1, .outs = 1, .shape = shape_as_input_float, .batch = batch_map,           \
   .gradient = op##_gradient, .kernel = op##_kernel, .cost = function_cost
 #define GRAD_ROW(op, ...)                                                                                             \
-  .name = #op "_grad", .ins_least = 2, .ins_most = 2, .outs = 1, .flags = OP_GRADIENT_ONLY,                           \
+  .name = #op "_grad", .ins_min = 2, .ins_max = 2, .outs = 1, .flags = OP_GRADIENT_ONLY,                           \
   .shape = shape_all_alike_float, .batch = batch_map, .kernel = op##_grad_kernel, .cost = function_cost
 #define ROWS(op, formula, slope, cases_) {ROW(op), .cases = cases_}, {GRAD_ROW(op), .cases = cases_##_grad},
 #define ROWS_OF_ALPHA(op, formula, slope, cases_, standard_alpha)               \

@@ -28,8 +28,8 @@ static int64_t columns_of(const shoal_shape *s, bool transposed) { return s->dim
 static shoal_status product_shape(const op_shapes *s, shoal_shape *out) {
   TRY(rule_float(s, 0, "a"));
   TRY(rule_same_dtype(s));
-  TRY(rule_rank_least(s, 0, 2, "a"));
-  TRY(rule_rank_least(s, 1, 2, "b"));
+  TRY(rule_rank_min(s, 0, 2, "a"));
+  TRY(rule_rank_min(s, 1, 2, "b"));
   bool ta = s->attr[TRANSPOSE_A].i, tb = s->attr[TRANSPOSE_B].i;
   if (!dims_fit(columns_of(&s->in[0], ta), rows_of(&s->in[1], tb))) {
     char a[SHOAL_SHAPE_TEXT], b[SHOAL_SHAPE_TEXT];
@@ -55,7 +55,7 @@ static shoal_status batch_matmul_shape(op_shapes *s) {
 static shoal_status batch_matmul_sum_shape(op_shapes *s) {
   shoal_shape product, both;
   TRY(product_shape(s, &product));
-  TRY(rule_rank_least(s, 2, 2, "what is summed to"));
+  TRY(rule_rank_min(s, 2, 2, "what is summed to"));
   TRY(rule_broadcast(&product, &s->in[2], &both));
   if (!shapes_fit(&both, &product) || !dims_fit(rows_of(&product, false), rows_of(&s->in[2], false)) ||
       !dims_fit(columns_of(&product, false), columns_of(&s->in[2], false))) {
@@ -242,8 +242,8 @@ static const char *const sum_cases[] = {"[?5,4,3] [?5,4,2] [3,2] transpose_a=1",
 const op_row ops_batch_matmul[] = {
     {.name = "batch_matmul",
      .attrs = {PRODUCT_ATTRS},
-     .ins_least = 2,
-     .ins_most = 2,
+     .ins_min = 2,
+     .ins_max = 2,
      .outs = 1,
      .shape = batch_matmul_shape,
      .batch = batch_matmul_batch,
@@ -254,8 +254,8 @@ const op_row ops_batch_matmul[] = {
      .cases = product_cases},
     {.name = "batch_matmul_sum",
      .attrs = {PRODUCT_ATTRS},
-     .ins_least = 3,
-     .ins_most = 3,
+     .ins_min = 3,
+     .ins_max = 3,
      .outs = 1,
      .flags = OP_GRADIENT_ONLY,
      .shape_only = 4,

@@ -157,10 +157,10 @@ static void pow_gradient(op_grad_call *c) {
 /* ---- rows */
 
 #define PAIR(op, rule, cases_)                                                                                 \
-  {.name = #op, .ins_least = 2, .ins_most = 2, .outs = 1, .shape = rule, .batch = batch_map_broadcast,         \
+  {.name = #op, .ins_min = 2, .ins_max = 2, .outs = 1, .shape = rule, .batch = batch_map_broadcast,         \
    .kernel = op##_kernel, .gradient = op##_gradient, .cases = cases_}
 #define PAIR_PLAIN(op, rule, cases_)                                                                           \
-  {.name = #op, .ins_least = 2, .ins_most = 2, .outs = 1, .flags = OP_NO_GRADIENT, .shape = rule,              \
+  {.name = #op, .ins_min = 2, .ins_max = 2, .outs = 1, .flags = OP_NO_GRADIENT, .shape = rule,              \
    .batch = batch_map_broadcast, .kernel = op##_kernel, .cases = cases_}
 
 static const char *const reals[] = {"[3,4] [3,4]",         "[?5,4] [4]",        "[?5,2,3] [?5,1,3]", "[3,1] [1,4]",

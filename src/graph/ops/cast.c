@@ -71,8 +71,8 @@ static void cast_gradient(op_grad_call *c) {
 const op_row ops_cast[] = {
     {.name = "cast",
      .attrs = {{"dtype", ATTR_DTYPE, SHOAL_F32}},
-     .ins_least = 1,
-     .ins_most = 1,
+     .ins_min = 1,
+     .ins_max = 1,
      .outs = 1,
      .shape = cast_shape,
      .batch = batch_map,

@@ -29,7 +29,7 @@ static shoal_status widen_shape(op_shapes *s) {
   if (s->in_dtype[0] != SHOAL_U8) return status_make(SHOAL_ERR_ARGUMENT, "expected u8");
   s->out[0] = s->in[0];
   s->out_dtype[0] = SHOAL_F32;
-  return rule_rank_least(s, 0, 1, "input");
+  return rule_rank_min(s, 0, 1, "input");
 }
 
 static shoal_status widen_kernel(const kernel_call *call) {
@@ -338,7 +338,7 @@ static void skip_sgd_cost(const op_shapes *s, double *flops) {
   *flops = 2.0 * (double)s->in[1].dim[0] * (double)shoal_shape_count(&s->in[0]);
 }
 
-#define TAKES(i, o) .ins_least = (i), .ins_most = (i), .outs = (o)
+#define TAKES(i, o) .ins_min = (i), .ins_max = (i), .outs = (o)
 #define CASES(...) .cases = (const char *const[]){__VA_ARGS__, NULL}
 #define MADE_BY_PLANNER .flags = OP_INTERNAL | OP_NO_GRADIENT
 

@@ -23,7 +23,7 @@ static int64_t width_of(const shoal_shape *s) { return shape_span(s, 1, s->rank)
 /* ---- gather: params [rows, ...], indices [...] -> [indices..., ...] */
 
 static shoal_status gather_shape(op_shapes *s) {
-  TRY(rule_rank_least(s, 0, 1, "params"));
+  TRY(rule_rank_min(s, 0, 1, "params"));
   TRY(rule_index(s, 1, "indices"));
   const shoal_shape *params = &s->in[0], *indices = &s->in[1];
   if (indices->rank + params->rank - 1 > SHOAL_MAX_RANK) {
@@ -75,13 +75,13 @@ static shoal_status scatter_add_shape(op_shapes *s) {
   TRY(rule_index(s, 0, "indices"));
   TRY(rule_float(s, 1, "values"));
   TRY(rule_rank(s, 0, 1, "indices"));
-  TRY(rule_rank_least(s, 1, 1, "values"));
+  TRY(rule_rank_min(s, 1, 1, "values"));
   if (!dims_fit(s->in[0].dim[0], s->in[1].dim[0])) {
     char a[SHOAL_SHAPE_TEXT];
     return status_make(SHOAL_ERR_ARGUMENT, "there are %lld indices for the %lld rows of values %s",
                        (long long)s->in[0].dim[0], (long long)s->in[1].dim[0], shoal_shape_text(&s->in[1], a));
   }
-  if (s->ins > 2) TRY(rule_rank_least(s, 2, 1, "what is added to"));
+  if (s->ins > 2) TRY(rule_rank_min(s, 2, 1, "what is added to"));
   int64_t rows = s->ins > 2 ? s->in[2].dim[0] : s->attr[0].i;
   if (s->ins == 2 && rows < 0)
     return status_make(SHOAL_ERR_ARGUMENT, "rows must be at least 0, not %lld", (long long)rows);
@@ -307,8 +307,8 @@ static const char *const grad_values_cases[] = {"asc[5]<9 i64[9]<6 [6,3] [4,3]",
 
 const op_row ops_gather[] = {
     {.name = "gather",
-     .ins_least = 2,
-     .ins_most = 2,
+     .ins_min = 2,
+     .ins_max = 2,
      .outs = 1,
      .shape = gather_shape,
      .batch = gather_batch,
@@ -318,8 +318,8 @@ const op_row ops_gather[] = {
      .cases = gather_cases},
     {.name = "scatter_add",
      .attrs = {{"rows", ATTR_INT, 1}},
-     .ins_least = 2,
-     .ins_most = 3,
+     .ins_min = 2,
+     .ins_max = 3,
      .outs = 1,
      .shape_only = 1u << 2,
      .shape = scatter_add_shape,
@@ -328,8 +328,8 @@ const op_row ops_gather[] = {
      .kernel = scatter_add_kernel,
      .cases = scatter_add_cases},
     {.name = "sparse_matmul",
-     .ins_least = 4,
-     .ins_most = 4,
+     .ins_min = 4,
+     .ins_max = 4,
      .outs = 1,
      .shape = sparse_matmul_shape,
      .gradient = sparse_matmul_gradient,
@@ -338,16 +338,16 @@ const op_row ops_gather[] = {
      .cost = sparse_matmul_cost,
      .cases = sparse_matmul_cases},
     {.name = "sparse_matmul_grad_rows",
-     .ins_least = 3,
-     .ins_most = 3,
+     .ins_min = 3,
+     .ins_max = 3,
      .outs = 1,
      .flags = OP_GRADIENT_ONLY,
      .shape = grad_rows_shape,
      .kernel = grad_rows_kernel,
      .cases = grad_rows_cases},
     {.name = "sparse_matmul_grad_values",
-     .ins_least = 4,
-     .ins_most = 4,
+     .ins_min = 4,
+     .ins_max = 4,
      .outs = 1,
      .flags = OP_GRADIENT_ONLY,
      .shape = grad_values_shape,

@@ -107,7 +107,7 @@ shoal_value *shoal_matmul(shoal_graph *g, shoal_value *a, shoal_value *b, bool t
 static shoal_status bias_add_shape(op_shapes *s) {
   TRY(rule_float(s, 0, "x"));
   TRY(rule_same_dtype(s));
-  TRY(rule_rank_least(s, 0, 1, "x"));
+  TRY(rule_rank_min(s, 0, 1, "x"));
   TRY(rule_rank(s, 1, 1, "bias"));
   int last = s->in[0].rank - 1;
   if (!dims_fit(s->in[0].dim[last], s->in[1].dim[0])) {
@@ -148,7 +148,7 @@ shoal_value *shoal_bias_add(shoal_graph *g, shoal_value *x, shoal_value *bias) {
 
 static shoal_status bias_add_grad_shape(op_shapes *s) {
   TRY(rule_float(s, 0, "dy"));
-  TRY(rule_rank_least(s, 0, 1, "dy"));
+  TRY(rule_rank_min(s, 0, 1, "dy"));
   s->out[0] = SHOAL_SHAPE(s->in[0].dim[s->in[0].rank - 1]);
   s->out_dtype[0] = s->in_dtype[0];
   return NULL;
@@ -186,8 +186,8 @@ static const char *const bias_add_grad_cases[] = {"[?5,7]", "[?3,4,5,6]", "[4]",
 const op_row ops_matmul[] = {
     {.name = "matmul",
      .attrs = {{"transpose_a", ATTR_BOOL, 0}, {"transpose_b", ATTR_BOOL, 0}},
-     .ins_least = 2,
-     .ins_most = 2,
+     .ins_min = 2,
+     .ins_max = 2,
      .outs = 1,
      .shape = matmul_shape,
      .batch = matmul_batch,
@@ -197,8 +197,8 @@ const op_row ops_matmul[] = {
      .cost = matmul_cost,
      .cases = matmul_cases},
     {.name = "bias_add",
-     .ins_least = 2,
-     .ins_most = 2,
+     .ins_min = 2,
+     .ins_max = 2,
      .outs = 1,
      .shape = bias_add_shape,
      .batch = bias_add_batch,
@@ -207,8 +207,8 @@ const op_row ops_matmul[] = {
      .variants = tuned_bias_add,
      .cases = bias_add_cases},
     {.name = "bias_add_grad",
-     .ins_least = 1,
-     .ins_most = 1,
+     .ins_min = 1,
+     .ins_max = 1,
      .outs = 1,
      .flags = OP_GRADIENT_ONLY,
      .shape = bias_add_grad_shape,

@@ -16,7 +16,7 @@ enum { RADIUS, BIAS, ALPHA, BETA };
 #define LRN_RADIUS_MAX 31
 
 static shoal_status lrn_shape(op_shapes *s) {
-  TRY(rule_rank_least(s, 0, 1, "x"));
+  TRY(rule_rank_min(s, 0, 1, "x"));
   if (s->attr[RADIUS].i < 0 || s->attr[RADIUS].i > LRN_RADIUS_MAX)
     return status_make(SHOAL_ERR_ARGUMENT, "radius %lld must be between 0 and %d", (long long)s->attr[RADIUS].i,
                        LRN_RADIUS_MAX);
@@ -107,7 +107,7 @@ static shoal_status per_channel(const op_shapes *s, int i, const shoal_shape *x,
 static shoal_status batch_norm_shape(op_shapes *s) {
   TRY(rule_float(s, 0, "x"));
   TRY(rule_same_dtype(s));
-  TRY(rule_rank_least(s, 0, 2, "x"));
+  TRY(rule_rank_min(s, 0, 2, "x"));
   TRY(per_channel(s, 1, &s->in[0], "scale"));
   TRY(per_channel(s, 2, &s->in[0], "offset"));
   s->out[0] = s->in[0];
@@ -157,7 +157,7 @@ static shoal_status batch_norm_grad_shape(op_shapes *s) {
   static const char *const names[] = {"dy", "x", "scale", "mean", "variance", "dmean", "dvariance"};
   TRY(rule_float(s, 0, "dy"));
   TRY(rule_same_dtype(s));
-  TRY(rule_rank_least(s, 1, 2, "x"));
+  TRY(rule_rank_min(s, 1, 2, "x"));
   TRY(rule_same_shape(s, 0, 1));
   for (int i = 2; i < s->ins; i++) TRY(per_channel(s, i, &s->in[1], names[i]));
   if (s->ins == 6) return status_make(SHOAL_ERR_ARGUMENT, "dmean needs dvariance with it");
@@ -244,8 +244,8 @@ static const char *const batch_norm_grad_cases[] = {
 const op_row ops_norm[] = {
     {.name = "local_response_norm",
      .attrs = LRN_ATTRS,
-     .ins_least = 1,
-     .ins_most = 1,
+     .ins_min = 1,
+     .ins_max = 1,
      .outs = 1,
      .shape = lrn_shape,
      .batch = lrn_batch,
@@ -255,8 +255,8 @@ const op_row ops_norm[] = {
      .cases = lrn_cases},
     {.name = "local_response_norm_grad",
      .attrs = LRN_ATTRS,
-     .ins_least = 2,
-     .ins_most = 2,
+     .ins_min = 2,
+     .ins_max = 2,
      .outs = 1,
      .flags = OP_GRADIENT_ONLY,
      .shape = lrn_shape,
@@ -266,8 +266,8 @@ const op_row ops_norm[] = {
      .cases = lrn_grad_cases},
     {.name = "batch_norm",
      .attrs = {{"epsilon", ATTR_FLOAT, 1e-3}},
-     .ins_least = 3,
-     .ins_most = 3,
+     .ins_min = 3,
+     .ins_max = 3,
      .outs = 3,
      .shape = batch_norm_shape,
      .gradient = batch_norm_gradient,
@@ -276,8 +276,8 @@ const op_row ops_norm[] = {
      .cases = batch_norm_cases},
     {.name = "batch_norm_grad",
      .attrs = {{"epsilon", ATTR_FLOAT, 1e-3}},
-     .ins_least = 5,
-     .ins_most = 7,
+     .ins_min = 5,
+     .ins_max = 7,
      .outs = 3,
      .flags = OP_GRADIENT_ONLY,
      .shape = batch_norm_grad_shape,

@@ -109,8 +109,8 @@ static shoal_status close_kernel(const kernel_call *call) {
 #define QUEUE_ROW(op, n_ins, n_outs, mask, ...)                    \
   {.name = #op,                                                    \
    .attrs = {{"queue", ATTR_TEXT, 0}},                             \
-   .ins_least = (n_ins),                                           \
-   .ins_most = (n_ins),                                            \
+   .ins_min = (n_ins),                                           \
+   .ins_max = (n_ins),                                            \
    .outs = (n_outs),                                               \
    .flags = OP_STATEFUL | OP_NO_GRADIENT,                          \
    .updates = (mask),                                              \

@@ -488,12 +488,12 @@ static const char *const gru_grad_cases[] = {"[?3,4,2] [2,6] [?3,2] [?3,4,2] [?3
                                              NULL};
 
 #define RECURRENT(op, inputs, outputs, saved_, rule, ...)                                                             \
-  {.name = #op, .attrs = {{"reverse", ATTR_BOOL, 0}, __VA_ARGS__}, .ins_least = inputs, .ins_most = (inputs) + 1,     \
+  {.name = #op, .attrs = {{"reverse", ATTR_BOOL, 0}, __VA_ARGS__}, .ins_min = inputs, .ins_max = (inputs) + 1,     \
    .outs = outputs, .saved = saved_, .shape = op##_shape, .batch = rule, .gradient = op##_gradient,                   \
    .kernel = op##_kernel, .variants = tuned_##op, .cost = recurrent_cost, .cases = op##_cases}
 #define RECURRENT_GRAD(op, inputs, outputs, ...)                                                                      \
-  {.name = #op "_grad", .attrs = {{"reverse", ATTR_BOOL, 0}, __VA_ARGS__}, .ins_least = inputs,                       \
-   .ins_most = (inputs) + 1, .outs = outputs, .flags = OP_GRADIENT_ONLY, .shape = op##_grad_shape,                    \
+  {.name = #op "_grad", .attrs = {{"reverse", ATTR_BOOL, 0}, __VA_ARGS__}, .ins_min = inputs,                       \
+   .ins_max = (inputs) + 1, .outs = outputs, .flags = OP_GRADIENT_ONLY, .shape = op##_grad_shape,                    \
    .batch = second_is_weight, .kernel = op##_grad_kernel, .variants = tuned_##op##_grad, .cost = recurrent_cost,         \
    .cases = op##_grad_cases}
 /* Those of the LSTM are in lstm_steps.c; the others go row by row only. */

@@ -358,10 +358,10 @@ NUMBER_KERNEL(argmax_kernel, {
 
 #define REDUCE_ATTRS {"axes", ATTR_LIST, 0}, {"keep", ATTR_BOOL, 0}
 #define REDUCE(op, cases_)                                                                                          \
-  {.name = "reduce_" #op, .attrs = {REDUCE_ATTRS}, .ins_least = 1, .ins_most = 1, .outs = 1, .shape = op##_shape,   \
+  {.name = "reduce_" #op, .attrs = {REDUCE_ATTRS}, .ins_min = 1, .ins_max = 1, .outs = 1, .shape = op##_shape,   \
    .batch = op##_batch, .gradient = op##_gradient, .kernel = op##_kernel, .cost = cost_input, .cases = cases_}
 #define REDUCE_PLAIN(op, rule, cases_)                                                                              \
-  {.name = "reduce_" #op, .attrs = {REDUCE_ATTRS}, .ins_least = 1, .ins_most = 1, .outs = 1, .flags = OP_NO_GRADIENT, \
+  {.name = "reduce_" #op, .attrs = {REDUCE_ATTRS}, .ins_min = 1, .ins_max = 1, .outs = 1, .flags = OP_NO_GRADIENT, \
    .shape = rule, .batch = max_batch, .kernel = op##_kernel, .cost = cost_input, .cases = cases_}
 #define mean_batch sum_batch
 #define min_shape max_shape
@@ -393,8 +393,8 @@ const op_row ops_reduce[] = {
     REDUCE(prod, products),
     {.name = "reduce_prod_grad",
      .attrs = {REDUCE_ATTRS},
-     .ins_least = 2,
-     .ins_most = 2,
+     .ins_min = 2,
+     .ins_max = 2,
      .outs = 1,
      .flags = OP_GRADIENT_ONLY,
      .shape = prod_grad_shape,
@@ -404,8 +404,8 @@ const op_row ops_reduce[] = {
     REDUCE_PLAIN(any, any_shape, bools),
     REDUCE_PLAIN(all, any_shape, bools),
     {.name = "sum_to_like",
-     .ins_least = 2,
-     .ins_most = 2,
+     .ins_min = 2,
+     .ins_max = 2,
      .outs = 1,
      .flags = OP_GRADIENT_ONLY,
      .shape_only = 2,
@@ -417,8 +417,8 @@ const op_row ops_reduce[] = {
                                     "[?5,2] [1,2]", NULL}},
     {.name = "broadcast_like",
      .attrs = {REDUCE_ATTRS, {"mean", ATTR_BOOL, 0}},
-     .ins_least = 2,
-     .ins_most = 2,
+     .ins_min = 2,
+     .ins_max = 2,
      .outs = 1,
      .flags = OP_GRADIENT_ONLY,
      .shape_only = 2,
@@ -429,8 +429,8 @@ const op_row ops_reduce[] = {
                                     "[4] [?5,4] axes=0 mean=1", "[3] [2,3,4] axes=0,2", NULL}},
     {.name = "argmax",
      .attrs = {{"axis", ATTR_INT, 0}},
-     .ins_least = 1,
-     .ins_most = 1,
+     .ins_min = 1,
+     .ins_max = 1,
      .outs = 1,
      .flags = OP_NO_GRADIENT,
      .shape = argmax_shape,

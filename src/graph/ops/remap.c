@@ -273,9 +273,9 @@ REMAP_KERNELS(repeat, 0)
 REMAP_KERNELS(roll, 0)
 
 #define REMAP_ROWS(op, cases_, grad_cases, ...)                                                                      \
-  {.name = #op, .attrs = {__VA_ARGS__}, .ins_least = 1, .ins_most = 1, .outs = 1, .shape = op##_shape,               \
+  {.name = #op, .attrs = {__VA_ARGS__}, .ins_min = 1, .ins_max = 1, .outs = 1, .shape = op##_shape,               \
    .batch = op##_batch, .gradient = op##_gradient, .kernel = op##_kernel, .cost = cost_zero, .cases = cases_},       \
-  {.name = #op "_grad", .attrs = {__VA_ARGS__}, .ins_least = 2, .ins_most = 2, .outs = 1, .flags = OP_GRADIENT_ONLY, \
+  {.name = #op "_grad", .attrs = {__VA_ARGS__}, .ins_min = 2, .ins_max = 2, .outs = 1, .flags = OP_GRADIENT_ONLY, \
    .shape_only = 2, .shape = op##_grad_shape, .batch = op##_batch, .kernel = op##_grad_kernel, .cost = cost_input,   \
    .cases = grad_cases}
 

@@ -83,8 +83,8 @@ static shoal_status one_hot_kernel(const kernel_call *call) {
 
 const op_row ops_select[] = {
     {.name = "where",
-     .ins_least = 3,
-     .ins_most = 3,
+     .ins_min = 3,
+     .ins_max = 3,
      .outs = 1,
      .shape = where_shape,
      .batch = batch_map_broadcast,
@@ -94,8 +94,8 @@ const op_row ops_select[] = {
                                     "bool[3] [2,1] [1]", "bool[?5] [?5] [?5]", "bool[2,3] i64[3]<9 i64[2,1]<9", NULL}},
     {.name = "one_hot",
      .attrs = {{"depth", ATTR_INT, 2}, {"on", ATTR_FLOAT, 1}, {"off", ATTR_FLOAT, 0}, {"dtype", ATTR_DTYPE, SHOAL_F32}},
-     .ins_least = 1,
-     .ins_most = 1,
+     .ins_min = 1,
+     .ins_max = 1,
      .outs = 1,
      .flags = OP_NO_GRADIENT,
      .shape = one_hot_shape,

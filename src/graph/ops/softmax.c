@@ -373,7 +373,7 @@ static const char *const in_top_k_cases[] = {"[?5,7] i32[?5]<7", "[?17,10] u8[?1
 static const char *const sigmoid_cases[] = {"[?5,7] [?5,7]>0", "[?20] [?20]>0", "[] []", NULL};
 static const char *const sigmoid_grad_cases[] = {"[?5,7] [?5,7]>0 [?5,7]", "[?20] [?20]>0 [?20]", NULL};
 
-#define TAKES(n) .ins_least = (n), .ins_most = (n), .outs = 1
+#define TAKES(n) .ins_min = (n), .ins_max = (n), .outs = 1
 
 const op_row ops_softmax[] = {
     {.name = "softmax",

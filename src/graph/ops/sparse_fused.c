@@ -92,8 +92,8 @@ static void logistic_cost(const op_shapes *s, double *flops) {
 #define LOGISTIC_ROW(op, slots, rows_cases, ...)                            \
   {.name = "sparse_logistic_" #op,                                          \
    .attrs = {__VA_ARGS__},                                                  \
-   .ins_least = (slots) + SPARSE_BIAS,                                      \
-   .ins_most = 2 * (slots) + SPARSE_BIAS + 1,                               \
+   .ins_min = (slots) + SPARSE_BIAS,                                      \
+   .ins_max = 2 * (slots) + SPARSE_BIAS + 1,                               \
    .outs = 3,                                                               \
    .flags = OP_INTERNAL | OP_NO_GRADIENT | OP_STATEFUL | OP_STEPS,          \
    .updates = UPDATES(slots),                                               \

@@ -114,13 +114,13 @@ static shoal_status logical_not_shape(op_shapes *s) {
 }
 
 #define UNARY_PLAIN(op, rule, cases_)                                                                          \
-  {.name = #op, .ins_least = 1, .ins_most = 1, .outs = 1, .flags = OP_NO_GRADIENT, .shape = rule,              \
+  {.name = #op, .ins_min = 1, .ins_max = 1, .outs = 1, .flags = OP_NO_GRADIENT, .shape = rule,              \
    .batch = batch_map, .kernel = op##_kernel, .cases = cases_}
 #define UNARY(op, rule, cases_)                                                                                \
-  {.name = #op, .ins_least = 1, .ins_most = 1, .outs = 1, .shape = rule, .batch = batch_map,                   \
+  {.name = #op, .ins_min = 1, .ins_max = 1, .outs = 1, .shape = rule, .batch = batch_map,                   \
    .kernel = op##_kernel, .gradient = op##_gradient, .cases = cases_}
 #define UNARY_GRAD(op)                                                                                         \
-  {.name = #op "_grad", .ins_least = 2, .ins_most = 2, .outs = 1, .flags = OP_GRADIENT_ONLY,                   \
+  {.name = #op "_grad", .ins_min = 2, .ins_max = 2, .outs = 1, .flags = OP_GRADIENT_ONLY,                   \
    .shape = shape_all_alike_float, .batch = batch_map, .kernel = op##_grad_kernel,                            \
    .variants = tuned_##op##_grad, .cases = pairs}
 
@@ -131,7 +131,7 @@ static const char *const pairs[] = {"[3,4] [3,4]", "[?5,2] [?5,2]", "[?33,7] [?3
 
 /* The same with tuned kernels. */
 #define UNARY_TUNED(op, rule, cases_)                                                                          \
-  {.name = #op, .ins_least = 1, .ins_most = 1, .outs = 1, .shape = rule, .batch = batch_map,                   \
+  {.name = #op, .ins_min = 1, .ins_max = 1, .outs = 1, .shape = rule, .batch = batch_map,                   \
    .kernel = op##_kernel, .variants = tuned_##op, .gradient = op##_gradient, .cases = cases_}
 
 static const char *const wide[] = {"[3,4]~9", "[?5,2,3]~3", "[]", NULL};
@@ -154,8 +154,8 @@ const op_row ops_unary[] = {
     UNARY_TUNED(sigmoid, shape_as_input_float, any),
     {.name = "scale",
      .attrs = {{"factor", ATTR_FLOAT, 1}},
-     .ins_least = 1,
-     .ins_most = 1,
+     .ins_min = 1,
+     .ins_max = 1,
      .outs = 1,
      .shape = shape_as_input_float,
      .batch = batch_map,
@@ -164,8 +164,8 @@ const op_row ops_unary[] = {
      .cases = (const char *const[]){"[3,4] factor=0.5", "[?5,2,3] factor=-2", "[1]", NULL}},
     {.name = "clip",
      .attrs = {{"low", ATTR_FLOAT, 0}, {"high", ATTR_FLOAT, 1}},
-     .ins_least = 1,
-     .ins_most = 1,
+     .ins_min = 1,
+     .ins_max = 1,
      .outs = 1,
      .shape = clip_shape,
      .batch = batch_map,
@@ -174,8 +174,8 @@ const op_row ops_unary[] = {
      .cases = (const char *const[]){"[3,4] low=-0.5 high=0.5", "[?5,2,3] low=-0.1 high=0.3", "[8]", NULL}},
     {.name = "clip_grad",
      .attrs = {{"low", ATTR_FLOAT, 0}, {"high", ATTR_FLOAT, 1}},
-     .ins_least = 2,
-     .ins_most = 2,
+     .ins_min = 2,
+     .ins_max = 2,
      .outs = 1,
      .flags = OP_GRADIENT_ONLY,
      .shape = clip_shape,
@@ -187,8 +187,8 @@ const op_row ops_unary[] = {
     UNARY_GRAD(sigmoid),
     /* log x where x > 0, else 0: the gradient of pow with respect to its exponent. */
     {.name = "safe_log",
-     .ins_least = 1,
-     .ins_most = 1,
+     .ins_min = 1,
+     .ins_max = 1,
      .outs = 1,
      .flags = OP_GRADIENT_ONLY,
      .shape = shape_as_input_float,

@@ -27,7 +27,7 @@ static shoal_status update_shape(op_shapes *s, int slots, bool sparse, bool coun
     return status_make(SHOAL_ERR_ARGUMENT, "the variable is %s, its gradient %s; add a cast",
                        shoal_dtype_name(s->in_dtype[0]), shoal_dtype_name(s->in_dtype[grad]));
   if (sparse) {
-    TRY(rule_rank_least(s, 0, 1, "the variable"));
+    TRY(rule_rank_min(s, 0, 1, "the variable"));
     TRY(rule_rank(s, grad - 1, 1, "indices"));
     TRY(rule_index(s, grad - 1, "indices"));
     shoal_shape rows = s->in[0];
@@ -145,7 +145,7 @@ UPDATE(ftrl, 2, false, DO(FTRL_CONSTANTS), DO(FTRL_ELEMENT))
 static shoal_status unique_rows_shape(op_shapes *s) {
   TRY(rule_rank(s, 0, 1, "indices"));
   TRY(rule_float(s, 1, "rows"));
-  TRY(rule_rank_least(s, 1, 1, "rows"));
+  TRY(rule_rank_min(s, 1, 1, "rows"));
   TRY(rule_index(s, 0, "indices"));
   if (!dims_fit(s->in[0].dim[0], s->in[1].dim[0]))
     return status_make(SHOAL_ERR_ARGUMENT, "there are %lld indices for %lld rows", (long long)s->in[0].dim[0],
@@ -268,8 +268,8 @@ static const char *const unique_rows_cases[] = {"i64[9]<4 [9,3]", "i64[?20]<6 [?
 #define UPDATE_ROW(op, ins, mask, ...) \
   {.name = "apply_" #op,               \
    .attrs = {__VA_ARGS__},             \
-   .ins_least = (ins),                 \
-   .ins_most = (ins),                  \
+   .ins_min = (ins),                 \
+   .ins_max = (ins),                  \
    .outs = 1,                          \
    .flags = OP_STATEFUL | OP_NO_GRADIENT | OP_ELEMENTS, \
    .updates = (mask),                  \
@@ -280,8 +280,8 @@ static const char *const unique_rows_cases[] = {"i64[9]<4 [9,3]", "i64[?20]<6 [?
 #define SPARSE_UPDATE_ROW(op, ins, mask, ...) \
   {.name = "sparse_apply_" #op,               \
    .attrs = {__VA_ARGS__},                    \
-   .ins_least = (ins),                        \
-   .ins_most = (ins),                         \
+   .ins_min = (ins),                        \
+   .ins_max = (ins),                         \
    .outs = 1,                                 \
    .flags = OP_STATEFUL | OP_NO_GRADIENT,     \
    .updates = (mask),                         \
@@ -303,8 +303,8 @@ const op_row ops_update[] = {
     UPDATE_ROWS(ftrl, 5, 7, {"l1", ATTR_FLOAT, 0}, {"l2", ATTR_FLOAT, 0}, {"beta", ATTR_FLOAT, 1},
                 {"power", ATTR_FLOAT, -0.5}),
     {.name = "unique_rows",
-     .ins_least = 2,
-     .ins_most = 2,
+     .ins_min = 2,
+     .ins_max = 2,
      .outs = 2,
      .flags = OP_NO_GRADIENT,
      .shape = unique_rows_shape,

@@ -66,7 +66,7 @@ shoal_status rule_rank(const op_shapes *s, int i, int rank, const char *what) {
                      shoal_shape_text(&s->in[i], buffer));
 }
 
-shoal_status rule_rank_least(const op_shapes *s, int i, int rank, const char *what) {
+shoal_status rule_rank_min(const op_shapes *s, int i, int rank, const char *what) {
   if (s->in[i].rank >= rank) return NULL;
   char buffer[SHOAL_SHAPE_TEXT];
   return status_make(SHOAL_ERR_ARGUMENT, "%s must have at least %d dimension%s, not %s", what, rank,

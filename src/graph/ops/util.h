@@ -126,7 +126,7 @@ SHOAL_CHECKED shoal_status rule_float(const op_shapes *s, int i, const char *wha
 SHOAL_CHECKED shoal_status rule_number(const op_shapes *s, int i, const char *what);
 SHOAL_CHECKED shoal_status rule_index(const op_shapes *s, int i, const char *what);
 SHOAL_CHECKED shoal_status rule_rank(const op_shapes *s, int i, int rank, const char *what);
-SHOAL_CHECKED shoal_status rule_rank_least(const op_shapes *s, int i, int rank, const char *what);
+SHOAL_CHECKED shoal_status rule_rank_min(const op_shapes *s, int i, int rank, const char *what);
 /* Inputs i and j have shapes that fit. */
 SHOAL_CHECKED shoal_status rule_same_shape(const op_shapes *s, int i, int j);
 /* -rank <= axis < rank; *out in [0, rank). */
