@@ -17,7 +17,7 @@ import subprocess
 
 FENCE = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NUMBER = re.compile(r"[-+]?\d+(?:,\d{3})*(?:\.\d+)?")
-SECONDS = 200
+SECONDS = 400  # a checkout may have to be built
 
 
 class Block:
