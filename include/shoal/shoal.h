@@ -17,6 +17,7 @@
 #include "shoal/run.h"
 #include "shoal/session.h"
 #include "shoal/status.h"
+#include "shoal/sweep.h"
 #include "shoal/tensor.h"
 #include "shoal/text.h"
 #include "shoal/train.h"

@@ -28,6 +28,8 @@ SHOAL_API bool shoal_parse_double(const char *word, double *out);
 #define SHOAL_DIGITS_TEXT 32
 /** 1234567 to "1,234,567". Returns `buffer`. */
 SHOAL_API const char *shoal_group_digits(int64_t value, char buffer[SHOAL_DIGITS_TEXT]);
+/** 1234.567 to "1,234.57", with so many digits after the point. Returns `buffer`. */
+SHOAL_API const char *shoal_group_decimals(double value, int digits, char buffer[SHOAL_DIGITS_TEXT]);
 
 /** A growing string. Zero-initialise it; shoal_text_fini when done. */
 typedef struct {

@@ -140,3 +140,19 @@ const char *shoal_group_digits(int64_t value, char buffer[SHOAL_DIGITS_TEXT]) {
   buffer[at] = 0;
   return buffer;
 }
+
+const char *shoal_group_decimals(double value, int digits, char buffer[SHOAL_DIGITS_TEXT]) {
+  char whole[SHOAL_DIGITS_TEXT], plain[SHOAL_DIGITS_TEXT];
+  if (!(fabs(value) < 1e15)) { /* also NaN */
+    snprintf(buffer, SHOAL_DIGITS_TEXT, "%.6g", value);
+    return buffer;
+  }
+  snprintf(plain, sizeof plain, "%.*f", digits, value);
+  const char *point = strchr(plain, '.');
+  const int64_t n = strtoll(plain, NULL, 10); /* rounded: 999.9 may be 1,000 */
+  if (n > -1000 && n < 1000)
+    snprintf(buffer, SHOAL_DIGITS_TEXT, "%s", plain);
+  else
+    snprintf(buffer, SHOAL_DIGITS_TEXT, "%.21s%.10s", grouped_text(n, whole), point ? point : "");
+  return buffer;
+}

@@ -24,20 +24,6 @@ int terminal_width(FILE *to) {
   return width ? width : 160;
 }
 
-/* 12345.678 to "12,345.68". */
-static void decimal_text(double value, int digits, char *out, size_t size) {
-  char whole[SHOAL_DIGITS_TEXT], plain[TABLE_CELL];
-  snprintf(plain, sizeof plain, "%.*f", digits, value);
-  const char *point = strchr(plain, '.');
-  int64_t n;
-  if (fabs(value) < 1000 || fabs(value) > 1e15) {
-    snprintf(out, size, "%s", plain);
-    return;
-  }
-  n = strtoll(plain, NULL, 10);
-  snprintf(out, size, "%s%s", shoal_group_digits(n, whole), point ? point : "");
-}
-
 void table_set_text(table_column *c, const char *words) { snprintf(c->cell, TABLE_CELL, "%s", words); }
 
 void table_set_int(table_column *c, int64_t value) {
@@ -46,10 +32,8 @@ void table_set_int(table_column *c, int64_t value) {
 }
 
 void table_set_number(table_column *c, double value, int digits) {
-  if (!isfinite(value))
-    table_set_text(c, "-");
-  else
-    decimal_text(value, digits, c->cell, TABLE_CELL);
+  char buffer[SHOAL_DIGITS_TEXT];
+  table_set_text(c, isfinite(value) ? shoal_group_decimals(value, digits, buffer) : "-");
 }
 
 void table_set_share(table_column *c, double value) {
@@ -109,7 +93,8 @@ static int widest_cell(const table_column *columns, int rows, int count, int i) 
   return widest;
 }
 
-const char *table_head(const table_column *c, char buffer[TABLE_CELL]) {
+/* The heading in one line; returns buffer. */
+static const char *table_head(const table_column *c, char buffer[TABLE_CELL]) {
   snprintf(buffer, TABLE_CELL, "%s", c->head);
   for (char *p = buffer; *p; p++)
     if (*p == '\n') *p = ' ';

@@ -28,8 +28,6 @@ void table_set_bytes(table_column *c, int64_t bytes);
 /* Takes columns out until the rest fits: of those whose `spare` is not 0 the highest first. Returns their headings, with
  * commas, for the caller to free; NULL: all fit. spare [count] changes with the columns. */
 char *table_fit(table_column *columns, int *spare, int rows, int *count, int width);
-/* The heading in one line; returns buffer. */
-const char *table_head(const table_column *c, char buffer[TABLE_CELL]);
 
 /* Columns of the terminal behind `to`, or what COLUMNS says of a pipe's; 0: not known. */
 int known_width(FILE *to);

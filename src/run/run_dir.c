@@ -77,8 +77,8 @@ bool run_dir_used(const run_dir *r) {
          exists(r->weights);
 }
 
-static shoal_status make(const run_dir *r) {
-  char *path = strdup(r->path);
+shoal_status run_dir_make(const char *folder) {
+  char *path = strdup(folder);
   if (!path) return status_no_memory();
   shoal_status status = NULL;
   for (char *p = path + 1; !status; p++) {
@@ -90,8 +90,8 @@ static shoal_status make(const run_dir *r) {
     if (!kept) break;
   }
   struct stat st;
-  if (!status && (stat(r->path, &st) || !S_ISDIR(st.st_mode)))
-    status = status_make(SHOAL_ERR_ARGUMENT, "`run_dir`: %s is there but is no folder", r->path);
+  if (!status && (stat(folder, &st) || !S_ISDIR(st.st_mode)))
+    status = status_make(SHOAL_ERR_ARGUMENT, "`run_dir`: %s is there but is no folder", folder);
   free(path);
   return status;
 }
@@ -117,7 +117,7 @@ static void say_who(const run_dir *r) {
 }
 
 shoal_status run_dir_take(run_dir *r) {
-  TRY(make(r));
+  TRY(run_dir_make(r->path));
   const int fd = open(r->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) return status_errno(errno, "cannot open the folder %s", r->path);
   if (flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK) {

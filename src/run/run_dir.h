@@ -19,6 +19,8 @@ SHOAL_CHECKED shoal_status run_dir_init(const char *path, run_dir *out);
 void run_dir_fini(run_dir *r);
 /* Holds (or held) a run. */
 bool run_dir_used(const run_dir *r);
+/* The folder and those above it, unless they are there. */
+SHOAL_CHECKED shoal_status run_dir_make(const char *folder);
 /* Makes the folder and those above it, and keeps other processes from working there until run_dir_fini, or the end of this
  * process. SHOAL_ERR_ARGUMENT: one does, by process and host. Where the file system knows no locks, nobody is kept away. */
 SHOAL_CHECKED shoal_status run_dir_take(run_dir *r);

@@ -1,8 +1,7 @@
-#include "cli/experiments.h"
+#include "run/experiments.h"
 
-#include "cli/util.h"
-
-#include "cli/table.h"
+#include "base/mem.h"
+#include "base/text.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -126,71 +125,95 @@ const experiment_figure *experiment_figure_find(const char *name) {
   "--test-data {folder}/data/tfrecords22 --workers 5 --ps 1 "
 #define CLICKS_DATA(rows) "data generate criteo --rows " rows " --out {folder}/data --quiet"
 
-static const experiment experiments[] = {
-    {"A1", "Softmax regression on MNIST, one node", "softmax", {"accuracy", "seconds", "cpu", "memory"},
+static const shoal_experiment experiments[] = {
+    {"A1", "Softmax regression on MNIST, one node", {"accuracy", "seconds", "cpu", "memory"},
      {{"1 node", SOFTMAX " --lr 0.5 --batch-size 200 --epochs 50", {"92.63 %", "121 s", "23-24 %", "500-600 MB"}}},
      NULL, NULL},
-    {"A2", "Softmax regression, synchronous, 1 ps and 3 workers", "softmax",
+    {"A2", "Softmax regression, synchronous, 1 ps and 3 workers",
      {"accuracy", "seconds", "ps cpu", "cpu", "memory"},
      {{"sync", SOFTMAX " --lr 0.5 --batch-size 200 --epochs 50 --workers 3 --ps 1 --mode sync",
        {"92.02 %", "103-104 s", "26-28 %", "25 %", "560-690 MB"}}}, NULL, NULL},
-    {"A3", "Softmax regression, asynchronous, 1 ps and 3 workers", "softmax", {"accuracy", "seconds", "rate"},
+    {"A3", "Softmax regression, asynchronous, 1 ps and 3 workers", {"accuracy", "seconds", "rate"},
      {{"async", SOFTMAX " --lr 0.5 --schedule cosine --final-lr 0.025 --batch-size 200 --epochs 50 --workers 3 --ps 1 "
       "--mode async",
        {"92.02, 91.78, 92.27 %", "48-51 s"}}}, NULL,
      "The reported run shows no traffic and another accuracy on each worker: its workers very likely trained alone. "
      "Here gradients do come late; so the rate falls along a cosine, while A2 keeps the 0.5 that was reported of "
      "both."},
-    {"A4", "Softmax regression, sync against async, batch 10", "softmax", {"steps", "accuracy", "loss", "rate"},
+    {"A4", "Softmax regression, sync against async, batch 10", {"steps", "accuracy", "loss", "rate"},
      {{"sync", SOFTMAX " --lr 0.1 --batch-size 10 --epochs 20 --workers 2 --ps 1 --mode sync", {"a third of async"}},
       {"async", SOFTMAX " --lr 0.1 --batch-size 10 --epochs 20 --workers 2 --ps 1 --mode async", {"850-1300"}}}, NULL,
      "The rate was not reported; a constant 0.1 is taken for both. All workers are there from the start."},
-    {"A5", "Softmax regression, batch sizes, sync and async, 3 workers", "softmax",
+    {"A5", "Softmax regression, batch sizes, sync and async, 3 workers",
      {"accuracy", "seconds", "cpu", "sent", "received", "memory", "loss"},
      {A5_ROW("sync", 5), A5_ROW("sync", 10), A5_ROW("sync", 20), A5_ROW("sync", 30), A5_ROW("sync", 40),
       A5_ROW("async", 5), A5_ROW("async", 10), A5_ROW("async", 20), A5_ROW("async", 30), A5_ROW("async", 40)}, NULL,
      "Rate and epochs were not reported; 0.2, falling along a cosine, and 20 are taken."},
-    {"B1", "LeNet on MNIST, base batch 64", "lenet", B_FIGURES,
+    {"B1", "LeNet on MNIST, base batch 64", B_FIGURES,
      B_ROWS(64, "98.00 %", "178.8 s", "97.21 %", "162.3 s", "96.78 %", "169.7 s"), NULL, B_NOTE},
-    {"B2", "LeNet on MNIST, base batch 128", "lenet", B_FIGURES,
+    {"B2", "LeNet on MNIST, base batch 128", B_FIGURES,
      B_ROWS(128, "97.63 %", "162.0 s", "94.83 %", "175.6 s", "92.37 %", "171.4 s"), NULL, B_NOTE},
-    {"B3", "LeNet on MNIST, base batch 256", "lenet", B_FIGURES,
+    {"B3", "LeNet on MNIST, base batch 256", B_FIGURES,
      B_ROWS(256, "95.74 %", "192.2 s", "93.39 %", "191.6 s", "91.15 %", "181.4 s"), NULL, B_NOTE},
-    {"B4", "LeNet on MNIST, base batch 512", "lenet", B_FIGURES,
+    {"B4", "LeNet on MNIST, base batch 512", B_FIGURES,
      B_ROWS(512, "92.68 %", "196.0 s", "87.35 %", "191.6 s", "84.01 %", "212.1 s"), NULL, B_NOTE},
-    {"C1", "AlexNet, 12,288 examples, one random image repeated", "alexnet", {"speed", "seconds", "cpu", "memory"},
+    {"C1", "AlexNet, 12,288 examples, one random image repeated", {"speed", "seconds", "cpu", "memory"},
      {{"1 node", ALEXNET "--batch-size 128 --steps 96", {"42.7"}},
       {"2 nodes", ALEXNET "--batch-size 128 --steps 48 --workers 2", {"82.7"}},
       {"3 nodes", ALEXNET "--batch-size 128 --steps 32 --workers 3", {"1.5 times 2 nodes"}},
       {"4 nodes", ALEXNET "--batch-size 128 --steps 24 --workers 4", {NULL}}}, NULL,
      "Nodes are processes of this machine and share its processors."},
-    {"C2", "AlexNet, batch sizes and nodes", "alexnet", {"cpu", "memory", "speed", "sent", "received"},
+    {"C2", "AlexNet, batch sizes and nodes", {"cpu", "memory", "speed", "sent", "received"},
      {C2_ROW("1", 32, ""), C2_ROW("1", 64, ""), C2_ROW("1", 128, ""), C2_ROW("1", 256, ""),
       C2_ROW("2", 32, "--workers 2"), C2_ROW("2", 64, "--workers 2"), C2_ROW("2", 128, "--workers 2"),
       C2_ROW("2", 256, "--workers 2"), C2_ROW("4", 32, "--workers 4"), C2_ROW("4", 64, "--workers 4"),
       C2_ROW("4", 128, "--workers 4"), C2_ROW("4", 256, "--workers 4")}, NULL,
      "Reported over all: 127-160 MB received, 139-555 MB sent in all. Nodes are processes of this machine."},
-    {"D1", "Sparse logistic regression, synchronous, dense transfers", "sparse-lr", {"iteration", "error", "sent"},
+    {"D1", "Sparse logistic regression, synchronous, dense transfers", {"iteration", "error", "sent"},
      {{"sync", CLICKS "--mode sync --batch-size 100 --transfer dense --steps 20", {"7-8 s"}}}, CLICKS_DATA("50000"),
      "Twenty steps. D2 is the same without --transfer dense."},
-    {"D2", "Sparse logistic regression, synchronous, touched rows only", "sparse-lr", {"iteration", "error", "sent"},
+    {"D2", "Sparse logistic regression, synchronous, touched rows only", {"iteration", "error", "sent"},
      {{"sync", CLICKS "--mode sync --batch-size 100 --epochs 1", {"3-4 s"}}}, CLICKS_DATA("50000"), NULL},
-    {"D3", "Sparse logistic regression, asynchronous", "sparse-lr", {"iteration", "steps", "error", "sent"},
+    {"D3", "Sparse logistic regression, asynchronous", {"iteration", "steps", "error", "sent"},
      {{"async", CLICKS "--mode async --batch-size 100 --epochs 1", {"1-3.5 s", "1.5"}}}, CLICKS_DATA("50000"), NULL},
-    {"D4", "Sparse logistic regression, both modes, batch 100 and 20, 200,000 examples", "sparse-lr",
+    {"D4", "Sparse logistic regression, both modes, batch 100 and 20, 200,000 examples",
      {"seconds", "iteration", "error", "cpu", "sent", "memory"},
      {{"sync, batch 100", CLICKS "--mode sync --batch-size 100 --epochs 1", {"100 minutes"}},
       {"sync, batch 20", CLICKS "--mode sync --batch-size 20 --epochs 1", {"100 minutes", "7.1 s"}},
       {"async, batch 100", CLICKS "--mode async --batch-size 100 --epochs 1", {"100 minutes"}},
       {"async, batch 20", CLICKS "--mode async --batch-size 20 --epochs 1", {"100 minutes"}}}, CLICKS_DATA("209000"),
      NULL},
-    {"D5", "Sparse logistic regression, test error against examples seen", "sparse-lr", {"error", "seconds"},
+    {"D5", "Sparse logistic regression, test error against examples seen", {"error", "seconds"},
      {{"sync", CLICKS "--mode sync --batch-size 100 --epochs 5 --eval-every 100000", {"a curve"}},
       {"async", CLICKS "--mode async --batch-size 100 --epochs 5 --eval-every 100000", {"a curve"}}}, CLICKS_DATA("209000"),
      "The curves are on the page."},
-    {"E", "Trace of A.A, A of 100,000 x 100,000", "matmul", {"seconds"},
+    {"E", "Trace of A.A, A of 100,000 x 100,000", {"seconds"},
      {{"5 nodes", "matmul --n 100000 --blocks 10 --workers 5", {"145 s"}}}, NULL, NULL},
 };
 
-const experiment *experiment_at(int i) { return i >= 0 && i < (int)COUNT_OF(experiments) ? &experiments[i] : NULL; }
-const char *experiment_id_at(int i) { return experiment_at(i) ? experiment_at(i)->id : NULL; }
+const shoal_experiment *shoal_experiment_at(int i) {
+  return i >= 0 && i < (int)COUNT_OF(experiments) ? &experiments[i] : NULL;
+}
+
+int experiment_rows(const shoal_experiment *e) {
+  int n = 0;
+  while (n < EXPERIMENT_ROWS_MAX && e->rows[n].name) n++;
+  return n;
+}
+
+shoal_status shoal_experiment_find(const char *id, const shoal_experiment **out) {
+  const char *names[COUNT_OF(experiments)];
+  for (size_t i = 0; i < COUNT_OF(experiments); i++) {
+    names[i] = experiments[i].id;
+    if (strcasecmp(experiments[i].id, id)) continue;
+    *out = &experiments[i];
+    return NULL;
+  }
+  const char *near = text_nearest(id, names, COUNT_OF(experiments));
+  return status_make(SHOAL_ERR_ARGUMENT, "unknown experiment '%s'%s%s%s", id, near ? "; did you mean " : "",
+                     near ? near : "", near ? "?" : "");
+}
+
+const char *shoal_experiment_id(const shoal_experiment *e) { return e->id; }
+const char *shoal_experiment_title(const shoal_experiment *e) { return e->title; }
+const char *shoal_experiment_note(const shoal_experiment *e) { return e->note; }
