@@ -177,7 +177,9 @@ static labelled multiply(shoal_graph *g, labelled a, labelled b, const char *nee
   bool ta = false, tb = false;
   shoal_value *left = as_matrices(g, a, stack, rows, inner, &ta);
   shoal_value *right = as_matrices(g, b, stack, inner, columns, &tb);
-  snprintf(y.labels, sizeof y.labels, "%s%s%s", stack, rows, columns);
+  const char *const parts[] = {stack, rows, columns}; /* at most SHOAL_MAX_RANK in all, see above */
+  for (int i = 0; i < 3; i++)
+    for (const char *c = parts[i]; *c; c++) append(y.labels, *c);
   y.value = unfold(g, shoal_matmul(g, left, right, ta, tb), &a, &b, y.labels);
   return y;
 }
