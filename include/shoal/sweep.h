@@ -40,6 +40,7 @@ typedef struct {
   int n_words;              /**< of them */
   bool finished;            /**< it has a result */
   const char *error;        /**< why it failed; NULL: it did not */
+  int64_t reserved[2];      /**< 0 */
 } shoal_listed_run;
 
 /** An empty list. folder is copied, and made by shoal_run_list_run. */
@@ -75,6 +76,7 @@ typedef struct {
 typedef struct {
   size_t failed; /**< runs that ended without a result; shoal_listed_run.error says why */
   bool stopped;  /**< before all were run */
+  int64_t reserved[2]; /**< 0 */
 } shoal_run_list_outcome;
 
 /** Runs what is not finished. A run that fails does not keep the others from running. outcome may be NULL. */
@@ -87,6 +89,7 @@ typedef struct {
   const char *head; /**< a newline in it: where to break it */
   bool left;        /**< text; numbers stand to the right */
   int spare;        /**< where room is short the highest go first; 0: stays */
+  int64_t reserved[2]; /**< 0 */
 } shoal_result_column;
 
 /** Results for people, as text. Everything in it lives until shoal_result_table_destroy. */
