@@ -26,9 +26,9 @@ static const flag_row *find(const flag_row *table, const char *name, size_t leng
 }
 
 static shoal_status unknown_flag(const flag_row *table, const char *name, size_t length) {
-  const char *names[FLAGS_MOST + 1];
+  const char *names[FLAGS_MAX + 1];
   size_t n = 0;
-  for (const flag_row *row = table; row->name && n < FLAGS_MOST; row++)
+  for (const flag_row *row = table; row->name && n < FLAGS_MAX; row++)
     if (!(row->marks & FLAG_HIDDEN)) names[n++] = row->name;
   names[n++] = "help";
   char word[64];
@@ -45,8 +45,8 @@ static bool asks_for_help(int argc, char **argv) {
 }
 
 static shoal_status add_word(flags_parsed *out, const char *word) {
-  if (out->count == FLAGS_WORDS_MOST)
-    return status_make(SHOAL_ERR_ARGUMENT, "more than %d arguments", FLAGS_WORDS_MOST);
+  if (out->count == FLAGS_WORDS_MAX)
+    return status_make(SHOAL_ERR_ARGUMENT, "more than %d arguments", FLAGS_WORDS_MAX);
   out->words[out->count++] = word;
   return NULL;
 }

@@ -21,12 +21,12 @@ typedef shoal_setting flag_row;
 #define COMPLETE_FILE SHOAL_COMPLETE_FILE
 #define COMPLETE_DIRECTORY SHOAL_COMPLETE_DIRECTORY
 
-#define FLAGS_MOST 128
-#define FLAGS_WORDS_MOST 1024
+#define FLAGS_MAX 128
+#define FLAGS_WORDS_MAX 1024
 
 typedef struct {
   bool help;              /* --help was there; nothing else was checked */
-  const char *words[FLAGS_WORDS_MOST]; /* what is not a flag, in order; borrowed from argv */
+  const char *words[FLAGS_WORDS_MAX]; /* what is not a flag, in order; borrowed from argv */
   int count;
 } flags_parsed;
 
