@@ -63,11 +63,12 @@ static void measure(const char *folder, const char *file, const format *f, shoal
   unlink(path);
   unlink(truth);
   if (found != rows) fprintf(stderr, "data_bench: %lld rows of %lld\n", (long long)found, (long long)rows), exit(1);
-  printf("{\"format\": \"%s\", \"rows\": %lld, \"entries\": %lld, \"megabytes\": %.1f, \"seconds\": %.4f, "
-         "\"rows_per_second\": %.0f, \"megabytes_per_second\": %.1f, \"generated_rows_per_second\": %.0f, "
-         "\"peak_rss_megabytes\": %.1f}\n", f->name, (long long)found, (long long)entries,
-         (double)info.st_size / 1e6, best, (double)found / best, (double)info.st_size / 1e6 / best,
-         (double)rows / made, (double)usage.ru_maxrss / 1024);
+  printf(
+      "{\"format\": \"%s\", \"rows\": %lld, \"entries\": %lld, \"megabytes\": %.1f, \"seconds\": %.4f, "
+      "\"rows_per_second\": %.0f, \"megabytes_per_second\": %.1f, \"generated_rows_per_second\": %.0f, "
+      "\"peak_rss_megabytes\": %.1f}\n",
+      f->name, (long long)found, (long long)entries, (double)info.st_size / 1e6, best, (double)found / best,
+      (double)info.st_size / 1e6 / best, (double)rows / made, (double)usage.ru_maxrss / 1024);
   fflush(stdout);
 }
 

@@ -90,9 +90,8 @@ int main(int argc, char **argv) {
   shoal_model *m;
   check(shoal_model_create_sparse(FEATURES, &m));
   shoal_model_sparse_dense(m, 1, false, "sigmoid");
-  check(shoal_model_compile(m, &(shoal_compile_options){.optimizer = {.name = optimizer},
-                                                        .threads = threads,
-                                                        .kernels = kernels}));
+  check(shoal_model_compile(
+      m, &(shoal_compile_options){.optimizer = {.name = optimizer}, .threads = threads, .kernels = kernels}));
   session_race(m->session, threads > 1);
   tower *t;
   check(model_tower(m, SHOAL_F32, SHOAL_I32, &t));

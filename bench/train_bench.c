@@ -111,8 +111,8 @@ int main(int argc, char **argv) {
   double start = clock_seconds();
   while (pieces < PIECES_MAX && (pieces < LEAST_PIECES || clock_seconds() - start < seconds)) {
     shoal_fit_result r;
-    check(shoal_model_fit(
-        m, &part, &(shoal_fit_options){.steps = steps, .batch_size = batch, .keep_order = !shuffled}, &r));
+    check(shoal_model_fit(m, &part, &(shoal_fit_options){.steps = steps, .batch_size = batch, .keep_order = !shuffled},
+                          &r));
     rate[pieces++] = (double)r.run_examples / (r.seconds - r.input_wait_seconds);
     /* Pieces long enough that starting one does not count, short enough that a quiet moment of the machine holds one.
      */

@@ -17,7 +17,8 @@ static shoal_status write_page(const char *folder) {
   const char *runs[] = {folder};
   shoal_text path = {0};
   shoal_text_add(&path, "%s/report.html", folder);
-  shoal_status s = shoal_report_write(&SHOAL_OPTIONS(shoal_report_options, .folders = runs, .n_folders = 1, .path = path.data), NULL);
+  shoal_status s = shoal_report_write(
+      &SHOAL_OPTIONS(shoal_report_options, .folders = runs, .n_folders = 1, .path = path.data), NULL);
   shoal_text_fini(&path);
   return s;
 }
@@ -34,8 +35,8 @@ int main(int argc, char **argv) {
   job.stream = true;
   job.patience = 5;
   shoal_run_report *report;
-  shoal_status s = shoal_run(
-      &job, &SHOAL_OPTIONS(shoal_run_options, .kind = &network, .listener = {.on_epoch = on_epoch}), &report);
+  shoal_status s =
+      shoal_run(&job, &SHOAL_OPTIONS(shoal_run_options, .kind = &network, .listener = {.on_epoch = on_epoch}), &report);
   if (!s) s = write_page(report->run_dir);
   if (s)
     fprintf(stderr, "%s\n", shoal_status_message(s));

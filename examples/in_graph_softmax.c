@@ -145,10 +145,11 @@ static shoal_status train(training *t, shoal_session *session, const shoal_datas
     shoal_session_stats(session, &after);
     if (!s) s = test(t, session, test_rows, &accuracy);
     if (!s)
-      printf("epoch %d: loss %.4f, test accuracy %.2f %%; a step: %.0f messages and %.0f bytes between tasks, "
-             "%.0f bytes in all\n", e + 1, sum / (double)steps, 100 * accuracy,
-             (double)(after.messages - before.messages) / (double)steps,
-             (double)(after.wire_bytes - before.wire_bytes) / (double)steps, bytes / (double)steps);
+      printf(
+          "epoch %d: loss %.4f, test accuracy %.2f %%; a step: %.0f messages and %.0f bytes between tasks, "
+          "%.0f bytes in all\n",
+          e + 1, sum / (double)steps, 100 * accuracy, (double)(after.messages - before.messages) / (double)steps,
+          (double)(after.wire_bytes - before.wire_bytes) / (double)steps, bytes / (double)steps);
   }
   return s;
 }

@@ -74,8 +74,8 @@ static shoal_status build(training *t, int64_t features, const char *optimizer, 
   shoal_name_next(g, "loss");
   t->loss = shoal_identity(g, loss);
   /* Gradients stand where what they belong to does: each worker's with it, the table's beside the table. */
-  s = shoal_minimize(g, &(shoal_optimizer_options){.name = optimizer}, t->loss, &w, 1,
-                     shoal_scalar(g, SHOAL_F32, rate), &t->update);
+  s = shoal_minimize(g, &(shoal_optimizer_options){.name = optimizer}, t->loss, &w, 1, shoal_scalar(g, SHOAL_F32, rate),
+                     &t->update);
   /* To test, rows come to the table instead. */
   t->test_offsets = shoal_placeholder(g, "test_offsets", SHOAL_I64, SHOAL_SHAPE(t->rows + 1));
   t->test_indices = shoal_placeholder(g, "test_indices", SHOAL_I32, SHOAL_SHAPE(SHOAL_UNKNOWN));
@@ -182,8 +182,10 @@ static shoal_status step(training *t, shoal_session *session, shoal_pipeline *ro
 
 static shoal_status train(training *t, shoal_session *session, const char *files, int64_t features) {
   shoal_pipeline *rows;
-  shoal_status s = shoal_pipeline_create(&(shoal_pipeline_options){.files = files, .features = features, .epochs = 1,
-                                                                   .batch_size = t->rows, .drop_short = true}, &rows);
+  shoal_status s = shoal_pipeline_create(
+      &(shoal_pipeline_options){
+          .files = files, .features = features, .epochs = 1, .batch_size = t->rows, .drop_short = true},
+      &rows);
   if (s) return s;
   double loss = 0, sum = 0, touched = 0;
   int64_t steps = 0;
@@ -205,8 +207,8 @@ static shoal_status train(training *t, shoal_session *session, const char *files
 
 static shoal_status test(training *t, shoal_session *session, const char *files, int64_t features) {
   shoal_pipeline *rows;
-  shoal_status s = shoal_pipeline_create(&(shoal_pipeline_options){.files = files, .features = features, .epochs = 1,
-                                                                   .batch_size = t->rows}, &rows);
+  shoal_status s = shoal_pipeline_create(
+      &(shoal_pipeline_options){.files = files, .features = features, .epochs = 1, .batch_size = t->rows}, &rows);
   if (s) return s;
   batch *b = &t->batches[0];
   const shoal_batch *next = NULL;
@@ -235,8 +237,10 @@ int main(int argc, char **argv) {
   int workers = argc > 4 ? atoi(argv[4]) : 2, rows = argc > 5 ? atoi(argv[5]) : 100;
   long long features = argc > 3 ? atoll(argv[3]) : 0;
   if (argc < 4 || workers < 1 || workers > MOST_WORKERS || rows < 1 || features < 1) {
-    fprintf(stderr, "usage: in_graph_sparse_lr FILES TEST-FILES FEATURES [WORKERS [BATCH [OPTIMIZER [RATE]]]], with 1 "
-            "to %d workers\n", MOST_WORKERS);
+    fprintf(stderr,
+            "usage: in_graph_sparse_lr FILES TEST-FILES FEATURES [WORKERS [BATCH [OPTIMIZER [RATE]]]], with 1 "
+            "to %d workers\n",
+            MOST_WORKERS);
     return 2;
   }
   shoal_graph_servers *tasks = NULL;

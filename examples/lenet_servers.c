@@ -29,15 +29,15 @@ int main(void) {
   if (!s) s = shoal_model_create(SHOAL_SHAPE(28, 28, 1), &m);
   if (!s) {
     add_layers(m);
-    s = shoal_model_compile(m, &(shoal_compile_options){.optimizer = {.name = "momentum"},
-                                                        .schedule = {.rate = 0.02},
-                                                        .strategy = strategy});
+    s = shoal_model_compile(
+        m,
+        &(shoal_compile_options){.optimizer = {.name = "momentum"}, .schedule = {.rate = 0.02}, .strategy = strategy});
   }
   if (!s)
-    s = shoal_model_fit(m, train, &(shoal_fit_options){.epochs = 1,
-                                                       .batch_size = 64,
-                                                       .strategy = strategy,
-                                                       .callbacks = {.on_epoch = on_epoch}}, NULL);
+    s = shoal_model_fit(
+        m, train,
+        &(shoal_fit_options){.epochs = 1, .batch_size = 64, .strategy = strategy, .callbacks = {.on_epoch = on_epoch}},
+        NULL);
   if (!s) s = shoal_model_evaluate(m, test, &e);
   if (s)
     fprintf(stderr, "%s\n", shoal_status_message(s));

@@ -24,7 +24,8 @@ int main(int argc, char **argv) {
   shoal_test_result r = {0};
   shoal_status s = shoal_trained_open(argv[1], &options, &t);
   if (!s) s = shoal_trained_evaluate(t, NULL, false, &r);
-  if (!s) printf("%lld %s rows: RMSE %.4g, R2 %.3f\n", (long long)r.scores.examples, r.split, r.scores.rmse, r.scores.r2);
+  if (!s)
+    printf("%lld %s rows: RMSE %.4g, R2 %.3f\n", (long long)r.scores.examples, r.split, r.scores.rmse, r.scores.r2);
   shoal_test_result_free(&r);
   if (!s) s = shoal_trained_predict(t, (const char *const *)argv + 2, argc - 2, NULL, print_row, stdout, NULL);
   if (s) fprintf(stderr, "%s\n", shoal_status_message(s));

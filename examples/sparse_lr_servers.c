@@ -18,17 +18,16 @@ int main(int argc, char **argv) {
   if (!s) s = shoal_model_create_sparse(strtoll(argv[3], NULL, 10), &m);
   if (!s) {
     shoal_model_sparse_dense(m, 1, false, "sigmoid");
-    s = shoal_model_compile(m, &(shoal_compile_options){.optimizer = {.name = "adagrad"},
-                                                        .schedule = {.rate = 0.05},
-                                                        .threads = 1,
-                                                        .strategy = strategy});
+    s = shoal_model_compile(
+        m, &(shoal_compile_options){
+               .optimizer = {.name = "adagrad"}, .schedule = {.rate = 0.05}, .threads = 1, .strategy = strategy});
   }
   if (!s)
-    s = shoal_model_fit(m, NULL, &(shoal_fit_options){.epochs = 1,
-                                                      .batch_size = 100,
-                                                      .stream = &train,
-                                                      .test_stream = &test,
-                                                      .strategy = strategy}, &result);
+    s = shoal_model_fit(
+        m, NULL,
+        &(shoal_fit_options){
+            .epochs = 1, .batch_size = 100, .stream = &train, .test_stream = &test, .strategy = strategy},
+        &result);
   if (!s) s = shoal_model_evaluate_stream(m, &test, NULL, NULL, &e);
   if (s)
     fprintf(stderr, "%s\n", shoal_status_message(s));

@@ -31,10 +31,9 @@ static inline shoal_model *model_make_normed(const char *optimizer, double rate)
   shoal_model_batch_norm(m);
   shoal_model_activation(m, "tanh");
   shoal_model_dense(m, 2, "softmax");
-  assert_ok(shoal_model_compile(m, &(shoal_compile_options){.optimizer = {.name = optimizer},
-                                                            .schedule = {.rate = rate},
-                                                            .seed = 6,
-                                                            .threads = 1}));
+  assert_ok(shoal_model_compile(
+      m,
+      &(shoal_compile_options){.optimizer = {.name = optimizer}, .schedule = {.rate = rate}, .seed = 6, .threads = 1}));
   return m;
 }
 
@@ -49,7 +48,8 @@ static inline const float *variable_of(shoal_model *m, const char *name) {
 /* After one step over all rows, in their order, normalized in `parts` equal parts: the averages of the first layer have
  * moved by a hundredth towards the mean over the parts of each one's own statistics. */
 static inline void check_one_step(shoal_model *m, const shoal_dataset *d, int parts) {
-  const float *mean = variable_of(m, "batch_norm/moving_mean"), *variance = variable_of(m, "batch_norm/moving_variance");
+  const float *mean = variable_of(m, "batch_norm/moving_mean"),
+              *variance = variable_of(m, "batch_norm/moving_variance");
   const int rows = NORM_ROWS / parts;
   for (int k = 0; k < NORM_FEATURES; k++) {
     double means = 0, variances = 0;

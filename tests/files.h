@@ -76,23 +76,21 @@ static inline const char *files_root(void) {
   return ".";
 }
 
-#define assert_ok(call)                                                            \
-  do {                                                                             \
-    shoal_status ok_status_ = (call);                                              \
-    if (ok_status_) fail_msg("%s: %s", #call, shoal_status_message(ok_status_));   \
+#define assert_ok(call)                                                          \
+  do {                                                                           \
+    shoal_status ok_status_ = (call);                                            \
+    if (ok_status_) fail_msg("%s: %s", #call, shoal_status_message(ok_status_)); \
   } while (0)
 
 /* The call fails with this code, and the message holds `words`. */
-#define assert_fails(call, wanted_code, words)                                              \
-  do {                                                                                      \
-    shoal_status fails_status_ = (call);                                                    \
-    if (!fails_status_) fail_msg("%s: expected an error with '%s'", #call, words);          \
-    if (shoal_status_code(fails_status_) != (wanted_code) ||                                \
-        !strstr(shoal_status_message(fails_status_), words))                                \
-      fail_msg("%s: expected %s with '%s', got %s: %s", #call, shoal_code_name(wanted_code), \
-               words, shoal_code_name(shoal_status_code(fails_status_)),                    \
-               shoal_status_message(fails_status_));                                        \
-    shoal_status_free(fails_status_);                                                       \
+#define assert_fails(call, wanted_code, words)                                                                    \
+  do {                                                                                                            \
+    shoal_status fails_status_ = (call);                                                                          \
+    if (!fails_status_) fail_msg("%s: expected an error with '%s'", #call, words);                                \
+    if (shoal_status_code(fails_status_) != (wanted_code) || !strstr(shoal_status_message(fails_status_), words)) \
+      fail_msg("%s: expected %s with '%s', got %s: %s", #call, shoal_code_name(wanted_code), words,               \
+               shoal_code_name(shoal_status_code(fails_status_)), shoal_status_message(fails_status_));           \
+    shoal_status_free(fails_status_);                                                                             \
   } while (0)
 
 #endif

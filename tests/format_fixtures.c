@@ -65,8 +65,10 @@ static void make_criteo(const char *dir, char path[FILES_PATH * 2]) {
     fprintf(file, "%d", i % 2);
     for (int c = 0; c < 13; c++) fprintf(file, c % 5 == i % 5 ? "\t" : "\t%d", i * c);
     for (int c = 0; c < 26; c++) {
-      if (c % 7 == i % 7) fputc('\t', file);
-      else fprintf(file, "\t%08x", (unsigned)(i * 1000003 + c * 7919));
+      if (c % 7 == i % 7)
+        fputc('\t', file);
+      else
+        fprintf(file, "\t%08x", (unsigned)(i * 1000003 + c * 7919));
     }
     fputc('\n', file);
   }
@@ -104,8 +106,15 @@ static void make_npz(const char *dir, char path[FILES_PATH * 2]) {
 }
 
 static void make_images(const char *dir, shoal_images_form form) {
-  shoal_images_options s = {.out = dir, .form = form, .rows = FIXTURE_ROWS, .classes = 3, .height = 12, .width = 10,
-                       .channels = 3, .noise = 10, .seed = 7};
+  shoal_images_options s = {.out = dir,
+                            .form = form,
+                            .rows = FIXTURE_ROWS,
+                            .classes = 3,
+                            .height = 12,
+                            .width = 10,
+                            .channels = 3,
+                            .noise = 10,
+                            .seed = 7};
   assert_ok(shoal_generate_images(&s));
 }
 

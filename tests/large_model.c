@@ -52,7 +52,8 @@ static void be_worker(const ps_options *base, int index, int width, int steps) {
 static void be_server(const ps_options *o, int width, long megabytes) {
   ps_server_result result;
   struct rusage use;
-  double bytes = 4.0 * ((INPUT + 1.0 + 2.0 * (width + 1) + CLASSES) * width + CLASSES); /* of three layers and the last */
+  double bytes =
+      4.0 * ((INPUT + 1.0 + 2.0 * (width + 1) + CLASSES) * width + CLASSES); /* of three layers and the last */
   getrusage(RUSAGE_SELF, &use);
   double before = (double)use.ru_maxrss * 1024;
   const ps_server_options server = {.address = o->addresses[0], .terms = o->terms, .task = o->task};

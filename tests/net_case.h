@@ -17,21 +17,20 @@
 #define NET_ADDRESS 64
 
 /* In child processes, where cmocka's assertions cannot jump. */
-#define CHILD_CHECK(condition)                                                            \
-  do {                                                                                    \
-    if (!(condition)) {                                                                   \
-      fprintf(stderr, "child: %s:%d: not so: %s\n", __FILE__, __LINE__, #condition);      \
-      _exit(1);                                                                           \
-    }                                                                                     \
+#define CHILD_CHECK(condition)                                                       \
+  do {                                                                               \
+    if (!(condition)) {                                                              \
+      fprintf(stderr, "child: %s:%d: not so: %s\n", __FILE__, __LINE__, #condition); \
+      _exit(1);                                                                      \
+    }                                                                                \
   } while (0)
-#define CHILD_OK(call)                                                                                      \
-  do {                                                                                                      \
-    shoal_status child_status_ = (call);                                                                    \
-    if (child_status_) {                                                                                    \
-      fprintf(stderr, "child: %s:%d: %s: %s\n", __FILE__, __LINE__, #call,                                  \
-              shoal_status_message(child_status_));                                                         \
-      _exit(1);                                                                                             \
-    }                                                                                                       \
+#define CHILD_OK(call)                                                                                           \
+  do {                                                                                                           \
+    shoal_status child_status_ = (call);                                                                         \
+    if (child_status_) {                                                                                         \
+      fprintf(stderr, "child: %s:%d: %s: %s\n", __FILE__, __LINE__, #call, shoal_status_message(child_status_)); \
+      _exit(1);                                                                                                  \
+    }                                                                                                            \
   } while (0)
 
 static inline int net_case_port(void) {
@@ -47,8 +46,10 @@ static inline int net_case_port(void) {
 /* scheme: "shm" or "tcp". */
 static inline void net_case_address(const char *scheme, char out[NET_ADDRESS]) {
   static int count;
-  if (!strcmp(scheme, "shm")) snprintf(out, NET_ADDRESS, "shm:/test-%d-%d", (int)getpid(), count++);
-  else snprintf(out, NET_ADDRESS, "tcp://127.0.0.1:%d", net_case_port());
+  if (!strcmp(scheme, "shm"))
+    snprintf(out, NET_ADDRESS, "shm:/test-%d-%d", (int)getpid(), count++);
+  else
+    snprintf(out, NET_ADDRESS, "tcp://127.0.0.1:%d", net_case_port());
 }
 
 /* Runs `body` in a process of its own. Start children before the parent opens an endpoint of its own. */

@@ -205,10 +205,11 @@ shoal_tensor case_fill(const op_case *c, int i, shoal_dtype real) {
         value = k == n - 1 ? in->bound : k * in->bound / n + (k % 2 && k + 1 < n ? in->bound / n / 2 : 0);
         break;
       case VALUES_DISTINCT: value = (double)((k * 7 + 3) % in->bound); break;
-      default: value = is_real                   ? (float)(2 * u - 1)
-                       : t.dtype == SHOAL_BOOL   ? u < 0.5
-                       : t.dtype == SHOAL_U8     ? (int)(256 * u)
-                                                 : (int)(20 * u) - 10;
+      default:
+        value = is_real                 ? (float)(2 * u - 1)
+                : t.dtype == SHOAL_BOOL ? u < 0.5
+                : t.dtype == SHOAL_U8   ? (int)(256 * u)
+                                        : (int)(20 * u) - 10;
     }
     shoal_tensor_set(&t, k, value);
   }

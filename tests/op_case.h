@@ -28,15 +28,15 @@ typedef enum {
 } case_values;
 
 typedef struct {
-  bool real;         /* takes the real type under test; dtype does not count */
+  bool real; /* takes the real type under test; dtype does not count */
   shoal_dtype dtype;
   bool batched;
   shoal_shape shape; /* as fed */
   case_values values;
   int64_t bound;
-  const op_row *of;   /* VALUES_OF: the operator, */
-  int of_input;       /* the input it is run on, or -1: */
-  char *of_own;       /* text of an input of its own; owned by the case */
+  const op_row *of; /* VALUES_OF: the operator, */
+  int of_input;     /* the input it is run on, or -1: */
+  char *of_own;     /* text of an input of its own; owned by the case */
 } case_input;
 
 typedef struct {

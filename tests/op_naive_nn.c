@@ -119,8 +119,16 @@ static void run(sequence *s, double *expected) {
 static void recurrent_layer(const op_case *c, const case_memory *m, double *expected) {
   bool lstm = !strcmp(c->row->name, "lstm"), gru = !strcmp(c->row->name, "gru");
   const int64_t *y = m->out[0].shape.dim;
-  sequence s = {.c = c, .m = m, .steps = y[1], .units = y[2], .gates = lstm ? 4 : gru ? 3 : 1, .state = gru ? 3 : 2,
-                .cell = lstm ? 3 : 0, .mask = lstm || gru ? 4 : 3};
+  sequence s = {.c = c,
+                .m = m,
+                .steps = y[1],
+                .units = y[2],
+                .gates = lstm  ? 4
+                         : gru ? 3
+                               : 1,
+                .state = gru ? 3 : 2,
+                .cell = lstm ? 3 : 0,
+                .mask = lstm || gru ? 4 : 3};
   for (s.row = 0; s.row < y[0]; s.row++) run(&s, expected);
 }
 

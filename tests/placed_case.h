@@ -62,8 +62,8 @@ static inline int server_port(void) {
   static int used;
   for (;; used++) {
     int port = 20000 + (int)(getpid() * 7 + used) % 12000, s = socket(AF_INET, SOCK_STREAM, 0);
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
-                            .sin_port = htons((uint16_t)port)};
+    struct sockaddr_in a = {
+        .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons((uint16_t)port)};
     bool free_now = s >= 0 && !bind(s, (struct sockaddr *)&a, sizeof a);
     close(s);
     assert_true(used < 12000);

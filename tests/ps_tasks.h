@@ -17,8 +17,8 @@ typedef struct {
   bool sync;
   int64_t staleness;
   int in_flight;
-  int pieces;         /* as in ps_options */
-  int64_t width;      /* of the model's dense layer; 0: 16 */
+  int pieces;    /* as in ps_options */
+  int64_t width; /* of the model's dense layer; 0: 16 */
   int backups;
   shoal_compile_options compile;
   shoal_fit_options fit;

@@ -100,8 +100,10 @@ static void deterministic_bits(void **state) {
       shoal_strategy *s = n ? servers(workers, n, &(shoal_ps_options){.deterministic = true}) : mirrored(workers, true);
       shoal_model *m = train(s, "momentum", &d, (shoal_fit_options){.epochs = 2, .global_batch = 80});
       if (first) assert_same_bits(first, m);
-      if (first) shoal_model_destroy(m);
-      else first = m;
+      if (first)
+        shoal_model_destroy(m);
+      else
+        first = m;
     }
   shoal_model_destroy(first);
   data_free(&d);

@@ -257,8 +257,12 @@ static void every_flipped_bit_is_found(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_flipped_bit_is_found),
-      cmocka_unit_test(write_and_read), cmocka_unit_test(keeps_newest),      cmocka_unit_test(torn_is_passed_over),
-      cmocka_unit_test(disk_full),      cmocka_unit_test(killed_any_moment), cmocka_unit_test(no_such_place),
+      cmocka_unit_test(write_and_read),
+      cmocka_unit_test(keeps_newest),
+      cmocka_unit_test(torn_is_passed_over),
+      cmocka_unit_test(disk_full),
+      cmocka_unit_test(killed_any_moment),
+      cmocka_unit_test(no_such_place),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

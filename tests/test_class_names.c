@@ -28,8 +28,8 @@ static int tear_down(void **state) {
 }
 
 static shoal_status read_set(const char *files, const char *const *names, const char *columns, shoal_dataset **out) {
-  return shoal_dataset_read(&(shoal_pipeline_options){.files = files, .class_names = names, .columns = columns}, ROWS_LIMIT,
-                      out);
+  return shoal_dataset_read(&(shoal_pipeline_options){.files = files, .class_names = names, .columns = columns},
+                            ROWS_LIMIT, out);
 }
 
 static void assert_labels(const shoal_dataset *d, const char *const *expected) {
@@ -76,8 +76,9 @@ static void other_files(void **state) {
   assert_labels(test, (const char *const[]){"emu", "cat", NULL});
   shoal_dataset_destroy(test);
   shoal_dataset_destroy(train);
-  assert_fails(read_set(test_path, known, NULL, &test), SHOAL_ERR_INPUT, "b.csv: record 1 at byte 8: line 2: column 2: "
-                                                                         "'emu' is not among the 2 classes: cat, dog");
+  assert_fails(read_set(test_path, known, NULL, &test), SHOAL_ERR_INPUT,
+               "b.csv: record 1 at byte 8: line 2: column 2: "
+               "'emu' is not among the 2 classes: cat, dog");
   const char *const twice[] = {"cat", "cat", NULL};
   assert_fails(read_set(test_path, twice, NULL, &test), SHOAL_ERR_ARGUMENT, "'cat' is listed twice");
 }
@@ -143,8 +144,9 @@ static void models_keep_them(void **state) {
   shoal_evaluation e;
   assert_ok(shoal_model_evaluate(again, &d, &e));
   d.class_names = others;
-  assert_fails(shoal_model_evaluate(again, &d, &e), SHOAL_ERR_INPUT, "the classes of the data are odd, even, those of the "
-                                                                     "model even, odd");
+  assert_fails(shoal_model_evaluate(again, &d, &e), SHOAL_ERR_INPUT,
+               "the classes of the data are odd, even, those of the "
+               "model even, odd");
   assert_fails(shoal_model_set_class_names(m, (const char *const[]){"a", "b", "c", NULL}), SHOAL_ERR_ARGUMENT,
                "3 names of classes are given, but the model has 2");
   shoal_model_destroy(m);

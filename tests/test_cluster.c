@@ -10,8 +10,10 @@ static void parse(const char *text, const char *task, cluster *out) {
 
 static void with_a_chief(void **state) {
   cluster c;
-  parse("{\"cluster\": {\"worker\": [\"b:2\", \"c:2\"], \"chief\": [\"a:2\"], \"ps\": [\"tcp://d:2\", \"shm:/x\"]}, "
-        "\"task\": {\"type\": \"worker\", \"index\": 1}}", NULL, &c);
+  parse(
+      "{\"cluster\": {\"worker\": [\"b:2\", \"c:2\"], \"chief\": [\"a:2\"], \"ps\": [\"tcp://d:2\", \"shm:/x\"]}, "
+      "\"task\": {\"type\": \"worker\", \"index\": 1}}",
+      NULL, &c);
   assert_int_equal(cluster_workers(&c), 3);
   assert_int_equal(cluster_worker(&c), 2);
   assert_int_equal(c.counts[SHOAL_PS], 2);
@@ -90,9 +92,21 @@ static void be_task(const char *const *words) {
 }
 
 static void slurm_steps(void **state) {
-  static const char *const step[] = {"SLURM_JOB_ID", "12", "SLURM_STEP_ID", "0", "SLURM_STEP_NUM_TASKS", "6",
-                                     "SLURM_STEP_NODELIST", "n[08-10],login", "SLURM_STEP_TASKS_PER_NODE", "2(x2),1(x2)",
-                                     "SLURM_PROCID", "4", "SLURMD_NODENAME", "n10", NULL};
+  static const char *const step[] = {"SLURM_JOB_ID",
+                                     "12",
+                                     "SLURM_STEP_ID",
+                                     "0",
+                                     "SLURM_STEP_NUM_TASKS",
+                                     "6",
+                                     "SLURM_STEP_NODELIST",
+                                     "n[08-10],login",
+                                     "SLURM_STEP_TASKS_PER_NODE",
+                                     "2(x2),1(x2)",
+                                     "SLURM_PROCID",
+                                     "4",
+                                     "SLURMD_NODENAME",
+                                     "n10",
+                                     NULL};
   be_task(step);
   char *words;
   cluster c, first;

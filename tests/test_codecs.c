@@ -49,8 +49,10 @@ static size_t make_bmp(uint8_t out[2048], int bits, bool core, bool fields, bool
       uint32_t index = bits == 1 ? rgb[0] & 1u : (rgb[0] & 1u) | (rgb[1] & 2u) | (rgb[2] & 4u), word = 0;
       for (int c = 0; c < 3; c++)
         if (rgb[c]) word |= fields ? masks[c] : bits == 16 ? 0x1fu << 5 * (2 - c) : 0xffu << 8 * (2 - c);
-      if (bits <= 8) out[at + (size_t)(x * bits / 8)] |= (uint8_t)(index << (8 - bits - x * bits % 8));
-      else put(out + at + (size_t)(x * bits / 8), word, (size_t)bits / 8);
+      if (bits <= 8)
+        out[at + (size_t)(x * bits / 8)] |= (uint8_t)(index << (8 - bits - x * bits % 8));
+      else
+        put(out + at + (size_t)(x * bits / 8), word, (size_t)bits / 8);
     }
   return put(out + 2, (uint32_t)at, 4) ? at : 0;
 }
@@ -66,8 +68,10 @@ static void check_pixels(image_decoder *d, const uint8_t *bytes, size_t n, bool 
       colour_at(i / WIDTH, i % WIDTH, rgb);
       if (black_and_white) rgb[1] = rgb[2] = rgb[0];
       int gray = (77 * rgb[0] + 150 * rgb[1] + 29 * rgb[2] + 128) >> 8;
-      if (channels == 1) assert_int_equal(out.pixels[i], gray);
-      else assert_memory_equal(out.pixels + 3 * i, rgb, 3);
+      if (channels == 1)
+        assert_int_equal(out.pixels[i], gray);
+      else
+        assert_memory_equal(out.pixels + 3 * i, rgb, 3);
     }
   }
   image_fini(&out);
@@ -77,8 +81,8 @@ static void bitmaps(void **state) {
   static const struct {
     int bits;
     bool core, fields;
-  } kinds[] = {{1, false, false}, {4, false, false},  {8, false, false},  {16, false, false}, {24, false, false},
-               {32, false, false}, {16, false, true}, {32, false, true},  {8, true, false},   {24, true, false}};
+  } kinds[] = {{1, false, false},  {4, false, false}, {8, false, false}, {16, false, false}, {24, false, false},
+               {32, false, false}, {16, false, true}, {32, false, true}, {8, true, false},   {24, true, false}};
   image_decoder *d;
   assert_ok(image_decoder_create(&d));
   for (size_t k = 0; k < COUNT_OF(kinds); k++)
@@ -245,8 +249,8 @@ static void ids_in_records(void **state) {
   assert_ok(sink_close(&to));
   example_writer_fini(&w);
   rows_block b;
-  read_file_rows(format_find("tfrecord"), path, &(format_options){.fields = "label=clk,ids=user,brand,none",
-                                                                  .features = 1000}, &b);
+  read_file_rows(format_find("tfrecord"), path,
+                 &(format_options){.fields = "label=clk,ids=user,brand,none", .features = 1000}, &b);
   assert_int_equal(b.count, 3);
   assert_int_equal(b.schema.kind, ROWS_SPARSE);
   assert_int_equal(b.offsets[1], 2); /* user 7, brand 7 */

@@ -284,7 +284,8 @@ static void test_sequences(void **state) {
     int n = e / 28, i = e / 4 % 7, c = e % 4;
     double sum = 0;
     for (int p = 0; p < 2; p++)
-      for (int k = 0; k < 3 && i + 2 * p - 2 >= 0; k++) sum += x[(n * 7 + i + 2 * p - 2) * 3 + k] * w[(p * 3 + k) * 4 + c];
+      for (int k = 0; k < 3 && i + 2 * p - 2 >= 0; k++)
+        sum += x[(n * 7 + i + 2 * p - 2) * 3 + k] * w[(p * 3 + k) * 4 + c];
     expect(&t, e, sum);
   }
   t = run(s, shoal_pool(s->graph, in, SHOAL_POOL_MAX, &(shoal_window){.size = {3}, .stride = {2}}));
@@ -341,7 +342,8 @@ static void test_attention(void **state) {
   const double *q, *k, *v;
   enum { QUERIES = 3, KEYS = 4, DEPTH = 2, WIDTH = 5 };
   shoal_value *queries = constant(s, SHOAL_SHAPE(2, QUERIES, DEPTH), &q);
-  shoal_value *keys = constant(s, SHOAL_SHAPE(2, KEYS, DEPTH), &k), *values = constant(s, SHOAL_SHAPE(2, KEYS, WIDTH), &v);
+  shoal_value *keys = constant(s, SHOAL_SHAPE(2, KEYS, DEPTH), &k),
+              *values = constant(s, SHOAL_SHAPE(2, KEYS, WIDTH), &v);
   for (int causal = 0; causal < 2; causal++) {
     shoal_tensor t = run(s, shoal_attention(s->graph, queries, keys, values, NULL, causal));
     expect_shape(&t, SHOAL_SHAPE(2, QUERIES, WIDTH));
@@ -379,9 +381,10 @@ static void test_heads(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, start, stop)
   const struct CMUnitTest tests[] = {
-      TEST(test_einsum),     TEST(test_einsum_refuses), TEST(test_stack_split_index), TEST(test_log_sum_exp),
-      TEST(test_group_norm), TEST(test_lstm),           TEST(test_gru),               TEST(test_saved_outputs),
-      TEST(test_sequences),  TEST(test_images),         TEST(test_attention),         TEST(test_heads),
+      TEST(test_einsum),      TEST(test_einsum_refuses), TEST(test_stack_split_index),
+      TEST(test_log_sum_exp), TEST(test_group_norm),     TEST(test_lstm),
+      TEST(test_gru),         TEST(test_saved_outputs),  TEST(test_sequences),
+      TEST(test_images),      TEST(test_attention),      TEST(test_heads),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -321,7 +321,6 @@ static void errors(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(values), cmocka_unit_test(gradients), cmocka_unit_test(nested),
-                                     cmocka_unit_test(exchanged),
-                                     cmocka_unit_test(errors)};
+                                     cmocka_unit_test(exchanged), cmocka_unit_test(errors)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

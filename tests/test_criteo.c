@@ -25,8 +25,10 @@ static void real_file(void **state) {
     for (int64_t e = b.offsets[i]; e < b.offsets[i + 1]; e++) {
       if (e > b.offsets[i]) assert_true(b.indices[e] > b.indices[e - 1]);
       assert_true(b.indices[e] > 0 && b.indices[e] < CRITEO_FEATURES);
-      if (b.indices[e] <= CRITEO_NUMBERS) numbers += b.values[e];
-      else assert_true(b.values[e] == 1);
+      if (b.indices[e] <= CRITEO_NUMBERS)
+        numbers += b.values[e];
+      else
+        assert_true(b.values[e] == 1);
     }
   }
   assert_int_equal(positive, 209);
@@ -61,7 +63,14 @@ static void few_features(void **state) {
 
 /* label, 13 numbers, 26 words */
 #define NUMBERS "\t1\t-2\t\t\t5\t\t\t\t\t\t\t\t13"
-#define WORDS "\t68fd1e64" "\t\t\t\t\t" "\t\t\t\t\t" "\t\t\t\t\t" "\t\t\t\t\t" "\t\t\t\t" "\tFFFFFFFF"
+#define WORDS  \
+  "\t68fd1e64" \
+  "\t\t\t\t\t" \
+  "\t\t\t\t\t" \
+  "\t\t\t\t\t" \
+  "\t\t\t\t\t" \
+  "\t\t\t\t"   \
+  "\tFFFFFFFF"
 
 static shoal_status read_text(const char *words, const format_options *options, rows_block *b, int64_t *got) {
   file_reader *r;

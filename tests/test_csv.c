@@ -77,10 +77,10 @@ static void assert_row(const table *t, int64_t row, int64_t n, const float *expe
   assert_row(t, row, (int64_t)COUNT_OF(((const float[]){__VA_ARGS__})), (const float[]){__VA_ARGS__})
 
 static void separators(void **state) {
-  static const char *const same[] = {
-      "a,b,y\n1.5,-2,0\n3,4e1,1\n",           "a;b;y\n1.5;-2;0\n3;4e1;1\n",  "a;b;y\n1,5;-2;0\n3;4e1;1\n",
-      "a\tb\ty\n1.5\t-2\t0\n3\t4e1\t1\n",     "a|b|y\n1.5|-2|0\n3|4e1|1\n",  "a  b   y\n1.5 -2 0 \n  3 4e1  1\n",
-      "\"a;1\",b,y\n1.5,-2,0\n3,4e1,1\n",     "a,b,y\r\n1.5,-2,0\r\n3,4e1,1"};
+  static const char *const same[] = {"a,b,y\n1.5,-2,0\n3,4e1,1\n",       "a;b;y\n1.5;-2;0\n3;4e1;1\n",
+                                     "a;b;y\n1,5;-2;0\n3;4e1;1\n",       "a\tb\ty\n1.5\t-2\t0\n3\t4e1\t1\n",
+                                     "a|b|y\n1.5|-2|0\n3|4e1|1\n",       "a  b   y\n1.5 -2 0 \n  3 4e1  1\n",
+                                     "\"a;1\",b,y\n1.5,-2,0\n3,4e1,1\n", "a,b,y\r\n1.5,-2,0\r\n3,4e1,1"};
   for (size_t i = 0; i < COUNT_OF(same); i++) {
     table t;
     assert_ok(read_text(same[i], NULL, &t));
@@ -96,8 +96,9 @@ static void separators(void **state) {
   ASSERT_ROW(&t, 1, 3);
   assert_fails(read_text("1,2,0\n", "separator=:", &t), SHOAL_ERR_ARGUMENT, "tab, semicolon, pipe, comma or blank");
   /* Lines that differ: by the first one, and the bad one is named. */
-  assert_fails(read_text("a,b,y\n1,2,0\n1,2\n", NULL, &t), SHOAL_ERR_INPUT, "a.csv: record 1 at byte 12: line 3: "
-                                                                            "expected 3 fields");
+  assert_fails(read_text("a,b,y\n1,2,0\n1,2\n", NULL, &t), SHOAL_ERR_INPUT,
+               "a.csv: record 1 at byte 12: line 3: "
+               "expected 3 fields");
 }
 
 static void missing_values(void **state) {
@@ -174,11 +175,18 @@ static void few_words_and_many(void **state) {
 /* Latin-1 words are kept as text, and found again. */
 static void latin_words(void **state) {
   table t, again;
-  assert_ok(read_text("stra\xdf" "e,y\nM\xfchle,0\nBahn,1\n", "label=y", &t));
+  assert_ok(
+      read_text("stra\xdf"
+                "e,y\nM\xfchle,0\nBahn,1\n",
+                "label=y", &t));
   ASSERT_ROW(&t, 0, 0, 1);
   assert_non_null(strstr(t.learned, "M\xc3\xbchle"));
-  assert_ok(read_with(&(shoal_pipeline_options){.files = write_csv("b.csv", "stra\xc3\x9f" "e,y\nM\xc3\xbchle,1\n"),
-                                                .columns = "label=y", .preprocessing = t.learned}, &again));
+  assert_ok(read_with(&(shoal_pipeline_options){.files = write_csv("b.csv",
+                                                                   "stra\xc3\x9f"
+                                                                   "e,y\nM\xc3\xbchle,1\n"),
+                                                .columns = "label=y",
+                                                .preprocessing = t.learned},
+                      &again));
   ASSERT_ROW(&again, 0, 0, 1);
   free(t.learned);
   free(again.learned);
@@ -189,10 +197,12 @@ static void learned_once(void **state) {
   static const char train[] = "sex,age,port,y\nmale,20,S,0\nfemale,40,C,1\nfemale,NA,Q,1\n";
   static const char test[] = "y,port,age,sex\n1,X,?,male\n0,C,7,female\n";
   table a, b;
-  assert_ok(read_with(&(shoal_pipeline_options){.files = write_csv("train.csv", train), .columns = "missing=mean,label=y"},
-                      &a));
-  assert_ok(read_with(&(shoal_pipeline_options){.files = write_csv("test.csv", test), .columns = "missing=mean,label=y",
-                                                .preprocessing = a.learned}, &b));
+  assert_ok(read_with(
+      &(shoal_pipeline_options){.files = write_csv("train.csv", train), .columns = "missing=mean,label=y"}, &a));
+  assert_ok(read_with(
+      &(shoal_pipeline_options){
+          .files = write_csv("test.csv", test), .columns = "missing=mean,label=y", .preprocessing = a.learned},
+      &b));
   ASSERT_ROW(&a, 2, 1, 0, 30, 0, 1, 0);
   ASSERT_ROW(&b, 0, 0, 1, 30, 0, 0, 0);
   ASSERT_ROW(&b, 1, 1, 0, 7, 1, 0, 0);
@@ -200,8 +210,8 @@ static void learned_once(void **state) {
   assert_string_equal(a.learned, b.learned);
   /* By itself it would be something else. */
   table alone;
-  assert_ok(read_with(&(shoal_pipeline_options){.files = write_csv("test.csv", test), .columns = "missing=mean,label=y"},
-                      &alone));
+  assert_ok(read_with(
+      &(shoal_pipeline_options){.files = write_csv("test.csv", test), .columns = "missing=mean,label=y"}, &alone));
   assert_int_equal(alone.width, 5);
   free(alone.learned);
   free(b.learned);
@@ -221,11 +231,13 @@ static void learned_from_all_files(void **state) {
   snprintf(files, sizeof files, "%s/1.csv,%s/2.csv", dir, dir);
   for (int shard = 0; shard < 2; shard++) {
     table t;
-    assert_ok(read_with(&(shoal_pipeline_options){.files = files, .columns = "missing=mean", .shard = shard, .shards = 2},
-                        &t));
+    assert_ok(read_with(
+        &(shoal_pipeline_options){.files = files, .columns = "missing=mean", .shard = shard, .shards = 2}, &t));
     assert_int_equal(t.rows, 2);
-    if (shard) ASSERT_ROW(&t, 0, 1, 0, 0, 5);
-    else ASSERT_ROW(&t, 1, 0, 0, 1, 5);
+    if (shard)
+      ASSERT_ROW(&t, 0, 1, 0, 0, 5);
+    else
+      ASSERT_ROW(&t, 1, 0, 0, 1, 5);
     free(t.learned);
   }
 }
@@ -245,8 +257,9 @@ static void scaled_columns(void **state) {
   ASSERT_ROW(&u, 0, 2 / d, 3 / d, 1);
   free(u.learned);
   o.transform = "minmax";
-  assert_fails(read_with(&o, &u), SHOAL_ERR_INPUT, "minmax of 3 numbers needs statistics of the training rows, but those "
-                                                   "that are kept are of standardise");
+  assert_fails(read_with(&o, &u), SHOAL_ERR_INPUT,
+               "minmax of 3 numbers needs statistics of the training rows, but those "
+               "that are kept are of standardise");
   free(t.learned);
   o = (shoal_pipeline_options){.files = write_csv("train.csv", train), .transform = "minmax"};
   assert_ok(read_with(&o, &t));
@@ -263,7 +276,7 @@ static void scaled_columns(void **state) {
   assert_null(t.learned);
   static const struct {
     const char *transform, *words;
-  } wrong[] = {{"scale=0", "scale=1/255"},  {"scale=", "scale=1/255"},       {"scale=1/0", "scale=1/255"},
+  } wrong[] = {{"scale=0", "scale=1/255"},   {"scale=", "scale=1/255"},         {"scale=1/0", "scale=1/255"},
                {"resize=3x3", "not resize"}, {"scale=2,minmax", "not several"}, {"minmux", "did you mean 'minmax'"}};
   for (size_t i = 0; i < COUNT_OF(wrong); i++) {
     o.transform = wrong[i].transform;
@@ -276,7 +289,10 @@ static void scaled_shards(void **state) {
   for (int shard = 0; shard < 2; shard++) {
     table t;
     assert_ok(read_with(&(shoal_pipeline_options){.files = write_csv("a.csv", "a,y\n0,0\n4,1\n8,0\n16,1\n"),
-                                                  .transform = "minmax", .shard = shard, .shards = 2}, &t));
+                                                  .transform = "minmax",
+                                                  .shard = shard,
+                                                  .shards = 2},
+                        &t));
     assert_int_equal(t.rows, 2);
     assert_true(t.x[1] == (shard ? 1 : 0.5f));
     free(t.learned);
@@ -314,7 +330,9 @@ static void through_the_library(void **state) {
   assert_null(shoal_model_preprocessing(m));
   assert_ok(shoal_model_load(m, path));
   assert_ok(shoal_dataset_files(dir, "test", &files));
-  o = (shoal_pipeline_options){.files = files, .columns = o.columns, .transform = o.transform,
+  o = (shoal_pipeline_options){.files = files,
+                               .columns = o.columns,
+                               .transform = o.transform,
                                .class_names = shoal_model_class_names(m),
                                .preprocessing = shoal_model_preprocessing(m)};
   assert_ok(shoal_dataset_read(&o, 0, &test));
@@ -355,12 +373,16 @@ static void wrong_preprocessing(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(separators),         cmocka_unit_test(missing_values),
-      cmocka_unit_test(text_columns),       cmocka_unit_test(few_words_and_many),
-      cmocka_unit_test(latin_words),        cmocka_unit_test(learned_once),
-      cmocka_unit_test(learned_from_all_files), cmocka_unit_test(scaled_columns),
-      cmocka_unit_test(scaled_shards),      cmocka_unit_test(wrong_preprocessing),
-      cmocka_unit_test(through_the_library)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(separators),
+                                     cmocka_unit_test(missing_values),
+                                     cmocka_unit_test(text_columns),
+                                     cmocka_unit_test(few_words_and_many),
+                                     cmocka_unit_test(latin_words),
+                                     cmocka_unit_test(learned_once),
+                                     cmocka_unit_test(learned_from_all_files),
+                                     cmocka_unit_test(scaled_columns),
+                                     cmocka_unit_test(scaled_shards),
+                                     cmocka_unit_test(wrong_preprocessing),
+                                     cmocka_unit_test(through_the_library)};
   return cmocka_run_group_tests_name("csv", tests, setup, teardown);
 }

@@ -69,7 +69,9 @@ static void check_stream(const char *path, const char *words, size_t length) {
 }
 
 static void same_text(void **state) {
-  static const char line[] = "gr\xc3\xbc\xc3\x9f" "e,\xe2\x82\xac 5,\xf0\x9f\x90\x9f,1\n"; /* of 1 to 4 bytes each */
+  static const char line[] =
+      "gr\xc3\xbc\xc3\x9f"
+      "e,\xe2\x82\xac 5,\xf0\x9f\x90\x9f,1\n"; /* of 1 to 4 bytes each */
   char dir[FILES_PATH], path[FILES_PATH + 16], packed[FILES_PATH + 16];
   files_make_folder(dir);
   snprintf(path, sizeof path, "%s/a.csv", dir);
@@ -95,9 +97,8 @@ static void same_text(void **state) {
 static void formats_of_text(void **state) {
   static const struct {
     const char *format, *words;
-  } files[] = {{"csv", "a,b,y\n1,2,0\n3,4,1\n"},
-               {"tsv", "a\tb\ty\n1\t2\t0\n3\t4\t1\n"},
-               {"libsvm", "+1 3:0.5 7:1\n-1 2:1\n"}};
+  } files[] = {
+      {"csv", "a,b,y\n1,2,0\n3,4,1\n"}, {"tsv", "a\tb\ty\n1\t2\t0\n3\t4\t1\n"}, {"libsvm", "+1 3:0.5 7:1\n-1 2:1\n"}};
   char dir[FILES_PATH], path[FILES_PATH + 16];
   files_make_folder(dir);
   snprintf(path, sizeof path, "%s/rows", dir);

@@ -190,8 +190,8 @@ static void fused_equals_reference(void **state) {
       size_t count = train(d, &b, n, n % 2, &(shoal_session_options){.threads = 1, .no_fusion = true}, reference);
       assert_true(count <= NUMBERS_MAX);
       for (int k = 0; k <= (int)cpu_best(); k++) {
-        assert_int_equal(count, train(d, &b, n, n % 2, &(shoal_session_options){.threads = 2, .kernels = kernels[k]},
-                                      fused));
+        assert_int_equal(count,
+                         train(d, &b, n, n % 2, &(shoal_session_options){.threads = 2, .kernels = kernels[k]}, fused));
         for (size_t e = 0; e < count; e++)
           if (!(fabsf(fused[e] - reference[e]) <= 2e-4f * (1 + fabsf(reference[e])))) {
             print_error("%s, %s, %lld rows: number %zu is %g, not %g\n", d->name, kernels[k], (long long)n, e,
@@ -470,11 +470,15 @@ static void sparse_updates_touch_named_rows(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(fused_equals_reference),     cmocka_unit_test(same_threads_same_bits),
-      cmocka_unit_test(steps_allocate_nothing),     cmocka_unit_test(plans_prune_and_fold),
-      cmocka_unit_test(shapes_that_do_not_fit),     cmocka_unit_test(reads_come_before_updates),
+      cmocka_unit_test(fused_equals_reference),
+      cmocka_unit_test(same_threads_same_bits),
+      cmocka_unit_test(steps_allocate_nothing),
+      cmocka_unit_test(plans_prune_and_fold),
+      cmocka_unit_test(shapes_that_do_not_fit),
+      cmocka_unit_test(reads_come_before_updates),
       cmocka_unit_test(plans_are_forgotten),
-      cmocka_unit_test(guard_stops_before_updates), cmocka_unit_test(bad_labels),
+      cmocka_unit_test(guard_stops_before_updates),
+      cmocka_unit_test(bad_labels),
       cmocka_unit_test(sparse_updates_touch_named_rows),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -16,7 +16,7 @@ static const char *at(const char *name) {
 
 static int set_up(void **state) {
   files_make_folder(dir);
-  static const char *const names[] = {"b.csv", "a.csv", "c.txt",      ".hidden",  "x,y.csv",
+  static const char *const names[] = {"b.csv", "a.csv",  "c.txt",      ".hidden",    "x,y.csv",
                                       "y.npy", "README", "truth.json", "c.txt.part", "b-labels.npy"};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) files_write(at(names[i]), "label,x\n1,2\n", 12);
   return 0;

@@ -208,7 +208,8 @@ static void csv_errors(void **state) {
                "a.csv: record 1 at byte 12: line 3: column 1 ('b'): expected a number, found 'two'");
   assert_fails(csv("1,2,0\n1,2\n", NULL, &l), SHOAL_ERR_INPUT, "record 1 at byte 6: line 2: expected 3 fields");
   assert_fails(csv("1,2,0\n1,2,0,0\n", NULL, &l), SHOAL_ERR_INPUT, "found 4");
-  assert_fails(csv("1,,0\n", NULL, &l), SHOAL_ERR_INPUT, "column 1: the value is missing: choose with --columns missing=mean");
+  assert_fails(csv("1,,0\n", NULL, &l), SHOAL_ERR_INPUT,
+               "column 1: the value is missing: choose with --columns missing=mean");
   assert_fails(csv("1,2,\n", NULL, &l), SHOAL_ERR_INPUT, "column 2: the label is missing");
   assert_fails(csv("1,2,0\n1,nan,0\n", NULL, &l), SHOAL_ERR_INPUT, "the value is missing ('nan')");
   assert_fails(csv("1,2,0\n1,1e99,0\n", NULL, &l), SHOAL_ERR_INPUT, "'1e99'");
@@ -290,9 +291,9 @@ static void npy_types(void **state) {
     const char *type;
     size_t size;
     const void *data;
-  } cases[] = {{"|u1", 1, (const uint8_t[]){1, 2, 3, 4}},  {"|i1", 1, (const int8_t[]){1, 2, 3, 4}},
-               {"<i4", 4, (const int32_t[]){1, 2, 3, 4}},  {"<i8", 8, (const int64_t[]){1, 2, 3, 4}},
-               {"<f4", 4, (const float[]){1, 2, 3, 4}},    {"<f8", 8, (const double[]){1, 2, 3, 4}}};
+  } cases[] = {{"|u1", 1, (const uint8_t[]){1, 2, 3, 4}}, {"|i1", 1, (const int8_t[]){1, 2, 3, 4}},
+               {"<i4", 4, (const int32_t[]){1, 2, 3, 4}}, {"<i8", 8, (const int64_t[]){1, 2, 3, 4}},
+               {"<f4", 4, (const float[]){1, 2, 3, 4}},   {"<f8", 8, (const double[]){1, 2, 3, 4}}};
   char dir[FILES_PATH], path[FILES_PATH * 2], labels[FILES_PATH * 2];
   files_make_folder(dir);
   snprintf(path, sizeof path, "%s/X.npy", dir);
@@ -395,8 +396,14 @@ static void fake_names(void **state) {
   assert_int_equal(l.rows.count, 100);
   assert_memory_equal(l.rows.features, (char *)l.rows.features + 144 * 99, 144);
   unload(&l);
-  static const char *const wrong[] = {"fake:", "fake:8x6:10", "fake:0x6x3:10", "fake:8x6x3", "fake:8x6x3:10:x",
-                                      "fake:8x6x3:10 ", "fake:99999999x99999999x3:1", "fake:8x6x3:0"};
+  static const char *const wrong[] = {"fake:",
+                                      "fake:8x6:10",
+                                      "fake:0x6x3:10",
+                                      "fake:8x6x3",
+                                      "fake:8x6x3:10:x",
+                                      "fake:8x6x3:10 ",
+                                      "fake:99999999x99999999x3:1",
+                                      "fake:8x6x3:0"};
   for (size_t i = 0; i < COUNT_OF(wrong); i++)
     assert_fails(load(wrong[i], "fake", &(format_options){0}, &l), SHOAL_ERR_ARGUMENT, "expected fake:HEIGHT");
 }

@@ -9,8 +9,10 @@
 static void read_form(const char *dir, shoal_criteo_form form, int file, int64_t features, rows_block *out) {
   static const format *const formats[] = {&format_tfrecord, &format_libsvm, &format_criteo};
   char path[FILES_PATH + 32];
-  if (form == SHOAL_CRITEO_TFRECORD) snprintf(path, sizeof path, "%s/tfrecords%02d", dir, file);
-  else snprintf(path, sizeof path, "%s/clicks%02d.%s", dir, file, form == SHOAL_CRITEO_LIBSVM ? "libsvm" : "tsv");
+  if (form == SHOAL_CRITEO_TFRECORD)
+    snprintf(path, sizeof path, "%s/tfrecords%02d", dir, file);
+  else
+    snprintf(path, sizeof path, "%s/clicks%02d.%s", dir, file, form == SHOAL_CRITEO_LIBSVM ? "libsvm" : "tsv");
   const format *found;
   assert_ok(format_detect(path, &found));
   assert_ptr_equal(found, formats[form]);
@@ -64,7 +66,8 @@ static void repeatable(void **state) {
   }
   for (int file = 0; file < 2; file++) {
     rows_block b[4];
-    for (int i = 0; i < 4; i++) read_form(dirs[i], i == 2 ? SHOAL_CRITEO_LIBSVM : SHOAL_CRITEO_TFRECORD, file, 5000, &b[i]);
+    for (int i = 0; i < 4; i++)
+      read_form(dirs[i], i == 2 ? SHOAL_CRITEO_LIBSVM : SHOAL_CRITEO_TFRECORD, file, 5000, &b[i]);
     assert_same_rows(&b[0], 0, &b[1]);
     assert_same_rows(&b[0], 0, &b[2]);
     assert_true(memcmp(b[0].indices, b[3].indices, 100 * sizeof *b[0].indices) != 0);
@@ -108,7 +111,8 @@ static void learnable(void **state) {
   for (int form = SHOAL_CRITEO_TFRECORD; form <= SHOAL_CRITEO_TSV; form += SHOAL_CRITEO_TSV - SHOAL_CRITEO_TFRECORD) {
     char dir[FILES_PATH];
     files_make_folder(dir);
-    shoal_criteo_options s = {.out = dir, .rows = 60000, .features = 20000, .files = 6, .form = (shoal_criteo_form)form};
+    shoal_criteo_options s = {
+        .out = dir, .rows = 60000, .features = 20000, .files = 6, .form = (shoal_criteo_form)form};
     shoal_criteo_truth truth;
     assert_ok(shoal_generate_criteo(&s, &truth));
     double loss = learn(dir, (shoal_criteo_form)form, 6, 20000);

@@ -53,10 +53,9 @@ static values evaluate(shoal_graph *g, const shoal_value *last) {
     shoal_tensor in[16];
     assert_true(n->ins <= 16);
     for (int i = 0; i < n->ins; i++) in[i] = v.out[n->in[i]->maker->id][n->in[i]->index];
-    for (int i = 0; i < n->outs; i++)
-      assert_null(shoal_tensor_create(n->out[i].dtype, n->out[i].shape, &v.out[id][i]));
-    kernel_call call = {.in = in, .out = v.out[id], .ins = n->ins, .outs = n->outs, .attr = n->attr,
-                        .stream = n->stream};
+    for (int i = 0; i < n->outs; i++) assert_null(shoal_tensor_create(n->out[i].dtype, n->out[i].shape, &v.out[id][i]));
+    kernel_call call = {
+        .in = in, .out = v.out[id], .ins = n->ins, .outs = n->outs, .attr = n->attr, .stream = n->stream};
     const void *data = n->attr[0].data.data;
     if (n->initial) data = v.out[n->initial->maker->id][n->initial->index].data;
     if (n->op->kernel)
@@ -424,8 +423,8 @@ static void print_goes_to_its_sink(void **state) {
   shoal_tensor in = shoal_tensor_view(SHOAL_I64, SHOAL_SHAPE(9), data);
   shoal_tensor out = shoal_tensor_view(SHOAL_I64, SHOAL_SHAPE(9), room);
   attr_value attr[OP_MAX_ATTRS] = {{.s = "step"}};
-  kernel_call call = {.in = &in, .out = &out, .ins = 1, .outs = 1, .attr = attr, .print = keep_line,
-                      .print_sink = line};
+  kernel_call call = {
+      .in = &in, .out = &out, .ins = 1, .outs = 1, .attr = attr, .print = keep_line, .print_sink = line};
   assert_null(op_find("print")->kernel(&call));
   assert_string_equal(line, "step: i64[9] 1 2 3 4 5 6 7 8 ...");
 }
@@ -439,8 +438,14 @@ static void sums_run_in_pieces(void **state) {
   shoal_tensor parts[] = {shoal_tensor_view(SHOAL_F64, SHOAL_SHAPE(2, 2), data),
                           shoal_tensor_view(SHOAL_F64, SHOAL_SHAPE(3, 2), data + 4)};
   for (int i = 0; i < 2; i++) {
-    kernel_call call = {.in = &parts[i], .out = &out, .ins = 1, .outs = 1, .attr = attr, .first_row = 2 * i,
-                        .all_rows = 5, .accumulate = i > 0};
+    kernel_call call = {.in = &parts[i],
+                        .out = &out,
+                        .ins = 1,
+                        .outs = 1,
+                        .attr = attr,
+                        .first_row = 2 * i,
+                        .all_rows = 5,
+                        .accumulate = i > 0};
     assert_null(row->kernel(&call));
   }
   assert_float_equal(mean[0], 5, 1e-12);

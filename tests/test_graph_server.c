@@ -49,7 +49,8 @@ static void hear(client *c, uint16_t kind, const char *words) {
   const bool failed = m.header.flags & GRAPH_FAILED;
   snprintf(text, sizeof text, "%.*s", failed ? (int)m.bytes : 0, (const char *)m.payload);
   if (m.header.kind != kind || failed != (words != NULL) || (words && !strstr(text, words)))
-    fail_msg("expected an answer of kind %u %s, got one of kind %u '%s'", kind, words ? words : "", m.header.kind, text);
+    fail_msg("expected an answer of kind %u %s, got one of kind %u '%s'", kind, words ? words : "", m.header.kind,
+             text);
   net_release_client(c->link, &m);
 }
 

@@ -251,8 +251,8 @@ static void folder_of_own(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(mnist_counts), cmocka_unit_test(named_sets),     cmocka_unit_test(every_type),
-      cmocka_unit_test(cut_anywhere), cmocka_unit_test(flipped_bits),   cmocka_unit_test(absurd_headers),
+      cmocka_unit_test(mnist_counts), cmocka_unit_test(named_sets),    cmocka_unit_test(every_type),
+      cmocka_unit_test(cut_anywhere), cmocka_unit_test(flipped_bits),  cmocka_unit_test(absurd_headers),
       cmocka_unit_test(cut_mnist),    cmocka_unit_test(folder_of_own),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

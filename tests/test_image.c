@@ -9,8 +9,8 @@
 
 /* Writes height x width pixels of one libpng simplified format. */
 static void write_png(const char *path, int height, int width, png_uint_32 format, const void *pixels) {
-  png_image png = {.version = PNG_IMAGE_VERSION, .width = (png_uint_32)width, .height = (png_uint_32)height,
-                     .format = format};
+  png_image png = {
+      .version = PNG_IMAGE_VERSION, .width = (png_uint_32)width, .height = (png_uint_32)height, .format = format};
   if (!png_image_write_to_file(&png, path, 0, pixels, 0, NULL)) fail_msg("cannot write %s: %s", path, png.message);
 }
 
@@ -84,8 +84,8 @@ static void colour_and_alpha(void **state) {
   assert_memory_equal(t.data, ((uint8_t[]){0, 255}), 2);
   shoal_tensor_fini(&t);
 
-  png_image png = {.version = PNG_IMAGE_VERSION, .width = 2, .height = 1, .format = PNG_FORMAT_RGB_COLORMAP,
-                     .colormap_entries = 2};
+  png_image png = {
+      .version = PNG_IMAGE_VERSION, .width = 2, .height = 1, .format = PNG_FORMAT_RGB_COLORMAP, .colormap_entries = 2};
   const uint8_t indices[] = {1, 0}, map[] = {0, 0, 0, 255, 255, 255};
   assert_true(png_image_write_to_file(&png, path, 0, indices, 0, map));
   assert_ok(image_read_gray(path, 1, 2, &t));
@@ -163,8 +163,10 @@ static void damaged(void **state) {
     bytes[at] ^= 0x55;
     files_write(path, bytes, n);
     shoal_status status = image_read_gray(path, 28, 28, &t);
-    if (status) noticed++;
-    else shoal_tensor_fini(&t);
+    if (status)
+      noticed++;
+    else
+      shoal_tensor_fini(&t);
     shoal_status_free(status);
     bytes[at] ^= 0x55;
   }

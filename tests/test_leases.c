@@ -96,8 +96,10 @@ static void wrong_plans_are_refused(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(plan_knows_rows),         cmocka_unit_test(given_back_goes_first),
-      cmocka_unit_test(each_is_done_once),       cmocka_unit_test(wrong_plans_are_refused),
+      cmocka_unit_test(plan_knows_rows),
+      cmocka_unit_test(given_back_goes_first),
+      cmocka_unit_test(each_is_done_once),
+      cmocka_unit_test(wrong_plans_are_refused),
       cmocka_unit_test(rounds_are_cut_along_leaves),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -74,8 +74,8 @@ static shoal_status read_text(const char *words, const format_options *options, 
 static void odd_lines(void **state) {
   rows_block b;
   int64_t got;
-  assert_ok(read_text("# a file\r\n\r\n+1 qid:3 1:0.5\t7:-2.5e1   # end\r\n\n  -1\n1 0:+.25 2:3. 9:1e-3", &plain, &b,
-                      &got));
+  assert_ok(
+      read_text("# a file\r\n\r\n+1 qid:3 1:0.5\t7:-2.5e1   # end\r\n\n  -1\n1 0:+.25 2:3. 9:1e-3", &plain, &b, &got));
   assert_int_equal(got, 3);
   static const int32_t indices[] = {1, 7, 0, 2, 9};
   static const float values[] = {0.5f, -25, 0.25f, 3, 1e-3f};
@@ -163,9 +163,26 @@ static void going_on(void **state) {
 
 /* Within one unit in the last place of what strtof gives. */
 static void numbers(void **state) {
-  static const char *const words[] = {"0", "-0", "1", "+1", "12345678901234567890", "0.1", "-.5", "3.", "1e5", "1E-5",
-                                      "9.999999999999999999", "0.00000000000000000000000123", "3.4028234e38", "1e-45",
-                                      "1e-60", "123456789e-9", "16777217", "0.30000000000000004", "1e22", "1e-22"};
+  static const char *const words[] = {"0",
+                                      "-0",
+                                      "1",
+                                      "+1",
+                                      "12345678901234567890",
+                                      "0.1",
+                                      "-.5",
+                                      "3.",
+                                      "1e5",
+                                      "1E-5",
+                                      "9.999999999999999999",
+                                      "0.00000000000000000000000123",
+                                      "3.4028234e38",
+                                      "1e-45",
+                                      "1e-60",
+                                      "123456789e-9",
+                                      "16777217",
+                                      "0.30000000000000004",
+                                      "1e22",
+                                      "1e-22"};
   for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
     char text[64];
     snprintf(text, sizeof text, "%s ", words[i]);
@@ -215,9 +232,9 @@ static void generated_positions(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(real_files),  cmocka_unit_test(dna_classes),
-                                     cmocka_unit_test(odd_lines),   cmocka_unit_test(bad_lines),
-                                     cmocka_unit_test(going_on),    cmocka_unit_test(numbers),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(real_files),         cmocka_unit_test(dna_classes),
+                                     cmocka_unit_test(odd_lines),          cmocka_unit_test(bad_lines),
+                                     cmocka_unit_test(going_on),           cmocka_unit_test(numbers),
                                      cmocka_unit_test(generated_positions)};
   return cmocka_run_group_tests_name("libsvm", tests, NULL, NULL);
 }

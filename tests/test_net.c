@@ -20,8 +20,7 @@ static net_server *listen_at(const char *address, size_t largest) {
 
 /* ---- sizes */
 
-static const size_t sizes[] = {0,     1,       63,          64,      65,          1000, 31400,
-                               65536, 1 << 20, (1 << 20) + 1, 3 << 20, (size_t)5 << 20};
+static const size_t sizes[] = {0, 1, 63, 64, 65, 1000, 31400, 65536, 1 << 20, (1 << 20) + 1, 3 << 20, (size_t)5 << 20};
 
 static void all_sizes(const char *address, int number) {
   net_client *c = connect_as(address, (uint32_t)number, LARGEST);
@@ -288,8 +287,10 @@ static void sleepers_hold_nobody_up(void **state) {
     bool got;
     assert_ok(net_receive(s, 10, &m, &got));
     assert_true(got);
-    if (m.header.kind == NET_GONE) order[gone++] = (int)m.header.from;
-    else if (m.header.from == 2) net_case_echo(s, &m);
+    if (m.header.kind == NET_GONE)
+      order[gone++] = (int)m.header.from;
+    else if (m.header.from == 2)
+      net_case_echo(s, &m);
     else {
       uint32_t step = (uint32_t)m.header.step;
       net_case_fill(data, LARGEST, step);
@@ -373,8 +374,17 @@ static void strangers_are_refused(void **state) {
 }
 
 static void addresses(void **state) {
-  static const char *const wrong[] = {"", "shm", "shm:", "shm:/", "shm:x", "tcp://", "tcp://127.0.0.1", "http://a:1",
-                                      "tcp://127.0.0.1:0", "tcp://127.0.0.1:70000", "tcp://127.0.0.1:12x"};
+  static const char *const wrong[] = {"",
+                                      "shm",
+                                      "shm:",
+                                      "shm:/",
+                                      "shm:x",
+                                      "tcp://",
+                                      "tcp://127.0.0.1",
+                                      "http://a:1",
+                                      "tcp://127.0.0.1:0",
+                                      "tcp://127.0.0.1:70000",
+                                      "tcp://127.0.0.1:12x"};
   net_server *s;
   net_client *c;
   for (size_t i = 0; i < COUNT_OF(wrong); i++) {
@@ -420,7 +430,8 @@ static void speed(void **state) {
   }
 }
 
-#define BOTH(test) {#test " over shm", test, NULL, NULL, "shm"}, {#test " over tcp", test, NULL, NULL, "tcp"}
+#define BOTH(test) \
+  {#test " over shm", test, NULL, NULL, "shm"}, { #test " over tcp", test, NULL, NULL, "tcp" }
 
 int main(void) {
   alarm(110); /* nothing here may hang */

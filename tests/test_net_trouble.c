@@ -36,8 +36,10 @@ static int serve_for(net_server *s, double seconds) {
     bool got;
     assert_ok(net_receive(s, 0.02, &m, &got));
     if (!got) continue;
-    if (m.header.kind == NET_GONE) gone++;
-    else net_case_echo(s, &m);
+    if (m.header.kind == NET_GONE)
+      gone++;
+    else
+      net_case_echo(s, &m);
   }
   return gone;
 }
@@ -339,18 +341,18 @@ static void intruders_body(const char *address, int unused) {
     wire_encode(&request, NET_JOB, 100, r->data);
     uint64_t head = WIRE_HEADER + 128;
     switch (kind) {
-    case 0: head = r->capacity + 64; break;      /* more than fits */
-    case 1: head = UINT64_MAX - 63; break;
-    case 2: head = 65; break;                    /* not on the grain */
-    case 3: head = WIRE_HEADER; break;           /* published before it was written */
-    case 4: wire_encode(&request, NET_JOB, LARGEST + 1, r->data); break;
-    case 5: wire_encode(&request, NET_JOB, UINT64_MAX, r->data); break;
-    case 6: wire_encode(&request, NET_JOB + 1, 100, r->data); break;
-    case 7: wire_encode(&(net_header){.kind = 1, .from = 8}, NET_JOB, 100, r->data); break;
-    case 8: /* a position of the answers that was never reached: seen when it is answered */
-      atomic_store(&in.segment.page->answers.tail, 1 << 20);
-      break;
-    default: r->data[kind - 9] ^= (uint8_t)(1 << kind % 8); break;
+      case 0: head = r->capacity + 64; break; /* more than fits */
+      case 1: head = UINT64_MAX - 63; break;
+      case 2: head = 65; break;          /* not on the grain */
+      case 3: head = WIRE_HEADER; break; /* published before it was written */
+      case 4: wire_encode(&request, NET_JOB, LARGEST + 1, r->data); break;
+      case 5: wire_encode(&request, NET_JOB, UINT64_MAX, r->data); break;
+      case 6: wire_encode(&request, NET_JOB + 1, 100, r->data); break;
+      case 7: wire_encode(&(net_header){.kind = 1, .from = 8}, NET_JOB, 100, r->data); break;
+      case 8: /* a position of the answers that was never reached: seen when it is answered */
+        atomic_store(&in.segment.page->answers.tail, 1 << 20);
+        break;
+      default: r->data[kind - 9] ^= (uint8_t)(1 << kind % 8); break;
     }
     atomic_store(&r->positions->head, head);
     expect_end(&in);
@@ -359,8 +361,8 @@ static void intruders_body(const char *address, int unused) {
   int n = snprintf(name.sun_path + 1, sizeof name.sun_path - 1, "shoal-%u%s", (unsigned)geteuid(), address + 4);
   for (size_t length = 1; length < 100; length += 7) { /* nonsense instead of a hello: 15 */
     int sock = socket(AF_UNIX, SOCK_SEQPACKET, 0);
-    CHILD_CHECK(!connect(sock, (struct sockaddr *)&name, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1) +
-                                                             (socklen_t)n));
+    CHILD_CHECK(!connect(sock, (struct sockaddr *)&name,
+                         (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1) + (socklen_t)n));
     CHILD_CHECK(send(sock, address, length < strlen(address) ? length : strlen(address), 0) > 0);
     usleep(1000);
     close(sock);
@@ -385,8 +387,12 @@ static void intruders(void **state) {
 static keys_pair server_keys, client_keys, other_keys;
 
 static net_options curve_client(const keys_pair *own, const char *server_key) {
-  return (net_options){.largest = LARGEST, .job = NET_JOB, .from = 1, .public_key = own->public_key,
-                       .secret_key = own->secret_key, .server_key = server_key};
+  return (net_options){.largest = LARGEST,
+                       .job = NET_JOB,
+                       .from = 1,
+                       .public_key = own->public_key,
+                       .secret_key = own->secret_key,
+                       .server_key = server_key};
 }
 
 static void expect_refusal(const char *address, const net_options *o, shoal_code code, const char *words) {
@@ -424,8 +430,11 @@ static void make_keys(void) {
 static net_server *listen_with_keys(const char *address) {
   const char *allowed[] = {client_keys.public_key, NULL};
   net_server *s;
-  net_options o = {.largest = LARGEST, .job = NET_JOB, .public_key = server_keys.public_key,
-                   .secret_key = server_keys.secret_key, .allowed = allowed};
+  net_options o = {.largest = LARGEST,
+                   .job = NET_JOB,
+                   .public_key = server_keys.public_key,
+                   .secret_key = server_keys.secret_key,
+                   .allowed = allowed};
   assert_ok(net_listen(address, &o, &s));
   return s;
 }
@@ -606,10 +615,17 @@ static void too_many_connections(void **state) {
 int main(void) {
   alarm(110);
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(scanners), cmocka_unit_test(liars),           cmocka_unit_test(intruders),
-      cmocka_unit_test(overfull), cmocka_unit_test(too_many_connections),
-      cmocka_unit_test(curve),    cmocka_unit_test(beyond_loopback), cmocka_unit_test(key_files),
-      cmocka_unit_test(versions), cmocka_unit_test(versions_on_one_host), cmocka_unit_test(curve_speed),
+      cmocka_unit_test(scanners),
+      cmocka_unit_test(liars),
+      cmocka_unit_test(intruders),
+      cmocka_unit_test(overfull),
+      cmocka_unit_test(too_many_connections),
+      cmocka_unit_test(curve),
+      cmocka_unit_test(beyond_loopback),
+      cmocka_unit_test(key_files),
+      cmocka_unit_test(versions),
+      cmocka_unit_test(versions_on_one_host),
+      cmocka_unit_test(curve_speed),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

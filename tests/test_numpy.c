@@ -263,8 +263,10 @@ static void bad_archives(void **state) {
   make_array(&x, "<f4", "(3, 2)", false, (const float[]){1, 2, 3, 4, 5, 6}, 24);
   const zip_input members[] = {{"X.npy", x.bytes, x.n}, {"y.npy", labels.bytes, labels.n}};
   const zip_input lonely[] = {{"weights.npy", x.bytes, x.n}, {"y.npy", labels.bytes, labels.n}};
-  const zip_input twice[] = {{"X.npy", x.bytes, x.n}, {"y.npy", labels.bytes, labels.n},
-                             {"data.npy", x.bytes, x.n}, {"target.npy", labels.bytes, labels.n}};
+  const zip_input twice[] = {{"X.npy", x.bytes, x.n},
+                             {"y.npy", labels.bytes, labels.n},
+                             {"data.npy", x.bytes, x.n},
+                             {"target.npy", labels.bytes, labels.n}};
   file_reader *r;
   zip_write(path, lonely, 2, false, false);
   assert_fails(open_archive(path, &r), SHOAL_ERR_INPUT, "found none in weights.npy, y.npy");

@@ -319,11 +319,11 @@ static void test_shapes_that_do_not_fit(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_max_pool_ties),   cmocka_unit_test(test_in_top_k_ties),
-      cmocka_unit_test(test_unique_rows),     cmocka_unit_test(test_sparse_updates),
+      cmocka_unit_test(test_max_pool_ties),        cmocka_unit_test(test_in_top_k_ties),
+      cmocka_unit_test(test_unique_rows),          cmocka_unit_test(test_sparse_updates),
       cmocka_unit_test(test_sgd_takes_duplicates), cmocka_unit_test(test_bad_labels),
-      cmocka_unit_test(test_bad_indices),     cmocka_unit_test(test_large_logits),
-      cmocka_unit_test(test_same_padding),    cmocka_unit_test(test_shapes_that_do_not_fit),
+      cmocka_unit_test(test_bad_indices),          cmocka_unit_test(test_large_logits),
+      cmocka_unit_test(test_same_padding),         cmocka_unit_test(test_shapes_that_do_not_fit),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -229,8 +229,8 @@ static void check_shapes(const op_case *c) {
   for (int i = 0; i < c->outs; i++) {
     bool fits = built.out[i].rank == fed.out[i].rank && built.out_dtype[i] == fed.out_dtype[i];
     for (int d = 0; fits && d < fed.out[i].rank; d++)
-      fits = fed.out[i].dim[d] >= 0 &&
-             (built.out[i].dim[d] == SHOAL_UNKNOWN || built.out[i].dim[d] == fed.out[i].dim[d]);
+      fits =
+          fed.out[i].dim[d] >= 0 && (built.out[i].dim[d] == SHOAL_UNKNOWN || built.out[i].dim[d] == fed.out[i].dim[d]);
     char a[SHOAL_SHAPE_TEXT], b[SHOAL_SHAPE_TEXT];
     if (!fits)
       complain(c, "output %d is %s %s with an unknown batch, but %s %s with a known one", i,
@@ -287,8 +287,7 @@ static void unpack(const shoal_tensor *packed, shoal_tensor *rows) {
   flat.shape = SHOAL_SHAPE(lanes_blocks(rows) * features * LANES);
   for (int64_t i = 0; i < n; i++)
     for (int64_t f = 0; f < features; f++)
-      shoal_tensor_set(rows, i * features + f,
-                       shoal_tensor_get(&flat, (i / LANES * features + f) * LANES + i % LANES));
+      shoal_tensor_set(rows, i * features + f, shoal_tensor_get(&flat, (i / LANES * features + f) * LANES + i % LANES));
 }
 
 /* A sum over the batch relies on its gradient, which is input 1 (or the only one), being zero where rows only pad. */
@@ -305,8 +304,8 @@ static void run_variant(const op_case *c, const op_variant *v, const batch_marks
     if (marks->in[i] && v->lanes_in >> i & 1) own.in[i] = pack(&m->in[i], padding_of(c, marks, i));
   for (int i = 0; i < c->outs; i++)
     if (marks->out[i] && v->lanes_out >> i & 1) {
-      own.out[i] = case_tensor(m->out[i].dtype,
-                               SHOAL_SHAPE(lanes_blocks(&m->out[i]), lanes_features(&m->out[i]), LANES), true);
+      own.out[i] =
+          case_tensor(m->out[i].dtype, SHOAL_SHAPE(lanes_blocks(&m->out[i]), lanes_features(&m->out[i]), LANES), true);
       own.out[i].shape = m->out[i].shape;
     }
   if (cut)

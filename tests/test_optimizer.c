@@ -165,8 +165,9 @@ static void test_minimize_errors(void **state) {
   shoal_value *loss = shoal_square(g, w), *rate = shoal_scalar(g, SHOAL_F32, 1), *update;
   assert_fails(shoal_minimize(g, &(shoal_optimizer_options){.name = "adm"}, loss, &w, 1, rate, &update),
                SHOAL_ERR_ARGUMENT, "did you mean 'adam'");
-  assert_fails(shoal_minimize(g, &(shoal_optimizer_options){.name = "momentum", .momentum = 1.5}, loss, &w, 1, rate,
-                              &update), SHOAL_ERR_ARGUMENT, "momentum is 1.5");
+  assert_fails(
+      shoal_minimize(g, &(shoal_optimizer_options){.name = "momentum", .momentum = 1.5}, loss, &w, 1, rate, &update),
+      SHOAL_ERR_ARGUMENT, "momentum is 1.5");
   assert_fails(shoal_minimize(g, NULL, loss, &v, 1, rate, &update), SHOAL_ERR_ARGUMENT, "depends on none");
   shoal_graph_destroy(g);
 }
@@ -201,8 +202,8 @@ static void test_schedules(void **state) {
   check_schedule(&cosine, 50, 0.6);
   check_schedule(&cosine, 100, 0.2);
   check_schedule(&cosine, 5000, 0.2);
-  shoal_schedule piecewise = {.name = "piecewise", .rate = 1, .boundaries = (int64_t[]){10, 20},
-                              .rates = (double[]){0.1, 0.01}, .pieces = 2};
+  shoal_schedule piecewise = {
+      .name = "piecewise", .rate = 1, .boundaries = (int64_t[]){10, 20}, .rates = (double[]){0.1, 0.01}, .pieces = 2};
   check_schedule(&piecewise, 9, 1);
   check_schedule(&piecewise, 10, 0.1);
   check_schedule(&piecewise, 20, 0.01);
@@ -220,9 +221,10 @@ static void test_schedule_errors(void **state) {
                SHOAL_ERR_ARGUMENT, "every");
   assert_fails(shoal_schedule_check(&(shoal_schedule){.name = "exponential", .rate = 1, .every = 3}),
                SHOAL_ERR_ARGUMENT, "factor");
-  assert_fails(shoal_schedule_check(&(shoal_schedule){.name = "piecewise", .rate = 1, .boundaries = (int64_t[]){5, 5},
-                                                      .rates = (double[]){1, 1}, .pieces = 2}),
-               SHOAL_ERR_ARGUMENT, "boundaries[1]");
+  assert_fails(
+      shoal_schedule_check(&(shoal_schedule){
+          .name = "piecewise", .rate = 1, .boundaries = (int64_t[]){5, 5}, .rates = (double[]){1, 1}, .pieces = 2}),
+      SHOAL_ERR_ARGUMENT, "boundaries[1]");
 }
 
 int main(void) {

@@ -18,8 +18,7 @@ static void *at_the_end(const void *from, size_t bytes) {
 }
 
 /* The options of a program whose struct ended before `field`. */
-#define OLDER(type, field, ...) \
-  at_the_end(&(type){.size = offsetof(type, field), __VA_ARGS__}, offsetof(type, field))
+#define OLDER(type, field, ...) at_the_end(&(type){.size = offsetof(type, field), __VA_ARGS__}, offsetof(type, field))
 
 static shoal_model *small_model(const shoal_compile_options *options) {
   shoal_model *m;

@@ -84,8 +84,14 @@ static void each_row_once(void **state) {
       make_set(&s, sizes[z], files);
       for (int workers = 1; workers <= 16; workers++)
         for (int shuffle = 0; shuffle <= 2; shuffle++) {
-          shoal_pipeline_options o = {.files = s.dir, .shards = workers, .epochs = 2, .batch_size = 4, .seed = 5,
-                                      .shuffle_rows = shuffle == 0 ? 0 : shuffle == 1 ? 8 : 1000};
+          shoal_pipeline_options o = {.files = s.dir,
+                                      .shards = workers,
+                                      .epochs = 2,
+                                      .batch_size = 4,
+                                      .seed = 5,
+                                      .shuffle_rows = shuffle == 0   ? 0
+                                                      : shuffle == 1 ? 8
+                                                                     : 1000};
           int seen[2][128] = {{0}};
           for (o.shard = 0; o.shard < workers; o.shard++) {
             taken t = {0}, again = {0};
@@ -150,8 +156,13 @@ static void order_does_not_depend_on_threads(void **state) {
   make_set(&s, 333, 3);
   taken first = {0};
   for (int i = 0; i < 6; i++) {
-    shoal_pipeline_options o = {.files = s.dir, .epochs = 3, .batch_size = 7, .seed = 9, .shuffle_rows = 64,
-                                .threads = 1 + i, .prefetch = 1 + i * i};
+    shoal_pipeline_options o = {.files = s.dir,
+                                .epochs = 3,
+                                .batch_size = 7,
+                                .seed = 9,
+                                .shuffle_rows = 64,
+                                .threads = 1 + i,
+                                .prefetch = 1 + i * i};
     taken t = {0};
     take_all(&o, i ? &t : &first);
     if (i) assert_same(&first, &t);
@@ -195,9 +206,15 @@ static void resume_from_anywhere(void **state) {
   make_set(&s, 101, 5);
   for (int kind = 0; kind < 12; kind++) {
     static const int64_t windows[] = {0, 16, 500};
-    shoal_pipeline_options o = {.files = s.dir, .epochs = 3, .batch_size = 6, .seed = 3,
+    shoal_pipeline_options o = {.files = s.dir,
+                                .epochs = 3,
+                                .batch_size = 6,
+                                .seed = 3,
                                 .shuffle_rows = windows[kind % 3],
-                                .shards = kind < 3 ? 1 : kind < 6 ? 2 : kind < 9 ? 7 : 16,
+                                .shards = kind < 3   ? 1
+                                          : kind < 6 ? 2
+                                          : kind < 9 ? 7
+                                                     : 16,
                                 .drop_short = false};
     o.shard = o.shards / 2;
     taken whole = {0};
@@ -343,8 +360,7 @@ static void bad_rows(void **state) {
     shoal_pipeline *p;
     const rows_block *b;
     shoal_status status = NULL;
-    assert_ok(shoal_pipeline_create(
-        &(shoal_pipeline_options){.files = dir, .epochs = 1, .skip_bad_rows = true}, &p));
+    assert_ok(shoal_pipeline_create(&(shoal_pipeline_options){.files = dir, .epochs = 1, .skip_bad_rows = true}, &p));
     while (!(status = pipeline_next(p, &b, NULL, NULL)) && b) {}
     assert_int_equal(shoal_status_code(status), SHOAL_ERR_INPUT);
     assert_non_null(strstr(shoal_status_message(status),
@@ -431,11 +447,11 @@ static void remove_images(const char *dir, int classes) {
 static void transforms_in_parallel(void **state) {
   char dir[FILES_PATH], path[FILES_PATH + 64];
   files_make_folder(dir);
-  assert_ok(shoal_generate_images(&(shoal_images_options){.out = dir, .rows = 120, .classes = 3, .height = 20, .width = 24,
-                                               .channels = 3, .noise = 10, .seed = 4}));
+  assert_ok(shoal_generate_images(&(shoal_images_options){
+      .out = dir, .rows = 120, .classes = 3, .height = 20, .width = 24, .channels = 3, .noise = 10, .seed = 4}));
   taken first = {0};
-  shoal_pipeline_options o = {.files = dir, .epochs = 2, .batch_size = 7, .seed = 9, .shuffle_rows = 50,
-                              .transform = "resize=16x16,gray,flip"};
+  shoal_pipeline_options o = {
+      .files = dir, .epochs = 2, .batch_size = 7, .seed = 9, .shuffle_rows = 50, .transform = "resize=16x16,gray,flip"};
   for (int i = 0; i < 5; i++) {
     taken t = {0};
     o.threads = 1 + i;
@@ -501,12 +517,18 @@ static void reads_ahead(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(each_row_once),         cmocka_unit_test(order_is_mixed_anew),
-      cmocka_unit_test(order_does_not_depend_on_threads), cmocka_unit_test(short_batches),
-      cmocka_unit_test(resume_from_anywhere),  cmocka_unit_test(resume_for_longer),
-      cmocka_unit_test(wrong_positions),       cmocka_unit_test(bad_rows),
-      cmocka_unit_test(files_that_do_not_fit), cmocka_unit_test(endless_and_empty),
-      cmocka_unit_test(transforms_in_parallel), cmocka_unit_test(reads_ahead),
+      cmocka_unit_test(each_row_once),
+      cmocka_unit_test(order_is_mixed_anew),
+      cmocka_unit_test(order_does_not_depend_on_threads),
+      cmocka_unit_test(short_batches),
+      cmocka_unit_test(resume_from_anywhere),
+      cmocka_unit_test(resume_for_longer),
+      cmocka_unit_test(wrong_positions),
+      cmocka_unit_test(bad_rows),
+      cmocka_unit_test(files_that_do_not_fit),
+      cmocka_unit_test(endless_and_empty),
+      cmocka_unit_test(transforms_in_parallel),
+      cmocka_unit_test(reads_ahead),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

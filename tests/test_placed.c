@@ -34,10 +34,10 @@ static void placement(void **state) {
   placer_choice choices[64];
   ok(placer_place(g, tasks, 3, 0, choices));
   assert_int_equal(choices[w->maker->id].task, 0);
-  assert_int_equal(choices[b->maker->id].task, 1); /* spread by size */
+  assert_int_equal(choices[b->maker->id].task, 1);      /* spread by size */
   assert_int_equal(choices[update->maker->id].task, 1); /* with its variable */
-  assert_int_equal(choices[x->maker->id].task, 2); /* beside its consumer */
-  assert_int_equal(choices[small->maker->id].task, 2); /* 400 bytes travel instead of 4,000 */
+  assert_int_equal(choices[x->maker->id].task, 2);      /* beside its consumer */
+  assert_int_equal(choices[small->maker->id].task, 2);  /* 400 bytes travel instead of 4,000 */
   char *words = placer_explain(g, tasks, 3, choices);
   assert_non_null(strstr(words, "together with 'b'"));
   assert_non_null(strstr(words, "/job:worker/task:1 to /job:ps/task:1: at most 400 bytes"));
@@ -72,13 +72,12 @@ static void placement_inside(void **state) {
   (void)state;
   static const struct {
     const char *outside, *inside[2], *words; /* words NULL: runs on the last task */
-  } cases[] = {{NULL, {"/job:worker", "/task:1"}, NULL},
-               {"/job:worker", {"/task:1", NULL}, NULL},
-               {NULL,
-                {"/job:ps/task:0", "/job:worker/task:1"},
-                "cond 'choice' runs as a whole on one task, but 'exp' inside"},
-               {"/job:ps/task:0", {NULL, "/job:ps/task:1"}, "which /job:ps/task:0 does not allow"},
-               {NULL, {"/job:chief", NULL}, "inside 'choice': 'tanh' is to run on /job:chief, but the cluster has"}};
+  } cases[] = {
+      {NULL, {"/job:worker", "/task:1"}, NULL},
+      {"/job:worker", {"/task:1", NULL}, NULL},
+      {NULL, {"/job:ps/task:0", "/job:worker/task:1"}, "cond 'choice' runs as a whole on one task, but 'exp' inside"},
+      {"/job:ps/task:0", {NULL, "/job:ps/task:1"}, "which /job:ps/task:0 does not allow"},
+      {NULL, {"/job:chief", NULL}, "inside 'choice': 'tanh' is to run on /job:chief, but the cluster has"}};
   device tasks[3] = {{"ps", 0}, {"ps", 1}, {"worker", 1}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     shoal_graph *g;
@@ -441,12 +440,11 @@ static int stop(void **state) {
 
 int main(void) {
   const struct CMUnitTest alone[] = {cmocka_unit_test(placement), cmocka_unit_test(placement_inside),
-                                     cmocka_unit_test(lost_task_shm),
-                                     cmocka_unit_test(lost_task_tcp)};
+                                     cmocka_unit_test(lost_task_shm), cmocka_unit_test(lost_task_tcp)};
   const struct CMUnitTest over[] = {
       cmocka_unit_test(traffic),     cmocka_unit_test(large_messages), cmocka_unit_test(failing_operator),
-      cmocka_unit_test(many_shapes),
-      cmocka_unit_test(two_clients), cmocka_unit_test(wrong_job),      cmocka_unit_test(overhead),
+      cmocka_unit_test(many_shapes), cmocka_unit_test(two_clients),    cmocka_unit_test(wrong_job),
+      cmocka_unit_test(overhead),
   };
   int failed = cmocka_run_group_tests_name("placed", alone, NULL, NULL);
   failed += cmocka_run_group_tests_name("placed over shared memory", over, start_shm, stop);

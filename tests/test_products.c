@@ -47,8 +47,7 @@ static void check_close(const float *got, const double *want, int64_t n, int64_t
   /* Terms are below 1/4: the rounding of sums of k of them. */
   const double most = 1e-6 + 2e-8 * (double)k;
   for (int64_t i = 0; i < n; i++)
-    if (!(fabs(got[i] - want[i]) <= most))
-      fail_msg("element %lld is %.9g, not %.9g", (long long)i, got[i], want[i]);
+    if (!(fabs(got[i] - want[i]) <= most)) fail_msg("element %lld is %.9g, not %.9g", (long long)i, got[i], want[i]);
 }
 
 static void check_product(int64_t m, int64_t n, int64_t k, pool *const *pools, int n_pools) {
@@ -66,8 +65,14 @@ static void check_product(int64_t m, int64_t n, int64_t k, pool *const *pools, i
         shoal_tensor out = matrix(p ? c : first, m, n);
         for (int64_t i = 0; i < m * n; i++) ((float *)out.data)[i] = add ? 0.25f : NAN;
         attr_value attr[2] = {{.i = ta}, {.i = tb}};
-        assert_null(product_of[level](&(kernel_call){.in = in, .out = &out, .ins = 2, .outs = 1, .attr = attr,
-                                                     .scratch = scratch, .threads = pools[p], .accumulate = add}));
+        assert_null(product_of[level](&(kernel_call){.in = in,
+                                                     .out = &out,
+                                                     .ins = 2,
+                                                     .outs = 1,
+                                                     .attr = attr,
+                                                     .scratch = scratch,
+                                                     .threads = pools[p],
+                                                     .accumulate = add}));
         check_close(out.data, want, m * n, k);
         if (p) assert_memory_equal(first, c, (size_t)(m * n) * sizeof *c);
       }
@@ -83,10 +88,11 @@ static void check_product(int64_t m, int64_t n, int64_t k, pool *const *pools, i
 static void test_all_forms(void **state) {
   (void)state;
   enum { D = GEMM_DEPTH, S = GEMM_SPAN };
-  static const int64_t sizes[][3] = { /* m, n, k */
-      {1, 1, 1},       {1, 37, 5},        {3, 9, 0},       {0, 4, 3},     {13, 31, 17},      {14, 32, D},
-      {15, 33, D + 1}, {28, 64, 2 * D},   {29, 65, 2 * D + 7}, {6, 16, 40}, {7, 17, 41},     {100, 100, 100},
-      {337, 45, 61},   {5, S + 3, D + 9}, {S + 3, 5, D + 9}, {S + 1, 40, 3}, {2, S + 33, 2}, {101, 203, 307}};
+  static const int64_t sizes[][3] = {
+      /* m, n, k */
+      {1, 1, 1},       {1, 37, 5},        {3, 9, 0},           {0, 4, 3},      {13, 31, 17},   {14, 32, D},
+      {15, 33, D + 1}, {28, 64, 2 * D},   {29, 65, 2 * D + 7}, {6, 16, 40},    {7, 17, 41},    {100, 100, 100},
+      {337, 45, 61},   {5, S + 3, D + 9}, {S + 3, 5, D + 9},   {S + 1, 40, 3}, {2, S + 33, 2}, {101, 203, 307}};
   pool *pools[3] = {NULL};
   assert_null(pool_create(2, &pools[1]));
   assert_null(pool_create(5, &pools[2]));
@@ -120,13 +126,14 @@ static void test_wide_dense(void **state) {
     for (int64_t i = 0; i < m * n; i++) want[i] = bias[i % n];
     add_naive(x, w, m, n, k, false, false, want);
     for (int64_t i = 0; i < m * n; i++) want[i] = want[i] > 0 ? want[i] : 0;
-    shoal_tensor in[3] = {matrix(x, m, k), matrix(w, k, n),
+    shoal_tensor in[3] = {matrix(x, m, k),
+                          matrix(w, k, n),
                           {.dtype = SHOAL_F32, .shape = SHOAL_SHAPE(n), .data = bias}},
                  out = matrix(y, m, n);
     attr_value attr = {.i = ACT_RELU};
     for (int level = 0; level <= (int)cpu_best(); level++) {
-      assert_null(dense_of[level](&(kernel_call){.in = in, .out = &out, .ins = 3, .outs = 1, .attr = &attr,
-                                                 .scratch = scratch, .threads = threads}));
+      assert_null(dense_of[level](&(kernel_call){
+          .in = in, .out = &out, .ins = 3, .outs = 1, .attr = &attr, .scratch = scratch, .threads = threads}));
       check_close(y, want, m * n, k);
     }
     free(x);

@@ -319,11 +319,16 @@ static void bytes_are_as_few_as_can_be(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(placement_is_even_and_whole), cmocka_unit_test(together_equals_one_process),
-      cmocka_unit_test(together_repeats_bit_by_bit), cmocka_unit_test(apart_learns),
-      cmocka_unit_test(staleness_is_bounded),        cmocka_unit_test(own_gradients_in_flight_are_counted),
-      cmocka_unit_test(stopping_settles_what_is_in_flight), cmocka_unit_test(stopping_stops_all_at_one_step),
-      cmocka_unit_test(resuming_continues),          cmocka_unit_test(other_settings_are_refused),
+      cmocka_unit_test(placement_is_even_and_whole),
+      cmocka_unit_test(together_equals_one_process),
+      cmocka_unit_test(together_repeats_bit_by_bit),
+      cmocka_unit_test(apart_learns),
+      cmocka_unit_test(staleness_is_bounded),
+      cmocka_unit_test(own_gradients_in_flight_are_counted),
+      cmocka_unit_test(stopping_settles_what_is_in_flight),
+      cmocka_unit_test(stopping_stops_all_at_one_step),
+      cmocka_unit_test(resuming_continues),
+      cmocka_unit_test(other_settings_are_refused),
       cmocka_unit_test(bytes_are_as_few_as_can_be),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,9 +9,9 @@ typedef struct {
   int backups, in_flight;
 } mode;
 
-static const mode modes[] = {{"sync", true, -1, 0, 1},          {"sync with a backup", true, -1, 1, 1},
-                             {"async", false, -1, 0, 1},        {"bounded", false, 1, 0, 1},
-                             {"async in flight", false, -1, 0, 2}, {"bounded in flight", false, 1, 0, 2}};
+static const mode modes[] = {
+    {"sync", true, -1, 0, 1},    {"sync with a backup", true, -1, 1, 1}, {"async", false, -1, 0, 1},
+    {"bounded", false, 1, 0, 1}, {"async in flight", false, -1, 0, 2},   {"bounded in flight", false, 1, 0, 2}};
 
 static void all_modes_and_sizes(void **state) {
   shoal_dataset data;

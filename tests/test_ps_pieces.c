@@ -64,8 +64,8 @@ static void pieces_in_all_modes(void **state) {
 
 enum { ELEMENTS = 100, PEERS = 2 };
 
-static shoal_status build_sgd(const ps_terms *terms, shoal_graph *g, shoal_value *variable, const shoal_gradient *gradient,
-                              shoal_value *rate, shoal_value **update) {
+static shoal_status build_sgd(const ps_terms *terms, shoal_graph *g, shoal_value *variable,
+                              const shoal_gradient *gradient, shoal_value *rate, shoal_value **update) {
   return optimizer_apply(g, &(shoal_optimizer_options){.name = "sgd"}, &variable, gradient, 1, rate, update);
 }
 
@@ -171,9 +171,12 @@ static void bad_pieces_are_refused(void **state) {
     const char *what;
     uint64_t first, count;
     size_t sent;
-  } bad[] = {{"not at the end", 10, 20, 20},        {"beyond the end", 90, 20, 10},
-             {"fewer bytes than said", 60, 40, 39}, {"more bytes than said", 60, 40, 41},
-             {"empty", 100, 0, 0},                  {"overflowing", (uint64_t)-20, 120, 20},
+  } bad[] = {{"not at the end", 10, 20, 20},
+             {"beyond the end", 90, 20, 10},
+             {"fewer bytes than said", 60, 40, 39},
+             {"more bytes than said", 60, 40, 41},
+             {"empty", 100, 0, 0},
+             {"overflowing", (uint64_t)-20, 120, 20},
              {"of all that can be counted", 0, (uint64_t)-1, 100}};
   one_server t;
   char address[64];
@@ -348,11 +351,10 @@ static void mixed_versions_are_counted(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(pieces_change_nothing), cmocka_unit_test(pieces_in_all_modes),
-                                     cmocka_unit_test(bad_pieces_are_refused),
-                                     cmocka_unit_test(half_a_gradient_is_nothing),
-                                     cmocka_unit_test(bad_parts_are_refused),
-                                     cmocka_unit_test(parts_are_added_in_their_order),
-                                     cmocka_unit_test(mixed_versions_are_counted)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(pieces_change_nothing),     cmocka_unit_test(pieces_in_all_modes),
+      cmocka_unit_test(bad_pieces_are_refused),    cmocka_unit_test(half_a_gradient_is_nothing),
+      cmocka_unit_test(bad_parts_are_refused),     cmocka_unit_test(parts_are_added_in_their_order),
+      cmocka_unit_test(mixed_versions_are_counted)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -110,11 +110,12 @@ static void test_what_is_generated_can_be_read(void **state) {
   assert_fails(shoal_data_inspect(&(shoal_pipeline_options){.files = clicks}, 0, stop_at_once, &seen, &s),
                SHOAL_ERR_CANCELLED, "interrupted");
   assert_true(seen > 0);
-  assert_fails(shoal_data_convert(&(shoal_pipeline_options){.files = clicks},
-                                  &(shoal_convert_options){.path = test_path(folder, "c.libsvm"),
-                                                           .progress = stop_at_once,
-                                                           .context = &seen}, NULL),
-               SHOAL_ERR_CANCELLED, "nothing was written");
+  assert_fails(
+      shoal_data_convert(
+          &(shoal_pipeline_options){.files = clicks},
+          &(shoal_convert_options){.path = test_path(folder, "c.libsvm"), .progress = stop_at_once, .context = &seen},
+          NULL),
+      SHOAL_ERR_CANCELLED, "nothing was written");
   FILE *none = fopen(test_path(folder, "c.libsvm"), "r");
   assert_null(none);
   test_remove(folder);
@@ -149,8 +150,10 @@ static void test_arrays(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_formats_and_sets_are_listed), cmocka_unit_test(test_a_table_is_inspected),
-      cmocka_unit_test(test_sparse_rows_go_through_formats), cmocka_unit_test(test_what_is_generated_can_be_read),
+      cmocka_unit_test(test_formats_and_sets_are_listed),
+      cmocka_unit_test(test_a_table_is_inspected),
+      cmocka_unit_test(test_sparse_rows_go_through_formats),
+      cmocka_unit_test(test_what_is_generated_can_be_read),
       cmocka_unit_test(test_arrays),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -106,8 +106,9 @@ static void test_a_lost_server_is_named(void **state) {
 
 static void test_servers_that_are_described(void **state) {
   const char *folder = test_folder(), *path = test_path(folder, "cluster.json");
-  test_write(path, "{\"cluster\": {\"worker\": [\"127.0.0.1:2222\", \"127.0.0.1:2223\"],"
-                   " \"ps\": [\"127.0.0.1:2224\"]}}");
+  test_write(path,
+             "{\"cluster\": {\"worker\": [\"127.0.0.1:2222\", \"127.0.0.1:2223\"],"
+             " \"ps\": [\"127.0.0.1:2224\"]}}");
   shoal_graph_servers *servers;
   shoal_cluster *c;
   assert_ok(shoal_graph_servers_read(path, &servers));
@@ -132,8 +133,10 @@ static void test_servers_that_are_described(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_a_graph_is_looked_through), cmocka_unit_test(test_servers_of_this_machine),
-      cmocka_unit_test(test_a_lost_server_is_named), cmocka_unit_test(test_servers_that_are_described),
+      cmocka_unit_test(test_a_graph_is_looked_through),
+      cmocka_unit_test(test_servers_of_this_machine),
+      cmocka_unit_test(test_a_lost_server_is_named),
+      cmocka_unit_test(test_servers_that_are_described),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -123,7 +123,8 @@ static void test_the_page_of_runs(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_tasks_probe_each_other_with_keys), cmocka_unit_test(test_the_machine),
+      cmocka_unit_test(test_tasks_probe_each_other_with_keys),
+      cmocka_unit_test(test_the_machine),
       cmocka_unit_test(test_the_page_of_runs),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -93,8 +93,8 @@ static void test_digits_are_grouped(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_errors_gain_context),   cmocka_unit_test(test_errors_of_the_system),
-      cmocka_unit_test(test_jumps_to_the_clean_up), cmocka_unit_test(test_nearest_name),
+      cmocka_unit_test(test_errors_gain_context),       cmocka_unit_test(test_errors_of_the_system),
+      cmocka_unit_test(test_jumps_to_the_clean_up),     cmocka_unit_test(test_nearest_name),
       cmocka_unit_test(test_numbers_are_read_strictly), cmocka_unit_test(test_digits_are_grouped),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

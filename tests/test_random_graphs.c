@@ -103,7 +103,9 @@ static shoal_value *grow(builder *b) {
       if (s.rank == 4 && room && s.dim[1] >= 3 && s.dim[2] >= 3) {
         int size = 1 + draw(b, 3), stride = 1 + (draw(b, 4) == 0);
         int64_t groups = draw(b, 4) == 0 ? last : 1, outputs = groups * (1 + draw(b, groups > 1 ? 2 : 8));
-        shoal_window how = {.stride = {stride, stride}, .groups = groups, .dilation = {1 + (draw(b, 6) == 0), 1},
+        shoal_window how = {.stride = {stride, stride},
+                            .groups = groups,
+                            .dilation = {1 + (draw(b, 6) == 0), 1},
                             .padding = draw(b, 2) || size == 3 ? SHOAL_SAME : SHOAL_VALID};
         v = shoal_convolution(g, v, variable(b, SHOAL_SHAPE(size, size, last / groups, outputs)), &how);
         if (draw(b, 4)) v = shoal_bias_add(g, v, variable(b, SHOAL_SHAPE(shoal_value_shape(v).dim[3])));

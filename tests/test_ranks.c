@@ -116,8 +116,8 @@ static shoal_status train_with(int rank, int64_t check_every, int64_t steps) {
   data_make_xor(90, 3, &data);
   shoal_model *m = model_make_xor(&(shoal_compile_options){.schedule = {.rate = 0.1}, .threads = 1, .seed = 5});
   shoal_strategy *s;
-  assert_ok(allreduce_create(&(allreduce_options){.place = &place, .check_every = check_every, .patience = 20,
-                                                  .on_peer_exit = ignore}, &s));
+  assert_ok(allreduce_create(
+      &(allreduce_options){.place = &place, .check_every = check_every, .patience = 20, .on_peer_exit = ignore}, &s));
   culprit c = {m, rank};
   shoal_fit_options options = {.steps = steps,
                                .batch_size = 10,
@@ -148,8 +148,10 @@ static void test_a_replica_that_differs_is_named(void **state) {
 
 static shoal_model *train_normed(const shoal_dataset *d, bool deterministic, const shoal_fit_options *options) {
   shoal_strategy *s;
-  assert_ok(allreduce_create(&(allreduce_options){.place = &place, .deterministic = deterministic, .check_every = 1,
-                                                  .patience = 20, .on_peer_exit = ignore}, &s));
+  assert_ok(allreduce_create(
+      &(allreduce_options){
+          .place = &place, .deterministic = deterministic, .check_every = 1, .patience = 20, .on_peer_exit = ignore},
+      &s));
   shoal_model *m = model_make_normed("momentum", 0.05);
   shoal_fit_options o = *options;
   o.strategy = s;

@@ -88,8 +88,8 @@ static void check_gradients(const char *loss) {
       const double below = loss_of(m, &d), expected = (above - below) / (2 * (double)step);
       ((float *)weights[k].data)[i] = kept;
       if (fabs(expected - (double)seen.gradients[k][i]) > 2e-3 + 5e-3 * fabs(expected))
-        fail_msg("%s: %s[%lld]: %g, but by differences %g", loss, names[k], (long long)i,
-                 (double)seen.gradients[k][i], expected);
+        fail_msg("%s: %s[%lld]: %g, but by differences %g", loss, names[k], (long long)i, (double)seen.gradients[k][i],
+                 expected);
     }
   shoal_model_destroy(m);
   data_free(&d);
@@ -173,8 +173,9 @@ static void train_line(shoal_strategy *s, const shoal_dataset *d, const shoal_pi
                        shoal_evaluation *out) {
   shoal_model *m = model_make_line(1, &line_options);
   shoal_fit_result r;
-  assert_ok(shoal_model_fit(m, stream ? NULL : d, &(shoal_fit_options){.epochs = 12, .batch_size = batch, .strategy = s,
-                                                                       .stream = stream}, &r));
+  assert_ok(shoal_model_fit(m, stream ? NULL : d,
+                            &(shoal_fit_options){.epochs = 12, .batch_size = batch, .strategy = s, .stream = stream},
+                            &r));
   assert_int_equal(r.examples, 12 * ROWS);
   assert_true(isnan(r.train_accuracy) && isfinite(r.final_loss));
   assert_ok(shoal_model_evaluate(m, d, out));
@@ -259,8 +260,10 @@ static void deterministic_bits(void **state) {
       shoal_model *m = model_make_line(2, &line_options);
       assert_ok(shoal_model_fit(m, &d, &(shoal_fit_options){.epochs = 1, .global_batch = 24, .strategy = s}, NULL));
       if (first) assert_same_bits(first, m);
-      if (first) shoal_model_destroy(m);
-      else first = m;
+      if (first)
+        shoal_model_destroy(m);
+      else
+        first = m;
       shoal_strategy_destroy(s);
     }
   shoal_model_destroy(first);
@@ -273,8 +276,11 @@ static void stops_early(void **state) {
   data_make_line(ROWS, 1, &d);
   shoal_model *m = model_make_line(1, &line_options);
   shoal_fit_result r;
-  assert_ok(shoal_model_fit(m, &d, &(shoal_fit_options){.epochs = 500, .batch_size = 10, .validation_split = 0.25,
-                                                        .patience = 3, .restore_best = true}, &r));
+  assert_ok(shoal_model_fit(
+      m, &d,
+      &(shoal_fit_options){
+          .epochs = 500, .batch_size = 10, .validation_split = 0.25, .patience = 3, .restore_best = true},
+      &r));
   assert_true(r.stopped_early && r.epochs < 500 && r.best_epoch == r.epochs - 3 && r.restored);
   assert_true(r.validation_loss < 0.12 && isnan(r.validation_accuracy));
   assert_int_equal(r.examples, r.epochs * ROWS * 3 / 4);

@@ -8,11 +8,10 @@
 #include <sys/wait.h>
 #include <time.h>
 
-static const shoal_compile_options options = {
-    .optimizer = {.name = "adam"},
-    .schedule = {.name = "cosine", .rate = 0.01, .every = 200},
-    .seed = 11,
-    .threads = 1};
+static const shoal_compile_options options = {.optimizer = {.name = "adam"},
+                                              .schedule = {.name = "cosine", .rate = 0.01, .every = 200},
+                                              .seed = 11,
+                                              .threads = 1};
 
 #define EPOCHS 6
 #define BATCH 9
@@ -250,8 +249,10 @@ static void full_disk(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(killed_and_resumed),          cmocka_unit_test(stopped_and_resumed),
-      cmocka_unit_test(other_settings_refused),      cmocka_unit_test(weights_alone_do_not_resume),
+      cmocka_unit_test(killed_and_resumed),
+      cmocka_unit_test(stopped_and_resumed),
+      cmocka_unit_test(other_settings_refused),
+      cmocka_unit_test(weights_alone_do_not_resume),
       cmocka_unit_test(full_disk),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

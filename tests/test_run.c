@@ -27,7 +27,8 @@ static void settings_by_name(void **state) {
   assert_int_equal(job.eval_every, 10);
   assert_true(job.stream);
   assert_fails(shoal_job_set(&job, "batch_sise", "64"), SHOAL_ERR_ARGUMENT, "did you mean `batch-size`");
-  assert_fails(shoal_job_set(&job, "batch_size", "0"), SHOAL_ERR_ARGUMENT, "`batch-size`: expected a whole number from 1");
+  assert_fails(shoal_job_set(&job, "batch_size", "0"), SHOAL_ERR_ARGUMENT,
+               "`batch-size`: expected a whole number from 1");
   assert_fails(shoal_job_set(&job, "optimizer", "sdg"), SHOAL_ERR_ARGUMENT, "did you mean sgd");
 }
 
@@ -291,7 +292,8 @@ static void one_run_a_folder(void **state) {
   job.columns = "target=y";
   job.run_dir = run;
   shoal_run_report *first, *second;
-  assert_ok(shoal_run(&job, &(shoal_run_options){.kind = &own}, &first)); /* it holds the folder until it is destroyed */
+  assert_ok(
+      shoal_run(&job, &(shoal_run_options){.kind = &own}, &first)); /* it holds the folder until it is destroyed */
   job.resume = true;
   assert_fails(shoal_run(&job, &(shoal_run_options){.kind = &own}, &second), SHOAL_ERR_ARGUMENT, expected);
   shoal_run_report_destroy(second);

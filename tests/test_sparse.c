@@ -113,8 +113,7 @@ static double train(shoal_model *m, data *d, int64_t first, int64_t n, int64_t s
   double means[3];
   for (int64_t i = 0; i < n; i++) rates[i] = 0.1f / (1 + 0.01f * (float)i);
   int n_feeds = tower_feed_sparse(t, &b, feeds);
-  feeds[n_feeds++] =
-      (shoal_feed){m->rate, shoal_tensor_view(SHOAL_F32, SHOAL_SHAPE((n + step - 1) / step), rates)};
+  feeds[n_feeds++] = (shoal_feed){m->rate, shoal_tensor_view(SHOAL_F32, SHOAL_SHAPE((n + step - 1) / step), rates)};
   ok(session_run_steps(m->session, feeds, n_feeds, (shoal_value *[]){t->loss, t->accuracy, t->update}, 3, step, means));
   return means[0];
 }

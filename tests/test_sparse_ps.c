@@ -139,14 +139,12 @@ static shoal_model *make_model(const job *j, bool shrunk) {
 }
 
 static ps_options options_of(const task *t) {
-  return (ps_options){.terms = {.workers = t->of->workers,
-                                .servers = t->of->servers,
-                                .sync = t->of->sync,
-                                .staleness = -1},
-                      .task = {.net = {.job = 78}, .deadline = 10},
-                      .worker = t->index,
-                      .table = true,
-                      .addresses = t->addresses};
+  return (ps_options){
+      .terms = {.workers = t->of->workers, .servers = t->of->servers, .sync = t->of->sync, .staleness = -1},
+      .task = {.net = {.job = 78}, .deadline = 10},
+      .worker = t->index,
+      .table = true,
+      .addresses = t->addresses};
 }
 
 static void *run_server(void *context) {
@@ -341,8 +339,8 @@ static void apart_learns(void **state) {
 
 /* ---- what a server refuses */
 
-static shoal_status build_sgd(const ps_terms *terms, shoal_graph *g, shoal_value *variable, const shoal_gradient *gradient,
-                              shoal_value *rate, shoal_value **update) {
+static shoal_status build_sgd(const ps_terms *terms, shoal_graph *g, shoal_value *variable,
+                              const shoal_gradient *gradient, shoal_value *rate, shoal_value **update) {
   return optimizer_apply_rows(g, &(shoal_optimizer_options){.name = "sgd"}, variable, gradient, rate, update);
 }
 
@@ -445,8 +443,10 @@ static void bad_messages_are_refused(void **state) {
   assert_true(send_keys(c, push, (ps_head){.keys = 3}, NULL, good, 0, NULL) & PS_REFUSED);
   assert_true(send_keys(c, push, (ps_head){.keys = 3, .gradients = 4}, gradients, good, 0, NULL) & PS_REFUSED);
   assert_true(send_keys(c, push, full, gradients, beyond, 0, NULL) & PS_REFUSED);
-  const ps_piece pieces[] = {{.which = 0, .first = 990, .count = 11}, {.which = 1, .count = 1},
-                             {.which = 0, .count = -1},                {.which = 0, .first = -1, .count = 2},
+  const ps_piece pieces[] = {{.which = 0, .first = 990, .count = 11},
+                             {.which = 1, .count = 1},
+                             {.which = 0, .count = -1},
+                             {.which = 0, .first = -1, .count = 2},
                              {.count = PS_PIECE_MAX + 1}};
   for (size_t i = 0; i < COUNT_OF(pieces); i++) {
     net_part part = {&pieces[i], sizeof pieces[i]};
@@ -518,9 +518,8 @@ static void send_batch(net_client *c, int worker, int64_t shard, int64_t batch, 
   ps_head head = {
       .examples = rows, .gradients = rows > 0, .keys = 1, .shard = shard, .batch = batch, .shard_epochs = epochs};
   net_header h = {.kind = PS_PUSH, .from = (uint32_t)worker, .number = (uint64_t)rows, .step = (uint64_t)step};
-  net_part parts[] = {{&head, sizeof head},
-                      {&gradient, rows ? sizeof gradient : 0},
-                      {code, sparse_keys_encode(&key, 1, 0, code)}};
+  net_part parts[] = {
+      {&head, sizeof head}, {&gradient, rows ? sizeof gradient : 0}, {code, sparse_keys_encode(&key, 1, 0, code)}};
   assert_ok(net_send(c, &h, parts, 3, 5));
 }
 
@@ -627,10 +626,14 @@ static void no_batch_is_used_twice(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(keys_come_back),       cmocka_unit_test(any_bytes_are_safe),
-      cmocka_unit_test(sets_are_ascending_and_whole), cmocka_unit_test(together_is_as_alone),
-      cmocka_unit_test(resuming_continues),   cmocka_unit_test(apart_learns),
-      cmocka_unit_test(bad_messages_are_refused), cmocka_unit_test(shards_are_handed_on),
+      cmocka_unit_test(keys_come_back),
+      cmocka_unit_test(any_bytes_are_safe),
+      cmocka_unit_test(sets_are_ascending_and_whole),
+      cmocka_unit_test(together_is_as_alone),
+      cmocka_unit_test(resuming_continues),
+      cmocka_unit_test(apart_learns),
+      cmocka_unit_test(bad_messages_are_refused),
+      cmocka_unit_test(shards_are_handed_on),
       cmocka_unit_test(no_batch_is_used_twice),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

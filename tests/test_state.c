@@ -17,10 +17,11 @@ static model begin(void) {
 
 static void open_session(model *m, const servers *s, double step_seconds) {
   if (s)
-    ok(shoal_session_connect(m->graph,
-                             &(shoal_cluster_options){.tasks = s->tasks, .n_tasks = CASE_TASKS, .job = CASE_JOB,
-                                                      .step_seconds = step_seconds},
-                             &m->session));
+    ok(shoal_session_connect(
+        m->graph,
+        &(shoal_cluster_options){
+            .tasks = s->tasks, .n_tasks = CASE_TASKS, .job = CASE_JOB, .step_seconds = step_seconds},
+        &m->session));
   else
     ok(shoal_session_create(m->graph, &(shoal_session_options){.threads = 1}, &m->session));
 }
@@ -172,8 +173,7 @@ static void accumulator(void **state) {
   shoal_device_pop(g);
   shoal_value *step = shoal_placeholder(g, "step", SHOAL_I64, SHOAL_SCALAR);
   shoal_device_push(g, "/job:worker/task:0");
-  shoal_value *gradient = shoal_add(g, shoal_fill(g, SHOAL_F64, SHOAL_SHAPE(2), 1),
-                                    shoal_cast(g, step, SHOAL_F64));
+  shoal_value *gradient = shoal_add(g, shoal_fill(g, SHOAL_F64, SHOAL_SHAPE(2), 1), shoal_cast(g, step, SHOAL_F64));
   shoal_device_pop(g);
   shoal_value *add = shoal_accumulate(g, &a, gradient, step), *now = shoal_accumulator_step(g, &a);
   shoal_name_next(g, "taken");
@@ -233,9 +233,12 @@ static void descent(void **state) {
 static void wrong_shapes(void **state) {
   (void)state;
   static const char *const words[] = {
-      "the queue holds items of f32[2], not f32[3]", "the queue holds items of f32[2], not i64[]",
-      "queue 'q': room for 0 items", "the accumulator holds f32[2]; a gradient of f32[3] cannot be added",
-      "the step must be one i64, not f32[3]", "a mean is of 1 gradient at least, not of 0",
+      "the queue holds items of f32[2], not f32[3]",
+      "the queue holds items of f32[2], not i64[]",
+      "queue 'q': room for 0 items",
+      "the accumulator holds f32[2]; a gradient of f32[3] cannot be added",
+      "the step must be one i64, not f32[3]",
+      "a mean is of 1 gradient at least, not of 0",
       "would change 'fill_1' f32[2], which is made by fill: only a variable can be changed"};
   for (int i = 0; i < 7; i++) {
     model m = begin();

@@ -17,10 +17,8 @@ static shoal_status make(shoal_strategy *strategy, int threads, shoal_model **ou
   shoal_model_flatten(*out);
   shoal_model_dense(*out, 16, "tanh");
   shoal_model_dense(*out, 4, "softmax");
-  return shoal_model_compile(*out, &(shoal_compile_options){.schedule = {.rate = 0.1},
-                                                            .seed = 3,
-                                                            .threads = threads,
-                                                            .strategy = strategy});
+  return shoal_model_compile(
+      *out, &(shoal_compile_options){.schedule = {.rate = 0.1}, .seed = 3, .threads = threads, .strategy = strategy});
 }
 
 static double loss_after(shoal_strategy *strategy, const shoal_dataset *data, int threads, int64_t batch) {
@@ -125,8 +123,8 @@ static void write_rows(const char *path) {
   data_make_xor(ROWS, 5, &d);
   FILE *f = fopen(path, "w");
   assert_non_null(f);
-  const float *x = d.features.data;  /* [ROWS, 2] */
-  const int32_t *y = d.labels.data;  /* [ROWS] */
+  const float *x = d.features.data; /* [ROWS, 2] */
+  const int32_t *y = d.labels.data; /* [ROWS] */
   fprintf(f, "x,y,class\n");
   for (int i = 0; i < ROWS; i++) fprintf(f, "%.6f,%.6f,%d\n", x[2 * i], x[2 * i + 1], y[i]);
   fclose(f);
@@ -137,8 +135,8 @@ static double streamed_loss(shoal_strategy *s, const char *path, int64_t batch) 
   const shoal_pipeline_options rows = {.files = path, .format = "csv", .columns = "label=class"};
   shoal_model *m = model_make_xor(&(shoal_compile_options){.schedule = {.rate = 0.2}, .seed = 4, .threads = 2});
   shoal_fit_result r;
-  assert_ok(shoal_model_fit(m, NULL, &(shoal_fit_options){.epochs = 20, .batch_size = batch, .stream = &rows,
-                                                          .strategy = s}, &r));
+  assert_ok(shoal_model_fit(
+      m, NULL, &(shoal_fit_options){.epochs = 20, .batch_size = batch, .stream = &rows, .strategy = s}, &r));
   assert_int_equal(r.examples, 20 * ROWS);
   shoal_model_destroy(m);
   shoal_strategy_destroy(s);
@@ -214,12 +212,9 @@ static void wrong_options_are_refused(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(local_servers_equal_one_process),
-      cmocka_unit_test(deterministic_bits),
-      cmocka_unit_test(a_lost_server_is_named),
-      cmocka_unit_test(dense_streams),
-      cmocka_unit_test(dense_streams_are_evaluated),
-      cmocka_unit_test(wrong_options_are_refused),
+      cmocka_unit_test(local_servers_equal_one_process), cmocka_unit_test(deterministic_bits),
+      cmocka_unit_test(a_lost_server_is_named),          cmocka_unit_test(dense_streams),
+      cmocka_unit_test(dense_streams_are_evaluated),     cmocka_unit_test(wrong_options_are_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

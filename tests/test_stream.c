@@ -105,8 +105,7 @@ static void killed_and_resumed(void **state) {
 
     random_stream moments = random_stream_make((uint64_t)getpid(), 0);
     int kills = 0;
-    while (kills < 5 &&
-           !train_in_child(&from, s.run, 0.02 + 0.08 * random_uniform_at(&moments, (uint64_t)kills)))
+    while (kills < 5 && !train_in_child(&from, s.run, 0.02 + 0.08 * random_uniform_at(&moments, (uint64_t)kills)))
       kills++;
     assert_true(kills > 0);
     assert_true(train_in_child(&from, s.run, 0));

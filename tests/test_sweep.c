@@ -41,7 +41,8 @@ static void leave_result(const char *folder, const char *name, double accuracy, 
   strcat(path, "/summary.json");
   snprintf(summary, sizeof summary,
            "{\"status\": \"finished\", \"updates\": 1500, \"seconds\": %g, \"test_accuracy\": %g, "
-           "\"schedule\": \"constant\"}", seconds, accuracy);
+           "\"schedule\": \"constant\"}",
+           seconds, accuracy);
   test_write(path, summary);
 }
 

@@ -188,7 +188,8 @@ static void every_length(void **state) {
     int64_t got;
     bool more;
     shoal_status status = read_bytes(bytes, cut, &plain, &b, &got, &more);
-    if (!status) whole++;
+    if (!status)
+      whole++;
     else {
       assert_false(more);
       assert_non_null(strstr(shoal_status_message(status), "it is cut short"));
@@ -295,8 +296,8 @@ static void other_wire_forms(void **state) {
   example_add_ints(&w, "label", &one, 1);
   assert_ok(example_finish(&w, &made, &n));
   /* A second map behind the first is merged with it. */
-  static const uint8_t index_map[] = {0x12, 1, 0, 0x0a, 17, 0x0a, 15, 0x0a, 5,   'i',  'n', 'd',  'e', 'x',
-                                      0x12, 6, 0x1a, 4, 0x08, 3,  0x08, 9};
+  static const uint8_t index_map[] = {0x12, 1,   0,   0x0a, 17, 0x0a, 15, 0x0a, 5, 'i',  'n',
+                                      'd',  'e', 'x', 0x12, 6,  0x1a, 4,  0x08, 3, 0x08, 9};
   uint8_t all[256];
   memcpy(all, made, n);
   memcpy(all + n, index_map, sizeof index_map);
@@ -457,11 +458,18 @@ static void absurd_length(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(checksums),       cmocka_unit_test(real_files),   cmocka_unit_test(other_schemas),
-      cmocka_unit_test(every_byte),      cmocka_unit_test(every_length), cmocka_unit_test(wrong_checksum_goes_on),
-      cmocka_unit_test(bad_rows),        cmocka_unit_test(options),      cmocka_unit_test(other_wire_forms),
-      cmocka_unit_test(ascending),       cmocka_unit_test(damaged_compression),
-      cmocka_unit_test(streams),         cmocka_unit_test(absurd_length)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(checksums),
+                                     cmocka_unit_test(real_files),
+                                     cmocka_unit_test(other_schemas),
+                                     cmocka_unit_test(every_byte),
+                                     cmocka_unit_test(every_length),
+                                     cmocka_unit_test(wrong_checksum_goes_on),
+                                     cmocka_unit_test(bad_rows),
+                                     cmocka_unit_test(options),
+                                     cmocka_unit_test(other_wire_forms),
+                                     cmocka_unit_test(ascending),
+                                     cmocka_unit_test(damaged_compression),
+                                     cmocka_unit_test(streams),
+                                     cmocka_unit_test(absurd_length)};
   return cmocka_run_group_tests_name("tfrecord", tests, NULL, NULL);
 }

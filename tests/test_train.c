@@ -185,7 +185,8 @@ static void on_note(void *context, const char *line) {
   snprintf(s->note, sizeof s->note, "%s", line);
 }
 
-#define SEEN(s) {.context = (s), .on_step = on_step, .every_steps = 1, .on_epoch = on_epoch, .on_note = on_note}
+#define SEEN(s) \
+  { .context = (s), .on_step = on_step, .every_steps = 1, .on_epoch = on_epoch, .on_note = on_note }
 
 static void stops_when_asked(void **state) {
   shoal_dataset train;
@@ -199,8 +200,9 @@ static void stops_when_asked(void **state) {
     shoal_model *m = model_make_xor(&xor_options);
     shoal_fit_result r;
     flag = 0;
-    assert_ok(shoal_model_fit(m, &train, &(shoal_fit_options){.epochs = 5, .batch_size = 10, .stop = &flag,
-                                                              .callbacks = SEEN(&cases[i])}, &r));
+    assert_ok(shoal_model_fit(
+        m, &train, &(shoal_fit_options){.epochs = 5, .batch_size = 10, .stop = &flag, .callbacks = SEEN(&cases[i])},
+        &r));
     assert_true(r.stopped);
     assert_int_equal(r.steps, steps[i]);
     assert_int_equal(cases[i].steps, steps[i]);
@@ -288,10 +290,12 @@ static void validation_split(void **state) {
     shoal_model *a = model_make_xor(&xor_options), *b = model_make_xor(&xor_options);
     shoal_fit_result ra, rb;
     seen sa = {.stop_epoch = -1, .stop_step = -1};
-    assert_ok(shoal_model_fit(a, &all, &(shoal_fit_options){.epochs = 3, .validation_split = 0.25,
-                                                            .keep_order = ordered, .callbacks = SEEN(&sa)}, &ra));
-    assert_ok(shoal_model_fit(b, &first, &(shoal_fit_options){.epochs = 3, .validation = &last, .keep_order = ordered},
-                              &rb));
+    assert_ok(shoal_model_fit(
+        a, &all,
+        &(shoal_fit_options){.epochs = 3, .validation_split = 0.25, .keep_order = ordered, .callbacks = SEEN(&sa)},
+        &ra));
+    assert_ok(
+        shoal_model_fit(b, &first, &(shoal_fit_options){.epochs = 3, .validation = &last, .keep_order = ordered}, &rb));
     assert_same_bits(a, b);
     assert_true(ra.validation_loss == rb.validation_loss && ra.validation_accuracy == rb.validation_accuracy);
     assert_true(sa.epochs == 3 && sa.last.validation_loss == ra.validation_loss);
@@ -385,8 +389,8 @@ static void points_are_means(void **state) {
   for (int i = 0; i < 2; i++) {
     shoal_model *m = model_make_xor(&xor_options);
     shoal_fit_options fit = {.epochs = 3, .batch_size = 20, .test = i ? &test : NULL};
-    fit.callbacks = (shoal_callbacks){
-        .context = both[i], .on_step = see_step, .every_steps = i ? EVERY : 1, .on_epoch = see_epoch};
+    fit.callbacks =
+        (shoal_callbacks){.context = both[i], .on_step = see_step, .every_steps = i ? EVERY : 1, .on_epoch = see_epoch};
     assert_ok(shoal_model_fit(m, &data, &fit, NULL));
     shoal_model_destroy(m);
   }
@@ -410,8 +414,8 @@ static void saves_and_loads(void **state) {
   char dir[FILES_PATH], path[FILES_PATH + 64];
   files_make_folder(dir);
   shoal_model *a = model_make_corners(&corner_options), *b = model_make_corners(&corner_options);
-  assert_ok(shoal_model_fit(a, &train, &(shoal_fit_options){.epochs = 1, .batch_size = 16, .checkpoint_dir = dir},
-                            NULL));
+  assert_ok(
+      shoal_model_fit(a, &train, &(shoal_fit_options){.epochs = 1, .batch_size = 16, .checkpoint_dir = dir}, NULL));
   snprintf(path, sizeof path, "%s/weights.safetensors", dir);
   assert_ok(shoal_model_save(a, path));
   assert_ok(shoal_model_load(b, path));
@@ -439,8 +443,7 @@ static void bad_loss(void **state) {
   shoal_status status = shoal_model_fit(m, &train, &(shoal_fit_options){.epochs = 1, .batch_size = 64}, &r);
   assert_int_equal(shoal_status_code(status), SHOAL_ERR_NUMERIC);
   const char *message = shoal_status_message(status);
-  const char *const words[] = {"step 0", "nan", "first bad operator: ", "f32_i32/train/dense/", "learning rate",
-                               "0.1"};
+  const char *const words[] = {"step 0", "nan", "first bad operator: ", "f32_i32/train/dense/", "learning rate", "0.1"};
   for (size_t i = 0; i < sizeof words / sizeof *words; i++)
     if (!strstr(message, words[i])) fail_msg("'%s' is not in: %s", words[i], message);
   shoal_status_free(status);
@@ -514,8 +517,9 @@ static void fit_errors(void **state) {
                "patience needs validation data");
   assert_fails(shoal_model_fit(m, &train, &(shoal_fit_options){.epochs = 1, .resume = true}, NULL), SHOAL_ERR_ARGUMENT,
                "folder");
-  assert_fails(shoal_model_fit(m, &train, &(shoal_fit_options){.epochs = 1, .batch_size = 50, .drop_short = true},
-                               NULL), SHOAL_ERR_ARGUMENT, "do not fill one batch");
+  assert_fails(
+      shoal_model_fit(m, &train, &(shoal_fit_options){.epochs = 1, .batch_size = 50, .drop_short = true}, NULL),
+      SHOAL_ERR_ARGUMENT, "do not fill one batch");
   ((int32_t *)train.labels.data)[3] = 2;
   assert_fails(shoal_model_fit(m, &train, NULL, NULL), SHOAL_ERR_INPUT, "label is 2");
   ((int32_t *)train.labels.data)[3] = -1;
@@ -613,13 +617,12 @@ static void known_models(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(has_a_usual_rate), cmocka_unit_test(zeros_are_no_hits),
-      cmocka_unit_test(learns_xor),       cmocka_unit_test(learns_images),    cmocka_unit_test(same_seed_same_bits),
-      cmocka_unit_test(stops_when_asked), cmocka_unit_test(counts_steps),     cmocka_unit_test(validation_split),
-      cmocka_unit_test(split_by_class),   cmocka_unit_test(points_are_means),
-      cmocka_unit_test(stops_early),      cmocka_unit_test(saves_and_loads),  cmocka_unit_test(bad_loss),
-      cmocka_unit_test(diverging_rate),   cmocka_unit_test(layer_errors),     cmocka_unit_test(fit_errors),
-      cmocka_unit_test(biases_have_a_rate), cmocka_unit_test(l2_in_the_update),
+      cmocka_unit_test(has_a_usual_rate), cmocka_unit_test(zeros_are_no_hits),   cmocka_unit_test(learns_xor),
+      cmocka_unit_test(learns_images),    cmocka_unit_test(same_seed_same_bits), cmocka_unit_test(stops_when_asked),
+      cmocka_unit_test(counts_steps),     cmocka_unit_test(validation_split),    cmocka_unit_test(split_by_class),
+      cmocka_unit_test(points_are_means), cmocka_unit_test(stops_early),         cmocka_unit_test(saves_and_loads),
+      cmocka_unit_test(bad_loss),         cmocka_unit_test(diverging_rate),      cmocka_unit_test(layer_errors),
+      cmocka_unit_test(fit_errors),       cmocka_unit_test(biases_have_a_rate),  cmocka_unit_test(l2_in_the_update),
       cmocka_unit_test(known_models),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

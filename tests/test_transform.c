@@ -44,8 +44,7 @@ static uint8_t *make_jpeg(const uint8_t *pixels, int height, int width, int comp
 static void fill_smooth(uint8_t *pixels, int height, int width, int channels) {
   for (int y = 0; y < height; y++)
     for (int x = 0; x < width; x++)
-      for (int c = 0; c < channels; c++)
-        *pixels++ = (uint8_t)(40 + 150 * x / width + 40 * y / height + 10 * c);
+      for (int c = 0; c < channels; c++) *pixels++ = (uint8_t)(40 + 150 * x / width + 40 * y / height + 10 * c);
 }
 
 static double mean_difference(const uint8_t *a, const uint8_t *b, size_t n) {
@@ -110,14 +109,14 @@ static double bilinear_at(const uint8_t *from, int h, int w, int channels, int c
   double v = fmin(fmax((y + 0.5) * h / height - 0.5, 0), h - 1), u = fmin(fmax((x + 0.5) * w / width - 0.5, 0), w - 1);
   int y0 = (int)v, x0 = (int)u, y1 = MIN_OF(y0 + 1, h - 1), x1 = MIN_OF(x0 + 1, w - 1);
   double fy = v - y0, fx = u - x0;
-#define AT(yy, xx) from[((yy) * w + (xx)) * channels + c]
+#define AT(yy, xx) from[((yy)*w + (xx)) * channels + c]
   return (1 - fy) * ((1 - fx) * AT(y0, x0) + fx * AT(y0, x1)) + fy * ((1 - fx) * AT(y1, x0) + fx * AT(y1, x1));
 #undef AT
 }
 
 static void resizing(void **state) {
-  static const int sizes[][4] = {{10, 10, 10, 10}, {10, 12, 20, 31}, {31, 29, 16, 15}, {1, 1, 5, 7}, {7, 3, 4, 3},
-                                 {240, 320, 256, 256}, {5, 9, 5, 8}, {2, 2, 3, 3}};
+  static const int sizes[][4] = {{10, 10, 10, 10}, {10, 12, 20, 31},     {31, 29, 16, 15}, {1, 1, 5, 7},
+                                 {7, 3, 4, 3},     {240, 320, 256, 256}, {5, 9, 5, 8},     {2, 2, 3, 3}};
   image_resizer r = {0};
   for (size_t i = 0; i < COUNT_OF(sizes); i++)
     for (int channels = 1; channels <= 4; channels++) {
@@ -163,8 +162,8 @@ static void one(const char *words, const rows_schema *in, const rows_block *from
 }
 
 static void steps(void **state) {
-  rows_schema in = {.kind = ROWS_DENSE, .dtype = SHOAL_U8, .shape = SHOAL_SHAPE(4, 6, 3), .scale = 1.0f / 255,
-                    .classes = 9};
+  rows_schema in = {
+      .kind = ROWS_DENSE, .dtype = SHOAL_U8, .shape = SHOAL_SHAPE(4, 6, 3), .scale = 1.0f / 255, .classes = 9};
   rows_block from, out;
   rows_init(&from, &in);
   assert_ok(rows_reserve(&from, 1, 0));
@@ -248,12 +247,18 @@ static void flips(void **state) {
 static void wrong_words(void **state) {
   static const struct {
     const char *text, *words;
-  } cases[] = {{"resize", "expects HEIGHTxWIDTH"},   {"resize=", "expects HEIGHTxWIDTH"},
-               {"resize=28", "found '28'"},          {"resize=0x3", "found '0x3'"},
-               {"resize=3x3x3", "found '3x3x3'"},    {"crop=99999x3", "at most 16384"},
-               {"rezise=2x2", "did you mean 'resize'"}, {"flip=1", "takes no value"},
-               {"", "unknown step"},                 {"flip,,gray", "unknown step"},
-               {"standardise,flip", "must be the last"}, {"crop=9x9", "larger than the images"},
+  } cases[] = {{"resize", "expects HEIGHTxWIDTH"},
+               {"resize=", "expects HEIGHTxWIDTH"},
+               {"resize=28", "found '28'"},
+               {"resize=0x3", "found '0x3'"},
+               {"resize=3x3x3", "found '3x3x3'"},
+               {"crop=99999x3", "at most 16384"},
+               {"rezise=2x2", "did you mean 'resize'"},
+               {"flip=1", "takes no value"},
+               {"", "unknown step"},
+               {"flip,,gray", "unknown step"},
+               {"standardise,flip", "must be the last"},
+               {"crop=9x9", "larger than the images"},
                {"flip,flip,flip,flip,flip,flip,flip,flip,flip,flip,flip,flip,flip,flip,flip,flip,flip", "at most 16"}};
   rows_schema dense = {.kind = ROWS_DENSE, .dtype = SHOAL_U8, .shape = SHOAL_SHAPE(4, 6, 3), .scale = 1};
   rows_schema bytes = {.kind = ROWS_BYTES}, numbers = dense, sparse = {.kind = ROWS_SPARSE}, odd = dense;
@@ -308,9 +313,16 @@ static void threads(void **state) {
   job jobs[4];
   pthread_t ids[4];
   files_make_folder(dir);
-  assert_ok(shoal_generate_images(&(shoal_images_options){.out = dir, .form = SHOAL_IMAGES_TFRECORD, .rows = 40, .classes = 4,
-                                               .height = 50, .width = 60, .channels = 3, .noise = 8, .seed = 1,
-                                               .files = 1}));
+  assert_ok(shoal_generate_images(&(shoal_images_options){.out = dir,
+                                                          .form = SHOAL_IMAGES_TFRECORD,
+                                                          .rows = 40,
+                                                          .classes = 4,
+                                                          .height = 50,
+                                                          .width = 60,
+                                                          .channels = 3,
+                                                          .noise = 8,
+                                                          .seed = 1,
+                                                          .files = 1}));
   char path[FILES_PATH * 2];
   snprintf(path, sizeof path, "%s/images-00000-of-00001.tfrecord", dir);
   load_images(path, &from);
@@ -346,8 +358,8 @@ static void threads(void **state) {
 /* The nearest of the classes' mean images is the right one far more often than by chance, and the seed decides all. */
 static void made_images_can_be_learnt(void **state) {
   enum { CLASSES = 10, SIDE = 24, N = SIDE * SIDE * 3, ROWS = 400 };
-  shoal_images_options s = {.rows = ROWS, .classes = CLASSES, .height = SIDE, .width = SIDE, .channels = 3, .noise = 20,
-                       .seed = 3};
+  shoal_images_options s = {
+      .rows = ROWS, .classes = CLASSES, .height = SIDE, .width = SIDE, .channels = 3, .noise = 20, .seed = 3};
   static double means[CLASSES][N];
   uint8_t pixels[N], again[N];
   for (int i = 0; i < ROWS / 2; i++) {
@@ -359,7 +371,7 @@ static void made_images_can_be_learnt(void **state) {
     double least = INFINITY;
     int nearest = -1;
     generate_image(&s, i, pixels);
-    for (int class = 0; class < CLASSES; class++) {
+    for (int class = 0; class < CLASSES; class ++) {
       double distance = 0;
       for (int k = 0; k < N; k++) distance += (pixels[k] - means[class][k]) * (pixels[k] - means[class][k]);
       if (distance < least) {
@@ -387,8 +399,14 @@ static void making_images(void **state) {
   int64_t done = 0;
   rows_block folder, arrays;
   files_make_folder(dir);
-  shoal_images_options s = {.out = out, .form = SHOAL_IMAGES_FOLDER, .rows = 30, .classes = 3, .height = 9, .width = 11,
-                       .channels = 1, .seed = 4};
+  shoal_images_options s = {.out = out,
+                            .form = SHOAL_IMAGES_FOLDER,
+                            .rows = 30,
+                            .classes = 3,
+                            .height = 9,
+                            .width = 11,
+                            .channels = 1,
+                            .seed = 4};
   snprintf(out, sizeof out, "%s/folder", dir);
   assert_ok(shoal_generate_images(&s));
   load_images(out, &folder);
@@ -484,9 +502,15 @@ static void photographs(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(jpegs),       cmocka_unit_test(resizing), cmocka_unit_test(steps),
-      cmocka_unit_test(flips),       cmocka_unit_test(wrong_words), cmocka_unit_test(threads),
-      cmocka_unit_test(made_images_can_be_learnt), cmocka_unit_test(making_images), cmocka_unit_test(photographs),
+      cmocka_unit_test(jpegs),
+      cmocka_unit_test(resizing),
+      cmocka_unit_test(steps),
+      cmocka_unit_test(flips),
+      cmocka_unit_test(wrong_words),
+      cmocka_unit_test(threads),
+      cmocka_unit_test(made_images_can_be_learnt),
+      cmocka_unit_test(making_images),
+      cmocka_unit_test(photographs),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

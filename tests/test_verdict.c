@@ -17,25 +17,34 @@ typedef struct {
 } run;
 
 static void set(run *r, int worker, double compute, double network, double barrier, double server, double input) {
-  r->tasks[worker].times = (shoal_times){
-      .compute = compute, .network = network, .barrier = barrier, .server = server, .input = input};
+  r->tasks[worker].times =
+      (shoal_times){.compute = compute, .network = network, .barrier = barrier, .server = server, .input = input};
 }
 
 static void make(run *r) {
   memset(r, 0, sizeof *r);
   for (int w = 0; w < WORKERS; w++) {
-    r->tasks[w] = (verdict_task){.seconds = 10, .cpu_percent = 90, .threads = 1, .steps = STEPS,
-                                  .gradients = STEPS};
+    r->tasks[w] = (verdict_task){.seconds = 10, .cpu_percent = 90, .threads = 1, .steps = STEPS, .gradients = STEPS};
     snprintf(r->tasks[w].name, sizeof r->tasks[w].name, "worker/%d", w);
     set(r, w, 9, 0.5, 0.3, 0.2, 0);
   }
-  r->tasks[WORKERS] = (verdict_task){.name = "ps/0", .server = true, .seconds = 10, .cpu_percent = 5,
-                                     .busy_seconds = 0.3, .served = WORKERS * STEPS};
+  r->tasks[WORKERS] = (verdict_task){
+      .name = "ps/0", .server = true, .seconds = 10, .cpu_percent = 5, .busy_seconds = 0.3, .served = WORKERS * STEPS};
   r->hosts[0] = (verdict_host){.name = "a", .cores = 8, .own = 2.75};
   r->hosts[1] = (verdict_host){.name = "b", .cores = 8};
-  r->facts = (verdict_facts){.tasks = r->tasks, .n_tasks = WORKERS + 1, .hosts = r->hosts, .n_hosts = 1,
-                             .workers = WORKERS, .servers = 1, .sync = true, .next_threads = 1, .batch = 64,
-                             .seconds = 10, .examples_per_second = 19200, .rate = 0.6, .usual_rate = 0.2};
+  r->facts = (verdict_facts){.tasks = r->tasks,
+                             .n_tasks = WORKERS + 1,
+                             .hosts = r->hosts,
+                             .n_hosts = 1,
+                             .workers = WORKERS,
+                             .servers = 1,
+                             .sync = true,
+                             .next_threads = 1,
+                             .batch = 64,
+                             .seconds = 10,
+                             .examples_per_second = 19200,
+                             .rate = 0.6,
+                             .usual_rate = 0.2};
 }
 
 static const shoal_verdict_warning *warning(const shoal_verdict *v, const char *kind) {
@@ -218,8 +227,12 @@ static void against_runs(void **state) {
       r.tasks[w].threads = m->threads;
       set(&r, w, m->compute / n, m->network / n, m->barrier / n, m->server / n, 0);
     }
-    r.tasks[m->workers] = (verdict_task){.name = "ps/0", .server = true, .seconds = m->seconds,
-                                         .cpu_percent = m->server_cpu, .busy_seconds = m->busy, .served = m->steps};
+    r.tasks[m->workers] = (verdict_task){.name = "ps/0",
+                                         .server = true,
+                                         .seconds = m->seconds,
+                                         .cpu_percent = m->server_cpu,
+                                         .busy_seconds = m->busy,
+                                         .served = m->steps};
     r.hosts[0] = (verdict_host){.name = "a", .cores = 2, .own = (n * m->worker_cpu + m->server_cpu) / 100};
     r.facts.n_tasks = m->workers + 1;
     r.facts.workers = m->workers;
@@ -236,8 +249,8 @@ static void against_runs(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(causes),     cmocka_unit_test(one_slow_worker), cmocka_unit_test(warnings),
-      cmocka_unit_test(short_runs), cmocka_unit_test(one_more_worker), cmocka_unit_test(no_forecast),
+      cmocka_unit_test(causes),       cmocka_unit_test(one_slow_worker), cmocka_unit_test(warnings),
+      cmocka_unit_test(short_runs),   cmocka_unit_test(one_more_worker), cmocka_unit_test(no_forecast),
       cmocka_unit_test(against_runs),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -37,8 +37,8 @@ static inline void zip_write(const char *path, const zip_input *members, size_t 
     uint8_t *body = calloc(1, m->n + 1000);
     memcpy(body, m->bytes, m->n);
     if (deflated) {
-      z_stream z = {.next_in = (Bytef *)m->bytes, .avail_in = (uInt)m->n, .next_out = body,
-                    .avail_out = (uInt)m->n + 1000};
+      z_stream z = {
+          .next_in = (Bytef *)m->bytes, .avail_in = (uInt)m->n, .next_out = body, .avail_out = (uInt)m->n + 1000};
       assert_int_equal(deflateInit2(&z, 6, Z_DEFLATED, -MAX_WBITS, 8, Z_DEFAULT_STRATEGY), Z_OK);
       assert_int_equal(deflate(&z, Z_FINISH), Z_STREAM_END);
       packed = z.total_out;

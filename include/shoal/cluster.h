@@ -62,7 +62,7 @@ SHOAL_API const char *shoal_cluster_task_address(const shoal_cluster *c, int tas
 /* ---- parameter servers */
 /** How parameter servers and workers go together; zero in every field is the usual. */
 typedef struct {
-  size_t size; /**< of this struct as the program knows it, by SHOAL_OPTIONS; 0: as the library does */
+  size_t size;        /**< of this struct as the program knows it, by SHOAL_OPTIONS; 0: as the library does */
   const char *mode;   /**< "sync": a step is the mean over one gradient of each worker; "async": each gradient is
                              applied when it arrives. NULL: "sync" */
   bool bounded;       /**< async: no worker gets more than `staleness` steps ahead of the slowest */
@@ -96,7 +96,7 @@ SHOAL_API SHOAL_CHECKED shoal_status shoal_serve_parameters(const shoal_cluster 
 /* ---- without servers: all workers have all parameters and take each step together */
 /** How replicas go together; zero in every field is the usual. */
 typedef struct {
-  size_t size; /**< of this struct as the program knows it, by SHOAL_OPTIONS; 0: as the library does */
+  size_t size;         /**< of this struct as the program knows it, by SHOAL_OPTIONS; 0: as the library does */
   bool deterministic;  /**< the same bits on any number of workers and threads */
   bool bf16;           /**< allreduce: gradients travel as bfloat16 */
   int64_t check_every; /**< allreduce: steps between two comparisons of all workers' parameters; 0: at the end only */

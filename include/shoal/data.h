@@ -54,8 +54,8 @@ SHOAL_API SHOAL_CHECKED shoal_status shoal_dataset_read(const shoal_pipeline_opt
 /* ---- what is known */
 /** A format of files of rows. */
 typedef struct {
-  const char *name;    /**< "tfrecord" */
-  const char *summary; /**< of one that is read: what it is; of one that is written: the endings of its files */
+  const char *name;        /**< "tfrecord" */
+  const char *summary;     /**< of one that is read: what it is; of one that is written: the endings of its files */
   const char *reserved[4]; /**< 0: for fields to come */
 } shoal_data_format;
 
@@ -155,7 +155,7 @@ SHOAL_API void shoal_data_summary_destroy(shoal_data_summary *s);
 /* ---- files of other formats */
 /** Where rows go. */
 typedef struct {
-  size_t size; /**< of this struct as the program knows it, by SHOAL_OPTIONS; 0: as the library does */
+  size_t size;                  /**< of this struct as the program knows it, by SHOAL_OPTIONS; 0: as the library does */
   const char *path;             /**< of the file to write */
   const char *format;           /**< as shoal_data_format_written_at names it; NULL: by the ending of `path` */
   bool force;                   /**< replace a file that is there; otherwise that is SHOAL_ERR_ARGUMENT */
@@ -165,9 +165,9 @@ typedef struct {
 
 /** What was written. */
 typedef struct {
-  const char *format; /**< constant */
-  int64_t rows;       /**< written */
-  int64_t bad_rows;   /**< passed over (skip_bad_rows) */
+  const char *format;  /**< constant */
+  int64_t rows;        /**< written */
+  int64_t bad_rows;    /**< passed over (skip_bad_rows) */
   int64_t reserved[4]; /**< 0: for fields to come */
 } shoal_convert_result;
 
@@ -196,7 +196,7 @@ typedef enum {
 
 /** Which click log is made. */
 typedef struct {
-  size_t size; /**< of this struct as the program knows it, by SHOAL_OPTIONS; 0: as the library does */
+  size_t size;                  /**< of this struct as the program knows it, by SHOAL_OPTIONS; 0: as the library does */
   const char *out;              /**< a folder, made if it is not there */
   int64_t rows;                 /**< how many */
   int64_t features;             /**< 0: 33,762,578; else SHOAL_CRITEO_MIN_FEATURES or more */
@@ -216,7 +216,7 @@ typedef struct {
   double test_log_loss;       /**< of the hidden model itself, nats a row */
   double test_error;          /**< share of rows on the wrong side of the hidden model */
   double constant_log_loss;   /**< of always saying test_positive_share */
-  double reserved[4]; /**< 0: for fields to come */
+  double reserved[4];         /**< 0: for fields to come */
 } shoal_criteo_truth;
 
 /** Rows shaped like the Criteo click log: indices 1-13 are numbers in [0, 1), the rest are words, one of each of 26
@@ -235,7 +235,7 @@ typedef enum {
 
 /** Which images are made. */
 typedef struct {
-  size_t size; /**< of this struct as the program knows it, by SHOAL_OPTIONS; 0: as the library does */
+  size_t size;                  /**< of this struct as the program knows it, by SHOAL_OPTIONS; 0: as the library does */
   const char *out;              /**< a folder; made when it is not there, its parent must be */
   shoal_images_form form;       /**< of the files */
   int64_t rows;                 /**< how many */

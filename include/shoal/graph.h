@@ -160,14 +160,14 @@ SHOAL_API shoal_value *shoal_expm1(shoal_graph *g, shoal_value *x);       /**< e
 SHOAL_API shoal_value *shoal_log1p(shoal_graph *g, shoal_value *x);       /**< log(1 + x), exact near 0 */
 SHOAL_API shoal_value *shoal_reciprocal(shoal_graph *g, shoal_value *x);  /**< 1 / x */
 SHOAL_API shoal_value *shoal_rsqrt(shoal_graph *g, shoal_value *x);       /**< 1 / sqrt(x) */
-SHOAL_API shoal_value *shoal_floor(shoal_graph *g, shoal_value *x);       /**< the next whole number below; no gradient */
-SHOAL_API shoal_value *shoal_ceil(shoal_graph *g, shoal_value *x);        /**< the next whole number above; no gradient */
-SHOAL_API shoal_value *shoal_round(shoal_graph *g, shoal_value *x);       /**< halves to even numbers; no gradient */
+SHOAL_API shoal_value *shoal_floor(shoal_graph *g, shoal_value *x); /**< the next whole number below; no gradient */
+SHOAL_API shoal_value *shoal_ceil(shoal_graph *g, shoal_value *x);  /**< the next whole number above; no gradient */
+SHOAL_API shoal_value *shoal_round(shoal_graph *g, shoal_value *x); /**< halves to even numbers; no gradient */
 
 /* ---- comparisons, types and the graph itself */
 /** Bool, elementwise. */
 SHOAL_API shoal_value *shoal_equal(shoal_graph *g, shoal_value *a, shoal_value *b);
-SHOAL_API shoal_value *shoal_not_equal(shoal_graph *g, shoal_value *a, shoal_value *b); /**< bool, elementwise */
+SHOAL_API shoal_value *shoal_not_equal(shoal_graph *g, shoal_value *a, shoal_value *b);  /**< bool, elementwise */
 SHOAL_API shoal_value *shoal_less(shoal_graph *g, shoal_value *a, shoal_value *b);       /**< a < b, bool */
 SHOAL_API shoal_value *shoal_less_equal(shoal_graph *g, shoal_value *a, shoal_value *b); /**< a <= b, bool */
 SHOAL_API shoal_value *shoal_greater(shoal_graph *g, shoal_value *a, shoal_value *b);    /**< a > b, bool */

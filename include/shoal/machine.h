@@ -19,26 +19,26 @@ extern "C" {
 
 /** A machine as this process sees it. What the system does not tell is empty or -1. */
 typedef struct {
-  char system[120];                 /**< release of the kernel and name of the host */
-  char processor[96];               /**< as it calls itself */
-  char instructions[120];           /**< sets of them that speed up computing, with blanks; "": only the basic ones */
-  char kernels[16];                 /**< which ones "auto" chooses: "generic", "avx2", "avx512" */
-  int cores;                        /**< that are online */
-  int usable_cores;                 /**< of them for this process */
-  double flops;                     /**< operations a second of one thread, by multiply-adds; 0: not measured */
-  int64_t memory_bytes;             /**< in all */
-  int64_t memory_free_bytes;        /**< that programs can still have */
-  double copy_bytes_per_second;     /**< read and written by one thread that copies; 0: not measured */
-  char huge_pages[32];              /**< "always", "madvise", "never" */
-  int64_t open_files;               /**< that this process may have */
-  bool shared_memory;               /**< tasks of this host can talk through it */
-  bool curve;                       /**< this ZeroMQ knows keys, which other hosts are reached with */
-  char zeromq[16];                  /**< its version */
-  char libraries[120];              /**< the others that every build has, with their versions */
-  char optional_libraries[120];     /**< those that a build can go without */
+  char system[120];             /**< release of the kernel and name of the host */
+  char processor[96];           /**< as it calls itself */
+  char instructions[120];       /**< sets of them that speed up computing, with blanks; "": only the basic ones */
+  char kernels[16];             /**< which ones "auto" chooses: "generic", "avx2", "avx512" */
+  int cores;                    /**< that are online */
+  int usable_cores;             /**< of them for this process */
+  double flops;                 /**< operations a second of one thread, by multiply-adds; 0: not measured */
+  int64_t memory_bytes;         /**< in all */
+  int64_t memory_free_bytes;    /**< that programs can still have */
+  double copy_bytes_per_second; /**< read and written by one thread that copies; 0: not measured */
+  char huge_pages[32];          /**< "always", "madvise", "never" */
+  int64_t open_files;           /**< that this process may have */
+  bool shared_memory;           /**< tasks of this host can talk through it */
+  bool curve;                   /**< this ZeroMQ knows keys, which other hosts are reached with */
+  char zeromq[16];              /**< its version */
+  char libraries[120];          /**< the others that every build has, with their versions */
+  char optional_libraries[120]; /**< those that a build can go without */
   /** What would slow a training down or keep it from running, and what to do about it, one sentence each. */
   char problems[SHOAL_MACHINE_PROBLEMS][SHOAL_PROBLEM_TEXT];
-  int n_problems;                   /**< how many of them there are */
+  int n_problems;     /**< how many of them there are */
   double reserved[4]; /**< 0: for fields to come */
 } shoal_machine;
 
@@ -54,9 +54,9 @@ SHOAL_API double shoal_machine_flops(void);
  * over several tasks is measured by. Rates are operations a second, the best of several runs; a product of `side` rows
  * counts as 2 side^3. */
 typedef struct {
-  double own;       /**< by the kernels of this library */
-  double blas;      /**< by the BLAS library that is installed; 0: none was found */
-  const char *name; /**< file of that library, constant; NULL: none was found */
+  double own;         /**< by the kernels of this library */
+  double blas;        /**< by the BLAS library that is installed; 0: none was found */
+  const char *name;   /**< file of that library, constant; NULL: none was found */
   double reserved[4]; /**< 0: for fields to come */
 } shoal_gemm_baseline;
 

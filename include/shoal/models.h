@@ -12,7 +12,7 @@ extern "C" {
 
 /** What can be changed about a known model. */
 typedef struct {
-  size_t size; /**< of this struct as the program knows it, by SHOAL_OPTIONS; 0: as the library does */
+  size_t size;            /**< of this struct as the program knows it, by SHOAL_OPTIONS; 0: as the library does */
   int classes;            /**< 0: the model's own */
   const char *activation; /**< NULL: the model's own */
   const char *pool;       /**< "max", "avg"; NULL: the model's own */
@@ -65,7 +65,7 @@ SHOAL_API const shoal_model_kind *shoal_model_kind_at(int i);              /**< 
  * worker adds up its own traces; one number of each travels. */
 /** How the matrix is cut and spread. */
 typedef struct {
-  size_t size; /**< of this struct as the program knows it, by SHOAL_OPTIONS; 0: as the library does */
+  size_t size;       /**< of this struct as the program knows it, by SHOAL_OPTIONS; 0: as the library does */
   int64_t n;         /**< rows of the matrix */
   int64_t blocks;    /**< in each direction, 1 to n */
   int workers;       /**< tasks /job:worker/task:0 ... that compute */
@@ -78,7 +78,7 @@ typedef struct {
   double worker_bytes; /**< a worker needs at most */
   double flops;        /**< in all */
   double made_bytes;   /**< of blocks, in all */
-  double reserved[4]; /**< 0: for fields to come */
+  double reserved[4];  /**< 0: for fields to come */
 } shoal_square_trace_cost;
 
 /** Adds it to a graph. *trace: f64 scalar on the first worker. */

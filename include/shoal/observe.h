@@ -18,17 +18,17 @@ extern "C" {
 /* ---- one file that shows runs */
 /** What the page shows. */
 typedef struct {
-  size_t size; /**< of this struct as the program knows it, by SHOAL_OPTIONS; 0: as the library does */
+  size_t size;                /**< of this struct as the program knows it, by SHOAL_OPTIONS; 0: as the library does */
   const char *const *folders; /**< [n_folders] each of a run, or one with runs or a sweep in it */
   int n_folders;              /**< at least 1 */
-  int points;                 /**< of each curve at most: longer ones show means and ranges. 0: 4000, fewer of many runs */
-  const char *path;           /**< of the HTML file to write; one that is there is replaced when the new one is whole */
+  int points;       /**< of each curve at most: longer ones show means and ranges. 0: 4000, fewer of many runs */
+  const char *path; /**< of the HTML file to write; one that is there is replaced when the new one is whole */
 } shoal_report_options;
 
 /** What was written. */
 typedef struct {
-  int runs;     /**< that it shows */
-  size_t bytes; /**< of the file */
+  int runs;            /**< that it shows */
+  size_t bytes;        /**< of the file */
   int64_t reserved[4]; /**< 0: for fields to come */
 } shoal_report_result;
 
@@ -40,7 +40,7 @@ SHOAL_API SHOAL_CHECKED shoal_status shoal_report_write(const shoal_report_optio
 /* ---- the same page, live */
 /** What is served, where and to whom. */
 typedef struct {
-  size_t size; /**< of this struct as the program knows it, by SHOAL_OPTIONS; 0: as the library does */
+  size_t size;         /**< of this struct as the program knows it, by SHOAL_OPTIONS; 0: as the library does */
   const char *folder;  /**< runs below it are shown, those that come later, too */
   const char *address; /**< of this machine: "127.0.0.1", "::1", "0.0.0.0"; NULL: the first. Beyond loopback needs: */
   const char *token;   /**< letters, digits and -._~ that every request must bring; NULL: none */

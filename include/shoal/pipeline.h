@@ -25,7 +25,7 @@ typedef struct shoal_pipeline shoal_pipeline;
 
 /** What is read and how; zero in every field but `files` is the usual. */
 typedef struct {
-  size_t size; /**< of this struct as the program knows it, by SHOAL_OPTIONS; 0: as the library does */
+  size_t size;        /**< of this struct as the program knows it, by SHOAL_OPTIONS; 0: as the library does */
   const char *files;  /**< a file, a folder, a glob or a list a,b,c of those */
   const char *format; /**< NULL: found out from the content */
   int64_t features;   /**< sparse rows: size of the feature space; 0: the format's own or found from the data */
@@ -78,7 +78,7 @@ typedef struct {
   int64_t unknown_entries; /**< of sparse rows, left out with ignore_unknown, this run */
   int64_t dropped_rows;    /**< because a last batch was not full, this run */
   double wait_seconds;     /**< that shoal_pipeline_next waited for data */
-  int64_t reserved[6]; /**< 0: for fields to come */
+  int64_t reserved[6];     /**< 0: for fields to come */
 } shoal_pipeline_statistics;
 
 /** Reads the head of the first file, starts the threads. */

@@ -30,7 +30,7 @@ typedef struct {
 
 /** The servers of a session and how they are reached. */
 typedef struct {
-  size_t size; /**< of this struct as the program knows it, by SHOAL_OPTIONS; 0: as the library does */
+  size_t size;             /**< of this struct as the program knows it, by SHOAL_OPTIONS; 0: as the library does */
   const shoal_task *tasks; /**< [n_tasks], copied */
   int n_tasks;             /**< at most SHOAL_MAX_TASKS */
   uint64_t job;            /**< the servers': another one's are refused */
@@ -60,14 +60,14 @@ typedef struct {
   uint64_t messages;       /**< between tasks, of all runs */
   uint64_t data_bytes;     /**< in them */
   uint64_t wire_bytes;     /**< the same as the tasks' own links counted them, headers and filling included */
-  uint64_t reserved[6]; /**< 0: for fields to come */
+  uint64_t reserved[6];    /**< 0: for fields to come */
 } shoal_cluster_stats;
 /** All zero for a session of one process. */
 SHOAL_API void shoal_session_stats(const shoal_session *s, shoal_cluster_stats *out);
 
 /** How a graph server is reached and computes. */
 typedef struct {
-  size_t size; /**< of this struct as the program knows it, by SHOAL_OPTIONS; 0: as the library does */
+  size_t size;         /**< of this struct as the program knows it, by SHOAL_OPTIONS; 0: as the library does */
   const char *address; /**< where it listens, as in shoal_task */
   uint64_t job;        /**< clients of another one are refused */
   int threads;         /**< 0: as many as there are processors */
@@ -89,7 +89,7 @@ typedef struct shoal_graph_servers shoal_graph_servers;
 
 /** Servers on this machine. */
 typedef struct {
-  size_t size; /**< of this struct as the program knows it, by SHOAL_OPTIONS; 0: as the library does */
+  size_t size;          /**< of this struct as the program knows it, by SHOAL_OPTIONS; 0: as the library does */
   int ps;               /**< tasks /job:ps */
   int workers;          /**< tasks /job:worker; both together 1 to SHOAL_MAX_TASKS */
   int threads;          /**< of each; 0: processors / tasks */

@@ -29,7 +29,7 @@ typedef struct {
 
 /** How a cluster is probed. */
 typedef struct {
-  size_t size; /**< of this struct as the program knows it, by SHOAL_OPTIONS; 0: as the library does */
+  size_t size;      /**< of this struct as the program knows it, by SHOAL_OPTIONS; 0: as the library does */
   const char *keys; /**< folder of keys (shoal/keys.h), needed beyond the loopback, unless: */
   bool insecure;    /**< said aloud: no keys */
   double seconds;   /**< to wait for the others; 0: 30. A little longer where others are still measuring. */

@@ -48,18 +48,18 @@ enum {
 
 /** A setting: one row of a table, from which flags, --help, settings.json and messages are made. */
 typedef struct {
-  const char *name;          /**< with dashes, as a flag: "batch-size"; NULL ends a table */
-  shoal_setting_kind kind;   /**< what its field holds */
-  size_t offset;             /**< of its field in the struct that the table is about */
-  const char *value;         /**< what stands for the value in --help: "N" */
-  const char *help;          /**< one sentence without a full stop */
-  const char *standard;      /**< the default, in words; NULL: nothing worth saying */
-  double least;              /**< numbers: the smallest; both 0: any */
-  double most;               /**< numbers: the largest */
+  const char *name;                    /**< with dashes, as a flag: "batch-size"; NULL ends a table */
+  shoal_setting_kind kind;             /**< what its field holds */
+  size_t offset;                       /**< of its field in the struct that the table is about */
+  const char *value;                   /**< what stands for the value in --help: "N" */
+  const char *help;                    /**< one sentence without a full stop */
+  const char *standard;                /**< the default, in words; NULL: nothing worth saying */
+  double least;                        /**< numbers: the smallest; both 0: any */
+  double most;                         /**< numbers: the largest */
   const char *const *(*choices)(void); /**< SHOAL_SETTING_CHOICE: the names, ended by NULL */
   shoal_setting_completion complete;   /**< for shells */
-  uint32_t marks;            /**< SHOAL_SETTING_KEPT ... */
-  const char *bare;          /**< the value when the name stands alone; NULL: it needs one */
+  uint32_t marks;                      /**< SHOAL_SETTING_KEPT ... */
+  const char *bare;                    /**< the value when the name stands alone; NULL: it needs one */
 } shoal_setting;
 
 /** The row of that name; dashes and underscores are the same. SHOAL_ERR_ARGUMENT: none, with the nearest. */
@@ -132,25 +132,25 @@ typedef struct {
   double deadline;             /**< seconds a task waits for another; 0: 60 */
   double heartbeat;            /**< seconds; 0: 5 */
   int64_t backup_workers;      /**< sync: gradients a step can do without */
-  int64_t max_restarts;        /**< of a task that was killed; in a cluster that was described, above 0: one whose connection
+  int64_t max_restarts; /**< of a task that was killed; in a cluster that was described, above 0: one whose connection
                                 * is lost is waited for, for `deadline`. Below 0: 3 */
-  const char *cluster;         /**< file that describes the cluster; NULL: TF_CONFIG or Slurm, if there */
-  const char *keys;            /**< folder of the cluster's keys */
-  bool insecure;               /**< talk to other hosts without keys */
-  bool evaluator;              /**< ps: one more process tests each checkpoint */
-  bool follow_logs;            /**< ps: on_log hears what local tasks write to their logs */
-  const char *task;            /**< which task of the cluster this is: "worker:1" */
-  const char *job_file;        /**< of a process that a local cluster has started */
-  const char *run_dir;         /**< folder of the run; NULL: runs/MODEL-DATE-TIME */
-  bool resume;                 /**< continue the run there, with its settings */
-  int64_t checkpoint_every;    /**< steps; 0: an epoch */
-  int64_t keep;                /**< checkpoints; 0: 3 */
-  bool no_checkpoints;         /**< save none */
-  bool quiet;                  /**< no notes on the data */
-  int64_t log_every;           /**< steps between two lines in metrics.jsonl; 0: about four a second */
-  int64_t histograms;          /**< steps; 0: never */
-  int64_t trace;               /**< steps to record a timeline of; 0: none */
-  double sample_every;         /**< seconds between two samples of the machine; 0: 1 */
+  const char *cluster;  /**< file that describes the cluster; NULL: TF_CONFIG or Slurm, if there */
+  const char *keys;     /**< folder of the cluster's keys */
+  bool insecure;        /**< talk to other hosts without keys */
+  bool evaluator;       /**< ps: one more process tests each checkpoint */
+  bool follow_logs;     /**< ps: on_log hears what local tasks write to their logs */
+  const char *task;     /**< which task of the cluster this is: "worker:1" */
+  const char *job_file; /**< of a process that a local cluster has started */
+  const char *run_dir;  /**< folder of the run; NULL: runs/MODEL-DATE-TIME */
+  bool resume;          /**< continue the run there, with its settings */
+  int64_t checkpoint_every; /**< steps; 0: an epoch */
+  int64_t keep;             /**< checkpoints; 0: 3 */
+  bool no_checkpoints;      /**< save none */
+  bool quiet;               /**< no notes on the data */
+  int64_t log_every;        /**< steps between two lines in metrics.jsonl; 0: about four a second */
+  int64_t histograms;       /**< steps; 0: never */
+  int64_t trace;            /**< steps to record a timeline of; 0: none */
+  double sample_every;      /**< seconds between two samples of the machine; 0: 1 */
 } shoal_job;
 
 /** Nothing is said. size: sizeof *job, so that programs go on with later versions, whose jobs have more settings. Every
@@ -212,42 +212,42 @@ typedef struct {
 
 /** One process of a run. */
 typedef struct {
-  char role[12];                  /**< "worker", "ps", "evaluator" */
-  int index;                      /**< in its role */
-  char name[SHOAL_TASK_NAME];     /**< what users call it: "worker/0", "chief/0" */
-  char host[SHOAL_HOST_NAME];     /**< where it ran */
-  int pid;                        /**< of the process */
-  double seconds;                 /**< in training */
-  shoal_usage use;                /**< of the machine */
-  int64_t net_sent_bytes;         /**< to other tasks of the run */
-  int64_t net_received_bytes;     /**< from them */
-  int threads;                    /**< worker: to compute with; 0: not known */
-  int64_t steps;                  /**< worker: of its own; below 0: it is none */
-  int64_t examples;               /**< worker */
-  shoal_times times;              /**< worker: where the time went */
-  double test_accuracy;           /**< worker: NaN: not measured */
-  double test_rmse;               /**< worker, of a regression: the same */
-  double test_r2;                 /**< worker, of a regression: the same */
-  int64_t touched_rows;           /**< worker: of sparse features, summed over its steps; 0: not of sparse rows */
-  int64_t exchanged_bytes;        /**< worker, then: to and from servers in steps */
-  int64_t updates;                /**< server; below 0: it is none */
-  double busy_seconds;            /**< server: at work */
-  shoal_worker_counts *counts;    /**< server: [counted] for each worker */
-  int counted;                    /**< of `counts` */
-  int64_t handed_on_rows;         /**< server 0: of lost workers, given to others */
-  int64_t uneven_updates;         /**< server, deterministic: made of other rows than one process would */
-  int64_t refused_messages;       /**< server */
-  double staleness_mean;          /**< server: updates between a gradient's parameters and its use */
-  int64_t staleness_max;          /**< server: the same */
-  int64_t staleness_ahead;        /**< server: steps that the fastest worker was ahead of the slowest */
-  int64_t *staleness_histogram;   /**< server: [staleness_bins] gradients of that staleness */
-  int staleness_bins;             /**< of the histogram */
-  int64_t evaluations;            /**< evaluator: checkpoints tested; below 0: it is none */
-  double evaluation_seconds;      /**< evaluator: spent on them */
-  double last_loss;               /**< evaluator: of the last; NaN: none */
-  double last_accuracy;           /**< evaluator: of the last; NaN: none */
-  double last_rmse;               /**< evaluator, of a regression: the same */
-  int64_t reserved[8];            /**< 0 */
+  char role[12];                /**< "worker", "ps", "evaluator" */
+  int index;                    /**< in its role */
+  char name[SHOAL_TASK_NAME];   /**< what users call it: "worker/0", "chief/0" */
+  char host[SHOAL_HOST_NAME];   /**< where it ran */
+  int pid;                      /**< of the process */
+  double seconds;               /**< in training */
+  shoal_usage use;              /**< of the machine */
+  int64_t net_sent_bytes;       /**< to other tasks of the run */
+  int64_t net_received_bytes;   /**< from them */
+  int threads;                  /**< worker: to compute with; 0: not known */
+  int64_t steps;                /**< worker: of its own; below 0: it is none */
+  int64_t examples;             /**< worker */
+  shoal_times times;            /**< worker: where the time went */
+  double test_accuracy;         /**< worker: NaN: not measured */
+  double test_rmse;             /**< worker, of a regression: the same */
+  double test_r2;               /**< worker, of a regression: the same */
+  int64_t touched_rows;         /**< worker: of sparse features, summed over its steps; 0: not of sparse rows */
+  int64_t exchanged_bytes;      /**< worker, then: to and from servers in steps */
+  int64_t updates;              /**< server; below 0: it is none */
+  double busy_seconds;          /**< server: at work */
+  shoal_worker_counts *counts;  /**< server: [counted] for each worker */
+  int counted;                  /**< of `counts` */
+  int64_t handed_on_rows;       /**< server 0: of lost workers, given to others */
+  int64_t uneven_updates;       /**< server, deterministic: made of other rows than one process would */
+  int64_t refused_messages;     /**< server */
+  double staleness_mean;        /**< server: updates between a gradient's parameters and its use */
+  int64_t staleness_max;        /**< server: the same */
+  int64_t staleness_ahead;      /**< server: steps that the fastest worker was ahead of the slowest */
+  int64_t *staleness_histogram; /**< server: [staleness_bins] gradients of that staleness */
+  int staleness_bins;           /**< of the histogram */
+  int64_t evaluations;          /**< evaluator: checkpoints tested; below 0: it is none */
+  double evaluation_seconds;    /**< evaluator: spent on them */
+  double last_loss;             /**< evaluator: of the last; NaN: none */
+  double last_accuracy;         /**< evaluator: of the last; NaN: none */
+  double last_rmse;             /**< evaluator, of a regression: the same */
+  int64_t reserved[8];          /**< 0 */
 } shoal_task_report;
 
 /** A worker that left or came while others trained. */
@@ -268,26 +268,26 @@ typedef struct {
 
 /** Something a careful colleague would point out. */
 typedef struct {
-  const char *kind;               /**< "slow_task" ...: docs/run-folder.md */
-  char task[SHOAL_TASK_NAME];     /**< "": none */
-  char text[SHOAL_VERDICT_TEXT];  /**< a sentence */
+  const char *kind;              /**< "slow_task" ...: docs/run-folder.md */
+  char task[SHOAL_TASK_NAME];    /**< "": none */
+  char text[SHOAL_VERDICT_TEXT]; /**< a sentence */
 } shoal_verdict_warning;
 
 /** Where the time of a run went, what held it up, and what one more worker would bring. */
 typedef struct {
-  int cause;                               /**< see shoal_verdict_cause_name */
-  char text[SHOAL_VERDICT_TEXT];           /**< a sentence */
-  double compute;                          /**< share of the workers' time */
-  double network;                          /**< the same */
-  double barrier;                          /**< the same */
-  double server;                           /**< the same */
-  double input;                            /**< the same */
-  bool has_next;                           /**< there is a forecast for one more worker */
-  double next_examples_per_second;         /**< with it */
-  double speedup;                          /**< of it */
-  char next_text[SHOAL_VERDICT_TEXT];      /**< without has_next: why there is no forecast, or "" */
+  int cause;                                              /**< see shoal_verdict_cause_name */
+  char text[SHOAL_VERDICT_TEXT];                          /**< a sentence */
+  double compute;                                         /**< share of the workers' time */
+  double network;                                         /**< the same */
+  double barrier;                                         /**< the same */
+  double server;                                          /**< the same */
+  double input;                                           /**< the same */
+  bool has_next;                                          /**< there is a forecast for one more worker */
+  double next_examples_per_second;                        /**< with it */
+  double speedup;                                         /**< of it */
+  char next_text[SHOAL_VERDICT_TEXT];                     /**< without has_next: why there is no forecast, or "" */
   shoal_verdict_warning warnings[SHOAL_VERDICT_WARNINGS]; /**< what else to say */
-  int n_warnings;                          /**< of them */
+  int n_warnings;                                         /**< of them */
 } shoal_verdict;
 
 /** "computing", "network", ... */
@@ -301,33 +301,33 @@ typedef struct {
 
 /** What a run came to. Everything in it lives until shoal_run_report_destroy. */
 typedef struct {
-  shoal_job job;                      /**< its settings, resolved */
-  const char *run_dir;                /**< its folder */
-  const char *trace;                  /**< the timeline's file; NULL: none */
-  const char *status;                 /**< "finished", "stopped early", "interrupted", "failed" */
-  const char *error;                  /**< why it failed; NULL: it did not */
-  time_t started;                     /**< when */
-  int threads;                        /**< of each worker */
-  int64_t parameters;                 /**< of the model */
-  int64_t global_batch;               /**< rows of an update */
-  double effective_rate;              /**< the learning rate after scaling */
-  double final_rate;                  /**< of the last step */
-  double startup_seconds;             /**< before the first step */
-  double total_seconds;               /**< all */
-  shoal_fit_result fit;               /**< of the training */
-  shoal_evaluation test;              /**< on the test rows; NaN where not measured */
-  shoal_confusion confusion;          /**< on the test rows */
-  const char *const *class_names;     /**< NULL: classes are numbers */
-  const shoal_task_report *tasks;     /**< [n_tasks] servers first, then workers */
-  int n_tasks;                        /**< of them; a process alone has one */
+  shoal_job job;                            /**< its settings, resolved */
+  const char *run_dir;                      /**< its folder */
+  const char *trace;                        /**< the timeline's file; NULL: none */
+  const char *status;                       /**< "finished", "stopped early", "interrupted", "failed" */
+  const char *error;                        /**< why it failed; NULL: it did not */
+  time_t started;                           /**< when */
+  int threads;                              /**< of each worker */
+  int64_t parameters;                       /**< of the model */
+  int64_t global_batch;                     /**< rows of an update */
+  double effective_rate;                    /**< the learning rate after scaling */
+  double final_rate;                        /**< of the last step */
+  double startup_seconds;                   /**< before the first step */
+  double total_seconds;                     /**< all */
+  shoal_fit_result fit;                     /**< of the training */
+  shoal_evaluation test;                    /**< on the test rows; NaN where not measured */
+  shoal_confusion confusion;                /**< on the test rows */
+  const char *const *class_names;           /**< NULL: classes are numbers */
+  const shoal_task_report *tasks;           /**< [n_tasks] servers first, then workers */
+  int n_tasks;                              /**< of them; a process alone has one */
   const shoal_membership_event *membership; /**< [n_membership] in order */
-  int n_membership;                   /**< of them */
-  int restarts;                       /**< of tasks of a local cluster */
-  int final_workers;                  /**< that delivered a result */
-  bool has_chief;                     /**< users call worker 0 chief/0, worker 1 worker/0, ... */
-  bool trained;                       /**< training came to its end, whatever happened then */
-  bool reports;                       /**< this process has the result; of other tasks all above is their own */
-  shoal_verdict verdict;              /**< on all that */
+  int n_membership;                         /**< of them */
+  int restarts;                             /**< of tasks of a local cluster */
+  int final_workers;                        /**< that delivered a result */
+  bool has_chief;                           /**< users call worker 0 chief/0, worker 1 worker/0, ... */
+  bool trained;                             /**< training came to its end, whatever happened then */
+  bool reports;                             /**< this process has the result; of other tasks all above is their own */
+  shoal_verdict verdict;                    /**< on all that */
 } shoal_run_report;
 
 /** The task of that role and number; NULL: it delivered nothing. */
@@ -361,14 +361,14 @@ typedef struct {
 
 /** Who hears how a run goes. Called by the thread that called shoal_run; NULL: nobody. */
 typedef struct {
-  void *context; /**< handed to each of them */
-  void (*on_ready)(void *context, const shoal_run_ready *ready);      /**< training begins */
-  void (*on_step)(void *context, const shoal_progress *p);            /**< now and then */
-  void (*on_epoch)(void *context, const shoal_progress *p);           /**< after each epoch */
+  void *context;                                                 /**< handed to each of them */
+  void (*on_ready)(void *context, const shoal_run_ready *ready); /**< training begins */
+  void (*on_step)(void *context, const shoal_progress *p);       /**< now and then */
+  void (*on_epoch)(void *context, const shoal_progress *p);      /**< after each epoch */
   void (*on_test)(void *context, int64_t rows, const shoal_progress *p,
-                  const shoal_evaluation *e);                         /**< a test on the way, after so many rows */
-  void (*on_note)(void *context, const char *line);                   /**< a line for people */
-  void (*on_log)(void *context, const char *task, const char *line);  /**< `follow_logs`: a line of a task's log */
+                  const shoal_evaluation *e);                        /**< a test on the way, after so many rows */
+  void (*on_note)(void *context, const char *line);                  /**< a line for people */
+  void (*on_log)(void *context, const char *task, const char *line); /**< `follow_logs`: a line of a task's log */
   /** This process is a rank of MPI that fails: it is about to be ended with all others. The exit status to end with. */
   int (*on_abort)(void *context, const struct shoal_error *why);
   void (*on_ranks_end)(void *context, int exit_status); /**< of ranks that shoal_run has started through mpirun */
@@ -377,9 +377,9 @@ typedef struct {
 
 /** How a job is run; NULL and zero in every field is the usual. */
 typedef struct {
-  size_t size; /**< of this struct as the program knows it, by SHOAL_OPTIONS; 0: as the library does */
-  const int *stop;             /**< the run stops cleanly, with a checkpoint, once *stop is not 0 */
-  shoal_run_listener listener; /**< who hears of it */
+  size_t size;                  /**< of this struct as the program knows it, by SHOAL_OPTIONS; 0: as the library does */
+  const int *stop;              /**< the run stops cleanly, with a checkpoint, once *stop is not 0 */
+  shoal_run_listener listener;  /**< who hears of it */
   const shoal_model_kind *kind; /**< a model of the program's own in place of job->model; strategies single and
                                  * mirrored, and others under a launcher that starts this program everywhere */
   const char *program; /**< what tasks of a local cluster run: a program that does as `shoal` does, with `train` and
@@ -404,7 +404,7 @@ typedef struct shoal_trained shoal_trained;
 
 /** What is to be otherwise than the run's settings say; NULL and 0: nothing. */
 typedef struct {
-  size_t size; /**< of this struct as the program knows it, by SHOAL_OPTIONS; 0: as the library does */
+  size_t size;                  /**< of this struct as the program knows it, by SHOAL_OPTIONS; 0: as the library does */
   const char *model;            /**< which model it is, when the file lies outside a run */
   const char *data;             /**< other rows than the run's */
   const char *format;           /**< of these files */
@@ -446,13 +446,13 @@ SHOAL_API void shoal_test_result_free(shoal_test_result *r);
 
 /** What a model sees in a row. */
 typedef struct {
-  const char *input;    /**< the picture's path; FILE:ROW or ROW otherwise */
-  int64_t row;          /**< its number; of a picture 0 */
-  int64_t label;        /**< its class; below 0: it has none */
-  double target;        /**< of a regression: what is known of it; NaN: nothing */
-  const float *values;  /**< [count] class probabilities; of sparse rows that of class 1; of a regression
+  const char *input;   /**< the picture's path; FILE:ROW or ROW otherwise */
+  int64_t row;         /**< its number; of a picture 0 */
+  int64_t label;       /**< its class; below 0: it has none */
+  double target;       /**< of a regression: what is known of it; NaN: nothing */
+  const float *values; /**< [count] class probabilities; of sparse rows that of class 1; of a regression
                          * the numbers */
-  int count;            /**< of them */
+  int count;           /**< of them */
 } shoal_prediction;
 
 /** Called for each row in order. */
@@ -472,7 +472,7 @@ SHOAL_API SHOAL_CHECKED shoal_status shoal_trained_predict_range(shoal_trained *
 /** A run as a process of its own, as each run of a sweep is: it dies with this process, and what it prints goes to a
  * log. */
 typedef struct {
-  size_t size; /**< of this struct as the program knows it, by SHOAL_OPTIONS; 0: as the library does */
+  size_t size;             /**< of this struct as the program knows it, by SHOAL_OPTIONS; 0: as the library does */
   const char *program;     /**< as in shoal_run_options */
   const char *const *argv; /**< ended by NULL, the program's name first: "shoal", "train", "lenet", ... */
   const char *name;        /**< for messages */

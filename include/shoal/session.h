@@ -18,7 +18,7 @@ typedef struct shoal_session shoal_session;
 
 /** How a session computes; zero in every field is the usual. */
 typedef struct {
-  size_t size; /**< of this struct as the program knows it, by SHOAL_OPTIONS; 0: as the library does */
+  size_t size;         /**< of this struct as the program knows it, by SHOAL_OPTIONS; 0: as the library does */
   int threads;         /**< 0: as many as there are processors */
   uint64_t seed;       /**< of every random operator */
   const char *kernels; /**< NULL or "auto", "generic", "avx2", "avx512" */

@@ -70,9 +70,9 @@ SHOAL_API shoal_status shoal_status_wrap(shoal_status status, const char *format
     __attribute__((format(printf, 2, 3)));
 
 /** In a function that returns a shoal_status: returns what `call` gave, unless that is success. */
-#define SHOAL_TRY(call)                            \
-  do {                                             \
-    shoal_status shoal_try_status_ = (call);       \
+#define SHOAL_TRY(call)                              \
+  do {                                               \
+    shoal_status shoal_try_status_ = (call);         \
     if (shoal_try_status_) return shoal_try_status_; \
   } while (0)
 /** Sets `status` to what `call` gave and jumps to the label that cleans up, unless that is success. */

@@ -63,7 +63,7 @@ SHOAL_API SHOAL_CHECKED shoal_status shoal_run_list_read(shoal_run_list *l, size
 
 /** How a list is run; NULL and zero in every field is the usual. */
 typedef struct {
-  size_t size; /**< of this struct as the program knows it, by SHOAL_OPTIONS; 0: as the library does */
+  size_t size;         /**< of this struct as the program knows it, by SHOAL_OPTIONS; 0: as the library does */
   const char *program; /**< as in shoal_run_options */
   const int *stop;     /**< once *stop is not 0 the run under way saves a checkpoint, and no other begins */
   void *context;       /**< handed to the functions below; each may be NULL */
@@ -74,8 +74,8 @@ typedef struct {
 
 /** What came of a list. */
 typedef struct {
-  size_t failed; /**< runs that ended without a result; shoal_listed_run.error says why */
-  bool stopped;  /**< before all were run */
+  size_t failed;       /**< runs that ended without a result; shoal_listed_run.error says why */
+  bool stopped;        /**< before all were run */
   int64_t reserved[2]; /**< 0 */
 } shoal_run_list_outcome;
 
@@ -86,9 +86,9 @@ SHOAL_API SHOAL_CHECKED shoal_status shoal_run_list_run(shoal_run_list *l, const
 /* ---- tables of results */
 /** A column of a table. */
 typedef struct {
-  const char *head; /**< a newline in it: where to break it */
-  bool left;        /**< text; numbers stand to the right */
-  int spare;        /**< where room is short the highest go first; 0: stays */
+  const char *head;    /**< a newline in it: where to break it */
+  bool left;           /**< text; numbers stand to the right */
+  int spare;           /**< where room is short the highest go first; 0: stays */
   int64_t reserved[2]; /**< 0 */
 } shoal_result_column;
 
@@ -109,7 +109,7 @@ typedef struct shoal_sweep shoal_sweep;
 
 /** What is said of a sweep itself. */
 typedef struct {
-  size_t size; /**< of this struct as the program knows it, by SHOAL_OPTIONS; 0: as the library does */
+  size_t size;         /**< of this struct as the program knows it, by SHOAL_OPTIONS; 0: as the library does */
   const char *run_dir; /**< where the runs go; NULL: runs/sweep-MODEL-DATE-TIME */
   int64_t repeats;     /**< runs of each combination, with seeds that follow each other; 0: 1 */
   bool resume;         /**< go on with the sweep in run_dir; the words may be left out, or must be the same */

@@ -25,16 +25,16 @@ typedef struct shoal_strategy shoal_strategy;
 /* ---- optimizers: fields left 0 take the optimizer's usual value */
 /** Which optimizer, and its numbers. */
 typedef struct {
-  const char *name; /**< "sgd", "momentum", "adagrad", "rmsprop", "adam", "ftrl"; NULL: "sgd" */
-  double momentum;  /**< momentum 0.9; rmsprop 0 */
-  bool nesterov;    /**< momentum */
-  double decay;     /**< rmsprop 0.9 */
-  double beta1;     /**< adam 0.9 */
-  double beta2;     /**< adam 0.999 */
-  double epsilon;   /**< adagrad 1e-7, rmsprop 1e-7, adam 1e-7 */
-  double l1;        /**< ftrl */
-  double l2;        /**< ftrl; by rows also sgd and adagrad: for the rows that an update touches */
-  double beta;      /**< ftrl 1 */
+  const char *name;   /**< "sgd", "momentum", "adagrad", "rmsprop", "adam", "ftrl"; NULL: "sgd" */
+  double momentum;    /**< momentum 0.9; rmsprop 0 */
+  bool nesterov;      /**< momentum */
+  double decay;       /**< rmsprop 0.9 */
+  double beta1;       /**< adam 0.9 */
+  double beta2;       /**< adam 0.999 */
+  double epsilon;     /**< adagrad 1e-7, rmsprop 1e-7, adam 1e-7 */
+  double l1;          /**< ftrl */
+  double l2;          /**< ftrl; by rows also sgd and adagrad: for the rows that an update touches */
+  double beta;        /**< ftrl 1 */
   double reserved[6]; /**< 0: for fields to come */
 } shoal_optimizer_options;
 
@@ -60,7 +60,7 @@ typedef struct {
   const double *rates;       /**< ... rates[i] */
   int pieces;                /**< of both */
   int64_t warmup;            /**< steps over which the rate rises linearly from 0 */
-  double reserved[4]; /**< 0: for fields to come */
+  double reserved[4];        /**< 0: for fields to come */
 } shoal_schedule;
 
 /** The names, ended by NULL. */
@@ -218,11 +218,11 @@ SHOAL_API const char *shoal_model_preprocessing(const shoal_model *m);
 
 /** Where the time of one process in training went so far, in seconds. */
 typedef struct {
-  double compute; /**< steps, and all that is none of the below */
-  double network; /**< messages on their way to the servers and back */
-  double barrier; /**< at the servers, for gradients of the other workers */
-  double server;  /**< at the servers, while they work */
-  double input;   /**< for rows */
+  double compute;     /**< steps, and all that is none of the below */
+  double network;     /**< messages on their way to the servers and back */
+  double barrier;     /**< at the servers, for gradients of the other workers */
+  double server;      /**< at the servers, while they work */
+  double input;       /**< for rows */
   double reserved[3]; /**< 0: for fields to come */
 } shoal_times;
 
@@ -235,9 +235,9 @@ typedef struct {
   double auc;              /**< area under the ROC curve; NaN unless it came from shoal_model_evaluate_stream */
   double seconds;          /**< that it took */
   int64_t unknown_entries; /**< of sparse rows, left out because the model has no such feature */
-  double mae;              /**< of a regression, whatever its loss: mean absolute error; otherwise NaN, also the next two */
-  double rmse;             /**< root of the mean squared error */
-  double r2;               /**< 1 - squared error / squared distance from the targets' mean; NaN: they are all the same */
+  double mae;         /**< of a regression, whatever its loss: mean absolute error; otherwise NaN, also the next two */
+  double rmse;        /**< root of the mean squared error */
+  double r2;          /**< 1 - squared error / squared distance from the targets' mean; NaN: they are all the same */
   double reserved[6]; /**< 0: for fields to come */
 } shoal_evaluation;
 /** A figure of an evaluation. */
@@ -301,12 +301,12 @@ typedef struct {
    * p->accuracy are means over the epoch so far, each row scored before it was learned. */
   void (*on_eval)(void *context, int64_t rows, const shoal_progress *p, const shoal_evaluation *e);
   int64_t inspect_every; /**< for on_inspect */
-  void *reserved[6]; /**< 0: for fields to come */
+  void *reserved[6];     /**< 0: for fields to come */
 } shoal_callbacks;
 
 /** How long and on what a model is fitted. */
 typedef struct {
-  size_t size; /**< of this struct as the program knows it, by SHOAL_OPTIONS; 0: as the library does */
+  size_t size;          /**< of this struct as the program knows it, by SHOAL_OPTIONS; 0: as the library does */
   int64_t epochs;       /**< 0: by steps */
   int64_t steps;        /**< 0: by epochs; both: whichever ends first */
   int64_t batch_size;   /**< of each worker; 0: 32 */
@@ -367,7 +367,7 @@ typedef struct {
   int64_t touched_rows; /**< of sparse rows with parameter servers: features touched, summed over this worker's steps */
   int64_t exchanged_bytes; /**< the same: in messages to and from servers, of steps alone */
   int64_t lost_steps;      /**< of this run, made once more because a parameter server was lost */
-  int64_t reserved[8]; /**< 0: for fields to come */
+  int64_t reserved[8];     /**< 0: for fields to come */
 } shoal_fit_result;
 
 /** data: NULL when options->stream says where it comes from. A loss that is no number ends it with SHOAL_ERR_NUMERIC:

@@ -18,10 +18,10 @@ extern const char *const event_kind_names[EVENT_KINDS]; /* "step", "op", ... */
 
 typedef struct {
   event_kind kind;
-  char *name;         /* "conv2d train/conv2d/conv2d" */
-  const char *op;     /* of an operator: its name and its kernel's; not owned, of static life */
+  char *name;     /* "conv2d train/conv2d/conv2d" */
+  const char *op; /* of an operator: its name and its kernel's; not owned, of static life */
   const char *kernel;
-  int phase;          /* of its plan */
+  int phase;           /* of its plan */
   double flops, bytes; /* of the whole operator, all rows */
 } event_label;
 
@@ -33,14 +33,14 @@ typedef struct {
 } event_span;
 
 typedef struct {
-  event_span *spans;     /* [capacity], a ring */
-  uint64_t added;        /* so far; the newest is at (added - 1) % capacity */
-  char pad[48];          /* tracks of different threads do not share a cache line */
+  event_span *spans; /* [capacity], a ring */
+  uint64_t added;    /* so far; the newest is at (added - 1) % capacity */
+  char pad[48];      /* tracks of different threads do not share a cache line */
 } event_track;
 
 typedef struct events {
-  bool on; /* set by the thread that owns track 0, between steps */
-  uint32_t step; /* under way; likewise */
+  bool on;             /* set by the thread that owns track 0, between steps */
+  uint32_t step;       /* under way; likewise */
   int64_t from, until; /* steps of this process that are recorded: [from, until) */
   int tracks;
   uint32_t capacity; /* spans a track, a power of two */

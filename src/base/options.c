@@ -12,8 +12,10 @@ shoal_status options_take(const char *what, void *own, size_t bytes, const void 
                        size);
   for (size_t i = bytes; given && i < size; i++)
     if (((const uint8_t *)given)[i])
-      return status_make(SHOAL_ERR_ARGUMENT, "%s: sets fields that this version of Shoal does not have: run the program "
-                         "with the version it was compiled with, or a later one", what);
+      return status_make(SHOAL_ERR_ARGUMENT,
+                         "%s: sets fields that this version of Shoal does not have: run the program "
+                         "with the version it was compiled with, or a later one",
+                         what);
   const size_t known = given ? (size < bytes ? size : bytes) : 0;
   memmove(own, given ? given : own, known);
   memset((uint8_t *)own + known, 0, bytes - known);

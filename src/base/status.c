@@ -18,7 +18,7 @@ shoal_code shoal_status_code(const struct shoal_error *status) { return status ?
 const char *shoal_status_message(const struct shoal_error *status) { return status ? status->message : "ok"; }
 
 const char *shoal_code_name(shoal_code code) {
-  static const char *const names[] = {"ok",     "argument", "input",     "peer",     "refused",
+  static const char *const names[] = {"ok",     "argument", "input",     "peer",    "refused",
                                       "system", "numeric",  "cancelled", "internal"};
   return (unsigned)code < sizeof names / sizeof *names ? names[code] : "unknown";
 }

@@ -33,8 +33,7 @@ static void show(bar *b, int64_t done) {
     fprintf(stderr, "[%s] %3.0f %%  ", cells, 100 * share);
   }
   fprintf(stderr, "%s %s  %s/s", shoal_group_digits(done, count), b->what, shoal_group_digits((int64_t)rate, speed));
-  if (b->total > done && rate > 0)
-    fprintf(stderr, "  %s left", duration_text((double)(b->total - done) / rate, left));
+  if (b->total > done && rate > 0) fprintf(stderr, "  %s left", duration_text((double)(b->total - done) / rate, left));
   fputs("\033[K", stderr);
 }
 

@@ -16,8 +16,8 @@ typedef struct {
   const char *details;   /* paragraphs for --help and the man page, wrapped by hand at 78 columns; may be NULL */
   const flag_row *flags;
   const flag_row *(*flag_table)(void); /* in place of `flags`, where the library has the table */
-  const char *(*word_at)(int i); /* what an argument may be, for the completion; NULL past the end. NULL: files */
-  int (*run)(int argc, char **argv); /* arguments after the command's name; returns the exit status */
+  const char *(*word_at)(int i);       /* what an argument may be, for the completion; NULL past the end. NULL: files */
+  int (*run)(int argc, char **argv);   /* arguments after the command's name; returns the exit status */
 } command;
 
 extern const command command_train, command_eval, command_predict, command_export, command_keygen, command_version,

@@ -28,7 +28,7 @@ static const flag_row dash_table[] = {
 static void announce(const dash_flags *f, const char *folder, int port) {
   bool v6 = strchr(f->address, ':') != NULL;
   say(stdout, "%s is shown at  http://%s%s%s:%d/%s%s\n", folder, v6 ? "[" : "", f->address, v6 ? "]" : "", port,
-         f->token ? "?token=" : "", f->token ? f->token : "");
+      f->token ? "?token=" : "", f->token ? f->token : "");
   puts("Ctrl-C ends it.");
   fflush(stdout);
 }
@@ -43,8 +43,7 @@ static shoal_status serve(const dash_flags *f, const flags_parsed *parsed) {
   interrupt *signals;
   TRY(interrupt_create("Ending.", "Ended at once.", &signals));
   shoal_dashboard *d = NULL;
-  shoal_dashboard_options options = {
-      .folder = folder, .address = f->address, .port = (int)f->port, .token = f->token};
+  shoal_dashboard_options options = {.folder = folder, .address = f->address, .port = (int)f->port, .token = f->token};
   shoal_status status = shoal_dashboard_create(&options, &d);
   if (!status) {
     announce(f, folder, shoal_dashboard_port(d));
@@ -68,13 +67,14 @@ const command command_dash = {
     .name = "dash",
     .arguments = "[DIR]",
     .summary = "show the runs in a folder in the browser, live",
-    .details = "Serves the page of 'shoal report' for all runs below DIR (runs, when not said)\n"
-               "and keeps it up to date while they train. It answers this machine only, unless\n"
-               "--token and --address say otherwise, and follows no symbolic links.\n"
-               "\n"
-               "Examples:\n"
-               "  shoal dash\n"
-               "  shoal dash runs/sweep-1 --port 0\n",
+    .details =
+        "Serves the page of 'shoal report' for all runs below DIR (runs, when not said)\n"
+        "and keeps it up to date while they train. It answers this machine only, unless\n"
+        "--token and --address say otherwise, and follows no symbolic links.\n"
+        "\n"
+        "Examples:\n"
+        "  shoal dash\n"
+        "  shoal dash runs/sweep-1 --port 0\n",
     .flags = dash_table,
     .run = run_dash,
 };

@@ -34,7 +34,7 @@ typedef struct {
 } list_flags;
 
 static const flag_row list_table[] = {
-    {.name = "json", .kind = FLAG_BOOL, .offset = offsetof(list_flags, json), .help = "print one JSON object"},
+    {"json", FLAG_BOOL, offsetof(list_flags, json), NULL, "print one JSON object", .marks = 0},
     {0},
 };
 
@@ -50,8 +50,8 @@ static shoal_status list_json(void) {
   const char *const *names = shoal_dataset_names();
   for (size_t i = 0; names[i]; i++) {
     char *path = where(names[i]);
-    json_array_append_new(
-        sets, json_pack("{s:s, s:o}", "name", names[i], "path", path ? json_string(path) : json_null()));
+    json_array_append_new(sets,
+                          json_pack("{s:s, s:o}", "name", names[i], "path", path ? json_string(path) : json_null()));
     free(path);
   }
   shoal_data_format f;
@@ -87,8 +87,10 @@ static int run_list(int argc, char **argv) {
   if (!command_parse(&command_data_list, argc, argv, &f, &parsed, &status)) return EXIT_GOOD;
   if (!status && parsed.count)
     status = status_make(SHOAL_ERR_ARGUMENT, "takes no argument, but got '%s'", parsed.words[0]);
-  if (!status && f.json) status = list_json();
-  else if (!status) list_text();
+  if (!status && f.json)
+    status = list_json();
+  else if (!status)
+    list_text();
   return status ? command_fail(&command_data_list, status) : EXIT_GOOD;
 }
 

@@ -15,30 +15,69 @@ const char *const *data_bad_row_names(void);
 const char *const *data_split_names(void);
 
 /* The rows of a flag table that fill read_flags at `base`. */
-#define READ_FLAGS(base)                                                                                               \
-  {.name = "split", .kind = FLAG_CHOICE, .offset = (base) + offsetof(read_flags, split), .value = "NAME",              \
-   .help = "which rows of a folder that has both", .standard = "train", .choices = data_split_names},                  \
-  {.name = "format", .kind = FLAG_TEXT, .offset = (base) + offsetof(read_flags, format), .value = "NAME",            \
-   .help = "of the files; 'shoal data list' names them", .standard = "found out from the content"},                    \
-      {.name = "columns", .kind = FLAG_TEXT, .offset = (base) + offsetof(read_flags, columns), .value = "TEXT",        \
-       .help = "csv and tsv: which column is what, e.g. label=y,skip=id,missing=mean"},                                \
-      {.name = "fields", .kind = FLAG_TEXT, .offset = (base) + offsetof(read_flags, fields), .value = "NAMES",         \
-       .help = "tfrecord: the features that hold label, index and value", .standard = "label,index,value"},            \
-      {.name = "features", .kind = FLAG_INT, .offset = (base) + offsetof(read_flags, features), .value = "N",          \
-       .help = "sparse rows: size of the feature space; an index beyond it is a bad row",                              \
-       .standard = "found from the data", .least = 1, .most = 2147483647},                                             \
-      {.name = "classes", .kind = FLAG_INT, .offset = (base) + offsetof(read_flags, classes), .value = "N",            \
-       .help = "labels are 0 to N - 1; one beyond is a bad row", .standard = "found from the data", .least = 1,        \
-       .most = 1e6},                                                                                                   \
-      {.name = "no-checksums", .kind = FLAG_BOOL, .offset = (base) + offsetof(read_flags, no_checksums),               \
-       .help = "tfrecord: do not check CRCs"},                                                                         \
-      {.name = "transform", .kind = FLAG_TEXT, .offset = (base) + offsetof(read_flags, transform), .value = "STEPS",   \
-       .help = "done to each image, e.g. resize=28x28,gray, or row of numbers, e.g. standardise"},                     \
-      {.name = "threads", .kind = FLAG_INT, .offset = (base) + offsetof(read_flags, threads), .value = "N",            \
-       .help = "threads that decode images", .standard = "one a processor", .least = 1, .most = 64},                   \
-  {                                                                                                                    \
-    .name = "on-bad-row", .kind = FLAG_CHOICE, .offset = (base) + offsetof(read_flags, on_bad_row), .value = "WHAT",   \
-    .help = "stop, or skip it and count (more than 1 % stops)", .standard = "stop", .choices = data_bad_row_names      \
+#define READ_FLAGS(base)                                                                                            \
+  {"split",                                                                                                         \
+   FLAG_CHOICE,                                                                                                     \
+   (base) + offsetof(read_flags, split),                                                                            \
+   "NAME",                                                                                                          \
+   "which rows of a folder that has both",                                                                          \
+   "train",                                                                                                         \
+   .choices = data_split_names},                                                                                    \
+      {"format",                                                                                                    \
+       FLAG_TEXT,                                                                                                   \
+       (base) + offsetof(read_flags, format),                                                                       \
+       "NAME",                                                                                                      \
+       "of the files; 'shoal data list' names them",                                                                \
+       "found out from the content",                                                                                \
+       .marks = 0},                                                                                                 \
+      {"columns",                                                                                                   \
+       FLAG_TEXT,                                                                                                   \
+       (base) + offsetof(read_flags, columns),                                                                      \
+       "TEXT",                                                                                                      \
+       "csv and tsv: which column is what, e.g. label=y,skip=id,missing=mean",                                      \
+       .marks = 0},                                                                                                 \
+      {"fields",                                                                                                    \
+       FLAG_TEXT,                                                                                                   \
+       (base) + offsetof(read_flags, fields),                                                                       \
+       "NAMES",                                                                                                     \
+       "tfrecord: the features that hold label, index and value",                                                   \
+       "label,index,value",                                                                                         \
+       .marks = 0},                                                                                                 \
+      {"features",                                                                                                  \
+       FLAG_INT,                                                                                                    \
+       (base) + offsetof(read_flags, features),                                                                     \
+       "N",                                                                                                         \
+       "sparse rows: size of the feature space; an index beyond it is a bad row",                                   \
+       "found from the data",                                                                                       \
+       .least = 1,                                                                                                  \
+       .most = 2147483647},                                                                                         \
+      {"classes",                                                                                                   \
+       FLAG_INT,                                                                                                    \
+       (base) + offsetof(read_flags, classes),                                                                      \
+       "N",                                                                                                         \
+       "labels are 0 to N - 1; one beyond is a bad row",                                                            \
+       "found from the data",                                                                                       \
+       .least = 1,                                                                                                  \
+       .most = 1e6},                                                                                                \
+      {"no-checksums", FLAG_BOOL, (base) + offsetof(read_flags, no_checksums), NULL, "tfrecord: do not check CRCs", \
+       .marks = 0},                                                                                                 \
+      {"transform",                                                                                                 \
+       FLAG_TEXT,                                                                                                   \
+       (base) + offsetof(read_flags, transform),                                                                    \
+       "STEPS",                                                                                                     \
+       "done to each image, e.g. resize=28x28,gray, or row of numbers, e.g. standardise",                           \
+       .marks = 0},                                                                                                 \
+      {"threads",                                                                                                   \
+       FLAG_INT,                                                                                                    \
+       (base) + offsetof(read_flags, threads),                                                                      \
+       "N",                                                                                                         \
+       "threads that decode images",                                                                                \
+       "one a processor",                                                                                           \
+       .least = 1,                                                                                                  \
+       .most = 64},                                                                                                 \
+  {                                                                                                                 \
+    "on-bad-row", FLAG_CHOICE, (base) + offsetof(read_flags, on_bad_row), "WHAT",                                   \
+        "stop, or skip it and count (more than 1 % stops)", "stop", .choices = data_bad_row_names                   \
   }
 
 /* How `data`, files or the name of a known data set, is read with these flags. Texts of *out are borrowed from f, but

@@ -12,10 +12,10 @@ typedef struct {
 
 static const flag_row convert_table[] = {
     READ_FLAGS(offsetof(convert_flags, read)),
-    {.name = "to", .kind = FLAG_TEXT, .offset = offsetof(convert_flags, to), .value = "NAME",
-     .help = "format to write: tfrecord, libsvm, csv or npy", .standard = "by the ending of TO"},
-    {.name = "force", .kind = FLAG_BOOL, .offset = offsetof(convert_flags, force), .help = "replace a file TO"},
-    {.name = "quiet", .kind = FLAG_BOOL, .offset = offsetof(convert_flags, quiet), .help = "print nothing but errors"},
+    {"to", FLAG_TEXT, offsetof(convert_flags, to), "NAME", "format to write: tfrecord, libsvm, csv or npy",
+     "by the ending of TO", .marks = 0},
+    {"force", FLAG_BOOL, offsetof(convert_flags, force), NULL, "replace a file TO", .marks = 0},
+    {"quiet", FLAG_BOOL, offsetof(convert_flags, quiet), NULL, "print nothing but errors", .marks = 0},
     {0},
 };
 
@@ -28,13 +28,11 @@ static shoal_status convert(const convert_flags *f, const char *from, const char
   shoal_convert_result done;
   shoal_status status = data_read_options(&f->read, from, &read);
   if (!status)
-    status = shoal_data_convert(&read,
-                                &(shoal_convert_options){.path = to,
-                                                         .format = f->to,
-                                                         .force = f->force,
-                                                         .progress = bar_on_rows,
-                                                         .context = &progress},
-                                &done);
+    status = shoal_data_convert(
+        &read,
+        &(shoal_convert_options){
+            .path = to, .format = f->to, .force = f->force, .progress = bar_on_rows, .context = &progress},
+        &done);
   bar_clear(&progress);
   *signal = *interrupt_flag(signals);
   free((char *)read.files);
@@ -64,16 +62,17 @@ const command command_data_convert = {
     .name = "data convert",
     .arguments = "FROM TO",
     .summary = "write rows in another format: tfrecord, libsvm, csv or npy",
-    .details = "FROM is a file, a folder, a glob (in quotes), a list a,b,c or the name of a\n"
-               "data set; TO one file, whose ending says what it becomes: .tfrecord, .libsvm,\n"
-               ".csv, .npy (with the labels in NAME-labels.npy). Sparse indices stay as they\n"
-               "are. Dense rows go to tfrecord and libsvm as their non-zero numbers, indices\n"
-               "from 1 on. TO gets its name once it is whole, and nothing is replaced without\n"
-               "--force.\n"
-               "\n"
-               "Examples:\n"
-               "  shoal data convert 'clicks/*.tfrecord' clicks.libsvm\n"
-               "  shoal data convert flowers/ flowers.npy --transform resize=64x64\n",
+    .details =
+        "FROM is a file, a folder, a glob (in quotes), a list a,b,c or the name of a\n"
+        "data set; TO one file, whose ending says what it becomes: .tfrecord, .libsvm,\n"
+        ".csv, .npy (with the labels in NAME-labels.npy). Sparse indices stay as they\n"
+        "are. Dense rows go to tfrecord and libsvm as their non-zero numbers, indices\n"
+        "from 1 on. TO gets its name once it is whole, and nothing is replaced without\n"
+        "--force.\n"
+        "\n"
+        "Examples:\n"
+        "  shoal data convert 'clicks/*.tfrecord' clicks.libsvm\n"
+        "  shoal data convert flowers/ flowers.npy --transform resize=64x64\n",
     .flags = convert_table,
     .run = run_convert,
 };

@@ -17,28 +17,22 @@ typedef struct {
 #define AT(f) offsetof(generate_flags, f)
 
 static const flag_row generate_table[] = {
-    {.name = "out", .kind = FLAG_TEXT, .offset = AT(out), .value = "DIR", .help = "folder to write to",
-     .complete = COMPLETE_DIRECTORY},
-    {.name = "rows", .kind = FLAG_INT, .offset = AT(rows), .value = "N", .help = "how many rows or images",
-     .standard = "criteo 100,000, images 1,000", .least = 1, .most = 1e12},
-    {.name = "as", .kind = FLAG_TEXT, .offset = AT(as), .value = "NAME",
-     .help = "criteo: tfrecord, libsvm or tsv; images: folder (of PNG), tfrecord or npy",
-     .standard = "tfrecord; folder"},
-    {.name = "files", .kind = FLAG_INT, .offset = AT(files), .value = "N", .help = "files to spread the rows over",
-     .standard = "criteo 23, images 1", .least = 1, .most = 100000},
-    {.name = "seed", .kind = FLAG_INT, .offset = AT(seed), .value = "N", .help = "same seed, same bytes",
-     .standard = "1", .least = 0, .most = 9e15},
-    {.name = "features", .kind = FLAG_INT, .offset = AT(features), .value = "N",
-     .help = "criteo: size of the feature space",
-     .standard = "33762578", .least = SHOAL_CRITEO_MIN_FEATURES, .most = 2147483647},
-    {.name = "classes", .kind = FLAG_INT, .offset = AT(classes), .value = "N", .help = "images: how many kinds",
-     .standard = "10", .least = 1, .most = 1000},
-    {.name = "size", .kind = FLAG_TEXT, .offset = AT(size), .value = "HxWxC",
-     .help = "images: height, width and channels (1 or 3)", .standard = "64x64x3"},
-    {.name = "noise", .kind = FLAG_NUMBER, .offset = AT(noise), .value = "X",
-     .help = "images: standard deviation of the pixels, of 0 to 255", .standard = "16", .least = 0, .most = 255},
-    {.name = "force", .kind = FLAG_BOOL, .offset = AT(force), .help = "write into a folder that holds files already"},
-    {.name = "quiet", .kind = FLAG_BOOL, .offset = AT(quiet), .help = "print nothing but errors"},
+    {"out", FLAG_TEXT, AT(out), "DIR", "folder to write to", .complete = COMPLETE_DIRECTORY},
+    {"rows", FLAG_INT, AT(rows), "N", "how many rows or images", "criteo 100,000, images 1,000", .least = 1,
+     .most = 1e12},
+    {"as", FLAG_TEXT, AT(as), "NAME", "criteo: tfrecord, libsvm or tsv; images: folder (of PNG), tfrecord or npy",
+     "tfrecord; folder", .marks = 0},
+    {"files", FLAG_INT, AT(files), "N", "files to spread the rows over", "criteo 23, images 1", .least = 1,
+     .most = 100000},
+    {"seed", FLAG_INT, AT(seed), "N", "same seed, same bytes", "1", .least = 0, .most = 9e15},
+    {"features", FLAG_INT, AT(features), "N", "criteo: size of the feature space", "33762578",
+     .least = SHOAL_CRITEO_MIN_FEATURES, .most = 2147483647},
+    {"classes", FLAG_INT, AT(classes), "N", "images: how many kinds", "10", .least = 1, .most = 1000},
+    {"size", FLAG_TEXT, AT(size), "HxWxC", "images: height, width and channels (1 or 3)", "64x64x3", .marks = 0},
+    {"noise", FLAG_NUMBER, AT(noise), "X", "images: standard deviation of the pixels, of 0 to 255", "16", .least = 0,
+     .most = 255},
+    {"force", FLAG_BOOL, AT(force), NULL, "write into a folder that holds files already", .marks = 0},
+    {"quiet", FLAG_BOOL, AT(quiet), NULL, "print nothing but errors", .marks = 0},
     {0},
 };
 
@@ -55,8 +49,10 @@ static shoal_status check_out(const generate_flags *f) {
   for (struct dirent *e; (e = readdir(folder));) holds |= strcmp(e->d_name, ".") && strcmp(e->d_name, "..");
   closedir(folder);
   if (holds && !f->force)
-    return status_make(SHOAL_ERR_ARGUMENT, "%s holds files already; add --force to write into it, or name another "
-                                           "--out", f->out);
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "%s holds files already; add --force to write into it, or name another "
+                       "--out",
+                       f->out);
   return NULL;
 }
 
@@ -89,8 +85,10 @@ static shoal_status criteo(const generate_flags *f, bar *progress) {
   char rows[COUNTED_TEXT];
   say(stdout, "%s written to %s, %.1f %% positive\n", counted_text(o.rows, "row", rows), f->out,
       100 * truth.positive_share);
-  say(stdout, "The hidden model errs on %.2f %% of the last file's rows, with a log loss of %.4f (always saying the "
-      "mean: %.4f).\n", 100 * truth.test_error, truth.test_log_loss, truth.constant_log_loss);
+  say(stdout,
+      "The hidden model errs on %.2f %% of the last file's rows, with a log loss of %.4f (always saying the "
+      "mean: %.4f).\n",
+      100 * truth.test_error, truth.test_log_loss, truth.constant_log_loss);
   return NULL;
 }
 
@@ -146,8 +144,10 @@ static int run_generate(int argc, char **argv) {
   shoal_status status;
   if (!command_parse(&command_data_generate, argc, argv, &f, &parsed, &status)) return EXIT_GOOD;
   if (!status && parsed.count != 1)
-    status = status_make(SHOAL_ERR_ARGUMENT, "what? criteo or images; for example: %s data generate criteo "
-                                             "--out DIR", called());
+    status = status_make(SHOAL_ERR_ARGUMENT,
+                         "what? criteo or images; for example: %s data generate criteo "
+                         "--out DIR",
+                         called());
   int signal = 0;
   if (!status) status = generate(&f, parsed.words[0], &signal);
   int exit_status = status ? command_fail(&command_data_generate, status) : EXIT_GOOD;
@@ -158,13 +158,14 @@ const command command_data_generate = {
     .name = "data generate",
     .arguments = "criteo|images",
     .summary = "make click-log rows or labelled images out of a seed",
-    .details = "criteo: rows shaped like the Criteo click log, with labels by a hidden model,\n"
-               "so that what a training can reach is known; truth.json says it. images: simple\n"
-               "shapes, one kind a class.\n"
-               "\n"
-               "Examples:\n"
-               "  shoal data generate criteo --rows 1000000 --out clicks\n"
-               "  shoal data generate images --rows 2000 --size 28x28x1 --as npy --out shapes\n",
+    .details =
+        "criteo: rows shaped like the Criteo click log, with labels by a hidden model,\n"
+        "so that what a training can reach is known; truth.json says it. images: simple\n"
+        "shapes, one kind a class.\n"
+        "\n"
+        "Examples:\n"
+        "  shoal data generate criteo --rows 1000000 --out clicks\n"
+        "  shoal data generate images --rows 2000 --size 28x28x1 --as npy --out shapes\n",
     .flags = generate_table,
     .word_at = word_at,
     .run = run_generate,

@@ -15,10 +15,9 @@ typedef struct {
 
 static const flag_row inspect_table[] = {
     READ_FLAGS(offsetof(inspect_flags, read)),
-    {.name = "rows", .kind = FLAG_INT, .offset = offsetof(inspect_flags, rows), .value = "N",
-     .help = "how many of the first rows to show", .standard = "3", .most = 1000},
-    {.name = "json", .kind = FLAG_BOOL, .offset = offsetof(inspect_flags, json), .help = "print one JSON object"},
-    {.name = "quiet", .kind = FLAG_BOOL, .offset = offsetof(inspect_flags, quiet), .help = "no progress line"},
+    {"rows", FLAG_INT, offsetof(inspect_flags, rows), "N", "how many of the first rows to show", "3", .most = 1000},
+    {"json", FLAG_BOOL, offsetof(inspect_flags, json), NULL, "print one JSON object", .marks = 0},
+    {"quiet", FLAG_BOOL, offsetof(inspect_flags, quiet), NULL, "no progress line", .marks = 0},
     {0},
 };
 
@@ -44,10 +43,12 @@ static json_t *row_json(const shoal_data_summary *s, const shoal_data_row *r) {
   json_t *o = json_object(), *list = json_array();
   json_object_set_new(o, "label", s->real_labels ? number((double)r->target) : json_integer(r->label));
   for (int64_t k = 0; k < r->n_values; k++)
-    json_array_append_new(list, r->indices ? json_pack("[i, o]", r->indices[k], number(r->values[k]))
-                                           : number(r->values[k]));
-  if (s->kind == SHOAL_ROWS_ENCODED) json_object_set_new(o, "bytes", json_integer(r->size));
-  else json_object_set(o, s->kind == SHOAL_ROWS_SPARSE ? "entries" : "values", list);
+    json_array_append_new(list,
+                          r->indices ? json_pack("[i, o]", r->indices[k], number(r->values[k])) : number(r->values[k]));
+  if (s->kind == SHOAL_ROWS_ENCODED)
+    json_object_set_new(o, "bytes", json_integer(r->size));
+  else
+    json_object_set(o, s->kind == SHOAL_ROWS_SPARSE ? "entries" : "values", list);
   json_decref(list);
   return o;
 }
@@ -78,9 +79,9 @@ static void add_features(json_t *o, const shoal_data_summary *s) {
   json_object_set_new(o, "nonzeros_a_row", sparse ? spread_json(&s->sizes) : json_null());
   json_object_set_new(o, "bytes_a_row", s->kind == SHOAL_ROWS_ENCODED ? spread_json(&s->sizes) : json_null());
   json_object_set_new(o, "index",
-                      s->index_max >= 0 ? json_pack("{s:I, s:I}", "min", (json_int_t)s->index_min, "max",
-                                                    (json_int_t)s->index_max)
-                                        : json_null());
+                      s->index_max >= 0
+                          ? json_pack("{s:I, s:I}", "min", (json_int_t)s->index_min, "max", (json_int_t)s->index_max)
+                          : json_null());
   json_object_set_new(o, "values", spread_json(&s->values));
 }
 
@@ -122,15 +123,21 @@ static void print_first(const shoal_data_summary *s) {
   for (int64_t i = 0; i < s->n_first; i++) {
     const shoal_data_row *r = &s->first[i];
     char name[NAME_TEXT];
-    if (s->real_labels) printf("  label %g:", (double)r->target);
-    else printf("  label %s:", class_name(s, r->label, name));
+    if (s->real_labels)
+      printf("  label %g:", (double)r->target);
+    else
+      printf("  label %s:", class_name(s, r->label, name));
     int64_t k = 0;
     for (; k < r->n_values && k < SHOWN_ENTRIES; k++) {
-      if (r->indices) printf(" %d:%.6g", r->indices[k], r->values[k]);
-      else printf(" %.6g", r->values[k]);
+      if (r->indices)
+        printf(" %d:%.6g", r->indices[k], r->values[k]);
+      else
+        printf(" %.6g", r->values[k]);
     }
-    if (s->kind == SHOAL_ROWS_ENCODED) printf(" %lld bytes", (long long)r->size);
-    else if (k < r->size) printf(" ... (%lld)", (long long)r->size);
+    if (s->kind == SHOAL_ROWS_ENCODED)
+      printf(" %lld bytes", (long long)r->size);
+    else if (k < r->size)
+      printf(" ... (%lld)", (long long)r->size);
     putchar('\n');
   }
 }
@@ -188,8 +195,10 @@ static shoal_status inspect(const inspect_flags *f, const char *path) {
   bar_init(&progress, "rows", f->quiet || f->json, NULL);
   shoal_status status = shoal_data_inspect(&o, f->rows, bar_on_rows, &progress, &s);
   bar_clear(&progress);
-  if (!status && f->json) status = print_json(path, s);
-  else if (!status) print_text(path, s);
+  if (!status && f->json)
+    status = print_json(path, s);
+  else if (!status)
+    print_text(path, s);
   shoal_data_summary_destroy(s);
   free((char *)o.files);
   return status;
@@ -210,13 +219,14 @@ const command command_data_inspect = {
     .name = "data inspect",
     .arguments = "PATH",
     .summary = "what files of rows hold: format, rows, shapes, labels, speed",
-    .details = "PATH is a file, a folder, a glob (in quotes), a list a,b,c or the name of a\n"
-               "data set. All rows are read once, in constant memory; every one is checked.\n"
-               "\n"
-               "Examples:\n"
-               "  shoal data inspect mnist\n"
-               "  shoal data inspect 'clicks/*.tfrecord' --json\n"
-               "  shoal data inspect flowers/ --transform resize=224x224\n",
+    .details =
+        "PATH is a file, a folder, a glob (in quotes), a list a,b,c or the name of a\n"
+        "data set. All rows are read once, in constant memory; every one is checked.\n"
+        "\n"
+        "Examples:\n"
+        "  shoal data inspect mnist\n"
+        "  shoal data inspect 'clicks/*.tfrecord' --json\n"
+        "  shoal data inspect flowers/ --transform resize=224x224\n",
     .flags = inspect_table,
     .run = run_inspect,
 };

@@ -20,17 +20,16 @@ typedef struct {
 
 #define AT(f) offsetof(doctor_flags, f)
 static const flag_row doctor_table[] = {
-    {.name = "cluster", .kind = FLAG_TEXT, .offset = AT(cluster), .value = "FILE",
-     .help = "also look at the cluster described there, as in TF_CONFIG", .standard = "TF_CONFIG, if that is set",
-     .complete = COMPLETE_FILE},
-    {.name = "task", .kind = FLAG_TEXT, .offset = AT(task), .value = "ROLE:INDEX",
-     .help = "which task of the cluster this is: chief:0, worker:1, ps:0 ..."},
-    {.name = "keys", .kind = FLAG_TEXT, .offset = AT(keys), .value = "DIR",
-     .help = "keys of the cluster, made by shoal keygen DIR", .complete = COMPLETE_DIRECTORY},
-    {.name = "insecure", .kind = FLAG_BOOL, .offset = AT(insecure), .help = "talk to other hosts without keys"},
-    {.name = "deadline", .kind = FLAG_NUMBER, .offset = AT(seconds), .value = "SECONDS",
-     .help = "how long to wait for the other tasks", .standard = "30", .least = 0.1, .most = 1e6},
-    {.name = "json", .kind = FLAG_BOOL, .offset = AT(json), .help = "print one JSON object"},
+    {"cluster", FLAG_TEXT, AT(cluster), "FILE", "also look at the cluster described there, as in TF_CONFIG",
+     "TF_CONFIG, if that is set", .complete = COMPLETE_FILE},
+    {"task", FLAG_TEXT, AT(task), "ROLE:INDEX", "which task of the cluster this is: chief:0, worker:1, ps:0 ...",
+     .marks = 0},
+    {"keys", FLAG_TEXT, AT(keys), "DIR", "keys of the cluster, made by shoal keygen DIR",
+     .complete = COMPLETE_DIRECTORY},
+    {"insecure", FLAG_BOOL, AT(insecure), NULL, "talk to other hosts without keys", .marks = 0},
+    {"deadline", FLAG_NUMBER, AT(seconds), "SECONDS", "how long to wait for the other tasks", "30", .least = 0.1,
+     .most = 1e6},
+    {"json", FLAG_BOOL, AT(json), NULL, "print one JSON object", .marks = 0},
     {0},
 };
 
@@ -95,8 +94,8 @@ static void print_pairs(const findings *d) {
     if (from == to || !p->known) continue;
     table_column *c = t[rows++];
     static const table_column heads[COLUMNS] = {
-        {"from", true, ""}, {"to", true, ""}, {"address", true, ""}, {"answers", true, ""},
-        {"round trip", false, ""}, {"bandwidth", false, ""}, {"clock", false, ""}, {"version", true, ""}};
+        {"from", true, ""},        {"to", true, ""},         {"address", true, ""}, {"answers", true, ""},
+        {"round trip", false, ""}, {"bandwidth", false, ""}, {"clock", false, ""},  {"version", true, ""}};
     memcpy(c, heads, sizeof heads);
     char name[SHOAL_TASK_NAME];
     table_set_text(&c[FROM], shoal_cluster_task_name(d->cluster, from, name));
@@ -134,15 +133,14 @@ static json_t *pairs_json(const findings *d) {
     const shoal_probe_pair *p = &d->probe->pairs[i];
     if (!p->known) continue;
     char from[SHOAL_TASK_NAME], to[SHOAL_TASK_NAME];
-    json_array_append_new(
-        pairs,
-        json_pack("{s:s, s:s, s:s, s:b, s:o, s:o, s:o, s:s, s:s, s:s}", "from",
-                  shoal_cluster_task_name(d->cluster, i / tasks, from), "to",
-                  shoal_cluster_task_name(d->cluster, i % tasks, to), "address",
-                  shoal_cluster_task_address(d->cluster, i % tasks), "answered", p->answered, "round_trip_seconds",
-                  number(p->answered ? p->round_trip : NAN), "bytes_per_second",
-                  number(p->answered ? p->bandwidth : NAN), "clock_offset_seconds",
-                  number(p->answered ? p->offset : NAN), "version", p->version, "host", p->host, "error", p->error));
+    json_array_append_new(pairs, json_pack("{s:s, s:s, s:s, s:b, s:o, s:o, s:o, s:s, s:s, s:s}", "from",
+                                           shoal_cluster_task_name(d->cluster, i / tasks, from), "to",
+                                           shoal_cluster_task_name(d->cluster, i % tasks, to), "address",
+                                           shoal_cluster_task_address(d->cluster, i % tasks), "answered", p->answered,
+                                           "round_trip_seconds", number(p->answered ? p->round_trip : NAN),
+                                           "bytes_per_second", number(p->answered ? p->bandwidth : NAN),
+                                           "clock_offset_seconds", number(p->answered ? p->offset : NAN), "version",
+                                           p->version, "host", p->host, "error", p->error));
   }
   return pairs;
 }
@@ -186,8 +184,10 @@ static shoal_status doctor(const doctor_flags *f, bool *healthy) {
   describe_machine(&d);
   shoal_status status = d.cluster ? probe(f, &d) : NULL;
   if (!status) {
-    if (f->json) print_json(&d);
-    else print_words(&d);
+    if (f->json)
+      print_json(&d);
+    else
+      print_words(&d);
     *healthy = !problem_at(&d, 0);
   }
   shoal_probe_destroy(d.probe);
@@ -210,16 +210,17 @@ const command command_doctor = {
     .name = "doctor",
     .arguments = "",
     .summary = "check this machine and, where one is described, the cluster",
-    .details = "Says what this machine offers: cores, instructions, kernels chosen, memory,\n"
-               "measured speed, limits, libraries. With TF_CONFIG or --cluster and --task it\n"
-               "is one task of that cluster: started in every task, each listens at its own\n"
-               "address and reaches for all others, and each prints who answers, round trips,\n"
-               "bandwidths, clocks and versions of all pairs. Exit status 1 when something is\n"
-               "wrong; what it is stands at the end, in words.\n"
-               "\n"
-               "Examples:\n"
-               "  shoal doctor\n"
-               "  shoal doctor --cluster cluster.json --task worker:1 --keys keys\n",
+    .details =
+        "Says what this machine offers: cores, instructions, kernels chosen, memory,\n"
+        "measured speed, limits, libraries. With TF_CONFIG or --cluster and --task it\n"
+        "is one task of that cluster: started in every task, each listens at its own\n"
+        "address and reaches for all others, and each prints who answers, round trips,\n"
+        "bandwidths, clocks and versions of all pairs. Exit status 1 when something is\n"
+        "wrong; what it is stands at the end, in words.\n"
+        "\n"
+        "Examples:\n"
+        "  shoal doctor\n"
+        "  shoal doctor --cluster cluster.json --task worker:1 --keys keys\n",
     .flags = doctor_table,
     .run = run_doctor,
 };

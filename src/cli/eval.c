@@ -15,13 +15,13 @@ typedef struct {
 
 static const flag_row eval_table[] = {
     TRAINED_FLAGS(offsetof(eval_flags, model)),
-    {.name = "split", .kind = FLAG_CHOICE, .offset = offsetof(eval_flags, split), .value = "NAME",
-     .help = "which rows of the data", .standard = "test", .choices = trained_split_names},
-    {.name = "top-k", .kind = FLAG_INT, .offset = offsetof(eval_flags, model.top_k), .value = "K",
-     .help = "also report how often the class is among the K likeliest", .least = 1, .most = 1e6},
-    {.name = "confusion", .kind = FLAG_BOOL, .offset = offsetof(eval_flags, confusion),
-     .help = "how often each class is taken for each other one, also of more than 20 classes"},
-    {.name = "json", .kind = FLAG_BOOL, .offset = offsetof(eval_flags, json), .help = "print one JSON object"},
+    {"split", FLAG_CHOICE, offsetof(eval_flags, split), "NAME", "which rows of the data", "test",
+     .choices = trained_split_names},
+    {"top-k", FLAG_INT, offsetof(eval_flags, model.top_k), "K",
+     "also report how often the class is among the K likeliest", .least = 1, .most = 1e6},
+    {"confusion", FLAG_BOOL, offsetof(eval_flags, confusion), NULL,
+     "how often each class is taken for each other one, also of more than 20 classes", .marks = 0},
+    {"json", FLAG_BOOL, offsetof(eval_flags, json), NULL, "print one JSON object", .marks = 0},
     {0},
 };
 
@@ -46,12 +46,11 @@ static json_t *confusion_json(const shoal_confusion *c) {
 static shoal_status print_json(shoal_trained *t, const shoal_test_result *r) {
   const shoal_evaluation *e = &r->scores;
   const shoal_job *job = shoal_trained_job(t);
-  json_t *o = json_pack("{s:s, s:s, s:s, s:s, s:I, s:o, s:I, s:o, s:o}", "model", job->model, "weights",
-                        shoal_trained_weights(t), "data", job->data, "split", r->split, "examples",
-                        (json_int_t)e->examples, "seconds", number(e->seconds), "unknown_entries",
-                        (json_int_t)e->unknown_entries, "class_names",
-                        names_json(shoal_model_class_names(shoal_trained_model(t))), "confusion",
-                        confusion_json(&r->confusion));
+  json_t *o = json_pack(
+      "{s:s, s:s, s:s, s:s, s:I, s:o, s:I, s:o, s:o}", "model", job->model, "weights", shoal_trained_weights(t), "data",
+      job->data, "split", r->split, "examples", (json_int_t)e->examples, "seconds", number(e->seconds),
+      "unknown_entries", (json_int_t)e->unknown_entries, "class_names",
+      names_json(shoal_model_class_names(shoal_trained_model(t))), "confusion", confusion_json(&r->confusion));
   for (const shoal_metric *m = shoal_metrics(); o && m->name; m++)
     json_object_set_new(o, m->name, number(shoal_evaluation_get(e, m)));
   if (!o) return status_no_memory();
@@ -67,8 +66,10 @@ static void print_table(shoal_trained *t, const shoal_test_result *r) {
   const shoal_job *job = shoal_trained_job(t);
   char top_k[32];
   table_column c[COLUMNS] = {
-      [MODEL] = {"model", true, ""},    [DATA] = {"data", true, ""},
-      [ROWS] = {"examples", false, ""}, [LOSS] = {"loss", false, ""},
+      [MODEL] = {"model", true, ""},
+      [DATA] = {"data", true, ""},
+      [ROWS] = {"examples", false, ""},
+      [LOSS] = {"loss", false, ""},
   };
   int n = FIGURES;
   table_set_text(&c[MODEL], job->model);
@@ -101,8 +102,7 @@ static void print_table(shoal_trained *t, const shoal_test_result *r) {
 static shoal_status print_text(shoal_trained *t, const shoal_test_result *r) {
   char count[COUNTED_TEXT];
   print_table(t, r);
-  if (r->confusion.counts)
-    TRY(confusion_print(&r->confusion, shoal_model_class_names(shoal_trained_model(t)), stdout));
+  if (r->confusion.counts) TRY(confusion_print(&r->confusion, shoal_model_class_names(shoal_trained_model(t)), stdout));
   if (r->scores.unknown_entries)
     say(stdout, "\nLeft out: %s of the rows with an index that the model does not know.\n",
         counted_text(r->scores.unknown_entries, "value", count));
@@ -140,14 +140,15 @@ const command command_eval = {
     .name = "eval",
     .arguments = "RUN_DIR|FILE",
     .summary = "loss and accuracy, or errors of a regression, of a trained model on data",
-    .details = "Takes the folder of a run (its final weights or, while it is not finished, its\n"
-               "newest checkpoint) or one safetensors file. The model and its settings come\n"
-               "from the run.\n"
-               "\n"
-               "Examples:\n"
-               "  shoal eval runs/first\n"
-               "  shoal eval runs/first --data more.csv\n"
-               "  shoal eval runs/first/checkpoints/best.safetensors --split train --json\n",
+    .details =
+        "Takes the folder of a run (its final weights or, while it is not finished, its\n"
+        "newest checkpoint) or one safetensors file. The model and its settings come\n"
+        "from the run.\n"
+        "\n"
+        "Examples:\n"
+        "  shoal eval runs/first\n"
+        "  shoal eval runs/first --data more.csv\n"
+        "  shoal eval runs/first/checkpoints/best.safetensors --split train --json\n",
     .flags = eval_table,
     .run = run_eval,
 };

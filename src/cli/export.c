@@ -15,20 +15,20 @@ static const char *const *form_names(void) {
 }
 
 static const flag_row export_table[] = {
-    {.name = "as", .kind = FLAG_CHOICE, .offset = offsetof(export_flags, as), .value = "NAME",
-     .help = "liblinear: a model file for its predict; pairs: 'index weight' lines of those that are not 0",
-     .standard = "liblinear", .choices = form_names},
-    {.name = "model", .kind = FLAG_TEXT, .offset = offsetof(export_flags, model.model), .value = "NAME",
-     .help = "which model it is, when the file lies outside a run", .standard = "from the run's settings"},
+    {"as", FLAG_CHOICE, offsetof(export_flags, as), "NAME",
+     "liblinear: a model file for its predict; pairs: 'index weight' lines of those that are not 0", "liblinear",
+     .choices = form_names},
+    {"model", FLAG_TEXT, offsetof(export_flags, model.model), "NAME",
+     "which model it is, when the file lies outside a run", "from the run's settings", .marks = 0},
     {0},
 };
 
 typedef struct {
   const float *w; /* [features] */
   int64_t features;
-  const float *bias; /* [1], or NULL */
+  const float *bias;        /* [1], or NULL */
   const char *const *names; /* of the classes; NULL: they are -1 and 1 */
-  int64_t last;      /* largest feature whose weight is not 0; 0: none */
+  int64_t last;             /* largest feature whose weight is not 0; 0: none */
 } linear_model;
 
 static shoal_status find_weights(shoal_trained *t, linear_model *out) {
@@ -38,8 +38,8 @@ static shoal_status find_weights(shoal_trained *t, linear_model *out) {
   shoal_value *kernel = shoal_graph_find(g, "sparse_dense/kernel"), *bias = shoal_graph_find(g, "sparse_dense/bias");
   if (!kernel)
     return status_make(SHOAL_ERR_ARGUMENT,
-                       "%s is no linear model of sparse rows; its weights are in %s, as safetensors", shoal_trained_job(t)->model,
-                       shoal_trained_weights(t));
+                       "%s is no linear model of sparse rows; its weights are in %s, as safetensors",
+                       shoal_trained_job(t)->model, shoal_trained_weights(t));
   shoal_tensor values;
   TRY(shoal_session_variable(shoal_model_session(model), kernel, &values));
   m.w = values.data;
@@ -57,10 +57,12 @@ static shoal_status find_weights(shoal_trained *t, linear_model *out) {
 /* Features of that format count from 1; every one up to the last has its line. Class 1 comes first. */
 static shoal_status write_liblinear(const linear_model *m, FILE *to) {
   if (m->w[0] != 0)
-    return status_make(SHOAL_ERR_INPUT, "feature 0 has the weight %g, but liblinear's features count from 1: use --as "
-                       "pairs", (double)m->w[0]);
-  fprintf(to, "solver_type L2R_LR\nnr_class 2\nlabel %s %s\nnr_feature %lld\nbias %d\nw\n", m->names ? m->names[1] : "1",
-          m->names ? m->names[0] : "-1", (long long)m->last, m->bias ? 1 : -1);
+    return status_make(SHOAL_ERR_INPUT,
+                       "feature 0 has the weight %g, but liblinear's features count from 1: use --as "
+                       "pairs",
+                       (double)m->w[0]);
+  fprintf(to, "solver_type L2R_LR\nnr_class 2\nlabel %s %s\nnr_feature %lld\nbias %d\nw\n",
+          m->names ? m->names[1] : "1", m->names ? m->names[0] : "-1", (long long)m->last, m->bias ? 1 : -1);
   for (int64_t i = 1; i <= m->last; i++)
     if (m->w[i] == 0)
       fputs("0 \n", to);
@@ -115,11 +117,12 @@ const command command_export = {
     .name = "export",
     .arguments = "RUN_DIR|FILE [TO]",
     .summary = "the weights of sparse-lr as text that liblinear reads",
-    .details = "Writes to the file TO, or to standard output.\n"
-               "\n"
-               "Examples:\n"
-               "  shoal export runs/clicks clicks.model\n"
-               "  shoal export runs/clicks --as pairs | sort -gk2 | tail\n",
+    .details =
+        "Writes to the file TO, or to standard output.\n"
+        "\n"
+        "Examples:\n"
+        "  shoal export runs/clicks clicks.model\n"
+        "  shoal export runs/clicks --as pairs | sort -gk2 | tail\n",
     .flags = export_table,
     .run = run_export,
 };

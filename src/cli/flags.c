@@ -45,8 +45,7 @@ static bool asks_for_help(int argc, char **argv) {
 }
 
 static shoal_status add_word(flags_parsed *out, const char *word) {
-  if (out->count == FLAGS_WORDS_MAX)
-    return status_make(SHOAL_ERR_ARGUMENT, "more than %d arguments", FLAGS_WORDS_MAX);
+  if (out->count == FLAGS_WORDS_MAX) return status_make(SHOAL_ERR_ARGUMENT, "more than %d arguments", FLAGS_WORDS_MAX);
   out->words[out->count++] = word;
   return NULL;
 }
@@ -106,9 +105,8 @@ void flags_help(const flag_row *table, FILE *to) {
     if (row->marks & FLAG_HIDDEN) continue;
     char *names = row->kind == FLAG_CHOICE ? names_list(row->choices()) : NULL;
     const char *standard = row->standard;
-    say_indented(to, widest + 4, "  %-*s  %s%s%s%s%s%s\n", widest, flag_label(row, label), row->help,
-                 names ? ": " : "", names ? names : "", standard ? " (" : "", standard ? standard : "",
-                 standard ? ")" : "");
+    say_indented(to, widest + 4, "  %-*s  %s%s%s%s%s%s\n", widest, flag_label(row, label), row->help, names ? ": " : "",
+                 names ? names : "", standard ? " (" : "", standard ? standard : "", standard ? ")" : "");
     free(names);
   }
   fprintf(to, "  %-*s  this text\n", widest, "--help");

@@ -25,7 +25,7 @@ typedef shoal_setting flag_row;
 #define FLAGS_WORDS_MAX 1024
 
 typedef struct {
-  bool help;              /* --help was there; nothing else was checked */
+  bool help;                          /* --help was there; nothing else was checked */
   const char *words[FLAGS_WORDS_MAX]; /* what is not a flag, in order; borrowed from argv */
   int count;
 } flags_parsed;

@@ -11,7 +11,7 @@
 struct interrupt {
   int flag;
   const char *first, *second; /* lines to say */
-  bool done; /* the waiting thread is asked to end */
+  bool done;                  /* the waiting thread is asked to end */
   pthread_t thread;
   sigset_t waited, before;
 };

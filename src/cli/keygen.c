@@ -30,14 +30,15 @@ const command command_keygen = {
     .name = "keygen",
     .arguments = "DIR [NAME...]",
     .summary = "make keys for tasks on several hosts",
-    .details = "Writes NAME.key (secret, readable by its owner alone) and NAME.pub for each\n"
-               "name, by default server and client. Keys that are there are not overwritten. A\n"
-               "server needs its own .key and the .pub files of the clients it lets in; a\n"
-               "client needs its own .key and the server's .pub.\n"
-               "\n"
-               "Examples:\n"
-               "  shoal keygen keys\n"
-               "  shoal keygen keys server worker-0 worker-1\n",
+    .details =
+        "Writes NAME.key (secret, readable by its owner alone) and NAME.pub for each\n"
+        "name, by default server and client. Keys that are there are not overwritten. A\n"
+        "server needs its own .key and the .pub files of the clients it lets in; a\n"
+        "client needs its own .key and the server's .pub.\n"
+        "\n"
+        "Examples:\n"
+        "  shoal keygen keys\n"
+        "  shoal keygen keys server worker-0 worker-1\n",
     .flags = keygen_table,
     .run = run_keygen,
 };

@@ -7,12 +7,11 @@
 #include <signal.h>
 #include <string.h>
 
-static const command *const commands[] = {&command_train, &command_eval, &command_predict, &command_export, &command_report,
-                                          &command_dash, &command_sweep, &command_reproduce, &command_data_list,
-                                          &command_data_inspect, &command_data_convert, &command_data_generate,
-                                          &command_run, &command_matmul, &command_server,
-                                          &command_trace, &command_keygen, &command_doctor,
-                                          &command_version, &command_help};
+static const command *const commands[] = {
+    &command_train,        &command_eval,          &command_predict,   &command_export,    &command_report,
+    &command_dash,         &command_sweep,         &command_reproduce, &command_data_list, &command_data_inspect,
+    &command_data_convert, &command_data_generate, &command_run,       &command_matmul,    &command_server,
+    &command_trace,        &command_keygen,        &command_doctor,    &command_version,   &command_help};
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
 const command *command_at(int i) { return i >= 0 && i < COMMANDS ? commands[i] : NULL; }
@@ -131,10 +130,9 @@ typedef struct {
 } help_flags;
 
 static const flag_row help_table[] = {
-    {.name = "man", .kind = FLAG_BOOL, .offset = offsetof(help_flags, man), .help = "print the man page",
+    {"man", FLAG_BOOL, offsetof(help_flags, man), NULL, "print the man page", .marks = FLAG_HIDDEN},
+    {"completion", FLAG_BOOL, offsetof(help_flags, completion), NULL, "print the bash completion",
      .marks = FLAG_HIDDEN},
-    {.name = "completion", .kind = FLAG_BOOL, .offset = offsetof(help_flags, completion),
-     .help = "print the bash completion", .marks = FLAG_HIDDEN},
     {0},
 };
 

@@ -71,11 +71,12 @@ static void manual_flag(FILE *to, const flag_row *row) {
 
 void manual_print(FILE *to) {
   fprintf(to, ".TH SHOAL 1 \"\" \"shoal %s\" \"User Commands\"\n", shoal_version());
-  fputs(".SH NAME\nshoal \\- train models\n"
-        ".SH SYNOPSIS\n.B shoal\n.I COMMAND\n.RI [ ARGUMENT ...]\n.RI [ FLAG ...]\n"
-        ".SH DESCRIPTION\nShoal trains models described as dataflow graphs, evaluates them and predicts with them.\n"
-        ".SH COMMANDS\n",
-        to);
+  fputs(
+      ".SH NAME\nshoal \\- train models\n"
+      ".SH SYNOPSIS\n.B shoal\n.I COMMAND\n.RI [ ARGUMENT ...]\n.RI [ FLAG ...]\n"
+      ".SH DESCRIPTION\nShoal trains models described as dataflow graphs, evaluates them and predicts with them.\n"
+      ".SH COMMANDS\n",
+      to);
   const command *c;
   for (int i = 0; (c = command_at(i)); i++) {
     fprintf(to, ".SS shoal %s ", c->name);
@@ -100,21 +101,22 @@ void manual_print(FILE *to) {
     roff(to, kind->summary);
     fputc('\n', to);
   }
-  fputs(".SH ENVIRONMENT\n"
-        ".TP\n.B NO_COLOR\nno colours on the terminal.\n"
-        ".TP\n.B TF_CONFIG\nthe cluster this process is a task of, and which; see \\-\\-cluster.\n"
-        ".TP\n.B SHOAL_DATA\na folder in which data sets are looked for by name before the usual places.\n"
-        ".SH FILES\n"
-        ".TP\n.I runs/NAME/summary.json\nthe result of a run.\n"
-        ".TP\n.I runs/NAME/metrics.jsonl\nloss, accuracy, rate and speed through the run, one JSON object a line.\n"
-        ".TP\n.I runs/NAME/settings.json\nthe flags the run was started with.\n"
-        ".TP\n.I runs/NAME/model.safetensors\nthe weights at the end.\n"
-        ".TP\n.I runs/NAME/logs/\nthe logs of a cluster's tasks.\n"
-        ".TP\n.I runs/NAME/checkpoints/\nwhat \\-\\-resume continues from.\n"
-        ".SH EXIT STATUS\n"
-        "0 success; 1 the job failed; 2 wrong usage; 130 ended by Ctrl\\-C, with a checkpoint saved; "
-        "143 the same for a TERM signal.\n",
-        to);
+  fputs(
+      ".SH ENVIRONMENT\n"
+      ".TP\n.B NO_COLOR\nno colours on the terminal.\n"
+      ".TP\n.B TF_CONFIG\nthe cluster this process is a task of, and which; see \\-\\-cluster.\n"
+      ".TP\n.B SHOAL_DATA\na folder in which data sets are looked for by name before the usual places.\n"
+      ".SH FILES\n"
+      ".TP\n.I runs/NAME/summary.json\nthe result of a run.\n"
+      ".TP\n.I runs/NAME/metrics.jsonl\nloss, accuracy, rate and speed through the run, one JSON object a line.\n"
+      ".TP\n.I runs/NAME/settings.json\nthe flags the run was started with.\n"
+      ".TP\n.I runs/NAME/model.safetensors\nthe weights at the end.\n"
+      ".TP\n.I runs/NAME/logs/\nthe logs of a cluster's tasks.\n"
+      ".TP\n.I runs/NAME/checkpoints/\nwhat \\-\\-resume continues from.\n"
+      ".SH EXIT STATUS\n"
+      "0 success; 1 the job failed; 2 wrong usage; 130 ended by Ctrl\\-C, with a checkpoint saved; "
+      "143 the same for a TERM signal.\n",
+      to);
 }
 
 /* Commands of two words are joined by a dash in the script. */
@@ -166,10 +168,11 @@ static void complete_value(FILE *to, const command *c, const flag_row *row) {
 }
 
 void completion_print(FILE *to) {
-  fputs("# bash completion for shoal\n_shoal() {\n"
-        "  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} command=${COMP_WORDS[1]}\n"
-        "  COMPREPLY=()\n",
-        to);
+  fputs(
+      "# bash completion for shoal\n_shoal() {\n"
+      "  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} command=${COMP_WORDS[1]}\n"
+      "  COMPREPLY=()\n",
+      to);
   complete_names(to);
   const command *c;
   fputs("  case $command:$prev in\n", to);

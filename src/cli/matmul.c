@@ -23,33 +23,30 @@ static const char *const *transports(void) {
 }
 
 static const flag_row matmul_table[] = {
-    {.name = "n", .kind = FLAG_INT, .offset = offsetof(matmul_flags, n), .value = "N", .help = "rows of the matrix",
-     .standard = "10000", .least = 1, .most = 1e8},
-    {.name = "blocks", .kind = FLAG_INT, .offset = offsetof(matmul_flags, blocks), .value = "D",
-     .help = "cut it into D x D blocks", .standard = "10", .least = 1, .most = 1000},
-    {.name = "workers", .kind = FLAG_INT, .offset = offsetof(matmul_flags, workers), .value = "N",
-     .help = "tasks, as processes of this machine", .standard = "5", .least = 1, .most = 64},
-    {.name = "threads", .kind = FLAG_INT, .offset = offsetof(matmul_flags, threads), .value = "N",
-     .help = "threads of each", .standard = "processors / workers", .least = 1, .most = 1024},
-    {.name = "full-product", .kind = FLAG_BOOL, .offset = offsetof(matmul_flags, full_product),
-     .help = "multiply the blocks whole; otherwise only the diagonal of each product is computed"},
-    {.name = "seed", .kind = FLAG_INT, .offset = offsetof(matmul_flags, seed), .value = "N",
-     .help = "of the matrix", .standard = "1", .least = 0, .most = 9e15},
-    {.name = "cluster", .kind = FLAG_TEXT, .offset = offsetof(matmul_flags, cluster), .value = "FILE",
-     .help = "use the workers of this cluster, where shoal server runs", .complete = COMPLETE_FILE},
-    {.name = "keys", .kind = FLAG_TEXT, .offset = offsetof(matmul_flags, keys), .value = "DIR",
-     .help = "folder with client.key and server.pub", .complete = COMPLETE_DIRECTORY},
-    {.name = "insecure", .kind = FLAG_BOOL, .offset = offsetof(matmul_flags, insecure),
-     .help = "talk to other machines without keys"},
-    {.name = "transport", .kind = FLAG_CHOICE, .offset = offsetof(matmul_flags, transport), .value = "NAME",
-     .help = "between local processes", .standard = "shm", .choices = transports},
-    {.name = "explain-placement", .kind = FLAG_BOOL, .offset = offsetof(matmul_flags, explain),
-     .help = "print which task runs which node, and why, instead of running"},
-    {.name = "summary", .kind = FLAG_TEXT, .offset = offsetof(matmul_flags, summary), .value = "FILE",
-     .help = "also write the result there as JSON", .complete = COMPLETE_FILE},
-    {.name = "run-dir", .kind = FLAG_TEXT, .offset = offsetof(matmul_flags, run_dir), .value = "DIR",
-     .help = "leave a folder with summary.json, as train does", .complete = COMPLETE_DIRECTORY},
-    {.name = "quiet", .kind = FLAG_BOOL, .offset = offsetof(matmul_flags, quiet), .help = "print errors only"},
+    {"n", FLAG_INT, offsetof(matmul_flags, n), "N", "rows of the matrix", "10000", .least = 1, .most = 1e8},
+    {"blocks", FLAG_INT, offsetof(matmul_flags, blocks), "D", "cut it into D x D blocks", "10", .least = 1,
+     .most = 1000},
+    {"workers", FLAG_INT, offsetof(matmul_flags, workers), "N", "tasks, as processes of this machine", "5", .least = 1,
+     .most = 64},
+    {"threads", FLAG_INT, offsetof(matmul_flags, threads), "N", "threads of each", "processors / workers", .least = 1,
+     .most = 1024},
+    {"full-product", FLAG_BOOL, offsetof(matmul_flags, full_product), NULL,
+     "multiply the blocks whole; otherwise only the diagonal of each product is computed", .marks = 0},
+    {"seed", FLAG_INT, offsetof(matmul_flags, seed), "N", "of the matrix", "1", .least = 0, .most = 9e15},
+    {"cluster", FLAG_TEXT, offsetof(matmul_flags, cluster), "FILE",
+     "use the workers of this cluster, where shoal server runs", .complete = COMPLETE_FILE},
+    {"keys", FLAG_TEXT, offsetof(matmul_flags, keys), "DIR", "folder with client.key and server.pub",
+     .complete = COMPLETE_DIRECTORY},
+    {"insecure", FLAG_BOOL, offsetof(matmul_flags, insecure), NULL, "talk to other machines without keys", .marks = 0},
+    {"transport", FLAG_CHOICE, offsetof(matmul_flags, transport), "NAME", "between local processes", "shm",
+     .choices = transports},
+    {"explain-placement", FLAG_BOOL, offsetof(matmul_flags, explain), NULL,
+     "print which task runs which node, and why, instead of running", .marks = 0},
+    {"summary", FLAG_TEXT, offsetof(matmul_flags, summary), "FILE", "also write the result there as JSON",
+     .complete = COMPLETE_FILE},
+    {"run-dir", FLAG_TEXT, offsetof(matmul_flags, run_dir), "DIR", "leave a folder with summary.json, as train does",
+     .complete = COMPLETE_DIRECTORY},
+    {"quiet", FLAG_BOOL, offsetof(matmul_flags, quiet), NULL, "print errors only", .marks = 0},
     {0},
 };
 
@@ -66,8 +63,8 @@ static shoal_status check_memory(const shoal_square_trace_options *o) {
                      "%d workers with %d blocks of %lld x %lld at a time need %.2f GB each, %.2f GB in all, "
                      "but %.2f GB are available here; --blocks %lld (or more) fits, with %.2f GB in all",
                      o->workers, (o->blocks > 1 ? 2 : 1) + o->full_product, side, side, c.worker_bytes / 1e9,
-                     need / 1e9, have / 1e9,
-                     (long long)less.blocks, shoal_square_trace_predict(&less).worker_bytes * less.workers / 1e9);
+                     need / 1e9, have / 1e9, (long long)less.blocks,
+                     shoal_square_trace_predict(&less).worker_bytes * less.workers / 1e9);
 }
 
 typedef struct {
@@ -86,8 +83,8 @@ static void print_baseline(const matmul_result *r) {
   if (r->machine.name) snprintf(blas, sizeof blas, "%s %.1f", r->machine.name, r->machine.blas / 1e9);
   say_indented(stdout, INDENT,
                "  this machine    %.1f GF/s in one product of two blocks on all processors (%s): reached %.0f %% of "
-               "the better\n", r->machine.own / 1e9, blas,
-               100 * r->cost.flops / r->seconds / best_rate(&r->machine));
+               "the better\n",
+               r->machine.own / 1e9, blas, 100 * r->cost.flops / r->seconds / best_rate(&r->machine));
 }
 
 static void print_result(const shoal_square_trace_options *o, const matmul_result *r) {
@@ -190,9 +187,8 @@ static shoal_status start_servers(const matmul_flags *f, const shoal_square_trac
                                   shoal_graph_servers **out) {
   TRY(check_memory(o));
   return shoal_graph_servers_start(
-      &(shoal_local_servers_options){.workers = o->workers,
-                                     .threads = (int)f->threads,
-                                     .tcp = f->transport && !strcmp(f->transport, "tcp")},
+      &(shoal_local_servers_options){
+          .workers = o->workers, .threads = (int)f->threads, .tcp = f->transport && !strcmp(f->transport, "tcp")},
       out);
 }
 
@@ -235,16 +231,17 @@ const command command_matmul = {
     .name = "matmul",
     .arguments = "",
     .summary = "the trace of A A for a random matrix that fits on no machine",
-    .details = "A is cut into blocks, which the workers make where they need them, out of the\n"
-               "seed: the result does not depend on the number of workers or blocks. Only the\n"
-               "two blocks of one pair are in memory at a time on each worker. tr(A_ij A_ji)\n"
-               "is computed as the sum of A_ij and the transpose of A_ji multiplied element by\n"
-               "element; --full-product multiplies the blocks and takes the trace, and says\n"
-               "what share it reached of this machine's own product of two matrices.\n"
-               "\n"
-               "Examples:\n"
-               "  shoal matmul --n 100000 --blocks 10 --workers 5\n"
-               "  shoal matmul --n 20000 --full-product\n",
+    .details =
+        "A is cut into blocks, which the workers make where they need them, out of the\n"
+        "seed: the result does not depend on the number of workers or blocks. Only the\n"
+        "two blocks of one pair are in memory at a time on each worker. tr(A_ij A_ji)\n"
+        "is computed as the sum of A_ij and the transpose of A_ji multiplied element by\n"
+        "element; --full-product multiplies the blocks and takes the trace, and says\n"
+        "what share it reached of this machine's own product of two matrices.\n"
+        "\n"
+        "Examples:\n"
+        "  shoal matmul --n 100000 --blocks 10 --workers 5\n"
+        "  shoal matmul --n 20000 --full-product\n",
     .flags = matmul_table,
     .run = run_matmul,
 };

@@ -15,17 +15,16 @@ typedef struct {
 
 static const flag_row predict_table[] = {
     TRAINED_FLAGS(offsetof(predict_flags, model)),
-    {.name = "index", .kind = FLAG_TEXT, .offset = offsetof(predict_flags, index), .value = "A[-B]",
-     .help = "rows of the data set instead of files"},
-    {.name = "split", .kind = FLAG_CHOICE, .offset = offsetof(predict_flags, split), .value = "NAME",
-     .help = "which rows of the data", .standard = "test", .choices = trained_split_names},
-    {.name = "json", .kind = FLAG_BOOL, .offset = offsetof(predict_flags, json), .help = "print one JSON array"},
+    {"index", FLAG_TEXT, offsetof(predict_flags, index), "A[-B]", "rows of the data set instead of files", .marks = 0},
+    {"split", FLAG_CHOICE, offsetof(predict_flags, split), "NAME", "which rows of the data", "test",
+     .choices = trained_split_names},
+    {"json", FLAG_BOOL, offsetof(predict_flags, json), NULL, "print one JSON array", .marks = 0},
     {0},
 };
 
 /* Collects or prints the results. */
 typedef struct {
-  json_t *list; /* NULL: print lines */
+  json_t *list;             /* NULL: print lines */
   const char *const *names; /* of the classes, borrowed; NULL: they are numbers */
 } output;
 
@@ -43,8 +42,10 @@ static shoal_status take_class(void *context, const shoal_prediction *row) {
   const char *label_name = label < 0 ? NULL : shoal_class_name(out->names, label, other);
   if (!out->list) {
     printf("%s: %s  %.2f %%", name, best_name, 100 * (double)p[best]);
-    if (label == best) printf("  (right)");
-    else if (label_name) printf("  (labelled %s)", label_name);
+    if (label == best)
+      printf("  (right)");
+    else if (label_name)
+      printf("  (labelled %s)", label_name);
     putchar('\n');
     return NULL;
   }
@@ -79,8 +80,10 @@ static shoal_status take_numbers(void *context, const shoal_prediction *row) {
 /* A line a row: the probability of class 1, or with --json an array of them. */
 static shoal_status take_score(void *context, const shoal_prediction *row) {
   const output *out = context;
-  if (!out->list) printf("%.7g\n", (double)*row->values);
-  else if (json_array_append_new(out->list, json_real((double)*row->values))) return status_no_memory();
+  if (!out->list)
+    printf("%.7g\n", (double)*row->values);
+  else if (json_array_append_new(out->list, json_real((double)*row->values)))
+    return status_no_memory();
   return NULL;
 }
 
@@ -102,13 +105,14 @@ static shoal_status read_range(const char *words, int64_t *first, int64_t *last)
 static shoal_status predict_with(shoal_trained *t, const flags_parsed *words, const predict_flags *f) {
   shoal_model *m = shoal_trained_model(t);
   output out = {f->json ? json_array() : NULL, shoal_model_class_names(m)};
-  const shoal_prediction_taker take = !shoal_model_classes(m)       ? take_numbers
+  const shoal_prediction_taker take = !shoal_model_classes(m)    ? take_numbers
                                       : shoal_model_is_sparse(m) ? take_score
                                                                  : take_class;
   int64_t first, last, unknown = 0;
   shoal_status status = NULL;
   if (f->index) status = read_range(f->index, &first, &last);
-  if (!status && f->index) status = shoal_trained_predict_range(t, f->split, first, last, take, &out);
+  if (!status && f->index)
+    status = shoal_trained_predict_range(t, f->split, first, last, take, &out);
   else if (!status)
     status = shoal_trained_predict(t, words->words + 1, words->count - 1, f->split, take, &out, &unknown);
   if (!status && out.list) {
@@ -153,18 +157,19 @@ const command command_predict = {
     .name = "predict",
     .arguments = "RUN_DIR|FILE [PICTURE|ROWS...]",
     .summary = "the class, or the number, that a trained model predicts for pictures and rows",
-    .details = "A picture is a PNG or JPEG of any size, or a raw file of height x width bytes\n"
-               "(28x28 for the MNIST models), white on black. ROWS is a file, folder or glob in\n"
-               "any format that 'shoal train' takes; labels may be missing. Without files,\n"
-               "--data names rows, and --index some of them. Of sparse-lr: one probability of\n"
-               "class 1 a line, for each row in order; values with an index that the model does\n"
-               "not know are left out and counted.\n"
-               "\n"
-               "Examples:\n"
-               "  shoal predict runs/first digit.png\n"
-               "  shoal predict runs/flowers new.csv\n"
-               "  shoal predict runs/first --index 0-9\n"
-               "  shoal predict runs/clicks day-22.tfrecord > scores.txt\n",
+    .details =
+        "A picture is a PNG or JPEG of any size, or a raw file of height x width bytes\n"
+        "(28x28 for the MNIST models), white on black. ROWS is a file, folder or glob in\n"
+        "any format that 'shoal train' takes; labels may be missing. Without files,\n"
+        "--data names rows, and --index some of them. Of sparse-lr: one probability of\n"
+        "class 1 a line, for each row in order; values with an index that the model does\n"
+        "not know are left out and counted.\n"
+        "\n"
+        "Examples:\n"
+        "  shoal predict runs/first digit.png\n"
+        "  shoal predict runs/flowers new.csv\n"
+        "  shoal predict runs/first --index 0-9\n"
+        "  shoal predict runs/clicks day-22.tfrecord > scores.txt\n",
     .flags = predict_table,
     .run = run_predict,
 };

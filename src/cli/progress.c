@@ -12,17 +12,14 @@
 
 #define PLAIN_SECONDS 10.0 /* between two plain lines inside an epoch */
 #define DRAW_SECONDS 0.1
-#define INDENT 2 /* of a line that goes on */
+#define INDENT 2        /* of a line that goes on */
 #define SLOW_BATCH 0.05 /* seconds from which on what a batch takes is worth saying */
 
 void progress_init(progress *p, FILE *to, int64_t batch_size, bool quiet) {
   const char *terminal = getenv("TERM"), *no_colour = getenv("NO_COLOR");
   bool capable = isatty(fileno(to)) && terminal && strcmp(terminal, "dumb");
-  *p = (progress){.to = to,
-                  .batch_size = batch_size,
-                  .quiet = quiet,
-                  .live = capable && !quiet,
-                  .last_plain = seconds_now()};
+  *p = (progress){
+      .to = to, .batch_size = batch_size, .quiet = quiet, .live = capable && !quiet, .last_plain = seconds_now()};
   p->colour = p->live && !(no_colour && *no_colour);
 }
 
@@ -42,8 +39,7 @@ const char *duration_text(double seconds, char buffer[DURATION_TEXT]) {
 static void measure_speed(progress *p, const shoal_progress *now) {
   double seconds = now->examples_seconds - p->speed_seconds;
   if (seconds < 0.02) { /* too short to measure; before the first measurement the mean has to do */
-    if (!p->speed_examples && now->examples_seconds > 0)
-      p->speed = (double)now->examples / now->examples_seconds;
+    if (!p->speed_examples && now->examples_seconds > 0) p->speed = (double)now->examples / now->examples_seconds;
     return;
   }
   double speed = (double)(now->examples - p->speed_examples) / seconds;
@@ -159,8 +155,7 @@ void progress_epoch(progress *p, const shoal_progress *now) {
     text_add(&line, "  validation accuracy %.2f %%", 100 * now->validation_accuracy);
   char figures[SHOAL_EVALUATION_TEXT];
   if (now->test.examples) text_add(&line, "  test %s", shoal_evaluation_text(&now->test, figures));
-  text_add(&line, "  rate %.4g  %s examples/s  %.1f s", now->rate, speed_text(p->speed, speed),
-           now->examples_seconds);
+  text_add(&line, "  rate %.4g  %s examples/s  %.1f s", now->rate, speed_text(p->speed, speed), now->examples_seconds);
   if (line.data) say_indented(p->to, INDENT, "%s\n", line.data);
   text_fini(&line);
   fflush(p->to);

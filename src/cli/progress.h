@@ -10,11 +10,11 @@ typedef struct {
   FILE *to;
   int64_t batch_size;
   bool quiet, live, colour;
-  bool drawn;              /* a live line stands on the terminal */
-  double last_plain;       /* clock time of the last plain line */
-  double last_draw;        /* clock time of the last redraw */
-  double speed;            /* examples a second, smoothed */
-  int64_t speed_examples;  /* at the last measurement */
+  bool drawn;             /* a live line stands on the terminal */
+  double last_plain;      /* clock time of the last plain line */
+  double last_draw;       /* clock time of the last redraw */
+  double speed;           /* examples a second, smoothed */
+  int64_t speed_examples; /* at the last measurement */
   double speed_seconds;
 } progress;
 

@@ -21,11 +21,10 @@ static shoal_status make_report(const report_flags *f, const flags_parsed *parse
   if (!parsed->count)
     return status_make(SHOAL_ERR_ARGUMENT, "which runs? For example: %s report runs/lenet-1 runs/lenet-2", called());
   shoal_report_result page;
-  TRY(shoal_report_write(&(shoal_report_options){.folders = parsed->words,
-                                                 .n_folders = parsed->count,
-                                                 .points = (int)f->points,
-                                                 .path = f->out},
-                         &page));
+  TRY(shoal_report_write(
+      &(shoal_report_options){
+          .folders = parsed->words, .n_folders = parsed->count, .points = (int)f->points, .path = f->out},
+      &page));
   char count[COUNTED_TEXT];
   say(stdout, "%s in %s (%.1f MB). Open it in a browser.\n", counted_text(page.runs, "run", count), f->out,
       (double)page.bytes / 1e6);
@@ -47,14 +46,15 @@ const command command_report = {
     .name = "report",
     .arguments = "RUN...",
     .summary = "make one HTML file that shows runs side by side",
-    .details = "RUN is the folder of a run, or a folder with runs or a sweep in it. The file\n"
-               "needs nothing but a browser: curves of loss, accuracy and speed by step, time\n"
-               "or examples, tables, resources of each task, timeline, graph, and the\n"
-               "heat-maps of a sweep. -o FILE is short for --out FILE.\n"
-               "\n"
-               "Examples:\n"
-               "  shoal report runs/first runs/second -o page.html\n"
-               "  shoal report runs/sweep-1\n",
+    .details =
+        "RUN is the folder of a run, or a folder with runs or a sweep in it. The file\n"
+        "needs nothing but a browser: curves of loss, accuracy and speed by step, time\n"
+        "or examples, tables, resources of each task, timeline, graph, and the\n"
+        "heat-maps of a sweep. -o FILE is short for --out FILE.\n"
+        "\n"
+        "Examples:\n"
+        "  shoal report runs/first runs/second -o page.html\n"
+        "  shoal report runs/sweep-1\n",
     .flags = report_table,
     .run = run_report,
 };

@@ -124,13 +124,14 @@ const command command_reproduce = {
     .name = "reproduce",
     .arguments = "ID",
     .summary = "run an experiment that was reported and compare with it",
-    .details = "Runs the experiment, prints its figures beside the reported ones, and leaves\n"
-               "comparison.md, comparison.csv and report.html. Started again it goes on where\n"
-               "it stopped. --list names the experiments.\n"
-               "\n"
-               "Examples:\n"
-               "  shoal reproduce A5\n"
-               "  shoal reproduce B1 --dry-run\n",
+    .details =
+        "Runs the experiment, prints its figures beside the reported ones, and leaves\n"
+        "comparison.md, comparison.csv and report.html. Started again it goes on where\n"
+        "it stopped. --list names the experiments.\n"
+        "\n"
+        "Examples:\n"
+        "  shoal reproduce A5\n"
+        "  shoal reproduce B1 --dry-run\n",
     .flags = reproduce_table,
     .word_at = id_at,
     .run = run_reproduce,

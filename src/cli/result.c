@@ -22,9 +22,9 @@ static bool is_regression(const shoal_run_report *r) { return r->job.loss != NUL
 static void print_own(const shoal_usage *use, FILE *to, int width) {
   enum { TASK, CPU, CPU_PEAK, MEMORY, READ, WRITTEN, COLUMNS };
   table_column t[COLUMNS] = {
-      [TASK] = {"task", true, "worker/0"},     [CPU] = {"CPU", false, ""},
-      [CPU_PEAK] = {"CPU\npeak", false, ""},   [MEMORY] = {"memory\npeak", false, ""},
-      [READ] = {"disk\nread", false, ""}, [WRITTEN] = {"disk\nwritten", false, ""},
+      [TASK] = {"task", true, "worker/0"},   [CPU] = {"CPU", false, ""},
+      [CPU_PEAK] = {"CPU\npeak", false, ""}, [MEMORY] = {"memory\npeak", false, ""},
+      [READ] = {"disk\nread", false, ""},    [WRITTEN] = {"disk\nwritten", false, ""},
   };
   snprintf(t[CPU].cell, TABLE_CELL, "%.0f %%", use->cpu_percent_mean);
   snprintf(t[CPU_PEAK].cell, TABLE_CELL, "%.0f %%", use->cpu_percent_peak);
@@ -59,10 +59,11 @@ static void set_task(table_column *c, const shoal_task_report *t, bool regressio
 
 static void print_tasks(const shoal_run_report *r, FILE *to, int width) {
   static const table_column head[] = {
-      {"task", true, ""},          {"steps or\nupdates", false, ""}, {"examples", false, ""},
-      {"test\naccuracy", false, ""}, {"CPU", false, ""},             {"memory\npeak", false, ""},
-      {"net\nsent", false, ""},     {"net\nreceived", false, ""},    {"disk\nread", false, ""},
-      {"disk\nwritten", false, ""},
+      {"task", true, ""},        {"steps or\nupdates", false, ""},
+      {"examples", false, ""},   {"test\naccuracy", false, ""},
+      {"CPU", false, ""},        {"memory\npeak", false, ""},
+      {"net\nsent", false, ""},  {"net\nreceived", false, ""},
+      {"disk\nread", false, ""}, {"disk\nwritten", false, ""},
   };
   enum { COLUMNS = sizeof head / sizeof *head };
   table_column(*rows)[COLUMNS] = calloc((size_t)r->n_tasks + 1, sizeof *rows);
@@ -78,18 +79,43 @@ static void print_tasks(const shoal_run_report *r, FILE *to, int width) {
 static void print_result(const shoal_run_report *r, FILE *to, int width) {
   const shoal_job *f = &r->job;
   const shoal_fit_result *fit = &r->fit;
-  enum { MODEL, STRATEGY, WORKERS, BATCH, GLOBAL, EPOCHS, UPDATES, RATE, SECONDS, SPEED, LOSS, ACCURACY, RMSE, R2,
-         HELD_LOSS, HELD_ACCURACY, COLUMNS };
+  enum {
+    MODEL,
+    STRATEGY,
+    WORKERS,
+    BATCH,
+    GLOBAL,
+    EPOCHS,
+    UPDATES,
+    RATE,
+    SECONDS,
+    SPEED,
+    LOSS,
+    ACCURACY,
+    RMSE,
+    R2,
+    HELD_LOSS,
+    HELD_ACCURACY,
+    COLUMNS
+  };
   const bool regression = is_regression(r), held_out = isfinite(fit->validation_loss);
   table_column c[COLUMNS] = {
-      [MODEL] = {"model", true, ""},         [STRATEGY] = {"strategy", true, ""},
-      [WORKERS] = {"workers", false, ""},    [BATCH] = {"batch", false, ""},
-      [GLOBAL] = {"global\nbatch", false, ""}, [EPOCHS] = {"epochs", false, ""},
-      [UPDATES] = {"updates", false, ""},    [RATE] = {"effective\nlr", true, ""},
-      [SECONDS] = {"seconds", false, ""},    [SPEED] = {"examples/s", false, ""},
-      [LOSS] = {"final\nloss", false, ""},   [ACCURACY] = {"test\naccuracy", false, ""},
-      [RMSE] = {"test\nRMSE", false, ""},    [R2] = {"test\nR2", false, ""},
-      [HELD_LOSS] = {"validation\nloss", false, ""}, [HELD_ACCURACY] = {"validation\naccuracy", false, ""},
+      [MODEL] = {"model", true, ""},
+      [STRATEGY] = {"strategy", true, ""},
+      [WORKERS] = {"workers", false, ""},
+      [BATCH] = {"batch", false, ""},
+      [GLOBAL] = {"global\nbatch", false, ""},
+      [EPOCHS] = {"epochs", false, ""},
+      [UPDATES] = {"updates", false, ""},
+      [RATE] = {"effective\nlr", true, ""},
+      [SECONDS] = {"seconds", false, ""},
+      [SPEED] = {"examples/s", false, ""},
+      [LOSS] = {"final\nloss", false, ""},
+      [ACCURACY] = {"test\naccuracy", false, ""},
+      [RMSE] = {"test\nRMSE", false, ""},
+      [R2] = {"test\nR2", false, ""},
+      [HELD_LOSS] = {"validation\nloss", false, ""},
+      [HELD_ACCURACY] = {"validation\naccuracy", false, ""},
   };
   table_set_text(&c[MODEL], f->model);
   snprintf(c[STRATEGY].cell, TABLE_CELL, "%s%s%s", f->strategy, has_servers(r) ? " " : "",
@@ -143,7 +169,8 @@ static void print_exchange(const shoal_run_report *r, FILE *to) {
              grouped_text((int64_t)(e.step_bytes / least), ratio), least / 1e3);
   else
     text_add(&words, "%.2f times their weights and gradients. All weights each way would be %.1f MB, %s times as much.",
-             e.step_bytes / least, e.whole_step_bytes / 1e6, grouped_text((int64_t)(e.whole_step_bytes / e.step_bytes), ratio));
+             e.step_bytes / least, e.whole_step_bytes / 1e6,
+             grouped_text((int64_t)(e.whole_step_bytes / e.step_bytes), ratio));
   if (words.data) say(to, "\n%s\n", words.data);
   text_fini(&words);
 }
@@ -182,7 +209,8 @@ static void print_membership(const shoal_run_report *r, FILE *to) {
     say(to, "\nLost with a parameter server and made once more: %s.\n", counted_text(r->fit.lost_steps, "step", n));
   if (late) say(to, "\nToo late for their step and dropped: %s.\n", counted_text(late, "gradient", n));
   if (uneven)
-    say(to, "\n--deterministic did not hold: made of other rows than those of their round, since a worker was lost: "
+    say(to,
+        "\n--deterministic did not hold: made of other rows than those of their round, since a worker was lost: "
         "%s.\nThe weights are good, but their bits are not those of another run.\n",
         counted_text(uneven, "update", n));
   if (leader && leader->handed_on_rows)

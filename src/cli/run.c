@@ -13,32 +13,27 @@ typedef struct {
 } run_flags;
 
 static const flag_row run_table[] = {
-    {.name = "fetch", .kind = FLAG_TEXT, .offset = offsetof(run_flags, fetch), .value = "LIST",
-     .help = "values to compute, by name, with commas: printed, or written where NAME=FILE.npy says so"},
-    {.name = "steps", .kind = FLAG_INT, .offset = offsetof(run_flags, steps), .value = "N",
-     .help = "run it so many times; the last results are shown", .standard = "1", .least = 1, .most = 1e12},
-    {.name = "seed", .kind = FLAG_INT, .offset = offsetof(run_flags, seed), .value = "N",
-     .help = "of random operators", .standard = "1", .least = 0, .most = 9e15},
-    {.name = "workers", .kind = FLAG_INT, .offset = offsetof(run_flags, workers), .value = "N",
-     .help = "start so many tasks /job:worker as local processes", .standard = "0: all in this process", .least = 0,
-     .most = 48},
-    {.name = "ps", .kind = FLAG_INT, .offset = offsetof(run_flags, ps), .value = "N",
-     .help = "and so many /job:ps", .standard = "0", .least = 0, .most = 16},
-    {.name = "threads", .kind = FLAG_INT, .offset = offsetof(run_flags, threads), .value = "N",
-     .help = "threads of each task", .standard = "processors / tasks", .least = 1, .most = 1024},
-    {.name = "cluster", .kind = FLAG_TEXT, .offset = offsetof(run_flags, cluster), .value = "FILE",
-     .help = "use the tasks of this cluster, where shoal server runs", .complete = COMPLETE_FILE},
-    {.name = "keys", .kind = FLAG_TEXT, .offset = offsetof(run_flags, keys), .value = "DIR",
-     .help = "folder with client.key and server.pub", .complete = COMPLETE_DIRECTORY},
-    {.name = "insecure", .kind = FLAG_BOOL, .offset = offsetof(run_flags, insecure),
-     .help = "talk to other machines without keys"},
-    {.name = "trace", .kind = FLAG_TEXT, .offset = offsetof(run_flags, trace), .value = "FILE",
-     .help = "write a timeline of all tasks, for 'shoal trace FILE', Perfetto or chrome://tracing",
-     .complete = COMPLETE_FILE},
-    {.name = "list", .kind = FLAG_BOOL, .offset = offsetof(run_flags, list),
-     .help = "print what can be fed and what can be fetched, instead of running"},
-    {.name = "explain-placement", .kind = FLAG_BOOL, .offset = offsetof(run_flags, explain),
-     .help = "print which task would run which node, and why, instead of running"},
+    {"fetch", FLAG_TEXT, offsetof(run_flags, fetch), "LIST",
+     "values to compute, by name, with commas: printed, or written where NAME=FILE.npy says so", .marks = 0},
+    {"steps", FLAG_INT, offsetof(run_flags, steps), "N", "run it so many times; the last results are shown", "1",
+     .least = 1, .most = 1e12},
+    {"seed", FLAG_INT, offsetof(run_flags, seed), "N", "of random operators", "1", .least = 0, .most = 9e15},
+    {"workers", FLAG_INT, offsetof(run_flags, workers), "N", "start so many tasks /job:worker as local processes",
+     "0: all in this process", .least = 0, .most = 48},
+    {"ps", FLAG_INT, offsetof(run_flags, ps), "N", "and so many /job:ps", "0", .least = 0, .most = 16},
+    {"threads", FLAG_INT, offsetof(run_flags, threads), "N", "threads of each task", "processors / tasks", .least = 1,
+     .most = 1024},
+    {"cluster", FLAG_TEXT, offsetof(run_flags, cluster), "FILE",
+     "use the tasks of this cluster, where shoal server runs", .complete = COMPLETE_FILE},
+    {"keys", FLAG_TEXT, offsetof(run_flags, keys), "DIR", "folder with client.key and server.pub",
+     .complete = COMPLETE_DIRECTORY},
+    {"insecure", FLAG_BOOL, offsetof(run_flags, insecure), NULL, "talk to other machines without keys", .marks = 0},
+    {"trace", FLAG_TEXT, offsetof(run_flags, trace), "FILE",
+     "write a timeline of all tasks, for 'shoal trace FILE', Perfetto or chrome://tracing", .complete = COMPLETE_FILE},
+    {"list", FLAG_BOOL, offsetof(run_flags, list), NULL,
+     "print what can be fed and what can be fetched, instead of running", .marks = 0},
+    {"explain-placement", FLAG_BOOL, offsetof(run_flags, explain), NULL,
+     "print which task would run which node, and why, instead of running", .marks = 0},
     {0},
 };
 
@@ -145,8 +140,7 @@ static shoal_status run_steps(const run_flags *f, job *j, shoal_session *s) {
   shoal_tensor out[VALUES_MAX];
   if (f->trace) TRY(shoal_session_trace_begin(s));
   double start = seconds_now();
-  for (int64_t i = 0; i < f->steps; i++)
-    TRY(shoal_session_run(s, j->feeds, j->n_feeds, j->fetches, j->n_fetches, out));
+  for (int64_t i = 0; i < f->steps; i++) TRY(shoal_session_run(s, j->feeds, j->n_feeds, j->fetches, j->n_fetches, out));
   double seconds = seconds_now() - start;
   if (f->trace) TRY(shoal_session_trace_end(s, f->trace));
   for (int i = 0; i < j->n_fetches; i++) {
@@ -236,20 +230,21 @@ const command command_run = {
     .name = "run",
     .arguments = "GRAPH [NAME=FILE.npy|NUMBER...]",
     .summary = "run any part of a saved graph",
-    .details = "GRAPH is a file that shoal_graph_save wrote (TensorFlow's GraphDef with\n"
-               "Shoal's operators). What stands behind it is fed: any value by its name, from\n"
-               "NumPy's files or as a number. With --workers and --ps the graph runs over\n"
-               "local processes, with --cluster over servers that are there already; nodes run\n"
-               "where their device says, and a placer decides the rest.\n"
-               "\n"
-               "Examples:\n"
-               "  shoal run model.pb --list\n"
-               "  shoal run model.pb x=images.npy --fetch probabilities=out.npy\n"
-               "  shoal run train.pb x=images.npy y=labels.npy --fetch loss,step --steps 100 \\\n"
-               "    --ps 1 --workers 2\n"
-               "  shoal run train.pb --ps 1 --workers 2 --explain-placement\n"
-               "  shoal run train.pb x=images.npy y=labels.npy --fetch step --steps 20 \\\n"
-               "    --ps 1 --workers 2 --trace trace.json && shoal trace trace.json\n",
+    .details =
+        "GRAPH is a file that shoal_graph_save wrote (TensorFlow's GraphDef with\n"
+        "Shoal's operators). What stands behind it is fed: any value by its name, from\n"
+        "NumPy's files or as a number. With --workers and --ps the graph runs over\n"
+        "local processes, with --cluster over servers that are there already; nodes run\n"
+        "where their device says, and a placer decides the rest.\n"
+        "\n"
+        "Examples:\n"
+        "  shoal run model.pb --list\n"
+        "  shoal run model.pb x=images.npy --fetch probabilities=out.npy\n"
+        "  shoal run train.pb x=images.npy y=labels.npy --fetch loss,step --steps 100 \\\n"
+        "    --ps 1 --workers 2\n"
+        "  shoal run train.pb --ps 1 --workers 2 --explain-placement\n"
+        "  shoal run train.pb x=images.npy y=labels.npy --fetch step --steps 20 \\\n"
+        "    --ps 1 --workers 2 --trace trace.json && shoal trace trace.json\n",
     .flags = run_table,
     .run = run_run,
 };

@@ -100,14 +100,11 @@ shoal_status run_list_go(shoal_run_list *runs, const int *stop, bool quiet, shoa
   TRY(shoal_run_list_read(runs, &finished));
   if (finished && finished < d.count && !quiet)
     printf("Done already: %zu of %s.\n", finished, counted_text((int64_t)d.count, "run", count));
-  shoal_status status = shoal_run_list_run(runs,
-                                           &(shoal_run_list_options){.program = OWN_PROGRAM,
-                                                                     .stop = stop,
-                                                                     .context = &d,
-                                                                     .on_start = start,
-                                                                     .on_tick = draw,
-                                                                     .on_end = tell},
-                                           out);
+  shoal_status status = shoal_run_list_run(
+      runs,
+      &(shoal_run_list_options){
+          .program = OWN_PROGRAM, .stop = stop, .context = &d, .on_start = start, .on_tick = draw, .on_end = tell},
+      out);
   clear(&d);
   return status;
 }

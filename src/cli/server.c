@@ -13,24 +13,24 @@ typedef struct {
 } server_flags;
 
 static const flag_row server_table[] = {
-    {.name = "address", .kind = FLAG_TEXT, .offset = offsetof(server_flags, address), .value = "ADDRESS",
-     .help = "where to listen: tcp://HOST:PORT, or shm:/NAME for this machine alone"},
-    {.name = "cluster", .kind = FLAG_TEXT, .offset = offsetof(server_flags, cluster), .value = "FILE",
-     .help = "a cluster's description, as shoal train takes it, instead of an address", .complete = COMPLETE_FILE},
-    {.name = "task", .kind = FLAG_TEXT, .offset = offsetof(server_flags, task), .value = "JOB:N",
-     .help = "which task of the cluster this is: worker:0"},
-    {.name = "threads", .kind = FLAG_INT, .offset = offsetof(server_flags, threads), .value = "N",
-     .help = "threads to compute with", .standard = "all processors", .least = 1, .most = 1024},
-    {.name = "client-memory", .kind = FLAG_INT, .offset = offsetof(server_flags, client_memory), .value = "MB",
-     .help = "memory that one client may use for its graph, variables and values; a run that needs more is refused",
-     .standard = "three quarters of this machine's", .least = 1, .most = 1e9},
-    {.name = "keys", .kind = FLAG_TEXT, .offset = offsetof(server_flags, keys), .value = "DIR",
-     .help = "folder with server.key and the .pub files of who may connect", .complete = COMPLETE_DIRECTORY},
-    {.name = "insecure", .kind = FLAG_BOOL, .offset = offsetof(server_flags, insecure),
-     .help = "listen beyond this machine without keys: everybody who reaches the port can use it"},
-    {.name = "job", .kind = FLAG_INT, .offset = offsetof(server_flags, job), .value = "N",
-     .help = "the job's number; clients of another are refused", .marks = FLAG_HIDDEN},
-    {.name = "quiet", .kind = FLAG_BOOL, .offset = offsetof(server_flags, quiet), .help = "say nothing"},
+    {"address", FLAG_TEXT, offsetof(server_flags, address), "ADDRESS",
+     "where to listen: tcp://HOST:PORT, or shm:/NAME for this machine alone", .marks = 0},
+    {"cluster", FLAG_TEXT, offsetof(server_flags, cluster), "FILE",
+     "a cluster's description, as shoal train takes it, instead of an address", .complete = COMPLETE_FILE},
+    {"task", FLAG_TEXT, offsetof(server_flags, task), "JOB:N", "which task of the cluster this is: worker:0",
+     .marks = 0},
+    {"threads", FLAG_INT, offsetof(server_flags, threads), "N", "threads to compute with", "all processors", .least = 1,
+     .most = 1024},
+    {"client-memory", FLAG_INT, offsetof(server_flags, client_memory), "MB",
+     "memory that one client may use for its graph, variables and values; a run that needs more is refused",
+     "three quarters of this machine's", .least = 1, .most = 1e9},
+    {"keys", FLAG_TEXT, offsetof(server_flags, keys), "DIR",
+     "folder with server.key and the .pub files of who may connect", .complete = COMPLETE_DIRECTORY},
+    {"insecure", FLAG_BOOL, offsetof(server_flags, insecure), NULL,
+     "listen beyond this machine without keys: everybody who reaches the port can use it", .marks = 0},
+    {"job", FLAG_INT, offsetof(server_flags, job), "N", "the job's number; clients of another are refused",
+     .marks = FLAG_HIDDEN},
+    {"quiet", FLAG_BOOL, offsetof(server_flags, quiet), NULL, "say nothing", .marks = 0},
     {0},
 };
 
@@ -79,14 +79,15 @@ const command command_server = {
     .name = "server",
     .arguments = "",
     .summary = "run a part of placed graphs for clients",
-    .details = "Serves sessions over a cluster (shoal run, shoal matmul,\n"
-               "shoal_session_connect): each server is one task, holds the variables placed on\n"
-               "it and runs the nodes placed on it. It serves any number of sessions, one\n"
-               "after the other or at once, and ends with Ctrl-C.\n"
-               "\n"
-               "Examples:\n"
-               "  shoal server --address tcp://127.0.0.1:2222\n"
-               "  shoal server --cluster cluster.json --task worker:1 --keys keys\n",
+    .details =
+        "Serves sessions over a cluster (shoal run, shoal matmul,\n"
+        "shoal_session_connect): each server is one task, holds the variables placed on\n"
+        "it and runs the nodes placed on it. It serves any number of sessions, one\n"
+        "after the other or at once, and ends with Ctrl-C.\n"
+        "\n"
+        "Examples:\n"
+        "  shoal server --address tcp://127.0.0.1:2222\n"
+        "  shoal server --cluster cluster.json --task worker:1 --keys keys\n",
     .flags = server_table,
     .run = run_server,
 };

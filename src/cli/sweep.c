@@ -11,8 +11,10 @@ typedef struct {
 } sweep_flags;
 
 static const flag_row sweep_table[] = {
-    {"repeats", FLAG_INT, offsetof(sweep_flags, repeats), "N", "run each combination so often, with seeds that follow "
-     "each other; mean and spread are shown", "1", .least = 1, .most = 1000},
+    {"repeats", FLAG_INT, offsetof(sweep_flags, repeats), "N",
+     "run each combination so often, with seeds that follow "
+     "each other; mean and spread are shown",
+     "1", .least = 1, .most = 1000},
     {"run-dir", FLAG_TEXT, offsetof(sweep_flags, run_dir), "DIR", "where the runs go", "runs/sweep-MODEL-DATE-TIME",
      .complete = COMPLETE_DIRECTORY},
     {"resume", FLAG_BOOL, offsetof(sweep_flags, resume), NULL, "go on with the sweep in --run-dir", .marks = 0},
@@ -58,8 +60,7 @@ static shoal_status split(sweep *s, int argc, char **argv) {
     own[n++] = argv[i];
     if (takes_value(argv[i]) && i + 1 < argc) own[n++] = argv[++i];
   }
-  shoal_status status =
-      own && s->rest ? flags_parse(sweep_table, n, own, &s->flags, &s->parsed) : status_no_memory();
+  shoal_status status = own && s->rest ? flags_parse(sweep_table, n, own, &s->flags, &s->parsed) : status_no_memory();
   free(own);
   return status;
 }
@@ -85,9 +86,9 @@ static shoal_status run(sweep *s, int *exit_status) {
   const sweep_flags *f = &s->flags;
   shoal_run_list_outcome outcome;
   char count[COUNTED_TEXT];
-  TRY(shoal_sweep_create(
-      s->rest, s->rest_count,
-      &(shoal_sweep_options){.run_dir = f->run_dir, .repeats = f->repeats, .resume = f->resume}, &s->grid));
+  TRY(shoal_sweep_create(s->rest, s->rest_count,
+                         &(shoal_sweep_options){.run_dir = f->run_dir, .repeats = f->repeats, .resume = f->resume},
+                         &s->grid));
   shoal_run_list *runs = shoal_sweep_runs(s->grid);
   if (f->dry_run) {
     run_list_print(runs);
@@ -101,8 +102,7 @@ static shoal_status run(sweep *s, int *exit_status) {
   if (!f->quiet) say(stdout, "%s of %s in %s\n", count, shoal_sweep_model(s->grid), folder);
   TRY(run_list_go(runs, interrupt_flag(s->signals), f->quiet, &outcome));
   TRY(show_result(s));
-  if (outcome.failed)
-    say(stdout, "\n%zu of %s failed; what they said is in %s/logs.\n", outcome.failed, count, folder);
+  if (outcome.failed) say(stdout, "\n%zu of %s failed; what they said is in %s/logs.\n", outcome.failed, count, folder);
   *exit_status = run_list_exit_status(&outcome, interrupt_flag(s->signals));
   if (*exit_status == EXIT_GOOD) return NULL;
   putchar('\n');
@@ -129,16 +129,17 @@ const command command_sweep = {
     .name = "sweep",
     .arguments = "MODEL",
     .summary = "train with every combination of settings and compare",
-    .details = "Takes the flags of 'shoal train', each with one value or several: commas\n"
-               "separate numbers and names, other values are given by repeating the flag; a\n"
-               "flag without value takes =yes,no. Every combination is run, one after the\n"
-               "other, in a folder of its own. Leaves results.csv (a line a run), results.md\n"
-               "and report.html. Ctrl-C stops after the step under way; --resume goes on.\n"
-               "\n"
-               "Examples:\n"
-               "  shoal sweep lenet --batch-size 64,128,256,512 --workers 1,2,3 --epochs 6\n"
-               "  shoal sweep softmax --optimizer momentum --nesterov=yes,no --repeats 3\n"
-               "  shoal sweep --resume --run-dir runs/sweep-lenet-20261115-120000\n",
+    .details =
+        "Takes the flags of 'shoal train', each with one value or several: commas\n"
+        "separate numbers and names, other values are given by repeating the flag; a\n"
+        "flag without value takes =yes,no. Every combination is run, one after the\n"
+        "other, in a folder of its own. Leaves results.csv (a line a run), results.md\n"
+        "and report.html. Ctrl-C stops after the step under way; --resume goes on.\n"
+        "\n"
+        "Examples:\n"
+        "  shoal sweep lenet --batch-size 64,128,256,512 --workers 1,2,3 --epochs 6\n"
+        "  shoal sweep softmax --optimizer momentum --nesterov=yes,no --repeats 3\n"
+        "  shoal sweep --resume --run-dir runs/sweep-lenet-20261115-120000\n",
     .flags = sweep_table,
     .word_at = model_name_at,
     .run = run_sweep,

@@ -108,8 +108,7 @@ static void print_upright(FILE *to, const table_column *columns, int count) {
     if (n > widest) widest = n;
   }
   char head[TABLE_CELL];
-  for (int i = 0; i < count; i++)
-    fprintf(to, "%-*s  %s\n", widest, table_head(&columns[i], head), columns[i].cell);
+  for (int i = 0; i < count; i++) fprintf(to, "%-*s  %s\n", widest, table_head(&columns[i], head), columns[i].cell);
 }
 
 /* What columns 0 and [from, to) need side by side. */

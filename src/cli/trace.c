@@ -30,11 +30,16 @@ static double of_peak(double flops, double possible) { return possible > 0 ? flo
 static void print_rows(const shoal_trace_summary *t, int64_t top, int width) {
   enum { OPERATOR, KERNEL, CALLS, TOTAL, MEAN, SHARE, FLOPS, PEAK, BANDWIDTH, BYTES, COLUMNS };
   static const table_column head[COLUMNS] = {
-      [OPERATOR] = {"operator, message or wait", true, ""}, [KERNEL] = {"kernel", true, ""},
-      [CALLS] = {"calls", false, ""}, [TOTAL] = {"total\nms", false, ""},
-      [MEAN] = {"mean\nus", false, ""}, [SHARE] = {"share", false, ""},
-      [FLOPS] = {"GF/s", false, ""}, [PEAK] = {"of FMA\npeak", false, ""},
-      [BANDWIDTH] = {"GB/s", false, ""}, [BYTES] = {"bytes", false, ""},
+      [OPERATOR] = {"operator, message or wait", true, ""},
+      [KERNEL] = {"kernel", true, ""},
+      [CALLS] = {"calls", false, ""},
+      [TOTAL] = {"total\nms", false, ""},
+      [MEAN] = {"mean\nus", false, ""},
+      [SHARE] = {"share", false, ""},
+      [FLOPS] = {"GF/s", false, ""},
+      [PEAK] = {"of FMA\npeak", false, ""},
+      [BANDWIDTH] = {"GB/s", false, ""},
+      [BYTES] = {"bytes", false, ""},
   };
   double all = 0;
   for (size_t i = 0; i < t->n_rows; i++) all += is_shown(&t->rows[i]) ? t->rows[i].seconds : 0;
@@ -80,9 +85,10 @@ static void print_peak(const shoal_trace_summary *t) {
     possible += t->rows[i].possible;
   }
   if (!(flops > 0) || !(possible > 0)) return;
-  say(stdout, "\nAll operators: %.1f GF in %.3f s of threads' time, %.1f GF/s a thread: %.1f %% of its FMA peak "
-      "(%.0f GF/s).\n", 1e-9 * flops, seconds, 1e-9 * flops / seconds, 100 * flops / possible,
-      1e-9 * possible / seconds);
+  say(stdout,
+      "\nAll operators: %.1f GF in %.3f s of threads' time, %.1f GF/s a thread: %.1f %% of its FMA peak "
+      "(%.0f GF/s).\n",
+      1e-9 * flops, seconds, 1e-9 * flops / seconds, 100 * flops / possible, 1e-9 * possible / seconds);
 }
 
 static void print_tasks(const shoal_trace_summary *t, int width) {
@@ -112,10 +118,10 @@ static shoal_status print_json(const shoal_trace_summary *t) {
   json_t *rows = json_array();
   for (size_t i = 0; i < t->n_rows; i++) {
     const shoal_trace_row *r = &t->rows[i];
-    json_array_append_new(rows, json_pack("{s:s, s:s, s:s?, s:I, s:f, s:f, s:f, s:f}", "name", r->name, "kind",
-                                          shoal_span_kind_name(r->kind), "kernel", r->kernel, "calls",
-                                          (json_int_t)r->calls, "seconds", r->seconds, "flops", r->flops,
-                                          "possible_flops", r->possible, "bytes", r->bytes));
+    json_array_append_new(
+        rows, json_pack("{s:s, s:s, s:s?, s:I, s:f, s:f, s:f, s:f}", "name", r->name, "kind",
+                        shoal_span_kind_name(r->kind), "kernel", r->kernel, "calls", (json_int_t)r->calls, "seconds",
+                        r->seconds, "flops", r->flops, "possible_flops", r->possible, "bytes", r->bytes));
   }
   char *words = json_dumps(rows, JSON_INDENT(1));
   json_decref(rows);
@@ -133,8 +139,8 @@ static shoal_status show(const char *target, const trace_flags *f) {
   shoal_trace_summary *t;
   shoal_status status = NULL;
   if (stat(path, &st))
-    status = status_make(SHOAL_ERR_ARGUMENT, "%s is not there; record one with: %s train MODEL --trace", path,
-                         called());
+    status =
+        status_make(SHOAL_ERR_ARGUMENT, "%s is not there; record one with: %s train MODEL --trace", path, called());
   if (!status) status = shoal_trace_read(path, &t);
   free(path);
   TRY(status);
@@ -165,16 +171,17 @@ const command command_trace = {
     .name = "trace",
     .arguments = "RUN_DIR|FILE",
     .summary = "where the time of a run's steps went, operator by operator",
-    .details = "Reads trace.json, which shoal train leaves with --trace: all tasks and threads\n"
-               "together. GF/s and GB/s are what one thread reached, by the operator's own\n"
-               "count of operations and of bytes read and written. FMA peak is the rate of\n"
-               "multiply-adds that one thread of the machine can reach, measured when the run\n"
-               "began; convolutions by Winograd's algorithm need fewer operations than are\n"
-               "counted, and may pass it. To see the timeline itself, open the file in\n"
-               "ui.perfetto.dev or chrome://tracing.\n"
-               "\n"
-               "Example:\n"
-               "  shoal train lenet --trace 50 --run-dir runs/traced && shoal trace runs/traced\n",
+    .details =
+        "Reads trace.json, which shoal train leaves with --trace: all tasks and threads\n"
+        "together. GF/s and GB/s are what one thread reached, by the operator's own\n"
+        "count of operations and of bytes read and written. FMA peak is the rate of\n"
+        "multiply-adds that one thread of the machine can reach, measured when the run\n"
+        "began; convolutions by Winograd's algorithm need fewer operations than are\n"
+        "counted, and may pass it. To see the timeline itself, open the file in\n"
+        "ui.perfetto.dev or chrome://tracing.\n"
+        "\n"
+        "Example:\n"
+        "  shoal train lenet --trace 50 --run-dir runs/traced && shoal trace runs/traced\n",
     .flags = trace_flag_table,
     .run = run_trace,
 };

@@ -23,10 +23,13 @@ typedef struct {
 static void say_rows(const shoal_run_ready *ready, char out[ROWS_TEXT]) {
   const int64_t held = (int64_t)((double)ready->rows * ready->job->validation_split);
   char kept[COUNTED_TEXT], more[GROUPED_TEXT];
-  if (!ready->rows) snprintf(out, ROWS_TEXT, "streamed rows");
-  else if (!held) snprintf(out, ROWS_TEXT, "%s", counted_text(ready->rows, "training row", kept));
-  else snprintf(out, ROWS_TEXT, "%s (and %s held out)", counted_text(ready->rows - held, "training row", kept),
-                grouped_text(held, more));
+  if (!ready->rows)
+    snprintf(out, ROWS_TEXT, "streamed rows");
+  else if (!held)
+    snprintf(out, ROWS_TEXT, "%s", counted_text(ready->rows, "training row", kept));
+  else
+    snprintf(out, ROWS_TEXT, "%s (and %s held out)", counted_text(ready->rows - held, "training row", kept),
+             grouped_text(held, more));
 }
 
 /* "lenet: 61,706 parameters, 60,000 training rows of mnist, ..." */
@@ -48,8 +51,10 @@ static void announce(const shoal_run_ready *ready) {
   else
     say(stdout, "%s: %s, %s of %s, batch %s, %s\n", j->model, parameters, rows, j->data, batch, threads);
   if (ready->late_gradients)
-    say(stdout, "Note: with --mode async gradients come late, and a constant rate of %g may end less accurate than "
-        "with --mode sync; --schedule cosine or a smaller --lr helps.\n", j->lr);
+    say(stdout,
+        "Note: with --mode async gradients come late, and a constant rate of %g may end less accurate than "
+        "with --mode sync; --schedule cosine or a smaller --lr helps.\n",
+        j->lr);
   fflush(stdout);
 }
 
@@ -135,9 +140,9 @@ static int train(const shoal_job *job) {
   train_view v = {.ranks_status = -1};
   const bool speaks = shoal_run_speaks(job);
   interrupt *signals;
-  shoal_status status = interrupt_create(
-      speaks ? "Stopping after this step, with a checkpoint; Ctrl-C again ends it at once." : NULL,
-      speaks ? "Ended at once; the last checkpoint saved is whole." : NULL, &signals);
+  shoal_status status =
+      interrupt_create(speaks ? "Stopping after this step, with a checkpoint; Ctrl-C again ends it at once." : NULL,
+                       speaks ? "Ended at once; the last checkpoint saved is whole." : NULL, &signals);
   if (status) return command_fail(&command_train, status);
   shoal_run_report *report = NULL;
   const shoal_run_options options = {.stop = interrupt_flag(signals),
@@ -194,19 +199,20 @@ const command command_train = {
     .name = "train",
     .arguments = "MODEL",
     .summary = "train a model and leave its result in a folder",
-    .details = "Trains until --epochs or --steps are reached, tests the result on the test\n"
-               "rows and prints a table. The run's folder keeps summary.json, metrics.jsonl,\n"
-               "settings.json, model.safetensors and checkpoints/. Ctrl-C saves a checkpoint\n"
-               "and prints the table; a second Ctrl-C ends at once.\n"
-               "\n"
-               "Examples:\n"
-               "  shoal train softmax --epochs 5\n"
-               "  shoal train lenet --activation relu --pool max --optimizer momentum --lr 0.02\n"
-               "  shoal train lenet --run-dir runs/first --resume\n"
-               "  shoal train softmax --workers 3 --ps 1 --mode async --staleness 4\n"
-               "\n"
-               "With --workers or --ps it starts a cluster of local processes, whose logs are\n"
-               "in the folder logs. With TF_CONFIG or --cluster it is one task of a cluster.\n",
+    .details =
+        "Trains until --epochs or --steps are reached, tests the result on the test\n"
+        "rows and prints a table. The run's folder keeps summary.json, metrics.jsonl,\n"
+        "settings.json, model.safetensors and checkpoints/. Ctrl-C saves a checkpoint\n"
+        "and prints the table; a second Ctrl-C ends at once.\n"
+        "\n"
+        "Examples:\n"
+        "  shoal train softmax --epochs 5\n"
+        "  shoal train lenet --activation relu --pool max --optimizer momentum --lr 0.02\n"
+        "  shoal train lenet --run-dir runs/first --resume\n"
+        "  shoal train softmax --workers 3 --ps 1 --mode async --staleness 4\n"
+        "\n"
+        "With --workers or --ps it starts a cluster of local processes, whose logs are\n"
+        "in the folder logs. With TF_CONFIG or --cluster it is one task of a cluster.\n",
     .flag_table = shoal_job_settings,
     .word_at = model_name_at,
     .run = run_train,

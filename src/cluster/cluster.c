@@ -75,7 +75,7 @@ static shoal_status take_cluster(cluster *c, const json_t *object, const char *w
   /* In a fixed order, so that the same cluster has the same number however it is written down. */
   const char *name;
   json_t *list;
-  json_object_foreach((json_t *)object, name, list) {
+  json_object_foreach ((json_t *)object, name, list) {
     cluster_role ignored;
     TRY(find_role(name, where, &ignored));
   }
@@ -91,8 +91,9 @@ static shoal_status take_task(cluster *c, const char *type, int64_t index, const
   TRY(find_role(type, where, &c->role));
   int count = c->counts[c->role];
   if (c->role == SHOAL_EVALUATOR && !count) count = 1; /* it may stand outside */
-  if (!count) return status_make(SHOAL_ERR_ARGUMENT, "%s: this task is %s:%lld, but the cluster has no %s", where, type,
-                                 (long long)index, type);
+  if (!count)
+    return status_make(SHOAL_ERR_ARGUMENT, "%s: this task is %s:%lld, but the cluster has no %s", where, type,
+                       (long long)index, type);
   if (index < 0 || index >= count)
     return status_make(SHOAL_ERR_ARGUMENT, "%s: this task is %s:%lld, but the cluster has %s:0 to %s:%d", where, type,
                        (long long)index, type, type, count - 1);
@@ -114,8 +115,10 @@ static shoal_status parse_task(cluster *c, const json_t *object, const char *whe
   const char *type = json_string_value(json_object_get(task, "type"));
   const json_t *index = json_object_get(task, "index");
   if (!type || !json_is_integer(index))
-    return status_make(SHOAL_ERR_ARGUMENT, "%s: which task is this? Give --task ROLE:INDEX, or \"task\": {\"type\": "
-                       "\"worker\", \"index\": 0}", where);
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "%s: which task is this? Give --task ROLE:INDEX, or \"task\": {\"type\": "
+                       "\"worker\", \"index\": 0}",
+                       where);
   return take_task(c, type, json_integer_value(index), where);
 }
 

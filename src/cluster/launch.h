@@ -22,9 +22,9 @@ typedef enum { LAUNCH_NOTHING, LAUNCH_LINE, LAUNCH_ENDED } launch_event_kind;
 
 typedef struct {
   launch_event_kind kind;
-  int task;     /* its number: tasks count from 0 in the order they were started */
-  char *line;   /* LAUNCH_LINE: without its newline; borrowed until the next call */
-  int status;   /* LAUNCH_ENDED: as from waitpid */
+  int task;   /* its number: tasks count from 0 in the order they were started */
+  char *line; /* LAUNCH_LINE: without its newline; borrowed until the next call */
+  int status; /* LAUNCH_ENDED: as from waitpid */
 } launch_event;
 
 SHOAL_CHECKED shoal_status launch_create(launch **out);

@@ -33,10 +33,10 @@ typedef struct {
   net_server *server;
   pthread_t thread;
   atomic_bool done;
-  pthread_mutex_t lock; /* guards pairs and reported: the serving thread fills in what others found */
-  shoal_probe_pair *pairs;    /* [tasks][tasks] */
-  bool *reported;       /* [tasks] */
-  net_client **links;   /* [tasks] NULL: not connected */
+  pthread_mutex_t lock;    /* guards pairs and reported: the serving thread fills in what others found */
+  shoal_probe_pair *pairs; /* [tasks][tasks] */
+  bool *reported;          /* [tasks] */
+  net_client **links;      /* [tasks] NULL: not connected */
   double until;
 } probe;
 
@@ -290,7 +290,9 @@ shoal_status probe_run(const probe_options *options, shoal_probe_pair **pairs) {
   free(bulk);
   free(p.reported);
   free(p.links);
-  if (status) free(p.pairs);
-  else *pairs = p.pairs;
+  if (status)
+    free(p.pairs);
+  else
+    *pairs = p.pairs;
   return status;
 }

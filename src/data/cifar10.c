@@ -47,21 +47,28 @@ static shoal_status open_reader(const char *path, const format_options *options,
   if (!status && !stream_size(r->bytes))
     status = status_make(SHOAL_ERR_INPUT, "%s: byte 0: the file is empty, expected records of %d bytes: fetch it again",
                          path, RECORD);
-  if (status) close_reader(&r->base);
-  else *out = &r->base;
+  if (status)
+    close_reader(&r->base);
+  else
+    *out = &r->base;
   return status;
 }
 
 static void schema(const file_reader *base, rows_schema *out) {
-  *out = (rows_schema){.kind = ROWS_DENSE, .dtype = SHOAL_U8, .shape = SHOAL_SHAPE(SIDE, SIDE, 3), .scale = 1.0f / 255,
+  *out = (rows_schema){.kind = ROWS_DENSE,
+                       .dtype = SHOAL_U8,
+                       .shape = SHOAL_SHAPE(SIDE, SIDE, 3),
+                       .scale = 1.0f / 255,
                        .classes = CLASSES};
 }
 
 /* The file ends `have` bytes into record `next`. The stream stands behind them, and so does the reader. */
 static shoal_status cut_short(cifar10_reader *r, size_t have) {
   r->base.can_go_on = true;
-  return format_bad_row(&r->base, r->next++, stream_offset(r->bytes) - have, "the file ends after %zu of the record's "
-                        "%d bytes: it is cut short, fetch it again", have, RECORD);
+  return format_bad_row(&r->base, r->next++, stream_offset(r->bytes) - have,
+                        "the file ends after %zu of the record's "
+                        "%d bytes: it is cut short, fetch it again",
+                        have, RECORD);
 }
 
 static shoal_status read_rows(file_reader *base, int64_t most, rows_block *into, int64_t *got) {
@@ -97,8 +104,10 @@ static shoal_status read_rows(file_reader *base, int64_t most, rows_block *into,
     r->next++;
     if (label >= CLASSES) {
       base->can_go_on = true;
-      return format_bad_row(base, r->next - 1, offset, "label %d is outside of the %d classes, 0 to %d: the file is "
-                            "corrupted or not a CIFAR-10 file", label, CLASSES, CLASSES - 1);
+      return format_bad_row(base, r->next - 1, offset,
+                            "label %d is outside of the %d classes, 0 to %d: the file is "
+                            "corrupted or not a CIFAR-10 file",
+                            label, CLASSES, CLASSES - 1);
     }
   }
   return NULL;

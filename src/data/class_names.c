@@ -23,8 +23,10 @@ static int place_of(const class_names *c, const char *name, bool *found) {
       *found = true;
       return middle;
     }
-    if (order < 0) low = middle + 1;
-    else high = middle;
+    if (order < 0)
+      low = middle + 1;
+    else
+      high = middle;
   }
   *found = false;
   return low;

@@ -16,15 +16,15 @@
 
 struct row_writer {
   convert_options options;
-  char *path, *temporary; /* owned */
+  char *path, *temporary;               /* owned */
   char *labels_path, *labels_temporary; /* npy */
   sink to;
   example_writer example;
   npy_writer *features, *labels;
-  int64_t columns;   /* of a dense row */
-  float *row;        /* [columns] */
-  int32_t *indices;  /* [columns], of a dense row written as a sparse one */
-  float *values;     /* [columns] */
+  int64_t columns;  /* of a dense row */
+  float *row;       /* [columns] */
+  int32_t *indices; /* [columns], of a dense row written as a sparse one */
+  float *values;    /* [columns] */
 };
 
 /* ---- shared */
@@ -46,8 +46,10 @@ static shoal_status check_schema(const rows_schema *s, bool dense, const char *p
     return status_make(SHOAL_ERR_ARGUMENT, "%s: encoded images are to be decoded first: add --transform resize=HxW",
                        path);
   if (s->kind == ROWS_SPARSE && dense && (s->features < 1 || s->features > CONVERT_COLUMNS_MAX))
-    return status_make(SHOAL_ERR_ARGUMENT, "%s: rows of %lld features are too wide for columns, at most %d: write "
-                                           "tfrecord or libsvm", path, (long long)s->features, CONVERT_COLUMNS_MAX);
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "%s: rows of %lld features are too wide for columns, at most %d: write "
+                       "tfrecord or libsvm",
+                       path, (long long)s->features, CONVERT_COLUMNS_MAX);
   return NULL;
 }
 
@@ -222,8 +224,7 @@ static shoal_status write_libsvm(row_writer *w, const rows_block *b) {
 /* ---- csv */
 
 static shoal_status csv_header(row_writer *w) {
-  TRY(sink_write(&w->to, w->options.schema.real_labels ? "target" : "label",
-                 w->options.schema.real_labels ? 6 : 5));
+  TRY(sink_write(&w->to, w->options.schema.real_labels ? "target" : "label", w->options.schema.real_labels ? 6 : 5));
   for (int64_t k = 0; k < w->columns; k++) {
     char name[NUMBER_TEXT];
     int n = snprintf(name, sizeof name, ",x%lld", (long long)k);
@@ -350,8 +351,8 @@ shoal_status convert_find(const char *name, const char *path, const row_writer_k
   }
   shoal_status status =
       name ? status_make(SHOAL_ERR_ARGUMENT, "format '%s' cannot be written; expected one of %s", name, known.data)
-           : status_make(SHOAL_ERR_ARGUMENT, "%s: unknown file extension; expected one of %s, or --to FORMAT",
-                         path, known.data ? known.data : "");
+           : status_make(SHOAL_ERR_ARGUMENT, "%s: unknown file extension; expected one of %s, or --to FORMAT", path,
+                         known.data ? known.data : "");
   text_fini(&known);
   return status;
 }

@@ -58,9 +58,12 @@ static inline bool read_word(const uint8_t **at, const uint8_t *end, uint64_t *o
   uint64_t word = 0;
   for (; p - *at < 17; p++) {
     unsigned digit = (unsigned)*p - '0', letter = ((unsigned)*p | 0x20) - 'a';
-    if (digit < 10) word = word << 4 | digit;
-    else if (letter < 6) word = word << 4 | (letter + 10);
-    else break;
+    if (digit < 10)
+      word = word << 4 | digit;
+    else if (letter < 6)
+      word = word << 4 | (letter + 10);
+    else
+      break;
   }
   if (p == *at || p - *at > 16) return false;
   *at = p;
@@ -153,8 +156,10 @@ static shoal_status read_rows(file_reader *reader, int64_t most, rows_block *int
     const bool labelled = !f->labels_optional || !lacks_label(line, n);
     const char *expected = parse(line, n, labelled, f->schema.features, &r, &column, &where);
     if (expected)
-      return line_file_bad(f, where, "column %d of %d: expected %s: the layout is label, 13 whole numbers, 26 "
-                           "hexadecimal words, with tabs between them", column, COLUMNS, expected);
+      return line_file_bad(f, where,
+                           "column %d of %d: expected %s: the layout is label, 13 whole numbers, 26 "
+                           "hexadecimal words, with tabs between them",
+                           column, COLUMNS, expected);
     put_in_order(&r);
     TRY(rows_reserve(into, 1, r.count));
     int64_t start = into->offsets[into->count];

@@ -53,8 +53,8 @@ static const char *to_label(csv_reader *r, const char *field, int32_t *label, fl
   if (r->file.columns.target) return NULL;
   double limit = r->schema.classes ? r->schema.classes : (double)(1 << 30);
   if (*target != truncf(*target)) {
-    snprintf(why, room, "expected a class number, found %s: for numbers to be predicted say target= in place of label=",
-             field);
+    snprintf(why, room,
+             "expected a class number, found %s: for numbers to be predicted say target= in place of label=", field);
     return why;
   }
   if (*target < -1 || *target >= limit) {
@@ -88,8 +88,10 @@ static void close_reader(file_reader *base) {
 
 static shoal_status add_class(csv_reader *r, const char *name) {
   if (r->own.count == CLASS_NAMES_MAX && class_names_find(&r->own, name) < 0)
-    return status_make(SHOAL_ERR_INPUT, "%s: the label column holds more than %d different words: say which column is "
-                                        "the label with --columns label=...", r->base.path, CLASS_NAMES_MAX);
+    return status_make(SHOAL_ERR_INPUT,
+                       "%s: the label column holds more than %d different words: say which column is "
+                       "the label with --columns label=...",
+                       r->base.path, CLASS_NAMES_MAX);
   return class_names_add(&r->own, name);
 }
 
@@ -172,8 +174,12 @@ static shoal_status prepare(csv_reader *r, char separator, const format_options 
   if (!given) TRY(csv_fit_learn(&r->base.path, 1, separator, options->columns, labels, &r->own_fit));
   r->fit = given ? given : &r->own_fit;
   TRY(csv_file_open(r->base.path, separator, options->columns, r->fit, labels, &r->file));
-  r->schema = (rows_schema){.kind = ROWS_DENSE, .dtype = SHOAL_F32, .shape = SHOAL_SHAPE(r->fit->width), .scale = 1,
-                            .classes = options->classes, .real_labels = r->file.columns.target};
+  r->schema = (rows_schema){.kind = ROWS_DENSE,
+                            .dtype = SHOAL_F32,
+                            .shape = SHOAL_SHAPE(r->fit->width),
+                            .scale = 1,
+                            .classes = options->classes,
+                            .real_labels = r->file.columns.target};
   TRY(find_classes(r, options));
   if (r->classes && options->classes && r->classes->count > options->classes)
     return status_make(SHOAL_ERR_INPUT, "%s: %d different labels are found, but there are %d classes", r->base.path,
@@ -189,8 +195,10 @@ static shoal_status open_with(const format *f, char separator, const char *path,
   r->base.format = f;
   r->base.path = strdup(path);
   shoal_status status = r->base.path ? prepare(r, separator, options) : status_no_memory();
-  if (status) close_reader(&r->base);
-  else *out = &r->base;
+  if (status)
+    close_reader(&r->base);
+  else
+    *out = &r->base;
   return status;
 }
 
@@ -209,10 +217,14 @@ static const class_names *names(const file_reader *base) { return ((const csv_re
 
 static const char *missing_value(const csv_reader *r, size_t column, const char *field, char *why, size_t room) {
   char name[CSV_FIELD];
-  if (r->file.names) snprintf(name, sizeof name, "%.80s", r->file.names[column]);
-  else snprintf(name, sizeof name, "%zu", column);
-  snprintf(why, room, "the value is missing%s%s%s: choose with --columns missing=mean (of the training rows), missing=0 (or "
-                      "another number) or skip=%s", *field ? " ('" : "", field, *field ? "')" : "", name);
+  if (r->file.names)
+    snprintf(name, sizeof name, "%.80s", r->file.names[column]);
+  else
+    snprintf(name, sizeof name, "%zu", column);
+  snprintf(why, room,
+           "the value is missing%s%s%s: choose with --columns missing=mean (of the training rows), missing=0 (or "
+           "another number) or skip=%s",
+           *field ? " ('" : "", field, *field ? "')" : "", name);
   return why;
 }
 
@@ -233,8 +245,10 @@ static const char *put_feature(const csv_reader *r, size_t column, const char *f
     int word = class_names_find(&c->words, field);
     if (word >= 0) x[word] = 1; /* none of the training rows had the others */
   } else if (!csv_number(&r->file.in, field, x)) {
-    snprintf(why, room, "expected a number, found '%s': correct it, or say with --columns what the column is: "
-                        "categories=, hash= or skip=", field);
+    snprintf(why, room,
+             "expected a number, found '%s': correct it, or say with --columns what the column is: "
+             "categories=, hash= or skip=",
+             field);
     return why;
   }
   return NULL;
@@ -312,8 +326,10 @@ static shoal_status read_rows(file_reader *base, int64_t most, rows_block *into,
     TRY(csv_next_line(&r->file.in, &at, &n, &whole, &problem));
     if (!n) return NULL;
     TRY(rows_reserve(into, 1, 0));
-    if (problem) snprintf(why, sizeof why, "%s: correct the line", problem);
-    else parse_line(r, at, n, into, why, sizeof why);
+    if (problem)
+      snprintf(why, sizeof why, "%s: correct the line", problem);
+    else
+      parse_line(r, at, n, into, why, sizeof why);
     shoal_status status = *why ? bad_line(r, stream_offset(r->file.in.in), why) : NULL;
     pass(r, at, whole);
     if (status) return status;
@@ -391,9 +407,13 @@ static shoal_status fit_tsv(char *const *paths, size_t n, const format_options *
   return fit_with('\t', paths, n, options, out);
 }
 
-#define CSV_FORMAT(format_name, what, which)                                                                     \
-  {.name = format_name, .summary = what, .detect = detect_##which, .open = open_##which, .schema = schema,       \
-   .read = read_rows, .skip = skip, .tell = tell, .seek = seek, .close = close_reader, .names = names, .fit = fit_##which}
+#define CSV_FORMAT(format_name, what, which)                                                                \
+  {                                                                                                         \
+    .name = format_name, .summary = what, .detect = detect_##which, .open = open_##which, .schema = schema, \
+    .read = read_rows, .skip = skip, .tell = tell, .seek = seek, .close = close_reader, .names = names,     \
+    .fit = fit_##which                                                                                      \
+  }
 
-const format format_csv = CSV_FORMAT("csv", "numbers, text and a label, separated by commas, semicolons ..., see --columns", csv);
+const format format_csv =
+    CSV_FORMAT("csv", "numbers, text and a label, separated by commas, semicolons ..., see --columns", csv);
 const format format_tsv = CSV_FORMAT("tsv", "the same, separated by tabs", tsv);

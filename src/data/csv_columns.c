@@ -58,14 +58,16 @@ static shoal_status set_separator(csv_columns *c, const char *value) {
                      value);
 }
 
-static const char *const keys[] = {"label",     "target",     "skip", "missing", "header", "classes",
-                                   "separator", "categories", "hash", "numbers"};
+static const char *const keys[] = {"label",   "target",    "skip",       "missing", "header",
+                                   "classes", "separator", "categories", "hash",    "numbers"};
 
 static shoal_status one(csv_columns *c, char *key, char *value) {
   if (!value || !*value)
-    return status_make(SHOAL_ERR_ARGUMENT, "columns: expected label=, target=, skip=, missing=, header=, classes=, "
-                                           "separator=, categories=, hash= or numbers= with a value, found "
-                                           "'%s'", key);
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "columns: expected label=, target=, skip=, missing=, header=, classes=, "
+                       "separator=, categories=, hash= or numbers= with a value, found "
+                       "'%s'",
+                       key);
   if (!strcmp(key, "label") || !strcmp(key, "target")) {
     if (c->label) return status_make(SHOAL_ERR_ARGUMENT, "columns: label= or target= is given twice: keep one");
     c->label = value;
@@ -80,8 +82,7 @@ static shoal_status one(csv_columns *c, char *key, char *value) {
   if (!strcmp(key, "numbers")) return add_kind(c, CSV_NUMBER, value);
   if (!strcmp(key, "header")) {
     c->header = !strcmp(value, "yes") ? 1 : !strcmp(value, "no") ? 0 : -1;
-    if (c->header < 0)
-      return status_make(SHOAL_ERR_ARGUMENT, "columns: header= expects yes or no, found '%s'", value);
+    if (c->header < 0) return status_make(SHOAL_ERR_ARGUMENT, "columns: header= expects yes or no, found '%s'", value);
     return NULL;
   }
   if (!strcmp(key, "classes")) {
@@ -90,9 +91,10 @@ static shoal_status one(csv_columns *c, char *key, char *value) {
     return NULL;
   }
   const char *nearest = text_nearest(key, keys, COUNT_OF(keys));
-  return status_make(SHOAL_ERR_ARGUMENT, "columns: unknown key '%s='; known are label, target, skip, missing, header, "
-                                         "classes, separator, categories, hash and numbers%s%s%s", key, nearest ? "; did you mean '" : "",
-                     nearest ? nearest : "", nearest ? "'?" : "");
+  return status_make(SHOAL_ERR_ARGUMENT,
+                     "columns: unknown key '%s='; known are label, target, skip, missing, header, "
+                     "classes, separator, categories, hash and numbers%s%s%s",
+                     key, nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "");
 }
 
 shoal_status csv_columns_parse(const char *description, csv_columns *out) {
@@ -136,8 +138,10 @@ static shoal_status find(const char *column, char *const *names, size_t n, size_
     return NULL;
   }
   if (!names)
-    return status_make(SHOAL_ERR_ARGUMENT, "column '%s' is asked for, but the first line holds no names: give its "
-                                           "number, from 0, or header=yes", column);
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "column '%s' is asked for, but the first line holds no names: give its "
+                       "number, from 0, or header=yes",
+                       column);
   const char *nearest = text_nearest(column, (const char *const *)names, n);
   return status_make(SHOAL_ERR_ARGUMENT, "no column is named '%s'%s%s%s: see the first line of the file", column,
                      nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "");
@@ -209,7 +213,8 @@ shoal_status csv_columns_assign(const csv_columns *c, char *const *names, size_t
   }
   for (size_t i = 0; i < n; i++) features += roles[i] == CSV_FEATURE;
   if (!features)
-    return status_make(SHOAL_ERR_ARGUMENT, "no column is left for features: expected a label and at least one number "
-                                           "in each line");
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "no column is left for features: expected a label and at least one number "
+                       "in each line");
   return NULL;
 }

@@ -36,7 +36,7 @@ typedef enum { CSV_MISSING_ERROR, CSV_MISSING_VALUE, CSV_MISSING_MEAN } csv_miss
 enum {
   CSV_CATEGORIES_MAX = 64, /* words of a column that is text; of more it is hashed, unless asked for */
   CSV_HASH_WIDTH = 64,
-  CSV_WIDTH_MAX = 1 << 16  /* numbers that a column may become */
+  CSV_WIDTH_MAX = 1 << 16 /* numbers that a column may become */
 };
 
 /* What the description says a column is. */
@@ -47,9 +47,9 @@ typedef struct {
 } csv_kind_asked;
 
 typedef struct {
-  char *text;   /* owned; the words below point into it */
-  char *label;  /* NULL: the standard */
-  bool target;  /* it is a number to be predicted */
+  char *text;  /* owned; the words below point into it */
+  char *label; /* NULL: the standard */
+  bool target; /* it is a number to be predicted */
   char **skip;
   size_t skip_count, skip_capacity;
   csv_kind_asked *kinds;
@@ -57,7 +57,7 @@ typedef struct {
   csv_missing missing;
   float missing_value; /* CSV_MISSING_VALUE */
   char separator;      /* 0: to be found out */
-  int header;   /* 1 yes, 0 no, -1 to be found out */
+  int header;          /* 1 yes, 0 no, -1 to be found out */
   char **classes;
   size_t class_count, class_capacity;
 } csv_columns;

@@ -7,8 +7,8 @@
 #include <string.h>
 
 shoal_status csv_no_rows(const csv_file *f) {
-  return status_make(SHOAL_ERR_INPUT, "%s: byte %llu: no rows, expected lines of fields separated by %s",
-                     f->path, (unsigned long long)stream_offset(f->in.in), csv_separator_name(f->in.separator));
+  return status_make(SHOAL_ERR_INPUT, "%s: byte %llu: no rows, expected lines of fields separated by %s", f->path,
+                     (unsigned long long)stream_offset(f->in.in), csv_separator_name(f->in.separator));
 }
 
 static void free_names(char **names, size_t count) {
@@ -42,10 +42,11 @@ static shoal_status read_header(csv_file *f, const csv_fit *fit, csv_labels labe
                        problem);
   f->count = csv_count_fields(f->in.separator, at, n);
   if (f->count < (labels.optional ? 1 : 2) || f->count > CSV_COLUMNS_MAX)
-    return status_make(SHOAL_ERR_INPUT, "%s: record 0 at byte %llu: expected 2 to %d fields separated by %s, "
+    return status_make(SHOAL_ERR_INPUT,
+                       "%s: record 0 at byte %llu: expected 2 to %d fields separated by %s, "
                        "found %zu: "
-                                        "name what separates them with --columns separator=", f->path, offset,
-                       CSV_COLUMNS_MAX, csv_separator_name(f->in.separator), f->count);
+                       "name what separates them with --columns separator=",
+                       f->path, offset, CSV_COLUMNS_MAX, csv_separator_name(f->in.separator), f->count);
   f->roles = calloc(f->count, sizeof *f->roles);
   char **names = calloc(f->count, sizeof *names);
   bool failed = !f->roles || !names;
@@ -112,8 +113,10 @@ static shoal_status map_columns(csv_file *f, const csv_fit *fit, csv_labels labe
     size_t i = by_name ? find_name(f, fit->columns[k].name) : next++;
     if (i == f->count && (role == CSV_SKIP || (labels.optional && is_label(role)))) continue;
     if (i == f->count)
-      return status_make(SHOAL_ERR_INPUT, "%s: expected a column '%s', as in the training rows: see the first line of "
-                                          "the file", f->path, fit->columns[k].name);
+      return status_make(SHOAL_ERR_INPUT,
+                         "%s: expected a column '%s', as in the training rows: see the first line of "
+                         "the file",
+                         f->path, fit->columns[k].name);
     f->learned[i] = k;
     f->roles[i] = role;
   }
@@ -161,8 +164,10 @@ shoal_status csv_file_open(const char *path, char separator, const char *descrip
                            csv_labels labels, csv_file *out) {
   csv_file f = {.path = path};
   shoal_status status = open_file(separator, description, fit, labels, &f);
-  if (status) csv_file_close(&f);
-  else *out = f;
+  if (status)
+    csv_file_close(&f);
+  else
+    *out = f;
   return status;
 }
 
@@ -194,7 +199,9 @@ bool csv_file_has(const csv_file *f, csv_role role) {
 }
 
 const char *csv_file_column(const csv_file *f, size_t column, char out[CSV_COLUMN_TEXT]) {
-  if (f->names) snprintf(out, CSV_COLUMN_TEXT, "column %zu ('%.80s')", column, f->names[column]);
-  else snprintf(out, CSV_COLUMN_TEXT, "column %zu", column);
+  if (f->names)
+    snprintf(out, CSV_COLUMN_TEXT, "column %zu ('%.80s')", column, f->names[column]);
+  else
+    snprintf(out, CSV_COLUMN_TEXT, "column %zu", column);
   return out;
 }

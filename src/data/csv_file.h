@@ -11,10 +11,10 @@ typedef struct {
   const char *path; /* borrowed */
   csv_text in;
   csv_columns columns;
-  size_t count;        /* of columns */
-  char **names;        /* [count], or NULL without a header line */
-  csv_role *roles;     /* [count] */
-  size_t *learned;     /* [count] number of the column in `fit` whose place it takes; count of fit: none. NULL without */
+  size_t count;    /* of columns */
+  char **names;    /* [count], or NULL without a header line */
+  csv_role *roles; /* [count] */
+  size_t *learned; /* [count] number of the column in `fit` whose place it takes; count of fit: none. NULL without */
   uint64_t first_byte; /* of the first row */
   int64_t first_line;
 } csv_file;

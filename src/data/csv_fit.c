@@ -49,9 +49,12 @@ static shoal_status count_line(csv_file *f, column_counts *counts, bool *more) {
   for (size_t i = 0; !problem && i < f->count && csv_next_field(&c, field); i++) {
     float number;
     column_counts *t = &counts[i];
-    if (csv_is_missing(field)) t->missing++;
-    else if (csv_number(&f->in, field, &number)) t->numbers++, t->sum += (double)number;
-    else t->words++;
+    if (csv_is_missing(field))
+      t->missing++;
+    else if (csv_number(&f->in, field, &number))
+      t->numbers++, t->sum += (double)number;
+    else
+      t->words++;
   }
   csv_pass_line(&f->in, at, whole);
   return NULL;
@@ -64,8 +67,7 @@ static shoal_status find_kinds(csv_file *f, csv_fit *fit) {
   shoal_status status = counts && kinds && widths ? NULL : status_no_memory();
   bool more = true;
   for (int i = 0; !status && more && i < SAMPLE_ROWS; i++) status = count_line(f, counts, &more);
-  if (!status)
-    status = status_wrap(csv_columns_kinds(&f->columns, f->names, f->count, kinds, widths), "%s", f->path);
+  if (!status) status = status_wrap(csv_columns_kinds(&f->columns, f->names, f->count, kinds, widths), "%s", f->path);
   for (size_t i = 0; !status && i < f->count; i++) {
     csv_column *c = &fit->columns[i];
     bool words = counts[i].words > counts[i].numbers;
@@ -104,10 +106,12 @@ static shoal_status read_through(csv_file *f, csv_fit *fit, column_counts *count
       if (f->roles[i] != CSV_FEATURE) continue;
       csv_column *column = &fit->columns[f->learned ? f->learned[i] : i];
       column_counts *t = &counts[column - fit->columns];
-      if (csv_is_missing(field)) t->missing++;
+      if (csv_is_missing(field))
+        t->missing++;
       else if (column->kind != CSV_NUMBER)
         TRY(status_wrap(add_word(column, field), "%s: %s", f->path, csv_file_column(f, i, where)));
-      else if (csv_number(&f->in, field, &number)) t->numbers++, t->sum += (double)number;
+      else if (csv_number(&f->in, field, &number))
+        t->numbers++, t->sum += (double)number;
     }
     csv_pass_line(&f->in, at, whole);
   }
@@ -146,7 +150,8 @@ static shoal_status lay_out(csv_fit *fit) {
     }
     c->offset = fit->width;
     fit->width += c->width;
-    if (fit->width > INT32_MAX) return status_make(SHOAL_ERR_INPUT, "the columns become more than %d numbers", INT32_MAX);
+    if (fit->width > INT32_MAX)
+      return status_make(SHOAL_ERR_INPUT, "the columns become more than %d numbers", INT32_MAX);
   }
   return NULL;
 }
@@ -181,15 +186,17 @@ shoal_status csv_fit_learn(char *const *paths, size_t n, char separator, const c
   TRY(csv_file_open(paths[0], separator, description, NULL, labels, &first));
   shoal_status status = learn(&first, paths, n, separator, description, labels, &fit);
   csv_file_close(&first);
-  if (status) csv_fit_fini(&fit);
-  else *out = fit;
+  if (status)
+    csv_fit_fini(&fit);
+  else
+    *out = fit;
   return status;
 }
 
 /* ---- JSON: an array of columns */
 
-static const char *const role_names[] = {[CSV_FEATURE] = "feature", [CSV_LABEL] = "label", [CSV_HOT] = "hot",
-                                         [CSV_SKIP] = "skip"};
+static const char *const role_names[] = {
+    [CSV_FEATURE] = "feature", [CSV_LABEL] = "label", [CSV_HOT] = "hot", [CSV_SKIP] = "skip"};
 static const char *const kind_names[] = {
     [CSV_FOUND_OUT] = "", [CSV_NUMBER] = "number", [CSV_CATEGORIES] = "categories", [CSV_HASH] = "hash"};
 
@@ -225,8 +232,9 @@ static shoal_status column_from_json(const json_t *o, csv_column *c) {
   int role = among(json_string_value(json_object_get(o, "role")), role_names, COUNT_OF(role_names));
   int kind = among(json_string_value(json_object_get(o, "kind")), kind_names, COUNT_OF(kind_names));
   if (role < 0 || (role == CSV_FEATURE && kind <= CSV_FOUND_OUT))
-    return status_make(SHOAL_ERR_INPUT, "expected a \"role\" (feature, label, hot, skip) and a \"kind\" (number, "
-                                        "categories, hash) in each of its columns");
+    return status_make(SHOAL_ERR_INPUT,
+                       "expected a \"role\" (feature, label, hot, skip) and a \"kind\" (number, "
+                       "categories, hash) in each of its columns");
   if (name && !(c->name = strdup(name))) return status_no_memory();
   c->role = (csv_role)role;
   c->missing = -1;
@@ -263,7 +271,9 @@ shoal_status csv_fit_from_json(const json_t *array, csv_fit *out) {
   if (!status && labels > 1) status = status_make(SHOAL_ERR_INPUT, "expected one column that is the label");
   if (!status) status = lay_out(&fit);
   if (!status && !fit.width) status = status_make(SHOAL_ERR_INPUT, "expected a column that is a feature");
-  if (status) csv_fit_fini(&fit);
-  else *out = fit;
+  if (status)
+    csv_fit_fini(&fit);
+  else
+    *out = fit;
   return status;
 }

@@ -16,9 +16,11 @@ enum {
 static const struct {
   char separator;
   const char *name, *many;
-} separators[] = {
-    {'\t', "tab", "tabs"}, {';', "semicolon", "semicolons"}, {'|', "pipe", "pipes"}, {',', "comma", "commas"},
-    {' ', "blank", "blanks"}};
+} separators[] = {{'\t', "tab", "tabs"},
+                  {';', "semicolon", "semicolons"},
+                  {'|', "pipe", "pipes"},
+                  {',', "comma", "commas"},
+                  {' ', "blank", "blanks"}};
 
 const char *csv_separator_name(char separator) {
   for (size_t i = 0; i < COUNT_OF(separators); i++)
@@ -45,8 +47,10 @@ static size_t line_length(const uint8_t *at, size_t have, bool *open) {
   if (!memchr(at, '"', n)) return n;
   bool quoted = false;
   for (n = 0; n < have; n++) {
-    if (at[n] == '"') quoted = !quoted;
-    else if (at[n] == '\n' && !quoted) return n;
+    if (at[n] == '"')
+      quoted = !quoted;
+    else if (at[n] == '\n' && !quoted)
+      return n;
   }
   *open = quoted;
   return have;

@@ -9,7 +9,7 @@
 #include "data/stream.h"
 
 enum {
-  CSV_FIELD = 256,           /* longest number or word, bytes, with its NUL */
+  CSV_FIELD = 256, /* longest number or word, bytes, with its NUL */
   CSV_COLUMNS_MAX = 1 << 20
 };
 

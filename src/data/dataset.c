@@ -13,7 +13,7 @@
 static const dataset_reader *const readers[] = {&dataset_reader_idx};
 
 /* Data sets known by name: the name (also of its folder), classes, where a package of the system puts it or NULL. */
-#define KNOWN_SETS(ROW)   \
+#define KNOWN_SETS(ROW)  \
   ROW("mnist", 10, NULL) \
   ROW("fashion-mnist", 10, "/usr/share/datasets/fashion-mnist")
 
@@ -93,9 +93,7 @@ static bool place(const struct known *set, int i, text *out) {
     case 2:
       if (binary_folder(folder)) text_add(out, "%s/../data/%s", folder, set->name);
       return true;
-    case 3:
-      text_add(out, "%s/%s", build_data_dir(), set->name);
-      return true;
+    case 3: text_add(out, "%s/%s", build_data_dir(), set->name); return true;
     case 4:
       if (set->installed) text_add(out, "%s", set->installed);
       return true;
@@ -121,9 +119,10 @@ static shoal_status find_known(const struct known *set, text *out) {
   else
     status = path.failed || looked.failed
                  ? status_no_memory()
-                 : status_make(SHOAL_ERR_INPUT, "data set '%s' was not found; looked in %s: set SHOAL_DATA to the "
-                                                "folder that holds %s/, or give the path of its files", set->name,
-                               looked.data, set->name);
+                 : status_make(SHOAL_ERR_INPUT,
+                               "data set '%s' was not found; looked in %s: set SHOAL_DATA to the "
+                               "folder that holds %s/, or give the path of its files",
+                               set->name, looked.data, set->name);
   if (!found) text_fini(&path);
   text_fini(&looked);
   return status;
@@ -148,10 +147,10 @@ static shoal_status unknown(const char *name) {
   text names = {0};
   for (size_t i = 0; known_names[i]; i++) text_add(&names, "%s%s", i ? ", " : "", known_names[i]);
   shoal_status status =
-      names.failed ? status_no_memory()
-                   : status_make(SHOAL_ERR_ARGUMENT, "no data set '%s': it is neither a name (%s) nor a path%s%s%s",
-                                 name, names.data, nearest ? "; did you mean '" : "", nearest ? nearest : "",
-                                 nearest ? "'?" : "");
+      names.failed
+          ? status_no_memory()
+          : status_make(SHOAL_ERR_ARGUMENT, "no data set '%s': it is neither a name (%s) nor a path%s%s%s", name,
+                        names.data, nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "");
   text_fini(&names);
   return status;
 }
@@ -168,9 +167,7 @@ shoal_status shoal_dataset_find(const char *name, char **out) {
   return NULL;
 }
 
-bool dataset_loadable(const char *name_or_path) {
-  return known_set(name_or_path) || reader_for(name_or_path);
-}
+bool dataset_loadable(const char *name_or_path) { return known_set(name_or_path) || reader_for(name_or_path); }
 
 static shoal_status load_any(const char *name_or_path, const char *split, shoal_dataset *out) {
   const struct known *set = known_set(name_or_path);
@@ -188,8 +185,10 @@ shoal_status shoal_dataset_load(const char *name_or_path, const char *split, sho
   shoal_dataset *data = calloc(1, sizeof *data);
   if (!data) return status_no_memory();
   shoal_status status = load_any(name_or_path, split, data);
-  if (status) free(data);
-  else *out = data;
+  if (status)
+    free(data);
+  else
+    *out = data;
   return status;
 }
 

@@ -17,7 +17,7 @@ typedef enum { EXAMPLE_NONE, EXAMPLE_BYTES, EXAMPLE_FLOATS, EXAMPLE_INTS } examp
 typedef struct {
   const char *name; /* not NUL-terminated */
   size_t name_length;
-  example_kind kind; /* EXAMPLE_NONE: a feature without a list */
+  example_kind kind;   /* EXAMPLE_NONE: a feature without a list */
   const uint8_t *list; /* the list's message, still encoded: `bytes` bytes */
   size_t bytes;
 } example_feature;

@@ -323,8 +323,9 @@ shoal_status example_describe(const uint8_t *record, size_t n, text *out) {
   example_begin(&c, record, n);
   while ((step = example_next(&c, &f)) == EXAMPLE_FEATURE) {
     int64_t count = example_count(&f);
-    if (count < 0) return status_make(SHOAL_ERR_INPUT, "the list of feature '%.*s' is malformed",
-                                      (int)MIN_OF(f.name_length, (size_t)200), f.name);
+    if (count < 0)
+      return status_make(SHOAL_ERR_INPUT, "the list of feature '%.*s' is malformed",
+                         (int)MIN_OF(f.name_length, (size_t)200), f.name);
     text_add(out, "%s%.*s %s x %lld", first ? "" : ", ", (int)MIN_OF(f.name_length, (size_t)200), f.name,
              example_kind_name(f.kind), (long long)count);
     first = false;

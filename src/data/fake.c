@@ -48,14 +48,19 @@ static shoal_status parse(const char *path, const format_options *options, fake_
   }
   right = right && height > 0 && width > 0 && channels > 0 && classes > 0 && rows >= 0;
   if (!right || height > BYTES_MAX / width || height * width > BYTES_MAX / channels)
-    return status_make(SHOAL_ERR_ARGUMENT, "%s: expected fake:HEIGHTxWIDTHxCHANNELS:CLASSES or the same with :ROWS, "
-                                           "for example fake:256x256x3:1000", path);
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "%s: expected fake:HEIGHTxWIDTHxCHANNELS:CLASSES or the same with :ROWS, "
+                       "for example fake:256x256x3:1000",
+                       path);
   if (options->classes && options->classes < classes)
     return status_make(SHOAL_ERR_ARGUMENT, "%s: makes %lld classes, but %d are asked for", path, classes,
                        options->classes);
   r->rows = rows;
-  r->schema = (rows_schema){.kind = ROWS_DENSE, .dtype = SHOAL_U8, .shape = SHOAL_SHAPE(height, width, channels),
-                            .scale = 1.0f / 255, .classes = options->classes ? options->classes : (int)classes};
+  r->schema = (rows_schema){.kind = ROWS_DENSE,
+                            .dtype = SHOAL_U8,
+                            .shape = SHOAL_SHAPE(height, width, channels),
+                            .scale = 1.0f / 255,
+                            .classes = options->classes ? options->classes : (int)classes};
   size_t bytes = (size_t)(height * width * channels);
   r->image = malloc(bytes + 16);
   if (!r->image) return status_no_memory();
@@ -75,8 +80,10 @@ static shoal_status open_reader(const char *path, const format_options *options,
   r->base.format = &format_fake;
   r->base.path = strdup(path);
   shoal_status status = r->base.path ? parse(path, options, r) : status_no_memory();
-  if (status) close_reader(&r->base);
-  else *out = &r->base;
+  if (status)
+    close_reader(&r->base);
+  else
+    *out = &r->base;
   return status;
 }
 

@@ -74,8 +74,10 @@ static shoal_status add_folder(const char *path, files_list *out) {
   closedir(folder);
   TRY(status);
   if (out->count == first)
-    return status_make(SHOAL_ERR_INPUT, "%s: no data files in this folder: give the folder, the files or a glob of the "
-                                        "data", path);
+    return status_make(SHOAL_ERR_INPUT,
+                       "%s: no data files in this folder: give the folder, the files or a glob of the "
+                       "data",
+                       path);
   qsort(out->paths + first, out->count - first, sizeof *out->paths, by_name);
   return NULL;
 }
@@ -89,8 +91,10 @@ static shoal_status add_glob(const char *pattern, files_list *out) {
   else if (result == GLOB_ABORTED)
     status = status_make(SHOAL_ERR_INPUT, "%s: cannot list a folder on the way: %s", pattern, strerror(errno));
   else if (result || !found.gl_pathc)
-    status = status_make(SHOAL_ERR_INPUT, "%s: no file matches: check the pattern, and quote it so that the shell "
-                                          "leaves it alone", pattern);
+    status = status_make(SHOAL_ERR_INPUT,
+                         "%s: no file matches: check the pattern, and quote it so that the shell "
+                         "leaves it alone",
+                         pattern);
   size_t first = out->count;
   for (size_t i = 0; !status && i < found.gl_pathc; i++) {
     struct stat info;

@@ -14,18 +14,18 @@
 
 /* Every format, in the order in which they are asked whether a file is theirs: those that are sure of their own first
  * bytes before those that go by the look of a text or by a name. */
-#define FORMATS(ROW)          \
-  ROW(format_idx)             \
-  ROW(format_npy)             \
-  ROW(format_npz)             \
-  ROW(format_image_tfrecord)  \
-  ROW(format_tfrecord)        \
-  ROW(format_image_folder)    \
-  ROW(format_fake)            \
-  ROW(format_cifar10)         \
-  ROW(format_criteo)          \
-  ROW(format_libsvm)          \
-  ROW(format_csv)             \
+#define FORMATS(ROW)         \
+  ROW(format_idx)            \
+  ROW(format_npy)            \
+  ROW(format_npz)            \
+  ROW(format_image_tfrecord) \
+  ROW(format_tfrecord)       \
+  ROW(format_image_folder)   \
+  ROW(format_fake)           \
+  ROW(format_cifar10)        \
+  ROW(format_criteo)         \
+  ROW(format_libsvm)         \
+  ROW(format_csv)            \
   ROW(format_tsv)
 
 #define ROW(name) extern const format name;
@@ -64,10 +64,12 @@ static shoal_status read_head(const char *path, uint8_t *head, size_t *n) {
 static shoal_status unknown(const char *path, const char *why) {
   text names = {0};
   for (size_t i = 0; i < COUNT_OF(formats); i++) text_add(&names, "%s%s", i ? ", " : "", formats[i]->name);
-  shoal_status status =
-      names.failed ? status_no_memory()
-                   : status_make(SHOAL_ERR_INPUT, "%s: %s; known formats are %s: name one with --format if the file is "
-                                                  "right", path, why, names.data);
+  shoal_status status = names.failed
+                            ? status_no_memory()
+                            : status_make(SHOAL_ERR_INPUT,
+                                          "%s: %s; known formats are %s: name one with --format if the file is "
+                                          "right",
+                                          path, why, names.data);
   text_fini(&names);
   return status;
 }

@@ -6,17 +6,17 @@
 #include "data/rows.h"
 
 typedef struct {
-  int64_t features;    /* ROWS_SPARSE: size of the feature space; 0: the format's own or found from the data */
-  int classes;         /* 0: found from the data */
+  int64_t features;         /* ROWS_SPARSE: size of the feature space; 0: the format's own or found from the data */
+  int classes;              /* 0: found from the data */
   const class_names *names; /* of the classes, where labels are words; NULL: those in the file. Borrowed */
   const struct preprocessing *learned; /* from the training rows, borrowed; NULL: each file by itself */
-  const char *columns; /* CSV, TSV: which column is what; NULL: the format's standard (see csv.c) */
-  const char *fields;  /* TFRecord: names of the features that hold label, index, value; NULL: "label,index,value" */
+  const char *columns;                 /* CSV, TSV: which column is what; NULL: the format's standard (see csv.c) */
+  const char *fields;   /* TFRecord: names of the features that hold label, index, value; NULL: "label,index,value" */
   bool labels_optional; /* a row without a label has -1 */
-  bool any_index;      /* sparse rows: indices from `features` on are no bad rows */
-  int64_t row_size;    /* dense rows: numbers in a row as the caller expects them, from which a missing label shows;
+  bool any_index;       /* sparse rows: indices from `features` on are no bad rows */
+  int64_t row_size;     /* dense rows: numbers in a row as the caller expects them, from which a missing label shows;
                         * 0: not known */
-  bool no_checksums;   /* TFRecord: do not check CRCs */
+  bool no_checksums;    /* TFRecord: do not check CRCs */
 } format_options;
 
 /* Where a reader stands: enough to go on from there after a restart. */

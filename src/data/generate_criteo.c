@@ -22,15 +22,15 @@ enum {
   BLOCKS = 13,         /* of 4 random words a row: SLOTS draws, SLOTS bytes of presence, one label */
   CALIBRATION = 20000, /* rows to find the bias with */
   REPORT_EVERY = 4096,
-  LONGEST_ROW = 2048   /* bytes of text */
+  LONGEST_ROW = 2048 /* bytes of text */
 };
 
 #define POSITIVE_SHARE 0.26
 
 /* How many words each field has in the real log. */
-static const int32_t field_sizes[CRITEO_WORDS] = {1460, 583,  10131227, 2202608, 305,     24, 12517, 633,    3,
-                                                  93145, 5683, 8351593,  3194,    27,      14992, 5461306, 10, 5652,
-                                                  2173,  4,    7046547,  18,      15,      286181, 105, 142572};
+static const int32_t field_sizes[CRITEO_WORDS] = {1460,  583,  10131227, 2202608, 305, 24,     12517,   633,   3,
+                                                  93145, 5683, 8351593,  3194,    27,  14992,  5461306, 10,    5652,
+                                                  2173,  4,    7046547,  18,      15,  286181, 105,     142572};
 /* How often a slot is filled, of 256. */
 static const uint8_t presence[SLOTS] = {140, 255, 200, 200, 248, 198, 245, 255, 245, 140, 245, 60,  200,
                                         255, 255, 247, 247, 255, 225, 255, 255, 255, 255, 255, 247, 255,
@@ -60,8 +60,10 @@ static void share_out(model *m, int64_t features) {
   while (low < high) { /* the largest level at which the fields fit */
     int64_t level = (low + high + 1) / 2, sum = 0;
     for (int i = 0; i < CRITEO_WORDS; i++) sum += MIN_OF((int64_t)field_sizes[i], level);
-    if (sum <= room) low = level;
-    else high = level - 1;
+    if (sum <= room)
+      low = level;
+    else
+      high = level - 1;
   }
   int largest = 0;
   int64_t sum = 0;
@@ -141,8 +143,10 @@ static shoal_status calibrate(model *m) {
   for (int round = 0; round < 40; round++) {
     double middle = (low + high) / 2, sum = 0;
     for (int i = 0; i < CALIBRATION; i++) sum += sigmoid(logits[i] + middle);
-    if (sum / CALIBRATION < POSITIVE_SHARE) low = middle;
-    else high = middle;
+    if (sum / CALIBRATION < POSITIVE_SHARE)
+      low = middle;
+    else
+      high = middle;
   }
   m->bias = (low + high) / 2;
   free(logits);
@@ -181,9 +185,9 @@ static shoal_status write_tfrecord(sink *to, example_writer *w, const click *row
 }
 
 static shoal_status write_libsvm(sink *to, const click *row) {
-  static const char *const sixteenths[] = {"0",    "0.0625", "0.125", "0.1875", "0.25", "0.3125", "0.375", "0.4375",
-                                           "0.5",  "0.5625", "0.625", "0.6875", "0.75", "0.8125", "0.875", "0.9375",
-                                           "1"};
+  static const char *const sixteenths[] = {"0",     "0.0625", "0.125", "0.1875", "0.25",  "0.3125",
+                                           "0.375", "0.4375", "0.5",   "0.5625", "0.625", "0.6875",
+                                           "0.75",  "0.8125", "0.875", "0.9375", "1"};
   uint8_t *start, *at;
   TRY(sink_reserve(to, LONGEST_ROW, &start));
   at = put_text(start, row->positive ? "+1" : "-1");
@@ -211,7 +215,7 @@ static shoal_status write_tsv(sink *to, const click *row) {
     } else {
       /* An odd factor makes different words of different indices. */
       uint32_t word = (uint32_t)row->indices[i] * 2654435761u;
-      for (int shift = 28; shift >= 0; shift -= 4) *at++ = (uint8_t)"0123456789abcdef"[word >> shift & 15];
+      for (int shift = 28; shift >= 0; shift -= 4) *at++ = (uint8_t) "0123456789abcdef"[word >> shift & 15];
     }
     i++;
   }
@@ -240,8 +244,7 @@ static shoal_status file_name(const job *j, int file, bool growing, text *out) {
   if (j->settings->form == SHOAL_CRITEO_TFRECORD)
     text_add(out, "%s/%stfrecords%0*d", j->settings->out, dot, width, file);
   else
-    text_add(out, "%s/%sclicks%0*d.%s", j->settings->out, dot, width, file,
-             form_names[j->settings->form]);
+    text_add(out, "%s/%sclicks%0*d.%s", j->settings->out, dot, width, file, form_names[j->settings->form]);
   return out->failed ? status_no_memory() : NULL;
 }
 
@@ -276,8 +279,10 @@ static shoal_status write_file(job *j, int file, int64_t rows) {
   TRY_GOTO(status, file_name(j, file, true, &growing), done);
   TRY_GOTO(status, sink_open(growing.data, &to), done);
   status = write_rows(j, &to, rows, file == j->settings->files - 1);
-  if (status) sink_drop(&to);
-  else status = sink_close(&to);
+  if (status)
+    sink_drop(&to);
+  else
+    status = sink_close(&to);
   if (!status && rename(growing.data, name.data)) status = status_errno(errno, "%s: cannot name the file", name.data);
   if (status) unlink(growing.data);
 done:
@@ -318,8 +323,10 @@ static shoal_status write_truth(const job *j, const shoal_criteo_truth *t) {
   }
   TRY_GOTO(status, sink_open(path.data, &to), done);
   status = sink_write(&to, body.data, body.length);
-  if (status) sink_drop(&to);
-  else status = sink_close(&to);
+  if (status)
+    sink_drop(&to);
+  else
+    status = sink_close(&to);
 done:
   text_fini(&path);
   text_fini(&body);

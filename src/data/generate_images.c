@@ -23,10 +23,10 @@
 static bool inside(int shape, double x, double y) {
   double square = x * x + y * y;
   switch (shape) {
-    case 0: return square < 1;                                             /* disc */
-    case 1: return fabs(x) < 0.8 && fabs(y) < 0.8;                         /* square */
-    case 2: return square < 1 && square > 0.36;                            /* ring */
-    case 3: return y > -0.8 && y < 0.8 && fabs(x) < 0.5 * (y + 0.8);       /* triangle */
+    case 0: return square < 1;                                                  /* disc */
+    case 1: return fabs(x) < 0.8 && fabs(y) < 0.8;                              /* square */
+    case 2: return square < 1 && square > 0.36;                                 /* ring */
+    case 3: return y > -0.8 && y < 0.8 && fabs(x) < 0.5 * (y + 0.8);            /* triangle */
     default: return fmin(fabs(x), fabs(y)) < 0.3 && fmax(fabs(x), fabs(y)) < 1; /* cross */
   }
 }
@@ -74,7 +74,9 @@ static shoal_status make_folder(const char *path) {
 
 static shoal_status encode(output *o) {
   const shoal_images_options *s = o->settings;
-  png_image png = {.version = PNG_IMAGE_VERSION, .width = (png_uint_32)s->width, .height = (png_uint_32)s->height,
+  png_image png = {.version = PNG_IMAGE_VERSION,
+                   .width = (png_uint_32)s->width,
+                   .height = (png_uint_32)s->height,
                    .format = s->channels == 1 ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB};
   png_alloc_size_t length = PNG_IMAGE_PNG_SIZE_MAX(png);
   if (length > o->png_capacity) {
@@ -162,7 +164,7 @@ static shoal_status open_output(output *o) {
     TRY(open_npy(s->out, "images.npy", SHOAL_U8, SHOAL_SHAPE(s->height, s->width, s->channels), &o->images));
     return open_npy(s->out, "images-labels.npy", SHOAL_I32, SHOAL_SCALAR, &o->labels);
   }
-  for (int class = 0; class < s->classes; class++) {
+  for (int class = 0; class < s->classes; class ++) {
     char *path;
     if (asprintf(&path, "%s/class-%03d", s->out, class) < 0) return status_no_memory();
     shoal_status status = make_folder(path);
@@ -176,12 +178,16 @@ static shoal_status open_output(output *o) {
 static shoal_status close_output(output *o, shoal_status status) {
   npy_writer *arrays[] = {o->images, o->labels};
   for (size_t i = 0; i < COUNT_OF(arrays); i++) {
-    if (!status && arrays[i]) status = npy_writer_close(arrays[i]);
-    else npy_writer_abandon(arrays[i]);
+    if (!status && arrays[i])
+      status = npy_writer_close(arrays[i]);
+    else
+      npy_writer_abandon(arrays[i]);
   }
   for (int i = 0; i < o->file_count; i++) {
-    if (!status) status = sink_close(&o->files[i]);
-    else sink_drop(&o->files[i]);
+    if (!status)
+      status = sink_close(&o->files[i]);
+    else
+      sink_drop(&o->files[i]);
   }
   free(o->files);
   free(o->pixels);
@@ -207,8 +213,8 @@ static shoal_status make_all(output *o) {
 }
 
 static shoal_status check(const shoal_images_options *s) {
-  if (s->rows < 1) return status_make(SHOAL_ERR_ARGUMENT, "%lld images are asked for, expected at least 1",
-                                      (long long)s->rows);
+  if (s->rows < 1)
+    return status_make(SHOAL_ERR_ARGUMENT, "%lld images are asked for, expected at least 1", (long long)s->rows);
   if (s->classes < 1 || s->classes > 1000)
     return status_make(SHOAL_ERR_ARGUMENT, "%d classes are asked for, expected 1 to 1000", s->classes);
   if (s->height < 1 || s->width < 1 || s->height > 4096 || s->width > 4096)

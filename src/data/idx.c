@@ -100,11 +100,14 @@ static shoal_status read_gzip(source *s, uint8_t *out, size_t want, size_t *got)
     s->at += made;
     if (result == Z_STREAM_END) {
       TRY(fill(s));
-      if (!s->left) s->ended = true;
+      if (!s->left)
+        s->ended = true;
       else if (*s->next != 0x1f)
-        return fail_at(s, s->at, "the gzip data ends here, but the file goes on: cut off what was added, or fetch the "
-                                 "file again");
-      else if (inflateReset(&s->z) != Z_OK) return status_no_memory();
+        return fail_at(s, s->at,
+                       "the gzip data ends here, but the file goes on: cut off what was added, or fetch the "
+                       "file again");
+      else if (inflateReset(&s->z) != Z_OK)
+        return status_no_memory();
     } else if (result == Z_MEM_ERROR) {
       return status_no_memory();
     } else if (result != Z_OK || (!used && !made)) {
@@ -145,13 +148,17 @@ static shoal_status read_header(source *s, idx_header *out) {
   if (got < sizeof magic)
     return fail_at(s, s->at, "the file ends inside the 4 bytes that open an IDX file: fetch it again");
   if (magic[0] || magic[1])
-    return fail_at(s, 0, "expected an IDX file, which opens with two zero bytes, found %02x %02x: give a file such as "
-                         "train-images-idx3-ubyte.gz", magic[0], magic[1]);
+    return fail_at(s, 0,
+                   "expected an IDX file, which opens with two zero bytes, found %02x %02x: give a file such as "
+                   "train-images-idx3-ubyte.gz",
+                   magic[0], magic[1]);
   for (size_t i = 0; i < COUNT_OF(types); i++)
     if (types[i].code == magic[2]) h.type = &types[i];
   if (!h.type)
-    return fail_at(s, 2, "expected an IDX type (08 u8, 09 i8, 0b i16, 0c i32, 0d f32, 0e f64), found %02x: the file is "
-                         "no IDX file or is corrupted", magic[2]);
+    return fail_at(s, 2,
+                   "expected an IDX type (08 u8, 09 i8, 0b i16, 0c i32, 0d f32, 0e f64), found %02x: the file is "
+                   "no IDX file or is corrupted",
+                   magic[2]);
   if (magic[3] < 1 || magic[3] > SHOAL_MAX_RANK)
     return fail_at(s, 3, "expected 1 to %d dimensions, found %d: the file is not an IDX file or is corrupted",
                    SHOAL_MAX_RANK, magic[3]);
@@ -181,15 +188,18 @@ static shoal_status check_size(const source *s, const idx_header *h) {
   shoal_shape_text(&h->shape, shape);
   if (s->gzip) {
     if (h->bytes / RATIO_MAX > s->size)
-      return fail_at(s, 4, "the header promises %s %s, %llu bytes, more than %llu compressed bytes can hold: the file "
-                           "is corrupted or cut short",
+      return fail_at(s, 4,
+                     "the header promises %s %s, %llu bytes, more than %llu compressed bytes can hold: the file "
+                     "is corrupted or cut short",
                      h->type->name, shape, (unsigned long long)h->bytes, (unsigned long long)s->size);
     return NULL;
   }
   uint64_t want = s->at + h->bytes;
   if (s->size < want)
-    return fail_at(s, s->size, "the file ends here, but its header promises %s %s, %llu bytes in all: it is cut short, "
-                               "fetch it again", h->type->name, shape, (unsigned long long)want);
+    return fail_at(s, s->size,
+                   "the file ends here, but its header promises %s %s, %llu bytes in all: it is cut short, "
+                   "fetch it again",
+                   h->type->name, shape, (unsigned long long)want);
   if (s->size > want)
     return fail_at(s, want, "%s %s ends here, but the file has %llu bytes more: cut them off, or fetch it again",
                    h->type->name, shape, (unsigned long long)(s->size - want));
@@ -223,16 +233,20 @@ static shoal_status read_data(source *s, const idx_header *h, shoal_tensor *out)
   shoal_status status;
   TRY_GOTO(status, source_read(s, raw, bytes, &got), failed);
   if (got < bytes) {
-    status = fail_at(s, s->at, "the %s ends here, but the header promises %s %s, %llu bytes more: it is cut short, "
-                               "fetch it again", s->cut ? "file" : "data", h->type->name,
-                     shoal_shape_text(&h->shape, shape), (unsigned long long)(bytes - got));
+    status = fail_at(s, s->at,
+                     "the %s ends here, but the header promises %s %s, %llu bytes more: it is cut short, "
+                     "fetch it again",
+                     s->cut ? "file" : "data", h->type->name, shoal_shape_text(&h->shape, shape),
+                     (unsigned long long)(bytes - got));
     goto failed;
   }
   /* Asking for one byte more also makes zlib check the checksum that ends the file. */
   TRY_GOTO(status, source_read(s, &extra, 1, &got), failed);
   if (got) {
-    status = fail_at(s, s->at - 1, "%s %s ends here, but the data goes on: the header or the file is corrupted, fetch "
-                                   "it again", h->type->name, shoal_shape_text(&h->shape, shape));
+    status = fail_at(s, s->at - 1,
+                     "%s %s ends here, but the data goes on: the header or the file is corrupted, fetch "
+                     "it again",
+                     h->type->name, shoal_shape_text(&h->shape, shape));
     goto failed;
   }
   if (s->cut) {

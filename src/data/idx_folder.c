@@ -56,8 +56,10 @@ static shoal_status scan_labels(const char *where, const shoal_tensor *labels, i
   int64_t largest = -1;
   TRY(dataset_label_range(labels, where, &largest));
   if (largest >= CLASSES_MAX)
-    return status_make(SHOAL_ERR_INPUT, "%s: label %lld is found, at most %d classes are supported: is this a file of "
-                                        "labels?", where, (long long)largest, CLASSES_MAX);
+    return status_make(SHOAL_ERR_INPUT,
+                       "%s: label %lld is found, at most %d classes are supported: is this a file of "
+                       "labels?",
+                       where, (long long)largest, CLASSES_MAX);
   *classes = MAX_OF(*classes, largest + 1);
   return NULL;
 }
@@ -91,9 +93,10 @@ static shoal_status check_parts(const char *folder, const struct split *s, const
     return status_make(SHOAL_ERR_INPUT, "%s/%s: expected images [n,height,width], found %s", folder, s->images,
                        shoal_shape_text(&images->shape, shape));
   if (images->shape.dim[0] != labels->shape.dim[0])
-    return status_make(SHOAL_ERR_INPUT, "%s: %lld images in %s, but %lld labels in %s: the files do not belong "
-                                        "together, fetch both again", folder, (long long)images->shape.dim[0],
-                       s->images, (long long)labels->shape.dim[0], s->labels);
+    return status_make(SHOAL_ERR_INPUT,
+                       "%s: %lld images in %s, but %lld labels in %s: the files do not belong "
+                       "together, fetch both again",
+                       folder, (long long)images->shape.dim[0], s->images, (long long)labels->shape.dim[0], s->labels);
   return NULL;
 }
 
@@ -106,17 +109,20 @@ static shoal_status load(const char *path, const char *split, int classes, shoal
   shoal_status status;
   int64_t found = 0;
   TRY_GOTO(status, read_part(path, s->labels, &d.labels), failed);
-  if (classes) TRY_GOTO(status, status_wrap(scan_labels(s->labels, &d.labels, &found), "%s", path), failed);
-  else TRY_GOTO(status, count_classes(path, s, &d.labels, &found), failed);
+  if (classes)
+    TRY_GOTO(status, status_wrap(scan_labels(s->labels, &d.labels, &found), "%s", path), failed);
+  else
+    TRY_GOTO(status, count_classes(path, s, &d.labels, &found), failed);
   TRY_GOTO(status, read_part(path, s->images, &d.features), failed);
   TRY_GOTO(status, check_parts(path, s, &d.features, &d.labels), failed);
   if (d.features.shape.rank == 3) d.features.shape.dim[d.features.shape.rank++] = 1; /* one channel */
   if (d.features.dtype == SHOAL_U8) d.scale = 1.0f / 255;
   d.classes = classes ? classes : (int)found;
   if (found > d.classes) {
-    status = status_make(SHOAL_ERR_INPUT, "%s/%s: label %lld is found, but there are %d classes, 0 to %d: the file is "
-                                          "corrupted or another data set's", path, s->labels, (long long)found - 1,
-                         d.classes, d.classes - 1);
+    status = status_make(SHOAL_ERR_INPUT,
+                         "%s/%s: label %lld is found, but there are %d classes, 0 to %d: the file is "
+                         "corrupted or another data set's",
+                         path, s->labels, (long long)found - 1, d.classes, d.classes - 1);
     goto failed;
   }
   *out = d;
@@ -128,5 +134,7 @@ failed:
 }
 
 const dataset_reader dataset_reader_idx = {
-    "idx", "a folder with train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and "
-           "t10k-labels-idx1-ubyte, each plain or .gz", detect, load};
+    "idx",
+    "a folder with train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and "
+    "t10k-labels-idx1-ubyte, each plain or .gz",
+    detect, load};

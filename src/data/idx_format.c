@@ -48,8 +48,10 @@ static shoal_status labels_path(const char *path, char **out) {
   static const char *const ranks[] = {"idx3", "idx4", "idx2"};
   char *labels = replaced(path, "images", "labels");
   if (!labels)
-    return status_make(SHOAL_ERR_INPUT, "%s: the name of an IDX file of images has 'images' in it, that of its labels "
-                                        "'labels' in the same place: rename both", path);
+    return status_make(SHOAL_ERR_INPUT,
+                       "%s: the name of an IDX file of images has 'images' in it, that of its labels "
+                       "'labels' in the same place: rename both",
+                       path);
   for (size_t i = 0; i < COUNT_OF(ranks); i++) {
     char *better = replaced(labels, ranks[i], "idx1");
     if (!better) continue;
@@ -60,8 +62,10 @@ static shoal_status labels_path(const char *path, char **out) {
   if (access(labels, F_OK)) {
     char *other = other_packing(labels);
     if (!other || access(other, F_OK)) {
-      shoal_status status = status_make(SHOAL_ERR_INPUT, "%s: the labels, %s, are not beside it (plain or .gz): put "
-                                                         "them there", path, labels);
+      shoal_status status = status_make(SHOAL_ERR_INPUT,
+                                        "%s: the labels, %s, are not beside it (plain or .gz): put "
+                                        "them there",
+                                        path, labels);
       free(labels);
       free(other);
       return status;
@@ -91,16 +95,18 @@ static shoal_status check(const idx_reader *r, const char *labels_file, int clas
     return status_make(SHOAL_ERR_INPUT, "%s: expected labels, u8 or i32 [n], found %s %s", labels_file,
                        shoal_dtype_name(labels->dtype), shoal_shape_text(&labels->shape, shape));
   if (labels->shape.dim[0] != images->shape.dim[0])
-    return status_make(SHOAL_ERR_INPUT, "%s has %lld rows, but %s %lld labels: they do not belong together, fetch both "
-                                        "again", r->base.path, (long long)images->shape.dim[0], labels_file,
-                       (long long)labels->shape.dim[0]);
+    return status_make(SHOAL_ERR_INPUT,
+                       "%s has %lld rows, but %s %lld labels: they do not belong together, fetch both "
+                       "again",
+                       r->base.path, (long long)images->shape.dim[0], labels_file, (long long)labels->shape.dim[0]);
   int64_t largest = -1, bound = classes ? classes : CLASSES_MAX;
   for (int64_t i = 0; i < labels->shape.dim[0]; i++) {
     int64_t label = label_at(r, i);
     if (label < 0 || label >= bound)
-      return status_make(SHOAL_ERR_INPUT, "%s: row %lld: label %lld is found, but the classes are 0 to %lld: the file "
-                                          "is corrupted or another data set's", labels_file, (long long)i,
-                         (long long)label, (long long)bound - 1);
+      return status_make(SHOAL_ERR_INPUT,
+                         "%s: row %lld: label %lld is found, but the classes are 0 to %lld: the file "
+                         "is corrupted or another data set's",
+                         labels_file, (long long)i, (long long)label, (long long)bound - 1);
     largest = MAX_OF(largest, label);
   }
   *found = (int)largest + 1;
@@ -129,7 +135,8 @@ static shoal_status open_reader(const char *path, const format_options *options,
   if (!r->base.path) status = status_no_memory();
   if (!status) status = idx_read(path, &r->images);
   if (!status) status = labels_path(path, &labels);
-  if (!status) status = idx_read(labels, &r->labels);
+  if (!status)
+    status = idx_read(labels, &r->labels);
   else if (options->labels_optional && r->images.data && shoal_status_code(status) == SHOAL_ERR_INPUT) {
     shoal_status_free(status);
     status = NULL;
@@ -146,8 +153,11 @@ static shoal_status open_reader(const char *path, const format_options *options,
   bool pixels = r->images.dtype == SHOAL_U8;
   r->rows = r->images.shape.dim[0];
   r->first_byte = 4 + 4 * (uint64_t)r->images.shape.rank;
-  r->schema = (rows_schema){.kind = ROWS_DENSE, .dtype = r->images.dtype, .shape = row,
-                            .scale = pixels ? 1.0f / 255 : 1, .classes = options->classes ? options->classes : found};
+  r->schema = (rows_schema){.kind = ROWS_DENSE,
+                            .dtype = r->images.dtype,
+                            .shape = row,
+                            .scale = pixels ? 1.0f / 255 : 1,
+                            .classes = options->classes ? options->classes : found};
   *out = &r->base;
   return NULL;
 }

@@ -43,8 +43,10 @@ static shoal_status read_png(FILE *file, const char *path, int height, int width
     goto done;
   }
   if (!png.width || !png.height || (uint64_t)png.width * png.height > IMAGE_PIXELS_MAX) {
-    status = status_make(SHOAL_ERR_INPUT, "%s: byte 16: the picture is %u x %u, at most %d pixels are read: make it "
-                                          "smaller", path, png.width, png.height, IMAGE_PIXELS_MAX);
+    status = status_make(SHOAL_ERR_INPUT,
+                         "%s: byte 16: the picture is %u x %u, at most %d pixels are read: make it "
+                         "smaller",
+                         path, png.width, png.height, IMAGE_PIXELS_MAX);
     goto done;
   }
   png.format = PNG_FORMAT_GRAY;
@@ -95,9 +97,10 @@ static shoal_status read_raw(FILE *file, const char *path, int height, int width
   struct stat info;
   if (fstat(fileno(file), &info)) return status_errno(errno, "%s: cannot find its size", path);
   if ((uint64_t)info.st_size != want)
-    return status_make(SHOAL_ERR_INPUT, "%s: byte 0: expected a PNG, JPEG, BMP or WebP, or exactly %zu raw "
-                                        "bytes (%d x %d); this is neither and has %lld bytes", path, want, height,
-                       width, (long long)info.st_size);
+    return status_make(SHOAL_ERR_INPUT,
+                       "%s: byte 0: expected a PNG, JPEG, BMP or WebP, or exactly %zu raw "
+                       "bytes (%d x %d); this is neither and has %lld bytes",
+                       path, want, height, width, (long long)info.st_size);
   if (fread(out, 1, want, file) != want)
     return status_make(SHOAL_ERR_INPUT, "%s: cannot read its %zu bytes", path, want);
   return NULL;
@@ -119,13 +122,17 @@ shoal_status image_read_gray(const char *path, int height, int width, shoal_tens
   png_byte mark[IMAGE_HEAD];
   size_t got = fread(mark, 1, sizeof mark, file);
   rewind(file);
-  if (got >= 8 && !png_sig_cmp(mark, 0, 8)) status = read_png(file, path, height, width, t.data);
+  if (got >= 8 && !png_sig_cmp(mark, 0, 8))
+    status = read_png(file, path, height, width, t.data);
   else if (info.st_size != (off_t)height * width && image_is_known(mark, got))
     status = read_encoded(file, path, (size_t)info.st_size, height, width, t.data);
-  else status = read_raw(file, path, height, width, t.data);
+  else
+    status = read_raw(file, path, height, width, t.data);
 done:
   fclose(file);
-  if (status) shoal_tensor_fini(&t);
-  else *out = t;
+  if (status)
+    shoal_tensor_fini(&t);
+  else
+    *out = t;
   return status;
 }

@@ -8,7 +8,7 @@ enum {
   CORE_HEADER = 12, /* the oldest: 16 bits for the size, 3 bytes a colour */
   INFO_HEADER = 40,
   NOT_PACKED = 0,
-  BIT_FIELDS = 3,   /* masks say where red, green and blue are */
+  BIT_FIELDS = 3, /* masks say where red, green and blue are */
   SIDE_MAX = 1 << 20
 };
 
@@ -16,8 +16,8 @@ typedef struct {
   const uint8_t *pixels; /* the first line as it lies in the file */
   size_t stride;         /* bytes of a line: a multiple of 4 */
   uint32_t width, height;
-  bool from_top; /* else the first line is the lowest */
-  int bits;      /* of a pixel */
+  bool from_top;           /* else the first line is the lowest */
+  int bits;                /* of a pixel */
   uint8_t palette[256][3]; /* red, green, blue, up to 8 bits */
   uint32_t masks[3];       /* of red, green and blue, from 16 bits on */
 } bitmap;
@@ -72,12 +72,16 @@ static shoal_status read_header(const uint8_t *bytes, size_t n, bitmap *b) {
   b->bits = (int)u16(h + (core ? 10 : 14));
   bool known = b->bits == 1 || b->bits == 4 || b->bits == 8 || b->bits == 16 || b->bits == 24 || b->bits == 32;
   if (!known || !(packing == NOT_PACKED || (packing == BIT_FIELDS && (b->bits == 16 || b->bits == 32))))
-    return status_make(SHOAL_ERR_INPUT, "byte %d of the image: a BMP of %d bits a pixel, packed in way %u, is not "
-                                        "read: save it as 24 bits or as PNG", FILE_HEADER, b->bits, packing);
+    return status_make(SHOAL_ERR_INPUT,
+                       "byte %d of the image: a BMP of %d bits a pixel, packed in way %u, is not "
+                       "read: save it as 24 bits or as PNG",
+                       FILE_HEADER, b->bits, packing);
   if (b->width > SIDE_MAX || b->height > SIDE_MAX) return image_check_size(b->height, b->width, n, 1);
   TRY(image_check_size(b->height, b->width, n, 8));
-  if (b->bits <= 8) TRY(read_palette(bytes, n, header, colours, b));
-  else if (b->bits != 24) TRY(read_masks(bytes, n, packing, b));
+  if (b->bits <= 8)
+    TRY(read_palette(bytes, n, header, colours, b));
+  else if (b->bits != 24)
+    TRY(read_masks(bytes, n, packing, b));
   b->stride = ((size_t)b->width * (size_t)b->bits + 31) / 32 * 4;
   if (offset > n || b->stride * b->height > n - offset) return corrupted(n, "it ends inside of its pixels");
   b->pixels = bytes + offset;
@@ -114,7 +118,8 @@ shoal_status image_decode_bmp(const uint8_t *bytes, size_t n, int channels, imag
     for (uint32_t x = 0; x < b.width; x++) {
       unsigned rgb[3];
       pixel_at(&b, line, x, rgb);
-      if (channels == 1) *to++ = image_gray(rgb[0], rgb[1], rgb[2]);
+      if (channels == 1)
+        *to++ = image_gray(rgb[0], rgb[1], rgb[2]);
       else
         for (int c = 0; c < 3; c++) *to++ = (uint8_t)rgb[c];
     }

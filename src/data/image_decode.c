@@ -12,7 +12,7 @@
 enum {
   SCANS_MAX = 200,  /* of a progressive JPEG: encoders write some ten; each further one costs a pass over the image */
   RATIO_MAX = 1024, /* pixels a byte of JPEG can stand for */
-  PNG_RATIO = 8300   /* pixels a byte of PNG can stand for: 8 of 1 bit in a byte, times deflate's 1032 */
+  PNG_RATIO = 8300  /* pixels a byte of PNG can stand for: 8 of 1 bit in a byte, times deflate's 1032 */
 };
 
 static const uint8_t png_mark[8] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
@@ -118,9 +118,10 @@ shoal_status image_check_size(uint64_t height, uint64_t width, size_t n, int rat
     return status_make(SHOAL_ERR_INPUT, "the picture is %llu x %llu, at most %d pixels are read: make it smaller",
                        (unsigned long long)height, (unsigned long long)width, IMAGE_PIXELS_MAX);
   if (height * width / (uint64_t)ratio > n)
-    return status_make(SHOAL_ERR_INPUT, "the picture claims to be %llu x %llu, more than %zu bytes can hold: it is "
-                                        "corrupted or cut short, fetch it again", (unsigned long long)height,
-                       (unsigned long long)width, n);
+    return status_make(SHOAL_ERR_INPUT,
+                       "the picture claims to be %llu x %llu, more than %zu bytes can hold: it is "
+                       "corrupted or cut short, fetch it again",
+                       (unsigned long long)height, (unsigned long long)width, n);
   return NULL;
 }
 
@@ -139,7 +140,8 @@ static void from_inks(const uint8_t *inks, int width, bool inverted, int channel
   for (int x = 0; x < width; x++, inks += 4) {
     int k = inverted ? inks[3] : 255 - inks[3], rgb[3];
     for (int c = 0; c < 3; c++) rgb[c] = (inverted ? inks[c] : 255 - inks[c]) * k / 255;
-    if (channels == 1) *out++ = (uint8_t)((77 * rgb[0] + 150 * rgb[1] + 29 * rgb[2]) >> 8);
+    if (channels == 1)
+      *out++ = (uint8_t)((77 * rgb[0] + 150 * rgb[1] + 29 * rgb[2]) >> 8);
     else
       for (int c = 0; c < 3; c++) *out++ = (uint8_t)rgb[c];
   }
@@ -185,13 +187,16 @@ static shoal_status decode_jpeg(image_decoder *d, const uint8_t *bytes, size_t n
   if (setjmp(d->leave)) {
     size_t left = d->jpeg.src ? d->jpeg.src->bytes_in_buffer : 0;
     char words[JMSG_LENGTH_MAX];
-    if (d->too_many_scans) snprintf(words, sizeof words, "more than %d scans", SCANS_MAX);
-    else d->errors.format_message((j_common_ptr)&d->jpeg, words);
-    shoal_status status =
-        !d->too_many_scans && d->errors.msg_code == JERR_OUT_OF_MEMORY
-            ? status_no_memory()
-            : status_make(SHOAL_ERR_INPUT, "byte %zu of the image: the JPEG is corrupted or cut short (%s): fetch it "
-                                           "again", left <= n ? n - left : n, words);
+    if (d->too_many_scans)
+      snprintf(words, sizeof words, "more than %d scans", SCANS_MAX);
+    else
+      d->errors.format_message((j_common_ptr)&d->jpeg, words);
+    shoal_status status = !d->too_many_scans && d->errors.msg_code == JERR_OUT_OF_MEMORY
+                              ? status_no_memory()
+                              : status_make(SHOAL_ERR_INPUT,
+                                            "byte %zu of the image: the JPEG is corrupted or cut short (%s): fetch it "
+                                            "again",
+                                            left <= n ? n - left : n, words);
     jpeg_abort_decompress(&d->jpeg);
     return status;
   }

@@ -121,13 +121,18 @@ static shoal_status scan_class(folder_reader *r, const char *class) {
   int n = scandir(path, &entries, visible, by_name);
   int32_t label = -1;
   shoal_status status = NULL;
-  if (n < 0) status = status_make(SHOAL_ERR_INPUT, "%s: cannot read the folder: %s", path, strerror(errno));
-  else status = find_class(r, class, path, n, &label);
+  if (n < 0)
+    status = status_make(SHOAL_ERR_INPUT, "%s: cannot read the folder: %s", path, strerror(errno));
+  else
+    status = find_class(r, class, path, n, &label);
   for (int i = 0; i < n && !status; i++) {
     if (entries[i]->d_type == DT_DIR)
-      status = status_make(SHOAL_ERR_INPUT, "%s/%s: expected images in the folder of a class, found a folder: move its "
-                                            "images up, or give another folder", path, entries[i]->d_name);
-    else status = add_file(r, class, label, entries[i]->d_name);
+      status = status_make(SHOAL_ERR_INPUT,
+                           "%s/%s: expected images in the folder of a class, found a folder: move its "
+                           "images up, or give another folder",
+                           path, entries[i]->d_name);
+    else
+      status = add_file(r, class, label, entries[i]->d_name);
   }
   if (n >= 0) free_entries(entries, n);
   free(path);
@@ -137,14 +142,15 @@ static shoal_status scan_class(folder_reader *r, const char *class) {
 static shoal_status scan(folder_reader *r) {
   struct dirent **entries;
   int n = scandir(r->base.path, &entries, visible, by_name);
-  if (n < 0)
-    return status_make(SHOAL_ERR_INPUT, "%s: cannot read the folder: %s", r->base.path, strerror(errno));
+  if (n < 0) return status_make(SHOAL_ERR_INPUT, "%s: cannot read the folder: %s", r->base.path, strerror(errno));
   shoal_status status = NULL;
   for (int i = 0; i < n && !status; i++) status = scan_class(r, entries[i]->d_name);
   free_entries(entries, n);
   if (!status && !r->count)
-    status = status_make(SHOAL_ERR_INPUT, "%s: no images found; expected a folder for each class with JPEG or PNG "
-                                          "files in it", r->base.path);
+    status = status_make(SHOAL_ERR_INPUT,
+                         "%s: no images found; expected a folder for each class with JPEG or PNG "
+                         "files in it",
+                         r->base.path);
   return status;
 }
 
@@ -159,8 +165,10 @@ static shoal_status open_reader(const char *path, const format_options *options,
     status = status_make(SHOAL_ERR_INPUT, "%s: has %d folders of classes, but there are %d classes", path,
                          r->classes->count, options->classes);
   r->class_count = options->classes ? options->classes : r->classes->count;
-  if (status) close_reader(&r->base);
-  else *out = &r->base;
+  if (status)
+    close_reader(&r->base);
+  else
+    *out = &r->base;
   return status;
 }
 

@@ -110,8 +110,10 @@ static shoal_status bilinear(image_resizer *r, const uint8_t *from, int from_hei
       int row = down[y].first + k;
       if (held[row % 2] == row) continue;
       const uint8_t *source = from + (size_t)row * stride;
-      if (channels == 3) stretch_colour(source, across, weights, width, rows[row % 2]);
-      else stretch_any(source, across, width, channels, rows[row % 2]);
+      if (channels == 3)
+        stretch_colour(source, across, weights, width, rows[row % 2]);
+      else
+        stretch_any(source, across, width, channels, rows[row % 2]);
       held[row % 2] = row;
     }
     const int16_t *a = rows[down[y].first % 2], *b = down[y].weight ? rows[(down[y].first + 1) % 2] : a;

@@ -41,10 +41,12 @@ static shoal_status open_reader(const char *path, const format_options *options,
   r->base.format = &format_image_tfrecord;
   r->base.path = strdup(path);
   r->classes = options->classes;
-  shoal_status status = r->base.path ? tfrecord_open(r->base.path, !options->no_checksums, &r->records)
-                                     : status_no_memory();
-  if (status) close_reader(&r->base);
-  else *out = &r->base;
+  shoal_status status =
+      r->base.path ? tfrecord_open(r->base.path, !options->no_checksums, &r->records) : status_no_memory();
+  if (status)
+    close_reader(&r->base);
+  else
+    *out = &r->base;
   return status;
 }
 
@@ -84,8 +86,10 @@ static const char *look_into(const uint8_t *record, size_t n, content *out) {
 
 static shoal_status bad(image_reader *r, const char *problem) {
   r->base.can_go_on = true;
-  return format_bad_row(&r->base, r->records.here.record, r->records.here.offset, "%s; expected an Example with an "
-                        "image in '" ENCODED "' and its class in '" LABEL "'", problem);
+  return format_bad_row(&r->base, r->records.here.record, r->records.here.offset,
+                        "%s; expected an Example with an "
+                        "image in '" ENCODED "' and its class in '" LABEL "'",
+                        problem);
 }
 
 static shoal_status append(image_reader *r, const uint8_t *record, size_t n, rows_block *into) {
@@ -95,7 +99,8 @@ static shoal_status append(image_reader *r, const uint8_t *record, size_t n, row
   int64_t limit = r->classes ? r->classes : INT32_MAX;
   if (found.label < 0 || found.label >= limit) {
     r->base.can_go_on = true;
-    return format_bad_row(&r->base, r->records.here.record, r->records.here.offset, "label %lld is outside of the "
+    return format_bad_row(&r->base, r->records.here.record, r->records.here.offset,
+                          "label %lld is outside of the "
                           "classes, 0 to %lld (ImageNet's labels count from 1 and need one class more)",
                           (long long)found.label, (long long)limit - 1);
   }

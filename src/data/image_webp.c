@@ -14,8 +14,9 @@ bool image_is_webp(const uint8_t *bytes, size_t n) {
 #define RATIO (1 << 20) /* pixels a byte can stand for: of one colour, nearly any number */
 
 static shoal_status corrupted(void) {
-  return status_make(SHOAL_ERR_INPUT, "the WebP is corrupted or cut short, or an animation: fetch it again, or save it "
-                                      "as PNG");
+  return status_make(SHOAL_ERR_INPUT,
+                     "the WebP is corrupted or cut short, or an animation: fetch it again, or save it "
+                     "as PNG");
 }
 
 /* Red, green and blue to gray, in place: what is overwritten has been read. */
@@ -58,8 +59,9 @@ shoal_status image_decode_webp(const uint8_t *bytes, size_t n, int channels, ima
 #else
 
 shoal_status image_decode_webp(const uint8_t *bytes, size_t n, int channels, image *out) {
-  return status_make(SHOAL_ERR_INPUT, "the image is a WebP, which this build of Shoal does not read: build it with "
-                                      "libwebp, or save the image as PNG");
+  return status_make(SHOAL_ERR_INPUT,
+                     "the image is a WebP, which this build of Shoal does not read: build it with "
+                     "libwebp, or save the image as PNG");
 }
 
 #endif

@@ -109,8 +109,8 @@ static shoal_status keep_row(const rows_block *b, int64_t i, shoal_data_row *out
   const rows_schema *schema = &b->schema;
   const int64_t first = schema->kind == ROWS_DENSE ? 0 : b->offsets[i];
   const int64_t size = schema->kind == ROWS_DENSE ? shoal_shape_count(&schema->shape) : b->offsets[i + 1] - first;
-  *out = (shoal_data_row){.label = b->targets ? -1 : b->labels[i], .target = b->targets ? b->targets[i] : 0,
-                          .size = size};
+  *out =
+      (shoal_data_row){.label = b->targets ? -1 : b->labels[i], .target = b->targets ? b->targets[i] : 0, .size = size};
   if (schema->kind == ROWS_BYTES) return NULL;
   const int64_t n = schema->kind == ROWS_DENSE ? MIN_OF(size, (int64_t)VALUES_MAX) : size;
   out->values = calloc((size_t)n + 1, sizeof *out->values);
@@ -144,8 +144,10 @@ static shoal_status add_batch(shoal_data_summary *s, const rows_block *b, int64_
     add_floats(&s->values, b->values, b->offsets[b->count]);
   } else if (b->schema.kind == ROWS_DENSE) {
     int64_t n = b->count * shoal_shape_count(&b->schema.shape);
-    if (b->schema.dtype == SHOAL_U8) add_bytes(&s->values, b->features, n);
-    else add_floats(&s->values, b->features, n);
+    if (b->schema.dtype == SHOAL_U8)
+      add_bytes(&s->values, b->features, n);
+    else
+      add_floats(&s->values, b->features, n);
   }
   s->rows += b->count;
   return NULL;
@@ -228,8 +230,10 @@ shoal_status shoal_data_inspect(const shoal_pipeline_options *options, int64_t f
   if (!status) status = begin(s, p, options->files);
   if (!status) status = read_through(p, first, progress, context, s);
   shoal_pipeline_destroy(p);
-  if (status) shoal_data_summary_destroy(s);
-  else *out = s;
+  if (status)
+    shoal_data_summary_destroy(s);
+  else
+    *out = s;
   return status;
 }
 

@@ -56,8 +56,7 @@ static bool has_label(const uint8_t *at) {
   return !(number_digits(&at, &index) && *at == ':');
 }
 
-static shoal_status read_label(line_file *f, const uint8_t *line, const uint8_t **at, const uint8_t *end,
-                               float *out) {
+static shoal_status read_label(line_file *f, const uint8_t *line, const uint8_t **at, const uint8_t *end, float *out) {
   const uint8_t *start = *at;
   *out = -1;
   if (f->labels_optional && !has_label(start)) return NULL;
@@ -78,15 +77,16 @@ static shoal_status to_class(line_file *f, const uint8_t *line, const uint8_t *a
                f->pair.names[1]);
   int64_t label = fabsf(number) < 1e9f ? (int64_t)number : -2;
   if ((float)label != number)
-    return bad(f, line, at, "expected a whole number as label, found %g: targets must show within the first %d bytes "
-               "of the file", (double)number, LOOK_BYTES);
+    return bad(f, line, at,
+               "expected a whole number as label, found %g: targets must show within the first %d bytes "
+               "of the file",
+               (double)number, LOOK_BYTES);
   if (label == -1 && (classes == 2 || !classes)) label = 0;
   if (label < 0 || (classes && label >= classes))
-    return classes == 2
-               ? bad(f, line, at, "expected a label of 0 or 1, or -1 or 1, found %g: there are two classes",
-                     (double)number)
-               : bad(f, line, at, "expected a label from 0 to %d, found %g", classes ? classes - 1 : INT32_MAX,
-                     (double)number);
+    return classes == 2 ? bad(f, line, at, "expected a label of 0 or 1, or -1 or 1, found %g: there are two classes",
+                              (double)number)
+                        : bad(f, line, at, "expected a label from 0 to %d, found %g", classes ? classes - 1 : INT32_MAX,
+                              (double)number);
   *out = (int32_t)label;
   return NULL;
 }
@@ -122,9 +122,12 @@ static shoal_status read_row(line_file *f, const uint8_t *line, const uint8_t *a
   TRY(rows_reserve(into, 1, (end - at) / 4 + 1)); /* " 1:1" */
   int64_t row = into->count, start = into->offsets[row];
   into->labels[row] = 0;
-  if (f->schema.real_labels) into->targets[row] = label;
-  else if (at == label_at) into->labels[row] = -1; /* there is none */
-  else TRY(to_class(f, line, label_at, label, &into->labels[row]));
+  if (f->schema.real_labels)
+    into->targets[row] = label;
+  else if (at == label_at)
+    into->labels[row] = -1; /* there is none */
+  else
+    TRY(to_class(f, line, label_at, label, &into->labels[row]));
   int32_t *index_at = into->indices + start;
   float *value_at = into->values + start;
   const int64_t limit = limit_of(f);
@@ -191,11 +194,16 @@ static shoal_status learn_labels(line_file *f) {
     if (status) shoal_status_free(status); /* reading comes upon it again */
     if (status || !line) break;
     if (!(at = row_in(line, n)) || !has_label(at) || !number_float(&at, &label)) continue;
-    if (label == -1) minus = true;
-    else if (label == 0) zero = true;
-    else if (label == 1) one = true;
-    else if (label != truncf(label) || label < 0) real = true;
-    else other = true;
+    if (label == -1)
+      minus = true;
+    else if (label == 0)
+      zero = true;
+    else if (label == 1)
+      one = true;
+    else if (label != truncf(label) || label < 0)
+      real = true;
+    else
+      other = true;
   }
   f->schema.real_labels = real;
   if (!real && !other && one && (minus || zero)) f->schema.classes = 2;
@@ -251,8 +259,10 @@ static shoal_status take_pair(line_file *f, const class_names *names) {
 static shoal_status find_pair(line_file *f, const class_names *known) {
   if (!known) return learn_pair(f);
   if (known->count == 2) return take_pair(f, known);
-  return status_make(SHOAL_ERR_INPUT, "%s: the files hold more than two classes (%s, %s, %s ...), but two are told apart "
-                     "here", f->base.path, known->names[0], known->names[1], known->names[2]);
+  return status_make(SHOAL_ERR_INPUT,
+                     "%s: the files hold more than two classes (%s, %s, %s ...), but two are told apart "
+                     "here",
+                     f->base.path, known->names[0], known->names[1], known->names[2]);
 }
 
 static const class_names *names(const file_reader *reader) {
@@ -274,8 +284,10 @@ static shoal_status open_any(const char *path, const uint8_t *bytes, size_t n, c
   f->any_index = options->any_index;
   shoal_status status = learn_labels(f);
   if (!status && options->classes == 2) status = find_pair(f, options->names);
-  if (status) line_file_close(&f->base);
-  else *out = &f->base;
+  if (status)
+    line_file_close(&f->base);
+  else
+    *out = &f->base;
   return status;
 }
 

@@ -12,8 +12,8 @@ typedef struct {
   int64_t row; /* rows passed */
   rows_schema schema;
   bool labels_optional, any_index; /* as in format_options */
-  class_names pair;  /* of two classes whose labels are other numbers than 0 and 1, or -1 and 1; none: they are not */
-  float numbers[2];  /* those */
+  class_names pair; /* of two classes whose labels are other numbers than 0 and 1, or -1 and 1; none: they are not */
+  float numbers[2]; /* those */
 } line_file;
 
 /* bytes NULL: the file `path`; otherwise `bytes` (borrowed until close), of which `path` is the name. */

@@ -11,7 +11,7 @@
 
 enum {
   HEADER_MAX = 1 << 20, /* bytes of text; NumPy's own is below 200 */
-  WRITTEN_HEADER = 256   /* what the writer leaves for it: enough for any shape; a multiple of 64, as NumPy has it */
+  WRITTEN_HEADER = 256  /* what the writer leaves for it: enough for any shape; a multiple of 64, as NumPy has it */
 };
 
 static const char magic[6] = "\x93NUMPY";
@@ -144,9 +144,10 @@ static shoal_status check_size(const stream *s, const char *name, npy_header *h)
                        overflow ? "more than can be read" : "one of rows without numbers");
   uint64_t have = stream_size(s), want = h->data_offset + total;
   if (have != UINT64_MAX && have < want)
-    return status_make(SHOAL_ERR_INPUT, "%s: byte %llu: the file ends here, but its header promises %s, %llu bytes in "
-                                        "all: it is cut short, make it again", name, (unsigned long long)have, shape,
-                       (unsigned long long)want);
+    return status_make(SHOAL_ERR_INPUT,
+                       "%s: byte %llu: the file ends here, but its header promises %s, %llu bytes in "
+                       "all: it is cut short, make it again",
+                       name, (unsigned long long)have, shape, (unsigned long long)want);
   if (have != UINT64_MAX && have > want)
     return status_make(SHOAL_ERR_INPUT, "%s: byte %llu: the array %s ends here, but the file goes on: make it again",
                        name, (unsigned long long)want, shape);
@@ -160,18 +161,24 @@ shoal_status npy_read_header(stream *s, const char *name, npy_header *out) {
   npy_header h = {0};
   TRY(stream_fill(s, 12, &at, &have));
   if (have >= sizeof magic && memcmp(at, magic, sizeof magic))
-    return status_make(SHOAL_ERR_INPUT, "%s: byte 0: expected a .npy file, which opens with 93 'NUMPY', found %02x "
-                                        "%02x: save it with numpy.save", name, at[0], at[1]);
+    return status_make(SHOAL_ERR_INPUT,
+                       "%s: byte 0: expected a .npy file, which opens with 93 'NUMPY', found %02x "
+                       "%02x: save it with numpy.save",
+                       name, at[0], at[1]);
   if (have < 12) return cut_short(name, have);
   int version = at[6];
   if (version < 1 || version > 3 || at[7])
-    return status_make(SHOAL_ERR_INPUT, "%s: byte 6: expected version 1.0, 2.0 or 3.0, found %d.%d: save it with "
-                                        "numpy.save", name, version, at[7]);
+    return status_make(SHOAL_ERR_INPUT,
+                       "%s: byte 6: expected version 1.0, 2.0 or 3.0, found %d.%d: save it with "
+                       "numpy.save",
+                       name, version, at[7]);
   size_t start = version == 1 ? 10 : 12, length = (size_t)at[8] | (size_t)at[9] << 8;
   if (version > 1) length |= (size_t)at[10] << 16 | (size_t)at[11] << 24;
   if (length > HEADER_MAX)
-    return status_make(SHOAL_ERR_INPUT, "%s: byte 8: its header claims %zu bytes, at most %d are read: the file "
-                                        "is corrupted", name, length, HEADER_MAX);
+    return status_make(SHOAL_ERR_INPUT,
+                       "%s: byte 8: its header claims %zu bytes, at most %d are read: the file "
+                       "is corrupted",
+                       name, length, HEADER_MAX);
   TRY(stream_fill(s, start + length, &at, &have));
   if (have < start + length) return cut_short(name, have);
   const char *problem = parse((const char *)at + start, length, &h);
@@ -225,8 +232,8 @@ static shoal_status write_failed(const npy_writer *w) {
 }
 
 static shoal_status write_header(npy_writer *w) {
-  static const char *const names[SHOAL_DTYPE_COUNT] = {[SHOAL_F32] = "<f4", [SHOAL_F64] = "<f8", [SHOAL_I32] = "<i4",
-                                                       [SHOAL_I64] = "<i8", [SHOAL_U8] = "|u1"};
+  static const char *const names[SHOAL_DTYPE_COUNT] = {
+      [SHOAL_F32] = "<f4", [SHOAL_F64] = "<f8", [SHOAL_I32] = "<i4", [SHOAL_I64] = "<i8", [SHOAL_U8] = "|u1"};
   char header[WRITTEN_HEADER];
   int length = WRITTEN_HEADER - 10;
   memcpy(header, magic, sizeof magic);
@@ -269,8 +276,10 @@ shoal_status npy_writer_open(const char *path, shoal_dtype dtype, const shoal_sh
     status = w->file ? write_header(w)
                      : status_make(SHOAL_ERR_SYSTEM, "%s: cannot make the file: %s", path, strerror(errno));
   }
-  if (status) release(w);
-  else *out = w;
+  if (status)
+    release(w);
+  else
+    *out = w;
   return status;
 }
 

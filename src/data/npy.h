@@ -11,8 +11,8 @@
 #include "shoal/tensor.h"
 
 typedef struct {
-  char kind;            /* 'b' (bool), 'u', 'i' or 'f' */
-  int size;             /* of an element, bytes */
+  char kind; /* 'b' (bool), 'u', 'i' or 'f' */
+  int size;  /* of an element, bytes */
   bool big_endian;
   bool by_columns;      /* Fortran's order: elements of the first axis lie side by side */
   shoal_shape shape;    /* rank 1 to SHOAL_MAX_RANK */

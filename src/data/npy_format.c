@@ -69,8 +69,10 @@ static shoal_status find_labels(const char *path, char **out) {
     return NULL;
   }
   free(b.found);
-  return status_make(SHOAL_ERR_INPUT, "%s: its labels are not beside it: expected %s-labels.npy (or y for X, y_train "
-                                      "for X_train, labels for images): put them there", path, stem);
+  return status_make(SHOAL_ERR_INPUT,
+                     "%s: its labels are not beside it: expected %s-labels.npy (or y for X, y_train "
+                     "for X_train, labels for images): put them there",
+                     path, stem);
 }
 
 static void close_reader(file_reader *base) {
@@ -123,9 +125,10 @@ static shoal_status hold_columns(npy_reader *r) {
   size_t all = (size_t)x->row_bytes * (size_t)x->shape.dim[0], have;
   TRY(stream_fill(r->rows, all, &r->columns, &have));
   if (have >= all) return NULL;
-  return status_make(SHOAL_ERR_INPUT, "%s: byte %llu: the file ends here, but its header promises %lld rows: it is cut "
-                                      "short, make it again", r->base.path,
-                     (unsigned long long)(x->data_offset + have), (long long)x->shape.dim[0]);
+  return status_make(SHOAL_ERR_INPUT,
+                     "%s: byte %llu: the file ends here, but its header promises %lld rows: it is cut "
+                     "short, make it again",
+                     r->base.path, (unsigned long long)(x->data_offset + have), (long long)x->shape.dim[0]);
 }
 
 static shoal_status prepare(npy_reader *r, const format_options *options) {
@@ -135,8 +138,10 @@ static shoal_status prepare(npy_reader *r, const format_options *options) {
   const bool labelled = r->labels != NULL;
   r->one_hot = labelled && y->row_bytes != (uint64_t)y->size;
   if (r->one_hot && (y->shape.rank != 2 || y->by_columns))
-    return status_make(SHOAL_ERR_INPUT, "%s: expected one label a row, [n], or 0 and 1 for each class, [n, classes] "
-                                        "in C order, found %s", r->labels_path, shoal_shape_text(&y->shape, text));
+    return status_make(SHOAL_ERR_INPUT,
+                       "%s: expected one label a row, [n], or 0 and 1 for each class, [n, classes] "
+                       "in C order, found %s",
+                       r->labels_path, shoal_shape_text(&y->shape, text));
   if (labelled && y->shape.dim[0] != x->shape.dim[0])
     return status_make(SHOAL_ERR_INPUT, "%s has %lld rows, but %s %lld labels: they do not belong together",
                        r->base.path, (long long)x->shape.dim[0], r->labels_path, (long long)y->shape.dim[0]);
@@ -144,8 +149,11 @@ static shoal_status prepare(npy_reader *r, const format_options *options) {
   if (x->shape.rank > 1) memcpy(row.dim, x->shape.dim + 1, (size_t)row.rank * sizeof *row.dim);
   bool pixels = x->kind == 'u' && x->size == 1;
   int classes = options->classes ? options->classes : r->one_hot ? (int)y->shape.dim[1] : 0;
-  r->schema = (rows_schema){.kind = ROWS_DENSE, .dtype = pixels ? SHOAL_U8 : SHOAL_F32, .shape = row,
-                            .scale = pixels ? 1.0f / 255 : 1, .classes = classes,
+  r->schema = (rows_schema){.kind = ROWS_DENSE,
+                            .dtype = pixels ? SHOAL_U8 : SHOAL_F32,
+                            .shape = row,
+                            .scale = pixels ? 1.0f / 255 : 1,
+                            .classes = classes,
                             .real_labels = labelled && y->kind == 'f' && !r->one_hot};
   return x->by_columns ? hold_columns(r) : NULL;
 }
@@ -156,8 +164,10 @@ static shoal_status open_with(const format *f, const char *path, const format_op
   r->base.format = f;
   r->base.path = strdup(path);
   shoal_status status = r->base.path ? prepare(r, options) : status_no_memory();
-  if (status) close_reader(&r->base);
-  else *out = &r->base;
+  if (status)
+    close_reader(&r->base);
+  else
+    *out = &r->base;
   return status;
 }
 
@@ -180,9 +190,10 @@ static shoal_status fill_whole(npy_reader *r, stream *s, size_t n, const uint8_t
   size_t have;
   TRY(stream_fill(s, n, at, &have));
   if (have >= n) return NULL;
-  return format_bad_row(&r->base, r->next, row_offset(r, r->next), "%s ends here, but its header promises %lld rows: "
-                        "it is cut short, make it again", s == r->rows ? "the file" : r->labels_path,
-                        (long long)r->row_header.shape.dim[0]);
+  return format_bad_row(&r->base, r->next, row_offset(r, r->next),
+                        "%s ends here, but its header promises %lld rows: "
+                        "it is cut short, make it again",
+                        s == r->rows ? "the file" : r->labels_path, (long long)r->row_header.shape.dim[0]);
 }
 
 /* The place of the one 1 among zeros; -1: they are something else. */
@@ -233,8 +244,10 @@ static void gather(const npy_reader *r, void *place) {
     int64_t at = 0;
     for (int a = x->shape.rank; a-- > 0;) at = at * x->shape.dim[a] + index[a];
     double value = npy_element(x, r->columns, (size_t)at);
-    if (r->schema.dtype == SHOAL_U8) ((uint8_t *)place)[i] = (uint8_t)value;
-    else ((float *)place)[i] = (float)value;
+    if (r->schema.dtype == SHOAL_U8)
+      ((uint8_t *)place)[i] = (uint8_t)value;
+    else
+      ((float *)place)[i] = (float)value;
     for (int a = x->shape.rank - 1; a > 0 && ++index[a] == x->shape.dim[a]; a--) index[a] = 0;
   }
 }
@@ -249,7 +262,8 @@ static shoal_status read_numbers(npy_reader *r, void *place) {
   TRY(fill_whole(r, r->rows, (size_t)x->row_bytes, &at));
   size_t bytes = rows_dense_bytes(&r->schema), count = (size_t)x->row_bytes / (size_t)x->size;
   bool as_is = !x->big_endian && (r->schema.dtype == SHOAL_U8 || (x->kind == 'f' && x->size == 4));
-  if (as_is) memcpy(place, at, bytes);
+  if (as_is)
+    memcpy(place, at, bytes);
   else
     for (size_t i = 0; i < count; i++) ((float *)place)[i] = (float)npy_element(x, at, i);
   stream_advance(r->rows, (size_t)x->row_bytes);
@@ -275,15 +289,16 @@ static shoal_status read_row(npy_reader *r, rows_block *into) {
   int64_t record = r->next++;
   if (wrong && !status) {
     r->base.can_go_on = true;
-    return format_bad_row(&r->base, record, row_offset(r, record), "number %lld of the row is %g, expected a finite "
-                          "one: replace it, for example with numpy.nan_to_num", (long long)(wrong - (const float *)place),
-                          (double)*wrong);
+    return format_bad_row(&r->base, record, row_offset(r, record),
+                          "number %lld of the row is %g, expected a finite "
+                          "one: replace it, for example with numpy.nan_to_num",
+                          (long long)(wrong - (const float *)place), (double)*wrong);
   }
   if (status) {
     r->base.can_go_on = true;
-    return status_wrap(status, "%s: record %lld at byte %llu", r->labels_path, (long long)record,
-                       (unsigned long long)(r->label_header.data_offset +
-                                            (uint64_t)record * r->label_header.row_bytes));
+    return status_wrap(
+        status, "%s: record %lld at byte %llu", r->labels_path, (long long)record,
+        (unsigned long long)(r->label_header.data_offset + (uint64_t)record * r->label_header.row_bytes));
   }
   into->labels[into->count] = label;
   if (into->targets) into->targets[into->count] = target;
@@ -325,9 +340,11 @@ static void tell(const file_reader *base, file_position *out) {
 
 static shoal_status seek(file_reader *base, const file_position *to) { return go_to((npy_reader *)base, to->record); }
 
-#define NPY_FORMAT(format_name, what, which)                                                                     \
-  {.name = format_name, .summary = what, .detect = detect_##which, .open = open_##which, .schema = schema,       \
-   .read = read_rows, .skip = skip, .tell = tell, .seek = seek, .close = close_reader}
+#define NPY_FORMAT(format_name, what, which)                                                                \
+  {                                                                                                         \
+    .name = format_name, .summary = what, .detect = detect_##which, .open = open_##which, .schema = schema, \
+    .read = read_rows, .skip = skip, .tell = tell, .seek = seek, .close = close_reader                      \
+  }
 
 const format format_npy = NPY_FORMAT("npy", "NumPy arrays: NAME.npy with NAME-labels.npy, X.npy with y.npy ...", npy);
 const format format_npz = NPY_FORMAT("npz", "NumPy archives with X and y, x_train and y_train or data and labels", npz);

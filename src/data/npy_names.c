@@ -34,8 +34,10 @@ bool npy_is_labels(const char *name) {
   size_t n = 0;
   for (const char *w = name; (w = next_word(w, &n));) {
     if (n == 1 && tolower((unsigned char)*w) == 'y') return true;
-    if (AMONG(w, n, label_words)) labels = true;
-    else if (AMONG(w, n, row_words)) labels = false;
+    if (AMONG(w, n, label_words))
+      labels = true;
+    else if (AMONG(w, n, row_words))
+      labels = false;
   }
   return labels;
 }

@@ -12,8 +12,7 @@ enum { NPY_NAME = 256 };
 /* Does the name say that these are labels? */
 bool npy_is_labels(const char *name);
 /* The name that the labels of `rows` have: the first that may be and for which `there` says yes; false: none. */
-bool npy_labels_of(const char *rows, bool (*there)(void *context, const char *name), void *context,
-                   char out[NPY_NAME]);
+bool npy_labels_of(const char *rows, bool (*there)(void *context, const char *name), void *context, char out[NPY_NAME]);
 /* Is it about this split: "train" (also what names no split) or "test" (also val, validation)? */
 bool npy_in_split(const char *name, const char *split);
 /* Does it name a split at all? */

@@ -53,8 +53,10 @@ shoal_status shoal_tensor_read_npy(const char *path, shoal_dtype dtype, shoal_te
   if (!status) status = shoal_tensor_create(dtype, h.single ? SHOAL_SCALAR : h.shape, &t);
   if (!status) status = read_elements(s, &h, path, &t);
   stream_close(s);
-  if (status) shoal_tensor_fini(&t);
-  else *out = t;
+  if (status)
+    shoal_tensor_fini(&t);
+  else
+    *out = t;
   return status;
 }
 

@@ -92,10 +92,11 @@ static shoal_status no_pair(const zip_archive *z, const char *path, int count) {
   text names = {0};
   for (size_t i = 0; i < z->count && names.length < 300; i++)
     text_add(&names, "%s%s", i ? ", " : "", z->members[i].name);
-  shoal_status status = status_make(SHOAL_ERR_INPUT, "%s: expected one array of rows and one of labels, such as X and "
-                                                     "y, x_train and y_train or data and labels, found %s in %s: save "
-                                                     "numpy.savez(file, X=rows, y=labels)", path,
-                                    count ? "several" : "none", names.data ? names.data : "an empty archive");
+  shoal_status status = status_make(SHOAL_ERR_INPUT,
+                                    "%s: expected one array of rows and one of labels, such as X and "
+                                    "y, x_train and y_train or data and labels, found %s in %s: save "
+                                    "numpy.savez(file, X=rows, y=labels)",
+                                    path, count ? "several" : "none", names.data ? names.data : "an empty archive");
   text_fini(&names);
   return status;
 }
@@ -122,8 +123,10 @@ shoal_status npz_find_pair(const char *path, npz_pair *out) {
     status = count == 1 ? fill_pair(rows, labels, &p) : no_pair(&z, path, count);
   }
   zip_close(&z);
-  if (status) npz_pair_fini(&p);
-  else *out = p;
+  if (status)
+    npz_pair_fini(&p);
+  else
+    *out = p;
   return status;
 }
 

@@ -6,8 +6,8 @@
 #include "data/stream.h"
 
 typedef struct {
-  char *file;                /* the archive, owned */
-  char *rows, *labels;       /* for messages: "FILE.npz:x_train", owned */
+  char *file;          /* the archive, owned */
+  char *rows, *labels; /* for messages: "FILE.npz:x_train", owned */
   stream_part rows_part, labels_part;
 } npz_pair;
 

@@ -19,15 +19,15 @@
 
 /* A batch on its way. */
 typedef struct {
-  rows_block raw;    /* as read */
-  rows_block mapped; /* transformed; not used without a transform */
+  rows_block raw;       /* as read */
+  rows_block mapped;    /* transformed; not used without a transform */
   int64_t epoch, first; /* first: number in the epoch of its first row */
   bool last;
-  bool ready;              /* for the caller */
-  shoal_status status;     /* of the transform */
-  int64_t rejected_by_transform;          /* rows the transform found bad and passed over */
-  char *rejected_message;    /* of the last of them, or NULL */
-  pipeline_position after; /* of the row behind it */
+  bool ready;                    /* for the caller */
+  shoal_status status;           /* of the transform */
+  int64_t rejected_by_transform; /* rows the transform found bad and passed over */
+  char *rejected_message;        /* of the last of them, or NULL */
+  pipeline_position after;       /* of the row behind it */
 } slot;
 
 struct shoal_pipeline {
@@ -39,9 +39,9 @@ struct shoal_pipeline {
   uint64_t seed;
   bool drop_short, skip_bad;
   pipeline_place place;
-  char *texts[2]; /* copies of the options' */
-  preprocessing learned; /* the options', and statistics learned here */
-  char *preprocessing;   /* all that was learned, as a text; NULL: nothing */
+  char *texts[2];                 /* copies of the options' */
+  preprocessing learned;          /* the options', and statistics learned here */
+  char *preprocessing;            /* all that was learned, as a text; NULL: nothing */
   const char *const *class_names; /* NULL: labels are numbers */
 
   pthread_mutex_t lock;
@@ -49,13 +49,13 @@ struct shoal_pipeline {
   /* below: under the lock, but for the content of slots, which belongs to whom the numbers say */
   slot *ring;
   int64_t slots, allowed; /* allowed: of them in use at most, because of the memory */
-  int64_t filled;    /* batches begun by the reader */
-  int64_t published; /* of them handed on */
-  int64_t claimed;   /* of them taken by a thread that transforms */
-  int64_t consumed;  /* given back by the caller */
-  bool stop;         /* everybody is to end */
-  bool ended;        /* nothing comes after `published` */
-  shoal_status failed; /* comes after `published` */
+  int64_t filled;         /* batches begun by the reader */
+  int64_t published;      /* of them handed on */
+  int64_t claimed;        /* of them taken by a thread that transforms */
+  int64_t consumed;       /* given back by the caller */
+  bool stop;              /* everybody is to end */
+  bool ended;             /* nothing comes after `published` */
+  shoal_status failed;    /* comes after `published` */
   int64_t dropped;
 
   /* the caller's */
@@ -152,8 +152,7 @@ static shoal_status read_epoch(shoal_pipeline *p, int64_t epoch, int64_t *filled
 static shoal_status read_all(shoal_pipeline *p) {
   pipeline_position from = p->position;
   if (p->epochs && from.source.epoch >= p->epochs) return NULL;
-  TRY(shuffler_init(&p->rows, &p->source, p->shuffle_rows, p->epochs, p->memory / 4, p->seed, &p->stop,
-                    &from));
+  TRY(shuffler_init(&p->rows, &p->source, p->shuffle_rows, p->epochs, p->memory / 4, p->seed, &p->stop, &from));
   bool begun = from.rows + from.done > 0;
   for (int64_t epoch = from.source.epoch; !p->epochs || epoch < p->epochs; epoch++) {
     int64_t filled = 0, rows = 0;
@@ -356,8 +355,10 @@ double pipeline_wait_seconds(const shoal_pipeline *p) { return p->wait_seconds; 
 static shoal_status check_options(const shoal_pipeline_options *o) {
   if (o->shuffle_rows < 0 || o->shuffle_rows > INT32_MAX || o->epochs < 0 || o->batch_size < 0 || o->threads < 0 ||
       o->threads > THREADS_MAX || o->prefetch < 0 || o->prefetch > 100000 || o->memory_limit < 0)
-    return status_make(SHOAL_ERR_ARGUMENT, "pipeline: rows to shuffle, epochs, batch size, prefetch and memory cannot "
-                                           "be negative, and at most %d threads transform", THREADS_MAX);
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "pipeline: rows to shuffle, epochs, batch size, prefetch and memory cannot "
+                       "be negative, and at most %d threads transform",
+                       THREADS_MAX);
   return NULL;
 }
 
@@ -467,8 +468,8 @@ static shoal_status start(shoal_pipeline *p, const shoal_pipeline_options *o) {
   TRY(open_source(p, o));
   long processors = sysconf(_SC_NPROCESSORS_ONLN);
   p->n_mappers = !p->transform ? 0 : o->threads ? o->threads : (int)MAX_OF(1, MIN_OF(processors, 8));
-  p->place = (pipeline_place){(int64_t)p->source.files.count, p->source.shard, p->source.shards, (int64_t)o->seed,
-                              o->shuffle_rows, p->memory};
+  p->place = (pipeline_place){
+      (int64_t)p->source.files.count, p->source.shard, p->source.shards, (int64_t)o->seed, o->shuffle_rows, p->memory};
   if (o->position) TRY(position_read(o->position, &p->place, &p->position));
   p->rejected_by_transform = p->position.rejected_by_transform;
   TRY(make_ring(p, o));

@@ -15,12 +15,12 @@
 #include "shoal/pipeline.h"
 
 typedef struct {
-  source_position source; /* where the window begins; without shuffling, where the next row is */
-  int64_t window;         /* number of the window in its epoch */
-  int64_t done;           /* rows of the window handed out */
-  int64_t rows;           /* rows of the epoch before the window */
-  int64_t previous;       /* rows of the epoch before this one; 0: this is the first */
-  int64_t rejected_by_transform;         /* rows found bad by the transform so far */
+  source_position source;        /* where the window begins; without shuffling, where the next row is */
+  int64_t window;                /* number of the window in its epoch */
+  int64_t done;                  /* rows of the window handed out */
+  int64_t rows;                  /* rows of the epoch before the window */
+  int64_t previous;              /* rows of the epoch before this one; 0: this is the first */
+  int64_t rejected_by_transform; /* rows found bad by the transform so far */
 } pipeline_position;
 
 /* What must be the same for a position to mean the same row. */

@@ -62,9 +62,10 @@ static bool find(const char *words, const char *name, int64_t *out) {
 
 static shoal_status compare(const char *name, int64_t then, int64_t now) {
   if (then == now) return NULL;
-  return status_make(SHOAL_ERR_ARGUMENT, "position: %s was %lld then and is %lld now, so the rows come in another "
-                                         "order: resume with the same files and settings", name, (long long)then,
-                     (long long)now);
+  return status_make(SHOAL_ERR_ARGUMENT,
+                     "position: %s was %lld then and is %lld now, so the rows come in another "
+                     "order: resume with the same files and settings",
+                     name, (long long)then, (long long)now);
 }
 
 shoal_status position_read(const char *words, const pipeline_place *place, pipeline_position *out) {
@@ -83,8 +84,8 @@ shoal_status position_read(const char *words, const pipeline_place *place, pipel
   TRY(compare("the number of rows shuffled", then->shuffle_rows, place->shuffle_rows));
   if (place->shuffle_rows) TRY(compare("the limit of memory", then->memory_limit, place->memory_limit));
   const pipeline_position *p = &b.position;
-  if (p->window < 0 || p->done < 0 || p->rows < 0 || p->previous < 0 || p->rejected_by_transform < 0 || p->source.seen < 0 ||
-      p->source.bad < 0)
+  if (p->window < 0 || p->done < 0 || p->rows < 0 || p->previous < 0 || p->rejected_by_transform < 0 ||
+      p->source.seen < 0 || p->source.bad < 0)
     return status_make(SHOAL_ERR_INPUT, "position: a number is negative in '%.200s'", words);
   *out = *p;
   return NULL;

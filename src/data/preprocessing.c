@@ -31,9 +31,9 @@ shoal_status preprocessing_write(const preprocessing *p, char **out) {
   json_t *o = json_object();
   if (columns) json_object_set_new(o, "columns", csv_fit_to_json(&p->table));
   if (s->step)
-    json_object_set_new(o, "features", json_pack("{s:s, s:o, s:o}", "step", s->step, "shift",
-                                                 numbers_to_json(s->shift, s->count), "scale",
-                                                 numbers_to_json(s->scale, s->count)));
+    json_object_set_new(o, "features",
+                        json_pack("{s:s, s:o, s:o}", "step", s->step, "shift", numbers_to_json(s->shift, s->count),
+                                  "scale", numbers_to_json(s->scale, s->count)));
   *out = json_object_size(o) == (size_t)(columns + (s->step != NULL)) ? json_dumps(o, JSON_COMPACT) : NULL;
   json_decref(o);
   return *out ? NULL : status_no_memory();
@@ -79,8 +79,10 @@ shoal_status preprocessing_parse(const char *words, preprocessing *out) {
     if (!status && features) status = scaling_from_json(features, &p.features);
   }
   json_decref(o);
-  if (status) preprocessing_fini(&p);
-  else *out = p;
+  if (status)
+    preprocessing_fini(&p);
+  else
+    *out = p;
   return status_wrap(status, "preprocessing");
 }
 
@@ -97,9 +99,9 @@ static void describe_column(const csv_column *c, size_t number, text *out) {
   if (c->kind == CSV_CATEGORIES)
     text_add(out, "%d categories (%s)", c->words.count,
              class_names_describe((const char *const *)c->words.names, words));
-  else if (c->kind == CSV_HASH) text_add(out, "text, hashed to %d numbers", c->width);
-  if (c->missing > 0)
-    text_add(out, "%s%lld missing", c->kind == CSV_NUMBER ? "" : ", ", (long long)c->missing);
+  else if (c->kind == CSV_HASH)
+    text_add(out, "text, hashed to %d numbers", c->width);
+  if (c->missing > 0) text_add(out, "%s%lld missing", c->kind == CSV_NUMBER ? "" : ", ", (long long)c->missing);
   if (c->missing > 0 && c->kind == CSV_NUMBER) text_add(out, ", mean %.6g", c->mean);
 }
 

@@ -12,8 +12,8 @@ _Static_assert(LABEL_BYTES == sizeof(float), "classes and targets take the same 
 
 /* Columns that grow. */
 typedef struct {
-  char *features;  /* [rows, row bytes] */
-  void *labels;    /* [rows] classes, i32, or targets, f32 */
+  char *features; /* [rows, row bytes] */
+  void *labels;   /* [rows] classes, i32, or targets, f32 */
   int64_t rows, capacity, limit;
   size_t row; /* bytes of one row's features */
   int32_t largest;
@@ -78,13 +78,15 @@ static shoal_status read_rows(shoal_pipeline *p, const char *files, int64_t limi
   }
   shoal_shape shape = {.rank = s.shape.rank + 1, .dim = {c.rows}};
   memcpy(shape.dim + 1, s.shape.dim, (size_t)s.shape.rank * sizeof *shape.dim);
-  *out = (shoal_dataset){.features = shoal_tensor_view(s.dtype, shape, c.features),
-                         .labels = shoal_tensor_view(s.real_labels ? SHOAL_F32 : SHOAL_I32, SHOAL_SHAPE(c.rows),
-                                                     c.labels),
-                         .classes = s.real_labels ? 0 : s.classes ? s.classes : c.largest + 1,
-                         .scale = s.scale,
-                         .class_names = names,
-                         .preprocessing = copy};
+  *out =
+      (shoal_dataset){.features = shoal_tensor_view(s.dtype, shape, c.features),
+                      .labels = shoal_tensor_view(s.real_labels ? SHOAL_F32 : SHOAL_I32, SHOAL_SHAPE(c.rows), c.labels),
+                      .classes = s.real_labels ? 0
+                                 : s.classes   ? s.classes
+                                               : c.largest + 1,
+                      .scale = s.scale,
+                      .class_names = names,
+                      .preprocessing = copy};
   return NULL;
 }
 

@@ -104,8 +104,8 @@ shoal_status rows_reserve(rows_block *b, int64_t rows, int64_t entries) {
 shoal_status rows_append(rows_block *to, const rows_block *from, int64_t i) {
   rows_kind kind = to->schema.kind;
   if (kind != from->schema.kind || i < 0 || i >= from->count ||
-      (kind == ROWS_DENSE && (to->schema.dtype != from->schema.dtype ||
-                              !shoal_shape_equal(&to->schema.shape, &from->schema.shape))))
+      (kind == ROWS_DENSE &&
+       (to->schema.dtype != from->schema.dtype || !shoal_shape_equal(&to->schema.shape, &from->schema.shape))))
     return status_make(SHOAL_ERR_INTERNAL, "row %lld of %lld does not fit the block it is appended to", (long long)i,
                        (long long)from->count);
   int64_t entries = kind == ROWS_DENSE ? 0 : from->offsets[i + 1] - from->offsets[i];

@@ -15,24 +15,24 @@ typedef enum { ROWS_DENSE, ROWS_SPARSE, ROWS_BYTES } rows_kind;
 
 typedef struct {
   rows_kind kind;
-  shoal_dtype dtype;  /* ROWS_DENSE: SHOAL_U8 or SHOAL_F32 */
-  shoal_shape shape;  /* ROWS_DENSE: of one row */
-  float scale;        /* ROWS_DENSE: what to multiply with: 1/255 for u8 pixels, else 1 */
-  int64_t features;   /* ROWS_SPARSE: indices are in [0, features); 0: not known beforehand */
-  int classes;        /* labels are in [0, classes); 0: not known beforehand. Binary labels -1/+1 become 0/1. */
-  bool real_labels;   /* labels are numbers (regression): `targets` counts, not `labels` */
+  shoal_dtype dtype; /* ROWS_DENSE: SHOAL_U8 or SHOAL_F32 */
+  shoal_shape shape; /* ROWS_DENSE: of one row */
+  float scale;       /* ROWS_DENSE: what to multiply with: 1/255 for u8 pixels, else 1 */
+  int64_t features;  /* ROWS_SPARSE: indices are in [0, features); 0: not known beforehand */
+  int classes;       /* labels are in [0, classes); 0: not known beforehand. Binary labels -1/+1 become 0/1. */
+  bool real_labels;  /* labels are numbers (regression): `targets` counts, not `labels` */
 } rows_schema;
 
 typedef struct {
   rows_schema schema;
   int64_t count;
-  int32_t *labels;    /* [count] */
-  float *targets;     /* [count] when schema.real_labels, else NULL */
-  void *features;     /* ROWS_DENSE */
-  int64_t *offsets;   /* [count + 1], offsets[0] is 0: ROWS_SPARSE, ROWS_BYTES */
-  int32_t *indices;   /* ROWS_SPARSE */
-  float *values;      /* ROWS_SPARSE */
-  uint8_t *bytes;     /* ROWS_BYTES */
+  int32_t *labels;                     /* [count] */
+  float *targets;                      /* [count] when schema.real_labels, else NULL */
+  void *features;                      /* ROWS_DENSE */
+  int64_t *offsets;                    /* [count + 1], offsets[0] is 0: ROWS_SPARSE, ROWS_BYTES */
+  int32_t *indices;                    /* ROWS_SPARSE */
+  float *values;                       /* ROWS_SPARSE */
+  uint8_t *bytes;                      /* ROWS_BYTES */
   size_t row_capacity, entry_capacity; /* entries or bytes */
 } rows_block;
 

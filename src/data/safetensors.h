@@ -19,7 +19,7 @@
 #include <jansson.h>
 
 #define SAFETENSORS_MAX_HEADER 100000000 /* bytes */
-#define SAFETENSORS_CHECKSUM "checksum" /* keys of the metadata */
+#define SAFETENSORS_CHECKSUM "checksum"  /* keys of the metadata */
 #define SAFETENSORS_WRITTEN_BY "written_by"
 #define SAFETENSORS_NO_CHECKSUM "crc32c:00000000" /* what safetensors_write replaces */
 

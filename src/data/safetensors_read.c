@@ -31,10 +31,10 @@ static const struct {
   unsigned bits;
   int dtype; /* -1: not ours */
 } types[] = {
-    {"F32", 32, SHOAL_F32}, {"F64", 64, SHOAL_F64},   {"I32", 32, SHOAL_I32}, {"I64", 64, SHOAL_I64},
-    {"U8", 8, SHOAL_U8},    {"BOOL", 8, SHOAL_BOOL},  {"F16", 16, -1},        {"BF16", 16, -1},
-    {"I8", 8, -1},          {"I16", 16, -1},          {"U16", 16, -1},        {"U32", 32, -1},
-    {"U64", 64, -1},        {"F8_E4M3", 8, -1},       {"F8_E5M2", 8, -1},     {"F8_E8M0", 8, -1},
+    {"F32", 32, SHOAL_F32}, {"F64", 64, SHOAL_F64},  {"I32", 32, SHOAL_I32}, {"I64", 64, SHOAL_I64},
+    {"U8", 8, SHOAL_U8},    {"BOOL", 8, SHOAL_BOOL}, {"F16", 16, -1},        {"BF16", 16, -1},
+    {"I8", 8, -1},          {"I16", 16, -1},         {"U16", 16, -1},        {"U32", 32, -1},
+    {"U64", 64, -1},        {"F8_E4M3", 8, -1},      {"F8_E5M2", 8, -1},     {"F8_E8M0", 8, -1},
     {"C64", 64, -1},
 };
 
@@ -57,8 +57,7 @@ static shoal_status read_at(const safetensors *f, uint64_t offset, void *out, si
   for (size_t done = 0; done < bytes;) {
     ssize_t got = pread(f->fd, (char *)out + done, bytes - done, (off_t)(offset + done));
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0)
-      return status_errno(errno, "%s: byte %llu: cannot read", f->name, (unsigned long long)(offset + done));
+    if (got < 0) return status_errno(errno, "%s: byte %llu: cannot read", f->name, (unsigned long long)(offset + done));
     if (got == 0) return fail_at(f, offset + done, "the file ends here: it shrank while it was read");
     done += (size_t)got;
   }
@@ -68,8 +67,9 @@ static shoal_status read_at(const safetensors *f, uint64_t offset, void *out, si
 static shoal_status load_header(safetensors *f) {
   uint8_t length_bytes[8];
   if (f->size < sizeof length_bytes)
-    return fail_at(f, f->size, "the file ends inside the 8 bytes that give the header's length: it is cut short or no "
-                               "safetensors file");
+    return fail_at(f, f->size,
+                   "the file ends inside the 8 bytes that give the header's length: it is cut short or no "
+                   "safetensors file");
   TRY(read_at(f, 0, length_bytes, sizeof length_bytes));
   uint64_t length = 0;
   for (int i = 7; i >= 0; i--) length = length << 8 | length_bytes[i];
@@ -77,8 +77,10 @@ static shoal_status load_header(safetensors *f) {
     return fail_at(f, 0, "the header's length is given as %llu, at most %d is allowed: this is not a safetensors file",
                    (unsigned long long)length, SAFETENSORS_MAX_HEADER);
   if (length > f->size - 8)
-    return fail_at(f, f->size, "the file ends here, but its header alone should have %llu bytes: it is cut short or no "
-                               "safetensors file", (unsigned long long)length);
+    return fail_at(f, f->size,
+                   "the file ends here, but its header alone should have %llu bytes: it is cut short or no "
+                   "safetensors file",
+                   (unsigned long long)length);
   char *json = malloc(length ? length : 1);
   if (!json) return status_no_memory();
   shoal_status status;
@@ -104,7 +106,7 @@ static shoal_status check_metadata(const safetensors *f, const json_t *map) {
   if (!json_is_object(map)) return fail_at(f, 8, "__metadata__ must be an object of strings: the file is corrupted");
   const char *key;
   json_t *value;
-  json_object_foreach((json_t *)map, key, value) {
+  json_object_foreach ((json_t *)map, key, value) {
     if (!json_is_string(value))
       return fail_at(f, 8, "__metadata__ '%.80s' must be a string: the file is corrupted", key);
   }
@@ -141,7 +143,7 @@ static shoal_status parse_entry(const safetensors *f, const char *name, const js
   if (!json_is_object(row)) return fail_at(f, 8, "tensor '%.80s': expected an object: the file is corrupted", name);
   const char *key;
   json_t *value;
-  json_object_foreach((json_t *)row, key, value) {
+  json_object_foreach ((json_t *)row, key, value) {
     (void)value;
     if (strcmp(key, "dtype") && strcmp(key, "shape") && strcmp(key, "data_offsets"))
       return fail_at(f, 8, "tensor '%.80s': unknown field '%.80s'", name, key);
@@ -166,10 +168,11 @@ static shoal_status parse_entry(const safetensors *f, const char *name, const js
   int64_t begin = json_integer_value(first), end = json_integer_value(last);
   uint64_t data = f->size - f->data;
   if (begin < 0 || end < begin || (uint64_t)end > data)
-    return fail_at(f, f->size, "tensor '%.80s' is said to be at %lld to %lld of the data, which has %llu bytes: "
+    return fail_at(f, f->size,
+                   "tensor '%.80s' is said to be at %lld to %lld of the data, which has %llu bytes: "
                    "the file "
-                               "is cut short or corrupted", name, (long long)begin, (long long)end,
-                   (unsigned long long)data);
+                   "is cut short or corrupted",
+                   name, (long long)begin, (long long)end, (unsigned long long)data);
   e->offset = f->data + (uint64_t)begin;
   e->bytes = (uint64_t)(end - begin);
   return parse_shape(f, name, json_object_get(row, "shape"), bits, e);
@@ -206,7 +209,7 @@ static shoal_status parse(safetensors *f) {
   if (!f->entries) return status_no_memory();
   const char *name;
   json_t *row;
-  json_object_foreach(f->header, name, row) {
+  json_object_foreach (f->header, name, row) {
     if (!strcmp(name, "__metadata__")) {
       TRY(check_metadata(f, row));
     } else {
@@ -248,8 +251,10 @@ shoal_status safetensors_open(const char *path, safetensors **out) {
     f->size = (uint64_t)info.st_size;
     status = parse(f);
   }
-  if (status) safetensors_close(f);
-  else *out = f;
+  if (status)
+    safetensors_close(f);
+  else
+    *out = f;
   return status;
 }
 
@@ -259,8 +264,10 @@ shoal_status safetensors_open_memory(const uint8_t *bytes, size_t n, const char 
   f->memory = bytes;
   f->size = n;
   shoal_status status = parse(f);
-  if (status) safetensors_close(f);
-  else *out = f;
+  if (status)
+    safetensors_close(f);
+  else
+    *out = f;
   return status;
 }
 
@@ -292,9 +299,8 @@ static shoal_status no_such(const safetensors *f, const char *name) {
   if (!names) return status_no_memory();
   for (size_t i = 0; i < f->count; i++) names[i] = f->entries[i].name;
   const char *nearest = text_nearest(name, names, f->count);
-  shoal_status status =
-      status_make(SHOAL_ERR_INPUT, "%s: no tensor '%s' among its %zu%s%s%s", f->name, name, f->count,
-                  nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "");
+  shoal_status status = status_make(SHOAL_ERR_INPUT, "%s: no tensor '%s' among its %zu%s%s%s", f->name, name, f->count,
+                                    nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "");
   free(names);
   return status;
 }
@@ -303,8 +309,10 @@ shoal_status safetensors_check(const safetensors *file, const char *name, const 
   const safetensors_entry *e = safetensors_find(file, name);
   if (!e) return no_such(file, name);
   if (!e->supported)
-    return fail_at(file, e->offset, "tensor '%s' has type %s, which is not supported; F32, F64, I32, I64, U8 and BOOL "
-                                    "are", name, e->type);
+    return fail_at(file, e->offset,
+                   "tensor '%s' has type %s, which is not supported; F32, F64, I32, I64, U8 and BOOL "
+                   "are",
+                   name, e->type);
   char found[SHOAL_SHAPE_TEXT], wanted[SHOAL_SHAPE_TEXT];
   if (e->dtype != like->dtype || !shoal_shape_equal(&e->shape, &like->shape))
     return fail_at(file, e->offset, "tensor '%s' is %s %s, but %s %s is wanted: the file belongs to another model",
@@ -317,15 +325,15 @@ shoal_status safetensors_read_part(safetensors *file, const char *name, uint64_t
   const safetensors_entry *e = safetensors_find(file, name);
   if (!e) return no_such(file, name);
   if (first > e->bytes || bytes > e->bytes - first)
-    return fail_at(file, e->offset, "tensor '%s' has %llu bytes; %llu from %llu on are wanted: the file belongs to "
-                   "another model", name, (unsigned long long)e->bytes, (unsigned long long)bytes,
-                   (unsigned long long)first);
+    return fail_at(file, e->offset,
+                   "tensor '%s' has %llu bytes; %llu from %llu on are wanted: the file belongs to "
+                   "another model",
+                   name, (unsigned long long)e->bytes, (unsigned long long)bytes, (unsigned long long)first);
   return status_wrap(read_at(file, e->offset + first, into, bytes), "tensor '%s'", name);
 }
 
 shoal_status safetensors_read(safetensors *file, const char *name, shoal_tensor *into) {
-  if (into->rows)
-    return status_make(SHOAL_ERR_ARGUMENT, "tensor '%s' cannot be read into a view of picked rows", name);
+  if (into->rows) return status_make(SHOAL_ERR_ARGUMENT, "tensor '%s' cannot be read into a view of picked rows", name);
   TRY(safetensors_check(file, name, into));
   const safetensors_entry *e = safetensors_find(file, name);
   TRY(status_wrap(read_at(file, e->offset, into->data, e->bytes), "tensor '%s'", name));
@@ -333,8 +341,10 @@ shoal_status safetensors_read(safetensors *file, const char *name, shoal_tensor 
     const uint8_t *bytes = into->data;
     for (uint64_t i = 0; i < e->bytes; i++)
       if (bytes[i] > 1)
-        return fail_at(file, e->offset + i, "tensor '%s' is bool, but holds %d where 0 or 1 is expected: the file is "
-                                            "corrupted", name, bytes[i]);
+        return fail_at(file, e->offset + i,
+                       "tensor '%s' is bool, but holds %d where 0 or 1 is expected: the file is "
+                       "corrupted",
+                       name, bytes[i]);
   }
   return NULL;
 }
@@ -353,7 +363,8 @@ static shoal_status find_digits(const safetensors *f, const char *said, uint64_t
   header[length] = 0;
   snprintf(wanted, sizeof wanted, "\"" SAFETENSORS_CHECKSUM "\":\"%.32s\"", said);
   const char *found = status ? NULL : strstr(header, wanted);
-  if (!status && (strlen(said) != strlen(SAFETENSORS_NO_CHECKSUM) || strncmp(said, SAFETENSORS_NO_CHECKSUM, 7) || !found))
+  if (!status &&
+      (strlen(said) != strlen(SAFETENSORS_NO_CHECKSUM) || strncmp(said, SAFETENSORS_NO_CHECKSUM, 7) || !found))
     status = fail_at(f, 8, "the checksum in the metadata cannot be read: the file is corrupted");
   if (!status) *out = 8 + (uint64_t)(found - header) + strlen(wanted) - 1 - 8;
   free(header);

@@ -69,7 +69,7 @@ static shoal_status check_items(const safetensors_item *items, int n, const json
   const char *key;
   json_t *value;
   if (!json_is_object(metadata)) return status_make(SHOAL_ERR_ARGUMENT, "metadata must be an object of strings");
-  json_object_foreach((json_t *)metadata, key, value) {
+  json_object_foreach ((json_t *)metadata, key, value) {
     if (!json_is_string(value))
       return status_make(SHOAL_ERR_ARGUMENT, "metadata '%s' must be a string: the format allows nothing else", key);
   }
@@ -109,8 +109,8 @@ static shoal_status write_header(writer *w, const json_t *header) {
   if (!text) return status_no_memory();
   size_t length = strlen(text), whole = mem_round_up(length, 8);
   if (whole > SAFETENSORS_MAX_HEADER) {
-    status = status_make(SHOAL_ERR_ARGUMENT, "%s: the header would have %zu bytes, at most %d are allowed", w->name, whole,
-                         SAFETENSORS_MAX_HEADER);
+    status = status_make(SHOAL_ERR_ARGUMENT, "%s: the header would have %zu bytes, at most %d are allowed", w->name,
+                         whole, SAFETENSORS_MAX_HEADER);
     goto done;
   }
   padded = malloc(8 + whole);

@@ -79,9 +79,9 @@ static void begin_next(shuffler *s) {
 static shoal_status permute(shuffler *s, shuffle_window *w) {
   size_t need = (size_t)w->rows.count;
   TRY(mem_grow((void **)&w->order, &w->order_capacity, need, sizeof *w->order));
-  random_stream stream = random_stream_make(
-      s->seed, random_mix(random_mix(WINDOW_STREAM, (uint64_t)w->start.source.epoch),
-                          random_mix((uint64_t)w->start.window, (uint64_t)s->source->shard)));
+  random_stream stream =
+      random_stream_make(s->seed, random_mix(random_mix(WINDOW_STREAM, (uint64_t)w->start.source.epoch),
+                                             random_mix((uint64_t)w->start.window, (uint64_t)s->source->shard)));
   if (need) random_permutation(&stream, w->order, w->rows.count);
   return NULL;
 }
@@ -169,10 +169,10 @@ void shuffler_tell(const shuffler *s, pipeline_position *out) {
     *out = w->start;
     out->done = s->done;
     if (w->last && s->done >= w->rows.count) {
-      pipeline_position after = {.previous = w->start.rows + w->rows.count, /* no such epoch may be wanted */
-                                 .source = {.epoch = w->start.source.epoch + 1,
-                                            .seen = s->source->position.seen,
-                                            .bad = s->source->position.bad}};
+      pipeline_position after = {
+          .previous = w->start.rows + w->rows.count, /* no such epoch may be wanted */
+          .source = {
+              .epoch = w->start.source.epoch + 1, .seen = s->source->position.seen, .bad = s->source->position.bad}};
       *out = next->started ? next->start : after;
     }
   }
@@ -191,8 +191,10 @@ shoal_status shuffler_init(shuffler *s, source *from_source, int64_t size, int64
   read_window(s, w, w->target);
   s->done = from->done;
   if (s->done > w->rows.count && !s->failed)
-    return status_make(SHOAL_ERR_INPUT, "position: %lld rows of a window are done, but it has %lld: the files have "
-                                        "changed since", (long long)s->done, (long long)w->rows.count);
+    return status_make(SHOAL_ERR_INPUT,
+                       "position: %lld rows of a window are done, but it has %lld: the files have "
+                       "changed since",
+                       (long long)s->done, (long long)w->rows.count);
   return permute(s, w);
 }
 

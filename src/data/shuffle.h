@@ -28,9 +28,9 @@ typedef struct {
   const bool *stop; /* borrowed: once it is set, by any thread, reading ends with SHOAL_ERR_CANCELLED. NULL: never */
   shuffle_window windows[2];
   int current;
-  int64_t done;        /* rows of the current window handed out */
-  bool over;           /* the epoch's end has been told */
-  shoal_status failed; /* comes out after the rows before it */
+  int64_t done;               /* rows of the current window handed out */
+  bool over;                  /* the epoch's end has been told */
+  shoal_status failed;        /* comes out after the rows before it */
   pipeline_position position; /* without shuffling */
 } shuffler;
 

@@ -43,13 +43,15 @@ static shoal_status check_schema(const source *s, const file_reader *r) {
   const rows_schema *want = &s->schema;
   const char *first = s->files.paths[0];
   if (have.kind != want->kind || have.real_labels != want->real_labels)
-    return status_make(SHOAL_ERR_INPUT, "%s: %s rows with %s, but %s has %s rows with %s: read files of one kind at a "
-                                        "time", r->path, kind_name(have.kind), have.real_labels ? "numbers" : "classes",
-                       first, kind_name(want->kind), want->real_labels ? "numbers" : "classes");
+    return status_make(SHOAL_ERR_INPUT,
+                       "%s: %s rows with %s, but %s has %s rows with %s: read files of one kind at a "
+                       "time",
+                       r->path, kind_name(have.kind), have.real_labels ? "numbers" : "classes", first,
+                       kind_name(want->kind), want->real_labels ? "numbers" : "classes");
   if (have.kind == ROWS_DENSE && (have.dtype != want->dtype || !shoal_shape_equal(&have.shape, &want->shape))) {
     char a[SHOAL_SHAPE_TEXT], b[SHOAL_SHAPE_TEXT];
-    return status_make(SHOAL_ERR_INPUT, "%s: rows are %s%s, but those of %s are %s%s: read files of one shape",
-                       r->path, shoal_dtype_name(have.dtype), shoal_shape_text(&have.shape, a), first,
+    return status_make(SHOAL_ERR_INPUT, "%s: rows are %s%s, but those of %s are %s%s: read files of one shape", r->path,
+                       shoal_dtype_name(have.dtype), shoal_shape_text(&have.shape, a), first,
                        shoal_dtype_name(want->dtype), shoal_shape_text(&want->shape, b));
   }
   return NULL;
@@ -240,8 +242,7 @@ shoal_status source_seek(source *s, const source_position *to) {
   close_reader(s);
   if (to->epoch < 0 || to->file < 0 || to->file > shard_files(s) || to->at.record < 0 || to->base < 0)
     return status_make(SHOAL_ERR_INPUT, "position: epoch %lld, file %lld, record %lld cannot be; there are %lld files",
-                       (long long)to->epoch, (long long)to->file, (long long)to->at.record,
-                       (long long)shard_files(s));
+                       (long long)to->epoch, (long long)to->file, (long long)to->at.record, (long long)shard_files(s));
   s->position = *to;
   order_files(s);
   return NULL; /* the file is opened, and its place found, when a row is read */

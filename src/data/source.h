@@ -26,9 +26,9 @@ typedef struct {
 /* Where it stands: the next row is found again from this. */
 typedef struct {
   int64_t epoch;
-  int64_t file;     /* files of the shard that are done */
-  int64_t base;     /* rows of the files before, when rows are dealt out */
-  file_position at; /* in the file under way */
+  int64_t file;      /* files of the shard that are done */
+  int64_t base;      /* rows of the files before, when rows are dealt out */
+  file_position at;  /* in the file under way */
   int64_t seen, bad; /* rows of the shard looked at, and those of them passed over as bad, since the first epoch */
 } source_position;
 
@@ -37,13 +37,13 @@ typedef struct {
   const format *forced; /* NULL: found out for each file */
   format_options options;
   preprocessing learned; /* from the files, unless the options have it */
-  class_names names; /* of the classes in all files; none: labels are numbers */
+  class_names names;     /* of the classes in all files; none: labels are numbers */
   int shard, shards;
   bool by_row, shuffle, skip_bad;
   uint64_t seed;
   rows_schema schema; /* of the first file; all others must fit */
   const format *first_format;
-  int32_t *order;     /* [files.count] of the epoch under way */
+  int32_t *order;           /* [files.count] of the epoch under way */
   source_position position; /* `at` counts only while no reader is open */
   file_reader *reader;      /* NULL: the next file is to be opened */
 } source;

@@ -14,13 +14,20 @@ static const struct {
   const char *split, *pattern;
   bool folder;
 } places[] = {
-    {"train", "train-images*", false}, {"test", "t10k-images*", false},
-    {"train", "data_batch_*", false},  {"test", "test_batch*", false},
-    {"train", "train", true},          {"test", "test", true},
-    {"test", "val", true},             {"test", "validation", true},
-    {"train", "train[-._]*", false},   {"test", "test[-._]*", false},
-    {"test", "val[-._]*", false},      {"test", "validation[-._]*", false},
-    {"train", "*[-_]train.npy", false}, {"test", "*[-_]test.npy", false},
+    {"train", "train-images*", false},
+    {"test", "t10k-images*", false},
+    {"train", "data_batch_*", false},
+    {"test", "test_batch*", false},
+    {"train", "train", true},
+    {"test", "test", true},
+    {"test", "val", true},
+    {"test", "validation", true},
+    {"train", "train[-._]*", false},
+    {"test", "test[-._]*", false},
+    {"test", "val[-._]*", false},
+    {"test", "validation[-._]*", false},
+    {"train", "*[-_]train.npy", false},
+    {"test", "*[-_]test.npy", false},
     {"test", "*[-_]val.npy", false},
 };
 
@@ -59,8 +66,10 @@ static shoal_status find_split(const char *path, const char *split, text *out) {
   bool found = false, others = false;
   for (size_t i = 0; is_folder(path) && !found && i < COUNT_OF(places); i++) {
     text none = {0};
-    if (!strcmp(places[i].split, split)) found = add_matches(path, places[i].pattern, places[i].folder, out);
-    else others |= add_matches(path, places[i].pattern, places[i].folder, &none);
+    if (!strcmp(places[i].split, split))
+      found = add_matches(path, places[i].pattern, places[i].folder, out);
+    else
+      others |= add_matches(path, places[i].pattern, places[i].folder, &none);
     text_fini(&none);
   }
   if (!found && npz_has_split(path, split)) {
@@ -71,8 +80,10 @@ static shoal_status find_split(const char *path, const char *split, text *out) {
   if (out->failed) return status_no_memory();
   if (found || !strcmp(split, "train")) return NULL;
   return status_make(SHOAL_ERR_INPUT, "%s: no %s rows are there apart from the others%s", path, split,
-                     others ? "" : ": expected folders train and test, files train.* and test.*, X_train.npy and X_test.npy, "
-                                   "or x_train and x_test in one .npz");
+                     others
+                         ? ""
+                         : ": expected folders train and test, files train.* and test.*, X_train.npy and X_test.npy, "
+                           "or x_train and x_test in one .npz");
 }
 
 shoal_status shoal_dataset_files(const char *name_or_path, const char *split, char **out) {

@@ -22,7 +22,11 @@ static void fini(moments *m) {
 
 static shoal_status init(moments *m, int64_t numbers) {
   size_t n = (size_t)numbers;
-  *m = (moments){0, numbers, calloc(n, sizeof(double)), calloc(n, sizeof(double)), malloc(n * sizeof(double)),
+  *m = (moments){0,
+                 numbers,
+                 calloc(n, sizeof(double)),
+                 calloc(n, sizeof(double)),
+                 malloc(n * sizeof(double)),
                  malloc(n * sizeof(double))};
   if (!m->mean || !m->squares || !m->least || !m->most) {
     fini(m);
@@ -50,8 +54,9 @@ static void add(moments *m, const rows_block *b) {
     m->rows++;
     for (int64_t i = 0; i < m->numbers; i++) {
       int64_t at = r * m->numbers + i;
-      add_number(m, i, unit * (b->schema.dtype == SHOAL_U8 ? ((const uint8_t *)b->features)[at]
-                                                           : (double)((const float *)b->features)[at]));
+      add_number(m, i,
+                 unit * (b->schema.dtype == SHOAL_U8 ? ((const uint8_t *)b->features)[at]
+                                                     : (double)((const float *)b->features)[at]));
     }
   }
 }
@@ -96,11 +101,12 @@ shoal_status statistics_learn(const source_options *options, const char *step, f
   TRY(source_init(&s, &o));
   int64_t numbers = shoal_shape_count(&s.schema.shape);
   moments m;
-  shoal_status status =
-      numbers > FEATURE_SCALING_MAX
-          ? status_make(SHOAL_ERR_ARGUMENT, "transform: %s keeps statistics of at most %d numbers a row, these "
-                        "have %lld", step, FEATURE_SCALING_MAX, (long long)numbers)
-          : init(&m, numbers);
+  shoal_status status = numbers > FEATURE_SCALING_MAX
+                            ? status_make(SHOAL_ERR_ARGUMENT,
+                                          "transform: %s keeps statistics of at most %d numbers a row, these "
+                                          "have %lld",
+                                          step, FEATURE_SCALING_MAX, (long long)numbers)
+                            : init(&m, numbers);
   if (!status) {
     status = read_through(&s, &m);
     if (!status) status = to_scaling(&m, step, out);

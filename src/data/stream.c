@@ -71,8 +71,10 @@ static shoal_status read_raw(stream *s, uint8_t *out, size_t n, size_t *got) {
 }
 
 static shoal_status damaged(const stream *s, const char *what) {
-  return status_make(SHOAL_ERR_INPUT, "%s: byte %llu after decompression (compressed byte %llu): %s: fetch the file "
-                     "again", s->name, (unsigned long long)(s->offset + (s->end - s->start)),
+  return status_make(SHOAL_ERR_INPUT,
+                     "%s: byte %llu after decompression (compressed byte %llu): %s: fetch the file "
+                     "again",
+                     s->name, (unsigned long long)(s->offset + (s->end - s->start)),
                      (unsigned long long)(s->raw_read - s->z.avail_in), what);
 }
 
@@ -100,8 +102,10 @@ static shoal_status read_packed(stream *s, uint8_t *out, size_t n, size_t *got) 
       s->member_ended = false;
     }
     int result = inflate(z, Z_NO_FLUSH);
-    if (result == Z_STREAM_END) s->member_ended = true;
-    else if (result == Z_MEM_ERROR) return status_no_memory();
+    if (result == Z_STREAM_END)
+      s->member_ended = true;
+    else if (result == Z_MEM_ERROR)
+      return status_no_memory();
     /* When bytes came out before the damage, the next call meets it again. */
     else if (result != Z_OK && result != Z_BUF_ERROR && z->avail_out == room)
       return damaged(s, z->msg ? z->msg : "the compressed data is corrupted");
@@ -113,8 +117,10 @@ static shoal_status read_packed(stream *s, uint8_t *out, size_t n, size_t *got) 
 /* What the stream is made of, decompressed, without its mark; *got is 0 only at the end. */
 static shoal_status read_bytes(stream *s, uint8_t *out, size_t n, size_t *got) {
   for (;;) {
-    if (s->packing == PLAIN) TRY(read_raw(s, out, n, got));
-    else TRY(read_packed(s, out, n, got));
+    if (s->packing == PLAIN)
+      TRY(read_raw(s, out, n, got));
+    else
+      TRY(read_packed(s, out, n, got));
     size_t drop = MIN_OF(s->mark_left, *got);
     if (!drop) return NULL;
     s->mark_left -= drop;
@@ -161,13 +167,17 @@ static shoal_status read_wide(stream *s, uint8_t *out, size_t room, size_t *got)
     if (s->wide_end - s->wide_start < 4) TRY(fill_wide(s));
     size_t have = s->wide_end - s->wide_start;
     if (have == 1 && !n)
-      return status_make(SHOAL_ERR_INPUT, "%s: byte %llu: the UTF-16 text ends in the middle of a character: save the "
-                                          "file again", s->name, (unsigned long long)s->raw_read);
+      return status_make(SHOAL_ERR_INPUT,
+                         "%s: byte %llu: the UTF-16 text ends in the middle of a character: save the "
+                         "file again",
+                         s->name, (unsigned long long)s->raw_read);
     if (have < 2) break;
     uint32_t c = unit_at(s, 0), low = have >= 4 ? unit_at(s, 2) : 0;
     bool pair = c >> 10 == 0x36 && low >> 10 == 0x37;
-    if (pair) c = 0x10000 + ((c & 0x3ff) << 10 | (low & 0x3ff));
-    else if (c >> 11 == 0x1b) c = 0xfffd;
+    if (pair)
+      c = 0x10000 + ((c & 0x3ff) << 10 | (low & 0x3ff));
+    else if (c >> 11 == 0x1b)
+      c = 0xfffd;
     s->wide_start += pair ? 4 : 2;
     n += put_utf8(c, out + n);
   }
@@ -199,8 +209,10 @@ static shoal_status read_more(stream *s) {
   if (s->ended) return NULL;
   TRY(make_room(s));
   size_t got, room = s->capacity - s->end;
-  if (s->encoding == AS_IS) TRY(read_bytes(s, s->buffer + s->end, room, &got));
-  else TRY(read_wide(s, s->buffer + s->end, room, &got));
+  if (s->encoding == AS_IS)
+    TRY(read_bytes(s, s->buffer + s->end, room, &got));
+  else
+    TRY(read_wide(s, s->buffer + s->end, room, &got));
   s->end += got;
   memset(s->buffer + s->end, 0, STREAM_SLACK);
   s->ended = !got;

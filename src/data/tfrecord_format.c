@@ -31,7 +31,7 @@ typedef struct {
   rows_schema schema;
   int64_t limit; /* indices are below it */
   bool labels_optional;
-  int classes;   /* as the caller said */
+  int classes; /* as the caller said */
   wanted label, index, value;
   bool named;    /* the user said which features */
   bool ids;      /* `dense` are lists of ids, which make a sparse row */
@@ -61,8 +61,10 @@ static shoal_status bad(tfrecord_rows *r, const char *message, ...) {
 /* ---- options */
 
 static shoal_status set_name(wanted *w, const char *name, size_t n) {
-  if (!n) return status_make(SHOAL_ERR_ARGUMENT, "a field's name is empty: give \"label,index,value\" or "
-                                                 "\"label=NAME,dense=NAME,NAME\"");
+  if (!n)
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "a field's name is empty: give \"label,index,value\" or "
+                       "\"label=NAME,dense=NAME,NAME\"");
   free(w->name);
   w->name = strndup(name, n);
   w->length = n;
@@ -91,16 +93,22 @@ static shoal_status parse_keyed(tfrecord_rows *r, const char *fields) {
       if (n == 5 && !memcmp(at, "index", 5)) one = &r->index;
       if (n == 5 && !memcmp(at, "value", 5)) one = &r->value;
       if (!one && !dense)
-        return status_make(SHOAL_ERR_ARGUMENT, "unknown key '%.*s' in the fields '%s': one of label, index, value, "
-                           "dense, ids", (int)MIN_OF(n, (size_t)100), at, fields);
+        return status_make(SHOAL_ERR_ARGUMENT,
+                           "unknown key '%.*s' in the fields '%s': one of label, index, value, "
+                           "dense, ids",
+                           (int)MIN_OF(n, (size_t)100), at, fields);
       at = equals + 1;
     } else if (!dense) {
-      return status_make(SHOAL_ERR_ARGUMENT, "'%.*s' in the fields '%s' belongs to no key: only dense= and ids= take "
-                         "several names", (int)MIN_OF((size_t)(end - at), (size_t)100), at, fields);
+      return status_make(SHOAL_ERR_ARGUMENT,
+                         "'%.*s' in the fields '%s' belongs to no key: only dense= and ids= take "
+                         "several names",
+                         (int)MIN_OF((size_t)(end - at), (size_t)100), at, fields);
     }
     size_t n = (size_t)(end - at);
-    if (dense) TRY(add_dense(r, at, n));
-    else TRY(set_name(one, at, n));
+    if (dense)
+      TRY(add_dense(r, at, n));
+    else
+      TRY(set_name(one, at, n));
     at = comma ? comma + 1 : NULL;
   }
   return NULL;
@@ -146,8 +154,11 @@ static shoal_status read_label(tfrecord_rows *r, const example_feature *f, int32
   bool binary = classes == 2 || !classes;
   if (label == -1 && binary) label = 0;
   if (label < 0 || label > INT32_MAX || (classes && label >= classes)) {
-    if (binary && classes) return bad(r, "expected a label of 0 or 1, or -1 or 1, found %lld: two classes are told "
-                                      "apart here", (long long)label);
+    if (binary && classes)
+      return bad(r,
+                 "expected a label of 0 or 1, or -1 or 1, found %lld: two classes are told "
+                 "apart here",
+                 (long long)label);
     return bad(r, "expected a label from 0 to %d, found %lld", classes ? classes - 1 : INT32_MAX, (long long)label);
   }
   *out = (int32_t)label;
@@ -193,9 +204,10 @@ static shoal_status missing(tfrecord_rows *r, const wanted *w, const uint8_t *da
   text found = {0};
   shoal_status status = example_describe(data, n, &found);
   if (status) shoal_status_free(status);
-  status = bad(r, "expected a feature '%s', found %s: name the features with --fields label=NAME and dense=NAME,... "
-                  "(numbers, an image) or ids=NAME,...", w->name,
-               found.data ? found.data : "none");
+  status = bad(r,
+               "expected a feature '%s', found %s: name the features with --fields label=NAME and dense=NAME,... "
+               "(numbers, an image) or ids=NAME,...",
+               w->name, found.data ? found.data : "none");
   text_fini(&found);
   return status;
 }
@@ -221,8 +233,9 @@ static shoal_status read_sparse(tfrecord_rows *r, const uint8_t *data, size_t n,
       if (indices < 0) TRY(read_indices(r, &f, index_column, &indices));
     } else if (is(&f, &r->value)) {
       values = example_floats(&f, value_column, n);
-      if (values < 0) return bad(r, "expected a list of floats in '%s', found %s, or it is malformed", r->value.name,
-                                 example_kind_name(f.kind));
+      if (values < 0)
+        return bad(r, "expected a list of floats in '%s', found %s, or it is malformed", r->value.name,
+                   example_kind_name(f.kind));
     } else if (is(&f, &r->label)) {
       TRY(read_label(r, &f, &into->labels[into->count]));
       label = true;
@@ -366,8 +379,10 @@ static shoal_status learn_bytes(tfrecord_rows *r, const uint8_t *data, size_t n,
   r->schema.scale = 1.0f / 255;
   if (r->schema.kind == ROWS_BYTES || example_image_shape(data, n, length, &r->schema.shape)) return NULL;
   char shape[SHOAL_SHAPE_TEXT];
-  return bad(r, "'%s' holds %lld bytes, but other features say that the image is %s: expected one byte a pixel and "
-                "channel", r->dense[0].name, (long long)length, shoal_shape_text(&r->schema.shape, shape));
+  return bad(r,
+             "'%s' holds %lld bytes, but other features say that the image is %s: expected one byte a pixel and "
+             "channel",
+             r->dense[0].name, (long long)length, shoal_shape_text(&r->schema.shape, shape));
 }
 
 /* What the dense row looks like, from a record. */
@@ -477,8 +492,10 @@ static shoal_status open_any(const char *path, const uint8_t *bytes, size_t n, c
   bool sparse = r->ids || !r->dense_count;
   r->schema.classes = options->classes ? options->classes : sparse ? 2 : 0;
   if (r->ids && !options->features) r->limit = r->schema.features = CRITEO_FEATURES;
-  if (bytes) TRY_GOTO(status, tfrecord_open_memory(bytes, n, r->base.path, check, &r->in), failed);
-  else TRY_GOTO(status, tfrecord_open(r->base.path, check, &r->in), failed);
+  if (bytes)
+    TRY_GOTO(status, tfrecord_open_memory(bytes, n, r->base.path, check, &r->in), failed);
+  else
+    TRY_GOTO(status, tfrecord_open(r->base.path, check, &r->in), failed);
   TRY_GOTO(status, look(r), failed);
   *out = &r->base;
   return NULL;
@@ -496,9 +513,7 @@ shoal_status tfrecord_rows_open_memory(const uint8_t *bytes, size_t n, const cha
   return open_any(name, bytes, n, options, out);
 }
 
-static void get_schema(const file_reader *reader, rows_schema *out) {
-  *out = ((const tfrecord_rows *)reader)->schema;
-}
+static void get_schema(const file_reader *reader, rows_schema *out) { *out = ((const tfrecord_rows *)reader)->schema; }
 
 static shoal_status read_rows(file_reader *reader, int64_t most, rows_block *into, int64_t *got) {
   tfrecord_rows *r = (tfrecord_rows *)reader;
@@ -510,8 +525,10 @@ static shoal_status read_rows(file_reader *reader, int64_t most, rows_block *int
     r->base.can_go_on = r->in.can_go_on;
     if (status) return status;
     if (!data) break;
-    if (r->ids) TRY(read_ids(r, data, n, into));
-    else TRY(r->dense_count ? read_dense(r, data, n, into) : read_sparse(r, data, n, into));
+    if (r->ids)
+      TRY(read_ids(r, data, n, into));
+    else
+      TRY(r->dense_count ? read_dense(r, data, n, into) : read_sparse(r, data, n, into));
     into->count++;
     ++*got;
   }

@@ -27,9 +27,14 @@ typedef enum {
 static const struct {
   const char *name;
   bool sized;
-} words[] = {[STEP_RESIZE] = {"resize", true}, [STEP_CROP] = {"crop", true},    [STEP_FIT] = {"fit", true},
-             [STEP_GRAY] = {"gray", false},    [STEP_COLOUR] = {"colour", false}, [STEP_FLIP] = {"flip", false},
-             [STEP_STANDARDISE] = {"standardise", false}, [STEP_MINMAX] = {"minmax", false},
+} words[] = {[STEP_RESIZE] = {"resize", true},
+             [STEP_CROP] = {"crop", true},
+             [STEP_FIT] = {"fit", true},
+             [STEP_GRAY] = {"gray", false},
+             [STEP_COLOUR] = {"colour", false},
+             [STEP_FLIP] = {"flip", false},
+             [STEP_STANDARDISE] = {"standardise", false},
+             [STEP_MINMAX] = {"minmax", false},
              [STEP_SCALE] = {"scale", false}};
 
 typedef struct {
@@ -66,13 +71,14 @@ static shoal_status parse_size(const char *value, step *s) {
   if (!copy) return status_no_memory();
   const char *height = strsep(&rest, "x");
   int64_t h = 0, w = 0;
-  bool right = rest && text_to_int(height, &h) && text_to_int(rest, &w) && h > 0 && w > 0 && h <= SIDE_MAX &&
-               w <= SIDE_MAX;
+  bool right =
+      rest && text_to_int(height, &h) && text_to_int(rest, &w) && h > 0 && w > 0 && h <= SIDE_MAX && w <= SIDE_MAX;
   free(copy);
   if (!right)
-    return status_make(SHOAL_ERR_ARGUMENT, "transform: %s expects HEIGHTxWIDTH of at most %d each, for example "
-                                           "%s=28x28; found '%s'", words[s->kind].name, SIDE_MAX,
-                       words[s->kind].name, value);
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "transform: %s expects HEIGHTxWIDTH of at most %d each, for example "
+                       "%s=28x28; found '%s'",
+                       words[s->kind].name, SIDE_MAX, words[s->kind].name, value);
   s->height = (int)h;
   s->width = (int)w;
   return NULL;
@@ -88,8 +94,10 @@ static shoal_status parse_factor(const char *value, step *s) {
   free(copy);
   s->factor = right ? x / y : 0;
   if (right && isfinite((float)s->factor) && (float)s->factor != 0) return NULL;
-  return status_make(SHOAL_ERR_ARGUMENT, "transform: scale expects a number or a fraction, for example scale=1/255; "
-                                         "found '%s'", value);
+  return status_make(SHOAL_ERR_ARGUMENT,
+                     "transform: scale expects a number or a fraction, for example scale=1/255; "
+                     "found '%s'",
+                     value);
 }
 
 static shoal_status parse_word(char *word, step *out) {
@@ -106,9 +114,10 @@ static shoal_status parse_word(char *word, step *out) {
     return NULL;
   }
   const char *nearest = text_nearest(name, names, COUNT_OF(names));
-  return status_make(SHOAL_ERR_ARGUMENT, "transform: unknown step '%s'; known are resize=HxW, crop=HxW, fit=HxW, gray, "
-                                         "colour, flip, standardise, minmax and scale=X%s%s%s", name,
-                     nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "");
+  return status_make(SHOAL_ERR_ARGUMENT,
+                     "transform: unknown step '%s'; known are resize=HxW, crop=HxW, fit=HxW, gray, "
+                     "colour, flip, standardise, minmax and scale=X%s%s%s",
+                     name, nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "");
 }
 
 static shoal_status parse(const char *description, transform *t) {
@@ -118,7 +127,8 @@ static shoal_status parse(const char *description, transform *t) {
   for (char *word; !status && (word = strsep(&rest, ","));) {
     if (t->count == STEPS_MAX)
       status = status_make(SHOAL_ERR_ARGUMENT, "transform: at most %d steps are possible", STEPS_MAX);
-    else status = parse_word(word, &t->steps[t->count++]);
+    else
+      status = parse_word(word, &t->steps[t->count++]);
   }
   free(copy);
   return status;
@@ -127,8 +137,10 @@ static shoal_status parse(const char *description, transform *t) {
 /* ---- shapes */
 
 static shoal_status unknown_size(const step *s) {
-  return status_make(SHOAL_ERR_ARGUMENT, "transform: encoded images are each of another size: put resize=HxW or "
-                                         "fit=HxW before %s", words[s->kind].name);
+  return status_make(SHOAL_ERR_ARGUMENT,
+                     "transform: encoded images are each of another size: put resize=HxW or "
+                     "fit=HxW before %s",
+                     words[s->kind].name);
 }
 
 /* Follows the shape through the steps. height 0: not known yet. */
@@ -143,8 +155,10 @@ static shoal_status follow(transform *t, int64_t height, int64_t width, int64_t 
       case STEP_CROP:
         if (!height) return unknown_size(s);
         if (height < s->height || width < s->width)
-          return status_make(SHOAL_ERR_ARGUMENT, "transform: crop=%dx%d is larger than the images, %lld x %lld: use "
-                                                 "fit", s->height, s->width, (long long)height, (long long)width);
+          return status_make(SHOAL_ERR_ARGUMENT,
+                             "transform: crop=%dx%d is larger than the images, %lld x %lld: use "
+                             "fit",
+                             s->height, s->width, (long long)height, (long long)width);
         /* fall through */
       case STEP_RESIZE:
       case STEP_FIT:
@@ -167,13 +181,16 @@ static shoal_status follow(transform *t, int64_t height, int64_t width, int64_t 
       case STEP_FLIP: break;
       case STEP_MINMAX:
       case STEP_SCALE:
-        return status_make(SHOAL_ERR_ARGUMENT, "transform: %s is for rows of numbers; pixels count as value / 255 "
-                                               "already", words[s->kind].name);
+        return status_make(SHOAL_ERR_ARGUMENT,
+                           "transform: %s is for rows of numbers; pixels count as value / 255 "
+                           "already",
+                           words[s->kind].name);
     }
   }
   if (!height)
-    return status_make(SHOAL_ERR_ARGUMENT, "transform: encoded images are each of another size: say resize=HxW or "
-                                           "fit=HxW");
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "transform: encoded images are each of another size: say resize=HxW or "
+                       "fit=HxW");
   t->out = t->in;
   t->out.kind = ROWS_DENSE;
   t->out.dtype = numbers ? SHOAL_F32 : SHOAL_U8;
@@ -193,14 +210,17 @@ static shoal_status plan_numbers(transform *t, const feature_scaling *learned) {
   int64_t n = shoal_shape_count(&t->in.shape);
   bool scales = s->kind == STEP_SCALE, known = scales || s->kind == STEP_STANDARDISE || s->kind == STEP_MINMAX;
   if (t->count != 1 || !known)
-    return status_make(SHOAL_ERR_ARGUMENT, "transform: the rows are numbers, %s%s, which take one of "
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "transform: the rows are numbers, %s%s, which take one of "
                        "standardise, minmax "
-                                           "and scale=X, not %s", shoal_dtype_name(t->in.dtype),
-                       shoal_shape_text(&t->in.shape, shape), known ? "several" : words[s->kind].name);
+                       "and scale=X, not %s",
+                       shoal_dtype_name(t->in.dtype), shoal_shape_text(&t->in.shape, shape),
+                       known ? "several" : words[s->kind].name);
   if (!scales && (!learned || !learned->step || strcmp(learned->step, words[s->kind].name) || learned->count != n))
-    return status_make(SHOAL_ERR_INPUT, "transform: %s of %lld numbers needs statistics of the training rows, "
+    return status_make(SHOAL_ERR_INPUT,
+                       "transform: %s of %lld numbers needs statistics of the training rows, "
                        "but those "
-                                        "that are kept are of %s: use the run's own data and settings",
+                       "that are kept are of %s: use the run's own data and settings",
                        words[s->kind].name, (long long)n, learned && learned->step ? learned->step : "none");
   t->gain = malloc((size_t)n * sizeof *t->gain);
   t->shift = malloc((size_t)n * sizeof *t->shift);
@@ -231,9 +251,10 @@ static shoal_status plan(transform *t, const feature_scaling *learned) {
   }
   char shape_text[SHOAL_SHAPE_TEXT];
   if (t->in.kind != ROWS_DENSE || t->in.dtype != SHOAL_U8 || (shape->rank != 2 && shape->rank != 3))
-    return status_make(SHOAL_ERR_ARGUMENT, "transform: expected images, u8 [height,width,channels], or numbers, "
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "transform: expected images, u8 [height,width,channels], or numbers, "
                        "but the "
-                                           "rows are %s %s: leave the transform out",
+                       "rows are %s %s: leave the transform out",
                        t->in.kind == ROWS_SPARSE ? "sparse" : shoal_dtype_name(t->in.dtype),
                        shoal_shape_text(shape, shape_text));
   int64_t channels = shape->rank == 3 ? shape->dim[2] : 1;
@@ -261,8 +282,10 @@ shoal_status transform_create(const char *description, const rows_schema *in, ui
   t->seed = seed;
   shoal_status status = parse(description, t);
   if (!status) status = plan(t, learned);
-  if (status) transform_destroy(t);
-  else *out = t;
+  if (status)
+    transform_destroy(t);
+  else
+    *out = t;
   return status;
 }
 
@@ -438,8 +461,8 @@ static shoal_status load(const transform *t, scratch *work, const rows_block *fr
   image *first = &work->image[0];
   if (t->in.kind == ROWS_BYTES)
     return image_decode(work->decoder, from->bytes + from->offsets[i],
-                        (size_t)(from->offsets[i + 1] - from->offsets[i]), t->decoded_channels,
-                        t->least_height, t->least_width, first);
+                        (size_t)(from->offsets[i + 1] - from->offsets[i]), t->decoded_channels, t->least_height,
+                        t->least_width, first);
   const shoal_shape *shape = &t->in.shape;
   size_t bytes = rows_dense_bytes(&t->in);
   TRY(image_reshape(first, (int)shape->dim[0], (int)shape->dim[1], shape->rank == 3 ? (int)shape->dim[2] : 1));
@@ -472,8 +495,10 @@ shoal_status transform_row(transform *t, const rows_block *from, int64_t i, uint
                            rows_block *into) {
   TRY(rows_reserve(into, 1, 0));
   char *place = (char *)into->features + (size_t)into->count * rows_dense_bytes(&t->out);
-  if (t->numbers) scale_numbers(t, from, i, (float *)(void *)place);
-  else TRY(transform_image(t, from, i, epoch, row, place));
+  if (t->numbers)
+    scale_numbers(t, from, i, (float *)(void *)place);
+  else
+    TRY(transform_image(t, from, i, epoch, row, place));
   into->labels[into->count] = from->labels[i];
   if (into->targets) into->targets[into->count] = from->targets[i];
   into->count++;

@@ -9,12 +9,12 @@
 #include <unistd.h>
 
 enum {
-  END_BYTES = 22,        /* of the record that ends an archive, without its comment */
+  END_BYTES = 22, /* of the record that ends an archive, without its comment */
   COMMENT_MAX = 65535,
-  LOCATOR_BYTES = 20,    /* of ZIP64's pointer to its own such record */
+  LOCATOR_BYTES = 20, /* of ZIP64's pointer to its own such record */
   END64_BYTES = 56,
-  ENTRY_BYTES = 46,      /* of an entry of the directory, without its name */
-  LOCAL_BYTES = 30,      /* of the header in front of a member, without its name */
+  ENTRY_BYTES = 46, /* of an entry of the directory, without its name */
+  LOCAL_BYTES = 30, /* of the header in front of a member, without its name */
   DIRECTORY_MAX = 64 << 20,
   STORED = 0,
   DEFLATED = 8
@@ -116,9 +116,11 @@ static shoal_status read_entry(const archive_file *f, const uint8_t *p, size_t l
   uint64_t packed = u32(p + 20), size = u32(p + 24), local = u32(p + 42);
   const char *word = (const char *)p + ENTRY_BYTES;
   if ((u16(p + 8) & 1) || (method != STORED && method != DEFLATED))
-    return status_make(SHOAL_ERR_INPUT, "%s: byte %llu: '%.*s' is %s: expected stored or deflated members, as "
-                                        "numpy.savez and savez_compressed write them", f->path, (unsigned long long)at,
-                       (int)MIN_OF(name, (size_t)100), word, u16(p + 8) & 1 ? "encrypted" : "packed in another way");
+    return status_make(SHOAL_ERR_INPUT,
+                       "%s: byte %llu: '%.*s' is %s: expected stored or deflated members, as "
+                       "numpy.savez and savez_compressed write them",
+                       f->path, (unsigned long long)at, (int)MIN_OF(name, (size_t)100), word,
+                       u16(p + 8) & 1 ? "encrypted" : "packed in another way");
   if (!read_extra(p + ENTRY_BYTES + name, extra, &size, &packed, &local))
     return corrupted(f, at, "the sizes of a member are missing");
   uint8_t header[LOCAL_BYTES];
@@ -167,8 +169,10 @@ shoal_status zip_open(const char *path, zip_archive *out) {
     status = read_archive(&f, &z);
   }
   close(f.fd);
-  if (status) zip_close(&z);
-  else *out = z;
+  if (status)
+    zip_close(&z);
+  else
+    *out = z;
   return status;
 }
 

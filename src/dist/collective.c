@@ -9,11 +9,11 @@
 #include <string.h>
 #include <time.h>
 
-#define BUCKET_MIN (1 << 18)   /* numbers: small tensors travel together; 1 MB */
-#define BUCKET_MAX (1 << 24)   /* numbers: large ones in several, so that a sum can leave while others arrive; 64 MB */
-#define DIRECT_MAX (1 << 19)   /* numbers received: below, one round of larger messages is faster than two; 2 MB */
-#define GRAIN 16               /* numbers, of pieces */
-#define LATE_MAX 8             /* ranks named in a message */
+#define BUCKET_MIN (1 << 18) /* numbers: small tensors travel together; 1 MB */
+#define BUCKET_MAX (1 << 24) /* numbers: large ones in several, so that a sum can leave while others arrive; 64 MB */
+#define DIRECT_MAX (1 << 19) /* numbers received: below, one round of larger messages is faster than two; 2 MB */
+#define GRAIN 16             /* numbers, of pieces */
+#define LATE_MAX 8           /* ranks named in a message */
 
 enum { LOOKS = 100, NAP_LEAST = 10, NAP_MAX = 300 }; /* looks before the first nap; microseconds */
 
@@ -21,17 +21,17 @@ typedef enum { BUCKET_WAITS, BUCKET_SCATTERS, BUCKET_GATHERS, BUCKET_DONE } buck
 
 typedef struct {
   int64_t start, count;
-  int first, last;   /* tensors [first, last) that lie in it, at least partly */
-  bool direct;       /* small: every rank gets all of it from every other, and adds it up itself */
-  int pending;       /* tensors that are not ready */
+  int first, last; /* tensors [first, last) that lie in it, at least partly */
+  bool direct;     /* small: every rank gets all of it from every other, and adds it up itself */
+  int pending;     /* tensors that are not ready */
   bucket_state state;
   link_set *sends, *receives, *gathers;
-  bool *send_use, *receive_use;       /* which messages this kind of step has */
-  int *send_node, *receive_node;      /* which node each is about */
+  bool *send_use, *receive_use;  /* which messages this kind of step has */
+  int *send_node, *receive_node; /* which node each is about */
   int *receive_peer;
   int n_sends, n_receives;
-  void **from;       /* [ranks * nodes] the peers' numbers for the own piece; [m] f32 or bf16 */
-  bool received;     /* all of `receives` are there */
+  void **from;   /* [ranks * nodes] the peers' numbers for the own piece; [m] f32 or bf16 */
+  bool received; /* all of `receives` are there */
   bool sent;
 } bucket;
 
@@ -43,19 +43,19 @@ struct collective {
   int64_t elements;
   bucket *buckets;
   int n_buckets;
-  int nodes;         /* parts a rank has at most */
-  float **parts;     /* [nodes] [elements] */
-  uint16_t **wires;  /* [nodes] [elements] bf16; NULL with f32 */
-  int64_t leaves;    /* of the step under way */
-  int *own_nodes;    /* [ranks] nodes each rank has in it */
+  int nodes;            /* parts a rank has at most */
+  float **parts;        /* [nodes] [elements] */
+  uint16_t **wires;     /* [nodes] [elements] bf16; NULL with f32 */
+  int64_t leaves;       /* of the step under way */
+  int *own_nodes;       /* [ranks] nodes each rank has in it */
   tree_source *sources; /* [ranks * nodes] */
   link_set *heads;
   collective_head own, *all; /* [ranks] */
-  link_set *sizes; /* of what is gathered */
+  link_set *sizes;           /* of what is gathered */
   int64_t size, *all_sizes;
   collective_stats stats;
-  peers *peers;   /* NULL: not watched (any more) */
-  bool *missing;  /* [ranks] those that an error was about */
+  peers *peers;  /* NULL: not watched (any more) */
+  bool *missing; /* [ranks] those that an error was about */
 };
 
 /* ---- helpers */
@@ -63,8 +63,8 @@ struct collective {
 static shoal_status failed(const collective *c) {
   return status_make(SHOAL_ERR_PEER, "between the ranks: %s", c->place->why);
 }
-#define LINK(c, call) \
-  do {                \
+#define LINK(c, call)              \
+  do {                             \
     if (!(call)) return failed(c); \
   } while (0)
 
@@ -157,8 +157,7 @@ static shoal_status prepare_bucket(collective *c, int index) {
     }
     if (b->direct) continue;
     int tag = index * (c->nodes + 1) + c->nodes;
-    if (own_count)
-      LINK(c, link->set_send(b->gathers, wire(c, 0, b->start + own_first), own_count * size, peer, tag));
+    if (own_count) LINK(c, link->set_send(b->gathers, wire(c, 0, b->start + own_first), own_count * size, peer, tag));
     if (count) LINK(c, link->set_receive(b->gathers, wire(c, 0, b->start + first), count * size, peer, tag));
   }
   return NULL;
@@ -182,8 +181,7 @@ static shoal_status late(collective *c, link_set *set, double seconds) {
   text names = {0};
   for (int i = 0; i < n; i++) c->missing[who[i]] = true;
   for (int i = 0; i < n; i++)
-    text_add(&names, "%srank %d (pid %d on %s)", i ? ", " : "", who[i], c->ranks[who[i]].pid,
-             c->ranks[who[i]].host);
+    text_add(&names, "%srank %d (pid %d on %s)", i ? ", " : "", who[i], c->ranks[who[i]].pid, c->ranks[who[i]].host);
   shoal_status status =
       status_make(SHOAL_ERR_PEER, "no answer in %g s of %s", seconds, names.data ? names.data : "a rank");
   text_fini(&names);
@@ -388,10 +386,8 @@ static void add_piece(collective *c, bucket *b) {
     const int have = nodes_of(c, c->leaves, r, nodes);
     for (int k = 0; k < have; k++) {
       const void *data = r == c->place->rank ? wire(c, k, at) : b->from[r * c->nodes + k];
-      c->sources[n++] = (tree_source){.node = nodes[k],
-                                      .data = c->options.bf16 ? NULL : data,
-                                      .halves = c->options.bf16 ? data : NULL,
-                                      .scale = 1};
+      c->sources[n++] = (tree_source){
+          .node = nodes[k], .data = c->options.bf16 ? NULL : data, .halves = c->options.bf16 ? data : NULL, .scale = 1};
       if (r != c->place->rank) c->stats.received_bytes += count * (int64_t)number_size(c);
     }
   }

@@ -36,10 +36,10 @@ SHOAL_CHECKED shoal_status collective_broadcast(collective_place *place, void *b
 typedef struct {
   const int64_t *counts; /* [tensors] numbers in each tensor of the vector; copied */
   int tensors;
-  int64_t leaves[2];     /* of the tree, in the two kinds of steps there are; 0: no such step */
-  bool any_leaves;       /* there may be steps of any number of leaves up to the first of these */
-  bool bf16;             /* on the wire */
-  double patience;       /* seconds to wait for a peer */
+  int64_t leaves[2]; /* of the tree, in the two kinds of steps there are; 0: no such step */
+  bool any_leaves;   /* there may be steps of any number of leaves up to the first of these */
+  bool bf16;         /* on the wire */
+  double patience;   /* seconds to wait for a peer */
   /* Called by a thread of its own when a rank of this machine has ended while nobody here waits for any. */
   void (*on_peer_exit)(void *context, int rank);
   void *context;
@@ -55,8 +55,8 @@ typedef struct {
 
 typedef struct {
   int64_t sent_bytes, received_bytes;
-  double blocked_seconds;  /* waiting for peers with nothing else to do */
-  double sending_seconds;  /* in calls that move messages while there is something else to do */
+  double blocked_seconds; /* waiting for peers with nothing else to do */
+  double sending_seconds; /* in calls that move messages while there is something else to do */
 } collective_stats;
 
 /* All ranks call it alike. Borrows the place. */

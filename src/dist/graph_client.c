@@ -19,8 +19,8 @@
 #define CONNECT_SECONDS 10.0
 #define LEAST_SECONDS 0.1 /* for a server when the others have taken all the time to connect */
 #define STEP_SECONDS 600.0
-#define SLICE 0.02     /* seconds of waiting for one task before the others are looked at */
-#define GRACE 5.0      /* seconds for an answer to ABORT, to CLOSE and beyond the time that a run was given */
+#define SLICE 0.02 /* seconds of waiting for one task before the others are looked at */
+#define GRACE 5.0  /* seconds for an answer to ABORT, to CLOSE and beyond the time that a run was given */
 
 shoal_status cluster_named(const cluster_session *c, int task, shoal_status status) {
   return status_wrap(status, "%s (%s)", c->tasks[task].name, c->tasks[task].address);
@@ -51,8 +51,8 @@ shoal_status cluster_ask(cluster_session *c, int task, uint16_t kind, uint64_t n
 static shoal_status take_answer(cluster_session *c, int task, const net_message *m, uint16_t kind, answer_taker take,
                                 void *context) {
   if (m->header.kind != kind)
-    return cluster_named(c, task,
-                 status_make(SHOAL_ERR_PEER, "an answer of kind %u came, %u was expected", m->header.kind, kind));
+    return cluster_named(
+        c, task, status_make(SHOAL_ERR_PEER, "an answer of kind %u came, %u was expected", m->header.kind, kind));
   if (m->header.flags & GRAPH_FAILED) {
     uint64_t code = m->header.number;
     if (code < SHOAL_ERR_ARGUMENT || code > SHOAL_ERR_INTERNAL) code = SHOAL_ERR_PEER;
@@ -90,8 +90,8 @@ static void look_at(cluster_session *c, int task, uint16_t kind, answer_taker ta
 /* The error that says most: what a task was told by others says least. */
 static void keep_first(shoal_status *kept, shoal_status more) {
   if (!more) return;
-  bool better = !*kept || (shoal_status_code(*kept) == SHOAL_ERR_CANCELLED &&
-                           shoal_status_code(more) != SHOAL_ERR_CANCELLED);
+  bool better =
+      !*kept || (shoal_status_code(*kept) == SHOAL_ERR_CANCELLED && shoal_status_code(more) != SHOAL_ERR_CANCELLED);
   /* A task that lost another says whom; the other's own link says that it is true, and where it was. */
   shoal_status_free(better ? *kept : more);
   if (better) *kept = more;
@@ -234,8 +234,7 @@ static shoal_status start(cluster_session *c, run_kind *k, int task, uint64_t st
 
 static shoal_status take_results(cluster_session *c, int task, const net_message *m, void *context) {
   wire_values *w = &((run_kind *)context)->parts[task].results;
-  if (m->bytes != w->bytes)
-    return status_make(SHOAL_ERR_PEER, "%zu bytes came, %zu were expected", m->bytes, w->bytes);
+  if (m->bytes != w->bytes) return status_make(SHOAL_ERR_PEER, "%zu bytes came, %zu were expected", m->bytes, w->bytes);
   if (w->bytes) memcpy(w->block, m->payload, w->bytes);
   c->tasks[task].wire_bytes = m->header.number;
   return NULL;
@@ -310,8 +309,8 @@ static shoal_status read_tasks(const shoal_task *tasks, int n, device *out) {
 }
 
 static shoal_status connect_all(cluster_session *c, const shoal_task *tasks) {
-  net_options net = {.largest = GRAPH_LARGEST, .from = GRAPH_CLIENT, .job = c->options.job,
-                     .insecure = c->options.insecure};
+  net_options net = {
+      .largest = GRAPH_LARGEST, .from = GRAPH_CLIENT, .job = c->options.job, .insecure = c->options.insecure};
   if (c->options.keys) TRY(key_ring_read(c->options.keys, false, &c->ring, &net));
   for (int t = 0; t < c->n_tasks; t++) {
     char buffer[DEVICE_TEXT];

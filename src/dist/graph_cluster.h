@@ -25,19 +25,19 @@ typedef struct {
   shoal_value **feed_values;
   shoal_shape *feed_shapes;
   int n_feeds;
-  uint32_t number;   /* of the programs, the same at all servers */
-  task_part *parts;  /* [n_tasks] */
-  uint64_t takers;   /* how many of them take part */
-  int *owner, *place; /* [n_fetches] task (-1: a feed) and place in its results (or among the feeds) */
-  shoal_tensor *staged; /* [n_feeds] room for a feed with a row index; data NULL: not needed so far */
+  uint32_t number;               /* of the programs, the same at all servers */
+  task_part *parts;              /* [n_tasks] */
+  uint64_t takers;               /* how many of them take part */
+  int *owner, *place;            /* [n_fetches] task (-1: a feed) and place in its results (or among the feeds) */
+  shoal_tensor *staged;          /* [n_feeds] room for a feed with a row index; data NULL: not needed so far */
   uint64_t messages, data_bytes; /* between tasks, a run */
-  uint64_t last_used; /* run */
+  uint64_t last_used;            /* run */
 } run_kind;
 
 typedef struct {
   net_client *link; /* NULL: lost */
   char *name, *address;
-  bool waiting;      /* for an answer */
+  bool waiting;        /* for an answer */
   uint64_t wire_bytes; /* it has sent to other tasks */
 } cluster_task;
 
@@ -74,8 +74,7 @@ SHOAL_CHECKED shoal_status cluster_await(cluster_session *c, uint16_t kind, answ
 
 SHOAL_CHECKED shoal_status run_kind_make(cluster_session *c, const shoal_feed *feeds, int n_feeds,
                                          shoal_value *const *fetches, int n_fetches, run_kind **out);
-bool run_kind_fits(const run_kind *k, const shoal_feed *feeds, int n_feeds, shoal_value *const *fetches,
-                   int n_fetches);
+bool run_kind_fits(const run_kind *k, const shoal_feed *feeds, int n_feeds, shoal_value *const *fetches, int n_fetches);
 void run_kind_destroy(run_kind *k, int n_tasks);
 
 #endif

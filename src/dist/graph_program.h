@@ -18,15 +18,15 @@ typedef struct {
 
 typedef struct {
   uint32_t number;
-  int from;          /* task */
-  uint64_t arrived;  /* the run of which it holds the values; runs count from 1 */
+  int from;         /* task */
+  uint64_t arrived; /* the run of which it holds the values; runs count from 1 */
   wire_values values;
 } program_in;
 
 typedef struct {
   uint32_t number;
   int to;
-  int *values; /* [n] places in the segment's fetches */
+  int *values;     /* [n] places in the segment's fetches */
   net_part *parts; /* [2 n] */
   size_t n, cap_values;
 } program_send;

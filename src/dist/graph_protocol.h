@@ -26,9 +26,9 @@ enum {
                      that the task has sent to others in this session */
   GRAPH_DATA,     /* number: program << 32 | message; payload: the values */
   GRAPH_ABORT,
-  GRAPH_HELLO,    /* from server to server: number: the sender's task in this session. No answer */
+  GRAPH_HELLO, /* from server to server: number: the sender's task in this session. No answer */
   GRAPH_CLOSE,
-  GRAPH_CLOCK, /* answer: number: the server's clock, nanoseconds */
+  GRAPH_CLOCK,  /* answer: number: the server's clock, nanoseconds */
   GRAPH_FORGET, /* number: a program that will not be run again */
   GRAPH_TRACE   /* number 1: record from now on; 0: stop. Answer to 0: a trace message */
 };

@@ -96,8 +96,7 @@ static shoal_status handle(server *s, net_message *m) {
       if (t) graph_task_hello(t, (int)h->number, m->peer);
       return NULL;
     case GRAPH_ABORT:
-      if (t)
-        graph_task_abort(t, h->step, status_make(SHOAL_ERR_CANCELLED, "stopped, since another task failed"));
+      if (t) graph_task_abort(t, h->step, status_make(SHOAL_ERR_CANCELLED, "stopped, since another task failed"));
       return NULL;
     case GRAPH_OPEN: failure = open_session(s, m); break;
     case GRAPH_CLOSE:
@@ -110,17 +109,19 @@ static shoal_status handle(server *s, net_message *m) {
     case GRAPH_RUN:
     case GRAPH_FORGET:
     case GRAPH_TRACE:
-      if (!t) failure = status_make(SHOAL_ERR_PEER, "no such session is open: was the server restarted?");
-      else if (h->kind == GRAPH_EXTEND) failure = graph_task_extend(t, m->payload, m->bytes);
-      else if (h->kind == GRAPH_PREPARE) failure = graph_task_prepare(t, m, &later);
+      if (!t)
+        failure = status_make(SHOAL_ERR_PEER, "no such session is open: was the server restarted?");
+      else if (h->kind == GRAPH_EXTEND)
+        failure = graph_task_extend(t, m->payload, m->bytes);
+      else if (h->kind == GRAPH_PREPARE)
+        failure = graph_task_prepare(t, m, &later);
       else if (h->kind == GRAPH_FORGET) {
         failure = graph_task_forget(t, h->number);
         later = true;
       } else if (h->kind == GRAPH_TRACE) {
         failure = graph_task_trace(t, h->number == 1);
         later = h->number != 1;
-      }
-      else {
+      } else {
         graph_run_head head = {0};
         failure = graph_task_start(t, m, &head);
         later = true;

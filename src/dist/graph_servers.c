@@ -109,8 +109,10 @@ shoal_status shoal_graph_servers_start(const shoal_local_servers_options *option
   shoal_status status = add_local(s, "ps", o->ps, o->tcp);
   if (!status) status = add_local(s, "worker", o->workers, o->tcp);
   if (!status) status = start(s, o);
-  if (status) shoal_graph_servers_destroy(s);
-  else *out = s;
+  if (status)
+    shoal_graph_servers_destroy(s);
+  else
+    *out = s;
   return status;
 }
 
@@ -129,8 +131,10 @@ shoal_status shoal_graph_servers_read(const char *path, shoal_graph_servers **ou
     for (int i = 0; i < c->counts[role] && !status; i++)
       status = add_task(s, cluster_role_name((cluster_role)role), i, c->addresses[role][i]);
   shoal_cluster_destroy(c);
-  if (status) shoal_graph_servers_destroy(s);
-  else *out = s;
+  if (status)
+    shoal_graph_servers_destroy(s);
+  else
+    *out = s;
   return status;
 }
 

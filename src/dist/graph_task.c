@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-#define THREADS_MAX 1024 /* that a client may ask for */
+#define THREADS_MAX 1024   /* that a client may ask for */
 #define REACH_SECONDS 20.0 /* to reach another server, and for it to take a message */
 
 struct graph_task {
@@ -28,10 +28,10 @@ struct graph_task {
   send_queue *send_queue;
   program **programs;
   size_t n_programs, cap_programs;
-  bool preparing; /* an answer to PREPARE is due when the send_queue is done ... */
-  bool collecting; /* ... and one to TRACE ... */
+  bool preparing;     /* an answer to PREPARE is due when the send_queue is done ... */
+  bool collecting;    /* ... and one to TRACE ... */
   program *forgotten; /* ... and, when this is set, one to FORGET: no longer among the programs */
-  bool broken; /* the nodes are not all placed: an extension failed */
+  bool broken;        /* the nodes are not all placed: an extension failed */
   mem_budget budget;
   task_trace trace;
   proto collected; /* what that answer holds */
@@ -69,7 +69,10 @@ static shoal_status read_open(graph_task *t, proto_reader r) {
         t->tasks[placed++] = (int)r.number;
         break;
       case OPEN_OWN: t->own = (int)r.number; break;
-      case OPEN_NAME: TRY(add_text(&r, &t->names, &t->cap_names, n_tasks++)); t->n_tasks = (int)n_tasks; break;
+      case OPEN_NAME:
+        TRY(add_text(&r, &t->names, &t->cap_names, n_tasks++));
+        t->n_tasks = (int)n_tasks;
+        break;
       case OPEN_ADDRESS:
         TRY(add_text(&r, &t->addresses, &t->cap_addresses, t->n_addresses));
         t->n_addresses++;
@@ -110,11 +113,11 @@ static shoal_status open_task(graph_task *t, const void *payload, size_t n) {
   t->session->look = t->options.look;
   t->session->look_context = t->options.context;
   send_queue_options c = {.tasks = t->n_tasks,
-                       .names = (const char *const *)t->names,
-                       .addresses = (const char *const *)t->addresses,
-                       .net = t->options.net,
-                       .hello = {.kind = GRAPH_HELLO, .generation = t->options.id, .number = (uint64_t)t->own},
-                       .seconds = REACH_SECONDS};
+                          .names = (const char *const *)t->names,
+                          .addresses = (const char *const *)t->addresses,
+                          .net = t->options.net,
+                          .hello = {.kind = GRAPH_HELLO, .generation = t->options.id, .number = (uint64_t)t->own},
+                          .seconds = REACH_SECONDS};
   c.net.from = (uint32_t)t->own;
   c.net.largest = GRAPH_LARGEST;
   return send_queue_create(&c, &t->send_queue);
@@ -159,8 +162,7 @@ void graph_task_destroy(graph_task *t) {
  * messages in between. Nor once the graph is only half there. */
 static shoal_status check_idle(const graph_task *t) {
   if (t->running) return status_make(SHOAL_ERR_PEER, "a run is under way: this has to wait for its end");
-  if (t->broken)
-    return status_make(SHOAL_ERR_PEER, "an earlier change of the graph failed here; make a new session");
+  if (t->broken) return status_make(SHOAL_ERR_PEER, "an earlier change of the graph failed here; make a new session");
   return NULL;
 }
 
@@ -302,7 +304,9 @@ static shoal_status send_messages(graph_task *t, size_t segment) {
   for (size_t i = 0; i < s->n_sends; i++) {
     const net_part *parts;
     int n = program_parts(t->current, segment, i, &parts);
-    net_header h = {.kind = GRAPH_DATA, .generation = t->options.id, .step = t->run,
+    net_header h = {.kind = GRAPH_DATA,
+                    .generation = t->options.id,
+                    .step = t->run,
                     .number = (uint64_t)t->current->number << 32 | s->sends[i].number};
     TRY(send_queue_send(t->send_queue, s->sends[i].to, &h, parts, n));
   }

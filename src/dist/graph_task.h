@@ -10,12 +10,12 @@
 typedef struct graph_task graph_task;
 
 typedef struct {
-  uint64_t id;      /* of the session */
-  uint64_t client;  /* peer */
-  net_options net;  /* to reach other servers */
+  uint64_t id;     /* of the session */
+  uint64_t client; /* peer */
+  net_options net; /* to reach other servers */
   const char *kernels;
-  int threads;      /* where the client does not say */
-  size_t memory;    /* bytes that the session may take here; 0: no limit */
+  int threads;   /* where the client does not say */
+  size_t memory; /* bytes that the session may take here; 0: no limit */
   void *context;
   shoal_status (*look)(void *context); /* called while a plan runs */
 } graph_task_options;

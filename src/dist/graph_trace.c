@@ -150,7 +150,7 @@ static shoal_status read_timeline(graph_timeline *t, const void *payload, size_t
 }
 
 typedef struct {
-  graph_timeline *lines; /* [1 + tasks] */
+  graph_timeline *lines;  /* [1 + tasks] */
   clock_estimate *clocks; /* [tasks] */
   double sent;
 } collecting;

@@ -16,11 +16,11 @@ void graph_task_short(const char *name, char out[DEVICE_TEXT]);
 
 /* ---- a task's: runs, messages and waits beside the operators that its plans record. Zeroed: records nothing. */
 typedef struct {
-  events *events;              /* NULL: nobody has asked for it */
-  uint32_t run;                /* labels ... */
+  events *events;               /* NULL: nobody has asked for it */
+  uint32_t run;                 /* labels ... */
   uint32_t *send, *take, *wait; /* ... [tasks] each */
-  uint64_t begun;              /* the run under way; 0: while nobody looked */
-  int awaited;                 /* task whose message is waited for, -1: none */
+  uint64_t begun;               /* the run under way; 0: while nobody looked */
+  int awaited;                  /* task whose message is waited for, -1: none */
   uint64_t since;
 } task_trace;
 

@@ -13,8 +13,9 @@ shoal_status wire_values_add(wire_values *w, int id, shoal_dtype dtype, const sh
   shoal_tensor t = shoal_tensor_view(dtype, *shape, NULL);
   size_t bytes = graph_aligned(shoal_tensor_bytes(&t));
   if (bytes > GRAPH_LARGEST || w->bytes + bytes > GRAPH_LARGEST - sizeof(graph_run_head))
-    return status_make(SHOAL_ERR_ARGUMENT, "values of more than %zu bytes would have to travel in one message; place "
-                                           "what uses them beside what makes them",
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "values of more than %zu bytes would have to travel in one message; place "
+                       "what uses them beside what makes them",
                        GRAPH_LARGEST);
   w->tensors[w->n] = t;
   w->ids[w->n] = id;

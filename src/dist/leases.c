@@ -13,8 +13,7 @@ int64_t lease_plan_epoch(const lease_plan *p, int64_t batch) { return batch / le
 lease_span lease_plan_span(const lease_plan *p, int64_t batch) {
   int64_t place = batch % lease_plan_epoch_batches(p);
   if (!p->parts) return (lease_span){.first = place * p->batch, .rows = MIN_OF(p->batch, p->rows - place * p->batch)};
-  lease_span s = {
-      .round = place / p->parts * p->round, .number = batch / p->parts, .part = (int)(place % p->parts)};
+  lease_span s = {.round = place / p->parts * p->round, .number = batch / p->parts, .part = (int)(place % p->parts)};
   s.round_rows = MIN_OF(p->round, p->rows - s.round);
   tree_share(tree_leaves(s.round_rows), s.part, p->parts, &s.first_leaf, &s.last_leaf);
   int64_t begin = MIN_OF(s.first_leaf * TREE_LEAF_ROWS, s.round_rows);
@@ -26,11 +25,11 @@ lease_span lease_plan_span(const lease_plan *p, int64_t batch) {
 int64_t lease_plan_rows(const lease_plan *p, int64_t batch) { return lease_plan_span(p, batch).rows; }
 
 shoal_status leases_init(leases *l, const lease_plan *plan, int64_t first, int workers, int depth) {
-  if (plan->batch < 1 || plan->rows < 1 || (plan->parts && plan->round < 1) || first < 0 || workers < 1 ||
-      depth < 1)
-    return status_make(SHOAL_ERR_ARGUMENT, "batches of %lld of %lld rows from %lld on for %d workers with %d each: "
-                       "at least one of each is expected", (long long)plan->batch, (long long)plan->rows,
-                       (long long)first, workers, depth);
+  if (plan->batch < 1 || plan->rows < 1 || (plan->parts && plan->round < 1) || first < 0 || workers < 1 || depth < 1)
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "batches of %lld of %lld rows from %lld on for %d workers with %d each: "
+                       "at least one of each is expected",
+                       (long long)plan->batch, (long long)plan->rows, (long long)first, workers, depth);
   leases made = {.plan = *plan, .next = first, .workers = workers, .depth = depth};
   size_t most = (size_t)workers * (size_t)depth;
   made.held = malloc(most * sizeof *made.held);

@@ -20,9 +20,9 @@ enum { LEASE_NONE = -1 };
 
 /* How a training is cut into batches. */
 typedef struct {
-  int64_t batch;   /* rows of a batch; the last of an epoch may have fewer */
-  int64_t rows;    /* of an epoch */
-  int64_t end;     /* batches in all */
+  int64_t batch; /* rows of a batch; the last of an epoch may have fewer */
+  int64_t rows;  /* of an epoch */
+  int64_t end;   /* batches in all */
   /* Or, with `parts` above 0, an epoch has rounds of so many rows, the last may have fewer, and each of them is cut
    * into so many batches along the leaves of a tree (dist/tree.h). Those of a short round may have none. */
   int64_t round;
@@ -43,7 +43,7 @@ typedef struct {
   int64_t next;      /* the first that nobody has had */
   int64_t *returned; /* [workers * depth] ascending */
   int n_returned;
-  int64_t *held;     /* [workers, depth]: the batches of each, oldest first, then LEASE_NONE */
+  int64_t *held; /* [workers, depth]: the batches of each, oldest first, then LEASE_NONE */
   int workers, depth;
 } leases;
 
@@ -54,8 +54,7 @@ lease_span lease_plan_span(const lease_plan *p, int64_t batch);
 int64_t lease_plan_rows(const lease_plan *p, int64_t batch);
 
 /* first: batches below it are done. */
-SHOAL_CHECKED shoal_status leases_init(leases *l, const lease_plan *plan, int64_t first, int workers,
-                                       int depth);
+SHOAL_CHECKED shoal_status leases_init(leases *l, const lease_plan *plan, int64_t first, int workers, int depth);
 void leases_fini(leases *l);
 /* The next free batch, or LEASE_NONE; it stays free. */
 int64_t leases_free(const leases *l);

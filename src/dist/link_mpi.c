@@ -85,13 +85,15 @@ static bool fits(const link_set *s, int64_t count) {
 }
 
 static bool set_send(link_set *s, const void *bytes, int64_t count, int peer, int tag) {
-  return fits(s, count) && added(s, MPI_Send_init(bytes, (int)count, MPI_BYTE, peer, tag, MPI_COMM_WORLD,
-                                                  &s->requests[s->n]), peer, "MPI_Send_init");
+  return fits(s, count) &&
+         added(s, MPI_Send_init(bytes, (int)count, MPI_BYTE, peer, tag, MPI_COMM_WORLD, &s->requests[s->n]), peer,
+               "MPI_Send_init");
 }
 
 static bool set_receive(link_set *s, void *bytes, int64_t count, int peer, int tag) {
-  return fits(s, count) && added(s, MPI_Recv_init(bytes, (int)count, MPI_BYTE, peer, tag, MPI_COMM_WORLD,
-                                                  &s->requests[s->n]), peer, "MPI_Recv_init");
+  return fits(s, count) &&
+         added(s, MPI_Recv_init(bytes, (int)count, MPI_BYTE, peer, tag, MPI_COMM_WORLD, &s->requests[s->n]), peer,
+               "MPI_Recv_init");
 }
 
 static bool set_start(link_set *s, const bool *use) {

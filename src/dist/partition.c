@@ -123,8 +123,9 @@ static shoal_status find_depths(cutter *c) {
     }
     if (!raised) break;
     if (round > g->count)
-      return status_make(SHOAL_ERR_ARGUMENT, "a variable is read after and before the same change of it in a circle "
-                                             "over several tasks; use the result of the change instead");
+      return status_make(SHOAL_ERR_ARGUMENT,
+                         "a variable is read after and before the same change of it in a circle "
+                         "over several tasks; use the result of the change instead");
   }
   for (size_t i = 0; i < g->count; i++)
     if (c->needed[i]) c->deepest = MAX_OF(c->deepest, c->depth[i]);
@@ -297,8 +298,8 @@ shoal_status partition_make(const shoal_graph *g, const placer_choice *tasks, in
 void partition_fini(partition *p) {
   for (size_t i = 0; i < p->n_segments; i++) {
     part_segment *s = &p->segments[i];
-    int_list *lists[] = {&s->messages, &s->received, &s->carried, &s->shapes, &s->feeds, &s->fetches, &s->effects,
-                         &s->sends};
+    int_list *lists[] = {&s->messages, &s->received, &s->carried, &s->shapes,
+                         &s->feeds,    &s->fetches,  &s->effects, &s->sends};
     for (size_t k = 0; k < COUNT_OF(lists); k++) free(lists[k]->items);
   }
   for (size_t i = 0; i < p->n_messages; i++) {

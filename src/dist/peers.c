@@ -45,8 +45,7 @@ static void *watch(void *context) {
     for (int i = 1; i < p->n; i++) {
       if (!p->fds[i].revents) continue;
       atomic_store(&p->gone, p->ranks[i]);
-      if (poll(p->fds, 1, (int)(1000 * ASKING_SECONDS)) == 0 && !atomic_load(&p->asked) &&
-          p->on_peer_exit)
+      if (poll(p->fds, 1, (int)(1000 * ASKING_SECONDS)) == 0 && !atomic_load(&p->asked) && p->on_peer_exit)
         p->on_peer_exit(p->context, p->ranks[i]);
       return NULL;
     }

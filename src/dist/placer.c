@@ -19,9 +19,9 @@ typedef struct {
   int n_tasks;
   size_t first;
   placer_choice *choices;
-  int *group;       /* [nodes] the node that stands for those that must stay together */
-  uint64_t *allow;  /* [nodes] tasks, by group */
-  bool *asked;      /* [nodes] by group: a device was given */
+  int *group;           /* [nodes] the node that stands for those that must stay together */
+  uint64_t *allow;      /* [nodes] tasks, by group */
+  bool *asked;          /* [nodes] by group: a device was given */
   reader_list *readers; /* [values] */
   int *reader_room;
 } placing;

@@ -8,7 +8,7 @@
 #include "dist/ps_protocol.h"
 
 typedef struct {
-  ps_terms terms;               /* `elements` is set by the client, for each server; lists and names are borrowed */
+  ps_terms terms; /* `elements` is set by the client, for each server; lists and names are borrowed */
   ps_task task;
   int worker;
   const char *const *addresses; /* of the servers, in their order; kept by the caller as long as the client */
@@ -23,10 +23,10 @@ typedef struct ps_client ps_client;
 /* What server 0 has answered to START, PULL or PUSH. */
 typedef struct {
   ps_head head;
-  int64_t next;  /* batch, PS_NO_BATCH or PS_END */
-  bool stopped;  /* rule 10 of the protocol */
-  bool late;     /* the gradient was not used */
-  bool idle;     /* there is no shard for this worker now: ps_client_ask */
+  int64_t next; /* batch, PS_NO_BATCH or PS_END */
+  bool stopped; /* rule 10 of the protocol */
+  bool late;    /* the gradient was not used */
+  bool idle;    /* there is no shard for this worker now: ps_client_ask */
   /* Of a PUSH, seconds at the servers while this worker waited, the longest of them: until all that the step needs was
    * there; until the answer. */
   double waited, worked;
@@ -97,8 +97,7 @@ SHOAL_CHECKED shoal_status ps_client_get(ps_client *c, int which, float *const *
 SHOAL_CHECKED shoal_status ps_client_start(ps_client *c, int64_t updates, const ps_start *plan, const char *stream,
                                            ps_answer *out);
 /* out, *n: the answers to gradients that were on their way. */
-SHOAL_CHECKED shoal_status ps_client_stop(ps_client *c, float *const *parameters, ps_answer out[PS_FLIGHT_MAX],
-                                          int *n);
+SHOAL_CHECKED shoal_status ps_client_stop(ps_client *c, float *const *parameters, ps_answer out[PS_FLIGHT_MAX], int *n);
 /* *head: what server 0 answered; the largest `running` of all servers. */
 SHOAL_CHECKED shoal_status ps_client_done(ps_client *c, ps_head *head);
 /* At most PS_REPORT_MAX bytes, kept by server 0. */

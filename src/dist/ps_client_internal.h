@@ -9,35 +9,35 @@
 
 typedef struct {
   double sent[PS_FLIGHT_MAX]; /* clock: PUSHes without answer, oldest first */
-  clock_estimate server; /* its clock */
+  clock_estimate server;      /* its clock */
 } ps_clock;
 
 /* A server's part of a table. */
 typedef struct {
-  int64_t first, count;         /* rows */
-  int32_t *asked;               /* [touched] keys asked for last, of the whole table */
-  int64_t n_asked, begin, n;    /* begin, n: of the keys under way, this server's */
-  uint8_t *code;                /* room for them as they travel */
+  int64_t first, count;      /* rows */
+  int32_t *asked;            /* [touched] keys asked for last, of the whole table */
+  int64_t n_asked, begin, n; /* begin, n: of the keys under way, this server's */
+  uint8_t *code;             /* room for them as they travel */
 } ps_table_end;
 
 struct ps_client {
   ps_client_options options;
-  net_client **links;   /* [servers] */
-  uint64_t *versions;   /* [servers] of the parameters held */
+  net_client **links;    /* [servers] */
+  uint64_t *versions;    /* [servers] of the parameters held */
   uint64_t *generations; /* [servers] as they said last */
-  uint64_t newest;      /* of worker 0: the generation that it started last */
-  ps_clock *clocks;     /* [servers] */
-  int in_flight;        /* PUSHes that were sent to all and answered by none */
-  uint32_t labels;      /* of the timeline: the first of them */
-  net_part *parts;      /* room for the largest message */
-  int nodes;            /* vectors of a gradient at most */
-  ps_table_end *ends;   /* [servers] of a table; NULL: there is none */
-  bool in_pieces;       /* large gradients go out before they are whole */
-  bool *ready;          /* [variables] whose gradients are there, of the one that goes out in pieces */
-  int64_t *unsent;      /* [servers] elements of it that were not sent: the first ones of the server's vector */
-  int *slices;          /* [servers] those from here on are ready */
+  uint64_t newest;       /* of worker 0: the generation that it started last */
+  ps_clock *clocks;      /* [servers] */
+  int in_flight;         /* PUSHes that were sent to all and answered by none */
+  uint32_t labels;       /* of the timeline: the first of them */
+  net_part *parts;       /* room for the largest message */
+  int nodes;             /* vectors of a gradient at most */
+  ps_table_end *ends;    /* [servers] of a table; NULL: there is none */
+  bool in_pieces;        /* large gradients go out before they are whole */
+  bool *ready;           /* [variables] whose gradients are there, of the one that goes out in pieces */
+  int64_t *unsent;       /* [servers] elements of it that were not sent: the first ones of the server's vector */
+  int *slices;           /* [servers] those from here on are ready */
   bool lost, fenced;
-  net_stats past;       /* of the connections before */
+  net_stats past; /* of the connections before */
 };
 
 /* Seconds that an answer is awaited: longer than a server waits, which knows who is missing and is to say so first. */

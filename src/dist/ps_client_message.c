@@ -9,10 +9,10 @@
 
 #define LOOK_SECONDS 0.25 /* between two looks at the other servers while one is awaited */
 
-static const char *const kind_names[] = {"",        "hello",  "set up", "start", "pull from",
-                                         "push to", "get from", "stop",  "done",  "report to",
-                                         "collect from", "quit", "rows of", "read from", "write to", "push a piece to",
-                                         "mark to", "find at", "hold"};
+static const char *const kind_names[] = {
+    "",        "hello",     "set up",       "start", "pull from", "push to",   "get from", "stop",
+    "done",    "report to", "collect from", "quit",  "rows of",   "read from", "write to", "push a piece to",
+    "mark to", "find at",   "hold"};
 
 /* Takes `status`. */
 static shoal_status explain(const ps_client *c, int server, int kind, shoal_status status) {
@@ -126,7 +126,8 @@ shoal_status client_await(ps_client *c, int server, int kind, net_message *m) {
     if (gone == server || shoal_status_code(status) != SHOAL_ERR_PEER) return explain(c, server, kind, status);
     shoal_status_free(status);
     if (!lost) return explain(c, server, kind, status_make(SHOAL_ERR_PEER, "no answer in %g s", seconds));
-    return explain(c, gone, kind, status_make(SHOAL_ERR_PEER, "the connection was lost while ps/%d was awaited", server));
+    return explain(c, gone, kind,
+                   status_make(SHOAL_ERR_PEER, "the connection was lost while ps/%d was awaited", server));
   }
 }
 

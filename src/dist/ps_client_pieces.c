@@ -38,8 +38,8 @@ int client_add_parts(ps_client *c, int server, float *const *values, int64_t fir
     const placement_slice *slice = &p->slices[i];
     const int64_t from = MAX_OF(first, slice->offset), to = MIN_OF(last, slice->offset + slice->count);
     if (from >= to) continue;
-    c->parts[n++] = (net_part){values[slice->variable] + slice->first + from - slice->offset,
-                               (size_t)(to - from) * sizeof(float)};
+    c->parts[n++] =
+        (net_part){values[slice->variable] + slice->first + from - slice->offset, (size_t)(to - from) * sizeof(float)};
   }
   return n;
 }

@@ -22,8 +22,8 @@ static shoal_status check(const server *s, const ps_terms *t) {
     return status;
   }
   if (t->elements < 1 || t->averages < 0 || t->averages >= t->elements || t->touched < 0 || t->round < 0 ||
-      t->in_flight < 1 || t->in_flight > PS_FLIGHT_MAX ||
-      t->backups < 0 || t->backups >= t->workers || (t->touched && t->round))
+      t->in_flight < 1 || t->in_flight > PS_FLIGHT_MAX || t->backups < 0 || t->backups >= t->workers ||
+      (t->touched && t->round))
     return status_make(SHOAL_ERR_PEER, "invalid settings");
   if (t->elements > limit / ps_nodes_max(t->round, t->workers) || t->touched > limit / 4 / t->workers)
     return status_make(SHOAL_ERR_PEER, "%lld parameters, of which %lld are touched: more than the server's memory",

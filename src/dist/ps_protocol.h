@@ -80,23 +80,23 @@ enum {
   PS_START,     /* generation, step: updates so far; payload: a ps_start */
   PS_PULL,      /* answer: generation, head and parameters */
   PS_PUSH,
-  PS_GET,       /* number: as in SET */
+  PS_GET, /* number: as in SET */
   PS_STOP,
-  PS_DONE,      /* no more gradients from this worker; answer: head only. May be repeated, to ask who still runs. What it
+  PS_DONE,    /* no more gradients from this worker; answer: head only. May be repeated, to ask who still runs. What it
                    was given and has not pushed goes to others */
-  PS_REPORT,    /* payload: text, what the worker has to say at the end; kept by the server */
-  PS_COLLECT,   /* number: a worker, or the number of workers for the server's own text; answer: the text or nothing;
+  PS_REPORT,  /* payload: text, what the worker has to say at the end; kept by the server */
+  PS_COLLECT, /* number: a worker, or the number of workers for the server's own text; answer: the text or nothing;
                    PS_FENCED: that worker is not here */
-  PS_QUIT,      /* worker 0, when all are done: the server ends */
-  PS_ROWS,      /* payload: head and keys; answer: their parameters. number 1: the next gradient is about them */
-  PS_READ,      /* payload: a ps_piece; answer: head and those elements */
-  PS_WRITE,     /* payload: a ps_piece and the elements */
-  PS_PIECE,     /* payload: elements of a gradient that is not whole yet, see rule 17; no answer */
-  PS_MARK,      /* number: shard, step: batch; payload: text, where it is found; no answer */
-  PS_FIND,      /* number: shard, step: batch; answer: step: batches of the shard that the server has had; number: a
+  PS_QUIT,    /* worker 0, when all are done: the server ends */
+  PS_ROWS,    /* payload: head and keys; answer: their parameters. number 1: the next gradient is about them */
+  PS_READ,    /* payload: a ps_piece; answer: head and those elements */
+  PS_WRITE,   /* payload: a ps_piece and the elements */
+  PS_PIECE,   /* payload: elements of a gradient that is not whole yet, see rule 17; no answer */
+  PS_MARK,    /* number: shard, step: batch; payload: text, where it is found; no answer */
+  PS_FIND,    /* number: shard, step: batch; answer: step: batches of the shard that the server has had; number: a
                    marked batch at or before the one asked for, 0: there is none; payload: its text */
-  PS_HOLD,      /* answer: head and text, see rule 20 */
-  PS_CHANGES    /* number: changes that the worker knows of; answer: number: all so far, payload: ps_change of those
+  PS_HOLD,    /* answer: head and text, see rule 20 */
+  PS_CHANGES  /* number: changes that the worker knows of; answer: number: all so far, payload: ps_change of those
                    since, the last PS_CHANGES_MAX at most */
 };
 
@@ -117,37 +117,37 @@ enum {
 };
 
 typedef struct {
-  double loss, hits;     /* sums over `examples`; to the server: of this gradient, from it: of the step */
+  double loss, hits; /* sums over `examples`; to the server: of this gradient, from it: of the step */
   int64_t examples;
-  double rate;           /* applied last */
-  int64_t updates;       /* = version of the parameters; to the server, of a round: the newest that were used */
-  int64_t rows;          /* done since the training's very beginning, resumed part included */
-  int64_t counter;       /* the optimizer's own count of updates, 0: it has none */
-  int16_t running;       /* workers here and not done */
-  int16_t used;          /* gradients in the step; to the server: 0, or how many it is to wait for */
-  int32_t changes;       /* from the server: rule 21 */
+  double rate;     /* applied last */
+  int64_t updates; /* = version of the parameters; to the server, of a round: the newest that were used */
+  int64_t rows;    /* done since the training's very beginning, resumed part included */
+  int64_t counter; /* the optimizer's own count of updates, 0: it has none */
+  int16_t running; /* workers here and not done */
+  int16_t used;    /* gradients in the step; to the server: 0, or how many it is to wait for */
+  int32_t changes; /* from the server: rule 21 */
   /* From the server, seconds of its own monotonic clock: the request came; all that it waited for was there (answering
    * DONE: the last update was made); this answer went. */
   double arrived, ready, answered;
   union {
-    struct { /* to the server */
+    struct {                   /* to the server */
       int64_t gradients, keys; /* of a table's rows, behind the head; keys PS_SAME: those asked for last once more */
     };
-    struct { /* from the leader, of a stream */
+    struct {          /* from the leader, of a stream */
       int64_t epochs; /* that all shards have finished */
       int64_t index;  /* of the batch to go on with, in the shard that header.number says */
     };
   };
   union {
-    struct { /* to the server, of a round */
+    struct {                         /* to the server, of a round */
       int32_t first_leaf, last_leaf; /* the gradient's leaves, [first, last) */
       int64_t round_rows;            /* and rows of the round; 0: one vector, a mean */
     };
-    struct { /* to the server, of a stream */
+    struct {         /* to the server, of a stream */
       int64_t shard; /* below 0: an empty gradient of a worker that has none */
       int64_t batch; /* of the shard */
     };
-    struct { /* from the server */
+    struct {          /* from the server */
       int64_t also;   /* answering START and PULL: a second batch, or PS_NO_BATCH */
       int64_t behind; /* updates between this gradient's parameters and itself */
     };
@@ -169,9 +169,9 @@ typedef enum {
 
 typedef struct {
   int32_t worker;
-  int32_t kind;  /* ps_change_kind */
-  int64_t step;  /* updates so far */
-  int64_t rows;  /* of one that left: rows it had been given, which now go to others */
+  int32_t kind; /* ps_change_kind */
+  int64_t step; /* updates so far */
+  int64_t rows; /* of one that left: rows it had been given, which now go to others */
 } ps_change;
 
 #define PS_CHANGES_MAX 64

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define LOOK_SECONDS 0.1   /* how often the server looks at the time */
+#define LOOK_SECONDS 0.1    /* how often the server looks at the time */
 #define CLOSING_SECONDS 2.0 /* for the last answers to be read */
 
 /* ---- answers */
@@ -27,8 +27,7 @@ static shoal_status answer_parts(server *s, const net_message *m, double arrived
   const int64_t *counter = ps_vectors_counter(s->vectors);
   s->head.counter = counter ? *counter : 0;
   s->head.running = 0;
-  for (int w = 0; w < s->terms.workers; w++)
-    s->head.running += is_here(&s->workers[w]);
+  for (int w = 0; w < s->terms.workers; w++) s->head.running += is_here(&s->workers[w]);
   if (s->leads && is_stream(s) && s->streams.n) {
     s->head.epochs = stream_leases_epochs(&s->streams);
     s->head.index = number >= 0 && number < s->streams.n ? s->streams.shards[number].done : 0;
@@ -74,7 +73,9 @@ shoal_status server_say(server *s, const net_message *m, uint16_t flags, const c
   return net_answer(s->net, m->peer, &h, &part, 1);
 }
 
-static shoal_status refuse(server *s, const net_message *m, const char *why) { return server_say(s, m, PS_REFUSED, why); }
+static shoal_status refuse(server *s, const net_message *m, const char *why) {
+  return server_say(s, m, PS_REFUSED, why);
+}
 
 /* ---- messages */
 
@@ -347,9 +348,7 @@ static shoal_status handle(server *s, net_message *m, bool *held) {
     case PS_REPORT: return on_report(s, m);
     case PS_COLLECT: return on_collect(s, m);
     case PS_CHANGES: return on_changes(s, m);
-    case PS_QUIT:
-      s->quit = m->header.from == 0;
-      return server_answer(s, m, 0, NO_VECTOR, 0);
+    case PS_QUIT: s->quit = m->header.from == 0; return server_answer(s, m, 0, NO_VECTOR, 0);
     default: return refuse(s, m, "a message of an unknown kind");
   }
 }

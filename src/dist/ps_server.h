@@ -40,9 +40,9 @@ typedef struct {
 } ps_server_result;
 
 typedef struct {
-  int index;           /* server 0 is the leader: it hands out the batches */
+  int index; /* server 0 is the leader: it hands out the batches */
   const char *address;
-  ps_terms terms;      /* `workers` and `servers`; all others are learned from the chief's HELLO */
+  ps_terms terms; /* `workers` and `servers`; all others are learned from the chief's HELLO */
   ps_task task;
   int64_t block;       /* elements updated at a time; 0: the standard, for tests to make small */
   const char *kernels; /* as in shoal_session_options */

@@ -21,58 +21,58 @@ typedef enum {
 
 /* A PUSH or a PULL that has not been answered yet. */
 typedef struct {
-  net_message message; /* sync, of a PUSH: with its gradient; otherwise only the header and the peer count */
-  bool keeps;          /* the message has to be released */
-  ps_head head;        /* of a PUSH */
+  net_message message;   /* sync, of a PUSH: with its gradient; otherwise only the header and the peer count */
+  bool keeps;            /* the message has to be released */
+  ps_head head;          /* of a PUSH */
   const float *gradient; /* the same; [elements], or as many as rows were asked for; NULL: an empty one */
-  double arrived;      /* clock */
-  int64_t behind;      /* of a PUSH that was applied: as in ps_head */
-  bool unused;         /* async, of a PUSH: it is applied when the server no longer holds still */
+  double arrived;        /* clock */
+  int64_t behind;        /* of a PUSH that was applied: as in ps_head */
+  bool unused;           /* async, of a PUSH: it is applied when the server no longer holds still */
 } request;
 
 typedef struct {
   worker_state state;
-  uint64_t peer;    /* its connection; 0: none */
-  int64_t steps;    /* gradients that came; of one that came later: as if it had been here as long as the slowest */
-  int waits;        /* requests of it that have to be answered */
+  uint64_t peer; /* its connection; 0: none */
+  int64_t steps; /* gradients that came; of one that came later: as if it had been here as long as the slowest */
+  int waits;     /* requests of it that have to be answered */
   request held[PS_FLIGHT_MAX]; /* they, oldest first; in sync mode there is one at most */
-  float *pieces;    /* [elements] a gradient that came in pieces; NULL: none ever did; owned */
-  int64_t whole;    /* elements of the next gradient that its PUSH has to carry: the others came before */
-  bool torn;        /* one of its pieces did not fit */
-  double heard;     /* clock: its last message */
-  double since;     /* clock: the last answer to it, or its last gradient if that was later */
-  double longest;   /* seconds from there to the next gradient, so far */
-  char *report;     /* NULL: none yet */
-  char *refusal;    /* why its last HELLO was refused; NULL: it was not */
+  float *pieces;               /* [elements] a gradient that came in pieces; NULL: none ever did; owned */
+  int64_t whole;               /* elements of the next gradient that its PUSH has to carry: the others came before */
+  bool torn;                   /* one of its pieces did not fit */
+  double heard;                /* clock: its last message */
+  double since;                /* clock: the last answer to it, or its last gradient if that was later */
+  double longest;              /* seconds from there to the next gradient, so far */
+  char *report;                /* NULL: none yet */
+  char *refusal;               /* why its last HELLO was refused; NULL: it was not */
 } worker;
 
 typedef struct {
   const ps_server_options *options;
-  bool leads;             /* it is server 0 */
-  ps_terms terms;         /* what all agree on; before `agreed` only how many workers and servers there are */
-  bool agreed;            /* the chief has told the terms: from then on there are `vectors`, `rows` and `parts` */
+  bool leads;     /* it is server 0 */
+  ps_terms terms; /* what all agree on; before `agreed` only how many workers and servers there are */
+  bool agreed;    /* the chief has told the terms: from then on there are `vectors`, `rows` and `parts` */
   net_server *net;
   ps_vectors *vectors;
   sparse_rows *rows;      /* NULL: the vectors are no table */
   net_part *parts;        /* room for an answer */
   ps_gradient *gradients; /* [workers] of a step */
   worker *workers;
-  leases leases;          /* of the leader */
-  stream_leases streams;  /* of a stream; only the leader hands out its shards */
+  leases leases;         /* of the leader */
+  stream_leases streams; /* of a stream; only the leader hands out its shards */
   ps_start plan;
-  int64_t epoch;          /* sync: of the round under way, which does not cross the end of an epoch */
-  uint64_t generation;    /* 0: no training has started */
+  int64_t epoch;       /* sync: of the round under way, which does not cross the end of an epoch */
+  uint64_t generation; /* 0: no training has started */
   bool start_asked, started, stopping, quit;
-  bool holds;             /* gradients are not used for now, see rule 20 of the protocol */
-  uint64_t start_peer;    /* whom to answer once it starts; 0: nobody */
-  double asked;           /* clock: START came */
-  ps_head head;           /* what the last update has come to */
-  double now;             /* clock, of the message or look under way */
-  uint32_t wait_label;    /* of the timeline, if there is one */
+  bool holds;          /* gradients are not used for now, see rule 20 of the protocol */
+  uint64_t start_peer; /* whom to answer once it starts; 0: nobody */
+  double asked;        /* clock: START came */
+  ps_head head;        /* what the last update has come to */
+  double now;          /* clock, of the message or look under way */
+  uint32_t wait_label; /* of the timeline, if there is one */
   double start, last_update, last_message, last_look;
-  double lost;            /* clock: a worker went away last */
+  double lost;                       /* clock: a worker went away last */
   ps_change changes[PS_CHANGES_MAX]; /* the last ones; change i is at i % PS_CHANGES_MAX */
-  int64_t n_changes;                  /* all of them */
+  int64_t n_changes;                 /* all of them */
   ps_server_result result;
 } server;
 

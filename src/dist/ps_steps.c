@@ -5,19 +5,17 @@
 
 #include <string.h>
 
-#define START_SECONDS 1.0 /* those that are not there by then come later; a first synchronous start waits for all */
+#define START_SECONDS 1.0   /* those that are not there by then come later; a first synchronous start waits for all */
 #define RETURN_SECONDS 10.0 /* a round waits so long for the part of a worker that went away and may return */
 #define LARGE_PIECES ((int64_t)8 << 20) /* elements: 32 MB */
-#define IDLE_SECONDS 0.5 /* after which a worker without a shard is answered, for it to ask again */
-#define LONGEST_TIMES 3   /* a worker is silent only when it takes so many times its longest step */
+#define IDLE_SECONDS 0.5                /* after which a worker without a shard is answered, for it to ask again */
+#define LONGEST_TIMES 3                 /* a worker is silent only when it takes so many times its longest step */
 
 static bool pushes(const worker *w) { return w->waits && w->held[0].message.header.kind == PS_PUSH; }
 static bool pulls(const worker *w) { return w->waits && w->held[0].message.header.kind == PS_PULL; }
 static int64_t version_of(const net_message *m) { return (int64_t)m->header.step; }
 
-int steps_flight(const server *s) {
-  return s->terms.sync || is_stream(s) ? 1 : MAX_OF(s->terms.in_flight, 1);
-}
+int steps_flight(const server *s) { return s->terms.sync || is_stream(s) ? 1 : MAX_OF(s->terms.in_flight, 1); }
 
 /* ---- batches */
 
@@ -431,8 +429,7 @@ void steps_drop_pieces(const server *s, worker *w) {
 shoal_status steps_piece(server *s, const net_message *m) {
   worker *w = &s->workers[m->header.from];
   const uint64_t first = m->header.step, count = m->header.number, whole = (uint64_t)w->whole;
-  bool in_turn = s->started && w->state == MEMBER && !s->rows && !s->terms.round &&
-                 !(s->terms.sync && w->waits);
+  bool in_turn = s->started && w->state == MEMBER && !s->rows && !s->terms.round && !(s->terms.sync && w->waits);
   bool fits = count > 0 && count <= whole && first == whole - count && m->bytes == count * sizeof(float);
   w->torn = w->torn || !in_turn || !fits;
   if (w->torn) return NULL;

@@ -141,9 +141,7 @@ static bool read_value(char *value, size_t row, ps_terms *t, storage *s) {
       *(int *)at = (int)number;
       return true;
     case INT64: return text_to_int(value, at);
-    case UINT64:
-      *(uint64_t *)at = strtoull(value, &end, 10);
-      return *value && !*end;
+    case UINT64: *(uint64_t *)at = strtoull(value, &end, 10); return *value && !*end;
     case YES_NO: *(bool *)at = !strcmp(value, "yes"); return *(bool *)at || !strcmp(value, "no");
     case MODE: *(bool *)at = !strcmp(value, mode_name(true)); return *(bool *)at || !strcmp(value, mode_name(false));
     case REAL: return text_to_double(value, at);
@@ -165,8 +163,10 @@ shoal_status ps_terms_read(const char *words, size_t length, ps_terms *out) {
     char *word = strsep(&rest, " ");
     const bool named = word && !strncmp(word, table[i].name, name) && word[name] == '=';
     if (named && read_value(word + name + 1, i, &t, s)) continue;
-    shoal_status status = status_make(SHOAL_ERR_PEER, "settings with '%.60s' where %s=... is expected: do all tasks run "
-                                      "the same version of Shoal?", word ? word : "nothing", table[i].name);
+    shoal_status status = status_make(SHOAL_ERR_PEER,
+                                      "settings with '%.60s' where %s=... is expected: do all tasks run "
+                                      "the same version of Shoal?",
+                                      word ? word : "nothing", table[i].name);
     free(s);
     return status;
   }

@@ -13,18 +13,18 @@
 
 typedef struct {
   int workers, servers;
-  bool sync;           /* a step is the mean over one gradient of each worker; otherwise each is applied when it comes */
-  int64_t staleness;   /* async: steps that a worker may be ahead of the slowest; below 0: no bound */
-  int in_flight;       /* async: gradients of a worker that may be without answer, 1 to PS_FLIGHT_MAX */
-  int backups;         /* sync: gradients a step can do without */
-  int64_t round;       /* rows of a step that is cut along a tree (ps_protocol.h, 14); 0: a batch a worker */
-  int64_t elements;    /* parameters of the server that is spoken to */
-  int64_t averages;    /* of them, the last ones: moving averages, to which what comes as a gradient is added */
-  int64_t touched;     /* they are a table: rows of it that a batch touches at most; 0: they are none (12) */
+  bool sync;         /* a step is the mean over one gradient of each worker; otherwise each is applied when it comes */
+  int64_t staleness; /* async: steps that a worker may be ahead of the slowest; below 0: no bound */
+  int in_flight;     /* async: gradients of a worker that may be without answer, 1 to PS_FLIGHT_MAX */
+  int backups;       /* sync: gradients a step can do without */
+  int64_t round;     /* rows of a step that is cut along a tree (ps_protocol.h, 14); 0: a batch a worker */
+  int64_t elements;  /* parameters of the server that is spoken to */
+  int64_t averages;  /* of them, the last ones: moving averages, to which what comes as a gradient is added */
+  int64_t touched;   /* they are a table: rows of it that a batch touches at most; 0: they are none (12) */
   shoal_optimizer_options optimizer;
   shoal_schedule schedule;
   uint64_t seed;
-  void *owned;         /* what was read from a text: names and lists point into it; otherwise NULL */
+  void *owned; /* what was read from a text: names and lists point into it; otherwise NULL */
 } ps_terms;
 
 SHOAL_CHECKED shoal_status ps_terms_write(const ps_terms *t, text *out);
@@ -36,14 +36,14 @@ int ps_terms_differ(const ps_terms *theirs, const ps_terms *ours, text *out);
 
 /* How one task takes part, which is its own affair. */
 typedef struct {
-  net_options net;   /* `largest` and `from` are set by client and server */
-  bool has_chief;    /* users call worker 0 chief/0, worker 1 worker/0, ...: for messages */
-  double deadline;   /* seconds to connect, and for an answer, after which the job is taken for dead */
-  double heartbeat;  /* of a server: seconds of silence after which a worker that others wait for no longer counts; only
+  net_options net;  /* `largest` and `from` are set by client and server */
+  bool has_chief;   /* users call worker 0 chief/0, worker 1 worker/0, ...: for messages */
+  double deadline;  /* seconds to connect, and for an answer, after which the job is taken for dead */
+  double heartbeat; /* of a server: seconds of silence after which a worker that others wait for no longer counts; only
                         above thrice the time its gradients took so far, so that long steps are no silence. 0: never */
-  bool returns;      /* tasks that die are started again: they are waited for, for `deadline` */
-  const int *stop;   /* NULL, or: the task ends, or gives up waiting, once *stop is not 0 */
-  events *events;    /* NULL, or a timeline: track 0 is this task's */
+  bool returns;     /* tasks that die are started again: they are waited for, for `deadline` */
+  const int *stop;  /* NULL, or: the task ends, or gives up waiting, once *stop is not 0 */
+  events *events;   /* NULL, or a timeline: track 0 is this task's */
 } ps_task;
 
 #endif

@@ -8,8 +8,8 @@
 
 #define SLOTS_MAX 8
 #define STANDARD_BLOCK ((int64_t)1 << 22) /* elements: 16 MB */
-#define BLOCKS_MAX 12 /* of trained parameters; each has a plan, and a session keeps 16 */
-#define STRIP 1024 /* elements summed at a time: the sums stay in the first cache */
+#define BLOCKS_MAX 12                     /* of trained parameters; each has a plan, and a session keeps 16 */
+#define STRIP 1024                        /* elements summed at a time: the sums stay in the first cache */
 
 /* A part of the vector with an update of its own. */
 typedef struct {
@@ -27,8 +27,8 @@ struct ps_vectors {
   shoal_value *offsets, *keys; /* of a table: how many rows are touched, and which */
   block *blocks;
   int n_blocks, n_vectors;
-  int64_t *counter; /* the session's */
-  float *sum;       /* [elements of the largest block]; NULL: one gradient at a time */
+  int64_t *counter;     /* the session's */
+  float *sum;           /* [elements of the largest block]; NULL: one gradient at a time */
   tree_source *sources; /* [most nodes of a round]; NULL: there are no rounds */
 };
 

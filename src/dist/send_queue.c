@@ -32,7 +32,7 @@ struct send_queue {
   size_t first_job, n_jobs, cap_jobs;
   bool working, ending;
   shoal_status failure;
-  events *events; /* NULL: no timeline */
+  events *events;         /* NULL: no timeline */
   const uint32_t *labels; /* [tasks] */
   int track;
 };

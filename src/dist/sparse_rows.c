@@ -23,9 +23,9 @@ typedef struct {
 struct sparse_rows {
   int workers;
   int64_t elements, touched;
-  asked *asked;       /* [workers] */
-  float *values;      /* [touched] of an answer */
-  row_sums sums[2];   /* [workers * touched] each, if there is more than one worker */
+  asked *asked;     /* [workers] */
+  float *values;    /* [touched] of an answer */
+  row_sums sums[2]; /* [workers * touched] each, if there is more than one worker */
 };
 
 /* Pages come when they are touched: lists cost what batches really have. */

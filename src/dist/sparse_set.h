@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 typedef struct {
-  int32_t *keys;   /* [n] ascending */
+  int32_t *keys; /* [n] ascending */
   int64_t n;
   int32_t *places; /* [entries] of each entry in `keys` */
   /* room */

@@ -23,7 +23,8 @@ static bool read_line(const char *line, size_t length, stream_shard *s) {
   memcpy(copy, line, length);
   copy[length] = 0;
   if (sscanf(copy, "done=%" SCNd64 " epochs=%" SCNd64 " mark=%" SCNd64 " %n", &s->done, &s->epochs, &s->mark.index,
-             &at) != 3 || !at)
+             &at) != 3 ||
+      !at)
     return false;
   snprintf(s->mark.text, sizeof s->mark.text, "%s", copy + at);
   return s->done >= 0 && s->epochs >= 0 && s->mark.index >= 0 && s->mark.index <= s->done;
@@ -41,8 +42,10 @@ static shoal_status read_lines(stream_leases *l, const char *words) {
     line += *line == '\n';
   }
   if (n != l->n)
-    return status_make(SHOAL_ERR_INPUT, "the stream was cut into %d shards then and is into %d now: resume with as "
-                       "many workers", n, l->n);
+    return status_make(SHOAL_ERR_INPUT,
+                       "the stream was cut into %d shards then and is into %d now: resume with as "
+                       "many workers",
+                       n, l->n);
   return NULL;
 }
 

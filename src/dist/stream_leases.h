@@ -28,16 +28,16 @@
 #define STREAM_LINE_MAX (SHOAL_POSITION_TEXT + 96)
 
 typedef struct {
-  int64_t index;                  /* of the batch; 0: none */
+  int64_t index; /* of the batch; 0: none */
   char text[SHOAL_POSITION_TEXT];
 } stream_mark;
 
 typedef struct {
-  int64_t done;    /* batches */
-  int64_t epochs;  /* finished */
-  int holder;      /* worker, or LEASE_NONE */
-  int lost_by;     /* worker that had it and went away in the epoch under way, or LEASE_NONE */
-  bool epoch_ends; /* with the last batch that was done */
+  int64_t done;                  /* batches */
+  int64_t epochs;                /* finished */
+  int holder;                    /* worker, or LEASE_NONE */
+  int lost_by;                   /* worker that had it and went away in the epoch under way, or LEASE_NONE */
+  bool epoch_ends;               /* with the last batch that was done */
   stream_mark older, mark, next; /* next: of a batch that is not reached yet */
 } stream_shard;
 

@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 #define TREE_NODES_MAX 64 /* that remain of any run of neighbouring leaves */
-#define TREE_LEAF_ROWS 16  /* where the rows of a step are the leaves: a block of the kernels' LANES layout */
+#define TREE_LEAF_ROWS 16 /* where the rows of a step are the leaves: a block of the kernels' LANES layout */
 
 typedef struct {
   int64_t start;

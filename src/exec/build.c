@@ -43,8 +43,7 @@ static shoal_status infer(plan *p, plan_node *n, shoal_shape *shape, shoal_shape
     }
     op_shapes s = {n->ins, n->outs, in, in_dtype, n->attr, pass ? symbolic : shape, dtype};
     shoal_status status = op_infer(n->op, &s);
-    if (status)
-      return status_wrap(status, "%s '%s'", n->op->name, n->origin ? n->origin->name : "made by the planner");
+    if (status) return status_wrap(status, "%s '%s'", n->op->name, n->origin ? n->origin->name : "made by the planner");
   }
   return NULL;
 }
@@ -83,8 +82,7 @@ static shoal_status follow_ragged(const plan *p, const plan_node *n, const shoal
 shoal_status plan_add_node(plan *p, const op_row *op, const node *origin, const int *in, int ins,
                            const attr_value *attr, int *out) {
   if (ins > PLAN_INPUTS_MAX)
-    return status_make(SHOAL_ERR_ARGUMENT, "%s has %d inputs; at most %d are possible", op->name, ins,
-                       PLAN_INPUTS_MAX);
+    return status_make(SHOAL_ERR_ARGUMENT, "%s has %d inputs; at most %d are possible", op->name, ins, PLAN_INPUTS_MAX);
   TRY(mem_grow((void **)&p->nodes, &p->cap_nodes, p->n_nodes + 1, sizeof *p->nodes));
   int id = (int)p->n_nodes;
   plan_node *n = &p->nodes[id];
@@ -267,11 +265,11 @@ static void drop_views(plan *p) {
 typedef struct {
   plan *p;
   const plan_request *request;
-  shoal_shape *fed;   /* [values of the graph] of those that are fed; SHAPE_NOT_KNOWN: not fed */
-  bool *needed;       /* [nodes of the graph] */
-  bool *waited_for;   /* [nodes of the graph] a needed one runs after it without using it */
-  int *value_of;      /* [values of the graph] the plan's; -1: none yet */
-  int *node_of;       /* [nodes of the graph] the plan's; -1: none */
+  shoal_shape *fed; /* [values of the graph] of those that are fed; SHAPE_NOT_KNOWN: not fed */
+  bool *needed;     /* [nodes of the graph] */
+  bool *waited_for; /* [nodes of the graph] a needed one runs after it without using it */
+  int *value_of;    /* [values of the graph] the plan's; -1: none yet */
+  int *node_of;     /* [nodes of the graph] the plan's; -1: none */
 } builder;
 
 static shoal_status builder_init(builder *b, plan *p, const plan_request *request) {

@@ -19,7 +19,7 @@ enum { PARTS_MAX = 3 };
 typedef struct {
   shoal_session session; /* of a sub-graph: no variables, the threads of the plan around it */
   plan *plan;
-  shoal_feed *feeds;    /* [n_params] */
+  shoal_feed *feeds;     /* [n_params] */
   shoal_tensor *results; /* [n_results] */
   int n_params, n_results;
   char *aside; /* room for all results, see set_aside */
@@ -27,11 +27,11 @@ typedef struct {
 
 struct control {
   sub_plan parts[PARTS_MAX];
-  size_t row_bytes;           /* of the loop variables of one round */
-  char *history;              /* [history_rows * row_bytes] */
+  size_t row_bytes; /* of the loop variables of one round */
+  char *history;    /* [history_rows * row_bytes] */
   size_t history_rows;
-  mem_budget *budget; /* of the session */
-  size_t charged;     /* to it, for the history */
+  mem_budget *budget;  /* of the session */
+  size_t charged;      /* to it, for the history */
   shoal_tensor *state; /* [vars] loop variables, or gradients on their way back */
   int n_state;
 };
@@ -153,8 +153,7 @@ static shoal_status goes_on(struct control *c, int64_t round, int64_t most, uint
   TRY(sub_run(&c->parts[CONDITION], round_step(step, round)));
   *out = *(const uint8_t *)c->parts[CONDITION].results[0].data != 0;
   if (!*out || round < most) return NULL;
-  return status_make(SHOAL_ERR_ARGUMENT, "the loop has not ended after %lld iterations, its maximum",
-                     (long long)most);
+  return status_make(SHOAL_ERR_ARGUMENT, "the loop has not ended after %lld iterations, its maximum", (long long)most);
 }
 
 static shoal_status run_while(const kernel_call *call) {

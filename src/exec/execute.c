@@ -76,19 +76,19 @@ static void run_share(void *context, int thread, int threads) {
 }
 
 /* Elements [first, last) of a sum: the threads' sums added up in their order, put into one thread's copy. */
-#define ADD_UP(type)                                                                                  \
+#define ADD_UP(type)                                                                                                   \
   static void add_up_##type(const plan_thread *threads, int n, int at, int k, int64_t first, int64_t last, int into) { \
-    enum { PIECE = 256 }; /* stays in the first cache */                                              \
-    for (int64_t from = first; from < last; from += PIECE) {                                          \
-      const int64_t count = MIN_OF(last - from, (int64_t)PIECE);                                      \
-      type sum[PIECE];                                                                                \
-      memcpy(sum, (const type *)threads[0].calls[at].out[k].data + from, (size_t)count * sizeof *sum); \
-      for (int t = 1; t < n; t++) {                                                                   \
-        const type *other = (const type *)threads[t].calls[at].out[k].data + from;                    \
-        for (int64_t e = 0; e < count; e++) sum[e] += other[e];                                       \
-      }                                                                                               \
-      memcpy((type *)threads[into].calls[at].out[k].data + from, sum, (size_t)count * sizeof *sum);   \
-    }                                                                                                 \
+    enum { PIECE = 256 }; /* stays in the first cache */                                                               \
+    for (int64_t from = first; from < last; from += PIECE) {                                                           \
+      const int64_t count = MIN_OF(last - from, (int64_t)PIECE);                                                       \
+      type sum[PIECE];                                                                                                 \
+      memcpy(sum, (const type *)threads[0].calls[at].out[k].data + from, (size_t)count * sizeof *sum);                 \
+      for (int t = 1; t < n; t++) {                                                                                    \
+        const type *other = (const type *)threads[t].calls[at].out[k].data + from;                                     \
+        for (int64_t e = 0; e < count; e++) sum[e] += other[e];                                                        \
+      }                                                                                                                \
+      memcpy((type *)threads[into].calls[at].out[k].data + from, sum, (size_t)count * sizeof *sum);                    \
+    }                                                                                                                  \
   }
 ADD_UP(float)
 ADD_UP(double)

@@ -53,8 +53,8 @@ static pooling pooling_of(const plan_node *n) {
 
 /* The nodes of a convolution block; -1 where there is none. */
 typedef struct {
-  int conv, bias, act, pool;                /* forward */
-  int pool_grad, act_grad;                  /* backward, outermost first */
+  int conv, bias, act, pool; /* forward */
+  int pool_grad, act_grad;   /* backward, outermost first */
   int bias_grad, weight_grad, image_grad;
   activation how;
   pooling kind;
@@ -121,9 +121,7 @@ static bool match_pooled(const plan *p, conv_group *g, int inner) {
 
 static shoal_status replace_group(plan *p, const conv_group *g) {
   const plan_node conv = p->nodes[g->conv], bias = p->nodes[g->bias];
-  int result = g->kind != POOL_NONE ? p->nodes[g->pool].out[0]
-               : g->act >= 0        ? p->nodes[g->act].out[0]
-                                    : bias.out[0];
+  int result = g->kind != POOL_NONE ? p->nodes[g->pool].out[0] : g->act >= 0 ? p->nodes[g->act].out[0] : bias.out[0];
   const node *origin = p->nodes[g->kind != POOL_NONE ? g->pool : g->act >= 0 ? g->act : g->bias].origin;
   attr_value attr[OP_MAX_ATTRS];
   memcpy(attr, conv.attr, sizeof attr);
@@ -252,8 +250,7 @@ static shoal_status fuse_skip(plan *p, int id) {
   int made, update = -1;
   TRY(take_over(p, "skip_compress", bytes.origin, bytes.in, 1, bytes.attr, (int[]){-1}, &made));
   int lists = p->nodes[made].out[0];
-  TRY(take_over(p, "skip_matmul", dense.origin, (int[]){lists, dense.in[1], dense.in[2]}, 3, NULL, dense.out,
-                &made));
+  TRY(take_over(p, "skip_matmul", dense.origin, (int[]){lists, dense.in[1], dense.in[2]}, 3, NULL, dense.out, &made));
   if (sum >= 0) {
     const plan_node product = p->nodes[sum];
     /* On one thread the update goes straight into the weights. Several would fight for their cache lines: each sums up
@@ -266,8 +263,8 @@ static shoal_status fuse_skip(plan *p, int id) {
       plan_replace(p, sgd.out[0], p->nodes[made].out[0]);
     } else {
       update = -1;
-      TRY(take_over(p, "skip_sum", product.origin, (int[]){lists, product.in[1], dense.in[1]}, 3, NULL,
-                    product.out, &made));
+      TRY(take_over(p, "skip_sum", product.origin, (int[]){lists, product.in[1], dense.in[1]}, 3, NULL, product.out,
+                    &made));
     }
   }
   kill(p, id);
@@ -318,8 +315,8 @@ static shoal_status fuse_decay(plan *p, int id) {
 
 shoal_status plan_fuse(plan *p) {
   typedef shoal_status (*rule)(plan *, int);
-  static const rule rules[] = {fuse_widen, fuse_conv, fuse_dense, fuse_cross_entropy, fuse_skip,
-                               fuse_decay, fuse_sparse, fuse_group};
+  static const rule rules[] = {fuse_widen, fuse_conv,  fuse_dense,  fuse_cross_entropy,
+                               fuse_skip,  fuse_decay, fuse_sparse, fuse_group};
   for (size_t r = 0; r < sizeof rules / sizeof *rules; r++) {
     size_t nodes = p->n_nodes; /* those a rule adds are not looked at again by the same rule */
     for (size_t i = 0; i < nodes; i++)

@@ -7,9 +7,7 @@
 
 #include <string.h>
 
-static inline bool is(const plan_node *n, const char *op) {
-  return !n->dead && !n->keep && !strcmp(n->op->name, op);
-}
+static inline bool is(const plan_node *n, const char *op) { return !n->dead && !n->keep && !strcmp(n->op->name, op); }
 
 /* The n-th node that reads this value itself, counting from 0; -1: none. Shape-only reads do not count. */
 static inline int reader(const plan *p, int value, int nth) {
@@ -46,7 +44,7 @@ static inline bool f32(const plan *p, int value) { return p->values[value].dtype
 
 /* Adds a node that takes over the given output values from their makers. -1: that output is new. */
 static inline shoal_status take_over(plan *p, const char *op, const node *origin, const int *in, int ins,
-                              const attr_value *attr, const int *outs, int *made) {
+                                     const attr_value *attr, const int *outs, int *made) {
   TRY(plan_add_node(p, op_find(op), origin, in, ins, attr, made));
   plan_node *n = &p->nodes[*made];
   for (int k = 0; k < n->outs; k++) {

@@ -22,8 +22,7 @@ static int root_reader(const plan *p, int root, int nth) {
   for (size_t i = 0; i < p->n_nodes; i++) {
     const plan_node *n = &p->nodes[i];
     bool reads = false;
-    for (int k = 0; k < n->ins && !n->dead; k++)
-      reads |= p->values[n->in[k]].root == root && !op_shape_only(n->op, k);
+    for (int k = 0; k < n->ins && !n->dead; k++) reads |= p->values[n->in[k]].root == root && !op_shape_only(n->op, k);
     if (reads && nth-- == 0) return (int)i;
   }
   return -1;
@@ -95,11 +94,11 @@ static bool match_score(const plan *p, group *g) {
     if (!is_fed(p, product->in[k])) return false;
   g->bias_add = only_next(p, g->product, "bias_add");
   if (g->bias_add >= 0 && p->values[p->nodes[g->bias_add].in[1]].store != STORE_VARIABLE) return false;
-  return sort_readers(p, g->bias_add >= 0 ? g->bias_add : g->product,
-                      (expected[]){{"sigmoid_cross_entropy", &g->loss},
-                                   {"sigmoid_cross_entropy_grad", &g->grad},
-                                   {"sign", &g->sign}},
-                      3) &&
+  return sort_readers(
+             p, g->bias_add >= 0 ? g->bias_add : g->product,
+             (expected[]){
+                 {"sigmoid_cross_entropy", &g->loss}, {"sigmoid_cross_entropy_grad", &g->grad}, {"sign", &g->sign}},
+             3) &&
          g->loss >= 0 && g->grad >= 0;
 }
 
@@ -111,11 +110,11 @@ static bool match_labels(const plan *p, group *g) {
   if (!is_fed(p, cast->in[0]) || p->values[cast->in[0]].dtype != SHOAL_I32 || p->nodes[g->grad].in[1] != label)
     return false;
   int loss = -1, grad = -1;
-  return sort_readers(p, g->to_label,
-                      (expected[]){{"sigmoid_cross_entropy", &loss},
-                                   {"sigmoid_cross_entropy_grad", &grad},
-                                   {"equal", &g->equal}},
-                      3) &&
+  return sort_readers(
+             p, g->to_label,
+             (expected[]){
+                 {"sigmoid_cross_entropy", &loss}, {"sigmoid_cross_entropy_grad", &grad}, {"equal", &g->equal}},
+             3) &&
          loss == g->loss && grad == g->grad;
 }
 
@@ -132,8 +131,8 @@ static bool match_share(const plan *p, group *g) {
 
 static bool match_update(const plan *p, group *g) {
   if (!is_mean(p, p->nodes[g->grad].in[2])) return false;
-  if (!sort_readers(p, g->grad,
-                    (expected[]){{"sparse_matmul_grad_rows", &g->rows}, {"bias_add_grad", &g->bias_grad}}, 2) ||
+  if (!sort_readers(p, g->grad, (expected[]){{"sparse_matmul_grad_rows", &g->rows}, {"bias_add_grad", &g->bias_grad}},
+                    2) ||
       g->rows < 0 || (g->bias_add >= 0) != (g->bias_grad >= 0))
     return false;
   const plan_node *product = &p->nodes[g->product], *rows = &p->nodes[g->rows];
@@ -195,8 +194,8 @@ shoal_status fuse_sparse(plan *p, int id) {
   TRY(take_over(p, name, update.origin, in, ins, update.attr, (int[]){-1, p->nodes[g.mean].out[0], share}, &made));
   plan_replace(p, update.out[0], p->nodes[made].out[0]);
   if (g.bias_update >= 0) plan_replace(p, p->nodes[g.bias_update].out[0], p->nodes[made].out[0]);
-  const int dead[] = {g.product, g.bias_add, g.loss, g.mean, g.grad, g.rows, g.unique, g.update, g.bias_grad,
-                      g.bias_update, g.sign, g.relu, g.equal, g.to_number, g.share, g.to_label};
+  const int dead[] = {g.product,   g.bias_add,    g.loss, g.mean, g.grad,  g.rows,      g.unique, g.update,
+                      g.bias_grad, g.bias_update, g.sign, g.relu, g.equal, g.to_number, g.share,  g.to_label};
   for (size_t i = 0; i < COUNT_OF(dead); i++) kill(p, dead[i]);
   return NULL;
 }

@@ -144,8 +144,7 @@ static shoal_status adapt_inputs(chooser *c, int id) {
     layout wanted =
         n->variant && wants_lanes(n->variant, n->variant->lanes_in, k, &p->values[value]) ? LAYOUT_LANES : LAYOUT_ROWS;
     if (have == wanted) {
-      if (indexed_feed(p, value) && !follows_rows(n, k))
-        TRY(plain_rows(p, value, n->origin));
+      if (indexed_feed(p, value) && !follows_rows(n, k)) TRY(plain_rows(p, value, n->origin));
       continue;
     }
     int other;
@@ -160,8 +159,7 @@ static void find_rigid(chooser *c) {
   const plan *p = c->p;
   for (size_t i = 0; i < p->n_values; i++) {
     const plan_value *v = &p->values[i], *root = &p->values[v->root];
-    if (!plan_batched(v) || !plan_batched(root) || v->shape.dim[0] != root->shape.dim[0])
-      c->rigid[v->root] = true;
+    if (!plan_batched(v) || !plan_batched(root) || v->shape.dim[0] != root->shape.dim[0]) c->rigid[v->root] = true;
   }
 }
 
@@ -239,8 +237,7 @@ static shoal_status choose_all(chooser *c, bool reference) {
     }
   }
   for (size_t i = 0; i < original && !status; i++)
-    if (!settled[i])
-      status = status_make(SHOAL_ERR_INTERNAL, "the plan has a cycle at %s", p->nodes[i].op->name);
+    if (!settled[i]) status = status_make(SHOAL_ERR_INTERNAL, "the plan has a cycle at %s", p->nodes[i].op->name);
   free(settled);
   return status;
 }

@@ -22,8 +22,10 @@ static shoal_status find_offsets(const plan_request *request, int feed, int *out
   for (int i = 0; i < request->n_feeds; i++)
     if (request->feeds[i].value == offsets) *out = i;
   if (*out < 0 || request->feeds[feed].tensor.rows || request->feeds[feed].tensor.shape.rank != 1)
-    return status_make(SHOAL_ERR_ARGUMENT, "placeholder '%s' takes entries one after the other, and its offsets '%s' "
-                       "beside them", shoal_value_name(value), shoal_value_name(offsets));
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "placeholder '%s' takes entries one after the other, and its offsets '%s' "
+                       "beside them",
+                       shoal_value_name(value), shoal_value_name(offsets));
   const shoal_tensor *t = &request->feeds[*out].tensor;
   if (t->dtype == SHOAL_I64 && t->shape.rank == 1 && t->shape.dim[0] > 0 && !t->rows) return NULL;
   return status_make(SHOAL_ERR_ARGUMENT, "placeholder '%s': offsets are i64 [rows + 1]", shoal_value_name(offsets));

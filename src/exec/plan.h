@@ -44,18 +44,18 @@ typedef struct {
   shoal_shape shape;    /* all known */
   shoal_shape symbolic; /* as built: SHOAL_UNKNOWN where feeds decide */
   layout order;
-  int maker;  /* plan node, or -1 */
-  int root;   /* the value whose memory this one is; itself if its own */
+  int maker; /* plan node, or -1 */
+  int root;  /* the value whose memory this one is; itself if its own */
   plan_store store;
   const node *source; /* placeholder, constant or variable it comes from */
   shoal_tensor data;  /* STORE_CONSTANT: the numbers (owned if `owned`) */
   bool owned;
-  int feed;           /* STORE_FEED: which one */
+  int feed; /* STORE_FEED: which one */
   bool fetched;
-  bool apart;         /* a sum of which each thread has its part in its own copy, and nobody reads the whole */
-  int ragged;         /* the feed whose offsets say how long axis 0 is in this run, shape.dim[0] at most; -1: it is fixed */
-  size_t offset;      /* in the shared or the thread's memory */
-  size_t row_bytes;   /* batched values: of one row, in either layout */
+  bool apart;    /* a sum of which each thread has its part in its own copy, and nobody reads the whole */
+  int ragged;    /* the feed whose offsets say how long axis 0 is in this run, shape.dim[0] at most; -1: it is fixed */
+  size_t offset; /* in the shared or the thread's memory */
+  size_t row_bytes; /* batched values: of one row, in either layout */
 } plan_value;
 
 typedef struct {
@@ -96,7 +96,7 @@ typedef struct {
   char *local;            /* STORE_LOCAL memory */
   void *scratch;
   shoal_status error;
-  int failed; /* position of the node that gave it */
+  int failed;    /* position of the node that gave it */
   uint64_t done; /* when its share of the phase was; only in a timeline */
 } plan_thread;
 
@@ -125,7 +125,7 @@ typedef struct plan {
   int guard;     /* value, or -1 */
   struct plan_control {
     int before, after; /* nodes */
-  } *controls;
+  } * controls;
   size_t n_controls, cap_controls;
   bool check_each; /* look at every result: to find the first bad operator */
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 enum {
-  STRIP_ROWS = 64,           /* four blocks: enough to reuse each weight from a register, small enough for the L2 cache */
+  STRIP_ROWS = 64, /* four blocks: enough to reuse each weight from a register, small enough for the L2 cache */
   WORTH_THREADS = 200 * 1000 /* floating-point operations below which waking a thread costs more than it brings */
 };
 

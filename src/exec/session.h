@@ -46,17 +46,17 @@ struct shoal_session {
   uint64_t uses; /* of plans so far: tells which one was used last */
   void (*print)(void *sink, const char *line);
   void *print_sink;
-  events *events; /* NULL: nobody wants a timeline */
-  bool owns_events; /* otherwise borrowed */
+  events *events;                             /* NULL: nobody wants a timeline */
+  bool owns_events;                           /* otherwise borrowed */
   uint32_t sync_label, sums_label, run_label; /* run_label: of runs, where it owns them */
-  int track; /* in it: of the pool's first thread */
+  int track;                                  /* in it: of the pool's first thread */
   /* NULL, or called between the phases of a run; its error ends the run. */
   shoal_status (*look)(void *context);
   void *look_context;
   /* NULL, or whether a variable is this session's; the others have no memory here. */
   bool (*owns)(void *context, const struct node *variable);
   void *owns_context;
-  mem_budget *budget; /* NULL, or what variables and plans may take; borrowed */
+  mem_budget *budget;           /* NULL, or what variables and plans may take; borrowed */
   const session_remote *remote; /* NULL: runs here; then everything above but graph and step is unused */
   void *remote_state;
 };
@@ -97,8 +97,8 @@ void session_watch(shoal_session *s, const session_watcher *watcher);
 
 /* Looks for the first operator, in order of computation, that makes a NaN or an infinity on the way to `target`;
  * changes nothing. *description is NULL when there is none; the caller frees it. */
-SHOAL_CHECKED shoal_status session_find_bad(shoal_session *s, const shoal_feed *feeds, int n_feeds,
-                                            shoal_value *target, char **description);
+SHOAL_CHECKED shoal_status session_find_bad(shoal_session *s, const shoal_feed *feeds, int n_feeds, shoal_value *target,
+                                            char **description);
 
 /* How the runs with these fetches are carried out, for people; the caller frees it. Makes the plan if need be. */
 SHOAL_CHECKED shoal_status session_explain(shoal_session *s, const shoal_feed *feeds, int n_feeds,

@@ -24,7 +24,7 @@ static shoal_status plan_cut(const shoal_feed *feeds, int n, int64_t step_rows, 
   cutter c = {.feeds = feeds, .n = n, .rows = -1, .step_rows = step_rows};
   for (int i = 0; i < n; i++) {
     const shoal_shape *shape = &feeds[i].value->shape, *fed = &feeds[i].tensor.shape;
-    c.how[i] = feeds[i].value->maker->offsets                 ? ENTRIES
+    c.how[i] = feeds[i].value->maker->offsets                  ? ENTRIES
                : shape->rank && shape->dim[0] == SHOAL_UNKNOWN ? BY_ROWS
                : !shape->rank && fed->rank == 1                ? BY_STEPS
                                                                : WHOLE;

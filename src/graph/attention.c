@@ -35,8 +35,10 @@ shoal_value *shoal_attention(shoal_graph *g, shoal_value *q, shoal_value *k, sho
   int64_t queries = scores->shape.dim[scores->shape.rank - 2], keys = scores->shape.dim[scores->shape.rank - 1];
   if (depth < 1 || (causal && (queries == SHOAL_UNKNOWN || keys == SHOAL_UNKNOWN))) {
     char buffer[VALUE_TEXT];
-    graph_fail(g, status_make(SHOAL_ERR_ARGUMENT, "attention of %s: the depth must be known and, if it is causal, the "
-                              "numbers of queries and keys", value_text(q, buffer)));
+    graph_fail(g, status_make(SHOAL_ERR_ARGUMENT,
+                              "attention of %s: the depth must be known and, if it is causal, the "
+                              "numbers of queries and keys",
+                              value_text(q, buffer)));
     return NULL;
   }
   scores = shoal_scale(g, scores, 1 / sqrt((double)depth));
@@ -55,8 +57,10 @@ static shoal_value *heads_of(shoal_graph *g, shoal_value *x, shoal_value *w, sho
   const shoal_shape *s = &y->shape;
   if (s->rank != 3 || heads < 1 || s->dim[1] == SHOAL_UNKNOWN || s->dim[2] == SHOAL_UNKNOWN || s->dim[2] % heads) {
     char buffer[VALUE_TEXT];
-    graph_fail(g, status_make(SHOAL_ERR_ARGUMENT, "%d heads of %s: [batch, steps, features] with known steps and "
-                              "features that make equal parts are expected", heads, value_text(y, buffer)));
+    graph_fail(g, status_make(SHOAL_ERR_ARGUMENT,
+                              "%d heads of %s: [batch, steps, features] with known steps and "
+                              "features that make equal parts are expected",
+                              heads, value_text(y, buffer)));
     return NULL;
   }
   y = shoal_reshape(g, y, SHOAL_SHAPE(s->dim[0], s->dim[1], heads, s->dim[2] / heads));

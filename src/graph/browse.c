@@ -10,8 +10,8 @@ static shoal_status unknown(const shoal_graph *g, const char *name) {
   for (size_t i = 0; names && i < g->count; i++) names[i] = g->nodes[i]->name;
   const char *near = names ? text_nearest(name, names, g->count) : NULL;
   free(names);
-  return status_make(SHOAL_ERR_ARGUMENT, "the graph has no value '%s'%s%s%s; shoal run GRAPH --list shows what it has", name,
-                     near ? " (did you mean " : "", near ? near : "", near ? "?)" : "");
+  return status_make(SHOAL_ERR_ARGUMENT, "the graph has no value '%s'%s%s%s; shoal run GRAPH --list shows what it has",
+                     name, near ? " (did you mean " : "", near ? near : "", near ? "?)" : "");
 }
 
 shoal_status shoal_graph_lookup(const shoal_graph *g, const char *name, shoal_value **out) {

@@ -85,8 +85,10 @@ shoal_value *shoal_depthwise_convolution(shoal_graph *g, shoal_value *x, shoal_v
   char a[VALUE_TEXT], b[VALUE_TEXT];
   if (rank < 3 || rank != x->shape.rank || !dims_fit(x->shape.dim[rank - 1], shape.dim[rank - 2]) ||
       shoal_shape_count(&shape) == SHOAL_UNKNOWN)
-    return refuse(g, status_make(SHOAL_ERR_ARGUMENT, "filter %s must have as many channels as x %s",
-                                 value_text(filter, a), value_text(x, b)), "depthwise convolution");
+    return refuse(g,
+                  status_make(SHOAL_ERR_ARGUMENT, "filter %s must have as many channels as x %s", value_text(filter, a),
+                              value_text(x, b)),
+                  "depthwise convolution");
   each.groups = shape.dim[rank - 2];
   shape.dim[rank - 1] *= shape.dim[rank - 2];
   shape.dim[rank - 2] = 1;
@@ -114,8 +116,9 @@ shoal_value *shoal_transposed_convolution(shoal_graph *g, shoal_value *x, shoal_
     if (o->padding == SHOAL_SAME && !output.dim[a] && extent > 0) output.dim[a] = count_times(extent, stride);
     attr[CONV_STRIDE + a] = ATTR_I(stride);
     attr[CONV_DILATION + a] = ATTR_I(dilation);
-    shoal_status status = images ? choose_padding(o, a, output.dim[a], filter->shape.dim[a], stride, dilation,
-                                                  &attr[CONV_PAD_BEFORE + a]) : NULL;
+    shoal_status status =
+        images ? choose_padding(o, a, output.dim[a], filter->shape.dim[a], stride, dilation, &attr[CONV_PAD_BEFORE + a])
+               : NULL;
     if (status) return refuse(g, status, "conv2d_transpose");
   }
   if (output.dim[0] || output.dim[1]) attr[CONV_OUTPUT] = ATTR_L(output);

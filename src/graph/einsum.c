@@ -164,7 +164,7 @@ static labelled multiply(shoal_graph *g, labelled a, labelled b, const char *nee
   snprintf(both, sizeof both, "%s%s", needed, a.labels);
   b = only_needed(g, b, both);
   char stack[SHOAL_MAX_RANK + 1] = "", inner[SHOAL_MAX_RANK + 1] = "", rows[SHOAL_MAX_RANK + 1] = "",
-       columns[SHOAL_MAX_RANK + 1] = "";
+                              columns[SHOAL_MAX_RANK + 1] = "";
   for (const char *c = a.labels; *c; c++) append(!has(b.labels, *c) ? rows : has(needed, *c) ? stack : inner, *c);
   for (const char *c = b.labels; *c; c++)
     if (!has(a.labels, *c)) append(columns, *c);

@@ -16,9 +16,9 @@ typedef struct {
   shoal_graph *graph;
   shoal_value *const *x; /* [n] */
   int n;
-  int last;      /* id of y's node */
-  bool *leads;   /* [last + 1]: the node is computed from one of x */
-  int *first;    /* [last + 2]: where the node's outputs start in grads */
+  int last;    /* id of y's node */
+  bool *leads; /* [last + 1]: the node is computed from one of x */
+  int *first;  /* [last + 2]: where the node's outputs start in grads */
   op_grad *grads;
 } pass;
 
@@ -82,8 +82,8 @@ static shoal_status visit(pass *p, node *n) {
   for (int i = 0; i < n->outs; i++) any |= p->grads[p->first[n->id] + i].value != NULL;
   if (!any || !p->leads[n->id] || (n->op->flags & OP_NO_GRADIENT)) return NULL;
   if (!n->op->gradient)
-    return status_make(SHOAL_ERR_ARGUMENT, "'%s', between y and x, has the operator %s, which has no gradient",
-                       n->name, n->op->name);
+    return status_make(SHOAL_ERR_ARGUMENT, "'%s', between y and x, has the operator %s, which has no gradient", n->name,
+                       n->op->name);
   op_grad *dx = calloc((size_t)n->ins, sizeof *dx);
   if (!dx) return status_no_memory();
   for (int i = 0; i < n->outs; i++) {
@@ -94,8 +94,8 @@ static shoal_status visit(pass *p, node *n) {
       return status_make(SHOAL_ERR_ARGUMENT, "no gradient flows through output %d of %s '%s'", i, n->op->name, n->name);
     }
   }
-  op_grad_call call = {.graph = g, .in = n->in, .out = out, .dy = dy, .attr = n->attr, .ins = n->ins,
-                       .outs = n->outs, .dx = dx};
+  op_grad_call call = {
+      .graph = g, .in = n->in, .out = out, .dy = dy, .attr = n->attr, .ins = n->ins, .outs = n->outs, .dx = dx};
   if (!g->error) n->op->gradient(&call);
   for (int i = 0; i < n->ins && !g->error; i++)
     if (dx[i].value && is_wanted(p, n->in[i]) && fits(g, n->in[i], &dx[i], n->op->name))

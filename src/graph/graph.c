@@ -292,8 +292,7 @@ done:
 static shoal_status add(shoal_graph *g, const op_row *op, shoal_value *const *in, int ins, const attr_value *attrs,
                         node **out) {
   if (ins < op->ins_min || (op->ins_max >= 0 && ins > op->ins_max))
-    return status_make(SHOAL_ERR_ARGUMENT, "%s takes %d to %d inputs, not %d", op->name, op->ins_min, op->ins_max,
-                       ins);
+    return status_make(SHOAL_ERR_ARGUMENT, "%s takes %d to %d inputs, not %d", op->name, op->ins_min, op->ins_max, ins);
   const int64_t outputs = op->outs >= 0 ? op->outs : attrs[0].i;
   if (outputs < 1 || outputs > OP_MAX_OUTPUTS)
     return status_make(SHOAL_ERR_ARGUMENT, "%s would have %lld outputs; between 1 and %d are possible", op->name,
@@ -322,8 +321,10 @@ static shoal_status add(shoal_graph *g, const op_row *op, shoal_value *const *in
   for (int i = 0; i < ins && i < 32; i++)
     if (op_updates(op, i) && strcmp(in[i]->maker->op->name, "variable")) {
       char buffer[VALUE_TEXT];
-      status = status_make(SHOAL_ERR_ARGUMENT, "%s '%s' would change %s, which is made by %s: only a variable can be "
-                           "changed", op->name, n->name, value_text(in[i], buffer), in[i]->maker->op->name);
+      status = status_make(SHOAL_ERR_ARGUMENT,
+                           "%s '%s' would change %s, which is made by %s: only a variable can be "
+                           "changed",
+                           op->name, n->name, value_text(in[i], buffer), in[i]->maker->op->name);
       goto fail;
     }
   n->stream = hash_name(n->name);

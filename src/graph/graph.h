@@ -14,7 +14,7 @@ struct shoal_value {
 };
 
 struct node {
-  int id; /* position in graph->nodes; inputs have smaller ones */
+  int id;          /* position in graph->nodes; inputs have smaller ones */
   int first_value; /* number of its output 0 among all values of the graph */
   const op_row *op;
   char *name;
@@ -27,7 +27,7 @@ struct node {
   uint64_t stream;      /* names this node's random numbers: a hash of its name */
   shoal_value *initial; /* variables only */
   shoal_value *offsets; /* ragged placeholders only: what says where each row's entries are */
-  node **after; /* [n_after] what runs before this one without being an input; ids are smaller */
+  node **after;         /* [n_after] what runs before this one without being an input; ids are smaller */
   int n_after;
 };
 

@@ -23,8 +23,8 @@ enum { SHAPE_DIM = 2, DIM_SIZE = 1 };
 enum { TENSOR_DTYPE = 1, TENSOR_SHAPE = 2, TENSOR_CONTENT = 4 };
 
 /* DT_FLOAT, DT_DOUBLE, DT_INT32, DT_INT64, DT_UINT8, DT_BOOL */
-static const int graphdef_types[SHOAL_DTYPE_COUNT] = {[SHOAL_F32] = 1, [SHOAL_F64] = 2, [SHOAL_I32] = 3,
-                                                      [SHOAL_I64] = 9, [SHOAL_U8] = 4,  [SHOAL_BOOL] = 10};
+static const int graphdef_types[SHOAL_DTYPE_COUNT] = {
+    [SHOAL_F32] = 1, [SHOAL_F64] = 2, [SHOAL_I32] = 3, [SHOAL_I64] = 9, [SHOAL_U8] = 4, [SHOAL_BOOL] = 10};
 
 #define GRAPHDEF_INITIAL "_initial"
 #define GRAPHDEF_OFFSETS "_offsets"

@@ -129,8 +129,10 @@ static shoal_status find_value(const shoal_graph *g, char *words, shoal_value **
     *colon = ':';
   }
   if (!v)
-    return status_make(SHOAL_ERR_INPUT, "input '%s' is not the output of an earlier node: nodes must come after "
-                       "their inputs", words);
+    return status_make(SHOAL_ERR_INPUT,
+                       "input '%s' is not the output of an earlier node: nodes must come after "
+                       "their inputs",
+                       words);
   *out = v;
   return NULL;
 }
@@ -249,10 +251,10 @@ static shoal_status make_node(shoal_graph *g, const op_row *op, loaded *l) {
       status = find_value(g, l->inputs[i], &in[ins++]);
   }
   if (!status && !strcmp(op->name, "variable")) {
-    status = l->initial ? find_value(g, l->initial, &initial)
-                        : wrong("a variable needs the attribute " GRAPHDEF_INITIAL);
-    if (!status && (initial->dtype != (shoal_dtype)l->attr[0].i ||
-                    !shoal_shape_equal(&initial->shape, &l->attr[1].list)))
+    status =
+        l->initial ? find_value(g, l->initial, &initial) : wrong("a variable needs the attribute " GRAPHDEF_INITIAL);
+    if (!status &&
+        (initial->dtype != (shoal_dtype)l->attr[0].i || !shoal_shape_equal(&initial->shape, &l->attr[1].list)))
       status = wrong("a variable whose initial value has another type or shape");
   }
   if (!status && l->offsets) {

@@ -18,12 +18,12 @@
 
 /* One convolution, seen from one block of images. */
 typedef struct {
-  int64_t h, w, c;    /* image */
-  int64_t oh, ow, o;  /* output, before pooling */
+  int64_t h, w, c;   /* image */
+  int64_t oh, ow, o; /* output, before pooling */
   int64_t kh, kw;
-  int64_t sh, sw;     /* stride */
-  int64_t pt, pl;     /* padding */
-  int64_t fh, fw;     /* image and padding: the frame */
+  int64_t sh, sw; /* stride */
+  int64_t pt, pl; /* padding */
+  int64_t fh, fw; /* image and padding: the frame */
   bool padded;
   activation act;
   pooling pool;
@@ -137,13 +137,13 @@ INLINE void conv_finish(const int OT, const conv_shape *s, vf a[CONV_OUT][CONV_P
   } else if (s->pool == POOL_MAX) {
     uint8_t *which = aux;
     UNROLL for (int m = 0; m < OT; m++)
-      v_store(y + m * LANES, v_max(floor, v_best_of_4(a[m][0], a[m][1], a[m][2], a[m][3], which + m * LANES)));
+        v_store(y + m * LANES, v_max(floor, v_best_of_4(a[m][0], a[m][1], a[m][2], a[m][3], which + m * LANES)));
     conv_activate_stored(OT, y, s->act);
   } else {
     float *all = aux;
     UNROLL for (int m = 0; m < OT; m++) {
       UNROLL for (int j = 0; j < 4; j++)
-        v_store(all + (j >> 1) * aux_row + ((j & 1) * s->o + m) * LANES, v_max(floor, a[m][j]));
+          v_store(all + (j >> 1) * aux_row + ((j & 1) * s->o + m) * LANES, v_max(floor, a[m][j]));
     }
     for (int j = 0; j < 4; j++) conv_activate_stored(OT, all + (j >> 1) * aux_row + (j & 1) * s->o * LANES, s->act);
     for (int m = 0; m < OT; m++) {
@@ -155,17 +155,16 @@ INLINE void conv_finish(const int OT, const conv_shape *s, vf a[CONV_OUT][CONV_P
   }
 }
 
-#define CONV_TILE_CASE(OT)                                   \
-  case OT: {                                                 \
-    vf a[CONV_OUT][CONV_POSITIONS];                          \
-    conv_tile(OT, s, x, w, bias, a);                         \
-    conv_finish(OT, s, a, live, y, aux, aux_row);            \
-    break;                                                   \
+#define CONV_TILE_CASE(OT)                        \
+  case OT: {                                      \
+    vf a[CONV_OUT][CONV_POSITIONS];               \
+    conv_tile(OT, s, x, w, bias, a);              \
+    conv_finish(OT, s, a, live, y, aux, aux_row); \
+    break;                                        \
   }
 
-static __attribute__((noinline)) void conv_tile_any(int out, const conv_shape *s,
-                                                    const float *const x[CONV_POSITIONS], const float *w,
-                                                    const float *bias, int live, float *y, void *aux,
+static __attribute__((noinline)) void conv_tile_any(int out, const conv_shape *s, const float *const x[CONV_POSITIONS],
+                                                    const float *w, const float *bias, int live, float *y, void *aux,
                                                     int64_t aux_row) {
   switch (out) {
     CONV_TILE_CASE(1)
@@ -285,9 +284,7 @@ INLINE void grad_w_tile(const int OT, const int KT, const conv_shape *s, const f
                         float *g) {
   vf a[GRAD_OUT][GRAD_TAPS];
   const int64_t tap = s->c * s->o * LANES, step = s->sw * s->c * LANES, next = s->c * LANES;
-  UNROLL for (int k = 0; k < KT; k++) {
-    UNROLL for (int m = 0; m < OT; m++) a[m][k] = v_load(g + k * tap + m * LANES);
-  }
+  UNROLL for (int k = 0; k < KT; k++) { UNROLL for (int m = 0; m < OT; m++) a[m][k] = v_load(g + k * tap + m * LANES); }
   for (int64_t r = 0; r < rows; r++) {
     const float *xr = x + r * s->sh * s->fw * s->c * LANES, *dr = d + r * s->ow * s->o * LANES;
     for (int64_t q = 0; q < s->ow; q++) {
@@ -302,16 +299,14 @@ INLINE void grad_w_tile(const int OT, const int KT, const conv_shape *s, const f
       dr += s->o * LANES;
     }
   }
-  UNROLL for (int k = 0; k < KT; k++) {
-    UNROLL for (int m = 0; m < OT; m++) v_store(g + k * tap + m * LANES, a[m][k]);
-  }
+  UNROLL for (int k = 0; k < KT; k++) { UNROLL for (int m = 0; m < OT; m++) v_store(g + k * tap + m * LANES, a[m][k]); }
 }
 
 #define GRAD_W_CASE(OT, KT) \
   case OT * 8 + KT: grad_w_tile(OT, KT, s, x, d, rows, g); break;
 
-static __attribute__((noinline)) void grad_w_any(int out, int taps, const conv_shape *s, const float *x,
-                                                 const float *d, int64_t rows, float *g) {
+static __attribute__((noinline)) void grad_w_any(int out, int taps, const conv_shape *s, const float *x, const float *d,
+                                                 int64_t rows, float *g) {
   switch (out * 8 + taps) {
     GRAD_W_CASE(1, 1)
     GRAD_W_CASE(1, 2)
@@ -355,8 +350,8 @@ static void grad_w_block(const conv_shape *s, const float *x, const float *d, in
         for (int64_t kx = 0; kx < s->kw; kx += GRAD_TAPS)
           for (int lane = 0; lane < LANES; lane += VW)
             grad_w_any((int)(o1 - o0), (int)MIN_OF(s->kw - kx, (int64_t)GRAD_TAPS), s,
-                       x + (((first * s->sh + ky) * s->fw + kx) * s->c + c) * LANES + lane, d + o0 * LANES + lane,
-                       rows, g + (((ky * s->kw + kx) * s->c + c) * s->o + o0) * LANES + lane);
+                       x + (((first * s->sh + ky) * s->fw + kx) * s->c + c) * LANES + lane, d + o0 * LANES + lane, rows,
+                       g + (((ky * s->kw + kx) * s->c + c) * s->o + o0) * LANES + lane);
   }
 }
 
@@ -418,21 +413,21 @@ shoal_status ISA_NAME(lanes_conv_grad_w)(const kernel_call *call) { return conv_
 shoal_status ISA_NAME(lanes_conv_block_grad_w)(const kernel_call *call) { return conv_backward_w(call, true); }
 
 /* a[i][j] += w of channel i times d at position j, for the positions [J0, J1) that lie on the output. */
-#define GRAD_X_TAPS(CT, J0, J1)                                                     \
-  case J0 * 8 + J1:                                                                 \
-    for (int64_t ky = ky0; ky <= ky1; ky++) {                                       \
-      const float *dr = d + ((y + s->pt - ky) * s->ow + at) * s->o * LANES;         \
-      const float *wr = w + (ky * s->kw + kx) * s->c * s->o;                        \
-      for (int64_t o = 0; o < s->o; o++) {                                          \
-        vf k[GRAD_IN];                                                              \
-        UNROLL for (int i = 0; i < CT; i++) k[i] = v_set(wr[i * s->o + o]);         \
-        UNROLL for (int j = J0; j < J1; j++) {                                      \
-          vf e = v_load(dr + (j * s->o + o) * LANES);                               \
-          V_KEEP(e);                                                                \
-          UNROLL for (int i = 0; i < CT; i++) a[i][j] += k[i] * e;                  \
-        }                                                                           \
-      }                                                                             \
-    }                                                                               \
+#define GRAD_X_TAPS(CT, J0, J1)                                             \
+  case J0 * 8 + J1:                                                         \
+    for (int64_t ky = ky0; ky <= ky1; ky++) {                               \
+      const float *dr = d + ((y + s->pt - ky) * s->ow + at) * s->o * LANES; \
+      const float *wr = w + (ky * s->kw + kx) * s->c * s->o;                \
+      for (int64_t o = 0; o < s->o; o++) {                                  \
+        vf k[GRAD_IN];                                                      \
+        UNROLL for (int i = 0; i < CT; i++) k[i] = v_set(wr[i * s->o + o]); \
+        UNROLL for (int j = J0; j < J1; j++) {                              \
+          vf e = v_load(dr + (j * s->o + o) * LANES);                       \
+          V_KEEP(e);                                                        \
+          UNROLL for (int i = 0; i < CT; i++) a[i][j] += k[i] * e;          \
+        }                                                                   \
+      }                                                                     \
+    }                                                                       \
     break;
 
 /* CT channels of four neighbouring positions of the image, stride 1: each tap is added for just those positions where
@@ -440,9 +435,7 @@ shoal_status ISA_NAME(lanes_conv_block_grad_w)(const kernel_call *call) { return
 INLINE void grad_x_tile(const int CT, const conv_shape *s, const float *d, const float *w, int64_t y, int64_t x0,
                         int live, float *dx) {
   vf a[GRAD_IN][CONV_POSITIONS];
-  UNROLL for (int i = 0; i < CT; i++) {
-    UNROLL for (int j = 0; j < CONV_POSITIONS; j++) a[i][j] = V_ZERO;
-  }
+  UNROLL for (int i = 0; i < CT; i++) { UNROLL for (int j = 0; j < CONV_POSITIONS; j++) a[i][j] = V_ZERO; }
   const int64_t ky0 = MAX_OF((int64_t)0, y + s->pt - (s->oh - 1)), ky1 = MIN_OF(s->kh - 1, y + s->pt);
   for (int64_t kx = 0; kx < s->kw; kx++) {
     const int64_t at = x0 + s->pl - kx; /* output column that position 0 meets with this tap */

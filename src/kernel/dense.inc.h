@@ -13,9 +13,7 @@
 INLINE void dense_tile(const int OT, const int PT, const float *x, int64_t xp, const float *w, int64_t wk, int64_t wi,
                        int64_t depth, const float *bias, activation act, float *y, int64_t yp) {
   vf a[DENSE_OUT][DENSE_PANELS];
-  UNROLL for (int i = 0; i < OT; i++) {
-    UNROLL for (int j = 0; j < PT; j++) a[i][j] = v_set(bias ? bias[i] : 0);
-  }
+  UNROLL for (int i = 0; i < OT; i++) { UNROLL for (int j = 0; j < PT; j++) a[i][j] = v_set(bias ? bias[i] : 0); }
   for (int64_t k = 0; k < depth; k++) {
     if (OT > PT) { /* hold whichever is fewer in registers: panels or weights */
       vf v[DENSE_PANELS];
@@ -43,8 +41,10 @@ INLINE void dense_tile(const int OT, const int PT, const float *x, int64_t xp, c
   for (int j = 0; j < PT; j++) conv_activate_stored(OT, y + j * yp, act);
 }
 
-#define DENSE_CASE(OT, PT) \
-  case OT * 8 + PT: dense_tile(OT, PT, x, xp, w, wk, wi, depth, bias, act, y, yp); break;
+#define DENSE_CASE(OT, PT)                                         \
+  case OT * 8 + PT:                                                \
+    dense_tile(OT, PT, x, xp, w, wk, wi, depth, bias, act, y, yp); \
+    break;
 #define DENSE_CASES(OT) DENSE_CASE(OT, 1) DENSE_CASE(OT, 2) DENSE_CASE(OT, 3) DENSE_CASE(OT, 4)
 
 static __attribute__((noinline)) void dense_any(int out, int panels, const float *x, int64_t xp, const float *w,
@@ -113,9 +113,7 @@ static void panels_to_rows(const float *panels, int64_t blocks, int64_t f, float
 INLINE void dense_grad_tile(const int KT, const int VT, const float *x, int64_t blocks, int64_t xp, const float *d,
                             int64_t stride, float *out, int64_t ld, int64_t width, bool accumulate) {
   vf a[DENSE_OUT][DENSE_VECTORS];
-  UNROLL for (int i = 0; i < KT; i++) {
-    UNROLL for (int j = 0; j < VT; j++) a[i][j] = V_ZERO;
-  }
+  UNROLL for (int i = 0; i < KT; i++) { UNROLL for (int j = 0; j < VT; j++) a[i][j] = V_ZERO; }
   for (int64_t b = 0; b < blocks; b++)
     for (int64_t n = 0; n < LANES; n++) {
       const float *dn = d + (b * LANES + n) * stride, *xn = x + b * xp + n;
@@ -153,10 +151,11 @@ INLINE void dense_grad_tile(const int KT, const int VT, const float *x, int64_t 
   }
 }
 
-#define DENSE_GRAD_CASE(KT, VT) \
-  case KT * 8 + VT: dense_grad_tile(KT, VT, x, blocks, xp, d, stride, out, ld, width, accumulate); break;
-#define DENSE_GRAD_CASES(KT) \
-  DENSE_GRAD_CASE(KT, 1) DENSE_GRAD_CASE(KT, 2) DENSE_GRAD_CASE(KT, 3) DENSE_GRAD_CASE(KT, 4)
+#define DENSE_GRAD_CASE(KT, VT)                                                    \
+  case KT * 8 + VT:                                                                \
+    dense_grad_tile(KT, VT, x, blocks, xp, d, stride, out, ld, width, accumulate); \
+    break;
+#define DENSE_GRAD_CASES(KT) DENSE_GRAD_CASE(KT, 1) DENSE_GRAD_CASE(KT, 2) DENSE_GRAD_CASE(KT, 3) DENSE_GRAD_CASE(KT, 4)
 
 static __attribute__((noinline)) void dense_grad_any(int ins, int vectors, const float *x, int64_t blocks, int64_t xp,
                                                      const float *d, int64_t stride, float *out, int64_t ld,
@@ -188,8 +187,8 @@ shoal_status ISA_NAME(lanes_matmul_sum)(const kernel_call *call) {
     for (int k = 0; k < k_tiles; k++) {
       int64_t k0 = in * k / k_tiles, k1 = in * (k + 1) / k_tiles;
       dense_grad_any((int)(k1 - k0), (int)(v1 - v0), (const float *)x->data + k0 * LANES, blocks, in * LANES,
-                     rows + v0 * VW, stride, (float *)call->out[0].data + k0 * out + v0 * VW, out,
-                     out - v0 * VW, call->accumulate);
+                     rows + v0 * VW, stride, (float *)call->out[0].data + k0 * out + v0 * VW, out, out - v0 * VW,
+                     call->accumulate);
     }
   }
   return NULL;
@@ -203,8 +202,7 @@ shoal_status ISA_NAME(lanes_bias_sum)(const kernel_call *call) {
   for (int64_t m = 0; m < o; m++) {
     vf sum = V_ZERO;
     for (int64_t q = 0; q < blocks * positions; q++)
-      for (int lane = 0; lane < LANES; lane += VW)
-        sum += v_load((const float *)d->data + (q * o + m) * LANES + lane);
+      for (int lane = 0; lane < LANES; lane += VW) sum += v_load((const float *)d->data + (q * o + m) * LANES + lane);
     out[m] = v_sum(sum) + (call->accumulate ? out[m] : 0);
   }
   return NULL;

@@ -37,9 +37,7 @@ static inline gemm_operand gemm_at(gemm_operand o, int64_t e, int64_t k) {
 INLINE void gemm_tile(const int IT, const int VT, int64_t depth, const float *a, const float *b, int64_t bs,
                       const float *next, float *c, int64_t ld, int64_t width, bool add) {
   vf s[GEMM_ROWS][GEMM_VECTORS];
-  UNROLL for (int i = 0; i < IT; i++) {
-    UNROLL for (int j = 0; j < VT; j++) s[i][j] = V_ZERO;
-  }
+  UNROLL for (int i = 0; i < IT; i++) { UNROLL for (int j = 0; j < VT; j++) s[i][j] = V_ZERO; }
   for (int64_t k0 = 0, line = 0; k0 < depth; k0 += GEMM_STRIDE, line++) {
     __builtin_prefetch(next + line * GEMM_LINE, 0, 2);
     if (line < IT * VT) __builtin_prefetch(c + line / VT * ld + line % VT * VW, 1, 2);
@@ -151,12 +149,12 @@ INLINE void gemm_pack(gemm_operand o, int64_t count, int64_t depth, const int64_
 typedef struct {
   gemm_operand a, b;
   int64_t m, n, k;
-  float *c;      /* [m, n] */
-  bool add;      /* to what C holds */
-  bool straight; /* B is read where it lies, whole panels of it, since few rows of A would profit from a copy */
+  float *c;       /* [m, n] */
+  bool add;       /* to what C holds */
+  bool straight;  /* B is read where it lies, whole panels of it, since few rows of A would profit from a copy */
   float *pa, *pb; /* panels of A and B */
   int64_t row, rows, column, columns, level, depth; /* the part under way: where it begins and its size */
-  bool fresh;     /* B's panels are to be made, too */
+  bool fresh;                                       /* B's panels are to be made, too */
 } gemm_work;
 
 static int64_t gemm_row_tiles(const gemm_work *w) { return (w->rows + GEMM_ROWS - 1) / GEMM_ROWS; }
@@ -189,8 +187,8 @@ static void gemm_multiply(const gemm_work *w, int64_t i0, int64_t i1, int64_t j0
   for (int64_t block = i0; block < i1; block += high)
     for (int64_t j = j0; j < j1; j++) {
       const bool straight = gemm_lies_straight(w, j);
-      const float *b = straight ? gemm_at(w->b, w->column + j * GEMM_COLUMNS, w->level).data
-                                : w->pb + j * GEMM_COLUMNS * w->depth;
+      const float *b =
+          straight ? gemm_at(w->b, w->column + j * GEMM_COLUMNS, w->level).data : w->pb + j * GEMM_COLUMNS * w->depth;
       const float *next = w->pb + (j + 1) * GEMM_COLUMNS * w->depth; /* B's next panel comes while this one is used */
       for (int64_t i = block; i < MIN_OF(i1, block + high); i++)
         gemm_any((int)(gemm_row(w, i + 1) - gemm_row(w, i)), w->depth, w->pa + i * GEMM_ROWS * w->depth, b,

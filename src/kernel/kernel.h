@@ -22,11 +22,11 @@ typedef enum { LAYOUT_ROWS, LAYOUT_LANES } layout;
 
 /* An attribute of an operator; which field counts is declared in the operator's row. */
 typedef struct {
-  int64_t i;         /* integers, flags, types */
-  double f;          /* numbers */
-  shoal_shape list;  /* lists of integers: axes, shapes, starts */
-  const char *s;     /* text; owned by the graph */
-  shoal_tensor data; /* a constant's value; owned by the graph */
+  int64_t i;                 /* integers, flags, types */
+  double f;                  /* numbers */
+  shoal_shape list;          /* lists of integers: axes, shapes, starts */
+  const char *s;             /* text; owned by the graph */
+  shoal_tensor data;         /* a constant's value; owned by the graph */
   struct shoal_graph *graph; /* a sub-graph; shared */
 } attr_value;
 

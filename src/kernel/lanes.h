@@ -57,37 +57,37 @@ enum {
  *   xent                  L logits, labels, dloss [n] -> loss [n], L dlogits
  *   top_1                 L logits, labels -> f32 [n]
  *   compress_rows, skip_*, xent_rows: see skip.inc.h */
-#define LANES_KERNELS(isa)                                   \
-  shoal_status lanes_pack_##isa(const kernel_call *);        \
-  shoal_status lanes_unpack_##isa(const kernel_call *);      \
-  shoal_status lanes_conv_block_##isa(const kernel_call *);  \
+#define LANES_KERNELS(isa)                                         \
+  shoal_status lanes_pack_##isa(const kernel_call *);              \
+  shoal_status lanes_unpack_##isa(const kernel_call *);            \
+  shoal_status lanes_conv_block_##isa(const kernel_call *);        \
   shoal_status lanes_conv_block_grad_w_##isa(const kernel_call *); \
   shoal_status lanes_conv_block_grad_x_##isa(const kernel_call *); \
-  shoal_status lanes_conv_##isa(const kernel_call *);        \
-  shoal_status lanes_conv_grad_x_##isa(const kernel_call *); \
-  shoal_status lanes_conv_grad_w_##isa(const kernel_call *); \
-  shoal_status winograd_conv_##isa(const kernel_call *);     \
-  shoal_status winograd_conv_block_##isa(const kernel_call *); \
-  shoal_status winograd_conv_grad_x_##isa(const kernel_call *); \
-  shoal_status winograd_conv_grad_w_##isa(const kernel_call *); \
-  shoal_status lanes_dense_##isa(const kernel_call *);       \
-  shoal_status lanes_matmul_##isa(const kernel_call *);      \
-  shoal_status lanes_max_pool_##isa(const kernel_call *);    \
-  shoal_status lanes_max_pool_grad_##isa(const kernel_call *); \
-  shoal_status wide_dense_##isa(const kernel_call *);        \
-  shoal_status wide_matmul_back_##isa(const kernel_call *);  \
-  shoal_status wide_matmul_sum_##isa(const kernel_call *);   \
-  shoal_status lanes_matmul_sum_##isa(const kernel_call *);  \
-  shoal_status rows_matmul_##isa(const kernel_call *);       \
-  shoal_status lanes_bias_sum_##isa(const kernel_call *);    \
-  shoal_status lanes_bias_add_##isa(const kernel_call *);    \
-  shoal_status lanes_relu_##isa(const kernel_call *);        \
-  shoal_status lanes_tanh_##isa(const kernel_call *);        \
-  shoal_status lanes_sigmoid_##isa(const kernel_call *);     \
-  shoal_status lanes_relu_grad_##isa(const kernel_call *);   \
-  shoal_status lanes_tanh_grad_##isa(const kernel_call *);   \
-  shoal_status lanes_sigmoid_grad_##isa(const kernel_call *); \
-  shoal_status lanes_xent_##isa(const kernel_call *);        \
+  shoal_status lanes_conv_##isa(const kernel_call *);              \
+  shoal_status lanes_conv_grad_x_##isa(const kernel_call *);       \
+  shoal_status lanes_conv_grad_w_##isa(const kernel_call *);       \
+  shoal_status winograd_conv_##isa(const kernel_call *);           \
+  shoal_status winograd_conv_block_##isa(const kernel_call *);     \
+  shoal_status winograd_conv_grad_x_##isa(const kernel_call *);    \
+  shoal_status winograd_conv_grad_w_##isa(const kernel_call *);    \
+  shoal_status lanes_dense_##isa(const kernel_call *);             \
+  shoal_status lanes_matmul_##isa(const kernel_call *);            \
+  shoal_status lanes_max_pool_##isa(const kernel_call *);          \
+  shoal_status lanes_max_pool_grad_##isa(const kernel_call *);     \
+  shoal_status wide_dense_##isa(const kernel_call *);              \
+  shoal_status wide_matmul_back_##isa(const kernel_call *);        \
+  shoal_status wide_matmul_sum_##isa(const kernel_call *);         \
+  shoal_status lanes_matmul_sum_##isa(const kernel_call *);        \
+  shoal_status rows_matmul_##isa(const kernel_call *);             \
+  shoal_status lanes_bias_sum_##isa(const kernel_call *);          \
+  shoal_status lanes_bias_add_##isa(const kernel_call *);          \
+  shoal_status lanes_relu_##isa(const kernel_call *);              \
+  shoal_status lanes_tanh_##isa(const kernel_call *);              \
+  shoal_status lanes_sigmoid_##isa(const kernel_call *);           \
+  shoal_status lanes_relu_grad_##isa(const kernel_call *);         \
+  shoal_status lanes_tanh_grad_##isa(const kernel_call *);         \
+  shoal_status lanes_sigmoid_grad_##isa(const kernel_call *);      \
+  shoal_status lanes_xent_##isa(const kernel_call *);              \
   shoal_status lanes_top_1_##isa(const kernel_call *);
 
 LANES_KERNELS(generic)

@@ -1,15 +1,15 @@
 /* Elementwise kernels on LANES, conversions from and to rows, and the loss. Included by the files lanes_*.c. */
 
-#define POINTWISE_1(name, expression)                                                          \
-  shoal_status ISA_NAME(name)(const kernel_call *call) {                                       \
-    const float *in = call->in[0].data;                                                        \
-    float *out = call->out[0].data;                                                            \
-    const int64_t n = lanes_blocks(&call->in[0]) * lanes_features(&call->in[0]) * LANES;       \
-    for (int64_t i = 0; i < n; i += VW) {                                                      \
-      vf x = v_load(in + i);                                                                   \
-      v_store(out + i, expression);                                                            \
-    }                                                                                          \
-    return NULL;                                                                               \
+#define POINTWISE_1(name, expression)                                                    \
+  shoal_status ISA_NAME(name)(const kernel_call *call) {                                 \
+    const float *in = call->in[0].data;                                                  \
+    float *out = call->out[0].data;                                                      \
+    const int64_t n = lanes_blocks(&call->in[0]) * lanes_features(&call->in[0]) * LANES; \
+    for (int64_t i = 0; i < n; i += VW) {                                                \
+      vf x = v_load(in + i);                                                             \
+      v_store(out + i, expression);                                                      \
+    }                                                                                    \
+    return NULL;                                                                         \
   }
 
 POINTWISE_1(lanes_relu, v_relu(x))
@@ -17,16 +17,16 @@ POINTWISE_1(lanes_tanh, v_tanh(x))
 POINTWISE_1(lanes_sigmoid, v_sigmoid(x))
 
 /* dy, y -> dx */
-#define POINTWISE_2(name, expression)                                                          \
-  shoal_status ISA_NAME(name)(const kernel_call *call) {                                       \
-    const float *in = call->in[0].data, *other = call->in[1].data;                             \
-    float *out = call->out[0].data;                                                            \
-    const int64_t n = lanes_blocks(&call->in[0]) * lanes_features(&call->in[0]) * LANES;       \
-    for (int64_t i = 0; i < n; i += VW) {                                                      \
-      vf d = v_load(in + i), y = v_load(other + i);                                            \
-      v_store(out + i, expression);                                                            \
-    }                                                                                          \
-    return NULL;                                                                               \
+#define POINTWISE_2(name, expression)                                                    \
+  shoal_status ISA_NAME(name)(const kernel_call *call) {                                 \
+    const float *in = call->in[0].data, *other = call->in[1].data;                       \
+    float *out = call->out[0].data;                                                      \
+    const int64_t n = lanes_blocks(&call->in[0]) * lanes_features(&call->in[0]) * LANES; \
+    for (int64_t i = 0; i < n; i += VW) {                                                \
+      vf d = v_load(in + i), y = v_load(other + i);                                      \
+      v_store(out + i, expression);                                                      \
+    }                                                                                    \
+    return NULL;                                                                         \
   }
 
 POINTWISE_2(lanes_relu_grad, v_where_positive(d, y))
@@ -123,8 +123,7 @@ shoal_status ISA_NAME(lanes_xent)(const kernel_call *call) {
         s += e;
       }
       vf r = v_load(share + lane) / s;
-      for (int64_t c = 0; c < classes; c++)
-        v_store(out + c * LANES + lane, v_load(out + c * LANES + lane) * r);
+      for (int64_t c = 0; c < classes; c++) v_store(out + c * LANES + lane, v_load(out + c * LANES + lane) * r);
       v_store(total + lane, s);
       v_store(most + lane, m);
     }

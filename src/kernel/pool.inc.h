@@ -6,8 +6,16 @@ typedef struct {
 } pool_shape;
 
 static pool_shape pool_shape_of(const shoal_shape *x, const shoal_shape *y, const attr_value *attr) {
-  return (pool_shape){x->dim[1], x->dim[2], x->dim[3],   y->dim[1],    y->dim[2],    attr[POOL_SIZE_H].i,
-                      attr[POOL_SIZE_W].i, attr[POOL_STRIDE_H].i, attr[POOL_STRIDE_W].i, attr[POOL_PAD_TOP].i,
+  return (pool_shape){x->dim[1],
+                      x->dim[2],
+                      x->dim[3],
+                      y->dim[1],
+                      y->dim[2],
+                      attr[POOL_SIZE_H].i,
+                      attr[POOL_SIZE_W].i,
+                      attr[POOL_STRIDE_H].i,
+                      attr[POOL_STRIDE_W].i,
+                      attr[POOL_PAD_TOP].i,
                       attr[POOL_PAD_LEFT].i};
 }
 

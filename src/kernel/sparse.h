@@ -24,11 +24,11 @@ typedef enum { SPARSE_SGD, SPARSE_ADAGRAD, SPARSE_FTRL } sparse_kind;
 typedef struct {
   float *w[1 + SPARSE_SLOTS_MAX];    /* weights and slots, [features] */
   float *bias[1 + SPARSE_SLOTS_MAX]; /* [1]; bias[0] NULL: there is none */
-  const int64_t *offsets;             /* [rows + 1] */
-  const int32_t *indices;             /* [entries], from offsets[0] on */
-  const float *values;                /* [entries] */
-  const int32_t *labels;              /* [rows] */
-  const float *rates;                 /* [steps], or one for all */
+  const int64_t *offsets;            /* [rows + 1] */
+  const int32_t *indices;            /* [entries], from offsets[0] on */
+  const float *values;               /* [entries] */
+  const int32_t *labels;             /* [rows] */
+  const float *rates;                /* [steps], or one for all */
   bool many_rates;
   int64_t rows, entries, features;
   int64_t step_rows;    /* of one update */
@@ -53,19 +53,19 @@ size_t sparse_scratch(int64_t rows, int64_t entries);
 int sparse_table_bits(int64_t entries);
 
 /* Four sums side by side: the order in which every kernel adds up a row. */
-#define SPARSE_DOT(type, sum, indices, values, w, n)                                     \
-  do {                                                                                   \
-    type part_[4] = {0};                                                                 \
-    int64_t e_ = 0;                                                                      \
-    for (; e_ + 4 <= (n); e_ += 4)                                                       \
+#define SPARSE_DOT(type, sum, indices, values, w, n)                                           \
+  do {                                                                                         \
+    type part_[4] = {0};                                                                       \
+    int64_t e_ = 0;                                                                            \
+    for (; e_ + 4 <= (n); e_ += 4)                                                             \
       for (int l_ = 0; l_ < 4; l_++) part_[l_] += (values)[e_ + l_] * (w)[(indices)[e_ + l_]]; \
-    for (; e_ < (n); e_++) part_[0] += (values)[e_] * (w)[(indices)[e_]];                \
-    (sum) = (part_[0] + part_[1]) + (part_[2] + part_[3]);                               \
+    for (; e_ < (n); e_++) part_[0] += (values)[e_] * (w)[(indices)[e_]];                      \
+    (sum) = (part_[0] + part_[1]) + (part_[2] + part_[3]);                                     \
   } while (0)
 
-#define SPARSE_KERNELS(isa)                                      \
-  shoal_status sparse_product_##isa(const kernel_call *);        \
-  shoal_status sparse_logistic_sgd_##isa(const kernel_call *);   \
+#define SPARSE_KERNELS(isa)                                        \
+  shoal_status sparse_product_##isa(const kernel_call *);          \
+  shoal_status sparse_logistic_sgd_##isa(const kernel_call *);     \
   shoal_status sparse_logistic_adagrad_##isa(const kernel_call *); \
   shoal_status sparse_logistic_ftrl_##isa(const kernel_call *);
 

@@ -57,11 +57,11 @@ INLINE void sparse_touch_row(sparse_kind kind, const attr_value *attr, const spa
 /* ---- indices that stand several times in a step: their gradients are added up first */
 
 typedef struct {
-  float *dz;          /* [rows] */
-  int32_t *unique;    /* [entries] */
-  float *sums;        /* [entries] */
-  uint32_t *at;       /* [entries] place in the table */
-  uint32_t *table;    /* [1 << bits] 1 + position in `unique`; 0: free. All free between steps. */
+  float *dz;       /* [rows] */
+  int32_t *unique; /* [entries] */
+  float *sums;     /* [entries] */
+  uint32_t *at;    /* [entries] place in the table */
+  uint32_t *table; /* [1 << bits] 1 + position in `unique`; 0: free. All free between steps. */
   int bits;
 } sparse_room;
 

@@ -9,21 +9,21 @@
   if (l2 != 0) g += l2 * var[i]
 
 #define SGD_CONSTANTS const real l2 = (real)attr[0].f
-#define SGD_ELEMENT      \
-  {                      \
-    UPDATE_WITH_L2;      \
-    var[i] -= lr * g;    \
+#define SGD_ELEMENT   \
+  {                   \
+    UPDATE_WITH_L2;   \
+    var[i] -= lr * g; \
   }
 
 /* a: sum of squares */
-#define ADAGRAD_CONSTANTS            \
+#define ADAGRAD_CONSTANTS               \
   const real epsilon = (real)attr[0].f; \
   const real l2 = (real)attr[1].f
-#define ADAGRAD_ELEMENT                             \
-  {                                                 \
-    UPDATE_WITH_L2;                                 \
-    a[i] += g * g;                                  \
-    var[i] -= lr * g / (sqrt(a[i]) + epsilon);      \
+#define ADAGRAD_ELEMENT                        \
+  {                                            \
+    UPDATE_WITH_L2;                            \
+    a[i] += g * g;                             \
+    var[i] -= lr * g / (sqrt(a[i]) + epsilon); \
   }
 
 /* a: z, b: n. FTRL-proximal, McMahan et al. 2013; the variable is zero where |z| <= l1. The usual power is a square
@@ -35,14 +35,14 @@
   const real power = (real)attr[3].f; \
   const bool half = attr[3].f == -0.5
 #define FTRL_POWER(n) (half ? sqrt(n) : pow((n), -power))
-#define FTRL_ELEMENT                                                                             \
-  {                                                                                              \
-    real more = b[i] + g * g;                                                                    \
-    real root = FTRL_POWER(more);                                                                \
-    real z = a[i] + g - (root - FTRL_POWER(b[i])) / lr * var[i];                                 \
-    a[i] = z;                                                                                    \
-    b[i] = more;                                                                                 \
-    var[i] = fabs(z) <= l1 ? 0 : ((z < 0 ? -l1 : l1) - z) / ((beta + root) / lr + l2);           \
+#define FTRL_ELEMENT                                                                   \
+  {                                                                                    \
+    real more = b[i] + g * g;                                                          \
+    real root = FTRL_POWER(more);                                                      \
+    real z = a[i] + g - (root - FTRL_POWER(b[i])) / lr * var[i];                       \
+    a[i] = z;                                                                          \
+    b[i] = more;                                                                       \
+    var[i] = fabs(z) <= l1 ? 0 : ((z < 0 ? -l1 : l1) - z) / ((beta + root) / lr + l2); \
   }
 
 #endif

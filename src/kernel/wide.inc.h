@@ -40,8 +40,8 @@ static void wide_end_share(void *context, int thread, int threads) {
 shoal_status ISA_NAME(wide_dense)(const kernel_call *call) {
   const shoal_tensor *x = &call->in[0], *w = &call->in[1];
   const int64_t in = w->shape.dim[0], out = w->shape.dim[1], n = x->shape.dim[0];
-  gemm_work product = {.a = {x->data, in, 1}, .b = {w->data, 1, out}, .m = n, .n = out, .k = in,
-                       .c = call->out[0].data};
+  gemm_work product = {
+      .a = {x->data, in, 1}, .b = {w->data, 1, out}, .m = n, .n = out, .k = in, .c = call->out[0].data};
   gemm_run(&product, call->scratch, call->threads);
   wide_end end = {call->in[2].data, call->out[0].data, n, out, (activation)call->attr[0].i};
   pool_run(call->threads, wide_end_share, &end);
@@ -79,13 +79,13 @@ INLINE void wide_back_tile(const int OT, const int PT, const wide_back *b, const
       }
     }
   }
-  UNROLL for (int i = 0; i < OT; i++) {
-    UNROLL for (int j = 0; j < PT; j++) v_store(dx + j * xp + i * LANES, a[i][j]);
-  }
+  UNROLL for (int i = 0; i < OT; i++) { UNROLL for (int j = 0; j < PT; j++) v_store(dx + j * xp + i * LANES, a[i][j]); }
 }
 
-#define WIDE_BACK_CASE(OT, PT) \
-  case OT * 8 + PT: wide_back_tile(OT, PT, b, w, d, depth, dx, add); break;
+#define WIDE_BACK_CASE(OT, PT)                       \
+  case OT * 8 + PT:                                  \
+    wide_back_tile(OT, PT, b, w, d, depth, dx, add); \
+    break;
 #define WIDE_BACK_CASES(OT) WIDE_BACK_CASE(OT, 1) WIDE_BACK_CASE(OT, 2) WIDE_BACK_CASE(OT, 3) WIDE_BACK_CASE(OT, 4)
 
 static __attribute__((noinline)) void wide_back_any(int rows, int panels, const wide_back *b, const float *w,
@@ -117,8 +117,8 @@ static void wide_back_share(void *context, int thread, int threads) {
 
 shoal_status ISA_NAME(wide_matmul_back)(const kernel_call *call) {
   const shoal_tensor *w = &call->in[1];
-  wide_back b = {call->in[0].data, w->data, call->out[0].data, lanes_blocks(&call->in[0]), w->shape.dim[0],
-                 w->shape.dim[1]};
+  wide_back b = {call->in[0].data,           w->data,         call->out[0].data,
+                 lanes_blocks(&call->in[0]), w->shape.dim[0], w->shape.dim[1]};
   pool_run(call->threads, wide_back_share, &b);
   return NULL;
 }
@@ -142,8 +142,7 @@ static void wide_pack_share(void *context, int thread, int threads) {
     float *to = s->packed + o * s->blocks * LANES;
     const int64_t width = MIN_OF((int64_t)WIDE_WIDTH, s->out - o);
     memset(to, 0, (size_t)(s->blocks * LANES * WIDE_WIDTH) * sizeof *to);
-    for (int64_t i = 0; i < s->n; i++)
-      memcpy(to + i * WIDE_WIDTH, s->d + i * s->out + o, (size_t)width * sizeof *to);
+    for (int64_t i = 0; i < s->n; i++) memcpy(to + i * WIDE_WIDTH, s->d + i * s->out + o, (size_t)width * sizeof *to);
   }
 }
 
@@ -163,8 +162,14 @@ static void wide_sum_share(void *context, int thread, int threads) {
 
 shoal_status ISA_NAME(wide_matmul_sum)(const kernel_call *call) {
   const shoal_tensor *x = &call->in[0], *d = &call->in[1];
-  wide_sum s = {.x = x->data, .d = d->data, .dw = call->out[0].data, .packed = call->scratch,
-                .n = x->shape.dim[0], .blocks = lanes_blocks(x), .in = x->shape.dim[1], .out = d->shape.dim[1]};
+  wide_sum s = {.x = x->data,
+                .d = d->data,
+                .dw = call->out[0].data,
+                .packed = call->scratch,
+                .n = x->shape.dim[0],
+                .blocks = lanes_blocks(x),
+                .in = x->shape.dim[1],
+                .out = d->shape.dim[1]};
   pool_run(call->threads, wide_pack_share, &s);
   pool_run(call->threads, wide_sum_share, &s);
   return NULL;

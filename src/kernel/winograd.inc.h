@@ -7,8 +7,8 @@
  * filter, filled up with zeros, meets with stride 1. The gradient of the image is the convolution of the output's
  * gradient with the mirrored filter. Included by the files lanes_*.c. */
 
-#define WINO_VECTORS 4 /* tiles (or vectors of channels) that a product's tile spans */
-#define WINO_DEPTH 128 /* of a product, at a time: 128 x 4 vectors stay in the first-level cache */
+#define WINO_VECTORS 4                 /* tiles (or vectors of channels) that a product's tile spans */
+#define WINO_DEPTH 128                 /* of a product, at a time: 128 x 4 vectors stay in the first-level cache */
 #define WINO_WIDTH (WINO_VECTORS * VW) /* at least LANES */
 #if VW == 16
 #define WINO_OUT 6
@@ -17,15 +17,15 @@
 #endif
 
 typedef struct {
-  int64_t h, w, c;     /* input, in cells, and their channels */
-  int64_t step;        /* pixels of a cell's side */
-  int64_t row, pixel;  /* floats from one row of pixels to the next, from one pixel to the next, as it lies in memory */
-  int64_t oh, ow, o;   /* output */
-  int64_t r, m;        /* sides of filter and output tile */
-  int64_t pt, pl;      /* padding, cells */
-  int64_t th, tw;      /* tiles down and across */
-  int64_t packs;       /* of filters */
-  int64_t group;       /* tiles carried through at a time */
+  int64_t h, w, c;    /* input, in cells, and their channels */
+  int64_t step;       /* pixels of a cell's side */
+  int64_t row, pixel; /* floats from one row of pixels to the next, from one pixel to the next, as it lies in memory */
+  int64_t oh, ow, o;  /* output */
+  int64_t r, m;       /* sides of filter and output tile */
+  int64_t pt, pl;     /* padding, cells */
+  int64_t th, tw;     /* tiles down and across */
+  int64_t packs;      /* of filters */
+  int64_t group;      /* tiles carried through at a time */
   int64_t v_step, m_step; /* floats from one frequency to the next, transformed input and output */
 } wino_shape;
 
@@ -233,17 +233,16 @@ INLINE void wino_finish(const int M, const float *from, int64_t apart, vf bias, 
     vf e[WINO_SIDE];
     wino_out(M, half[i], e);
     if (i < rows) {
-      UNROLL for (int j = 0; j < M; j++)
-        if (j < columns) v_store(y + i * line + j * pixel, v_max(floor, e[j] + bias));
+      UNROLL for (int j = 0; j < M; j++) if (j < columns) v_store(y + i * line + j * pixel, v_max(floor, e[j] + bias));
     }
   }
 }
 
-#define WINO_STORE_CASE(M)                                                                                       \
-  case M:                                                                                                        \
-    for (int64_t i = 0; i < s->o; i++)                                                                           \
-      wino_finish(M, from + i * WINO_WIDTH, s->m_step, v_set(bias ? bias[i] : 0), floor, to + i * LANES, pixel,  \
-                  line, rows, columns);                                                                          \
+#define WINO_STORE_CASE(M)                                                                                            \
+  case M:                                                                                                             \
+    for (int64_t i = 0; i < s->o; i++)                                                                                \
+      wino_finish(M, from + i * WINO_WIDTH, s->m_step, v_set(bias ? bias[i] : 0), floor, to + i * LANES, pixel, line, \
+                  rows, columns);                                                                                     \
     break;
 
 /* The outputs of tiles first .. first + n - 1 from m [36][group / 4][o][4]. */
@@ -345,8 +344,8 @@ static shoal_status wino_forward(const kernel_call *call, bool block) {
   const shoal_tensor *x = &call->in[0], *w = &call->in[1];
   const conv_shape v = conv_shape_of(&x->shape, &w->shape, call->attr, block);
   const wino_shape s = wino_forward_shape(&v);
-  wino_convolve(&s, &v, x->data, w->data, false, block ? call->in[2].data : NULL, v.act, lanes_blocks(x),
-                call->scratch, call->out[0].data);
+  wino_convolve(&s, &v, x->data, w->data, false, block ? call->in[2].data : NULL, v.act, lanes_blocks(x), call->scratch,
+                call->out[0].data);
   return NULL;
 }
 
@@ -357,8 +356,7 @@ shoal_status ISA_NAME(winograd_conv_grad_x)(const kernel_call *call) {
   const shoal_tensor *dy = &call->in[0], *w = &call->in[1];
   const conv_shape v = conv_shape_of(&call->in[2].shape, &w->shape, call->attr, false);
   const wino_shape s = wino_mirrored_shape(&v);
-  wino_convolve(&s, &v, dy->data, w->data, true, NULL, ACT_LINEAR, lanes_blocks(dy), call->scratch,
-                call->out[0].data);
+  wino_convolve(&s, &v, dy->data, w->data, true, NULL, ACT_LINEAR, lanes_blocks(dy), call->scratch, call->out[0].data);
   return NULL;
 }
 
@@ -405,8 +403,7 @@ typedef struct {
 } wino_grad;
 
 /* v [36][ins][group][16] of tiles first .. first + n - 1 */
-static void wino_grad_load(const wino_grad *g, const float *x, int64_t first, int64_t n, const float *zeros,
-                           float *v) {
+static void wino_grad_load(const wino_grad *g, const float *x, int64_t first, int64_t n, const float *zeros, float *v) {
   const wino_shape *s = &g->s;
   for (int64_t t = 0; t < n; t++) {
     const wino_place at = wino_place_of(s, first + t);
@@ -417,7 +414,7 @@ static void wino_grad_load(const wino_grad *g, const float *x, int64_t first, in
         vf e[WINO_POINTS];
         wino_transform_in(cell, wino_channel(s, k), e);
         UNROLL for (int f = 0; f < WINO_POINTS; f++)
-          v_store(v + f * g->v_step + (k * s->group + t) * LANES + lane, e[f]);
+            v_store(v + f * g->v_step + (k * s->group + t) * LANES + lane, e[f]);
       }
     }
   }
@@ -466,8 +463,7 @@ static void wino_grad_back(const wino_grad *g, const float *dy, int64_t first, i
       for (int64_t i = 0; i < LANES; i++)
         for (int lane = 0; lane < LANES; lane += VW)
           if (o + i < s->o)
-            wino_back_any(s->m, from + (o + i) * LANES + lane, pixel, line, rows, columns,
-                          turning + i * LANES + lane);
+            wino_back_any(s->m, from + (o + i) * LANES + lane, pixel, line, rows, columns, turning + i * LANES + lane);
           else
             for (int f = 0; f < WINO_POINTS; f++) v_store(turning + (f * LANES + i) * LANES + lane, V_ZERO);
       float *to = z + o / WINO_WIDTH * s->group * LANES * WINO_WIDTH + t * LANES * WINO_WIDTH + o % WINO_WIDTH;

@@ -4,8 +4,8 @@
 
 static void build(shoal_model *m, const shoal_model_options *options) {
   shoal_model_options o = model_options(m, options, "tanh", "avg", model_lenet.classes);
-  shoal_model_conv2d(m, 6, 5, 1, SHOAL_SAME, o.activation); /* of MNIST: 28 x 28 x 6 */
-  model_pool(m, o.pool, 2, 2);                              /* 14 x 14 x 6 */
+  shoal_model_conv2d(m, 6, 5, 1, SHOAL_SAME, o.activation);   /* of MNIST: 28 x 28 x 6 */
+  model_pool(m, o.pool, 2, 2);                                /* 14 x 14 x 6 */
   shoal_model_conv2d(m, 16, 5, 1, SHOAL_VALID, o.activation); /* 10 x 10 x 16 */
   model_pool(m, o.pool, 2, 2);                                /* 5 x 5 x 16 */
   shoal_model_flatten(m);

@@ -18,9 +18,8 @@ static shoal_value *block(shoal_graph *g, const shoal_square_trace_options *o, i
 /* tr(A_ij A_ji), once or, for both orders, twice. */
 static shoal_value *pair_trace(shoal_graph *g, const shoal_square_trace_options *o, int64_t i, int64_t j) {
   shoal_value *a = block(g, o, i, j), *b = i == j ? a : block(g, o, j, i);
-  shoal_value *trace = o->full_product
-                           ? shoal_cast(g, shoal_trace(g, shoal_matmul(g, a, b, false, false)), SHOAL_F64)
-                           : shoal_trace_matmul(g, a, b);
+  shoal_value *trace = o->full_product ? shoal_cast(g, shoal_trace(g, shoal_matmul(g, a, b, false, false)), SHOAL_F64)
+                                       : shoal_trace_matmul(g, a, b);
   return i == j ? trace : shoal_scale(g, trace, 2);
 }
 

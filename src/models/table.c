@@ -19,8 +19,8 @@ const shoal_model_kind *shoal_model_kind_find(const char *name) {
   return NULL;
 }
 
-shoal_model_options model_options(shoal_model *m, const shoal_model_options *options, const char *act,
-                                  const char *pool, int classes) {
+shoal_model_options model_options(shoal_model *m, const shoal_model_options *options, const char *act, const char *pool,
+                                  int classes) {
   shoal_model_options o;
   shoal_status status = OPTIONS_TAKE(&o, options);
   if (status) {

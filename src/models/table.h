@@ -17,8 +17,8 @@ MODELS(DECLARE_MODEL)
 #undef DECLARE_MODEL
 
 /* Options with what is left out filled in; `options` may be NULL. Errors stick to the model. */
-shoal_model_options model_options(shoal_model *m, const shoal_model_options *options, const char *act,
-                                  const char *pool, int classes);
+shoal_model_options model_options(shoal_model *m, const shoal_model_options *options, const char *act, const char *pool,
+                                  int classes);
 /* A pooling layer without padding: "max" or "avg". */
 void model_pool(shoal_model *m, const char *pool, int size, int stride);
 

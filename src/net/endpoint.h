@@ -18,7 +18,7 @@ struct transport {
   shoal_status (*send)(net_client *c, const net_header *header, const net_part *parts, int n, size_t bytes,
                        double seconds);
   shoal_status (*await)(net_client *c, double seconds, net_message *out);
-  bool (*gone)(net_client *c); /* net_client_gone */
+  bool (*gone)(net_client *c);                  /* net_client_gone */
   void (*limit)(net_server *s, size_t largest); /* net_server_limit */
   void (*release_server)(net_server *s, net_message *m);
   void (*release_client)(net_client *c, net_message *m);

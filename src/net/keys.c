@@ -31,8 +31,10 @@ shoal_status keys_make(keys_pair *out) {
 static shoal_status write_new(const char *path, const char *key, mode_t mode) {
   int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
   if (fd < 0 && errno == EEXIST)
-    return status_make(SHOAL_ERR_ARGUMENT, "%s: is there already; keys are not overwritten: remove it, or choose "
-                                           "another folder or name", path);
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "%s: is there already; keys are not overwritten: remove it, or choose "
+                       "another folder or name",
+                       path);
   if (fd < 0) return status_errno(errno, "%s", path);
   char line[KEYS_TEXT + 1];
   int n = snprintf(line, sizeof line, "%s\n", key);
@@ -56,8 +58,10 @@ shoal_status keys_write(const char *dir, const char *name, const keys_pair *pair
     return status_make(SHOAL_ERR_ARGUMENT, "%s: the path is too long", dir);
   if (mkdir(dir, 0700) && errno != EEXIST) return status_errno(errno, "%s", dir);
   if (!access(public, F_OK))
-    return status_make(SHOAL_ERR_ARGUMENT, "%s: is there already; keys are not overwritten: remove it, or choose "
-                                           "another folder or name", public);
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "%s: is there already; keys are not overwritten: remove it, or choose "
+                       "another folder or name",
+                       public);
   TRY(write_new(secret, pair->secret_key, 0600));
   shoal_status status = write_new(public, pair->public_key, 0644);
   if (status) unlink(secret);
@@ -119,12 +123,16 @@ shoal_status keys_read_folder(const char *dir, keys_list *out) {
     if (status) continue;
     char *key = malloc(KEYS_TEXT);
     status = key ? keys_read_public(path, key) : status_no_memory();
-    if (status) free(key);
-    else list.keys[list.count++] = key;
+    if (status)
+      free(key);
+    else
+      list.keys[list.count++] = key;
   }
   free(entries);
-  if (status) keys_list_fini(&list);
-  else *out = list;
+  if (status)
+    keys_list_fini(&list);
+  else
+    *out = list;
   return status;
 }
 

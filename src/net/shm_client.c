@@ -37,8 +37,9 @@ typedef struct {
 
 static shoal_status client_state(const shm_client *c) {
   if (c->broken)
-    return status_make(SHOAL_ERR_PEER, "the connection is broken (a message was cut off or did not check); "
-                                       "connect again");
+    return status_make(SHOAL_ERR_PEER,
+                       "the connection is broken (a message was cut off or did not check); "
+                       "connect again");
   return status_make(SHOAL_ERR_PEER, "the server (process %d) exited or closed the connection", (int)c->pid);
 }
 
@@ -59,7 +60,8 @@ static shoal_status client_make_room(shm_client *c) {
     if (r != LINK_MESSAGE) return NULL;
     shm_kept *k = calloc(1, sizeof *k);
     if (!k) return status_no_memory();
-    if (((shm_hold *)m.hold)->where == HOLD_BLOCK) k->block = link_take_block(&c->link);
+    if (((shm_hold *)m.hold)->where == HOLD_BLOCK)
+      k->block = link_take_block(&c->link);
     else {
       k->block = aligned_alloc(MEM_ALIGN, mem_round_up(MAX_OF(m.bytes, 1), MEM_ALIGN));
       if (k->block) memcpy(k->block, m.payload, m.bytes);
@@ -93,8 +95,10 @@ shoal_status shm_send(net_client *base, const net_header *header, const net_part
   for (;;) {
     double now = clock_seconds();
     if (now >= c->look) client_look(c, now);
-    if (r == LINK_BROKEN) c->broken = true;
-    else TRY(client_make_room(c));
+    if (r == LINK_BROKEN)
+      c->broken = true;
+    else
+      TRY(client_make_room(c));
     if (c->gone || c->broken) return client_state(c);
     uint32_t seen = bell_prepare(c->bell);
     r = link_push(&c->link, &o);
@@ -139,8 +143,7 @@ shoal_status shm_await(net_client *base, double seconds, net_message *out) {
     bool sleep = r == LINK_NOTHING && !c->gone && !c->broken;
     double now = sleep ? clock_seconds() : 0;
     if (sleep && until < 0) until = now + seconds;
-    if (sleep && now < until && !link_has_pieces(&c->link))
-      bell_sleep(c->bell, seen, MIN_OF(SHM_SLICE, until - now));
+    if (sleep && now < until && !link_has_pieces(&c->link)) bell_sleep(c->bell, seen, MIN_OF(SHM_SLICE, until - now));
     bell_awake(c->bell);
     if (r == LINK_MESSAGE) {
       *out = m;

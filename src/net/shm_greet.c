@@ -160,8 +160,10 @@ shoal_status greet_await_welcome(int sock, double until, shm_welcome *out, int f
   if (n <= 0)
     status = status_make(SHOAL_ERR_PEER, "the server closed the connection during the handshake");
   else if (n >= (ssize_t)sizeof w.magic && other_version(w.magic))
-    status = status_make(SHOAL_ERR_REFUSED, "the server speaks version %u of the protocol, this program version %d: "
-                         "use the same version of Shoal for all tasks", other_version(w.magic), WIRE_VERSION);
+    status = status_make(SHOAL_ERR_REFUSED,
+                         "the server speaks version %u of the protocol, this program version %d: "
+                         "use the same version of Shoal for all tasks",
+                         other_version(w.magic), WIRE_VERSION);
   else if (n != (ssize_t)sizeof w || w.magic != MAGIC || w.version != WIRE_VERSION)
     status = status_make(SHOAL_ERR_REFUSED, "the program at this address does not use Shoal's protocol");
   else if (w.refused) {

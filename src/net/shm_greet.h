@@ -20,10 +20,10 @@ typedef struct {
 typedef struct {
   uint64_t magic;
   uint32_t version, refused;
-  uint64_t capacity;      /* of each ring */
-  uint64_t largest;       /* the server's */
-  char why[GREET_TEXT];   /* when refused */
-} shm_welcome;            /* comes with two descriptors: the server's bell, the connection's segment */
+  uint64_t capacity;    /* of each ring */
+  uint64_t largest;     /* the server's */
+  char why[GREET_TEXT]; /* when refused */
+} shm_welcome;          /* comes with two descriptors: the server's bell, the connection's segment */
 
 /* address: "shm:/NAME". */
 SHOAL_CHECKED shoal_status greet_listen(const char *address, int *out);

@@ -55,8 +55,7 @@ static link_result fill_block(shm_link *l, size_t filled, net_message *out) {
   l->block_filling = false;
   l->block_held = true;
   l->block_hold = (shm_hold){.where = HOLD_BLOCK, .link = l};
-  *out = (net_message){
-      .header = l->block_header, .payload = l->block, .bytes = l->block_bytes, .hold = &l->block_hold};
+  *out = (net_message){.header = l->block_header, .payload = l->block, .bytes = l->block_bytes, .hold = &l->block_hold};
   return LINK_MESSAGE;
 }
 

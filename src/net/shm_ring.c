@@ -57,8 +57,10 @@ shoal_status shm_segment_map(int fd, size_t capacity, shm_segment *out) {
   s.answers = (ring){.positions = &s.page->answers, .capacity = capacity};
   shoal_status status = map_twice(fd, page, capacity, &s.requests.data);
   if (!status) status = map_twice(fd, page + capacity, capacity, &s.answers.data);
-  if (status) shm_segment_unmap(&s);
-  else *out = s;
+  if (status)
+    shm_segment_unmap(&s);
+  else
+    *out = s;
   return status;
 }
 

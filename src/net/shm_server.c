@@ -16,10 +16,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define GREETING 1.0     /* seconds a fresh connection has for its hello */
-#define BUSY_LOOKS 256   /* a busy server looks at the clock after so many messages */
-#define PATIENCE 0.05    /* seconds an answer waits for a peer that takes nothing; then it is laid aside */
-#define ASIDE_MAX 16    /* answers laid aside for one peer; with more it is dropped */
+#define GREETING 1.0   /* seconds a fresh connection has for its hello */
+#define BUSY_LOOKS 256 /* a busy server looks at the clock after so many messages */
+#define PATIENCE 0.05  /* seconds an answer waits for a peer that takes nothing; then it is laid aside */
+#define ASIDE_MAX 16   /* answers laid aside for one peer; with more it is dropped */
 #define PEERS_MAX 4096
 
 /* An answer, or the rest of one, for a peer whose ring is full: copied, so that the server can go on with others. */
@@ -38,7 +38,7 @@ typedef struct {
   int sock, pidfd;
   pid_t pid;
   uint32_t from;
-  double until; /* PEER_GREETING: when the server's patience ends */
+  double until;     /* PEER_GREETING: when the server's patience ends */
   shm_aside *aside; /* oldest first */
   int aside_count;
   shm_link link;
@@ -54,9 +54,9 @@ typedef struct {
   size_t count; /* places in use, holes included */
   size_t next;  /* who is asked first */
   uint64_t serial;
-  double look; /* when to look at sockets again */
+  double look;  /* when to look at sockets again */
   size_t limit; /* net_server_limit */
-  int busy;    /* messages since the clock was looked at */
+  int busy;     /* messages since the clock was looked at */
 } shm_server;
 
 enum { ACCEPTS = 64 };   /* connections taken in at one look */
@@ -188,7 +188,8 @@ static void peer_event(shm_server *s, uint64_t id) {
       snprintf(why, sizeof why, "this server speaks version %d of the protocol, the client version %u", WIRE_VERSION,
                h.version);
       refuse(s, p, why);
-    } else if (got > 0) peer_welcome(s, p, &h);
+    } else if (got > 0)
+      peer_welcome(s, p, &h);
     else if (got < 0) {
       s->base.stats.refused++;
       peer_destroy(s, p);
@@ -218,7 +219,8 @@ static void look_at_sockets(shm_server *s, double now) {
       int sock, count = 0;
       while (count++ < ACCEPTS && (sock = accept4(s->sock, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0)
         peer_accept(s, sock);
-      if (count <= ACCEPTS && (errno == EMFILE || errno == ENFILE || errno == ENOMEM)) s->base.stats.accept_error = errno;
+      if (count <= ACCEPTS && (errno == EMFILE || errno == ENFILE || errno == ENOMEM))
+        s->base.stats.accept_error = errno;
       again = count > 1 && rounds++ < 2;
     }
   } while (n == (int)COUNT_OF(events) || again);

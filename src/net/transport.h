@@ -28,8 +28,8 @@ typedef struct {
   uint32_t from;       /* the sender's number; net_send fills in the one chosen when connecting (e.g. worker index) */
   uint64_t generation; /* fences messages of earlier lives of a task */
   uint64_t step;
-  uint64_t number;     /* the application's: e.g. examples in a gradient */
-} net_header;          /* travels in a fixed little-endian form, see wire.h */
+  uint64_t number; /* the application's: e.g. examples in a gradient */
+} net_header;      /* travels in a fixed little-endian form, see wire.h */
 
 enum { NET_GONE = 0xff00 };
 
@@ -48,11 +48,11 @@ typedef struct {
 } net_message;
 
 typedef struct {
-  size_t largest;          /* payload bytes of the largest message; a client's must not be above the server's, and is
+  size_t largest;   /* payload bytes of the largest message; a client's must not be above the server's, and is
                               what its connection carries */
-  uint32_t from;           /* clients: own number */
-  uint64_t job;            /* both sides: messages of another job are refused */
-  double heartbeat;        /* seconds without a sign of life after which a peer on another host is gone; 0: 5. One on
+  uint32_t from;    /* clients: own number */
+  uint64_t job;     /* both sides: messages of another job are refused */
+  double heartbeat; /* seconds without a sign of life after which a peer on another host is gone; 0: 5. One on
                               this host is gone when its process is, which is noticed within 0.1 s. */
   const char *public_key, *secret_key; /* CURVE, z85; NULL: none (loopback only, unless insecure) */
   const char *server_key;              /* clients: the server's public key */

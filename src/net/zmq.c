@@ -18,16 +18,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SLICE 0.02      /* seconds of waiting between looks at the monitor */
-#define BUSY_LOOKS 256  /* a busy server looks at the monitor after so many messages */
-#define LINGER 1000     /* milliseconds a client's last words are given */
-#define STALL 4         /* heartbeats a peer may take nothing */
+#define SLICE 0.02     /* seconds of waiting between looks at the monitor */
+#define BUSY_LOOKS 256 /* a busy server looks at the monitor after so many messages */
+#define LINGER 1000    /* milliseconds a client's last words are given */
+#define STALL 4        /* heartbeats a peer may take nothing */
 
 enum { WORDS = 160 }; /* of a refusal */
 
 static void name_versions(uint16_t other, char words[WORDS]) {
-  snprintf(words, WORDS, "one side speaks version %u of the protocol, the other version %u: install the same version "
-           "of Shoal on all hosts", other, WIRE_VERSION);
+  snprintf(words, WORDS,
+           "one side speaks version %u of the protocol, the other version %u: install the same version "
+           "of Shoal on all hosts",
+           other, WIRE_VERSION);
 }
 
 /* ---- server */
@@ -228,8 +230,10 @@ static shoal_status zmq_listen(const char *address, const net_options *options, 
   s->options = *options;
   s->limit = options->largest;
   shoal_status status = zmq_end_open(address, options, true, NULL, &s->end);
-  if (status) free(s);
-  else *out = &s->base;
+  if (status)
+    free(s);
+  else
+    *out = &s->base;
   return status;
 }
 
@@ -306,8 +310,7 @@ static shoal_status zmq_await(net_client *base, double seconds, net_message *out
       if (seconds > 0) continue;
     }
     client_look(c);
-    if (!c->gone && clock_seconds() >= until)
-      return status_make(SHOAL_ERR_PEER, "none in %g s", seconds);
+    if (!c->gone && clock_seconds() >= until) return status_make(SHOAL_ERR_PEER, "none in %g s", seconds);
   }
 }
 
@@ -361,15 +364,18 @@ static shoal_status introduce(zmq_client *c, double seconds) {
       zmq_msg_close(&in.payload);
       if (welcome) return NULL;
       c->base.stats.refused++;
-    } else if (!said) zmq_poll(NULL, 0, 5);
+    } else if (!said)
+      zmq_poll(NULL, 0, 5);
     uint16_t event;
     uint32_t value;
     while (zmq_end_event(&c->end, &event, &value)) {
       if (event == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH)
         return status_make(SHOAL_ERR_REFUSED,
                            "the server does not allow our key; add our .pub file to its allowed keys");
-      if (event == ZMQ_EVENT_DISCONNECTED) said = false; /* the hello may be lost with it */
-      else failed = true;
+      if (event == ZMQ_EVENT_DISCONNECTED)
+        said = false; /* the hello may be lost with it */
+      else
+        failed = true;
     }
     if (now < until) continue;
     return status_make(SHOAL_ERR_PEER, "%s in %g s",

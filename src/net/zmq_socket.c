@@ -74,12 +74,14 @@ static shoal_status resolve(const char *address, char numeric[HOST_ROOM], bool *
 static shoal_status check_keys(const net_options *o, bool server, bool loopback) {
   bool keys = o->public_key || o->secret_key || o->server_key;
   if (!keys && !loopback && !o->insecure)
-    return status_make(SHOAL_ERR_ARGUMENT, "this address is not of this host alone, so keys are needed: make them with "
-                                           "`shoal keygen DIR`, or say --insecure to go without");
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "this address is not of this host alone, so keys are needed: make them with "
+                       "`shoal keygen DIR`, or say --insecure to go without");
   if (!keys) return NULL;
   if (!keys_valid(o->secret_key) || !keys_valid(o->public_key))
-    return status_make(SHOAL_ERR_ARGUMENT, "expected both keys of a pair, 40 characters of Z85 each; `shoal keygen` "
-                                           "makes them");
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "expected both keys of a pair, 40 characters of Z85 each; `shoal keygen` "
+                       "makes them");
   if (!server && !keys_valid(o->server_key))
     return status_make(SHOAL_ERR_ARGUMENT, "a client with keys needs the server's public key, 40 characters of Z85");
   if (server && !o->allowed)
@@ -108,7 +110,8 @@ static shoal_status configure(void *s, const net_options *o, bool server) {
   size_t queue = QUEUED / (o->largest + WIRE_HEADER);
   int high_water = (int)MAX_OF(MIN_OF(queue, 256), 16);
   int beat = (int)MIN_OF(o->heartbeat * 1e3, 1e6);
-  size_t moves = server ? MIN_OF(o->largest, QUEUED) : o->largest; /* a server may not know yet how large messages are */
+  size_t moves =
+      server ? MIN_OF(o->largest, QUEUED) : o->largest; /* a server may not know yet how large messages are */
   int patience = beat + (int)MIN_OF((double)moves / SLOWEST_NETWORK * 1e3, 1e6);
   int64_t largest = (int64_t)MAX_OF(o->largest, OWN_LARGEST) + WIRE_HEADER + CURVE_EXTRA;
   SET(ZMQ_SNDHWM, high_water);
@@ -132,8 +135,10 @@ static shoal_status configure(void *s, const net_options *o, bool server) {
     SET(ZMQ_RECONNECT_IVL_MAX, 200);
   }
   if (!o->secret_key) return NULL;
-  if (server) SET(ZMQ_CURVE_SERVER, 1);
-  else TRY(set_text(s, ZMQ_CURVE_SERVERKEY, o->server_key, "server key"));
+  if (server)
+    SET(ZMQ_CURVE_SERVER, 1);
+  else
+    TRY(set_text(s, ZMQ_CURVE_SERVERKEY, o->server_key, "server key"));
   TRY(set_text(s, ZMQ_CURVE_PUBLICKEY, o->public_key, "public key"));
   TRY(set_text(s, ZMQ_CURVE_SECRETKEY, o->secret_key, "secret key"));
   return set_text(s, ZMQ_ZAP_DOMAIN, "shoal", "domain");
@@ -339,8 +344,10 @@ static shoal_status hold_copy(zmq_hold *h, const void *data, size_t bytes) {
 
 shoal_status zmq_end_hold(zmq_end *e, zmq_incoming *in, net_message *out) {
   zmq_hold *h = e->spare;
-  if (h) e->spare = h->next;
-  else h = calloc(1, sizeof *h);
+  if (h)
+    e->spare = h->next;
+  else
+    h = calloc(1, sizeof *h);
   shoal_status status = h ? NULL : status_no_memory();
   const uint8_t *data = (const uint8_t *)zmq_msg_data(&in->payload) + in->offset;
   size_t bytes = zmq_msg_size(&in->payload) - in->offset;

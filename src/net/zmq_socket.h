@@ -41,8 +41,8 @@ void zmq_end_close(zmq_end *e, int linger);
 bool zmq_end_event(zmq_end *e, uint16_t *event, uint32_t *value);
 
 typedef struct {
-  uint64_t route; /* server: the peer, 0 when its routing id is none that libzmq gave */
-  int fd;         /* server: the connection's descriptor inside libzmq, -1: unknown */
+  uint64_t route;    /* server: the peer, 0 when its routing id is none that libzmq gave */
+  int fd;            /* server: the connection's descriptor inside libzmq, -1: unknown */
   const char *wrong; /* what did not check; NULL: all did */
   uint16_t foreign;  /* the version of the protocol it is of; 0: this one, or it is no message */
   net_header header;

@@ -28,8 +28,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define LOOK_SECONDS 0.5       /* between two looks at the folder */
-#define QUIET_SECONDS 15.0     /* without news an empty line keeps a connection open */
+#define LOOK_SECONDS 0.5   /* between two looks at the folder */
+#define QUIET_SECONDS 15.0 /* without news an empty line keeps a connection open */
 #define CONNECTIONS_MAX 64
 #define CONNECTION_SECONDS 60u /* without traffic */
 #define POINTS_STANDARD 1000
@@ -305,8 +305,7 @@ static void *watch(void *context) {
 }
 
 static bool is_loopback(const struct sockaddr_storage *a) {
-  if (a->ss_family == AF_INET)
-    return ntohl(((const struct sockaddr_in *)a)->sin_addr.s_addr) >> 24 == 127;
+  if (a->ss_family == AF_INET) return ntohl(((const struct sockaddr_in *)a)->sin_addr.s_addr) >> 24 == 127;
   return IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)a)->sin6_addr);
 }
 
@@ -322,8 +321,7 @@ static shoal_status read_address(const shoal_dashboard_options *o, const char *a
     return status_make(SHOAL_ERR_ARGUMENT, "'%s' is not an address; expected one like 127.0.0.1, 0.0.0.0 or ::1",
                        address);
   if (!o->token && !is_loopback(out))
-    return status_make(SHOAL_ERR_ARGUMENT, "%s is open to other machines, which needs a token: set `token`",
-                       address);
+    return status_make(SHOAL_ERR_ARGUMENT, "%s is open to other machines, which needs a token: set `token`", address);
   if (o->token && strspn(o->token, TOKEN_LETTERS) != strlen(o->token))
     return status_make(SHOAL_ERR_ARGUMENT, "`token`: expected letters, digits and -._~ only");
   return NULL;

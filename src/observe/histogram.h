@@ -10,7 +10,7 @@
 typedef struct {
   int64_t count, not_finite; /* count: of the finite ones */
   double least, most, sum, squares;
-  int buckets; /* 1 when all are equal, 0 when there are none */
+  int buckets;                      /* 1 when all are equal, 0 when there are none */
   double limits[HISTOGRAM_BUCKETS]; /* upper ends, the last one `most` */
   double counts[HISTOGRAM_BUCKETS];
 } histogram;

@@ -132,8 +132,10 @@ static void look_at_memory(shoal_machine *m) {
   m->memory_bytes = host.memory_bytes ? host.memory_bytes : -1;
   m->memory_free_bytes = host.memory_bytes ? host.memory_free_bytes : -1;
   if (host.memory_bytes && host.memory_free_bytes < LITTLE_MEMORY)
-    complain(m, "only %.0f MB of memory are free; MNIST with its process takes 50 MB, a task of a large model several "
-             "times its parameters", (double)host.memory_free_bytes / 1e6);
+    complain(m,
+             "only %.0f MB of memory are free; MNIST with its process takes 50 MB, a task of a large model several "
+             "times its parameters",
+             (double)host.memory_free_bytes / 1e6);
   m->copy_bytes_per_second = measure_copy();
   find_huge_pages(m->huge_pages, sizeof m->huge_pages);
 }
@@ -149,8 +151,10 @@ static void look_at_limits(shoal_machine *m) {
              (long long)m->open_files, FEW_FILES);
   int fd = memfd_create("shoal", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   m->shared_memory = fd >= 0;
-  if (fd >= 0) close(fd);
-  else complain(m, "no sealed shared memory (memfd_create fails): tasks of this host have to talk by --transport zmq");
+  if (fd >= 0)
+    close(fd);
+  else
+    complain(m, "no sealed shared memory (memfd_create fails): tasks of this host have to talk by --transport zmq");
 }
 
 static void look_at_libraries(shoal_machine *m) {

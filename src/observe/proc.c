@@ -90,8 +90,7 @@ static void read_interfaces(proc_host *out) {
     *colon = 0;
     const char *name = line + strspn(line, " ");
     long long received, sent;
-    if (strlen(name) >= PROC_NAME ||
-        sscanf(colon + 1, "%lld %*d %*d %*d %*d %*d %*d %*d %lld", &received, &sent) != 2)
+    if (strlen(name) >= PROC_NAME || sscanf(colon + 1, "%lld %*d %*d %*d %*d %*d %*d %*d %lld", &received, &sent) != 2)
       continue;
     proc_interface *i = &out->interfaces[out->n_interfaces++];
     strcpy(i->name, name);

@@ -10,8 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define PIECE (1 << 18)      /* read at once */
-#define LINE_BYTES_MAX (1 << 16)  /* a longer line is passed over */
+#define PIECE (1 << 18)          /* read at once */
+#define LINE_BYTES_MAX (1 << 16) /* a longer line is passed over */
 #define COLUMN_NAME_MAX 64
 
 /* Keys that are no curve, or that another one says already. */
@@ -48,8 +48,7 @@ static size_t column_size(const report_column *c) { return c->wide ? sizeof(doub
 size_t report_metrics_bytes(const report_metrics *m) {
   size_t bytes = 0;
   for (size_t i = 0; i < m->count; i++)
-    for (int k = 0; k < m->tracks[i]->count; k++)
-      bytes += m->tracks[i]->rows * column_size(&m->tracks[i]->columns[k]);
+    for (int k = 0; k < m->tracks[i]->count; k++) bytes += m->tracks[i]->rows * column_size(&m->tracks[i]->columns[k]);
   return bytes;
 }
 
@@ -176,7 +175,9 @@ static void record_add(record *r, const char *name, double value) {
   r->pairs[r->count++].value = value;
 }
 
-static void skip_blanks(const char **at) { while (**at == ' ' || **at == '\t') (*at)++; }
+static void skip_blanks(const char **at) {
+  while (**at == ' ' || **at == '\t') (*at)++;
+}
 
 /* A string without escapes, shorter than COLUMN_NAME_MAX. */
 static bool take_plain(const char **at, char out[COLUMN_NAME_MAX]) {
@@ -193,8 +194,8 @@ static bool take_plain(const char **at, char out[COLUMN_NAME_MAX]) {
 
 /* As strtod of a JSON number, to within a few units of the last place, and several times as fast. */
 static bool take_number(const char **at, double *out) {
-  static const double tens[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10,
-                                1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
+  static const double tens[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
+                                1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
   const char *p = *at;
   bool minus = *p == '-';
   p += minus;
@@ -202,8 +203,10 @@ static bool take_number(const char **at, double *out) {
   uint64_t digits = 0;
   int point = 0, n = 0; /* digits after the point; digits kept */
   for (; *p >= '0' && *p <= '9'; p++) {
-    if (n < 18) digits = 10 * digits + (uint64_t)(*p - '0'), n += digits > 0;
-    else point--;
+    if (n < 18)
+      digits = 10 * digits + (uint64_t)(*p - '0'), n += digits > 0;
+    else
+      point--;
   }
   if (*p == '.')
     for (p++; *p >= '0' && *p <= '9'; p++)
@@ -267,7 +270,7 @@ static void add_interfaces(const json_t *interfaces, record *out) {
   double sent = 0, received = 0;
   const char *name;
   json_t *pair;
-  json_object_foreach((json_t *)interfaces, name, pair) {
+  json_object_foreach ((json_t *)interfaces, name, pair) {
     if (!strcmp(name, "lo")) continue;
     sent += json_number_value(json_array_get(pair, 0));
     received += json_number_value(json_array_get(pair, 1));
@@ -279,7 +282,7 @@ static void add_interfaces(const json_t *interfaces, record *out) {
 static bool read_any(const char *line, record *out) {
   json_t *o = json_loads(line, 0, NULL), *value;
   const char *name, *host = json_string_value(json_object_get(o, "host"));
-  json_object_foreach(o, name, value) {
+  json_object_foreach (o, name, value) {
     if (json_is_number(value)) record_add(out, name, json_number_value(value));
     if (json_is_null(value)) record_add(out, name, NAN);
     if (!strcmp(name, "interfaces")) add_interfaces(value, out);
@@ -342,7 +345,7 @@ static shoal_status read_on(report_metrics *m, int fd) {
     size_t used;
     status = add_lines(m, bytes, (size_t)n, &used);
     if (status) break;
-    if (!used && n < PIECE) break;       /* half a line: the rest is still to come */
+    if (!used && n < PIECE) break;                 /* half a line: the rest is still to come */
     m->offset += (off_t)(used ? used : (size_t)n); /* a line longer than a piece is passed over piece by piece */
   }
   free(bytes);
@@ -379,8 +382,10 @@ static void find_bracket(const report_track *t, const char *name, double step, b
   size_t low = 0, high = t->rows;
   while (low < high) { /* the first at or after the step */
     size_t middle = (low + high) / 2;
-    if (steps->wide_at[middle] < step) low = middle + 1;
-    else high = middle;
+    if (steps->wide_at[middle] < step)
+      low = middle + 1;
+    else
+      high = middle;
   }
   if (low < t->rows && !(steps->wide_at[low] >= b->step[1])) {
     b->step[1] = steps->wide_at[low];

@@ -11,8 +11,10 @@
 
 shoal_status report_page_check(void) {
   if (!report_page_built.missing) return NULL;
-  return status_make(SHOAL_ERR_SYSTEM, "this build of shoal has no page, because %s; with node and npm there: "
-                     "touch web/package-lock.json, then build again", report_page_built.missing);
+  return status_make(SHOAL_ERR_SYSTEM,
+                     "this build of shoal has no page, because %s; with node and npm there: "
+                     "touch web/package-lock.json, then build again",
+                     report_page_built.missing);
 }
 
 static shoal_status write_runs(report_set *s, int points, text *out) {

@@ -23,17 +23,17 @@ typedef enum {
 } report_file;
 
 typedef struct {
-  int id;         /* of its own in a set, never used again */
-  char *name;     /* below the folder that was searched: "lenet-1", "sweep/workers=2" */
+  int id;     /* of its own in a set, never used again */
+  char *name; /* below the folder that was searched: "lenet-1", "sweep/workers=2" */
   char *path;
   bool is_run, is_sweep;
-  bool seen;      /* by the search under way */
+  bool seen; /* by the search under way */
   struct {
     int64_t size, changed; /* bytes; nanoseconds. Size -1: not there */
   } files[REPORT_FILES];
   uint64_t revision; /* rises with each change */
   report_metrics metrics, tests;
-  uint64_t used;     /* when its metrics were last asked for; the oldest are given up */
+  uint64_t used; /* when its metrics were last asked for; the oldest are given up */
 } report_run;
 
 /* Runs and sweeps below a folder. */

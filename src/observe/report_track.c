@@ -40,14 +40,18 @@ static void find_rows(const report_track *t, const report_range *range, size_t *
   size_t low = 0, high = t->rows;
   while (low < high) {
     size_t middle = (low + high) / 2;
-    if (c->wide_at[middle] < range->from) low = middle + 1;
-    else high = middle;
+    if (c->wide_at[middle] < range->from)
+      low = middle + 1;
+    else
+      high = middle;
   }
   *begin = low ? low - 1 : 0;
   for (high = t->rows; low < high;) {
     size_t middle = (low + high) / 2;
-    if (c->wide_at[middle] <= range->to) low = middle + 1;
-    else high = middle;
+    if (c->wide_at[middle] <= range->to)
+      low = middle + 1;
+    else
+      high = middle;
   }
   *end = MIN_OF(low + 1, t->rows);
 }

@@ -23,7 +23,7 @@ struct sampler {
   int64_t last_sent, last_received; /* at the last sample */
   shoal_times times;
   int samples;
-  double peak, host_peak; /* CPU */
+  double peak, host_peak;   /* CPU */
   double rss_sum, used_sum; /* byte seconds */
   int64_t used_peak;
 };

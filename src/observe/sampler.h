@@ -10,14 +10,14 @@
 #include <stdbool.h>
 
 typedef struct {
-  double seconds;  /* since the sampler started */
-  double interval; /* that the rates are over */
+  double seconds;                      /* since the sampler started */
+  double interval;                     /* that the rates are over */
   double user_percent, system_percent; /* 100: one processor kept busy */
   int64_t rss_bytes;
   int threads;
-  double net_sent, net_received;   /* bytes a second, by the job's own connections */
-  double disk_read, disk_written;  /* bytes a second */
-  shoal_times times;               /* so far, as noted last */
+  double net_sent, net_received;  /* bytes a second, by the job's own connections */
+  double disk_read, disk_written; /* bytes a second */
+  shoal_times times;              /* so far, as noted last */
 } sampler_task;
 
 typedef struct {

@@ -52,7 +52,7 @@ static const json_t *chief_of(const json_t *parts) {
   size_t i;
   json_t *part;
   for (size_t k = 0; k < COUNT_OF(names); k++)
-    json_array_foreach((json_t *)parts, i, part)
+    json_array_foreach ((json_t *)parts, i, part)
       if (!strcmp(text_of(part, "task"), names[k])) return part;
   return json_array_get(parts, 0);
 }
@@ -62,7 +62,7 @@ static int64_t shift_of(const json_t *part, const json_t *chief) {
   if (!strcmp(text_of(part, "boot"), text_of(chief, "boot"))) return 0;
   int server;
   double seconds = sscanf(text_of(part, "task"), "ps/%d", &server) == 1 ? -ahead_of(chief, server)
-                                                                       : ahead_of(part, 0) - ahead_of(chief, 0);
+                                                                        : ahead_of(part, 0) - ahead_of(chief, 0);
   return (int64_t)(seconds * 1e9);
 }
 
@@ -74,9 +74,9 @@ static int64_t first_of(const json_t *parts, const json_t *chief) {
   int64_t first = INT64_MAX;
   size_t i, k;
   json_t *part, *span;
-  json_array_foreach((json_t *)parts, i, part) {
+  json_array_foreach ((json_t *)parts, i, part) {
     int64_t shift = shift_of(part, chief);
-    json_array_foreach(json_object_get(part, "spans"), k, span) first = MIN_OF(first, at(span, SPAN_START) + shift);
+    json_array_foreach (json_object_get(part, "spans"), k, span) first = MIN_OF(first, at(span, SPAN_START) + shift);
   }
   return first == INT64_MAX ? 0 : first;
 }
@@ -126,7 +126,7 @@ static shoal_status write_part(FILE *f, const json_t *part, int pid, int64_t shi
   if (good) {
     fprintf(f, "{\"ph\":\"M\",\"pid\":%d,\"tid\":0,\"name\":\"process_name\",\"args\":{\"name\":%s,", pid, task);
     fprintf(f, "\"fma_gflops\":%.1f}}", json_number_value(json_object_get(part, "fma_gflops")));
-    json_array_foreach((json_t *)spans, i, span) {
+    json_array_foreach ((json_t *)spans, i, span) {
       size_t label = (size_t)at(span, SPAN_LABEL);
       tracks = MAX_OF(tracks, at(span, SPAN_TRACK) + 1);
       if (label >= n) continue;

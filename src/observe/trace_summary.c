@@ -31,8 +31,10 @@ static int kind_of(const char *name) {
 }
 
 static shoal_status bad_event(const char *path, size_t i) {
-  return status_make(SHOAL_ERR_INPUT, "%s: event %zu was not written by Shoal: expected a known cat, a name, "
-                     "pid, tid, ts and dur", path, i);
+  return status_make(SHOAL_ERR_INPUT,
+                     "%s: event %zu was not written by Shoal: expected a known cat, a name, "
+                     "pid, tid, ts and dur",
+                     path, i);
 }
 
 static shoal_trace_row *row_of(trace *t, int kind, const char *name, size_t *capacity) {
@@ -58,13 +60,13 @@ static int by_time(const void *a, const void *b) {
 static shoal_status read_tasks(const json_t *list, trace *t) {
   size_t i;
   json_t *event;
-  json_array_foreach((json_t *)list, i, event) {
+  json_array_foreach ((json_t *)list, i, event) {
     int64_t pid = json_integer_value(json_object_get(event, "pid"));
     if (pid >= 0 && pid < 1 << 20 && (size_t)pid >= t->n_tasks) t->n_tasks = (size_t)pid + 1;
   }
   t->tasks = calloc(t->n_tasks + 1, sizeof *t->tasks);
   if (!t->tasks) return status_no_memory();
-  json_array_foreach((json_t *)list, i, event) {
+  json_array_foreach ((json_t *)list, i, event) {
     size_t pid = (size_t)json_integer_value(json_object_get(event, "pid"));
     if (strcmp(text_of(event, "name"), "process_name") || pid >= t->n_tasks) continue;
     const json_t *about = json_object_get(event, "args");
@@ -80,7 +82,7 @@ static shoal_status read_events(const json_t *list, const char *path, trace *t) 
   double *from = calloc(2 * (t->n_tasks + 1), sizeof *from), *until = from + t->n_tasks;
   if (!from) return status_no_memory();
   shoal_status status = NULL;
-  json_array_foreach((json_t *)list, i, event) {
+  json_array_foreach ((json_t *)list, i, event) {
     if (strcmp(text_of(event, "ph"), "X")) continue;
     int kind = kind_of(text_of(event, "cat"));
     size_t pid = (size_t)json_integer_value(json_object_get(event, "pid"));

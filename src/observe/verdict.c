@@ -9,14 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SHORTEST 0.2      /* seconds */
-#define SLOW 1.5          /* times the middle one */
-#define WAITS 0.25        /* share of the others' time */
-#define BUSY 0.7          /* share of a server's time */
-#define STARVES 0.2       /* share of a worker's time */
-#define FEW 0.5           /* of the middle worker's gradients */
-#define CROWDED 0.95      /* of a machine's processors are in use */
-#define OTHERS 0.25       /* of them by other programs, from which on these are named */
+#define SHORTEST 0.2 /* seconds */
+#define SLOW 1.5     /* times the middle one */
+#define WAITS 0.25   /* share of the others' time */
+#define BUSY 0.7     /* share of a server's time */
+#define STARVES 0.2  /* share of a worker's time */
+#define FEW 0.5      /* of the middle worker's gradients */
+#define CROWDED 0.95 /* of a machine's processors are in use */
+#define OTHERS 0.25  /* of them by other programs, from which on these are named */
 
 const char *const verdict_cause_names[VERDICT_CAUSES] = {"none", "computing", "network", "barrier", "input", "server"};
 
@@ -121,8 +121,9 @@ static void name_barrier(const verdict_facts *f, const verdict_task *slow, shoal
   bool reads = slow->times.input > slow->times.compute;
   snprintf(v->text, sizeof v->text,
            "The workers wait for %s: it takes %.3g ms for its part of a step (%s), the others %.3g ms, and they spend "
-           "%.0f %% of their time at the barrier.", slow->name, 1e3 * own_part(slow), reads ? "reading data" : "computing",
-           1e3 * middle, 100 * median_without(f, slow, barrier_share));
+           "%.0f %% of their time at the barrier.",
+           slow->name, 1e3 * own_part(slow), reads ? "reading data" : "computing", 1e3 * middle,
+           100 * median_without(f, slow, barrier_share));
 }
 
 static void find_cause(const verdict_facts *f, shoal_verdict *v) {
@@ -145,20 +146,24 @@ static void find_cause(const verdict_facts *f, shoal_verdict *v) {
   } else if (away >= v->barrier && away >= v->compute) {
     v->cause = busy >= BUSY || v->server > v->network ? VERDICT_SERVER : VERDICT_NETWORK;
     if (v->cause == VERDICT_SERVER)
-      snprintf(v->text, sizeof v->text, "%s is busy %.0f %% of the time, and the workers wait for the servers %.0f %% of "
-               "theirs: more servers (--ps) would help.", server ? server->name : "a server", 100 * busy, 100 * away);
+      snprintf(v->text, sizeof v->text,
+               "%s is busy %.0f %% of the time, and the workers wait for the servers %.0f %% of "
+               "theirs: more servers (--ps) would help.",
+               server ? server->name : "a server", 100 * busy, 100 * away);
     else
-      snprintf(v->text, sizeof v->text, "The workers spend %.0f %% of their time sending and receiving messages and "
-               "%.0f %% computing: a larger --batch-size sends fewer bytes per example.", 100 * v->network,
-               100 * v->compute);
+      snprintf(v->text, sizeof v->text,
+               "The workers spend %.0f %% of their time sending and receiving messages and "
+               "%.0f %% computing: a larger --batch-size sends fewer bytes per example.",
+               100 * v->network, 100 * v->compute);
   } else if (v->barrier >= v->compute) {
     v->cause = VERDICT_BARRIER;
-    snprintf(v->text, sizeof v->text,
-             f->sync ? "The workers wait for each other %.0f %% of their time, none of them much slower than the rest; they "
-                       "compute %.0f %%. With --mode async they do not wait."
-                     : "The workers wait %.0f %% of their time where all meet: at the end of an epoch or of their rows, "
-                       "while worker 0 saves and tests; they compute %.0f %%.",
-             100 * v->barrier, 100 * v->compute);
+    snprintf(
+        v->text, sizeof v->text,
+        f->sync ? "The workers wait for each other %.0f %% of their time, none of them much slower than the rest; they "
+                  "compute %.0f %%. With --mode async they do not wait."
+                : "The workers wait %.0f %% of their time where all meet: at the end of an epoch or of their rows, "
+                  "while worker 0 saves and tests; they compute %.0f %%.",
+        100 * v->barrier, 100 * v->compute);
   } else {
     v->cause = VERDICT_COMPUTING;
     snprintf(v->text, sizeof v->text,
@@ -193,8 +198,8 @@ static void warn_about_tasks(const verdict_facts *f, shoal_verdict *v) {
   double middle = slow ? median_without(f, slow, own_part) : 0;
   if (middle > 0 && own_part(slow) >= SLOW * middle)
     warn(v, "slow_task", slow->name,
-         "%s takes %.1f times as long as the others for its part of a step: %.3g ms, the others %.3g ms.",
-         slow->name, own_part(slow) / middle, 1e3 * own_part(slow), 1e3 * middle);
+         "%s takes %.1f times as long as the others for its part of a step: %.3g ms, the others %.3g ms.", slow->name,
+         own_part(slow) / middle, 1e3 * own_part(slow), 1e3 * middle);
 }
 
 static void warn_about_rate(const verdict_facts *f, shoal_verdict *v) {
@@ -222,11 +227,13 @@ static void warn_about_host(const verdict_facts *f, int host, shoal_verdict *v) 
   if (h->others > OTHERS * h->cores && h->own + h->others >= CROWDED * h->cores)
     warn(v, "busy_host", "",
          "Other programs used %.1f of the %d processors%s%s, this run %.1f: they slow it down, and part of its waiting "
-         "is for them.", h->others, h->cores, on, name, h->own);
+         "is for them.",
+         h->others, h->cores, on, name, h->own);
   else if (wanted > h->cores && f->servers)
     warn(v, "busy_host", "",
          "The workers' threads and the servers, %d in all, share %d processor%s%s%s: part of the waiting is for a "
-         "processor.", wanted, h->cores, h->cores == 1 ? "" : "s", on, name);
+         "processor.",
+         wanted, h->cores, h->cores == 1 ? "" : "s", on, name);
 }
 
 void verdict_make(const verdict_facts *f, shoal_verdict *out) {
@@ -241,8 +248,7 @@ void verdict_make(const verdict_facts *f, shoal_verdict *out) {
     return;
   }
   if (f->seconds < VERDICT_SHORT)
-    warn(v, "short_run", "", "The run took only %.2f s: its figures reflect start-up as much as training.",
-         f->seconds);
+    warn(v, "short_run", "", "The run took only %.2f s: its figures reflect start-up as much as training.", f->seconds);
   find_cause(f, v);
   verdict_forecast(f, v);
 }

@@ -35,7 +35,7 @@ extern const char *const verdict_cause_names[VERDICT_CAUSES];
 typedef struct {
   char name[32]; /* "worker/0" */
   bool server;
-  double seconds; /* in training */
+  double seconds;     /* in training */
   double cpu_percent; /* 100: one processor */
   int host;           /* index into verdict_facts.hosts; below 0: not known */
   /* workers */
@@ -63,7 +63,7 @@ typedef struct {
   int workers, servers;
   bool sync;
   int next_threads; /* of each worker, if there was one more */
-  int64_t batch;  /* of each worker */
+  int64_t batch;    /* of each worker */
   double seconds, examples_per_second;
   double rate, usual_rate; /* the learning rate; the one that the model has for one worker's batch, 0: not known */
 } verdict_facts;

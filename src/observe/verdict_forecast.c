@@ -62,7 +62,8 @@ static bool may_foretell(const verdict_facts *f, const pace *p, shoal_verdict *v
   if (f->n_hosts > 1 || wanted <= f->hosts[0].cores || (!f->sync && f->next_threads == 1)) return true;
   snprintf(v->next_text, sizeof v->next_text,
            "No forecast for %d workers: with %d thread%s each they would have to share %d processor%s; do not expect "
-           "more examples/s.", next, f->next_threads, f->next_threads == 1 ? "" : "s", f->hosts[0].cores,
+           "more examples/s.",
+           next, f->next_threads, f->next_threads == 1 ? "" : "s", f->hosts[0].cores,
            f->hosts[0].cores == 1 ? "" : "s");
   return false;
 }
@@ -96,8 +97,10 @@ void verdict_forecast(const verdict_facts *f, shoal_verdict *v) {
   double unit = pow(10, floor(log10(v->next_examples_per_second)) - 2); /* three digits are more than the model knows */
   char times[32] = "about as", speed[GROUPED_TEXT];
   if (fabs(v->speedup - 1) > SAME) snprintf(times, sizeof times, "%.2f times as", v->speedup);
-  snprintf(v->next_text, sizeof v->next_text, "With %d workers%s about %s examples/s, %s many as with %d%s.",
-           p.workers + 1, f->n_hosts > 1 ? ", the new one on a machine of its own," : "",
-           grouped_text(llround(unit >= 1 ? round(v->next_examples_per_second / unit) * unit
-                                          : v->next_examples_per_second), speed), times, p.workers, limit);
+  snprintf(
+      v->next_text, sizeof v->next_text, "With %d workers%s about %s examples/s, %s many as with %d%s.", p.workers + 1,
+      f->n_hosts > 1 ? ", the new one on a machine of its own," : "",
+      grouped_text(llround(unit >= 1 ? round(v->next_examples_per_second / unit) * unit : v->next_examples_per_second),
+                   speed),
+      times, p.workers, limit);
 }

@@ -38,8 +38,8 @@ shoal_status cluster_member_find(training *t, bool *there, cluster *out) {
   else if (!c.counts[SHOAL_PS])
     status = status_make(SHOAL_ERR_ARGUMENT, "the cluster described has no ps; the strategy ps needs at least one");
   else if (c.counts[SHOAL_PS] > SERVERS_MAX || cluster_workers(&c) > WORKERS_MAX)
-    status = status_make(SHOAL_ERR_ARGUMENT, "at most %d workers and %d servers are possible", WORKERS_MAX,
-                         SERVERS_MAX);
+    status =
+        status_make(SHOAL_ERR_ARGUMENT, "at most %d workers and %d servers are possible", WORKERS_MAX, SERVERS_MAX);
   if (!status) status = agree(&t->asked, "workers", &t->job.workers, cluster_workers(&c));
   if (!status) status = agree(&t->asked, "ps", &t->job.ps, c.counts[SHOAL_PS]);
   if (status) {
@@ -65,11 +65,11 @@ static shoal_status take_place(run_state *s, const cluster *place, job_file *job
   const bool server = place->role == SHOAL_PS, chief = cluster_worker(place) == 0;
   const run_sink sink = run_state_sink(s);
   const ps_place t = {.base = b,
-                     .job = job,
-                     .index = server ? place->index : cluster_worker(place),
-                     .stop = s->options->stop,
-                     .collects = true,
-                     .sink = &sink};
+                      .job = job,
+                      .index = server ? place->index : cluster_worker(place),
+                      .stop = s->options->stop,
+                      .collects = true,
+                      .sink = &sink};
   if (b->job.keys) TRY(key_ring_read(b->job.keys, server, &job->ring, &job->net));
   if (!server) TRY(load(b, job)); /* a server learns from worker 0 what to hold */
   if (chief) TRY(run_dir_take(&b->dir));

@@ -196,9 +196,10 @@ static shoal_status follow(evaluator *v) {
     if (final || (silent && weights.file)) return evaluate(v, "final", v->dir.weights, -1);
     if (stopped(v)) return NULL;
     if (silent)
-      return status_make(SHOAL_ERR_PEER, "no sign of life of the run in %s for %g s (neither a checkpoint nor a line "
-                         "in metrics.jsonl); is it the folder the chief writes to, and does the job run?", v->dir.path,
-                         v->options->patience);
+      return status_make(SHOAL_ERR_PEER,
+                         "no sign of life of the run in %s for %g s (neither a checkpoint nor a line "
+                         "in metrics.jsonl); is it the folder the chief writes to, and does the job run?",
+                         v->dir.path, v->options->patience);
     sleep_a_little();
   }
 }

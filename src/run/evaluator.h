@@ -22,10 +22,10 @@ typedef struct {
 } evaluator_options;
 
 typedef struct {
-  int64_t count;      /* evaluations */
-  int64_t step;       /* of the last; -1: none, or of weights without a step */
+  int64_t count; /* evaluations */
+  int64_t step;  /* of the last; -1: none, or of weights without a step */
   shoal_evaluation last;
-  double seconds;     /* spent on them */
+  double seconds; /* spent on them */
 } evaluator_result;
 
 SHOAL_CHECKED shoal_status evaluator_run(const evaluator_options *options, evaluator_result *out);

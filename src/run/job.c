@@ -18,16 +18,23 @@ shoal_status job_find_kind(const char *name, const shoal_model_kind **out) {
   const char *near = shoal_nearest_name(name, names, n);
   text list = {0};
   text_add_names(names, &list);
-  shoal_status status = status_make(SHOAL_ERR_ARGUMENT, "unknown model '%s'%s%s%s; it is %s", name,
-                                    near ? "; did you mean " : "", near ? near : "", near ? "?" : "",
-                                    list.data ? list.data : "?");
+  shoal_status status =
+      status_make(SHOAL_ERR_ARGUMENT, "unknown model '%s'%s%s%s; it is %s", name, near ? "; did you mean " : "",
+                  near ? near : "", near ? "?" : "", list.data ? list.data : "?");
   text_fini(&list);
   return status;
 }
 
 shoal_job job_unset(void) {
-  return (shoal_job){.size = sizeof(shoal_job), .lr = NAN, .l2 = NAN, .bias_rate = NAN, .final_lr = NAN, .seed = -1, .staleness = -2,
-                     .max_restarts = -1, .shuffle_rows = -1};
+  return (shoal_job){.size = sizeof(shoal_job),
+                     .lr = NAN,
+                     .l2 = NAN,
+                     .bias_rate = NAN,
+                     .final_lr = NAN,
+                     .seed = -1,
+                     .staleness = -2,
+                     .max_restarts = -1,
+                     .shuffle_rows = -1};
 }
 
 void shoal_job_init(shoal_job *job, size_t size) {
@@ -107,7 +114,6 @@ bool job_rate_is_rough(const shoal_job *f, const shoal_model_kind *kind) {
 
 double job_rate_scale(const shoal_job *f) { return f->scale_lr ? f->rate_scale : 1; }
 
-
 /* Where the strategy cuts it among the workers, a run that is resumed with another number of them keeps its global
  * batch, so it goes on as it began. */
 static void fill_global_batch(shoal_job *f, const shoal_job *asked) {
@@ -181,9 +187,9 @@ shoal_status job_read_pieces(const char *words, job_pieces *out) {
     if (colon) *colon = 0;
     if (!colon || !shoal_parse_int(item, &step) || !shoal_parse_double(colon + 1, &rate) || step < 0 || !(rate > 0) ||
         !isfinite(rate) || (pieces.count && step <= pieces.boundaries[pieces.count - 1]))
-      status = status_make(SHOAL_ERR_ARGUMENT,
-                           "`pieces`: expected rising steps with rates above 0, like 1000:0.05,2000:0.01, not '%s'",
-                           words);
+      status =
+          status_make(SHOAL_ERR_ARGUMENT,
+                      "`pieces`: expected rising steps with rates above 0, like 1000:0.05,2000:0.01, not '%s'", words);
     else if (pieces.count == PIECES_MAX)
       status = status_make(SHOAL_ERR_ARGUMENT, "`pieces`: at most %d pieces", PIECES_MAX);
     else {
@@ -202,8 +208,8 @@ shoal_status job_build(const shoal_model_kind *kind, const shoal_job *f, int cla
     TRY(shoal_model_create_sparse(f->features ? f->features : kind->input.dim[0], &m));
   else
     TRY(shoal_model_create(job_input(f, kind), &m));
-  kind->build(m, &(shoal_model_options){
-                     .classes = classes, .activation = f->activation, .pool = f->pool, .bias = f->bias});
+  kind->build(
+      m, &(shoal_model_options){.classes = classes, .activation = f->activation, .pool = f->pool, .bias = f->bias});
   *out = m;
   return NULL;
 }

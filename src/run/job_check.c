@@ -14,21 +14,21 @@ static bool is(const char *a, const char *b) { return !strcmp(a, b); }
 static const struct strategy_setting {
   const char *name, *strategies; /* the latter: one after the other */
 } strategy_settings[] = {{"ps", "ps"},
-                      {"mode", "ps"},
-                      {"staleness", "ps"},
-                      {"in-flight", "ps"},
-                      {"transport", "ps"},
-                      {"transfer", "ps"},
-                      {"keys", "ps"},
-                      {"evaluator", "ps"},
-                      {"follow-logs", "ps"},
-                      {"backup-workers", "ps"},
-                      {"heartbeat", "ps"},
-                      {"max-restarts", "ps"},
-                      {"deadline", "ps allreduce"},
-                      {"wire", "allreduce"},
-                      {"check-replicas", "allreduce"},
-                      {"global-batch", "allreduce mirrored ps"}};
+                         {"mode", "ps"},
+                         {"staleness", "ps"},
+                         {"in-flight", "ps"},
+                         {"transport", "ps"},
+                         {"transfer", "ps"},
+                         {"keys", "ps"},
+                         {"evaluator", "ps"},
+                         {"follow-logs", "ps"},
+                         {"backup-workers", "ps"},
+                         {"heartbeat", "ps"},
+                         {"max-restarts", "ps"},
+                         {"deadline", "ps allreduce"},
+                         {"wire", "allreduce"},
+                         {"check-replicas", "allreduce"},
+                         {"global-batch", "allreduce mirrored ps"}};
 
 static bool suits(const struct strategy_setting *s, const char *strategy, const shoal_model_kind *kind) {
   const char *found = strstr(s->strategies, strategy);
@@ -56,39 +56,50 @@ static shoal_status check_strategy_settings(const shoal_job *f, const shoal_job 
 static shoal_status check_cluster(const shoal_job *f, const shoal_job *asked, const shoal_model_kind *kind) {
   TRY(check_strategy_settings(f, asked, kind));
   if (is(f->strategy, "single") && f->workers > 1)
-    return status_make(SHOAL_ERR_ARGUMENT, "`workers` %lld: the strategy single is one process; use `strategy` ps, "
-                       "allreduce or mirrored", (long long)f->workers);
-  if (job_said(asked, "global-batch") && job_said(asked, "batch-size") &&
-      f->batch_size * f->workers != f->global_batch)
-    return status_make(SHOAL_ERR_ARGUMENT, "`batch_size` %lld on %lld workers is not `global_batch` %lld; leave one of "
-                       "them out", (long long)f->batch_size, (long long)f->workers, (long long)f->global_batch);
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "`workers` %lld: the strategy single is one process; use `strategy` ps, "
+                       "allreduce or mirrored",
+                       (long long)f->workers);
+  if (job_said(asked, "global-batch") && job_said(asked, "batch-size") && f->batch_size * f->workers != f->global_batch)
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "`batch_size` %lld on %lld workers is not `global_batch` %lld; leave one of "
+                       "them out",
+                       (long long)f->batch_size, (long long)f->workers, (long long)f->global_batch);
   if (job_is_mirrored(f) && job_said(asked, "threads") && f->threads != f->workers)
-    return status_make(SHOAL_ERR_ARGUMENT, "`threads` %lld: the strategy mirrored has one thread a worker; leave it "
-                       "out, or raise `workers`", (long long)f->threads);
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "`threads` %lld: the strategy mirrored has one thread a worker; leave it "
+                       "out, or raise `workers`",
+                       (long long)f->threads);
   if (!job_is_cluster(f)) return NULL;
   if (f->stream && f->deterministic)
-    return status_make(SHOAL_ERR_ARGUMENT, "`deterministic` with parameter servers needs the rows in memory; leave "
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "`deterministic` with parameter servers needs the rows in memory; leave "
                        "`stream` out, or take another `strategy`");
   if (f->deterministic && (!job_is_sync(f) || f->backup_workers))
-    return status_make(SHOAL_ERR_ARGUMENT, "`deterministic` is for `mode` sync without `backup_workers`: otherwise it "
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "`deterministic` is for `mode` sync without `backup_workers`: otherwise it "
                        "depends on who is faster");
   if (job_said(asked, "global-batch") && !f->deterministic)
-    return status_make(SHOAL_ERR_ARGUMENT, "`global_batch` is cut among the workers of parameter servers with "
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "`global_batch` is cut among the workers of parameter servers with "
                        "`deterministic` only; give `batch_size`, of each worker");
   if (f->keys && !f->cluster && !is(f->transport, "zmq") && !getenv("TF_CONFIG"))
-    return status_make(SHOAL_ERR_ARGUMENT, "`keys` means nothing to tasks that talk through shared memory; add "
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "`keys` means nothing to tasks that talk through shared memory; add "
                        "`transport` zmq");
   if (f->evaluator && f->no_checkpoints)
     return status_make(SHOAL_ERR_ARGUMENT,
                        "`evaluator` and `no_checkpoints` contradict each other: it tests checkpoints");
   if (f->backup_workers && !job_is_sync(f))
-    return status_make(SHOAL_ERR_ARGUMENT, "`backup_workers` means nothing to `mode` async, where nobody waits for a "
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "`backup_workers` means nothing to `mode` async, where nobody waits for a "
                        "slow worker");
   if (f->backup_workers >= f->workers)
     return status_make(SHOAL_ERR_ARGUMENT, "`backup_workers` %lld: with %lld workers at most %lld is possible",
                        (long long)f->backup_workers, (long long)f->workers, (long long)f->workers - 1);
   if (f->staleness >= 0 && job_is_sync(f))
-    return status_make(SHOAL_ERR_ARGUMENT, "`staleness` means nothing to `mode` sync, where all workers step together; "
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "`staleness` means nothing to `mode` sync, where all workers step together; "
                        "add `mode` async");
   if (f->in_flight > 1 && (job_is_sync(f) || f->staleness == 0))
     return status_make(SHOAL_ERR_ARGUMENT,
@@ -100,9 +111,9 @@ static shoal_status check_cluster(const shoal_job *f, const shoal_job *asked, co
 
 static shoal_status check_sparse(const shoal_job *f, const shoal_job *asked, const shoal_model_kind *kind) {
   static const char *const only_sparse[] = {"features", "bias", "eval-every", "transfer"};
-  static const char *const only_dense[] = {"transform", "input", "validation-split", "validation-data", "top-k", "activation", "pool",
-                                           "histograms", "deterministic", "evaluator", "backup-workers",
-                                           "in-flight"};
+  static const char *const only_dense[] = {
+      "transform", "input",      "validation-split", "validation-data", "top-k",          "activation",
+      "pool",      "histograms", "deterministic",    "evaluator",       "backup-workers", "in-flight"};
   const char *const *others = kind->sparse ? only_dense : only_sparse;
   size_t n = kind->sparse ? sizeof only_dense / sizeof *only_dense : sizeof only_sparse / sizeof *only_sparse;
   for (size_t i = 0; i < n; i++)
@@ -110,11 +121,15 @@ static shoal_status check_sparse(const shoal_job *f, const shoal_job *asked, con
       return status_make(SHOAL_ERR_ARGUMENT, "`%s` means nothing to the model %s", others[i], kind->name);
   if (!kind->sparse) return NULL;
   if (f->classes && f->classes != 2)
-    return status_make(SHOAL_ERR_ARGUMENT, "`classes` %lld: %s tells two classes apart, labelled 0 and 1, or -1 and 1; "
-                       "leave it out", (long long)f->classes, kind->name);
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "`classes` %lld: %s tells two classes apart, labelled 0 and 1, or -1 and 1; "
+                       "leave it out",
+                       (long long)f->classes, kind->name);
   if (!is(f->strategy, "single") && !is(f->strategy, "ps"))
-    return status_make(SHOAL_ERR_ARGUMENT, "%s is trained by one process or with parameter servers; leave out "
-                       "`strategy` %s", kind->name, f->strategy);
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "%s is trained by one process or with parameter servers; leave out "
+                       "`strategy` %s",
+                       kind->name, f->strategy);
   if (is(f->transfer, "dense") && f->l2 > 0)
     return status_make(SHOAL_ERR_ARGUMENT, "`transfer` dense cannot tell what a batch touches, as `l2` has to know");
   if (f->no_fusion && !job_is_sync(f))
@@ -185,13 +200,16 @@ shoal_status job_check(const shoal_job *f, const shoal_job *asked, const shoal_m
   if (is(f->schedule, "piecewise") != (f->pieces != NULL))
     return status_make(SHOAL_ERR_ARGUMENT, "`schedule` piecewise and `pieces` STEP:RATE,... go together");
   if (f->patience && f->validation_split == 0 && !f->validation_data)
-    return status_make(SHOAL_ERR_ARGUMENT, "`patience` needs `validation_split`, e.g. `validation_split` 0.1, or "
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "`patience` needs `validation_split`, e.g. `validation_split` 0.1, or "
                        "`validation_data`");
   if (f->validation_data && f->validation_split > 0)
-    return status_make(SHOAL_ERR_ARGUMENT, "`validation_data` and `validation_split` contradict each other; leave one "
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "`validation_data` and `validation_split` contradict each other; leave one "
                        "out");
   if (f->stream && f->validation_split > 0)
-    return status_make(SHOAL_ERR_ARGUMENT, "`validation_split` needs the rows in memory; leave `stream` out, or give "
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "`validation_split` needs the rows in memory; leave `stream` out, or give "
                        "`validation_data`");
   if (f->resume && !f->run_dir)
     return status_make(SHOAL_ERR_ARGUMENT, "`resume` needs `run_dir` DIR, the folder of the run to continue");
@@ -213,4 +231,3 @@ shoal_status job_check(const shoal_job *f, const shoal_job *asked, const shoal_m
   if (f->lr == 0) return status_make(SHOAL_ERR_ARGUMENT, "`lr`: with a rate of 0 nothing is learned");
   return NULL;
 }
-

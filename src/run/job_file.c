@@ -8,7 +8,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-
 static shoal_status random_id(uint64_t *out) {
   if (getrandom(out, sizeof *out, 0) != sizeof *out) return status_errno(errno, "no random numbers for the job's name");
   return NULL;
@@ -68,9 +67,9 @@ shoal_status job_file_make(const training *t, int classes, int64_t rows, job_fil
     json_decref(servers);
     return status;
   }
-  j.file = json_pack("{s:s, s:s, s:i, s:I, s:s, s:b, s:s?, s:o, s:{s:o}}", "job", id, "model", t->kind->name,
-                     "classes", classes, "rows", (json_int_t)rows, "run_dir", t->dir.path, "resume", t->job.resume,
-                     "keys", t->job.keys, "flags", settings_to_json(job_table, &t->job), "cluster", "ps", servers);
+  j.file = json_pack("{s:s, s:s, s:i, s:I, s:s, s:b, s:s?, s:o, s:{s:o}}", "job", id, "model", t->kind->name, "classes",
+                     classes, "rows", (json_int_t)rows, "run_dir", t->dir.path, "resume", t->job.resume, "keys",
+                     t->job.keys, "flags", settings_to_json(job_table, &t->job), "cluster", "ps", servers);
   status = j.file ? take_addresses(&j, "the job") : status_no_memory();
   if (!status) status = training_note_learned(t, j.file);
   if (status) {

@@ -19,11 +19,11 @@
 #include <unistd.h>
 
 #define WAIT_SECONDS 0.1
-#define CAUSE_SECONDS 0.3  /* a death pulls others after it: how long the first cause is looked for */
-#define STOP_SECONDS 30.0  /* for a clean stop */
-#define END_SECONDS 20.0   /* for the others to end once worker 0 has */
+#define CAUSE_SECONDS 0.3    /* a death pulls others after it: how long the first cause is looked for */
+#define STOP_SECONDS 30.0    /* for a clean stop */
+#define END_SECONDS 20.0     /* for the others to end once worker 0 has */
 #define STOPPED_HEARTBEATS 2 /* for which worker 0 or a server may be stopped before it is taken for dead */
-#define GRACE_SECONDS 1.0  /* between asking to end and making it */
+#define GRACE_SECONDS 1.0    /* between asking to end and making it */
 #define TAIL_LINES 5
 #define TAIL_BYTES 2048
 
@@ -32,15 +32,15 @@ typedef struct {
   bool lost; /* for good: the job goes on without it */
   int restarts;
   double stopped; /* seconds for which it was seen to be stopped */
-  int status;       /* as from waitpid */
-  task_end end; /* what it said itself */
+  int status;     /* as from waitpid */
+  task_end end;   /* what it said itself */
 } member;
 
 typedef struct {
   run_state *state;
   run_sink sink; /* of the state */
   job_file job;
-  char *logs; /* folder */
+  char *logs;     /* folder */
   log_view *view; /* NULL: the logs are not shown */
   char *job_path;
   launch *tasks;
@@ -48,12 +48,14 @@ typedef struct {
   int servers, count;
   double failed_at, stop_at, chief_at; /* clock; 0: not yet */
   double looked_at;                    /* clock: whether tasks are stopped */
-  bool alone;  /* those that still run were told that worker 0 and the servers have ended */
-  bool killed; /* and did not end in time */
+  bool alone;                          /* those that still run were told that worker 0 and the servers have ended */
+  bool killed;                         /* and did not end in time */
 } local_cluster;
 
 /* The last one, if there is one: nobody waits for it, and training goes on without it. */
-static bool is_evaluator(const local_cluster *w, int task) { return task == w->servers + (int)w->state->base.job.workers; }
+static bool is_evaluator(const local_cluster *w, int task) {
+  return task == w->servers + (int)w->state->base.job.workers;
+}
 
 static bool ended_badly(const member *m) { return m->ended && !m->lost && (m->status != 0 || !m->end.has_result); }
 
@@ -67,8 +69,8 @@ static shoal_status start_task(local_cluster *w, int task, bool again) {
   char name[64], flag[64], *log;
   snprintf(name, sizeof name, "%s/%d", role, index);
   snprintf(flag, sizeof flag, "%s:%d", role, index);
-  const char *argv[] = {"shoal", "train", w->state->base.kind->name, "--task", flag, "--job", w->job_path,
-                        again ? "--resume" : NULL, NULL};
+  const char *argv[] = {"shoal", "train",     w->state->base.kind->name, "--task", flag,
+                        "--job", w->job_path, again ? "--resume" : NULL, NULL};
   if (again) return launch_again(w->tasks, task, (char *const *)argv);
   if (asprintf(&log, "%s/%s-%d.log", w->logs, role, index) < 0) return status_no_memory();
   shoal_status status = launch_start(w->tasks, name, (char *const *)argv, log);
@@ -97,11 +99,11 @@ static int first_cause(const local_cluster *w) {
   for (int i = 0; i < w->count; i++) {
     const member *m = &w->members[i];
     if ((!ended_badly(m) && !m->end.error) || is_evaluator(w, i)) continue;
-    int rank = m->ended && WIFSIGNALED(m->status)        ? 5
-               : m->ended && !m->end.error                   ? 4
+    int rank = m->ended && WIFSIGNALED(m->status)                                                    ? 5
+               : m->ended && !m->end.error                                                           ? 4
                : m->end.error && m->end.code != SHOAL_ERR_PEER && m->end.code != SHOAL_ERR_CANCELLED ? 3
-               : i < w->servers                          ? 2
-                                                         : 1;
+               : i < w->servers                                                                      ? 2
+                                                                                                     : 1;
     if (rank > best_rank) {
       best_rank = rank;
       best = i;
@@ -146,13 +148,17 @@ static shoal_status failure(local_cluster *w) {
   if (m->ended && WIFSIGNALED(m->status)) {
     show_tail(w, i);
     int number = WTERMSIG(m->status);
-    return status_make(SHOAL_ERR_PEER, "%s (pid %d) was killed by signal %d (%s) around step %lld, and the job cannot "
-                       "go on without it; its log is %s", name, pid, number, strsignal(number), step, log);
+    return status_make(SHOAL_ERR_PEER,
+                       "%s (pid %d) was killed by signal %d (%s) around step %lld, and the job cannot "
+                       "go on without it; its log is %s",
+                       name, pid, number, strsignal(number), step, log);
   }
   if (m->end.error) return status_make(m->end.code, "%s: %s (log: %s)", name, m->end.error, log);
   show_tail(w, i);
-  return status_make(SHOAL_ERR_PEER, "%s (pid %d) ended with exit status %d around step %lld without a result; its log "
-                     "is %s", name, pid, WEXITSTATUS(m->status), step, log);
+  return status_make(SHOAL_ERR_PEER,
+                     "%s (pid %d) ended with exit status %d around step %lld without a result; its log "
+                     "is %s",
+                     name, pid, WEXITSTATUS(m->status), step, log);
 }
 
 /* "worker/0, worker/2": those that still run. */
@@ -160,8 +166,8 @@ static shoal_status late(local_cluster *w, double seconds, const char *after) {
   text names = {0};
   for (int i = 0; i < w->count; i++)
     if (!w->members[i].ended) text_add(&names, "%s%s", names.length ? ", " : "", launch_name(w->tasks, i));
-  shoal_status status = status_make(SHOAL_ERR_PEER, "%s did not end within %g s %s", names.data ? names.data : "?",
-                                    seconds, after);
+  shoal_status status =
+      status_make(SHOAL_ERR_PEER, "%s did not end within %g s %s", names.data ? names.data : "?", seconds, after);
   text_fini(&names);
   return status;
 }

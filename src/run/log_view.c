@@ -9,8 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define PIECE 4096          /* bytes read at once */
-#define LINE_MAX_BYTES 2000      /* bytes; a longer line is shown in pieces */
+#define PIECE 4096           /* bytes read at once */
+#define LINE_MAX_BYTES 2000  /* bytes; a longer line is shown in pieces */
 #define LOOK_BYTES (1 << 16) /* bytes of one log a look: the others get their turn, too */
 
 typedef struct {

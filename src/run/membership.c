@@ -19,7 +19,9 @@ shoal_membership_event membership_event(const ps_change *c, const char *name) {
   snprintf(e.event, sizeof e.event, "%s", left ? "left" : c->kind == PS_REJOINED ? "rejoined" : "joined");
   if (left)
     snprintf(e.reason, sizeof e.reason, "%s",
-             c->kind == PS_SILENT ? "no heartbeat" : c->kind == PS_LEFT ? "asked to stop" : "connection closed");
+             c->kind == PS_SILENT ? "no heartbeat"
+             : c->kind == PS_LEFT ? "asked to stop"
+                                  : "connection closed");
   return e;
 }
 
@@ -154,8 +156,10 @@ shoal_status membership_check(const shoal_run_report *r) {
                          (r->job.deterministic && tree_leaves(job_global_batch(&r->job)) < r->job.workers);
     char name[SHOAL_TASK_NAME];
     if (!shoal_run_report_gradients(r, w) && !excused)
-      return status_make(SHOAL_ERR_PEER, "no gradient of %s reached every parameter server: it did not take part in "
-                         "the training", shoal_run_report_worker_name(r, w, name));
+      return status_make(SHOAL_ERR_PEER,
+                         "no gradient of %s reached every parameter server: it did not take part in "
+                         "the training",
+                         shoal_run_report_worker_name(r, w, name));
   }
   return NULL;
 }

@@ -27,8 +27,7 @@ shoal_status metrics_repair(const char *path) {
     if (c == '\n') end = at;
   }
   shoal_status status = NULL;
-  if (end < at && ftruncate(fileno(f), end))
-    status = status_errno(errno, "cannot shorten %s to its whole lines", path);
+  if (end < at && ftruncate(fileno(f), end)) status = status_errno(errno, "cannot shorten %s to its whole lines", path);
   fclose(f);
   return status;
 }
@@ -225,7 +224,7 @@ static shoal_status add_settings(metrics *m, const char *model, const json_t *se
   text_add(&words, "| setting | value |\n|---|---|\n| model | %s |\n", model);
   const char *key;
   json_t *value;
-  json_object_foreach((json_t *)settings, key, value) {
+  json_object_foreach ((json_t *)settings, key, value) {
     if (json_is_null(value)) continue;
     char *shown = json_is_string(value) ? strdup(json_string_value(value)) : json_dumps(value, JSON_ENCODE_ANY);
     text_add(&words, "| %s | %s |\n", key, shown ? shown : "");
@@ -332,12 +331,10 @@ static void on_host(void *context, const sampler_host *s) {
 }
 
 shoal_status metrics_start_sampling(metrics *m) {
-  return sampler_start(&(sampler_options){.every = m->options.every,
-                                          .host = m->options.host,
-                                          .context = m,
-                                          .on_task = on_task,
-                                          .on_host = on_host},
-                       &m->sampler);
+  return sampler_start(
+      &(sampler_options){
+          .every = m->options.every, .host = m->options.host, .context = m, .on_task = on_task, .on_host = on_host},
+      &m->sampler);
 }
 
 void metrics_stop_sampling(metrics *m) { sampler_stop(m->sampler); }

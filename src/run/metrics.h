@@ -21,10 +21,10 @@ typedef struct {
   const char *folder; /* of the run; NULL: there is none on this machine */
   const char *role;   /* "worker", "ps" */
   int index;
-  const char *task;   /* what users call it; NULL: ROLE/INDEX */
-  bool host;          /* sample the machine, too: one task on each does */
-  double every;       /* seconds between samples */
-  bool resumed;       /* continues an earlier life of the run */
+  const char *task; /* what users call it; NULL: ROLE/INDEX */
+  bool host;        /* sample the machine, too: one task on each does */
+  double every;     /* seconds between samples */
+  bool resumed;     /* continues an earlier life of the run */
 } metrics_options;
 
 typedef struct {

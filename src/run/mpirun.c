@@ -21,12 +21,10 @@
 
 /* What mpirun is to know, by its environment: of Open MPI 4 and 5; others do not know these words and do not mind. */
 static void prepare_environment(void) {
-  static const char *const settings[][2] = {{"OMPI_MCA_rmaps_base_oversubscribe", "1"},
-                                            {"PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe"},
-                                            {"OMPI_MCA_hwloc_base_binding_policy", "none"},
-                                            {"PRTE_MCA_hwloc_default_binding_policy", "none"},
-                                            {"OMPI_MCA_orte_execute_quiet", "1"},
-                                            {RANKS_ASKED, "1"}};
+  static const char *const settings[][2] = {
+      {"OMPI_MCA_rmaps_base_oversubscribe", "1"},     {"PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe"},
+      {"OMPI_MCA_hwloc_base_binding_policy", "none"}, {"PRTE_MCA_hwloc_default_binding_policy", "none"},
+      {"OMPI_MCA_orte_execute_quiet", "1"},           {RANKS_ASKED, "1"}};
   for (size_t i = 0; i < COUNT_OF(settings); i++) setenv(settings[i][0], settings[i][1], 0);
   if (geteuid()) return;
   setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 0);
@@ -76,7 +74,8 @@ static shoal_status start_mpirun(const char **words, pid_t *out) {
   if (child < 0) return status_errno(errno, "cannot start a process");
   if (n == sizeof error) {
     waitpid(child, NULL, 0);
-    return status_errno(error, "the strategy allreduce starts its ranks by mpirun, which cannot be run (install "
+    return status_errno(error,
+                        "the strategy allreduce starts its ranks by mpirun, which cannot be run (install "
                         "openmpi-bin, or start the ranks yourself)");
   }
   *out = child;

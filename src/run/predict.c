@@ -56,8 +56,8 @@ static shoal_status read_bytes(const char *path, rows_block *into) {
   if (!file) return status_errno(errno, "cannot open it");
   shoal_status status = NULL;
   if (fstat(fileno(file), &info) || !S_ISREG(info.st_mode) || info.st_size > PICTURE_BYTES_MAX)
-    status = status_make(SHOAL_ERR_INPUT, "is no file of at most %d bytes: give the path of a picture",
-                         PICTURE_BYTES_MAX);
+    status =
+        status_make(SHOAL_ERR_INPUT, "is no file of at most %d bytes: give the path of a picture", PICTURE_BYTES_MAX);
   if (!status) status = rows_reserve(into, 1, info.st_size);
   if (!status && fread(into->bytes, 1, (size_t)info.st_size, file) != (size_t)info.st_size)
     status = status_make(SHOAL_ERR_INPUT, "cannot read its %lld bytes", (long long)info.st_size);
@@ -93,8 +93,8 @@ static shoal_status predict_colour(const predicting *p, const char *path) {
   if (shoal_shape_count(&schema.shape) != shoal_shape_count(in))
     TRY_GOTO(status, status_make(SHOAL_ERR_INPUT, "`transform` %s does not make the model's input of it", given), done);
   TRY_GOTO(status, transform_row(t, &file, 0, 0, 0, &picture), done);
-  shoal_tensor row = shoal_tensor_view(schema.dtype, SHOAL_SHAPE(1, in->dim[0], in->dim[1], in->dim[2]),
-                                       picture.features);
+  shoal_tensor row =
+      shoal_tensor_view(schema.dtype, SHOAL_SHAPE(1, in->dim[0], in->dim[1], in->dim[2]), picture.features);
   status = predict_rows(p, &row, path, NULL, 0, NULL);
 done:
   transform_destroy(t);
@@ -109,8 +109,10 @@ static shoal_status predict_file(const predicting *p, const char *path) {
   const shoal_shape input = job_input(&s->job, s->kind), *in = &input;
   if (in->rank == 3 && in->dim[2] > 1) return predict_colour(p, path);
   if (in->rank != 3)
-    return status_make(SHOAL_ERR_ARGUMENT, "%s: the model takes rows of %lld numbers, no pictures; give a file of "
-                       "rows, or `index`", path, (long long)shoal_shape_count(in));
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "%s: the model takes rows of %lld numbers, no pictures; give a file of "
+                       "rows, or `index`",
+                       path, (long long)shoal_shape_count(in));
   shoal_tensor picture;
   TRY(image_read_gray(path, (int)in->dim[0], (int)in->dim[1], &picture));
   picture.shape.rank = in->rank + 1;

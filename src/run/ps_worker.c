@@ -39,7 +39,9 @@ static void on_change(void *context, const ps_change *c) {
 /* ---- as a worker's link (worker.h) */
 
 static void traffic(void *context, net_stats *out) { ps_strategy_stats(((ps_worker *)context)->strategy, out); }
-static int server_of(void *context, const shoal_value *v) { return ps_strategy_server(((ps_worker *)context)->strategy, v); }
+static int server_of(void *context, const shoal_value *v) {
+  return ps_strategy_server(((ps_worker *)context)->strategy, v);
+}
 static double server_clock(void *context, int server) {
   return ps_strategy_clock(((ps_worker *)context)->strategy, server);
 }
@@ -60,7 +62,7 @@ static shoal_status take_report(const ps_worker *w, metrics *log, const char *wo
   json_t *one = json_loads(words, 0, NULL), *line, *trace = json_object_get(one, "trace");
   size_t i;
   shoal_task_report t;
-  json_array_foreach(json_object_get(one, "kept_samples"), i, line) metrics_line(log, line);
+  json_array_foreach (json_object_get(one, "kept_samples"), i, line) metrics_line(log, line);
   if (trace) s->on_trace(s->context, json_incref(trace));
   shoal_status status = task_report_from_json(one, &t);
   json_decref(one);
@@ -81,8 +83,10 @@ static shoal_status collect(const ps_worker *w, metrics *log, task_result *own) 
   shoal_status status = ps_strategy_collect(w->strategy, words);
   for (int i = 0; i < n && !status; i++) {
     const int from = i < n - workers ? workers + i : i - (n - workers);
-    if (from == 0) s->on_result(s->context, own);
-    else if (words[from]) status = take_report(w, log, words[from], from); /* NULL: a worker that has gone */
+    if (from == 0)
+      s->on_result(s->context, own);
+    else if (words[from])
+      status = take_report(w, log, words[from], from); /* NULL: a worker that has gone */
   }
   for (int i = 0; i < n; i++) free(words[i]);
   free(words);
@@ -108,8 +112,11 @@ static shoal_status finish(void *context, task_result *own, metrics *log, const 
   return NULL;
 }
 
-static const worker_link ps_link = {
-    .traffic = traffic, .server_of = server_of, .clock = server_clock, .after_training = after_training, .finish = finish};
+static const worker_link ps_link = {.traffic = traffic,
+                                    .server_of = server_of,
+                                    .clock = server_clock,
+                                    .after_training = after_training,
+                                    .finish = finish};
 
 /* ---- the whole */
 
@@ -118,8 +125,10 @@ static shoal_status load(const ps_place *t) {
   const job_file *job = t->job;
   if (!b->train.data && !b->train.files) TRY(training_load(b));
   if (b->train.classes == job->classes && b->rows == job->rows) return NULL;
-  return status_make(SHOAL_ERR_INPUT, "%s: %lld rows of %d classes here, %lld rows of %d classes where the job was "
-                     "started", b->job.data, (long long)b->rows, b->train.classes, (long long)job->rows, job->classes);
+  return status_make(SHOAL_ERR_INPUT,
+                     "%s: %lld rows of %d classes here, %lld rows of %d classes where the job was "
+                     "started",
+                     b->job.data, (long long)b->rows, b->train.classes, (long long)job->rows, job->classes);
 }
 
 static shoal_status work(ps_worker *w) {

@@ -146,8 +146,9 @@ static shoal_status load_data(ranks *r, training *b) {
     uint64_t names, preprocessing; /* one number for all of it */
   } here = {0}, there;
   shoal_status status = training_load(b);
-  if (!status) here = (typeof(here)){b->rows, b->train.classes, 1, class_names_hash(b->class_names),
-                                     class_names_hash((const char *const[]){b->preprocessing, NULL})};
+  if (!status)
+    here = (typeof(here)){b->rows, b->train.classes, 1, class_names_hash(b->class_names),
+                          class_names_hash((const char *const[]){b->preprocessing, NULL})};
   there = here;
   shoal_status heard = collective_broadcast(&r->place, &there, sizeof there);
   if (!heard && !there.good && r->place.rank) heard = silent(r);
@@ -194,7 +195,7 @@ static shoal_status take_report(const rank_run *t, metrics *log, const char *wor
   json_t *one = json_loads(words, 0, NULL), *line;
   size_t i;
   shoal_task_report report;
-  json_array_foreach(json_object_get(one, "kept_samples"), i, line) metrics_line(log, line);
+  json_array_foreach (json_object_get(one, "kept_samples"), i, line) metrics_line(log, line);
   shoal_status status = task_report_from_json(one, &report);
   json_decref(one);
   if (status) {
@@ -212,8 +213,8 @@ static shoal_status finish(void *context, task_result *own, metrics *log, const 
   if (log->kept) json_object_set(o, "kept_samples", log->kept);
   char *words = json_dumps(o, JSON_COMPACT), **all = calloc((size_t)n, sizeof *all);
   json_decref(o);
-  shoal_status status = words && all ? collective_gather(allreduce_collective(t->strategy), words, all)
-                                     : status_no_memory();
+  shoal_status status =
+      words && all ? collective_gather(allreduce_collective(t->strategy), words, all) : status_no_memory();
   const run_sink s = run_state_sink(t->state);
   if (!status) s.on_result(s.context, own);
   for (int r = 1; r < n && !status && is_first(t); r++) status = take_report(t, log, all[r], r);
@@ -260,8 +261,10 @@ static void add_advice(const rank_run *t, text *out) {
   char *path = NULL;
   if (!b->job.no_checkpoints) shoal_status_free(checkpoint_latest(b->dir.checkpoints, &path, NULL));
   if (path)
-    text_add(out, "; the last checkpoint is %s: to continue, on as many ranks as you like, start it with `resume` "
-             "and `run_dir` %s", path, b->dir.path);
+    text_add(out,
+             "; the last checkpoint is %s: to continue, on as many ranks as you like, start it with `resume` "
+             "and `run_dir` %s",
+             path, b->dir.path);
   else
     text_add(out, "; there is no checkpoint to resume from");
   free(path);

@@ -3,7 +3,6 @@
 
 #include <math.h>
 
-
 const record_field progress_record[] = {
     RECORD_INT_OF(shoal_progress, epoch),
     RECORD_INT_OF(shoal_progress, epochs),

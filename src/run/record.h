@@ -13,13 +13,17 @@ typedef struct {
   size_t offset;
 } record_field;
 
-#define RECORD_INT_NAMED(name, type, field) {name, RECORD_INT, offsetof(type, field)}
-#define RECORD_INT32_NAMED(name, type, field) {name, RECORD_INT32, offsetof(type, field)}
-#define RECORD_REAL_NAMED(name, type, field) {name, RECORD_REAL, offsetof(type, field)}
+#define RECORD_INT_NAMED(name, type, field) \
+  { name, RECORD_INT, offsetof(type, field) }
+#define RECORD_INT32_NAMED(name, type, field) \
+  { name, RECORD_INT32, offsetof(type, field) }
+#define RECORD_REAL_NAMED(name, type, field) \
+  { name, RECORD_REAL, offsetof(type, field) }
 #define RECORD_INT_OF(type, field) RECORD_INT_NAMED(#field, type, field)
 #define RECORD_INT32_OF(type, field) RECORD_INT32_NAMED(#field, type, field)
 #define RECORD_REAL_OF(type, field) RECORD_REAL_NAMED(#field, type, field)
-#define RECORD_BOOL_OF(type, field) {#field, RECORD_BOOL, offsetof(type, field)}
+#define RECORD_BOOL_OF(type, field) \
+  { #field, RECORD_BOOL, offsetof(type, field) }
 
 extern const record_field progress_record[], fit_record[], evaluation_record[];
 

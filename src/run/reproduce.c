@@ -166,8 +166,7 @@ static shoal_status fill_table(const shoal_experiment *e, const shoal_run_list *
 
 /* ---- files */
 
-static shoal_status write_markdown(const shoal_experiment *e, const shoal_run_list *runs,
-                                   const shoal_result_table *t) {
+static shoal_status write_markdown(const shoal_experiment *e, const shoal_run_list *runs, const shoal_result_table *t) {
   text out = {0};
   text_add(&out, "# %s: %s\n\n", e->id, e->title);
   result_table_to_markdown(t, &out);
@@ -185,8 +184,7 @@ static shoal_status write_csv(const shoal_run_list *runs, const shoal_result_tab
 static shoal_status write_json(const shoal_experiment *e, const shoal_run_list *runs, const shoal_result_table *t) {
   json_t *columns = json_array(), *rows = json_array(), *notes = json_array();
   char head[RESULT_HEAD], title[256];
-  for (int c = 0; c < t->n_columns; c++)
-    json_array_append_new(columns, json_string(result_head(&t->columns[c], head)));
+  for (int c = 0; c < t->n_columns; c++) json_array_append_new(columns, json_string(result_head(&t->columns[c], head)));
   for (int i = 0; i < t->n_rows; i++) {
     json_t *row = json_array();
     for (int c = 0; c < t->n_columns; c++) json_array_append_new(row, json_string(t->cells[i * t->n_columns + c]));

@@ -98,8 +98,10 @@ static shoal_status fitting_transform(const rows_schema *s, const shoal_shape *i
   char have[SHOAL_SHAPE_TEXT], want[SHOAL_SHAPE_TEXT];
   shoal_shape_text(input, want);
   if (s->kind == ROWS_SPARSE)
-    return status_make(SHOAL_ERR_INPUT, "%s: the rows are sparse, but the model %s takes dense ones: 'shoal data convert' "
-                       "makes .csv or .npy of them", path, kind->name);
+    return status_make(SHOAL_ERR_INPUT,
+                       "%s: the rows are sparse, but the model %s takes dense ones: 'shoal data convert' "
+                       "makes .csv or .npy of them",
+                       path, kind->name);
   return status_make(SHOAL_ERR_INPUT, "%s: the rows are %s, but the model takes examples of %s", path,
                      s->kind == ROWS_BYTES ? "encoded images" : shoal_shape_text(&s->shape, have), want);
 }
@@ -192,8 +194,10 @@ static shoal_status shape_rows(job_rows *rows, const char *path) {
 
 static shoal_status stream_rows(const shoal_job *f, job_rows *rows) {
   if (!rows->classes && !rows->targets)
-    return status_make(SHOAL_ERR_ARGUMENT, "%s: how many classes there are is not known before all rows are read: add "
-                                           "`classes` N", rows->files);
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "%s: how many classes there are is not known before all rows are read: add "
+                       "`classes` N",
+                       rows->files);
   rows->stream.shuffle_rows = f->shuffle_rows;
   rows->stream.batch_size = 0;
   return NULL;
@@ -275,8 +279,7 @@ static shoal_status count_scores(void *context, const float *scores, const int32
 
 shoal_status job_evaluate(shoal_model *m, const job_rows *rows, shoal_confusion *counts, shoal_evaluation *out) {
   const bool counted = counts && counts->counts;
-  if (!rows->data)
-    return shoal_model_evaluate_stream(m, &rows->stream, counted ? count_scores : NULL, counts, out);
+  if (!rows->data) return shoal_model_evaluate_stream(m, &rows->stream, counted ? count_scores : NULL, counts, out);
   TRY(shoal_model_evaluate(m, rows->data, out));
   return counted ? confusion_add_rows(counts, m, rows->data) : NULL;
 }
@@ -285,11 +288,14 @@ shoal_status job_evaluate(shoal_model *m, const job_rows *rows, shoal_confusion 
 static shoal_status check_labels(const job_rows *rows, const shoal_model_kind *kind, const char *path) {
   if (rows->targets == job_is_regression(kind)) return NULL;
   if (rows->targets)
-    return status_make(SHOAL_ERR_ARGUMENT, "%s: the labels are numbers to be predicted, but %s tells classes apart: "
-                       "take the model linear, or name the column of classes: `columns` label=COLUMN", path, kind->name);
-  return status_make(SHOAL_ERR_ARGUMENT, "%s: the labels are classes, but %s predicts numbers: name the column that holds "
-                     "them, `columns` target=COLUMN (NumPy: save them as floats), or take the model softmax", path,
-                     kind->name);
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "%s: the labels are numbers to be predicted, but %s tells classes apart: "
+                       "take the model linear, or name the column of classes: `columns` label=COLUMN",
+                       path, kind->name);
+  return status_make(SHOAL_ERR_ARGUMENT,
+                     "%s: the labels are classes, but %s predicts numbers: name the column that holds "
+                     "them, `columns` target=COLUMN (NumPy: save them as floats), or take the model softmax",
+                     path, kind->name);
 }
 
 shoal_status job_open_rows(const shoal_job *f, const shoal_model_kind *kind, const job_rows_options *options,

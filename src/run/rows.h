@@ -14,25 +14,25 @@ job_learned job_learned_of(const shoal_model *m);
 
 /* Where a job's rows come from. */
 typedef struct {
-  shoal_dataset *data;           /* in memory; or NULL, and then they are streamed: */
-  shoal_pipeline_options stream; /* its texts live as long as this */
-  char *files, *transform;       /* owned, or NULL */
+  shoal_dataset *data;            /* in memory; or NULL, and then they are streamed: */
+  shoal_pipeline_options stream;  /* its texts live as long as this */
+  char *files, *transform;        /* owned, or NULL */
   const char *const *class_names; /* owned; NULL: classes are numbers */
   char *preprocessing;            /* owned; NULL: there is none */
-  int classes;       /* 0: labels are numbers to be predicted */
-  bool targets;      /* they are */
-  shoal_shape input; /* of an example, as the model is to take it */
-  bool follows;      /* then the model's own shape gives way to that of the rows, where its layers allow it */
+  int classes;                    /* 0: labels are numbers to be predicted */
+  bool targets;                   /* they are */
+  shoal_shape input;              /* of an example, as the model is to take it */
+  bool follows; /* then the model's own shape gives way to that of the rows, where its layers allow it */
 } job_rows;
 
 /* Which rows, and what for. */
 typedef struct {
-  const char *split;              /* "train", "test", "validation" */
-  job_learned known;              /* what the training rows taught */
-  bool follows;                   /* they are trained on: the model's input follows them, unless f->input is said */
-  bool may_stream;                /* rows that are too large for memory, or with `stream`, are not loaded */
-  bool scored;                    /* by a trained model: entries of sparse rows that it does not know are left out */
-  bool labels_optional;           /* a row without a label has -1; they are not loaded either */
+  const char *split;    /* "train", "test", "validation" */
+  job_learned known;    /* what the training rows taught */
+  bool follows;         /* they are trained on: the model's input follows them, unless f->input is said */
+  bool may_stream;      /* rows that are too large for memory, or with `stream`, are not loaded */
+  bool scored;          /* by a trained model: entries of sparse rows that it does not know are left out */
+  bool labels_optional; /* a row without a label has -1; they are not loaded either */
 } job_rows_options;
 
 /* Finds the rows of a split and, unless they are to be streamed, loads them. Images are made to fit the model. */

@@ -40,14 +40,15 @@ static shoal_status open_folder(run_state *s) {
   free(name);
   if (status || !run_dir_used(&b->dir)) return status;
   if (!b->job.resume)
-    return status_make(SHOAL_ERR_ARGUMENT, "%s holds a run already; add `resume` to continue it, or name another "
-                       "`run_dir`", b->dir.path);
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "%s holds a run already; add `resume` to continue it, or name another "
+                       "`run_dir`",
+                       b->dir.path);
   if (access(b->dir.settings, F_OK)) return NULL; /* killed before it could write them: nothing to continue */
   TRY(run_dir_read_settings(b->dir.settings, &s->kept));
   const char *model = json_string_value(json_object_get(s->kept, "model"));
   if (strcmp(model, b->kind->name))
-    return status_make(SHOAL_ERR_ARGUMENT, "%s holds a run of the model %s, not %s", b->dir.path, model,
-                       b->kind->name);
+    return status_make(SHOAL_ERR_ARGUMENT, "%s holds a run of the model %s, not %s", b->dir.path, model, b->kind->name);
   TRY(training_take_learned(b, s->kept, b->dir.settings));
   shoal_job kept = job_unset();
   TRY(settings_from_json(job_table, json_object_get(s->kept, "flags"), b->dir.settings, &kept));
@@ -161,9 +162,9 @@ static shoal_status evaluate_along(run_state *s) {
 /* Names the settings that help. Takes `status`. */
 static shoal_status advise(const run_state *s, shoal_status status) {
   const training *b = &s->base;
-  shoal_status advised = status_make(SHOAL_ERR_NUMERIC, "%s: `lr` %.2g, `warmup` %lld", shoal_status_message(status),
-                                     fmin(b->job.lr / 10, b->kind->rate),
-                                     (long long)MAX_OF(training_steps_an_epoch(b, b->rows), 100));
+  shoal_status advised =
+      status_make(SHOAL_ERR_NUMERIC, "%s: `lr` %.2g, `warmup` %lld", shoal_status_message(status),
+                  fmin(b->job.lr / 10, b->kind->rate), (long long)MAX_OF(training_steps_an_epoch(b, b->rows), 100));
   shoal_status_free(status);
   return advised;
 }
@@ -184,20 +185,21 @@ static void note_failure(run_state *s, const char *message) {
   free(s->error);
   r->status = "failed";
   r->error = s->error = strdup(message);
-  if (!r->trained) r->fit = (shoal_fit_result){.epochs = last->epoch,
-                              .steps = last->step,
-                              .updates = last->step,
-                              .examples = last->examples,
-                              .run_examples = last->examples,
-                              .seconds = last->seconds,
-                              .eval_seconds = NAN,
-                              .checkpoint_seconds = NAN,
-                              .input_wait_seconds = NAN,
-                              .final_loss = last->loss,
-                              .train_accuracy = last->accuracy,
-                              .validation_accuracy = NAN,
-                              .validation_loss = NAN,
-                              .resumed_from = -1};
+  if (!r->trained)
+    r->fit = (shoal_fit_result){.epochs = last->epoch,
+                                .steps = last->step,
+                                .updates = last->step,
+                                .examples = last->examples,
+                                .run_examples = last->examples,
+                                .seconds = last->seconds,
+                                .eval_seconds = NAN,
+                                .checkpoint_seconds = NAN,
+                                .input_wait_seconds = NAN,
+                                .final_loss = last->loss,
+                                .train_accuracy = last->accuracy,
+                                .validation_accuracy = NAN,
+                                .validation_loss = NAN,
+                                .resumed_from = -1};
   if (!s->last.step && has_result(s)) return;
   shoal_status second = write_summary(s);
   shoal_status_free(second); /* the first error is the one to tell */
@@ -271,8 +273,10 @@ static shoal_status run_job(running *w, const shoal_job *said, const shoal_run_o
   TRY(job_take(said, job));
   if (job->job_file) return task_run(job, options->stop, s, note_evaluation);
   if (!job->model && !options->kind) return status_make(SHOAL_ERR_ARGUMENT, "which `model`?");
-  if (options->kind) b->kind = options->kind;
-  else TRY(job_find_kind(job->model, &b->kind));
+  if (options->kind)
+    b->kind = options->kind;
+  else
+    TRY(job_find_kind(job->model, &b->kind));
   b->asked = b->job = *job;
   b->asked.model = b->job.model = b->kind->name;
   return train(w);

@@ -103,8 +103,10 @@ static shoal_status refuse(const run_dir *r) {
   if (f && !fgets(who, sizeof who, f)) *who = 0;
   if (f) fclose(f);
   who[strcspn(who, "\n")] = 0;
-  return status_make(SHOAL_ERR_ARGUMENT, "%s: another run is under way there (%s): wait for its end, or name another "
-                     "`run_dir`", r->path, *who ? who : "by a process that does not say who it is");
+  return status_make(SHOAL_ERR_ARGUMENT,
+                     "%s: another run is under way there (%s): wait for its end, or name another "
+                     "`run_dir`",
+                     r->path, *who ? who : "by a process that does not say who it is");
 }
 
 static void say_who(const run_dir *r) {
@@ -153,8 +155,8 @@ shoal_status json_write_atomically(const json_t *value, const char *path) {
     status = status_errno(errno, "cannot write %s", temporary);
     goto done;
   }
-  bool good = json_dumpf(value, f, JSON_INDENT(2)) == 0 && fputc('\n', f) != EOF && fflush(f) == 0 &&
-              fsync(fileno(f)) == 0;
+  bool good =
+      json_dumpf(value, f, JSON_INDENT(2)) == 0 && fputc('\n', f) != EOF && fflush(f) == 0 && fsync(fileno(f)) == 0;
   int error = errno;
   if (fclose(f) && good) {
     good = false;
@@ -226,9 +228,9 @@ static shoal_status weights_of(const char *folder, char **out) {
   } else {
     status = checkpoint_latest(exists(r.checkpoints) ? r.checkpoints : folder, &path, NULL);
     if (!status && !path)
-      status = status_make(SHOAL_ERR_INPUT,
-                           "%s: no weights there; expected model.safetensors or checkpoints/step-*.safetensors",
-                           folder);
+      status =
+          status_make(SHOAL_ERR_INPUT,
+                      "%s: no weights there; expected model.safetensors or checkpoints/step-*.safetensors", folder);
   }
   run_dir_fini(&r);
   if (!status) *out = path;

@@ -10,8 +10,8 @@
 typedef struct {
   char *path;
   char *checkpoints, *summary, *metrics, *settings, *weights, *trace; /* paths inside it */
-  char *holder; /* the file that says who works there */
-  int lock;     /* 0: not taken; otherwise a descriptor plus 1 */
+  char *holder;                                                       /* the file that says who works there */
+  int lock;                                                           /* 0: not taken; otherwise a descriptor plus 1 */
 } run_dir;
 
 /* Only the paths; makes nothing. */

@@ -179,7 +179,8 @@ static shoal_status from_json(const shoal_setting *row, const json_t *value, con
     *(bool *)field(row, fields) = json_is_true(value);
     return NULL;
   }
-  if (row->kind == SHOAL_SETTING_INT && json_is_integer(value) && kept_in_range(row, (double)json_integer_value(value))) {
+  if (row->kind == SHOAL_SETTING_INT && json_is_integer(value) &&
+      kept_in_range(row, (double)json_integer_value(value))) {
     *(int64_t *)field(row, fields) = json_integer_value(value);
     return NULL;
   }
@@ -226,8 +227,10 @@ void settings_to_lines(const shoal_setting *table, const void *fields, text *out
   for (const shoal_setting *row = table; row->name; row++) {
     if (!(row->marks & SHOAL_SETTING_SHAPES)) continue;
     char *value = setting_to_text(row, fields);
-    if (value) text_add(out, "%s=%s\n", row->name, value);
-    else out->failed = true;
+    if (value)
+      text_add(out, "%s=%s\n", row->name, value);
+    else
+      out->failed = true;
     free(value);
   }
 }

@@ -10,7 +10,7 @@
 /* What a task has at its end. */
 typedef struct {
   shoal_task_report task;
-  bool trained;              /* it is a worker: the rest is there */
+  bool trained; /* it is a worker: the rest is there */
   shoal_fit_result fit;
   shoal_evaluation test;     /* NaN where not measured */
   shoal_confusion confusion; /* owned; counts NULL: not counted */
@@ -27,8 +27,9 @@ typedef struct {
   void (*on_note)(void *context, const char *line);
   void (*on_membership)(void *context, const shoal_membership_event *e);
   void (*on_trace)(void *context, json_t *part); /* of a timeline (observe/trace_file.h), taken */
-  void (*on_task)(void *context, shoal_task_report *t); /* another task's report, that came through the servers; taken */
-  void (*on_result)(void *context, task_result *r);     /* taken */
+  void (*on_task)(void *context,
+                  shoal_task_report *t);            /* another task's report, that came through the servers; taken */
+  void (*on_result)(void *context, task_result *r); /* taken */
 } run_sink;
 
 #endif

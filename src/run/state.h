@@ -8,7 +8,7 @@
 typedef struct {
   shoal_run_report report; /* first: shoal_run_report_destroy gets it by this */
   training base;
-  json_t *kept; /* settings of a run that is resumed; texts in the job may point into it */
+  json_t *kept;                     /* settings of a run that is resumed; texts in the job may point into it */
   const shoal_run_options *options; /* while shoal_run runs */
   shoal_progress last;              /* how far it came */
   double started;                   /* clock */

@@ -53,7 +53,7 @@ static json_t *hosts_json(const shoal_run_report *r) {
   for (int i = 0; i < r->n_tasks; i++) {
     const shoal_task_report *t = &r->tasks[i];
     bool known = !t->use.host.known;
-    json_array_foreach(hosts, k, seen) known |= !strcmp(json_string_value(json_object_get(seen, "host")), t->host);
+    json_array_foreach (hosts, k, seen) known |= !strcmp(json_string_value(json_object_get(seen, "host")), t->host);
     if (!known) json_array_append_new(hosts, host_usage_to_json(&t->use.host, t->host));
   }
   return hosts;

@@ -61,8 +61,10 @@ static shoal_status take_up(shoal_sweep *s, const char *const *words, int n, con
   const bool same = !n || json_equal(now, list);
   json_decref(now);
   if (!same)
-    return status_make(SHOAL_ERR_ARGUMENT, "%s holds a sweep with other settings; leave them out, or name another "
-                       "`run_dir`", s->folder);
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "%s holds a sweep with other settings; leave them out, or name another "
+                       "`run_dir`",
+                       s->folder);
   return keep_list(s, list);
 }
 
@@ -92,8 +94,10 @@ static shoal_status open_new(shoal_sweep *s, const char *const *words, int n, co
   TRY(sweep_grid_read(words, n, &s->grid));
   TRY(name_folder(s, folder));
   if (access(s->description, F_OK)) return NULL;
-  return status_make(SHOAL_ERR_ARGUMENT, "%s holds a sweep already; add `resume` to go on with it, or name another "
-                     "`run_dir`", s->folder);
+  return status_make(SHOAL_ERR_ARGUMENT,
+                     "%s holds a sweep already; add `resume` to go on with it, or name another "
+                     "`run_dir`",
+                     s->folder);
 }
 
 static shoal_status open_again(shoal_sweep *s, const char *const *words, int n, const char *folder) {
@@ -153,9 +157,9 @@ static json_t *runs_json(const shoal_sweep *s) {
     const char *values[SWEEP_AXES_MAX];
     for (int a = 0; a < s->grid.n_axes; a++)
       values[a] = sweep_grid_axis_value(&s->grid, (int)(i / (size_t)s->repeats), a);
-    json_array_append_new(runs, json_pack("{s:s, s:o, s:I}", "name", shoal_run_list_at(s->runs, i).name, "values",
-                                          list_of(values, s->grid.n_axes), "repeat",
-                                          (json_int_t)(i % (size_t)s->repeats)));
+    json_array_append_new(runs,
+                          json_pack("{s:s, s:o, s:I}", "name", shoal_run_list_at(s->runs, i).name, "values",
+                                    list_of(values, s->grid.n_axes), "repeat", (json_int_t)(i % (size_t)s->repeats)));
   }
   return runs;
 }

@@ -70,8 +70,7 @@ static shoal_status span(sweep_grid *g) {
       return status_make(SHOAL_ERR_ARGUMENT, "more than %d settings with several values", SWEEP_AXES_MAX);
     g->axes[g->n_axes++] = i;
     g->cells *= g->settings[i].count;
-    if (g->cells > SWEEP_RUNS_MAX)
-      return status_make(SHOAL_ERR_ARGUMENT, "more than %d combinations", SWEEP_RUNS_MAX);
+    if (g->cells > SWEEP_RUNS_MAX) return status_make(SHOAL_ERR_ARGUMENT, "more than %d combinations", SWEEP_RUNS_MAX);
   }
   return NULL;
 }

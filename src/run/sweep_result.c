@@ -118,9 +118,10 @@ static shoal_status fill_axis(const shoal_sweep *s, int a, shoal_result_table *t
 }
 
 static shoal_status fill_figure(const shoal_sweep *s, int figure, int column, shoal_result_table *t) {
-  TRY(result_table_set_column(t, column, (shoal_result_column){.head = figures[figure].head,
-                                                               .left = figures[figure].form == WORD,
-                                                               .spare = figures[figure].spare}));
+  TRY(result_table_set_column(
+      t, column,
+      (shoal_result_column){
+          .head = figures[figure].head, .left = figures[figure].form == WORD, .spare = figures[figure].spare}));
   for (int cell = 0; cell < t->n_rows; cell++) TRY(set_figure(s, cell, figure, t, column));
   return NULL;
 }

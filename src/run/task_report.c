@@ -24,8 +24,10 @@ shoal_task_report task_report_begin(const char *role, int index, const char *nam
                          .last_accuracy = NAN,
                          .last_rmse = NAN};
   snprintf(t.role, sizeof t.role, "%s", role);
-  if (name) snprintf(t.name, sizeof t.name, "%s", name);
-  else snprintf(t.name, sizeof t.name, "%s/%d", role, index);
+  if (name)
+    snprintf(t.name, sizeof t.name, "%s", name);
+  else
+    snprintf(t.name, sizeof t.name, "%s/%d", role, index);
   gethostname(t.host, sizeof t.host - 1);
   return t;
 }
@@ -59,31 +61,40 @@ static const record_field head_fields[] = {
     {0},
 };
 static const record_field worker_fields[] = {
-    RECORD_INT32_OF(T, threads), RECORD_INT_OF(T, steps), RECORD_INT_OF(T, examples), RECORD_REAL_OF(T, test_accuracy),
+    RECORD_INT32_OF(T, threads),
+    RECORD_INT_OF(T, steps),
+    RECORD_INT_OF(T, examples),
+    RECORD_REAL_OF(T, test_accuracy),
     {0},
 };
 static const record_field regression_fields[] = {RECORD_REAL_OF(T, test_rmse), RECORD_REAL_OF(T, test_r2), {0}};
 static const record_field sparse_fields[] = {RECORD_INT_OF(T, touched_rows), RECORD_INT_OF(T, exchanged_bytes), {0}};
 static const record_field server_fields[] = {
-    RECORD_REAL_OF(T, busy_seconds),   RECORD_INT_OF(T, updates),          RECORD_INT_OF(T, handed_on_rows),
-    RECORD_INT_OF(T, uneven_updates),  RECORD_INT_OF(T, refused_messages), {0},
+    RECORD_REAL_OF(T, busy_seconds),  RECORD_INT_OF(T, updates),          RECORD_INT_OF(T, handed_on_rows),
+    RECORD_INT_OF(T, uneven_updates), RECORD_INT_OF(T, refused_messages), {0},
 };
 static const record_field staleness_fields[] = {
-    RECORD_REAL_NAMED("mean", T, staleness_mean), RECORD_INT_NAMED("max", T, staleness_max),
+    RECORD_REAL_NAMED("mean", T, staleness_mean),  RECORD_INT_NAMED("max", T, staleness_max),
     RECORD_INT_NAMED("most", T, staleness_max), /* the older name of `max` */
     RECORD_INT_NAMED("ahead", T, staleness_ahead), {0},
 };
 static const record_field evaluator_fields[] = {
-    RECORD_INT_NAMED("count", T, evaluations), RECORD_REAL_NAMED("seconds", T, evaluation_seconds),
-    RECORD_REAL_OF(T, last_loss), RECORD_REAL_OF(T, last_accuracy),
-    RECORD_REAL_OF(T, last_rmse), {0},
+    RECORD_INT_NAMED("count", T, evaluations),
+    RECORD_REAL_NAMED("seconds", T, evaluation_seconds),
+    RECORD_REAL_OF(T, last_loss),
+    RECORD_REAL_OF(T, last_accuracy),
+    RECORD_REAL_OF(T, last_rmse),
+    {0},
 };
 #undef T
 
 static const record_field time_fields[] = {
-    RECORD_REAL_NAMED("compute_seconds", shoal_times, compute), RECORD_REAL_NAMED("network_seconds", shoal_times, network),
-    RECORD_REAL_NAMED("barrier_seconds", shoal_times, barrier), RECORD_REAL_NAMED("server_seconds", shoal_times, server),
-    RECORD_REAL_NAMED("input_seconds", shoal_times, input),     {0},
+    RECORD_REAL_NAMED("compute_seconds", shoal_times, compute),
+    RECORD_REAL_NAMED("network_seconds", shoal_times, network),
+    RECORD_REAL_NAMED("barrier_seconds", shoal_times, barrier),
+    RECORD_REAL_NAMED("server_seconds", shoal_times, server),
+    RECORD_REAL_NAMED("input_seconds", shoal_times, input),
+    {0},
 };
 
 #define H shoal_host_usage
@@ -131,8 +142,11 @@ static void add(json_t *o, const record_field *fields, const void *record) {
 
 static json_t *times_json(const shoal_times *t) {
   const double sum = t->compute + t->network + t->barrier + t->server + t->input;
-  const shoal_times shares = {.compute = t->compute / sum, .network = t->network / sum, .barrier = t->barrier / sum,
-                              .server = t->server / sum, .input = t->input / sum};
+  const shoal_times shares = {.compute = t->compute / sum,
+                              .network = t->network / sum,
+                              .barrier = t->barrier / sum,
+                              .server = t->server / sum,
+                              .input = t->input / sum};
   static const record_field share_fields[] = {
       RECORD_REAL_OF(shoal_times, compute), RECORD_REAL_OF(shoal_times, network), RECORD_REAL_OF(shoal_times, barrier),
       RECORD_REAL_OF(shoal_times, server),  RECORD_REAL_OF(shoal_times, input),   {0},
@@ -200,8 +214,7 @@ static shoal_status take_server(const json_t *o, shoal_task_report *t) {
   for (size_t k = 0; k < COUNT_OF(count_lists); k++) {
     const json_t *list = json_object_get(o, count_lists[k].key);
     for (int i = 0; i < t->counted; i++)
-      *(int64_t *)((char *)&t->counts[i] + count_lists[k].offset) =
-          json_integer_value(json_array_get(list, (size_t)i));
+      *(int64_t *)((char *)&t->counts[i] + count_lists[k].offset) = json_integer_value(json_array_get(list, (size_t)i));
   }
   for (int i = 0; i < t->staleness_bins; i++)
     t->staleness_histogram[i] = json_integer_value(json_array_get(bins, (size_t)i));

@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define WARM_UP_SHARE 20 /* --scale-lr: one step of so many, when --warmup is not given */
+#define WARM_UP_SHARE 20      /* --scale-lr: one step of so many, when --warmup is not given */
 #define TRACE_SKIPPED 10      /* steps: the first ones warm up */
 #define TRACE_SPANS (1 << 16) /* kept of each thread */
 
@@ -81,8 +81,7 @@ shoal_status training_load(training *t) {
   if (f->validation_data) TRY(job_open_rows(f, t->kind, &rows, &t->validation));
   rows = (job_rows_options){.split = "test", .known = {t->class_names, t->preprocessing}};
   if (job_has_split(f, "test")) TRY(job_open_rows(f, t->kind, &rows, &t->test));
-  if (t->kind->sparse && !t->job.features)
-    TRY(job_find_features(t->kind, &t->train, &t->test, &t->job.features));
+  if (t->kind->sparse && !t->job.features) TRY(job_find_features(t->kind, &t->train, &t->test, &t->job.features));
   if (!t->test.files && !t->test.data) return NULL;
   int *classes = &t->train.classes; /* one side may lack the last ones */
   if (t->train.data && t->test.classes > *classes) *classes = t->test.classes;
@@ -159,8 +158,10 @@ shoal_status training_test(const training *t, bool tested, shoal_evaluation *out
   const int classes = (int)shoal_model_classes(t->model);
   if (classes && classes <= CONFUSION_CLASSES) TRY(confusion_init(&c, classes));
   shoal_status status = NULL;
-  if (!tested) status = job_evaluate(t->model, &t->test, &c, out);
-  else if (c.counts && t->test.data) status = confusion_add_rows(&c, t->model, t->test.data);
+  if (!tested)
+    status = job_evaluate(t->model, &t->test, &c, out);
+  else if (c.counts && t->test.data)
+    status = confusion_add_rows(&c, t->model, t->test.data);
   if (status)
     confusion_fini(&c);
   else

@@ -15,14 +15,15 @@ typedef struct {
   run_dir dir;
   job_rows train, test; /* test.data NULL: there are none */
   job_rows validation;  /* rows of their own, in memory; data NULL: there are none */
-  const char *const *class_names; /* of the whole job, owned: found in the training rows, or as a run that is resumed, or
+  const char *const
+      *class_names;    /* of the whole job, owned: found in the training rows, or as a run that is resumed, or
                          * who started this task, has them. NULL: classes are numbers */
-  char *preprocessing;  /* of the whole job, owned, likewise; NULL: there is none */
-  int64_t rows;         /* to train on; 0: streamed, and not counted */
+  char *preprocessing; /* of the whole job, owned, likewise; NULL: there is none */
+  int64_t rows;        /* to train on; 0: streamed, and not counted */
   shoal_model *model;
   job_pieces pieces;
   char *input; /* for job.input, when the data said it */
-  text shape; /* the settings that decide what is learned, as lines */
+  text shape;  /* the settings that decide what is learned, as lines */
 } training;
 
 /* Finds the class names, too, unless they are known. Rows that do not fit into memory are read while it trains. */

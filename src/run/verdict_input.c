@@ -87,8 +87,8 @@ json_t *verdict_to_json(const shoal_run_report *r) {
   json_t *warnings = json_array();
   for (int i = 0; i < v->n_warnings; i++) {
     const shoal_verdict_warning *w = &v->warnings[i];
-    json_array_append_new(warnings, json_pack("{s:s, s:s?, s:s}", "kind", w->kind, "task", *w->task ? w->task : NULL,
-                                              "text", w->text));
+    json_array_append_new(
+        warnings, json_pack("{s:s, s:s?, s:s}", "kind", w->kind, "task", *w->task ? w->task : NULL, "text", w->text));
   }
   json_t *next = json_null();
   if (v->has_next)
@@ -97,6 +97,6 @@ json_t *verdict_to_json(const shoal_run_report *r) {
   json_t *shares = json_pack("{s:f, s:f, s:f, s:f, s:f}", "compute", v->compute, "network", v->network, "barrier",
                              v->barrier, "server", v->server, "input", v->input);
   return json_pack("{s:s, s:s, s:o, s:o, s:s?, s:o}", "bottleneck", shoal_verdict_cause_name(v->cause), "text", v->text,
-                   "shares", shares, "next_worker", next, "no_forecast", !v->has_next && *v->next_text ? v->next_text : NULL,
-                   "warnings", warnings);
+                   "shares", shares, "next_worker", next, "no_forecast",
+                   !v->has_next && *v->next_text ? v->next_text : NULL, "warnings", warnings);
 }

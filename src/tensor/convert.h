@@ -5,9 +5,9 @@
 
 #include <stdint.h>
 
-#define FLOAT_TO(type, low, high, limit)                                                  \
-  static inline type float_to_##type(double v) {                                          \
-    return v != v ? 0 : v <= (low) ? (low) : v >= (limit) ? (high) : (type)v;             \
+#define FLOAT_TO(type, low, high, limit)                                      \
+  static inline type float_to_##type(double v) {                              \
+    return v != v ? 0 : v <= (low) ? (low) : v >= (limit) ? (high) : (type)v; \
   }
 FLOAT_TO(int32_t, INT32_MIN, INT32_MAX, 2147483647.0)
 FLOAT_TO(int64_t, INT64_MIN, INT64_MAX, 0x1p63)

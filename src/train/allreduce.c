@@ -22,11 +22,11 @@ typedef struct {
   shards *shards;         /* deterministic only */
   float **vectors;        /* for them: the collective's parts, then others */
   int n_vectors;
-  int64_t *offsets;  /* [weights + 1] in the vector */
+  int64_t *offsets; /* [weights + 1] in the vector */
   /* of the step under way, for the watcher */
-  float scale;         /* this rank's share of the rows */
-  shoal_status error;  /* first one that the watcher met */
-  int64_t compared;    /* step of the last comparison */
+  float scale;            /* this rank's share of the rows */
+  shoal_status error;     /* first one that the watcher met */
+  int64_t compared;       /* step of the last comparison */
   double sending_seconds; /* so far */
   bool compares;          /* parameters are compared in the step under way */
   collective_head own;    /* of the batch computed last */

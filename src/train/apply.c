@@ -26,8 +26,7 @@ static shoal_status build(apply *a, shoal_value **weights, int n_trained) {
   shoal_status status =
       optimizer_apply(g, &a->model->options.optimizer, weights, gradients, n_trained, a->model->rate, &a->update);
   int count = 0;
-  for (int i = n_trained; i < a->n && !status; i++)
-    all[count++] = shoal_assign_add(g, weights[i], gradients[i].value);
+  for (int i = n_trained; i < a->n && !status; i++) all[count++] = shoal_assign_add(g, weights[i], gradients[i].value);
   if (!status && count) {
     all[count++] = a->update;
     a->update = shoal_group(g, all, count);

@@ -8,22 +8,22 @@
 #include <math.h>
 #include <string.h>
 
-#define MARK_BATCHES 64 /* after so many, and at the end of an epoch, it is told where a shard stands */
+#define MARK_BATCHES 64              /* after so many, and at the end of an epoch, it is told where a shard stands */
 #define ORDER_STREAM 0x6f72646572ull /* names the random numbers that shuffle */
 
 typedef struct {
   batch_source base;
   batch_source_options options;
   /* memory */
-  int32_t *order;     /* [rows] of the epoch under way; NULL: as they are */
-  int64_t ordered;    /* epoch that `order` is for; -1: none yet */
+  int32_t *order;  /* [rows] of the epoch under way; NULL: as they are */
+  int64_t ordered; /* epoch that `order` is for; -1: none yet */
   /* stream */
   shoal_tensor features, labels; /* of the batch, in the model's shape; at first those of the example */
-  int64_t epochs;         /* of the stream that are over */
-  const shoal_batch *now; /* read last; NULL: none, or it is at its end */
-  int64_t shard, index;   /* leased: of `now` */
+  int64_t epochs;                /* of the stream that are over */
+  const shoal_batch *now;        /* read last; NULL: none, or it is at its end */
+  int64_t shard, index;          /* leased: of `now` */
   char marks[2][SHOAL_POSITION_TEXT];
-  double past_seconds;    /* waited for pipelines before this one */
+  double past_seconds; /* waited for pipelines before this one */
 } rows_source;
 
 /* ---- data in memory */
@@ -118,8 +118,7 @@ static void make_example(rows_source *s) {
 
 static void fill_streamed(rows_source *s, int64_t number, train_batch *out) {
   const shoal_batch *b = s->now;
-  *out = (train_batch){
-      .rows = b->count, .number = number, .last = b->last, .epoch = b->epoch};
+  *out = (train_batch){.rows = b->count, .number = number, .last = b->last, .epoch = b->epoch};
   out->labels = s->options.model->loss->targets ? &b->targets : &b->labels;
   if (s->options.model->sparse) {
     out->sparse = b;
@@ -183,9 +182,10 @@ static shoal_status open_shard(rows_source *s, const strategy_place *place) {
     TRY(read_with_rows(s, place->updates));
   } while (s->now && s->index < place->index);
   if (s->index < place->index)
-    return status_make(SHOAL_ERR_INPUT, "shard %lld of the stream ends after %lld batches, but %lld were trained on: "
-                       "the files have changed since", (long long)s->shard, (long long)s->index,
-                       (long long)place->index);
+    return status_make(SHOAL_ERR_INPUT,
+                       "shard %lld of the stream ends after %lld batches, but %lld were trained on: "
+                       "the files have changed since",
+                       (long long)s->shard, (long long)s->index, (long long)place->index);
   return NULL;
 }
 
@@ -227,8 +227,9 @@ static void destroy(batch_source *base) {
 }
 
 /* By [stream][leased]. */
-static const batch_source_kind kinds[2][2] = {{{walk, no_position, destroy}, {lease, no_position, destroy}},
-                                              {{read_on, stream_position, destroy}, {lease_shard, no_position, destroy}}};
+static const batch_source_kind kinds[2][2] = {
+    {{walk, no_position, destroy}, {lease, no_position, destroy}},
+    {{read_on, stream_position, destroy}, {lease_shard, no_position, destroy}}};
 
 shoal_status batch_source_create(const batch_source_options *options, bool leased, batch_source **out) {
   const bool streams = !options->data;

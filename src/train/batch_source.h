@@ -31,9 +31,9 @@ typedef struct {
   const shoal_model *model;
   /* Data in memory: */
   const shoal_dataset *data;
-  int64_t rows;       /* of it that are trained on */
+  int64_t rows;         /* of it that are trained on */
   const int32_t *split; /* which these are, [rows]; NULL: the first ones */
-  int64_t usable;     /* of them in an epoch */
+  int64_t usable;       /* of them in an epoch */
   bool shuffled;
   int64_t epochs;     /* 0: no end by them */
   int64_t steps;      /* updates at most */
@@ -43,9 +43,9 @@ typedef struct {
   void *context;
   /* Opens a shard of it (0 where none are leased) at a position; NULL: at its beginning. */
   shoal_status (*open)(void *context, int64_t shard, const char *position, shoal_pipeline **out);
-  const char *position;     /* of a run that is resumed; NULL: from the beginning */
-  shoal_dtype features;     /* of its rows, if they are dense */
-  int64_t epochs_done;      /* of a run that is resumed */
+  const char *position; /* of a run that is resumed; NULL: from the beginning */
+  shoal_dtype features; /* of its rows, if they are dense */
+  int64_t epochs_done;  /* of a run that is resumed */
 } batch_source_options;
 
 SHOAL_CHECKED shoal_status batch_source_create(const batch_source_options *options, bool leased, batch_source **out);

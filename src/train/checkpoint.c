@@ -164,8 +164,10 @@ static shoal_status finish_file(checkpoint_file *f) {
   const char *slash = strrchr(f->path, '/');
   char *dir = !slash ? strdup(".") : slash == f->path ? strdup("/") : strndup(f->path, (size_t)(slash - f->path));
   shoal_status status = dir ? make_safe(f) : status_no_memory();
-  if (status) unlink(f->temporary);
-  else status = sync_folder(dir);
+  if (status)
+    unlink(f->temporary);
+  else
+    status = sync_folder(dir);
   free(dir);
   return status;
 }
@@ -231,8 +233,10 @@ shoal_status checkpoint_write_best(const char *dir, const checkpoint_entry *entr
   char *path;
   if (asprintf(&path, "%s/" BEST, dir) < 0) return status_no_memory();
   shoal_status status = checkpoint_write_path(path, entries, n, metadata);
-  if (status || !path_out) free(path);
-  else *path_out = path;
+  if (status || !path_out)
+    free(path);
+  else
+    *path_out = path;
   return status;
 }
 
@@ -289,8 +293,10 @@ shoal_status checkpoint_latest(const char *dir, char **path_out, char **note) {
     return status;
   }
   *path_out = path;
-  if (note) *note = passed.data;
-  else text_fini(&passed);
+  if (note)
+    *note = passed.data;
+  else
+    text_fini(&passed);
   return NULL;
 }
 
@@ -334,8 +340,7 @@ static shoal_status read_file(const char *path, checkpoint_entry *entries, int n
   TRY(safetensors_open(path, &file));
   shoal_status status;
   TRY_GOTO(status, check_names(path, file, entries, n, extra_allowed), done);
-  for (int i = 0; i < n; i++)
-    TRY_GOTO(status, safetensors_check(file, entries[i].name, &entries[i].tensor), done);
+  for (int i = 0; i < n; i++) TRY_GOTO(status, safetensors_check(file, entries[i].name, &entries[i].tensor), done);
   if (metadata) {
     const json_t *found = safetensors_metadata(file);
     copy = found ? json_deep_copy(found) : json_object();

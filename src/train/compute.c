@@ -19,7 +19,8 @@ shoal_status compute_init(compute *c, shoal_model *m, tower *t, bool gradients) 
   if (!gradients) c->fetches[c->n_fetches++] = t->update;
   for (int i = 0; i < n && gradients; i++) {
     if (!t->gradients[i].value)
-      return status_make(SHOAL_ERR_ARGUMENT, "fit: the loss does not depend on every trained weight, which only a "
+      return status_make(SHOAL_ERR_ARGUMENT,
+                         "fit: the loss does not depend on every trained weight, which only a "
                          "single process can train");
     c->fetches[c->n_fetches++] = t->gradients[i].value;
   }
@@ -85,16 +86,18 @@ void compute_losses(const compute *c, int64_t rows, double *loss, double *hits) 
   *hits = c->first_gradient > GOT_ACCURACY ? (double)*(const float *)c->got[GOT_ACCURACY].data * (double)rows : NAN;
 }
 
-shoal_status compute_explain_feeds(const compute *c, const train_batch *b, shoal_status status,
-                                   const shoal_feed *feeds, int n) {
+shoal_status compute_explain_feeds(const compute *c, const train_batch *b, shoal_status status, const shoal_feed *feeds,
+                                   int n) {
   if (shoal_status_code(status) != SHOAL_ERR_NUMERIC) return status_wrap(status, "step %lld", (long long)b->step);
   char *bad = NULL;
   shoal_session_set_step(c->model->session, (uint64_t)b->number);
   shoal_status_free(session_find_bad(c->model->session, feeds, n, c->tower->loss, &bad));
-  shoal_status out = status_make(
-      SHOAL_ERR_NUMERIC, "step %lld: %s; first bad operator: %s; try a smaller learning rate (now %g), a warm-up, or "
-      "look for numbers in the data that are not finite", (long long)b->step, shoal_status_message(status),
-      bad ? bad : "none when run again without fused kernels", b->rate);
+  shoal_status out =
+      status_make(SHOAL_ERR_NUMERIC,
+                  "step %lld: %s; first bad operator: %s; try a smaller learning rate (now %g), a warm-up, or "
+                  "look for numbers in the data that are not finite",
+                  (long long)b->step, shoal_status_message(status),
+                  bad ? bad : "none when run again without fused kernels", b->rate);
   free(bad);
   shoal_status_free(status);
   return out;

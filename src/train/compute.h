@@ -9,18 +9,18 @@
 /* Rows to compute on: `rows` of `features` and `labels` from `first` on, through `order` if that is not NULL. Borrowed
  * from its source until the batch after it is asked for. */
 typedef struct {
-  int64_t rows;       /* 0: none in this step */
+  int64_t rows; /* 0: none in this step */
   int64_t first;
   const int32_t *order;
   const shoal_tensor *features, *labels; /* [.., input]; [..], or targets [.., outputs]; not of sparse rows */
-  const shoal_batch *sparse;     /* sparse rows; NULL: dense ones */
-  lease_span span;    /* of a batch that was handed out, of data in memory */
-  int64_t shard, index, epoch; /* the same of a stream: see strategy_place; the epoch it belongs to */
-  const char *mark;   /* of a stream: where the batch after it begins, if that is to be told; else NULL */
-  int64_t number;     /* names the random numbers */
-  int64_t step;       /* updates before it */
-  double rate;        /* learning rate, as far as it is known here */
-  bool last;          /* of a stream: its epoch ends with it */
+  const shoal_batch *sparse;             /* sparse rows; NULL: dense ones */
+  lease_span span;                       /* of a batch that was handed out, of data in memory */
+  int64_t shard, index, epoch;           /* the same of a stream: see strategy_place; the epoch it belongs to */
+  const char *mark; /* of a stream: where the batch after it begins, if that is to be told; else NULL */
+  int64_t number;   /* names the random numbers */
+  int64_t step;     /* updates before it */
+  double rate;      /* learning rate, as far as it is known here */
+  bool last;        /* of a stream: its epoch ends with it */
 } train_batch;
 
 /* Rows [first, first + n) of a batch, counted from its first one. */

@@ -40,7 +40,8 @@ shoal_status model_check_features(const shoal_model *m, const shoal_tensor *feat
 
 static shoal_status check_classes(const shoal_model *m, const shoal_tensor *labels) {
   if (labels->dtype == SHOAL_F32)
-    return status_make(SHOAL_ERR_ARGUMENT, "the labels are numbers to be predicted (f32), but the model tells classes "
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "the labels are numbers to be predicted (f32), but the model tells classes "
                        "apart by the loss %s: compile it with the loss mse, or give classes as u8, i32 or i64",
                        loss_name(m->loss));
   if (labels->dtype != SHOAL_U8 && labels->dtype != SHOAL_I32 && labels->dtype != SHOAL_I64)
@@ -49,14 +50,17 @@ static shoal_status check_classes(const shoal_model *m, const shoal_tensor *labe
   int64_t largest;
   TRY(dataset_label_range(labels, "labels", &largest));
   if (largest >= m->classes)
-    return status_make(SHOAL_ERR_INPUT, "a label is %lld, but the model has %lld classes (0 to %lld): give its last "
-                       "layer more units", (long long)largest, (long long)m->classes, (long long)m->classes - 1);
+    return status_make(SHOAL_ERR_INPUT,
+                       "a label is %lld, but the model has %lld classes (0 to %lld): give its last "
+                       "layer more units",
+                       (long long)largest, (long long)m->classes, (long long)m->classes - 1);
   return NULL;
 }
 
 static shoal_status check_targets(const shoal_model *m, const shoal_tensor *labels) {
   if (labels->dtype != SHOAL_F32)
-    return status_make(SHOAL_ERR_ARGUMENT, "the labels are classes (%s), but the model predicts numbers by the loss %s: "
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "the labels are classes (%s), but the model predicts numbers by the loss %s: "
                        "give them as f32, or compile the model with the loss softmax_cross_entropy",
                        shoal_dtype_name(labels->dtype), loss_name(m->loss));
   const float *y = labels->data; /* [.., outputs] */
@@ -88,8 +92,10 @@ shoal_status model_check_data(const shoal_model *m, const shoal_dataset *data) {
   TRY(model_check_class_names(m, data->class_names));
   float scale = data->features.dtype == SHOAL_U8 ? 1 / 255.0f : 1;
   if (data->scale != 0 && fabsf(data->scale - scale) > 1e-6f)
-    return status_make(SHOAL_ERR_ARGUMENT, "the data set asks for features times %g; u8 is taken times 1/255 and f32 "
-                       "as it is: give it scaled, as f32", (double)data->scale);
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "the data set asks for features times %g; u8 is taken times 1/255 and f32 "
+                       "as it is: give it scaled, as f32",
+                       (double)data->scale);
   if (!data->features.shape.dim[0]) return status_make(SHOAL_ERR_INPUT, "the data set has no examples");
   return NULL;
 }
@@ -136,8 +142,10 @@ static shoal_status add_rows(shoal_model *m, const shoal_tensor *features, const
     shoal_tensor got[COUNT_OF(fetches)];
     TRY(shoal_session_run(m->session, feeds, 2, fetches, t->top_hits ? 3 : 2, got));
     sums->loss += *(const float *)got[LOSS].data;
-    if (targets) target_sums_add(&sums->targets, &y, got[PREDICTIONS].data);
-    else sums->hits += *(const float *)got[HITS].data;
+    if (targets)
+      target_sums_add(&sums->targets, &y, got[PREDICTIONS].data);
+    else
+      sums->hits += *(const float *)got[HITS].data;
     if (t->top_hits) sums->top_hits += *(const float *)got[TOP_HITS].data;
     sums->rows += rows;
     i += rows;
@@ -152,8 +160,10 @@ static shoal_status end(const shoal_model *m, row_sums *s, shoal_status status, 
     *out = evaluation_none();
     out->examples = s->rows;
     out->loss = s->loss / n;
-    if (m->loss->targets) target_sums_read(&s->targets, out);
-    else out->accuracy = s->hits / n;
+    if (m->loss->targets)
+      target_sums_read(&s->targets, out);
+    else
+      out->accuracy = s->hits / n;
     if (m->options.top_k > 0 && m->loss == &loss_softmax_cross_entropy) out->top_k = s->top_hits / n;
     out->seconds = clock_seconds() - s->start;
   }
@@ -271,8 +281,10 @@ shoal_status shoal_model_evaluate_stream(shoal_model *m, const shoal_pipeline_op
   TRY(OPTIONS_TAKE(&given, options));
   TRY(model_ready(m));
   if ((m->sparse || take) && (!m->sparse || !model_is_binary(m)))
-    return status_make(SHOAL_ERR_ARGUMENT, "evaluate: %s needs a model of sparse rows with one unit and a sigmoid at the "
-                       "end", take ? "the score of each row" : "a stream of sparse rows");
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "evaluate: %s needs a model of sparse rows with one unit and a sigmoid at the "
+                       "end",
+                       take ? "the score of each row" : "a stream of sparse rows");
   if (!m->sparse) return status_wrap(evaluate_dense(m, rows, out), "evaluate");
   double start = clock_seconds();
   const shoal_pipeline_options o = one_pass(m, rows, m->elsewhere ? ELSEWHERE_BATCH : EVALUATION_BATCH);

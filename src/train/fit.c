@@ -181,8 +181,10 @@ static shoal_status take_best(fit_loop *l, bool stopped, bool *restored) {
   if (l->options->restore_best && s->best_epoch < s->epoch) TRY(fit_best_restore(l, restored));
   l->checkpoint_seconds += clock_seconds() - begun;
   if (s->ended)
-    text_add(&line, "stopped early after epoch %lld: the validation loss of epoch %lld, %.4f, was not reached again in "
-             "%lld epoch%s", (long long)s->epoch, (long long)s->best_epoch, s->best_loss, (long long)s->waited,
+    text_add(&line,
+             "stopped early after epoch %lld: the validation loss of epoch %lld, %.4f, was not reached again in "
+             "%lld epoch%s",
+             (long long)s->epoch, (long long)s->best_epoch, s->best_loss, (long long)s->waited,
              s->waited == 1 ? "" : "s");
   else if (*restored)
     text_add(&line, "epoch %lld of %lld had the best validation loss, %.4f", (long long)s->best_epoch,

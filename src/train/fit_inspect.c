@@ -26,14 +26,10 @@ static shoal_status look(void *inspector, const train_batch *b, const shoal_feed
   const fit_loop *l = i->loop;
   const shoal_callbacks *c = &l->options->callbacks;
   if (!is_due(l, b)) return NULL;
-  if (i->n_fetches)
-    TRY(shoal_session_run(l->model->session, feeds, n_feeds, i->fetches, i->n_fetches, i->got));
+  if (i->n_fetches) TRY(shoal_session_run(l->model->session, feeds, n_feeds, i->fetches, i->n_fetches, i->got));
   for (int k = 0; k < i->n_fetches; k++) i->gradients[i->weight_of[k]] = i->got[k];
-  shoal_inspection seen = {.step = b->step,
-                           .count = i->n,
-                           .names = i->names,
-                           .weights = i->weights,
-                           .gradients = i->gradients};
+  shoal_inspection seen = {
+      .step = b->step, .count = i->n, .names = i->names, .weights = i->weights, .gradients = i->gradients};
   c->on_inspect(c->context, &seen);
   return NULL;
 }
@@ -66,8 +62,7 @@ shoal_status fit_inspect_create(fit_loop *l, fit_inspect **out) {
     i->fetches[i->n_fetches++] = g->value;
   }
   free(weights);
-  if (status)
-    fit_inspect_destroy(i);
+  if (status) fit_inspect_destroy(i);
   if (status) return status;
   l->compute.inspector = i;
   l->compute.inspect = look;

@@ -15,9 +15,9 @@ typedef struct fit_inspect fit_inspect;
 
 typedef struct fit_loop {
   shoal_model *model;
-  const shoal_dataset *data; /* NULL: a stream */
-  const shoal_fit_options *options; /* given */
-  shoal_fit_options given; /* what the program gave, as this library knows it ... */
+  const shoal_dataset *data;                  /* NULL: a stream */
+  const shoal_fit_options *options;           /* given */
+  shoal_fit_options given;                    /* what the program gave, as this library knows it ... */
   shoal_pipeline_options stream, test_stream; /* ... and what that points to */
   tower *tower;
   compute compute;
@@ -25,23 +25,23 @@ typedef struct fit_loop {
   shoal_strategy *own_strategy; /* NULL: it is the caller's */
   strategy_setup setup;
   batch_source *source;
-  train_batch batch_now;        /* under way */
-  int64_t rows;   /* of the data set that are trained on */
-  int64_t usable; /* of them in an epoch: fewer when a short batch is dropped */
-  int64_t batch;                  /* of this worker */
-  int64_t chunk;                  /* rows of a stream taken at a time: several batches where steps can be run together */
-  int64_t round;                  /* rows of all workers in a step */
+  train_batch batch_now; /* under way */
+  int64_t rows;          /* of the data set that are trained on */
+  int64_t usable;        /* of them in an epoch: fewer when a short batch is dropped */
+  int64_t batch;         /* of this worker */
+  int64_t chunk;         /* rows of a stream taken at a time: several batches where steps can be run together */
+  int64_t round;         /* rows of all workers in a step */
   int64_t steps_per_epoch, steps; /* updates */
   strategy_plan plan;
   const shoal_dataset *validation; /* NULL: none */
   shoal_dataset held_out;          /* view of the rows split off, if there are some */
-  int32_t *split;                  /* then: the rows that are trained on, [rows], and behind them the others; else NULL */
+  int32_t *split; /* then: the rows that are trained on, [rows], and behind them the others; else NULL */
   text settings;
   fit_state state;
   fit_saved saved;
-  snapshot *writer;   /* of checkpoints that are large; NULL: they are written between two steps */
-  int64_t saved_step; /* of the last checkpoint written or tried; -1: none */
-  bool fresh;         /* nothing written yet: what lies in the folder is another run's */
+  snapshot *writer;     /* of checkpoints that are large; NULL: they are written between two steps */
+  int64_t saved_step;   /* of the last checkpoint written or tried; -1: none */
+  bool fresh;           /* nothing written yet: what lies in the folder is another run's */
   strategy_place place; /* as the strategy said last */
   double place_seconds; /* from the first place to the last one, on the strategy's clock */
   int64_t first_rows;   /* done before this run; -1: not known yet */
@@ -52,15 +52,15 @@ typedef struct fit_loop {
   int best_count;
   double start, last_progress;
   int64_t run_examples, worker_examples, worker_steps;
-  int64_t batches; /* taken by this worker, those included whose answer is on its way */
+  int64_t batches;    /* taken by this worker, those included whose answer is on its way */
   int64_t lost_steps; /* undone because a server was lost */
   double eval_seconds, checkpoint_seconds;
   double network_seconds, barrier_seconds, server_seconds;
   int64_t staleness, staleness_steps; /* since the last progress */
-  int64_t touched, exchanged; /* rows of a table, summed over steps; bytes that went there and back */
-  fit_inspect *inspect; /* NULL: nobody wants to look */
-  events *events;       /* the session's timeline, or NULL */
-  uint32_t labels;      /* in it: the first of FIT_LABELS */
+  int64_t touched, exchanged;         /* rows of a table, summed over steps; bytes that went there and back */
+  fit_inspect *inspect;               /* NULL: nobody wants to look */
+  events *events;                     /* the session's timeline, or NULL */
+  uint32_t labels;                    /* in it: the first of FIT_LABELS */
 } fit_loop;
 
 static inline bool is_chief(const fit_loop *l) { return l->strategy->worker == 0; }

@@ -83,7 +83,8 @@ shoal_status fit_go_back(void *context, strategy_place *place) {
   fit_loop *l = context;
   int64_t before = l->state.step;
   bool found = false;
-  if (l->options->checkpoint_dir && !l->fresh) TRY(fit_resume(l, &found)); /* otherwise those there are of another run */
+  if (l->options->checkpoint_dir && !l->fresh)
+    TRY(fit_resume(l, &found)); /* otherwise those there are of another run */
   if (!found && l->strategy->restarts)
     TRY(go_to_start(l));
   else if (!found)
@@ -120,8 +121,7 @@ static shoal_status next_batch(fit_loop *l, const strategy_place *place, train_b
   TRY(l->source->kind->next(l->source, place, out, more));
   fit_trace_add(l, FIT_INPUT, begun);
   out->step = l->state.step;
-  out->rate = l->strategy->leases ? l->progress.rate
-                                  : shoal_schedule_at(&l->model->options.schedule, l->state.step);
+  out->rate = l->strategy->leases ? l->progress.rate : shoal_schedule_at(&l->model->options.schedule, l->state.step);
   return NULL;
 }
 

@@ -51,8 +51,7 @@ void fit_checkpoint(fit_loop *l, bool best) {
   if (!status) status = fit_take_gathered(l);
   if (!status && l->fresh) status = checkpoint_clear(o->checkpoint_dir);
   l->fresh = false;
-  if (!status)
-    status = best ? fit_save_best(&l->saved, o->checkpoint_dir, l->settings.data) : write_checkpoint(l);
+  if (!status) status = best ? fit_save_best(&l->saved, o->checkpoint_dir, l->settings.data) : write_checkpoint(l);
   if (status) note_unwritten(l, l->state.step, best, status);
   fit_trace_add(l, FIT_SAVE, begun);
   l->checkpoint_seconds = before + clock_seconds() - start;

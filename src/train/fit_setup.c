@@ -40,7 +40,9 @@ shoal_status fit_check_options(const shoal_fit_options *o, bool has_data) {
   bool validates = o->validation || o->validation_split > 0;
   if ((o->patience > 0 || o->keep_best || o->restore_best) && !validates)
     return status_make(SHOAL_ERR_ARGUMENT, "fit: %s needs validation data or a validation split",
-                       o->patience > 0 ? "patience" : o->keep_best ? "keep_best" : "restore_best");
+                       o->patience > 0 ? "patience"
+                       : o->keep_best  ? "keep_best"
+                                       : "restore_best");
   if ((o->resume || o->keep_best) && !o->checkpoint_dir)
     return status_make(SHOAL_ERR_ARGUMENT, "fit: %s needs a folder for checkpoints",
                        o->resume ? "resume" : "keep_best");
@@ -83,12 +85,15 @@ shoal_status fit_cut(fit_loop *l) {
   l->round = rounds && o->global_batch ? o->global_batch : l->batch * workers;
   l->usable = o->drop_short ? l->rows / l->round * l->round : l->rows;
   if (!l->usable)
-    return status_make(SHOAL_ERR_ARGUMENT, "fit: %lld examples do not fill one batch of %lld, and short ones are "
-                       "dropped", (long long)l->rows, (long long)l->round);
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "fit: %lld examples do not fill one batch of %lld, and short ones are "
+                       "dropped",
+                       (long long)l->rows, (long long)l->round);
   if (!rounds && l->usable <= (workers - 1) * l->batch)
-    return status_make(SHOAL_ERR_ARGUMENT, "fit: %lld examples in batches of %lld leave some of the %lld workers with "
-                       "none: take fewer workers or smaller batches", (long long)l->usable, (long long)l->batch,
-                       (long long)workers);
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "fit: %lld examples in batches of %lld leave some of the %lld workers with "
+                       "none: take fewer workers or smaller batches",
+                       (long long)l->usable, (long long)l->batch, (long long)workers);
   int64_t an_update = l->strategy->sync ? l->round : l->batch; /* rows */
   l->steps_per_epoch = (l->usable + an_update - 1) / an_update;
   if (o->epochs && o->epochs > INT64_MAX / l->steps_per_epoch / workers)
@@ -132,8 +137,10 @@ shoal_status fit_cut_stream(fit_loop *l) {
   const shoal_fit_options *o = l->options;
   const shoal_strategy *s = l->strategy;
   if (l->model->sparse && s->rounds)
-    return status_make(SHOAL_ERR_ARGUMENT, "fit: the strategy %s does not train on sparse rows; take single or "
-                       "parameter servers", s->kind->name);
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "fit: the strategy %s does not train on sparse rows; take single or "
+                       "parameter servers",
+                       s->kind->name);
   if (s->rounds && s->leases)
     return status_make(SHOAL_ERR_ARGUMENT, "fit: deterministic steps on parameter servers need the data in memory");
   l->validation = o->validation;
@@ -232,13 +239,16 @@ shoal_status fit_stream_tower(fit_loop *l) {
     return status_make(SHOAL_ERR_ARGUMENT, "fit: the stream's labels are %s; for the loss %s they must be %s",
                        s.real_labels ? "numbers" : "classes", loss_name(loss), loss->targets ? "numbers" : "classes");
   if (loss->targets && l->model->outputs != 1)
-    return status_make(SHOAL_ERR_ARGUMENT, "fit: rows of a stream have one number to be predicted, but the model predicts "
-                       "%lld: give data in memory, with labels [n, %lld]", (long long)l->model->outputs,
-                       (long long)l->model->outputs);
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "fit: rows of a stream have one number to be predicted, but the model predicts "
+                       "%lld: give data in memory, with labels [n, %lld]",
+                       (long long)l->model->outputs, (long long)l->model->outputs);
   float scale = s.dtype == SHOAL_U8 ? 1 / 255.0f : 1;
   if (s.scale != 0 && fabsf(s.scale - scale) > 1e-6f)
-    return status_make(SHOAL_ERR_ARGUMENT, "fit: the stream asks for features times %g; u8 is taken times 1/255 and "
-                       "f32 as it is", (double)s.scale);
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "fit: the stream asks for features times %g; u8 is taken times 1/255 and "
+                       "f32 as it is",
+                       (double)s.scale);
   return model_tower(l->model, s.dtype, loss->targets ? SHOAL_F32 : SHOAL_I32, &l->tower);
 }
 

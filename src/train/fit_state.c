@@ -232,8 +232,10 @@ static shoal_status check_settings(const char *then, const char *now) {
   if (differences.failed)
     status = status_no_memory();
   else if (differences.length)
-    status = status_make(SHOAL_ERR_ARGUMENT, "it was made with other settings: %s. Resume with the same ones, or train "
-                         "anew in another folder", differences.data);
+    status = status_make(SHOAL_ERR_ARGUMENT,
+                         "it was made with other settings: %s. Resume with the same ones, or train "
+                         "anew in another folder",
+                         differences.data);
   text_fini(&differences);
   return status;
 }
@@ -243,8 +245,7 @@ static shoal_status check_settings(const char *then, const char *now) {
 shoal_status fit_save_begin(const fit_saved *saved, const char *dir, const char *settings, checkpoint_file *out) {
   json_t *metadata;
   TRY(metadata_make(saved, settings, &metadata));
-  shoal_status status =
-      checkpoint_begin(dir, (uint64_t)saved->state->step, saved->entries, saved->n, metadata, out);
+  shoal_status status = checkpoint_begin(dir, (uint64_t)saved->state->step, saved->entries, saved->n, metadata, out);
   json_decref(metadata);
   return status;
 }

@@ -9,12 +9,12 @@
 #define FIT_RECENT 100 /* steps over which the final loss is taken */
 
 typedef struct {
-  int64_t step;     /* finished, of all workers; alone, also names the random numbers of the next one */
-  int64_t epoch;    /* finished */
-  int64_t position; /* examples of the epoch under way that are done */
-  int64_t seen;     /* steps whose losses were seen here: apart, a worker does not see the others' */
-  double epoch_loss, epoch_hits; /* sums over ... */
-  int64_t epoch_seen;            /* ... so many examples of the epoch under way */
+  int64_t step;                    /* finished, of all workers; alone, also names the random numbers of the next one */
+  int64_t epoch;                   /* finished */
+  int64_t position;                /* examples of the epoch under way that are done */
+  int64_t seen;                    /* steps whose losses were seen here: apart, a worker does not see the others' */
+  double epoch_loss, epoch_hits;   /* sums over ... */
+  int64_t epoch_seen;              /* ... so many examples of the epoch under way */
   double best_loss, best_accuracy; /* of the validation with the least loss so far; NaN: none */
   int64_t best_epoch;              /* after which that was, from 1; 0: none */
   int64_t waited;                  /* epochs since the validation loss was last the best */
@@ -36,10 +36,10 @@ void fit_state_recent(const fit_state *s, int64_t steps, double *loss, double *a
 typedef struct {
   checkpoint_entry *entries;
   int n;
-  fit_state *state; /* borrowed */
+  fit_state *state;               /* borrowed */
   const char *const *class_names; /* the model's, borrowed; NULL: none */
-  char *stream;     /* where the shards of a stream stand that several workers read (dist/stream_leases.h); or NULL */
-  const char *preprocessing;      /* likewise */
+  char *stream; /* where the shards of a stream stand that several workers read (dist/stream_leases.h); or NULL */
+  const char *preprocessing; /* likewise */
 } fit_saved;
 
 SHOAL_CHECKED shoal_status fit_saved_init(shoal_model *m, fit_state *state, fit_saved *out);

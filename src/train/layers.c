@@ -19,13 +19,27 @@ static shoal_value *leaky_relu(shoal_graph *g, shoal_value *x) { return shoal_le
 static shoal_value *elu(shoal_graph *g, shoal_value *x) { return shoal_elu(g, x, 1); }
 
 static const activation activations[] = {
-    {"linear", NULL},         {"relu", shoal_relu},       {"tanh", shoal_tanh},
-    {"sigmoid", shoal_sigmoid}, {"softmax", shoal_softmax},   {"relu6", shoal_relu6},
-    {"leaky_relu", leaky_relu}, {"elu", elu},                 {"selu", shoal_selu},
-    {"gelu", shoal_gelu},       {"gelu_tanh", shoal_gelu_tanh}, {"silu", shoal_silu},
-    {"swish", shoal_silu},      {"softplus", shoal_softplus}, {"softsign", shoal_softsign},
-    {"hard_sigmoid", shoal_hard_sigmoid}, {"hard_swish", shoal_hard_swish}, {"hard_tanh", shoal_hard_tanh},
-    {"mish", shoal_mish},       {"exponential", shoal_exp},   {"log_softmax", shoal_log_softmax},
+    {"linear", NULL},
+    {"relu", shoal_relu},
+    {"tanh", shoal_tanh},
+    {"sigmoid", shoal_sigmoid},
+    {"softmax", shoal_softmax},
+    {"relu6", shoal_relu6},
+    {"leaky_relu", leaky_relu},
+    {"elu", elu},
+    {"selu", shoal_selu},
+    {"gelu", shoal_gelu},
+    {"gelu_tanh", shoal_gelu_tanh},
+    {"silu", shoal_silu},
+    {"swish", shoal_silu},
+    {"softplus", shoal_softplus},
+    {"softsign", shoal_softsign},
+    {"hard_sigmoid", shoal_hard_sigmoid},
+    {"hard_swish", shoal_hard_swish},
+    {"hard_tanh", shoal_hard_tanh},
+    {"mish", shoal_mish},
+    {"exponential", shoal_exp},
+    {"log_softmax", shoal_log_softmax},
 };
 
 static shoal_status find_activation(const char *name, const activation **out) {
@@ -38,8 +52,10 @@ static shoal_status find_activation(const char *name, const activation **out) {
     }
   }
   const char *near = text_nearest(name, names, COUNT_OF(names));
-  return status_make(SHOAL_ERR_ARGUMENT, "no activation is called '%s'%s%s; relu, tanh, sigmoid, gelu, silu and others "
-                     "are listed at shoal_model_dense", name, near ? "; did you mean " : "", near ? near : "");
+  return status_make(SHOAL_ERR_ARGUMENT,
+                     "no activation is called '%s'%s%s; relu, tanh, sigmoid, gelu, silu and others "
+                     "are listed at shoal_model_dense",
+                     name, near ? "; did you mean " : "", near ? near : "");
 }
 
 const char *layer_activation(const layer *l) { return l->act ? l->act->name : ""; }
@@ -57,7 +73,7 @@ static shoal_value *layer_weight(branch *b, layer *l, int i, const char *name, s
   snprintf(full, sizeof full, "%s/%s", l->name, name);
   snprintf(initial_name, sizeof initial_name, "%s/initial", full);
   shoal_name_next(g, initial_name);
-  shoal_value *initial = fan_in <= 0      ? shoal_fill(g, SHOAL_F32, shape, fill)
+  shoal_value *initial = fan_in <= 0        ? shoal_fill(g, SHOAL_F32, shape, fill)
                          : l->deviation > 0 ? shoal_random_normal(g, shape, 0, l->deviation)
                                             : initializer_make(g, l->start, shape, fan_in, fan_out);
   shoal_value *v = shoal_variable(g, full, initial);
@@ -95,9 +111,10 @@ static shoal_value *dense_apply(branch *b, layer *l, shoal_value *x) {
   shoal_shape s = shoal_value_shape(x);
   if (s.rank != 2 && s.rank != 3) { /* images are hardly meant to be treated pixel by pixel */
     char have[SHOAL_SHAPE_TEXT];
-    graph_fail(g, status_make(SHOAL_ERR_ARGUMENT, "layer %s: its input is %s; a dense layer takes [batch, features] or "
-                              "[batch, steps, features]: add a flatten layer before it", l->name,
-                              shoal_shape_text(&s, have)));
+    graph_fail(g, status_make(SHOAL_ERR_ARGUMENT,
+                              "layer %s: its input is %s; a dense layer takes [batch, features] or "
+                              "[batch, steps, features]: add a flatten layer before it",
+                              l->name, shoal_shape_text(&s, have)));
     return NULL;
   }
   int64_t in = s.dim[s.rank - 1];
@@ -115,8 +132,8 @@ static shoal_value *conv2d_apply(branch *b, layer *l, shoal_value *x) {
   shoal_graph *g = b->model->graph;
   int64_t in = shoal_value_shape(x).dim[3];
   double area = (double)l->size * l->size;
-  shoal_value *kernel = layer_kernel(b, l, 0, "kernel", SHOAL_SHAPE(l->size, l->size, in, l->units),
-                                     area * (double)in, area * l->units);
+  shoal_value *kernel =
+      layer_kernel(b, l, 0, "kernel", SHOAL_SHAPE(l->size, l->size, in, l->units), area * (double)in, area * l->units);
   shoal_value *bias = layer_bias(b, l, 1, l->units);
   return shoal_bias_add(g, shoal_conv2d(g, x, kernel, l->stride, l->padding), bias);
 }
@@ -134,8 +151,10 @@ static shoal_value *sparse_dense_apply(branch *b, layer *l, shoal_value *x) {
   shoal_graph *g = b->model->graph;
   const tower *t = b->tower;
   if (x != t->x || !t->indices) {
-    graph_fail(g, status_make(SHOAL_ERR_ARGUMENT, "layer %s: it takes sparse rows, so it must be the first layer of a "
-                              "model made by shoal_model_create_sparse", l->name));
+    graph_fail(g, status_make(SHOAL_ERR_ARGUMENT,
+                              "layer %s: it takes sparse rows, so it must be the first layer of a "
+                              "model made by shoal_model_create_sparse",
+                              l->name));
     return NULL;
   }
   int64_t features = b->model->input.dim[0];
@@ -156,8 +175,7 @@ static shoal_value *dropout_apply(branch *b, layer *l, shoal_value *x) {
 /* A training step moves `average` a little towards `now`. */
 static void follow(branch *b, shoal_value *average, shoal_value *now) {
   shoal_graph *g = b->model->graph;
-  shoal_status status =
-      mem_grow((void **)&b->changes, &b->cap_changes, b->n_changes + 1, sizeof *b->changes);
+  shoal_status status = mem_grow((void **)&b->changes, &b->cap_changes, b->n_changes + 1, sizeof *b->changes);
   if (status) {
     graph_fail(g, status);
     return;
@@ -246,8 +264,8 @@ void layer_add(shoal_model *m, layer l, const char *act) {
 
 bool layer_positive(shoal_model *m, const char *kind, const char *what, int64_t value) {
   if (value >= 1) return true;
-  model_fail(m, status_make(SHOAL_ERR_ARGUMENT, "layer %s: %s is %lld; at least 1 is expected", kind, what,
-                            (long long)value));
+  model_fail(
+      m, status_make(SHOAL_ERR_ARGUMENT, "layer %s: %s is %lld; at least 1 is expected", kind, what, (long long)value));
   return false;
 }
 
@@ -290,8 +308,8 @@ void shoal_model_dropout(shoal_model *m, double rate) {
   if (rate >= 0 && rate < 1)
     layer_add(m, (layer){.kind = &dropout_kind, .rate = rate}, NULL);
   else
-    model_fail(m, status_make(SHOAL_ERR_ARGUMENT, "layer dropout: the rate is %g; at least 0 and below 1 is expected",
-                              rate));
+    model_fail(
+        m, status_make(SHOAL_ERR_ARGUMENT, "layer dropout: the rate is %g; at least 0 and below 1 is expected", rate));
 }
 
 void shoal_model_batch_norm(shoal_model *m) { layer_add(m, (layer){.kind = &batch_norm_kind}, NULL); }
@@ -303,8 +321,10 @@ void shoal_model_initializer(shoal_model *m, const char *name) {
 
 void shoal_model_initial(shoal_model *m, double deviation, double bias) {
   if (!(deviation > 0) || !isfinite(deviation) || !isfinite(bias))
-    model_fail(m, status_make(SHOAL_ERR_ARGUMENT, "initial weights: a standard deviation above 0 and a finite bias are "
-                              "expected, not %g and %g", deviation, bias));
+    model_fail(m, status_make(SHOAL_ERR_ARGUMENT,
+                              "initial weights: a standard deviation above 0 and a finite bias are "
+                              "expected, not %g and %g",
+                              deviation, bias));
   m->deviation = deviation;
   m->bias = bias;
 }

@@ -64,8 +64,14 @@ static shoal_value *attention_apply(branch *b, layer *l, shoal_value *x) {
     kernel[i] = layer_kernel(b, l, 2 * i, names[i], SHOAL_SHAPE(from, to), (double)from, (double)to);
     bias[i] = layer_filled(b, l, 2 * i + 1, biases[i], SHOAL_SHAPE(to), 0);
   }
-  shoal_attention_weights w = {.q = kernel[0], .k = kernel[1], .v = kernel[2], .out = kernel[3],
-                               .q_bias = bias[0], .k_bias = bias[1], .v_bias = bias[2], .out_bias = bias[3]};
+  shoal_attention_weights w = {.q = kernel[0],
+                               .k = kernel[1],
+                               .v = kernel[2],
+                               .out = kernel[3],
+                               .q_bias = bias[0],
+                               .k_bias = bias[1],
+                               .v_bias = bias[2],
+                               .out_bias = bias[3]};
   return shoal_multi_head_attention(b->model->graph, x, x, x, l->size, &w, NULL, l->causal);
 }
 
@@ -115,6 +121,6 @@ void shoal_model_reshape(shoal_model *m, shoal_shape shape) {
   if (shape.rank < SHOAL_MAX_RANK)
     layer_add(m, (layer){.kind = &reshape_kind, .shape = shape}, NULL);
   else
-    model_fail(m, status_make(SHOAL_ERR_ARGUMENT, "layer reshape: an example has at most %d dimensions",
-                              SHOAL_MAX_RANK - 1));
+    model_fail(
+        m, status_make(SHOAL_ERR_ARGUMENT, "layer reshape: an example has at most %d dimensions", SHOAL_MAX_RANK - 1));
 }

@@ -10,7 +10,7 @@
 #include "train/strategy.h"
 
 typedef struct {
-  int workers;        /* replicas whose batches make a step; the model has as many threads, if it is not deterministic */
+  int workers; /* replicas whose batches make a step; the model has as many threads, if it is not deterministic */
   bool deterministic; /* the same bits whatever the number of workers and threads */
 } mirrored_options;
 

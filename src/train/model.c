@@ -16,8 +16,10 @@ shoal_status shoal_model_create(shoal_shape input, shoal_model **out) {
   bool fine = input.rank >= 1 && input.rank < SHOAL_MAX_RANK;
   for (int i = 0; fine && i < input.rank; i++) fine = input.dim[i] > 0;
   if (!fine)
-    return status_make(SHOAL_ERR_ARGUMENT, "the shape of one example cannot be %s; 1 to %d dimensions above 0 are "
-                       "expected, e.g. [28,28,1]", shoal_shape_text(&input, have), SHOAL_MAX_RANK - 1);
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "the shape of one example cannot be %s; 1 to %d dimensions above 0 are "
+                       "expected, e.g. [28,28,1]",
+                       shoal_shape_text(&input, have), SHOAL_MAX_RANK - 1);
   shoal_model *m = calloc(1, sizeof *m);
   if (!m) return status_no_memory();
   m->input = input;
@@ -94,7 +96,7 @@ static shoal_status copy_options(shoal_compile_options *to, const shoal_compile_
   *to = *from;
   if (from->schedule.rate == 0) to->schedule.rate = shoal_optimizer_rate(from->optimizer.name);
   to->optimizer.name = to->schedule.name = to->kernels = to->loss = NULL; /* the loss is m->loss */
-  to->strategy = NULL; /* it was borrowed */
+  to->strategy = NULL;                                                    /* it was borrowed */
   to->schedule.boundaries = NULL;
   to->schedule.rates = NULL;
   if (from->schedule.pieces > 0) {
@@ -179,8 +181,10 @@ static shoal_status find_loss(shoal_model *m, const char *name) {
   m->loss = ends_binary(m) ? &loss_sigmoid_cross_entropy : &loss_softmax_cross_entropy;
   if (name) TRY(loss_find(name, &m->loss));
   if (m->sparse && m->loss->targets)
-    return status_make(SHOAL_ERR_ARGUMENT, "the loss %s is for numbers to be predicted, but models of sparse rows tell "
-                       "classes apart: make the rows dense", name);
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "the loss %s is for numbers to be predicted, but models of sparse rows tell "
+                       "classes apart: make the rows dense",
+                       name);
   return NULL;
 }
 
@@ -202,12 +206,17 @@ static shoal_status take_outputs(shoal_model *m, const shoal_value *outputs) {
   const shoal_shape s = shoal_value_shape(outputs);
   char have[SHOAL_SHAPE_TEXT];
   if (s.rank != 2)
-    return status_make(SHOAL_ERR_ARGUMENT, "the last layer gives %s; [batch, %s] is expected: end with a dense layer "
-                       "with %s", shoal_shape_text(&s, have), m->loss->targets ? "targets" : "classes",
-                       m->loss->targets ? "one unit a number to be predicted" : "one unit a class and activation softmax");
+    return status_make(
+        SHOAL_ERR_ARGUMENT,
+        "the last layer gives %s; [batch, %s] is expected: end with a dense layer "
+        "with %s",
+        shoal_shape_text(&s, have), m->loss->targets ? "targets" : "classes",
+        m->loss->targets ? "one unit a number to be predicted" : "one unit a class and activation softmax");
   if (model_is_binary(m) && s.dim[1] != 1)
-    return status_make(SHOAL_ERR_ARGUMENT, "the loss sigmoid_cross_entropy tells two classes apart by one unit, but the "
-                       "last layer has %lld: take softmax_cross_entropy", (long long)s.dim[1]);
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "the loss sigmoid_cross_entropy tells two classes apart by one unit, but the "
+                       "last layer has %lld: take softmax_cross_entropy",
+                       (long long)s.dim[1]);
   m->outputs = model_is_binary(m) ? 2 : s.dim[1];
   m->classes = m->loss->targets ? 0 : m->outputs;
   return NULL;
@@ -370,8 +379,10 @@ static shoal_status check_bias_rate(const shoal_compile_options *o) {
                        o->bias_rate);
   const char *name = o->optimizer.name ? o->optimizer.name : "sgd";
   if (o->bias_rate == 0 || o->bias_rate == 1 || !strcmp(name, "sgd") || !strcmp(name, "momentum")) return NULL;
-  return status_make(SHOAL_ERR_ARGUMENT, "bias_rate is %g: the optimizer %s knows one rate only; take sgd or momentum, "
-                     "or 1", o->bias_rate, name);
+  return status_make(SHOAL_ERR_ARGUMENT,
+                     "bias_rate is %g: the optimizer %s knows one rate only; take sgd or momentum, "
+                     "or 1",
+                     o->bias_rate, name);
 }
 
 static shoal_status compile(shoal_model *m, const shoal_compile_options *options) {

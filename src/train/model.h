@@ -21,24 +21,24 @@ typedef struct activation activation;
 
 typedef struct {
   shoal_value *variable;
-  bool trained;  /* by gradients; batch norm's moving averages are not: each step adds a change to them */
-  bool decayed;  /* counts for the L2 term */
+  bool trained; /* by gradients; batch norm's moving averages are not: each step adds a change to them */
+  bool decayed; /* counts for the L2 term */
 } weight;
 
 typedef struct {
   const layer_kind *kind;
-  char *name; /* "dense", "dense_1", ... */
+  char *name;            /* "dense", "dense_1", ... */
   const activation *act; /* NULL: none */
   int units, size, stride;
   bool no_bias;
   shoal_padding padding;
-  double rate; /* of dropout; of norms, epsilon */
+  double rate;         /* of dropout; of norms, epsilon */
   shoal_window window; /* layers of images and sequences that take one */
   shoal_pooling pooling;
-  bool sequences;      /* recurrent layers: all states, not the last one */
-  bool reverse;        /* the same: from the last step to the first */
+  bool sequences;        /* recurrent layers: all states, not the last one */
+  bool reverse;          /* the same: from the last step to the first */
   bool causal, bilinear; /* attention; upsample */
-  shoal_shape shape;   /* reshape: of one example */
+  shoal_shape shape;     /* reshape: of one example */
   const initializer *start;
   double deviation, bias; /* deviation not 0: counts instead of `start` */
   weight weights[LAYER_WEIGHTS_MAX];
@@ -48,19 +48,19 @@ typedef struct {
 
 typedef struct {
   shoal_dtype features, labels;
-  shoal_value *x;    /* [batch, input]; of sparse rows their offsets, [batch + 1] */
+  shoal_value *x;                /* [batch, input]; of sparse rows their offsets, [batch + 1] */
   shoal_value *indices, *values; /* [entries]; NULL unless rows are sparse */
-  shoal_value *y;    /* [batch]; of a regression [batch, outputs] */
+  shoal_value *y;                /* [batch]; of a regression [batch, outputs] */
   /* training */
-  shoal_value *loss; /* mean over the batch, L2 term included */
+  shoal_value *loss;     /* mean over the batch, L2 term included */
   shoal_value *accuracy; /* share of the batch; NULL: there are no classes, as with hits below */
   shoal_value *update;
   shoal_gradient *gradients; /* of the trained weights, then the changes of the moving averages: as model_exchanged; the
                               * tower's */
   /* inference */
-  shoal_value *predictions;   /* [batch, outputs]: probabilities of the classes, or the numbers to be told */
-  shoal_value *scores;        /* two classes told apart by one unit: its logits, [batch]; otherwise NULL */
-  shoal_value *eval_loss;     /* sum over the batch, without L2 */
+  shoal_value *predictions;     /* [batch, outputs]: probabilities of the classes, or the numbers to be told */
+  shoal_value *scores;          /* two classes told apart by one unit: its logits, [batch]; otherwise NULL */
+  shoal_value *eval_loss;       /* sum over the batch, without L2 */
   shoal_value *hits, *top_hits; /* counts in the batch; top_hits NULL: not asked for */
 } tower;
 
@@ -94,8 +94,8 @@ struct shoal_model {
   tower **towers;
   size_t n_towers, cap_towers;
   const loss_kind *loss;
-  int64_t classes; /* 0: a regression */
-  int64_t outputs; /* numbers predicted for a row: one a class, or as many targets as a row has */
+  int64_t classes;                /* 0: a regression */
+  int64_t outputs;                /* numbers predicted for a row: one a class, or as many targets as a row has */
   const char *const *class_names; /* owned; NULL: none are known */
   char *preprocessing;            /* owned; NULL: there is none */
 };
@@ -162,8 +162,7 @@ static inline shoal_tensor tower_labels(const tower *t, shoal_tensor labels) {
 /* Rows [first, first + n) as a view; with `order`, rows order[first] ... instead. */
 shoal_tensor model_rows(const shoal_tensor *t, const int32_t *order, int64_t first, int64_t n);
 /* Evaluates rows [first, first + n). */
-SHOAL_CHECKED shoal_status model_evaluate_rows(shoal_model *m, const shoal_tensor *features,
-                                               const shoal_tensor *labels, int64_t first, int64_t n,
-                                               shoal_evaluation *out);
+SHOAL_CHECKED shoal_status model_evaluate_rows(shoal_model *m, const shoal_tensor *features, const shoal_tensor *labels,
+                                               int64_t first, int64_t n, shoal_evaluation *out);
 
 #endif

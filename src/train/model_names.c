@@ -28,9 +28,10 @@ const char *const *shoal_model_class_names(const shoal_model *m) { return m->cla
 shoal_status model_check_class_names(const shoal_model *m, const char *const *names) {
   if (!names || !m->class_names || class_names_equal(names, m->class_names)) return NULL;
   char theirs[CLASS_NAMES_TEXT], ours[CLASS_NAMES_TEXT];
-  return status_make(SHOAL_ERR_INPUT, "the classes of the data are %s, those of the model %s: read the data with the "
-                     "model's class names", class_names_describe(names, theirs),
-                     class_names_describe(m->class_names, ours));
+  return status_make(SHOAL_ERR_INPUT,
+                     "the classes of the data are %s, those of the model %s: read the data with the "
+                     "model's class names",
+                     class_names_describe(names, theirs), class_names_describe(m->class_names, ours));
 }
 
 shoal_status model_adopt_class_names(shoal_model *m, const char *const *names) {

@@ -52,18 +52,21 @@ static void rmsprop_attributes(const shoal_optimizer_options *o, attr_value *att
   attr[1].f = o->momentum;
   attr[2].f = or_usual(o->epsilon, 1e-7);
 }
-static const optimizer_row rmsprop = {
-    .apply = "apply_rmsprop", .rate = 0.001, .slots = {{"mean_square", 0}, {"momentum", 0}},
-    .attributes = rmsprop_attributes};
+static const optimizer_row rmsprop = {.apply = "apply_rmsprop",
+                                      .rate = 0.001,
+                                      .slots = {{"mean_square", 0}, {"momentum", 0}},
+                                      .attributes = rmsprop_attributes};
 
 static void adam_attributes(const shoal_optimizer_options *o, attr_value *attr) {
   attr[0].f = or_usual(o->beta1, 0.9);
   attr[1].f = or_usual(o->beta2, 0.999);
   attr[2].f = or_usual(o->epsilon, 1e-7);
 }
-static const optimizer_row adam = {
-    .apply = "apply_adam", .rate = 0.001, .slots = {{"m", 0}, {"v", 0}}, .counts_steps = true,
-    .attributes = adam_attributes};
+static const optimizer_row adam = {.apply = "apply_adam",
+                                   .rate = 0.001,
+                                   .slots = {{"m", 0}, {"v", 0}},
+                                   .counts_steps = true,
+                                   .attributes = adam_attributes};
 
 static void ftrl_attributes(const shoal_optimizer_options *o, attr_value *attr) {
   attr[0].f = o->l1;
@@ -104,7 +107,7 @@ static shoal_status check(const shoal_optimizer_options *o) {
     const char *name;
     double value, least, below; /* least <= value < below */
   } ranges[] = {
-      {"momentum", o->momentum, 0, 1}, {"decay", o->decay, 0, 1}, {"beta1", o->beta1, 0, 1},
+      {"momentum", o->momentum, 0, 1}, {"decay", o->decay, 0, 1},        {"beta1", o->beta1, 0, 1},
       {"beta2", o->beta2, 0, 1},       {"epsilon", o->epsilon, 0, 1e30}, {"l1", o->l1, 0, 1e30},
       {"l2", o->l2, 0, 1e30},          {"beta", o->beta, 0, 1e30},
   };

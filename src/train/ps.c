@@ -20,54 +20,54 @@
 
 #define ADDRESS_TEXT 64
 #define TASKS_END_SECONDS 10.0 /* for those that were started here to end by themselves */
-#define POLL_SECONDS 0.01 /* between two looks whether the others are done */
+#define POLL_SECONDS 0.01      /* between two looks whether the others are done */
 
 typedef struct {
   shoal_strategy base;
   ps_options options;
   placement place;
   ps_client *client;
-  shoal_model *model; /* NULL: not known yet */
-  forked *tasks;      /* that were started here; NULL: none */
+  shoal_model *model;          /* NULL: not known yet */
+  forked *tasks;               /* that were started here; NULL: none */
   char (*names)[ADDRESS_TEXT]; /* [servers] addresses of those */
   const char **addresses;      /* [servers] the same */
-  ps_table *table; /* NULL: each worker has all parameters */
+  ps_table *table;             /* NULL: each worker has all parameters */
   /* [1 + slots] lists of pointers to the numbers of the trained weights, in their order: the weights, then each slot */
   float **values[1 + OPTIMIZER_SLOTS_MAX];
-  int n_values, n_weights;   /* n_weights: of what is exchanged, n_trained of them are trained */
+  int n_values, n_weights; /* n_weights: of what is exchanged, n_trained of them are trained */
   int n_trained;
   float *no_slot;            /* [of the largest moving average] zeros, in place of slots */
   int64_t *counts, elements; /* [n_weights] numbers of each; all of them. Not of a table */
-  int64_t *counter;   /* the optimizer's; NULL: it has none */
-  float **gradients;  /* [n_weights] of the step under way; of a round: [vectors][n_weights] */
+  int64_t *counter;          /* the optimizer's; NULL: it has none */
+  float **gradients;         /* [n_weights] of the step under way; of a round: [vectors][n_weights] */
   const strategy_setup *setup;
-  bool moved;         /* parameters came since the training began: those here are no longer what it began with */
+  bool moved; /* parameters came since the training began: those here are no longer what it began with */
   /* of the batch computed last */
   ps_head part;
   lease_span span;
-  shards *shards;     /* of a round; otherwise NULL */
-  float **vectors;    /* [n_vectors][elements] what they have come to */
+  shards *shards;  /* of a round; otherwise NULL */
+  float **vectors; /* [n_vectors][elements] what they have come to */
   int n_vectors;
-  bool is_stream;     /* rows come from one */
-  int64_t shard, index; /* of a stream: the batch computed last */
-  int64_t rows_shard, rows_index; /* of a table: the batch whose rows came last */
-  const char *mark;     /* the same: where the next one begins, if that is to be told */
+  bool is_stream;                   /* rows come from one */
+  int64_t shard, index;             /* of a stream: the batch computed last */
+  int64_t rows_shard, rows_index;   /* of a table: the batch whose rows came last */
+  const char *mark;                 /* the same: where the next one begins, if that is to be told */
   char marked[SHOAL_POSITION_TEXT]; /* the same: of the shard to go on with */
-  float *dense;         /* [features] a gradient of few rows as one of all; NULL: rows are dense, or in a table */
-  sparse_set spread;    /* with `dense`: the rows it is about */
-  int in_flight;      /* of the training under way: parts that may be without answer */
+  float *dense;      /* [features] a gradient of few rows as one of all; NULL: rows are dense, or in a table */
+  sparse_set spread; /* with `dense`: the rows it is about */
+  int in_flight;     /* of the training under way: parts that may be without answer */
   ps_head sent[PS_FLIGHT_MAX]; /* those parts, oldest first */
   int n_sent;
   int64_t next[PS_FLIGHT_MAX]; /* batches that were given to this worker and are to be computed, oldest first */
   int n_next;
-  bool over;          /* there will be no others */
-  bool watches;       /* gradients may leave while the others are computed */
-  shoal_tensor indices; /* of a table: the batch's, as rows of the session's table */
-  strategy_outcome since; /* of the answers that came since the last outcome */
-  shoal_status error; /* the first in `ready`, for the step */
+  bool over;                      /* there will be no others */
+  bool watches;                   /* gradients may leave while the others are computed */
+  shoal_tensor indices;           /* of a table: the batch's, as rows of the session's table */
+  strategy_outcome since;         /* of the answers that came since the last outcome */
+  shoal_status error;             /* the first in `ready`, for the step */
   int64_t changes, known_changes; /* of members: as server 0 said last; told to on_change */
   bool ended;
-  net_stats stats;    /* of the connections, once closed */
+  net_stats stats; /* of the connections, once closed */
 } ps;
 
 /* Pointers to the numbers of all weights, or of the slot of that name of each; moving averages have none. */
@@ -254,8 +254,11 @@ static shoal_status start_tasks(ps *s, shoal_model *m) {
   if (task < 0) return NULL;
   if (task < servers) {
     ps_server_result result;
-    const ps_server_options server = {
-        .index = task, .address = o->addresses[task], .terms = o->terms, .task = o->task, .kernels = m->options.kernels};
+    const ps_server_options server = {.index = task,
+                                      .address = o->addresses[task],
+                                      .terms = o->terms,
+                                      .task = o->task,
+                                      .kernels = m->options.kernels};
     shoal_status status = pool_after_fork(m->session->threads, true);
     shoal_session_destroy(m->session); /* so that its memory is not copied when the parent writes to it */
     m->session = NULL;
@@ -354,8 +357,8 @@ static shoal_status compute_part(ps *s, const train_batch *b) {
 /* The gradient of the touched rows as one of all. */
 static shoal_status spread(ps *s, const train_batch *b) {
   const shoal_tensor *gradient = compute_gradients(s->setup->compute);
-  const float *rows = gradient->data;               /* [entries, 1] */
-  const int32_t *index = b->sparse->indices.data;   /* [entries] */
+  const float *rows = gradient->data;             /* [entries, 1] */
+  const int32_t *index = b->sparse->indices.data; /* [entries] */
   const int64_t entries = gradient->shape.dim[0];
   memset(s->dense, 0, (size_t)model_features(s->model) * sizeof *s->dense);
   for (int64_t e = 0; e < entries; e++) s->dense[index[e]] += rows[e];
@@ -382,8 +385,7 @@ static shoal_status compute_batch(shoal_strategy *base, const train_batch *b) {
   if (!b->rows) return NULL;
   if (s->shards) return compute_part(s, b);
   if (s->table && (s->error = fetch_rows(s, b))) return NULL; /* `exchange` tells, and whether all is to begin again */
-  TRY(compute_run(c, b, s->table ? &s->indices : NULL,
-                  s->watches ? &(session_watcher){s, on_ready, on_phase} : NULL));
+  TRY(compute_run(c, b, s->table ? &s->indices : NULL, s->watches ? &(session_watcher){s, on_ready, on_phase} : NULL));
   compute_losses(c, b->rows, &s->part.loss, &s->part.hits);
   for (int i = 0; !s->table && i < s->n_weights; i++) s->gradients[i] = compute_gradients(c)[i].data;
   return s->dense ? spread(s, b) : NULL;
@@ -440,8 +442,7 @@ static shoal_status tell_changes(ps *s) {
 static shoal_status push_table(ps *s, const train_batch *next) {
   ps_answer answer = {0};
   s->since.touched += s->part.examples ? ps_table_touched(s->table) : 0;
-  TRY(ps_table_push(s->table, compute_gradients(s->setup->compute), next->sparse, &s->part, &s->indices,
-                    &answer));
+  TRY(ps_table_push(s->table, compute_gradients(s->setup->compute), next->sparse, &s->part, &s->indices, &answer));
   if (s->counter) *s->counter = answer.head.counter;
   s->rows_shard = next->shard;
   s->rows_index = next->index;

@@ -11,17 +11,17 @@
 enum { PS_TASKS_MAX = 256 }; /* that a strategy starts itself */
 
 typedef struct {
-  ps_terms terms;      /* what hangs on the model is filled in when it is known */
+  ps_terms terms; /* what hangs on the model is filled in when it is known */
   ps_task task;
   int worker;
   const char *const *addresses; /* of the servers; kept by the caller */
-  bool local;          /* servers and other workers are started as copies of this process when a training begins; addresses
+  bool local; /* servers and other workers are started as copies of this process when a training begins; addresses
                           are made then. This process is worker 0 */
-  bool deterministic;  /* of a strategy without a model yet: terms.round is set when a training begins */
-  bool table;          /* the model's weights are a table on the servers, see ps_table.h; model_shrink_table was called */
-  int pieces; /* 1: large gradients go out while backward still runs, -1: they do not; 0: as the transport likes */
-  key_ring *ring;      /* NULL, or what the keys in `task.net` are part of: the strategy takes it */
-  void *listener;      /* of worker 0, if on_change is not NULL: told when a worker leaves or comes */
+  bool deterministic; /* of a strategy without a model yet: terms.round is set when a training begins */
+  bool table;     /* the model's weights are a table on the servers, see ps_table.h; model_shrink_table was called */
+  int pieces;     /* 1: large gradients go out while backward still runs, -1: they do not; 0: as the transport likes */
+  key_ring *ring; /* NULL, or what the keys in `task.net` are part of: the strategy takes it */
+  void *listener; /* of worker 0, if on_change is not NULL: told when a worker leaves or comes */
   void (*on_change)(void *listener, const ps_change *change);
 } ps_options;
 

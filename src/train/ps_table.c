@@ -42,7 +42,8 @@ shoal_status ps_table_rows(const shoal_model *m, int64_t *out) {
               weights[0]->shape.dim[1] == 1 && (n == 1 || shoal_shape_count(&weights[1]->shape) == 1);
   free(weights);
   if (!fits)
-    return status_make(SHOAL_ERR_ARGUMENT, "parameter servers hold tables of one f32 weight a feature and one bias; "
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "parameter servers hold tables of one f32 weight a feature and one bias; "
                        "train this model by a single process");
   *out = model_features(m) + (n == WEIGHTS_MAX);
   return NULL;
@@ -174,8 +175,10 @@ static shoal_status number(ps_table *t, const shoal_batch *b, shoal_tensor *indi
   const int64_t entries = b ? b->indices.shape.dim[0] : 0;
   TRY(sparse_set_make(set, b ? b->indices.data : NULL, entries));
   if (set->n >= t->room)
-    return status_make(SHOAL_ERR_ARGUMENT, "a batch touches %lld features; a worker has room for %lld: take a smaller "
-                       "--batch-size", (long long)set->n, (long long)t->room - 1);
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "a batch touches %lld features; a worker has room for %lld: take a smaller "
+                       "--batch-size",
+                       (long long)set->n, (long long)t->room - 1);
   if (t->bias) set->keys[set->n++] = (int32_t)model_features(t->model);
   *indices = shoal_tensor_view(SHOAL_I32, SHOAL_SHAPE(entries), set->places);
   return NULL;

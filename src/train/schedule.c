@@ -26,8 +26,10 @@ static double exponential_at(const shoal_schedule *s, int64_t step) {
 
 static shoal_status check_decay(const shoal_schedule *s) {
   if (s->every <= 0)
-    return status_make(SHOAL_ERR_ARGUMENT, "every is %lld: give the number of steps after which the rate is multiplied "
-                       "by factor", (long long)s->every);
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "every is %lld: give the number of steps after which the rate is multiplied "
+                       "by factor",
+                       (long long)s->every);
   if (!(s->factor > 0) || !isfinite(s->factor))
     return status_make(SHOAL_ERR_ARGUMENT, "factor is %g: a number above 0 is expected, e.g. 0.9", s->factor);
   return NULL;
@@ -56,7 +58,8 @@ static double piecewise_at(const shoal_schedule *s, int64_t step) {
 
 static shoal_status check_piecewise(const shoal_schedule *s) {
   if (s->pieces < 1 || !s->boundaries || !s->rates)
-    return status_make(SHOAL_ERR_ARGUMENT, "boundaries, rates and pieces must be given: from step boundaries[i] on the "
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "boundaries, rates and pieces must be given: from step boundaries[i] on the "
                        "rate is rates[i]");
   for (int i = 0; i < s->pieces; i++) {
     if (i && s->boundaries[i] <= s->boundaries[i - 1])
@@ -68,11 +71,11 @@ static shoal_status check_piecewise(const shoal_schedule *s) {
   return NULL;
 }
 
-#define SCHEDULES(X)                        \
-  X(constant, constant_at, NULL)            \
-  X(staircase, staircase_at, check_decay)   \
+#define SCHEDULES(X)                          \
+  X(constant, constant_at, NULL)              \
+  X(staircase, staircase_at, check_decay)     \
   X(exponential, exponential_at, check_decay) \
-  X(cosine, cosine_at, check_cosine)        \
+  X(cosine, cosine_at, check_cosine)          \
   X(piecewise, piecewise_at, check_piecewise)
 
 #define AS_ROW(name, at, check) {#name, at, check},

@@ -29,11 +29,11 @@ struct shards {
   /* of the step under way */
   const train_batch *step;
   shard_cut cut;
-  int64_t at;          /* first leaf of those under way */
-  int running;         /* how many */
+  int64_t at;  /* first leaf of those under way */
+  int running; /* how many */
   tree_node stack[TREE_NODES_MAX];
   int depth;
-  int kept;            /* nodes at the stack's bottom that the leaves under way do not change */
+  int kept; /* nodes at the stack's bottom that the leaves under way do not change */
   bool whole;
   float *const *into;
 };
@@ -203,7 +203,8 @@ static shoal_status create(shards *s) {
   }
   TRY(make_plans(s, setup->round));
   if (setup->last) TRY(make_plans(s, setup->last));
-  if (!setup->plan.batches.rows) find_deepest(s); /* of a stream: the last step of an epoch may have any number of rows */
+  if (!setup->plan.batches.rows)
+    find_deepest(s); /* of a stream: the last step of an epoch may have any number of rows */
   return NULL;
 }
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 struct snapshot {
-  fit_saved copy; /* entries point into `bytes` */
+  fit_saved copy;       /* entries point into `bytes` */
   checkpoint_file file; /* with a path: all numbers are in it, `copy` is not used */
   fit_state state;
   char *bytes;

@@ -53,8 +53,10 @@ static shoal_status fill(const shoal_ps_options *options, int workers, int serve
                        o.backup_workers ? "backup_workers" : "deterministic");
   if (o.staleness < 0 || o.in_flight < 0 || o.in_flight > PS_FLIGHT_MAX || o.backup_workers < 0 ||
       o.backup_workers >= workers)
-    return status_make(SHOAL_ERR_ARGUMENT, "staleness is at least 0, in_flight at most %d, and backup_workers fewer than "
-                       "workers", PS_FLIGHT_MAX);
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "staleness is at least 0, in_flight at most %d, and backup_workers fewer than "
+                       "workers",
+                       PS_FLIGHT_MAX);
   *out = (ps_options){.terms = {.workers = workers,
                                 .servers = servers,
                                 .sync = sync,
@@ -83,8 +85,7 @@ shoal_status shoal_strategy_create_local_ps(int workers, int servers, const shoa
 /* What the description and its keys say; the ring is to be finished, also after a failure. */
 static shoal_status join_cluster(const shoal_cluster *c, const shoal_ps_options *options, bool server, ps_task *task,
                                  key_ring *ring) {
-  if (!c->counts[SHOAL_PS])
-    return status_make(SHOAL_ERR_ARGUMENT, "the cluster has no ps; at least one is needed");
+  if (!c->counts[SHOAL_PS]) return status_make(SHOAL_ERR_ARGUMENT, "the cluster has no ps; at least one is needed");
   task->net.job = c->id;
   task->has_chief = c->counts[SHOAL_CHIEF] > 0;
   task->returns = true; /* a connection that is lost may come back, and so may a task that somebody starts again */
@@ -118,8 +119,8 @@ shoal_status shoal_serve_parameters(const shoal_cluster *c, const shoal_ps_optio
   key_ring ring = {0};
   ps_server_result result = {0};
   if (c->role != SHOAL_PS)
-    return status_make(SHOAL_ERR_ARGUMENT, "this process is %s:%d of the cluster, not a ps",
-                       cluster_role_name(c->role), c->index);
+    return status_make(SHOAL_ERR_ARGUMENT, "this process is %s:%d of the cluster, not a ps", cluster_role_name(c->role),
+                       c->index);
   ps_server_options server = {.index = c->index,
                               .address = c->addresses[SHOAL_PS][c->index],
                               .terms = {.workers = cluster_workers(c), .servers = c->counts[SHOAL_PS]}};

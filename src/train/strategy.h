@@ -30,12 +30,12 @@ typedef struct {
   int64_t updates; /* of the parameters so far */
   int64_t rows;    /* of all workers, done since the training's very beginning */
   /* with `leases`: */
-  int64_t next;    /* the batch to compute, or the shard of a stream to go on with; STRATEGY_NOTHING or STRATEGY_END */
-  int64_t index;   /* of a stream: the batch of the shard that comes next, counted over all epochs */
-  int64_t epochs;  /* the same: that all shards have finished */
-  int64_t marked;  /* the same, where this worker has not read the shard up to there: a batch at or before `index` ... */
+  int64_t next;   /* the batch to compute, or the shard of a stream to go on with; STRATEGY_NOTHING or STRATEGY_END */
+  int64_t index;  /* of a stream: the batch of the shard that comes next, counted over all epochs */
+  int64_t epochs; /* the same: that all shards have finished */
+  int64_t marked; /* the same, where this worker has not read the shard up to there: a batch at or before `index` ... */
   const char *mark; /* ... and where it begins; NULL: at the shard's beginning */
-  double clock;    /* seconds on a clock of the strategy's own: when it stood so; 0: not known */
+  double clock;     /* seconds on a clock of the strategy's own: when it stood so; 0: not known */
 } strategy_place;
 
 /* What a strategy has to know before the first step. What it points to lives as long as the training. */
@@ -43,11 +43,11 @@ typedef struct {
   compute *compute;    /* of the model's own session */
   train_batch example; /* what batches are like, to make plans: `rows` of them are there */
   int64_t batch;       /* rows of a worker's own batch */
-  int64_t chunk;       /* sparse rows: what a source hands out at most, several batches where one process can run them */
-  int64_t round;       /* rows of all workers in a step */
-  int64_t last;        /* of the step at an epoch's end, if it is shorter; otherwise 0 */
+  int64_t chunk; /* sparse rows: what a source hands out at most, several batches where one process can run them */
+  int64_t round; /* rows of all workers in a step */
+  int64_t last;  /* of the step at an epoch's end, if it is shorter; otherwise 0 */
   strategy_plan plan;
-  char **stream;       /* of a stream that is continued: what `gather` had brought; NULL there: none */
+  char **stream; /* of a stream that is continued: what `gather` had brought; NULL there: none */
   /* For worker 0, when the parameters are lost with a server: goes back to the last checkpoint, if there is one. */
   void *context;
   shoal_status (*restore)(void *context, strategy_place *place);
@@ -63,9 +63,10 @@ typedef struct {
   strategy_place place;
   int64_t own_examples; /* of this worker, used */
   int64_t own_steps;    /* batches of this worker that this is about: with several in flight, none or more than one */
-  int64_t bytes;     /* of the messages there and back, if known */
-  int64_t touched;   /* of a table: rows that this worker's gradients were about */
-  int64_t staleness; /* updates made between the parameters a batch was computed with and its use, summed over batches */
+  int64_t bytes;        /* of the messages there and back, if known */
+  int64_t touched;      /* of a table: rows that this worker's gradients were about */
+  int64_t
+      staleness; /* updates made between the parameters a batch was computed with and its use, summed over batches */
   double network_seconds, barrier_seconds, server_seconds; /* messages; waiting for other workers; for servers */
 } strategy_outcome;
 

@@ -55,8 +55,8 @@ static int make_feeds(shoal_graph *g, shoal_feed feeds[FEEDS_MAX]) {
 
 static void run(shoal_session *s, shoal_feed *feeds, int n_feeds, shoal_value **fetches, int n, bool reference) {
   shoal_tensor fetched[FETCHES_MAX];
-  plan_request request = {.session = s, .fetches = fetches, .n_fetches = n, .feeds = feeds, .n_feeds = n_feeds,
-                          .reference = reference};
+  plan_request request = {
+      .session = s, .fetches = fetches, .n_fetches = n, .feeds = feeds, .n_feeds = n_feeds, .reference = reference};
   plan *p;
   shoal_status status = plan_create(&request, &p);
   if (!status) {

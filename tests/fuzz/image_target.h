@@ -10,9 +10,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);
 
 static inline void image_target(const uint8_t *bytes, size_t n) {
-  static const struct {
-    int channels, least;
-  } ways[] = {{3, 0}, {1, 0}, {3, 5}};
+  static const struct { int channels, least; } ways[] = {{3, 0}, {1, 0}, {3, 5}};
   image_decoder *d;
   image_resizer resizer = {0};
   image out = {0};

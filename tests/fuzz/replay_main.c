@@ -20,8 +20,10 @@ static int replay_file(const char *path) {
   uint8_t *bytes = malloc(size > 0 ? (size_t)size : 1);
   int failed = size < 0 || !bytes || fread(bytes, 1, (size_t)size, file) != (size_t)size;
   fclose(file);
-  if (failed) fprintf(stderr, "%s: cannot read\n", path);
-  else LLVMFuzzerTestOneInput(bytes, (size_t)size);
+  if (failed)
+    fprintf(stderr, "%s: cannot read\n", path);
+  else
+    LLVMFuzzerTestOneInput(bytes, (size_t)size);
   free(bytes);
   return failed;
 }

@@ -9,9 +9,9 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);
 
-#define MUST(what)                    \
-  do {                                \
-    if (!(what)) __builtin_trap();    \
+#define MUST(what)                 \
+  do {                             \
+    if (!(what)) __builtin_trap(); \
   } while (0)
 
 static inline void check_rows(const rows_block *b) {

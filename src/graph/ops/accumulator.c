@@ -65,10 +65,11 @@ static shoal_status take_shape(op_shapes *s) {
 static shoal_status take_kernel(const kernel_call *call) {
   int64_t *c = call->in[0].data, n = shoal_tensor_count(&call->in[1]);
   if (c[HELD] < call->attr[TAKE_LEAST].i)
-    return status_make(SHOAL_ERR_ARGUMENT, "accumulator '%s' holds %lld gradients of step %lld or later, %lld are "
-                       "needed (%lld older ones were dropped)", call->attr[TAKE_NAME].s ? call->attr[TAKE_NAME].s : "",
-                       (long long)c[HELD], (long long)c[STEP], (long long)call->attr[TAKE_LEAST].i,
-                       (long long)c[DROPPED]);
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "accumulator '%s' holds %lld gradients of step %lld or later, %lld are "
+                       "needed (%lld older ones were dropped)",
+                       call->attr[TAKE_NAME].s ? call->attr[TAKE_NAME].s : "", (long long)c[HELD], (long long)c[STEP],
+                       (long long)call->attr[TAKE_LEAST].i, (long long)c[DROPPED]);
   if (call->in[1].dtype == SHOAL_F32)
     for (int64_t i = 0; i < n; i++)
       ((float *)call->out[1].data)[i] = ((const float *)call->in[1].data)[i] / (float)c[HELD];
@@ -120,8 +121,7 @@ shoal_value *shoal_accumulate(shoal_graph *g, const shoal_accumulator *a, shoal_
 shoal_value *shoal_accumulator_take(shoal_graph *g, const shoal_accumulator *a, int64_t least) {
   char name[STATE_OWNER];
   attr_value attrs[OP_MAX_ATTRS] = {ATTR_I(least), {.s = state_owner(a->control, name)}};
-  return shoal_value_output(
-      graph_op(g, "accumulator_take", (shoal_value *[]){a->control, a->sum}, 2, attrs), 1);
+  return shoal_value_output(graph_op(g, "accumulator_take", (shoal_value *[]){a->control, a->sum}, 2, attrs), 1);
 }
 
 shoal_value *shoal_accumulator_step(shoal_graph *g, const shoal_accumulator *a) {

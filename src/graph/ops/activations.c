@@ -20,69 +20,72 @@
 #define HARD_SIGMOID(v) BOUNDED((v) / 6 + NUMBER(0.5), 0, 1)
 
 /* name, f(v), f'(v), test cases. `a` is the attribute alpha, where there is one. */
-#define FUNCTIONS(X)                                                                                                 \
-  X(relu6, BOUNDED(v, 0, 6), v > 0 && v < 6 ? 1 : 0, wide)                                                           \
-  X(selu, NUMBER(SELU_SCALE) * (v > 0 ? v : NUMBER(SELU_ALPHA) * expm1(v)),                                          \
-    NUMBER(SELU_SCALE) * (v > 0 ? 1 : NUMBER(SELU_ALPHA) * exp(v)), wide)                                            \
-  X(gelu, v * NORMAL_CDF(v), NORMAL_CDF(v) + v * NORMAL_DENSITY(v), wide)                                            \
-  X(gelu_tanh, v * LOGISTIC(2 * GELU_INNER(v)), ({                                                                   \
-      real s = LOGISTIC(2 * GELU_INNER(v));                                                                          \
-      s + 2 * v * s * (1 - s) * GELU_SLOPE(v);                                                                       \
-    }), wide)                                                                                                        \
-  X(silu, v * LOGISTIC(v), ({                                                                                        \
-      real s = LOGISTIC(v);                                                                                          \
-      s * (1 + v * (1 - s));                                                                                         \
-    }), wide)                                                                                                        \
-  X(softplus, SOFTPLUS(v), LOGISTIC(v), wide)                                                                        \
-  X(softsign, v / (1 + fabs(v)), 1 / ((1 + fabs(v)) * (1 + fabs(v))), wide)                                          \
-  X(hard_sigmoid, HARD_SIGMOID(v), v > -3 && v < 3 ? 1 / NUMBER(6) : 0, wide)                                        \
-  X(hard_swish, v *HARD_SIGMOID(v), v <= -3 ? 0 : v >= 3 ? 1 : v / 3 + NUMBER(0.5), wide)                            \
-  X(hard_tanh, BOUNDED(v, -1, 1), v > -1 && v < 1 ? 1 : 0, wide)                                                     \
-  X(mish, v *tanh(SOFTPLUS(v)), ({                                                                                   \
-      real t = tanh(SOFTPLUS(v));                                                                                    \
-      t + v * LOGISTIC(v) * (1 - t * t);                                                                             \
-    }), wide)                                                                                                        \
-  X(erf, erf(v), 2 * NUMBER(0.56418958354775628695) * exp(-v * v), any)                                              \
-  X(sin, sin(v), cos(v), wide)                                                                                       \
-  X(cos, cos(v), -sin(v), wide)                                                                                      \
-  X(tan, tan(v), 1 / (cos(v) * cos(v)), any)                                                                         \
-  X(atan, atan(v), 1 / (1 + v * v), wide)                                                                            \
-  X(expm1, expm1(v), exp(v), any)                                                                                    \
-  X(log1p, log1p(v), 1 / (1 + v), positive)                                                                          \
-  X(reciprocal, 1 / v, -1 / (v * v), positive)                                                                       \
+#define FUNCTIONS(X)                                                                      \
+  X(relu6, BOUNDED(v, 0, 6), v > 0 && v < 6 ? 1 : 0, wide)                                \
+  X(selu, NUMBER(SELU_SCALE) * (v > 0 ? v : NUMBER(SELU_ALPHA) * expm1(v)),               \
+    NUMBER(SELU_SCALE) * (v > 0 ? 1 : NUMBER(SELU_ALPHA) * exp(v)), wide)                 \
+  X(gelu, v *NORMAL_CDF(v), NORMAL_CDF(v) + v * NORMAL_DENSITY(v), wide)                  \
+  X(gelu_tanh, v *LOGISTIC(2 * GELU_INNER(v)), ({                                         \
+      real s = LOGISTIC(2 * GELU_INNER(v));                                               \
+      s + 2 * v *s *(1 - s) * GELU_SLOPE(v);                                              \
+    }),                                                                                   \
+    wide)                                                                                 \
+  X(silu, v *LOGISTIC(v), ({                                                              \
+      real s = LOGISTIC(v);                                                               \
+      s *(1 + v * (1 - s));                                                               \
+    }),                                                                                   \
+    wide)                                                                                 \
+  X(softplus, SOFTPLUS(v), LOGISTIC(v), wide)                                             \
+  X(softsign, v / (1 + fabs(v)), 1 / ((1 + fabs(v)) * (1 + fabs(v))), wide)               \
+  X(hard_sigmoid, HARD_SIGMOID(v), v > -3 && v < 3 ? 1 / NUMBER(6) : 0, wide)             \
+  X(hard_swish, v *HARD_SIGMOID(v), v <= -3 ? 0 : v >= 3 ? 1 : v / 3 + NUMBER(0.5), wide) \
+  X(hard_tanh, BOUNDED(v, -1, 1), v > -1 && v < 1 ? 1 : 0, wide)                          \
+  X(mish, v *tanh(SOFTPLUS(v)), ({                                                        \
+      real t = tanh(SOFTPLUS(v));                                                         \
+      t + v *LOGISTIC(v) * (1 - t * t);                                                   \
+    }),                                                                                   \
+    wide)                                                                                 \
+  X(erf, erf(v), 2 * NUMBER(0.56418958354775628695) * exp(-v * v), any)                   \
+  X(sin, sin(v), cos(v), wide)                                                            \
+  X(cos, cos(v), -sin(v), wide)                                                           \
+  X(tan, tan(v), 1 / (cos(v) * cos(v)), any)                                              \
+  X(atan, atan(v), 1 / (1 + v * v), wide)                                                 \
+  X(expm1, expm1(v), exp(v), any)                                                         \
+  X(log1p, log1p(v), 1 / (1 + v), positive)                                               \
+  X(reciprocal, 1 / v, -1 / (v * v), positive)                                            \
   X(rsqrt, 1 / sqrt(v), NUMBER(-0.5) / (v * sqrt(v)), positive)
 
 /* The same with alpha, and the value of alpha where none is given. */
-#define FUNCTIONS_OF_ALPHA(X)                                                              \
-  X(leaky_relu, v < 0 ? a * v : v, v > 0 ? 1 : a, wide_alpha, 0.2)                         \
+#define FUNCTIONS_OF_ALPHA(X)                                   \
+  X(leaky_relu, v<0 ? a * v : v, v> 0 ? 1 : a, wide_alpha, 0.2) \
   X(elu, v > 0 ? v : a * expm1(v), v > 0 ? 1 : a * exp(v), wide_alpha, 1)
 
 /* ivdep: output and input may be the same memory, element by element. */
-#define MAP_KERNELS(op, formula, slope, ...)                                \
-  REAL_KERNEL(op##_kernel, {                                                  \
-    real a __attribute__((unused)) = (real)call->attr[0].f;                   \
-    int64_t n = shoal_tensor_count(&call->out[0]);                            \
-    const real *x = call->in[0].data; /* [n] */                               \
-    real *y = call->out[0].data;      /* [n] */                               \
-    _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++) {                    \
-      real v = x[i];                                                          \
-      y[i] = (formula);                                                       \
-    }                                                                         \
-    return NULL;                                                              \
-  })                                                                          \
-  REAL_KERNEL(op##_grad_kernel, {                                             \
-    real a __attribute__((unused)) = (real)call->attr[0].f;                   \
-    int64_t n = shoal_tensor_count(&call->out[0]);                            \
-    const real *dy = call->in[0].data; /* [n] */                              \
-    const real *x = call->in[1].data;  /* [n] */                              \
-    real *dx = call->out[0].data;      /* [n] */                              \
-    _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++) {                    \
-      real v = x[i];                                                          \
-      dx[i] = dy[i] * (slope);                                                \
-    }                                                                         \
-    return NULL;                                                              \
-  })                                                                          \
-  static void op##_gradient(op_grad_call *c) {                                \
+#define MAP_KERNELS(op, formula, slope, ...)                                              \
+  REAL_KERNEL(op##_kernel, {                                                              \
+    real a __attribute__((unused)) = (real)call->attr[0].f;                               \
+    int64_t n = shoal_tensor_count(&call->out[0]);                                        \
+    const real *x = call->in[0].data; /* [n] */                                           \
+    real *y = call->out[0].data;      /* [n] */                                           \
+    _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++) {                                \
+      real v = x[i];                                                                      \
+      y[i] = (formula);                                                                   \
+    }                                                                                     \
+    return NULL;                                                                          \
+  })                                                                                      \
+  REAL_KERNEL(op##_grad_kernel, {                                                         \
+    real a __attribute__((unused)) = (real)call->attr[0].f;                               \
+    int64_t n = shoal_tensor_count(&call->out[0]);                                        \
+    const real *dy = call->in[0].data; /* [n] */                                          \
+    const real *x = call->in[1].data;  /* [n] */                                          \
+    real *dx = call->out[0].data;      /* [n] */                                          \
+    _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++) {                                \
+      real v = x[i];                                                                      \
+      dx[i] = dy[i] * (slope);                                                            \
+    }                                                                                     \
+    return NULL;                                                                          \
+  })                                                                                      \
+  static void op##_gradient(op_grad_call *c) {                                            \
     c->dx[0].value = GRAPH_BINARY(c->graph, #op "_grad", c->dy[0], c->in[0], c->attr[0]); \
   }
 FUNCTIONS(MAP_KERNELS)
@@ -100,11 +103,11 @@ static const char *const positive_grad[] = {"[3,4] [3,4]>0", "[?5,2] [?5,2]>0", 
 static const char *const wide_alpha[] = {"[3,4]", "[?5,2,3]~8 alpha=0.5", "[40]~8", NULL};
 static const char *const wide_alpha_grad[] = {"[3,4] [3,4]", "[?5,2] [?5,2]~8 alpha=0.5", "[40] [40]~8", NULL};
 
-#define ROW(op, ...)                                                                                                  \
-  .name = #op, .ins_min = 1, .ins_max = 1, .outs = 1, .shape = shape_as_input_float, .batch = batch_map,           \
+#define ROW(op, ...)                                                                                     \
+  .name = #op, .ins_min = 1, .ins_max = 1, .outs = 1, .shape = shape_as_input_float, .batch = batch_map, \
   .gradient = op##_gradient, .kernel = op##_kernel, .cost = function_cost
-#define GRAD_ROW(op, ...)                                                                                             \
-  .name = #op "_grad", .ins_min = 2, .ins_max = 2, .outs = 1, .flags = OP_GRADIENT_ONLY,                           \
+#define GRAD_ROW(op, ...)                                                                \
+  .name = #op "_grad", .ins_min = 2, .ins_max = 2, .outs = 1, .flags = OP_GRADIENT_ONLY, \
   .shape = shape_all_alike_float, .batch = batch_map, .kernel = op##_grad_kernel, .cost = function_cost
 #define ROWS(op, formula, slope, cases_) {ROW(op), .cases = cases_}, {GRAD_ROW(op), .cases = cases_##_grad},
 #define ROWS_OF_ALPHA(op, formula, slope, cases_, standard_alpha)               \

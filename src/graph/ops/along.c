@@ -16,7 +16,7 @@ static lines lines_of(const shoal_shape *s, int64_t axis) {
   return (lines){shape_span(s, 0, k), s->dim[k], shape_span(s, k + 1, s->rank)};
 }
 
-#define FOR_LINES(l)                        \
+#define FOR_LINES(l)                       \
   for (int64_t b = 0; b < (l).before; b++) \
     for (int64_t a = 0; a < (l).after; a++)
 
@@ -58,8 +58,8 @@ NUMBER_KERNEL(cumsum_kernel, {
 })
 
 static void cumsum_gradient(op_grad_call *c) {
-  c->dx[0].value = GRAPH_UNARY(c->graph, "cumsum", c->dy[0], c->attr[CUMSUM_AXIS], c->attr[EXCLUSIVE],
-                               ATTR_I(!c->attr[REVERSE].i));
+  c->dx[0].value =
+      GRAPH_UNARY(c->graph, "cumsum", c->dy[0], c->attr[CUMSUM_AXIS], c->attr[EXCLUSIVE], ATTR_I(!c->attr[REVERSE].i));
 }
 
 /* ---- top_k(x; k, axis, smallest), sort(x; axis, descending): values and their indices (i64), best first
@@ -99,49 +99,49 @@ static op_batch sort_batch(const op_shapes *s) { return batch_beside(s, s->attr[
 
 /* Does element i of the line x come before element j? */
 #define ABOVE(p, q) ((p) > (q) || ((p) != (p) && (q) == (q)))
-#define COMES_FIRST(i, j)                                                                                       \
-  ({                                                                                                            \
-    number p_ = x[(i)*l.after];                                                                                 \
-    number q_ = x[(j)*l.after];                                                                                 \
-    bool ahead_ = smallest ? ABOVE(q_, p_) : ABOVE(p_, q_);                                                     \
-    bool behind_ = smallest ? ABOVE(p_, q_) : ABOVE(q_, p_);                                                    \
-    ahead_ || (!behind_ && (i) < (j));                                                                          \
+#define COMES_FIRST(i, j)                                    \
+  ({                                                         \
+    number p_ = x[(i)*l.after];                              \
+    number q_ = x[(j)*l.after];                              \
+    bool ahead_ = smallest ? ABOVE(q_, p_) : ABOVE(p_, q_);  \
+    bool behind_ = smallest ? ABOVE(p_, q_) : ABOVE(q_, p_); \
+    ahead_ || (!behind_ && (i) < (j));                       \
   })
 /* Moves what is at `from` down in the heap chosen[0 .. count): the last to come is on top. */
-#define SIFT_DOWN(from, count)                                                                                  \
-  for (int64_t at_ = (from), child_; (child_ = 2 * at_ + 1) < (count); at_ = child_) {                          \
+#define SIFT_DOWN(from, count)                                                                                   \
+  for (int64_t at_ = (from), child_; (child_ = 2 * at_ + 1) < (count); at_ = child_) {                           \
     if (child_ + 1 < (count) && COMES_FIRST(chosen[child_ * l.after], chosen[(child_ + 1) * l.after])) child_++; \
-    if (!COMES_FIRST(chosen[at_ * l.after], chosen[child_ * l.after])) break;                                   \
-    int64_t kept_ = chosen[at_ * l.after];                                                                      \
-    chosen[at_ * l.after] = chosen[child_ * l.after];                                                           \
-    chosen[child_ * l.after] = kept_;                                                                           \
+    if (!COMES_FIRST(chosen[at_ * l.after], chosen[child_ * l.after])) break;                                    \
+    int64_t kept_ = chosen[at_ * l.after];                                                                       \
+    chosen[at_ * l.after] = chosen[child_ * l.after];                                                            \
+    chosen[child_ * l.after] = kept_;                                                                            \
   }
 /* The best k of each line, best first. */
-#define CHOOSE_LINES(axis_, smallest_)                                                      \
-  {                                                                                         \
-    lines l = lines_of(&call->in[0].shape, axis_);                                          \
-    int64_t k = lines_of(&call->out[0].shape, axis_).n;                                     \
-    bool smallest = smallest_;                                                              \
-    if (k) FOR_LINES(l) {                                                                   \
-      const number *x = (const number *)call->in[0].data + b * l.n * l.after + a;           \
-      number *y = (number *)call->out[0].data + b * k * l.after + a;                        \
-      int64_t *chosen = (int64_t *)call->out[1].data + b * k * l.after + a;                 \
-      for (int64_t e = 0; e < k; e++) chosen[e * l.after] = e;                              \
-      for (int64_t e = k / 2 - 1; e >= 0; e--) SIFT_DOWN(e, k)                              \
-      for (int64_t e = k; e < l.n; e++)                                                     \
-        if (COMES_FIRST(e, chosen[0])) {                                                    \
-          chosen[0] = e;                                                                    \
-          SIFT_DOWN(0, k)                                                                   \
-        }                                                                                   \
-      for (int64_t e = k - 1; e > 0; e--) {                                                 \
-        int64_t last = chosen[0];                                                           \
-        chosen[0] = chosen[e * l.after];                                                    \
-        chosen[e * l.after] = last;                                                         \
-        SIFT_DOWN(0, e)                                                                     \
-      }                                                                                     \
-      for (int64_t e = 0; e < k; e++) y[e * l.after] = x[chosen[e * l.after] * l.after];    \
-    }                                                                                       \
-    return NULL;                                                                            \
+#define CHOOSE_LINES(axis_, smallest_)                                                     \
+  {                                                                                        \
+    lines l = lines_of(&call->in[0].shape, axis_);                                         \
+    int64_t k = lines_of(&call->out[0].shape, axis_).n;                                    \
+    bool smallest = smallest_;                                                             \
+    if (k) FOR_LINES(l) {                                                                  \
+        const number *x = (const number *)call->in[0].data + b * l.n * l.after + a;        \
+        number *y = (number *)call->out[0].data + b * k * l.after + a;                     \
+        int64_t *chosen = (int64_t *)call->out[1].data + b * k * l.after + a;              \
+        for (int64_t e = 0; e < k; e++) chosen[e * l.after] = e;                           \
+        for (int64_t e = k / 2 - 1; e >= 0; e--) SIFT_DOWN(e, k)                           \
+        for (int64_t e = k; e < l.n; e++)                                                  \
+          if (COMES_FIRST(e, chosen[0])) {                                                 \
+            chosen[0] = e;                                                                 \
+            SIFT_DOWN(0, k)                                                                \
+          }                                                                                \
+        for (int64_t e = k - 1; e > 0; e--) {                                              \
+          int64_t last = chosen[0];                                                        \
+          chosen[0] = chosen[e * l.after];                                                 \
+          chosen[e * l.after] = last;                                                      \
+          SIFT_DOWN(0, e)                                                                  \
+        }                                                                                  \
+        for (int64_t e = 0; e < k; e++) y[e * l.after] = x[chosen[e * l.after] * l.after]; \
+      }                                                                                    \
+    return NULL;                                                                           \
   }
 NUMBER_KERNEL(top_k_kernel, CHOOSE_LINES(call->attr[TOP_AXIS].i, call->attr[TOP_SMALLEST].i))
 NUMBER_KERNEL(sort_kernel, CHOOSE_LINES(call->attr[SORT_AXIS].i, !call->attr[SORT_DESCENDING].i))

@@ -34,9 +34,8 @@ static shoal_status product_shape(const op_shapes *s, shoal_shape *out) {
   if (!dims_fit(columns_of(&s->in[0], ta), rows_of(&s->in[1], tb))) {
     char a[SHOAL_SHAPE_TEXT], b[SHOAL_SHAPE_TEXT];
     return status_make(SHOAL_ERR_ARGUMENT, "inner dimensions differ: a %s%s has %lld columns, b %s%s has %lld rows",
-                       shoal_shape_text(&s->in[0], a), ta ? " transposed" : "",
-                       (long long)columns_of(&s->in[0], ta), shoal_shape_text(&s->in[1], b), tb ? " transposed" : "",
-                       (long long)rows_of(&s->in[1], tb));
+                       shoal_shape_text(&s->in[0], a), ta ? " transposed" : "", (long long)columns_of(&s->in[0], ta),
+                       shoal_shape_text(&s->in[1], b), tb ? " transposed" : "", (long long)rows_of(&s->in[1], tb));
   }
   shoal_shape a = stack_of(&s->in[0]), b = stack_of(&s->in[1]);
   TRY(rule_broadcast(&a, &b, out));
@@ -237,32 +236,32 @@ static const char *const sum_cases[] = {"[?5,4,3] [?5,4,2] [3,2] transpose_a=1",
                                         "[0,4,3] [0,4,2] [3,2] transpose_a=1",
                                         NULL};
 
-#define PRODUCT_ATTRS {"transpose_a", ATTR_BOOL, 0}, {"transpose_b", ATTR_BOOL, 0}
+#define PRODUCT_ATTRS \
+  {"transpose_a", ATTR_BOOL, 0}, { "transpose_b", ATTR_BOOL, 0 }
 
-const op_row ops_batch_matmul[] = {
-    {.name = "batch_matmul",
-     .attrs = {PRODUCT_ATTRS},
-     .ins_min = 2,
-     .ins_max = 2,
-     .outs = 1,
-     .shape = batch_matmul_shape,
-     .batch = batch_matmul_batch,
-     .gradient = batch_matmul_gradient,
-     .kernel = products_kernel,
-     .variants = tuned_products,
-     .cost = products_cost,
-     .cases = product_cases},
-    {.name = "batch_matmul_sum",
-     .attrs = {PRODUCT_ATTRS},
-     .ins_min = 3,
-     .ins_max = 3,
-     .outs = 1,
-     .flags = OP_GRADIENT_ONLY,
-     .shape_only = 4,
-     .shape = batch_matmul_sum_shape,
-     .batch = batch_matmul_sum_batch,
-     .kernel = products_kernel,
-     .variants = tuned_products,
-     .cost = products_cost,
-     .cases = sum_cases},
-    {0}};
+const op_row ops_batch_matmul[] = {{.name = "batch_matmul",
+                                    .attrs = {PRODUCT_ATTRS},
+                                    .ins_min = 2,
+                                    .ins_max = 2,
+                                    .outs = 1,
+                                    .shape = batch_matmul_shape,
+                                    .batch = batch_matmul_batch,
+                                    .gradient = batch_matmul_gradient,
+                                    .kernel = products_kernel,
+                                    .variants = tuned_products,
+                                    .cost = products_cost,
+                                    .cases = product_cases},
+                                   {.name = "batch_matmul_sum",
+                                    .attrs = {PRODUCT_ATTRS},
+                                    .ins_min = 3,
+                                    .ins_max = 3,
+                                    .outs = 1,
+                                    .flags = OP_GRADIENT_ONLY,
+                                    .shape_only = 4,
+                                    .shape = batch_matmul_sum_shape,
+                                    .batch = batch_matmul_sum_batch,
+                                    .kernel = products_kernel,
+                                    .variants = tuned_products,
+                                    .cost = products_cost,
+                                    .cases = sum_cases},
+                                   {0}};

@@ -56,10 +56,10 @@ static void block_share(void *context, int thread, int threads) {
             cols, (float *)call->out[0].data + r * cols);
 }
 
-#define RANDOM_BLOCK(isa)                                                       \
-  static shoal_status random_block_##isa(const kernel_call *call) {             \
+#define RANDOM_BLOCK(isa)                                                            \
+  static shoal_status random_block_##isa(const kernel_call *call) {                  \
     pool_run(call->threads, block_share, &(block_work){call, philox_uniform_##isa}); \
-    return NULL;                                                                \
+    return NULL;                                                                     \
   }
 RANDOM_BLOCK(generic)
 RANDOM_BLOCK(avx2)
@@ -141,19 +141,19 @@ static double trace_tile_float(const float *a, int64_t k, const float *b, int64_
   return sum;
 }
 
-#define TRACE_SHARE(real)                                                                                    \
-  static void trace_share_##real(void *context, int thread, int threads) {                                   \
-    trace_work *w = context;                                                                                 \
-    const real *a = w->call->in[0].data, *b = w->call->in[1].data; /* [m, k], [k, m] */                      \
-    const int64_t m = w->call->in[0].shape.dim[0], k = w->call->in[0].shape.dim[1];                          \
-    int64_t from, to;                                                                                        \
-    double sum = 0;                                                                                          \
-    pool_share(m, TILE, thread, threads, &from, &to);                                                        \
-    for (int64_t i = from; i < to; i += TILE)                                                                \
-      for (int64_t j = 0; j < k; j += TILE)                                                                  \
-        sum += trace_tile_##real(a + i * k + j, k, b + j * m + i, m, MIN_OF((int64_t)TILE, to - i),          \
-                                 MIN_OF((int64_t)TILE, k - j));                                              \
-    w->sums[thread] = sum;                                                                                   \
+#define TRACE_SHARE(real)                                                                           \
+  static void trace_share_##real(void *context, int thread, int threads) {                          \
+    trace_work *w = context;                                                                        \
+    const real *a = w->call->in[0].data, *b = w->call->in[1].data; /* [m, k], [k, m] */             \
+    const int64_t m = w->call->in[0].shape.dim[0], k = w->call->in[0].shape.dim[1];                 \
+    int64_t from, to;                                                                               \
+    double sum = 0;                                                                                 \
+    pool_share(m, TILE, thread, threads, &from, &to);                                               \
+    for (int64_t i = from; i < to; i += TILE)                                                       \
+      for (int64_t j = 0; j < k; j += TILE)                                                         \
+        sum += trace_tile_##real(a + i * k + j, k, b + j * m + i, m, MIN_OF((int64_t)TILE, to - i), \
+                                 MIN_OF((int64_t)TILE, k - j));                                     \
+    w->sums[thread] = sum;                                                                          \
   }
 TRACE_SHARE(float)
 TRACE_SHARE(double)

@@ -8,29 +8,29 @@
 /* Integers wrap, as C has it. */
 #define INTEGER_TO(type, v) ((type)(v))
 
-#define LOOP(from_type, to_type, expression)                         \
-  {                                                                  \
-    const from_type *x = call->in[0].data;                           \
-    to_type *y = call->out[0].data;                                  \
-    for (int64_t i = 0; i < n; i++) {                                \
-      from_type v = x[i];                                            \
-      y[i] = (expression);                                           \
-    }                                                                \
-    return NULL;                                                     \
+#define LOOP(from_type, to_type, expression) \
+  {                                          \
+    const from_type *x = call->in[0].data;   \
+    to_type *y = call->out[0].data;          \
+    for (int64_t i = 0; i < n; i++) {        \
+      from_type v = x[i];                    \
+      y[i] = (expression);                   \
+    }                                        \
+    return NULL;                             \
   }
 
-#define CAST_FROM(name, type, to_integer)                            \
-  static shoal_status name(const kernel_call *call) {                \
-    int64_t n = shoal_tensor_count(&call->out[0]);                   \
-    switch (call->out[0].dtype) {                                    \
-      case SHOAL_F32: LOOP(type, float, (float)v)                    \
-      case SHOAL_F64: LOOP(type, double, (double)v)                  \
-      case SHOAL_I32: LOOP(type, int32_t, to_integer(int32_t, v))    \
-      case SHOAL_I64: LOOP(type, int64_t, to_integer(int64_t, v))    \
-      case SHOAL_U8: LOOP(type, uint8_t, to_integer(uint8_t, v))     \
-      case SHOAL_BOOL: LOOP(type, bool, v != 0)                      \
-      default: return kernel_wrong_dtype(call);                      \
-    }                                                                \
+#define CAST_FROM(name, type, to_integer)                         \
+  static shoal_status name(const kernel_call *call) {             \
+    int64_t n = shoal_tensor_count(&call->out[0]);                \
+    switch (call->out[0].dtype) {                                 \
+      case SHOAL_F32: LOOP(type, float, (float)v)                 \
+      case SHOAL_F64: LOOP(type, double, (double)v)               \
+      case SHOAL_I32: LOOP(type, int32_t, to_integer(int32_t, v)) \
+      case SHOAL_I64: LOOP(type, int64_t, to_integer(int64_t, v)) \
+      case SHOAL_U8: LOOP(type, uint8_t, to_integer(uint8_t, v))  \
+      case SHOAL_BOOL: LOOP(type, bool, v != 0)                   \
+      default: return kernel_wrong_dtype(call);                   \
+    }                                                             \
   }
 #define FLOAT_TO_INTEGER(type, v) float_to_##type((double)(v))
 CAST_FROM(cast_f32, float, FLOAT_TO_INTEGER)
@@ -78,9 +78,9 @@ const op_row ops_cast[] = {
      .batch = batch_map,
      .gradient = cast_gradient,
      .kernel = cast_kernel,
-     .cases = (const char *const[]){"[3,4] dtype=f64", "f64[3,4] dtype=f32", "u8[?5,3]<255 dtype=f32",
-                                    "i64[4]<9 dtype=i32", "[?5] dtype=i64", "bool[6] dtype=f32", "[3] dtype=bool",
-                                    "i32[2,2]<300 dtype=u8", NULL}},
+     .cases =
+         (const char *const[]){"[3,4] dtype=f64", "f64[3,4] dtype=f32", "u8[?5,3]<255 dtype=f32", "i64[4]<9 dtype=i32",
+                               "[?5] dtype=i64", "bool[6] dtype=f32", "[3] dtype=bool", "i32[2,2]<300 dtype=u8", NULL}},
     {0}};
 
 shoal_value *shoal_cast(shoal_graph *g, shoal_value *x, shoal_dtype dtype) {

@@ -110,7 +110,8 @@ static shoal_status while_shape(op_shapes *s) {
   return NULL;
 }
 
-static shoal_status check_like(const op_shapes *s, int i, const shoal_shape *shape, shoal_dtype dtype, const char *what) {
+static shoal_status check_like(const op_shapes *s, int i, const shoal_shape *shape, shoal_dtype dtype,
+                               const char *what) {
   char a[SHOAL_SHAPE_TEXT], b[SHOAL_SHAPE_TEXT];
   if (shapes_fit(&s->in[i], shape) && s->in_dtype[i] == dtype) return NULL;
   return status_make(SHOAL_ERR_ARGUMENT, "%s of a loop's input %d, %s%s, is %s%s; they must be the same", what, i,
@@ -241,8 +242,10 @@ shoal_value *shoal_while(shoal_graph *g, shoal_value *const *vars, int n_vars, s
   int n = n_vars + n_fixed;
   shoal_value *made = NULL, **all = calloc((size_t)n + 1, sizeof(shoal_value *));
   shoal_status status = all ? NULL : status_no_memory();
-  if (!status && most < 1) status = status_make(SHOAL_ERR_ARGUMENT, "while: the maximum of iterations must be at "
-                                                "least 1");
+  if (!status && most < 1)
+    status = status_make(SHOAL_ERR_ARGUMENT,
+                         "while: the maximum of iterations must be at "
+                         "least 1");
   if (!status) {
     if (n_vars) memcpy(all, vars, (size_t)n_vars * sizeof(shoal_value *));
     if (n_fixed) memcpy(all + n_vars, fixed, (size_t)n_fixed * sizeof(shoal_value *));

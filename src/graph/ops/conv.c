@@ -10,10 +10,12 @@
 /* Filter taps may be a few pixels apart (dilation), and channels may be in groups that do not see each other: then a
  * filter is [height, width, in / groups, out]. The tuned kernels are for neither. */
 enum { STRIDE_H, STRIDE_W, PAD_TOP, PAD_LEFT, PAD_BOTTOM, PAD_RIGHT, DILATION_H, DILATION_W, GROUPS, OUTPUT };
-#define CONV_ATTRS                                                                                                  \
-  {"stride_h", ATTR_INT, 1}, {"stride_w", ATTR_INT, 1}, {"pad_top", ATTR_INT, 0}, {"pad_left", ATTR_INT, 0},        \
-      {"pad_bottom", ATTR_INT, 0}, {"pad_right", ATTR_INT, 0}, {"dilation_h", ATTR_INT, 1},                         \
-      {"dilation_w", ATTR_INT, 1}, {"groups", ATTR_INT, 1}
+#define CONV_ATTRS                                                                                           \
+  {"stride_h", ATTR_INT, 1}, {"stride_w", ATTR_INT, 1}, {"pad_top", ATTR_INT, 0}, {"pad_left", ATTR_INT, 0}, \
+      {"pad_bottom", ATTR_INT, 0}, {"pad_right", ATTR_INT, 0}, {"dilation_h", ATTR_INT, 1},                  \
+      {"dilation_w", ATTR_INT, 1}, {                                                                         \
+    "groups", ATTR_INT, 1                                                                                    \
+  }
 
 static shoal_status check_channels(const shoal_shape *x, const shoal_shape *w, int64_t groups) {
   char a[SHOAL_SHAPE_TEXT], b[SHOAL_SHAPE_TEXT];
@@ -51,38 +53,38 @@ static shoal_status conv2d_shape(op_shapes *s) {
 
 /* Runs the statement for every tap that lies on the image, with the offsets of its channels in image, filter and output:
  * in_x, in_w, in_y. xs, ws, ys: shapes. */
-#define FOR_TAPS(xs, ws, ys, statement)                                                                     \
-  for (int64_t n = 0; n < ys[0]; n++)                                                                       \
-    for (int64_t i = 0; i < ys[1]; i++)                                                                     \
-      for (int64_t j = 0; j < ys[2]; j++) {                                                                 \
-        const int64_t in_y = ((n * ys[1] + i) * ys[2] + j) * ys[3];                                         \
-        const int64_t dh = call->attr[DILATION_H].i, dw_ = call->attr[DILATION_W].i;                        \
-        const int64_t top = i * call->attr[STRIDE_H].i - call->attr[PAD_TOP].i;                             \
-        const int64_t left = j * call->attr[STRIDE_W].i - call->attr[PAD_LEFT].i;                           \
-        TAPS_ON_IMAGE(top, ws[0], dh, xs[1], p_from, p_to);                                                 \
-        TAPS_ON_IMAGE(left, ws[1], dw_, xs[2], q_from, q_to);                                               \
-        for (int64_t p = p_from; p < p_to; p++)                                                             \
-          for (int64_t q = q_from; q < q_to; q++) {                                                         \
-            const int64_t in_x = ((n * xs[1] + top + p * dh) * xs[2] + left + q * dw_) * xs[3];             \
-            const int64_t in_w = (p * ws[1] + q) * ws[2] * ws[3];                                           \
-            statement                                                                                       \
-          }                                                                                                 \
+#define FOR_TAPS(xs, ws, ys, statement)                                                         \
+  for (int64_t n = 0; n < ys[0]; n++)                                                           \
+    for (int64_t i = 0; i < ys[1]; i++)                                                         \
+      for (int64_t j = 0; j < ys[2]; j++) {                                                     \
+        const int64_t in_y = ((n * ys[1] + i) * ys[2] + j) * ys[3];                             \
+        const int64_t dh = call->attr[DILATION_H].i, dw_ = call->attr[DILATION_W].i;            \
+        const int64_t top = i * call->attr[STRIDE_H].i - call->attr[PAD_TOP].i;                 \
+        const int64_t left = j * call->attr[STRIDE_W].i - call->attr[PAD_LEFT].i;               \
+        TAPS_ON_IMAGE(top, ws[0], dh, xs[1], p_from, p_to);                                     \
+        TAPS_ON_IMAGE(left, ws[1], dw_, xs[2], q_from, q_to);                                   \
+        for (int64_t p = p_from; p < p_to; p++)                                                 \
+          for (int64_t q = q_from; q < q_to; q++) {                                             \
+            const int64_t in_x = ((n * xs[1] + top + p * dh) * xs[2] + left + q * dw_) * xs[3]; \
+            const int64_t in_w = (p * ws[1] + q) * ws[2] * ws[3];                               \
+            statement                                                                           \
+          }                                                                                     \
       }
 /* Runs the statement for each input channel: c among those of the image, k among those of its group, and the group's
  * outputs [o_from, o_to). */
-#define FOR_CHANNELS(ws, statement)                                            \
-  for (int64_t c = 0; c < groups * ws[2]; c++) {                               \
-    const int64_t k = c % ws[2];                                               \
-    const int64_t o_from = c / ws[2] * (ws[3] / groups);                       \
-    const int64_t o_to = o_from + ws[3] / groups;                              \
-    statement                                                                  \
+#define FOR_CHANNELS(ws, statement)                      \
+  for (int64_t c = 0; c < groups * ws[2]; c++) {         \
+    const int64_t k = c % ws[2];                         \
+    const int64_t o_from = c / ws[2] * (ws[3] / groups); \
+    const int64_t o_to = o_from + ws[3] / groups;        \
+    statement                                            \
   }
 /* Each channel by itself: then the loops are over channels. */
 #define DEPTHWISE(ws) (ws[2] == 1 && ws[3] == groups)
 
 REAL_KERNEL(conv2d_kernel, {
-  const real *x = call->in[0].data; /* [n, xs[1], xs[2], xs[3]] */
-  const real *w = call->in[1].data; /* [ws[0], ws[1], ws[2], ws[3]] */
+  const real *x = call->in[0].data;     /* [n, xs[1], xs[2], xs[3]] */
+  const real *w = call->in[1].data;     /* [ws[0], ws[1], ws[2], ws[3]] */
   real *restrict y = call->out[0].data; /* [n, ys[1], ys[2], ys[3]] */
   const int64_t *xs = call->in[0].shape.dim;
   const int64_t *ws = call->in[1].shape.dim;
@@ -90,15 +92,15 @@ REAL_KERNEL(conv2d_kernel, {
   const int64_t groups = call->attr[GROUPS].i;
   memset(y, 0, shoal_tensor_bytes(&call->out[0]));
   if (DEPTHWISE(ws)) {
-    FOR_TAPS(xs, ws, ys, { for (int64_t c = 0; c < groups; c++) y[in_y + c] += x[in_x + c] * w[in_w + c]; })
+    FOR_TAPS(xs, ws, ys, {
+      for (int64_t c = 0; c < groups; c++) y[in_y + c] += x[in_x + c] * w[in_w + c];
+    })
     return NULL;
   }
-  FOR_TAPS(xs, ws, ys, {
-    FOR_CHANNELS(ws, {
-      const real v = x[in_x + c];
-      for (int64_t o = o_from; o < o_to; o++) y[in_y + o] += v * w[in_w + k * ws[3] + o];
-    })
-  })
+  FOR_TAPS(xs, ws, ys, {FOR_CHANNELS(ws, {
+             const real v = x[in_x + c];
+             for (int64_t o = o_from; o < o_to; o++) y[in_y + o] += v * w[in_w + k * ws[3] + o];
+           })})
   return NULL;
 })
 
@@ -142,8 +144,8 @@ static shoal_status conv2d_grad_x_shape(op_shapes *s) {
 
 /* Also the forward kernel of conv2d_transpose: what a convolution takes from x it puts there. */
 REAL_KERNEL(conv2d_grad_x_kernel, {
-  const real *dy = call->in[0].data; /* [n, ys[1], ys[2], ys[3]] */
-  const real *w = call->in[1].data;  /* [ws[0], ws[1], ws[2], ws[3]] */
+  const real *dy = call->in[0].data;     /* [n, ys[1], ys[2], ys[3]] */
+  const real *w = call->in[1].data;      /* [ws[0], ws[1], ws[2], ws[3]] */
   real *restrict dx = call->out[0].data; /* [n, xs[1], xs[2], xs[3]] */
   const int64_t *ys = call->in[0].shape.dim;
   const int64_t *ws = call->in[1].shape.dim;
@@ -151,12 +153,14 @@ REAL_KERNEL(conv2d_grad_x_kernel, {
   const int64_t groups = call->attr[GROUPS].i;
   memset(dx, 0, shoal_tensor_bytes(&call->out[0]));
   if (DEPTHWISE(ws)) {
-    FOR_TAPS(xs, ws, ys, { for (int64_t c = 0; c < groups; c++) dx[in_x + c] += dy[in_y + c] * w[in_w + c]; })
+    FOR_TAPS(xs, ws, ys, {
+      for (int64_t c = 0; c < groups; c++) dx[in_x + c] += dy[in_y + c] * w[in_w + c];
+    })
     return NULL;
   }
-  FOR_TAPS(xs, ws, ys, {
-    FOR_CHANNELS(ws, { dx[in_x + c] += DOT(dy + in_y + o_from, w + in_w + k * ws[3] + o_from, o_to - o_from); })
-  })
+  FOR_TAPS(
+      xs, ws, ys,
+      {FOR_CHANNELS(ws, { dx[in_x + c] += DOT(dy + in_y + o_from, w + in_w + k * ws[3] + o_from, o_to - o_from); })})
   return NULL;
 })
 
@@ -175,8 +179,8 @@ static shoal_status conv2d_grad_w_shape(op_shapes *s) {
 }
 
 REAL_KERNEL(conv2d_grad_w_kernel, {
-  const real *x = call->in[0].data;  /* [n, xs[1], xs[2], xs[3]] */
-  const real *dy = call->in[1].data; /* [n, ys[1], ys[2], ys[3]] */
+  const real *x = call->in[0].data;      /* [n, xs[1], xs[2], xs[3]] */
+  const real *dy = call->in[1].data;     /* [n, ys[1], ys[2], ys[3]] */
   real *restrict dw = call->out[0].data; /* [ws[0], ws[1], ws[2], ws[3]] */
   const int64_t *xs = call->in[0].shape.dim;
   const int64_t *ys = call->in[1].shape.dim;
@@ -184,15 +188,15 @@ REAL_KERNEL(conv2d_grad_w_kernel, {
   const int64_t groups = call->attr[GROUPS].i;
   if (!call->accumulate) memset(dw, 0, shoal_tensor_bytes(&call->out[0]));
   if (DEPTHWISE(ws)) {
-    FOR_TAPS(xs, ws, ys, { for (int64_t c = 0; c < groups; c++) dw[in_w + c] += x[in_x + c] * dy[in_y + c]; })
+    FOR_TAPS(xs, ws, ys, {
+      for (int64_t c = 0; c < groups; c++) dw[in_w + c] += x[in_x + c] * dy[in_y + c];
+    })
     return NULL;
   }
-  FOR_TAPS(xs, ws, ys, {
-    FOR_CHANNELS(ws, {
-      const real v = x[in_x + c];
-      for (int64_t o = o_from; o < o_to; o++) dw[in_w + k * ws[3] + o] += v * dy[in_y + o];
-    })
-  })
+  FOR_TAPS(xs, ws, ys, {FOR_CHANNELS(ws, {
+             const real v = x[in_x + c];
+             for (int64_t o = o_from; o < o_to; o++) dw[in_w + k * ws[3] + o] += v * dy[in_y + o];
+           })})
   return NULL;
 })
 

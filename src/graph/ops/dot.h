@@ -18,6 +18,6 @@ static inline float dot_f32(const float *a, const float *b, int64_t n) { DOT_BOD
 static inline double dot_f64(const double *a, const double *b, int64_t n) { DOT_BODY(double) }
 
 /* By the type of a: both are float or both double, n of them. */
-#define DOT(a, b, n) _Generic((a), const float *: dot_f32, const double *: dot_f64)(a, b, n)
+#define DOT(a, b, n) _Generic((a), const float * : dot_f32, const double * : dot_f64)(a, b, n)
 
 #endif

@@ -14,25 +14,25 @@ static shoal_status dropout_shape(op_shapes *s) {
 }
 
 /* Elements are numbered by their place in the whole batch, so a batch cut in parts draws the same mask. */
-#define DROPOUT_BODY(stream_name)                                                                 \
-  const real *x = call->in[0].data;                                                               \
-  real *y = call->out[0].data;                                                                    \
-  int64_t n = shoal_tensor_count(&call->in[0]);                                                   \
-  int64_t rows = call->in[0].shape.rank ? call->in[0].shape.dim[0] : 1;                           \
-  uint64_t first = rows ? (uint64_t)(call->first_row * (n / rows)) : 0;                           \
-  random_stream stream = random_stream_make(call->seed, random_mix((stream_name), call->step));   \
-  float keep = (float)call->attr[KEEP].f;                                                         \
-  real factor = 1 / (real)call->attr[KEEP].f;                                                     \
-  uint32_t word[4];                                                                               \
-  for (int64_t i = 0; i < n; i++) {                                                               \
-    uint64_t place = first + (uint64_t)i;                                                         \
-    if (i == 0 || place % 4 == 0) random_block(&stream, place / 4, word);                         \
-    y[i] = random_to_float(word[place % 4]) < keep ? x[i] * factor : 0;                           \
-  }                                                                                               \
+#define DROPOUT_BODY(stream_name)                                                               \
+  const real *x = call->in[0].data;                                                             \
+  real *y = call->out[0].data;                                                                  \
+  int64_t n = shoal_tensor_count(&call->in[0]);                                                 \
+  int64_t rows = call->in[0].shape.rank ? call->in[0].shape.dim[0] : 1;                         \
+  uint64_t first = rows ? (uint64_t)(call->first_row * (n / rows)) : 0;                         \
+  random_stream stream = random_stream_make(call->seed, random_mix((stream_name), call->step)); \
+  float keep = (float)call->attr[KEEP].f;                                                       \
+  real factor = 1 / (real)call->attr[KEEP].f;                                                   \
+  uint32_t word[4];                                                                             \
+  for (int64_t i = 0; i < n; i++) {                                                             \
+    uint64_t place = first + (uint64_t)i;                                                       \
+    if (i == 0 || place % 4 == 0) random_block(&stream, place / 4, word);                       \
+    y[i] = random_to_float(word[place % 4]) < keep ? x[i] * factor : 0;                         \
+  }                                                                                             \
   return NULL;
 
-REAL_KERNEL(dropout_kernel, { DROPOUT_BODY(call->stream) })
-REAL_KERNEL(dropout_grad_kernel, { DROPOUT_BODY((uint64_t)call->attr[STREAM].i) })
+REAL_KERNEL(dropout_kernel, {DROPOUT_BODY(call->stream)})
+REAL_KERNEL(dropout_grad_kernel, {DROPOUT_BODY((uint64_t)call->attr[STREAM].i)})
 
 static void dropout_gradient(op_grad_call *c) {
   /* The stream's name travels as an attribute: the gradient's node has a name of its own. */

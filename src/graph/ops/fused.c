@@ -95,9 +95,7 @@ static shoal_status conv_block_shape(op_shapes *s) {
       s->out[1] = SHOAL_SHAPE(d.n, d.oh, d.ow, d.o);
       s->out_dtype[1] = SHOAL_F32;
       break;
-    default:
-      s->out[1] = SHOAL_SHAPE(d.n, 1);
-      s->out_dtype[1] = SHOAL_U8;
+    default: s->out[1] = SHOAL_SHAPE(d.n, 1); s->out_dtype[1] = SHOAL_U8;
   }
   return NULL;
 }
@@ -157,22 +155,20 @@ static double gradient_before(const block_dims *d, const attr_value *a, const sh
   if (a[CONV_POOL].i == POOL_NONE) return g[full] * activation_slope(result[full], act);
   if (r / 2 >= d->ph || q / 2 >= d->pw) return 0;
   const int64_t at = ((n * d->ph + r / 2) * d->pw + q / 2) * d->o + m;
-  if (a[CONV_POOL].i == POOL_AVG)
-    return g[at] / 4 * activation_slope(((const float *)aux->data)[full], act);
+  if (a[CONV_POOL].i == POOL_AVG) return g[at] / 4 * activation_slope(((const float *)aux->data)[full], act);
   if (((const uint8_t *)aux->data)[at] != r % 2 * 2 + q % 2) return 0;
   return g[at] * activation_slope(result[at], act);
 }
 
 /* Calls back for every product that the convolution is made of. */
-#define FOR_EACH_PRODUCT(d, a, n, r, q, ky, kx, y, z)                                        \
-  for (int64_t n = 0; n < d.n; n++)                                                          \
-    for (int64_t r = 0; r < d.oh; r++)                                                       \
-      for (int64_t q = 0; q < d.ow; q++)                                                     \
-        for (int64_t ky = 0; ky < d.kh; ky++)                                                \
-          for (int64_t kx = 0,                                                               \
-                       y = r * a[CONV_STRIDE_H].i + ky - a[CONV_PAD_TOP].i,                  \
-                       z = q * a[CONV_STRIDE_W].i - a[CONV_PAD_LEFT].i;                      \
-               kx < d.kw; kx++, z++)                                                         \
+#define FOR_EACH_PRODUCT(d, a, n, r, q, ky, kx, y, z)                               \
+  for (int64_t n = 0; n < d.n; n++)                                                 \
+    for (int64_t r = 0; r < d.oh; r++)                                              \
+      for (int64_t q = 0; q < d.ow; q++)                                            \
+        for (int64_t ky = 0; ky < d.kh; ky++)                                       \
+          for (int64_t kx = 0, y = r * a[CONV_STRIDE_H].i + ky - a[CONV_PAD_TOP].i, \
+                       z = q * a[CONV_STRIDE_W].i - a[CONV_PAD_LEFT].i;             \
+               kx < d.kw; kx++, z++)                                                \
             if (y >= 0 && y < d.h && z >= 0 && z < d.w)
 
 /* x, dy, y, aux -> dw, db */
@@ -241,10 +237,10 @@ static void conv_block_grad_x_cost(const op_shapes *s, double *flops) {
   block_cost(&s->in[2], &s->in[1], s->attr, flops);
 }
 
-#define BLOCK_ATTRS                                                                                          \
-  {                                                                                                          \
+#define BLOCK_ATTRS                                                                                            \
+  {                                                                                                            \
     {"stride_h", ATTR_INT, 1}, {"stride_w", ATTR_INT, 1}, {"pad_top", ATTR_INT, 0}, {"pad_left", ATTR_INT, 0}, \
-        {"pad_bottom", ATTR_INT, 0}, {"pad_right", ATTR_INT, 0}, {"act", ATTR_INT, 0}, {"pool", ATTR_INT, 0}, \
+        {"pad_bottom", ATTR_INT, 0}, {"pad_right", ATTR_INT, 0}, {"act", ATTR_INT, 0}, {"pool", ATTR_INT, 0},  \
   }
 
 /* ---- x w + bias, and an activation */
@@ -339,64 +335,150 @@ static void skip_sgd_cost(const op_shapes *s, double *flops) {
 }
 
 #define TAKES(i, o) .ins_min = (i), .ins_max = (i), .outs = (o)
-#define CASES(...) .cases = (const char *const[]){__VA_ARGS__, NULL}
+#define CASES(...) \
+  .cases = (const char *const[]) { __VA_ARGS__, NULL }
 #define MADE_BY_PLANNER .flags = OP_INTERNAL | OP_NO_GRADIENT
 
 const op_row ops_fused[] = {
-    {.name = "pack_lanes", TAKES(1, 1), .flags = OP_INTERNAL | OP_NO_GRADIENT | OP_TAKES_ROWS,
-     .attrs = {{"scale", ATTR_FLOAT, 0}}, .shape = shape_as_input_float, .batch = batch_map, .kernel = copy_rows_kernel,
-     .variants = tuned_pack, .cost = cost_zero, CASES("[?5,7]", "[?33,2,3]", "[?16]")},
-    {.name = "unpack_lanes", TAKES(1, 1), MADE_BY_PLANNER, .shape = shape_as_input_float, .batch = batch_map,
-     .kernel = same_kernel, .variants = tuned_unpack, .cost = cost_zero, CASES("[?5,7]", "[?33,2,3]", "[?16]")},
-    {.name = "copy_rows", TAKES(1, 1), .flags = OP_INTERNAL | OP_NO_GRADIENT | OP_TAKES_ROWS, .shape = shape_as_input,
-     .batch = batch_map, .kernel = copy_rows_kernel, .cost = cost_zero, CASES("[?5,7]", "u8[?3]", "i64[?4,2]<9")},
-    {.name = "widen_u8", TAKES(1, 1), .flags = OP_INTERNAL | OP_NO_GRADIENT | OP_TAKES_ROWS,
-     .attrs = {{"scale", ATTR_FLOAT, 1}}, .shape = widen_shape, .batch = batch_map, .kernel = widen_kernel,
-     .variants = tuned_widen, .cost = cost_zero,
+    {.name = "pack_lanes",
+     TAKES(1, 1),
+     .flags = OP_INTERNAL | OP_NO_GRADIENT | OP_TAKES_ROWS,
+     .attrs = {{"scale", ATTR_FLOAT, 0}},
+     .shape = shape_as_input_float,
+     .batch = batch_map,
+     .kernel = copy_rows_kernel,
+     .variants = tuned_pack,
+     .cost = cost_zero,
+     CASES("[?5,7]", "[?33,2,3]", "[?16]")},
+    {.name = "unpack_lanes",
+     TAKES(1, 1),
+     MADE_BY_PLANNER,
+     .shape = shape_as_input_float,
+     .batch = batch_map,
+     .kernel = same_kernel,
+     .variants = tuned_unpack,
+     .cost = cost_zero,
+     CASES("[?5,7]", "[?33,2,3]", "[?16]")},
+    {.name = "copy_rows",
+     TAKES(1, 1),
+     .flags = OP_INTERNAL | OP_NO_GRADIENT | OP_TAKES_ROWS,
+     .shape = shape_as_input,
+     .batch = batch_map,
+     .kernel = copy_rows_kernel,
+     .cost = cost_zero,
+     CASES("[?5,7]", "u8[?3]", "i64[?4,2]<9")},
+    {.name = "widen_u8",
+     TAKES(1, 1),
+     .flags = OP_INTERNAL | OP_NO_GRADIENT | OP_TAKES_ROWS,
+     .attrs = {{"scale", ATTR_FLOAT, 1}},
+     .shape = widen_shape,
+     .batch = batch_map,
+     .kernel = widen_kernel,
+     .variants = tuned_widen,
+     .cost = cost_zero,
      CASES("u8[?5,7] scale=0.5", "u8[?33,9,9,1] scale=0.00392", "u8[?16,130]")},
-    {.name = "conv_block", TAKES(3, 2), MADE_BY_PLANNER, .attrs = BLOCK_ATTRS, .shape = conv_block_shape,
-     .batch = batch_map, .kernel = conv_block_kernel, .variants = tuned_conv_block, .cost = conv_block_cost,
+    {.name = "conv_block",
+     TAKES(3, 2),
+     MADE_BY_PLANNER,
+     .attrs = BLOCK_ATTRS,
+     .shape = conv_block_shape,
+     .batch = batch_map,
+     .kernel = conv_block_kernel,
+     .variants = tuned_conv_block,
+     .cost = conv_block_cost,
      CASES("[?5,8,8,3] [3,3,3,4] [4] act=1 pool=1",
            "[?17,9,7,2] [5,5,2,6] [6] pad_top=2 pad_left=2 pad_bottom=2 pad_right=2 act=2 pool=2",
            "[?16,6,6,1] [5,5,1,16] [16] act=2 pool=1", "[?3,7,7,2] [3,3,2,7] [7] stride_h=2 stride_w=2 act=3",
            "[?20,6,11,5] [1,2,5,9] [9] pool=2",
-           "[?18,6,7,16] [3,3,16,18] [18] pad_top=1 pad_left=1 pad_bottom=1 pad_right=1 act=1", "[?2,6,6,3] [6,6,3,1] [1] act=1")},
-    {.name = "conv_block_grad_w", TAKES(5, 2), MADE_BY_PLANNER, .attrs = BLOCK_ATTRS, .shape_only = 1 << 4,
-     .shape = conv_block_grad_w_shape, .batch = batch_sum, .kernel = conv_block_grad_w_kernel,
-     .variants = tuned_conv_block_grad_w, .cost = conv_block_grad_w_cost,
+           "[?18,6,7,16] [3,3,16,18] [18] pad_top=1 pad_left=1 pad_bottom=1 pad_right=1 act=1",
+           "[?2,6,6,3] [6,6,3,1] [1] act=1")},
+    {.name = "conv_block_grad_w",
+     TAKES(5, 2),
+     MADE_BY_PLANNER,
+     .attrs = BLOCK_ATTRS,
+     .shape_only = 1 << 4,
+     .shape = conv_block_grad_w_shape,
+     .batch = batch_sum,
+     .kernel = conv_block_grad_w_kernel,
+     .variants = tuned_conv_block_grad_w,
+     .cost = conv_block_grad_w_cost,
      CASES("[?5,8,8,3] [?5,3,3,4] [?5,3,3,4] u8[?5,3,3,4]<4 [3,3,3,4] act=1 pool=1",
            "[?17,9,7,2] [?17,4,3,6] [?17,4,3,6] [?17,9,7,6] [5,5,2,6] pad_top=2 pad_left=2 pad_bottom=2 pad_right=2 "
            "act=2 pool=2",
            "[?16,14,14,6] [?16,5,5,16] [?16,5,5,16] u8[?16,5,5,16]<4 [5,5,6,16] act=2 pool=1",
            "[?3,6,8,2] [?3,2,2,5] [?3,2,2,5] [?3,4,4,5] [3,5,2,5] act=1 pool=2")},
-    {.name = "conv_block_grad_x", TAKES(5, 1), MADE_BY_PLANNER, .attrs = BLOCK_ATTRS, .shape_only = 1 << 2,
-     .shape = conv_block_grad_x_shape, .batch = batch_map, .kernel = conv_block_grad_x_kernel,
-     .variants = tuned_conv_block_grad_x, .cost = conv_block_grad_x_cost,
+    {.name = "conv_block_grad_x",
+     TAKES(5, 1),
+     MADE_BY_PLANNER,
+     .attrs = BLOCK_ATTRS,
+     .shape_only = 1 << 2,
+     .shape = conv_block_grad_x_shape,
+     .batch = batch_map,
+     .kernel = conv_block_grad_x_kernel,
+     .variants = tuned_conv_block_grad_x,
+     .cost = conv_block_grad_x_cost,
      CASES("[?5,3,3,4] [3,3,3,4] [?5,8,8,3] [?5,3,3,4] u8[?5,3,3,4]<4 act=1 pool=1",
            "[?17,4,3,6] [5,5,2,6] [?17,9,7,2] [?17,4,3,6] [?17,9,7,6] pad_top=2 pad_left=2 pad_bottom=2 pad_right=2 "
            "act=2 pool=2",
            "[?16,5,5,16] [5,5,6,16] [?16,14,14,6] [?16,5,5,16] u8[?16,5,5,16]<4 act=3 pool=1",
            "[?3,2,2,5] [3,5,8,5] [?3,6,8,8] [?3,2,2,5] [?3,4,4,5] pool=2")},
-    {.name = "dense_block", TAKES(3, 1), MADE_BY_PLANNER, .attrs = {{"act", ATTR_INT, 0}}, .shape = dense_block_shape,
-     .batch = batch_map, .kernel = dense_block_kernel, .variants = tuned_dense_block, .cost = dense_block_cost,
-     CASES("[?5,7] [7,3] [3]", "[?19,530] [530,500] [500] act=1", "[?64,20] [20,17] [17] act=1", "[?40,3] [3,10] [10] act=2", "[?16,9] [9,1] [1] act=3")},
-    {.name = "cross_entropy_pair", TAKES(3, 2), MADE_BY_PLANNER, .shape = pair_shape, .batch = batch_map,
-     .kernel = pair_kernel, .variants = tuned_cross_entropy_pair, .cost = cost_input,
+    {.name = "dense_block",
+     TAKES(3, 1),
+     MADE_BY_PLANNER,
+     .attrs = {{"act", ATTR_INT, 0}},
+     .shape = dense_block_shape,
+     .batch = batch_map,
+     .kernel = dense_block_kernel,
+     .variants = tuned_dense_block,
+     .cost = dense_block_cost,
+     CASES("[?5,7] [7,3] [3]", "[?19,530] [530,500] [500] act=1", "[?64,20] [20,17] [17] act=1",
+           "[?40,3] [3,10] [10] act=2", "[?16,9] [9,1] [1] act=3")},
+    {.name = "cross_entropy_pair",
+     TAKES(3, 2),
+     MADE_BY_PLANNER,
+     .shape = pair_shape,
+     .batch = batch_map,
+     .kernel = pair_kernel,
+     .variants = tuned_cross_entropy_pair,
+     .cost = cost_input,
      CASES("[?5,7] i32[?5]<7 [?5]", "[?33,10] u8[?33]<10 [?33]", "[?16,40] i64[?16]<40 [?16]")},
-    {.name = "skip_compress", TAKES(1, 1), .flags = OP_INTERNAL | OP_NO_GRADIENT | OP_TAKES_ROWS,
-     .attrs = {{"scale", ATTR_FLOAT, 1}}, .shape = skip_compress_shape, .batch = batch_map,
-     .kernel = skip_compress_generic, .variants = tuned_skip_compress, .cost = cost_input, CASES("u8[?5,7]", "u8[?3,28,28,1]", "u8[?2,64]")},
-    {.name = "skip_matmul", TAKES(3, 1), MADE_BY_PLANNER,
-     .shape = skip_matmul_shape, .batch = batch_map, .kernel = skip_matmul_generic, .variants = tuned_skip_matmul,
+    {.name = "skip_compress",
+     TAKES(1, 1),
+     .flags = OP_INTERNAL | OP_NO_GRADIENT | OP_TAKES_ROWS,
+     .attrs = {{"scale", ATTR_FLOAT, 1}},
+     .shape = skip_compress_shape,
+     .batch = batch_map,
+     .kernel = skip_compress_generic,
+     .variants = tuned_skip_compress,
+     .cost = cost_input,
+     CASES("u8[?5,7]", "u8[?3,28,28,1]", "u8[?2,64]")},
+    {.name = "skip_matmul",
+     TAKES(3, 1),
+     MADE_BY_PLANNER,
+     .shape = skip_matmul_shape,
+     .batch = batch_map,
+     .kernel = skip_matmul_generic,
+     .variants = tuned_skip_matmul,
      .cost = skip_matmul_cost,
      CASES("[]=skip_compress:u8[?5,7]<3 [7,3] [3]", "[]=skip_compress:u8[?33,100]<2 [100,10] [10]")},
-    {.name = "skip_sum", TAKES(3, 1), MADE_BY_PLANNER, .shape_only = 1 << 2,
-     .shape = skip_sum_shape, .batch = batch_sum, .kernel = skip_sum_generic, .variants = tuned_skip_sum,
+    {.name = "skip_sum",
+     TAKES(3, 1),
+     MADE_BY_PLANNER,
+     .shape_only = 1 << 2,
+     .shape = skip_sum_shape,
+     .batch = batch_sum,
+     .kernel = skip_sum_generic,
+     .variants = tuned_skip_sum,
      .cost = skip_sum_cost,
      CASES("[]=skip_compress:u8[?5,7]<3 [?5,3] [7,3]", "[]=skip_compress:u8[?33,100]<2 [?33,10] [100,10]")},
-    {.name = "skip_sgd", TAKES(4, 1), .flags = OP_INTERNAL | OP_NO_GRADIENT | OP_STATEFUL, .updates = 1,
-     .shape = shape_as_input_float, .kernel = skip_sgd_generic,
-     .variants = tuned_skip_sgd, .cost = skip_sgd_cost,
+    {.name = "skip_sgd",
+     TAKES(4, 1),
+     .flags = OP_INTERNAL | OP_NO_GRADIENT | OP_STATEFUL,
+     .updates = 1,
+     .shape = shape_as_input_float,
+     .kernel = skip_sgd_generic,
+     .variants = tuned_skip_sgd,
+     .cost = skip_sgd_cost,
      CASES("[7,3] []=skip_compress:u8[?5,7]<3 [?5,3] []>0", "[100,10] []=skip_compress:u8[?33,100]<2 [?33,10] []>0")},
     {0},
 };

@@ -273,9 +273,9 @@ static shoal_status grad_values_shape(op_shapes *s) {
 }
 
 REAL_KERNEL(grad_values_kernel, {
-  const real *w = call->in[2].data;   /* [rows, k] */
-  const real *dy = call->in[3].data;  /* [n, k] */
-  real *dvalues = call->out[0].data;  /* [entries] */
+  const real *w = call->in[2].data;  /* [rows, k] */
+  const real *dy = call->in[3].data; /* [n, k] */
+  real *dvalues = call->out[0].data; /* [entries] */
   int64_t n = call->in[3].shape.dim[0];
   int64_t k = call->in[3].shape.dim[1];
   int64_t entries = call->in[1].shape.dim[0];
@@ -293,11 +293,11 @@ REAL_KERNEL(grad_values_kernel, {
   return NULL;
 })
 
-static const char *const gather_cases[] = {"[6,3] i32[?5]<6", "[6,3,2] i64[?4,3]<6", "[7] i64[]<7", "[?6,3] i64[4]<6",
-                                           "[5,1] i32[18]<5", NULL};
+static const char *const gather_cases[] = {"[6,3] i32[?5]<6", "[6,3,2] i64[?4,3]<6", "[7] i64[]<7",
+                                           "[?6,3] i64[4]<6", "[5,1] i32[18]<5",     NULL};
 static const char *const scatter_add_cases[] = {"i64[?5]<4 [?5,3] rows=4", "i32[6]<9 [6,2,2] rows=9",
                                                 "i64[?20]<3 [?20] rows=3", "i64[?5]<4 [?5,3] [?4,3]",
-                                                "i32[6]<7 [6] i32[7]<3", NULL};
+                                                "i32[6]<7 [6] i32[7]<3",   NULL};
 static const char *const sparse_matmul_cases[] = {"asc[5]<9 i64[9]<6 [9] [6,4]", "asc[2]<3 i64[3]<50 [3] [50,1]",
                                                   "asc[?18]<40 i64[?40]<30 [?40] [30,3]",
                                                   "asc[4]<60 i32[60]<90 [60] [90,1]", NULL};

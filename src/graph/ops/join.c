@@ -85,8 +85,8 @@ static void concat_gradient(op_grad_call *c) {
       return;
     }
     for (int i = 0; i < c->ins; i++) in[i + 1] = c->in[i];
-    shoal_value *first = graph_op(c->graph, "concat_grad", in, c->ins + 1,
-                                  (attr_value[OP_MAX_ATTRS]){ATTR_I(c->ins), ATTR_I(axis)});
+    shoal_value *first =
+        graph_op(c->graph, "concat_grad", in, c->ins + 1, (attr_value[OP_MAX_ATTRS]){ATTR_I(c->ins), ATTR_I(axis)});
     for (int i = 0; i < c->ins; i++) c->dx[i].value = shoal_value_output(first, i);
     return;
   }

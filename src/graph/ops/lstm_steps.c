@@ -31,8 +31,12 @@ static size_t lstm_scratch(const op_shapes *s) { return steps_scratch(s->in[0].d
 
 /* `of`: [rows, steps, units]; mask: the input that holds it, if it is there. */
 static lstm_work begin(const kernel_call *call, const shoal_tensor *of, int mask) {
-  lstm_work w = {.call = call, .rows = of->shape.dim[0], .steps = of->shape.dim[1], .units = of->shape.dim[2],
-                 .reverse = call->attr[0].i, .mask = call->ins > mask ? call->in[mask].data : NULL};
+  lstm_work w = {.call = call,
+                 .rows = of->shape.dim[0],
+                 .steps = of->shape.dim[1],
+                 .units = of->shape.dim[2],
+                 .reverse = call->attr[0].i,
+                 .mask = call->ins > mask ? call->in[mask].data : NULL};
   w.a = call->scratch;
   w.v = w.a + room(4 * w.rows * w.units);
   w.h = w.v + room(w.rows * w.units);
@@ -54,8 +58,14 @@ static shoal_status multiply(const lstm_work *w, float *x, int64_t k, bool trans
   attr_value attr[2] = {{.i = false}, {.i = transposed}};
   shoal_tensor in[] = {shoal_tensor_view(SHOAL_F32, SHOAL_SHAPE(w->rows, k), x), w->call->in[1]};
   shoal_tensor out = shoal_tensor_view(SHOAL_F32, SHOAL_SHAPE(w->rows, n), y);
-  return w->product(&(kernel_call){.in = in, .out = &out, .ins = 2, .outs = 1, .attr = attr, .scratch = w->panels,
-                                   .threads = w->call->threads, .accumulate = add});
+  return w->product(&(kernel_call){.in = in,
+                                   .out = &out,
+                                   .ins = 2,
+                                   .outs = 1,
+                                   .attr = attr,
+                                   .scratch = w->panels,
+                                   .threads = w->call->threads,
+                                   .accumulate = add});
 }
 
 /* A function of each of n numbers, in place; up to the next whole vector. */
@@ -111,8 +121,7 @@ static shoal_status run_lstm(const kernel_call *call, kernel_fn product, kernel_
   const int64_t units = w.units;
   for (int64_t s = 0; s < w.steps; s++) {
     int64_t t = step_at(&w, s);
-    for (int64_t r = 0; r < w.rows; r++)
-      memcpy(w.h + r * units, before(&w, y, first, r, s), (size_t)units * sizeof *y);
+    for (int64_t r = 0; r < w.rows; r++) memcpy(w.h + r * units, before(&w, y, first, r, s), (size_t)units * sizeof *y);
     TRY(enter_step(&w, t));
     update_cells(&w, s, t);
     TRY(map(w.tanh, w.v, w.rows * units));
@@ -179,21 +188,22 @@ static shoal_status run_lstm_grad(const kernel_call *call, kernel_fn product, ke
   return NULL;
 }
 
-#define LSTM_KERNELS(isa)                                                                        \
-  static shoal_status lstm_##isa(const kernel_call *call) {                                      \
-    return run_lstm(call, rows_matmul_##isa, lanes_sigmoid_##isa, lanes_tanh_##isa);             \
-  }                                                                                              \
-  static shoal_status lstm_grad_##isa(const kernel_call *call) {                                 \
-    return run_lstm_grad(call, rows_matmul_##isa, lanes_tanh_##isa);                             \
+#define LSTM_KERNELS(isa)                                                            \
+  static shoal_status lstm_##isa(const kernel_call *call) {                          \
+    return run_lstm(call, rows_matmul_##isa, lanes_sigmoid_##isa, lanes_tanh_##isa); \
+  }                                                                                  \
+  static shoal_status lstm_grad_##isa(const kernel_call *call) {                     \
+    return run_lstm_grad(call, rows_matmul_##isa, lanes_tanh_##isa);                 \
   }
 LSTM_KERNELS(generic)
 LSTM_KERNELS(avx2)
 LSTM_KERNELS(avx512)
 
-#define BY_STEPS(function)                                                                                 \
-  {.name = "steps avx512", .needs = CPU_AVX512, .run = function##_avx512, .scratch = lstm_scratch},        \
-      {.name = "steps avx2", .needs = CPU_AVX2, .run = function##_avx2, .scratch = lstm_scratch},          \
-      {.name = "steps generic", .needs = CPU_GENERIC, .run = function##_generic, .scratch = lstm_scratch}, \
-      {.name = NULL}
+#define BY_STEPS(function)                                                                                   \
+  {.name = "steps avx512", .needs = CPU_AVX512, .run = function##_avx512, .scratch = lstm_scratch},          \
+      {.name = "steps avx2", .needs = CPU_AVX2, .run = function##_avx2, .scratch = lstm_scratch},            \
+      {.name = "steps generic", .needs = CPU_GENERIC, .run = function##_generic, .scratch = lstm_scratch}, { \
+    .name = NULL                                                                                             \
+  }
 const op_variant tuned_lstm[] = {BY_STEPS(lstm)};
 const op_variant tuned_lstm_grad[] = {BY_STEPS(lstm_grad)};

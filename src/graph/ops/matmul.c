@@ -113,8 +113,8 @@ static shoal_status bias_add_shape(op_shapes *s) {
   if (!dims_fit(s->in[0].dim[last], s->in[1].dim[0])) {
     char x[SHOAL_SHAPE_TEXT], b[SHOAL_SHAPE_TEXT];
     return status_make(SHOAL_ERR_ARGUMENT, "x %s has %lld channels, bias %s has %lld; they must be equal",
-                       shoal_shape_text(&s->in[0], x), (long long)s->in[0].dim[last],
-                       shoal_shape_text(&s->in[1], b), (long long)s->in[1].dim[0]);
+                       shoal_shape_text(&s->in[0], x), (long long)s->in[0].dim[last], shoal_shape_text(&s->in[1], b),
+                       (long long)s->in[1].dim[0]);
   }
   s->out[0] = s->in[0];
   s->out[0].dim[last] = dims_known(s->in[0].dim[last], s->in[1].dim[0]);

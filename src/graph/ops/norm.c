@@ -9,8 +9,10 @@
 /* ---- local_response_norm: y_i = x_i s_i^-beta, s_i = bias + alpha * sum of x_j^2 over the window around i */
 
 enum { RADIUS, BIAS, ALPHA, BETA };
-#define LRN_ATTRS \
-  {{"radius", ATTR_INT, 5}, {"bias", ATTR_FLOAT, 1}, {"alpha", ATTR_FLOAT, 1}, {"beta", ATTR_FLOAT, 0.5}}
+#define LRN_ATTRS                                                                                           \
+  {                                                                                                         \
+    {"radius", ATTR_INT, 5}, {"bias", ATTR_FLOAT, 1}, {"alpha", ATTR_FLOAT, 1}, { "beta", ATTR_FLOAT, 0.5 } \
+  }
 
 #define LRN_RING 64 /* more than twice the largest radius, a power of two: the gradient keeps a window on the stack */
 #define LRN_RADIUS_MAX 31
@@ -26,12 +28,12 @@ static shoal_status lrn_shape(op_shapes *s) {
 static op_batch lrn_batch(const op_shapes *s) { return s->in[0].rank < 2 ? BATCH_WHOLE : batch_map(s); }
 
 /* s_i of the channels x[0..channels). */
-#define LRN_SCALE(x, i)                                                                                      \
-  ({                                                                                                         \
-    real squares_ = 0;                                                                                       \
-    int64_t last_ = MIN_OF((i) + radius, channels - 1);                                                      \
-    for (int64_t k_ = MAX_OF((i) - radius, 0); k_ <= last_; k_++) squares_ += (x)[k_] * (x)[k_];             \
-    (real) call->attr[BIAS].f + (real)call->attr[ALPHA].f *squares_;                                         \
+#define LRN_SCALE(x, i)                                                                        \
+  ({                                                                                           \
+    real squares_ = 0;                                                                         \
+    int64_t last_ = MIN_OF((i) + radius, channels - 1);                                        \
+    for (int64_t k_ = MAX_OF((i)-radius, 0); k_ <= last_; k_++) squares_ += (x)[k_] * (x)[k_]; \
+    (real) call->attr[BIAS].f + (real)call->attr[ALPHA].f *squares_;                           \
   })
 
 #define LRN_SIZES                                                             \
@@ -168,14 +170,14 @@ static shoal_status batch_norm_grad_shape(op_shapes *s) {
 }
 
 REAL_KERNEL(batch_norm_grad_kernel, {
-  const real *dy = call->in[0].data;       /* [rows, channels] */
-  const real *x = call->in[1].data;        /* [rows, channels] */
-  const real *scale = call->in[2].data;    /* [channels], as all that follow */
+  const real *dy = call->in[0].data;    /* [rows, channels] */
+  const real *x = call->in[1].data;     /* [rows, channels] */
+  const real *scale = call->in[2].data; /* [channels], as all that follow */
   const real *mean = call->in[3].data;
   const real *variance = call->in[4].data;
   const real *dmean = call->ins > 5 ? call->in[5].data : NULL;
   const real *dvariance = call->ins > 5 ? call->in[6].data : NULL;
-  real *dx = call->out[0].data;            /* [rows, channels] */
+  real *dx = call->out[0].data; /* [rows, channels] */
   real *dscale = call->out[1].data;
   real *doffset = call->out[2].data;
   int64_t channels = call->in[2].shape.dim[0];
@@ -227,8 +229,7 @@ static void batch_norm_gradient(op_grad_call *c) {
 
 static void batch_norm_cost(const op_shapes *s, double *flops) { *flops = 8.0 * (double)shoal_shape_count(&s->out[0]); }
 
-shoal_value *shoal_batch_norm(shoal_graph *g, shoal_value *x, shoal_value *scale, shoal_value *offset,
-                              double epsilon) {
+shoal_value *shoal_batch_norm(shoal_graph *g, shoal_value *x, shoal_value *scale, shoal_value *offset, double epsilon) {
   shoal_value *in[] = {x, scale, offset};
   return graph_op(g, "batch_norm", in, 3, (attr_value[OP_MAX_ATTRS]){ATTR_F(epsilon)});
 }
@@ -238,8 +239,8 @@ static const char *const lrn_cases[] = {"[?3,2,2,9] radius=2 bias=2 alpha=0.1 be
 static const char *const lrn_grad_cases[] = {"[?3,2,2,9] [?3,2,2,9] radius=2 bias=2 alpha=0.1 beta=0.75",
                                              "[?17,3] [?17,3]", "[70] [70] radius=31", NULL};
 static const char *const batch_norm_cases[] = {"[?6,2,3,5] [5] [5]", "[?17,20] [20] [20] epsilon=0.1", NULL};
-static const char *const batch_norm_grad_cases[] = {
-    "[?6,2,3,5] [?6,2,3,5] [5] [5] [5]>0", "[?17,20] [?17,20] [20] [20] [20]>0 [20] [20] epsilon=0.1", NULL};
+static const char *const batch_norm_grad_cases[] = {"[?6,2,3,5] [?6,2,3,5] [5] [5] [5]>0",
+                                                    "[?17,20] [?17,20] [20] [20] [20]>0 [20] [20] epsilon=0.1", NULL};
 
 const op_row ops_norm[] = {
     {.name = "local_response_norm",

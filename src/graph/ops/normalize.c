@@ -23,37 +23,37 @@ static op_batch normalize_batch(const op_shapes *s) {
 enum { PARTS = 8 }; /* sums side by side, so that they fit a vector */
 
 /* The sum over a group, in double, of an expression in `o`, the element's offset. */
-#define GROUP_SUM(expression)                                                              \
-  ({                                                                                       \
-    double part_[PARTS] = {0};                                                             \
-    for (walk w = g.inside; w.left > 0; walk_next(&w)) {                                   \
-      int64_t i_ = 0;                                                                      \
-      for (; w.step_a == 1 && i_ + PARTS <= w.n; i_ += PARTS)                              \
-        for (int64_t k_ = 0; k_ < PARTS; k_++) {                                           \
-          int64_t o = g.first + w.a + i_ + k_;                                             \
-          part_[k_] += (expression);                                                       \
-        }                                                                                  \
-      for (; i_ < w.n; i_++) {                                                             \
-        int64_t o = g.first + w.a + i_ * w.step_a;                                         \
-        part_[0] += (expression);                                                          \
-      }                                                                                    \
-    }                                                                                      \
-    double sum_ = 0;                                                                       \
-    for (int k_ = 0; k_ < PARTS; k_++) sum_ += part_[k_];                                  \
-    sum_;                                                                                  \
+#define GROUP_SUM(expression)                                 \
+  ({                                                          \
+    double part_[PARTS] = {0};                                \
+    for (walk w = g.inside; w.left > 0; walk_next(&w)) {      \
+      int64_t i_ = 0;                                         \
+      for (; w.step_a == 1 && i_ + PARTS <= w.n; i_ += PARTS) \
+        for (int64_t k_ = 0; k_ < PARTS; k_++) {              \
+          int64_t o = g.first + w.a + i_ + k_;                \
+          part_[k_] += (expression);                          \
+        }                                                     \
+      for (; i_ < w.n; i_++) {                                \
+        int64_t o = g.first + w.a + i_ * w.step_a;            \
+        part_[0] += (expression);                             \
+      }                                                       \
+    }                                                         \
+    double sum_ = 0;                                          \
+    for (int k_ = 0; k_ < PARTS; k_++) sum_ += part_[k_];     \
+    sum_;                                                     \
   })
 
-#define FOR_GROUP(statement)                                 \
-  for (walk w = g.inside; w.left > 0; walk_next(&w))         \
-    for (int64_t i_ = 0; i_ < w.n; i_++) {                   \
-      int64_t o = g.first + w.a + i_ * w.step_a;             \
-      statement                                              \
+#define FOR_GROUP(statement)                         \
+  for (walk w = g.inside; w.left > 0; walk_next(&w)) \
+    for (int64_t i_ = 0; i_ < w.n; i_++) {           \
+      int64_t o = g.first + w.a + i_ * w.step_a;     \
+      statement                                      \
     }
 
 /* Declares mean and inverse, 1 / sqrt(variance + epsilon), of the group under way. */
-#define MEAN_AND_INVERSE                                                                                     \
-  double mean = call->attr[CENTER].i ? GROUP_SUM((double)x[o]) / (double)g.count : 0;                        \
-  double variance = GROUP_SUM(((double)x[o] - mean) * ((double)x[o] - mean)) / (double)g.count;              \
+#define MEAN_AND_INVERSE                                                                        \
+  double mean = call->attr[CENTER].i ? GROUP_SUM((double)x[o]) / (double)g.count : 0;           \
+  double variance = GROUP_SUM(((double)x[o] - mean) * ((double)x[o] - mean)) / (double)g.count; \
   double inverse = 1 / sqrt(variance + call->attr[EPSILON].f);
 
 REAL_KERNEL(normalize_kernel, {
@@ -90,7 +90,10 @@ static void normalize_gradient(op_grad_call *c) {
 
 static void normalize_cost(const op_shapes *s, double *flops) { *flops = 7.0 * (double)shoal_shape_count(&s->in[0]); }
 
-#define NORMALIZE_ATTRS {{"axes", ATTR_LIST, 0}, {"epsilon", ATTR_FLOAT, 1e-3}, {"center", ATTR_BOOL, 1}}
+#define NORMALIZE_ATTRS                                                               \
+  {                                                                                   \
+    {"axes", ATTR_LIST, 0}, {"epsilon", ATTR_FLOAT, 1e-3}, { "center", ATTR_BOOL, 1 } \
+  }
 
 const op_row ops_normalize[] = {
     {.name = "normalize",
@@ -151,9 +154,10 @@ shoal_value *shoal_group_norm(shoal_graph *g, shoal_value *x, int64_t groups, sh
   int64_t channels = rank >= 2 ? x->shape.dim[rank - 1] : SHOAL_UNKNOWN;
   if (places == SHOAL_UNKNOWN || channels == SHOAL_UNKNOWN || groups < 1 || channels % groups) {
     char buffer[VALUE_TEXT];
-    graph_fail(g, status_make(SHOAL_ERR_ARGUMENT, "group_norm of %s in %lld groups: [batch, ..., channels] with known "
-                              "dimensions is expected, and channels that make equal groups", value_text(x, buffer),
-                              (long long)groups));
+    graph_fail(g, status_make(SHOAL_ERR_ARGUMENT,
+                              "group_norm of %s in %lld groups: [batch, ..., channels] with known "
+                              "dimensions is expected, and channels that make equal groups",
+                              value_text(x, buffer), (long long)groups));
     return NULL;
   }
   shoal_value *y = shoal_reshape(g, x, SHOAL_SHAPE(x->shape.dim[0], places, groups, channels / groups));

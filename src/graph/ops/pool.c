@@ -5,11 +5,10 @@
 #include "graph/ops/window.h"
 
 enum { SIZE_H, SIZE_W, STRIDE_H, STRIDE_W, PAD_TOP, PAD_LEFT, PAD_BOTTOM, PAD_RIGHT };
-#define POOL_ATTRS                                                                                              \
-  {                                                                                                             \
-    {"size_h", ATTR_INT, 2}, {"size_w", ATTR_INT, 2}, {"stride_h", ATTR_INT, 2}, {"stride_w", ATTR_INT, 2},     \
-        {"pad_top", ATTR_INT, 0}, {"pad_left", ATTR_INT, 0}, {"pad_bottom", ATTR_INT, 0},                       \
-        {"pad_right", ATTR_INT, 0},                                                                             \
+#define POOL_ATTRS                                                                                                    \
+  {                                                                                                                   \
+    {"size_h", ATTR_INT, 2}, {"size_w", ATTR_INT, 2}, {"stride_h", ATTR_INT, 2}, {"stride_w", ATTR_INT, 2},           \
+        {"pad_top", ATTR_INT, 0}, {"pad_left", ATTR_INT, 0}, {"pad_bottom", ATTR_INT, 0}, {"pad_right", ATTR_INT, 0}, \
   }
 
 static shoal_status pooled(const shoal_shape *x, const attr_value *attr, shoal_shape *y) {
@@ -56,15 +55,15 @@ static void pool_grad_cost(const op_shapes *s, double *flops) {
 
 /* Runs the statement for every window: image n, output place (i, j); the window starts at (top, left) of the image,
  * and its rows [p0, p1) and columns [q0, q1) lie on it. xs, ys: shapes of image and output. */
-#define FOR_WINDOWS(xs, ys, statement)                                       \
-  for (int64_t n = 0; n < ys[0]; n++)                                        \
-    for (int64_t i = 0; i < ys[1]; i++)                                      \
-      for (int64_t j = 0; j < ys[2]; j++) {                                  \
-        int64_t top = i * call->attr[STRIDE_H].i - call->attr[PAD_TOP].i;    \
-        int64_t left = j * call->attr[STRIDE_W].i - call->attr[PAD_LEFT].i;  \
-        WINDOW_ON_IMAGE(top, call->attr[SIZE_H].i, xs[1], p0, p1);           \
-        WINDOW_ON_IMAGE(left, call->attr[SIZE_W].i, xs[2], q0, q1);          \
-        statement                                                            \
+#define FOR_WINDOWS(xs, ys, statement)                                      \
+  for (int64_t n = 0; n < ys[0]; n++)                                       \
+    for (int64_t i = 0; i < ys[1]; i++)                                     \
+      for (int64_t j = 0; j < ys[2]; j++) {                                 \
+        int64_t top = i * call->attr[STRIDE_H].i - call->attr[PAD_TOP].i;   \
+        int64_t left = j * call->attr[STRIDE_W].i - call->attr[PAD_LEFT].i; \
+        WINDOW_ON_IMAGE(top, call->attr[SIZE_H].i, xs[1], p0, p1);          \
+        WINDOW_ON_IMAGE(left, call->attr[SIZE_W].i, xs[2], q0, q1);         \
+        statement                                                           \
       }
 /* Offset of the channels at place (p, q) of the window, and of the window's output. */
 #define IMAGE_AT(p, q) (((n * xs[1] + top + (p)) * xs[2] + left + (q)) * xs[3])
@@ -169,16 +168,13 @@ static const char *const pool_cases[] = {
     "[2,5,5,1] size_h=1 size_w=1 stride_h=3 stride_w=3",
     NULL};
 static const char *const max_pool_grad_cases[] = {
-    "[?3,3,4,4] [?3,6,8,4] [?3,3,4,4]=max_pool:1",
-    "[?18,2,2,3] [?18,4,4,3] [?18,2,2,3]=max_pool:1",
+    "[?3,3,4,4] [?3,6,8,4] [?3,3,4,4]=max_pool:1", "[?18,2,2,3] [?18,4,4,3] [?18,2,2,3]=max_pool:1",
     "[?2,3,5,3] [?2,7,6,3] [?2,3,5,3]=max_pool:1 size_h=3 size_w=2 stride_h=2 stride_w=1",
     "[?2,3,3,2] [?2,5,5,2] [?2,3,3,2]=max_pool:1 size_h=3 size_w=3 stride_h=2 stride_w=2 pad_top=1 pad_left=1 "
     "pad_bottom=1 pad_right=1",
     NULL};
 static const char *const avg_pool_grad_cases[] = {
-    "[?3,3,4,4] [?3,6,8,4]",
-    "[?18,2,2,3] [?18,4,4,3]",
-    "[?2,3,5,3] [?2,7,6,3] size_h=3 size_w=2 stride_h=2 stride_w=1",
+    "[?3,3,4,4] [?3,6,8,4]", "[?18,2,2,3] [?18,4,4,3]", "[?2,3,5,3] [?2,7,6,3] size_h=3 size_w=2 stride_h=2 stride_w=1",
     "[?2,3,3,2] [?2,5,5,2] size_h=3 size_w=3 stride_h=2 stride_w=2 pad_top=1 pad_left=1 pad_bottom=1 pad_right=1",
     NULL};
 

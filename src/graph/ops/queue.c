@@ -106,16 +106,11 @@ static shoal_status close_kernel(const kernel_call *call) {
   return NULL;
 }
 
-#define QUEUE_ROW(op, n_ins, n_outs, mask, ...)                    \
-  {.name = #op,                                                    \
-   .attrs = {{"queue", ATTR_TEXT, 0}},                             \
-   .ins_min = (n_ins),                                           \
-   .ins_max = (n_ins),                                            \
-   .outs = (n_outs),                                               \
-   .flags = OP_STATEFUL | OP_NO_GRADIENT,                          \
-   .updates = (mask),                                              \
-   .cost = cost_zero,                                              \
-   __VA_ARGS__}
+#define QUEUE_ROW(op, n_ins, n_outs, mask, ...)                                                                \
+  {                                                                                                            \
+    .name = #op, .attrs = {{"queue", ATTR_TEXT, 0}}, .ins_min = (n_ins), .ins_max = (n_ins), .outs = (n_outs), \
+    .flags = OP_STATEFUL | OP_NO_GRADIENT, .updates = (mask), .cost = cost_zero, __VA_ARGS__                   \
+  }
 
 const op_row ops_queue[] = {
     QUEUE_ROW(enqueue, 3, 1, 3, .shape = enqueue_shape, .kernel = enqueue_kernel,
@@ -132,8 +127,10 @@ shoal_queue shoal_queue_make(shoal_graph *g, const char *name, shoal_dtype dtype
   shoal_tensor known = shoal_tensor_view(SHOAL_I64, SHOAL_SHAPE(CONTROL), start);
   shoal_shape ring = {.rank = item.rank + 1, .dim = {capacity}};
   if (capacity < 1 || item.rank >= SHOAL_MAX_RANK) {
-    graph_fail(g, status_make(SHOAL_ERR_ARGUMENT, "queue '%s': room for %lld items with %d axes; at least 1 and at "
-                              "most %d are possible", name, (long long)capacity, item.rank, SHOAL_MAX_RANK - 1));
+    graph_fail(g, status_make(SHOAL_ERR_ARGUMENT,
+                              "queue '%s': room for %lld items with %d axes; at least 1 and at "
+                              "most %d are possible",
+                              name, (long long)capacity, item.rank, SHOAL_MAX_RANK - 1));
     return (shoal_queue){0};
   }
   for (int i = 0; i < item.rank; i++) ring.dim[i + 1] = item.dim[i];

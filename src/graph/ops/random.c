@@ -19,32 +19,33 @@ static shoal_status random_shape(op_shapes *s) {
 }
 
 /* offset + factor * draw */
-#define DRAW(draw, offset, factor)                                                              \
-  {                                                                                             \
-    random_stream stream = random_stream_make(call->seed, random_mix(call->stream, call->step)); \
-    double a = call->attr[FIRST].f, b = call->attr[SECOND].f;                                   \
-    int64_t n = shoal_tensor_count(&call->out[0]);                                              \
-    real *y = call->out[0].data;                                                                \
-    for (int64_t i = 0; i < n; i++) y[i] = (real)((offset) + (factor) * draw(&stream, (uint64_t)i)); \
-    return NULL;                                                                                \
+#define DRAW(draw, offset, factor)                                                                 \
+  {                                                                                                \
+    random_stream stream = random_stream_make(call->seed, random_mix(call->stream, call->step));   \
+    double a = call->attr[FIRST].f, b = call->attr[SECOND].f;                                      \
+    int64_t n = shoal_tensor_count(&call->out[0]);                                                 \
+    real *y = call->out[0].data;                                                                   \
+    for (int64_t i = 0; i < n; i++) y[i] = (real)((offset) + (factor)*draw(&stream, (uint64_t)i)); \
+    return NULL;                                                                                   \
   }
 
 REAL_KERNEL(random_uniform_kernel, DRAW(random_uniform_at, a, b - a))
 REAL_KERNEL(random_normal_kernel, DRAW(random_normal_at, a, b))
 REAL_KERNEL(random_truncated_kernel, DRAW(random_truncated_at, a, b))
 
-#define RANDOM(op, first, second)                                                                               \
-  {.name = #op,                                                                                                 \
-   .attrs = {{"shape", ATTR_LIST, 0}, {first, ATTR_FLOAT, 0}, {second, ATTR_FLOAT, 1}, {"dtype", ATTR_DTYPE, 0}}, \
-   .outs = 1, .flags = OP_RANDOM | OP_NO_GRADIENT, .shape = random_shape, .kernel = op##_kernel, .cases = cases}
+#define RANDOM(op, first, second)                                                                                  \
+  {                                                                                                                \
+    .name = #op,                                                                                                   \
+    .attrs = {{"shape", ATTR_LIST, 0}, {first, ATTR_FLOAT, 0}, {second, ATTR_FLOAT, 1}, {"dtype", ATTR_DTYPE, 0}}, \
+    .outs = 1, .flags = OP_RANDOM | OP_NO_GRADIENT, .shape = random_shape, .kernel = op##_kernel, .cases = cases   \
+  }
 
 static const char *const cases[] = {"shape=3,4", "shape=7 dtype=f64", "shape=1", "shape=0,3", "", NULL};
 
-const op_row ops_random[] = {
-    RANDOM(random_uniform, "low", "high"),
-    RANDOM(random_normal, "mean", "stddev"),
-    RANDOM(random_truncated, "mean", "stddev"),
-    {0}};
+const op_row ops_random[] = {RANDOM(random_uniform, "low", "high"),
+                             RANDOM(random_normal, "mean", "stddev"),
+                             RANDOM(random_truncated, "mean", "stddev"),
+                             {0}};
 
 static shoal_value *draw(shoal_graph *g, const char *op, shoal_shape shape, double first, double second) {
   return graph_op(g, op, NULL, 0, (attr_value[OP_MAX_ATTRS]){ATTR_L(shape), ATTR_F(first), ATTR_F(second)});

@@ -78,27 +78,26 @@ static op_batch second_and_third_are_weights(const op_shapes *s) { return rows_a
 /* ---- pieces of kernels */
 
 /* to [columns] += from [units] u [units, columns] */
-#define ADD_PRODUCT(to, from, u, units, columns)                                                              \
-  for (int64_t k_ = 0; k_ < (units); k_++) {                                                                  \
-    real f_ = (from)[k_];                                                                                     \
-    const real *restrict row_ = (u) + k_ * (columns);                                                         \
-    real *restrict to_ = (to);                                                                                \
-    for (int64_t j_ = 0; j_ < (columns); j_++) to_[j_] += f_ * row_[j_];                                      \
+#define ADD_PRODUCT(to, from, u, units, columns)                         \
+  for (int64_t k_ = 0; k_ < (units); k_++) {                             \
+    real f_ = (from)[k_];                                                \
+    const real *restrict row_ = (u) + k_ * (columns);                    \
+    real *restrict to_ = (to);                                           \
+    for (int64_t j_ = 0; j_ < (columns); j_++) to_[j_] += f_ * row_[j_]; \
   }
 /* to [units] += from [columns] u^T */
 #define ADD_BACK_PRODUCT(to, from, u, units, columns) \
   for (int64_t k_ = 0; k_ < (units); k_++)            \
-    (to)[k_] += DOT((const real *)(from), (const real *)((u) + k_ * (columns)), columns)
+  (to)[k_] += DOT((const real *)(from), (const real *)((u) + k_ * (columns)), columns)
 
 /* Step s of `steps` in the order of the loop is step STEP_AT(s) of the sequence. */
 #define STEP_AT(s) (reverse ? steps - 1 - (s) : (s))
 /* The state before step s of row r, which `states` holds from the first step on. */
-#define STATE_BEFORE(states, first, s) \
-  ((s) ? (states) + (r * steps + STEP_AT((s)-1)) * units : (first) + r * units)
-#define SEQUENCE_SIZES(of)                           \
-  const int64_t rows = (of)->shape.dim[0];           \
-  const int64_t steps = (of)->shape.dim[1];          \
-  const int64_t units = (of)->shape.dim[2];          \
+#define STATE_BEFORE(states, first, s) ((s) ? (states) + (r * steps + STEP_AT((s)-1)) * units : (first) + r * units)
+#define SEQUENCE_SIZES(of)                  \
+  const int64_t rows = (of)->shape.dim[0];  \
+  const int64_t steps = (of)->shape.dim[1]; \
+  const int64_t units = (of)->shape.dim[2]; \
   const bool reverse = call->attr[0].i;
 #define MASK_INPUT(i) const uint8_t *mask = call->ins > (i) ? call->in[i].data : NULL /* [rows, steps] */
 #define SKIPPED(at) (mask && !mask[at])
@@ -300,8 +299,8 @@ static shoal_status check_bias(const op_shapes *s, int i, const sequence *q) {
   TRY(rule_rank(s, i, 1, "the bias"));
   if (s->in_dtype[i] == s->in_dtype[0] && dims_fit(s->in[i].dim[0], 3 * q->units)) return NULL;
   char a[SHOAL_SHAPE_TEXT];
-  return status_make(SHOAL_ERR_ARGUMENT, "the bias is %s; 3 x %lld numbers are expected", shoal_shape_text(&s->in[i], a),
-                     (long long)q->units);
+  return status_make(SHOAL_ERR_ARGUMENT, "the bias is %s; 3 x %lld numbers are expected",
+                     shoal_shape_text(&s->in[i], a), (long long)q->units);
 }
 
 static shoal_status gru_shape(op_shapes *s) {
@@ -467,15 +466,20 @@ static void recurrent_cost(const op_shapes *s, double *flops) {
   *flops = (double)steps * (2.0 * (double)shoal_shape_count(&s->in[1]) + 20.0 * (double)s->in[1].dim[1]);
 }
 
-static const char *const rnn_cases[] = {"[?3,4,2] [2,2] [?3,2]", "[2,3,5] [5,5] [2,5] reverse=1",
-                                        "[?3,4,2] [2,2] [?3,2] relu=1", "[?3,4,2] [2,2] [?3,2] bool[?3,4]",
-                                        "[?2,1,3] [3,3] [?2,3] bool[?2,1] reverse=1", NULL};
+static const char *const rnn_cases[] = {"[?3,4,2] [2,2] [?3,2]",
+                                        "[2,3,5] [5,5] [2,5] reverse=1",
+                                        "[?3,4,2] [2,2] [?3,2] relu=1",
+                                        "[?3,4,2] [2,2] [?3,2] bool[?3,4]",
+                                        "[?2,1,3] [3,3] [?2,3] bool[?2,1] reverse=1",
+                                        NULL};
 static const char *const rnn_grad_cases[] = {"[?3,4,2] [2,2] [?3,4,2]", "[2,3,5] [5,5] [2,3,5] reverse=1",
                                              "[?3,4,2] [2,2] [?3,4,2] bool[?3,4]", NULL};
-static const char *const lstm_cases[] = {"[?3,4,8] [2,8] [?3,2] [?3,2]", "[2,3,12] [3,12] [2,3] [2,3] reverse=1",
+static const char *const lstm_cases[] = {"[?3,4,8] [2,8] [?3,2] [?3,2]",
+                                         "[2,3,12] [3,12] [2,3] [2,3] reverse=1",
                                          "[?3,4,8] [2,8] [?3,2] [?3,2] bool[?3,4]",
                                          "[?3,4,8] [2,8] [?3,2] [?3,2] bool[?3,4] reverse=1",
-                                         "[?20,3,20] [5,20] [?20,5] [?20,5] bool[?20,3]", NULL};
+                                         "[?20,3,20] [5,20] [?20,5] [?20,5] bool[?20,3]",
+                                         NULL};
 static const char *const lstm_grad_cases[] = {"[?3,4,2] [2,8] [?3,4,2] [?3,2] [?3,4,2] [?3,4,8]",
                                               "[?3,4,2] [2,8] [?3,4,2] [?3,2] [?3,4,2] [?3,4,8] bool[?3,4] reverse=1",
                                               "[?20,3,5] [5,20] [?20,3,5] [?20,5] [?20,3,5] [?20,3,20] bool[?20,3]",
@@ -487,30 +491,34 @@ static const char *const gru_grad_cases[] = {"[?3,4,2] [2,6] [?3,2] [?3,4,2] [?3
                                              "[?3,4,2] [2,6] [?3,2] [?3,4,2] [?3,4,6] [?3,4,2] bool[?3,4] reverse=1",
                                              NULL};
 
-#define RECURRENT(op, inputs, outputs, saved_, rule, ...)                                                             \
-  {.name = #op, .attrs = {{"reverse", ATTR_BOOL, 0}, __VA_ARGS__}, .ins_min = inputs, .ins_max = (inputs) + 1,     \
-   .outs = outputs, .saved = saved_, .shape = op##_shape, .batch = rule, .gradient = op##_gradient,                   \
-   .kernel = op##_kernel, .variants = tuned_##op, .cost = recurrent_cost, .cases = op##_cases}
-#define RECURRENT_GRAD(op, inputs, outputs, ...)                                                                      \
-  {.name = #op "_grad", .attrs = {{"reverse", ATTR_BOOL, 0}, __VA_ARGS__}, .ins_min = inputs,                       \
-   .ins_max = (inputs) + 1, .outs = outputs, .flags = OP_GRADIENT_ONLY, .shape = op##_grad_shape,                    \
-   .batch = second_is_weight, .kernel = op##_grad_kernel, .variants = tuned_##op##_grad, .cost = recurrent_cost,         \
-   .cases = op##_grad_cases}
+#define RECURRENT(op, inputs, outputs, saved_, rule, ...)                                                       \
+  {                                                                                                             \
+    .name = #op, .attrs = {{"reverse", ATTR_BOOL, 0}, __VA_ARGS__}, .ins_min = inputs, .ins_max = (inputs) + 1, \
+    .outs = outputs, .saved = saved_, .shape = op##_shape, .batch = rule, .gradient = op##_gradient,            \
+    .kernel = op##_kernel, .variants = tuned_##op, .cost = recurrent_cost, .cases = op##_cases                  \
+  }
+#define RECURRENT_GRAD(op, inputs, outputs, ...)                                                                  \
+  {                                                                                                               \
+    .name = #op "_grad", .attrs = {{"reverse", ATTR_BOOL, 0}, __VA_ARGS__}, .ins_min = inputs,                    \
+    .ins_max = (inputs) + 1, .outs = outputs, .flags = OP_GRADIENT_ONLY, .shape = op##_grad_shape,                \
+    .batch = second_is_weight, .kernel = op##_grad_kernel, .variants = tuned_##op##_grad, .cost = recurrent_cost, \
+    .cases = op##_grad_cases                                                                                      \
+  }
 /* Those of the LSTM are in lstm_steps.c; the others go row by row only. */
 #define tuned_rnn NULL
 #define tuned_rnn_grad NULL
 #define tuned_gru NULL
 #define tuned_gru_grad NULL
-#define RELU_ATTR {"relu", ATTR_BOOL, 0}
+#define RELU_ATTR \
+  { "relu", ATTR_BOOL, 0 }
 
-const op_row ops_recurrent[] = {
-    RECURRENT(rnn, 3, 1, 0, second_is_weight, RELU_ATTR),
-    RECURRENT_GRAD(rnn, 3, 2, RELU_ATTR),
-    RECURRENT(lstm, 4, 3, 4, second_is_weight, {0}),
-    RECURRENT_GRAD(lstm, 6, 3, {0}),
-    RECURRENT(gru, 4, 3, 6, second_and_third_are_weights, {0}),
-    RECURRENT_GRAD(gru, 6, 3, {0}),
-    {0}};
+const op_row ops_recurrent[] = {RECURRENT(rnn, 3, 1, 0, second_is_weight, RELU_ATTR),
+                                RECURRENT_GRAD(rnn, 3, 2, RELU_ATTR),
+                                RECURRENT(lstm, 4, 3, 4, second_is_weight, {0}),
+                                RECURRENT_GRAD(lstm, 6, 3, {0}),
+                                RECURRENT(gru, 4, 3, 6, second_and_third_are_weights, {0}),
+                                RECURRENT_GRAD(gru, 6, 3, {0}),
+                                {0}};
 
 /* ---- layers */
 
@@ -543,7 +551,8 @@ shoal_value *shoal_lstm(shoal_graph *g, shoal_value *x, const shoal_recurrent *r
 shoal_value *shoal_gru(shoal_graph *g, shoal_value *x, const shoal_recurrent *r) {
   shoal_value *xw = inputs_of(g, x, r->w, r->bias);
   shoal_value *inner = r->inner_bias;
-  if (!inner && r->u) inner = shoal_fill(g, r->u->dtype, SHOAL_SHAPE(r->u->shape.rank == 2 ? r->u->shape.dim[1] : 0), 0);
+  if (!inner && r->u)
+    inner = shoal_fill(g, r->u->dtype, SHOAL_SHAPE(r->u->shape.rank == 2 ? r->u->shape.dim[1] : 0), 0);
   shoal_value *in[] = {xw, r->u, inner, state_or_zero(g, r->state, xw, r->u), r->mask};
   return graph_op(g, "gru", in, r->mask ? 5 : 4, (attr_value[OP_MAX_ATTRS]){ATTR_I(r->reverse)});
 }

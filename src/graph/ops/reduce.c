@@ -41,8 +41,8 @@ static shoal_status max_shape(op_shapes *s) {
   uint32_t gone = axes_bits(&s->attr[AXES].list, s->in[0].rank);
   for (int i = 0; i < s->in[0].rank; i++)
     if ((gone >> i & 1) && s->in[0].dim[i] == 0)
-      return status_make(SHOAL_ERR_ARGUMENT, "%s has no elements along axis %d",
-                         shoal_shape_text(&s->in[0], buffer), i);
+      return status_make(SHOAL_ERR_ARGUMENT, "%s has no elements along axis %d", shoal_shape_text(&s->in[0], buffer),
+                         i);
   return NULL;
 }
 
@@ -55,27 +55,27 @@ static op_batch max_batch(const op_shapes *s) { return drops_batch(s) ? BATCH_WH
 enum { PARTS = 16 }; /* partial sums side by side, so that they fit a vector */
 
 /* Adds scale * x to the output, seen through `strides`: 0 along the axes that go, dense along the others. */
-#define SUM_LOOP(strides, scale)                                                               \
-  {                                                                                            \
-    const number *x = call->in[0].data;                                                        \
-    if (!call->accumulate) memset(call->out[0].data, 0, shoal_tensor_bytes(&call->out[0]));    \
-    walk w;                                                                                    \
-    walk_init(&w, &call->in[0].shape, strides, NULL);                                          \
-    for (; w.left > 0; walk_next(&w), x += w.n) {                                              \
-      number *to = (number *)call->out[0].data + w.a;                                          \
-      if (w.step_a == 1) {                                                                     \
+#define SUM_LOOP(strides, scale)                                                                \
+  {                                                                                             \
+    const number *x = call->in[0].data;                                                         \
+    if (!call->accumulate) memset(call->out[0].data, 0, shoal_tensor_bytes(&call->out[0]));     \
+    walk w;                                                                                     \
+    walk_init(&w, &call->in[0].shape, strides, NULL);                                           \
+    for (; w.left > 0; walk_next(&w), x += w.n) {                                               \
+      number *to = (number *)call->out[0].data + w.a;                                           \
+      if (w.step_a == 1) {                                                                      \
         for (int64_t i = 0; i < w.n; i++) to[i] = (number)((wide)to[i] + (wide)x[i] * (scale)); \
-        continue;                                                                              \
-      }                                                                                        \
-      wide part[PARTS] = {0}, sum = 0;                                                         \
-      int64_t i = 0;                                                                           \
-      for (; i + PARTS <= w.n; i += PARTS)                                                     \
-        for (int k = 0; k < PARTS; k++) part[k] += (wide)x[i + k];                             \
-      for (; i < w.n; i++) sum += (wide)x[i];                                                  \
-      for (int k = 0; k < PARTS; k++) sum += part[k];                                          \
-      *to = (number)((wide)*to + sum * (scale));                                               \
-    }                                                                                          \
-    return NULL;                                                                               \
+        continue;                                                                               \
+      }                                                                                         \
+      wide part[PARTS] = {0}, sum = 0;                                                          \
+      int64_t i = 0;                                                                            \
+      for (; i + PARTS <= w.n; i += PARTS)                                                      \
+        for (int k = 0; k < PARTS; k++) part[k] += (wide)x[i + k];                              \
+      for (; i < w.n; i++) sum += (wide)x[i];                                                   \
+      for (int k = 0; k < PARTS; k++) sum += part[k];                                           \
+      *to = (number)((wide)*to + sum * (scale));                                                \
+    }                                                                                           \
+    return NULL;                                                                                \
   }
 
 NUMBER_KERNEL(sum_kernel, int64_t strides[SHOAL_MAX_RANK] = {0};
@@ -186,41 +186,41 @@ REAL_KERNEL(broadcast_like_kernel, {
 #define SMALLER(v, m) ((v) < (m) || (v) != (v) ? (v) : (m))
 
 /* The best of each group by BETTER, which `worst` is no better than. */
-#define EXTREME(name, type, BETTER, worst)                                                                         \
-  static shoal_status name(const kernel_call *call) {                                                              \
-    int64_t strides[SHOAL_MAX_RANK] = {0};                                                                         \
-    walk_reduced(&call->in[0].shape, axes_bits(&call->attr[AXES].list, call->in[0].shape.rank), strides);          \
-    int64_t n = shoal_tensor_count(&call->out[0]);                                                                 \
-    type *y = call->out[0].data;                                                                                   \
-    const type *x = call->in[0].data;                                                                              \
-    for (int64_t i = 0; i < n; i++) y[i] = (type)(worst);                                                          \
-    walk w;                                                                                                        \
-    walk_init(&w, &call->in[0].shape, strides, NULL);                                                              \
-    for (; w.left > 0; walk_next(&w), x += w.n) {                                                                  \
-      type *to = y + w.a;                                                                                          \
-      if (w.step_a == 1) {                                                                                         \
-        for (int64_t i = 0; i < w.n; i++) to[i] = BETTER(x[i], to[i]);                                             \
-      } else {                                                                                                     \
-        type best = *to;                                                                                           \
-        for (int64_t i = 0; i < w.n; i++) best = BETTER(x[i], best);                                               \
-        *to = best;                                                                                                \
-      }                                                                                                            \
-    }                                                                                                              \
-    return NULL;                                                                                                   \
+#define EXTREME(name, type, BETTER, worst)                                                                \
+  static shoal_status name(const kernel_call *call) {                                                     \
+    int64_t strides[SHOAL_MAX_RANK] = {0};                                                                \
+    walk_reduced(&call->in[0].shape, axes_bits(&call->attr[AXES].list, call->in[0].shape.rank), strides); \
+    int64_t n = shoal_tensor_count(&call->out[0]);                                                        \
+    type *y = call->out[0].data;                                                                          \
+    const type *x = call->in[0].data;                                                                     \
+    for (int64_t i = 0; i < n; i++) y[i] = (type)(worst);                                                 \
+    walk w;                                                                                               \
+    walk_init(&w, &call->in[0].shape, strides, NULL);                                                     \
+    for (; w.left > 0; walk_next(&w), x += w.n) {                                                         \
+      type *to = y + w.a;                                                                                 \
+      if (w.step_a == 1) {                                                                                \
+        for (int64_t i = 0; i < w.n; i++) to[i] = BETTER(x[i], to[i]);                                    \
+      } else {                                                                                            \
+        type best = *to;                                                                                  \
+        for (int64_t i = 0; i < w.n; i++) best = BETTER(x[i], best);                                      \
+        *to = best;                                                                                       \
+      }                                                                                                   \
+    }                                                                                                     \
+    return NULL;                                                                                          \
   }
-#define EXTREMES(name, BETTER, sign, int_worst)                                            \
-  EXTREME(name##_f32, float, BETTER, sign INFINITY)                                        \
-  EXTREME(name##_f64, double, BETTER, sign INFINITY)                                       \
-  EXTREME(name##_i32, int32_t, BETTER, INT32_##int_worst)                                  \
-  EXTREME(name##_i64, int64_t, BETTER, INT64_##int_worst)                                  \
-  static shoal_status name##_kernel(const kernel_call *call) {                             \
-    switch (call->in[0].dtype) {                                                           \
-      case SHOAL_F32: return name##_f32(call);                                             \
-      case SHOAL_F64: return name##_f64(call);                                             \
-      case SHOAL_I32: return name##_i32(call);                                             \
-      case SHOAL_I64: return name##_i64(call);                                             \
-      default: return kernel_wrong_dtype(call);                                            \
-    }                                                                                      \
+#define EXTREMES(name, BETTER, sign, int_worst)                \
+  EXTREME(name##_f32, float, BETTER, sign INFINITY)            \
+  EXTREME(name##_f64, double, BETTER, sign INFINITY)           \
+  EXTREME(name##_i32, int32_t, BETTER, INT32_##int_worst)      \
+  EXTREME(name##_i64, int64_t, BETTER, INT64_##int_worst)      \
+  static shoal_status name##_kernel(const kernel_call *call) { \
+    switch (call->in[0].dtype) {                               \
+      case SHOAL_F32: return name##_f32(call);                 \
+      case SHOAL_F64: return name##_f64(call);                 \
+      case SHOAL_I32: return name##_i32(call);                 \
+      case SHOAL_I64: return name##_i64(call);                 \
+      default: return kernel_wrong_dtype(call);                \
+    }                                                          \
   }
 EXTREMES(max, LARGER, -, MIN)
 EXTREMES(min, SMALLER, +, MAX)
@@ -243,8 +243,7 @@ static void max_gradient(op_grad_call *c) {
   shoal_value *mask = shoal_cast(g, shoal_equal(g, x, largest), x->dtype);
   shoal_value *count = shoal_reduce_sum(g, mask, c->attr[AXES].list, c->attr[KEEP].i);
   shoal_value *share = shoal_div(g, c->dy[0], count);
-  c->dx[0].value =
-      shoal_mul(g, mask, GRAPH_BINARY(g, "broadcast_like", share, x, c->attr[AXES], c->attr[KEEP]));
+  c->dx[0].value = shoal_mul(g, mask, GRAPH_BINARY(g, "broadcast_like", share, x, c->attr[AXES], c->attr[KEEP]));
 }
 
 /* ---- reduce_prod */
@@ -356,33 +355,71 @@ NUMBER_KERNEL(argmax_kernel, {
 
 /* ---- rows */
 
-#define REDUCE_ATTRS {"axes", ATTR_LIST, 0}, {"keep", ATTR_BOOL, 0}
-#define REDUCE(op, cases_)                                                                                          \
-  {.name = "reduce_" #op, .attrs = {REDUCE_ATTRS}, .ins_min = 1, .ins_max = 1, .outs = 1, .shape = op##_shape,   \
-   .batch = op##_batch, .gradient = op##_gradient, .kernel = op##_kernel, .cost = cost_input, .cases = cases_}
+#define REDUCE_ATTRS \
+  {"axes", ATTR_LIST, 0}, { "keep", ATTR_BOOL, 0 }
+#define REDUCE(op, cases_)                                                                                      \
+  {                                                                                                             \
+    .name = "reduce_" #op, .attrs = {REDUCE_ATTRS}, .ins_min = 1, .ins_max = 1, .outs = 1, .shape = op##_shape, \
+    .batch = op##_batch, .gradient = op##_gradient, .kernel = op##_kernel, .cost = cost_input, .cases = cases_  \
+  }
 #define REDUCE_PLAIN(op, rule, cases_)                                                                              \
-  {.name = "reduce_" #op, .attrs = {REDUCE_ATTRS}, .ins_min = 1, .ins_max = 1, .outs = 1, .flags = OP_NO_GRADIENT, \
-   .shape = rule, .batch = max_batch, .kernel = op##_kernel, .cost = cost_input, .cases = cases_}
+  {                                                                                                                 \
+    .name = "reduce_" #op, .attrs = {REDUCE_ATTRS}, .ins_min = 1, .ins_max = 1, .outs = 1, .flags = OP_NO_GRADIENT, \
+    .shape = rule, .batch = max_batch, .kernel = op##_kernel, .cost = cost_input, .cases = cases_                   \
+  }
 #define mean_batch sum_batch
 #define min_shape max_shape
 #define min_batch max_batch
 #define min_gradient max_gradient
 #define prod_batch max_batch
 
-static const char *const reals[] = {"[3,4]",           "[3,4] axes=1",          "[?5,2,3] axes=0",   "[?5,2,3] axes=-1",
-                                    "[?5,4] axes=0,1", "[?5,4] axes=1 keep=1", "[?5,2] keep=1",     "[2,3,4] axes=0,2",
-                                    "[1]",             "[]",                    "[40,33] axes=1",    "[?5]",
+static const char *const reals[] = {"[3,4]",
+                                    "[3,4] axes=1",
+                                    "[?5,2,3] axes=0",
+                                    "[?5,2,3] axes=-1",
+                                    "[?5,4] axes=0,1",
+                                    "[?5,4] axes=1 keep=1",
+                                    "[?5,2] keep=1",
+                                    "[2,3,4] axes=0,2",
+                                    "[1]",
+                                    "[]",
+                                    "[40,33] axes=1",
+                                    "[?5]",
                                     NULL};
-static const char *const sums[] = {"[3,4]",           "[3,4] axes=1",         "[?5,2,3] axes=0",   "[?5,2,3] axes=-1",
-                                   "[?5,4] axes=0,1", "[?5,4] axes=1 keep=1", "[2,3,4] axes=0,2",  "i32[3,4]<9 axes=0",
-                                   "i64[7]<9",        "[]",                   "[40,33] axes=1",    "[0,3] axes=0",
+static const char *const sums[] = {"[3,4]",
+                                   "[3,4] axes=1",
+                                   "[?5,2,3] axes=0",
+                                   "[?5,2,3] axes=-1",
+                                   "[?5,4] axes=0,1",
+                                   "[?5,4] axes=1 keep=1",
+                                   "[2,3,4] axes=0,2",
+                                   "i32[3,4]<9 axes=0",
+                                   "i64[7]<9",
+                                   "[]",
+                                   "[40,33] axes=1",
+                                   "[0,3] axes=0",
                                    NULL};
 
-static const char *const extremes[] = {"[3,4]",        "[3,4] axes=1", "[?5,2,3] axes=0",   "[?5,2,3] axes=-1",
-                                       "[?5,4] axes=1 keep=1", "[2,3,4] axes=0,2", "[]",     "[40,33] axes=1",
-                                       "i32[3,4]<99 axes=0",   "i64[7]<99",        NULL};
-static const char *const products[] = {"[3,4]", "[3,4] axes=1", "[?5,2,3] axes=-1", "[?5,4] axes=0 keep=1",
-                                       "[2,3,4] axes=0,2", "[]", "i32[3,2]<4 axes=1", "[2,0] axes=1", NULL};
+static const char *const extremes[] = {"[3,4]",
+                                       "[3,4] axes=1",
+                                       "[?5,2,3] axes=0",
+                                       "[?5,2,3] axes=-1",
+                                       "[?5,4] axes=1 keep=1",
+                                       "[2,3,4] axes=0,2",
+                                       "[]",
+                                       "[40,33] axes=1",
+                                       "i32[3,4]<99 axes=0",
+                                       "i64[7]<99",
+                                       NULL};
+static const char *const products[] = {"[3,4]",
+                                       "[3,4] axes=1",
+                                       "[?5,2,3] axes=-1",
+                                       "[?5,4] axes=0 keep=1",
+                                       "[2,3,4] axes=0,2",
+                                       "[]",
+                                       "i32[3,2]<4 axes=1",
+                                       "[2,0] axes=1",
+                                       NULL};
 static const char *const bools[] = {"bool[3,4]", "bool[?5,4] axes=1", "bool[2,3,2] axes=0,2 keep=1", "bool[0]", NULL};
 
 const op_row ops_reduce[] = {
@@ -437,8 +474,8 @@ const op_row ops_reduce[] = {
      .batch = argmax_batch,
      .kernel = argmax_kernel,
      .cost = cost_input,
-     .cases = (const char *const[]){"[3,4] axis=1", "[?5,4] axis=-1", "[?5,4]", "[2,3,4] axis=1", "i32[6]<9", "[1]",
-                                    NULL}},
+     .cases =
+         (const char *const[]){"[3,4] axis=1", "[?5,4] axis=-1", "[?5,4]", "[2,3,4] axis=1", "i32[6]<9", "[1]", NULL}},
     {0}};
 
 static shoal_value *reduce(shoal_graph *g, const char *op, shoal_value *x, shoal_shape axes, bool keep) {
@@ -481,9 +518,7 @@ shoal_value *shoal_reduce_log_sum_exp(shoal_graph *g, shoal_value *x, shoal_shap
   return keep ? y : shoal_reduce_sum(g, y, axes, false); /* of one element each */
 }
 
-shoal_value *shoal_argmin(shoal_graph *g, shoal_value *x, int axis) {
-  return shoal_argmax(g, shoal_neg(g, x), axis);
-}
+shoal_value *shoal_argmin(shoal_graph *g, shoal_value *x, int axis) { return shoal_argmax(g, shoal_neg(g, x), axis); }
 
 shoal_value *shoal_argmax(shoal_graph *g, shoal_value *x, int axis) {
   return GRAPH_UNARY(g, "argmax", x, ATTR_I(axis));

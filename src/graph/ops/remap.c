@@ -17,8 +17,8 @@ typedef struct {
   axis_map map;
   const shoal_shape *from, *to; /* of the operator, also in its gradient */
   int64_t step_from[SHOAL_MAX_RANK], step_to[SHOAL_MAX_RANK];
-  int inner;   /* axes from here on are left as they are: */
-  int64_t run; /* so many elements one after the other */
+  int inner;                /* axes from here on are left as they are: */
+  int64_t run;              /* so many elements one after the other */
   const shoal_tensor *fill; /* one element: what comes from nowhere */
 } remap;
 
@@ -71,16 +71,16 @@ static void place(const kernel_call *call, axis_map map, double constant) {
 
 /* ---- backward: what each output element is handed goes to where it came from */
 
-#define COLLECT_AXIS(name, real)                                                                       \
-  static void name(const remap *r, int axis, const real *dy, real *dx) {                               \
-    if (axis == r->inner) {                                                                            \
-      for (int64_t i = 0; i < r->run; i++) dx[i] += dy[i];                                             \
-      return;                                                                                          \
-    }                                                                                                  \
-    for (int64_t i = 0; i < r->to->dim[axis]; i++) {                                                   \
-      int64_t at = r->map(r->attr, axis, r->from->dim[axis], i);                                       \
-      if (at >= 0) name(r, axis + 1, dy + i * r->step_to[axis], dx + at * r->step_from[axis]);         \
-    }                                                                                                  \
+#define COLLECT_AXIS(name, real)                                                               \
+  static void name(const remap *r, int axis, const real *dy, real *dx) {                       \
+    if (axis == r->inner) {                                                                    \
+      for (int64_t i = 0; i < r->run; i++) dx[i] += dy[i];                                     \
+      return;                                                                                  \
+    }                                                                                          \
+    for (int64_t i = 0; i < r->to->dim[axis]; i++) {                                           \
+      int64_t at = r->map(r->attr, axis, r->from->dim[axis], i);                               \
+      if (at >= 0) name(r, axis + 1, dy + i * r->step_to[axis], dx + at * r->step_from[axis]); \
+    }                                                                                          \
   }
 COLLECT_AXIS(collect_f32, float)
 COLLECT_AXIS(collect_f64, double)
@@ -191,8 +191,8 @@ static shoal_status pad_shape(op_shapes *s) {
     int64_t most = mode == SHOAL_PAD_REFLECT ? d - 1 : mode == SHOAL_PAD_SYMMETRIC ? d : TENSOR_MAX_BYTES;
     if (mode == SHOAL_PAD_EDGE && d == 0) most = 0;
     if ((before > most || after > most) && (before || after))
-      return status_make(SHOAL_ERR_ARGUMENT, "axis %d of %lld elements cannot be padded by %lld and %lld in this mode", i,
-                         (long long)d, (long long)before, (long long)after);
+      return status_make(SHOAL_ERR_ARGUMENT, "axis %d of %lld elements cannot be padded by %lld and %lld in this mode",
+                         i, (long long)d, (long long)before, (long long)after);
     s->out[0].dim[i] = d + before + after;
   }
   s->out_dtype[0] = s->in_dtype[0];
@@ -210,9 +210,7 @@ static int64_t pad_map(const attr_value *attr, int axis, int64_t extent, int64_t
   }
 }
 
-static bool pad_stays(const attr_value *attr) {
-  return attr[BEFORE].list.dim[0] == 0 && attr[AFTER].list.dim[0] == 0;
-}
+static bool pad_stays(const attr_value *attr) { return attr[BEFORE].list.dim[0] == 0 && attr[AFTER].list.dim[0] == 0; }
 
 /* ---- tile(x; times): the whole again and again; repeat(x; times): each element again and again */
 
@@ -253,18 +251,16 @@ static bool roll_stays(const attr_value *attr) { return attr[0].list.dim[0] == 0
 
 /* ---- rows */
 
-#define REMAP_KERNELS(op, constant)                                                                              \
-  static shoal_status op##_kernel(const kernel_call *call) {                                                     \
-    place(call, op##_map, constant);                                                                             \
-    return NULL;                                                                                                 \
-  }                                                                                                              \
-  static shoal_status op##_grad_kernel(const kernel_call *call) { return collect(call, op##_map); }              \
-  static shoal_status op##_grad_shape(op_shapes *s) { return grad_shape(s, op##_shape); }                        \
-  static op_batch op##_batch(const op_shapes *s) {                                                               \
-    return batch_if(s, s->in[0].rank > 0 && op##_stays(s->attr));                                                \
-  }                                                                                                              \
-  static void op##_gradient(op_grad_call *c) {                                                                   \
-    c->dx[0].value = graph_op(c->graph, #op "_grad", (shoal_value *[]){c->dy[0], c->in[0]}, 2, c->attr);         \
+#define REMAP_KERNELS(op, constant)                                                                                \
+  static shoal_status op##_kernel(const kernel_call *call) {                                                       \
+    place(call, op##_map, constant);                                                                               \
+    return NULL;                                                                                                   \
+  }                                                                                                                \
+  static shoal_status op##_grad_kernel(const kernel_call *call) { return collect(call, op##_map); }                \
+  static shoal_status op##_grad_shape(op_shapes *s) { return grad_shape(s, op##_shape); }                          \
+  static op_batch op##_batch(const op_shapes *s) { return batch_if(s, s->in[0].rank > 0 && op##_stays(s->attr)); } \
+  static void op##_gradient(op_grad_call *c) {                                                                     \
+    c->dx[0].value = graph_op(c->graph, #op "_grad", (shoal_value *[]){c->dy[0], c->in[0]}, 2, c->attr);           \
   }
 REMAP_KERNELS(strided_slice, 0)
 REMAP_KERNELS(pad, call->attr[VALUE].f)
@@ -272,22 +268,32 @@ REMAP_KERNELS(tile, 0)
 REMAP_KERNELS(repeat, 0)
 REMAP_KERNELS(roll, 0)
 
-#define REMAP_ROWS(op, cases_, grad_cases, ...)                                                                      \
-  {.name = #op, .attrs = {__VA_ARGS__}, .ins_min = 1, .ins_max = 1, .outs = 1, .shape = op##_shape,               \
-   .batch = op##_batch, .gradient = op##_gradient, .kernel = op##_kernel, .cost = cost_zero, .cases = cases_},       \
-  {.name = #op "_grad", .attrs = {__VA_ARGS__}, .ins_min = 2, .ins_max = 2, .outs = 1, .flags = OP_GRADIENT_ONLY, \
-   .shape_only = 2, .shape = op##_grad_shape, .batch = op##_batch, .kernel = op##_grad_kernel, .cost = cost_input,   \
-   .cases = grad_cases}
+#define REMAP_ROWS(op, cases_, grad_cases, ...)                                                                     \
+  {.name = #op,                                                                                                     \
+   .attrs = {__VA_ARGS__},                                                                                          \
+   .ins_min = 1,                                                                                                    \
+   .ins_max = 1,                                                                                                    \
+   .outs = 1,                                                                                                       \
+   .shape = op##_shape,                                                                                             \
+   .batch = op##_batch,                                                                                             \
+   .gradient = op##_gradient,                                                                                       \
+   .kernel = op##_kernel,                                                                                           \
+   .cost = cost_zero,                                                                                               \
+   .cases = cases_},                                                                                                \
+  {                                                                                                                 \
+    .name = #op "_grad", .attrs = {__VA_ARGS__}, .ins_min = 2, .ins_max = 2, .outs = 1, .flags = OP_GRADIENT_ONLY,  \
+    .shape_only = 2, .shape = op##_grad_shape, .batch = op##_batch, .kernel = op##_grad_kernel, .cost = cost_input, \
+    .cases = grad_cases                                                                                             \
+  }
 
-static const char *const strided_slice_cases[] = {
-    "[7,5] start=1,0 stop=6,5 step=2,1",
-    "[7,5] start=-1,-2 stop=-70368744177664,0 step=-3,-1",
-    "[?5,6] start=0,4 stop=70368744177664,1 step=1,-1",
-    "[?5,6] start=1,0 stop=4,6 step=2,1",
-    "i64[9]<9 start=8 stop=-9 step=-2",
-    "[3,4,2] start=0,3,0 stop=3,1,2 step=1,1,1",
-    "[] ",
-    NULL};
+static const char *const strided_slice_cases[] = {"[7,5] start=1,0 stop=6,5 step=2,1",
+                                                  "[7,5] start=-1,-2 stop=-70368744177664,0 step=-3,-1",
+                                                  "[?5,6] start=0,4 stop=70368744177664,1 step=1,-1",
+                                                  "[?5,6] start=1,0 stop=4,6 step=2,1",
+                                                  "i64[9]<9 start=8 stop=-9 step=-2",
+                                                  "[3,4,2] start=0,3,0 stop=3,1,2 step=1,1,1",
+                                                  "[] ",
+                                                  NULL};
 static const char *const strided_slice_grad_cases[] = {"[3,5] [7,5] start=1,0 stop=6,5 step=2,1",
                                                        "[?5,3] [?5,6] start=0,4 stop=70368744177664,1 step=1,-1", NULL};
 static const char *const pad_cases[] = {"[3,4] before=1,0 after=2,1 value=0.5",
@@ -299,25 +305,26 @@ static const char *const pad_cases[] = {"[3,4] before=1,0 after=2,1 value=0.5",
                                         "i32[3]<9 before=1 after=1 value=7",
                                         "[0] before=2 after=1",
                                         NULL};
-static const char *const pad_grad_cases[] = {"[6,5] [3,4] before=1,0 after=2,1", "[9,6] [4,3] before=3,2 after=2,1 mode=1",
-                                             "[?5,12] [?5,4] before=0,4 after=0,4 mode=2",
-                                             "[3,6,4] [2,1,3] before=1,2,0 after=0,3,1 mode=3", NULL};
-static const char *const times_cases[] = {"[3,2] times=2,3",       "[?5,3,2] times=1,2,1", "[?5,2] times=2,1",
-                                          "u8[2,2]<9 times=1,2",   "[4] times=0",          NULL};
+static const char *const pad_grad_cases[] = {
+    "[6,5] [3,4] before=1,0 after=2,1", "[9,6] [4,3] before=3,2 after=2,1 mode=1",
+    "[?5,12] [?5,4] before=0,4 after=0,4 mode=2", "[3,6,4] [2,1,3] before=1,2,0 after=0,3,1 mode=3", NULL};
+static const char *const times_cases[] = {"[3,2] times=2,3",     "[?5,3,2] times=1,2,1", "[?5,2] times=2,1",
+                                          "u8[2,2]<9 times=1,2", "[4] times=0",          NULL};
 static const char *const times_grad_cases[] = {"[6,6] [3,2] times=2,3", "[?5,6,2] [?5,3,2] times=1,2,1", NULL};
 static const char *const roll_cases[] = {"[5,3] shift=2,-1", "[?5,4] shift=0,7", "i32[6]<9 shift=-8", NULL};
 static const char *const roll_grad_cases[] = {"[5,3] [5,3] shift=2,-1", "[?5,4] [?5,4] shift=0,7", NULL};
 
-#define SLICE_ATTRS {"start", ATTR_LIST, 0}, {"stop", ATTR_LIST, 0}, {"step", ATTR_LIST, 0}
-#define PAD_ATTRS {"before", ATTR_LIST, 0}, {"after", ATTR_LIST, 0}, {"mode", ATTR_INT, 0}, {"value", ATTR_FLOAT, 0}
+#define SLICE_ATTRS \
+  {"start", ATTR_LIST, 0}, {"stop", ATTR_LIST, 0}, { "step", ATTR_LIST, 0 }
+#define PAD_ATTRS \
+  {"before", ATTR_LIST, 0}, {"after", ATTR_LIST, 0}, {"mode", ATTR_INT, 0}, { "value", ATTR_FLOAT, 0 }
 
-const op_row ops_remap[] = {
-    REMAP_ROWS(strided_slice, strided_slice_cases, strided_slice_grad_cases, SLICE_ATTRS),
-    REMAP_ROWS(pad, pad_cases, pad_grad_cases, PAD_ATTRS),
-    REMAP_ROWS(tile, times_cases, times_grad_cases, {"times", ATTR_LIST, 0}),
-    REMAP_ROWS(repeat, times_cases, times_grad_cases, {"times", ATTR_LIST, 0}),
-    REMAP_ROWS(roll, roll_cases, roll_grad_cases, {"shift", ATTR_LIST, 0}),
-    {0}};
+const op_row ops_remap[] = {REMAP_ROWS(strided_slice, strided_slice_cases, strided_slice_grad_cases, SLICE_ATTRS),
+                            REMAP_ROWS(pad, pad_cases, pad_grad_cases, PAD_ATTRS),
+                            REMAP_ROWS(tile, times_cases, times_grad_cases, {"times", ATTR_LIST, 0}),
+                            REMAP_ROWS(repeat, times_cases, times_grad_cases, {"times", ATTR_LIST, 0}),
+                            REMAP_ROWS(roll, roll_cases, roll_grad_cases, {"shift", ATTR_LIST, 0}),
+                            {0}};
 
 shoal_value *shoal_strided_slice(shoal_graph *g, shoal_value *x, shoal_shape start, shoal_shape stop,
                                  shoal_shape step) {

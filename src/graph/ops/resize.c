@@ -60,20 +60,19 @@ static between place_of(int64_t i, int64_t from, int64_t to, bool align) {
 
 /* Runs the statement for each output pixel: its channels at `to`, those of the four around it in the image at `at`, with
  * the shares `part`. xs, ys: shapes of image and output. */
-#define FOR_PIXELS(xs, ys, statement)                                                                       \
-  for (int64_t n = 0; n < ys[0]; n++)                                                                       \
-    for (int64_t i = 0; i < ys[1]; i++)                                                                     \
-      for (int64_t j = 0; j < ys[2]; j++) {                                                                 \
-        between p = place_of(i, xs[1], ys[1], call->attr[ALIGN].i);                                         \
-        between q = place_of(j, xs[2], ys[2], call->attr[ALIGN].i);                                         \
-        int64_t to = ((n * ys[1] + i) * ys[2] + j) * ys[3];                                                 \
-        int64_t at[4] = {((n * xs[1] + p.low) * xs[2] + q.low) * xs[3],                                     \
-                         ((n * xs[1] + p.low) * xs[2] + q.high) * xs[3],                                    \
-                         ((n * xs[1] + p.high) * xs[2] + q.low) * xs[3],                                    \
-                         ((n * xs[1] + p.high) * xs[2] + q.high) * xs[3]};                                  \
-        real part[4] = {(real)((1 - p.share) * (1 - q.share)), (real)((1 - p.share) * q.share),             \
-                        (real)(p.share * (1 - q.share)), (real)(p.share * q.share)};                        \
-        statement                                                                                           \
+#define FOR_PIXELS(xs, ys, statement)                                                                         \
+  for (int64_t n = 0; n < ys[0]; n++)                                                                         \
+    for (int64_t i = 0; i < ys[1]; i++)                                                                       \
+      for (int64_t j = 0; j < ys[2]; j++) {                                                                   \
+        between p = place_of(i, xs[1], ys[1], call->attr[ALIGN].i);                                           \
+        between q = place_of(j, xs[2], ys[2], call->attr[ALIGN].i);                                           \
+        int64_t to = ((n * ys[1] + i) * ys[2] + j) * ys[3];                                                   \
+        int64_t at[4] = {                                                                                     \
+            ((n * xs[1] + p.low) * xs[2] + q.low) * xs[3], ((n * xs[1] + p.low) * xs[2] + q.high) * xs[3],    \
+            ((n * xs[1] + p.high) * xs[2] + q.low) * xs[3], ((n * xs[1] + p.high) * xs[2] + q.high) * xs[3]}; \
+        real part[4] = {(real)((1 - p.share) * (1 - q.share)), (real)((1 - p.share) * q.share),               \
+                        (real)(p.share * (1 - q.share)), (real)(p.share * q.share)};                          \
+        statement                                                                                             \
       }
 
 REAL_KERNEL(resize_kernel, {
@@ -108,7 +107,10 @@ static void resize_gradient(op_grad_call *c) {
 
 static void resize_cost(const op_shapes *s, double *flops) { *flops = 8.0 * (double)shoal_shape_count(&s->out[0]); }
 
-#define RESIZE_ATTRS {{"height", ATTR_INT, 1}, {"width", ATTR_INT, 1}, {"align_corners", ATTR_BOOL, 0}}
+#define RESIZE_ATTRS                                                                   \
+  {                                                                                    \
+    {"height", ATTR_INT, 1}, {"width", ATTR_INT, 1}, { "align_corners", ATTR_BOOL, 0 } \
+  }
 
 const op_row ops_resize[] = {
     {.name = "resize_bilinear",

@@ -18,19 +18,19 @@ static shoal_status where_shape(op_shapes *s) {
   return NULL;
 }
 
-#define WHERE_KERNEL(name, cell)                                                                                   \
-  static void name(const kernel_call *call) {                                                                      \
-    const shoal_shape *to = &call->out[0].shape;                                                                   \
-    int64_t strides[3][SHOAL_MAX_RANK];                                                                            \
-    for (int i = 0; i < 3; i++) walk_broadcast(&call->in[i].shape, to, strides[i]);                                \
-    cell *y = call->out[0].data;                                                                                   \
-    walk w;                                                                                                        \
-    walk_init_three(&w, to, strides[1], strides[2], strides[0]);                                                   \
-    for (; w.left > 0; walk_next(&w), y += w.n) {                                                                  \
-      const uint8_t *which = (const uint8_t *)call->in[0].data + w.c;                                                    \
-      const cell *a = (const cell *)call->in[1].data + w.a, *b = (const cell *)call->in[2].data + w.b;             \
-      for (int64_t i = 0; i < w.n; i++) y[i] = which[i * w.step_c] ? a[i * w.step_a] : b[i * w.step_b];            \
-    }                                                                                                              \
+#define WHERE_KERNEL(name, cell)                                                                        \
+  static void name(const kernel_call *call) {                                                           \
+    const shoal_shape *to = &call->out[0].shape;                                                        \
+    int64_t strides[3][SHOAL_MAX_RANK];                                                                 \
+    for (int i = 0; i < 3; i++) walk_broadcast(&call->in[i].shape, to, strides[i]);                     \
+    cell *y = call->out[0].data;                                                                        \
+    walk w;                                                                                             \
+    walk_init_three(&w, to, strides[1], strides[2], strides[0]);                                        \
+    for (; w.left > 0; walk_next(&w), y += w.n) {                                                       \
+      const uint8_t *which = (const uint8_t *)call->in[0].data + w.c;                                   \
+      const cell *a = (const cell *)call->in[1].data + w.a, *b = (const cell *)call->in[2].data + w.b;  \
+      for (int64_t i = 0; i < w.n; i++) y[i] = which[i * w.step_c] ? a[i * w.step_a] : b[i * w.step_b]; \
+    }                                                                                                   \
   }
 WHERE_KERNEL(where_1, uint8_t)
 WHERE_KERNEL(where_4, uint32_t)

@@ -19,38 +19,38 @@ static op_batch axis_batch(const op_shapes *s) {
 }
 
 /* Row by row over the last axis: `classes` and `rows` of input 0. */
-#define ROWS_OF_INPUT                                                      \
-  const shoal_shape *shape = &call->in[0].shape;                           \
-  int64_t classes = shape->dim[shape->rank - 1];                           \
+#define ROWS_OF_INPUT                            \
+  const shoal_shape *shape = &call->in[0].shape; \
+  int64_t classes = shape->dim[shape->rank - 1]; \
   int64_t rows = classes ? shoal_tensor_count(&call->in[0]) / classes : 0;
 
 /* Declares top, the maximum of x[0..classes), and sum, that of exp(x - top). */
-#define TOP_AND_SUM(x)                                                  \
-  real top = (x)[0];                                                    \
+#define TOP_AND_SUM(x)                                                     \
+  real top = (x)[0];                                                       \
   for (int64_t j = 1; j < classes; j++) top = (x)[j] > top ? (x)[j] : top; \
-  real sum = 0;                                                         \
+  real sum = 0;                                                            \
   for (int64_t j = 0; j < classes; j++) sum += exp((x)[j] - top);
 
 /* Runs the statement for each line along the axis: its elements are at first + j * step, j < classes. */
-#define FOR_LINES(statement)                                                                                  \
-  {                                                                                                           \
-    const shoal_shape *shape = &call->out[0].shape;                                                           \
-    int axis = (int)(call->attr[0].i < 0 ? call->attr[0].i + shape->rank : call->attr[0].i);                  \
-    int64_t classes = shape->dim[axis], before = shape_span(shape, 0, axis);                                  \
-    int64_t step = shape_span(shape, axis + 1, shape->rank);                                                  \
-    for (int64_t b = 0; classes && b < before; b++)                                                           \
-      for (int64_t a = 0; a < step; a++) {                                                                    \
-        int64_t first = b * classes * step + a;                                                               \
-        statement                                                                                             \
-      }                                                                                                       \
-    return NULL;                                                                                              \
+#define FOR_LINES(statement)                                                                 \
+  {                                                                                          \
+    const shoal_shape *shape = &call->out[0].shape;                                          \
+    int axis = (int)(call->attr[0].i < 0 ? call->attr[0].i + shape->rank : call->attr[0].i); \
+    int64_t classes = shape->dim[axis], before = shape_span(shape, 0, axis);                 \
+    int64_t step = shape_span(shape, axis + 1, shape->rank);                                 \
+    for (int64_t b = 0; classes && b < before; b++)                                          \
+      for (int64_t a = 0; a < step; a++) {                                                   \
+        int64_t first = b * classes * step + a;                                              \
+        statement                                                                            \
+      }                                                                                      \
+    return NULL;                                                                             \
   }
 
 /* As TOP_AND_SUM of a line of x. */
-#define TOP_AND_SUM_OF_LINE(x)                                                                                \
-  real top = (x)[first];                                                                                      \
-  for (int64_t j = 1; j < classes; j++) top = (x)[first + j * step] > top ? (x)[first + j * step] : top;      \
-  real sum = 0;                                                                                               \
+#define TOP_AND_SUM_OF_LINE(x)                                                                           \
+  real top = (x)[first];                                                                                 \
+  for (int64_t j = 1; j < classes; j++) top = (x)[first + j * step] > top ? (x)[first + j * step] : top; \
+  real sum = 0;                                                                                          \
   for (int64_t j = 0; j < classes; j++) sum += exp((x)[first + j * step] - top);
 
 REAL_KERNEL(softmax_kernel, {
@@ -210,8 +210,7 @@ static shoal_status integer_label_inputs(const op_shapes *s) {
   TRY(rule_rank(s, 0, 2, "logits"));
   TRY(rule_rank(s, 1, 1, "labels"));
   if (!dtype_is_index(s->in_dtype[1]) && s->in_dtype[1] != SHOAL_U8)
-    return status_make(SHOAL_ERR_ARGUMENT, "labels must be i32, i64 or u8, not %s",
-                       shoal_dtype_name(s->in_dtype[1]));
+    return status_make(SHOAL_ERR_ARGUMENT, "labels must be i32, i64 or u8, not %s", shoal_dtype_name(s->in_dtype[1]));
   if (dims_fit(s->in[0].dim[0], s->in[1].dim[0])) return NULL;
   char a[SHOAL_SHAPE_TEXT], b[SHOAL_SHAPE_TEXT];
   return status_make(SHOAL_ERR_ARGUMENT, "logits %s have %lld rows, labels %s have %lld; they must be equal",
@@ -291,20 +290,20 @@ static shoal_status in_top_k_shape(op_shapes *s) {
   return NULL;
 }
 
-#define IN_TOP_K_BODY(real)                                                        \
-  const real *x = call->in[0].data;                                                \
-  float *y = call->out[0].data;                                                    \
-  ROWS_OF_INPUT                                                                    \
-  for (int64_t i = 0; i < rows; i++, x += classes) {                               \
-    int64_t label = 0, before = 0;                                                 \
-    bool numbers = true;                                                           \
-    TRY(label_at(call, i, classes, &label));                                       \
-    for (int64_t j = 0; j < classes; j++) {                                        \
-      before += x[j] > x[label] || (x[j] == x[label] && j < label);                \
-      numbers &= x[j] == x[j];                                                     \
-    }                                                                              \
-    y[i] = numbers && before < call->attr[0].i;                                    \
-  }                                                                                \
+#define IN_TOP_K_BODY(real)                                         \
+  const real *x = call->in[0].data;                                 \
+  float *y = call->out[0].data;                                     \
+  ROWS_OF_INPUT                                                     \
+  for (int64_t i = 0; i < rows; i++, x += classes) {                \
+    int64_t label = 0, before = 0;                                  \
+    bool numbers = true;                                            \
+    TRY(label_at(call, i, classes, &label));                        \
+    for (int64_t j = 0; j < classes; j++) {                         \
+      before += x[j] > x[label] || (x[j] == x[label] && j < label); \
+      numbers &= x[j] == x[j];                                      \
+    }                                                               \
+    y[i] = numbers && before < call->attr[0].i;                     \
+  }                                                                 \
   return NULL;
 /* Logits [rows, classes], hit or miss [rows]. The output is f32 whatever the logits are. */
 static shoal_status in_top_k_f32(const kernel_call *call) { IN_TOP_K_BODY(float) }
@@ -359,17 +358,16 @@ shoal_value *shoal_sigmoid_cross_entropy(shoal_graph *g, shoal_value *logits, sh
 /* Exponentials are counted as ten. */
 static void exp_cost(const op_shapes *s, double *flops) { *flops = 14.0 * (double)shoal_shape_count(&s->in[0]); }
 
-static const char *const softmax_cases[] = {"[?5,7]", "[?17,10]", "[3,2,4]", "[6]", "[?2,1]", "[?5,4,3] axis=1", "[4,3] axis=0",
-                                            NULL};
-static const char *const softmax_grad_cases[] = {"[?5,7] [?5,7]", "[?17,10] [?17,10]", "[6] [6]", "[?5,4,3] [?5,4,3] axis=1",
-                                                 NULL};
+static const char *const softmax_cases[] = {"[?5,7]", "[?17,10]",        "[3,2,4]",      "[6]",
+                                            "[?2,1]", "[?5,4,3] axis=1", "[4,3] axis=0", NULL};
+static const char *const softmax_grad_cases[] = {"[?5,7] [?5,7]", "[?17,10] [?17,10]", "[6] [6]",
+                                                 "[?5,4,3] [?5,4,3] axis=1", NULL};
 static const char *const dense_cases[] = {"[?5,7] [?5,7]>0", "[?17,10] [?17,10]>0", "[3,4] [3,4]", NULL};
 static const char *const dense_grad_cases[] = {"[?5,7] [?5,7]>0 [?5]", "[?17,10] [?17,10]>0 [?17]", NULL};
 static const char *const sparse_cases[] = {"[?5,7] i32[?5]<7", "[?17,10] u8[?17]<10", "[3,4] i64[3]<4", NULL};
 static const char *const sparse_grad_cases[] = {"[?5,7] i32[?5]<7 [?5]", "[?17,10] u8[?17]<10 [?17]",
                                                 "[3,4] i64[3]<4 [3]", NULL};
-static const char *const in_top_k_cases[] = {"[?5,7] i32[?5]<7", "[?17,10] u8[?17]<10 k=3", "[3,4] i64[3]<4 k=4",
-                                             NULL};
+static const char *const in_top_k_cases[] = {"[?5,7] i32[?5]<7", "[?17,10] u8[?17]<10 k=3", "[3,4] i64[3]<4 k=4", NULL};
 static const char *const sigmoid_cases[] = {"[?5,7] [?5,7]>0", "[?20] [?20]>0", "[] []", NULL};
 static const char *const sigmoid_grad_cases[] = {"[?5,7] [?5,7]>0 [?5,7]", "[?20] [?20]>0 [?20]", NULL};
 

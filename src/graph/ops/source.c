@@ -121,8 +121,10 @@ shoal_value *shoal_placeholder_ragged(shoal_graph *g, const char *name, shoal_dt
   char have[VALUE_TEXT];
   const node *n = offsets->maker;
   if (strcmp(n->op->name, "placeholder") || n->offsets || offsets->dtype != SHOAL_I64 || offsets->shape.rank != 1) {
-    graph_fail(g, status_make(SHOAL_ERR_ARGUMENT, "placeholder '%s': its rows are cut by %s, but a placeholder of i64 "
-                              "[rows + 1] is expected", name ? name : "placeholder", value_text(offsets, have)));
+    graph_fail(g, status_make(SHOAL_ERR_ARGUMENT,
+                              "placeholder '%s': its rows are cut by %s, but a placeholder of i64 "
+                              "[rows + 1] is expected",
+                              name ? name : "placeholder", value_text(offsets, have)));
     return NULL;
   }
   shoal_value *v = shoal_placeholder(g, name, dtype, SHOAL_SHAPE(SHOAL_UNKNOWN));

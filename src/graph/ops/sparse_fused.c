@@ -66,14 +66,14 @@ static shoal_status reference(const kernel_call *call, int slots, touch change) 
   return sparse_finish(call, &j, &sum);
 }
 
-#define LOGISTIC(op, slots, constants, element)                                                                 \
-  static void op##_touch(const attr_value *attr, float *const *arrays, int64_t i, float g, float lr) {           \
-    typedef float real;                                                                                          \
-    float *var = arrays[0], *a __attribute__((unused)) = arrays[1], *b __attribute__((unused)) = arrays[2];       \
-    constants;                                                                                                   \
-    element;                                                                                                     \
-  }                                                                                                              \
-  static shoal_status op##_shape(op_shapes *s) { return logistic_shape(s, slots); }                              \
+#define LOGISTIC(op, slots, constants, element)                                                             \
+  static void op##_touch(const attr_value *attr, float *const *arrays, int64_t i, float g, float lr) {      \
+    typedef float real;                                                                                     \
+    float *var = arrays[0], *a __attribute__((unused)) = arrays[1], *b __attribute__((unused)) = arrays[2]; \
+    constants;                                                                                              \
+    element;                                                                                                \
+  }                                                                                                         \
+  static shoal_status op##_shape(op_shapes *s) { return logistic_shape(s, slots); }                         \
   static shoal_status op##_kernel(const kernel_call *call) { return reference(call, slots, op##_touch); }
 
 LOGISTIC(sgd, 0, SGD_CONSTANTS, SGD_ELEMENT)
@@ -89,19 +89,13 @@ static void logistic_cost(const op_shapes *s, double *flops) {
 
 /* Weights and slots, then, behind what is fed, the bias and its slots. */
 #define UPDATES(slots) ((1u << ((slots) + 1)) - 1) * (1u + (1u << ((slots) + SPARSE_BIAS)))
-#define LOGISTIC_ROW(op, slots, rows_cases, ...)                            \
-  {.name = "sparse_logistic_" #op,                                          \
-   .attrs = {__VA_ARGS__},                                                  \
-   .ins_min = (slots) + SPARSE_BIAS,                                      \
-   .ins_max = 2 * (slots) + SPARSE_BIAS + 1,                               \
-   .outs = 3,                                                               \
-   .flags = OP_INTERNAL | OP_NO_GRADIENT | OP_STATEFUL | OP_STEPS,          \
-   .updates = UPDATES(slots),                                               \
-   .shape = op##_shape,                                                     \
-   .kernel = op##_kernel,                                                   \
-   .variants = tuned_sparse_logistic_##op,                                  \
-   .cost = logistic_cost,                                                   \
-   .cases = rows_cases}
+#define LOGISTIC_ROW(op, slots, rows_cases, ...)                                                                    \
+  {                                                                                                                 \
+    .name = "sparse_logistic_" #op, .attrs = {__VA_ARGS__}, .ins_min = (slots) + SPARSE_BIAS,                       \
+    .ins_max = 2 * (slots) + SPARSE_BIAS + 1, .outs = 3,                                                            \
+    .flags = OP_INTERNAL | OP_NO_GRADIENT | OP_STATEFUL | OP_STEPS, .updates = UPDATES(slots), .shape = op##_shape, \
+    .kernel = op##_kernel, .variants = tuned_sparse_logistic_##op, .cost = logistic_cost, .cases = rows_cases       \
+  }
 
 static const char *const sgd_cases[] = {"[50,1] asc[9]<40 i32[40]<50 [40] i32[8]<2 []>0",
                                         "[50,1] asc[9]<40 i32[40]<50 [40] i32[8]<2 []>0 [1]",

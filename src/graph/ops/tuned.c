@@ -7,25 +7,29 @@
 #include "kernel/winograd.h"
 
 /* The same kernel for three instruction sets; what follows applies to all. */
-#define ON_LANES(function, ...)                                                     \
-  {.name = "lanes avx512", .needs = CPU_AVX512, .run = function##_avx512, __VA_ARGS__}, \
-      {.name = "lanes avx2", .needs = CPU_AVX2, .run = function##_avx2, __VA_ARGS__},   \
-      {.name = "lanes generic", .needs = CPU_GENERIC, .run = function##_generic, __VA_ARGS__}
-#define ON_ROWS(function, ...)                                                      \
-  {.name = "rows avx512", .needs = CPU_AVX512, .run = function##_avx512, __VA_ARGS__}, \
-      {.name = "rows avx2", .needs = CPU_AVX2, .run = function##_avx2, __VA_ARGS__},   \
-      {.name = "rows generic", .needs = CPU_GENERIC, .run = function##_generic, __VA_ARGS__}
-#define END {.name = NULL}
+#define ON_LANES(function, ...)                                                           \
+  {.name = "lanes avx512", .needs = CPU_AVX512, .run = function##_avx512, __VA_ARGS__},   \
+      {.name = "lanes avx2", .needs = CPU_AVX2, .run = function##_avx2, __VA_ARGS__}, {   \
+    .name = "lanes generic", .needs = CPU_GENERIC, .run = function##_generic, __VA_ARGS__ \
+  }
+#define ON_ROWS(function, ...)                                                           \
+  {.name = "rows avx512", .needs = CPU_AVX512, .run = function##_avx512, __VA_ARGS__},   \
+      {.name = "rows avx2", .needs = CPU_AVX2, .run = function##_avx2, __VA_ARGS__}, {   \
+    .name = "rows generic", .needs = CPU_GENERIC, .run = function##_generic, __VA_ARGS__ \
+  }
+#define END \
+  { .name = NULL }
 
 static bool plain_product(const op_shapes *s) { return !s->attr[0].i; }
 static bool sum_product(const op_shapes *s) { return s->attr[0].i && !s->attr[1].i; }
 static size_t sum_scratch(const op_shapes *s) { return lanes_matmul_sum_scratch(s->out[0].dim[1], s->in[0].dim[0]); }
 
 /* Weights that fit no cache are read once for the whole batch. */
-#define ON_WHOLE(function, ...)                                                                             \
-  {.name = "wide avx512", .needs = CPU_AVX512, .run = function##_avx512, .whole = true, __VA_ARGS__},       \
-      {.name = "wide avx2", .needs = CPU_AVX2, .run = function##_avx2, .whole = true, __VA_ARGS__},         \
-      {.name = "wide generic", .needs = CPU_GENERIC, .run = function##_generic, .whole = true, __VA_ARGS__}
+#define ON_WHOLE(function, ...)                                                                         \
+  {.name = "wide avx512", .needs = CPU_AVX512, .run = function##_avx512, .whole = true, __VA_ARGS__},   \
+      {.name = "wide avx2", .needs = CPU_AVX2, .run = function##_avx2, .whole = true, __VA_ARGS__}, {   \
+    .name = "wide generic", .needs = CPU_GENERIC, .run = function##_generic, .whole = true, __VA_ARGS__ \
+  }
 enum { WIDE_WEIGHTS = 1 << 18 };
 static bool wide(const shoal_shape *w) { return w->dim[0] * w->dim[1] >= WIDE_WEIGHTS; }
 static bool wide_block(const op_shapes *s) { return wide(&s->in[1]); }
@@ -57,17 +61,16 @@ const op_variant tuned_bias_add[] = {ON_LANES(lanes_bias_add, .fits = has_channe
 const op_variant tuned_bias_add_grad[] = {ON_LANES(lanes_bias_sum, .fits = has_channels, .lanes_in = 1), END};
 
 static size_t conv_scratch(const op_shapes *s) { return lanes_conv_scratch(&s->in[0], &s->in[1], s->attr); }
-static size_t conv_grad_x_scratch(const op_shapes *s) {
-  return lanes_conv_grad_scratch(&s->in[2], &s->in[1], s->attr);
-}
+static size_t conv_grad_x_scratch(const op_shapes *s) { return lanes_conv_grad_scratch(&s->in[2], &s->in[1], s->attr); }
 static size_t conv_grad_w_scratch(const op_shapes *s) {
   return lanes_conv_grad_scratch(&s->in[0], &s->out[0], s->attr);
 }
 /* By Winograd's algorithm, where there are channels enough. */
-#define BY_WINOGRAD(function, ...)                                                               \
-  {.name = "winograd avx512", .needs = CPU_AVX512, .run = function##_avx512, .anchor = true, __VA_ARGS__}, \
-      {.name = "winograd avx2", .needs = CPU_AVX2, .run = function##_avx2, .anchor = true, __VA_ARGS__},   \
-      {.name = "winograd generic", .needs = CPU_GENERIC, .run = function##_generic, .anchor = true, __VA_ARGS__}
+#define BY_WINOGRAD(function, ...)                                                                           \
+  {.name = "winograd avx512", .needs = CPU_AVX512, .run = function##_avx512, .anchor = true, __VA_ARGS__},   \
+      {.name = "winograd avx2", .needs = CPU_AVX2, .run = function##_avx2, .anchor = true, __VA_ARGS__}, {   \
+    .name = "winograd generic", .needs = CPU_GENERIC, .run = function##_generic, .anchor = true, __VA_ARGS__ \
+  }
 /* Neighbouring pixels, all channels. */
 static bool plain(const op_shapes *s) { return conv_plain(s->attr); }
 static bool many_channels(const op_shapes *s) {
@@ -89,10 +92,11 @@ static size_t wino_w_scratch(const op_shapes *s) { return winograd_grad_w_scratc
 const op_variant tuned_conv2d[] = {
     BY_WINOGRAD(winograd_conv, .fits = many_channels, .scratch = wino_scratch, .lanes_in = 1, .lanes_out = 1),
     ON_LANES(lanes_conv, .fits = plain, .scratch = conv_scratch, .lanes_in = 1, .lanes_out = 1, .anchor = true), END};
-const op_variant tuned_conv2d_grad_x[] = {
-    BY_WINOGRAD(winograd_conv_grad_x, .fits = many_channels_x, .scratch = wino_x_scratch, .lanes_in = 1,
-                .lanes_out = 1),
-    ON_LANES(lanes_conv_grad_x, .fits = plain, .scratch = conv_grad_x_scratch, .lanes_in = 1, .lanes_out = 1, .anchor = true), END};
+const op_variant tuned_conv2d_grad_x[] = {BY_WINOGRAD(winograd_conv_grad_x, .fits = many_channels_x,
+                                                      .scratch = wino_x_scratch, .lanes_in = 1, .lanes_out = 1),
+                                          ON_LANES(lanes_conv_grad_x, .fits = plain, .scratch = conv_grad_x_scratch,
+                                                   .lanes_in = 1, .lanes_out = 1, .anchor = true),
+                                          END};
 const op_variant tuned_conv2d_grad_w[] = {
     BY_WINOGRAD(winograd_conv_grad_w, .fits = many_channels_w, .scratch = wino_w_scratch, .lanes_in = 3),
     ON_LANES(lanes_conv_grad_w, .fits = plain, .scratch = conv_grad_w_scratch, .lanes_in = 3, .anchor = true), END};
@@ -118,10 +122,9 @@ const op_variant tuned_conv_block[] = {
     BY_WINOGRAD(winograd_conv_block, .fits = many_channels_block, .scratch = wino_scratch, .lanes_in = 1,
                 .lanes_out = 3),
     ON_LANES(lanes_conv_block, .scratch = conv_scratch, .lanes_in = 1, .lanes_out = 3, .anchor = true), END};
-const op_variant tuned_conv_block_grad_x[] = {
-    ON_LANES(lanes_conv_block_grad_x, .scratch = conv_grad_x_scratch, .lanes_in = 1 | 8 | 16, .lanes_out = 1,
-             .anchor = true),
-    END};
+const op_variant tuned_conv_block_grad_x[] = {ON_LANES(lanes_conv_block_grad_x, .scratch = conv_grad_x_scratch,
+                                                       .lanes_in = 1 | 8 | 16, .lanes_out = 1, .anchor = true),
+                                              END};
 const op_variant tuned_conv_block_grad_w[] = {
     ON_LANES(lanes_conv_block_grad_w, .scratch = conv_grad_w_scratch, .lanes_in = 15, .anchor = true), END};
 const op_variant tuned_dense_block[] = {ON_WHOLE(wide_dense, .fits = wide_block, .scratch = block_scratch),

@@ -6,34 +6,34 @@
 #include <tgmath.h>
 
 /* `expression` in v, the element. ivdep: output and input may be the same memory, element by element. */
-#define MAP_LOOP(type, expression)                  \
-  {                                                 \
-    int64_t n = shoal_tensor_count(&call->out[0]);  \
-    const type *x = call->in[0].data;               \
-    type *y = call->out[0].data;                    \
+#define MAP_LOOP(type, expression)                         \
+  {                                                        \
+    int64_t n = shoal_tensor_count(&call->out[0]);         \
+    const type *x = call->in[0].data;                      \
+    type *y = call->out[0].data;                           \
     _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++) { \
-      type v = x[i];                                \
-      y[i] = (expression);                          \
-    }                                               \
-    return NULL;                                    \
+      type v = x[i];                                       \
+      y[i] = (expression);                                 \
+    }                                                      \
+    return NULL;                                           \
   }
 
 /* As above in dv, the gradient, and v, the element of input 1. */
-#define GRAD_LOOP(expression)                       \
-  {                                                 \
-    int64_t n = shoal_tensor_count(&call->out[0]);  \
-    const real *dy = call->in[0].data;              \
-    const real *y = call->in[1].data;               \
-    real *dx = call->out[0].data;                   \
+#define GRAD_LOOP(expression)                              \
+  {                                                        \
+    int64_t n = shoal_tensor_count(&call->out[0]);         \
+    const real *dy = call->in[0].data;                     \
+    const real *y = call->in[1].data;                      \
+    real *dx = call->out[0].data;                          \
     _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++) { \
-      real v = y[i], dv = dy[i];                    \
-      dx[i] = (expression);                         \
-    }                                               \
-    return NULL;                                    \
+      real v = y[i], dv = dy[i];                           \
+      dx[i] = (expression);                                \
+    }                                                      \
+    return NULL;                                           \
   }
 
 NUMBER_KERNEL(neg_kernel, MAP_LOOP(number, (number)(-(wide)v)))
-NUMBER_KERNEL(square_kernel, MAP_LOOP(number, (number)((wide)v * (wide)v)))
+NUMBER_KERNEL(square_kernel, MAP_LOOP(number, (number)((wide)v *(wide)v)))
 /* + 0 turns the float -0 into 0. */
 NUMBER_KERNEL(abs_kernel, MAP_LOOP(number, (number)((v < 0 ? (number)(-(wide)v) : v) + 0)))
 /* A NaN stays one. */
@@ -49,25 +49,25 @@ REAL_KERNEL(ceil_kernel, MAP_LOOP(real, ceil(v)))
 /* Halves to even numbers. */
 REAL_KERNEL(round_kernel, MAP_LOOP(real, rint(v)))
 static shoal_status logical_not_kernel(const kernel_call *call) MAP_LOOP(uint8_t, !v)
-/* A NaN passes, so that check_numerics finds it. */
-REAL_KERNEL(relu_kernel, MAP_LOOP(real, v < 0 ? 0 : v))
-REAL_KERNEL(scale_kernel, real factor = (real)call->attr[0].f; MAP_LOOP(real, v * factor))
-REAL_KERNEL(clip_kernel, real low = (real)call->attr[0].f; real high = (real)call->attr[1].f;
-            MAP_LOOP(real, v < low ? low : v > high ? high : v))
+    /* A NaN passes, so that check_numerics finds it. */
+    REAL_KERNEL(relu_kernel, MAP_LOOP(real, v < 0 ? 0 : v))
+        REAL_KERNEL(scale_kernel, real factor = (real)call->attr[0].f; MAP_LOOP(real, v *factor))
+            REAL_KERNEL(clip_kernel, real low = (real)call->attr[0].f; real high = (real)call->attr[1].f;
+                        MAP_LOOP(real, v<low ? low : v> high ? high : v))
 
-REAL_KERNEL(relu_grad_kernel, GRAD_LOOP(v > 0 ? dv : 0))
-REAL_KERNEL(tanh_grad_kernel, GRAD_LOOP(dv * (1 - v * v)))
-REAL_KERNEL(sigmoid_grad_kernel, GRAD_LOOP(dv * v * (1 - v)))
-REAL_KERNEL(clip_grad_kernel, real low = (real)call->attr[0].f; real high = (real)call->attr[1].f;
-            GRAD_LOOP(v < low || v > high ? 0 : dv))
+                REAL_KERNEL(relu_grad_kernel, GRAD_LOOP(v > 0 ? dv : 0))
+                    REAL_KERNEL(tanh_grad_kernel, GRAD_LOOP(dv *(1 - v * v)))
+                        REAL_KERNEL(sigmoid_grad_kernel, GRAD_LOOP(dv *v *(1 - v)))
+                            REAL_KERNEL(clip_grad_kernel, real low = (real)call->attr[0].f;
+                                        real high = (real)call->attr[1].f; GRAD_LOOP(v < low || v > high ? 0 : dv))
 
-/* ---- gradients */
+    /* ---- gradients */
 
-static void neg_gradient(op_grad_call *c) { c->dx[0].value = shoal_neg(c->graph, c->dy[0]); }
-
-static void scale_gradient(op_grad_call *c) {
-  c->dx[0].value = shoal_scale(c->graph, c->dy[0], c->attr[0].f);
+    static void neg_gradient(op_grad_call *c) {
+  c->dx[0].value = shoal_neg(c->graph, c->dy[0]);
 }
+
+static void scale_gradient(op_grad_call *c) { c->dx[0].value = shoal_scale(c->graph, c->dy[0], c->attr[0].f); }
 
 static void exp_gradient(op_grad_call *c) { c->dx[0].value = shoal_mul(c->graph, c->dy[0], c->out[0]); }
 static void log_gradient(op_grad_call *c) { c->dx[0].value = shoal_div(c->graph, c->dy[0], c->in[0]); }
@@ -113,16 +113,22 @@ static shoal_status logical_not_shape(op_shapes *s) {
   return status_make(SHOAL_ERR_ARGUMENT, "the input must be bool, not %s", shoal_dtype_name(s->in_dtype[0]));
 }
 
-#define UNARY_PLAIN(op, rule, cases_)                                                                          \
-  {.name = #op, .ins_min = 1, .ins_max = 1, .outs = 1, .flags = OP_NO_GRADIENT, .shape = rule,              \
-   .batch = batch_map, .kernel = op##_kernel, .cases = cases_}
-#define UNARY(op, rule, cases_)                                                                                \
-  {.name = #op, .ins_min = 1, .ins_max = 1, .outs = 1, .shape = rule, .batch = batch_map,                   \
-   .kernel = op##_kernel, .gradient = op##_gradient, .cases = cases_}
-#define UNARY_GRAD(op)                                                                                         \
-  {.name = #op "_grad", .ins_min = 2, .ins_max = 2, .outs = 1, .flags = OP_GRADIENT_ONLY,                   \
-   .shape = shape_all_alike_float, .batch = batch_map, .kernel = op##_grad_kernel,                            \
-   .variants = tuned_##op##_grad, .cases = pairs}
+#define UNARY_PLAIN(op, rule, cases_)                                                                               \
+  {                                                                                                                 \
+    .name = #op, .ins_min = 1, .ins_max = 1, .outs = 1, .flags = OP_NO_GRADIENT, .shape = rule, .batch = batch_map, \
+    .kernel = op##_kernel, .cases = cases_                                                                          \
+  }
+#define UNARY(op, rule, cases_)                                                                                   \
+  {                                                                                                               \
+    .name = #op, .ins_min = 1, .ins_max = 1, .outs = 1, .shape = rule, .batch = batch_map, .kernel = op##_kernel, \
+    .gradient = op##_gradient, .cases = cases_                                                                    \
+  }
+#define UNARY_GRAD(op)                                                                                             \
+  {                                                                                                                \
+    .name = #op "_grad", .ins_min = 2, .ins_max = 2, .outs = 1, .flags = OP_GRADIENT_ONLY,                         \
+    .shape = shape_all_alike_float, .batch = batch_map, .kernel = op##_grad_kernel, .variants = tuned_##op##_grad, \
+    .cases = pairs                                                                                                 \
+  }
 
 static const char *const any[] = {"[3,4]", "[?5,2,3]", "[?33,7]", "[1]", "[]", NULL};
 static const char *const positive[] = {"[3,4]>0", "[?5,2,3]>0", "[1]>0", NULL};
@@ -130,9 +136,11 @@ static const char *const numbers[] = {"[3,4]", "[?5,2,3]", "i32[7]<5", "i64[2,2]
 static const char *const pairs[] = {"[3,4] [3,4]", "[?5,2] [?5,2]", "[?33,7] [?33,7]", "[1] [1]", NULL};
 
 /* The same with tuned kernels. */
-#define UNARY_TUNED(op, rule, cases_)                                                                          \
-  {.name = #op, .ins_min = 1, .ins_max = 1, .outs = 1, .shape = rule, .batch = batch_map,                   \
-   .kernel = op##_kernel, .variants = tuned_##op, .gradient = op##_gradient, .cases = cases_}
+#define UNARY_TUNED(op, rule, cases_)                                                                             \
+  {                                                                                                               \
+    .name = #op, .ins_min = 1, .ins_max = 1, .outs = 1, .shape = rule, .batch = batch_map, .kernel = op##_kernel, \
+    .variants = tuned_##op, .gradient = op##_gradient, .cases = cases_                                            \
+  }
 
 static const char *const wide[] = {"[3,4]~9", "[?5,2,3]~3", "[]", NULL};
 static const char *const bools[] = {"bool[7]", "bool[?5,2]", NULL};

@@ -63,42 +63,42 @@ static shoal_status check_indices(const shoal_tensor *indices, int64_t rows) {
 }
 
 /* Runs `element` for each element i of the variable and its gradient g; a and b are the slots' arrays (or unused). */
-#define UPDATE_BODY(slots, sparse, prepare, element)                                                      \
-  {                                                                                                       \
-    enum { GRAD = 1 + (slots) + (sparse), RATE = GRAD + 1 };                                              \
-    const attr_value *attr __attribute__((unused)) = call->attr;                                          \
-    real *restrict var = call->in[0].data;                                                                \
-    real *restrict a __attribute__((unused)) = (slots) > 0 ? call->in[1].data : NULL;                     \
-    real *restrict b __attribute__((unused)) = (slots) > 1 ? call->in[2].data : NULL;                     \
-    const real *restrict grad = call->in[GRAD].data;                                                      \
-    const real lr = (real)shoal_tensor_get(&call->in[RATE], 0);                                           \
-    prepare;                                                                                              \
-    if (!(sparse)) {                                                                                      \
-      int64_t n = shoal_tensor_count(&call->in[0]);                                                       \
-      for (int64_t i = 0; i < n; i++) {                                                                   \
-        real g = grad[i];                                                                                 \
-        element;                                                                                          \
-      }                                                                                                   \
-      return NULL;                                                                                        \
-    }                                                                                                     \
-    int64_t width = shape_span(&call->in[0].shape, 1, call->in[0].shape.rank);                            \
-    TRY(check_indices(&call->in[GRAD - 1], call->in[0].shape.dim[0]));                                    \
-    for (int64_t r = 0; r < call->in[GRAD - 1].shape.dim[0]; r++) {                                       \
-      int64_t index = index_get(&call->in[GRAD - 1], r);                                                  \
-      if (index < 0) continue;                                                                            \
-      for (int64_t k = 0; k < width; k++) {                                                               \
-        int64_t i = index * width + k;                                                                    \
-        real g = grad[r * width + k];                                                                     \
-        element;                                                                                          \
-      }                                                                                                   \
-    }                                                                                                     \
-    return NULL;                                                                                          \
+#define UPDATE_BODY(slots, sparse, prepare, element)                                  \
+  {                                                                                   \
+    enum { GRAD = 1 + (slots) + (sparse), RATE = GRAD + 1 };                          \
+    const attr_value *attr __attribute__((unused)) = call->attr;                      \
+    real *restrict var = call->in[0].data;                                            \
+    real *restrict a __attribute__((unused)) = (slots) > 0 ? call->in[1].data : NULL; \
+    real *restrict b __attribute__((unused)) = (slots) > 1 ? call->in[2].data : NULL; \
+    const real *restrict grad = call->in[GRAD].data;                                  \
+    const real lr = (real)shoal_tensor_get(&call->in[RATE], 0);                       \
+    prepare;                                                                          \
+    if (!(sparse)) {                                                                  \
+      int64_t n = shoal_tensor_count(&call->in[0]);                                   \
+      for (int64_t i = 0; i < n; i++) {                                               \
+        real g = grad[i];                                                             \
+        element;                                                                      \
+      }                                                                               \
+      return NULL;                                                                    \
+    }                                                                                 \
+    int64_t width = shape_span(&call->in[0].shape, 1, call->in[0].shape.rank);        \
+    TRY(check_indices(&call->in[GRAD - 1], call->in[0].shape.dim[0]));                \
+    for (int64_t r = 0; r < call->in[GRAD - 1].shape.dim[0]; r++) {                   \
+      int64_t index = index_get(&call->in[GRAD - 1], r);                              \
+      if (index < 0) continue;                                                        \
+      for (int64_t k = 0; k < width; k++) {                                           \
+        int64_t i = index * width + k;                                                \
+        real g = grad[r * width + k];                                                 \
+        element;                                                                      \
+      }                                                                               \
+    }                                                                                 \
+    return NULL;                                                                      \
   }
 /* The four functions of one optimizer: shape rules and kernels, dense and sparse. */
-#define UPDATE(name, slots, counts, prepare, element)                                                       \
-  static shoal_status name##_shape(op_shapes *s) { return update_shape(s, slots, false, counts); }          \
-  static shoal_status sparse_##name##_shape(op_shapes *s) { return update_shape(s, slots, true, counts); }  \
-  REAL_KERNEL(name##_kernel, UPDATE_BODY(slots, 0, prepare, element))                                       \
+#define UPDATE(name, slots, counts, prepare, element)                                                      \
+  static shoal_status name##_shape(op_shapes *s) { return update_shape(s, slots, false, counts); }         \
+  static shoal_status sparse_##name##_shape(op_shapes *s) { return update_shape(s, slots, true, counts); } \
+  REAL_KERNEL(name##_kernel, UPDATE_BODY(slots, 0, prepare, element))                                      \
   REAL_KERNEL(sparse_##name##_kernel, UPDATE_BODY(slots, 1, prepare, element))
 /* Joins statements that hold commas into one macro argument. */
 #define DO(...) __VA_ARGS__
@@ -247,8 +247,7 @@ static const char *const sgd_cases[] = {"[5,7] [5,7] []>0", "[] [] []", "[9] [9]
 static const char *const sparse_sgd_cases[] = {"[9,3] i64[6]<9 [6,3] []>0", "[9] uniq[?5]<9 [?5] []>0",
                                                "[9] uniq[5]<9 [5] []>0 l2=0.5", NULL};
 static const char *const momentum_cases[] = {"[5,7] [5,7] [5,7] []>0", "[8] [8] [8] []>0 momentum=0.5 nesterov=1",
-                                             "[9] [9] [9] []>0 l2=0.3",
-                                             NULL};
+                                             "[9] [9] [9] []>0 l2=0.3", NULL};
 static const char *const sparse_momentum_cases[] = {"[9,3] [9,3] uniq[6]<9 [6,3] []>0",
                                                     "[9] [9] uniq[?5]<9 [?5] []>0 nesterov=1", NULL};
 static const char *const adagrad_cases[] = {"[5,7] [5,7]>0 [5,7] []>0", "[9] [9]>0 [9] []>0 l2=0.4", NULL};
@@ -262,41 +261,28 @@ static const char *const sparse_adam_cases[] = {"[9,3] [9,3] [9,3]>0 uniq[6]<9 [
 static const char *const ftrl_cases[] = {"[5,7] [5,7] [5,7]>0 [5,7] []>0", "[30] [30] [30]>0 [30] []>0 l1=0.5 l2=0.2",
                                          "[8] [8] [8]>0 [8] []>0 beta=0.3 power=-0.7", NULL};
 static const char *const sparse_ftrl_cases[] = {"[9,3] [9,3] [9,3]>0 uniq[6]<9 [6,3] []>0 l1=0.1", NULL};
-static const char *const unique_rows_cases[] = {"i64[9]<4 [9,3]", "i64[?20]<6 [?20]", "uniq[5]<9 [5,2]",
+static const char *const unique_rows_cases[] = {"i64[9]<4 [9,3]",     "i64[?20]<6 [?20]", "uniq[5]<9 [5,2]",
                                                 "i64[40]<2 [40,2,2]", "i32[30]<7 [30,1]", NULL};
 
-#define UPDATE_ROW(op, ins, mask, ...) \
-  {.name = "apply_" #op,               \
-   .attrs = {__VA_ARGS__},             \
-   .ins_min = (ins),                 \
-   .ins_max = (ins),                  \
-   .outs = 1,                          \
-   .flags = OP_STATEFUL | OP_NO_GRADIENT | OP_ELEMENTS, \
-   .updates = (mask),                  \
-   .shape = op##_shape,                \
-   .kernel = op##_kernel,              \
-   .cost = update_cost,                \
-   .cases = op##_cases}
-#define SPARSE_UPDATE_ROW(op, ins, mask, ...) \
-  {.name = "sparse_apply_" #op,               \
-   .attrs = {__VA_ARGS__},                    \
-   .ins_min = (ins),                        \
-   .ins_max = (ins),                         \
-   .outs = 1,                                 \
-   .flags = OP_STATEFUL | OP_NO_GRADIENT,     \
-   .updates = (mask),                         \
-   .shape = sparse_##op##_shape,              \
-   .kernel = sparse_##op##_kernel,            \
-   .cost = update_cost,                       \
-   .cases = sparse_##op##_cases}
+#define UPDATE_ROW(op, ins, mask, ...)                                                           \
+  {                                                                                              \
+    .name = "apply_" #op, .attrs = {__VA_ARGS__}, .ins_min = (ins), .ins_max = (ins), .outs = 1, \
+    .flags = OP_STATEFUL | OP_NO_GRADIENT | OP_ELEMENTS, .updates = (mask), .shape = op##_shape, \
+    .kernel = op##_kernel, .cost = update_cost, .cases = op##_cases                              \
+  }
+#define SPARSE_UPDATE_ROW(op, ins, mask, ...)                                                           \
+  {                                                                                                     \
+    .name = "sparse_apply_" #op, .attrs = {__VA_ARGS__}, .ins_min = (ins), .ins_max = (ins), .outs = 1, \
+    .flags = OP_STATEFUL | OP_NO_GRADIENT, .updates = (mask), .shape = sparse_##op##_shape,             \
+    .kernel = sparse_##op##_kernel, .cost = update_cost, .cases = sparse_##op##_cases                   \
+  }
 /* A dense row and a sparse one, which has the indices besides. */
 #define UPDATE_ROWS(op, ins, mask, ...) \
   UPDATE_ROW(op, ins, mask, __VA_ARGS__), SPARSE_UPDATE_ROW(op, (ins) + 1, mask, __VA_ARGS__)
 
 const op_row ops_update[] = {
     UPDATE_ROWS(sgd, 3, 1, {"l2", ATTR_FLOAT, 0}),
-    UPDATE_ROWS(momentum, 4, 3, {"momentum", ATTR_FLOAT, 0.9}, {"nesterov", ATTR_BOOL, 0},
-                {"l2", ATTR_FLOAT, 0}),
+    UPDATE_ROWS(momentum, 4, 3, {"momentum", ATTR_FLOAT, 0.9}, {"nesterov", ATTR_BOOL, 0}, {"l2", ATTR_FLOAT, 0}),
     UPDATE_ROWS(adagrad, 4, 3, {"epsilon", ATTR_FLOAT, 1e-7}, {"l2", ATTR_FLOAT, 0}),
     UPDATE_ROWS(rmsprop, 5, 7, {"decay", ATTR_FLOAT, 0.9}, {"momentum", ATTR_FLOAT, 0}, {"epsilon", ATTR_FLOAT, 1e-7}),
     UPDATE_ROWS(adam, 6, 7, {"beta1", ATTR_FLOAT, 0.9}, {"beta2", ATTR_FLOAT, 0.999}, {"epsilon", ATTR_FLOAT, 1e-8}),

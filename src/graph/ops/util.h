@@ -15,68 +15,68 @@
  * })
  * makes relu_kernel_f32, relu_kernel_f64 (real is float or double) and relu_kernel, which picks one by the type of
  * output 0, or of input 0 when the output is not a float. Include <tgmath.h> for exp, sqrt ... of `real`. */
-#define REAL_KERNEL(name, ...)                                        \
-  static shoal_status name##_f32(const kernel_call *call) {           \
-    typedef float real __attribute__((unused));                       \
-    __VA_ARGS__                                                       \
-  }                                                                   \
-  static shoal_status name##_f64(const kernel_call *call) {           \
-    typedef double real __attribute__((unused));                      \
-    __VA_ARGS__                                                       \
-  }                                                                   \
-  static shoal_status name(const kernel_call *call) {                 \
-    switch (kernel_real_dtype(call)) {                                \
-      case SHOAL_F32: return name##_f32(call);                        \
-      case SHOAL_F64: return name##_f64(call);                        \
-      default: return kernel_wrong_dtype(call);                       \
-    }                                                                 \
+#define REAL_KERNEL(name, ...)                              \
+  static shoal_status name##_f32(const kernel_call *call) { \
+    typedef float real __attribute__((unused));             \
+    __VA_ARGS__                                             \
+  }                                                         \
+  static shoal_status name##_f64(const kernel_call *call) { \
+    typedef double real __attribute__((unused));            \
+    __VA_ARGS__                                             \
+  }                                                         \
+  static shoal_status name(const kernel_call *call) {       \
+    switch (kernel_real_dtype(call)) {                      \
+      case SHOAL_F32: return name##_f32(call);              \
+      case SHOAL_F64: return name##_f64(call);              \
+      default: return kernel_wrong_dtype(call);             \
+    }                                                       \
   }
 
 /* As REAL_KERNEL for f32, f64, i32 and i64, by the type of input 0 (output 0 if there is none): `number` is the type,
  * `wide` one in which sums and products are defined whatever they come to (uint64_t for integers: they wrap). */
-#define NUMBER_KERNEL(name, ...)                                      \
-  NUMBER_KERNEL_OF(name##_f32, float, float, __VA_ARGS__)             \
-  NUMBER_KERNEL_OF(name##_f64, double, double, __VA_ARGS__)           \
-  NUMBER_KERNEL_OF(name##_i32, int32_t, uint64_t, __VA_ARGS__)        \
-  NUMBER_KERNEL_OF(name##_i64, int64_t, uint64_t, __VA_ARGS__)        \
-  static shoal_status name(const kernel_call *call) {                 \
-    switch (kernel_dtype(call)) {                                     \
-      case SHOAL_F32: return name##_f32(call);                        \
-      case SHOAL_F64: return name##_f64(call);                        \
-      case SHOAL_I32: return name##_i32(call);                        \
-      case SHOAL_I64: return name##_i64(call);                        \
-      default: return kernel_wrong_dtype(call);                       \
-    }                                                                 \
+#define NUMBER_KERNEL(name, ...)                               \
+  NUMBER_KERNEL_OF(name##_f32, float, float, __VA_ARGS__)      \
+  NUMBER_KERNEL_OF(name##_f64, double, double, __VA_ARGS__)    \
+  NUMBER_KERNEL_OF(name##_i32, int32_t, uint64_t, __VA_ARGS__) \
+  NUMBER_KERNEL_OF(name##_i64, int64_t, uint64_t, __VA_ARGS__) \
+  static shoal_status name(const kernel_call *call) {          \
+    switch (kernel_dtype(call)) {                              \
+      case SHOAL_F32: return name##_f32(call);                 \
+      case SHOAL_F64: return name##_f64(call);                 \
+      case SHOAL_I32: return name##_i32(call);                 \
+      case SHOAL_I64: return name##_i64(call);                 \
+      default: return kernel_wrong_dtype(call);                \
+    }                                                          \
   }
-#define NUMBER_KERNEL_OF(name, number_type, wide_type, ...)           \
-  static shoal_status name(const kernel_call *call) {                 \
-    typedef number_type number __attribute__((unused));               \
-    typedef wide_type wide __attribute__((unused));                   \
-    __VA_ARGS__                                                       \
+#define NUMBER_KERNEL_OF(name, number_type, wide_type, ...) \
+  static shoal_status name(const kernel_call *call) {       \
+    typedef number_type number __attribute__((unused));     \
+    typedef wide_type wide __attribute__((unused));         \
+    __VA_ARGS__                                             \
   }
 
 /* For moving data of any type: `cell` is an unsigned integer as large as an element of input 0 (output 0 if there is
  * none). */
-#define ALL_TYPES_KERNEL(name, ...)                                   \
-  static shoal_status name##_1(const kernel_call *call) {             \
-    typedef uint8_t cell __attribute__((unused));                     \
-    __VA_ARGS__                                                       \
-  }                                                                   \
-  static shoal_status name##_4(const kernel_call *call) {             \
-    typedef uint32_t cell __attribute__((unused));                    \
-    __VA_ARGS__                                                       \
-  }                                                                   \
-  static shoal_status name##_8(const kernel_call *call) {             \
-    typedef uint64_t cell __attribute__((unused));                    \
-    __VA_ARGS__                                                       \
-  }                                                                   \
-  static shoal_status name(const kernel_call *call) {                 \
-    switch (shoal_dtype_size(kernel_dtype(call))) {                   \
-      case 1: return name##_1(call);                                  \
-      case 4: return name##_4(call);                                  \
-      case 8: return name##_8(call);                                  \
-      default: return kernel_wrong_dtype(call);                       \
-    }                                                                 \
+#define ALL_TYPES_KERNEL(name, ...)                       \
+  static shoal_status name##_1(const kernel_call *call) { \
+    typedef uint8_t cell __attribute__((unused));         \
+    __VA_ARGS__                                           \
+  }                                                       \
+  static shoal_status name##_4(const kernel_call *call) { \
+    typedef uint32_t cell __attribute__((unused));        \
+    __VA_ARGS__                                           \
+  }                                                       \
+  static shoal_status name##_8(const kernel_call *call) { \
+    typedef uint64_t cell __attribute__((unused));        \
+    __VA_ARGS__                                           \
+  }                                                       \
+  static shoal_status name(const kernel_call *call) {     \
+    switch (shoal_dtype_size(kernel_dtype(call))) {       \
+      case 1: return name##_1(call);                      \
+      case 4: return name##_4(call);                      \
+      case 8: return name##_8(call);                      \
+      default: return kernel_wrong_dtype(call);           \
+    }                                                     \
   }
 
 static inline shoal_dtype kernel_dtype(const kernel_call *call) {
@@ -170,7 +170,7 @@ shoal_value *scatter_add_like(shoal_graph *g, shoal_value *indices, shoal_value 
 shoal_value *grad_scalar(shoal_graph *g, shoal_value *like, double value);
 
 /* ---- costs */
-void cost_zero(const op_shapes *s, double *flops);       /* moves data only */
-void cost_input(const op_shapes *s, double *flops);      /* one for each element of input 0 */
+void cost_zero(const op_shapes *s, double *flops);  /* moves data only */
+void cost_input(const op_shapes *s, double *flops); /* one for each element of input 0 */
 
 #endif

@@ -13,8 +13,8 @@ void walk_init_three(walk *w, const shoal_shape *frame, const int64_t *strides_a
             c = strides_c ? strides_c[i] : 0;
     if (d == 0) w->left = 0;
     if (d == 1) continue;
-    bool merged = rank && w->stride_a[rank - 1] == a * d && w->stride_b[rank - 1] == b * d &&
-                  w->stride_c[rank - 1] == c * d;
+    bool merged =
+        rank && w->stride_a[rank - 1] == a * d && w->stride_b[rank - 1] == b * d && w->stride_c[rank - 1] == c * d;
     if (merged) rank--;
     w->dim[rank] = merged ? w->dim[rank] * d : d;
     w->stride_a[rank] = a;

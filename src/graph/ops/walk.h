@@ -13,11 +13,11 @@
 #include "shoal/tensor.h"
 
 typedef struct {
-  int64_t left;           /* inner loops still to do */
-  int64_t n;              /* length of the inner loop */
+  int64_t left;                   /* inner loops still to do */
+  int64_t n;                      /* length of the inner loop */
   int64_t step_a, step_b, step_c; /* elements from one to the next in the inner loop */
-  int64_t a, b, c;        /* where the inner loop starts, in elements */
-  int rank;               /* of the outer loops, after merging */
+  int64_t a, b, c;                /* where the inner loop starts, in elements */
+  int rank;                       /* of the outer loops, after merging */
   int64_t dim[SHOAL_MAX_RANK], at[SHOAL_MAX_RANK];
   int64_t stride_a[SHOAL_MAX_RANK], stride_b[SHOAL_MAX_RANK], stride_c[SHOAL_MAX_RANK];
 } walk;

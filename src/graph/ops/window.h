@@ -38,8 +38,8 @@ static inline shoal_status window_reach(int64_t size, int64_t dilation, const ch
 }
 
 /* Declares the taps [from, to) of a window that lie on the image: tap p is at start + p * dilation. */
-#define TAPS_ON_IMAGE(start, size, dilation, image, from, to)                                    \
-  int64_t from = (start) < 0 ? (-(start) + (dilation)-1) / (dilation) : 0;                       \
+#define TAPS_ON_IMAGE(start, size, dilation, image, from, to)              \
+  int64_t from = (start) < 0 ? (-(start) + (dilation)-1) / (dilation) : 0; \
   int64_t to = MIN_OF((size), ((image) - (start) + (dilation)-1) / (dilation))
 
 /* Declares the part [from, to) of a window of `size` that lies on the image when the window starts at `start`. */
