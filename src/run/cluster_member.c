@@ -55,6 +55,7 @@ shoal_status cluster_member_find(training *t, bool *there, cluster *out) {
 
 static shoal_status load(training *b, job_file *job) {
   TRY(training_load(b));
+  training_fit_batch(b);
   job->classes = b->train.classes;
   job->rows = b->rows;
   return NULL;

@@ -347,6 +347,7 @@ static int64_t fair_threads(int64_t workers) { return MAX_OF(sysconf(_SC_NPROCES
 static shoal_status prepare(local_cluster *w) {
   training *b = &w->state->base;
   TRY(training_load(b));
+  training_fit_batch(b);
   TRY(notes_say(b, &w->sink));
   int classes = b->train.classes;
   int64_t rows = b->rows;

@@ -169,6 +169,16 @@ static shoal_status load_data(ranks *r, training *b) {
                      (long long)there.classes);
 }
 
+/* Rank 0 knows what the user said. */
+static shoal_status agree_on_batch(ranks *r, training *b) {
+  if (r->place.rank == 0) training_fit_batch(b);
+  int64_t batch[] = {b->job.batch_size, b->job.global_batch};
+  TRY(collective_broadcast(&r->place, batch, sizeof batch));
+  b->job.batch_size = batch[0];
+  b->job.global_batch = batch[1];
+  return NULL;
+}
+
 /* ---- training */
 
 typedef struct {
@@ -308,6 +318,7 @@ shoal_status ranks_run(run_state *state, ranks *r) {
   rank_run t = {.state = state, .ranks = r};
   if (!b->job.threads) b->job.threads = fair_threads(r->place.ranks);
   TRY(load_data(r, b));
+  TRY(agree_on_batch(r, b));
   TRY(training_compile(b, b->train.classes, b->rows));
   const allreduce_options options = {.place = &r->place,
                                      .deterministic = b->job.deterministic,

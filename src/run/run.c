@@ -114,6 +114,7 @@ static shoal_status train_alone(running *w) {
   shoal_strategy *strategy = NULL;
   events *timeline = NULL;
   TRY(training_load(b));
+  training_fit_batch(b);
   TRY(training_compile(b, b->train.classes, b->rows));
   const mirrored_options mirrored = {.workers = (int)b->job.workers, .deterministic = b->job.deterministic};
   shoal_status status = NULL;

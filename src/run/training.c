@@ -14,6 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#define SMALL_DATA_UPDATES 16 /* an epoch, of few rows and the model's own batch */
 #define WARM_UP_SHARE 20      /* --scale-lr: one step of so many, when --warmup is not given */
 #define TRACE_SKIPPED 10      /* steps: the first ones warm up */
 #define TRACE_SPANS (1 << 16) /* kept of each thread */
@@ -86,6 +87,15 @@ shoal_status training_load(training *t) {
   int *classes = &t->train.classes; /* one side may lack the last ones */
   if (t->train.data && t->test.classes > *classes) *classes = t->test.classes;
   return NULL;
+}
+
+void training_fit_batch(training *t) {
+  shoal_job *f = &t->job;
+  const int64_t rows = (int64_t)((double)t->rows * (1 - f->validation_split));
+  const bool said = job_said(&t->asked, "batch-size") || job_said(&t->asked, "global-batch");
+  if (said || f->resume || !rows || f->batch_size <= rows / 2) return;
+  f->batch_size = MAX_OF(rows / SMALL_DATA_UPDATES, 1);
+  if (f->global_batch) f->global_batch = f->batch_size * f->workers;
 }
 
 int64_t training_steps_an_epoch(const training *t, int64_t rows) {

@@ -28,6 +28,9 @@ typedef struct {
 
 /* Finds the class names, too, unless they are known. Rows that do not fit into memory are read while it trains. */
 SHOAL_CHECKED shoal_status training_load(training *t);
+/* Once the rows are loaded, where the job is as the user said it: when the model's own batch is more than half of the rows,
+ * an epoch would be one update; the batch is a sixteenth of them then, unless the user says one. */
+void training_fit_batch(training *t);
 /* What the schedule takes when nothing is said: it depends on how long an epoch is. rows: 0: streamed, and counted if need
  * be, so the rows must be open. Called once more when the model is made, where nothing is left to fill. */
 SHOAL_CHECKED shoal_status training_fill_schedule(training *t, int64_t rows);

@@ -103,7 +103,12 @@ class Columns(support.Case):
     def test_hints(self):
         """Few rows for the model's own batch; numbers that are no pixels, but large for its rate."""
         (self.folder / "few.csv").write_text("a,b,label\n" + "".join(f"{i % 17},{i % 5},{i % 2}\n" for i in range(40)))
-        _, err = self.shoal("train", "softmax", "--data", "few.csv", "--epochs", 1, "--run-dir", "few")
+        for run, flags in {"alone": [], "ps": ["--workers", 2], "mirrored": ["--strategy", "mirrored", "--workers", 2]}.items():
+            _, err = self.shoal("train", "softmax", "--data", "few.csv", "--epochs", 1, "--run-dir", run, *flags)
+            self.assertEqual(json.loads((self.folder / run / "summary.json").read_text())["batch_size"], 2) # not 200
+        self.shoal("train", "softmax", "--run-dir", "alone", "--resume", "--epochs", 2)
+        self.assertEqual(json.loads((self.folder / "alone/summary.json").read_text())["updates"], 40)
+        _, err = self.shoal("train", "softmax", "--data", "few.csv", "--epochs", 1, "--run-dir", "few", "--batch-size", 200)
         self.assertIn("40 rows in batches of 200 make 1 update an epoch: a smaller --batch-size, such as 4,", err)
         self.assertIn("numbers as large as 16 and are used unscaled: --transform standardise", err)
         out, err = self.shoal("train", "softmax", "--data", "few.csv", "--epochs", 1, "--run-dir", "better",
