@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+/* NOLINTNEXTLINE(misc-redundant-expression) */
 _Static_assert(SHOAL_END == TENSOR_MAX_BYTES, "an attribute may be that large");
 
 /* Where element i of an output axis comes from on an input axis of `extent` elements; below 0: from nowhere. */
