@@ -263,7 +263,7 @@ class Adding(support.Case):
         self.assertIn("lion", shoal("train", "--help"))
         (self.folder / "line.csv").write_text("x,y\n" + "".join(f"{i},{2 * i + i % 3}\n" for i in range(60)))
         shoal("train", "linear", "--data", "line.csv", "--test-data", "line.csv", "--columns", "target=y", "--loss", "quartic",
-              "--lr", "0.0001", "--epochs", "2", "--threads", "1", "--run-dir", "line")
+              "--batch-size", "32", "--lr", "0.0001", "--epochs", "2", "--threads", "1", "--run-dir", "line")
         result = self.summary("line")
         self.assertEqual(result["loss"], "quartic")
         self.assertAlmostEqual(result["test_mse"], result["test_rmse"] ** 2, delta=0.001 * result["test_mse"])
