@@ -176,6 +176,10 @@ static void no_forecast(void **state) {
   r.facts.sync = false;
   verdict_make(&r.facts, &v);
   assert_true(v.has_next);
+  r.hosts[0].cores = 1; /* four workers on it: what they lose by taking turns is not known */
+  verdict_make(&r.facts, &v);
+  assert_false(v.has_next);
+  r.hosts[0].cores = 3;
   r.facts.next_threads = r.tasks[0].threads = 2;
   verdict_make(&r.facts, &v);
   assert_false(v.has_next);

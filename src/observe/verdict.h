@@ -12,7 +12,7 @@
  *    scaled to the threads that each worker would have; no faster than that server takes in gradients. On one machine, async:
  *    no faster than its processors can do the work of all tasks. With several machines, the new worker has its own.
  *    No forecast, but why: the run was too short; other programs had a good part of the processors; workers would have
- *    to share processors in sync mode, or with several threads each. */
+ *    to share processors in sync mode, with several threads each, or more than two to a processor. */
 #ifndef SHOAL_OBSERVE_VERDICT_H
 #define SHOAL_OBSERVE_VERDICT_H
 

@@ -10,6 +10,7 @@
 #define LOADED 0.15 /* share of a machine's processors in use by others, from which on nothing is foretold */
 #define FULL 0.9    /* share of a server's time from which on it is what limits the speed */
 #define SAME 0.05   /* a speed-up that is none */
+#define CROWDED 2   /* workers a processor, beyond which what they lose by taking turns is not known */
 
 /* Means of the workers' steps, in seconds. */
 typedef struct {
@@ -59,7 +60,8 @@ static bool may_foretell(const verdict_facts *f, const pace *p, shoal_verdict *v
              h->cores, f->n_hosts > 1 ? " of " : "", f->n_hosts > 1 ? h->name : "");
     return false;
   }
-  if (f->n_hosts > 1 || wanted <= f->hosts[0].cores || (!f->sync && f->next_threads == 1)) return true;
+  const bool crowded = next > CROWDED * f->hosts[0].cores;
+  if (f->n_hosts > 1 || wanted <= f->hosts[0].cores || (!f->sync && f->next_threads == 1 && !crowded)) return true;
   snprintf(v->next_text, sizeof v->next_text,
            "No forecast for %d workers: with %d thread%s each they would have to share %d processor%s; do not expect "
            "more examples/s.",
