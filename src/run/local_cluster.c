@@ -351,7 +351,7 @@ static shoal_status prepare(local_cluster *w) {
   TRY(notes_say(b, &w->sink));
   int classes = b->train.classes;
   int64_t rows = b->rows;
-  if (!rows) TRY(training_fill_schedule(b, rows)); /* servers do not open the files */
+  if (!rows) TRY(training_fill_schedule(b, rows)); /* once, for all workers */
   job_close_rows(&b->train);
   job_close_rows(&b->validation);
   job_close_rows(&b->test);

@@ -49,10 +49,8 @@ static void send_membership(void *context, const shoal_membership_event *e) {
 }
 static void send_trace(void *context, json_t *part) { send("trace", part); }
 
-static void send_task(void *context, shoal_task_report *t) {
-  send("task", task_report_to_json(t, true));
-  task_report_fini(t);
-}
+/* Tasks that a process has started report to it themselves: none collects for others. */
+static void drop_task(void *context, shoal_task_report *t) { task_report_fini(t); }
 
 static void send_result(void *context, task_result *r) {
   json_t *o = json_object();
@@ -73,7 +71,7 @@ run_sink report_pipe_sink(void) {
                     .on_note = send_note,
                     .on_membership = send_membership,
                     .on_trace = send_trace,
-                    .on_task = send_task,
+                    .on_task = drop_task,
                     .on_result = send_result};
 }
 

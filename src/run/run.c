@@ -270,15 +270,15 @@ bool shoal_run_speaks(const shoal_job *job) {
 static shoal_status run_job(running *w, const shoal_job *said, const shoal_run_options *options) {
   run_state *s = w->state;
   training *b = &s->base;
-  shoal_job job_said_now, *job = &job_said_now;
-  TRY(job_take(said, job));
-  if (job->job_file) return task_run(job, options->stop, s, note_evaluation);
-  if (!job->model && !options->kind) return status_make(SHOAL_ERR_ARGUMENT, "which `model`?");
+  shoal_job job;
+  TRY(job_take(said, &job));
+  if (job.job_file) return task_run(&job, options->stop, s, note_evaluation);
+  if (!job.model && !options->kind) return status_make(SHOAL_ERR_ARGUMENT, "which `model`?");
   if (options->kind)
     b->kind = options->kind;
   else
-    TRY(job_find_kind(job->model, &b->kind));
-  b->asked = b->job = *job;
+    TRY(job_find_kind(job.model, &b->kind));
+  b->asked = b->job = job;
   b->asked.model = b->job.model = b->kind->name;
   return train(w);
 }
