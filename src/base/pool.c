@@ -79,7 +79,10 @@ static void announce(pool *p) {
   if (atomic_load(&p->sleepers)) futex_wake(&p->generation);
 }
 
-/* Until there are so many threads. */
+static void no_work(void *context, int index, int threads) {}
+
+/* Until there are so many threads, each of them past its start: a process may fork at any moment after, and a thread that
+ * is just being made may hold locks (of an allocator, of a sanitizer), which would stay locked in the child. */
 static shoal_status start_helpers(pool *p, int threads) {
   while (p->threads < threads) {
     helper_start *start = malloc(sizeof *start);
@@ -92,6 +95,7 @@ static shoal_status start_helpers(pool *p, int threads) {
     }
     p->threads++;
   }
+  pool_run(p, no_work, NULL);
   return NULL;
 }
 
