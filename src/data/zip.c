@@ -181,3 +181,40 @@ void zip_close(zip_archive *z) {
   free(z->members);
   *z = (zip_archive){0};
 }
+
+const zip_member *zip_find(const zip_archive *z, const char *name) {
+  for (size_t i = 0; i < z->count; i++)
+    if (!strcmp(z->members[i].name, name)) return &z->members[i];
+  return NULL;
+}
+
+shoal_status zip_read(const char *path, const zip_member *member, size_t limit, uint8_t **bytes, size_t *n) {
+  stream *s = NULL;
+  TRY(stream_open_part(path, path, &member->part, &s));
+  uint8_t *all = NULL;
+  size_t length = 0, capacity = 0, have;
+  const uint8_t *at;
+  shoal_status status = NULL;
+  for (;;) {
+    TRY_GOTO(status, stream_fill(s, 1, &at, &have), done);
+    if (have > limit - length) {
+      status = status_make(SHOAL_ERR_INPUT, "%s: '%s' unpacks to more than %zu bytes, which no such file needs", path,
+                           member->name, limit);
+      goto done;
+    }
+    TRY_GOTO(status, mem_grow((void **)&all, &capacity, length + have + 1, 1), done);
+    memcpy(all + length, at, have);
+    all[length += have] = 0;
+    if (!have) break;
+    stream_advance(s, have);
+  }
+done:
+  stream_close(s);
+  if (status) {
+    free(all);
+    return status;
+  }
+  *bytes = all;
+  *n = length;
+  return NULL;
+}
