@@ -71,8 +71,10 @@ SHOAL_API double shoal_schedule_at(const shoal_schedule *schedule, int64_t step)
 SHOAL_API SHOAL_CHECKED shoal_status shoal_schedule_check(const shoal_schedule *schedule);
 
 /* ---- models; errors in the layers stick and come out at compile */
-/** Layers in a row and, once compiled, all it takes to train them. */
+/** Layers and, once compiled, all it takes to train them. */
 typedef struct shoal_model shoal_model;
+/** What a layer gives when it is applied to others, or an input of a model; belongs to its model. */
+typedef struct shoal_output shoal_output;
 
 /** `input`: the shape of one example. */
 SHOAL_API SHOAL_CHECKED shoal_status shoal_model_create(shoal_shape input, shoal_model **out);

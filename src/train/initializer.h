@@ -1,14 +1,16 @@
-/* How weights start: random numbers whose spread follows from the layer's fan-in and fan-out. */
+/* How weights start: random numbers whose spread follows from the layer's fan-in and fan-out, or is given. */
 #ifndef SHOAL_TRAIN_INITIALIZER_H
 #define SHOAL_TRAIN_INITIALIZER_H
 
 #include "shoal/graph.h"
 
-typedef struct initializer initializer;
+#include <jansson.h>
 
-/* *out is a row of the table; an unknown name is an error that suggests the nearest. */
-SHOAL_CHECKED shoal_status initializer_find(const char *name, const initializer **out);
-/* A value to start a variable of that shape with; errors stick to the graph. */
-shoal_value *initializer_make(shoal_graph *g, const initializer *how, shoal_shape shape, double fan_in, double fan_out);
+/* An initializer is described by its name, by a number (all elements alike), or by {"type": NAME, ...} with numbers of its
+ * own. An unknown name or number is an error that suggests the nearest. */
+SHOAL_CHECKED shoal_status initializer_check(const json_t *description);
+/* A value to start a variable of that shape with; errors stick to the graph. NULL or null: glorot_uniform. */
+shoal_value *initializer_make(shoal_graph *g, const json_t *description, shoal_shape shape, double fan_in,
+                              double fan_out);
 
 #endif

@@ -1,19 +1,16 @@
-/* The layers: one row each says how its nodes and variables are made. */
+/* What layers of all types share: activations, weights, being added to a model and applied. */
 #include "base/mem.h"
 #include "base/text.h"
 #include "train/layer.h"
 
-#include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#define BATCH_NORM_EPSILON 1e-3
-#define BATCH_NORM_MOMENTUM 0.99 /* of the moving averages */
-
-struct activation {
+typedef struct {
   const char *name;
   shoal_value *(*apply)(shoal_graph *g, shoal_value *x); /* NULL: x itself */
-};
+} activation;
 
 static shoal_value *leaky_relu(shoal_graph *g, shoal_value *x) { return shoal_leaky_relu(g, x, 0.2); }
 static shoal_value *elu(shoal_graph *g, shoal_value *x) { return shoal_elu(g, x, 1); }
@@ -42,15 +39,16 @@ static const activation activations[] = {
     {"log_softmax", shoal_log_softmax},
 };
 
-static shoal_status find_activation(const char *name, const activation **out) {
+static const activation *find_activation(const char *name) {
+  for (size_t i = 0; i < COUNT_OF(activations); i++)
+    if (!strcmp(activations[i].name, name)) return &activations[i];
+  return NULL;
+}
+
+shoal_status activation_check(const char *name) {
+  if (find_activation(name)) return NULL;
   const char *names[COUNT_OF(activations)];
-  for (size_t i = 0; i < COUNT_OF(activations); i++) {
-    names[i] = activations[i].name;
-    if (!strcmp(names[i], name)) {
-      *out = &activations[i];
-      return NULL;
-    }
-  }
+  for (size_t i = 0; i < COUNT_OF(activations); i++) names[i] = activations[i].name;
   const char *near = text_nearest(name, names, COUNT_OF(names));
   return status_make(SHOAL_ERR_ARGUMENT,
                      "no activation is called '%s'%s%s; relu, tanh, sigmoid, gelu, silu and others "
@@ -58,181 +56,201 @@ static shoal_status find_activation(const char *name, const activation **out) {
                      name, near ? "; did you mean " : "", near ? near : "");
 }
 
-const char *layer_activation(const layer *l) { return l->act ? l->act->name : ""; }
+shoal_value *activation_apply(shoal_graph *g, const char *name, shoal_value *x) {
+  const activation *a = find_activation(name);
+  return x && a && a->apply ? a->apply(g, x) : x;
+}
 
-/* ---- variables */
+/* That of the layer's result; recurrent layers have theirs inside. */
+const char *layer_activation(const layer *l) {
+  for (const layer_attr *a = l->kind->attrs; a && a->name; a++)
+    if (a->kind == LAYER_ACTIVATION) return layer_has(l, a->name) ? layer_text(l, a->name) : "";
+  return "";
+}
 
-static shoal_value *layer_weight(branch *b, layer *l, int i, const char *name, shoal_shape shape, double fan_in,
-                                 double fan_out, double fill, bool trained, bool decayed) {
-  if (i < l->n_weights) return l->weights[i].variable;
-  shoal_graph *g = b->model->graph;
+/* ---- weights */
+
+static const weight *find_weight(const shoal_model *m, const char *name) {
+  for (size_t i = 0; i < m->n_weights; i++)
+    if (!strcmp(shoal_value_name(m->weights[i].variable), name)) return &m->weights[i];
+  return NULL;
+}
+
+/* initializer NULL: glorot_uniform. fan_in 0: not known. */
+static shoal_value *layer_weight(branch *b, layer *l, const char *name, shoal_shape shape, const json_t *initializer,
+                                 double fan_in, double fan_out, weight_role role, bool decayed) {
+  shoal_model *m = b->model;
+  shoal_graph *g = m->graph;
+  char full[512], initial_name[540];
+  snprintf(full, sizeof full, "%s/%s", l->name, name);
+  const weight *known = find_weight(m, full);
+  if (known) return known->variable;
+  /* scope_push would free what it replaces, so the name is put together here. */
   char none[1] = "", *scope = g->scope;
   g->scope = none;
-  /* scope_push would free what it replaces, so the name is put together here. */
-  char full[256], initial_name[280];
-  snprintf(full, sizeof full, "%s/%s", l->name, name);
   snprintf(initial_name, sizeof initial_name, "%s/initial", full);
   shoal_name_next(g, initial_name);
-  shoal_value *initial = fan_in <= 0        ? shoal_fill(g, SHOAL_F32, shape, fill)
-                         : l->deviation > 0 ? shoal_random_normal(g, shape, 0, l->deviation)
-                                            : initializer_make(g, l->start, shape, fan_in, fan_out);
-  shoal_value *v = shoal_variable(g, full, initial);
+  shoal_value *v = shoal_variable(g, full, initializer_make(g, initializer, shape, fan_in, fan_out));
   g->scope = scope;
   if (!v) return NULL;
-  l->weights[l->n_weights++] = (weight){v, trained, decayed};
+  shoal_status status = mem_grow((void **)&m->weights, &m->cap_weights, m->n_weights + 1, sizeof *m->weights);
+  if (status) {
+    graph_fail(g, status);
+    return NULL;
+  }
+  if (role == WEIGHT_TRAINED && l->frozen) role = WEIGHT_FROZEN;
+  m->weights[m->n_weights++] = (weight){v, l, role, decayed && role == WEIGHT_TRAINED};
   return v;
 }
 
-shoal_value *layer_kernel(branch *b, layer *l, int i, const char *name, shoal_shape shape, double fan_in,
-                          double fan_out) {
-  return layer_weight(b, l, i, name, shape, fan_in, fan_out, 0, true, true);
+shoal_value *layer_kernel(branch *b, layer *l, const char *name, const char *initializer, shoal_shape shape,
+                          double fan_in, double fan_out) {
+  return layer_weight(b, l, name, shape, json_object_get(l->config, initializer), fan_in, fan_out, WEIGHT_TRAINED,
+                      true);
 }
 
-shoal_value *layer_filled(branch *b, layer *l, int i, const char *name, shoal_shape shape, double fill) {
-  return layer_weight(b, l, i, name, shape, 0, 0, fill, true, false);
+static shoal_value *filled(branch *b, layer *l, const char *name, shoal_shape shape, double fill, weight_role role) {
+  json_t *number = json_real(fill);
+  shoal_value *v = layer_weight(b, l, name, shape, number, 0, 0, role, false);
+  json_decref(number);
+  return v;
 }
 
-shoal_value *layer_bias(branch *b, layer *l, int i, int64_t units) {
-  return layer_filled(b, l, i, "bias", SHOAL_SHAPE(units), l->bias);
+shoal_value *layer_filled(branch *b, layer *l, const char *name, shoal_shape shape, double fill) {
+  return filled(b, l, name, shape, fill, WEIGHT_TRAINED);
+}
+
+shoal_value *layer_state(branch *b, layer *l, const char *name, shoal_shape shape, double fill) {
+  return filled(b, l, name, shape, fill, WEIGHT_STATE);
+}
+
+shoal_value *layer_bias(branch *b, layer *l, const char *name, int64_t units) {
+  return layer_weight(b, l, name, SHOAL_SHAPE(units), json_object_get(l->config, "bias_initializer"), (double)units,
+                      (double)units, WEIGHT_TRAINED, false);
+}
+
+shoal_value *layer_add_bias(branch *b, layer *l, shoal_value *x, int64_t units) {
+  if (!layer_flag(l, "use_bias")) return x;
+  return shoal_bias_add(b->model->graph, x, layer_bias(b, l, "bias", units));
+}
+
+void layer_change(branch *b, shoal_value *state, shoal_value *change) {
+  shoal_status status = mem_grow((void **)&b->changes, &b->cap_changes, b->n_changes + 1, sizeof *b->changes);
+  if (status)
+    graph_fail(b->model->graph, status);
+  else
+    b->changes[b->n_changes++] = (struct state_change){state, change};
+}
+
+/* ---- applying */
+
+void *layer_refuse(branch *b, const layer *l, const char *format, ...) {
+  char why[512];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(why, sizeof why, format, args);
+  va_end(args);
+  graph_fail(b->model->graph, status_make(SHOAL_ERR_ARGUMENT, "layer %s: %s", l->name, why));
+  return NULL;
 }
 
 bool layer_takes(branch *b, const layer *l, const shoal_value *x, int least, int most, const char *expected) {
   if (x->shape.rank >= least && x->shape.rank <= most) return true;
   char have[SHOAL_SHAPE_TEXT];
-  graph_fail(b->model->graph, status_make(SHOAL_ERR_ARGUMENT, "layer %s: its input is %s; %s is expected", l->name,
-                                          shoal_shape_text(&x->shape, have), expected));
+  layer_refuse(b, l, "its input is %s; %s is expected", shoal_shape_text(&x->shape, have), expected);
   return false;
 }
 
-/* ---- the layers */
-
-static shoal_value *dense_apply(branch *b, layer *l, shoal_value *x) {
-  shoal_graph *g = b->model->graph;
-  shoal_shape s = shoal_value_shape(x);
-  if (s.rank != 2 && s.rank != 3) { /* images are hardly meant to be treated pixel by pixel */
-    char have[SHOAL_SHAPE_TEXT];
-    graph_fail(g, status_make(SHOAL_ERR_ARGUMENT,
-                              "layer %s: its input is %s; a dense layer takes [batch, features] or "
-                              "[batch, steps, features]: add a flatten layer before it",
-                              l->name, shoal_shape_text(&s, have)));
+layer *layer_inner(branch *b, layer *l, int i, const char *name, const json_t *description) {
+  if (l->inner[i]) return l->inner[i];
+  json_t *attributes = json_copy((json_t *)description);
+  const char *type = json_string_value(json_object_get(attributes, "type"));
+  const layer_kind *kind = type ? layer_kind_find(type) : NULL;
+  layer *inner = calloc(1, sizeof *inner);
+  if (!inner || !kind || asprintf(&inner->name, "%s/%s", l->name, name) < 0) {
+    graph_fail(b->model->graph, status_no_memory());
+    free(inner);
+    json_decref(attributes);
     return NULL;
   }
-  int64_t in = s.dim[s.rank - 1];
-  shoal_value *kernel = layer_kernel(b, l, 0, "kernel", SHOAL_SHAPE(in, l->units), (double)in, l->units);
-  shoal_value *bias = layer_bias(b, l, 1, l->units);
-  return shoal_bias_add(g, shoal_matmul(g, x, kernel, false, false), bias);
+  inner->kind = kind;
+  inner->frozen = l->frozen;
+  json_object_del(attributes, "type");
+  json_object_del(attributes, "name");
+  shoal_status status = layer_config_check(kind, attributes, &inner->config);
+  json_decref(attributes);
+  if (!status) return l->inner[i] = inner;
+  graph_fail(b->model->graph, status_wrap(status, "layer %s", inner->name));
+  layer_destroy(inner);
+  return NULL;
 }
 
-static bool is_image(branch *b, const layer *l, const shoal_value *x) {
-  return layer_takes(b, l, x, 4, 4, "[batch, height, width, channels]");
+shoal_value *layer_apply_inner(branch *b, layer *l, layer_io *io) {
+  shoal_value *y = l->kind->apply(b, l, io);
+  return activation_apply(b->model->graph, layer_activation(l), y);
 }
 
-static shoal_value *conv2d_apply(branch *b, layer *l, shoal_value *x) {
-  if (!is_image(b, l, x)) return NULL;
-  shoal_graph *g = b->model->graph;
-  int64_t in = shoal_value_shape(x).dim[3];
-  double area = (double)l->size * l->size;
-  shoal_value *kernel =
-      layer_kernel(b, l, 0, "kernel", SHOAL_SHAPE(l->size, l->size, in, l->units), area * (double)in, area * l->units);
-  shoal_value *bias = layer_bias(b, l, 1, l->units);
-  return shoal_bias_add(g, shoal_conv2d(g, x, kernel, l->stride, l->padding), bias);
+/* Masks go on as long as there are steps. */
+static shoal_value *fitting_mask(shoal_value *mask, const shoal_value *y) {
+  return mask && y->shape.rank >= 3 && y->shape.dim[1] == mask->shape.dim[1] ? mask : NULL;
 }
 
-static shoal_value *max_pool_apply(branch *b, layer *l, shoal_value *x) {
-  return is_image(b, l, x) ? shoal_max_pool(b->model->graph, x, l->size, l->stride, l->padding) : NULL;
-}
-
-static shoal_value *avg_pool_apply(branch *b, layer *l, shoal_value *x) {
-  return is_image(b, l, x) ? shoal_avg_pool(b->model->graph, x, l->size, l->stride, l->padding) : NULL;
-}
-
-/* The rows of the kernel that an example's indices name, times its values. Only those have a gradient. */
-static shoal_value *sparse_dense_apply(branch *b, layer *l, shoal_value *x) {
-  shoal_graph *g = b->model->graph;
-  const tower *t = b->tower;
-  if (x != t->x || !t->indices) {
-    graph_fail(g, status_make(SHOAL_ERR_ARGUMENT,
-                              "layer %s: it takes sparse rows, so it must be the first layer of a "
-                              "model made by shoal_model_create_sparse",
-                              l->name));
-    return NULL;
+/* Takes the status that stuck while the layer's nodes were made, and says which layer it was and what it was given. */
+static void blame(const shoal_output *c, shoal_graph *g) {
+  char who[512] = "";
+  size_t at = 0;
+  for (int i = 0; i < c->n_inputs && at < sizeof who; i++) {
+    const shoal_output *in = c->inputs[i];
+    char shape[SHOAL_SHAPE_TEXT];
+    at += (size_t)snprintf(who + at, sizeof who - at, "%s%s %s", i ? ", " : "",
+                           in->layer ? in->layer->name : in->model->inputs[in->number].name,
+                           shoal_shape_text(&in->shape, shape));
   }
-  int64_t features = b->model->input.dim[0];
-  shoal_value *kernel = layer_weight(b, l, 0, "kernel", SHOAL_SHAPE(features, l->units), 0, 0, 0, true, true);
-  shoal_value *y = shoal_sparse_matmul(g, x, t->indices, t->values, kernel);
-  if (l->no_bias) return y;
-  return shoal_bias_add(g, y, layer_weight(b, l, 1, "bias", SHOAL_SHAPE(l->units), 0, 0, 0, true, false));
+  const char *message = shoal_status_message(g->error);
+  if (!strncmp(message, "layer ", 6))
+    g->error = status_wrap(g->error, "applied to %s", who);
+  else
+    g->error = status_wrap(g->error, "layer %s, applied to %s", c->layer->name, who);
 }
 
-static shoal_value *flatten_apply(branch *b, layer *l, shoal_value *x) { return shoal_flatten(b->model->graph, x); }
-
-static shoal_value *activation_apply(branch *b, layer *l, shoal_value *x) { return x; }
-
-static shoal_value *dropout_apply(branch *b, layer *l, shoal_value *x) {
-  return b->training && l->rate > 0 ? shoal_dropout(b->model->graph, x, 1 - l->rate) : x;
-}
-
-/* A training step moves `average` a little towards `now`. */
-static void follow(branch *b, shoal_value *average, shoal_value *now) {
+void call_apply(branch *b, shoal_output *c, bool last) {
   shoal_graph *g = b->model->graph;
-  shoal_status status = mem_grow((void **)&b->changes, &b->cap_changes, b->n_changes + 1, sizeof *b->changes);
-  if (status) {
-    graph_fail(g, status);
-    return;
+  layer *l = c->layer;
+  shoal_value *x[LAYER_INPUTS_MAX], *masks[LAYER_INPUTS_MAX];
+  layer_io io = {.x = x, .masks = masks, .n = c->n_inputs};
+  c->value = c->mask = NULL;
+  for (int i = 0; i < c->n_inputs; i++) {
+    x[i] = c->inputs[i]->value;
+    masks[i] = c->inputs[i]->mask;
+    if (!x[i]) return;
+    if (!io.mask) io.mask = masks[i];
   }
-  b->changes[b->n_changes++] = shoal_scale(g, shoal_sub(g, now, average), 1 - BATCH_NORM_MOMENTUM);
-}
-
-static shoal_value *batch_norm_apply(branch *b, layer *l, shoal_value *x) {
-  shoal_graph *g = b->model->graph;
-  shoal_shape s = shoal_value_shape(x), channels = SHOAL_SHAPE(s.dim[s.rank - 1]);
-  shoal_value *gamma = layer_weight(b, l, 0, "gamma", channels, 0, 0, 1, true, false);
-  shoal_value *beta = layer_weight(b, l, 1, "beta", channels, 0, 0, 0, true, false);
-  shoal_value *mean = layer_weight(b, l, 2, "moving_mean", channels, 0, 0, 0, false, false);
-  shoal_value *variance = layer_weight(b, l, 3, "moving_variance", channels, 0, 0, 1, false, false);
-  if (b->training) {
-    shoal_value *y = shoal_batch_norm(g, x, gamma, beta, BATCH_NORM_EPSILON);
-    if (!y) return NULL;
-    follow(b, mean, shoal_value_output(y, 1));
-    follow(b, variance, shoal_value_output(y, 2));
-    return y;
-  }
-  /* gamma (x - mean) / sqrt(variance + epsilon) + beta, as one product and one sum for each element */
-  shoal_value *deviation = shoal_sqrt(g, shoal_add(g, variance, shoal_scalar(g, SHOAL_F32, BATCH_NORM_EPSILON)));
-  shoal_value *factor = shoal_div(g, gamma, deviation);
-  shoal_value *shift = shoal_sub(g, beta, shoal_mul(g, mean, factor));
-  return shoal_add(g, shoal_mul(g, x, factor), shift);
-}
-
-static const layer_kind dense_kind = {"dense", dense_apply};
-static const layer_kind sparse_dense_kind = {"sparse_dense", sparse_dense_apply};
-static const layer_kind conv2d_kind = {"conv2d", conv2d_apply};
-static const layer_kind max_pool_kind = {"max_pool", max_pool_apply};
-static const layer_kind avg_pool_kind = {"avg_pool", avg_pool_apply};
-static const layer_kind flatten_kind = {"flatten", flatten_apply};
-static const layer_kind activation_kind = {"activation", activation_apply};
-static const layer_kind dropout_kind = {"dropout", dropout_apply};
-static const layer_kind batch_norm_kind = {"batch_norm", batch_norm_apply};
-
-shoal_value *layer_apply(branch *b, layer *l, shoal_value *x, bool last) {
-  shoal_graph *g = b->model->graph;
-  if (!x) return NULL;
   shoal_scope_push(g, l->name);
-  x = l->kind->apply(b, l, x);
+  shoal_value *y = l->kind->apply(b, l, &io);
   /* A softmax at the end, or the sigmoid of one unit, is left to the loss and to the probabilities. */
   const char *left = b->model->loss->activation;
   bool logits = last && left && !strcmp(layer_activation(l), left);
-  if (x && l->act && l->act->apply && !logits) x = l->act->apply(g, x);
+  if (!logits) y = activation_apply(g, layer_activation(l), y);
   shoal_scope_pop(g);
-  if (!x) return NULL;
-  shoal_shape s = shoal_value_shape(x);
-  l->output = shoal_shape_make(s.rank - 1, s.dim + 1);
-  return x;
+  if (!y) {
+    if (g->error) blame(c, g);
+    return;
+  }
+  c->value = y;
+  c->mask = fitting_mask(io.mask, y);
+  c->shape = shoal_shape_make(y->shape.rank - 1, y->shape.dim + 1);
 }
 
-void layer_fini(layer *l) { free(l->name); }
+void layer_destroy(layer *l) {
+  if (!l) return;
+  layer_destroy(l->inner[0]);
+  layer_destroy(l->inner[1]);
+  json_decref(l->config);
+  free(l->name);
+  free(l);
+}
 
-/* ---- adding layers */
+/* ---- adding */
 
 void model_fail(shoal_model *m, shoal_status status) {
   if (m->error)
@@ -241,90 +259,90 @@ void model_fail(shoal_model *m, shoal_status status) {
     m->error = status;
 }
 
-/* A copy of `l` at the end of the model, named after its kind: dense, dense_1, ... */
-static shoal_status append(shoal_model *m, layer l, const char *act) {
-  if (m->compiled)
-    return status_make(SHOAL_ERR_ARGUMENT, "%s: layers cannot be added once the model is compiled", l.kind->name);
-  if (act) TRY(status_wrap(find_activation(act, &l.act), "layer %s", l.kind->name));
-  TRY(mem_grow((void **)&m->layers, &m->cap_layers, m->n_layers + 1, sizeof *m->layers));
-  int same = 0;
-  for (size_t i = 0; i < m->n_layers; i++) same += m->layers[i].kind == l.kind;
-  int n = same ? asprintf(&l.name, "%s_%d", l.kind->name, same) : asprintf(&l.name, "%s", l.kind->name);
-  if (n < 0) return status_no_memory();
-  l.start = m->start;
-  l.deviation = m->deviation;
-  l.bias = m->bias;
-  m->layers[m->n_layers++] = l;
-  return NULL;
-}
-
-void layer_add(shoal_model *m, layer l, const char *act) {
-  if (!m->error) model_fail(m, append(m, l, act));
-}
-
-bool layer_positive(shoal_model *m, const char *kind, const char *what, int64_t value) {
-  if (value >= 1) return true;
-  model_fail(
-      m, status_make(SHOAL_ERR_ARGUMENT, "layer %s: %s is %lld; at least 1 is expected", kind, what, (long long)value));
+static bool name_taken(const shoal_model *m, const char *name) {
+  for (size_t i = 0; i < m->n_layers; i++)
+    if (!strcmp(m->layers[i]->name, name)) return true;
   return false;
 }
 
-void shoal_model_dense(shoal_model *m, int units, const char *act) {
-  if (layer_positive(m, "dense", "units", units)) layer_add(m, (layer){.kind = &dense_kind, .units = units}, act);
+/* "dense", "dense_1", ... */
+static char *free_name(const shoal_model *m, const char *stem) {
+  char *name = strdup(stem);
+  for (int i = 1; name && name_taken(m, name); i++) {
+    free(name);
+    if (asprintf(&name, "%s_%d", stem, i) < 0) return NULL;
+  }
+  return name;
 }
 
-void shoal_model_sparse_dense(shoal_model *m, int units, bool bias, const char *act) {
-  if (layer_positive(m, "sparse_dense", "units", units))
-    layer_add(m, (layer){.kind = &sparse_dense_kind, .units = units, .no_bias = !bias}, act);
+shoal_status model_add_layer(shoal_model *m, const char *type, const char *name, const char *stem,
+                             const json_t *attributes, layer **out) {
+  const layer_kind *kind;
+  const char *called = name ? name : stem;
+  if (m->compiled)
+    return status_make(SHOAL_ERR_ARGUMENT, "%s: layers cannot be added once the model is compiled", called);
+  TRY(status_wrap(layer_kind_lookup(type, &kind), "layer %s", called));
+  if (name && name_taken(m, name))
+    return status_make(SHOAL_ERR_ARGUMENT, "two layers are called %s; give one of them another name", name);
+  TRY(mem_grow((void **)&m->layers, &m->cap_layers, m->n_layers + 1, sizeof *m->layers));
+  layer *l = calloc(1, sizeof *l);
+  if (!l) return status_no_memory();
+  l->kind = kind;
+  l->name = name ? strdup(name) : free_name(m, stem);
+  shoal_status status = l->name ? NULL : status_no_memory();
+  if (!status) status = status_wrap(layer_config_check(kind, attributes, &l->config), "layer %s", called);
+  if (status) {
+    layer_destroy(l);
+    return status;
+  }
+  *out = m->layers[m->n_layers++] = l;
+  return NULL;
 }
 
-void shoal_model_conv2d(shoal_model *m, int filters, int size, int stride, shoal_padding padding, const char *act) {
-  if (layer_positive(m, "conv2d", "filters", filters) && layer_positive(m, "conv2d", "size", size) &&
-      layer_positive(m, "conv2d", "stride", stride))
-    layer_add(m, (layer){.kind = &conv2d_kind, .units = filters, .size = size, .stride = stride, .padding = padding},
-              act);
+static shoal_status add_call(shoal_model *m, shoal_output call, shoal_output **out) {
+  TRY(mem_grow((void **)&m->calls, &m->cap_calls, m->n_calls + 1, sizeof *m->calls));
+  shoal_output *c = malloc(sizeof *c);
+  if (!c) return status_no_memory();
+  *c = call;
+  *out = m->calls[m->n_calls++] = c;
+  return NULL;
 }
 
-static void add_pool(shoal_model *m, const layer_kind *kind, int size, int stride, shoal_padding padding) {
-  if (layer_positive(m, kind->name, "size", size) && layer_positive(m, kind->name, "stride", stride))
-    layer_add(m, (layer){.kind = kind, .size = size, .stride = stride, .padding = padding}, NULL);
+shoal_status model_call(shoal_model *m, layer *l, shoal_output *const *inputs, int n, shoal_output **out) {
+  const layer_kind *k = l->kind;
+  if (n < k->inputs_min || n > k->inputs_max) {
+    char most[32] = "";
+    if (k->inputs_max > k->inputs_min)
+      snprintf(most, sizeof most, k->inputs_max == LAYER_INPUTS_MAX ? " or more" : " to %d", k->inputs_max);
+    return status_make(SHOAL_ERR_ARGUMENT, "layer %s: %s takes %d%s inputs, not %d", l->name, k->name, k->inputs_min,
+                       most, n);
+  }
+  for (int i = 0; i < n; i++)
+    if (!inputs[i] || inputs[i]->model != m)
+      return status_make(SHOAL_ERR_ARGUMENT, "layer %s: input %d is not of this model", l->name, i);
+  shoal_output call = {.model = m, .layer = l, .number = l->calls, .n_inputs = n};
+  call.inputs = calloc((size_t)n + 1, sizeof(shoal_output *));
+  if (!call.inputs) return status_no_memory();
+  memcpy(call.inputs, inputs, (size_t)n * sizeof(shoal_output *));
+  shoal_status status = add_call(m, call, out);
+  if (status) {
+    free(call.inputs);
+    return status;
+  }
+  l->calls++;
+  for (int i = 0; i < n; i++) inputs[i]->used = true;
+  return NULL;
 }
 
-void shoal_model_max_pool(shoal_model *m, int size, int stride, shoal_padding padding) {
-  add_pool(m, &max_pool_kind, size, stride, padding);
-}
-
-void shoal_model_avg_pool(shoal_model *m, int size, int stride, shoal_padding padding) {
-  add_pool(m, &avg_pool_kind, size, stride, padding);
-}
-
-void shoal_model_flatten(shoal_model *m) { layer_add(m, (layer){.kind = &flatten_kind}, NULL); }
-
-void shoal_model_activation(shoal_model *m, const char *act) {
-  layer_add(m, (layer){.kind = &activation_kind}, act ? act : "linear");
-}
-
-void shoal_model_dropout(shoal_model *m, double rate) {
-  if (rate >= 0 && rate < 1)
-    layer_add(m, (layer){.kind = &dropout_kind, .rate = rate}, NULL);
+shoal_status model_add_input(shoal_model *m, const char *name, shoal_shape shape, shoal_output **out) {
+  TRY(mem_grow((void **)&m->inputs, &m->cap_inputs, m->n_inputs + 1, sizeof *m->inputs));
+  char *copy = strdup(name);
+  if (!copy) return status_no_memory();
+  m->inputs[m->n_inputs] = (model_input){.name = copy, .shape = shape};
+  shoal_status status = add_call(m, (shoal_output){.model = m, .number = (int)m->n_inputs, .shape = shape}, out);
+  if (status)
+    free(copy);
   else
-    model_fail(
-        m, status_make(SHOAL_ERR_ARGUMENT, "layer dropout: the rate is %g; at least 0 and below 1 is expected", rate));
-}
-
-void shoal_model_batch_norm(shoal_model *m) { layer_add(m, (layer){.kind = &batch_norm_kind}, NULL); }
-
-void shoal_model_initializer(shoal_model *m, const char *name) {
-  model_fail(m, initializer_find(name ? name : "glorot_uniform", &m->start));
-  m->deviation = m->bias = 0;
-}
-
-void shoal_model_initial(shoal_model *m, double deviation, double bias) {
-  if (!(deviation > 0) || !isfinite(deviation) || !isfinite(bias))
-    model_fail(m, status_make(SHOAL_ERR_ARGUMENT,
-                              "initial weights: a standard deviation above 0 and a finite bias are "
-                              "expected, not %g and %g",
-                              deviation, bias));
-  m->deviation = deviation;
-  m->bias = bias;
+    m->n_inputs++;
+  return status;
 }

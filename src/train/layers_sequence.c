@@ -1,126 +1,150 @@
-/* Layers of sequences [batch, steps, features]: embedding, recurrent layers, attention. */
+/* Layers of sequences [batch, steps, features]: recurrent layers, attention, masks. */
 #include "train/layer.h"
+
+#include <math.h>
+#include <stdio.h>
 
 static bool takes_steps(branch *b, const layer *l, const shoal_value *x) {
   return layer_takes(b, l, x, 3, 3, "[batch, steps, features]");
 }
 
-/* Numbers of words as they are fed: bytes have not been scaled yet. */
-static shoal_value *embedding_apply(branch *b, layer *l, shoal_value *x) {
+/* ---- recurrent layers */
+
+static shoal_recurrent weights_of(branch *b, layer *l, layer_io *io, int gates) {
+  shoal_value *x = io->x[0];
+  const int64_t in = x->shape.dim[2], units = layer_int(l, "units");
+  const double fan_out = (double)(gates * units);
+  shoal_recurrent r = {.mask = io->masks[0], .reverse = layer_flag(l, "go_backwards")};
+  r.w = layer_kernel(b, l, "kernel", "kernel_initializer", SHOAL_SHAPE(in, gates * units), (double)in, fan_out);
+  r.u = layer_kernel(b, l, "recurrent", "recurrent_initializer", SHOAL_SHAPE(units, gates * units), (double)units,
+                     fan_out);
+  if (layer_flag(l, "use_bias")) r.bias = layer_bias(b, l, "bias", gates * units);
+  return r;
+}
+
+/* All states, in the order in which they were made, or the last of them. */
+static shoal_value *states(branch *b, const layer *l, layer_io *io, shoal_value *y) {
   shoal_graph *g = b->model->graph;
-  if (l != b->model->layers) {
-    graph_fail(g, status_make(SHOAL_ERR_ARGUMENT, "layer %s: it takes numbers of words, so it must be the first layer",
-                              l->name));
-    return NULL;
+  const bool reverse = layer_flag(l, "go_backwards");
+  if (!layer_flag(l, "return_sequences")) {
+    io->mask = NULL;
+    return y ? shoal_index(g, y, 1, reverse ? 0 : -1) : NULL;
   }
-  if (!layer_takes(b, l, x, 2, 3, "[batch, steps]")) return NULL;
-  shoal_value *table = layer_kernel(b, l, 0, "embeddings", SHOAL_SHAPE(l->size, l->units), l->size, l->units);
-  return shoal_take(g, table, shoal_cast(g, b->tower->x, SHOAL_I32), 0);
+  return y && reverse && layer_flag(l, "reverse_output") ? shoal_reverse(g, y, SHOAL_SHAPE(1)) : y;
 }
 
-/* All states, or the last one in the order of the steps. */
-static shoal_value *states(branch *b, const layer *l, shoal_value *y) {
-  return l->sequences || !y ? y : shoal_index(b->model->graph, y, 1, l->reverse ? 0 : -1);
+static shoal_value *rnn_apply(branch *b, layer *l, layer_io *io) {
+  if (!takes_steps(b, l, io->x[0])) return NULL;
+  shoal_recurrent r = weights_of(b, l, io, 1);
+  r.relu = layer_is(l, "activation", "relu");
+  return states(b, l, io, shoal_rnn(b->model->graph, io->x[0], &r));
 }
 
-static shoal_recurrent weights_of(branch *b, layer *l, shoal_value *x, int gates) {
-  int64_t in = x->shape.dim[2], units = l->units;
-  double fan_out = (double)(gates * units);
-  return (shoal_recurrent){
-      .w = layer_kernel(b, l, 0, "kernel", SHOAL_SHAPE(in, gates * units), (double)in, fan_out),
-      .u = layer_kernel(b, l, 1, "recurrent", SHOAL_SHAPE(units, gates * units), (double)units, fan_out),
-      .bias = layer_bias(b, l, 2, gates * units),
-      .reverse = l->reverse};
+static shoal_value *lstm_apply(branch *b, layer *l, layer_io *io) {
+  if (!takes_steps(b, l, io->x[0])) return NULL;
+  shoal_recurrent r = weights_of(b, l, io, 4);
+  return states(b, l, io, shoal_lstm(b->model->graph, io->x[0], &r));
 }
 
-static shoal_value *rnn_apply(branch *b, layer *l, shoal_value *x) {
+static shoal_value *gru_apply(branch *b, layer *l, layer_io *io) {
+  if (!takes_steps(b, l, io->x[0])) return NULL;
+  shoal_recurrent r = weights_of(b, l, io, 3);
+  if (r.bias) r.inner_bias = layer_filled(b, l, "recurrent_bias", SHOAL_SHAPE(3 * layer_int(l, "units")), 0);
+  return states(b, l, io, shoal_gru(b->model->graph, io->x[0], &r));
+}
+
+/* Steps all of whose features are mask_value are not there. */
+static shoal_value *masking_apply(branch *b, layer *l, layer_io *io) {
+  shoal_graph *g = b->model->graph;
+  shoal_value *x = io->x[0];
   if (!takes_steps(b, l, x)) return NULL;
-  shoal_recurrent r = weights_of(b, l, x, 1);
-  return states(b, l, shoal_rnn(b->model->graph, x, &r));
+  shoal_value *other = shoal_not_equal(g, x, shoal_scalar(g, x->dtype, layer_number(l, "mask_value")));
+  io->mask = shoal_reduce_any(g, other, SHOAL_SHAPE(2), false);
+  return shoal_mul(g, x, shoal_expand_dims(g, shoal_cast(g, io->mask, x->dtype), 2));
 }
 
-static shoal_value *lstm_apply(branch *b, layer *l, shoal_value *x) {
-  if (!takes_steps(b, l, x)) return NULL;
-  shoal_recurrent r = weights_of(b, l, x, 4);
-  return states(b, l, shoal_lstm(b->model->graph, x, &r));
+/* ---- attention */
+
+/* A dense layer of the attention: [in, out]. */
+static shoal_value *project(branch *b, layer *l, const char *name, int64_t from, int64_t to, shoal_value **bias) {
+  char bias_name[32];
+  snprintf(bias_name, sizeof bias_name, "%s_bias", name);
+  shoal_value *kernel = layer_kernel(b, l, name, "kernel_initializer", SHOAL_SHAPE(from, to), (double)from, (double)to);
+  *bias = layer_flag(l, "use_bias") ? layer_bias(b, l, bias_name, to) : NULL;
+  return kernel;
 }
 
-static shoal_value *gru_apply(branch *b, layer *l, shoal_value *x) {
-  if (!takes_steps(b, l, x)) return NULL;
-  shoal_recurrent r = weights_of(b, l, x, 3);
-  r.inner_bias = layer_filled(b, l, 3, "recurrent_bias", SHOAL_SHAPE(3 * l->units), 0);
-  return states(b, l, shoal_gru(b->model->graph, x, &r));
+/* bool [batch, keys] as [batch, 1, 1, keys]. */
+static shoal_value *key_mask(shoal_graph *g, shoal_value *mask) {
+  return mask ? shoal_expand_dims(g, shoal_expand_dims(g, mask, 1), 2) : NULL;
 }
 
-/* Each step looks at all steps, or at those up to itself. */
-static shoal_value *attention_apply(branch *b, layer *l, shoal_value *x) {
-  static const char *const names[] = {"query", "key", "value", "output"};
-  static const char *const biases[] = {"query_bias", "key_bias", "value_bias", "output_bias"};
-  if (!takes_steps(b, l, x)) return NULL;
-  int64_t in = x->shape.dim[2], inner = (int64_t)l->units * l->size; /* heads times depth */
-  shoal_value *kernel[4], *bias[4];
-  for (int i = 0; i < 4; i++) {
-    int64_t from = i < 3 ? in : inner, to = i < 3 ? inner : in;
-    kernel[i] = layer_kernel(b, l, 2 * i, names[i], SHOAL_SHAPE(from, to), (double)from, (double)to);
-    bias[i] = layer_filled(b, l, 2 * i + 1, biases[i], SHOAL_SHAPE(to), 0);
-  }
-  shoal_attention_weights w = {.q = kernel[0],
-                               .k = kernel[1],
-                               .v = kernel[2],
-                               .out = kernel[3],
-                               .q_bias = bias[0],
-                               .k_bias = bias[1],
-                               .v_bias = bias[2],
-                               .out_bias = bias[3]};
-  return shoal_multi_head_attention(b->model->graph, x, x, x, l->size, &w, NULL, l->causal);
+/* Inputs: query, value and, if it is another one, key; one alone is all three. */
+static shoal_value *multi_head_attention_apply(branch *b, layer *l, layer_io *io) {
+  shoal_graph *g = b->model->graph;
+  shoal_value *q = io->x[0], *v = io->n > 1 ? io->x[1] : q, *k = io->n > 2 ? io->x[2] : v;
+  shoal_value *mask = io->n > 2 && io->masks[2] ? io->masks[2] : io->n > 1 ? io->masks[1] : io->masks[0];
+  if (!takes_steps(b, l, q) || !takes_steps(b, l, k) || !takes_steps(b, l, v)) return NULL;
+  const int64_t heads = layer_int(l, "num_heads"), depth = layer_int(l, "key_dim");
+  const int64_t width = layer_has(l, "value_dim") ? layer_int(l, "value_dim") : depth;
+  const int64_t in = q->shape.dim[2], out = layer_has(l, "output_shape") ? layer_int(l, "output_shape") : in;
+  shoal_attention_weights w = {0};
+  w.q = project(b, l, "query", in, heads * depth, &w.q_bias);
+  w.k = project(b, l, "key", k->shape.dim[2], heads * depth, &w.k_bias);
+  w.v = project(b, l, "value", v->shape.dim[2], heads * width, &w.v_bias);
+  w.out = project(b, l, "output", heads * width, out, &w.out_bias);
+  return shoal_multi_head_attention(g, q, k, v, (int)heads, &w, key_mask(g, mask), layer_flag(l, "use_causal_mask"));
 }
 
-static shoal_value *reshape_apply(branch *b, layer *l, shoal_value *x) {
-  shoal_shape to = {.rank = l->shape.rank + 1, .dim = {x->shape.dim[0]}};
-  for (int i = 0; i < l->shape.rank; i++) to.dim[i + 1] = l->shape.dim[i];
-  return shoal_reshape(b->model->graph, x, to);
+/* Inputs: query, value and, if it is another one, key. Without weights, but for a scale that may be learned. */
+static shoal_value *attention_apply(branch *b, layer *l, layer_io *io) {
+  shoal_graph *g = b->model->graph;
+  shoal_value *q = io->x[0], *v = io->x[1], *k = io->n > 2 ? io->x[2] : v;
+  if (!takes_steps(b, l, q) || !takes_steps(b, l, k) || !takes_steps(b, l, v)) return NULL;
+  /* shoal_attention divides by the root of the depth, which this one does not. */
+  shoal_value *scaled = shoal_scale(g, q, sqrt((double)q->shape.dim[2]));
+  if (layer_flag(l, "use_scale")) scaled = shoal_mul(g, scaled, layer_filled(b, l, "scale", SHOAL_SHAPE(1), 1));
+  shoal_value *mask = io->masks[1] ? shoal_expand_dims(g, io->masks[1], 1) : NULL;
+  io->mask = io->masks[0];
+  return shoal_attention(g, scaled, k, v, mask, layer_flag(l, "use_causal_mask"));
 }
 
-static const layer_kind embedding_kind = {"embedding", embedding_apply};
-static const layer_kind rnn_kind = {"rnn", rnn_apply};
-static const layer_kind lstm_kind = {"lstm", lstm_apply};
-static const layer_kind gru_kind = {"gru", gru_apply};
-static const layer_kind attention_kind = {"attention", attention_apply};
-static const layer_kind reshape_kind = {"reshape", reshape_apply};
+/* ---- the rows */
 
-/* ---- adding layers */
+#define RECURRENT_ATTRS                                                                                               \
+  ATTR("return_sequences", BOOL, "false"), ATTR("go_backwards", BOOL, "false"), ATTR("reverse_output", BOOL, "true"), \
+      ATTR("use_bias", BOOL, "true"), ATTR("kernel_initializer", INITIALIZER, "null"),                                \
+      ATTR("recurrent_initializer", INITIALIZER, "null"), ATTR("bias_initializer", INITIALIZER, "0")
 
-void shoal_model_embedding(shoal_model *m, int words, int width) {
-  if (layer_positive(m, "embedding", "words", words) && layer_positive(m, "embedding", "width", width))
-    layer_add(m, (layer){.kind = &embedding_kind, .size = words, .units = width}, NULL);
-}
+static const char *const rnn_activations[] = {"tanh", "relu", NULL}, *const tanh_only[] = {"tanh", NULL};
+static const char *const sigmoid_only[] = {"sigmoid", NULL};
+static const layer_attr rnn_attrs[] = {ATTR("units", INT, NULL, 1, 1e6),
+                                       ATTR("activation", CHOICE, "\"tanh\"", .choices = rnn_activations),
+                                       RECURRENT_ATTRS,
+                                       {0}};
+static const layer_attr gated_attrs[] = {ATTR("units", INT, NULL, 1, 1e6),
+                                         ATTR("activation", CHOICE, "\"tanh\"", .choices = tanh_only),
+                                         ATTR("recurrent_activation", CHOICE, "\"sigmoid\"", .choices = sigmoid_only),
+                                         RECURRENT_ATTRS,
+                                         {0}};
+static const layer_attr masking_attrs[] = {ATTR("mask_value", NUMBER, "0"), {0}};
+static const layer_attr heads_attrs[] = {ATTR("num_heads", INT, NULL, 1, 1e5),
+                                         ATTR("key_dim", INT, NULL, 1, 1e6),
+                                         ATTR("value_dim", INT, "null", 1, 1e6),
+                                         ATTR("output_shape", INT, "null", 1, 1e6),
+                                         ATTR("use_causal_mask", BOOL, "false"),
+                                         LAYER_KERNEL_ATTRS,
+                                         {0}};
+static const layer_attr attention_attrs[] = {
+    ATTR("use_scale", BOOL, "false"), ATTR("use_causal_mask", BOOL, "false"), {0}};
 
-static void add_recurrent(shoal_model *m, const layer_kind *kind, int units, bool sequences, bool reverse) {
-  if (layer_positive(m, kind->name, "units", units))
-    layer_add(m, (layer){.kind = kind, .units = units, .sequences = sequences, .reverse = reverse}, NULL);
-}
-
-void shoal_model_rnn(shoal_model *m, int units, bool sequences, bool reverse) {
-  add_recurrent(m, &rnn_kind, units, sequences, reverse);
-}
-
-void shoal_model_lstm(shoal_model *m, int units, bool sequences, bool reverse) {
-  add_recurrent(m, &lstm_kind, units, sequences, reverse);
-}
-
-void shoal_model_gru(shoal_model *m, int units, bool sequences, bool reverse) {
-  add_recurrent(m, &gru_kind, units, sequences, reverse);
-}
-
-void shoal_model_attention(shoal_model *m, int heads, int depth, bool causal) {
-  if (layer_positive(m, "attention", "heads", heads) && layer_positive(m, "attention", "depth", depth))
-    layer_add(m, (layer){.kind = &attention_kind, .size = heads, .units = depth, .causal = causal}, NULL);
-}
-
-void shoal_model_reshape(shoal_model *m, shoal_shape shape) {
-  if (shape.rank < SHOAL_MAX_RANK)
-    layer_add(m, (layer){.kind = &reshape_kind, .shape = shape}, NULL);
-  else
-    model_fail(
-        m, status_make(SHOAL_ERR_ARGUMENT, "layer reshape: an example has at most %d dimensions", SHOAL_MAX_RANK - 1));
-}
+const layer_kind layers_sequence[] = {
+    {"simple_rnn", "h = tanh(x w + h u + b)", rnn_attrs, 1, 1, rnn_apply},
+    {"lstm", "long short-term memory", gated_attrs, 1, 1, lstm_apply},
+    {"gru", "gated recurrent unit", gated_attrs, 1, 1, gru_apply},
+    {"masking", "steps that are all mask_value are not there", masking_attrs, 1, 1, masking_apply},
+    {"multi_head_attention", "each step looks at all steps: query, value, key", heads_attrs, 1, 3,
+     multi_head_attention_apply},
+    {"attention", "the same by one head, without weights", attention_attrs, 2, 3, attention_apply},
+    {0},
+};

@@ -4,7 +4,7 @@
 #include "base/options.h"
 #include "base/text.h"
 #include "exec/session.h"
-#include "graph/graph.h"
+#include "train/layer.h"
 #include "train/optimizer.h"
 #include "train/strategy.h"
 
@@ -23,8 +23,9 @@ shoal_status shoal_model_create(shoal_shape input, shoal_model **out) {
   shoal_model *m = calloc(1, sizeof *m);
   if (!m) return status_no_memory();
   m->input = input;
-  shoal_status status = initializer_find("glorot_uniform", &m->start);
-  if (!status) status = shoal_graph_create(&m->graph);
+  shoal_output *first;
+  shoal_status status = shoal_graph_create(&m->graph);
+  if (!status) status = model_add_input(m, "input", input, &first);
   if (status) {
     shoal_model_destroy(m);
     return status;
@@ -66,8 +67,18 @@ void shoal_model_destroy(shoal_model *m) {
     free(m->towers[i]);
   }
   free(m->towers);
-  for (size_t i = 0; i < m->n_layers; i++) layer_fini(&m->layers[i]);
+  for (size_t i = 0; i < m->n_calls; i++) {
+    free(m->calls[i]->inputs);
+    free(m->calls[i]);
+  }
+  free(m->calls);
+  for (size_t i = 0; i < m->n_layers; i++) layer_destroy(m->layers[i]);
   free(m->layers);
+  for (size_t i = 0; i < m->n_inputs; i++) free(m->inputs[i].name);
+  free(m->inputs);
+  free(m->weights);
+  json_decref(m->start);
+  json_decref(m->bias);
   shoal_graph_destroy(m->graph);
   free((char *)m->options.optimizer.name);
   free((char *)m->options.schedule.name);
@@ -117,43 +128,46 @@ static shoal_status copy_options(shoal_compile_options *to, const shoal_compile_
   return copy_text(&to->kernels);
 }
 
-/* Adds the weights that are trained, or those that are not; returns how many there are then. */
-static int add_weights(const shoal_model *m, bool trained, shoal_value **list, int n) {
-  for (size_t i = 0; i < m->n_layers; i++)
-    for (int k = 0; k < m->layers[i].n_weights; k++) {
-      const weight *w = &m->layers[i].weights[k];
-      if (w->trained == trained) list[n++] = w->variable;
-    }
+/* Adds the weights of a role; returns how many there are then. */
+static int add_weights(const shoal_model *m, weight_role role, shoal_value **list, int n) {
+  for (size_t i = 0; i < m->n_weights; i++)
+    if (m->weights[i].role == role) list[n++] = m->weights[i].variable;
   return n;
 }
 
 shoal_status model_exchanged(const shoal_model *m, shoal_value ***out, int *n_trained, int *n) {
-  shoal_value **list = calloc(m->n_layers * LAYER_WEIGHTS_MAX + 1, sizeof *list);
+  shoal_value **list = calloc(m->n_weights + 1, sizeof *list);
   if (!list) return status_no_memory();
-  *n_trained = add_weights(m, true, list, 0);
-  *n = add_weights(m, false, list, *n_trained);
+  *n_trained = add_weights(m, WEIGHT_TRAINED, list, 0);
+  *n = add_weights(m, WEIGHT_STATE, list, *n_trained);
   *out = list;
   return NULL;
 }
 
 shoal_status model_weights(const shoal_model *m, bool trained_only, shoal_value ***out, int *n) {
-  shoal_value **list = calloc(m->n_layers * LAYER_WEIGHTS_MAX + 1, sizeof *list);
+  shoal_value **list = calloc(m->n_weights + 1, sizeof *list);
   if (!list) return status_no_memory();
   *n = 0;
-  for (size_t i = 0; i < m->n_layers; i++)
-    for (int k = 0; k < m->layers[i].n_weights; k++) {
-      const weight *w = &m->layers[i].weights[k];
-      if (w->trained || !trained_only) list[(*n)++] = w->variable;
-    }
+  for (size_t i = 0; i < m->n_weights; i++)
+    if (m->weights[i].role == WEIGHT_TRAINED || !trained_only) list[(*n)++] = m->weights[i].variable;
   *out = list;
   return NULL;
 }
 
-/* All layers one after the other: the logits. */
-static shoal_value *apply_layers(branch *b, shoal_value *x) {
+/* All layers, each behind those it uses: the logits. x: the inputs. */
+static shoal_value *apply_layers(branch *b, shoal_value *const *x) {
   shoal_model *m = b->model;
-  for (size_t i = 0; i < m->n_layers; i++) x = layer_apply(b, &m->layers[i], x, i + 1 == m->n_layers);
-  return x;
+  shoal_output *last = model_last(m);
+  for (size_t i = 0; i < m->n_calls; i++) {
+    shoal_output *c = m->calls[i];
+    if (c->layer) {
+      call_apply(b, c, c == last);
+    } else {
+      c->value = x[c->number];
+      c->mask = NULL;
+    }
+  }
+  return last->value;
 }
 
 /* cross-entropy + l2 * sum over the decayed weights of sum(w^2) / 2 */
@@ -161,20 +175,18 @@ static shoal_value *with_l2(shoal_model *m, shoal_value *loss) {
   shoal_graph *g = m->graph;
   shoal_value *sum = NULL;
   if (m->options.l2 == 0 || m->sparse) return loss; /* of sparse rows the update sees to it, for what it touches */
-  for (size_t i = 0; i < m->n_layers; i++)
-    for (int k = 0; k < m->layers[i].n_weights; k++) {
-      const weight *w = &m->layers[i].weights[k];
-      if (!w->decayed) continue;
-      shoal_value *one = shoal_l2_loss(g, w->variable);
-      sum = sum ? shoal_add(g, sum, one) : one;
-    }
+  for (size_t i = 0; i < m->n_weights; i++) {
+    if (!m->weights[i].decayed) continue;
+    shoal_value *one = shoal_l2_loss(g, m->weights[i].variable);
+    sum = sum ? shoal_add(g, sum, one) : one;
+  }
   return sum ? shoal_add(g, loss, shoal_scale(g, sum, m->options.l2)) : loss;
 }
 
 /* Whether the last layer is one unit with a sigmoid. */
 static bool ends_binary(const shoal_model *m) {
-  const layer *l = &m->layers[m->n_layers - 1];
-  return l->units == 1 && !strcmp(layer_activation(l), "sigmoid");
+  const layer *l = model_last(m)->layer;
+  return l && json_integer_value(json_object_get(l->config, "units")) == 1 && !strcmp(layer_activation(l), "sigmoid");
 }
 
 static shoal_status find_loss(shoal_model *m, const char *name) {
@@ -192,13 +204,10 @@ static shoal_status find_loss(shoal_model *m, const char *name) {
  * every strategy hands on, whoever applies it. */
 static void scale_bias_gradients(shoal_model *m, shoal_value *const *trained, int n, shoal_gradient *gradients) {
   if (m->options.bias_rate == 0 || m->options.bias_rate == 1) return;
-  for (size_t i = 0; i < m->n_layers; i++)
-    for (int k = 0; k < m->layers[i].n_weights; k++) {
-      const weight *w = &m->layers[i].weights[k];
-      for (int j = 0; j < n; j++)
-        if (trained[j] == w->variable && !w->decayed && gradients[j].value)
-          gradients[j].value = shoal_scale(m->graph, gradients[j].value, m->options.bias_rate);
-    }
+  for (size_t i = 0; i < m->n_weights; i++)
+    for (int j = 0; j < n; j++)
+      if (trained[j] == m->weights[i].variable && !m->weights[i].decayed && gradients[j].value)
+        gradients[j].value = shoal_scale(m->graph, gradients[j].value, m->options.bias_rate);
 }
 
 /* What the layers' outputs, [batch, units], mean. */
@@ -208,8 +217,8 @@ static shoal_status take_outputs(shoal_model *m, const shoal_value *outputs) {
   if (s.rank != 2)
     return status_make(
         SHOAL_ERR_ARGUMENT,
-        "the last layer gives %s; [batch, %s] is expected: end with a dense layer "
-        "with %s",
+        "the last layer gives %s; [batch, %s] is expected: add a flatten layer before a dense one, and end with "
+        "a dense layer with %s",
         shoal_shape_text(&s, have), m->loss->targets ? "targets" : "classes",
         m->loss->targets ? "one unit a number to be predicted" : "one unit a class and activation softmax");
   if (model_is_binary(m) && s.dim[1] != 1)
@@ -249,6 +258,15 @@ static shoal_status build_update(shoal_model *m, tower *t, shoal_value **exchang
   return NULL;
 }
 
+/* What the step adds to a moving average: the sum over all calls of its layer. */
+static shoal_value *change_of(const branch *b, const shoal_value *state) {
+  shoal_value *sum = NULL;
+  for (size_t i = 0; i < b->n_changes; i++)
+    if (b->changes[i].state == state)
+      sum = sum ? shoal_add(b->model->graph, sum, b->changes[i].change) : b->changes[i].change;
+  return sum ? sum : shoal_fill(b->model->graph, SHOAL_F32, state->shape, 0);
+}
+
 static shoal_status build_training(shoal_model *m, tower *t, const branch *b, shoal_value *outputs) {
   shoal_graph *g = m->graph;
   shoal_status status = NULL;
@@ -265,7 +283,7 @@ static shoal_status build_training(shoal_model *m, tower *t, const branch *b, sh
   if (!t->gradients) TRY_GOTO(status, status_no_memory(), done);
   TRY_GOTO(status, optimizer_gradients(g, t->loss, exchanged, n_trained, t->gradients), done);
   scale_bias_gradients(m, exchanged, n_trained, t->gradients);
-  for (size_t i = 0; i < b->n_changes; i++) t->gradients[(size_t)n_trained + i].value = b->changes[i];
+  for (int i = n_trained; i < n; i++) t->gradients[i].value = change_of(b, exchanged[i]);
   TRY_GOTO(status, build_update(m, t, exchanged, n_trained, n), done);
   status = shoal_graph_status(g);
 done:
@@ -273,7 +291,7 @@ done:
   return status;
 }
 
-static shoal_status build_inference(shoal_model *m, tower *t, shoal_value *x) {
+static shoal_status build_inference(shoal_model *m, tower *t, shoal_value *const *x) {
   shoal_graph *g = m->graph;
   branch b = {.model = m, .tower = t};
   shoal_value *outputs = apply_layers(&b, x);
@@ -290,26 +308,31 @@ static shoal_status build_inference(shoal_model *m, tower *t, shoal_value *x) {
   return shoal_graph_status(g);
 }
 
-static shoal_value *make_inputs(shoal_model *m, tower *t) {
+static shoal_value *make_placeholder(shoal_model *m, tower *t) {
   shoal_graph *g = m->graph;
   shoal_shape batch = {m->input.rank + 1, {SHOAL_UNKNOWN}};
   memcpy(batch.dim + 1, m->input.dim, (size_t)m->input.rank * sizeof *batch.dim);
-  if (m->sparse) {
-    t->x = shoal_placeholder(g, "offsets", SHOAL_I64, SHOAL_SHAPE(SHOAL_UNKNOWN));
-    t->indices = shoal_placeholder_ragged(g, "indices", SHOAL_I32, t->x);
-    t->values = shoal_placeholder_ragged(g, "values", SHOAL_F32, t->x);
-  } else {
-    t->x = shoal_placeholder(g, "input", t->features, batch);
-  }
-  return t->features == SHOAL_U8 ? shoal_scale(g, shoal_cast(g, t->x, SHOAL_F32), 1 / 255.0) : t->x;
+  if (!m->sparse) return shoal_placeholder(g, "input", t->features, batch);
+  shoal_value *offsets = shoal_placeholder(g, "offsets", SHOAL_I64, SHOAL_SHAPE(SHOAL_UNKNOWN));
+  t->indices = shoal_placeholder_ragged(g, "indices", SHOAL_I32, offsets);
+  t->values = shoal_placeholder_ragged(g, "values", SHOAL_F32, offsets);
+  return offsets;
+}
+
+/* Pixels are from 0 to 1; numbers of words stay as they are. */
+static shoal_value *make_numbers(shoal_model *m, const tower *t, const model_input *in, shoal_value *x) {
+  if (t->features != SHOAL_U8) return x;
+  shoal_value *numbers = shoal_cast(m->graph, x, SHOAL_F32);
+  return in->integers ? numbers : shoal_scale(m->graph, numbers, 1 / 255.0);
 }
 
 /* Both branches. How wide labels are is known once the layers are there. */
 static shoal_status build_branches(shoal_model *m, tower *t, branch *training) {
   shoal_graph *g = m->graph;
-  shoal_value *x = make_inputs(m, t);
+  t->x = make_placeholder(m, t);
+  shoal_value *x = make_numbers(m, t, &m->inputs[0], t->x);
   shoal_scope_push(g, "train");
-  shoal_value *outputs = apply_layers(training, x);
+  shoal_value *outputs = apply_layers(training, &x);
   shoal_scope_pop(g);
   TRY(shoal_graph_status(g));
   TRY(take_outputs(m, outputs));
@@ -320,7 +343,7 @@ static shoal_status build_branches(shoal_model *m, tower *t, branch *training) {
   shoal_scope_pop(g);
   if (status) return status;
   shoal_scope_push(g, "infer");
-  status = build_inference(m, t, x);
+  status = build_inference(m, t, &x);
   shoal_scope_pop(g);
   return status;
 }
@@ -385,12 +408,22 @@ static shoal_status check_bias_rate(const shoal_compile_options *o) {
                      o->bias_rate, name);
 }
 
+/* An input that an embedding looks up is one of numbers of words. */
+static void find_integers(shoal_model *m) {
+  for (size_t i = 0; i < m->n_calls; i++) {
+    const shoal_output *c = m->calls[i];
+    if (!c->layer || strcmp(c->layer->kind->name, "embedding")) continue;
+    if (!c->inputs[0]->layer) m->inputs[c->inputs[0]->number].integers = true;
+  }
+}
+
 static shoal_status compile(shoal_model *m, const shoal_compile_options *options) {
   TRY(shoal_schedule_check(&options->schedule));
   if (!(options->l2 >= 0 && options->l2 < 1e30))
     return status_make(SHOAL_ERR_ARGUMENT, "l2 is %g: a weight of at least 0 is expected", options->l2);
   if (!m->n_layers) return status_make(SHOAL_ERR_ARGUMENT, "the model has no layers");
   TRY(check_bias_rate(options));
+  find_integers(m);
   TRY(copy_options(&m->options, options));
   m->rate = shoal_placeholder(m->graph, "rate", SHOAL_F32, SHOAL_SCALAR);
   TRY(find_loss(m, options->loss));
@@ -421,17 +454,21 @@ shoal_status model_ready(const shoal_model *m) {
 
 /* ---- looking at it */
 
-static int64_t layer_parameters(const layer *l) {
+/* Of one layer, with those inside it; NULL: of all. */
+static int64_t count_parameters(const shoal_model *m, const layer *l) {
   int64_t n = 0;
-  for (int k = 0; k < l->n_weights; k++)
-    if (l->weights[k].trained) n += shoal_shape_count(&l->weights[k].variable->shape);
+  for (size_t i = 0; i < m->n_weights; i++) {
+    const weight *w = &m->weights[i];
+    const bool own = !l || w->owner == l || (w->owner && (w->owner == l->inner[0] || w->owner == l->inner[1]));
+    if (own && w->role == WEIGHT_TRAINED) n += shoal_shape_count(&w->variable->shape);
+  }
   return n;
 }
 
 int64_t shoal_model_parameters(const shoal_model *m) {
-  int64_t n = 0;
-  for (size_t i = 0; i < m->n_layers; i++) n += layer_parameters(&m->layers[i]);
-  if (m->features && m->n_layers) n += (m->features - m->input.dim[0]) * m->layers[0].units;
+  int64_t n = count_parameters(m, NULL);
+  if (m->features && m->n_layers)
+    n += (m->features - m->input.dim[0]) * json_integer_value(json_object_get(m->layers[0]->config, "units"));
   return n;
 }
 
@@ -445,13 +482,14 @@ char *shoal_model_describe(const shoal_model *m) {
   char shape[SHOAL_SHAPE_TEXT];
   text_add(&t, "%-24s %-18s %12s\n", "layer", "output", "parameters");
   text_add(&t, "%-24s %-18s %12s\n", "input", shoal_shape_text(&m->input, shape), "");
-  for (size_t i = 0; i < m->n_layers; i++) {
-    const layer *l = &m->layers[i];
-    char name[128];
-    const char *act = layer_activation(l);
-    snprintf(name, sizeof name, "%s%s%s%s", l->name, *act ? " (" : "", act, *act ? ")" : "");
-    text_add(&t, "%-24s %-18s %12lld\n", name, m->session ? shoal_shape_text(&l->output, shape) : "?",
-             (long long)layer_parameters(l));
+  for (size_t i = 0; i < m->n_calls; i++) {
+    const shoal_output *c = m->calls[i];
+    if (!c->layer) continue;
+    char name[160];
+    const char *act = layer_activation(c->layer);
+    snprintf(name, sizeof name, "%s%s%s%s", c->layer->name, *act ? " (" : "", act, *act ? ")" : "");
+    text_add(&t, "%-24s %-18s %12lld\n", name, m->session ? shoal_shape_text(&c->shape, shape) : "?",
+             (long long)(c->number ? 0 : count_parameters(m, c->layer)));
   }
   text_add(&t, "%-24s %-18s %12lld\n", "total", "", (long long)shoal_model_parameters(m));
   if (!t.failed) return t.data;

@@ -14,37 +14,48 @@
 #include "train/initializer.h"
 #include "train/loss.h"
 
-#define LAYER_WEIGHTS_MAX 8
-
 typedef struct layer_kind layer_kind;
-typedef struct activation activation;
+
+typedef enum {
+  WEIGHT_TRAINED, /* by gradients */
+  WEIGHT_STATE,   /* batch norm's moving averages: each step adds a change to them */
+  WEIGHT_FROZEN   /* stays as it is */
+} weight_role;
+
+typedef struct layer {
+  const layer_kind *kind;
+  char *name;             /* "dense", "dense_1", ... */
+  json_t *config;         /* its attributes, checked: layer.h */
+  bool frozen;            /* its weights are not trained */
+  int calls;              /* how often it is applied */
+  struct layer *inner[2]; /* of layers around others; NULL: none */
+} layer;
 
 typedef struct {
   shoal_value *variable;
-  bool trained; /* by gradients; batch norm's moving averages are not: each step adds a change to them */
+  const layer *owner;
+  weight_role role;
   bool decayed; /* counts for the L2 term */
 } weight;
 
+/* A layer applied to its inputs, or an input of the model. */
+struct shoal_output {
+  shoal_model *model;
+  layer *layer; /* NULL: an input, the `number`th one */
+  int number;   /* of a layer: which of its calls */
+  shoal_output **inputs;
+  int n_inputs;
+  shoal_shape shape;         /* of one example; known of inputs, and of all once compiled */
+  bool used;                 /* by another one */
+  shoal_value *value, *mask; /* while a branch is built */
+};
+
+/* What one example consists of. */
 typedef struct {
-  const layer_kind *kind;
-  char *name;            /* "dense", "dense_1", ... */
-  const activation *act; /* NULL: none */
-  int units, size, stride;
-  bool no_bias;
-  shoal_padding padding;
-  double rate;         /* of dropout; of norms, epsilon */
-  shoal_window window; /* layers of images and sequences that take one */
-  shoal_pooling pooling;
-  bool sequences;        /* recurrent layers: all states, not the last one */
-  bool reverse;          /* the same: from the last step to the first */
-  bool causal, bilinear; /* attention; upsample */
-  shoal_shape shape;     /* reshape: of one example */
-  const initializer *start;
-  double deviation, bias; /* deviation not 0: counts instead of `start` */
-  weight weights[LAYER_WEIGHTS_MAX];
-  int n_weights;
-  shoal_shape output; /* of one example; known once compiled */
-} layer;
+  char *name;
+  shoal_shape shape;
+  bool integers; /* numbers of words, which bytes stand for as they are */
+} model_input;
 
 typedef struct {
   shoal_dtype features, labels;
@@ -80,11 +91,16 @@ struct shoal_model {
   bool sparse;       /* examples are sparse rows: `input` is the size of the feature space, or of a small table: */
   int64_t features;  /* above 0: the session's table has `input` rows, enough for a batch; the feature space so many */
   const model_elsewhere *elsewhere; /* NULL: all is in the session. Borrowed */
-  layer *layers;
+  model_input *inputs;              /* the first is `input` above */
+  size_t n_inputs, cap_inputs;
+  layer **layers;
   size_t n_layers, cap_layers;
-  const initializer *start; /* for layers to come */
-  double deviation, bias;   /* the same: not by `start`, but in numbers; deviation 0: by `start` */
-  shoal_status error;       /* first one */
+  shoal_output **calls; /* inputs, and layers applied, each behind those it uses */
+  size_t n_calls, cap_calls;
+  weight *weights; /* in the order in which they were made: that of the calls */
+  size_t n_weights, cap_weights;
+  json_t *start, *bias; /* initializers for layers to come, of shoal_model_initializer; NULL: each layer's own */
+  shoal_status error;   /* first one */
   shoal_graph *graph;
   bool compiled;
   /* below: once compiled */
@@ -105,14 +121,27 @@ typedef struct {
   shoal_model *model;
   const tower *tower;
   bool training;
-  shoal_value **changes; /* of the moving averages, in the order of the layers: what a training step adds to them */
+  struct state_change {
+    shoal_value *state, *change;
+  } * changes; /* what a training step adds to moving averages */
   size_t n_changes, cap_changes;
 } branch;
 
-/* Adds one layer's nodes; makes its variables the first time. Errors stick to the graph. */
-shoal_value *layer_apply(branch *b, layer *l, shoal_value *x, bool last);
+/* Sets the call's value from those of its inputs, by adding its layer's nodes; makes the layer's variables the first time.
+ * last: the activation that the loss computes, too, is left to it. Errors stick to the graph. */
+void call_apply(branch *b, shoal_output *c, bool last);
 const char *layer_activation(const layer *l); /* "" if it has none */
-void layer_fini(layer *l);
+void layer_destroy(layer *l);
+/* A layer with these attributes (borrowed; NULL: none) at the end of the model's list. name: must be new; NULL: `stem`,
+ * or that with _1, _2 ... behind it. */
+SHOAL_CHECKED shoal_status model_add_layer(shoal_model *m, const char *type, const char *name, const char *stem,
+                                           const json_t *attributes, layer **out);
+/* Applies it to inputs, which are this model's. */
+SHOAL_CHECKED shoal_status model_call(shoal_model *m, layer *l, shoal_output *const *inputs, int n, shoal_output **out);
+/* An input more; the first one is made with the model. */
+SHOAL_CHECKED shoal_status model_add_input(shoal_model *m, const char *name, shoal_shape shape, shoal_output **out);
+/* The layer applied last, or the first input. */
+static inline shoal_output *model_last(const shoal_model *m) { return m->calls[m->n_calls - 1]; }
 /* Keeps `status` if it is the first error; takes it. */
 void model_fail(shoal_model *m, shoal_status status);
 
