@@ -156,7 +156,7 @@ void job_fill(shoal_job *f, const shoal_job *asked, const shoal_model_kind *kind
   fill_schedule(f, kind);
   if (!f->transport) f->transport = "auto";
   if (!f->transfer) f->transfer = "sparse";
-  if (f->deadline == 0) f->deadline = 60;
+  if (f->deadline == 0) f->deadline = JOB_DEADLINE;
   if (f->heartbeat == 0) f->heartbeat = 5;
   if (!f->keep) f->keep = 3;
   if (f->sample_every == 0) f->sample_every = 1;

@@ -14,6 +14,7 @@ bool job_said(const shoal_job *asked, const char *name);
 
 #define WORKERS_MAX 1024
 #define SERVERS_MAX 256
+#define JOB_DEADLINE 60 /* seconds, where none was said */
 
 extern const shoal_setting job_table[];
 

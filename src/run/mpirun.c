@@ -1,7 +1,11 @@
 #include "run/mpirun.h"
 
+#include "base/clock.h"
 #include "base/mem.h"
+#include "base/text.h"
 #include "dist/collective.h"
+#include "run/rank_roster.h"
+#include "run/rank_watch.h"
 #include "run/settings.h"
 
 #include <errno.h>
@@ -12,27 +16,48 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
-#define LOOK_NANOSECONDS 20000000 /* between two looks at mpirun */
+#define LOOK_SECONDS 0.02  /* between two looks at mpirun */
+#define GRACE_SECONDS 3.0  /* for mpirun to end its ranks when it is asked to */
+#define MARGIN_SECONDS 2.0 /* for processes to start, beyond the deadline */
+#define FILES_MIN 128      /* open files that mpirun surely gets by with */
 #define WORDS_MAX 256
 
+typedef struct {
+  pid_t child;
+  rank_roster *roster;
+  double deadline;
+  const int *stop;
+  bool asked; /* to stop, and so are the ranks */
+} rank_job;
+
 /* What mpirun is to know, by its environment: of Open MPI 4 and 5; others do not know these words and do not mind. */
-static void prepare_environment(void) {
-  static const char *const settings[][2] = {
-      {"OMPI_MCA_rmaps_base_oversubscribe", "1"},     {"PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe"},
-      {"OMPI_MCA_hwloc_base_binding_policy", "none"}, {"PRTE_MCA_hwloc_default_binding_policy", "none"},
-      {"OMPI_MCA_orte_execute_quiet", "1"},           {RANKS_ASKED, "1"}};
+static void prepare_environment(const char *socket) {
+  static const char *const settings[][2] = {{"OMPI_MCA_rmaps_base_oversubscribe", "1"},
+                                            {"PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe"},
+                                            {"OMPI_MCA_hwloc_base_binding_policy", "none"},
+                                            {"PRTE_MCA_hwloc_default_binding_policy", "none"},
+                                            {"OMPI_MCA_orte_execute_quiet", "1"}};
   for (size_t i = 0; i < COUNT_OF(settings); i++) setenv(settings[i][0], settings[i][1], 0);
+  setenv(RANKS_ASKED, socket, 1);
   if (geteuid()) return;
   setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 0);
   setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 0);
 }
 
+/* mpirun hangs where it has too few. */
+static void raise_open_files(void) {
+  struct rlimit files;
+  if (getrlimit(RLIMIT_NOFILE, &files) || files.rlim_cur >= FILES_MIN) return;
+  files.rlim_cur = MIN_OF(files.rlim_max, FILES_MIN);
+  setrlimit(RLIMIT_NOFILE, &files);
+}
+
 /* In the child: a group of its own, so that Ctrl-C reaches only us; gone when we are. */
-static void become_mpirun(const char **words, int failure) {
+static void become_mpirun(const char **words, const char *socket, int failure) {
   sigset_t none;
   sigemptyset(&none);
   setpgid(0, 0);
@@ -40,7 +65,8 @@ static void become_mpirun(const char **words, int failure) {
   pthread_sigmask(SIG_SETMASK, &none, NULL);
   int nothing = open("/dev/null", O_RDONLY);
   dup2(nothing, STDIN_FILENO);
-  prepare_environment();
+  prepare_environment(socket);
+  raise_open_files();
   execvp(words[0], (char *const *)words);
   int error = errno;
   ssize_t ignored = write(failure, &error, sizeof error);
@@ -48,26 +74,98 @@ static void become_mpirun(const char **words, int failure) {
   _exit(127);
 }
 
-/* Waits for mpirun; passes on that somebody asks to stop. SIGUSR1 is what mpirun hands on to all ranks. */
-static int watch_mpirun(pid_t child, const int *stop) {
-  bool asked = false;
-  int status = 0;
-  for (;;) {
-    pid_t ended = waitpid(child, &status, WNOHANG);
-    if (ended == child || (ended < 0 && errno != EINTR)) return status;
-    if (!asked && stop && __atomic_load_n(stop, __ATOMIC_ACQUIRE)) {
-      kill(child, SIGUSR1);
-      asked = true;
-    }
-    nanosleep(&(struct timespec){.tv_nsec = LOOK_NANOSECONDS}, NULL);
-  }
+/* Whether mpirun has ended, and how. */
+static bool has_ended(const rank_job *j, int *status) {
+  pid_t ended = waitpid(j->child, status, WNOHANG);
+  return ended == j->child || (ended < 0 && errno != EINTR);
 }
 
-static shoal_status start_mpirun(const char **words, pid_t *out) {
+/* Ends mpirun and its ranks, stopped ones, too. Ranks may be in groups of their own. */
+static int end_all(rank_job *j) {
+  int status = 0;
+  kill(j->child, SIGTERM);
+  kill(j->child, SIGCONT);
+  const double until = clock_seconds() + GRACE_SECONDS;
+  while (!has_ended(j, &status)) {
+    rank_roster_hear(j->roster, LOOK_SECONDS);
+    if (clock_seconds() < until) continue;
+    kill(-j->child, SIGKILL);
+    waitpid(j->child, &status, 0);
+    break;
+  }
+  rank_roster_kill(j->roster);
+  return status;
+}
+
+/* "; the limit of open files is 32 ..." where that may be why. */
+static void add_limits(text *words) {
+  struct rlimit files;
+  if (!getrlimit(RLIMIT_NOFILE, &files) && files.rlim_max < FILES_MIN)
+    text_add(words, "; mpirun may open %lld files (ulimit -n), which is few", (long long)files.rlim_max);
+}
+
+static shoal_status made(text *words) {
+  shoal_status status = words->failed ? status_no_memory() : status_make(SHOAL_ERR_PEER, "%s", words->data);
+  text_fini(words);
+  return status;
+}
+
+/* Some rank does not come. */
+static shoal_status name_late(const rank_job *j) {
+  text words = {0}, who = {0};
+  int waited;
+  rank_roster_add_late(j->roster, &who, &waited);
+  if (waited >= 0)
+    text_add(&words, "rank %d has waited %g s (`deadline`) for %s", waited, j->deadline, who.failed ? "?" : who.data);
+  else
+    text_add(&words, "not all ranks have begun within %g s (`deadline`): %s", j->deadline, who.failed ? "?" : who.data);
+  text_fini(&who);
+  add_limits(&words);
+  return made(&words);
+}
+
+/* The job has failed and no rank has said why. */
+static shoal_status name_ended(const rank_job *j, int status) {
+  if (j->asked) return status_make(SHOAL_ERR_CANCELLED, "Stopped before training had begun.");
+  text words = {0};
+  if (WIFSIGNALED(status)) /* mpirun itself */
+    text_add(&words, "mpirun was ended by signal %d", WTERMSIG(status));
+  else if (rank_roster_add_ended(j->roster, &words))
+    text_add(&words, " has ended without a word: killed, or out of memory");
+  else
+    text_add(&words, "mpirun has ended with status %d", WEXITSTATUS(status));
+  if (!rank_roster_all_begun(j->roster)) text_add(&words, " before all ranks had begun");
+  add_limits(&words);
+  return made(&words);
+}
+
+/* Waits for mpirun; passes on that somebody asks to stop. SIGUSR1 is what mpirun hands on to all ranks. */
+static shoal_status watch_mpirun(rank_job *j, int *status) {
+  const double begun = clock_seconds();
+  while (!has_ended(j, status)) {
+    if (!j->asked && j->stop && __atomic_load_n(j->stop, __ATOMIC_ACQUIRE)) {
+      kill(j->child, SIGUSR1);
+      j->asked = true;
+    }
+    rank_roster_hear(j->roster, LOOK_SECONDS);
+    const bool late = !rank_roster_all_begun(j->roster) && clock_seconds() - begun > j->deadline + MARGIN_SECONDS;
+    if (!late && !rank_roster_late(j->roster)) continue;
+    shoal_status named = rank_roster_done(j->roster) ? NULL : name_late(j);
+    *status = end_all(j);
+    if (!named) *status = 0; /* the result is whole; only some rank does not end */
+    return named;
+  }
+  rank_roster_hear(j->roster, 0);
+  rank_roster_kill(j->roster);
+  const bool good = WIFEXITED(*status) && (!WEXITSTATUS(*status) || rank_roster_told(j->roster));
+  return good ? NULL : name_ended(j, *status);
+}
+
+static shoal_status start_mpirun(const char **words, const char *socket, pid_t *out) {
   int pipes[2], error = 0;
   if (pipe2(pipes, O_CLOEXEC)) return status_errno(errno, "cannot make a pipe");
   pid_t child = fork();
-  if (child == 0) become_mpirun(words, pipes[1]);
+  if (child == 0) become_mpirun(words, socket, pipes[1]);
   close(pipes[1]);
   ssize_t n = child > 0 ? read(pipes[0], &error, sizeof error) : 0;
   close(pipes[0]);
@@ -99,28 +197,31 @@ static shoal_status say_settings(const shoal_job *job, const char **words, char 
   return NULL;
 }
 
-static shoal_status run(const char **words, const int *stop, int *exit_status) {
-  pid_t child;
-  TRY(start_mpirun(words, &child));
-  const int ended = watch_mpirun(child, stop);
+static shoal_status run(rank_job *j, int64_t workers, const char **words, int *exit_status) {
+  char socket[RANK_ROSTER_NAME];
+  int ended = 0;
+  TRY(rank_roster_create(workers, &j->roster, socket));
+  shoal_status status = start_mpirun(words, socket, &j->child);
+  if (!status) status = watch_mpirun(j, &ended);
+  rank_roster_destroy(j->roster);
   *exit_status = WIFEXITED(ended) ? WEXITSTATUS(ended) : 1;
-  return NULL;
+  return status;
 }
 
-shoal_status mpirun_job(const shoal_job *asked, const char *program, int64_t workers, const int *stop,
-                        int *exit_status) {
+shoal_status mpirun_job(const shoal_job *asked, const mpirun_options *o, int *exit_status) {
   collective_place none;
   if (!collective_there("mpi")) return collective_join("mpi", &none); /* says what is missing */
   char self[PATH_MAX] = "", number[24], *owned[WORDS_MAX] = {0};
-  const char *words[WORDS_MAX] = {"mpirun", "-n", number, program ? program : "shoal", "train", asked->model};
+  const char *words[WORDS_MAX] = {"mpirun", "-n", number, o->program ? o->program : "shoal", "train", asked->model};
   int n = 6;
-  if (program && !strcmp(program, "/proc/self/exe")) { /* mpirun's own, otherwise */
-    if (readlink(program, self, sizeof self - 1) < 0) return status_errno(errno, "cannot find this program");
+  if (o->program && !strcmp(o->program, "/proc/self/exe")) { /* mpirun's own, otherwise */
+    if (readlink(o->program, self, sizeof self - 1) < 0) return status_errno(errno, "cannot find this program");
     words[3] = self;
   }
-  snprintf(number, sizeof number, "%lld", (long long)workers);
+  snprintf(number, sizeof number, "%lld", (long long)o->workers);
   shoal_status status = say_settings(asked, words, owned, &n);
-  if (!status) status = run(words, stop, exit_status);
+  rank_job j = {.deadline = o->deadline, .stop = o->stop};
+  if (!status) status = run(&j, o->workers, words, exit_status);
   for (int i = 0; i < WORDS_MAX; i++) free(owned[i]);
   return status;
 }

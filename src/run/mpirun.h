@@ -4,11 +4,15 @@
 
 #include "run/job.h"
 
-#define RANKS_ASKED "SHOAL_RANKS" /* in the environment of ranks that were started so */
+typedef struct {
+  const char *program; /* NULL: shoal, looked for as a shell does */
+  int64_t workers;
+  double deadline; /* seconds in which every rank has begun */
+  const int *stop; /* NULL, or becomes a signal's number when asked to */
+} mpirun_options;
 
-/* Runs `workers` of the program with these settings and waits for them. stop: NULL, or becomes a signal's number when
- * asked to. *exit_status: the ranks'. */
-SHOAL_CHECKED shoal_status mpirun_job(const shoal_job *asked, const char *program, int64_t workers, const int *stop,
-                                      int *exit_status);
+/* Runs ranks of the program with these settings and waits for them. An error is one that no rank has told of: one that
+ * does not come, or has ended without a word. *exit_status: the ranks'. */
+SHOAL_CHECKED shoal_status mpirun_job(const shoal_job *asked, const mpirun_options *options, int *exit_status);
 
 #endif

@@ -55,7 +55,10 @@ bool ranks_expected(const shoal_job *f, bool *first) {
 
 shoal_status ranks_join(training *t, ranks *out) {
   shoal_job *f = &t->job;
+  TRY(rank_watch_create(TOLD(places, 0), f->deadline > 0 ? f->deadline : JOB_DEADLINE, &out->watch));
+  rank_watch_reach(out->watch, RANK_BEGUN);
   TRY(collective_join("mpi", &out->place));
+  rank_watch_reach(out->watch, RANK_JOINED);
   out->joined = true;
   f->strategy = "allreduce";
   if (job_said(&t->asked, "workers") && f->workers != out->place.ranks)
@@ -145,7 +148,9 @@ static shoal_status load_data(ranks *r, training *b) {
     int64_t rows, classes, good;
     uint64_t names, preprocessing; /* one number for all of it */
   } here = {0}, there;
+  rank_watch_work(r->watch);
   shoal_status status = training_load(b);
+  rank_watch_reach(r->watch, RANK_LOADED);
   if (!status)
     here = (typeof(here)){b->rows, b->train.classes, 1, class_names_hash(b->class_names),
                           class_names_hash((const char *const[]){b->preprocessing, NULL})};
@@ -265,9 +270,7 @@ static shoal_status train(rank_run *t) {
 
 /* ---- when it goes wrong */
 
-/* "; resume from ..." */
-static void add_advice(const rank_run *t, text *out) {
-  const training *b = &t->state->base;
+void ranks_add_advice(const training *b, text *out) {
   char *path = NULL;
   if (!b->job.no_checkpoints) shoal_status_free(checkpoint_latest(b->dir.checkpoints, &path, NULL));
   if (path)
@@ -288,7 +291,7 @@ static shoal_status explain(rank_run *t, shoal_status status) {
   t->ranks->quiet = !collective_speaks(c);
   text words = {0};
   text_add(&words, "%s", shoal_status_message(status));
-  add_advice(t, &words);
+  ranks_add_advice(&t->state->base, &words);
   if (words.failed) return status;
   shoal_status explained = status_make(SHOAL_ERR_PEER, "%s", words.data);
   text_fini(&words);
@@ -304,7 +307,8 @@ static void on_peer_exit(void *context, int rank) {
   text words = {0};
   text_add(&words, "shoal train: step %lld: rank %d (pid %d on %s) has ended", (long long)t->state->last.step, rank,
            gone->pid, gone->host);
-  add_advice(t, &words);
+  ranks_add_advice(&t->state->base, &words);
+  rank_watch_reach(t->ranks->watch, RANK_TOLD);
   if (!words.failed) fprintf(stderr, "%s\n", words.data);
   _exit(EXIT_JOB_FAILED);
 }
@@ -319,6 +323,7 @@ shoal_status ranks_run(run_state *state, ranks *r) {
   if (!b->job.threads) b->job.threads = fair_threads(r->place.ranks);
   TRY(load_data(r, b));
   TRY(agree_on_batch(r, b));
+  rank_watch_reach(r->watch, RANK_READY);
   TRY(training_compile(b, b->train.classes, b->rows));
   const allreduce_options options = {.place = &r->place,
                                      .deterministic = b->job.deterministic,
@@ -335,13 +340,18 @@ shoal_status ranks_run(run_state *state, ranks *r) {
 }
 
 void ranks_leave(ranks *r, int failed) {
-  if (!r->joined) return;
+  if (!r->joined) {
+    rank_watch_destroy(r->watch);
+    return;
+  }
   if (failed && !r->parted) {
     if (r->quiet) nanosleep(&(struct timespec){.tv_sec = SPEAKING_SECONDS}, NULL);
     fflush(stdout);
     fflush(stderr);
     collective_abort(&r->place, failed);
   }
+  rank_watch_reach(r->watch, RANK_DONE);
   shoal_status_free(collective_leave(&r->place));
+  rank_watch_destroy(r->watch);
   json_decref(r->job);
 }

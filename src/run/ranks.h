@@ -5,11 +5,13 @@
  *    launcher or after `deadline`. The lowest rank left says who it was and where to resume from.
  * 3. Ctrl-C (of the command that started them), SIGTERM and SIGUSR1 stop all ranks after the same step. mpirun itself
  *    hands on only SIGUSR1, and gives a rank one second after the SIGTERM that it sends.
- * 4. Whoever fails otherwise says so itself and takes the others down with it. */
+ * 4. Whoever fails otherwise says so itself and takes the others down with it.
+ * 5. No wait is without a deadline: those before the training has its own are watched over (rank_watch.h). */
 #ifndef SHOAL_RUN_RANKS_H
 #define SHOAL_RUN_RANKS_H
 
 #include "dist/collective.h"
+#include "run/rank_watch.h"
 #include "run/state.h"
 
 typedef struct {
@@ -18,6 +20,7 @@ typedef struct {
   collective_place place;
   bool quiet;  /* another rank tells of the failure */
   json_t *job; /* rank 0's settings; texts in the job may point into it */
+  rank_watch *watch;
 } ranks;
 
 /* Whether the settings and the launcher make this process a rank; *first: rank 0, as far as the launcher says. */
@@ -30,6 +33,8 @@ bool ranks_are_ours(void);
 SHOAL_CHECKED shoal_status ranks_agree(ranks *r, training *t, shoal_status own);
 /* Does this rank's work; rank 0's report is complete then. */
 SHOAL_CHECKED shoal_status ranks_run(run_state *s, ranks *r);
+/* Adds "; the last checkpoint is ..." and how to go on. */
+void ranks_add_advice(const training *b, text *out);
 /* Whether a failure is another rank's to tell. */
 bool ranks_are_told(const ranks *r);
 /* failed: with this exit status, and so for all. */

@@ -222,13 +222,30 @@ static shoal_status work(running *w) {
   return job_is_cluster(f) ? local_cluster_run(s) : train_alone(w);
 }
 
+/* Says where to go on from. Takes `status`. */
+static shoal_status advise_ranks(const training *b, shoal_status status) {
+  text words = {0};
+  text_add(&words, "%s", shoal_status_message(status));
+  ranks_add_advice(b, &words);
+  shoal_status advised = words.failed ? NULL : status_make(SHOAL_ERR_PEER, "%s", words.data);
+  text_fini(&words);
+  if (!advised) return status;
+  shoal_status_free(status);
+  return advised;
+}
+
 /* Ranks that this process starts itself. */
 static shoal_status start_ranks(run_state *s) {
   int code;
-  TRY(mpirun_job(&s->base.asked, s->options->program, s->base.job.workers, s->options->stop, &code));
+  training *b = &s->base;
+  const mpirun_options o = {
+      .program = s->options->program, .workers = b->job.workers, .deadline = b->job.deadline, .stop = s->options->stop};
+  s->report.reports = false; /* rank 0 says all */
+  shoal_status status = mpirun_job(&b->asked, &o, &code);
+  if (shoal_status_code(status) == SHOAL_ERR_PEER) status = advise_ranks(b, status);
+  TRY(status);
   const shoal_run_listener *l = &s->options->listener;
   if (l->on_ranks_end) l->on_ranks_end(l->context, code);
-  s->report.reports = false; /* rank 0 has said all */
   return code ? status_make(SHOAL_ERR_REPORTED, "the ranks ended with exit status %d", code) : NULL;
 }
 
@@ -287,12 +304,13 @@ static shoal_status run_job(running *w, const shoal_job *said, const shoal_run_o
  * `status`. */
 static shoal_status leave_ranks(running *w, shoal_status status) {
   const shoal_run_listener *l = &w->state->options->listener;
-  if (!w->ranks.joined) return status;
+  if (!w->ranks.joined && !w->ranks.watch) return status;
   if (status && ranks_are_told(&w->ranks)) {
     shoal_status_free(status);
     status = status_make(SHOAL_ERR_REPORTED, "another rank has failed, and says why");
   }
-  int code = status && !w->ranks.parted ? 1 : 0;
+  if (status && shoal_status_code(status) != SHOAL_ERR_REPORTED) rank_watch_reach(w->ranks.watch, RANK_TOLD);
+  int code = status && !w->ranks.parted && w->ranks.joined ? 1 : 0;
   if (code && l->on_abort) code = l->on_abort(l->context, status);
   ranks_leave(&w->ranks, code);
   return status;

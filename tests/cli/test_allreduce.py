@@ -1,6 +1,7 @@
 """Replicas on threads and on MPI ranks: the same learning, the same bits where they are asked for, nobody left running."""
 import os
 import pathlib
+import resource
 import shutil
 import signal
 import subprocess
@@ -198,6 +199,30 @@ class Ranks(Replicas):
         s = self.summary("r2")
         self.assertGreaterEqual(s["resumed_from"], 5)
         self.assertEqual((s["workers"], s["global_batch"], s["batch_size"]), (2, 192, 96))
+
+    def test_trouble_at_the_start_is_named(self):
+        """A rank stopped or killed as soon as it is there, and too few open files for mpirun: ends, and says why."""
+        def begin(run, files=None):
+            limit = files and (lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (files, files)))
+            return subprocess.Popen(
+                [support.SHOAL, "train", "softmax", "--data", self.data, "--run-dir", self.folder / run, "--epochs",
+                 "1000000", "--strategy", "allreduce", "--workers", "3", "--threads", "1", "--deadline", "3"],
+                cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=self.environment(),
+                preexec_fn=limit)
+        jobs = {"stopped": begin("stopped"), "killed": begin("killed"), "few": begin("few", 32)}
+        waiting = {"stopped": signal.SIGSTOP, "killed": signal.SIGKILL}
+        end = time.monotonic() + 20
+        while waiting and time.monotonic() < end:
+            for run in list(waiting):
+                found = list(ranks_of(self.folder / run).values())
+                if found:
+                    os.kill(found[-1], waiting.pop(run))
+                elif jobs[run].poll() is not None: # a busy machine on which none has begun in time
+                    waiting.pop(run)
+        for run, process in jobs.items():
+            status, _, err = self.ends(process, self.folder / run)
+            self.assertEqual(status, 1, f"{run}: {err}")
+            self.assertRegex(err, "ulimit -n" if run == "few" else r"rank [0-2] \(", run)
 
     def test_ctrl_c_stops_all_after_the_same_step(self):
         process, folder = self.started("r", 2)
