@@ -53,21 +53,42 @@ static double loss_of(shoal_model *m, const shoal_dataset *d) {
   return e.loss;
 }
 
+/* The targets become probabilities that add up to 1 over each row. */
+static void make_probabilities(shoal_dataset *d) {
+  float *y = d->labels.data; /* [n, 2] */
+  for (int64_t i = 0; i < d->labels.shape.dim[0]; i++) {
+    y[2 * i] = 1 / (1 + expf(y[2 * i + 1] - y[2 * i]));
+    y[2 * i + 1] = 1 - y[2 * i];
+  }
+}
+
+static bool is_among(const char *name, const char *const *names) {
+  while (*names && strcmp(*names, name)) names++;
+  return *names;
+}
+
 /* Gradients of a step against what the loss does when each weight is moved a little. */
-static void check_gradients(const char *loss) {
-  const bool targets = strstr(loss, "cross_entropy") == NULL;
-  const int units = !strcmp(loss, "sigmoid_cross_entropy") ? 1 : 2;
+static void check_gradients(const char *loss, double smoothing) {
+  static const char *const of_classes[] = {"softmax_cross_entropy", "sigmoid_cross_entropy", "hinge",
+                                           "categorical_hinge", NULL};
+  static const char *const of_one_unit[] = {"sigmoid_cross_entropy", "hinge", NULL};
+  static const char *const of_probabilities[] = {"categorical_cross_entropy", "kl_divergence", "binary_cross_entropy",
+                                                 NULL};
+  const bool targets = !is_among(loss, of_classes);
+  const int units = is_among(loss, of_one_unit) ? 1 : 2;
   static const char *const names[] = {"dense/kernel", "dense/bias", "dense_1/kernel", "dense_1/bias"};
   shoal_dataset d;
   if (targets)
     data_make_line(64, 2, &d);
   else
     data_make_xor(64, 5, &d);
+  if (is_among(loss, of_probabilities)) make_probabilities(&d);
   shoal_model *m;
   assert_ok(shoal_model_create(SHOAL_SHAPE(d.features.shape.dim[1]), &m));
   shoal_model_dense(m, 4, "tanh");
-  shoal_model_dense(m, units, NULL);
-  assert_ok(shoal_model_compile(m, &(shoal_compile_options){.loss = loss, .seed = 2, .threads = 1}));
+  shoal_model_dense(m, units, strcmp(loss, "poisson") ? NULL : "softplus");
+  assert_ok(shoal_model_compile(
+      m, &(shoal_compile_options){.loss = loss, .label_smoothing = smoothing, .seed = 2, .threads = 1}));
   static looked_at seen;
   shoal_fit_options o = {.steps = 1, .batch_size = 64, .keep_order = true};
   o.callbacks = (shoal_callbacks){.context = &seen, .on_inspect = keep_look, .inspect_every = 1};
@@ -81,7 +102,7 @@ static void check_gradients(const char *loss) {
   }
   for (int k = 0; k < 4; k++)
     for (int64_t i = 0; i < shoal_tensor_count(&weights[k]); i++) {
-      const float step = 0.01f, kept = ((float *)weights[k].data)[i];
+      const float step = strstr(loss, "hinge") ? 0.002f : 0.01f, kept = ((float *)weights[k].data)[i];
       ((float *)weights[k].data)[i] = kept + step;
       const double above = loss_of(m, &d);
       ((float *)weights[k].data)[i] = kept - step;
@@ -96,7 +117,10 @@ static void check_gradients(const char *loss) {
 }
 
 static void gradients_of_every_loss(void **state) {
-  for (const char *const *name = shoal_loss_names(); *name; name++) check_gradients(*name);
+  for (const char *const *name = shoal_loss_names(); *name; name++) {
+    check_gradients(*name, 0);
+    if (strstr(*name, "cross_entropy")) check_gradients(*name, 0.2);
+  }
 }
 
 /* ---- figures */

@@ -4,7 +4,7 @@ import { column, runState, store, trackOf } from './store.js';
 
 const strategy = s => s.strategy === 'ps' ? [s.strategy, s.mode].filter(Boolean).join(' ') : s.strategy;
 const four = x => isNumber(x) ? x.toFixed(4) : '–';
-const clicks = key => s => isNumber(s.test_auc) ? s[key] : null; // a log loss only beside an AUC
+const ofTwo = key => s => isNumber(s.test_auc) ? s[key] : null; // of two classes, which have an AUC
 
 /** key, head, word: a text; of(figures); show(value); best: 'least' or 'most'; live: only while a run trains */
 export const FIGURES = [
@@ -21,8 +21,9 @@ export const FIGURES = [
   { key: 'final_loss', head: 'final loss', best: 'least' },
   { key: 'train_accuracy', head: 'train accuracy', show: percent, live: true },
   { key: 'test_accuracy', head: 'test accuracy', show: percent, best: 'most' },
-  { key: 'test_loss', head: 'test log loss', show: four, of: clicks('test_loss'), best: 'least' },
+  { key: 'test_loss', head: 'test log loss', show: four, of: ofTwo('test_loss'), best: 'least' },
   { key: 'test_auc', head: 'test AUC', show: four, best: 'most' },
+  { key: 'test_f1', head: 'test F1', show: four, of: ofTwo('test_f1'), best: 'most' },
   { key: 'test_mae', head: 'test MAE', show: x => number(x, 5), best: 'least' },
   { key: 'test_rmse', head: 'test RMSE', show: x => number(x, 5), best: 'least' },
   { key: 'test_r2', head: 'test R²', show: four, best: 'most' },
@@ -46,7 +47,7 @@ function soFar(run) {
     epochs: epochs ? epochs.rows : 0, updates: lastOf(step, 'step'), seconds: lastOf(step, 'seconds'),
     examples_per_second: lastOf(step, 'examples_per_second'), final_loss: lastOf(step, 'loss'),
     train_accuracy: lastOf(step, 'accuracy'), test_accuracy: lastOf(test, 'accuracy'), test_loss: lastOf(test, 'loss'),
-    test_auc: lastOf(test, 'auc'), test_mae: lastOf(test, 'mae'), test_rmse: lastOf(test, 'rmse'), test_r2: lastOf(test, 'r2') };
+    test_auc: lastOf(test, 'auc'), test_f1: lastOf(test, 'f1'), test_mae: lastOf(test, 'mae'), test_rmse: lastOf(test, 'rmse'), test_r2: lastOf(test, 'r2') };
 }
 
 /** The figures of a run: its summary, or how far it is. */

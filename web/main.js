@@ -7,6 +7,7 @@ import { Resources } from './resources.js';
 import { Timeline } from './timeline.js';
 import { Graph } from './graph.js';
 import { Sweeps } from './sweep.js';
+import { Confusion } from './confusion.js';
 import { changed, focusedRun, runColour, runState, selectedRuns, setZoom, start, store, trackOf, update } from './store.js';
 
 // ---- theme
@@ -37,6 +38,7 @@ const SECTIONS = [
   { id: 'sweeps', title: 'Comparison', part: new Sweeps() },
   { id: 'settings', title: 'Settings', part: new Settings() },
   { id: 'curves', title: 'Curves', part: new Curves() },
+  { id: 'confusion', title: 'Classes', part: new Confusion(), more: choice() },
   { id: 'verdict', title: 'Verdict', part: new Verdicts() },
   { id: 'resources', title: 'Resources', part: new Resources(), more: choice() },
   { id: 'timeline', title: 'Timeline', part: new Timeline(), more: choice() },

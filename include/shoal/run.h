@@ -107,7 +107,7 @@ typedef struct {
   bool bias;                   /**< models that go without one: add one */
   const char *activation;      /**< of the hidden layers; NULL: the model's own */
   const char *pool;            /**< NULL: the model's own */
-  const char *loss;            /**< of a regression: as in shoal_compile_options; NULL: the model's own */
+  const char *loss;            /**< as in shoal_compile_options; NULL: the model's own */
   int64_t seed;                /**< below 0: 1 */
   int64_t threads;             /**< of each worker; 0: one a processor */
   const char *kernels;         /**< as in shoal_session_options */
@@ -151,6 +151,8 @@ typedef struct {
   int64_t histograms;       /**< steps; 0: never */
   int64_t trace;            /**< steps to record a timeline of; 0: none */
   double sample_every;      /**< seconds between two samples of the machine; 0: 1 */
+  double label_smoothing;   /**< as in shoal_compile_options */
+  const char *class_weight; /**< "balanced", or what a row counts by its class: "1,2.5"; NULL: all the same */
 } shoal_job;
 
 /** Nothing is said. size: sizeof *job, so that programs go on with later versions, whose jobs have more settings. Every

@@ -176,9 +176,17 @@ typedef struct {
                              * then a table that stays there, of which workers hold what their batches touch. NULL:
                              * none */
   const char *loss;         /**< what is made small. Of classes: "softmax_cross_entropy", "sigmoid_cross_entropy" (one
-                             * unit); NULL: whichever suits the last layer. Of numbers to be predicted, the mean over
-                             * them of: "mse", the squared error; "mae", its size; "huber", half its square up to 1 and
-                             * linear from there */
+                             * unit); NULL: whichever suits the last layer; "hinge" (one unit), "categorical_hinge". Of
+                             * numbers to be predicted, the mean over them of: "mse", the squared error; "mae", its
+                             * size; "huber", half its square up to 1 and linear from there; "poisson",
+                             * output - target log(output). "cosine_similarity": minus the cosine between outputs and
+                             * targets. Of probabilities to be predicted: "categorical_cross_entropy" and
+                             * "kl_divergence" (they add up to 1), "binary_cross_entropy" (each by itself) */
+  double
+      label_smoothing; /**< of cross-entropies: this share of each label is spread evenly over all classes; 0: none */
+  const double *class_weights; /**< [class_weight_count] what a row counts in the loss of training, by its class;
+                                * copied. NULL: all 1 */
+  int class_weight_count;      /**< of class_weights: as many as classes */
 } shoal_compile_options;
 
 /** The names of losses, ended by NULL. */
@@ -234,13 +242,17 @@ typedef struct {
   double loss;             /**< mean of the rows */
   double accuracy;         /**< share of rows told right, 0..1; NaN of a regression */
   double top_k;            /**< share of rows whose class is among the k likeliest; NaN when not asked for */
-  double auc;              /**< area under the ROC curve; NaN unless it came from shoal_model_evaluate_stream */
+  double auc;              /**< of two classes: area under the ROC curve; otherwise NaN */
   double seconds;          /**< that it took */
   int64_t unknown_entries; /**< of sparse rows, left out because the model has no such feature */
   double mae;         /**< of a regression, whatever its loss: mean absolute error; otherwise NaN, also the next two */
   double rmse;        /**< root of the mean squared error */
   double r2;          /**< 1 - squared error / squared distance from the targets' mean; NaN: they are all the same */
-  double reserved[6]; /**< 0: for fields to come */
+  double precision;   /**< of rows taken for class 1, the share that is of it; of more than two classes the mean over
+                       * those that occur; NaN of a regression, also the next two */
+  double recall;      /**< of rows of class 1, the share taken for it; the mean likewise */
+  double f1;          /**< harmonic mean of precision and recall; the mean over classes likewise */
+  double reserved[3]; /**< 0: for fields to come */
 } shoal_evaluation;
 /** A figure of an evaluation. */
 typedef struct {
@@ -385,7 +397,7 @@ SHOAL_API SHOAL_CHECKED shoal_status shoal_model_evaluate(shoal_model *m, const 
  * count for the result. */
 typedef shoal_status (*shoal_score_taker)(void *context, const float *scores, const int32_t *labels, int64_t n);
 /** A pass over the rows of a pipeline, dense or sparse as the model takes them; batch size and epochs are its own. take:
- * for models of sparse rows; NULL: nobody. auc is measured for those alone. */
+ * for models of sparse rows; NULL: nobody. */
 SHOAL_API SHOAL_CHECKED shoal_status shoal_model_evaluate_stream(shoal_model *m, const shoal_pipeline_options *rows,
                                                                  shoal_score_taker take, void *context,
                                                                  shoal_evaluation *out);

@@ -77,23 +77,15 @@ static void print_table(shoal_trained *t, const shoal_test_result *r) {
   snprintf(c[DATA].cell, TABLE_CELL, "%.40s, %s", data, r->split);
   table_set_int(&c[ROWS], e->examples);
   table_set_number(&c[LOSS], e->loss, 4);
-  if (!shoal_model_classes(shoal_trained_model(t))) {
-    for (const shoal_metric *m = shoal_metrics() + 1; m->name && n < COLUMNS; m++) {
-      if (!isfinite(shoal_evaluation_get(e, m))) continue;
-      c[n].head = m->head;
-      table_set_number(&c[n++], shoal_evaluation_get(e, m), 4);
-    }
-  } else {
-    c[n].head = "accuracy";
-    table_set_share(&c[n++], e->accuracy);
-  }
-  if (isfinite(e->top_k)) {
-    snprintf(top_k, sizeof top_k, "top %lld", (long long)job->top_k);
-    c[n].head = top_k;
-    table_set_share(&c[n++], e->top_k);
-  } else if (isfinite(e->auc)) {
-    c[n].head = "AUC";
-    table_set_number(&c[n++], e->auc, 4);
+  snprintf(top_k, sizeof top_k, "top %lld", (long long)job->top_k);
+  for (const shoal_metric *m = shoal_metrics() + 1; m->name && n < COLUMNS; m++) {
+    const double figure = shoal_evaluation_get(e, m);
+    if (!isfinite(figure)) continue;
+    c[n].head = strcmp(m->name, "top_k") ? m->head : top_k;
+    if (m->share)
+      table_set_share(&c[n++], figure);
+    else
+      table_set_number(&c[n++], figure, 4);
   }
   printf("%s\n\n", shoal_trained_weights(t));
   table_print(stdout, c, 1, n, terminal_width(stdout));

@@ -224,6 +224,11 @@ static void print_verdict(const shoal_verdict *v, FILE *to) {
   for (int i = 0; i < v->n_warnings; i++) say(to, "note: %s\n", v->warnings[i].text);
 }
 
+/* The loss is -log(probability of the right class). */
+static bool is_log_loss(const shoal_job *job) {
+  return (!job->loss || strstr(job->loss, "cross_entropy")) && job->label_smoothing == 0;
+}
+
 void result_print(const shoal_run_report *r, FILE *to) {
   const shoal_fit_result *fit = &r->fit;
   const int width = terminal_width(to);
@@ -240,8 +245,9 @@ void result_print(const shoal_run_report *r, FILE *to) {
     say(to, "\nThe class is among the %lld likeliest in %.2f %% of the test rows.\n", (long long)r->job.top_k,
         100 * r->test.top_k);
   if (isfinite(r->test.auc))
-    say(to, "\nOn the test rows: log loss %.5f, error rate %.3f %%, AUC %.5f.\n", r->test.loss,
-        100 * (1 - r->test.accuracy), r->test.auc);
+    say(to, "\nOn the test rows: %s %.5f, error rate %.3f %%, AUC %.5f, precision %.2f %%, recall %.2f %%, F1 %.4f.\n",
+        is_log_loss(&r->job) ? "log loss" : "loss", r->test.loss, 100 * (1 - r->test.accuracy), r->test.auc,
+        100 * r->test.precision, 100 * r->test.recall, r->test.f1);
   if (isfinite(r->test.rmse))
     say(to, "\nOn the test rows: loss (%s) %.5g, mean absolute error %.5g, RMSE %.5g, R2 %.4f.\n", r->job.loss,
         r->test.loss, r->test.mae, r->test.rmse, r->test.r2);

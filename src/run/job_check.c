@@ -139,14 +139,16 @@ static shoal_status check_sparse(const shoal_job *f, const shoal_job *asked, con
 
 bool job_is_regression(const shoal_model_kind *kind) { return loss_takes_targets(kind->loss); }
 
-static shoal_status check_regression(const shoal_job *asked, const shoal_model_kind *kind) {
-  static const char *const only_classes[] = {"classes", "top-k"}, *const only_numbers[] = {"loss"};
+static shoal_status check_regression(const shoal_job *f, const shoal_job *asked, const shoal_model_kind *kind) {
+  static const char *const only_classes[] = {"classes", "top-k", "class-weight"};
   const bool numbers = job_is_regression(kind);
-  const char *const *others = numbers ? only_classes : only_numbers;
-  for (size_t i = 0; i < (numbers ? COUNT_OF(only_classes) : COUNT_OF(only_numbers)); i++)
-    if (job_said(asked, others[i]))
-      return status_make(SHOAL_ERR_ARGUMENT, "`%s` means nothing to the model %s, which %s", others[i], kind->name,
-                         numbers ? "predicts numbers" : "tells classes apart");
+  for (size_t i = 0; numbers && i < COUNT_OF(only_classes); i++)
+    if (job_said(asked, only_classes[i]))
+      return status_make(SHOAL_ERR_ARGUMENT, "`%s` means nothing to the model %s, which predicts numbers",
+                         only_classes[i], kind->name);
+  if (f->loss && loss_takes_targets(f->loss) != numbers)
+    return status_make(SHOAL_ERR_ARGUMENT, "`loss` %s means nothing to the model %s, which %s", f->loss, kind->name,
+                       numbers ? "predicts numbers" : "tells classes apart");
   return NULL;
 }
 
@@ -222,7 +224,7 @@ shoal_status job_check(const shoal_job *f, const shoal_job *asked, const shoal_m
   shoal_shape input;
   if (f->input) TRY(read_input(f->input, &input));
   TRY(check_sparse(f, asked, kind));
-  TRY(check_regression(asked, kind));
+  TRY(check_regression(f, asked, kind));
   TRY(check_cluster(f, asked, kind));
   if (f->scale_lr && !job_is_sync(f))
     return status_make(SHOAL_ERR_ARGUMENT,

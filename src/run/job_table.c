@@ -3,7 +3,6 @@
 
 #include "base/mem.h"
 #include "dist/ps_protocol.h"
-#include "train/loss.h"
 
 const char *const *job_kernel_names(void) {
   static const char *const names[] = {"auto", "generic", "avx2", "avx512", NULL};
@@ -131,9 +130,14 @@ const shoal_setting job_table[] = {
     {"pool", CHOICE, AT(pool), "NAME", "pooling of the convolutional models", "the model's own",
      .choices = job_pool_names, .marks = KEPT_SHAPES},
     {"loss", CHOICE, AT(loss), "NAME",
-     "of a regression: squared, absolute or Huber's error; the last two want an --lr of about a tenth of the targets' "
-     "spread",
-     "the model's own", .choices = loss_target_names, .marks = KEPT_SHAPES},
+     "what is made small; mae and huber want an --lr of about a tenth of the targets' spread", "the model's own",
+     .choices = shoal_loss_names, .marks = KEPT_SHAPES},
+    {"label-smoothing", NUMBER, AT(label_smoothing), "X",
+     "of cross-entropies: this share of each label is spread evenly over all classes", "0", 0, 0.999999,
+     .marks = KEPT_SHAPES},
+    {"class-weight", TEXT, AT(class_weight), "WEIGHTS",
+     "what a row counts in training by its class: balanced (rare classes count more), or numbers like 1,2.5",
+     "all the same", .marks = KEPT_SHAPES},
     {"seed", INT, AT(seed), "N", "of all random numbers: same seed and threads, same result", "1", 0, 9e15,
      .marks = KEPT_SHAPES},
     {"threads", INT, AT(threads), "N", "threads that compute, of each worker; mirrored: 1", "one a processor", 1, 1024,

@@ -73,7 +73,8 @@ shoal_status saved_model_load(const char *target, const shoal_trained_options *o
                                    .seed = (uint64_t)s.job.seed,
                                    .kernels = s.job.kernels,
                                    .no_fusion = s.job.no_fusion,
-                                   .loss = s.job.loss};
+                                   .loss = s.job.loss,
+                                   .label_smoothing = s.job.label_smoothing};
   TRY_GOTO(status, shoal_model_compile(s.model, &compile), fail);
   TRY_GOTO(status, shoal_model_load(s.model, s.weights), fail);
   s.classes = (int)shoal_model_classes(s.model);

@@ -7,6 +7,7 @@
 #include "data/statistics.h"
 #include "exec/session.h"
 #include "kernel/fma.h"
+#include "run/class_weights.h"
 #include "train/model.h"
 #include "train/split.h"
 
@@ -129,12 +130,10 @@ static int64_t table_room(int64_t batch) {
   return MIN_OF(MAX_OF(batch * A_ROW, LEAST), MOST);
 }
 
-shoal_status training_compile(training *t, int classes, int64_t rows) {
-  TRY(training_fill_schedule(t, rows));
+/* Once the layers are there. */
+static shoal_status compile(training *t, const double *class_weights, int classes) {
   const shoal_job *f = &t->job;
   double scale = job_rate_scale(f);
-  TRY(job_build(t->kind, f, classes, &t->model));
-  if (job_has_table(f, t->kind)) model_shrink_table(t->model, table_room(f->batch_size));
   if (f->pieces) TRY(job_read_pieces(f->pieces, &t->pieces));
   for (int i = 0; i < t->pieces.count; i++) t->pieces.rates[i] *= scale;
   shoal_compile_options options = {
@@ -156,9 +155,25 @@ shoal_status training_compile(training *t, int classes, int64_t rows) {
       .kernels = f->kernels,
       .no_fusion = f->no_fusion,
       .loss = f->loss,
+      .label_smoothing = f->label_smoothing,
+      .class_weights = class_weights,
+      .class_weight_count = classes,
       .race = t->kind->sparse && !job_is_cluster(f) && !job_is_sync(f),
   };
-  TRY(shoal_model_compile(t->model, &options));
+  return shoal_model_compile(t->model, &options);
+}
+
+shoal_status training_compile(training *t, int classes, int64_t rows) {
+  TRY(training_fill_schedule(t, rows));
+  const shoal_job *f = &t->job;
+  const int weighed = t->kind->sparse ? 2 : classes;
+  double *weights = NULL;
+  TRY(job_build(t->kind, f, classes, &t->model));
+  if (job_has_table(f, t->kind)) model_shrink_table(t->model, table_room(f->batch_size));
+  if (f->class_weight) TRY(class_weights_make(f->class_weight, t->train.data, weighed, &weights));
+  shoal_status status = compile(t, weights, weighed);
+  free(weights);
+  TRY(status);
   TRY(shoal_model_set_class_names(t->model, t->class_names));
   return shoal_model_set_preprocessing(t->model, t->preprocessing);
 }

@@ -13,14 +13,19 @@ static uint64_t ascending(float score) {
   return bits & 0x80000000u ? (uint32_t)~bits : bits | 0x80000000u;
 }
 
-shoal_status binary_metrics_add(binary_metrics *t, const float *scores, const int32_t *labels, int64_t n) {
+shoal_status binary_metrics_rank(binary_metrics *t, const float *scores, const int32_t *labels, int64_t n) {
   TRY(mem_grow((void **)&t->pairs, &t->capacity, (size_t)(t->rows + n), sizeof *t->pairs));
+  for (int64_t i = 0; i < n; i++) t->pairs[t->rows++] = ascending(scores[i]) << 1 | (uint64_t)(labels[i] != 0);
+  return NULL;
+}
+
+shoal_status binary_metrics_add(binary_metrics *t, const float *scores, const int32_t *labels, int64_t n) {
+  TRY(binary_metrics_rank(t, scores, labels, n));
   for (int64_t i = 0; i < n; i++) {
     const double z = (double)scores[i];
     const int label = labels[i] != 0;
     t->loss += (z > 0 ? z : 0) - (label ? z : 0) + log1p(exp(-fabs(z)));
     t->hits += !isnan(z) && (z > 0) == label;
-    t->pairs[t->rows++] = ascending(scores[i]) << 1 | (uint64_t)label;
   }
   return NULL;
 }

@@ -16,6 +16,9 @@ typedef struct {
 
 /* Logits and labels (0 or 1) of n more rows. */
 SHOAL_CHECKED shoal_status binary_metrics_add(binary_metrics *t, const float *scores, const int32_t *labels, int64_t n);
+/* The same for the area alone: any numbers that ascend with the probability of class 1. */
+SHOAL_CHECKED shoal_status binary_metrics_rank(binary_metrics *t, const float *scores, const int32_t *labels,
+                                               int64_t n);
 /* Area under the ROC curve, equal scores counting half; NaN when a class is missing. Sorts the pairs. */
 SHOAL_CHECKED shoal_status binary_metrics_auc(binary_metrics *t, double *out);
 void binary_metrics_fini(binary_metrics *t);

@@ -5,6 +5,7 @@
 #include "data/dataset.h"
 #include "train/model.h"
 #include "train/binary_metrics.h"
+#include "train/class_sums.h"
 #include "train/target_sums.h"
 
 #include <math.h>
@@ -121,32 +122,34 @@ typedef struct {
   double start; /* clock */
   double loss, hits, top_hits;
   target_sums targets; /* of a regression */
+  class_sums classes;  /* of classes */
 } row_sums;
 
 static shoal_status begin(const shoal_model *m, row_sums *s) {
   *s = (row_sums){.start = clock_seconds()};
-  return m->loss->targets ? target_sums_init(&s->targets, m->outputs) : NULL;
+  return m->loss->targets ? target_sums_init(&s->targets, m->outputs) : class_sums_init(&s->classes, m->classes);
 }
 
 static shoal_status add_rows(shoal_model *m, const shoal_tensor *features, const shoal_tensor *labels, int64_t first,
                              int64_t n, row_sums *sums) {
-  enum { LOSS, PREDICTIONS, HITS = PREDICTIONS, TOP_HITS };
+  enum { LOSS, PREDICTIONS, HITS, TOP_HITS };
   tower *t;
   TRY(model_tower(m, features->dtype, labels->dtype, &t));
-  const bool targets = m->loss->targets;
-  shoal_value *fetches[] = {t->eval_loss, targets ? t->predictions : t->hits, t->top_hits};
+  shoal_value *fetches[] = {t->eval_loss, t->predictions, t->hits, t->top_hits};
+  const int n_fetches = !t->hits ? HITS : !t->top_hits ? TOP_HITS : COUNT_OF(fetches);
   for (int64_t i = first; i < first + n;) {
     int64_t rows = MIN_OF(first + n - i, batch_rows(m));
     const shoal_tensor y = model_rows(labels, NULL, i, rows);
     shoal_feed feeds[] = {{t->x, model_rows(features, NULL, i, rows)}, {t->y, tower_labels(t, y)}};
     shoal_tensor got[COUNT_OF(fetches)];
-    TRY(shoal_session_run(m->session, feeds, 2, fetches, t->top_hits ? 3 : 2, got));
+    TRY(shoal_session_run(m->session, feeds, 2, fetches, n_fetches, got));
     sums->loss += *(const float *)got[LOSS].data;
-    if (targets)
+    if (m->loss->targets)
       target_sums_add(&sums->targets, &y, got[PREDICTIONS].data);
     else
-      sums->hits += *(const float *)got[HITS].data;
-    if (t->top_hits) sums->top_hits += *(const float *)got[TOP_HITS].data;
+      TRY(class_sums_add(&sums->classes, &y, got[PREDICTIONS].data));
+    sums->hits += t->hits ? *(const float *)got[HITS].data : NAN;
+    sums->top_hits += t->top_hits ? *(const float *)got[TOP_HITS].data : NAN;
     sums->rows += rows;
     i += rows;
   }
@@ -156,18 +159,17 @@ static shoal_status add_rows(shoal_model *m, const shoal_tensor *features, const
 /* *out is set unless `status`, which it returns; frees what `s` has. */
 static shoal_status end(const shoal_model *m, row_sums *s, shoal_status status, shoal_evaluation *out) {
   const double n = (double)s->rows;
-  if (!status) {
-    *out = evaluation_none();
-    out->examples = s->rows;
-    out->loss = s->loss / n;
-    if (m->loss->targets)
-      target_sums_read(&s->targets, out);
-    else
-      out->accuracy = s->hits / n;
-    if (m->options.top_k > 0 && m->loss == &loss_softmax_cross_entropy) out->top_k = s->top_hits / n;
-    out->seconds = clock_seconds() - s->start;
-  }
+  shoal_evaluation e = evaluation_none();
+  e.examples = s->rows;
+  e.loss = s->loss / n;
+  e.accuracy = s->hits / n;
+  e.top_k = s->top_hits / n;
+  e.seconds = clock_seconds() - s->start;
+  if (!status && m->loss->targets) target_sums_read(&s->targets, &e);
+  if (!status && !m->loss->targets) status = class_sums_read(&s->classes, &e);
+  if (!status) *out = e;
   target_sums_fini(&s->targets);
+  class_sums_fini(&s->classes);
   return status;
 }
 
@@ -242,18 +244,25 @@ static shoal_status take_probabilities(const float *scores, const int32_t *label
   return take(context, probabilities, labels, n);
 }
 
+/* What sparse rows have come to so far. */
+typedef struct {
+  int64_t rows; /* looked at */
+  binary_metrics binary;
+  class_sums classes;
+} sparse_sums;
+
 /* A row without a label, -1, counts for nothing. */
-static shoal_status add_labelled(binary_metrics *sum, const float *scores, const int32_t *labels, int64_t n) {
+static shoal_status add_labelled(sparse_sums *sum, const float *scores, const int32_t *labels, int64_t n) {
   for (int64_t i = 0, end; i < n; i = end) {
-    for (end = i; end < n && labels[end] >= 0;) end++;
-    TRY(binary_metrics_add(sum, scores + i, labels + i, end - i));
+    for (end = i; end < n && labels[end] >= 0; end++) class_sums_count(&sum->classes, labels[end], scores[end] > 0);
+    TRY(binary_metrics_add(&sum->binary, scores + i, labels + i, end - i));
     while (end < n && labels[end] < 0) end++;
   }
   return NULL;
 }
 
 static shoal_status score_rows(shoal_model *m, const tower *t, shoal_pipeline *p, shoal_score_taker take, void *context,
-                               binary_metrics *sum, int64_t *rows) {
+                               sparse_sums *sum) {
   for (;;) {
     const shoal_batch *b;
     TRY(shoal_pipeline_next(p, &b));
@@ -265,7 +274,7 @@ static shoal_status score_rows(shoal_model *m, const tower *t, shoal_pipeline *p
     if (m->elsewhere) TRY(m->elsewhere->fetch(m->elsewhere->context, b, &feeds[1].tensor));
     TRY(shoal_session_run(m->session, feeds, n, (shoal_value *[]){t->scores}, 1, &got));
     const int32_t *labels = b->labels.data;
-    *rows += b->count;
+    sum->rows += b->count;
     for (int64_t i = 0; i < b->count; i++)
       if (labels[i] > 1)
         return status_make(SHOAL_ERR_INPUT, "a label is %d; the model tells 0 (or -1) and 1 apart", labels[i]);
@@ -292,25 +301,27 @@ shoal_status shoal_model_evaluate_stream(shoal_model *m, const shoal_pipeline_op
   TRY(model_tower(m, SHOAL_F32, SHOAL_I32, &t));
   shoal_pipeline *p;
   TRY(shoal_pipeline_create(&o, &p));
-  binary_metrics sum = {0};
-  double auc = NAN;
-  int64_t scored = 0;
+  sparse_sums sum = {0};
+  const binary_metrics *binary = &sum.binary;
+  shoal_evaluation e = evaluation_none();
   shoal_pipeline_statistics count = {0};
-  shoal_status status = score_rows(m, t, p, take, context, &sum, &scored);
+  shoal_status status = class_sums_init(&sum.classes, 2);
+  if (!status) status = score_rows(m, t, p, take, context, &sum);
   if (!status) shoal_pipeline_count(p, &count);
-  if (!status && !scored) status = status_make(SHOAL_ERR_INPUT, "%s: there are no rows", rows->files);
-  if (!status) status = binary_metrics_auc(&sum, &auc);
+  if (!status && !sum.rows) status = status_make(SHOAL_ERR_INPUT, "%s: there are no rows", rows->files);
+  if (!status) status = class_sums_read(&sum.classes, &e);
+  if (!status) status = binary_metrics_auc(&sum.binary, &e.auc);
   shoal_pipeline_destroy(p);
   if (!status) {
-    *out = evaluation_none();
-    out->examples = sum.rows;
-    out->loss = sum.loss / (double)sum.rows;
-    out->accuracy = (double)sum.hits / (double)sum.rows;
-    out->auc = auc;
-    out->seconds = clock_seconds() - start;
-    out->unknown_entries = count.unknown_entries;
+    e.examples = binary->rows;
+    e.loss = binary->loss / (double)binary->rows;
+    e.accuracy = (double)binary->hits / (double)binary->rows;
+    e.seconds = clock_seconds() - start;
+    e.unknown_entries = count.unknown_entries;
+    *out = e;
   }
-  binary_metrics_fini(&sum);
+  binary_metrics_fini(&sum.binary);
+  class_sums_fini(&sum.classes);
   return status_wrap(status, "evaluate");
 }
 

@@ -10,21 +10,26 @@
 
 typedef struct {
   bool targets;           /* a regression: labels are numbers, not classes */
+  bool one_unit;          /* classes 0 and 1, told apart by one unit */
   const char *activation; /* of the last layer, where the loss computes it, too: then `outputs` are what goes into it */
   /* The loss of each row, [batch]. *right: 1 where the class is told right, f32 [batch]; NULL: there are no classes. */
   shoal_value *(*rows)(shoal_graph *g, shoal_value *outputs, shoal_value *labels, shoal_value **right);
+  /* The same with labels that are smoothed, by more than 0; NULL: labels of its kind cannot be. */
+  shoal_value *(*smoothed)(shoal_graph *g, shoal_value *outputs, shoal_value *labels, double smoothing,
+                           shoal_value **right);
   /* [batch, classes] probabilities; NULL: the outputs are the predictions. */
   shoal_value *(*probabilities)(shoal_graph *g, shoal_value *outputs);
 } loss_kind;
 
 extern const loss_kind loss_softmax_cross_entropy, loss_sigmoid_cross_entropy;
 
+/* `rows` or `smoothed`, as the number asks for. */
+shoal_value *loss_rows(const loss_kind *loss, shoal_graph *g, shoal_value *outputs, shoal_value *labels,
+                       double smoothing, shoal_value **right);
 const char *loss_name(const loss_kind *loss);
 /* ARGUMENT error with the names there are when it is none of them. */
 SHOAL_CHECKED shoal_status loss_find(const char *name, const loss_kind **out);
-/* Of the losses of regressions, ended by NULL. */
-const char *const *loss_target_names(void);
-/* Whether it is one of them; NULL: whichever suits the last layer, which is none. */
+/* Whether it is one of a regression; NULL: whichever suits the last layer, which is none. */
 bool loss_takes_targets(const char *name);
 
 #endif

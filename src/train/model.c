@@ -85,6 +85,7 @@ void shoal_model_destroy(shoal_model *m) {
   free((char *)m->options.kernels);
   free((int64_t *)m->options.schedule.boundaries);
   free((double *)m->options.schedule.rates);
+  free((double *)m->options.class_weights);
   free((void *)m->class_names);
   free(m->preprocessing);
   shoal_status_free(m->error);
@@ -110,6 +111,13 @@ static shoal_status copy_options(shoal_compile_options *to, const shoal_compile_
   to->strategy = NULL;                                                    /* it was borrowed */
   to->schedule.boundaries = NULL;
   to->schedule.rates = NULL;
+  to->class_weights = NULL;
+  if (from->class_weights) {
+    const size_t bytes = (size_t)MAX_OF(from->class_weight_count, 1) * sizeof *from->class_weights;
+    double *copy = malloc(bytes);
+    if (!copy) return status_no_memory();
+    to->class_weights = memcpy(copy, from->class_weights, bytes);
+  }
   if (from->schedule.pieces > 0) {
     size_t n = (size_t)from->schedule.pieces;
     int64_t *boundaries = calloc(n, sizeof *boundaries);
@@ -197,6 +205,30 @@ static shoal_status find_loss(shoal_model *m, const char *name) {
                        "the loss %s is for numbers to be predicted, but models of sparse rows tell "
                        "classes apart: make the rows dense",
                        name);
+  if (m->sparse && !m->loss->smoothed)
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "the loss %s is for dense rows; models of sparse rows take sigmoid_cross_entropy", name);
+  const double smoothing = m->options.label_smoothing;
+  if (!(smoothing >= 0 && smoothing < 1))
+    return status_make(SHOAL_ERR_ARGUMENT, "label_smoothing is %g: a share from 0 to below 1 is expected", smoothing);
+  if (smoothing > 0 && !m->loss->smoothed)
+    return status_make(SHOAL_ERR_ARGUMENT, "label_smoothing is %g: it is for cross-entropies, not for the loss %s",
+                       smoothing, loss_name(m->loss));
+  return NULL;
+}
+
+static shoal_status check_class_weights(const shoal_model *m) {
+  const shoal_compile_options *o = &m->options;
+  if (!o->class_weights) return NULL;
+  if (m->loss->targets)
+    return status_make(SHOAL_ERR_ARGUMENT, "class_weights: the loss %s predicts numbers, there are no classes",
+                       loss_name(m->loss));
+  if (o->class_weight_count != m->classes)
+    return status_make(SHOAL_ERR_ARGUMENT, "there are %d class_weights for %lld classes", o->class_weight_count,
+                       (long long)m->classes);
+  for (int i = 0; i < o->class_weight_count; i++)
+    if (!(o->class_weights[i] >= 0 && o->class_weights[i] < 1e30))
+      return status_make(SHOAL_ERR_ARGUMENT, "class_weights[%d] is %g: at least 0 is expected", i, o->class_weights[i]);
   return NULL;
 }
 
@@ -223,12 +255,12 @@ static shoal_status take_outputs(shoal_model *m, const shoal_value *outputs) {
         m->loss->targets ? "one unit a number to be predicted" : "one unit a class and activation softmax");
   if (model_is_binary(m) && s.dim[1] != 1)
     return status_make(SHOAL_ERR_ARGUMENT,
-                       "the loss sigmoid_cross_entropy tells two classes apart by one unit, but the "
+                       "the loss %s tells two classes apart by one unit, but the "
                        "last layer has %lld: take softmax_cross_entropy",
-                       (long long)s.dim[1]);
+                       loss_name(m->loss), (long long)s.dim[1]);
   m->outputs = model_is_binary(m) ? 2 : s.dim[1];
   m->classes = m->loss->targets ? 0 : m->outputs;
-  return NULL;
+  return check_class_weights(m);
 }
 
 static shoal_value *mean(shoal_graph *g, const char *name, shoal_value *x) {
@@ -239,6 +271,21 @@ static shoal_value *mean(shoal_graph *g, const char *name, shoal_value *x) {
 static shoal_value *sum(shoal_graph *g, const char *name, shoal_value *x) {
   shoal_name_next(g, name);
   return shoal_reduce_sum(g, x, SHOAL_SCALAR, false);
+}
+
+/* What each row of a batch loses, [batch]. *right as loss_kind.rows. */
+static shoal_value *model_losses(const shoal_model *m, const tower *t, shoal_value *outputs, shoal_value **right) {
+  return loss_rows(m->loss, m->graph, outputs, t->y, m->options.label_smoothing, right);
+}
+
+/* Each row times the weight of its class. */
+static shoal_value *weigh_classes(const shoal_model *m, const tower *t, shoal_value *losses) {
+  const shoal_compile_options *o = &m->options;
+  shoal_graph *g = m->graph;
+  if (!o->class_weights) return losses;
+  shoal_tensor all = shoal_tensor_view(SHOAL_F64, SHOAL_SHAPE(o->class_weight_count), (void *)o->class_weights);
+  shoal_value *weights = shoal_cast(g, shoal_constant(g, &all), SHOAL_F32);
+  return shoal_mul(g, losses, shoal_gather(g, weights, shoal_cast(g, t->y, SHOAL_I32)));
 }
 
 /* The optimizer's update of the trained weights, and the changes of the averages. */
@@ -272,7 +319,7 @@ static shoal_status build_training(shoal_model *m, tower *t, const branch *b, sh
   shoal_status status = NULL;
   shoal_value **exchanged = NULL;
   int n_trained, n;
-  shoal_value *right, *losses = m->loss->rows(g, outputs, t->y, &right);
+  shoal_value *right, *losses = weigh_classes(m, t, model_losses(m, t, outputs, &right));
   t->loss = with_l2(m, mean(g, m->loss->targets ? "error" : "cross_entropy", losses));
   if (right) t->accuracy = mean(g, "accuracy", right);
   TRY(shoal_graph_status(g));
@@ -300,10 +347,10 @@ static shoal_status build_inference(shoal_model *m, tower *t, shoal_value *const
     shoal_name_next(g, "scores");
     t->scores = shoal_reshape(g, outputs, SHOAL_SHAPE(SHOAL_UNKNOWN));
   }
-  shoal_value *right, *losses = m->loss->rows(g, outputs, t->y, &right);
+  shoal_value *right, *losses = model_losses(m, t, outputs, &right);
   t->eval_loss = sum(g, "loss_sum", losses);
   if (right) t->hits = sum(g, "hits", right);
-  if (m->options.top_k > 0 && m->loss == &loss_softmax_cross_entropy)
+  if (m->options.top_k > 0 && !m->loss->targets && !m->loss->one_unit)
     t->top_hits = sum(g, "top_hits", shoal_in_top_k(g, outputs, t->y, m->options.top_k));
   return shoal_graph_status(g);
 }

@@ -152,7 +152,7 @@ SHOAL_CHECKED shoal_status model_tower(shoal_model *m, shoal_dtype features, sho
 /* The same whatever the labels, for predictions. */
 SHOAL_CHECKED shoal_status model_any_tower(shoal_model *m, shoal_dtype features, tower **out);
 /* Classes 0 and 1, told apart by one unit. */
-static inline bool model_is_binary(const shoal_model *m) { return m->loss == &loss_sigmoid_cross_entropy; }
+static inline bool model_is_binary(const shoal_model *m) { return m->loss->one_unit; }
 /* The layers' variables in their order; *out is the caller's to free. */
 SHOAL_CHECKED shoal_status model_weights(const shoal_model *m, bool trained_only, shoal_value ***out, int *n);
 /* What workers exchange in a step: the trained weights (as above, n_trained), then the moving averages, n in all. */

@@ -110,7 +110,7 @@ const shoal_model_kind model_tiny = {.name = "tiny", .summary = "a small one", .
 """
 
 OPTIMIZER = """
-static const optimizer_row lion = {.apply = "apply_sgd", .rate = 0.02, .attributes = sgd_attributes};
+static const optimizer_row plain = {.apply = "apply_sgd", .rate = 0.02, .attributes = sgd_attributes};
 """
 
 SCHEDULE = """
@@ -169,7 +169,7 @@ def build_list(source, neighbour):
 # kind -> file -> what is done to it. These are all files that are touched.
 KINDS = {
     "an optimizer": {"src/train/optimizer.c": both(after(r"\n(?=#define OPTIMIZERS)", OPTIMIZER),
-                                                   after(r"#define OPTIMIZERS\(X\)", " X(lion)"))},
+                                                   after(r"#define OPTIMIZERS\(X\)", " X(plain)"))},
     "a schedule": {"src/train/schedule.c": both(after(r"\n(?=#define SCHEDULES)", SCHEDULE),
                                                 after(r"#define SCHEDULES\(X\)", " X(halved, halved_at, NULL)"))},
     "a loss": {"src/train/loss.c": both(after(r"\n(?=/\* ---- the table)", LOSS),
@@ -255,12 +255,12 @@ class Adding(support.Case):
         rows = bytes(b for i in range(64) for b in (i % 2, 200 * (i % 2), 7, i, 255 - i))
         (self.folder / "some.dots").write_bytes(b"DOTS" + rows)
         self.assertRegex(shoal("data", "inspect", "some.dots"), r"format +dots\n(.*\n)*rows +64\n")
-        shoal("train", "tiny", "--data", "some.dots", "--optimizer", "lion", "--schedule", "halved", "--threads", "1",
+        shoal("train", "tiny", "--data", "some.dots", "--optimizer", "plain", "--schedule", "halved", "--threads", "1",
               "--run-dir", "run")
         settings = (self.folder / "run" / "settings.json").read_text()
-        for word in ("tiny", "lion", "halved"):
+        for word in ("tiny", "plain", "halved"):
             self.assertIn(f'"{word}"', settings)
-        self.assertIn("lion", shoal("train", "--help"))
+        self.assertIn("plain", shoal("train", "--help"))
         (self.folder / "line.csv").write_text("x,y\n" + "".join(f"{i},{2 * i + i % 3}\n" for i in range(60)))
         shoal("train", "linear", "--data", "line.csv", "--test-data", "line.csv", "--columns", "target=y", "--loss", "quartic",
               "--batch-size", "32", "--lr", "0.0001", "--epochs", "2", "--threads", "1", "--run-dir", "line")

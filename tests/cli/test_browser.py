@@ -58,6 +58,10 @@ class InTheBrowser(support.Case):
             self.assertEqual(b.run("return document.querySelectorAll('#results tbody tr').length"), 2)
             accuracy = f"{100 * self.summary('runs/first')['test_accuracy']:.2f} %"
             self.assertIn(accuracy, b.run("return document.querySelector('#results').innerText"))
+            # The confusion matrix is a picture with counts.
+            counts = sum(self.summary("runs/first")["test_confusion"], [])
+            self.assertEqual(b.run("return [...document.querySelectorAll('#confusion g text')].map(e => Number(e.textContent.replace(/,/g, '')))"),
+                             counts)
             # Hovering tells the values of both runs.
             tip = self.hover(b, "Loss", 0.5)
             self.assertIn("first", tip)

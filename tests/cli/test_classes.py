@@ -104,6 +104,32 @@ class Words(support.Case):
         self.assertEqual(list(found["labels"]), NAMES)
         self.assertRegex(self.shoal("data", "inspect", "a.csv,b.csv")[0], r"cat +\d+ +[\d.]+ %")
 
+    def test_class_weights(self):
+        """Of two overlapping classes the rare one is found when it counts more; the figures are those of the counts."""
+        numbers = random.Random(3)
+        lines = ["a,b,kind"]
+        for i in range(600):
+            mean = 0 if i % 20 else 1
+            lines.append(f"{numbers.gauss(mean, 1):.3f},{numbers.gauss(mean, 1):.3f},{'rare' if mean else 'often'}")
+        (self.folder / "uneven.csv").write_text("\n".join(lines) + "\n")
+        recall = {}
+        for weights in (None, "balanced", "1,19"):
+            flags = ["--class-weight", weights] if weights else []
+            self.shoal("train", "softmax", "--data", "uneven.csv", "--test-data", "uneven.csv", "--columns", "label=kind", "--epochs",
+                       15, "--label-smoothing", 0.05, "--run-dir", f"run-{weights}", *flags, *support.FEW)
+            s = self.summary(f"run-{weights}")
+            (_, false), (missed, true) = s["test_confusion"]
+            recall[weights] = true / (true + missed)
+            self.assertAlmostEqual(s["test_recall"], recall[weights])
+            self.assertAlmostEqual(s["test_precision"], true / max(true + false, 1))
+            self.assertAlmostEqual(s["test_f1"], 2 * true / (2 * true + missed + false))
+        self.assertGreater(recall["balanced"], recall[None] + 0.4)
+        self.assertAlmostEqual(recall["balanced"], recall["1,19"], delta=0.04)  # 19 times as many
+        for weights, words in (("1,2,3", "3 numbers for 2 classes"), ("1,much", "a number of at least 0")):
+            _, error = self.shoal("train", "softmax", "--data", "uneven.csv", "--columns", "label=kind", "--class-weight", weights,
+                                  "--run-dir", "none", expect=2)
+            self.assertIn(words, error)
+
     def test_one_hot(self):
         numbers = random.Random(9)
         for name, order in (("train", NAMES), ("other", NAMES[::-1])):
