@@ -78,6 +78,9 @@ typedef struct {
   /** Bytes that a session may take here for its graph, variables and values; what needs more is refused. 0: three
    * quarters of the machine's memory. */
   size_t client_memory;
+  /** Seconds that one run of a session may take; it is ended between two operators then. 0: as long as the client
+   * says. Sessions take turns, whatever this is. */
+  double client_seconds;
 } shoal_server_options;
 
 /** Serves until it is stopped. */

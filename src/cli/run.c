@@ -9,6 +9,7 @@ enum { VALUES_MAX = 256, SHOWN = 8 };
 typedef struct {
   int64_t workers, ps, threads, steps, seed;
   const char *fetch, *cluster, *keys, *trace;
+  double deadline;
   bool explain, list, insecure;
 } run_flags;
 
@@ -25,6 +26,8 @@ static const flag_row run_table[] = {
      .most = 1024},
     {"cluster", FLAG_TEXT, offsetof(run_flags, cluster), "FILE",
      "use the tasks of this cluster, where shoal server runs", .complete = COMPLETE_FILE},
+    {"deadline", FLAG_NUMBER, offsetof(run_flags, deadline), "SECONDS", "after which a run over tasks is given up",
+     "600", .least = 0.1, .most = 1e9},
     {"keys", FLAG_TEXT, offsetof(run_flags, keys), "DIR", "folder with client.key and server.pub",
      .complete = COMPLETE_DIRECTORY},
     {"insecure", FLAG_BOOL, offsetof(run_flags, insecure), NULL, "talk to other machines without keys", .marks = 0},
@@ -178,7 +181,8 @@ static shoal_status run_here(const run_flags *f, job *j) {
 
 static shoal_status run_on(const run_flags *f, job *j, shoal_graph_servers *servers) {
   shoal_session *s;
-  shoal_cluster_options o = {.seed = (uint64_t)f->seed, .keys = f->keys, .insecure = f->insecure};
+  shoal_cluster_options o = {
+      .seed = (uint64_t)f->seed, .keys = f->keys, .insecure = f->insecure, .step_seconds = f->deadline};
   shoal_graph_servers_fill(servers, &o);
   if (f->explain) return explain(j, &o);
   TRY(shoal_session_connect(j->graph, &o, &s));

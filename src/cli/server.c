@@ -9,6 +9,7 @@
 typedef struct {
   const char *address, *cluster, *task, *keys;
   int64_t threads, job, client_memory;
+  double client_seconds;
   bool insecure, quiet;
 } server_flags;
 
@@ -24,6 +25,8 @@ static const flag_row server_table[] = {
     {"client-memory", FLAG_INT, offsetof(server_flags, client_memory), "MB",
      "memory that one client may use for its graph, variables and values; a run that needs more is refused",
      "three quarters of this machine's", .least = 1, .most = 1e9},
+    {"client-seconds", FLAG_NUMBER, offsetof(server_flags, client_seconds), "SECONDS",
+     "time that one run of a client may take", "as long as the client says", .least = 0.001, .most = 1e9},
     {"keys", FLAG_TEXT, offsetof(server_flags, keys), "DIR",
      "folder with server.key and the .pub files of who may connect", .complete = COMPLETE_DIRECTORY},
     {"insecure", FLAG_BOOL, offsetof(server_flags, insecure), NULL,
@@ -56,7 +59,8 @@ static shoal_status serve(const server_flags *f, const int *stop) {
                                                                  .keys = f->keys,
                                                                  .insecure = f->insecure,
                                                                  .stop = stop,
-                                                                 .client_memory = (size_t)f->client_memory << 20});
+                                                                 .client_memory = (size_t)f->client_memory << 20,
+                                                                 .client_seconds = f->client_seconds});
   shoal_cluster_destroy(described);
   return status;
 }
@@ -82,8 +86,8 @@ const command command_server = {
     .details =
         "Serves sessions over a cluster (shoal run, shoal matmul,\n"
         "shoal_session_connect): each server is one task, holds the variables placed on\n"
-        "it and runs the nodes placed on it. It serves any number of sessions, one\n"
-        "after the other or at once, and ends with Ctrl-C.\n"
+        "it and runs the nodes placed on it. It serves any number of sessions at once,\n"
+        "which take turns between operators, and ends with Ctrl-C or SIGTERM.\n"
         "\n"
         "Examples:\n"
         "  shoal server --address tcp://127.0.0.1:2222\n"

@@ -403,6 +403,7 @@ shoal_status shoal_server_run(const shoal_server_options *given) {
                             .net = {.job = options->job, .insecure = options->insecure},
                             .threads = options->threads,
                             .memory = options->client_memory ? options->client_memory : standard_memory(),
+                            .seconds = options->client_seconds,
                             .kernels = options->kernels,
                             .stop = options->stop};
   shoal_status status = options->keys ? key_ring_read(options->keys, true, &ring, &o.net) : NULL;

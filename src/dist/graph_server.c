@@ -1,3 +1,9 @@
+/* 1. One thread runs at any time, and everything here belongs to it.
+ * 2. A plan that has computed for a turn while there are other sessions is set aside: it keeps its thread, and the
+ *    server goes on in a new one, which then gives a turn to each plan set aside and to each other session by and by.
+ *    Turns are handed over by semaphores. A thread whose plan is done hands back the turn and ends, but for the first
+ *    one, which waits for the server's end.
+ * 3. While a plan runs, messages are taken between its phases (`look`): aborts and the end of the server end it there. */
 #include "dist/graph_server.h"
 
 #include "base/clock.h"
@@ -6,12 +12,24 @@
 #include "dist/graph_protocol.h"
 #include "dist/graph_task.h"
 
+#include <errno.h>
+#include <pthread.h>
+#include <semaphore.h>
 #include <string.h>
 #include <unistd.h>
 
-#define LOOK_EVERY 0.002 /* seconds between looks at messages while a plan runs */
-#define IDLE_WAIT 0.25   /* seconds between looks at the stop flag */
+#define TURN_SECONDS 0.02 /* of one plan, while other sessions wait */
+#define LOOK_EVERY 0.002  /* seconds between looks at messages while a plan runs */
+#define IDLE_WAIT 0.25    /* seconds between looks at the stop flag */
 #define SHORT_WAIT 0.0005
+
+typedef struct {
+  graph_task *task;
+  pthread_t thread;
+  bool first; /* the thread that graph_server_run was called in */
+  bool done;
+  sem_t turn;
+} set_aside;
 
 typedef struct {
   graph_server_options options;
@@ -20,9 +38,20 @@ typedef struct {
   bool *closing;      /* [n_tasks] */
   size_t n_tasks, cap_tasks, cap_closing;
   graph_task *computing; /* the one whose plan runs */
-  double looked;
+  double looked, turn_began;
   long processors;
+  set_aside **aside; /* plans that have begun and wait for their turn */
+  size_t n_aside, cap_aside;
+  sem_t back;  /* a plan set aside has had its turn */
+  sem_t ended; /* the last thread of the server ends */
+  pthread_t first, last;
+  shoal_status status; /* the error that ends the server */
 } server;
+
+static void await(sem_t *s) {
+  while (sem_wait(s) && errno == EINTR)
+    ;
+}
 
 static size_t find_task(const server *s, uint64_t id) {
   size_t i = 0;
@@ -61,6 +90,7 @@ static shoal_status open_session(server *s, const net_message *m) {
                           .kernels = s->options.kernels,
                           .threads = s->options.threads,
                           .memory = s->options.memory,
+                          .seconds = s->options.seconds,
                           .context = s,
                           .look = look};
   graph_task *t;
@@ -142,36 +172,123 @@ static shoal_status receive(server *s, double seconds, bool *got) {
   return status;
 }
 
+/* ---- turns */
+
+static set_aside *find_aside(const server *s, const graph_task *t) {
+  for (size_t i = 0; i < s->n_aside; i++)
+    if (s->aside[i]->task == t) return s->aside[i];
+  return NULL;
+}
+
+static void *go_on(void *context);
+
+/* The server goes on in a thread of its own. NULL: it cannot, and the plan runs on. */
+static set_aside *put_aside(server *s, graph_task *t) {
+  pthread_t thread;
+  set_aside *a = calloc(1, sizeof *a);
+  shoal_status status = mem_grow((void **)&s->aside, &s->cap_aside, s->n_aside + 1, sizeof *s->aside);
+  if (!a || status || sem_init(&a->turn, 0, 0)) {
+    shoal_status_free(status);
+    free(a);
+    return NULL;
+  }
+  a->task = t;
+  a->thread = pthread_self();
+  a->first = pthread_equal(a->thread, s->first);
+  s->aside[s->n_aside++] = a;
+  s->computing = NULL;
+  if (!pthread_create(&thread, NULL, go_on, s)) return a;
+  s->n_aside--;
+  sem_destroy(&a->turn);
+  free(a);
+  return NULL;
+}
+
+/* In the plan's thread: the others have their turn. */
+static void give_turn(server *s, graph_task *t) {
+  set_aside *a = find_aside(s, t);
+  if (a)
+    sem_post(&s->back);
+  else
+    a = put_aside(s, t);
+  if (a) await(&a->turn);
+  s->computing = t;
+  s->looked = s->turn_began = clock_seconds();
+}
+
+/* In the server's thread: plan i set aside runs for a turn. */
+static void take_turn(server *s, size_t i) {
+  set_aside *a = s->aside[i];
+  sem_post(&a->turn);
+  await(&s->back);
+  if (!a->done) return;
+  if (!a->first) pthread_join(a->thread, NULL);
+  s->aside[i] = s->aside[--s->n_aside];
+  sem_destroy(&a->turn);
+  free(a);
+}
+
+static bool ends(const server *s) {
+  return s->status || (s->options.stop && __atomic_load_n(s->options.stop, __ATOMIC_RELAXED));
+}
+
 /* Between the phases of a plan: aborts are heard, data that comes early is taken. */
 static shoal_status look(void *context) {
   server *s = context;
+  graph_task *t = s->computing;
   double now = clock_seconds();
   if (now - s->looked < LOOK_EVERY) return NULL;
   s->looked = now;
   for (bool got = true; got;) TRY(receive(s, 0, &got));
-  return s->computing ? graph_task_told_to_stop(s->computing) : NULL;
+  if (!t) return NULL;
+  if (s->n_tasks > 1 && now - s->turn_began > TURN_SECONDS) give_turn(s, t);
+  return ends(s) ? status_make(SHOAL_ERR_CANCELLED, "the server ends") : graph_task_told_to_stop(t);
+}
+
+/* ---- the loop */
+
+/* *wait: how long to wait for more; *aside: the task was set aside, and this thread is not the server's any more. */
+static shoal_status advance_task(server *s, graph_task *t, double *wait, bool *aside) {
+  net_header h;
+  const net_part *parts;
+  int n;
+  shoal_status failure, status = NULL;
+  s->computing = t;
+  s->looked = s->turn_began = clock_seconds();
+  task_state state = graph_task_advance(t, &h, &parts, &n, &failure);
+  s->computing = NULL;
+  if (state == TASK_WAITS_SHORT) *wait = SHORT_WAIT;
+  if (state == TASK_ANSWERS) {
+    status = answer(s, graph_task_client(t), h, parts, n, failure);
+    *wait = 0;
+  }
+  set_aside *a = find_aside(s, t);
+  *aside = a != NULL;
+  if (!a) return status;
+  if (status && s->status)
+    shoal_status_free(status);
+  else if (status)
+    s->status = status;
+  a->done = true;
+  sem_post(&s->back);
+  return NULL;
 }
 
 /* Does what can be done; *wait: how long to wait for more. */
-static shoal_status advance(server *s, double *wait) {
+static shoal_status advance(server *s, double *wait, bool *aside) {
   *wait = IDLE_WAIT;
+  *aside = false;
   for (size_t i = 0; i < s->n_tasks; i++) {
-    net_header h;
-    const net_part *parts;
-    int n;
-    shoal_status failure;
-    s->computing = s->tasks[i];
-    s->looked = clock_seconds();
-    task_state state = graph_task_advance(s->tasks[i], &h, &parts, &n, &failure);
-    s->computing = NULL;
-    if (state == TASK_WAITS_SHORT) *wait = SHORT_WAIT;
-    if (state == TASK_ANSWERS) {
-      TRY(answer(s, graph_task_client(s->tasks[i]), h, parts, n, failure));
-      *wait = 0;
-    }
+    if (find_aside(s, s->tasks[i])) continue;
+    TRY(advance_task(s, s->tasks[i], wait, aside));
+    if (*aside) return NULL;
+  }
+  for (size_t i = s->n_aside; i-- > 0;) {
+    take_turn(s, i);
+    *wait = 0;
   }
   for (size_t i = s->n_tasks; i-- > 0;) {
-    if (!s->closing[i]) continue;
+    if (!s->closing[i] || find_aside(s, s->tasks[i])) continue;
     graph_task_destroy(s->tasks[i]);
     s->n_tasks--;
     s->tasks[i] = s->tasks[s->n_tasks];
@@ -180,23 +297,40 @@ static shoal_status advance(server *s, double *wait) {
   return NULL;
 }
 
+/* Serves in this thread until the server ends, or a plan in this thread is set aside and then done. */
+static void *go_on(void *context) {
+  server *s = context;
+  double wait = 0;
+  bool got, aside;
+  while (!ends(s)) {
+    shoal_status status = receive(s, wait, &got);
+    if (!status && !got && wait > 0) net_server_eager(s->net, 0, false); /* until the next run */
+    if (!status) status = advance(s, &wait, &aside);
+    if (!status && aside) return NULL;
+    if (status) s->status = status;
+  }
+  while (s->n_aside) take_turn(s, 0);
+  s->last = pthread_self();
+  sem_post(&s->ended);
+  return NULL;
+}
+
 shoal_status graph_server_run(const graph_server_options *options) {
-  server s = {.options = *options};
+  server s = {.options = *options, .first = pthread_self()};
   s.options.net.largest = GRAPH_LARGEST;
   s.processors = sysconf(_SC_NPROCESSORS_ONLN);
+  if (sem_init(&s.back, 0, 0) || sem_init(&s.ended, 0, 0)) return status_errno(errno, "cannot make a semaphore");
   TRY(net_listen(options->address, &s.options.net, &s.net));
   if (options->ready) options->ready(options->context);
-  shoal_status status = NULL;
-  double wait = IDLE_WAIT;
-  while (!status && !(options->stop && __atomic_load_n(options->stop, __ATOMIC_RELAXED))) {
-    bool got;
-    status = receive(&s, wait, &got);
-    if (!status && !got && wait > 0) net_server_eager(s.net, 0, false); /* until the next run */
-    if (!status) status = advance(&s, &wait);
-  }
+  go_on(&s);
+  await(&s.ended);
+  if (!pthread_equal(s.last, s.first)) pthread_join(s.last, NULL);
   for (size_t i = 0; i < s.n_tasks; i++) graph_task_destroy(s.tasks[i]);
   free(s.tasks);
   free(s.closing);
+  free(s.aside);
+  sem_destroy(&s.back);
+  sem_destroy(&s.ended);
   net_server_close(s.net);
-  return status;
+  return s.status;
 }

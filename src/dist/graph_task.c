@@ -263,6 +263,7 @@ shoal_status graph_task_start(graph_task *t, const net_message *m, graph_run_hea
   t->session->step = head->step;
   t->started = clock_seconds();
   t->seconds = head->seconds;
+  if (t->options.seconds > 0 && !(t->seconds < t->options.seconds)) t->seconds = t->options.seconds;
   t->running = true;
   task_trace_run_begins(&t->trace, head->step);
   return NULL;
@@ -285,7 +286,9 @@ void graph_task_abort(graph_task *t, uint64_t run, shoal_status why) {
 }
 
 shoal_status graph_task_told_to_stop(const graph_task *t) {
-  return t->stopped ? status_make(SHOAL_ERR_CANCELLED, "stopped") : NULL;
+  if (t->stopped) return status_make(SHOAL_ERR_CANCELLED, "stopped");
+  if (!(clock_seconds() - t->started > t->seconds)) return NULL;
+  return status_make(SHOAL_ERR_CANCELLED, "the run took more than the %g s it was given", t->seconds);
 }
 
 void graph_task_hello(graph_task *t, int task, uint64_t peer) {

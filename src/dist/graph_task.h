@@ -14,8 +14,9 @@ typedef struct {
   uint64_t client; /* peer */
   net_options net; /* to reach other servers */
   const char *kernels;
-  int threads;   /* where the client does not say */
-  size_t memory; /* bytes that the session may take here; 0: no limit */
+  int threads;    /* where the client does not say */
+  size_t memory;  /* bytes that the session may take here; 0: no limit */
+  double seconds; /* that a run may take; 0: as long as the client says */
   void *context;
   shoal_status (*look)(void *context); /* called while a plan runs */
 } graph_task_options;

@@ -117,6 +117,7 @@ static shoal_status sub_init(sub_plan *s, const plan *p, shoal_graph *f, const s
 
 static shoal_status sub_run(sub_plan *s, uint64_t step) {
   s->session.step = step;
+  if (s->session.look) TRY(s->session.look(s->session.look_context)); /* also where there is nothing to compute */
   return plan_run(s->plan, s->feeds, s->results);
 }
 

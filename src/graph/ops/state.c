@@ -75,6 +75,12 @@ REAL_KERNEL(check_numerics_kernel, {
 
 enum { PRINT_ELEMENTS = 8 };
 
+/* A graph may be somebody else's: what would steer a terminal is not passed on. */
+static void drop_controls(char *line) {
+  for (unsigned char *c = (unsigned char *)line; *c; c++)
+    if (*c < ' ' || *c == 0x7f || (c[0] == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0)) *c = '?';
+}
+
 static shoal_status print_kernel(const kernel_call *call) {
   const shoal_tensor *x = &call->in[0];
   if (call->print) {
@@ -86,6 +92,7 @@ static shoal_status print_kernel(const kernel_call *call) {
     for (int64_t i = 0; i < n && i < PRINT_ELEMENTS; i++)
       at += snprintf(line + at, sizeof line - (size_t)at, " %.7g", shoal_tensor_get(x, i));
     if (n > PRINT_ELEMENTS) snprintf(line + at, sizeof line - (size_t)at, " ...");
+    drop_controls(line);
     call->print(call->print_sink, line);
   }
   return pass_kernel(call);
