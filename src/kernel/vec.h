@@ -23,6 +23,7 @@
 
 typedef float vf __attribute__((vector_size(VW * 4)));
 typedef int32_t vi __attribute__((vector_size(VW * 4)));
+#define V_ZERO ((vf){0})
 typedef float vf_any __attribute__((vector_size(VW * 4), aligned(4), may_alias)); /* at any address */
 
 INLINE vf v_load(const float *p) { return *(const vf_any *)p; }
@@ -108,19 +109,11 @@ INLINE vf v_best_of_4(vf a, vf b, vf c, vf d, uint8_t *which) {
   return (vf)m;
 }
 #else
-INLINE vf v_set(float x) {
-  vf r;
-  for (int i = 0; i < VW; i++) r[i] = x;
-  return r;
-}
-INLINE vf v_max(vf a, vf b) {
-  for (int i = 0; i < VW; i++) b[i] = a[i] > b[i] ? a[i] : b[i];
-  return b;
-}
-INLINE vf v_min(vf a, vf b) {
-  for (int i = 0; i < VW; i++) b[i] = a[i] < b[i] ? a[i] : b[i];
-  return b;
-}
+/* a where the mask has ones, b where it has zeros. */
+INLINE vf v_choose(vi mask, vf a, vf b) { return (vf)(((vi)a & mask) | ((vi)b & ~mask)); }
+INLINE vf v_set(float x) { return x - V_ZERO; }
+INLINE vf v_max(vf a, vf b) { return v_choose(a > b, a, b); }
+INLINE vf v_min(vf a, vf b) { return v_choose(a < b, a, b); }
 INLINE float v_sum(vf x) {
   float s = 0;
   for (int i = 0; i < VW; i++) s += x[i];
@@ -132,9 +125,7 @@ INLINE float v_most(vf x) {
   return s;
 }
 INLINE vi v_to_int(vf x) { /* to the nearest */
-  vi r;
-  for (int i = 0; i < VW; i++) r[i] = (int32_t)(x[i] + (x[i] < 0 ? -0.5f : 0.5f));
-  return r;
+  return __builtin_convertvector(x + v_choose(x < V_ZERO, v_set(-0.5f), v_set(0.5f)), vi);
 }
 INLINE vf v_round(vf x) { return __builtin_convertvector(v_to_int(x), vf); }
 INLINE vf v_from_u8(const uint8_t *p) {
@@ -146,10 +137,7 @@ INLINE vf v_where_byte(vf x, const uint8_t *p, int j) {
   for (int i = 0; i < VW; i++) x[i] = p[i] == j ? x[i] : 0;
   return x;
 }
-INLINE vf v_where_positive(vf x, vf y) {
-  for (int i = 0; i < VW; i++) x[i] = y[i] > 0 ? x[i] : 0;
-  return x;
-}
+INLINE vf v_where_positive(vf x, vf y) { return (vf)((vi)x & (y > V_ZERO)); }
 INLINE vf v_best_of_4(vf a, vf b, vf c, vf d, uint8_t *which) {
   for (int i = 0; i < VW; i++) {
     uint8_t w = 0;
@@ -161,8 +149,6 @@ INLINE vf v_best_of_4(vf a, vf b, vf c, vf d, uint8_t *which) {
   return a;
 }
 #endif
-
-#define V_ZERO ((vf){0})
 
 /* A vector that is used several times: in a register, not loaded again for each use, as gcc would have it. */
 #if VW > 4
