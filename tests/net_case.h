@@ -5,6 +5,7 @@
 #include "files.h"
 
 #include "base/clock.h"
+#include "net/keys.h"
 #include "net/transport.h"
 
 #include <arpa/inet.h>
@@ -43,13 +44,46 @@ static inline int net_case_port(void) {
   return ntohs(a.sin_port);
 }
 
-/* scheme: "shm" or "tcp". */
+/* Options for the last address that was made: with keys, if its scheme is "tls". */
+typedef struct {
+  keys_pair server, client;
+  const char *allowed[2];
+  bool secure;
+} net_case_keys;
+
+static inline net_case_keys *net_case_keys_now(void) {
+  static net_case_keys keys;
+  return &keys;
+}
+
+static inline net_options net_case_options(bool server, uint32_t from, size_t largest) {
+  const net_case_keys *k = net_case_keys_now();
+  net_options o = {.largest = largest, .job = NET_JOB, .from = from};
+  if (!k->secure) return o;
+  const keys_pair *own = server ? &k->server : &k->client;
+  o.public_key = own->public_key;
+  o.secret_key = own->secret_key;
+  if (server)
+    o.allowed = k->allowed;
+  else
+    o.server_key = k->server.public_key;
+  return o;
+}
+
+/* scheme: "shm", "tcp" or "tls": TCP with keys. */
 static inline void net_case_address(const char *scheme, char out[NET_ADDRESS]) {
   static int count;
+  net_case_keys *k = net_case_keys_now();
+  k->secure = !strcmp(scheme, "tls");
+  if (k->secure) {
+    assert_ok(keys_make(0, &k->server));
+    assert_ok(keys_make(0, &k->client));
+    k->allowed[0] = k->client.public_key;
+  }
   if (!strcmp(scheme, "shm"))
     snprintf(out, NET_ADDRESS, "shm:/test-%d-%d", (int)getpid(), count++);
   else
-    snprintf(out, NET_ADDRESS, "tcp://127.0.0.1:%d", net_case_port());
+    snprintf(out, NET_ADDRESS, "%s://127.0.0.1:%d", strcmp(scheme, "zmq") ? "tls" : "tcp", net_case_port());
 }
 
 /* Runs `body` in a process of its own. Start children before the parent opens an endpoint of its own. */

@@ -8,13 +8,15 @@
 
 static net_client *connect_as(const char *address, uint32_t from, size_t largest) {
   net_client *c;
-  CHILD_OK(net_connect(address, &(net_options){.largest = largest, .job = NET_JOB, .from = from}, 10, &c));
+  const net_options o = net_case_options(false, from, largest);
+  CHILD_OK(net_connect(address, &o, 10, &c));
   return c;
 }
 
 static net_server *listen_at(const char *address, size_t largest) {
   net_server *s;
-  assert_ok(net_listen(address, &(net_options){.largest = largest, .job = NET_JOB}, &s));
+  const net_options o = net_case_options(true, 0, largest);
+  assert_ok(net_listen(address, &o, &s));
   return s;
 }
 
@@ -56,7 +58,7 @@ static void clients_beside(const char *address, int unused) {
   (void)unused;
   enum { N = 3 };
   net_client *c[N];
-  net_options o = {.largest = LARGEST, .job = NET_JOB};
+  net_options o = net_case_options(false, 0, LARGEST);
   for (uint32_t i = 0; i < N; i++) {
     o.from = i;
     CHILD_OK(net_connect(address, &o, 10, &c[i]));
@@ -188,7 +190,8 @@ static void held_messages(void **state) {
 /* Takes messages, answers none; ends when its client has gone. */
 static void mute_server(const char *address, int unused) {
   net_server *s;
-  CHILD_OK(net_listen(address, &(net_options){.largest = 1000, .job = NET_JOB}, &s));
+  const net_options o = net_case_options(true, 0, 1000);
+  CHILD_OK(net_listen(address, &o, &s));
   for (;;) {
     net_message m;
     bool got;
@@ -351,10 +354,13 @@ static void client_killed_while_sending(void **state) {
 
 static void strangers(const char *address, int unused) {
   net_client *c;
-  shoal_status status = net_connect(address, &(net_options){.largest = 10, .job = NET_JOB + 1}, 5, &c);
+  net_options o = net_case_options(false, 0, 10);
+  o.job++;
+  shoal_status status = net_connect(address, &o, 5, &c);
   CHILD_CHECK(status && strstr(shoal_status_message(status), "another job"));
   shoal_status_free(status);
-  status = net_connect(address, &(net_options){.largest = 4001, .job = NET_JOB}, 5, &c);
+  o = net_case_options(false, 0, 4001);
+  status = net_connect(address, &o, 5, &c);
   CHILD_CHECK(status && strstr(shoal_status_message(status), "at most 4000"));
   shoal_status_free(status);
   many_messages(address, 1);
@@ -430,25 +436,27 @@ static void speed(void **state) {
   }
 }
 
-#define BOTH(test) \
-  {#test " over shm", test, NULL, NULL, "shm"}, { #test " over tcp", test, NULL, NULL, "tcp" }
+#define EACH_WAY(test)                                                                          \
+  {#test " over shm", test, NULL, NULL, "shm"}, {#test " over tcp", test, NULL, NULL, "tcp"}, { \
+#test " over tls", test, NULL, NULL, "tls"                                                  \
+  }
 
 int main(void) {
   alarm(110); /* nothing here may hang */
   const struct CMUnitTest tests[] = {
-      BOTH(sizes_go_through),
-      BOTH(clients_at_once),
-      BOTH(shared_thread),
-      BOTH(requests_in_flight),
-      BOTH(held_messages),
-      BOTH(deadlines),
-      BOTH(quiet_server),
-      BOTH(server_killed),
-      BOTH(client_killed_while_sending),
-      BOTH(sleepers_hold_nobody_up),
-      BOTH(strangers_are_refused),
+      EACH_WAY(sizes_go_through),
+      EACH_WAY(clients_at_once),
+      EACH_WAY(shared_thread),
+      EACH_WAY(requests_in_flight),
+      EACH_WAY(held_messages),
+      EACH_WAY(deadlines),
+      EACH_WAY(quiet_server),
+      EACH_WAY(server_killed),
+      EACH_WAY(client_killed_while_sending),
+      EACH_WAY(sleepers_hold_nobody_up),
+      EACH_WAY(strangers_are_refused),
       cmocka_unit_test(addresses),
-      BOTH(speed),
+      EACH_WAY(speed),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

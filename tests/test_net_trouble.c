@@ -422,9 +422,9 @@ static void key_clients(const char *address, int unused) {
 }
 
 static void make_keys(void) {
-  assert_ok(keys_make(&server_keys));
-  assert_ok(keys_make(&client_keys));
-  assert_ok(keys_make(&other_keys));
+  assert_ok(keys_make(0, &server_keys));
+  assert_ok(keys_make(0, &client_keys));
+  assert_ok(keys_make(0, &other_keys));
 }
 
 static net_server *listen_with_keys(const char *address) {
@@ -499,7 +499,7 @@ static void beyond_loopback(void **state) {
   net_options half = {.job = NET_JOB, .secret_key = "too short"};
   assert_fails(net_listen(address, &half, &s), SHOAL_ERR_ARGUMENT, "40 characters");
   keys_pair pair;
-  assert_ok(keys_make(&pair));
+  assert_ok(keys_make(0, &pair));
   net_options unlisted = {.job = NET_JOB, .public_key = pair.public_key, .secret_key = pair.secret_key};
   assert_fails(net_listen(address, &unlisted, &s), SHOAL_ERR_ARGUMENT, "clients' public keys");
   assert_fails(net_connect(address, &unlisted, 0.1, &c), SHOAL_ERR_ARGUMENT, "server's public key");
@@ -511,7 +511,7 @@ static void key_files(void **state) {
   keys_pair pair, back;
   char key[KEYS_TEXT];
   struct stat about;
-  assert_ok(keys_make(&pair));
+  assert_ok(keys_make(0, &pair));
   assert_ok(keys_write(dir, "a", &pair));
   assert_fails(keys_write(dir, "a", &pair), SHOAL_ERR_ARGUMENT, "not overwritten");
   assert_fails(keys_write(dir, "../a", &pair), SHOAL_ERR_ARGUMENT, "plain file name");
@@ -527,7 +527,7 @@ static void key_files(void **state) {
   assert_ok(keys_read_public(path, key));
   assert_string_equal(key, pair.public_key);
   keys_list list;
-  assert_ok(keys_make(&back));
+  assert_ok(keys_make(0, &back));
   assert_ok(keys_write(dir, "b", &back));
   assert_ok(keys_read_folder(dir, &list));
   assert_int_equal(list.count, 2);

@@ -26,6 +26,7 @@ has_library jansson || need libjansson-dev
 has_library libjpeg || need libjpeg-dev
 has_library libpng || need libpng-dev
 has_library libzmq || need libzmq3-dev
+has_library openssl || need libssl-dev
 has_library mpi || need libopenmpi-dev
 has_command mpirun || need openmpi-bin
 has_library libmicrohttpd || need libmicrohttpd-dev

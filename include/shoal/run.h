@@ -127,7 +127,7 @@ typedef struct {
   const char *mode;            /**< ps: "sync", "async"; NULL: sync */
   int64_t staleness;           /**< async: steps a worker may be ahead; -1: any number; below: not said */
   int64_t in_flight;           /**< async: gradients without an answer; 0: 1 */
-  const char *transport;       /**< ps: "auto", "shm", "zmq" */
+  const char *transport;       /**< ps: "auto", "shm", "tls", "zmq" */
   const char *transfer;        /**< ps, sparse rows: "sparse", "dense" */
   double deadline;             /**< seconds a task waits for another; 0: 60 */
   double heartbeat;            /**< seconds; 0: 5 */

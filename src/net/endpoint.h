@@ -41,6 +41,6 @@ struct net_client {
   net_stats stats;
 };
 
-extern const transport transport_shm, transport_zmq;
+extern const transport transport_shm, transport_tcp, transport_zmq;
 
 #endif

@@ -1,5 +1,5 @@
-/* Keys of tasks that talk across hosts (CURVE): NAME.key holds the secret, NAME.pub what others may know. Both are
- * text: one line of 40 characters (Z85). */
+/* Keys of tasks that talk across hosts (X25519): NAME.key holds the secret, NAME.pub what others may know. Both are
+ * text: one line of 40 characters (Z85), which may go on " expires 2027-01-31T12:00:00Z". */
 #ifndef SHOAL_NET_KEYS_H
 #define SHOAL_NET_KEYS_H
 
@@ -8,8 +8,13 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
-#define KEYS_TEXT 41 /* 40 characters and the NUL */
+enum {
+  KEYS_BYTES = 32, /* a key as numbers */
+  KEYS_CHARS = 40, /* a key as characters of Z85 */
+  KEYS_TEXT = 72   /* with its end and the NUL */
+};
 
 typedef struct {
   char public_key[KEYS_TEXT], secret_key[KEYS_TEXT];
@@ -21,7 +26,8 @@ typedef struct {
   size_t count;
 } keys_list;
 
-SHOAL_CHECKED shoal_status keys_make(keys_pair *out);
+/* expires: seconds since 1970; 0: never. */
+SHOAL_CHECKED shoal_status keys_make(int64_t expires, keys_pair *out);
 /* Writes DIR/NAME.key (mode 0600) and DIR/NAME.pub, making DIR if it is not there; overwrites neither. */
 SHOAL_CHECKED shoal_status keys_write(const char *dir, const char *name, const keys_pair *pair);
 /* FILE.key; the public key is computed from the secret one. Refuses a file that others may read. */
@@ -30,7 +36,11 @@ SHOAL_CHECKED shoal_status keys_read_public(const char *path, char out[KEYS_TEXT
 /* All *.pub files of a folder, in order of their names. */
 SHOAL_CHECKED shoal_status keys_read_folder(const char *dir, keys_list *out);
 void keys_list_fini(keys_list *l);
-/* 40 characters of Z85. */
+/* A line as above; NULL is none. */
 bool keys_valid(const char *key);
+/* Of a valid one: its numbers; when it ends, 0: never; whether it has. */
+void keys_decode(const char *key, uint8_t out[KEYS_BYTES]);
+int64_t keys_expiry(const char *key);
+bool keys_expired(const char *key);
 
 #endif

@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* A new transport is a file and a row here. */
-static const transport *const transports[] = {&transport_shm, &transport_zmq};
+static const transport *const transports[] = {&transport_shm, &transport_tcp, &transport_zmq};
 
 #define LARGEST_PAYLOAD ((size_t)1 << 40) /* sums of lengths stay far from overflowing */
 #define STANDARD_HEARTBEAT 5.0            /* seconds */

@@ -20,7 +20,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef struct transport transport; /* "shm", "zmq": one file and one row in the table in transport.c each */
+typedef struct transport transport; /* "shm", "tls", "zmq": one file and one row in the table in transport.c each */
 
 typedef struct {
   uint16_t kind;       /* the application's; NET_GONE and above are the transport's */
@@ -54,10 +54,11 @@ typedef struct {
   uint64_t job;     /* both sides: messages of another job are refused */
   double heartbeat; /* seconds without a sign of life after which a peer on another host is gone; 0: 5. One on
                               this host is gone when its process is, which is noticed within 0.1 s. */
-  const char *public_key, *secret_key; /* CURVE, z85; NULL: none (loopback only, unless insecure) */
+  const char *public_key, *secret_key; /* as keys.h has them; NULL: none (loopback only, unless insecure) */
   const char *server_key;              /* clients: the server's public key */
   const char *const *allowed;          /* servers: clients' public keys, ended by NULL */
   bool insecure;                       /* said aloud: no keys beyond loopback */
+  uint64_t rekey;                      /* bytes after which a connection changes its keys; 0: 64 GB */
   const struct net_client *beside; /* clients: another one, of the same owner, whose thread for the network is used */
 } net_options;
 
@@ -71,7 +72,8 @@ typedef struct {
 typedef struct net_server net_server;
 typedef struct net_client net_client;
 
-/* Addresses: "shm:/NAME" (a shared-memory name unique to the job and server), "tcp://HOST:PORT". The scheme chooses the
+/* Addresses: "shm:/NAME" (a shared-memory name unique to the job and server), "tls://HOST:PORT" (encrypted where there are keys), "tcp://HOST:PORT"
+ * (ZeroMQ). The scheme chooses the
  * transport. Connecting waits up to `seconds` for a server that is not there yet. */
 SHOAL_CHECKED shoal_status net_listen(const char *address, const net_options *options, net_server **out);
 SHOAL_CHECKED shoal_status net_connect(const char *address, const net_options *options, double seconds,

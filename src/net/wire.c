@@ -1,5 +1,6 @@
 #include "net/wire.h"
 
+#include <stdio.h>
 #include <zlib.h>
 
 static void put(uint8_t *out, uint64_t value, int bytes) {
@@ -33,6 +34,13 @@ void wire_encode(const net_header *header, uint64_t job, uint64_t bytes, uint8_t
 uint16_t wire_other_version(const uint8_t *in, size_t n) {
   const uint16_t version = n >= 6 && get(in, 4) == WIRE_MAGIC ? (uint16_t)get(in + 4, 2) : WIRE_VERSION;
   return version == WIRE_VERSION ? 0 : version;
+}
+
+void wire_name_versions(uint16_t other, char *words, size_t room) {
+  snprintf(words, room,
+           "one side speaks version %u of the protocol, the other version %u: install the same version "
+           "of Shoal on all hosts",
+           other, WIRE_VERSION);
 }
 
 const char *wire_decode(const uint8_t *in, size_t n, uint64_t largest, net_header *header, uint64_t *job,

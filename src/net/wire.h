@@ -7,7 +7,7 @@
 
 #include "net/transport.h"
 
-enum { WIRE_HEADER = 64, WIRE_VERSION = 1 };
+enum { WIRE_HEADER = 64, WIRE_VERSION = 1, WIRE_OWN_MAX = 4096 /* payload bytes of the transports' own messages */ };
 #define WIRE_MAGIC 0x4c414853u /* "SHAL" */
 
 /* Kinds from NET_GONE on are between the transports themselves; none of them reaches the application from outside. */
@@ -22,5 +22,7 @@ SHOAL_CHECKED const char *wire_decode(const uint8_t *in, size_t n, uint64_t larg
 /* The version of the protocol if these are Shoal's words of another one; otherwise 0. Magic and version stand at the
  * same place in all versions. */
 uint16_t wire_other_version(const uint8_t *in, size_t n);
+/* What to say then. */
+void wire_name_versions(uint16_t other, char *words, size_t room);
 
 #endif

@@ -25,13 +25,6 @@
 
 enum { WORDS = 160 }; /* of a refusal */
 
-static void name_versions(uint16_t other, char words[WORDS]) {
-  snprintf(words, WORDS,
-           "one side speaks version %u of the protocol, the other version %u: install the same version "
-           "of Shoal on all hosts",
-           other, WIRE_VERSION);
-}
-
 /* ---- server */
 
 typedef struct {
@@ -134,7 +127,7 @@ static shoal_status take(zmq_server *s, zmq_incoming *in, net_message *out, bool
     /* Its own words say the version, too: it will not understand more. */
     if (in->foreign && in->route && !p) {
       char words[WORDS];
-      name_versions(in->foreign, words);
+      wire_name_versions(in->foreign, words, sizeof words);
       say(&s->end, in->route, WIRE_REFUSED, 0, 0, 0, words);
     }
     return NULL;
@@ -357,7 +350,7 @@ static shoal_status introduce(zmq_client *c, double seconds) {
       if (in.foreign) {
         zmq_msg_close(&in.payload);
         char words[WORDS];
-        name_versions(in.foreign, words);
+        wire_name_versions(in.foreign, words, sizeof words);
         return status_make(SHOAL_ERR_REFUSED, "%s", words);
       }
       bool welcome = !in.wrong && in.job == c->options.job && in.header.kind == WIRE_WELCOME;

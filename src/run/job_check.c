@@ -83,10 +83,10 @@ static shoal_status check_cluster(const shoal_job *f, const shoal_job *asked, co
     return status_make(SHOAL_ERR_ARGUMENT,
                        "`global_batch` is cut among the workers of parameter servers with "
                        "`deterministic` only; give `batch_size`, of each worker");
-  if (f->keys && !f->cluster && !is(f->transport, "zmq") && !getenv("TF_CONFIG"))
+  if (f->keys && !f->cluster && !is(f->transport, "tls") && !is(f->transport, "zmq") && !getenv("TF_CONFIG"))
     return status_make(SHOAL_ERR_ARGUMENT,
                        "`keys` means nothing to tasks that talk through shared memory; add "
-                       "`transport` zmq");
+                       "`transport` tls");
   if (f->evaluator && f->no_checkpoints)
     return status_make(SHOAL_ERR_ARGUMENT,
                        "`evaluator` and `no_checkpoints` contradict each other: it tests checkpoints");

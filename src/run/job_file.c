@@ -30,10 +30,11 @@ static shoal_status free_port(int *out) {
 static shoal_status make_addresses(const shoal_job *f, const char *id, json_t *list) {
   for (int i = 0; i < (int)f->ps; i++) {
     json_t *address;
-    if (!strcmp(f->transport, "zmq")) {
+    const bool tls = !strcmp(f->transport, "tls");
+    if (tls || !strcmp(f->transport, "zmq")) {
       int port;
       TRY(free_port(&port));
-      address = json_sprintf("tcp://127.0.0.1:%d", port);
+      address = json_sprintf("%s://127.0.0.1:%d", tls ? "tls" : "tcp", port);
     } else {
       address = json_sprintf("shm:/shoal-%s-ps-%d", id, i);
     }

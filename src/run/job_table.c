@@ -30,7 +30,7 @@ static const char *const *wire_names(void) {
 }
 
 static const char *const *transport_names(void) {
-  static const char *const names[] = {"auto", "shm", "zmq", NULL};
+  static const char *const names[] = {"auto", "shm", "tls", "zmq", NULL};
   return names;
 }
 
@@ -179,7 +179,9 @@ const shoal_setting job_table[] = {
      "async: gradients a worker may have sent without an answer while it computes on; 2 hides the way there and back, "
      "but gradients are older",
      "1", 1, PS_FLIGHT_MAX, .marks = KEPT},
-    {"transport", CHOICE, AT(transport), "NAME", "ps: what carries messages between tasks of this machine",
+    {"transport", CHOICE, AT(transport), "NAME",
+     "ps: what carries messages between tasks of this machine: shared memory, TCP with TLS (plain without --keys), or "
+     "ZeroMQ",
      "auto: shared memory", .choices = transport_names, .marks = KEPT},
     {"transfer", CHOICE, AT(transfer), "WHAT",
      "ps, sparse-lr: workers and servers exchange what a batch touches, or all weights, to see what that costs",

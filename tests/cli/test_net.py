@@ -70,17 +70,21 @@ class Zmtp:
 class Keys(support.Case):
     def test_local_cluster_with_keys(self):
         self.shoal("keygen", "keys")
-        flags = ["--epochs", 2, "--batch-size", 20, "--workers", 2, "--transport", "zmq"]
-        self.train("softmax", "plain", *flags)
-        self.train("softmax", "curve", *flags, "--keys", "keys")
-        weights = [(self.folder / run / "model.safetensors").read_bytes() for run in ("plain", "curve")]
-        self.assertEqual(*weights)
+        flags = ["--epochs", 2, "--batch-size", 20, "--workers", 2, "--transport"]
+        self.train("softmax", "shm", *flags, "shm")
+        expected = (self.folder / "shm" / "model.safetensors").read_bytes()
+        for run, transport, keys in (("plain", "tls", ()), ("tls", "tls", ("--keys", "keys")),
+                                     ("curve", "zmq", ("--keys", "keys"))):
+            self.train("softmax", run, *flags, transport, *keys)
+            self.assertEqual((self.folder / run / "model.safetensors").read_bytes(), expected, run)
         (self.folder / "keys" / "client.pub").unlink()  # the server no longer knows its clients
-        _, err = self.train("softmax", "refused", *flags, "--keys", "keys", "--deadline", 3, expect=1)
-        self.assertIn("does not allow our key", err)
+        for transport in ("tls", "zmq"):
+            _, err = self.train("softmax", f"refused-{transport}", *flags, transport, "--keys", "keys", "--deadline", 3,
+                                expect=1)
+            self.assertIn("does not allow our key", err)
 
     def test_keys_that_mean_nothing_are_refused(self):
-        self.assertIn("--transport zmq", self.train("softmax", "r", "--workers", 2, "--keys", "keys", expect=2)[1])
+        self.assertIn("--transport tls", self.train("softmax", "r", "--workers", 2, "--keys", "keys", expect=2)[1])
         self.assertIn("--strategy ps", self.train("softmax", "r", "--keys", "keys", expect=2)[1])
 
 
