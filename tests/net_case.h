@@ -70,7 +70,7 @@ static inline net_options net_case_options(bool server, uint32_t from, size_t la
   return o;
 }
 
-/* scheme: "shm", "tcp" or "tls": TCP with keys. */
+/* scheme: "shm", "tcp", "tls": TCP with keys, or "zmq". */
 static inline void net_case_address(const char *scheme, char out[NET_ADDRESS]) {
   static int count;
   net_case_keys *k = net_case_keys_now();

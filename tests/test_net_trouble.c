@@ -102,7 +102,7 @@ static void scanner(const char *address, int unused) {
 
 static void scanners(void **state) {
   char address[NET_ADDRESS];
-  net_case_address("tcp", address);
+  net_case_address("zmq", address);
   pid_t pid = net_case_start(scanner, address, 0);
   net_server *s = listen_at(address);
   assert_int_equal(serve_child(s, pid), 1);
@@ -176,7 +176,7 @@ static void liar(const char *address, int unused) {
 
 static void liars(void **state) {
   char address[NET_ADDRESS];
-  net_case_address("tcp", address);
+  net_case_address("zmq", address);
   pid_t pid = net_case_start(liar, address, 0), good = net_case_start(good_client, address, 1);
   net_server *s = listen_at(address);
   int gone = serve_child(s, pid);
@@ -226,13 +226,13 @@ static void newer_server(const char *address, int unused) {
 
 static void versions(void **state) {
   char address[NET_ADDRESS];
-  net_case_address("tcp", address);
+  net_case_address("zmq", address);
   pid_t pid = net_case_start(newer_client, address, 0);
   net_server *s = listen_at(address);
   serve_child(s, pid);
   assert_int_equal(refused(s), 1);
   net_server_close(s);
-  net_case_address("tcp", address);
+  net_case_address("zmq", address);
   pid = net_case_start(newer_server, address, 0);
   net_client *c;
   assert_fails(net_connect(address, &(net_options){.largest = LARGEST, .job = NET_JOB}, 5, &c), SHOAL_ERR_REFUSED,
@@ -458,7 +458,7 @@ static void curve_speed(void **state) {
   if (!getenv("SHOAL_NET_SPEED")) skip();
   for (int clients = 1; clients <= 3; clients++) {
     char address[NET_ADDRESS];
-    net_case_address("tcp", address);
+    net_case_address("zmq", address);
     make_keys();
     pid_t pids[3];
     for (int i = 0; i < clients; i++) pids[i] = net_case_start(fast_client, address, i);
@@ -472,7 +472,7 @@ static void curve_speed(void **state) {
 
 static void curve(void **state) {
   char address[NET_ADDRESS];
-  net_case_address("tcp", address);
+  net_case_address("zmq", address);
   make_keys();
   pid_t pid = net_case_start(key_clients, address, 0);
   net_server *s = listen_with_keys(address);
@@ -560,7 +560,7 @@ static void flooder(const char *address, int unused) {
 static void overfull(void **state) {
   char address[NET_ADDRESS];
   net_server *s;
-  net_case_address("tcp", address);
+  net_case_address("zmq", address);
   pid_t bad = net_case_start(flooder, address, 0), good = net_case_start(good_client, address, 1);
   assert_ok(net_listen(address, &(net_options){.largest = LARGEST, .job = NET_JOB, .heartbeat = 0.6}, &s));
   net_case_join(bad);
@@ -593,7 +593,7 @@ static void poor_server(const char *address, int unused) {
 
 static void too_many_connections(void **state) {
   enum { CLIENTS = 10 };
-  const char *const schemes[] = {"shm", "tcp"};
+  const char *const schemes[] = {"shm", "tcp", "zmq"};
   for (size_t i = 0; i < COUNT_OF(schemes); i++) {
     char address[NET_ADDRESS];
     net_client *clients[CLIENTS] = {0};

@@ -17,7 +17,8 @@
 #define TCP_SLICE 0.05 /* seconds of sleep between looks at what makes no sound */
 #define TCP_LINGER 1.0 /* seconds that the last words of an endpoint are given to leave */
 
-enum { TCP_WORDS = 160 }; /* of a refusal */
+enum { TCP_WORDS = 160 };  /* of a refusal */
+enum { TCP_FOR_EVER = 1 }; /* its number: for reasons that do not pass */
 
 /* The rows of the transport, see endpoint.h. */
 shoal_status tcp_listen(const char *address, const net_options *options, net_server **out);

@@ -222,10 +222,6 @@ static try_result welcome(tcp_client *c, tcp_result r, net_message *m, try_reaso
     *status = status_make(SHOAL_ERR_REFUSED, "%s", words);
     return TRY_FAILED;
   }
-  if (r != TCP_MESSAGE && tls_is_alert(c->link.header, c->link.have)) {
-    *status = status_make(SHOAL_ERR_REFUSED, "the server uses keys, and we do not: give us some (--keys)");
-    return TRY_FAILED;
-  }
   if (r == TCP_END || r == TCP_WRONG) {
     why->words = r == TCP_END ? "the server closes the connection during the handshake"
                               : "what listens there is no Shoal server";
@@ -233,7 +229,8 @@ static try_result welcome(tcp_client *c, tcp_result r, net_message *m, try_reaso
   }
   if (m->header.kind == WIRE_WELCOME && c->link.incoming_job == c->options.job) return TRY_WELCOME;
   *status = m->header.kind == WIRE_REFUSED
-                ? status_make(SHOAL_ERR_PEER, "refused: %.*s", (int)MIN_OF(m->bytes, TCP_WORDS), m->payload)
+                ? status_make(m->header.number == TCP_FOR_EVER ? SHOAL_ERR_REFUSED : SHOAL_ERR_PEER, "refused: %.*s",
+                              (int)MIN_OF(m->bytes, TCP_WORDS), m->payload)
                 : status_make(SHOAL_ERR_PEER, "the server answers the handshake by something else");
   return TRY_FAILED;
 }
@@ -268,7 +265,6 @@ static try_result attempt(tcp_client *c, const tcp_address *where, double until,
     return TRY_AGAIN;
   }
   why->reached = true;
-  why->words = NULL;
   tcp_configure(sock, c->options.heartbeat);
   *status = tcp_link_init(&c->link, sock, c->options.secret_key ? &c->tls : NULL, &c->options);
   if (*status) return TRY_FAILED;

@@ -150,9 +150,9 @@ static void peer_say(tcp_peer *p, uint16_t kind, uint64_t number, const char *wo
   (void)tcp_stream_send(&p->link.stream, &o);
 }
 
-static void refuse(tcp_server *s, tcp_peer *p, const char *why) {
+static void refuse(tcp_server *s, tcp_peer *p, uint64_t how_long, const char *why) {
   s->base.stats.refused++;
-  peer_say(p, WIRE_REFUSED, 0, why);
+  peer_say(p, WIRE_REFUSED, how_long, why);
   peer_destroy(s, p);
 }
 
@@ -166,6 +166,11 @@ static void peer_greet(tcp_server *s, tcp_peer *p) {
     tcp_stream_result r = tcp_stream_handshake(&p->link.stream);
     if (r == TCP_STREAM_WAIT) {
       p->ready = false;
+      return;
+    }
+    if (r == TCP_STREAM_WRONG && tls_is_plain(p->link.stream.error)) {
+      tcp_stream_go_plain(&p->link.stream);
+      refuse(s, p, TCP_FOR_EVER, "this server uses keys, and the client does not: give it some (--keys)");
       return;
     }
     if (r != TCP_STREAM_DONE) {
@@ -183,7 +188,7 @@ static void peer_greet(tcp_server *s, tcp_peer *p) {
   }
   if (r == TCP_WRONG && p->link.foreign) {
     wire_name_versions(p->link.foreign, why, sizeof why);
-    refuse(s, p, why);
+    refuse(s, p, TCP_FOR_EVER, why);
     return;
   }
   if (r != TCP_MESSAGE || m.header.kind != WIRE_HELLO) {
@@ -194,16 +199,16 @@ static void peer_greet(tcp_server *s, tcp_peer *p) {
   }
   pool_give(&s->pool, m.hold);
   if (*p->link.stream.visitor.refused)
-    refuse(s, p, p->link.stream.visitor.refused);
+    refuse(s, p, TCP_FOR_EVER, p->link.stream.visitor.refused);
   else if (p->link.incoming_job != s->options.job) {
     snprintf(why, sizeof why, "this server is part of another job (%016llx, not %016llx)",
              (unsigned long long)s->options.job, (unsigned long long)p->link.incoming_job);
     p->link.job = p->link.incoming_job; /* it listens to no other */
-    refuse(s, p, why);
+    refuse(s, p, 0, why);
   } else if (m.header.number > s->options.largest) {
     snprintf(why, sizeof why, "messages of %llu bytes, but this server takes at most %zu",
              (unsigned long long)m.header.number, s->options.largest);
-    refuse(s, p, why);
+    refuse(s, p, 0, why);
   } else {
     p->state = PEER_OPEN;
     s->greeting--;

@@ -144,6 +144,11 @@ tcp_stream_result tcp_stream_handshake(tcp_stream *s) {
   return r == TCP_STREAM_DONE ? flushed : r;
 }
 
+void tcp_stream_go_plain(tcp_stream *s) {
+  SSL_free(s->ssl);
+  s->ssl = NULL;
+}
+
 tcp_stream_result tcp_stream_read(tcp_stream *s, void *to, size_t n, size_t *got) {
   if (s->ssl) {
     ERR_clear_error();

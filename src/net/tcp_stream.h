@@ -35,6 +35,8 @@ void tcp_stream_fini(tcp_stream *s);
 
 /* Until TCP_STREAM_DONE nothing can be read or sent. */
 tcp_stream_result tcp_stream_handshake(tcp_stream *s);
+/* After a handshake that failed: what is sent from now on is not encrypted. */
+void tcp_stream_go_plain(tcp_stream *s);
 /* At least one byte, up to n. */
 tcp_stream_result tcp_stream_read(tcp_stream *s, void *to, size_t n, size_t *got);
 

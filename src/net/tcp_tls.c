@@ -189,4 +189,4 @@ const char *tls_client_reason(unsigned long error, bool *final) {
   }
 }
 
-bool tls_is_alert(const uint8_t *bytes, size_t n) { return n >= 2 && bytes[0] == 0x15 && bytes[1] == 0x03; }
+bool tls_is_plain(unsigned long error) { return ERR_GET_REASON(error) == SSL_R_WRONG_VERSION_NUMBER; }

@@ -37,8 +37,8 @@ typedef struct {
   char refused[TLS_WORDS]; /* servers: why this one is not let in though its key is right; "": it is */
 } tls_visitor;
 
-/* Whether a plain connection was answered by TLS. */
-bool tls_is_alert(const uint8_t *bytes, size_t n);
+/* Whether a handshake failed because the other side does not speak TLS at all. */
+bool tls_is_plain(unsigned long error);
 /* A failed handshake of a client in words: why, and what to do. *final: trying again will not help. */
 const char *tls_client_reason(unsigned long error, bool *final);
 
