@@ -157,7 +157,7 @@ static void refuses_what_does_not_fit(void **state) {
   m = begin(SHOAL_SHAPE(8, 8, 3));
   shoal_model_flatten(m);
   shoal_model_conv2d(m, 4, 3, 1, SHOAL_SAME, NULL);
-  expect_refused(m, "applied to flatten [192]: layer conv2d: its input is [?,192]");
+  expect_refused(m, "layer conv2d, applied to flatten [192]: its input is [?,192]");
   m = begin(SHOAL_SHAPE(6, 2));
   shoal_model_gru(m, 0, false, false);
   expect_refused(m, "units is 0; at least 1 is expected");

@@ -17,6 +17,7 @@ typedef struct {
   const char *activation; /**< NULL: the model's own */
   const char *pool;       /**< "max", "avg"; NULL: the model's own */
   bool bias;              /**< models that go without one: add one */
+  const char *set;        /**< of a model file: values of its parameters, "hidden=128,activation=tanh"; NULL: none */
 } shoal_model_options;
 
 /** Which examples a model's layers take beside those of its own shape. */
@@ -49,11 +50,21 @@ typedef struct {
                           * where input_rule is SHOAL_INPUT_ANY; NULL: nothing */
   bool sparse;           /**< examples are sparse rows; `input` is the size of the feature space unless told
                           * otherwise */
-  /** Adds the layers. Errors stick to the model. */
+  /** Adds the layers. Errors stick to the model. Of a model file: shoal_model_kind_build does it. */
   void (*build)(shoal_model *m, const shoal_model_options *options);
   const char *loss; /**< as in shoal_compile_options; of a regression it has to be named */
 } shoal_model_kind;
 
+/** Reads a model file (docs/model-files.md). SHOAL_ERR_ARGUMENT: what is wrong with it, by the layer's name. *out: destroy
+ * it with shoal_model_kind_destroy, after the jobs and models that use it. */
+SHOAL_API SHOAL_CHECKED shoal_status shoal_model_kind_load(const char *path, shoal_model_kind **out);
+/** What shoal_model_kind_load made. NULL is fine. */
+SHOAL_API void shoal_model_kind_destroy(shoal_model_kind *kind);
+/** A model of that kind, to be compiled: for examples of `input` (of sparse rows, so many features), or of its own shape if
+ * that is NULL. options may be NULL. SHOAL_ERR_ARGUMENT: a parameter that the model does not have; what is wrong with its
+ * layers comes out when it is compiled. */
+SHOAL_API SHOAL_CHECKED shoal_status shoal_model_kind_build(const shoal_model_kind *kind, const shoal_shape *input,
+                                                            const shoal_model_options *options, shoal_model **out);
 SHOAL_API const shoal_model_kind *shoal_model_kind_find(const char *name); /**< NULL: none */
 SHOAL_API const shoal_model_kind *shoal_model_kind_at(int i);              /**< NULL past the end */
 

@@ -72,7 +72,7 @@ SHOAL_API SHOAL_CHECKED shoal_status shoal_setting_set(const shoal_setting *row,
 /** The settings of a training job. shoal_job_init makes all of them "not said"; texts are borrowed. */
 typedef struct {
   size_t size;                 /**< of this struct as the program knows it: set by shoal_job_init */
-  const char *model;           /**< one of shoal_model_kind_at */
+  const char *model;           /**< one of shoal_model_kind_at, or a model file: "my.json" */
   const char *data;            /**< a data set by name, files, a folder, a glob */
   const char *test_data;       /**< rows to test on; NULL: the test rows in `data` */
   const char *format;          /**< of the files; NULL: found out */
@@ -153,6 +153,7 @@ typedef struct {
   double sample_every;      /**< seconds between two samples of the machine; 0: 1 */
   double label_smoothing;   /**< as in shoal_compile_options */
   const char *class_weight; /**< "balanced", or what a row counts by its class: "1,2.5"; NULL: all the same */
+  const char *set;          /**< of a model file: values of its parameters, "hidden=128,activation=tanh" */
 } shoal_job;
 
 /** Nothing is said. size: sizeof *job, so that programs go on with later versions, whose jobs have more settings. Every

@@ -208,6 +208,7 @@ const command command_train = {
         "Examples:\n"
         "  shoal train softmax --epochs 5\n"
         "  shoal train lenet --activation relu --pool max --optimizer momentum --lr 0.02\n"
+        "  shoal train my.json --data rows.csv --set hidden=128\n"
         "  shoal train lenet --run-dir runs/first --resume\n"
         "  shoal train softmax --workers 3 --ps 1 --mode async --staleness 4\n"
         "\n"

@@ -1,5 +1,7 @@
 #include "models/table.h"
 
+#include "models/model_file.h"
+
 #include "base/mem.h"
 #include "base/options.h"
 #include "base/text.h"
@@ -17,6 +19,33 @@ const shoal_model_kind *shoal_model_kind_find(const char *name) {
   for (size_t i = 0; i < COUNT_OF(kinds); i++)
     if (!strcmp(kinds[i]->name, name)) return kinds[i];
   return NULL;
+}
+
+shoal_status shoal_model_kind_load(const char *path, shoal_model_kind **out) {
+  model_file *f;
+  TRY(model_file_load(path, &f));
+  *out = &f->kind;
+  return NULL;
+}
+
+void shoal_model_kind_destroy(shoal_model_kind *kind) { model_file_destroy((model_file *)model_file_of(kind)); }
+
+shoal_status shoal_model_kind_build(const shoal_model_kind *kind, const shoal_shape *input,
+                                    const shoal_model_options *options, shoal_model **out) {
+  const shoal_shape shape = input ? *input : kind->input;
+  const model_file *f = model_file_of(kind);
+  shoal_model *m;
+  TRY(kind->sparse ? shoal_model_create_sparse(shape.dim[0], &m) : shoal_model_create(shape, &m));
+  shoal_status status = NULL;
+  if (f)
+    status = model_file_build(f, m, options);
+  else
+    kind->build(m, options);
+  if (status)
+    shoal_model_destroy(m);
+  else
+    *out = m;
+  return status;
 }
 
 shoal_model_options model_options(shoal_model *m, const shoal_model_options *options, const char *act, const char *pool,

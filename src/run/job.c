@@ -6,8 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-shoal_status job_find_kind(const char *name, const shoal_model_kind **out) {
+shoal_status job_find_kind(const char *name, const shoal_model_kind **out, model_file **owned) {
   const shoal_model_kind *kind = shoal_model_kind_find(name);
+  *owned = NULL;
+  if (!kind && model_file_is_path(name)) {
+    TRY(model_file_load(name, owned));
+    kind = &(*owned)->kind;
+  }
   if (kind) {
     *out = kind;
     return NULL;
@@ -19,8 +24,8 @@ shoal_status job_find_kind(const char *name, const shoal_model_kind **out) {
   text list = {0};
   text_add_names(names, &list);
   shoal_status status =
-      status_make(SHOAL_ERR_ARGUMENT, "unknown model '%s'%s%s%s; it is %s", name, near ? "; did you mean " : "",
-                  near ? near : "", near ? "?" : "", list.data ? list.data : "?");
+      status_make(SHOAL_ERR_ARGUMENT, "unknown model '%s'%s%s%s; it is %s, or a file NAME.json", name,
+                  near ? "; did you mean " : "", near ? near : "", near ? "?" : "", list.data ? list.data : "?");
   text_fini(&list);
   return status;
 }
@@ -86,11 +91,14 @@ shoal_status shoal_job_resolve(const shoal_job *job, shoal_job *out) {
   shoal_job said, resolved;
   TRY(job_take(job, &said));
   if (!said.model) return status_make(SHOAL_ERR_ARGUMENT, "which `model`?");
-  TRY(job_find_kind(said.model, &kind));
+  model_file *file;
+  TRY(job_find_kind(said.model, &kind, &file));
   resolved = said;
-  TRY(job_resolve(&resolved, &said, kind));
-  *out = resolved;
-  return NULL;
+  shoal_status status = job_resolve(&resolved, &said, kind);
+  if (file && !said.data) resolved.data = NULL; /* a text of the file */
+  model_file_destroy(file);
+  if (!status) *out = resolved;
+  return status;
 }
 
 static bool is(const char *a, const char *b) { return !strcmp(a, b); }
@@ -203,13 +211,13 @@ shoal_status job_read_pieces(const char *words, job_pieces *out) {
 }
 
 shoal_status job_build(const shoal_model_kind *kind, const shoal_job *f, int classes, shoal_model **out) {
-  shoal_model *m;
-  if (kind->sparse)
-    TRY(shoal_model_create_sparse(f->features ? f->features : kind->input.dim[0], &m));
-  else
-    TRY(shoal_model_create(job_input(f, kind), &m));
-  kind->build(
-      m, &(shoal_model_options){.classes = classes, .activation = f->activation, .pool = f->pool, .bias = f->bias});
-  *out = m;
-  return NULL;
+  const shoal_model_options options = job_model_options(f, classes);
+  const shoal_shape input =
+      kind->sparse ? SHOAL_SHAPE(f->features ? f->features : kind->input.dim[0]) : job_input(f, kind);
+  return shoal_model_kind_build(kind, &input, &options, out);
+}
+
+shoal_model_options job_model_options(const shoal_job *f, int classes) {
+  return (shoal_model_options){
+      .classes = classes, .activation = f->activation, .pool = f->pool, .bias = f->bias, .set = f->set};
 }

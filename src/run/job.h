@@ -3,6 +3,7 @@
 #ifndef SHOAL_RUN_JOB_H
 #define SHOAL_RUN_JOB_H
 
+#include "models/model_file.h"
 #include "run/settings.h"
 
 /* Nothing is said. */
@@ -39,8 +40,9 @@ const char *const *job_kernel_names(void);
 const char *const *job_activation_names(void);
 const char *const *job_pool_names(void);
 
-/* The model kind called `name`; otherwise SHOAL_ERR_ARGUMENT with the nearest. */
-SHOAL_CHECKED shoal_status job_find_kind(const char *name, const shoal_model_kind **out);
+/* The model kind called `name`, or of the file of that name: then *owned, which the caller destroys, has it, else NULL.
+ * Otherwise SHOAL_ERR_ARGUMENT with the nearest. */
+SHOAL_CHECKED shoal_status job_find_kind(const char *name, const shoal_model_kind **out, model_file **owned);
 /* Fills what neither the user nor the settings of a resumed run said. */
 void job_fill(shoal_job *f, const shoal_job *asked, const shoal_model_kind *kind);
 /* The settings of a run that is resumed, where nothing else is said now. */
@@ -54,6 +56,7 @@ bool job_is_regression(const shoal_model_kind *kind);
 /* One example, as the model takes it; f->input has been checked. */
 shoal_shape job_input(const shoal_job *f, const shoal_model_kind *kind);
 /* The layers, not compiled yet. classes: of the data. */
+shoal_model_options job_model_options(const shoal_job *f, int classes);
 SHOAL_CHECKED shoal_status job_build(const shoal_model_kind *kind, const shoal_job *f, int classes, shoal_model **out);
 
 /* `pieces`: "1000:0.05,2000:0.01". */

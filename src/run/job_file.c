@@ -73,6 +73,7 @@ shoal_status job_file_make(const training *t, int classes, int64_t rows, job_fil
                      t->job.keys, "flags", settings_to_json(job_table, &t->job), "cluster", "ps", servers);
   status = j.file ? take_addresses(&j, "the job") : status_no_memory();
   if (!status) status = training_note_learned(t, j.file);
+  if (!status) status = training_note_model(t, classes, j.file);
   if (status) {
     job_file_fini(&j);
     return status;
@@ -98,7 +99,7 @@ static shoal_status read_job(const char *path, training *t, job_file *j) {
   j->id = strtoull(id, NULL, 16);
   j->rows = rows;
   TRY(training_take_learned(t, j->file, path));
-  TRY(job_find_kind(model, &t->kind));
+  TRY(training_take_model(t, j->file, model, path));
   t->job = job_unset();
   TRY(settings_from_json(job_table, flags, path, &t->job));
   t->job.resume = resume;

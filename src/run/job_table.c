@@ -129,6 +129,8 @@ const shoal_setting job_table[] = {
      .choices = job_activation_names, .marks = KEPT_SHAPES},
     {"pool", CHOICE, AT(pool), "NAME", "pooling of the convolutional models", "the model's own",
      .choices = job_pool_names, .marks = KEPT_SHAPES},
+    {"set", TEXT, AT(set), "NAME=VALUE,...", "of a model file: values of its parameters", "as the file has them",
+     .marks = KEPT_SHAPES},
     {"loss", CHOICE, AT(loss), "NAME",
      "what is made small; mae and huber want an --lr of about a tenth of the targets' spread", "the model's own",
      .choices = shoal_loss_names, .marks = KEPT_SHAPES},

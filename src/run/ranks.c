@@ -102,6 +102,7 @@ shoal_status ranks_agree(ranks *r, training *t, shoal_status own) {
     json_t *o = json_pack("{s:s, s:s, s:b, s:o}", "model", t->kind->name, "run_dir", t->dir.path, "resume",
                           t->job.resume, "flags", settings_to_json(job_table, &t->job));
     own = o ? training_note_learned(t, o) : status_no_memory();
+    if (!own) own = training_note_model(t, 0, o);
     words = own ? NULL : json_dumps(o, JSON_COMPACT);
     json_decref(o);
     if (!own && !words) own = status_no_memory();
@@ -130,6 +131,7 @@ shoal_status ranks_agree(ranks *r, training *t, shoal_status own) {
     return status_make(SHOAL_ERR_PEER, "what rank 0 says cannot be read");
   if (strcmp(model, t->kind->name))
     return status_make(SHOAL_ERR_ARGUMENT, "rank 0 trains %s, this rank %s", model, t->kind->name);
+  if (model_file_of(t->kind)) TRY(training_take_model(t, r->job, model, "rank 0's model"));
   TRY(training_take_learned(t, r->job, "rank 0's settings"));
   bool quiet = t->job.quiet;
   t->job = unset;

@@ -284,6 +284,43 @@ bool shoal_run_speaks(const shoal_job *job) {
   return !job->job_file && !(ranks_expected(job, &first) && (!first || ranks_are_ours()));
 }
 
+static bool same_key(const model_file *a, const model_file *b, const char *key) {
+  const json_t *x = json_object_get(a->file, key), *y = json_object_get(b->file, key);
+  return x && y ? json_equal(x, y) : x == y;
+}
+
+/* A run goes on with the model that it began with: its folder has it. */
+static shoal_status check_same(const model_file *kept, const model_file *given, const char *path) {
+  static const char *const keys[] = {"inputs", "blocks", "layers", "outputs", "loss"};
+  for (size_t i = 0; i < COUNT_OF(keys); i++)
+    if (!same_key(kept, given, keys[i]))
+      return status_make(SHOAL_ERR_ARGUMENT, "%s: its %s are not those that the run began with; 'train %s' takes those",
+                         path, keys[i], kept->name);
+  return NULL;
+}
+
+/* The job's model; of a run that is resumed, as its folder has it. */
+static shoal_status find_model(const shoal_job *job, training *t) {
+  char *path = NULL;
+  if (!job->resume || !job->run_dir) return job_find_kind(job->model, &t->kind, &t->file);
+  if (asprintf(&path, "%s/" RUN_MODEL, job->run_dir) < 0) return status_no_memory();
+  const bool kept = access(path, F_OK) == 0;
+  shoal_status status = kept ? model_file_load(path, &t->file) : job_find_kind(job->model, &t->kind, &t->file);
+  free(path);
+  if (status || !kept) return status;
+  t->kind = &t->file->kind;
+  if (model_file_is_path(job->model)) {
+    model_file *given;
+    TRY(model_file_load(job->model, &given));
+    status = check_same(t->file, given, job->model);
+    model_file_destroy(given);
+  } else if (strcmp(job->model, t->kind->name)) {
+    status = status_make(SHOAL_ERR_ARGUMENT, "%s holds a run of the model %s, not %s", job->run_dir, t->kind->name,
+                         job->model);
+  }
+  return status;
+}
+
 static shoal_status run_job(running *w, const shoal_job *said, const shoal_run_options *options) {
   run_state *s = w->state;
   training *b = &s->base;
@@ -294,9 +331,10 @@ static shoal_status run_job(running *w, const shoal_job *said, const shoal_run_o
   if (options->kind)
     b->kind = options->kind;
   else
-    TRY(job_find_kind(job.model, &b->kind));
+    TRY(find_model(&job, b));
   b->asked = b->job = job;
-  b->asked.model = b->job.model = b->kind->name;
+  b->asked.model = job.model ? job.model : b->kind->name; /* a file as it was said: ranks read it, too */
+  b->job.model = b->kind->name;
   return train(w);
 }
 

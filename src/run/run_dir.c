@@ -29,9 +29,11 @@ shoal_status run_dir_init(const char *path, run_dir *out) {
                join(path, "settings.json"),
                join(path, "model.safetensors"),
                join(path, "trace.json"),
+               join(path, RUN_MODEL),
                join(path, "lock"),
                0};
-  if (!r.holder || !r.path || !r.checkpoints || !r.summary || !r.metrics || !r.settings || !r.weights || !r.trace) {
+  if (!r.holder || !r.path || !r.checkpoints || !r.summary || !r.metrics || !r.settings || !r.weights || !r.trace ||
+      !r.model) {
     run_dir_fini(&r);
     return status_no_memory();
   }
@@ -52,6 +54,7 @@ void run_dir_fini(run_dir *r) {
   free(r->settings);
   free(r->weights);
   free(r->trace);
+  free(r->model);
   *r = (run_dir){0};
 }
 
@@ -237,6 +240,21 @@ static shoal_status weights_of(const char *folder, char **out) {
   return status;
 }
 
+/* Adds the model file that lies beside the settings. */
+static shoal_status add_model(const char *settings_path, json_t *settings) {
+  char *copy = strdup(settings_path), *path = copy ? join(dirname(copy), RUN_MODEL) : NULL;
+  json_error_t error = {0};
+  json_t *model = path && exists(path) ? json_load_file(path, JSON_REJECT_DUPLICATES, &error) : NULL;
+  shoal_status status = NULL;
+  if (!path || (model && json_object_set_new(settings, "model_file", model)))
+    status = status_no_memory();
+  else if (*error.text)
+    status = status_make(SHOAL_ERR_INPUT, "%s: line %d: %s", path, error.line, error.text);
+  free(path);
+  free(copy);
+  return status;
+}
+
 shoal_status run_dir_resolve(const char *target, char **weights, json_t **settings) {
   if (!exists(target)) return status_errno(errno, "%s", target);
   bool folder = is_folder(target);
@@ -250,10 +268,14 @@ shoal_status run_dir_resolve(const char *target, char **weights, json_t **settin
   else if (!(path = strdup(target)))
     TRY_GOTO(status, status_no_memory(), done);
   if (near) TRY_GOTO(status, run_dir_read_settings(near, &object), done);
+  if (near) TRY_GOTO(status, add_model(near, object), done);
   *weights = path;
   *settings = object;
 done:
-  if (status) free(path);
+  if (status) {
+    free(path);
+    json_decref(object);
+  }
   free(near);
   free(copy);
   return status;
@@ -273,7 +295,7 @@ bool shoal_run_dir_used(const char *path) {
 shoal_status shoal_run_dir_clear(const char *path) {
   run_dir r;
   TRY(run_dir_init(path, &r));
-  const char *const left[] = {r.summary, r.settings, r.metrics, r.weights};
+  const char *const left[] = {r.summary, r.settings, r.metrics, r.weights, r.model};
   shoal_status status = NULL;
   for (size_t i = 0; i < sizeof left / sizeof *left && !status; i++)
     if (unlink(left[i]) && errno != ENOENT) status = status_errno(errno, "cannot remove %s", left[i]);

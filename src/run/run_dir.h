@@ -7,11 +7,13 @@
 #include <jansson.h>
 #include <stdbool.h>
 
+#define RUN_MODEL "model.json" /* in the folder: the model file with the values in force */
+
 typedef struct {
   char *path;
-  char *checkpoints, *summary, *metrics, *settings, *weights, *trace; /* paths inside it */
-  char *holder;                                                       /* the file that says who works there */
-  int lock;                                                           /* 0: not taken; otherwise a descriptor plus 1 */
+  char *checkpoints, *summary, *metrics, *settings, *weights, *trace, *model; /* paths inside it */
+  char *holder;                                                               /* the file that says who works there */
+  int lock; /* 0: not taken; otherwise a descriptor plus 1 */
 } run_dir;
 
 /* Only the paths; makes nothing. */
@@ -36,7 +38,8 @@ SHOAL_CHECKED shoal_status run_dir_read_settings(const char *path, json_t **out)
 SHOAL_CHECKED shoal_status json_write_atomically(const json_t *value, const char *path);
 
 /* `target` is a run's folder or a file of weights. *weights: the file to load: of a run its final weights, or else its
- * newest checkpoint. *settings: the run's settings, NULL for a file outside a run. Both are the caller's. */
+ * newest checkpoint. *settings: the run's settings, with its model file, if there is one, as "model_file"; NULL for a
+ * file outside a run. Both are the caller's. */
 SHOAL_CHECKED shoal_status run_dir_resolve(const char *target, char **weights, json_t **settings);
 
 #endif

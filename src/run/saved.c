@@ -29,9 +29,10 @@ static shoal_status find_classes(const json_t *settings, const char *weights, in
 static shoal_status gather(const char *target, const shoal_trained_options *o, saved_model *s) {
   const shoal_job unset = job_unset();
   const char *name = o->model;
+  json_t *described = json_object_get(s->settings, "model_file");
   if (s->settings) {
     const char *kept = json_string_value(json_object_get(s->settings, "model"));
-    if (name && strcmp(name, kept))
+    if (name && !model_file_is_path(name) && strcmp(name, kept))
       return status_make(SHOAL_ERR_ARGUMENT, "%s was trained as %s, not %s; leave `model` out", target, kept, name);
     name = kept;
     TRY(settings_from_json(job_table, json_object_get(s->settings, "flags"), "settings.json", &s->job));
@@ -40,8 +41,11 @@ static shoal_status gather(const char *target, const shoal_trained_options *o, s
   if (!name) return status_make(SHOAL_ERR_ARGUMENT, "%s lies outside a run, so say which `model` it is", target);
   if (o->kind && !strcmp(o->kind->name, name))
     s->kind = o->kind;
+  else if (described)
+    TRY(model_file_from_json(described, target, name, &s->file));
   else
-    TRY(job_find_kind(name, &s->kind));
+    TRY(job_find_kind(name, &s->kind, &s->file));
+  if (s->file) s->kind = &s->file->kind;
   s->job.model = s->kind->name;
   job_fill(&s->job, &unset, s->kind);
   if (o->data) {
@@ -92,6 +96,7 @@ const char *saved_split(const saved_model *s, const shoal_trained_options *optio
 
 void saved_model_fini(saved_model *s) {
   shoal_model_destroy(s->model);
+  model_file_destroy(s->file);
   json_decref(s->settings);
   free(s->weights);
   *s = (saved_model){0};

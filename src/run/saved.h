@@ -6,6 +6,7 @@
 
 typedef struct {
   const shoal_model_kind *kind;
+  model_file *file; /* that `kind` is in; NULL: none */
   shoal_job job;
   json_t *settings; /* texts in `job` may point into it */
   shoal_model *model;

@@ -1,6 +1,7 @@
 #include "run/sweep_grid.h"
 
 #include "base/mem.h"
+#include "run/job.h"
 #include "run/job_words.h"
 
 #include <stdio.h>
@@ -171,24 +172,16 @@ static shoal_status add_seed(int repeat, run_words *w) {
   return NULL;
 }
 
-static shoal_status add_run(const sweep_grid *g, int cell, int repeat, int repeats, run_words *w, shoal_run_list *out) {
+static shoal_status add_run(const sweep_grid *g, const shoal_model_kind *kind, int cell, int repeat, int repeats,
+                            run_words *w, shoal_run_list *out) {
   text name = {0};
   sweep_grid_name(g, cell, repeat, repeats, &name);
   shoal_status status = name.failed ? status_no_memory() : NULL;
-  make_words(g, cell, shoal_model_kind_find(g->model), w);
+  make_words(g, cell, kind, w);
   if (!status && repeats > 1) status = status_wrap(add_seed(repeat, w), "%s", name.data);
   if (!status) status = shoal_run_list_add(out, name.data, w->words, w->count);
   text_fini(&name);
   return status;
-}
-
-/* What train says of a model nobody knows. */
-static shoal_status check_model(const char *name) {
-  shoal_job job;
-  if (shoal_model_kind_find(name)) return NULL;
-  shoal_job_init(&job, sizeof job);
-  job.model = name;
-  return shoal_job_resolve(&job, &job);
 }
 
 shoal_status sweep_grid_add_runs(const sweep_grid *g, int64_t repeats, shoal_run_list *out) {
@@ -197,12 +190,14 @@ shoal_status sweep_grid_add_runs(const sweep_grid *g, int64_t repeats, shoal_run
                        SWEEP_RUNS_MAX);
   if (repeats > 1 && find_axis(g, "seed") >= 0)
     return status_make(SHOAL_ERR_ARGUMENT, "`repeats` sets the seeds itself; leave the list of `seed` out");
-  TRY(check_model(g->model));
+  const shoal_model_kind *kind;
+  model_file *file;
+  TRY(job_find_kind(g->model, &kind, &file));
   run_words *w = malloc(sizeof *w);
-  if (!w) return status_no_memory();
-  shoal_status status = NULL;
+  shoal_status status = w ? NULL : status_no_memory();
   for (int cell = 0; cell < g->cells && !status; cell++)
-    for (int k = 0; k < repeats && !status; k++) status = add_run(g, cell, k, (int)repeats, w, out);
+    for (int k = 0; k < repeats && !status; k++) status = add_run(g, kind, cell, k, (int)repeats, w, out);
   free(w);
+  model_file_destroy(file);
   return status;
 }

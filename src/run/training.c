@@ -262,8 +262,38 @@ shoal_status training_take_learned(training *t, const json_t *from, const char *
   return t->preprocessing ? NULL : status_no_memory();
 }
 
+shoal_status training_note_model(const training *t, int classes, json_t *into) {
+  const model_file *file = model_file_of(t->kind);
+  const shoal_model_options options = job_model_options(&t->job, classes);
+  json_t *resolved;
+  if (!file) return NULL;
+  TRY(model_file_resolve(file, &options, &resolved));
+  return json_object_set_new(into, "model_file", resolved) ? status_no_memory() : NULL;
+}
+
+shoal_status training_take_model(training *t, const json_t *from, const char *name, const char *where) {
+  json_t *described = json_object_get(from, "model_file");
+  model_file_destroy(t->file);
+  t->file = NULL;
+  if (!described) return job_find_kind(name, &t->kind, &t->file);
+  TRY(model_file_from_json(described, where, name, &t->file));
+  t->kind = &t->file->kind;
+  return NULL;
+}
+
+/* What eval, predict and a resumed run make the model of. */
+static shoal_status write_model(const training *t, int classes) {
+  json_t *all = json_object();
+  shoal_status status = all ? training_note_model(t, classes, all) : status_no_memory();
+  const json_t *file = json_object_get(all, "model_file");
+  if (!status && file) status = json_write_atomically(file, t->dir.model);
+  json_decref(all);
+  return status;
+}
+
 shoal_status training_note_settings(training *t, int classes) {
   unlink(t->dir.weights);
+  TRY(write_model(t, classes));
   json_t *all = json_pack("{s:s, s:i, s:o}", "model", t->kind->name, "classes", classes, "flags",
                           settings_to_json(job_table, &t->job));
   shoal_status status = all ? training_note_learned(t, all) : status_no_memory();
@@ -282,4 +312,5 @@ void training_fini(training *t) {
   run_dir_fini(&t->dir);
   text_fini(&t->shape);
   free(t->input);
+  model_file_destroy(t->file);
 }

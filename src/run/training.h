@@ -12,6 +12,7 @@ typedef struct {
   shoal_job asked; /* as the user said it */
   shoal_job job;   /* resolved */
   const shoal_model_kind *kind;
+  model_file *file; /* that `kind` is in, owned; NULL: none */
   run_dir dir;
   job_rows train, test; /* test.data NULL: there are none */
   job_rows validation;  /* rows of their own, in memory; data NULL: there are none */
@@ -53,7 +54,12 @@ SHOAL_CHECKED shoal_status training_open_trace(const training *t, int threads, i
 SHOAL_CHECKED shoal_status training_note_learned(const training *t, json_t *into);
 /* Takes it from there; `where` opens messages. */
 SHOAL_CHECKED shoal_status training_take_learned(training *t, const json_t *from, const char *where);
-/* Writes the settings to the run's folder and takes away the end of an earlier life. */
+/* The model file with the values in force, for other processes and later runs: "model_file" in `into`, unless the model is
+ * known by its name. */
+SHOAL_CHECKED shoal_status training_note_model(const training *t, int classes, json_t *into);
+/* Takes it from there if it is there, otherwise the model called `name`. */
+SHOAL_CHECKED shoal_status training_take_model(training *t, const json_t *from, const char *name, const char *where);
+/* Writes the settings and the model file to the run's folder and takes away the end of an earlier life. */
 SHOAL_CHECKED shoal_status training_note_settings(training *t, int classes);
 /* Updates in a pass over so many rows. */
 int64_t training_steps_an_epoch(const training *t, int64_t rows);

@@ -206,11 +206,13 @@ static void blame(const shoal_output *c, shoal_graph *g) {
                            in->layer ? in->layer->name : in->model->inputs[in->number].name,
                            shoal_shape_text(&in->shape, shape));
   }
-  const char *message = shoal_status_message(g->error);
-  if (!strncmp(message, "layer ", 6))
-    g->error = status_wrap(g->error, "applied to %s", who);
-  else
-    g->error = status_wrap(g->error, "layer %s, applied to %s", c->layer->name, who);
+  const char *message = shoal_status_message(g->error), *name = c->layer->name;
+  const size_t length = strlen(name);
+  if (!strncmp(message, "layer ", 6) && !strncmp(message + 6, name, length) && message[6 + length] == ':')
+    message += 6 + length + 2; /* it says so itself */
+  shoal_status whole = status_make(shoal_status_code(g->error), "layer %s, applied to %s: %s", name, who, message);
+  shoal_status_free(g->error);
+  g->error = whole;
 }
 
 void call_apply(branch *b, shoal_output *c, bool last) {
@@ -332,6 +334,31 @@ shoal_status model_call(shoal_model *m, layer *l, shoal_output *const *inputs, i
   l->calls++;
   for (int i = 0; i < n; i++) inputs[i]->used = true;
   return NULL;
+}
+
+shoal_status model_set_input(shoal_model *m, int i, const char *name, shoal_shape shape, bool integers) {
+  shoal_output *out;
+  if ((size_t)i == m->n_inputs) TRY(model_add_input(m, name, shape, &out));
+  char *copy = strdup(name);
+  if (!copy) return status_no_memory();
+  free(m->inputs[i].name);
+  m->inputs[i] = (model_input){copy, shape, integers};
+  m->calls[i]->shape = shape;
+  return NULL;
+}
+
+static shoal_status copy_word(const char *word, char **out) {
+  *out = word ? strdup(word) : NULL;
+  return word && !*out ? status_no_memory() : NULL;
+}
+
+shoal_status model_add_result(shoal_model *m, shoal_output *from, const char *name, const char *loss, double share) {
+  TRY(mem_grow((void **)&m->results, &m->cap_results, m->n_results + 1, sizeof *m->results));
+  model_result *r = &m->results[m->n_results];
+  *r = (model_result){.from = from, .weight = share};
+  m->n_results++;
+  TRY(copy_word(name, &r->name));
+  return copy_word(loss, &r->loss_name);
 }
 
 shoal_status model_add_input(shoal_model *m, const char *name, shoal_shape shape, shoal_output **out) {

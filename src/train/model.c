@@ -76,6 +76,11 @@ void shoal_model_destroy(shoal_model *m) {
   free(m->layers);
   for (size_t i = 0; i < m->n_inputs; i++) free(m->inputs[i].name);
   free(m->inputs);
+  for (size_t i = 0; i < m->n_results; i++) {
+    free(m->results[i].name);
+    free(m->results[i].loss_name);
+  }
+  free(m->results);
   free(m->weights);
   json_decref(m->start);
   json_decref(m->bias);
@@ -165,11 +170,11 @@ shoal_status model_weights(const shoal_model *m, bool trained_only, shoal_value 
 /* All layers, each behind those it uses: the logits. x: the inputs. */
 static shoal_value *apply_layers(branch *b, shoal_value *const *x) {
   shoal_model *m = b->model;
-  shoal_output *last = model_last(m);
+  shoal_output *last = model_end(m);
   for (size_t i = 0; i < m->n_calls; i++) {
     shoal_output *c = m->calls[i];
     if (c->layer) {
-      call_apply(b, c, c == last);
+      call_apply(b, c, c == last && !c->used);
     } else {
       c->value = x[c->number];
       c->mask = NULL;
@@ -193,7 +198,7 @@ static shoal_value *with_l2(shoal_model *m, shoal_value *loss) {
 
 /* Whether the last layer is one unit with a sigmoid. */
 static bool ends_binary(const shoal_model *m) {
-  const layer *l = model_last(m)->layer;
+  const layer *l = model_end(m)->layer;
   return l && json_integer_value(json_object_get(l->config, "units")) == 1 && !strcmp(layer_activation(l), "sigmoid");
 }
 

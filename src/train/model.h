@@ -50,6 +50,14 @@ struct shoal_output {
   shoal_value *value, *mask; /* while a branch is built */
 };
 
+/* What a model gives, and what its loss is. */
+typedef struct {
+  shoal_output *from;
+  char *name;      /* NULL: as its layer */
+  char *loss_name; /* NULL: whichever suits the layer */
+  double weight;   /* of its loss in the sum */
+} model_result;
+
 /* What one example consists of. */
 typedef struct {
   char *name;
@@ -97,6 +105,8 @@ struct shoal_model {
   size_t n_layers, cap_layers;
   shoal_output **calls; /* inputs, and layers applied, each behind those it uses */
   size_t n_calls, cap_calls;
+  model_result *results; /* none: the last call is the only one */
+  size_t n_results, cap_results;
   weight *weights; /* in the order in which they were made: that of the calls */
   size_t n_weights, cap_weights;
   json_t *start, *bias; /* initializers for layers to come, of shoal_model_initializer; NULL: each layer's own */
@@ -140,8 +150,17 @@ SHOAL_CHECKED shoal_status model_add_layer(shoal_model *m, const char *type, con
 SHOAL_CHECKED shoal_status model_call(shoal_model *m, layer *l, shoal_output *const *inputs, int n, shoal_output **out);
 /* An input more; the first one is made with the model. */
 SHOAL_CHECKED shoal_status model_add_input(shoal_model *m, const char *name, shoal_shape shape, shoal_output **out);
+/* What the first input is called, or a further one. */
+SHOAL_CHECKED shoal_status model_set_input(shoal_model *m, int i, const char *name, shoal_shape shape, bool integers);
+/* A result of the model. name, loss: NULL: as its layer; whichever suits it. */
+SHOAL_CHECKED shoal_status model_add_result(shoal_model *m, shoal_output *from, const char *name, const char *loss,
+                                            double share);
 /* The layer applied last, or the first input. */
 static inline shoal_output *model_last(const shoal_model *m) { return m->calls[m->n_calls - 1]; }
+/* What the loss is about. */
+static inline shoal_output *model_end(const shoal_model *m) {
+  return m->n_results ? m->results[0].from : model_last(m);
+}
 /* Keeps `status` if it is the first error; takes it. */
 void model_fail(shoal_model *m, shoal_status status);
 
