@@ -11,7 +11,7 @@ BENCH_FLAGS ?=
 IDS ?=
 C_FILES = $(shell git ls-files '*.c' '*.h' | grep -v '^tests/fuzz/seeds/')
 
-.PHONY: all everything run test bench install sanitize sanitize-build race race-build fuzz clean setup \
+.PHONY: all everything run test bench install sanitize sanitize-build race race-build fuzz fuzz-build clean setup \
   reproduce docs abi abi-update tidy format check-format
 
 all: build/build.ninja
@@ -73,9 +73,12 @@ race: race-build
 race-build: build-tsan/build.ninja
 	@ninja -C build-tsan tests/test_ps_matrix
 
-fuzz:
-	@tools/setup.sh clang
+fuzz: fuzz-build
 	@tools/fuzz.sh build-fuzz $(FUZZ_SECONDS)
+
+fuzz-build:
+	@tools/setup.sh clang
+	@tools/fuzz.sh build-fuzz
 
 # The experiments that were reported elsewhere, at full size, into docs/results.md: hours. IDS="A1 D2" for some.
 reproduce: all

@@ -1,17 +1,21 @@
 #!/bin/sh
 # Feeds each target in tests/fuzz to clang's fuzzer, starting from its committed seeds; as many side by side as there are
 # processors.
-# usage: tools/fuzz.sh BUILD_DIR SECONDS_A_TARGET
-#        tools/fuzz.sh BUILD_DIR SECONDS NAME     only this target, already built
+# usage: tools/fuzz.sh BUILD_DIR                       builds them
+#        tools/fuzz.sh BUILD_DIR SECONDS_A_TARGET      runs them
+#        tools/fuzz.sh BUILD_DIR SECONDS NAME          runs this one
 set -eu
 build=$1
-seconds=$2
-if [ $# -eq 2 ]; then
+names=$(cd tests/fuzz && ls fuzz_*.c | sed 's/^fuzz_//; s/\.c$//')
+if [ $# -eq 1 ]; then
   [ -e "$build/build.ninja" ] || CC=clang meson setup "$build" -Dfuzz=true -Db_sanitize=address,undefined \
     -Db_lundef=false -Doptimization=1 >/dev/null
-  names=$(cd tests/fuzz && ls fuzz_*.c | sed 's/^fuzz_//; s/\.c$//')
   # shellcheck disable=SC2046
-  ninja -C "$build" $(printf 'tests/fuzz/fuzz_%s\n' $names) >/dev/null
+  ninja -C "$build" $(printf 'tests/fuzz/fuzz_%s\n' $names)
+  exit
+fi
+seconds=$2
+if [ $# -eq 2 ]; then
   printf '%s\n' $names | xargs -P "$(nproc)" -n 1 "$0" "$build" "$seconds"
   exit
 fi
