@@ -253,8 +253,8 @@ static void failing_operator(void **state) {
   shoal_value *after = shoal_reduce_sum(g, checked, SHOAL_SCALAR, false);
   /* Long enough to notice when it is not stopped. */
   shoal_device_set(g, "/job:worker/task:2");
-  shoal_value *long_work = shoal_random_uniform(g, SHOAL_SHAPE(300, 300), 0, 0.01);
-  for (int i = 0; i < 4000; i++) long_work = shoal_tanh(g, shoal_matmul(g, long_work, long_work, false, false));
+  shoal_value *long_work = shoal_random_uniform(g, SHOAL_SHAPE(600, 600), 0, 0.01);
+  for (int i = 0; i < 500; i++) long_work = shoal_tanh(g, shoal_matmul(g, long_work, long_work, false, false));
   shoal_value *both[] = {after, shoal_reduce_sum(g, long_work, SHOAL_SCALAR, false)};
   shoal_session *session = session_over(s, g, 1);
   float good[] = {1, 2}, bad[] = {1, -1};
