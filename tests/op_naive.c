@@ -5,6 +5,12 @@
 
 static double at(const shoal_tensor *t, int64_t i) { return shoal_tensor_get(t, i); }
 
+static double attr_float(const op_case *c, const char *name) {
+  for (int i = 0; i < OP_MAX_ATTRS && c->row->attrs[i].name; i++)
+    if (!strcmp(c->row->attrs[i].name, name)) return c->attr[i].f;
+  return 0;
+}
+
 static int64_t attr_int(const op_case *c, const char *name) {
   for (int i = 0; i < OP_MAX_ATTRS && c->row->attrs[i].name; i++)
     if (!strcmp(c->row->attrs[i].name, name)) return c->attr[i].i;
@@ -239,9 +245,15 @@ static void sparse_matmul(const op_case *c, const case_memory *m, double *expect
 }
 
 /* Optimizer updates, from the papers' formulas: var, slots, gradient, learning rate. */
+static double shrunk(const op_case *c, double variable, double rate) {
+  return variable * (1 - rate * attr_float(c, "weight_decay"));
+}
+
 static void apply_sgd(const op_case *c, const case_memory *m, double *expected) {
-  for (int64_t i = 0; i < shoal_tensor_count(&m->in[0]); i++)
-    expected[i] = at(&m->in[0], i) - at(&m->in[2], 0) * (at(&m->in[1], i) + c->attr[0].f * at(&m->in[0], i));
+  for (int64_t i = 0; i < shoal_tensor_count(&m->in[0]); i++) {
+    double rate = at(&m->in[2], 0), w = shrunk(c, at(&m->in[0], i), rate);
+    expected[i] = w - rate * (at(&m->in[1], i) + c->attr[0].f * w);
+  }
 }
 
 static void apply_momentum(const op_case *c, const case_memory *m, double *expected) {
@@ -271,8 +283,66 @@ static void apply_adam(const op_case *c, const case_memory *m, double *expected)
     double g = at(&m->in[3], i);
     double first = (b1 * at(&m->in[1], i) + (1 - b1) * g) / (1 - pow(b1, t));
     double second = (b2 * at(&m->in[2], i) + (1 - b2) * g * g) / (1 - pow(b2, t));
-    expected[i] = at(&m->in[0], i) - at(&m->in[4], 0) * first / (sqrt(second) + c->attr[2].f);
+    double w = shrunk(c, at(&m->in[0], i), at(&m->in[4], 0));
+    expected[i] = w - at(&m->in[4], 0) * first / (sqrt(second) + c->attr[2].f);
   }
+}
+
+static void apply_lion(const op_case *c, const case_memory *m, double *expected) {
+  double rate = at(&m->in[3], 0);
+  for (int64_t i = 0; i < shoal_tensor_count(&m->in[0]); i++) {
+    double mean = c->attr[0].f * at(&m->in[1], i) + (1 - c->attr[0].f) * at(&m->in[2], i);
+    expected[i] = shrunk(c, at(&m->in[0], i), rate) - rate * ((mean > 0) - (mean < 0));
+  }
+}
+
+static void apply_nadam(const op_case *c, const case_memory *m, double *expected) {
+  double b1 = c->attr[0].f, b2 = c->attr[1].f, t = at(&m->in[5], 0), product = 1, rate = at(&m->in[4], 0);
+  for (double s = 1; s <= t; s++) product *= b1 * (1 - 0.5 * pow(0.96, s));
+  double now = b1 * (1 - 0.5 * pow(0.96, t)), next = b1 * (1 - 0.5 * pow(0.96, t + 1));
+  for (int64_t i = 0; i < shoal_tensor_count(&m->in[0]); i++) {
+    double g = at(&m->in[3], i), first = b1 * at(&m->in[1], i) + (1 - b1) * g;
+    double second = (b2 * at(&m->in[2], i) + (1 - b2) * g * g) / (1 - pow(b2, t));
+    double step = next * first / (1 - product * next) + (1 - now) * g / (1 - product);
+    expected[i] = shrunk(c, at(&m->in[0], i), rate) - rate * step / (sqrt(second) + c->attr[2].f);
+  }
+}
+
+static void apply_lamb(const op_case *c, const case_memory *m, double *expected) {
+  double b1 = c->attr[0].f, b2 = c->attr[1].f, t = at(&m->in[5], 0), own = 0, steps = 0;
+  const int64_t n = shoal_tensor_count(&m->in[0]);
+  for (int64_t i = 0; i < n; i++) {
+    double g = at(&m->in[3], i), w = at(&m->in[0], i);
+    double first = (b1 * at(&m->in[1], i) + (1 - b1) * g) / (1 - pow(b1, t));
+    double second = (b2 * at(&m->in[2], i) + (1 - b2) * g * g) / (1 - pow(b2, t));
+    expected[i] = first / (sqrt(second) + c->attr[2].f) + c->attr[3].f * w;
+    own += w * w;
+    steps += expected[i] * expected[i];
+  }
+  for (int64_t i = 0; i < n; i++) expected[i] = at(&m->in[0], i) - at(&m->in[4], 0) * sqrt(own / steps) * expected[i];
+}
+
+static void apply_lars(const op_case *c, const case_memory *m, double *expected) {
+  double rate = at(&m->in[3], 0), own = 0, steps = 0, decay = c->attr[2].f;
+  const int64_t n = shoal_tensor_count(&m->in[0]);
+  for (int64_t i = 0; i < n; i++) {
+    own += at(&m->in[0], i) * at(&m->in[0], i);
+    steps += at(&m->in[2], i) * at(&m->in[2], i);
+  }
+  if (m->in[0].shape.rank > 1)
+    rate *= c->attr[1].f * sqrt(own) / (sqrt(steps) + decay * sqrt(own));
+  else
+    decay = 0;
+  for (int64_t i = 0; i < n; i++)
+    expected[i] =
+        at(&m->in[0], i) - c->attr[0].f * at(&m->in[1], i) - rate * (at(&m->in[2], i) + decay * at(&m->in[0], i));
+}
+
+static void clip_scale(const op_case *c, const case_memory *m, double *expected) {
+  double squares = 0;
+  for (int k = 0; k < c->ins; k++)
+    for (int64_t i = 0; i < shoal_tensor_count(&m->in[k]); i++) squares += at(&m->in[k], i) * at(&m->in[k], i);
+  expected[0] = sqrt(squares) > c->attr[0].f ? c->attr[0].f / sqrt(squares) : 1;
 }
 
 static void apply_ftrl(const op_case *c, const case_memory *m, double *expected) {
@@ -361,6 +431,11 @@ naive_fn naive_find(const char *op) {
       {"apply_rmsprop", apply_rmsprop},
       {"apply_adam", apply_adam},
       {"apply_ftrl", apply_ftrl},
+      {"apply_lion", apply_lion},
+      {"apply_nadam", apply_nadam},
+      {"apply_lamb", apply_lamb},
+      {"apply_lars", apply_lars},
+      {"clip_scale", clip_scale},
       {"skip_matmul", skip_matmul},
       {"skip_sum", skip_sum},
       {"skip_sgd", skip_sgd},

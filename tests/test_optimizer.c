@@ -54,6 +54,37 @@ static void ftrl_step(reference *r, double g, int t) {
   r->w = fabs(r->a) <= l1 ? 0 : -(r->a - copysign(l1, r->a)) / ((beta + sqrt(n)) / RATE + l2);
 }
 
+static void adamw_step(reference *r, double g, int t) {
+  r->w -= RATE * 0.004 * r->w;
+  adam_step(r, g, t);
+}
+
+static void decay_step(reference *r, double g, int t) { r->w -= RATE * (0.5 * r->w + g); }
+
+static void nadam_step(reference *r, double g, int t) {
+  double product = 1, next = 0.9 * (1 - 0.5 * pow(0.96, t + 1)), now = 0.9 * (1 - 0.5 * pow(0.96, t));
+  for (int i = 1; i <= t; i++) product *= 0.9 * (1 - 0.5 * pow(0.96, i));
+  r->a = 0.9 * r->a + 0.1 * g;
+  r->b = 0.999 * r->b + 0.001 * g * g;
+  const double m = next * r->a / (1 - product * next) + (1 - now) * g / (1 - product);
+  r->w -= RATE * m / (sqrt(r->b / (1 - pow(0.999, t))) + 1e-7);
+}
+
+static void lion_step(reference *r, double g, int t) {
+  const double mean = 0.9 * r->a + 0.1 * g;
+  r->w -= RATE * ((mean > 0) - (mean < 0));
+  r->a = 0.99 * r->a + 0.01 * g;
+}
+
+static void clipped_step(reference *r, double g, int t) { r->w -= RATE * fmin(fmax(g, -0.5), 0.5); }
+
+/* The norm of the first step's gradient is that of start - goal; of the second it is 0.1 less of 2. */
+static void clipped_norm_step(reference *r, double g, int t) {
+  double squares = 0;
+  for (int i = 0; i < SIZE; i++) squares += (double)(start[i] - goal[i]) * (double)(start[i] - goal[i]);
+  r->w -= RATE * g * 2 / (sqrt(squares) - (t - 1) * RATE * 2);
+}
+
 static const struct {
   shoal_optimizer_options options;
   void (*step)(reference *r, double g, int t);
@@ -66,6 +97,14 @@ static const struct {
     {{.name = "rmsprop", .momentum = 0.5}, rmsprop_step},
     {{.name = "adam"}, adam_step},
     {{.name = "ftrl", .l1 = 0.01, .l2 = 0.02}, ftrl_step},
+    {{.name = "adamw"}, adamw_step},
+    {{.name = "adamw", .weight_decay = -1}, adam_step},
+    {{.name = "sgd", .weight_decay = 0.5}, decay_step},
+    {{.name = "nadam"}, nadam_step},
+    {{.name = "lion"}, lion_step},
+    {{.name = "sgd", .clip_value = 0.5}, clipped_step},
+    {{.name = "sgd", .clip_norm = 2}, clipped_norm_step},
+    {{.name = "sgd", .clip_global_norm = 2}, clipped_norm_step},
 };
 
 /* Loss sum((w - goal)^2) / 2: the gradient is w - goal. */
@@ -154,7 +193,67 @@ static void check_rows(const char *name) {
 
 static void test_rows(void **state) {
   for (const char *const *name = shoal_optimizer_names(); *name; name++)
-    if (strcmp(*name, "adam")) check_rows(*name); /* whose step counter the two updates would share */
+    if (!strstr(*name, "adam") && *name[0] != 'l')
+      check_rows(*name); /* whose step counter the two updates would share */
+  check_rows("lion");
+}
+
+/* A matrix and a row of biases, by the papers' formulas over whole variables. */
+static void check_trust(const char *name, double decay) {
+  enum { MATRIX = 6, ROW = 3, ALL = MATRIX + ROW };
+  float first[ALL] = {1, -2, 0.5f, 3, 0.25f, -1, 0.5f, 2, -1}, target[ALL] = {0};
+  double w[ALL], m[ALL] = {0}, v[ALL] = {0};
+  shoal_graph *g;
+  shoal_session *session;
+  assert_ok(shoal_graph_create(&g));
+  shoal_tensor a = shoal_tensor_view(SHOAL_F32, SHOAL_SHAPE(2, 3), first);
+  shoal_tensor b = shoal_tensor_view(SHOAL_F32, SHOAL_SHAPE(ROW), first + MATRIX);
+  shoal_value *variables[] = {shoal_variable(g, "a", shoal_constant(g, &a)),
+                              shoal_variable(g, "b", shoal_constant(g, &b))};
+  shoal_value *loss = shoal_add(g, shoal_l2_loss(g, variables[0]), shoal_l2_loss(g, variables[1])), *update;
+  const shoal_optimizer_options o = {.name = name, .weight_decay = decay};
+  assert_ok(shoal_minimize(g, &o, loss, variables, 2, shoal_scalar(g, SHOAL_F32, RATE), &update));
+  assert_ok(shoal_session_create(g, &(shoal_session_options){.threads = 2}, &session));
+  for (int i = 0; i < ALL; i++) w[i] = (double)(first[i] - target[i]);
+  for (int t = 1; t <= 3; t++) {
+    assert_ok(shoal_session_run(session, NULL, 0, &update, 1, NULL));
+    for (int k = 0; k < 2; k++) {
+      const int from = k ? MATRIX : 0, to = k ? ALL : MATRIX;
+      double own = 0, gradient = 0, step = 0, r[ALL];
+      for (int i = from; i < to; i++) {
+        own += w[i] * w[i];
+        gradient += w[i] * w[i];
+        m[i] = !strcmp(name, "lamb") ? 0.9 * m[i] + 0.1 * w[i] : m[i];
+        v[i] = 0.999 * v[i] + 0.001 * w[i] * w[i];
+        r[i] = m[i] / (1 - pow(0.9, t)) / (sqrt(v[i] / (1 - pow(0.999, t))) + 1e-7) + decay * w[i];
+        step += r[i] * r[i];
+      }
+      for (int i = from; i < to; i++)
+        if (!strcmp(name, "lamb")) {
+          w[i] -= RATE * sqrt(own / step) * r[i];
+        } else {
+          const double rate = k ? RATE : RATE * 0.001 * sqrt(own) / (sqrt(gradient) + decay * sqrt(own));
+          m[i] = 0.9 * m[i] + rate * (w[i] + (k ? 0 : decay * w[i]));
+          w[i] -= m[i];
+        }
+    }
+  }
+  for (int i = 0; i < ALL; i++) {
+    shoal_tensor now;
+    assert_ok(shoal_session_variable(session, variables[i >= MATRIX], &now));
+    const double have = shoal_tensor_get(&now, i < MATRIX ? i : i - MATRIX);
+    if (!(fabs(have - w[i]) < 1e-5))
+      fail_msg("%s, decay %g, number %d: %.9g instead of %.9g", name, decay, i, have, w[i]);
+  }
+  shoal_session_destroy(session);
+  shoal_graph_destroy(g);
+}
+
+static void test_trust_ratios(void **state) {
+  for (int k = 0; k < 2; k++) {
+    check_trust("lamb", k ? 0.1 : 0);
+    check_trust("lars", k ? 0.1 : 0);
+  }
 }
 
 static void test_minimize_errors(void **state) {
@@ -168,6 +267,9 @@ static void test_minimize_errors(void **state) {
   assert_fails(
       shoal_minimize(g, &(shoal_optimizer_options){.name = "momentum", .momentum = 1.5}, loss, &w, 1, rate, &update),
       SHOAL_ERR_ARGUMENT, "momentum is 1.5");
+  assert_fails(
+      shoal_minimize(g, &(shoal_optimizer_options){.clip_norm = 1, .clip_value = 1}, loss, &w, 1, rate, &update),
+      SHOAL_ERR_ARGUMENT, "one of them at most");
   assert_fails(shoal_minimize(g, NULL, loss, &v, 1, rate, &update), SHOAL_ERR_ARGUMENT, "depends on none");
   shoal_graph_destroy(g);
 }
@@ -229,9 +331,8 @@ static void test_schedule_errors(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_optimizers),      cmocka_unit_test(test_rows),
-      cmocka_unit_test(test_minimize_errors), cmocka_unit_test(test_schedules),
-      cmocka_unit_test(test_schedule_errors),
+      cmocka_unit_test(test_optimizers),      cmocka_unit_test(test_rows),      cmocka_unit_test(test_trust_ratios),
+      cmocka_unit_test(test_minimize_errors), cmocka_unit_test(test_schedules), cmocka_unit_test(test_schedule_errors),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -188,6 +188,12 @@ static void figures_that_are_not_there(void **state) {
   data_free(&d);
 }
 
+static void refuses(shoal_status status, const char *word) {
+  if (!status || !strstr(shoal_status_message(status), word))
+    fail_msg("'%s' is not in: %s", word, status ? shoal_status_message(status) : "no error");
+  shoal_status_free(status);
+}
+
 /* ---- training */
 
 static const shoal_compile_options line_options = {.loss = "mse", .schedule = {.rate = 0.05}, .seed = 3, .threads = 2};
@@ -294,6 +300,54 @@ static void deterministic_bits(void **state) {
   data_free(&d);
 }
 
+/* Every optimizer, and gradients that are clipped: the same bits of one to four workers, with servers where they can. */
+static void check_optimizer_bits(const shoal_optimizer_options *o, const shoal_dataset *d, bool servers) {
+  shoal_model *first = NULL;
+  const shoal_compile_options options = {
+      .loss = "mse", .optimizer = *o, .schedule = {.rate = 0.01}, .seed = 3, .threads = 2};
+  for (int workers = 1; workers <= 4; workers++)
+    for (int served = 0; served <= servers; served++) {
+      if (served && workers != 3) continue;
+      shoal_strategy *s;
+      if (served)
+        assert_ok(shoal_strategy_create_local_ps(workers, 1, &(shoal_ps_options){.deterministic = true}, &s));
+      else
+        assert_ok(shoal_strategy_create_mirrored(workers, &(shoal_replica_options){.deterministic = true}, &s));
+      shoal_model *m = model_make_line(2, &options);
+      assert_ok(shoal_model_fit(m, d, &(shoal_fit_options){.steps = 6, .global_batch = 24, .strategy = s}, NULL));
+      if (first) assert_same_bits(first, m);
+      if (first)
+        shoal_model_destroy(m);
+      else
+        first = m;
+      shoal_strategy_destroy(s);
+    }
+  shoal_model_destroy(first);
+}
+
+static void optimizers_of_several_workers(void **state) {
+  shoal_dataset d;
+  data_make_line(ROWS, 2, &d);
+  const shoal_optimizer_options served[] = {{.name = "adamw"},
+                                            {.name = "nadam"},
+                                            {.name = "lion", .weight_decay = 0.1},
+                                            {.name = "sgd", .clip_value = 0.2},
+                                            {.name = "momentum", .clip_global_norm = 0.5}};
+  const shoal_optimizer_options whole[] = {{.name = "lamb"}, {.name = "lars"}, {.name = "sgd", .clip_norm = 0.5}};
+  for (size_t i = 0; i < sizeof served / sizeof *served; i++) check_optimizer_bits(&served[i], &d, true);
+  for (size_t i = 0; i < sizeof whole / sizeof *whole; i++) {
+    check_optimizer_bits(&whole[i], &d, false);
+    shoal_strategy *s;
+    shoal_model *m = model_make_line(2, &(shoal_compile_options){.loss = "mse", .optimizer = whole[i], .threads = 1});
+    assert_ok(shoal_strategy_create_local_ps(2, 1, NULL, &s));
+    refuses(shoal_model_fit(m, &d, &(shoal_fit_options){.steps = 1, .strategy = s}, NULL),
+            "the norm of whole variables");
+    shoal_model_destroy(m);
+    shoal_strategy_destroy(s);
+  }
+  data_free(&d);
+}
+
 /* Rows held out are a share of all; training ends when their error falls no further, and the best weights are taken. */
 static void stops_early(void **state) {
   shoal_dataset d;
@@ -313,12 +367,6 @@ static void stops_early(void **state) {
 }
 
 /* ---- refusals */
-
-static void refuses(shoal_status status, const char *word) {
-  if (!status || !strstr(shoal_status_message(status), word))
-    fail_msg("'%s' is not in: %s", word, status ? shoal_status_message(status) : "no error");
-  shoal_status_free(status);
-}
 
 static shoal_status compile(bool sparse, int units, const char *loss) {
   shoal_model *m;
@@ -362,13 +410,10 @@ static void wrong_data_is_refused(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(gradients_of_every_loss),
-      cmocka_unit_test(figures_by_the_book),
-      cmocka_unit_test(figures_that_are_not_there),
-      cmocka_unit_test(strategies_in_memory),
-      cmocka_unit_test(strategies_on_a_stream),
-      cmocka_unit_test(deterministic_bits),
-      cmocka_unit_test(stops_early),
+      cmocka_unit_test(gradients_of_every_loss),       cmocka_unit_test(figures_by_the_book),
+      cmocka_unit_test(figures_that_are_not_there),    cmocka_unit_test(strategies_in_memory),
+      cmocka_unit_test(strategies_on_a_stream),        cmocka_unit_test(deterministic_bits),
+      cmocka_unit_test(optimizers_of_several_workers), cmocka_unit_test(stops_early),
       cmocka_unit_test(wrong_data_is_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -152,6 +152,10 @@ typedef struct {
   int64_t trace;            /**< steps to record a timeline of; 0: none */
   double sample_every;      /**< seconds between two samples of the machine; 0: 1 */
   double label_smoothing;   /**< as in shoal_compile_options */
+  double weight_decay;      /**< as in shoal_optimizer_options, also the next three; NaN: the optimizer's usual one */
+  double clip_value;        /**< 0: none */
+  double clip_norm;         /**< 0: none */
+  double clip_global_norm;  /**< 0: none */
   const char *class_weight; /**< "balanced", or what a row counts by its class: "1,2.5"; NULL: all the same */
   const char *set;          /**< of a model file: values of its parameters, "hidden=128,activation=tanh" */
 } shoal_job;

@@ -25,17 +25,23 @@ typedef struct shoal_strategy shoal_strategy;
 /* ---- optimizers: fields left 0 take the optimizer's usual value */
 /** Which optimizer, and its numbers. */
 typedef struct {
-  const char *name;   /**< "sgd", "momentum", "adagrad", "rmsprop", "adam", "ftrl"; NULL: "sgd" */
-  double momentum;    /**< momentum 0.9; rmsprop 0 */
-  bool nesterov;      /**< momentum */
-  double decay;       /**< rmsprop 0.9 */
-  double beta1;       /**< adam 0.9 */
-  double beta2;       /**< adam 0.999 */
-  double epsilon;     /**< adagrad 1e-7, rmsprop 1e-7, adam 1e-7 */
-  double l1;          /**< ftrl */
-  double l2;          /**< ftrl; by rows also sgd and adagrad: for the rows that an update touches */
-  double beta;        /**< ftrl 1 */
-  double reserved[6]; /**< 0: for fields to come */
+  const char *name;    /**< "sgd", "momentum", "adagrad", "rmsprop", "adam", "ftrl", "adamw", "nadam", "lion", "lamb",
+                       * "lars"; NULL: "sgd" */
+  double momentum;     /**< momentum and lars 0.9; rmsprop 0 */
+  bool nesterov;       /**< momentum */
+  double decay;        /**< rmsprop 0.9 */
+  double beta1;        /**< adam, adamw, nadam, lion, lamb 0.9 */
+  double beta2;        /**< adam, adamw, nadam, lamb 0.999; lion 0.99 */
+  double epsilon;      /**< adagrad, rmsprop, adam, adamw, nadam, lamb 1e-7 */
+  double l1;           /**< ftrl */
+  double l2;           /**< ftrl; by rows also sgd and adagrad: for the rows that an update touches */
+  double beta;         /**< ftrl 1 */
+  double weight_decay; /**< with each update every weight it touches shrinks by this share, times the rate; adamw 0.004,
+                        * below 0: none */
+  double clip_value;   /**< above 0: numbers of a gradient are taken into [-clip_value, clip_value] first */
+  double clip_norm;    /**< above 0: gradients of a variable whose norm is larger are scaled down to it */
+  double clip_global_norm; /**< the same of all variables together. One of the three at most */
+  double reserved[2];      /**< 0: for fields to come */
 } shoal_optimizer_options;
 
 /** The names, ended by NULL. */

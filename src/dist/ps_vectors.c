@@ -82,7 +82,8 @@ static shoal_status build(ps_vectors *v) {
   const ps_server_options *o = v->options;
   int64_t most = o->block > 0 ? o->block : STANDARD_BLOCK;
   const int64_t trained = v->terms->elements - v->terms->averages;
-  v->n_blocks = v->terms->touched ? 1 : (int)MIN_OF((trained + most - 1) / most, BLOCKS_MAX);
+  const bool one = v->terms->touched || v->terms->optimizer.clip_global_norm > 0; /* the norm is of all at once */
+  v->n_blocks = one ? 1 : (int)MIN_OF((trained + most - 1) / most, BLOCKS_MAX);
   v->n_blocks += v->terms->averages > 0;
   v->blocks = calloc((size_t)v->n_blocks, sizeof *v->blocks);
   size_t *ends = calloc((size_t)v->n_blocks + 1, sizeof *ends);

@@ -129,6 +129,14 @@ static bool match_share(const plan *p, group *g) {
   return g->share >= 0;
 }
 
+/* The update shrinks the weights, which the fused operator does not. */
+static bool decays(const plan_node *update) {
+  const op_attr *attr = update->op->attrs;
+  for (int i = 0; i < OP_MAX_ATTRS && attr[i].name; i++)
+    if (!strcmp(attr[i].name, "weight_decay")) return update->attr[i].f != 0;
+  return false;
+}
+
 static bool match_update(const plan *p, group *g) {
   if (!is_mean(p, p->nodes[g->grad].in[2])) return false;
   if (!sort_readers(p, g->grad, (expected[]){{"sparse_matmul_grad_rows", &g->rows}, {"bias_add_grad", &g->bias_grad}},
@@ -143,6 +151,7 @@ static bool match_update(const plan *p, group *g) {
   if (g->update < 0 || leaves(p, made) || root_reader(p, made, 1) >= 0) return false;
   const plan_node *update = &p->nodes[g->update];
   int rule = rule_of(update, "sparse_apply_"), slots = rule;
+  if (rule >= 0 && decays(update)) return false;
   if (rule < 0 || update->in[0] != product->in[3] || update->ins != slots + 4) return false;
   int indices = update->in[slots + 1];
   if (g->unique >= 0 ? indices != p->nodes[g->unique].out[0] || p->nodes[g->unique].in[0] != product->in[1]

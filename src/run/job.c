@@ -1,6 +1,7 @@
 #include "run/job.h"
 
 #include "base/mem.h"
+#include "train/optimizer.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -35,6 +36,7 @@ shoal_job job_unset(void) {
                      .lr = NAN,
                      .l2 = NAN,
                      .bias_rate = NAN,
+                     .weight_decay = NAN,
                      .final_lr = NAN,
                      .seed = -1,
                      .staleness = -2,
@@ -147,6 +149,7 @@ void job_fill(shoal_job *f, const shoal_job *asked, const shoal_model_kind *kind
   if (!f->optimizer) f->optimizer = optimizer;
   if (isnan(f->lr)) f->lr = is(f->optimizer, optimizer) ? kind->rate : shoal_optimizer_rate(f->optimizer);
   if (isnan(f->l2)) f->l2 = kind->l2;
+  if (isnan(f->weight_decay)) f->weight_decay = optimizer_usual_decay(f->optimizer);
   bool one_rate = strcmp(f->optimizer, "sgd") && strcmp(f->optimizer, "momentum");
   if (isnan(f->bias_rate)) f->bias_rate = kind->bias_rate == 0 || one_rate ? 1 : kind->bias_rate;
   if (!f->top_k) f->top_k = kind->top_k;
@@ -181,6 +184,17 @@ bool job_is_cluster(const shoal_job *f) { return is(f->strategy, "ps"); }
 bool job_is_sync(const shoal_job *f) { return is(f->mode, "sync"); }
 int64_t job_global_batch(const shoal_job *f) {
   return f->global_batch ? f->global_batch : f->batch_size * (job_is_sync(f) ? f->workers : 1);
+}
+
+shoal_optimizer_options job_optimizer(const shoal_job *f) {
+  return (shoal_optimizer_options){.name = f->optimizer,
+                                   .momentum = f->momentum,
+                                   .nesterov = f->nesterov,
+                                   .l1 = f->l1,
+                                   .weight_decay = f->weight_decay > 0 ? f->weight_decay : -1,
+                                   .clip_value = f->clip_value,
+                                   .clip_norm = f->clip_norm,
+                                   .clip_global_norm = f->clip_global_norm};
 }
 
 shoal_status job_read_pieces(const char *words, job_pieces *out) {

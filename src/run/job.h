@@ -59,6 +59,9 @@ shoal_shape job_input(const shoal_job *f, const shoal_model_kind *kind);
 shoal_model_options job_model_options(const shoal_job *f, int classes);
 SHOAL_CHECKED shoal_status job_build(const shoal_model_kind *kind, const shoal_job *f, int classes, shoal_model **out);
 
+/* Which optimizer, as the settings say. */
+shoal_optimizer_options job_optimizer(const shoal_job *f);
+
 /* `pieces`: "1000:0.05,2000:0.01". */
 #define PIECES_MAX 32
 typedef struct {

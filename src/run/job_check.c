@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "train/loss.h"
+#include "train/optimizer.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -182,7 +183,8 @@ shoal_shape job_input(const shoal_job *f, const shoal_model_kind *kind) {
 
 shoal_status job_check(const shoal_job *f, const shoal_job *asked, const shoal_model_kind *kind) {
   bool decays = is(f->schedule, "staircase") || is(f->schedule, "exponential");
-  if (job_said(asked, "momentum") && !is(f->optimizer, "momentum") && !is(f->optimizer, "rmsprop"))
+  if (job_said(asked, "momentum") && !is(f->optimizer, "momentum") && !is(f->optimizer, "rmsprop") &&
+      !is(f->optimizer, "lars"))
     return status_make(SHOAL_ERR_ARGUMENT, "`momentum` means nothing to the optimizer %s; add `optimizer` momentum",
                        f->optimizer);
   if (job_said(asked, "nesterov") && !is(f->optimizer, "momentum"))
@@ -226,6 +228,8 @@ shoal_status job_check(const shoal_job *f, const shoal_job *asked, const shoal_m
   TRY(check_sparse(f, asked, kind));
   TRY(check_regression(f, asked, kind));
   TRY(check_cluster(f, asked, kind));
+  const shoal_optimizer_options optimizer = job_optimizer(f);
+  if (job_is_cluster(f)) TRY(optimizer_check_servers(&optimizer, (int)f->ps));
   if (f->scale_lr && !job_is_sync(f))
     return status_make(SHOAL_ERR_ARGUMENT,
                        "`scale_lr` means nothing to `mode` async, where the batch of an update does "

@@ -137,7 +137,7 @@ static shoal_status compile(training *t, const double *class_weights, int classe
   if (f->pieces) TRY(job_read_pieces(f->pieces, &t->pieces));
   for (int i = 0; i < t->pieces.count; i++) t->pieces.rates[i] *= scale;
   shoal_compile_options options = {
-      .optimizer = {.name = f->optimizer, .momentum = f->momentum, .nesterov = f->nesterov, .l1 = f->l1},
+      .optimizer = job_optimizer(f),
       .schedule = {.name = f->schedule,
                    .rate = f->lr * scale,
                    .factor = f->decay_factor,

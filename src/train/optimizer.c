@@ -22,6 +22,9 @@ typedef struct {
   double rate;        /* the usual one: as in Keras; of ftrl, with its beta of 1, as in the paper below */
   bool takes_repeats; /* by rows: an index may come several times, unless there is an l2 */
   bool counts_steps;  /* takes the number of the update, from 1 */
+  bool whole;         /* goes by the norm of whole variables: there is no update by rows, or of a part */
+  double decay;       /* the usual weight_decay */
+  int decays;         /* number of the operator's attribute weight_decay */
   void (*attributes)(const shoal_optimizer_options *o, attr_value *attr);
 } optimizer_row;
 
@@ -29,23 +32,29 @@ static double or_usual(double given, double usual) { return given != 0 ? given :
 
 static void sgd_attributes(const shoal_optimizer_options *o, attr_value *attr) { attr[0].f = o->l2; }
 static const optimizer_row sgd = {
-    .apply = "apply_sgd", .rate = 0.01, .takes_repeats = true, .attributes = sgd_attributes};
+    .apply = "apply_sgd", .rate = 0.01, .takes_repeats = true, .decays = 1, .attributes = sgd_attributes};
 
 static void momentum_attributes(const shoal_optimizer_options *o, attr_value *attr) {
   attr[0].f = or_usual(o->momentum, 0.9);
   attr[1].i = o->nesterov;
   attr[2].f = o->l2;
 }
-static const optimizer_row momentum = {
-    .apply = "apply_momentum", .rate = 0.01, .slots = {{"velocity", 0}}, .attributes = momentum_attributes};
+static const optimizer_row momentum = {.apply = "apply_momentum",
+                                       .rate = 0.01,
+                                       .slots = {{"velocity", 0}},
+                                       .decays = 3,
+                                       .attributes = momentum_attributes};
 
 /* The accumulator starts a little above 0, so that the first steps are not all of size `rate`. */
 static void adagrad_attributes(const shoal_optimizer_options *o, attr_value *attr) {
   attr[0].f = or_usual(o->epsilon, 1e-7);
   attr[1].f = o->l2;
 }
-static const optimizer_row adagrad = {
-    .apply = "apply_adagrad", .rate = 0.001, .slots = {{"accumulator", 0.1}}, .attributes = adagrad_attributes};
+static const optimizer_row adagrad = {.apply = "apply_adagrad",
+                                      .rate = 0.001,
+                                      .slots = {{"accumulator", 0.1}},
+                                      .decays = 2,
+                                      .attributes = adagrad_attributes};
 
 static void rmsprop_attributes(const shoal_optimizer_options *o, attr_value *attr) {
   attr[0].f = or_usual(o->decay, 0.9);
@@ -55,6 +64,7 @@ static void rmsprop_attributes(const shoal_optimizer_options *o, attr_value *att
 static const optimizer_row rmsprop = {.apply = "apply_rmsprop",
                                       .rate = 0.001,
                                       .slots = {{"mean_square", 0}, {"momentum", 0}},
+                                      .decays = 3,
                                       .attributes = rmsprop_attributes};
 
 static void adam_attributes(const shoal_optimizer_options *o, attr_value *attr) {
@@ -62,11 +72,31 @@ static void adam_attributes(const shoal_optimizer_options *o, attr_value *attr) 
   attr[1].f = or_usual(o->beta2, 0.999);
   attr[2].f = or_usual(o->epsilon, 1e-7);
 }
-static const optimizer_row adam = {.apply = "apply_adam",
-                                   .rate = 0.001,
-                                   .slots = {{"m", 0}, {"v", 0}},
-                                   .counts_steps = true,
-                                   .attributes = adam_attributes};
+#define ADAM_ROW(name)                                                                              \
+  .apply = (name), .rate = 0.001, .slots = {{"m", 0}, {"v", 0}}, .counts_steps = true, .decays = 3, \
+  .attributes = adam_attributes
+static const optimizer_row adam = {ADAM_ROW("apply_adam")};
+static const optimizer_row adamw = {ADAM_ROW("apply_adam"), .decay = 0.004};
+static const optimizer_row nadam = {ADAM_ROW("apply_nadam")};
+static const optimizer_row lamb = {ADAM_ROW("apply_lamb"), .whole = true};
+
+static void lion_attributes(const shoal_optimizer_options *o, attr_value *attr) {
+  attr[0].f = or_usual(o->beta1, 0.9);
+  attr[1].f = or_usual(o->beta2, 0.99);
+}
+static const optimizer_row lion = {
+    .apply = "apply_lion", .rate = 0.001, .slots = {{"m", 0}}, .decays = 2, .attributes = lion_attributes};
+
+static void lars_attributes(const shoal_optimizer_options *o, attr_value *attr) {
+  attr[0].f = or_usual(o->momentum, 0.9);
+  attr[1].f = 0.001; /* the paper's trust coefficient */
+}
+static const optimizer_row lars = {.apply = "apply_lars",
+                                   .rate = 1,
+                                   .slots = {{"velocity", 0}},
+                                   .whole = true,
+                                   .decays = 2,
+                                   .attributes = lars_attributes};
 
 static void ftrl_attributes(const shoal_optimizer_options *o, attr_value *attr) {
   attr[0].f = o->l1;
@@ -75,9 +105,9 @@ static void ftrl_attributes(const shoal_optimizer_options *o, attr_value *attr) 
   attr[3].f = -0.5; /* the rate falls with the square root of the sum of squares (McMahan et al., 2013) */
 }
 static const optimizer_row ftrl = {
-    .apply = "apply_ftrl", .rate = 0.1, .slots = {{"z", 0}, {"n", 0}}, .attributes = ftrl_attributes};
+    .apply = "apply_ftrl", .rate = 0.1, .slots = {{"z", 0}, {"n", 0}}, .decays = 4, .attributes = ftrl_attributes};
 
-#define OPTIMIZERS(X) X(sgd) X(momentum) X(adagrad) X(rmsprop) X(adam) X(ftrl)
+#define OPTIMIZERS(X) X(sgd) X(momentum) X(adagrad) X(rmsprop) X(adam) X(ftrl) X(adamw) X(nadam) X(lion) X(lamb) X(lars)
 #define AS_ROW(name) &name,
 #define AS_NAME(name) #name,
 static const optimizer_row *const optimizers[] = {OPTIMIZERS(AS_ROW)};
@@ -102,19 +132,53 @@ double shoal_optimizer_rate(const char *name) {
   return NAN;
 }
 
+double optimizer_usual_decay(const char *name) {
+  for (size_t i = 0; i < COUNT_OF(optimizers); i++)
+    if (!strcmp(names[i], name)) return optimizers[i]->decay;
+  return 0;
+}
+
 static shoal_status check(const shoal_optimizer_options *o) {
   const struct {
     const char *name;
     double value, least, below; /* least <= value < below */
   } ranges[] = {
-      {"momentum", o->momentum, 0, 1}, {"decay", o->decay, 0, 1},        {"beta1", o->beta1, 0, 1},
-      {"beta2", o->beta2, 0, 1},       {"epsilon", o->epsilon, 0, 1e30}, {"l1", o->l1, 0, 1e30},
-      {"l2", o->l2, 0, 1e30},          {"beta", o->beta, 0, 1e30},
+      {"momentum", o->momentum, 0, 1},
+      {"decay", o->decay, 0, 1},
+      {"beta1", o->beta1, 0, 1},
+      {"beta2", o->beta2, 0, 1},
+      {"epsilon", o->epsilon, 0, 1e30},
+      {"l1", o->l1, 0, 1e30},
+      {"l2", o->l2, 0, 1e30},
+      {"beta", o->beta, 0, 1e30},
+      {"clip_value", o->clip_value, 0, 1e30},
+      {"clip_norm", o->clip_norm, 0, 1e30},
+      {"clip_global_norm", o->clip_global_norm, 0, 1e30},
+      {"weight_decay", o->weight_decay, -1e30, 1e30},
   };
   for (size_t i = 0; i < COUNT_OF(ranges); i++)
     if (!(ranges[i].value >= ranges[i].least && ranges[i].value < ranges[i].below))
       return status_make(SHOAL_ERR_ARGUMENT, "optimizer: %s is %g; it must be at least %g and below %g", ranges[i].name,
                          ranges[i].value, ranges[i].least, ranges[i].below);
+  if ((o->clip_value > 0) + (o->clip_norm > 0) + (o->clip_global_norm > 0) > 1)
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "optimizer: clip_value, clip_norm and clip_global_norm: one of them at most is expected");
+  return NULL;
+}
+
+shoal_status optimizer_check_servers(const shoal_optimizer_options *options, int servers) {
+  const optimizer_row *row = NULL;
+  TRY(find(options->name, &row));
+  if (row->whole || options->clip_norm > 0)
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "%s goes by the norm of whole variables, which parameter servers do not know: take the strategy "
+                       "single, mirrored or allreduce",
+                       row->whole ? options->name : "clip_norm");
+  if (options->clip_global_norm > 0 && servers > 1)
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "clip_global_norm goes by all gradients together, which no one of %d parameter servers has: "
+                       "take one server",
+                       servers);
   return NULL;
 }
 
@@ -148,29 +212,52 @@ static shoal_value *slot(shoal_graph *g, const shoal_value *variable, const char
   return v;
 }
 
-/* The update of one variable. once: each row must be named once. */
+/* The update of one variable. */
 static shoal_value *apply(shoal_graph *g, const optimizer_row *row, const attr_value *attr, shoal_value *variable,
-                          const shoal_gradient *gradient, bool once, shoal_value *rate, shoal_value *step) {
+                          const shoal_gradient *gradient, shoal_value *rate, shoal_value *step) {
   shoal_value *in[INPUTS_MAX];
   int n = 0;
   in[n++] = variable;
   for (int i = 0; row->slots[i].name; i++) in[n++] = slot(g, variable, row->slots[i].name, row->slots[i].initial);
   char name[64];
   snprintf(name, sizeof name, "%s%s", gradient->indices ? "sparse_" : "", row->apply);
-  if (gradient->indices && !once) {
-    in[n++] = gradient->indices;
-    in[n++] = gradient->value;
-  } else if (gradient->indices) {
-    /* A row named twice must be updated once, with the sum. */
-    shoal_value *unique = GRAPH_BINARY(g, "unique_rows", gradient->indices, gradient->value, {0});
-    in[n++] = unique;
-    in[n++] = unique ? shoal_value_output(unique, 1) : NULL;
-  } else {
-    in[n++] = gradient->value;
-  }
+  if (gradient->indices) in[n++] = gradient->indices;
+  in[n++] = gradient->value;
   in[n++] = rate;
   if (row->counts_steps) in[n++] = step;
   return graph_op(g, name, in, n, attr);
+}
+
+/* A row named twice is updated once, with the sum. */
+static void add_up_rows(shoal_graph *g, shoal_gradient *gradient) {
+  if (!gradient->indices) return;
+  shoal_value *unique = GRAPH_BINARY(g, "unique_rows", gradient->indices, gradient->value, {0});
+  gradient->indices = unique;
+  gradient->value = unique ? shoal_value_output(unique, 1) : NULL;
+}
+
+/* What n gradients are multiplied by. */
+static shoal_value *clip_scale(shoal_graph *g, shoal_value *const *values, int n, double norm) {
+  return graph_op(g, "clip_scale", values, n, (attr_value[OP_MAX_ATTRS]){{.f = norm}});
+}
+
+static bool clips(const shoal_optimizer_options *o) {
+  return o->clip_value > 0 || o->clip_norm > 0 || o->clip_global_norm > 0;
+}
+
+/* gradients: those that there are. room: for n values. */
+static void clip(shoal_graph *g, const shoal_optimizer_options *o, shoal_gradient *gradients, int n,
+                 shoal_value **room) {
+  for (int i = 0; i < n; i++) room[i] = gradients[i].value;
+  shoal_value *scale = o->clip_global_norm > 0 && n ? clip_scale(g, room, n, o->clip_global_norm) : NULL;
+  for (int i = 0; i < n; i++) {
+    shoal_value **value = &gradients[i].value;
+    if (o->clip_norm > 0) scale = clip_scale(g, value, 1, o->clip_norm);
+    if (scale)
+      *value = shoal_mul(g, *value, scale);
+    else
+      *value = shoal_clip(g, *value, -o->clip_value, o->clip_value);
+  }
 }
 
 /* once: rows that are named several times must be added up first. */
@@ -183,18 +270,35 @@ static shoal_status apply_all(shoal_graph *g, const shoal_optimizer_options *opt
   TRY(check(options));
   attr_value attr[OP_MAX_ATTRS] = {0};
   if (row->attributes) row->attributes(options, attr);
+  attr[row->decays].f = MAX_OF(or_usual(options->weight_decay, row->decay), 0);
   shoal_value **updates = calloc((size_t)n + 1, sizeof *updates);
-  if (!updates) return status_no_memory();
+  shoal_gradient *own = calloc((size_t)n + 1, sizeof *own); /* those that there are */
+  int *which = calloc((size_t)n + 1, sizeof *which);        /* variable of each */
   shoal_status status = NULL;
-  int count = 0;
+  int count = 0, n_own = 0;
   shoal_value *step = NULL;
-  once = once && (!row->takes_repeats || options->l2 != 0);
+  if (!updates || !own || !which) TRY_GOTO(status, status_no_memory(), done);
+  once = once && (!row->takes_repeats || options->l2 != 0 || attr[row->decays].f != 0 || clips(options));
+  for (int i = 0; i < n; i++) {
+    if (!gradients[i].value) continue;
+    if (row->whole && gradients[i].indices)
+      TRY_GOTO(status,
+               status_make(SHOAL_ERR_ARGUMENT,
+                           "the optimizer %s goes by the norm of whole variables, but '%s' has a gradient of some of "
+                           "its rows: take adamw",
+                           options->name, shoal_value_name(variables[i])),
+               done);
+    which[n_own] = i;
+    own[n_own] = gradients[i];
+    if (once) add_up_rows(g, &own[n_own]);
+    n_own++;
+  }
+  if (clips(options)) clip(g, options, own, n_own, updates);
   if (row->counts_steps) {
     char name[OPTIMIZER_COUNTER];
     step = shared_variable(g, optimizer_counter(options, name), SHOAL_I64, SHOAL_SCALAR, 1);
   }
-  for (int i = 0; i < n; i++)
-    if (gradients[i].value) updates[count++] = apply(g, row, attr, variables[i], &gradients[i], once, rate, step);
+  for (int i = 0; i < n_own; i++) updates[count++] = apply(g, row, attr, variables[which[i]], &own[i], rate, step);
   /* Reads of a run see the value before it, so every update of this run sees the old number. */
   if (step) updates[count++] = shoal_assign_add(g, step, shoal_scalar(g, SHOAL_I64, 1));
   shoal_value *group = shoal_group(g, updates, count);
@@ -202,6 +306,8 @@ static shoal_status apply_all(shoal_graph *g, const shoal_optimizer_options *opt
   *update = group;
 done:
   free(updates);
+  free(own);
+  free(which);
   return status;
 }
 

@@ -16,6 +16,10 @@ SHOAL_CHECKED shoal_status optimizer_apply(shoal_graph *g, const shoal_optimizer
 SHOAL_CHECKED shoal_status optimizer_apply_rows(shoal_graph *g, const shoal_optimizer_options *options,
                                                 shoal_value *variable, const shoal_gradient *gradient,
                                                 shoal_value *rate, shoal_value **update);
+/* The weight_decay that is taken when none is said; 0: there is no optimizer of that name. */
+double optimizer_usual_decay(const char *name);
+/* Whether so many parameter servers, each with a part of all variables, can make the updates. */
+SHOAL_CHECKED shoal_status optimizer_check_servers(const shoal_optimizer_options *options, int servers);
 /* Gradients of the loss; at least one variable must have one. */
 SHOAL_CHECKED shoal_status optimizer_gradients(shoal_graph *g, shoal_value *loss, shoal_value *const *variables, int n,
                                                shoal_gradient *out);

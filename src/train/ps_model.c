@@ -4,11 +4,13 @@
 #include "dist/ps_protocol.h"
 #include "exec/session.h"
 #include "graph/graph.h"
+#include "train/optimizer.h"
 #include "train/ps_table.h"
 
 shoal_status ps_model_place(const shoal_model *m, int servers, bool table, placement *out) {
   shoal_value **weights;
   int n_trained, n;
+  TRY(optimizer_check_servers(&m->options.optimizer, servers));
   if (table) {
     int64_t rows;
     TRY(ps_table_rows(m, &rows));

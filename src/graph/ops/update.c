@@ -62,8 +62,9 @@ static shoal_status check_indices(const shoal_tensor *indices, int64_t rows) {
   return NULL;
 }
 
-/* Runs `element` for each element i of the variable and its gradient g; a and b are the slots' arrays (or unused). */
-#define UPDATE_BODY(slots, sparse, prepare, element)                                  \
+/* Runs `element` for each element i of the variable and its gradient g; a and b are the slots' arrays (or unused).
+ * decays: the number of the attribute weight_decay, by which the variable shrinks first, times the rate. */
+#define UPDATE_BODY(slots, sparse, decays, prepare, element)                          \
   {                                                                                   \
     enum { GRAD = 1 + (slots) + (sparse), RATE = GRAD + 1 };                          \
     const attr_value *attr __attribute__((unused)) = call->attr;                      \
@@ -72,11 +73,13 @@ static shoal_status check_indices(const shoal_tensor *indices, int64_t rows) {
     real *restrict b __attribute__((unused)) = (slots) > 1 ? call->in[2].data : NULL; \
     const real *restrict grad = call->in[GRAD].data;                                  \
     const real lr = (real)shoal_tensor_get(&call->in[RATE], 0);                       \
+    const real shrink = (real)(1 - (double)lr * attr[decays].f);                      \
     prepare;                                                                          \
     if (!(sparse)) {                                                                  \
       int64_t n = shoal_tensor_count(&call->in[0]);                                   \
       for (int64_t i = 0; i < n; i++) {                                               \
         real g = grad[i];                                                             \
+        var[i] *= shrink;                                                             \
         element;                                                                      \
       }                                                                               \
       return NULL;                                                                    \
@@ -89,34 +92,35 @@ static shoal_status check_indices(const shoal_tensor *indices, int64_t rows) {
       for (int64_t k = 0; k < width; k++) {                                           \
         int64_t i = index * width + k;                                                \
         real g = grad[r * width + k];                                                 \
+        var[i] *= shrink;                                                             \
         element;                                                                      \
       }                                                                               \
     }                                                                                 \
     return NULL;                                                                      \
   }
 /* The four functions of one optimizer: shape rules and kernels, dense and sparse. */
-#define UPDATE(name, slots, counts, prepare, element)                                                      \
+#define UPDATE(name, slots, counts, decays, prepare, element)                                              \
   static shoal_status name##_shape(op_shapes *s) { return update_shape(s, slots, false, counts); }         \
   static shoal_status sparse_##name##_shape(op_shapes *s) { return update_shape(s, slots, true, counts); } \
-  REAL_KERNEL(name##_kernel, UPDATE_BODY(slots, 0, prepare, element))                                      \
-  REAL_KERNEL(sparse_##name##_kernel, UPDATE_BODY(slots, 1, prepare, element))
+  REAL_KERNEL(name##_kernel, UPDATE_BODY(slots, 0, decays, prepare, element))                              \
+  REAL_KERNEL(sparse_##name##_kernel, UPDATE_BODY(slots, 1, decays, prepare, element))
 /* Joins statements that hold commas into one macro argument. */
 #define DO(...) __VA_ARGS__
 
-UPDATE(sgd, 0, false, DO(SGD_CONSTANTS), DO(SGD_ELEMENT))
+UPDATE(sgd, 0, false, 1, DO(SGD_CONSTANTS), DO(SGD_ELEMENT))
 
 /* a: velocity */
-UPDATE(momentum, 1, false,
+UPDATE(momentum, 1, false, 3,
        DO(const real momentum = (real)attr[0].f; const bool nesterov = attr[1].i; const real l2 = (real)attr[2].f), DO({
          UPDATE_WITH_L2;
          a[i] = momentum * a[i] + g;
          var[i] -= lr * (nesterov ? g + momentum * a[i] : a[i]);
        }))
 
-UPDATE(adagrad, 1, false, DO(ADAGRAD_CONSTANTS), DO(ADAGRAD_ELEMENT))
+UPDATE(adagrad, 1, false, 2, DO(ADAGRAD_CONSTANTS), DO(ADAGRAD_ELEMENT))
 
 /* a: running mean of squares, b: momentum */
-UPDATE(rmsprop, 2, false,
+UPDATE(rmsprop, 2, false, 3,
        DO(const real decay = (real)attr[0].f; const real momentum = (real)attr[1].f;
           const real epsilon = (real)attr[2].f),
        DO({
@@ -126,7 +130,7 @@ UPDATE(rmsprop, 2, false,
        }))
 
 /* a: first moment, b: second moment. Kingma and Ba, algorithm 1; t counts from 1. */
-UPDATE(adam, 2, true,
+UPDATE(adam, 2, true, 3,
        DO(const double t = shoal_tensor_get(&call->in[RATE + 1], 0); const real beta1 = (real)attr[0].f;
           const real beta2 = (real)attr[1].f; const real epsilon = (real)attr[2].f;
           const real rate = lr / (real)(1 - pow(attr[0].f, t));
@@ -137,7 +141,138 @@ UPDATE(adam, 2, true,
          var[i] -= rate * a[i] / (sqrt(b[i]) * whole + epsilon);
        }))
 
-UPDATE(ftrl, 2, false, DO(FTRL_CONSTANTS), DO(FTRL_ELEMENT))
+UPDATE(ftrl, 2, false, 4, DO(FTRL_CONSTANTS), DO(FTRL_ELEMENT))
+
+/* a: momentum. Chen et al. 2023: the sign of a mean is the direction. */
+UPDATE(lion, 1, false, 2, DO(const real beta1 = (real)attr[0].f; const real beta2 = (real)attr[1].f), DO({
+         const real mean = beta1 * a[i] + (1 - beta1) * g;
+         var[i] -= mean > 0 ? lr : mean < 0 ? -lr : 0;
+         a[i] = beta2 * a[i] + (1 - beta2) * g;
+       }))
+
+/* Nadam's momentum of step t, which rises from beta1 / 2, and the product of all up to there. */
+static double nadam_momentum(double beta1, double t) { return beta1 * (1 - 0.5 * pow(0.96, t)); }
+static double nadam_product(double beta1, double t) {
+  double product = 1;
+  for (double i = 1; i <= t && product > 1e-30; i++) product *= nadam_momentum(beta1, i);
+  return product;
+}
+
+/* a: first moment, b: second moment. Dozat 2016: Adam that looks a step ahead. */
+UPDATE(nadam, 2, true, 3,
+       DO(const double t = shoal_tensor_get(&call->in[RATE + 1], 0); const double now = nadam_momentum(attr[0].f, t);
+          const double next = nadam_momentum(attr[0].f, t + 1); const double product = nadam_product(attr[0].f, t);
+          const real beta1 = (real)attr[0].f; const real beta2 = (real)attr[1].f; const real epsilon = (real)attr[2].f;
+          const real ahead = (real)(next / (1 - product * next)); const real own = (real)((1 - now) / (1 - product));
+          const real whole = (real)(1 / sqrt(1 - pow(attr[1].f, t)))),
+       DO({
+         a[i] = beta1 * a[i] + (1 - beta1) * g;
+         b[i] = beta2 * b[i] + (1 - beta2) * g * g;
+         var[i] -= lr * (ahead * a[i] + own * g) / (sqrt(b[i]) * whole + epsilon);
+       }))
+
+/* ---- updates by the norm of the whole variable */
+
+static shoal_status lamb_shape(op_shapes *s) { return update_shape(s, 2, false, true); }
+static shoal_status lars_shape(op_shapes *s) { return update_shape(s, 1, false, false); }
+
+/* How much the step is stretched: the norm of the variable over that of the step; 1 where one of them is 0. */
+static double trust_ratio(double variable, double step) { return variable > 0 && step > 0 ? sqrt(variable / step) : 1; }
+
+/* You et al. 2020: Adam's step and the decay, with the norm of the variable. Inputs as of apply_adam. */
+REAL_KERNEL(lamb_kernel, {
+  const attr_value *attr = call->attr;
+  real *restrict var = call->in[0].data;
+  real *restrict a = call->in[1].data; /* first moment */
+  real *restrict b = call->in[2].data; /* second moment */
+  const real *restrict grad = call->in[3].data;
+  const double t = shoal_tensor_get(&call->in[5], 0);
+  const real beta1 = (real)attr[0].f;
+  const real beta2 = (real)attr[1].f;
+  const real epsilon = (real)attr[2].f;
+  const real decay = (real)attr[3].f;
+  const real first = (real)(1 / (1 - pow(attr[0].f, t)));
+  const real whole = (real)(1 / sqrt(1 - pow(attr[1].f, t)));
+  const int64_t n = shoal_tensor_count(&call->in[0]);
+  double variable = 0;
+  double step = 0;
+  for (int64_t i = 0; i < n; i++) {
+    a[i] = beta1 * a[i] + (1 - beta1) * grad[i];
+    b[i] = beta2 * b[i] + (1 - beta2) * grad[i] * grad[i];
+    const real r = first * a[i] / (sqrt(b[i]) * whole + epsilon) + decay * var[i];
+    variable += (double)var[i] * (double)var[i];
+    step += (double)r * (double)r;
+  }
+  const real rate = (real)(shoal_tensor_get(&call->in[4], 0) * trust_ratio(variable, step));
+  for (int64_t i = 0; i < n; i++) var[i] -= rate * (first * a[i] / (sqrt(b[i]) * whole + epsilon) + decay * var[i]);
+  return NULL;
+})
+
+/* You et al. 2017: momentum, each variable at a rate by the norms of itself and its gradient. Biases and scales, which
+ * have one axis, take the rate as it is and do not shrink. Inputs as of apply_momentum. */
+REAL_KERNEL(lars_kernel, {
+  const attr_value *attr = call->attr;
+  real *restrict var = call->in[0].data;
+  real *restrict a = call->in[1].data; /* velocity */
+  const real *restrict grad = call->in[2].data;
+  const real momentum = (real)attr[0].f;
+  const int64_t n = shoal_tensor_count(&call->in[0]);
+  double decay = 0;
+  double rate = shoal_tensor_get(&call->in[3], 0);
+  if (call->in[0].shape.rank > 1) {
+    double variable = 0;
+    double gradient = 0;
+    decay = attr[2].f;
+    for (int64_t i = 0; i < n; i++) {
+      variable += (double)var[i] * (double)var[i];
+      gradient += (double)grad[i] * (double)grad[i];
+    }
+    variable = sqrt(variable);
+    if (variable > 0 && gradient > 0) rate *= attr[1].f * variable / (sqrt(gradient) + decay * variable);
+  }
+  for (int64_t i = 0; i < n; i++) {
+    a[i] = momentum * a[i] + (real)rate * (grad[i] + (real)decay * var[i]);
+    var[i] -= a[i];
+  }
+  return NULL;
+})
+
+/* ---- clip_scale: (tensors...) -> what to multiply all of them by, so that the root of the sum of all squares is at most
+ * `norm`; at most 1. The sum is the same whatever the number of threads. */
+
+static shoal_status clip_scale_shape(op_shapes *s) {
+  for (int i = 0; i < s->ins; i++) TRY(rule_float(s, i, "a gradient"));
+  s->out[0] = SHOAL_SCALAR;
+  s->out_dtype[0] = s->in_dtype[0];
+  return NULL;
+}
+
+enum { CLIP_SUMS = 16 }; /* beside each other, so that a processor need not wait for the last addition */
+
+static double sum_of_squares(const shoal_tensor *t) {
+  const int64_t n = shoal_tensor_count(t), even = n - n % CLIP_SUMS;
+  double sums[CLIP_SUMS] = {0}, total = 0;
+  const float *x = t->data;
+  for (int64_t i = 0; t->dtype == SHOAL_F32 && i < even; i += CLIP_SUMS)
+    for (int k = 0; k < CLIP_SUMS; k++) sums[k] += (double)x[i + k] * (double)x[i + k];
+  for (int64_t i = t->dtype == SHOAL_F32 ? even : 0; i < n; i++) {
+    const double one = shoal_tensor_get(t, i);
+    total += one * one;
+  }
+  for (int k = 0; k < CLIP_SUMS; k++) total += sums[k];
+  return total;
+}
+
+static shoal_status clip_scale_kernel(const kernel_call *call) {
+  double squares = 0;
+  for (int i = 0; i < call->ins; i++) squares += sum_of_squares(&call->in[i]);
+  const double norm = sqrt(squares), scale = norm > call->attr[0].f ? call->attr[0].f / norm : 1;
+  if (call->out[0].dtype == SHOAL_F32)
+    *(float *)call->out[0].data = (float)scale;
+  else
+    *(double *)call->out[0].data = scale;
+  return NULL;
+}
 
 /* ---- unique_rows: (indices [n], rows [n, ...]) -> the same shapes; each index once, ascending, its rows summed in
  * the order they stood in; the rest is index -1 and zero rows. Negative indices are dropped. */
@@ -243,7 +378,7 @@ static void update_cost(const op_shapes *s, double *flops) {
     if (s->in[i].rank) *flops = 4.0 * (double)shoal_shape_count(&s->in[i]);
 }
 
-static const char *const sgd_cases[] = {"[5,7] [5,7] []>0", "[] [] []", "[9] [9] []>0 l2=0.3", NULL};
+static const char *const sgd_cases[] = {"[5,7] [5,7] []>0", "[] [] []", "[9] [9] []>0 l2=0.3 weight_decay=0.2", NULL};
 static const char *const sparse_sgd_cases[] = {"[9,3] i64[6]<9 [6,3] []>0", "[9] uniq[?5]<9 [?5] []>0",
                                                "[9] uniq[5]<9 [5] []>0 l2=0.5", NULL};
 static const char *const momentum_cases[] = {"[5,7] [5,7] [5,7] []>0", "[8] [8] [8] []>0 momentum=0.5 nesterov=1",
@@ -256,20 +391,35 @@ static const char *const rmsprop_cases[] = {"[5,7] [5,7]>0 [5,7] [5,7] []>0",
                                             "[8] [8]>0 [8] [8] []>0 decay=0.5 momentum=0.9", NULL};
 static const char *const sparse_rmsprop_cases[] = {"[9,3] [9,3]>0 [9,3] uniq[6]<9 [6,3] []>0", NULL};
 static const char *const adam_cases[] = {"[5,7] [5,7] [5,7]>0 [5,7] []>0 []>0",
-                                         "[8] [8] [8]>0 [8] []>0 i64[]>0 beta1=0.5 epsilon=0.1", NULL};
+                                         "[8] [8] [8]>0 [8] []>0 i64[]>0 beta1=0.5 epsilon=0.1 weight_decay=0.2", NULL};
 static const char *const sparse_adam_cases[] = {"[9,3] [9,3] [9,3]>0 uniq[6]<9 [6,3] []>0 i64[]>0", NULL};
 static const char *const ftrl_cases[] = {"[5,7] [5,7] [5,7]>0 [5,7] []>0", "[30] [30] [30]>0 [30] []>0 l1=0.5 l2=0.2",
                                          "[8] [8] [8]>0 [8] []>0 beta=0.3 power=-0.7", NULL};
 static const char *const sparse_ftrl_cases[] = {"[9,3] [9,3] [9,3]>0 uniq[6]<9 [6,3] []>0 l1=0.1", NULL};
+static const char *const lion_cases[] = {"[5,7] [5,7] [5,7] []>0", "[8] [8] [8] []>0 beta1=0.5 weight_decay=0.3", NULL};
+static const char *const sparse_lion_cases[] = {"[9,3] [9,3] uniq[6]<9 [6,3] []>0 weight_decay=0.1", NULL};
+static const char *const nadam_cases[] = {"[5,7] [5,7] [5,7]>0 [5,7] []>0 i64[]>0",
+                                          "[8] [8] [8]>0 [8] []>0 i64[]>0 beta1=0.5 epsilon=0.1", NULL};
+static const char *const sparse_nadam_cases[] = {"[9,3] [9,3] [9,3]>0 uniq[6]<9 [6,3] []>0 i64[]>0", NULL};
+static const char *const lamb_cases[] = {"[5,7] [5,7] [5,7]>0 [5,7] []>0 i64[]>0",
+                                         "[8] [8] [8]>0 [8] []>0 i64[]>0 beta1=0.5 epsilon=0.1 weight_decay=0.2", NULL};
+static const char *const lars_cases[] = {"[5,7] [5,7] [5,7] []>0", "[5,7] [5,7] [5,7] []>0 weight_decay=0.2 trust=0.5",
+                                         "[8] [8] [8] []>0 weight_decay=0.2", NULL};
+static const char *const clip_scale_cases[] = {"[5,7]", "[40] [3,3] [] norm=0.5", "[50] norm=1000", NULL};
 static const char *const unique_rows_cases[] = {"i64[9]<4 [9,3]",     "i64[?20]<6 [?20]", "uniq[5]<9 [5,2]",
                                                 "i64[40]<2 [40,2,2]", "i32[30]<7 [30,1]", NULL};
 
-#define UPDATE_ROW(op, ins, mask, ...)                                                           \
-  {                                                                                              \
-    .name = "apply_" #op, .attrs = {__VA_ARGS__}, .ins_min = (ins), .ins_max = (ins), .outs = 1, \
-    .flags = OP_STATEFUL | OP_NO_GRADIENT | OP_ELEMENTS, .updates = (mask), .shape = op##_shape, \
-    .kernel = op##_kernel, .cost = update_cost, .cases = op##_cases                              \
+#define DECAY \
+  { "weight_decay", ATTR_FLOAT, 0 }
+#define DENSE_ROW(op, ins, mask, more, ...)                                                                        \
+  {                                                                                                                \
+    .name = "apply_" #op, .attrs = {__VA_ARGS__}, .ins_min = (ins), .ins_max = (ins), .outs = 1,                   \
+    .flags = OP_STATEFUL | OP_NO_GRADIENT | (more), .updates = (mask), .shape = op##_shape, .kernel = op##_kernel, \
+    .cost = update_cost, .cases = op##_cases                                                                       \
   }
+#define UPDATE_ROW(op, ins, mask, ...) DENSE_ROW(op, ins, mask, OP_ELEMENTS, __VA_ARGS__)
+/* Of an update that has to see the whole variable. */
+#define WHOLE_UPDATE_ROW(op, ins, mask, ...) DENSE_ROW(op, ins, mask, 0, __VA_ARGS__)
 #define SPARSE_UPDATE_ROW(op, ins, mask, ...)                                                           \
   {                                                                                                     \
     .name = "sparse_apply_" #op, .attrs = {__VA_ARGS__}, .ins_min = (ins), .ins_max = (ins), .outs = 1, \
@@ -281,13 +431,32 @@ static const char *const unique_rows_cases[] = {"i64[9]<4 [9,3]",     "i64[?20]<
   UPDATE_ROW(op, ins, mask, __VA_ARGS__), SPARSE_UPDATE_ROW(op, (ins) + 1, mask, __VA_ARGS__)
 
 const op_row ops_update[] = {
-    UPDATE_ROWS(sgd, 3, 1, {"l2", ATTR_FLOAT, 0}),
-    UPDATE_ROWS(momentum, 4, 3, {"momentum", ATTR_FLOAT, 0.9}, {"nesterov", ATTR_BOOL, 0}, {"l2", ATTR_FLOAT, 0}),
-    UPDATE_ROWS(adagrad, 4, 3, {"epsilon", ATTR_FLOAT, 1e-7}, {"l2", ATTR_FLOAT, 0}),
-    UPDATE_ROWS(rmsprop, 5, 7, {"decay", ATTR_FLOAT, 0.9}, {"momentum", ATTR_FLOAT, 0}, {"epsilon", ATTR_FLOAT, 1e-7}),
-    UPDATE_ROWS(adam, 6, 7, {"beta1", ATTR_FLOAT, 0.9}, {"beta2", ATTR_FLOAT, 0.999}, {"epsilon", ATTR_FLOAT, 1e-8}),
+    UPDATE_ROWS(sgd, 3, 1, {"l2", ATTR_FLOAT, 0}, DECAY),
+    UPDATE_ROWS(momentum, 4, 3, {"momentum", ATTR_FLOAT, 0.9}, {"nesterov", ATTR_BOOL, 0}, {"l2", ATTR_FLOAT, 0},
+                DECAY),
+    UPDATE_ROWS(adagrad, 4, 3, {"epsilon", ATTR_FLOAT, 1e-7}, {"l2", ATTR_FLOAT, 0}, DECAY),
+    UPDATE_ROWS(rmsprop, 5, 7, {"decay", ATTR_FLOAT, 0.9}, {"momentum", ATTR_FLOAT, 0}, {"epsilon", ATTR_FLOAT, 1e-7},
+                DECAY),
+    UPDATE_ROWS(adam, 6, 7, {"beta1", ATTR_FLOAT, 0.9}, {"beta2", ATTR_FLOAT, 0.999}, {"epsilon", ATTR_FLOAT, 1e-8},
+                DECAY),
+    UPDATE_ROWS(nadam, 6, 7, {"beta1", ATTR_FLOAT, 0.9}, {"beta2", ATTR_FLOAT, 0.999}, {"epsilon", ATTR_FLOAT, 1e-7},
+                DECAY),
+    UPDATE_ROWS(lion, 4, 3, {"beta1", ATTR_FLOAT, 0.9}, {"beta2", ATTR_FLOAT, 0.99}, DECAY),
+    WHOLE_UPDATE_ROW(lamb, 6, 7, {"beta1", ATTR_FLOAT, 0.9}, {"beta2", ATTR_FLOAT, 0.999},
+                     {"epsilon", ATTR_FLOAT, 1e-7}, DECAY),
+    WHOLE_UPDATE_ROW(lars, 4, 3, {"momentum", ATTR_FLOAT, 0.9}, {"trust", ATTR_FLOAT, 0.001}, DECAY),
+    {.name = "clip_scale",
+     .attrs = {{"norm", ATTR_FLOAT, 1}},
+     .ins_min = 1,
+     .ins_max = -1,
+     .outs = 1,
+     .flags = OP_NO_GRADIENT,
+     .shape = clip_scale_shape,
+     .kernel = clip_scale_kernel,
+     .cost = cost_input,
+     .cases = clip_scale_cases},
     UPDATE_ROWS(ftrl, 5, 7, {"l1", ATTR_FLOAT, 0}, {"l2", ATTR_FLOAT, 0}, {"beta", ATTR_FLOAT, 1},
-                {"power", ATTR_FLOAT, -0.5}),
+                {"power", ATTR_FLOAT, -0.5}, DECAY),
     {.name = "unique_rows",
      .ins_min = 2,
      .ins_max = 2,
