@@ -158,6 +158,7 @@ typedef struct {
   double clip_global_norm;  /**< 0: none */
   const char *class_weight; /**< "balanced", or what a row counts by its class: "1,2.5"; NULL: all the same */
   const char *set;          /**< of a model file: values of its parameters, "hidden=128,activation=tanh" */
+  int64_t replicas;         /**< ps: backups of each parameter server, 0 or 1 */
 } shoal_job;
 
 /** Nothing is said. size: sizeof *job, so that programs go on with later versions, whose jobs have more settings. Every
@@ -257,15 +258,16 @@ typedef struct {
   int64_t reserved[8];          /**< 0 */
 } shoal_task_report;
 
-/** A worker that left or came while others trained. */
+/** A worker that left or came while others trained, or a server whose backup took over. */
 typedef struct {
   char task[SHOAL_TASK_NAME]; /**< what users call it */
-  char event[12];             /**< "left", "joined", "rejoined" */
+  char event[12];             /**< "left", "joined", "rejoined"; of a server: "replaced" */
   char reason[24];            /**< "no heartbeat", "connection closed"; "": it did not leave */
   int64_t step;               /**< when */
   int64_t handed_on_rows;     /**< its rows that others took over */
   double time;                /**< seconds since 1970 */
-  int64_t reserved[2];        /**< 0 */
+  double pause_seconds;       /**< of a server: from its last sign of life until its backup served */
+  int64_t reserved[1];        /**< 0 */
 } shoal_membership_event;
 
 /** Length of a sentence of a verdict with its end. */

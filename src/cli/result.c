@@ -270,6 +270,8 @@ void result_print_task(const shoal_task_report *t, FILE *to) {
             shoal_evaluation_text(&test, figures));
   else if (t->updates >= 0)
     fprintf(to, "%s: %s applied\n", t->name, counted_text(t->updates, "update", a));
+  else if (t->steps < 0)
+    fprintf(to, "%s: ended as a backup\n", t->name);
   else
     fprintf(to, "%s: %s, %s, test %s\n", t->name, counted_text(t->steps, "step", a),
             counted_text(t->examples, "example", b), shoal_evaluation_text(&test, figures));

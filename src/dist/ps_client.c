@@ -32,6 +32,7 @@ shoal_status ps_client_create(const ps_client_options *options, ps_client **out)
   bool good = c->links && c->versions && c->generations && c->clocks && c->parts;
   shoal_status status = good ? client_label(c) : status_no_memory();
   if (!status) status = options->terms.touched ? client_cut_table(c) : client_make_pieces(c);
+  if (!status && options->replicas) status = client_make_sessions(c);
   if (status) {
     ps_client_destroy(c);
     return status;
@@ -58,6 +59,7 @@ void ps_client_destroy(ps_client *c) {
   free(c->parts);
   client_free_table(c);
   client_free_pieces(c);
+  client_free_sessions(c, false);
   free(c);
 }
 
@@ -67,7 +69,7 @@ static bool asked_to_stop(const ps_client *c) {
   return c->options.task.stop && __atomic_load_n(c->options.task.stop, __ATOMIC_RELAXED);
 }
 
-static void add_stats(net_stats *to, const net_stats *one) {
+void client_add_stats(net_stats *to, const net_stats *one) {
   to->sent_messages += one->sent_messages;
   to->received_messages += one->received_messages;
   to->sent_bytes += one->sent_bytes;
@@ -86,6 +88,14 @@ static ps_terms terms_with(const ps_client *c, int server) {
   return t;
 }
 
+net_options client_net(const ps_client *c, int server) {
+  net_options net = c->options.task.net;
+  const ps_terms terms = terms_with(c, server);
+  net.from = (uint32_t)c->options.worker;
+  net.largest = ps_largest(&terms);
+  return net;
+}
+
 static shoal_status connect_all(ps_client *c, double seconds) {
   const double until = clock_seconds() + seconds;
   ps_client_stats(c, &c->past);
@@ -93,13 +103,12 @@ static shoal_status connect_all(ps_client *c, double seconds) {
   c->in_flight = 0;
   if (c->unsent) client_begin_pieces(c);
   for (int s = 0; s < client_servers(c); s++) {
-    net_options net = c->options.task.net;
-    const ps_terms terms = terms_with(c, s);
-    net.from = (uint32_t)c->options.worker;
-    net.largest = ps_largest(&terms);
+    net_options net = client_net(c, s);
     if (c->ends) c->ends[s].n_asked = -1;
     double left = MAX_OF(until - clock_seconds(), LEAST_SECONDS);
-    TRY(status_wrap(net_connect(c->options.addresses[s], &net, left, &c->links[s]), "ps/%d", s));
+    TRY(status_wrap(c->sessions ? client_find_primary(c, s, clock_seconds() + left)
+                                : net_connect(c->options.addresses[s], &net, left, &c->links[s]),
+                    "ps/%d", s));
   }
   return NULL;
 }
@@ -126,6 +135,7 @@ static shoal_status hello(ps_client *c, int server, double until, bool *under_wa
       c->versions[server] = answer.step;
       c->generations[server] = answer.generation;
       *under_way = answer.flags & PS_UNDER_WAY;
+      if (c->sessions) client_begin_session(c, server, answer.number);
       return NULL;
     }
     const bool waits = (answer.flags & PS_TAKEN && clock_seconds() < taken_until) ||
@@ -155,7 +165,7 @@ static shoal_status connect_once(ps_client *c, double seconds, double until, boo
 
 shoal_status ps_client_connect(ps_client *c, bool *under_way) {
   const double seconds = c->options.task.deadline, until = clock_seconds() + seconds;
-  const bool returns = c->options.task.returns;
+  const bool returns = c->options.task.returns || c->sessions;
   for (;;) {
     bool final;
     double left = MAX_OF(until - clock_seconds(), LEAST_SECONDS);
@@ -367,7 +377,9 @@ shoal_status ps_client_changes(ps_client *c, int64_t known, ps_change out[PS_CHA
 
 shoal_status ps_client_quit(ps_client *c) {
   ps_head head;
-  return ask(c, (net_header){.kind = PS_QUIT}, NULL, NULL, NULL, &head);
+  TRY(ask(c, (net_header){.kind = PS_QUIT}, NULL, NULL, NULL, &head));
+  client_free_sessions(c, true);
+  return NULL;
 }
 
 double ps_client_clock(const ps_client *c, int server) { return c->clocks[server].server.ahead; }
@@ -378,7 +390,7 @@ void ps_client_stats(const ps_client *c, net_stats *out) {
     if (!c->links[s]) continue;
     net_stats one;
     net_client_stats(c->links[s], &one);
-    add_stats(&sum, &one);
+    client_add_stats(&sum, &one);
   }
   *out = sum;
 }

@@ -12,6 +12,10 @@ typedef struct {
   ps_task task;
   int worker;
   const char *const *addresses; /* of the servers, in their order; kept by the caller as long as the client */
+  int replicas;       /* 1: each server has a backup; addresses of the second members follow those of the first ones */
+  const char *folder; /* with replicas, of worker 0: where the arbiter (ps_arbiter.h) keeps views */
+  void *listener;     /* the same, if on_failover is not NULL: told when a backup has taken over */
+  void (*on_failover)(void *listener, int server, int64_t step, double seconds);
   const placement *place;       /* the same; of a table: of one variable */
   int variables;                /* of a gradient; 0: of a table */
   int trained;                  /* of them, the first ones; the others are moving averages */

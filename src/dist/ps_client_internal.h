@@ -1,10 +1,12 @@
 /* What the files of a worker's end share: ps_client.c, which finds the servers and asks them, ps_client_message.c,
  * which moves one message, ps_client_pieces.c, which sends gradients before they are whole, ps_client_table.c, which
- * asks for rows of a table, and ps_client_stream.c, which asks for shards of a stream. For those files only. */
+ * asks for rows of a table, ps_client_stream.c, which asks for shards of a stream, and ps_client_failover.c, which finds
+ * the members of replicated servers. For those files only. */
 #ifndef SHOAL_DIST_PS_CLIENT_INTERNAL_H
 #define SHOAL_DIST_PS_CLIENT_INTERNAL_H
 
 #include "base/clock.h"
+#include "dist/ps_arbiter.h"
 #include "dist/ps_client.h"
 
 typedef struct {
@@ -19,6 +21,25 @@ typedef struct {
   int64_t n_asked, begin, n; /* begin, n: of the keys under way, this server's */
   uint8_t *code;             /* room for them as they travel */
 } ps_table_end;
+
+enum { CLIENT_UNANSWERED_MAX = PS_FLIGHT_MAX + 1 };
+
+/* A request as it was sent, so that it can be sent again. */
+typedef struct {
+  net_header header;
+  uint8_t *bytes; /* [n]; owned, with room for `room` */
+  size_t n, room;
+} kept_request;
+
+/* A server with a backup, as a worker knows it: rule 22 of the protocol. */
+typedef struct {
+  int member;             /* that is spoken to */
+  uint64_t session;       /* 0: not agreed yet */
+  int64_t sent, answered; /* counted requests of the session */
+  kept_request unanswered[CLIENT_UNANSWERED_MAX]; /* oldest first */
+  int n_unanswered;
+  int failovers; /* of the arbiter's count, that were told of */
+} client_session;
 
 struct ps_client {
   ps_client_options options;
@@ -37,13 +58,19 @@ struct ps_client {
   int64_t *unsent;       /* [servers] elements of it that were not sent: the first ones of the server's vector */
   int *slices;           /* [servers] those from here on are ready */
   bool lost, fenced;
-  net_stats past; /* of the connections before */
+  net_stats past;           /* of the connections before */
+  client_session *sessions; /* [servers] of replicated servers; otherwise NULL */
+  ps_arbiter *arbiter;      /* of worker 0; otherwise NULL */
 };
 
 /* Seconds that an answer is awaited: longer than a server waits, which knows who is missing and is to say so first. */
 static inline double client_patience(const ps_client *c) { return 1.5 * c->options.task.deadline + 1; }
 
 static inline int client_servers(const ps_client *c) { return c->options.place->servers; }
+
+/* ---- ps_client.c */
+
+void client_add_stats(net_stats *to, const net_stats *one);
 
 /* ---- ps_client_message.c */
 
@@ -74,6 +101,24 @@ SHOAL_CHECKED shoal_status client_receive(ps_client *c, int server, int kind, co
  * waiting for them began. */
 SHOAL_CHECKED shoal_status client_take(ps_client *c, int server, int kind, const ps_cargo *cargo, double since,
                                        ps_answer *out);
+
+/* ---- ps_client_failover.c: of replicated servers only */
+
+SHOAL_CHECKED shoal_status client_make_sessions(ps_client *c);
+void client_free_sessions(ps_client *c, bool over);
+/* Options of a connection to that server. */
+net_options client_net(const ps_client *c, int server);
+/* Connects to the primary of a server, whichever member that is by `until` (clock). */
+SHOAL_CHECKED shoal_status client_find_primary(ps_client *c, int server, double until);
+/* HELLO was answered. */
+void client_begin_session(ps_client *c, int server, uint64_t session);
+/* Before a request goes out: keeps it. After its answer came: forgets it. */
+SHOAL_CHECKED shoal_status client_keep_request(ps_client *c, int server, const net_header *h, int n);
+void client_forget_request(ps_client *c, int server, int kind);
+/* Whether the server's other member is primary by now. */
+bool client_was_replaced(ps_client *c, int server);
+/* The connection is of no use any more: goes on with whoever is primary now. */
+SHOAL_CHECKED shoal_status client_fail_over(ps_client *c, int server);
 
 /* ---- ps_client_pieces.c */
 

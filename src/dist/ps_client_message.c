@@ -7,12 +7,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#define LOOK_SECONDS 0.25 /* between two looks at the other servers while one is awaited */
+#define LOOK_SECONDS 0.25     /* between two looks at the other servers while one is awaited */
+#define REPLACED_SECONDS 1.0 /* for a message to a server that may have been replaced meanwhile */
 
 static const char *const kind_names[] = {
     "",        "hello",     "set up",       "start", "pull from", "push to",   "get from", "stop",
     "done",    "report to", "collect from", "quit",  "rows of",   "read from", "write to", "push a piece to",
-    "mark to", "find at",   "hold"};
+    "mark to", "find at",   "hold",         "changes of", "resume at", "status of"};
 
 /* Takes `status`. */
 static shoal_status explain(const ps_client *c, int server, int kind, shoal_status status) {
@@ -65,7 +66,12 @@ static shoal_status send_parts(ps_client *c, int server, net_header h, int n) {
   double since = clock_seconds(), seconds = client_patience(c);
   h.from = (uint32_t)c->options.worker;
   if (h.kind == PS_PUSH) c->clocks[server].sent[c->in_flight] = since;
-  shoal_status status = net_send(c->links[server], &h, c->parts, n, seconds);
+  if (c->sessions) TRY(client_keep_request(c, server, &h, n));
+  shoal_status status = net_send(c->links[server], &h, c->parts, n, c->sessions ? REPLACED_SECONDS : seconds);
+  if (status && c->sessions && c->sessions[server].session) { /* which sends it, too */
+    shoal_status_free(status);
+    return client_fail_over(c, server);
+  }
   return status ? explain(c, server, h.kind, note_loss(c, since, seconds, status)) : NULL;
 }
 
@@ -110,7 +116,7 @@ static int find_gone(const ps_client *c) {
 
 /* The answer of one server may hang on a worker that waits for another server to come back: whoever has gone is noticed
  * at once, so that all begin again. */
-shoal_status client_await(ps_client *c, int server, int kind, net_message *m) {
+static shoal_status await_answer(ps_client *c, int server, int kind, net_message *m) {
   const double since = clock_seconds(), seconds = client_patience(c);
   for (;;) {
     const double left = since + seconds - clock_seconds();
@@ -129,6 +135,40 @@ shoal_status client_await(ps_client *c, int server, int kind, net_message *m) {
     return explain(c, gone, kind,
                    status_make(SHOAL_ERR_PEER, "the connection was lost while ps/%d was awaited", server));
   }
+}
+
+/* The same, where whoever goes has a backup. */
+static shoal_status await_replicated(ps_client *c, int server, int kind, net_message *m) {
+  const double until = clock_seconds() + client_patience(c);
+  for (;;) {
+    shoal_status status = net_await(c->links[server], LOOK_SECONDS, m);
+    if (!status && !(m->header.flags & PS_NOT_PRIMARY)) {
+      client_forget_request(c, server, kind);
+      return NULL;
+    }
+    const bool turned_away = !status;
+    if (turned_away) net_release_client(c->links[server], m);
+    if (status && shoal_status_code(status) != SHOAL_ERR_PEER) return explain(c, server, kind, status);
+    shoal_status_free(status);
+    if (!c->sessions[server].session) {
+      c->lost = true; /* it is not known there yet: connects and says HELLO once more */
+      if (turned_away || net_client_gone(c->links[server]) || clock_seconds() > until)
+        return explain(c, server, kind, status_make(SHOAL_ERR_PEER, "it is not the primary, or has gone"));
+      c->lost = false;
+      continue;
+    }
+    const int gone = find_gone(c);
+    if (turned_away || (gone < 0 && client_was_replaced(c, server)))
+      TRY(client_fail_over(c, server));
+    else if (gone >= 0)
+      TRY(client_fail_over(c, gone));
+    else if (clock_seconds() > until)
+      return explain(c, server, kind, status_make(SHOAL_ERR_PEER, "no answer in %g s", client_patience(c)));
+  }
+}
+
+shoal_status client_await(ps_client *c, int server, int kind, net_message *m) {
+  return c->sessions ? await_replicated(c, server, kind, m) : await_answer(c, server, kind, m);
 }
 
 static void unload(const ps_client *c, int server, const ps_cargo *to, const float *from) {

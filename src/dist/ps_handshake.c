@@ -1,5 +1,6 @@
 /* HELLO: what a worker takes this job to be. The chief's is what the server holds parameters by; the others' must say the
  * same (rule 3 of ps_protocol.h). */
+#include "dist/ps_replica.h"
 #include "dist/ps_server_internal.h"
 
 #include "base/machine.h"
@@ -45,8 +46,7 @@ void handshake_forget(server *s) {
   s->agreed = false;
 }
 
-/* Makes what the terms need; s->terms takes them. */
-static shoal_status adopt(server *s, ps_terms *terms) {
+shoal_status handshake_adopt(server *s, ps_terms *terms) {
   TRY(check(s, terms));
   handshake_forget(s);
   s->terms = *terms;
@@ -64,7 +64,7 @@ static shoal_status adopt(server *s, ps_terms *terms) {
   }
   s->agreed = true;
   for (int w = 0; w < s->terms.workers; w++) steps_drop_pieces(s, &s->workers[w]);
-  net_server_limit(s->net, ps_largest(&s->terms));
+  net_server_limit(s->net, ps_largest(&s->terms) + (s->replica ? REPLICA_RECORD : 0));
   return NULL;
 }
 
@@ -75,7 +75,7 @@ static shoal_status agree(server *s, uint32_t from, ps_terms *theirs, shoal_stat
   if (s->agreed && ps_terms_differ(theirs, &s->terms, &why) == 0) return NULL;
   if (from == 0 && !s->generation) { /* nobody has begun: what the chief says now counts */
     shoal_status status = s->agreed ? server_disband(s) : NULL;
-    if (!status) *wrong = adopt(s, theirs);
+    if (!status) *wrong = handshake_adopt(s, theirs);
     text_fini(&why);
     return status;
   }
@@ -86,6 +86,7 @@ static shoal_status agree(server *s, uint32_t from, ps_terms *theirs, shoal_stat
 
 shoal_status handshake_hello(server *s, const net_message *m) {
   worker *w = &s->workers[m->header.from];
+  if (w->peer == REPLICA_UNBOUND) TRY(steps_lose(s, w, PS_DISCONNECTED)); /* it begins again instead of resuming */
   if (w->peer && w->peer != m->peer)
     return server_say(s, m, PS_REFUSED | PS_TAKEN, "another task is already connected as this worker");
   if (!s->agreed && m->header.from != 0) {
@@ -110,5 +111,43 @@ shoal_status handshake_hello(server *s, const net_message *m) {
   w->refusal = NULL;
   steps_drop_pieces(s, w);
   if (s->rows) sparse_rows_forget(s->rows, (int)m->header.from);
-  return server_answer(s, m, 0, NO_VECTOR, s->started ? PS_UNDER_WAY : 0);
+  w->session = s->replica ? ++s->sessions : 0;
+  w->received = w->answered = 0;
+  return server_answer(s, m, (int64_t)w->session, NO_VECTOR, s->started ? PS_UNDER_WAY : 0);
+}
+
+/* The answer that was lost, with the parameters as they are now. */
+static shoal_status answer_again(server *s, worker *w, int64_t which) {
+  past_answer *past = &w->past[which % PS_FLIGHT_MAX];
+  net_header h = past->header;
+  const bool bare = h.kind == PS_START || (h.kind == PS_PULL && h.flags & PS_IDLE);
+  h.step = (uint64_t)s->head.updates;
+  const int64_t *counter = ps_vectors_counter(s->vectors);
+  past->head.updates = s->head.updates;
+  past->head.counter = counter ? *counter : 0;
+  const int n = server_add_vector(s, (int)(w - s->workers), bare ? NO_VECTOR : PS_PARAMETERS, true);
+  s->parts[0] = (net_part){&past->head, sizeof past->head};
+  return server_send(s, w->peer, &h, s->parts, n);
+}
+
+/* The worker had this session with another member, or lost the answer to its last RESUME. */
+shoal_status handshake_resume(server *s, const net_message *m) {
+  worker *w = &s->workers[m->header.from];
+  ps_resume r = {0};
+  if (m->bytes == sizeof r) memcpy(&r, m->payload, sizeof r);
+  const bool known = s->agreed && w->session && r.session == w->session && w->peer == REPLICA_UNBOUND;
+  if (!known || r.answered > w->answered || r.sent < w->received || w->answered - r.answered > PS_FLIGHT_MAX)
+    return server_say(s, m, PS_FENCED, "this server does not know the session: connect again");
+  w->peer = m->peer;
+  w->heard = s->now;
+  for (int i = 0; i < w->waits; i++) w->held[i].message.peer = m->peer;
+  if (m->header.from == 0 && s->start_peer) s->start_peer = m->peer;
+  net_header h = {.kind = PS_RESUME,
+                  .from = m->header.from,
+                  .generation = s->generation,
+                  .step = (uint64_t)s->head.updates,
+                  .number = (uint64_t)w->received};
+  TRY(server_send(s, m->peer, &h, NULL, 0));
+  for (int64_t i = r.answered; i < w->answered; i++) TRY(answer_again(s, w, i));
+  return NULL;
 }

@@ -60,11 +60,19 @@
  *     DONE of worker 0 the server uses no gradient, so that the vectors read meanwhile are of the same moment. What
  *     each server said is given back to it, behind the ps_start of a training that continues this one.
  * 21. The leader counts which workers leave and come while training is under way (ps_head.changes). When that number is
- *     another than worker 0 knows, worker 0 asks what has changed (CHANGES). */
+ *     another than worker 0 knows, worker 0 asks what has changed (CHANGES).
+ * 22. A replicated server has two members (ps_view.h); only the primary takes part in all of the above, the other answers
+ *     PS_NOT_PRIMARY. The answer to HELLO then names a session (header.number). A worker whose primary went away or was
+ *     replaced finds the new one (STATUS) and says RESUME there. Requests that change something (START, PULL, PUSH) are
+ *     counted on both sides since HELLO: those that the server has not had are sent again, those that it has answered
+ *     are answered again, with the parameters as they are now. All other requests without answer are sent again: they may
+ *     be done twice. A session that the server does not know is PS_FENCED.
+ * 23. The primary sends RECORDs to its backup (ps_replica.h); each is answered when it has come, before it is used. */
 #ifndef SHOAL_DIST_PS_PROTOCOL_H
 #define SHOAL_DIST_PS_PROTOCOL_H
 
 #include "dist/ps_terms.h"
+#include "dist/ps_view.h"
 #include "dist/sparse_keys.h"
 #include "dist/stream_leases.h"
 #include "dist/tree.h"
@@ -96,8 +104,11 @@ enum {
   PS_FIND,    /* number: shard, step: batch; answer: step: batches of the shard that the server has had; number: a
                    marked batch at or before the one asked for, 0: there is none; payload: its text */
   PS_HOLD,    /* answer: head and text, see rule 20 */
-  PS_CHANGES  /* number: changes that the worker knows of; answer: number: all so far, payload: ps_change of those
+  PS_CHANGES, /* number: changes that the worker knows of; answer: number: all so far, payload: ps_change of those
                    since, the last PS_CHANGES_MAX at most */
+  PS_RESUME,  /* payload: a ps_resume; answer: number: counted requests that the server has had, rule 22 */
+  PS_STATUS,  /* payload: nothing or, from the arbiter, a ps_order; answer: a ps_member_status */
+  PS_RECORD   /* from the primary to its backup; number: which one, flags: what, see ps_replica.h */
 };
 
 enum { PS_FLIGHT_MAX = 2 };     /* gradients of a worker without answer */
@@ -113,7 +124,8 @@ enum {
   PS_LATE = 16,
   PS_UNDER_WAY = 32,
   PS_IDLE = 64,  /* rule 18; to a PULL: without parameters */
-  PS_EARLY = 128 /* with PS_REFUSED, to a HELLO: worker 0 has not said its own */
+  PS_EARLY = 128, /* with PS_REFUSED, to a HELLO: worker 0 has not said its own */
+  PS_NOT_PRIMARY = 256 /* with PS_REFUSED: another member serves, or none does yet */
 };
 
 typedef struct {
@@ -182,6 +194,25 @@ typedef struct {
   int64_t unused[5];
 } ps_piece;
 
+/* Of a worker that lost its connection, rule 22. */
+typedef struct {
+  uint64_t session;
+  int64_t sent, answered; /* counted requests since HELLO; answers to them that came */
+  int64_t unused;
+} ps_resume;
+
+/* What the arbiter tells a member. */
+typedef struct {
+  ps_view view;
+  uint64_t fill_life; /* to the primary: send all you hold to that life; 0: to none */
+  int32_t fill_member;
+  int32_t quit; /* the job is over */
+  int64_t unused[2];
+} ps_order;
+
+/* Whether a request is counted (rule 22). */
+static inline bool ps_counts(int kind) { return kind == PS_START || kind == PS_PULL || kind == PS_PUSH; }
+
 #define PS_SAME ((int64_t)-1)
 #define PS_PIECE_MAX ((int64_t)1 << 16) /* elements of a READ or WRITE */
 /* Elements of a PIECE: fewer are not worth a message of their own; more would not be read where they lie by all
@@ -216,6 +247,7 @@ static inline size_t ps_largest(const ps_terms *t) {
 
 _Static_assert(PS_TERMS_TEXT <= PS_REPORT_MAX, "a HELLO is never the largest message");
 _Static_assert(sizeof(ps_head) == 128, "whole cache lines, so that the vector after it is aligned");
+_Static_assert(sizeof(ps_resume) == 32 && sizeof(ps_order) == 64, "no holes");
 _Static_assert(sizeof(ps_start) == 64 && sizeof(ps_piece) == 64 && sizeof(ps_change) == 24, "no holes");
 
 #endif

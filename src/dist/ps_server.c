@@ -4,6 +4,7 @@
 #include "base/machine.h"
 #include "base/mem.h"
 #include "base/text.h"
+#include "dist/ps_replica.h"
 #include "dist/ps_server_internal.h"
 
 #include <errno.h>
@@ -13,7 +14,15 @@
 #define LOOK_SECONDS 0.1    /* how often the server looks at the time */
 #define CLOSING_SECONDS 2.0 /* for the last answers to be read */
 
+double server_clock(const server *s) { return clock_seconds() + s->clock_ahead; }
+
 /* ---- answers */
+
+shoal_status server_send(server *s, uint64_t peer, const net_header *header, const net_part *parts, int n) {
+  bool drops = s->replays;
+  if (s->replica && !drops) TRY(replica_await_backup(s, &drops));
+  return drops ? NULL : net_answer(s->net, peer, header, parts, n);
+}
 
 /* With n parts in s->parts, from the second on; the first is the head. arrived: clock, the request. */
 static shoal_status answer_parts(server *s, const net_message *m, double arrived, int64_t number, uint16_t flags,
@@ -36,16 +45,20 @@ static shoal_status answer_parts(server *s, const net_message *m, double arrived
   s->head.changes = (int32_t)s->n_changes;
   s->head.arrived = arrived;
   s->head.ready = m->header.kind == PS_DONE ? s->last_update : s->now;
-  s->head.answered = clock_seconds();
+  s->head.answered = server_clock(s);
   s->parts[0] = (net_part){&s->head, sizeof s->head};
-  return net_answer(s->net, m->peer, &h, s->parts, n);
+  if (s->replica && ps_counts(h.kind)) {
+    worker *w = &s->workers[m->header.from];
+    w->past[w->answered++ % PS_FLIGHT_MAX] = (past_answer){h, s->head};
+  }
+  return server_send(s, m->peer, &h, s->parts, n);
 }
 
-/* Parts of a vector behind the head. Returns how many with the head. */
-static int add_vector(server *s, const net_message *m, int which) {
+int server_add_vector(server *s, int from, int which, bool kept) {
   if (which == NO_VECTOR) return 1;
   if (s->rows && which == PS_PARAMETERS) {
-    s->parts[1] = sparse_rows_answer(s->rows, (int)m->header.from, s->vectors, true);
+    s->parts[1] = kept ? sparse_rows_repeat(s->rows, from, s->vectors)
+                       : sparse_rows_answer(s->rows, from, s->vectors, true);
     return 2;
   }
   ps_vectors_parts(s->vectors, which, s->parts + 1);
@@ -53,7 +66,7 @@ static int add_vector(server *s, const net_message *m, int which) {
 }
 
 shoal_status server_answer(server *s, const net_message *m, int64_t number, int which, uint16_t flags) {
-  return answer_parts(s, m, s->workers[m->header.from].heard, number, flags, add_vector(s, m, which));
+  return answer_parts(s, m, s->workers[m->header.from].heard, number, flags, server_add_vector(s, (int)m->header.from, which, false));
 }
 
 shoal_status server_answer_held(server *s, const request *r, int64_t number, int64_t also, uint16_t flags) {
@@ -61,7 +74,8 @@ shoal_status server_answer_held(server *s, const request *r, int64_t number, int
   s->head.also = also;
   s->head.behind = r->behind;
   int which = m->header.kind == PS_PULL && flags & PS_IDLE ? NO_VECTOR : PS_PARAMETERS;
-  shoal_status status = answer_parts(s, m, r->arrived, number, flags, add_vector(s, m, which));
+  shoal_status status =
+      answer_parts(s, m, r->arrived, number, flags, server_add_vector(s, (int)m->header.from, which, false));
   s->head.also = PS_NO_BATCH;
   s->head.behind = 0;
   return status;
@@ -70,7 +84,7 @@ shoal_status server_answer_held(server *s, const request *r, int64_t number, int
 shoal_status server_say(server *s, const net_message *m, uint16_t flags, const char *why) {
   net_header h = {.kind = m->header.kind, .flags = flags, .from = m->header.from, .step = m->header.step};
   net_part part = {why, strlen(why)};
-  return net_answer(s->net, m->peer, &h, &part, 1);
+  return server_send(s, m->peer, &h, &part, 1);
 }
 
 static shoal_status refuse(server *s, const net_message *m, const char *why) {
@@ -217,7 +231,7 @@ static shoal_status on_find(server *s, const net_message *m) {
                   .step = (uint64_t)s->streams.shards[shard].done,
                   .number = (uint64_t)(mark ? mark->index : 0)};
   net_part part = {mark ? mark->text : "", mark ? strlen(mark->text) : 0};
-  return net_answer(s->net, m->peer, &h, &part, 1);
+  return server_send(s, m->peer, &h, &part, 1);
 }
 
 static shoal_status on_hold(server *s, const net_message *m) {
@@ -294,7 +308,7 @@ static shoal_status on_collect(server *s, const net_message *m) {
     words = own && strlen(own) <= PS_REPORT_MAX ? own : "";
   }
   net_part part = {words, strlen(words)};
-  shoal_status status = net_answer(s->net, m->peer, &h, &part, 1);
+  shoal_status status = server_send(s, m->peer, &h, &part, 1);
   free(own);
   return status;
 }
@@ -307,10 +321,10 @@ static shoal_status on_changes(server *s, const net_message *m) {
     list[n++] = s->changes[i % PS_CHANGES_MAX];
   net_header h = {.kind = PS_CHANGES, .from = m->header.from, .number = (uint64_t)s->n_changes};
   net_part part = {list, (size_t)n * sizeof *list};
-  return net_answer(s->net, m->peer, &h, &part, 1);
+  return server_send(s, m->peer, &h, &part, 1);
 }
 
-static shoal_status handle(server *s, net_message *m, bool *held) {
+shoal_status server_handle(server *s, net_message *m, bool *held) {
   if (m->header.from >= (uint32_t)s->terms.workers) {
     if (m->header.kind == NET_GONE) return NULL;
     return refuse(s, m, "the cluster has no such worker");
@@ -318,11 +332,13 @@ static shoal_status handle(server *s, net_message *m, bool *held) {
   worker *w = &s->workers[m->header.from];
   if (m->header.kind == NET_GONE) return on_gone(s, m);
   if (m->header.kind == PS_HELLO) return handshake_hello(s, m);
+  if (m->header.kind == PS_RESUME && s->replica) return handshake_resume(s, m);
   bool answered = m->header.kind != PS_PIECE && m->header.kind != PS_MARK;
   if (!answered && (w->peer != m->peer || !s->agreed)) return NULL; /* the PUSH after it is told */
   if (w->peer != m->peer || !s->agreed)
     return server_say(s, m, PS_FENCED, "this is not the worker's current connection: connect again");
   w->heard = s->now;
+  w->received += ps_counts(m->header.kind);
   if (s->holds && ends_hold(m)) TRY(steps_let_go(s));
   switch (m->header.kind) {
     case PS_SET: return on_set(s, m);
@@ -384,46 +400,54 @@ static shoal_status too_long(const server *s, const char *what) {
   return status;
 }
 
-/* What hangs on time alone. */
-static shoal_status look(server *s) {
-  s->last_look = s->now;
-  if (s->options->task.stop && __atomic_load_n(s->options->task.stop, __ATOMIC_RELAXED))
-    return status_make(SHOAL_ERR_CANCELLED, "asked to stop");
+shoal_status server_look(server *s) {
   if (s->now - s->last_message > s->options->task.deadline) return too_long(s, "no message");
   if (s->start_asked && !s->started && s->now - s->asked > s->options->task.deadline)
     return too_long(s, "not all workers have connected");
   TRY(steps_find_silent(s));
   if (s->terms.round || is_stream(s)) TRY(steps_go_on(s)); /* a part or a shard was awaited for too long */
+  return steps_begin(s);
+}
+
+/* What this process alone has to do now and then. */
+static shoal_status look(server *s) {
+  s->last_look = s->now;
+  if (s->options->task.stop && __atomic_load_n(s->options->task.stop, __ATOMIC_RELAXED))
+    return status_make(SHOAL_ERR_CANCELLED, "asked to stop");
   if (s->options->on_look) {
     net_server_stats(s->net, &s->result.net);
     s->options->on_look(s->options->describer, &s->result);
   }
-  return steps_begin(s);
+  return s->replica ? replica_look(s) : server_look(s);
 }
 
 static shoal_status serve(server *s) {
-  s->now = s->last_message = clock_seconds();
+  s->now = s->last_message = server_clock(s);
   while (!s->quit) {
     net_message m;
     bool got = false, held = false;
+    double wait = LOOK_SECONDS;
+    if (s->replica) TRY(replica_work(s, &wait));
     events_begin_step(s->options->task.events, s->result.updates);
     bool watched = events_on(s->options->task.events);
     uint64_t begun = watched ? events_now() : 0;
-    TRY(net_receive(s->net, LOOK_SECONDS, &m, &got));
-    s->now = clock_seconds();
+    if (s->replica)
+      got = replica_take_kept(s, &m);
+    if (!got) TRY(net_receive(s->net, wait, &m, &got));
+    s->now = server_clock(s);
     if (got) {
       uint64_t came = watched ? events_now() : 0;
       uint32_t from = m.header.kind == PS_PUSH && m.header.from < (uint32_t)s->terms.workers ? m.header.from + 1 : 0;
       double bytes = (double)m.bytes;
-      shoal_status status = handle(s, &m, &held);
-      s->result.busy_seconds += clock_seconds() - s->now;
+      shoal_status status = s->replica ? replica_handle(s, &m, &held) : server_handle(s, &m, &held);
+      s->result.busy_seconds += server_clock(s) - s->now;
       if (watched) {
         events_add(s->options->task.events, 0, s->wait_label, begun, came, 0);
         events_add(s->options->task.events, 0, s->wait_label + 1 + from, came, events_now(), bytes);
       }
       if (!held) net_release_server(s->net, &m);
       TRY(status);
-      s->last_message = s->now;
+      if (!s->replica) s->last_message = s->now;
     }
     if (s->now - s->last_look >= LOOK_SECONDS) TRY(look(s));
   }
@@ -474,7 +498,38 @@ static shoal_status set_up(server *s) {
   if (!s->workers || !s->gradients || !s->result.workers) return status_no_memory();
   net_options net = o->task.net;
   net.largest = MAX_OF(machine_memory(), PS_REPORT_MAX); /* until the chief has said how large messages are */
-  return net_listen(o->address, &net, &s->net);
+  TRY(net_listen(o->address, &net, &s->net));
+  return o->members ? replica_create(s, &s->replica) : NULL;
+}
+
+static void drop_requests(server *s, worker *w) {
+  for (int i = 0; i < w->waits; i++)
+    if (w->held[i].keeps) net_release_server(s->net, &w->held[i].message);
+  free(w->report);
+  free(w->refusal);
+  free(w->pieces);
+  free(w->copy);
+}
+
+void server_reset(server *s) {
+  ps_worker_count *counts = s->result.workers;
+  const size_t workers = (size_t)s->terms.workers;
+  for (size_t w = 0; w < workers; w++) drop_requests(s, &s->workers[w]);
+  memset(s->workers, 0, workers * sizeof *s->workers);
+  memset(counts, 0, workers * sizeof *counts);
+  handshake_forget(s);
+  leases_fini(&s->leases);
+  stream_leases_fini(&s->streams);
+  *s = (server){.options = s->options,
+                .leads = s->leads,
+                .terms = s->terms,
+                .net = s->net,
+                .gradients = s->gradients,
+                .workers = s->workers,
+                .wait_label = s->wait_label,
+                .result = {.workers = counts},
+                .replica = s->replica};
+  s->now = s->last_message = s->last_look = server_clock(s);
 }
 
 shoal_status ps_server_run(const ps_server_options *options, ps_server_result *out) {
@@ -483,15 +538,11 @@ shoal_status ps_server_run(const ps_server_options *options, ps_server_result *o
   s.terms.servers = options->terms.servers;
   shoal_status status = set_up(&s);
   if (!status) status = serve(&s);
-  if (!status) see_off(&s);
+  s.result.was_backup = s.replica && !replica_serves(s.replica);
+  if (!status && !s.result.was_backup) see_off(&s);
   complete_result(&s);
-  for (int w = 0; s.workers && w < options->terms.workers; w++) {
-    for (int i = 0; i < s.workers[w].waits; i++)
-      if (s.workers[w].held[i].keeps) net_release_server(s.net, &s.workers[w].held[i].message);
-    free(s.workers[w].report);
-    free(s.workers[w].refusal);
-    free(s.workers[w].pieces);
-  }
+  for (int w = 0; s.workers && w < options->terms.workers; w++) drop_requests(&s, &s.workers[w]);
+  replica_destroy(&s, s.replica);
   net_server_close(s.net);
   handshake_forget(&s);
   leases_fini(&s.leases);

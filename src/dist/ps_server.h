@@ -37,11 +37,16 @@ typedef struct {
   double seconds;      /* from START to the last update */
   double busy_seconds; /* at work on messages */
   net_stats net;
+  bool was_backup; /* it was no primary at the end: all of the above is also the primary's */
 } ps_server_result;
 
 typedef struct {
   int index; /* server 0 is the leader: it hands out the batches */
   const char *address;
+  /* NULL: it has no backup. Otherwise the addresses of its two members, of which it is number `member`, at `address`. */
+  const char *const *members;
+  int member;
+  const net_options *peer_net; /* keys for connections to the other member; NULL: as in `task` */
   ps_terms terms; /* `workers` and `servers`; all others are learned from the chief's HELLO */
   ps_task task;
   int64_t block;       /* elements updated at a time; 0: the standard, for tests to make small */

@@ -28,7 +28,14 @@ typedef struct {
   double arrived;        /* clock */
   int64_t behind;        /* of a PUSH that was applied: as in ps_head */
   bool unused;           /* async, of a PUSH: it is applied when the server no longer holds still */
+  bool copied;           /* the payload is in worker.copy: the message is a primary's, and was released */
 } request;
+
+/* An answer to a counted request, but for the parameters: it is given again to a worker that resumes. */
+typedef struct {
+  net_header header;
+  ps_head head;
+} past_answer;
 
 typedef struct {
   worker_state state;
@@ -42,6 +49,11 @@ typedef struct {
   double heard;                /* clock: its last message */
   double since;                /* clock: the last answer to it, or its last gradient if that was later */
   double longest;              /* seconds from there to the next gradient, so far */
+  uint64_t session;            /* of a replicated server: rule 22 */
+  int64_t received, answered;  /* the same: counted requests of the session */
+  past_answer past[PS_FLIGHT_MAX]; /* the same: answer i is at i % PS_FLIGHT_MAX */
+  uint8_t *copy;               /* [copy_room] of a request; NULL: none; owned */
+  size_t copy_room;
   char *report;                /* NULL: none yet */
   char *refusal;               /* why its last HELLO was refused; NULL: it was not */
 } worker;
@@ -74,7 +86,14 @@ typedef struct {
   ps_change changes[PS_CHANGES_MAX]; /* the last ones; change i is at i % PS_CHANGES_MAX */
   int64_t n_changes;                 /* all of them */
   ps_server_result result;
+  struct replica *replica; /* NULL: it has no backup */
+  uint64_t sessions;       /* given out so far */
+  bool replays;            /* what is done is a primary's record: nobody is answered */
+  double clock_ahead;      /* of a server that was a backup: its primary's clock minus its own */
 } server;
+
+/* The clock that all times of the server are of. */
+double server_clock(const server *s);
 
 /* What users call that worker. Returns out. */
 static inline const char *server_worker_name(const server *s, int index, char out[CLUSTER_NAME]) {
@@ -95,12 +114,28 @@ SHOAL_CHECKED shoal_status server_answer(server *s, const net_message *m, int64_
 SHOAL_CHECKED shoal_status server_answer_held(server *s, const request *r, int64_t number, int64_t also,
                                               uint16_t flags);
 
+/* Every answer goes through here: it waits until the backup has all that the answer is about. */
+SHOAL_CHECKED shoal_status server_send(server *s, uint64_t peer, const net_header *header, const net_part *parts, int n);
+/* Parts of vector `which` behind the head, in s->parts. Returns how many with the head. kept: of a table, those rows that
+ * worker `from` was given last. */
+int server_add_vector(server *s, int from, int which, bool kept);
+/* A message of a worker. Takes *m when *held becomes true. */
+SHOAL_CHECKED shoal_status server_handle(server *s, net_message *m, bool *held);
+/* What hangs on time alone. */
+SHOAL_CHECKED shoal_status server_look(server *s);
+/* Forgets everything. */
+void server_reset(server *s);
+
 /* A sentence instead of an answer; the server itself goes on. */
 SHOAL_CHECKED shoal_status server_say(server *s, const net_message *m, uint16_t flags, const char *why);
 /* The training under way ends: all but worker 0 have to begin again. */
 SHOAL_CHECKED shoal_status server_disband(server *s);
 
 SHOAL_CHECKED shoal_status handshake_hello(server *s, const net_message *m);
+/* Of a replicated server: rule 22. */
+SHOAL_CHECKED shoal_status handshake_resume(server *s, const net_message *m);
+/* Makes what the terms need; s->terms takes them. */
+SHOAL_CHECKED shoal_status handshake_adopt(server *s, ps_terms *terms);
 /* Gives up what was built by the terms. */
 void handshake_forget(server *s);
 
@@ -108,6 +143,8 @@ void handshake_forget(server *s);
 int steps_flight(const server *s);
 /* Takes in a gradient. Takes *m when *held becomes true. */
 SHOAL_CHECKED shoal_status steps_push(server *s, net_message *m, bool *held);
+/* Keeps a copy of a PUSH of a primary's record, whose room is wanted: one connection carries those of all workers. */
+SHOAL_CHECKED shoal_status steps_copy_request(worker *w, request *r);
 /* A piece of the gradient to come. */
 SHOAL_CHECKED shoal_status steps_piece(server *s, const net_message *m);
 /* Forgets what came of a gradient that is not whole. */

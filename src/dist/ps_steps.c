@@ -417,7 +417,7 @@ static bool is_of_lease(const server *s, const net_message *m) {
 static shoal_status refuse_push(server *s, const net_message *m, const char *why) {
   net_header h = {.kind = PS_PUSH, .flags = PS_REFUSED, .from = m->header.from, .step = m->header.step};
   net_part part = {why, strlen(why)};
-  return net_answer(s->net, m->peer, &h, &part, 1);
+  return server_send(s, m->peer, &h, &part, 1);
 }
 
 void steps_drop_pieces(const server *s, worker *w) {
@@ -429,7 +429,8 @@ void steps_drop_pieces(const server *s, worker *w) {
 shoal_status steps_piece(server *s, const net_message *m) {
   worker *w = &s->workers[m->header.from];
   const uint64_t first = m->header.step, count = m->header.number, whole = (uint64_t)w->whole;
-  bool in_turn = s->started && w->state == MEMBER && !s->rows && !s->terms.round && !(s->terms.sync && w->waits);
+  bool in_turn = s->started && w->state == MEMBER && !s->rows && !s->terms.round && !(s->terms.sync && w->waits) &&
+                 !s->replica;
   bool fits = count > 0 && count <= whole && first == whole - count && m->bytes == count * sizeof(float);
   w->torn = w->torn || !in_turn || !fits;
   if (w->torn) return NULL;
@@ -446,6 +447,22 @@ static const float *find_gradient(server *s, worker *w, const net_message *m, bo
   if (!*kept) return rest;
   memcpy(w->pieces, rest, (size_t)w->whole * sizeof *rest);
   return w->pieces;
+}
+
+shoal_status steps_copy_request(worker *w, request *r) {
+  if (w->copy_room < r->message.bytes) {
+    free(w->copy);
+    w->copy = NULL;
+    w->copy_room = 0;
+    TRY(mem_aligned(r->message.bytes, (void **)&w->copy));
+    w->copy_room = r->message.bytes;
+  }
+  memcpy(w->copy, r->message.payload, r->message.bytes);
+  r->message.payload = w->copy;
+  r->message.hold = NULL;
+  r->gradient = (const float *)(w->copy + sizeof(ps_head));
+  r->copied = true;
+  return NULL;
 }
 
 static shoal_status take_push(server *s, net_message *m, bool *held) {
@@ -471,7 +488,9 @@ static shoal_status take_push(server *s, net_message *m, bool *held) {
   *r = (request){.message = *m, .arrived = s->now, .gradient = find_gradient(s, w, m, &kept)};
   memcpy(&r->head, m->payload, sizeof r->head);
   r->unused = s->holds;
-  if (o->sync || s->holds)
+  if ((o->sync || s->holds) && s->replays)
+    TRY(steps_copy_request(w, r));
+  else if (o->sync || s->holds)
     r->keeps = *held = !kept;
   else
     TRY(apply_one(s, from, r));

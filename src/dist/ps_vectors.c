@@ -156,6 +156,13 @@ void ps_vectors_set(ps_vectors *v, int which, int64_t first, int64_t count, cons
   }
 }
 
+const float *ps_vectors_run(const ps_vectors *v, int which, int64_t first, int64_t *count) {
+  const block *b = v->blocks;
+  while (first >= b->first + b->count) b++;
+  *count = b->first + b->count - first;
+  return b->vectors[which] + first - b->first;
+}
+
 float *ps_vectors_table(const ps_vectors *v, int which) { return v->blocks[0].vectors[which]; }
 
 /* ---- updates */

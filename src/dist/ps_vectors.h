@@ -26,6 +26,8 @@ int ps_vectors_n_parts(const ps_vectors *v);
 void ps_vectors_parts(const ps_vectors *v, int which, net_part *out);
 /* Elements [first, first + count) become from [count]. */
 void ps_vectors_set(ps_vectors *v, int which, int64_t first, int64_t count, const float *from);
+/* Elements from `first` on; *count: how many follow each other there. */
+const float *ps_vectors_run(const ps_vectors *v, int which, int64_t first, int64_t *count);
 /* The optimizer's own count of updates; NULL: it has none. */
 int64_t *ps_vectors_counter(ps_vectors *v);
 /* The memory of a vector that is a table's: it has one part. */

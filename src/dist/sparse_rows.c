@@ -105,23 +105,56 @@ const char *sparse_rows_ask(sparse_rows *r, int worker, const net_message *m) {
   return wrong;
 }
 
-net_part sparse_rows_answer(sparse_rows *r, int worker, const ps_vectors *v, bool keep) {
-  asked *a = &r->asked[worker];
+/* The parameters of these rows, in r->values. */
+static net_part gather(sparse_rows *r, const key_list *list, const ps_vectors *v) {
   const float *table = ps_vectors_table(v, PS_PARAMETERS); /* [elements] */
-  const int32_t *keys = a->next.keys;
-  const int64_t n = a->next.n;
+  const int32_t *keys = list->keys;
+  const int64_t n = list->n;
   enum { AHEAD = 32 };
   for (int64_t i = 0; i < n; i++) {
     if (i + AHEAD < n) __builtin_prefetch(table + keys[i + AHEAD], 0, 2);
     r->values[i] = table[keys[i]];
   }
+  return (net_part){r->values, (size_t)n * sizeof(float)};
+}
+
+net_part sparse_rows_repeat(sparse_rows *r, int worker, const ps_vectors *v) {
+  return gather(r, &r->asked[worker].now, v);
+}
+
+net_part sparse_rows_answer(sparse_rows *r, int worker, const ps_vectors *v, bool keep) {
+  asked *a = &r->asked[worker];
+  const net_part values = gather(r, &a->next, v);
   if (keep) {
     key_list now = a->now;
     a->now = a->next;
     a->next = now;
   }
   a->next.n = 0;
-  return (net_part){r->values, (size_t)n * sizeof(float)};
+  return values;
+}
+
+void sparse_rows_save(const sparse_rows *r, int worker, text *out) {
+  const key_list *lists[] = {&r->asked[worker].now, &r->asked[worker].next};
+  for (int i = 0; i < 2; i++) {
+    text_add_bytes(out, (const char *)&lists[i]->n, sizeof lists[i]->n);
+    text_add_bytes(out, (const char *)lists[i]->keys, (size_t)lists[i]->n * sizeof *lists[i]->keys);
+  }
+}
+
+bool sparse_rows_load(sparse_rows *r, int worker, const uint8_t **from, const uint8_t *end) {
+  key_list *lists[] = {&r->asked[worker].now, &r->asked[worker].next};
+  for (int i = 0; i < 2; i++) {
+    int64_t n;
+    if ((size_t)(end - *from) < sizeof n) return false;
+    memcpy(&n, *from, sizeof n);
+    *from += sizeof n;
+    if (n < 0 || n > r->touched || (size_t)(end - *from) / sizeof(int32_t) < (size_t)n) return false;
+    memcpy(lists[i]->keys, *from, (size_t)n * sizeof(int32_t));
+    lists[i]->n = n;
+    *from += (size_t)n * sizeof(int32_t);
+  }
+  return true;
 }
 
 /* to = from + weight * (keys, gradients [n]) */

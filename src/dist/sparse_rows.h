@@ -22,6 +22,11 @@ void sparse_rows_forget(sparse_rows *r, int worker);
 SHOAL_CHECKED const char *sparse_rows_ask(sparse_rows *r, int worker, const net_message *m);
 /* The parameters it asked for; values live until the next call. keep: it will send gradients of them. */
 net_part sparse_rows_answer(sparse_rows *r, int worker, const ps_vectors *v, bool keep);
+/* The parameters it was given last, as they are now. */
+net_part sparse_rows_repeat(sparse_rows *r, int worker, const ps_vectors *v);
+/* What a worker has asked for, as bytes, and back; false: they are none of such. */
+void sparse_rows_save(const sparse_rows *r, int worker, text *out);
+bool sparse_rows_load(sparse_rows *r, int worker, const uint8_t **from, const uint8_t *end);
 /* One update by the mean over the gradients of n workers, weighted by their examples, in their order. */
 SHOAL_CHECKED shoal_status sparse_rows_apply(sparse_rows *r, ps_vectors *v, const ps_gradient *gradients, int n,
                                              double rate);

@@ -41,7 +41,12 @@ shoal_status cluster_member_find(training *t, bool *there, cluster *out) {
     status =
         status_make(SHOAL_ERR_ARGUMENT, "at most %d workers and %d servers are possible", WORKERS_MAX, SERVERS_MAX);
   if (!status) status = agree(&t->asked, "workers", &t->job.workers, cluster_workers(&c));
-  if (!status) status = agree(&t->asked, "ps", &t->job.ps, c.counts[SHOAL_PS]);
+  if (!status && c.counts[SHOAL_PS] % (1 + f->replicas))
+    status = status_make(SHOAL_ERR_ARGUMENT,
+                         "`replicas` %lld: the cluster described has %d ps, which are the servers and then as many backups: "
+                         "an even number is expected",
+                         (long long)f->replicas, c.counts[SHOAL_PS]);
+  if (!status) status = agree(&t->asked, "ps", &t->job.ps, c.counts[SHOAL_PS] / (1 + (int)f->replicas));
   if (status) {
     cluster_fini(&c);
     return status;
@@ -81,9 +86,10 @@ static shoal_status take_place(run_state *s, const cluster *place, job_file *job
 
 shoal_status cluster_member_run(run_state *s, const cluster *place) {
   training *b = &s->base;
-  job_file job = {.id = place->id, .servers = place->counts[SHOAL_PS], .members = place};
+  const int replicas = (int)b->job.replicas, addresses = place->counts[SHOAL_PS];
+  job_file job = {.id = place->id, .servers = addresses / (1 + replicas), .replicas = replicas, .members = place};
   char name[CLUSTER_NAME];
-  for (int i = 0; i < job.servers; i++) job.addresses[i] = place->addresses[SHOAL_PS][i];
+  for (int i = 0; i < addresses; i++) job.addresses[i] = place->addresses[SHOAL_PS][i];
   job.net.insecure = b->job.insecure;
   s->report.has_chief = job_file_has_chief(&job);
   if (b->job.max_restarts < 0) b->job.max_restarts = CLUSTER_RESTARTS; /* a lost connection may come back */

@@ -15,6 +15,7 @@ static bool is(const char *a, const char *b) { return !strcmp(a, b); }
 static const struct strategy_setting {
   const char *name, *strategies; /* the latter: one after the other */
 } strategy_settings[] = {{"ps", "ps"},
+                         {"replicas", "ps"},
                          {"mode", "ps"},
                          {"staleness", "ps"},
                          {"in-flight", "ps"},
@@ -88,6 +89,9 @@ static shoal_status check_cluster(const shoal_job *f, const shoal_job *asked, co
     return status_make(SHOAL_ERR_ARGUMENT,
                        "`keys` means nothing to tasks that talk through shared memory; add "
                        "`transport` tls");
+  if (f->ps * (1 + f->replicas) > SERVERS_MAX)
+    return status_make(SHOAL_ERR_ARGUMENT, "`ps` %lld with `replicas` %lld: at most %d servers and backups are possible",
+                       (long long)f->ps, (long long)f->replicas, SERVERS_MAX);
   if (f->evaluator && f->no_checkpoints)
     return status_make(SHOAL_ERR_ARGUMENT,
                        "`evaluator` and `no_checkpoints` contradict each other: it tests checkpoints");

@@ -28,7 +28,7 @@ static shoal_status free_port(int *out) {
 
 /* Where the servers of a cluster on this machine listen. */
 static shoal_status make_addresses(const shoal_job *f, const char *id, json_t *list) {
-  for (int i = 0; i < (int)f->ps; i++) {
+  for (int i = 0; i < (int)(f->ps * (1 + f->replicas)); i++) {
     json_t *address;
     const bool tls = !strcmp(f->transport, "tls");
     if (tls || !strcmp(f->transport, "zmq")) {
@@ -43,7 +43,7 @@ static shoal_status make_addresses(const shoal_job *f, const char *id, json_t *l
   return NULL;
 }
 
-static shoal_status take_addresses(job_file *j, const char *path) {
+static shoal_status take_addresses(job_file *j, const shoal_job *f, const char *path) {
   const json_t *list = json_object_get(json_object_get(j->file, "cluster"), "ps");
   size_t n = json_array_size(list);
   if (n < 1 || n > SERVERS_MAX)
@@ -53,7 +53,8 @@ static shoal_status take_addresses(job_file *j, const char *path) {
     j->addresses[i] = json_string_value(json_array_get(list, i));
     if (!j->addresses[i]) return status_make(SHOAL_ERR_INPUT, "%s: address %zu is no text", path, i);
   }
-  j->servers = (int)n;
+  j->replicas = (int)f->replicas;
+  j->servers = (int)n / (1 + j->replicas);
   return NULL;
 }
 
@@ -71,7 +72,7 @@ shoal_status job_file_make(const training *t, int classes, int64_t rows, job_fil
   j.file = json_pack("{s:s, s:s, s:i, s:I, s:s, s:b, s:s?, s:o, s:{s:o}}", "job", id, "model", t->kind->name, "classes",
                      classes, "rows", (json_int_t)rows, "run_dir", t->dir.path, "resume", t->job.resume, "keys",
                      t->job.keys, "flags", settings_to_json(job_table, &t->job), "cluster", "ps", servers);
-  status = j.file ? take_addresses(&j, "the job") : status_no_memory();
+  status = j.file ? take_addresses(&j, &t->job, "the job") : status_no_memory();
   if (!status) status = training_note_learned(t, j.file);
   if (!status) status = training_note_model(t, classes, j.file);
   if (status) {
@@ -107,7 +108,7 @@ static shoal_status read_job(const char *path, training *t, job_file *j) {
   t->job.keys = json_string_value(json_object_get(j->file, "keys"));
   job_fill(&t->job, &unset, t->kind);
   TRY(run_dir_init(folder, &t->dir));
-  return take_addresses(j, path);
+  return take_addresses(j, &t->job, path);
 }
 
 shoal_status job_file_read(const char *path, training *t, job_file *out) {

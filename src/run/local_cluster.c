@@ -174,9 +174,17 @@ static shoal_status late(local_cluster *w, double seconds, const char *after) {
 
 /* ---- when it goes on */
 
+/* With `replicas`: the other process that holds what this server holds runs, or has ended well. */
+static bool has_backup(const local_cluster *w, int server) {
+  const int ps = (int)w->state->base.job.ps;
+  for (int i = server % ps; i < w->servers; i += ps)
+    if (i != server && (!w->members[i].ended || w->members[i].end.has_result)) return true;
+  return false;
+}
+
 static bool servers_are_up(const local_cluster *w) {
   for (int i = 0; i < w->servers; i++)
-    if (w->members[i].ended) return false;
+    if (w->members[i].ended && !has_backup(w, i)) return false;
   return true;
 }
 
@@ -186,14 +194,15 @@ static bool may_start_again(const local_cluster *w, int task) {
   const member *m = &w->members[task];
   if (!WIFSIGNALED(m->status) || m->restarts >= f->max_restarts || w->stop_at || w->failed_at || w->chief_at)
     return false;
-  return task < w->servers ? !f->no_checkpoints : servers_are_up(w);
+  return task < w->servers ? !f->no_checkpoints || has_backup(w, task) : servers_are_up(w);
 }
 
 /* A task has died. If the job can go on, it does. */
 static shoal_status take_loss(local_cluster *w, int task) {
   member *m = &w->members[task];
   bool again = may_start_again(w, task), killed = WIFSIGNALED(m->status);
-  if (!again && (task <= w->servers || !(killed || w->alone))) {
+  const bool needed = task <= w->servers && !(task < w->servers && has_backup(w, task));
+  if (!again && (needed || !(killed || w->alone))) {
     if (!w->failed_at) w->failed_at = clock_seconds();
     return NULL;
   }
@@ -226,6 +235,16 @@ static void end_latecomers(local_cluster *w) {
   w->alone = true;
   for (int i = w->servers + 1; i < w->count; i++)
     if (!is_evaluator(w, i)) launch_signal(w->tasks, i, SIGTERM);
+}
+
+/* A server whose backup has served to the end may be stopped, or not know that the job has ended. */
+static void kill_replaced(local_cluster *w) {
+  const int ps = (int)w->state->base.job.ps;
+  for (int i = 0; i < w->servers; i++) {
+    const member *other = &w->members[(i + ps) % w->servers];
+    if (w->servers > ps && !w->members[i].ended && other->ended && other->end.has_result)
+      launch_signal(w->tasks, i, SIGKILL);
+  }
 }
 
 /* Those that do not end even so, such as one that is stopped, take nothing from a result that is there. */
@@ -267,6 +286,7 @@ static shoal_status check_time(local_cluster *w) {
   if (w->stop_at && now - w->stop_at > STOP_SECONDS) return late(w, STOP_SECONDS, "of being asked to stop");
   if (w->chief_at && now - w->chief_at > END_SECONDS && !w->killed)
     return w->alone ? kill_latecomers(w) : late(w, END_SECONDS, "of worker/0");
+  if (w->chief_at && !w->failed_at && now - w->chief_at > GRACE_SECONDS) kill_replaced(w);
   if (w->chief_at && !w->failed_at) end_latecomers(w);
   if (!w->stop_at && run_state_asked(w->state)) {
     w->stop_at = now;
@@ -367,7 +387,7 @@ static shoal_status prepare(local_cluster *w) {
     w->logs = NULL;
     return status_no_memory();
   }
-  w->servers = (int)b->job.ps;
+  w->servers = (int)(b->job.ps * (1 + b->job.replicas));
   w->count = w->servers + (int)b->job.workers + b->job.evaluator;
   w->members = calloc((size_t)w->count, sizeof *w->members);
   return w->members ? NULL : status_no_memory();

@@ -25,9 +25,23 @@ shoal_membership_event membership_event(const ps_change *c, const char *name) {
   return e;
 }
 
+shoal_membership_event membership_failover(int server, int64_t step, double seconds) {
+  struct timespec t;
+  clock_gettime(CLOCK_REALTIME, &t);
+  shoal_membership_event e = {
+      .step = step, .time = (double)t.tv_sec + 1e-9 * (double)t.tv_nsec, .pause_seconds = seconds, .event = "replaced"};
+  snprintf(e.task, sizeof e.task, "ps/%d", server);
+  return e;
+}
+
 void membership_describe(const shoal_membership_event *e, const char *address, text *out) {
   char rows[GROUPED_TEXT];
   text_add(out, "%s", e->task);
+  if (e->pause_seconds > 0) {
+    text_add(out, " was replaced by its backup at step %lld, after %.2f s; no update is lost", (long long)e->step,
+             e->pause_seconds);
+    return;
+  }
   if (address) text_add(out, " (%s)", address);
   text_add(out, " %s at step %lld", e->event, (long long)e->step);
   if (!*e->reason) return;
@@ -40,9 +54,11 @@ void membership_describe(const shoal_membership_event *e, const char *address, t
 }
 
 json_t *membership_to_json(const shoal_membership_event *e) {
-  return json_pack("{s:s, s:s, s:s?, s:I, s:I, s:f}", "task", e->task, "event", e->event, "reason",
-                   *e->reason ? e->reason : NULL, "step", (json_int_t)e->step, "handed_on_rows",
-                   (json_int_t)e->handed_on_rows, "time", e->time);
+  json_t *o = json_pack("{s:s, s:s, s:s?, s:I, s:I, s:f}", "task", e->task, "event", e->event, "reason",
+                        *e->reason ? e->reason : NULL, "step", (json_int_t)e->step, "handed_on_rows",
+                        (json_int_t)e->handed_on_rows, "time", e->time);
+  if (o && e->pause_seconds > 0) json_object_set_new(o, "pause_seconds", json_real(e->pause_seconds));
+  return o;
 }
 
 static void take_text(const json_t *o, const char *key, char *out, size_t size) {
@@ -53,7 +69,8 @@ static void take_text(const json_t *o, const char *key, char *out, size_t size) 
 shoal_membership_event membership_from_json(const json_t *o) {
   shoal_membership_event e = {.step = json_integer_value(json_object_get(o, "step")),
                               .handed_on_rows = json_integer_value(json_object_get(o, "handed_on_rows")),
-                              .time = json_number_value(json_object_get(o, "time"))};
+                              .time = json_number_value(json_object_get(o, "time")),
+                              .pause_seconds = json_number_value(json_object_get(o, "pause_seconds"))};
   take_text(o, "task", e.task, sizeof e.task);
   take_text(o, "event", e.event, sizeof e.event);
   take_text(o, "reason", e.reason, sizeof e.reason);
@@ -135,6 +152,12 @@ int membership_final_workers(const shoal_run_report *r) {
 bool membership_add(const shoal_run_report *r, json_t *summary) {
   json_t *changes = json_array();
   for (int i = 0; i < r->n_membership; i++) json_array_append_new(changes, membership_to_json(&r->membership[i]));
+  int failovers = 0;
+  double longest = 0;
+  for (int i = 0; i < r->n_membership; i++) {
+    failovers += r->membership[i].pause_seconds > 0;
+    longest = r->membership[i].pause_seconds > longest ? r->membership[i].pause_seconds : longest;
+  }
   const int64_t late = shoal_run_report_count(r, offsetof(shoal_worker_counts, late));
   return !json_object_set_new(summary, "restarts", json_integer(r->restarts)) &&
          !json_object_set_new(summary, "lost_steps", json_integer(r->fit.lost_steps)) &&
@@ -143,6 +166,8 @@ bool membership_add(const shoal_run_report *r, json_t *summary) {
          !json_object_set_new(summary, "uneven_updates", json_integer(uneven_updates(r))) &&
          !json_object_set_new(summary, "lost_workers", lost_workers(r)) &&
          !json_object_set_new(summary, "final_workers", json_integer(membership_final_workers(r))) &&
+         !json_object_set_new(summary, "failovers", json_integer(failovers)) &&
+         !json_object_set_new(summary, "failover_seconds_max", json_real(longest)) &&
          !json_object_set_new(summary, "membership", changes);
 }
 

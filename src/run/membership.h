@@ -10,6 +10,8 @@
 
 /* What happened now. name: what users call the worker. */
 shoal_membership_event membership_event(const ps_change *change, const char *name);
+/* A server whose backup took over. */
+shoal_membership_event membership_failover(int server, int64_t step, double seconds);
 /* As a sentence. address: the worker's own, or NULL. */
 void membership_describe(const shoal_membership_event *e, const char *address, text *out);
 json_t *membership_to_json(const shoal_membership_event *e); /* NULL: no memory */

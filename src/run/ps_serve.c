@@ -16,7 +16,8 @@ static task_trace trace_of(const ps_serving *s) { return (task_trace){.events = 
 /* *out: the caller's. */
 static shoal_status make_report(ps_serving *s, const ps_server_result *r, shoal_task_report *out) {
   const int workers = (int)s->place->base->job.workers;
-  shoal_task_report t = task_report_begin("ps", s->place->index, NULL);
+  const bool backup = r->was_backup; /* what it counted is the primary's */
+  shoal_task_report t = task_report_begin(backup ? "replica" : "ps", s->place->index % s->place->job->servers, NULL);
   int64_t gradients = 0;
   t.seconds = r->seconds;
   t.net_sent_bytes = (int64_t)r->net.sent_bytes;
@@ -25,7 +26,7 @@ static shoal_status make_report(ps_serving *s, const ps_server_result *r, shoal_
   metrics_stop_sampling(&s->log);
   sampler_read(s->log.sampler, &t.use);
   t.busy_seconds = r->busy_seconds;
-  t.updates = r->updates;
+  t.updates = backup ? -1 : r->updates;
   t.handed_on_rows = r->handed_on;
   t.uneven_updates = r->uneven;
   t.refused_messages = (int64_t)r->net.refused;
@@ -74,8 +75,12 @@ static void on_look(void *describer, const ps_server_result *so_far) {
 static shoal_status serve(ps_serving *s) {
   const ps_place *p = s->place;
   training *b = p->base;
-  ps_server_options server = {.index = p->index,
+  const int servers = p->job->servers, index = p->index % servers;
+  const char *members[PS_MEMBERS] = {p->job->addresses[index], p->job->addresses[p->job->replicas ? servers + index : 0]};
+  ps_server_options server = {.index = index,
                               .address = p->job->addresses[p->index],
+                              .members = p->job->replicas ? members : NULL,
+                              .member = p->index / servers,
                               .terms = job_file_terms(p->job, b),
                               .task = job_file_task(p->job, b),
                               .kernels = b->job.kernels,

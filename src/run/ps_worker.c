@@ -36,6 +36,16 @@ static void on_change(void *context, const ps_change *c) {
   text_fini(&line);
 }
 
+static void on_failover(void *context, int server, int64_t step, double seconds) {
+  const run_sink *s = ((ps_worker *)context)->place->sink;
+  text line = {0};
+  const shoal_membership_event e = membership_failover(server, step, seconds);
+  s->on_membership(s->context, &e);
+  membership_describe(&e, NULL, &line);
+  if (!line.failed) s->on_note(s->context, line.data);
+  text_fini(&line);
+}
+
 /* ---- as a worker's link (worker.h) */
 
 static void traffic(void *context, net_stats *out) { ps_strategy_stats(((ps_worker *)context)->strategy, out); }
@@ -144,9 +154,12 @@ static shoal_status work(ps_worker *w) {
                         .task = job_file_task(t->job, b),
                         .worker = t->index,
                         .addresses = t->job->addresses,
+                        .replicas = t->job->replicas,
+                        .folder = b->dir.path,
                         .table = job_has_table(&b->job, b->kind),
                         .listener = w,
-                        .on_change = on_change};
+                        .on_change = on_change,
+                        .on_failover = on_failover};
   options.task.stop = t->stop;
   TRY(training_open_trace(b, shoal_model_threads(b->model), 1, &w->events));
   TRY(ps_strategy_create(&options, b->model, &w->strategy));

@@ -12,7 +12,7 @@ static shoal_status find_place(const char *name, const training *base, const cha
   const char *colon = strchr(name, ':');
   int64_t index;
   *server = !strncmp(name, "ps:", 3);
-  const int64_t count = *server ? base->job.ps : base->job.workers;
+  const int64_t count = *server ? base->job.ps * (1 + base->job.replicas) : base->job.workers;
   if (!colon || (!*server && strncmp(name, "worker:", 7)) || !shoal_parse_int(colon + 1, &index) || index < 0 ||
       index >= count)
     return status_make(SHOAL_ERR_ARGUMENT, "`task` %s: %s has no such task", name, path);

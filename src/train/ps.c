@@ -639,6 +639,7 @@ static const strategy_kind kind = {.name = "ps",
 
 /* Through shared memory sending is copying, by the processors that compute: there is nothing to hide behind that. */
 static bool sends_pieces(const ps_options *o) {
+  if (o->replicas) return false; /* a new backup is given whole gradients only */
   return o->pieces ? o->pieces > 0 : strncmp(o->addresses[0], "shm:", 4) != 0;
 }
 
@@ -657,6 +658,10 @@ static shoal_status open_client(ps *s, shoal_model *m) {
                               .task = o->task,
                               .worker = o->worker,
                               .addresses = o->addresses,
+                              .replicas = o->replicas,
+                              .folder = o->folder,
+                              .listener = o->listener,
+                              .on_failover = o->on_failover,
                               .place = &s->place,
                               .variables = s->n_weights,
                               .trained = s->n_trained,

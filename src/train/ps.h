@@ -14,7 +14,9 @@ typedef struct {
   ps_terms terms; /* what hangs on the model is filled in when it is known */
   ps_task task;
   int worker;
-  const char *const *addresses; /* of the servers; kept by the caller */
+  const char *const *addresses; /* of the servers, then of their backups; kept by the caller */
+  int replicas;                 /* backups of each server, 0 or 1 */
+  const char *folder;           /* of worker 0, with replicas: as in ps_client_options */
   bool local; /* servers and other workers are started as copies of this process when a training begins; addresses
                           are made then. This process is worker 0 */
   bool deterministic; /* of a strategy without a model yet: terms.round is set when a training begins */
@@ -23,6 +25,7 @@ typedef struct {
   key_ring *ring; /* NULL, or what the keys in `task.net` are part of: the strategy takes it */
   void *listener; /* of worker 0, if on_change is not NULL: told when a worker leaves or comes */
   void (*on_change)(void *listener, const ps_change *change);
+  void (*on_failover)(void *listener, int server, int64_t step, double seconds); /* NULL, or as in ps_client_options */
 } ps_options;
 
 /* A worker's strategy. m: the compiled model; NULL: the one that is trained first. */
