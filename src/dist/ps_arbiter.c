@@ -12,8 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define ASK_MILLISECONDS 25    /* between two questions to a member */
-#define SILENT_SECONDS 0.4     /* without an answer a member is silent; it is not before BUSY_TIMES its longest message */
+#define ASK_MILLISECONDS 25 /* between two questions to a member */
+#define SILENT_SECONDS 0.4  /* without an answer a member is silent; it is not before BUSY_TIMES its longest message */
 #define BUSY_TIMES 3
 #define CONNECT_SECONDS 0.1
 #define ANSWER_SECONDS 0.02 /* for the answer to a question, before the other member has its turn */
@@ -78,7 +78,7 @@ static bool write_view(const arbiter_server *s, const ps_view *v) {
 /* ---- members */
 
 static void hang_up(arbiter_member *m) {
-  net_client_close(m->link);
+  net_client_abandon(m->link);
   m->link = NULL;
   m->asked = false;
 }

@@ -16,10 +16,10 @@ typedef struct {
   const char *folder; /* with replicas, of worker 0: where the arbiter (ps_arbiter.h) keeps views */
   void *listener;     /* the same, if on_failover is not NULL: told when a backup has taken over */
   void (*on_failover)(void *listener, int server, int64_t step, double seconds);
-  const placement *place;       /* the same; of a table: of one variable */
-  int variables;                /* of a gradient; 0: of a table */
-  int trained;                  /* of them, the first ones; the others are moving averages */
-  bool pieces;                  /* large gradients may go out in pieces: rule 17 of the protocol */
+  const placement *place; /* the same; of a table: of one variable */
+  int variables;          /* of a gradient; 0: of a table */
+  int trained;            /* of them, the first ones; the others are moving averages */
+  bool pieces;            /* large gradients may go out in pieces: rule 17 of the protocol */
 } ps_client_options;
 
 typedef struct ps_client ps_client;

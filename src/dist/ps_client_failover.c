@@ -64,7 +64,7 @@ static bool is_primary(const ps_client *c, int server, int member, net_client **
   if (serves && out)
     *out = link;
   else
-    net_client_close(link);
+    net_client_abandon(link);
   return serves;
 }
 
@@ -167,7 +167,7 @@ static shoal_status resume(ps_client *c, int server, int member, bool *done) {
   shoal_status_free(status);
   *done = !fenced && !away;
   if (!*done) {
-    net_client_close(link);
+    net_client_abandon(link);
     if (!fenced) return NULL;
     c->lost = c->fenced = true;
     return status_make(SHOAL_ERR_PEER, "ps/%d was replaced and does not know this worker", server);
@@ -175,7 +175,7 @@ static shoal_status resume(ps_client *c, int server, int member, bool *done) {
   net_stats before;
   net_client_stats(c->links[server], &before);
   client_add_stats(&c->past, &before);
-  net_client_close(c->links[server]);
+  net_client_abandon(c->links[server]);
   c->links[server] = link;
   s->member = member;
   status = send_again(c, server, had);

@@ -33,9 +33,9 @@ typedef struct {
 
 /* A server with a backup, as a worker knows it: rule 22 of the protocol. */
 typedef struct {
-  int member;             /* that is spoken to */
-  uint64_t session;       /* 0: not agreed yet */
-  int64_t sent, answered; /* counted requests of the session */
+  int member;                                     /* that is spoken to */
+  uint64_t session;                               /* 0: not agreed yet */
+  int64_t sent, answered;                         /* counted requests of the session */
   kept_request unanswered[CLIENT_UNANSWERED_MAX]; /* oldest first */
   int n_unanswered;
   int failovers; /* of the arbiter's count, that were told of */

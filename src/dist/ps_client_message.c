@@ -7,12 +7,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#define LOOK_SECONDS 0.25     /* between two looks at the other servers while one is awaited */
+#define LOOK_SECONDS 0.25    /* between two looks at the other servers while one is awaited */
 #define REPLACED_SECONDS 1.0 /* for a message to a server that may have been replaced meanwhile */
 
 static const char *const kind_names[] = {
-    "",        "hello",     "set up",       "start", "pull from", "push to",   "get from", "stop",
-    "done",    "report to", "collect from", "quit",  "rows of",   "read from", "write to", "push a piece to",
+    "",        "hello",     "set up",       "start",      "pull from", "push to",   "get from", "stop",
+    "done",    "report to", "collect from", "quit",       "rows of",   "read from", "write to", "push a piece to",
     "mark to", "find at",   "hold",         "changes of", "resume at", "status of"};
 
 /* Takes `status`. */

@@ -123,8 +123,8 @@ enum {
   PS_TAKEN = 8,
   PS_LATE = 16,
   PS_UNDER_WAY = 32,
-  PS_IDLE = 64,  /* rule 18; to a PULL: without parameters */
-  PS_EARLY = 128, /* with PS_REFUSED, to a HELLO: worker 0 has not said its own */
+  PS_IDLE = 64,        /* rule 18; to a PULL: without parameters */
+  PS_EARLY = 128,      /* with PS_REFUSED, to a HELLO: worker 0 has not said its own */
   PS_NOT_PRIMARY = 256 /* with PS_REFUSED: another member serves, or none does yet */
 };
 

@@ -8,13 +8,13 @@
 #include <string.h>
 #include <sys/random.h>
 
-#define CONNECT_SECONDS 0.2  /* for the connection to a member that is to become the backup */
-#define AGAIN_SECONDS 0.2    /* between two tries */
-#define SEND_SECONDS 0.5     /* a backup that takes nothing for so long is reported */
-#define ACK_SECONDS 0.01     /* between two looks at other messages while a confirmation is awaited */
-#define UNCONFIRMED_MAX 16   /* pieces on their way to a backup that is filled */
-#define RETURN_SECONDS 5.0   /* for a worker to resume, unless its steps take longer */
-#define LONGEST_TIMES 3      /* then so many times its longest */
+#define CONNECT_SECONDS 0.2 /* for the connection to a member that is to become the backup */
+#define AGAIN_SECONDS 0.2   /* between two tries */
+#define SEND_SECONDS 0.5    /* a backup that takes nothing for so long is reported */
+#define ACK_SECONDS 0.01    /* between two looks at other messages while a confirmation is awaited */
+#define UNCONFIRMED_MAX 16  /* pieces on their way to a backup that is filled */
+#define RETURN_SECONDS 5.0  /* for a worker to resume, unless its steps take longer */
+#define LONGEST_TIMES 3     /* then so many times its longest */
 
 /* What a record is: the flags of its header. */
 enum { RECORD_STATE = 1, RECORD_HELD, RECORD_PIECE, RECORD_FILLED, RECORD_MESSAGE, RECORD_TICK };
@@ -49,12 +49,12 @@ struct replica {
   bool cut_off;         /* but it takes nothing any more */
   uint64_t target;      /* life that is to be filled; 0: none */
   int target_member;
-  double again_at;  /* own clock: when to try to connect */
-  double served_at; /* server's clock: it became primary */
+  double again_at;   /* own clock: when to try to connect */
+  double served_at;  /* server's clock: it became primary */
   net_message *kept; /* [n_kept] from first_kept on: came while an answer waited */
   size_t n_kept, first_kept, kept_room;
   /* of a backup */
-  uint64_t source; /* the connection that it is filled through; 0: gone */
+  uint64_t source;    /* the connection that it is filled through; 0: gone */
   bool filled, named; /* named: a view has it as backup */
 };
 
@@ -78,7 +78,7 @@ shoal_status replica_create(const server *s, replica **out) {
 }
 
 static void drop_link(replica *r) {
-  net_client_close(r->link);
+  net_client_abandon(r->link);
   r->link = NULL;
   r->fills = false;
   r->sent = r->acked = 0;
@@ -226,8 +226,7 @@ static shoal_status take_piece(server *s, const net_message *m) {
   ps_piece piece;
   memcpy(&piece, m->payload, sizeof piece);
   if (piece.which < 0 || piece.which >= ps_vectors_count(s->vectors) || piece.first < 0 || piece.count < 0 ||
-      piece.first > s->terms.elements - piece.count ||
-      m->bytes != sizeof piece + (size_t)piece.count * sizeof(float))
+      piece.first > s->terms.elements - piece.count || m->bytes != sizeof piece + (size_t)piece.count * sizeof(float))
     return status_make(SHOAL_ERR_PEER, "a piece of a vector that there is not");
   ps_vectors_set(s->vectors, (int)piece.which, piece.first, piece.count, (const float *)(m->payload + sizeof piece));
   return NULL;

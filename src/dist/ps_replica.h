@@ -22,7 +22,7 @@
 
 #include "dist/ps_server_internal.h"
 
-#define REPLICA_RECORD 64             /* bytes before a record's message */
+#define REPLICA_RECORD 64              /* bytes before a record's message */
 #define REPLICA_UNBOUND (~(uint64_t)0) /* peer of a worker that has a session and no connection yet */
 
 typedef struct replica replica;

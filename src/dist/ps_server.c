@@ -57,8 +57,8 @@ static shoal_status answer_parts(server *s, const net_message *m, double arrived
 int server_add_vector(server *s, int from, int which, bool kept) {
   if (which == NO_VECTOR) return 1;
   if (s->rows && which == PS_PARAMETERS) {
-    s->parts[1] = kept ? sparse_rows_repeat(s->rows, from, s->vectors)
-                       : sparse_rows_answer(s->rows, from, s->vectors, true);
+    s->parts[1] =
+        kept ? sparse_rows_repeat(s->rows, from, s->vectors) : sparse_rows_answer(s->rows, from, s->vectors, true);
     return 2;
   }
   ps_vectors_parts(s->vectors, which, s->parts + 1);
@@ -66,7 +66,8 @@ int server_add_vector(server *s, int from, int which, bool kept) {
 }
 
 shoal_status server_answer(server *s, const net_message *m, int64_t number, int which, uint16_t flags) {
-  return answer_parts(s, m, s->workers[m->header.from].heard, number, flags, server_add_vector(s, (int)m->header.from, which, false));
+  return answer_parts(s, m, s->workers[m->header.from].heard, number, flags,
+                      server_add_vector(s, (int)m->header.from, which, false));
 }
 
 shoal_status server_answer_held(server *s, const request *r, int64_t number, int64_t also, uint16_t flags) {
@@ -431,8 +432,7 @@ static shoal_status serve(server *s) {
     events_begin_step(s->options->task.events, s->result.updates);
     bool watched = events_on(s->options->task.events);
     uint64_t begun = watched ? events_now() : 0;
-    if (s->replica)
-      got = replica_take_kept(s, &m);
+    if (s->replica) got = replica_take_kept(s, &m);
     if (!got) TRY(net_receive(s->net, wait, &m, &got));
     s->now = server_clock(s);
     if (got) {

@@ -47,7 +47,7 @@ typedef struct {
   const char *const *members;
   int member;
   const net_options *peer_net; /* keys for connections to the other member; NULL: as in `task` */
-  ps_terms terms; /* `workers` and `servers`; all others are learned from the chief's HELLO */
+  ps_terms terms;              /* `workers` and `servers`; all others are learned from the chief's HELLO */
   ps_task task;
   int64_t block;       /* elements updated at a time; 0: the standard, for tests to make small */
   const char *kernels; /* as in shoal_session_options */

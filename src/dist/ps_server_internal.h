@@ -52,10 +52,10 @@ typedef struct {
   uint64_t session;            /* of a replicated server: rule 22 */
   int64_t received, answered;  /* the same: counted requests of the session */
   past_answer past[PS_FLIGHT_MAX]; /* the same: answer i is at i % PS_FLIGHT_MAX */
-  uint8_t *copy;               /* [copy_room] of a request; NULL: none; owned */
+  uint8_t *copy;                   /* [copy_room] of a request; NULL: none; owned */
   size_t copy_room;
-  char *report;                /* NULL: none yet */
-  char *refusal;               /* why its last HELLO was refused; NULL: it was not */
+  char *report;  /* NULL: none yet */
+  char *refusal; /* why its last HELLO was refused; NULL: it was not */
 } worker;
 
 typedef struct {
@@ -115,7 +115,8 @@ SHOAL_CHECKED shoal_status server_answer_held(server *s, const request *r, int64
                                               uint16_t flags);
 
 /* Every answer goes through here: it waits until the backup has all that the answer is about. */
-SHOAL_CHECKED shoal_status server_send(server *s, uint64_t peer, const net_header *header, const net_part *parts, int n);
+SHOAL_CHECKED shoal_status server_send(server *s, uint64_t peer, const net_header *header, const net_part *parts,
+                                       int n);
 /* Parts of vector `which` behind the head, in s->parts. Returns how many with the head. kept: of a table, those rows that
  * worker `from` was given last. */
 int server_add_vector(server *s, int from, int which, bool kept);

@@ -429,8 +429,8 @@ void steps_drop_pieces(const server *s, worker *w) {
 shoal_status steps_piece(server *s, const net_message *m) {
   worker *w = &s->workers[m->header.from];
   const uint64_t first = m->header.step, count = m->header.number, whole = (uint64_t)w->whole;
-  bool in_turn = s->started && w->state == MEMBER && !s->rows && !s->terms.round && !(s->terms.sync && w->waits) &&
-                 !s->replica;
+  bool in_turn =
+      s->started && w->state == MEMBER && !s->rows && !s->terms.round && !(s->terms.sync && w->waits) && !s->replica;
   bool fits = count > 0 && count <= whole && first == whole - count && m->bytes == count * sizeof(float);
   w->torn = w->torn || !in_turn || !fits;
   if (w->torn) return NULL;

@@ -28,7 +28,8 @@ bool ps_view_next(const ps_view *last, const ps_member members[PS_MEMBERS], bool
   if (!last->term) return begin_anew(last, members, patient, out);
   const int p = last->primary, b = last->backup, other = 1 - p;
   const ps_member *primary = &members[p];
-  const bool serves = is_alive(primary, last->primary_life), follows = b >= 0 && is_alive(&members[b], last->backup_life);
+  const bool serves = is_alive(primary, last->primary_life),
+             follows = b >= 0 && is_alive(&members[b], last->backup_life);
   if (!serves && follows) {
     *out = with(last, b, last->backup_life, -1, 0);
     return true;

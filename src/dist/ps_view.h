@@ -39,12 +39,12 @@ typedef enum {
 /* What a member says of itself. */
 typedef struct {
   uint64_t life;
-  uint64_t term;    /* of the newest view it knows */
-  uint64_t awaits;  /* of a primary: the life of the backup without which it answers nothing; 0: none */
-  int32_t role;     /* ps_role */
-  int32_t cut_off;  /* of a primary: that backup does not take what it is sent */
-  double busy;      /* seconds that it took for a message at most: it is not silent before a multiple of that */
-  int64_t updates;  /* made so far */
+  uint64_t term;   /* of the newest view it knows */
+  uint64_t awaits; /* of a primary: the life of the backup without which it answers nothing; 0: none */
+  int32_t role;    /* ps_role */
+  int32_t cut_off; /* of a primary: that backup does not take what it is sent */
+  double busy;     /* seconds that it took for a message at most: it is not silent before a multiple of that */
+  int64_t updates; /* made so far */
   int64_t unused[2];
 } ps_member_status;
 

@@ -37,7 +37,8 @@ struct net_client {
   const transport *transport;
   char *address;
   size_t largest;
-  double eager; /* net_client_eager */
+  double eager;   /* net_client_eager */
+  bool abandoned; /* net_client_abandon */
   net_stats stats;
 };
 

@@ -91,6 +91,11 @@ void net_client_close(net_client *c) {
   free(name);
 }
 
+void net_client_abandon(net_client *c) {
+  if (c) c->abandoned = true;
+  net_client_close(c);
+}
+
 /* Adds up the parts; refuses what the other side would refuse. */
 static shoal_status measure(const net_header *header, const net_part *parts, int n, size_t largest, size_t *bytes) {
   size_t sum = 0;

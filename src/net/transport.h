@@ -80,6 +80,8 @@ SHOAL_CHECKED shoal_status net_connect(const char *address, const net_options *o
                                        net_client **out);
 void net_server_close(net_server *s);
 void net_client_close(net_client *c);
+/* The same, to a server that may take nothing any more: what is on its way there is dropped. */
+void net_client_abandon(net_client *c);
 
 /* SHOAL_ERR_PEER names the peer and what was awaited when `seconds` pass; 0 looks without waiting. For a server
  * *got is false when nothing came in time (no error). */

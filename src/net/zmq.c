@@ -319,7 +319,7 @@ static void zmq_release_client(net_client *base, net_message *m) {
 
 static void zmq_client_close(net_client *base) {
   zmq_client *c = (zmq_client *)base;
-  zmq_end_close(&c->end, c->gone ? 0 : LINGER);
+  zmq_end_close(&c->end, c->gone || base->abandoned ? 0 : LINGER);
   free(c);
 }
 

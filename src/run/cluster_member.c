@@ -42,10 +42,11 @@ shoal_status cluster_member_find(training *t, bool *there, cluster *out) {
         status_make(SHOAL_ERR_ARGUMENT, "at most %d workers and %d servers are possible", WORKERS_MAX, SERVERS_MAX);
   if (!status) status = agree(&t->asked, "workers", &t->job.workers, cluster_workers(&c));
   if (!status && c.counts[SHOAL_PS] % (1 + f->replicas))
-    status = status_make(SHOAL_ERR_ARGUMENT,
-                         "`replicas` %lld: the cluster described has %d ps, which are the servers and then as many backups: "
-                         "an even number is expected",
-                         (long long)f->replicas, c.counts[SHOAL_PS]);
+    status =
+        status_make(SHOAL_ERR_ARGUMENT,
+                    "`replicas` %lld: the cluster described has %d ps, which are the servers and then as many backups: "
+                    "an even number is expected",
+                    (long long)f->replicas, c.counts[SHOAL_PS]);
   if (!status) status = agree(&t->asked, "ps", &t->job.ps, c.counts[SHOAL_PS] / (1 + (int)f->replicas));
   if (status) {
     cluster_fini(&c);

@@ -90,8 +90,9 @@ static shoal_status check_cluster(const shoal_job *f, const shoal_job *asked, co
                        "`keys` means nothing to tasks that talk through shared memory; add "
                        "`transport` tls");
   if (f->ps * (1 + f->replicas) > SERVERS_MAX)
-    return status_make(SHOAL_ERR_ARGUMENT, "`ps` %lld with `replicas` %lld: at most %d servers and backups are possible",
-                       (long long)f->ps, (long long)f->replicas, SERVERS_MAX);
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "`ps` %lld with `replicas` %lld: at most %d servers and backups are possible", (long long)f->ps,
+                       (long long)f->replicas, SERVERS_MAX);
   if (f->evaluator && f->no_checkpoints)
     return status_make(SHOAL_ERR_ARGUMENT,
                        "`evaluator` and `no_checkpoints` contradict each other: it tests checkpoints");

@@ -9,14 +9,14 @@
 #include "train/ps.h"
 
 typedef struct {
-  uint64_t id;  /* messages of another job are refused */
-  int classes;  /* of the data */
-  int64_t rows; /* of the training data */
+  uint64_t id;                        /* messages of another job are refused */
+  int classes;                        /* of the data */
+  int64_t rows;                       /* of the training data */
   const char *addresses[SERVERS_MAX]; /* of the servers, then of their backups */
   int servers;                        /* without backups */
   int replicas;                       /* backups of each */
-  const cluster *members; /* as the user described them; NULL: a cluster on this machine */
-  net_options net;        /* keys, where messages are encrypted; they point into: */
+  const cluster *members;             /* as the user described them; NULL: a cluster on this machine */
+  net_options net;                    /* keys, where messages are encrypted; they point into: */
   key_ring ring;
   json_t *file; /* texts here and in the flags may point into it */
 } job_file;

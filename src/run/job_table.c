@@ -181,8 +181,8 @@ const shoal_setting job_table[] = {
     {"ps", INT, AT(ps), "N", "parameter servers: processes that hold the parameters", "1 with the strategy ps", 1,
      SERVERS_MAX, .marks = KEPT},
     {"replicas", INT, AT(replicas), "R",
-     "ps: backups of each server: 1: one more process holds the same and takes over when the server dies or stalls", "0",
-     0, PS_MEMBERS - 1, .marks = KEPT},
+     "ps: backups of each server: 1: one more process holds the same and takes over when the server dies or stalls",
+     "0", 0, PS_MEMBERS - 1, .marks = KEPT},
     {"mode", CHOICE, AT(mode), "NAME",
      "ps: all workers step together, or each gradient is applied when it arrives; sparse-lr in one process: async lets "
      "all threads update at once, without locks and not the same twice",

@@ -76,7 +76,8 @@ static shoal_status serve(ps_serving *s) {
   const ps_place *p = s->place;
   training *b = p->base;
   const int servers = p->job->servers, index = p->index % servers;
-  const char *members[PS_MEMBERS] = {p->job->addresses[index], p->job->addresses[p->job->replicas ? servers + index : 0]};
+  const char *members[PS_MEMBERS] = {p->job->addresses[index],
+                                     p->job->addresses[p->job->replicas ? servers + index : 0]};
   ps_server_options server = {.index = index,
                               .address = p->job->addresses[p->index],
                               .members = p->job->replicas ? members : NULL,
