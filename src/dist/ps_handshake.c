@@ -135,7 +135,7 @@ shoal_status handshake_resume(server *s, const net_message *m) {
   worker *w = &s->workers[m->header.from];
   ps_resume r = {0};
   if (m->bytes == sizeof r) memcpy(&r, m->payload, sizeof r);
-  const bool known = s->agreed && w->session && r.session == w->session && w->peer == REPLICA_UNBOUND;
+  const bool known = s->agreed && w->session && r.session == w->session && w->peer; /* once more, too */
   if (!known || r.answered > w->answered || r.sent < w->received || w->answered - r.answered > PS_FLIGHT_MAX)
     return server_say(s, m, PS_FENCED, "this server does not know the session: connect again");
   w->peer = m->peer;
