@@ -2,7 +2,7 @@
 # The binary interface of libshoal, compared with the one on record (docs/abi.md).
 #   tools/abi.sh check BUILD    fails when programs linked against the recorded library would break
 #   tools/abi.sh update BUILD   records what BUILD has
-# The record is text without addresses or paths, so a change of the interface can be read in its diff.
+# The record is text without addresses or paths in an order of its own, so a change of the interface can be read in its diff.
 set -eu
 cd "$(dirname "$0")/.."
 recorded=tools/abi/libshoal.abi
@@ -12,6 +12,7 @@ library=$2/libshoal.so
 describe() { # FILE
   abidw --headers-dir include/shoal --drop-private-types --exported-interfaces-only --type-id-style hash \
     --no-comp-dir-path --no-show-locs --no-corpus-path --no-elf-needed --no-write-default-sizes --out-file "$1" "$library"
+  tools/abi_order.py "$1"
 }
 
 case $what in

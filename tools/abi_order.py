@@ -1,0 +1,33 @@
+#!/usr/bin/env python3
+"""Puts what abidw wrote into an order that does not depend on how the library was linked.
+
+usage: abi_order.py FILE
+abidw lists types and functions by the source file in whose debug information it came across them first. Here they are one
+list: types by name, then functions by name, so that a change of the interface changes its own lines alone.
+"""
+import sys
+import xml.etree.ElementTree as tree
+
+
+def key(element):
+    return element.tag == "function-decl", element.tag, element.get("name", ""), element.get("id", "")
+
+
+def main():
+    corpus = tree.parse(sys.argv[1])
+    root = corpus.getroot()
+    units = root.findall("abi-instr")
+    everything = {}
+    for unit in units:
+        for element in unit:
+            everything.setdefault(key(element), element)
+        root.remove(unit)
+    one = tree.SubElement(root, "abi-instr", units[0].attrib | {"path": "libshoal"})
+    one.extend(everything[k] for k in sorted(everything))
+    tree.indent(root)
+    with open(sys.argv[1], "wb") as out:
+        corpus.write(out)
+        out.write(b"\n")
+
+
+main()
