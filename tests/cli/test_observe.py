@@ -330,11 +330,20 @@ class Verdict(ObserveCase):
         self.assertIsNone(verdict["next_worker"])
 
     def test_slow_worker(self):
-        self.describe("lenet", "--epochs", 5, slow=("--kernels", "generic"))
-        verdict, warnings = self.verdict("barrier")
+        for _ in range(3):
+            shutil.rmtree(self.folder / "r", ignore_errors=True)
+            self.describe("lenet", "--epochs", 5, slow=("--kernels", "generic"))
+            verdict = self.summary("r")["verdict"]
+            warnings = {w["kind"]: w for w in verdict["warnings"]}
+            self.assertEqual(warnings["slow_task"]["task"], "worker/1")
+            self.assertIn("batch_grew", warnings)
+            # Where other programs take the processors, messages can take longer than the slow worker; the run says so.
+            if verdict["bottleneck"] == "barrier" or "busy_host" not in warnings:
+                break
+        else:
+            self.skipTest(warnings["busy_host"]["text"])
+        self.verdict("barrier")
         self.assertIn("worker/1", verdict["text"])
-        self.assertEqual(warnings["slow_task"]["task"], "worker/1")
-        self.assertIn("batch_grew", warnings)
         # On a machine of two processors, or one that has other work, nothing is foretold, and that is said.
         if verdict["next_worker"]:
             self.assertEqual(verdict["next_worker"]["workers"], 3)
