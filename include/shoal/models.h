@@ -23,7 +23,7 @@ typedef struct {
 /** Which examples a model's layers take beside those of its own shape. */
 typedef enum {
   SHOAL_INPUT_FIXED, /**< none */
-  SHOAL_INPUT_IMAGE, /**< images, height x width x channels, whose sides are not below input_least */
+  SHOAL_INPUT_IMAGE, /**< images, height x width x channels, whose sides are not below input_min */
   SHOAL_INPUT_ANY    /**< dense rows of any shape */
 } shoal_input_rule;
 
@@ -45,7 +45,7 @@ typedef struct {
   int classes;                 /**< when neither data nor user says */
   shoal_shape input;           /**< one example, when neither data nor user says */
   shoal_input_rule input_rule; /**< which other examples it takes */
-  int64_t input_least;         /**< SHOAL_INPUT_IMAGE: the smallest side */
+  int64_t input_min;           /**< SHOAL_INPUT_IMAGE: the smallest side */
   const char *transform; /**< what is done to images that have the input's shape, e.g. "standardise"; to rows of numbers
                           * where input_rule is SHOAL_INPUT_ANY; NULL: nothing */
   bool sparse;           /**< examples are sparse rows; `input` is the size of the feature space unless told

@@ -28,6 +28,6 @@ const shoal_model_kind model_lenet = {
     .classes = 10,
     .input = {3, {28, 28, 1}},
     .input_rule = SHOAL_INPUT_IMAGE,
-    .input_least = 12, /* the second pooling sees 2 x 2 */
+    .input_min = 12, /* the second pooling sees 2 x 2 */
     .build = build,
 };

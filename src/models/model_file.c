@@ -159,7 +159,7 @@ static shoal_status read_input(const json_t *v, bool several, shoal_model_kind *
                                                : SHOAL_INPUT_FIXED;
   if (side && (!json_is_integer(side) || json_integer_value(side) < 1))
     return status_make(SHOAL_ERR_ARGUMENT, "%s: min_side: a number of pixels is expected", what);
-  kind->input_least = json_integer_value(side);
+  kind->input_min = json_integer_value(side);
   word = dtype ? json_string_value(dtype) : "float";
   if (!word || !is_one_of(types, word))
     return status_wrap(status_unknown("type", word ? word : "?", types, 2), "%s: dtype", what);

@@ -65,12 +65,12 @@ bool job_has_split(const shoal_job *f, const char *split) {
 /* Where the model's input follows its training rows, and its layers can take rows of this shape as they are, it becomes
  * that; an image has channels. */
 static void follow(job_rows *rows, const shoal_model_kind *kind, const shoal_shape *row) {
-  const int64_t least = kind->input_least;
+  const int64_t side_min = kind->input_min;
   shoal_shape s = *row;
   if (s.rank == 2) s.dim[s.rank++] = 1;
   if (!rows->follows || kind->input_rule == SHOAL_INPUT_FIXED || s.rank < 1 || s.rank > 3) return;
   if (shoal_shape_count(&s) == shoal_shape_count(&kind->input)) return; /* rows of the model's own, or close to it */
-  if (kind->input_rule == SHOAL_INPUT_IMAGE && (s.rank != 3 || s.dim[0] < least || s.dim[1] < least)) return;
+  if (kind->input_rule == SHOAL_INPUT_IMAGE && (s.rank != 3 || s.dim[0] < side_min || s.dim[1] < side_min)) return;
   rows->input = s;
 }
 
