@@ -24,6 +24,9 @@ SHOAL_API void shoal_graph_destroy(shoal_graph *g);
 /** NULL, or the first error, as a new status that the caller owns. */
 SHOAL_API SHOAL_CHECKED shoal_status shoal_graph_status(const shoal_graph *g);
 
+/** The same, and the graph forgets it: whoever built the node that failed can go on without it. */
+SHOAL_API SHOAL_CHECKED shoal_status shoal_graph_take_status(shoal_graph *g);
+
 /** Writes a file in TensorFlow's GraphDef format with Shoal's operators (docs/graphs.md): structure and constants, not
  * what the variables of a session hold. */
 SHOAL_API SHOAL_CHECKED shoal_status shoal_graph_save(const shoal_graph *g, const char *path);

@@ -23,6 +23,33 @@ extern "C" {
 /** Rows on their way from files to batches. */
 typedef struct shoal_pipeline shoal_pipeline;
 
+/** Rows that are used together. */
+typedef struct {
+  int64_t count;         /**< 0 only in the last batch of an epoch, when all its rows were bad and skipped */
+  shoal_tensor labels;   /**< i32 [count] */
+  shoal_tensor targets;  /**< f32 [count] of data with real labels, else no data */
+  shoal_tensor features; /**< dense rows: u8 or f32 [count, ...] */
+  shoal_tensor offsets;  /**< sparse rows: i64 [count + 1] ... */
+  shoal_tensor indices;  /**< ... i32 [entries] ... */
+  shoal_tensor values;   /**< ... f32 [entries] */
+  float scale;           /**< of dense features: 1/255 for u8 pixels, else 1 */
+  int64_t epoch;         /**< it belongs to, from 0 */
+  bool last;             /**< of its epoch */
+} shoal_batch;
+
+/** Rows that a program has itself, in place of files. All of them have the types and the shape of the first. A batch
+ * has labels or targets, or neither: its rows then have the label -1. Offsets count from offsets[0]. */
+typedef struct {
+  const shoal_batch *rows; /**< all rows, without a function; they must outlive the pipeline */
+  /** The next rows, which stay until it is called again; a count of 0: there are no more. Called by a thread of the
+   * pipeline's own. NULL: `rows` are all. */
+  shoal_status (*next)(void *context, shoal_batch *out);
+  /** The next call of `next` gives the first rows again. NULL: they can be had once. */
+  shoal_status (*rewind)(void *context);
+  void *context;     /**< for both */
+  void *reserved[4]; /**< NULL: for fields to come */
+} shoal_row_source;
+
 /** What is read and how; zero in every field but `files` is the usual. */
 typedef struct {
   size_t size;        /**< of this struct as the program knows it, by SHOAL_OPTIONS; 0: as the library does */
@@ -54,21 +81,10 @@ typedef struct {
   bool skip_bad_rows;    /**< count them and go on; more than 1 % of at least 1000 rows, or of an epoch, is an error */
   int64_t memory_limit;  /**< bytes for what is read ahead and shuffled; 0: 256 MB */
   const char *position;  /**< continue from what shoal_pipeline_position gave; NULL: from the beginning */
+  const shoal_row_source
+      *source; /**< rows of the program's own, borrowed; `files` and `format` then do not count. NULL:
+                                   * files */
 } shoal_pipeline_options;
-
-/** Rows that are used together. */
-typedef struct {
-  int64_t count;         /**< 0 only in the last batch of an epoch, when all its rows were bad and skipped */
-  shoal_tensor labels;   /**< i32 [count] */
-  shoal_tensor targets;  /**< f32 [count] of data with real labels, else no data */
-  shoal_tensor features; /**< dense rows: u8 or f32 [count, ...] */
-  shoal_tensor offsets;  /**< sparse rows: i64 [count + 1] ... */
-  shoal_tensor indices;  /**< ... i32 [entries] ... */
-  shoal_tensor values;   /**< ... f32 [entries] */
-  float scale;           /**< of dense features: 1/255 for u8 pixels, else 1 */
-  int64_t epoch;         /**< it belongs to, from 0 */
-  bool last;             /**< of its epoch */
-} shoal_batch;
 
 /** What a pipeline has done. */
 typedef struct {

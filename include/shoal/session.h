@@ -47,6 +47,10 @@ SHOAL_API SHOAL_CHECKED shoal_status shoal_session_run(shoal_session *s, const s
 SHOAL_API SHOAL_CHECKED shoal_status shoal_session_variable(shoal_session *s, const shoal_value *variable,
                                                             shoal_tensor *out);
 
+/** In a process that was made by fork, before the first use of a session that came along: gives it threads of its own,
+ * since those of the other process are not here. Without it the session would wait for them. */
+SHOAL_API SHOAL_CHECKED shoal_status shoal_session_after_fork(shoal_session *s);
+
 /** Steps run so far: random operators draw new numbers each step. Settable, to resume. */
 SHOAL_API uint64_t shoal_session_step(const shoal_session *s);
 /** Sets the step, to resume. */

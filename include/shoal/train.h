@@ -207,6 +207,11 @@ SHOAL_API int64_t shoal_model_parameters(const shoal_model *m);
 SHOAL_API int64_t shoal_model_classes(const shoal_model *m);
 /** Numbers that shoal_model_predict gives for a row: a probability for each class, or of a regression what is predicted. */
 SHOAL_API int64_t shoal_model_outputs(const shoal_model *m);
+/** The shape of one example; of sparse rows the number of features. */
+SHOAL_API shoal_shape shoal_model_input(const shoal_model *m);
+/** Weight number i, moving averages included, in the order of the layers: its name, which belongs to the model, and its
+ * memory, which may be written to between two calls. False: the model is not compiled, or has no more. */
+SHOAL_API bool shoal_model_weight(shoal_model *m, int i, const char **name, shoal_tensor *out);
 /** Whether its examples are sparse rows. */
 SHOAL_API bool shoal_model_is_sparse(const shoal_model *m);
 /** Threads that it computes with. */

@@ -4,6 +4,7 @@
 
 #include "data/class_names.h"
 #include "data/rows.h"
+#include "shoal/pipeline.h"
 
 typedef struct {
   int64_t features;         /* ROWS_SPARSE: size of the feature space; 0: the format's own or found from the data */
@@ -17,6 +18,7 @@ typedef struct {
   int64_t row_size;     /* dense rows: numbers in a row as the caller expects them, from which a missing label shows;
                         * 0: not known */
   bool no_checksums;    /* TFRecord: do not check CRCs */
+  const shoal_row_source *source; /* rows of the program's own (memory_rows.c), borrowed; NULL: files */
 } format_options;
 
 /* Where a reader stands: enough to go on from there after a restart. */
@@ -61,6 +63,9 @@ struct format {
   /* The row's own file inside a folder, borrowed; NULL as a slot: rows have none. */
   const char *(*row_name)(const file_reader *r, int64_t record);
 };
+
+/* Rows of format_options.source; not in the table, since no file has it. */
+extern const format format_memory;
 
 const format *format_find(const char *name); /* NULL: none */
 const format *format_at(size_t i);           /* NULL past the end */

@@ -308,8 +308,13 @@ static shoal_status find_columns(source *s) {
 }
 
 static shoal_status start(source *s, const source_options *o) {
-  if (o->format) TRY(find_format(o->format, &s->forced));
-  TRY(files_find(o->files, s->forced, &s->files));
+  if (o->options.source) {
+    s->forced = &format_memory;
+    TRY(files_add(&s->files, "rows in memory"));
+  } else {
+    if (o->format) TRY(find_format(o->format, &s->forced));
+    TRY(files_find(o->files, s->forced, &s->files));
+  }
   if (s->files.count > INT32_MAX) return status_make(SHOAL_ERR_ARGUMENT, "more than %d files", INT32_MAX);
   s->by_row = s->files.count < (size_t)s->shards;
   s->order = calloc(s->files.count, sizeof *s->order);

@@ -212,6 +212,8 @@ shoal_status session_trace(shoal_session *s, events *e, int first) {
   return NULL;
 }
 
+shoal_status shoal_session_after_fork(shoal_session *s) { return pool_after_fork(s->threads, false); }
+
 uint64_t shoal_session_step(const shoal_session *s) { return s->step; }
 void shoal_session_set_step(shoal_session *s, uint64_t step) { s->step = step; }
 void session_guard(shoal_session *s, shoal_value *loss) { s->guard = loss; }

@@ -65,6 +65,12 @@ shoal_status shoal_graph_status(const shoal_graph *g) {
   return status_make(shoal_status_code(g->error), "%s", shoal_status_message(g->error));
 }
 
+shoal_status shoal_graph_take_status(shoal_graph *g) {
+  shoal_status error = g->error;
+  g->error = NULL;
+  return error;
+}
+
 void graph_fail(shoal_graph *g, shoal_status status) {
   if (g->error)
     shoal_status_free(status);

@@ -524,6 +524,7 @@ int64_t shoal_model_parameters(const shoal_model *m) {
   return n;
 }
 
+shoal_shape shoal_model_input(const shoal_model *m) { return m->input; }
 bool shoal_model_is_sparse(const shoal_model *m) { return m->sparse; }
 int shoal_model_threads(const shoal_model *m) { return m->session ? pool_threads(m->session->threads) : 0; }
 shoal_graph *shoal_model_graph(shoal_model *m) { return m->graph; }

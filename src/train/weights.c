@@ -18,6 +18,23 @@ shoal_status model_entries(shoal_model *m, checkpoint_entry **out, int *n) {
   return NULL;
 }
 
+bool shoal_model_weight(shoal_model *m, int i, const char **name, shoal_tensor *out) {
+  shoal_value **list;
+  int n;
+  shoal_status status = m->session ? model_weights(m, false, &list, &n) : status_no_memory();
+  if (status) {
+    shoal_status_free(status);
+    return false;
+  }
+  shoal_value *variable = i >= 0 && i < n ? list[i] : NULL;
+  free(list);
+  status = variable ? shoal_session_variable(m->session, variable, out) : NULL;
+  if (status) shoal_status_free(status);
+  if (!variable || status) return false;
+  *name = shoal_value_name(variable);
+  return true;
+}
+
 shoal_status shoal_model_save(shoal_model *m, const char *path) {
   TRY(model_ready(m));
   json_t *metadata = json_object();
