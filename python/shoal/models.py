@@ -7,9 +7,10 @@ import math
 import os
 import re
 import signal
+import tempfile
 import threading
 import weakref
-from typing import TYPE_CHECKING, Any, Iterable, Mapping, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping, Optional, Sequence, Union
 
 import numpy as np
 
@@ -190,7 +191,15 @@ class Model:
                     o.epochs, o.steps, o.batch_size, o.strategy = epochs, steps, batch_size, partners
                     o.validation_split, o.keep_order, o.drop_short = validation_split, not shuffle, drop_short
                     o.resume = resume
-                    return plan.run(handle, rows, o)
+                    history = plan.run(handle, rows, o)
+                    home = self._bring_home() if partners and rows.sparse else None
+        if home:
+            home()
+        return history
+
+    def _bring_home(self) -> "Optional[Callable[[], None]]":
+        """Of weights that stayed on servers: keeps them, and returns what takes them back once the servers are gone."""
+        return None
 
     def evaluate(self, x: Data, y: Any = None) -> dict[str, float]:
         """Loss and accuracy or, of a regression, mae, rmse and r2."""
@@ -389,7 +398,9 @@ class Sequential(Model):
             self._input = layers_module.Input(shape, rows.sparse)
         if not self._native:
             self._build(strategy, schedule)
-        elif schedule is not None or strategy is not None:
+        elif strategy is not None:
+            raise ValueError("a model of sparse rows that has weights already cannot be given to parameter servers: make it anew")
+        elif schedule is not None:
             self._rebuild(strategy, schedule)
         return self.handle
 
@@ -421,6 +432,21 @@ class Sequential(Model):
         self._native = 0
         self._build(strategy, schedule)
         self.set_weights(weights)
+
+    def _bring_home(self) -> "Optional[Callable[[], None]]":
+        folder = tempfile.TemporaryDirectory()
+        path = os.path.join(folder.name, "weights.safetensors")
+        self.save_weights(path)
+
+        def take() -> None:
+            if self._finalizer:
+                self._finalizer()
+            self._native = 0
+            self._build(None, None)
+            self.load_weights(path)
+            folder.cleanup()
+
+        return take
 
     # ---- files and pickles
     def config(self) -> dict[str, Any]:

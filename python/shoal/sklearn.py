@@ -44,12 +44,12 @@ class _Estimator(BaseEstimator):  # type: ignore[misc,unused-ignore]
     def _settings(self, batch: int) -> dict[str, Any]:
         raise NotImplementedError
 
-    def _check(self, x: Any, y: Any = None, reset: bool = True) -> Any:
-        accept = {"accept_sparse": "csr"} if self._sparse else {}
-        if y is None:
-            return validate_data(self, x, reset=reset, dtype=[np.float32, np.float64], **accept)
-        targets = {"multi_output": True, "y_numeric": True} if isinstance(self, RegressorMixin) else {}
-        return validate_data(self, x, y, reset=reset, dtype=[np.float32, np.float64], **accept, **targets)
+    def _check(self, *arrays: Any, reset: bool = True) -> Any:
+        """Rows alone, or rows and what is known of them."""
+        more: dict[str, Any] = {"accept_sparse": "csr"} if self._sparse else {}
+        if len(arrays) == 2 and isinstance(self, RegressorMixin):
+            more.update(multi_output=True, y_numeric=True)
+        return validate_data(self, *arrays, reset=reset, dtype=[np.float32, np.float64], **more)
 
     def _rows(self, x: Any) -> Any:
         if not self._sparse:
@@ -173,6 +173,14 @@ class MLPRegressor(RegressorMixin, _Network):  # type: ignore[misc,unused-ignore
     def _settings(self, batch: int) -> dict[str, Any]:
         return {**super()._settings(batch), "loss": "mse"}
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+    def _more_tags(self) -> dict[str, Any]:
+        return {"multioutput": True}
+
     def _shaped(self, y: Any) -> Array:
         return np.ascontiguousarray(y, np.float32)
 
@@ -197,7 +205,7 @@ class MLPRegressor(RegressorMixin, _Network):  # type: ignore[misc,unused-ignore
 
     def predict(self, X: Any) -> Array:
         """[rows] or [rows, numbers]"""
-        out = self._outputs(X)
+        out = self._outputs(X).astype(np.float64)
         return out[:, 0] if self._one else out
 
 

@@ -8,13 +8,12 @@ import support
 support.need("numpy", "scipy", "sklearn")
 import numpy as np  # noqa: E402
 import scipy.sparse  # noqa: E402
+from shoal.sklearn import MLPClassifier, MLPRegressor, SparseLogisticRegression  # noqa: E402
 from sklearn import datasets, linear_model, neural_network  # noqa: E402
 from sklearn.model_selection import GridSearchCV, train_test_split  # noqa: E402
 from sklearn.pipeline import make_pipeline  # noqa: E402
 from sklearn.preprocessing import StandardScaler  # noqa: E402
 from sklearn.utils.estimator_checks import check_estimator  # noqa: E402
-
-from shoal.sklearn import MLPClassifier, MLPRegressor, SparseLogisticRegression  # noqa: E402
 
 warnings.simplefilter("ignore")
 
@@ -27,7 +26,7 @@ class Checks(unittest.TestCase):
         check_estimator(MLPRegressor((16,), learning_rate_init=0.02, batch_size=20, random_state=1))
 
     def test_sparse(self):
-        check_estimator(SparseLogisticRegression(random_state=1))
+        check_estimator(SparseLogisticRegression(max_iter=20, random_state=1))
 
 
 class Data(unittest.TestCase):
@@ -67,7 +66,8 @@ class Data(unittest.TestCase):
 
     def test_sparse_rows(self):
         rng = np.random.default_rng(0)
-        x = scipy.sparse.random(3000, 100000, 0.001, "csr", dtype=np.float32, random_state=0)
+        entries, rows = 60000, 3000
+        x = scipy.sparse.csr_matrix((rng.random(entries, np.float32), (np.arange(entries) % rows, rng.integers(0, 100000, entries))), (rows, 100000))
         y = np.where(x @ rng.normal(size=100000) > 0, "click", "none")
         model = SparseLogisticRegression(max_iter=20, random_state=0).fit(x, y)
         self.assertGreater(model.score(x, y), 0.95)
