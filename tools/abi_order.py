@@ -22,8 +22,14 @@ def main():
         for element in unit:
             everything.setdefault(key(element), element)
         root.remove(unit)
+    # Numbers of basic types depend on which was met first.
+    names = {e.get("id"): e.get("name").replace(" ", "-") for e in everything.values() if e.tag == "type-decl"}
     one = tree.SubElement(root, "abi-instr", units[0].attrib | {"path": "libshoal"})
     one.extend(everything[k] for k in sorted(everything))
+    for element in one.iter():
+        for attribute in ("id", "type-id"):
+            if element.get(attribute) in names:
+                element.set(attribute, names[element.get(attribute)])
     tree.indent(root)
     with open(sys.argv[1], "wb") as out:
         corpus.write(out)
