@@ -6,12 +6,13 @@
 PREFIX ?=
 MESON_FLAGS ?=
 FUZZ_SECONDS ?= 60
+FAULTS ?= 1000
 RUN_FLAGS ?= --workers 2 --ps 1 --epochs 2
 BENCH_FLAGS ?=
 IDS ?=
 C_FILES = $(shell git ls-files '*.c' '*.h' | grep -v '^tests/fuzz/seeds/')
 
-.PHONY: all everything run test bench install sanitize sanitize-build race race-build fuzz fuzz-build clean setup \
+.PHONY: all everything run test bench install sanitize sanitize-build race race-build fuzz fuzz-build campaign clean setup \
   reproduce docs abi abi-update tidy format check-format
 
 all: build/build.ninja
@@ -79,6 +80,10 @@ fuzz: fuzz-build
 fuzz-build:
 	@tools/setup.sh clang
 	@tools/fuzz.sh build-fuzz
+
+# Random faults in small jobs: docs/reliability.md. CAMPAIGN_FLAGS="--replay SEED" for one trial.
+campaign: everything
+	@tests/campaign/campaign.py --faults $(FAULTS) --jobs $$(( $$(nproc) + 1 )) $(CAMPAIGN_FLAGS)
 
 # The experiments that were reported elsewhere, at full size, into docs/results.md: hours. IDS="A1 D2" for some.
 reproduce: all

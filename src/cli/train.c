@@ -133,6 +133,7 @@ static int say_result(const shoal_run_report *r, bool speaks, int asked) {
 
 static int ranks_exit(const train_view *v, int asked) {
   if (!v->ranks_status) return asked ? 128 + asked : EXIT_GOOD;
+  if (v->ranks_status > 128) return v->ranks_status; /* stopped by a signal to one of them */
   return v->ranks_status == EXIT_WRONG_USE ? EXIT_WRONG_USE : EXIT_JOB_FAILED;
 }
 

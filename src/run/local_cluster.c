@@ -402,6 +402,7 @@ shoal_status local_cluster_run(run_state *state) {
   log_view_look(w.view, w.tasks, true);
   log_view_destroy(w.view);
   launch_destroy(w.tasks, GRACE_SECONDS);
+  run_dir_remove_temporary(&state->base.dir);
   if (!status) status = collect(&w);
   state->report.job = state->base.job;
   if (!status) status = cluster_check(&state->report);

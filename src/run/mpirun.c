@@ -8,6 +8,7 @@
 #include "run/rank_watch.h"
 #include "run/settings.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -17,12 +18,14 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #define LOOK_SECONDS 0.02  /* between two looks at mpirun */
 #define GRACE_SECONDS 3.0  /* for mpirun to end its ranks when it is asked to */
 #define MARGIN_SECONDS 2.0 /* for processes to start, beyond the deadline */
+#define LEFT_SECONDS 5.0   /* for mpirun to notice that all its ranks have ended */
 #define FILES_MIN 128      /* open files that mpirun surely gets by with */
 #define WORDS_MAX 256
 
@@ -34,8 +37,41 @@ typedef struct {
   bool asked; /* to stop, and so are the ranks */
 } rank_job;
 
+/* ---- where the ranks of a machine share memory: Open MPI leaves files behind when ranks are killed */
+
+#define SHARED "/dev/shm"
+#define SHARED_PREFIX "shoal-ranks-"
+
+static void remove_folder(const char *path) {
+  DIR *folder = opendir(path);
+  for (const struct dirent *e; folder && (e = readdir(folder));)
+    if (e->d_name[0] != '.') unlinkat(dirfd(folder), e->d_name, 0);
+  if (folder) closedir(folder);
+  rmdir(path);
+}
+
+/* Folders whose makers were killed. */
+static void remove_orphaned(void) {
+  DIR *all = opendir(SHARED);
+  char path[PATH_MAX];
+  for (const struct dirent *e; all && (e = readdir(all));) {
+    int pid;
+    if (sscanf(e->d_name, SHARED_PREFIX "%d", &pid) != 1 || !kill(pid, 0) || errno != ESRCH) continue;
+    snprintf(path, sizeof path, SHARED "/%s", e->d_name);
+    remove_folder(path);
+  }
+  if (all) closedir(all);
+}
+
+/* "": there is none, and Open MPI takes the place it always takes. */
+static void make_shared(char path[PATH_MAX]) {
+  remove_orphaned();
+  snprintf(path, PATH_MAX, SHARED "/" SHARED_PREFIX "%d", (int)getpid());
+  if (mkdir(path, 0700) && errno != EEXIST) path[0] = 0;
+}
+
 /* What mpirun is to know, by its environment: of Open MPI 4 and 5; others do not know these words and do not mind. */
-static void prepare_environment(const char *socket) {
+static void prepare_environment(const char *socket, const char *shared) {
   static const char *const settings[][2] = {{"OMPI_MCA_rmaps_base_oversubscribe", "1"},
                                             {"PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe"},
                                             {"OMPI_MCA_hwloc_base_binding_policy", "none"},
@@ -43,6 +79,7 @@ static void prepare_environment(const char *socket) {
                                             {"OMPI_MCA_orte_execute_quiet", "1"}};
   for (size_t i = 0; i < COUNT_OF(settings); i++) setenv(settings[i][0], settings[i][1], 0);
   setenv(RANKS_ASKED, socket, 1);
+  if (*shared) setenv("OMPI_MCA_btl_vader_backing_directory", shared, 0);
   if (geteuid()) return;
   setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 0);
   setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 0);
@@ -57,7 +94,7 @@ static void raise_open_files(void) {
 }
 
 /* In the child: a group of its own, so that Ctrl-C reaches only us; gone when we are. */
-static void become_mpirun(const char **words, const char *socket, int failure) {
+static void become_mpirun(const char **words, const char *socket, const char *shared, int failure) {
   sigset_t none;
   sigemptyset(&none);
   setpgid(0, 0);
@@ -65,7 +102,7 @@ static void become_mpirun(const char **words, const char *socket, int failure) {
   pthread_sigmask(SIG_SETMASK, &none, NULL);
   int nothing = open("/dev/null", O_RDONLY);
   dup2(nothing, STDIN_FILENO);
-  prepare_environment(socket);
+  prepare_environment(socket, shared);
   raise_open_files();
   execvp(words[0], (char *const *)words);
   int error = errno;
@@ -128,10 +165,10 @@ static shoal_status name_late(const rank_job *j) {
 static shoal_status name_ended(const rank_job *j, int status) {
   if (j->asked) return status_make(SHOAL_ERR_CANCELLED, "Stopped before training had begun.");
   text words = {0};
-  if (WIFSIGNALED(status)) /* mpirun itself */
+  if (rank_roster_add_ended(j->roster, &words))
+    text_add(&words, " has ended and named no cause: killed, out of memory, or by an error of MPI itself (see above)");
+  else if (WIFSIGNALED(status)) /* mpirun itself */
     text_add(&words, "mpirun was ended by signal %d", WTERMSIG(status));
-  else if (rank_roster_add_ended(j->roster, &words))
-    text_add(&words, " has ended without a word: killed, or out of memory");
   else
     text_add(&words, "mpirun has ended with status %d", WEXITSTATUS(status));
   if (!rank_roster_all_begun(j->roster)) text_add(&words, " before all ranks had begun");
@@ -139,16 +176,30 @@ static shoal_status name_ended(const rank_job *j, int status) {
   return made(&words);
 }
 
+/* mpirun has ended, or was ended since its ranks had. */
+static shoal_status judge_end(const rank_job *j, int status) {
+  const bool good = WIFEXITED(status) && (!WEXITSTATUS(status) || rank_roster_told(j->roster));
+  return good ? NULL : name_ended(j, status);
+}
+
 /* Waits for mpirun; passes on that somebody asks to stop. SIGUSR1 is what mpirun hands on to all ranks. */
 static shoal_status watch_mpirun(rank_job *j, int *status) {
   const double begun = clock_seconds();
+  double alive = begun; /* a rank was, then */
   while (!has_ended(j, status)) {
     if (!j->asked && j->stop && __atomic_load_n(j->stop, __ATOMIC_ACQUIRE)) {
       kill(j->child, SIGUSR1);
       j->asked = true;
     }
     rank_roster_hear(j->roster, LOOK_SECONDS);
-    const bool late = !rank_roster_all_begun(j->roster) && clock_seconds() - begun > j->deadline + MARGIN_SECONDS;
+    const double now = clock_seconds();
+    if (!rank_roster_all_ended(j->roster)) alive = now;
+    if (now - alive > LEFT_SECONDS) { /* it does not notice */
+      *status = end_all(j);
+      if (rank_roster_done(j->roster)) *status = 0;
+      return judge_end(j, *status);
+    }
+    const bool late = !rank_roster_all_begun(j->roster) && now - begun > j->deadline + MARGIN_SECONDS;
     if (!late && !rank_roster_late(j->roster)) continue;
     shoal_status named = rank_roster_done(j->roster) ? NULL : name_late(j);
     *status = end_all(j);
@@ -157,15 +208,14 @@ static shoal_status watch_mpirun(rank_job *j, int *status) {
   }
   rank_roster_hear(j->roster, 0);
   rank_roster_kill(j->roster);
-  const bool good = WIFEXITED(*status) && (!WEXITSTATUS(*status) || rank_roster_told(j->roster));
-  return good ? NULL : name_ended(j, *status);
+  return judge_end(j, *status);
 }
 
-static shoal_status start_mpirun(const char **words, const char *socket, pid_t *out) {
+static shoal_status start_mpirun(const char **words, const char *socket, const char *shared, pid_t *out) {
   int pipes[2], error = 0;
   if (pipe2(pipes, O_CLOEXEC)) return status_errno(errno, "cannot make a pipe");
   pid_t child = fork();
-  if (child == 0) become_mpirun(words, socket, pipes[1]);
+  if (child == 0) become_mpirun(words, socket, shared, pipes[1]);
   close(pipes[1]);
   ssize_t n = child > 0 ? read(pipes[0], &error, sizeof error) : 0;
   close(pipes[0]);
@@ -198,11 +248,13 @@ static shoal_status say_settings(const shoal_job *job, const char **words, char 
 }
 
 static shoal_status run(rank_job *j, int64_t workers, const char **words, int *exit_status) {
-  char socket[RANK_ROSTER_NAME];
+  char socket[RANK_ROSTER_NAME], shared[PATH_MAX];
   int ended = 0;
   TRY(rank_roster_create(workers, &j->roster, socket));
-  shoal_status status = start_mpirun(words, socket, &j->child);
+  make_shared(shared);
+  shoal_status status = start_mpirun(words, socket, shared, &j->child);
   if (!status) status = watch_mpirun(j, &ended);
+  if (*shared) remove_folder(shared);
   rank_roster_destroy(j->roster);
   *exit_status = WIFEXITED(ended) ? WEXITSTATUS(ended) : 1;
   return status;

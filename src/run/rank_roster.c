@@ -124,6 +124,12 @@ bool rank_roster_all_begun(const rank_roster *r) {
   return true;
 }
 
+bool rank_roster_all_ended(const rank_roster *r) {
+  for (int i = 0; i < r->n; i++)
+    if (!r->ranks[i].ended) return false;
+  return true;
+}
+
 bool rank_roster_told(const rank_roster *r) { return r->told; }
 bool rank_roster_done(const rank_roster *r) { return r->ranks[0].stage == RANK_DONE; }
 bool rank_roster_late(const rank_roster *r) { return r->first_late >= 0; }

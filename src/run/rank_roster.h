@@ -18,6 +18,7 @@ SHOAL_CHECKED shoal_status rank_roster_create(int64_t ranks, rank_roster **out, 
 /* Takes what the ranks have told; waits at most `seconds` for it. */
 void rank_roster_hear(rank_roster *r, double seconds);
 bool rank_roster_all_begun(const rank_roster *r);
+bool rank_roster_all_ended(const rank_roster *r);
 bool rank_roster_told(const rank_roster *r); /* a rank has said why it fails */
 bool rank_roster_done(const rank_roster *r); /* rank 0 has ended well */
 /* A rank has waited too long for the others. */

@@ -15,6 +15,7 @@
 #include "train/mirrored.h"
 
 #include <math.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -170,14 +171,17 @@ static shoal_status advise(const run_state *s, shoal_status status) {
   return advised;
 }
 
-/* Whether the folder has the summary of a training that ended well: one that could not go on from there leaves it. */
-static bool has_result(const run_state *s) {
+/* Whether the folder's summary says so. */
+static bool summary_says(const run_state *s, const char *wanted) {
   json_t *summary = json_load_file(s->base.dir.summary, 0, NULL);
   const char *status = json_string_value(json_object_get(summary, "status"));
-  const bool good = status && (!strcmp(status, "finished") || !strcmp(status, "stopped early"));
+  const bool says = status && !strcmp(status, wanted);
   json_decref(summary);
-  return good;
+  return says;
 }
+
+/* Whether the folder has the summary of a training that ended well: one that could not go on from there leaves it. */
+static bool has_result(const run_state *s) { return summary_says(s, "finished") || summary_says(s, "stopped early"); }
 
 /* After a failure the report says how far it came. */
 static void note_failure(run_state *s, const char *message) {
@@ -244,6 +248,11 @@ static shoal_status start_ranks(run_state *s) {
   shoal_status status = mpirun_job(&b->asked, &o, &code);
   if (shoal_status_code(status) == SHOAL_ERR_PEER) status = advise_ranks(b, status);
   TRY(status);
+  if (code > 128) code = 1; /* of a rank that was killed; another has told of it */
+  if (!code && !run_state_asked(s) && summary_says(s, "interrupted")) {
+    run_state_note(s, "Stopped, since a rank was asked to by a signal.");
+    code = 128 + SIGTERM;
+  }
   const shoal_run_listener *l = &s->options->listener;
   if (l->on_ranks_end) l->on_ranks_end(l->context, code);
   return code ? status_make(SHOAL_ERR_REPORTED, "the ranks ended with exit status %d", code) : NULL;
@@ -260,6 +269,7 @@ static shoal_status train(running *w) {
   /* Who has a folder and a result. */
   r->reports = w->ranks.joined ? w->ranks.place.rank == 0 : !w->described || cluster_worker(&w->place) == 0;
   if (w->described && !b->job.strategy) b->job.strategy = "ps";
+  if (w->described && !r->reports) b->job.resume = false; /* the chief has the checkpoints */
   shoal_status settled = w->ranks.joined && !r->reports ? NULL : settle(s, r->reports);
   TRY(w->ranks.joined ? ranks_agree(&w->ranks, b, settled) : settled);
   r->run_dir = b->dir.path;

@@ -5,6 +5,7 @@
 #include "shoal/version.h"
 #include "train/checkpoint.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
@@ -121,6 +122,21 @@ static void say_who(const run_dir *r) {
   fclose(f);
 }
 
+static void remove_temporary_in(const char *path) {
+  DIR *folder = opendir(path);
+  for (const struct dirent *e; folder && (e = readdir(folder));) {
+    const size_t n = strlen(e->d_name);
+    if (n > 4 && !strcmp(e->d_name + n - 4, ".tmp")) unlinkat(dirfd(folder), e->d_name, 0);
+  }
+  if (folder) closedir(folder);
+}
+
+void run_dir_remove_temporary(const run_dir *r) {
+  if (!run_dir_taken(r)) return;
+  remove_temporary_in(r->path);
+  remove_temporary_in(r->checkpoints);
+}
+
 shoal_status run_dir_take(run_dir *r) {
   TRY(run_dir_make(r->path));
   const int fd = open(r->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -130,6 +146,7 @@ shoal_status run_dir_take(run_dir *r) {
     return refuse(r);
   }
   r->lock = fd + 1;
+  run_dir_remove_temporary(r);
   say_who(r);
   return NULL;
 }
@@ -220,21 +237,37 @@ static char *settings_near(const char *folder) {
   return found;
 }
 
+/* Whether the folder's model is what training has come to: a run that was resumed has checkpoints beyond the end that
+ * its summary tells of, or, if it failed then, younger ones. */
+static bool model_is_current(const run_dir *r, const char *newest) {
+  long long step = 0;
+  const char *name = strrchr(newest, '/');
+  struct stat model, checkpoint;
+  if (sscanf(name ? name + 1 : newest, "step-%lld", &step) != 1) return true;
+  json_t *summary = json_load_file(r->summary, 0, NULL);
+  const char *status = json_string_value(json_object_get(summary, "status"));
+  bool beyond = status && step > json_integer_value(json_object_get(summary, "steps"));
+  if (status && !strcmp(status, "failed") && !stat(r->weights, &model) && !stat(newest, &checkpoint))
+    beyond = checkpoint.st_mtime > model.st_mtime;
+  json_decref(summary);
+  return !beyond;
+}
+
 static shoal_status weights_of(const char *folder, char **out) {
   run_dir r;
   TRY(run_dir_init(folder, &r));
-  shoal_status status = NULL;
   char *path = NULL;
-  if (exists(r.weights)) {
+  shoal_status status = checkpoint_latest(exists(r.checkpoints) ? r.checkpoints : folder, &path, NULL);
+  if (exists(r.weights) && (status || !path || model_is_current(&r, path))) {
+    shoal_status_free(status);
+    status = NULL;
+    free(path);
     path = r.weights;
     r.weights = NULL;
-  } else {
-    status = checkpoint_latest(exists(r.checkpoints) ? r.checkpoints : folder, &path, NULL);
-    if (!status && !path)
-      status =
-          status_make(SHOAL_ERR_INPUT,
-                      "%s: no weights there; expected model.safetensors or checkpoints/step-*.safetensors", folder);
   }
+  if (!status && !path)
+    status = status_make(SHOAL_ERR_INPUT,
+                         "%s: no weights there; expected model.safetensors or checkpoints/step-*.safetensors", folder);
   run_dir_fini(&r);
   if (!status) *out = path;
   return status;

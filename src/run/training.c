@@ -292,7 +292,6 @@ static shoal_status write_model(const training *t, int classes) {
 }
 
 shoal_status training_note_settings(training *t, int classes) {
-  unlink(t->dir.weights);
   TRY(write_model(t, classes));
   json_t *all = json_pack("{s:s, s:i, s:o}", "model", t->kind->name, "classes", classes, "flags",
                           settings_to_json(job_table, &t->job));

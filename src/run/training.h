@@ -59,7 +59,7 @@ SHOAL_CHECKED shoal_status training_take_learned(training *t, const json_t *from
 SHOAL_CHECKED shoal_status training_note_model(const training *t, int classes, json_t *into);
 /* Takes it from there if it is there, otherwise the model called `name`. */
 SHOAL_CHECKED shoal_status training_take_model(training *t, const json_t *from, const char *name, const char *where);
-/* Writes the settings and the model file to the run's folder and takes away the end of an earlier life. */
+/* Writes the settings and the model file to the run's folder. */
 SHOAL_CHECKED shoal_status training_note_settings(training *t, int classes);
 /* Updates in a pass over so many rows. */
 int64_t training_steps_an_epoch(const training *t, int64_t rows);

@@ -236,6 +236,14 @@ class Ranks(Replicas):
         newest = max(p.name for p in (folder / "checkpoints").glob("step-*.safetensors"))
         self.assertEqual(newest, f"step-{s['steps']:012d}.safetensors")
 
+    def test_a_signal_to_a_rank_is_no_success(self):
+        process, folder = self.started("r", 2)
+        os.kill(ranks_of(folder)[1], signal.SIGTERM)
+        status, _, err = self.ends(process, folder)
+        self.assertEqual(status, 143, err)
+        self.assertIn("a rank was asked to", err)
+        self.assertEqual(self.summary("r")["status"], "interrupted")
+
     def test_the_parents_death_leaves_nothing(self):
         process, folder = self.started("r", 2)
         self.assertEqual(len(ranks_of(folder)), 2)

@@ -1,5 +1,6 @@
 """Runs that are killed, interrupted and continued."""
 import os
+import resource
 import signal
 import subprocess
 import time
@@ -55,6 +56,33 @@ class Resume(support.Case):
         self.assertIn("lr", err)
         _, err = self.shoal("train", "lenet", "--run-dir", "r", "--resume", expect=2)
         self.assertIn("softmax", err)
+
+    def test_a_resume_that_fails_leaves_the_model(self):
+        """No file may grow: it fails before its first checkpoint, or, when only the small ones fit, at it."""
+        def limited(bytes_):
+            def prepare():
+                signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+                resource.setrlimit(resource.RLIMIT_FSIZE, (bytes_, bytes_))
+            return prepare
+        self.train("softmax", "r", "--epochs", 2, "--batch-size", 32)
+        model = self.folder / "r" / "model.safetensors"
+        before = model.read_bytes()
+        tested, _ = self.shoal("eval", "r")
+        for most in (1024, 20480):
+            self.train("softmax", "r", "--resume", "--epochs", 4, expect=1, preexec_fn=limited(most))
+            self.assertEqual(model.read_bytes(), before)
+            self.assertEqual(self.shoal("eval", "r")[0], tested)
+        self.train("softmax", "r", "--resume", "--epochs", 4)
+        self.assertNotEqual(model.read_bytes(), before)
+
+    def test_what_a_kill_in_the_middle_of_a_write_left_is_removed(self):
+        self.train("softmax", "r", "--epochs", 1)
+        left = [self.folder / "r" / "summary.json.99999999.tmp",
+                self.folder / "r" / "checkpoints" / "step-000000000001.safetensors.tmp"]
+        for path in left:
+            path.write_bytes(b"half")
+        self.train("softmax", "r", "--resume", "--epochs", 1)
+        self.assertEqual([p for p in left if p.exists()], [])
 
     def test_half_a_line_in_the_metrics_is_cut_off(self):
         self.train("softmax", "r", "--epochs", 1)
