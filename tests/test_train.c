@@ -590,6 +590,25 @@ static void l2_in_the_update(void **state) {
   data_free(&data);
 }
 
+/* What lists show of a model is what reading its file gives. */
+static void expect_as_read(const shoal_model_kind *listed) {
+  shoal_model_kind *read;
+  assert_ok(shoal_model_kind_load(listed->name, &read));
+  const char *const texts[][2] = {
+      {listed->name, read->name},         {listed->summary, read->summary},     {listed->data, read->data},
+      {listed->schedule, read->schedule}, {listed->optimizer, read->optimizer}, {listed->transform, read->transform},
+      {listed->loss, read->loss}};
+  for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+    assert_string_equal(texts[i][0] ? texts[i][0] : "", texts[i][1] ? texts[i][1] : "");
+  assert_true(listed->batch_size == read->batch_size && listed->epochs == read->epochs && listed->rate == read->rate);
+  assert_true(listed->final_share == read->final_share && listed->decay_factor == read->decay_factor);
+  assert_true(listed->l2 == read->l2 && listed->bias_rate == read->bias_rate && listed->top_k == read->top_k);
+  assert_true(listed->classes == read->classes && listed->sparse == read->sparse);
+  assert_true(listed->input_rule == read->input_rule && listed->input_min == read->input_min);
+  assert_true(shoal_shape_equal(&listed->input, &read->input));
+  shoal_model_kind_destroy(read);
+}
+
 static void known_models(void **state) {
   static const struct {
     const char *name;
@@ -606,7 +625,7 @@ static void known_models(void **state) {
     assert_int_equal(shoal_model_parameters(m), wanted[i].parameters);
     shoal_model_destroy(m);
   }
-  assert_null(shoal_model_kind_at(5));
+  for (int i = 0; shoal_model_kind_at(i); i++) expect_as_read(shoal_model_kind_at(i));
   assert_null(shoal_model_kind_find("lenet-5"));
   shoal_model *m;
   assert_ok(shoal_model_create(SHOAL_SHAPE(28, 28, 1), &m));

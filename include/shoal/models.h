@@ -55,9 +55,9 @@ typedef struct {
   const char *loss; /**< as in shoal_compile_options; of a regression it has to be named */
 } shoal_model_kind;
 
-/** Reads a model file (docs/model-files.md). SHOAL_ERR_ARGUMENT: what is wrong with it, by the layer's name. *out: destroy
+/** The model of that name, or of a file: "my.json" (docs/model-files.md). SHOAL_ERR_ARGUMENT: what is wrong with it, by the layer's name. *out: destroy
  * it with shoal_model_kind_destroy, after the jobs and models that use it. */
-SHOAL_API SHOAL_CHECKED shoal_status shoal_model_kind_load(const char *path, shoal_model_kind **out);
+SHOAL_API SHOAL_CHECKED shoal_status shoal_model_kind_load(const char *name, shoal_model_kind **out);
 /** What shoal_model_kind_load made. NULL is fine. */
 SHOAL_API void shoal_model_kind_destroy(shoal_model_kind *kind);
 /** A model of that kind, to be compiled: for examples of `input` (of sparse rows, so many features), or of its own shape if

@@ -249,14 +249,22 @@ static shoal_status set_values(json_t *values, const json_t *declared, const cha
   return status;
 }
 
+/* A setting of its own for a parameter. */
+static shoal_status set_named(json_t *values, const json_t *declared, const char *name, const char *word) {
+  if (!word) return NULL;
+  if (!json_object_get(declared, name))
+    return status_make(SHOAL_ERR_ARGUMENT, "`%s` means nothing to this model, which has no such parameter", name);
+  return set_value(values, declared, name, word);
+}
+
 /* The parameters' values: usual ones, then what the options say. */
 static shoal_status parameter_values(const json_t *file, const shoal_model_options *o, json_t **out) {
   const json_t *declared = json_object_get(file, "parameters");
   json_t *values = declared ? json_deep_copy(declared) : json_object();
   shoal_status status = values ? NULL : status_no_memory();
-  if (!status && o->activation) status = set_value(values, declared, "activation", o->activation);
-  if (!status && o->pool) status = set_value(values, declared, "pool", o->pool);
-  if (!status && o->bias) status = set_value(values, declared, "bias", "true");
+  if (!status) status = set_named(values, declared, "activation", o->activation);
+  if (!status) status = set_named(values, declared, "pool", o->pool);
+  if (!status) status = set_named(values, declared, "bias", o->bias ? "true" : NULL);
   if (!status && o->set) status = set_values(values, declared, o->set);
   if (status)
     json_decref(values);
@@ -480,6 +488,13 @@ void model_file_destroy(model_file *f) {
 }
 
 /* ---- making models */
+
+shoal_status model_file_check(const model_file *f, const shoal_model_options *options) {
+  json_t *values;
+  TRY(parameter_values(f->file, options, &values));
+  json_decref(values);
+  return NULL;
+}
 
 shoal_status model_file_resolve(const model_file *f, const shoal_model_options *options, json_t **out) {
   shoal_model_options o;

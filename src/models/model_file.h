@@ -22,10 +22,14 @@ SHOAL_CHECKED shoal_status model_file_parse(const char *text, size_t length, con
 SHOAL_CHECKED shoal_status model_file_load(const char *path, model_file **out);
 /* From a value, which is shared. */
 SHOAL_CHECKED shoal_status model_file_from_json(json_t *file, const char *where, const char *name, model_file **out);
+/* By its name, of those that come with Shoal, or by its path. */
+SHOAL_CHECKED shoal_status model_file_find(const char *name, model_file **out);
 /* Whether the word names a file rather than a model that comes with Shoal. */
 bool model_file_is_path(const char *word);
 void model_file_destroy(model_file *f);
 
+/* ARGUMENT error: the options name parameters that the file does not have, or values of another kind. */
+SHOAL_CHECKED shoal_status model_file_check(const model_file *f, const shoal_model_options *options);
 /* The file with the parameters' values in force in place of the usual ones: what a run keeps. classes: 0: not known. */
 SHOAL_CHECKED shoal_status model_file_resolve(const model_file *f, const shoal_model_options *options, json_t **out);
 /* Adds the inputs, layers and outputs to a model that was made for the file's input. */

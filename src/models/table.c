@@ -1,34 +1,66 @@
-#include "models/table.h"
-
-#include "models/model_file.h"
-
 #include "base/mem.h"
-#include "base/options.h"
 #include "base/text.h"
+#include "models/embedded.h"
+#include "models/model_file.h"
 #include "train/model.h"
 
 #include <string.h>
 
-#define ROW_OF(name) &model_##name,
-static const shoal_model_kind *const kinds[] = {MODELS(ROW_OF)};
-#undef ROW_OF
-
-const shoal_model_kind *shoal_model_kind_at(int i) { return i >= 0 && i < (int)COUNT_OF(kinds) ? kinds[i] : NULL; }
-
-const shoal_model_kind *shoal_model_kind_find(const char *name) {
-  for (size_t i = 0; i < COUNT_OF(kinds); i++)
-    if (!strcmp(kinds[i]->name, name)) return kinds[i];
+const shoal_model_kind *shoal_model_kind_at(int i) {
+  for (const embedded_model *e = embedded_models; i >= 0 && e->kind.name; e++)
+    if (i-- == 0) return &e->kind;
   return NULL;
 }
 
-shoal_status shoal_model_kind_load(const char *path, shoal_model_kind **out) {
+static const embedded_model *find(const char *name) {
+  for (const embedded_model *e = embedded_models; e->kind.name; e++)
+    if (!strcmp(e->kind.name, name)) return e;
+  return NULL;
+}
+
+const shoal_model_kind *shoal_model_kind_find(const char *name) {
+  const embedded_model *e = find(name);
+  return e ? &e->kind : NULL;
+}
+
+static shoal_status unknown_model(const char *name) {
+  const char *names[65] = {0};
+  size_t n = 0;
+  for (; n < 64 && embedded_models[n].kind.name; n++) names[n] = embedded_models[n].kind.name;
+  const char *near = shoal_nearest_name(name, names, n);
+  text list = {0};
+  for (size_t i = 0; i < n; i++) text_add(&list, "%s%s", i ? ", " : "", names[i]);
+  shoal_status status =
+      status_make(SHOAL_ERR_ARGUMENT, "unknown model '%s'%s%s%s; it is %s, or a file NAME.json", name,
+                  near ? "; did you mean " : "", near ? near : "", near ? "?" : "", list.data ? list.data : "?");
+  text_fini(&list);
+  return status;
+}
+
+shoal_status model_file_find(const char *name, model_file **out) {
+  if (model_file_is_path(name)) return model_file_load(name, out);
+  const embedded_model *e = find(name);
+  return e ? model_file_parse(e->text, strlen(e->text), name, name, out) : unknown_model(name);
+}
+
+shoal_status shoal_model_kind_load(const char *name, shoal_model_kind **out) {
   model_file *f;
-  TRY(model_file_load(path, &f));
+  TRY(model_file_find(name, &f));
   *out = &f->kind;
   return NULL;
 }
 
 void shoal_model_kind_destroy(shoal_model_kind *kind) { model_file_destroy((model_file *)model_file_of(kind)); }
+
+void embedded_build(const char *name, shoal_model *m, const shoal_model_options *options) {
+  model_file *f;
+  shoal_status status = model_file_find(name, &f);
+  if (!status) {
+    status = model_file_build(f, m, options);
+    model_file_destroy(f);
+  }
+  if (status) model_fail(m, status);
+}
 
 shoal_status shoal_model_kind_build(const shoal_model_kind *kind, const shoal_shape *input,
                                     const shoal_model_options *options, shoal_model **out) {
@@ -46,27 +78,4 @@ shoal_status shoal_model_kind_build(const shoal_model_kind *kind, const shoal_sh
   else
     *out = m;
   return status;
-}
-
-shoal_model_options model_options(shoal_model *m, const shoal_model_options *options, const char *act, const char *pool,
-                                  int classes) {
-  shoal_model_options o;
-  shoal_status status = OPTIONS_TAKE(&o, options);
-  if (status) {
-    o = (shoal_model_options){0};
-    model_fail(m, status);
-  }
-  if (!o.classes) o.classes = classes;
-  if (!o.activation) o.activation = act;
-  if (!o.pool) o.pool = pool;
-  return o;
-}
-
-void model_pool(shoal_model *m, const char *pool, int size, int stride) {
-  if (!strcmp(pool, "max"))
-    shoal_model_max_pool(m, size, stride, SHOAL_VALID);
-  else if (!strcmp(pool, "avg"))
-    shoal_model_avg_pool(m, size, stride, SHOAL_VALID);
-  else
-    model_fail(m, status_unknown("pooling", pool, (const char *const[]){"max", "avg"}, 2));
 }

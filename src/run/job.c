@@ -8,27 +8,9 @@
 #include <string.h>
 
 shoal_status job_find_kind(const char *name, const shoal_model_kind **out, model_file **owned) {
-  const shoal_model_kind *kind = shoal_model_kind_find(name);
-  *owned = NULL;
-  if (!kind && model_file_is_path(name)) {
-    TRY(model_file_load(name, owned));
-    kind = &(*owned)->kind;
-  }
-  if (kind) {
-    *out = kind;
-    return NULL;
-  }
-  const char *names[33] = {0};
-  size_t n = 0;
-  for (int i = 0; n < 32 && (kind = shoal_model_kind_at(i)); i++) names[n++] = kind->name;
-  const char *near = shoal_nearest_name(name, names, n);
-  text list = {0};
-  text_add_names(names, &list);
-  shoal_status status =
-      status_make(SHOAL_ERR_ARGUMENT, "unknown model '%s'%s%s%s; it is %s, or a file NAME.json", name,
-                  near ? "; did you mean " : "", near ? near : "", near ? "?" : "", list.data ? list.data : "?");
-  text_fini(&list);
-  return status;
+  TRY(model_file_find(name, owned));
+  *out = &(*owned)->kind;
+  return NULL;
 }
 
 shoal_job job_unset(void) {

@@ -40,8 +40,8 @@ const char *const *job_kernel_names(void);
 const char *const *job_activation_names(void);
 const char *const *job_pool_names(void);
 
-/* The model kind called `name`, or of the file of that name: then *owned, which the caller destroys, has it, else NULL.
- * Otherwise SHOAL_ERR_ARGUMENT with the nearest. */
+/* The model called `name`, or of the file of that name: *owned, which the caller destroys, has it. Otherwise
+ * SHOAL_ERR_ARGUMENT with the nearest. */
 SHOAL_CHECKED shoal_status job_find_kind(const char *name, const shoal_model_kind **out, model_file **owned);
 /* Fills what neither the user nor the settings of a resumed run said. */
 void job_fill(shoal_job *f, const shoal_job *asked, const shoal_model_kind *kind);

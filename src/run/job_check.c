@@ -230,6 +230,8 @@ shoal_status job_check(const shoal_job *f, const shoal_job *asked, const shoal_m
                        f->optimizer);
   shoal_shape input;
   if (f->input) TRY(read_input(f->input, &input));
+  const shoal_model_options options = job_model_options(f, 0);
+  if (model_file_of(kind)) TRY(model_file_check(model_file_of(kind), &options));
   TRY(check_sparse(f, asked, kind));
   TRY(check_regression(f, asked, kind));
   TRY(check_cluster(f, asked, kind));

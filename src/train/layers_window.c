@@ -102,6 +102,9 @@ static shoal_value *transposed_conv_apply(branch *b, layer *l, layer_io *io) {
 
 /* ---- pools */
 
+/* A type that says which by its attribute. */
+static bool is_max(const layer *l) { return layer_is(l, "mode", "max"); }
+
 static shoal_value *pooled(branch *b, layer *l, layer_io *io, shoal_pooling kind) {
   if (!takes_places(b, l, io->x[0])) return NULL;
   const shoal_window w = window_of(l, "pool_size");
@@ -110,6 +113,10 @@ static shoal_value *pooled(branch *b, layer *l, layer_io *io, shoal_pooling kind
 
 static shoal_value *max_pool_apply(branch *b, layer *l, layer_io *io) { return pooled(b, l, io, SHOAL_POOL_MAX); }
 static shoal_value *avg_pool_apply(branch *b, layer *l, layer_io *io) { return pooled(b, l, io, SHOAL_POOL_AVG); }
+
+static shoal_value *pool_apply(branch *b, layer *l, layer_io *io) {
+  return pooled(b, l, io, is_max(l) ? SHOAL_POOL_MAX : SHOAL_POOL_AVG);
+}
 
 static shoal_value *global_max_pool_apply(branch *b, layer *l, layer_io *io) {
   if (!takes_places(b, l, io->x[0])) return NULL;
@@ -128,6 +135,10 @@ static shoal_value *global_avg_pool_apply(branch *b, layer *l, layer_io *io) {
   if (!takes_places(b, l, io->x[0])) return NULL;
   if (io->masks[0] && io->x[0]->shape.rank == 3) return masked_mean(b->model->graph, io->x[0], io->masks[0], keep);
   return shoal_global_pool(b->model->graph, io->x[0], SHOAL_POOL_AVG, keep);
+}
+
+static shoal_value *global_pool_apply(branch *b, layer *l, layer_io *io) {
+  return is_max(l) ? global_max_pool_apply(b, l, io) : global_avg_pool_apply(b, l, io);
 }
 
 /* ---- the rows */
@@ -164,6 +175,14 @@ static const layer_attr transposed_attrs[] = {ATTR("filters", INT, NULL, 1, 1e7)
                                               {0}};
 static const layer_attr pool_attrs[] = {
     ATTR("pool_size", SIZES, "2"), ATTR("strides", SIZES, "null"), ATTR("padding", PADDING, "\"valid\""), {0}};
+static const char *const modes[] = {"max", "avg", NULL};
+static const layer_attr mode_attrs[] = {ATTR("mode", CHOICE, NULL, .choices = modes),
+                                        ATTR("pool_size", SIZES, "2"),
+                                        ATTR("strides", SIZES, "null"),
+                                        ATTR("padding", PADDING, "\"valid\""),
+                                        {0}};
+static const layer_attr global_mode_attrs[] = {
+    ATTR("mode", CHOICE, NULL, .choices = modes), ATTR("keepdims", BOOL, "false"), {0}};
 static const layer_attr global_attrs[] = {ATTR("keepdims", BOOL, "false"), {0}};
 
 #define CONV_SUMMARY "filters over neighbouring places"
@@ -188,15 +207,13 @@ const layer_kind layers_window[] = {
     {"transposed_conv", TRANSPOSED_SUMMARY, transposed_attrs, 1, 1, transposed_conv_apply},
     {"max_pooling1d", MAX_SUMMARY, pool_attrs, 1, 1, max_pool_apply},
     {"max_pooling2d", MAX_SUMMARY, pool_attrs, 1, 1, max_pool_apply},
-    {"max_pool", MAX_SUMMARY, pool_attrs, 1, 1, max_pool_apply},
     {"average_pooling1d", AVG_SUMMARY, pool_attrs, 1, 1, avg_pool_apply},
     {"average_pooling2d", AVG_SUMMARY, pool_attrs, 1, 1, avg_pool_apply},
-    {"avg_pool", AVG_SUMMARY, pool_attrs, 1, 1, avg_pool_apply},
+    {"pool", "the largest or the mean of each window", mode_attrs, 1, 1, pool_apply},
     {"global_max_pooling1d", "the largest over all places", global_attrs, 1, 1, global_max_pool_apply},
     {"global_max_pooling2d", "the largest over all places", global_attrs, 1, 1, global_max_pool_apply},
-    {"global_max_pool", "the largest over all places", global_attrs, 1, 1, global_max_pool_apply},
     {"global_average_pooling1d", "the mean over all places", global_attrs, 1, 1, global_avg_pool_apply},
     {"global_average_pooling2d", "the mean over all places", global_attrs, 1, 1, global_avg_pool_apply},
-    {"global_avg_pool", "the mean over all places", global_attrs, 1, 1, global_avg_pool_apply},
+    {"global_pool", "the largest or the mean over all places", global_mode_attrs, 1, 1, global_pool_apply},
     {0},
 };

@@ -476,6 +476,9 @@ static shoal_status compile(shoal_model *m, const shoal_compile_options *options
   if (!m->n_layers) return status_make(SHOAL_ERR_ARGUMENT, "the model has no layers");
   TRY(check_bias_rate(options));
   find_integers(m);
+  if (m->n_inputs > 1 || m->n_results > 1)
+    return status_make(SHOAL_ERR_ARGUMENT, "the model has %zu inputs and %zu outputs; one of each can be trained",
+                       m->n_inputs, m->n_results ? m->n_results : 1);
   TRY(copy_options(&m->options, options));
   m->rate = shoal_placeholder(m->graph, "rate", SHOAL_F32, SHOAL_SCALAR);
   TRY(find_loss(m, options->loss));

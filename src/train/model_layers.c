@@ -145,12 +145,16 @@ void shoal_model_transposed_conv(shoal_model *m, int count, const shoal_window *
   append(m, "transposed_conv", "transposed_conv", with_initial(m, attributes, "kernel_initializer", NULL));
 }
 
+static const char *mode_name(shoal_pooling kind) { return kind == SHOAL_POOL_MAX ? "max" : "avg"; }
+
 void shoal_model_pool(shoal_model *m, shoal_pooling kind, const shoal_window *o) {
-  append(m, kind == SHOAL_POOL_MAX ? "max_pool" : "avg_pool", "pool", window(o, "pool_size", 0));
+  json_t *attributes = window(o, "pool_size", 0);
+  if (attributes) json_object_set_new(attributes, "mode", json_string(mode_name(kind)));
+  append(m, "pool", "pool", attributes);
 }
 
 void shoal_model_global_pool(shoal_model *m, shoal_pooling kind) {
-  append(m, kind == SHOAL_POOL_MAX ? "global_max_pool" : "global_avg_pool", "global_pool", json_object());
+  append(m, "global_pool", "global_pool", json_pack("{s:s}", "mode", mode_name(kind)));
 }
 
 void shoal_model_upsample(shoal_model *m, int times_high, int times_wide, bool bilinear) {

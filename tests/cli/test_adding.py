@@ -95,18 +95,13 @@ const format format_dots = {.name = "dots", .summary = "dots", .detect = detect,
                             .read = read_rows, .skip = skip, .tell = tell, .seek = seek, .close = close_reader};
 """
 
-MODEL = """
-#include "models/table.h"
-
-static void build(shoal_model *m, const shoal_model_options *options) {
-  shoal_model_options o = model_options(m, options, "tanh", NULL, 2);
-  shoal_model_flatten(m);
-  shoal_model_dense(m, 3, o.activation);
-  shoal_model_dense(m, o.classes, "softmax");
+MODEL = """{
+  "shoal_model": 1, "name": "tiny", "summary": "a small one", "parameters": {"classes": 2, "activation": "tanh"},
+  "inputs": [{"shape": [4], "accepts": "any"}],
+  "layers": [{"type": "flatten"}, {"type": "dense", "units": 3, "activation": "$activation"},
+             {"type": "dense", "units": "$classes", "activation": "softmax"}],
+  "training": {"batch_size": 10, "epochs": 1, "lr": 0.1}
 }
-
-const shoal_model_kind model_tiny = {.name = "tiny", .summary = "a small one", .batch_size = 10, .epochs = 1, .rate = 0.1,
-                                     .classes = 2, .input = {1, {4}}, .input_rule = SHOAL_INPUT_ANY, .build = build};
 """
 
 OPTIMIZER = """
@@ -179,8 +174,7 @@ KINDS = {
                  "src/train/target_sums.c": after(r"out->rmse = [^\n]*\n", "  out->mse = squared / numbers;\n")},
     "a format that is read": {"src/data/dots.c": new(READER), "src/data/meson.build": build_list("dots.c", "csv.c"),
                               "src/data/format.c": after(r"#define FORMATS\(ROW\)", " ROW(format_dots)")},
-    "a model": {"src/models/tiny.c": new(MODEL), "src/models/meson.build": build_list("tiny.c", "lenet.c"),
-                "src/models/table.h": after(r"#define MODELS\(MODEL\)", " MODEL(tiny)")},
+    "a model": {"models/tiny.json": new(MODEL), "models/meson.build": build_list("tiny.json", "lenet.json")},
     "a transport": {"src/net/pigeon.c": new(TRANSPORT), "src/net/meson.build": build_list("pigeon.c", "transport.c"),
                     "src/net/endpoint.h": after(r"extern const transport transport_shm", ", transport_pigeon"),
                     "src/net/transport.c": after(r"transports\[\] = \{", "&transport_pigeon, ")},
