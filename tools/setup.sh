@@ -5,6 +5,7 @@
 #   tools/setup.sh lint       also what `make tidy` and `make format` need
 #   tools/setup.sh docs       also what `make docs` needs
 #   tools/setup.sh abi        also what `make abi` needs
+#   tools/setup.sh python     also NumPy, for the tests of the Python package
 #   tools/setup.sh browser    also the page of `shoal report`, and what tests and pictures of it need
 # Several words may be given.
 set -eu
@@ -40,6 +41,9 @@ if asked_for browser; then
   has_command npm || need npm
   has_command chromium || need chromium
   has_command chromedriver || need chromium-driver
+fi
+if asked_for python; then
+  python3 -c 'import numpy' 2>/dev/null || /usr/bin/python3 -c 'import numpy' 2>/dev/null || need python3-numpy
 fi
 if asked_for lint; then
   has_command clang-tidy || need clang-tidy

@@ -128,6 +128,8 @@ class Graph:
             if x.graph is not self:
                 raise ValueError(f"{x.name} is a value of another graph")
             return x.handle
+        if isinstance(x, (int, float)) and like is not None:
+            return self.made(lib.shoal_scalar(self.handle, dtype_code(like.dtype), x), "scalar").handle
         array = np.asarray(x) if isinstance(x, (np.ndarray, np.generic)) else np.asarray(x, like.dtype if like is not None else None)
         if array.dtype.name not in CODES:
             array = array.astype(np.float32)

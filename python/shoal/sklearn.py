@@ -65,7 +65,8 @@ class _Estimator(BaseEstimator):  # type: ignore[misc,unused-ignore]
         seed = int(check_random_state(self.random_state).randint(2 ** 31))
         self.model_ = Sequential([layers.Input((x.shape[1],), sparse=self._sparse), *self._layers(outputs)])
         self.model_.compile(seed=seed, threads=self.threads, **self._settings(self._batch(x.shape[0])))
-        self.n_iter_, self.loss_curve_ = 0, []
+        self.n_iter_ = 0
+        self.loss_curve_: list[float] = []
 
     def _learn(self, x: Any, y: Any, epochs: int) -> None:
         told = [EarlyStopping("loss", self.n_iter_no_change, self.tol)] if epochs > 1 else []
@@ -85,7 +86,7 @@ class _Classifier(ClassifierMixin, _Estimator):  # type: ignore[misc,unused-igno
 
     def _encode(self, y: Any) -> Array:
         numbers = np.searchsorted(self.classes_, y)
-        known = np.clip(numbers, 0, len(self.classes_) - 1)
+        known: Array = np.clip(numbers, 0, len(self.classes_) - 1)
         if not np.array_equal(self.classes_[known], y):
             raise ValueError(f"y has labels that are not among the classes {list(self.classes_)}")
         return known

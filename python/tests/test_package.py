@@ -47,7 +47,8 @@ class Declarations(support.Case):
         headers = generate.read(HEADERS)
         _, others = generate.operators(headers)
         by_hand = (PACKAGE / "graph.py").read_text()
-        missing = [name for name in others if headers.functions[name].type.result.base == "shoal_value" and f"lib.{name}" not in by_hand]
+        missing = [name for name in others if headers.functions[name].type.result.base == "shoal_value"
+                   and not name.startswith("shoal_graph_") and f"lib.{name}" not in by_hand]
         self.assertEqual(missing, [], "operators with parameters of a new kind are written by hand, in python/shoal/graph.py")
 
 
@@ -78,7 +79,7 @@ class Import(support.Case):
             except ImportError:
                 print(f"skipped: no {tool[0]}")
                 continue
-            done = subprocess.run([sys.executable, "-m", *tool], capture_output=True, text=True, timeout=110, cwd=self.folder)
+            done = subprocess.run([sys.executable, "-m", *tool], capture_output=True, text=True, timeout=200, cwd=self.folder)
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
 
