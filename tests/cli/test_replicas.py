@@ -1,0 +1,118 @@
+"""Parameter servers with a backup (--replicas 1): whoever of the two dies or stalls, no update is lost.
+
+SHOAL_KILL_ROUNDS says how many servers are killed or stopped in each job (three, unless told otherwise); the pauses are
+printed."""
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import time
+
+import support
+from test_cluster import tasks_of
+
+FAULTS = int(os.environ.get("SHOAL_KILL_ROUNDS", "3"))
+SERVERS = 2
+
+
+class Replicas(support.Case):
+    def begin(self, folder, *flags):
+        process = subprocess.Popen(
+            [support.SHOAL, "train", *map(str, flags), "--run-dir", folder, "--threads", "1", "--log-every", "20", "--quiet"],
+            cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=self.environment())
+        self.addCleanup(process.kill)
+        return process
+
+    def primaries(self, folder):
+        """Which member serves each server, once all have a backup; None: not yet."""
+        found = []
+        for server in range(SERVERS):
+            try:
+                words = (folder / f"ps-{server}.view").read_text().split()
+            except OSError:
+                return None
+            if len(words) != 3 or words[2].startswith("backup=-1"):
+                return None
+            found.append(int(words[1].split("=")[1].split(":")[0]))
+        return found
+
+    def wait_for(self, condition, process, seconds=30):
+        end = time.monotonic() + seconds
+        while time.monotonic() < end and process.poll() is None:
+            got = condition()
+            if got:
+                return got
+            time.sleep(0.02)
+        return None
+
+    def disturb(self, process, folder, numbers):
+        """Kills or stops servers, each time when all have a backup. Returns how many primaries that were."""
+        hit = 0
+        if not self.wait_for(lambda: support.has_begun(folder), process):
+            return 0
+        for i in range(FAULTS):
+            members = self.wait_for(lambda: self.primaries(folder), process)
+            if not members:
+                break
+            server = numbers.randrange(SERVERS)
+            primary = i < 2 or numbers.random() < 0.7
+            member = members[server] if primary else 1 - members[server]
+            task = f"ps:{server + SERVERS * member}"
+            pid = tasks_of(folder).get(task)
+            if not pid:
+                continue
+            os.kill(pid, signal.SIGSTOP if i % 3 == 1 else signal.SIGKILL)
+            hit += primary
+            before = (folder / f"ps-{server}.view").read_text()
+            self.wait_for(lambda: not (folder / f"ps-{server}.view").exists() or
+                          (folder / f"ps-{server}.view").read_text() != before, process)
+            time.sleep(numbers.uniform(0, 0.3))
+        return hit
+
+    def replicated(self, name, *flags):
+        """Returns (summary, how many primaries were hit)."""
+        folder = self.folder / name
+        process = self.begin(folder, *flags, "--ps", SERVERS, "--replicas", 1, "--max-restarts", 100000, "--heartbeat", 0.5)
+        hit = self.disturb(process, folder, random.Random(name))
+        out, _ = process.communicate(timeout=support.SECONDS)
+        self.assertEqual(process.returncode, 0, out)
+        self.assertEqual(tasks_of(folder), {})
+        summary = self.summary(name)
+        pauses = sorted(e["pause_seconds"] for e in summary["membership"] if e["event"] == "replaced")
+        print(f"{name}: {hit} primaries lost, {summary['failovers']} replaced, pauses {[round(p, 2) for p in pauses]}")
+        self.assertEqual(summary["status"], "finished")
+        self.assertEqual(summary["lost_steps"], 0, out)
+        self.assertGreaterEqual(hit, 2, "the job was too short")
+        self.assertGreaterEqual(summary["failovers"], hit, out)
+        self.assertGreater(summary["failover_seconds_max"], 0)
+        self.assertFalse(list(folder.glob("*.view")), "views are left behind")
+        return summary
+
+    def weights(self, name):
+        return (self.folder / name / "model.safetensors").read_bytes()
+
+    def test_sync_has_the_same_bits(self):
+        flags = ["softmax", "--data", self.data, "--workers", 2, "--batch-size", 16, "--optimizer", "momentum", "--lr",
+                 "0.001", "--epochs", 250 if FAULTS < 10 else 150 * FAULTS]
+        process = self.begin(self.folder / "plain", *flags, "--ps", SERVERS)
+        out, _ = process.communicate(timeout=support.SECONDS)
+        self.assertEqual(process.returncode, 0, out)
+        self.replicated("sync", *flags)
+        self.assertEqual(self.weights("plain"), self.weights("sync"))
+
+    def test_async_rows_of_a_table_each_once(self):
+        rows, epochs = 4000, 60 if FAULTS < 10 else 20 * FAULTS
+        numbers = random.Random(5)
+        path = pathlib.Path(self.folder / "rows.libsvm")
+        with open(path, "w") as f:
+            for _ in range(rows):
+                keys = sorted(numbers.sample(range(1, 2000), 8))
+                f.write(f"{numbers.randrange(2)} " + " ".join(f"{k}:1" for k in keys) + "\n")
+        summary = self.replicated("async", "sparse-lr", "--data", path, "--workers", 2, "--mode", "async", "--staleness", 4,
+                                  "--batch-size", 50, "--features", 200000, "--epochs", epochs)
+        self.assertEqual(summary["examples"], rows * epochs)
+
+
+if __name__ == "__main__":
+    support.main()
