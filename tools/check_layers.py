@@ -9,7 +9,7 @@ import re
 import sys
 
 LAYERS = ["base", "tensor", "kernel", "graph", "exec", "data", "net", "cluster", "dist", "train", "observe", "models",
-          "run", "cli"]
+          "exchange", "run", "cli"]
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 
 

@@ -5,6 +5,7 @@
 
 #include "shoal/cluster.h"
 #include "shoal/data.h"
+#include "shoal/exchange.h"
 #include "shoal/graph.h"
 #include "shoal/keys.h"
 #include "shoal/machine.h"

@@ -1,12 +1,16 @@
-/* shoal export: the weights of a linear model as text. */
+/* shoal export: a model for other programs, by the ending of the file; the weights of a linear model as text. */
 #include "cli/command.h"
+#include "cli/predict_network.h"
+#include "cli/say.h"
+#include "shoal/exchange.h"
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 typedef struct {
   shoal_trained_options model;
-  const char *as;
+  const char *as, *layout;
 } export_flags;
 
 static const char *const *form_names(void) {
@@ -89,14 +93,41 @@ static shoal_status export_to(const linear_model *m, const export_flags *f, cons
   return status;
 }
 
+static shoal_status write_network(shoal_network *n, const char *path, const export_flags *f, const char *name) {
+  if (f->as) return status_make(SHOAL_ERR_ARGUMENT, "--as is about text; the ending of %s says what is written", path);
+  return shoal_network_export(n, path, &(shoal_export_options){.layout = f->layout, .name = name});
+}
+
+static shoal_status convert_file(const flags_parsed *words, const export_flags *f) {
+  if (words->count != 2) return status_make(SHOAL_ERR_ARGUMENT, "expected a file to write behind %s", words->words[0]);
+  shoal_network *n;
+  TRY(shoal_network_load(words->words[0], &n));
+  if (*shoal_network_notes(n)) say(stderr, "%s", shoal_network_notes(n));
+  shoal_status status = write_network(n, words->words[1], f, NULL);
+  shoal_network_destroy(n);
+  return status;
+}
+
+static shoal_status export_run(shoal_trained *t, const char *path, const export_flags *f) {
+  linear_model m;
+  if (path && path_has_ending(path, shoal_export_endings())) {
+    shoal_network *n;
+    TRY(shoal_network_of(shoal_trained_model(t), &n));
+    shoal_status status = write_network(n, path, f, shoal_trained_job(t)->model);
+    shoal_network_destroy(n);
+    return status;
+  }
+  TRY(find_weights(t, &m));
+  return export_to(&m, f, path);
+}
+
 static shoal_status export_model(const flags_parsed *words, const export_flags *f) {
   if (words->count < 1 || words->count > 2)
-    return status_make(SHOAL_ERR_ARGUMENT, "expected a run's folder or a safetensors file, and maybe a file to write");
+    return status_make(SHOAL_ERR_ARGUMENT, "expected a run's folder or the file of a model, and a file to write");
+  if (path_has_ending(words->words[0], shoal_import_endings())) return convert_file(words, f);
   shoal_trained *t;
-  linear_model m;
   TRY(shoal_trained_open(words->words[0], &f->model, &t));
-  shoal_status status = find_weights(t, &m);
-  if (!status) status = export_to(&m, f, words->count > 1 ? words->words[1] : NULL);
+  shoal_status status = export_run(t, words->count > 1 ? words->words[1] : NULL, f);
   shoal_trained_close(t);
   return status;
 }
@@ -116,11 +147,15 @@ static int run_export(int argc, char **argv) {
 const command command_export = {
     .name = "export",
     .arguments = "RUN_DIR|FILE [TO]",
-    .summary = "the weights of sparse-lr as text that liblinear reads",
+    .summary = "a model for other programs: Keras, ONNX, or the weights of sparse-lr as text",
     .details =
-        "Writes to the file TO, or to standard output.\n"
+        "The ending of the file TO says what is written: .keras, .onnx. FILE may be a model of\n"
+        "another program, too (.keras). Without such an ending the weights of sparse-lr\n"
+        "are written as text, to TO or to standard output.\n"
         "\n"
         "Examples:\n"
+        "  shoal export runs/first first.onnx\n"
+        "  shoal export model.keras model.onnx\n"
         "  shoal export runs/clicks clicks.model\n"
         "  shoal export runs/clicks --as pairs | sort -gk2 | tail\n",
     .flags = export_table,

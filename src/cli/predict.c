@@ -1,7 +1,9 @@
 /* shoal predict: the class a trained model sees in pictures and rows; how likely sparse rows are of class 1. */
 #include "cli/command.h"
+#include "cli/predict_network.h"
 #include "cli/say.h"
 #include "cli/trained_flags.h"
+#include "shoal/exchange.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -9,7 +11,7 @@
 
 typedef struct {
   shoal_trained_options model;
-  const char *index, *split;
+  const char *index, *split, *out;
   bool json;
 } predict_flags;
 
@@ -19,6 +21,9 @@ static const flag_row predict_table[] = {
     {"split", FLAG_CHOICE, offsetof(predict_flags, split), "NAME", "which rows of the data", "test",
      .choices = trained_split_names},
     {"json", FLAG_BOOL, offsetof(predict_flags, json), NULL, "print one JSON array", .marks = 0},
+    {"out", FLAG_TEXT, offsetof(predict_flags, out), "FILE",
+     "of a model file: write its outputs as an array of NumPy, of several outputs FILE-NAME.npy; also -o",
+     .complete = COMPLETE_FILE},
     {0},
 };
 
@@ -129,6 +134,10 @@ static shoal_status predict_with(shoal_trained *t, const flags_parsed *words, co
 
 static shoal_status predict(const flags_parsed *words, const predict_flags *f) {
   if (!words->count) return status_make(SHOAL_ERR_ARGUMENT, "expected a run's folder or a safetensors file");
+  if (path_has_ending(words->words[0], shoal_import_endings()))
+    return predict_network_file(words->words[0], words->words + 1, words->count - 1, f->out);
+  if (f->out)
+    return status_make(SHOAL_ERR_ARGUMENT, "--out is for model files: %s is a run or its weights", words->words[0]);
   if (words->count > 1 && f->index)
     return status_make(SHOAL_ERR_ARGUMENT, "expected either files, or --index with rows of the data set");
   shoal_trained *t;
@@ -155,7 +164,7 @@ static int run_predict(int argc, char **argv) {
 
 const command command_predict = {
     .name = "predict",
-    .arguments = "RUN_DIR|FILE [PICTURE|ROWS...]",
+    .arguments = "RUN_DIR|FILE [PICTURE|ROWS|[NAME=]ARRAY...]",
     .summary = "the class, or the number, that a trained model predicts for pictures and rows",
     .details =
         "A picture is a PNG or JPEG of any size, or a raw file of height x width bytes\n"
@@ -165,11 +174,15 @@ const command command_predict = {
         "class 1 a line, for each row in order; values with an index that the model does\n"
         "not know are left out and counted.\n"
         "\n"
+        "A model of another program (.keras, .onnx) is given arrays of NumPy, of several\n"
+        "inputs NAME=FILE.npy, and gives its outputs as they are.\n"
+        "\n"
         "Examples:\n"
         "  shoal predict runs/first digit.png\n"
         "  shoal predict runs/flowers new.csv\n"
         "  shoal predict runs/first --index 0-9\n"
-        "  shoal predict runs/clicks day-22.tfrecord > scores.txt\n",
+        "  shoal predict runs/clicks day-22.tfrecord > scores.txt\n"
+        "  shoal predict model.keras x.npy -o y.npy\n",
     .flags = predict_table,
     .run = run_predict,
 };

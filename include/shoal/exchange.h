@@ -1,0 +1,66 @@
+/** @file
+ * Models from and for other programs: Keras, ONNX.
+ *
+ * A shoal_network is what such a file holds: named inputs, named outputs, and the graph between them with its weights. It
+ * predicts, and can be written in another format. Which format a file has, its ending says. */
+#ifndef SHOAL_EXCHANGE_H
+#define SHOAL_EXCHANGE_H
+
+#include "shoal/options.h"
+#include "shoal/train.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** A model that predicts. Used by one thread at a time. */
+typedef struct shoal_network shoal_network;
+
+/** Reads `.keras`, what Keras' model.to_json() gives (`.json`; its weights are then random), or `.onnx`. Nothing in the file
+ * is executed. SHOAL_ERR_INPUT: the file is damaged, or has a layer that cannot be taken over, by its name. *out: destroy it
+ * with shoal_network_destroy. */
+SHOAL_API SHOAL_CHECKED shoal_status shoal_network_load(const char *path, shoal_network **out);
+/** What predicts in a compiled model, which it borrows: weights are the model's own. */
+SHOAL_API SHOAL_CHECKED shoal_status shoal_network_of(shoal_model *m, shoal_network **out);
+/** NULL is fine. */
+SHOAL_API void shoal_network_destroy(shoal_network *n);
+
+/** How many inputs it takes. */
+SHOAL_API int shoal_network_inputs(const shoal_network *n);
+/** How many outputs it gives. */
+SHOAL_API int shoal_network_outputs(const shoal_network *n);
+/** Belongs to the network; NULL: there is no such input. */
+SHOAL_API const char *shoal_network_input_name(const shoal_network *n, int i);
+/** Belongs to the network; NULL: there is no such output. */
+SHOAL_API const char *shoal_network_output_name(const shoal_network *n, int i);
+/** With the batch first, which is SHOAL_UNKNOWN. */
+SHOAL_API shoal_shape shoal_network_input_shape(const shoal_network *n, int i);
+/** The same of an output. */
+SHOAL_API shoal_shape shoal_network_output_shape(const shoal_network *n, int i);
+/** Lines about what was left out, each ended by a newline; "" if nothing was. Belongs to the network. */
+SHOAL_API const char *shoal_network_notes(const shoal_network *n);
+/** Computes all outputs from all inputs: tensors of any type, with as many rows each. outputs [shoal_network_outputs] become
+ * views that are valid until the next run. */
+SHOAL_API SHOAL_CHECKED shoal_status shoal_network_run(shoal_network *n, const shoal_tensor *inputs,
+                                                       shoal_tensor *outputs);
+
+/** How a model is written. */
+typedef struct {
+  size_t size;        /**< of this struct as the program knows it, by SHOAL_OPTIONS; 0: as the library does */
+  const char *name;   /**< of the model, in formats that have one; NULL: "shoal" */
+  const char *layout; /**< .safetensors: "shoal", or "torch": names and orders of axes as PyTorch has them; NULL: "shoal" */
+} shoal_export_options;
+
+/** Writes a network to a file whose ending names the format. options may be NULL. SHOAL_ERR_ARGUMENT: no such format, or
+ * there is something that it cannot hold, by name. */
+SHOAL_API SHOAL_CHECKED shoal_status shoal_network_export(shoal_network *n, const char *path,
+                                                          const shoal_export_options *options);
+/** Endings that models can be read by, such as ".keras", ended by NULL. */
+SHOAL_API const char *const *shoal_import_endings(void);
+/** Endings that models can be written with, ended by NULL. */
+SHOAL_API const char *const *shoal_export_endings(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,55 @@
+#include "exchange/formats.h"
+
+#include "base/mem.h"
+#include "base/options.h"
+#include "base/text.h"
+
+#include <string.h>
+
+static const model_format formats[] = {
+    {".keras", keras_import, keras_export},
+    {".json", keras_json_import, NULL},
+    {".onnx", NULL, onnx_export},
+};
+
+const char *const *shoal_import_endings(void) {
+  static const char *const endings[] = {".keras", ".json", NULL};
+  return endings;
+}
+
+const char *const *shoal_export_endings(void) {
+  static const char *const endings[] = {".keras", ".onnx", NULL};
+  return endings;
+}
+
+static const model_format *find_format(const char *path) {
+  size_t length = strlen(path);
+  for (size_t i = 0; i < COUNT_OF(formats); i++) {
+    size_t n = strlen(formats[i].ending);
+    if (length > n && !strcmp(path + length - n, formats[i].ending)) return &formats[i];
+  }
+  return NULL;
+}
+
+static shoal_status unknown(const char *path, const char *what, const char *const *endings) {
+  text known = {0};
+  for (size_t i = 0; endings[i]; i++) text_add(&known, "%s%s", i ? ", " : "", endings[i]);
+  shoal_status status = status_make(SHOAL_ERR_ARGUMENT, "%s: a model is %s a file that ends in %s", path, what,
+                                    known.data ? known.data : "");
+  text_fini(&known);
+  return status;
+}
+
+shoal_status shoal_network_load(const char *path, shoal_network **out) {
+  const model_format *f = find_format(path);
+  if (!f || !f->read) return unknown(path, "read from", shoal_import_endings());
+  return f->read(path, out);
+}
+
+shoal_status shoal_network_export(shoal_network *n, const char *path, const shoal_export_options *options) {
+  shoal_export_options own;
+  TRY(OPTIONS_TAKE(&own, options));
+  const model_format *f = find_format(path);
+  if (!f || !f->write) return unknown(path, "written as", shoal_export_endings());
+  return status_wrap(f->write(n, path, &own), "%s", path);
+}
