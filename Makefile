@@ -12,7 +12,7 @@ BENCH_FLAGS ?=
 IDS ?=
 C_FILES = $(shell git ls-files '*.c' '*.h' | grep -v '^tests/fuzz/seeds/')
 
-.PHONY: all everything run test bench install sanitize sanitize-build race race-build fuzz fuzz-build campaign clean setup \
+.PHONY: all everything run test bench install sanitize sanitize-build race race-build fuzz fuzz-build campaign faults clean setup \
   reproduce docs abi abi-update tidy format check-format
 
 all: build/build.ninja
@@ -53,7 +53,7 @@ install: build/build.ninja
 	@$(if $(DESTDIR),:,PATH=$$PATH:/sbin ldconfig 2>/dev/null || true) # so that the library is found
 
 build-asan/build.ninja: | setup
-	@meson setup build-asan -Db_sanitize=address,undefined -Db_lundef=false -Doptimization=1 $(MESON_FLAGS)
+	@meson setup build-asan -Db_sanitize=address,undefined -Db_lundef=false -Doptimization=1 -Dfaults=true $(MESON_FLAGS)
 
 # The tests under ASan and UBSan, which stop at the first error; without those that would only take longer.
 sanitize: sanitize-build
@@ -84,6 +84,10 @@ fuzz-build:
 # Random faults in small jobs: docs/reliability.md. CAMPAIGN_FLAGS="--replay SEED" for one trial.
 campaign: everything
 	@tests/campaign/campaign.py --faults $(FAULTS) --jobs $$(( $$(nproc) + 1 )) $(CAMPAIGN_FLAGS)
+
+# Each call of the system fails in turn: docs/reliability.md. About half an hour; FAULTS_FLAGS="--every 50" for a part of it.
+faults: sanitize-build
+	@SHOAL_BIN=$(CURDIR)/build-asan/shoal tests/faults.py $(FAULTS_FLAGS)
 
 # The experiments that were reported elsewhere, at full size, into docs/results.md: hours. IDS="A1 D2" for some.
 reproduce: all

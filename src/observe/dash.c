@@ -5,7 +5,8 @@
  * 2. Without a token it listens on a loopback address only, and answers only requests that name a loopback host, so
  *    that no other site's page can reach it through a name of its own.
  * 3. With a token each request must bring it, as "Authorization: Bearer TOKEN" or "?token=TOKEN".
- * 4. Nothing changes by a request; all but GET and HEAD are refused.
+ * 4. Connections that have not brought such a request make place for new ones.
+ * 5. Nothing changes by a request; all but GET and HEAD are refused.
  *
  *   /                      the page
  *   /api/state             version, runs and sweeps
@@ -18,6 +19,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/options.h"
+#include "observe/dash_guard.h"
 #include "observe/report_page.h"
 #include "shoal/version.h"
 
@@ -28,9 +30,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#define LOOK_SECONDS 0.5   /* between two looks at the folder */
-#define QUIET_SECONDS 15.0 /* without news an empty line keeps a connection open */
-#define CONNECTIONS_MAX 64
+#define LOOK_SECONDS 0.5       /* between two looks at the folder */
+#define QUIET_SECONDS 15.0     /* without news an empty line keeps a connection open */
+#define CONNECTIONS_MAX 128    /* half of them may be strangers */
 #define CONNECTION_SECONDS 60u /* without traffic */
 #define POINTS_STANDARD 1000
 #define TOKEN_LETTERS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~"
@@ -44,6 +46,7 @@ struct shoal_dashboard {
   struct MHD_Daemon *server;
   pthread_t watcher;
   bool watching;
+  dash_guard guard;
   pthread_mutex_t lock;
   pthread_cond_t news;
   /* All below under the lock. */
@@ -266,6 +269,20 @@ static bool names_loopback(const char *host) {
   return false;
 }
 
+static int socket_of(struct MHD_Connection *c) {
+  const union MHD_ConnectionInfo *info = MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
+  return info ? info->connect_fd : -1;
+}
+
+static void on_connection(void *context, struct MHD_Connection *c, void **state,
+                          enum MHD_ConnectionNotificationCode what) {
+  dash *d = context;
+  if (what == MHD_CONNECTION_NOTIFY_STARTED)
+    dash_guard_begins(&d->guard, socket_of(c));
+  else
+    dash_guard_leaves(&d->guard, socket_of(c));
+}
+
 static enum MHD_Result on_request(void *context, struct MHD_Connection *c, const char *path, const char *method,
                                   const char *version, const char *upload, size_t *upload_size, void **state) {
   dash *d = context;
@@ -275,6 +292,7 @@ static enum MHD_Result on_request(void *context, struct MHD_Connection *c, const
     return answer_plain(c, MHD_HTTP_FORBIDDEN, "only requests to localhost are answered\n");
   if (d->token && !has_token(d, c))
     return answer_plain(c, MHD_HTTP_UNAUTHORIZED, "the token is missing or wrong: add ?token=TOKEN to the address\n");
+  dash_guard_leaves(&d->guard, socket_of(c));
   if (!strcmp(path, "/")) return answer_page(d, c);
   if (!strcmp(path, "/api/state")) return answer_state(d, c);
   if (!strcmp(path, "/api/run")) return answer_run(d, c);
@@ -337,6 +355,7 @@ shoal_status shoal_dashboard_create(const shoal_dashboard_options *given, shoal_
   TRY(read_address(options, where, &address));
   dash *d = calloc(1, sizeof *d);
   if (!d) return status_no_memory();
+  dash_guard_init(&d->guard);
   pthread_mutex_init(&d->lock, NULL);
   pthread_condattr_t attributes;
   pthread_condattr_init(&attributes);
@@ -352,10 +371,10 @@ shoal_status shoal_dashboard_create(const shoal_dashboard_options *given, shoal_
   unsigned flags = MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD |
                    (address.ss_family == AF_INET6 ? MHD_USE_IPv6 : 0);
   errno = 0;
-  d->server =
-      MHD_start_daemon(flags, (uint16_t)options->port, NULL, NULL, on_request, d, MHD_OPTION_SOCK_ADDR, &address,
-                       MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX, MHD_OPTION_CONNECTION_TIMEOUT,
-                       CONNECTION_SECONDS, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)32768, MHD_OPTION_END);
+  d->server = MHD_start_daemon(flags, (uint16_t)options->port, NULL, NULL, on_request, d, MHD_OPTION_SOCK_ADDR,
+                               &address, MHD_OPTION_NOTIFY_CONNECTION, on_connection, d, MHD_OPTION_CONNECTION_LIMIT,
+                               (unsigned)CONNECTIONS_MAX, MHD_OPTION_CONNECTION_TIMEOUT, CONNECTION_SECONDS,
+                               MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)32768, MHD_OPTION_END);
   if (!d->server) {
     status = status_errno(errno ? errno : EADDRINUSE, "cannot listen on %s port %d", where, options->port);
     goto failed;
@@ -385,6 +404,7 @@ void shoal_dashboard_destroy(shoal_dashboard *d) {
   report_set_fini(&d->set);
   pthread_cond_destroy(&d->news);
   pthread_mutex_destroy(&d->lock);
+  dash_guard_fini(&d->guard);
   free(d->token);
   free(d);
 }

@@ -151,7 +151,9 @@ int membership_final_workers(const shoal_run_report *r) {
 
 bool membership_add(const shoal_run_report *r, json_t *summary) {
   json_t *changes = json_array();
-  for (int i = 0; i < r->n_membership; i++) json_array_append_new(changes, membership_to_json(&r->membership[i]));
+  bool good = true;
+  for (int i = 0; i < r->n_membership; i++)
+    good &= !json_array_append_new(changes, membership_to_json(&r->membership[i]));
   int failovers = 0;
   double longest = 0;
   for (int i = 0; i < r->n_membership; i++) {
@@ -159,7 +161,8 @@ bool membership_add(const shoal_run_report *r, json_t *summary) {
     longest = r->membership[i].pause_seconds > longest ? r->membership[i].pause_seconds : longest;
   }
   const int64_t late = shoal_run_report_count(r, offsetof(shoal_worker_counts, late));
-  return !json_object_set_new(summary, "restarts", json_integer(r->restarts)) &&
+  return !json_object_set_new(summary, "membership", changes) && good &&
+         !json_object_set_new(summary, "restarts", json_integer(r->restarts)) &&
          !json_object_set_new(summary, "lost_steps", json_integer(r->fit.lost_steps)) &&
          !json_object_set_new(summary, "handed_on_rows", json_integer(handed_on(r))) &&
          !json_object_set_new(summary, "late_gradients", json_integer(late)) &&
@@ -167,8 +170,7 @@ bool membership_add(const shoal_run_report *r, json_t *summary) {
          !json_object_set_new(summary, "lost_workers", lost_workers(r)) &&
          !json_object_set_new(summary, "final_workers", json_integer(membership_final_workers(r))) &&
          !json_object_set_new(summary, "failovers", json_integer(failovers)) &&
-         !json_object_set_new(summary, "failover_seconds_max", json_real(longest)) &&
-         !json_object_set_new(summary, "membership", changes);
+         !json_object_set_new(summary, "failover_seconds_max", json_real(longest));
 }
 
 shoal_status membership_check(const shoal_run_report *r) {

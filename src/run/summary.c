@@ -40,30 +40,40 @@ static json_t *object_of(const pair *pairs, size_t count) {
 }
 #define OBJECT_OF(pairs) object_of(pairs, sizeof pairs / sizeof *pairs)
 
+/* A list that lacks an element is none. Takes it. */
+static json_t *if_whole(json_t *list, bool whole) {
+  if (whole) return list;
+  json_decref(list);
+  return NULL;
+}
+
 static json_t *tasks_json(const shoal_run_report *r) {
   json_t *list = json_array();
-  for (int i = 0; i < r->n_tasks; i++) json_array_append_new(list, task_report_to_json(&r->tasks[i], false));
-  return list;
+  bool whole = true;
+  for (int i = 0; i < r->n_tasks; i++) whole &= !json_array_append_new(list, task_report_to_json(&r->tasks[i], false));
+  return if_whole(list, whole);
 }
 
 /* One for each machine: of the first task that sampled it. */
 static json_t *hosts_json(const shoal_run_report *r) {
   json_t *hosts = json_array(), *seen;
+  bool whole = true;
   size_t k;
   for (int i = 0; i < r->n_tasks; i++) {
     const shoal_task_report *t = &r->tasks[i];
     bool known = !t->use.host.known;
     json_array_foreach (hosts, k, seen) known |= !strcmp(json_string_value(json_object_get(seen, "host")), t->host);
-    if (!known) json_array_append_new(hosts, host_usage_to_json(&t->use.host, t->host));
+    if (!known) whole &= !json_array_append_new(hosts, host_usage_to_json(&t->use.host, t->host));
   }
-  return hosts;
+  return if_whole(hosts, whole);
 }
 
 static json_t *gradients_json(const shoal_run_report *r) {
   json_t *list = json_array();
+  bool whole = true;
   for (int w = 0; w < (int)r->job.workers; w++)
-    json_array_append_new(list, json_integer(shoal_run_report_gradients(r, w)));
-  return list;
+    whole &= !json_array_append_new(list, json_integer(shoal_run_report_gradients(r, w)));
+  return if_whole(list, whole);
 }
 
 bool shoal_run_report_exchange(const shoal_run_report *r, shoal_exchange *out) {

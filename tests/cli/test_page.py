@@ -217,6 +217,21 @@ class Page(support.Case):
         self.assertIn("not an address", self.shoal("dash", ".", "--address", "example", expect=2)[1])
         self.assertIn("is no folder", self.shoal("dash", "nowhere", expect=2)[1])
 
+    def test_slow_connections_shut_nobody_out(self):
+        """Many that never finish their request, and bring no token."""
+        (self.folder / "runs").mkdir()
+        with Dash(self.folder / "runs", "--token", "secret") as dash:
+            held = []
+            for _ in range(150):
+                s = socket.create_connection(("127.0.0.1", dash.port))
+                s.sendall(b"GET /api/state HTTP/1.1\r\nHost: ")
+                held.append(s)
+            before = time.monotonic()
+            self.assertEqual(dash.json("api/state?token=secret")["runs"], [])
+            self.assertLess(time.monotonic() - before, 5)
+            for s in held:
+                s.close()
+
     def test_a_million_points(self):
         write_long_run(self.folder / "runs" / "long", 1_000_000)
         before = time.monotonic()

@@ -1,0 +1,157 @@
+/* The seam for injected faults, in builds with -Dfaults=true alone: the linker leads every call of these functions from
+ * Shoal's own code to the __wrap_ functions here (--wrap, see meson.build), and the memory that jansson takes.
+ *
+ * SHOAL_FAULT=N in the environment makes the N-th call of this process fail as the system would; SHOAL_FAULT_LOG=FILE gets
+ * two lines when the process ends: how many calls there were, and the name of the one that failed. tests/faults.py drives
+ * it. A build without the option has none of this. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+/* One process, one number: the environment has it, and every thread counts. */
+static _Atomic long calls;
+static long failing = -1;
+static const char *_Atomic failed;
+static char log_path[512];
+
+/* What the library does for itself before main and while the log is written does not count. */
+static _Atomic bool counting;
+
+static bool fails(const char *name, int error) {
+  if (!atomic_load_explicit(&counting, memory_order_relaxed)) return false;
+  if (atomic_fetch_add_explicit(&calls, 1, memory_order_relaxed) + 1 != failing) return false;
+  atomic_store(&failed, name);
+  errno = error;
+  return true;
+}
+
+/* FAULT(returned, name, (parameters), (arguments), failure's value, errno) */
+#define FAULT(type, name, parameters, arguments, failure, error) \
+  extern type __real_##name parameters;                          \
+  extern type __wrap_##name parameters;                          \
+  type __wrap_##name parameters {                                \
+    if (fails(#name, error)) return failure;                     \
+    return __real_##name arguments;                              \
+  }
+
+/* ---- memory */
+FAULT(void *, malloc, (size_t n), (n), NULL, ENOMEM)
+FAULT(void *, calloc, (size_t n, size_t size), (n, size), NULL, ENOMEM)
+FAULT(void *, realloc, (void *p, size_t n), (p, n), NULL, ENOMEM)
+FAULT(char *, strdup, (const char *s), (s), NULL, ENOMEM)
+FAULT(char *, strndup, (const char *s, size_t n), (s, n), NULL, ENOMEM)
+FAULT(void *, aligned_alloc, (size_t align, size_t n), (align, n), NULL, ENOMEM)
+FAULT(int, posix_memalign, (void **out, size_t align, size_t n), (out, align, n), ENOMEM, ENOMEM)
+FAULT(int, vasprintf, (char **out, const char *format, va_list list), (out, format, list), -1, ENOMEM)
+FAULT(void *, mmap, (void *at, size_t n, int protection, int flags, int fd, off_t offset),
+      (at, n, protection, flags, fd, offset), MAP_FAILED, ENOMEM)
+
+extern int __wrap_asprintf(char **out, const char *format, ...);
+int __wrap_asprintf(char **out, const char *format, ...) {
+  va_list list;
+  if (fails("asprintf", ENOMEM)) return -1;
+  va_start(list, format);
+  int n = __real_vasprintf(out, format, list);
+  va_end(list);
+  return n;
+}
+
+/* ---- files */
+FAULT(FILE *, fopen, (const char *path, const char *mode), (path, mode), NULL, EMFILE)
+FAULT(FILE *, fdopen, (int fd, const char *mode), (fd, mode), NULL, ENOMEM)
+FAULT(ssize_t, read, (int fd, void *to, size_t n), (fd, to, n), -1, EIO)
+FAULT(ssize_t, pread, (int fd, void *to, size_t n, off_t at), (fd, to, n, at), -1, EIO)
+FAULT(ssize_t, write, (int fd, const void *from, size_t n), (fd, from, n), -1, ENOSPC)
+FAULT(ssize_t, pwrite, (int fd, const void *from, size_t n, off_t at), (fd, from, n, at), -1, ENOSPC)
+FAULT(ssize_t, writev, (int fd, const struct iovec *parts, int n), (fd, parts, n), -1, ENOSPC)
+FAULT(int, fflush, (FILE * f), (f), EOF, ENOSPC)
+FAULT(int, fsync, (int fd), (fd), -1, EIO)
+FAULT(int, ftruncate, (int fd, off_t n), (fd, n), -1, EIO)
+FAULT(int, rename, (const char *from, const char *to), (from, to), -1, EIO)
+FAULT(int, mkdir, (const char *path, mode_t mode), (path, mode), -1, EACCES)
+FAULT(DIR *, opendir, (const char *path), (path), NULL, EMFILE)
+
+extern int __real_open(const char *path, int flags, ...);
+extern int __wrap_open(const char *path, int flags, ...);
+int __wrap_open(const char *path, int flags, ...) {
+  va_list list;
+  va_start(list, flags);
+  const int mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(list, int) : 0;
+  va_end(list);
+  return fails("open", EMFILE) ? -1 : __real_open(path, flags, mode);
+}
+
+/* The stream is closed all the same, as the system does it. */
+extern int __real_fclose(FILE *f);
+extern int __wrap_fclose(FILE *f);
+int __wrap_fclose(FILE *f) {
+  const bool bad = fails("fclose", ENOSPC);
+  const int error = errno, result = __real_fclose(f);
+  if (!bad) return result;
+  errno = error;
+  return EOF;
+}
+
+/* ---- sockets, processes, threads */
+FAULT(int, socket, (int domain, int type, int protocol), (domain, type, protocol), -1, EMFILE)
+FAULT(int, bind, (int fd, const struct sockaddr *at, socklen_t n), (fd, at, n), -1, EADDRINUSE)
+FAULT(int, listen, (int fd, int most), (fd, most), -1, EADDRINUSE)
+FAULT(int, connect, (int fd, const struct sockaddr *at, socklen_t n), (fd, at, n), -1, ECONNREFUSED)
+FAULT(ssize_t, send, (int fd, const void *from, size_t n, int flags), (fd, from, n, flags), -1, ECONNRESET)
+FAULT(ssize_t, recv, (int fd, void *to, size_t n, int flags), (fd, to, n, flags), -1, ECONNRESET)
+FAULT(ssize_t, sendmsg, (int fd, const struct msghdr *m, int flags), (fd, m, flags), -1, ECONNRESET)
+FAULT(ssize_t, recvmsg, (int fd, struct msghdr *m, int flags), (fd, m, flags), -1, ECONNRESET)
+FAULT(int, pipe2, (int fds[2], int flags), (fds, flags), -1, EMFILE)
+FAULT(int, eventfd, (unsigned n, int flags), (n, flags), -1, EMFILE)
+FAULT(int, memfd_create, (const char *name, unsigned flags), (name, flags), -1, EMFILE)
+FAULT(pid_t, fork, (void), (), -1, EAGAIN)
+FAULT(int, pthread_create, (pthread_t * thread, const pthread_attr_t *attributes, void *(*run)(void *), void *context),
+      (thread, attributes, run, context), EAGAIN, EAGAIN)
+
+/* ---- the clock: jumps ahead, and stays there */
+#define JUMP_SECONDS 100
+static _Atomic long ahead;
+
+extern int __real_clock_gettime(clockid_t clock, struct timespec *out);
+extern int __wrap_clock_gettime(clockid_t clock, struct timespec *out);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *out) {
+  if (fails("clock_gettime", 0)) atomic_store(&ahead, JUMP_SECONDS);
+  const int result = __real_clock_gettime(clock, out);
+  if (!result) out->tv_sec += atomic_load_explicit(&ahead, memory_order_relaxed);
+  return result;
+}
+
+/* ---- before main and at the end */
+
+static void write_log(void) {
+  atomic_store(&counting, false);
+  FILE *f = *log_path ? __real_fopen(log_path, "we") : NULL;
+  const char *name = atomic_load(&failed);
+  if (!f) return;
+  fprintf(f, "%ld\n%s\n", atomic_load(&calls), name ? name : "none");
+  __real_fclose(f);
+}
+
+__attribute__((constructor)) static void begin(void) {
+  const char *number = getenv("SHOAL_FAULT"), *log = getenv("SHOAL_FAULT_LOG");
+  if (number) failing = atol(number);
+  if (!number && !log) return;
+  if (log) snprintf(log_path, sizeof log_path, "%s", log);
+  json_set_alloc_funcs(__wrap_malloc, free);
+  atexit(write_log);
+  atomic_store(&counting, true);
+}

@@ -1,0 +1,132 @@
+#!/usr/bin/env python3
+"""Makes each call of the system fail in turn, in a short training, a resume and a report.
+
+Needs a build with -Dfaults=true (src/base/fault.c), best under ASan: make faults. A first run counts the calls, then run N fails
+its N-th one. Each must end with the right result, or with an exit status other than 0 and a word of why; never by a signal, with a
+sanitizer's report (a leak is one), without a word, or not at all."""
+import argparse
+import collections
+import concurrent.futures
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+os.environ.setdefault("SHOAL_ROOT", str(HERE.parent))
+os.environ.setdefault("SHOAL_BIN", str(HERE.parent / "build-faults" / "shoal"))
+sys.path.insert(0, str(HERE / "cli"))
+import support  # noqa: E402
+
+SECONDS = 60
+SANITIZER = 99
+
+
+class Program:
+    """One command, in a folder of its own that is prepared anew for each run."""
+
+    def __init__(self, name, base, words, prepared=None):
+        self.name, self.base, self.words, self.prepared = name, base, words, prepared
+
+    def run(self, folder, number):
+        """(exit status, standard error, number of calls, name of the one that failed)"""
+        if self.prepared:
+            shutil.copytree(self.base / self.prepared, folder / "run")
+        log = folder / "calls"
+        environment = {**os.environ, "SHOAL_FAULT_LOG": str(log),
+                       "ASAN_OPTIONS": f"detect_leaks=1:exitcode={SANITIZER}:allocator_may_return_null=1",
+                       "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1"}
+        if number:
+            environment["SHOAL_FAULT"] = str(number)
+        done = subprocess.run([support.SHOAL, *map(str, self.words)], cwd=folder, env=environment, text=True,
+                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=SECONDS, errors="replace")
+        calls, name = log.read_text().split() if log.exists() else ("0", "?")
+        return done.returncode, done.stderr, int(calls), name
+
+    def result(self, folder):
+        """What must be the same in every run that says it is good."""
+        if self.name == "report":
+            return (folder / "report.html").exists() and (folder / "report.html").stat().st_size > 10000
+        summary = json.loads((folder / "run" / "summary.json").read_text())
+        return sorted(summary), len(summary["tasks"]), summary["status"], summary["examples"], (folder / "run" / "model.safetensors").read_bytes()
+
+
+def judge(program, number, wanted):
+    """None, or (kind, name of the call, words)."""
+    folder = pathlib.Path(tempfile.mkdtemp(dir=program.base))
+    try:
+        try:
+            status, said, _, name = program.run(folder, number)
+        except subprocess.TimeoutExpired:
+            return "hang", "?", ""
+        if status < 0 or status == SANITIZER or "Sanitizer" in said or "runtime error" in said:
+            return "leak" if "LeakSanitizer" in said else "crash", name, said
+        if status == 0:
+            try:
+                good = program.result(folder) == wanted
+            except (OSError, ValueError, KeyError):
+                good = False
+            return None if good else ("wrong", name, said)
+        if not said.strip():
+            return "silent", name, ""
+        left = [p.name for p in folder.rglob("*.tmp")]
+        return ("leftovers", name, f"{left}: {said}") if left else None
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def programs(base):
+    support.make_data(base / "bars", 64, 32)
+    train = ["train", "softmax", "--data", base / "bars", "--batch-size", 16, "--threads", 1, "--quiet", "--run-dir", "run"]
+    before = base / "before"
+    before.mkdir()
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("SHOAL_FAULT")}
+    subprocess.run([support.SHOAL, *map(str, train), "--epochs", "2"], cwd=before, check=True, stdout=subprocess.DEVNULL,
+                   env=environment)
+    return [Program("training", base, [*train, "--epochs", 2, "--checkpoint-every", 4]),
+            Program("resume", base, ["train", "softmax", "--run-dir", "run", "--resume", "--epochs", 4, "--quiet"], "before/run"),
+            Program("report", base, ["report", "run", "--out", "report.html"], "before/run")]
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--every", type=int, default=1, help="only every so many-th call")
+    p.add_argument("--first", type=int, default=1)
+    p.add_argument("--jobs", type=int, default=os.cpu_count())
+    p.add_argument("--program", help="training, resume or report alone")
+    p.add_argument("--call", type=int, help="this call alone, with what the program says")
+    a = p.parse_args()
+    base = pathlib.Path(tempfile.mkdtemp(prefix="shoal-faults-"))
+    bad = total = 0
+    for program in programs(base):
+        if a.program and program.name != a.program:
+            continue
+        first = base / f"count-{program.name}"
+        first.mkdir()
+        status, said, calls, _ = program.run(first, 0)
+        if status or not calls:
+            sys.exit(f"{program.name} without a fault: exit {status}, {calls} calls: {said}\n(a build with -Dfaults=true is needed)")
+        wanted = program.result(first)
+        numbers = [a.call] if a.call else range(a.first, calls + 1, a.every)
+        found = collections.defaultdict(list)
+        with concurrent.futures.ThreadPoolExecutor(a.jobs) as pool:
+            for number, problem in zip(numbers, pool.map(lambda n: judge(program, n, wanted), numbers)):
+                if problem:
+                    found[problem[:2]].append((number, problem[2]))
+        problems = sum(map(len, found.values()))
+        print(f"{program.name}: {calls} calls, {len(numbers)} of them failed one by one: {problems} problems", flush=True)
+        for (kind, name), cases in sorted(found.items()):
+            print(f"  {kind} after {name}: {len(cases)}, calls {', '.join(str(n) for n, _ in cases[:8])}")
+            print("    " + "\n    ".join(cases[0][1].strip().splitlines()[:400 if a.call else 14]))
+        bad += problems
+        total += len(numbers)
+    shutil.rmtree(base, ignore_errors=True)
+    print(f"{total} injected failures, {bad} problems")
+    sys.exit(bad > 0)
+
+
+if __name__ == "__main__":
+    main()
