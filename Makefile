@@ -36,6 +36,8 @@ test: everything
 bench: everything
 	@bench/compare.py build $(BENCH_FLAGS)
 	@echo
+	@bench/compare_models.py build
+	@echo
 	@bench/compare_ps.py build
 	@echo
 	@bench/compare_replicas.py build

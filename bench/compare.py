@@ -138,4 +138,5 @@ def main():
             json.dump({"peak_gflops": peak, "scaling": scaling, "torch_version": version, "rows": rows}, out, indent=1)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -338,6 +338,12 @@ static void apply_lars(const op_case *c, const case_memory *m, double *expected)
         at(&m->in[0], i) - c->attr[0].f * at(&m->in[1], i) - rate * (at(&m->in[2], i) + decay * at(&m->in[0], i));
 }
 
+static void apply_average(const op_case *c, const case_memory *m, double *expected) {
+  double kept = at(&m->in[2], 0) > 1 ? c->attr[0].f : 0;
+  for (int64_t i = 0; i < shoal_tensor_count(&m->in[0]); i++)
+    expected[i] = kept * at(&m->in[0], i) + (1 - kept) * at(&m->in[1], i);
+}
+
 static void clip_scale(const op_case *c, const case_memory *m, double *expected) {
   double squares = 0;
   for (int k = 0; k < c->ins; k++)
@@ -435,6 +441,7 @@ naive_fn naive_find(const char *op) {
       {"apply_nadam", apply_nadam},
       {"apply_lamb", apply_lamb},
       {"apply_lars", apply_lars},
+      {"apply_average", apply_average},
       {"clip_scale", clip_scale},
       {"skip_matmul", skip_matmul},
       {"skip_sum", skip_sum},

@@ -102,6 +102,7 @@ static const struct {
     {{.name = "sgd", .weight_decay = 0.5}, decay_step},
     {{.name = "nadam"}, nadam_step},
     {{.name = "lion"}, lion_step},
+    {{.name = "sgd", .average = 0.5}, sgd_step},
     {{.name = "sgd", .clip_value = 0.5}, clipped_step},
     {{.name = "sgd", .clip_norm = 2}, clipped_norm_step},
     {{.name = "sgd", .clip_global_norm = 2}, clipped_norm_step},

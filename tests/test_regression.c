@@ -331,7 +331,7 @@ static void optimizers_of_several_workers(void **state) {
   const shoal_optimizer_options served[] = {{.name = "adamw"},
                                             {.name = "nadam"},
                                             {.name = "lion", .weight_decay = 0.1},
-                                            {.name = "sgd", .clip_value = 0.2},
+                                            {.name = "sgd", .clip_value = 0.2, .average = 0.8},
                                             {.name = "momentum", .clip_global_norm = 0.5}};
   const shoal_optimizer_options whole[] = {{.name = "lamb"}, {.name = "lars"}, {.name = "sgd", .clip_norm = 0.5}};
   for (size_t i = 0; i < sizeof served / sizeof *served; i++) check_optimizer_bits(&served[i], &d, true);
@@ -345,6 +345,41 @@ static void optimizers_of_several_workers(void **state) {
     shoal_model_destroy(m);
     shoal_strategy_destroy(s);
   }
+  data_free(&d);
+}
+
+/* The weights at the end are the averages over all updates: of plain gradient descent known from its path. */
+static void averages_of_weights(void **state) {
+  shoal_dataset d;
+  data_make_line(24, 1, &d);
+  double average[FEATURES + 1] = {0};
+  for (int steps = 1; steps <= 4; steps++)
+    for (int averaged = 0; averaged < 2; averaged++) {
+      const shoal_compile_options o = {.loss = "mse",
+                                       .optimizer = {.average = averaged ? 0.75 : 0},
+                                       .schedule = {.rate = 0.1},
+                                       .seed = 3,
+                                       .threads = 1};
+      shoal_model *m = model_make_line(1, &o);
+      assert_ok(
+          shoal_model_fit(m, &d, &(shoal_fit_options){.steps = steps, .batch_size = 24, .keep_order = true}, NULL));
+      for (int i = 0; i <= FEATURES; i++) {
+        shoal_tensor t;
+        shoal_value *v = shoal_graph_find(shoal_model_graph(m), i < FEATURES ? "dense/kernel" : "dense/bias");
+        assert_ok(shoal_session_variable(shoal_model_session(m), v, &t));
+        const double w = shoal_tensor_get(&t, i < FEATURES ? i : 0);
+        if (!averaged)
+          average[i] = steps == 1 ? w : 0.75 * average[i] + 0.25 * w;
+        else
+          assert_true(fabs(w - average[i]) < 1e-5);
+      }
+      shoal_model_destroy(m);
+    }
+  shoal_model *m = model_make_line(1, &(shoal_compile_options){.loss = "mse", .optimizer = {.average = 0.5}});
+  refuses(
+      shoal_model_fit(m, &d, &(shoal_fit_options){.epochs = 1, .validation_split = 0.2, .restore_best = true}, NULL),
+      "leave out restore_best");
+  shoal_model_destroy(m);
   data_free(&d);
 }
 
@@ -410,10 +445,15 @@ static void wrong_data_is_refused(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(gradients_of_every_loss),       cmocka_unit_test(figures_by_the_book),
-      cmocka_unit_test(figures_that_are_not_there),    cmocka_unit_test(strategies_in_memory),
-      cmocka_unit_test(strategies_on_a_stream),        cmocka_unit_test(deterministic_bits),
-      cmocka_unit_test(optimizers_of_several_workers), cmocka_unit_test(stops_early),
+      cmocka_unit_test(gradients_of_every_loss),
+      cmocka_unit_test(figures_by_the_book),
+      cmocka_unit_test(figures_that_are_not_there),
+      cmocka_unit_test(strategies_in_memory),
+      cmocka_unit_test(strategies_on_a_stream),
+      cmocka_unit_test(deterministic_bits),
+      cmocka_unit_test(optimizers_of_several_workers),
+      cmocka_unit_test(averages_of_weights),
+      cmocka_unit_test(stops_early),
       cmocka_unit_test(wrong_data_is_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

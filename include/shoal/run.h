@@ -152,7 +152,8 @@ typedef struct {
   int64_t trace;            /**< steps to record a timeline of; 0: none */
   double sample_every;      /**< seconds between two samples of the machine; 0: 1 */
   double label_smoothing;   /**< as in shoal_compile_options */
-  double weight_decay;      /**< as in shoal_optimizer_options, also the next three; NaN: the optimizer's usual one */
+  double weight_decay;      /**< as in shoal_optimizer_options, also the next four; NaN: the optimizer's usual one */
+  double average;           /**< of weights; 0: none */
   double clip_value;        /**< 0: none */
   double clip_norm;         /**< 0: none */
   double clip_global_norm;  /**< 0: none */

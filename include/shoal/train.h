@@ -41,7 +41,10 @@ typedef struct {
   double clip_value;   /**< above 0: numbers of a gradient are taken into [-clip_value, clip_value] first */
   double clip_norm;    /**< above 0: gradients of a variable whose norm is larger are scaled down to it */
   double clip_global_norm; /**< the same of all variables together. One of the three at most */
-  double reserved[2];      /**< 0: for fields to come */
+  double
+      average; /**< above 0: each update also moves an average of the weights, by 1 - average towards them, e.g. 0.999.
+                   * When shoal_model_fit ends, the averages are the weights */
+  double reserved[1]; /**< 0: for fields to come */
 } shoal_optimizer_options;
 
 /** The names, ended by NULL. */

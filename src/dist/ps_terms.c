@@ -38,6 +38,7 @@ static const struct {
     {"l2", REAL, offsetof(ps_terms, optimizer.l2)},
     {"beta", REAL, offsetof(ps_terms, optimizer.beta)},
     {"weight-decay", REAL, offsetof(ps_terms, optimizer.weight_decay)},
+    {"average", REAL, offsetof(ps_terms, optimizer.average)},
     {"clip-value", REAL, offsetof(ps_terms, optimizer.clip_value)},
     {"clip-global-norm", REAL, offsetof(ps_terms, optimizer.clip_global_norm)},
     {"schedule", NAME, offsetof(ps_terms, schedule.name)},

@@ -174,6 +174,7 @@ shoal_optimizer_options job_optimizer(const shoal_job *f) {
                                    .nesterov = f->nesterov,
                                    .l1 = f->l1,
                                    .weight_decay = f->weight_decay > 0 ? f->weight_decay : -1,
+                                   .average = f->average,
                                    .clip_value = f->clip_value,
                                    .clip_norm = f->clip_norm,
                                    .clip_global_norm = f->clip_global_norm};

@@ -118,8 +118,8 @@ static shoal_status check_cluster(const shoal_job *f, const shoal_job *asked, co
 static shoal_status check_sparse(const shoal_job *f, const shoal_job *asked, const shoal_model_kind *kind) {
   static const char *const only_sparse[] = {"features", "bias", "eval-every", "transfer"};
   static const char *const only_dense[] = {
-      "transform", "input",      "validation-split", "validation-data", "top-k",          "activation",
-      "pool",      "histograms", "deterministic",    "evaluator",       "backup-workers", "in-flight"};
+      "transform",  "input",         "validation-split", "validation-data", "top-k",     "activation",     "pool",
+      "histograms", "deterministic", "evaluator",        "backup-workers",  "in-flight", "average-weights"};
   const char *const *others = kind->sparse ? only_dense : only_sparse;
   size_t n = kind->sparse ? sizeof only_dense / sizeof *only_dense : sizeof only_sparse / sizeof *only_sparse;
   for (size_t i = 0; i < n; i++)
@@ -212,6 +212,11 @@ shoal_status job_check(const shoal_job *f, const shoal_job *asked, const shoal_m
     return status_make(SHOAL_ERR_ARGUMENT,
                        "`patience` needs `validation_split`, e.g. `validation_split` 0.1, or "
                        "`validation_data`");
+  if (f->patience && f->average > 0)
+    return status_make(
+        SHOAL_ERR_ARGUMENT,
+        "`patience` takes the weights of the best epoch, `average_weights` the averages of all; leave one "
+        "out");
   if (f->validation_data && f->validation_split > 0)
     return status_make(SHOAL_ERR_ARGUMENT,
                        "`validation_data` and `validation_split` contradict each other; leave one "

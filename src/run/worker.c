@@ -144,7 +144,8 @@ static shoal_task_report own_report(worker *w, const shoal_fit_result *fit, cons
 static shoal_status test(worker *w, task_result *r) {
   training *b = w->o->base;
   /* Of these weights, after the last epoch. */
-  const bool tested = w->last.test.examples && w->last.step == r->fit.updates && !r->fit.restored;
+  const bool same = w->last.step == r->fit.updates && !r->fit.restored && b->job.average == 0;
+  const bool tested = w->last.test.examples && same;
   if (tested) r->test = w->last.test;
   if (!b->test.data && !(b->test.files && w->o->chief)) return NULL;
   /* It was asked to leave while the others go on: what it has is not the result. */

@@ -13,8 +13,10 @@
 #include "exec/session.h"
 #include "train/fit_loop.h"
 #include "train/local.h"
+#include "train/optimizer.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #define PROGRESS_SECONDS 0.25
@@ -266,6 +268,10 @@ static shoal_status set_up(fit_loop *l) {
   shoal_model *m = l->model;
   TRY(model_ready(m));
   TRY(fit_check_options(o, l->data != NULL));
+  if (o->restore_best && m->options.optimizer.average > 0)
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "the weights of the best epoch, or averages of all: leave out restore_best, or the optimizer's "
+                       "average");
   if (!l->strategy) {
     TRY(local_create(&l->own_strategy));
     l->strategy = l->own_strategy;
@@ -296,6 +302,31 @@ static shoal_status find_start(fit_loop *l, int64_t *from) {
   return NULL;
 }
 
+/* The averages of the weights become the weights; the last checkpoint has both. */
+static shoal_status take_averages(fit_loop *l) {
+  shoal_model *m = l->model;
+  shoal_value **weights;
+  int n;
+  shoal_status status = NULL;
+  const bool there = is_chief(l) || l->strategy->kind->follow_chief; /* of a worker whose servers have them: not */
+  if (m->options.optimizer.average == 0 || !there) return NULL;
+  fit_wait_for_writer(l);
+  TRY(model_weights(m, true, &weights, &n));
+  for (int i = 0; i < n && !status; i++) {
+    shoal_tensor to, from;
+    char *name = NULL;
+    if (asprintf(&name, "%s/" OPTIMIZER_AVERAGE, shoal_value_name(weights[i])) < 0) status = status_no_memory();
+    shoal_value *average = status ? NULL : shoal_graph_find(m->graph, name);
+    if (!status) free(name);
+    if (!average) continue; /* the loss does not depend on it */
+    status = shoal_session_variable(m->session, weights[i], &to);
+    if (!status) status = shoal_session_variable(m->session, average, &from);
+    if (!status) memcpy(to.data, from.data, shoal_tensor_bytes(&from));
+  }
+  free(weights);
+  return status;
+}
+
 static shoal_status fit(fit_loop *l, shoal_fit_result *result) {
   const shoal_fit_options *o = l->options;
   shoal_model *m = l->model;
@@ -314,6 +345,7 @@ static shoal_status fit(fit_loop *l, shoal_fit_result *result) {
   }
   bool restored;
   TRY(take_best(l, stopped, &restored));
+  TRY(take_averages(l));
   if (o->restore_best && l->strategy->kind->follow_chief) TRY(l->strategy->kind->follow_chief(l->strategy));
   const fit_state *s = &l->state;
   shoal_fit_result r = {

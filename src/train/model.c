@@ -475,6 +475,8 @@ static shoal_status compile(shoal_model *m, const shoal_compile_options *options
     return status_make(SHOAL_ERR_ARGUMENT, "l2 is %g: a weight of at least 0 is expected", options->l2);
   if (!m->n_layers) return status_make(SHOAL_ERR_ARGUMENT, "the model has no layers");
   TRY(check_bias_rate(options));
+  if (m->sparse && options->optimizer.average > 0)
+    return status_make(SHOAL_ERR_ARGUMENT, "averages of the weights are for models of dense rows: leave out average");
   find_integers(m);
   if (m->n_inputs > 1 || m->n_results > 1)
     return status_make(SHOAL_ERR_ARGUMENT, "the model has %zu inputs and %zu outputs; one of each can be trained",

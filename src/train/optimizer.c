@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define SLOTS_MAX OPTIMIZER_SLOTS_MAX
+#define SLOTS_MAX (OPTIMIZER_SLOTS_MAX - 1) /* of a row */
 #define INPUTS_MAX (SLOTS_MAX + 5)
 
 typedef struct {
@@ -155,6 +155,7 @@ static shoal_status check(const shoal_optimizer_options *o) {
       {"clip_norm", o->clip_norm, 0, 1e30},
       {"clip_global_norm", o->clip_global_norm, 0, 1e30},
       {"weight_decay", o->weight_decay, -1e30, 1e30},
+      {"average", o->average, 0, 1},
   };
   for (size_t i = 0; i < COUNT_OF(ranges); i++)
     if (!(ranges[i].value >= ranges[i].least && ranges[i].value < ranges[i].below))
@@ -260,6 +261,13 @@ static void clip(shoal_graph *g, const shoal_optimizer_options *o, shoal_gradien
   }
 }
 
+/* updated: the variable after its update. */
+static shoal_value *move_average(shoal_graph *g, const shoal_value *variable, shoal_value *updated, shoal_value *step,
+                                 double kept) {
+  shoal_value *in[] = {slot(g, variable, OPTIMIZER_AVERAGE, 0), updated, step};
+  return graph_op(g, "apply_average", in, 3, (attr_value[OP_MAX_ATTRS]){{.f = kept}});
+}
+
 /* once: rows that are named several times must be added up first. */
 static shoal_status apply_all(shoal_graph *g, const shoal_optimizer_options *options, shoal_value *const *variables,
                               const shoal_gradient *gradients, int n, bool once, shoal_value *rate,
@@ -294,11 +302,12 @@ static shoal_status apply_all(shoal_graph *g, const shoal_optimizer_options *opt
     n_own++;
   }
   if (clips(options)) clip(g, options, own, n_own, updates);
-  if (row->counts_steps) {
-    char name[OPTIMIZER_COUNTER];
-    step = shared_variable(g, optimizer_counter(options, name), SHOAL_I64, SHOAL_SCALAR, 1);
+  char name[OPTIMIZER_COUNTER];
+  if (optimizer_counter(options, name)) step = shared_variable(g, name, SHOAL_I64, SHOAL_SCALAR, 1);
+  for (int i = 0; i < n_own; i++) {
+    shoal_value *variable = variables[which[i]], *updated = apply(g, row, attr, variable, &own[i], rate, step);
+    updates[count++] = options->average > 0 ? move_average(g, variable, updated, step, options->average) : updated;
   }
-  for (int i = 0; i < n_own; i++) updates[count++] = apply(g, row, attr, variables[which[i]], &own[i], rate, step);
   /* Reads of a run see the value before it, so every update of this run sees the old number. */
   if (step) updates[count++] = shoal_assign_add(g, step, shoal_scalar(g, SHOAL_I64, 1));
   shoal_value *group = shoal_group(g, updates, count);
@@ -336,6 +345,7 @@ int optimizer_slots(const shoal_optimizer_options *options, const char *slots[OP
   shoal_status_free(status); /* whoever made the updates has told about it */
   int n = 0;
   for (; row && row->slots[n].name; n++) slots[n] = row->slots[n].name;
+  if (options->average > 0) slots[n++] = OPTIMIZER_AVERAGE;
   return n;
 }
 
@@ -343,8 +353,8 @@ const char *optimizer_counter(const shoal_optimizer_options *options, char buffe
   const optimizer_row *row = NULL;
   shoal_status status = find(options->name, &row);
   shoal_status_free(status);
-  if (!row || !row->counts_steps) return NULL;
-  snprintf(buffer, OPTIMIZER_COUNTER, "%s/step", options->name);
+  if (!row || (!row->counts_steps && options->average == 0)) return NULL;
+  snprintf(buffer, OPTIMIZER_COUNTER, "%s/step", options->name ? options->name : names[0]);
   return buffer;
 }
 

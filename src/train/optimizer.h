@@ -4,7 +4,8 @@
 
 #include "shoal/train.h"
 
-#define OPTIMIZER_SLOTS_MAX 2
+#define OPTIMIZER_SLOTS_MAX 3
+#define OPTIMIZER_AVERAGE "average" /* slot of options with `average`, the last one */
 #define OPTIMIZER_COUNTER 64
 
 /* One update of all variables by the given gradients (those with value NULL are left out); slots as in

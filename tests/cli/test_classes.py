@@ -130,6 +130,18 @@ class Words(support.Case):
                                   "--run-dir", "none", expect=2)
             self.assertIn(words, error)
 
+    def test_averaged_weights(self):
+        """What is tested, saved and used at the end are the averages, also after a resume and with servers."""
+        for run, flags in (("alone", []), ("served", ["--workers", 2, "--batch-size", 10])):
+            for more in (["--epochs", 3], ["--resume", "--epochs", 4]):
+                train = ["--data", "a.csv,b.csv", "--test-data", "test.csv", "--average-weights", 0.9, "--lr", 0.01, *flags]
+                self.shoal("train", "softmax", *([] if "--resume" in more else train), *more, "--run-dir", run, *support.FEW)
+                result = json.loads(self.shoal("eval", run, "--json")[0])
+                self.assertAlmostEqual(self.summary(run)["test_loss"], result["loss"], places=6)
+                last = max((self.folder / run / "checkpoints").glob("step-*.safetensors"), key=lambda p: p.stat().st_mtime)
+                raw = json.loads(self.shoal("eval", str(last), "--model", "softmax", "--data", "test.csv", "--json")[0])
+                self.assertLess(raw["loss"], result["loss"])  # at a low rate averages lag behind
+
     def test_one_hot(self):
         numbers = random.Random(9)
         for name, order in (("train", NAMES), ("other", NAMES[::-1])):

@@ -237,6 +237,31 @@ REAL_KERNEL(lars_kernel, {
   return NULL;
 })
 
+/* ---- apply_average: (average, variable, t) changes the average: momentum of it, the rest of the variable; of step 1
+ * the variable itself. */
+
+static shoal_status average_shape(op_shapes *s) {
+  TRY(rule_float(s, 0, "the average"));
+  TRY(rule_same_shape(s, 0, 1));
+  if (s->in_dtype[0] != s->in_dtype[1])
+    return status_make(SHOAL_ERR_ARGUMENT, "the average is %s, the variable %s; they must be the same",
+                       shoal_dtype_name(s->in_dtype[0]), shoal_dtype_name(s->in_dtype[1]));
+  TRY(rule_number(s, 2, "the step count"));
+  TRY(rule_rank(s, 2, 0, "the step count"));
+  s->out[0] = s->in[0];
+  s->out_dtype[0] = s->in_dtype[0];
+  return NULL;
+}
+
+REAL_KERNEL(average_kernel, {
+  real *restrict average = call->in[0].data;
+  const real *restrict variable = call->in[1].data;
+  const real kept = shoal_tensor_get(&call->in[2], 0) > 1 ? (real)call->attr[0].f : 0;
+  const int64_t n = shoal_tensor_count(&call->in[0]);
+  for (int64_t i = 0; i < n; i++) average[i] = kept * average[i] + (1 - kept) * variable[i];
+  return NULL;
+})
+
 /* ---- clip_scale: (tensors...) -> what to multiply all of them by, so that the root of the sum of all squares is at most
  * `norm`; at most 1. The sum is the same whatever the number of threads. */
 
@@ -405,6 +430,7 @@ static const char *const lamb_cases[] = {"[5,7] [5,7] [5,7]>0 [5,7] []>0 i64[]>0
                                          "[8] [8] [8]>0 [8] []>0 i64[]>0 beta1=0.5 epsilon=0.1 weight_decay=0.2", NULL};
 static const char *const lars_cases[] = {"[5,7] [5,7] [5,7] []>0", "[5,7] [5,7] [5,7] []>0 weight_decay=0.2 trust=0.5",
                                          "[8] [8] [8] []>0 weight_decay=0.2", NULL};
+static const char *const average_cases[] = {"[5,7] [5,7] i64[]>0", "[8] [8] []>0 momentum=0.5", NULL};
 static const char *const clip_scale_cases[] = {"[5,7]", "[40] [3,3] [] norm=0.5", "[50] norm=1000", NULL};
 static const char *const unique_rows_cases[] = {"i64[9]<4 [9,3]",     "i64[?20]<6 [?20]", "uniq[5]<9 [5,2]",
                                                 "i64[40]<2 [40,2,2]", "i32[30]<7 [30,1]", NULL};
@@ -445,6 +471,7 @@ const op_row ops_update[] = {
     WHOLE_UPDATE_ROW(lamb, 6, 7, {"beta1", ATTR_FLOAT, 0.9}, {"beta2", ATTR_FLOAT, 0.999},
                      {"epsilon", ATTR_FLOAT, 1e-7}, DECAY),
     WHOLE_UPDATE_ROW(lars, 4, 3, {"momentum", ATTR_FLOAT, 0.9}, {"trust", ATTR_FLOAT, 0.001}, DECAY),
+    UPDATE_ROW(average, 3, 1, {"momentum", ATTR_FLOAT, 0.99}),
     {.name = "clip_scale",
      .attrs = {{"norm", ATTR_FLOAT, 1}},
      .ins_min = 1,
