@@ -9,11 +9,11 @@
 static const model_format formats[] = {
     {".keras", keras_import, keras_export},
     {".json", keras_json_import, NULL},
-    {".onnx", NULL, onnx_export},
+    {".onnx", onnx_import, onnx_export},
 };
 
 const char *const *shoal_import_endings(void) {
-  static const char *const endings[] = {".keras", ".json", NULL};
+  static const char *const endings[] = {".keras", ".json", ".onnx", NULL};
   return endings;
 }
 

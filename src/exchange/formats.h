@@ -14,6 +14,7 @@ typedef struct {
 SHOAL_CHECKED shoal_status keras_import(const char *path, shoal_network **out);
 SHOAL_CHECKED shoal_status keras_json_import(const char *path, shoal_network **out);
 SHOAL_CHECKED shoal_status keras_export(shoal_network *n, const char *path, const shoal_export_options *options);
+SHOAL_CHECKED shoal_status onnx_import(const char *path, shoal_network **out);
 SHOAL_CHECKED shoal_status onnx_export(shoal_network *n, const char *path, const shoal_export_options *options);
 
 #endif

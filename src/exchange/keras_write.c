@@ -203,6 +203,10 @@ static json_t *operation_json(const layer *l, const char *name) {
       return json_pack("{s:s, s:s, s:{s:s, s:I}, s:s}", "module", "keras.src.ops.numpy", "class_name", types[i][1],
                        "config", "name", name, "axis", (json_int_t)layer_int(l, "axis"), "registered_name",
                        types[i][1]);
+  if (!strcmp(l->kind->name, "top_k"))
+    return json_pack("{s:s, s:s, s:{s:s, s:I, s:b}, s:s}", "module", "keras.src.ops.math", "class_name", "TopK",
+                     "config", "name", name, "k", (json_int_t)layer_int(l, "k"), "sorted", 1, "registered_name",
+                     "TopK");
   if (!strcmp(l->kind->name, "slice"))
     return json_pack("{s:s, s:s, s:{s:s}, s:s}", "module", "keras.src.ops.numpy", "class_name", "GetItem", "config",
                      "name", name, "registered_name", "GetItem");

@@ -72,12 +72,15 @@ void onnx_local_response_norm(onnx_writer *w, const node *n) {
 }
 
 void onnx_resize_bilinear(onnx_writer *w, const node *n) {
-  const char *x = channels_first(w, IN(0)), *shape = onnx_1(w, "Shape", x, ONNX_NONE);
-  const shoal_shape zero = SHOAL_SHAPE(0), two = SHOAL_SHAPE(2), size = SHOAL_SHAPE(n->attr[0].i, n->attr[1].i);
-  const char *kept = onnx_3(w, "Slice", shape, onnx_ints(w, &zero), onnx_ints(w, &two), ONNX_NONE);
-  const char *sizes = onnx_2(w, "Concat", kept, onnx_ints(w, &size), ONNX_ATTRS(A_I("axis", 0)));
-  const char *in[] = {x, "", "", sizes};
-  const char *y = onnx_emit(w, "Resize", in, 4,
+  const shoal_shape from = n->in[0]->shape;
+  if (from.dim[1] < 1 || from.dim[2] < 1) {
+    onnx_fail(w, status_make(SHOAL_ERR_ARGUMENT, "'%s': the size of the images must be known", n->name));
+    return;
+  }
+  float times[4] = {1, 1, (float)n->attr[0].i / (float)from.dim[1], (float)n->attr[1].i / (float)from.dim[2]};
+  shoal_tensor scales = shoal_tensor_view(SHOAL_F32, SHOAL_SHAPE(4), times);
+  const char *in[] = {channels_first(w, IN(0)), "", onnx_tensor(w, &scales)};
+  const char *y = onnx_emit(w, "Resize", in, 3,
                             ONNX_ATTRS(A_S("mode", "linear"), A_S("coordinate_transformation_mode",
                                                                   n->attr[2].i ? "align_corners" : "half_pixel")));
   give(w, n, channels_last(w, y));

@@ -243,7 +243,6 @@ static void op_reduce_mean(onnx_writer *w, const node *n) { reduce(w, n, "Reduce
 static void op_reduce_max(onnx_writer *w, const node *n) { reduce(w, n, "ReduceMax"); }
 static void op_reduce_min(onnx_writer *w, const node *n) { reduce(w, n, "ReduceMin"); }
 static void op_reduce_prod(onnx_writer *w, const node *n) { reduce(w, n, "ReduceProd"); }
-static void op_reduce_logsumexp(onnx_writer *w, const node *n) { reduce(w, n, "ReduceLogSumExp"); }
 /* Of truth values: as 0 and 1. */
 static void reduce_truth(onnx_writer *w, const node *n, const char *op) {
   const shoal_shape axes = n->attr[0].list.rank ? n->attr[0].list : every_axis(n->in[0]->shape.rank);
@@ -282,8 +281,11 @@ static void op_top_k(onnx_writer *w, const node *n) {
 }
 /* All of them are the largest k. */
 static void op_sort(onnx_writer *w, const node *n) {
-  shoal_shape axis = SHOAL_SHAPE(n->attr[0].i < 0 ? n->attr[0].i + n->in[0]->shape.rank : n->attr[0].i);
-  const char *k = onnx_2(w, "Gather", shape_of(w, n->in[0]), onnx_ints(w, &axis), ONNX_ATTRS(A_I("axis", 0)));
+  const int64_t axis = n->attr[0].i < 0 ? n->attr[0].i + n->in[0]->shape.rank : n->attr[0].i;
+  const shoal_shape place = SHOAL_SHAPE(axis), count = SHOAL_SHAPE(n->in[0]->shape.dim[axis]);
+  const char *k = count.dim[0] != SHOAL_UNKNOWN
+                      ? onnx_ints(w, &count)
+                      : onnx_2(w, "Gather", shape_of(w, n->in[0]), onnx_ints(w, &place), ONNX_ATTRS(A_I("axis", 0)));
   largest(w, n, k, n->attr[0].i, n->attr[1].i);
 }
 
@@ -384,7 +386,6 @@ static const onnx_row rows[] = {
     {"reduce_max", NULL, op_reduce_max},
     {"reduce_min", NULL, op_reduce_min},
     {"reduce_prod", NULL, op_reduce_prod},
-    {"reduce_logsumexp", NULL, op_reduce_logsumexp},
     {"reduce_any", NULL, op_reduce_any},
     {"reduce_all", NULL, op_reduce_all},
     {"argmax", NULL, op_argmax},

@@ -42,11 +42,20 @@ class Exchange(support.Case):
             got = self.predict(SEEDS / f"{name}.keras", *(word + str(f) for word, f in zip(inputs, files)))
             self.assert_close(got, read_npy(SEEDS / f"{name}.out.npy"))
 
-    def test_what_is_written_for_keras_is_read_again(self):
+    def test_what_is_written_is_read_again(self):
         for name, inputs in {"masked": [""], "shared": ["left=", "right="]}.items():
             files = [word + str(f) for word, f in zip(inputs, sorted(SEEDS.glob(f"{name}.in.*.npy")))]
-            self.shoal("export", SEEDS / f"{name}.keras", "again.keras")
-            self.assert_close(self.predict(self.folder / "again.keras", *files), read_npy(SEEDS / f"{name}.out.npy"))
+            for again in ("again.keras", "again.onnx"):
+                self.shoal("export", SEEDS / f"{name}.keras", again)
+                self.assert_close(self.predict(self.folder / again, *files), read_npy(SEEDS / f"{name}.out.npy"))
+
+    def test_damaged_onnx_is_refused(self):
+        x = SEEDS / "mlp.in.keras_tensor.npy"
+        self.shoal("export", SEEDS / "mlp.keras", "whole.onnx")
+        whole, bad = (self.folder / "whole.onnx").read_bytes(), self.folder / "bad.onnx"
+        for change in (whole[:0], whole[:50], whole[:len(whole) // 2], whole.replace(b"MatMul", b"MatMix", 1)):
+            bad.write_bytes(change)
+            self.predict(bad, x, expect=1)
 
     def test_wrong_inputs_are_named(self):
         message = self.predict(SEEDS / "shared.keras", f"left={SEEDS}/shared.in.left.npy", expect=2)
