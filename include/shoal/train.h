@@ -159,6 +159,34 @@ SHOAL_API void shoal_model_gru(shoal_model *m, int units, bool sequences, bool r
 /** Each step looks at all steps, or, causal, at those up to itself: as shoal_multi_head_attention with one input, of
  * `depth` features a head, and as many outputs as inputs. */
 SHOAL_API void shoal_model_attention(shoal_model *m, int heads, int depth, bool causal);
+/* ---- layers applied to each other, in any wiring without circles; what fails gives NULL, and NULL as an input gives NULL:
+ * the error sticks to the model */
+/** Input i of the model, NULL past the last; input 0 was made with the model, and is called "input". */
+SHOAL_API shoal_output *shoal_model_input_at(shoal_model *m, int i);
+/** One input more, before the first layer. Rows of a model with several inputs hold all their numbers side by side, in the
+ * order of the inputs: see shoal_inputs_pack. */
+SHOAL_API shoal_output *shoal_model_add_input(shoal_model *m, const char *name, shoal_shape shape);
+/** A layer of a type of docs/model-files.md, applied to n inputs. attributes: a JSON object, {"units": 64}, in which "name"
+ * and "trainable" may stand, too; NULL: none. */
+SHOAL_API shoal_output *shoal_layer(shoal_model *m, const char *type, const char *attributes,
+                                    shoal_output *const *inputs, int n);
+/** The layer that gave `first`, with the same weights, applied to other inputs. */
+SHOAL_API shoal_output *shoal_layer_again(shoal_output *first, shoal_output *const *inputs, int n);
+/** As shoal_model_dense, applied to x. */
+SHOAL_API shoal_output *shoal_layer_dense(shoal_output *x, int units, const char *activation);
+/** As shoal_model_conv2d, applied to x. */
+SHOAL_API shoal_output *shoal_layer_conv2d(shoal_output *x, int filters, int size, int stride, shoal_padding padding,
+                                           const char *activation);
+/** What the loss is about and predictions are; without it, the layer applied last. */
+SHOAL_API void shoal_model_set_output(shoal_model *m, shoal_output *from);
+/** Rows of several inputs side by side: inputs [n], each f32 [rows, ...]; *out: f32 [rows, numbers], to be freed with
+ * shoal_tensor_fini. */
+SHOAL_API SHOAL_CHECKED shoal_status shoal_inputs_pack(const shoal_tensor *inputs, int n, shoal_tensor *out);
+/** The types of layers by name; NULL past the end. */
+SHOAL_API const char *shoal_layer_type_at(int i);
+/** What a type does and its attributes, with their usual values, as lines; the caller frees *out. */
+SHOAL_API SHOAL_CHECKED shoal_status shoal_layer_type_describe(const char *type, char **out);
+
 /** For the dense and conv2d layers added from here on: "glorot_uniform" (standard), "glorot_normal", "he_uniform",
  * "he_normal", "lecun_normal", "zeros". */
 SHOAL_API void shoal_model_initializer(shoal_model *m, const char *name);

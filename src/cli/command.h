@@ -24,6 +24,7 @@ extern const command command_train, command_eval, command_predict, command_expor
     command_help;
 extern const command command_doctor, command_trace;
 extern const command command_report, command_dash, command_sweep, command_reproduce;
+extern const command command_model_show, command_model_layers;
 extern const command command_run, command_server, command_matmul;
 extern const command command_data_list, command_data_inspect, command_data_convert, command_data_generate;
 

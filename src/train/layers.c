@@ -220,6 +220,7 @@ void call_apply(branch *b, shoal_output *c, bool last) {
   layer *l = c->layer;
   shoal_value *x[LAYER_INPUTS_MAX], *masks[LAYER_INPUTS_MAX];
   layer_io io = {.x = x, .masks = masks, .n = c->n_inputs};
+  const bool failed = g->error != NULL; /* before */
   c->value = c->mask = NULL;
   for (int i = 0; i < c->n_inputs; i++) {
     x[i] = c->inputs[i]->value;
@@ -235,7 +236,7 @@ void call_apply(branch *b, shoal_output *c, bool last) {
   if (!logits) y = activation_apply(g, layer_activation(l), y);
   shoal_scope_pop(g);
   if (!y) {
-    if (g->error) blame(c, g);
+    if (g->error && !failed) blame(c, g);
     return;
   }
   c->value = y;

@@ -378,13 +378,29 @@ static shoal_value *make_numbers(shoal_model *m, const tower *t, const model_inp
   return in->integers ? numbers : shoal_scale(m->graph, numbers, 1 / 255.0);
 }
 
-/* Both branches. How wide labels are is known once the layers are there. */
-static shoal_status build_branches(shoal_model *m, tower *t, branch *training) {
+/* The inputs as layers take them: several are side by side in one row. */
+static void split_inputs(shoal_model *m, const tower *t, shoal_value **x) {
   shoal_graph *g = m->graph;
-  t->x = make_placeholder(m, t);
-  shoal_value *x = make_numbers(m, t, &m->inputs[0], t->x);
+  int64_t at = 0;
+  for (size_t i = 0; i < m->n_inputs; i++) {
+    const model_input *in = &m->inputs[i];
+    shoal_value *part = t->x;
+    if (m->n_inputs > 1) {
+      const int64_t own = shoal_shape_count(&in->shape);
+      shoal_shape shape = {in->shape.rank + 1, {SHOAL_UNKNOWN}};
+      memcpy(shape.dim + 1, in->shape.dim, (size_t)in->shape.rank * sizeof *shape.dim);
+      part = shoal_reshape(g, shoal_slice(g, t->x, SHOAL_SHAPE(0, at), SHOAL_SHAPE(-1, own)), shape);
+      at += own;
+    }
+    x[i] = make_numbers(m, t, in, part);
+  }
+}
+
+/* Both branches. How wide labels are is known once the layers are there. */
+static shoal_status build_both(shoal_model *m, tower *t, branch *training, shoal_value *const *x) {
+  shoal_graph *g = m->graph;
   shoal_scope_push(g, "train");
-  shoal_value *outputs = apply_layers(training, &x);
+  shoal_value *outputs = apply_layers(training, x);
   shoal_scope_pop(g);
   TRY(shoal_graph_status(g));
   TRY(take_outputs(m, outputs));
@@ -395,11 +411,20 @@ static shoal_status build_branches(shoal_model *m, tower *t, branch *training) {
   shoal_scope_pop(g);
   if (status) return status;
   shoal_scope_push(g, "infer");
-  status = build_inference(m, t, &x);
+  status = build_inference(m, t, x);
   shoal_scope_pop(g);
   return status;
 }
 
+static shoal_status build_branches(shoal_model *m, tower *t, branch *training) {
+  t->x = make_placeholder(m, t);
+  shoal_value **x = calloc(m->n_inputs, sizeof *x);
+  if (!x) return status_no_memory();
+  split_inputs(m, t, x);
+  shoal_status status = build_both(m, t, training, x);
+  free(x);
+  return status;
+}
 static shoal_status build_tower(shoal_model *m, tower *t) {
   shoal_graph *g = m->graph;
   /* Names depend on the types alone, not on the order in which towers are made: random numbers hang on them. */
@@ -469,6 +494,13 @@ static void find_integers(shoal_model *m) {
   }
 }
 
+/* Rows of several inputs have all their numbers side by side. */
+static void pack_inputs(shoal_model *m) {
+  int64_t all = 0;
+  for (size_t i = 0; i < m->n_inputs; i++) all += shoal_shape_count(&m->inputs[i].shape);
+  if (m->n_inputs > 1) m->input = SHOAL_SHAPE(all);
+}
+
 static shoal_status compile(shoal_model *m, const shoal_compile_options *options) {
   TRY(shoal_schedule_check(&options->schedule));
   if (!(options->l2 >= 0 && options->l2 < 1e30))
@@ -478,9 +510,9 @@ static shoal_status compile(shoal_model *m, const shoal_compile_options *options
   if (m->sparse && options->optimizer.average > 0)
     return status_make(SHOAL_ERR_ARGUMENT, "averages of the weights are for models of dense rows: leave out average");
   find_integers(m);
-  if (m->n_inputs > 1 || m->n_results > 1)
-    return status_make(SHOAL_ERR_ARGUMENT, "the model has %zu inputs and %zu outputs; one of each can be trained",
-                       m->n_inputs, m->n_results ? m->n_results : 1);
+  if (m->n_results > 1)
+    return status_make(SHOAL_ERR_ARGUMENT, "the model has %zu outputs; one can be trained", m->n_results);
+  pack_inputs(m);
   TRY(copy_options(&m->options, options));
   m->rate = shoal_placeholder(m->graph, "rate", SHOAL_F32, SHOAL_SCALAR);
   TRY(find_loss(m, options->loss));

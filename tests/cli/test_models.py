@@ -2,7 +2,7 @@
 import json
 import shutil
 
-from support import FEW, Case, main
+from support import FEW, ROOT, Case, main
 
 MODEL = {
     "shoal_model": 1,
@@ -112,6 +112,28 @@ class Files(Case):
         (self.folder / "bad.json").write_text('{"shoal_model": 1,\n')
         self.assertIn("line 2", self.shoal("train", "bad.json", "--data", self.data, expect=2)[1])
         self.shoal("train", "nobody.json", "--data", self.data, expect=1)
+
+    def test_show(self):
+        text = self.shoal("model", "show", self.write(), "--input", "28x28x1")[0]
+        for line in ("left/conv2d ", "concatenate ", "total "):
+            self.assertIn(line, text)
+        types = self.shoal("model", "layers")[0].split()
+        self.assertIn("mask_value", self.shoal("model", "layers", "masking")[0])
+        page = (ROOT / "docs" / "model-files.md").read_text()
+        self.assertEqual([name for name in types if f"`{name}`" not in page], [])
+
+    def test_several_inputs(self):
+        rows = [(i % 7 - 3, i % 5 - 2, i % 3) for i in range(210)]
+        (self.folder / "rows.csv").write_text("a,b,c,label\n" + "".join(
+            f"{a},{b},{c},{'yes' if a * (c - 1) > b else 'no'}\n" for a, b, c in rows))
+        model = {"shoal_model": 1, "inputs": [{"name": "ab", "shape": [2]}, {"name": "c", "shape": [1]}],
+                 "layers": [{"name": "wide", "type": "dense", "units": 16, "activation": "relu", "inputs": "ab"},
+                            {"name": "gate", "type": "dense", "units": 16, "activation": "tanh", "inputs": "c"},
+                            {"type": "multiply", "inputs": ["wide", "gate"]}, {"type": "dense", "units": 16, "activation": "relu"},
+                            {"type": "dense", "units": "$classes", "activation": "softmax"}],
+                 "training": {"epochs": 40, "optimizer": "adam", "lr": 0.02}}
+        self.shoal("train", self.write(model), "--data", "rows.csv", "--test-data", "rows.csv", "--run-dir", "a", "--quiet", *FEW)
+        self.assertGreater(self.summary("a")["test_accuracy"], 0.9)
 
     def test_resume_with_another(self):
         file = self.write()

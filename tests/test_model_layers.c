@@ -136,6 +136,40 @@ static void attention_learns(void **state) {
   data_free(&test);
 }
 
+/* ---- any wiring */
+
+/* Two inputs, one layer on both, and a sum of parts: class 1 where the first one's sum is the larger. */
+static void layers_are_applied_to_each_other(void **state) {
+  enum { ROWS = 400, WIDTH = 3 };
+  random_stream s = random_stream_make(3, 3);
+  shoal_tensor parts[2];
+  shoal_dataset d = {.classes = 2, .scale = 1};
+  for (int i = 0; i < 2; i++) assert_ok(shoal_tensor_create(SHOAL_F32, SHOAL_SHAPE(ROWS, WIDTH), &parts[i]));
+  assert_ok(shoal_tensor_create(SHOAL_I32, SHOAL_SHAPE(ROWS), &d.labels));
+  for (int64_t r = 0; r < ROWS; r++) {
+    float sums[2] = {0};
+    for (int i = 0; i < 2; i++)
+      for (int k = 0; k < WIDTH; k++)
+        sums[i] += ((float *)parts[i].data)[r * WIDTH + k] =
+            (float)random_below(&s, (uint64_t)((r * 2 + i) * WIDTH + k), 1000) / 500 - 1;
+    ((int32_t *)d.labels.data)[r] = sums[0] > sums[1];
+  }
+  assert_ok(shoal_inputs_pack(parts, 2, &d.features));
+  shoal_model *m = begin(SHOAL_SHAPE(WIDTH));
+  shoal_output *left = shoal_model_input_at(m, 0), *right = shoal_model_add_input(m, "right", SHOAL_SHAPE(WIDTH));
+  shoal_output *one = shoal_layer(m, "dense", "{\"name\": \"both\", \"units\": 4}", &left, 1);
+  shoal_output *other = shoal_layer_again(one, &right, 1);
+  shoal_output *difference = shoal_layer(m, "subtract", NULL, (shoal_output *[]){one, other}, 2);
+  shoal_output *end = shoal_layer_dense(difference, 2, "softmax");
+  shoal_layer_dense(difference, 5, NULL); /* of no use to anybody */
+  shoal_model_set_output(m, end);
+  assert_ok(shoal_model_compile(m, &options));
+  expect_lines(m, (const char *const[]){"both", "subtract", "[4]", NULL});
+  expect_learned(m, &d, &d, 30);
+  for (int i = 0; i < 2; i++) shoal_tensor_fini(&parts[i]);
+  data_free(&d);
+}
+
 /* ---- what does not fit */
 
 static void expect_refused(shoal_model *m, const char *words) {
@@ -165,9 +199,9 @@ static void refuses_what_does_not_fit(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(separable_convolutions_learn), cmocka_unit_test(image_layers_change_sizes),
-      cmocka_unit_test(recurrent_layers_learn),       cmocka_unit_test(attention_learns),
-      cmocka_unit_test(refuses_what_does_not_fit),
+      cmocka_unit_test(separable_convolutions_learn),     cmocka_unit_test(image_layers_change_sizes),
+      cmocka_unit_test(recurrent_layers_learn),           cmocka_unit_test(attention_learns),
+      cmocka_unit_test(layers_are_applied_to_each_other), cmocka_unit_test(refuses_what_does_not_fit),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

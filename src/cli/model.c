@@ -1,0 +1,105 @@
+/* shoal model show, shoal model layers. */
+#include "cli/command.h"
+#include "cli/say.h"
+#include "shoal/models.h"
+
+#include <stdlib.h>
+
+typedef struct {
+  const char *set, *input;
+} show_flags;
+
+static const flag_row show_table[] = {
+    {"set", FLAG_TEXT, offsetof(show_flags, set), "NAME=VALUE,...", "values of its parameters", "as the file has them",
+     .marks = 0},
+    {"input", FLAG_TEXT, offsetof(show_flags, input), "SHAPE", "of an example, e.g. 32x32x3", "the model's own",
+     .marks = 0},
+    {0},
+};
+
+/* "28x28x1"; NULL: not said. */
+static shoal_status read_shape(const char *words, shoal_shape *out) {
+  shoal_shape s = {0};
+  for (const char *at = words; at && s.rank < SHOAL_MAX_RANK - 1;) {
+    char *end;
+    s.dim[s.rank++] = strtoll(at, &end, 10);
+    if (end == at || s.dim[s.rank - 1] < 1 || (*end && *end != 'x')) break;
+    at = *end ? end + 1 : NULL;
+    if (!at) {
+      *out = s;
+      return NULL;
+    }
+  }
+  return words ? status_make(SHOAL_ERR_ARGUMENT, "--input: a shape like 32x32x3 is expected, not '%s'", words) : NULL;
+}
+
+static shoal_status show(const char *name, const show_flags *f) {
+  const shoal_model_options options = {.set = f->set};
+  shoal_model_kind *kind;
+  shoal_model *m = NULL;
+  TRY(shoal_model_kind_load(name, &kind));
+  char *words = NULL;
+  shoal_shape input = kind->input;
+  shoal_status status = read_shape(f->input, &input);
+  if (!status) status = shoal_model_kind_build(kind, &input, &options, &m);
+  if (!status) status = shoal_model_compile(m, &(shoal_compile_options){.threads = 1, .loss = kind->loss});
+  if (!status && !(words = shoal_model_describe(m))) status = status_no_memory();
+  if (!status) {
+    printf("%s%s%s\n", kind->name, *kind->summary ? ": " : "", kind->summary);
+    fputs(words, stdout);
+  }
+  free(words);
+  shoal_model_destroy(m);
+  shoal_model_kind_destroy(kind);
+  return status;
+}
+
+static int run_show(int argc, char **argv) {
+  show_flags f = {0};
+  flags_parsed parsed;
+  shoal_status status;
+  if (!command_parse(&command_model_show, argc, argv, &f, &parsed, &status)) return EXIT_GOOD;
+  if (!status && parsed.count != 1)
+    status = status_make(SHOAL_ERR_ARGUMENT, "which model? A name, or a file, e.g. %s model show my.json", called());
+  if (!status) status = show(parsed.words[0], &f);
+  return status ? command_fail(&command_model_show, status) : EXIT_GOOD;
+}
+
+const command command_model_show = {
+    .name = "model show",
+    .arguments = "NAME|FILE.json",
+    .summary = "print a model's layers, with shapes and numbers of parameters",
+    .flags = show_table,
+    .word_at = model_name_at,
+    .run = run_show,
+};
+
+static const flag_row layers_table[] = {{0}};
+
+static shoal_status list_layers(const flags_parsed *words) {
+  for (int i = 0; !words->count && shoal_layer_type_at(i); i++) puts(shoal_layer_type_at(i));
+  for (int i = 0; i < words->count; i++) {
+    char *lines;
+    TRY(shoal_layer_type_describe(words->words[i], &lines));
+    fputs(lines, stdout);
+    free(lines);
+  }
+  return NULL;
+}
+
+static int run_layers(int argc, char **argv) {
+  flags_parsed parsed;
+  shoal_status status;
+  if (!command_parse(&command_model_layers, argc, argv, NULL, &parsed, &status)) return EXIT_GOOD;
+  if (!status) status = list_layers(&parsed);
+  return status ? command_fail(&command_model_layers, status) : EXIT_GOOD;
+}
+
+const command command_model_layers = {
+    .name = "model layers",
+    .arguments = "[TYPE...]",
+    .summary = "list the types of layers in model files, or the attributes of some",
+    .flags = layers_table,
+    .word_at = shoal_layer_type_at,
+    .run = run_layers,
+};
