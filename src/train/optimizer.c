@@ -24,7 +24,6 @@ typedef struct {
   bool counts_steps;  /* takes the number of the update, from 1 */
   bool whole;         /* goes by the norm of whole variables: there is no update by rows, or of a part */
   double decay;       /* the usual weight_decay */
-  int decays;         /* number of the operator's attribute weight_decay */
   void (*attributes)(const shoal_optimizer_options *o, attr_value *attr);
 } optimizer_row;
 
@@ -32,29 +31,23 @@ static double or_usual(double given, double usual) { return given != 0 ? given :
 
 static void sgd_attributes(const shoal_optimizer_options *o, attr_value *attr) { attr[0].f = o->l2; }
 static const optimizer_row sgd = {
-    .apply = "apply_sgd", .rate = 0.01, .takes_repeats = true, .decays = 1, .attributes = sgd_attributes};
+    .apply = "apply_sgd", .rate = 0.01, .takes_repeats = true, .attributes = sgd_attributes};
 
 static void momentum_attributes(const shoal_optimizer_options *o, attr_value *attr) {
   attr[0].f = or_usual(o->momentum, 0.9);
   attr[1].i = o->nesterov;
   attr[2].f = o->l2;
 }
-static const optimizer_row momentum = {.apply = "apply_momentum",
-                                       .rate = 0.01,
-                                       .slots = {{"velocity", 0}},
-                                       .decays = 3,
-                                       .attributes = momentum_attributes};
+static const optimizer_row momentum = {
+    .apply = "apply_momentum", .rate = 0.01, .slots = {{"velocity", 0}}, .attributes = momentum_attributes};
 
 /* The accumulator starts a little above 0, so that the first steps are not all of size `rate`. */
 static void adagrad_attributes(const shoal_optimizer_options *o, attr_value *attr) {
   attr[0].f = or_usual(o->epsilon, 1e-7);
   attr[1].f = o->l2;
 }
-static const optimizer_row adagrad = {.apply = "apply_adagrad",
-                                      .rate = 0.001,
-                                      .slots = {{"accumulator", 0.1}},
-                                      .decays = 2,
-                                      .attributes = adagrad_attributes};
+static const optimizer_row adagrad = {
+    .apply = "apply_adagrad", .rate = 0.001, .slots = {{"accumulator", 0.1}}, .attributes = adagrad_attributes};
 
 static void rmsprop_attributes(const shoal_optimizer_options *o, attr_value *attr) {
   attr[0].f = or_usual(o->decay, 0.9);
@@ -64,7 +57,6 @@ static void rmsprop_attributes(const shoal_optimizer_options *o, attr_value *att
 static const optimizer_row rmsprop = {.apply = "apply_rmsprop",
                                       .rate = 0.001,
                                       .slots = {{"mean_square", 0}, {"momentum", 0}},
-                                      .decays = 3,
                                       .attributes = rmsprop_attributes};
 
 static void adam_attributes(const shoal_optimizer_options *o, attr_value *attr) {
@@ -72,9 +64,8 @@ static void adam_attributes(const shoal_optimizer_options *o, attr_value *attr) 
   attr[1].f = or_usual(o->beta2, 0.999);
   attr[2].f = or_usual(o->epsilon, 1e-7);
 }
-#define ADAM_ROW(name)                                                                              \
-  .apply = (name), .rate = 0.001, .slots = {{"m", 0}, {"v", 0}}, .counts_steps = true, .decays = 3, \
-  .attributes = adam_attributes
+#define ADAM_ROW(name) \
+  .apply = (name), .rate = 0.001, .slots = {{"m", 0}, {"v", 0}}, .counts_steps = true, .attributes = adam_attributes
 static const optimizer_row adam = {ADAM_ROW("apply_adam")};
 static const optimizer_row adamw = {ADAM_ROW("apply_adam"), .decay = 0.004};
 static const optimizer_row nadam = {ADAM_ROW("apply_nadam")};
@@ -85,18 +76,14 @@ static void lion_attributes(const shoal_optimizer_options *o, attr_value *attr) 
   attr[1].f = or_usual(o->beta2, 0.99);
 }
 static const optimizer_row lion = {
-    .apply = "apply_lion", .rate = 0.001, .slots = {{"m", 0}}, .decays = 2, .attributes = lion_attributes};
+    .apply = "apply_lion", .rate = 0.001, .slots = {{"m", 0}}, .attributes = lion_attributes};
 
 static void lars_attributes(const shoal_optimizer_options *o, attr_value *attr) {
   attr[0].f = or_usual(o->momentum, 0.9);
   attr[1].f = 0.001; /* the paper's trust coefficient */
 }
-static const optimizer_row lars = {.apply = "apply_lars",
-                                   .rate = 1,
-                                   .slots = {{"velocity", 0}},
-                                   .whole = true,
-                                   .decays = 2,
-                                   .attributes = lars_attributes};
+static const optimizer_row lars = {
+    .apply = "apply_lars", .rate = 1, .slots = {{"velocity", 0}}, .whole = true, .attributes = lars_attributes};
 
 static void ftrl_attributes(const shoal_optimizer_options *o, attr_value *attr) {
   attr[0].f = o->l1;
@@ -105,7 +92,7 @@ static void ftrl_attributes(const shoal_optimizer_options *o, attr_value *attr) 
   attr[3].f = -0.5; /* the rate falls with the square root of the sum of squares (McMahan et al., 2013) */
 }
 static const optimizer_row ftrl = {
-    .apply = "apply_ftrl", .rate = 0.1, .slots = {{"z", 0}, {"n", 0}}, .decays = 4, .attributes = ftrl_attributes};
+    .apply = "apply_ftrl", .rate = 0.1, .slots = {{"z", 0}, {"n", 0}}, .attributes = ftrl_attributes};
 
 #define OPTIMIZERS(X) X(sgd) X(momentum) X(adagrad) X(rmsprop) X(adam) X(ftrl) X(adamw) X(nadam) X(lion) X(lamb) X(lars)
 #define AS_ROW(name) &name,
@@ -268,6 +255,13 @@ static shoal_value *move_average(shoal_graph *g, const shoal_value *variable, sh
   return graph_op(g, "apply_average", in, 3, (attr_value[OP_MAX_ATTRS]){{.f = kept}});
 }
 
+/* Every update operator has the attribute. */
+static void set_decay(const optimizer_row *row, double decay, attr_value *attr) {
+  const op_row *op = op_find(row->apply);
+  for (int i = 0; op && i < OP_MAX_ATTRS && op->attrs[i].name; i++)
+    if (!strcmp(op->attrs[i].name, "weight_decay")) attr[i].f = decay;
+}
+
 /* once: rows that are named several times must be added up first. */
 static shoal_status apply_all(shoal_graph *g, const shoal_optimizer_options *options, shoal_value *const *variables,
                               const shoal_gradient *gradients, int n, bool once, shoal_value *rate,
@@ -278,7 +272,8 @@ static shoal_status apply_all(shoal_graph *g, const shoal_optimizer_options *opt
   TRY(check(options));
   attr_value attr[OP_MAX_ATTRS] = {0};
   if (row->attributes) row->attributes(options, attr);
-  attr[row->decays].f = MAX_OF(or_usual(options->weight_decay, row->decay), 0);
+  const double decay = MAX_OF(or_usual(options->weight_decay, row->decay), 0);
+  set_decay(row, decay, attr);
   shoal_value **updates = calloc((size_t)n + 1, sizeof *updates);
   shoal_gradient *own = calloc((size_t)n + 1, sizeof *own); /* those that there are */
   int *which = calloc((size_t)n + 1, sizeof *which);        /* variable of each */
@@ -286,7 +281,7 @@ static shoal_status apply_all(shoal_graph *g, const shoal_optimizer_options *opt
   int count = 0, n_own = 0;
   shoal_value *step = NULL;
   if (!updates || !own || !which) TRY_GOTO(status, status_no_memory(), done);
-  once = once && (!row->takes_repeats || options->l2 != 0 || attr[row->decays].f != 0 || clips(options));
+  once = once && (!row->takes_repeats || options->l2 != 0 || decay != 0 || clips(options));
   for (int i = 0; i < n; i++) {
     if (!gradients[i].value) continue;
     if (row->whole && gradients[i].indices)
