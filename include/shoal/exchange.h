@@ -46,9 +46,8 @@ SHOAL_API SHOAL_CHECKED shoal_status shoal_network_run(shoal_network *n, const s
 
 /** How a model is written. */
 typedef struct {
-  size_t size;        /**< of this struct as the program knows it, by SHOAL_OPTIONS; 0: as the library does */
-  const char *name;   /**< of the model, in formats that have one; NULL: "shoal" */
-  const char *layout; /**< .safetensors: "shoal", or "torch": names and orders of axes as PyTorch has them; NULL: "shoal" */
+  size_t size;      /**< of this struct as the program knows it, by SHOAL_OPTIONS; 0: as the library does */
+  const char *name; /**< of the model, in formats that have one; NULL: "shoal" */
 } shoal_export_options;
 
 /** Writes a network to a file whose ending names the format. options may be NULL. SHOAL_ERR_ARGUMENT: no such format, or

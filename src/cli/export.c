@@ -10,7 +10,7 @@
 
 typedef struct {
   shoal_trained_options model;
-  const char *as, *layout;
+  const char *as;
 } export_flags;
 
 static const char *const *form_names(void) {
@@ -95,7 +95,7 @@ static shoal_status export_to(const linear_model *m, const export_flags *f, cons
 
 static shoal_status write_network(shoal_network *n, const char *path, const export_flags *f, const char *name) {
   if (f->as) return status_make(SHOAL_ERR_ARGUMENT, "--as is about text; the ending of %s says what is written", path);
-  return shoal_network_export(n, path, &(shoal_export_options){.layout = f->layout, .name = name});
+  return shoal_network_export(n, path, &(shoal_export_options){.name = name});
 }
 
 static shoal_status convert_file(const flags_parsed *words, const export_flags *f) {
