@@ -207,7 +207,7 @@ typedef struct {
   uint64_t fill_life; /* to the primary: send all you hold to that life; 0: to none */
   int32_t fill_member;
   int32_t quit; /* the job is over */
-  int64_t unused[2];
+  int64_t unused;
 } ps_order;
 
 /* Whether a request is counted (rule 22). */

@@ -305,7 +305,7 @@ static void take_view(server *s, const ps_view *v) {
     r->served_at = s->now;
   }
   if (r->role == PS_BACKUP && serves) {
-    if (r->filled)
+    if (r->filled && !v->anew)
       become_primary(s);
     else
       r->left_out = true;

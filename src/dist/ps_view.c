@@ -19,6 +19,7 @@ static bool begin_anew(const ps_view *last, const ps_member *members, bool patie
   for (int m = 0; m < (patient ? 1 : PS_MEMBERS); m++)
     if (members[m].heard && !members[m].silent && members[m].said.role == PS_BLANK) {
       *out = with(last, m, members[m].said.life, -1, 0);
+      out->anew = 1;
       return true;
     }
   return false;
@@ -56,14 +57,14 @@ uint64_t ps_view_to_fill(const ps_view *v, const ps_member members[PS_MEMBERS], 
 }
 
 void ps_view_write(const ps_view *v, text *out) {
-  text_add(out, "term=%" PRIu64 " primary=%d:%" PRIu64 " backup=%d:%" PRIu64 "\n", v->term, v->primary, v->primary_life,
-           v->backup, v->backup_life);
+  text_add(out, "term=%" PRIu64 " primary=%d:%" PRIu64 " backup=%d:%" PRIu64 " anew=%d\n", v->term, v->primary,
+           v->primary_life, v->backup, v->backup_life, v->anew);
 }
 
 bool ps_view_read(const char *words, ps_view *out) {
-  ps_view v;
-  if (sscanf(words, "term=%" SCNu64 " primary=%d:%" SCNu64 " backup=%d:%" SCNu64, &v.term, &v.primary, &v.primary_life,
-             &v.backup, &v.backup_life) != 5)
+  ps_view v = {0};
+  if (sscanf(words, "term=%" SCNu64 " primary=%d:%" SCNu64 " backup=%d:%" SCNu64 " anew=%d", &v.term, &v.primary,
+             &v.primary_life, &v.backup, &v.backup_life, &v.anew) != 6)
     return false;
   if (v.primary < 0 || v.primary >= PS_MEMBERS || v.backup < -1 || v.backup >= PS_MEMBERS || !v.term) return false;
   *out = v;

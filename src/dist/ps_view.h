@@ -2,7 +2,8 @@
  *
  * A replicated server has two members, processes that can each hold the same vectors. Which of them is what is a view.
  * Views are made by one arbiter, a thread of worker 0 (ps_arbiter.h), and told to the members; what the members do with
- * them is ps_replica.h. This file is the decision alone: a function of the last view and of what the members said.
+ * them is ps_replica.h. This file is the decision alone: a function of the last view and of what the members said
+ * (a model of all of it for spin is tests/model/replica.pml).
  *
  *  1. Terms ascend. A view is on disk before anybody is told of it, and the next one is made from it.
  *  2. A life is what a member is called between two losses of its memory: it changes when the process starts and when a
@@ -12,7 +13,8 @@
  *  4. A backup enters a view only when the primary has said, in the term of the last view, that it answers nothing any
  *     more before this backup has it.
  *  5. A life that ended takes its parameters with it. If no life in the view is left, a member that holds nothing begins
- *     anew, and the workers go back to a checkpoint. */
+ *     anew, and the workers go back to a checkpoint. Such a view says so: the member may meanwhile be a backup of the life
+ *     that has ended, and drops what it holds instead of serving it. */
 #ifndef SHOAL_DIST_PS_VIEW_H
 #define SHOAL_DIST_PS_VIEW_H
 
@@ -27,6 +29,8 @@ typedef struct {
   uint64_t term;                      /* 0: no view was made yet */
   int32_t primary, backup;            /* members; -1: none */
   uint64_t primary_life, backup_life; /* 0: none */
+  int32_t anew; /* the primary holds nothing: what it may have been given since it said so counts not */
+  int32_t unused;
 } ps_view;
 
 typedef enum {
@@ -63,6 +67,6 @@ uint64_t ps_view_to_fill(const ps_view *v, const ps_member members[PS_MEMBERS], 
 void ps_view_write(const ps_view *v, text *out);
 bool ps_view_read(const char *words, ps_view *out);
 
-_Static_assert(sizeof(ps_view) == 32 && sizeof(ps_member_status) == 64, "they travel as they are: no holes");
+_Static_assert(sizeof(ps_view) == 40 && sizeof(ps_member_status) == 64, "they travel as they are: no holes");
 
 #endif

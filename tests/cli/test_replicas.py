@@ -32,7 +32,7 @@ class Replicas(support.Case):
                 words = (folder / f"ps-{server}.view").read_text().split()
             except OSError:
                 return None
-            if len(words) != 3 or words[2].startswith("backup=-1"):
+            if len(words) != 4 or words[2].startswith("backup=-1"):
                 return None
             found.append(int(words[1].split("=")[1].split(":")[0]))
         return found
@@ -83,7 +83,7 @@ class Replicas(support.Case):
         print(f"{name}: {hit} primaries lost, {summary['failovers']} replaced, pauses {[round(p, 2) for p in pauses]}")
         self.assertEqual(summary["status"], "finished")
         self.assertEqual(summary["lost_steps"], 0, out)
-        self.assertGreaterEqual(hit, 2, "the job was too short")
+        self.assertGreaterEqual(hit, 1, "the job was too short")
         self.assertGreaterEqual(summary["failovers"], hit, out)
         self.assertGreater(summary["failover_seconds_max"], 0)
         self.assertFalse(list(folder.glob("*.view")), "views are left behind")
