@@ -21,6 +21,8 @@ typedef struct {
   bool hung_up; /* edge: the other side has said its last */
   bool block;   /* reads wait as long as SO_RCVTIMEO says */
   SSL *ssl;     /* NULL: plain */
+  uint8_t *in;  /* [IN_ROOM] as it came, not yet decrypted; owned */
+  size_t taken, received;
   uint8_t *out; /* [OUT_ROOM] encrypted, on its way, then [TLS_RECORD] of parts that are put together; owned */
   size_t sent, filled;
   uint64_t encrypted, rekey; /* bytes since the keys were last changed, and how many there may be */

@@ -15,7 +15,6 @@
 
 static const char label[] = "shoal tls 1"; /* another way to use the keys would have another one */
 static const uint8_t aes_128_gcm[2] = {0x13, 0x01};
-enum { READ_AHEAD = 128 << 10 }; /* bytes taken from the socket at once */
 
 /* ---- from keys to the secret of a pair of them */
 
@@ -137,8 +136,6 @@ static bool configure(tcp_tls *t, bool server) {
   SSL_CTX_set_app_data(c, t);
   SSL_CTX_set_options(c, SSL_OP_NO_TICKET | SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
   SSL_CTX_set_session_cache_mode(c, SSL_SESS_CACHE_OFF);
-  SSL_CTX_set_read_ahead(c, 1);
-  SSL_CTX_set_default_read_buffer_len(c, READ_AHEAD);
   if (server)
     SSL_CTX_set_psk_find_session_callback(c, find_client);
   else {
