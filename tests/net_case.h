@@ -83,7 +83,7 @@ static inline void net_case_address(const char *scheme, char out[NET_ADDRESS]) {
   if (!strcmp(scheme, "shm"))
     snprintf(out, NET_ADDRESS, "shm:/test-%d-%d", (int)getpid(), count++);
   else
-    snprintf(out, NET_ADDRESS, "%s://127.0.0.1:%d", strcmp(scheme, "zmq") ? "tls" : "tcp", net_case_port());
+    snprintf(out, NET_ADDRESS, "%s://127.0.0.1:%d", strcmp(scheme, "zmq") ? "tcp" : "zmq", net_case_port());
 }
 
 /* Runs `body` in a process of its own. Start children before the parent opens an endpoint of its own. */

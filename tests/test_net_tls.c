@@ -373,7 +373,7 @@ static void tamperer(const char *address, int unused) {
   CHILD_CHECK(!bind(listener, (struct sockaddr *)&a, n) && !listen(listener, 1) &&
               !getsockname(listener, (struct sockaddr *)&a, &n));
   char relay[NET_ADDRESS];
-  snprintf(relay, sizeof relay, "tls://127.0.0.1:%d", ntohs(a.sin_port));
+  snprintf(relay, sizeof relay, "tcp://127.0.0.1:%d", ntohs(a.sin_port));
   pid_t pid = fork();
   if (!pid) {
     ends[0] = accept(listener, NULL, NULL);
@@ -451,16 +451,16 @@ static void beyond_loopback(void **state) {
   char address[NET_ADDRESS];
   net_options none = {.job = NET_JOB};
   int port = net_case_port();
-  snprintf(address, sizeof address, "tls://0.0.0.0:%d", port);
+  snprintf(address, sizeof address, "tcp://0.0.0.0:%d", port);
   assert_fails(net_listen(address, &none, &s), SHOAL_ERR_ARGUMENT, "shoal keygen");
-  snprintf(address, sizeof address, "tls://*:%d", port);
+  snprintf(address, sizeof address, "tcp://*:%d", port);
   assert_fails(net_listen(address, &none, &s), SHOAL_ERR_ARGUMENT, "--insecure");
-  assert_fails(net_connect("tls://192.0.2.1:4000", &none, 0.1, &c), SHOAL_ERR_ARGUMENT, "--insecure");
-  assert_fails(net_connect("tls://[2001:db8::1]:4000", &none, 0.1, &c), SHOAL_ERR_ARGUMENT, "--insecure");
+  assert_fails(net_connect("tcp://192.0.2.1:4000", &none, 0.1, &c), SHOAL_ERR_ARGUMENT, "--insecure");
+  assert_fails(net_connect("tcp://[2001:db8::1]:4000", &none, 0.1, &c), SHOAL_ERR_ARGUMENT, "--insecure");
   none.insecure = true;
   assert_ok(net_listen(address, &none, &s));
   net_server_close(s);
-  assert_fails(net_listen("tls://192.0.2.1:4000", &none, &s), SHOAL_ERR_SYSTEM, "no address of this host");
+  assert_fails(net_listen("tcp://192.0.2.1:4000", &none, &s), SHOAL_ERR_SYSTEM, "no address of this host");
   net_options half = {.job = NET_JOB, .secret_key = "too short"};
   assert_fails(net_listen(address, &half, &s), SHOAL_ERR_ARGUMENT, "40 characters");
   keys_pair pair;
@@ -476,7 +476,7 @@ static void every_family(const char *address, int unused) {
   const bool six = !access("/proc/net/if_inet6", F_OK);
   for (size_t i = 0; i < 2 + (six ? 1 : 0); i++) {
     char there[NET_ADDRESS];
-    snprintf(there, sizeof there, "tls://%s%s", hosts[i], strrchr(address, ':'));
+    snprintf(there, sizeof there, "tcp://%s%s", hosts[i], strrchr(address, ':'));
     good_client(there, 1);
   }
 }
@@ -486,7 +486,7 @@ static void families(void **state) {
   net_case_address("tls", address);
   pid_t pid = net_case_start(every_family, address, 0);
   char any[NET_ADDRESS];
-  snprintf(any, sizeof any, "tls://*%s", strrchr(address, ':'));
+  snprintf(any, sizeof any, "tcp://*%s", strrchr(address, ':'));
   net_server *s = listen_at(any);
   assert_true(serve_child(s, pid) >= 2);
   net_server_close(s);

@@ -112,6 +112,13 @@ static void scanners(void **state) {
 
 /* ---- messages of somebody who speaks ZeroMQ */
 
+/* The address as libzmq takes it. */
+static const char *wire_address(const char *address) {
+  static char text[NET_ADDRESS + 8];
+  snprintf(text, sizeof text, "tcp%s", address + 3);
+  return text;
+}
+
 enum { FLIPS = 512 };
 
 static void say(void *socket, const uint8_t *header, size_t n, const void *payload, size_t bytes) {
@@ -123,7 +130,7 @@ static void liar(const char *address, int unused) {
   void *context = zmq_ctx_new(), *socket = zmq_socket(context, ZMQ_DEALER);
   int linger = 2000;
   zmq_setsockopt(socket, ZMQ_LINGER, &linger, sizeof linger);
-  CHILD_CHECK(!zmq_connect(socket, address));
+  CHILD_CHECK(!zmq_connect(socket, wire_address(address)));
   uint8_t header[WIRE_HEADER], payload[100] = {0}, answer[WIRE_HEADER + sizeof payload];
   net_header hello = {.kind = WIRE_HELLO, .from = 9, .number = LARGEST}, request = {.kind = 1, .from = 9};
   wire_encode(&request, NET_JOB, 0, header);
@@ -194,7 +201,7 @@ enum { VERSION_AT = 4 }; /* in the header */
 static void newer_client(const char *address, int unused) {
   void *context = zmq_ctx_new(), *socket = zmq_socket(context, ZMQ_DEALER);
   uint8_t frame[WIRE_HEADER + 200];
-  CHILD_CHECK(!zmq_connect(socket, address));
+  CHILD_CHECK(!zmq_connect(socket, wire_address(address)));
   wire_encode(&(net_header){.kind = WIRE_HELLO, .number = LARGEST}, NET_JOB, 0, frame);
   frame[VERSION_AT]++;
   say(socket, frame, WIRE_HEADER, NULL, 0);
@@ -211,7 +218,7 @@ static void newer_client(const char *address, int unused) {
 static void newer_server(const char *address, int unused) {
   void *context = zmq_ctx_new(), *socket = zmq_socket(context, ZMQ_ROUTER);
   uint8_t id[16], frame[WIRE_HEADER];
-  CHILD_CHECK(!zmq_bind(socket, address));
+  CHILD_CHECK(!zmq_bind(socket, wire_address(address)));
   int n = zmq_recv(socket, id, sizeof id, 0);
   CHILD_CHECK(n > 0 && zmq_recv(socket, frame, sizeof frame, 0) == WIRE_HEADER);
   frame[VERSION_AT]++;
@@ -487,15 +494,15 @@ static void beyond_loopback(void **state) {
   char address[NET_ADDRESS];
   net_options none = {.job = NET_JOB};
   int port = net_case_port();
-  snprintf(address, sizeof address, "tcp://0.0.0.0:%d", port);
+  snprintf(address, sizeof address, "zmq://0.0.0.0:%d", port);
   assert_fails(net_listen(address, &none, &s), SHOAL_ERR_ARGUMENT, "shoal keygen");
-  snprintf(address, sizeof address, "tcp://*:%d", port);
+  snprintf(address, sizeof address, "zmq://*:%d", port);
   assert_fails(net_listen(address, &none, &s), SHOAL_ERR_ARGUMENT, "--insecure");
-  assert_fails(net_connect("tcp://192.0.2.1:4000", &none, 0.1, &c), SHOAL_ERR_ARGUMENT, "--insecure");
+  assert_fails(net_connect("zmq://192.0.2.1:4000", &none, 0.1, &c), SHOAL_ERR_ARGUMENT, "--insecure");
   none.insecure = true;
   assert_ok(net_listen(address, &none, &s));
   net_server_close(s);
-  assert_fails(net_listen("tcp://192.0.2.1:4000", &none, &s), SHOAL_ERR_SYSTEM, "no address of this host");
+  assert_fails(net_listen("zmq://192.0.2.1:4000", &none, &s), SHOAL_ERR_SYSTEM, "no address of this host");
   net_options half = {.job = NET_JOB, .secret_key = "too short"};
   assert_fails(net_listen(address, &half, &s), SHOAL_ERR_ARGUMENT, "40 characters");
   keys_pair pair;
@@ -548,7 +555,7 @@ static void key_files(void **state) {
 
 static void flooder(const char *address, int unused) {
   void *context = zmq_ctx_new(), *socket = zmq_socket(context, ZMQ_DEALER);
-  CHILD_CHECK(!zmq_connect(socket, address));
+  CHILD_CHECK(!zmq_connect(socket, wire_address(address)));
   uint8_t header[WIRE_HEADER];
   wire_encode(&(net_header){.kind = WIRE_HELLO, .from = 9, .number = LARGEST}, NET_JOB, 0, header);
   for (int i = 0; i < 600; i++) say(socket, header, sizeof header, NULL, 0);

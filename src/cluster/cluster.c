@@ -31,7 +31,7 @@ static shoal_status find_role(const char *name, const char *where, cluster_role 
 /* HOST:PORT, or an address with its scheme. */
 static shoal_status check_address(const char *address, const char *where) {
   if (!strncmp(address, "shm:/", 5) && address[5]) return NULL;
-  const bool scheme = !strncmp(address, "tcp://", 6) || !strncmp(address, "tls://", 6);
+  const bool scheme = !strncmp(address, "tcp://", 6) || !strncmp(address, "zmq://", 6);
   const char *from = scheme ? address + 6 : address, *colon = strrchr(from, ':');
   int64_t port;
   if (strstr(from, "://") || !colon || colon == from || !text_to_int(colon + 1, &port) || port < 1 || port > 65535)

@@ -37,6 +37,7 @@ typedef struct {
   shoal_probe_pair *pairs; /* [tasks][tasks] */
   bool *reported;          /* [tasks] */
   net_client **links;      /* [tasks] NULL: not connected */
+  bool *refused;           /* [tasks] will never have us: not asked again */
   double until;
 } probe;
 
@@ -200,6 +201,7 @@ static shoal_status try_peer(probe *p, int peer, const uint8_t *bulk, shoal_prob
 static void note(probe *p, int peer, shoal_probe_pair *found, shoal_status status) {
   found->known = true;
   found->answered = !status;
+  p->refused[peer] = status && shoal_status_code(status) == SHOAL_ERR_REFUSED;
   snprintf(found->error, sizeof found->error, "%s", status ? shoal_status_message(status) : "");
   shoal_status_free(status);
   if (!found->answered) {
@@ -216,10 +218,10 @@ static void measure_all(probe *p, const uint8_t *bulk) {
   int missing = p->tasks - 1;
   for (bool first = true; missing && (first || !over(p, p->until)); first = false)
     for (int i = 0; i < p->tasks; i++) {
-      if (i == p->own || p->links[i] || (!first && over(p, p->until))) continue;
+      if (i == p->own || p->links[i] || p->refused[i] || (!first && over(p, p->until))) continue;
       shoal_probe_pair found = {0};
       note(p, i, &found, try_peer(p, i, bulk, &found));
-      missing -= found.answered;
+      missing -= found.answered || p->refused[i];
     }
 }
 
@@ -248,7 +250,8 @@ static shoal_status set_up(probe *p) {
   p->pairs = calloc(n * n, sizeof *p->pairs);
   p->reported = calloc(n, sizeof *p->reported);
   p->links = calloc(n, sizeof *p->links);
-  if (!p->pairs || !p->reported || !p->links) return status_no_memory();
+  p->refused = calloc(n, sizeof *p->refused);
+  if (!p->pairs || !p->reported || !p->links || !p->refused) return status_no_memory();
   net_options net = p->options->net;
   net.largest = BULK_BYTES;
   net.job = p->job;
@@ -290,6 +293,7 @@ shoal_status probe_run(const probe_options *options, shoal_probe_pair **pairs) {
   free(bulk);
   free(p.reported);
   free(p.links);
+  free(p.refused);
   if (status)
     free(p.pairs);
   else

@@ -1,8 +1,8 @@
 #include "net/tcp.h"
 
 const transport transport_tcp = {
-    .scheme = "tls://",
-    .form = "tls://HOST:PORT",
+    .scheme = "tcp://",
+    .form = "tcp://HOST:PORT",
     .listen = tcp_listen,
     .connect = tcp_connect,
     .server_close = tcp_server_close,

@@ -21,7 +21,9 @@ enum { HOST_ROOM = 256, BACKLOG = 512 };
 
 static bool is_loopback(const struct sockaddr *a) {
   if (a->sa_family == AF_INET) return ntohl(((const struct sockaddr_in *)a)->sin_addr.s_addr) >> 24 == 127;
-  return a->sa_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)a)->sin6_addr);
+  if (a->sa_family != AF_INET6) return false;
+  const struct in6_addr *six = &((const struct sockaddr_in6 *)a)->sin6_addr;
+  return IN6_IS_ADDR_LOOPBACK(six) || (IN6_IS_ADDR_V4MAPPED(six) && six->s6_addr[12] == 127);
 }
 
 static shoal_status split(const char *address, char host[HOST_ROOM], const char **port) {
@@ -148,7 +150,12 @@ static int idle_seconds(double heartbeat) { return (int)MAX_OF(heartbeat * 2 / 5
 
 void tcp_configure(int sock, double heartbeat) {
   const int yes = 1, probes = 3, every = (int)MAX_OF(heartbeat / 5, 1), idle = idle_seconds(heartbeat);
+  struct sockaddr_storage peer;
+  socklen_t length = sizeof peer;
   setsockopt(sock, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+  /* Inside a host there is nothing to share: congestion control that paces (BBR) would take a third of the rate. */
+  if (!getpeername(sock, (struct sockaddr *)&peer, &length) && is_loopback((struct sockaddr *)&peer))
+    setsockopt(sock, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
   setsockopt(sock, SOL_SOCKET, SO_KEEPALIVE, &yes, sizeof yes);
   setsockopt(sock, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
   setsockopt(sock, IPPROTO_TCP, TCP_KEEPINTVL, &every, sizeof every);

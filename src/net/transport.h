@@ -20,7 +20,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef struct transport transport; /* "shm", "tls", "zmq": one file and one row in the table in transport.c each */
+typedef struct transport transport; /* "shm", "tcp", "zmq": one file and one row in the table in transport.c each */
 
 typedef struct {
   uint16_t kind;       /* the application's; NET_GONE and above are the transport's */
@@ -72,7 +72,7 @@ typedef struct {
 typedef struct net_server net_server;
 typedef struct net_client net_client;
 
-/* Addresses: "shm:/NAME" (a shared-memory name unique to the job and server), "tls://HOST:PORT" (encrypted where there are keys), "tcp://HOST:PORT"
+/* Addresses: "shm:/NAME" (a shared-memory name unique to the job and server), "tcp://HOST:PORT" (TLS where there are keys), "zmq://HOST:PORT"
  * (ZeroMQ). The scheme chooses the
  * transport. Connecting waits up to `seconds` for a server that is not there yet. */
 SHOAL_CHECKED shoal_status net_listen(const char *address, const net_options *options, net_server **out);

@@ -400,8 +400,8 @@ static shoal_status zmq_connect_server(const char *address, const net_options *o
 }
 
 const transport transport_zmq = {
-    .scheme = "tcp://",
-    .form = "tcp://HOST:PORT",
+    .scheme = "zmq://",
+    .form = "zmq://HOST:PORT",
     .listen = zmq_listen,
     .connect = zmq_connect_server,
     .server_close = zmq_server_close,

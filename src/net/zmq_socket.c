@@ -37,15 +37,15 @@ static bool is_loopback(const struct sockaddr *a) {
   return a->sa_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)a)->sin6_addr);
 }
 
-/* "tcp://HOST:PORT" to numbers, so that what is checked is what is used. */
+/* "zmq://HOST:PORT" to numbers as libzmq takes them, so that what is checked is what is used. */
 static shoal_status resolve(const char *address, char numeric[HOST_ROOM], bool *loopback) {
   char host[HOST_ROOM];
-  const char *rest = address + strlen("tcp://"), *colon = strrchr(rest, ':');
+  const char *rest = address + strlen("zmq://"), *colon = strrchr(rest, ':');
   size_t length = colon ? (size_t)(colon - rest) : 0;
   char *end = NULL;
   long port = colon ? strtol(colon + 1, &end, 10) : 0;
   if (!length || length >= sizeof host || !colon[1] || *end || port < 1 || port > 65535)
-    return status_make(SHOAL_ERR_ARGUMENT, "expected tcp://HOST:PORT with a port from 1 to 65535");
+    return status_make(SHOAL_ERR_ARGUMENT, "expected zmq://HOST:PORT with a port from 1 to 65535");
   memcpy(host, rest, length);
   host[length] = 0;
   if (host[0] == '[' && host[length - 1] == ']') {

@@ -31,7 +31,7 @@ struct zmq_hold {
   zmq_hold *next;
 };
 
-/* address: "tcp://HOST:PORT". Binds (server) or connects. beside: whose thread is shared; NULL: a new one. */
+/* address: "zmq://HOST:PORT". Binds (server) or connects. beside: whose thread is shared; NULL: a new one. */
 SHOAL_CHECKED shoal_status zmq_end_open(const char *address, const net_options *options, bool server,
                                         const zmq_end *beside, zmq_end *out);
 /* Whatever is unsent after `linger` milliseconds is lost. Zeroed ends are fine. */

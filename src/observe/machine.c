@@ -154,7 +154,7 @@ static void look_at_limits(shoal_machine *m) {
   if (fd >= 0)
     close(fd);
   else
-    complain(m, "no sealed shared memory (memfd_create fails): tasks of this host have to talk by --transport zmq");
+    complain(m, "no sealed shared memory (memfd_create fails): tasks of this host have to talk by --transport tls");
 }
 
 static void look_at_libraries(shoal_machine *m) {

@@ -34,7 +34,7 @@ static shoal_status make_addresses(const shoal_job *f, const char *id, json_t *l
     if (tls || !strcmp(f->transport, "zmq")) {
       int port;
       TRY(free_port(&port));
-      address = json_sprintf("%s://127.0.0.1:%d", tls ? "tls" : "tcp", port);
+      address = json_sprintf("%s://127.0.0.1:%d", tls ? "tcp" : "zmq", port);
     } else {
       address = json_sprintf("shm:/shoal-%s-ps-%d", id, i);
     }

@@ -72,7 +72,7 @@ class Replicas(support.Case):
             for workers in (1, 2, 3, 4):
                 self.replicas(strategy, workers, f"{strategy}{workers}", "--global-batch", 100, *flags)
                 self.assertEqual(self.weights("single1"), self.weights(f"{strategy}{workers}"), f"{strategy} {workers}")
-        for workers, servers, transport in ((1, 2, "shm"), (2, 1, "zmq"), (3, 1, "shm"), (3, 3, "zmq"), (4, 2, "shm")):
+        for workers, servers, transport in ((1, 2, "shm"), (2, 1, "tls"), (3, 1, "shm"), (3, 3, "zmq"), (4, 2, "shm")):
             self.replicas("ps", workers, f"ps{workers}{servers}", "--ps", servers, "--transport", transport,
                           "--global-batch", 100, *flags)
             self.assertEqual(self.weights("single1"), self.weights(f"ps{workers}{servers}"), f"ps {workers} {servers}")

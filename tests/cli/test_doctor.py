@@ -87,7 +87,7 @@ class Doctor(support.Case):
         self.assertIn("shoal keygen", err)
         right, wrong = self.start("worker:0", "--keys", "keys", deadline=2), \
             self.start("ps:0", "--keys", "others", deadline=2)
-        self.assertIn("server's key right", self.end(right, expect=1)[0])
+        self.assertIn("does not allow our key", self.end(right, expect=1)[0])
         self.end(wrong, expect=1)
         self.describe({"worker": ["192.0.2.1:2222"], "ps": self.addresses[2:]}, "far.json")
         out, _ = self.end(self.start("ps:0", file="far.json", deadline=1), expect=1)

@@ -6,6 +6,7 @@ import os
 import random
 import shutil
 import socket
+import ssl
 import struct
 import subprocess
 import time
@@ -13,7 +14,7 @@ import zlib
 
 import support
 
-HELLO, REFUSED = 0xff01, 0xff03  # kinds of the transport's own messages
+HELLO = 0xff01  # kind of a message of the transport's own; the next one is its answer
 
 
 def header(kind, sender, job, size, magic=0x4c414853, version=1):
@@ -22,20 +23,19 @@ def header(kind, sender, job, size, magic=0x4c414853, version=1):
     return h + struct.pack("<I", zlib.crc32(h))
 
 
-class Zmtp:
-    """Enough of ZeroMQ's own protocol to say anything to a server, in few system calls."""
+class Link:
+    """A connection that says anything to a server, in few system calls."""
 
     def __init__(self, address):
         host, port = address.removeprefix("tcp://").split(":")
         self.socket = socket.create_connection((host, int(port)), timeout=20)
-        ready = b"\x05READY\x0bSocket-Type" + struct.pack(">I", 6) + b"DEALER\x08Identity" + bytes(4)
-        self.socket.sendall(b"\xff" + bytes(8) + b"\x7f\x03\x00NULL" + bytes(16) + bytes(32) +
-                            bytes([4, len(ready)]) + ready)
-        self.take(64)
-        self.read()  # its READY
 
     def close(self):
         self.socket.close()
+
+    def hello(self, job):
+        self.socket.sendall(header(HELLO, 77, job, 0))
+        return struct.unpack_from("<H", self.take(64), 8)[0]
 
     def take(self, n):
         got = b""
@@ -46,25 +46,11 @@ class Zmtp:
             got += piece
         return got
 
-    def read(self):
-        flags = self.take(1)[0]
-        size = struct.unpack(">Q", self.take(8))[0] if flags & 2 else self.take(1)[0]
-        return self.take(size)
-
-    @staticmethod
-    def frame(body, more=False):
-        if len(body) < 256:
-            return bytes([1 if more else 0, len(body)]) + body
-        return bytes([3 if more else 2]) + struct.pack(">Q", len(body)) + body
-
-    def hello(self, job):
-        """All that was sent before has been looked at when the answer comes."""
-        self.socket.sendall(self.frame(header(HELLO, 77, job, 0)))
-        while True:
-            body = self.read()
-            kind = struct.unpack_from("<H", body, 8)[0]
-            if kind != REFUSED:
-                return kind
+    def await_end(self):
+        with contextlib.suppress(ConnectionError):
+            while self.socket.recv(4096):
+                pass
+        self.close()
 
 
 class Keys(support.Case):
@@ -91,7 +77,7 @@ class Keys(support.Case):
 class Intruders(support.Case):
     """A hundred thousand bad messages to servers at work: refused, counted, and nothing learned differs."""
     FLAGS = ["--batch-size", 16, "--workers", 2, "--ps", 1, "--no-checkpoints"]
-    OVER_ZMQ, OVER_SHM = 99000, 1000
+    WRONG, NOT_OURS, OVER_SHM = 1000, 98000, 1000
 
     def start(self, run, *flags, keys=()):
         self.train("softmax", "quiet", *self.FLAGS, "--transport", "shm", *flags[2:])
@@ -117,67 +103,63 @@ class Intruders(support.Case):
         weights = [(self.folder / name / "model.safetensors").read_bytes() for name in (run, "quiet")]
         self.assertEqual(*weights)
 
-    def test_zmq(self):
+    def test_tcp(self):
+        """Bytes of scanners, frames that are wrong, which end their connection, and many that are another's."""
         numbers = random.Random(1)
-        process, address, job = self.start("r", "--transport", "zmq", "--epochs", "600")
-        host, port = address.removeprefix("tcp://").split(":")
-        scans = [b"GET / HTTP/1.0\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", numbers.randbytes(3000),
-                 b"\xff" + bytes(8) + b"\x7f\x03\x00CURVE" + bytes(47) + numbers.randbytes(200), b"", b"\xff"]
+        process, address, job = self.start("r", "--transport", "tls", "--epochs", "900")
+        scans = [b"GET / HTTP/1.0\r\n\r\n" + bytes(100), b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(99),
+                 numbers.randbytes(3000), b"", b"\xff"]
         for bytes_of_scanner in scans * 5:
-            with socket.create_connection((host, int(port)), timeout=20) as scanner:
-                scanner.sendall(bytes_of_scanner)
-        good = header(5, 0, job, 200) + bytes(200)  # a gradient of worker 0, almost
-        known, unknown = Zmtp(address), Zmtp(address)
-        self.assertEqual(known.hello(job), HELLO + 1)
-        sent = 0
-        while sent < self.OVER_ZMQ:
-            pieces = []
-            for _ in range(500):
-                bad = bytearray(good)
-                if numbers.random() < 0.7:
-                    bit = numbers.randrange(8 * 64)
-                    bad[bit // 8] ^= 1 << bit % 8
-                else:
-                    bad = bad[:numbers.randrange(len(bad))]
-                pieces.append(Zmtp.frame(bytes(bad[:64]), True) + Zmtp.frame(bytes(bad[64:]))
-                              if numbers.random() < 0.3 else Zmtp.frame(bytes(bad)))
-            for link in (known, unknown):
-                link.socket.sendall(b"".join(pieces))
-                link.hello(job)
-                sent += len(pieces)
-            # Larger than any frame may be: the connection ends, which is counted as well.
-            with contextlib.closing(Zmtp(address)) as large:
-                large.socket.sendall(b"\x02" + struct.pack(">Q", 1 << 40))
-        known.close()
-        unknown.close()
-        self.unharmed(process, "r", self.OVER_ZMQ)
+            link = Link(address)
+            link.socket.sendall(bytes_of_scanner)
+            link.close()
+        good = header(5, 77, job, 200) + bytes(200)  # a gradient, almost
+        for i in range(self.WRONG):
+            link = Link(address)
+            if i % 2:
+                self.assertEqual(link.hello(job), HELLO + 1)
+            bad = bytearray(good)
+            bit = numbers.randrange(8 * 64)
+            bad[bit // 8] ^= 1 << bit % 8
+            link.socket.sendall(bad)
+            link.await_end()
+        link = Link(address)
+        self.assertEqual(link.hello(job), HELLO + 1)
+        others = (header(5, 0, job, 200), header(5, 77, job + 1, 200), header(0xff00, 77, job, 200))
+        pieces = b"".join(numbers.choice(others) + bytes(200) for _ in range(1000))
+        for _ in range(self.NOT_OURS // 1000):
+            link.socket.sendall(pieces)
+        link.socket.sendall(header(5, 77, job, 1 << 40))  # larger than any message: the connection ends
+        link.await_end()
+        self.unharmed(process, "r", self.WRONG + self.NOT_OURS)
 
     def test_wrong_keys(self):
-        """Knocking without keys, with nonsense for keys, and with a good pair that is not on the list."""
+        """Knocking without keys, with TLS but no key, with nonsense, and with a good pair that is not on the list."""
         numbers = random.Random(3)
         self.shoal("keygen", "keys")
         self.shoal("keygen", "others")
         shutil.copy(self.folder / "keys" / "server.pub", self.folder / "others" / "server.pub")
-        process, address, _ = self.start("r", "--transport", "zmq", "--epochs", "600", keys=("--keys", "keys"))
+        process, address, job = self.start("r", "--transport", "tls", "--epochs", "900", keys=("--keys", "keys"))
         host, port = address.removeprefix("tcp://").split(":")
         (self.folder / "cluster.json").write_text(json.dumps(
             {"cluster": {"worker": ["127.0.0.1:1", "127.0.0.1:2"], "ps": [f"{host}:{port}"]}}))
-        greeting = b"\xff" + bytes(8) + b"\x7f\x03\x00"
-        hello = greeting + b"CURVE" + bytes(47) + bytes([4, 200]) + b"\x05HELLO\x01\x00" + bytes(72)
         knocks = 0
-        for _ in range(3):
-            for words in [greeting + b"NULL" + bytes(48)] * 50 + [hello + numbers.randbytes(120)] * 50:
-                with socket.create_connection((host, int(port)), timeout=20) as s:
-                    s.sendall(words)
-                    with contextlib.suppress(ConnectionError):
-                        while s.recv(4096):  # until it hangs up
-                            pass
-                knocks += 1
-            _, err = self.shoal("train", "softmax", "--data", self.data, "--cluster", "cluster.json", "--task", "worker:1",
-                                "--keys", "others", "--run-dir", "intruder", expect=1)
-            self.assertIn("does not allow our key", err)
+        for newest in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            context.check_hostname, context.verify_mode, context.maximum_version = False, ssl.CERT_NONE, newest
+            with self.assertRaises(OSError), socket.create_connection((host, int(port)), timeout=20) as s:
+                context.wrap_socket(s)
             knocks += 1
-        self.unharmed(process, "r", knocks)
+        for words in [header(HELLO, 0, job, 0)] * 100 + [b"\x16\x03\x01\x01\x00" + numbers.randbytes(256)] * 100:
+            link = Link(address)
+            link.socket.sendall(words)
+            link.await_end()
+            knocks += 1
+        _, err = self.shoal("train", "softmax", "--data", self.data, "--cluster", "cluster.json", "--task", "worker:1",
+                            "--keys", "others", "--run-dir", "intruder", expect=1)
+        self.assertIn("does not allow our key", err)
+        self.assertIn(port, err)
+        self.unharmed(process, "r", knocks + 1)
         server, = [t for t in self.summary("r")["tasks"] if t["role"] == "ps"]
         self.assertEqual((server["joins"], server["deaths"]), ([1, 1], [0, 0]))
 

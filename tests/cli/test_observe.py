@@ -295,7 +295,7 @@ class Samples(ObserveCase):
         script = textwrap.dedent(f"""
             ip link set lo up || exit 77
             {SHOAL} train softmax --data {self.data} --run-dir r --threads 1 --epochs 60 --batch-size 16 --workers 2 \\
-                --ps 1 --transport zmq --no-checkpoints --sample-every 0.1 --quiet >/dev/null || exit 1
+                --ps 1 --transport tls --no-checkpoints --sample-every 0.1 --quiet >/dev/null || exit 1
             grep lo: /proc/net/dev""")
         done = subprocess.run(["unshare", "-n", "sh", "-c", script], cwd=self.folder, capture_output=True, text=True,
                               env=self.environment(), timeout=120)
@@ -356,7 +356,7 @@ class Verdict(ObserveCase):
         script = textwrap.dedent(f"""
             ip link set lo up && tc qdisc add dev lo root tbf rate 20mbit burst 64k latency 400ms || exit 77
             exec {SHOAL} train softmax --data {self.data} --run-dir r --threads 1 --steps 25 --batch-size 16 --workers 2 \\
-                --ps 1 --transport zmq --no-checkpoints --lr 1""")
+                --ps 1 --transport tls --no-checkpoints --lr 1""")
         done = subprocess.run(["unshare", "-n", "sh", "-c", script], cwd=self.folder, capture_output=True, text=True,
                               env=self.environment(), timeout=120)
         if done.returncode == 77 or "unshare" in done.stderr:

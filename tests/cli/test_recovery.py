@@ -103,9 +103,9 @@ class Recovery(support.Case):
                 self.assertEqual(summary["restarts"], 1)
                 self.assertIn("started again 1 time", out)
 
-    MODES = (["--mode", "sync"], ["--mode", "async"], ["--mode", "sync", "--transport", "zmq"],
+    MODES = (["--mode", "sync"], ["--mode", "async"], ["--mode", "sync", "--transport", "tls"],
              ["--mode", "async", "--staleness", "4", "--in-flight", "2"], ["--mode", "sync", "--backup-workers", "1"],
-             ["--mode", "async", "--transport", "zmq", "--in-flight", "2"])
+             ["--mode", "async", "--transport", "tls", "--in-flight", "2"])
 
     def test_a_worker_is_killed(self):
         self.kill_at_random("worker:1", 0)

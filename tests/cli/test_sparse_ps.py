@@ -63,7 +63,7 @@ class SparseServers(support.Case):
         flags = ("--shuffle-rows", 0, "--optimizer", "adagrad", "--bias", "--quiet", "--no-checkpoints")
         self.learn("alone", "--data", one, "--batch-size", 60, "--threads", 1, *flags)
         self.learn("shared", "--data", one, "--batch-size", 20, "--workers", 3, "--ps", 2, *flags)
-        self.learn("far", "--data", one, "--batch-size", 20, "--workers", 3, "--ps", 2, "--transport", "zmq", *flags)
+        self.learn("far", "--data", one, "--batch-size", 20, "--workers", 3, "--ps", 2, "--transport", "tls", *flags)
         alone, shared, far = (self.summary(run) for run in ("alone", "shared", "far"))
         self.assertEqual(alone["updates"], shared["updates"])
         self.assertAlmostEqual(alone["test_loss"], shared["test_loss"], places=5)

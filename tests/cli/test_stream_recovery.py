@@ -92,7 +92,7 @@ class StreamRecovery(support.Case):
             for mode, flags in MODES.items():
                 delay = numbers.uniform(0, 0.5)
                 with self.subTest(victim=victim, mode=mode, delay=delay):
-                    process, folder = self.begin(f"{mode}-{i}", *flags, "--transport", ("shm", "zmq")[i % 2])
+                    process, folder = self.begin(f"{mode}-{i}", *flags, "--transport", ("shm", "tls")[i % 2])
                     self.wait_for(lambda: support.has_begun(folder), "training", process)
                     time.sleep(delay)
                     os.kill(tasks_of(folder)[victim], signal.SIGKILL)
