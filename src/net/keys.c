@@ -153,9 +153,11 @@ shoal_status keys_write(const char *dir, const char *name, const keys_pair *pair
   return status;
 }
 
-shoal_status shoal_keys_make(const char *dir, const char *name) {
+shoal_status shoal_keys_make(const char *dir, const char *name) { return shoal_keys_make_until(dir, name, 0); }
+
+shoal_status shoal_keys_make_until(const char *dir, const char *name, int64_t expires) {
   keys_pair pair;
-  TRY(keys_make(0, &pair));
+  TRY(keys_make(expires, &pair));
   shoal_status status = keys_write(dir, name, &pair);
   explicit_bzero(&pair, sizeof pair);
   return status;

@@ -173,7 +173,8 @@ void tcp_client_close(net_client *base) {
     free(c->kept);
     c->kept = next;
   }
-  if (!c->gone && !c->broken && c->link.known) tcp_stream_linger(&c->link.stream, clock_seconds() + TCP_LINGER);
+  if (!c->gone && !c->broken && c->link.known && !base->abandoned)
+    tcp_stream_linger(&c->link.stream, clock_seconds() + TCP_LINGER);
   tcp_link_fini(&c->link, &c->pool);
   pool_fini(&c->pool);
   tls_destroy(&c->tls);
