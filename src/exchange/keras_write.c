@@ -314,7 +314,10 @@ static shoal_status layer_json(keras_writer *w, const operation *o, json_t **out
   for (size_t i = 0; i < w->n_order && !first; i++)
     if (w->order[i]->layer == l) first = w->order[i];
   const int rank = first->n_inputs ? first->inputs[0]->value->shape.rank : 0;
-  const keras_class *c = keras_class_of_type(type_by_rank(l->kind->name, rank, type));
+  const char *own = strcmp(l->kind->name, "pool") ? l->kind->name
+                    : layer_is(l, "mode", "max")  ? "max_pool"
+                                                  : "avg_pool";
+  const keras_class *c = keras_class_of_type(type_by_rank(own, rank, type));
   json_t *made = operation_json(l, o->name);
   if (!made && !c)
     return status_make(SHOAL_ERR_ARGUMENT, "layer '%s': Keras has no layer like %s: export as .onnx", l->name,

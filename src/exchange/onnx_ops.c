@@ -409,12 +409,13 @@ static const onnx_row rows[] = {
 bool onnx_write_node(onnx_writer *w, const node *n) {
   for (size_t i = 0; i < COUNT_OF(rows); i++) {
     if (strcmp(rows[i].op, n->op->name)) continue;
-    const char *in[3];
-    for (int k = 0; k < n->ins && k < 3; k++) in[k] = IN(k);
-    if (rows[i].onnx)
+    if (rows[i].onnx) {
+      const char *in[3];
+      for (int k = 0; k < n->ins && k < 3; k++) in[k] = IN(k);
       give(w, n, onnx_emit(w, rows[i].onnx, in, MIN_OF(n->ins, 3), ONNX_NONE));
-    else
-      rows[i].emit(w, n);
+      return true;
+    }
+    rows[i].emit(w, n);
     return true;
   }
   return false;
