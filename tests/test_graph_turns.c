@@ -149,7 +149,7 @@ static void runs_have_a_limit(void **state) {
   (void)state;
   one_server s;
   start(&s, 0.3);
-  for (int computes = 0; computes < 2; computes++) refused(run_endless(&s, computes), SHOAL_ERR_CANCELLED, "0.3 s");
+  for (int computes = 0; computes < 2; computes++) refused(run_endless(&s, computes), SHOAL_ERR_PEER, "0.3 s");
   ask_little(&s);
   end_child(s.pid);
 }

@@ -288,7 +288,7 @@ void graph_task_abort(graph_task *t, uint64_t run, shoal_status why) {
 shoal_status graph_task_told_to_stop(const graph_task *t) {
   if (t->stopped) return status_make(SHOAL_ERR_CANCELLED, "stopped");
   if (!(clock_seconds() - t->started > t->seconds)) return NULL;
-  return status_make(SHOAL_ERR_CANCELLED, "the run took more than the %g s it was given", t->seconds);
+  return status_make(SHOAL_ERR_PEER, "the run took more than the %g s it was given", t->seconds);
 }
 
 void graph_task_hello(graph_task *t, int task, uint64_t peer) {
