@@ -242,7 +242,8 @@ static void kill_replaced(local_cluster *w) {
   const int ps = (int)w->state->base.job.ps;
   for (int i = 0; i < w->servers; i++) {
     const member *other = &w->members[(i + ps) % w->servers];
-    if (w->servers > ps && !w->members[i].ended && other->ended && other->end.has_result)
+    if (w->servers > ps && !w->members[i].ended && other->ended && other->end.has_result &&
+        other->end.result.task.updates >= 0) /* it was no backup at its end */
       launch_signal(w->tasks, i, SIGKILL);
   }
 }
