@@ -238,7 +238,7 @@ void result_print(const shoal_run_report *r, FILE *to) {
   fputc('\n', to);
   if (has_servers(r) || !strcmp(r->job.strategy, "allreduce"))
     print_tasks(r, to, width);
-  else
+  else if (r->n_tasks)
     print_own(&r->tasks[0].use, to, width);
   print_membership(r, to);
   if (isfinite(r->test.top_k))

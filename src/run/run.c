@@ -275,6 +275,10 @@ static shoal_status train(running *w) {
   r->run_dir = b->dir.path;
   if (job_is_ranks(&b->job) && !w->ranks.joined) return start_ranks(s);
   shoal_status status = work(w);
+  if (!status && s->lost) {
+    status = s->lost;
+    s->lost = NULL;
+  }
   if (status && run_state_asked(s) && shoal_status_code(status) == SHOAL_ERR_CANCELLED) return status;
   if (shoal_status_code(status) == SHOAL_ERR_NUMERIC) status = advise(s, status);
   if (status) {

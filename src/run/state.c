@@ -76,7 +76,12 @@ shoal_status run_state_add_task(run_state *s, shoal_task_report *t) {
 }
 
 static void on_task(void *context, shoal_task_report *t) {
-  shoal_status_free(run_state_add_task(context, t));
+  run_state *s = context;
+  shoal_status status = run_state_add_task(s, t);
+  if (s->lost)
+    shoal_status_free(status);
+  else
+    s->lost = status;
   task_report_fini(t);
 }
 
@@ -124,6 +129,7 @@ void shoal_run_report_destroy(shoal_run_report *r) {
   if (!s) return;
   confusion_fini(&r->confusion);
   task_reports_fini(&s->tasks);
+  shoal_status_free(s->lost);
   free(s->membership);
   json_decref(s->traces);
   json_decref(s->kept);

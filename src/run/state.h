@@ -16,8 +16,9 @@ typedef struct {
   task_reports tasks;
   shoal_membership_event *membership;
   size_t membership_capacity;
-  json_t *traces; /* parts of a timeline; NULL: none */
-  char *error;    /* owned: the report's */
+  shoal_status lost; /* why a task's report could not be kept, the first time; the summary would not be whole */
+  json_t *traces;    /* parts of a timeline; NULL: none */
+  char *error;       /* owned: the report's */
 } run_state;
 
 /* Has somebody asked to stop? The signal's number, or 0. */
