@@ -98,7 +98,7 @@ const format format_dots = {.name = "dots", .summary = "dots", .detect = detect,
 MODEL = """{
   "shoal_model": 1, "name": "tiny", "summary": "a small one", "parameters": {"classes": 2, "activation": "tanh"},
   "inputs": [{"shape": [4], "accepts": "any"}],
-  "layers": [{"type": "flatten"}, {"type": "dense", "units": 3, "activation": "$activation"},
+  "layers": [{"type": "flatten"}, {"type": "thrice"}, {"type": "dense", "units": 3, "activation": "$activation"},
              {"type": "dense", "units": "$classes", "activation": "softmax"}],
   "training": {"batch_size": 10, "epochs": 1, "lr": 0.1}
 }
@@ -119,6 +119,10 @@ static shoal_value *quartic_rows(shoal_graph *g, shoal_value *outputs, shoal_val
 }
 
 static const loss_kind loss_quartic = {.targets = true, .rows = quartic_rows};
+"""
+
+LAYER = """
+static shoal_value *thrice_apply(branch *b, layer *l, layer_io *io) { return shoal_scale(b->model->graph, io->x[0], 3); }
 """
 
 TRANSPORT = """
@@ -175,6 +179,9 @@ KINDS = {
     "a format that is read": {"src/data/dots.c": new(READER), "src/data/meson.build": build_list("dots.c", "csv.c"),
                               "src/data/format.c": after(r"#define FORMATS\(ROW\)", " ROW(format_dots)")},
     "a model": {"models/tiny.json": new(MODEL), "models/meson.build": build_list("tiny.json", "lenet.json")},
+    "a type of layer": {"src/train/layers_merge.c": both(
+        after(r"\n(?=const layer_kind layers_merge)", LAYER),
+        after(r"layers_merge\[\] = \{", '{"thrice", "three times its input", NULL, 1, 1, thrice_apply},'))},
     "a transport": {"src/net/pigeon.c": new(TRANSPORT), "src/net/meson.build": build_list("pigeon.c", "transport.c"),
                     "src/net/endpoint.h": after(r"extern const transport transport_shm", ", transport_pigeon"),
                     "src/net/transport.c": after(r"transports\[\] = \{", "&transport_pigeon, ")},
@@ -188,12 +195,12 @@ def promised():
     """kind -> files that CONTRIBUTING.md names for it, NAME standing for any name."""
     text = (support.ROOT / "CONTRIBUTING.md").read_text()
     table = text[text.index("| to add |"):].split("\n\n")[0]
-    return {cells[0].strip(): re.findall(r"`((?:src|include)/[^`]*)`", "".join(cells[1:]))
+    return {cells[0].strip(): re.findall(r"`((?:src|include|models)/[^`]*)`", "".join(cells[1:]))
             for cells in (line.strip("|").split("|") for line in table.splitlines()[2:])}
 
 
 def stands_for(pattern, path):
-    return re.fullmatch(re.escape(pattern).replace("NAME", r"\w+"), path) is not None
+    return re.fullmatch(re.escape(pattern).replace("NAME", r"\w+").replace(r"\*", r"\w+"), path) is not None
 
 
 class Adding(support.Case):
