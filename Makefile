@@ -6,6 +6,7 @@
 PREFIX ?=
 MESON_FLAGS ?=
 FUZZ_SECONDS ?= 60
+FUZZ_SEED ?= 0
 FAULTS ?= 1000
 RUN_FLAGS ?= --workers 2 --ps 1 --epochs 2
 BENCH_FLAGS ?=
@@ -77,7 +78,7 @@ race-build: build-tsan/build.ninja
 	@ninja -C build-tsan tests/test_ps_matrix
 
 fuzz: fuzz-build
-	@tools/fuzz.sh build-fuzz $(FUZZ_SECONDS)
+	@FUZZ_SEED=$(FUZZ_SEED) tools/fuzz.sh build-fuzz $(FUZZ_SECONDS)
 
 fuzz-build:
 	@tools/setup.sh clang

@@ -4,6 +4,7 @@
 # usage: tools/fuzz.sh BUILD_DIR                       builds them
 #        tools/fuzz.sh BUILD_DIR SECONDS_A_TARGET      runs them
 #        tools/fuzz.sh BUILD_DIR SECONDS NAME          runs this one
+# FUZZ_SEED=N in the environment: the same inputs in the same order each time, from a fresh BUILD_DIR.
 set -eu
 build=$1
 names=$(cd tests/fuzz && ls fuzz_*.c | sed 's/^fuzz_//; s/\.c$//')
@@ -22,7 +23,7 @@ fi
 name=$3
 log="$build/fuzz_$name.log"
 mkdir -p "$build/corpus/$name"
-if ! "$build/tests/fuzz/fuzz_$name" -max_total_time="$seconds" -timeout=30 -rss_limit_mb=2048 -max_len=65536 \
+if ! "$build/tests/fuzz/fuzz_$name" -seed="${FUZZ_SEED:-0}" -max_total_time="$seconds" -timeout=30 -rss_limit_mb=2048 -max_len=65536 \
   -artifact_prefix="$build/fuzz_$name-" -print_final_stats=1 "$build/corpus/$name" "tests/fuzz/seeds/$name" \
   >"$log" 2>&1; then
   tail -n 40 "$log"
