@@ -149,9 +149,9 @@ const command command_export = {
     .arguments = "RUN_DIR|FILE [TO]",
     .summary = "a model for other programs: Keras, ONNX, or the weights of sparse-lr as text",
     .details =
-        "The ending of the file TO says what is written: .keras, .onnx. FILE may be a model of\n"
-        "another program, too (.keras). Without such an ending the weights of sparse-lr\n"
-        "are written as text, to TO or to standard output.\n"
+        "The ending of TO says what is written: .keras or .onnx. FILE may also be a model\n"
+        "of another program (.keras). With any other ending the weights of sparse-lr are\n"
+        "written as text, to TO or to standard output.\n"
         "\n"
         "Examples:\n"
         "  shoal export runs/first first.onnx\n"

@@ -100,7 +100,7 @@ class Browser:
         """A function body in the page; returns what it returns."""
         return self._call("POST", self.session + "/execute/sync", {"script": script, "args": list(arguments)})
 
-    def wait(self, script, *arguments, seconds=20):
+    def wait(self, script, *arguments, seconds=60):
         """Until the script gives something true, which is returned."""
         end = time.monotonic() + seconds
         while True:

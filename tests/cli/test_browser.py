@@ -265,7 +265,7 @@ class InTheBrowser(support.Case):
                 print(f"a million points: {what} drawn after {took:.2f} s, {move:.1f} ms a move of the pointer")
                 self.assertLess(move, 30)
                 if "asan" not in str(support.SHOAL):
-                    self.assertLess(took, 2 if what == "report" else 4)
+                    self.assertLess(took, 10 if what == "report" else 20)  # of a busy machine; 0.5 and 1.5 of an idle one
             self.quiet(b)
 
 
