@@ -2,11 +2,8 @@
  *
  * 1. What is served is the page and JSON made from the runs below one folder. No path comes from a request: runs are
  *    asked for by number.
- * 2. Without a token it listens on a loopback address only, and answers only requests that name a loopback host, so
- *    that no other site's page can reach it through a name of its own.
- * 3. With a token each request must bring it, as "Authorization: Bearer TOKEN" or "?token=TOKEN".
- * 4. Connections that have not brought such a request make place for new ones.
- * 5. Nothing changes by a request; all but GET and HEAD are refused.
+ * 2. Who may ask is in http.h. Connections that have not brought a good request make place for new ones.
+ * 3. Nothing changes by a request; all but GET and HEAD are refused.
  *
  *   /                      the page
  *   /api/state             version, runs and sweeps
@@ -20,12 +17,11 @@
 #include "base/mem.h"
 #include "base/options.h"
 #include "observe/dash_guard.h"
+#include "observe/http.h"
 #include "observe/report_page.h"
 #include "shoal/version.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
-#include <microhttpd.h>
 #include <pthread.h>
 #include <string.h>
 #include <unistd.h>
@@ -35,7 +31,6 @@
 #define CONNECTIONS_MAX 128    /* half of them may be strangers */
 #define CONNECTION_SECONDS 60u /* without traffic */
 #define POINTS_STANDARD 1000
-#define TOKEN_LETTERS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~"
 #define POINTS_MAX 20000
 
 typedef struct shoal_dashboard dash;
@@ -58,14 +53,12 @@ struct shoal_dashboard {
 /* ---- answers */
 
 static void add_headers(struct MHD_Response *r, const char *type) {
-  MHD_add_response_header(r, "Content-Type", type);
+  http_add_headers(r, type);
   MHD_add_response_header(r, "Content-Security-Policy", report_page_built.policy);
-  MHD_add_response_header(r, "X-Content-Type-Options", "nosniff");
   MHD_add_response_header(r, "X-Frame-Options", "DENY");
   MHD_add_response_header(r, "Referrer-Policy", "no-referrer");
   MHD_add_response_header(r, "Cross-Origin-Resource-Policy", "same-origin");
   MHD_add_response_header(r, "Cross-Origin-Opener-Policy", "same-origin");
-  MHD_add_response_header(r, "Cache-Control", "no-store");
 }
 
 static enum MHD_Result answer_plain(struct MHD_Connection *c, unsigned code, const char *words) {
@@ -99,10 +92,6 @@ static enum MHD_Result answer(struct MHD_Connection *c, shoal_status status, tex
   return result;
 }
 
-static const char *argument(struct MHD_Connection *c, const char *name) {
-  return MHD_lookup_connection_value(c, MHD_GET_ARGUMENT_KIND, name);
-}
-
 static enum MHD_Result answer_page(dash *d, struct MHD_Connection *c) {
   text body = {0};
   text_add_bytes(&body, (const char *)report_page_built.head, report_page_built.head_length);
@@ -128,7 +117,7 @@ static enum MHD_Result answer_state(dash *d, struct MHD_Connection *c) {
 /* "id=N" names a run or sweep that is there; NULL otherwise. Under the lock. */
 static report_run *asked_for(dash *d, struct MHD_Connection *c) {
   int64_t id;
-  const char *word = argument(c, "id");
+  const char *word = http_argument(c, "id");
   if (!word || !text_to_int(word, &id) || id < 0 || id > INT32_MAX) return NULL;
   return report_set_find(&d->set, (int)id);
 }
@@ -136,12 +125,12 @@ static report_run *asked_for(dash *d, struct MHD_Connection *c) {
 /* Which part of the run; NULL, or what is wrong with the request. */
 static const char *read_range(struct MHD_Connection *c, report_range *out) {
   *out = (report_range){.points = POINTS_STANDARD};
-  const char *points = argument(c, "points"), *from = argument(c, "from"), *to = argument(c, "to");
+  const char *points = http_argument(c, "points"), *from = http_argument(c, "from"), *to = http_argument(c, "to");
   int64_t n;
   if (points && (!text_to_int(points, &n) || n < 2 || n > POINTS_MAX))
     return "points: expected a number from 2 to 20000\n";
   if (points) out->points = (int)n;
-  out->by = argument(c, "by");
+  out->by = http_argument(c, "by");
   if (out->by && (!from || !to || !text_to_double(from, &out->from) || !text_to_double(to, &out->to)))
     return "by: expected from=X and to=Y too\n";
   return NULL;
@@ -245,30 +234,6 @@ static enum MHD_Result answer_events(dash *d, struct MHD_Connection *c) {
 
 /* ---- who may ask */
 
-/* Takes as long for every wrong word of the same length. */
-static bool same_secret(const char *a, const char *b) {
-  size_t n = strlen(a), m = strlen(b);
-  unsigned char differs = n != m;
-  for (size_t i = 0; i < n; i++) differs |= (unsigned char)(a[i] ^ b[m ? i % m : 0]);
-  return !differs;
-}
-
-static bool has_token(const dash *d, struct MHD_Connection *c) {
-  const char *header = MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Authorization"), *word = argument(c, "token");
-  if (header && !strncasecmp(header, "Bearer ", 7)) word = header + 7;
-  return word && same_secret(word, d->token);
-}
-
-/* "localhost:8000", "127.0.0.1", "[::1]:8000" */
-static bool names_loopback(const char *host) {
-  static const char *const names[] = {"localhost", "127.0.0.1", "[::1]"};
-  for (size_t i = 0; host && i < COUNT_OF(names); i++) {
-    size_t n = strlen(names[i]);
-    if (!strncasecmp(host, names[i], n) && (!host[n] || host[n] == ':')) return true;
-  }
-  return false;
-}
-
 static int socket_of(struct MHD_Connection *c) {
   const union MHD_ConnectionInfo *info = MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
   return info ? info->connect_fd : -1;
@@ -288,10 +253,9 @@ static enum MHD_Result on_request(void *context, struct MHD_Connection *c, const
   dash *d = context;
   if (strcmp(method, "GET") && strcmp(method, "HEAD"))
     return answer_plain(c, MHD_HTTP_METHOD_NOT_ALLOWED, "only GET\n");
-  if (!d->token && !names_loopback(MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Host")))
-    return answer_plain(c, MHD_HTTP_FORBIDDEN, "only requests to localhost are answered\n");
-  if (d->token && !has_token(d, c))
-    return answer_plain(c, MHD_HTTP_UNAUTHORIZED, "the token is missing or wrong: add ?token=TOKEN to the address\n");
+  unsigned refusal;
+  const char *why = http_refusal(c, d->token, &refusal);
+  if (why) return answer_plain(c, refusal, why);
   dash_guard_leaves(&d->guard, socket_of(c));
   if (!strcmp(path, "/")) return answer_page(d, c);
   if (!strcmp(path, "/api/state")) return answer_state(d, c);
@@ -322,29 +286,6 @@ static void *watch(void *context) {
   return NULL;
 }
 
-static bool is_loopback(const struct sockaddr_storage *a) {
-  if (a->ss_family == AF_INET) return ntohl(((const struct sockaddr_in *)a)->sin_addr.s_addr) >> 24 == 127;
-  return IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)a)->sin6_addr);
-}
-
-static shoal_status read_address(const shoal_dashboard_options *o, const char *address, struct sockaddr_storage *out) {
-  struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons((uint16_t)o->port)};
-  struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)o->port)};
-  memset(out, 0, sizeof *out);
-  if (inet_pton(AF_INET, address, &v4.sin_addr) == 1)
-    memcpy(out, &v4, sizeof v4);
-  else if (inet_pton(AF_INET6, address, &v6.sin6_addr) == 1)
-    memcpy(out, &v6, sizeof v6);
-  else
-    return status_make(SHOAL_ERR_ARGUMENT, "'%s' is not an address; expected one like 127.0.0.1, 0.0.0.0 or ::1",
-                       address);
-  if (!o->token && !is_loopback(out))
-    return status_make(SHOAL_ERR_ARGUMENT, "%s is open to other machines, which needs a token: set `token`", address);
-  if (o->token && strspn(o->token, TOKEN_LETTERS) != strlen(o->token))
-    return status_make(SHOAL_ERR_ARGUMENT, "`token`: expected letters, digits and -._~ only");
-  return NULL;
-}
-
 shoal_status shoal_dashboard_create(const shoal_dashboard_options *given, shoal_dashboard **out) {
   shoal_dashboard_options own;
   const shoal_dashboard_options *options = &own;
@@ -352,7 +293,7 @@ shoal_status shoal_dashboard_create(const shoal_dashboard_options *given, shoal_
   TRY(report_page_check());
   struct sockaddr_storage address;
   const char *where = options->address ? options->address : "127.0.0.1";
-  TRY(read_address(options, where, &address));
+  TRY(http_read_address(where, options->port, options->token, &address));
   dash *d = calloc(1, sizeof *d);
   if (!d) return status_no_memory();
   dash_guard_init(&d->guard);
@@ -382,8 +323,7 @@ shoal_status shoal_dashboard_create(const shoal_dashboard_options *given, shoal_
   int error = pthread_create(&d->watcher, NULL, watch, d);
   if (error) TRY_GOTO(status, status_errno(error, "cannot start a thread"), failed);
   d->watching = true;
-  const union MHD_DaemonInfo *info = MHD_get_daemon_info(d->server, MHD_DAEMON_INFO_BIND_PORT);
-  d->port = info ? info->port : options->port;
+  d->port = http_port(d->server, options->port);
   *out = d;
   return NULL;
 failed:
