@@ -6,6 +6,7 @@
 #   tools/setup.sh docs       also what `make docs` needs
 #   tools/setup.sh abi        also what `make abi` needs
 #   tools/setup.sh python     also NumPy, for the tests of the Python package
+#   tools/setup.sh hosts      also an ssh server and Prometheus' promtool, for the tests of launches and metrics
 #   tools/setup.sh browser    also the page of `shoal report`, and what tests and pictures of it need
 # Several words may be given.
 set -eu
@@ -44,6 +45,11 @@ if asked_for browser; then
 fi
 if asked_for python; then
   python3 -c 'import numpy' 2>/dev/null || /usr/bin/python3 -c 'import numpy' 2>/dev/null || need python3-numpy
+fi
+if asked_for hosts; then
+  has_command ssh || need openssh-client
+  has_command sshd || [ -x /usr/sbin/sshd ] || need openssh-server
+  has_command promtool || need prometheus
 fi
 if asked_for lint; then
   has_command clang-tidy || need clang-tidy

@@ -8,6 +8,7 @@
 #include "shoal/exchange.h"
 #include "shoal/graph.h"
 #include "shoal/keys.h"
+#include "shoal/launch.h"
 #include "shoal/machine.h"
 #include "shoal/models.h"
 #include "shoal/observe.h"
