@@ -149,6 +149,8 @@ typedef struct {
 SHOAL_API SHOAL_CHECKED shoal_status shoal_data_inspect(const shoal_pipeline_options *options, int64_t first,
                                                         shoal_rows_progress progress, void *context,
                                                         shoal_data_summary **out);
+/** All of it as one JSON object. path: what the user called the files. *out: the caller frees it. */
+SHOAL_API SHOAL_CHECKED shoal_status shoal_data_summary_json(const shoal_data_summary *s, const char *path, char **out);
 /** NULL is fine. */
 SHOAL_API void shoal_data_summary_destroy(shoal_data_summary *s);
 

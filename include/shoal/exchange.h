@@ -44,6 +44,20 @@ SHOAL_API const char *shoal_network_notes(const shoal_network *n);
 SHOAL_API SHOAL_CHECKED shoal_status shoal_network_run(shoal_network *n, const shoal_tensor *inputs,
                                                        shoal_tensor *outputs);
 
+/** The same for any number of rows, some hundred at a time. outputs [shoal_network_outputs] get a row for each row of the
+ * inputs and are the caller's: shoal_tensor_fini each. Without rows they stay empty (data is NULL). */
+SHOAL_API SHOAL_CHECKED shoal_status shoal_network_predict(shoal_network *n, const shoal_tensor *inputs,
+                                                           shoal_tensor *outputs);
+/** Reads the inputs from files of NumPy. words: "NAME=FILE.npy" for each input, or "FILE.npy" if there is only one. inputs
+ * [shoal_network_inputs] are the caller's: shoal_tensor_fini each. SHOAL_ERR_ARGUMENT: an input is missing, unknown or given
+ * twice; SHOAL_ERR_INPUT: files that do not fit together. */
+SHOAL_API SHOAL_CHECKED shoal_status shoal_network_read_inputs(const shoal_network *n, const char *const *words,
+                                                               int count, shoal_tensor *inputs);
+/** Writes output i to a file of NumPy. If there are several outputs, each gets a file of its own: y.npy becomes
+ * y-NAME.npy. */
+SHOAL_API SHOAL_CHECKED shoal_status shoal_network_write_output(const shoal_network *n, int i, const shoal_tensor *t,
+                                                                const char *path);
+
 /** How a model is written. */
 typedef struct {
   size_t size;      /**< of this struct as the program knows it, by SHOAL_OPTIONS; 0: as the library does */
@@ -54,6 +68,21 @@ typedef struct {
  * there is something that it cannot hold, by name. */
 SHOAL_API SHOAL_CHECKED shoal_status shoal_network_export(shoal_network *n, const char *path,
                                                           const shoal_export_options *options);
+/** Whether the ending of `path` is one of `endings`, which end with NULL. */
+SHOAL_API bool shoal_has_ending(const char *path, const char *const *endings);
+
+/** Text formats for the weights of a linear model of sparse rows (`sparse-lr`). */
+typedef enum {
+  SHOAL_LINEAR_LIBLINEAR, /**< a model file for liblinear's predict */
+  SHOAL_LINEAR_PAIRS      /**< a line "index weight" for each weight that is not 0 */
+} shoal_linear_form;
+
+/** Their names, in this order, ended by NULL. */
+SHOAL_API const char *const *shoal_linear_form_names(void);
+/** Writes the weights as text to an open file, which stays open. SHOAL_ERR_ARGUMENT: the model has no such weights;
+ * SHOAL_ERR_INPUT: the format cannot hold them. */
+SHOAL_API SHOAL_CHECKED shoal_status shoal_linear_write(shoal_model *m, shoal_linear_form form, int fd);
+
 /** Endings that models can be read by, such as ".keras", ended by NULL. */
 SHOAL_API const char *const *shoal_import_endings(void);
 /** Endings that models can be written with, ended by NULL. */

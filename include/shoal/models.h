@@ -3,7 +3,9 @@
 #ifndef SHOAL_MODELS_H
 #define SHOAL_MODELS_H
 
+#include "shoal/machine.h"
 #include "shoal/options.h"
+#include "shoal/placed.h"
 #include "shoal/train.h"
 
 #ifdef __cplusplus
@@ -97,6 +99,30 @@ SHOAL_API SHOAL_CHECKED shoal_status shoal_square_trace_build(shoal_graph *g, co
                                                               shoal_value **trace);
 /** What it will take, before anything is made. */
 SHOAL_API shoal_square_trace_cost shoal_square_trace_predict(const shoal_square_trace_options *options);
+/** Whether all workers fit into the memory that this machine has available. SHOAL_ERR_SYSTEM: they do not; the message
+ * names a number of blocks that would. */
+SHOAL_API SHOAL_CHECKED shoal_status shoal_square_trace_check_memory(const shoal_square_trace_options *options);
+
+/** What came of it. */
+typedef struct {
+  double trace;                 /**< of A A */
+  double seconds;               /**< that computing took */
+  double start_seconds;         /**< to connect and send the graph */
+  shoal_square_trace_cost cost; /**< what it took */
+  shoal_cluster_stats stats;    /**< what went between the tasks */
+  shoal_gemm_baseline baseline; /**< full_product: how fast this machine multiplies two blocks */
+  double reserved[4];           /**< 0: for fields to come */
+} shoal_square_trace_result;
+
+/** Builds the graph and runs it over the servers of `cluster`. */
+SHOAL_API SHOAL_CHECKED shoal_status shoal_square_trace_run(const shoal_square_trace_options *options,
+                                                            const shoal_cluster_options *cluster,
+                                                            shoal_square_trace_result *out);
+/** full_product: the rate that was reached, as a share of this machine's own product of two blocks. */
+SHOAL_API double shoal_square_trace_share(const shoal_square_trace_result *r);
+/** Writes all of it to a file as one JSON object. */
+SHOAL_API SHOAL_CHECKED shoal_status shoal_square_trace_write(const shoal_square_trace_options *options,
+                                                              const shoal_square_trace_result *r, const char *path);
 
 #ifdef __cplusplus
 }

@@ -451,6 +451,8 @@ typedef struct {
  * parts, all of it. confusion: count also of more than 20 classes how they are taken for each other. */
 SHOAL_API SHOAL_CHECKED shoal_status shoal_trained_evaluate(shoal_trained *t, const char *split, bool confusion,
                                                             shoal_test_result *out);
+/** All of it as one JSON object. *out: the caller frees it. */
+SHOAL_API SHOAL_CHECKED shoal_status shoal_test_result_json(shoal_trained *t, const shoal_test_result *r, char **out);
 /** Frees what it owns. */
 SHOAL_API void shoal_test_result_free(shoal_test_result *r);
 
@@ -464,6 +466,11 @@ typedef struct {
                          * the numbers */
   int count;           /**< of them */
 } shoal_prediction;
+
+/** The most probable class. */
+SHOAL_API int shoal_prediction_class(const shoal_prediction *p);
+/** As JSON in one line: an object or, of sparse rows, the probability alone. *out: the caller frees it. */
+SHOAL_API SHOAL_CHECKED shoal_status shoal_prediction_json(shoal_trained *t, const shoal_prediction *p, char **out);
 
 /** Called for each row in order. */
 typedef shoal_status (*shoal_prediction_taker)(void *context, const shoal_prediction *p);

@@ -25,41 +25,6 @@ static const flag_row eval_table[] = {
     {0},
 };
 
-static json_t *number(double value) { return isfinite(value) ? json_real(value) : json_null(); }
-
-static json_t *names_json(const char *const *names) {
-  json_t *list = names ? json_array() : json_null();
-  for (int i = 0; names && names[i]; i++) json_array_append_new(list, json_string(names[i]));
-  return list;
-}
-
-static json_t *confusion_json(const shoal_confusion *c) {
-  json_t *all = c->counts ? json_array() : json_null();
-  for (int i = 0; c->counts && i < c->classes; i++) {
-    json_t *row = json_array();
-    for (int k = 0; k < c->classes; k++) json_array_append_new(row, json_integer(c->counts[i * c->classes + k]));
-    json_array_append_new(all, row);
-  }
-  return all;
-}
-
-static shoal_status print_json(shoal_trained *t, const shoal_test_result *r) {
-  const shoal_evaluation *e = &r->scores;
-  const shoal_job *job = shoal_trained_job(t);
-  json_t *o = json_pack(
-      "{s:s, s:s, s:s, s:s, s:I, s:o, s:I, s:o, s:o}", "model", job->model, "weights", shoal_trained_weights(t), "data",
-      job->data, "split", r->split, "examples", (json_int_t)e->examples, "seconds", number(e->seconds),
-      "unknown_entries", (json_int_t)e->unknown_entries, "class_names",
-      names_json(shoal_model_class_names(shoal_trained_model(t))), "confusion", confusion_json(&r->confusion));
-  for (const shoal_metric *m = shoal_metrics(); o && m->name; m++)
-    json_object_set_new(o, m->name, number(shoal_evaluation_get(e, m)));
-  if (!o) return status_no_memory();
-  json_dumpf(o, stdout, JSON_INDENT(2));
-  putchar('\n');
-  json_decref(o);
-  return NULL;
-}
-
 static void print_table(shoal_trained *t, const shoal_test_result *r) {
   enum { MODEL, DATA, ROWS, LOSS, FIGURES, COLUMNS = FIGURES + 12 };
   const shoal_evaluation *e = &r->scores;
@@ -98,6 +63,14 @@ static shoal_status print_text(shoal_trained *t, const shoal_test_result *r) {
   if (r->scores.unknown_entries)
     say(stdout, "\nLeft out: %s of the rows with an index that the model does not know.\n",
         counted_text(r->scores.unknown_entries, "value", count));
+  return NULL;
+}
+
+static shoal_status print_json(shoal_trained *t, const shoal_test_result *r) {
+  char *json;
+  TRY(shoal_test_result_json(t, r, &json));
+  fputs(json, stdout);
+  free(json);
   return NULL;
 }
 

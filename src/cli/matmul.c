@@ -7,9 +7,6 @@
 #include "shoal/placed.h"
 
 #define RUN_SECONDS 86400.0
-#define BASELINE_MAX 2500 /* rows: larger ones are not faster */
-#define BASELINE_SECONDS 0.4
-#define SAFE_SHARE 0.9 /* of the memory that is available */
 
 typedef struct {
   int64_t n, blocks, workers, threads, seed;
@@ -50,44 +47,18 @@ static const flag_row matmul_table[] = {
     {0},
 };
 
-/* Refuses what would not fit, and says what would. */
-static shoal_status check_memory(const shoal_square_trace_options *o) {
-  shoal_square_trace_cost c = shoal_square_trace_predict(o);
-  double have = (double)shoal_machine_memory_free(), need = c.worker_bytes * o->workers;
-  if (have <= 0 || need <= SAFE_SHARE * have) return NULL;
-  shoal_square_trace_options less = *o;
-  while (less.blocks < less.n && shoal_square_trace_predict(&less).worker_bytes * less.workers > SAFE_SHARE * have)
-    less.blocks++;
-  const long long side = (o->n + o->blocks - 1) / o->blocks;
-  return status_make(SHOAL_ERR_SYSTEM,
-                     "%d workers with %d blocks of %lld x %lld at a time need %.2f GB each, %.2f GB in all, "
-                     "but %.2f GB are available here; --blocks %lld (or more) fits, with %.2f GB in all",
-                     o->workers, (o->blocks > 1 ? 2 : 1) + o->full_product, side, side, c.worker_bytes / 1e9,
-                     need / 1e9, have / 1e9, (long long)less.blocks,
-                     shoal_square_trace_predict(&less).worker_bytes * less.workers / 1e9);
-}
-
-typedef struct {
-  double trace, seconds, start_seconds;
-  shoal_gemm_baseline machine; /* with --full-product */
-  shoal_square_trace_cost cost;
-  shoal_cluster_stats stats;
-} matmul_result;
-
-static double best_rate(const shoal_gemm_baseline *b) { return MAX_OF(b->own, b->blas); }
-
 enum { INDENT = 18 }; /* of a line that goes on */
 
-static void print_baseline(const matmul_result *r) {
+static void print_baseline(const shoal_square_trace_result *r) {
   char blas[96] = "no BLAS library found to compare with";
-  if (r->machine.name) snprintf(blas, sizeof blas, "%s %.1f", r->machine.name, r->machine.blas / 1e9);
+  if (r->baseline.name) snprintf(blas, sizeof blas, "%s %.1f", r->baseline.name, r->baseline.blas / 1e9);
   say_indented(stdout, INDENT,
                "  this machine    %.1f GF/s in one product of two blocks on all processors (%s): reached %.0f %% of "
                "the better\n",
-               r->machine.own / 1e9, blas, 100 * r->cost.flops / r->seconds / best_rate(&r->machine));
+               r->baseline.own / 1e9, blas, 100 * shoal_square_trace_share(r));
 }
 
-static void print_result(const shoal_square_trace_options *o, const matmul_result *r) {
+static void print_result(const shoal_square_trace_options *o, const shoal_square_trace_result *r) {
   char n[SHOAL_DIGITS_TEXT], workers[COUNTED_TEXT], messages[COUNTED_TEXT], bytes[COUNTED_TEXT];
   printf("tr(A A) = %.10g   (n = %s, %lld x %lld blocks, %s)\n", r->trace, shoal_group_digits(o->n, n),
          (long long)o->blocks, (long long)o->blocks, counted_text(o->workers, "worker", workers));
@@ -105,74 +76,47 @@ static void print_result(const shoal_square_trace_options *o, const matmul_resul
          (double)r->stats.data_bytes / (double)r->cost.pairs);
 }
 
-static shoal_status write_summary(const char *path, const shoal_square_trace_options *o, const matmul_result *r) {
-  json_t *all = json_pack("{s:s, s:s, s:I, s:I, s:i, s:b, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I}", "model", "matmul",
-                          "status", "finished", "n", (json_int_t)o->n, "blocks", (json_int_t)o->blocks, "workers",
-                          o->workers, "full_product", o->full_product, "trace", r->trace, "seconds", r->seconds,
-                          "start_seconds", r->start_seconds, "flops", r->cost.flops, "worker_bytes",
-                          r->cost.worker_bytes, "pairs", (json_int_t)r->cost.pairs, "messages",
-                          (json_int_t)r->stats.messages, "data_bytes", (json_int_t)r->stats.data_bytes);
-  if (all && o->full_product) {
-    json_object_set_new(all, "machine_product_flops", json_real(best_rate(&r->machine)));
-    json_object_set_new(all, "own_product_flops", json_real(r->machine.own));
-    json_object_set_new(all, "blas_product_flops", r->machine.name ? json_real(r->machine.blas) : json_null());
-    json_object_set_new(all, "share_of_machine", json_real(r->cost.flops / r->seconds / best_rate(&r->machine)));
-  }
-  int bad = all ? json_dump_file(all, path, JSON_INDENT(2)) : -1;
-  json_decref(all);
-  return bad ? status_make(SHOAL_ERR_SYSTEM, "cannot write %s", path) : NULL;
-}
-
-static shoal_status write_run(const char *path, const shoal_square_trace_options *o, const matmul_result *r) {
+static shoal_status write_run(const char *path, const shoal_square_trace_options *o, const shoal_square_trace_result *r) {
   char *summary;
   TRY(make_folders(path));
   if (asprintf(&summary, "%s/summary.json", path) < 0) return status_no_memory();
-  shoal_status status = write_summary(summary, o, r);
+  shoal_status status = shoal_square_trace_write(o, r, summary);
   free(summary);
   return status;
 }
 
-static shoal_status compute(const matmul_flags *f, const shoal_square_trace_options *o, shoal_graph *g,
-                            shoal_value *trace, const shoal_graph_servers *servers, double started) {
-  matmul_result r = {.cost = shoal_square_trace_predict(o)};
-  shoal_session *s;
-  shoal_tensor out;
+static shoal_status compute(const matmul_flags *f, const shoal_square_trace_options *o,
+                            const shoal_graph_servers *servers, double started) {
+  const double waited = seconds_now() - started;
+  shoal_square_trace_result r;
   shoal_cluster_options cluster = {
       .seed = (uint64_t)f->seed, .keys = f->keys, .insecure = f->insecure, .step_seconds = RUN_SECONDS};
   shoal_graph_servers_fill(servers, &cluster);
-  TRY(shoal_session_connect(g, &cluster, &s));
-  r.start_seconds = seconds_now() - started;
-  double start = seconds_now();
-  shoal_status status = shoal_session_run(s, NULL, 0, &trace, 1, &out);
-  r.seconds = seconds_now() - start;
-  if (!status) {
-    r.trace = shoal_tensor_get(&out, 0);
-    shoal_session_stats(s, &r.stats);
-  }
-  shoal_session_destroy(s);
-  if (!status && o->full_product)
-    status = shoal_gemm_baseline_measure(MIN_OF(o->n / o->blocks, (int64_t)BASELINE_MAX),
-                                         MIN_OF(r.seconds, BASELINE_SECONDS), &r.machine);
-  TRY(status);
+  TRY(shoal_square_trace_run(o, &cluster, &r));
+  r.start_seconds += waited;
   if (!f->quiet) print_result(o, &r);
   if (f->run_dir) TRY(write_run(f->run_dir, o, &r));
-  return f->summary ? write_summary(f->summary, o, &r) : NULL;
+  return f->summary ? shoal_square_trace_write(o, &r, f->summary) : NULL;
 }
 
-static shoal_status explain(shoal_graph *g, int workers) {
+static shoal_status explain(const shoal_square_trace_options *o) {
   shoal_task tasks[SHOAL_MAX_TASKS];
-  char names[SHOAL_MAX_TASKS][32];
-  if (workers > SHOAL_MAX_TASKS)
-    return status_make(SHOAL_ERR_ARGUMENT, "%d workers; at most %d can share a graph", workers, SHOAL_MAX_TASKS);
-  for (int i = 0; i < workers; i++) {
+  char names[SHOAL_MAX_TASKS][32], *words = NULL;
+  if (o->workers > SHOAL_MAX_TASKS)
+    return status_make(SHOAL_ERR_ARGUMENT, "%d workers; at most %d can share a graph", o->workers, SHOAL_MAX_TASKS);
+  for (int i = 0; i < o->workers; i++) {
     snprintf(names[i], sizeof names[i], "/job:worker/task:%d", i);
     tasks[i] = (shoal_task){.name = names[i]};
   }
-  char *words;
-  TRY(shoal_placement_explain(g, tasks, workers, &words));
-  fputs(words, stdout);
+  shoal_graph *g;
+  shoal_value *trace;
+  TRY(shoal_graph_create(&g));
+  shoal_status status = shoal_square_trace_build(g, o, &trace);
+  if (!status) status = shoal_placement_explain(g, tasks, o->workers, &words);
+  if (words) fputs(words, stdout);
   free(words);
-  return NULL;
+  shoal_graph_destroy(g);
+  return status;
 }
 
 static int count_workers(const shoal_graph_servers *servers) {
@@ -185,7 +129,7 @@ static int count_workers(const shoal_graph_servers *servers) {
 
 static shoal_status start_servers(const matmul_flags *f, const shoal_square_trace_options *o,
                                   shoal_graph_servers **out) {
-  TRY(check_memory(o));
+  TRY(shoal_square_trace_check_memory(o));
   return shoal_graph_servers_start(
       &(shoal_local_servers_options){
           .workers = o->workers, .threads = (int)f->threads, .tcp = f->transport && !strcmp(f->transport, "tcp")},
@@ -193,7 +137,7 @@ static shoal_status start_servers(const matmul_flags *f, const shoal_square_trac
 }
 
 static shoal_status matmul(const matmul_flags *f) {
-  double started = seconds_now();
+  const double started = seconds_now();
   shoal_graph_servers *servers = NULL;
   shoal_square_trace_options o = {
       .n = f->n, .blocks = f->blocks, .workers = (int)f->workers, .full_product = f->full_product};
@@ -201,17 +145,12 @@ static shoal_status matmul(const matmul_flags *f) {
     TRY(shoal_graph_servers_read(f->cluster, &servers));
     o.workers = count_workers(servers);
   }
-  shoal_graph *g = NULL;
-  shoal_value *trace;
-  shoal_status status;
-  TRY_GOTO(status, shoal_graph_create(&g), done);
-  TRY_GOTO(status, shoal_square_trace_build(g, &o, &trace), done);
-  if (f->explain) TRY_GOTO(status, explain(g, o.workers), done);
-  if (f->explain) goto done;
-  if (!servers) TRY_GOTO(status, start_servers(f, &o, &servers), done);
-  status = shoal_graph_servers_explain(servers, compute(f, &o, g, trace, servers, started));
-done:
-  shoal_graph_destroy(g);
+  shoal_status status = NULL;
+  if (f->explain)
+    status = explain(&o);
+  else if (!servers)
+    status = start_servers(f, &o, &servers);
+  if (!status && !f->explain) status = shoal_graph_servers_explain(servers, compute(f, &o, servers, started));
   shoal_graph_servers_destroy(servers);
   return status;
 }

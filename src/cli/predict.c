@@ -1,6 +1,5 @@
 /* shoal predict: the class a trained model sees in pictures and rows; how likely sparse rows are of class 1. */
 #include "cli/command.h"
-#include "cli/predict_network.h"
 #include "cli/say.h"
 #include "cli/trained_flags.h"
 #include "shoal/exchange.h"
@@ -8,6 +7,8 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { SHOWN_MAX = 16 }; /* numbers of a row that are printed */
 
 typedef struct {
   shoal_trained_options model;
@@ -27,68 +28,46 @@ static const flag_row predict_table[] = {
     {0},
 };
 
-/* Collects or prints the results. */
 typedef struct {
-  json_t *list;             /* NULL: print lines */
+  shoal_trained *model;
   const char *const *names; /* of the classes, borrowed; NULL: they are numbers */
+  int64_t count;            /* of rows so far */
 } output;
 
 static shoal_status take_class(void *context, const shoal_prediction *row) {
   const output *out = context;
-  const float *p = row->values;
-  const int classes = row->count;
-  const int64_t label = row->label;
-  const char *name = row->input;
-  int best = 0;
-  char number[SHOAL_CLASS_NAME_TEXT], other[SHOAL_CLASS_NAME_TEXT];
-  for (int i = 1; i < classes; i++)
-    if (p[i] > p[best]) best = i;
-  const char *best_name = shoal_class_name(out->names, best, number);
-  const char *label_name = label < 0 ? NULL : shoal_class_name(out->names, label, other);
-  if (!out->list) {
-    printf("%s: %s  %.2f %%", name, best_name, 100 * (double)p[best]);
-    if (label == best)
-      printf("  (right)");
-    else if (label_name)
-      printf("  (labelled %s)", label_name);
-    putchar('\n');
-    return NULL;
-  }
-  json_t *all = json_array();
-  for (int i = 0; i < classes; i++) json_array_append_new(all, json_real((double)p[i]));
-  json_t *o = json_pack("{s:s, s:i, s:f, s:o}", "input", name, "class", best, "probability", (double)p[best],
-                        "probabilities", all);
-  if (o && label >= 0) json_object_set_new(o, "label", json_integer(label));
-  if (o && out->names) json_object_set_new(o, "class_name", json_string(best_name));
-  if (o && out->names && label_name) json_object_set_new(o, "label_name", json_string(label_name));
-  return !o || json_array_append_new(out->list, o) ? status_no_memory() : NULL;
+  const int best = shoal_prediction_class(row);
+  char number[SHOAL_CLASS_NAME_TEXT];
+  printf("%s: %s  %.2f %%", row->input, shoal_class_name(out->names, best, number), 100 * (double)row->values[best]);
+  if (row->label == best)
+    printf("  (correct)");
+  else if (row->label >= 0)
+    printf("  (label: %s)", shoal_class_name(out->names, row->label, number));
+  putchar('\n');
+  return NULL;
 }
 
 /* Of a regression. */
 static shoal_status take_numbers(void *context, const shoal_prediction *row) {
-  const output *out = context;
-  const bool known = isfinite(row->target);
-  if (!out->list) {
-    printf("%s:", row->input);
-    for (int k = 0; k < row->count; k++) printf(" %.6g", (double)row->values[k]);
-    if (known) printf("  (labelled %.6g)", row->target);
-    putchar('\n');
-    return NULL;
-  }
-  json_t *all = json_array();
-  for (int k = 0; k < row->count; k++) json_array_append_new(all, json_real((double)row->values[k]));
-  json_t *o = json_pack("{s:s, s:f, s:o}", "input", row->input, "value", (double)row->values[0], "values", all);
-  if (o && known) json_object_set_new(o, "label", json_real(row->target));
-  return !o || json_array_append_new(out->list, o) ? status_no_memory() : NULL;
+  printf("%s:", row->input);
+  for (int k = 0; k < row->count; k++) printf(" %.6g", (double)row->values[k]);
+  if (isfinite(row->target)) printf("  (label: %.6g)", row->target);
+  putchar('\n');
+  return NULL;
 }
 
-/* A line a row: the probability of class 1, or with --json an array of them. */
+/* The probability of class 1. */
 static shoal_status take_score(void *context, const shoal_prediction *row) {
-  const output *out = context;
-  if (!out->list)
-    printf("%.7g\n", (double)*row->values);
-  else if (json_array_append_new(out->list, json_real((double)*row->values)))
-    return status_no_memory();
+  printf("%.7g\n", (double)*row->values);
+  return NULL;
+}
+
+static shoal_status take_json(void *context, const shoal_prediction *row) {
+  output *out = context;
+  char *json;
+  TRY(shoal_prediction_json(out->model, row, &json));
+  printf("%s\n  %s", out->count++ ? "," : "[", json);
+  free(json);
   return NULL;
 }
 
@@ -109,8 +88,9 @@ static shoal_status read_range(const char *words, int64_t *first, int64_t *last)
 
 static shoal_status predict_with(shoal_trained *t, const flags_parsed *words, const predict_flags *f) {
   shoal_model *m = shoal_trained_model(t);
-  output out = {f->json ? json_array() : NULL, shoal_model_class_names(m)};
-  const shoal_prediction_taker take = !shoal_model_classes(m)    ? take_numbers
+  output out = {t, shoal_model_class_names(m), 0};
+  const shoal_prediction_taker take = f->json                    ? take_json
+                                      : !shoal_model_classes(m)  ? take_numbers
                                       : shoal_model_is_sparse(m) ? take_score
                                                                  : take_class;
   int64_t first, last, unknown = 0;
@@ -120,11 +100,7 @@ static shoal_status predict_with(shoal_trained *t, const flags_parsed *words, co
     status = shoal_trained_predict_range(t, f->split, first, last, take, &out);
   else if (!status)
     status = shoal_trained_predict(t, words->words + 1, words->count - 1, f->split, take, &out, &unknown);
-  if (!status && out.list) {
-    json_dumpf(out.list, stdout, JSON_INDENT(2));
-    putchar('\n');
-  }
-  json_decref(out.list);
+  if (f->json && !status) puts(out.count ? "\n]" : "[]");
   char count[COUNTED_TEXT];
   if (!status && unknown)
     say(stderr, "Left out: %s of the rows with an index that the model does not know.\n",
@@ -132,10 +108,47 @@ static shoal_status predict_with(shoal_trained *t, const flags_parsed *words, co
   return status;
 }
 
+/* ---- models of other programs */
+
+static void print_rows(const char *name, const shoal_tensor *t) {
+  const int64_t rows = t->data ? t->shape.dim[0] : 0, each = rows ? shoal_tensor_count(t) / rows : 0;
+  for (int64_t r = 0; r < rows; r++) {
+    printf("%s%s%lld:", name, *name ? " " : "", (long long)r);
+    for (int64_t k = 0; k < each && k < SHOWN_MAX; k++) printf(" %.6g", shoal_tensor_get(t, r * each + k));
+    puts(each > SHOWN_MAX ? " ..." : "");
+  }
+}
+
+static shoal_status predict_network(shoal_network *n, const flags_parsed *words, const char *out) {
+  const int ins = shoal_network_inputs(n), outs = shoal_network_outputs(n);
+  shoal_tensor *inputs = calloc((size_t)ins + 1, sizeof *inputs), *outputs = calloc((size_t)outs + 1, sizeof *outputs);
+  shoal_status status = inputs && outputs ? NULL : status_no_memory();
+  if (!status) status = shoal_network_read_inputs(n, words->words + 1, words->count - 1, inputs);
+  if (!status) status = shoal_network_predict(n, inputs, outputs);
+  for (int i = 0; i < outs && !status; i++) {
+    if (!out) print_rows(outs > 1 ? shoal_network_output_name(n, i) : "", &outputs[i]);
+    if (out && outputs[i].data) status = shoal_network_write_output(n, i, &outputs[i], out);
+  }
+  for (int i = 0; inputs && i < ins; i++) shoal_tensor_fini(&inputs[i]);
+  for (int i = 0; outputs && i < outs; i++) shoal_tensor_fini(&outputs[i]);
+  free(inputs);
+  free(outputs);
+  return status;
+}
+
+static shoal_status predict_file(const flags_parsed *words, const char *out) {
+  shoal_network *n;
+  TRY(shoal_network_load(words->words[0], &n));
+  if (*shoal_network_notes(n)) say(stderr, "%s", shoal_network_notes(n));
+  shoal_status status = predict_network(n, words, out);
+  shoal_network_destroy(n);
+  return status;
+}
+
 static shoal_status predict(const flags_parsed *words, const predict_flags *f) {
   if (!words->count) return status_make(SHOAL_ERR_ARGUMENT, "expected a run's folder or a safetensors file");
-  if (path_has_ending(words->words[0], shoal_import_endings()))
-    return predict_network_file(words->words[0], words->words + 1, words->count - 1, f->out);
+  if (shoal_has_ending(words->words[0], shoal_import_endings()))
+    return predict_file(words, f->out);
   if (f->out)
     return status_make(SHOAL_ERR_ARGUMENT, "--out is for model files: %s is a run or its weights", words->words[0]);
   if (words->count > 1 && f->index)

@@ -22,12 +22,18 @@ const char *const *shoal_export_endings(void) {
   return endings;
 }
 
-static const model_format *find_format(const char *path) {
-  size_t length = strlen(path);
-  for (size_t i = 0; i < COUNT_OF(formats); i++) {
-    size_t n = strlen(formats[i].ending);
-    if (length > n && !strcmp(path + length - n, formats[i].ending)) return &formats[i];
+bool shoal_has_ending(const char *path, const char *const *endings) {
+  const size_t length = strlen(path);
+  for (; *endings; endings++) {
+    const size_t n = strlen(*endings);
+    if (length > n && !strcmp(path + length - n, *endings)) return true;
   }
+  return false;
+}
+
+static const model_format *find_format(const char *path) {
+  for (size_t i = 0; i < COUNT_OF(formats); i++)
+    if (shoal_has_ending(path, (const char *const[]){formats[i].ending, NULL})) return &formats[i];
   return NULL;
 }
 
