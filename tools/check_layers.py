@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Fails when a file includes a header from a folder that stands below its own in the list of layers, or when a file of
-the command includes anything but public headers and the command's own.
+"""Fails when a file includes a header of a lower layer, when a file of the command includes anything but public headers
+and the command's own, when the command has grown beyond CLI_LINES_MAX lines, or when the interfaces of the training loop
+(strategy and batch source) have more than LOOP_FUNCTIONS_MAX functions or a strategy lacks one of them.
 
 usage: check_layers.py [ROOT]
 """
@@ -10,6 +11,9 @@ import sys
 
 LAYERS = ["base", "tensor", "kernel", "graph", "exec", "data", "net", "cluster", "dist", "train", "observe", "models",
           "exchange", "run", "cli"]
+CLI_LINES_MAX = 5000
+LOOP_FUNCTIONS_MAX = 9
+LOOP_INTERFACES = {"src/train/strategy.h": "strategy_kind", "src/train/batch_source.h": "batch_source_kind"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 
 
@@ -42,9 +46,39 @@ def check(root):
         yield f"{root}: no files found"
 
 
+def check_command(root):
+    """The command is flags in, text out: what is more belongs to the library."""
+    lines = sum(path.read_text().count("\n") for path in (root / "src" / "cli").glob("*.[ch]"))
+    if lines > CLI_LINES_MAX:
+        yield f"src/cli: {lines} lines, but {CLI_LINES_MAX} are the limit: move what programs can use into the library"
+
+
+def functions_of(text, name):
+    """The function pointers of a struct."""
+    body = re.search(r"typedef struct \{((?:(?!typedef struct).)*?)\n\} " + name + ";", text, re.DOTALL)
+    return re.findall(r"\(\*(\w+)\)\(", body[1]) if body else []
+
+
+def check_loop(root):
+    """One loop, one small interface for each of its two sides, without holes."""
+    functions = {}
+    for path, name in LOOP_INTERFACES.items():
+        if (root / path).exists():
+            functions[name] = functions_of((root / path).read_text(), name)
+            if not functions[name]:
+                yield f"{path}: {name} was not found"
+    if sum(map(len, functions.values())) > LOOP_FUNCTIONS_MAX:
+        yield f"src/train: more than {LOOP_FUNCTIONS_MAX} functions in {', '.join(functions)}"
+    for path in sorted((root / "src" / "train").glob("*.c")):
+        for body in re.findall(r"strategy_kind \w+ = \{(.*?)\};", path.read_text(), re.DOTALL):
+            for name in functions.get("strategy_kind", []):
+                if not re.search(rf"\.{name} = (?!NULL)", body):
+                    yield f"{path.relative_to(root)}: the strategy has no function `{name}`"
+
+
 def main():
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent).resolve()
-    problems = list(check(root))
+    problems = [*check(root), *check_command(root), *check_loop(root)]
     for line in problems:
         print(line)
     print(f"layers: {len(problems)} problem{'' if len(problems) == 1 else 's'}")

@@ -6,6 +6,7 @@
 
 #include "shoal/options.h"
 #include "shoal/pipeline.h"
+#include "shoal/session.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -153,6 +154,10 @@ SHOAL_API SHOAL_CHECKED shoal_status shoal_data_inspect(const shoal_pipeline_opt
 SHOAL_API SHOAL_CHECKED shoal_status shoal_data_summary_json(const shoal_data_summary *s, const char *path, char **out);
 /** NULL is fine. */
 SHOAL_API void shoal_data_summary_destroy(shoal_data_summary *s);
+
+/** A value of the graph and its tensor, by a word: "NAME=FILE.npy" or "NAME=NUMBER". Numbers become the value's type;
+ * SHOAL_ERR_INPUT: one that it cannot hold. out->tensor is the caller's: shoal_tensor_fini. */
+SHOAL_API SHOAL_CHECKED shoal_status shoal_feed_read(const shoal_graph *g, const char *word, shoal_feed *out);
 
 /* ---- files of other formats */
 /** Where rows go. */

@@ -4,7 +4,9 @@
 #ifndef SHOAL_OBSERVE_H
 #define SHOAL_OBSERVE_H
 
+#include "shoal/machine.h"
 #include "shoal/options.h"
+#include "shoal/probe.h"
 #include "shoal/status.h"
 
 #include <stdbool.h>
@@ -103,8 +105,29 @@ typedef struct {
 /** Reads the file that shoal_session_trace_end or a training with a timeline has written. *out: destroy it. Any
  * thread. */
 SHOAL_API SHOAL_CHECKED shoal_status shoal_trace_read(const char *path, shoal_trace_summary **out);
+/** Its rows as a JSON array. *out: the caller frees it. */
+SHOAL_API SHOAL_CHECKED shoal_status shoal_trace_summary_json(const shoal_trace_summary *t, char **out);
 /** NULL is fine. */
 SHOAL_API void shoal_trace_summary_destroy(shoal_trace_summary *t);
+/* ---- a machine and the cluster around it */
+/** Room for what shoal_machine_facts writes. */
+#define SHOAL_MACHINE_FACTS 16
+
+/** A line about a machine: "memory", "1.9 GB free of 3.8 GB". */
+typedef struct {
+  const char *name; /**< constant */
+  char value[120];  /**< in words */
+} shoal_machine_fact;
+
+/** What shoal_machine_inspect found, line by line. Returns their number. */
+SHOAL_API int shoal_machine_facts(const shoal_machine *m, shoal_machine_fact out[SHOAL_MACHINE_FACTS]);
+/** Problem i of the machine, then of the cluster, each with what to do about it; NULL past the last. probe may be NULL. */
+SHOAL_API const char *shoal_health_problem(const shoal_machine *m, const shoal_probe *probe, int i);
+/** All of it as one JSON object: version, machine, pairs of tasks, problems. c and probe may be NULL. *out: the caller
+ * frees it. */
+SHOAL_API SHOAL_CHECKED shoal_status shoal_health_json(const shoal_machine *m, const shoal_cluster *c,
+                                                       const shoal_probe *probe, char **out);
+
 /** "step", "op", "sync", "message", "wait", "server". */
 SHOAL_API const char *shoal_span_kind_name(shoal_span_kind kind);
 

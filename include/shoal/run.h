@@ -18,6 +18,7 @@
 
 #include "shoal/models.h"
 #include "shoal/options.h"
+#include "shoal/text.h"
 
 #include <stddef.h>
 #include <time.h>
@@ -356,6 +357,9 @@ typedef struct {
 } shoal_exchange;
 /** False: nothing of that kind was exchanged. */
 SHOAL_API bool shoal_run_report_exchange(const shoal_run_report *r, shoal_exchange *out);
+/** Adds what is worth saying besides the figures, a sentence a line: who was lost or came late, scores, bytes exchanged,
+ * rows left out. Settings are named in `backticks`. */
+SHOAL_API void shoal_run_report_notes(const shoal_run_report *r, shoal_text *out);
 /** Frees it with all in it. NULL is fine. */
 SHOAL_API void shoal_run_report_destroy(shoal_run_report *r);
 

@@ -6,6 +6,17 @@
 
 #include <string.h>
 
+enum { ANY_NUMBER = FLAGS_WORDS_MAX }; /* of arguments */
+
+/* What a command is called with. */
+typedef struct {
+  const void *flags;         /* the command's own struct, filled */
+  const flags_parsed *words; /* its arguments */
+  const int *stop;      /* becomes the number of a signal that asked to stop; NULL unless the command has `stopping` */
+  int exit_status;      /* of a command that ends without an error; EXIT_GOOD at first */
+  bool ended_by_signal; /* a signal is the usual end of this command: it then exits with exit_status */
+} command_call;
+
 /* Exit statuses. After Ctrl-C it is 128 + the signal, as a shell would report it. */
 enum { EXIT_GOOD = 0, EXIT_JOB_FAILED = 1, EXIT_WRONG_USE = 2 };
 
@@ -17,7 +28,15 @@ typedef struct {
   const flag_row *flags;
   const flag_row *(*flag_table)(void); /* in place of `flags`, where the library has the table */
   const char *(*word_at)(int i);       /* what an argument may be, for the completion; NULL past the end. NULL: files */
-  int (*run)(int argc, char **argv);   /* arguments after the command's name; returns the exit status */
+  size_t fields;                       /* size of the struct that the flags fill, ... */
+  const void *defaults;                /* ... and what it holds before; NULL: zeros */
+  int words_min, words_max;            /* how many arguments it takes */
+  const char *expected;                /* for messages: "one run folder"; NULL without arguments */
+  const char *stopping, *killed;       /* what is said at the first and second Ctrl-C; NULL: it ends the process */
+  shoal_status (*action)(command_call *call);
+  int (*run)(int argc,
+             char **argv); /* in place of all from `fields` on: the arguments after the command's name; returns
+                                      * the exit status */
 } command;
 
 extern const command command_train, command_eval, command_predict, command_export, command_keygen, command_version,

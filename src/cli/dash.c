@@ -1,6 +1,5 @@
 /* shoal dash: the page of runs, live. */
 #include "cli/command.h"
-#include "cli/interrupt.h"
 #include "cli/say.h"
 #include "shoal/observe.h"
 
@@ -33,34 +32,20 @@ static void announce(const dash_flags *f, const char *folder, int port) {
   fflush(stdout);
 }
 
-static shoal_status serve(const dash_flags *f, const flags_parsed *parsed) {
-  if (parsed->count > 1)
-    return status_make(SHOAL_ERR_ARGUMENT, "one folder at a time, but got '%s' too", parsed->words[1]);
-  const char *folder = parsed->count ? parsed->words[0] : "runs";
+static shoal_status dash(command_call *call) {
+  const dash_flags *f = call->flags;
+  const char *folder = call->words->count ? call->words->words[0] : "runs";
   struct stat st;
-  if (parsed->count && (stat(folder, &st) || !S_ISDIR(st.st_mode)))
-    return status_make(SHOAL_ERR_ARGUMENT, "%s is no folder", folder);
-  interrupt *signals;
-  TRY(interrupt_create("Ending.", "Ended at once.", &signals));
-  shoal_dashboard *d = NULL;
+  if (call->words->count && (stat(folder, &st) || !S_ISDIR(st.st_mode)))
+    return status_make(SHOAL_ERR_ARGUMENT, "%s is not a folder", folder);
+  shoal_dashboard *d;
   shoal_dashboard_options options = {.folder = folder, .address = f->address, .port = (int)f->port, .token = f->token};
-  shoal_status status = shoal_dashboard_create(&options, &d);
-  if (!status) {
-    announce(f, folder, shoal_dashboard_port(d));
-    while (!__atomic_load_n(interrupt_flag(signals), __ATOMIC_ACQUIRE)) usleep(LOOK_MICROSECONDS);
-  }
+  TRY(shoal_dashboard_create(&options, &d));
+  announce(f, folder, shoal_dashboard_port(d));
+  while (!__atomic_load_n(call->stop, __ATOMIC_ACQUIRE)) usleep(LOOK_MICROSECONDS);
   shoal_dashboard_destroy(d);
-  interrupt_destroy(signals);
-  return status;
-}
-
-static int run_dash(int argc, char **argv) {
-  dash_flags f = {.address = "127.0.0.1", .port = 6080};
-  flags_parsed parsed;
-  shoal_status status;
-  if (!command_parse(&command_dash, argc, argv, &f, &parsed, &status)) return EXIT_GOOD;
-  if (!status) status = serve(&f, &parsed);
-  return status ? command_fail(&command_dash, status) : EXIT_GOOD;
+  call->ended_by_signal = true;
+  return NULL;
 }
 
 const command command_dash = {
@@ -76,5 +61,11 @@ const command command_dash = {
         "  shoal dash\n"
         "  shoal dash runs/sweep-1 --port 0\n",
     .flags = dash_table,
-    .run = run_dash,
+    .fields = sizeof(dash_flags),
+    .defaults = &(const dash_flags){.address = "127.0.0.1", .port = 6080},
+    .words_max = 1,
+    .expected = "at most one folder",
+    .stopping = "Stopping.",
+    .killed = "Killed.",
+    .action = dash,
 };

@@ -73,25 +73,17 @@ static void list_text(void) {
     say_named(stdout, names[i], path ? path : "not found here; set SHOAL_DATA or give a path");
     free(path);
   }
-  puts("\nFormats read (found out from the content, or named with --format):");
+  puts("\nFormats read (detected from the content, or named with --format):");
   shoal_data_format f;
   for (int i = 0; shoal_data_format_at(i, &f); i++) say_named(stdout, f.name, f.summary);
   printf("\nFormats written by '%s data convert':\n", called());
   for (int i = 0; shoal_data_format_written_at(i, &f); i++) say_named(stdout, f.name, f.summary);
 }
 
-static int run_list(int argc, char **argv) {
-  list_flags f = {0};
-  flags_parsed parsed;
-  shoal_status status;
-  if (!command_parse(&command_data_list, argc, argv, &f, &parsed, &status)) return EXIT_GOOD;
-  if (!status && parsed.count)
-    status = status_make(SHOAL_ERR_ARGUMENT, "takes no argument, but got '%s'", parsed.words[0]);
-  if (!status && f.json)
-    status = list_json();
-  else if (!status)
-    list_text();
-  return status ? command_fail(&command_data_list, status) : EXIT_GOOD;
+static shoal_status list(command_call *call) {
+  if (((const list_flags *)call->flags)->json) return list_json();
+  list_text();
+  return NULL;
 }
 
 const command command_data_list = {
@@ -99,5 +91,6 @@ const command command_data_list = {
     .arguments = "",
     .summary = "list the data sets known by name and the formats",
     .flags = list_table,
-    .run = run_list,
+    .fields = sizeof(list_flags),
+    .action = list,
 };

@@ -1,7 +1,6 @@
 /* shoal data convert: rows from any format read to one that is written. */
 #include "cli/bar.h"
 #include "cli/data.h"
-#include "cli/interrupt.h"
 #include "cli/say.h"
 
 typedef struct {
@@ -19,43 +18,27 @@ static const flag_row convert_table[] = {
     {0},
 };
 
-static shoal_status convert(const convert_flags *f, const char *from, const char *to, int *signal) {
-  interrupt *signals;
-  TRY(interrupt_create("Stopping; what is half written goes.", "Ended at once; a file TO.part may be left.", &signals));
+static shoal_status convert(command_call *call) {
+  const convert_flags *f = call->flags;
+  const char *to = call->words->words[1];
   bar progress;
-  bar_init(&progress, "rows", f->quiet, interrupt_flag(signals));
-  shoal_pipeline_options read = {0};
+  bar_init(&progress, "rows", f->quiet, call->stop);
+  shoal_pipeline_options read;
   shoal_convert_result done;
-  shoal_status status = data_read_options(&f->read, from, &read);
-  if (!status)
-    status = shoal_data_convert(
-        &read,
-        &(shoal_convert_options){
-            .path = to, .format = f->to, .force = f->force, .progress = bar_on_rows, .context = &progress},
-        &done);
+  TRY(data_read_options(&f->read, call->words->words[0], &read));
+  shoal_status status = shoal_data_convert(
+      &read,
+      &(shoal_convert_options){
+          .path = to, .format = f->to, .force = f->force, .progress = bar_on_rows, .context = &progress},
+      &done);
   bar_clear(&progress);
-  *signal = *interrupt_flag(signals);
   free((char *)read.files);
-  interrupt_destroy(signals);
   if (!status && !f->quiet) {
     char rows[COUNTED_TEXT], bad[COUNTED_TEXT];
     say(stdout, "%s written to %s (%s)\n", counted_text(done.rows, "row", rows), to, done.format);
     if (done.bad_rows) printf("%s skipped\n", counted_text(done.bad_rows, "bad row", bad));
   }
   return status;
-}
-
-static int run_convert(int argc, char **argv) {
-  convert_flags f = {0};
-  flags_parsed parsed;
-  shoal_status status;
-  if (!command_parse(&command_data_convert, argc, argv, &f, &parsed, &status)) return EXIT_GOOD;
-  if (!status && parsed.count != 2)
-    status = status_make(SHOAL_ERR_ARGUMENT, "expected FROM and TO, not %d arguments", parsed.count);
-  int signal = 0;
-  if (!status) status = convert(&f, parsed.words[0], parsed.words[1], &signal);
-  int exit_status = status ? command_fail(&command_data_convert, status) : EXIT_GOOD;
-  return signal ? 128 + signal : exit_status;
 }
 
 const command command_data_convert = {
@@ -74,5 +57,11 @@ const command command_data_convert = {
         "  shoal data convert 'clicks/*.tfrecord' clicks.libsvm\n"
         "  shoal data convert flowers/ flowers.npy --transform resize=64x64\n",
     .flags = convert_table,
-    .run = run_convert,
+    .fields = sizeof(convert_flags),
+    .words_min = 2,
+    .words_max = 2,
+    .expected = "FROM and TO",
+    .stopping = "Stopping; the unfinished file is removed.",
+    .killed = "Killed; a file TO.part may be left.",
+    .action = convert,
 };

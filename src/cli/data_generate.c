@@ -1,7 +1,6 @@
 /* shoal data generate: rows and images out of a seed. */
 #include "cli/bar.h"
 #include "cli/command.h"
-#include "cli/interrupt.h"
 #include "cli/say.h"
 #include "shoal/data.h"
 
@@ -120,38 +119,19 @@ static shoal_status images(const generate_flags *f, bar *progress) {
   return NULL;
 }
 
-static shoal_status generate(const generate_flags *f, const char *what, int *signal) {
-  bool clicks = !strcmp(what, "criteo");
+static shoal_status generate(command_call *call) {
+  const generate_flags *f = call->flags;
+  const char *what = call->words->words[0];
+  const bool clicks = !strcmp(what, "criteo");
   if (!clicks && strcmp(what, "images"))
-    return status_make(SHOAL_ERR_ARGUMENT, "'%s' cannot be generated; it is criteo or images", what);
+    return status_make(SHOAL_ERR_ARGUMENT, "'%s' cannot be generated; expected criteo or images", what);
   TRY(check_out(f));
   TRY(make_folders(f->out));
-  interrupt *signals;
-  TRY(interrupt_create("Stopping; what is half written goes.", "Ended at once; half-written files may be left.",
-                       &signals));
   bar progress;
-  bar_init(&progress, "rows", f->quiet, interrupt_flag(signals));
+  bar_init(&progress, "rows", f->quiet, call->stop);
   shoal_status status = clicks ? criteo(f, &progress) : images(f, &progress);
   bar_clear(&progress);
-  *signal = *interrupt_flag(signals);
-  interrupt_destroy(signals);
   return status;
-}
-
-static int run_generate(int argc, char **argv) {
-  generate_flags f = {.seed = 1, .noise = 16};
-  flags_parsed parsed;
-  shoal_status status;
-  if (!command_parse(&command_data_generate, argc, argv, &f, &parsed, &status)) return EXIT_GOOD;
-  if (!status && parsed.count != 1)
-    status = status_make(SHOAL_ERR_ARGUMENT,
-                         "what? criteo or images; for example: %s data generate criteo "
-                         "--out DIR",
-                         called());
-  int signal = 0;
-  if (!status) status = generate(&f, parsed.words[0], &signal);
-  int exit_status = status ? command_fail(&command_data_generate, status) : EXIT_GOOD;
-  return signal ? 128 + signal : exit_status;
 }
 
 const command command_data_generate = {
@@ -168,5 +148,12 @@ const command command_data_generate = {
         "  shoal data generate images --rows 2000 --size 28x28x1 --as npy --out shapes\n",
     .flags = generate_table,
     .word_at = word_at,
-    .run = run_generate,
+    .fields = sizeof(generate_flags),
+    .defaults = &(const generate_flags){.seed = 1, .noise = 16},
+    .words_min = 1,
+    .words_max = 1,
+    .expected = "criteo or images, e.g. shoal data generate criteo --out DIR",
+    .stopping = "Stopping; unfinished files are removed.",
+    .killed = "Killed; unfinished files may be left.",
+    .action = generate,
 };

@@ -61,8 +61,8 @@ static void print_labels(const shoal_data_summary *s) {
     if (!s->class_rows[i]) continue;
     char count[SHOAL_DIGITS_TEXT], name[SHOAL_CLASS_NAME_TEXT];
     printf("%s%*s  %12s  %5.2f %%\n", shown++ ? "               " : "labels         ",
-           s->class_names ? -widest : widest, shoal_class_name(s->class_names, i, name), shoal_group_digits(s->class_rows[i], count),
-           100 * (double)s->class_rows[i] / (double)s->rows);
+           s->class_names ? -widest : widest, shoal_class_name(s->class_names, i, name),
+           shoal_group_digits(s->class_rows[i], count), 100 * (double)s->class_rows[i] / (double)s->rows);
   }
   if (shown == SHOWN_CLASSES && s->n_class_rows > SHOWN_CLASSES) puts("                 ...   (--json has them all)");
 }
@@ -94,7 +94,9 @@ static void print_text(const char *path, const shoal_data_summary *s) {
   print_first(s);
 }
 
-static shoal_status inspect(const inspect_flags *f, const char *path) {
+static shoal_status inspect(command_call *call) {
+  const inspect_flags *f = call->flags;
+  const char *path = call->words->words[0];
   shoal_pipeline_options o;
   shoal_data_summary *s = NULL;
   TRY(data_read_options(&f->read, path, &o));
@@ -114,17 +116,6 @@ static shoal_status inspect(const inspect_flags *f, const char *path) {
   return status;
 }
 
-static int run_inspect(int argc, char **argv) {
-  inspect_flags f = {.rows = 3};
-  flags_parsed parsed;
-  shoal_status status;
-  if (!command_parse(&command_data_inspect, argc, argv, &f, &parsed, &status)) return EXIT_GOOD;
-  if (!status && parsed.count != 1)
-    status = status_make(SHOAL_ERR_ARGUMENT, "expected one file, folder, glob or list a,b,c, not %d", parsed.count);
-  if (!status) status = inspect(&f, parsed.words[0]);
-  return status ? command_fail(&command_data_inspect, status) : EXIT_GOOD;
-}
-
 const command command_data_inspect = {
     .name = "data inspect",
     .arguments = "PATH",
@@ -138,5 +129,10 @@ const command command_data_inspect = {
         "  shoal data inspect 'clicks/*.tfrecord' --json\n"
         "  shoal data inspect flowers/ --transform resize=224x224\n",
     .flags = inspect_table,
-    .run = run_inspect,
+    .fields = sizeof(inspect_flags),
+    .defaults = &(const inspect_flags){.rows = 3},
+    .words_min = 1,
+    .words_max = 1,
+    .expected = "one file, folder, glob or list a,b,c",
+    .action = inspect,
 };

@@ -1,16 +1,8 @@
 /* shoal doctor: what this machine offers, and whether the tasks of a described cluster reach each other. */
 #include "cli/command.h"
-#include "cli/interrupt.h"
 #include "cli/say.h"
 #include "cli/table.h"
-#include "shoal/machine.h"
-#include "shoal/probe.h"
-#include "shoal/version.h"
-
-#include <math.h>
-#include <stdarg.h>
-
-enum { FACTS_MAX = 16, VALUE_TEXT = 120 };
+#include "shoal/observe.h"
 
 typedef struct {
   const char *cluster, *task, *keys;
@@ -33,53 +25,11 @@ static const flag_row doctor_table[] = {
     {0},
 };
 
-/* What is said of the machine: "memory", "1.9 GB free of 3.8 GB". */
-typedef struct {
-  const char *name;
-  char value[VALUE_TEXT];
-} fact;
-
 typedef struct {
   shoal_machine machine;
-  fact facts[FACTS_MAX];
-  int count;
   shoal_cluster *cluster; /* NULL: none is described */
   shoal_probe *probe;     /* NULL without a cluster */
 } findings;
-
-__attribute__((format(printf, 3, 4))) static void add(findings *d, const char *name, const char *format, ...) {
-  fact *f = &d->facts[d->count++];
-  va_list list;
-  f->name = name;
-  va_start(list, format);
-  vsnprintf(f->value, sizeof f->value, format, list);
-  va_end(list);
-}
-
-static void describe_machine(findings *d) {
-  const shoal_machine *m = &d->machine;
-  add(d, "system", "%s", m->system);
-  add(d, "processor", "%s", *m->processor ? m->processor : "unknown");
-  add(d, "cores", "%d, of which this process may use %d", m->cores, m->usable_cores);
-  add(d, "instructions", "%s", *m->instructions ? m->instructions : "those of every such processor");
-  add(d, "kernels", "%s", m->kernels);
-  add(d, "multiply-adds", "%.0f GF/s on one thread", m->flops / 1e9);
-  add(d, "memory", "%.1f GB free of %.1f GB", (double)m->memory_free_bytes / 1e9, (double)m->memory_bytes / 1e9);
-  add(d, "memory copy", "%.1f GB/s read and written, one thread", m->copy_bytes_per_second / 1e9);
-  add(d, "huge pages", "%s", *m->huge_pages ? m->huge_pages : "not known to this kernel");
-  add(d, "open files", "at most %lld", (long long)m->open_files);
-  add(d, "shared memory", "%s", m->shared_memory ? "yes" : "no");
-  add(d, "ZeroMQ", "%s, %s", m->zeromq, m->curve ? "with keys (CURVE)" : "without keys");
-  add(d, "libraries", "%s", m->libraries);
-  add(d, "optional", "%s", m->optional_libraries);
-}
-
-/* Of the machine, then of the cluster; NULL past the last. */
-static const char *problem_at(const findings *d, int i) {
-  if (i < d->machine.n_problems) return d->machine.problems[i];
-  i -= d->machine.n_problems;
-  return d->probe && i < d->probe->n_problems ? d->probe->problems[i] : NULL;
-}
 
 /* ---- showing it */
 
@@ -113,55 +63,23 @@ static void print_pairs(const findings *d) {
 }
 
 static void print_words(const findings *d) {
-  for (int i = 0; i < d->count; i++) say_indented(stdout, 15, "%-14s %s\n", d->facts[i].name, d->facts[i].value);
+  shoal_machine_fact facts[SHOAL_MACHINE_FACTS];
+  const int count = shoal_machine_facts(&d->machine, facts);
+  for (int i = 0; i < count; i++) say_indented(stdout, 15, "%-14s %s\n", facts[i].name, facts[i].value);
   if (d->probe) {
     putchar('\n');
     print_pairs(d);
   }
   putchar('\n');
   const char *problem;
-  for (int i = 0; (problem = problem_at(d, i)); i++) say(stdout, "wrong: %s\n", problem);
-  if (!problem_at(d, 0)) printf("Nothing is wrong%s.\n", d->probe ? "; all tasks reach each other" : "");
-}
-
-static json_t *number(double value) { return isfinite(value) ? json_real(value) : json_null(); }
-
-static json_t *pairs_json(const findings *d) {
-  json_t *pairs = json_array();
-  int tasks = d->probe ? d->probe->tasks : 0;
-  for (int i = 0; i < tasks * tasks; i++) {
-    const shoal_probe_pair *p = &d->probe->pairs[i];
-    if (!p->known) continue;
-    char from[SHOAL_TASK_NAME], to[SHOAL_TASK_NAME];
-    json_array_append_new(pairs, json_pack("{s:s, s:s, s:s, s:b, s:o, s:o, s:o, s:s, s:s, s:s}", "from",
-                                           shoal_cluster_task_name(d->cluster, i / tasks, from), "to",
-                                           shoal_cluster_task_name(d->cluster, i % tasks, to), "address",
-                                           shoal_cluster_task_address(d->cluster, i % tasks), "answered", p->answered,
-                                           "round_trip_seconds", number(p->answered ? p->round_trip : NAN),
-                                           "bytes_per_second", number(p->answered ? p->bandwidth : NAN),
-                                           "clock_offset_seconds", number(p->answered ? p->offset : NAN), "version",
-                                           p->version, "host", p->host, "error", p->error));
-  }
-  return pairs;
-}
-
-static void print_json(const findings *d) {
-  json_t *machine = json_object(), *problems = json_array();
-  for (int i = 0; i < d->count; i++) json_object_set_new(machine, d->facts[i].name, json_string(d->facts[i].value));
-  const char *problem;
-  for (int i = 0; (problem = problem_at(d, i)); i++) json_array_append_new(problems, json_string(problem));
-  json_t *o = json_pack("{s:s, s:o, s:o, s:o}", "version", shoal_version(), "machine", machine, "pairs", pairs_json(d),
-                        "problems", problems);
-  json_dumpf(o, stdout, JSON_INDENT(2));
-  putchar('\n');
-  json_decref(o);
+  for (int i = 0; (problem = shoal_health_problem(&d->machine, d->probe, i)); i++) say(stdout, "wrong: %s\n", problem);
+  if (!shoal_health_problem(&d->machine, d->probe, 0))
+    printf("Nothing is wrong%s.\n", d->probe ? "; all tasks reach each other" : "");
 }
 
 /* ---- the whole */
 
-static shoal_status probe(const doctor_flags *f, findings *d) {
-  interrupt *signals;
-  TRY(interrupt_create("Ending.", "Ended at once.", &signals));
+static shoal_status probe(const doctor_flags *f, const int *stop, findings *d) {
   int own = shoal_cluster_task(d->cluster);
   if (!f->json && own >= 0) {
     char name[SHOAL_TASK_NAME];
@@ -170,40 +88,29 @@ static shoal_status probe(const doctor_flags *f, findings *d) {
         called());
     fflush(stdout);
   }
-  shoal_probe_options options = {
-      .keys = f->keys, .insecure = f->insecure, .seconds = f->seconds, .stop = interrupt_flag(signals)};
-  shoal_status status = shoal_cluster_probe(d->cluster, &options, &d->probe);
-  interrupt_destroy(signals);
-  return status;
+  shoal_probe_options options = {.keys = f->keys, .insecure = f->insecure, .seconds = f->seconds, .stop = stop};
+  return shoal_cluster_probe(d->cluster, &options, &d->probe);
 }
 
-static shoal_status doctor(const doctor_flags *f, bool *healthy) {
+static shoal_status doctor(command_call *call) {
+  const doctor_flags *f = call->flags;
   findings d = {0};
   TRY(shoal_cluster_find(f->cluster, f->task, 0, &d.cluster));
   shoal_machine_inspect(&d.machine);
-  describe_machine(&d);
-  shoal_status status = d.cluster ? probe(f, &d) : NULL;
+  shoal_status status = d.cluster ? probe(f, call->stop, &d) : NULL;
   if (!status) {
+    char *json = NULL;
     if (f->json)
-      print_json(&d);
+      status = shoal_health_json(&d.machine, d.cluster, d.probe, &json);
     else
       print_words(&d);
-    *healthy = !problem_at(&d, 0);
+    if (json) fputs(json, stdout);
+    free(json);
+    if (shoal_health_problem(&d.machine, d.probe, 0)) call->exit_status = EXIT_JOB_FAILED;
   }
   shoal_probe_destroy(d.probe);
   shoal_cluster_destroy(d.cluster);
   return status;
-}
-
-static int run_doctor(int argc, char **argv) {
-  doctor_flags f = {.seconds = 30};
-  flags_parsed parsed;
-  shoal_status status;
-  if (!command_parse(&command_doctor, argc, argv, &f, &parsed, &status)) return EXIT_GOOD;
-  if (!status && parsed.count) status = status_make(SHOAL_ERR_ARGUMENT, "takes flags only, not '%s'", parsed.words[0]);
-  bool healthy = false;
-  if (!status) status = doctor(&f, &healthy);
-  return status ? command_fail(&command_doctor, status) : healthy ? EXIT_GOOD : EXIT_JOB_FAILED;
 }
 
 const command command_doctor = {
@@ -222,5 +129,9 @@ const command command_doctor = {
         "  shoal doctor\n"
         "  shoal doctor --cluster cluster.json --task worker:1 --keys keys\n",
     .flags = doctor_table,
-    .run = run_doctor,
+    .fields = sizeof(doctor_flags),
+    .defaults = &(const doctor_flags){.seconds = 30},
+    .stopping = "Stopping.",
+    .killed = "Killed.",
+    .action = doctor,
 };

@@ -74,10 +74,11 @@ static shoal_status print_json(shoal_trained *t, const shoal_test_result *r) {
   return NULL;
 }
 
-static shoal_status eval(const char *target, const eval_flags *f) {
+static shoal_status eval(command_call *call) {
+  const eval_flags *f = call->flags;
   shoal_trained *t;
   shoal_test_result r;
-  TRY(shoal_trained_open(target, &f->model, &t));
+  TRY(shoal_trained_open(call->words->words[0], &f->model, &t));
   shoal_status status = shoal_trained_evaluate(t, f->split, f->confusion, &r);
   if (!status) {
     status = f->json ? print_json(t, &r) : print_text(t, &r);
@@ -85,20 +86,6 @@ static shoal_status eval(const char *target, const eval_flags *f) {
   }
   shoal_trained_close(t);
   return status;
-}
-
-static int run_eval(int argc, char **argv) {
-  eval_flags f = {0};
-  flags_parsed parsed;
-  shoal_status status = flags_parse(eval_table, argc, argv, &f, &parsed);
-  if (!status && parsed.help) {
-    command_print_help(&command_eval, stdout);
-    return EXIT_GOOD;
-  }
-  if (!status && parsed.count != 1)
-    status = status_make(SHOAL_ERR_ARGUMENT, "expected one run's folder or one safetensors file, not %d", parsed.count);
-  if (!status) status = eval(parsed.words[0], &f);
-  return status ? command_fail(&command_eval, status) : EXIT_GOOD;
 }
 
 const command command_eval = {
@@ -115,5 +102,9 @@ const command command_eval = {
         "  shoal eval runs/first --data more.csv\n"
         "  shoal eval runs/first/checkpoints/best.safetensors --split train --json\n",
     .flags = eval_table,
-    .run = run_eval,
+    .fields = sizeof(eval_flags),
+    .words_min = 1,
+    .words_max = 1,
+    .expected = "one run folder or safetensors file",
+    .action = eval,
 };

@@ -63,27 +63,15 @@ static shoal_status export_run(shoal_trained *t, const char *path, const export_
   return status;
 }
 
-static shoal_status export_model(const flags_parsed *words, const export_flags *f) {
-  if (words->count < 1 || words->count > 2)
-    return status_make(SHOAL_ERR_ARGUMENT, "expected a run's folder or the file of a model, and a file to write");
+static shoal_status export_model(command_call *call) {
+  const flags_parsed *words = call->words;
+  const export_flags *f = call->flags;
   if (shoal_has_ending(words->words[0], shoal_import_endings())) return convert_file(words, f);
   shoal_trained *t;
   TRY(shoal_trained_open(words->words[0], &f->model, &t));
   shoal_status status = export_run(t, words->count > 1 ? words->words[1] : NULL, f);
   shoal_trained_close(t);
   return status;
-}
-
-static int run_export(int argc, char **argv) {
-  export_flags f = {0};
-  flags_parsed parsed;
-  shoal_status status = flags_parse(export_table, argc, argv, &f, &parsed);
-  if (!status && parsed.help) {
-    command_print_help(&command_export, stdout);
-    return EXIT_GOOD;
-  }
-  if (!status) status = export_model(&parsed, &f);
-  return status ? command_fail(&command_export, status) : EXIT_GOOD;
 }
 
 const command command_export = {
@@ -101,5 +89,9 @@ const command command_export = {
         "  shoal export runs/clicks clicks.model\n"
         "  shoal export runs/clicks --as pairs | sort -gk2 | tail\n",
     .flags = export_table,
-    .run = run_export,
+    .fields = sizeof(export_flags),
+    .words_min = 1,
+    .words_max = 2,
+    .expected = "a run folder or a model file, and a file to write",
+    .action = export_model,
 };

@@ -21,6 +21,10 @@ typedef shoal_setting flag_row;
 #define COMPLETE_FILE SHOAL_COMPLETE_FILE
 #define COMPLETE_DIRECTORY SHOAL_COMPLETE_DIRECTORY
 
+/* A row whose field is in a struct of that type, `base` bytes into the command's own: for flags that commands share. */
+#define FLAG_IN(base, type, field, name, kind, ...) \
+  { name, FLAG_##kind, (base) + offsetof(type, field), __VA_ARGS__ }
+
 #define FLAGS_MAX 128
 #define FLAGS_WORDS_MAX 1024
 

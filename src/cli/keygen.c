@@ -15,10 +15,11 @@ static const flag_row keygen_table[] = {
     {0},
 };
 
-static shoal_status keygen(const flags_parsed *words, const keygen_flags *f) {
+static shoal_status keygen(command_call *call) {
+  const flags_parsed *words = call->words;
+  const keygen_flags *f = call->flags;
   enum { DAY = 24 * 60 * 60 };
   static const char *const standard[] = {"server", "client"};
-  if (!words->count) return status_make(SHOAL_ERR_ARGUMENT, "expected a folder to write the keys to");
   const char *dir = words->words[0];
   const bool own_names = words->count > 1;
   const int n = own_names ? words->count - 1 : 2;
@@ -28,15 +29,6 @@ static shoal_status keygen(const flags_parsed *words, const keygen_flags *f) {
     printf("%s/%s.key (secret)  %s/%s.pub\n", dir, name, dir, name);
   }
   return NULL;
-}
-
-static int run_keygen(int argc, char **argv) {
-  flags_parsed parsed;
-  shoal_status status;
-  keygen_flags f = {0};
-  if (!command_parse(&command_keygen, argc, argv, &f, &parsed, &status)) return EXIT_GOOD;
-  if (!status) status = keygen(&parsed, &f);
-  return status ? command_fail(&command_keygen, status) : EXIT_GOOD;
 }
 
 const command command_keygen = {
@@ -55,5 +47,9 @@ const command command_keygen = {
         "  shoal keygen keys server worker-0 worker-1\n"
         "  shoal keygen --days 90 keys\n",
     .flags = keygen_table,
-    .run = run_keygen,
+    .fields = sizeof(keygen_flags),
+    .words_min = 1,
+    .words_max = ANY_NUMBER,
+    .expected = "a folder to write the keys to",
+    .action = keygen,
 };

@@ -1,5 +1,6 @@
 /* The `shoal` command: finds the command and runs it. */
 #include "cli/command.h"
+#include "cli/interrupt.h"
 #include "cli/say.h"
 #include "shoal/models.h"
 #include "shoal/version.h"
@@ -69,6 +70,38 @@ bool command_parse(const command *c, int argc, char **argv, void *fields, flags_
   if (*status || !out->help) return true;
   command_print_help(c, stdout);
   return false;
+}
+
+static shoal_status check_words(const command *c, const flags_parsed *words) {
+  if (words->count >= c->words_min && words->count <= c->words_max) return NULL;
+  if (!c->words_max) return status_make(SHOAL_ERR_ARGUMENT, "takes no argument, but got '%s'", words->words[0]);
+  if (!words->count) return status_make(SHOAL_ERR_ARGUMENT, "expected %s", c->expected);
+  return status_make(SHOAL_ERR_ARGUMENT, "expected %s, not %d arguments", c->expected, words->count);
+}
+
+static int run_action(const command *c, int argc, char **argv) {
+  flags_parsed words;
+  command_call call = {.words = &words};
+  interrupt *signals = NULL;
+  void *fields = calloc(1, c->fields + 1);
+  shoal_status status = fields ? NULL : status_no_memory();
+  if (fields && c->defaults) memcpy(fields, c->defaults, c->fields);
+  if (!status && !command_parse(c, argc, argv, fields, &words, &status)) {
+    free(fields);
+    return EXIT_GOOD;
+  }
+  if (!status) status = check_words(c, &words);
+  if (!status && c->stopping) status = interrupt_create(c->stopping, c->killed, &signals);
+  if (!status) {
+    call.flags = fields;
+    call.stop = signals ? interrupt_flag(signals) : NULL;
+    status = c->action(&call);
+  }
+  const int asked = signals ? *interrupt_flag(signals) : 0;
+  interrupt_destroy(signals);
+  free(fields);
+  if (status) call.exit_status = command_fail(c, status);
+  return asked && !call.ended_by_signal ? 128 + asked : call.exit_status;
 }
 
 static void print_overview(FILE *to) {
@@ -177,17 +210,9 @@ const command command_help = {
 
 static const flag_row no_flags[] = {{0}};
 
-static int run_version(int argc, char **argv) {
-  flags_parsed parsed;
-  shoal_status status = flags_parse(no_flags, argc, argv, NULL, &parsed);
-  if (!status && parsed.count)
-    status = status_make(SHOAL_ERR_ARGUMENT, "takes no argument, but got '%s'", parsed.words[0]);
-  if (status) return command_fail(&command_version, status);
-  if (parsed.help)
-    command_print_help(&command_version, stdout);
-  else
-    printf("shoal %s\n", shoal_version());
-  return EXIT_GOOD;
+static shoal_status print_version(command_call *call) {
+  printf("shoal %s\n", shoal_version());
+  return NULL;
 }
 
 const command command_version = {
@@ -195,7 +220,7 @@ const command command_version = {
     .arguments = "",
     .summary = "print the version",
     .flags = no_flags,
-    .run = run_version,
+    .action = print_version,
 };
 
 int main(int argc, char **argv) {
@@ -212,7 +237,8 @@ int main(int argc, char **argv) {
   argc--;
   argv++;
   const command *c = command_take(&argc, &argv);
-  int exit_status = c                ? c->run(argc, argv)
+  int exit_status = c && c->action   ? run_action(c, argc, argv)
+                    : c              ? c->run(argc, argv)
                     : is_group(word) ? run_group(word, argc > 1 ? argv[1] : NULL)
                                      : unknown_command(word);
   if (fflush(stdout) && exit_status == EXIT_GOOD) {

@@ -76,7 +76,8 @@ static void print_result(const shoal_square_trace_options *o, const shoal_square
          (double)r->stats.data_bytes / (double)r->cost.pairs);
 }
 
-static shoal_status write_run(const char *path, const shoal_square_trace_options *o, const shoal_square_trace_result *r) {
+static shoal_status write_run(const char *path, const shoal_square_trace_options *o,
+                              const shoal_square_trace_result *r) {
   char *summary;
   TRY(make_folders(path));
   if (asprintf(&summary, "%s/summary.json", path) < 0) return status_no_memory();
@@ -136,7 +137,8 @@ static shoal_status start_servers(const matmul_flags *f, const shoal_square_trac
       out);
 }
 
-static shoal_status matmul(const matmul_flags *f) {
+static shoal_status matmul(command_call *call) {
+  const matmul_flags *f = call->flags;
   const double started = seconds_now();
   shoal_graph_servers *servers = NULL;
   shoal_square_trace_options o = {
@@ -155,17 +157,6 @@ static shoal_status matmul(const matmul_flags *f) {
   return status;
 }
 
-static int run_matmul(int argc, char **argv) {
-  matmul_flags f = {.n = 10000, .blocks = 10, .workers = 5, .seed = 1};
-  flags_parsed parsed;
-  shoal_status status;
-  if (!command_parse(&command_matmul, argc, argv, &f, &parsed, &status)) return EXIT_GOOD;
-  if (!status && parsed.count)
-    status = status_make(SHOAL_ERR_ARGUMENT, "takes no argument, but got '%s'", parsed.words[0]);
-  if (!status) status = matmul(&f);
-  return status ? command_fail(&command_matmul, status) : EXIT_GOOD;
-}
-
 const command command_matmul = {
     .name = "matmul",
     .arguments = "",
@@ -182,5 +173,7 @@ const command command_matmul = {
         "  shoal matmul --n 100000 --blocks 10 --workers 5\n"
         "  shoal matmul --n 20000 --full-product\n",
     .flags = matmul_table,
-    .run = run_matmul,
+    .fields = sizeof(matmul_flags),
+    .defaults = &(const matmul_flags){.n = 10000, .blocks = 10, .workers = 5, .seed = 1},
+    .action = matmul,
 };

@@ -33,11 +33,12 @@ static shoal_status read_shape(const char *words, shoal_shape *out) {
   return words ? status_make(SHOAL_ERR_ARGUMENT, "--input: a shape like 32x32x3 is expected, not '%s'", words) : NULL;
 }
 
-static shoal_status show(const char *name, const show_flags *f) {
+static shoal_status show(command_call *call) {
+  const show_flags *f = call->flags;
   const shoal_model_options options = {.set = f->set};
   shoal_model_kind *kind;
   shoal_model *m = NULL;
-  TRY(shoal_model_kind_load(name, &kind));
+  TRY(shoal_model_kind_load(call->words->words[0], &kind));
   char *words = NULL;
   shoal_shape input = kind->input;
   shoal_status status = read_shape(f->input, &input);
@@ -54,29 +55,23 @@ static shoal_status show(const char *name, const show_flags *f) {
   return status;
 }
 
-static int run_show(int argc, char **argv) {
-  show_flags f = {0};
-  flags_parsed parsed;
-  shoal_status status;
-  if (!command_parse(&command_model_show, argc, argv, &f, &parsed, &status)) return EXIT_GOOD;
-  if (!status && parsed.count != 1)
-    status = status_make(SHOAL_ERR_ARGUMENT, "which model? A name, or a file, e.g. %s model show my.json", called());
-  if (!status) status = show(parsed.words[0], &f);
-  return status ? command_fail(&command_model_show, status) : EXIT_GOOD;
-}
-
 const command command_model_show = {
     .name = "model show",
     .arguments = "NAME|FILE.json",
     .summary = "print a model's layers, with shapes and numbers of parameters",
     .flags = show_table,
     .word_at = model_name_at,
-    .run = run_show,
+    .fields = sizeof(show_flags),
+    .words_min = 1,
+    .words_max = 1,
+    .expected = "a model: its name, or a file such as my.json",
+    .action = show,
 };
 
 static const flag_row layers_table[] = {{0}};
 
-static shoal_status list_layers(const flags_parsed *words) {
+static shoal_status list_layers(command_call *call) {
+  const flags_parsed *words = call->words;
   for (int i = 0; !words->count && shoal_layer_type_at(i); i++) puts(shoal_layer_type_at(i));
   for (int i = 0; i < words->count; i++) {
     char *lines;
@@ -87,19 +82,12 @@ static shoal_status list_layers(const flags_parsed *words) {
   return NULL;
 }
 
-static int run_layers(int argc, char **argv) {
-  flags_parsed parsed;
-  shoal_status status;
-  if (!command_parse(&command_model_layers, argc, argv, NULL, &parsed, &status)) return EXIT_GOOD;
-  if (!status) status = list_layers(&parsed);
-  return status ? command_fail(&command_model_layers, status) : EXIT_GOOD;
-}
-
 const command command_model_layers = {
     .name = "model layers",
     .arguments = "[TYPE...]",
     .summary = "list the types of layers in model files, or the attributes of some",
     .flags = layers_table,
     .word_at = shoal_layer_type_at,
-    .run = run_layers,
+    .words_max = ANY_NUMBER,
+    .action = list_layers,
 };

@@ -145,10 +145,10 @@ static shoal_status predict_file(const flags_parsed *words, const char *out) {
   return status;
 }
 
-static shoal_status predict(const flags_parsed *words, const predict_flags *f) {
-  if (!words->count) return status_make(SHOAL_ERR_ARGUMENT, "expected a run's folder or a safetensors file");
-  if (shoal_has_ending(words->words[0], shoal_import_endings()))
-    return predict_file(words, f->out);
+static shoal_status predict(command_call *call) {
+  const flags_parsed *words = call->words;
+  const predict_flags *f = call->flags;
+  if (shoal_has_ending(words->words[0], shoal_import_endings())) return predict_file(words, f->out);
   if (f->out)
     return status_make(SHOAL_ERR_ARGUMENT, "--out is for model files: %s is a run or its weights", words->words[0]);
   if (words->count > 1 && f->index)
@@ -161,18 +161,6 @@ static shoal_status predict(const flags_parsed *words, const predict_flags *f) {
   if (!status) status = predict_with(t, words, f);
   shoal_trained_close(t);
   return status;
-}
-
-static int run_predict(int argc, char **argv) {
-  predict_flags f = {0};
-  flags_parsed parsed;
-  shoal_status status = flags_parse(predict_table, argc, argv, &f, &parsed);
-  if (!status && parsed.help) {
-    command_print_help(&command_predict, stdout);
-    return EXIT_GOOD;
-  }
-  if (!status) status = predict(&parsed, &f);
-  return status ? command_fail(&command_predict, status) : EXIT_GOOD;
 }
 
 const command command_predict = {
@@ -197,5 +185,9 @@ const command command_predict = {
         "  shoal predict runs/clicks day-22.tfrecord > scores.txt\n"
         "  shoal predict model.keras x.npy -o y.npy\n",
     .flags = predict_table,
-    .run = run_predict,
+    .fields = sizeof(predict_flags),
+    .words_min = 1,
+    .words_max = ANY_NUMBER,
+    .expected = "a run folder or a safetensors file",
+    .action = predict,
 };

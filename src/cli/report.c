@@ -17,9 +17,9 @@ static const flag_row report_table[] = {
     {0},
 };
 
-static shoal_status make_report(const report_flags *f, const flags_parsed *parsed) {
-  if (!parsed->count)
-    return status_make(SHOAL_ERR_ARGUMENT, "which runs? For example: %s report runs/lenet-1 runs/lenet-2", called());
+static shoal_status make_report(command_call *call) {
+  const report_flags *f = call->flags;
+  const flags_parsed *parsed = call->words;
   shoal_report_result page;
   TRY(shoal_report_write(
       &(shoal_report_options){
@@ -29,17 +29,6 @@ static shoal_status make_report(const report_flags *f, const flags_parsed *parse
   say(stdout, "%s in %s (%.1f MB). Open it in a browser.\n", counted_text(page.runs, "run", count), f->out,
       (double)page.bytes / 1e6);
   return NULL;
-}
-
-static int run_report(int argc, char **argv) {
-  report_flags f = {.out = "report.html", .points = 4000};
-  flags_parsed parsed;
-  for (int i = 0; i < argc; i++)
-    if (argv[i][0] == '-' && argv[i][1] == 'o' && !argv[i][2]) argv[i] = "--out";
-  shoal_status status;
-  if (!command_parse(&command_report, argc, argv, &f, &parsed, &status)) return EXIT_GOOD;
-  if (!status) status = make_report(&f, &parsed);
-  return status ? command_fail(&command_report, status) : EXIT_GOOD;
 }
 
 const command command_report = {
@@ -56,5 +45,10 @@ const command command_report = {
         "  shoal report runs/first runs/second -o page.html\n"
         "  shoal report runs/sweep-1\n",
     .flags = report_table,
-    .run = run_report,
+    .fields = sizeof(report_flags),
+    .defaults = &(const report_flags){.out = "report.html", .points = 4000},
+    .words_min = 1,
+    .words_max = ANY_NUMBER,
+    .expected = "folders of runs, e.g. runs/lenet-1 runs/lenet-2",
+    .action = make_report,
 };

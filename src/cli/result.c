@@ -1,7 +1,6 @@
 #include "cli/result.h"
 
-#include "cli/util.h"
-
+#include "cli/flags.h"
 #include "cli/say.h"
 #include "cli/table.h"
 
@@ -155,84 +154,24 @@ static void print_result(const shoal_run_report *r, FILE *to, int width) {
 
 /* ---- sentences */
 
-static void print_exchange(const shoal_run_report *r, FILE *to) {
-  shoal_exchange e;
-  if (!shoal_run_report_exchange(r, &e)) return;
-  char features[GROUPED_TEXT], all[GROUPED_TEXT], ratio[GROUPED_TEXT];
-  const double least = 2 * sizeof(float) * e.touched_features;
-  const bool wasteful = e.step_bytes > e.whole_step_bytes / 2;
-  text words = {0};
-  text_add(&words, "A step of a worker touches %s of %s features and moves %.1f kB, ",
-           grouped_text((int64_t)e.touched_features, features), grouped_text(r->parameters, all), e.step_bytes / 1e3);
-  if (wasteful)
-    text_add(&words, "%s times the %.1f kB of their weights and gradients.",
-             grouped_text((int64_t)(e.step_bytes / least), ratio), least / 1e3);
-  else
-    text_add(&words, "%.2f times their weights and gradients. All weights each way would be %.1f MB, %s times as much.",
-             e.step_bytes / least, e.whole_step_bytes / 1e6,
-             grouped_text((int64_t)(e.whole_step_bytes / e.step_bytes), ratio));
-  if (words.data) say(to, "\n%s\n", words.data);
-  text_fini(&words);
-}
-
-/* How often that worker came back. */
-static int rejoined(const shoal_run_report *r, const char *name) {
-  int n = 0;
-  for (int i = 0; i < r->n_membership; i++)
-    n += !strcmp(r->membership[i].task, name) && !strcmp(r->membership[i].event, "rejoined");
-  return n;
-}
-
-static void print_worker(const shoal_run_report *r, int worker, FILE *to) {
-  char n[COUNTED_TEXT], name[SHOAL_TASK_NAME];
-  shoal_run_report_worker_name(r, worker, name);
-  if (!shoal_run_report_task(r, "worker", worker))
-    say(to, "\n%s was lost; %s of its gradients were used.\n", name,
-        grouped_text(shoal_run_report_gradients(r, worker), n));
-  else if (!shoal_run_report_gradients(r, worker) && r->fit.updates)
-    say(to, "\n%s came too late to take part.\n", name);
-  if (rejoined(r, name)) say(to, "\n%s left and rejoined: %s.\n", name, counted_text(rejoined(r, name), "time", n));
-}
-
-/* A line for each thing that did not go as planned; nothing when all did. */
-static void print_membership(const shoal_run_report *r, FILE *to) {
-  char n[COUNTED_TEXT];
-  int64_t uneven = 0;
-  if (!has_servers(r)) return;
-  const shoal_task_report *leader = shoal_run_report_task(r, "ps", 0);
-  const int64_t late = shoal_run_report_count(r, offsetof(shoal_worker_counts, late));
-  for (int i = 0; i < r->n_tasks; i++)
-    if (r->tasks[i].uneven_updates > uneven) uneven = r->tasks[i].uneven_updates;
-  for (int w = 0; w < (int)r->job.workers; w++) print_worker(r, w, to);
-  if (r->restarts) say(to, "\nTasks were started again %s.\n", counted_text(r->restarts, "time", n));
-  if (r->fit.lost_steps)
-    say(to, "\nLost with a parameter server and made once more: %s.\n", counted_text(r->fit.lost_steps, "step", n));
-  if (late) say(to, "\nToo late for their step and dropped: %s.\n", counted_text(late, "gradient", n));
-  if (uneven)
-    say(to,
-        "\n--deterministic did not hold: made of other rows than those of their round, since a worker was lost: "
-        "%s.\nThe weights are good, but their bits are not those of another run.\n",
-        counted_text(uneven, "update", n));
-  if (leader && leader->handed_on_rows)
-    say(to, "\nHanded on to another worker than the one that had them first: %s.\n",
-        counted_text(leader->handed_on_rows, "row", n));
-}
-
 static void print_verdict(const shoal_verdict *v, FILE *to) {
   say(to, "\n%s\n", v->text);
   if (*v->next_text) say(to, "%s\n", v->next_text);
   for (int i = 0; i < v->n_warnings; i++) say(to, "note: %s\n", v->warnings[i].text);
 }
 
-/* The loss is -log(probability of the right class). */
-static bool is_log_loss(const shoal_job *job) {
-  return (!job->loss || strstr(job->loss, "cross_entropy")) && job->label_smoothing == 0;
+static void print_notes(const shoal_run_report *r, FILE *to) {
+  text notes = {0};
+  shoal_run_report_notes(r, &notes);
+  char *words = notes.data ? flags_in_words(notes.data) : NULL, *rest = NULL;
+  for (char *line = words ? strtok_r(words, "\n", &rest) : NULL; line; line = strtok_r(NULL, "\n", &rest))
+    say(to, "\n%s\n", line);
+  free(words);
+  text_fini(&notes);
 }
 
 void result_print(const shoal_run_report *r, FILE *to) {
-  const shoal_fit_result *fit = &r->fit;
   const int width = terminal_width(to);
-  char count[COUNTED_TEXT];
   fputc('\n', to);
   print_result(r, to, width);
   fputc('\n', to);
@@ -240,22 +179,7 @@ void result_print(const shoal_run_report *r, FILE *to) {
     print_tasks(r, to, width);
   else if (r->n_tasks)
     print_own(&r->tasks[0].use, to, width);
-  print_membership(r, to);
-  if (isfinite(r->test.top_k))
-    say(to, "\nThe class is among the %lld likeliest in %.2f %% of the test rows.\n", (long long)r->job.top_k,
-        100 * r->test.top_k);
-  if (isfinite(r->test.auc))
-    say(to, "\nOn the test rows: %s %.5f, error rate %.3f %%, AUC %.5f, precision %.2f %%, recall %.2f %%, F1 %.4f.\n",
-        is_log_loss(&r->job) ? "log loss" : "loss", r->test.loss, 100 * (1 - r->test.accuracy), r->test.auc,
-        100 * r->test.precision, 100 * r->test.recall, r->test.f1);
-  if (isfinite(r->test.rmse))
-    say(to, "\nOn the test rows: loss (%s) %.5g, mean absolute error %.5g, RMSE %.5g, R2 %.4f.\n", r->job.loss,
-        r->test.loss, r->test.mae, r->test.rmse, r->test.r2);
-  print_exchange(r, to);
-  if (fit->bad_rows) say(to, "\nSkipped: %s.\n", counted_text(fit->bad_rows, "bad row", count));
-  if (fit->dropped_examples)
-    say(to, "\nLeft out of each epoch, since the last batch was not full: %s.\n",
-        counted_text(fit->dropped_examples, "example", count));
+  print_notes(r, to);
   if (!r->job.quiet) print_verdict(&r->verdict, to);
 }
 

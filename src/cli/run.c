@@ -52,43 +52,13 @@ typedef struct {
 
 /* ---- feeds and fetches */
 
-/* One number that the type cannot hold is a mistake; a real one is rounded. */
-static shoal_status make_scalar(shoal_dtype dtype, double number, const char *word, shoal_tensor *out) {
-  TRY(shoal_tensor_create(dtype, SHOAL_SCALAR, out));
-  shoal_tensor_set(out, 0, number);
-  if (shoal_tensor_get(out, 0) == number || dtype == SHOAL_F32 || dtype == SHOAL_F64) return NULL;
-  shoal_tensor_fini(out);
-  return status_make(SHOAL_ERR_INPUT, "%s: %.9g cannot be %s", word, number, shoal_dtype_name(dtype));
-}
-
-/* A scalar takes a file of one number, and a row one without axes. */
-static shoal_status read_file(const char *path, const shoal_value *v, shoal_tensor *out) {
-  TRY(shoal_tensor_read_npy(path, shoal_value_dtype(v), out));
-  const int rank = shoal_value_shape(v).rank;
-  if (!rank && shoal_tensor_count(out) == 1) out->shape = SHOAL_SCALAR;
-  if (rank == 1 && !out->shape.rank) out->shape = SHOAL_SHAPE(1);
-  return NULL;
-}
-
 static shoal_status read_feed(job *j, const char *word) {
-  const char *equals = strchr(word, '=');
-  if (!equals || j->n_feeds == VALUES_MAX)
-    return status_make(SHOAL_ERR_ARGUMENT, "'%s': feeds are NAME=FILE.npy or NAME=NUMBER, at most %d", word,
-                       VALUES_MAX);
-  char *name = strndup(word, (size_t)(equals - word));
-  if (!name) return status_no_memory();
+  if (j->n_feeds == VALUES_MAX) return status_make(SHOAL_ERR_ARGUMENT, "at most %d values can be fed", VALUES_MAX);
   shoal_feed *f = &j->feeds[j->n_feeds];
-  double number;
-  shoal_status status = shoal_graph_lookup(j->graph, name, &f->value);
-  free(name);
-  TRY(status);
-  for (int i = 0; i < j->n_feeds; i++)
-    if (j->feeds[i].value == f->value) return status_make(SHOAL_ERR_ARGUMENT, "'%s' is fed twice", word);
-  if (shoal_parse_double(equals + 1, &number))
-    TRY(make_scalar(shoal_value_dtype(f->value), number, word, &f->tensor));
-  else
-    TRY(read_file(equals + 1, f->value, &f->tensor));
+  TRY(shoal_feed_read(j->graph, word, f));
   j->n_feeds++;
+  for (int i = 0; i + 1 < j->n_feeds; i++)
+    if (j->feeds[i].value == f->value) return status_make(SHOAL_ERR_ARGUMENT, "'%s' is fed twice", word);
   return NULL;
 }
 
@@ -201,10 +171,10 @@ static shoal_status run_job(const run_flags *f, job *j) {
   return status;
 }
 
-static shoal_status run_graph(const run_flags *f, const flags_parsed *words) {
+static shoal_status run_graph(command_call *call) {
+  const run_flags *f = call->flags;
+  const flags_parsed *words = call->words;
   job j = {0};
-  if (!words->count)
-    return status_make(SHOAL_ERR_ARGUMENT, "expected the file of a graph, as shoal_graph_save writes it");
   TRY(shoal_graph_load(words->words[0], &j.graph));
   shoal_status status = NULL;
   for (int i = 1; i < words->count && !status; i++) status = read_feed(&j, words->words[i]);
@@ -219,15 +189,6 @@ static shoal_status run_graph(const run_flags *f, const flags_parsed *words) {
   free(j.words);
   shoal_graph_destroy(j.graph);
   return status;
-}
-
-static int run_run(int argc, char **argv) {
-  run_flags f = {.steps = 1, .seed = 1};
-  flags_parsed parsed;
-  shoal_status status;
-  if (!command_parse(&command_run, argc, argv, &f, &parsed, &status)) return EXIT_GOOD;
-  if (!status) status = run_graph(&f, &parsed);
-  return status ? command_fail(&command_run, status) : EXIT_GOOD;
 }
 
 const command command_run = {
@@ -250,5 +211,10 @@ const command command_run = {
         "  shoal run train.pb x=images.npy y=labels.npy --fetch step --steps 20 \\\n"
         "    --ps 1 --workers 2 --trace trace.json && shoal trace trace.json\n",
     .flags = run_table,
-    .run = run_run,
+    .fields = sizeof(run_flags),
+    .defaults = &(const run_flags){.steps = 1, .seed = 1},
+    .words_min = 1,
+    .words_max = ANY_NUMBER,
+    .expected = "a graph file, as shoal_graph_save writes it",
+    .action = run_graph,
 };

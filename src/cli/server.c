@@ -1,6 +1,5 @@
 /* shoal server: a task that runs its part of graphs. */
 #include "cli/command.h"
-#include "cli/interrupt.h"
 #include "shoal/cluster.h"
 #include "shoal/placed.h"
 
@@ -37,7 +36,8 @@ static const flag_row server_table[] = {
     {0},
 };
 
-static shoal_status serve(const server_flags *f, const int *stop) {
+static shoal_status serve(command_call *call) {
+  const server_flags *f = call->flags;
   shoal_cluster *described = NULL;
   const char *address = f->address;
   uint64_t job = (uint64_t)f->job;
@@ -58,25 +58,12 @@ static shoal_status serve(const server_flags *f, const int *stop) {
                                                                  .threads = (int)f->threads,
                                                                  .keys = f->keys,
                                                                  .insecure = f->insecure,
-                                                                 .stop = stop,
+                                                                 .stop = call->stop,
                                                                  .client_memory = (size_t)f->client_memory << 20,
                                                                  .client_seconds = f->client_seconds});
   shoal_cluster_destroy(described);
+  call->ended_by_signal = true;
   return status;
-}
-
-static int run_server(int argc, char **argv) {
-  server_flags f = {0};
-  flags_parsed parsed;
-  interrupt *ctrl_c = NULL;
-  shoal_status status;
-  if (!command_parse(&command_server, argc, argv, &f, &parsed, &status)) return EXIT_GOOD;
-  if (!status && parsed.count)
-    status = status_make(SHOAL_ERR_ARGUMENT, "takes no argument, but got '%s'", parsed.words[0]);
-  if (!status) status = interrupt_create("The server ends.", "Ended.", &ctrl_c);
-  if (!status) status = serve(&f, interrupt_flag(ctrl_c));
-  interrupt_destroy(ctrl_c);
-  return status ? command_fail(&command_server, status) : EXIT_GOOD;
 }
 
 const command command_server = {
@@ -93,5 +80,8 @@ const command command_server = {
         "  shoal server --address tcp://127.0.0.1:2222\n"
         "  shoal server --cluster cluster.json --task worker:1 --keys keys\n",
     .flags = server_table,
-    .run = run_server,
+    .fields = sizeof(server_flags),
+    .stopping = "Stopping.",
+    .killed = "Killed.",
+    .action = serve,
 };

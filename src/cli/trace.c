@@ -115,23 +115,16 @@ static void print_tasks(const shoal_trace_summary *t, int width) {
 }
 
 static shoal_status print_json(const shoal_trace_summary *t) {
-  json_t *rows = json_array();
-  for (size_t i = 0; i < t->n_rows; i++) {
-    const shoal_trace_row *r = &t->rows[i];
-    json_array_append_new(
-        rows, json_pack("{s:s, s:s, s:s?, s:I, s:f, s:f, s:f, s:f}", "name", r->name, "kind",
-                        shoal_span_kind_name(r->kind), "kernel", r->kernel, "calls", (json_int_t)r->calls, "seconds",
-                        r->seconds, "flops", r->flops, "possible_flops", r->possible, "bytes", r->bytes));
-  }
-  char *words = json_dumps(rows, JSON_INDENT(1));
-  json_decref(rows);
-  if (!words) return status_no_memory();
-  puts(words);
-  free(words);
+  char *json;
+  TRY(shoal_trace_summary_json(t, &json));
+  fputs(json, stdout);
+  free(json);
   return NULL;
 }
 
-static shoal_status show(const char *target, const trace_flags *f) {
+static shoal_status show(command_call *call) {
+  const trace_flags *f = call->flags;
+  const char *target = call->words->words[0];
   struct stat st;
   char *path;
   bool folder = !stat(target, &st) && S_ISDIR(st.st_mode);
@@ -156,17 +149,6 @@ static shoal_status show(const char *target, const trace_flags *f) {
   return status;
 }
 
-static int run_trace(int argc, char **argv) {
-  trace_flags f = {.top = 30};
-  flags_parsed parsed;
-  shoal_status status;
-  if (!command_parse(&command_trace, argc, argv, &f, &parsed, &status)) return EXIT_GOOD;
-  if (!status && parsed.count != 1)
-    status = status_make(SHOAL_ERR_ARGUMENT, "expected one run's folder or one trace.json, not %d", parsed.count);
-  if (!status) status = show(parsed.words[0], &f);
-  return status ? command_fail(&command_trace, status) : EXIT_GOOD;
-}
-
 const command command_trace = {
     .name = "trace",
     .arguments = "RUN_DIR|FILE",
@@ -183,5 +165,10 @@ const command command_trace = {
         "Example:\n"
         "  shoal train lenet --trace 50 --run-dir runs/traced && shoal trace runs/traced\n",
     .flags = trace_flag_table,
-    .run = run_trace,
+    .fields = sizeof(trace_flags),
+    .defaults = &(const trace_flags){.top = 30},
+    .words_min = 1,
+    .words_max = 1,
+    .expected = "one run folder or trace.json",
+    .action = show,
 };

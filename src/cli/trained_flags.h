@@ -11,60 +11,22 @@ const char *const *trained_kernel_names(void);
 const char *const *trained_split_names(void);
 
 /* The rows of the flag tables of eval and predict that fill shoal_trained_options at `base`. */
-#define TRAINED_FLAGS(base)                                                                                       \
-  {"data",                                                                                                        \
-   FLAG_TEXT,                                                                                                     \
-   (base) + offsetof(shoal_trained_options, data),                                                                \
-   "NAME|PATH",                                                                                                   \
-   "data set by name, or files of rows",                                                                          \
-   "the test rows of its run",                                                                                    \
-   .complete = COMPLETE_FILE},                                                                                    \
-      {"format",                                                                                                  \
-       FLAG_TEXT,                                                                                                 \
-       (base) + offsetof(shoal_trained_options, format),                                                          \
-       "NAME",                                                                                                    \
-       "of the files in --data; 'shoal data list' names them",                                                    \
-       "found out from the content",                                                                              \
-       .marks = 0},                                                                                               \
-      {"columns",                                                                                                 \
-       FLAG_TEXT,                                                                                                 \
-       (base) + offsetof(shoal_trained_options, columns),                                                         \
-       "TEXT",                                                                                                    \
-       "csv and tsv: which column is what",                                                                       \
-       "as when it was trained",                                                                                  \
-       .marks = 0},                                                                                               \
-      {"model",                                                                                                   \
-       FLAG_TEXT,                                                                                                 \
-       (base) + offsetof(shoal_trained_options, model),                                                           \
-       "NAME",                                                                                                    \
-       "which model it is, when the file lies outside a run",                                                     \
-       "from the run's settings",                                                                                 \
-       .marks = 0},                                                                                               \
-      {"activation",                                                                                              \
-       FLAG_CHOICE,                                                                                               \
-       (base) + offsetof(shoal_trained_options, activation),                                                      \
-       "NAME",                                                                                                    \
-       "of the hidden layers",                                                                                    \
-       "from the run's settings",                                                                                 \
-       .choices = trained_activation_names},                                                                      \
-      {"pool",                                                                                                    \
-       FLAG_CHOICE,                                                                                               \
-       (base) + offsetof(shoal_trained_options, pool),                                                            \
-       "NAME",                                                                                                    \
-       "pooling",                                                                                                 \
-       "from the run's settings",                                                                                 \
-       .choices = trained_pool_names},                                                                            \
-      {"threads",                                                                                                 \
-       FLAG_INT,                                                                                                  \
-       (base) + offsetof(shoal_trained_options, threads),                                                         \
-       "N",                                                                                                       \
-       "threads that compute",                                                                                    \
-       "one a processor",                                                                                         \
-       .least = 1,                                                                                                \
-       .most = 1024},                                                                                             \
-  {                                                                                                               \
-    "kernels", FLAG_CHOICE, (base) + offsetof(shoal_trained_options, kernels), "NAME", "which numeric code runs", \
-        "auto", .choices = trained_kernel_names                                                                   \
-  }
+#define TRAINED_FLAGS(base)                                                                                           \
+  FLAG_IN(base, shoal_trained_options, data, "data", TEXT, "NAME|PATH", "data set by name, or files of rows",         \
+          "the test rows of its run", .complete = COMPLETE_FILE),                                                     \
+      FLAG_IN(base, shoal_trained_options, format, "format", TEXT, "NAME",                                            \
+              "of the files in --data; 'shoal data list' names them", "detected from the content", .marks = 0),       \
+      FLAG_IN(base, shoal_trained_options, columns, "columns", TEXT, "TEXT", "csv and tsv: which column is what",     \
+              "as when it was trained", .marks = 0),                                                                  \
+      FLAG_IN(base, shoal_trained_options, model, "model", TEXT, "NAME",                                              \
+              "which model it is, when the file lies outside a run", "from the run's settings", .marks = 0),          \
+      FLAG_IN(base, shoal_trained_options, activation, "activation", CHOICE, "NAME", "of the hidden layers",          \
+              "from the run's settings", .choices = trained_activation_names),                                        \
+      FLAG_IN(base, shoal_trained_options, pool, "pool", CHOICE, "NAME", "pooling", "from the run's settings",        \
+              .choices = trained_pool_names),                                                                         \
+      FLAG_IN(base, shoal_trained_options, threads, "threads", INT, "N", "threads that compute", "one per processor", \
+              .least = 1, .most = 1024),                                                                              \
+      FLAG_IN(base, shoal_trained_options, kernels, "kernels", CHOICE, "NAME", "which numeric code runs", "auto",     \
+              .choices = trained_kernel_names)
 
 #endif

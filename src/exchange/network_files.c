@@ -81,8 +81,7 @@ static shoal_status take_word(const shoal_network *n, const char *word, const ch
 static shoal_status read_files(const shoal_network *n, const char *const *files, shoal_tensor *inputs) {
   for (int i = 0; i < n->inputs.n; i++) {
     const char *name = n->inputs.list[i].name;
-    if (!files[i])
-      return status_make(SHOAL_ERR_ARGUMENT, "expected rows for the input '%s': %s=FILE.npy", name, name);
+    if (!files[i]) return status_make(SHOAL_ERR_ARGUMENT, "expected rows for the input '%s': %s=FILE.npy", name, name);
     TRY(shoal_tensor_read_npy(files[i], SHOAL_F32, &inputs[i]));
     if (!inputs[i].shape.rank || inputs[i].shape.dim[0] != inputs[0].shape.dim[0])
       return status_make(SHOAL_ERR_INPUT, "%s: expected as many rows as in %s", files[i], files[0]);

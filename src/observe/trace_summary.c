@@ -1,4 +1,5 @@
 /* A timeline added up, by names and by tasks. */
+#include "base/json_text.h"
 #include "base/events.h"
 #include "base/mem.h"
 #include "shoal/observe.h"
@@ -148,4 +149,16 @@ void shoal_trace_summary_destroy(shoal_trace_summary *summary) {
   free(t->rows);
   free(t->tasks);
   free(t);
+}
+
+shoal_status shoal_trace_summary_json(const shoal_trace_summary *t, char **out) {
+  json_t *rows = json_array();
+  for (size_t i = 0; i < t->n_rows; i++) {
+    const shoal_trace_row *r = &t->rows[i];
+    json_array_append_new(
+        rows, json_pack("{s:s, s:s, s:s?, s:I, s:f, s:f, s:f, s:f}", "name", r->name, "kind",
+                        shoal_span_kind_name(r->kind), "kernel", r->kernel, "calls", (json_int_t)r->calls, "seconds",
+                        r->seconds, "flops", r->flops, "possible_flops", r->possible, "bytes", r->bytes));
+  }
+  return json_text(rows, 0, out);
 }

@@ -20,12 +20,11 @@ static json_t *confusion_json(const shoal_confusion *c) {
 shoal_status shoal_test_result_json(shoal_trained *t, const shoal_test_result *r, char **out) {
   const shoal_evaluation *e = &r->scores;
   const shoal_job *job = shoal_trained_job(t);
-  json_t *o = json_pack("{s:s, s:s, s:s, s:s, s:I, s:o, s:I, s:o, s:o}", "model", job->model, "weights",
-                        shoal_trained_weights(t), "data", job->data, "split", r->split, "examples",
-                        (json_int_t)e->examples, "seconds", json_finite(e->seconds), "unknown_entries",
-                        (json_int_t)e->unknown_entries, "class_names",
-                        class_names_to_json(shoal_model_class_names(shoal_trained_model(t))), "confusion",
-                        confusion_json(&r->confusion));
+  json_t *o = json_pack(
+      "{s:s, s:s, s:s, s:s, s:I, s:o, s:I, s:o, s:o}", "model", job->model, "weights", shoal_trained_weights(t), "data",
+      job->data, "split", r->split, "examples", (json_int_t)e->examples, "seconds", json_finite(e->seconds),
+      "unknown_entries", (json_int_t)e->unknown_entries, "class_names",
+      class_names_to_json(shoal_model_class_names(shoal_trained_model(t))), "confusion", confusion_json(&r->confusion));
   for (const shoal_metric *m = shoal_metrics(); o && m->name; m++)
     json_object_set_new(o, m->name, json_finite(shoal_evaluation_get(e, m)));
   return json_text(o, 0, out);

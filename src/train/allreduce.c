@@ -304,7 +304,8 @@ shoal_status allreduce_create(const allreduce_options *options, shoal_strategy *
                              .worker = s->options.place->rank,
                              .workers = s->options.place->ranks,
                              .sync = true,
-                             .rounds = true};
+                             .rounds = true,
+                             .copies = true};
   *out = &s->base;
   return NULL;
 }

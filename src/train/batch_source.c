@@ -78,8 +78,6 @@ static shoal_status lease(batch_source *base, const strategy_place *place, train
   return NULL;
 }
 
-static void no_position(batch_source *base, char out[SHOAL_POSITION_TEXT]) { *out = 0; }
-
 /* ---- a stream */
 
 static shoal_status check_targets(const shoal_batch *b, int64_t step) {
@@ -158,8 +156,9 @@ static shoal_status read_on(batch_source *base, const strategy_place *place, tra
   return NULL;
 }
 
-static void stream_position(batch_source *base, char out[SHOAL_POSITION_TEXT]) {
-  shoal_pipeline_position(base->pipeline, out);
+void batch_source_position(const batch_source *s, char out[SHOAL_POSITION_TEXT]) {
+  *out = 0;
+  if (s->walked) shoal_pipeline_position(s->pipeline, out);
 }
 
 /* ---- a stream whose shards are handed out (dist/stream_leases.h) */
@@ -227,15 +226,15 @@ static void destroy(batch_source *base) {
 }
 
 /* By [stream][leased]. */
-static const batch_source_kind kinds[2][2] = {
-    {{walk, no_position, destroy}, {lease, no_position, destroy}},
-    {{read_on, stream_position, destroy}, {lease_shard, no_position, destroy}}};
+static const batch_source_kind kinds[2][2] = {{{walk, destroy}, {lease, destroy}},
+                                              {{read_on, destroy}, {lease_shard, destroy}}};
 
 shoal_status batch_source_create(const batch_source_options *options, bool leased, batch_source **out) {
   const bool streams = !options->data;
   rows_source *s = calloc(1, sizeof *s);
   if (!s) return status_no_memory();
   s->base.kind = &kinds[streams][leased];
+  s->base.walked = streams && !leased;
   s->options = *options;
   s->ordered = s->shard = -1;
   s->epochs = options->epochs_done;

@@ -15,14 +15,13 @@ typedef struct {
   /* The batch for a training that stands at `place`; *out stays the source's until it is asked for another one. *more
    * false: there is none, and there will be none. */
   shoal_status (*next)(batch_source *s, const strategy_place *place, train_batch *out, bool *more);
-  /* Of a stream: where it stands, for a checkpoint; otherwise an empty text. */
-  void (*position)(batch_source *s, char out[SHOAL_POSITION_TEXT]);
   void (*destroy)(batch_source *s);
 } batch_source_kind;
 
 struct batch_source {
   const batch_source_kind *kind;
   shoal_pipeline *pipeline; /* of a stream, if it is open */
+  bool walked;         /* a stream that is read from its beginning to its end: its position belongs into a checkpoint */
   train_batch example; /* what batches are like, to make plans; its features and labels have no numbers, of a stream */
   double wait_seconds; /* for input, so far */
 };
@@ -47,6 +46,9 @@ typedef struct {
   shoal_dtype features; /* of its rows, if they are dense */
   int64_t epochs_done;  /* of a run that is resumed */
 } batch_source_options;
+
+/* Of a stream that is walked: where it stands, for a checkpoint; otherwise an empty text. */
+void batch_source_position(const batch_source *s, char out[SHOAL_POSITION_TEXT]);
 
 SHOAL_CHECKED shoal_status batch_source_create(const batch_source_options *options, bool leased, batch_source **out);
 

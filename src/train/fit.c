@@ -308,7 +308,7 @@ static shoal_status take_averages(fit_loop *l) {
   shoal_value **weights;
   int n;
   shoal_status status = NULL;
-  const bool there = is_chief(l) || l->strategy->kind->follow_chief; /* of a worker whose servers have them: not */
+  const bool there = is_chief(l) || l->strategy->copies;
   if (m->options.optimizer.average == 0 || !there) return NULL;
   fit_wait_for_writer(l);
   TRY(model_weights(m, true, &weights, &n));
@@ -346,7 +346,7 @@ static shoal_status fit(fit_loop *l, shoal_fit_result *result) {
   bool restored;
   TRY(take_best(l, stopped, &restored));
   TRY(take_averages(l));
-  if (o->restore_best && l->strategy->kind->follow_chief) TRY(l->strategy->kind->follow_chief(l->strategy));
+  if (o->restore_best) TRY(l->strategy->kind->follow_chief(l->strategy));
   const fit_state *s = &l->state;
   shoal_fit_result r = {
       .epochs = s->epoch,

@@ -87,6 +87,7 @@ shoal_status local_create(shoal_strategy **out) {
                                      .exchange = exchange,
                                      .gather = gather,
                                      .end = end,
+                                     .follow_chief = strategy_no_copies,
                                      .destroy = destroy};
   local *s = calloc(1, sizeof *s);
   if (!s) return status_no_memory();

@@ -74,6 +74,7 @@ static const strategy_kind kind = {.name = "mirrored",
                                    .exchange = exchange,
                                    .gather = gather,
                                    .end = end,
+                                   .follow_chief = strategy_no_copies,
                                    .destroy = destroy};
 
 shoal_status mirrored_create(const mirrored_options *options, shoal_strategy **out) {

@@ -635,6 +635,7 @@ static const strategy_kind kind = {.name = "ps",
                                    .exchange = exchange,
                                    .gather = gather,
                                    .end = end,
+                                   .follow_chief = strategy_no_copies,
                                    .destroy = destroy};
 
 /* Through shared memory sending is copying, by the processors that compute: there is nothing to hide behind that. */

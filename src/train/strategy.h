@@ -70,7 +70,7 @@ typedef struct {
   double network_seconds, barrier_seconds, server_seconds; /* messages; waiting for other workers; for servers */
 } strategy_outcome;
 
-/* Every strategy has all of them but `follow_chief`. */
+/* Every strategy has all of them: tools/check_layers.py looks. */
 typedef struct {
   const char *name;
   /* Finds the others, also again after `lost`, and agrees with them. *place: where this process stands; becomes where
@@ -87,8 +87,8 @@ typedef struct {
   /* No more steps from this worker. early: nor from the others, who may be in the middle of one; *out: what was still
    * in flight has come to. Worker 0 waits for all others, then gathers. *out: place, or lost. */
   shoal_status (*end)(shoal_strategy *s, bool early, strategy_outcome *out);
-  /* After `end`: all workers take the variables of worker 0, which may have gone back to better ones. NULL: their own are
-   * of no use to them any more. */
+  /* After `end`: all workers take the variables of worker 0, which may have gone back to better ones. Nothing to do where
+   * they have no copies of their own (strategy_no_copies). */
   shoal_status (*follow_chief)(shoal_strategy *s);
   void (*destroy)(shoal_strategy *s);
 } strategy_kind;
@@ -100,6 +100,7 @@ struct shoal_strategy {
   bool rounds;      /* the rows of a step are cut among the workers, and their number changes nothing else */
   bool leases;      /* says which batch a worker computes next */
   bool updates;     /* the update is part of the step's own plan: no gradients are fetched */
+  bool copies;      /* each worker has all variables, as good as worker 0's */
   bool recovers;    /* what is lost is taken up again from the last checkpoint */
   bool restarts;    /* a training that begins at step 0 needs nothing of this process: it can do so again */
   bool table;       /* keeps the weights of sparse features on servers: the model is compiled for that */
@@ -108,6 +109,9 @@ struct shoal_strategy {
   char *stream;     /* where the shards of a stream stood when `gather` was called, as text; NULL: none. Owned */
   int64_t stream_updates, stream_rows; /* the same: as in strategy_place */
 };
+
+/* follow_chief of a strategy without `copies`. */
+static inline shoal_status strategy_no_copies(shoal_strategy *s) { return NULL; }
 
 /* NULL is fine. */
 static inline void strategy_destroy(shoal_strategy *s) {

@@ -14,7 +14,8 @@ STRUCT = re.compile(r"typedef struct \{\n(.*?)\n\} (shoal_\w+);", re.DOTALL)
 # Inside others, or filled for the caller: they end with room for more.
 RESERVED = ("shoal_optimizer_options", "shoal_schedule", "shoal_callbacks", "shoal_evaluation", "shoal_times",
             "shoal_fit_result", "shoal_pipeline_statistics", "shoal_cluster_stats", "shoal_convert_result",
-            "shoal_criteo_truth", "shoal_report_result", "shoal_machine", "shoal_gemm_baseline", "shoal_square_trace_cost")
+            "shoal_criteo_truth", "shoal_report_result", "shoal_machine", "shoal_gemm_baseline", "shoal_square_trace_cost",
+            "shoal_square_trace_result")
 
 
 class Options(unittest.TestCase):
@@ -52,6 +53,32 @@ class Layers(unittest.TestCase):
                 done = self.check(root)
                 self.assertEqual(done.returncode, 1, path)
                 self.assertIn(word, done.stdout)
+
+    def test_the_size_of_the_command(self):
+        with tempfile.TemporaryDirectory() as root:
+            file = pathlib.Path(root) / "src" / "cli" / "a.c"
+            file.parent.mkdir(parents=True)
+            for lines, code in ((5000, 0), (5001, 1)):
+                file.write_text("\n" * lines)
+                done = self.check(root)
+                self.assertEqual(done.returncode, code, done.stdout)
+            self.assertIn("5001 lines", done.stdout)
+
+    def test_the_interfaces_of_the_loop(self):
+        with tempfile.TemporaryDirectory() as root:
+            folder = pathlib.Path(root) / "src" / "train"
+            folder.mkdir(parents=True)
+            header, source = folder / "strategy.h", folder / "local.c"
+            functions = [f"f{i}" for i in range(9)]
+
+            def write(functions, implemented):
+                header.write_text("typedef struct {\n" + "".join(f"  int (*{f})(int x);\n" for f in functions) + "} strategy_kind;\n")
+                source.write_text("static const strategy_kind kind = {" + ", ".join(f".{f} = {f}" for f in implemented) + "};\n")
+                return self.check(root)
+
+            self.assertEqual(write(functions, functions).returncode, 0)
+            self.assertIn("no function `f8`", write(functions, functions[:8]).stdout)
+            self.assertIn("more than 9 functions", write(functions + ["f9"], functions + ["f9"]).stdout)
 
 
 unittest.main(argv=[sys.argv[0], "-v"])

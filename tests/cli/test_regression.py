@@ -97,7 +97,7 @@ class Regression(support.Case):
         lines = self.shoal("predict", "run", "new.csv")[0].splitlines()
         self.assertEqual(lines, [f"{i}: {v:.6g}" for i, v in enumerate(values)])
         lines = self.shoal("predict", "run", "known.csv")[0].splitlines()
-        self.assertEqual(lines, [f"{i}: {v:.6g}  (labelled {y:.6g})" for i, (v, (_, y)) in enumerate(zip(values, rows))])
+        self.assertEqual(lines, [f"{i}: {v:.6g}  (label: {y:.6g})" for i, (v, (_, y)) in enumerate(zip(values, rows))])
         for v, (_, y) in zip(values, rows):
             self.assertAlmostEqual(v, y, delta=200)
 
