@@ -10,7 +10,7 @@ typedef struct {
 } keygen_flags;
 
 static const flag_row keygen_table[] = {
-    {"days", FLAG_INT, offsetof(keygen_flags, days), "N", "days from now on which the keys are good for", "for ever",
+    {"days", FLAG_INT, offsetof(keygen_flags, days), "N", "days until the keys expire", "never",
      .least = 1, .most = 36500},
     {0},
 };
@@ -36,11 +36,11 @@ const command command_keygen = {
     .arguments = "DIR [NAME...]",
     .summary = "make keys for tasks on several hosts",
     .details =
-        "Writes NAME.key (secret, readable by its owner alone) and NAME.pub for each\n"
-        "name, by default server and client. Keys that are there are not overwritten. A\n"
-        "server needs its own .key and the .pub files of the clients it lets in; a\n"
-        "client needs its own .key and the server's .pub. Connections are encrypted by TLS\n"
-        "1.3, and each side has to show the key that the other one knows.\n"
+        "Writes NAME.key (secret, readable only by its owner) and NAME.pub for each\n"
+        "name, by default server and client. Existing keys are not overwritten. A server\n"
+        "needs its own .key and the .pub files of the clients it accepts; a client needs\n"
+        "its own .key and the server's .pub. Connections use TLS 1.3, and both sides\n"
+        "must prove that they hold the private key the other one expects.\n"
         "\n"
         "Examples:\n"
         "  shoal keygen keys\n"

@@ -112,7 +112,7 @@ class Terminal(support.Case):
         for words in ("eval run", "report run", "train softmax --resume --run-dir run --epochs 2"):
             self.assertIn(f"  bin/my-shoal {words}\n", out)
         self.assertIn("'bin/my-shoal train --help'", call("train"))
-        self.assertIn("For example: bin/my-shoal report runs/", call("report"))
+        self.assertIn("'bin/my-shoal report --help' lists", call("report"))
         self.assertIn("'bin/my-shoal help'", call("no-such-command"))
 
 
