@@ -10,8 +10,8 @@ typedef struct {
 } keygen_flags;
 
 static const flag_row keygen_table[] = {
-    {"days", FLAG_INT, offsetof(keygen_flags, days), "N", "days until the keys expire", "never",
-     .least = 1, .most = 36500},
+    {"days", FLAG_INT, offsetof(keygen_flags, days), "N", "days until the keys expire", "never", .least = 1,
+     .most = 36500},
     {0},
 };
 
