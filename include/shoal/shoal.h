@@ -17,6 +17,7 @@
 #include "shoal/placed.h"
 #include "shoal/probe.h"
 #include "shoal/run.h"
+#include "shoal/serve.h"
 #include "shoal/session.h"
 #include "shoal/status.h"
 #include "shoal/sweep.h"

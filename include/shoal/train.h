@@ -447,6 +447,9 @@ SHOAL_API SHOAL_CHECKED shoal_status shoal_model_evaluate_stream(shoal_model *m,
  * training. */
 SHOAL_API SHOAL_CHECKED shoal_status shoal_model_predict(shoal_model *m, const shoal_tensor *features,
                                                          shoal_tensor *out);
+/** The same of rows in memory, dense or sparse; labels do not count. `out`: f32 [rows->count, shoal_model_outputs]. */
+SHOAL_API SHOAL_CHECKED shoal_status shoal_model_predict_rows(shoal_model *m, const shoal_batch *rows,
+                                                              shoal_tensor *out);
 /** Weights alone, safetensors. */
 SHOAL_API SHOAL_CHECKED shoal_status shoal_model_save(shoal_model *m, const char *path);
 /** From a weights file or a checkpoint. */
