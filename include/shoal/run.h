@@ -264,7 +264,7 @@ typedef struct {
 typedef struct {
   char task[SHOAL_TASK_NAME]; /**< what users call it */
   char event[12];             /**< "left", "joined", "rejoined"; of a server: "replaced" */
-  char reason[24];            /**< "no heartbeat", "connection closed"; "": it did not leave */
+  char reason[24];            /**< "no heartbeat", "connection closed", "damaged message" ...; "": it did not leave */
   int64_t step;               /**< when */
   int64_t handed_on_rows;     /**< its rows that others took over */
   double time;                /**< seconds since 1970 */

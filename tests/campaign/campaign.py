@@ -79,6 +79,7 @@ class Trial:
     transport: str
     workers: int
     servers: int
+    replicas: int
     evaluator: bool
     faults: list
     problems: list = dataclasses.field(default_factory=list)
@@ -87,7 +88,8 @@ class Trial:
 
     def __str__(self):
         where = "" if self.mode not in SERVED else (f" {self.workers}+{self.servers} " + (
-            "described tcp" if self.described else self.transport) + (" evaluator" if self.evaluator else ""))
+            "described tcp" if self.described else self.transport) + (" replicas" if self.replicas else "") + (
+                " evaluator" if self.evaluator else ""))
         return f"{self.mode} {self.model}{where}: {'; '.join(map(str, self.faults))}"
 
 
@@ -104,7 +106,8 @@ def draw(seed, namespaces, quick=False):
     served = mode in SERVED
     described = served and namespaces and not quick and r.random() < 0.3
     model = "sparse" if mode in ("single", "sync", "async", "stale") and r.random() < 0.35 else "dense"
-    t = Trial(seed, mode, model, described, r.choice(["shm", "zmq"]), r.choice([2, 2, 3]), r.choice([1, 1, 2]),
+    t = Trial(seed, mode, model, described, r.choice(["shm", "shm", "tls", "zmq"]), r.choice([2, 2, 3]),
+              r.choice([1, 1, 2]), int(served and not described and r.random() < 0.3),
               served and not described and model == "dense" and r.random() < 0.2, [])
     roles = ["chief", "worker", "server"] if served else ["rank", "rank", "launcher"] if mode == "allreduce" else ["launcher"]
     roles += ["launcher"] if served and not described else []
@@ -210,6 +213,7 @@ class Job:
         more = ["--evaluator"] if t.evaluator else []
         if t.mode in SERVED and not t.described:
             more += ["--workers", t.workers, "--ps", t.servers, "--transport", t.transport]
+            more += ["--replicas", 1] if t.replicas else []
         return [*MODES[t.mode], *served, *more]
 
     def start(self):
@@ -266,7 +270,7 @@ class Job:
         return found
 
     def victim(self, role, r):
-        names = {"chief": ["worker:0"], "server": [f"ps:{r.randrange(self.t.servers)}"], "evaluator": ["evaluator:0"],
+        names = {"chief": ["worker:0"], "server": [f"ps:{r.randrange(self.t.servers * (1 + self.t.replicas))}"], "evaluator": ["evaluator:0"],
                  "worker": [f"worker:{r.randrange(1, self.t.workers)}"], "rank": [f"rank:{r.randrange(2)}"],
                  "launcher": ["launcher"]}[role]
         tasks = self.tasks()
