@@ -56,7 +56,10 @@ class Program:
         summary = json.loads((folder / "run" / "summary.json").read_text())
         if self.task: # who computes which rows may be another after a connection was given up
             return summary["status"], summary["examples"], (folder / "run" / "model.safetensors").stat().st_size
-        return sorted(summary), len(summary["tasks"]), summary["status"], summary["examples"], (folder / "run" / "model.safetensors").read_bytes()
+        model = (folder / "run" / "model.safetensors").read_bytes()
+        if self.modes == ["damage"]: # a checksum that is written wrong is found by who reads it
+            model = model[8 + int.from_bytes(model[:8], "little"):]
+        return sorted(summary), len(summary["tasks"]), summary["status"], summary["examples"], model
 
 
 def judge(program, number, mode, wanted):
@@ -95,7 +98,7 @@ def programs(base):
                    env=environment)
     return [Program("training", base, [*train, "--epochs", 2, "--checkpoint-every", 4]),
             Program("resume", base, ["train", "softmax", "--run-dir", "run", "--resume", "--epochs", 4, "--quiet"], "before/run"),
-            Program("report", base, ["report", "run", "--out", "report.html"], "before/run"),
+            Program("report", base, ["report", "run", "--out", "report.html"], "before/run", modes=("once", "lasting")),
             *(Program(f"messages of {task}", base, [*train, "--epochs", 2, "--workers", 2, "--ps", 1, "--transport", transport],
                       modes=["damage"], task=task) for task, transport in (("ps:0", "shm"), ("worker:1", "zmq"))),
             Program("damaged checkpoint", base, ["train", "softmax", "--run-dir", "run", "--resume", "--epochs", 4, "--quiet"],

@@ -5,7 +5,9 @@
  *  2. A connection's end comes from libzmq's monitor, which names a descriptor; the descriptor of a peer is known from
  *     its hello. Events are read before each hello, so that a descriptor used again is not taken for the old peer.
  *  3. What arrived before a connection ended is delivered before the peer is reported gone.
- *  4. A client's heartbeats, which are libzmq's, end silent connections on both sides. A client does not live on after
+ *  4. What does not check ends the connection it came on, once that was welcomed: who sent it would wait for an answer for
+ *     ever. The server takes nothing more from it and tells its other end to give up.
+ *  5. A client's heartbeats, which are libzmq's, end silent connections on both sides. A client does not live on after
  *     a reconnection behind its back: its calls fail from then on, and the application connects anew. */
 #include "net/endpoint.h"
 #include "net/zmq_socket.h"
@@ -119,7 +121,7 @@ static void report_gone(zmq_server *s, net_message *out) {
 static shoal_status take(zmq_server *s, zmq_incoming *in, net_message *out, bool *got) {
   zmq_peer *p = in->route ? find_peer(s, in->route) : NULL;
   *got = false;
-  if (in->damaged && p && !p->leaving) { /* libzmq cannot end one connection: its other end is told to */
+  if (in->wrong && p && !p->leaving) { /* libzmq cannot end one connection: its other end is told to */
     p->leaving = p->damaged = true;
     s->leaving++;
     s->base.stats.damaged++;
@@ -289,8 +291,8 @@ static shoal_status zmq_send_request(net_client *base, const net_header *header,
 /* Whether the message is an answer for the application; otherwise it is closed. */
 static bool is_answer(zmq_client *c, zmq_incoming *in) {
   if (!in->wrong && in->job == c->options.job && in->header.kind < NET_GONE) return true;
-  c->base.stats.damaged += in->damaged;
-  if (in->damaged || (!in->wrong && in->job == c->options.job && in->header.kind == WIRE_REFUSED))
+  c->base.stats.damaged += in->wrong != NULL;
+  if (in->wrong || (in->job == c->options.job && in->header.kind == WIRE_REFUSED))
     c->gone = c->damaged = true; /* here, or at the server */
   if (in->wrong || in->header.kind != WIRE_WELCOME) c->base.stats.refused++;
   zmq_msg_close(&in->payload);

@@ -328,8 +328,8 @@ bool zmq_end_receive(zmq_end *e, bool server, double seconds, size_t largest, zm
     zmq_msg_close(&m);
   }
   if (in->wrong) return true;
-  in->damaged = crc32c(0, (const uint8_t *)zmq_msg_data(&in->payload) + in->offset, bytes) != sent;
-  if (in->damaged) in->wrong = "the payload's checksum is wrong";
+  if (crc32c(0, (const uint8_t *)zmq_msg_data(&in->payload) + in->offset, bytes) != sent)
+    in->wrong = "the payload's checksum is wrong";
   return true;
 }
 

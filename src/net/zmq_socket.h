@@ -44,7 +44,6 @@ typedef struct {
   uint64_t route;    /* server: the peer, 0 when its routing id is none that libzmq gave */
   int fd;            /* server: the connection's descriptor inside libzmq, -1: unknown */
   const char *wrong; /* what did not check; NULL: all did */
-  bool damaged;      /* that was the payload alone: it is not what was sent */
   uint16_t foreign;  /* the version of the protocol it is of; 0: this one, or it is no message */
   net_header header;
   uint64_t job;

@@ -188,6 +188,7 @@ class Job:
         self.errors = {}      # files of standard error, in the order they began
         self.space = None     # the process that holds the network namespace
         self.signalled = set()
+        self.pids = set()     # of all processes that were seen
         self.killed_launcher = self.unfit = False
 
     # -- starting
@@ -206,6 +207,7 @@ class Job:
         with open(error, "wb") as to:
             self.members[name] = subprocess.Popen(words, cwd=self.folder, stdout=subprocess.DEVNULL, stderr=to,
                                                   preexec_fn=prepare if limits else None)
+        self.pids.add(self.members[name].pid)
 
     def settings(self):
         t = self.t
@@ -267,6 +269,7 @@ class Job:
                 place = re.search(r"OMPI_COMM_WORLD_RANK=(\d+)", surroundings)
                 if place:
                     found[f"rank:{place.group(1)}"] = pid
+        self.pids.update(found.values())
         return found
 
     def victim(self, role, r):
@@ -437,7 +440,7 @@ class Judge:
         if temporary and not self.job.unfit:
             self.blame("leftovers", f"{temporary}")
         shared = {n for n in os.listdir("/dev/shm") if n.startswith("shoal")} - before
-        shared = {n for n in shared if not os.path.exists(f"/proc/{n.rsplit('-', 1)[1]}")} # another job's
+        shared = {n for n in shared if (n.split("-") + ["", ""])[2] in map(str, job.pids)} # not another job's
         if shared and not self.job.unfit:
             self.blame("leftovers", f"/dev/shm: {sorted(shared)}")
 
