@@ -161,6 +161,10 @@ typedef struct {
   const char *class_weight; /**< "balanced", or what a row counts by its class: "1,2.5"; NULL: all the same */
   const char *set;          /**< of a model file: values of its parameters, "hidden=128,activation=tanh" */
   int64_t replicas;         /**< ps: backups of each parameter server, 0 or 1 */
+  int64_t metrics_port;     /**< each task serves /metrics, /healthz and /readyz there; tasks that this process starts
+                             * on one machine count on from it, servers first. 0: none does */
+  const char *metrics_address; /**< of the machine, for that; NULL: 127.0.0.1. Others than loopback need a token in
+                                * the environment variable SHOAL_METRICS_TOKEN */
 } shoal_job;
 
 /** Nothing is said. size: sizeof *job, so that programs go on with later versions, whose jobs have more settings. Every
