@@ -56,7 +56,7 @@ class Metrics(support.Case):
     def start(self, *flags, env=None):
         process = subprocess.Popen(
             [support.SHOAL, "train", "softmax", "--data", self.data, "--threads", "1", "--epochs", "100000000",
-             "--run-dir", "run", *map(str, flags)], cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+             "--run-dir", "run", *map(str, flags)], cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
             env=self.environment(**(env or {})))
         self.addCleanup(lambda: (process.poll() is None and process.kill(), process.communicate()))
         return process
