@@ -27,7 +27,7 @@ typedef struct shoal_pipeline shoal_pipeline;
 typedef struct {
   int64_t count;         /**< 0 only in the last batch of an epoch, when all its rows were bad and skipped */
   shoal_tensor labels;   /**< i32 [count] */
-  shoal_tensor targets;  /**< f32 [count] of data with real labels, else no data */
+  shoal_tensor targets;  /**< f32 [count], or [count, of each row], of data with real labels, else no data */
   shoal_tensor features; /**< dense rows: u8 or f32 [count, ...] */
   shoal_tensor offsets;  /**< sparse rows: i64 [count + 1] ... */
   shoal_tensor indices;  /**< ... i32 [entries] ... */
@@ -82,8 +82,10 @@ typedef struct {
   int64_t memory_limit;  /**< bytes for what is read ahead and shuffled; 0: 256 MB */
   const char *position;  /**< continue from what shoal_pipeline_position gave; NULL: from the beginning */
   const shoal_row_source
-      *source; /**< rows of the program's own, borrowed; `files` and `format` then do not count. NULL:
+      *source;      /**< rows of the program's own, borrowed; `files` and `format` then do not count. NULL:
                                    * files */
+  bool real_labels; /**< NumPy: labels are numbers to be predicted, whatever their type, and [rows, ...] of them are
+                     * several a row; otherwise floats [rows] are numbers, and [rows, classes] are classes */
 } shoal_pipeline_options;
 
 /** What a pipeline has done. */

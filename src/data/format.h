@@ -18,6 +18,7 @@ typedef struct {
   int64_t row_size;     /* dense rows: numbers in a row as the caller expects them, from which a missing label shows;
                         * 0: not known */
   bool no_checksums;    /* TFRecord: do not check CRCs */
+  bool real_labels;     /* NumPy: labels are numbers to be predicted, several a row included, whatever their type */
   const shoal_row_source *source; /* rows of the program's own (memory_rows.c), borrowed; NULL: files */
 } format_options;
 

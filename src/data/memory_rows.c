@@ -39,7 +39,8 @@ static shoal_status learn(const shoal_batch *b, const format_options *o, rows_sc
   *out = (rows_schema){.kind = b->offsets.data ? ROWS_SPARSE : ROWS_DENSE,
                        .features = o->features,
                        .classes = o->classes,
-                       .real_labels = b->targets.data != NULL};
+                       .real_labels = b->targets.data != NULL,
+                       .targets = b->targets.shape.rank == 2 ? b->targets.shape.dim[1] : 0};
   if (out->kind == ROWS_SPARSE) return NULL;
   const shoal_tensor *f = &b->features;
   if (!f->data || (f->dtype != SHOAL_U8 && f->dtype != SHOAL_F32) || f->shape.rank < 2)
@@ -79,7 +80,11 @@ static shoal_status check_dense(const memory_reader *r, const shoal_batch *b) {
 
 static shoal_status check(const memory_reader *r, const shoal_batch *b) {
   if (b->count < 0) return wrong("a batch cannot have fewer than 0 rows");
-  if (r->schema.real_labels && !is(&b->targets, SHOAL_F32, b->count)) return wrong("targets must be f32 [rows]");
+  if (r->schema.real_labels) {
+    shoal_tensor first = b->targets; /* of each row */
+    if (first.shape.rank == 2 && first.shape.dim[1] == r->schema.targets) first.shape.rank = 1;
+    if (!is(&first, SHOAL_F32, b->count)) return wrong("targets must be f32 [rows], or as many for each row");
+  }
   if (!r->schema.real_labels && b->labels.data && !is(&b->labels, SHOAL_I32, b->count))
     return wrong("labels must be i32 [rows]");
   if (!r->schema.real_labels && !b->labels.data && !r->labels_optional) return wrong("labels are needed to train");
@@ -167,7 +172,9 @@ static shoal_status copy_rows(const shoal_batch *b, int64_t first, int64_t n, ro
   const int32_t *labels = b->labels.data;
   const float *targets = b->targets.data;
   for (int64_t i = 0; i < n; i++) into->labels[into->count + i] = labels ? labels[first + i] : -1;
-  if (into->targets) memcpy(into->targets + into->count, targets + first, (size_t)n * sizeof *targets);
+  const int64_t each = rows_targets(&into->schema);
+  if (into->targets)
+    memcpy(into->targets + into->count * each, targets + first * each, (size_t)(n * each) * sizeof *targets);
   into->count += n;
   return NULL;
 }

@@ -136,7 +136,13 @@ static shoal_status prepare(npy_reader *r, const format_options *options) {
   TRY(r->base.format == &format_npz ? open_archive(r) : open_files(r, options->labels_optional));
   const npy_header *x = &r->row_header, *y = &r->label_header;
   const bool labelled = r->labels != NULL;
-  r->one_hot = labelled && y->row_bytes != (uint64_t)y->size;
+  const bool several = labelled && y->row_bytes != (uint64_t)y->size;
+  r->one_hot = several && !options->real_labels;
+  if (several && !r->one_hot && y->by_columns)
+    return status_make(SHOAL_ERR_INPUT,
+                       "%s: several numbers to be predicted for each row are expected in C order: save "
+                       "numpy.ascontiguousarray of them",
+                       r->labels_path);
   if (r->one_hot && (y->shape.rank != 2 || y->by_columns))
     return status_make(SHOAL_ERR_INPUT,
                        "%s: expected one label a row, [n], or 0 and 1 for each class, [n, classes] "
@@ -154,7 +160,8 @@ static shoal_status prepare(npy_reader *r, const format_options *options) {
                             .shape = row,
                             .scale = pixels ? 1.0f / 255 : 1,
                             .classes = classes,
-                            .real_labels = labelled && y->kind == 'f' && !r->one_hot};
+                            .real_labels = labelled && (y->kind == 'f' || options->real_labels) && !r->one_hot,
+                            .targets = several && !r->one_hot ? (int64_t)(y->row_bytes / (uint64_t)y->size) : 0};
   return x->by_columns ? hold_columns(r) : NULL;
 }
 
@@ -208,25 +215,34 @@ static int64_t hot_class(const npy_header *y, const uint8_t *at) {
   return hot;
 }
 
-/* The label of row `next`, -1 without labels; moves behind it. */
-static shoal_status read_label(npy_reader *r, int32_t *label, float *target) {
+/* The numbers to be predicted for row `next`, as they stand at `at`. */
+static shoal_status read_targets(const npy_reader *r, const uint8_t *at, float *out) {
+  for (int64_t i = 0; i < rows_targets(&r->schema); i++) {
+    out[i] = (float)npy_element(&r->label_header, at, (size_t)i);
+    if (!isfinite(out[i])) return status_make(SHOAL_ERR_INPUT, "the label is not a finite number");
+  }
+  return NULL;
+}
+
+/* The label of row `next`, -1 without labels, or its targets; moves behind it. */
+static shoal_status read_label(npy_reader *r, int32_t *label, float *targets) {
   const uint8_t *at;
   const npy_header *y = &r->label_header;
   *label = -1;
-  *target = NAN;
+  if (targets) *targets = NAN;
   if (!r->labels) return NULL;
   TRY(fill_whole(r, r->labels, (size_t)y->row_bytes, &at));
+  *label = 0;
+  if (r->schema.real_labels) {
+    shoal_status status = read_targets(r, at, targets);
+    stream_advance(r->labels, (size_t)y->row_bytes);
+    return status;
+  }
   double value = r->one_hot ? (double)hot_class(y, at) : npy_element(y, at, 0);
   stream_advance(r->labels, (size_t)y->row_bytes);
   if (r->one_hot && value < 0)
     return status_make(SHOAL_ERR_INPUT, "expected one 1 and else 0 among its %lld numbers, one for each class",
                        (long long)y->shape.dim[1]);
-  *target = (float)value;
-  *label = 0;
-  if (r->schema.real_labels) {
-    if (isfinite(*target)) return NULL;
-    return status_make(SHOAL_ERR_INPUT, "the label is not a finite number");
-  }
   double limit = r->schema.classes ? r->schema.classes : (double)(1 << 30);
   if (value < 0 || value >= limit)
     return status_make(SHOAL_ERR_INPUT, "label %.0f is outside of the classes, 0 to %.0f", value, limit - 1);
@@ -284,8 +300,8 @@ static shoal_status read_row(npy_reader *r, rows_block *into) {
   TRY(read_numbers(r, place));
   const float *wrong = first_not_finite(r, place);
   int32_t label;
-  float target;
-  shoal_status status = read_label(r, &label, &target);
+  float *targets = into->targets ? into->targets + into->count * rows_targets(&into->schema) : NULL;
+  shoal_status status = read_label(r, &label, targets);
   int64_t record = r->next++;
   if (wrong && !status) {
     r->base.can_go_on = true;
@@ -301,7 +317,6 @@ static shoal_status read_row(npy_reader *r, rows_block *into) {
         (unsigned long long)(r->label_header.data_offset + (uint64_t)record * r->label_header.row_bytes));
   }
   into->labels[into->count] = label;
-  if (into->targets) into->targets[into->count] = target;
   into->count++;
   return NULL;
 }

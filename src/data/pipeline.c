@@ -309,7 +309,8 @@ shoal_status shoal_pipeline_next(shoal_pipeline *p, const shoal_batch **out) {
   v.count = b->count;
   v.scale = s->scale;
   v.labels = view_of(SHOAL_I32, SHOAL_SHAPE(b->count), b->labels);
-  v.targets = view_of(SHOAL_F32, SHOAL_SHAPE(b->count), b->targets);
+  v.targets =
+      view_of(SHOAL_F32, s->targets > 1 ? SHOAL_SHAPE(b->count, s->targets) : SHOAL_SHAPE(b->count), b->targets);
   if (s->kind == ROWS_DENSE) {
     shoal_shape shape = {.rank = s->shape.rank + 1, .dim = {b->count}};
     memcpy(shape.dim + 1, s->shape.dim, (size_t)s->shape.rank * sizeof *shape.dim);
@@ -376,6 +377,7 @@ static source_options source_options_of(const shoal_pipeline_options *o) {
                           .options = {.features = o->features,
                                       .classes = o->classes,
                                       .labels_optional = o->labels_optional,
+                                      .real_labels = o->real_labels,
                                       .any_index = o->ignore_unknown,
                                       .row_size = o->row_size,
                                       .columns = o->columns,

@@ -7,15 +7,15 @@
 #include <string.h>
 
 #define FIRST_ROWS 1024
-#define LABEL_BYTES sizeof(int32_t)
-_Static_assert(LABEL_BYTES == sizeof(float), "classes and targets take the same room");
+_Static_assert(sizeof(int32_t) == sizeof(float), "classes and targets take the same room");
 
 /* Columns that grow. */
 typedef struct {
   char *features; /* [rows, row bytes] */
-  void *labels;   /* [rows] classes, i32, or targets, f32 */
+  void *labels;   /* [rows] classes, i32, or [rows, ...] targets, f32 */
   int64_t rows, capacity, limit;
-  size_t row; /* bytes of one row's features */
+  size_t row;   /* bytes of one row's features ... */
+  size_t label; /* ... and of its label or targets */
   int32_t largest;
 } collected;
 
@@ -30,12 +30,12 @@ static shoal_status grow(void **block, size_t used, size_t bytes) {
 
 /* Makes room for `more` rows; *fits false: the limit does not allow it. */
 static shoal_status reserve(collected *c, int64_t more, bool *fits) {
-  int64_t need = c->rows + more, one = (int64_t)(c->row + LABEL_BYTES);
+  int64_t need = c->rows + more, one = (int64_t)(c->row + c->label);
   *fits = need <= c->limit / one && need <= INT32_MAX;
   if (!*fits || need <= c->capacity) return NULL;
   int64_t capacity = MAX_OF(MAX_OF(c->capacity * 2, need), FIRST_ROWS);
   TRY(grow((void **)&c->features, (size_t)c->rows * c->row, (size_t)capacity * c->row));
-  TRY(grow(&c->labels, (size_t)c->rows * LABEL_BYTES, (size_t)capacity * LABEL_BYTES));
+  TRY(grow(&c->labels, (size_t)c->rows * c->label, (size_t)capacity * c->label));
   c->capacity = capacity;
   return NULL;
 }
@@ -49,7 +49,7 @@ static shoal_status collect(shoal_pipeline *p, collected *c, bool *fits) {
     if (!*fits) return NULL;
     memcpy(c->features + (size_t)c->rows * c->row, b->features, (size_t)b->count * c->row);
     const void *labels = b->targets ? (const void *)b->targets : b->labels;
-    memcpy((char *)c->labels + (size_t)c->rows * LABEL_BYTES, labels, (size_t)b->count * LABEL_BYTES);
+    memcpy((char *)c->labels + (size_t)c->rows * c->label, labels, (size_t)b->count * c->label);
     for (int64_t i = 0; i < b->count; i++) c->largest = MAX_OF(c->largest, b->labels[i]);
     c->rows += b->count;
   }
@@ -61,7 +61,11 @@ static shoal_status read_rows(shoal_pipeline *p, const char *files, int64_t limi
   if (s.kind != ROWS_DENSE)
     return status_make(SHOAL_ERR_ARGUMENT, "%s: dense rows are expected, these are %s", files,
                        s.kind == ROWS_SPARSE ? "sparse rows" : "encoded images: give a transform");
-  collected c = {.limit = limit ? limit : INT64_MAX, .row = rows_dense_bytes(&s), .largest = -1};
+  const int64_t targets = s.real_labels ? rows_targets(&s) : 1;
+  collected c = {.limit = limit ? limit : INT64_MAX,
+                 .row = rows_dense_bytes(&s),
+                 .label = (size_t)targets * sizeof(float),
+                 .largest = -1};
   *fits = true;
   shoal_status status = collect(p, &c, fits);
   if (!status && *fits && !c.rows) status = status_make(SHOAL_ERR_INPUT, "%s: no rows found", files);
@@ -78,15 +82,15 @@ static shoal_status read_rows(shoal_pipeline *p, const char *files, int64_t limi
   }
   shoal_shape shape = {.rank = s.shape.rank + 1, .dim = {c.rows}};
   memcpy(shape.dim + 1, s.shape.dim, (size_t)s.shape.rank * sizeof *shape.dim);
-  *out =
-      (shoal_dataset){.features = shoal_tensor_view(s.dtype, shape, c.features),
-                      .labels = shoal_tensor_view(s.real_labels ? SHOAL_F32 : SHOAL_I32, SHOAL_SHAPE(c.rows), c.labels),
-                      .classes = s.real_labels ? 0
-                                 : s.classes   ? s.classes
-                                               : c.largest + 1,
-                      .scale = s.scale,
-                      .class_names = names,
-                      .preprocessing = copy};
+  const shoal_shape labels = targets > 1 ? SHOAL_SHAPE(c.rows, targets) : SHOAL_SHAPE(c.rows);
+  *out = (shoal_dataset){.features = shoal_tensor_view(s.dtype, shape, c.features),
+                         .labels = shoal_tensor_view(s.real_labels ? SHOAL_F32 : SHOAL_I32, labels, c.labels),
+                         .classes = s.real_labels ? 0
+                                    : s.classes   ? s.classes
+                                                  : c.largest + 1,
+                         .scale = s.scale,
+                         .class_names = names,
+                         .preprocessing = copy};
   return NULL;
 }
 

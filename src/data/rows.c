@@ -63,7 +63,8 @@ static shoal_status reserve_rows(rows_block *b, size_t rows) {
   if (count + rows <= b->row_capacity) return NULL;
   size_t capacity = next_capacity(b->row_capacity, count + rows);
   TRY(widen(&b->labels, count * sizeof *b->labels, capacity, sizeof *b->labels));
-  if (b->schema.real_labels) TRY(widen(&b->targets, count * sizeof *b->targets, capacity, sizeof *b->targets));
+  const size_t targets = (size_t)rows_targets(&b->schema) * sizeof *b->targets;
+  if (b->schema.real_labels) TRY(widen(&b->targets, count * targets, capacity, targets));
   if (b->schema.kind == ROWS_DENSE) {
     size_t row = rows_dense_bytes(&b->schema);
     TRY(widen(&b->features, count * row, capacity, row));
@@ -105,25 +106,30 @@ shoal_status rows_append(rows_block *to, const rows_block *from, int64_t i) {
   rows_kind kind = to->schema.kind;
   if (kind != from->schema.kind || i < 0 || i >= from->count ||
       (kind == ROWS_DENSE &&
-       (to->schema.dtype != from->schema.dtype || !shoal_shape_equal(&to->schema.shape, &from->schema.shape))))
+       (to->schema.dtype != from->schema.dtype || !shoal_shape_equal(&to->schema.shape, &from->schema.shape))) ||
+      (to->targets && from->targets && rows_targets(&to->schema) != rows_targets(&from->schema)))
     return status_make(SHOAL_ERR_INTERNAL, "row %lld of %lld does not fit the block it is appended to", (long long)i,
                        (long long)from->count);
   int64_t entries = kind == ROWS_DENSE ? 0 : from->offsets[i + 1] - from->offsets[i];
   TRY(rows_reserve(to, 1, entries));
   int64_t at = to->count;
   to->labels[at] = from->labels[i];
-  if (to->targets) to->targets[at] = from->targets ? from->targets[i] : (float)from->labels[i];
+  const int64_t n = rows_targets(&to->schema);
+  if (to->targets && from->targets)
+    memcpy(to->targets + at * n, from->targets + i * n, (size_t)n * sizeof *to->targets);
+  else if (to->targets)
+    to->targets[at] = (float)from->labels[i];
   if (kind == ROWS_DENSE) {
     size_t row = rows_dense_bytes(&to->schema);
     memcpy((char *)to->features + (size_t)at * row, (const char *)from->features + (size_t)i * row, row);
   } else {
-    size_t n = (size_t)entries;
+    const size_t entry_count = (size_t)entries;
     int64_t start = to->offsets[at], source = from->offsets[i];
     if (kind == ROWS_BYTES) {
-      if (n) memcpy(to->bytes + start, from->bytes + source, n);
-    } else if (n) {
-      memcpy(to->indices + start, from->indices + source, n * sizeof *to->indices);
-      memcpy(to->values + start, from->values + source, n * sizeof *to->values);
+      if (entry_count) memcpy(to->bytes + start, from->bytes + source, entry_count);
+    } else if (entry_count) {
+      memcpy(to->indices + start, from->indices + source, entry_count * sizeof *to->indices);
+      memcpy(to->values + start, from->values + source, entry_count * sizeof *to->values);
     }
     to->offsets[at + 1] = start + entries;
   }

@@ -21,13 +21,14 @@ typedef struct {
   int64_t features;  /* ROWS_SPARSE: indices are in [0, features); 0: not known beforehand */
   int classes;       /* labels are in [0, classes); 0: not known beforehand. Binary labels -1/+1 become 0/1. */
   bool real_labels;  /* labels are numbers (regression): `targets` counts, not `labels` */
+  int64_t targets;   /* with it: numbers to be predicted for each row; 0: one */
 } rows_schema;
 
 typedef struct {
   rows_schema schema;
   int64_t count;
   int32_t *labels;                     /* [count] */
-  float *targets;                      /* [count] when schema.real_labels, else NULL */
+  float *targets;                      /* [count, rows_targets] when schema.real_labels, else NULL */
   void *features;                      /* ROWS_DENSE */
   int64_t *offsets;                    /* [count + 1], offsets[0] is 0: ROWS_SPARSE, ROWS_BYTES */
   int32_t *indices;                    /* ROWS_SPARSE */
@@ -48,6 +49,8 @@ SHOAL_CHECKED shoal_status rows_reserve(rows_block *b, int64_t rows, int64_t ent
 SHOAL_CHECKED shoal_status rows_append(rows_block *to, const rows_block *from, int64_t i);
 /* ROWS_SPARSE: leaves out entries with an index from `features` on; returns how many there were. */
 int64_t rows_drop_beyond(rows_block *b, int64_t features);
+/* Numbers to be predicted for a row. */
+static inline int64_t rows_targets(const rows_schema *schema) { return schema->targets > 1 ? schema->targets : 1; }
 /* Bytes of one dense row. */
 size_t rows_dense_bytes(const rows_schema *schema);
 

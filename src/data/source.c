@@ -42,6 +42,9 @@ static shoal_status check_schema(const source *s, const file_reader *r) {
   r->format->schema(r, &have);
   const rows_schema *want = &s->schema;
   const char *first = s->files.paths[0];
+  if (have.real_labels && want->real_labels && rows_targets(&have) != rows_targets(want))
+    return status_make(SHOAL_ERR_INPUT, "%s: rows have %lld numbers to be predicted, but those of %s have %lld",
+                       r->path, (long long)rows_targets(&have), first, (long long)rows_targets(want));
   if (have.kind != want->kind || have.real_labels != want->real_labels)
     return status_make(SHOAL_ERR_INPUT,
                        "%s: %s rows with %s, but %s has %s rows with %s: read files of one kind at a "

@@ -500,7 +500,8 @@ shoal_status transform_row(transform *t, const rows_block *from, int64_t i, uint
   else
     TRY(transform_image(t, from, i, epoch, row, place));
   into->labels[into->count] = from->labels[i];
-  if (into->targets) into->targets[into->count] = from->targets[i];
+  const int64_t n = rows_targets(&into->schema);
+  if (into->targets) memcpy(into->targets + into->count * n, from->targets + i * n, (size_t)n * sizeof *into->targets);
   into->count++;
   return NULL;
 }
