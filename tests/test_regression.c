@@ -262,7 +262,8 @@ static void strategies_on_a_stream(void **state) {
   train_by_every_strategy(&d, &rows);
   shoal_model *m = model_make_line(2, &line_options);
   shoal_status status = shoal_model_fit(m, NULL, &(shoal_fit_options){.epochs = 1, .stream = &rows}, NULL);
-  assert_non_null(strstr(shoal_status_message(status), "one number to be predicted, but the model predicts 2"));
+  assert_non_null(
+      strstr(shoal_status_message(status), "rows of the stream have 1 numbers to be predicted, the model has 2"));
   shoal_status_free(status);
   shoal_model_destroy(m);
   m = model_make_line(1, &line_options);

@@ -179,6 +179,23 @@ SHOAL_API shoal_output *shoal_layer_conv2d(shoal_output *x, int filters, int siz
                                            const char *activation);
 /** What the loss is about and predictions are; without it, the layer applied last. */
 SHOAL_API void shoal_model_set_output(shoal_model *m, shoal_output *from);
+/* ---- graphs of one's own */
+/** What a model of a graph takes and gives. */
+typedef struct {
+  size_t size;                 /**< of this struct as the program knows it, by SHOAL_OPTIONS; 0: as the library does */
+  shoal_value *const *inputs;  /**< [n_inputs] placeholders, f32 or i32 [batch, ...], the batch SHOAL_UNKNOWN */
+  int n_inputs;                /**< 1 to 64: rows of several have all their numbers side by side */
+  shoal_value *const *outputs; /**< [n_outputs] what is predicted, f32 [batch, ...] */
+  int n_outputs;               /**< at least 1 */
+  shoal_value *labels;         /**< placeholder: classes, i32 [batch], or numbers, f32 [batch, n]; NULL: none */
+  shoal_value *loss; /**< of outputs and labels, f32: a number for each row, [batch], or the mean, one; with classes
+                                * the output is [batch, classes] logits. NULL: shoal_compile_options.loss */
+} shoal_graph_parts;
+/** A model, to be compiled, of a graph that the program has made, with any operators: the variables between inputs, outputs
+ * and loss are its weights, called as there. It is copied whenever the model meets another kind of rows, so it has to outlive the
+ * model and stay as it is. A dropout in it does nothing when the model predicts. SHOAL_ERR_ARGUMENT: by the value that does not fit. */
+SHOAL_API SHOAL_CHECKED shoal_status shoal_model_from_graph(shoal_graph *g, const shoal_graph_parts *parts,
+                                                            shoal_model **out);
 /** Rows of several inputs side by side: inputs [n], each f32 [rows, ...]; *out: f32 [rows, numbers], to be freed with
  * shoal_tensor_fini. */
 SHOAL_API SHOAL_CHECKED shoal_status shoal_inputs_pack(const shoal_tensor *inputs, int n, shoal_tensor *out);
@@ -192,6 +209,18 @@ SHOAL_API SHOAL_CHECKED shoal_status shoal_layer_type_describe(const char *type,
 SHOAL_API void shoal_model_initializer(shoal_model *m, const char *name);
 /** The same, in numbers: weights from a normal distribution of this standard deviation, biases all of this value. */
 SHOAL_API void shoal_model_initial(shoal_model *m, double deviation, double bias);
+
+/** A loss or a metric of the program's own, as nodes of the graph: a number for each row, f32 [batch], of what the layers
+ * give, f32 [batch, ...], and the labels as shoal_compile_options.own_targets has them (of a metric of a model with a loss by
+ * name: as that loss takes them). It is called whenever a graph for a kind of batch is made, and gives the same nodes each
+ * time; it does not reduce over the batch. */
+typedef shoal_value *(*shoal_row_function)(void *context, shoal_graph *g, shoal_value *outputs, shoal_value *labels);
+/** A metric of the program's own: the mean over the rows. */
+typedef struct {
+  const char *name;        /**< for shoal_model_figure */
+  shoal_row_function rows; /**< what each row comes to */
+  void *context;           /**< for it */
+} shoal_own_metric;
 
 /** How a model learns and computes; zero in every field is the usual. */
 typedef struct {
@@ -224,6 +253,14 @@ typedef struct {
   const double *class_weights; /**< [class_weight_count] what a row counts in the loss of training, by its class;
                                 * copied. NULL: all 1 */
   int class_weight_count;      /**< of class_weights: as many as classes */
+  shoal_row_function own_loss; /**< a loss of the program's own, in place of `loss`; NULL: none */
+  void *own_context;           /**< for own_loss */
+  bool own_targets; /**< of own_loss: labels are numbers, f32 [batch, own_labels], and the outputs are the predictions.
+                     * Otherwise they are classes, i32 [batch], and the outputs, [batch, classes], are logits: their
+                     * softmax is predicted */
+  int64_t own_labels; /**< of own_targets: numbers that a row is labelled with; 0: as many as the output has */
+  const shoal_own_metric *own_metrics; /**< [own_metric_count] what shoal_model_figure gives, too; copied */
+  int own_metric_count;                /**< of own_metrics */
 } shoal_compile_options;
 
 /** The names of losses, ended by NULL. */
@@ -435,6 +472,10 @@ SHOAL_API SHOAL_CHECKED shoal_status shoal_model_fit(shoal_model *m, const shoal
  * compiled. */
 SHOAL_API SHOAL_CHECKED shoal_status shoal_model_evaluate(shoal_model *m, const shoal_dataset *data,
                                                           shoal_evaluation *out);
+/** Figure number i of the last shoal_model_evaluate beside those of shoal_evaluation, as a mean over its rows: of a model with
+ * several outputs OUTPUT_loss and OUTPUT_accuracy or OUTPUT_mae of each, then metrics of the program's own. *name is the
+ * model's. False: there are no more. */
+SHOAL_API bool shoal_model_figure(const shoal_model *m, int i, const char **name, double *value);
 /** Called for rows in their order, with the probability of class 1 and the label of each; -1: it has none, and does not
  * count for the result. */
 typedef shoal_status (*shoal_score_taker)(void *context, const float *scores, const int32_t *labels, int64_t n);

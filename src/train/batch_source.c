@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "base/random.h"
 #include "data/pipeline.h"
+#include "train/results.h"
 
 #include <math.h>
 #include <string.h>
@@ -80,19 +81,17 @@ static shoal_status lease(batch_source *base, const strategy_place *place, train
 
 /* ---- a stream */
 
-static shoal_status check_targets(const shoal_batch *b, int64_t step) {
-  const float *targets = b->targets.data; /* [count] */
+static shoal_status check_targets(const shoal_model *m, const shoal_batch *b, int64_t step) {
+  const float *targets = b->targets.data; /* [count, targets] */
   for (int64_t i = 0; i < b->count; i++)
-    if (!isfinite(targets[i]))
-      return status_make(SHOAL_ERR_INPUT, "step %lld: a number to be predicted is %g; leave such rows out",
-                         (long long)step, (double)targets[i]);
+    TRY(status_wrap(results_check_targets(m, targets + i * m->targets), "step %lld", (long long)step));
   return NULL;
 }
 
 static shoal_status check_labels(const rows_source *s, const shoal_batch *b, int64_t step) {
   const int32_t *labels = b->labels.data; /* [count] */
   const int64_t classes = s->options.model->classes;
-  if (!classes) return check_targets(b, step);
+  if (!classes) return check_targets(s->options.model, b, step);
   for (int64_t i = 0; i < b->count; i++)
     if (labels[i] < 0 || labels[i] >= classes)
       return status_make(SHOAL_ERR_INPUT, "step %lld: a label is %d, but the model has %lld classes, 0 to %lld",
@@ -110,7 +109,9 @@ static shoal_shape rows_of(const shoal_shape *input, int64_t n) {
 static void make_example(rows_source *s) {
   const batch_source_options *o = &s->options;
   s->features = shoal_tensor_view(o->features, rows_of(&o->model->input, o->round), NULL);
-  s->labels = shoal_tensor_view(o->model->loss->targets ? SHOAL_F32 : SHOAL_I32, SHOAL_SHAPE(o->round), NULL);
+  const int64_t n = o->model->targets;
+  const shoal_shape labels = n > 1 ? SHOAL_SHAPE(o->round, n) : SHOAL_SHAPE(o->round);
+  s->labels = shoal_tensor_view(o->model->loss->targets ? SHOAL_F32 : SHOAL_I32, labels, NULL);
   s->base.example = (train_batch){.rows = o->round, .features = &s->features, .labels = &s->labels};
 }
 

@@ -6,6 +6,7 @@
 #include "train/model.h"
 #include "train/binary_metrics.h"
 #include "train/class_sums.h"
+#include "train/results.h"
 #include "train/target_sums.h"
 
 #include <math.h>
@@ -64,24 +65,23 @@ static shoal_status check_targets(const shoal_model *m, const shoal_tensor *labe
                        "the labels are classes (%s), but the model predicts numbers by the loss %s: "
                        "give them as f32, or compile the model with the loss softmax_cross_entropy",
                        shoal_dtype_name(labels->dtype), loss_name(m->loss));
-  const float *y = labels->data; /* [.., outputs] */
-  for (int64_t i = 0; i < labels->shape.dim[0]; i++)
-    for (int64_t k = 0, row = labels->rows ? labels->rows[i] : i; k < m->outputs; k++)
-      if (!isfinite(y[row * m->outputs + k]))
-        return status_make(SHOAL_ERR_INPUT, "row %lld: the number to be predicted is %g; leave such rows out",
-                           (long long)i, (double)y[row * m->outputs + k]);
+  const float *y = labels->data; /* [.., targets] */
+  for (int64_t i = 0; i < labels->shape.dim[0]; i++) {
+    const int64_t row = labels->rows ? labels->rows[i] : i;
+    TRY(status_wrap(results_check_targets(m, y + row * m->targets), "row %lld", (long long)i));
+  }
   return NULL;
 }
 
 static shoal_status check_labels(const shoal_model *m, const shoal_tensor *labels, int64_t n) {
   const shoal_shape *s = &labels->shape;
-  const bool one = s->rank == 1 && (!m->loss->targets || m->outputs == 1);
-  const bool several = s->rank == 2 && m->loss->targets && s->dim[1] == m->outputs;
+  const bool one = s->rank == 1 && (!m->loss->targets || m->targets == 1);
+  const bool several = s->rank == 2 && m->loss->targets && s->dim[1] == m->targets;
   if ((!one && !several) || s->dim[0] != n) {
     char have[SHOAL_SHAPE_TEXT];
     return status_make(SHOAL_ERR_ARGUMENT, "the labels are %s; %lld for each of the %lld examples %s expected",
-                       shoal_shape_text(s, have), (long long)(m->loss->targets ? m->outputs : 1), (long long)n,
-                       m->loss->targets && m->outputs > 1 ? "are" : "is");
+                       shoal_shape_text(s, have), (long long)(m->loss->targets ? m->targets : 1), (long long)n,
+                       m->loss->targets && m->targets > 1 ? "are" : "is");
   }
   if (!labels->data && n > 0) return status_make(SHOAL_ERR_ARGUMENT, "the labels have no data");
   return m->loss->targets ? check_targets(m, labels) : check_classes(m, labels);
@@ -123,33 +123,45 @@ typedef struct {
   double loss, hits, top_hits;
   target_sums targets; /* of a regression */
   class_sums classes;  /* of classes */
+  double *figures;     /* [n_figures] */
 } row_sums;
+
+/* Whether predictions and labels are the same numbers, so that they can be compared one by one. */
+static bool has_errors(const shoal_model *m) {
+  return m->loss->targets && m->n_results == 1 && m->targets == m->outputs;
+}
 
 static shoal_status begin(const shoal_model *m, row_sums *s) {
   *s = (row_sums){.start = clock_seconds()};
-  return m->loss->targets ? target_sums_init(&s->targets, m->outputs) : class_sums_init(&s->classes, m->classes);
+  if (!(s->figures = calloc(m->n_figures + 1, sizeof *s->figures))) return status_no_memory();
+  if (has_errors(m)) return target_sums_init(&s->targets, m->outputs);
+  return m->loss->targets ? NULL : class_sums_init(&s->classes, m->classes);
 }
 
 static shoal_status add_rows(shoal_model *m, const shoal_tensor *features, const shoal_tensor *labels, int64_t first,
                              int64_t n, row_sums *sums) {
-  enum { LOSS, PREDICTIONS, HITS, TOP_HITS };
   tower *t;
   TRY(model_tower(m, features->dtype, labels->dtype, &t));
-  shoal_value *fetches[] = {t->eval_loss, t->predictions, t->hits, t->top_hits};
-  const int n_fetches = !t->hits ? HITS : !t->top_hits ? TOP_HITS : COUNT_OF(fetches);
+  enum { LOSS, PREDICTIONS, MOST = 5 };
+  shoal_value *fetches[MOST] = {t->eval_loss, t->predictions};
+  int n_fetches = PREDICTIONS + 1, hits = 0, top_hits = 0, figures = 0;
+  if (t->hits) fetches[hits = n_fetches++] = t->hits;
+  if (t->top_hits) fetches[top_hits = n_fetches++] = t->top_hits;
+  if (t->figures) fetches[figures = n_fetches++] = t->figures;
   for (int64_t i = first; i < first + n;) {
     int64_t rows = MIN_OF(first + n - i, batch_rows(m));
     const shoal_tensor y = model_rows(labels, NULL, i, rows);
     shoal_feed feeds[] = {{t->x, model_rows(features, NULL, i, rows)}, {t->y, tower_labels(t, y)}};
-    shoal_tensor got[COUNT_OF(fetches)];
+    shoal_tensor got[MOST];
     TRY(shoal_session_run(m->session, feeds, 2, fetches, n_fetches, got));
     sums->loss += *(const float *)got[LOSS].data;
-    if (m->loss->targets)
+    if (has_errors(m))
       target_sums_add(&sums->targets, &y, got[PREDICTIONS].data);
-    else
+    else if (!m->loss->targets)
       TRY(class_sums_add(&sums->classes, &y, got[PREDICTIONS].data));
-    sums->hits += t->hits ? *(const float *)got[HITS].data : NAN;
-    sums->top_hits += t->top_hits ? *(const float *)got[TOP_HITS].data : NAN;
+    sums->hits += hits ? *(const float *)got[hits].data : NAN;
+    sums->top_hits += top_hits ? *(const float *)got[top_hits].data : NAN;
+    for (size_t k = 0; figures && k < m->n_figures; k++) sums->figures[k] += ((const float *)got[figures].data)[k];
     sums->rows += rows;
     i += rows;
   }
@@ -157,7 +169,7 @@ static shoal_status add_rows(shoal_model *m, const shoal_tensor *features, const
 }
 
 /* *out is set unless `status`, which it returns; frees what `s` has. */
-static shoal_status end(const shoal_model *m, row_sums *s, shoal_status status, shoal_evaluation *out) {
+static shoal_status end(shoal_model *m, row_sums *s, shoal_status status, shoal_evaluation *out) {
   const double n = (double)s->rows;
   shoal_evaluation e = evaluation_none();
   e.examples = s->rows;
@@ -165,9 +177,11 @@ static shoal_status end(const shoal_model *m, row_sums *s, shoal_status status, 
   e.accuracy = s->hits / n;
   e.top_k = s->top_hits / n;
   e.seconds = clock_seconds() - s->start;
-  if (!status && m->loss->targets) target_sums_read(&s->targets, &e);
+  if (!status && has_errors(m)) target_sums_read(&s->targets, &e);
   if (!status && !m->loss->targets) status = class_sums_read(&s->classes, &e);
   if (!status) *out = e;
+  for (size_t k = 0; !status && k < m->n_figures; k++) m->figures[k].value = s->figures[k] / n;
+  free(s->figures);
   target_sums_fini(&s->targets);
   class_sums_fini(&s->classes);
   return status;

@@ -238,11 +238,10 @@ shoal_status fit_stream_tower(fit_loop *l) {
   if (s.real_labels != loss->targets)
     return status_make(SHOAL_ERR_ARGUMENT, "fit: the stream's labels are %s; for the loss %s they must be %s",
                        s.real_labels ? "numbers" : "classes", loss_name(loss), loss->targets ? "numbers" : "classes");
-  if (loss->targets && l->model->outputs != 1)
+  if (loss->targets && l->model->targets != rows_targets(&s))
     return status_make(SHOAL_ERR_ARGUMENT,
-                       "fit: rows of a stream have one number to be predicted, but the model predicts "
-                       "%lld: give data in memory, with labels [n, %lld]",
-                       (long long)l->model->outputs, (long long)l->model->outputs);
+                       "fit: rows of the stream have %lld numbers to be predicted, the model has %lld",
+                       (long long)rows_targets(&s), (long long)l->model->targets);
   float scale = s.dtype == SHOAL_U8 ? 1 / 255.0f : 1;
   if (s.scale != 0 && fabsf(s.scale - scale) > 1e-6f)
     return status_make(SHOAL_ERR_ARGUMENT,

@@ -215,7 +215,13 @@ static void blame(const shoal_output *c, shoal_graph *g) {
   g->error = whole;
 }
 
-void call_apply(branch *b, shoal_output *c, bool last) {
+/* The activation at the end of a layer: of its own, or all that it is. */
+static bool ends_with(const layer *l, const char *name) {
+  if (!strcmp(l->kind->name, "softmax")) return !strcmp(name, "softmax") && layer_int(l, "axis") == -1;
+  return !strcmp(layer_activation(l), name);
+}
+
+void call_apply(branch *b, shoal_output *c, const loss_kind *loss) {
   shoal_graph *g = b->model->graph;
   layer *l = c->layer;
   shoal_value *x[LAYER_INPUTS_MAX], *masks[LAYER_INPUTS_MAX];
@@ -229,10 +235,10 @@ void call_apply(branch *b, shoal_output *c, bool last) {
     if (!io.mask) io.mask = masks[i];
   }
   shoal_scope_push(g, l->name);
-  shoal_value *y = l->kind->apply(b, l, &io);
   /* A softmax at the end, or the sigmoid of one unit, is left to the loss and to the probabilities. */
-  const char *left = b->model->loss->activation;
-  bool logits = last && left && !strcmp(layer_activation(l), left);
+  const bool logits = loss && loss->activation && ends_with(l, loss->activation);
+  const bool alone = logits && !strcmp(l->kind->name, "softmax"); /* the layer is nothing else */
+  shoal_value *y = alone ? x[0] : l->kind->apply(b, l, &io);
   if (!logits) y = activation_apply(g, layer_activation(l), y);
   shoal_scope_pop(g);
   if (!y) {

@@ -206,6 +206,12 @@ static const loss_kind loss_binary_cross_entropy = {.targets = true,
                                                     .smoothed = binary_smoothed,
                                                     .probabilities = each_sigmoid};
 
+/* ---- others */
+
+const loss_kind loss_several = {.targets = true};
+const loss_kind loss_own_classes = {.probabilities = softmax_probabilities};
+const loss_kind loss_own_targets = {.targets = true};
+
 /* ---- the table */
 
 #define CLASS_LOSSES(X) X(softmax_cross_entropy) X(sigmoid_cross_entropy) X(hinge) X(categorical_hinge)
@@ -221,9 +227,13 @@ static const char *const target_names[] = {TARGET_LOSSES(AS_NAME) NULL};
 const char *const *shoal_loss_names(void) { return names; }
 
 const char *loss_name(const loss_kind *loss) {
-  size_t i = 0;
-  while (losses[i] != loss) i++;
-  return names[i];
+  for (size_t i = 0; i < COUNT_OF(losses); i++)
+    if (losses[i] == loss) return names[i];
+  return loss == &loss_several ? "of several outputs" : "of the program's own";
+}
+
+bool loss_tells_right(const loss_kind *loss) {
+  return !loss->targets || loss == &loss_categorical_cross_entropy || loss == &loss_binary_cross_entropy;
 }
 
 shoal_status loss_find(const char *name, const loss_kind **out) {

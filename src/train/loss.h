@@ -22,11 +22,15 @@ typedef struct {
 } loss_kind;
 
 extern const loss_kind loss_softmax_cross_entropy, loss_sigmoid_cross_entropy;
+/* Not in the table, and without rows of their own: the sum over several outputs; functions of the program's. */
+extern const loss_kind loss_several, loss_own_classes, loss_own_targets;
 
 /* `rows` or `smoothed`, as the number asks for. */
 shoal_value *loss_rows(const loss_kind *loss, shoal_graph *g, shoal_value *outputs, shoal_value *labels,
                        double smoothing, shoal_value **right);
 const char *loss_name(const loss_kind *loss);
+/* Whether its `rows` say which are told right. */
+bool loss_tells_right(const loss_kind *loss);
 /* ARGUMENT error with the names there are when it is none of them. */
 SHOAL_CHECKED shoal_status loss_find(const char *name, const loss_kind **out);
 /* Whether it is one of a regression; NULL: whichever suits the last layer, which is none. */

@@ -5,7 +5,9 @@
 #include "base/text.h"
 #include "exec/session.h"
 #include "train/layer.h"
+#include "train/model_graph.h"
 #include "train/optimizer.h"
+#include "train/results.h"
 #include "train/strategy.h"
 
 #include <stdio.h>
@@ -81,6 +83,11 @@ void shoal_model_destroy(shoal_model *m) {
     free(m->results[i].loss_name);
   }
   free(m->results);
+  for (size_t i = 0; i < m->n_figures; i++) free(m->figures[i].name);
+  free(m->figures);
+  for (int i = 0; m->own_metrics && i < m->options.own_metric_count; i++) free((char *)m->own_metrics[i].name);
+  free(m->own_metrics);
+  graph_source_destroy(m->source);
   free(m->weights);
   json_decref(m->start);
   json_decref(m->bias);
@@ -117,6 +124,7 @@ static shoal_status copy_options(shoal_compile_options *to, const shoal_compile_
   to->schedule.boundaries = NULL;
   to->schedule.rates = NULL;
   to->class_weights = NULL;
+  to->own_metrics = NULL; /* the model has them */
   if (from->class_weights) {
     const size_t bytes = (size_t)MAX_OF(from->class_weight_count, 1) * sizeof *from->class_weights;
     double *copy = malloc(bytes);
@@ -167,20 +175,18 @@ shoal_status model_weights(const shoal_model *m, bool trained_only, shoal_value 
   return NULL;
 }
 
-/* All layers, each behind those it uses: the logits. x: the inputs. */
-static shoal_value *apply_layers(branch *b, shoal_value *const *x) {
+/* All layers, each behind those it uses. x: the inputs. */
+static void apply_layers(branch *b, shoal_value *const *x) {
   shoal_model *m = b->model;
-  shoal_output *last = model_end(m);
   for (size_t i = 0; i < m->n_calls; i++) {
     shoal_output *c = m->calls[i];
     if (c->layer) {
-      call_apply(b, c, c == last && !c->used);
+      call_apply(b, c, results_loss_of(m, c));
     } else {
       c->value = x[c->number];
       c->mask = NULL;
     }
   }
-  return last->value;
 }
 
 /* cross-entropy + l2 * sum over the decayed weights of sum(w^2) / 2 */
@@ -196,47 +202,6 @@ static shoal_value *with_l2(shoal_model *m, shoal_value *loss) {
   return sum ? shoal_add(g, loss, shoal_scale(g, sum, m->options.l2)) : loss;
 }
 
-/* Whether the last layer is one unit with a sigmoid. */
-static bool ends_binary(const shoal_model *m) {
-  const layer *l = model_end(m)->layer;
-  return l && json_integer_value(json_object_get(l->config, "units")) == 1 && !strcmp(layer_activation(l), "sigmoid");
-}
-
-static shoal_status find_loss(shoal_model *m, const char *name) {
-  m->loss = ends_binary(m) ? &loss_sigmoid_cross_entropy : &loss_softmax_cross_entropy;
-  if (name) TRY(loss_find(name, &m->loss));
-  if (m->sparse && m->loss->targets)
-    return status_make(SHOAL_ERR_ARGUMENT,
-                       "the loss %s is for numbers to be predicted, but models of sparse rows tell "
-                       "classes apart: make the rows dense",
-                       name);
-  if (m->sparse && !m->loss->smoothed)
-    return status_make(SHOAL_ERR_ARGUMENT,
-                       "the loss %s is for dense rows; models of sparse rows take sigmoid_cross_entropy", name);
-  const double smoothing = m->options.label_smoothing;
-  if (!(smoothing >= 0 && smoothing < 1))
-    return status_make(SHOAL_ERR_ARGUMENT, "label_smoothing is %g: a share from 0 to below 1 is expected", smoothing);
-  if (smoothing > 0 && !m->loss->smoothed)
-    return status_make(SHOAL_ERR_ARGUMENT, "label_smoothing is %g: it is for cross-entropies, not for the loss %s",
-                       smoothing, loss_name(m->loss));
-  return NULL;
-}
-
-static shoal_status check_class_weights(const shoal_model *m) {
-  const shoal_compile_options *o = &m->options;
-  if (!o->class_weights) return NULL;
-  if (m->loss->targets)
-    return status_make(SHOAL_ERR_ARGUMENT, "class_weights: the loss %s predicts numbers, there are no classes",
-                       loss_name(m->loss));
-  if (o->class_weight_count != m->classes)
-    return status_make(SHOAL_ERR_ARGUMENT, "there are %d class_weights for %lld classes", o->class_weight_count,
-                       (long long)m->classes);
-  for (int i = 0; i < o->class_weight_count; i++)
-    if (!(o->class_weights[i] >= 0 && o->class_weights[i] < 1e30))
-      return status_make(SHOAL_ERR_ARGUMENT, "class_weights[%d] is %g: at least 0 is expected", i, o->class_weights[i]);
-  return NULL;
-}
-
 /* Gives biases a rate of their own. To sgd and momentum a gradient times k is a rate times k, and a gradient is what
  * every strategy hands on, whoever applies it. */
 static void scale_bias_gradients(shoal_model *m, shoal_value *const *trained, int n, shoal_gradient *gradients) {
@@ -247,27 +212,6 @@ static void scale_bias_gradients(shoal_model *m, shoal_value *const *trained, in
         gradients[j].value = shoal_scale(m->graph, gradients[j].value, m->options.bias_rate);
 }
 
-/* What the layers' outputs, [batch, units], mean. */
-static shoal_status take_outputs(shoal_model *m, const shoal_value *outputs) {
-  const shoal_shape s = shoal_value_shape(outputs);
-  char have[SHOAL_SHAPE_TEXT];
-  if (s.rank != 2)
-    return status_make(
-        SHOAL_ERR_ARGUMENT,
-        "the last layer gives %s; [batch, %s] is expected: add a flatten layer before a dense one, and end with "
-        "a dense layer with %s",
-        shoal_shape_text(&s, have), m->loss->targets ? "targets" : "classes",
-        m->loss->targets ? "one unit a number to be predicted" : "one unit a class and activation softmax");
-  if (model_is_binary(m) && s.dim[1] != 1)
-    return status_make(SHOAL_ERR_ARGUMENT,
-                       "the loss %s tells two classes apart by one unit, but the "
-                       "last layer has %lld: take softmax_cross_entropy",
-                       loss_name(m->loss), (long long)s.dim[1]);
-  m->outputs = model_is_binary(m) ? 2 : s.dim[1];
-  m->classes = m->loss->targets ? 0 : m->outputs;
-  return check_class_weights(m);
-}
-
 static shoal_value *mean(shoal_graph *g, const char *name, shoal_value *x) {
   shoal_name_next(g, name);
   return shoal_reduce_mean(g, x, SHOAL_SCALAR, false);
@@ -276,11 +220,6 @@ static shoal_value *mean(shoal_graph *g, const char *name, shoal_value *x) {
 static shoal_value *sum(shoal_graph *g, const char *name, shoal_value *x) {
   shoal_name_next(g, name);
   return shoal_reduce_sum(g, x, SHOAL_SCALAR, false);
-}
-
-/* What each row of a batch loses, [batch]. *right as loss_kind.rows. */
-static shoal_value *model_losses(const shoal_model *m, const tower *t, shoal_value *outputs, shoal_value **right) {
-  return loss_rows(m->loss, m->graph, outputs, t->y, m->options.label_smoothing, right);
 }
 
 /* Each row times the weight of its class. */
@@ -319,12 +258,12 @@ static shoal_value *change_of(const branch *b, const shoal_value *state) {
   return sum ? sum : shoal_fill(b->model->graph, SHOAL_F32, state->shape, 0);
 }
 
-static shoal_status build_training(shoal_model *m, tower *t, const branch *b, shoal_value *outputs) {
+static shoal_status build_training(shoal_model *m, tower *t, const branch *b) {
   shoal_graph *g = m->graph;
   shoal_status status = NULL;
   shoal_value **exchanged = NULL;
   int n_trained, n;
-  shoal_value *right, *losses = weigh_classes(m, t, model_losses(m, t, outputs, &right));
+  shoal_value *right, *losses = weigh_classes(m, t, results_losses(m, t, &right));
   t->loss = with_l2(m, mean(g, m->loss->targets ? "error" : "cross_entropy", losses));
   if (right) t->accuracy = mean(g, "accuracy", right);
   TRY(shoal_graph_status(g));
@@ -345,14 +284,15 @@ done:
 
 static shoal_status build_inference(shoal_model *m, tower *t, shoal_value *const *x) {
   shoal_graph *g = m->graph;
-  branch b = {.model = m, .tower = t};
-  shoal_value *outputs = apply_layers(&b, x);
-  t->predictions = m->loss->probabilities ? m->loss->probabilities(g, outputs) : outputs;
+  branch b = {.model = m, .tower = t, .number = ++m->n_branches};
+  apply_layers(&b, x);
+  shoal_value *outputs = m->results[0].from->value;
+  t->predictions = results_predictions(m);
   if (model_is_binary(m)) {
     shoal_name_next(g, "scores");
     t->scores = shoal_reshape(g, outputs, SHOAL_SHAPE(SHOAL_UNKNOWN));
   }
-  shoal_value *right, *losses = model_losses(m, t, outputs, &right);
+  shoal_value *right, *losses = results_measure(m, t, &right);
   t->eval_loss = sum(g, "loss_sum", losses);
   if (right) t->hits = sum(g, "hits", right);
   if (m->options.top_k > 0 && !m->loss->targets && !m->loss->one_unit)
@@ -400,14 +340,14 @@ static void split_inputs(shoal_model *m, const tower *t, shoal_value **x) {
 static shoal_status build_both(shoal_model *m, tower *t, branch *training, shoal_value *const *x) {
   shoal_graph *g = m->graph;
   shoal_scope_push(g, "train");
-  shoal_value *outputs = apply_layers(training, x);
+  apply_layers(training, x);
   shoal_scope_pop(g);
   TRY(shoal_graph_status(g));
-  TRY(take_outputs(m, outputs));
+  TRY(results_take(m));
   t->y = shoal_placeholder(g, "labels", t->labels,
-                           m->loss->targets ? SHOAL_SHAPE(SHOAL_UNKNOWN, m->outputs) : SHOAL_SHAPE(SHOAL_UNKNOWN));
+                           m->loss->targets ? SHOAL_SHAPE(SHOAL_UNKNOWN, m->targets) : SHOAL_SHAPE(SHOAL_UNKNOWN));
   shoal_scope_push(g, "train");
-  shoal_status status = build_training(m, t, training, outputs);
+  shoal_status status = build_training(m, t, training);
   shoal_scope_pop(g);
   if (status) return status;
   shoal_scope_push(g, "infer");
@@ -432,7 +372,7 @@ static shoal_status build_tower(shoal_model *m, tower *t) {
   char scope[32];
   snprintf(scope, sizeof scope, "%s_%s", shoal_dtype_name(t->features), shoal_dtype_name(t->labels));
   if (named) shoal_scope_push(g, scope);
-  branch training = {.model = m, .tower = t, .training = true};
+  branch training = {.model = m, .tower = t, .training = true, .number = ++m->n_branches};
   shoal_status status = build_branches(m, t, &training);
   free(training.changes);
   if (named) shoal_scope_pop(g);
@@ -501,6 +441,20 @@ static void pack_inputs(shoal_model *m) {
   if (m->n_inputs > 1) m->input = SHOAL_SHAPE(all);
 }
 
+static shoal_status copy_metrics(shoal_model *m, const shoal_compile_options *from) {
+  const int n = from->own_metric_count;
+  if (n < 0 || (n && !from->own_metrics)) return status_make(SHOAL_ERR_ARGUMENT, "own_metric_count is %d", n);
+  if (!(m->own_metrics = calloc((size_t)n + 1, sizeof *m->own_metrics))) return status_no_memory();
+  for (int i = 0; i < n; i++) {
+    m->own_metrics[i] = from->own_metrics[i];
+    m->own_metrics[i].name = NULL;
+    if (!from->own_metrics[i].name || !from->own_metrics[i].rows)
+      return status_make(SHOAL_ERR_ARGUMENT, "own_metrics[%d] needs a name and a function", i);
+    if (!(m->own_metrics[i].name = strdup(from->own_metrics[i].name))) return status_no_memory();
+  }
+  return NULL;
+}
+
 static shoal_status compile(shoal_model *m, const shoal_compile_options *options) {
   TRY(shoal_schedule_check(&options->schedule));
   if (!(options->l2 >= 0 && options->l2 < 1e30))
@@ -510,12 +464,11 @@ static shoal_status compile(shoal_model *m, const shoal_compile_options *options
   if (m->sparse && options->optimizer.average > 0)
     return status_make(SHOAL_ERR_ARGUMENT, "averages of the weights are for models of dense rows: leave out average");
   find_integers(m);
-  if (m->n_results > 1)
-    return status_make(SHOAL_ERR_ARGUMENT, "the model has %zu outputs; one can be trained", m->n_results);
   pack_inputs(m);
   TRY(copy_options(&m->options, options));
+  TRY(copy_metrics(m, options));
   m->rate = shoal_placeholder(m->graph, "rate", SHOAL_F32, SHOAL_SCALAR);
-  TRY(find_loss(m, options->loss));
+  TRY(results_find_losses(m, options));
   tower *t;
   TRY(model_any_tower(m, m->sparse ? SHOAL_F32 : SHOAL_U8, &t));
   shoal_session_options session = {
@@ -531,6 +484,7 @@ shoal_status shoal_model_compile(shoal_model *m, const shoal_compile_options *op
   if (m->compiled) return status_make(SHOAL_ERR_ARGUMENT, "the model is compiled already");
   m->compiled = true;
   if (given.strategy && given.strategy->table && m->sparse) model_shrink_table(m, TABLE_ROWS);
+  graph_source_set_loss(m, &given);
   if (!m->error) m->error = compile(m, &given);
   return m->error ? model_ready(m) : NULL;
 }

@@ -15,6 +15,7 @@
 #include "train/loss.h"
 
 typedef struct layer_kind layer_kind;
+typedef struct graph_source graph_source;
 
 typedef enum {
   WEIGHT_TRAINED, /* by gradients */
@@ -56,7 +57,17 @@ typedef struct {
   char *name;      /* NULL: as its layer */
   char *loss_name; /* NULL: whichever suits the layer */
   double weight;   /* of its loss in the sum */
+  /* below: once compiled */
+  const loss_kind *loss;
+  int64_t units;  /* numbers that it gives for a row */
+  int64_t labels; /* numbers of a row's labels that are about it */
 } model_result;
+
+/* What is measured beside what every model has: a mean over rows. */
+typedef struct {
+  char *name;
+  double value; /* of the last evaluation; NaN: there was none */
+} model_figure;
 
 /* What one example consists of. */
 typedef struct {
@@ -81,6 +92,7 @@ typedef struct {
   shoal_value *scores;          /* two classes told apart by one unit: its logits, [batch]; otherwise NULL */
   shoal_value *eval_loss;       /* sum over the batch, without L2 */
   shoal_value *hits, *top_hits; /* counts in the batch; top_hits NULL: not asked for */
+  shoal_value *figures;         /* [n_figures] sums over the batch; NULL: there are none */
 } tower;
 
 /* Of a model whose table of weights is too large to be in this process: where it really is. */
@@ -120,8 +132,14 @@ struct shoal_model {
   tower **towers;
   size_t n_towers, cap_towers;
   const loss_kind *loss;
-  int64_t classes;                /* 0: a regression */
-  int64_t outputs;                /* numbers predicted for a row: one a class, or as many targets as a row has */
+  int64_t classes;               /* 0: a regression */
+  int64_t outputs;               /* numbers predicted for a row: one a class, or those of all outputs */
+  int64_t targets;               /* numbers that a row is labelled with; of classes 1 */
+  shoal_own_metric *own_metrics; /* [options.own_metric_count] copies */
+  graph_source *source;          /* NULL: it is of layers */
+  uint64_t n_branches;           /* built so far */
+  model_figure *figures;
+  size_t n_figures, cap_figures;
   const char *const *class_names; /* owned; NULL: none are known */
   char *preprocessing;            /* owned; NULL: there is none */
 };
@@ -131,6 +149,7 @@ typedef struct {
   shoal_model *model;
   const tower *tower;
   bool training;
+  uint64_t number; /* among all of the model, from 1 */
   struct state_change {
     shoal_value *state, *change;
   } * changes; /* what a training step adds to moving averages */
@@ -138,8 +157,8 @@ typedef struct {
 } branch;
 
 /* Sets the call's value from those of its inputs, by adding its layer's nodes; makes the layer's variables the first time.
- * last: the activation that the loss computes, too, is left to it. Errors stick to the graph. */
-void call_apply(branch *b, shoal_output *c, bool last);
+ * loss: an activation that it computes, too, is left to it; NULL: none is. Errors stick to the graph. */
+void call_apply(branch *b, shoal_output *c, const loss_kind *loss);
 const char *layer_activation(const layer *l); /* "" if it has none */
 void layer_destroy(layer *l);
 /* A layer with these attributes (borrowed; NULL: none) at the end of the model's list. name: must be new; NULL: `stem`,
@@ -199,6 +218,8 @@ static inline int64_t model_features(const shoal_model *m) { return m->features 
 SHOAL_CHECKED shoal_status model_entry(shoal_model *m, shoal_value *variable, safetensors_item *out);
 /* The same of all weights, in the order of the layers; the caller frees the list. */
 SHOAL_CHECKED shoal_status model_entries(shoal_model *m, safetensors_item **out, int *n);
+/* The weights of a file alone, without the names of classes and the preprocessing that it has. */
+SHOAL_CHECKED shoal_status weights_load(shoal_model *m, const char *path);
 /* A batch of sparse rows as feeds of the tower; returns how many. */
 #define TOWER_FEEDS_MAX 4
 int tower_feed_sparse(const tower *t, const shoal_batch *b, shoal_feed feeds[TOWER_FEEDS_MAX]);

@@ -50,6 +50,17 @@ shoal_status shoal_model_save(shoal_model *m, const char *path) {
   return status;
 }
 
+shoal_status weights_load(shoal_model *m, const char *path) {
+  checkpoint_entry *entries;
+  json_t *metadata = NULL;
+  int n;
+  TRY(model_entries(m, &entries, &n));
+  shoal_status status = checkpoint_read_some(path, entries, n, &metadata);
+  json_decref(metadata);
+  free(entries);
+  return status;
+}
+
 shoal_status shoal_model_load(shoal_model *m, const char *path) {
   TRY(model_ready(m));
   checkpoint_entry *entries;
