@@ -6,6 +6,7 @@
 #ifndef SHOAL_EXCHANGE_H
 #define SHOAL_EXCHANGE_H
 
+#include "shoal/models.h"
 #include "shoal/options.h"
 #include "shoal/train.h"
 
@@ -58,10 +59,20 @@ SHOAL_API SHOAL_CHECKED shoal_status shoal_network_read_inputs(const shoal_netwo
 SHOAL_API SHOAL_CHECKED shoal_status shoal_network_write_output(const shoal_network *n, int i, const shoal_tensor *t,
                                                                 const char *path);
 
+/* ---- training */
+/** As shoal_model_kind_load, also of models of Keras: `.keras`, or what model.to_json() gives. Its losses, optimizer and rate are
+ * those that it was compiled with. *notes: lines about what was left out, which the caller frees; NULL: nobody asks. */
+SHOAL_API SHOAL_CHECKED shoal_status shoal_model_kind_import(const char *name, shoal_model_kind **out, char **notes);
+/** Weights for a compiled model: of a `.keras` file, or as shoal_model_load. SHOAL_ERR_INPUT: those that do not fit, with
+ * their shapes. */
+SHOAL_API SHOAL_CHECKED shoal_status shoal_model_import_weights(shoal_model *m, const char *path);
+
 /** How a model is written. */
 typedef struct {
   size_t size;      /**< of this struct as the program knows it, by SHOAL_OPTIONS; 0: as the library does */
   const char *name; /**< of the model, in formats that have one; NULL: "shoal" */
+  const char *
+      layout; /**< of .safetensors: "shoal", or "torch": names and shapes as PyTorch's modules have them; NULL: "shoal" */
 } shoal_export_options;
 
 /** Writes a network to a file whose ending names the format. options may be NULL. SHOAL_ERR_ARGUMENT: no such format, or

@@ -10,13 +10,21 @@
 
 typedef struct {
   shoal_trained_options model;
-  const char *as;
+  const char *as, *layout;
 } export_flags;
+
+static const char *const *layout_names(void) {
+  static const char *const names[] = {"shoal", "torch", NULL};
+  return names;
+}
 
 static const flag_row export_table[] = {
     {"as", FLAG_CHOICE, offsetof(export_flags, as), "NAME",
      "liblinear: a model file for its predict; pairs: 'index weight' lines of those that are not 0", "liblinear",
      .choices = shoal_linear_form_names},
+    {"layout", FLAG_CHOICE, offsetof(export_flags, layout), "NAME",
+     ".safetensors: shoal, or torch: names and shapes of weights as PyTorch's modules have them", "shoal",
+     .choices = layout_names},
     {"model", FLAG_TEXT, offsetof(export_flags, model.model), "NAME",
      "which model it is, when the file lies outside a run", "from the run's settings", .marks = 0},
     {0},
@@ -32,7 +40,7 @@ static shoal_linear_form form_of(const char *name) {
 
 static shoal_status write_network(shoal_network *n, const char *path, const export_flags *f, const char *name) {
   if (f->as) return status_make(SHOAL_ERR_ARGUMENT, "--as is about text; the ending of %s says what is written", path);
-  return shoal_network_export(n, path, &(shoal_export_options){.name = name});
+  return shoal_network_export(n, path, &(shoal_export_options){.name = name, .layout = f->layout});
 }
 
 static shoal_status convert_file(const flags_parsed *words, const export_flags *f) {
@@ -79,13 +87,14 @@ const command command_export = {
     .arguments = "RUN_DIR|FILE [TO]",
     .summary = "a model for other programs: Keras, ONNX, or the weights of sparse-lr as text",
     .details =
-        "The ending of TO says what is written: .keras or .onnx. FILE may also be a model\n"
-        "of another program (.keras). With any other ending the weights of sparse-lr are\n"
-        "written as text, to TO or to standard output.\n"
+        "The ending of TO says what is written: .keras, .onnx, or .safetensors (weights\n"
+        "alone). FILE may also be a model of another program (.keras). With any other\n"
+        "ending the weights of sparse-lr are written as text, to TO or to standard output.\n"
         "\n"
         "Examples:\n"
         "  shoal export runs/first first.onnx\n"
         "  shoal export model.keras model.onnx\n"
+        "  shoal export runs/first first.safetensors --layout torch\n"
         "  shoal export runs/clicks clicks.model\n"
         "  shoal export runs/clicks --as pairs | sort -gk2 | tail\n",
     .flags = export_table,

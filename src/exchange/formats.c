@@ -10,6 +10,7 @@ static const model_format formats[] = {
     {".keras", keras_import, keras_export},
     {".json", keras_json_import, NULL},
     {".onnx", onnx_import, onnx_export},
+    {".safetensors", NULL, safetensors_export},
 };
 
 const char *const *shoal_import_endings(void) {
@@ -18,7 +19,7 @@ const char *const *shoal_import_endings(void) {
 }
 
 const char *const *shoal_export_endings(void) {
-  static const char *const endings[] = {".keras", ".onnx", NULL};
+  static const char *const endings[] = {".keras", ".onnx", ".safetensors", NULL};
   return endings;
 }
 
@@ -56,6 +57,9 @@ shoal_status shoal_network_export(shoal_network *n, const char *path, const shoa
   shoal_export_options own;
   TRY(OPTIONS_TAKE(&own, options));
   const model_format *f = find_format(path);
+  if (own.layout && f && strcmp(f->ending, ".safetensors"))
+    return status_make(SHOAL_ERR_ARGUMENT, "%s: a layout is of weights alone, in a file that ends in .safetensors",
+                       path);
   if (!f || !f->write) return unknown(path, "written as", shoal_export_endings());
   return status_wrap(f->write(n, path, &own), "%s", path);
 }

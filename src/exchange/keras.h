@@ -62,5 +62,7 @@ const json_t *keras_tensor(const json_t *value);
  * become attributes; NULL: there are none. */
 SHOAL_CHECKED shoal_status keras_describe(const json_t *config, const hdf5_file *file, text *notes,
                                           json_t **description, keras_weights *weights);
+/* What compile() was told, if it was called: "training" of the description, and the losses of its outputs. */
+SHOAL_CHECKED shoal_status keras_training(const json_t *config, json_t *description, text *notes);
 
 #endif

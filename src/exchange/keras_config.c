@@ -173,9 +173,9 @@ static shoal_status make_layer(conversion *c, const json_t *config, const char *
   TRY(keras_attributes(k, name, json_object_get(config, "config"), c->notes, &attributes));
   shoal_status status = !strcmp(k->type, "normalization") ? take_statistics(c, path, attributes) : NULL;
   if (!status) status = keras_layer_weights(k, attributes, name, path, c->weights);
-  if (!status && json_is_false(json_object_get(json_object_get(config, "config"), "trainable")) && k->weights)
-    text_add(c->notes, "layer '%s' (%s): its weights were not to be trained (trainable=False); here they are\n", name,
-             class);
+  if (!status && json_is_false(json_object_get(json_object_get(config, "config"), "trainable")) &&
+      json_object_set_new(attributes, "trainable", json_false()))
+    status = status_no_memory();
   if (!status && json_object_set_new(attributes, "type", json_string(k->type))) status = status_no_memory();
   if (status) {
     json_decref(attributes);

@@ -161,9 +161,11 @@ static shoal_status make_layer(building *b, const json_t *description) {
   json_object_del(attributes, "name");
   json_object_del(attributes, "type");
   json_object_del(attributes, "inputs");
+  json_object_del(attributes, "trainable");
   layer *l;
   shoal_status status = model_add_layer(b->model, type, name, NULL, attributes, &l);
   json_decref(attributes);
+  if (!status) l->frozen = json_is_false(json_object_get(description, "trainable"));
   if (!status && !json_is_array(json_array_get(inputs, 0))) return call_layer(b, l, inputs, name, 0);
   for (size_t i = 0; !status && i < json_array_size(inputs); i++)
     status = call_layer(b, l, json_array_get(inputs, i), name, i);
@@ -241,6 +243,47 @@ static shoal_status as_input(shoal_status status, const char *path) {
   shoal_status_free(status);
   return input;
 }
+
+/* ---- models to be trained */
+
+shoal_status keras_model_file(const char *path, text *notes, model_file **out) {
+  keras_file f = {0};
+  json_t *description = NULL;
+  keras_weights weights = {0};
+  const size_t n = strlen(path);
+  TRY(n > 6 && !strcmp(path + n - 6, ".keras") ? read_archive(path, &f) : read_json(path, &f));
+  shoal_status status = keras_describe(f.config, f.weights, notes, &description, &weights);
+  if (!status) status = keras_training(f.config, description, notes);
+  if (!status) status = model_file_from_json(description, path, "model", out);
+  keras_weights_fini(&weights);
+  json_decref(description);
+  keras_file_fini(&f);
+  return as_input(status, path);
+}
+
+shoal_status keras_load_weights(const char *path, shoal_model *m) {
+  keras_file f = {0};
+  json_t *description = NULL;
+  keras_weights weights = {0};
+  text notes = {0};
+  shoal_network view = {.graph = m->graph, .session = m->session};
+  TRY(read_archive(path, &f));
+  shoal_status status = keras_describe(f.config, f.weights, &notes, &description, &weights);
+  for (size_t i = 0; i < weights.n && !status; i++) {
+    if (shoal_graph_find(m->graph, weights.list[i].name))
+      status = assign(&view, f.weights, &weights.list[i]);
+    else
+      status =
+          status_make(SHOAL_ERR_INPUT, "the model has no weight '%s': it is of other layers", weights.list[i].name);
+  }
+  keras_weights_fini(&weights);
+  json_decref(description);
+  text_fini(&notes);
+  keras_file_fini(&f);
+  return as_input(status, path);
+}
+
+/* ---- networks */
 
 static shoal_status import(const char *path, keras_file *f, shoal_network **out) {
   shoal_network *n = NULL;

@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "train/layer.h"
+#include "train/results.h"
 
 #include <string.h>
 
@@ -60,11 +61,11 @@ static shoal_shape with_batch(const shoal_shape *one) {
 static shoal_status apply_all(shoal_network *n) {
   shoal_model *m = n->model;
   const tower floats = {.features = SHOAL_F32, .labels = SHOAL_F32};
-  branch b = {.model = m, .tower = &floats};
+  branch b = {.model = m, .tower = &floats, .number = ++m->n_branches};
   for (size_t i = 0; i < m->n_calls; i++) {
     shoal_output *c = m->calls[i];
     if (c->layer) {
-      call_apply(&b, c, false);
+      call_apply(&b, c, NULL);
     } else {
       const model_input *in = &m->inputs[c->number];
       c->value = shoal_placeholder(m->graph, in->name, SHOAL_F32, with_batch(&in->shape));
@@ -78,7 +79,6 @@ static shoal_status apply_all(shoal_network *n) {
 
 shoal_status network_build(shoal_network *n, shoal_output *const *outputs, const char *const *names, int n_outputs) {
   n->graph = n->model->graph;
-  if (!n->model->loss) n->model->loss = &loss_softmax_cross_entropy; /* until it is compiled with another */
   shoal_scope_push(n->graph, "predict");
   shoal_status status = apply_all(n);
   shoal_scope_pop(n->graph);
@@ -96,7 +96,16 @@ shoal_status shoal_network_of(shoal_model *m, shoal_network **out) {
   shoal_network *n;
   TRY(network_create(&n));
   n->model = m;
-  shoal_status status = network_build(n, NULL, NULL, 0);
+  shoal_output **outputs = calloc(m->n_results + 1, sizeof(shoal_output *));
+  const char **names = calloc(m->n_results + 1, sizeof *names);
+  shoal_status status = outputs && names ? NULL : status_no_memory();
+  for (size_t i = 0; i < m->n_results && !status; i++) {
+    outputs[i] = m->results[i].from;
+    names[i] = m->n_results > 1 ? result_name(&m->results[i]) : "output";
+  }
+  if (!status) status = network_build(n, outputs, names, (int)m->n_results);
+  free(outputs);
+  free(names);
   if (status)
     shoal_network_destroy(n);
   else

@@ -1,0 +1,48 @@
+/* Models of other programs to be trained: as model files, with their weights. */
+#include "base/mem.h"
+#include "exchange/formats.h"
+#include "exchange/keras.h"
+#include "models/model_file.h"
+#include "train/model.h"
+
+#include <string.h>
+
+static bool ends_with(const char *path, const char *ending) {
+  const size_t n = strlen(path), k = strlen(ending);
+  return n > k && !strcmp(path + n - k, ending);
+}
+
+bool import_has_weights(const char *name) { return ends_with(name, ".keras"); }
+bool import_is_path(const char *name) { return import_has_weights(name) || model_file_is_path(name); }
+
+/* What model.to_json() gives, not a model file of ours. */
+static bool is_keras_json(const char *path) {
+  if (!model_file_is_path(path)) return false;
+  json_t *file = json_load_file(path, 0, NULL);
+  const bool is = json_is_string(json_object_get(file, "class_name")) && !json_object_get(file, "shoal_model");
+  json_decref(file);
+  return is;
+}
+
+shoal_status import_model_file(const char *name, text *notes, model_file **out) {
+  if (import_has_weights(name) || is_keras_json(name)) return keras_model_file(name, notes, out);
+  return model_file_find(name, out);
+}
+
+shoal_status shoal_model_kind_import(const char *name, shoal_model_kind **out, char **notes) {
+  text lines = {0};
+  model_file *f;
+  shoal_status status = import_model_file(name, &lines, &f);
+  if (!status && notes && !(*notes = lines.data ? strdup(lines.data) : strdup(""))) {
+    model_file_destroy(f);
+    status = status_no_memory();
+  }
+  text_fini(&lines);
+  if (!status) *out = &f->kind;
+  return status;
+}
+
+shoal_status shoal_model_import_weights(shoal_model *m, const char *path) {
+  TRY(model_ready(m));
+  return import_has_weights(path) ? keras_load_weights(path, m) : shoal_model_load(m, path);
+}
