@@ -55,6 +55,7 @@ typedef struct {
   /** Adds the layers. Errors stick to the model. Of a model file: shoal_model_kind_build does it. */
   void (*build)(shoal_model *m, const shoal_model_options *options);
   const char *loss; /**< as in shoal_compile_options; of a regression it has to be named */
+  int outputs; /**< that it is trained for: above 1, rows are labelled with numbers for all of them, side by side; 0: one */
 } shoal_model_kind;
 
 /** The model of that name, or of a file: "my.json" (docs/model-files.md). SHOAL_ERR_ARGUMENT: what is wrong with it, by the layer's name. *out: destroy

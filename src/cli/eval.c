@@ -59,6 +59,10 @@ static void print_table(shoal_trained *t, const shoal_test_result *r) {
 static shoal_status print_text(shoal_trained *t, const shoal_test_result *r) {
   char count[COUNTED_TEXT];
   print_table(t, r);
+  const char *name;
+  double value;
+  for (int i = 0; shoal_model_figure(shoal_trained_model(t), i, &name, &value); i++)
+    printf("%s%-32s %.4f\n", i ? "" : "\n", name, value);
   if (r->confusion.counts) TRY(confusion_print(&r->confusion, shoal_model_class_names(shoal_trained_model(t)), stdout));
   if (r->scores.unknown_entries)
     say(stdout, "\nLeft out: %s of the rows with an index that the model does not know.\n",

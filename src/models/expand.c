@@ -285,8 +285,8 @@ static shoal_status check_entry(const scope *s, const json_t *layer, size_t at) 
                        *s->prefix ? s->prefix : "the list");
   const json_t *name = json_object_get(layer, "name"), *repeat = json_object_get(layer, "repeat");
   const char *word = json_string_value(name);
-  if (name && (!word || !*word || strpbrk(word, "/:$")))
-    return status_make(SHOAL_ERR_ARGUMENT, "layer %zu: a name is a text without / : $", at + 1);
+  if (name && (!word || !*word || strpbrk(word, ":$") || word[0] == '/' || word[strlen(word) - 1] == '/'))
+    return status_make(SHOAL_ERR_ARGUMENT, "layer %zu: a name is a text without : $, and / only inside", at + 1);
   if (repeat && (!json_is_integer(repeat) || json_integer_value(repeat) < 1 || json_integer_value(repeat) > 1000))
     return status_make(SHOAL_ERR_ARGUMENT, "layer %zu: repeat is a number from 1 to 1000", at + 1);
   return NULL;

@@ -53,6 +53,22 @@ static const training_key training_keys[] = {
     {"transform", WORD, AT(transform), 0, 0},
 };
 
+/* Other settings of a job, which it takes from the file as they are; those of the optimizer first. */
+static const char *const job_keys[] = {
+    "momentum",     "nesterov",        "beta1",      "beta2",     "epsilon",          "rho",
+    "weight_decay", "average_weights", "clip_value", "clip_norm", "clip_global_norm", "label_smoothing",
+    "decay_every",  "warmup"};
+#define UPDATE_KEYS 7
+
+bool model_file_job_key(const char *key, bool *update) {
+  for (size_t i = 0; i < COUNT_OF(job_keys); i++)
+    if (!strcmp(job_keys[i], key)) {
+      *update = i < UPDATE_KEYS;
+      return true;
+    }
+  return false;
+}
+
 static bool is_one_of(const char *const *names, const char *word) {
   for (size_t i = 0; names[i]; i++)
     if (!strcmp(names[i], word)) return true;
@@ -92,8 +108,9 @@ static shoal_status read_setting(const training_key *k, const json_t *v, shoal_m
 }
 
 static shoal_status read_training(const json_t *training, shoal_model_kind *kind) {
-  const char *names[COUNT_OF(training_keys) + 1] = {0};
+  const char *names[COUNT_OF(training_keys) + COUNT_OF(job_keys) + 1] = {0};
   for (size_t i = 0; i < COUNT_OF(training_keys); i++) names[i] = training_keys[i].name;
+  memcpy(names + COUNT_OF(training_keys), job_keys, sizeof job_keys);
   kind->epochs = 10;
   kind->batch_size = 32;
   if (training && !json_is_object(training))
@@ -102,6 +119,11 @@ static shoal_status read_training(const json_t *training, shoal_model_kind *kind
   for (size_t i = 0; i < COUNT_OF(training_keys); i++) {
     const json_t *v = json_object_get(training, training_keys[i].name);
     if (v) TRY(read_setting(&training_keys[i], v, kind));
+  }
+  for (size_t i = 0; i < COUNT_OF(job_keys); i++) {
+    const json_t *v = json_object_get(training, job_keys[i]);
+    if (v && !json_is_number(v) && !json_is_boolean(v))
+      return status_make(SHOAL_ERR_ARGUMENT, "training: %s: a number, or true or false, is expected", job_keys[i]);
   }
   TRY(status_wrap(keep_name("optimizer", shoal_optimizer_names(), &kind->optimizer), "training"));
   TRY(status_wrap(keep_name("schedule", shoal_schedule_names(), &kind->schedule), "training"));
@@ -352,6 +374,10 @@ static shoal_status read_outputs(const json_t *file, shoal_model_kind *kind) {
   TRY(check_loss(json_object_get(file, "loss"), "loss", &kind->loss));
   if (!list) return NULL;
   if (json_is_string(list)) return NULL;
+  kind->outputs = (int)json_array_size(list);
+  if (kind->outputs > 1 && kind->loss)
+    return status_make(SHOAL_ERR_ARGUMENT, "loss: the model has %d outputs: each has its own, beside its \"layer\"",
+                       kind->outputs);
   if (!json_is_array(list) || !json_array_size(list))
     return status_make(SHOAL_ERR_ARGUMENT, "outputs: a list of outputs is expected");
   for (size_t i = 0; i < json_array_size(list); i++) {
@@ -362,7 +388,7 @@ static shoal_status read_outputs(const json_t *file, shoal_model_kind *kind) {
     TRY(expand_check_keys(one, keys, "outputs"));
     const char *loss = NULL;
     TRY(check_loss(json_object_get(one, "loss"), "outputs: loss", &loss));
-    if (i == 0 && loss) kind->loss = loss;
+    if (json_array_size(list) == 1 && loss) kind->loss = loss;
     const json_t *share = json_object_get(one, "weight");
     if (share && !(json_is_number(share) && json_number_value(share) >= 0))
       return status_make(SHOAL_ERR_ARGUMENT, "outputs: weight: a number of at least 0 is expected");
@@ -417,7 +443,9 @@ static shoal_status read_all(model_file *f, const char *name) {
   TRY(read_inputs(f->file, kind, inputs, &n));
   TRY(read_outputs(f->file, kind));
   const json_int_t classes = json_integer_value(json_object_get(json_object_get(f->file, "parameters"), "classes"));
-  kind->classes = loss_takes_targets(kind->loss) ? 0 : classes > 0 && classes < 1000000 ? (int)classes : CLASSES_USUAL;
+  kind->classes = kind->outputs > 1 || loss_takes_targets(kind->loss) ? 0
+                  : classes > 0 && classes < 1000000                  ? (int)classes
+                                                                      : CLASSES_USUAL;
   return check_layers(f->file, inputs, n, shoal_shape_count(&kind->input));
 }
 

@@ -28,6 +28,8 @@ SHOAL_CHECKED shoal_status model_file_find(const char *name, model_file **out);
 bool model_file_is_path(const char *word);
 void model_file_destroy(model_file *f);
 
+/* Whether "training" may hold it for the job alone, as a number or true or false; *update: it is of the optimizer. */
+bool model_file_job_key(const char *key, bool *update);
 /* ARGUMENT error: the options name parameters that the file does not have, or values of another kind. */
 SHOAL_CHECKED shoal_status model_file_check(const model_file *f, const shoal_model_options *options);
 /* The file with the parameters' values in force in place of the usual ones: what a run keeps. classes: 0: not known. */

@@ -1,14 +1,19 @@
 #include "run/job.h"
 
 #include "base/mem.h"
+#include "exchange/formats.h"
 #include "train/optimizer.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-shoal_status job_find_kind(const char *name, const shoal_model_kind **out, model_file **owned) {
-  TRY(model_file_find(name, owned));
+shoal_status job_find_kind(const char *name, text *notes, const shoal_model_kind **out, model_file **owned) {
+  text unused = {0};
+  shoal_status status = import_model_file(name, notes ? notes : &unused, owned);
+  text_fini(&unused);
+  TRY(status);
   *out = &(*owned)->kind;
   return NULL;
 }
@@ -76,7 +81,7 @@ shoal_status shoal_job_resolve(const shoal_job *job, shoal_job *out) {
   TRY(job_take(job, &said));
   if (!said.model) return status_make(SHOAL_ERR_ARGUMENT, "which `model`?");
   model_file *file;
-  TRY(job_find_kind(said.model, &kind, &file));
+  TRY(job_find_kind(said.model, NULL, &kind, &file));
   resolved = said;
   shoal_status status = job_resolve(&resolved, &said, kind);
   if (file && !said.data) resolved.data = NULL; /* a text of the file */
@@ -118,6 +123,30 @@ static void fill_global_batch(shoal_job *f, const shoal_job *asked) {
   if (!batch) f->batch_size = (f->global_batch + f->workers - 1) / f->workers;
 }
 
+/* Settings that the model's file has for the job, where neither the user nor a run that goes on says otherwise.
+ * own: the optimizer is the model's. */
+static void fill_from_file(shoal_job *f, const shoal_model_kind *kind, bool own) {
+  const model_file *file = model_file_of(kind);
+  const shoal_job unset = job_unset();
+  const char *key;
+  json_t *v;
+  if (!file) return;
+  json_object_foreach (json_object_get(file->file, "training"), key, v) {
+    char name[64];
+    bool update;
+    if (!model_file_job_key(key, &update) || (update && !own)) continue;
+    snprintf(name, sizeof name, "%s", key);
+    for (char *c = name; *c; c++)
+      if (*c == '_') *c = '-';
+    const shoal_setting *row = setting_find(job_table, name);
+    if (!row || setting_is_said(row, f, &unset)) continue;
+    void *field = (char *)f + row->offset;
+    if (row->kind == SHOAL_SETTING_NUMBER && json_is_number(v)) *(double *)field = json_number_value(v);
+    if (row->kind == SHOAL_SETTING_INT && json_is_number(v)) *(int64_t *)field = (int64_t)json_number_value(v);
+    if (row->kind == SHOAL_SETTING_BOOL && json_is_boolean(v)) *(bool *)field = json_is_true(v);
+  }
+}
+
 void job_fill(shoal_job *f, const shoal_job *asked, const shoal_model_kind *kind) {
   bool epochs = job_said(asked, "epochs"), steps = job_said(asked, "steps");
   if (steps && !epochs) f->epochs = 0; /* what is said now counts, not what a resumed run had */
@@ -129,6 +158,7 @@ void job_fill(shoal_job *f, const shoal_job *asked, const shoal_model_kind *kind
   if (!f->batch_size) f->batch_size = kind->batch_size;
   const char *optimizer = kind->optimizer ? kind->optimizer : "sgd";
   if (!f->optimizer) f->optimizer = optimizer;
+  fill_from_file(f, kind, is(f->optimizer, optimizer));
   if (isnan(f->lr)) f->lr = is(f->optimizer, optimizer) ? kind->rate : shoal_optimizer_rate(f->optimizer);
   if (isnan(f->l2)) f->l2 = kind->l2;
   if (isnan(f->weight_decay)) f->weight_decay = optimizer_usual_decay(f->optimizer);
@@ -172,6 +202,10 @@ shoal_optimizer_options job_optimizer(const shoal_job *f) {
   return (shoal_optimizer_options){.name = f->optimizer,
                                    .momentum = f->momentum,
                                    .nesterov = f->nesterov,
+                                   .decay = f->rho,
+                                   .beta1 = f->beta1,
+                                   .beta2 = f->beta2,
+                                   .epsilon = f->epsilon,
                                    .l1 = f->l1,
                                    .weight_decay = f->weight_decay > 0 ? f->weight_decay : -1,
                                    .average = f->average,

@@ -3,6 +3,7 @@
 #ifndef SHOAL_RUN_JOB_H
 #define SHOAL_RUN_JOB_H
 
+#include "base/text.h"
 #include "models/model_file.h"
 #include "run/settings.h"
 
@@ -41,8 +42,9 @@ const char *const *job_activation_names(void);
 const char *const *job_pool_names(void);
 
 /* The model called `name`, or of the file of that name: *owned, which the caller destroys, has it. Otherwise
- * SHOAL_ERR_ARGUMENT with the nearest. */
-SHOAL_CHECKED shoal_status job_find_kind(const char *name, const shoal_model_kind **out, model_file **owned);
+ * SHOAL_ERR_ARGUMENT with the nearest. notes: lines about what a file has that is left out; NULL: nobody asks. */
+SHOAL_CHECKED shoal_status job_find_kind(const char *name, text *notes, const shoal_model_kind **out,
+                                         model_file **owned);
 /* Fills what neither the user nor the settings of a resumed run said. */
 void job_fill(shoal_job *f, const shoal_job *asked, const shoal_model_kind *kind);
 /* The settings of a run that is resumed, where nothing else is said now. */

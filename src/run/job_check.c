@@ -143,7 +143,7 @@ static shoal_status check_sparse(const shoal_job *f, const shoal_job *asked, con
   return NULL;
 }
 
-bool job_is_regression(const shoal_model_kind *kind) { return loss_takes_targets(kind->loss); }
+bool job_is_regression(const shoal_model_kind *kind) { return kind->outputs > 1 || loss_takes_targets(kind->loss); }
 
 static shoal_status check_regression(const shoal_job *f, const shoal_job *asked, const shoal_model_kind *kind) {
   static const char *const only_classes[] = {"classes", "top-k", "class-weight"};
@@ -152,6 +152,9 @@ static shoal_status check_regression(const shoal_job *f, const shoal_job *asked,
     if (job_said(asked, only_classes[i]))
       return status_make(SHOAL_ERR_ARGUMENT, "`%s` means nothing to the model %s, which predicts numbers",
                          only_classes[i], kind->name);
+  if (f->loss && kind->outputs > 1)
+    return status_make(SHOAL_ERR_ARGUMENT, "`loss` means nothing to the model %s, whose outputs have each its own",
+                       kind->name);
   if (f->loss && loss_takes_targets(f->loss) != numbers)
     return status_make(SHOAL_ERR_ARGUMENT, "`loss` %s means nothing to the model %s, which %s", f->loss, kind->name,
                        numbers ? "predicts numbers" : "tells classes apart");

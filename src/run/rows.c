@@ -141,6 +141,7 @@ static shoal_status find_files(const shoal_job *f, const shoal_model_kind *kind,
                                           .class_names = o->known.class_names,
                                           .preprocessing = o->known.preprocessing,
                                           .labels_optional = o->labels_optional,
+                                          .real_labels = job_is_regression(kind),
                                           .row_size = o->labels_optional ? shoal_shape_count(&rows->input) : 0,
                                           .ignore_unknown = o->scored,
                                           .columns = f->columns,
@@ -192,7 +193,15 @@ static shoal_status shape_rows(job_rows *rows, const char *path) {
   return NULL;
 }
 
-static shoal_status stream_rows(const shoal_job *f, job_rows *rows) {
+/* How many the model's file says it tells apart; 0: it takes as many as there are. */
+static int classes_in_file(const shoal_model_kind *kind) {
+  const model_file *file = model_file_of(kind);
+  const json_t *parameters = file ? json_object_get(file->file, "parameters") : NULL;
+  return json_object_get(parameters, "classes") ? kind->classes : 0;
+}
+
+static shoal_status stream_rows(const shoal_job *f, const shoal_model_kind *kind, job_rows *rows) {
+  if (!rows->classes && !rows->targets) rows->classes = classes_in_file(kind);
   if (!rows->classes && !rows->targets)
     return status_make(SHOAL_ERR_ARGUMENT,
                        "%s: how many classes there are is not known before all rows are read: add "
@@ -225,9 +234,9 @@ static shoal_status open_rows(const shoal_job *f, const shoal_model_kind *kind, 
   TRY(find_files(f, kind, o, rows));
   if (kind->sparse) rows->classes = 2;
   if (o->labels_optional) return NULL;
-  if (stream) return stream_rows(f, rows);
+  if (stream) return stream_rows(f, kind, rows);
   TRY(shoal_dataset_read(&rows->stream, f->memory_limit << 20, &rows->data));
-  if (!rows->data && o->may_stream) return stream_rows(f, rows);
+  if (!rows->data && o->may_stream) return stream_rows(f, kind, rows);
   if (!rows->data)
     return status_make(SHOAL_ERR_ARGUMENT, "%s: the rows take more than %lld MB; raise `memory_limit`", rows->files,
                        (long long)f->memory_limit);

@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/options.h"
+#include "exchange/formats.h"
 #include "observe/trace_file.h"
 #include "run/cluster_member.h"
 #include "run/data_notes.h"
@@ -140,17 +141,14 @@ static void note_evaluation(void *context, const char *file, const shoal_evaluat
 static shoal_status evaluate_along(run_state *s) {
   const shoal_job *f = &s->base.job;
   evaluator_result result;
-  evaluator_options o = {.folder = f->run_dir,
-                         .data = f->data,
-                         .threads = f->threads,
-                         .patience = f->deadline > 0 ? f->deadline : EVALUATOR_PATIENCE,
-                         .stop = s->options->stop,
-                         .context = s,
-                         .on_tested = note_evaluation};
-  TRY(metrics_serve((int)f->metrics_port, f->metrics_address, "evaluator/0", &o.exporter));
-  shoal_status status = evaluator_run(&o, &result);
-  exporter_destroy(o.exporter);
-  TRY(status);
+  const evaluator_options o = {.folder = f->run_dir,
+                               .data = f->data,
+                               .threads = f->threads,
+                               .patience = f->deadline > 0 ? f->deadline : EVALUATOR_PATIENCE,
+                               .stop = s->options->stop,
+                               .context = s,
+                               .on_tested = note_evaluation};
+  TRY(evaluator_run(&o, &result));
   shoal_task_report t = task_report_begin("evaluator", 0, NULL);
   t.evaluations = result.count;
   t.evaluation_seconds = result.seconds;
@@ -319,16 +317,17 @@ static shoal_status check_same(const model_file *kept, const model_file *given, 
 /* The job's model; of a run that is resumed, as its folder has it. */
 static shoal_status find_model(const shoal_job *job, training *t) {
   char *path = NULL;
-  if (!job->resume || !job->run_dir) return job_find_kind(job->model, &t->kind, &t->file);
+  if (!job->resume || !job->run_dir) return job_find_kind(job->model, &t->notes, &t->kind, &t->file);
   if (asprintf(&path, "%s/" RUN_MODEL, job->run_dir) < 0) return status_no_memory();
   const bool kept = access(path, F_OK) == 0;
-  shoal_status status = kept ? model_file_load(path, &t->file) : job_find_kind(job->model, &t->kind, &t->file);
+  shoal_status status = kept ? model_file_load(path, &t->file) : job_find_kind(job->model, NULL, &t->kind, &t->file);
   free(path);
   if (status || !kept) return status;
   t->kind = &t->file->kind;
-  if (model_file_is_path(job->model)) {
+  if (import_is_path(job->model)) {
+    const shoal_model_kind *kind;
     model_file *given;
-    TRY(model_file_load(job->model, &given));
+    TRY(job_find_kind(job->model, NULL, &kind, &given));
     status = check_same(t->file, given, job->model);
     model_file_destroy(given);
   } else if (strcmp(job->model, t->kind->name)) {
@@ -336,6 +335,13 @@ static shoal_status find_model(const shoal_job *job, training *t) {
                          job->model);
   }
   return status;
+}
+
+/* What the model's file has that is left out, a line each. */
+static void say_notes(run_state *s) {
+  char *rest = s->base.notes.data, *line;
+  while (!s->base.job.quiet && rest && (line = strsep(&rest, "\n")))
+    if (*line) run_state_note(s, line);
 }
 
 static shoal_status run_job(running *w, const shoal_job *said, const shoal_run_options *options) {
@@ -349,9 +355,11 @@ static shoal_status run_job(running *w, const shoal_job *said, const shoal_run_o
     b->kind = options->kind;
   else
     TRY(find_model(&job, b));
+  if (!job.weights && job.model && import_has_weights(job.model)) job.weights = job.model;
   b->asked = b->job = job;
   b->asked.model = job.model ? job.model : b->kind->name; /* a file as it was said: ranks read it, too */
   b->job.model = b->kind->name;
+  say_notes(s);
   return train(w);
 }
 

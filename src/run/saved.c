@@ -1,5 +1,6 @@
 #include "run/saved.h"
 
+#include "exchange/formats.h"
 #include "run/run_dir.h"
 #include "data/class_names.h"
 #include "train/checkpoint.h"
@@ -32,7 +33,7 @@ static shoal_status gather(const char *target, const shoal_trained_options *o, s
   json_t *described = json_object_get(s->settings, "model_file");
   if (s->settings) {
     const char *kept = json_string_value(json_object_get(s->settings, "model"));
-    if (name && !model_file_is_path(name) && strcmp(name, kept))
+    if (name && !import_is_path(name) && strcmp(name, kept))
       return status_make(SHOAL_ERR_ARGUMENT, "%s was trained as %s, not %s; leave `model` out", target, kept, name);
     name = kept;
     TRY(settings_from_json(job_table, json_object_get(s->settings, "flags"), "settings.json", &s->job));
@@ -44,7 +45,7 @@ static shoal_status gather(const char *target, const shoal_trained_options *o, s
   else if (described)
     TRY(model_file_from_json(described, target, name, &s->file));
   else
-    TRY(job_find_kind(name, &s->kind, &s->file));
+    TRY(job_find_kind(name, NULL, &s->kind, &s->file));
   if (s->file) s->kind = &s->file->kind;
   s->job.model = s->kind->name;
   job_fill(&s->job, &unset, s->kind);

@@ -192,7 +192,7 @@ shoal_status sweep_grid_add_runs(const sweep_grid *g, int64_t repeats, shoal_run
     return status_make(SHOAL_ERR_ARGUMENT, "`repeats` sets the seeds itself; leave the list of `seed` out");
   const shoal_model_kind *kind;
   model_file *file;
-  TRY(job_find_kind(g->model, &kind, &file));
+  TRY(job_find_kind(g->model, NULL, &kind, &file));
   run_words *w = malloc(sizeof *w);
   shoal_status status = w ? NULL : status_no_memory();
   for (int cell = 0; cell < g->cells && !status; cell++)

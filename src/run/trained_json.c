@@ -27,6 +27,10 @@ shoal_status shoal_test_result_json(shoal_trained *t, const shoal_test_result *r
       class_names_to_json(shoal_model_class_names(shoal_trained_model(t))), "confusion", confusion_json(&r->confusion));
   for (const shoal_metric *m = shoal_metrics(); o && m->name; m++)
     json_object_set_new(o, m->name, json_finite(shoal_evaluation_get(e, m)));
+  const char *name;
+  double value;
+  for (int i = 0; o && shoal_model_figure(shoal_trained_model(t), i, &name, &value); i++)
+    json_object_set_new(o, name, json_finite(value));
   return json_text(o, 0, out);
 }
 

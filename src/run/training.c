@@ -5,6 +5,7 @@
 #include "data/pipeline.h"
 #include "data/preprocessing.h"
 #include "data/statistics.h"
+#include "exchange/formats.h"
 #include "exec/session.h"
 #include "kernel/fma.h"
 #include "run/class_weights.h"
@@ -163,6 +164,19 @@ static shoal_status compile(training *t, const double *class_weights, int classe
   return shoal_model_compile(t->model, &options);
 }
 
+/* What it begins with: class names and preprocessing are those of the rows. */
+static shoal_status load_weights(const training *t) {
+  const char *path = t->job.weights;
+  if (import_has_weights(path)) return shoal_model_import_weights(t->model, path);
+  char *file;
+  json_t *settings;
+  TRY(run_dir_resolve(path, &file, &settings));
+  json_decref(settings);
+  shoal_status status = weights_load(t->model, file);
+  free(file);
+  return status;
+}
+
 shoal_status training_compile(training *t, int classes, int64_t rows) {
   TRY(training_fill_schedule(t, rows));
   const shoal_job *f = &t->job;
@@ -174,6 +188,7 @@ shoal_status training_compile(training *t, int classes, int64_t rows) {
   shoal_status status = compile(t, weights, weighed);
   free(weights);
   TRY(status);
+  if (f->weights && !f->resume) TRY(load_weights(t));
   TRY(shoal_model_set_class_names(t->model, t->class_names));
   return shoal_model_set_preprocessing(t->model, t->preprocessing);
 }
@@ -226,8 +241,6 @@ shoal_status training_open_metrics(training *t, const metrics_options *options, 
   metrics_options o = *options;
   o.every = t->job.sample_every;
   o.resumed = t->job.resume;
-  o.metrics_port = t->job.metrics_port ? (int)t->job.metrics_port + o.port : 0;
-  o.metrics_address = t->job.metrics_address;
   TRY(metrics_open(out, &o));
   if (!graph) return NULL;
   json_t *settings = settings_to_json(job_table, &t->job);
@@ -277,7 +290,7 @@ shoal_status training_take_model(training *t, const json_t *from, const char *na
   json_t *described = json_object_get(from, "model_file");
   model_file_destroy(t->file);
   t->file = NULL;
-  if (!described) return job_find_kind(name, &t->kind, &t->file);
+  if (!described) return job_find_kind(name, NULL, &t->kind, &t->file);
   TRY(model_file_from_json(described, where, name, &t->file));
   t->kind = &t->file->kind;
   return NULL;
@@ -313,5 +326,6 @@ void training_fini(training *t) {
   run_dir_fini(&t->dir);
   text_fini(&t->shape);
   free(t->input);
+  text_fini(&t->notes);
   model_file_destroy(t->file);
 }

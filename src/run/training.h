@@ -13,6 +13,7 @@ typedef struct {
   shoal_job job;   /* resolved */
   const shoal_model_kind *kind;
   model_file *file; /* that `kind` is in, owned; NULL: none */
+  text notes;       /* lines about what a file of another program has that was left out */
   run_dir dir;
   job_rows train, test; /* test.data NULL: there are none */
   job_rows validation;  /* rows of their own, in memory; data NULL: there are none */

@@ -25,6 +25,123 @@ def read_npy(path):
     return list(struct.unpack(f"<{(len(data) - 10 - length) // 4}f", data[10 + length:])), header["shape"]
 
 
+def write_npy(path, rows, kind="<f4"):
+    """Rows of numbers as an array of NumPy: one number a row, or lists of them."""
+    flat = [x for row in rows for x in (row if isinstance(row, (list, tuple)) else [row])]
+    shape = (len(rows), len(rows[0])) if isinstance(rows[0], (list, tuple)) else (len(rows),)
+    header = f"{{'descr': '{kind}', 'fortran_order': False, 'shape': {shape}, }}"
+    header += " " * (-(len(header) + 11) % 64) + "\n"
+    numbers = struct.pack(f"<{len(flat)}{'f' if kind[1] == 'f' else 'i'}", *flat)
+    path.write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + numbers)
+
+
+class Training(support.Case):
+    """Models of Keras, trained here."""
+
+    def setUp(self):
+        super().setUp()
+        rows = [[(i * k % 11 - 5) / 5 for k in (1, 2, 3, 4, 5)] for i in range(120)]
+        write_npy(self.folder / "X.npy", rows)
+        write_npy(self.folder / "y.npy", [(r[0] > 0) * 2 + (r[1] > 0) for r in rows], "<i4")
+
+    def train(self, model, run, *words, expect=0):
+        return self.shoal("train", str(model), "--data", "X.npy", "--test-data", "X.npy", "--run-dir", run, "--quiet",
+                          "--threads", "1", *words, expect=expect)[1]
+
+    def test_trains_under_every_strategy_and_goes_back(self):
+        model = SEEDS / "mlp.keras"
+        common = ["--epochs", "30", "--lr", "0.1", "--optimizer", "momentum"]
+        self.train(model, "one", "--batch-size", "12", *common)
+        first = self.summary("one")
+        self.assertGreater(first["test_accuracy"], 0.8)
+        self.assertFalse((self.folder / "one" / "model.keras").exists())
+        for run, words in (("mirrored", ["--strategy", "mirrored", "--workers", "2", "--batch-size", "6"]),
+                           ("sync", ["--workers", "2", "--ps", "1", "--batch-size", "6"]),
+                           ("async", ["--workers", "2", "--ps", "1", "--mode", "async", "--batch-size", "12"])):
+            self.train(model, run, *words, *common)
+            self.assertGreater(self.summary(run)["test_accuracy"], 0.75, run)
+        self.shoal("export", "one", "one.keras")
+        write_npy(self.folder / "row.npy", [[0.5, -0.2, 0.1, 0.9, -1.0]])
+        out = self.folder / "y1.npy"
+        self.shoal("predict", "one.keras", "row.npy", "-o", str(out))
+        probabilities = read_npy(out)[0]
+        listed = json.loads(self.shoal("predict", "one", "row.npy", "--json")[0])[0]["probabilities"]
+        for a, b in zip(probabilities, listed):
+            self.assertAlmostEqual(a, b, places=5)
+        # goes on with what it has learned, and with what it was compiled with
+        self.train("one.keras", "again", "--steps", "1", "--lr", "1e-30")
+        self.assertAlmostEqual(self.summary("again")["test_accuracy"], first["test_accuracy"])
+        self.train("mlp", "one", "--resume", "--epochs", "31", expect=2)
+        self.shoal("train", str(model), "--resume", "--run-dir", "one", "--epochs", "31", "--quiet")
+        self.assertEqual(self.summary("one")["epochs"], 31)
+
+    def test_settings_of_compile_are_taken(self):
+        kept = self.train(SEEDS / "mlp.keras", "a", "--steps", "1")
+        self.assertEqual(kept, "")
+        flags = json.loads((self.folder / "a" / "settings.json").read_text())["flags"]
+        with zipfile.ZipFile(SEEDS / "mlp.keras") as z:
+            compiled = json.loads(z.read("config.json"))["compile_config"]["optimizer"]["config"]
+        self.assertAlmostEqual(flags["lr"], compiled["learning_rate"], places=6)
+        self.assertEqual(flags["optimizer"], "sgd")
+
+    def test_config_alone_begins_with_random_weights(self):
+        with zipfile.ZipFile(SEEDS / "mlp.keras") as z:
+            (self.folder / "model.json").write_bytes(z.read("config.json"))
+        self.train("model.json", "a", "--epochs", "30", "--batch-size", "12", "--lr", "0.1", "--optimizer", "momentum")
+        self.assertGreater(self.summary("a")["test_accuracy"], 0.6)
+
+    def test_weights_to_begin_with(self):
+        layers = [{"type": "dense", "name": "dense", "units": 8, "activation": "relu"},
+                  {"type": "dense", "name": "dense_1", "units": 6, "activation": "tanh", "use_bias": False},
+                  {"type": "dense", "name": "dense_2", "units": 4, "activation": "softmax"}]
+        (self.folder / "same.json").write_text(json.dumps({"shoal_model": 1, "layers": layers}))
+        self.shoal("export", str(SEEDS / "mlp.keras"), "w.safetensors")
+        self.train(SEEDS / "mlp.keras", "a", "--steps", "1", "--lr", "1e-30")
+        self.train("same.json", "b", "--steps", "1", "--lr", "1e-30", "--weights", "w.safetensors")
+        self.train("same.json", "c", "--steps", "1", "--lr", "1e-30", "--weights", "a")
+        for run in "bc":
+            self.assertEqual((self.folder / run / "model.safetensors").read_bytes(),
+                             (self.folder / "a" / "model.safetensors").read_bytes())
+        layers[1]["units"] = 7
+        (self.folder / "other.json").write_text(json.dumps({"shoal_model": 1, "layers": layers}))
+        for weights in ("w.safetensors", SEEDS / "mlp.keras"):
+            message = self.train("other.json", "d", "--steps", "1", "--weights", str(weights), expect=1)
+            for word in ("dense_1/kernel", "[8,6]", "[8,7]"):
+                self.assertIn(word, message)
+
+    def test_layout_of_pytorch(self):
+        self.shoal("export", str(SEEDS / "masked.keras"), "w.safetensors", "--layout", "torch")
+        data = (self.folder / "w.safetensors").read_bytes()
+        header = json.loads(data[8:8 + struct.unpack("<Q", data[:8])[0]])
+        for name, shape in {"embedding.weight": [11, 6], "gru.weight_ih_l0": [15, 6], "gru.bias_hh_l0": [15],
+                            "bidirectional.weight_hh_l0_reverse": [12, 3], "dense.weight": [2, 6]}.items():
+            self.assertEqual(header[name]["shape"], shape)
+        message = self.shoal("export", str(SEEDS / "masked.keras"), "w.onnx", "--layout", "torch", expect=2)[1]
+        self.assertIn(".safetensors", message)
+
+    def test_several_outputs(self):
+        """Labels side by side; figures of each output."""
+        rows = read_npy(self.folder / "X.npy")[0]
+        rows = [rows[5 * i:5 * i + 5] for i in range(120)]
+        write_npy(self.folder / "y.npy", [[r[0] - r[1], float(r[2] > 0)] for r in rows])
+        layers = [{"name": "h", "type": "dense", "units": 16, "activation": "tanh"},
+                  {"name": "price", "type": "dense", "units": 1, "inputs": "h"},
+                  {"name": "kind", "type": "dense", "units": 2, "activation": "softmax", "inputs": "h"}]
+        model = {"shoal_model": 1, "layers": layers, "training": {"optimizer": "adam", "lr": 0.02},
+                 "outputs": [{"layer": "price", "loss": "mse"}, {"layer": "kind", "loss": "softmax_cross_entropy"}]}
+        (self.folder / "two.json").write_text(json.dumps(model))
+        self.train("two.json", "a", "--epochs", "30", "--batch-size", "10")
+        self.train("two.json", "p", "--epochs", "30", "--batch-size", "5", "--workers", "2", "--ps", "1")
+        for run in "ap":
+            self.assertLess(self.summary(run)["test_loss"], 0.2)
+        self.assertGreater(json.loads(self.shoal("eval", "a", "--json")[0])["kind_accuracy"], 0.9)
+        self.assertIn("price_mae", self.shoal("eval", "a")[0])
+        self.shoal("export", "a", "two.keras")
+        self.shoal("predict", "two.keras", "X.npy", "-o", "y.npy")
+        self.assertEqual(read_npy(self.folder / "y-kind.npy")[1], (120, 2))
+        self.assertIn("each its own", self.train("two.json", "b", "--loss", "mse", expect=2))
+
+
 class Exchange(support.Case):
     def predict(self, name, *words, expect=0):
         out = self.folder / "y.npy"
