@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Makes each call of the system fail in turn, in a short training, a resume and a report.
+"""Makes each call of the system fail in turn, in a short training, a resume and a report; damages messages of a job.
 
 Needs a build with -Dfaults=true (src/base/fault.c), best under ASan: make faults. A first run counts the calls, then run N fails
-its N-th one. Each must end with the right result, or with an exit status other than 0 and a word of why; never by a signal, with a
-sanitizer's report (a leak is one), without a word, or not at all."""
+its N-th one: alone (once), or with all later calls of the same function (lasting). Each must end with the right result, or with
+an exit status other than 0 and a word of why; never by a signal, with a sanitizer's report (a leak is one), without a word, or
+not at all. Calls that are interrupted or do only a part (partly) must change nothing. Checksums that do not match (damage), of a
+server's or a worker's messages and of a checkpoint, must leave the right result or a named end, too."""
 import argparse
 import collections
 import concurrent.futures
@@ -23,24 +25,25 @@ import support  # noqa: E402
 
 SECONDS = 60
 SANITIZER = 99
+MARKS = {"once": "", "lasting": "+", "partly": "~", "damage": "!"} # as src/base/fault.c reads them
 
 
 class Program:
     """One command, in a folder of its own that is prepared anew for each run."""
 
-    def __init__(self, name, base, words, prepared=None):
-        self.name, self.base, self.words, self.prepared = name, base, words, prepared
+    def __init__(self, name, base, words, prepared=None, modes=("once", "lasting", "partly"), task=None):
+        self.name, self.base, self.words, self.prepared, self.modes, self.task = name, base, words, prepared, modes, task
 
-    def run(self, folder, number):
+    def run(self, folder, number, mode):
         """(exit status, standard error, number of calls, name of the one that failed)"""
         if self.prepared:
             shutil.copytree(self.base / self.prepared, folder / "run")
         log = folder / "calls"
-        environment = {**os.environ, "SHOAL_FAULT_LOG": str(log),
+        environment = {**os.environ, "SHOAL_FAULT": f"{number}{MARKS[mode]}", "SHOAL_FAULT_LOG": str(log),
                        "ASAN_OPTIONS": f"detect_leaks=1:exitcode={SANITIZER}:allocator_may_return_null=1",
                        "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1"}
-        if number:
-            environment["SHOAL_FAULT"] = str(number)
+        if self.task:
+            environment["SHOAL_FAULT_TASK"] = self.task
         done = subprocess.run([support.SHOAL, *map(str, self.words)], cwd=folder, env=environment, text=True,
                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=SECONDS, errors="replace")
         calls, name = log.read_text().split() if log.exists() else ("0", "?")
@@ -51,15 +54,20 @@ class Program:
         if self.name == "report":
             return (folder / "report.html").exists() and (folder / "report.html").stat().st_size > 10000
         summary = json.loads((folder / "run" / "summary.json").read_text())
-        return sorted(summary), len(summary["tasks"]), summary["status"], summary["examples"], (folder / "run" / "model.safetensors").read_bytes()
+        if self.task: # who computes which rows may be another after a connection was given up
+            return summary["status"], summary["examples"], (folder / "run" / "model.safetensors").stat().st_size
+        model = (folder / "run" / "model.safetensors").read_bytes()
+        if self.modes == ["damage"]: # a checksum that is written wrong is found by who reads it
+            model = model[8 + int.from_bytes(model[:8], "little"):]
+        return sorted(summary), len(summary["tasks"]), summary["status"], summary["examples"], model
 
 
-def judge(program, number, wanted):
+def judge(program, number, mode, wanted):
     """None, or (kind, name of the call, words)."""
     folder = pathlib.Path(tempfile.mkdtemp(dir=program.base))
     try:
         try:
-            status, said, _, name = program.run(folder, number)
+            status, said, _, name = program.run(folder, number, mode)
         except subprocess.TimeoutExpired:
             return "hang", "?", ""
         if status < 0 or status == SANITIZER or "Sanitizer" in said or "runtime error" in said:
@@ -72,6 +80,8 @@ def judge(program, number, wanted):
             return None if good else ("wrong", name, said)
         if not said.strip():
             return "silent", name, ""
+        if mode == "partly":
+            return "failed", name, said
         left = [p.name for p in folder.rglob("*.tmp")]
         return ("leftovers", name, f"{left}: {said}") if left else None
     finally:
@@ -88,7 +98,11 @@ def programs(base):
                    env=environment)
     return [Program("training", base, [*train, "--epochs", 2, "--checkpoint-every", 4]),
             Program("resume", base, ["train", "softmax", "--run-dir", "run", "--resume", "--epochs", 4, "--quiet"], "before/run"),
-            Program("report", base, ["report", "run", "--out", "report.html"], "before/run")]
+            Program("report", base, ["report", "run", "--out", "report.html"], "before/run", modes=("once", "lasting")),
+            *(Program(f"messages of {task}", base, [*train, "--epochs", 2, "--workers", 2, "--ps", 1, "--transport", transport],
+                      modes=["damage"], task=task) for task, transport in (("ps:0", "shm"), ("worker:1", "zmq"))),
+            Program("damaged checkpoint", base, ["train", "softmax", "--run-dir", "run", "--resume", "--epochs", 4, "--quiet"],
+                    "before/run", modes=["damage"])]
 
 
 def main():
@@ -96,31 +110,33 @@ def main():
     p.add_argument("--every", type=int, default=1, help="only every so many-th call")
     p.add_argument("--first", type=int, default=1)
     p.add_argument("--jobs", type=int, default=os.cpu_count())
-    p.add_argument("--program", help="training, resume or report alone")
+    p.add_argument("--last", type=int, default=1 << 30)
+    p.add_argument("--program", help="this one alone, e.g. training, resume or report")
+    p.add_argument("--mode", choices=MARKS, help="this kind of fault alone")
     p.add_argument("--call", type=int, help="this call alone, with what the program says")
     a = p.parse_args()
     base = pathlib.Path(tempfile.mkdtemp(prefix="shoal-faults-"))
     bad = total = 0
-    for program in programs(base):
-        if a.program and program.name != a.program:
+    for program, mode in [(p, m) for p in programs(base) for m in p.modes]:
+        if program.name != (a.program or program.name) or mode != (a.mode or mode):
             continue
-        first = base / f"count-{program.name}"
+        first = base / f"count-{program.name}-{mode}"
         first.mkdir()
-        status, said, calls, _ = program.run(first, 0)
+        status, said, calls, _ = program.run(first, 0, mode)
         if status or not calls:
             sys.exit(f"{program.name} without a fault: exit {status}, {calls} calls: {said}\n(a build with -Dfaults=true is needed)")
         wanted = program.result(first)
-        numbers = [a.call] if a.call else range(a.first, calls + 1, a.every)
+        numbers = [a.call] if a.call else range(a.first, min(calls, a.last) + 1, a.every)
         found = collections.defaultdict(list)
         with concurrent.futures.ThreadPoolExecutor(a.jobs) as pool:
-            for number, problem in zip(numbers, pool.map(lambda n: judge(program, n, wanted), numbers)):
+            for number, problem in zip(numbers, pool.map(lambda n: judge(program, n, mode, wanted), numbers)):
                 if problem:
                     found[problem[:2]].append((number, problem[2]))
         problems = sum(map(len, found.values()))
-        print(f"{program.name}: {calls} calls, {len(numbers)} of them failed one by one: {problems} problems", flush=True)
+        print(f"{program.name}, {mode}: {calls} calls, {len(numbers)} of them chosen one by one: {problems} problems", flush=True)
         for (kind, name), cases in sorted(found.items()):
             print(f"  {kind} after {name}: {len(cases)}, calls {', '.join(str(n) for n, _ in cases[:8])}")
-            print("    " + "\n    ".join(cases[0][1].strip().splitlines()[:400 if a.call else 14]))
+            print("    " + "\n    ".join(cases[0][1].strip().splitlines()[:400 if a.call else 14]), flush=True)
         bad += problems
         total += len(numbers)
     shutil.rmtree(base, ignore_errors=True)

@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "net/keys.h"
-#include "net/transport.h"
+#include "net/wire.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -109,6 +109,14 @@ static inline void net_case_join(pid_t pid) {
 static inline void net_case_kill(pid_t pid) {
   kill(pid, SIGKILL);
   waitpid(pid, NULL, 0);
+}
+
+/* A header before `bytes` zeros; of more than NET_CASE_ZEROS: without their checksum. */
+enum { NET_CASE_ZEROS = 100 };
+static inline void net_case_encode(const net_header *h, uint64_t job, uint64_t bytes, uint8_t out[WIRE_HEADER]) {
+  static const uint8_t zeros[NET_CASE_ZEROS];
+  wire_encode(h, job, bytes, out);
+  if (bytes <= NET_CASE_ZEROS) wire_seal(out, wire_checksum_of(&(net_part){zeros, bytes}, 1));
 }
 
 static inline void net_case_fill(uint8_t *bytes, size_t n, uint32_t seed) {

@@ -53,6 +53,28 @@ static void shape_of_rows(void **state) {
   files_remove_folder(dir);
 }
 
+/* Interactions count for much, three fields' for less; sums and pairs of features know nothing of what they leave out. */
+static void levels_of_truth(void **state) {
+  for (uint64_t seed = 1; seed <= 3; seed++) {
+    char dir[FILES_PATH];
+    files_make_folder(dir);
+    shoal_criteo_options s = {.out = dir, .rows = 20000, .files = 2, .seed = seed, .interactions = true};
+    shoal_criteo_truth t;
+    assert_ok(shoal_generate_criteo(&s, &t));
+    assert_true(t.constant_log_loss > t.additive_log_loss + 0.05);
+    assert_true(t.additive_log_loss > t.pairwise_log_loss + 0.03);
+    assert_true(t.pairwise_log_loss > t.test_log_loss + 0.005);
+    files_remove_folder(dir);
+  }
+  char dir[FILES_PATH];
+  files_make_folder(dir);
+  shoal_criteo_options s = {.out = dir, .rows = 1000, .files = 2, .seed = 1};
+  shoal_criteo_truth t;
+  assert_ok(shoal_generate_criteo(&s, &t));
+  assert_true(t.additive_log_loss == t.test_log_loss && t.pairwise_log_loss == t.test_log_loss);
+  files_remove_folder(dir);
+}
+
 /* The same seed gives the same files; another gives others; the three forms hold the same rows. */
 static void repeatable(void **state) {
   char dirs[4][FILES_PATH];
@@ -157,7 +179,8 @@ static void refusals(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(shape_of_rows), cmocka_unit_test(repeatable),
-                                     cmocka_unit_test(learnable), cmocka_unit_test(refusals)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(shape_of_rows), cmocka_unit_test(levels_of_truth),
+                                     cmocka_unit_test(repeatable), cmocka_unit_test(learnable),
+                                     cmocka_unit_test(refusals)};
   return cmocka_run_group_tests_name("generate", tests, NULL, NULL);
 }

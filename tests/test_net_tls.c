@@ -131,7 +131,12 @@ static void crowds(void **state) {
 
 /* ---- messages of somebody who speaks the protocol */
 
-enum { FLIPS = 512, NOT_OURS = 3, SKIPPED = 20000 };
+enum {
+  FLIPS = 512 + 100 /* of the header, and one of each byte of the payload */,
+  DAMAGED = 100,
+  NOT_OURS = 3,
+  SKIPPED = 20000
+};
 
 static void take_welcome(int sock) {
   uint8_t answer[WIRE_HEADER];
@@ -144,7 +149,7 @@ static void take_welcome(int sock) {
 static int greeted(const char *address) {
   uint8_t hello[WIRE_HEADER];
   int sock = raw_connect(address);
-  wire_encode(&(net_header){.kind = WIRE_HELLO, .from = 9, .number = LARGEST}, NET_JOB, 0, hello);
+  net_case_encode(&(net_header){.kind = WIRE_HELLO, .from = 9, .number = LARGEST}, NET_JOB, 0, hello);
   say(sock, hello, sizeof hello);
   take_welcome(sock);
   return sock;
@@ -153,31 +158,32 @@ static int greeted(const char *address) {
 static void liar(const char *address, int unused) {
   uint8_t frame[WIRE_HEADER + 100] = {0}, answer[sizeof frame];
   const net_header request = {.kind = 1, .from = 9};
-  wire_encode(&request, NET_JOB, 100, frame);
+  net_case_encode(&request, NET_JOB, 100, frame);
   int sock = raw_connect(address); /* before the hello: 1 */
   say(sock, frame, sizeof frame);
   await_end(sock);
   for (int bit = 0; bit < FLIPS; bit++) {
     sock = greeted(address);
-    frame[bit / 8] ^= (uint8_t)(1 << bit % 8);
+    uint8_t *byte = bit < 512 ? &frame[bit / 8] : &frame[WIRE_HEADER + bit - 512];
+    *byte ^= (uint8_t)(1 << bit % 8);
     say(sock, frame, sizeof frame);
-    frame[bit / 8] ^= (uint8_t)(1 << bit % 8);
+    *byte ^= (uint8_t)(1 << bit % 8);
     await_end(sock);
   }
   sock = greeted(address); /* cut off: the peer has gone, nothing is counted */
   say(sock, frame, sizeof frame - 1);
   close(sock);
   sock = greeted(address); /* larger than agreed: 1 */
-  wire_encode(&request, NET_JOB, LARGEST + 1, frame);
+  net_case_encode(&request, NET_JOB, LARGEST + 1, frame);
   say(sock, frame, WIRE_HEADER);
   await_end(sock);
   sock = greeted(address); /* well-formed, but another's: passed over, and the connection goes on */
   for (int i = 0; i < SKIPPED + NOT_OURS; i++) {
     const net_header wrong = {.kind = i % 3 == 2 ? NET_GONE : 1, .from = i % 3 == 1 ? 8 : 9};
-    wire_encode(&wrong, i % 3 ? NET_JOB : NET_JOB + 1, 100, frame);
+    net_case_encode(&wrong, i % 3 ? NET_JOB : NET_JOB + 1, 100, frame);
     say(sock, frame, sizeof frame);
   }
-  wire_encode(&request, NET_JOB, 100, frame);
+  net_case_encode(&request, NET_JOB, 100, frame);
   for (size_t i = 0; i < sizeof frame; i++) say(sock, frame + i, 1); /* after all that, one that is right, bit by bit */
   CHILD_CHECK(recv(sock, answer, sizeof answer, MSG_WAITALL) == (ssize_t)sizeof answer);
   CHILD_CHECK(!memcmp(answer + WIRE_HEADER, frame + WIRE_HEADER, 100));
@@ -193,6 +199,9 @@ static void liars(void **state) {
   gone += serve_child(s, good);
   assert_int_equal(gone, FLIPS + 3 + 1);
   assert_int_equal(refused(s), 1 + FLIPS + 1 + SKIPPED + NOT_OURS);
+  net_stats stats;
+  net_server_stats(s, &stats);
+  assert_int_equal(stats.damaged, DAMAGED);
   net_server_close(s);
 }
 
@@ -203,7 +212,7 @@ enum { VERSION_AT = 4 }; /* in the header */
 static void newer_client(const char *address, int unused) {
   uint8_t hello[WIRE_HEADER], answer[WIRE_HEADER + 200];
   int sock = raw_connect(address);
-  wire_encode(&(net_header){.kind = WIRE_HELLO, .number = LARGEST}, NET_JOB, 0, hello);
+  net_case_encode(&(net_header){.kind = WIRE_HELLO, .number = LARGEST}, NET_JOB, 0, hello);
   hello[VERSION_AT]++;
   say(sock, hello, sizeof hello);
   ssize_t n = recv(sock, answer, sizeof answer, MSG_WAITALL);
@@ -236,7 +245,7 @@ static void versions(void **state) {
   pid = net_case_start(newer_server, address, 0);
   net_client *c;
   assert_fails(net_connect(address, &(net_options){.largest = LARGEST, .job = NET_JOB}, 5, &c), SHOAL_ERR_REFUSED,
-               "version 2 of the protocol, the other version 1");
+               "version 3 of the protocol, the other version 2");
   net_case_join(pid);
 }
 

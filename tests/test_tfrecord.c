@@ -1,7 +1,7 @@
 /* TFRecord files, tf.train.Examples, and rows out of both; streams and checksums below them. */
 #include "read_rows.h"
 
-#include "data/crc32c.h"
+#include "base/crc32c.h"
 #include "data/example.h"
 #include "data/sparse.h"
 #include "data/tfrecord.h"
@@ -12,11 +12,17 @@ static const format_options plain = {0};
 
 static void checksums(void **state) {
   assert_int_equal(crc32c(0, "123456789", 9), 0xe3069283u);
-  uint8_t zeros[32] = {0}, bytes[5000];
+  uint8_t zeros[32] = {0}, bytes[5000], copy[5000];
   assert_int_equal(crc32c(0, zeros, 32), 0x8a9136aau);
   for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = (uint8_t)(i * i * 31 + i / 7);
-  for (size_t n = 0; n < sizeof bytes; n += n < 2000 ? 1 : 37)
-    assert_int_equal(crc32c(7, bytes + n % 3, n - n % 3), crc32c_portable(7, bytes + n % 3, n - n % 3));
+  for (size_t n = 0; n < sizeof bytes; n += n < 2000 ? 1 : 37) {
+    const uint32_t expected = crc32c_portable(7, bytes + n % 3, n - n % 3);
+    assert_int_equal(crc32c(7, bytes + n % 3, n - n % 3), expected);
+    memset(copy, 0, sizeof copy);
+    assert_int_equal(crc32c_copy(7, copy, bytes + n % 3, n - n % 3), expected);
+    assert_memory_equal(copy, bytes + n % 3, n - n % 3);
+    for (size_t i = n - n % 3; i < sizeof copy; i++) assert_int_equal(copy[i], 0);
+  }
   assert_int_equal(crc32c(crc32c(0, bytes, 1234), bytes + 1234, 3766), crc32c(0, bytes, 5000));
 }
 

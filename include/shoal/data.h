@@ -212,6 +212,8 @@ typedef struct {
   uint64_t seed;                /**< same seed, same bytes */
   shoal_rows_progress progress; /**< NULL: none */
   void *context;                /**< for it */
+  bool interactions; /**< words of two and of three fields count together, too: more than a model that adds up
+                                 * features, or pairs of them, can learn */
 } shoal_criteo_options;
 
 /** What can be learned from it at best. */
@@ -223,12 +225,14 @@ typedef struct {
   double test_log_loss;       /**< of the hidden model itself, nats a row */
   double test_error;          /**< share of rows on the wrong side of the hidden model */
   double constant_log_loss;   /**< of always saying test_positive_share */
-  double reserved[4];         /**< 0: for fields to come */
+  double additive_log_loss; /**< of the hidden model without its interactions, about what logistic regression reaches */
+  double pairwise_log_loss; /**< without those of three fields, about what a factorization machine reaches */
+  double reserved[2];       /**< 0: for fields to come */
 } shoal_criteo_truth;
 
 /** Rows shaped like the Criteo click log: indices 1-13 are numbers in [0, 1), the rest are words, one of each of 26
- * fields, frequent ones first in the field's range; 24 to 39 of both a row. A hidden linear model decides the labels
- * (about 26 % positive), so what a training can reach at best is known; truth.json beside the files has it, too. Files
+ * fields, frequent ones first in the field's range; 24 to 39 of both a row. A hidden model, linear unless interactions are asked
+ * for, decides the labels (about 26 % positive), so what a training can reach at best is known; truth.json beside the files has it, too. Files
  * get their names only when they are whole. truth may be NULL. */
 SHOAL_API SHOAL_CHECKED shoal_status shoal_generate_criteo(const shoal_criteo_options *options,
                                                            shoal_criteo_truth *truth);

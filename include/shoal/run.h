@@ -161,6 +161,10 @@ typedef struct {
   const char *class_weight; /**< "balanced", or what a row counts by its class: "1,2.5"; NULL: all the same */
   const char *set;          /**< of a model file: values of its parameters, "hidden=128,activation=tanh" */
   int64_t replicas;         /**< ps: backups of each parameter server, 0 or 1 */
+  int64_t metrics_port;     /**< each task serves /metrics, /healthz and /readyz there; tasks that this process starts
+                             * on one machine count on from it, servers first. 0: none does */
+  const char *metrics_address; /**< of the machine, for that; NULL: 127.0.0.1. Others than loopback need a token in
+                                * the environment variable SHOAL_METRICS_TOKEN */
   double beta1;             /**< as in shoal_optimizer_options, also the next two; 0: the optimizer's usual one */
   double beta2;             /**< ... */
   double epsilon;           /**< ... */
@@ -270,7 +274,7 @@ typedef struct {
 typedef struct {
   char task[SHOAL_TASK_NAME]; /**< what users call it */
   char event[12];             /**< "left", "joined", "rejoined"; of a server: "replaced" */
-  char reason[24];            /**< "no heartbeat", "connection closed"; "": it did not leave */
+  char reason[24];            /**< "no heartbeat", "connection closed", "damaged message" ...; "": it did not leave */
   int64_t step;               /**< when */
   int64_t handed_on_rows;     /**< its rows that others took over */
   double time;                /**< seconds since 1970 */

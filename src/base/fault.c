@@ -1,9 +1,13 @@
 /* The seam for injected faults, in builds with -Dfaults=true alone: the linker leads every call of these functions from
  * Shoal's own code to the __wrap_ functions here (--wrap, see meson.build), and the memory that jansson takes.
  *
- * SHOAL_FAULT=N in the environment makes the N-th call of this process fail as the system would; SHOAL_FAULT_LOG=FILE gets
- * two lines when the process ends: how many calls there were, and the name of the one that failed. tests/faults.py drives
- * it. A build without the option has none of this. */
+ * SHOAL_FAULT=N in the environment makes the N-th call of this process fail as the system would; N+ that one and all later
+ * calls of the same function, as on a disk that is full and stays so. N~ counts only calls that may be interrupted or do less
+ * than they were asked to, and makes the N-th of them do that, which is no failure: nothing may come of it. N! counts
+ * checksums alone, and one bit of the N-th comes out wrong: what was read is damaged. SHOAL_FAULT_TASK=WORD: of the
+ * processes of a job only the one whose command line has this word. SHOAL_FAULT_LOG=FILE gets two lines when the process
+ * ends: how many calls there were, and the name of the one that failed. tests/faults.py drives it. A build without the
+ * option has none of this. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -12,6 +16,7 @@
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,19 +30,47 @@
 /* One process, one number: the environment has it, and every thread counts. */
 static _Atomic long calls;
 static long failing = -1;
+static enum { ONCE, LASTING, PARTLY, DAMAGE } mode;
 static const char *_Atomic failed;
 static char log_path[512];
 
 /* What the library does for itself before main and while the log is written does not count. */
 static _Atomic bool counting;
 
-static bool fails(const char *name, int error) {
+static bool is_chosen(const char *name) {
   if (!atomic_load_explicit(&counting, memory_order_relaxed)) return false;
-  if (atomic_fetch_add_explicit(&calls, 1, memory_order_relaxed) + 1 != failing) return false;
+  const long number = atomic_fetch_add_explicit(&calls, 1, memory_order_relaxed) + 1;
+  const char *before = atomic_load(&failed);
+  if (number != failing && !(mode == LASTING && before && !strcmp(before, name))) return false;
   atomic_store(&failed, name);
+  return true;
+}
+
+static bool fails(const char *name, int error) {
+  if (mode > LASTING || !is_chosen(name)) return false;
   errno = error;
   return true;
 }
+
+/* Every other such call is interrupted, the rest do half of what they could. */
+typedef enum { ALL_OF_IT, INTERRUPTED, HALF } amount;
+static amount partly(const char *name) {
+  if (mode != PARTLY || !is_chosen(name)) return ALL_OF_IT;
+  errno = EINTR;
+  return failing % 2 ? INTERRUPTED : HALF;
+}
+
+/* The same for calls of `n` bytes. */
+#define FAULT_BYTES(name, parameters, arguments, error) \
+  extern ssize_t __real_##name parameters;              \
+  extern ssize_t __wrap_##name parameters;              \
+  ssize_t __wrap_##name parameters {                    \
+    if (fails(#name, error)) return -1;                 \
+    const amount how = partly(#name);                   \
+    if (how == INTERRUPTED) return -1;                  \
+    if (how == HALF && n > 1) n = n / 2;                \
+    return __real_##name arguments;                     \
+  }
 
 /* FAULT(returned, name, (parameters), (arguments), failure's value, errno) */
 #define FAULT(type, name, parameters, arguments, failure, error) \
@@ -73,11 +106,11 @@ int __wrap_asprintf(char **out, const char *format, ...) {
 /* ---- files */
 FAULT(FILE *, fopen, (const char *path, const char *mode), (path, mode), NULL, EMFILE)
 FAULT(FILE *, fdopen, (int fd, const char *mode), (fd, mode), NULL, ENOMEM)
-FAULT(ssize_t, read, (int fd, void *to, size_t n), (fd, to, n), -1, EIO)
-FAULT(ssize_t, pread, (int fd, void *to, size_t n, off_t at), (fd, to, n, at), -1, EIO)
-FAULT(ssize_t, write, (int fd, const void *from, size_t n), (fd, from, n), -1, ENOSPC)
-FAULT(ssize_t, pwrite, (int fd, const void *from, size_t n, off_t at), (fd, from, n, at), -1, ENOSPC)
-FAULT(ssize_t, writev, (int fd, const struct iovec *parts, int n), (fd, parts, n), -1, ENOSPC)
+FAULT_BYTES(read, (int fd, void *to, size_t n), (fd, to, n), EIO)
+FAULT_BYTES(pread, (int fd, void *to, size_t n, off_t at), (fd, to, n, at), EIO)
+FAULT_BYTES(write, (int fd, const void *from, size_t n), (fd, from, n), ENOSPC)
+FAULT_BYTES(pwrite, (int fd, const void *from, size_t n, off_t at), (fd, from, n, at), ENOSPC)
+FAULT_BYTES(writev, (int fd, const struct iovec *parts, int n), (fd, parts, n), ENOSPC)
 FAULT(int, fflush, (FILE * f), (f), EOF, ENOSPC)
 FAULT(int, fsync, (int fd), (fd), -1, EIO)
 FAULT(int, ftruncate, (int fd, off_t n), (fd, n), -1, EIO)
@@ -111,8 +144,8 @@ FAULT(int, socket, (int domain, int type, int protocol), (domain, type, protocol
 FAULT(int, bind, (int fd, const struct sockaddr *at, socklen_t n), (fd, at, n), -1, EADDRINUSE)
 FAULT(int, listen, (int fd, int most), (fd, most), -1, EADDRINUSE)
 FAULT(int, connect, (int fd, const struct sockaddr *at, socklen_t n), (fd, at, n), -1, ECONNREFUSED)
-FAULT(ssize_t, send, (int fd, const void *from, size_t n, int flags), (fd, from, n, flags), -1, ECONNRESET)
-FAULT(ssize_t, recv, (int fd, void *to, size_t n, int flags), (fd, to, n, flags), -1, ECONNRESET)
+FAULT_BYTES(send, (int fd, const void *from, size_t n, int flags), (fd, from, n, flags), ECONNRESET)
+FAULT_BYTES(recv, (int fd, void *to, size_t n, int flags), (fd, to, n, flags), ECONNRESET)
 FAULT(ssize_t, sendmsg, (int fd, const struct msghdr *m, int flags), (fd, m, flags), -1, ECONNRESET)
 FAULT(ssize_t, recvmsg, (int fd, struct msghdr *m, int flags), (fd, m, flags), -1, ECONNRESET)
 FAULT(int, pipe2, (int fds[2], int flags), (fds, flags), -1, EMFILE)
@@ -129,13 +162,34 @@ static _Atomic long ahead;
 extern int __real_clock_gettime(clockid_t clock, struct timespec *out);
 extern int __wrap_clock_gettime(clockid_t clock, struct timespec *out);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *out) {
-  if (fails("clock_gettime", 0)) atomic_store(&ahead, JUMP_SECONDS);
+  if (fails("clock_gettime", 0)) atomic_fetch_add(&ahead, JUMP_SECONDS);
   const int result = __real_clock_gettime(clock, out);
   if (!result) out->tv_sec += atomic_load_explicit(&ahead, memory_order_relaxed);
   return result;
 }
 
+/* ---- checksums */
+extern uint32_t __real_crc32c(uint32_t crc, const void *bytes, size_t n);
+extern uint32_t __wrap_crc32c(uint32_t crc, const void *bytes, size_t n);
+uint32_t __wrap_crc32c(uint32_t crc, const void *bytes, size_t n) {
+  const uint32_t right = __real_crc32c(crc, bytes, n);
+  return mode == DAMAGE && is_chosen("crc32c") ? right ^ 1u << failing % 32 : right;
+}
+
 /* ---- before main and at the end */
+
+/* Whether this process is meant. */
+static bool is_meant(const char *task) {
+  char words[4096];
+  FILE *f = task ? __real_fopen("/proc/self/cmdline", "re") : NULL;
+  if (!f) return !task;
+  const size_t n = fread(words, 1, sizeof words - 1, f);
+  __real_fclose(f);
+  words[n] = 0;
+  for (size_t at = 0; at < n; at += strlen(words + at) + 1)
+    if (!strcmp(words + at, task)) return true;
+  return false;
+}
 
 static void write_log(void) {
   atomic_store(&counting, false);
@@ -148,8 +202,10 @@ static void write_log(void) {
 
 __attribute__((constructor)) static void begin(void) {
   const char *number = getenv("SHOAL_FAULT"), *log = getenv("SHOAL_FAULT_LOG");
-  if (number) failing = atol(number);
-  if (!number && !log) return;
+  char *behind = NULL;
+  if (number) failing = strtol(number, &behind, 10);
+  if (behind) mode = *behind == '+' ? LASTING : *behind == '~' ? PARTLY : *behind == '!' ? DAMAGE : ONCE;
+  if ((!number && !log) || !is_meant(getenv("SHOAL_FAULT_TASK"))) return;
   if (log) snprintf(log_path, sizeof log_path, "%s", log);
   json_set_alloc_funcs(__wrap_malloc, free);
   atexit(write_log);

@@ -5,6 +5,7 @@
 #include "base/random.h"
 #include "base/text.h"
 #include "data/example.h"
+#include "data/interactions.h"
 #include "data/sink.h"
 #include "data/sparse.h"
 #include "data/tfrecord.h"
@@ -43,12 +44,17 @@ typedef struct {
   int64_t size[CRITEO_WORDS];
   double log_size[CRITEO_WORDS]; /* log2(size + 1) */
   double bias;
+  interactions *together; /* owned; NULL: none */
 } model;
+
+/* What is known of a row's logit by models that know less than the hidden one. */
+enum { ADDITIVE, PAIRWISE, LEVELS };
 
 typedef struct {
   int count;
   bool positive;
-  double logit; /* of the hidden model, bias included */
+  double logit;         /* of the hidden model, bias included */
+  double known[LEVELS]; /* parts of it: without interactions, without those of three fields */
   int32_t indices[SLOTS];
   int8_t sixteenths[SLOTS]; /* value of a number; 16 for a word */
   int8_t slots[SLOTS];      /* which column */
@@ -107,6 +113,8 @@ static void make_row(const model *m, uint64_t at, click *row) {
     count += !(filled >> s & 1);
     filled |= 1ull << s;
   }
+  int32_t words[CRITEO_WORDS];
+  memset(words, -1, sizeof words);
   row->count = 0;
   row->logit = m->bias;
   for (int s = 0; s < SLOTS; s++) {
@@ -120,13 +128,18 @@ static void make_row(const model *m, uint64_t at, click *row) {
       /* Uniform in the logarithm of the rank: the n-th word is drawn about 1/n as often as the first. */
       int field = s - CRITEO_NUMBERS;
       int64_t rank = (int64_t)exp2(u * m->log_size[field]) - 1;
-      index = (int32_t)(m->first[field] + MIN_OF(rank, m->size[field] - 1));
+      words[field] = (int32_t)MIN_OF(rank, m->size[field] - 1);
+      index = (int32_t)m->first[field] + words[field];
     }
     row->indices[row->count] = index;
     row->sixteenths[row->count] = value;
     row->slots[row->count++] = (int8_t)s;
     row->logit += weight(m, index) * value / 16;
   }
+  row->known[ADDITIVE] = row->logit;
+  if (m->together) row->logit += interactions_of_pairs(m->together, words);
+  row->known[PAIRWISE] = row->logit;
+  if (m->together) row->logit += interactions_of_triples(m->together, words);
   row->positive = (double)draws[BLOCKS * 4 - 1] * 0x1p-32 < sigmoid(row->logit);
 }
 
@@ -151,6 +164,35 @@ static shoal_status calibrate(model *m) {
   m->bias = (low + high) / 2;
   free(logits);
   return NULL;
+}
+
+/* Where a part of the logit is known, the rest blurs it: the best prediction is flatter than that part alone. Its scale
+ * and shift, by Newton's method over rows outside of the data set. */
+typedef struct {
+  double scale, shift;
+} flattening;
+
+static flattening flatten(const model *m, int level) {
+  flattening f = {1, 0};
+  if (!m->together) return f;
+  for (int round = 0; round < 8; round++) {
+    double g0 = 0, g1 = 0, h00 = 0, h01 = 0, h11 = 0;
+    for (int i = 0; i < CALIBRATION; i++) {
+      click row;
+      make_row(m, (UINT64_C(1) << 58) + (uint64_t)i, &row);
+      const double x = row.known[level], p = sigmoid(f.scale * x + f.shift), miss = p - sigmoid(row.logit);
+      g0 += miss * x;
+      g1 += miss;
+      h00 += p * (1 - p) * x * x;
+      h01 += p * (1 - p) * x;
+      h11 += p * (1 - p);
+    }
+    const double determinant = h00 * h11 - h01 * h01;
+    if (!(determinant > 0)) break;
+    f.scale -= (h11 * g0 - h01 * g1) / determinant;
+    f.shift -= (h00 * g1 - h01 * g0) / determinant;
+  }
+  return f;
 }
 
 /* ---- forms */
@@ -233,8 +275,11 @@ typedef struct {
   model model;
   example_writer writer;
   int64_t done, positive;
-  double loss, wrong, test_positive; /* sums over the last file */
+  flattening flat[LEVELS];
+  double loss, wrong, test_positive, known_loss[LEVELS]; /* sums over the last file */
 } job;
+
+static double log_loss(double logit, bool positive) { return log1p(exp(positive ? -logit : logit)); }
 
 /* "DIR/tfrecords07"; hidden while it grows, so that no pattern of names finds half a file. */
 static shoal_status file_name(const job *j, int file, bool growing, text *out) {
@@ -259,7 +304,9 @@ static shoal_status write_rows(job *j, sink *to, int64_t rows, bool last) {
     }
     j->positive += row.positive;
     if (last) {
-      j->loss += log1p(exp(row.positive ? -row.logit : row.logit));
+      j->loss += log_loss(row.logit, row.positive);
+      for (int level = 0; level < LEVELS; level++)
+        j->known_loss[level] += log_loss(j->flat[level].scale * row.known[level] + j->flat[level].shift, row.positive);
       j->wrong += (row.logit > 0) != row.positive;
       j->test_positive += row.positive;
     }
@@ -299,6 +346,8 @@ static void fill_truth(const job *j, int64_t test_rows, shoal_criteo_truth *t) {
   t->test_positive_share = p;
   t->test_log_loss = j->loss / (double)test_rows;
   t->test_error = j->wrong / (double)test_rows;
+  t->additive_log_loss = j->known_loss[ADDITIVE] / (double)test_rows;
+  t->pairwise_log_loss = j->known_loss[PAIRWISE] / (double)test_rows;
   t->constant_log_loss = p > 0 && p < 1 ? -(p * log(p) + (1 - p) * log1p(-p)) : 0;
 }
 
@@ -313,10 +362,12 @@ static shoal_status write_truth(const job *j, const shoal_criteo_truth *t) {
            "{\n  \"data\": \"criteo\",\n  \"form\": \"%s\",\n  \"seed\": %llu,\n  \"rows\": %lld,\n"
            "  \"features\": %lld,\n  \"files\": %d,\n  \"positive_share\": %.6f,\n  \"bias\": %.9g,\n"
            "  \"test_file\": \"%s\",\n  \"test_rows\": %lld,\n  \"test_positive_share\": %.6f,\n"
-           "  \"test_log_loss\": %.9g,\n  \"test_error\": %.6f,\n  \"constant_log_loss\": %.9g\n}\n",
+           "  \"test_log_loss\": %.9g,\n  \"test_error\": %.6f,\n  \"constant_log_loss\": %.9g,\n"
+           "  \"interactions\": %s,\n  \"additive_log_loss\": %.9g,\n  \"pairwise_log_loss\": %.9g\n}\n",
            form_names[s->form], (unsigned long long)s->seed, (long long)s->rows, (long long)s->features, s->files,
            t->positive_share, t->bias, strrchr(last.data, '/') + 1, (long long)t->test_rows, t->test_positive_share,
-           t->test_log_loss, t->test_error, t->constant_log_loss);
+           t->test_log_loss, t->test_error, t->constant_log_loss, s->interactions ? "true" : "false",
+           t->additive_log_loss, t->pairwise_log_loss);
   if (path.failed || body.failed) {
     status = status_no_memory();
     goto done;
@@ -353,8 +404,13 @@ shoal_status shoal_generate_criteo(const shoal_criteo_options *options, shoal_cr
   share_out(&j.model, s.features);
   shoal_criteo_truth found;
   int64_t each = s.rows / s.files, more = s.rows % s.files, rows = 0;
-  shoal_status status;
+  shoal_status status = NULL;
+  if (s.interactions) {
+    if (!(j.model.together = malloc(sizeof *j.model.together))) TRY_GOTO(status, status_no_memory(), done);
+    interactions_init(j.model.together, s.seed, j.model.size);
+  }
   TRY_GOTO(status, calibrate(&j.model), done);
+  for (int level = 0; level < LEVELS; level++) j.flat[level] = flatten(&j.model, level);
   for (int file = 0; file < s.files; file++) {
     rows = each + (file < more);
     TRY_GOTO(status, write_file(&j, file, rows), done);
@@ -364,6 +420,7 @@ shoal_status shoal_generate_criteo(const shoal_criteo_options *options, shoal_cr
   if (s.progress) (void)s.progress(s.context, s.rows, s.rows);
   if (truth) *truth = found;
 done:
+  free(j.model.together);
   example_writer_fini(&j.writer);
   return status;
 }

@@ -2,7 +2,7 @@
 
 #include "base/mem.h"
 #include "base/text.h"
-#include "data/crc32c.h"
+#include "base/crc32c.h"
 
 #include <errno.h>
 #include <fcntl.h>

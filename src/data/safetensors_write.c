@@ -1,7 +1,7 @@
 #include "data/safetensors.h"
 
 #include "base/mem.h"
-#include "data/crc32c.h"
+#include "base/crc32c.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 #include "data/tfrecord.h"
 
 #include "base/mem.h"
-#include "data/crc32c.h"
+#include "base/crc32c.h"
 
 #include <string.h>
 

@@ -176,7 +176,8 @@ typedef enum {
   PS_SILENT,           /* it left: others have waited for it for too long */
   PS_JOINED,           /* it came for the first time */
   PS_REJOINED,         /* it came again */
-  PS_LEFT              /* it left: it was asked to, and has said DONE before the training was over */
+  PS_LEFT,             /* it left: it was asked to, and has said DONE before the training was over */
+  PS_DAMAGED           /* it left: a message of it was not what it had sent, so its connection was ended */
 } ps_change_kind;
 
 typedef struct {

@@ -269,7 +269,7 @@ static shoal_status on_gone(server *s, const net_message *m) {
   bool early = is_here(w);
   w->peer = 0;
   if (!early) return NULL;
-  TRY(steps_lose(s, w, PS_DISCONNECTED));
+  TRY(steps_lose(s, w, m->header.flags & NET_DAMAGED ? PS_DAMAGED : PS_DISCONNECTED));
   if (s->options->task.returns) return NULL;
   char name[CLUSTER_NAME];
   if (m->header.from == 0 || (s->started && !present(s)))

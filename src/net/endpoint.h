@@ -42,6 +42,9 @@ struct net_client {
   net_stats stats;
 };
 
+/* Of a client: an answer did not have its checksum. */
+SHOAL_CHECKED shoal_status net_damaged(void);
+
 extern const transport transport_shm, transport_tcp, transport_zmq;
 
 #endif

@@ -32,10 +32,20 @@ typedef struct {
   shm_kept *kept;        /* oldest first */
   bool gone;             /* the server died or closed the connection */
   bool broken;           /* half a request was sent, or the ring does not check */
+  bool damaged;          /* the same, since an answer is not what was sent */
   double look;
 } shm_client;
 
+/* Nothing can be read any more. */
+static void client_break(shm_client *c, link_result why) {
+  c->broken = true;
+  c->damaged = why == LINK_DAMAGED;
+  c->base.stats.refused++;
+  c->base.stats.damaged += c->damaged;
+}
+
 static shoal_status client_state(const shm_client *c) {
+  if (c->damaged) return net_damaged();
   if (c->broken)
     return status_make(SHOAL_ERR_PEER,
                        "the connection is broken (a message was cut off or did not check); "
@@ -56,7 +66,7 @@ static shoal_status client_make_room(shm_client *c) {
     link_result r = link_take(&c->link, &m);
     if (r == LINK_NO_MEMORY) return status_no_memory();
     if (r == LINK_NOTHING && link_has_pieces(&c->link)) continue;
-    if (r == LINK_BROKEN) c->broken = true;
+    if (r == LINK_BROKEN || r == LINK_DAMAGED) client_break(c, r);
     if (r != LINK_MESSAGE) return NULL;
     shm_kept *k = calloc(1, sizeof *k);
     if (!k) return status_no_memory();
@@ -150,10 +160,7 @@ shoal_status shm_await(net_client *base, double seconds, net_message *out) {
       return NULL;
     }
     if (r == LINK_NO_MEMORY) return status_no_memory();
-    if (r == LINK_BROKEN) {
-      c->broken = true;
-      c->base.stats.refused++;
-    }
+    if (r == LINK_BROKEN || r == LINK_DAMAGED) client_break(c, r);
     if (!sleep) return client_state(c);
     if (now >= c->look) {
       client_look(c, now);

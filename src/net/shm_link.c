@@ -1,5 +1,6 @@
 #include "net/shm_link.h"
 
+#include "base/crc32c.h"
 #include "base/mem.h"
 
 #include <stdlib.h>
@@ -10,6 +11,7 @@
 #define PARTS 4                    /* a ring holds so many of the largest such records */
 #define SMALLEST_RING ((size_t)64 << 10)
 #define PIECE ((size_t)1 << 20) /* at most so much is copied before others get their turn */
+#define TRAILER RING_GRAIN      /* behind a record in pieces: its checksum, and zeros */
 
 static size_t record_bytes(size_t payload) { return WIRE_HEADER + mem_round_up(payload, RING_GRAIN); }
 
@@ -42,17 +44,22 @@ static void give_back(shm_link *l) {
 }
 
 static link_result fill_block(shm_link *l, size_t filled, net_message *out) {
-  size_t record = mem_round_up(l->block_bytes, RING_GRAIN);
+  const size_t record = mem_round_up(l->block_bytes, RING_GRAIN);
   size_t n = MIN_OF(MIN_OF(filled, record - l->block_have), PIECE);
   if (n) {
     size_t real = l->block_have < l->block_bytes ? MIN_OF(n, l->block_bytes - l->block_have) : 0;
-    memcpy(l->block + l->block_have, ring_at(l->in), real);
+    l->block_checksum = crc32c_copy(l->block_checksum, l->block + l->block_have, ring_at(l->in), real);
     l->block_have += n;
     l->in->mine += n;
     give_back(l);
   }
-  if (l->block_have < record) return LINK_NOTHING;
+  if (l->block_have < record || filled - n < TRAILER) return LINK_NOTHING;
+  uint32_t sent;
+  memcpy(&sent, ring_at(l->in), sizeof sent);
+  l->in->mine += TRAILER;
+  give_back(l);
   l->block_filling = false;
+  if (sent != l->block_checksum) return LINK_DAMAGED;
   l->block_held = true;
   l->block_hold = (shm_hold){.where = HOLD_BLOCK, .link = l};
   *out = (net_message){.header = l->block_header, .payload = l->block, .bytes = l->block_bytes, .hold = &l->block_hold};
@@ -87,15 +94,17 @@ link_result link_take(shm_link *l, net_message *out) {
     if (l->block_held) return LINK_NOTHING;
     if (!make_block(l, (size_t)bytes)) return LINK_NO_MEMORY;
     l->block_filling = true;
-    l->block_have = 0;
+    l->block_have = l->block_checksum = 0;
     l->block_header = header;
     l->block_bytes = (size_t)bytes;
     in->mine += WIRE_HEADER;
     return fill_block(l, filled - WIRE_HEADER, out);
   }
   if (filled < record) return LINK_BROKEN; /* such records are published whole */
+  const uint8_t *payload = ring_at(in) + WIRE_HEADER;
+  if (crc32c(0, payload, (size_t)bytes) != wire_checksum(bytes_of_header)) return LINK_DAMAGED;
   shm_hold *hold = &l->holds[(l->first_hold + l->hold_count++) % LINK_HOLDS];
-  *out = (net_message){.header = header, .payload = ring_at(in) + WIRE_HEADER, .bytes = (size_t)bytes, .hold = hold};
+  *out = (net_message){.header = header, .payload = payload, .bytes = (size_t)bytes, .hold = hold};
   in->mine += record;
   *hold = (shm_hold){.where = HOLD_RING, .link = l, .end = in->mine};
   return LINK_MESSAGE;
@@ -138,6 +147,7 @@ void link_outgoing_init(link_outgoing *o, const shm_link *l, const net_header *h
                         size_t bytes) {
   *o = (link_outgoing){.parts = parts, .n = n, .left = record_bytes(bytes)};
   o->whole = goes_whole(l->out, o->left);
+  if (!o->whole) o->left += TRAILER;
   wire_encode(header, l->job, bytes, o->header);
 }
 
@@ -146,7 +156,7 @@ static void copy_parts(link_outgoing *o, uint8_t *to, size_t bytes) {
   while (bytes && o->part < o->n) {
     const net_part *p = &o->parts[o->part];
     size_t n = MIN_OF(bytes, p->bytes - o->offset);
-    if (n) memcpy(to, (const uint8_t *)p->data + o->offset, n);
+    if (n) o->checksum = crc32c_copy(o->checksum, to, (const uint8_t *)p->data + o->offset, n);
     to += n;
     bytes -= n;
     o->offset += n;
@@ -165,10 +175,15 @@ link_result link_push(shm_link *l, link_outgoing *o) {
   if (space < (o->whole ? o->left : RING_GRAIN)) return LINK_NOTHING;
   while (o->left && space) {
     size_t n = MIN_OF(o->left, o->whole ? o->left : MIN_OF(space, out->capacity / PARTS));
-    size_t head = o->started ? 0 : WIRE_HEADER;
+    const size_t head = o->started ? 0 : WIRE_HEADER, tail = n == o->left && !o->whole ? TRAILER : 0;
     uint8_t *to = ring_at(out);
+    copy_parts(o, to + head, n - head - tail);
+    if (o->whole) wire_seal(o->header, o->checksum);
     if (head) memcpy(to, o->header, WIRE_HEADER);
-    copy_parts(o, to + head, n - head);
+    if (tail) {
+      memset(to + n - tail, 0, tail);
+      memcpy(to + n - tail, &o->checksum, sizeof o->checksum);
+    }
     o->started = true;
     o->left -= n;
     space -= n;

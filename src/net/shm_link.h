@@ -2,7 +2,9 @@
  *
  * A record is the 64-byte header and the payload, filled up to 64 bytes. A record of at most a quarter of the ring is
  * published at once and read in place. A larger one goes through the ring piece by piece into a block of the
- * receiver's, which is kept for the next one. */
+ * receiver's, which is kept for the next one; since its header leaves before the end has been read, its checksum follows in
+ * 64 bytes of their own. Checksums are made while a payload is copied, and looked at before a message is handed out: from the
+ * sender's memory to the receiver's eyes nothing changes unnoticed. */
 #ifndef SHOAL_NET_SHM_LINK_H
 #define SHOAL_NET_SHM_LINK_H
 
@@ -37,9 +39,10 @@ struct shm_link {
   size_t block_have;
   net_header block_header;
   size_t block_bytes;
+  uint32_t block_checksum; /* of what is there */
 };
 
-typedef enum { LINK_NOTHING, LINK_MESSAGE, LINK_DONE, LINK_BROKEN, LINK_NO_MEMORY } link_result;
+typedef enum { LINK_NOTHING, LINK_MESSAGE, LINK_DONE, LINK_BROKEN, LINK_DAMAGED, LINK_NO_MEMORY } link_result;
 
 /* Bytes of a ring that suit messages up to `largest`. */
 size_t link_capacity(size_t largest);
@@ -47,8 +50,8 @@ size_t link_capacity(size_t largest);
 void link_init(shm_link *l, shm_segment *segment, bool server, shm_bell *other, uint64_t job, size_t largest);
 void link_fini(shm_link *l);
 
-/* LINK_NOTHING, LINK_MESSAGE, LINK_BROKEN (the other side wrote nonsense; nothing can be read any more) or
- * LINK_NO_MEMORY. */
+/* LINK_NOTHING, LINK_MESSAGE, LINK_BROKEN (the other side wrote nonsense), LINK_DAMAGED (a payload is not what was sent; after
+ * either nothing can be read any more) or LINK_NO_MEMORY. */
 link_result link_take(shm_link *l, net_message *out);
 void link_release(shm_link *l, shm_hold *h);
 /* Whether any message taken has not been released. */
@@ -66,8 +69,9 @@ typedef struct {
   const net_part *parts; /* borrowed */
   int n, part;
   size_t offset;       /* in the part */
-  size_t left;         /* bytes of the record still to be written, filling included */
+  size_t left;         /* bytes of the record still to be written, filling and trailer included */
   bool whole, started; /* whole: goes at once */
+  uint32_t checksum;   /* of the payload so far */
 } link_outgoing;
 
 void link_outgoing_init(link_outgoing *o, const shm_link *l, const net_header *header, const net_part *parts, int n,

@@ -233,8 +233,9 @@ static void look_at_sockets(shm_server *s, double now) {
   }
 }
 
-static void report_gone(shm_server *s, shm_peer *p, net_message *out) {
-  *out = (net_message){.header = {.kind = NET_GONE, .from = p->from}, .peer = p->id};
+static void report_gone(shm_server *s, shm_peer *p, bool damaged, net_message *out) {
+  *out =
+      (net_message){.header = {.kind = NET_GONE, .flags = damaged ? NET_DAMAGED : 0, .from = p->from}, .peer = p->id};
   p->state = PEER_GONE;
   peer_hang_up(p);
   if (!link_holding(&p->link)) peer_destroy(s, p);
@@ -314,8 +315,9 @@ static shoal_status scan(shm_server *s, net_message *out, bool *got) {
       out->peer = p->id;
       return NULL;
     }
-    if (r == LINK_BROKEN) s->base.stats.refused++;
-    report_gone(s, p, out);
+    s->base.stats.refused += r == LINK_BROKEN || r == LINK_DAMAGED;
+    s->base.stats.damaged += r == LINK_DAMAGED;
+    report_gone(s, p, r == LINK_DAMAGED, out);
     return NULL;
   }
   *got = false;

@@ -33,6 +33,7 @@ typedef struct {
 } tcp_client;
 
 static shoal_status client_state(const tcp_client *c) {
+  if (c->link.damaged) return net_damaged();
   if (c->broken)
     return status_make(SHOAL_ERR_PEER,
                        "the connection is broken (a message was cut off or did not check); connect again");
@@ -68,6 +69,7 @@ static shoal_status take(tcp_client *c, net_message *out, bool *got) {
     if (r == TCP_WRONG) {
       c->broken = true;
       c->base.stats.refused++;
+      c->base.stats.damaged += c->link.damaged;
     }
   }
   return NULL;

@@ -1,5 +1,6 @@
 #include "net/tcp_link.h"
 
+#include "base/crc32c.h"
 #include "base/mem.h"
 
 #include <stdlib.h>
@@ -92,6 +93,7 @@ static tcp_result begin(tcp_link *l, tcp_pool *pool) {
   if (l->incoming_bytes > (own ? WIRE_OWN_MAX : l->limit)) return TCP_WRONG;
   const bool ours = l->known && l->incoming_job == l->job && (!l->server || l->incoming.from == l->from);
   if (!own && !ours) return TCP_NOTHING;
+  l->checksum = 0;
   l->block = pool_take(pool, l->incoming_bytes);
   return l->block ? TCP_NOTHING : TCP_NO_MEMORY;
 }
@@ -102,6 +104,8 @@ static tcp_result finish(tcp_link *l, net_message *out) {
     l->refused++;
     return TCP_NOTHING;
   }
+  l->damaged = !l->stream.ssl && l->checksum != wire_checksum(l->header);
+  if (l->damaged) return TCP_WRONG;
   *out = (net_message){.header = l->incoming, .payload = l->block->data, .bytes = l->incoming_bytes, .hold = l->block};
   l->block = NULL;
   return TCP_MESSAGE;
@@ -111,8 +115,10 @@ static tcp_result finish(tcp_link *l, net_message *out) {
 static tcp_stream_result read_payload(tcp_link *l, size_t *got) {
   uint8_t nowhere[SKIP];
   const size_t done = l->have - WIRE_HEADER, left = l->incoming_bytes - done;
-  return l->block ? tcp_stream_read(&l->stream, l->block->data + done, left, got)
-                  : tcp_stream_read(&l->stream, nowhere, MIN_OF(left, SKIP), got);
+  if (!l->block) return tcp_stream_read(&l->stream, nowhere, MIN_OF(left, SKIP), got);
+  tcp_stream_result r = tcp_stream_read(&l->stream, l->block->data + done, left, got);
+  if (r == TCP_STREAM_DONE && !l->stream.ssl) l->checksum = crc32c(l->checksum, l->block->data + done, *got);
+  return r;
 }
 
 tcp_result tcp_link_read(tcp_link *l, tcp_pool *pool, size_t budget, net_message *out, bool *more) {
@@ -131,7 +137,9 @@ tcp_result tcp_link_read(tcp_link *l, tcp_pool *pool, size_t budget, net_message
       if (r != TCP_STREAM_DONE) return unread(r);
       l->have += got;
     }
-    if (l->have == WIRE_HEADER + l->incoming_bytes && finish(l, out) == TCP_MESSAGE) return TCP_MESSAGE;
+    if (l->have < WIRE_HEADER + l->incoming_bytes) continue;
+    const tcp_result finished = finish(l, out);
+    if (finished != TCP_NOTHING) return finished;
   }
   *more = true;
   return TCP_NOTHING;
@@ -140,5 +148,6 @@ tcp_result tcp_link_read(tcp_link *l, tcp_pool *pool, size_t budget, net_message
 void tcp_link_prepare(const tcp_link *l, const net_header *header, const net_part *parts, int n, size_t bytes,
                       tcp_stream_outgoing *out) {
   wire_encode(header, l->job, bytes, out->header);
+  if (!l->stream.ssl) wire_seal(out->header, wire_checksum_of(parts, n));
   tcp_stream_outgoing_init(out, parts, n, bytes);
 }

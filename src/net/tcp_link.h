@@ -1,8 +1,9 @@
 /* One connection over TCP, as either end sees it: whole messages in and out, without waiting.
  *
  * A message is the 64-byte header of wire.h and the payload behind it. A header that does not check ends the
- * connection, since nobody knows where the next one begins; a message that is well-formed, but not for us, is passed
- * over. */
+ * connection, since nobody knows where the next one begins; so does a payload that is not what was sent: by its checksum or,
+ * encrypted, by TLS, which authenticates every record, so that none is computed besides. A message that is well-formed,
+ * but not for us, is passed over. */
 #ifndef SHOAL_NET_TCP_LINK_H
 #define SHOAL_NET_TCP_LINK_H
 
@@ -34,9 +35,11 @@ typedef struct {
   size_t have; /* bytes of the message that are there, header included */
   net_header incoming;
   uint64_t incoming_job, incoming_bytes;
-  tcp_block *block; /* being filled; NULL: the payload is passed over, or there is none yet */
-  uint64_t refused; /* messages passed over */
-  uint16_t foreign; /* TCP_WRONG: the version of the protocol that the other side speaks; 0: ours, or nonsense */
+  tcp_block *block;  /* being filled; NULL: the payload is passed over, or there is none yet */
+  uint32_t checksum; /* of the payload so far */
+  bool damaged;      /* TCP_WRONG: a payload was not what was sent */
+  uint64_t refused;  /* messages passed over */
+  uint16_t foreign;  /* TCP_WRONG: the version of the protocol that the other side speaks; 0: ours, or nonsense */
 } tcp_link;
 
 typedef enum { TCP_MESSAGE, TCP_NOTHING, TCP_END, TCP_WRONG, TCP_NO_MEMORY } tcp_result;

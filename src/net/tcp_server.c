@@ -335,7 +335,9 @@ static shoal_status peer_read(tcp_server *s, tcp_peer *p, net_message *out, bool
     return NULL;
   }
   if (r == TCP_WRONG) s->base.stats.refused++;
-  *out = (net_message){.header = {.kind = NET_GONE, .from = p->from}, .peer = p->id};
+  s->base.stats.damaged += p->link.damaged;
+  *out = (net_message){.header = {.kind = NET_GONE, .flags = p->link.damaged ? NET_DAMAGED : 0, .from = p->from},
+                       .peer = p->id};
   peer_destroy(s, p);
   return NULL;
 }

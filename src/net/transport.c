@@ -141,6 +141,13 @@ shoal_status net_await(net_client *c, double seconds, net_message *out) {
   return NULL;
 }
 
+shoal_status net_damaged(void) {
+  return status_make(
+      SHOAL_ERR_PEER,
+      "a message was damaged on its way (its checksum does not match): the connection is given up; if that "
+      "comes again, have the memory and the network of these hosts checked");
+}
+
 bool net_client_gone(net_client *c) { return c->transport->gone(c); }
 
 void net_release_server(net_server *s, net_message *m) {

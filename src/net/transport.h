@@ -5,7 +5,8 @@
  * later. All waits have a deadline. An endpoint is used by one thread at a time, and not across a fork.
  *
  * Numbered facts that implementations keep:
- *  1. A message arrives whole or not at all; its header has been checked (magic, version, lengths) before it is seen.
+ *  1. A message arrives whole and undamaged or not at all: header (magic, version, lengths, checksum) and payload (CRC-32C,
+ *     TLS) have been checked before it is seen. One that is damaged ends its connection, with the cause.
  *  2. A received payload may be read until net_release; a small one lies in the transport's own memory, uncopied.
  *  3. What does not check is dropped and counted (net_stats.refused); it never ends the server.
  *  4. A peer that went away is reported as a message of kind NET_GONE from it, once, after all that it sent before.
@@ -32,6 +33,9 @@ typedef struct {
 } net_header;      /* travels in a fixed little-endian form, see wire.h */
 
 enum { NET_GONE = 0xff00 };
+enum {
+  NET_DAMAGED = 1
+}; /* in the flags of NET_GONE: the connection was ended, since a message did not have its checksum */
 
 /* A piece of a payload to be sent. */
 typedef struct {
@@ -66,6 +70,7 @@ typedef struct {
   uint64_t sent_messages, received_messages;
   uint64_t sent_bytes, received_bytes; /* payload and header */
   uint64_t refused;                    /* messages that did not check */
+  uint64_t damaged;                    /* of them, those whose payload was not as it was sent */
   int accept_error;                    /* of a server: why a connection could not be taken (errno); 0: all were */
 } net_stats;
 

@@ -5,7 +5,9 @@
  *  2. A connection's end comes from libzmq's monitor, which names a descriptor; the descriptor of a peer is known from
  *     its hello. Events are read before each hello, so that a descriptor used again is not taken for the old peer.
  *  3. What arrived before a connection ended is delivered before the peer is reported gone.
- *  4. A client's heartbeats, which are libzmq's, end silent connections on both sides. A client does not live on after
+ *  4. What does not check ends the connection it came on, once that was welcomed: who sent it would wait for an answer for
+ *     ever. The server takes nothing more from it and tells its other end to give up.
+ *  5. A client's heartbeats, which are libzmq's, end silent connections on both sides. A client does not live on after
  *     a reconnection behind its back: its calls fail from then on, and the application connects anew. */
 #include "net/endpoint.h"
 #include "net/zmq_socket.h"
@@ -31,7 +33,7 @@ typedef struct {
   uint64_t route;
   int fd;
   uint32_t from;
-  bool leaving;
+  bool leaving, damaged; /* damaged: for that reason */
 } zmq_peer;
 
 typedef struct {
@@ -108,15 +110,23 @@ static shoal_status greet(zmq_server *s, const zmq_incoming *in) {
 static void report_gone(zmq_server *s, net_message *out) {
   size_t i = 0;
   while (!s->peers[i].leaving) i++;
-  *out = (net_message){.header = {.kind = NET_GONE, .from = s->peers[i].from}, .peer = s->peers[i].route};
+  *out = (net_message){
+      .header = {.kind = NET_GONE, .flags = s->peers[i].damaged ? NET_DAMAGED : 0, .from = s->peers[i].from},
+      .peer = s->peers[i].route};
   s->leaving--;
   s->peers[i] = s->peers[--s->count];
 }
 
 /* Looks at one message. *got when it is the application's. */
 static shoal_status take(zmq_server *s, zmq_incoming *in, net_message *out, bool *got) {
-  const zmq_peer *p = in->route ? find_peer(s, in->route) : NULL;
+  zmq_peer *p = in->route ? find_peer(s, in->route) : NULL;
   *got = false;
+  if (in->wrong && p && !p->leaving) { /* libzmq cannot end one connection: its other end is told to */
+    p->leaving = p->damaged = true;
+    s->leaving++;
+    s->base.stats.damaged++;
+    say(&s->end, in->route, WIRE_REFUSED, 0, s->options.job, 0, "a message arrived damaged");
+  }
   if (!in->wrong && in->route && in->header.kind == WIRE_HELLO) {
     zmq_msg_close(&in->payload);
     return greet(s, in);
@@ -236,10 +246,12 @@ typedef struct {
   net_client base;
   net_options options;
   zmq_end end;
-  bool gone; /* the connection ended, or a message was cut off */
+  bool gone;    /* the connection ended, or a message was cut off */
+  bool damaged; /* and that is why */
 } zmq_client;
 
-static shoal_status client_gone(void) {
+static shoal_status client_gone(const zmq_client *c) {
+  if (c->damaged) return net_damaged();
   return status_make(SHOAL_ERR_PEER, "the connection was lost (the server exited, or did not respond for too long)");
 }
 
@@ -257,7 +269,7 @@ static shoal_status zmq_send_request(net_client *base, const net_header *header,
   own.from = c->options.from;
   double until = -1;
   for (;;) {
-    if (c->gone || !c->end.socket) return client_gone();
+    if (c->gone || !c->end.socket) return client_gone(c);
     zmq_borrow *borrow;
     zmq_end_result r = zmq_end_send(&c->end, 0, &own, c->options.job, parts, n, bytes, &borrow);
     if (borrow && !zmq_end_wait_sent(&c->end, borrow, seconds)) {
@@ -279,6 +291,9 @@ static shoal_status zmq_send_request(net_client *base, const net_header *header,
 /* Whether the message is an answer for the application; otherwise it is closed. */
 static bool is_answer(zmq_client *c, zmq_incoming *in) {
   if (!in->wrong && in->job == c->options.job && in->header.kind < NET_GONE) return true;
+  c->base.stats.damaged += in->wrong != NULL;
+  if (in->wrong || (in->job == c->options.job && in->header.kind == WIRE_REFUSED))
+    c->gone = c->damaged = true; /* here, or at the server */
   if (in->wrong || in->header.kind != WIRE_WELCOME) c->base.stats.refused++;
   zmq_msg_close(&in->payload);
   return false;
@@ -288,7 +303,7 @@ static shoal_status zmq_await(net_client *base, double seconds, net_message *out
   zmq_client *c = (zmq_client *)base;
   double until = -1;
   c->end.eager = base->eager;
-  if (!c->end.socket) return client_gone();
+  if (!c->end.socket) return client_gone(c);
   for (;;) {
     zmq_incoming in;
     double left = 0;
@@ -297,7 +312,7 @@ static shoal_status zmq_await(net_client *base, double seconds, net_message *out
     bool there = zmq_end_receive(&c->end, false, was_gone ? 0 : MIN_OF(left, SLICE), c->options.largest, &in);
     if (there && is_answer(c, &in)) return zmq_end_hold(&c->end, &in, out);
     if (there) continue;
-    if (was_gone) return client_gone();
+    if (was_gone) return client_gone(c);
     if (until < 0) {
       until = clock_seconds() + seconds;
       if (seconds > 0) continue;

@@ -3,6 +3,7 @@
 #include "net/keys.h"
 
 #include "base/clock.h"
+#include "base/crc32c.h"
 #include "base/mem.h"
 
 #include <arpa/inet.h>
@@ -308,6 +309,7 @@ bool zmq_end_receive(zmq_end *e, bool server, double seconds, size_t largest, zm
   size_t size = zmq_msg_size(&m);
   in->wrong = wire_decode(zmq_msg_data(&m), MIN_OF(size, WIRE_HEADER), largest, &in->header, &in->job, &bytes);
   in->foreign = wire_other_version(zmq_msg_data(&m), size);
+  const uint32_t sent = in->wrong ? 0 : wire_checksum(zmq_msg_data(&m));
   if (size > WIRE_HEADER) {
     zmq_msg_move(&in->payload, &m);
     in->offset = WIRE_HEADER;
@@ -325,6 +327,9 @@ bool zmq_end_receive(zmq_end *e, bool server, double seconds, size_t largest, zm
     more = zmq_msg_more(&m);
     zmq_msg_close(&m);
   }
+  if (in->wrong) return true;
+  if (crc32c(0, (const uint8_t *)zmq_msg_data(&in->payload) + in->offset, bytes) != sent)
+    in->wrong = "the payload's checksum is wrong";
   return true;
 }
 
@@ -433,11 +438,10 @@ zmq_end_result zmq_end_send(zmq_end *e, uint64_t route, const net_header *header
   if (zmq_msg_init_size(&frame, WIRE_HEADER + (own_frame ? 0 : bytes))) return ZMQ_END_FAILED;
   uint8_t *to = zmq_msg_data(&frame);
   wire_encode(header, job, bytes, to);
-  to += WIRE_HEADER;
-  for (int i = 0; i < n && !own_frame; i++) {
-    if (parts[i].bytes) memcpy(to, parts[i].data, parts[i].bytes);
-    to += parts[i].bytes;
-  }
+  uint32_t checksum = own_frame ? wire_checksum_of(parts, n) : 0;
+  for (size_t i = 0, at = WIRE_HEADER; i < (size_t)n && !own_frame; at += parts[i++].bytes)
+    if (parts[i].bytes) checksum = crc32c_copy(checksum, to + at, parts[i].data, parts[i].bytes);
+  wire_seal(to, checksum);
   if ((route && !send_route(e, route)) ||
       send_frame(&frame, e->socket, ZMQ_DONTWAIT | (own_frame ? ZMQ_SNDMORE : 0)) < 0) {
     zmq_end_result r = failure();

@@ -104,6 +104,16 @@ static shoal_status note(evaluator *v, const char *kind, const char *path, int64
   return evaluation_to_events(v->events, step, e);
 }
 
+static void export_result(const evaluator *v) {
+  openmetrics_values *values = exporter_lock(v->options->exporter);
+  if (!values) return;
+  values->evaluations = (double)v->result.count;
+  values->test_loss = v->result.last.loss;
+  values->test_accuracy = v->result.last.accuracy;
+  if (v->result.step >= 0) values->step = (double)v->result.step;
+  exporter_unlock(v->options->exporter);
+}
+
 /* A checkpoint that was removed before it could be read is passed over: newer ones are there. */
 static shoal_status evaluate(evaluator *v, const char *kind, const char *path, int64_t step) {
   double start = clock_seconds();
@@ -120,6 +130,7 @@ static shoal_status evaluate(evaluator *v, const char *kind, const char *path, i
   v->result.step = step;
   v->result.last = e;
   v->result.seconds += clock_seconds() - start;
+  export_result(v);
   return NULL;
 }
 
@@ -182,6 +193,7 @@ static shoal_status follow(evaluator *v) {
   identity life = {0};
   double heard = clock_seconds();
   v->first = identify(v->dir.weights);
+  exporter_set_ready(v->options->exporter, true);
   for (;;) {
     bool any;
     identity weights = identify(v->dir.weights), now = identify(v->dir.metrics);
@@ -224,10 +236,14 @@ shoal_status evaluator_task(const evaluator_options *options, training *base, co
   metrics log = {0};
   evaluator_result r;
   double start = clock_seconds();
-  metrics_options recording = {.folder = base->dir.path, .role = "evaluator"};
+  metrics_options recording = {.folder = base->dir.path,
+                               .role = "evaluator",
+                               .port = (int)(base->job.ps * (1 + base->job.replicas) + base->job.workers)};
   TRY(training_open_metrics(base, &recording, NULL, &log));
   shoal_status status = metrics_start_sampling(&log);
-  if (!status) status = evaluator_run(options, &r);
+  evaluator_options own = *options;
+  own.exporter = log.exporter;
+  if (!status) status = evaluator_run(&own, &r);
   if (!status) {
     task_result result = {.task = task_report_begin("evaluator", 0, NULL)};
     metrics_stop_sampling(&log);

@@ -16,6 +16,7 @@ typedef struct {
   int64_t threads;
   double patience;
   const int *stop;
+  exporter *exporter; /* for those who ask over HTTP; NULL: nobody */
   void *context;
   /* After each evaluation; NULL: nobody is told. */
   void (*on_tested)(void *context, const char *file, const shoal_evaluation *e);

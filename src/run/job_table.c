@@ -251,6 +251,11 @@ const shoal_setting job_table[] = {
      "never", 1, MANY, .marks = KEPT},
     {"trace", INT, AT(trace), "[N]", "record a timeline of N steps, after the first ten, for 'shoal trace'; alone: 20",
      "never", 1, 1e6, .marks = KEPT, .bare = "20"},
+    {"metrics-port", INT, AT(metrics_port), "N",
+     "serve /metrics for Prometheus, /healthz and /readyz there; several tasks of this machine count on from it",
+     "none", 1, 65535, .marks = KEPT},
+    {"metrics-address", TEXT, AT(metrics_address), "ADDRESS",
+     "for that; others than loopback need a token in SHOAL_METRICS_TOKEN", "127.0.0.1", .marks = KEPT},
     {"quiet", BOOL, AT(quiet), NULL, "print the result table only", .marks = 0},
     {0},
 };

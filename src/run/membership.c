@@ -10,7 +10,7 @@
 /* ---- while it happens */
 
 shoal_membership_event membership_event(const ps_change *c, const char *name) {
-  const bool left = c->kind == PS_DISCONNECTED || c->kind == PS_SILENT || c->kind == PS_LEFT;
+  const bool left = c->kind == PS_DISCONNECTED || c->kind == PS_SILENT || c->kind == PS_LEFT || c->kind == PS_DAMAGED;
   struct timespec t;
   clock_gettime(CLOCK_REALTIME, &t);
   shoal_membership_event e = {
@@ -19,9 +19,10 @@ shoal_membership_event membership_event(const ps_change *c, const char *name) {
   snprintf(e.event, sizeof e.event, "%s", left ? "left" : c->kind == PS_REJOINED ? "rejoined" : "joined");
   if (left)
     snprintf(e.reason, sizeof e.reason, "%s",
-             c->kind == PS_SILENT ? "no heartbeat"
-             : c->kind == PS_LEFT ? "asked to stop"
-                                  : "connection closed");
+             c->kind == PS_SILENT    ? "no heartbeat"
+             : c->kind == PS_LEFT    ? "asked to stop"
+             : c->kind == PS_DAMAGED ? "damaged message"
+                                     : "connection closed");
   return e;
 }
 

@@ -49,18 +49,29 @@ static shoal_status open_files(metrics *m) {
   return status;
 }
 
+/* The token is no setting: those are kept in files. */
+shoal_status metrics_serve(int port, const char *address, const char *task, exporter **out) {
+  const char *token = getenv("SHOAL_METRICS_TOKEN");
+  if (!port) return NULL;
+  return exporter_create(
+      &(exporter_options){.address = address, .port = port, .token = token && *token ? token : NULL, .task = task},
+      out);
+}
+
 shoal_status metrics_open(metrics *m, const metrics_options *options) {
   *m = (metrics){.fd = -1, .options = *options};
   pthread_mutex_init(&m->lock, NULL);
   snprintf(m->task, sizeof m->task, "%s/%d", options->role, options->index);
   if (options->task) snprintf(m->task, sizeof m->task, "%s", options->task);
   m->options.task = m->task;
-  if (!options->folder) {
+  shoal_status status = metrics_serve(options->metrics_port, options->metrics_address, m->task, &m->exporter);
+  if (!status && !options->folder) {
     m->kept = json_array();
-    return m->kept ? NULL : status_no_memory();
+    if (!m->kept) status = status_no_memory();
+  } else if (!status) {
+    m->folder = strdup(options->folder);
+    status = m->folder ? open_files(m) : status_no_memory();
   }
-  m->folder = strdup(options->folder);
-  shoal_status status = m->folder ? open_files(m) : status_no_memory();
   if (status) metrics_close(m);
   return status;
 }
@@ -68,6 +79,7 @@ shoal_status metrics_open(metrics *m, const metrics_options *options) {
 void metrics_close(metrics *m) {
   if (!m->options.role) return;
   sampler_destroy(m->sampler);
+  exporter_destroy(m->exporter);
   event_file_close(m->events);
   event_file_close(m->tests);
   if (m->fd >= 0) close(m->fd);
@@ -134,6 +146,58 @@ static event_file *tests_of(metrics *m) {
   return m->tests;
 }
 
+/* ---- for those who ask over HTTP */
+
+static void export_progress(metrics *m, const shoal_progress *p, const net_stats *net, double speed) {
+  openmetrics_values *v = exporter_lock(m->exporter);
+  if (!v) return;
+  v->step = (double)p->step;
+  v->examples = (double)p->examples;
+  v->epoch = (double)p->epoch;
+  v->loss = p->loss;
+  v->accuracy = p->accuracy;
+  v->rate = p->rate;
+  if (isfinite(speed)) v->examples_per_second = speed;
+  v->staleness = p->staleness;
+  v->compute = p->times.compute;
+  v->network = p->times.network;
+  v->barrier = p->times.barrier;
+  v->server = p->times.server;
+  v->input = p->times.input;
+  if (net) {
+    v->sent = (double)net->sent_bytes;
+    v->received = (double)net->received_bytes;
+  }
+  exporter_unlock(m->exporter);
+  exporter_set_ready(m->exporter, true);
+}
+
+static void export_test(metrics *m, const shoal_evaluation *e) {
+  openmetrics_values *v = exporter_lock(m->exporter);
+  if (!v) return;
+  v->test_loss = e->loss;
+  v->test_accuracy = e->accuracy;
+  exporter_unlock(m->exporter);
+}
+
+void metrics_serving(metrics *m, const ps_server_result *so_far, int workers) {
+  openmetrics_values *v = exporter_lock(m->exporter);
+  if (!v) return;
+  v->updates = (double)so_far->updates;
+  v->gradients = 0;
+  for (int i = 0; i < workers && so_far->workers; i++) v->gradients += (double)so_far->workers[i].gradients;
+  v->handed_on = (double)so_far->handed_on;
+  v->refused = (double)so_far->net.refused;
+  v->busy = so_far->busy_seconds;
+  v->sent = (double)so_far->net.sent_bytes;
+  v->received = (double)so_far->net.received_bytes;
+  v->has_staleness = true;
+  memcpy(v->by_staleness, so_far->staleness, sizeof v->by_staleness);
+  v->staleness_sum = so_far->staleness_sum;
+  exporter_unlock(m->exporter);
+  exporter_set_ready(m->exporter, true);
+}
+
 bool metrics_add(metrics *m, const char *kind, const shoal_progress *p, const net_stats *net) {
   if (!m->options.role) return true;
   sampler_note(m->sampler, net ? (int64_t)net->sent_bytes : 0, net ? (int64_t)net->received_bytes : 0, &p->times);
@@ -149,6 +213,7 @@ bool metrics_add(metrics *m, const char *kind, const shoal_progress *p, const ne
   double steps = rates ? (double)(p->step - m->last_step) / seconds : NAN;
   double waiting = rates && own_seconds > 0 ? (p->times.input - m->last_input) / own_seconds : NAN;
   bool epoch = !strcmp(kind, "epoch");
+  export_progress(m, p, net, speed);
   json_t *o = new_line(m, kind);
   json_object_set_new(o, "step", json_integer(p->step));
   json_object_set_new(o, "epoch", json_integer(p->epoch));
@@ -188,6 +253,7 @@ bool metrics_add(metrics *m, const char *kind, const shoal_progress *p, const ne
 
 bool metrics_test(metrics *m, int64_t step, const shoal_evaluation *e) {
   if (!m->options.role) return true;
+  export_test(m, e);
   json_t *o = new_line(m, "eval");
   json_object_set_new(o, "split", json_string("test"));
   json_object_set_new(o, "step", json_integer(step));

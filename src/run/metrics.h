@@ -8,6 +8,7 @@
 
 #include "net/transport.h"
 #include "observe/event_file.h"
+#include "observe/exporter.h"
 #include "observe/graph_export.h"
 #include "observe/sampler.h"
 
@@ -25,6 +26,9 @@ typedef struct {
   bool host;        /* sample the machine, too: one task on each does */
   double every;     /* seconds between samples */
   bool resumed;     /* continues an earlier life of the run */
+  int port;         /* of the task among those of its machine: counted on from the job's `metrics_port` */
+  int metrics_port; /* to serve metrics at; 0: none */
+  const char *metrics_address;
 } metrics_options;
 
 typedef struct {
@@ -37,11 +41,14 @@ typedef struct {
   double last_seconds, last_made, last_input;
   int64_t step; /* for samples' events */
   sampler *sampler;
+  exporter *exporter;      /* NULL: nobody asks */
   metrics_options options; /* its texts are the caller's, for as long */
   pthread_mutex_t lock;    /* of `kept` */
   json_t *kept;            /* lines, or NULL */
 } metrics;
 
+/* The exporter of a task at that port; *out stays as it is where the port is 0. */
+SHOAL_CHECKED shoal_status metrics_serve(int port, const char *address, const char *task, exporter **out);
 /* Cuts off a line that a killed run left half-written; before any task opens the file. */
 SHOAL_CHECKED shoal_status metrics_repair(const char *path);
 /* Worker 0's events go to the folder itself, those of others to a folder in it. */
@@ -58,6 +65,8 @@ SHOAL_CHECKED shoal_status metrics_describe(metrics *m, const char *model, const
 bool metrics_add(metrics *m, const char *kind, const shoal_progress *p, const net_stats *net);
 bool metrics_test(metrics *m, int64_t step, const shoal_evaluation *e);
 bool metrics_inspect(metrics *m, const shoal_inspection *i);
+/* What a parameter server has done so far, for those who ask over HTTP. */
+void metrics_serving(metrics *m, const ps_server_result *so_far, int workers);
 /* A line that another task made. */
 bool metrics_line(metrics *m, const json_t *line);
 

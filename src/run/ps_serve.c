@@ -70,6 +70,7 @@ static char *describe(void *describer, const ps_server_result *so_far) {
 static void on_look(void *describer, const ps_server_result *so_far) {
   ps_serving *s = describer;
   sampler_note(s->log.sampler, (int64_t)so_far->net.sent_bytes, (int64_t)so_far->net.received_bytes, NULL);
+  metrics_serving(&s->log, so_far, (int)s->place->base->job.workers);
 }
 
 static shoal_status serve(ps_serving *s) {
@@ -91,8 +92,11 @@ static shoal_status serve(ps_serving *s) {
   TRY(training_open_trace(b, 1, job_is_sync(&b->job) ? 1 : b->job.workers, &s->events));
   server.task.events = s->events;
   server.task.stop = p->stop;
-  const metrics_options recording = {
-      .folder = p->collects ? NULL : b->dir.path, .role = "ps", .index = p->index, .host = p->collects};
+  const metrics_options recording = {.folder = p->collects ? NULL : b->dir.path,
+                                     .role = "ps",
+                                     .index = p->index,
+                                     .host = p->collects,
+                                     .port = p->collects ? 0 : p->index};
   TRY(training_open_metrics(b, &recording, NULL, &s->log));
   TRY(metrics_start_sampling(&s->log));
   ps_server_result result;

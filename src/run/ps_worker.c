@@ -171,6 +171,7 @@ static shoal_status work(ps_worker *w) {
                                       .chief = chief,
                                       .has_folder = !t->collects || chief,
                                       .samples_host = t->collects || chief,
+                                      .port = t->collects ? 0 : t->job->servers * (1 + t->job->replicas) + t->index,
                                       .servers = t->job->servers,
                                       .tell_every = TELL_SECONDS,
                                       .graph_device = device,

@@ -260,6 +260,7 @@ static shoal_status train(rank_run *t) {
                                       .chief = first,
                                       .has_folder = first,
                                       .samples_host = first || TOLD(local_ranks, 1) == 0,
+                                      .port = TOLD(local_ranks, t->ranks->place.rank),
                                       .graph_device = "/job:worker/task:0",
                                       .rows = b->rows,
                                       .last = &state->last,

@@ -211,7 +211,9 @@ static shoal_status task_words(const launcher *l, const host_task *t, json_t *ou
     bool skip = !setting_is_said(row, l->job, &unset);
     for (size_t i = 0; i < COUNT_OF(own); i++) skip = skip || !strcmp(own[i], row->name);
     if (skip) continue;
-    char *value = setting_to_text(row, l->job);
+    shoal_job own_port = *l->job; /* tasks of one host count on */
+    if (own_port.metrics_port) own_port.metrics_port += t->port;
+    char *value = setting_to_text(row, &own_port);
     if (!value) return status_no_memory();
     json_array_append_new(out, row->kind == SHOAL_SETTING_BOOL ? json_sprintf("--%s", row->name)
                                                                : json_sprintf("--%s=%s", row->name, value));

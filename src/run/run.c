@@ -141,14 +141,17 @@ static void note_evaluation(void *context, const char *file, const shoal_evaluat
 static shoal_status evaluate_along(run_state *s) {
   const shoal_job *f = &s->base.job;
   evaluator_result result;
-  const evaluator_options o = {.folder = f->run_dir,
-                               .data = f->data,
-                               .threads = f->threads,
-                               .patience = f->deadline > 0 ? f->deadline : EVALUATOR_PATIENCE,
-                               .stop = s->options->stop,
-                               .context = s,
-                               .on_tested = note_evaluation};
-  TRY(evaluator_run(&o, &result));
+  evaluator_options o = {.folder = f->run_dir,
+                         .data = f->data,
+                         .threads = f->threads,
+                         .patience = f->deadline > 0 ? f->deadline : EVALUATOR_PATIENCE,
+                         .stop = s->options->stop,
+                         .context = s,
+                         .on_tested = note_evaluation};
+  TRY(metrics_serve((int)f->metrics_port, f->metrics_address, "evaluator/0", &o.exporter));
+  shoal_status status = evaluator_run(&o, &result);
+  exporter_destroy(o.exporter);
+  TRY(status);
   shoal_task_report t = task_report_begin("evaluator", 0, NULL);
   t.evaluations = result.count;
   t.evaluation_seconds = result.seconds;

@@ -77,7 +77,8 @@ static shoal_status open_metrics(worker *w) {
                              .task = w->o->name,
                              .role = "worker",
                              .index = w->o->index,
-                             .host = w->o->samples_host};
+                             .host = w->o->samples_host,
+                             .port = w->o->port};
   const graph_export_options graph = {.device = w->o->graph_device, .server_of = server_of, .context = w};
   TRY(training_open_metrics(b, &o, w->o->chief ? &graph : NULL, &w->log));
   return metrics_start_sampling(&w->log);

@@ -31,6 +31,7 @@ typedef struct {
   bool chief;       /* it saves the weights, writes the settings and tells how training goes */
   bool has_folder;  /* the run's folder can be written to from here */
   bool samples_host;
+  int port;                 /* its number among the tasks of this machine (metrics.h) */
   int servers;              /* whose clocks the timeline is about */
   double tell_every;        /* seconds between two steps told of; 0: all that are logged */
   const char *graph_device; /* of the chief's graph for TensorBoard */

@@ -79,6 +79,7 @@ class Trial:
     transport: str
     workers: int
     servers: int
+    replicas: int
     evaluator: bool
     faults: list
     problems: list = dataclasses.field(default_factory=list)
@@ -87,7 +88,8 @@ class Trial:
 
     def __str__(self):
         where = "" if self.mode not in SERVED else (f" {self.workers}+{self.servers} " + (
-            "described tcp" if self.described else self.transport) + (" evaluator" if self.evaluator else ""))
+            "described tcp" if self.described else self.transport) + (" replicas" if self.replicas else "") + (
+                " evaluator" if self.evaluator else ""))
         return f"{self.mode} {self.model}{where}: {'; '.join(map(str, self.faults))}"
 
 
@@ -104,7 +106,8 @@ def draw(seed, namespaces, quick=False):
     served = mode in SERVED
     described = served and namespaces and not quick and r.random() < 0.3
     model = "sparse" if mode in ("single", "sync", "async", "stale") and r.random() < 0.35 else "dense"
-    t = Trial(seed, mode, model, described, r.choice(["shm", "zmq"]), r.choice([2, 2, 3]), r.choice([1, 1, 2]),
+    t = Trial(seed, mode, model, described, r.choice(["shm", "shm", "tls", "zmq"]), r.choice([2, 2, 3]),
+              r.choice([1, 1, 2]), int(served and not described and r.random() < 0.3),
               served and not described and model == "dense" and r.random() < 0.2, [])
     roles = ["chief", "worker", "server"] if served else ["rank", "rank", "launcher"] if mode == "allreduce" else ["launcher"]
     roles += ["launcher"] if served and not described else []
@@ -185,6 +188,7 @@ class Job:
         self.errors = {}      # files of standard error, in the order they began
         self.space = None     # the process that holds the network namespace
         self.signalled = set()
+        self.pids = set()     # of all processes that were seen
         self.killed_launcher = self.unfit = False
 
     # -- starting
@@ -203,6 +207,7 @@ class Job:
         with open(error, "wb") as to:
             self.members[name] = subprocess.Popen(words, cwd=self.folder, stdout=subprocess.DEVNULL, stderr=to,
                                                   preexec_fn=prepare if limits else None)
+        self.pids.add(self.members[name].pid)
 
     def settings(self):
         t = self.t
@@ -210,6 +215,7 @@ class Job:
         more = ["--evaluator"] if t.evaluator else []
         if t.mode in SERVED and not t.described:
             more += ["--workers", t.workers, "--ps", t.servers, "--transport", t.transport]
+            more += ["--replicas", 1] if t.replicas else []
         return [*MODES[t.mode], *served, *more]
 
     def start(self):
@@ -263,10 +269,11 @@ class Job:
                 place = re.search(r"OMPI_COMM_WORLD_RANK=(\d+)", surroundings)
                 if place:
                     found[f"rank:{place.group(1)}"] = pid
+        self.pids.update(found.values())
         return found
 
     def victim(self, role, r):
-        names = {"chief": ["worker:0"], "server": [f"ps:{r.randrange(self.t.servers)}"], "evaluator": ["evaluator:0"],
+        names = {"chief": ["worker:0"], "server": [f"ps:{r.randrange(self.t.servers * (1 + self.t.replicas))}"], "evaluator": ["evaluator:0"],
                  "worker": [f"worker:{r.randrange(1, self.t.workers)}"], "rank": [f"rank:{r.randrange(2)}"],
                  "launcher": ["launcher"]}[role]
         tasks = self.tasks()
@@ -433,7 +440,7 @@ class Judge:
         if temporary and not self.job.unfit:
             self.blame("leftovers", f"{temporary}")
         shared = {n for n in os.listdir("/dev/shm") if n.startswith("shoal")} - before
-        shared = {n for n in shared if not os.path.exists(f"/proc/{n.rsplit('-', 1)[1]}")} # another job's
+        shared = {n for n in shared if (n.split("-") + ["", ""])[2] in map(str, job.pids)} # not another job's
         if shared and not self.job.unfit:
             self.blame("leftovers", f"/dev/shm: {sorted(shared)}")
 

@@ -1,5 +1,6 @@
 """What goes over the wire: keys, and peers that speak nonsense to a cluster at work."""
 import contextlib
+import functools
 import json
 import mmap
 import os
@@ -10,17 +11,22 @@ import ssl
 import struct
 import subprocess
 import time
-import zlib
 
+import event_files
 import support
 
 HELLO = 0xff01  # kind of a message of the transport's own; the next one is its answer
 
 
-def header(kind, sender, job, size, magic=0x4c414853, version=1):
-    """The 64 bytes before a payload, as docs of src/net/wire.h describe them."""
-    h = struct.pack("<IHHHHIQQQQQI", magic, version, 64, kind, 0, sender, job, 0, 0, 1, size, 0)
-    return h + struct.pack("<I", zlib.crc32(h))
+@functools.cache
+def crc_of_zeros(size):
+    return event_files.crc32c(bytes(size)) if size <= 1000 else 0
+
+
+def header(kind, sender, job, size, magic=0x4c414853, version=2):
+    """The 64 bytes before a payload of zeros, as docs of src/net/wire.h describe them."""
+    h = struct.pack("<IHHHHIQQQQQI", magic, version, 64, kind, 0, sender, job, 0, 0, 1, size, crc_of_zeros(size))
+    return h + struct.pack("<I", event_files.crc32c(h))
 
 
 class Link:
@@ -174,7 +180,7 @@ class Intruders(support.Case):
             s.connect(name)
             return s
 
-        hello = struct.pack("<QIIQQ", 0x6772656574000001, 1, 77, job, 64)
+        hello = struct.pack("<QIIQQ", 0x6772656574000002, 2, 77, job, 64)
         for i in range(self.OVER_SHM):
             with connect() as s:
                 if i % 50:

@@ -41,6 +41,7 @@ static size_t act(const uint8_t **at, size_t *left, uint8_t out[2 * LIMIT]) {
   net_header h = {.kind = fields[0], .from = fields[1] & 1 ? FROM : fields[1]};
   if (fields[0] > 250) h.kind = (uint16_t)(NET_GONE + fields[0] - 250);
   wire_encode(&h, fields[2] & 1 ? JOB : fields[2], length, out);
+  if (!(fields[3] & 128)) wire_seal(out, wire_checksum_of(&(net_part){out + WIRE_HEADER, length}, 1));
   if (what % 4 == 2) { /* a flipped bit */
     take(at, left, flip, sizeof flip);
     out[flip[0] % WIRE_HEADER] ^= (uint8_t)(1 << flip[1] % 8);

@@ -39,6 +39,8 @@ static bool act(ring *theirs, const uint8_t **at, size_t *left) {
       take(at, left, &payload, sizeof payload);
       take(at, left, flip, sizeof flip);
       wire_encode(&(net_header){.kind = what, .from = 1}, JOB, (uint64_t)payload * (what & 16 ? 64 : 1), record);
+      if (!(what & 32) && payload < 4096) /* of what lies there now */
+        wire_seal(record, wire_checksum_of(&(net_part){place + WIRE_HEADER, payload}, 1));
       if (what % 5 == 2) record[flip[0] % WIRE_HEADER] ^= (uint8_t)(1 << flip[1] % 8);
       memcpy(place, record, sizeof record);
       break;
@@ -83,7 +85,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
       r = link_take(&link, &m);
       if (r == LINK_MESSAGE) check(&link, largest, &m);
     } while (r == LINK_MESSAGE || (r == LINK_NOTHING && link_has_pieces(&link)));
-    broken = r == LINK_BROKEN;
+    broken = r == LINK_BROKEN || r == LINK_DAMAGED;
   }
   link_fini(&link);
   return 0;

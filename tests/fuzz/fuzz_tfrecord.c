@@ -1,7 +1,7 @@
 /* Any bytes at all, as a TFRecord file or as one tf.train.Example in a sound frame. The first byte chooses. */
 #include "sparse_target.h"
 
-#include "data/crc32c.h"
+#include "base/crc32c.h"
 
 #include <string.h>
 

@@ -16,6 +16,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
   } else {
     if (n != WIRE_HEADER || payload > largest) __builtin_trap();
     wire_encode(&header, job, payload, again);
+    wire_seal(again, wire_checksum(bytes));
     if (memcmp(again, bytes, WIRE_HEADER)) __builtin_trap();
   }
   /* The same bytes as fields: what was encoded is decoded, and no single flipped bit goes through. */
@@ -29,6 +30,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
   memcpy(&job, bytes + 32, 8);
   payload = bytes[40] | (uint64_t)bytes[41] << 8;
   wire_encode(&header, job, payload, again);
+  wire_seal(again, (uint32_t)payload * 2654435761u);
+  if (wire_checksum(again) != (uint32_t)payload * 2654435761u) __builtin_trap();
   net_header back;
   uint64_t job_back, payload_back;
   if (wire_decode(again, sizeof again, largest, &back, &job_back, &payload_back) || back.kind != header.kind ||

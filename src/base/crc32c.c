@@ -1,5 +1,6 @@
-#include "data/crc32c.h"
+#include "base/crc32c.h"
 
+#include <stdbool.h>
 #include <string.h>
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -80,11 +81,87 @@ WITH_CRC static uint32_t crc32c_instruction(uint32_t crc, const uint8_t *at, siz
   for (; n; at++, n--) r = _mm_crc32_u8((uint32_t)r, *at);
   return ~(uint32_t)r;
 }
+
+/* Sixteen remainders of 16 bytes at once: each is carried 256 bytes on by two products, with x^(2048 + 32) and
+ * x^(2048 - 32) mod the polynomial (bits reversed, one bit up), and meets the 16 bytes there. In the end they are carried on to
+ * the last of them, whose 16 bytes have the remainder of all. */
+#define WITH_FOLDING __attribute__((target("sse4.2,pclmul,avx512f,vpclmulqdq")))
+#define FOLD_MIN 1024
+
+WITH_FOLDING static inline __m512i fold(__m512i r, __m512i by, __m512i next) {
+  const __m512i low = _mm512_clmulepi64_epi128(r, by, 0x00), high = _mm512_clmulepi64_epi128(r, by, 0x11);
+  return _mm512_ternarylogic_epi64(low, high, next, 0x96); /* xor of the three */
+}
+
+WITH_FOLDING static inline __m128i fold_one(__m128i r, long long by_low, long long by_high, __m128i next) {
+  const __m128i by = _mm_set_epi64x(by_high, by_low);
+  const __m128i both = _mm_xor_si128(_mm_clmulepi64_si128(r, by, 0x00), _mm_clmulepi64_si128(r, by, 0x11));
+  return _mm_xor_si128(both, next);
+}
+
+/* 64 bytes, which also go to `to` unless that is NULL. */
+WITH_FOLDING static inline __m512i take(const uint8_t *at, uint8_t *to) {
+  const __m512i bytes = _mm512_loadu_si512(at);
+  if (to) _mm512_storeu_si512(to, bytes);
+  return bytes;
+}
+
+WITH_FOLDING static inline __attribute__((always_inline)) uint32_t folding(uint32_t crc, const uint8_t *at, size_t n,
+                                                                           uint8_t *to) {
+#define TAKE(offset) take(at + (offset), to ? to + (offset) : NULL)
+  const __m512i by_256 = _mm512_broadcast_i32x4(_mm_set_epi64x(0xb9e02b86, 0xdcb17aa4));
+  const __m512i by_64 = _mm512_broadcast_i32x4(_mm_set_epi64x(0x9e4addf8, 0x740eef02));
+  __m512i a = TAKE(0), b = TAKE(64), c = TAKE(128), d = TAKE(192);
+  a = _mm512_xor_si512(a, _mm512_zextsi128_si512(_mm_cvtsi32_si128((int)~crc)));
+  for (at += 256, to += to ? 256 : 0, n -= 256; n >= 256; at += 256, to += to ? 256 : 0, n -= 256) {
+    a = fold(a, by_256, TAKE(0));
+    b = fold(b, by_256, TAKE(64));
+    c = fold(c, by_256, TAKE(128));
+    d = fold(d, by_256, TAKE(192));
+  }
+#undef TAKE
+  d = fold(fold(fold(a, by_64, b), by_64, c), by_64, d);
+  __m128i r = _mm512_extracti32x4_epi32(d, 3);
+  r = fold_one(_mm512_extracti32x4_epi32(d, 0), 0x1c291d04, 0x1d82c63da, r);
+  r = fold_one(_mm512_extracti32x4_epi32(d, 1), 0x1384aa63a, 0xba4fc28e, r);
+  r = fold_one(_mm512_extracti32x4_epi32(d, 2), 0xf20c0dfe, 0x14cd00bd6, r);
+  uint64_t last = _mm_crc32_u64(0, (uint64_t)_mm_extract_epi64(r, 0));
+  last = _mm_crc32_u64(last, (uint64_t)_mm_extract_epi64(r, 1));
+  if (to) memcpy(to, at, n);
+  return crc32c_instruction(~(uint32_t)last, at, n);
+}
+
+WITH_FOLDING static uint32_t crc32c_folding(uint32_t crc, const uint8_t *at, size_t n) {
+  return folding(crc, at, n, NULL);
+}
+
+WITH_FOLDING static uint32_t crc32c_folding_copy(uint32_t crc, const uint8_t *at, size_t n, uint8_t *to) {
+  return folding(crc, at, n, to);
+}
+
+static bool folds(size_t n) {
+  return n >= FOLD_MIN && __builtin_cpu_supports("vpclmulqdq") && __builtin_cpu_supports("avx512f");
+}
 #endif
 
 uint32_t crc32c(uint32_t crc, const void *bytes, size_t n) {
 #if defined(__x86_64__)
+  if (folds(n)) return crc32c_folding(crc, bytes, n);
   if (__builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("pclmul")) return crc32c_instruction(crc, bytes, n);
 #endif
   return crc32c_portable(crc, bytes, n);
+}
+
+#define NEAR ((size_t)16 << 10) /* bytes that are still in the nearest cache when they are read once more */
+
+uint32_t crc32c_copy(uint32_t crc, void *restrict to, const void *restrict bytes, size_t n) {
+#if defined(__x86_64__)
+  if (folds(n)) return crc32c_folding_copy(crc, bytes, n, to);
+#endif
+  for (size_t at = 0, k; at < n; at += k) {
+    k = n - at < NEAR ? n - at : NEAR;
+    crc = crc32c(crc, (const uint8_t *)bytes + at, k);
+    memcpy((uint8_t *)to + at, (const uint8_t *)bytes + at, k);
+  }
+  return crc;
 }
