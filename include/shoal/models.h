@@ -61,7 +61,9 @@ typedef struct {
 /** The model of that name, or of a file: "my.json" (docs/model-files.md). SHOAL_ERR_ARGUMENT: what is wrong with it, by the layer's name. *out: destroy
  * it with shoal_model_kind_destroy, after the jobs and models that use it. */
 SHOAL_API SHOAL_CHECKED shoal_status shoal_model_kind_load(const char *name, shoal_model_kind **out);
-/** What shoal_model_kind_load made. NULL is fine. */
+/** The same from the text of a model file. */
+SHOAL_API SHOAL_CHECKED shoal_status shoal_model_kind_parse(const char *text, shoal_model_kind **out);
+/** What shoal_model_kind_load or shoal_model_kind_parse made. NULL is fine. */
 SHOAL_API void shoal_model_kind_destroy(shoal_model_kind *kind);
 /** A model of that kind, to be compiled: for examples of `input` (of sparse rows, so many features), or of its own shape if
  * that is NULL. options may be NULL. SHOAL_ERR_ARGUMENT: a parameter that the model does not have; what is wrong with its

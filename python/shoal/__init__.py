@@ -23,6 +23,8 @@ from .errors import (
                      RefusedError,
                      ReportedError,
 )
+from .exchange import Network
+from .fitted import Fitted
 from .graph import (
                      Accumulator,
                      AttentionWeights,
@@ -46,7 +48,7 @@ from .graph import (
                      while_loop,
 )
 from .history import History
-from .layers import Input
+from .layer import Input
 from .models import Model, Sequential
 from .native import lib
 from .ops import assign, assign_add
@@ -55,8 +57,8 @@ from .strategies import AllReduce, Mirrored, ParameterServer, serve_parameters
 
 __version__: str = lib.shoal_version().decode()
 
-__all__ = ["Accumulator", "AllReduce", "ArgumentError", "AttentionWeights", "CancelledError", "Cluster", "Error", "Graph", "History",
-           "Input", "InputError", "InternalError", "MachineError", "Mirrored", "Model", "NumericError", "ParameterServer",
+__all__ = ["Accumulator", "AllReduce", "ArgumentError", "AttentionWeights", "CancelledError", "Cluster", "Error", "Fitted", "Graph", "History",
+           "Input", "InputError", "InternalError", "MachineError", "Mirrored", "Model", "Network", "NumericError", "ParameterServer",
            "PeerError", "Queue", "Recurrent", "RefusedError", "ReportedError", "Run", "Sequential", "Servers", "Session", "Value",
            "Window", "assign", "assign_add", "callbacks", "cond", "constant", "data", "errors", "gradients", "group", "layers",
            "load", "make_keys", "minimize", "native", "ops", "optimizers", "placeholder", "placeholder_ragged", "report", "run",

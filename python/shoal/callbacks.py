@@ -6,14 +6,14 @@ import os
 from typing import TYPE_CHECKING, Any, Callable, Optional
 
 if TYPE_CHECKING:
-    from .models import Model
+    from .fitted import Fitted
 
 Logs = dict[str, float]
 
 
 class Callback:
     """To be derived from. Setting model.stop_training, or returning True, ends the training cleanly."""
-    model: "Model"
+    model: "Fitted"
 
     def on_train_begin(self) -> Optional[bool]:
         """Before the first step."""

@@ -204,9 +204,13 @@ class Rows:
     def __exit__(self, *error: object) -> None:
         pass
 
-    def shape(self, layers: Sequence[Any]) -> tuple[int, ...]:
+    def shape(self) -> tuple[int, ...]:
         """Of one example."""
         raise NotImplementedError
+
+    def classes(self) -> int:
+        """How many there are; 0: not known."""
+        return 0
 
     def dataset(self, model: int) -> Any:
         """None: it is a stream."""
@@ -222,8 +226,9 @@ class ArrayRows(Rows):
 
     def __init__(self, x: Any, y: Any, x_name: str, y_name: str) -> None:
         self.y, self.y_name, self.names, self.preprocessing = y, y_name, None, None
+        self.keep = x
         if isinstance(x, Dataset):
-            self.keep, s = x, x.struct
+            s = x.struct
             self.features, self.labels = s.features, s.labels
             self.names, self.preprocessing = s.class_names, s.preprocessing
         else:
@@ -232,8 +237,13 @@ class ArrayRows(Rows):
             self.features, self.labels = tensor(features(x, x_name)), None
         self.count = int(self.features.shape.dim[0])
 
-    def shape(self, layers: Sequence[Any]) -> tuple[int, ...]:
+    def shape(self) -> tuple[int, ...]:
         return shape_tuple(self.features.shape)[1:] or (1,)
+
+    def classes(self) -> int:
+        if isinstance(self.keep, Dataset):
+            return self.keep.classes
+        return int(labels(self.y, self.y_name).max(initial=0)) + 1
 
     def dataset(self, model: int) -> Any:
         classes = int(lib.shoal_model_classes(model))
@@ -270,7 +280,7 @@ class FileRows(Rows):
         x, _ = self.first()
         return is_sparse(x) or isinstance(x, tuple)
 
-    def shape(self, layers: Sequence[Any]) -> tuple[int, ...]:
+    def shape(self) -> tuple[int, ...]:
         x, _ = self.first()
         if not self.sparse:
             return tuple(x.shape[1:])
@@ -306,7 +316,7 @@ class SparseRows(Rows):
             self.batch.labels = tensor(self.labels)
         self.source = native.shoal_row_source(rows=ctypes.pointer(self.batch))
 
-    def shape(self, layers: Sequence[Any]) -> tuple[int, ...]:
+    def shape(self) -> tuple[int, ...]:
         return (self.width,)
 
     def stream(self, fit: bool = False) -> Any:
@@ -319,7 +329,8 @@ class SparseRows(Rows):
 class FunctionRows(Rows):
     """Batches (x, y) of a function that returns an iterator, or of something that can be iterated again and again."""
 
-    def __init__(self, make: Any) -> None:
+    def __init__(self, make: Any, pack: Callable[[Any, str], Any]) -> None:
+        self.pack = pack
         if isinstance(make, Iterator):
             batches = _Kept(make)
             make = batches
@@ -340,11 +351,11 @@ class FunctionRows(Rows):
         return is_sparse(self._first()[0])
 
     def _first(self) -> Any:
-        for batch in self.make():
-            return batch
+        for x, y in self.make():
+            return self.pack(x, "x"), y
         raise ValueError("x gives no batches")
 
-    def shape(self, layers: Sequence[Any]) -> tuple[int, ...]:
+    def shape(self) -> tuple[int, ...]:
         return tuple(self._first()[0].shape[1:])
 
     def _fill(self, x: Any, y: Any, out: Any) -> None:
@@ -377,7 +388,7 @@ class FunctionRows(Rows):
         def do() -> None:
             batch = next(self.iterator, None)
             if batch is not None:
-                self._fill(batch[0], batch[1], out.contents)
+                self._fill(self.pack(batch[0], "x"), batch[1], out.contents)
         return self._guarded(do)
 
     def _rewind(self, context: Any) -> Optional[int]:
@@ -414,10 +425,11 @@ class _NoRows(Rows):
         return None
 
 
-def rows_of(x: Any, y: Any, x_name: str, y_name: str) -> Rows:
-    """Whatever it is."""
+def rows_of(x: Any, y: Any, x_name: str, y_name: str, pack: Callable[[Any, str], Any]) -> Rows:
+    """Whatever it is. pack: makes one array of the arrays of several inputs."""
     if x is None:
         return _NoRows()
+    x = pack(x, x_name)
     if isinstance(x, Files):
         return FileRows(x)
     if is_sparse(x):
@@ -425,5 +437,5 @@ def rows_of(x: Any, y: Any, x_name: str, y_name: str) -> Rows:
     if isinstance(x, (Dataset, np.ndarray)) or y is not None:
         return ArrayRows(x, y, x_name, y_name)
     if callable(x) or isinstance(x, Iterator) or (hasattr(x, "__iter__") and not isinstance(x, (list, tuple))):
-        return FunctionRows(x)
+        return FunctionRows(x, pack)
     return ArrayRows(x, y, x_name, y_name)

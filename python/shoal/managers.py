@@ -6,22 +6,27 @@ channel, and brings the model back.
 from __future__ import annotations
 
 import contextlib
+import io
+import json
 import os
 import pathlib
 import pickle
 import socket
+import tarfile
 import tempfile
 from typing import Any, Callable, Iterator, Optional, Sequence
 
 from .cluster import Cluster, make_keys
 from .data import Files
 from .history import History
-from .models import Sequential
+from .models import Model
+from .runs import Run
+from .runs import train as run_job
 from .strategies import ParameterServer, serve_parameters
 
 
 class Task:
-    """One of the processes that a manager runs at the same time."""
+    """One of the processes that a manager runs at the same time. host: by which the others reach it."""
     index = 0
     host = "127.0.0.1"
 
@@ -69,11 +74,10 @@ def free_address(host: str) -> str:
 
 
 class _Job:
-    """What each process does; goes there as a pickle."""
+    """What each process does; goes there as a pickle. The first `servers` tasks are parameter servers."""
 
-    def __init__(self, model: Sequential, files: Files, servers: int, strategy: dict[str, Any], fit: dict[str, Any], keys: Keys) -> None:
-        self.model, self.files, self.servers = pickle.dumps(model), files, servers
-        self.strategy, self.fit, self.keys = strategy, fit, keys
+    def __init__(self, servers: int, keys: Keys) -> None:
+        self.servers, self.keys = servers, keys
 
     def __call__(self, task: Task) -> Any:
         addresses = list(task.exchange(free_address(task.host)))
@@ -81,29 +85,87 @@ class _Job:
         server = task.index < self.servers
         name = f"ps:{task.index}" if server else f"worker:{task.index - self.servers}"
         with keys_folder(self.keys) as folder:
-            cluster = Cluster(tasks, name)
-            common = {"keys": folder, "deadline": self.strategy.get("deadline", 0), "heartbeat": self.strategy.get("heartbeat", 0)}
-            if server:
-                serve_parameters(cluster, **common)
+            return self.take_part(tasks, name, folder)
+
+    def take_part(self, tasks: dict[str, list[str]], name: str, keys: str) -> Any:
+        """What the task of that name returns."""
+        raise NotImplementedError
+
+
+class _Fit(_Job):
+    """Fits a model that the program has made."""
+
+    def __init__(self, servers: int, model: Model, files: Files, strategy: dict[str, Any], fit: dict[str, Any]) -> None:
+        super().__init__(servers, new_keys())
+        self.model, self.files, self.strategy, self.fit = pickle.dumps(model), files, strategy, fit
+
+    def take_part(self, tasks: dict[str, list[str]], name: str, keys: str) -> Any:
+        cluster = Cluster(tasks, name)
+        common = {"keys": keys, "deadline": self.strategy.get("deadline", 0), "heartbeat": self.strategy.get("heartbeat", 0)}
+        if name.startswith("ps:"):
+            serve_parameters(cluster, **common)
+            return None
+        model: Model = pickle.loads(self.model)
+        history = model.fit(self.files, strategy=ParameterServer(cluster=cluster, **{**self.strategy, **common}), verbose=False, **self.fit)
+        return (pickle.dumps(model), history) if name == "worker:0" else None
+
+
+class _Run(_Job):
+    """Runs `shoal train` as a task of the cluster; worker 0 sends the run's folder."""
+
+    def __init__(self, servers: int, model: str, settings: dict[str, Any]) -> None:
+        super().__init__(servers, new_keys())
+        self.model, self.settings = model, settings
+        self.text = pathlib.Path(model).read_text(encoding="utf-8") if model.endswith(".json") else None
+
+    def take_part(self, tasks: dict[str, list[str]], name: str, keys: str) -> Any:
+        with tempfile.TemporaryDirectory() as folder:
+            here = pathlib.Path(folder)
+            (here / "cluster.json").write_text(json.dumps(tasks), encoding="utf-8")
+            model = self.model
+            if self.text is not None:
+                model = str(here / pathlib.Path(model).name)
+                pathlib.Path(model).write_text(self.text, encoding="utf-8")
+            out = {"run_dir": here / "run"} if name == "worker:0" else {}
+            run_job(model, cluster=here / "cluster.json", task=name, keys=keys, quiet=True, **self.settings, **out)
+            if not out:
                 return None
-            model: Sequential = pickle.loads(self.model)
-            history = model.fit(self.files, strategy=ParameterServer(cluster=cluster, **{**self.strategy, **common}), verbose=False,
-                                **self.fit)
-            return (pickle.dumps(model), history) if task.index == self.servers else None
+            packed = io.BytesIO()
+            with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+                archive.add(here / "run", arcname=".")
+            return packed.getvalue()
 
 
-def train(manager: Manager, model: Sequential, files: Files, *, workers: int, servers: int = 1, strategy: Optional[dict[str, Any]] = None,
-          **fit: Any) -> tuple[Sequential, History]:
+def _checked(workers: int, servers: int) -> int:
+    if workers < 1 or servers < 1:
+        raise ValueError(f"workers and servers must be at least 1, not {workers} and {servers}")
+    return workers + servers
+
+
+def train(manager: Manager, model: Model, files: Files, *, workers: int, servers: int = 1, strategy: Optional[dict[str, Any]] = None,
+          **fit: Any) -> tuple[Model, History]:
     """Fits the model in workers + servers processes of the manager, on files that all of them can read.
 
     strategy: mode and the other settings of ParameterServer. fit: epochs, batch_size and the others of Model.fit.
     """
-    if workers < 1 or servers < 1:
-        raise ValueError(f"workers and servers must be at least 1, not {workers} and {servers}")
-    job = _Job(model, files, servers, strategy or {}, fit, new_keys())
-    results = manager.run(servers + workers, job)
-    trained, history = results[servers]
+    tasks = _checked(workers, servers)
+    trained, history = manager.run(tasks, _Fit(servers, model, files, strategy or {}, fit))[servers]
     return pickle.loads(trained), history
+
+
+def run(manager: Manager, model: str, *, workers: int, servers: int = 1, run_dir: "str | os.PathLike[str]", **settings: Any) -> Run:
+    """`shoal train MODEL` in workers + servers processes of the manager, with its flags as arguments; data is read by each of them.
+
+    model: a name or a model file of this machine. The run's folder, with the model and the report, comes to run_dir here.
+    """
+    tasks, folder = _checked(workers, servers), pathlib.Path(run_dir)
+    if folder.exists() and any(folder.iterdir()):
+        raise ValueError(f"run_dir {folder} is not empty")
+    packed = manager.run(tasks, _Run(servers, model, settings))[servers]
+    folder.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(fileobj=io.BytesIO(packed), mode="r:gz") as archive:
+        archive.extractall(folder, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))  # type: ignore[arg-type]
+    return Run(folder)
 
 
 class LocalManager(Manager):

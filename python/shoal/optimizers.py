@@ -60,7 +60,10 @@ Rate = Union[float, Schedule, None]
 
 
 class Optimizer:
-    """Which optimizer, its numbers, and its learning rate: a number, a schedule, or None, the usual one."""
+    """Which optimizer, its numbers, and its learning rate: a number, a schedule, or None, the usual one.
+
+    Numbers of all: weight_decay; clip_value, clip_norm or clip_global_norm; average, e.g. 0.999, of the weights.
+    """
     numbers: dict[str, Any]
 
     def __init__(self, name: str, learning_rate: Rate = None, **numbers: Any) -> None:
@@ -103,6 +106,21 @@ def RMSprop(learning_rate: Rate = None, rho: float = 0.9, momentum: float = 0.0,
 def Ftrl(learning_rate: Rate = None, l1: float = 0.0, l2: float = 0.0, beta: float = 1.0) -> Optimizer:
     """FTRL-proximal: with l1, most weights stay exactly zero."""
     return Optimizer("ftrl", learning_rate, l1=l1, l2=l2, beta=beta)
+
+
+def AdamW(learning_rate: Rate = None, weight_decay: float = 0.004, beta_1: float = 0.9, beta_2: float = 0.999, **more: Any) -> Optimizer:
+    """Adam, with weights that shrink by weight_decay times the rate in each step."""
+    return Optimizer("adamw", learning_rate, weight_decay=weight_decay or -1.0, beta1=beta_1, beta2=beta_2, **more)
+
+
+def Nadam(learning_rate: Rate = None, beta_1: float = 0.9, beta_2: float = 0.999, **more: Any) -> Optimizer:
+    """Adam with Nesterov's momentum."""
+    return Optimizer("nadam", learning_rate, beta1=beta_1, beta2=beta_2, **more)
+
+
+def Lion(learning_rate: Rate = None, beta_1: float = 0.9, beta_2: float = 0.99, **more: Any) -> Optimizer:
+    """By the sign of the momentum."""
+    return Optimizer("lion", learning_rate, beta1=beta_1, beta2=beta_2, **more)
 
 
 def names(of: Any) -> list[str]:

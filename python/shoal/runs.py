@@ -17,9 +17,12 @@ import numpy as np
 from . import native
 from .arrays import Array
 from .errors import InputError
-from .models import Model, Sequential, figures
+from .exchange import Network
+from .fitted import Fitted
+from .models import Model, Sequential
 from .native import lib
 from .program import find
+from .settings import figures
 
 Path = Union[str, "os.PathLike[str]"]
 
@@ -71,7 +74,7 @@ def report(folders: Sequence[Path], path: Path) -> None:
                                                        n_folders=len(folders), path=os.fsencode(path)), None)
 
 
-class TrainedModel(Model):
+class TrainedModel(Fitted):
     """A model made again from what its run left: a run's folder, or a file of weights."""
 
     def __init__(self, target: Path, **options: Any) -> None:
@@ -105,16 +108,33 @@ class TrainedModel(Model):
         return np.stack(rows) if rows else np.zeros((0, 0), np.float32)
 
 
-def load(path: Path) -> Model:
-    """A model from a file or folder: what Sequential.save wrote, or a run's folder, or its weights."""
-    folder = pathlib.Path(path)
-    if not folder.exists():
-        raise InputError(f"{folder}: there is no such file or folder")
-    description = folder / "model.json"
-    if description.exists() and not (folder / "settings.json").exists():
-        model = Sequential.from_config(json.loads(description.read_text(encoding="utf-8")))
-        model.load_weights(folder / "weights.safetensors")
+def load(path: Path, *, classes: int = 0, **parameters: Any) -> "Union[Fitted, Network]":
+    """A model from a file or folder: what save wrote, a model file (.json), a model of Keras (.keras) or ONNX, a run's folder, or its
+    weights. classes, parameters: of a model file, what $classes is and other values than the usual ones.
+
+    A model of one output made of layers is a Model, and can be trained on; what else other programs wrote is a Network.
+    """
+    name = pathlib.Path(path)
+    if not name.exists():
+        raise InputError(f"{name}: there is no such file or folder")
+    description = name / "model.json" if name.is_dir() else name
+    if description.suffix == ".json" and description.exists() and not (name / "settings.json").exists():
+        try:
+            config = json.loads(description.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise InputError(f"{description}: {error}") from None
+        if not isinstance(config, dict) or "shoal_model" not in config:
+            return Network(description).model()  # what Keras' to_json gives
+        model = Sequential.from_config(config) if Sequential.is_row(config) and not parameters else \
+            Model.from_config(config, classes=classes, parameters=parameters)
+        if name.is_dir():
+            model.load_weights(name / "weights.safetensors")
         return model
+    if name.suffix == ".onnx":
+        return Network(name)
+    if name.suffix == ".keras":
+        network = Network(name)
+        return network.model() if len(network.outputs) == 1 else network
     return TrainedModel(path)
 
 

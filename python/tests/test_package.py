@@ -72,8 +72,9 @@ class Import(support.Case):
         self.assertIn("SHOAL_LIBRARY", out)
 
     def test_types_and_style(self):
-        for tool in (["mypy", "--strict", "--config-file", str(support.ROOT / "pyproject.toml"), str(PACKAGE)],
-                     ["ruff", "check", "--config", str(support.ROOT / "pyproject.toml"), str(PACKAGE)]):
+        settings = str(support.ROOT / "pyproject.toml")
+        for tool in (["mypy", "--strict", "--config-file", settings, str(PACKAGE)],
+                     ["ruff", "check", "--no-cache", "--no-respect-gitignore", "--config", settings, str(PACKAGE), str(support.ROOT / "python")]):
             try:
                 __import__(tool[0])
             except ImportError:

@@ -24,7 +24,8 @@ struct shoal_network {
   bool owns_session;
   network_ports inputs, outputs;
   text notes;
-  char *name; /* NULL: the file has none */
+  char *name;          /* NULL: the file has none */
+  json_t *description; /* the layers, as in a model file; NULL: it was not read from one */
 };
 
 /* An empty one. */

@@ -50,6 +50,13 @@ shoal_status shoal_model_kind_load(const char *name, shoal_model_kind **out) {
   return NULL;
 }
 
+shoal_status shoal_model_kind_parse(const char *words, shoal_model_kind **out) {
+  model_file *f;
+  TRY(model_file_parse(words, strlen(words), "model", "model", &f));
+  *out = &f->kind;
+  return NULL;
+}
+
 void shoal_model_kind_destroy(shoal_model_kind *kind) { model_file_destroy((model_file *)model_file_of(kind)); }
 
 void embedded_build(const char *name, shoal_model *m, const shoal_model_options *options) {
