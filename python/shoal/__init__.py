@@ -9,6 +9,9 @@ files. shoal.Graph, shoal.ops, shoal.Session: graphs of operators. shoal.train: 
 """
 from __future__ import annotations
 
+import importlib
+from typing import Any
+
 from . import callbacks, data, errors, layers, native, ops, optimizers
 from .cluster import Cluster, make_keys
 from .errors import (
@@ -63,3 +66,10 @@ __all__ = ["Accumulator", "AllReduce", "ArgumentError", "AttentionWeights", "Can
            "Window", "assign", "assign_add", "callbacks", "cond", "constant", "data", "errors", "gradients", "group", "layers",
            "load", "make_keys", "minimize", "native", "ops", "optimizers", "placeholder", "placeholder_ragged", "report", "run",
            "serve_graph", "serve_parameters", "split_sizes", "train", "variable", "while_loop"]
+
+
+def __getattr__(name: str) -> Any:
+    """shoal.spark and its like are imported when they are asked for: they need packages of others."""
+    if name in ("dask", "managers", "sklearn", "spark"):
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

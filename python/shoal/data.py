@@ -95,6 +95,23 @@ def files_of(name: Path, split: str = "train") -> str:
     return take_text(out.value)
 
 
+def generate_clicks(folder: Path, rows: int = 100000, *, features: int = 0, files: int = 0, seed: int = 1) -> dict[str, float]:
+    """Rows shaped like the Criteo click log (33,762,578 features unless said otherwise), as TFRecord files tfrecords00, ... whose labels a
+    hidden model decides. Returns what it reaches on those of the last file: test_log_loss, test_error and others."""
+    truth = native.shoal_criteo_truth()
+    lib.shoal_generate_criteo(native.shoal_criteo_options(size=ctypes.sizeof(native.shoal_criteo_options), out=os.fsencode(folder), rows=rows,
+                                                          features=features, files=files, seed=seed), truth)
+    return {name: float(getattr(truth, name)) for name, *_ in truth._fields_ if name != "reserved"}
+
+
+def generate_images(folder: Path, rows: int = 1000, *, classes: int = 10, size: tuple[int, int, int] = (64, 64, 3), noise: float = 16.0,
+                    seed: int = 1) -> None:
+    """Labelled images of simple shapes: a folder of PNG files a class."""
+    lib.shoal_generate_images(native.shoal_images_options(
+        size=ctypes.sizeof(native.shoal_images_options), out=os.fsencode(folder), form=native.SHOAL_IMAGES_FOLDER, rows=rows, classes=classes,
+        height=size[0], width=size[1], channels=size[2], noise=noise, seed=seed))
+
+
 # ---- files
 
 

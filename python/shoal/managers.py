@@ -14,14 +14,13 @@ import pickle
 import socket
 import tarfile
 import tempfile
-from typing import Any, Callable, Iterator, Optional, Sequence
+from typing import Any, Callable, Iterator, Optional, Sequence, Union
 
 from .cluster import Cluster, make_keys
 from .data import Files
 from .history import History
 from .models import Model
-from .runs import Run
-from .runs import train as run_job
+from .runs import Run, job_of, take_part
 from .strategies import ParameterServer, serve_parameters
 
 
@@ -127,7 +126,8 @@ class _Run(_Job):
                 model = str(here / pathlib.Path(model).name)
                 pathlib.Path(model).write_text(self.text, encoding="utf-8")
             out = {"run_dir": here / "run"} if name == "worker:0" else {}
-            run_job(model, cluster=here / "cluster.json", task=name, keys=keys, quiet=True, **self.settings, **out)
+            job, _keep = job_of(model, {**self.settings, "cluster": here / "cluster.json", "task": name, "keys": keys, "quiet": True, **out})
+            take_part(job)
             if not out:
                 return None
             packed = io.BytesIO()
@@ -166,6 +166,15 @@ def run(manager: Manager, model: str, *, workers: int, servers: int = 1, run_dir
     with tarfile.open(fileobj=io.BytesIO(packed), mode="r:gz") as archive:
         archive.extractall(folder, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))  # type: ignore[arg-type]
     return Run(folder)
+
+
+def train_on(manager: Manager, data: Any, model: "Union[Model, str]", *, workers: int, servers: int,
+             run_dir: "Optional[str | os.PathLike[str]]" = None, **settings: Any) -> "Union[tuple[Model, History], Run]":
+    """train or, of a model by name or file, run; run_dir None: a new folder for temporary files. data: a path, or Files."""
+    if isinstance(model, str):
+        return run(manager, model, workers=workers, servers=servers, data=data,
+                   run_dir=tempfile.mkdtemp(prefix="shoal-run-") if run_dir is None else run_dir, **settings)
+    return train(manager, model, data if isinstance(data, Files) else Files(data), workers=workers, servers=servers, **settings)
 
 
 class LocalManager(Manager):

@@ -10,7 +10,7 @@ import signal
 import tempfile
 import threading
 import weakref
-from typing import Any, Iterator, Optional, Sequence, Union
+from typing import Any, Iterator, Mapping, Optional, Sequence, Union
 
 import numpy as np
 
@@ -163,6 +163,12 @@ def train(model: str, **settings: Any) -> Run:
 
     Leaves a run's folder. Several workers are processes of the command that comes with this package.
     """
+    job, _keep = job_of(model, settings)
+    return run(job)
+
+
+def job_of(model: str, settings: Mapping[str, Any]) -> tuple[Any, list[bytes]]:
+    """A native.shoal_job, and the texts that it points to."""
     job = native.shoal_job()
     lib.shoal_job_init(job, ctypes.sizeof(job))
     keep = []
@@ -175,11 +181,19 @@ def train(model: str, **settings: Any) -> Run:
             job.model = text
         else:
             lib.shoal_job_set(job, name.encode(), text)
-    return run(job, keep)
+    return job, keep
 
 
-def run(job: Any, keep: Any = None) -> Run:
+def run(job: Any) -> Run:
     """Runs a native.shoal_job."""
+    folder = take_part(job)
+    if folder is None:
+        raise ValueError("the job is a task of a cluster that leaves no folder: runs.take_part is for those")
+    return Run(folder)
+
+
+def take_part(job: Any) -> Optional[str]:
+    """Runs a native.shoal_job, also as a task of a cluster: its folder; None: another task has it."""
     stop, out, program = ctypes.c_int(0), ctypes.POINTER(native.shoal_run_report)(), find()
     options = native.shoal_run_options(size=ctypes.sizeof(native.shoal_run_options), stop=ctypes.pointer(stop),
                                        program=program.encode() if program else None)
@@ -187,7 +201,8 @@ def run(job: Any, keep: Any = None) -> Run:
     try:
         with _stop_on_interrupt(stop):
             lib.shoal_run(job, options, ctypes.byref(out))
-        return Run(out.contents.run_dir.decode())
+        folder = out.contents.run_dir
+        return folder.decode() if folder else None
     finally:
         if out:
             lib.shoal_run_report_destroy(out)

@@ -17,7 +17,7 @@ from typing import Any, Callable, Optional, Sequence, Union
 
 from . import managers
 from .data import Files
-from .errors import Error, PeerError
+from .errors import Error, InternalError, PeerError
 from .history import History
 from .models import Model
 from .runs import Run
@@ -34,8 +34,9 @@ class SparkManager(managers.Manager):
         self.session = session or SparkSession.builder.getOrCreate()
 
     def run(self, tasks: int, main: Callable[[managers.Task], Any]) -> list[Any]:
+        # Behind the stage stands a shuffle: Spark runs a barrier stage again that ends in one, but none whose results go to the driver.
         context = self.session.sparkContext
-        rows = context.parallelize(range(tasks), tasks).barrier().mapPartitions(_Member(main)).collect()
+        rows = context.parallelize(range(tasks), tasks).barrier().mapPartitions(_Member(main)).partitionBy(1).collect()
         results = [value for _, value in sorted(rows, key=lambda row: int(row[0]))]
         errors = [value for value in results if isinstance(value, Error)]
         if errors:  # who lost a peer is not who began it
@@ -44,7 +45,8 @@ class SparkManager(managers.Manager):
 
 
 class _Member:
-    """What runs in an executor. Errors of Shoal are results: Spark would run the same once more, and they would come again."""
+    """What runs in an executor. Errors are results: Spark would run the same again, and they would come again. A process that is lost is
+    Spark's own matter."""
 
     def __init__(self, main: Callable[[managers.Task], Any]) -> None:
         self.main = main
@@ -55,6 +57,8 @@ class _Member:
             yield task.index, self.main(task)
         except Error as error:
             yield task.index, error
+        except Exception as error:
+            yield task.index, InternalError(f"task {task.index}: {type(error).__name__}: {error}")
 
 
 class _SparkTask(managers.Task):
@@ -108,10 +112,7 @@ def train(data: Any, model: "Union[Model, str]", *, workers: int, servers: int =
                 raise ValueError("a data frame is for a Model; give a model by name the path of files")
             written = tempfile.mkdtemp(prefix="shoal-frame-", dir=folder)
             data = write_frame(data, pathlib.Path(written) / "rows", label, features)
-        if isinstance(model, str):
-            return managers.run(manager, model, workers=workers, servers=servers, data=data,
-                                run_dir=run_dir if run_dir is not None else tempfile.mkdtemp(prefix="shoal-run-"), **settings)
-        return managers.train(manager, model, data if isinstance(data, Files) else Files(data), workers=workers, servers=servers, **settings)
+        return managers.train_on(manager, data, model, workers=workers, servers=servers, run_dir=run_dir, **settings)
     finally:
         if written:
             shutil.rmtree(written, ignore_errors=True)
