@@ -7,6 +7,7 @@ addresses travel over Dask's own channel.
 """
 from __future__ import annotations
 
+import importlib
 import os
 import uuid
 from typing import Any, Callable, Optional, Sequence, Union
@@ -21,26 +22,27 @@ from .runs import Run
 SECONDS = 120  # that a task waits for the others to begin
 
 
+def _distributed() -> Any:
+    return importlib.import_module("distributed")
+
+
 class DaskManager(managers.Manager):
     """The workers of a client; None: the one that is there."""
 
     def __init__(self, client: Any = None) -> None:
-        from distributed import get_client
-
-        self.client = client or get_client()
+        self.client = client or _distributed().get_client()
 
     def run(self, tasks: int, main: Callable[[managers.Task], Any]) -> list[Any]:
-        from distributed import Queue, Variable, as_completed
-
+        dask = _distributed()
         places = sorted(self.client.scheduler_info(n_workers=-1)["workers"])
         if len(places) < tasks:
             raise ValueError(f"workers and servers are {tasks} tasks at the same time, but Dask has {len(places)} workers")
         name = f"shoal-{uuid.uuid4().hex}"
-        told, answer = Queue(name, client=self.client), Variable(name, client=self.client)
+        told, answer = dask.Queue(name, client=self.client), dask.Variable(name, client=self.client)
         futures = [self.client.submit(_member, main, i, tasks, name, workers=[places[i]], pure=False, retries=0, key=f"{name}-{i}")
                    for i in range(tasks)]
         try:
-            for done in as_completed(futures):
+            for done in dask.as_completed(futures):
                 done.result()  # raises what it raised
             return [future.result() for future in futures]
         finally:
@@ -51,15 +53,12 @@ class DaskManager(managers.Manager):
 
 class _DaskTask(managers.Task):
     def __init__(self, index: int, count: int, name: str) -> None:
-        from distributed import get_worker
-
         self.index, self.count, self.name = index, count, name
-        self.host = urlsplit(get_worker().address).hostname or self.host
+        self.host = urlsplit(_distributed().get_worker().address).hostname or self.host
 
     def exchange(self, text: str) -> Sequence[str]:
-        from distributed import Queue, Variable
-
-        told, answer = Queue(self.name), Variable(self.name)
+        dask = _distributed()
+        told, answer = dask.Queue(self.name), dask.Variable(self.name)
         told.put((self.index, text))
         if self.index == 0:
             texts = dict(told.get(timeout=SECONDS) for _ in range(self.count))

@@ -30,6 +30,14 @@ class Local(support.Case):
         self.assertGreater(model.evaluate(files)["accuracy"], 0.93)
         self.assertEqual(history.epochs, 8)
 
+    def test_a_run(self):
+        """`shoal train` over the processes; its folder comes here."""
+        run = managers.run(managers.LocalManager(), "softmax", workers=1, servers=1, run_dir=self.folder / "run", data="fake:8x8x1:3:256", epochs=1,
+                           threads=1)
+        self.assertEqual((run.summary["model"], run.model().classes), ("softmax", 3))
+        with self.assertRaisesRegex(ValueError, "not empty"):
+            managers.run(managers.LocalManager(), "softmax", workers=1, run_dir=self.folder / "run")
+
     def test_a_failure_is_raised(self):
         (self.folder / "a.csv").write_text("label,a\n0,x y z\n1\n")
         with self.assertRaises(shoal.Error):
