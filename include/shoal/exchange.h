@@ -58,12 +58,6 @@ SHOAL_API SHOAL_CHECKED shoal_status shoal_network_read_inputs(const shoal_netwo
  * y-NAME.npy. */
 SHOAL_API SHOAL_CHECKED shoal_status shoal_network_write_output(const shoal_network *n, int i, const shoal_tensor *t,
                                                                 const char *path);
-/** The layers of a network read from Keras' files, as the text of a model file (docs/model-files.md): to be trained on, see
- * shoal_model_kind_parse. The caller frees *out. SHOAL_ERR_ARGUMENT: the network has no layers, only operators. */
-SHOAL_API SHOAL_CHECKED shoal_status shoal_network_model_file(const shoal_network *n, char **out);
-/** Weight number i of such a network, called as in a model of that file: its name, which belongs to the network, and its
- * memory. False: there are no more. */
-SHOAL_API bool shoal_network_weight(shoal_network *n, int i, const char **name, shoal_tensor *out);
 
 /* ---- training */
 /** As shoal_model_kind_load, also of models of Keras: `.keras`, or what model.to_json() gives. Its losses, optimizer and rate are

@@ -63,6 +63,9 @@ typedef struct {
 SHOAL_API SHOAL_CHECKED shoal_status shoal_model_kind_load(const char *name, shoal_model_kind **out);
 /** The same from the text of a model file. */
 SHOAL_API SHOAL_CHECKED shoal_status shoal_model_kind_parse(const char *text, shoal_model_kind **out);
+/** The text of the model file behind a kind that was loaded, imported or parsed; the caller frees *out. SHOAL_ERR_ARGUMENT: the
+ * kind is a program's own, and has none. */
+SHOAL_API SHOAL_CHECKED shoal_status shoal_model_kind_text(const shoal_model_kind *kind, char **out);
 /** What shoal_model_kind_load or shoal_model_kind_parse made. NULL is fine. */
 SHOAL_API void shoal_model_kind_destroy(shoal_model_kind *kind);
 /** A model of that kind, to be compiled: for examples of `input` (of sparse rows, so many features), or of its own shape if

@@ -69,20 +69,19 @@ class Network:
         """In the format that the ending names."""
         lib.shoal_network_export(self.handle, os.fsencode(path), None)
 
-    def model(self) -> Model:
-        """Its layers as a model that can be trained, with the weights of the file."""
-        out = ctypes.c_void_p()
-        lib.shoal_network_model_file(self.handle, ctypes.byref(out))
-        made = Model.from_config(json.loads(take_text(out.value)))
-        made.set_weights(dict(self._weights()))
-        return made
-
-    def _weights(self) -> "list[tuple[str, Array]]":
-        name, t = ctypes.c_char_p(), native.shoal_tensor()
-        found: list[tuple[str, Array]] = []
-        while lib.shoal_network_weight(self.handle, len(found), name, t):
-            found.append(((name.value or b"").decode(), view(t)))
-        return found
-
     def __repr__(self) -> str:
         return f"<Network {self.inputs} -> {self.outputs}>"
+
+
+def keras_model(path: Path) -> Model:
+    """A model of Keras, `.keras` or what model.to_json() gives, with the weights of the file if it has some, its loss and its optimizer."""
+    kind, out = ctypes.POINTER(native.shoal_model_kind)(), ctypes.c_void_p()
+    lib.shoal_model_kind_import(os.fsencode(path), ctypes.byref(kind), None)
+    try:
+        lib.shoal_model_kind_text(kind, ctypes.byref(out))
+    finally:
+        lib.shoal_model_kind_destroy(kind)
+    model = Model.from_config(json.loads(take_text(out.value)))
+    if os.fspath(path).endswith(".keras"):
+        lib.shoal_model_import_weights(model.handle, os.fsencode(path))
+    return model

@@ -17,7 +17,7 @@ import numpy as np
 from . import native
 from .arrays import Array
 from .errors import InputError
-from .exchange import Network
+from .exchange import Network, keras_model
 from .fitted import Fitted
 from .models import Model, Sequential
 from .native import lib
@@ -112,7 +112,7 @@ def load(path: Path, *, classes: int = 0, **parameters: Any) -> "Union[Fitted, N
     """A model from a file or folder: what save wrote, a model file (.json), a model of Keras (.keras) or ONNX, a run's folder, or its
     weights. classes, parameters: of a model file, what $classes is and other values than the usual ones.
 
-    A model of one output made of layers is a Model, and can be trained on; what else other programs wrote is a Network.
+    What is made of layers is a Model, and can be trained on; what has operators alone, of ONNX, is a Network.
     """
     name = pathlib.Path(path)
     if not name.exists():
@@ -124,7 +124,7 @@ def load(path: Path, *, classes: int = 0, **parameters: Any) -> "Union[Fitted, N
         except ValueError as error:
             raise InputError(f"{description}: {error}") from None
         if not isinstance(config, dict) or "shoal_model" not in config:
-            return Network(description).model()  # what Keras' to_json gives
+            return keras_model(description)  # what its to_json gives
         model = Sequential.from_config(config) if Sequential.is_row(config) and not parameters else \
             Model.from_config(config, classes=classes, parameters=parameters)
         if name.is_dir():
@@ -133,8 +133,7 @@ def load(path: Path, *, classes: int = 0, **parameters: Any) -> "Union[Fitted, N
     if name.suffix == ".onnx":
         return Network(name)
     if name.suffix == ".keras":
-        network = Network(name)
-        return network.model() if len(network.outputs) == 1 else network
+        return keras_model(name)
     return TrainedModel(path)
 
 

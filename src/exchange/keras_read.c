@@ -232,7 +232,7 @@ static shoal_status make_network(const keras_file *f, shoal_network *n) {
   if (!status) status = build(n, description);
   for (size_t i = 0; i < weights.n && f->weights && !status; i++) status = assign(n, f->weights, &weights.list[i]);
   keras_weights_fini(&weights);
-  n->description = description;
+  json_decref(description);
   return status;
 }
 

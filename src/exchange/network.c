@@ -28,7 +28,6 @@ void shoal_network_destroy(shoal_network *n) {
   ports_fini(&n->inputs);
   ports_fini(&n->outputs);
   text_fini(&n->notes);
-  json_decref(n->description);
   free(n->name);
   free(n);
 }
@@ -132,26 +131,6 @@ shoal_shape shoal_network_output_shape(const shoal_network *n, int i) {
   return port(&n->outputs, i) ? shoal_value_shape(n->outputs.list[i].value) : SHOAL_SCALAR;
 }
 const char *shoal_network_notes(const shoal_network *n) { return n->notes.data ? n->notes.data : ""; }
-
-shoal_status shoal_network_model_file(const shoal_network *n, char **out) {
-  if (!n->description)
-    return status_make(SHOAL_ERR_ARGUMENT,
-                       "the network was not read from a file of layers: it can predict, not be trained");
-  char *words = json_dumps(n->description, JSON_INDENT(1));
-  if (!words) return status_no_memory();
-  *out = words;
-  return NULL;
-}
-
-bool shoal_network_weight(shoal_network *n, int i, const char **name, shoal_tensor *out) {
-  if (!n->model || i < 0 || (size_t)i >= n->model->n_weights) return false;
-  shoal_value *variable = n->model->weights[i].variable;
-  shoal_status status = shoal_session_variable(n->session, variable, out);
-  const bool found = !status;
-  shoal_status_free(status);
-  *name = shoal_value_name(variable);
-  return found;
-}
 
 /* ---- predicting */
 

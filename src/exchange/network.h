@@ -24,8 +24,7 @@ struct shoal_network {
   bool owns_session;
   network_ports inputs, outputs;
   text notes;
-  char *name;          /* NULL: the file has none */
-  json_t *description; /* the layers, as in a model file; NULL: it was not read from one */
+  char *name; /* NULL: the file has none */
 };
 
 /* An empty one. */

@@ -57,6 +57,16 @@ shoal_status shoal_model_kind_parse(const char *words, shoal_model_kind **out) {
   return NULL;
 }
 
+shoal_status shoal_model_kind_text(const shoal_model_kind *kind, char **out) {
+  const model_file *f = model_file_of(kind);
+  if (!f)
+    return status_make(SHOAL_ERR_ARGUMENT, "the model %s is made by a program: there is no file of it", kind->name);
+  char *words = json_dumps(f->file, JSON_INDENT(1));
+  if (!words) return status_no_memory();
+  *out = words;
+  return NULL;
+}
+
 void shoal_model_kind_destroy(shoal_model_kind *kind) { model_file_destroy((model_file *)model_file_of(kind)); }
 
 void embedded_build(const char *name, shoal_model *m, const shoal_model_options *options) {
