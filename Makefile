@@ -13,7 +13,7 @@ BENCH_FLAGS ?=
 IDS ?=
 C_FILES = $(shell git ls-files '*.c' '*.h' | grep -v '^tests/fuzz/seeds/')
 
-.PHONY: all everything run test bench install sanitize sanitize-build race race-build fuzz fuzz-build campaign faults clean setup \
+.PHONY: all everything run test bench install sanitize sanitize-build race race-build fuzz fuzz-build campaign faults keras clean setup \
   reproduce docs abi abi-update tidy format check-format
 
 all: build/build.ninja
@@ -83,6 +83,10 @@ fuzz: fuzz-build
 fuzz-build:
 	@tools/setup.sh clang
 	@tools/fuzz.sh build-fuzz
+
+# Models of the real Keras, predicted and trained by both; onnxruntime. Installs them outside of the checkout, or says that it cannot.
+keras:
+	@tests/keras/run.sh build/shoal
 
 # Random faults in small jobs: docs/reliability.md. CAMPAIGN_FLAGS="--replay SEED" for one trial.
 campaign: everything

@@ -22,6 +22,9 @@ import zipfile
 os.environ.setdefault("KERAS_BACKEND", "jax")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+# compiling takes far longer than running: these models are small
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true "
+                      "--xla_cpu_multi_thread_eigen=false")
 import h5py  # noqa: E402
 import keras  # noqa: E402
 import numpy as np  # noqa: E402
@@ -349,7 +352,7 @@ def write(name, folder):
     integers = settings.get("integers", {})
     inputs = [rng.integers(0, integers[i.name], (ROWS, *i.shape[1:])).astype(i.dtype) if i.name in integers else
               rng.normal(0, 1, (ROWS, *i.shape[1:])).astype("float32") for i in m.inputs]
-    m.compile(optimizer=keras.optimizers.SGD(rate), loss=loss, jit_compile=False)
+    m.compile(optimizer=keras.optimizers.SGD(rate), loss=loss)
     m.save(folder / f"{name}.keras")
     (folder / f"{name}.json").write_text(m.to_json())
     outputs = m.predict(inputs, verbose=0, batch_size=ROWS)
@@ -363,9 +366,10 @@ def write(name, folder):
         targets = [targets_for(one, y.shape, rng) for one, y in zip(losses, outputs)]
         for k, t in enumerate(targets):
             np.save(folder / f"{name}.target.{k}.npy", t)
+        first = m.get_weights()
         m.fit([x[:BATCH] for x in inputs], [t[:BATCH] for t in targets], batch_size=BATCH, epochs=1, verbose=0)
         keep_weights(m, folder, f"{name}.step")
-        m = keras.saving.load_model(folder / f"{name}.keras")
+        m.set_weights(first)
         m.fit(inputs, targets, batch_size=BATCH, epochs=1, shuffle=False, verbose=0)
         keep_weights(m, folder, f"{name}.epoch")
     return {"inputs": [i.name for i in m.inputs], "outputs": list(getattr(m, "output_names", ["output"])), "train": train, "lr": rate,
