@@ -101,10 +101,10 @@ static __attribute__((noinline)) void gemm_any(int rows, int64_t depth, const fl
 typedef float gemm_four __attribute__((vector_size(16)));
 typedef float gemm_four_any __attribute__((vector_size(16), aligned(4), may_alias));
 
-/* Four rows of four, `across` apart, become columns, `width` apart. */
-INLINE void gemm_turn_four(const float *from, int64_t across, float *to, int64_t width) {
+/* Four rows of four become columns, `width` apart. */
+INLINE void gemm_turn_four(const float *const *from, int64_t k, float *to, int64_t width) {
   gemm_four r[4];
-  UNROLL for (int e = 0; e < 4; e++) r[e] = *(const gemm_four_any *)(from + e * across);
+  UNROLL for (int e = 0; e < 4; e++) r[e] = *(const gemm_four_any *)(from[e] + k);
   gemm_four a = __builtin_shufflevector(r[0], r[1], 0, 4, 1, 5), b = __builtin_shufflevector(r[2], r[3], 0, 4, 1, 5);
   gemm_four c = __builtin_shufflevector(r[0], r[1], 2, 6, 3, 7), d = __builtin_shufflevector(r[2], r[3], 2, 6, 3, 7);
   *(gemm_four_any *)to = __builtin_shufflevector(a, b, 0, 1, 4, 5);
@@ -113,30 +113,43 @@ INLINE void gemm_turn_four(const float *from, int64_t across, float *to, int64_t
   *(gemm_four_any *)(to + 3 * width) = __builtin_shufflevector(c, d, 2, 3, 6, 7);
 }
 
-/* panel[k][e] = o(e, k) for e < count, zero from there to `width`; o.along is 1. */
-static void gemm_pack_turned(gemm_operand o, int64_t count, int64_t depth, int64_t width, float *panel) {
+/* panel[k][e] = rows[e][k] for e < count. */
+static void gemm_pack_rows(const float *const *rows, int64_t count, int64_t depth, int64_t width, float *panel) {
   const int64_t whole = count < 4 ? 0 : depth / 4 * 4;
-  for (int64_t k = 0; k < whole; k += 4)
-    for (int64_t e = 0; e < count; e += 4) {
-      const int64_t at = MIN_OF(e, count - 4); /* the last four may be partly the ones before */
-      gemm_turn_four(o.data + at * o.across + k, o.across, panel + k * width + at, width);
-    }
+  for (int64_t e = 0; e < count && whole; e += 4) {
+    const int64_t at = MIN_OF(e, count - 4); /* the last four may be partly the ones before */
+    for (int64_t k = 0; k < whole; k += 4) gemm_turn_four(rows + at, k, panel + k * width + at, width);
+  }
   for (int64_t k = whole; k < depth; k++)
-    for (int64_t e = 0; e < count; e++) panel[k * width + e] = o.data[e * o.across + k];
-  if (count < width)
-    for (int64_t k = 0; k < depth; k++) memset(panel + k * width + count, 0, (size_t)(width - count) * sizeof *panel);
+    for (int64_t e = 0; e < count; e++) panel[k * width + e] = rows[e][k];
 }
 
-/* The same where o.across is 1. */
+/* Columns of B that are not there are zero; rows of A that are not there are never read. */
+static void gemm_clear_rest(int64_t count, int64_t depth, float *panel) {
+  if (count < GEMM_COLUMNS)
+    for (int64_t k = 0; k < depth; k++)
+      memset(panel + k * GEMM_COLUMNS + count, 0, (size_t)(GEMM_COLUMNS - count) * sizeof *panel);
+}
+
+/* panel[k][e] = o(e, k) for e < count; o.along is 1. */
+static void gemm_pack_turned(gemm_operand o, int64_t count, int64_t depth, int64_t width, float *panel) {
+  const float *rows[GEMM_COLUMNS_MAX];
+  for (int64_t e = 0; e < count; e++) rows[e] = o.data + e * o.across;
+  gemm_pack_rows(rows, count, depth, width, panel);
+}
+
+/* The same where o.across is 1. Pieces are copied in a size that the compiler knows: each may run over into the place
+ * of the one that follows, and into the next line of the matrix, as long as there are such. */
 INLINE void gemm_pack_straight(gemm_operand o, int64_t count, int64_t depth, const int64_t width, float *panel) {
+  const int64_t chunk = count == width ? width : (width + 7) / 8 * 8;
+  const int64_t before_end = chunk == count ? 0 : MAX_OF((chunk - count + o.along - 1) / MAX_OF(o.along, 1), 1);
+  int64_t k = 0;
   if (count == width)
-    for (int64_t k = 0; k < depth; k++) /* of a size that the compiler knows */
-      memcpy(panel + k * width, o.data + k * o.along, (size_t)width * sizeof *panel);
+    for (; k < depth; k++) memcpy(panel + k * width, o.data + k * o.along, (size_t)width * sizeof *panel);
   else
-    for (int64_t k = 0; k < depth; k++) {
-      memcpy(panel + k * width, o.data + k * o.along, (size_t)count * sizeof *panel);
-      memset(panel + k * width + count, 0, (size_t)(width - count) * sizeof *panel);
-    }
+    for (; k < depth - before_end; k++)
+      memcpy(panel + k * width, o.data + k * o.along, (size_t)((width + 7) / 8 * 8) * sizeof *panel);
+  for (; k < depth; k++) memcpy(panel + k * width, o.data + k * o.along, (size_t)count * sizeof *panel);
 }
 
 INLINE void gemm_pack(gemm_operand o, int64_t count, int64_t depth, const int64_t width, float *panel) {
@@ -144,6 +157,13 @@ INLINE void gemm_pack(gemm_operand o, int64_t count, int64_t depth, const int64_
     gemm_pack_straight(o, count, depth, width, panel);
   else
     gemm_pack_turned(o, count, depth, width, panel);
+}
+static void gemm_pack_a(gemm_operand o, int64_t count, int64_t depth, float *panel) {
+  gemm_pack(o, count, depth, GEMM_ROWS, panel);
+}
+static void gemm_pack_b(gemm_operand o, int64_t count, int64_t depth, float *panel) {
+  gemm_pack(o, count, depth, GEMM_COLUMNS, panel);
+  gemm_clear_rest(count, depth, panel);
 }
 
 typedef struct {
@@ -170,15 +190,15 @@ static void gemm_pack_share(void *context, int thread, int threads) {
   int64_t first, last;
   pool_share(gemm_row_tiles(w), 1, thread, threads, &first, &last);
   for (int64_t t = first; t < last; t++)
-    gemm_pack(gemm_at(w->a, w->row + gemm_row(w, t), w->level), gemm_row(w, t + 1) - gemm_row(w, t), w->depth,
-              GEMM_ROWS, w->pa + t * GEMM_ROWS * w->depth);
+    gemm_pack_a(gemm_at(w->a, w->row + gemm_row(w, t), w->level), gemm_row(w, t + 1) - gemm_row(w, t), w->depth,
+                w->pa + t * GEMM_ROWS * w->depth);
   if (!w->fresh) return;
   pool_share(gemm_column_tiles(w), 1, thread, threads, &first, &last);
   for (int64_t t = first; t < last; t++)
     if (!gemm_lies_straight(w, t))
-      gemm_pack(gemm_at(w->b, w->column + t * GEMM_COLUMNS, w->level),
-                MIN_OF((int64_t)GEMM_COLUMNS, w->columns - t * GEMM_COLUMNS), w->depth, GEMM_COLUMNS,
-                w->pb + t * GEMM_COLUMNS * w->depth);
+      gemm_pack_b(gemm_at(w->b, w->column + t * GEMM_COLUMNS, w->level),
+                  MIN_OF((int64_t)GEMM_COLUMNS, w->columns - t * GEMM_COLUMNS), w->depth,
+                  w->pb + t * GEMM_COLUMNS * w->depth);
 }
 
 /* Tiles [i0, i1) x [j0, j1) of the part under way. */

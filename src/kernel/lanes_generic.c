@@ -2,9 +2,11 @@
 #define ISA generic
 #define VW 4
 #include "base/mem.h"
+#include "kernel/conv_rows.h"
 #include "kernel/gemm.h"
 #include "kernel/lanes.h"
 #include "kernel/philox.h"
+#include "kernel/rows.h"
 #include "kernel/skip.h"
 #include "kernel/sparse.h"
 #include "kernel/update.h"
@@ -17,9 +19,11 @@
 #include "kernel/conv.inc.h"
 #include "kernel/dense.inc.h"
 #include "kernel/gemm.inc.h"
+#include "kernel/conv_rows.inc.h"
 #include "kernel/philox.inc.h"
 #include "kernel/pointwise.inc.h"
 #include "kernel/pool.inc.h"
+#include "kernel/rows.inc.h"
 #include "kernel/skip.inc.h"
 #include "kernel/sparse.inc.h"
 #include "kernel/wide.inc.h"

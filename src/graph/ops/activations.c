@@ -1,5 +1,6 @@
 /* Activations and other functions of one number: a table of f and its derivative, each by the element of x. */
 #include "graph/ops/ops.h"
+#include "graph/ops/tuned.h"
 #include "graph/ops/util.h"
 
 #include <tgmath.h>
@@ -24,7 +25,6 @@
   X(relu6, BOUNDED(v, 0, 6), v > 0 && v < 6 ? 1 : 0, wide)                                \
   X(selu, NUMBER(SELU_SCALE) * (v > 0 ? v : NUMBER(SELU_ALPHA) * expm1(v)),               \
     NUMBER(SELU_SCALE) * (v > 0 ? 1 : NUMBER(SELU_ALPHA) * exp(v)), wide)                 \
-  X(gelu, v *NORMAL_CDF(v), NORMAL_CDF(v) + v * NORMAL_DENSITY(v), wide)                  \
   X(gelu_tanh, v *LOGISTIC(2 * GELU_INNER(v)), ({                                         \
       real s = LOGISTIC(2 * GELU_INNER(v));                                               \
       s + 2 * v *s *(1 - s) * GELU_SLOPE(v);                                              \
@@ -54,6 +54,9 @@
   X(log1p, log1p(v), 1 / (1 + v), positive)                                               \
   X(reciprocal, 1 / v, -1 / (v * v), positive)                                            \
   X(rsqrt, 1 / sqrt(v), NUMBER(-0.5) / (v * sqrt(v)), positive)
+
+/* The same where there are tuned kernels. */
+#define FUNCTIONS_TUNED(X) X(gelu, v *NORMAL_CDF(v), NORMAL_CDF(v) + v * NORMAL_DENSITY(v), wide)
 
 /* The same with alpha, and the value of alpha where none is given. */
 #define FUNCTIONS_OF_ALPHA(X)                                   \
@@ -89,6 +92,7 @@
     c->dx[0].value = GRAPH_BINARY(c->graph, #op "_grad", c->dy[0], c->in[0], c->attr[0]); \
   }
 FUNCTIONS(MAP_KERNELS)
+FUNCTIONS_TUNED(MAP_KERNELS)
 FUNCTIONS_OF_ALPHA(MAP_KERNELS)
 
 /* Exponentials and the like are counted as ten. */
@@ -110,15 +114,19 @@ static const char *const wide_alpha_grad[] = {"[3,4] [3,4]", "[?5,2] [?5,2]~8 al
   .name = #op "_grad", .ins_min = 2, .ins_max = 2, .outs = 1, .flags = OP_GRADIENT_ONLY, \
   .shape = shape_all_alike_float, .batch = batch_map, .kernel = op##_grad_kernel, .cost = function_cost
 #define ROWS(op, formula, slope, cases_) {ROW(op), .cases = cases_}, {GRAD_ROW(op), .cases = cases_##_grad},
+#define ROWS_TUNED(op, formula, slope, cases_)        \
+  {ROW(op), .variants = tuned_##op, .cases = cases_}, \
+      {GRAD_ROW(op), .variants = tuned_##op##_grad, .cases = cases_##_grad},
 #define ROWS_OF_ALPHA(op, formula, slope, cases_, standard_alpha)               \
   {ROW(op), .attrs = {{"alpha", ATTR_FLOAT, standard_alpha}}, .cases = cases_}, \
       {GRAD_ROW(op), .attrs = {{"alpha", ATTR_FLOAT, standard_alpha}}, .cases = cases_##_grad},
 
-const op_row ops_activations[] = {FUNCTIONS(ROWS) FUNCTIONS_OF_ALPHA(ROWS_OF_ALPHA){0}};
+const op_row ops_activations[] = {FUNCTIONS(ROWS) FUNCTIONS_TUNED(ROWS_TUNED) FUNCTIONS_OF_ALPHA(ROWS_OF_ALPHA){0}};
 
 #define BUILDER(op, ...) \
   shoal_value *shoal_##op(shoal_graph *g, shoal_value *x) { return GRAPH_UNARY(g, #op, x, {0}); }
 FUNCTIONS(BUILDER)
+FUNCTIONS_TUNED(BUILDER)
 
 #define BUILDER_OF_ALPHA(op, ...)                                         \
   shoal_value *shoal_##op(shoal_graph *g, shoal_value *x, double alpha) { \

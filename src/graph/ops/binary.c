@@ -1,5 +1,6 @@
 /* Operators on pairs of elements; the operands broadcast. */
 #include "graph/ops/ops.h"
+#include "graph/ops/tuned.h"
 #include "graph/ops/util.h"
 #include "graph/ops/walk.h"
 
@@ -161,6 +162,11 @@ static void pow_gradient(op_grad_call *c) {
     .name = #op, .ins_min = 2, .ins_max = 2, .outs = 1, .shape = rule, .batch = batch_map_broadcast, \
     .kernel = op##_kernel, .gradient = op##_gradient, .cases = cases_                                \
   }
+#define PAIR_TUNED(op, rule, cases_)                                                                 \
+  {                                                                                                  \
+    .name = #op, .ins_min = 2, .ins_max = 2, .outs = 1, .shape = rule, .batch = batch_map_broadcast, \
+    .kernel = op##_kernel, .variants = tuned_##op, .gradient = op##_gradient, .cases = cases_        \
+  }
 #define PAIR_PLAIN(op, rule, cases_)                                                            \
   {                                                                                             \
     .name = #op, .ins_min = 2, .ins_max = 2, .outs = 1, .flags = OP_NO_GRADIENT, .shape = rule, \
@@ -183,9 +189,9 @@ static const char *const all[] = {"[3,4] [3,4]",
                                   NULL};
 static const char *const bools[] = {"bool[3,4] bool[3,4]", "bool[?5,4] bool[4]", "bool[] bool[7]", NULL};
 
-const op_row ops_binary[] = {PAIR(add, pair_shape_number, numbers),
+const op_row ops_binary[] = {PAIR_TUNED(add, pair_shape_number, numbers),
                              PAIR(sub, pair_shape_number, numbers),
-                             PAIR(mul, pair_shape_number, numbers),
+                             PAIR_TUNED(mul, pair_shape_number, numbers),
                              PAIR(div, pair_shape_float, divisors),
                              PAIR(maximum, pair_shape_number, numbers),
                              PAIR(minimum, pair_shape_number, numbers),

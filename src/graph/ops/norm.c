@@ -1,5 +1,6 @@
 /* Local response normalisation and batch normalisation; channels are the last axis. */
 #include "graph/ops/ops.h"
+#include "graph/ops/tuned.h"
 #include "graph/ops/util.h"
 
 #include "base/mem.h"
@@ -238,9 +239,11 @@ static const char *const lrn_cases[] = {"[?3,2,2,9] radius=2 bias=2 alpha=0.1 be
                                         "[2,1] radius=0", NULL};
 static const char *const lrn_grad_cases[] = {"[?3,2,2,9] [?3,2,2,9] radius=2 bias=2 alpha=0.1 beta=0.75",
                                              "[?17,3] [?17,3]", "[70] [70] radius=31", NULL};
-static const char *const batch_norm_cases[] = {"[?6,2,3,5] [5] [5]", "[?17,20] [20] [20] epsilon=0.1", NULL};
+static const char *const batch_norm_cases[] = {"[?6,2,3,5] [5] [5]", "[?17,20] [20] [20] epsilon=0.1",
+                                               "[?35,3,2,33] [33] [33]", NULL};
 static const char *const batch_norm_grad_cases[] = {"[?6,2,3,5] [?6,2,3,5] [5] [5] [5]>0",
-                                                    "[?17,20] [?17,20] [20] [20] [20]>0 [20] [20] epsilon=0.1", NULL};
+                                                    "[?17,20] [?17,20] [20] [20] [20]>0 [20] [20] epsilon=0.1",
+                                                    "[?35,3,2,33] [?35,3,2,33] [33] [33] [33]>0", NULL};
 
 const op_row ops_norm[] = {
     {.name = "local_response_norm",
@@ -273,6 +276,7 @@ const op_row ops_norm[] = {
      .shape = batch_norm_shape,
      .gradient = batch_norm_gradient,
      .kernel = batch_norm_kernel,
+     .variants = tuned_batch_norm,
      .cost = batch_norm_cost,
      .cases = batch_norm_cases},
     {.name = "batch_norm_grad",
@@ -283,6 +287,7 @@ const op_row ops_norm[] = {
      .flags = OP_GRADIENT_ONLY,
      .shape = batch_norm_grad_shape,
      .kernel = batch_norm_grad_kernel,
+     .variants = tuned_batch_norm_grad,
      .cost = batch_norm_cost,
      .cases = batch_norm_grad_cases},
     {0},

@@ -1,5 +1,6 @@
 /* Normalisation of groups of elements, each by its own mean and deviation: layer, group, instance and RMS norm. */
 #include "graph/ops/ops.h"
+#include "graph/ops/tuned.h"
 #include "graph/ops/util.h"
 #include "graph/ops/walk.h"
 
@@ -105,9 +106,10 @@ const op_row ops_normalize[] = {
      .batch = normalize_batch,
      .gradient = normalize_gradient,
      .kernel = normalize_kernel,
+     .variants = tuned_normalize,
      .cost = normalize_cost,
      .cases = (const char *const[]){"[?5,17] axes=1", "[?5,3,2,4] axes=1,3", "[4,6] axes=0 epsilon=0.1",
-                                    "[?5,9] axes=-1 center=0", "[3,4]", "[?5,0] axes=1", NULL}},
+                                    "[?5,9] axes=-1 center=0", "[?3,4,37] axes=2", "[3,4]", "[?5,0] axes=1", NULL}},
     {.name = "normalize_grad",
      .attrs = NORMALIZE_ATTRS,
      .ins_min = 2,
@@ -117,9 +119,10 @@ const op_row ops_normalize[] = {
      .shape = normalize_shape,
      .batch = normalize_batch,
      .kernel = normalize_grad_kernel,
+     .variants = tuned_normalize_grad,
      .cost = normalize_cost,
-     .cases = (const char *const[]){"[?5,17] [?5,17] axes=1", "[?5,3,2,4] [?5,3,2,4] axes=1,3",
-                                    "[4,6] [4,6] axes=0 center=0", NULL}},
+     .cases = (const char *const[]){"[?5,17] [?5,17] axes=1", "[?3,37] [?3,37] axes=-1 center=0",
+                                    "[?5,3,2,4] [?5,3,2,4] axes=1,3", "[4,6] [4,6] axes=0 center=0", NULL}},
     {0}};
 
 /* ---- layers */

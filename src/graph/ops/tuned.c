@@ -1,7 +1,9 @@
 #include "graph/ops/tuned.h"
 
+#include "kernel/conv_rows.h"
 #include "kernel/gemm.h"
 #include "kernel/lanes.h"
+#include "kernel/rows.h"
 #include "kernel/skip.h"
 #include "kernel/sparse.h"
 #include "kernel/winograd.h"
@@ -57,8 +59,9 @@ const op_variant tuned_matmul[] = {
 };
 static bool has_channels(const op_shapes *s) { return s->in[0].rank > 1; }
 const op_variant tuned_bias_add[] = {ON_LANES(lanes_bias_add, .fits = has_channels, .lanes_in = 1, .lanes_out = 1),
-                                     END};
-const op_variant tuned_bias_add_grad[] = {ON_LANES(lanes_bias_sum, .fits = has_channels, .lanes_in = 1), END};
+                                     ON_ROWS(rows_bias_add), END};
+const op_variant tuned_bias_add_grad[] = {ON_LANES(lanes_bias_sum, .fits = has_channels, .lanes_in = 1),
+                                          ON_ROWS(rows_bias_sum), END};
 
 static size_t conv_scratch(const op_shapes *s) { return lanes_conv_scratch(&s->in[0], &s->in[1], s->attr); }
 static size_t conv_grad_x_scratch(const op_shapes *s) { return lanes_conv_grad_scratch(&s->in[2], &s->in[1], s->attr); }
@@ -89,27 +92,62 @@ static size_t wino_scratch(const op_shapes *s) { return winograd_scratch(&s->in[
 static size_t wino_x_scratch(const op_shapes *s) { return winograd_grad_x_scratch(&s->in[2], &s->in[1], s->attr); }
 static size_t wino_w_scratch(const op_shapes *s) { return winograd_grad_w_scratch(&s->in[0], &s->out[0], s->attr); }
 
+/* In rows, where the filters outweigh the places they are applied to. */
+static bool few_places(const op_shapes *s) { return conv_rows_fits(&s->in[0], &s->in[1], &s->out[0], s->attr); }
+static bool few_places_x(const op_shapes *s) { return conv_rows_fits(&s->in[2], &s->in[1], &s->in[0], s->attr); }
+static bool few_places_w(const op_shapes *s) { return conv_rows_fits(&s->in[0], &s->out[0], &s->in[1], s->attr); }
+static size_t rows_scratch(const op_shapes *s) { return conv_rows_scratch(&s->in[1]); }
+static size_t rows_x_scratch(const op_shapes *s) { return conv_rows_grad_x_scratch(&s->in[2], &s->in[1], s->attr); }
+static size_t rows_w_scratch(const op_shapes *s) { return conv_rows_grad_w_scratch(&s->out[0], &s->in[1]); }
+
 const op_variant tuned_conv2d[] = {
+    ON_WHOLE(conv_rows, .fits = few_places, .scratch = rows_scratch),
     BY_WINOGRAD(winograd_conv, .fits = many_channels, .scratch = wino_scratch, .lanes_in = 1, .lanes_out = 1),
     ON_LANES(lanes_conv, .fits = plain, .scratch = conv_scratch, .lanes_in = 1, .lanes_out = 1, .anchor = true), END};
-const op_variant tuned_conv2d_grad_x[] = {BY_WINOGRAD(winograd_conv_grad_x, .fits = many_channels_x,
+const op_variant tuned_conv2d_grad_x[] = {ON_WHOLE(conv_rows_grad_x, .fits = few_places_x, .scratch = rows_x_scratch),
+                                          BY_WINOGRAD(winograd_conv_grad_x, .fits = many_channels_x,
                                                       .scratch = wino_x_scratch, .lanes_in = 1, .lanes_out = 1),
                                           ON_LANES(lanes_conv_grad_x, .fits = plain, .scratch = conv_grad_x_scratch,
                                                    .lanes_in = 1, .lanes_out = 1, .anchor = true),
                                           END};
 const op_variant tuned_conv2d_grad_w[] = {
+    ON_WHOLE(conv_rows_grad_w, .fits = few_places_w, .scratch = rows_w_scratch),
     BY_WINOGRAD(winograd_conv_grad_w, .fits = many_channels_w, .scratch = wino_w_scratch, .lanes_in = 3),
     ON_LANES(lanes_conv_grad_w, .fits = plain, .scratch = conv_grad_w_scratch, .lanes_in = 3, .anchor = true), END};
 
-const op_variant tuned_relu[] = {ON_LANES(lanes_relu, .lanes_in = 1, .lanes_out = 1), END};
+const op_variant tuned_relu[] = {ON_LANES(lanes_relu, .lanes_in = 1, .lanes_out = 1), ON_ROWS(rows_relu), END};
 const op_variant tuned_tanh[] = {ON_LANES(lanes_tanh, .lanes_in = 1, .lanes_out = 1), END};
 const op_variant tuned_sigmoid[] = {ON_LANES(lanes_sigmoid, .lanes_in = 1, .lanes_out = 1), END};
-const op_variant tuned_relu_grad[] = {ON_LANES(lanes_relu_grad, .lanes_in = 3, .lanes_out = 1), END};
+const op_variant tuned_relu_grad[] = {ON_LANES(lanes_relu_grad, .lanes_in = 3, .lanes_out = 1), ON_ROWS(rows_relu_grad),
+                                      END};
 const op_variant tuned_tanh_grad[] = {ON_LANES(lanes_tanh_grad, .lanes_in = 3, .lanes_out = 1), END};
 const op_variant tuned_sigmoid_grad[] = {ON_LANES(lanes_sigmoid_grad, .lanes_in = 3, .lanes_out = 1), END};
 
 const op_variant tuned_max_pool[] = {ON_LANES(lanes_max_pool, .lanes_in = 1, .lanes_out = 1), END};
 const op_variant tuned_max_pool_grad[] = {ON_LANES(lanes_max_pool_grad, .lanes_in = 7, .lanes_out = 1), END};
+
+const op_variant tuned_gelu[] = {ON_ROWS(rows_gelu), END};
+const op_variant tuned_gelu_grad[] = {ON_ROWS(rows_gelu_grad), END};
+static bool alike(const op_shapes *s) { return s->in_dtype[0] == SHOAL_F32 && shoal_shape_equal(&s->in[0], &s->in[1]); }
+const op_variant tuned_add[] = {ON_ROWS(rows_add, .fits = alike), END};
+const op_variant tuned_mul[] = {ON_ROWS(rows_mul, .fits = alike), END};
+
+static bool last_axis(const op_shapes *s, int64_t axis) {
+  const int last = s->in[0].rank - 1;
+  return (axis == last || axis == -1) && s->in[0].dim[last] > 0;
+}
+static bool last_axis_softmax(const op_shapes *s) { return last_axis(s, s->attr[0].i); }
+static bool last_axis_norm(const op_shapes *s) {
+  return s->attr[0].list.rank == 1 && last_axis(s, s->attr[0].list.dim[0]);
+}
+const op_variant tuned_softmax[] = {ON_ROWS(rows_softmax, .fits = last_axis_softmax), END};
+const op_variant tuned_softmax_grad[] = {ON_ROWS(rows_softmax_grad, .fits = last_axis_softmax), END};
+const op_variant tuned_normalize[] = {ON_ROWS(rows_normalize, .fits = last_axis_norm), END};
+const op_variant tuned_normalize_grad[] = {ON_ROWS(rows_normalize_grad, .fits = last_axis_norm), END};
+static size_t batch_norm_scratch(const op_shapes *s) { return norm_scratch(s->in[1].dim[0]); }
+static size_t batch_norm_grad_scratch(const op_shapes *s) { return norm_scratch(s->in[2].dim[0]); }
+const op_variant tuned_batch_norm[] = {ON_ROWS(rows_batch_norm, .scratch = batch_norm_scratch), END};
+const op_variant tuned_batch_norm_grad[] = {ON_ROWS(rows_batch_norm_grad, .scratch = batch_norm_grad_scratch), END};
 
 static bool top_1(const op_shapes *s) { return s->attr[0].i == 1; }
 const op_variant tuned_in_top_k[] = {ON_LANES(lanes_top_1, .fits = top_1, .lanes_in = 1), END};
