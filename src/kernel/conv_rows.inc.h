@@ -4,21 +4,19 @@
  * in which a number is added up depends on the shapes alone. Included by the files lanes_*.c. */
 
 typedef struct {
-  int64_t n, h, w, c;   /* the images */
-  int64_t oh, ow, o;    /* places and channels of the output */
-  int64_t kh, kw;       /* the filters [kh, kw, c, o] */
-  int64_t sh, sw;       /* strides */
-  int64_t top, left;    /* padding */
-  int64_t dh, dw;       /* dilation */
-  const float *x;       /* forward, to the filters: the images */
-  const float *f;       /* forward, to the images: the filters */
-  const float *dy;      /* backward */
-  float *out;           /* what is computed */
-  float *panels;        /* B */
-  const float *zeros;   /* as many as there are channels: the image beyond its border */
-  float *sorted;        /* to the images, with strides: the result in order of the classes */
-  int64_t depth, level; /* B's depth, and that of its panels */
-  bool add;             /* to what `out` holds */
+  int64_t n, h, w, c; /* the images */
+  int64_t oh, ow, o;  /* places and channels of the output */
+  int64_t kh, kw;     /* the filters [kh, kw, c, o] */
+  int64_t sh, sw;     /* strides */
+  int64_t top, left;  /* padding */
+  int64_t dh, dw;     /* dilation */
+  const float *x;     /* forward, to the filters: the images */
+  const float *f;     /* forward, to the images: the filters */
+  const float *dy;    /* backward */
+  float *out;         /* what is computed */
+  gemm_panels b;
+  const float *zeros; /* as many as there are channels: the image beyond its border */
+  bool add;           /* to what `out` holds */
 } conv_rows;
 
 static conv_rows conv_rows_of(const kernel_call *call, const shoal_shape *x, const shoal_shape *w,
@@ -39,59 +37,27 @@ static conv_rows conv_rows_of(const kernel_call *call, const shoal_shape *x, con
                      .left = attr[CONV_PAD_LEFT].i,
                      .dh = attr[CONV_DILATION_H].i,
                      .dw = attr[CONV_DILATION_W].i,
-                     .out = call->out[0].data,
-                     .panels = call->scratch};
+                     .out = call->out[0].data};
 }
 
-/* Panels of equal depth, a multiple of four. */
-static void conv_rows_levels(conv_rows *r, int64_t depth) {
-  const int64_t levels = (depth + GEMM_DEPTH - 1) / GEMM_DEPTH;
-  r->depth = depth;
-  r->level = levels ? MIN_OF(((depth + levels - 1) / levels + 3) / 4 * 4, (int64_t)GEMM_DEPTH) : 1;
-}
-
-static float *conv_rows_zeros(float *at, int64_t channels) {
+/* They stand behind the panels. */
+static float *conv_rows_zeros(const gemm_panels *b, int64_t channels) {
+  float *at = b->data + gemm_panels_wide(b) * GEMM_COLUMNS * b->depth;
   memset(at, 0, (size_t)channels * sizeof *at);
   return at;
 }
 
-static int64_t conv_rows_tiles(int64_t columns) { return (columns + GEMM_COLUMNS - 1) / GEMM_COLUMNS; }
-/* Panel j of the level that begins at k0. */
-static float *conv_rows_panel(const conv_rows *r, int64_t columns, int64_t k0, int64_t j) {
-  const int64_t depth = MIN_OF(r->level, r->depth - k0);
-  return r->panels + (k0 * conv_rows_tiles(columns) + j * depth) * GEMM_COLUMNS;
-}
-
-/* A tile's rows of C (+)= its panel of A times all panels of B at level k0. */
-static void conv_rows_multiply(const conv_rows *r, int64_t rows, const float *a, int64_t k0, int64_t columns, float *c,
-                               bool add) {
-  const int64_t depth = MIN_OF(r->level, r->depth - k0);
-  for (int64_t j = 0; j < conv_rows_tiles(columns); j++) {
-    const float *b = conv_rows_panel(r, columns, k0, j);
-    gemm_any((int)rows, depth, a, b, GEMM_COLUMNS, b + depth * GEMM_COLUMNS, c + j * GEMM_COLUMNS, columns,
-             MIN_OF((int64_t)GEMM_COLUMNS, columns - j * GEMM_COLUMNS), add);
-  }
-}
-
-/* B is a matrix of `columns` columns as it lies: the filters, or the gradient of the output. */
+/* B is a matrix as it lies: the filters, or the gradient of the output. */
 typedef struct {
-  const conv_rows *r;
+  const gemm_panels *panels;
   const float *b;
-  int64_t columns;
 } conv_rows_copy;
 
 static void conv_rows_pack_share(void *context, int thread, int threads) {
   const conv_rows_copy *p = context;
-  const conv_rows *r = p->r;
-  const int64_t tiles = conv_rows_tiles(p->columns), levels = (r->depth + r->level - 1) / r->level;
   int64_t first, last;
-  pool_share(levels * tiles, 1, thread, threads, &first, &last);
-  for (int64_t t = first; t < last; t++) {
-    const int64_t k0 = t / tiles * r->level, j = t % tiles;
-    gemm_pack_b((gemm_operand){p->b + k0 * p->columns + j * GEMM_COLUMNS, 1, p->columns},
-                MIN_OF((int64_t)GEMM_COLUMNS, p->columns - j * GEMM_COLUMNS), MIN_OF(r->level, r->depth - k0),
-                conv_rows_panel(r, p->columns, k0, j));
-  }
+  pool_share(gemm_panels_count(p->panels), 1, thread, threads, &first, &last);
+  gemm_panels_pack(p->panels, (gemm_operand){p->b, 1, p->panels->columns}, first, last);
 }
 
 /* ---- forward */
@@ -102,10 +68,10 @@ static void conv_rows_share(void *context, int thread, int threads) {
   float a[GEMM_ROWS * GEMM_DEPTH] __attribute__((aligned(64)));
   int64_t first, last;
   pool_share(tiles, 1, thread, threads, &first, &last);
-  for (int64_t k0 = 0; k0 < r->depth; k0 += r->level)
+  for (int64_t k0 = 0; k0 < r->b.depth; k0 += r->b.level)
     for (int64_t t = first; t < last; t++) {
       const int64_t m0 = places * t / tiles, rows = places * (t + 1) / tiles - m0;
-      const int64_t end = MIN_OF(r->depth, k0 + r->level);
+      const int64_t end = MIN_OF(r->b.depth, k0 + r->b.level);
       for (int64_t k = k0, next; k < end; k = next) { /* as far as one tap of the filter goes */
         const int64_t tap = k / r->c, ky = tap / r->kw * r->dh - r->top, kx = tap % r->kw * r->dw - r->left;
         const float *pixels[GEMM_ROWS];
@@ -118,7 +84,7 @@ static void conv_rows_share(void *context, int thread, int threads) {
         }
         gemm_pack_rows(pixels, rows, next - k, GEMM_ROWS, a + (k - k0) * GEMM_ROWS);
       }
-      conv_rows_multiply(r, rows, a, k0, r->o, r->out + m0 * r->o, k0 > 0);
+      gemm_panels_multiply(&r->b, rows, a, k0, r->out + m0 * r->o, r->o, k0 > 0);
     }
 }
 
@@ -127,9 +93,9 @@ shoal_status ISA_NAME(conv_rows)(const kernel_call *call) {
   conv_rows r = conv_rows_of(call, &call->in[0].shape, &call->in[1].shape, &call->out[0].shape);
   r.x = call->in[0].data;
   r.f = call->in[1].data;
-  conv_rows_levels(&r, r.kh * r.kw * r.c);
-  r.zeros = conv_rows_zeros(r.panels + conv_rows_tiles(r.o) * GEMM_COLUMNS * r.depth, r.c);
-  conv_rows_copy copy = {&r, r.f, r.o};
+  r.b = gemm_panels_of(call->scratch, r.kh * r.kw * r.c, r.o);
+  r.zeros = conv_rows_zeros(&r.b, r.c);
+  conv_rows_copy copy = {&r.b, r.f};
   pool_run(call->threads, conv_rows_pack_share, &copy);
   pool_run(call->threads, conv_rows_share, &r);
   return NULL;
@@ -166,7 +132,7 @@ static conv_class conv_rows_class(const conv_rows *r, int64_t which) {
 }
 
 typedef struct {
-  conv_rows r; /* depth, level and panels are those of the class */
+  conv_rows r; /* its panels are those of the class */
   conv_class k;
   float *rows; /* the result for the class, [n, k.h, k.w, c] */
 } conv_rows_back;
@@ -178,13 +144,13 @@ static int64_t conv_rows_tap_x(const conv_class *k, int64_t tap) { return k->fir
 static void conv_rows_back_pack_share(void *context, int thread, int threads) {
   const conv_rows_back *b = context;
   const conv_rows *r = &b->r;
-  const int64_t tiles = conv_rows_tiles(r->c), levels = (r->depth + r->level - 1) / r->level;
+  const int64_t tiles = gemm_panels_wide(&r->b);
   int64_t first, last;
-  pool_share(levels * tiles, 1, thread, threads, &first, &last);
+  pool_share(gemm_panels_count(&r->b), 1, thread, threads, &first, &last);
   for (int64_t t = first; t < last; t++) {
-    const int64_t k0 = t / tiles * r->level, j = t % tiles, end = MIN_OF(r->depth, k0 + r->level);
-    const int64_t columns = MIN_OF((int64_t)GEMM_COLUMNS, r->c - j * GEMM_COLUMNS);
-    float *panel = conv_rows_panel(r, r->c, k0, j);
+    const int64_t k0 = t / tiles * r->b.level, j = t % tiles, end = MIN_OF(r->b.depth, k0 + r->b.level);
+    const int64_t columns = gemm_panels_width(&r->b, j);
+    float *panel = gemm_panels_at(&r->b, k0, j);
     for (int64_t k = k0, next; k < end; k = next) {
       const int64_t tap = k / r->o, at = conv_rows_tap_y(&b->k, tap) * r->kw + conv_rows_tap_x(&b->k, tap);
       next = MIN_OF(end, (tap + 1) * r->o);
@@ -203,10 +169,10 @@ static void conv_rows_back_share(void *context, int thread, int threads) {
   float a[GEMM_ROWS * GEMM_DEPTH] __attribute__((aligned(64)));
   int64_t first, last;
   pool_share(tiles, 1, thread, threads, &first, &last);
-  for (int64_t k0 = 0; k0 < r->depth; k0 += r->level)
+  for (int64_t k0 = 0; k0 < r->b.depth; k0 += r->b.level)
     for (int64_t t = first; t < last; t++) {
       const int64_t m0 = pixels * t / tiles, rows = pixels * (t + 1) / tiles - m0;
-      const int64_t end = MIN_OF(r->depth, k0 + r->level);
+      const int64_t end = MIN_OF(r->b.depth, k0 + r->b.level);
       for (int64_t k = k0, next; k < end; k = next) {
         const int64_t tap = k / r->o, ky = r->top - conv_rows_tap_y(c, tap) * r->dh;
         const int64_t kx = r->left - conv_rows_tap_x(c, tap) * r->dw;
@@ -221,13 +187,13 @@ static void conv_rows_back_share(void *context, int thread, int threads) {
         }
         gemm_pack_rows(places, rows, next - k, GEMM_ROWS, a + (k - k0) * GEMM_ROWS);
       }
-      conv_rows_multiply(r, rows, a, k0, r->c, b->rows + m0 * r->c, k0 > 0);
+      gemm_panels_multiply(&r->b, rows, a, k0, b->rows + m0 * r->c, r->c, k0 > 0);
     }
   if (b->rows == r->out) return;
   for (int64_t m = pixels * first / MAX_OF(tiles, 1); m < pixels * last / MAX_OF(tiles, 1); m++) {
     const int64_t y = m / c->w % c->h * r->sh + c->y, x = m % c->w * r->sw + c->x;
     float *to = r->out + ((m / (c->w * c->h) * r->h + y) * r->w + x) * r->c;
-    if (r->depth)
+    if (r->b.depth)
       memcpy(to, b->rows + m * r->c, (size_t)r->c * sizeof *to);
     else
       memset(to, 0, (size_t)r->c * sizeof *to);
@@ -240,13 +206,14 @@ shoal_status ISA_NAME(conv_rows_grad_x)(const kernel_call *call) {
   conv_rows *r = &b.r;
   r->dy = call->in[0].data;
   r->f = call->in[1].data;
-  const int64_t room = conv_rows_tiles(r->c) * GEMM_COLUMNS * r->kh * r->kw * r->o;
-  r->zeros = conv_rows_zeros(r->panels + room, r->o);
-  b.rows = r->sh == 1 && r->sw == 1 ? r->out : r->panels + room + r->o + LANES;
+  r->b = gemm_panels_of(call->scratch, r->kh * r->kw * r->o, r->c); /* at most: one class with all taps */
+  float *zeros = conv_rows_zeros(&r->b, r->o);
+  r->zeros = zeros;
+  b.rows = r->sh == 1 && r->sw == 1 ? r->out : zeros + r->o;
   for (int64_t which = 0; which < r->sh * r->sw; which++) {
     b.k = conv_rows_class(r, which);
     if (b.k.h <= 0 || b.k.w <= 0) continue;
-    conv_rows_levels(r, b.k.taps_y * b.k.taps_x * r->o);
+    r->b = gemm_panels_of(call->scratch, b.k.taps_y * b.k.taps_x * r->o, r->c);
     pool_run(call->threads, conv_rows_back_pack_share, &b);
     pool_run(call->threads, conv_rows_back_share, &b);
   }
@@ -263,9 +230,9 @@ static void conv_rows_sum_share(void *context, int thread, int threads) {
   const float *pixels[GEMM_DEPTH];
   int64_t first, last;
   pool_share(r->kh * r->kw * tiles, 1, thread, threads, &first, &last);
-  for (int64_t k0 = 0; k0 < r->depth; k0 += r->level)
+  for (int64_t k0 = 0; k0 < r->b.depth; k0 += r->b.level)
     for (int64_t t = first; t < last; t++) {
-      const int64_t tap = t / tiles, depth = MIN_OF(r->level, r->depth - k0);
+      const int64_t tap = t / tiles, depth = MIN_OF(r->b.level, r->b.depth - k0);
       const int64_t c0 = r->c * (t % tiles) / tiles, rows = r->c * (t % tiles + 1) / tiles - c0;
       for (int64_t k = 0; k < depth && (t == first || t % tiles == 0); k++) { /* a new tap */
         const int64_t m = k0 + k, y = m / r->ow % r->oh * r->sh - r->top + tap / r->kw * r->dh;
@@ -278,7 +245,7 @@ static void conv_rows_sum_share(void *context, int thread, int threads) {
       else
         for (int64_t k = 0; k < depth; k++)
           for (int64_t i = 0; i < rows; i++) a[k * GEMM_ROWS + i] = pixels[k][c0 + i];
-      conv_rows_multiply(r, rows, a, k0, r->o, r->out + (tap * r->c + c0) * r->o, r->add || k0 > 0);
+      gemm_panels_multiply(&r->b, rows, a, k0, r->out + (tap * r->c + c0) * r->o, r->o, r->add || k0 > 0);
     }
 }
 
@@ -288,10 +255,10 @@ shoal_status ISA_NAME(conv_rows_grad_w)(const kernel_call *call) {
   r.x = call->in[0].data;
   r.dy = call->in[1].data;
   r.add = call->accumulate;
-  conv_rows_levels(&r, r.n * r.oh * r.ow);
-  r.zeros = conv_rows_zeros(r.panels + conv_rows_tiles(r.o) * GEMM_COLUMNS * r.depth, r.c);
-  if (!r.depth && !r.add) memset(r.out, 0, shoal_tensor_bytes(&call->out[0]));
-  conv_rows_copy copy = {&r, r.dy, r.o};
+  r.b = gemm_panels_of(call->scratch, r.n * r.oh * r.ow, r.o);
+  r.zeros = conv_rows_zeros(&r.b, r.c);
+  if (!r.b.depth && !r.add) memset(r.out, 0, shoal_tensor_bytes(&call->out[0]));
+  conv_rows_copy copy = {&r.b, r.dy};
   pool_run(call->threads, conv_rows_pack_share, &copy);
   pool_run(call->threads, conv_rows_sum_share, &r);
   return NULL;

@@ -133,7 +133,7 @@ static void gemm_clear_rest(int64_t count, int64_t depth, float *panel) {
 
 /* panel[k][e] = o(e, k) for e < count; o.along is 1. */
 static void gemm_pack_turned(gemm_operand o, int64_t count, int64_t depth, int64_t width, float *panel) {
-  const float *rows[GEMM_COLUMNS_MAX];
+  const float *rows[GEMM_COLUMNS_MAX] = {NULL};
   for (int64_t e = 0; e < count; e++) rows[e] = o.data + e * o.across;
   gemm_pack_rows(rows, count, depth, width, panel);
 }
@@ -166,6 +166,55 @@ static void gemm_pack_b(gemm_operand o, int64_t count, int64_t depth, float *pan
   gemm_clear_rest(count, depth, panel);
 }
 
+/* ---- B as panels of all depths at once, for products that meet it again and again */
+
+typedef struct {
+  float *data;
+  int64_t depth, level, columns; /* of B; of a panel, a multiple of four */
+} gemm_panels;
+
+static gemm_panels gemm_panels_of(float *data, int64_t depth, int64_t columns) {
+  const int64_t levels = (depth + GEMM_DEPTH - 1) / GEMM_DEPTH;
+  const int64_t level = levels ? MIN_OF(((depth + levels - 1) / levels + 3) / 4 * 4, (int64_t)GEMM_DEPTH) : 1;
+  return (gemm_panels){data, depth, level, columns};
+}
+
+static int64_t gemm_panels_wide(const gemm_panels *p) { return (p->columns + GEMM_COLUMNS - 1) / GEMM_COLUMNS; }
+static int64_t gemm_panels_count(const gemm_panels *p) {
+  return (p->depth + p->level - 1) / p->level * gemm_panels_wide(p);
+}
+static int64_t gemm_panels_depth(const gemm_panels *p, int64_t k0) { return MIN_OF(p->level, p->depth - k0); }
+/* Panel j of the level that begins at k0. */
+static float *gemm_panels_at(const gemm_panels *p, int64_t k0, int64_t j) {
+  return p->data + (k0 * gemm_panels_wide(p) + j * gemm_panels_depth(p, k0)) * GEMM_COLUMNS;
+}
+/* Columns of panel j. */
+static int64_t gemm_panels_width(const gemm_panels *p, int64_t j) {
+  return MIN_OF((int64_t)GEMM_COLUMNS, p->columns - j * GEMM_COLUMNS);
+}
+
+/* Panels [first, last) of the matrix b. */
+static void gemm_panels_pack(const gemm_panels *p, gemm_operand b, int64_t first, int64_t last) {
+  for (int64_t t = first; t < last; t++) {
+    const int64_t k0 = t / gemm_panels_wide(p) * p->level, j = t % gemm_panels_wide(p);
+    gemm_pack_b(gemm_at(b, j * GEMM_COLUMNS, k0), gemm_panels_width(p, j), gemm_panels_depth(p, k0),
+                gemm_panels_at(p, k0, j));
+  }
+}
+
+/* A tile's rows of C (+)= its panel of A times all panels at level k0. */
+static void gemm_panels_multiply(const gemm_panels *p, int64_t rows, const float *a, int64_t k0, float *c, int64_t ld,
+                                 bool add) {
+  const int64_t depth = gemm_panels_depth(p, k0);
+  for (int64_t j = 0; j < gemm_panels_wide(p); j++) {
+    const float *b = gemm_panels_at(p, k0, j);
+    gemm_any((int)rows, depth, a, b, GEMM_COLUMNS, b + depth * GEMM_COLUMNS, c + j * GEMM_COLUMNS, ld,
+             gemm_panels_width(p, j), add);
+  }
+}
+
+/* ---- whole products */
+
 typedef struct {
   gemm_operand a, b;
   int64_t m, n, k;
@@ -175,6 +224,7 @@ typedef struct {
   float *pa, *pb; /* panels of A and B */
   int64_t row, rows, column, columns, level, depth; /* the part under way: where it begins and its size */
   bool fresh;                                       /* B's panels are to be made, too */
+  bool by_tiles; /* each tile's panel of A is made right before its use, since B's stay in the second-level cache */
 } gemm_work;
 
 static int64_t gemm_row_tiles(const gemm_work *w) { return (w->rows + GEMM_ROWS - 1) / GEMM_ROWS; }
@@ -188,7 +238,7 @@ static bool gemm_lies_straight(const gemm_work *w, int64_t tile) {
 static void gemm_pack_share(void *context, int thread, int threads) {
   const gemm_work *w = context;
   int64_t first, last;
-  pool_share(gemm_row_tiles(w), 1, thread, threads, &first, &last);
+  pool_share(w->by_tiles ? 0 : gemm_row_tiles(w), 1, thread, threads, &first, &last);
   for (int64_t t = first; t < last; t++)
     gemm_pack_a(gemm_at(w->a, w->row + gemm_row(w, t), w->level), gemm_row(w, t + 1) - gemm_row(w, t), w->depth,
                 w->pa + t * GEMM_ROWS * w->depth);
@@ -230,6 +280,31 @@ static void gemm_multiply_share(void *context, int thread, int threads) {
     gemm_multiply(w, 0, high, first, last);
 }
 
+/* A thread takes row tiles; the panel of A, which only it reads, never leaves the first-level cache. */
+static void gemm_tiles_share(void *context, int thread, int threads) {
+  const gemm_work *w = context;
+  float a[GEMM_ROWS * GEMM_DEPTH] __attribute__((aligned(64)));
+  int64_t first, last;
+  pool_share(gemm_row_tiles(w), 1, thread, threads, &first, &last);
+  for (int64_t i = first; i < last; i++) {
+    const int64_t row = w->row + gemm_row(w, i), rows = gemm_row(w, i + 1) - gemm_row(w, i);
+    gemm_pack_a(gemm_at(w->a, row, w->level), rows, w->depth, a);
+    for (int64_t j = 0; j < gemm_column_tiles(w); j++) {
+      const float *b = w->pb + j * GEMM_COLUMNS * w->depth;
+      gemm_any((int)rows, w->depth, a, b, GEMM_COLUMNS, b + GEMM_COLUMNS * w->depth,
+               w->c + row * w->n + w->column + j * GEMM_COLUMNS, w->n,
+               MIN_OF((int64_t)GEMM_COLUMNS, w->columns - j * GEMM_COLUMNS), w->add || w->level > 0);
+    }
+  }
+}
+
+/* B's panels leave room for the rest in the second-level cache, and the row tiles can be shared out evenly. */
+static bool gemm_by_tiles(const gemm_work *w, int threads) {
+  enum { IN_CACHE = 1 << 18 };
+  const int64_t tiles = gemm_row_tiles(w);
+  return !w->straight && w->columns * w->depth <= IN_CACHE && (tiles % threads == 0 || tiles >= 8 * threads);
+}
+
 /* Panels go to `scratch`, gemm_scratch(m, n, k) bytes. */
 static void gemm_run(gemm_work *w, void *scratch, pool *threads) {
   enum { WORTH_THREADS_FLOPS = 1 << 20 };
@@ -246,8 +321,9 @@ static void gemm_run(gemm_work *w, void *scratch, pool *threads) {
         w->depth = MIN_OF(w->k - w->level, depth);
         w->rows = MIN_OF(w->m - w->row, (int64_t)GEMM_SPAN);
         w->fresh = w->row == 0;
+        w->by_tiles = gemm_by_tiles(w, pool_threads(threads));
         pool_run(threads, gemm_pack_share, w);
-        pool_run(threads, gemm_multiply_share, w);
+        pool_run(threads, w->by_tiles ? gemm_tiles_share : gemm_multiply_share, w);
       }
 }
 

@@ -11,6 +11,7 @@
   shoal_status rows_relu_grad_##isa(const kernel_call *);      \
   shoal_status rows_gelu_##isa(const kernel_call *);           \
   shoal_status rows_gelu_grad_##isa(const kernel_call *);      \
+  shoal_status rows_scale_##isa(const kernel_call *);          \
   shoal_status rows_add_##isa(const kernel_call *);            \
   shoal_status rows_mul_##isa(const kernel_call *);            \
   shoal_status rows_bias_add_##isa(const kernel_call *);       \

@@ -47,8 +47,8 @@ INLINE vf v_pick(vi mask, vf a, vf b) { return (vf)(((vi)a & mask) | ((vi)b & ~m
 /* The standard normal distribution below v, by Abramowitz and Stegun's 7.1.26 for the tail: to 1e-7. *bell is
  * exp(-v^2 / 2). */
 INLINE vf v_normal_cdf(vf v, vf *bell) {
-  const vf z = (vf)((vi)v & 0x7fffffff) * v_set(0.70710678f), e = v_exp(v * v * v_set(-0.5f));
-  const vf t = v_set(1.0f) / (v_set(1.0f) + v_set(0.3275911f) * z);
+  const vf z = v_min(v_set(1e9f), (vf)((vi)v & 0x7fffffff) * v_set(0.70710678f)), e = v_exp(v * v * v_set(-0.5f));
+  const vf t = v_reciprocal(v_set(1.0f) + v_set(0.3275911f) * z);
   vf p = v_set(1.061405429f);
   p = p * t + v_set(-1.453152027f);
   p = p * t + v_set(1.421413741f);
@@ -94,6 +94,7 @@ INLINE vf v_gelu_slope(vf v) {
   }
 ROWS_1(rows_relu, v_relu(x))
 ROWS_1(rows_gelu, v_gelu(x))
+ROWS_1(rows_scale, x *v_set((float)call->attr[0].f))
 ROWS_2(rows_relu_grad, v_where_positive(x, y))
 ROWS_2(rows_gelu_grad, x *v_gelu_slope(y))
 ROWS_2(rows_add, x + y)

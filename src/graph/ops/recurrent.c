@@ -504,7 +504,7 @@ static const char *const gru_grad_cases[] = {"[?3,4,2] [2,6] [?3,2] [?3,4,2] [?3
     .batch = second_is_weight, .kernel = op##_grad_kernel, .variants = tuned_##op##_grad, .cost = recurrent_cost, \
     .cases = op##_grad_cases                                                                                      \
   }
-/* Those of the LSTM are in lstm_steps.c; the others go row by row only. */
+/* The LSTM has kernels that take all rows of a step at once (kernel/lstm.inc.h); the others go row by row only. */
 #define tuned_rnn NULL
 #define tuned_rnn_grad NULL
 #define tuned_gru NULL

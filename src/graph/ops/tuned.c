@@ -3,6 +3,7 @@
 #include "kernel/conv_rows.h"
 #include "kernel/gemm.h"
 #include "kernel/lanes.h"
+#include "kernel/lstm.h"
 #include "kernel/rows.h"
 #include "kernel/skip.h"
 #include "kernel/sparse.h"
@@ -49,7 +50,12 @@ static size_t block_scratch(const op_shapes *s) {
   return gemm_scratch(s->in[0].dim[0], s->in[1].dim[1], s->in[1].dim[0]);
 }
 
+/* A gradient of weights that fits the second-level cache is better added up from panels: no conversion to LANES. */
+enum { WIDE_PANELS = 1 << 20 };
+static bool panels_sum(const op_shapes *s) { return wide_sum(s) && shoal_shape_count(&s->out[0]) < WIDE_PANELS; }
+
 const op_variant tuned_matmul[] = {
+    ON_WHOLE(rows_matmul, .fits = panels_sum, .scratch = product_scratch),
     ON_WHOLE(wide_matmul_back, .fits = wide_back, .lanes_in = 1, .lanes_out = 1, .anchor = true),
     ON_WHOLE(wide_matmul_sum, .fits = wide_sum, .scratch = wide_scratch, .lanes_in = 1, .anchor = true),
     ON_LANES(lanes_matmul, .fits = plain_product, .lanes_in = 1, .lanes_out = 1, .anchor = true),
@@ -128,7 +134,9 @@ const op_variant tuned_max_pool_grad[] = {ON_LANES(lanes_max_pool_grad, .lanes_i
 
 const op_variant tuned_gelu[] = {ON_ROWS(rows_gelu), END};
 const op_variant tuned_gelu_grad[] = {ON_ROWS(rows_gelu_grad), END};
-static bool alike(const op_shapes *s) { return s->in_dtype[0] == SHOAL_F32 && shoal_shape_equal(&s->in[0], &s->in[1]); }
+static bool floats(const op_shapes *s) { return s->in_dtype[0] == SHOAL_F32; }
+const op_variant tuned_scale[] = {ON_ROWS(rows_scale, .fits = floats), END};
+static bool alike(const op_shapes *s) { return floats(s) && shoal_shape_equal(&s->in[0], &s->in[1]); }
 const op_variant tuned_add[] = {ON_ROWS(rows_add, .fits = alike), END};
 const op_variant tuned_mul[] = {ON_ROWS(rows_mul, .fits = alike), END};
 
@@ -192,3 +200,8 @@ static size_t ftrl_scratch(const op_shapes *s) { return logistic_scratch(s, 2); 
 const op_variant tuned_sparse_logistic_sgd[] = {ON_ROWS(sparse_logistic_sgd, .scratch = sgd_scratch), END};
 const op_variant tuned_sparse_logistic_adagrad[] = {ON_ROWS(sparse_logistic_adagrad, .scratch = adagrad_scratch), END};
 const op_variant tuned_sparse_logistic_ftrl[] = {ON_ROWS(sparse_logistic_ftrl, .scratch = ftrl_scratch), END};
+
+/* y, or its gradient, is [rows, steps, units]. */
+static size_t lstm_scratch(const op_shapes *s) { return lstm_steps_scratch(s->in[0].dim[0], s->in[1].dim[0]); }
+const op_variant tuned_lstm[] = {ON_ROWS(lstm_steps, .scratch = lstm_scratch), END};
+const op_variant tuned_lstm_grad[] = {ON_ROWS(lstm_steps_grad, .scratch = lstm_scratch), END};

@@ -8,7 +8,7 @@ extern const op_variant tuned_matmul[], tuned_bias_add[], tuned_bias_add_grad[];
 extern const op_variant tuned_conv2d[], tuned_conv2d_grad_x[], tuned_conv2d_grad_w[];
 extern const op_variant tuned_relu[], tuned_tanh[], tuned_sigmoid[];
 extern const op_variant tuned_relu_grad[], tuned_tanh_grad[], tuned_sigmoid_grad[];
-extern const op_variant tuned_gelu[], tuned_gelu_grad[], tuned_add[], tuned_mul[];
+extern const op_variant tuned_gelu[], tuned_gelu_grad[], tuned_scale[], tuned_add[], tuned_mul[];
 extern const op_variant tuned_softmax[], tuned_softmax_grad[], tuned_normalize[], tuned_normalize_grad[];
 extern const op_variant tuned_batch_norm[], tuned_batch_norm_grad[];
 extern const op_variant tuned_max_pool[], tuned_max_pool_grad[];

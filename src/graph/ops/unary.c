@@ -169,6 +169,7 @@ const op_row ops_unary[] = {
      .batch = batch_map,
      .gradient = scale_gradient,
      .kernel = scale_kernel,
+     .variants = tuned_scale,
      .cases = (const char *const[]){"[3,4] factor=0.5", "[?5,2,3] factor=-2", "[1]", NULL}},
     {.name = "clip",
      .attrs = {{"low", ATTR_FLOAT, 0}, {"high", ATTR_FLOAT, 1}},
