@@ -6,7 +6,9 @@
 #include <string.h>
 
 enum {
-  STRIP_ROWS = 64, /* four blocks: enough to reuse each weight from a register, small enough for the L2 cache */
+  STRIP_ROWS = 64,       /* four blocks: enough to reuse each weight from a register, small enough for the L2 cache */
+  STRIP_BYTES = 4 << 20, /* what one node should touch of a strip at most, twice the L2 cache: shorter strips would be
+                            paid for by copying weights into panels more often */
   WORTH_THREADS = 200 * 1000 /* floating-point operations below which waking a thread costs more than it brings */
 };
 
@@ -277,6 +279,29 @@ static bool uses_lanes(const plan *p, const plan_node *n) {
   return false;
 }
 
+/* What the node reads and writes of one row of the batch. */
+static size_t row_bytes(const plan *p, const plan_node *n) {
+  size_t bytes = 0;
+  for (int k = 0; k < n->ins + n->outs; k++) {
+    const plan_value *v = &p->values[k < n->ins ? n->in[k] : n->out[k - n->ins]];
+    if ((k < n->ins && !reads_value(n, k)) || !plan_batched(v) || !v->shape.dim[0]) continue;
+    bytes += (size_t)(shoal_shape_count(&v->shape) / v->shape.dim[0]) * shoal_dtype_size(v->dtype);
+  }
+  return bytes;
+}
+
+/* Rows of a strip at most. Where most of the work is on LANES, blocks that share a weight bring more than the cache. */
+static int64_t strip_rows(const plan *p, const plan_phase *phase) {
+  size_t most = 1;
+  double lanes = 0, others = 0;
+  for (int i = 0; i < phase->count; i++) {
+    const plan_node *n = &p->nodes[p->order[phase->first + i]];
+    *(uses_lanes(p, n) ? &lanes : &others) += node_cost(p, n);
+    most = MAX_OF(most, row_bytes(p, n));
+  }
+  return lanes > others ? STRIP_ROWS : MIN_OF((int64_t)STRIP_ROWS, MAX_OF((int64_t)(STRIP_BYTES / most), phase->grain));
+}
+
 static void size_phase(plan *p, plan_phase *phase) {
   phase->threads = 1;
   if (!phase->split) return;
@@ -289,7 +314,7 @@ static void size_phase(plan *p, plan_phase *phase) {
   if (flops >= WORTH_THREADS) phase->threads = (int)MIN_OF((int64_t)pool_threads(p->session->threads), units);
   int64_t share = (units + phase->threads - 1) / phase->threads;
   /* Strips of equal size, so that the last is not a straggler. */
-  int64_t strips = (share * phase->grain + STRIP_ROWS - 1) / STRIP_ROWS;
+  const int64_t most = strip_rows(p, phase), strips = (share * phase->grain + most - 1) / most;
   phase->strip = (share + strips - 1) / strips * phase->grain;
 }
 
