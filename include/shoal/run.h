@@ -165,12 +165,17 @@ typedef struct {
                              * on one machine count on from it, servers first. 0: none does */
   const char *metrics_address; /**< of the machine, for that; NULL: 127.0.0.1. Others than loopback need a token in
                                 * the environment variable SHOAL_METRICS_TOKEN */
-  double beta1;             /**< as in shoal_optimizer_options, also the next two; 0: the optimizer's usual one */
-  double beta2;             /**< ... */
-  double epsilon;           /**< ... */
-  double rho;               /**< decay in shoal_optimizer_options: of rmsprop */
+  double beta1;                /**< as in shoal_optimizer_options, also the next two; 0: the optimizer's usual one */
+  double beta2;                /**< ... */
+  double epsilon;              /**< ... */
+  double rho;                  /**< decay in shoal_optimizer_options: of rmsprop */
   const char
       *weights; /**< to begin with: a run, its weights, or a model.keras; NULL: random, or those of the model's file */
+  double drain; /**< seconds for leaving in order when `stop` is set: a parameter server goes on that long and has
+                         * worker 0 save a checkpoint and end the job. 0: it ends at once. The command then ends with 0
+                         * after SIGTERM */
+  int64_t retry_status; /**< exit status of the command where a new try may end well: a task or the machine failed, not
+                         * the settings, the data or the loss. 0: 1, as of all failures */
 } shoal_job;
 
 /** Nothing is said. size: sizeof *job, so that programs go on with later versions, whose jobs have more settings. Every

@@ -115,7 +115,7 @@ void manual_print(FILE *to) {
       ".TP\n.I runs/NAME/checkpoints/\nwhat \\-\\-resume continues from.\n"
       ".SH EXIT STATUS\n"
       "0 success; 1 the job failed; 2 wrong usage; 130 ended by Ctrl\\-C, with a checkpoint saved; "
-      "143 the same for a TERM signal.\n",
+      "143 the same for a TERM signal; with \\-\\-drain 0.\n",
       to);
 }
 

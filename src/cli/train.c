@@ -117,22 +117,32 @@ static void say_where(const shoal_run_report *r) {
                 2 * (long long)(r->fit.epochs > 0 ? r->fit.epochs : 1));
 }
 
+/* After a signal that has stopped it, with a checkpoint. */
+static int stopped_status(const shoal_job *job, int signal) {
+  return signal == SIGTERM && job->drain > 0 ? EXIT_GOOD : 128 + signal;
+}
+
+/* Of a failure: one that is of this try, not of the job, may have a status of its own. */
+static int failed_status(const shoal_job *job, shoal_code code, int otherwise) {
+  return job->retry_status && (code == SHOAL_ERR_PEER || code == SHOAL_ERR_SYSTEM) ? (int)job->retry_status : otherwise;
+}
+
 static int say_result(const shoal_run_report *r, bool speaks, int asked) {
   if (r->reports) {
     result_print(r, stdout);
     say_where(r);
     if (!r->fit.stopped || !speaks) return EXIT_GOOD;
-    if (asked) return 128 + asked;
+    if (asked) return stopped_status(&r->job, asked);
     if (strcmp(r->job.strategy, "ps")) return EXIT_GOOD;
-    say(stderr, "Stopped, since worker/0 was asked to by a signal.\n");
-    return 128 + SIGTERM;
+    say(stderr, "Stopped, since %s was asked to by a signal.\n", r->job.drain > 0 ? "a task" : "worker/0");
+    return stopped_status(&r->job, SIGTERM);
   }
   if (r->n_tasks) result_print_task(&r->tasks[0], stdout);
   return EXIT_GOOD;
 }
 
-static int ranks_exit(const train_view *v, int asked) {
-  if (!v->ranks_status) return asked ? 128 + asked : EXIT_GOOD;
+static int ranks_exit(const train_view *v, const shoal_job *job, int asked) {
+  if (!v->ranks_status) return asked ? stopped_status(job, asked) : EXIT_GOOD;
   if (v->ranks_status > 128) return v->ranks_status; /* stopped by a signal to one of them */
   return v->ranks_status == EXIT_WRONG_USE ? EXIT_WRONG_USE : EXIT_JOB_FAILED;
 }
@@ -163,13 +173,15 @@ static int train(const shoal_job *job) {
   const shoal_code code = shoal_status_code(status);
   int exit_status = EXIT_GOOD;
   if (v.ranks_status >= 0)
-    exit_status = ranks_exit(&v, asked);
+    exit_status = ranks_exit(&v, job, asked);
   else if (code == SHOAL_ERR_CANCELLED && asked && speaks) {
     on_note(&v, shoal_status_message(status));
-    exit_status = 128 + asked;
+    exit_status = stopped_status(job, asked);
+  } else if (code == SHOAL_ERR_CANCELLED && asked == SIGTERM && job->drain > 0) {
+    on_note(&v, shoal_status_message(status));
   } else if (status && code != SHOAL_ERR_REPORTED) {
     if (report && report->trained && report->reports) say_result(report, speaks, asked);
-    exit_status = command_explain(&command_train, status);
+    exit_status = failed_status(job, code, command_explain(&command_train, status));
   } else if (!status)
     exit_status = say_result(report, speaks, asked);
   shoal_status_free(status);

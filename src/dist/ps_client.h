@@ -29,6 +29,7 @@ typedef struct {
   ps_head head;
   int64_t next; /* batch, PS_NO_BATCH or PS_END */
   bool stopped; /* rule 10 of the protocol */
+  bool drain;   /* rule 24 */
   bool late;    /* the gradient was not used */
   bool idle;    /* there is no shard for this worker now: ps_client_ask */
   /* Of a PUSH, seconds at the servers while this worker waited, the longest of them: until all that the step needs was

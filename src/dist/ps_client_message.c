@@ -229,12 +229,14 @@ shoal_status client_take(ps_client *c, int server, int kind, const ps_cargo *car
   got.next = (int64_t)answer.number;
   if (kind == PS_PUSH) note_clock(c, server, since, &got);
   got.stopped = answer.flags & PS_STOPPED;
+  got.drain = answer.flags & PS_DRAIN;
   got.late = answer.flags & PS_LATE;
   got.idle = answer.flags & PS_IDLE;
-  bool stopped = server && out->stopped;
+  bool stopped = server && out->stopped, drain = server && out->drain;
   double waited = server ? out->waited : 0, worked = server ? out->worked : 0;
   if (server == 0) *out = got;
   out->stopped = got.stopped || stopped;
+  out->drain = got.drain || drain;
   out->waited = MAX_OF(waited, got.waited);
   out->worked = MAX_OF(worked, got.worked);
   return NULL;

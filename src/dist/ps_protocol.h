@@ -67,7 +67,9 @@
  *     counted on both sides since HELLO: those that the server has not had are sent again, those that it has answered
  *     are answered again, with the parameters as they are now. All other requests without answer are sent again: they may
  *     be done twice. A session that the server does not know is PS_FENCED.
- * 23. The primary sends RECORDs to its backup (ps_replica.h); each is answered when it has come, before it is used. */
+ * 23. The primary sends RECORDs to its backup (ps_replica.h); each is answered when it has come, before it is used.
+ * 24. A server that is asked to leave and has time for it goes on serving, and says PS_DRAIN to worker 0, which then
+ *     stops the training (STOP), gathers, saves and says QUIT. */
 #ifndef SHOAL_DIST_PS_PROTOCOL_H
 #define SHOAL_DIST_PS_PROTOCOL_H
 
@@ -123,9 +125,10 @@ enum {
   PS_TAKEN = 8,
   PS_LATE = 16,
   PS_UNDER_WAY = 32,
-  PS_IDLE = 64,        /* rule 18; to a PULL: without parameters */
-  PS_EARLY = 128,      /* with PS_REFUSED, to a HELLO: worker 0 has not said its own */
-  PS_NOT_PRIMARY = 256 /* with PS_REFUSED: another member serves, or none does yet */
+  PS_IDLE = 64,         /* rule 18; to a PULL: without parameters */
+  PS_EARLY = 128,       /* with PS_REFUSED, to a HELLO: worker 0 has not said its own */
+  PS_NOT_PRIMARY = 256, /* with PS_REFUSED: another member serves, or none does yet */
+  PS_DRAIN = 512        /* to a PUSH of worker 0: the server has to leave, see rule 24 */
 };
 
 typedef struct {

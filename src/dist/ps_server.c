@@ -28,7 +28,7 @@ shoal_status server_send(server *s, uint64_t peer, const net_header *header, con
 static shoal_status answer_parts(server *s, const net_message *m, double arrived, int64_t number, uint16_t flags,
                                  int n) {
   net_header h = {.kind = m->header.kind,
-                  .flags = flags,
+                  .flags = flags | (s->drain_until && m->header.kind == PS_PUSH && !m->header.from ? PS_DRAIN : 0),
                   .from = m->header.from,
                   .generation = s->generation,
                   .step = (uint64_t)s->head.updates,
@@ -413,8 +413,10 @@ shoal_status server_look(server *s) {
 /* What this process alone has to do now and then. */
 static shoal_status look(server *s) {
   s->last_look = s->now;
-  if (s->options->task.stop && __atomic_load_n(s->options->task.stop, __ATOMIC_RELAXED))
-    return status_make(SHOAL_ERR_CANCELLED, "asked to stop");
+  if (s->options->task.stop && __atomic_load_n(s->options->task.stop, __ATOMIC_RELAXED)) {
+    if (!s->drain_until && s->generation) s->drain_until = s->now + s->options->task.drain;
+    if (s->now >= s->drain_until) return status_make(SHOAL_ERR_CANCELLED, "asked to stop");
+  }
   if (s->options->on_look) {
     net_server_stats(s->net, &s->result.net);
     s->options->on_look(s->options->describer, &s->result);

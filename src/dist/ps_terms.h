@@ -43,6 +43,8 @@ typedef struct {
                         above thrice the time its gradients took so far, so that long steps are no silence. 0: never */
   bool returns;     /* tasks that die are started again: they are waited for, for `deadline` */
   const int *stop;  /* NULL, or: the task ends, or gives up waiting, once *stop is not 0 */
+  double drain;     /* of a server, seconds: for that long it serves on once *stop is not 0, and has worker 0 end the
+                        training */
   events *events;   /* NULL, or a timeline: track 0 is this task's */
 } ps_task;
 

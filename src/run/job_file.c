@@ -147,6 +147,7 @@ ps_task job_file_task(const job_file *j, const training *t) {
                   .has_chief = job_file_has_chief(j),
                   .deadline = f->deadline,
                   .heartbeat = f->heartbeat,
+                  .drain = f->drain,
                   .returns = f->max_restarts > 0};
   task.net.heartbeat = f->heartbeat;
   task.net.job = j->id;

@@ -256,6 +256,13 @@ const shoal_setting job_table[] = {
      "none", 1, 65535, .marks = KEPT},
     {"metrics-address", TEXT, AT(metrics_address), "ADDRESS",
      "for that; others than loopback need a token in SHOAL_METRICS_TOKEN", "127.0.0.1", .marks = KEPT},
+    {"drain", NUMBER, AT(drain), "SECONDS",
+     "a TERM signal asks a task to leave in order, for which it has so long: checkpoint, exit status 0; a parameter "
+     "server has worker 0 save and end the job first",
+     "exit status 143; a server ends at once", 0, 1e6, .marks = KEPT},
+    {"retry-status", INT, AT(retry_status), "N",
+     "exit status after failures of tasks or machines, which a new try with --resume may not have", "1", 1, 125,
+     .marks = 0},
     {"quiet", BOOL, AT(quiet), NULL, "print the result table only", .marks = 0},
     {0},
 };

@@ -52,6 +52,7 @@ typedef struct fit_loop {
   int best_count;
   double start, last_progress;
   int64_t run_examples, worker_examples, worker_steps;
+  bool drained;       /* a server has to leave */
   int64_t batches;    /* taken by this worker, those included whose answer is on its way */
   int64_t lost_steps; /* undone because a server was lost */
   double eval_seconds, checkpoint_seconds;

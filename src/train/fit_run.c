@@ -152,6 +152,7 @@ static shoal_status take_step(fit_loop *l, const train_batch *b, bool *stop) {
   if (outcome.lost) return begin_again(l);
   count_outcome(l, &outcome);
   if ((*stop = outcome.stop)) return NULL;
+  l->drained = l->drained || outcome.drain;
   take_place(l, &outcome.place);
   return NULL;
 }
@@ -173,7 +174,7 @@ static shoal_status steps(fit_loop *l, bool *more, bool *stopped) {
   fit_state *s = &l->state;
   while (!s->ended && !*stopped) {
     const int64_t before = s->step, rows = l->place.rows;
-    if ((*stopped = fit_asked_to_stop(l))) break;
+    if ((*stopped = l->drained || fit_asked_to_stop(l))) break;
     events_begin_step(l->events, l->batches++);
     uint64_t begun = fit_trace_now(l);
     TRY(next_batch(l, &l->place, &l->batch_now, more));

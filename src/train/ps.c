@@ -400,6 +400,7 @@ static void note_answer(ps *s, const ps_answer *a) {
   s->moved = true;
   note_place(s, a);
   o->stop = o->stop || a->stopped;
+  o->drain = o->drain || a->drain;
   o->barrier_seconds += a->waited;
   o->server_seconds += a->worked;
   o->rate = a->head.rate;

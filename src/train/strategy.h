@@ -56,6 +56,7 @@ typedef struct {
 /* What one or more steps have come to. */
 typedef struct {
   bool stop;         /* somebody asked to stop: no step will be taken any more; the place is not set */
+  bool drain;        /* worker 0 is to end the training for all, since a server has to leave */
   bool lost;         /* the others are lost: begin again; nothing else is set */
   int64_t examples;  /* that `loss` and `hits` are about */
   double loss, hits; /* sums */
