@@ -1,6 +1,7 @@
-/* All-reduce between real ranks: mpirun starts this program several times. */
+/* All-reduce between real ranks: mpirun starts this program several times, or it does so itself. */
 #include "base/mem.h"
 #include "dist/collective.h"
+#include "dist/rank_place.h"
 #include "graph/graph.h"
 #include "train/allreduce.h"
 #include "train/mirrored.h"
@@ -9,7 +10,10 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -190,8 +194,43 @@ static void test_deterministic_averages(void **state) {
   data_free(&d);
 }
 
-int main(void) {
-  shoal_status status = collective_join("mpi", &place);
+/* Ranks that share memory, or are connected by TCP. */
+static int start_ranks(char **argv) {
+  enum { RANKS = 3 };
+  char name[64], *addresses, *word;
+  pid_t pids[RANKS];
+  int failed = 0;
+  snprintf(name, sizeof name, "shoal-test-ranks-%d", (int)getpid());
+  if (rank_place_make(argv[1], RANKS, name, &addresses)) return 1;
+  for (int r = 0; r < RANKS; r++) {
+    pids[r] = fork();
+    if (pids[r]) continue;
+    if (asprintf(&word, "%d%s", r, addresses) > 0) setenv(RANK_PLACE, word, 1);
+    execl("/proc/self/exe", argv[0], (char *)NULL);
+    _exit(1);
+  }
+  for (int r = 0; r < RANKS; r++) {
+    int how = 1;
+    waitpid(pids[r], &how, 0);
+    failed |= how;
+  }
+  free(addresses);
+  return failed != 0;
+}
+
+static shoal_status join(void) {
+  if (rank_place_given() < 0) return collective_join("mpi", &place);
+  rank_place start;
+  shoal_status status = rank_place_read(&start);
+  if (!status) status = rank_place_arm(&start, &(rank_place_options){.patience = 60});
+  if (!status) status = collective_join_own(&start.mesh, &place);
+  rank_place_fini(&start);
+  return status;
+}
+
+int main(int argc, char **argv) {
+  if (argc > 1) return start_ranks(argv);
+  shoal_status status = join();
   if (status) return fprintf(stderr, "%s\n", shoal_status_message(status)), 1;
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_sums), cmocka_unit_test(test_sums_bf16),
                                      cmocka_unit_test(test_a_replica_that_differs_is_named),

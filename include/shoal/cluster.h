@@ -101,12 +101,17 @@ typedef struct {
   bool bf16;           /**< allreduce: gradients travel as bfloat16 */
   int64_t check_every; /**< allreduce: steps between two comparisons of all workers' parameters; 0: at the end only */
   double deadline;     /**< allreduce: seconds to wait for a rank; 0: 30 */
+  const shoal_cluster *cluster; /**< allreduce: its chief and workers are the ranks, which need no MPI then; NULL: those
+                                  that mpirun or srun has started */
+  const char *keys;             /**< with a cluster: folder with keys, see shoal/keys.h; NULL: none, on one host only */
+  bool insecure;                /**< with a cluster: several hosts without keys, said aloud */
 } shoal_replica_options;
 
 /** One replica a thread of this process. */
 SHOAL_API SHOAL_CHECKED shoal_status shoal_strategy_create_mirrored(int workers, const shoal_replica_options *options,
                                                                     shoal_strategy **out);
-/** One process a replica: joins the ranks that mpirun or srun has started. Once a process. */
+/** One process a replica: joins the workers of a cluster, or the ranks that mpirun or srun has started (those once a
+ * process). Waits until all are there. */
 SHOAL_API SHOAL_CHECKED shoal_status shoal_strategy_create_allreduce(const shoal_replica_options *options,
                                                                      shoal_strategy **out);
 

@@ -15,6 +15,7 @@
 #define GRAIN 16             /* numbers, of pieces */
 #define LATE_MAX 8           /* ranks named in a message */
 
+#define WAIT_SECONDS 0.02                            /* of a link that wakes us: between two looks at the deadline */
 enum { LOOKS = 100, NAP_LEAST = 10, NAP_MAX = 300 }; /* looks before the first nap; microseconds */
 
 typedef enum { BUCKET_WAITS, BUCKET_SCATTERS, BUCKET_GATHERS, BUCKET_DONE } bucket_state;
@@ -134,9 +135,9 @@ static shoal_status prepare_bucket(collective *c, int index) {
   b->from = calloc((size_t)(ranks * c->nodes), sizeof *b->from);
   if (!b->send_use || !b->receive_use || !b->send_node || !b->receive_node || !b->receive_peer || !b->from)
     return status_no_memory();
-  LINK(c, link->set_create(most, &b->sends));
-  LINK(c, link->set_create(most, &b->receives));
-  LINK(c, link->set_create(2 * (ranks - 1), &b->gathers));
+  LINK(c, link->set_create(c->place->at, most, &b->sends));
+  LINK(c, link->set_create(c->place->at, most, &b->receives));
+  LINK(c, link->set_create(c->place->at, 2 * (ranks - 1), &b->gathers));
   for (int k = 1; k < ranks; k++) {
     int peer = (me + k) % ranks; /* not all to the same one first */
     int64_t first, count;
@@ -167,7 +168,7 @@ static shoal_status prepare_bucket(collective *c, int index) {
 static shoal_status prepare_exchange(collective *c, const void *own, void *all, int64_t bytes, int tag,
                                      link_set **out) {
   const link_table *link = c->place->link;
-  LINK(c, link->set_create(2 * (c->place->ranks - 1), out));
+  LINK(c, link->set_create(c->place->at, 2 * (c->place->ranks - 1), out));
   for (int k = 1; k < c->place->ranks; k++) {
     int peer = (c->place->rank + k) % c->place->ranks;
     LINK(c, link->set_send(*out, own, bytes, peer, tag));
@@ -188,9 +189,19 @@ static shoal_status late(collective *c, link_set *set, double seconds) {
   return status;
 }
 
+/* One that is waited for and has closed its connection, or -1. */
+static int lost_peer(const collective *c, link_set *set) {
+  const link_table *link = c->place->link;
+  int who[LATE_MAX], n = link->gone ? link->set_late(set, who, LATE_MAX) : 0;
+  for (int i = 0; i < n; i++)
+    if (link->gone(c->place->at, who[i])) return who[i];
+  return -1;
+}
+
 /* Whether waiting makes sense: nobody is gone, and it has not been for too long. */
 static shoal_status check_wait(collective *c, link_set *set, double seconds) {
   int gone = c->peers ? peers_gone(c->peers) : -1;
+  if (gone < 0) gone = lost_peer(c, set);
   if (gone >= 0) {
     c->missing[gone] = true;
     return status_make(SHOAL_ERR_PEER, "rank %d (pid %d on %s) has ended", gone, c->ranks[gone].pid,
@@ -201,17 +212,29 @@ static shoal_status check_wait(collective *c, link_set *set, double seconds) {
 
 /* A nap gives the processor to the peer that is waited for, and the one who sleeps is woken before those who compute.
  */
-static void pause_a_little(int *looks) {
+static void pause_a_little(const collective *c, int *looks) {
+  const link_table *link = c->place->link;
+  if (link->wait) {
+    link->wait(c->place->at, WAIT_SECONDS);
+    return;
+  }
   int over = ++*looks - LOOKS;
   if (over <= 0) return;
   long nap = MIN_OF(NAP_LEAST * (long)over, (long)NAP_MAX);
   nanosleep(&(struct timespec){.tv_nsec = 1000 * nap}, NULL);
 }
 
+static shoal_status let_move(collective *c) {
+  const link_table *link = c->place->link;
+  if (link->move) LINK(c, link->move(c->place->at));
+  return NULL;
+}
+
 static shoal_status wait_for(collective *c, link_set *set) {
   double start = clock_seconds();
   for (int looks = 0;;) {
     bool done;
+    TRY(let_move(c));
     LINK(c, c->place->link->set_test(set, &done));
     double waited = clock_seconds() - start;
     if (done) {
@@ -219,7 +242,7 @@ static shoal_status wait_for(collective *c, link_set *set) {
       return NULL;
     }
     TRY(check_wait(c, set, waited));
-    pause_a_little(&looks);
+    pause_a_little(c, &looks);
   }
 }
 
@@ -421,6 +444,7 @@ static shoal_status move_bucket(collective *c, bucket *b) {
 }
 
 static shoal_status move_all(collective *c) {
+  TRY(let_move(c));
   for (int i = 0; i < c->n_buckets; i++)
     if (c->buckets[i].state != BUCKET_DONE) TRY(move_bucket(c, &c->buckets[i]));
   return NULL;
@@ -461,7 +485,7 @@ shoal_status collective_finish(collective *c, const collective_head *own, collec
     if (!(left = unfinished(c))) break;
     double waited = clock_seconds() - start;
     TRY(check_wait(c, left, waited));
-    pause_a_little(&looks);
+    pause_a_little(c, &looks);
   }
   c->stats.blocked_seconds += clock_seconds() - start;
   TRY(wait_for(c, c->heads));
@@ -480,7 +504,7 @@ shoal_status collective_gather(collective *c, const char *words, char **out) {
   TRY(wait_for(c, c->sizes));
   c->all_sizes[me] = c->size;
   link_set *set = NULL;
-  LINK(c, link->set_create(ranks, &set));
+  LINK(c, link->set_create(c->place->at, ranks, &set));
   shoal_status status = NULL;
   for (int r = 0; r < ranks && !me && !status; r++) {
     out[r] = calloc(1, (size_t)c->all_sizes[r]);

@@ -12,24 +12,31 @@
 #ifndef SHOAL_DIST_COLLECTIVE_H
 #define SHOAL_DIST_COLLECTIVE_H
 
-#include "dist/link.h"
+#include "dist/link_own.h"
 #include "dist/peers.h"
 #include "dist/tree.h"
 
 typedef struct collective collective;
 
-/* Opens the library for `name` ("mpi") and takes this process's place among the ranks. */
+/* A process's place among the ranks. */
 typedef struct {
   const link_table *link;
-  void *library;
-  char *why; /* [LINK_WHY] */
+  link_place *at;
+  void *library; /* of MPI's link */
+  char *why;     /* [LINK_WHY] */
   int rank, ranks;
 } collective_place;
+/* Opens the library for `name` ("mpi") and takes the place that the launcher gave. */
 SHOAL_CHECKED shoal_status collective_join(const char *name, collective_place *out);
+/* The same without a library: over shared memory or TCP, with ranks that are described. */
+SHOAL_CHECKED shoal_status collective_join_own(const mesh_options *start, collective_place *out);
+/* A rank has said that it ends the job, and tells why. */
+bool collective_told(const collective_place *place);
 /* Is there such a library? */
 bool collective_there(const char *name);
 /* Ends the place for all ranks alike; after an error the process should abort instead. */
 SHOAL_CHECKED shoal_status collective_leave(collective_place *place);
+/* May not return; if it does, the process has to end. */
 void collective_abort(collective_place *place, int code);
 SHOAL_CHECKED shoal_status collective_broadcast(collective_place *place, void *bytes, int64_t count);
 

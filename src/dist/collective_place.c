@@ -35,6 +35,18 @@ bool collective_there(const char *name) {
   return find(name, path);
 }
 
+static shoal_status take_place(collective_place *p, const void *start, collective_place *out) {
+  p->why = calloc(1, LINK_WHY);
+  if (!p->why) return status_no_memory();
+  if (!p->link->begin(start, p->why, &p->at, &p->rank, &p->ranks)) {
+    shoal_status status = status_make(SHOAL_ERR_SYSTEM, "%s", p->why);
+    free(p->why);
+    return status;
+  }
+  *out = *p;
+  return NULL;
+}
+
 shoal_status collective_join(const char *name, collective_place *out) {
   char path[PATH_MAX];
   if (!find(name, path))
@@ -42,8 +54,7 @@ shoal_status collective_join(const char *name, collective_place *out) {
                        "this Shoal was built without %s (no shoal-%s.so beside the program nor in %s): "
                        "install libopenmpi-dev and openmpi-bin and build again",
                        name, name, build_plugin_dir());
-  collective_place p = {.why = calloc(1, LINK_WHY)};
-  if (!p.why) return status_no_memory();
+  collective_place p = {0};
   shoal_status status = NULL;
   /* Global: MPI opens libraries of its own that look for its symbols. */
   p.library = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
@@ -53,26 +64,28 @@ shoal_status collective_join(const char *name, collective_place *out) {
   else if (p.link->version != LINK_VERSION)
     status = status_make(SHOAL_ERR_SYSTEM, "%s has version %d, this program takes %d: build both together", path,
                          p.link->version, LINK_VERSION);
-  else if (!p.link->begin(p.why, &p.rank, &p.ranks))
-    status = status_make(SHOAL_ERR_SYSTEM, "%s", p.why);
-  if (status) {
-    free(p.why);
-    return status;
-  }
-  *out = p;
-  return NULL;
+  return status ? status : take_place(&p, NULL, out);
+}
+
+shoal_status collective_join_own(const mesh_options *start, collective_place *out) {
+  return take_place(&(collective_place){.link = &link_own}, start, out);
 }
 
 shoal_status collective_leave(collective_place *p) {
   if (!p->link) return NULL;
-  shoal_status status = p->link->end() ? NULL : status_make(SHOAL_ERR_PEER, "%s", p->why);
+  shoal_status status = p->link->end(p->at) ? NULL : status_make(SHOAL_ERR_PEER, "%s", p->why);
   free(p->why); /* the library stays: MPI does not like to be unloaded */
   *p = (collective_place){0};
   return status;
 }
 
-void collective_abort(collective_place *p, int code) { p->link->abort(code); }
+void collective_abort(collective_place *p, int code) { p->link->abort(p->at, code); }
 
 shoal_status collective_broadcast(collective_place *p, void *bytes, int64_t count) {
-  return p->link->broadcast(bytes, count) ? NULL : status_make(SHOAL_ERR_PEER, "broadcast: %s", p->why);
+  return p->link->broadcast(p->at, bytes, count) ? NULL : status_make(SHOAL_ERR_PEER, "broadcast: %s", p->why);
+}
+
+bool collective_told(const collective_place *p) {
+  int rank;
+  return p->link && p->link->told && p->link->told(p->at, &rank);
 }

@@ -24,7 +24,8 @@ static bool good(int code, const char *what) {
   return false;
 }
 
-static bool begin(char *why, int *rank, int *ranks) {
+static bool begin(const void *start, char *why, link_place **out, int *rank, int *ranks) {
+  *out = NULL; /* MPI is one to a process */
   reason = why;
   int there = 0, provided;
   if (!good(MPI_Initialized(&there), "MPI_Initialized")) return false;
@@ -34,7 +35,7 @@ static bool begin(char *why, int *rank, int *ranks) {
          good(MPI_Comm_size(MPI_COMM_WORLD, ranks), "MPI_Comm_size");
 }
 
-static bool broadcast(void *bytes, int64_t count) {
+static bool broadcast(link_place *p, void *bytes, int64_t count) {
   enum { CHUNK = 1 << 30 };
   for (int64_t at = 0; at < count; at += CHUNK) {
     int n = (int)(count - at < CHUNK ? count - at : CHUNK);
@@ -54,7 +55,7 @@ static void set_free(link_set *s) {
   free(s);
 }
 
-static bool set_create(int most, link_set **out) {
+static bool set_create(link_place *p, int most, link_set **out) {
   size_t n = most > 0 ? (size_t)most : 1;
   link_set *s = calloc(1, sizeof *s);
   if (s) {
@@ -125,8 +126,8 @@ static int set_late(link_set *s, int *peers, int room) {
   return n;
 }
 
-static bool end(void) { return good(MPI_Finalize(), "MPI_Finalize"); }
-static void abort_all(int code) { MPI_Abort(MPI_COMM_WORLD, code); }
+static bool end(link_place *p) { return good(MPI_Finalize(), "MPI_Finalize"); }
+static void abort_all(link_place *p, int code) { MPI_Abort(MPI_COMM_WORLD, code); }
 
 extern const link_table shoal_link;
 __attribute__((visibility("default"))) const link_table shoal_link = {

@@ -84,6 +84,18 @@ shoal_status tcp_check_keys(const net_options *o, bool server, bool loopback) {
   return NULL;
 }
 
+shoal_status tcp_free_port(int *out) {
+  struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+  socklen_t size = sizeof a;
+  int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  bool good = fd >= 0 && !bind(fd, (struct sockaddr *)&a, size) && !getsockname(fd, (struct sockaddr *)&a, &size);
+  int error = errno;
+  if (fd >= 0) close(fd);
+  if (!good) return status_errno(error, "no free port on this host");
+  *out = ntohs(a.sin_port);
+  return NULL;
+}
+
 /* 0, or why not. */
 static int listen_at(const tcp_place *place, int *out) {
   const int yes = 1, no = 0;

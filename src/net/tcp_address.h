@@ -25,6 +25,8 @@ SHOAL_CHECKED shoal_status tcp_resolve(const char *address, tcp_address *out);
 /* Whether the keys are whole and, beyond loopback, there. */
 SHOAL_CHECKED shoal_status tcp_check_keys(const net_options *o, bool server, bool loopback);
 
+/* A port of the loopback that nobody has just now. */
+SHOAL_CHECKED shoal_status tcp_free_port(int *out);
 /* A listening, non-blocking socket. */
 SHOAL_CHECKED shoal_status tcp_open_listener(const tcp_address *a, int *out);
 /* Tries all places in turn until one takes the connection or the time `until` (of clock_seconds) has come; *error says

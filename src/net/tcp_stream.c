@@ -100,6 +100,14 @@ shoal_status tcp_stream_init(tcp_stream *s, int sock, tcp_tls *tls, uint64_t rek
   return status_no_memory();
 }
 
+void tcp_stream_move(tcp_stream *from, tcp_stream *to) {
+  *to = *from;
+  *from = (tcp_stream){.sock = -1};
+  if (!to->ssl) return;
+  BIO_set_data(SSL_get_rbio(to->ssl), to);
+  SSL_set_app_data(to->ssl, &to->visitor);
+}
+
 /* TLS says the end itself, so that nobody else can. */
 static void say_goodbye(tcp_stream *s) {
   if (!s->ssl || s->filled != s->sent || !SSL_is_init_finished(s->ssl) || SSL_get_shutdown(s->ssl)) return;

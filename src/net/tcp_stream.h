@@ -32,6 +32,8 @@ typedef struct {
 
 /* Takes the socket, also on failure. tls NULL: plain. rekey: 0 for the standard. */
 SHOAL_CHECKED shoal_status tcp_stream_init(tcp_stream *s, int sock, tcp_tls *tls, uint64_t rekey);
+/* The stream is at another place from now on; where it was it is as after tcp_stream_fini. */
+void tcp_stream_move(tcp_stream *from, tcp_stream *to);
 /* Says goodbye, and closes. Zeroed streams with sock -1 are fine. */
 void tcp_stream_fini(tcp_stream *s);
 

@@ -35,8 +35,10 @@ shoal_status cluster_member_find(training *t, bool *there, cluster *out) {
     status = status_make(SHOAL_ERR_ARGUMENT,
                          "an evaluator needs `run_dir` DIR: the folder the chief writes to, which it "
                          "must be able to see");
-  else if (!c.counts[SHOAL_PS])
-    status = status_make(SHOAL_ERR_ARGUMENT, "the cluster described has no ps; the strategy ps needs at least one");
+  else if (c.counts[SHOAL_PS] && f->strategy && job_is_ranks(f))
+    status = status_make(SHOAL_ERR_ARGUMENT, "the cluster described has ps, which the strategy allreduce does not use");
+  else if (!c.counts[SHOAL_PS] && f->strategy && !job_is_ranks(f))
+    status = status_make(SHOAL_ERR_ARGUMENT, "the cluster described has no ps, so it is for `strategy` allreduce");
   else if (c.counts[SHOAL_PS] > SERVERS_MAX || cluster_workers(&c) > WORKERS_MAX)
     status =
         status_make(SHOAL_ERR_ARGUMENT, "at most %d workers and %d servers are possible", WORKERS_MAX, SERVERS_MAX);
@@ -47,7 +49,8 @@ shoal_status cluster_member_find(training *t, bool *there, cluster *out) {
                     "`replicas` %lld: the cluster described has %d ps, which are the servers and then as many backups: "
                     "an even number is expected",
                     (long long)f->replicas, c.counts[SHOAL_PS]);
-  if (!status) status = agree(&t->asked, "ps", &t->job.ps, c.counts[SHOAL_PS] / (1 + (int)f->replicas));
+  if (!status && c.counts[SHOAL_PS])
+    status = agree(&t->asked, "ps", &t->job.ps, c.counts[SHOAL_PS] / (1 + (int)f->replicas));
   if (status) {
     cluster_fini(&c);
     return status;

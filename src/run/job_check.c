@@ -19,9 +19,9 @@ static const struct strategy_setting {
                          {"mode", "ps"},
                          {"staleness", "ps"},
                          {"in-flight", "ps"},
-                         {"transport", "ps"},
+                         {"transport", "ps allreduce"},
                          {"transfer", "ps"},
-                         {"keys", "ps"},
+                         {"keys", "ps allreduce"},
                          {"evaluator", "ps"},
                          {"follow-logs", "ps"},
                          {"backup-workers", "ps"},
@@ -72,6 +72,12 @@ static shoal_status check_cluster(const shoal_job *f, const shoal_job *asked, co
                        "`threads` %lld: the strategy mirrored has one thread a worker; leave it "
                        "out, or raise `workers`",
                        (long long)f->threads);
+  const char *foreign = job_is_cluster(f) ? "mpi" : "zmq";
+  if (job_said(asked, "transport") && is(f->transport, foreign))
+    return status_make(SHOAL_ERR_ARGUMENT, "`transport` %s means nothing to the strategy %s", foreign, f->strategy);
+  if (f->keys && !f->cluster && !is(f->transport, "tls") && !is(f->transport, "zmq") && !getenv("TF_CONFIG"))
+    return status_make(SHOAL_ERR_ARGUMENT, "`keys` means nothing to tasks that talk through %s; add `transport` tls",
+                       is(f->transport, "mpi") ? "MPI" : "shared memory");
   if (!job_is_cluster(f)) return NULL;
   if (f->stream && f->deterministic)
     return status_make(SHOAL_ERR_ARGUMENT,
@@ -85,10 +91,6 @@ static shoal_status check_cluster(const shoal_job *f, const shoal_job *asked, co
     return status_make(SHOAL_ERR_ARGUMENT,
                        "`global_batch` is cut among the workers of parameter servers with "
                        "`deterministic` only; give `batch_size`, of each worker");
-  if (f->keys && !f->cluster && !is(f->transport, "tls") && !is(f->transport, "zmq") && !getenv("TF_CONFIG"))
-    return status_make(SHOAL_ERR_ARGUMENT,
-                       "`keys` means nothing to tasks that talk through shared memory; add "
-                       "`transport` tls");
   if (f->ps * (1 + f->replicas) > SERVERS_MAX)
     return status_make(SHOAL_ERR_ARGUMENT,
                        "`ps` %lld with `replicas` %lld: at most %d servers and backups are possible", (long long)f->ps,

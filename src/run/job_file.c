@@ -1,28 +1,14 @@
 #include "run/job_file.h"
 
+#include "net/tcp_address.h"
+
 #include <errno.h>
 #include <inttypes.h>
-#include <netinet/in.h>
 #include <string.h>
 #include <sys/random.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 static shoal_status random_id(uint64_t *out) {
   if (getrandom(out, sizeof *out, 0) != sizeof *out) return status_errno(errno, "no random numbers for the job's name");
-  return NULL;
-}
-
-/* A port of the loopback that nobody has just now. */
-static shoal_status free_port(int *out) {
-  struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-  socklen_t size = sizeof a;
-  int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  bool good = fd >= 0 && !bind(fd, (struct sockaddr *)&a, size) && !getsockname(fd, (struct sockaddr *)&a, &size);
-  int error = errno;
-  if (fd >= 0) close(fd);
-  if (!good) return status_errno(error, "no free port for a parameter server");
-  *out = ntohs(a.sin_port);
   return NULL;
 }
 
@@ -33,7 +19,7 @@ static shoal_status make_addresses(const shoal_job *f, const char *id, json_t *l
     const bool tls = !strcmp(f->transport, "tls");
     if (tls || !strcmp(f->transport, "zmq")) {
       int port;
-      TRY(free_port(&port));
+      TRY(tcp_free_port(&port));
       address = json_sprintf("%s://127.0.0.1:%d", tls ? "tcp" : "zmq", port);
     } else {
       address = json_sprintf("shm:/shoal-%s-ps-%d", id, i);

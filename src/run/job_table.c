@@ -30,7 +30,7 @@ static const char *const *wire_names(void) {
 }
 
 static const char *const *transport_names(void) {
-  static const char *const names[] = {"auto", "shm", "tls", "zmq", NULL};
+  static const char *const names[] = {"auto", "shm", "tls", "zmq", "mpi", NULL};
   return names;
 }
 
@@ -207,9 +207,9 @@ const shoal_setting job_table[] = {
      "but gradients are older",
      "1", 1, PS_FLIGHT_MAX, .marks = KEPT},
     {"transport", CHOICE, AT(transport), "NAME",
-     "ps: what carries messages between tasks of this machine: shared memory, TCP with TLS (plain without --keys), or "
-     "ZeroMQ",
-     "auto: shared memory", .choices = transport_names, .marks = KEPT},
+     "ps, allreduce: what carries messages between tasks of this machine: shared memory, TCP with TLS (plain without "
+     "--keys), ZeroMQ (ps) or MPI (allreduce)",
+     "auto: shared memory; under mpirun, MPI", .choices = transport_names, .marks = KEPT},
     {"transfer", CHOICE, AT(transfer), "WHAT",
      "ps, sparse-lr: workers and servers exchange what a batch touches, or all weights, to see what that costs",
      "sparse", .choices = transfer_names, .marks = KEPT_SHAPES},

@@ -1,4 +1,4 @@
-/* What the process that starts ranks by mpirun knows of them: how far each is, and which ended first. Ranks tell it by
+/* What the process that starts ranks knows of them: how far each is, and which ended first. Ranks tell it by
  * datagrams (rank_watch.h); the kernel vouches for the sender's pid and user. */
 #ifndef SHOAL_RUN_RANK_ROSTER_H
 #define SHOAL_RUN_RANK_ROSTER_H

@@ -50,7 +50,7 @@ static bool tell(const rank_watch *w, rank_stage stage) {
 }
 
 static const char *awaited(rank_stage stage) {
-  if (stage == RANK_BEGUN) return "to join (MPI_Init)";
+  if (stage == RANK_BEGUN) return "to join";
   if (stage == RANK_JOINED) return "to agree on the settings";
   if (stage == RANK_LOADED) return "to read their rows";
   return "to end; what rank 0 has saved is whole";

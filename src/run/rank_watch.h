@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-/* In the environment of ranks that mpirun_job has started: the name of the abstract socket it listens at. */
+/* In the environment of ranks that rank_job_run has started: the name of the abstract socket it listens at. */
 #define RANKS_ASKED "SHOAL_RANKS"
 
 /* How far a rank has come. */

@@ -4,7 +4,6 @@
 #include "base/mem.h"
 #include "data/class_names.h"
 #include "run/data_notes.h"
-#include "run/mpirun.h"
 #include "run/worker.h"
 #include "train/allreduce.h"
 #include "train/checkpoint.h"
@@ -18,6 +17,7 @@
 
 #define SPEAKING_SECONDS 3 /* for the rank that tells of a failure, before the others end the job */
 #define EXIT_JOB_FAILED 1
+#define OTHERS_FIRST 5.0 /* seconds between two deadlines for the same, where one can say more */
 
 /* ---- whose work it is */
 
@@ -37,35 +37,75 @@ static int told(const char *const *names, size_t n, int otherwise) {
 #define TOLD(names, otherwise) told(names, COUNT_OF(names), otherwise)
 
 /* Threads of a rank that was told nothing: its share of the processors it may use. */
-static int64_t fair_threads(int processes) {
+static int64_t fair_threads(const ranks *r) {
   cpu_set_t set;
   long all = sysconf(_SC_NPROCESSORS_ONLN), mine = all;
   if (!sched_getaffinity(0, sizeof set, &set)) mine = CPU_COUNT(&set);
-  if (mine >= all)
-    mine = all / MAX_OF(TOLD(local_sizes, processes), 1); /* bound to none: shared with the others here */
+  /* Bound to none: shared with the others here. */
+  if (mine >= all) mine = all / MAX_OF(r->here ? r->here : TOLD(local_sizes, r->place.ranks), 1);
   return mine > 1 ? mine : 1;
 }
 
 bool ranks_expected(const shoal_job *f, bool *first) {
-  const int launched = TOLD(sizes, 0);
+  const int own = rank_place_given(), launched = own < 0 ? TOLD(sizes, 0) : 1;
   const bool asked = f->strategy ? job_is_ranks(f) : getenv(RANKS_ASKED) != NULL;
-  *first = TOLD(places, 0) == 0;
+  *first = own < 0 ? TOLD(places, 0) == 0 : own == 0;
   return launched && !(f->strategy && !asked) && (asked || launched > 1) && !getenv("TF_CONFIG") && !f->cluster;
 }
 
-shoal_status ranks_join(training *t, ranks *out) {
+/* As many as the settings say? */
+static shoal_status joined(training *t, ranks *r, const char *who) {
   shoal_job *f = &t->job;
-  TRY(rank_watch_create(TOLD(places, 0), f->deadline > 0 ? f->deadline : JOB_DEADLINE, &out->watch));
+  rank_watch_reach(r->watch, RANK_JOINED);
+  r->joined = true;
+  f->strategy = "allreduce";
+  if (job_said(&t->asked, "workers") && f->workers != r->place.ranks)
+    return status_make(SHOAL_ERR_ARGUMENT, "`workers` %lld, but %s %d; leave it out", (long long)f->workers, who,
+                       r->place.ranks);
+  f->workers = r->place.ranks;
+  return NULL;
+}
+
+static double deadline_of(const training *t) { return t->job.deadline > 0 ? t->job.deadline : JOB_DEADLINE; }
+
+/* Without MPI. Its waits have deadlines of their own, which name who is late; the process that started the ranks knows
+ * more of them, and is given time to say so first. */
+static shoal_status join_own(training *t, rank_place *p, ranks *out) {
+  const double deadline = deadline_of(t), ours = ranks_are_ours() ? OTHERS_FIRST : 0;
+  TRY(rank_watch_create(p->mesh.rank, deadline + OTHERS_FIRST - ours, &out->watch));
+  rank_watch_reach(out->watch, RANK_BEGUN);
+  TRY(rank_place_arm(
+      p, &(rank_place_options){.keys = t->job.keys, .insecure = t->job.insecure, .patience = deadline + ours}));
+  out->here = p->here;
+  out->first_here = p->first_here;
+  return collective_join_own(&p->mesh, &out->place);
+}
+
+shoal_status ranks_join_cluster(training *t, const cluster *c, ranks *out) {
+  rank_place p;
+  shoal_status status = rank_place_of_cluster(c, &p);
+  out->described = true;
+  if (!status) status = join_own(t, &p, out);
+  rank_place_fini(&p);
+  return status ? status : joined(t, out, "the cluster described has");
+}
+
+shoal_status ranks_join(training *t, ranks *out) {
+  const shoal_job *f = &t->job;
+  if (rank_place_given() >= 0) {
+    rank_place p;
+    shoal_status status = rank_place_read(&p);
+    if (!status) status = join_own(t, &p, out);
+    rank_place_fini(&p);
+    return status ? status : joined(t, out, "there are");
+  }
+  if (f->transport && strcmp(f->transport, "auto") && strcmp(f->transport, "mpi"))
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "`transport` %s: these ranks were started by mpirun or srun, and talk by MPI", f->transport);
+  TRY(rank_watch_create(TOLD(places, 0), deadline_of(t), &out->watch));
   rank_watch_reach(out->watch, RANK_BEGUN);
   TRY(collective_join("mpi", &out->place));
-  rank_watch_reach(out->watch, RANK_JOINED);
-  out->joined = true;
-  f->strategy = "allreduce";
-  if (job_said(&t->asked, "workers") && f->workers != out->place.ranks)
-    return status_make(SHOAL_ERR_ARGUMENT, "`workers` %lld, but the launcher has started %d; leave it out",
-                       (long long)f->workers, out->place.ranks);
-  f->workers = out->place.ranks;
-  return NULL;
+  return joined(t, out, "the launcher has started");
 }
 
 bool ranks_are_ours(void) { return getenv(RANKS_ASKED) != NULL; }
@@ -255,20 +295,20 @@ static shoal_status train(rank_run *t) {
     TRY(metrics_repair(b->dir.metrics));
     TRY(notes_say(b, &sink));
   }
-  return worker_run(&(worker_options){.base = b,
-                                      .index = t->ranks->place.rank,
-                                      .chief = first,
-                                      .has_folder = first,
-                                      .samples_host = first || TOLD(local_ranks, 1) == 0,
-                                      .port = TOLD(local_ranks, t->ranks->place.rank),
-                                      .graph_device = "/job:worker/task:0",
-                                      .rows = b->rows,
-                                      .last = &state->last,
-                                      .stop = state->options->stop,
-                                      .strategy = t->strategy,
-                                      .link = &rank_link,
-                                      .link_context = t,
-                                      .sink = &sink});
+  return worker_run(
+      &(worker_options){.base = b,
+                        .index = t->ranks->place.rank,
+                        .chief = first,
+                        .has_folder = first,
+                        .samples_host = first || (t->ranks->here ? t->ranks->first_here : TOLD(local_ranks, 1) == 0),
+                        .graph_device = "/job:worker/task:0",
+                        .rows = b->rows,
+                        .last = &state->last,
+                        .stop = state->options->stop,
+                        .strategy = t->strategy,
+                        .link = &rank_link,
+                        .link_context = t,
+                        .sink = &sink});
 }
 
 /* ---- when it goes wrong */
@@ -291,7 +331,7 @@ static shoal_status explain(rank_run *t, shoal_status status) {
   collective *c = t->strategy ? allreduce_collective(t->strategy) : NULL;
   if (shoal_status_code(status) != SHOAL_ERR_PEER || !c)
     return t->ranks->place.rank ? status_wrap(status, "rank %d", t->ranks->place.rank) : status;
-  t->ranks->quiet = !collective_speaks(c);
+  t->ranks->quiet = !t->ranks->described && !collective_speaks(c);
   text words = {0};
   text_add(&words, "%s", shoal_status_message(status));
   ranks_add_advice(&t->state->base, &words);
@@ -316,14 +356,17 @@ static void on_peer_exit(void *context, int rank) {
   _exit(EXIT_JOB_FAILED);
 }
 
-bool ranks_are_told(const ranks *r) { return r->quiet || (r->parted && r->place.rank); }
+bool ranks_are_told(const ranks *r) {
+  if (r->described) return false; /* each has a terminal of its own */
+  return r->quiet || (r->parted && r->place.rank) || collective_told(&r->place);
+}
 
 /* ---- the whole */
 
 shoal_status ranks_run(run_state *state, ranks *r) {
   training *b = &state->base;
   rank_run t = {.state = state, .ranks = r};
-  if (!b->job.threads) b->job.threads = fair_threads(r->place.ranks);
+  if (!b->job.threads) b->job.threads = fair_threads(r);
   TRY(load_data(r, b));
   TRY(agree_on_batch(r, b));
   rank_watch_reach(r->watch, RANK_READY);
@@ -348,10 +391,12 @@ void ranks_leave(ranks *r, int failed) {
     return;
   }
   if (failed && !r->parted) {
-    if (r->quiet) nanosleep(&(struct timespec){.tv_sec = SPEAKING_SECONDS}, NULL);
+    /* MPI's way to end takes the one that speaks with it. */
+    if (r->quiet && r->place.library) nanosleep(&(struct timespec){.tv_sec = SPEAKING_SECONDS}, NULL);
     fflush(stdout);
     fflush(stderr);
     collective_abort(&r->place, failed);
+    if (!r->described) _exit(failed); /* the process that started all of them says the rest */
   }
   rank_watch_reach(r->watch, RANK_DONE);
   shoal_status_free(collective_leave(&r->place));

@@ -1,4 +1,5 @@
-/* Ranks of an all-reduce: processes that mpirun or srun has started.
+/* Ranks of an all-reduce: processes that `shoal train --workers`, mpirun or srun has started, or the workers of a cluster
+ * that was described.
  *
  * 1. Rank 0 has the folder and the result. Its settings go to all others, so none can train with other ones.
  * 2. A rank that dies ends the job within seconds: the ranks of its machine see it at once, those of others by their
@@ -11,6 +12,7 @@
 #define SHOAL_RUN_RANKS_H
 
 #include "dist/collective.h"
+#include "dist/rank_place.h"
 #include "run/rank_watch.h"
 #include "run/state.h"
 
@@ -21,13 +23,18 @@ typedef struct {
   bool quiet;  /* another rank tells of the failure */
   json_t *job; /* rank 0's settings; texts in the job may point into it */
   rank_watch *watch;
+  int here;        /* ranks on this host; 0: the launcher knows */
+  bool first_here; /* the lowest of them */
+  bool described;  /* nobody started all of them */
 } ranks;
 
 /* Whether the settings and the launcher make this process a rank; *first: rank 0, as far as the launcher says. */
 bool ranks_expected(const shoal_job *f, bool *first);
 /* Becomes one; the settings say as many workers as there are ranks then. MPI starts threads: signals must be blocked. */
 SHOAL_CHECKED shoal_status ranks_join(training *t, ranks *out);
-/* This process was started by mpirun_job. */
+/* The same for a worker of a cluster that was described. */
+SHOAL_CHECKED shoal_status ranks_join_cluster(training *t, const cluster *c, ranks *out);
+/* This process was started by rank_job_run. */
 bool ranks_are_ours(void);
 /* Rank 0's settings to all; `own`, taken, is how rank 0 found them. */
 SHOAL_CHECKED shoal_status ranks_agree(ranks *r, training *t, shoal_status own);

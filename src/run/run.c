@@ -8,7 +8,7 @@
 #include "run/data_notes.h"
 #include "run/evaluator.h"
 #include "run/local_cluster.h"
-#include "run/mpirun.h"
+#include "run/rank_job.h"
 #include "run/ranks.h"
 #include "run/summary.h"
 #include "run/task.h"
@@ -246,10 +246,13 @@ static shoal_status advise_ranks(const training *b, shoal_status status) {
 static shoal_status start_ranks(run_state *s) {
   int code;
   training *b = &s->base;
-  const mpirun_options o = {
-      .program = s->options->program, .workers = b->job.workers, .deadline = b->job.deadline, .stop = s->options->stop};
+  const rank_job_options o = {.program = s->options->program,
+                              .transport = b->job.transport,
+                              .workers = b->job.workers,
+                              .deadline = b->job.deadline,
+                              .stop = s->options->stop};
   s->report.reports = false; /* rank 0 says all */
-  shoal_status status = mpirun_job(&b->asked, &o, &code);
+  shoal_status status = rank_job_run(&b->asked, &o, &code);
   if (shoal_status_code(status) == SHOAL_ERR_PEER) status = advise_ranks(b, status);
   TRY(status);
   if (code > 128) code = 1; /* of a rank that was killed; another has told of it */
@@ -270,6 +273,10 @@ static shoal_status train(running *w) {
   if (ranks_expected(&b->job, &first)) TRY(ranks_join(b, &w->ranks));
   TRY(cluster_member_find(b, &w->described, &w->place));
   if (w->described && w->place.role == SHOAL_EVALUATOR) return evaluate_along(s);
+  if (w->described && !w->place.counts[SHOAL_PS]) { /* its workers are ranks */
+    w->described = false;
+    TRY(ranks_join_cluster(b, &w->place, &w->ranks));
+  }
   /* Who has a folder and a result. */
   r->reports = w->ranks.joined ? w->ranks.place.rank == 0 : !w->described || cluster_worker(&w->place) == 0;
   if (w->described && !b->job.strategy) b->job.strategy = "ps";
@@ -377,7 +384,7 @@ static shoal_status leave_ranks(running *w, shoal_status status) {
   }
   if (status && shoal_status_code(status) != SHOAL_ERR_REPORTED) rank_watch_reach(w->ranks.watch, RANK_TOLD);
   int code = status && !w->ranks.parted && w->ranks.joined ? 1 : 0;
-  if (code && l->on_abort) code = l->on_abort(l->context, status);
+  if (code && l->on_abort && !w->ranks.described) code = l->on_abort(l->context, status);
   ranks_leave(&w->ranks, code);
   return status;
 }

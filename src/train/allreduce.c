@@ -293,7 +293,8 @@ shoal_status allreduce_create(const allreduce_options *options, shoal_strategy *
   if (!s) return status_no_memory();
   s->options = *options;
   if (!options->place) {
-    shoal_status status = collective_join("mpi", &s->joined);
+    shoal_status status =
+        options->start ? collective_join_own(&options->start->mesh, &s->joined) : collective_join("mpi", &s->joined);
     if (status) {
       free(s);
       return status;

@@ -8,10 +8,12 @@
 #define SHOAL_TRAIN_ALLREDUCE_H
 
 #include "dist/collective.h"
+#include "dist/rank_place.h"
 #include "train/strategy.h"
 
 typedef struct {
-  collective_place *place; /* borrowed; NULL: joins the ranks of MPI, and leaves them when it is destroyed */
+  const rank_place *start; /* whom to join where there is no place; NULL: the ranks of MPI */
+  collective_place *place; /* borrowed; NULL: joins, and leaves when it is destroyed */
   bool deterministic;      /* the same bits whatever the number of ranks and threads */
   bool bf16;               /* on the wire */
   int64_t check_every;     /* steps between two comparisons of the parameters; 0: only at the end */

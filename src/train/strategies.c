@@ -140,14 +140,32 @@ shoal_status shoal_strategy_create_mirrored(int workers, const shoal_replica_opt
   return mirrored_create(&(mirrored_options){.workers = workers, .deterministic = o.deterministic}, out);
 }
 
+static shoal_status check_ranks(const shoal_cluster *c) {
+  if (c->counts[SHOAL_PS])
+    return status_make(SHOAL_ERR_ARGUMENT, "the cluster has a ps, which an all-reduce does not use");
+  if (cluster_worker(c) >= 0) return NULL;
+  return status_make(SHOAL_ERR_ARGUMENT, "this process is %s:%d of the cluster; only workers and the chief can train",
+                     cluster_role_name(c->role), c->index);
+}
+
 shoal_status shoal_strategy_create_allreduce(const shoal_replica_options *options, shoal_strategy **out) {
   shoal_replica_options o;
   TRY(OPTIONS_TAKE(&o, options));
-  return allreduce_create(&(allreduce_options){.deterministic = o.deterministic,
-                                               .bf16 = o.bf16,
-                                               .check_every = o.check_every,
-                                               .patience = o.deadline > 0 ? o.deadline : DEADLINE_SECONDS},
-                          out);
+  allreduce_options a = {.deterministic = o.deterministic,
+                         .bf16 = o.bf16,
+                         .check_every = o.check_every,
+                         .patience = o.deadline > 0 ? o.deadline : DEADLINE_SECONDS};
+  if (!o.cluster) return allreduce_create(&a, out);
+  rank_place start = {0};
+  shoal_status status = check_ranks(o.cluster);
+  if (!status) status = rank_place_of_cluster(o.cluster, &start);
+  if (!status)
+    status =
+        rank_place_arm(&start, &(rank_place_options){.keys = o.keys, .insecure = o.insecure, .patience = a.patience});
+  a.start = &start;
+  if (!status) status = allreduce_create(&a, out);
+  rank_place_fini(&start);
+  return status;
 }
 
 void shoal_strategy_destroy(shoal_strategy *s) { strategy_destroy(s); }

@@ -1,4 +1,4 @@
-"""Replicas on threads and on MPI ranks: the same learning, the same bits where they are asked for, nobody left running."""
+"""Replicas on threads and on ranks, with and without MPI: the same learning, the same bits where they are asked for, nobody left running."""
 import os
 import pathlib
 import resource
@@ -30,29 +30,36 @@ def ranks_of(run):
         if state == "Z" or str(run) not in words or "mpirun" in words[0]:
             continue
         for line in surroundings:
-            if line.startswith("OMPI_COMM_WORLD_RANK="):
-                found[int(line.split("=")[1])] = int(entry.name)
+            if line.startswith(("OMPI_COMM_WORLD_RANK=", "SHOAL_RANK=")):
+                found[int(line.split("=")[1].split()[0])] = int(entry.name)
     return found
 
 
 class Replicas(support.Case):
+    transport = "auto" # of ranks
+
     def replicas(self, strategy, workers, run, *flags, model="lenet", expect=0):
         """Runs with so many workers, one thread each; returns (output, errors)."""
+        if strategy == "allreduce" and "--transport" not in flags:
+            flags = [*flags, "--transport", self.transport]
         return self.shoal("train", model, "--data", self.data, "--run-dir", self.folder / run, "--strategy", strategy,
                           "--workers", workers, "--threads", 1, *flags, expect=expect)
 
     def weights(self, run):
         return (self.folder / run / "model.safetensors").read_bytes()
 
-    def strategies(self):
-        return ["mirrored", "allreduce"] if HAS_MPI else ["mirrored"]
+    def keys(self):
+        folder = self.folder / "keys"
+        if not folder.exists():
+            self.shoal("keygen", folder)
+        return folder
 
     def test_learns_as_one_process(self):
         """Rounds that do not fill all workers, a short last one, an optimizer with a counter."""
         flags = ["--steps", 20, "--optimizer", "adam", "--lr", 0.002]
         self.train("lenet", "single", "--batch-size", 150, *flags)
         one = self.summary("single")
-        for strategy in self.strategies():
+        for strategy in ("mirrored", "allreduce"):
             self.replicas(strategy, 3, strategy, "--batch-size", 50, *flags)
             many = self.summary(strategy)
             for key in ("steps", "updates", "examples", "parameters", "global_batch", "epochs"):
@@ -68,10 +75,16 @@ class Replicas(support.Case):
             self.shoal("train", "lenet", "--data", self.data, "--run-dir", f"single{threads}", "--threads", threads,
                        "--batch-size", 100, *flags)
         self.assertEqual(self.weights("single1"), self.weights("single2"))
-        for strategy in self.strategies():
+        for strategy in ("mirrored", "allreduce"):
             for workers in (1, 2, 3, 4):
                 self.replicas(strategy, workers, f"{strategy}{workers}", "--global-batch", 100, *flags)
                 self.assertEqual(self.weights("single1"), self.weights(f"{strategy}{workers}"), f"{strategy} {workers}")
+        for name, more in (("tcp", ["--transport", "tls"]), ("tls", ["--transport", "tls", "--keys", self.keys()])):
+            self.replicas("allreduce", 3, name, "--global-batch", 100, *flags, *more)
+            self.assertEqual(self.weights("single1"), self.weights(name), name)
+        if HAS_MPI:
+            self.replicas("allreduce", 3, "mpi", "--global-batch", 100, "--transport", "mpi", *flags)
+            self.assertEqual(self.weights("single1"), self.weights("mpi"))
         for workers, servers, transport in ((1, 2, "shm"), (2, 1, "tls"), (3, 1, "shm"), (3, 3, "zmq"), (4, 2, "shm")):
             self.replicas("ps", workers, f"ps{workers}{servers}", "--ps", servers, "--transport", transport,
                           "--global-batch", 100, *flags)
@@ -105,7 +118,7 @@ class Replicas(support.Case):
 
     def test_the_best_weights_are_everybodys(self):
         """A rate at which a later epoch is worse; all who report a test have tested the same weights."""
-        for strategy in [*self.strategies(), "ps"]:
+        for strategy in ("mirrored", "allreduce", "ps"):
             out, err = self.replicas(strategy, 2, strategy, "--validation-split", 0.25, "--patience", 1, "--epochs", 60,
                                      "--batch-size", 8, "--lr", 40, model="softmax")
             self.assertIn("are taken", out + err, strategy)
@@ -123,6 +136,9 @@ class Replicas(support.Case):
                 (["--deterministic", "--workers", 2, "--ps", 1, "--stream"], "leave --stream out"),
                 (["--deterministic", "--workers", 2, "--mode", "async"], "--mode sync without --backup-workers"),
                 (["--strategy", "ps", "--workers", 2, "--global-batch", 20], "give --batch-size"),
+                (["--strategy", "ps", "--workers", 2, "--transport", "mpi"], "means nothing to the strategy ps"),
+                (["--strategy", "allreduce", "--workers", 2, "--transport", "zmq"], "means nothing to the strategy all"),
+                (["--strategy", "allreduce", "--workers", 2, "--keys", "k"], "add --transport tls"),
         )):
             with self.subTest(flags=flags):
                 _, err = self.shoal("train", "lenet", "--data", self.data, "--run-dir", f"wrong{number}", *flags,
@@ -130,9 +146,8 @@ class Replicas(support.Case):
                 self.assertIn(words, err)
 
 
-@needs_mpi
 class Ranks(Replicas):
-    """Only by MPI."""
+    """Processes that this command starts itself."""
     test_learns_as_one_process = test_deterministic = test_servers_resume_what_threads_began = None
     test_mirrored_resumes_with_other_workers = test_a_scaled_rate_stays_when_workers_change = test_wrong_flags = None
 
@@ -166,7 +181,7 @@ class Ranks(Replicas):
         process = subprocess.Popen(
             [support.SHOAL, "train", "lenet", "--data", self.data, "--run-dir", folder, "--epochs", "1000000",
              "--strategy", "allreduce", "--workers", str(workers), "--threads", "1", "--checkpoint-every", "5",
-             *flags], cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+             "--transport", self.transport, *flags], cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             env=self.environment())
         end = time.monotonic() + 30
         while time.monotonic() < end and not list((folder / "checkpoints").glob("step-*.safetensors")):
@@ -206,10 +221,13 @@ class Ranks(Replicas):
             limit = files and (lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (files, files)))
             return subprocess.Popen(
                 [support.SHOAL, "train", "softmax", "--data", self.data, "--run-dir", self.folder / run, "--epochs",
-                 "1000000", "--strategy", "allreduce", "--workers", "3", "--threads", "1", "--deadline", "3"],
+                 "1000000", "--strategy", "allreduce", "--workers", "3", "--threads", "1", "--deadline", "3",
+                 "--transport", self.transport],
                 cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=self.environment(),
                 preexec_fn=limit)
-        jobs = {"stopped": begin("stopped"), "killed": begin("killed"), "few": begin("few", 32)}
+        jobs = {"stopped": begin("stopped"), "killed": begin("killed")}
+        if self.transport == "mpi":
+            jobs["few"] = begin("few", 32)
         waiting = {"stopped": signal.SIGSTOP, "killed": signal.SIGKILL}
         end = time.monotonic() + 20
         while waiting and time.monotonic() < end:
@@ -258,12 +276,29 @@ class Ranks(Replicas):
         _, err = self.shoal("train", "lenet", "--data", "nowhere", "--strategy", "allreduce", "--workers", 3, expect=2)
         self.assertEqual(err.count("nowhere"), 1, err)
 
+
+class TlsRanks(Ranks):
+    """The same with encrypted connections: what depends on who carries the messages."""
+    transport = "tls"
+    test_report = test_half_the_bytes = test_the_best_weights_are_everybodys = test_what_all_lack_is_told_once = None
+    test_the_parents_death_leaves_nothing = test_a_signal_to_a_rank_is_no_success = None
+    test_trouble_at_the_start_is_named = None
+
+    def started(self, run, workers, *flags):
+        return super().started(run, workers, *flags, "--keys", self.keys())
+
+
+@needs_mpi
+class MpiRanks(Ranks):
+    """The same by MPI."""
+    transport = "mpi"
+    test_half_the_bytes = test_the_best_weights_are_everybodys = None
+
     def test_without_mpirun(self):
-        _, err = self.shoal("train", "lenet", "--data", self.data, "--strategy", "allreduce", "--workers", 2, expect=1,
-                            env={"PATH": "/nowhere"})
+        flags = ["--strategy", "allreduce", "--workers", 2, "--transport", "mpi"]
+        _, err = self.shoal("train", "lenet", "--data", self.data, *flags, expect=1, env={"PATH": "/nowhere"})
         self.assertIn("openmpi-bin", err)
-        _, err = self.shoal("train", "lenet", "--data", self.data, "--strategy", "allreduce", "--workers", 2, expect=1,
-                            env={"SHOAL_PLUGINS": "/nowhere"})
+        _, err = self.shoal("train", "lenet", "--data", self.data, *flags, expect=1, env={"SHOAL_PLUGINS": "/nowhere"})
         self.assertIn("built without mpi", err)
 
 

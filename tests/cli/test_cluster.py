@@ -3,6 +3,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -463,7 +464,32 @@ class Described(support.Case):
         self.cluster["ps"] = ["192.0.2.1:2222"]
         self.assertIn("keygen", self.end(self.start("ps:0"), expect=2)[1])
         del self.cluster["ps"]
-        self.assertIn("no ps", self.end(self.start("worker:0"), expect=2)[1])
+        self.assertIn("no ps", self.end(self.start("worker:0", "--strategy", "ps"), expect=2)[1])
+
+    def test_workers_alone_are_ranks(self):
+        """All-reduce without MPI between tasks that were described, encrypted; then one that is killed, one that is missing."""
+        self.shoal("keygen", "keys")
+        del self.cluster["ps"]
+        flags = ["--keys", "keys", "--deterministic"]
+        config = json.dumps({"cluster": self.cluster, "task": {"type": "worker", "index": 1}})
+        other = self.start("", "--epochs", 2, *flags, TF_CONFIG=config)
+        out, _ = self.end(self.start("worker:0", "--epochs", 2, *flags))
+        self.assertIn("worker/1", out)
+        self.assertIn("test accuracy", self.end(other)[0])
+        self.assertEqual((self.summary("r")["strategy"], self.summary("r")["workers"]), ("allreduce", 2))
+        self.shoal("train", "softmax", "--data", self.data, "--run-dir", "one", "--batch-size", 40, "--epochs", 2,
+                   "--deterministic")
+        weights = [(self.folder / run / "model.safetensors").read_bytes() for run in ("r", "one")]
+        self.assertEqual(*weights)
+        shutil.rmtree(self.folder / "r")
+        chief, other = (self.start(f"worker:{i}", "--epochs", 100000, "--checkpoint-every", 5) for i in (0, 1))
+        self.wait_for_training()
+        other.kill()
+        _, err = self.end(chief, expect=1)
+        self.assertIn(f"rank 1 (pid {other.pid} ", err)
+        late = self.end(self.start("worker:0", "--resume", "--deadline", 1), expect=1)[1]
+        self.assertIn("rank 1 (" + self.cluster["worker"][1] + ")", late)
+        self.assertIn("--deadline", late)
 
 
 if __name__ == "__main__":

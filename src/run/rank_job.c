@@ -1,9 +1,10 @@
-#include "run/mpirun.h"
+#include "run/rank_job.h"
 
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include "dist/collective.h"
+#include "dist/rank_place.h"
 #include "run/rank_roster.h"
 #include "run/rank_watch.h"
 #include "run/settings.h"
@@ -30,7 +31,11 @@
 #define WORDS_MAX 256
 
 typedef struct {
-  pid_t child;
+  pid_t *children; /* [n] the ranks, or mpirun alone; 0: it has ended */
+  int n;
+  bool own;      /* they are the ranks */
+  int bad;       /* how the first one ended that did not end well; as from waitpid */
+  double bad_at; /* when; 0: none has */
   rank_roster *roster;
   double deadline;
   const int *stop;
@@ -71,14 +76,13 @@ static void make_shared(char path[PATH_MAX]) {
 }
 
 /* What mpirun is to know, by its environment: of Open MPI 4 and 5; others do not know these words and do not mind. */
-static void prepare_environment(const char *socket, const char *shared) {
+static void prepare_environment(const char *shared) {
   static const char *const settings[][2] = {{"OMPI_MCA_rmaps_base_oversubscribe", "1"},
                                             {"PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe"},
                                             {"OMPI_MCA_hwloc_base_binding_policy", "none"},
                                             {"PRTE_MCA_hwloc_default_binding_policy", "none"},
                                             {"OMPI_MCA_orte_execute_quiet", "1"}};
   for (size_t i = 0; i < COUNT_OF(settings); i++) setenv(settings[i][0], settings[i][1], 0);
-  setenv(RANKS_ASKED, socket, 1);
   if (*shared) setenv("OMPI_MCA_btl_vader_backing_directory", shared, 0);
   if (geteuid()) return;
   setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 0);
@@ -93,17 +97,15 @@ static void raise_open_files(void) {
   setrlimit(RLIMIT_NOFILE, &files);
 }
 
-/* In the child: a group of its own, so that Ctrl-C reaches only us; gone when we are. */
-static void become_mpirun(const char **words, const char *socket, const char *shared, int failure) {
+/* In the child: a group of its own, so that Ctrl-C reaches only us. */
+static void become(const char **words, const char *socket, int failure) {
   sigset_t none;
   sigemptyset(&none);
   setpgid(0, 0);
-  prctl(PR_SET_PDEATHSIG, SIGTERM);
   pthread_sigmask(SIG_SETMASK, &none, NULL);
   int nothing = open("/dev/null", O_RDONLY);
   dup2(nothing, STDIN_FILENO);
-  prepare_environment(socket, shared);
-  raise_open_files();
+  setenv(RANKS_ASKED, socket, 1);
   execvp(words[0], (char *const *)words);
   int error = errno;
   ssize_t ignored = write(failure, &error, sizeof error);
@@ -111,24 +113,52 @@ static void become_mpirun(const char **words, const char *socket, const char *sh
   _exit(127);
 }
 
-/* Whether mpirun has ended, and how. */
-static bool has_ended(const rank_job *j, int *status) {
-  pid_t ended = waitpid(j->child, status, WNOHANG);
-  return ended == j->child || (ended < 0 && errno != EINTR);
+/* In the child; gone when we are. */
+static void become_mpirun(const char **words, const char *socket, const char *shared, int failure) {
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  prepare_environment(shared);
+  raise_open_files();
+  become(words, socket, failure);
 }
 
-/* Ends mpirun and its ranks, stopped ones, too. Ranks may be in groups of their own. */
+/* Whether all children have ended, and how. */
+static bool has_ended(rank_job *j, int *status) {
+  bool all = true;
+  for (int i = 0; i < j->n; i++) {
+    int how = 0;
+    if (!j->children[i]) continue;
+    const pid_t ended = waitpid(j->children[i], &how, WNOHANG);
+    if (ended == 0 || (ended < 0 && errno == EINTR)) {
+      all = false;
+      continue;
+    }
+    j->children[i] = 0;
+    if (!how || j->bad_at) continue;
+    j->bad = how;
+    j->bad_at = clock_seconds();
+  }
+  *status = j->bad;
+  return all;
+}
+
+/* group: and those it has started. */
+static void signal_children(const rank_job *j, int number, bool group) {
+  for (int i = 0; i < j->n; i++)
+    if (j->children[i]) kill(group ? -j->children[i] : j->children[i], number);
+}
+
+/* Ends mpirun and its ranks, stopped ones, too. Ranks may be in groups of their own. Our own ranks have had their time:
+ * asked to end they would take their last step first. */
 static int end_all(rank_job *j) {
   int status = 0;
-  kill(j->child, SIGTERM);
-  kill(j->child, SIGCONT);
-  const double until = clock_seconds() + GRACE_SECONDS;
+  if (!j->own) {
+    signal_children(j, SIGTERM, false);
+    signal_children(j, SIGCONT, false);
+  }
+  const double until = clock_seconds() + (j->own ? 0 : GRACE_SECONDS);
   while (!has_ended(j, &status)) {
+    if (clock_seconds() >= until) signal_children(j, SIGKILL, true);
     rank_roster_hear(j->roster, LOOK_SECONDS);
-    if (clock_seconds() < until) continue;
-    kill(-j->child, SIGKILL);
-    waitpid(j->child, &status, 0);
-    break;
   }
   rank_roster_kill(j->roster);
   return status;
@@ -166,7 +196,10 @@ static shoal_status name_ended(const rank_job *j, int status) {
   if (j->asked) return status_make(SHOAL_ERR_CANCELLED, "Stopped before training had begun.");
   text words = {0};
   if (rank_roster_add_ended(j->roster, &words))
-    text_add(&words, " has ended and named no cause: killed, out of memory, or by an error of MPI itself (see above)");
+    text_add(&words, " has ended and named no cause: killed, out of memory%s",
+             j->own ? " (see above)" : ", or by an error of MPI itself (see above)");
+  else if (j->own)
+    text_add(&words, "a rank has ended with status %d", WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
   else if (WIFSIGNALED(status)) /* mpirun itself */
     text_add(&words, "mpirun was ended by signal %d", WTERMSIG(status));
   else
@@ -178,23 +211,28 @@ static shoal_status name_ended(const rank_job *j, int status) {
 
 /* mpirun has ended, or was ended since its ranks had. */
 static shoal_status judge_end(const rank_job *j, int status) {
-  const bool good = WIFEXITED(status) && (!WEXITSTATUS(status) || rank_roster_told(j->roster));
-  return good ? NULL : name_ended(j, status);
+  const bool good = WIFEXITED(status) && !WEXITSTATUS(status);
+  const bool told = rank_roster_told(j->roster) && (WIFEXITED(status) || j->own);
+  return good || told ? NULL : name_ended(j, status);
 }
 
-/* Waits for mpirun; passes on that somebody asks to stop. SIGUSR1 is what mpirun hands on to all ranks. */
-static shoal_status watch_mpirun(rank_job *j, int *status) {
+/* Waits for all; passes on that somebody asks to stop. SIGUSR1 is what mpirun hands on to all ranks. */
+static shoal_status watch(rank_job *j, int *status) {
   const double begun = clock_seconds();
   double alive = begun; /* a rank was, then */
   while (!has_ended(j, status)) {
     if (!j->asked && j->stop && __atomic_load_n(j->stop, __ATOMIC_ACQUIRE)) {
-      kill(j->child, SIGUSR1);
+      signal_children(j, SIGUSR1, false);
       j->asked = true;
     }
     rank_roster_hear(j->roster, LOOK_SECONDS);
     const double now = clock_seconds();
     if (!rank_roster_all_ended(j->roster)) alive = now;
-    if (now - alive > LEFT_SECONDS) { /* it does not notice */
+    if (j->own && j->bad_at && now - j->bad_at > LEFT_SECONDS) { /* the others do not notice */
+      *status = end_all(j);
+      return judge_end(j, *status);
+    }
+    if (!j->own && now - alive > LEFT_SECONDS) { /* mpirun does not notice */
       *status = end_all(j);
       if (rank_roster_done(j->roster)) *status = 0;
       return judge_end(j, *status);
@@ -211,10 +249,21 @@ static shoal_status watch_mpirun(rank_job *j, int *status) {
   return judge_end(j, *status);
 }
 
-static shoal_status start_mpirun(const char **words, const char *socket, const char *shared, pid_t *out) {
+/* In the child: as become_mpirun. */
+static void become_rank(const char **words, const char *socket, const char *place, pid_t parent, int failure) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(127); /* it died before it was watched */
+  setenv(RANK_PLACE, place, 1);
+  become(words, socket, failure);
+}
+
+/* Starts one process; `place` NULL: mpirun. */
+static shoal_status start(const char **words, const char *socket, const char *shared, const char *place, pid_t *out) {
   int pipes[2], error = 0;
+  const pid_t parent = getpid();
   if (pipe2(pipes, O_CLOEXEC)) return status_errno(errno, "cannot make a pipe");
   pid_t child = fork();
+  if (child == 0 && place) become_rank(words, socket, place, parent, pipes[1]);
   if (child == 0) become_mpirun(words, socket, shared, pipes[1]);
   close(pipes[1]);
   ssize_t n = child > 0 ? read(pipes[0], &error, sizeof error) : 0;
@@ -222,8 +271,9 @@ static shoal_status start_mpirun(const char **words, const char *socket, const c
   if (child < 0) return status_errno(errno, "cannot start a process");
   if (n == sizeof error) {
     waitpid(child, NULL, 0);
+    if (place) return status_errno(error, "%s cannot be run", words[0]);
     return status_errno(error,
-                        "the strategy allreduce starts its ranks by mpirun, which cannot be run (install "
+                        "`transport` mpi starts its ranks by mpirun, which cannot be run (install "
                         "openmpi-bin, or start the ranks yourself)");
   }
   *out = child;
@@ -247,33 +297,64 @@ static shoal_status say_settings(const shoal_job *job, const char **words, char 
   return NULL;
 }
 
-static shoal_status run(rank_job *j, int64_t workers, const char **words, int *exit_status) {
-  char socket[RANK_ROSTER_NAME], shared[PATH_MAX];
+/* A process a rank. */
+static shoal_status start_ranks(rank_job *j, const rank_job_options *o, const char **words, const char *socket) {
+  char *addresses = NULL;
+  shoal_status status = rank_place_make(o->transport, o->workers, socket, &addresses);
+  for (int64_t r = 0; r < o->workers && !status; r++) {
+    char *place;
+    if (asprintf(&place, "%lld%s", (long long)r, addresses) < 0) {
+      status = status_no_memory();
+      break;
+    }
+    status = start(words, socket, NULL, place, &j->children[r]);
+    free(place);
+  }
+  free(addresses);
+  return status;
+}
+
+static shoal_status start_all(rank_job *j, const rank_job_options *o, const char **words, const char *socket,
+                              const char *shared) {
+  j->n = j->own ? (int)o->workers : 1;
+  j->children = calloc((size_t)j->n, sizeof *j->children);
+  if (!j->children) return status_no_memory();
+  return j->own ? start_ranks(j, o, words, socket) : start(words, socket, shared, NULL, &j->children[0]);
+}
+
+static shoal_status run(rank_job *j, const rank_job_options *o, const char **words, int *exit_status) {
+  char socket[RANK_ROSTER_NAME], shared[PATH_MAX] = "";
   int ended = 0;
-  TRY(rank_roster_create(workers, &j->roster, socket));
-  make_shared(shared);
-  shoal_status status = start_mpirun(words, socket, shared, &j->child);
-  if (!status) status = watch_mpirun(j, &ended);
+  TRY(rank_roster_create(o->workers, &j->roster, socket));
+  if (!j->own) make_shared(shared);
+  shoal_status status = start_all(j, o, words, socket, shared);
+  if (status)
+    end_all(j);
+  else
+    status = watch(j, &ended);
   if (*shared) remove_folder(shared);
   rank_roster_destroy(j->roster);
+  free(j->children);
   *exit_status = WIFEXITED(ended) ? WEXITSTATUS(ended) : 1;
   return status;
 }
 
-shoal_status mpirun_job(const shoal_job *asked, const mpirun_options *o, int *exit_status) {
+shoal_status rank_job_run(const shoal_job *asked, const rank_job_options *o, int *exit_status) {
+  enum { MPIRUN_WORDS = 3 };
+  const bool own = strcmp(o->transport, "mpi") != 0;
   collective_place none;
-  if (!collective_there("mpi")) return collective_join("mpi", &none); /* says what is missing */
+  if (!own && !collective_there("mpi")) return collective_join("mpi", &none); /* says what is missing */
   char self[PATH_MAX] = "", number[24], *owned[WORDS_MAX] = {0};
   const char *words[WORDS_MAX] = {"mpirun", "-n", number, o->program ? o->program : "shoal", "train", asked->model};
   int n = 6;
   if (o->program && !strcmp(o->program, "/proc/self/exe")) { /* mpirun's own, otherwise */
     if (readlink(o->program, self, sizeof self - 1) < 0) return status_errno(errno, "cannot find this program");
-    words[3] = self;
+    words[MPIRUN_WORDS] = self;
   }
   snprintf(number, sizeof number, "%lld", (long long)o->workers);
   shoal_status status = say_settings(asked, words, owned, &n);
-  rank_job j = {.deadline = o->deadline, .stop = o->stop};
-  if (!status) status = run(&j, o->workers, words, exit_status);
+  rank_job j = {.own = own, .deadline = o->deadline, .stop = o->stop};
+  if (!status) status = run(&j, o, own ? words + MPIRUN_WORDS : words, exit_status);
   for (int i = 0; i < WORDS_MAX; i++) free(owned[i]);
   return status;
 }

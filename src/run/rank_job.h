@@ -1,0 +1,19 @@
+/* Starts the ranks of an all-reduce on this machine and waits for them: as processes of its own, or through mpirun. */
+#ifndef SHOAL_RUN_RANK_JOB_H
+#define SHOAL_RUN_RANK_JOB_H
+
+#include "run/job.h"
+
+typedef struct {
+  const char *program;   /* NULL: shoal, looked for as a shell does */
+  const char *transport; /* of the job: mpi, or what carries messages without it */
+  int64_t workers;
+  double deadline; /* seconds in which every rank has begun */
+  const int *stop; /* NULL, or becomes a signal's number when asked to */
+} rank_job_options;
+
+/* Runs ranks of the program with these settings and waits for them. An error is one that no rank has told of: one that
+ * does not come, or has ended without a word. *exit_status: the ranks'. */
+SHOAL_CHECKED shoal_status rank_job_run(const shoal_job *asked, const rank_job_options *options, int *exit_status);
+
+#endif
