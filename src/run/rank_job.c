@@ -228,7 +228,8 @@ static shoal_status watch(rank_job *j, int *status) {
     rank_roster_hear(j->roster, LOOK_SECONDS);
     const double now = clock_seconds();
     if (!rank_roster_all_ended(j->roster)) alive = now;
-    if (j->own && j->bad_at && now - j->bad_at > LEFT_SECONDS) { /* the others do not notice */
+    /* All is said, or the others do not notice. */
+    if (j->own && j->bad_at && (rank_roster_has_told(j->roster) || now - j->bad_at > LEFT_SECONDS)) {
       *status = end_all(j);
       return judge_end(j, *status);
     }

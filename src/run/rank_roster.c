@@ -25,8 +25,7 @@ struct rank_roster {
   entry *ranks; /* [n] */
   struct pollfd *fds;
   int n, socket;
-  int first_ended, first_late; /* or -1 */
-  bool told;
+  int first_ended, first_late, first_told; /* or -1 */
 };
 
 static shoal_status listen_at(rank_roster *r, char name[RANK_ROSTER_NAME]) {
@@ -49,7 +48,7 @@ shoal_status rank_roster_create(int64_t ranks, rank_roster **out, char name[RANK
   rank_roster *r = calloc(1, sizeof *r);
   if (!r) return status_no_memory();
   r->n = (int)ranks;
-  r->socket = r->first_ended = r->first_late = -1;
+  r->socket = r->first_ended = r->first_late = r->first_told = -1;
   r->ranks = calloc((size_t)ranks, sizeof *r->ranks);
   r->fds = calloc((size_t)ranks + 1, sizeof *r->fds);
   shoal_status status = r->ranks && r->fds ? NULL : status_no_memory();
@@ -79,7 +78,7 @@ static void take(rank_roster *r, const rank_message *m, int pid) {
     e->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
   }
   if (m->stage == RANK_TOLD)
-    r->told = true;
+    r->first_told = r->first_told < 0 ? m->rank : r->first_told;
   else if (m->stage == RANK_LATE)
     r->first_late = r->first_late < 0 ? m->rank : r->first_late;
   else
@@ -130,7 +129,8 @@ bool rank_roster_all_ended(const rank_roster *r) {
   return true;
 }
 
-bool rank_roster_told(const rank_roster *r) { return r->told; }
+bool rank_roster_told(const rank_roster *r) { return r->first_told >= 0; }
+bool rank_roster_has_told(const rank_roster *r) { return r->first_told >= 0 && r->ranks[r->first_told].ended; }
 bool rank_roster_done(const rank_roster *r) { return r->ranks[0].stage == RANK_DONE; }
 bool rank_roster_late(const rank_roster *r) { return r->first_late >= 0; }
 

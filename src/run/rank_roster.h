@@ -19,8 +19,9 @@ SHOAL_CHECKED shoal_status rank_roster_create(int64_t ranks, rank_roster **out, 
 void rank_roster_hear(rank_roster *r, double seconds);
 bool rank_roster_all_begun(const rank_roster *r);
 bool rank_roster_all_ended(const rank_roster *r);
-bool rank_roster_told(const rank_roster *r); /* a rank has said why it fails */
-bool rank_roster_done(const rank_roster *r); /* rank 0 has ended well */
+bool rank_roster_told(const rank_roster *r);     /* a rank has said why it fails, or is about to */
+bool rank_roster_has_told(const rank_roster *r); /* the same, and has ended */
+bool rank_roster_done(const rank_roster *r);     /* rank 0 has ended well */
 /* A rank has waited too long for the others. */
 bool rank_roster_late(const rank_roster *r);
 /* Adds who is late: "rank 1 (pid 77, stopped) and rank 3 (not started)"; whose waiting for it was in vain: *waited, or

@@ -391,11 +391,11 @@ void ranks_leave(ranks *r, int failed) {
     return;
   }
   if (failed && !r->parted) {
-    /* MPI's way to end takes the one that speaks with it. */
-    if (r->quiet && r->place.library) nanosleep(&(struct timespec){.tv_sec = SPEAKING_SECONDS}, NULL);
+    /* The one that speaks has to find out first who has ended; and MPI's way to end takes it with us. */
+    if (r->quiet) nanosleep(&(struct timespec){.tv_sec = SPEAKING_SECONDS}, NULL);
     fflush(stdout);
     fflush(stderr);
-    collective_abort(&r->place, failed);
+    if (r->place.library || !ranks_are_told(r)) collective_abort(&r->place, failed);
     if (!r->described) _exit(failed); /* the process that started all of them says the rest */
   }
   rank_watch_reach(r->watch, RANK_DONE);

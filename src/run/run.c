@@ -382,9 +382,10 @@ static shoal_status leave_ranks(running *w, shoal_status status) {
     shoal_status_free(status);
     status = status_make(SHOAL_ERR_REPORTED, "another rank has failed, and says why");
   }
-  if (status && shoal_status_code(status) != SHOAL_ERR_REPORTED) rank_watch_reach(w->ranks.watch, RANK_TOLD);
+  const bool tells = status && shoal_status_code(status) != SHOAL_ERR_REPORTED;
+  if (tells) rank_watch_reach(w->ranks.watch, RANK_TOLD);
   int code = status && !w->ranks.parted && w->ranks.joined ? 1 : 0;
-  if (code && l->on_abort && !w->ranks.described) code = l->on_abort(l->context, status);
+  if (code && l->on_abort && tells && !w->ranks.described) code = l->on_abort(l->context, status);
   ranks_leave(&w->ranks, code);
   return status;
 }
