@@ -342,9 +342,14 @@ void collective_destroy(collective *c) {
   free(c);
 }
 
+static bool is_missing(const collective *c, int rank) {
+  const link_table *link = c->place->link;
+  return c->missing[rank] || (link->gone && rank != c->place->rank && link->gone(c->place->at, rank));
+}
+
 bool collective_speaks(const collective *c) {
   int lowest = 0;
-  while (lowest < c->place->ranks && c->missing[lowest]) lowest++;
+  while (lowest < c->place->ranks && is_missing(c, lowest)) lowest++;
   return lowest == c->place->rank;
 }
 

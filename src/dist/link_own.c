@@ -13,6 +13,7 @@ struct link_place {
   mesh *mesh;
   char *why; /* [LINK_WHY] */
   double patience;
+  int late;                /* who let a broadcast wait too long; -1: nobody */
   mesh_message *broadcast; /* [ranks] to each; the first also from rank 0 */
 };
 
@@ -40,6 +41,7 @@ static bool begin(const void *start, char *why, link_place **out, int *rank, int
     return false;
   }
   p->why = why;
+  p->late = -1;
   p->patience = o->patience;
   p->broadcast = broadcast;
   *rank = o->rank;
@@ -50,7 +52,7 @@ static bool begin(const void *start, char *why, link_place **out, int *rank, int
 
 static bool move(link_place *p) { return mesh_move(p->mesh) || failed(p, mesh_reason(p->mesh)); }
 static void wait(link_place *p, double seconds) { mesh_wait(p->mesh, seconds); }
-static bool gone(link_place *p, int rank) { return mesh_gone(p->mesh, rank); }
+static bool gone(link_place *p, int rank) { return mesh_gone(p->mesh, rank) || p->late == rank; }
 static bool told(link_place *p, int *rank) { return mesh_aborted(p->mesh, rank); }
 
 /* ---- from rank 0 to all */
@@ -73,7 +75,8 @@ static bool finish_broadcast(link_place *p, int n) {
       return failed(p, mesh_why_gone(p->mesh, peer, words));
     }
     if (clock_seconds() > until) {
-      snprintf(p->why, LINK_WHY, "no answer in %g s (`deadline`) of rank %d", p->patience, peer);
+      snprintf(p->why, LINK_WHY, "no answer in %g s (`deadline`) of %s", p->patience, mesh_name(p->mesh, peer));
+      p->late = peer;
       return false;
     }
     mesh_wait(p->mesh, SLICE);

@@ -31,9 +31,11 @@ static void leave(mesh *m, int rank, const char *why) {
 }
 
 const char *mesh_why_gone(const mesh *m, int rank, char out[MESH_WORDS]) {
-  snprintf(out, MESH_WORDS, "rank %d %s", rank, m->peers[rank].gone ? m->peers[rank].why : "is there");
+  snprintf(out, MESH_WORDS, "%s %s", mesh_name(m, rank), m->peers[rank].gone ? m->peers[rank].why : "is there");
   return out;
 }
+
+const char *mesh_name(const mesh *m, int rank) { return m->peers[rank].name; }
 
 bool mesh_gone(const mesh *m, int rank) { return m->peers[rank].gone; }
 const char *mesh_reason(const mesh *m) { return m->reason; }
@@ -135,7 +137,7 @@ static bool begin_message(mesh *m, int rank) {
   if (p->into->count == p->incoming_bytes) return true;
   m->wrong = true;
   snprintf(m->reason, sizeof m->reason,
-           "rank %d sends %llu bytes where %zu are expected: do all ranks have the same program and settings?", rank,
+           "%s sends %llu bytes where %zu are expected: do all ranks have the same program and settings?", p->name,
            (unsigned long long)p->incoming_bytes, p->into->count);
   return false;
 }
@@ -350,6 +352,7 @@ shoal_status mesh_create(const mesh_options *o, mesh **out) {
   for (int r = 0; m->peers && r < m->ranks; r++) {
     mesh_peer *p = &m->peers[r];
     p->channel.stream.sock = -1;
+    snprintf(p->name, sizeof p->name, MESH_RANK, r, mesh_address(o, r));
     p->outgoing_end = &p->outgoing;
     p->expected_end = &p->expected;
   }

@@ -17,7 +17,7 @@
 
 typedef struct mesh mesh;
 
-enum { MESH_RANKS_MAX = 1024, MESH_WORDS = 160 };
+enum { MESH_RANKS_MAX = 1024, MESH_NAME = 96, MESH_WORDS = 256 };
 
 typedef struct {
   int rank, ranks;
@@ -55,7 +55,9 @@ SHOAL_CHECKED bool mesh_move(mesh *m);
 void mesh_wait(mesh *m, double seconds);
 /* Whether the rank is known to have gone; what it sent before that has been received. */
 bool mesh_gone(const mesh *m, int rank);
-/* "rank 2 has closed its connection": why it has. Returns out. */
+/* "rank 2 (node3:2222)" or "rank 2 (pid 77)". */
+const char *mesh_name(const mesh *m, int rank);
+/* "rank 2 (node3:2222) has closed its connection": why it has. Returns out. */
 const char *mesh_why_gone(const mesh *m, int rank, char out[MESH_WORDS]);
 /* What mesh_move found. */
 const char *mesh_reason(const mesh *m);

@@ -10,10 +10,11 @@ enum { MESH_DATA = 1, MESH_ABORT };
 
 typedef struct {
   mesh_channel channel;
-  bool there;      /* connected, once */
-  bool gone;       /* nothing more comes or goes */
-  const char *why; /* it has */
-  bool aborted;    /* it has told why it ends, or will */
+  char name[MESH_NAME]; /* "rank 2 (node3:2222)", "rank 2 (pid 77)" */
+  bool there;           /* connected, once */
+  bool gone;            /* nothing more comes or goes */
+  const char *why;      /* it has */
+  bool aborted;         /* it has told why it ends, or will */
   mesh_message *outgoing, **outgoing_end;
   mesh_message *expected, **expected_end;
   bool sending; /* `out` is of the first outgoing message */

@@ -45,13 +45,14 @@ static shoal_status map_bells(mesh *m) {
   return NULL;
 }
 
-static shoal_status share(mesh *m, int rank, int fd, bool first) {
+static shoal_status share(mesh *m, int rank, int fd, bool first, pid_t pid) {
   shm_segment segment;
   if (!shm_sound(fd, shm_segment_bytes(RING_BYTES)))
     return status_make(SHOAL_ERR_PEER, "rank %d hands over something else", rank);
   TRY(shm_segment_map(fd, RING_BYTES, &segment));
   mesh_channel_share(&m->peers[rank].channel, &segment, first, &m->bells[rank]);
   m->peers[rank].there = true;
+  snprintf(m->peers[rank].name, MESH_NAME, "rank %d (pid %d)", rank, (int)pid);
   return NULL;
 }
 
@@ -65,19 +66,23 @@ static shoal_status connect_shared(mesh *m, const mesh_options *o, int rank, dou
   if (!greet_send_hello(*sock, &hello)) return status_errno(errno, "local socket");
   TRY(greet_await_welcome(*sock, until, &welcome, fds));
   shoal_status status = NULL;
-  if (m->bells) {
+  pid_t pid = 0;
+  int pidfd = -1;
+  if (!greet_peer(*sock, &pid, &pidfd)) status = status_make(SHOAL_ERR_REFUSED, "another user's process listens there");
+  if (pidfd >= 0) close(pidfd);
+  if (m->bells || status) {
     close(fds[0]);
   } else {
     m->bells_fd = fds[0];
     status = map_bells(m);
   }
-  if (!status) status = share(m, rank, fds[1], false);
+  if (!status) status = share(m, rank, fds[1], false, pid);
   close(fds[1]);
   return status;
 }
 
 /* Lets in whoever has said hello. Takes the socket. */
-static shoal_status welcome_shared(mesh *m, int sock, const shm_hello *hello) {
+static shoal_status welcome_shared(mesh *m, int sock, const shm_hello *hello, pid_t pid) {
   shm_welcome welcome = {.capacity = RING_BYTES, .largest = RING_BYTES};
   const char *why = refusal(m, hello->job, hello->from);
   int fds[2] = {m->bells_fd, -1};
@@ -88,7 +93,7 @@ static shoal_status welcome_shared(mesh *m, int sock, const shm_hello *hello) {
     m->refused++;
   } else {
     status = shm_create(shm_segment_bytes(RING_BYTES), &fds[1]);
-    if (!status) status = share(m, (int)hello->from, fds[1], true);
+    if (!status) status = share(m, (int)hello->from, fds[1], true, pid);
   }
   const bool said = !status && greet_send_welcome(sock, &welcome, why ? NULL : fds);
   if (fds[1] >= 0) close(fds[1]);
@@ -110,7 +115,7 @@ static shoal_status hear_hello(mesh *m, int sock) {
     poll(&p, 1, LOOK_MS);
     said = greet_read_hello(sock, &hello);
   }
-  if (said == 1) return welcome_shared(m, sock, &hello);
+  if (said == 1) return welcome_shared(m, sock, &hello, pid);
   m->refused++;
   close(sock);
   return NULL;
