@@ -137,8 +137,12 @@ class Fitted:
         """Rows of several inputs as the library takes them."""
         return x
 
+    def _packed_labels(self, y: Any, name: str) -> Any:
+        """The same of labels of several outputs."""
+        return y
+
     def _rows(self, x: Any, y: Any, x_name: str, y_name: str) -> data_module.Rows:
-        return data_module.rows_of(x, y, x_name, y_name, self._packed)
+        return data_module.rows_of(x, self._packed_labels(y, y_name), x_name, y_name, self._packed)
 
     def fit(self, x: Data, y: Any = None, *, epochs: int = 0, batch_size: int = 32, steps: int = 0, validation_data: Data = None,
             validation_split: float = 0.0, shuffle: bool = True, callbacks: Sequence[Callback] = (),
@@ -171,7 +175,7 @@ class Fitted:
         return None
 
     def evaluate(self, x: Data, y: Any = None) -> dict[str, float]:
-        """Loss and accuracy or, of a regression, mae, rmse and r2."""
+        """Loss and accuracy or, of a regression, mae, rmse and r2; of several outputs NAME_loss and so on of each."""
         out = native.shoal_evaluation()
         with self._rows(x, y, "x", "y") as rows:
             handle = self._ready(rows)
@@ -180,10 +184,20 @@ class Fitted:
                 lib.shoal_model_evaluate_stream(handle, stream, native.shoal_score_taker(), None, out)
             else:
                 lib.shoal_model_evaluate(handle, rows.dataset(handle), out)
-        return figures(out)
+        return {**figures(out), **self._more_figures(handle)}
 
-    def predict(self, x: Any) -> Array:
-        """[rows, classes] the probability of each class, or of a regression [rows, numbers]."""
+    def _more_figures(self, handle: int) -> dict[str, float]:
+        name, value = ctypes.c_char_p(), ctypes.c_double()
+        found: dict[str, float] = {}
+        while lib.shoal_model_figure(handle, len(found), name, value):
+            found[(name.value or b"").decode()] = value.value
+        return found
+
+    def predict(self, x: Any) -> Any:
+        """[rows, classes] the probability of each class, or of a regression [rows, numbers]; of several outputs a dict of those."""
+        return self._predict(x)
+
+    def _predict(self, x: Any) -> Array:
         if data_module.is_sparse(x):
             return self._predict_sparse(x)
         array = self._shaped(features(self._packed(x, "x"), "x"))

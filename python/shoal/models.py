@@ -13,12 +13,12 @@ import numpy as np
 
 from . import layers as layers_module
 from . import native, optimizers
-from .arrays import Array, features, shape_struct
+from .arrays import Array, features, shape_struct, shape_tuple, targets
 from .fitted import Fitted
 from .layer import Input, Layer, Output
 from .native import lib
 from .processes import guard
-from .settings import Settings
+from .settings import LOSSES, Settings
 
 Config = dict[str, Any]
 OneOrMore = Union[Output, Sequence[Output]]
@@ -88,7 +88,7 @@ def describe(inputs: Sequence[Input], outputs: Sequence[Output]) -> Config:
 
 class Model(Fitted):
     """Layers applied to each other: Model(inputs, outputs), each one or a list. With several inputs, x is a list of arrays in
-    their order, or a dict by their names."""
+    their order, or a dict by their names; with several outputs, so is y, and what predict gives is a dict."""
 
     def __init__(self, inputs: "Union[Input, Sequence[Input]]", outputs: OneOrMore) -> None:
         self._begin(describe(_list(inputs), _list(outputs)))
@@ -118,12 +118,45 @@ class Model(Fitted):
         """What the inputs are called."""
         return [one.get("name", "input") for one in self._config.get("inputs", [{}])]
 
-    def compile(self, optimizer: Union[str, optimizers.Optimizer] = "adam", loss: Optional[str] = None, metrics: Sequence[str] = (),
-                **more: Any) -> None:
-        """How it learns. more: l2, seed, threads (0: one a processor), kernels, race, label_smoothing. Weights that are there stay."""
+    @property
+    def output_names(self) -> list[str]:
+        """What the outputs are called: as their layers, unless the description says."""
+        return [one.get("name") or one["layer"] if isinstance(one, dict) else one for one in self._config.get("outputs", ["output"])]
+
+    def compile(self, optimizer: Union[str, optimizers.Optimizer] = "adam", loss: "Union[str, Mapping[str, str], Sequence[str], None]" = None,
+                metrics: Sequence[str] = (), *, loss_weights: "Union[Mapping[str, float], Sequence[float], None]" = None, **more: Any) -> None:
+        """How it learns. Of several outputs loss and loss_weights are lists in their order, or dicts by their names. more: l2, seed, threads
+        (0: one a processor), kernels, race, label_smoothing. Weights that are there stay."""
+        if len(self.output_names) > 1:
+            self._set_outputs("loss", LOSSES, loss)
+            self._set_outputs("weight", {}, loss_weights)
+            loss = None
+        elif loss is not None and not isinstance(loss, str):
+            raise TypeError(f"loss must be a name, not {type(loss).__name__}: the model has one output")
         self.settings = Settings(optimizer, loss or self._config.get("loss"), metrics, **more)
         if self._native:
             self._rebuild()
+
+    def _set_outputs(self, key: str, words: Mapping[str, str], values: Any) -> None:
+        """A loss or a weight of each output, of several."""
+        names = self.output_names
+        given = self._in_order(values, key, names) if isinstance(values, (Mapping, list, tuple)) else [values] * len(names)
+        entries = [dict(one) if isinstance(one, dict) else {"layer": one} for one in self._config["outputs"]]
+        for entry, value in zip(entries, given):
+            if value is not None:
+                entry[key] = words.get(value, value)
+        self._config = {**self._config, "outputs": entries}
+
+    @staticmethod
+    def _in_order(values: Any, name: str, names: Sequence[str]) -> list[Any]:
+        """Of a list, or a dict by names."""
+        if isinstance(values, Mapping):
+            if set(values) != set(names):
+                raise ValueError(f"{name} must have one for each of {', '.join(names)}, but has {', '.join(map(str, values)) or 'none'}")
+            return [values[one] for one in names]
+        if len(values) != len(names):
+            raise ValueError(f"{name} must have one for each of {', '.join(names)}, but has {len(values)}")
+        return list(values)
 
     # ---- the library's model
     def _known(self) -> bool:
@@ -204,13 +237,7 @@ class Model(Fitted):
         if len(inputs) < 2 or isinstance(x, np.ndarray) or not isinstance(x, (Mapping, list, tuple)):
             return x
         titles = self.input_names
-        if isinstance(x, Mapping):
-            wrong = set(x) ^ set(titles)
-            if wrong:
-                raise ValueError(f"{name} must have an array for each of {', '.join(titles)}, but has {', '.join(map(str, x)) or 'none'}")
-            x = [x[title] for title in titles]
-        if len(x) != len(titles):
-            raise ValueError(f"{name} must have an array for each of {', '.join(titles)}, but has {len(x)}")
+        x = self._in_order(x, name, titles)
         words = self._words()
         columns: list[Array] = []
         for one, title, value in zip(inputs, titles, x):
@@ -222,6 +249,30 @@ class Model(Fitted):
             flat = array.reshape(len(array), -1)
             columns.append(np.float32(1 / 255) * flat if array.dtype == np.uint8 and title not in words else flat)
         return np.ascontiguousarray(np.concatenate(columns, axis=1), np.float32)
+
+    def _packed_labels(self, y: Any, name: str) -> Any:
+        """Those of several outputs side by side: a class is one number."""
+        names = self.output_names
+        if len(names) < 2 or not isinstance(y, (Mapping, list, tuple)):
+            return y
+        columns = [targets(value, f"{name}[{one!r}]") for value, one in zip(self._in_order(y, name, names), names)]
+        for one, column in zip(names, columns):
+            if len(column) != len(columns[0]):
+                raise ValueError(f"{name}[{one!r}] has {len(column)} rows, but {names[0]} {len(columns[0])}")
+        return np.concatenate([column.reshape(len(column), -1) for column in columns], axis=1)
+
+    def predict(self, x: Any) -> Any:
+        found = self._predict(x)
+        names = self.output_names
+        if len(names) < 2:
+            return found
+        network = ctypes.c_void_p()
+        lib.shoal_network_of(self.handle, ctypes.byref(network))
+        shapes = [shape_tuple(lib.shoal_network_output_shape(network.value, i))[1:] for i in range(len(names))]
+        lib.shoal_network_destroy(network.value)
+        ends = np.cumsum([int(np.prod(shape)) for shape in shapes])
+        parts = np.split(found, ends[:-1], axis=1)
+        return {one: part.reshape(len(part), *shape) for one, part, shape in zip(names, parts, shapes)}
 
     def _words(self) -> set[str]:
         """Inputs that are numbers of words: bytes stand for themselves."""

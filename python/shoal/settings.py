@@ -47,7 +47,8 @@ class Settings:
         """What a model file says of training."""
         said = config.get("training", {})
         optimizer = optimizers.get(said.get("optimizer", "sgd" if "lr" in said else "adam"), said.get("lr"))
-        losses = [config.get("loss"), *(one.get("loss") for one in config.get("outputs", []) if isinstance(one, dict))]
+        outputs = config.get("outputs", [])
+        losses = [config.get("loss"), *(one.get("loss") for one in outputs if isinstance(one, dict) and len(outputs) == 1)]
         metrics = [f"top_{said['top_k']}"] if said.get("top_k") else []
         return Settings(optimizer, next((loss for loss in losses if loss), None), metrics, l2=said.get("l2", 0.0))
 

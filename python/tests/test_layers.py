@@ -89,6 +89,26 @@ class Applied(support.Case):
         z = np.exp(h @ w["dense_1/kernel"])
         np.testing.assert_allclose(model.predict(rows), z / z.sum(1, keepdims=True), rtol=1e-4)
 
+    def test_several_outputs(self):
+        x = shoal.Input(4)
+        h = Dense(16, "relu")(x)
+        model = shoal.Model(x, [Dense(3, "softmax", name="kind")(h), Dense(2, name="place")(h)])
+        model.compile(shoal.optimizers.Adam(0.02), loss={"kind": "sparse_categorical_crossentropy", "place": "mse"}, loss_weights=[1, 0.5], threads=1)
+        rows = RNG.normal(size=(200, 4)).astype(np.float32)
+        y = {"kind": rows[:, :3].argmax(axis=1), "place": rows[:, :2]}
+        model.fit(rows, y, epochs=40)
+        scores = model.evaluate(rows, [y["kind"], y["place"]])
+        self.assertGreater(scores["kind_accuracy"], 0.9)
+        self.assertLess(scores["place_loss"], 0.1)
+        found = model.predict(rows)
+        self.assertEqual({name: value.shape for name, value in found.items()}, {"kind": (200, 3), "place": (200, 2)})
+        np.testing.assert_allclose(found["kind"].sum(axis=1), 1, rtol=1e-5)
+        again = self.saved(model, "two").predict(rows)
+        np.testing.assert_allclose(again["place"], found["place"], atol=1e-6)
+        for words, wrong in (("kind, place", {"kind": y["kind"]}), ("has 1", [y["kind"]]), ("'place'", [y["kind"], y["place"][:5]])):
+            with self.assertRaisesRegex(ValueError, words):
+                model.fit(rows, wrong)
+
     def test_frozen_layers_stay(self):
         x = shoal.Input(4)
         model = shoal.Model(x, Dense(2, "softmax")(Dense(3, "relu", name="fixed", trainable=False)(x)))
