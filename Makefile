@@ -48,6 +48,8 @@ bench: everything
 	@bench/compare_sparse.py build
 	@echo
 	@bench/compare_graph.py build
+	@echo
+	@bench/compare_python.py build
 
 install: build/build.ninja
 	@$(if $(PREFIX),meson configure build --prefix $(PREFIX))
