@@ -65,9 +65,26 @@ def view(t: Any, owner: Any = None) -> Array:
     return np.frombuffer(memory, dtype).reshape(shape)
 
 
+def whole(value: Any, name: str) -> int:
+    """A whole number; `name` is the argument that a message names."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        raise TypeError(f"{name} must be a whole number, not {value!r}")
+    return int(value)
+
+
+def number(value: Any, name: str) -> float:
+    """A number."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+        raise TypeError(f"{name} must be a number, not {value!r}")
+    return float(value)
+
+
 def numbers(value: Any, name: str) -> Array:
-    """As an array of numbers; `name` is the argument that a message names."""
-    array = np.asarray(value)
+    """As an array of numbers."""
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise ValueError(f"{name} is no array: {error}") from None
     if array.dtype.kind not in "biuf":
         raise TypeError(f"{name} must be an array of numbers, not of {array.dtype}")
     return array

@@ -12,7 +12,7 @@ import numpy as np
 from . import data as data_module
 from . import native, optimizers
 from ._library import take_text
-from .arrays import Array, features, shape_tuple, tensor, view
+from .arrays import Array, features, number, shape_tuple, tensor, view, whole
 from .callbacks import Callback
 from .fitting import Fit
 from .history import History
@@ -153,6 +153,11 @@ class Fitted:
         batch_size: rows of a step, of each worker. validation_data: (x, y), or as x. verbose: whether progress is shown;
         None: on a terminal and in a notebook. Ctrl-C stops after the step under way and then raises KeyboardInterrupt.
         """
+        epochs, steps, batch_size = whole(epochs, "epochs"), whole(steps, "steps"), whole(batch_size, "batch_size")
+        if batch_size < 1:
+            raise ValueError(f"batch_size must be at least 1, not {batch_size}")
+        if strategy is not None and not hasattr(strategy, "using"):
+            raise TypeError(f"strategy must be a shoal.ParameterServer, Mirrored or AllReduce, not {strategy!r}")
         epochs = epochs if epochs or steps else 1
         plan = Fit(self, callbacks, Progress.create(verbose, epochs))
         with self._rows(x, y, "x", "y") as rows:
@@ -162,7 +167,7 @@ class Fitted:
                 with self._rows(*_pair(validation_data), "validation_data", "validation_data") as other:
                     o = plan.options(rows, other, handle)
                     o.epochs, o.steps, o.batch_size, o.strategy = epochs, steps, batch_size, partners
-                    o.validation_split, o.keep_order, o.drop_short = validation_split, not shuffle, drop_short
+                    o.validation_split, o.keep_order, o.drop_short = number(validation_split, "validation_split"), not shuffle, drop_short
                     o.resume = resume
                     history = plan.run(handle, rows, o)
                     home = self._bring_home() if partners and rows.sparse else None

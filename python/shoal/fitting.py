@@ -22,6 +22,8 @@ class Fit:
 
     def __init__(self, model: "Fitted", listeners: Sequence[Callback], progress: Optional[Callback]) -> None:
         self.model, self.history = model, History()
+        if isinstance(listeners, Callback):
+            listeners = [listeners]
         self.listeners = [*listeners, *([progress] if progress else [])]
         for listener in self.listeners:
             if not isinstance(listener, Callback):

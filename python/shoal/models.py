@@ -133,9 +133,14 @@ class Model(Fitted):
             loss = None
         elif loss is not None and not isinstance(loss, str):
             raise TypeError(f"loss must be a name, not {type(loss).__name__}: the model has one output")
-        self.settings = Settings(optimizer, loss or self._config.get("loss"), metrics, **more)
+        settings = Settings(optimizer, loss or self._config.get("loss"), metrics, **more)
+        before, self.settings = self.settings, settings
         if self._native:
-            self._rebuild()
+            try:
+                self._rebuild()
+            except BaseException:
+                self.settings = before
+                raise
 
     def _set_outputs(self, key: str, words: Mapping[str, str], values: Any) -> None:
         """A loss or a weight of each output, of several."""
@@ -212,9 +217,10 @@ class Model(Fitted):
 
     def _rebuild(self, strategy: Optional[int] = None, schedule: Any = None) -> None:
         """The same with other settings and the weights there are."""
-        weights = self.get_weights()
-        self._drop()
+        weights, before, finalizer = self.get_weights(), self._native, self._finalizer
         self._build(strategy, schedule)
+        if finalizer and before:
+            finalizer()
         self.set_weights(weights)
 
     def _bring_home(self) -> "Optional[Callable[[], None]]":

@@ -5,6 +5,7 @@ import ctypes
 from typing import Any, Optional, Sequence, Union
 
 from . import native
+from .arrays import number
 from .native import lib
 
 
@@ -67,6 +68,8 @@ class Optimizer:
     numbers: dict[str, Any]
 
     def __init__(self, name: str, learning_rate: Rate = None, **numbers: Any) -> None:
+        if learning_rate is not None and not isinstance(learning_rate, Schedule):
+            learning_rate = number(learning_rate, "learning_rate")
         self.name, self.learning_rate, self.numbers = name, learning_rate, numbers
 
     def struct(self) -> Any:
@@ -136,6 +139,8 @@ def get(optimizer: Union[str, Optimizer], learning_rate: Optional[float] = None)
     if isinstance(optimizer, Optimizer):
         return optimizer
     known = names(lib.shoal_optimizer_names())
+    if not isinstance(optimizer, str):
+        raise TypeError(f"optimizer must be a name or one of shoal.optimizers, not {optimizer!r}")
     if optimizer.lower() not in known:
         raise ValueError(f"optimizer {optimizer!r} is not one of {', '.join(known)}")
     return Optimizer(optimizer.lower(), learning_rate)

@@ -7,6 +7,7 @@ import re
 from typing import Any, Mapping, Optional, Sequence, Union
 
 from . import native, optimizers
+from .arrays import number, whole
 from .native import lib
 
 LOSSES = {"sparse_categorical_crossentropy": "softmax_cross_entropy", "categorical_crossentropy": "softmax_cross_entropy",
@@ -31,8 +32,8 @@ class Settings:
                 self.top_k = int(match[1])
             elif name not in METRICS and name not in ("acc", "accuracy"):
                 raise ValueError(f"metric {name!r} is not one of {', '.join(METRICS)}, or top_5 for any number")
-        self.l2, self.seed, self.threads, self.kernels, self.race = l2, seed, threads, kernels, race
-        self.label_smoothing = label_smoothing
+        self.l2, self.seed, self.threads, self.kernels, self.race = number(l2, "l2"), whole(seed, "seed"), whole(threads, "threads"), kernels, race
+        self.label_smoothing = number(label_smoothing, "label_smoothing")
 
     def struct(self, strategy: Optional[int], schedule: Any) -> Any:
         """For the library; the model's own learning rate unless there is a schedule."""

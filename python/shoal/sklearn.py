@@ -78,7 +78,8 @@ class _Estimator(BaseEstimator):  # type: ignore[misc,unused-ignore]
 
     def _outputs(self, x: Any) -> Array:
         check_is_fitted(self, "n_iter_")
-        return self.model_.predict(self._rows(self._check(x, reset=False)))
+        found: Array = self.model_.predict(self._rows(self._check(x, reset=False)))
+        return found
 
 
 class _Classifier(ClassifierMixin, _Estimator):  # type: ignore[misc,unused-ignore]

@@ -120,11 +120,21 @@ class Fit(support.Case):
                  (shoal.ArgumentError, "the features are", lambda: model.fit(self.x[:, :9], self.y)),
                  (shoal.InputError, "nowhere", lambda: shoal.data.load("/nowhere")), (shoal.InputError, "nowhere", lambda: shoal.load("/nowhere")),
                  (ValueError, "'adma' is not one of", lambda: model.compile("adma")), (ValueError, "loss", lambda: model.compile(loss="x")),
-                 (ValueError, "metric", lambda: model.compile(metrics=["x"])), (TypeError, "callbacks", lambda: model.fit(self.x, self.y, callbacks=[1]))]
+                 (ValueError, "metric", lambda: model.compile(metrics=["x"])), (TypeError, "callbacks", lambda: model.fit(self.x, self.y, callbacks=[1])),
+                 (TypeError, "epochs", lambda: model.fit(self.x, self.y, epochs=2.5)),
+                 (TypeError, "batch_size", lambda: model.fit(self.x, self.y, batch_size="8")),
+                 (ValueError, "batch_size", lambda: model.fit(self.x, self.y, batch_size=0)),
+                 (TypeError, "strategy", lambda: model.fit(self.x, self.y, strategy="ps")),
+                 (TypeError, "learning_rate", lambda: model.compile(shoal.optimizers.SGD("fast"))),
+                 (TypeError, "optimizer", lambda: model.compile(3)),
+                 (ValueError, "x is no array", lambda: model.fit([[1, 2], [3]], [0, 1])), (TypeError, "seed", lambda: model.compile("sgd", seed="a")),
+                 (shoal.ArgumentError, "learning rate", lambda: model.compile(shoal.optimizers.SGD(-1)))]
         model.fit(self.x, self.y)
+        before = model.predict(self.x[:3])
         for kind, words, call in cases:
             with self.assertRaisesRegex(kind, words):
                 call()
+        np.testing.assert_array_equal(model.predict(self.x[:3]), before)  # it is as it was
         self.assertTrue(issubclass(shoal.InputError, ValueError) and issubclass(shoal.MachineError, OSError))
         with self.assertRaises(shoal.NumericError):
             other = shoal.Sequential([Dense(2, "softmax")])
