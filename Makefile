@@ -14,7 +14,7 @@ IDS ?=
 C_FILES = $(shell git ls-files '*.c' '*.h' | grep -v '^tests/fuzz/seeds/')
 
 .PHONY: all everything run test bench install sanitize sanitize-build race race-build fuzz fuzz-build campaign faults keras clean setup \
-  reproduce docs abi abi-update tidy format check-format
+  reproduce docs dist deb abi abi-update tidy format check-format
 
 all: build/build.ninja
 	@ninja -C build command
@@ -126,6 +126,20 @@ format:
 check-format:
 	@tools/setup.sh lint
 	@clang-format --dry-run --Werror $(C_FILES)
+
+# The release: a tarball of what is committed, and its checksum. The same commit gives the same bits.
+VERSION = $(shell sed -n "/^project/s/.*version: '\([0-9.]*\)', license.*/\1/p" meson.build)
+dist:
+	@mkdir -p build/dist
+	@git archive --format=tar --prefix=shoal-$(VERSION)/ HEAD | gzip -9n >build/dist/shoal-$(VERSION).tar.gz
+	@cd build/dist && sha256sum shoal-$(VERSION).tar.gz | tee shoal-$(VERSION).tar.gz.sha256
+
+# Debian's packages of what is committed, into build/dist, and what lintian has to say of them.
+deb: dist
+	@tools/setup.sh deb
+	@rm -rf build/dist/shoal-$(VERSION) && tar -C build/dist -xf build/dist/shoal-$(VERSION).tar.gz
+	@cd build/dist/shoal-$(VERSION) && dpkg-buildpackage -us -uc
+	@cd build/dist && lintian --fail-on error,warning shoal_$(VERSION)_*.changes
 
 clean:
 	rm -rf build build-asan build-tsan build-fuzz

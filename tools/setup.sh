@@ -6,6 +6,7 @@
 #   tools/setup.sh docs       also what `make docs` needs
 #   tools/setup.sh abi        also what `make abi` needs
 #   tools/setup.sh python     also NumPy, for the tests of the Python package
+#   tools/setup.sh deb        also what `make deb` needs
 #   tools/setup.sh hosts      also an ssh server and Prometheus' promtool, for the tests of launches and metrics
 #   tools/setup.sh browser    also the page of `shoal report`, and what tests and pictures of it need
 # Several words may be given.
@@ -45,6 +46,12 @@ if asked_for browser; then
 fi
 if asked_for python; then
   python3 -c 'import numpy' 2>/dev/null || /usr/bin/python3 -c 'import numpy' 2>/dev/null || need python3-numpy
+fi
+if asked_for deb; then
+  has_command dpkg-buildpackage || need dpkg-dev
+  has_command dh || need debhelper
+  has_command lintian || need lintian
+  has_command doxygen || need doxygen
 fi
 if asked_for hosts; then
   has_command ssh || need openssh-client
