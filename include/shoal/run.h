@@ -175,7 +175,8 @@ typedef struct {
                          * worker 0 save a checkpoint and end the job. 0: it ends at once. The command then ends with 0
                          * after SIGTERM */
   int64_t retry_status; /**< exit status of the command where a new try may end well: a task or the machine failed, not
-                         * the settings, the data or the loss. 0: 1, as of all failures */
+                         * the settings, the data or the loss; with `drain`, also where the job has ended before its end.
+                         * 0: 1, as of all failures */
 } shoal_job;
 
 /** Nothing is said. size: sizeof *job, so that programs go on with later versions, whose jobs have more settings. Every

@@ -147,6 +147,11 @@ static int ranks_exit(const train_view *v, const shoal_job *job, int asked) {
   return v->ranks_status == EXIT_WRONG_USE ? EXIT_WRONG_USE : EXIT_JOB_FAILED;
 }
 
+/* A job that was drained is to be tried again in all its tasks. Where patience has ended it, worker 0 alone knows. */
+static bool ends_early(const shoal_job *job, const shoal_run_report *r) {
+  return job->drain > 0 && job->retry_status && r->fit.stopped && (r->reports || !job->patience);
+}
+
 static int train(const shoal_job *job) {
   train_view v = {.ranks_status = -1};
   const bool speaks = shoal_run_speaks(job);
@@ -184,6 +189,7 @@ static int train(const shoal_job *job) {
     exit_status = failed_status(job, code, command_explain(&command_train, status));
   } else if (!status)
     exit_status = say_result(report, speaks, asked);
+  if (!status && report && ends_early(job, report) && exit_status == EXIT_GOOD) exit_status = (int)job->retry_status;
   shoal_status_free(status);
   shoal_run_report_destroy(report);
   interrupt_destroy(signals);

@@ -288,6 +288,7 @@ static shoal_status on_report(server *s, const net_message *m) {
 
 static void complete_result(server *s) {
   s->result.seconds = s->generation ? s->last_update - s->start : 0;
+  s->result.stopped = s->stopping;
   if (s->net) net_server_stats(s->net, &s->result.net);
 }
 

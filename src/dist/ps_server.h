@@ -37,6 +37,7 @@ typedef struct {
   double seconds;      /* from START to the last update */
   double busy_seconds; /* at work on messages */
   net_stats net;
+  bool stopped;    /* worker 0 has ended the training before its end */
   bool was_backup; /* it was no primary at the end: all of the above is also the primary's */
 } ps_server_result;
 

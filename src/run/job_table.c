@@ -261,8 +261,9 @@ const shoal_setting job_table[] = {
      "server has worker 0 save and end the job first",
      "exit status 143; a server ends at once", 0, 1e6, .marks = KEPT},
     {"retry-status", INT, AT(retry_status), "N",
-     "exit status after failures of tasks or machines, which a new try with --resume may not have", "1", 1, 125,
-     .marks = 0},
+     "exit status after failures of tasks or machines, and of a job that was drained: a new try with --resume may go "
+     "on",
+     "1; 0", 1, 125, .marks = 0},
     {"quiet", BOOL, AT(quiet), NULL, "print the result table only", .marks = 0},
     {0},
 };

@@ -103,7 +103,7 @@ static shoal_status serve(ps_serving *s) {
   TRY(ps_serve(&server, &result));
   const task_trace trace = trace_of(s);
   if (s->events && !s->log.kept) p->sink->on_trace(p->sink->context, task_trace_part(&trace, SIZE_MAX));
-  task_result r = {.trained = false};
+  task_result r = {.trained = false, .fit.stopped = result.stopped};
   shoal_status status = make_report(s, &result, &r.task);
   free(result.workers);
   TRY(status);

@@ -86,7 +86,10 @@ static void on_task(void *context, shoal_task_report *t) {
 }
 
 void run_state_take_result(run_state *s, task_result *r) {
-  if (!r->trained) return;
+  if (!r->trained) {
+    s->report.fit.stopped = r->fit.stopped;
+    return;
+  }
   s->report.trained = true;
   s->report.fit = r->fit;
   s->report.test = r->test;

@@ -54,10 +54,10 @@ class Drain(support.Case):
         path = self.folder / "run/metrics.jsonl"
         return path.read_text().count('"kind":"step"') if path.exists() else 0
 
-    def expect_good_ends(self, *names):
+    def expect_good_ends(self, *names, status=0):
         for name in names or self.tasks:
-            status = self.tasks[name].wait(timeout=LATEST)
-            self.assertEqual(status, 0, f"{name}: " + (self.folder / f"{name}.log").read_text()[-2000:])
+            self.assertEqual(self.tasks[name].wait(timeout=LATEST), status,
+                             f"{name}: " + (self.folder / f"{name}.log").read_text()[-2000:])
 
     def status(self):
         return self.summary("run")["status"]
@@ -84,10 +84,20 @@ class Drain(support.Case):
         self.resume_and_compare()
 
     def test_all_leave_at_once(self):
-        self.start_all()
+        self.start_all("--steps", "100000000")
         self.wait_for_steps()
         for task in self.tasks.values():
             task.send_signal(signal.SIGTERM)
+        self.expect_good_ends()
+        self.assertEqual(self.status(), "interrupted")
+
+    def test_all_are_to_be_started_again(self):
+        """What a manager retries by its exit status: every task of a job that has not come to its end."""
+        self.start_all("--steps", "100000000", "--retry-status", "75")
+        self.wait_for_steps()
+        self.tasks["ps:0"].send_signal(signal.SIGTERM)
+        self.expect_good_ends(status=75)
+        self.start_all("--steps", str(self.summary("run")["updates"] + 1), "--retry-status", "75", "--resume")
         self.expect_good_ends()
 
     def test_a_worker_leaves_alone(self):
