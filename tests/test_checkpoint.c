@@ -216,7 +216,7 @@ static void no_such_place(void **state) {
   model_init(&m, 1);
   assert_fails(checkpoint_write("/proc/none/here", 1, m.entries, 2, NULL, 1, NULL), SHOAL_ERR_SYSTEM, "/proc/none");
   assert_fails(checkpoint_write("/dev/null/x", 1, m.entries, 2, NULL, 1, NULL), SHOAL_ERR_SYSTEM, "/dev/null");
-  assert_fails(checkpoint_write("", 1, m.entries, 2, NULL, 1, NULL), SHOAL_ERR_ARGUMENT, "empty name");
+  assert_fails(checkpoint_write("", 1, m.entries, 2, NULL, 1, NULL), SHOAL_ERR_ARGUMENT, "checkpoint folder is empty");
   assert_fails(checkpoint_read("/nonexistent", m.entries, 2, NULL), SHOAL_ERR_INPUT, "/nonexistent");
   free(m.weights);
 }

@@ -59,7 +59,7 @@ static void wrong_ones_are_refused(void **state) {
       {"{\"wroker\": [\"a:1\"]}", "worker:0", "did you mean worker?"},
       {"{\"ps\": [\"a:1\"]}", "ps:0", "no worker"},
       {"{\"worker\": \"a:1\"}", "worker:0", "a list"},
-      {"{\"worker\": [1]}", "worker:0", "no text"},
+      {"{\"worker\": [1]}", "worker:0", "not a string"},
       {"{\"worker\": [\"a\"]}", "worker:0", "HOST:PORT"},
       {"{\"worker\": [\"a:0\"]}", "worker:0", "from 1 to 65535"},
       {"{\"worker\": [\"a:70000\"]}", "worker:0", "from 1 to 65535"},
@@ -130,7 +130,7 @@ static void slurm_steps(void **state) {
   cluster_fini(&first);
   be_task((const char *const[]){"SLURMD_NODENAME", "n09", NULL});
   assert_fails(slurm_describe(2, &words), SHOAL_ERR_INPUT, "--distribution=block");
-  assert_fails(slurm_describe(6, &words), SHOAL_ERR_ARGUMENT, "left to work");
+  assert_fails(slurm_describe(6, &words), SHOAL_ERR_ARGUMENT, "at least one must be a worker");
   be_task((const char *const[]){"SLURM_STEP_NODELIST", "n[1-", NULL});
   assert_fails(slurm_describe(2, &words), SHOAL_ERR_INPUT, "SLURM_STEP_NODELIST");
   be_task((const char *const[]){"SLURM_STEP_NODELIST", "n1", "SLURMD_NODENAME", "n1", "SLURM_STEP_TASKS_PER_NODE", "6",

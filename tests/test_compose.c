@@ -149,11 +149,11 @@ static void expect_refused(const char *equation, int n, const char *message) {
 }
 
 static void test_einsum_refuses(void **state) {
-  expect_refused("ij,jk->il", 2, "label 'l' of the result is no operand's");
+  expect_refused("ij,jk->il", 2, "label 'l' of the result is not in any operand");
   expect_refused("ij->ik", 2, "labels for 2 operands");
   expect_refused("ijk,kl->il", 2, "has the labels \"ijk\"");
-  expect_refused("ii,ij->j", 2, "label 'i' is there twice");
-  expect_refused("i.,jk->i", 2, "'.' is no label");
+  expect_refused("ii,ij->j", 2, "label 'i' occurs twice");
+  expect_refused("i.,jk->i", 2, "'.' is not a label");
   expect_refused("ij,ik->jk", 2, "");
 }
 

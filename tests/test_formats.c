@@ -220,10 +220,10 @@ static void csv_errors(void **state) {
   assert_fails(csv("a,b\n", NULL, &l), SHOAL_ERR_INPUT, "no rows, expected");
   assert_fails(csv("\n\n", NULL, &l), SHOAL_ERR_INPUT, "no rows, expected");
   assert_fails(csv("123\n", NULL, &l), SHOAL_ERR_INPUT, "separated by commas, found 1");
-  assert_fails(csv("a,b\n1,2\n", "label=c", &l), SHOAL_ERR_ARGUMENT, "no column is named 'c'");
+  assert_fails(csv("a,b\n1,2\n", "label=c", &l), SHOAL_ERR_ARGUMENT, "unknown column 'c'");
   assert_fails(csv("1,2\n1,2\n", "label=c", &l), SHOAL_ERR_ARGUMENT, "holds no names");
   assert_fails(csv("1,2\n1,2\n", "label=7", &l), SHOAL_ERR_ARGUMENT, "there are 2, 0 to 1");
-  assert_fails(csv("1,2\n1,2\n", "label=1,skip=1", &l), SHOAL_ERR_ARGUMENT, "to be skipped");
+  assert_fails(csv("1,2\n1,2\n", "label=1,skip=1", &l), SHOAL_ERR_ARGUMENT, "both the label and skipped");
   assert_fails(csv("1,2\n1,2\n", "label=1,skip=0", &l), SHOAL_ERR_ARGUMENT, "no column is left");
   assert_fails(csv("1,2\n", "lable=1", &l), SHOAL_ERR_ARGUMENT, "did you mean 'label'");
   assert_fails(csv("1,2\n", "label", &l), SHOAL_ERR_ARGUMENT, "'label'");
@@ -362,7 +362,7 @@ static void npy_errors(void **state) {
   write_npy(labels, 1, "{'descr': '<i4', 'fortran_order': False, 'shape': (3,), }", (int32_t[3]){0}, 12);
   assert_fails(load(path, "npy", &(format_options){0}, &l), SHOAL_ERR_INPUT, "do not belong together");
   write_npy(labels, 1, "{'descr': '<i4', 'fortran_order': False, 'shape': (2,2,1), }", (int32_t[4]){0}, 16);
-  assert_fails(load(path, "npy", &(format_options){0}, &l), SHOAL_ERR_INPUT, "one label a row");
+  assert_fails(load(path, "npy", &(format_options){0}, &l), SHOAL_ERR_INPUT, "one label per row");
   const char *one_hot = "{'descr': '<i4', 'fortran_order': False, 'shape': (2,2), }";
   write_npy(labels, 1, one_hot, (int32_t[4]){0, 1, 1, 1}, 16);
   assert_fails(load(path, "npy", &(format_options){0}, &l), SHOAL_ERR_INPUT,

@@ -174,7 +174,7 @@ static void refusals(void **state) {
   assert_int_equal(files_count(dir), 11);
   snprintf(inner, sizeof inner, "%s/no/such", dir);
   s.out = inner;
-  assert_fails(shoal_generate_criteo(&s, NULL), SHOAL_ERR_SYSTEM, "cannot make the folder");
+  assert_fails(shoal_generate_criteo(&s, NULL), SHOAL_ERR_SYSTEM, "cannot create the folder");
   files_remove_folder(dir);
 }
 

@@ -123,9 +123,9 @@ static void a_run_is_left_alone(void **state) {
   p = waiting_program(v, w, 1);
   ask(&c, GRAPH_PREPARE, 0, 7, &p, NULL);
   tell(&c, GRAPH_RUN, 1, 7, &run_head, sizeof run_head);
-  for (uint16_t kind = GRAPH_EXTEND; kind <= GRAPH_RUN; kind++) ask(&c, kind, 2, 8, NULL, "a run is under way");
-  ask(&c, GRAPH_TRACE, 0, 0, NULL, "a run is under way");
-  ask(&c, GRAPH_FORGET, 0, 7, NULL, "a run is under way");
+  for (uint16_t kind = GRAPH_EXTEND; kind <= GRAPH_RUN; kind++) ask(&c, kind, 2, 8, NULL, "a run is in progress");
+  ask(&c, GRAPH_TRACE, 0, 0, NULL, "a run is in progress");
+  ask(&c, GRAPH_FORGET, 0, 7, NULL, "a run is in progress");
   ask(&c, GRAPH_CLOCK, 0, 0, NULL, NULL); /* and not a second answer to what was refused */
   float numbers[16] = {1, 2, 3, 4};
   tell(&c, GRAPH_DATA, 1, (uint64_t)7 << 32, numbers, sizeof numbers);
@@ -221,7 +221,7 @@ static void memory_has_a_limit(void **state) {
   shoal_variable(c.graph, "table", shoal_fill(c.graph, SHOAL_F32, SHOAL_SHAPE(1 << 24), 1));
   ask(&c, GRAPH_CLOSE, 0, 0, NULL, NULL);
   p = opening(&c);
-  ask(&c, GRAPH_OPEN, 0, 0, &p, "table: 67.1 MB are needed");
+  ask(&c, GRAPH_OPEN, 0, 0, &p, "table needs 67.1 MB");
   end(&c);
 }
 

@@ -301,9 +301,8 @@ static void nonsense_is_refused(void **state) {
   refuses(&(shoal_compile_options){.label_smoothing = 0.1, .loss = "mse"}, "not for the loss mse");
   refuses(&(shoal_compile_options){.class_weights = weights, .class_weight_count = 2}, "2 class_weights for 3 classes");
   refuses(&(shoal_compile_options){.class_weights = weights, .class_weight_count = 3}, "class_weights[2] is -1");
-  refuses(&(shoal_compile_options){.class_weights = weights, .class_weight_count = 3, .loss = "mse"},
-          "there are no classes");
-  refuses(&(shoal_compile_options){.loss = "hinge"}, "two classes apart by one unit");
+  refuses(&(shoal_compile_options){.class_weights = weights, .class_weight_count = 3, .loss = "mse"}, "has no classes");
+  refuses(&(shoal_compile_options){.loss = "hinge"}, "for two classes and one unit");
 }
 
 int main(void) {

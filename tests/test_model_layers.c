@@ -184,7 +184,7 @@ static void expect_refused(shoal_model *m, const char *words) {
 static void refuses_what_does_not_fit(void **state) {
   shoal_model *m = begin(SHOAL_SHAPE(4));
   shoal_model_lstm(m, 3, false, false);
-  expect_refused(m, "[batch, steps, features] is expected");
+  expect_refused(m, "expected [batch, steps, features]");
   m = begin(SHOAL_SHAPE(8, 8, 3));
   shoal_model_conv(m, 4, &(shoal_window){.size = {3, 3}, .groups = 2}, NULL);
   expect_refused(m, "conv");
@@ -194,7 +194,7 @@ static void refuses_what_does_not_fit(void **state) {
   expect_refused(m, "layer conv2d, applied to flatten [192]: its input is [?,192]");
   m = begin(SHOAL_SHAPE(6, 2));
   shoal_model_gru(m, 0, false, false);
-  expect_refused(m, "units is 0; at least 1 is expected");
+  expect_refused(m, "units is 0; expected at least 1");
 }
 
 int main(void) {

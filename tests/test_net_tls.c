@@ -276,7 +276,7 @@ static void key_clients(const char *address, int unused) {
   o.server_key = other.public_key;
   expect_refusal(address, &o, SHOAL_ERR_REFUSED, "another key than the one we trust");
   o = (net_options){.largest = LARGEST, .job = NET_JOB}; /* no key */
-  expect_refusal(address, &o, SHOAL_ERR_REFUSED, "this server uses keys");
+  expect_refusal(address, &o, SHOAL_ERR_REFUSED, "this server requires keys");
   CHILD_OK(keys_make((int64_t)time(NULL) - 5, &late));
   o = right;
   o.public_key = late.public_key;

@@ -265,7 +265,7 @@ static void placement_is_even_and_whole(void **state) {
   placement p;
   shoal_status status = placement_make(tiny, 2, 3, &p);
   assert_int_equal(shoal_status_code(status), SHOAL_ERR_ARGUMENT);
-  assert_non_null(strstr(shoal_status_message(status), "take 2 or fewer"));
+  assert_non_null(strstr(shoal_status_message(status), "use 2 or fewer"));
   shoal_status_free(status);
 }
 

@@ -76,7 +76,7 @@ static void test_sparse_rows_go_through_formats(void **state) {
   shoal_data_summary_destroy(sparse);
   shoal_data_summary_destroy(dense);
   assert_fails(shoal_data_convert(&(shoal_pipeline_options){.files = from}, &(shoal_convert_options){.path = to}, NULL),
-               SHOAL_ERR_ARGUMENT, "is there already");
+               SHOAL_ERR_ARGUMENT, "already exists");
   assert_ok(shoal_data_convert(&(shoal_pipeline_options){.files = from},
                                &(shoal_convert_options){.path = to, .force = true}, NULL));
   test_remove(folder);

@@ -433,7 +433,7 @@ static void wrong_data_is_refused(void **state) {
   refuses(shoal_model_fit(line, &wrong, &once, NULL), "give them as f32");
   refuses(shoal_model_fit(line, &several, &once, NULL), "1 for each of the 20 examples is expected");
   ((float *)numbers.labels.data)[4] = NAN;
-  refuses(shoal_model_fit(line, &numbers, &once, NULL), "row 4: the number to be predicted is nan");
+  refuses(shoal_model_fit(line, &numbers, &once, NULL), "row 4: the target is nan");
   refuses(compile(false, 1, "msee"), "did you mean 'mse'");
   refuses(compile(false, 3, "sigmoid_cross_entropy"), "softmax_cross_entropy");
   refuses(compile(true, 1, "mse"), "make the rows dense");

@@ -68,7 +68,7 @@ static void contradictions_name_settings(void **state) {
   job.model = "softmax";
   job.workers = 2;
   job.staleness = 3;
-  assert_fails(shoal_job_resolve(&job, &resolved), SHOAL_ERR_ARGUMENT, "`staleness` means nothing to `mode` sync");
+  assert_fails(shoal_job_resolve(&job, &resolved), SHOAL_ERR_ARGUMENT, "`staleness` does not apply to `mode` sync");
   job.mode = "async";
   assert_ok(shoal_job_resolve(&job, &resolved));
 }
@@ -284,7 +284,7 @@ static void one_run_a_folder(void **state) {
   files_make_folder(folder);
   snprintf(data, sizeof data, "%s/rows.csv", folder);
   snprintf(run, sizeof run, "%s/run", folder);
-  snprintf(expected, sizeof expected, "under way there (process %d on", getpid());
+  snprintf(expected, sizeof expected, "using this folder (process %d on", getpid());
   write_rows(data, 100);
   shoal_job job;
   shoal_job_init(&job, sizeof job);

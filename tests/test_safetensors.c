@@ -168,8 +168,8 @@ static void odd_headers(void **state) {
       {"{\"a\":7}", 0, "expected an object"},
       {"{\"__metadata__\":{\"a\":1}}", 0, "'a' must be a string"},
       {"{\"__metadata__\":[]}", 0, "object of strings"},
-      {"[]", 0, "opens with '{'"},
-      {"", 0, "opens with '{'"},
+      {"[]", 0, "starts with '{'"},
+      {"", 0, "starts with '{'"},
       {"{\"a\"", 0, "not valid JSON"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -82,7 +82,7 @@ static void what_does_not_go_together_is_refused(void **state) {
     const char *why;
   } cases[] = {
       {{"--lr", "0.1"}, 0, "which model"},
-      {{"softmax", "lenet"}, 0, "one model at a time"},
+      {{"softmax", "lenet"}, 0, "expected one model"},
       {{"sofmax"}, 0, "unknown model 'sofmax'"},
       {{"softmax", "--batch-sise", "1,2"}, 0, "did you mean `batch-size`"},
       {{"softmax", "--lr", "0.1,x"}, 0, "lr=x: `lr`: expected a number"},
@@ -179,7 +179,7 @@ static void a_sweep_is_stopped_and_goes_on(void **state) {
   assert_true(shoal_run_list_at(shoal_sweep_runs(s), 0).finished);
   shoal_sweep_destroy(s);
 
-  assert_fails(create(words, COUNT(words), folder, 0, &s), SHOAL_ERR_ARGUMENT, "holds a sweep already");
+  assert_fails(create(words, COUNT(words), folder, 0, &s), SHOAL_ERR_ARGUMENT, "already contains a sweep");
   assert_fails(shoal_sweep_create(words, 3, &(shoal_sweep_options){.run_dir = folder, .resume = true}, &s),
                SHOAL_ERR_ARGUMENT, "other settings");
   assert_ok(shoal_sweep_create(NULL, 0, &(shoal_sweep_options){.run_dir = folder, .resume = true}, &s));

@@ -525,7 +525,7 @@ static void fit_errors(void **state) {
   ((int32_t *)train.labels.data)[3] = -1;
   assert_fails(shoal_model_fit(m, &train, NULL, NULL), SHOAL_ERR_INPUT, "-1");
   shoal_tensor out = shoal_tensor_view(SHOAL_F32, SHOAL_SHAPE(40, 3), NULL);
-  assert_fails(shoal_model_predict(m, &train.features, &out), SHOAL_ERR_ARGUMENT, "f32[40,2] is expected");
+  assert_fails(shoal_model_predict(m, &train.features, &out), SHOAL_ERR_ARGUMENT, "expected f32[40,2]");
   shoal_model_dense(m, 3, NULL);
   assert_fails(shoal_model_fit(m, &train, NULL, NULL), SHOAL_ERR_ARGUMENT, "once the model is compiled");
   shoal_model_destroy(m);
@@ -564,7 +564,7 @@ static void biases_have_a_rate(void **state) {
   assert_ok(shoal_model_create(SHOAL_SHAPE(2), &m));
   shoal_model_dense(m, 2, "softmax");
   assert_fails(shoal_model_compile(m, &(shoal_compile_options){.optimizer = {.name = "adam"}, .bias_rate = 2}),
-               SHOAL_ERR_ARGUMENT, "one rate only");
+               SHOAL_ERR_ARGUMENT, "has a single rate");
   shoal_model_destroy(m);
   data_free(&data);
 }

@@ -97,7 +97,7 @@ static void jpegs(void **state) {
     assert_in_range(out.pixels[0], cyan ? 170 : 250, cyan ? 190 : 255);
     free(jpeg);
   }
-  assert_fails(image_decode(d, (const uint8_t *)"GIF89a...", 9, 3, 0, 0, &out), SHOAL_ERR_INPUT, "open with 47");
+  assert_fails(image_decode(d, (const uint8_t *)"GIF89a...", 9, 3, 0, 0, &out), SHOAL_ERR_INPUT, "start with 47");
   assert_fails(image_decode(d, NULL, 0, 3, 0, 0, &out), SHOAL_ERR_INPUT, "no bytes");
   assert_fails(image_decode(d, NULL, 0, 2, 0, 0, &out), SHOAL_ERR_ARGUMENT, "1 or 3 channels");
   image_fini(&out);
@@ -267,7 +267,7 @@ static void wrong_words(void **state) {
     assert_fails(transform_create(cases[i].text, &dense, 0, NULL, &t), SHOAL_ERR_ARGUMENT, cases[i].words);
   numbers.dtype = SHOAL_F32;
   odd.shape.dim[2] = 2;
-  assert_fails(transform_create("flip", &bytes, 0, NULL, &t), SHOAL_ERR_ARGUMENT, "say resize=HxW");
+  assert_fails(transform_create("flip", &bytes, 0, NULL, &t), SHOAL_ERR_ARGUMENT, "add resize=HxW");
   assert_fails(transform_create("crop=3x3,resize=3x3", &bytes, 0, NULL, &t), SHOAL_ERR_ARGUMENT, "before crop");
   assert_fails(transform_create("flip", &numbers, 0, NULL, &t), SHOAL_ERR_ARGUMENT, "the rows are numbers, f32[4,6,3]");
   assert_fails(transform_create("flip", &sparse, 0, NULL, &t), SHOAL_ERR_ARGUMENT, "sparse");
@@ -438,7 +438,7 @@ static void making_images(void **state) {
   assert_fails(shoal_generate_images(&s), SHOAL_ERR_ARGUMENT, "channels");
   s.channels = 1;
   snprintf(out, sizeof out, "%s/no/such", dir);
-  assert_fails(shoal_generate_images(&s), SHOAL_ERR_SYSTEM, "cannot make the folder");
+  assert_fails(shoal_generate_images(&s), SHOAL_ERR_SYSTEM, "cannot create the folder");
   fixture_remove(dir);
 }
 

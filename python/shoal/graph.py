@@ -560,7 +560,7 @@ def _function(body: Body, errors: list[BaseException]) -> Any:
                 results = body(*[Value(inner, given[i]) for i in range(n)])
                 results = list(results) if isinstance(results, (list, tuple)) else [results]
                 if len(results) != n_out:
-                    raise ValueError(f"{getattr(body, '__name__', 'a branch')} gives {len(results)} values; {n_out} are expected")
+                    raise ValueError(f"{getattr(body, '__name__', 'a branch')} gives {len(results)} values; expected {n_out}")
                 for i, value in enumerate(results):
                     out[i] = inner.operand(value, None)
         except BaseException as error:

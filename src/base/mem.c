@@ -27,8 +27,8 @@ shoal_status mem_charge(mem_budget *b, size_t bytes, const char *what) {
   if (!b) return NULL;
   if (b->limit && bytes > b->limit - MIN_OF(b->used, b->limit))
     return status_make(SHOAL_ERR_ARGUMENT,
-                       "%s: %.1f MB are needed, but of %.1f MB that one client may use %.1f MB are "
-                       "taken; take smaller tensors, or start the server with a larger --client-memory",
+                       "%s needs %.1f MB, but of the %.1f MB that a client may use, %.1f MB are in use; use smaller "
+                       "tensors, or start the server with a larger --client-memory",
                        what, (double)bytes / 1e6, (double)b->limit / 1e6, (double)b->used / 1e6);
   b->used = mem_plus(b->used, bytes);
   return NULL;

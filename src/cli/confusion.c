@@ -28,7 +28,7 @@ shoal_status confusion_print(const shoal_confusion *c, const char *const *names,
   }
   const bool good = cells && numbers;
   if (good) {
-    say(to, "\nRows of each class, by the class they were taken for:\n\n");
+    say(to, "\nConfusion matrix (rows: actual class, columns: predicted class):\n\n");
     table_print(to, cells, c->classes, columns, terminal_width(to));
   }
   free(cells);

@@ -15,18 +15,18 @@ typedef struct {
 } dash_flags;
 
 static const flag_row dash_table[] = {
-    {"port", FLAG_INT, offsetof(dash_flags, port), "N", "where it listens; 0: any that is free", "6080", .least = 0,
+    {"port", FLAG_INT, offsetof(dash_flags, port), "N", "port to listen on; 0: any free port", "6080", .least = 0,
      .most = 65535},
     {"address", FLAG_TEXT, offsetof(dash_flags, address), "ADDRESS",
-     "of this machine; others than loopback need --token", "127.0.0.1", .marks = 0},
+     "address to listen on; other than loopback needs --token", "127.0.0.1", .marks = 0},
     {"token", FLAG_TEXT, offsetof(dash_flags, token), "TEXT",
-     "every request must bring it, by ?token= or as a bearer token", "none", .marks = 0},
+     "token that every request must carry, as ?token= or as a bearer token", "none", .marks = 0},
     {0},
 };
 
 static void announce(const dash_flags *f, const char *folder, int port) {
   bool v6 = strchr(f->address, ':') != NULL;
-  say(stdout, "%s is shown at  http://%s%s%s:%d/%s%s\n", folder, v6 ? "[" : "", f->address, v6 ? "]" : "", port,
+  say(stdout, "Serving %s at  http://%s%s%s:%d/%s%s\n", folder, v6 ? "[" : "", f->address, v6 ? "]" : "", port,
       f->token ? "?token=" : "", f->token ? f->token : "");
   puts("Ctrl-C ends it.");
   fflush(stdout);
@@ -53,7 +53,7 @@ const command command_dash = {
     .arguments = "[DIR]",
     .summary = "show the runs in a folder in the browser, live",
     .details =
-        "Serves the page of 'shoal report' for all runs below DIR (runs, when not said)\n"
+        "Serves the page of 'shoal report' for all runs below DIR (default: runs)\n"
         "and keeps it up to date while they train. It answers this machine only, unless\n"
         "--token and --address say otherwise, and follows no symbolic links.\n"
         "\n"

@@ -12,8 +12,8 @@ typedef struct {
 static const flag_row convert_table[] = {
     READ_FLAGS(offsetof(convert_flags, read)),
     {"to", FLAG_TEXT, offsetof(convert_flags, to), "NAME", "format to write: tfrecord, libsvm, csv or npy",
-     "by the ending of TO", .marks = 0},
-    {"force", FLAG_BOOL, offsetof(convert_flags, force), NULL, "replace a file TO", .marks = 0},
+     "by the extension of TO", .marks = 0},
+    {"force", FLAG_BOOL, offsetof(convert_flags, force), NULL, "overwrite an existing TO", .marks = 0},
     {"quiet", FLAG_BOOL, offsetof(convert_flags, quiet), NULL, "print nothing but errors", .marks = 0},
     {0},
 };
@@ -47,11 +47,11 @@ const command command_data_convert = {
     .summary = "write rows in another format: tfrecord, libsvm, csv or npy",
     .details =
         "FROM is a file, a folder, a glob (in quotes), a list a,b,c or the name of a\n"
-        "data set; TO one file, whose ending says what it becomes: .tfrecord, .libsvm,\n"
+        "data set; TO is one file, whose extension selects the format: .tfrecord, .libsvm,\n"
         ".csv, .npy (with the labels in NAME-labels.npy). Sparse indices stay as they\n"
         "are. Dense rows go to tfrecord and libsvm as their non-zero numbers, indices\n"
-        "from 1 on. TO gets its name once it is whole, and nothing is replaced without\n"
-        "--force.\n"
+        "from 1. TO appears only when it is complete; an existing file is overwritten\n"
+        "only with --force.\n"
         "\n"
         "Examples:\n"
         "  shoal data convert 'clicks/*.tfrecord' clicks.libsvm\n"

@@ -17,22 +17,21 @@ typedef struct {
 
 static const flag_row generate_table[] = {
     {"out", FLAG_TEXT, AT(out), "DIR", "folder to write to", .complete = COMPLETE_DIRECTORY},
-    {"rows", FLAG_INT, AT(rows), "N", "how many rows or images", "criteo 100,000, images 1,000", .least = 1,
+    {"rows", FLAG_INT, AT(rows), "N", "number of rows or images", "criteo 100,000, images 1,000", .least = 1,
      .most = 1e12},
     {"as", FLAG_TEXT, AT(as), "NAME", "criteo: tfrecord, libsvm or tsv; images: folder (of PNG), tfrecord or npy",
      "tfrecord; folder", .marks = 0},
-    {"files", FLAG_INT, AT(files), "N", "files to spread the rows over", "criteo 23, images 1", .least = 1,
-     .most = 100000},
+    {"files", FLAG_INT, AT(files), "N", "number of files", "criteo 23, images 1", .least = 1, .most = 100000},
     {"seed", FLAG_INT, AT(seed), "N", "same seed, same bytes", "1", .least = 0, .most = 9e15},
     {"features", FLAG_INT, AT(features), "N", "criteo: size of the feature space", "33762578",
      .least = SHOAL_CRITEO_MIN_FEATURES, .most = 2147483647},
     {"interactions", FLAG_BOOL, AT(interactions), NULL, "criteo: words of two and of three fields count together, too",
      .marks = 0},
-    {"classes", FLAG_INT, AT(classes), "N", "images: how many kinds", "10", .least = 1, .most = 1000},
+    {"classes", FLAG_INT, AT(classes), "N", "images: number of classes", "10", .least = 1, .most = 1000},
     {"size", FLAG_TEXT, AT(size), "HxWxC", "images: height, width and channels (1 or 3)", "64x64x3", .marks = 0},
-    {"noise", FLAG_NUMBER, AT(noise), "X", "images: standard deviation of the pixels, of 0 to 255", "16", .least = 0,
-     .most = 255},
-    {"force", FLAG_BOOL, AT(force), NULL, "write into a folder that holds files already", .marks = 0},
+    {"noise", FLAG_NUMBER, AT(noise), "X", "images: standard deviation of the noise, on pixels of 0 to 255", "16",
+     .least = 0, .most = 255},
+    {"force", FLAG_BOOL, AT(force), NULL, "write into a folder that is not empty", .marks = 0},
     {"quiet", FLAG_BOOL, AT(quiet), NULL, "print nothing but errors", .marks = 0},
     {0},
 };
@@ -43,7 +42,7 @@ static const char *word_at(int i) {
 }
 
 static shoal_status check_out(const generate_flags *f) {
-  if (!f->out) return status_make(SHOAL_ERR_ARGUMENT, "where to? Add --out DIR");
+  if (!f->out) return status_make(SHOAL_ERR_ARGUMENT, "expected --out DIR, the folder to write to");
   DIR *folder = opendir(f->out);
   if (!folder) return NULL; /* made, or an error, when it is written to */
   bool holds = false;
@@ -51,7 +50,7 @@ static shoal_status check_out(const generate_flags *f) {
   closedir(folder);
   if (holds && !f->force)
     return status_make(SHOAL_ERR_ARGUMENT,
-                       "%s holds files already; add --force to write into it, or name another "
+                       "%s is not empty; add --force to write into it, or choose another "
                        "--out",
                        f->out);
   return NULL;
@@ -62,7 +61,8 @@ static shoal_status find_form(const char *as, const char *const *names, int *out
   for (*out = 0; names[*out]; ++*out)
     if (!strcmp(as ? as : names[0], names[*out])) return NULL;
   char *list = names_list(names);
-  shoal_status status = status_make(SHOAL_ERR_ARGUMENT, "--as: '%s' is not known; it is %s", as, list ? list : "?");
+  shoal_status status =
+      status_make(SHOAL_ERR_ARGUMENT, "--as: unknown format '%s'; expected %s", as, list ? list : "?");
   free(list);
   return status;
 }
@@ -88,8 +88,8 @@ static shoal_status criteo(const generate_flags *f, bar *progress) {
   say(stdout, "%s written to %s, %.1f %% positive\n", counted_text(o.rows, "row", rows), f->out,
       100 * truth.positive_share);
   say(stdout,
-      "The hidden model errs on %.2f %% of the last file's rows, with a log loss of %.4f (always saying the "
-      "mean: %.4f).\n",
+      "The model behind the labels has an error rate of %.2f %% and a log loss of %.4f on the last file (predicting "
+      "the mean: %.4f).\n",
       100 * truth.test_error, truth.test_log_loss, truth.constant_log_loss);
   if (f->interactions)
     say(stdout, "Without its interactions of three fields the log loss is %.4f, without any interactions %.4f.\n",
@@ -143,11 +143,11 @@ static shoal_status generate(command_call *call) {
 const command command_data_generate = {
     .name = "data generate",
     .arguments = "criteo|images",
-    .summary = "make click-log rows or labelled images out of a seed",
+    .summary = "generate click-log rows or labelled images from a seed",
     .details =
-        "criteo: rows shaped like the Criteo click log, with labels by a hidden model,\n"
-        "so that what a training can reach is known; truth.json says it. images: simple\n"
-        "shapes, one kind a class.\n"
+        "criteo: rows like the Criteo click log, labelled by a known model; its scores, the\n"
+        "best any training can reach, are in truth.json. images: simple shapes, one kind\n"
+        "per class.\n"
         "\n"
         "Examples:\n"
         "  shoal data generate criteo --rows 1000000 --out clicks\n"

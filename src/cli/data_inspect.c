@@ -13,7 +13,7 @@ typedef struct {
 
 static const flag_row inspect_table[] = {
     READ_FLAGS(offsetof(inspect_flags, read)),
-    {"rows", FLAG_INT, offsetof(inspect_flags, rows), "N", "how many of the first rows to show", "3", .most = 1000},
+    {"rows", FLAG_INT, offsetof(inspect_flags, rows), "N", "number of first rows to show", "3", .most = 1000},
     {"json", FLAG_BOOL, offsetof(inspect_flags, json), NULL, "print one JSON object", .marks = 0},
     {"quiet", FLAG_BOOL, offsetof(inspect_flags, quiet), NULL, "no progress line", .marks = 0},
     {0},
@@ -119,10 +119,10 @@ static shoal_status inspect(command_call *call) {
 const command command_data_inspect = {
     .name = "data inspect",
     .arguments = "PATH",
-    .summary = "what files of rows hold: format, rows, shapes, labels, speed",
+    .summary = "show what data files contain: format, rows, shapes, labels, read speed",
     .details =
         "PATH is a file, a folder, a glob (in quotes), a list a,b,c or the name of a\n"
-        "data set. All rows are read once, in constant memory; every one is checked.\n"
+        "data set. All rows are read and checked once, in constant memory.\n"
         "\n"
         "Examples:\n"
         "  shoal data inspect mnist\n"

@@ -12,14 +12,13 @@ typedef struct {
 
 #define AT(f) offsetof(doctor_flags, f)
 static const flag_row doctor_table[] = {
-    {"cluster", FLAG_TEXT, AT(cluster), "FILE", "also look at the cluster described there, as in TF_CONFIG",
+    {"cluster", FLAG_TEXT, AT(cluster), "FILE", "also probe the cluster described in FILE, as in TF_CONFIG",
      "TF_CONFIG, if that is set", .complete = COMPLETE_FILE},
-    {"task", FLAG_TEXT, AT(task), "ROLE:INDEX", "which task of the cluster this is: chief:0, worker:1, ps:0 ...",
-     .marks = 0},
+    {"task", FLAG_TEXT, AT(task), "ROLE:INDEX", "the task to run as: chief:0, worker:1, ps:0 ...", .marks = 0},
     {"keys", FLAG_TEXT, AT(keys), "DIR", "keys of the cluster, made by shoal keygen DIR",
      .complete = COMPLETE_DIRECTORY},
-    {"insecure", FLAG_BOOL, AT(insecure), NULL, "talk to other hosts without keys", .marks = 0},
-    {"deadline", FLAG_NUMBER, AT(seconds), "SECONDS", "how long to wait for the other tasks", "30", .least = 0.1,
+    {"insecure", FLAG_BOOL, AT(insecure), NULL, "connect to other hosts without encryption", .marks = 0},
+    {"deadline", FLAG_NUMBER, AT(seconds), "SECONDS", "time to wait for the other tasks", "30", .least = 0.1,
      .most = 1e6},
     {"json", FLAG_BOOL, AT(json), NULL, "print one JSON object", .marks = 0},
     {0},
@@ -72,9 +71,10 @@ static void print_words(const findings *d) {
   }
   putchar('\n');
   const char *problem;
-  for (int i = 0; (problem = shoal_health_problem(&d->machine, d->probe, i)); i++) say(stdout, "wrong: %s\n", problem);
+  for (int i = 0; (problem = shoal_health_problem(&d->machine, d->probe, i)); i++)
+    say(stdout, "problem: %s\n", problem);
   if (!shoal_health_problem(&d->machine, d->probe, 0))
-    printf("Nothing is wrong%s.\n", d->probe ? "; all tasks reach each other" : "");
+    printf("No problems found%s.\n", d->probe ? "; all tasks can reach each other" : "");
 }
 
 /* ---- the whole */
@@ -83,7 +83,7 @@ static shoal_status probe(const doctor_flags *f, const int *stop, findings *d) {
   int own = shoal_cluster_task(d->cluster);
   if (!f->json && own >= 0) {
     char name[SHOAL_TASK_NAME];
-    say(stdout, "%s at %s waits up to %g s for the other tasks: start %s doctor in each of them\n",
+    say(stdout, "%s at %s waits up to %g s for the other tasks: run %s doctor in each of them\n",
         shoal_cluster_task_name(d->cluster, own, name), shoal_cluster_task_address(d->cluster, own), f->seconds,
         called());
     fflush(stdout);
@@ -116,14 +116,14 @@ static shoal_status doctor(command_call *call) {
 const command command_doctor = {
     .name = "doctor",
     .arguments = "",
-    .summary = "check this machine and, where one is described, the cluster",
+    .summary = "check this machine and, if one is described, the cluster",
     .details =
-        "Says what this machine offers: cores, instructions, kernels chosen, memory,\n"
+        "Shows what this machine offers: cores, instructions, kernels chosen, memory,\n"
         "measured speed, limits, libraries. With TF_CONFIG or --cluster and --task it\n"
-        "is one task of that cluster: started in every task, each listens at its own\n"
-        "address and reaches for all others, and each prints who answers, round trips,\n"
-        "bandwidths, clocks and versions of all pairs. Exit status 1 when something is\n"
-        "wrong; what it is stands at the end, in words.\n"
+        "acts as one task of that cluster: run it in every task. Each listens at its own\n"
+        "address, connects to all others, and prints for all pairs who answers, round\n"
+        "trip, bandwidth, clock and version. Problems are listed at the end, and the\n"
+        "exit status is then 1.\n"
         "\n"
         "Examples:\n"
         "  shoal doctor\n"

@@ -15,12 +15,11 @@ typedef struct {
 
 static const flag_row eval_table[] = {
     TRAINED_FLAGS(offsetof(eval_flags, model)),
-    {"split", FLAG_CHOICE, offsetof(eval_flags, split), "NAME", "which rows of the data", "test",
+    {"split", FLAG_CHOICE, offsetof(eval_flags, split), "NAME", "which split of the data", "test",
      .choices = trained_split_names},
-    {"top-k", FLAG_INT, offsetof(eval_flags, model.top_k), "K",
-     "also report how often the class is among the K likeliest", .least = 1, .most = 1e6},
+    {"top-k", FLAG_INT, offsetof(eval_flags, model.top_k), "K", "also report top-K accuracy", .least = 1, .most = 1e6},
     {"confusion", FLAG_BOOL, offsetof(eval_flags, confusion), NULL,
-     "how often each class is taken for each other one, also of more than 20 classes", .marks = 0},
+     "print the confusion matrix even for more than 20 classes", .marks = 0},
     {"json", FLAG_BOOL, offsetof(eval_flags, json), NULL, "print one JSON object", .marks = 0},
     {0},
 };
@@ -65,7 +64,7 @@ static shoal_status print_text(shoal_trained *t, const shoal_test_result *r) {
     printf("%s%-32s %.4f\n", i ? "" : "\n", name, value);
   if (r->confusion.counts) TRY(confusion_print(&r->confusion, shoal_model_class_names(shoal_trained_model(t)), stdout));
   if (r->scores.unknown_entries)
-    say(stdout, "\nLeft out: %s of the rows with an index that the model does not know.\n",
+    say(stdout, "\nIgnored: %s with a feature index that the model does not have.\n",
         counted_text(r->scores.unknown_entries, "value", count));
   return NULL;
 }
@@ -95,11 +94,11 @@ static shoal_status eval(command_call *call) {
 const command command_eval = {
     .name = "eval",
     .arguments = "RUN_DIR|FILE",
-    .summary = "loss and accuracy, or errors of a regression, of a trained model on data",
+    .summary = "evaluate a trained model on data",
     .details =
-        "Takes the folder of a run (its final weights or, while it is not finished, its\n"
-        "newest checkpoint) or one safetensors file. The model and its settings come\n"
-        "from the run.\n"
+        "Takes a run folder (its final weights or, if it has not finished, its newest\n"
+        "checkpoint) or a safetensors file. The model and its settings come from the\n"
+        "run.\n"
         "\n"
         "Examples:\n"
         "  shoal eval runs/first\n"

@@ -20,13 +20,13 @@ static const char *const *layout_names(void) {
 
 static const flag_row export_table[] = {
     {"as", FLAG_CHOICE, offsetof(export_flags, as), "NAME",
-     "liblinear: a model file for its predict; pairs: 'index weight' lines of those that are not 0", "liblinear",
-     .choices = shoal_linear_form_names},
+     "liblinear: a model file for liblinear's predict; pairs: 'index weight' lines of the non-zero weights",
+     "liblinear", .choices = shoal_linear_form_names},
     {"layout", FLAG_CHOICE, offsetof(export_flags, layout), "NAME",
      ".safetensors: shoal, or torch: names and shapes of weights as PyTorch's modules have them", "shoal",
      .choices = layout_names},
-    {"model", FLAG_TEXT, offsetof(export_flags, model.model), "NAME",
-     "which model it is, when the file lies outside a run", "from the run's settings", .marks = 0},
+    {"model", FLAG_TEXT, offsetof(export_flags, model.model), "NAME", "the model, if the file is not in a run folder",
+     "from the run's settings", .marks = 0},
     {0},
 };
 
@@ -39,12 +39,13 @@ static shoal_linear_form form_of(const char *name) {
 }
 
 static shoal_status write_network(shoal_network *n, const char *path, const export_flags *f, const char *name) {
-  if (f->as) return status_make(SHOAL_ERR_ARGUMENT, "--as is about text; the ending of %s says what is written", path);
+  if (f->as)
+    return status_make(SHOAL_ERR_ARGUMENT, "--as selects a text format, but the extension of %s selects another", path);
   return shoal_network_export(n, path, &(shoal_export_options){.name = name, .layout = f->layout});
 }
 
 static shoal_status convert_file(const flags_parsed *words, const export_flags *f) {
-  if (words->count != 2) return status_make(SHOAL_ERR_ARGUMENT, "expected a file to write behind %s", words->words[0]);
+  if (words->count != 2) return status_make(SHOAL_ERR_ARGUMENT, "expected a file to write after %s", words->words[0]);
   shoal_network *n;
   TRY(shoal_network_load(words->words[0], &n));
   if (*shoal_network_notes(n)) say(stderr, "%s", shoal_network_notes(n));
@@ -85,7 +86,7 @@ static shoal_status export_model(command_call *call) {
 const command command_export = {
     .name = "export",
     .arguments = "RUN_DIR|FILE [TO]",
-    .summary = "a model for other programs: Keras, ONNX, or the weights of sparse-lr as text",
+    .summary = "export a model to Keras or ONNX, or the weights of sparse-lr as text",
     .details =
         "The ending of TO says what is written: .keras, .onnx, or .safetensors (weights\n"
         "alone). FILE may also be a model of another program (.keras). With any other\n"

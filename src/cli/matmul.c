@@ -23,26 +23,27 @@ static const flag_row matmul_table[] = {
     {"n", FLAG_INT, offsetof(matmul_flags, n), "N", "rows of the matrix", "10000", .least = 1, .most = 1e8},
     {"blocks", FLAG_INT, offsetof(matmul_flags, blocks), "D", "cut it into D x D blocks", "10", .least = 1,
      .most = 1000},
-    {"workers", FLAG_INT, offsetof(matmul_flags, workers), "N", "tasks, as processes of this machine", "5", .least = 1,
+    {"workers", FLAG_INT, offsetof(matmul_flags, workers), "N", "worker processes on this machine", "5", .least = 1,
      .most = 64},
-    {"threads", FLAG_INT, offsetof(matmul_flags, threads), "N", "threads of each", "processors / workers", .least = 1,
-     .most = 1024},
+    {"threads", FLAG_INT, offsetof(matmul_flags, threads), "N", "threads of each worker", "processors / workers",
+     .least = 1, .most = 1024},
     {"full-product", FLAG_BOOL, offsetof(matmul_flags, full_product), NULL,
-     "multiply the blocks whole; otherwise only the diagonal of each product is computed", .marks = 0},
-    {"seed", FLAG_INT, offsetof(matmul_flags, seed), "N", "of the matrix", "1", .least = 0, .most = 9e15},
+     "compute the full product of each pair of blocks, not only its diagonal", .marks = 0},
+    {"seed", FLAG_INT, offsetof(matmul_flags, seed), "N", "random seed of the matrix", "1", .least = 0, .most = 9e15},
     {"cluster", FLAG_TEXT, offsetof(matmul_flags, cluster), "FILE",
-     "use the workers of this cluster, where shoal server runs", .complete = COMPLETE_FILE},
+     "use the workers of this cluster, which run shoal server", .complete = COMPLETE_FILE},
     {"keys", FLAG_TEXT, offsetof(matmul_flags, keys), "DIR", "folder with client.key and server.pub",
      .complete = COMPLETE_DIRECTORY},
-    {"insecure", FLAG_BOOL, offsetof(matmul_flags, insecure), NULL, "talk to other machines without keys", .marks = 0},
+    {"insecure", FLAG_BOOL, offsetof(matmul_flags, insecure), NULL, "connect to other hosts without encryption",
+     .marks = 0},
     {"transport", FLAG_CHOICE, offsetof(matmul_flags, transport), "NAME", "between local processes", "shm",
      .choices = transports},
     {"explain-placement", FLAG_BOOL, offsetof(matmul_flags, explain), NULL,
      "print which task runs which node, and why, instead of running", .marks = 0},
     {"summary", FLAG_TEXT, offsetof(matmul_flags, summary), "FILE", "also write the result there as JSON",
      .complete = COMPLETE_FILE},
-    {"run-dir", FLAG_TEXT, offsetof(matmul_flags, run_dir), "DIR", "leave a folder with summary.json, as train does",
-     .complete = COMPLETE_DIRECTORY},
+    {"run-dir", FLAG_TEXT, offsetof(matmul_flags, run_dir), "DIR",
+     "write a run folder with summary.json, as train does", .complete = COMPLETE_DIRECTORY},
     {"quiet", FLAG_BOOL, offsetof(matmul_flags, quiet), NULL, "print errors only", .marks = 0},
     {0},
 };
@@ -54,7 +55,7 @@ static void print_baseline(const shoal_square_trace_result *r) {
   if (r->baseline.name) snprintf(blas, sizeof blas, "%s %.1f", r->baseline.name, r->baseline.blas / 1e9);
   say_indented(stdout, INDENT,
                "  this machine    %.1f GF/s in one product of two blocks on all processors (%s): reached %.0f %% of "
-               "the better\n",
+               "the faster one\n",
                r->baseline.own / 1e9, blas, 100 * shoal_square_trace_share(r));
 }
 
@@ -160,10 +161,10 @@ static shoal_status matmul(command_call *call) {
 const command command_matmul = {
     .name = "matmul",
     .arguments = "",
-    .summary = "the trace of A A for a random matrix that fits on no machine",
+    .summary = "compute the trace of A A for a random matrix larger than memory",
     .details =
-        "A is cut into blocks, which the workers make where they need them, out of the\n"
-        "seed: the result does not depend on the number of workers or blocks. Only the\n"
+        "A is cut into blocks, which the workers generate from the seed where they need\n"
+        "them: the result does not depend on the number of workers or blocks. Only the\n"
         "two blocks of one pair are in memory at a time on each worker. tr(A_ij A_ji)\n"
         "is computed as the sum of A_ij and the transpose of A_ji multiplied element by\n"
         "element; --full-product multiplies the blocks and takes the trace, and says\n"

@@ -30,7 +30,7 @@ static shoal_status read_shape(const char *words, shoal_shape *out) {
       return NULL;
     }
   }
-  return words ? status_make(SHOAL_ERR_ARGUMENT, "--input: a shape like 32x32x3 is expected, not '%s'", words) : NULL;
+  return words ? status_make(SHOAL_ERR_ARGUMENT, "--input: expected a shape like 32x32x3, not '%s'", words) : NULL;
 }
 
 static shoal_status show(command_call *call) {

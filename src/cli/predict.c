@@ -19,11 +19,11 @@ typedef struct {
 static const flag_row predict_table[] = {
     TRAINED_FLAGS(offsetof(predict_flags, model)),
     {"index", FLAG_TEXT, offsetof(predict_flags, index), "A[-B]", "rows of the data set instead of files", .marks = 0},
-    {"split", FLAG_CHOICE, offsetof(predict_flags, split), "NAME", "which rows of the data", "test",
+    {"split", FLAG_CHOICE, offsetof(predict_flags, split), "NAME", "which split of the data", "test",
      .choices = trained_split_names},
     {"json", FLAG_BOOL, offsetof(predict_flags, json), NULL, "print one JSON array", .marks = 0},
     {"out", FLAG_TEXT, offsetof(predict_flags, out), "FILE",
-     "of a model file: write its outputs as an array of NumPy, of several outputs FILE-NAME.npy; also -o",
+     "for model files: write the output as a .npy array; several outputs go to FILE-NAME.npy; also -o",
      .complete = COMPLETE_FILE},
     {0},
 };
@@ -103,7 +103,7 @@ static shoal_status predict_with(shoal_trained *t, const flags_parsed *words, co
   if (f->json && !status) puts(out.count ? "\n]" : "[]");
   char count[COUNTED_TEXT];
   if (!status && unknown)
-    say(stderr, "Left out: %s of the rows with an index that the model does not know.\n",
+    say(stderr, "Ignored: %s with a feature index that the model does not have.\n",
         counted_text(unknown, "value", count));
   return status;
 }
@@ -166,9 +166,9 @@ static shoal_status predict(command_call *call) {
 const command command_predict = {
     .name = "predict",
     .arguments = "RUN_DIR|FILE [PICTURE|ROWS|[NAME=]ARRAY...]",
-    .summary = "the class, or the number, that a trained model predicts for pictures and rows",
+    .summary = "predict classes or numbers with a trained model",
     .details =
-        "A picture is a PNG or JPEG of any size, or a raw file of height x width bytes\n"
+        "PICTURE is a PNG or JPEG of any size, or a raw file of height x width bytes\n"
         "(28x28 for the MNIST models), white on black. ROWS is a file, folder or glob in\n"
         "any format that 'shoal train' takes; labels may be missing. Without files,\n"
         "--data names rows, and --index some of them. Of sparse-lr: one probability of\n"

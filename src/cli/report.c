@@ -9,11 +9,10 @@ typedef struct {
 } report_flags;
 
 static const flag_row report_table[] = {
-    {"out", FLAG_TEXT, offsetof(report_flags, out), "FILE", "where the page goes", "report.html",
-     .complete = COMPLETE_FILE},
+    {"out", FLAG_TEXT, offsetof(report_flags, out), "FILE", "file to write", "report.html", .complete = COMPLETE_FILE},
     {"points", FLAG_INT, offsetof(report_flags, points), "N",
-     "points of each curve at most; longer ones show means and ranges", "4000, fewer with many runs", .least = 100,
-     .most = 1e6},
+     "maximum number of points per curve; longer ones show means and ranges", "4000, fewer with many runs",
+     .least = 100, .most = 1e6},
     {0},
 };
 

@@ -11,7 +11,7 @@ typedef struct {
 
 static const flag_row reproduce_table[] = {
     {"run-dir", FLAG_TEXT, offsetof(reproduce_flags, run_dir), "DIR",
-     "where the runs go; a folder with some of them is gone on with", "runs/reproduce-ID",
+     "folder of the runs; a folder that has some of them is continued", "runs/reproduce-ID",
      .complete = COMPLETE_DIRECTORY},
     {"list", FLAG_BOOL, offsetof(reproduce_flags, list), NULL, "list the experiments", .marks = 0},
     {"dry-run", FLAG_BOOL, offsetof(reproduce_flags, dry_run), NULL, "only list the commands", .marks = 0},
@@ -94,7 +94,7 @@ static shoal_status reproduce(reproduction *r, const reproduce_flags *f, int *ex
   *exit_status = run_list_exit_status(&outcome, interrupt_flag(r->signals));
   if (*exit_status == EXIT_GOOD) return NULL;
   putchar('\n');
-  say_command(stdout, "To go on:", "%s reproduce %s --run-dir %s", called(), id, folder);
+  say_command(stdout, "To continue:", "%s reproduce %s --run-dir %s", called(), id, folder);
   return NULL;
 }
 

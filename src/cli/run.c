@@ -15,22 +15,24 @@ typedef struct {
 
 static const flag_row run_table[] = {
     {"fetch", FLAG_TEXT, offsetof(run_flags, fetch), "LIST",
-     "values to compute, by name, with commas: printed, or written where NAME=FILE.npy says so", .marks = 0},
-    {"steps", FLAG_INT, offsetof(run_flags, steps), "N", "run it so many times; the last results are shown", "1",
+     "names of the values to compute, separated by commas; printed, or written to FILE.npy with NAME=FILE.npy",
+     .marks = 0},
+    {"steps", FLAG_INT, offsetof(run_flags, steps), "N", "run the graph N times; the last results are shown", "1",
      .least = 1, .most = 1e12},
-    {"seed", FLAG_INT, offsetof(run_flags, seed), "N", "of random operators", "1", .least = 0, .most = 9e15},
-    {"workers", FLAG_INT, offsetof(run_flags, workers), "N", "start so many tasks /job:worker as local processes",
+    {"seed", FLAG_INT, offsetof(run_flags, seed), "N", "random seed", "1", .least = 0, .most = 9e15},
+    {"workers", FLAG_INT, offsetof(run_flags, workers), "N", "number of /job:worker tasks to start as local processes",
      "0: all in this process", .least = 0, .most = 48},
-    {"ps", FLAG_INT, offsetof(run_flags, ps), "N", "and so many /job:ps", "0", .least = 0, .most = 16},
+    {"ps", FLAG_INT, offsetof(run_flags, ps), "N", "number of /job:ps tasks to start", "0", .least = 0, .most = 16},
     {"threads", FLAG_INT, offsetof(run_flags, threads), "N", "threads of each task", "processors / tasks", .least = 1,
      .most = 1024},
     {"cluster", FLAG_TEXT, offsetof(run_flags, cluster), "FILE",
-     "use the tasks of this cluster, where shoal server runs", .complete = COMPLETE_FILE},
-    {"deadline", FLAG_NUMBER, offsetof(run_flags, deadline), "SECONDS", "after which a run over tasks is given up",
-     "600", .least = 0.1, .most = 1e9},
+     "use the tasks of this cluster, which run shoal server", .complete = COMPLETE_FILE},
+    {"deadline", FLAG_NUMBER, offsetof(run_flags, deadline), "SECONDS", "time limit of a run over tasks", "600",
+     .least = 0.1, .most = 1e9},
     {"keys", FLAG_TEXT, offsetof(run_flags, keys), "DIR", "folder with client.key and server.pub",
      .complete = COMPLETE_DIRECTORY},
-    {"insecure", FLAG_BOOL, offsetof(run_flags, insecure), NULL, "talk to other machines without keys", .marks = 0},
+    {"insecure", FLAG_BOOL, offsetof(run_flags, insecure), NULL, "connect to other hosts without encryption",
+     .marks = 0},
     {"trace", FLAG_TEXT, offsetof(run_flags, trace), "FILE",
      "write a timeline of all tasks, for 'shoal trace FILE', Perfetto or chrome://tracing", .complete = COMPLETE_FILE},
     {"list", FLAG_BOOL, offsetof(run_flags, list), NULL,
@@ -75,7 +77,7 @@ static shoal_status read_fetches(job *j, const char *list) {
     char *equals = strchr(word, '=');
     if (equals) *equals = 0;
     if (equals && !equals[1])
-      return status_make(SHOAL_ERR_ARGUMENT, "--fetch %s=: expected the name of a .npy file behind it", word);
+      return status_make(SHOAL_ERR_ARGUMENT, "--fetch %s=: expected the name of a .npy file after it", word);
     j->files[j->n_fetches] = equals ? equals + 1 : NULL;
     TRY(shoal_graph_lookup(j->graph, word, &j->fetches[j->n_fetches]));
     j->n_fetches++;
@@ -181,7 +183,7 @@ static shoal_status run_graph(command_call *call) {
   if (!status && f->list) {
     list_values("To be fed:", j.graph, SHOAL_GRAPH_PLACEHOLDERS);
     list_values("Variables:", j.graph, SHOAL_GRAPH_VARIABLES);
-    list_values("Results, which nothing else uses:", j.graph, SHOAL_GRAPH_RESULTS);
+    list_values("Outputs (not used by any other node):", j.graph, SHOAL_GRAPH_RESULTS);
   }
   if (!status && !f->explain && !f->list) status = read_fetches(&j, f->fetch);
   if (!status && !f->list) status = run_job(f, &j);
@@ -197,10 +199,10 @@ const command command_run = {
     .summary = "run any part of a saved graph",
     .details =
         "GRAPH is a file that shoal_graph_save wrote (TensorFlow's GraphDef with\n"
-        "Shoal's operators). What stands behind it is fed: any value by its name, from\n"
-        "NumPy's files or as a number. With --workers and --ps the graph runs over\n"
-        "local processes, with --cluster over servers that are there already; nodes run\n"
-        "where their device says, and a placer decides the rest.\n"
+        "Shoal's operators). The arguments after it are feeds: any value by its name,\n"
+        "from a .npy file or as a number. With --workers and --ps the graph runs on\n"
+        "local processes, with --cluster on servers that are already running. Nodes run\n"
+        "on their device; a placer decides where the others run.\n"
         "\n"
         "Examples:\n"
         "  shoal run model.pb --list\n"

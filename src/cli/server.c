@@ -16,23 +16,22 @@ static const flag_row server_table[] = {
     {"address", FLAG_TEXT, offsetof(server_flags, address), "ADDRESS",
      "where to listen: tcp://HOST:PORT, or shm:/NAME for this machine alone", .marks = 0},
     {"cluster", FLAG_TEXT, offsetof(server_flags, cluster), "FILE",
-     "a cluster's description, as shoal train takes it, instead of an address", .complete = COMPLETE_FILE},
-    {"task", FLAG_TEXT, offsetof(server_flags, task), "JOB:N", "which task of the cluster this is: worker:0",
-     .marks = 0},
-    {"threads", FLAG_INT, offsetof(server_flags, threads), "N", "threads to compute with", "all processors", .least = 1,
+     "cluster description, as for shoal train, instead of an address", .complete = COMPLETE_FILE},
+    {"task", FLAG_TEXT, offsetof(server_flags, task), "JOB:N", "the task to run as, e.g. worker:0", .marks = 0},
+    {"threads", FLAG_INT, offsetof(server_flags, threads), "N", "compute threads", "all processors", .least = 1,
      .most = 1024},
     {"client-memory", FLAG_INT, offsetof(server_flags, client_memory), "MB",
-     "memory that one client may use for its graph, variables and values; a run that needs more is refused",
-     "three quarters of this machine's", .least = 1, .most = 1e9},
-    {"client-seconds", FLAG_NUMBER, offsetof(server_flags, client_seconds), "SECONDS",
-     "time that one run of a client may take", "as long as the client says", .least = 0.001, .most = 1e9},
+     "memory limit of a client for its graph, variables and values", "three quarters of this machine's", .least = 1,
+     .most = 1e9},
+    {"client-seconds", FLAG_NUMBER, offsetof(server_flags, client_seconds), "SECONDS", "time limit of a run",
+     "as long as the client says", .least = 0.001, .most = 1e9},
     {"keys", FLAG_TEXT, offsetof(server_flags, keys), "DIR",
-     "folder with server.key and the .pub files of who may connect", .complete = COMPLETE_DIRECTORY},
+     "folder with server.key and the .pub files of the clients that may connect", .complete = COMPLETE_DIRECTORY},
     {"insecure", FLAG_BOOL, offsetof(server_flags, insecure), NULL,
-     "listen beyond this machine without keys: everybody who reaches the port can use it", .marks = 0},
+     "listen on the network without keys: anybody who can reach the port can use it", .marks = 0},
     {"job", FLAG_INT, offsetof(server_flags, job), "N", "the job's number; clients of another are refused",
      .marks = FLAG_HIDDEN},
-    {"quiet", FLAG_BOOL, offsetof(server_flags, quiet), NULL, "say nothing", .marks = 0},
+    {"quiet", FLAG_BOOL, offsetof(server_flags, quiet), NULL, "print nothing", .marks = 0},
     {0},
 };
 
@@ -44,7 +43,7 @@ static shoal_status serve(command_call *call) {
   if (!f->cluster == !f->address)
     return status_make(SHOAL_ERR_ARGUMENT, "expected --address ADDRESS, or --cluster FILE and --task JOB:N");
   if (f->cluster) {
-    if (!f->task) return status_make(SHOAL_ERR_ARGUMENT, "--cluster needs --task JOB:N, which of them this is");
+    if (!f->task) return status_make(SHOAL_ERR_ARGUMENT, "--cluster needs --task JOB:N, which says which task this is");
     TRY(shoal_cluster_read(f->cluster, f->task, &described));
     address = shoal_cluster_address(described, shoal_cluster_role(described), shoal_cluster_index(described));
     job = shoal_cluster_id(described);
@@ -69,7 +68,7 @@ static shoal_status serve(command_call *call) {
 const command command_server = {
     .name = "server",
     .arguments = "",
-    .summary = "run a part of placed graphs for clients",
+    .summary = "serve a task of placed graphs",
     .details =
         "Serves sessions over a cluster (shoal run, shoal matmul,\n"
         "shoal_session_connect): each server is one task, holds the variables placed on\n"

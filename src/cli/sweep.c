@@ -12,12 +12,10 @@ typedef struct {
 
 static const flag_row sweep_table[] = {
     {"repeats", FLAG_INT, offsetof(sweep_flags, repeats), "N",
-     "run each combination so often, with seeds that follow "
-     "each other; mean and spread are shown",
-     "1", .least = 1, .most = 1000},
-    {"run-dir", FLAG_TEXT, offsetof(sweep_flags, run_dir), "DIR", "where the runs go", "runs/sweep-MODEL-DATE-TIME",
+     "runs of each combination, with consecutive seeds; mean and spread are shown", "1", .least = 1, .most = 1000},
+    {"run-dir", FLAG_TEXT, offsetof(sweep_flags, run_dir), "DIR", "folder of the sweep", "runs/sweep-MODEL-DATE-TIME",
      .complete = COMPLETE_DIRECTORY},
-    {"resume", FLAG_BOOL, offsetof(sweep_flags, resume), NULL, "go on with the sweep in --run-dir", .marks = 0},
+    {"resume", FLAG_BOOL, offsetof(sweep_flags, resume), NULL, "continue the sweep in --run-dir", .marks = 0},
     {"dry-run", FLAG_BOOL, offsetof(sweep_flags, dry_run), NULL, "only list the commands", .marks = 0},
     {"quiet", FLAG_BOOL, offsetof(sweep_flags, quiet), NULL, "print the result table only", .marks = 0},
     {0},
@@ -71,7 +69,8 @@ static shoal_status show_result(const sweep *s) {
   const char *folder = shoal_run_list_folder(shoal_sweep_runs(s->grid));
   TRY(shoal_sweep_finish(s->grid, &t));
   shoal_status status = result_table_print(t, stdout, &left_out);
-  if (left_out) say(stdout, "\nNot shown for want of room: %s. %s/results.csv has all.\n", left_out, folder);
+  if (left_out)
+    say(stdout, "\nNot shown because the terminal is too narrow: %s. %s/results.csv has all.\n", left_out, folder);
   if (!status && !s->flags.quiet) {
     say(stdout, "\nThe table is in %s/results.csv and results.md.\n", folder);
     run_list_report(shoal_sweep_runs(s->grid));
@@ -94,19 +93,19 @@ static shoal_status run(sweep *s, int *exit_status) {
     run_list_print(runs);
     return NULL;
   }
-  TRY(interrupt_create("Stopping after this step; press Ctrl-C again to end at once.",
-                       "Ended at once; runs that are finished are kept.", &s->signals));
+  TRY(interrupt_create("Stopping after this step; press Ctrl-C again to quit at once.",
+                       "Killed; finished runs are kept.", &s->signals));
   TRY(shoal_sweep_begin(s->grid));
   const char *folder = shoal_run_list_folder(runs);
   counted_text((int64_t)shoal_run_list_count(runs), "run", count);
   if (!f->quiet) say(stdout, "%s of %s in %s\n", count, shoal_sweep_model(s->grid), folder);
   TRY(run_list_go(runs, interrupt_flag(s->signals), f->quiet, &outcome));
   TRY(show_result(s));
-  if (outcome.failed) say(stdout, "\n%zu of %s failed; what they said is in %s/logs.\n", outcome.failed, count, folder);
+  if (outcome.failed) say(stdout, "\n%zu of %s failed; their output is in %s/logs.\n", outcome.failed, count, folder);
   *exit_status = run_list_exit_status(&outcome, interrupt_flag(s->signals));
   if (*exit_status == EXIT_GOOD) return NULL;
   putchar('\n');
-  say_command(stdout, "To go on:", "%s sweep --resume --run-dir %s", called(), folder);
+  say_command(stdout, "To continue:", "%s sweep --resume --run-dir %s", called(), folder);
   return NULL;
 }
 
@@ -133,8 +132,8 @@ const command command_sweep = {
         "Takes the flags of 'shoal train', each with one value or several: commas\n"
         "separate numbers and names, other values are given by repeating the flag; a\n"
         "flag without value takes =yes,no. Every combination is run, one after the\n"
-        "other, in a folder of its own. Leaves results.csv (a line a run), results.md\n"
-        "and report.html. Ctrl-C stops after the step under way; --resume goes on.\n"
+        "other, in a folder of its own. Writes results.csv (a line per run), results.md\n"
+        "and report.html. Ctrl-C stops after the current step; --resume continues.\n"
         "\n"
         "Examples:\n"
         "  shoal sweep lenet --batch-size 64,128,256,512 --workers 1,2,3 --epochs 6\n"

@@ -14,7 +14,7 @@ typedef struct {
 } trace_flags;
 
 static const flag_row trace_flag_table[] = {
-    {"top", FLAG_INT, offsetof(trace_flags, top), "N", "operators to show, those that took longest", "30", 1, 1e6,
+    {"top", FLAG_INT, offsetof(trace_flags, top), "N", "number of operators to show, slowest first", "30", 1, 1e6,
      .marks = 0},
     {"json", FLAG_BOOL, offsetof(trace_flags, json), NULL, "all rows as JSON", .marks = 0},
     {0},
@@ -68,7 +68,7 @@ static void print_rows(const shoal_trace_summary *t, int64_t top, int width) {
   int columns = COLUMNS;
   char *gone = table_fit(rows[0], spare, n, &columns, width);
   if (n) table_print(stdout, rows[0], n, columns, width);
-  if (gone) say(stdout, "\nNot shown for want of room: %s. --json has all.\n", gone);
+  if (gone) say(stdout, "\nNot shown because the terminal is too narrow: %s. --json has all.\n", gone);
   free(gone);
   if (operators > top)
     printf("%s not shown: --top %lld\n", counted_text(operators - top, "operator", more), (long long)operators);
@@ -133,7 +133,7 @@ static shoal_status show(command_call *call) {
   shoal_status status = NULL;
   if (stat(path, &st))
     status =
-        status_make(SHOAL_ERR_ARGUMENT, "%s is not there; record one with: %s train MODEL --trace", path, called());
+        status_make(SHOAL_ERR_ARGUMENT, "%s does not exist; record one with: %s train MODEL --trace", path, called());
   if (!status) status = shoal_trace_read(path, &t);
   free(path);
   TRY(status);
@@ -152,7 +152,7 @@ static shoal_status show(command_call *call) {
 const command command_trace = {
     .name = "trace",
     .arguments = "RUN_DIR|FILE",
-    .summary = "where the time of a run's steps went, operator by operator",
+    .summary = "show where the time of a run went, operator by operator",
     .details =
         "Reads trace.json, which shoal train leaves with --trace: all tasks and threads\n"
         "together. GF/s and GB/s are what one thread reached, by the operator's own\n"

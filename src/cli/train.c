@@ -52,7 +52,7 @@ static void announce(const shoal_run_ready *ready) {
     say(stdout, "%s: %s, %s of %s, batch %s, %s\n", j->model, parameters, rows, j->data, batch, threads);
   if (ready->late_gradients)
     say(stdout,
-        "Note: with --mode async gradients come late, and a constant rate of %g may end less accurate than "
+        "Note: with --mode async gradients are stale, and a constant learning rate of %g may end less accurate than "
         "with --mode sync; --schedule cosine or a smaller --lr helps.\n",
         j->lr);
   fflush(stdout);
@@ -156,9 +156,9 @@ static int train(const shoal_job *job) {
   train_view v = {.ranks_status = -1};
   const bool speaks = shoal_run_speaks(job);
   interrupt *signals;
-  shoal_status status =
-      interrupt_create(speaks ? "Stopping after this step, with a checkpoint; Ctrl-C again ends it at once." : NULL,
-                       speaks ? "Ended at once; the last checkpoint saved is whole." : NULL, &signals);
+  shoal_status status = interrupt_create(
+      speaks ? "Stopping after this step, with a checkpoint; press Ctrl-C again to quit at once." : NULL,
+      speaks ? "Killed; the last saved checkpoint is complete." : NULL, &signals);
   if (status) return command_fail(&command_train, status);
   shoal_run_report *report = NULL;
   const shoal_run_options options = {.stop = interrupt_flag(signals),
@@ -206,9 +206,9 @@ static int run_train(int argc, char **argv) {
     return EXIT_GOOD;
   }
   if (!status && !job.job_file && parsed.count == 0)
-    status = status_make(SHOAL_ERR_ARGUMENT, "which model? For example: %s train %s", called(), model_name_at(0));
+    status = status_make(SHOAL_ERR_ARGUMENT, "expected a model, e.g. %s train %s", called(), model_name_at(0));
   if (!status && parsed.count > 1)
-    status = status_make(SHOAL_ERR_ARGUMENT, "one model at a time, but got '%s' too", parsed.words[1]);
+    status = status_make(SHOAL_ERR_ARGUMENT, "expected one model, but also got '%s'", parsed.words[1]);
   if (status) return command_fail(&command_train, status);
   job.model = parsed.words[0];
   return train(&job);
@@ -217,12 +217,12 @@ static int run_train(int argc, char **argv) {
 const command command_train = {
     .name = "train",
     .arguments = "MODEL",
-    .summary = "train a model and leave its result in a folder",
+    .summary = "train a model",
     .details =
         "Trains until --epochs or --steps are reached, tests the result on the test\n"
-        "rows and prints a table. The run's folder keeps summary.json, metrics.jsonl,\n"
+        "rows and prints a table. The run folder holds summary.json, metrics.jsonl,\n"
         "settings.json, model.safetensors and checkpoints/. Ctrl-C saves a checkpoint\n"
-        "and prints the table; a second Ctrl-C ends at once.\n"
+        "and prints the table; a second Ctrl-C quits at once.\n"
         "\n"
         "Examples:\n"
         "  shoal train softmax --epochs 5\n"

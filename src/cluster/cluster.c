@@ -24,7 +24,7 @@ static shoal_status find_role(const char *name, const char *where, cluster_role 
       return NULL;
     }
   const char *near = text_nearest(name, role_names, COUNT_OF(role_names));
-  return status_make(SHOAL_ERR_ARGUMENT, "%s: unknown role '%s'%s%s%s; it is chief, worker, ps or evaluator", where,
+  return status_make(SHOAL_ERR_ARGUMENT, "%s: unknown role '%s'%s%s%s; expected chief, worker, ps or evaluator", where,
                      name, near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
 }
 
@@ -35,7 +35,7 @@ static shoal_status check_address(const char *address, const char *where) {
   const char *from = scheme ? address + 6 : address, *colon = strrchr(from, ':');
   int64_t port;
   if (strstr(from, "://") || !colon || colon == from || !text_to_int(colon + 1, &port) || port < 1 || port > 65535)
-    return status_make(SHOAL_ERR_ARGUMENT, "%s: '%s' is no address; HOST:PORT is expected, with a port from 1 to 65535",
+    return status_make(SHOAL_ERR_ARGUMENT, "%s: '%s' is not an address; expected HOST:PORT with a port from 1 to 65535",
                        where, address);
   return NULL;
 }
@@ -61,12 +61,12 @@ static shoal_status take_role(cluster *c, const char *name, const json_t *list, 
   cluster_role role;
   TRY(find_role(name, where, &role));
   if (!json_is_array(list))
-    return status_make(SHOAL_ERR_ARGUMENT, "%s: under \"%s\" a list of addresses is expected", where, name);
+    return status_make(SHOAL_ERR_ARGUMENT, "%s: expected a list of addresses under \"%s\"", where, name);
   c->addresses[role] = calloc(json_array_size(list) + 1, sizeof *c->addresses[role]);
   if (!c->addresses[role]) return status_no_memory();
   for (size_t i = 0; i < json_array_size(list); i++) {
     const char *address = json_string_value(json_array_get(list, i));
-    if (!address) return status_make(SHOAL_ERR_ARGUMENT, "%s: address %zu of \"%s\" is no text", where, i, name);
+    if (!address) return status_make(SHOAL_ERR_ARGUMENT, "%s: address %zu of \"%s\" is not a string", where, i, name);
     TRY(add(c, role, address, where));
   }
   return NULL;
@@ -83,8 +83,8 @@ static shoal_status take_cluster(cluster *c, const json_t *object, const char *w
   for (int r = 0; r < CLUSTER_ROLES; r++)
     if ((list = json_object_get(object, role_names[r]))) TRY(take_role(c, role_names[r], list, where));
   if (c->counts[SHOAL_CHIEF] > 1)
-    return status_make(SHOAL_ERR_ARGUMENT, "%s: %d chiefs; at most one is possible", where, c->counts[SHOAL_CHIEF]);
-  if (cluster_workers(c) < 1) return status_make(SHOAL_ERR_ARGUMENT, "%s: there is no worker", where);
+    return status_make(SHOAL_ERR_ARGUMENT, "%s: %d chiefs; at most one is allowed", where, c->counts[SHOAL_CHIEF]);
+  if (cluster_workers(c) < 1) return status_make(SHOAL_ERR_ARGUMENT, "%s: the cluster has no worker", where);
   return NULL;
 }
 
@@ -131,7 +131,7 @@ shoal_status cluster_parse(const char *words, const char *where, const char *tas
   const json_t *inner = json_object_get(object, "cluster");
   shoal_status status = NULL;
   if (!json_is_object(inner ? inner : object))
-    status = status_make(SHOAL_ERR_ARGUMENT, "%s: an object with lists of addresses by role is expected", where);
+    status = status_make(SHOAL_ERR_ARGUMENT, "%s: expected an object with a list of addresses for each role", where);
   if (!status) status = take_cluster(&c, inner ? inner : object, where);
   if (!status) status = parse_task(&c, inner ? object : NULL, where, task);
   json_decref(object);
@@ -162,14 +162,14 @@ int cluster_worker(const cluster *c) {
 
 static shoal_status read_text(const char *path, char **out) {
   FILE *f = fopen(path, "re");
-  if (!f) return status_errno(errno, "cannot read the cluster's description %s", path);
+  if (!f) return status_errno(errno, "cannot read the cluster description %s", path);
   char *words = calloc(1, FILE_MAX + 1);
   size_t n = words ? fread(words, 1, FILE_MAX, f) : 0;
   fclose(f);
   if (!words) return status_no_memory();
   if (n == FILE_MAX) {
     free(words);
-    return status_make(SHOAL_ERR_ARGUMENT, "%s is too large to be a cluster's description", path);
+    return status_make(SHOAL_ERR_ARGUMENT, "%s is too large to be a cluster description", path);
   }
   *out = words;
   return NULL;

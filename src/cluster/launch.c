@@ -81,7 +81,7 @@ static shoal_status spawn(const launch *l, task *t, char *const *argv, int more)
     goto fail;
   }
   if (pipe2(pipes, O_CLOEXEC)) {
-    status = status_errno(errno, "%s: cannot make a pipe", t->name);
+    status = status_errno(errno, "%s: cannot create a pipe", t->name);
     goto fail;
   }
   pid_t parent = getpid(), pid = fork();

@@ -270,7 +270,7 @@ shoal_status probe_run(const probe_options *options, shoal_probe_pair **pairs) {
              .job = random_mix(options->place->id, JOB_MARK),
              .until = clock_seconds() + options->seconds};
   if (p.own < 0)
-    return status_make(SHOAL_ERR_ARGUMENT, "this %s stands outside of the cluster and has no address to be probed at",
+    return status_make(SHOAL_ERR_ARGUMENT, "this %s is not part of the cluster and has no address to be probed at",
                        cluster_role_name(options->place->role));
   pthread_mutex_init(&p.lock, NULL);
   uint8_t *bulk = calloc(1, BULK_BYTES);

@@ -123,8 +123,7 @@ shoal_status slurm_describe(int servers, char **out) {
   const char *nodes = getenv("SLURM_STEP_NODELIST"), *layout = getenv("SLURM_STEP_TASKS_PER_NODE");
   if (tasks > TASKS_MAX || servers >= tasks)
     return status_make(SHOAL_ERR_ARGUMENT,
-                       "srun has started %d tasks, of which --ps %d are to be servers: at least one "
-                       "must be left to work",
+                       "srun has started %d tasks, of which --ps %d are to be servers: at least one must be a worker",
                        tasks, servers);
   if (!nodes || !layout)
     return status_make(SHOAL_ERR_INPUT,

@@ -35,7 +35,7 @@ static void close_reader(file_reader *base) {
 
 static shoal_status open_reader(const char *path, const format_options *options, file_reader **out) {
   if (options->classes && options->classes < CLASSES)
-    return status_make(SHOAL_ERR_ARGUMENT, "%s: CIFAR-10 has %d classes, but %d are asked for", path, CLASSES,
+    return status_make(SHOAL_ERR_ARGUMENT, "%s: CIFAR-10 has %d classes, but %d were requested", path, CLASSES,
                        options->classes);
   cifar10_reader *r = calloc(1, sizeof *r);
   if (!r) return status_no_memory();
@@ -45,8 +45,9 @@ static shoal_status open_reader(const char *path, const format_options *options,
   if (!r->base.path) status = status_no_memory();
   if (!status) status = stream_open(path, &r->bytes);
   if (!status && !stream_size(r->bytes))
-    status = status_make(SHOAL_ERR_INPUT, "%s: byte 0: the file is empty, expected records of %d bytes: fetch it again",
-                         path, RECORD);
+    status =
+        status_make(SHOAL_ERR_INPUT, "%s: byte 0: the file is empty, expected records of %d bytes: download it again",
+                    path, RECORD);
   if (status)
     close_reader(&r->base);
   else
@@ -67,7 +68,7 @@ static shoal_status cut_short(cifar10_reader *r, size_t have) {
   r->base.can_go_on = true;
   return format_bad_row(&r->base, r->next++, stream_offset(r->bytes) - have,
                         "the file ends after %zu of the record's "
-                        "%d bytes: it is cut short, fetch it again",
+                        "%d bytes: it is cut short, download it again",
                         have, RECORD);
 }
 

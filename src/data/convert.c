@@ -43,7 +43,7 @@ static void writer_free(row_writer *w) {
 
 static shoal_status check_schema(const rows_schema *s, bool dense, const char *path) {
   if (s->kind == ROWS_BYTES)
-    return status_make(SHOAL_ERR_ARGUMENT, "%s: encoded images are to be decoded first: add --transform resize=HxW",
+    return status_make(SHOAL_ERR_ARGUMENT, "%s: encoded images must be decoded first: add --transform resize=HxW",
                        path);
   if (s->kind == ROWS_SPARSE && dense && (s->features < 1 || s->features > CONVERT_COLUMNS_MAX))
     return status_make(SHOAL_ERR_ARGUMENT,

@@ -76,7 +76,7 @@ shoal_status shoal_data_convert(const shoal_pipeline_options *from, const shoal_
   conversion c = {.from = &read, .to = to};
   TRY(convert_find(to->format, to->path, &c.kind));
   if (!to->force && !access(to->path, F_OK))
-    return status_make(SHOAL_ERR_ARGUMENT, "%s is there already; `force` replaces it", to->path);
+    return status_make(SHOAL_ERR_ARGUMENT, "%s already exists; set `force` to replace it", to->path);
   shoal_pipeline *p;
   TRY(pipeline_create_once(&read, BATCH, BATCH_ENCODED, &p));
   shoal_status status = convert(&c, p);

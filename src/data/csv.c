@@ -88,10 +88,10 @@ static void close_reader(file_reader *base) {
 
 static shoal_status add_class(csv_reader *r, const char *name) {
   if (r->own.count == CLASS_NAMES_MAX && class_names_find(&r->own, name) < 0)
-    return status_make(SHOAL_ERR_INPUT,
-                       "%s: the label column holds more than %d different words: say which column is "
-                       "the label with --columns label=...",
-                       r->base.path, CLASS_NAMES_MAX);
+    return status_make(
+        SHOAL_ERR_INPUT,
+        "%s: the label column holds more than %d different words: name the label column with --columns label=...",
+        r->base.path, CLASS_NAMES_MAX);
   return class_names_add(&r->own, name);
 }
 

@@ -133,17 +133,17 @@ static shoal_status find(const char *column, char *const *names, size_t n, size_
   int64_t number;
   if (text_to_int(column, &number)) {
     if (number < 0 || (uint64_t)number >= n)
-      return status_make(SHOAL_ERR_ARGUMENT, "column %s is asked for, but there are %zu, 0 to %zu", column, n, n - 1);
+      return status_make(SHOAL_ERR_ARGUMENT, "column %s is named, but there are %zu, 0 to %zu", column, n, n - 1);
     *out = (size_t)number;
     return NULL;
   }
   if (!names)
     return status_make(SHOAL_ERR_ARGUMENT,
-                       "column '%s' is asked for, but the first line holds no names: give its "
+                       "column '%s' is named, but the first line holds no names: give its "
                        "number, from 0, or header=yes",
                        column);
   const char *nearest = text_nearest(column, (const char *const *)names, n);
-  return status_make(SHOAL_ERR_ARGUMENT, "no column is named '%s'%s%s%s: see the first line of the file", column,
+  return status_make(SHOAL_ERR_ARGUMENT, "unknown column '%s'%s%s%s: see the first line of the file", column,
                      nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "");
 }
 
@@ -164,7 +164,7 @@ static shoal_status assign_hot(const char *words, char *const *names, size_t n, 
   *several = true;
   if (sscanf(words, "%zu-%zu%c", &first, &last, &more) == 2 && first < last) {
     if (last >= n)
-      return status_make(SHOAL_ERR_ARGUMENT, "columns %s are asked for, but there are %zu, 0 to %zu", words, n, n - 1);
+      return status_make(SHOAL_ERR_ARGUMENT, "columns %s are named, but there are %zu, 0 to %zu", words, n, n - 1);
     while (first <= last) roles[first++] = CSV_HOT;
     return NULL;
   }
@@ -207,8 +207,7 @@ shoal_status csv_columns_assign(const csv_columns *c, char *const *names, size_t
     size_t column;
     TRY(find(c->skip[i], names, n, &column));
     if (roles[column] == CSV_LABEL || roles[column] == CSV_HOT)
-      return status_make(SHOAL_ERR_ARGUMENT, "column %zu is the label and to be skipped: say label= for another",
-                         column);
+      return status_make(SHOAL_ERR_ARGUMENT, "column %zu is both the label and skipped: choose another label=", column);
     roles[column] = CSV_SKIP;
   }
   for (size_t i = 0; i < n; i++) features += roles[i] == CSV_FEATURE;

@@ -45,7 +45,7 @@ static shoal_status read_header(csv_file *f, const csv_fit *fit, csv_labels labe
     return status_make(SHOAL_ERR_INPUT,
                        "%s: record 0 at byte %llu: expected 2 to %d fields separated by %s, "
                        "found %zu: "
-                       "name what separates them with --columns separator=",
+                       "set the separator with --columns separator=",
                        f->path, offset, CSV_COLUMNS_MAX, csv_separator_name(f->in.separator), f->count);
   f->roles = calloc(f->count, sizeof *f->roles);
   char **names = calloc(f->count, sizeof *names);

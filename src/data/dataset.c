@@ -218,7 +218,7 @@ static shoal_tensor rows_of(const shoal_tensor *t, int64_t first, int64_t count)
 shoal_status shoal_dataset_view(const shoal_dataset *data, int64_t first, int64_t count, shoal_dataset *out) {
   int64_t rows = shoal_dataset_rows(data);
   if (first < 0 || count < 0 || first > rows || count > rows - first)
-    return status_make(SHOAL_ERR_ARGUMENT, "%lld rows from row %lld on are asked for, but the data set has %lld",
+    return status_make(SHOAL_ERR_ARGUMENT, "%lld rows from row %lld on were requested, but the data set has %lld",
                        (long long)count, (long long)first, (long long)rows);
   shoal_dataset view = *data;
   view.features = rows_of(&data->features, first, count);

@@ -53,7 +53,7 @@ static shoal_status parse(const char *path, const format_options *options, fake_
                        "for example fake:256x256x3:1000",
                        path);
   if (options->classes && options->classes < classes)
-    return status_make(SHOAL_ERR_ARGUMENT, "%s: makes %lld classes, but %d are asked for", path, classes,
+    return status_make(SHOAL_ERR_ARGUMENT, "%s: makes %lld classes, but %d were requested", path, classes,
                        options->classes);
   r->rows = rows;
   r->schema = (rows_schema){.kind = ROWS_DENSE,
@@ -118,7 +118,7 @@ static void tell(const file_reader *base, file_position *out) {
 static shoal_status seek(file_reader *base, const file_position *to) {
   fake_reader *r = (fake_reader *)base;
   if (to->record < 0 || to->record > r->rows)
-    return status_make(SHOAL_ERR_INPUT, "%s: row %lld was asked for, but there are %lld", base->path,
+    return status_make(SHOAL_ERR_INPUT, "%s: row %lld was requested, but there are %lld", base->path,
                        (long long)to->record, (long long)r->rows);
   r->next = to->record;
   return NULL;

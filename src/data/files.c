@@ -89,7 +89,7 @@ static shoal_status add_glob(const char *pattern, files_list *out) {
   if (result == GLOB_NOSPACE)
     status = status_no_memory();
   else if (result == GLOB_ABORTED)
-    status = status_make(SHOAL_ERR_INPUT, "%s: cannot list a folder on the way: %s", pattern, strerror(errno));
+    status = status_make(SHOAL_ERR_INPUT, "%s: cannot list a folder of the path: %s", pattern, strerror(errno));
   else if (result || !found.gl_pathc)
     status = status_make(SHOAL_ERR_INPUT,
                          "%s: no file matches: check the pattern, and quote it so that the shell "
@@ -117,7 +117,7 @@ static bool is_made_up(const char *item) {
 
 static shoal_status add_item(const char *item, const format *f, files_list *out) {
   struct stat info;
-  if (!*item) return status_make(SHOAL_ERR_INPUT, "a list of files has an empty item: write a,b,c");
+  if (!*item) return status_make(SHOAL_ERR_INPUT, "a list of files has an empty item: expected a,b,c");
   if (!stat(item, &info)) {
     if (!S_ISDIR(info.st_mode) || folder_is_data(item, f)) return files_add(out, item);
     return add_folder(item, out);
@@ -138,7 +138,8 @@ static shoal_status check_twice(const files_list *list) {
   shoal_status status = NULL;
   for (size_t i = 1; i < list->count && !status; i++)
     if (!strcmp(sorted[i - 1], sorted[i]))
-      status = status_make(SHOAL_ERR_INPUT, "%s: listed twice, so its rows would count twice: list it once", sorted[i]);
+      status =
+          status_make(SHOAL_ERR_INPUT, "%s: listed twice, so its rows would be used twice: list it once", sorted[i]);
   free(sorted);
   return status;
 }

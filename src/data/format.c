@@ -64,12 +64,11 @@ static shoal_status read_head(const char *path, uint8_t *head, size_t *n) {
 static shoal_status unknown(const char *path, const char *why) {
   text names = {0};
   for (size_t i = 0; i < COUNT_OF(formats); i++) text_add(&names, "%s%s", i ? ", " : "", formats[i]->name);
-  shoal_status status = names.failed
-                            ? status_no_memory()
-                            : status_make(SHOAL_ERR_INPUT,
-                                          "%s: %s; known formats are %s: name one with --format if the file is "
-                                          "right",
-                                          path, why, names.data);
+  shoal_status status =
+      names.failed ? status_no_memory()
+                   : status_make(SHOAL_ERR_INPUT,
+                                 "%s: %s; known formats are %s: if the file is right, name its format with --format",
+                                 path, why, names.data);
   text_fini(&names);
   return status;
 }
@@ -97,7 +96,8 @@ shoal_status format_detect(const char *path, const format **out) {
   if (folder && access(path, R_OK | X_OK))
     return status_make(SHOAL_ERR_INPUT, "%s: cannot open the folder: %s", path, strerror(errno));
   if (!folder) TRY(read_head(path, head, &n));
-  if (!folder && !n) return status_make(SHOAL_ERR_INPUT, "%s: byte 0: the file is empty: fetch or make it again", path);
+  if (!folder && !n)
+    return status_make(SHOAL_ERR_INPUT, "%s: byte 0: the file is empty: download it or create it again", path);
   for (size_t i = 0; i < COUNT_OF(formats); i++)
     if (formats[i]->detect(path, head, n, folder)) {
       *out = formats[i];

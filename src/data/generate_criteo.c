@@ -397,7 +397,7 @@ shoal_status shoal_generate_criteo(const shoal_criteo_options *options, shoal_cr
   if (s.files < 1 || s.files > 100000 || s.files > s.rows)
     return status_make(SHOAL_ERR_ARGUMENT, "expected 1 to %lld files, found %d", (long long)MIN_OF(s.rows, 100000),
                        s.files);
-  if (mkdir(s.out, 0777) && errno != EEXIST) return status_errno(errno, "%s: cannot make the folder", s.out);
+  if (mkdir(s.out, 0777) && errno != EEXIST) return status_errno(errno, "%s: cannot create the folder", s.out);
   job j = {.settings = &s};
   j.model.seed = s.seed;
   j.model.stream = random_stream_make(s.seed, 0xc717e0);

@@ -69,7 +69,7 @@ typedef struct {
 
 static shoal_status make_folder(const char *path) {
   if (!mkdir(path, 0777) || errno == EEXIST) return NULL;
-  return status_make(SHOAL_ERR_SYSTEM, "%s: cannot make the folder: %s", path, strerror(errno));
+  return status_make(SHOAL_ERR_SYSTEM, "%s: cannot create the folder: %s", path, strerror(errno));
 }
 
 static shoal_status encode(output *o) {
@@ -214,18 +214,18 @@ static shoal_status make_all(output *o) {
 
 static shoal_status check(const shoal_images_options *s) {
   if (s->rows < 1)
-    return status_make(SHOAL_ERR_ARGUMENT, "%lld images are asked for, expected at least 1", (long long)s->rows);
+    return status_make(SHOAL_ERR_ARGUMENT, "%lld images were requested, expected at least 1", (long long)s->rows);
   if (s->classes < 1 || s->classes > 1000)
-    return status_make(SHOAL_ERR_ARGUMENT, "%d classes are asked for, expected 1 to 1000", s->classes);
+    return status_make(SHOAL_ERR_ARGUMENT, "%d classes were requested, expected 1 to 1000", s->classes);
   if (s->height < 1 || s->width < 1 || s->height > 4096 || s->width > 4096)
-    return status_make(SHOAL_ERR_ARGUMENT, "images of %d x %d are asked for, expected sides of 1 to 4096", s->height,
+    return status_make(SHOAL_ERR_ARGUMENT, "images of %d x %d were requested, expected sides of 1 to 4096", s->height,
                        s->width);
   if (s->channels != 1 && s->channels != 3)
-    return status_make(SHOAL_ERR_ARGUMENT, "%d channels are asked for, expected 1 (gray) or 3 (colour)", s->channels);
+    return status_make(SHOAL_ERR_ARGUMENT, "%d channels were requested, expected 1 (gray) or 3 (colour)", s->channels);
   if (s->files < 0 || s->files > 1000)
-    return status_make(SHOAL_ERR_ARGUMENT, "%d files are asked for, expected 1 to 1000", s->files);
+    return status_make(SHOAL_ERR_ARGUMENT, "%d files were requested, expected 1 to 1000", s->files);
   if (!(s->noise >= 0 && s->noise <= 255))
-    return status_make(SHOAL_ERR_ARGUMENT, "noise of %g is asked for, expected 0 to 255", s->noise);
+    return status_make(SHOAL_ERR_ARGUMENT, "noise of %g was requested, expected 0 to 255", s->noise);
   return NULL;
 }
 

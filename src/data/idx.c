@@ -103,15 +103,15 @@ static shoal_status read_gzip(source *s, uint8_t *out, size_t want, size_t *got)
       if (!s->left)
         s->ended = true;
       else if (*s->next != 0x1f)
-        return fail_at(s, s->at,
-                       "the gzip data ends here, but the file goes on: cut off what was added, or fetch the "
-                       "file again");
+        return fail_at(
+            s, s->at,
+            "the gzip data ends here, but the file goes on: remove what was added, or download the file again");
       else if (inflateReset(&s->z) != Z_OK)
         return status_no_memory();
     } else if (result == Z_MEM_ERROR) {
       return status_no_memory();
     } else if (result != Z_OK || (!used && !made)) {
-      return fail_at(s, s->at, "the gzip data is corrupted (%s): fetch the file again",
+      return fail_at(s, s->at, "the gzip data is corrupted (%s): download the file again",
                      s->z.msg ? s->z.msg : "no progress");
     }
   }
@@ -146,10 +146,10 @@ static shoal_status read_header(source *s, idx_header *out) {
   size_t got;
   TRY(source_read(s, magic, sizeof magic, &got));
   if (got < sizeof magic)
-    return fail_at(s, s->at, "the file ends inside the 4 bytes that open an IDX file: fetch it again");
+    return fail_at(s, s->at, "the file ends inside the 4 bytes that open an IDX file: download it again");
   if (magic[0] || magic[1])
     return fail_at(s, 0,
-                   "expected an IDX file, which opens with two zero bytes, found %02x %02x: give a file such as "
+                   "expected an IDX file, which starts with two zero bytes, found %02x %02x: give a file such as "
                    "train-images-idx3-ubyte.gz",
                    magic[0], magic[1]);
   for (size_t i = 0; i < COUNT_OF(types); i++)
@@ -166,7 +166,7 @@ static shoal_status read_header(source *s, idx_header *out) {
   size_t dims_bytes = (size_t)h.shape.rank * 4;
   TRY(source_read(s, dims, dims_bytes, &got));
   if (got < dims_bytes)
-    return fail_at(s, s->at, "the file ends inside its %d dimensions: fetch it again", h.shape.rank);
+    return fail_at(s, s->at, "the file ends inside its %d dimensions: download it again", h.shape.rank);
 
   for (int i = 0; i < h.shape.rank; i++)
     h.shape.dim[i] = (uint32_t)dims[i][0] << 24 | (uint32_t)dims[i][1] << 16 | (uint32_t)dims[i][2] << 8 | dims[i][3];
@@ -182,14 +182,14 @@ static shoal_status read_header(source *s, idx_header *out) {
   return NULL;
 }
 
-/* Compares what the header promises with what can be there, before memory is asked for. */
+/* Compares what the header declares with what can be there, before memory is asked for. */
 static shoal_status check_size(const source *s, const idx_header *h) {
   char shape[SHOAL_SHAPE_TEXT];
   shoal_shape_text(&h->shape, shape);
   if (s->gzip) {
     if (h->bytes / RATIO_MAX > s->size)
       return fail_at(s, 4,
-                     "the header promises %s %s, %llu bytes, more than %llu compressed bytes can hold: the file "
+                     "the header declares %s %s, %llu bytes, more than %llu compressed bytes can hold: the file "
                      "is corrupted or cut short",
                      h->type->name, shape, (unsigned long long)h->bytes, (unsigned long long)s->size);
     return NULL;
@@ -197,11 +197,11 @@ static shoal_status check_size(const source *s, const idx_header *h) {
   uint64_t want = s->at + h->bytes;
   if (s->size < want)
     return fail_at(s, s->size,
-                   "the file ends here, but its header promises %s %s, %llu bytes in all: it is cut short, "
-                   "fetch it again",
+                   "the file ends here, but its header declares %s %s, %llu bytes in all: it is cut short, "
+                   "download it again",
                    h->type->name, shape, (unsigned long long)want);
   if (s->size > want)
-    return fail_at(s, want, "%s %s ends here, but the file has %llu bytes more: cut them off, or fetch it again",
+    return fail_at(s, want, "%s %s ends here, but the file has %llu bytes more: remove them, or download it again",
                    h->type->name, shape, (unsigned long long)(s->size - want));
   return NULL;
 }
@@ -234,8 +234,8 @@ static shoal_status read_data(source *s, const idx_header *h, shoal_tensor *out)
   TRY_GOTO(status, source_read(s, raw, bytes, &got), failed);
   if (got < bytes) {
     status = fail_at(s, s->at,
-                     "the %s ends here, but the header promises %s %s, %llu bytes more: it is cut short, "
-                     "fetch it again",
+                     "the %s ends here, but the header declares %s %s, %llu bytes more: it is cut short, "
+                     "download it again",
                      s->cut ? "file" : "data", h->type->name, shoal_shape_text(&h->shape, shape),
                      (unsigned long long)(bytes - got));
     goto failed;
@@ -244,13 +244,12 @@ static shoal_status read_data(source *s, const idx_header *h, shoal_tensor *out)
   TRY_GOTO(status, source_read(s, &extra, 1, &got), failed);
   if (got) {
     status = fail_at(s, s->at - 1,
-                     "%s %s ends here, but the data goes on: the header or the file is corrupted, fetch "
-                     "it again",
+                     "%s %s ends here, but the data goes on: the header or the file is corrupted, download it again",
                      h->type->name, shoal_shape_text(&h->shape, shape));
     goto failed;
   }
   if (s->cut) {
-    status = fail_at(s, s->at, "the file ends inside the checksum that closes gzip data: fetch it again");
+    status = fail_at(s, s->at, "the file ends inside the checksum that closes gzip data: download it again");
     goto failed;
   }
   to_native(h->type, raw, t.data, shoal_tensor_count(&t));

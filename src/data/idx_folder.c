@@ -95,7 +95,7 @@ static shoal_status check_parts(const char *folder, const struct split *s, const
   if (images->shape.dim[0] != labels->shape.dim[0])
     return status_make(SHOAL_ERR_INPUT,
                        "%s: %lld images in %s, but %lld labels in %s: the files do not belong "
-                       "together, fetch both again",
+                       "together, download both again",
                        folder, (long long)images->shape.dim[0], s->images, (long long)labels->shape.dim[0], s->labels);
   return NULL;
 }

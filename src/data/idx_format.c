@@ -96,8 +96,7 @@ static shoal_status check(const idx_reader *r, const char *labels_file, int clas
                        shoal_dtype_name(labels->dtype), shoal_shape_text(&labels->shape, shape));
   if (labels->shape.dim[0] != images->shape.dim[0])
     return status_make(SHOAL_ERR_INPUT,
-                       "%s has %lld rows, but %s %lld labels: they do not belong together, fetch both "
-                       "again",
+                       "%s has %lld rows, but %s %lld labels: they do not belong together, download both again",
                        r->base.path, (long long)images->shape.dim[0], labels_file, (long long)labels->shape.dim[0]);
   int64_t largest = -1, bound = classes ? classes : CLASSES_MAX;
   for (int64_t i = 0; i < labels->shape.dim[0]; i++) {
@@ -194,7 +193,7 @@ static void tell(const file_reader *base, file_position *out) {
 static shoal_status seek(file_reader *base, const file_position *to) {
   idx_reader *r = (idx_reader *)base;
   if (to->record < 0 || to->record > r->rows)
-    return status_make(SHOAL_ERR_INPUT, "%s: row %lld was asked for, but the file has %lld rows: it has changed",
+    return status_make(SHOAL_ERR_INPUT, "%s: row %lld was requested, but the file has %lld rows: it has changed",
                        base->path, (long long)to->record, (long long)r->rows);
   r->next = to->record;
   return NULL;

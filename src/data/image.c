@@ -38,7 +38,7 @@ static shoal_status read_png(FILE *file, const char *path, int height, int width
   shoal_status status = NULL;
   uint8_t *pixels = NULL;
   if (!png_image_begin_read_from_stdio(&png, file)) {
-    status = status_make(SHOAL_ERR_INPUT, "%s: byte %ld: the PNG is corrupted (%s): make it again", path, ftell(file),
+    status = status_make(SHOAL_ERR_INPUT, "%s: byte %ld: the PNG is corrupted (%s): create it again", path, ftell(file),
                          png.message);
     goto done;
   }
@@ -58,7 +58,7 @@ static shoal_status read_png(FILE *file, const char *path, int height, int width
   }
   png_color black = {0, 0, 0};
   if (!png_image_finish_read(&png, &black, pixels, 0, NULL)) {
-    status = status_make(SHOAL_ERR_INPUT, "%s: byte %ld: the PNG is corrupted or cut short (%s): make it again", path,
+    status = status_make(SHOAL_ERR_INPUT, "%s: byte %ld: the PNG is corrupted or cut short (%s): create it again", path,
                          ftell(file), png.message);
     goto done;
   }

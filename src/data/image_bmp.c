@@ -32,8 +32,8 @@ bool image_is_bmp(const uint8_t *bytes, size_t n) {
 }
 
 static shoal_status corrupted(size_t at, const char *what) {
-  return status_make(SHOAL_ERR_INPUT, "byte %zu of the image: %s: the BMP is corrupted or cut short, make it again", at,
-                     what);
+  return status_make(SHOAL_ERR_INPUT, "byte %zu of the image: %s: the BMP is corrupted or cut short, create it again",
+                     at, what);
 }
 
 /* 16 and 32 bits: where the colours are. at: behind the first 40 bytes of the header. */

@@ -120,7 +120,7 @@ shoal_status image_check_size(uint64_t height, uint64_t width, size_t n, int rat
   if (height * width / (uint64_t)ratio > n)
     return status_make(SHOAL_ERR_INPUT,
                        "the picture claims to be %llu x %llu, more than %zu bytes can hold: it is "
-                       "corrupted or cut short, fetch it again",
+                       "corrupted or cut short, download it again",
                        (unsigned long long)height, (unsigned long long)width, n);
   return NULL;
 }
@@ -191,12 +191,12 @@ static shoal_status decode_jpeg(image_decoder *d, const uint8_t *bytes, size_t n
       snprintf(words, sizeof words, "more than %d scans", SCANS_MAX);
     else
       d->errors.format_message((j_common_ptr)&d->jpeg, words);
-    shoal_status status = !d->too_many_scans && d->errors.msg_code == JERR_OUT_OF_MEMORY
-                              ? status_no_memory()
-                              : status_make(SHOAL_ERR_INPUT,
-                                            "byte %zu of the image: the JPEG is corrupted or cut short (%s): fetch it "
-                                            "again",
-                                            left <= n ? n - left : n, words);
+    shoal_status status =
+        !d->too_many_scans && d->errors.msg_code == JERR_OUT_OF_MEMORY
+            ? status_no_memory()
+            : status_make(SHOAL_ERR_INPUT,
+                          "byte %zu of the image: the JPEG is corrupted or cut short (%s): download it again",
+                          left <= n ? n - left : n, words);
     jpeg_abort_decompress(&d->jpeg);
     return status;
   }
@@ -215,7 +215,7 @@ static shoal_status decode_png(const uint8_t *bytes, size_t n, int channels, ima
   png_image png = {.version = PNG_IMAGE_VERSION};
   shoal_status status = NULL;
   if (!png_image_begin_read_from_memory(&png, bytes, n))
-    return status_make(SHOAL_ERR_INPUT, "the PNG is corrupted (%s): make it again", png.message);
+    return status_make(SHOAL_ERR_INPUT, "the PNG is corrupted (%s): create it again", png.message);
   status = image_check_size(png.height, png.width, n, PNG_RATIO);
   if (!status) status = image_reshape(out, (int)png.height, (int)png.width, channels);
   if (!status) {
@@ -223,7 +223,7 @@ static shoal_status decode_png(const uint8_t *bytes, size_t n, int channels, ima
     png.format = channels == 1 ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB;
     png.flags |= PNG_IMAGE_FLAG_16BIT_sRGB; /* 16 bits are only finer steps of the same scale */
     if (!png_image_finish_read(&png, &black, out->pixels, 0, NULL))
-      status = status_make(SHOAL_ERR_INPUT, "the PNG is corrupted or cut short (%s): make it again", png.message);
+      status = status_make(SHOAL_ERR_INPUT, "the PNG is corrupted or cut short (%s): create it again", png.message);
   }
   png_image_free(&png);
   return status;
@@ -232,12 +232,12 @@ static shoal_status decode_png(const uint8_t *bytes, size_t n, int channels, ima
 shoal_status image_decode(image_decoder *d, const uint8_t *bytes, size_t n, int channels, int least_height,
                           int least_width, image *out) {
   if (channels != 1 && channels != 3)
-    return status_make(SHOAL_ERR_ARGUMENT, "images are decoded to 1 or 3 channels, %d are asked for", channels);
+    return status_make(SHOAL_ERR_ARGUMENT, "images are decoded to 1 or 3 channels, not %d", channels);
   if (is_jpeg(bytes, n)) return decode_jpeg(d, bytes, n, channels, least_height, least_width, out);
   if (is_png(bytes, n)) return decode_png(bytes, n, channels, out);
   if (image_is_bmp(bytes, n)) return image_decode_bmp(bytes, n, channels, out);
   if (image_is_webp(bytes, n)) return image_decode_webp(bytes, n, channels, out);
   if (!n) return status_make(SHOAL_ERR_INPUT, "expected a JPEG, PNG, BMP or WebP image, found no bytes at all");
-  return status_make(SHOAL_ERR_INPUT, "expected a JPEG, PNG, BMP or WebP image, found %zu bytes that open with %02x", n,
-                     bytes[0]);
+  return status_make(SHOAL_ERR_INPUT, "expected a JPEG, PNG, BMP or WebP image, found %zu bytes that start with %02x",
+                     n, bytes[0]);
 }

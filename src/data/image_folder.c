@@ -246,7 +246,7 @@ static void tell(const file_reader *base, file_position *out) {
 static shoal_status seek(file_reader *base, const file_position *to) {
   folder_reader *r = (folder_reader *)base;
   if (to->record < 0 || to->record > (int64_t)r->count)
-    return status_make(SHOAL_ERR_INPUT, "%s: image %lld was asked for, but there are %zu: the folder has changed",
+    return status_make(SHOAL_ERR_INPUT, "%s: image %lld was requested, but there are %zu: the folder has changed",
                        base->path, (long long)to->record, r->count);
   r->next = to->record;
   return NULL;

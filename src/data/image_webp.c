@@ -15,7 +15,7 @@ bool image_is_webp(const uint8_t *bytes, size_t n) {
 
 static shoal_status corrupted(void) {
   return status_make(SHOAL_ERR_INPUT,
-                     "the WebP is corrupted or cut short, or an animation: fetch it again, or save it "
+                     "the WebP is corrupted or cut short, or an animation: download it again, or save it "
                      "as PNG");
 }
 

@@ -260,8 +260,7 @@ static shoal_status find_pair(line_file *f, const class_names *known) {
   if (!known) return learn_pair(f);
   if (known->count == 2) return take_pair(f, known);
   return status_make(SHOAL_ERR_INPUT,
-                     "%s: the files hold more than two classes (%s, %s, %s ...), but two are told apart "
-                     "here",
+                     "%s: the files hold more than two classes (%s, %s, %s ...), but only two are supported here",
                      f->base.path, known->names[0], known->names[1], known->names[2]);
 }
 

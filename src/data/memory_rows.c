@@ -217,7 +217,7 @@ static shoal_status seek(file_reader *base, const file_position *to) {
   TRY(begin(r));
   TRY(skip(base, to->record, &passed));
   if (passed == to->record) return NULL;
-  return status_make(SHOAL_ERR_INPUT, "rows of the program: row %lld was asked for, but there are %lld",
+  return status_make(SHOAL_ERR_INPUT, "rows of the program: row %lld was requested, but there are %lld",
                      (long long)to->record, (long long)passed);
 }
 

@@ -125,7 +125,7 @@ static const char *parse(const char *header, size_t n, npy_header *h) {
 }
 
 static shoal_status cut_short(const char *name, uint64_t at) {
-  return status_make(SHOAL_ERR_INPUT, "%s: byte %llu: the file ends inside the header of a .npy file: make it again",
+  return status_make(SHOAL_ERR_INPUT, "%s: byte %llu: the file ends inside the header of a .npy file: create it again",
                      name, (unsigned long long)at);
 }
 
@@ -145,11 +145,11 @@ static shoal_status check_size(const stream *s, const char *name, npy_header *h)
   uint64_t have = stream_size(s), want = h->data_offset + total;
   if (have != UINT64_MAX && have < want)
     return status_make(SHOAL_ERR_INPUT,
-                       "%s: byte %llu: the file ends here, but its header promises %s, %llu bytes in "
-                       "all: it is cut short, make it again",
+                       "%s: byte %llu: the file ends here, but its header declares %s, %llu bytes in "
+                       "all: it is cut short, create it again",
                        name, (unsigned long long)have, shape, (unsigned long long)want);
   if (have != UINT64_MAX && have > want)
-    return status_make(SHOAL_ERR_INPUT, "%s: byte %llu: the array %s ends here, but the file goes on: make it again",
+    return status_make(SHOAL_ERR_INPUT, "%s: byte %llu: the array %s ends here, but the file goes on: create it again",
                        name, (unsigned long long)want, shape);
   h->row_bytes = row;
   return NULL;
@@ -162,7 +162,7 @@ shoal_status npy_read_header(stream *s, const char *name, npy_header *out) {
   TRY(stream_fill(s, 12, &at, &have));
   if (have >= sizeof magic && memcmp(at, magic, sizeof magic))
     return status_make(SHOAL_ERR_INPUT,
-                       "%s: byte 0: expected a .npy file, which opens with 93 'NUMPY', found %02x "
+                       "%s: byte 0: expected a .npy file, which starts with 93 'NUMPY', found %02x "
                        "%02x: save it with numpy.save",
                        name, at[0], at[1]);
   if (have < 12) return cut_short(name, have);
@@ -274,7 +274,7 @@ shoal_status npy_writer_open(const char *path, shoal_dtype dtype, const shoal_sh
   if (!status) {
     w->file = fopen(path, "wbe");
     status = w->file ? write_header(w)
-                     : status_make(SHOAL_ERR_SYSTEM, "%s: cannot make the file: %s", path, strerror(errno));
+                     : status_make(SHOAL_ERR_SYSTEM, "%s: cannot create the file: %s", path, strerror(errno));
   }
   if (status)
     release(w);

@@ -126,8 +126,8 @@ static shoal_status hold_columns(npy_reader *r) {
   TRY(stream_fill(r->rows, all, &r->columns, &have));
   if (have >= all) return NULL;
   return status_make(SHOAL_ERR_INPUT,
-                     "%s: byte %llu: the file ends here, but its header promises %lld rows: it is cut "
-                     "short, make it again",
+                     "%s: byte %llu: the file ends here, but its header declares %lld rows: it is cut "
+                     "short, create it again",
                      r->base.path, (unsigned long long)(x->data_offset + have), (long long)x->shape.dim[0]);
 }
 
@@ -145,7 +145,7 @@ static shoal_status prepare(npy_reader *r, const format_options *options) {
                        r->labels_path);
   if (r->one_hot && (y->shape.rank != 2 || y->by_columns))
     return status_make(SHOAL_ERR_INPUT,
-                       "%s: expected one label a row, [n], or 0 and 1 for each class, [n, classes] "
+                       "%s: expected one label per row, [n], or 0 and 1 for each class, [n, classes] "
                        "in C order, found %s",
                        r->labels_path, shoal_shape_text(&y->shape, text));
   if (labelled && y->shape.dim[0] != x->shape.dim[0])
@@ -198,8 +198,8 @@ static shoal_status fill_whole(npy_reader *r, stream *s, size_t n, const uint8_t
   TRY(stream_fill(s, n, at, &have));
   if (have >= n) return NULL;
   return format_bad_row(&r->base, r->next, row_offset(r, r->next),
-                        "%s ends here, but its header promises %lld rows: "
-                        "it is cut short, make it again",
+                        "%s ends here, but its header declares %lld rows: "
+                        "it is cut short, create it again",
                         s == r->rows ? "the file" : r->labels_path, (long long)r->row_header.shape.dim[0]);
 }
 
@@ -331,7 +331,7 @@ static shoal_status read_rows(file_reader *base, int64_t most, rows_block *into,
 static shoal_status go_to(npy_reader *r, int64_t row) {
   int64_t rows = r->row_header.shape.dim[0];
   if (row < 0 || row > rows)
-    return status_make(SHOAL_ERR_INPUT, "%s: row %lld was asked for, but the file has %lld rows: it has changed",
+    return status_make(SHOAL_ERR_INPUT, "%s: row %lld was requested, but the file has %lld rows: it has changed",
                        r->base.path, (long long)row, (long long)rows);
   if (!r->columns) TRY(stream_seek(r->rows, row_offset(r, row)));
   if (r->labels) TRY(stream_seek(r->labels, r->label_header.data_offset + (uint64_t)row * r->label_header.row_bytes));

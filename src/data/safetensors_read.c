@@ -86,7 +86,7 @@ static shoal_status load_header(safetensors *f) {
   shoal_status status;
   TRY_GOTO(status, read_at(f, 8, json, length), done);
   if (!length || json[0] != '{') {
-    status = fail_at(f, 8, "expected the header, which opens with '{': this is not a safetensors file");
+    status = fail_at(f, 8, "expected the header, which starts with '{': this is not a safetensors file");
     goto done;
   }
   json_error_t error;
@@ -169,7 +169,7 @@ static shoal_status parse_entry(const safetensors *f, const char *name, const js
   uint64_t data = f->size - f->data;
   if (begin < 0 || end < begin || (uint64_t)end > data)
     return fail_at(f, f->size,
-                   "tensor '%.80s' is said to be at %lld to %lld of the data, which has %llu bytes: "
+                   "tensor '%.80s' is declared at bytes %lld to %lld of the data, which has %llu bytes: "
                    "the file "
                    "is cut short or corrupted",
                    name, (long long)begin, (long long)end, (unsigned long long)data);

@@ -42,7 +42,7 @@ static shoal_status place_checksum(writer *w, const char *header) {
   const char *found = strstr(header, wanted); /* inside of a string the quotes would be escaped */
   if (!found) return NULL;
   const off_t begin = lseek(w->fd, 0, SEEK_CUR);
-  if (begin < 0) return status_errno(errno, "%s: a file with a checksum must be one that can be sought in", w->name);
+  if (begin < 0) return status_errno(errno, "%s: a file with a checksum must be seekable", w->name);
   w->checksum = begin + 8 + (found - header) + (off_t)(sizeof wanted - 2 - 8);
   return NULL;
 }

@@ -91,7 +91,7 @@ static shoal_status permute(shuffler *s, shuffle_window *w) {
 static shoal_status advance(shuffler *s) {
   begin_next(s);
   shuffle_window *next = &s->windows[!s->current];
-  if (!next->started) return status_make(SHOAL_ERR_INTERNAL, "rows are asked for after the last epoch");
+  if (!next->started) return status_make(SHOAL_ERR_INTERNAL, "rows were requested after the last epoch");
   read_window(s, next, next->target);
   TRY(permute(s, next));
   s->windows[s->current].started = false;
@@ -112,7 +112,7 @@ static shoal_status take_shuffled(shuffler *s, int64_t most, rows_block *into, i
     if (w->broken) {
       shoal_status status = s->failed;
       s->failed = NULL;
-      return status ? status : status_make(SHOAL_ERR_INTERNAL, "rows are asked for after an error");
+      return status ? status : status_make(SHOAL_ERR_INTERNAL, "rows were requested after an error");
     }
     if (w->last) break;
     TRY(advance(s));

@@ -21,7 +21,7 @@ shoal_status sink_open(const char *path, sink *out) {
   }
   s.fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (s.fd < 0) {
-    shoal_status status = status_errno(errno, "%s: cannot make the file", path);
+    shoal_status status = status_errno(errno, "%s: cannot create the file", path);
     sink_drop(&s);
     return status;
   }

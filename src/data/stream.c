@@ -71,11 +71,9 @@ static shoal_status read_raw(stream *s, uint8_t *out, size_t n, size_t *got) {
 }
 
 static shoal_status damaged(const stream *s, const char *what) {
-  return status_make(SHOAL_ERR_INPUT,
-                     "%s: byte %llu after decompression (compressed byte %llu): %s: fetch the file "
-                     "again",
-                     s->name, (unsigned long long)(s->offset + (s->end - s->start)),
-                     (unsigned long long)(s->raw_read - s->z.avail_in), what);
+  return status_make(
+      SHOAL_ERR_INPUT, "%s: byte %llu after decompression (compressed byte %llu): %s: download the file again", s->name,
+      (unsigned long long)(s->offset + (s->end - s->start)), (unsigned long long)(s->raw_read - s->z.avail_in), what);
 }
 
 /* At least one byte into `out`, unless the stream is at its end (*got is 0) or damaged. */
@@ -307,7 +305,7 @@ shoal_status stream_seek(stream *s, uint64_t offset) {
   uint64_t want = offset - s->offset, passed;
   TRY(stream_skip(s, want, &passed));
   if (passed < want)
-    return status_make(SHOAL_ERR_INPUT, "%s: cannot go on at byte %llu: the file ends at byte %llu, it has changed",
+    return status_make(SHOAL_ERR_INPUT, "%s: cannot continue at byte %llu: the file ends at byte %llu, it has changed",
                        s->name, (unsigned long long)offset, (unsigned long long)s->offset);
   return NULL;
 }

@@ -49,10 +49,9 @@ void tfrecord_close(tfrecord_reader *r) {
 }
 
 static shoal_status cut_short(tfrecord_reader *r, uint64_t missing, const char *of) {
-  return fail(r,
-              "the file ends inside this record, %llu bytes of %s are missing: it is cut short, fetch or make it "
-              "again",
-              (unsigned long long)missing, of);
+  return fail(
+      r, "the file ends inside this record, %llu bytes of %s are missing: it is cut short, fetch or create it again",
+      (unsigned long long)missing, of);
 }
 
 /* The header at the current position, which is passed over in the end; *length is UINT64_MAX at the end of the file. */
@@ -69,7 +68,7 @@ static shoal_status read_length(tfrecord_reader *r, const uint8_t **at, size_t *
   if (r->check && load32(*at + 8) != crc32c_mask(crc32c(0, *at, 8)))
     return fail(r,
                 "expected the checksum %08x of the record's length %llu, found %08x: the file is damaged or no "
-                "TFRecord file, fetch or make it again",
+                "TFRecord file, download it or create it again",
                 crc32c_mask(crc32c(0, *at, 8)), (unsigned long long)n, load32(*at + 8));
   if (n > BYTES_MAX)
     return fail(r,
@@ -105,8 +104,8 @@ shoal_status tfrecord_next(tfrecord_reader *r, const uint8_t **data, size_t *n) 
     uint32_t found = load32(body + length), wanted = crc32c_mask(crc32c(0, body, (size_t)length));
     if (found != wanted)
       return fail(r,
-                  "expected the checksum %08x of the record's %llu bytes, found %08x: the record is damaged, fetch "
-                  "or make the file again",
+                  "expected the checksum %08x of the record's %llu bytes, found %08x: the record is damaged, download "
+                  "the file or create it again",
                   wanted, (unsigned long long)length, found);
   }
   *data = body;

@@ -138,7 +138,7 @@ static shoal_status parse(const char *description, transform *t) {
 
 static shoal_status unknown_size(const step *s) {
   return status_make(SHOAL_ERR_ARGUMENT,
-                     "transform: encoded images are each of another size: put resize=HxW or "
+                     "transform: encoded images differ in size: put resize=HxW or "
                      "fit=HxW before %s",
                      words[s->kind].name);
 }
@@ -189,7 +189,7 @@ static shoal_status follow(transform *t, int64_t height, int64_t width, int64_t 
   }
   if (!height)
     return status_make(SHOAL_ERR_ARGUMENT,
-                       "transform: encoded images are each of another size: say resize=HxW or "
+                       "transform: encoded images differ in size: add resize=HxW or "
                        "fit=HxW");
   t->out = t->in;
   t->out.kind = ROWS_DENSE;

@@ -35,7 +35,7 @@ static uint32_t u32(const uint8_t *p) { return u16(p) | (uint32_t)u16(p + 2) << 
 static uint64_t u64(const uint8_t *p) { return u32(p) | (uint64_t)u32(p + 4) << 32; }
 
 static shoal_status corrupted(const archive_file *f, uint64_t at, const char *what) {
-  return status_make(SHOAL_ERR_INPUT, "%s: byte %llu: %s: the ZIP archive is corrupted or cut short, make it again",
+  return status_make(SHOAL_ERR_INPUT, "%s: byte %llu: %s: the ZIP archive is corrupted or cut short, create it again",
                      f->path, (unsigned long long)at, what);
 }
 
@@ -198,7 +198,7 @@ shoal_status zip_read(const char *path, const zip_member *member, size_t limit, 
   for (;;) {
     TRY_GOTO(status, stream_fill(s, 1, &at, &have), done);
     if (have > limit - length) {
-      status = status_make(SHOAL_ERR_INPUT, "%s: '%s' unpacks to more than %zu bytes, which no such file needs", path,
+      status = status_make(SHOAL_ERR_INPUT, "%s: '%s' unpacks to more than %zu bytes, which no valid file needs", path,
                            member->name, limit);
       goto done;
     }

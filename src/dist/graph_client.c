@@ -51,8 +51,8 @@ shoal_status cluster_ask(cluster_session *c, int task, uint16_t kind, uint64_t n
 static shoal_status take_answer(cluster_session *c, int task, const net_message *m, uint16_t kind, answer_taker take,
                                 void *context) {
   if (m->header.kind != kind)
-    return cluster_named(
-        c, task, status_make(SHOAL_ERR_PEER, "an answer of kind %u came, %u was expected", m->header.kind, kind));
+    return cluster_named(c, task,
+                         status_make(SHOAL_ERR_PEER, "got an answer of kind %u, expected %u", m->header.kind, kind));
   if (m->header.flags & GRAPH_FAILED) {
     uint64_t code = m->header.number;
     if (code < SHOAL_ERR_ARGUMENT || code > SHOAL_ERR_INTERNAL) code = SHOAL_ERR_PEER;
@@ -234,7 +234,7 @@ static shoal_status start(cluster_session *c, run_kind *k, int task, uint64_t st
 
 static shoal_status take_results(cluster_session *c, int task, const net_message *m, void *context) {
   wire_values *w = &((run_kind *)context)->parts[task].results;
-  if (m->bytes != w->bytes) return status_make(SHOAL_ERR_PEER, "%zu bytes came, %zu were expected", m->bytes, w->bytes);
+  if (m->bytes != w->bytes) return status_make(SHOAL_ERR_PEER, "got %zu bytes, expected %zu", m->bytes, w->bytes);
   if (w->bytes) memcpy(w->block, m->payload, w->bytes);
   c->tasks[task].wire_bytes = m->header.number;
   return NULL;

@@ -283,7 +283,7 @@ void program_destroy(program *p) {
 /* ---- running */
 
 static shoal_status take(wire_values *w, const void *payload, size_t n) {
-  if (n != w->bytes) return status_make(SHOAL_ERR_PEER, "values of %zu bytes came, %zu were expected", n, w->bytes);
+  if (n != w->bytes) return status_make(SHOAL_ERR_PEER, "got values of %zu bytes, expected %zu", n, w->bytes);
   if (n) memcpy(w->block, payload, n);
   return NULL;
 }

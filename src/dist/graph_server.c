@@ -126,7 +126,7 @@ static shoal_status handle(server *s, net_message *m) {
       if (t) graph_task_hello(t, (int)h->number, m->peer);
       return NULL;
     case GRAPH_ABORT:
-      if (t) graph_task_abort(t, h->step, status_make(SHOAL_ERR_CANCELLED, "stopped, since another task failed"));
+      if (t) graph_task_abort(t, h->step, status_make(SHOAL_ERR_CANCELLED, "stopped because another task failed"));
       return NULL;
     case GRAPH_OPEN: failure = open_session(s, m); break;
     case GRAPH_CLOSE:
@@ -242,7 +242,7 @@ static shoal_status look(void *context) {
   for (bool got = true; got;) TRY(receive(s, 0, &got));
   if (!t) return NULL;
   if (s->n_tasks > 1 && now - s->turn_began > TURN_SECONDS) give_turn(s, t);
-  return ends(s) ? status_make(SHOAL_ERR_CANCELLED, "the server ends") : graph_task_told_to_stop(t);
+  return ends(s) ? status_make(SHOAL_ERR_CANCELLED, "the server is shutting down") : graph_task_told_to_stop(t);
 }
 
 /* ---- the loop */
@@ -319,7 +319,7 @@ shoal_status graph_server_run(const graph_server_options *options) {
   server s = {.options = *options, .first = pthread_self()};
   s.options.net.largest = GRAPH_LARGEST;
   s.processors = sysconf(_SC_NPROCESSORS_ONLN);
-  if (sem_init(&s.back, 0, 0) || sem_init(&s.ended, 0, 0)) return status_errno(errno, "cannot make a semaphore");
+  if (sem_init(&s.back, 0, 0) || sem_init(&s.ended, 0, 0)) return status_errno(errno, "cannot create a semaphore");
   TRY(net_listen(options->address, &s.options.net, &s.net));
   if (options->ready) options->ready(options->context);
   go_on(&s);

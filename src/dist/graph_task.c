@@ -161,7 +161,7 @@ void graph_task_destroy(graph_task *t) {
 /* What changes the graph or the programs does not happen during a run, which uses both: a plan that computes looks at
  * messages in between. Nor once the graph is only half there. */
 static shoal_status check_idle(const graph_task *t) {
-  if (t->running) return status_make(SHOAL_ERR_PEER, "a run is under way: this has to wait for its end");
+  if (t->running) return status_make(SHOAL_ERR_PEER, "a run is in progress: wait until it ends");
   if (t->broken) return status_make(SHOAL_ERR_PEER, "an earlier change of the graph failed here; make a new session");
   return NULL;
 }

@@ -14,8 +14,8 @@ shoal_status wire_values_add(wire_values *w, int id, shoal_dtype dtype, const sh
   size_t bytes = graph_aligned(shoal_tensor_bytes(&t));
   if (bytes > GRAPH_LARGEST || w->bytes + bytes > GRAPH_LARGEST - sizeof(graph_run_head))
     return status_make(SHOAL_ERR_ARGUMENT,
-                       "values of more than %zu bytes would have to travel in one message; place "
-                       "what uses them beside what makes them",
+                       "values of more than %zu bytes would have to be sent in one message; place the nodes that use "
+                       "them on the task that computes them",
                        GRAPH_LARGEST);
   w->tensors[w->n] = t;
   w->ids[w->n] = id;

@@ -124,8 +124,8 @@ static shoal_status find_depths(cutter *c) {
     if (!raised) break;
     if (round > g->count)
       return status_make(SHOAL_ERR_ARGUMENT,
-                         "a variable is read after and before the same change of it in a circle "
-                         "over several tasks; use the result of the change instead");
+                         "a variable is read both before and after the same update, in a cycle over several tasks; use "
+                         "the result of the update instead");
   }
   for (size_t i = 0; i < g->count; i++)
     if (c->needed[i]) c->deepest = MAX_OF(c->deepest, c->depth[i]);

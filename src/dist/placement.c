@@ -77,8 +77,8 @@ shoal_status placement_make(const int64_t *counts, int n, int servers, placement
     p.begin[s + 1] = MAX_OF(p.begin[s + 1], p.begin[s]);
     if (p.elements[s]) continue;
     placement_fini(&p);
-    return status_make(SHOAL_ERR_ARGUMENT, "%d parameter servers are more than this model can fill: take %d or fewer",
-                       servers, s);
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "%d parameter servers are more than this model has parameters for: use %d or fewer", servers, s);
   }
   *out = p;
   return NULL;

@@ -73,7 +73,7 @@ static shoal_status tasks_allowed(const placing *p, const node *n, uint64_t *out
   if (*out) return NULL;
   text jobs = {0};
   list_jobs(p, &jobs);
-  shoal_status status = status_make(SHOAL_ERR_ARGUMENT, "'%s' is to run on %s, but the cluster has %s", n->name,
+  shoal_status status = status_make(SHOAL_ERR_ARGUMENT, "'%s' is placed on %s, but the cluster has %s", n->name,
                                     n->device, jobs.data ? jobs.data : "no such task");
   text_fini(&jobs);
   return status;
@@ -126,8 +126,8 @@ static shoal_status join_updates(placing *p) {
       int a = find_group(p, (int)i), b = find_group(p, variable->id);
       if (!(p->allow[a] & p->allow[b]))
         return status_make(SHOAL_ERR_ARGUMENT,
-                           "'%s' changes the variable '%s' (device %s), but is to run on %s: a variable is changed "
-                           "where it stands; give both one device",
+                           "'%s' changes the variable '%s' (device %s), but is to run on %s: a variable is updated by "
+                           "the task that holds it; give both the same device",
                            n->name, variable->name, variable->device ? variable->device : "of another update",
                            n->device ? n->device : "another task");
       join(p, a, b);

@@ -176,7 +176,7 @@ shoal_status ps_client_connect(ps_client *c, bool *under_way) {
       shoal_status_free(status);
       return status_make(SHOAL_ERR_CANCELLED, "stopped while waiting for the servers");
     }
-    if (clock_seconds() > until) return status_wrap(status, "not all servers are there after %g s", seconds);
+    if (clock_seconds() > until) return status_wrap(status, "not all servers are reachable after %g s", seconds);
     shoal_status_free(status);
     poll(NULL, 0, AGAIN_MILLISECONDS);
   }
@@ -240,7 +240,7 @@ static shoal_status push_with_backups(ps_client *c, float *const *gradients, flo
 
 shoal_status ps_client_send(ps_client *c, float *const *gradients, const ps_head *head) {
   if (c->in_flight == PS_FLIGHT_MAX)
-    return status_make(SHOAL_ERR_INTERNAL, "%d gradients are on their way already", c->in_flight);
+    return status_make(SHOAL_ERR_INTERNAL, "%d gradients are already in flight", c->in_flight);
   for (int s = client_servers(c) - 1; s >= 0; s--) TRY(push_to(c, s, gradients, head));
   client_begin_pieces(c);
   c->in_flight++;

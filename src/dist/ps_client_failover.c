@@ -100,7 +100,7 @@ shoal_status client_keep_request(ps_client *c, int server, const net_header *h, 
   client_session *s = &c->sessions[server];
   if (!is_kept(h->kind)) return NULL;
   if (s->n_unanswered == CLIENT_UNANSWERED_MAX)
-    return status_make(SHOAL_ERR_INTERNAL, "%d requests are without answer already", s->n_unanswered);
+    return status_make(SHOAL_ERR_INTERNAL, "%d requests are already waiting for an answer", s->n_unanswered);
   kept_request *k = &s->unanswered[s->n_unanswered];
   size_t bytes = 0;
   for (int i = 0; i < n; i++) bytes += c->parts[i].bytes;

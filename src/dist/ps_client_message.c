@@ -196,7 +196,7 @@ shoal_status client_receive(ps_client *c, int server, int kind, const ps_cargo *
     if (m.header.flags & PS_FENCED) c->lost = c->fenced = true;
     status = status_make(SHOAL_ERR_PEER, "refused: %.*s", (int)m.bytes, (const char *)m.payload);
   } else if (m.header.kind != kind || (m.bytes != expected && !empty)) {
-    status = status_make(SHOAL_ERR_PEER, "an answer of kind %u and %zu bytes came; kind %d and %zu bytes were expected",
+    status = status_make(SHOAL_ERR_PEER, "got an answer of kind %u and %zu bytes, expected kind %d and %zu bytes",
                          m.header.kind, m.bytes, kind, expected);
   } else {
     memcpy(head, m.payload, sizeof *head);

@@ -376,9 +376,10 @@ shoal_status replica_await_backup(server *s, bool *drops) {
       TRY(keep(r, &m));
     }
     if (clock_seconds() - begun > s->options->task.deadline)
-      return status_make(SHOAL_ERR_PEER,
-                         "the backup has not confirmed in %g s, and worker 0 has not allowed to go on without it",
-                         s->options->task.deadline);
+      return status_make(
+          SHOAL_ERR_PEER,
+          "the backup has not confirmed in %g s, and worker 0 has not allowed the primary to continue without it",
+          s->options->task.deadline);
   }
   *drops = r->left_out || r->role != PS_PRIMARY;
   return NULL;
@@ -465,5 +466,5 @@ shoal_status replica_look(server *s) {
     return server_look(s);
   }
   if (clock_seconds() - r->heard <= s->options->task.deadline) return NULL;
-  return status_make(SHOAL_ERR_PEER, "no word of worker 0 in %g s", s->options->task.deadline);
+  return status_make(SHOAL_ERR_PEER, "no message from worker 0 in %g s", s->options->task.deadline);
 }

@@ -71,7 +71,7 @@ static shoal_status find_vectors(ps_vectors *v, block *b, size_t first, size_t l
     else if (t.dtype == SHOAL_F32 && shoal_shape_equal(&t.shape, &shape) && n <= SLOTS_MAX)
       b->vectors[n++] = t.data;
     else
-      return status_make(SHOAL_ERR_INTERNAL, "the optimizer keeps '%s', which a parameter server cannot hold",
+      return status_make(SHOAL_ERR_INTERNAL, "the optimizer has the slot '%s', which a parameter server cannot hold",
                          variable->name);
   }
   v->n_vectors = n;

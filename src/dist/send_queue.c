@@ -45,7 +45,7 @@ static shoal_status do_job(send_queue *c, const job *j) {
     c->links[j->task] = link;
     return status_wrap(net_send(link, &o->hello, NULL, 0, o->seconds), "%s", o->names[j->task]);
   }
-  if (!c->links[j->task]) return status_make(SHOAL_ERR_PEER, "%s was not reached", o->names[j->task]);
+  if (!c->links[j->task]) return status_make(SHOAL_ERR_PEER, "%s could not be reached", o->names[j->task]);
   return status_wrap(net_send(c->links[j->task], &j->header, j->parts, j->n, o->seconds), "%s", o->names[j->task]);
 }
 

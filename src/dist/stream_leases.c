@@ -36,7 +36,7 @@ static shoal_status read_lines(stream_leases *l, const char *words) {
   for (; *line; n++) {
     size_t length = strcspn(line, "\n");
     if (n < l->n && !read_line(line, length, &l->shards[n]))
-      return status_make(SHOAL_ERR_INPUT, "where shard %d of the stream stood is not understood: '%.*s'", n,
+      return status_make(SHOAL_ERR_INPUT, "where shard %d of the stream stood cannot be parsed: '%.*s'", n,
                          (int)MIN_OF(length, 200), line);
     line += length;
     line += *line == '\n';
@@ -51,7 +51,7 @@ static shoal_status read_lines(stream_leases *l, const char *words) {
 
 shoal_status stream_leases_init(stream_leases *l, int shards, int64_t epochs, const char *words) {
   if (shards < 1 || epochs < 0)
-    return status_make(SHOAL_ERR_ARGUMENT, "%d shards, %lld epochs: at least one shard is expected", shards,
+    return status_make(SHOAL_ERR_ARGUMENT, "%d shards, %lld epochs: expected at least one shard", shards,
                        (long long)epochs);
   stream_leases made = {.n = shards, .epochs = epochs, .shards = calloc((size_t)shards, sizeof *made.shards)};
   if (!made.shards) return status_no_memory();

@@ -59,11 +59,11 @@ static shoal_status find_result(const model_scope *s, const json_t *history, con
     *out = json_string_value(json_array_get(names, (size_t)output));
   else
     *out = output == 0 ? json_string_value(names) : NULL;
-  if (!names) return status_make(SHOAL_ERR_INPUT, "layer '%s' is used before it is made, or not there", layer);
+  if (!names) return status_make(SHOAL_ERR_INPUT, "layer '%s' is used before it is defined, or does not exist", layer);
   if (json_is_null(names))
     return status_make(SHOAL_ERR_INPUT, "layer '%s': the result of the operation is used other than as a mask", layer);
   if (!*out)
-    return status_make(SHOAL_ERR_INPUT, "layer '%s': its result number %lld is used; only the first one is there",
+    return status_make(SHOAL_ERR_INPUT, "layer '%s': its result number %lld is used; only the first one is supported",
                        layer, (long long)output);
   return NULL;
 }
@@ -243,7 +243,8 @@ static shoal_status add_input(conversion *c, const char *name, const json_t *con
   json_t *input = json_pack("{s:s, s:o}", "name", name, "shape", rest);
   if (dtype && !strcmp(dtype, "string")) {
     json_decref(input);
-    return status_make(SHOAL_ERR_INPUT, "input '%s' takes texts, which is not supported: look them up before", name);
+    return status_make(SHOAL_ERR_INPUT,
+                       "input '%s' takes strings, which is not supported: convert them to indices first", name);
   }
   if (dtype && (!strncmp(dtype, "int", 3) || !strncmp(dtype, "uint", 4)))
     json_object_set_new(input, "dtype", json_string("int"));
@@ -487,10 +488,9 @@ shoal_status keras_describe(const json_t *config, const hdf5_file *file, text *n
   if (!class || !json_is_array(json_object_get(json_object_get(config, "config"), "layers")))
     return malformed("no layers are found in it");
   if (!is_model(class))
-    return status_make(SHOAL_ERR_INPUT,
-                       "the model is of the class %s, a class of its own: only Sequential and functional models can be "
-                       "taken over",
-                       class);
+    return status_make(
+        SHOAL_ERR_INPUT,
+        "the model is of the class %s, a custom class: only Sequential and functional models can be imported", class);
   conversion c = {file, notes, json_array(), json_array(), json_object(), weights};
   json_t *given = json_array(), *results = NULL;
   shoal_status status = model_inputs(&c, config, given);

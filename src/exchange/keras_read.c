@@ -29,7 +29,7 @@ static shoal_status parse_config(const char *path, const char *words, size_t n, 
   json_error_t error;
   *out = json_loadb(words, n, JSON_REJECT_DUPLICATES, &error);
   if (!*out)
-    return status_make(SHOAL_ERR_INPUT, "%s: the config is no JSON: line %d: %s", path, error.line, error.text);
+    return status_make(SHOAL_ERR_INPUT, "%s: the config is not valid JSON: line %d: %s", path, error.line, error.text);
   return NULL;
 }
 
@@ -39,7 +39,7 @@ static shoal_status check_names(const char *path, const zip_archive *z) {
     const char *name = z->members[i].name;
     if (name[0] == '/' || strstr(name, "..") || strchr(name, '\\'))
       return status_make(SHOAL_ERR_INPUT,
-                         "%s: the member '%.100s' leads out of the archive: it is none that Keras writes", path, name);
+                         "%s: the member '%.100s' points outside the archive, which Keras never writes", path, name);
   }
   return NULL;
 }
@@ -48,8 +48,8 @@ static shoal_status read_member(const char *path, const zip_archive *z, const ch
                                 size_t *n) {
   const zip_member *m = zip_find(z, name);
   if (!m)
-    return status_make(SHOAL_ERR_INPUT, "%s: has no %s: expected an archive that model.save('NAME.keras') has written",
-                       path, name);
+    return status_make(SHOAL_ERR_INPUT, "%s: has no %s: expected an archive written by model.save('NAME.keras')", path,
+                       name);
   return zip_read(path, m, MIN_OF(most, mem_plus(mem_times(m->part.bytes, UNPACKED_TIMES), 1 << 16)), bytes, n);
 }
 
@@ -181,7 +181,7 @@ static shoal_status build_outputs(shoal_network *n, const building *b, const jso
   for (size_t i = 0; i < count && !status; i++) {
     names[i] = json_string_value(json_object_get(json_array_get(list, i), "layer"));
     outputs[i] = find_call(b, names[i]);
-    if (!outputs[i]) status = status_make(SHOAL_ERR_INPUT, "the output '%s' is not there", names[i]);
+    if (!outputs[i]) status = status_make(SHOAL_ERR_INPUT, "the output '%s' does not exist", names[i]);
   }
   if (!status) status = network_build(n, outputs, names, (int)count);
   free(outputs);

@@ -326,7 +326,8 @@ static shoal_status layer_json(keras_writer *w, const operation *o, json_t **out
     const json_t *padding = json_object_get(l->config, "padding");
     if (strcmp(c->type, "zero_padding1d") && strcmp(c->type, "zero_padding2d") && has_margins(padding))
       return status_make(SHOAL_ERR_ARGUMENT,
-                         "layer '%s': Keras pads by \"same\" or \"valid\" alone: use zero_padding2d", l->name);
+                         "layer '%s': Keras supports only the paddings \"same\" and \"valid\": use zero_padding2d",
+                         l->name);
     const char *activation = layer_activation(l);
     if (!strcmp(activation, "gelu_tanh"))
       return status_make(SHOAL_ERR_ARGUMENT, "layer '%s': Keras has no name for the activation gelu_tanh", l->name);

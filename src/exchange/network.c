@@ -92,7 +92,8 @@ shoal_status network_build(shoal_network *n, shoal_output *const *outputs, const
 
 shoal_status shoal_network_of(shoal_model *m, shoal_network **out) {
   TRY(model_ready(m));
-  if (m->sparse) return status_make(SHOAL_ERR_ARGUMENT, "a model of sparse rows is no network: its rows have no shape");
+  if (m->sparse)
+    return status_make(SHOAL_ERR_ARGUMENT, "a model of sparse rows cannot be a network: its rows have no fixed shape");
   shoal_network *n;
   TRY(network_create(&n));
   n->model = m;

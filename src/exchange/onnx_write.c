@@ -204,7 +204,7 @@ static shoal_status write_nodes(onnx_writer *w, const shoal_graph *g, const bool
     w->made = 0;
     if (onnx_known(w, &n->out[0], &known)) continue;
     if (!strcmp(n->op->name, "placeholder"))
-      onnx_fail(w, status_make(SHOAL_ERR_INTERNAL, "'%s' is fed but is no input of the model", n->name));
+      onnx_fail(w, status_make(SHOAL_ERR_INTERNAL, "'%s' is fed but is not an input of the model", n->name));
     else if (!onnx_write_node(w, n) && !w->error)
       onnx_fail(w, status_make(SHOAL_ERR_ARGUMENT, "'%s': ONNX has no operator for %s: export as .keras or .pb",
                                n->name, n->op->name));

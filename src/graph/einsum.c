@@ -40,8 +40,8 @@ static shoal_status read_labels(const char **at, const char *end, char labels[SH
   for (; **at && !strchr(end, **at); (*at)++) {
     if (**at == ' ') continue;
     if (!isalpha((unsigned char)**at))
-      return status_make(SHOAL_ERR_ARGUMENT, "'%c' is no label: letters are expected, as in \"bij,bjk->bik\"", **at);
-    if (has(labels, **at)) return status_make(SHOAL_ERR_ARGUMENT, "label '%c' is there twice in one operand", **at);
+      return status_make(SHOAL_ERR_ARGUMENT, "'%c' is not a label: expected letters, as in \"bij,bjk->bik\"", **at);
+    if (has(labels, **at)) return status_make(SHOAL_ERR_ARGUMENT, "label '%c' occurs twice in one operand", **at);
     if (strlen(labels) == SHOAL_MAX_RANK)
       return status_make(SHOAL_ERR_ARGUMENT, "no operand has more than %d axes", SHOAL_MAX_RANK);
     append(labels, **at);
@@ -86,7 +86,7 @@ static shoal_status read_equation(einsum *e, const char *equation) {
   for (const char *c = e->out; *c; c++) {
     bool known = false;
     for (int i = 0; i < e->n; i++) known |= has(e->in[i].labels, *c);
-    if (!known) return status_make(SHOAL_ERR_ARGUMENT, "label '%c' of the result is no operand's", *c);
+    if (!known) return status_make(SHOAL_ERR_ARGUMENT, "label '%c' of the result is not in any operand", *c);
   }
   return NULL;
 }

@@ -207,7 +207,8 @@ static shoal_status block_values(const json_t *block, const json_t *layer, const
 
 static shoal_status expand_block(expansion *e, const scope *s, const json_t *block, const json_t *layer,
                                  const char *full, json_t *calls, char **result) {
-  if (s->depth >= DEPTH_MAX) return status_make(SHOAL_ERR_ARGUMENT, "layer %s: blocks in blocks, without an end", full);
+  if (s->depth >= DEPTH_MAX)
+    return status_make(SHOAL_ERR_ARGUMENT, "layer %s: blocks contain each other without end", full);
   if (json_array_size(calls) != 1)
     return status_make(SHOAL_ERR_ARGUMENT, "layer %s: a block is applied once; name a layer of it twice instead", full);
   json_t *one = json_array_get(calls, 0), *values = NULL, *taken = json_object();
@@ -281,7 +282,7 @@ static shoal_status expand_one(expansion *e, const scope *s, const json_t *layer
 
 static shoal_status check_entry(const scope *s, const json_t *layer, size_t at) {
   if (!json_is_object(layer) || !json_is_string(json_object_get(layer, "type")))
-    return status_make(SHOAL_ERR_ARGUMENT, "layer %zu of %s: an object with a \"type\" is expected", at + 1,
+    return status_make(SHOAL_ERR_ARGUMENT, "layer %zu of %s: expected an object with a \"type\"", at + 1,
                        *s->prefix ? s->prefix : "the list");
   const json_t *name = json_object_get(layer, "name"), *repeat = json_object_get(layer, "repeat");
   const char *word = json_string_value(name);
@@ -340,7 +341,7 @@ static shoal_status unknown_input(const expansion *e, const char *layer, const c
   json_object_foreach (e->results, key, value)
     if (n < COUNT_OF(names)) names[n++] = key;
   const char *near = text_nearest(name, names, n);
-  return status_make(SHOAL_ERR_ARGUMENT, "layer %s: no layer or input is called '%s'%s%s%s", layer, name,
+  return status_make(SHOAL_ERR_ARGUMENT, "layer %s: unknown layer or input '%s'%s%s%s", layer, name,
                      near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
 }
 
@@ -393,8 +394,7 @@ static shoal_status describe_cycle(const expansion *e, const json_t *made, const
   } while (at && strcmp(at, first));
   text_add(&path, "%s", first);
   shoal_status status =
-      status_make(SHOAL_ERR_ARGUMENT, "layers use each other in a circle: %s (each takes the next one)",
-                  path.data ? path.data : "?");
+      status_make(SHOAL_ERR_ARGUMENT, "layers form a cycle: %s (each uses the next one)", path.data ? path.data : "?");
   text_fini(&path);
   json_decref(seen);
   return status;

@@ -22,7 +22,7 @@ static const char *const top_keys[] = {"shoal_model", "name",    "summary", "par
 
 /* Not called: model_file_build has the context that it would need. */
 static void file_build(shoal_model *m, const shoal_model_options *options) {
-  model_fail(m, status_make(SHOAL_ERR_ARGUMENT, "a model of a file is made by shoal_model_kind_build"));
+  model_fail(m, status_make(SHOAL_ERR_ARGUMENT, "a model from a file is built by shoal_model_kind_build"));
 }
 
 const model_file *model_file_of(const shoal_model_kind *kind) {
@@ -90,13 +90,13 @@ static shoal_status keep_name(const char *what, const char *const *names, const 
 static shoal_status read_setting(const training_key *k, const json_t *v, shoal_model_kind *kind) {
   void *field = (char *)kind + k->offset;
   if (k->kind == WORD) {
-    if (!json_is_string(v)) return status_make(SHOAL_ERR_ARGUMENT, "training: %s: a text is expected", k->name);
+    if (!json_is_string(v)) return status_make(SHOAL_ERR_ARGUMENT, "training: %s: expected a string", k->name);
     *(const char **)field = json_string_value(v);
     return NULL;
   }
   const double number = json_number_value(v);
   if (!json_is_number(v) || !(number >= k->least && number <= k->most) || (k->kind == COUNT && !json_is_integer(v)))
-    return status_make(SHOAL_ERR_ARGUMENT, "training: %s: a%s number from %g to %g is expected", k->name,
+    return status_make(SHOAL_ERR_ARGUMENT, "training: %s: expected a%s number from %g to %g", k->name,
                        k->kind == COUNT ? " whole" : "", k->least, k->most);
   if (k->kind == REAL)
     *(double *)field = number;
@@ -114,7 +114,7 @@ static shoal_status read_training(const json_t *training, shoal_model_kind *kind
   kind->epochs = 10;
   kind->batch_size = 32;
   if (training && !json_is_object(training))
-    return status_make(SHOAL_ERR_ARGUMENT, "training: an object with settings is expected");
+    return status_make(SHOAL_ERR_ARGUMENT, "training: expected an object with settings");
   TRY(expand_check_keys(training, names, "training"));
   for (size_t i = 0; i < COUNT_OF(training_keys); i++) {
     const json_t *v = json_object_get(training, training_keys[i].name);
@@ -123,7 +123,7 @@ static shoal_status read_training(const json_t *training, shoal_model_kind *kind
   for (size_t i = 0; i < COUNT_OF(job_keys); i++) {
     const json_t *v = json_object_get(training, job_keys[i]);
     if (v && !json_is_number(v) && !json_is_boolean(v))
-      return status_make(SHOAL_ERR_ARGUMENT, "training: %s: a number, or true or false, is expected", job_keys[i]);
+      return status_make(SHOAL_ERR_ARGUMENT, "training: %s: expected a number, or true or false", job_keys[i]);
   }
   TRY(status_wrap(keep_name("optimizer", shoal_optimizer_names(), &kind->optimizer), "training"));
   TRY(status_wrap(keep_name("schedule", shoal_schedule_names(), &kind->schedule), "training"));
@@ -150,8 +150,8 @@ static shoal_status read_shape(const json_t *v, const char *name, shoal_shape *o
     good = json_is_integer(one) && s.dim[i] > 0 && s.dim[i] <= INT32_MAX && (count *= (double)s.dim[i]) <= INT32_MAX;
   }
   if (!good)
-    return status_make(SHOAL_ERR_ARGUMENT,
-                       "input %s: shape: sizes above 0 of one example are expected, like [28, 28, 1]", name);
+    return status_make(SHOAL_ERR_ARGUMENT, "input %s: shape: expected sizes above 0 of one example, like [28, 28, 1]",
+                       name);
   *out = s;
   return NULL;
 }
@@ -159,7 +159,7 @@ static shoal_status read_shape(const json_t *v, const char *name, shoal_shape *o
 static shoal_status read_input(const json_t *v, bool several, shoal_model_kind *kind, file_input *out) {
   static const char *const keys[] = {"name", "shape", "accepts", "min_side", "sparse", "dtype", NULL};
   static const char *const rules[] = {"fixed", "images", "any", NULL}, *const types[] = {"float", "int", NULL};
-  if (!json_is_object(v)) return status_make(SHOAL_ERR_ARGUMENT, "inputs: a list of objects is expected");
+  if (!json_is_object(v)) return status_make(SHOAL_ERR_ARGUMENT, "inputs: expected a list of objects");
   file_input in = {.name = json_string_value(json_object_get(v, "name"))};
   const json_t *name = json_object_get(v, "name"), *shape = json_object_get(v, "shape"),
                *rule = json_object_get(v, "accepts"), *side = json_object_get(v, "min_side"),
@@ -180,14 +180,14 @@ static shoal_status read_input(const json_t *v, bool several, shoal_model_kind *
                      : !strcmp(word, "images") ? SHOAL_INPUT_IMAGE
                                                : SHOAL_INPUT_FIXED;
   if (side && (!json_is_integer(side) || json_integer_value(side) < 1))
-    return status_make(SHOAL_ERR_ARGUMENT, "%s: min_side: a number of pixels is expected", what);
+    return status_make(SHOAL_ERR_ARGUMENT, "%s: min_side: expected a number of pixels", what);
   kind->input_min = json_integer_value(side);
   word = dtype ? json_string_value(dtype) : "float";
   if (!word || !is_one_of(types, word))
     return status_wrap(status_unknown("type", word ? word : "?", types, 2), "%s: dtype", what);
   in.integers = !strcmp(word, "int");
   if (sparse && !json_is_boolean(sparse))
-    return status_make(SHOAL_ERR_ARGUMENT, "%s: sparse: true or false is expected", what);
+    return status_make(SHOAL_ERR_ARGUMENT, "%s: sparse: expected true or false", what);
   kind->sparse = json_is_true(sparse);
   if (kind->sparse && (several || in.shape.rank != 1))
     return status_make(SHOAL_ERR_ARGUMENT, "%s: sparse rows are the only input, whose shape is the number of features",
@@ -207,7 +207,7 @@ static shoal_status read_inputs(const json_t *file, shoal_model_kind *kind, file
     return NULL;
   }
   if (!json_is_array(list) || json_array_size(list) < 1 || json_array_size(list) > INPUTS_MAX)
-    return status_make(SHOAL_ERR_ARGUMENT, "inputs: a list of 1 to %d inputs is expected", INPUTS_MAX);
+    return status_make(SHOAL_ERR_ARGUMENT, "inputs: expected a list of 1 to %d inputs", INPUTS_MAX);
   *n = (int)json_array_size(list);
   int64_t all = 0;
   for (int i = 0; i < *n; i++) {
@@ -245,7 +245,7 @@ static shoal_status set_value(json_t *values, const json_t *declared, const char
                      (json_is_boolean(value) && json_is_boolean(usual));
   if (!alike) {
     char *have = json_dumps(usual, JSON_ENCODE_ANY);
-    shoal_status status = status_make(SHOAL_ERR_ARGUMENT, "`set` %s=%s: a value like %s is expected", name, word,
+    shoal_status status = status_make(SHOAL_ERR_ARGUMENT, "`set` %s=%s: expected a value like %s", name, word,
                                       have ? have : "the usual one");
     free(have);
     json_decref(value);
@@ -275,7 +275,7 @@ static shoal_status set_values(json_t *values, const json_t *declared, const cha
 static shoal_status set_named(json_t *values, const json_t *declared, const char *name, const char *word) {
   if (!word) return NULL;
   if (!json_object_get(declared, name))
-    return status_make(SHOAL_ERR_ARGUMENT, "`%s` means nothing to this model, which has no such parameter", name);
+    return status_make(SHOAL_ERR_ARGUMENT, "`%s` does not apply to this model, which has no such parameter", name);
   return set_value(values, declared, name, word);
 }
 
@@ -318,17 +318,17 @@ static shoal_status check_blocks(const json_t *blocks) {
   static const char *const keys[] = {"parameters", "layers", NULL};
   const char *name;
   json_t *block;
-  if (blocks && !json_is_object(blocks)) return status_make(SHOAL_ERR_ARGUMENT, "blocks: an object is expected");
+  if (blocks && !json_is_object(blocks)) return status_make(SHOAL_ERR_ARGUMENT, "blocks: expected an object");
   json_object_foreach ((json_t *)blocks, name, block) {
     char what[128];
     snprintf(what, sizeof what, "block %.100s", name);
-    if (layer_kind_find(name)) return status_make(SHOAL_ERR_ARGUMENT, "%s: a type of layer is called so", what);
+    if (layer_kind_find(name)) return status_make(SHOAL_ERR_ARGUMENT, "%s: this is the name of a layer type", what);
     if (!json_is_object(block) || !json_is_array(json_object_get(block, "layers")))
-      return status_make(SHOAL_ERR_ARGUMENT, "%s: an object with \"layers\" is expected", what);
+      return status_make(SHOAL_ERR_ARGUMENT, "%s: expected an object with \"layers\"", what);
     TRY(expand_check_keys(block, keys, what));
     const json_t *parameters = json_object_get(block, "parameters");
     if (parameters && !json_is_object(parameters))
-      return status_make(SHOAL_ERR_ARGUMENT, "%s: parameters: an object is expected", what);
+      return status_make(SHOAL_ERR_ARGUMENT, "%s: parameters: expected an object", what);
   }
   return NULL;
 }
@@ -363,7 +363,7 @@ static shoal_status check_layers(const json_t *file, const file_input *inputs, i
 
 static shoal_status check_loss(const json_t *v, const char *where, const char **out) {
   if (!v || json_is_null(v)) return NULL;
-  if (!json_is_string(v)) return status_make(SHOAL_ERR_ARGUMENT, "%s: the name of a loss is expected", where);
+  if (!json_is_string(v)) return status_make(SHOAL_ERR_ARGUMENT, "%s: expected the name of a loss", where);
   *out = json_string_value(v);
   return status_wrap(keep_name("loss", shoal_loss_names(), out), "%s", where);
 }
@@ -379,19 +379,19 @@ static shoal_status read_outputs(const json_t *file, shoal_model_kind *kind) {
     return status_make(SHOAL_ERR_ARGUMENT, "loss: the model has %d outputs: each has its own, beside its \"layer\"",
                        kind->outputs);
   if (!json_is_array(list) || !json_array_size(list))
-    return status_make(SHOAL_ERR_ARGUMENT, "outputs: a list of outputs is expected");
+    return status_make(SHOAL_ERR_ARGUMENT, "outputs: expected a list of outputs");
   for (size_t i = 0; i < json_array_size(list); i++) {
     const json_t *one = json_array_get(list, i);
     if (json_is_string(one)) continue;
     if (!json_is_object(one) || !json_is_string(json_object_get(one, "layer")))
-      return status_make(SHOAL_ERR_ARGUMENT, "outputs: {\"layer\": NAME, ...} is expected");
+      return status_make(SHOAL_ERR_ARGUMENT, "outputs: expected {\"layer\": NAME, ...}");
     TRY(expand_check_keys(one, keys, "outputs"));
     const char *loss = NULL;
     TRY(check_loss(json_object_get(one, "loss"), "outputs: loss", &loss));
     if (json_array_size(list) == 1 && loss) kind->loss = loss;
     const json_t *share = json_object_get(one, "weight");
     if (share && !(json_is_number(share) && json_number_value(share) >= 0))
-      return status_make(SHOAL_ERR_ARGUMENT, "outputs: weight: a number of at least 0 is expected");
+      return status_make(SHOAL_ERR_ARGUMENT, "outputs: weight: expected a number of at least 0");
   }
   return NULL;
 }
@@ -401,8 +401,7 @@ static shoal_status read_outputs(const json_t *file, shoal_model_kind *kind) {
 static shoal_status check_file(model_file *f) {
   const json_t *file = f->file, *version = json_object_get(file, "shoal_model");
   if (!json_is_object(file) || !version)
-    return status_make(SHOAL_ERR_ARGUMENT, "it describes no model: an object with \"shoal_model\": %d is expected",
-                       VERSION);
+    return status_make(SHOAL_ERR_ARGUMENT, "not a model file: expected an object with \"shoal_model\": %d", VERSION);
   if (!json_is_integer(version) || json_integer_value(version) != VERSION) {
     char *have = json_dumps(version, JSON_ENCODE_ANY);
     shoal_status status = status_make(SHOAL_ERR_ARGUMENT, "shoal_model is %s: this version of Shoal reads %d",
@@ -414,12 +413,12 @@ static shoal_status check_file(model_file *f) {
   static const char *const texts[] = {"name", "summary"};
   for (size_t i = 0; i < COUNT_OF(texts); i++)
     if (json_object_get(file, texts[i]) && !json_is_string(json_object_get(file, texts[i])))
-      return status_make(SHOAL_ERR_ARGUMENT, "%s: a text is expected", texts[i]);
+      return status_make(SHOAL_ERR_ARGUMENT, "%s: expected a string", texts[i]);
   const json_t *parameters = json_object_get(file, "parameters");
   if (parameters && !json_is_object(parameters))
-    return status_make(SHOAL_ERR_ARGUMENT, "parameters: an object of names and values is expected");
+    return status_make(SHOAL_ERR_ARGUMENT, "parameters: expected an object of names and values");
   if (!json_is_array(json_object_get(file, "layers")))
-    return status_make(SHOAL_ERR_ARGUMENT, "layers: a list of layers is expected");
+    return status_make(SHOAL_ERR_ARGUMENT, "layers: expected a list of layers");
   return check_blocks(json_object_get(file, "blocks"));
 }
 
@@ -433,7 +432,7 @@ static shoal_status read_all(model_file *f, const char *name) {
   for (char *c = f->name; *c; c++)
     if (*c == '/' || (unsigned char)*c < ' ') *c = '-'; /* it becomes part of a folder's name */
   if (!*f->name || f->name[0] == '-' || f->name[0] == '.')
-    return status_make(SHOAL_ERR_ARGUMENT, "name: a word that begins with a letter is expected");
+    return status_make(SHOAL_ERR_ARGUMENT, "name: expected a word that begins with a letter");
   kind->name = f->name;
   kind->summary = summary ? summary : "";
   kind->build = file_build;

@@ -117,7 +117,7 @@ static shoal_status write_new(const char *path, const char *key, mode_t mode) {
   int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
   if (fd < 0 && errno == EEXIST)
     return status_make(SHOAL_ERR_ARGUMENT,
-                       "%s: is there already; keys are not overwritten: remove it, or choose "
+                       "%s: already exists; keys are not overwritten: remove it, or choose "
                        "another folder or name",
                        path);
   if (fd < 0) return status_errno(errno, "%s", path);
@@ -144,7 +144,7 @@ shoal_status keys_write(const char *dir, const char *name, const keys_pair *pair
   if (mkdir(dir, 0700) && errno != EEXIST) return status_errno(errno, "%s", dir);
   if (!access(public, F_OK))
     return status_make(SHOAL_ERR_ARGUMENT,
-                       "%s: is there already; keys are not overwritten: remove it, or choose "
+                       "%s: already exists; keys are not overwritten: remove it, or choose "
                        "another folder or name",
                        public);
   TRY(write_new(secret, pair->secret_key, 0600));

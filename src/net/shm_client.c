@@ -167,7 +167,7 @@ shoal_status shm_await(net_client *base, double seconds, net_message *out) {
       if (c->gone) continue; /* one more look: the answer may have been its last word */
     }
     if (now >= until)
-      return status_make(SHOAL_ERR_PEER, "none from the server (process %d) in %g s", (int)c->pid, seconds);
+      return status_make(SHOAL_ERR_PEER, "no message from the server (process %d) in %g s", (int)c->pid, seconds);
   }
 }
 

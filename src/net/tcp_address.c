@@ -70,8 +70,8 @@ shoal_status tcp_check_keys(const net_options *o, bool server, bool loopback) {
   bool keys = o->public_key || o->secret_key || o->server_key;
   if (!keys && !loopback && !o->insecure)
     return status_make(SHOAL_ERR_ARGUMENT,
-                       "this address is not of this host alone, so keys are needed: make them with "
-                       "`shoal keygen DIR`, or say --insecure to go without");
+                       "this address can be reached from other hosts, so keys are needed: make them with `shoal keygen "
+                       "DIR`, or use --insecure");
   if (!keys) return NULL;
   if (!keys_valid(o->secret_key) || !keys_valid(o->public_key))
     return status_make(SHOAL_ERR_ARGUMENT,

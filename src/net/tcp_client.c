@@ -234,7 +234,7 @@ static try_result welcome(tcp_client *c, tcp_result r, net_message *m, try_reaso
   *status = m->header.kind == WIRE_REFUSED
                 ? status_make(m->header.number == TCP_FOR_EVER ? SHOAL_ERR_REFUSED : SHOAL_ERR_PEER, "refused: %.*s",
                               (int)MIN_OF(m->bytes, TCP_WORDS), m->payload)
-                : status_make(SHOAL_ERR_PEER, "the server answers the handshake by something else");
+                : status_make(SHOAL_ERR_PEER, "the server does not answer the handshake as expected");
   return TRY_FAILED;
 }
 

@@ -170,7 +170,7 @@ static void peer_greet(tcp_server *s, tcp_peer *p) {
     }
     if (r == TCP_STREAM_WRONG && tls_is_plain(p->link.stream.error)) {
       tcp_stream_go_plain(&p->link.stream);
-      refuse(s, p, TCP_FOR_EVER, "this server uses keys, and the client does not: give it some (--keys)");
+      refuse(s, p, TCP_FOR_EVER, "this server requires keys, and the client has none: give it some (--keys)");
       return;
     }
     if (r != TCP_STREAM_DONE) {

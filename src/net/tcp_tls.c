@@ -64,7 +64,7 @@ static shoal_status peer_init(const net_options *o, bool server, const char *oth
   explicit_bzero(shared, sizeof shared);
   if (good) return NULL;
   ERR_clear_error();
-  return status_make(SHOAL_ERR_ARGUMENT, "'%.40s' is no public key", other);
+  return status_make(SHOAL_ERR_ARGUMENT, "'%.40s' is not a public key", other);
 }
 
 static shoal_status check_expiry(const char *key, const char *whose) {

@@ -4,7 +4,7 @@
 
 shoal_status shoal_dashboard_create(const shoal_dashboard_options *options, shoal_dashboard **out) {
   return status_make(SHOAL_ERR_SYSTEM,
-                     "this build of shoal cannot serve pages: libmicrohttpd was not there; install "
+                     "this build of shoal cannot serve pages: libmicrohttpd was not found; install "
                      "libmicrohttpd-dev and build again, or use shoal report");
 }
 

@@ -57,7 +57,7 @@ static shoal_status finish(event_file *f) {
 }
 
 shoal_status event_file_open(const char *folder, event_file **out) {
-  if (mkdir(folder, 0777) && errno != EEXIST) return status_errno(errno, "cannot make the folder %s", folder);
+  if (mkdir(folder, 0777) && errno != EEXIST) return status_errno(errno, "cannot create the folder %s", folder);
   char host[256] = "host", *path = NULL;
   gethostname(host, sizeof host - 1);
   event_file *f = calloc(1, sizeof *f);

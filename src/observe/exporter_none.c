@@ -3,7 +3,7 @@
 
 shoal_status exporter_create(const exporter_options *options, exporter **out) {
   return status_make(SHOAL_ERR_SYSTEM,
-                     "`metrics_port`: this build of shoal cannot serve metrics: libmicrohttpd was not there; install "
+                     "`metrics_port`: this build of shoal cannot serve metrics: libmicrohttpd was not found; install "
                      "libmicrohttpd-dev and build again");
 }
 

@@ -12,8 +12,8 @@
 shoal_status report_page_check(void) {
   if (!report_page_built.missing) return NULL;
   return status_make(SHOAL_ERR_SYSTEM,
-                     "this build of shoal has no page, because %s; with node and npm there: "
-                     "touch web/package-lock.json, then build again",
+                     "this build of shoal has no page, because %s; with node and npm installed: touch "
+                     "web/package-lock.json, then build again",
                      report_page_built.missing);
 }
 

@@ -191,10 +191,10 @@ shoal_status report_set_add(report_set *s, const char *path) {
   int fd = open(trimmed, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   shoal_status status = fd < 0 ? status_errno(errno, "%s", trimmed) : walk(s, fd, trimmed, "", 0, &changed);
   if (!status && s->count == before && !find_path(s, trimmed))
-    status = status_make(SHOAL_ERR_INPUT,
-                         "%s: no run there; expected a folder with summary.json or metrics.jsonl, or "
-                         "one with such folders in it",
-                         trimmed);
+    status = status_make(
+        SHOAL_ERR_INPUT,
+        "%s: no run found; expected a folder with summary.json or metrics.jsonl, or one that contains such folders",
+        trimmed);
   if (s->count > before) /* arguments stay in their order */
     qsort(s->runs + before, s->count - before, sizeof *s->runs, by_name);
   free(trimmed);

@@ -10,8 +10,8 @@
 static shoal_status balance(const shoal_dataset *data, int classes, double *out) {
   if (!data)
     return status_make(SHOAL_ERR_ARGUMENT,
-                       "`class_weight` balanced counts the rows of each class, which have to be in memory for that; "
-                       "give a number for each class, or raise `memory_limit`");
+                       "`class_weight` balanced counts the rows of each class, so they must be in memory; give a "
+                       "number for each class, or raise `memory_limit`");
   const int64_t n = shoal_dataset_rows(data);
   for (int64_t i = 0; i < n; i++) {
     const int64_t label = (int64_t)shoal_tensor_get(&data->labels, i);

@@ -61,7 +61,7 @@ static shoal_status open_files(evaluator *v) {
       asprintf(&board, "%s/checkpoints", folder) < 0)
     TRY_GOTO(status, status_no_memory(), done);
   if (mkdir(folder, 0777) && errno != EEXIST)
-    TRY_GOTO(status, status_errno(errno, "cannot make the folder %s", folder), done);
+    TRY_GOTO(status, status_errno(errno, "cannot create the folder %s", folder), done);
   if (!(v->lines = fopen(path, "ae"))) TRY_GOTO(status, status_errno(errno, "cannot write %s", path), done);
   TRY_GOTO(status, event_file_open(board, &v->events), done);
 done:
@@ -209,8 +209,8 @@ static shoal_status follow(evaluator *v) {
     if (stopped(v)) return NULL;
     if (silent)
       return status_make(SHOAL_ERR_PEER,
-                         "no sign of life of the run in %s for %g s (neither a checkpoint nor a line "
-                         "in metrics.jsonl); is it the folder the chief writes to, and does the job run?",
+                         "no progress of the run in %s for %g s (neither a checkpoint nor a line in metrics.jsonl); is "
+                         "it the folder the chief writes to, and does the job run?",
                          v->dir.path, v->options->patience);
     sleep_a_little();
   }

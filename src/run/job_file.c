@@ -33,11 +33,11 @@ static shoal_status take_addresses(job_file *j, const shoal_job *f, const char *
   const json_t *list = json_object_get(json_object_get(j->file, "cluster"), "ps");
   size_t n = json_array_size(list);
   if (n < 1 || n > SERVERS_MAX)
-    return status_make(SHOAL_ERR_INPUT, "%s: 1 to %d addresses of parameter servers are expected, not %zu", path,
+    return status_make(SHOAL_ERR_INPUT, "%s: expected 1 to %d addresses of parameter servers, not %zu", path,
                        SERVERS_MAX, n);
   for (size_t i = 0; i < n; i++) {
     j->addresses[i] = json_string_value(json_array_get(list, i));
-    if (!j->addresses[i]) return status_make(SHOAL_ERR_INPUT, "%s: address %zu is no text", path, i);
+    if (!j->addresses[i]) return status_make(SHOAL_ERR_INPUT, "%s: address %zu is not a string", path, i);
   }
   j->replicas = (int)f->replicas;
   j->servers = (int)n / (1 + j->replicas);

@@ -46,7 +46,7 @@ shoal_status job_from_words(const char *const *words, int n, shoal_job *out) {
   shoal_job_init(out, sizeof *out);
   for (job_words w = {words, n, 1}; w.at < n;) {
     TRY(job_words_next(&w, &row, &value));
-    if (!row && out->model) return status_make(SHOAL_ERR_ARGUMENT, "one model at a time, but got '%s', too", value);
+    if (!row && out->model) return status_make(SHOAL_ERR_ARGUMENT, "expected one model, but also got '%s'", value);
     if (!row)
       out->model = value;
     else if (row->kind == SHOAL_SETTING_BOOL && value)

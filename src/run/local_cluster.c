@@ -79,7 +79,7 @@ static shoal_status start_task(local_cluster *w, int task, bool again) {
 }
 
 static shoal_status start(local_cluster *w) {
-  if (mkdir(w->logs, 0777) && errno != EEXIST) return status_errno(errno, "cannot make the folder %s", w->logs);
+  if (mkdir(w->logs, 0777) && errno != EEXIST) return status_errno(errno, "cannot create the folder %s", w->logs);
   if (asprintf(&w->job_path, "%s/job.json", w->logs) < 0) {
     w->job_path = NULL;
     return status_no_memory();
@@ -140,7 +140,7 @@ static shoal_status failure(local_cluster *w) {
   const member *chief = &w->members[w->servers];
   if (w->stop_at && chief->ended && WIFSIGNALED(chief->status) && WTERMSIG(chief->status) == SIGTERM)
     return status_make(SHOAL_ERR_CANCELLED, "stopped before training began"); /* it could not listen yet */
-  if (i < 0) return status_make(SHOAL_ERR_INTERNAL, "a task failed, but none can be named");
+  if (i < 0) return status_make(SHOAL_ERR_INTERNAL, "a task failed, but it is not known which one");
   const member *m = &w->members[i];
   const char *name = launch_name(w->tasks, i), *log = launch_log(w->tasks, i);
   long long step = (long long)w->state->last.step;

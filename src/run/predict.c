@@ -56,8 +56,8 @@ static shoal_status read_bytes(const char *path, rows_block *into) {
   if (!file) return status_errno(errno, "cannot open it");
   shoal_status status = NULL;
   if (fstat(fileno(file), &info) || !S_ISREG(info.st_mode) || info.st_size > PICTURE_BYTES_MAX)
-    status =
-        status_make(SHOAL_ERR_INPUT, "is no file of at most %d bytes: give the path of a picture", PICTURE_BYTES_MAX);
+    status = status_make(SHOAL_ERR_INPUT, "is not a file of at most %d bytes: give the path of a picture",
+                         PICTURE_BYTES_MAX);
   if (!status) status = rows_reserve(into, 1, info.st_size);
   if (!status && fread(into->bytes, 1, (size_t)info.st_size, file) != (size_t)info.st_size)
     status = status_make(SHOAL_ERR_INPUT, "cannot read its %lld bytes", (long long)info.st_size);

@@ -40,7 +40,7 @@ static shoal_status listen_at(rank_roster *r, char name[RANK_ROSTER_NAME]) {
   const socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name));
   if (r->socket < 0 || setsockopt(r->socket, SOL_SOCKET, SO_PASSCRED, &on, sizeof on) ||
       bind(r->socket, (const struct sockaddr *)&at, size))
-    return status_errno(errno, "cannot make a socket for what the ranks report");
+    return status_errno(errno, "cannot create a socket for what the ranks report");
   return NULL;
 }
 

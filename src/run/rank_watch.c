@@ -99,7 +99,7 @@ shoal_status rank_watch_create(int rank, double seconds, rank_watch **out) {
     if (w->socket >= 0) close(w->socket);
     pthread_mutex_destroy(&w->lock);
     free(w);
-    return status_errno(error, "cannot start the thread that watches over this rank's start");
+    return status_errno(error, "cannot start the thread that monitors this rank's start");
   }
   *out = w;
   return NULL;

@@ -168,7 +168,7 @@ shoal_status ranks_agree(ranks *r, training *t, shoal_status own) {
   json_t *flags;
   if (!r->job || json_unpack(r->job, "{s:s, s:s, s:b, s:o}", "model", &model, "run_dir", &folder, "resume", &resume,
                              "flags", &flags))
-    return status_make(SHOAL_ERR_PEER, "what rank 0 says cannot be read");
+    return status_make(SHOAL_ERR_PEER, "the message of rank 0 cannot be read");
   if (strcmp(model, t->kind->name))
     return status_make(SHOAL_ERR_ARGUMENT, "rank 0 trains %s, this rank %s", model, t->kind->name);
   if (model_file_of(t->kind)) TRY(training_take_model(t, r->job, model, "rank 0's model"));
@@ -208,9 +208,9 @@ static shoal_status load_data(ranks *r, training *b) {
   bool same = here.rows == there.rows && here.classes == there.classes;
   if (same && here.names == there.names && here.preprocessing == there.preprocessing) return NULL;
   if (same)
-    return status_make(SHOAL_ERR_INPUT, "%s: %s than where rank 0 runs: the files differ", b->job.data,
-                       here.names != there.names ? "the classes here are called otherwise"
-                                                 : "words or statistics of the columns here are others");
+    return status_make(
+        SHOAL_ERR_INPUT, "%s: %s from those of rank 0: the files differ", b->job.data,
+        here.names != there.names ? "the class names differ here" : "words or statistics of the columns differ here");
   return status_make(SHOAL_ERR_INPUT, "%s: %lld rows of %lld classes here, %lld rows of %lld classes where rank 0 runs",
                      b->job.data, (long long)here.rows, (long long)here.classes, (long long)there.rows,
                      (long long)there.classes);

@@ -51,7 +51,7 @@ static shoal_status make_folder(agent *a) {
   snprintf(a->folder, sizeof a->folder, "%s/shoal-launch-XXXXXX", above && *above == '/' ? above : "/tmp");
   if (mkdtemp(a->folder)) return NULL;
   const int error = errno;
-  shoal_status status = status_errno(error, "cannot make the folder %s", a->folder);
+  shoal_status status = status_errno(error, "cannot create the folder %s", a->folder);
   a->folder[0] = 0;
   return status;
 }

@@ -236,7 +236,7 @@ static shoal_status read_key(const char *dir, const char *name, json_t *keys) {
 static shoal_status make_keys(json_t *clients, json_t *servers) {
   static const char *const names[] = {"server.key", "server.pub", "client.key", "client.pub"};
   char dir[] = "/tmp/shoal-keys-XXXXXX", path[64];
-  if (!mkdtemp(dir)) return status_make(SHOAL_ERR_SYSTEM, "cannot make a folder in /tmp for the keys");
+  if (!mkdtemp(dir)) return status_make(SHOAL_ERR_SYSTEM, "cannot create a folder in /tmp for the keys");
   shoal_status status = shoal_keys_make(dir, "server");
   if (!status) status = shoal_keys_make(dir, "client");
   for (size_t i = 0; i < COUNT_OF(names); i++) {

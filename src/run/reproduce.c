@@ -157,7 +157,7 @@ static shoal_status fill_table(const shoal_experiment *e, const shoal_run_list *
   TRY(fill_names(e, t));
   for (int k = 0, c = 1; k < EXPERIMENT_FIGURES_MAX && e->figures[k]; k++) {
     const experiment_figure *f = experiment_figure_find(e->figures[k]);
-    if (!f) return status_make(SHOAL_ERR_INTERNAL, "experiment %s: no figure is called '%s'", e->id, e->figures[k]);
+    if (!f) return status_make(SHOAL_ERR_INTERNAL, "experiment %s: unknown figure '%s'", e->id, e->figures[k]);
     TRY(fill_own(f, runs, t, c++));
     if (anybody_reported(e, k)) TRY(fill_reported(e, k, f, t, c++));
   }

@@ -298,12 +298,12 @@ static shoal_status check_labels(const job_rows *rows, const shoal_model_kind *k
   if (rows->targets == job_is_regression(kind)) return NULL;
   if (rows->targets)
     return status_make(SHOAL_ERR_ARGUMENT,
-                       "%s: the labels are numbers to be predicted, but %s tells classes apart: "
-                       "take the model linear, or name the column of classes: `columns` label=COLUMN",
+                       "%s: the labels are regression targets, but %s is a classifier: use the model linear, or name "
+                       "the column of classes: `columns` label=COLUMN",
                        path, kind->name);
   return status_make(SHOAL_ERR_ARGUMENT,
-                     "%s: the labels are classes, but %s predicts numbers: name the column that holds "
-                     "them, `columns` target=COLUMN (NumPy: save them as floats), or take the model softmax",
+                     "%s: the labels are classes, but %s is a regression model: name the column of targets, `columns` "
+                     "target=COLUMN (NumPy: save them as floats), or use the model softmax",
                      path, kind->name);
 }
 

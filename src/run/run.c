@@ -43,14 +43,15 @@ static shoal_status open_folder(run_state *s) {
   if (status || !run_dir_used(&b->dir)) return status;
   if (!b->job.resume)
     return status_make(SHOAL_ERR_ARGUMENT,
-                       "%s holds a run already; add `resume` to continue it, or name another "
+                       "%s already contains a run; add `resume` to continue it, or choose another "
                        "`run_dir`",
                        b->dir.path);
   if (access(b->dir.settings, F_OK)) return NULL; /* killed before it could write them: nothing to continue */
   TRY(run_dir_read_settings(b->dir.settings, &s->kept));
   const char *model = json_string_value(json_object_get(s->kept, "model"));
   if (strcmp(model, b->kind->name))
-    return status_make(SHOAL_ERR_ARGUMENT, "%s holds a run of the model %s, not %s", b->dir.path, model, b->kind->name);
+    return status_make(SHOAL_ERR_ARGUMENT, "%s contains a run of the model %s, not %s", b->dir.path, model,
+                       b->kind->name);
   TRY(training_take_learned(b, s->kept, b->dir.settings));
   shoal_job kept = job_unset();
   TRY(settings_from_json(job_table, json_object_get(s->kept, "flags"), b->dir.settings, &kept));
@@ -257,7 +258,7 @@ static shoal_status start_ranks(run_state *s) {
   TRY(status);
   if (code > 128) code = 1; /* of a rank that was killed; another has told of it */
   if (!code && !run_state_asked(s) && summary_says(s, "interrupted")) {
-    run_state_note(s, "Stopped, since a rank was asked to by a signal.");
+    run_state_note(s, "Stopped: a rank received a signal.");
     code = 128 + SIGTERM;
   }
   const shoal_run_listener *l = &s->options->listener;
@@ -341,7 +342,7 @@ static shoal_status find_model(const shoal_job *job, training *t) {
     status = check_same(t->file, given, job->model);
     model_file_destroy(given);
   } else if (strcmp(job->model, t->kind->name)) {
-    status = status_make(SHOAL_ERR_ARGUMENT, "%s holds a run of the model %s, not %s", job->run_dir, t->kind->name,
+    status = status_make(SHOAL_ERR_ARGUMENT, "%s contains a run of the model %s, not %s", job->run_dir, t->kind->name,
                          job->model);
   }
   return status;
@@ -380,7 +381,7 @@ static shoal_status leave_ranks(running *w, shoal_status status) {
   if (!w->ranks.joined && !w->ranks.watch) return status;
   if (status && ranks_are_told(&w->ranks)) {
     shoal_status_free(status);
-    status = status_make(SHOAL_ERR_REPORTED, "another rank has failed, and says why");
+    status = status_make(SHOAL_ERR_REPORTED, "another rank has failed; its message says why");
   }
   const bool tells = status && shoal_status_code(status) != SHOAL_ERR_REPORTED;
   if (tells) rank_watch_reach(w->ranks.watch, RANK_TOLD);

@@ -89,13 +89,13 @@ shoal_status run_dir_make(const char *folder) {
     if (*p && *p != '/') continue;
     char kept = *p;
     *p = 0;
-    if (mkdir(path, 0777) && errno != EEXIST) status = status_errno(errno, "cannot make the folder %s", path);
+    if (mkdir(path, 0777) && errno != EEXIST) status = status_errno(errno, "cannot create the folder %s", path);
     *p = kept;
     if (!kept) break;
   }
   struct stat st;
   if (!status && (stat(folder, &st) || !S_ISDIR(st.st_mode)))
-    status = status_make(SHOAL_ERR_ARGUMENT, "`run_dir`: %s is there but is no folder", folder);
+    status = status_make(SHOAL_ERR_ARGUMENT, "`run_dir`: %s exists but is not a folder", folder);
   free(path);
   return status;
 }
@@ -108,9 +108,9 @@ static shoal_status refuse(const run_dir *r) {
   if (f) fclose(f);
   who[strcspn(who, "\n")] = 0;
   return status_make(SHOAL_ERR_ARGUMENT,
-                     "%s: another run is under way there (%s): wait for its end, or name another "
+                     "%s: another run is using this folder (%s): wait until it ends, or choose another "
                      "`run_dir`",
-                     r->path, *who ? who : "by a process that does not say who it is");
+                     r->path, *who ? who : "by an unknown process");
 }
 
 static void say_who(const run_dir *r) {

@@ -174,7 +174,7 @@ shoal_status run_list_command(const char *name, const char *const *words, const 
   if (asked_to_stop(o->stop)) return status_make(SHOAL_ERR_CANCELLED, "stopped");
   if (!ended) return NULL;
   char *why = last_line(log);
-  shoal_status status = status_make(SHOAL_ERR_INPUT, "%s: %s", name, why ? why : "it failed without a word");
+  shoal_status status = status_make(SHOAL_ERR_INPUT, "%s: %s", name, why ? why : "it failed without an error message");
   free(why);
   return status;
 }

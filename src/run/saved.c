@@ -39,7 +39,8 @@ static shoal_status gather(const char *target, const shoal_trained_options *o, s
     TRY(settings_from_json(job_table, json_object_get(s->settings, "flags"), "settings.json", &s->job));
   }
   if (!name && o->kind) name = o->kind->name;
-  if (!name) return status_make(SHOAL_ERR_ARGUMENT, "%s lies outside a run, so say which `model` it is", target);
+  if (!name)
+    return status_make(SHOAL_ERR_ARGUMENT, "%s is not in a run folder: set `model` to the model it belongs to", target);
   if (o->kind && !strcmp(o->kind->name, name))
     s->kind = o->kind;
   else if (described)

@@ -4,7 +4,7 @@
 
 shoal_status shoal_serving_create(const shoal_serving_options *options, shoal_serving **out) {
   return status_make(SHOAL_ERR_SYSTEM,
-                     "this build of shoal cannot serve: libmicrohttpd was not there; install "
+                     "this build of shoal cannot serve: libmicrohttpd was not found; install "
                      "libmicrohttpd-dev and build again");
 }
 

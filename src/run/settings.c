@@ -58,7 +58,7 @@ static shoal_status bad_choice(const shoal_setting *row, const char *word) {
   text list = {0};
   text_add_names(names, &list);
   shoal_status status =
-      status_make(SHOAL_ERR_ARGUMENT, "`%s`: '%s' is not known%s%s%s; it is %s", row->name, word,
+      status_make(SHOAL_ERR_ARGUMENT, "`%s`: unknown value '%s'%s%s%s; expected %s", row->name, word,
                   near ? "; did you mean " : "", near ? near : "", near ? "?" : "", list.data ? list.data : "?");
   text_fini(&list);
   return status;
@@ -194,7 +194,7 @@ static shoal_status from_json(const shoal_setting *row, const json_t *value, con
   }
   if (row->kind == SHOAL_SETTING_CHOICE && json_is_string(value))
     return status_wrap(set_choice(row, json_string_value(value), fields), "%s", file);
-  return status_make(SHOAL_ERR_INPUT, "%s: \"%s\" does not hold what `%s` takes; say it, or start a new run", file,
+  return status_make(SHOAL_ERR_INPUT, "%s: \"%s\" is not a valid value of `%s`; set it, or start a new run", file,
                      row->name, row->name);
 }
 

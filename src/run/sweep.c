@@ -41,7 +41,7 @@ static shoal_status keep_list(shoal_sweep *s, const json_t *list) {
   shoal_status status = NULL;
   for (size_t i = 0; i < n && !status; i++)
     if (!(words[i] = json_string_value(json_array_get(list, i))))
-      status = status_make(SHOAL_ERR_INPUT, "%s: argument %zu is no text", s->description, i);
+      status = status_make(SHOAL_ERR_INPUT, "%s: argument %zu is not a string", s->description, i);
   if (!status) status = keep_words(s, words, (int)n);
   free(words);
   return status;
@@ -62,7 +62,7 @@ static shoal_status take_up(shoal_sweep *s, const char *const *words, int n, con
   json_decref(now);
   if (!same)
     return status_make(SHOAL_ERR_ARGUMENT,
-                       "%s holds a sweep with other settings; leave them out, or name another "
+                       "%s contains a sweep with other settings; leave them out, or choose another "
                        "`run_dir`",
                        s->folder);
   return keep_list(s, list);
@@ -95,14 +95,13 @@ static shoal_status open_new(shoal_sweep *s, const char *const *words, int n, co
   TRY(name_folder(s, folder));
   if (access(s->description, F_OK)) return NULL;
   return status_make(SHOAL_ERR_ARGUMENT,
-                     "%s holds a sweep already; add `resume` to go on with it, or name another "
+                     "%s already contains a sweep; add `resume` to continue it, or choose another "
                      "`run_dir`",
                      s->folder);
 }
 
 static shoal_status open_again(shoal_sweep *s, const char *const *words, int n, const char *folder) {
-  if (!folder)
-    return status_make(SHOAL_ERR_ARGUMENT, "`resume` needs `run_dir`, the folder of the sweep to go on with");
+  if (!folder) return status_make(SHOAL_ERR_ARGUMENT, "`resume` needs `run_dir`, the folder of the sweep to continue");
   TRY(name_folder(s, folder));
   TRY(resume(s, words, n));
   return sweep_grid_read((const char *const *)s->words, s->n_words, &s->grid);

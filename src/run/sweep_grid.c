@@ -85,7 +85,7 @@ shoal_status sweep_grid_read(const char *const *words, int n, sweep_grid *out) {
       TRY(add_setting(out, row, value));
       continue;
     }
-    if (out->model) return status_make(SHOAL_ERR_ARGUMENT, "one model at a time, but got '%s', too", value);
+    if (out->model) return status_make(SHOAL_ERR_ARGUMENT, "expected one model, but also got '%s'", value);
     if (!(out->model = strdup(value))) return status_no_memory();
   }
   if (!out->model)

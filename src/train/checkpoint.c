@@ -74,7 +74,7 @@ static char *step_path(const char *dir, uint64_t step) {
 /* ---- writing */
 
 static shoal_status make_folder(const char *dir) {
-  if (!*dir) return status_make(SHOAL_ERR_ARGUMENT, "the folder for checkpoints has an empty name");
+  if (!*dir) return status_make(SHOAL_ERR_ARGUMENT, "the name of the checkpoint folder is empty");
   char *path = strdup(dir);
   if (!path) return status_no_memory();
   shoal_status status = NULL;
@@ -83,7 +83,7 @@ static shoal_status make_folder(const char *dir) {
     char kept = *end;
     *end = 0;
     if (*path && mkdir(path, 0777) && errno != EEXIST)
-      status = status_errno(errno, "%s: cannot make the folder for checkpoints", path);
+      status = status_errno(errno, "%s: cannot create the folder for checkpoints", path);
     *end = kept;
     if (!kept) break;
   }

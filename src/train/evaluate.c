@@ -34,7 +34,7 @@ shoal_status model_check_features(const shoal_model *m, const shoal_tensor *feat
                        shoal_shape_text(s, have), shoal_shape_text(&m->input, one));
   }
   if (features->dtype != SHOAL_U8 && features->dtype != SHOAL_F32)
-    return status_make(SHOAL_ERR_ARGUMENT, "the features are %s; u8 or f32 is expected",
+    return status_make(SHOAL_ERR_ARGUMENT, "the features are %s; expected u8 or f32",
                        shoal_dtype_name(features->dtype));
   if (!features->data && s->dim[0] > 0) return status_make(SHOAL_ERR_ARGUMENT, "the features have no data");
   return NULL;
@@ -43,11 +43,11 @@ shoal_status model_check_features(const shoal_model *m, const shoal_tensor *feat
 static shoal_status check_classes(const shoal_model *m, const shoal_tensor *labels) {
   if (labels->dtype == SHOAL_F32)
     return status_make(SHOAL_ERR_ARGUMENT,
-                       "the labels are numbers to be predicted (f32), but the model tells classes "
-                       "apart by the loss %s: compile it with the loss mse, or give classes as u8, i32 or i64",
+                       "the labels are regression targets (f32), but the model is a classifier (loss %s): compile it "
+                       "with the loss mse, or give classes as u8, i32 or i64",
                        loss_name(m->loss));
   if (labels->dtype != SHOAL_U8 && labels->dtype != SHOAL_I32 && labels->dtype != SHOAL_I64)
-    return status_make(SHOAL_ERR_ARGUMENT, "the labels are %s; u8, i32 or i64 is expected",
+    return status_make(SHOAL_ERR_ARGUMENT, "the labels are %s; expected u8, i32 or i64",
                        shoal_dtype_name(labels->dtype));
   int64_t largest;
   TRY(dataset_label_range(labels, "labels", &largest));
@@ -62,8 +62,8 @@ static shoal_status check_classes(const shoal_model *m, const shoal_tensor *labe
 static shoal_status check_targets(const shoal_model *m, const shoal_tensor *labels) {
   if (labels->dtype != SHOAL_F32)
     return status_make(SHOAL_ERR_ARGUMENT,
-                       "the labels are classes (%s), but the model predicts numbers by the loss %s: "
-                       "give them as f32, or compile the model with the loss softmax_cross_entropy",
+                       "the labels are classes (%s), but the model is a regression (loss %s): give them as f32, or "
+                       "compile the model with the loss softmax_cross_entropy",
                        shoal_dtype_name(labels->dtype), loss_name(m->loss));
   const float *y = labels->data; /* [.., targets] */
   for (int64_t i = 0; i < labels->shape.dim[0]; i++) {
@@ -223,7 +223,7 @@ static shoal_status add_batches(shoal_model *m, shoal_pipeline *p, row_sums *sum
     if (!b) return NULL;
     if (!b->count) continue;
     if (!b->labels.data || !b->features.data)
-      return status_make(SHOAL_ERR_INPUT, "rows with dense features and labels are expected");
+      return status_make(SHOAL_ERR_INPUT, "expected rows with dense features and labels");
     shoal_dataset rows = {.features = b->features,
                           .labels = b->targets.data ? b->targets : b->labels,
                           .classes = (int)m->classes,
@@ -291,7 +291,7 @@ static shoal_status score_rows(shoal_model *m, const tower *t, shoal_pipeline *p
     sum->rows += b->count;
     for (int64_t i = 0; i < b->count; i++)
       if (labels[i] > 1)
-        return status_make(SHOAL_ERR_INPUT, "a label is %d; the model tells 0 (or -1) and 1 apart", labels[i]);
+        return status_make(SHOAL_ERR_INPUT, "a label is %d; the model expects 0 (or -1) and 1", labels[i]);
     TRY(add_labelled(sum, got.data, labels, b->count));
     if (take) TRY(take_probabilities(got.data, labels, b->count, take, context));
   }
@@ -346,9 +346,8 @@ shoal_status shoal_model_predict(shoal_model *m, const shoal_tensor *features, s
   shoal_shape expected = SHOAL_SHAPE(n, m->outputs);
   if (out->dtype != SHOAL_F32 || out->rows || !shoal_shape_equal(&out->shape, &expected)) {
     char have[SHOAL_SHAPE_TEXT], want[SHOAL_SHAPE_TEXT];
-    return status_make(SHOAL_ERR_ARGUMENT, "predict: the output is %s%s; f32%s is expected",
-                       shoal_dtype_name(out->dtype), shoal_shape_text(&out->shape, have),
-                       shoal_shape_text(&expected, want));
+    return status_make(SHOAL_ERR_ARGUMENT, "predict: the output is %s%s; expected f32%s", shoal_dtype_name(out->dtype),
+                       shoal_shape_text(&out->shape, have), shoal_shape_text(&expected, want));
   }
   tower *t;
   TRY(model_any_tower(m, features->dtype, &t));

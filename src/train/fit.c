@@ -53,7 +53,7 @@ shoal_status fit_resume(fit_loop *l, bool *found) {
     status = status_make(SHOAL_ERR_INPUT, "resume: %s: step %lld cannot be %lld examples into epoch %lld", path,
                          (long long)s->step, (long long)s->position, (long long)s->epoch);
   if (!status && !l->data && s->step && !(l->strategy->leases ? l->saved.stream != NULL : *s->input != 0))
-    status = status_make(SHOAL_ERR_INPUT, "resume: %s: it does not say where the stream stood", path);
+    status = status_make(SHOAL_ERR_INPUT, "resume: %s: it has no position of the stream", path);
   if (!status) {
     text line = {0};
     text_add(&line, "resumed from step %lld (%s)", (long long)s->step, path);

@@ -28,10 +28,9 @@ shoal_status fit_check_options(const shoal_fit_options *o, bool has_data) {
     return status_make(SHOAL_ERR_ARGUMENT, "fit: %lld epochs, %lld steps: give one of them, above 0",
                        (long long)o->epochs, (long long)o->steps);
   if (o->batch_size < 0)
-    return status_make(SHOAL_ERR_ARGUMENT, "fit: a batch size of %lld: at least 1 is expected",
-                       (long long)o->batch_size);
+    return status_make(SHOAL_ERR_ARGUMENT, "fit: a batch size of %lld: expected at least 1", (long long)o->batch_size);
   if (!(o->validation_split >= 0 && o->validation_split < 1))
-    return status_make(SHOAL_ERR_ARGUMENT, "fit: a validation split of %g: at least 0 and below 1 is expected",
+    return status_make(SHOAL_ERR_ARGUMENT, "fit: a validation split of %g: expected at least 0 and below 1",
                        o->validation_split);
   if (o->validation && o->validation_split > 0)
     return status_make(SHOAL_ERR_ARGUMENT, "fit: give validation data or a validation split, not both");
@@ -91,8 +90,8 @@ shoal_status fit_cut(fit_loop *l) {
                        (long long)l->rows, (long long)l->round);
   if (!rounds && l->usable <= (workers - 1) * l->batch)
     return status_make(SHOAL_ERR_ARGUMENT,
-                       "fit: %lld examples in batches of %lld leave some of the %lld workers with "
-                       "none: take fewer workers or smaller batches",
+                       "fit: %lld examples in batches of %lld leave some of the %lld workers with none: use fewer "
+                       "workers or smaller batches",
                        (long long)l->usable, (long long)l->batch, (long long)workers);
   int64_t an_update = l->strategy->sync ? l->round : l->batch; /* rows */
   l->steps_per_epoch = (l->usable + an_update - 1) / an_update;
@@ -138,7 +137,7 @@ shoal_status fit_cut_stream(fit_loop *l) {
   const shoal_strategy *s = l->strategy;
   if (l->model->sparse && s->rounds)
     return status_make(SHOAL_ERR_ARGUMENT,
-                       "fit: the strategy %s does not train on sparse rows; take single or "
+                       "fit: the strategy %s does not support sparse rows; use single or "
                        "parameter servers",
                        s->kind->name);
   if (s->rounds && s->leases)

@@ -280,7 +280,7 @@ static shoal_status check_names(const json_t *metadata, const char *const *now) 
   TRY(model_names_read(metadata, &then));
   bool same = !then || !now || class_names_equal(then, now);
   free((void *)then);
-  return same ? NULL : status_make(SHOAL_ERR_INPUT, "its classes are called otherwise than those of the data now");
+  return same ? NULL : status_make(SHOAL_ERR_INPUT, "its class names differ from those of the data");
 }
 
 shoal_status fit_restore(fit_saved *saved, const char *path, const char *settings) {

@@ -56,7 +56,7 @@ static shoal_status check_numbers(const initializer *i, const json_t *d) {
     if (strcmp(name, i->numbers[0]) && (n < 2 || strcmp(name, i->numbers[1])))
       return status_unknown("number of an initializer", name, i->numbers, n);
     if (!json_is_number(value) || !isfinite(json_number_value(value)))
-      return status_make(SHOAL_ERR_ARGUMENT, "%s of %s: a number is expected", name, i->name);
+      return status_make(SHOAL_ERR_ARGUMENT, "%s of %s: expected a number", name, i->name);
   }
   return NULL;
 }
@@ -65,7 +65,7 @@ shoal_status initializer_check(const json_t *d) {
   if (!d || json_is_null(d)) return NULL;
   if (json_is_number(d) && isfinite(json_number_value(d))) return NULL;
   const char *name = type_of(d), *names[COUNT_OF(initializers)];
-  if (!name) return status_make(SHOAL_ERR_ARGUMENT, "a name, a number, or {\"type\": NAME, ...} is expected");
+  if (!name) return status_make(SHOAL_ERR_ARGUMENT, "expected a name, a number, or {\"type\": NAME, ...}");
   const initializer *i = find(name);
   if (i) return check_numbers(i, json_is_object(d) ? d : NULL);
   for (size_t k = 0; k < COUNT_OF(initializers); k++) names[k] = initializers[k].name;

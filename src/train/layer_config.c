@@ -10,8 +10,7 @@
 
 static shoal_status expected(const layer_attr *a, const json_t *value, const char *what) {
   char *have = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
-  shoal_status status =
-      status_make(SHOAL_ERR_ARGUMENT, "%s is %.200s; %s is expected", a->name, have ? have : "?", what);
+  shoal_status status = status_make(SHOAL_ERR_ARGUMENT, "%s is %.200s; expected %s", a->name, have ? have : "?", what);
   free(have);
   return status;
 }
@@ -117,7 +116,7 @@ static shoal_status check_value(const layer_attr *a, const json_t *v) {
     case LAYER_NUMBERS: return are_numbers(v, 0) ? NULL : expected(a, v, "a number, or a list of numbers,");
     case LAYER_LAYER: return check_layer(a, v);
   }
-  return status_make(SHOAL_ERR_INTERNAL, "attribute %s is of no known kind", a->name);
+  return status_make(SHOAL_ERR_INTERNAL, "attribute %s is of an unknown kind", a->name);
 }
 
 static const layer_attr *find_attr(const layer_kind *kind, const char *name) {

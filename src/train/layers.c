@@ -51,7 +51,7 @@ shoal_status activation_check(const char *name) {
   for (size_t i = 0; i < COUNT_OF(activations); i++) names[i] = activations[i].name;
   const char *near = text_nearest(name, names, COUNT_OF(names));
   return status_make(SHOAL_ERR_ARGUMENT,
-                     "no activation is called '%s'%s%s; relu, tanh, sigmoid, gelu, silu and others "
+                     "unknown activation '%s'%s%s; relu, tanh, sigmoid, gelu, silu and others "
                      "are listed at shoal_model_dense",
                      name, near ? "; did you mean " : "", near ? near : "");
 }
@@ -157,7 +157,7 @@ void *layer_refuse(branch *b, const layer *l, const char *format, ...) {
 bool layer_takes(branch *b, const layer *l, const shoal_value *x, int least, int most, const char *expected) {
   if (x->shape.rank >= least && x->shape.rank <= most) return true;
   char have[SHOAL_SHAPE_TEXT];
-  layer_refuse(b, l, "its input is %s; %s is expected", shoal_shape_text(&x->shape, have), expected);
+  layer_refuse(b, l, "its input is %s; expected %s", shoal_shape_text(&x->shape, have), expected);
   return false;
 }
 

@@ -23,7 +23,7 @@ static shoal_value *concatenate_apply(branch *b, layer *l, layer_io *io) {
   const int rank = io->x[0]->shape.rank;
   int64_t axis = layer_int(l, "axis");
   if (axis < 0) axis += rank;
-  if (axis < 1 || axis >= rank) return layer_refuse(b, l, "axis: 1 to %d, or -1 for the last, is expected", rank - 1);
+  if (axis < 1 || axis >= rank) return layer_refuse(b, l, "axis: expected 1 to %d, or -1 for the last", rank - 1);
   return shoal_concat(b->model->graph, io->x, io->n, (int)axis);
 }
 
@@ -31,7 +31,7 @@ static shoal_value *stack_apply(branch *b, layer *l, layer_io *io) {
   const int rank = io->x[0]->shape.rank;
   int64_t axis = layer_int(l, "axis");
   if (axis < 0) axis += rank + 1;
-  if (axis < 1 || axis > rank) return layer_refuse(b, l, "axis: 1 to %d, or -1 for the last, is expected", rank);
+  if (axis < 1 || axis > rank) return layer_refuse(b, l, "axis: expected 1 to %d, or -1 for the last", rank);
   return shoal_stack(b->model->graph, io->x, io->n, (int)axis);
 }
 
@@ -50,7 +50,7 @@ static shoal_value *dot_apply(branch *b, layer *l, layer_io *io) {
   const int ax = (int)(first < 0 ? first + x->shape.rank : first),
             ay = (int)(second < 0 ? second + y->shape.rank : second);
   if (ax < 1 || ay < 1 || ax >= x->shape.rank || ay >= y->shape.rank || x->shape.rank > 3 || y->shape.rank > 3)
-    return layer_refuse(b, l, "axes: one axis from 1 on of each input, of at most 3 axes, is expected");
+    return layer_refuse(b, l, "axes: expected one axis from 1 on of each input, of at most 3 axes");
   if (layer_flag(l, "normalize")) {
     x = to_length_one(g, x, ax);
     y = to_length_one(g, y, ay);

@@ -118,8 +118,7 @@ static bool axis_of(branch *b, layer *l, int rank, int *out) {
   if (axis < 0) axis += rank;
   *out = (int)axis;
   if (axis > 0 && axis < rank) return true;
-  layer_refuse(b, l, "axis is %lld; 1 to %d, or -1 for the last, is expected", (long long)layer_int(l, "axis"),
-               rank - 1);
+  layer_refuse(b, l, "axis is %lld; expected 1 to %d, or -1 for the last", (long long)layer_int(l, "axis"), rank - 1);
   return false;
 }
 

@@ -415,12 +415,12 @@ int tower_feed_sparse(const tower *t, const shoal_batch *b, shoal_feed feeds[TOW
 
 static shoal_status check_bias_rate(const shoal_compile_options *o) {
   if (!(o->bias_rate >= 0 && o->bias_rate < 1e30))
-    return status_make(SHOAL_ERR_ARGUMENT, "bias_rate is %g: a multiple of the rate, at least 0, is expected",
+    return status_make(SHOAL_ERR_ARGUMENT, "bias_rate is %g: expected a multiple of the rate, at least 0",
                        o->bias_rate);
   const char *name = o->optimizer.name ? o->optimizer.name : "sgd";
   if (o->bias_rate == 0 || o->bias_rate == 1 || !strcmp(name, "sgd") || !strcmp(name, "momentum")) return NULL;
   return status_make(SHOAL_ERR_ARGUMENT,
-                     "bias_rate is %g: the optimizer %s knows one rate only; take sgd or momentum, "
+                     "bias_rate is %g: the optimizer %s has a single rate; use sgd or momentum, "
                      "or 1",
                      o->bias_rate, name);
 }
@@ -458,7 +458,7 @@ static shoal_status copy_metrics(shoal_model *m, const shoal_compile_options *fr
 static shoal_status compile(shoal_model *m, const shoal_compile_options *options) {
   TRY(shoal_schedule_check(&options->schedule));
   if (!(options->l2 >= 0 && options->l2 < 1e30))
-    return status_make(SHOAL_ERR_ARGUMENT, "l2 is %g: a weight of at least 0 is expected", options->l2);
+    return status_make(SHOAL_ERR_ARGUMENT, "l2 is %g: expected a weight of at least 0", options->l2);
   if (!m->n_layers) return status_make(SHOAL_ERR_ARGUMENT, "the model has no layers");
   TRY(check_bias_rate(options));
   if (m->sparse && options->optimizer.average > 0)

@@ -23,7 +23,7 @@ static shoal_status add_input(shoal_model *m, const char *name, shoal_shape shap
   for (size_t i = 0; i < m->n_inputs; i++)
     if (!strcmp(m->inputs[i].name, name)) return status_make(SHOAL_ERR_ARGUMENT, "two inputs are called %s", name);
   for (int i = 0; i < shape.rank; i++)
-    if (shape.dim[i] < 1) return status_make(SHOAL_ERR_ARGUMENT, "input %s: sizes above 0 are expected", name);
+    if (shape.dim[i] < 1) return status_make(SHOAL_ERR_ARGUMENT, "input %s: expected sizes above 0", name);
   return model_add_input(m, name, shape, out);
 }
 

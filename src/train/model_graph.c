@@ -182,7 +182,7 @@ static shoal_status check_placeholder(const shoal_graph *g, const shoal_value *v
 
 static shoal_status check_parts(const shoal_graph *g, const shoal_graph_parts *p) {
   if (p->n_inputs < 1 || p->n_inputs > LAYER_INPUTS_MAX || p->n_outputs < 1)
-    return status_make(SHOAL_ERR_ARGUMENT, "model of a graph: 1 to %d inputs and at least one output are expected",
+    return status_make(SHOAL_ERR_ARGUMENT, "model of a graph: expected 1 to %d inputs and at least one output",
                        LAYER_INPUTS_MAX);
   if (!p->labels != !p->loss)
     return status_make(SHOAL_ERR_ARGUMENT, "model of a graph: a loss goes with the placeholder of the labels");
@@ -191,7 +191,7 @@ static shoal_status check_parts(const shoal_graph *g, const shoal_graph_parts *p
   for (int i = 0; i < p->n_inputs; i++) {
     TRY(check_placeholder(g, p->inputs[i], "input", i));
     if (p->inputs[i]->shape.rank < 2)
-      return status_make(SHOAL_ERR_ARGUMENT, "model of a graph: input '%s' is [batch]; [batch, numbers] is expected",
+      return status_make(SHOAL_ERR_ARGUMENT, "model of a graph: input '%s' is [batch]; expected [batch, numbers]",
                          shoal_value_name(p->inputs[i]));
   }
   if (!p->labels) return NULL;

@@ -54,7 +54,7 @@ shoal_status model_names_read(const json_t *metadata, const char *const **out) {
   if (!words) return NULL;
   json_t *array = json_loads(words, 0, NULL);
   shoal_status status = array ? class_names_from_json(array, out)
-                              : status_make(SHOAL_ERR_INPUT, "'" METADATA_KEY "' in its metadata is no JSON");
+                              : status_make(SHOAL_ERR_INPUT, "'" METADATA_KEY "' in its metadata is not valid JSON");
   json_decref(array);
   return status;
 }

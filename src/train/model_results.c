@@ -23,8 +23,7 @@ static shoal_status check_loss(const shoal_model *m, const loss_kind *loss) {
   const double smoothing = m->options.label_smoothing;
   if (m->sparse && loss->targets)
     return status_make(SHOAL_ERR_ARGUMENT,
-                       "the loss %s is for numbers to be predicted, but models of sparse rows tell "
-                       "classes apart: make the rows dense",
+                       "the loss %s is for regression, but models of sparse rows are classifiers: make the rows dense",
                        loss_name(loss));
   if (m->sparse && !loss->smoothed)
     return status_make(SHOAL_ERR_ARGUMENT,
@@ -38,7 +37,7 @@ static shoal_status check_loss(const shoal_model *m, const loss_kind *loss) {
 
 shoal_status results_find_losses(shoal_model *m, const shoal_compile_options *o) {
   if (!(o->label_smoothing >= 0 && o->label_smoothing < 1))
-    return status_make(SHOAL_ERR_ARGUMENT, "label_smoothing is %g: a share from 0 to below 1 is expected",
+    return status_make(SHOAL_ERR_ARGUMENT, "label_smoothing is %g: expected a share from 0 to below 1",
                        o->label_smoothing);
   if (!m->n_results) TRY(model_add_result(m, model_last(m), NULL, NULL, 1));
   if (m->n_results > 1 && (o->loss || o->own_loss))
@@ -72,15 +71,15 @@ static shoal_status check_shape(const model_result *r, const shoal_shape *s) {
   if (s->rank != 2 && (s->rank < 2 || !any))
     return status_make(
         SHOAL_ERR_ARGUMENT,
-        "the last layer gives %s; [batch, %s] is expected: add a flatten layer before a dense one, and end with "
+        "the last layer gives %s; expected [batch, %s]: add a flatten layer before a dense one, and end with "
         "a dense layer with %s",
         shoal_shape_text(s, have), r->loss->targets ? "targets" : "classes",
-        r->loss->targets ? "one unit a number to be predicted" : "one unit a class and activation softmax");
+        r->loss->targets ? "one unit per target" : "one unit per class and activation softmax");
   if (r->loss->one_unit && s->dim[1] != 1)
-    return status_make(SHOAL_ERR_ARGUMENT,
-                       "the loss %s tells two classes apart by one unit, but the "
-                       "last layer has %lld: take softmax_cross_entropy",
-                       loss_name(r->loss), (long long)s->dim[1]);
+    return status_make(
+        SHOAL_ERR_ARGUMENT,
+        "the loss %s is for two classes and one unit, but the last layer has %lld: use softmax_cross_entropy",
+        loss_name(r->loss), (long long)s->dim[1]);
   return NULL;
 }
 
@@ -88,14 +87,14 @@ static shoal_status check_class_weights(const shoal_model *m) {
   const shoal_compile_options *o = &m->options;
   if (!o->class_weights) return NULL;
   if (m->loss->targets)
-    return status_make(SHOAL_ERR_ARGUMENT, "class_weights: the loss %s predicts numbers, there are no classes",
+    return status_make(SHOAL_ERR_ARGUMENT, "class_weights: the loss %s is for regression, which has no classes",
                        loss_name(m->loss));
   if (o->class_weight_count != m->classes)
     return status_make(SHOAL_ERR_ARGUMENT, "there are %d class_weights for %lld classes", o->class_weight_count,
                        (long long)m->classes);
   for (int i = 0; i < o->class_weight_count; i++)
     if (!(o->class_weights[i] >= 0 && o->class_weights[i] < 1e30))
-      return status_make(SHOAL_ERR_ARGUMENT, "class_weights[%d] is %g: at least 0 is expected", i, o->class_weights[i]);
+      return status_make(SHOAL_ERR_ARGUMENT, "class_weights[%d] is %g: expected at least 0", i, o->class_weights[i]);
   return NULL;
 }
 
@@ -150,8 +149,7 @@ shoal_status results_check_targets(const shoal_model *m, const float *row) {
     const model_result *r = &m->results[i];
     const double classes = r->loss->one_unit ? 2 : (double)r->units;
     for (int64_t k = 0; k < r->labels; k++, y++) {
-      if (!isfinite(*y))
-        return status_make(SHOAL_ERR_INPUT, "the number to be predicted is %g; leave such rows out", (double)*y);
+      if (!isfinite(*y)) return status_make(SHOAL_ERR_INPUT, "the target is %g; remove such rows", (double)*y);
       if (!r->loss->targets && !(*y >= 0 && (double)*y < fmin(classes, LABEL_MAX) && floorf(*y) == *y))
         return status_make(
             SHOAL_ERR_INPUT,
@@ -179,7 +177,7 @@ static shoal_value *row_losses(const shoal_model *m, const model_result *r, shoa
     shoal_value *rows = o->own_loss(o->own_context, g, r->from->value, labels);
     if (rows && rows->shape.rank != 1) {
       char have[SHOAL_SHAPE_TEXT];
-      graph_fail(g, status_make(SHOAL_ERR_ARGUMENT, "own_loss gives %s; a number for each row, [batch], is expected",
+      graph_fail(g, status_make(SHOAL_ERR_ARGUMENT, "own_loss gives %s; expected a number for each row, [batch]",
                                 shoal_shape_text(&rows->shape, have)));
       return NULL;
     }

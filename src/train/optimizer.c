@@ -150,7 +150,7 @@ static shoal_status check(const shoal_optimizer_options *o) {
                          ranges[i].value, ranges[i].least, ranges[i].below);
   if ((o->clip_value > 0) + (o->clip_norm > 0) + (o->clip_global_norm > 0) > 1)
     return status_make(SHOAL_ERR_ARGUMENT,
-                       "optimizer: clip_value, clip_norm and clip_global_norm: one of them at most is expected");
+                       "optimizer: clip_value, clip_norm and clip_global_norm: expected one of them at most");
   return NULL;
 }
 
@@ -159,14 +159,14 @@ shoal_status optimizer_check_servers(const shoal_optimizer_options *options, int
   TRY(find(options->name, &row));
   if (row->whole || options->clip_norm > 0)
     return status_make(SHOAL_ERR_ARGUMENT,
-                       "%s goes by the norm of whole variables, which parameter servers do not know: take the strategy "
+                       "%s uses the norm of whole variables, which parameter servers do not have: use the strategy "
                        "single, mirrored or allreduce",
                        row->whole ? options->name : "clip_norm");
   if (options->clip_global_norm > 0 && servers > 1)
-    return status_make(SHOAL_ERR_ARGUMENT,
-                       "clip_global_norm goes by all gradients together, which no one of %d parameter servers has: "
-                       "take one server",
-                       servers);
+    return status_make(
+        SHOAL_ERR_ARGUMENT,
+        "clip_global_norm uses the norm of all gradients, which none of %d parameter servers has: use one server",
+        servers);
   return NULL;
 }
 
@@ -286,10 +286,10 @@ static shoal_status apply_all(shoal_graph *g, const shoal_optimizer_options *opt
     if (!gradients[i].value) continue;
     if (row->whole && gradients[i].indices)
       TRY_GOTO(status,
-               status_make(SHOAL_ERR_ARGUMENT,
-                           "the optimizer %s goes by the norm of whole variables, but '%s' has a gradient of some of "
-                           "its rows: take adamw",
-                           options->name, shoal_value_name(variables[i])),
+               status_make(
+                   SHOAL_ERR_ARGUMENT,
+                   "the optimizer %s uses the norm of whole variables, but '%s' has a row-sparse gradient: use adamw",
+                   options->name, shoal_value_name(variables[i])),
                done);
     which[n_own] = i;
     own[n_own] = gradients[i];

@@ -279,7 +279,7 @@ static shoal_status begin(shoal_strategy *base, const strategy_setup *setup, str
   shoal_model *m = setup->compute->model;
   bool lost = true;
   if (!s->client && s->setup)
-    return status_make(SHOAL_ERR_ARGUMENT, "the strategy's training has ended: make another one for the next");
+    return status_make(SHOAL_ERR_ARGUMENT, "this strategy's training has ended: create another one");
   if (!s->client) {
     s->options.table = m->sparse && m->features > 0;
     if (s->options.deterministic) s->options.terms.round = setup->plan.batches.round;

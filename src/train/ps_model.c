@@ -32,7 +32,7 @@ shoal_status ps_model_place(const shoal_model *m, int servers, bool table, place
   for (int s = 0; s < servers; s++) { /* its slices are in the order of the variables */
     if (out->slices[out->begin[s]].variable < n_trained) continue;
     placement_fini(out);
-    return status_make(SHOAL_ERR_ARGUMENT, "%d parameter servers leave one with moving averages alone: take fewer",
+    return status_make(SHOAL_ERR_ARGUMENT, "%d parameter servers leave one with nothing but moving averages: use fewer",
                        servers);
   }
   return NULL;

@@ -43,7 +43,7 @@ shoal_status ps_table_rows(const shoal_model *m, int64_t *out) {
   free(weights);
   if (!fits)
     return status_make(SHOAL_ERR_ARGUMENT,
-                       "parameter servers hold tables of one f32 weight a feature and one bias; "
+                       "parameter servers hold tables of one f32 weight per feature and one bias; "
                        "train this model by a single process");
   *out = model_features(m) + (n == WEIGHTS_MAX);
   return NULL;
@@ -176,7 +176,7 @@ static shoal_status number(ps_table *t, const shoal_batch *b, shoal_tensor *indi
   TRY(sparse_set_make(set, b ? b->indices.data : NULL, entries));
   if (set->n >= t->room)
     return status_make(SHOAL_ERR_ARGUMENT,
-                       "a batch touches %lld features; a worker has room for %lld: take a smaller "
+                       "a batch touches %lld features; a worker has room for %lld: use a smaller "
                        "--batch-size",
                        (long long)set->n, (long long)t->room - 1);
   if (t->bias) set->keys[set->n++] = (int32_t)model_features(t->model);

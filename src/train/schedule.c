@@ -31,7 +31,7 @@ static shoal_status check_decay(const shoal_schedule *s) {
                        "by factor",
                        (long long)s->every);
   if (!(s->factor > 0) || !isfinite(s->factor))
-    return status_make(SHOAL_ERR_ARGUMENT, "factor is %g: a number above 0 is expected, e.g. 0.9", s->factor);
+    return status_make(SHOAL_ERR_ARGUMENT, "factor is %g: expected a number above 0, e.g. 0.9", s->factor);
   return NULL;
 }
 
@@ -46,7 +46,7 @@ static shoal_status check_cosine(const shoal_schedule *s) {
     return status_make(SHOAL_ERR_ARGUMENT, "every is %lld: give the number of steps from rate down to final_rate",
                        (long long)s->every);
   if (!(s->final_rate >= 0) || !isfinite(s->final_rate))
-    return status_make(SHOAL_ERR_ARGUMENT, "final_rate is %g: a number of at least 0 is expected", s->final_rate);
+    return status_make(SHOAL_ERR_ARGUMENT, "final_rate is %g: expected a number of at least 0", s->final_rate);
   return NULL;
 }
 
@@ -66,7 +66,7 @@ static shoal_status check_piecewise(const shoal_schedule *s) {
       return status_make(SHOAL_ERR_ARGUMENT, "boundaries[%d] = %lld does not come after boundaries[%d] = %lld", i,
                          (long long)s->boundaries[i], i - 1, (long long)s->boundaries[i - 1]);
     if (!(s->rates[i] >= 0) || !isfinite(s->rates[i]))
-      return status_make(SHOAL_ERR_ARGUMENT, "rates[%d] is %g: a number of at least 0 is expected", i, s->rates[i]);
+      return status_make(SHOAL_ERR_ARGUMENT, "rates[%d] is %g: expected a number of at least 0", i, s->rates[i]);
   }
   return NULL;
 }
@@ -104,10 +104,10 @@ shoal_status shoal_schedule_check(const shoal_schedule *s) {
   const schedule_row *row = find(s);
   if (!row) return status_unknown("schedule", s->name, names, COUNT_OF(schedules));
   if (!(s->rate >= 0) || !isfinite(s->rate))
-    return status_make(SHOAL_ERR_ARGUMENT, "the learning rate is %g: a number of at least 0 is expected, e.g. 0.1",
+    return status_make(SHOAL_ERR_ARGUMENT, "the learning rate is %g: expected a number of at least 0, e.g. 0.1",
                        s->rate);
   if (s->warmup < 0)
-    return status_make(SHOAL_ERR_ARGUMENT, "warmup is %lld: a number of steps is expected, 0 for none",
+    return status_make(SHOAL_ERR_ARGUMENT, "warmup is %lld: expected a number of steps, 0 for none",
                        (long long)s->warmup);
   return row->check ? status_wrap(row->check(s), "schedule %s", row->name) : NULL;
 }

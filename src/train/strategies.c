@@ -17,14 +17,14 @@ static const char *const modes[] = {"sync", "async"};
 
 static shoal_status check_count(const char *what, int n, int most) {
   if (n >= 1 && n <= most) return NULL;
-  return status_make(SHOAL_ERR_ARGUMENT, "%s is %d: 1 to %d are expected", what, n, most);
+  return status_make(SHOAL_ERR_ARGUMENT, "%s is %d: expected 1 to %d", what, n, most);
 }
 
 static shoal_status find_mode(const char *mode, bool *sync) {
   *sync = !mode || !strcmp(mode, modes[0]);
   if (*sync || !strcmp(mode, modes[1])) return NULL;
   const char *near = text_nearest(mode, modes, COUNT_OF(modes));
-  return status_make(SHOAL_ERR_ARGUMENT, "the mode is '%s'; sync or async is expected%s%s%s", mode,
+  return status_make(SHOAL_ERR_ARGUMENT, "the mode is '%s'; expected sync or async%s%s%s", mode,
                      near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
 }
 

@@ -81,7 +81,7 @@ class Case(unittest.TestCase):
 
     def summary(self, run):
         def no_constant(name):
-            raise AssertionError(f"summary.json holds {name}, which is no JSON")
+            raise AssertionError(f"summary.json holds {name}, which is not valid JSON")
         return json.loads((self.folder / run / "summary.json").read_text(), parse_constant=no_constant)
 
 

@@ -130,7 +130,7 @@ class Replicas(support.Case):
     def test_wrong_flags(self):
         for number, (flags, words) in enumerate((
                 (["--strategy", "mirrored", "--workers", 2, "--wire", "bf16"], "--strategy allreduce"),
-                (["--strategy", "mirrored", "--workers", 2, "--threads", 3], "one thread a worker"),
+                (["--strategy", "mirrored", "--workers", 2, "--threads", 3], "one thread per worker"),
                 (["--strategy", "mirrored", "--workers", 2, "--ps", 1], "--strategy ps"),
                 (["--strategy", "mirrored", "--workers", 2, "--batch-size", 9, "--global-batch", 20], "leave one"),
                 (["--deterministic", "--workers", 2, "--ps", 1, "--stream"], "leave --stream out"),
@@ -259,7 +259,7 @@ class Ranks(Replicas):
         os.kill(ranks_of(folder)[1], signal.SIGTERM)
         status, _, err = self.ends(process, folder)
         self.assertEqual(status, 143, err)
-        self.assertIn("a rank was asked to", err)
+        self.assertIn("a rank received a signal", err)
         self.assertEqual(self.summary("r")["status"], "interrupted")
 
     def test_the_parents_death_leaves_nothing(self):

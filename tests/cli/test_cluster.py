@@ -112,10 +112,10 @@ class Cluster(support.Case):
             out, _ = self.cluster(mode, "--epochs", 1, "--workers", 2, "--mode", mode)
             flags = json.loads((self.folder / mode / "settings.json").read_text())["flags"]
             self.assertEqual((flags["schedule"], self.summary(mode)["schedule"]), ("constant", "constant"))
-            self.assertEqual("gradients come late" in " ".join(out.split()), mode == "async", out)
+            self.assertEqual("gradients are stale" in " ".join(out.split()), mode == "async", out)
             self.assertIn("0.5 constant", out)
         out, _ = self.cluster("falling", "--epochs", 1, "--workers", 2, "--mode", "async", "--schedule", "cosine")
-        self.assertNotIn("gradients come late", " ".join(out.split()))
+        self.assertNotIn("gradients are stale", " ".join(out.split()))
 
     def test_async_learns(self):
         self.cluster("r", "--epochs", 6, "--batch-size", 8, "--workers", 3, "--mode", "async", "--lr", 0.1)
@@ -220,12 +220,12 @@ class Cluster(support.Case):
                 (["--strategy", "single", "--workers", 2], "--strategy ps"),
                 (["--workers", 2, "--staleness", 1], "--mode async"),
                 (["--workers", 2, "--backup-workers", 2], "at most 1"),
-                (["--workers", 2, "--mode", "async", "--backup-workers", 1], "means nothing"),
-                (["--strategy", "single", "--heartbeat", 3], "means nothing"),
-                (["--workers", 2, "--in-flight", 2], "means nothing to --mode sync"),
+                (["--workers", 2, "--mode", "async", "--backup-workers", 1], "does not apply"),
+                (["--strategy", "single", "--heartbeat", 3], "does not apply"),
+                (["--workers", 2, "--in-flight", 2], "does not apply to --mode sync"),
                 (["--workers", 2, "--mode", "async", "--staleness", 0, "--in-flight", 2], "--staleness 0"),
                 (["--workers", 2, "--mode", "async", "--in-flight", 3], "from 1 to 2"),
-                (["--strategy", "single", "--mode", "async"], "means nothing"),
+                (["--strategy", "single", "--mode", "async"], "does not apply"),
                 (["--workers", 0], "from 1"), (["--ps", 0], "from 1"), (["--mode", "asnyc", "--ps", 1], "async"),
                 (["--workers", 1, "--ps", 256], "or fewer"),
                 (["--workers", 9, "--batch-size", 100], "fewer workers"),
@@ -460,7 +460,7 @@ class Described(support.Case):
         config = json.dumps({"cluster": {**self.cluster, "wroker": []}, "task": {"type": "ps", "index": 0}})
         self.assertIn("did you mean worker?", self.end(self.start("", TF_CONFIG=config), expect=2)[1])
         self.assertIn("worker:0 to worker:1", self.end(self.start("worker:2"), expect=2)[1])
-        self.assertIn("described has 2", self.end(self.start("worker:0", "--workers", 3), expect=2)[1])
+        self.assertIn("description has 2", self.end(self.start("worker:0", "--workers", 3), expect=2)[1])
         self.cluster["ps"] = ["192.0.2.1:2222"]
         self.assertIn("keygen", self.end(self.start("ps:0"), expect=2)[1])
         del self.cluster["ps"]

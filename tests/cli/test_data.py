@@ -93,7 +93,7 @@ class Data(support.Case):
         self.assertEqual((self.folder / "there.libsvm").read_text(), "keep me")
         self.shoal("data", "convert", "clicks/tfrecords*", "there.libsvm", "--force")
         _, err = self.shoal("data", "generate", "criteo", "--out", "clicks", expect=2)
-        self.assertIn("holds files already", err)
+        self.assertIn("is not empty", err)
 
     def test_interrupted_conversion_leaves_nothing(self):
         self.shoal("data", "generate", "criteo", "--rows", 200000, "--files", 1, "--out", "many")

@@ -82,7 +82,7 @@ class Doctor(support.Case):
         self.shoal("keygen", "keys")
         self.shoal("keygen", "others")
         for task in [self.start(t, "--keys", "keys") for t in ("worker:0", "worker:1", "ps:0")]:
-            self.assertIn("all tasks reach each other", self.end(task)[0])
+            self.assertIn("all tasks can reach each other", self.end(task)[0])
         _, err = self.end(self.start("ps:0", "--keys", "nowhere"), expect=1)
         self.assertIn("shoal keygen", err)
         right, wrong = self.start("worker:0", "--keys", "keys", deadline=2), \

@@ -108,7 +108,7 @@ class Evaluator(support.Case):
         _, err = self.end(self.start("evaluator:0", cluster=cluster), expect=2)
         self.assertIn("--run-dir", err)
         _, err = self.end(self.start("evaluator:0", "--run-dir", "none", "--deadline", 1, cluster=cluster), expect=1)
-        self.assertIn("no sign of life", err)
+        self.assertIn("no progress of the run", err)
 
 
 support.main()

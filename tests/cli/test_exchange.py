@@ -205,7 +205,7 @@ class Exchange(support.Case):
                  (lambda c: dense(c)["config"].update(activation="mine"), "activation=\"mine\" is not supported"),
                  (lambda c: dense(c)["config"].update(units=9), "have the shape"),
                  (lambda c: dense(c)["config"].update(units=-1), "units is -1"),
-                 (lambda c: c.update(class_name="MyModel"), "a class of its own"),
+                 (lambda c: c.update(class_name="MyModel"), "a custom class"),
                  (lambda c: c["config"].pop("layers"), "no layers are found")]
         for change, message in cases:
             self.assertIn(message, self.predict(self.changed(change), x, expect=1))
@@ -218,7 +218,7 @@ class Exchange(support.Case):
             bad.write_bytes(whole[:part])
             self.predict(bad, x, expect=1)
         outside = self.changed(lambda c: None, **{"../../evil": "x"})
-        self.assertIn("leads out of the archive", self.predict(outside, x, expect=1))
+        self.assertIn("points outside the archive", self.predict(outside, x, expect=1))
         with zipfile.ZipFile(SEEDS / "mlp.keras") as z, zipfile.ZipFile(bad, "w", zipfile.ZIP_DEFLATED) as out:
             out.writestr("config.json", z.read("config.json"))
             out.writestr("model.weights.h5", bytes(40 << 20))

@@ -128,7 +128,7 @@ class Run(Case):
         self.assertIn("--list", error)
         out, _ = self.shoal("run", "graph.pb", "--list")
         self.assertRegex(out, r"(?s)To be fed:.*  batch0 i32\[\?\]  /job:worker/task:0\n.*Variables:.*  w f32\[784,10\]"
-                         r".*Results.*  loss f32\[\]")
+                         r".*Outputs.*  loss f32\[\]")
         _, error = self.shoal("run", "graph.pb", "--fetch", "loss", "--ps", 1, "--workers", 2, expect=2)
         self.assertIn("placeholder 'batch0' is needed but not fed", error)
         (self.folder / "broken.pb").write_bytes((self.folder / "graph.pb").read_bytes()[:-200])

@@ -110,7 +110,7 @@ class Matmul(Case):
         self.assertGreater(got["own_product_flops"], 1e8)
         self.assertAlmostEqual(got["share_of_machine"], got["flops"] / got["seconds"] / got["machine_product_flops"])
         out, _ = self.shoal("matmul", "--n", 300, "--blocks", 2, "--workers", 1, "--full-product")
-        self.assertRegex(out, r"this machine .* \((lib\w*blas\S* [\d.]+|no BLAS .*)\): reached \d+ % of the better")
+        self.assertRegex(out, r"this machine .* \((lib\w*blas\S* [\d.]+|no BLAS .*)\): reached \d+ % of the faster one")
 
     def test_killed_task_is_named(self):
         with subprocess.Popen([SHOAL, "matmul", "--n", "60000", "--blocks", "12", "--workers", "3", "--threads", "1"],

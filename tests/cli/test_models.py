@@ -81,7 +81,7 @@ class Files(Case):
             return {"shoal_model": 1, "layers": list(list_)}
         flat, dense = {"type": "flatten"}, {"type": "dense", "units": 3}
         for i, (model, words) in enumerate((
-                ([], "no model"),
+                ([], "not a model file"),
                 ({"shoal_model": 9, "layers": []}, "reads 1"),
                 ({"shoal_model": 1, "layer": []}, "did you mean 'layers'"),
                 (layers(), "no layers"),

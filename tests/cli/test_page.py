@@ -212,7 +212,7 @@ class Page(support.Case):
 
     def test_usage(self):
         self.assertIn("expected folders of runs", self.shoal("report", expect=2)[1])
-        self.assertIn("no run there", self.shoal("report", ".", expect=1)[1])
+        self.assertIn("no run found", self.shoal("report", ".", expect=1)[1])
         self.assertIn("needs a token", self.shoal("dash", ".", "--address", "0.0.0.0", expect=2)[1])
         self.assertIn("not an address", self.shoal("dash", ".", "--address", "example", expect=2)[1])
         self.assertIn("is not a folder", self.shoal("dash", "nowhere", expect=2)[1])

@@ -265,7 +265,7 @@ class Recovery(support.Case):
         self.wait_for_training(process, folder)
         os.kill(tasks_of(folder)["worker:0"], signal.SIGINT)
         _, err = self.end(process, folder, 143)
-        self.assertIn("worker/0 was asked to", err)
+        self.assertIn("worker/0 received a signal", err)
         self.assertEqual(self.summary("chief")["status"], "interrupted")
 
     def test_a_result_is_not_replaced_by_a_failure(self):

@@ -157,10 +157,10 @@ class Regression(support.Case):
         self.assertIn("train the model linear, with --columns target=COLUMN", err)
 
     def test_classes_and_numbers_are_told_apart(self):
-        for flags, words in ((["softmax", "--data", self.data, "--columns", "target=price"], "take the model linear"),
+        for flags, words in ((["softmax", "--data", self.data, "--columns", "target=price"], "use the model linear"),
                              (["linear", "--data", "mnist"], "--columns target=COLUMN"),
-                             (["linear", "--data", self.data, "--classes", 3], "predicts numbers"),
-                             (["softmax", "--loss", "mae"], "tells classes apart")):
+                             (["linear", "--data", self.data, "--classes", 3], "is a regression model"),
+                             (["softmax", "--loss", "mae"], "is a classifier")):
             self.assertIn(words, self.shoal("train", *flags, expect=2)[1])
 
 

@@ -117,7 +117,7 @@ class Serving(support.Case):
         good = {"indices": [1]}
         cases = (
             (400, b"", "application/json", "empty"),
-            (400, b"{", "application/json", "no JSON"),
+            (400, b"{", "application/json", "not valid JSON"),
             (400, b"[]", "application/json", "instances"),
             (400, json.dumps({"instances": [good, [1, 2]]}), "application/json", "instance 1"),
             (400, json.dumps({"instances": [{"indices": [3, 2]}]}), "application/json", "ascending"),

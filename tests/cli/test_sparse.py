@@ -226,7 +226,7 @@ class Sparse(support.Case):
         (self.folder / "new.libsvm").write_text("1:1 2:1\n1:1 2:1 900:3 901:1\n")
         out, err = self.shoal("predict", "run", "new.libsvm")
         self.assertEqual(out, known * 2)
-        self.assertIn("Left out: 2 values of the rows with an index that the model does not know", err)
+        self.assertIn("Ignored: 2 values with a feature index that the model does not have", err)
         # Labels are wanted by eval, where explicit data is all of it.
         (self.folder / "test.libsvm").write_text(row(1, seen + [(77, 1)]) + row(0, [(3, 1)]))
         result = json.loads(self.shoal("eval", "run", "--data", "test.libsvm", "--json")[0])

@@ -31,7 +31,7 @@ class Sweep(support.Case):
         before = [(self.folder / "grid" / r["run"] / "summary.json").stat().st_mtime_ns for r in rows]
         self.shoal("sweep", "--resume", "--run-dir", "grid")
         self.assertEqual(before, [(self.folder / "grid" / r["run"] / "summary.json").stat().st_mtime_ns for r in rows])
-        self.assertIn("holds a sweep already", self.sweep("grid", "--lr", "0.1,0.2", expect=2)[1])
+        self.assertIn("already contains a sweep", self.sweep("grid", "--lr", "0.1,0.2", expect=2)[1])
         self.assertIn("other settings", self.sweep("grid", "--lr", "0.1,0.2", "--resume", expect=2)[1])
 
     def test_repeats_have_their_own_seeds(self):
@@ -119,7 +119,7 @@ class Sweep(support.Case):
         self.train("softmax", "bare", "--epochs", 4, "--batch-size", 8, "--lr", 0.05, "--scale-lr")
         self.assertEqual(self.summary("bare")["effective_learning_rate"], 0.05)
         _, err = self.shoal("train", "softmax", "--data", self.data, "--workers", 2, "--mode", "async", "--scale-lr", expect=2)
-        self.assertIn("--scale-lr means nothing to --mode async", err)
+        self.assertIn("--scale-lr does not apply to --mode async", err)
 
 
 class Reproduce(support.Case):

@@ -60,7 +60,7 @@ class Terminal(support.Case):
         self.assertEqual(len(head), 1)
         rows = lines[head[0] + 1:head[0] + 13]
         self.assertTrue(all(re.match(r" +\d\d +0\.\d  (sgd|momentum) .* %$", row) for row in rows), rows)
-        self.assertRegex(out, r"Not shown for want of room: .*updates")
+        self.assertRegex(out, r"Not shown because the terminal is too narrow: .*updates")
         self.assertIn("updates", (self.folder / "grid" / "results.csv").read_text().splitlines()[0])
         self.assertIn("updates", (self.folder / "grid" / "results.md").read_text().splitlines()[0])
 

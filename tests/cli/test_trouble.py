@@ -77,7 +77,7 @@ class Trouble(support.Case):
         _, err = self.train("softmax", "file/r", expect=1)
         self.assertIn("file", err)
         _, err = self.train("softmax", "file", expect=2)
-        self.assertIn("no folder", err)
+        self.assertIn("not a folder", err)
 
     def test_standard_output_that_is_full(self):
         if not os.path.exists("/dev/full"):

@@ -54,8 +54,8 @@ class Usage(support.Case):
         self.wrong(["train", "softmax", "--epochs", "--lr", "1"], "needs a value")
         self.wrong(["train", "softmax", "--quiet=yes"], "takes no value")
         self.wrong(["train", "softmax", "-q"], "two dashes")
-        self.wrong(["train"], "which model?")
-        self.wrong(["train", "softmax", "lenet"], "one model at a time")
+        self.wrong(["train"], "expected a model")
+        self.wrong(["train", "softmax", "lenet"], "expected one model")
         self.wrong(["eval"], "expected one run")
         self.wrong(["predict", "x", "y.png", "--index", "1"], "--index")
 

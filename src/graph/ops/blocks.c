@@ -82,7 +82,7 @@ static shoal_status trace_matmul_shape(op_shapes *s) {
   TRY(rule_rank(s, 1, 2, "b"));
   if (!dims_fit(s->in[0].dim[0], s->in[1].dim[1]) || !dims_fit(s->in[0].dim[1], s->in[1].dim[0])) {
     char a[SHOAL_SHAPE_TEXT], b[SHOAL_SHAPE_TEXT];
-    return status_make(SHOAL_ERR_ARGUMENT, "a %s times b %s is no square matrix", shoal_shape_text(&s->in[0], a),
+    return status_make(SHOAL_ERR_ARGUMENT, "a %s times b %s is not a square matrix", shoal_shape_text(&s->in[0], a),
                        shoal_shape_text(&s->in[1], b));
   }
   s->out[0] = SHOAL_SCALAR;

@@ -140,7 +140,7 @@ shoal_value *shoal_layer_norm(shoal_graph *g, shoal_value *x, int axes, shoal_va
                               double epsilon) {
   shoal_shape last = {0};
   for (int i = 0; i < axes && i < SHOAL_MAX_RANK; i++) last.dim[last.rank++] = -1 - i;
-  if (axes < 1) graph_fail(g, status_make(SHOAL_ERR_ARGUMENT, "layer_norm: %d axes; at least 1 is expected", axes));
+  if (axes < 1) graph_fail(g, status_make(SHOAL_ERR_ARGUMENT, "layer_norm: %d axes; expected at least 1", axes));
   return scaled(g, shoal_normalize(g, x, last, epsilon, true), scale, offset);
 }
 

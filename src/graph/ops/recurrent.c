@@ -27,7 +27,7 @@ static shoal_status check_matrix(const op_shapes *s, int i, int64_t rows, int64_
     return NULL;
   char a[SHOAL_SHAPE_TEXT], b[SHOAL_SHAPE_TEXT];
   shoal_shape expected = SHOAL_SHAPE(rows, columns);
-  return status_make(SHOAL_ERR_ARGUMENT, "%s is %s%s; %s%s is expected", what, shoal_dtype_name(s->in_dtype[i]),
+  return status_make(SHOAL_ERR_ARGUMENT, "%s is %s%s; expected %s%s", what, shoal_dtype_name(s->in_dtype[i]),
                      shoal_shape_text(&s->in[i], a), shoal_dtype_name(s->in_dtype[0]), shoal_shape_text(&expected, b));
 }
 
@@ -35,7 +35,7 @@ static shoal_status check_steps(const op_shapes *s, int i, const sequence *q, in
   shoal_shape expected = SHOAL_SHAPE(q->rows, q->steps, width);
   if (s->in_dtype[i] == s->in_dtype[0] && shapes_fit(&s->in[i], &expected)) return NULL;
   char a[SHOAL_SHAPE_TEXT], b[SHOAL_SHAPE_TEXT];
-  return status_make(SHOAL_ERR_ARGUMENT, "%s is %s; %s is expected", what, shoal_shape_text(&s->in[i], a),
+  return status_make(SHOAL_ERR_ARGUMENT, "%s is %s; expected %s", what, shoal_shape_text(&s->in[i], a),
                      shoal_shape_text(&expected, b));
 }
 
@@ -45,7 +45,7 @@ static shoal_status check_mask(const op_shapes *s, int i, const sequence *q) {
   if (s->in_dtype[i] == SHOAL_BOOL && dims_fit(s->in[i].dim[0], q->rows) && dims_fit(s->in[i].dim[1], q->steps))
     return NULL;
   char a[SHOAL_SHAPE_TEXT];
-  return status_make(SHOAL_ERR_ARGUMENT, "the mask is %s%s; bool [rows, steps] is expected",
+  return status_make(SHOAL_ERR_ARGUMENT, "the mask is %s%s; expected bool [rows, steps]",
                      shoal_dtype_name(s->in_dtype[i]), shoal_shape_text(&s->in[i], a));
 }
 
@@ -299,8 +299,8 @@ static shoal_status check_bias(const op_shapes *s, int i, const sequence *q) {
   TRY(rule_rank(s, i, 1, "the bias"));
   if (s->in_dtype[i] == s->in_dtype[0] && dims_fit(s->in[i].dim[0], 3 * q->units)) return NULL;
   char a[SHOAL_SHAPE_TEXT];
-  return status_make(SHOAL_ERR_ARGUMENT, "the bias is %s; 3 x %lld numbers are expected",
-                     shoal_shape_text(&s->in[i], a), (long long)q->units);
+  return status_make(SHOAL_ERR_ARGUMENT, "the bias is %s; expected 3 x %lld numbers", shoal_shape_text(&s->in[i], a),
+                     (long long)q->units);
 }
 
 static shoal_status gru_shape(op_shapes *s) {

@@ -27,7 +27,7 @@ static shoal_status reshape_shape(op_shapes *s) {
   for (int i = 0; i < to.rank; i++) {
     if (to.dim[i] < SHOAL_UNKNOWN || (to.dim[i] == SHOAL_UNKNOWN && open >= 0)) {
       char buffer[SHOAL_SHAPE_TEXT];
-      return status_make(SHOAL_ERR_ARGUMENT, "at most one dimension of the new shape may be left open: %s",
+      return status_make(SHOAL_ERR_ARGUMENT, "at most one dimension of the new shape may be -1: %s",
                          shoal_shape_text(&to, buffer));
     }
     if (to.dim[i] == SHOAL_UNKNOWN)
