@@ -88,9 +88,10 @@ const command command_export = {
     .arguments = "RUN_DIR|FILE [TO]",
     .summary = "export a model to Keras or ONNX, or the weights of sparse-lr as text",
     .details =
-        "The ending of TO says what is written: .keras, .onnx, or .safetensors (weights\n"
-        "alone). FILE may also be a model of another program (.keras). With any other\n"
-        "ending the weights of sparse-lr are written as text, to TO or to standard output.\n"
+        "The extension of TO selects the format: .keras, .onnx or .safetensors (weights\n"
+        "only). FILE may also be a model of another program (.keras). With any other\n"
+        "extension the weights of sparse-lr are written as text, to TO or to standard\n"
+        "output.\n"
         "\n"
         "Examples:\n"
         "  shoal export runs/first first.onnx\n"

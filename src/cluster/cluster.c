@@ -24,7 +24,7 @@ static shoal_status find_role(const char *name, const char *where, cluster_role 
       return NULL;
     }
   const char *near = text_nearest(name, role_names, COUNT_OF(role_names));
-  return status_make(SHOAL_ERR_ARGUMENT, "%s: unknown role '%s'%s%s%s; expected chief, worker, ps or evaluator", where,
+  return status_make(SHOAL_ERR_ARGUMENT, "%s: unknown role '%s'; expected chief, worker, ps or evaluator%s%s%s", where,
                      name, near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
 }
 

@@ -31,8 +31,8 @@ static shoal_status unknown_model(const char *name) {
   text list = {0};
   for (size_t i = 0; i < n; i++) text_add(&list, "%s%s", i ? ", " : "", names[i]);
   shoal_status status =
-      status_make(SHOAL_ERR_ARGUMENT, "unknown model '%s'%s%s%s; expected %s, or a file NAME.json", name,
-                  near ? "; did you mean " : "", near ? near : "", near ? "?" : "", list.data ? list.data : "?");
+      status_make(SHOAL_ERR_ARGUMENT, "unknown model '%s'; expected %s, or a file NAME.json%s%s%s", name,
+                  list.data ? list.data : "?", near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
   text_fini(&list);
   return status;
 }

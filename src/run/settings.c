@@ -58,8 +58,8 @@ static shoal_status bad_choice(const shoal_setting *row, const char *word) {
   text list = {0};
   text_add_names(names, &list);
   shoal_status status =
-      status_make(SHOAL_ERR_ARGUMENT, "`%s`: unknown value '%s'%s%s%s; expected %s", row->name, word,
-                  near ? "; did you mean " : "", near ? near : "", near ? "?" : "", list.data ? list.data : "?");
+      status_make(SHOAL_ERR_ARGUMENT, "`%s`: unknown value '%s'; expected %s%s%s%s", row->name, word,
+                  list.data ? list.data : "?", near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
   text_fini(&list);
   return status;
 }

@@ -34,6 +34,6 @@ shoal_status layer_kind_lookup(const char *name, const layer_kind **out) {
   size_t n = 0;
   for (int i = 0; n < TYPES_MAX && (kind = layer_kind_at(i)); i++) names[n++] = kind->name;
   const char *near = text_nearest(name, names, n);
-  return status_make(SHOAL_ERR_ARGUMENT, "unknown layer type '%s'%s%s%s; docs/model-files.md lists them", name,
+  return status_make(SHOAL_ERR_ARGUMENT, "unknown layer type '%s'; docs/model-files.md lists them%s%s%s", name,
                      near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
 }

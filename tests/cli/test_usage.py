@@ -39,7 +39,7 @@ class Usage(support.Case):
         self.wrong(["train", "softmax", "--bach-size", "5"], "--bach-size", "did you mean --batch-size?")
         self.wrong(["train", "softmax", "--optimizer", "sdg"], "'sdg'", "did you mean sgd?")
         self.wrong(["train", "softmax", "--schedule", "cosin"], "did you mean cosine?")
-        self.wrong(["train", "softmax", "--strategy", "mirored"], "it is single")
+        self.wrong(["train", "softmax", "--strategy", "mirored"], "expected single")
         self.wrong(["train", "softmax", "--data", "mnits"], "mnist")
         self.wrong(["eval", "x", "--splt", "test"], "did you mean --split?")
         self.wrong(["help", "trian"], "did you mean 'train'?")
