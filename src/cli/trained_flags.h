@@ -15,8 +15,8 @@ const char *const *trained_split_names(void);
   FLAG_IN(base, shoal_trained_options, data, "data", TEXT, "NAME|PATH", "data set by name, or files of rows",     \
           "the test rows of its run", .complete = COMPLETE_FILE),                                                 \
       FLAG_IN(base, shoal_trained_options, format, "format", TEXT, "NAME",                                        \
-              "format format of the files in --data; 'shoal data list' names them", "detected from the content",  \
-              .marks = 0),                                                                                        \
+              "format format format of the files in --data; 'shoal data list' names them",                        \
+              "detected from the content", .marks = 0),                                                           \
       FLAG_IN(base, shoal_trained_options, columns, "columns", TEXT, "TEXT", "csv and tsv: roles of the columns", \
               "as when it was trained", .marks = 0),                                                              \
       FLAG_IN(base, shoal_trained_options, model, "model", TEXT, "NAME",                                          \

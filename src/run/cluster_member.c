@@ -10,7 +10,7 @@
 
 static shoal_status agree(const shoal_job *asked, const char *name, int64_t *value, int count) {
   if (job_said(asked, name) && *value != count)
-    return status_make(SHOAL_ERR_ARGUMENT, "`%s` %lld, but the cluster described has %d; leave it out", name,
+    return status_make(SHOAL_ERR_ARGUMENT, "`%s` %lld, but the cluster description has %d; leave it out", name,
                        (long long)*value, count);
   *value = count;
   return NULL;
@@ -32,23 +32,24 @@ shoal_status cluster_member_find(training *t, bool *there, cluster *out) {
   TRY(cluster_member_read(f->cluster, f->task, servers ? (int)MAX_OF(f->ps, 1) : 0, &found, &c));
   if (!found) return NULL;
   if (c.role == SHOAL_EVALUATOR && !t->job.run_dir)
-    status = status_make(SHOAL_ERR_ARGUMENT,
-                         "an evaluator needs `run_dir` DIR: the folder the chief writes to, which it "
-                         "must be able to see");
+    status =
+        status_make(SHOAL_ERR_ARGUMENT,
+                    "an evaluator needs `run_dir` DIR: the folder the chief writes to, which it must be able to read");
   else if (c.counts[SHOAL_PS] && f->strategy && job_is_ranks(f))
-    status = status_make(SHOAL_ERR_ARGUMENT, "the cluster described has ps, which the strategy allreduce does not use");
+    status =
+        status_make(SHOAL_ERR_ARGUMENT, "the cluster description has ps, which the strategy allreduce does not use");
   else if (!c.counts[SHOAL_PS] && f->strategy && !job_is_ranks(f))
-    status = status_make(SHOAL_ERR_ARGUMENT, "the cluster described has no ps, so it is for `strategy` allreduce");
+    status = status_make(SHOAL_ERR_ARGUMENT, "the cluster description has no ps, so it is for `strategy` allreduce");
   else if (c.counts[SHOAL_PS] > SERVERS_MAX || cluster_workers(&c) > WORKERS_MAX)
     status =
         status_make(SHOAL_ERR_ARGUMENT, "at most %d workers and %d servers are possible", WORKERS_MAX, SERVERS_MAX);
   if (!status) status = agree(&t->asked, "workers", &t->job.workers, cluster_workers(&c));
   if (!status && c.counts[SHOAL_PS] % (1 + f->replicas))
-    status =
-        status_make(SHOAL_ERR_ARGUMENT,
-                    "`replicas` %lld: the cluster described has %d ps, which are the servers and then as many backups: "
-                    "an even number is expected",
-                    (long long)f->replicas, c.counts[SHOAL_PS]);
+    status = status_make(
+        SHOAL_ERR_ARGUMENT,
+        "`replicas` %lld: the cluster description has %d ps, which are the servers and then as many backups: "
+        "an even number is expected",
+        (long long)f->replicas, c.counts[SHOAL_PS]);
   if (!status && c.counts[SHOAL_PS])
     status = agree(&t->asked, "ps", &t->job.ps, c.counts[SHOAL_PS] / (1 + (int)f->replicas));
   if (status) {

@@ -49,7 +49,7 @@ static shoal_status check_strategy_settings(const shoal_job *f, const shoal_job 
   for (size_t i = 0; i < COUNT_OF(strategy_settings); i++) {
     const struct strategy_setting *s = &strategy_settings[i];
     if (!job_said(asked, s->name) || suits(s, f->strategy, kind)) continue;
-    return status_make(SHOAL_ERR_ARGUMENT, "`%s` means nothing to the strategy %s; add `strategy` %.*s", s->name,
+    return status_make(SHOAL_ERR_ARGUMENT, "`%s` does not apply to the strategy %s; add `strategy` %.*s", s->name,
                        f->strategy, (int)strcspn(s->strategies, " "), s->strategies);
   }
   return NULL;
@@ -69,24 +69,24 @@ static shoal_status check_cluster(const shoal_job *f, const shoal_job *asked, co
                        (long long)f->batch_size, (long long)f->workers, (long long)f->global_batch);
   if (job_is_mirrored(f) && job_said(asked, "threads") && f->threads != f->workers)
     return status_make(SHOAL_ERR_ARGUMENT,
-                       "`threads` %lld: the strategy mirrored has one thread a worker; leave it "
+                       "`threads` %lld: the strategy mirrored has one thread per worker; leave it "
                        "out, or raise `workers`",
                        (long long)f->threads);
   const char *foreign = job_is_cluster(f) ? "mpi" : "zmq";
   if (job_said(asked, "transport") && is(f->transport, foreign))
-    return status_make(SHOAL_ERR_ARGUMENT, "`transport` %s means nothing to the strategy %s", foreign, f->strategy);
+    return status_make(SHOAL_ERR_ARGUMENT, "`transport` %s does not apply to the strategy %s", foreign, f->strategy);
   if (f->keys && !f->cluster && !is(f->transport, "tls") && !is(f->transport, "zmq") && !getenv("TF_CONFIG"))
-    return status_make(SHOAL_ERR_ARGUMENT, "`keys` means nothing to tasks that talk through %s; add `transport` tls",
+    return status_make(SHOAL_ERR_ARGUMENT, "`keys` does not apply to tasks that talk through %s; add `transport` tls",
                        is(f->transport, "mpi") ? "MPI" : "shared memory");
   if (!job_is_cluster(f)) return NULL;
   if (f->stream && f->deterministic)
     return status_make(SHOAL_ERR_ARGUMENT,
                        "`deterministic` with parameter servers needs the rows in memory; leave "
-                       "`stream` out, or take another `strategy`");
+                       "`stream` out, or use another `strategy`");
   if (f->deterministic && (!job_is_sync(f) || f->backup_workers))
-    return status_make(SHOAL_ERR_ARGUMENT,
-                       "`deterministic` is for `mode` sync without `backup_workers`: otherwise it "
-                       "depends on who is faster");
+    return status_make(
+        SHOAL_ERR_ARGUMENT,
+        "`deterministic` is for `mode` sync without `backup_workers`: otherwise the result depends on timing");
   if (job_said(asked, "global-batch") && !f->deterministic)
     return status_make(SHOAL_ERR_ARGUMENT,
                        "`global_batch` is cut among the workers of parameter servers with "
@@ -100,18 +100,17 @@ static shoal_status check_cluster(const shoal_job *f, const shoal_job *asked, co
                        "`evaluator` and `no_checkpoints` contradict each other: it tests checkpoints");
   if (f->backup_workers && !job_is_sync(f))
     return status_make(SHOAL_ERR_ARGUMENT,
-                       "`backup_workers` means nothing to `mode` async, where nobody waits for a "
-                       "slow worker");
+                       "`backup_workers` does not apply to `mode` async, where no step waits for a slow worker");
   if (f->backup_workers >= f->workers)
     return status_make(SHOAL_ERR_ARGUMENT, "`backup_workers` %lld: with %lld workers at most %lld is possible",
                        (long long)f->backup_workers, (long long)f->workers, (long long)f->workers - 1);
   if (f->staleness >= 0 && job_is_sync(f))
     return status_make(SHOAL_ERR_ARGUMENT,
-                       "`staleness` means nothing to `mode` sync, where all workers step together; "
+                       "`staleness` does not apply to `mode` sync, where all workers step together; "
                        "add `mode` async");
   if (f->in_flight > 1 && (job_is_sync(f) || f->staleness == 0))
     return status_make(SHOAL_ERR_ARGUMENT,
-                       "`in_flight` %lld means nothing to %s, where each step waits for the answer to "
+                       "`in_flight` %lld does not apply to %s, where each step waits for the answer to "
                        "the last one",
                        (long long)f->in_flight, job_is_sync(f) ? "`mode` sync" : "`staleness` 0");
   return NULL;
@@ -126,20 +125,21 @@ static shoal_status check_sparse(const shoal_job *f, const shoal_job *asked, con
   size_t n = kind->sparse ? sizeof only_dense / sizeof *only_dense : sizeof only_sparse / sizeof *only_sparse;
   for (size_t i = 0; i < n; i++)
     if (job_said(asked, others[i]))
-      return status_make(SHOAL_ERR_ARGUMENT, "`%s` means nothing to the model %s", others[i], kind->name);
+      return status_make(SHOAL_ERR_ARGUMENT, "`%s` does not apply to the model %s", others[i], kind->name);
   if (!kind->sparse) return NULL;
   if (f->classes && f->classes != 2)
     return status_make(SHOAL_ERR_ARGUMENT,
-                       "`classes` %lld: %s tells two classes apart, labelled 0 and 1, or -1 and 1; "
+                       "`classes` %lld: %s has two classes, labelled 0 and 1, or -1 and 1; "
                        "leave it out",
                        (long long)f->classes, kind->name);
   if (!is(f->strategy, "single") && !is(f->strategy, "ps"))
     return status_make(SHOAL_ERR_ARGUMENT,
-                       "%s is trained by one process or with parameter servers; leave out "
+                       "%s supports a single process or parameter servers; leave out "
                        "`strategy` %s",
                        kind->name, f->strategy);
   if (is(f->transfer, "dense") && f->l2 > 0)
-    return status_make(SHOAL_ERR_ARGUMENT, "`transfer` dense cannot tell what a batch touches, as `l2` has to know");
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "`transfer` dense does not know which features a batch touches, which `l2` needs");
   if (f->no_fusion && !job_is_sync(f))
     return status_make(SHOAL_ERR_ARGUMENT, "`mode` async needs the fused operator; leave out `no_fusion`");
   return NULL;
@@ -152,14 +152,14 @@ static shoal_status check_regression(const shoal_job *f, const shoal_job *asked,
   const bool numbers = job_is_regression(kind);
   for (size_t i = 0; numbers && i < COUNT_OF(only_classes); i++)
     if (job_said(asked, only_classes[i]))
-      return status_make(SHOAL_ERR_ARGUMENT, "`%s` means nothing to the model %s, which predicts numbers",
+      return status_make(SHOAL_ERR_ARGUMENT, "`%s` does not apply to the model %s, which is a regression model",
                          only_classes[i], kind->name);
   if (f->loss && kind->outputs > 1)
-    return status_make(SHOAL_ERR_ARGUMENT, "`loss` means nothing to the model %s, whose outputs have each its own",
+    return status_make(SHOAL_ERR_ARGUMENT, "`loss` does not apply to the model %s, whose outputs have each its own",
                        kind->name);
   if (f->loss && loss_takes_targets(f->loss) != numbers)
-    return status_make(SHOAL_ERR_ARGUMENT, "`loss` %s means nothing to the model %s, which %s", f->loss, kind->name,
-                       numbers ? "predicts numbers" : "tells classes apart");
+    return status_make(SHOAL_ERR_ARGUMENT, "`loss` %s does not apply to the model %s, which %s", f->loss, kind->name,
+                       numbers ? "is a regression model" : "is a classifier");
   return NULL;
 }
 
@@ -195,21 +195,21 @@ shoal_status job_check(const shoal_job *f, const shoal_job *asked, const shoal_m
   bool decays = is(f->schedule, "staircase") || is(f->schedule, "exponential");
   if (job_said(asked, "momentum") && !is(f->optimizer, "momentum") && !is(f->optimizer, "rmsprop") &&
       !is(f->optimizer, "lars"))
-    return status_make(SHOAL_ERR_ARGUMENT, "`momentum` means nothing to the optimizer %s; add `optimizer` momentum",
+    return status_make(SHOAL_ERR_ARGUMENT, "`momentum` does not apply to the optimizer %s; add `optimizer` momentum",
                        f->optimizer);
   if (job_said(asked, "nesterov") && !is(f->optimizer, "momentum"))
-    return status_make(SHOAL_ERR_ARGUMENT, "`nesterov` means nothing to the optimizer %s; add `optimizer` momentum",
+    return status_make(SHOAL_ERR_ARGUMENT, "`nesterov` does not apply to the optimizer %s; add `optimizer` momentum",
                        f->optimizer);
   if (job_said(asked, "decay-factor") && !decays)
     return status_make(SHOAL_ERR_ARGUMENT,
-                       "`decay_factor` means nothing to the schedule %s; add `schedule` staircase or exponential",
+                       "`decay_factor` does not apply to the schedule %s; add `schedule` staircase or exponential",
                        f->schedule);
   if (job_said(asked, "decay-every") && !decays && !is(f->schedule, "cosine"))
     return status_make(SHOAL_ERR_ARGUMENT,
-                       "`decay_every` means nothing to the schedule %s; it is for staircase, exponential and cosine",
+                       "`decay_every` does not apply to the schedule %s; it is for staircase, exponential and cosine",
                        f->schedule);
   if (job_said(asked, "final-lr") && !is(f->schedule, "cosine"))
-    return status_make(SHOAL_ERR_ARGUMENT, "`final_lr` means nothing to the schedule %s; add `schedule` cosine",
+    return status_make(SHOAL_ERR_ARGUMENT, "`final_lr` does not apply to the schedule %s; add `schedule` cosine",
                        f->schedule);
   if (is(f->schedule, "piecewise") != (f->pieces != NULL))
     return status_make(SHOAL_ERR_ARGUMENT, "`schedule` piecewise and `pieces` STEP:RATE,... go together");
@@ -234,9 +234,9 @@ shoal_status job_check(const shoal_job *f, const shoal_job *asked, const shoal_m
     return status_make(SHOAL_ERR_ARGUMENT, "`resume` needs `run_dir` DIR, the folder of the run to continue");
   if (f->resume && f->no_checkpoints)
     return status_make(SHOAL_ERR_ARGUMENT, "`resume` and `no_checkpoints` contradict each other");
-  if (!f->data) return status_make(SHOAL_ERR_ARGUMENT, "which rows? Add `data` with a file, a folder or a glob");
+  if (!f->data) return status_make(SHOAL_ERR_ARGUMENT, "no data: set `data` to a file, a folder or a glob");
   if (f->l1 > 0 && !is(f->optimizer, "ftrl"))
-    return status_make(SHOAL_ERR_ARGUMENT, "`l1` means nothing to the optimizer %s; add `optimizer` ftrl",
+    return status_make(SHOAL_ERR_ARGUMENT, "`l1` does not apply to the optimizer %s; add `optimizer` ftrl",
                        f->optimizer);
   shoal_shape input;
   if (f->input) TRY(read_input(f->input, &input));
@@ -249,7 +249,7 @@ shoal_status job_check(const shoal_job *f, const shoal_job *asked, const shoal_m
   if (job_is_cluster(f)) TRY(optimizer_check_servers(&optimizer, (int)f->ps));
   if (f->scale_lr && !job_is_sync(f))
     return status_make(SHOAL_ERR_ARGUMENT,
-                       "`scale_lr` means nothing to `mode` async, where the batch of an update does "
+                       "`scale_lr` does not apply to `mode` async, where the batch of an update does "
                        "not grow with the workers");
   if (f->lr == 0) return status_make(SHOAL_ERR_ARGUMENT, "`lr`: with a rate of 0 nothing is learned");
   return NULL;

@@ -262,7 +262,7 @@ static void become_rank(const char **words, const char *socket, const char *plac
 static shoal_status start(const char **words, const char *socket, const char *shared, const char *place, pid_t *out) {
   int pipes[2], error = 0;
   const pid_t parent = getpid();
-  if (pipe2(pipes, O_CLOEXEC)) return status_errno(errno, "cannot make a pipe");
+  if (pipe2(pipes, O_CLOEXEC)) return status_errno(errno, "cannot create a pipe");
   pid_t child = fork();
   if (child == 0 && place) become_rank(words, socket, place, parent, pipes[1]);
   if (child == 0) become_mpirun(words, socket, shared, pipes[1]);

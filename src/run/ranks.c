@@ -87,7 +87,7 @@ shoal_status ranks_join_cluster(training *t, const cluster *c, ranks *out) {
   out->described = true;
   if (!status) status = join_own(t, &p, out);
   rank_place_fini(&p);
-  return status ? status : joined(t, out, "the cluster described has");
+  return status ? status : joined(t, out, "the cluster description has");
 }
 
 shoal_status ranks_join(training *t, ranks *out) {

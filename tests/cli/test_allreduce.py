@@ -136,8 +136,8 @@ class Replicas(support.Case):
                 (["--deterministic", "--workers", 2, "--ps", 1, "--stream"], "leave --stream out"),
                 (["--deterministic", "--workers", 2, "--mode", "async"], "--mode sync without --backup-workers"),
                 (["--strategy", "ps", "--workers", 2, "--global-batch", 20], "give --batch-size"),
-                (["--strategy", "ps", "--workers", 2, "--transport", "mpi"], "means nothing to the strategy ps"),
-                (["--strategy", "allreduce", "--workers", 2, "--transport", "zmq"], "means nothing to the strategy all"),
+                (["--strategy", "ps", "--workers", 2, "--transport", "mpi"], "does not apply to the strategy ps"),
+                (["--strategy", "allreduce", "--workers", 2, "--transport", "zmq"], "does not apply to the strategy all"),
                 (["--strategy", "allreduce", "--workers", 2, "--keys", "k"], "add --transport tls"),
         )):
             with self.subTest(flags=flags):
