@@ -47,11 +47,11 @@ const command command_data_convert = {
     .summary = "write rows in another format: tfrecord, libsvm, csv or npy",
     .details =
         "FROM is a file, a folder, a glob (in quotes), a list a,b,c or the name of a\n"
-        "data set; TO is one file, whose extension selects the format: .tfrecord, .libsvm,\n"
-        ".csv, .npy (with the labels in NAME-labels.npy). Sparse indices stay as they\n"
-        "are. Dense rows go to tfrecord and libsvm as their non-zero numbers, indices\n"
-        "from 1. TO appears only when it is complete; an existing file is overwritten\n"
-        "only with --force.\n"
+        "data set. TO is one file; its extension selects the format: .tfrecord, .libsvm,\n"
+        ".csv or .npy (with the labels in NAME-labels.npy). Sparse indices are kept.\n"
+        "Dense rows are written to tfrecord and libsvm as their non-zero numbers, with\n"
+        "indices from 1. TO appears only when it is complete; an existing file is\n"
+        "overwritten only with --force.\n"
         "\n"
         "Examples:\n"
         "  shoal data convert 'clicks/*.tfrecord' clicks.libsvm\n"
