@@ -145,9 +145,9 @@ const command command_data_generate = {
     .arguments = "criteo|images",
     .summary = "generate click-log rows or labelled images from a seed",
     .details =
-        "criteo: rows like the Criteo click log, labelled by a known model; its scores, the\n"
-        "best any training can reach, are in truth.json. images: simple shapes, one kind\n"
-        "per class.\n"
+        "criteo: rows like the Criteo click log, labelled by a known model whose scores,\n"
+        "the best that training can reach, are in truth.json. images: simple shapes, one\n"
+        "kind per class.\n"
         "\n"
         "Examples:\n"
         "  shoal data generate criteo --rows 1000000 --out clicks\n"
