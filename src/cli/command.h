@@ -70,8 +70,10 @@ int command_fail(const command *c, shoal_status status);
 /* The same without freeing it. */
 int command_explain(const command *c, const struct shoal_error *why);
 
-/* The man page and the bash completion, made from the tables. */
+/* The man page and the completions, made from the tables. */
 void manual_print(FILE *to);
 void completion_print(FILE *to);
+void completion_print_zsh(FILE *to);
+void completion_print_fish(FILE *to);
 
 #endif

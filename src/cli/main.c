@@ -160,13 +160,19 @@ static int unknown_command(const char *word) {
 }
 
 typedef struct {
-  bool man, completion;
+  bool man;
+  const char *completion; /* for this shell; NULL: not asked for */
 } help_flags;
+
+static const char *const *shells(void) {
+  static const char *const names[] = {"bash", "zsh", "fish", NULL};
+  return names;
+}
 
 static const flag_row help_table[] = {
     {"man", FLAG_BOOL, offsetof(help_flags, man), NULL, "print the man page", .marks = FLAG_HIDDEN},
-    {"completion", FLAG_BOOL, offsetof(help_flags, completion), NULL, "print the bash completion",
-     .marks = FLAG_HIDDEN},
+    {"completion", FLAG_CHOICE, offsetof(help_flags, completion), "SHELL", "print the completion for a shell",
+     .choices = shells, .marks = FLAG_HIDDEN, .bare = "bash"},
     {0},
 };
 
@@ -182,7 +188,9 @@ static int run_help(int argc, char **argv) {
   } else if (f.man) {
     manual_print(stdout);
   } else if (f.completion) {
-    completion_print(stdout);
+    (*f.completion == 'z'   ? completion_print_zsh
+     : *f.completion == 'f' ? completion_print_fish
+                            : completion_print)(stdout);
   } else if (!parsed.count) {
     print_overview(stdout);
   } else {

@@ -1,4 +1,6 @@
 """Help, wrong usage and exit statuses."""
+import re
+import shutil
 import subprocess
 
 import support
@@ -68,6 +70,20 @@ class Usage(support.Case):
         self.wrong(["train", "softmax", "--patience", "2"], "--validation-split")
         self.wrong(["train", "softmax", "--resume"], "--run-dir")
         self.assertFalse((self.folder / "runs").exists(), "wrong usage must leave nothing behind")
+
+    def test_completions_of_other_shells(self):
+        """Each command and each flag that --help shows is in them; the shells themselves read them, where they are."""
+        for shell in ("zsh", "fish"):
+            script, _ = self.shoal("help", f"--completion={shell}")
+            for name in re.findall(r"^  --([\w-]+)", self.shoal("train", "--help")[0], re.MULTILINE):
+                self.assertIn(name, script)
+            for word in ("keygen", "launch", "inspect"):
+                self.assertIn(word, script)
+            if shutil.which(shell):
+                path = self.folder / f"completion.{shell}"
+                path.write_text(script)
+                done = subprocess.run([shell, "-n", path], capture_output=True, text=True)
+                self.assertEqual((done.returncode, done.stderr), (0, ""))
 
     def test_completion_and_man_page(self):
         script, _ = self.shoal("help", "--completion")
