@@ -117,6 +117,12 @@ class Fitted:
         """From a safetensors file or a checkpoint."""
         lib.shoal_model_load(self.handle, os.fsencode(path))
 
+    def save(self, path: "str | os.PathLike[str]") -> None:
+        """By the path's ending: .keras and .onnx for other programs, .safetensors the weights alone."""
+        if not self._save_file(os.fspath(path)):
+            endings = [*optimizers.names(lib.shoal_export_endings()), ".safetensors"]
+            raise ValueError(f"path {os.fspath(path)!r} must end in {', '.join(dict.fromkeys(endings))}")
+
     def _save_file(self, name: str) -> bool:
         """Whether the ending says a format of one file, in which it then is."""
         if name.endswith(".safetensors"):

@@ -234,6 +234,10 @@ class Kept(support.Case):
         self.assertTrue(any(m["kind"] == "epoch" for m in run.metrics))
         model = shoal.load(self.folder / "r")
         self.assertEqual(model.predict(np.zeros((2, 8, 8, 1), np.uint8)).shape, (2, 3))
+        model.save(self.folder / "r.onnx")
+        np.testing.assert_allclose(shoal.load(self.folder / "r.onnx").predict(np.ones((2, 8, 8, 1))), model.predict(np.ones((2, 8, 8, 1))), atol=1e-5)
+        with self.assertRaisesRegex(ValueError, "must end in"):
+            model.save(self.folder / "r.png")
         with self.assertRaisesRegex(shoal.ArgumentError, "batch"):
             shoal.train("softmax", batch_sise=3)
 

@@ -1,5 +1,6 @@
 """Every notebook of docs/tutorials does what it says, and so do the README's lines of Python."""
 import json
+import os
 import re
 
 import support
@@ -18,12 +19,12 @@ def has(*modules):
 
 
 class Notebooks(support.Case):
-    def follow(self, name, then, timeout=400):
+    def follow(self, name, then, timeout=400, **more):
         """The cells one after the other, and what is checked behind them; returns what they print."""
         book = json.loads((BOOKS / f"{name}.ipynb").read_text(encoding="utf-8"))
         self.assertFalse(any(cell.get("outputs") for cell in book["cells"]), f"{name}: clear the outputs")
         cells = ["".join(cell["source"]) for cell in book["cells"] if cell["cell_type"] == "code"]
-        return self.python("\n".join(cells) + "\n" + then, timeout=timeout)
+        return self.python("\n".join(cells) + "\n" + then, timeout=timeout, **more)
 
     def test_mnist(self):
         self.follow("mnist", "assert accuracy > 0.95, accuracy")
@@ -38,7 +39,8 @@ class Notebooks(support.Case):
         if not has("pyspark"):
             print("skipped: no pyspark")
             return
-        self.follow("spark", "assert accuracy > 0.9, accuracy", timeout=600)
+        here = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_HOSTNAME": "localhost"}
+        self.follow("spark", "assert accuracy > 0.9, accuracy", timeout=1000, env=here)
 
     def test_all_of_them(self):
         tested = {name[len("test_"):] for name in dir(self) if name.startswith("test_")}

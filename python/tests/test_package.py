@@ -5,6 +5,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import zlib
 
 import support
 
@@ -61,6 +62,15 @@ class Import(support.Case):
         seconds, megabytes = map(float, self.python(code, env=kept).split())
         self.assertLess(seconds, 0.15)  # of the processor; NumPy's own is not ours
         self.assertLess(megabytes, 60)
+
+    def test_size(self):
+        """Of what a wheel holds: the library and the command without symbols, packed."""
+        packed = 0
+        for path in (os.environ["SHOAL_LIBRARY"], os.environ["SHOAL_BIN"]):
+            subprocess.run(["strip", "-o", self.folder / "stripped", path], check=True, timeout=60)
+            packed += len(zlib.compress((self.folder / "stripped").read_bytes()))
+        packed += sum(len(zlib.compress(path.read_bytes())) for path in PACKAGE.glob("*.py"))
+        self.assertLess(packed, 8e6)
 
     def test_version_and_command(self):
         self.assertRegex(shoal.__version__, r"^\d+\.\d+\.\d+$")
