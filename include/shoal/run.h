@@ -276,16 +276,18 @@ typedef struct {
   int64_t reserved[8];          /**< 0 */
 } shoal_task_report;
 
-/** A worker that left or came while others trained, or a server whose backup took over. */
+/** A worker that left or came while others trained, a server whose backup took over, or another number of servers. */
 typedef struct {
   char task[SHOAL_TASK_NAME]; /**< what users call it */
-  char event[12];             /**< "left", "joined", "rejoined"; of a server: "replaced" */
-  char reason[24];            /**< "no heartbeat", "connection closed", "damaged message" ...; "": it did not leave */
-  int64_t step;               /**< when */
-  int64_t handed_on_rows;     /**< its rows that others took over */
-  double time;                /**< seconds since 1970 */
-  double pause_seconds;       /**< of a server: from its last sign of life until its backup served */
-  int64_t reserved[1];        /**< 0 */
+  char event[12];             /**< "left", "joined", "rejoined"; of a server: "replaced"; of all: "scaled" */
+  char reason
+      [24]; /**< "no heartbeat", "connection closed", "damaged message" ...; "1 to 3" servers; "": it did not leave */
+  int64_t step;           /**< when */
+  int64_t handed_on_rows; /**< its rows that others took over */
+  double time;            /**< seconds since 1970 */
+  double pause_seconds;   /**< of a server: from its last sign of life until its backup served; of another number
+                               * of them: between the last update before it and the first one after it */
+  int64_t reserved[1];    /**< 0 */
 } shoal_membership_event;
 
 /** Length of a sentence of a verdict with its end. */
@@ -427,6 +429,11 @@ SHOAL_API bool shoal_run_speaks(const shoal_job *job);
  * folder: two runs at once need two. */
 SHOAL_API SHOAL_CHECKED shoal_status shoal_run(const shoal_job *job, const shoal_run_options *options,
                                                shoal_run_report **out);
+
+/** Asks the job that runs in that folder, whose tasks are processes of this machine, to go on with so many parameter servers. It
+ * stops at an update, saves all that the servers hold, and goes on with the new ones from there: no update is lost. Waits
+ * for up to `seconds` until the job has taken the request; what becomes of it the job says itself. */
+SHOAL_API SHOAL_CHECKED shoal_status shoal_run_scale(const char *run_dir, int64_t servers, double seconds);
 
 /* ---- trained models */
 /** A model made again from what its run left: a run's folder, or a file of weights. */

@@ -8,6 +8,7 @@
 #include "run/log_view.h"
 #include "run/membership.h"
 #include "run/report_pipe.h"
+#include "run/scale.h"
 
 #include <errno.h>
 #include <math.h>
@@ -50,6 +51,13 @@ typedef struct {
   double looked_at;                    /* clock: whether tasks are stopped */
   bool alone;                          /* those that still run were told that worker 0 and the servers have ended */
   bool killed;                         /* and did not end in time */
+  int classes;                         /* of the data, and their rows */
+  int64_t rows;
+  /* Another number of servers: all tasks are stopped, and started again as a run that is resumed is. */
+  int64_t scale_to, scale_from; /* servers; 0: none was asked for; how many there were, once it is done */
+  int64_t scale_step;           /* updates by then */
+  double scale_at;              /* clock: when that was asked for */
+  int64_t lost_steps, uneven;   /* of the tasks before */
 } local_cluster;
 
 /* The last one, if there is one: nobody waits for it, and training goes on without it. */
@@ -276,6 +284,25 @@ static void kill_stopped(local_cluster *w, double seconds) {
   }
 }
 
+/* Somebody asks for another number of servers. */
+static void look_for_request(local_cluster *w, double now) {
+  int64_t servers;
+  char words[128];
+  const shoal_job *f = &w->state->base.job;
+  if (!scale_take(&w->state->base.dir, &servers)) return;
+  const char *wrong = scale_objection(f, servers, words, sizeof words);
+  text line = {0};
+  if (wrong)
+    text_add(&line, "ps: not %lld servers: %s", (long long)servers, wrong);
+  else
+    text_add(&line, "ps: from %lld to %lld servers at the next update", (long long)f->ps, (long long)servers);
+  if (!line.failed) run_state_note(w->state, line.data);
+  text_fini(&line);
+  if (wrong) return;
+  w->scale_to = servers;
+  w->scale_at = now;
+}
+
 /* Everything that has a deadline. */
 static shoal_status check_time(local_cluster *w) {
   double now = clock_seconds();
@@ -289,11 +316,32 @@ static shoal_status check_time(local_cluster *w) {
     return w->alone ? kill_latecomers(w) : late(w, END_SECONDS, "of worker/0");
   if (w->chief_at && !w->failed_at && now - w->chief_at > GRACE_SECONDS) kill_replaced(w);
   if (w->chief_at && !w->failed_at) end_latecomers(w);
-  if (!w->stop_at && run_state_asked(w->state)) {
+  const bool trains = w->state->last.step && !w->scale_from && !w->failed_at && !w->chief_at;
+  if (!w->stop_at && trains) look_for_request(w, now);
+  if (!w->stop_at && (w->scale_to || run_state_asked(w->state))) {
     w->stop_at = now;
     launch_signal(w->tasks, w->servers, SIGTERM);
   }
   return NULL;
+}
+
+/* The first sign of progress with other servers. */
+static void note_scaled(local_cluster *w) {
+  const shoal_membership_event e =
+      membership_scaled(w->scale_from, w->state->base.job.ps, w->scale_step, clock_seconds() - w->scale_at);
+  text line = {0};
+  w->scale_from = 0;
+  w->sink.on_membership(w->sink.context, &e);
+  membership_describe(&e, NULL, &line);
+  if (!line.failed) run_state_note(w->state, line.data);
+  text_fini(&line);
+}
+
+static void take_line(local_cluster *w, int task, const char *line) {
+  const shoal_progress before = w->state->last;
+  report_pipe_read(line, &w->sink, &w->members[task].end);
+  const shoal_progress *now = &w->state->last;
+  if (w->scale_from && (now->step != before.step || now->seconds != before.seconds)) note_scaled(w);
 }
 
 static void note_evaluator_failed(local_cluster *w, int task) {
@@ -314,7 +362,7 @@ static shoal_status watch_all(local_cluster *w) {
   while (!all_ended(w) || w->failed_at) {
     launch_event e;
     TRY(launch_wait(w->tasks, WAIT_SECONDS, &e));
-    if (e.kind == LAUNCH_LINE) report_pipe_read(e.line, &w->sink, &w->members[e.task].end);
+    if (e.kind == LAUNCH_LINE) take_line(w, e.task, e.line);
     if (e.kind == LAUNCH_ENDED) {
       member *m = &w->members[e.task];
       m->ended = true;
@@ -382,35 +430,93 @@ static shoal_status prepare(local_cluster *w) {
   }
   if (b->job.max_restarts < 0) b->job.max_restarts = CLUSTER_RESTARTS;
   TRY(run_dir_take(&b->dir));
-  TRY(metrics_repair(b->dir.metrics));
-  TRY(job_file_make(b, classes, rows, &w->job));
+  w->classes = classes;
+  w->rows = rows;
+  int64_t stale;
+  (void)scale_take(&b->dir, &stale); /* of somebody who asked when nobody was there */
   if (asprintf(&w->logs, "%s/logs", b->dir.path) < 0) {
     w->logs = NULL;
     return status_no_memory();
   }
+  return NULL;
+}
+
+/* Room for the tasks that the job has now. */
+static shoal_status prepare_tasks(local_cluster *w) {
+  const training *b = &w->state->base;
+  TRY(metrics_repair(b->dir.metrics));
+  TRY(job_file_make(b, w->classes, w->rows, &w->job));
   w->servers = (int)(b->job.ps * (1 + b->job.replicas));
   w->count = w->servers + (int)b->job.workers + b->job.evaluator;
   w->members = calloc((size_t)w->count, sizeof *w->members);
   return w->members ? NULL : status_no_memory();
 }
 
+static void forget_tasks(local_cluster *w) {
+  launch_destroy(w->tasks, GRACE_SECONDS);
+  w->tasks = NULL;
+  for (int i = 0; w->members && i < w->count; i++) task_end_fini(&w->members[i].end);
+  free(w->members);
+  w->members = NULL;
+  free(w->job_path);
+  w->job_path = NULL;
+  job_file_fini(&w->job);
+  w->failed_at = w->stop_at = w->chief_at = w->looked_at = 0;
+  w->alone = w->killed = false;
+}
+
+/* ---- another number of servers */
+
+/* Of tasks that go on: people have been told of the job. */
+static void is_known(void *context, int64_t parameters, int threads, int64_t rows) {}
+
+/* Whether it goes on, with other servers. What the tasks before have counted goes into the result. */
+static bool begins_again(local_cluster *w) {
+  run_state *s = w->state;
+  if (!w->scale_to || !s->report.fit.stopped || run_state_asked(s)) return false;
+  int64_t uneven = 0;
+  for (size_t i = 0; i < s->tasks.count; i++) uneven = MAX_OF(uneven, s->tasks.tasks[i].uneven_updates);
+  w->uneven += uneven;
+  w->lost_steps += s->report.fit.lost_steps;
+  task_reports_fini(&s->tasks);
+  s->report.tasks = NULL;
+  s->report.n_tasks = 0;
+  s->report.trained = false;
+  w->sink.on_ready = is_known;
+  w->scale_step = s->report.fit.updates;
+  w->scale_from = s->base.job.ps;
+  s->base.job.ps = w->scale_to;
+  s->base.job.resume = true;
+  w->scale_to = 0;
+  return true;
+}
+
+static shoal_status run_tasks(local_cluster *w) {
+  shoal_status status = prepare_tasks(w);
+  if (!status) status = start(w);
+  if (!status && w->state->base.job.follow_logs) status = log_view_create(&w->state->options->listener, &w->view);
+  if (!status) status = watch_all(w);
+  log_view_look(w->view, w->tasks, true);
+  log_view_destroy(w->view);
+  w->view = NULL;
+  launch_destroy(w->tasks, GRACE_SECONDS);
+  w->tasks = NULL;
+  run_dir_remove_temporary(&w->state->base.dir);
+  if (!status) status = collect(w);
+  forget_tasks(w);
+  return status;
+}
+
 shoal_status local_cluster_run(run_state *state) {
   local_cluster w = {.state = state, .sink = run_state_sink(state)};
   shoal_status status = prepare(&w);
-  if (!status) status = start(&w);
-  if (!status && state->base.job.follow_logs) status = log_view_create(&state->options->listener, &w.view);
-  if (!status) status = watch_all(&w);
-  log_view_look(w.view, w.tasks, true);
-  log_view_destroy(w.view);
-  launch_destroy(w.tasks, GRACE_SECONDS);
-  run_dir_remove_temporary(&state->base.dir);
-  if (!status) status = collect(&w);
+  if (!status) status = run_tasks(&w);
+  while (!status && begins_again(&w)) status = run_tasks(&w);
+  state->report.fit.lost_steps += w.lost_steps;
+  for (size_t i = 0; i < state->tasks.count; i++)
+    if (state->tasks.tasks[i].updates >= 0) state->tasks.tasks[i].uneven_updates += w.uneven;
   state->report.job = state->base.job;
   if (!status) status = cluster_check(&state->report);
-  for (int i = 0; w.members && i < w.count; i++) task_end_fini(&w.members[i].end);
-  free(w.members);
   free(w.logs);
-  free(w.job_path);
-  job_file_fini(&w.job);
   return status;
 }

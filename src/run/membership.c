@@ -35,9 +35,26 @@ shoal_membership_event membership_failover(int server, int64_t step, double seco
   return e;
 }
 
+shoal_membership_event membership_scaled(int64_t before, int64_t servers, int64_t step, double seconds) {
+  struct timespec t;
+  clock_gettime(CLOCK_REALTIME, &t);
+  shoal_membership_event e = {.step = step,
+                              .time = (double)t.tv_sec + 1e-9 * (double)t.tv_nsec,
+                              .pause_seconds = seconds,
+                              .event = "scaled",
+                              .task = "ps"};
+  snprintf(e.reason, sizeof e.reason, "%d to %d", (int)before, (int)servers);
+  return e;
+}
+
 void membership_describe(const shoal_membership_event *e, const char *address, text *out) {
   char rows[GROUPED_TEXT];
   text_add(out, "%s", e->task);
+  if (!strcmp(e->event, "scaled")) {
+    text_add(out, ": %s servers at step %lld, after a pause of %.2f s; no update is lost", e->reason,
+             (long long)e->step, e->pause_seconds);
+    return;
+  }
   if (e->pause_seconds > 0) {
     text_add(out, " was replaced by its backup at step %lld, after %.2f s; no update is lost", (long long)e->step,
              e->pause_seconds);
@@ -158,7 +175,8 @@ bool membership_add(const shoal_run_report *r, json_t *summary) {
   int failovers = 0;
   double longest = 0;
   for (int i = 0; i < r->n_membership; i++) {
-    failovers += r->membership[i].pause_seconds > 0;
+    if (strcmp(r->membership[i].event, "replaced")) continue;
+    failovers++;
     longest = r->membership[i].pause_seconds > longest ? r->membership[i].pause_seconds : longest;
   }
   const int64_t late = shoal_run_report_count(r, offsetof(shoal_worker_counts, late));

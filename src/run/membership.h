@@ -12,6 +12,8 @@
 shoal_membership_event membership_event(const ps_change *change, const char *name);
 /* A server whose backup took over. */
 shoal_membership_event membership_failover(int server, int64_t step, double seconds);
+/* Another number of servers. */
+shoal_membership_event membership_scaled(int64_t before, int64_t servers, int64_t step, double seconds);
 /* As a sentence. address: the worker's own, or NULL. */
 void membership_describe(const shoal_membership_event *e, const char *address, text *out);
 json_t *membership_to_json(const shoal_membership_event *e); /* NULL: no memory */

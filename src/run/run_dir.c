@@ -153,6 +153,14 @@ shoal_status run_dir_take(run_dir *r) {
 
 bool run_dir_taken(const run_dir *r) { return r->lock > 0; }
 
+bool run_dir_busy(const run_dir *r) {
+  const int fd = open(r->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return false;
+  const bool busy = flock(fd, LOCK_SH | LOCK_NB) && errno == EWOULDBLOCK;
+  close(fd);
+  return busy;
+}
+
 /* So that the new name is on the disk too. */
 static void sync_folder_of(const char *path) {
   char *copy = strdup(path);

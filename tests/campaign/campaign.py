@@ -3,7 +3,8 @@
 
 Every trial is one job with one or two faults, all drawn from the trial's seed, which is printed: --replay SEED runs it again.
 The faults hit processes (killed, stopped for a while or for good, SIGTERM, SIGINT), connections (cut, slowed, garbage; where
-network namespaces can be made), files (none may grow beyond a few kB) and descriptors. A trial is judged by
+network namespaces can be made), files (none may grow beyond a few kB) and descriptors; the number of servers is changed
+(shoal scale). A trial is judged by
 
   ledger     a job that says it is finished has used each row exactly once an epoch
   bits       with --deterministic the model is the undisturbed one's, or the summary says that it may not be
@@ -59,8 +60,8 @@ BAD_WORDS = re.compile(r"Assertion|Segmentation|Sanitizer|\(null\)|core dumped|c
 
 @dataclasses.dataclass
 class Fault:
-    what: str      # kill, pause, stop, term, int, files, descriptors, cut, slow, garbage
-    role: str      # chief, worker, server, rank, evaluator, launcher; network; job
+    what: str      # kill, pause, stop, term, int, files, descriptors, cut, slow, garbage, scale
+    role: str      # chief, worker, server, rank, evaluator, launcher; network; job; servers
     training: bool # once it trains, otherwise from the start on
     delay: float
     lasts: float
@@ -114,9 +115,10 @@ def draw(seed, namespaces, quick=False):
     roles += ["evaluator"] if t.evaluator else []
     for _ in range(1 if r.random() < 0.7 else 2):
         kinds = ["kill"] * 4 + ["pause"] * 2 + ["stop", "term", "int"] + ([] if t.faults else ["files", "descriptors"])
-        kinds += ["cut", "slow", "garbage"] * 2 if described else []
+        kinds += ["cut", "slow", "garbage"] * 2 if described else ["scale"] * 2 if served else []
         what = r.choice(kinds)
         role = "network" if what in ("cut", "slow", "garbage") else "job" if what in ("files", "descriptors") else r.choice(roles)
+        role = "servers" if what == "scale" else role
         if what == "stop" and role == "launcher":
             what = "pause" # whoever stops the command itself has stopped it
         t.faults.append(Fault(what, role, r.random() < 0.6, r.uniform(0, 0.8), r.uniform(0.1, 2.5)))
@@ -294,6 +296,10 @@ class Job:
             return self.disturb(f, r)
         if f.role == "job":
             return None
+        if f.role == "servers": # it may be over, or end meanwhile
+            number = r.choice([n for n in (1, 2, 3) if n != self.t.servers])
+            return subprocess.run([support.SHOAL, "scale", str(self.run), "--ps", str(number)], stdout=subprocess.DEVNULL,
+                                  stderr=subprocess.DEVNULL, check=False)
         name, pid = self.victim(f.role, r)
         if not pid:
             return None

@@ -1,0 +1,45 @@
+/* shoal scale: another number of parameter servers for a job that runs. */
+#include "cli/command.h"
+#include "shoal/run.h"
+
+#include <stddef.h>
+
+#define SECONDS 60.0 /* for the job to look at it */
+
+typedef struct {
+  int64_t ps;
+} scale_flags;
+
+static const flag_row scale_table[] = {
+    {"ps", FLAG_INT, offsetof(scale_flags, ps), "N", "parameter servers to go on with", NULL, .least = 1, .most = 256},
+    {0},
+};
+
+static shoal_status scale(command_call *call) {
+  const char *folder = call->words->words[0];
+  const scale_flags *f = call->flags;
+  if (!f->ps) return status_make(SHOAL_ERR_ARGUMENT, "expected --ps N, how many servers it is to go on with");
+  TRY(shoal_run_scale(folder, f->ps, SECONDS));
+  printf("%s: goes on with %lld parameter server%s\n", folder, (long long)f->ps, f->ps == 1 ? "" : "s");
+  return NULL;
+}
+
+const command command_scale = {
+    .name = "scale",
+    .arguments = "RUN_DIR",
+    .summary = "another number of parameter servers for a job that runs",
+    .details =
+        "The job, whose tasks are processes of this machine, stops at its next update,\n"
+        "saves all that its servers hold, and goes on from there with as many servers as\n"
+        "were asked for. No update is lost; it stands still for about as long as a start\n"
+        "takes, and says so.\n"
+        "\n"
+        "Examples:\n"
+        "  shoal scale runs/lenet-20261118-120000 --ps 3\n",
+    .flags = scale_table,
+    .fields = sizeof(scale_flags),
+    .words_min = 1,
+    .words_max = 1,
+    .expected = "the folder of a run",
+    .action = scale,
+};

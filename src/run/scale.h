@@ -1,0 +1,14 @@
+/* Another number of parameter servers, asked for while a job runs: a file in its folder, written by whoever asks and taken by
+ * the process that started the tasks. */
+#ifndef SHOAL_RUN_SCALE_H
+#define SHOAL_RUN_SCALE_H
+
+#include "run/job.h"
+#include "run/run_dir.h"
+
+/* Whether there is a request in the folder, which is taken away; *servers: what it asks for. */
+bool scale_take(const run_dir *r, int64_t *servers);
+/* Why a job cannot have so many servers; NULL: it can. `words` has room for the sentence. */
+const char *scale_objection(const shoal_job *job, int64_t servers, char *words, size_t room);
+
+#endif
