@@ -181,10 +181,11 @@ static shoal_status fuse_conv(plan *p, int id) {
   return replace_group(p, &g);
 }
 
-/* matmul, bias_add and an activation -> dense_block. */
+/* matmul, or batch_matmul by one matrix, bias_add and an activation -> dense_block. */
 static shoal_status fuse_dense(plan *p, int id) {
   const plan_node product = p->nodes[id];
-  if (!is(&product, "matmul") || product.attr[0].i || product.attr[1].i || !f32(p, product.out[0]) ||
+  if ((!is(&product, "matmul") && !is(&product, "batch_matmul")) || p->values[product.in[0]].shape.rank < 2 ||
+      p->values[product.in[1]].shape.rank != 2 || product.attr[0].i || product.attr[1].i || !f32(p, product.out[0]) ||
       !plan_batched(&p->values[product.in[0]]) || plan_batched(&p->values[product.in[1]]))
     return NULL;
   int bias = only_reader(p, product.out[0], "bias_add");
@@ -230,7 +231,7 @@ static shoal_status fuse_skip(plan *p, int id) {
   if (!is(&dense, "dense_block") || dense.attr[0].i != ACT_LINEAR) return NULL;
   const plan_value *x = &p->values[dense.in[0]];
   const shoal_shape *w = &p->values[dense.in[1]].shape;
-  if (x->maker < 0 || w->dim[1] > SKIP_CLASSES_MAX || w->dim[0] > SKIP_FEATURES_MAX) return NULL;
+  if (x->maker < 0 || x->shape.rank != 2 || w->dim[1] > SKIP_CLASSES_MAX || w->dim[0] > SKIP_FEATURES_MAX) return NULL;
   int widen = x->maker, sum = -1, root = x->root;
   const int64_t rows = x->shape.dim[0];
   if (!is(&p->nodes[widen], "widen_u8")) return NULL;

@@ -218,10 +218,11 @@ static void gemm_panels_multiply(const gemm_panels *p, int64_t rows, const float
 typedef struct {
   gemm_operand a, b;
   int64_t m, n, k;
-  float *c;       /* [m, n] */
-  bool add;       /* to what C holds */
-  bool straight;  /* B is read where it lies, whole panels of it, since few rows of A would profit from a copy */
-  float *pa, *pb; /* panels of A and B */
+  float *c;          /* [m, n] */
+  bool add;          /* to what C holds */
+  const float *bias; /* [n], what each row of C begins with; or NULL */
+  bool straight;     /* B is read where it lies, whole panels of it, since few rows of A would profit from a copy */
+  float *pa, *pb;    /* panels of A and B */
   int64_t row, rows, column, columns, level, depth; /* the part under way: where it begins and its size */
   bool fresh;                                       /* B's panels are to be made, too */
   bool by_tiles; /* each tile's panel of A is made right before its use, since B's stay in the second-level cache */
@@ -251,6 +252,14 @@ static void gemm_pack_share(void *context, int thread, int threads) {
                   w->pb + t * GEMM_COLUMNS * w->depth);
 }
 
+static bool gemm_adds(const gemm_work *w) { return w->add || w->bias || w->level > 0; }
+
+/* Rows of the part under way begin with the bias. */
+static void gemm_begin_rows(const gemm_work *w, int64_t first, int64_t last) {
+  for (int64_t i = first; w->bias && !w->level && i < last; i++)
+    memcpy(w->c + (w->row + i) * w->n + w->column, w->bias + w->column, (size_t)w->columns * sizeof *w->c);
+}
+
 /* Tiles [i0, i1) x [j0, j1) of the part under way. */
 static void gemm_multiply(const gemm_work *w, int64_t i0, int64_t i1, int64_t j0, int64_t j1) {
   const int64_t high = GEMM_HEIGHT / GEMM_ROWS;
@@ -264,7 +273,7 @@ static void gemm_multiply(const gemm_work *w, int64_t i0, int64_t i1, int64_t j0
         gemm_any((int)(gemm_row(w, i + 1) - gemm_row(w, i)), w->depth, w->pa + i * GEMM_ROWS * w->depth, b,
                  straight ? w->b.along : GEMM_COLUMNS, next + (i - block) * (w->depth / GEMM_STRIDE) * GEMM_LINE,
                  w->c + (w->row + gemm_row(w, i)) * w->n + w->column + j * GEMM_COLUMNS, w->n,
-                 MIN_OF((int64_t)GEMM_COLUMNS, w->columns - j * GEMM_COLUMNS), w->add || w->level > 0);
+                 MIN_OF((int64_t)GEMM_COLUMNS, w->columns - j * GEMM_COLUMNS), gemm_adds(w));
     }
 }
 
@@ -289,11 +298,12 @@ static void gemm_tiles_share(void *context, int thread, int threads) {
   for (int64_t i = first; i < last; i++) {
     const int64_t row = w->row + gemm_row(w, i), rows = gemm_row(w, i + 1) - gemm_row(w, i);
     gemm_pack_a(gemm_at(w->a, row, w->level), rows, w->depth, a);
+    gemm_begin_rows(w, row - w->row, row - w->row + rows);
     for (int64_t j = 0; j < gemm_column_tiles(w); j++) {
       const float *b = w->pb + j * GEMM_COLUMNS * w->depth;
       gemm_any((int)rows, w->depth, a, b, GEMM_COLUMNS, b + GEMM_COLUMNS * w->depth,
                w->c + row * w->n + w->column + j * GEMM_COLUMNS, w->n,
-               MIN_OF((int64_t)GEMM_COLUMNS, w->columns - j * GEMM_COLUMNS), w->add || w->level > 0);
+               MIN_OF((int64_t)GEMM_COLUMNS, w->columns - j * GEMM_COLUMNS), gemm_adds(w));
     }
   }
 }
@@ -307,10 +317,13 @@ static bool gemm_by_tiles(const gemm_work *w, int threads) {
 
 /* Panels go to `scratch`, gemm_scratch(m, n, k) bytes. */
 static void gemm_run(gemm_work *w, void *scratch, pool *threads) {
-  enum { WORTH_THREADS_FLOPS = 1 << 20 };
+  enum {
+    WORTH_THREADS_FLOPS = 1 << 20,
+    STRAIGHT_COLUMNS = 512 /* wider rows of B would meet in the same places of the second-level cache */
+  };
   if (2 * w->m * w->n * w->k < WORTH_THREADS_FLOPS) threads = NULL;
-  if (!w->k && !w->add) memset(w->c, 0, (size_t)(w->m * w->n) * sizeof *w->c);
-  w->straight = w->b.across == 1 && w->m <= 2 * GEMM_ROWS;
+  if (!w->k && !w->add && !w->bias) memset(w->c, 0, (size_t)(w->m * w->n) * sizeof *w->c);
+  w->straight = w->b.across == 1 && w->m <= (w->b.along <= STRAIGHT_COLUMNS ? 10 : 2) * GEMM_ROWS;
   w->pa = scratch;
   const int64_t levels = (w->k + GEMM_DEPTH - 1) / GEMM_DEPTH, depth = levels ? (w->k + levels - 1) / levels : 1;
   w->pb = w->pa + gemm_panel_floats(w->m, w->k);
@@ -322,6 +335,7 @@ static void gemm_run(gemm_work *w, void *scratch, pool *threads) {
         w->rows = MIN_OF(w->m - w->row, (int64_t)GEMM_SPAN);
         w->fresh = w->row == 0;
         w->by_tiles = gemm_by_tiles(w, pool_threads(threads));
+        if (!w->by_tiles) gemm_begin_rows(w, 0, w->rows);
         pool_run(threads, gemm_pack_share, w);
         pool_run(threads, w->by_tiles ? gemm_tiles_share : gemm_multiply_share, w);
       }

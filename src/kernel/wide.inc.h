@@ -36,13 +36,22 @@ static void wide_end_share(void *context, int thread, int threads) {
     }
 }
 
-/* Scratch: gemm_scratch. */
+/* x of any rank, of which the last axis is `in`. Scratch: gemm_scratch. */
 shoal_status ISA_NAME(wide_dense)(const kernel_call *call) {
   const shoal_tensor *x = &call->in[0], *w = &call->in[1];
-  const int64_t in = w->shape.dim[0], out = w->shape.dim[1], n = x->shape.dim[0];
-  gemm_work product = {
-      .a = {x->data, in, 1}, .b = {w->data, 1, out}, .m = n, .n = out, .k = in, .c = call->out[0].data};
+  const int64_t in = w->shape.dim[0], out = w->shape.dim[1];
+  int64_t n = 1;
+  for (int i = 0; i + 1 < x->shape.rank; i++) n *= x->shape.dim[i];
+  const bool linear = (activation)call->attr[0].i == ACT_LINEAR && in > 0;
+  gemm_work product = {.a = {x->data, in, 1},
+                       .b = {w->data, 1, out},
+                       .m = n,
+                       .n = out,
+                       .k = in,
+                       .c = call->out[0].data,
+                       .bias = linear ? call->in[2].data : NULL};
   gemm_run(&product, call->scratch, call->threads);
+  if (linear) return NULL;
   wide_end end = {call->in[2].data, call->out[0].data, n, out, (activation)call->attr[0].i};
   pool_run(call->threads, wide_end_share, &end);
   return NULL;

@@ -246,19 +246,22 @@ static void conv_block_grad_x_cost(const op_shapes *s, double *flops) {
 /* ---- x w + bias, and an activation */
 
 static shoal_status dense_block_shape(op_shapes *s) {
-  TRY(rule_rank(s, 0, 2, "x"));
+  TRY(rule_rank_min(s, 0, 2, "x"));
   TRY(rule_rank(s, 1, 2, "weights"));
-  if (!dims_fit(s->in[0].dim[1], s->in[1].dim[0]))
-    return status_make(SHOAL_ERR_ARGUMENT, "inner dimensions differ: %lld and %lld", (long long)s->in[0].dim[1],
+  const int last = s->in[0].rank - 1;
+  if (!dims_fit(s->in[0].dim[last], s->in[1].dim[0]))
+    return status_make(SHOAL_ERR_ARGUMENT, "inner dimensions differ: %lld and %lld", (long long)s->in[0].dim[last],
                        (long long)s->in[1].dim[0]);
-  s->out[0] = SHOAL_SHAPE(s->in[0].dim[0], s->in[1].dim[1]);
+  s->out[0] = s->in[0];
+  s->out[0].dim[last] = s->in[1].dim[1];
   s->out_dtype[0] = SHOAL_F32;
   return NULL;
 }
 
 static shoal_status dense_block_kernel(const kernel_call *call) {
   const float *x = call->in[0].data, *w = call->in[1].data, *bias = call->in[2].data;
-  const int64_t n = call->in[0].shape.dim[0], f = call->in[1].shape.dim[0], k = call->in[1].shape.dim[1];
+  const int64_t f = call->in[1].shape.dim[0], k = call->in[1].shape.dim[1];
+  const int64_t n = shape_span(&call->in[0].shape, 0, call->in[0].shape.rank - 1);
   for (int64_t i = 0; i < n; i++)
     for (int64_t m = 0; m < k; m++) {
       double sum = bias[m];
@@ -269,7 +272,7 @@ static shoal_status dense_block_kernel(const kernel_call *call) {
 }
 
 static void dense_block_cost(const op_shapes *s, double *flops) {
-  *flops = 2.0 * (double)s->out[0].dim[0] * (double)s->in[1].dim[0] * (double)s->in[1].dim[1];
+  *flops = 2.0 * (double)shoal_shape_count(&s->out[0]) * (double)s->in[1].dim[0];
 }
 
 /* ---- cross-entropy and its gradient: logits, labels, dloss -> loss, dlogits */
@@ -431,8 +434,9 @@ const op_row ops_fused[] = {
      .kernel = dense_block_kernel,
      .variants = tuned_dense_block,
      .cost = dense_block_cost,
-     CASES("[?5,7] [7,3] [3]", "[?19,530] [530,500] [500] act=1", "[?64,20] [20,17] [17] act=1",
-           "[?40,3] [3,10] [10] act=2", "[?16,9] [9,1] [1] act=3")},
+     CASES("[?5,7] [7,3] [3]", "[?19,530] [530,500] [500] act=1", "[?64,20] [20,17] [17] act=1", "[?5,3,7] [7,3] [3]",
+           "[?3,20,33] [33,40] [40]", "[?2,3,20,5] [5,17] [17] act=1", "[?40,3] [3,10] [10] act=2",
+           "[?16,9] [9,1] [1] act=3")},
     {.name = "cross_entropy_pair",
      TAKES(3, 2),
      MADE_BY_PLANNER,

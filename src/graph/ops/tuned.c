@@ -35,7 +35,8 @@ static size_t sum_scratch(const op_shapes *s) { return lanes_matmul_sum_scratch(
   }
 enum { WIDE_WEIGHTS = 1 << 18 };
 static bool wide(const shoal_shape *w) { return w->dim[0] * w->dim[1] >= WIDE_WEIGHTS; }
-static bool wide_block(const op_shapes *s) { return wide(&s->in[1]); }
+static bool wide_block(const op_shapes *s) { return wide(&s->in[1]) && s->in[0].rank == 2; }
+static bool flat_block(const op_shapes *s) { return s->in[0].rank == 2; }
 static bool wide_back(const op_shapes *s) { return !s->attr[0].i && s->attr[1].i && wide(&s->in[1]); }
 static bool wide_sum(const op_shapes *s) { return sum_product(s) && wide(&s->out[0]); }
 /* As lanes_matmul_sum: the gradient, in other order. Whole blocks of columns. */
@@ -47,7 +48,8 @@ static size_t product_scratch(const op_shapes *s) {
   return gemm_scratch(s->out[0].dim[0], s->out[0].dim[1], s->in[0].dim[s->attr[0].i ? 0 : 1]);
 }
 static size_t block_scratch(const op_shapes *s) {
-  return gemm_scratch(s->in[0].dim[0], s->in[1].dim[1], s->in[1].dim[0]);
+  const int64_t columns = s->in[1].dim[1];
+  return gemm_scratch(columns ? shoal_shape_count(&s->out[0]) / columns : 0, columns, s->in[1].dim[0]);
 }
 
 /* A gradient of weights that fits the second-level cache is better added up from panels: no conversion to LANES. */
@@ -173,8 +175,10 @@ const op_variant tuned_conv_block_grad_x[] = {ON_LANES(lanes_conv_block_grad_x, 
                                               END};
 const op_variant tuned_conv_block_grad_w[] = {
     ON_LANES(lanes_conv_block_grad_w, .scratch = conv_grad_w_scratch, .lanes_in = 15, .anchor = true), END};
-const op_variant tuned_dense_block[] = {ON_WHOLE(wide_dense, .fits = wide_block, .scratch = block_scratch),
-                                        ON_LANES(lanes_dense, .lanes_in = 1, .lanes_out = 1, .anchor = true), END};
+const op_variant tuned_dense_block[] = {
+    ON_WHOLE(wide_dense, .fits = wide_block, .scratch = block_scratch),
+    ON_LANES(lanes_dense, .fits = flat_block, .lanes_in = 1, .lanes_out = 1, .anchor = true),
+    ON_ROWS(wide_dense, .scratch = block_scratch), END};
 
 static bool few_classes(const op_shapes *s) { return s->in[0].dim[1] <= SKIP_CLASSES_MAX; }
 const op_variant tuned_cross_entropy_pair[] = {
