@@ -193,7 +193,7 @@ class Sparse(support.Case):
         self.assertLess(self.summary("race")["test_loss"], self.truth["constant_log_loss"])
 
     def test_usage(self):
-        for flags, words in ((["--strategy", "allreduce"], "one process"), (["--l1", 1], "ftrl"), (["--pool", "max"], "--pool")):
+        for flags, words in ((["--strategy", "allreduce"], "single process"), (["--l1", 1], "ftrl"), (["--pool", "max"], "--pool")):
             _, err = self.learn("never", *flags, expect=2)
             self.assertIn(words, err)
         _, err = self.shoal("train", "sparse-lr", expect=2)

@@ -55,7 +55,7 @@ class Sweep(support.Case):
         self.assertEqual([s["mode"] for s in ran[2:]], ["sync", "async"])
         self.assertEqual({s["schedule"] for s in ran} | {r["schedule"] for r in self.rows("grid")}, {"constant"})
         self.assertIn("constant", out)
-        self.assertIn("--mode means nothing", self.sweep("other", "--workers", 1, "--mode", "sync,async", expect=2)[1])
+        self.assertIn("--mode does not apply", self.sweep("other", "--workers", 1, "--mode", "sync,async", expect=2)[1])
 
     def test_flags_without_value_and_texts(self):
         out, _ = self.sweep("grid", "--optimizer", "momentum", "--nesterov=yes,no", "--format", "idx", "--dry-run", "--trace", "--columns",
