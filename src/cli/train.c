@@ -134,7 +134,7 @@ static int say_result(const shoal_run_report *r, bool speaks, int asked) {
     if (!r->fit.stopped || !speaks) return EXIT_GOOD;
     if (asked) return stopped_status(&r->job, asked);
     if (strcmp(r->job.strategy, "ps")) return EXIT_GOOD;
-    say(stderr, "Stopped, since %s was asked to by a signal.\n", r->job.drain > 0 ? "a task" : "worker/0");
+    say(stderr, "Stopped: %s received a signal.\n", r->job.drain > 0 ? "a task" : "worker/0");
     return stopped_status(&r->job, SIGTERM);
   }
   if (r->n_tasks) result_print_task(&r->tasks[0], stdout);

@@ -80,7 +80,7 @@ class Drain(support.Case):
         self.tasks["ps:0"].send_signal(signal.SIGTERM)
         self.expect_good_ends()
         if self.status() != "finished":
-            self.assertIn("a task was asked to", (self.folder / "worker:0.log").read_text())
+            self.assertIn("a task received a signal", (self.folder / "worker:0.log").read_text())
         self.resume_and_compare()
 
     def test_all_leave_at_once(self):
