@@ -418,7 +418,7 @@ class Described(support.Case):
                 out, err = self.end(chief, expect=130)
                 self.assertRegex(out, r"\b2 of 3\b")
                 self.assertIn("worker/0 was lost", out)
-                self.assertIn("worker/1 left and rejoined: 1 time.", out)
+                self.assertIn("worker/1 left and rejoined 1 time.", out)
                 self.assertRegex(self.end(second)[0], r"^worker/1: .* steps?")
                 self.end(server)
                 summary = self.summary(mode)
