@@ -98,13 +98,15 @@ SHOAL_API SHOAL_CHECKED shoal_status shoal_serve_parameters(const shoal_cluster 
 typedef struct {
   size_t size;         /**< of this struct as the program knows it, by SHOAL_OPTIONS; 0: as the library does */
   bool deterministic;  /**< the same bits on any number of workers and threads */
-  bool bf16;           /**< allreduce: gradients travel as bfloat16 */
+  bool bf16;           /**< allreduce: gradients travel as bfloat16; the same as wire "bf16" */
   int64_t check_every; /**< allreduce: steps between two comparisons of all workers' parameters; 0: at the end only */
   double deadline;     /**< allreduce: seconds to wait for a rank; 0: 30 */
   const shoal_cluster *cluster; /**< allreduce: its chief and workers are the ranks, which need no MPI then; NULL: those
                                   that mpirun or srun has started */
   const char *keys;             /**< with a cluster: folder with keys, see shoal/keys.h; NULL: none, on one host only */
   bool insecure;                /**< with a cluster: several hosts without keys, said aloud */
+  const char *wire; /**< allreduce: how gradients travel: "f32", "bf16", or "int8", a byte a number whose rounding is
+                       made good in the next step; NULL: f32 */
 } shoal_replica_options;
 
 /** One replica a thread of this process. */

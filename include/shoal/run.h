@@ -123,7 +123,7 @@ typedef struct {
   double rate_scale;           /**< what scale_lr came to when the run began; 0: not yet */
   int64_t global_batch;        /**< of all workers, where the strategy cuts it among them; 0: batch_size times them */
   bool deterministic;          /**< the same bits on any number of workers, servers and threads */
-  const char *wire;            /**< allreduce: "f32", "bf16" */
+  const char *wire;            /**< allreduce: "f32", "bf16", "int8" */
   int64_t check_replicas;      /**< allreduce: steps between two comparisons of the ranks; 0: 100 */
   const char *mode;            /**< ps: "sync", "async"; NULL: sync */
   int64_t staleness;           /**< async: steps a worker may be ahead; -1: any number; below: not said */

@@ -12,7 +12,6 @@
 #define BUCKET_MIN (1 << 18) /* numbers: small tensors travel together; 1 MB */
 #define BUCKET_MAX (1 << 24) /* numbers: large ones in several, so that a sum can leave while others arrive; 64 MB */
 #define DIRECT_MAX (1 << 19) /* numbers received: below, one round of larger messages is faster than two; 2 MB */
-#define GRAIN 16             /* numbers, of pieces */
 #define LATE_MAX 8           /* ranks named in a message */
 
 #define WAIT_SECONDS 0.02                            /* of a link that wakes us: between two looks at the deadline */
@@ -31,8 +30,9 @@ typedef struct {
   int *send_node, *receive_node; /* which node each is about */
   int *receive_peer;
   int n_sends, n_receives;
-  void **from;   /* [ranks * nodes] the peers' numbers for the own piece; [m] f32 or bf16 */
-  bool received; /* all of `receives` are there */
+  void **from;     /* [ranks * nodes] the peers' numbers for the own piece, as they travel */
+  uint8_t **wires; /* [nodes] the own ones; NULL with f32 */
+  bool received;   /* all of `receives` are there */
   bool sent;
 } bucket;
 
@@ -44,9 +44,13 @@ struct collective {
   int64_t elements;
   bucket *buckets;
   int n_buckets;
-  int nodes;            /* parts a rank has at most */
-  float **parts;        /* [nodes] [elements] */
-  uint16_t **wires;     /* [nodes] [elements] bf16; NULL with f32 */
+  int nodes;     /* parts a rank has at most */
+  float **parts; /* [nodes] [elements] */
+  const wire_format *format;
+  float **decoded;      /* [ranks * nodes] [numbers of the largest piece]; NULL with f32 and bf16 */
+  float *left;          /* [elements] what rounding took away from the own numbers; NULL without feedback */
+  float *sum_left;      /* [elements] the same of sums that this rank makes */
+  float *scratch;       /* [numbers of the largest bucket] */
   int64_t leaves;       /* of the step under way */
   int *own_nodes;       /* [ranks] nodes each rank has in it */
   tree_source *sources; /* [ranks * nodes] */
@@ -79,14 +83,16 @@ static int nodes_of(const collective *c, int64_t leaves, int rank, tree_node out
 static void piece_of(const collective *c, const bucket *b, int rank, int64_t *first, int64_t *count) {
   int64_t last = b->count;
   *first = 0;
-  if (!b->direct) pool_share(b->count, GRAIN, rank, c->place->ranks, first, &last);
+  if (!b->direct) pool_share(b->count, WIRE_GRAIN, rank, c->place->ranks, first, &last);
   *count = last - *first;
 }
 
-static size_t number_size(const collective *c) { return c->options.bf16 ? sizeof(uint16_t) : sizeof(float); }
+/* Of numbers of a bucket from a multiple of WIRE_GRAIN on. */
+static int64_t wire_bytes(const collective *c, int64_t count) { return c->format->bytes(count); }
 
-static void *wire(const collective *c, int node, int64_t at) {
-  return c->options.bf16 ? (void *)(c->wires[node] + at) : (void *)(c->parts[node] + at);
+static void *wire(const collective *c, const bucket *b, int node, int64_t first) {
+  return c->format->encode ? (void *)(b->wires[node] + wire_bytes(c, first))
+                           : (void *)(c->parts[node] + b->start + first);
 }
 
 /* ---- setting up */
@@ -123,7 +129,6 @@ static shoal_status prepare_bucket(collective *c, int index) {
   bucket *b = &c->buckets[index];
   const link_table *link = c->place->link;
   const int ranks = c->place->ranks, me = c->place->rank, most = (ranks - 1) * c->nodes;
-  const int64_t size = (int64_t)number_size(c);
   int64_t own_first, own_count;
   piece_of(c, b, me, &own_first, &own_count);
   const size_t n = most > 0 ? (size_t)most : 1;
@@ -133,6 +138,10 @@ static shoal_status prepare_bucket(collective *c, int index) {
   b->receive_node = calloc(n, sizeof *b->receive_node);
   b->receive_peer = calloc(n, sizeof *b->receive_peer);
   b->from = calloc((size_t)(ranks * c->nodes), sizeof *b->from);
+  b->wires = calloc((size_t)c->nodes, sizeof *b->wires);
+  if (!b->wires) return status_no_memory();
+  for (int node = 0; node < c->nodes && c->format->encode; node++)
+    TRY(mem_aligned((size_t)wire_bytes(c, b->count), (void **)&b->wires[node]));
   if (!b->send_use || !b->receive_use || !b->send_node || !b->receive_node || !b->receive_peer || !b->from)
     return status_no_memory();
   LINK(c, link->set_create(c->place->at, most, &b->sends));
@@ -145,21 +154,21 @@ static shoal_status prepare_bucket(collective *c, int index) {
     for (int node = 0; node < c->nodes; node++) {
       int tag = index * (c->nodes + 1) + node;
       if (count) {
-        LINK(c, link->set_send(b->sends, wire(c, node, b->start + first), count * size, peer, tag));
+        LINK(c, link->set_send(b->sends, wire(c, b, node, first), wire_bytes(c, count), peer, tag));
         b->send_node[b->n_sends++] = node;
       }
       if (own_count) {
         void **from = &b->from[peer * c->nodes + node];
-        TRY(mem_aligned((size_t)(own_count * size), from));
-        LINK(c, link->set_receive(b->receives, *from, own_count * size, peer, tag));
+        TRY(mem_aligned((size_t)wire_bytes(c, own_count), from));
+        LINK(c, link->set_receive(b->receives, *from, wire_bytes(c, own_count), peer, tag));
         b->receive_node[b->n_receives] = node;
         b->receive_peer[b->n_receives++] = peer;
       }
     }
     if (b->direct) continue;
     int tag = index * (c->nodes + 1) + c->nodes;
-    if (own_count) LINK(c, link->set_send(b->gathers, wire(c, 0, b->start + own_first), own_count * size, peer, tag));
-    if (count) LINK(c, link->set_receive(b->gathers, wire(c, 0, b->start + first), count * size, peer, tag));
+    if (own_count) LINK(c, link->set_send(b->gathers, wire(c, b, 0, own_first), wire_bytes(c, own_count), peer, tag));
+    if (count) LINK(c, link->set_receive(b->gathers, wire(c, b, 0, first), wire_bytes(c, count), peer, tag));
   }
   return NULL;
 }
@@ -260,6 +269,31 @@ static shoal_status introduce(collective *c) {
                       &c->peers);
 }
 
+static shoal_status zeroed(int64_t count, float **out) {
+  TRY(mem_aligned((size_t)count * sizeof **out, (void **)out));
+  memset(*out, 0, (size_t)count * sizeof **out);
+  return NULL;
+}
+
+/* Room for numbers that are decoded before they are added up, and for what rounding takes away. */
+static shoal_status prepare_rounding(collective *c) {
+  const int sources = c->place->ranks * c->nodes;
+  int64_t piece = 0, most = 0;
+  if (!c->format->feedback) return NULL;
+  for (int i = 0; i < c->n_buckets; i++) {
+    int64_t first, count;
+    piece_of(c, &c->buckets[i], c->place->rank, &first, &count);
+    piece = MAX_OF(piece, count);
+    most = MAX_OF(most, c->buckets[i].count);
+  }
+  c->decoded = calloc((size_t)sources, sizeof *c->decoded);
+  if (!c->decoded) return status_no_memory();
+  for (int k = 0; k < sources; k++) TRY(zeroed(piece, &c->decoded[k]));
+  TRY(zeroed(c->elements, &c->left));
+  TRY(zeroed(c->elements, &c->sum_left));
+  return zeroed(most, &c->scratch);
+}
+
 static shoal_status create(collective *c, const collective_options *o) {
   const int ranks = c->place->ranks;
   tree_node nodes[TREE_NODES_MAX];
@@ -277,16 +311,13 @@ static shoal_status create(collective *c, const collective_options *o) {
     for (int r = 0; r < ranks && (o->any_leaves || leaves == o->leaves[0] || leaves == o->leaves[1]); r++)
       c->nodes = MAX_OF(c->nodes, nodes_of(c, leaves, r, nodes));
   c->parts = calloc((size_t)c->nodes, sizeof *c->parts);
-  c->wires = calloc((size_t)c->nodes, sizeof *c->wires);
   c->sources = calloc((size_t)(ranks * c->nodes), sizeof *c->sources);
-  if (!c->parts || !c->wires || !c->sources) return status_no_memory();
-  for (int k = 0; k < c->nodes; k++) {
-    TRY(mem_aligned((size_t)c->elements * sizeof **c->parts, (void **)&c->parts[k]));
-    if (o->bf16) TRY(mem_aligned((size_t)c->elements * sizeof **c->wires, (void **)&c->wires[k]));
-  }
+  if (!c->parts || !c->sources) return status_no_memory();
+  for (int k = 0; k < c->nodes; k++) TRY(mem_aligned((size_t)c->elements * sizeof **c->parts, (void **)&c->parts[k]));
   TRY(introduce(c));
   TRY(cut_buckets(c));
   for (int i = 0; i < c->n_buckets; i++) TRY(prepare_bucket(c, i));
+  TRY(prepare_rounding(c));
   int tag = c->n_buckets * (c->nodes + 1);
   TRY(prepare_exchange(c, &c->own, c->all, sizeof c->own, tag, &c->heads));
   return prepare_exchange(c, &c->size, c->all_sizes, sizeof c->size, tag + 1, &c->sizes);
@@ -297,6 +328,7 @@ shoal_status collective_create(collective_place *place, const collective_options
   if (!c) return status_no_memory();
   c->place = place;
   c->options = *options;
+  c->format = options->wire ? options->wire : wire_format_find("f32");
   shoal_status status = create(c, options);
   c->options.counts = NULL;
   if (status)
@@ -316,6 +348,8 @@ void collective_destroy(collective *c) {
     link->set_free(b->receives);
     link->set_free(b->gathers);
     for (int k = 0; b->from && k < c->place->ranks * c->nodes; k++) free(b->from[k]);
+    for (int k = 0; b->wires && k < c->nodes; k++) free(b->wires[k]);
+    free(b->wires);
     free(b->from);
     free(b->send_use);
     free(b->receive_use);
@@ -328,10 +362,13 @@ void collective_destroy(collective *c) {
   link->set_free(c->sizes);
   for (int k = 0; k < c->nodes; k++) {
     if (c->parts) free(c->parts[k]);
-    if (c->wires) free(c->wires[k]);
   }
   free(c->parts);
-  free(c->wires);
+  for (int k = 0; c->decoded && k < c->place->ranks * c->nodes; k++) free(c->decoded[k]);
+  free(c->decoded);
+  free(c->left);
+  free(c->sum_left);
+  free(c->scratch);
   free(c->sources);
   free(c->offsets);
   free(c->ranks);
@@ -383,14 +420,17 @@ shoal_status collective_begin(collective *c, int64_t leaves) {
 }
 
 static shoal_status send_bucket(collective *c, bucket *b) {
-  for (int k = 0; c->options.bf16 && k < c->own_nodes[c->place->rank]; k++)
-    tree_to_bf16(c->parts[k] + b->start, c->wires[k] + b->start, b->count);
+  for (int k = 0; c->format->encode && k < c->own_nodes[c->place->rank]; k++)
+    if (c->left && !k)
+      wire_format_feed(c->format, c->parts[0] + b->start, c->left + b->start, b->wires[0], b->count, c->scratch);
+    else
+      c->format->encode(c->parts[k] + b->start, b->wires[k], b->count);
   b->state = BUCKET_SCATTERS;
   LINK(c, c->place->link->set_start(b->sends, b->send_use));
-  int64_t first, count, sent = b->count * (c->place->ranks - 1);
+  int64_t first, count, sent = wire_bytes(c, b->count) * (c->place->ranks - 1);
   piece_of(c, b, c->place->rank, &first, &count);
-  if (!b->direct) sent = b->count - count;
-  c->stats.sent_bytes += sent * c->own_nodes[c->place->rank] * (int64_t)number_size(c);
+  if (!b->direct) sent = wire_bytes(c, b->count) - wire_bytes(c, count);
+  c->stats.sent_bytes += sent * c->own_nodes[c->place->rank];
   return NULL;
 }
 
@@ -413,18 +453,26 @@ static void add_piece(collective *c, bucket *b) {
     tree_node nodes[TREE_NODES_MAX];
     const int have = nodes_of(c, c->leaves, r, nodes);
     for (int k = 0; k < have; k++) {
-      const void *data = r == c->place->rank ? wire(c, k, at) : b->from[r * c->nodes + k];
-      c->sources[n++] = (tree_source){
-          .node = nodes[k], .data = c->options.bf16 ? NULL : data, .halves = c->options.bf16 ? data : NULL, .scale = 1};
-      if (r != c->place->rank) c->stats.received_bytes += count * (int64_t)number_size(c);
+      const void *data = r == c->place->rank ? wire(c, b, k, first) : b->from[r * c->nodes + k];
+      if (c->decoded) {
+        c->format->decode(data, c->decoded[n], count);
+        data = c->decoded[n];
+      }
+      const bool halves = c->format->encode && !c->decoded; /* of bf16, as they are */
+      c->sources[n++] =
+          (tree_source){.node = nodes[k], .data = halves ? NULL : data, .halves = halves ? data : NULL, .scale = 1};
+      if (r != c->place->rank) c->stats.received_bytes += wire_bytes(c, count);
     }
   }
   float *into[] = {c->parts[0] + at};
   tree_sum(c->sources, n, true, into, count);
-  if (c->options.bf16 && !b->direct) tree_to_bf16(c->parts[0] + at, c->wires[0] + at, count);
   if (b->direct) return;
-  c->stats.sent_bytes += count * (c->place->ranks - 1) * (int64_t)number_size(c);
-  c->stats.received_bytes += (b->count - count) * (int64_t)number_size(c);
+  if (c->sum_left)
+    wire_format_feed(c->format, into[0], c->sum_left + at, wire(c, b, 0, first), count, c->scratch);
+  else if (c->format->encode)
+    c->format->encode(into[0], wire(c, b, 0, first), count);
+  c->stats.sent_bytes += wire_bytes(c, count) * (c->place->ranks - 1);
+  c->stats.received_bytes += wire_bytes(c, b->count) - wire_bytes(c, count);
 }
 
 static shoal_status move_bucket(collective *c, bucket *b) {
@@ -442,7 +490,7 @@ static shoal_status move_bucket(collective *c, bucket *b) {
     bool done;
     LINK(c, link->set_test(b->gathers, &done));
     if (!done) return NULL;
-    if (c->options.bf16 && !b->direct) tree_from_bf16(c->wires[0] + b->start, c->parts[0] + b->start, b->count);
+    if (c->format->encode && !b->direct) c->format->decode(b->wires[0], c->parts[0] + b->start, b->count);
     b->state = BUCKET_DONE;
   }
   return NULL;

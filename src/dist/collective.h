@@ -6,7 +6,7 @@
  * in any all-reduce that does not waste bytes: 2 (ranks - 1) / ranks of the vector sent by each rank. Small buckets go
  *    whole to every rank instead, in one round.
  * 2. A sum has the same bits on all ranks: one rank makes it and the others copy it, or all make it in the same order.
- * On bf16 wires its owner keeps the rounded one too.
+ * Where numbers are rounded to travel (wire_format.h), its owner keeps the rounded one, too.
  * 3. Everything that is sent was prepared before the first step. A step allocates nothing.
  * 4. One thread makes all calls; messages move only inside of them. Every wait has a deadline and names who is late. */
 #ifndef SHOAL_DIST_COLLECTIVE_H
@@ -15,6 +15,7 @@
 #include "dist/link_own.h"
 #include "dist/peers.h"
 #include "dist/tree.h"
+#include "dist/wire_format.h"
 
 typedef struct collective collective;
 
@@ -43,10 +44,10 @@ SHOAL_CHECKED shoal_status collective_broadcast(collective_place *place, void *b
 typedef struct {
   const int64_t *counts; /* [tensors] numbers in each tensor of the vector; copied */
   int tensors;
-  int64_t leaves[2]; /* of the tree, in the two kinds of steps there are; 0: no such step */
-  bool any_leaves;   /* there may be steps of any number of leaves up to the first of these */
-  bool bf16;         /* on the wire */
-  double patience;   /* seconds to wait for a peer */
+  int64_t leaves[2];       /* of the tree, in the two kinds of steps there are; 0: no such step */
+  bool any_leaves;         /* there may be steps of any number of leaves up to the first of these */
+  const wire_format *wire; /* NULL: f32 */
+  double patience;         /* seconds to wait for a peer */
   /* Called by a thread of its own when a rank of this machine has ended while nobody here waits for any. */
   void (*on_peer_exit)(void *context, int rank);
   void *context;

@@ -72,6 +72,10 @@ static shoal_status check_cluster(const shoal_job *f, const shoal_job *asked, co
                        "`threads` %lld: the strategy mirrored has one thread per worker; leave it "
                        "out, or raise `workers`",
                        (long long)f->threads);
+  if (f->deterministic && is(f->wire, "int8"))
+    return status_make(
+        SHOAL_ERR_ARGUMENT,
+        "`wire` int8 keeps what it rounds away on each worker, so `deterministic` cannot be: leave one out");
   const char *foreign = job_is_cluster(f) ? "mpi" : "zmq";
   if (job_said(asked, "transport") && is(f->transport, foreign))
     return status_make(SHOAL_ERR_ARGUMENT, "`transport` %s does not apply to the strategy %s", foreign, f->strategy);

@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "dist/ps_protocol.h"
+#include "dist/wire_format.h"
 
 const char *const *job_kernel_names(void) {
   static const char *const names[] = {"auto", "generic", "avx2", "avx512", NULL};
@@ -21,11 +22,6 @@ const char *const *job_pool_names(void) {
 
 static const char *const *strategy_names(void) {
   static const char *const names[] = {"single", "mirrored", "allreduce", "ps", NULL};
-  return names;
-}
-
-static const char *const *wire_names(void) {
-  static const char *const names[] = {"f32", "bf16", NULL};
   return names;
 }
 
@@ -186,7 +182,7 @@ const shoal_setting job_table[] = {
      "bit-identical results for any strategy and any number of workers, servers and threads with the same global batch",
      .marks = KEPT_SHAPES},
     {"wire", CHOICE, AT(wire), "TYPE", "allreduce: number format of gradients on the wire", "f32",
-     .choices = wire_names, .marks = KEPT_SHAPES},
+     .choices = wire_format_names, .marks = KEPT_SHAPES},
     {"check-replicas", INT, AT(check_replicas), "N",
      "allreduce: compare the ranks' parameters every N steps, and at the end", "100", 1, MANY, .marks = KEPT},
     {"ps", INT, AT(ps), "N", "parameter servers: processes that hold the parameters", "1 with the strategy ps", 1,

@@ -373,7 +373,7 @@ shoal_status ranks_run(run_state *state, ranks *r) {
   TRY(training_compile(b, b->train.classes, b->rows));
   const allreduce_options options = {.place = &r->place,
                                      .deterministic = b->job.deterministic,
-                                     .bf16 = !strcmp(b->job.wire, "bf16"),
+                                     .wire = wire_format_find(b->job.wire),
                                      .check_every = b->job.check_replicas,
                                      .patience = b->job.deadline,
                                      .on_peer_exit = on_peer_exit,

@@ -246,7 +246,7 @@ static shoal_status prepare(allreduce *s, const strategy_setup *setup) {
                                 .tensors = s->apply.n,
                                 .leaves = {leaves_of(s, setup->round), setup->last ? leaves_of(s, setup->last) : 0},
                                 .any_leaves = !setup->plan.batches.rows,
-                                .bf16 = s->options.bf16,
+                                .wire = s->options.wire,
                                 .patience = s->options.patience,
                                 .on_peer_exit = s->options.on_peer_exit,
                                 .context = s->options.context};

@@ -15,7 +15,7 @@ typedef struct {
   const rank_place *start; /* whom to join where there is no place; NULL: the ranks of MPI */
   collective_place *place; /* borrowed; NULL: joins, and leaves when it is destroyed */
   bool deterministic;      /* the same bits whatever the number of ranks and threads */
-  bool bf16;               /* on the wire */
+  const wire_format *wire; /* NULL: f32 */
   int64_t check_every;     /* steps between two comparisons of the parameters; 0: only at the end */
   double patience;         /* seconds to wait for a rank */
   void (*on_peer_exit)(void *context, int rank); /* see collective_options */

@@ -152,9 +152,14 @@ shoal_status shoal_strategy_create_allreduce(const shoal_replica_options *option
   shoal_replica_options o;
   TRY(OPTIONS_TAKE(&o, options));
   allreduce_options a = {.deterministic = o.deterministic,
-                         .bf16 = o.bf16,
+                         .wire = wire_format_find(o.wire   ? o.wire
+                                                  : o.bf16 ? "bf16"
+                                                           : "f32"),
                          .check_every = o.check_every,
                          .patience = o.deadline > 0 ? o.deadline : DEADLINE_SECONDS};
+  if (!a.wire) return status_make(SHOAL_ERR_ARGUMENT, "the wire format is '%s'; f32, bf16 or int8 is expected", o.wire);
+  if (o.deterministic && a.wire->feedback)
+    return status_make(SHOAL_ERR_ARGUMENT, "the wire format %s depends on the number of workers", o.wire);
   if (!o.cluster) return allreduce_create(&a, out);
   rank_place start = {0};
   shoal_status status = check_ranks(o.cluster);

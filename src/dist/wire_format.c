@@ -1,0 +1,87 @@
+#include "dist/wire_format.h"
+
+#include "base/mem.h"
+#include "dist/tree.h"
+
+#include <math.h>
+#include <string.h>
+
+static int64_t f32_bytes(int64_t count) { return count * (int64_t)sizeof(float); }
+static int64_t bf16_bytes(int64_t count) { return count * (int64_t)sizeof(uint16_t); }
+static void to_bf16(const float *from, void *to, int64_t count) { tree_to_bf16(from, to, count); }
+static void from_bf16(const void *from, float *to, int64_t count) { tree_from_bf16(from, to, count); }
+
+/* ---- a block: its scale, then a byte a number */
+
+enum { LEVELS = 127, BLOCK_BYTES = WIRE_GRAIN + sizeof(float) };
+#define ROUND_TO_INTEGER 12582912.0f /* 1.5 * 2^23: what is added to it is rounded to an integer, in its lowest bits */
+
+static int64_t int8_bytes(int64_t count) {
+  return count + (count + WIRE_GRAIN - 1) / WIRE_GRAIN * (int64_t)sizeof(float);
+}
+
+static void encode_block(const float *from, uint8_t *to, int n) {
+  float most = 0;
+  for (int i = 0; i < n; i++) {
+    const float size = fabsf(from[i]);
+    most = size > most || isnan(size) ? size : most;
+  }
+  const float scale = most / LEVELS, inverse = scale > 0 ? 1 / scale : 0;
+  memcpy(to, &scale, sizeof scale);
+  to += sizeof scale;
+  if (!isfinite(inverse)) { /* below all that f32 can divide by; or the scale says that it is no number */
+    memset(to, 0, (size_t)n);
+    return;
+  }
+  for (int i = 0; i < n; i++) {
+    const float rounded = from[i] * inverse + ROUND_TO_INTEGER;
+    uint32_t bits;
+    memcpy(&bits, &rounded, sizeof bits);
+    to[i] = (uint8_t)bits;
+  }
+}
+
+static void decode_block(const uint8_t *from, float *to, int n) {
+  float scale;
+  memcpy(&scale, from, sizeof scale);
+  from += sizeof scale;
+  for (int i = 0; i < n; i++) to[i] = (float)(int8_t)from[i] * scale;
+}
+
+static void to_int8(const float *from, void *to, int64_t count) {
+  uint8_t *bytes = to;
+  for (int64_t i = 0; i < count; i += WIRE_GRAIN, bytes += BLOCK_BYTES)
+    encode_block(from + i, bytes, (int)MIN_OF(count - i, WIRE_GRAIN));
+}
+
+static void from_int8(const void *from, float *to, int64_t count) {
+  const uint8_t *bytes = from;
+  for (int64_t i = 0; i < count; i += WIRE_GRAIN, bytes += BLOCK_BYTES)
+    decode_block(bytes, to + i, (int)MIN_OF(count - i, WIRE_GRAIN));
+}
+
+/* ---- the table */
+
+static const wire_format formats[] = {
+    {.name = "f32", .bytes = f32_bytes},
+    {.name = "bf16", .bytes = bf16_bytes, .encode = to_bf16, .decode = from_bf16},
+    {.name = "int8", .feedback = true, .bytes = int8_bytes, .encode = to_int8, .decode = from_int8},
+};
+
+const wire_format *wire_format_find(const char *name) {
+  for (size_t i = 0; i < COUNT_OF(formats); i++)
+    if (!strcmp(formats[i].name, name)) return &formats[i];
+  return NULL;
+}
+
+const char *const *wire_format_names(void) {
+  static const char *const names[] = {"f32", "bf16", "int8", NULL};
+  return names;
+}
+
+void wire_format_feed(const wire_format *f, float *from, float *left, void *to, int64_t count, float *scratch) {
+  for (int64_t i = 0; i < count; i++) from[i] += left[i];
+  f->encode(from, to, count);
+  f->decode(to, scratch, count);
+  for (int64_t i = 0; i < count; i++) left[i] = from[i] - scratch[i];
+}

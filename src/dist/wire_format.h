@@ -1,0 +1,30 @@
+/* How gradients travel between ranks: a table of formats. In all but f32 numbers are encoded before they leave and decoded
+ * where they are added up.
+ *
+ * int8: each block of WIRE_GRAIN numbers has a scale, its largest magnitude / 127, and a byte a number. What the rounding
+ * of a step takes away is kept and added to the next one (error feedback), so nothing is lost, only late. */
+#ifndef SHOAL_DIST_WIRE_FORMAT_H
+#define SHOAL_DIST_WIRE_FORMAT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { WIRE_GRAIN = 256 }; /* numbers; what is cut is cut at its multiples */
+
+typedef struct {
+  const char *name;
+  bool feedback; /* what rounding takes away is added to the next step */
+  /* Of so many numbers. Those from a multiple of WIRE_GRAIN on stand behind as many bytes as there are before. */
+  int64_t (*bytes)(int64_t count);
+  void (*encode)(const float *from, void *to, int64_t count); /* NULL: as they are, f32 */
+  void (*decode)(const void *from, float *to, int64_t count);
+} wire_format;
+
+/* "f32", "bf16", "int8"; NULL: there is no such format. */
+const wire_format *wire_format_find(const char *name);
+const char *const *wire_format_names(void); /* ended by NULL */
+
+/* Encodes from + left, and leaves in `left` what the rounding took away. from becomes what was encoded. */
+void wire_format_feed(const wire_format *f, float *from, float *left, void *to, int64_t count, float *scratch);
+
+#endif
