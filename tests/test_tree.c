@@ -2,6 +2,7 @@
 #include "base/mem.h"
 #include "base/random.h"
 #include "dist/tree.h"
+#include "dist/wire_format.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -119,9 +120,49 @@ static void test_most_nodes(void **state) {
   }
 }
 
+/* ---- as numbers travel */
+
+/* A number is off by half a step of its block at most; blocks that are short, all zero or have no number in them. */
+static void test_int8(void **state) {
+  enum { N = 3 * WIRE_GRAIN + 17 };
+  const wire_format *f = wire_format_find("int8");
+  float from[N], back[N];
+  uint8_t wire[N + 4 * sizeof(float)];
+  for (int i = 0; i < N; i++) from[i] = i / WIRE_GRAIN == 1 ? 0 : sinf((float)i) * (i < WIRE_GRAIN ? 1e-6F : 1e4F);
+  assert_int_equal(f->bytes(N), sizeof wire);
+  assert_int_equal(f->bytes(2 * WIRE_GRAIN), 2 * (WIRE_GRAIN + sizeof(float)));
+  f->encode(from, wire, N);
+  f->decode(wire, back, N);
+  for (int i = 0; i < N; i++) assert_true(fabsf(back[i] - from[i]) <= (i < WIRE_GRAIN ? 1e-6F : 1e4F) / 127 * 0.501F);
+  from[5] = NAN;
+  f->encode(from, wire, N);
+  f->decode(wire, back, N);
+  assert_true(isnan(back[5]) && back[WIRE_GRAIN] == 0);
+  assert_null(wire_format_find("int4"));
+}
+
+/* What a step rounds away comes with later ones: sums over many steps are off by the rounding of one. */
+static void test_feedback(void **state) {
+  enum { N = 300, STEPS = 200 };
+  const wire_format *f = wire_format_find("int8");
+  float left[N] = {0}, scratch[N], back[N];
+  double given[N] = {0}, arrived[N] = {0};
+  uint8_t wire[N + 2 * sizeof(float)];
+  for (int step = 0; step < STEPS; step++) {
+    float from[N];
+    for (int i = 0; i < N; i++) from[i] = (i % 50 == 0 ? 1.0F : 0.001F) * (float)((i * 7 + step * 3) % 11 - 4);
+    for (int i = 0; i < N; i++) given[i] += from[i];
+    wire_format_feed(f, from, left, wire, N, scratch);
+    f->decode(wire, back, N);
+    for (int i = 0; i < N; i++) arrived[i] += back[i];
+  }
+  for (int i = 0; i < N; i++) assert_true(fabs(given[i] - arrived[i]) < 6.1 / 127);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_same_bits), cmocka_unit_test(test_nodes),
-                                     cmocka_unit_test(test_in_place), cmocka_unit_test(test_bf16),
-                                     cmocka_unit_test(test_most_nodes)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_same_bits),  cmocka_unit_test(test_nodes),
+                                     cmocka_unit_test(test_in_place),   cmocka_unit_test(test_bf16),
+                                     cmocka_unit_test(test_most_nodes), cmocka_unit_test(test_int8),
+                                     cmocka_unit_test(test_feedback)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

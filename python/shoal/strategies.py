@@ -77,11 +77,18 @@ class Mirrored(Strategy):
 
 
 class AllReduce(Strategy):
-    """One process a replica: joins the ranks that mpirun or srun has started. Once a process."""
+    """One process a replica: joins the workers of a cluster without ps, or the ranks that mpirun or srun has started (those
+    once a process). wire: how gradients travel, "f32", "bf16" or "int8"."""
 
-    def __init__(self, deterministic: bool = False, bf16: bool = False, check_every: int = 0, deadline: float = 0) -> None:
+    def __init__(self, deterministic: bool = False, bf16: bool = False, check_every: int = 0, deadline: float = 0, *,
+                 cluster: Optional[Cluster] = None, keys: Optional[str] = None, insecure: bool = False,
+                 wire: Optional[str] = None) -> None:
+        self.cluster = cluster  # is read when the strategy is made
         self.options = native.shoal_replica_options(size=ctypes.sizeof(native.shoal_replica_options), deterministic=deterministic,
-                                                    bf16=bf16, check_every=check_every, deadline=deadline)
+                                                    bf16=bf16, check_every=check_every, deadline=deadline,
+                                                    cluster=cluster.handle if cluster else None,
+                                                    keys=keys.encode() if keys else None, insecure=insecure,
+                                                    wire=wire.encode() if wire else None)
 
     def create(self, out: Any) -> None:
         lib.shoal_strategy_create_allreduce(self.options, out)

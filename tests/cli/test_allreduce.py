@@ -139,6 +139,7 @@ class Replicas(support.Case):
                 (["--strategy", "ps", "--workers", 2, "--transport", "mpi"], "does not apply to the strategy ps"),
                 (["--strategy", "allreduce", "--workers", 2, "--transport", "zmq"], "does not apply to the strategy all"),
                 (["--strategy", "allreduce", "--workers", 2, "--keys", "k"], "add --transport tls"),
+                (["--strategy", "allreduce", "--workers", 2, "--deterministic", "--wire", "int8"], "leave one out"),
         )):
             with self.subTest(flags=flags):
                 _, err = self.shoal("train", "lenet", "--data", self.data, "--run-dir", f"wrong{number}", *flags,
@@ -174,6 +175,11 @@ class Ranks(Replicas):
         self.assertEqual(one["tasks"][0]["net_sent_bytes"], 2 * half["tasks"][0]["net_sent_bytes"])
         self.assertAlmostEqual(one["final_loss"], half["final_loss"], delta=0.01)
         self.assertNotEqual(self.weights("f32"), self.weights("bf16"))
+        self.replicas("allreduce", 2, "int8", "--steps", 16, "--batch-size", 32, "--wire", "int8")
+        quarter = self.summary("int8")
+        self.assertLess(quarter["tasks"][0]["net_sent_bytes"], 0.26 * one["tasks"][0]["net_sent_bytes"])
+        self.assertAlmostEqual(one["final_loss"], quarter["final_loss"], delta=0.01)
+        self.assertEqual(len({t["test_accuracy"] for t in quarter["tasks"]}), 1)
 
     def started(self, run, workers, *flags):
         """Starts a long run; returns (process, folder) once there is a checkpoint."""
