@@ -244,6 +244,48 @@ static void sparse_matmul(const op_case *c, const case_memory *m, double *expect
     }
 }
 
+/* Each element of the result: the sum over all of a row's entries that belong to its pool. */
+static void embedding_bag(const op_case *c, const case_memory *m, double *expected) {
+  const int64_t rows = m->in[0].shape.dim[0] - 1, width = m->in[3].shape.dim[1], fields = c->ins > 4 ? c->attr[0].i : 1;
+  for (int64_t i = 0; i < rows; i++)
+    for (int64_t f = 0; f < fields; f++)
+      for (int64_t j = 0; j < width; j++) {
+        double sum = 0, n = 0;
+        for (int64_t e = (int64_t)at(&m->in[0], i); e < (int64_t)at(&m->in[0], i + 1); e++) {
+          if (c->ins > 4 && (int64_t)at(&m->in[4], e) != f + c->attr[1].i) continue;
+          sum += at(&m->in[2], e) * at(&m->in[3], (int64_t)at(&m->in[1], e) * width + j);
+          n++;
+        }
+        expected[(i * fields + f) * width + j] = c->attr[2].i && n > 0 ? sum / n : sum;
+      }
+}
+
+static void field_values(const op_case *c, const case_memory *m, double *expected) {
+  const int64_t rows = m->in[0].shape.dim[0] - 1, fields = c->attr[0].i;
+  for (int64_t i = 0; i < rows * fields; i++) {
+    expected[i] = 0;
+    for (int64_t e = (int64_t)at(&m->in[0], i / fields); e < (int64_t)at(&m->in[0], i / fields + 1); e++)
+      if ((int64_t)at(&m->in[2], e) == i % fields) expected[i] += at(&m->in[1], e);
+  }
+}
+
+/* All pairs, one by one. */
+static void factorization_machine(const op_case *c, const case_memory *m, double *expected) {
+  const int64_t rows = m->in[0].shape.dim[0] - 1, width = m->in[3].shape.dim[1];
+  for (int64_t i = 0; i < rows; i++) {
+    double y = 0;
+    for (int64_t e = (int64_t)at(&m->in[0], i); e < (int64_t)at(&m->in[0], i + 1); e++) {
+      const int64_t row = (int64_t)at(&m->in[1], e) * width;
+      y += at(&m->in[2], e) * at(&m->in[3], row);
+      for (int64_t d = (int64_t)at(&m->in[0], i); d < e; d++)
+        for (int64_t j = 1; j < width; j++)
+          y += at(&m->in[2], e) * at(&m->in[2], d) * at(&m->in[3], row + j) *
+               at(&m->in[3], (int64_t)at(&m->in[1], d) * width + j);
+    }
+    expected[i] = y;
+  }
+}
+
 /* Optimizer updates, from the papers' formulas: var, slots, gradient, learning rate. */
 static double shrunk(const op_case *c, double variable, double rate) {
   return variable * (1 - rate * attr_float(c, "weight_decay"));
@@ -431,6 +473,9 @@ naive_fn naive_find(const char *op) {
       {"local_response_norm", local_response_norm},
       {"gather", gather},
       {"sparse_matmul", sparse_matmul},
+      {"embedding_bag", embedding_bag},
+      {"field_values", field_values},
+      {"fm", factorization_machine},
       {"apply_sgd", apply_sgd},
       {"apply_momentum", apply_momentum},
       {"apply_adagrad", apply_adagrad},

@@ -210,6 +210,23 @@ SHOAL_API shoal_value *shoal_scatter_add(shoal_graph *g, shoal_value *indices, s
  * respect to w is row-sparse. */
 SHOAL_API shoal_value *shoal_sparse_matmul(shoal_graph *g, shoal_value *offsets, shoal_value *indices,
                                            shoal_value *values, shoal_value *w);
+/** Rows of a table [rows, width], times their values, summed up for each example (as in shoal_sparse_matmul): [n, width].
+ * average: divided by the number of entries. The gradient with respect to the table is row-sparse. */
+SHOAL_API shoal_value *shoal_embedding_bag(shoal_graph *g, shoal_value *offsets, shoal_value *indices,
+                                           shoal_value *values, shoal_value *table, bool average);
+/** The same by fields, [n, fields, width]: entry_fields, i32 or i64 [entries], has the field of each. Entries of fields
+ * below first_field do not count; first_field is the first of the result. */
+SHOAL_API shoal_value *shoal_embedding_bag_fields(shoal_graph *g, shoal_value *offsets, shoal_value *indices,
+                                                  shoal_value *values, shoal_value *table, shoal_value *entry_fields,
+                                                  int64_t fields, int64_t first_field, bool average);
+/** The sum of an example's values in each of the first `fields` fields: [n, fields]. */
+SHOAL_API shoal_value *shoal_field_values(shoal_graph *g, shoal_value *offsets, shoal_value *values,
+                                          shoal_value *entry_fields, int64_t fields);
+/** A factorization machine on sparse rows: [n, 1]. Column 0 of the table [rows, 1 + k] is a feature's weight, the others
+ * are its vector; the products of all pairs of an example's vectors count, times both values. The gradient with respect
+ * to the table is row-sparse. */
+SHOAL_API shoal_value *shoal_factorization_machine(shoal_graph *g, shoal_value *offsets, shoal_value *indices,
+                                                   shoal_value *values, shoal_value *table);
 
 /* ---- shapes */
 /** One dimension may be SHOAL_UNKNOWN: it takes what is left. */

@@ -35,6 +35,9 @@ typedef struct {
   float scale;           /**< of dense features: 1/255 for u8 pixels, else 1 */
   int64_t epoch;         /**< it belongs to, from 0 */
   bool last;             /**< of its epoch */
+  shoal_tensor
+      fields; /**< sparse rows whose entries have fields (columns of a click log, LIBFFM): i32 [entries], from 0
+                              on; else no data */
 } shoal_batch;
 
 /** Rows that a program has itself, in place of files. All of them have the types and the shape of the first. A batch

@@ -2,7 +2,7 @@
  *
  * A row is sparse: number i is index i (1 .. 13) with the number itself as value; word c is index
  * 14 + hash(c, word) mod (features - 14) with value 1. What is missing has no entry; two words of a row that meet at an
- * index are one entry with value 2. */
+ * index are one entry with value 2. An entry's field is its column, 0 to 12 for numbers, 13 to 38 for words. */
 #include "base/mem.h"
 #include "base/random.h"
 #include "data/line_file.h"
@@ -76,6 +76,7 @@ typedef struct {
   int count;                /* of entries */
   int32_t indices[COLUMNS]; /* [count], numbers first, words in the order of their columns */
   float values[COLUMNS];    /* [count] */
+  int32_t fields[COLUMNS];  /* [count] columns without the label's, from 0 on */
 } click;
 
 /* All columns but the label's? */
@@ -104,10 +105,12 @@ static const char *parse(const uint8_t *line, size_t n, bool labelled, int64_t f
     } else if (!empty && c <= CRITEO_NUMBERS) {
       if (!read_number(&at, &number)) return "a whole number or nothing";
       out->indices[out->count] = c;
+      out->fields[out->count] = c - 1;
       out->values[out->count++] = (float)number;
     } else if (!empty) {
       if (!read_word(&at, end, &word)) return "a hexadecimal word or nothing";
       out->indices[out->count] = criteo_index(c - CRITEO_NUMBERS, word, features);
+      out->fields[out->count] = c - 1;
       out->values[out->count++] = 1;
     }
     *where = (size_t)(at - line);
@@ -123,10 +126,14 @@ static void put_in_order(click *r) {
   int first = 0, kept;
   while (first < r->count && r->indices[first] < FIRST_WORD) first++;
   for (int i = first + 1; i < r->count; i++) {
-    int32_t index = r->indices[i];
+    int32_t index = r->indices[i], field = r->fields[i];
     int j = i;
-    for (; j > first && r->indices[j - 1] > index; j--) r->indices[j] = r->indices[j - 1];
+    for (; j > first && r->indices[j - 1] > index; j--) {
+      r->indices[j] = r->indices[j - 1];
+      r->fields[j] = r->fields[j - 1];
+    }
     r->indices[j] = index;
+    r->fields[j] = field;
   }
   kept = first;
   for (int i = first; i < r->count; i++) {
@@ -135,6 +142,7 @@ static void put_in_order(click *r) {
       continue;
     }
     r->indices[kept] = r->indices[i];
+    r->fields[kept] = r->fields[i];
     r->values[kept++] = 1;
   }
   r->count = kept;
@@ -165,6 +173,7 @@ static shoal_status read_rows(file_reader *reader, int64_t most, rows_block *int
     int64_t start = into->offsets[into->count];
     memcpy(into->indices + start, r.indices, (size_t)r.count * sizeof *r.indices);
     memcpy(into->values + start, r.values, (size_t)r.count * sizeof *r.values);
+    memcpy(into->fields + start, r.fields, (size_t)r.count * sizeof *r.fields);
     into->labels[into->count] = labelled ? r.label > 0 : -1;
     into->offsets[++into->count] = start + r.count;
     f->row++;
@@ -186,7 +195,7 @@ static shoal_status open_any(const char *path, const uint8_t *bytes, size_t n, c
                        (long long)features);
   if (options->classes && options->classes != 2)
     return status_make(SHOAL_ERR_ARGUMENT, "the click log has 2 classes, not %d", options->classes);
-  const rows_schema schema = {.kind = ROWS_SPARSE, .scale = 1, .features = features, .classes = 2};
+  const rows_schema schema = {.kind = ROWS_SPARSE, .scale = 1, .features = features, .classes = 2, .fields = true};
   line_file *f;
   TRY(line_file_open(&format_criteo, path, bytes, n, &schema, &f));
   f->labels_optional = options->labels_optional;

@@ -39,6 +39,7 @@ static shoal_status learn(const shoal_batch *b, const format_options *o, rows_sc
   *out = (rows_schema){.kind = b->offsets.data ? ROWS_SPARSE : ROWS_DENSE,
                        .features = o->features,
                        .classes = o->classes,
+                       .fields = b->offsets.data && b->fields.data,
                        .real_labels = b->targets.data != NULL,
                        .targets = b->targets.shape.rank == 2 ? b->targets.shape.dim[1] : 0};
   if (out->kind == ROWS_SPARSE) return NULL;
@@ -60,6 +61,8 @@ static shoal_status check_sparse(const memory_reader *r, const shoal_batch *b) {
   const int64_t n = entries_of(b, b->count);
   if (n && (!is(&b->indices, SHOAL_I32, n) || !is(&b->values, SHOAL_F32, n)))
     return wrong("of sparse rows, indices must be i32 and values f32, one for each entry that offsets count");
+  if (n && r->schema.fields && !is(&b->fields, SHOAL_I32, n))
+    return wrong("fields of sparse rows must be i32, one for each entry, in all rows or in none");
   const int32_t *indices = b->indices.data;
   for (int64_t i = 0; i < n; i++)
     if (indices[i] < 0 || (r->schema.features && !r->any_index && indices[i] >= r->schema.features))
@@ -154,6 +157,8 @@ static shoal_status copy_sparse(const shoal_batch *b, int64_t first, int64_t n, 
   if (entries) {
     memcpy(into->indices + at, (const int32_t *)b->indices.data + from, (size_t)entries * sizeof(int32_t));
     memcpy(into->values + at, (const float *)b->values.data + from, (size_t)entries * sizeof(float));
+    if (into->fields)
+      memcpy(into->fields + at, (const int32_t *)b->fields.data + from, (size_t)entries * sizeof(int32_t));
   }
   for (int64_t i = 1; i <= n; i++) into->offsets[into->count + i] = at + entries_of(b, first + i) - from;
   return NULL;

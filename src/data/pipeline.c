@@ -319,6 +319,7 @@ shoal_status shoal_pipeline_next(shoal_pipeline *p, const shoal_batch **out) {
     v.offsets = view_of(SHOAL_I64, SHOAL_SHAPE(b->count + 1), b->offsets);
     v.indices = view_of(SHOAL_I32, SHOAL_SHAPE(entries), b->indices);
     v.values = view_of(SHOAL_F32, SHOAL_SHAPE(entries), b->values);
+    v.fields = view_of(SHOAL_I32, SHOAL_SHAPE(entries), b->fields);
   }
   p->view = v;
   *out = &p->view;

@@ -13,6 +13,7 @@ void rows_fini(rows_block *b) {
   free(b->offsets);
   free(b->indices);
   free(b->values);
+  free(b->fields);
   free(b->bytes);
   *b = (rows_block){.schema = b->schema};
 }
@@ -28,6 +29,7 @@ int64_t rows_drop_beyond(rows_block *b, int64_t features) {
     for (int64_t end = b->offsets[i + 1]; at < end; at++) {
       if (b->indices[at] >= features) continue;
       b->indices[kept] = b->indices[at];
+      if (b->fields) b->fields[kept] = b->fields[at];
       b->values[kept++] = b->values[at];
     }
     b->offsets[i + 1] = kept;
@@ -87,6 +89,7 @@ static shoal_status reserve_entries(rows_block *b, size_t entries) {
   } else {
     TRY(widen(&b->indices, used * sizeof *b->indices, capacity, sizeof *b->indices));
     TRY(widen(&b->values, used * sizeof *b->values, capacity, sizeof *b->values));
+    if (b->schema.fields) TRY(widen(&b->fields, used * sizeof *b->fields, capacity, sizeof *b->fields));
   }
   b->entry_capacity = capacity;
   return NULL;
@@ -104,7 +107,7 @@ shoal_status rows_reserve(rows_block *b, int64_t rows, int64_t entries) {
 
 shoal_status rows_append(rows_block *to, const rows_block *from, int64_t i) {
   rows_kind kind = to->schema.kind;
-  if (kind != from->schema.kind || i < 0 || i >= from->count ||
+  if (kind != from->schema.kind || (to->schema.fields && !from->schema.fields) || i < 0 || i >= from->count ||
       (kind == ROWS_DENSE &&
        (to->schema.dtype != from->schema.dtype || !shoal_shape_equal(&to->schema.shape, &from->schema.shape))) ||
       (to->targets && from->targets && rows_targets(&to->schema) != rows_targets(&from->schema)))
@@ -130,6 +133,7 @@ shoal_status rows_append(rows_block *to, const rows_block *from, int64_t i) {
     } else if (entry_count) {
       memcpy(to->indices + start, from->indices + source, entry_count * sizeof *to->indices);
       memcpy(to->values + start, from->values + source, entry_count * sizeof *to->values);
+      if (to->fields) memcpy(to->fields + start, from->fields + source, entry_count * sizeof *to->fields);
     }
     to->offsets[at + 1] = start + entries;
   }

@@ -2,7 +2,8 @@
  *
  * A row is a label and one of
  *   ROWS_DENSE   numbers of one shape                    features [count, shape...]
- *   ROWS_SPARSE  pairs of index and value                entries offsets[i] .. offsets[i + 1] of (indices, values)
+ *   ROWS_SPARSE  pairs of index and value                entries offsets[i] .. offsets[i + 1] of (indices, values, and
+ *                                                        fields, if they have some)
  *   ROWS_BYTES   an encoded thing, e.g. a JPEG image     bytes offsets[i] .. offsets[i + 1]
  * Memory grows when it must and is kept when a block is emptied, so that a block used again allocates nothing. */
 #ifndef SHOAL_DATA_ROWS_H
@@ -20,6 +21,7 @@ typedef struct {
   float scale;       /* ROWS_DENSE: what to multiply with: 1/255 for u8 pixels, else 1 */
   int64_t features;  /* ROWS_SPARSE: indices are in [0, features); 0: not known beforehand */
   int classes;       /* labels are in [0, classes); 0: not known beforehand. Binary labels -1/+1 become 0/1. */
+  bool fields;       /* ROWS_SPARSE: each entry has a field, a number from 0 on */
   bool real_labels;  /* labels are numbers (regression): `targets` counts, not `labels` */
   int64_t targets;   /* with it: numbers to be predicted for each row; 0: one */
 } rows_schema;
@@ -33,6 +35,7 @@ typedef struct {
   int64_t *offsets;                    /* [count + 1], offsets[0] is 0: ROWS_SPARSE, ROWS_BYTES */
   int32_t *indices;                    /* ROWS_SPARSE */
   float *values;                       /* ROWS_SPARSE */
+  int32_t *fields;                     /* ROWS_SPARSE with schema.fields, else NULL */
   uint8_t *bytes;                      /* ROWS_BYTES */
   size_t row_capacity, entry_capacity; /* entries or bytes */
 } rows_block;

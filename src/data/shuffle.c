@@ -15,6 +15,7 @@ size_t shuffle_content_bytes(const rows_block *b) {
   if (b->schema.kind == ROWS_DENSE) return n * (row + rows_dense_bytes(&b->schema));
   size_t entries = b->offsets ? (size_t)b->offsets[b->count] : 0;
   size_t entry = b->schema.kind == ROWS_BYTES ? 1 : sizeof *b->indices + sizeof *b->values;
+  if (b->schema.fields) entry += sizeof *b->fields;
   return n * (row + sizeof *b->offsets) + entries * entry;
 }
 

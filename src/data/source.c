@@ -51,6 +51,10 @@ static shoal_status check_schema(const source *s, const file_reader *r) {
                        "time",
                        r->path, kind_name(have.kind), have.real_labels ? "numbers" : "classes", first,
                        kind_name(want->kind), want->real_labels ? "numbers" : "classes");
+  if (have.fields != want->fields)
+    return status_make(SHOAL_ERR_INPUT,
+                       "%s: its entries have %s, but those of %s have %s: read files of one kind at a time", r->path,
+                       have.fields ? "fields" : "no fields", first, want->fields ? "some" : "none");
   if (have.kind == ROWS_DENSE && (have.dtype != want->dtype || !shoal_shape_equal(&have.shape, &want->shape))) {
     char a[SHOAL_SHAPE_TEXT], b[SHOAL_SHAPE_TEXT];
     return status_make(SHOAL_ERR_INPUT, "%s: rows are %s%s, but those of %s are %s%s: read files of one shape", r->path,

@@ -32,7 +32,7 @@ typedef struct {
   int64_t limit; /* indices are below it */
   bool labels_optional;
   int classes; /* as the caller said */
-  wanted label, index, value;
+  wanted label, index, value, field;
   bool named;    /* the user said which features */
   bool ids;      /* `dense` are lists of ids, which make a sparse row */
   wanted *dense; /* [dense_count], owned */
@@ -92,10 +92,11 @@ static shoal_status parse_keyed(tfrecord_rows *r, const char *fields) {
       if (n == 5 && !memcmp(at, "label", 5)) one = &r->label;
       if (n == 5 && !memcmp(at, "index", 5)) one = &r->index;
       if (n == 5 && !memcmp(at, "value", 5)) one = &r->value;
+      if (n == 5 && !memcmp(at, "field", 5)) one = &r->field;
       if (!one && !dense)
         return status_make(SHOAL_ERR_ARGUMENT,
                            "unknown key '%.*s' in the fields '%s': one of label, index, value, "
-                           "dense, ids",
+                           "field, dense, ids",
                            (int)MIN_OF(n, (size_t)100), at, fields);
       at = equals + 1;
     } else if (!dense) {
@@ -118,6 +119,7 @@ static shoal_status parse_fields(tfrecord_rows *r, const char *fields) {
   wanted *places[] = {&r->label, &r->index, &r->value};
   static const char *const standard[] = {"label", "index", "value"};
   for (int i = 0; i < 3; i++) TRY(set_name(places[i], standard[i], 5));
+  TRY(set_name(&r->field, "field", 5));
   if (!fields) return NULL;
   r->named = true;
   if (strchr(fields, '=')) return parse_keyed(r, fields);
@@ -216,10 +218,28 @@ static shoal_status malformed(tfrecord_rows *r, const example_cursor *c) {
   return bad(r, "expected a tf.train.Example, but %s at byte %zu of the record", c->problem, example_offset(c));
 }
 
+/* The field of each entry; *count of them. */
+static shoal_status read_entry_fields(tfrecord_rows *r, const example_feature *f, int32_t *to, size_t room,
+                                      int64_t *count) {
+  int64_t n = f->kind == EXAMPLE_INTS ? example_ints(f, NULL, 0) : -1;
+  if (n < 0 || n > (int64_t)room)
+    return bad(r, "expected a list of int64s in '%s', found %s, or it is malformed", r->field.name,
+               example_kind_name(f->kind));
+  TRY(mem_grow((void **)&r->scratch, &r->scratch_capacity, (size_t)n, sizeof *r->scratch));
+  example_ints(f, r->scratch, (size_t)n);
+  for (int64_t i = 0; i < n; i++) {
+    if (r->scratch[i] < 0 || r->scratch[i] > INT32_MAX)
+      return bad(r, "field %lld in '%s': 0 to %d is expected", (long long)r->scratch[i], r->field.name, INT32_MAX);
+    to[i] = (int32_t)r->scratch[i];
+  }
+  *count = n;
+  return NULL;
+}
+
 /* One row at into->count, not yet counted. data: a record of n bytes. */
 static shoal_status read_sparse(tfrecord_rows *r, const uint8_t *data, size_t n, rows_block *into) {
   TRY(rows_reserve(into, 1, (int64_t)n)); /* an entry has more than a byte */
-  int64_t start = into->offsets[into->count], indices = -1, values = -1;
+  int64_t start = into->offsets[into->count], indices = -1, values = -1, fields = -1;
   bool label = false;
   int32_t *index_column = into->indices + start;
   float *value_column = into->values + start;
@@ -236,6 +256,8 @@ static shoal_status read_sparse(tfrecord_rows *r, const uint8_t *data, size_t n,
       if (values < 0)
         return bad(r, "expected a list of floats in '%s', found %s, or it is malformed", r->value.name,
                    example_kind_name(f.kind));
+    } else if (into->schema.fields && is(&f, &r->field)) {
+      TRY(read_entry_fields(r, &f, into->fields + start, n, &fields));
     } else if (is(&f, &r->label)) {
       TRY(read_label(r, &f, &into->labels[into->count]));
       label = true;
@@ -250,6 +272,9 @@ static shoal_status read_sparse(tfrecord_rows *r, const uint8_t *data, size_t n,
   if (indices != values)
     return bad(r, "expected as many values as indices, found %lld in '%s' and %lld in '%s'", (long long)values,
                r->value.name, (long long)indices, r->index.name);
+  if (into->schema.fields && fields != indices)
+    return bad(r, "expected as many fields as indices, found %lld in '%s' and %lld in '%s'",
+               (long long)MAX_OF(fields, 0), r->field.name, (long long)indices, r->index.name);
   if (!all_finite(value_column, values)) return bad(r, "a value is not a finite number: fix or drop the row");
   into->offsets[into->count + 1] = start + indices;
   return NULL;
@@ -263,23 +288,26 @@ static int32_t place_of(const tfrecord_rows *r, const wanted *w, int64_t id) {
 }
 
 static int ascending(const void *a, const void *b) {
-  int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+  int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
   return (x > y) - (x < y);
 }
 
-/* Sorted, an index once, with how often it came as its value. Returns how many are left. */
-static int64_t count_equal(int32_t *indices, float *values, int64_t n) {
-  int64_t kept = 0;
-  qsort(indices, (size_t)n, sizeof *indices, ascending);
+/* Entries of a row from `start` on, given as index and field: sorted, an index once, with how often it came as its value
+ * and the first of its fields. Returns how many are left. */
+static int64_t count_equal(int64_t *pairs, int64_t n, rows_block *into, int64_t start) {
+  int64_t kept = start;
+  qsort(pairs, (size_t)n, sizeof *pairs, ascending);
   for (int64_t i = 0; i < n; i++) {
-    if (kept && indices[kept - 1] == indices[i]) {
-      values[kept - 1]++;
+    const int32_t index = (int32_t)(pairs[i] >> 32);
+    if (kept > start && into->indices[kept - 1] == index) {
+      into->values[kept - 1]++;
       continue;
     }
-    indices[kept] = indices[i];
-    values[kept++] = 1;
+    into->indices[kept] = index;
+    into->fields[kept] = (int32_t)pairs[i];
+    into->values[kept++] = 1;
   }
-  return kept;
+  return kept - start;
 }
 
 /* The label of a record; -1 where there is none and need not be. */
@@ -293,7 +321,7 @@ static shoal_status find_label(tfrecord_rows *r, const uint8_t *data, size_t n, 
   return step == EXAMPLE_FEATURE ? read_label(r, &f, out) : NULL;
 }
 
-/* A row of ids: what a record does not have gives none. */
+/* A row of ids, each feature a field: what a record does not have gives none. */
 static shoal_status read_ids(tfrecord_rows *r, const uint8_t *data, size_t n, rows_block *into) {
   TRY(rows_reserve(into, 1, (int64_t)n)); /* an id has more than a byte */
   int64_t start = into->offsets[into->count], count = 0;
@@ -307,11 +335,12 @@ static shoal_status read_ids(tfrecord_rows *r, const uint8_t *data, size_t n, ro
     if (ids < 0 || count + ids > (int64_t)n)
       return bad(r, "expected a list of int64 ids in '%s', found %s, or it is malformed", w->name,
                  example_kind_name(f.kind));
-    TRY(mem_grow((void **)&r->scratch, &r->scratch_capacity, (size_t)ids, sizeof *r->scratch));
-    example_ints(&f, r->scratch, (size_t)ids);
-    for (int64_t k = 0; k < ids; k++) into->indices[start + count++] = place_of(r, w, r->scratch[k]);
+    TRY(mem_grow((void **)&r->scratch, &r->scratch_capacity, (size_t)(count + ids), sizeof *r->scratch));
+    example_ints(&f, r->scratch + count, (size_t)ids);
+    for (int64_t k = 0; k < ids; k++, count++)
+      r->scratch[count] = (int64_t)place_of(r, w, r->scratch[count]) << 32 | (int64_t)i;
   }
-  into->offsets[into->count + 1] = start + count_equal(into->indices + start, into->values + start, count);
+  into->offsets[into->count + 1] = start + count_equal(r->scratch, count, into, start);
   return NULL;
 }
 
@@ -449,6 +478,9 @@ static shoal_status look(tfrecord_rows *r) {
       if (step == EXAMPLE_BAD) return bad(r, "expected a tf.train.Example, but %s", problem);
       if (step == EXAMPLE_END) return missing(r, needed[i], data, n);
     }
+    example_feature field;
+    const char *problem = NULL;
+    r->schema.fields = example_find(data, n, r->field.name, &field, &problem) == EXAMPLE_FEATURE;
   }
   r->base.can_go_on = false;
   return tfrecord_seek(&r->in, &(file_position){0});
@@ -463,6 +495,7 @@ static void close_rows(file_reader *reader) {
   free(r->label.name);
   free(r->index.name);
   free(r->value.name);
+  free(r->field.name);
   free(r->scratch);
   free(r->base.path);
   free(r);
@@ -491,6 +524,7 @@ static shoal_status open_any(const char *path, const uint8_t *bytes, size_t n, c
   r->classes = options->classes;
   bool sparse = r->ids || !r->dense_count;
   r->schema.classes = options->classes ? options->classes : sparse ? 2 : 0;
+  r->schema.fields = r->ids;
   if (r->ids && !options->features) r->limit = r->schema.features = CRITEO_FEATURES;
   if (bytes)
     TRY_GOTO(status, tfrecord_open_memory(bytes, n, r->base.path, check, &r->in), failed);

@@ -44,8 +44,10 @@ shoal_status session_adopt(shoal_session *s) {
     TRY_GOTO(status, mem_charge(s->budget, shoal_tensor_bytes(&like), v->name), done);
     TRY_GOTO(status, shoal_tensor_create(like.dtype, like.shape, &s->variables[i]), done);
     const node *maker = v->initial->maker;
-    if (!strcmp(maker->op->name, "fill")) { /* no second copy of what may be large */
-      kernel_call call = {.out = &s->variables[i], .outs = 1, .attr = maker->attr};
+    if (!strcmp(maker->op->name, "fill") || !strcmp(maker->op->name, "random_table")) { /* no second copy of what may be
+                                                                                         large */
+      kernel_call call = {
+          .out = &s->variables[i], .outs = 1, .attr = maker->attr, .seed = s->seed, .threads = s->threads};
       TRY_GOTO(status, maker->op->kernel(&call), done);
       continue;
     }

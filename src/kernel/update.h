@@ -45,4 +45,18 @@
     var[i] = fabs(z) <= l1 ? 0 : ((z < 0 ? -l1 : l1) - z) / ((beta + root) / lr + l2); \
   }
 
+/* a: first moment, b: second moment. Kingma and Ba, algorithm 1; t, a double, counts from 1. */
+#define ADAM_CONSTANTS                                  \
+  const real beta1 = (real)attr[0].f;                   \
+  const real beta2 = (real)attr[1].f;                   \
+  const real epsilon = (real)attr[2].f;                 \
+  const real rate = lr / (real)(1 - pow(attr[0].f, t)); \
+  const real whole = (real)(1 / sqrt(1 - pow(attr[1].f, t)))
+#define ADAM_ELEMENT                                        \
+  {                                                         \
+    a[i] = beta1 * a[i] + (1 - beta1) * g;                  \
+    b[i] = beta2 * b[i] + (1 - beta2) * g * g;              \
+    var[i] -= rate * a[i] / (sqrt(b[i]) * whole + epsilon); \
+  }
+
 #endif

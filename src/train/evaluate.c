@@ -284,6 +284,7 @@ static shoal_status score_rows(shoal_model *m, const tower *t, shoal_pipeline *p
     if (!b->count) continue;
     shoal_feed feeds[TOWER_FEEDS_MAX];
     shoal_tensor got;
+    if (t->fields && !b->fields.data) return status_make(SHOAL_ERR_INPUT, MODEL_NO_FIELDS);
     int n = tower_feed_sparse(t, b, feeds) - 1; /* scores need no labels */
     if (m->elsewhere) TRY(m->elsewhere->fetch(m->elsewhere->context, b, &feeds[1].tensor));
     TRY(shoal_session_run(m->session, feeds, n, (shoal_value *[]){t->scores}, 1, &got));

@@ -222,6 +222,8 @@ shoal_status fit_stream_tower(fit_loop *l) {
   TRY(named);
   const shoal_shape *input = &l->model->input;
   char have[SHOAL_SHAPE_TEXT], one[SHOAL_SHAPE_TEXT];
+  if (l->model->sparse && s.kind == ROWS_SPARSE && !s.fields && model_needs_fields(l->model))
+    return status_make(SHOAL_ERR_ARGUMENT, "fit: " MODEL_NO_FIELDS);
   if (l->model->sparse && s.kind == ROWS_SPARSE && !s.real_labels)
     return model_tower(l->model, SHOAL_F32, SHOAL_I32, &l->tower);
   if (l->model->sparse)

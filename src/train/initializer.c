@@ -2,11 +2,12 @@
 
 #include "base/mem.h"
 #include "base/text.h"
+#include "graph/ops/util.h"
 
 #include <math.h>
 #include <string.h>
 
-typedef enum { FILL, UNIFORM, NORMAL, TRUNCATED, SCALED_UNIFORM, SCALED_NORMAL, ORTHOGONAL } distribution;
+typedef enum { FILL, UNIFORM, NORMAL, TRUNCATED, SCALED_UNIFORM, SCALED_NORMAL, ORTHOGONAL, TABLE } distribution;
 typedef enum { FAN_IN, FAN_MEAN } fan; /* what the variance is divided by */
 
 typedef struct {
@@ -33,6 +34,7 @@ static const initializer initializers[] = {
     {"normal", NORMAL, 0, FAN_IN, {"mean", "stddev"}, {0, 0.05}},
     {"random_normal", NORMAL, 0, FAN_IN, {"mean", "stddev"}, {0, 0.05}},
     {"truncated_normal", TRUNCATED, 0, FAN_IN, {"mean", "stddev"}, {0, 0.05}},
+    {"table", TABLE, 0, FAN_IN, {"limit", "zeros"}, {0.01, 0}}, /* of a row for each feature: by its place alone */
     {"orthogonal", ORTHOGONAL, 0, FAN_IN, {"gain"}, {1}},
 };
 
@@ -109,6 +111,7 @@ shoal_value *initializer_make(shoal_graph *g, const json_t *d, shoal_shape shape
     case UNIFORM: return shoal_random_uniform(g, shape, given[0], given[1]);
     case NORMAL: return shoal_random_normal(g, shape, given[0], given[1]);
     case TRUNCATED: return shoal_random_truncated(g, shape, given[0], given[1]);
+    case TABLE: return random_table(g, shape, (int64_t)given[1], given[0]);
     case ORTHOGONAL: return orthogonal(g, shape, given[0]);
     case FILL: break;
   }

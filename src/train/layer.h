@@ -60,7 +60,7 @@ struct layer_kind {
 
 /* The families: arrays ended by a row without a name. */
 extern const layer_kind layers_core[], layers_window[], layers_norm[], layers_sequence[], layers_shape[],
-    layers_merge[], layers_noise[], layers_wrap[];
+    layers_merge[], layers_noise[], layers_wrap[], layers_sparse[];
 
 /* The row called `name`, or NULL. */
 const layer_kind *layer_kind_find(const char *name);
@@ -93,6 +93,8 @@ size_t layer_numbers(const json_t *list, float *out, size_t room);
 shoal_value *layer_kernel(branch *b, layer *l, const char *name, const char *initializer, shoal_shape shape,
                           double fan_in, double fan_out);
 shoal_value *layer_filled(branch *b, layer *l, const char *name, shoal_shape shape, double fill);
+/* A table with a row for each feature, as the first above; one that is kept elsewhere begins with zeros here. */
+shoal_value *layer_table(branch *b, layer *l, const char *name, const char *initializer, shoal_shape shape);
 shoal_value *layer_state(branch *b, layer *l, const char *name, shoal_shape shape, double fill);
 /* x with the layer's bias, unless use_bias is false; starts as bias_initializer says. */
 shoal_value *layer_add_bias(branch *b, layer *l, shoal_value *x, int64_t units);

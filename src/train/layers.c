@@ -109,6 +109,11 @@ shoal_value *layer_kernel(branch *b, layer *l, const char *name, const char *ini
                       true);
 }
 
+shoal_value *layer_table(branch *b, layer *l, const char *name, const char *initializer, shoal_shape shape) {
+  if (b->model->features) return layer_filled(b, l, name, shape, 0);
+  return layer_kernel(b, l, name, initializer, shape, (double)shape.dim[0], (double)shape.dim[1]);
+}
+
 static shoal_value *filled(branch *b, layer *l, const char *name, shoal_shape shape, double fill, weight_role role) {
   json_t *number = json_real(fill);
   shoal_value *v = layer_weight(b, l, name, shape, number, 0, 0, role, false);

@@ -12,19 +12,6 @@ static shoal_value *dense_apply(branch *b, layer *l, layer_io *io) {
   return layer_add_bias(b, l, shoal_matmul(b->model->graph, x, kernel, false, false), units);
 }
 
-/* The rows of the kernel that an example's indices name, times its values. Only those have a gradient. */
-static shoal_value *sparse_dense_apply(branch *b, layer *l, layer_io *io) {
-  const tower *t = b->tower;
-  shoal_value *x = io->x[0];
-  int64_t features = b->model->input.dim[0], units = layer_int(l, "units");
-  if (x != t->x || !t->indices)
-    return layer_refuse(b, l,
-                        "it takes sparse rows, so it must be the first layer of a model made by "
-                        "shoal_model_create_sparse, or of a file whose input is sparse");
-  shoal_value *kernel = layer_kernel(b, l, "kernel", "kernel_initializer", SHOAL_SHAPE(features, units), 0, 0);
-  return layer_add_bias(b, l, shoal_sparse_matmul(b->model->graph, x, t->indices, t->values, kernel), units);
-}
-
 static shoal_value *identity_apply(branch *b, layer *l, layer_io *io) { return io->x[0]; }
 
 /* ---- activations with numbers of their own */
@@ -109,12 +96,6 @@ static shoal_value *category_encoding_apply(branch *b, layer *l, layer_io *io) {
 
 static const layer_attr dense_attrs[] = {
     ATTR("units", INT, NULL, 1, 1e8), ATTR("activation", ACTIVATION, "null"), LAYER_KERNEL_ATTRS, {0}};
-static const layer_attr sparse_dense_attrs[] = {ATTR("units", INT, NULL, 1, 1e8),
-                                                ATTR("activation", ACTIVATION, "null"),
-                                                ATTR("use_bias", BOOL, "true"),
-                                                ATTR("kernel_initializer", INITIALIZER, "0"),
-                                                ATTR("bias_initializer", INITIALIZER, "0"),
-                                                {0}};
 static const layer_attr activation_attrs[] = {ATTR("activation", ACTIVATION, NULL), {0}};
 static const layer_attr relu_attrs[] = {
     ATTR("max_value", NUMBER, "null"), ATTR("negative_slope", NUMBER, "0"), ATTR("threshold", NUMBER, "0"), {0}};
@@ -135,7 +116,6 @@ static const layer_attr encoding_attrs[] = {
 
 const layer_kind layers_core[] = {
     {"dense", "each output a weighted sum of all features", dense_attrs, 1, 1, dense_apply},
-    {"sparse_dense", "dense on sparse rows", sparse_dense_attrs, 1, 1, sparse_dense_apply},
     {"activation", "a function of each element, by its name", activation_attrs, 1, 1, identity_apply},
     {"identity", "its input", NULL, 1, 1, identity_apply},
     {"relu", "max(x, 0), with a slope below and a limit above", relu_attrs, 1, 1, relu_apply},

@@ -308,6 +308,7 @@ static shoal_value *make_placeholder(shoal_model *m, tower *t) {
   shoal_value *offsets = shoal_placeholder(g, "offsets", SHOAL_I64, SHOAL_SHAPE(SHOAL_UNKNOWN));
   t->indices = shoal_placeholder_ragged(g, "indices", SHOAL_I32, offsets);
   t->values = shoal_placeholder_ragged(g, "values", SHOAL_F32, offsets);
+  if (model_needs_fields(m)) t->fields = shoal_placeholder_ragged(g, "fields", SHOAL_I32, offsets);
   return offsets;
 }
 
@@ -405,12 +406,21 @@ shoal_status model_any_tower(shoal_model *m, shoal_dtype features, tower **out) 
   return model_tower(m, features, m->loss->targets ? SHOAL_F32 : m->sparse ? SHOAL_I32 : SHOAL_U8, out);
 }
 
+bool model_needs_fields(const shoal_model *m) {
+  for (size_t i = 0; m->sparse && i < m->n_layers; i++)
+    if (json_integer_value(json_object_get(m->layers[i]->config, "fields")) > 0) return true;
+  return false;
+}
+
+/* Labels come last: scores need none. */
 int tower_feed_sparse(const tower *t, const shoal_batch *b, shoal_feed feeds[TOWER_FEEDS_MAX]) {
-  feeds[0] = (shoal_feed){t->x, b->offsets};
-  feeds[1] = (shoal_feed){t->indices, b->indices};
-  feeds[2] = (shoal_feed){t->values, b->values};
-  feeds[3] = (shoal_feed){t->y, b->labels};
-  return 4;
+  int n = 0;
+  feeds[n++] = (shoal_feed){t->x, b->offsets};
+  feeds[n++] = (shoal_feed){t->indices, b->indices};
+  feeds[n++] = (shoal_feed){t->values, b->values};
+  if (t->fields) feeds[n++] = (shoal_feed){t->fields, b->fields};
+  feeds[n++] = (shoal_feed){t->y, b->labels};
+  return n;
 }
 
 static shoal_status check_bias_rate(const shoal_compile_options *o) {

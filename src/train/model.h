@@ -80,6 +80,7 @@ typedef struct {
   shoal_dtype features, labels;
   shoal_value *x;                /* [batch, input]; of sparse rows their offsets, [batch + 1] */
   shoal_value *indices, *values; /* [entries]; NULL unless rows are sparse */
+  shoal_value *fields;           /* [entries]; NULL unless a layer asks for them */
   shoal_value *y;                /* [batch]; of a regression [batch, outputs] */
   /* training */
   shoal_value *loss;     /* mean over the batch, L2 term included */
@@ -221,7 +222,13 @@ SHOAL_CHECKED shoal_status model_entries(shoal_model *m, safetensors_item **out,
 /* The weights of a file alone, without the names of classes and the preprocessing that it has. */
 SHOAL_CHECKED shoal_status weights_load(shoal_model *m, const char *path);
 /* A batch of sparse rows as feeds of the tower; returns how many. */
-#define TOWER_FEEDS_MAX 4
+#define TOWER_FEEDS_MAX 5
+/* Whether a layer asks for the fields of sparse rows, and what to say where there are none. */
+bool model_needs_fields(const shoal_model *m);
+#define MODEL_NO_FIELDS                                                                                            \
+  "the model goes by the fields of its features, but the rows have none: give a click log (label, 13 numbers, 26 " \
+  "words),"                                                                                                        \
+  " or TFRecord files with a feature 'field'"
 int tower_feed_sparse(const tower *t, const shoal_batch *b, shoal_feed feeds[TOWER_FEEDS_MAX]);
 /* Labels as the tower takes them: [n] targets are [n, 1]. */
 static inline shoal_tensor tower_labels(const tower *t, shoal_tensor labels) {

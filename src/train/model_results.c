@@ -16,7 +16,8 @@
 /* One unit with a sigmoid. */
 static bool ends_binary(const shoal_output *from) {
   const layer *l = from->layer;
-  return l && json_integer_value(json_object_get(l->config, "units")) == 1 && !strcmp(layer_activation(l), "sigmoid");
+  const bool one = l && (from->model->sparse || json_integer_value(json_object_get(l->config, "units")) == 1);
+  return one && !strcmp(layer_activation(l), "sigmoid");
 }
 
 static shoal_status check_loss(const shoal_model *m, const loss_kind *loss) {

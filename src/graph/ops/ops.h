@@ -30,6 +30,7 @@
   FILE(norm)            \
   FILE(dropout)         \
   FILE(gather)          \
+  FILE(embedding)       \
   FILE(state)           \
   FILE(random)          \
   FILE(update)          \

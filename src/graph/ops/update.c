@@ -7,6 +7,7 @@
  * not a sum of g^2: put unique_rows before them, which adds up duplicates and fills the end with -1.
  *  3. Rows that are not named do not move: momentum and decay count the steps in which a row was touched. */
 #include "graph/ops/ops.h"
+#include "graph/ops/tuned.h"
 #include "graph/ops/util.h"
 #include "kernel/update.h"
 
@@ -129,17 +130,8 @@ UPDATE(rmsprop, 2, false, 3,
          var[i] -= b[i];
        }))
 
-/* a: first moment, b: second moment. Kingma and Ba, algorithm 1; t counts from 1. */
-UPDATE(adam, 2, true, 3,
-       DO(const double t = shoal_tensor_get(&call->in[RATE + 1], 0); const real beta1 = (real)attr[0].f;
-          const real beta2 = (real)attr[1].f; const real epsilon = (real)attr[2].f;
-          const real rate = lr / (real)(1 - pow(attr[0].f, t));
-          const real whole = (real)(1 / sqrt(1 - pow(attr[1].f, t)))),
-       DO({
-         a[i] = beta1 * a[i] + (1 - beta1) * g;
-         b[i] = beta2 * b[i] + (1 - beta2) * g * g;
-         var[i] -= rate * a[i] / (sqrt(b[i]) * whole + epsilon);
-       }))
+UPDATE(adam, 2, true, 3, DO(const double t = shoal_tensor_get(&call->in[RATE + 1], 0); ADAM_CONSTANTS),
+       DO(ADAM_ELEMENT))
 
 UPDATE(ftrl, 2, false, 4, DO(FTRL_CONSTANTS), DO(FTRL_ELEMENT))
 
@@ -450,8 +442,18 @@ static const char *const unique_rows_cases[] = {"i64[9]<4 [9,3]",     "i64[?20]<
   {                                                                                                     \
     .name = "sparse_apply_" #op, .attrs = {__VA_ARGS__}, .ins_min = (ins), .ins_max = (ins), .outs = 1, \
     .flags = OP_STATEFUL | OP_NO_GRADIENT, .updates = (mask), .shape = sparse_##op##_shape,             \
-    .kernel = sparse_##op##_kernel, .cost = update_cost, .cases = sparse_##op##_cases                   \
+    .kernel = sparse_##op##_kernel, .variants = SPARSE_VARIANTS_##op, .cost = update_cost,              \
+    .cases = sparse_##op##_cases                                                                        \
   }
+/* Those with kernels of their own. */
+#define SPARSE_VARIANTS_sgd tuned_sparse_apply_sgd
+#define SPARSE_VARIANTS_adagrad tuned_sparse_apply_adagrad
+#define SPARSE_VARIANTS_adam tuned_sparse_apply_adam
+#define SPARSE_VARIANTS_ftrl tuned_sparse_apply_ftrl
+#define SPARSE_VARIANTS_momentum NULL
+#define SPARSE_VARIANTS_rmsprop NULL
+#define SPARSE_VARIANTS_nadam NULL
+#define SPARSE_VARIANTS_lion NULL
 /* A dense row and a sparse one, which has the indices besides. */
 #define UPDATE_ROWS(op, ins, mask, ...) \
   UPDATE_ROW(op, ins, mask, __VA_ARGS__), SPARSE_UPDATE_ROW(op, (ins) + 1, mask, __VA_ARGS__)
@@ -491,6 +493,7 @@ const op_row ops_update[] = {
      .flags = OP_NO_GRADIENT,
      .shape = unique_rows_shape,
      .kernel = unique_rows_kernel,
+     .variants = tuned_unique_rows,
      .cost = cost_input,
      .cases = unique_rows_cases},
     {0},

@@ -1,0 +1,80 @@
+"""Models of click logs: trained, tested, resumed; what they learn beyond single features; rows they refuse."""
+import json
+import random
+
+import support
+
+FEATURES = 4000
+MODELS = {"lr": (), "fm": (), "wide-deep": ("--set", "hidden=16"), "deepfm": ("--set", "hidden=16"),
+          "dcn-v2": ("--set", "hidden=16"), "dlrm": ()}
+
+
+class ClickModels(support.Case):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        maker = cls("test_all_models")
+        maker.folder = cls.shared
+        maker.shoal("data", "generate", "criteo", "--rows", 3000, "--files", 3, "--features", FEATURES, "--as", "tsv", "--out",
+                    "log", "--quiet")
+        cls.train = ",".join(str(cls.shared / "log" / f"clicks{i:02}.tsv") for i in range(2))
+        cls.test = cls.shared / "log" / "clicks02.tsv"
+        cls.truth = json.loads((cls.shared / "log" / "truth.json").read_text())
+        # Rows whose label hangs on two words together and on neither alone.
+        draw = random.Random(4)
+        for name, rows in (("pairs.svm", 4000), ("more.svm", 800)):
+            with open(cls.shared / name, "w") as f:
+                for _ in range(rows):
+                    a, b, c = draw.randrange(4), draw.randrange(4), draw.randrange(20)
+                    label = 1 if (a < 2) == (b < 2) else -1
+                    f.write(f"{label} {1 + a}:1 {11 + b}:1 {21 + c}:0.5\n")
+
+    def learn(self, model, run, *flags, expect=0):
+        return self.shoal("train", model, "--data", self.train, "--test-data", self.test, "--features", FEATURES,
+                          "--batch-size", 50, "--run-dir", run, *MODELS[model], *flags, expect=expect)
+
+    def test_all_models(self):
+        for model in MODELS:
+            self.learn(model, model, "--no-checkpoints")
+            s = self.summary(model)
+            self.assertEqual(s["examples"], 2000)
+            self.assertLess(s["test_loss"], 1.05 * self.truth["constant_log_loss"], model)
+            self.assertGreater(s["test_auc"], 0.6, model)
+            again = json.loads(self.shoal("eval", model, "--json")[0])
+            self.assertAlmostEqual(again["loss"], s["test_loss"], places=5)
+        scores = self.shoal("predict", "deepfm", self.test)[0].split("\n")
+        self.assertEqual(len([line for line in scores if line.strip()]), 1000)
+
+    def pairs(self, model, run, *flags):
+        self.shoal("train", model, "--data", self.shared / "pairs.svm", "--test-data", self.shared / "more.svm", "--epochs", 8,
+                   "--batch-size", 20, "--run-dir", run, *flags)
+        return self.summary(run)
+
+    def test_pairs_are_learned(self):
+        """By a factorization machine, not by logistic regression; with every optimizer that has kernels of its own."""
+        self.assertGreater(self.pairs("lr", "lr")["test_loss"], 0.68)
+        for optimizer, rate in (("adagrad", 0.1), ("sgd", 1), ("adam", 0.02), ("ftrl", 0.2)):
+            s = self.pairs("fm", optimizer, "--optimizer", optimizer, "--lr", rate)
+            self.assertLess(s["test_loss"], 0.2, optimizer)
+
+    def test_threads_and_resume(self):
+        """The same bits after a stop; of fm, whose sums are over rows of the table alone, on one thread and two."""
+        for model, threads in (("deepfm", 2), ("fm", 1)):
+            self.learn(model, model, "--threads", 2)
+            self.learn(model, "cut-" + model, "--threads", threads, "--steps", 17)
+            self.learn(model, "cut-" + model, "--threads", threads, "--resume")
+            weights = [(self.folder / run / "model.safetensors").read_bytes() for run in (model, "cut-" + model)]
+            self.assertTrue(weights[0] == weights[1], model)
+
+    def test_what_is_refused(self):
+        svm = self.shared / "pairs.svm"
+        _, err = self.shoal("train", "deepfm", "--data", svm, "--run-dir", "x", expect=2)
+        self.assertIn("the rows have none", err)
+        _, err = self.learn("deepfm", "x", "--set", "fields=20", expect=1)
+        self.assertIn("there are 20 fields", err)
+        _, err = self.learn("deepfm", "x", "--set", "width=600", expect=2)
+        self.assertIn("512", err)
+
+
+if __name__ == "__main__":
+    support.main()
