@@ -403,6 +403,7 @@ static net_client *come(const char *address, const job *j, int worker) {
                           .in_flight = 1,
                           .elements = 1000,
                           .touched = 50,
+                          .width = 1,
                           .optimizer = {.name = "sgd"},
                           .schedule = {.name = "constant", .rate = 1}};
   net_client *c;

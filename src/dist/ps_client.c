@@ -81,7 +81,8 @@ void client_add_stats(net_stats *to, const net_stats *one) {
 static ps_terms terms_with(const ps_client *c, int server) {
   ps_terms t = c->options.terms;
   const placement *p = c->options.place;
-  t.elements = p->elements[server];
+  t.elements = p->elements[server] * MAX_OF(t.width, 1); /* a table is placed by rows */
+  if (t.touched) t.first_row = p->slices[p->begin[server]].first;
   t.averages = 0;
   for (int i = p->begin[server]; i < p->begin[server + 1]; i++)
     if (c->options.variables && p->slices[i].variable >= c->options.trained) t.averages += p->slices[i].count;

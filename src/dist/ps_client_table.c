@@ -35,6 +35,8 @@ void client_free_table(ps_client *c) {
 
 /* ---- rows */
 
+static int64_t width_of(const ps_client *c) { return c->options.terms.width; }
+
 /* Keys [0, n) from `begin` on that are the server's. */
 static void find_own(const ps_client *c, int server, ps_keys keys) {
   ps_table_end *end = &c->ends[server];
@@ -61,7 +63,7 @@ static shoal_status send_keys(ps_client *c, int server, net_header h, ps_head *h
   find_own(c, server, keys);
   const int32_t *own = keys.keys + end->begin;
   int n = 1;
-  if (gradients) c->parts[n++] = (net_part){gradients, (size_t)head->gradients * sizeof *gradients};
+  if (gradients) c->parts[n++] = (net_part){gradients, (size_t)(head->gradients * width_of(c)) * sizeof *gradients};
   if (kept && end->n == end->n_asked && !memcmp(own, end->asked, (size_t)end->n * sizeof *own)) {
     head->keys = PS_SAME;
   } else {
@@ -76,8 +78,10 @@ static shoal_status send_keys(ps_client *c, int server, net_header h, ps_head *h
   return client_send_parts(c, server, h, n);
 }
 
-static ps_cargo cargo_of(const ps_table_end *end, float *values) {
-  return (ps_cargo){.values = values + end->begin, .n = end->n};
+/* values [keys, width] */
+static ps_cargo cargo_of(const ps_client *c, int server, float *values) {
+  const ps_table_end *end = &c->ends[server];
+  return (ps_cargo){.values = values + end->begin * width_of(c), .n = end->n * width_of(c)};
 }
 
 shoal_status ps_client_push_rows(ps_client *c, const float *gradients, ps_keys next, float *values, ps_head *head,
@@ -88,11 +92,11 @@ shoal_status ps_client_push_rows(ps_client *c, const float *gradients, ps_keys n
     at -= c->ends[s].n_asked;
     head->gradients = head->examples ? c->ends[s].n_asked : 0;
     net_header h = {.kind = PS_PUSH, .step = c->versions[s], .number = (uint64_t)head->examples};
-    TRY(send_keys(c, s, h, head, head->examples ? gradients + at : NULL, next, true));
+    TRY(send_keys(c, s, h, head, head->examples ? gradients + at * width_of(c) : NULL, next, true));
   }
   double since = clock_seconds();
   for (int s = 0; s < client_servers(c); s++) {
-    ps_cargo cargo = cargo_of(&c->ends[s], values);
+    ps_cargo cargo = cargo_of(c, s, values);
     TRY(client_take(c, s, PS_PUSH, &cargo, since, out));
   }
   return NULL;
@@ -107,24 +111,28 @@ shoal_status ps_client_rows(ps_client *c, ps_keys keys, bool keep, float *values
   for (int s = 0; s < client_servers(c); s++) {
     ps_head got;
     net_header answer;
-    ps_cargo cargo = cargo_of(&c->ends[s], values);
+    ps_cargo cargo = cargo_of(c, s, values);
     TRY(client_receive(c, s, PS_ROWS, &cargo, &got, &answer));
   }
   return NULL;
 }
 
-/* The server with that row, and how many of `count` from it on can go in one message. */
-static int server_with(const ps_client *c, int64_t row, int64_t count, int64_t *out) {
+/* The server with that element, and how many of `count` from it on can go in one message. *own: which of its elements it
+ * is. */
+static int server_with(const ps_client *c, int64_t element, int64_t count, int64_t *own, int64_t *out) {
+  const int64_t width = width_of(c), row = element / width;
   int s = 0;
   while (s + 1 < client_servers(c) && (row < c->ends[s].first || row >= c->ends[s].first + c->ends[s].count)) s++;
-  *out = MIN_OF(MIN_OF(count, PS_PIECE_MAX), c->ends[s].first + c->ends[s].count - row);
+  *own = element - c->ends[s].first * width;
+  *out = MIN_OF(MIN_OF(count, PS_PIECE_MAX), c->ends[s].count * width - *own);
   return s;
 }
 
 shoal_status ps_client_read(ps_client *c, int which, int64_t first, int64_t count, float *values) {
   for (int64_t n; count > 0; first += n, count -= n, values += n) {
-    int s = server_with(c, first, count, &n);
-    ps_piece piece = {.which = which, .first = first - c->ends[s].first, .count = n};
+    int64_t own;
+    int s = server_with(c, first, count, &own, &n);
+    ps_piece piece = {.which = which, .first = own, .count = n};
     ps_head head;
     net_header answer;
     c->parts[0] = (net_part){&piece, sizeof piece};
@@ -136,8 +144,9 @@ shoal_status ps_client_read(ps_client *c, int which, int64_t first, int64_t coun
 
 shoal_status ps_client_write(ps_client *c, int which, int64_t first, int64_t count, const float *values) {
   for (int64_t n; count > 0; first += n, count -= n, values += n) {
-    int s = server_with(c, first, count, &n);
-    ps_piece piece = {.which = which, .first = first - c->ends[s].first, .count = n};
+    int64_t own;
+    int s = server_with(c, first, count, &own, &n);
+    ps_piece piece = {.which = which, .first = own, .count = n};
     ps_head head;
     net_header answer;
     c->parts[0] = (net_part){&piece, sizeof piece};

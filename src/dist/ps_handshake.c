@@ -24,9 +24,11 @@ static shoal_status check(const server *s, const ps_terms *t) {
   }
   if (t->elements < 1 || t->averages < 0 || t->averages >= t->elements || t->touched < 0 || t->round < 0 ||
       t->in_flight < 1 || t->in_flight > PS_FLIGHT_MAX || t->backups < 0 || t->backups >= t->workers ||
-      (t->touched && t->round))
+      (t->touched && (t->round || t->width < 1 || t->width > PS_WIDTH_MAX || t->elements % t->width ||
+                      t->first_row < 0 || t->started < 0 || t->zeros < 0 || !(t->limit >= 0 && t->limit < 1e30))))
     return status_make(SHOAL_ERR_PEER, "invalid settings");
-  if (t->elements > limit / ps_nodes_max(t->round, t->workers) || t->touched > limit / 4 / t->workers)
+  if (t->elements > limit / ps_nodes_max(t->round, t->workers) ||
+      (t->touched && t->touched > limit / 4 / t->workers / t->width))
     return status_make(SHOAL_ERR_PEER, "%lld parameters, of which %lld are touched: more than the server's memory",
                        (long long)t->elements, (long long)t->touched);
   return NULL;
@@ -52,8 +54,7 @@ shoal_status handshake_adopt(server *s, ps_terms *terms) {
   s->terms = *terms;
   *terms = (ps_terms){0};
   shoal_status status = ps_vectors_create(s->options, &s->terms, &s->vectors);
-  if (!status && s->terms.touched)
-    status = sparse_rows_create(s->terms.workers, s->terms.elements, s->terms.touched, &s->rows);
+  if (!status && s->terms.touched) status = sparse_rows_create(&s->terms, &s->rows);
   if (!status) {
     s->parts = calloc((size_t)ps_vectors_n_parts(s->vectors) + 1, sizeof *s->parts);
     if (!s->parts) status = status_no_memory();

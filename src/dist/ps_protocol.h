@@ -26,7 +26,9 @@
  * 12. A server may hold a table, of which a batch touches few rows. Then a vector never travels whole: a PUSH has the
  *     gradients of the rows its worker asked for last, then the keys of those it asks for now (sparse_keys.h; ps_head
  *     says how many of each), and the answer carries these rows' parameters. The first rows are asked for by ROWS.
- *     Vectors are read and written by pieces; a training that begins anew needs no SET.
+ *     Vectors are read and written by pieces; a training that begins anew needs no SET. A row may have any width: keys
+ *     and numbers of gradients in ps_head count rows, what is read and written by pieces are elements. The model's other
+ *     parameters are rows behind those of the features, which every worker asks for in every step.
  * 13. With ps_start.rows 0 rows come from a stream, and what the leader hands out are its shards (stream_leases.h):
  *     header.number of an answer is the shard to go on with, ps_head.index the batch of it that comes next. A PUSH says
  *     of which batch it is; being used and being counted as done are one act, on every server for itself. Batches of a
@@ -218,6 +220,7 @@ typedef struct {
 static inline bool ps_counts(int kind) { return kind == PS_START || kind == PS_PULL || kind == PS_PUSH; }
 
 #define PS_SAME ((int64_t)-1)
+#define PS_WIDTH_MAX 4096               /* parameters of a table's row */
 #define PS_PIECE_MAX ((int64_t)1 << 16) /* elements of a READ or WRITE */
 /* Elements of a PIECE: fewer are not worth a message of their own; more would not be read where they lie by all
  * transports (1 MB with the head). */
@@ -242,7 +245,7 @@ static inline int ps_nodes_max(int64_t round, int workers) {
 static inline size_t ps_largest(const ps_terms *t) {
   size_t rows = (size_t)t->touched, bytes = (size_t)t->elements * (size_t)ps_nodes_max(t->round, t->workers);
   bytes *= sizeof(float);
-  if (rows) bytes = rows * sizeof(float) + sparse_keys_max((int64_t)rows);
+  if (rows) bytes = rows * (size_t)t->width * sizeof(float) + sparse_keys_max((int64_t)rows);
   if (rows && bytes < PS_PIECE_MAX * sizeof(float)) bytes = PS_PIECE_MAX * sizeof(float);
   if (bytes < (size_t)t->workers * STREAM_LINE_MAX) bytes = (size_t)t->workers * STREAM_LINE_MAX;
   if (bytes < PS_REPORT_MAX) bytes = PS_REPORT_MAX;

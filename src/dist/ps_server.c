@@ -144,12 +144,21 @@ static shoal_status on_read(server *s, const net_message *m) {
   return answer_parts(s, m, s->now, 0, 0, 2);
 }
 
+/* A table begins as its optimizer makes it, also when a training begins once more. */
+static shoal_status renew_table(server *s) {
+  ps_vectors_destroy(s->vectors);
+  s->vectors = NULL;
+  return ps_vectors_create(s->options, &s->terms, &s->vectors);
+}
+
 static shoal_status on_write(server *s, const net_message *m) {
   ps_piece piece;
   if (m->header.from != 0) return refuse(s, m, "only worker 0 uploads parameters");
   if (!find_piece(s, m, &piece) || m->bytes != sizeof piece + (size_t)piece.count * sizeof(float))
     return refuse(s, m, "this server has no such part of a vector");
   if (s->start_asked) TRY(server_disband(s));
+  if (s->rows && s->generation && !s->written) TRY(renew_table(s)); /* what is not written is to begin anew */
+  s->written = true;
   ps_vectors_set(s->vectors, (int)piece.which, piece.first, piece.count, (const float *)(m->payload + sizeof piece));
   return server_answer(s, m, 0, NO_VECTOR, 0);
 }
@@ -164,13 +173,6 @@ static shoal_status start_stream(server *s, const net_message *m, shoal_status *
   return NULL;
 }
 
-/* A table begins as its optimizer makes it, also when a training begins once more. */
-static shoal_status renew_table(server *s) {
-  ps_vectors_destroy(s->vectors);
-  s->vectors = NULL;
-  return ps_vectors_create(s->options, &s->terms, &s->vectors);
-}
-
 static shoal_status on_start(server *s, const net_message *m) {
   if (m->header.from != 0 || m->bytes < sizeof s->plan || m->header.generation <= s->generation)
     return refuse(s, m, "START is not expected now");
@@ -179,7 +181,8 @@ static shoal_status on_start(server *s, const net_message *m) {
   if (s->plan.round != s->terms.round) return refuse(s, m, "START with another number of rows in a step");
   if (!is_stream(s) && m->bytes != sizeof s->plan)
     return refuse(s, m, "START with the state of a stream, but the rows are in memory");
-  if (s->rows && !m->header.step && s->generation) TRY(renew_table(s));
+  if (s->rows && !m->header.step && s->generation && !s->written) TRY(renew_table(s));
+  s->written = false;
   s->holds = false;
   if (is_stream(s)) {
     shoal_status wrong = NULL;

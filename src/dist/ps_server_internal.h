@@ -75,6 +75,7 @@ typedef struct {
   int64_t epoch;       /* sync: of the round under way, which does not cross the end of an epoch */
   uint64_t generation; /* 0: no training has started */
   bool start_asked, started, stopping, quit;
+  bool written;        /* of a table: parts of it came since the last START */
   bool holds;          /* gradients are not used for now, see rule 20 of the protocol */
   uint64_t start_peer; /* whom to answer once it starts; 0: nobody */
   double asked;        /* clock: START came */

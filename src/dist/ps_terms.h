@@ -21,6 +21,11 @@ typedef struct {
   int64_t elements;  /* parameters of the server that is spoken to */
   int64_t averages;  /* of them, the last ones: moving averages, to which what comes as a gradient is added */
   int64_t touched;   /* they are a table: rows of it that a batch touches at most; 0: they are none (12) */
+  int64_t width;     /* of a table: parameters of a row; otherwise 0 */
+  /* Of a table: how it begins (kernel/table.h). Rows from `started` on, of the whole table, begin with zeros. */
+  int64_t first_row; /* of the server that is spoken to, in the whole table */
+  int64_t started, zeros;
+  double limit;
   shoal_optimizer_options optimizer;
   shoal_schedule schedule;
   uint64_t seed;

@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "dist/ps_protocol.h"
 #include "graph/graph.h"
+#include "kernel/table.h"
 
 #include <string.h>
 
@@ -34,6 +35,11 @@ struct ps_vectors {
 
 /* ---- the small graph that updates */
 
+/* Of a table of wide rows [rows, width]. */
+static shoal_shape shape_of(const ps_terms *t, int64_t count) {
+  return t->width > 1 ? SHOAL_SHAPE(count / t->width, t->width) : SHOAL_SHAPE(count);
+}
+
 /* Adds block k to the graph: its variable first, then what the optimizer keeps for it. */
 static shoal_status build_block(ps_vectors *v, int k) {
   const ps_terms *t = v->terms;
@@ -43,12 +49,12 @@ static shoal_status build_block(ps_vectors *v, int k) {
   const bool averages = k == blocks;
   b->first = averages ? trained : trained * k / blocks;
   b->count = averages ? t->averages : trained * (k + 1) / blocks - b->first;
-  shoal_shape shape = SHOAL_SHAPE(b->count);
+  shoal_shape shape = shape_of(t, b->count);
   shoal_value *parameters = shoal_variable(g, "parameters", shoal_fill(g, SHOAL_F32, shape, 0));
   if (t->touched) {
     v->offsets = shoal_placeholder(g, "offsets", SHOAL_I64, SHOAL_SHAPE(SHOAL_UNKNOWN));
     v->keys = shoal_placeholder_ragged(g, "keys", SHOAL_I32, v->offsets);
-    b->gradient = shoal_placeholder_ragged(g, "gradient", SHOAL_F32, v->offsets);
+    b->gradient = placeholder_ragged_rows(g, "gradient", SHOAL_F32, v->offsets, t->width);
   } else {
     b->gradient = shoal_placeholder(g, "gradient", SHOAL_F32, shape);
   }
@@ -59,7 +65,7 @@ static shoal_status build_block(ps_vectors *v, int k) {
 
 /* Finds the memory of the variables that nodes first .. last - 1 of the graph made for block b. */
 static shoal_status find_vectors(ps_vectors *v, block *b, size_t first, size_t last) {
-  shoal_shape shape = SHOAL_SHAPE(b->count);
+  shoal_shape shape = shape_of(v->terms, b->count);
   int n = 0;
   for (size_t i = first; i < last; i++) {
     const node *variable = v->graph->nodes[i];
@@ -76,6 +82,15 @@ static shoal_status find_vectors(ps_vectors *v, block *b, size_t first, size_t l
   }
   v->n_vectors = n;
   return NULL;
+}
+
+/* The rows of a table that begin with numbers by the seed: this server's share of them. */
+static void start_table(ps_vectors *v) {
+  const ps_terms *t = v->terms;
+  const int64_t rows = MIN_OF(t->elements / t->width, t->started - t->first_row);
+  const table_start start = {.seed = t->seed, .width = t->width, .zeros = t->zeros, .limit = (float)t->limit};
+  if (t->limit > 0 && rows > 0)
+    table_initial(&start, t->first_row * t->width, rows * t->width, v->blocks[0].vectors[PS_PARAMETERS]);
 }
 
 static shoal_status build(ps_vectors *v) {
@@ -100,6 +115,7 @@ static shoal_status build(ps_vectors *v) {
   if (!status) status = shoal_session_create(v->graph, &session, &v->session);
   for (int k = 0; k < v->n_blocks && !status; k++) status = find_vectors(v, &v->blocks[k], ends[k], ends[k + 1]);
   free(ends);
+  if (!status && v->terms->touched) start_table(v);
   return status;
 }
 
@@ -247,11 +263,13 @@ shoal_status ps_vectors_apply_rows(ps_vectors *v, const int32_t *keys, const flo
   const block *b = &v->blocks[0];
   int64_t offsets[] = {0, n};
   float rate32 = (float)rate;
-  for (int64_t i = 0; i < n; i++) /* each is a cache miss; they are on their way all at once */
+  const int64_t width = v->terms->width;
+  for (int64_t i = 0; i < n && width == 1; i++) /* each is a cache miss; they are on their way all at once */
     for (int k = 0; k < v->n_vectors; k++) __builtin_prefetch(b->vectors[k] + keys[i], 1, 2);
   shoal_feed feeds[] = {{v->offsets, shoal_tensor_view(SHOAL_I64, SHOAL_SHAPE(2), offsets)},
                         {v->keys, shoal_tensor_view(SHOAL_I32, SHOAL_SHAPE(n), (void *)keys)},
-                        {b->gradient, shoal_tensor_view(SHOAL_F32, SHOAL_SHAPE(n), (void *)gradients)},
+                        {b->gradient, shoal_tensor_view(SHOAL_F32, width > 1 ? SHOAL_SHAPE(n, width) : SHOAL_SHAPE(n),
+                                                        (void *)gradients)},
                         {v->rate, shoal_tensor_view(SHOAL_F32, SHOAL_SCALAR, &rate32)}};
   return shoal_session_run(v->session, feeds, 4, &b->update, 1, NULL);
 }

@@ -32,7 +32,7 @@ const float *ps_vectors_run(const ps_vectors *v, int which, int64_t first, int64
 int64_t *ps_vectors_counter(ps_vectors *v);
 /* The memory of a vector that is a table's: it has one part. */
 float *ps_vectors_table(const ps_vectors *v, int which);
-/* Of a table: one update of the rows keys [n], ascending, by gradients [n]. */
+/* Of a table: one update of the rows keys [n], ascending, by gradients [n, width]. */
 SHOAL_CHECKED shoal_status ps_vectors_apply_rows(ps_vectors *v, const int32_t *keys, const float *gradients, int64_t n,
                                                  double rate);
 /* One update by the mean over the n gradients, weighted by their examples, in their order. Of a round: by the sum over

@@ -16,16 +16,16 @@ typedef struct {
 /* Rows and their gradients, ascending. */
 typedef struct {
   int32_t *keys;
-  float *sums;
+  float *sums; /* [n, width] */
   int64_t n;
 } row_sums;
 
 struct sparse_rows {
   int workers;
-  int64_t elements, touched;
+  int64_t rows, touched, width;
   asked *asked;     /* [workers] */
-  float *values;    /* [touched] of an answer */
-  row_sums sums[2]; /* [workers * touched] each, if there is more than one worker */
+  float *values;    /* [touched, width] of an answer */
+  row_sums sums[2]; /* [workers * touched] rows each, if there is more than one worker */
 };
 
 /* Pages come when they are touched: lists cost what batches really have. */
@@ -36,27 +36,28 @@ static shoal_status list_create(int64_t n, int32_t **out) {
 
 static shoal_status fill(sparse_rows *r) {
   r->asked = calloc((size_t)r->workers, sizeof *r->asked);
-  r->values = calloc((size_t)r->touched + 1, sizeof *r->values);
+  r->values = calloc((size_t)(r->touched * r->width) + 1, sizeof *r->values);
   if (!r->asked || !r->values) return status_no_memory();
   for (int w = 0; w < r->workers; w++) {
     TRY(list_create(r->touched, &r->asked[w].now.keys));
     TRY(list_create(r->touched, &r->asked[w].next.keys));
   }
-  const int64_t most = MIN_OF(r->workers * r->touched, r->elements);
+  const int64_t most = MIN_OF(r->workers * r->touched, r->rows);
   for (int i = 0; i < 2 && r->workers > 1; i++) {
     TRY(list_create(most, &r->sums[i].keys));
-    r->sums[i].sums = calloc((size_t)most + 1, sizeof(float));
+    r->sums[i].sums = calloc((size_t)(most * r->width) + 1, sizeof(float));
     if (!r->sums[i].sums) return status_no_memory();
   }
   return NULL;
 }
 
-shoal_status sparse_rows_create(int workers, int64_t elements, int64_t touched, sparse_rows **out) {
+shoal_status sparse_rows_create(const ps_terms *terms, sparse_rows **out) {
   sparse_rows *r = calloc(1, sizeof *r);
   if (!r) return status_no_memory();
-  r->workers = workers;
-  r->elements = elements;
-  r->touched = MIN_OF(touched, elements);
+  r->workers = terms->workers;
+  r->width = terms->width;
+  r->rows = terms->elements / terms->width;
+  r->touched = MIN_OF(terms->touched, r->rows);
   shoal_status status = fill(r);
   if (status)
     sparse_rows_destroy(r);
@@ -91,7 +92,7 @@ const char *sparse_rows_ask(sparse_rows *r, int worker, const net_message *m) {
   memcpy(&head, payload, sizeof head);
   if (head.gradients != (m->header.kind == PS_PUSH && m->header.number ? a->now.n : 0))
     return "the number of gradients is not that of the rows it asked for";
-  const size_t before = sizeof head + (size_t)head.gradients * sizeof(float);
+  const size_t before = sizeof head + (size_t)(head.gradients * r->width) * sizeof(float);
   if (bytes < before) return "its gradients are truncated";
   if (head.keys == PS_SAME) {
     if (bytes != before) return "unexpected bytes after its gradients";
@@ -100,22 +101,26 @@ const char *sparse_rows_ask(sparse_rows *r, int worker, const net_message *m) {
     return NULL;
   }
   if (head.keys < 0 || head.keys > r->touched) return "it asks for more rows than the limit of a batch";
-  const char *wrong = sparse_keys_decode(payload + before, bytes - before, head.keys, r->elements, a->next.keys);
+  const char *wrong = sparse_keys_decode(payload + before, bytes - before, head.keys, r->rows, a->next.keys);
   a->next.n = wrong ? 0 : head.keys;
   return wrong;
 }
 
 /* The parameters of these rows, in r->values. */
 static net_part gather(sparse_rows *r, const key_list *list, const ps_vectors *v) {
-  const float *table = ps_vectors_table(v, PS_PARAMETERS); /* [elements] */
+  const float *table = ps_vectors_table(v, PS_PARAMETERS); /* [rows, width] */
   const int32_t *keys = list->keys;
-  const int64_t n = list->n;
-  enum { AHEAD = 32 };
-  for (int64_t i = 0; i < n; i++) {
+  const int64_t n = list->n, width = r->width;
+  enum { AHEAD = 32, WIDE_AHEAD = 8 };
+  for (int64_t i = 0; i < n && width == 1; i++) {
     if (i + AHEAD < n) __builtin_prefetch(table + keys[i + AHEAD], 0, 2);
     r->values[i] = table[keys[i]];
   }
-  return (net_part){r->values, (size_t)n * sizeof(float)};
+  for (int64_t i = 0; i < n && width > 1; i++) {
+    if (i + WIDE_AHEAD < n) sparse_rows_prefetch(table + keys[i + WIDE_AHEAD] * width, width, 0);
+    memcpy(r->values + i * width, table + keys[i] * width, (size_t)width * sizeof *table);
+  }
+  return (net_part){r->values, (size_t)(n * width) * sizeof(float)};
 }
 
 net_part sparse_rows_repeat(sparse_rows *r, int worker, const ps_vectors *v) {
@@ -157,25 +162,24 @@ bool sparse_rows_load(sparse_rows *r, int worker, const uint8_t **from, const ui
   return true;
 }
 
-/* to = from + weight * (keys, gradients [n]) */
-static void add_rows(const row_sums *from, const int32_t *keys, const float *gradients, int64_t n, float weight,
-                     row_sums *to) {
+/* to = from + weight * (keys, gradients [n, width]); rows that only one of both has are those alone. */
+static void add_rows(const row_sums *from, const int32_t *keys, const float *gradients, int64_t n, int64_t width,
+                     float weight, row_sums *to) {
   int64_t i = 0, j = 0, k = 0;
-  while (i < from->n && j < n) {
-    const int32_t a = from->keys[i], b = keys[j];
-    const float sum = from->sums[i], more = weight * gradients[j];
-    to->keys[k] = MIN_OF(a, b);
-    to->sums[k++] = (a <= b ? sum : 0) + (b <= a ? more : 0);
-    i += a <= b;
-    j += b <= a;
-  }
-  for (; i < from->n; i++, k++) {
-    to->keys[k] = from->keys[i];
-    to->sums[k] = from->sums[i];
-  }
-  for (; j < n; j++, k++) {
-    to->keys[k] = keys[j];
-    to->sums[k] = weight * gradients[j];
+  for (; i < from->n || j < n; k++) {
+    const bool left = j == n || (i < from->n && from->keys[i] <= keys[j]);
+    const bool right = i == from->n || (j < n && keys[j] <= from->keys[i]);
+    const float *sum = from->sums + i * width, *more = gradients + j * width;
+    float *restrict out = to->sums + k * width;
+    to->keys[k] = left ? from->keys[i] : keys[j];
+    if (left && right)
+      for (int64_t c = 0; c < width; c++) out[c] = sum[c] + weight * more[c];
+    else if (left)
+      memcpy(out, sum, (size_t)width * sizeof *out);
+    else
+      for (int64_t c = 0; c < width; c++) out[c] = weight * more[c];
+    i += left;
+    j += right;
   }
   to->n = k;
 }
@@ -190,7 +194,7 @@ shoal_status sparse_rows_apply(sparse_rows *r, ps_vectors *v, const ps_gradient 
   r->sums[0].n = 0;
   for (int g = 0; g < n; g++) {
     const key_list *keys = &r->asked[gradients[g].worker].now;
-    add_rows(&r->sums[g % 2], keys->keys, gradients[g].values, keys->n,
+    add_rows(&r->sums[g % 2], keys->keys, gradients[g].values, keys->n, r->width,
              (float)((double)gradients[g].examples / examples), &r->sums[(g + 1) % 2]);
   }
   const row_sums *all = &r->sums[n % 2];

@@ -12,7 +12,17 @@
 
 typedef struct sparse_rows sparse_rows;
 
-SHOAL_CHECKED shoal_status sparse_rows_create(int workers, int64_t elements, int64_t touched, sparse_rows **out);
+/* A row that is soon to be read (write 0) or changed (1). */
+static inline void sparse_rows_prefetch(const float *row, int64_t width, int write) {
+  enum { LINE = 16 }; /* numbers */
+  for (int64_t k = 0; k < width; k += LINE)
+    if (write)
+      __builtin_prefetch(row + k, 1, 2);
+    else
+      __builtin_prefetch(row + k, 0, 2);
+}
+
+SHOAL_CHECKED shoal_status sparse_rows_create(const ps_terms *terms, sparse_rows **out);
 void sparse_rows_destroy(sparse_rows *r);
 /* A worker that begins has asked for nothing. */
 void sparse_rows_forget(sparse_rows *r, int worker);

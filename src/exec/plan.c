@@ -21,7 +21,7 @@ static shoal_status find_offsets(const plan_request *request, int feed, int *out
   if (!offsets) return NULL;
   for (int i = 0; i < request->n_feeds; i++)
     if (request->feeds[i].value == offsets) *out = i;
-  if (*out < 0 || request->feeds[feed].tensor.rows || request->feeds[feed].tensor.shape.rank != 1)
+  if (*out < 0 || request->feeds[feed].tensor.rows || request->feeds[feed].tensor.shape.rank != value->shape.rank)
     return status_make(SHOAL_ERR_ARGUMENT,
                        "placeholder '%s' takes entries one after the other, and its offsets '%s' "
                        "beside them",
@@ -56,7 +56,10 @@ static shoal_status copy_key(plan *p, const plan_request *request) {
 
 static bool shape_fits(const plan *p, int feed, const shoal_shape *shape) {
   if (p->feed_offsets[feed] < 0) return shoal_shape_equal(&p->feed_shapes[feed], shape);
-  return shape->rank == 1 && shape->dim[0] <= p->feed_shapes[feed].dim[0];
+  shoal_shape rows = *shape; /* as many as there is room for, of the same width */
+  if (!rows.rank || rows.dim[0] > p->feed_shapes[feed].dim[0]) return false;
+  rows.dim[0] = p->feed_shapes[feed].dim[0];
+  return shoal_shape_equal(&rows, &p->feed_shapes[feed]);
 }
 
 bool plan_matches(const plan *p, const plan_request *request) {

@@ -76,4 +76,8 @@ const char *value_text(const shoal_value *v, char buffer[VALUE_TEXT]);
 #define GRAPH_BINARY(g, op, a, b, ...) \
   graph_op(g, op, (shoal_value *[]){a, b}, 2, (attr_value[OP_MAX_ATTRS]){__VA_ARGS__})
 
+/* As shoal_placeholder_ragged, with `width` numbers for each entry: [entries, width]; of 1 [entries]. */
+shoal_value *placeholder_ragged_rows(shoal_graph *g, const char *name, shoal_dtype dtype, shoal_value *offsets,
+                                     int64_t width);
+
 #endif

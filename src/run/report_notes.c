@@ -90,9 +90,14 @@ static void add_exchange(const shoal_run_report *r, shoal_text *t) {
   if (!shoal_run_report_exchange(r, &e)) return;
   char features[SHOAL_DIGITS_TEXT], all[SHOAL_DIGITS_TEXT], ratio[SHOAL_DIGITS_TEXT];
   const double least = 2 * sizeof(float) * e.touched_features;
+  const bool wide = r->parameters > r->job.features + 1; /* rows of several weights, and others that every step moves */
   shoal_text_add(t, "A step of a worker touches %s of %s features and moves %.1f kB, ",
-                 digits((int64_t)e.touched_features, features), digits(r->parameters, all), e.step_bytes / 1e3);
-  if (e.step_bytes > e.whole_step_bytes / 2)
+                 digits((int64_t)e.touched_features, features), digits(wide ? r->job.features : r->parameters, all),
+                 e.step_bytes / 1e3);
+  if (wide)
+    shoal_text_add(t, "their rows and all other weights. Everything each way would be %.1f MB.\n",
+                   e.whole_step_bytes / 1e6);
+  else if (e.step_bytes > e.whole_step_bytes / 2)
     shoal_text_add(t, "%s times the %.1f kB of their weights and gradients.\n",
                    digits((int64_t)(e.step_bytes / least), ratio), least / 1e3);
   else

@@ -117,3 +117,17 @@ shoal_value *initializer_make(shoal_graph *g, const json_t *d, shoal_shape shape
   }
   return shoal_fill(g, SHOAL_F32, shape, how->numbers[0] ? given[0] : how->scale);
 }
+
+bool initializer_of_table(const json_t *d, int64_t *zeros, double *limit) {
+  const char *name = type_of(d);
+  const initializer *how = name ? find(name) : NULL;
+  *zeros = 0;
+  *limit = 0;
+  if (!how) return json_is_number(d) && json_number_value(d) == 0;
+  if (how->how != TABLE) return how->how == FILL && how->scale == 0 && !how->numbers[0];
+  const json_t *given[2] = {json_is_object(d) ? json_object_get(d, how->numbers[0]) : NULL,
+                            json_is_object(d) ? json_object_get(d, how->numbers[1]) : NULL};
+  *limit = given[0] ? json_number_value(given[0]) : how->standard[0];
+  *zeros = (int64_t)(given[1] ? json_number_value(given[1]) : how->standard[1]);
+  return true;
+}

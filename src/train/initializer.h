@@ -13,4 +13,8 @@ SHOAL_CHECKED shoal_status initializer_check(const json_t *description);
 shoal_value *initializer_make(shoal_graph *g, const json_t *description, shoal_shape shape, double fan_in,
                               double fan_out);
 
+/* Of a table: how many of its first columns begin with 0, and the range of the others; all begin with 0 where that is 0.
+ * false: the description is of another kind. */
+bool initializer_of_table(const json_t *description, int64_t *zeros, double *limit);
+
 #endif

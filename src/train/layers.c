@@ -99,7 +99,8 @@ static shoal_value *layer_weight(branch *b, layer *l, const char *name, shoal_sh
     return NULL;
   }
   if (role == WEIGHT_TRAINED && l->frozen) role = WEIGHT_FROZEN;
-  m->weights[m->n_weights++] = (weight){v, l, role, decayed && role == WEIGHT_TRAINED};
+  m->weights[m->n_weights++] =
+      (weight){.variable = v, .owner = l, .role = role, .decayed = decayed && role == WEIGHT_TRAINED};
   return v;
 }
 
@@ -110,8 +111,14 @@ shoal_value *layer_kernel(branch *b, layer *l, const char *name, const char *ini
 }
 
 shoal_value *layer_table(branch *b, layer *l, const char *name, const char *initializer, shoal_shape shape) {
-  if (b->model->features) return layer_filled(b, l, name, shape, 0);
-  return layer_kernel(b, l, name, initializer, shape, (double)shape.dim[0], (double)shape.dim[1]);
+  const shoal_model *m = b->model;
+  json_t *zero = json_real(0);
+  const json_t *start = m->features ? zero : json_object_get(l->config, initializer);
+  shoal_value *v = layer_weight(b, l, name, shape, start, 0, 0, WEIGHT_TRAINED, true);
+  json_decref(zero);
+  for (size_t i = 0; v && i < m->n_weights; i++)
+    if (m->weights[i].variable == v) m->weights[i].table = true;
+  return v;
 }
 
 static shoal_value *filled(branch *b, layer *l, const char *name, shoal_shape shape, double fill, weight_role role) {

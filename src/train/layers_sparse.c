@@ -33,7 +33,7 @@ static shoal_value *sparse_dense_apply(branch *b, layer *l, layer_io *io) {
   const tower *t = b->tower;
   int64_t features = b->model->input.dim[0], units = layer_int(l, "units");
   if (!takes_sparse(b, l, io->x[0])) return NULL;
-  shoal_value *kernel = layer_kernel(b, l, "kernel", "kernel_initializer", SHOAL_SHAPE(features, units), 0, 0);
+  shoal_value *kernel = layer_table(b, l, "kernel", "kernel_initializer", SHOAL_SHAPE(features, units));
   return layer_add_bias(b, l, shoal_sparse_matmul(b->model->graph, t->x, t->indices, t->values, kernel), units);
 }
 

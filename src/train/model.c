@@ -520,8 +520,8 @@ static int64_t count_parameters(const shoal_model *m, const layer *l) {
 
 int64_t shoal_model_parameters(const shoal_model *m) {
   int64_t n = count_parameters(m, NULL);
-  if (m->features && m->n_layers)
-    n += (m->features - m->input.dim[0]) * json_integer_value(json_object_get(m->layers[0]->config, "units"));
+  for (size_t i = 0; m->features && i < m->n_weights; i++)
+    if (m->weights[i].table) n += (m->features - m->input.dim[0]) * m->weights[i].variable->shape.dim[1];
   return n;
 }
 

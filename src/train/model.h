@@ -37,6 +37,7 @@ typedef struct {
   const layer *owner;
   weight_role role;
   bool decayed; /* counts for the L2 term */
+  bool table;   /* has a row for each feature of sparse rows */
 } weight;
 
 /* A layer applied to its inputs, or an input of the model. */

@@ -61,7 +61,8 @@ static shoal_status copy_variable(shoal_model *m, layer *owner, const node *n, s
   m->graph->scope = scope;
   TRY(shoal_graph_status(m->graph));
   const weight_role role = n->out[0].dtype == SHOAL_F32 ? WEIGHT_TRAINED : WEIGHT_FROZEN;
-  m->weights[m->n_weights++] = (weight){v, owner, role, role == WEIGHT_TRAINED && v->shape.rank > 1};
+  m->weights[m->n_weights++] =
+      (weight){.variable = v, .owner = owner, .role = role, .decayed = role == WEIGHT_TRAINED && v->shape.rank > 1};
   *out = v;
   return NULL;
 }

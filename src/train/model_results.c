@@ -13,7 +13,7 @@
 
 /* ---- which losses */
 
-/* One unit with a sigmoid. */
+/* One unit with a sigmoid; of sparse rows the last layer has to be one. */
 static bool ends_binary(const shoal_output *from) {
   const layer *l = from->layer;
   const bool one = l && (from->model->sparse || json_integer_value(json_object_get(l->config, "units")) == 1);

@@ -189,7 +189,7 @@ static shoal_status upload(ps *s, const strategy_place *place, ps_answer *answer
     start.first = place->rows / batches->rows * lease_plan_epoch_batches(batches);
     start.first += batches->parts ? position / batches->round * batches->parts : position / batches->batch;
   }
-  if (s->table && s->base.checkpoint) TRY(ps_table_restore(s->table, s->base.checkpoint));
+  if (s->table) TRY(s->base.checkpoint ? ps_table_restore(s->table, s->base.checkpoint) : ps_table_upload(s->table));
   for (int k = 0; k < s->n_values; k++) TRY(ps_client_set(s->client, k, s->values[k]));
   return ps_client_start(s->client, place->updates, &start, *s->setup->stream, answer);
 }
@@ -318,6 +318,10 @@ static shoal_status prepare(ps *s) {
   if (s->base.rounds) return prepare_rounds(s);
   if (s->table) return NULL;
   if (c->model->sparse) {
+    ps_table_shape table;
+    TRY(ps_table_find(c->model, &table));
+    if (table.width != 1 || !ps_table_first(c->model))
+      return status_make(SHOAL_ERR_ARGUMENT, "`transfer` dense is for tables of one weight a feature");
     s->dense = calloc((size_t)model_features(c->model), sizeof *s->dense);
     return s->dense ? NULL : status_no_memory();
   }
@@ -651,7 +655,7 @@ static shoal_status open_client(ps *s, shoal_model *m) {
   shoal_value **weights = NULL;
   shoal_status status = NULL;
   s->model = m;
-  ps_model_terms(m, o->table, &o->terms);
+  TRY(ps_model_terms(m, o->table, &o->terms));
   TRY(ps_model_place(m, o->terms.servers, o->table, &s->place));
   TRY(model_exchanged(m, &weights, &s->n_trained, &s->n_weights));
   TRY_GOTO(status, find_counter(s), done);

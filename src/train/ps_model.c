@@ -12,9 +12,9 @@ shoal_status ps_model_place(const shoal_model *m, int servers, bool table, place
   int n_trained, n;
   TRY(optimizer_check_servers(&m->options.optimizer, servers));
   if (table) {
-    int64_t rows;
-    TRY(ps_table_rows(m, &rows));
-    return placement_make(&rows, 1, servers, out);
+    ps_table_shape shape;
+    TRY(ps_table_find(m, &shape));
+    return placement_make(&shape.rows, 1, servers, out);
   }
   TRY(model_exchanged(m, &weights, &n_trained, &n));
   int64_t *counts = calloc((size_t)n, sizeof *counts);
@@ -38,9 +38,15 @@ shoal_status ps_model_place(const shoal_model *m, int servers, bool table, place
   return NULL;
 }
 
-void ps_model_terms(const shoal_model *m, bool table, ps_terms *terms) {
+shoal_status ps_model_terms(const shoal_model *m, bool table, ps_terms *terms) {
   const shoal_compile_options *c = &m->options;
-  terms->touched = table ? m->input.dim[0] : 0;
+  ps_table_shape shape = {0};
+  if (table) TRY(ps_table_find(m, &shape));
+  terms->touched = table ? m->input.dim[0] + shape.other_rows : 0;
+  terms->width = shape.width;
+  terms->started = table ? model_features(m) : 0;
+  terms->zeros = shape.zeros;
+  terms->limit = shape.limit;
   terms->optimizer = c->optimizer;
   terms->schedule = c->schedule;
   terms->seed = c->seed;
@@ -49,4 +55,5 @@ void ps_model_terms(const shoal_model *m, bool table, ps_terms *terms) {
   if (table) terms->optimizer.l2 = c->l2; /* the update sees to it, for the rows it touches */
   if (terms->sync || table || terms->staleness == 0) terms->in_flight = 1;
   terms->in_flight = MAX_OF(MIN_OF(terms->in_flight, PS_FLIGHT_MAX), 1);
+  return NULL;
 }

@@ -9,43 +9,98 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { WEIGHTS_MAX = 2 }; /* the features' and the bias */
-
 /* One variable as it is saved: a piece of one of the servers' vectors. */
 typedef struct {
   ps_table *table;
   char *name;
   shoal_shape shape; /* of the whole */
   int which;         /* vector */
-  int64_t first;     /* row */
+  int64_t first;     /* element */
 } part;
+
+/* A weight that is not the table's: [count] numbers among those behind it. */
+typedef struct {
+  float *values; /* the session's */
+  int gradient;  /* its number among the gradients */
+  int64_t at, count;
+} other_weight;
 
 struct ps_table {
   shoal_model *model;
   ps_client *client;
   model_elsewhere elsewhere;
-  sparse_set batch; /* the one fetched last; its keys end with the bias, if there is one */
-  int64_t room;     /* rows of the session's table, one of them kept for the bias on its way */
-  float *weights;   /* [room], the session's */
-  float *bias;      /* [1], the session's; NULL: none */
-  float *gradients; /* [room] sums */
-  part parts[WEIGHTS_MAX * (1 + OPTIMIZER_SLOTS_MAX)];
-  int n_parts;
-  bool kept; /* see ps_table_kept */
+  ps_table_shape shape;
+  sparse_set batch; /* the one fetched last */
+  int64_t room;     /* rows of the session's table */
+  int gradient;     /* the table's number among the gradients */
+  float *weights;   /* [room, width], the session's */
+  int32_t *keys; /* [room + other rows] of the batch fetched last, then of the other weights, if they were asked for */
+  int64_t n_keys;
+  float *values;    /* [room + other rows, width] as they come */
+  float *gradients; /* [room + other rows, width] sums */
+  other_weight *others;
+  int n_others;
+  float *start; /* [other rows, width] what the other weights began with */
+  part *parts;
+  int n_parts, cap_parts;
+  bool kept;  /* see ps_table_kept */
+  bool fresh; /* the other weights came since the last gradient went */
 };
 
-shoal_status ps_table_rows(const shoal_model *m, int64_t *out) {
+static bool is_table(const shoal_model *m, const shoal_value *v) {
+  for (size_t i = 0; i < m->n_weights; i++)
+    if (m->weights[i].variable == v) return m->weights[i].table;
+  return false;
+}
+
+bool ps_table_first(const shoal_model *m) { return m->n_weights && m->weights[0].table; }
+
+/* How the table begins. */
+static shoal_status find_start(const shoal_model *m, const shoal_value *v, ps_table_shape *out) {
+  for (size_t i = 0; i < m->n_weights; i++) {
+    if (m->weights[i].variable != v) continue;
+    const json_t *config = m->weights[i].owner->config, *start = json_object_get(config, "embeddings_initializer");
+    if (!start) start = json_object_get(config, "kernel_initializer");
+    if (!initializer_of_table(start, &out->zeros, &out->limit))
+      return status_make(SHOAL_ERR_ARGUMENT,
+                         "'%s' begins in a way that parameter servers do not know: take the initializer 0 or table",
+                         shoal_value_name(v));
+  }
+  return NULL;
+}
+
+shoal_status ps_table_find(const shoal_model *m, ps_table_shape *out) {
   shoal_value **weights;
-  int n;
-  TRY(model_weights(m, true, &weights, &n));
-  bool fits = n >= 1 && n <= WEIGHTS_MAX && weights[0]->dtype == SHOAL_F32 && weights[0]->shape.rank == 2 &&
-              weights[0]->shape.dim[1] == 1 && (n == 1 || shoal_shape_count(&weights[1]->shape) == 1);
+  int n, n_trained, tables = 0;
+  int64_t others = 0;
+  bool floats = true;
+  shoal_status status = NULL;
+  ps_table_shape shape = {0};
+  TRY(model_exchanged(m, &weights, &n_trained, &n));
+  for (int i = 0; i < n; i++) {
+    floats = floats && weights[i]->dtype == SHOAL_F32;
+    if (!is_table(m, weights[i])) {
+      others += shoal_shape_count(&weights[i]->shape);
+      continue;
+    }
+    tables++;
+    shape.width = weights[i]->shape.dim[1];
+    if (!status) status = find_start(m, weights[i], &shape);
+  }
   free(weights);
-  if (!fits)
-    return status_make(SHOAL_ERR_ARGUMENT,
-                       "parameter servers hold tables of one f32 weight per feature and one bias; "
-                       "train this model by a single process");
-  *out = model_features(m) + (n == WEIGHTS_MAX);
+  TRY(status);
+  if (tables != 1 || !floats || n != n_trained || shape.width > PS_WIDTH_MAX)
+    return status_make(
+        SHOAL_ERR_ARGUMENT,
+        "parameter servers hold one table of f32 rows, of %d numbers at most, beside other weights; this "
+        "model has %d tables%s: train it by a single process",
+        PS_WIDTH_MAX, tables, n != n_trained ? " and moving averages" : "");
+  shape.other_rows = (others + shape.width - 1) / shape.width;
+  shape.rows = model_features(m) + shape.other_rows;
+  if (shape.rows > INT32_MAX)
+    return status_make(SHOAL_ERR_ARGUMENT, "%lld rows on parameter servers: at most %d are possible",
+                       (long long)shape.rows, INT32_MAX);
+  *out = shape;
   return NULL;
 }
 
@@ -78,20 +133,31 @@ static void forget_model(void *context) { ((ps_table *)context)->model = NULL; }
 static shoal_status add_part(ps_table *t, const shoal_value *of, const char *slot, int which, int64_t first) {
   part *p = &t->parts[t->n_parts];
   *p = (part){.table = t, .shape = of->shape, .which = which, .first = first};
-  if (!first) p->shape.dim[0] = model_features(t->model);
+  if (is_table(t->model, of)) p->shape.dim[0] = model_features(t->model);
   if (asprintf(&p->name, "%s%s%s", shoal_value_name(of), slot ? "/" : "", slot ? slot : "") < 0)
     return status_no_memory();
   t->n_parts++;
   return NULL;
 }
 
+/* The elements of each weight and its slots. */
 static shoal_status list_parts(ps_table *t, shoal_value **weights, int n) {
   const char *slots[OPTIMIZER_SLOTS_MAX];
   int n_slots = optimizer_slots(&t->model->options.optimizer, slots);
-  for (int i = 0; i < n; i++)
-    for (int k = 0; k <= n_slots; k++)
-      TRY(add_part(t, weights[i], k ? slots[k - 1] : NULL, k, i ? model_features(t->model) : 0));
+  int64_t next = model_features(t->model) * t->shape.width;
+  t->parts = calloc((size_t)n * (size_t)(1 + n_slots), sizeof *t->parts);
+  if (!t->parts) return status_no_memory();
+  for (int i = 0; i < n; i++) {
+    const bool table = is_table(t->model, weights[i]);
+    for (int k = 0; k <= n_slots; k++) TRY(add_part(t, weights[i], k ? slots[k - 1] : NULL, k, table ? 0 : next));
+    if (!table) next += shoal_shape_count(&weights[i]->shape);
+  }
   return NULL;
+}
+
+shoal_status ps_table_upload(ps_table *t) {
+  return ps_client_write(t->client, 0, model_features(t->model) * t->shape.width, t->shape.other_rows * t->shape.width,
+                         t->start);
 }
 
 shoal_status ps_table_restore(ps_table *t, const char *path) {
@@ -119,23 +185,48 @@ shoal_status ps_table_restore(ps_table *t, const char *path) {
 
 /* ---- making it */
 
+static shoal_status find_weights(ps_table *t, shoal_value **weights, int n) {
+  int64_t at = 0;
+  t->others = calloc((size_t)n, sizeof *t->others);
+  if (!t->others) return status_no_memory();
+  for (int i = 0; i < n; i++) {
+    shoal_tensor v;
+    TRY(shoal_session_variable(t->model->session, weights[i], &v));
+    if (is_table(t->model, weights[i])) {
+      t->gradient = i;
+      t->weights = v.data;
+      t->room = v.shape.dim[0];
+      continue;
+    }
+    t->others[t->n_others++] =
+        (other_weight){.values = v.data, .gradient = i, .at = at, .count = shoal_shape_count(&v.shape)};
+    at += shoal_shape_count(&v.shape);
+  }
+  return list_parts(t, weights, n);
+}
+
+static shoal_status make_room(ps_table *t) {
+  const size_t rows = (size_t)(t->room + t->shape.other_rows), width = (size_t)t->shape.width;
+  t->keys = calloc(rows + 1, sizeof *t->keys);
+  t->values = calloc(rows * width + 1, sizeof *t->values);
+  t->gradients = calloc(rows * width + 1, sizeof *t->gradients);
+  t->start = calloc((size_t)t->shape.other_rows * width + 1, sizeof *t->start);
+  if (!t->keys || !t->values || !t->gradients || !t->start) return status_no_memory();
+  for (int i = 0; i < t->n_others; i++) {
+    const other_weight *o = &t->others[i];
+    memcpy(t->start + o->at, o->values, (size_t)o->count * sizeof *o->values);
+  }
+  return NULL;
+}
+
 static shoal_status find_variables(ps_table *t) {
   shoal_value **weights;
   int n;
+  TRY(ps_table_find(t->model, &t->shape));
   TRY(model_weights(t->model, true, &weights, &n));
-  shoal_tensor v;
-  shoal_status status = shoal_session_variable(t->model->session, weights[0], &v);
-  if (!status) {
-    t->weights = v.data;
-    t->room = v.shape.dim[0];
-    if (n > 1) status = shoal_session_variable(t->model->session, weights[1], &v);
-    if (!status && n > 1) t->bias = v.data;
-  }
-  if (!status) status = list_parts(t, weights, n);
+  shoal_status status = find_weights(t, weights, n);
   free(weights);
-  if (status) return status;
-  t->gradients = calloc((size_t)t->room, sizeof *t->gradients);
-  return t->gradients ? NULL : status_no_memory();
+  return status ? status : make_room(t);
 }
 
 shoal_status ps_table_create(shoal_model *m, ps_client *client, ps_table **out) {
@@ -159,7 +250,12 @@ void ps_table_destroy(ps_table *t) {
   if (t->model && t->model->elsewhere == &t->elsewhere) t->model->elsewhere = NULL;
   for (int i = 0; i < t->n_parts; i++) free(t->parts[i].name);
   sparse_set_fini(&t->batch);
+  free(t->parts);
+  free(t->others);
+  free(t->keys);
+  free(t->values);
   free(t->gradients);
+  free(t->start);
   free(t);
 }
 
@@ -169,8 +265,8 @@ bool ps_table_kept(const ps_table *t) { return t->kept; }
 void ps_table_forget(ps_table *t) { t->kept = false; }
 int64_t ps_table_touched(const ps_table *t) { return t->batch.n; }
 
-/* Finds the rows a batch touches. */
-static shoal_status number(ps_table *t, const shoal_batch *b, shoal_tensor *indices) {
+/* Finds the rows a batch touches; others: and those of the other weights. */
+static shoal_status number(ps_table *t, const shoal_batch *b, bool others, shoal_tensor *indices) {
   sparse_set *set = &t->batch;
   const int64_t entries = b ? b->indices.shape.dim[0] : 0;
   TRY(sparse_set_make(set, b ? b->indices.data : NULL, entries));
@@ -179,43 +275,64 @@ static shoal_status number(ps_table *t, const shoal_batch *b, shoal_tensor *indi
                        "a batch touches %lld features; a worker has room for %lld: use a smaller "
                        "--batch-size",
                        (long long)set->n, (long long)t->room - 1);
-  if (t->bias) set->keys[set->n++] = (int32_t)model_features(t->model);
+  memcpy(t->keys, set->keys, (size_t)set->n * sizeof *t->keys);
+  t->n_keys = set->n;
+  for (int64_t i = 0; others && i < t->shape.other_rows; i++)
+    t->keys[t->n_keys++] = (int32_t)(model_features(t->model) + i);
   *indices = shoal_tensor_view(SHOAL_I32, SHOAL_SHAPE(entries), set->places);
   return NULL;
 }
 
-static ps_keys keys_of(const ps_table *t) { return (ps_keys){t->batch.keys, t->batch.n}; }
+static ps_keys keys_of(const ps_table *t) { return (ps_keys){t->keys, t->n_keys}; }
 
-/* All rows have come to the session's table; the last one may be the bias. */
-static void take_bias(ps_table *t) {
-  if (t->bias && t->batch.n) *t->bias = t->weights[t->batch.n - 1];
+/* All rows have come: they go to where the session has them. */
+static void take_values(ps_table *t) {
+  const int64_t table = t->batch.n * t->shape.width;
+  memcpy(t->weights, t->values, (size_t)table * sizeof *t->values);
+  for (int i = 0; t->n_keys > t->batch.n && i < t->n_others; i++) {
+    const other_weight *o = &t->others[i];
+    memcpy(o->values, t->values + table + o->at, (size_t)o->count * sizeof *o->values);
+  }
 }
 
 shoal_status ps_table_fetch(ps_table *t, const shoal_batch *b, bool keep, shoal_tensor *indices) {
-  TRY(number(t, b, indices));
+  const bool others = keep || !t->fresh; /* in an evaluation they are asked for once */
+  TRY(number(t, b, others, indices));
   t->kept = false;
-  TRY(ps_client_rows(t->client, keys_of(t), keep, t->weights));
+  TRY(ps_client_rows(t->client, keys_of(t), keep, t->values));
   t->kept = keep;
-  take_bias(t);
+  t->fresh = t->fresh || others;
+  take_values(t);
   return NULL;
 }
 
-/* What each row's entries have come to, in the entries' order. */
+/* What each row's entries have come to, in the entries' order; then the other weights' gradients. */
 static void sum_up(ps_table *t, const shoal_tensor *gradients) {
-  const float *of_entries = gradients[0].data; /* [entries, 1] */
-  const int64_t entries = gradients[0].shape.dim[0];
-  memset(t->gradients, 0, (size_t)t->batch.n * sizeof *t->gradients);
-  for (int64_t e = 0; e < entries; e++) t->gradients[t->batch.places[e]] += of_entries[e];
-  if (t->bias) t->gradients[t->batch.n - 1] = *(const float *)gradients[1].data;
+  const float *of_entries = gradients[t->gradient].data; /* [entries, width] */
+  const int64_t entries = gradients[t->gradient].shape.dim[0], width = t->shape.width, table = t->batch.n * width;
+  memset(t->gradients, 0, (size_t)table * sizeof *t->gradients);
+  for (int64_t e = 0; e < entries; e++) {
+    float *restrict sum = t->gradients + t->batch.places[e] * width;
+    for (int64_t k = 0; k < width; k++) sum[k] += of_entries[e * width + k];
+  }
+  for (int i = 0; i < t->n_others; i++) {
+    const other_weight *o = &t->others[i];
+    memcpy(t->gradients + table + o->at, gradients[o->gradient].data, (size_t)o->count * sizeof *t->gradients);
+  }
+  const other_weight *last =
+      t->n_others ? &t->others[t->n_others - 1] : NULL; /* what is left of the last row is zero */
+  for (int64_t at = last ? last->at + last->count : 0; at < t->shape.other_rows * width; at++)
+    t->gradients[table + at] = 0;
 }
 
 shoal_status ps_table_push(ps_table *t, const shoal_tensor *gradients, const shoal_batch *next, ps_head *head,
                            shoal_tensor *indices, ps_answer *out) {
   if (head->examples) sum_up(t, gradients);
-  t->kept = false;
-  TRY(number(t, next, indices));
-  TRY(ps_client_push_rows(t->client, t->gradients, keys_of(t), t->weights, head, out));
+  t->kept = t->fresh = false;
+  TRY(number(t, next, true, indices));
+  TRY(ps_client_push_rows(t->client, t->gradients, keys_of(t), t->values, head, out));
   t->kept = next != NULL;
-  take_bias(t);
+  t->fresh = true;
+  take_values(t);
   return NULL;
 }

@@ -1,8 +1,9 @@
-/* A worker's end of a table that lies on parameter servers: one weight a feature, of which a batch touches few.
+/* A worker's end of a table that lies on parameter servers: a row for each feature, of which a batch touches few.
  *
  * The session's own variable is a small table. For each batch the features it touches are numbered 0, 1, ... in their
  * order, the rows of these features are put there, and the batch is computed with these numbers for indices; so a
- * worker's memory does not depend on the number of features. A bias is the row behind the last feature. */
+ * worker's memory does not depend on the number of features. All other weights of the model, one after the other, fill
+ * rows behind the last feature, which every batch touches. */
 #ifndef SHOAL_TRAIN_PS_TABLE_H
 #define SHOAL_TRAIN_PS_TABLE_H
 
@@ -11,8 +12,19 @@
 
 typedef struct ps_table ps_table;
 
-/* Rows of the whole table, the bias included; fails for models that a table cannot hold. */
-SHOAL_CHECKED shoal_status ps_table_rows(const shoal_model *m, int64_t *out);
+/* What a model's table is like on the servers. */
+typedef struct {
+  int64_t width;      /* of a row */
+  int64_t rows;       /* in all */
+  int64_t other_rows; /* of them, the last ones: of other weights */
+  int64_t zeros;      /* how it begins: kernel/table.h */
+  double limit;
+} ps_table_shape;
+
+/* Whether it is the first weight of the model. */
+bool ps_table_first(const shoal_model *m);
+/* Fails for models that a table cannot hold. */
+SHOAL_CHECKED shoal_status ps_table_find(const shoal_model *m, ps_table_shape *out);
 /* Borrows both; from now on the model's variables are the servers' (model_elsewhere). */
 SHOAL_CHECKED shoal_status ps_table_create(shoal_model *m, ps_client *client, ps_table **out);
 void ps_table_destroy(ps_table *t);
@@ -20,8 +32,8 @@ void ps_table_destroy(ps_table *t);
 /* Brings the rows of a batch at once. keep: its gradients come next. *indices: the batch's, as numbers in the session's
  * table; they live until the next call. */
 SHOAL_CHECKED shoal_status ps_table_fetch(ps_table *t, const shoal_batch *b, bool keep, shoal_tensor *indices);
-/* Gradients out, as the session has made them: of each entry of the batch fetched last, [entries, 1], and, if there is
- * one, of the bias. Brings the rows of `next`; NULL: none. */
+/* Gradients out, as the session has made them, of all weights in their order: of the table one row for each entry of the
+ * batch fetched last. Brings the rows of `next`; NULL: none. */
 SHOAL_CHECKED shoal_status ps_table_push(ps_table *t, const shoal_tensor *gradients, const shoal_batch *next,
                                          ps_head *head, shoal_tensor *indices, ps_answer *out);
 /* Whether the rows fetched last are still there, and the next gradients about them: an evaluation fetches others. */
@@ -30,6 +42,8 @@ bool ps_table_kept(const ps_table *t);
 void ps_table_forget(ps_table *t);
 /* Rows that the batch fetched last touches. */
 int64_t ps_table_touched(const ps_table *t);
+/* At a training's beginning: the weights that are not the table's, as they began. */
+SHOAL_CHECKED shoal_status ps_table_upload(ps_table *t);
 /* All rows and slots, out of a checkpoint. */
 SHOAL_CHECKED shoal_status ps_table_restore(ps_table *t, const char *path);
 

@@ -116,7 +116,8 @@ shoal_value *shoal_placeholder(shoal_graph *g, const char *name, shoal_dtype dty
   return graph_op(g, "placeholder", NULL, 0, (attr_value[OP_MAX_ATTRS]){ATTR_I(dtype), ATTR_L(shape)});
 }
 
-shoal_value *shoal_placeholder_ragged(shoal_graph *g, const char *name, shoal_dtype dtype, shoal_value *offsets) {
+shoal_value *placeholder_ragged_rows(shoal_graph *g, const char *name, shoal_dtype dtype, shoal_value *offsets,
+                                     int64_t width) {
   if (!offsets) return NULL;
   char have[VALUE_TEXT];
   const node *n = offsets->maker;
@@ -127,9 +128,14 @@ shoal_value *shoal_placeholder_ragged(shoal_graph *g, const char *name, shoal_dt
                               name ? name : "placeholder", value_text(offsets, have)));
     return NULL;
   }
-  shoal_value *v = shoal_placeholder(g, name, dtype, SHOAL_SHAPE(SHOAL_UNKNOWN));
+  shoal_value *v =
+      shoal_placeholder(g, name, dtype, width > 1 ? SHOAL_SHAPE(SHOAL_UNKNOWN, width) : SHOAL_SHAPE(SHOAL_UNKNOWN));
   if (v) v->maker->offsets = offsets;
   return v;
+}
+
+shoal_value *shoal_placeholder_ragged(shoal_graph *g, const char *name, shoal_dtype dtype, shoal_value *offsets) {
+  return placeholder_ragged_rows(g, name, dtype, offsets, 1);
 }
 
 shoal_value *shoal_constant(shoal_graph *g, const shoal_tensor *data) {
