@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Sparse logistic regression with 33,762,578 features: rows a second, beside scikit-learn where it is there.
+"""Sparse logistic regression with 33,762,578 features: rows a second, beside scikit-learn where it is there; a factorization
+machine and DeepFM beside PyTorch where it is there.
 
 usage: compare_sparse.py BUILD_DIR
 
 Rows in memory (sparse_bench; scikit-learn's SGDClassifier, which makes an update a row), the two taking turns; then the
-whole command from TFRecord files in the page cache, alone and with parameter servers. scikit-learn is looked for in $SHOAL_PEER_PYTHON, python3 and
+whole command from TFRecord files in the page cache, alone and with parameter servers. Peers are looked for in $SHOAL_PEER_PYTHON, python3 and
 /usr/bin/python3."""
 import json
 import os
@@ -15,11 +16,12 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROWS, ROUNDS = 2_000_000, 3
+CLICK_FEATURES = 1_000_000
 
 
-def find_sklearn():
+def find_python(module):
     for python in (os.environ.get("SHOAL_PEER_PYTHON"), shutil.which("python3"), "/usr/bin/python3"):
-        if python and subprocess.run([python, "-c", "import sklearn"], capture_output=True).returncode == 0:
+        if python and subprocess.run([python, "-c", f"import {module}"], capture_output=True).returncode == 0:
             return python
     return None
 
@@ -107,6 +109,36 @@ def with_servers(build):
               f"{memory['worker']:>5.0f} MB {memory['ps']:>5.0f} MB {s['test_loss']:>7.4f}")
 
 
-in_memory(sys.argv[1], find_sklearn())
+def click_models(build, python):
+    """Models with wide rows, from text; PyTorch's sparse tables on rows in memory take turns with them."""
+    shoal = os.path.join(build, "shoal")
+    cases = [("fm", 100, 300_000), ("fm", 1024, 300_000), ("deepfm", 256, 60_000), ("deepfm", 1024, 60_000)]
+    best, peer = {}, {}
+    with tempfile.TemporaryDirectory() as folder:
+        clicks = os.path.join(folder, "clicks")
+        subprocess.run([shoal, "data", "generate", "criteo", "--rows", "400000", "--files", "4", "--features", str(CLICK_FEATURES),
+                        "--as", "tsv", "--out", clicks, "--quiet"], check=True, capture_output=True)
+        for _ in range(ROUNDS):
+            for model, batch, rows in cases:
+                out = os.path.join(folder, "run")
+                subprocess.run([shoal, "train", model, "--data", os.path.join(clicks, "clicks0[0-2].tsv"), "--features",
+                                str(CLICK_FEATURES), "--batch-size", str(batch), "--steps", str(rows // batch), "--no-checkpoints",
+                                "--run-dir", out, "--quiet"], check=True, capture_output=True)
+                with open(os.path.join(out, "summary.json")) as f:
+                    best[model, batch] = max(best.get((model, batch), 0), json.load(f)["examples_per_second"])
+                shutil.rmtree(out)
+                if python:
+                    got = run([python, os.path.join(HERE, "peer_click_torch.py"), model, str(CLICK_FEATURES), str(batch)])
+                    peer[model, batch] = max(peer.get((model, batch), 0), float(got["best"]))
+    print(f"\n{f'{CLICK_FEATURES:,} features x 17, Adagrad':<34} {'threads':>7} {'rows/s':>12} {'PyTorch, in memory':>20} {'ratio':>6}")
+    for model, batch, _ in cases:
+        beside = peer.get((model, batch))
+        print(f"{f'{model}, batch {batch}, from text':<34} {2:>7} {best[model, batch]:>12,.0f} {f'{beside:,.0f}' if beside else '-':>20} "
+              f"{f'{best[model, batch] / beside:.2f}' if beside else '-':>6}")
+    print("Goals: fm 300,000 rows/s; deepfm 3 times PyTorch.")
+
+
+in_memory(sys.argv[1], find_python("sklearn"))
 from_files(sys.argv[1])
 with_servers(sys.argv[1])
+click_models(sys.argv[1], find_python("torch"))

@@ -4,6 +4,7 @@
 #include "graph/graph.h"
 #include "kernel/cpu.h"
 #include "kernel/lanes.h"
+#include "kernel/table.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -234,6 +235,35 @@ static void test_bad_indices(void **state) {
   sparse[0].data = fine;
   index[0] = -1;
   expect_error(run("sparse_matmul", "", sparse, 4, &product, 1), SHOAL_ERR_INPUT, "index -1 at position 0");
+  expect_error(run("embedding_bag", "", sparse, 4, &product, 1), SHOAL_ERR_INPUT, "index -1 at position 0");
+  float machine[2];
+  shoal_tensor scores[] = {product, view(SHOAL_F32, SHOAL_SHAPE(2, 1), machine)};
+  expect_error(run("fm", "", sparse, 4, scores, 2), SHOAL_ERR_INPUT, "index -1 at position 0");
+  int32_t fields[2] = {0, 3};
+  index[0] = 0;
+  shoal_tensor by_field[] = {sparse[0], sparse[1], sparse[2], sparse[3], view(SHOAL_I32, two, fields)};
+  expect_error(run("embedding_bag", "fields=1 first=2", by_field, 5, &product, 1), SHOAL_ERR_INPUT,
+               "field 3 at position 1 is out of range: there are 3 fields");
+}
+
+/* What a table begins with hangs on the place of a number alone, however it is cut. */
+static void test_table_start(void **state) {
+  enum { ROWS = 50, WIDTH = 7 };
+  const table_start start = {.seed = 5, .width = WIDTH, .zeros = 2, .limit = 0.5f};
+  float all[ROWS * WIDTH], parts[ROWS * WIDTH];
+  table_initial(&start, 0, ROWS * WIDTH, all);
+  for (int64_t first = 0, n; first < ROWS * WIDTH; first += n) {
+    n = 1 + first % 13;
+    if (n > ROWS * WIDTH - first) n = ROWS * WIDTH - first;
+    table_initial(&start, first, n, parts + first);
+  }
+  assert_memory_equal(all, parts, sizeof all);
+  int above = 0;
+  for (int i = 0; i < ROWS * WIDTH; i++) {
+    assert_true(i % WIDTH < 2 ? all[i] == 0 : all[i] > -0.5f && all[i] < 0.5f);
+    above += all[i] > 0;
+  }
+  assert_in_range(above, 80, 170); /* of 250 */
 }
 
 /* Large logits neither overflow nor lose the loss. */
@@ -319,11 +349,17 @@ static void test_shapes_that_do_not_fit(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_max_pool_ties),        cmocka_unit_test(test_in_top_k_ties),
-      cmocka_unit_test(test_unique_rows),          cmocka_unit_test(test_sparse_updates),
-      cmocka_unit_test(test_sgd_takes_duplicates), cmocka_unit_test(test_bad_labels),
-      cmocka_unit_test(test_bad_indices),          cmocka_unit_test(test_large_logits),
-      cmocka_unit_test(test_same_padding),         cmocka_unit_test(test_shapes_that_do_not_fit),
+      cmocka_unit_test(test_max_pool_ties),
+      cmocka_unit_test(test_in_top_k_ties),
+      cmocka_unit_test(test_unique_rows),
+      cmocka_unit_test(test_sparse_updates),
+      cmocka_unit_test(test_table_start),
+      cmocka_unit_test(test_sgd_takes_duplicates),
+      cmocka_unit_test(test_bad_labels),
+      cmocka_unit_test(test_bad_indices),
+      cmocka_unit_test(test_large_logits),
+      cmocka_unit_test(test_same_padding),
+      cmocka_unit_test(test_shapes_that_do_not_fit),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

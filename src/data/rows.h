@@ -22,6 +22,7 @@ typedef struct {
   int64_t features;  /* ROWS_SPARSE: indices are in [0, features); 0: not known beforehand */
   int classes;       /* labels are in [0, classes); 0: not known beforehand. Binary labels -1/+1 become 0/1. */
   bool fields;       /* ROWS_SPARSE: each entry has a field, a number from 0 on */
+  int fields_end;    /* fields are below it; 0: not known beforehand */
   bool real_labels;  /* labels are numbers (regression): `targets` counts, not `labels` */
   int64_t targets;   /* with it: numbers to be predicted for each row; 0: one */
 } rows_schema;

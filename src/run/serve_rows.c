@@ -73,6 +73,21 @@ static shoal_status read_dense(const json_t *from, size_t row, rows_block *into)
   return NULL;
 }
 
+/* The field of each entry from `start` on, for models that go by them. */
+static shoal_status read_fields(const json_t *from, size_t row, size_t n, rows_block *into, int64_t start) {
+  const json_t *fields = json_object_get(from, "fields");
+  if (!json_is_array(fields) || json_array_size(fields) != n)
+    return bad_row(row, "the model goes by fields: expected \"fields\": [...] with one for each index", row);
+  for (size_t i = 0; i < n; i++) {
+    const json_t *field = json_array_get(fields, i);
+    const json_int_t number = json_integer_value(field);
+    if (!json_is_integer(field) || number < 0 || number >= into->schema.fields_end)
+      return bad_row(row, "expected fields from 0 to %d", row, into->schema.fields_end - 1);
+    into->fields[start + (int64_t)i] = (int32_t)number;
+  }
+  return NULL;
+}
+
 static shoal_status read_sparse(const json_t *from, size_t row, rows_block *into) {
   const json_t *indices = json_object_get(from, "indices"), *values = json_object_get(from, "values");
   if (!json_is_array(indices) || (values && !json_is_array(values)))
@@ -96,6 +111,7 @@ static shoal_status read_sparse(const json_t *from, size_t row, rows_block *into
     into->values[start + (int64_t)i] = 1;
     if (values) TRY(read_number(json_array_get(values, i), row, &into->values[start + (int64_t)i]));
   }
+  if (into->schema.fields) TRY(read_fields(from, row, n, into, start));
   into->offsets[into->count + 1] = start + (int64_t)n;
   return NULL;
 }
@@ -129,6 +145,8 @@ static shoal_status read_json(const void *body, size_t n, int64_t rows_max, rows
 static shoal_status read_lines(const void *body, size_t n, int64_t rows_max, rows_block *into) {
   if (into->schema.kind != ROWS_SPARSE)
     return status_make(SHOAL_ERR_INPUT, "text/plain is for models of sparse rows; send JSON or binary rows");
+  if (into->schema.fields)
+    return status_make(SHOAL_ERR_INPUT, "the model goes by fields, which lines of text/plain do not have; send JSON");
   const format_options options = {.classes = 2, .labels_optional = true, .any_index = true};
   file_reader *reader;
   TRY(libsvm_open_memory(body, n, "the body", &options, &reader));
@@ -162,14 +180,20 @@ static shoal_status wrong_length(size_t expected, size_t found) {
 }
 
 static shoal_status read_binary_sparse(const uint8_t *body, size_t n, int64_t rows, rows_block *into) {
-  size_t entries = 0, head = 4 + 4 * (size_t)rows;
+  size_t entries = 0, head = 4 + 4 * (size_t)rows, each = into->schema.fields ? 12 : 8;
   if (n < head) return wrong_length(head, n);
   for (int64_t i = 0; i < rows; i++) entries += u32_at(body + 4 + 4 * i);
-  if (n != mem_plus(head, mem_times(entries, 8))) return wrong_length(mem_plus(head, mem_times(entries, 8)), n);
+  if (n != mem_plus(head, mem_times(entries, each))) return wrong_length(mem_plus(head, mem_times(entries, each)), n);
   TRY(rows_reserve(into, rows, (int64_t)entries));
   int64_t at = into->offsets[into->count];
   const uint8_t *index = body + head;
   TRY(read_floats(index + 4 * entries, (int64_t)entries, into->values + at));
+  for (size_t e = 0; into->schema.fields && e < entries; e++) {
+    const uint32_t field = u32_at(index + 4 * (2 * entries + e));
+    if (field >= (uint32_t)into->schema.fields_end)
+      return status_make(SHOAL_ERR_INPUT, "field %u: 0 to %d is expected", field, into->schema.fields_end - 1);
+    into->fields[at + (int64_t)e] = (int32_t)field;
+  }
   for (int64_t i = 0; i < rows; i++) {
     int64_t previous = -1;
     for (uint32_t left = u32_at(body + 4 + 4 * i); left; left--, index += 4, at++) {

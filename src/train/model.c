@@ -406,11 +406,17 @@ shoal_status model_any_tower(shoal_model *m, shoal_dtype features, tower **out) 
   return model_tower(m, features, m->loss->targets ? SHOAL_F32 : m->sparse ? SHOAL_I32 : SHOAL_U8, out);
 }
 
-bool model_needs_fields(const shoal_model *m) {
-  for (size_t i = 0; m->sparse && i < m->n_layers; i++)
-    if (json_integer_value(json_object_get(m->layers[i]->config, "fields")) > 0) return true;
-  return false;
+int model_fields_end(const shoal_model *m) {
+  int64_t end = 0;
+  for (size_t i = 0; m->sparse && i < m->n_layers; i++) {
+    const json_t *config = m->layers[i]->config;
+    const int64_t fields = json_integer_value(json_object_get(config, "fields"));
+    if (fields > 0) end = MAX_OF(end, fields + json_integer_value(json_object_get(config, "first_field")));
+  }
+  return (int)end;
 }
+
+bool model_needs_fields(const shoal_model *m) { return model_fields_end(m) > 0; }
 
 /* Labels come last: scores need none. */
 int tower_feed_sparse(const tower *t, const shoal_batch *b, shoal_feed feeds[TOWER_FEEDS_MAX]) {

@@ -226,6 +226,8 @@ SHOAL_CHECKED shoal_status weights_load(shoal_model *m, const char *path);
 #define TOWER_FEEDS_MAX 5
 /* Whether a layer asks for the fields of sparse rows, and what to say where there are none. */
 bool model_needs_fields(const shoal_model *m);
+/* Fields of an entry are below it; 0: none are asked for. */
+int model_fields_end(const shoal_model *m);
 #define MODEL_NO_FIELDS                                                                                            \
   "the model goes by the fields of its features, but the rows have none: give a click log (label, 13 numbers, 26 " \
   "words),"                                                                                                        \

@@ -19,6 +19,9 @@ static shoal_status check_sparse(const shoal_model *m, const shoal_batch *b) {
   if (offsets[0] != 0 || offsets[b->count] != entries)
     return status_make(SHOAL_ERR_ARGUMENT, "predict: the offsets must go from 0 to the number of entries, %lld",
                        (long long)entries);
+  if (model_needs_fields(m) && entries &&
+      (!b->fields.data || b->fields.dtype != SHOAL_I32 || shoal_tensor_count(&b->fields) != entries))
+    return status_make(SHOAL_ERR_ARGUMENT, "predict: the model goes by fields, which must be i32, one for each entry");
   for (int64_t i = 0; i < entries; i++)
     if (indices[i] < 0 || indices[i] >= features)
       return status_make(SHOAL_ERR_INPUT, "predict: expected indices from 0 to %lld, found %d", (long long)features - 1,
