@@ -56,6 +56,11 @@ static void make_libsvm(const char *dir, char path[FILES_PATH * 2]) {
   make_text(dir, "rows.libsvm", "+1 1:1 3:0.5\n-1 2:1\n+1 1:2 2:3 3:4\n-1 3:1e-2\n+1 1:1\n-1 2:7 3:8\n+1 3:9\n", path);
 }
 
+static void make_libffm(const char *dir, char path[FILES_PATH * 2]) {
+  make_text(dir, "rows.ffm",
+            "1 0:1:1 1:3:0.5\n0 1:2:1\n1 0:1:2 2:2:3 1:3:4\n0 1:3:1e-2\n1 0:1:1\n0 2:2:7 1:3:8\n1 1:3:9\n", path);
+}
+
 static void make_criteo(const char *dir, char path[FILES_PATH * 2]) {
   FILE *file = NULL;
   place(dir, "clicks.tsv", path);
@@ -164,6 +169,7 @@ const format_fixture format_fixtures[] = {
     {"image-tfrecord", make_image_tfrecord},
     {"tfrecord", make_tfrecord},
     {"libsvm", make_libsvm},
+    {"libffm", make_libffm},
     {"criteo", make_criteo},
     {"fake", make_fake},
 };

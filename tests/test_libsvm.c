@@ -231,10 +231,60 @@ static void generated_positions(void **state) {
   files_remove_folder(dir);
 }
 
+static shoal_status read_ffm(const char *words, const format_options *options, rows_block *b) {
+  file_reader *r;
+  rows_schema schema;
+  int64_t got;
+  assert_ok(libffm_open_memory((const uint8_t *)words, strlen(words), "text", options, &r));
+  format_libffm.schema(r, &schema);
+  assert_true(schema.fields);
+  rows_init(b, &schema);
+  shoal_status status = format_libffm.read(r, 100, b, &got);
+  format_libffm.close(r);
+  return status;
+}
+
+/* LIBFFM: each entry keeps its field, whatever the order in the file. */
+static void entries_with_fields(void **state) {
+  rows_block b;
+  assert_ok(read_ffm("1 0:7:1 2:3:0.5 1:5:2\n-1 3:9:1\n0\n", &plain, &b));
+  const int32_t indices[] = {3, 5, 7, 9}, fields[] = {2, 1, 0, 3};
+  const float values[] = {0.5f, 2, 1, 1};
+  assert_int_equal(b.count, 3);
+  assert_int_equal(b.offsets[1], 3);
+  assert_int_equal(b.offsets[3], 4);
+  assert_memory_equal(b.indices, indices, sizeof indices);
+  assert_memory_equal(b.fields, fields, sizeof fields);
+  assert_memory_equal(b.values, values, sizeof values);
+  rows_fini(&b);
+  static const char *const wrong[][2] = {{"1 1:2\n", "field:index:value"},     {"1 x:1:1\n", "field:index:value"},
+                                         {"1 0:1:x\n", "finite number"},       {"1 0:5:1 1:5:1\n", "twice"},
+                                         {"1 0:2000:1\n", "expected indices"}, {"1 9999999:1:1\n", "fields from 0"}};
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    shoal_status status = read_ffm(wrong[i][0], &(format_options){.features = 1000}, &b);
+    assert_non_null(status);
+    if (!strstr(shoal_status_message(status), wrong[i][1])) fail_msg("%s", shoal_status_message(status));
+    shoal_status_free(status);
+    rows_fini(&b);
+  }
+  /* Many entries, last first. */
+  char *line = malloc(64 * 5000);
+  size_t at = (size_t)sprintf(line, "1");
+  for (int i = 5000; i-- > 0;) at += (size_t)sprintf(line + at, " %d:%d:%d", i % 7, i, i % 3);
+  assert_ok(read_ffm(line, &plain, &b));
+  for (int i = 0; i < 5000; i++) {
+    assert_int_equal(b.indices[i], i);
+    assert_int_equal(b.fields[i], i % 7);
+    assert_true(b.values[i] == (float)(i % 3));
+  }
+  rows_fini(&b);
+  free(line);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(real_files),         cmocka_unit_test(dna_classes),
-                                     cmocka_unit_test(odd_lines),          cmocka_unit_test(bad_lines),
-                                     cmocka_unit_test(going_on),           cmocka_unit_test(numbers),
-                                     cmocka_unit_test(generated_positions)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(real_files),  cmocka_unit_test(entries_with_fields),
+                                     cmocka_unit_test(dna_classes), cmocka_unit_test(odd_lines),
+                                     cmocka_unit_test(bad_lines),   cmocka_unit_test(going_on),
+                                     cmocka_unit_test(numbers),     cmocka_unit_test(generated_positions)};
   return cmocka_run_group_tests_name("libsvm", tests, NULL, NULL);
 }

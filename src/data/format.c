@@ -25,6 +25,7 @@
   ROW(format_cifar10)        \
   ROW(format_criteo)         \
   ROW(format_libsvm)         \
+  ROW(format_libffm)         \
   ROW(format_csv)            \
   ROW(format_tsv)
 

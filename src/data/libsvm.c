@@ -1,4 +1,5 @@
-/* LIBSVM / SVMlight text: "label index:value index:value ...", indices ascending.
+/* LIBSVM / SVMlight text: "label index:value index:value ...", indices ascending; and LIBFFM's: "label field:index:value ...",
+ * in any order.
  *
  * Indices are kept as they stand in the file, so the feature space is one larger than the largest of them. "# ..." ends
  * a line, "qid:7" is passed over, lines without a row do not count. Labels -1/+1 become 0/1, other whole numbers are
@@ -13,7 +14,10 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { LOOK_BYTES = 64 * 1024 }; /* of the file's head that decide what the labels are */
+enum {
+  LOOK_BYTES = 64 * 1024, /* of the file's head that decide what the labels are */
+  FIELDS_MAX = 1 << 20
+};
 
 static inline bool is_space(uint8_t c) { return c == ' ' || c == '\t'; }
 /* A token ends here: a space, the end of the line, a comment, or what follows a file without a last newline. */
@@ -48,6 +52,11 @@ static word word_at(const uint8_t *at, const uint8_t *end) {
 
 static inline int64_t limit_of(const line_file *f) {
   return f->schema.features && !f->any_index ? f->schema.features : INT32_MAX;
+}
+
+/* What an entry looks like. */
+static inline const char *entry_form(const line_file *f) {
+  return f->schema.fields ? "field:index:value" : "index:value";
 }
 
 /* Or does the row begin with index:value? */
@@ -96,11 +105,14 @@ static shoal_status bad_pair(line_file *f, const uint8_t *line, const uint8_t *a
                              int64_t previous) {
   const uint8_t *p = at;
   const int64_t limit = limit_of(f);
-  int64_t index;
+  int64_t index, field;
   float value;
+  if (f->schema.fields && (!number_digits(&p, &field) || *p++ != ':' || field >= FIELDS_MAX))
+    return bad(f, line, at, "expected field:index:value with fields from 0 to %d, found '%s'", FIELDS_MAX - 1,
+               word_at(at, end).text);
   if (*p == '-') return bad(f, line, at, "expected an index from 0 on, found '%s'", word_at(at, end).text);
   if (!number_digits(&p, &index) || *p != ':')
-    return bad(f, line, at, "expected index:value, found '%s'", word_at(at, end).text);
+    return bad(f, line, at, "expected %s, found '%s'", entry_form(f), word_at(at, end).text);
   if (index >= limit)
     return bad(f, line, at, "expected indices from 0 to %lld, found %lld: check --features or the data",
                (long long)limit - 1, (long long)index);
@@ -112,6 +124,29 @@ static shoal_status bad_pair(line_file *f, const uint8_t *line, const uint8_t *a
   if (!number_float(&p, &value) || !is_end(p, end))
     return bad(f, line, number, "expected a finite number as value, found '%s'", word_at(number, end).text);
   return status_make(SHOAL_ERR_INTERNAL, "%s: a good pair was refused", f->base.path);
+}
+
+/* Puts the entries of a row into the order of their indices; false: two have the same one. */
+static bool sort_entries(int32_t *indices, float *values, int32_t *fields, int64_t n) {
+  int64_t gap = 1;
+  while (gap < n / 3) gap = 3 * gap + 1;
+  for (; gap; gap /= 3)
+    for (int64_t i = gap; i < n; i++) {
+      const int32_t index = indices[i], field = fields[i];
+      const float value = values[i];
+      int64_t at = i;
+      for (; at >= gap && indices[at - gap] > index; at -= gap) {
+        indices[at] = indices[at - gap];
+        values[at] = values[at - gap];
+        fields[at] = fields[at - gap];
+      }
+      indices[at] = index;
+      values[at] = value;
+      fields[at] = field;
+    }
+  for (int64_t i = 1; i < n; i++)
+    if (indices[i] == indices[i - 1]) return false;
+  return true;
 }
 
 static shoal_status read_row(line_file *f, const uint8_t *line, const uint8_t *at, const uint8_t *end,
@@ -130,16 +165,25 @@ static shoal_status read_row(line_file *f, const uint8_t *line, const uint8_t *a
     TRY(to_class(f, line, label_at, label, &into->labels[row]));
   int32_t *index_at = into->indices + start;
   float *value_at = into->values + start;
+  int32_t *field_at = f->schema.fields ? into->fields + start : NULL;
   const int64_t limit = limit_of(f);
-  int64_t previous = -1;
+  int64_t previous = -1, field = 0;
+  bool sorted = true;
   for (;;) {
     at = skip_space(at);
     if (at >= end || *at == '#') break;
     const uint8_t *pair = at;
+    if (field_at && (!number_digits(&at, &field) || *at++ != ':' || field >= FIELDS_MAX))
+      return bad_pair(f, line, pair, end, previous);
+    const uint8_t *index_from = at;
     uint64_t number = 0; /* may wrap round: the digits are counted */
     for (unsigned d; (d = (unsigned)*at - '0') < 10; at++) number = number * 10 + d;
-    size_t digits = (size_t)(at - pair);
+    size_t digits = (size_t)(at - index_from);
     int64_t index = (int64_t)number;
+    if (field_at && index <= previous) {
+      sorted = false;
+      previous = -1;
+    }
     if (digits - 1 >= 18 || *at != ':' || index >= limit || index <= previous) {
       if (pair[0] == 'q' && end - pair > 4 && !memcmp(pair, "qid:", 4)) {
         while (!is_end(at, end)) at++;
@@ -157,8 +201,12 @@ static shoal_status read_row(line_file *f, const uint8_t *line, const uint8_t *a
     }
     *index_at++ = (int32_t)index;
     value_at++;
+    if (field_at) *field_at++ = (int32_t)field;
     previous = index;
   }
+  if (!sorted && !sort_entries(into->indices + start, into->values + start, into->fields + start,
+                               index_at - (into->indices + start)))
+    return bad(f, line, label_at, "an index is there twice in this row: add its values up");
   into->offsets[row + 1] = start + (index_at - (into->indices + start));
   return NULL;
 }
@@ -270,15 +318,18 @@ static const class_names *names(const file_reader *reader) {
 }
 
 /* bytes NULL: the file `path`. */
-static shoal_status open_any(const char *path, const uint8_t *bytes, size_t n, const format_options *options,
-                             file_reader **out) {
+static shoal_status open_any(const format *kind, const char *path, const uint8_t *bytes, size_t n,
+                             const format_options *options, file_reader **out) {
   if (options->features < 0 || options->features > INT32_MAX)
     return status_make(SHOAL_ERR_ARGUMENT, "expected at most %d features, found %lld", INT32_MAX,
                        (long long)options->features);
-  const rows_schema schema = {
-      .kind = ROWS_SPARSE, .scale = 1, .features = options->features, .classes = options->classes};
+  const rows_schema schema = {.kind = ROWS_SPARSE,
+                              .scale = 1,
+                              .features = options->features,
+                              .classes = options->classes,
+                              .fields = kind == &format_libffm};
   line_file *f;
-  TRY(line_file_open(&format_libsvm, path, bytes, n, &schema, &f));
+  TRY(line_file_open(kind, path, bytes, n, &schema, &f));
   f->labels_optional = options->labels_optional;
   f->any_index = options->any_index;
   shoal_status status = learn_labels(f);
@@ -291,17 +342,26 @@ static shoal_status open_any(const char *path, const uint8_t *bytes, size_t n, c
 }
 
 static shoal_status open_file(const char *path, const format_options *options, file_reader **out) {
-  return open_any(path, NULL, 0, options, out);
+  return open_any(&format_libsvm, path, NULL, 0, options, out);
+}
+
+static shoal_status open_ffm_file(const char *path, const format_options *options, file_reader **out) {
+  return open_any(&format_libffm, path, NULL, 0, options, out);
 }
 
 shoal_status libsvm_open_memory(const uint8_t *bytes, size_t n, const char *name, const format_options *options,
                                 file_reader **out) {
-  return open_any(name, bytes, n, options, out);
+  return open_any(&format_libsvm, name, bytes, n, options, out);
 }
 
-/* The first line with a row: a number (the label, which may be missing), then at least one index:value (the first four
- * are looked at). */
-static bool detect(const char *path, const uint8_t *head, size_t n, bool folder) {
+shoal_status libffm_open_memory(const uint8_t *bytes, size_t n, const char *name, const format_options *options,
+                                file_reader **out) {
+  return open_any(&format_libffm, name, bytes, n, options, out);
+}
+
+/* The first line with a row: a number (the label, which may be missing), then at least one entry of so many numbers
+ * (the first four are looked at). */
+static bool looks_like(const uint8_t *head, size_t n, bool folder, int numbers) {
   uint8_t copy[4097];
   if (folder || !n || memchr(head, 0, MIN_OF(n, sizeof copy - 1))) return false;
   size_t length = MIN_OF(n, sizeof copy - 1);
@@ -321,7 +381,9 @@ static bool detect(const char *path, const uint8_t *head, size_t n, bool folder)
           while (!is_end(at, end)) at++;
         at = skip_space(at);
         if (at >= end || *at == '#' || *at == '\r') break;
-        if (!number_digits(&at, &index) || *at++ != ':' || !number_float(&at, &number)) return false;
+        for (int i = 1; i < numbers; i++)
+          if (!number_digits(&at, &index) || *at++ != ':') return false;
+        if (!number_float(&at, &number) || *at == ':') return false;
       }
       return pairs > 0;
     }
@@ -330,11 +392,33 @@ static bool detect(const char *path, const uint8_t *head, size_t n, bool folder)
   return false;
 }
 
+static bool detect(const char *path, const uint8_t *head, size_t n, bool folder) {
+  return looks_like(head, n, folder, 2);
+}
+
+static bool detect_ffm(const char *path, const uint8_t *head, size_t n, bool folder) {
+  return looks_like(head, n, folder, 3);
+}
+
 const format format_libsvm = {
     .name = "libsvm",
     .summary = "LIBSVM / SVMlight text: label index:value ... (sparse)",
     .detect = detect,
     .open = open_file,
+    .schema = line_file_schema,
+    .read = read_rows,
+    .skip = skip_rows,
+    .tell = line_file_tell,
+    .seek = line_file_seek,
+    .close = line_file_close,
+    .names = names,
+};
+
+const format format_libffm = {
+    .name = "libffm",
+    .summary = "LIBFFM text: label field:index:value ... (sparse, with fields)",
+    .detect = detect_ffm,
+    .open = open_ffm_file,
     .schema = line_file_schema,
     .read = read_rows,
     .skip = skip_rows,

@@ -4,11 +4,13 @@
 
 #include "data/format.h"
 
-extern const format format_tfrecord, format_libsvm, format_criteo;
+extern const format format_tfrecord, format_libsvm, format_libffm, format_criteo;
 
 SHOAL_CHECKED shoal_status tfrecord_rows_open_memory(const uint8_t *bytes, size_t n, const char *name,
                                                      const format_options *options, file_reader **out);
 SHOAL_CHECKED shoal_status libsvm_open_memory(const uint8_t *bytes, size_t n, const char *name,
+                                              const format_options *options, file_reader **out);
+SHOAL_CHECKED shoal_status libffm_open_memory(const uint8_t *bytes, size_t n, const char *name,
                                               const format_options *options, file_reader **out);
 SHOAL_CHECKED shoal_status criteo_open_memory(const uint8_t *bytes, size_t n, const char *name,
                                               const format_options *options, file_reader **out);
