@@ -52,6 +52,17 @@ static void make_tsv(const char *dir, char path[FILES_PATH * 2]) {
   make_text(dir, "rows.tsv", "1.5\t2\t0\n2.5\t3\t1\n3.5\t4\t2\n4.5\t5\t0\n5.5\t6\t1\n6.5\t7\t2\n7.5\t8\t0\n", path);
 }
 
+/* Written by pyarrow: the rows of make_tsv, three to a group. */
+static void make_parquet(const char *dir, char path[FILES_PATH * 2]) {
+  char from[FILES_PATH * 2];
+  size_t n;
+  snprintf(from, sizeof from, "%s/tests/fuzz/seeds/parquet/numbers", files_root());
+  uint8_t *bytes = files_read(from, &n);
+  place(dir, "rows.parquet", path);
+  files_write(path, bytes, n);
+  free(bytes);
+}
+
 static void make_libsvm(const char *dir, char path[FILES_PATH * 2]) {
   make_text(dir, "rows.libsvm", "+1 1:1 3:0.5\n-1 2:1\n+1 1:2 2:3 3:4\n-1 3:1e-2\n+1 1:1\n-1 2:7 3:8\n+1 3:9\n", path);
 }
@@ -170,6 +181,7 @@ const format_fixture format_fixtures[] = {
     {"tfrecord", make_tfrecord},
     {"libsvm", make_libsvm},
     {"libffm", make_libffm},
+    {"parquet", make_parquet},
     {"criteo", make_criteo},
     {"fake", make_fake},
 };

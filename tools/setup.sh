@@ -34,6 +34,7 @@ has_library mpi || need libopenmpi-dev
 has_command mpirun || need openmpi-bin
 has_library libmicrohttpd || need libmicrohttpd-dev
 has_library libwebp || need libwebp-dev
+has_library libzstd || need libzstd-dev
 has_library zlib || need zlib1g-dev
 
 asked_for() { case " $words " in *" $1 "*) return 0 ;; esac; return 1; }

@@ -27,7 +27,7 @@ typedef struct {
   bool seen_minus, seen_zero;
 } csv_reader;
 
-extern const format format_csv, format_tsv;
+extern const format format_csv, format_tsv, format_parquet;
 
 /* ---- labels */
 
@@ -210,6 +210,10 @@ static shoal_status open_tsv(const char *path, const format_options *options, fi
   return open_with(&format_tsv, '\t', path, options, out);
 }
 
+static shoal_status open_parquet(const char *path, const format_options *options, file_reader **out) {
+  return open_with(&format_parquet, ',', path, options, out);
+}
+
 static void schema(const file_reader *base, rows_schema *out) { *out = ((const csv_reader *)base)->schema; }
 static const class_names *names(const file_reader *base) { return ((const csv_reader *)base)->classes; }
 
@@ -378,6 +382,11 @@ static bool is_text(const uint8_t *head, size_t n) {
 
 enum { LOOKED_LINES = 2 };
 
+/* The stream makes the text of a CSV file of it. */
+static bool detect_parquet(const char *path, const uint8_t *head, size_t n, bool folder) {
+  return !folder && is_text(head, n) && (ends_with(path, ".parquet") || ends_with(path, ".pq"));
+}
+
 /* By its name, or by what separates the first two lines; blanks alone are not enough, since any text has them. */
 static bool detect_csv(const char *path, const uint8_t *head, size_t n, bool folder) {
   static const char *const endings[] = {".csv", ".csv.gz", ".data", ".dat"};
@@ -407,6 +416,10 @@ static shoal_status fit_tsv(char *const *paths, size_t n, const format_options *
   return fit_with('\t', paths, n, options, out);
 }
 
+static shoal_status fit_parquet(char *const *paths, size_t n, const format_options *options, preprocessing *out) {
+  return fit_with(',', paths, n, options, out);
+}
+
 #define CSV_FORMAT(format_name, what, which)                                                                \
   {                                                                                                         \
     .name = format_name, .summary = what, .detect = detect_##which, .open = open_##which, .schema = schema, \
@@ -416,4 +429,5 @@ static shoal_status fit_tsv(char *const *paths, size_t n, const format_options *
 
 const format format_csv =
     CSV_FORMAT("csv", "numbers, text and a label, separated by commas, semicolons ..., see --columns", csv);
+const format format_parquet = CSV_FORMAT("parquet", "flat columns of a Parquet file, as of csv", parquet);
 const format format_tsv = CSV_FORMAT("tsv", "the same, separated by tabs", tsv);

@@ -26,6 +26,7 @@
   ROW(format_criteo)         \
   ROW(format_libsvm)         \
   ROW(format_libffm)         \
+  ROW(format_parquet)        \
   ROW(format_csv)            \
   ROW(format_tsv)
 

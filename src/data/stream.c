@@ -1,6 +1,7 @@
 #include "data/stream.h"
 
 #include "base/mem.h"
+#include "data/parquet.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,7 +18,7 @@ enum {
   LONGEST_CHARACTER = 4 /* bytes of UTF-8 */
 };
 
-typedef enum { PLAIN, GZIP, ZLIB, DEFLATE } packing;
+typedef enum { PLAIN, GZIP, ZLIB, DEFLATE, PARQUET } packing;
 typedef enum { AS_IS, UTF16_LITTLE, UTF16_BIG } encoding;
 
 struct stream {
@@ -39,6 +40,7 @@ struct stream {
   z_stream z;
   bool z_ready, member_ended; /* member_ended: stands between two gzip members */
   uint8_t *packed;            /* [PACKED]; z.next_in .. + z.avail_in is what is left of it */
+  parquet_text *table;        /* PARQUET */
 
   encoding encoding;
   size_t mark, mark_left; /* bytes of a byte order mark at the start of what is decoded; of them still to be dropped */
@@ -117,6 +119,8 @@ static shoal_status read_bytes(stream *s, uint8_t *out, size_t n, size_t *got) {
   for (;;) {
     if (s->packing == PLAIN)
       TRY(read_raw(s, out, n, got));
+    else if (s->packing == PARQUET)
+      TRY(parquet_text_read(s->table, out, n, got));
     else
       TRY(read_packed(s, out, n, got));
     size_t drop = MIN_OF(s->mark_left, *got);
@@ -257,7 +261,9 @@ static shoal_status start_over(stream *s) {
   s->offset = 0;
   s->mark_left = s->mark;
   s->wide_start = s->wide_end = 0;
-  if (s->packing != PLAIN) {
+  if (s->packing == PARQUET) {
+    parquet_text_rewind(s->table);
+  } else if (s->packing != PLAIN) {
     s->z.avail_in = 0;
     s->member_ended = false;
     if (inflateReset(&s->z) != Z_OK) return status_no_memory();
@@ -343,6 +349,17 @@ static shoal_status unpack(stream *s, packing found) {
   return NULL;
 }
 
+/* From here on the stream is the table as text. */
+static shoal_status open_table(stream *s) {
+  if (!s->seekable)
+    return status_make(SHOAL_ERR_INPUT, "%s: a Parquet file is read from its end: give a file, not a pipe", s->name);
+  TRY(parquet_text_open(s->fd, s->memory, s->raw_size, s->name, &s->table));
+  s->packing = PARQUET;
+  s->end = 0;
+  s->ended = false;
+  return NULL;
+}
+
 /* A byte order mark opens a text. Two or three bytes say so too easily (ff fe 00 00 ... opens a TFRecord of 65,279
  * bytes), but no text goes on with a NUL. */
 static size_t find_mark(const uint8_t *at, size_t have, encoding *out) {
@@ -386,6 +403,7 @@ static shoal_status begin(stream *s, bool part, packing known) {
   encoding written;
   TRY(stream_fill(s, TRIAL, &at, &have));
   packing found = part ? known : find_packing(at, MIN_OF(have, (size_t)PACKED));
+  if (!part && parquet_begins(at, have)) return open_table(s);
   if (found != PLAIN) TRY(unpack(s, found));
   if (part) return NULL;
   shoal_status damage = stream_fill(s, 4, &at, &have); /* met again by whoever reads on */
@@ -465,6 +483,7 @@ shoal_status stream_open_memory(const uint8_t *bytes, size_t n, const char *name
 void stream_close(stream *s) {
   if (!s) return;
   if (s->z_ready) inflateEnd(&s->z);
+  parquet_text_close(s->table);
   if (s->fd >= 0) close(s->fd);
   free(s->packed);
   free(s->wide);

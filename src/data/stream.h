@@ -1,6 +1,6 @@
 /* Bytes of a file in order, from a buffer: plain, gzip (several members too) or zlib, told apart by content. Text that
- * opens with a byte order mark comes out as UTF-8 without it, whether it is UTF-8 or UTF-16; offsets count what comes
- * out.
+ * opens with a byte order mark comes out as UTF-8 without it, whether it is UTF-8 or UTF-16; a Parquet file comes out as the
+ * text of a CSV file. Offsets count what comes out.
  *
  * Memory stays at the buffer, which grows only when a caller asks for more contiguous bytes than it holds and the file
  * really has them: a damaged length costs no more than the file is long. One thread at a time. */
