@@ -50,7 +50,6 @@ extern const command command_data_list, command_data_inspect, command_data_conve
 static inline const flag_row *command_flags(const command *c) { return c->flag_table ? c->flag_table() : c->flags; }
 
 const command *command_at(int i); /* NULL past the end */
-const command *command_find(const char *name);
 /* The commands of two words whose first is `word`, "data": i counts over all commands. */
 static inline bool command_in_group(const command *c, const char *word) {
   size_t n = strlen(word);

@@ -18,12 +18,6 @@ enum { COMMANDS = sizeof commands / sizeof *commands };
 
 const command *command_at(int i) { return i >= 0 && i < COMMANDS ? commands[i] : NULL; }
 
-const command *command_find(const char *name) {
-  for (int i = 0; i < COMMANDS; i++)
-    if (!strcmp(commands[i]->name, name)) return commands[i];
-  return NULL;
-}
-
 const command *command_take(int *argc, char ***argv) {
   for (int i = 0; *argc > 0 && i < COMMANDS; i++) {
     const char *name = commands[i]->name, *blank = strchr(name, ' ');

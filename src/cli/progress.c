@@ -170,8 +170,3 @@ void progress_test(progress *p, int64_t rows, const shoal_progress *now, const s
                grouped_text(rows, seen), now->loss, e->loss, 100 * (1 - e->accuracy), e->auc);
   fflush(p->to);
 }
-
-void progress_note(progress *p, const char *line) {
-  progress_clear(p);
-  say(stderr, "%s\n", line);
-}

@@ -23,8 +23,6 @@ void progress_step(progress *p, const shoal_progress *now);
 void progress_epoch(progress *p, const shoal_progress *now);
 /* The test rows after so many rows. */
 void progress_test(progress *p, int64_t rows, const shoal_progress *now, const shoal_evaluation *e);
-/* A line of its own on standard error, e.g. a warning. */
-void progress_note(progress *p, const char *line);
 /* Removes the live line. */
 void progress_clear(progress *p);
 

@@ -1,6 +1,5 @@
 /* shoal serve: a trained model that scores rows over HTTP. */
 #include "cli/command.h"
-#include "cli/interrupt.h"
 #include "cli/say.h"
 #include "shoal/serve.h"
 
@@ -16,18 +15,18 @@ typedef struct {
 } serve_flags;
 
 static const flag_row serve_table[] = {
-    {"port", FLAG_INT, offsetof(serve_flags, port), "N", "where it listens; 0: any that is free", "8501", .least = 0,
+    {"port", FLAG_INT, offsetof(serve_flags, port), "N", "port to listen on; 0: any free port", "8501", .least = 0,
      .most = 65535},
     {"address", FLAG_TEXT, offsetof(serve_flags, address), "ADDRESS",
-     "of this machine; others than loopback need --token", "127.0.0.1", .marks = 0},
+     "address to listen on; other than loopback needs --token", "127.0.0.1", .marks = 0},
     {"token", FLAG_TEXT, offsetof(serve_flags, token), "TEXT",
-     "every request must bring it, by ?token= or as a bearer token", "none", .marks = 0},
-    {"model", FLAG_TEXT, offsetof(serve_flags, model), "MODEL", "which model it is, for a file outside a run",
+     "token that every request must carry, as ?token= or as a bearer token", "none", .marks = 0},
+    {"model", FLAG_TEXT, offsetof(serve_flags, model), "MODEL", "the model, if the file is not in a run folder",
      .marks = 0},
-    {"threads", FLAG_INT, offsetof(serve_flags, threads), "N", "that compute", "1", .least = 1, .most = 1024},
+    {"threads", FLAG_INT, offsetof(serve_flags, threads), "N", "compute threads", "1", .least = 1, .most = 1024},
     {"batch-max", FLAG_INT, offsetof(serve_flags, batch_max), "N", "rows scored at once, of one request or of several",
      "256", .least = 1, .most = 65536},
-    {"body-max", FLAG_INT, offsetof(serve_flags, body_max), "BYTES", "of a request's body", "1048576", .least = 1,
+    {"body-max", FLAG_INT, offsetof(serve_flags, body_max), "BYTES", "largest request body", "1048576", .least = 1,
      .most = 1 << 30},
     {"reload-every", FLAG_NUMBER, offsetof(serve_flags, reload_seconds), "SECONDS",
      "look for newer weights of the run; below 0: never", "1", .least = -1, .most = 86400},
@@ -36,13 +35,18 @@ static const flag_row serve_table[] = {
 
 static void on_note(void *context, const char *line) { say(stderr, "%s\n", line); }
 
-static shoal_status serve(const serve_flags *f, const flags_parsed *parsed) {
-  if (parsed->count != 1)
-    return status_make(SHOAL_ERR_ARGUMENT, "expected one run's folder or safetensors file, got %d", parsed->count);
-  interrupt *signals;
-  TRY(interrupt_create("Ending.", "Ended at once.", &signals));
-  shoal_serving *s = NULL;
-  const shoal_serving_options options = {.target = parsed->words[0],
+static void announce(const serve_flags *f, const char *target, shoal_serving *s) {
+  const bool v6 = strchr(f->address, ':') != NULL;
+  say(stdout, "%s is served at  http://%s%s%s:%d/v1/models/%s:predict\n", target, v6 ? "[" : "", f->address,
+      v6 ? "]" : "", shoal_serving_port(s), shoal_serving_model(s));
+  puts("Ctrl-C ends it.");
+  fflush(stdout);
+}
+
+static shoal_status serve(command_call *call) {
+  const serve_flags *f = call->flags;
+  shoal_serving *s;
+  const shoal_serving_options options = {.target = call->words->words[0],
                                          .model = f->model,
                                          .address = f->address,
                                          .token = f->token,
@@ -52,33 +56,17 @@ static shoal_status serve(const serve_flags *f, const flags_parsed *parsed) {
                                          .body_max = f->body_max,
                                          .reload_seconds = f->reload_seconds,
                                          .on_note = on_note};
-  shoal_status status = shoal_serving_create(&options, &s);
-  if (!status) {
-    const bool v6 = strchr(f->address, ':') != NULL;
-    say(stdout, "%s is served at  http://%s%s%s:%d/v1/models/%s:predict\n", parsed->words[0], v6 ? "[" : "", f->address,
-        v6 ? "]" : "", shoal_serving_port(s), shoal_serving_model(s));
-    puts("Ctrl-C ends it.");
-    fflush(stdout);
-    while (!__atomic_load_n(interrupt_flag(signals), __ATOMIC_ACQUIRE)) usleep(LOOK_MICROSECONDS);
-    shoal_serving_counts counts;
-    char requests[COUNTED_TEXT], rows[COUNTED_TEXT];
-    shoal_serving_count(s, &counts);
-    say(stdout, "Served %s of %s.\n", counted_text(counts.requests, "request", requests),
-        counted_text(counts.rows, "row", rows));
-  }
+  TRY(shoal_serving_create(&options, &s));
+  announce(f, options.target, s);
+  while (!__atomic_load_n(call->stop, __ATOMIC_ACQUIRE)) usleep(LOOK_MICROSECONDS);
+  shoal_serving_counts counts;
+  char requests[COUNTED_TEXT], rows[COUNTED_TEXT];
+  shoal_serving_count(s, &counts);
+  say(stdout, "Served %s of %s.\n", counted_text(counts.requests, "request", requests),
+      counted_text(counts.rows, "row", rows));
   shoal_serving_destroy(s);
-  interrupt_destroy(signals);
-  return status;
-}
-
-static int run_serve(int argc, char **argv) {
-  serve_flags f = {
-      .address = "127.0.0.1", .port = 8501, .threads = 1, .batch_max = 256, .body_max = 1 << 20, .reload_seconds = 1};
-  flags_parsed parsed;
-  shoal_status status;
-  if (!command_parse(&command_serve, argc, argv, &f, &parsed, &status)) return EXIT_GOOD;
-  if (!status) status = serve(&f, &parsed);
-  return status ? command_fail(&command_serve, status) : EXIT_GOOD;
+  call->ended_by_signal = true;
+  return NULL;
 }
 
 const command command_serve = {
@@ -98,5 +86,17 @@ const command command_serve = {
         "  curl -d '{\"instances\": [{\"indices\": [3, 17]}]}' \\\n"
         "    localhost:8501/v1/models/sparse-lr:predict\n",
     .flags = serve_table,
-    .run = run_serve,
+    .fields = sizeof(serve_flags),
+    .defaults = &(const serve_flags){.address = "127.0.0.1",
+                                     .port = 8501,
+                                     .threads = 1,
+                                     .batch_max = 256,
+                                     .body_max = 1 << 20,
+                                     .reload_seconds = 1},
+    .words_min = 1,
+    .words_max = 1,
+    .expected = "one run folder or safetensors file",
+    .stopping = "Stopping.",
+    .killed = "Killed.",
+    .action = serve,
 };
