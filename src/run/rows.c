@@ -157,7 +157,8 @@ static shoal_status find_files(const shoal_job *f, const shoal_model_kind *kind,
     TRY(probe(rows, &schema));
   }
   if (kind->sparse && schema.kind != ROWS_SPARSE)
-    return status_make(SHOAL_ERR_INPUT, "%s: the model takes sparse rows (tfrecord, libsvm, libffm, criteo), but these are %s",
+    return status_make(SHOAL_ERR_INPUT,
+                       "%s: the model takes sparse rows (tfrecord, libsvm, libffm, criteo), but these are %s",
                        rows->files, schema.kind == ROWS_DENSE ? "dense" : "encoded images");
   if (schema.kind == ROWS_DENSE) follow(rows, kind, &schema.shape);
   if (!f->transform && !kind->sparse) {
@@ -273,7 +274,9 @@ shoal_status job_find_features(const shoal_model_kind *kind, const job_rows *tra
   const char *written = pipeline_format(p)->name;
   shoal_pipeline_destroy(p);
   /* The click log's indices are hashes over all features; as TFRecord it shows by the size of its indices. */
-  int64_t enough = !strcmp(written, "libsvm") || !strcmp(written, "libffm") ? INT64_MAX : !strcmp(written, "tfrecord") ? LARGE_SPACE : 0;
+  int64_t enough = !strcmp(written, "libsvm") || !strcmp(written, "libffm") ? INT64_MAX
+                   : !strcmp(written, "tfrecord")                           ? LARGE_SPACE
+                                                                            : 0;
   int32_t most = 0;
   if (enough) TRY(largest_index(&train->stream, enough, &most));
   if (enough && test->files) TRY(largest_index(&test->stream, enough, &most));
