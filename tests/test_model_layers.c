@@ -172,6 +172,51 @@ static void layers_are_applied_to_each_other(void **state) {
 
 /* ---- what does not fit */
 
+/* Layers that are there while training alone, and those of whole numbers. */
+static void noise_and_numbers(void **state) {
+  shoal_dataset train, test;
+  data_make_corners(256, 1, &train);
+  data_make_corners(200, 2, &test);
+  shoal_model *m = begin(SHOAL_SHAPE(8, 8, 1));
+  shoal_output *x = shoal_model_input_at(m, 0);
+  x = shoal_layer(m, "gaussian_noise", "{\"stddev\": 0.02}", &x, 1);
+  x = shoal_layer(m, "flatten", NULL, &x, 1);
+  x = shoal_layer(m, "dense", "{\"units\": 24, \"activation\": \"selu\"}", &x, 1);
+  x = shoal_layer(m, "alpha_dropout", "{\"rate\": 0.1}", &x, 1);
+  x = shoal_layer(m, "gaussian_dropout", "{\"rate\": 0.1}", &x, 1);
+  shoal_layer(m, "dense", "{\"units\": 4, \"activation\": \"softmax\"}", &x, 1);
+  assert_ok(shoal_model_compile(m, &options));
+  expect_lines(m, (const char *const[]){"flops/example", "gaussian_noise", NULL});
+  shoal_tensor first, second;
+  assert_ok(shoal_tensor_create(SHOAL_F32, SHOAL_SHAPE(200, 4), &first));
+  assert_ok(shoal_tensor_create(SHOAL_F32, SHOAL_SHAPE(200, 4), &second));
+  assert_ok(shoal_model_predict(m, &test.features, &first));
+  assert_ok(shoal_model_predict(m, &test.features, &second));
+  assert_memory_equal(first.data, second.data, shoal_tensor_bytes(&first));
+  expect_learned(m, &train, &test, 30);
+  shoal_tensor_fini(&first);
+  shoal_tensor_fini(&second);
+  data_free(&train);
+  data_free(&test);
+
+  /* numbers 10, 20, 30 as 1, 2, 3; others as 0; then as vectors: 0 where the first is 0, 7 elsewhere */
+  m = begin(SHOAL_SHAPE(4));
+  x = shoal_model_input_at(m, 0);
+  shoal_output *found = shoal_layer(m, "integer_lookup", "{\"vocabulary\": [10, 20, 30]}", &x, 1);
+  shoal_output *hot = shoal_layer(m, "one_hot", "{\"num_classes\": 4}", &found, 1);
+  shoal_output *sevens = shoal_layer(m, "rescaling", "{\"scale\": 0, \"offset\": 7}", &hot, 1);
+  shoal_output *chosen = shoal_layer(m, "where", NULL, (shoal_output *[]){hot, sevens, hot}, 3);
+  x = shoal_layer(m, "flatten", NULL, &chosen, 1);
+  shoal_layer(m, "dense", "{\"units\": 1, \"kernel_initializer\": \"ones\"}", &x, 1);
+  assert_ok(shoal_model_compile(m, &(shoal_compile_options){.loss = "mse", .threads = 1}));
+  float row[] = {20, 5, 30, 10}, sum;
+  shoal_tensor in = shoal_tensor_view(SHOAL_F32, SHOAL_SHAPE(1, 4), row),
+               out = shoal_tensor_view(SHOAL_F32, SHOAL_SHAPE(1, 1), &sum);
+  assert_ok(shoal_model_predict(m, &in, &out));
+  assert_true(fabsf(sum - 28) < 1e-4f); /* one of each four is 7 */
+  shoal_model_destroy(m);
+}
+
 static void expect_refused(shoal_model *m, const char *words) {
   shoal_status status = shoal_model_compile(m, &options);
   assert_non_null(status);
@@ -199,9 +244,13 @@ static void refuses_what_does_not_fit(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(separable_convolutions_learn),     cmocka_unit_test(image_layers_change_sizes),
-      cmocka_unit_test(recurrent_layers_learn),           cmocka_unit_test(attention_learns),
-      cmocka_unit_test(layers_are_applied_to_each_other), cmocka_unit_test(refuses_what_does_not_fit),
+      cmocka_unit_test(separable_convolutions_learn),
+      cmocka_unit_test(image_layers_change_sizes),
+      cmocka_unit_test(recurrent_layers_learn),
+      cmocka_unit_test(attention_learns),
+      cmocka_unit_test(layers_are_applied_to_each_other),
+      cmocka_unit_test(refuses_what_does_not_fit),
+      cmocka_unit_test(noise_and_numbers),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

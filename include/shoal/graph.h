@@ -396,6 +396,8 @@ SHOAL_API shoal_value *shoal_softmax_cross_entropy(shoal_graph *g, shoal_value *
 SHOAL_API shoal_value *shoal_sparse_softmax_cross_entropy(shoal_graph *g, shoal_value *logits, shoal_value *labels);
 /** Elementwise: -(label log p + (1 - label) log(1 - p)), p = sigmoid(logit). */
 SHOAL_API shoal_value *shoal_sigmoid_cross_entropy(shoal_graph *g, shoal_value *logits, shoal_value *labels);
+/** Normally distributed numbers, new ones each step, in the shape of x, whose numbers do not count. */
+SHOAL_API shoal_value *shoal_normal_like(shoal_graph *g, shoal_value *x, double mean, double stddev);
 /** Keeps each element with probability `keep` and divides it by `keep`; otherwise zero. New numbers each step. */
 SHOAL_API shoal_value *shoal_dropout(shoal_graph *g, shoal_value *x, double keep);
 /** x / (bias + alpha * sum of squares over `radius` channels on both sides) ^ beta */

@@ -284,7 +284,7 @@ SHOAL_API bool shoal_model_weight(shoal_model *m, int i, const char **name, shoa
 SHOAL_API bool shoal_model_is_sparse(const shoal_model *m);
 /** Threads that it computes with. */
 SHOAL_API int shoal_model_threads(const shoal_model *m);
-/** "layer  output shape  parameters" lines, ended by a total; the caller frees it. NULL: no memory. */
+/** "layer  output shape  parameters  flops" lines (multiplications and additions for one example, without training), ended by a total; the caller frees it. NULL: no memory. */
 SHOAL_API char *shoal_model_describe(const shoal_model *m);
 /** For those who want the graph under the layers. */
 SHOAL_API shoal_graph *shoal_model_graph(shoal_model *m);

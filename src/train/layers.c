@@ -246,6 +246,7 @@ void call_apply(branch *b, shoal_output *c, const loss_kind *loss) {
     if (!x[i]) return;
     if (!io.mask) io.mask = masks[i];
   }
+  c->first_node = (int)g->count;
   shoal_scope_push(g, l->name);
   /* A softmax at the end, or the sigmoid of one unit, is left to the loss and to the probabilities. */
   const bool logits = loss && loss->activation && ends_with(l, loss->activation);
@@ -258,6 +259,7 @@ void call_apply(branch *b, shoal_output *c, const loss_kind *loss) {
     return;
   }
   c->value = y;
+  c->end_node = (int)g->count;
   c->mask = fitting_mask(io.mask, y);
   c->shape = shoal_shape_make(y->shape.rank - 1, y->shape.dim + 1);
 }

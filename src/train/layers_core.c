@@ -92,6 +92,38 @@ static shoal_value *category_encoding_apply(branch *b, layer *l, layer_io *io) {
   return layer_is(l, "output_mode", "count") ? sum : shoal_clip(g, sum, 0, 1);
 }
 
+/* ... as one hot vector each. */
+static shoal_value *one_hot_apply(branch *b, layer *l, layer_io *io) {
+  shoal_graph *g = b->model->graph;
+  io->mask = NULL;
+  return shoal_one_hot(g, shoal_cast(g, io->x[0], SHOAL_I32), layer_int(l, "num_classes"), 1, 0, SHOAL_F32);
+}
+
+/* Whole numbers as their places in a list, counted from 1; 0 for those that are not in it. */
+static shoal_value *integer_lookup_apply(branch *b, layer *l, layer_io *io) {
+  shoal_graph *g = b->model->graph;
+  const json_t *list = json_object_get(l->config, "vocabulary");
+  const size_t n = layer_numbers(list, NULL, 0);
+  const int64_t first = layer_int(l, "num_oov_indices");
+  shoal_value *x = io->x[0];
+  io->mask = NULL;
+  if (!n) return layer_refuse(b, l, "vocabulary: a list of numbers is expected");
+  shoal_tensor words, places;
+  shoal_status status = shoal_tensor_create(SHOAL_F32, SHOAL_SHAPE((int64_t)n), &words);
+  if (!status) status = shoal_tensor_create(SHOAL_F32, SHOAL_SHAPE((int64_t)n), &places);
+  if (status) {
+    graph_fail(g, status);
+    return NULL;
+  }
+  layer_numbers(list, words.data, n);
+  for (size_t i = 0; i < n; i++) ((float *)places.data)[i] = (float)((int64_t)i + first);
+  shoal_value *same = shoal_equal(g, shoal_expand_dims(g, x, x->shape.rank), shoal_constant(g, &words));
+  shoal_value *found = shoal_mul(g, shoal_cast(g, same, SHOAL_F32), shoal_constant(g, &places));
+  shoal_tensor_fini(&words);
+  shoal_tensor_fini(&places);
+  return shoal_reduce_sum(g, found, SHOAL_SHAPE(x->shape.rank), false);
+}
+
 /* ---- the rows */
 
 static const layer_attr dense_attrs[] = {
@@ -114,6 +146,10 @@ static const char *const encodings[] = {"multi_hot", "one_hot", "count", NULL};
 static const layer_attr encoding_attrs[] = {
     ATTR("num_tokens", INT, NULL, 1, 1e8), ATTR("output_mode", CHOICE, "\"multi_hot\"", .choices = encodings), {0}};
 
+static const layer_attr one_hot_attrs[] = {ATTR("num_classes", INT, NULL, 1, 1e8), {0}};
+static const layer_attr lookup_attrs[] = {
+    ATTR("vocabulary", NUMBERS, NULL), ATTR("num_oov_indices", INT, "1", 0, 1), {0}};
+
 const layer_kind layers_core[] = {
     {"dense", "each output a weighted sum of all features", dense_attrs, 1, 1, dense_apply},
     {"activation", "a function of each element, by its name", activation_attrs, 1, 1, identity_apply},
@@ -127,5 +163,8 @@ const layer_kind layers_core[] = {
     {"position_embedding", "a learned vector for each place of a sequence, added to it", position_attrs, 1, 1,
      position_embedding_apply},
     {"category_encoding", "whole numbers as ones among zeros", encoding_attrs, 1, 1, category_encoding_apply},
+    {"one_hot", "each whole number as ones among zeros along a new axis", one_hot_attrs, 1, 1, one_hot_apply},
+    {"integer_lookup", "whole numbers as their places in a vocabulary, 0 for others", lookup_attrs, 1, 1,
+     integer_lookup_apply},
     {0},
 };

@@ -66,6 +66,13 @@ static shoal_value *dot_apply(branch *b, layer *l, layer_io *io) {
 static const layer_attr axis_attrs[] = {ATTR("axis", INT, "-1", -8, 8), {0}};
 static const layer_attr dot_attrs[] = {ATTR("axes", AXES, "-1"), ATTR("normalize", BOOL, "false"), {0}};
 
+/* The second input where the first is not 0, the third elsewhere. */
+static shoal_value *where_apply(branch *b, layer *l, layer_io *io) {
+  shoal_graph *g = b->model->graph;
+  shoal_value *condition = shoal_not_equal(g, io->x[0], shoal_scalar(g, io->x[0]->dtype, 0));
+  return shoal_where(g, condition, io->x[1], io->x[2]);
+}
+
 const layer_kind layers_merge[] = {
     {"add", "the sum of its inputs", NULL, 2, LAYER_INPUTS_MAX, add_apply},
     {"subtract", "the first less the second", NULL, 2, 2, subtract_apply},
@@ -76,5 +83,6 @@ const layer_kind layers_merge[] = {
     {"concatenate", "one after the other along an axis", axis_attrs, 1, LAYER_INPUTS_MAX, concatenate_apply},
     {"stack", "side by side along a new axis", axis_attrs, 1, LAYER_INPUTS_MAX, stack_apply},
     {"dot", "products of vectors, or of matrices", dot_attrs, 2, 2, dot_apply},
+    {"where", "the second input where the first is not 0, else the third", NULL, 3, 3, where_apply},
     {0},
 };

@@ -4,6 +4,7 @@
 #include "base/options.h"
 #include "base/text.h"
 #include "exec/session.h"
+#include "graph/graph.h"
 #include "train/layer.h"
 #include "train/model_graph.h"
 #include "train/optimizer.h"
@@ -537,10 +538,46 @@ int shoal_model_threads(const shoal_model *m) { return m->session ? pool_threads
 shoal_graph *shoal_model_graph(shoal_model *m) { return m->graph; }
 shoal_session *shoal_model_session(shoal_model *m) { return m->session; }
 
+/* A batch of one example. */
+static shoal_shape with_one(const shoal_value *v) {
+  shoal_shape s = v->shape;
+  for (int i = 0; i < s.rank; i++)
+    if (s.dim[i] == SHOAL_UNKNOWN) s.dim[i] = 1;
+  return s;
+}
+
+static double node_flops(const node *n) {
+  enum { MOST = 64 };
+  shoal_shape in[MOST], out[OP_MAX_OUTPUTS];
+  shoal_dtype in_dtype[MOST], out_dtype[OP_MAX_OUTPUTS];
+  double flops = 0;
+  if (n->op->flags & (OP_SOURCE | OP_VIEW) || n->ins > MOST || n->outs > OP_MAX_OUTPUTS) return 0;
+  for (int i = 0; i < n->ins; i++) {
+    in[i] = with_one(n->in[i]);
+    in_dtype[i] = n->in[i]->dtype;
+  }
+  for (int i = 0; i < n->outs; i++) {
+    out[i] = with_one(&n->out[i]);
+    out_dtype[i] = n->out[i].dtype;
+  }
+  const op_shapes s = {n->ins, n->outs, in, in_dtype, n->attr, out, out_dtype};
+  if (!n->op->cost) return (double)shoal_shape_count(&out[0]);
+  n->op->cost(&s, &flops);
+  return flops;
+}
+
+/* What a layer computes for one example, where a call of it is applied. */
+static double call_flops(const shoal_model *m, const shoal_output *c) {
+  double sum = 0;
+  for (int i = c->first_node; m->session && i < c->end_node; i++) sum += node_flops(m->graph->nodes[i]);
+  return sum;
+}
+
 char *shoal_model_describe(const shoal_model *m) {
   text t = {0};
   char shape[SHOAL_SHAPE_TEXT];
-  text_add(&t, "%-24s %-18s %12s\n", "layer", "output", "parameters");
+  double all = 0;
+  text_add(&t, "%-24s %-18s %12s %14s\n", "layer", "output", "parameters", "flops/example");
   text_add(&t, "%-24s %-18s %12s\n", "input", shoal_shape_text(&m->input, shape), "");
   for (size_t i = 0; i < m->n_calls; i++) {
     const shoal_output *c = m->calls[i];
@@ -548,10 +585,12 @@ char *shoal_model_describe(const shoal_model *m) {
     char name[160];
     const char *act = layer_activation(c->layer);
     snprintf(name, sizeof name, "%s%s%s%s", c->layer->name, *act ? " (" : "", act, *act ? ")" : "");
-    text_add(&t, "%-24s %-18s %12lld\n", name, m->session ? shoal_shape_text(&c->shape, shape) : "?",
-             (long long)(c->number ? 0 : count_parameters(m, c->layer)));
+    const double flops = call_flops(m, c);
+    all += flops;
+    text_add(&t, "%-24s %-18s %12lld %14.0f\n", name, m->session ? shoal_shape_text(&c->shape, shape) : "?",
+             (long long)(c->number ? 0 : count_parameters(m, c->layer)), flops);
   }
-  text_add(&t, "%-24s %-18s %12lld\n", "total", "", (long long)shoal_model_parameters(m));
+  text_add(&t, "%-24s %-18s %12lld %14.0f\n", "total", "", (long long)shoal_model_parameters(m), all);
   if (!t.failed) return t.data;
   text_fini(&t);
   return NULL;

@@ -50,6 +50,7 @@ struct shoal_output {
   shoal_shape shape;         /* of one example; known of inputs, and of all once compiled */
   bool used;                 /* by another one */
   shoal_value *value, *mask; /* while a branch is built */
+  int first_node, end_node;  /* of the graph: what it added to the branch built last */
 };
 
 /* What a model gives, and what its loss is. */

@@ -1,4 +1,5 @@
-/* Dropout. The mask is never stored: it is a stretch of the node's number stream, and the gradient draws it again. */
+/* Dropout. The mask is never stored: it is a stretch of the node's number stream, and the gradient draws it again. Noise as
+ * large as a batch, whatever its size. */
 #include "graph/ops/ops.h"
 #include "graph/ops/util.h"
 
@@ -40,6 +41,28 @@ static void dropout_gradient(op_grad_call *c) {
   c->dx[0].value = graph_op(c->graph, "dropout_grad", c->dy, 1, attr);
 }
 
+/* ---- noise: only the input's shape counts */
+
+enum { MEAN, DEVIATION };
+
+/* Numbered as the mask above. */
+REAL_KERNEL(normal_like_kernel, {
+  real *y = call->out[0].data;
+  int64_t n = shoal_tensor_count(&call->out[0]);
+  int64_t rows = call->out[0].shape.rank ? call->out[0].shape.dim[0] : 1;
+  uint64_t first = rows ? (uint64_t)(call->first_row * (n / rows)) : 0;
+  random_stream stream = random_stream_make(call->seed, random_mix(call->stream, call->step));
+  for (int64_t i = 0; i < n; i++)
+    y[i] = (real)(call->attr[MEAN].f + call->attr[DEVIATION].f * random_normal_at(&stream, first + (uint64_t)i));
+  return NULL;
+})
+
+shoal_value *shoal_normal_like(shoal_graph *g, shoal_value *like, double mean, double stddev) {
+  return GRAPH_UNARY(g, "normal_like", like, ATTR_F(mean), ATTR_F(stddev));
+}
+
+static const char *const noise_cases[] = {"[?5,7] stddev=0.5", "[?18,3] mean=1", "[9]", "[]", NULL};
+
 static void dropout_cost(const op_shapes *s, double *flops) { *flops = 25.0 * (double)shoal_shape_count(&s->out[0]); }
 
 shoal_value *shoal_dropout(shoal_graph *g, shoal_value *x, double keep) {
@@ -73,5 +96,17 @@ const op_row ops_dropout[] = {
      .kernel = dropout_grad_kernel,
      .cost = dropout_cost,
      .cases = dropout_cases},
+    {.name = "normal_like",
+     .attrs = {{"mean", ATTR_FLOAT, 0}, {"stddev", ATTR_FLOAT, 1}},
+     .ins_min = 1,
+     .ins_max = 1,
+     .outs = 1,
+     .flags = OP_RANDOM | OP_NO_GRADIENT,
+     .shape_only = 1,
+     .shape = shape_as_input_float,
+     .batch = batch_map,
+     .kernel = normal_like_kernel,
+     .cost = dropout_cost,
+     .cases = noise_cases},
     {0},
 };
