@@ -73,6 +73,9 @@ typedef struct {
   const char *name; /**< of the model, in formats that have one; NULL: "shoal" */
   const char *
       layout; /**< of .safetensors: "shoal", or "torch": names and shapes as PyTorch's modules have them; NULL: "shoal" */
+  const shoal_compile_options
+      *compile; /**< .keras: the optimizer, its numbers and its rate that the model is compiled with
+                                         * there, with the losses that it has; NULL: it is not compiled */
 } shoal_export_options;
 
 /** Writes a network to a file whose ending names the format. options may be NULL. SHOAL_ERR_ARGUMENT: no such format, or

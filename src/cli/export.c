@@ -38,10 +38,30 @@ static shoal_linear_form form_of(const char *name) {
   return (shoal_linear_form)form;
 }
 
-static shoal_status write_network(shoal_network *n, const char *path, const export_flags *f, const char *name) {
+/* How the run was trained. */
+static shoal_compile_options compiled_of(const shoal_job *job) {
+  return (shoal_compile_options){.optimizer = {.name = job->optimizer,
+                                               .momentum = job->momentum,
+                                               .nesterov = job->nesterov,
+                                               .decay = job->rho,
+                                               .beta1 = job->beta1,
+                                               .beta2 = job->beta2,
+                                               .epsilon = job->epsilon,
+                                               .weight_decay = job->weight_decay,
+                                               .clip_value = job->clip_value,
+                                               .clip_norm = job->clip_norm,
+                                               .clip_global_norm = job->clip_global_norm},
+                                 .schedule = {.rate = job->lr},
+                                 .label_smoothing = job->label_smoothing};
+}
+
+static shoal_status write_network(shoal_network *n, const char *path, const export_flags *f, const char *name,
+                                  const shoal_job *job) {
   if (f->as)
     return status_make(SHOAL_ERR_ARGUMENT, "--as selects a text format, but the extension of %s selects another", path);
-  return shoal_network_export(n, path, &(shoal_export_options){.name = name, .layout = f->layout});
+  const shoal_compile_options compile = job ? compiled_of(job) : (shoal_compile_options){0};
+  return shoal_network_export(
+      n, path, &(shoal_export_options){.name = name, .layout = f->layout, .compile = job ? &compile : NULL});
 }
 
 static shoal_status convert_file(const flags_parsed *words, const export_flags *f) {
@@ -49,7 +69,7 @@ static shoal_status convert_file(const flags_parsed *words, const export_flags *
   shoal_network *n;
   TRY(shoal_network_load(words->words[0], &n));
   if (*shoal_network_notes(n)) say(stderr, "%s", shoal_network_notes(n));
-  shoal_status status = write_network(n, words->words[1], f, NULL);
+  shoal_status status = write_network(n, words->words[1], f, NULL, NULL);
   shoal_network_destroy(n);
   return status;
 }
@@ -67,7 +87,7 @@ static shoal_status export_run(shoal_trained *t, const char *path, const export_
   shoal_network *n;
   if (!path || !shoal_has_ending(path, shoal_export_endings())) return write_text(t, path, f);
   TRY(shoal_network_of(shoal_trained_model(t), &n));
-  shoal_status status = write_network(n, path, f, shoal_trained_job(t)->model);
+  shoal_status status = write_network(n, path, f, shoal_trained_job(t)->model, shoal_trained_job(t));
   shoal_network_destroy(n);
   return status;
 }
@@ -88,10 +108,10 @@ const command command_export = {
     .arguments = "RUN_DIR|FILE [TO]",
     .summary = "export a model to Keras or ONNX, or the weights of sparse-lr as text",
     .details =
-        "The extension of TO selects the format: .keras, .onnx or .safetensors (weights\n"
-        "only). FILE may also be a model of another program (.keras). With any other\n"
-        "extension the weights of sparse-lr are written as text, to TO or to standard\n"
-        "output.\n"
+        "The extension of TO selects the format: .keras, .onnx, .safetensors (weights\n"
+        "only) or .svg (a picture). FILE may also be a model of another program (.keras).\n"
+        "With any other extension the weights of sparse-lr are written as text, to TO or\n"
+        "to standard output.\n"
         "\n"
         "Examples:\n"
         "  shoal export runs/first first.onnx\n"

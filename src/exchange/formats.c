@@ -7,10 +7,8 @@
 #include <string.h>
 
 static const model_format formats[] = {
-    {".keras", keras_import, keras_export},
-    {".json", keras_json_import, NULL},
-    {".onnx", onnx_import, onnx_export},
-    {".safetensors", NULL, safetensors_export},
+    {".keras", keras_import, keras_export},     {".json", keras_json_import, NULL}, {".onnx", onnx_import, onnx_export},
+    {".safetensors", NULL, safetensors_export}, {".svg", NULL, svg_export},
 };
 
 const char *const *shoal_import_endings(void) {
@@ -19,7 +17,7 @@ const char *const *shoal_import_endings(void) {
 }
 
 const char *const *shoal_export_endings(void) {
-  static const char *const endings[] = {".keras", ".onnx", ".safetensors", NULL};
+  static const char *const endings[] = {".keras", ".onnx", ".safetensors", ".svg", NULL};
   return endings;
 }
 

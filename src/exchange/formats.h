@@ -21,6 +21,7 @@ SHOAL_CHECKED shoal_status keras_model_file(const char *path, text *notes, model
 SHOAL_CHECKED shoal_status keras_load_weights(const char *path, shoal_model *m);
 SHOAL_CHECKED shoal_status keras_export(shoal_network *n, const char *path, const shoal_export_options *options);
 SHOAL_CHECKED shoal_status safetensors_export(shoal_network *n, const char *path, const shoal_export_options *options);
+SHOAL_CHECKED shoal_status svg_export(shoal_network *n, const char *path, const shoal_export_options *options);
 SHOAL_CHECKED shoal_status onnx_import(const char *path, shoal_network **out);
 SHOAL_CHECKED shoal_status onnx_export(shoal_network *n, const char *path, const shoal_export_options *options);
 

@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "data/hdf5.h"
+#include "shoal/train.h"
 
 #include <jansson.h>
 
@@ -64,5 +65,7 @@ SHOAL_CHECKED shoal_status keras_describe(const json_t *config, const hdf5_file 
                                           json_t **description, keras_weights *weights);
 /* What compile() was told, if it was called: "training" of the description, and the losses of its outputs. */
 SHOAL_CHECKED shoal_status keras_training(const json_t *config, json_t *description, text *notes);
+/* What compile() is to be told of a model whose losses are known; NULL: there is something that Keras has not. */
+json_t *keras_compile_json(const shoal_model *m, const shoal_compile_options *options);
 
 #endif

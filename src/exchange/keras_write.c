@@ -405,6 +405,8 @@ shoal_status keras_export(shoal_network *n, const char *path, const shoal_export
   shoal_status status = find_order(&w);
   if (!status) status = name_operations(&w);
   if (!status) status = model_json(&w, options->name ? options->name : "shoal", &config);
+  json_t *compile = !status && options->compile ? keras_compile_json(n->model, options->compile) : NULL;
+  if (compile && json_object_set_new(config, "compile_config", compile)) status = status_no_memory();
   if (!status) status = write_archive(path, config, &w);
   json_decref(config);
   json_decref(w.numbers);
