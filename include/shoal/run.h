@@ -501,6 +501,17 @@ SHOAL_API SHOAL_CHECKED shoal_status shoal_prediction_json(shoal_trained *t, con
 
 /** Called for each row in order. */
 typedef shoal_status (*shoal_prediction_taker)(void *context, const shoal_prediction *p);
+/** A file that predictions are written to. */
+typedef struct shoal_prediction_file shoal_prediction_file;
+/** By its ending: .csv (input, label, class, its probability, then the probability of each class by its name; or the numbers of a
+ * regression), .jsonl (an object a line, as shoal_prediction_json), .npy (f32 [rows, shoal_model_outputs]). It is there under its name
+ * once it is closed. */
+SHOAL_API SHOAL_CHECKED shoal_status shoal_prediction_file_open(shoal_trained *t, const char *path,
+                                                                shoal_prediction_file **out);
+/** A shoal_prediction_taker, whose context is the file. */
+SHOAL_API shoal_status shoal_prediction_file_take(void *file, const shoal_prediction *p);
+/** keep: false: nothing is left of it. NULL is fine. */
+SHOAL_API SHOAL_CHECKED shoal_status shoal_prediction_file_close(shoal_prediction_file *f, bool keep);
 
 /** Of files: pictures (PNG, JPEG, raw bytes) or files of rows, which need no labels. n 0: options->data, or the run's
  * rows. unknown_entries: values of sparse rows whose index the model does not know, which are left out; may be NULL. */

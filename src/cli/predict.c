@@ -23,7 +23,7 @@ static const flag_row predict_table[] = {
      .choices = trained_split_names},
     {"json", FLAG_BOOL, offsetof(predict_flags, json), NULL, "print one JSON array", .marks = 0},
     {"out", FLAG_TEXT, offsetof(predict_flags, out), "FILE",
-     "for model files: write the output as a .npy array; several outputs go to FILE-NAME.npy; also -o",
+     "write to FILE.csv, FILE.jsonl or FILE.npy; for model files: FILE.npy, several outputs go to FILE-NAME.npy; also -o",
      .complete = COMPLETE_FILE},
     {0},
 };
@@ -93,14 +93,23 @@ static shoal_status predict_with(shoal_trained *t, const flags_parsed *words, co
                                       : !shoal_model_classes(m)  ? take_numbers
                                       : shoal_model_is_sparse(m) ? take_score
                                                                  : take_class;
-  int64_t first, last, unknown = 0;
+  int64_t first = 0, last = 0, unknown = 0;
   shoal_status status = NULL;
+  shoal_prediction_file *file = NULL;
   if (f->index) status = read_range(f->index, &first, &last);
+  if (!status && f->out) status = shoal_prediction_file_open(t, f->out, &file);
+  const shoal_prediction_taker taker = file ? shoal_prediction_file_take : take;
+  void *context = file ? (void *)file : &out;
   if (!status && f->index)
-    status = shoal_trained_predict_range(t, f->split, first, last, take, &out);
+    status = shoal_trained_predict_range(t, f->split, first, last, taker, context);
   else if (!status)
-    status = shoal_trained_predict(t, words->words + 1, words->count - 1, f->split, take, &out, &unknown);
-  if (f->json && !status) puts(out.count ? "\n]" : "[]");
+    status = shoal_trained_predict(t, words->words + 1, words->count - 1, f->split, taker, context, &unknown);
+  shoal_status written = shoal_prediction_file_close(file, !status);
+  if (status)
+    shoal_status_free(written);
+  else
+    status = written;
+  if (f->json && !file && !status) puts(out.count ? "\n]" : "[]");
   char count[COUNTED_TEXT];
   if (!status && unknown)
     say(stderr, "Ignored: %s with a feature index that the model does not have.\n",
@@ -149,8 +158,6 @@ static shoal_status predict(command_call *call) {
   const flags_parsed *words = call->words;
   const predict_flags *f = call->flags;
   if (shoal_has_ending(words->words[0], shoal_import_endings())) return predict_file(words, f->out);
-  if (f->out)
-    return status_make(SHOAL_ERR_ARGUMENT, "--out is for model files: %s is a run or its weights", words->words[0]);
   if (words->count > 1 && f->index)
     return status_make(SHOAL_ERR_ARGUMENT, "expected either files, or --index with rows of the data set");
   shoal_trained *t;
@@ -181,6 +188,7 @@ const command command_predict = {
         "Examples:\n"
         "  shoal predict runs/first digit.png\n"
         "  shoal predict runs/flowers new.csv\n"
+        "  shoal predict runs/flowers new.csv -o predicted.csv\n"
         "  shoal predict runs/first --index 0-9\n"
         "  shoal predict runs/clicks day-22.tfrecord > scores.txt\n"
         "  shoal predict model.keras x.npy -o y.npy\n",

@@ -35,12 +35,13 @@ static shoal_status predict_rows(const predicting *p, const shoal_tensor *featur
   for (int64_t i = 0; !status && i < n; i++) {
     char row[PATH_MAX + 32];
     snprintf(row, sizeof row, "%s%s%lld", file ? file : "", file ? ":" : "", (long long)(first + i));
-    const shoal_prediction one = {.input = name ? name : row,
-                                  .row = first + i,
-                                  .label = labels && classes ? (int64_t)shoal_tensor_get(labels, i) : -1,
-                                  .target = labels && !classes ? shoal_tensor_get(labels, i) : NAN,
-                                  .values = (const float *)out.data + i * outputs,
-                                  .count = outputs};
+    const shoal_prediction one = {
+        .input = name ? name : row,
+        .row = first + i,
+        .label = labels && classes ? (int64_t)shoal_tensor_get(labels, i) : -1,
+        .target = labels && !classes && labels->shape.rank == 1 ? shoal_tensor_get(labels, i) : NAN,
+        .values = (const float *)out.data + i * outputs,
+        .count = outputs};
     status = p->take(p->context, &one);
   }
   shoal_tensor_fini(&out);
