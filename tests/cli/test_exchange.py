@@ -8,6 +8,7 @@ import pathlib
 import struct
 import subprocess
 import unittest
+import xml.etree.ElementTree
 import zipfile
 
 import support
@@ -68,7 +69,12 @@ class Training(support.Case):
         listed = json.loads(self.shoal("predict", "one", "row.npy", "--json")[0])[0]["probabilities"]
         for a, b in zip(probabilities, listed):
             self.assertAlmostEqual(a, b, places=5)
-        # goes on with what it has learned, and with what it was compiled with
+        with zipfile.ZipFile(self.folder / "one.keras") as z:
+            compiled = json.loads(z.read("config.json"))["compile_config"]
+        self.assertEqual(compiled["loss"], "sparse_categorical_crossentropy")
+        self.assertEqual(compiled["optimizer"]["class_name"], "SGD")
+        self.assertAlmostEqual(compiled["optimizer"]["config"]["momentum"], 0.9)
+        # goes on with what it has learned
         self.train("one.keras", "again", "--steps", "1", "--lr", "1e-30")
         self.assertAlmostEqual(self.summary("again")["test_accuracy"], first["test_accuracy"])
         self.train("mlp", "one", "--resume", "--epochs", "31", expect=2)
@@ -118,6 +124,23 @@ class Training(support.Case):
             self.assertEqual(header[name]["shape"], shape)
         message = self.shoal("export", str(SEEDS / "masked.keras"), "w.onnx", "--layout", "torch", expect=2)[1]
         self.assertIn(".safetensors", message)
+
+    def test_predictions_as_files(self):
+        (self.folder / "rows.csv").write_text("a,b,kind\n" + "".join(
+            f"{i % 7},{i % 5}," + ('"odd, really"' if i % 2 else "even") + "\n" for i in range(70)))
+        self.shoal("train", "mlp", "--data", "rows.csv", "--columns", "label=kind", "--epochs", "2", "--quiet", "--run-dir", "a")
+        self.shoal("predict", "a", "rows.csv", "-o", "p.csv")
+        lines = (self.folder / "p.csv").read_text().splitlines()
+        self.assertEqual(lines[0], 'input,label,class,probability,even,"odd, really"')
+        self.assertEqual(len(lines), 71)
+        self.shoal("predict", "a", "rows.csv", "-o", "p.jsonl")
+        rows = [json.loads(line) for line in (self.folder / "p.jsonl").read_text().splitlines()]
+        self.assertEqual(rows[1]["label_name"], "odd, really")
+        self.shoal("predict", "a", "rows.csv", "-o", "p.npy")
+        numbers, shape = read_npy(self.folder / "p.npy")
+        self.assertEqual(shape, (70, 2))
+        self.assertAlmostEqual(numbers[0], rows[0]["probabilities"][0], places=6)
+        self.assertIn(".jsonl", self.shoal("predict", "a", "rows.csv", "-o", "p.txt", expect=2)[1])
 
     def test_several_outputs(self):
         """Labels side by side; figures of each output."""
@@ -234,6 +257,15 @@ class Exchange(support.Case):
         numbers, shape = self.predict(path, SEEDS / "mlp.in.keras_tensor.npy")
         self.assertEqual(shape, (3, 4))
         self.assertAlmostEqual(sum(numbers), 3, places=5)
+
+    def test_a_picture_of_the_layers(self):
+        self.shoal("export", str(SEEDS / "shared.keras"), "shared.svg")
+        root = xml.etree.ElementTree.parse(self.folder / "shared.svg").getroot()
+        boxes = root.findall("{http://www.w3.org/2000/svg}g")
+        texts = "".join(root.itertext())
+        for name in ("left", "right", "tower/dense", "twice"):
+            self.assertIn(name, texts)
+        self.assertGreater(len(boxes), 8)
 
     def test_unknown_endings_are_refused(self):
         error = self.shoal("export", str(SEEDS / "mlp.keras"), str(self.folder / "model.xyz"), expect=2)[1]
