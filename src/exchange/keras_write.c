@@ -178,6 +178,7 @@ static json_t *attribute_json(const keras_class *c, const layer_attr *a, const c
 static json_t *class_json(const keras_class *c, const char *name, const json_t *attributes) {
   const layer_kind *kind = layer_kind_find(c->type);
   json_t *config = json_pack("{s:s, s:b, s:s}", "name", name, "trainable", 1, "dtype", "float32");
+  if (!strncmp(c->name, "SpatialDropout", 14)) json_object_del(config, "trainable"); /* theirs do not take it */
   for (const layer_attr *a = kind->attrs; a && a->name; a++) {
     const json_t *v = json_object_get(attributes, a->name);
     json_t *taken = v ? attribute_json(c, a, name, v) : NULL;
