@@ -23,7 +23,8 @@ static const flag_row predict_table[] = {
      .choices = trained_split_names},
     {"json", FLAG_BOOL, offsetof(predict_flags, json), NULL, "print one JSON array", .marks = 0},
     {"out", FLAG_TEXT, offsetof(predict_flags, out), "FILE",
-     "write to FILE.csv, FILE.jsonl or FILE.npy; for model files: FILE.npy, several outputs go to FILE-NAME.npy; also -o",
+     "write to FILE.csv, FILE.jsonl or FILE.npy; for model files: FILE.npy, several outputs go to FILE-NAME.npy; also "
+     "-o",
      .complete = COMPLETE_FILE},
     {0},
 };
