@@ -42,8 +42,7 @@ struct replica {
   uint64_t link_life;   /* of that backup */
   uint64_t sent, acked; /* records over this link */
   bool fills;           /* it does not have everything yet */
-  int which;            /* the next piece: vector, */
-  int64_t first;        /* element */
+  int64_t first;        /* the next element to send, of all vectors */
   bool awaits;          /* answers wait for its confirmations, */
   uint64_t since_term;  /* and have done so since that view */
   bool cut_off;         /* but it takes nothing any more */
@@ -175,7 +174,6 @@ static shoal_status begin_filling(server *s) {
     const record head = {.now = s->now, .peer = r->target};
     r->link_life = r->target;
     r->fills = true;
-    r->which = 0;
     r->first = 0;
     send_record(r, RECORD_STATE, &head, state.data, state.length);
     send_held(s);
@@ -184,22 +182,24 @@ static shoal_status begin_filling(server *s) {
   return NULL;
 }
 
-static void send_piece(server *s) {
+/* The next elements of all vectors, nothing between them: an update changes a parameter by its slots, so a backup that had
+ * the one without the others would make another update of it. */
+static void send_pieces(server *s) {
   replica *r = s->replica;
-  if (r->which == ps_vectors_count(s->vectors)) {
+  if (r->first >= s->terms.elements) {
     const record head = {.now = s->now};
     r->fills = false;
     send_record(r, RECORD_FILLED, &head, NULL, 0);
     return;
   }
-  int64_t count;
-  const float *from = ps_vectors_run(s->vectors, r->which, r->first, &count);
-  const ps_piece piece = {.which = r->which, .first = r->first, .count = MIN_OF(count, PS_PIECE_MAX)};
-  send_record(r, RECORD_PIECE, &piece, from, (size_t)piece.count * sizeof *from);
-  r->first += piece.count;
-  if (r->first < s->terms.elements) return;
-  r->first = 0;
-  r->which++;
+  int64_t count = 0; /* the same for all of them */
+  for (int which = 0; which < ps_vectors_count(s->vectors); which++) {
+    const float *from = ps_vectors_run(s->vectors, which, r->first, &count);
+    count = MIN_OF(count, PS_PIECE_MAX);
+    const ps_piece piece = {.which = which, .first = r->first, .count = count};
+    send_record(r, RECORD_PIECE, &piece, from, (size_t)count * sizeof *from);
+  }
+  r->first += count;
 }
 
 /* ---- records, in */
@@ -405,7 +405,7 @@ shoal_status replica_work(server *s, double *wait) {
   if (!r->link && !r->awaits && r->target && s->agreed && clock_seconds() >= r->again_at) TRY(begin_filling(s));
   if (!r->link || r->awaits) return NULL;
   if (r->fills && r->sent - r->acked < UNCONFIRMED_MAX) {
-    send_piece(s);
+    send_pieces(s);
     *wait = 0;
   } else if (r->acked < r->sent) {
     *wait = ACK_SECONDS / 10;

@@ -14,7 +14,8 @@
  *     gone before it was filled, or that was left out by a view.
  *  5. A new backup is filled while workers are served: what the server knows goes first, then the vectors piece by piece,
  *     between other records. A piece that was sent is changed by the records behind it; one that was not, is sent as it
- *     is by then. This holds since an update of an element depends on that element's own numbers alone.
+ *     is by then. This holds since an update of an element depends on that element's own numbers alone, parameter and
+ *     optimizer's slots, which go together in a piece.
  *  6. Workers' connections end with the primary. What they had asked for is known to the backup; they come back and
  *     resume (rule 22 of ps_protocol.h). One that does not come counts as disconnected after a while. */
 #ifndef SHOAL_DIST_PS_REPLICA_H
