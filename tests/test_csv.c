@@ -154,7 +154,7 @@ static void text_columns(void **state) {
   free(t.learned);
   assert_fails(read_text("a,y\nb,0\nc,1\n", "numbers=a", &t), SHOAL_ERR_INPUT, "expected a number, found 'b'");
   assert_fails(read_text("a,y\n1,0\n", "hash=a:0", &t), SHOAL_ERR_ARGUMENT, "a width of 1 to 65536");
-  assert_fails(read_text("a,y\n1,0\n", "categories=b", &t), SHOAL_ERR_ARGUMENT, "no column is named 'b'");
+  assert_fails(read_text("a,y\n1,0\n", "categories=b", &t), SHOAL_ERR_ARGUMENT, "unknown column 'b'");
 }
 
 /* Up to 64 different words each have a number; of more the column is hashed. */

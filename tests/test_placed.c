@@ -77,7 +77,7 @@ static void placement_inside(void **state) {
       {"/job:worker", {"/task:1", NULL}, NULL},
       {NULL, {"/job:ps/task:0", "/job:worker/task:1"}, "cond 'choice' runs as a whole on one task, but 'exp' inside"},
       {"/job:ps/task:0", {NULL, "/job:ps/task:1"}, "which /job:ps/task:0 does not allow"},
-      {NULL, {"/job:chief", NULL}, "inside 'choice': 'tanh' is to run on /job:chief, but the cluster has"}};
+      {NULL, {"/job:chief", NULL}, "inside 'choice': 'tanh' is placed on /job:chief, but the cluster has"}};
   device tasks[3] = {{"ps", 0}, {"ps", 1}, {"worker", 1}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     shoal_graph *g;

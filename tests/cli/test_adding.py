@@ -209,7 +209,7 @@ class Adding(support.Case):
         super().setUpClass()
         cls.tree = cls.shared / "tree"
         cls.tree.mkdir()
-        for name in ("bench", "completion", "examples", "include", "models", "python", "src", "tests", "tools", "web", "meson.build",
+        for name in ("bench", "completion", "examples", "include", "models", "python", "share", "src", "tests", "tools", "web", "meson.build",
                      "meson_options.txt"):
             copy = shutil.copytree if (support.ROOT / name).is_dir() else shutil.copy2
             copy(support.ROOT / name, cls.tree / name)
