@@ -213,7 +213,7 @@ static void deadlines(void **state) {
   pid_t pid = net_case_start(mute_server, address, 0);
   c = connect_as(address, 0, 1000);
   net_message m;
-  assert_fails(net_await(c, 0, &m), SHOAL_ERR_PEER, "none");
+  assert_fails(net_await(c, 0, &m), SHOAL_ERR_PEER, "no message");
   assert_ok(net_send(c, &(net_header){.kind = 1}, NULL, 0, 1));
   start = clock_seconds();
   assert_fails(net_await(c, 0.2, &m), SHOAL_ERR_PEER, address);

@@ -144,7 +144,7 @@ shoal_status tcp_await(net_client *base, double seconds, net_message *out) {
     double now = clock_seconds();
     if (begin < 0) begin = eager || seconds <= 0 ? now : now - MIN_OF(left, TCP_SLICE);
     left = begin + seconds - now;
-    if (left <= 0) return status_make(SHOAL_ERR_PEER, "none in %g s", seconds);
+    if (left <= 0) return status_make(SHOAL_ERR_PEER, "no message in %g s", seconds);
     if (eager && now < begin + base->eager)
       sched_yield(); /* to whom it waits for, if it has no processor */
     else if (eager)

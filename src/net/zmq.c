@@ -318,7 +318,7 @@ static shoal_status zmq_await(net_client *base, double seconds, net_message *out
       if (seconds > 0) continue;
     }
     client_look(c);
-    if (!c->gone && clock_seconds() >= until) return status_make(SHOAL_ERR_PEER, "none in %g s", seconds);
+    if (!c->gone && clock_seconds() >= until) return status_make(SHOAL_ERR_PEER, "no message in %g s", seconds);
   }
 }
 
