@@ -97,7 +97,7 @@ class Doctor(support.Case):
         self.assertIn("worker:0 to worker:1", self.end(self.start("worker:5"), expect=2)[1])
         self.assertIn("--cluster", self.shoal("doctor", "--task", "ps:0", expect=2)[1])
         self.describe({"worker": self.addresses[:2], "ps": self.addresses[2:], "evaluator": []}, "same.json")
-        self.assertIn("outside", self.end(self.start("evaluator:0", file="same.json"), expect=2)[1])
+        self.assertIn("not part of the cluster", self.end(self.start("evaluator:0", file="same.json"), expect=2)[1])
 
 
 support.main()
