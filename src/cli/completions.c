@@ -103,8 +103,8 @@ void completion_print_fish(FILE *to) {
   fputs("# fish completion for shoal\n", to);
   for (int i = 0; (c = command_at(i)); i++) {
     const char *blank = strchr(c->name, ' '), *last = blank ? blank + 1 : c->name;
-    char first[32];
-    snprintf(first, sizeof first, "%.*s", (int)strcspn(c->name, " "), c->name);
+    char first[32] = "";
+    memcpy(first, c->name, strcspn(c->name, " ")); /* all are shorter */
     if (blank) {
       fish_begin(to, "__fish_use_subcommand", NULL);
       fprintf(to, " -f -a '%s'\n", first);

@@ -76,6 +76,10 @@ static void take(rank_roster *r, const rank_message *m, int pid) {
   if (!e->pid) {
     e->pid = pid;
     e->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+    if (e->pidfd < 0 && errno == ESRCH) { /* it was killed, and waited for, before its words were read */
+      e->ended = true;
+      if (r->first_ended < 0) r->first_ended = m->rank;
+    }
   }
   if (m->stage == RANK_TOLD)
     r->first_told = r->first_told < 0 ? m->rank : r->first_told;
