@@ -80,6 +80,13 @@ shoal_status onnx_numbers(const onnx_reader *r, const onnx_node *n, size_t i, co
   return NULL;
 }
 
+/* Not by way of a double, in which the largest whole number, ONNX's word for the end, is beyond all of 64 bits. */
+static int64_t whole_number(const shoal_tensor *t, int64_t i) {
+  if (t->dtype == SHOAL_I64) return ((const int64_t *)t->data)[i];
+  const double value = shoal_tensor_get(t, i);
+  return value >= 0x1p62 ? INT64_MAX : value <= -0x1p62 ? INT64_MIN : (int64_t)value;
+}
+
 shoal_status onnx_list(const onnx_reader *r, const onnx_node *n, size_t i, shoal_shape *out) {
   const shoal_tensor *t;
   TRY(onnx_numbers(r, n, i, &t));
@@ -87,7 +94,7 @@ shoal_status onnx_list(const onnx_reader *r, const onnx_node *n, size_t i, shoal
   if (count > SHOAL_MAX_RANK)
     return onnx_wrong("input %zu has %lld numbers, more than a shape has", i, (long long)count);
   out->rank = (int)count;
-  for (int k = 0; k < out->rank; k++) out->dim[k] = (int64_t)shoal_tensor_get(t, k);
+  for (int k = 0; k < out->rank; k++) out->dim[k] = whole_number(t, k);
   return NULL;
 }
 

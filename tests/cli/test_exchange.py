@@ -183,7 +183,7 @@ class Exchange(support.Case):
             self.assert_close(got, read_npy(SEEDS / f"{name}.out.npy"))
 
     def test_what_is_written_is_read_again(self):
-        for name, inputs in {"masked": [""], "shared": ["left=", "right="]}.items():
+        for name, inputs in {"masked": [""], "shared": ["left=", "right="], "operations": [""]}.items():
             files = [word + str(f) for word, f in zip(inputs, sorted(SEEDS.glob(f"{name}.in.*.npy")))]
             for again in ("again.keras", "again.onnx"):
                 self.shoal("export", SEEDS / f"{name}.keras", again)
