@@ -30,7 +30,7 @@
 /* One process, one number: the environment has it, and every thread counts. */
 static _Atomic long calls;
 static long failing = -1;
-static enum { ONCE, LASTING, PARTLY, DAMAGE } mode;
+static enum { ONCE, LASTING, PARTLY, DAMAGE } kind;
 static const char *_Atomic failed;
 static char log_path[512];
 
@@ -41,13 +41,13 @@ static bool is_chosen(const char *name) {
   if (!atomic_load_explicit(&counting, memory_order_relaxed)) return false;
   const long number = atomic_fetch_add_explicit(&calls, 1, memory_order_relaxed) + 1;
   const char *before = atomic_load(&failed);
-  if (number != failing && !(mode == LASTING && before && !strcmp(before, name))) return false;
+  if (number != failing && !(kind == LASTING && before && !strcmp(before, name))) return false;
   atomic_store(&failed, name);
   return true;
 }
 
 static bool fails(const char *name, int error) {
-  if (mode > LASTING || !is_chosen(name)) return false;
+  if (kind > LASTING || !is_chosen(name)) return false;
   errno = error;
   return true;
 }
@@ -55,7 +55,7 @@ static bool fails(const char *name, int error) {
 /* Every other such call is interrupted, the rest do half of what they could. */
 typedef enum { ALL_OF_IT, INTERRUPTED, HALF } amount;
 static amount partly(const char *name) {
-  if (mode != PARTLY || !is_chosen(name)) return ALL_OF_IT;
+  if (kind != PARTLY || !is_chosen(name)) return ALL_OF_IT;
   errno = EINTR;
   return failing % 2 ? INTERRUPTED : HALF;
 }
@@ -173,7 +173,7 @@ extern uint32_t __real_crc32c(uint32_t crc, const void *bytes, size_t n);
 extern uint32_t __wrap_crc32c(uint32_t crc, const void *bytes, size_t n);
 uint32_t __wrap_crc32c(uint32_t crc, const void *bytes, size_t n) {
   const uint32_t right = __real_crc32c(crc, bytes, n);
-  return mode == DAMAGE && is_chosen("crc32c") ? right ^ 1u << failing % 32 : right;
+  return kind == DAMAGE && is_chosen("crc32c") ? right ^ 1u << failing % 32 : right;
 }
 
 /* ---- before main and at the end */
@@ -204,7 +204,7 @@ __attribute__((constructor)) static void begin(void) {
   const char *number = getenv("SHOAL_FAULT"), *log = getenv("SHOAL_FAULT_LOG");
   char *behind = NULL;
   if (number) failing = strtol(number, &behind, 10);
-  if (behind) mode = *behind == '+' ? LASTING : *behind == '~' ? PARTLY : *behind == '!' ? DAMAGE : ONCE;
+  if (behind) kind = *behind == '+' ? LASTING : *behind == '~' ? PARTLY : *behind == '!' ? DAMAGE : ONCE;
   if ((!number && !log) || !is_meant(getenv("SHOAL_FAULT_TASK"))) return;
   if (log) snprintf(log_path, sizeof log_path, "%s", log);
   json_set_alloc_funcs(__wrap_malloc, free);

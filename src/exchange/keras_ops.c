@@ -128,7 +128,7 @@ static shoal_status get_item(const operation *o, json_t **out) {
     const json_t *from = json_object_get(one, "start"), *to = json_object_get(one, "stop"),
                  *step = json_object_get(one, "step"), *dim = json_array_get(shape, i);
     if (i < json_array_size(key) && !one) fits = false;
-    if (step && json_is_integer(step) && json_integer_value(step) != 1) fits = false;
+    if (json_is_integer(step) && json_integer_value(step) != 1) fits = false;
     if (i == 0) {
       if (json_is_integer(from) || json_is_integer(to)) fits = false;
       continue;
