@@ -385,7 +385,12 @@ shoal_status hdf5_read(const hdf5_file *f, const hdf5_dataset *d, shoal_tensor *
   if (d->refusal)
     return status_make(SHOAL_ERR_INPUT, "%s: '%s' cannot be read: %s; save the weights as Keras does", f->name, d->path,
                        d->refusal);
-  TRY(shoal_tensor_create(d->kind == HDF5_FLOAT ? SHOAL_F32 : SHOAL_I64, d->shape, out));
+  shoal_status status = shoal_tensor_create(d->kind == HDF5_FLOAT ? SHOAL_F32 : SHOAL_I64, d->shape, out);
+  if (status && shoal_status_code(status) == SHOAL_ERR_ARGUMENT) { /* no elements, but sizes that no tensor has */
+    shoal_status_free(status);
+    return status_make(SHOAL_ERR_INPUT, "%s: '%s' has a shape that is too large: it is damaged", f->name, d->path);
+  }
+  TRY(status);
   int64_t count = shoal_tensor_count(out);
   for (int64_t i = 0; i < count; i++) {
     const uint8_t *p = d->data + i * d->bytes;
