@@ -109,16 +109,18 @@ WITH_FOLDING static inline __m512i take(const uint8_t *at, uint8_t *to) {
 WITH_FOLDING static inline __attribute__((always_inline)) uint32_t folding(uint32_t crc, const uint8_t *at, size_t n,
                                                                            uint8_t *to) {
 #define TAKE(offset) take(at + (offset), to ? to + (offset) : NULL)
+#define NEXT (at += 256, to = to ? to + 256 : NULL, n -= 256)
   const __m512i by_256 = _mm512_broadcast_i32x4(_mm_set_epi64x(0xb9e02b86, 0xdcb17aa4));
   const __m512i by_64 = _mm512_broadcast_i32x4(_mm_set_epi64x(0x9e4addf8, 0x740eef02));
   __m512i a = TAKE(0), b = TAKE(64), c = TAKE(128), d = TAKE(192);
   a = _mm512_xor_si512(a, _mm512_zextsi128_si512(_mm_cvtsi32_si128((int)~crc)));
-  for (at += 256, to += to ? 256 : 0, n -= 256; n >= 256; at += 256, to += to ? 256 : 0, n -= 256) {
+  for (NEXT; n >= 256; NEXT) {
     a = fold(a, by_256, TAKE(0));
     b = fold(b, by_256, TAKE(64));
     c = fold(c, by_256, TAKE(128));
     d = fold(d, by_256, TAKE(192));
   }
+#undef NEXT
 #undef TAKE
   d = fold(fold(fold(a, by_64, b), by_64, c), by_64, d);
   __m128i r = _mm512_extracti32x4_epi32(d, 3);
