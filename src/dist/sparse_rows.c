@@ -162,10 +162,31 @@ bool sparse_rows_load(sparse_rows *r, int worker, const uint8_t **from, const ui
   return true;
 }
 
+/* The same for rows of one number, as long as both have some left: without a branch that depends on the keys. */
+static void add_numbers(const row_sums *from, const int32_t *keys, const float *gradients, int64_t n, float weight,
+                        row_sums *to, int64_t *left, int64_t *right) {
+  int64_t i = 0, j = 0, k = 0;
+  while (i < from->n && j < n) {
+    const int32_t a = from->keys[i], b = keys[j];
+    const float sum = from->sums[i], more = weight * gradients[j];
+    to->keys[k] = MIN_OF(a, b);
+    to->sums[k++] = (a <= b ? sum : 0) + (b <= a ? more : 0);
+    i += a <= b;
+    j += b <= a;
+  }
+  to->n = k;
+  *left = i;
+  *right = j;
+}
+
 /* to = from + weight * (keys, gradients [n, width]); rows that only one of both has are those alone. */
 static void add_rows(const row_sums *from, const int32_t *keys, const float *gradients, int64_t n, int64_t width,
                      float weight, row_sums *to) {
   int64_t i = 0, j = 0, k = 0;
+  if (width == 1) {
+    add_numbers(from, keys, gradients, n, weight, to, &i, &j);
+    k = to->n;
+  }
   for (; i < from->n || j < n; k++) {
     const bool left = j == n || (i < from->n && from->keys[i] <= keys[j]);
     const bool right = i == from->n || (j < n && keys[j] <= from->keys[i]);

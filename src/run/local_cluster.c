@@ -242,7 +242,7 @@ static void end_latecomers(local_cluster *w) {
     if (!w->members[i].ended) return;
   w->alone = true;
   for (int i = w->servers + 1; i < w->count; i++)
-    if (!is_evaluator(w, i)) launch_signal(w->tasks, i, SIGTERM);
+    if (!is_evaluator(w, i) && !w->members[i].end.has_result) launch_signal(w->tasks, i, SIGTERM);
 }
 
 /* A server whose backup has served to the end may be stopped, or not know that the job has ended. */
@@ -366,7 +366,9 @@ static shoal_status watch_all(local_cluster *w) {
     if (e.kind == LAUNCH_ENDED) {
       member *m = &w->members[e.task];
       m->ended = true;
-      m->status = e.status;
+      /* One that was told to stop right after it had sent its result may have died of that. */
+      const bool told = w->alone && m->end.has_result && WIFSIGNALED(e.status) && WTERMSIG(e.status) == SIGTERM;
+      m->status = told ? 0 : e.status;
       if (ended_badly(m) && is_evaluator(w, e.task))
         note_evaluator_failed(w, e.task);
       else if (ended_badly(m))
