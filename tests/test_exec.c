@@ -182,7 +182,6 @@ static void fused_equals_reference(void **state) {
   (void)state;
   static batch b;
   static float reference[NUMBERS_MAX], fused[NUMBERS_MAX];
-  static const char *const kernels[] = {"generic", "avx2", "avx512"};
   for (size_t i = 0; i < sizeof designs / sizeof *designs; i++) {
     const design *d = &designs[i];
     fill(&b, d->classes);
@@ -190,11 +189,11 @@ static void fused_equals_reference(void **state) {
       size_t count = train(d, &b, n, n % 2, &(shoal_session_options){.threads = 1, .no_fusion = true}, reference);
       assert_true(count <= NUMBERS_MAX);
       for (int k = 0; k <= (int)cpu_best(); k++) {
-        assert_int_equal(count,
-                         train(d, &b, n, n % 2, &(shoal_session_options){.threads = 2, .kernels = kernels[k]}, fused));
+        assert_int_equal(
+            count, train(d, &b, n, n % 2, &(shoal_session_options){.threads = 2, .kernels = cpu_level_name(k)}, fused));
         for (size_t e = 0; e < count; e++)
           if (!(fabsf(fused[e] - reference[e]) <= 2e-4f * (1 + fabsf(reference[e])))) {
-            print_error("%s, %s, %lld rows: number %zu is %g, not %g\n", d->name, kernels[k], (long long)n, e,
+            print_error("%s, %s, %lld rows: number %zu is %g, not %g\n", d->name, cpu_level_name(k), (long long)n, e,
                         (double)fused[e], (double)reference[e]);
             fail();
           }

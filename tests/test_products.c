@@ -12,7 +12,7 @@
 #include <cmocka.h>
 #include <string.h>
 
-static const kernel_fn product_of[CPU_LEVELS] = {rows_matmul_generic, rows_matmul_avx2, rows_matmul_avx512};
+static const kernel_fn product_of[CPU_LEVELS] = BY_LEVEL(rows_matmul);
 static const kernel_fn dense_of[CPU_LEVELS] = {wide_dense_generic, wide_dense_avx2, wide_dense_avx512};
 
 static float *numbers(int64_t n, uint64_t stream) {

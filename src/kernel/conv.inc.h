@@ -5,7 +5,7 @@
  * frame once. Included by the files lanes_*.c. */
 
 #define CONV_POSITIONS 4
-#if VW == 16
+#if V_REGISTERS == 32
 #define CONV_OUT 6 /* output channels a tile: 24 accumulators of 32 registers */
 #define GRAD_OUT 4 /* weight gradient: times up to 5 taps, 20 accumulators */
 #define GRAD_IN 6  /* data gradient: times four positions */

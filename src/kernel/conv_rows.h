@@ -9,9 +9,7 @@
   shoal_status conv_rows_grad_x_##isa(const kernel_call *); \
   shoal_status conv_rows_grad_w_##isa(const kernel_call *);
 
-CONV_ROWS_KERNELS(generic)
-CONV_ROWS_KERNELS(avx2)
-CONV_ROWS_KERNELS(avx512)
+EACH_ISA(CONV_ROWS_KERNELS)
 
 /* Whether the three should be used for images x and filters w; dy is what the convolution gives. */
 bool conv_rows_fits(const shoal_shape *x, const shoal_shape *w, const shoal_shape *dy, const attr_value *attr);

@@ -2,7 +2,10 @@
 
 #include <string.h>
 
-static const char *const level_names[CPU_LEVELS] = {"generic", "avx2", "avx512"};
+#define NAME_OF(isa) #isa,
+static const char *const level_names[CPU_LEVELS] = {EACH_ISA(NAME_OF)};
+/* Of all machines. */
+static const char *const names[] = {"generic", "avx2", "avx512", "neon"};
 
 cpu_level cpu_best(void) {
 #if defined(__x86_64__)
@@ -12,6 +15,8 @@ cpu_level cpu_best(void) {
     return CPU_AVX512;
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("popcnt"))
     return CPU_AVX2;
+#elif defined(__aarch64__)
+  return CPU_NEON;
 #endif
   return CPU_GENERIC;
 }
@@ -32,5 +37,10 @@ shoal_status cpu_level_parse(const char *name, cpu_level *out) {
       *out = (cpu_level)i;
       return NULL;
     }
-  return status_make(SHOAL_ERR_ARGUMENT, "unknown kernels '%s': one of auto, generic, avx2, avx512", name);
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (!strcmp(name, names[i]))
+      return status_make(SHOAL_ERR_ARGUMENT,
+                         "%s is of another kind of processor; the best that this one supports is %s", name,
+                         level_names[best]);
+  return status_make(SHOAL_ERR_ARGUMENT, "unknown kernels '%s': one of auto, generic, avx2, avx512, neon", name);
 }

@@ -1,7 +1,7 @@
 /* Matrix products on LANES: a batched matrix [n, f] is panels [f][16]. Included by the files lanes_*.c. */
 
 #define DENSE_PANELS 4 /* panels that share a weight while it is in a register */
-#if VW == 16
+#if V_REGISTERS == 32
 #define DENSE_OUT 6
 #define DENSE_VECTORS 4 /* weight gradient: output vectors a tile, times DENSE_OUT inputs */
 #else

@@ -7,7 +7,7 @@
  * written more often, and that is what costs. The order in which a number of C is added up depends on the shapes alone,
  * not on the threads. Included by the files lanes_*.c. */
 
-#if VW == 16
+#if V_REGISTERS == 32
 #define GEMM_ROWS 14 /* 28 sums, two vectors of B and one number of A: 31 of 32 registers */
 #else
 #define GEMM_ROWS 6

@@ -1,4 +1,4 @@
-/* Kernels on the LANES layout, and the kernels around them, each compiled for three instruction sets. */
+/* Kernels on the LANES layout, and the kernels around them, each compiled for several instruction sets. */
 #ifndef SHOAL_KERNEL_LANES_H
 #define SHOAL_KERNEL_LANES_H
 
@@ -90,9 +90,7 @@ enum {
   shoal_status lanes_xent_##isa(const kernel_call *);              \
   shoal_status lanes_top_1_##isa(const kernel_call *);
 
-LANES_KERNELS(generic)
-LANES_KERNELS(avx2)
-LANES_KERNELS(avx512)
+EACH_ISA(LANES_KERNELS)
 
 /* Scratch bytes, from concrete shapes. */
 size_t lanes_conv_scratch(const shoal_shape *x, const shoal_shape *w, const attr_value *attr);

@@ -9,9 +9,7 @@
   shoal_status lstm_steps_##isa(const kernel_call *); \
   shoal_status lstm_steps_grad_##isa(const kernel_call *);
 
-LSTM_KERNELS(generic)
-LSTM_KERNELS(avx2)
-LSTM_KERNELS(avx512)
+EACH_ISA(LSTM_KERNELS)
 
 /* Scratch bytes: the panels of u, or of its transpose, and what enters the gates. */
 static inline size_t lstm_steps_scratch(int64_t rows, int64_t units) {

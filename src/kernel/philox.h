@@ -6,8 +6,6 @@
 
 /* Elements first .. first + n of the stream, as random_uniform_at gives them. */
 #define PHILOX_KERNELS(isa) void philox_uniform_##isa(const random_stream *s, uint64_t first, int64_t n, float *out);
-PHILOX_KERNELS(generic)
-PHILOX_KERNELS(avx2)
-PHILOX_KERNELS(avx512)
+EACH_ISA(PHILOX_KERNELS)
 
 #endif

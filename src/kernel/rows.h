@@ -28,8 +28,6 @@ static inline size_t norm_scratch(int64_t channels) {
   return (size_t)channels * (2 * sizeof(double) + 3 * sizeof(float));
 }
 
-ROWS_KERNELS(generic)
-ROWS_KERNELS(avx2)
-ROWS_KERNELS(avx512)
+EACH_ISA(ROWS_KERNELS)
 
 #endif

@@ -32,8 +32,6 @@ static inline float *list_values(void *list, int64_t f) {
   shoal_status skip_sgd_##isa(const kernel_call *);      \
   shoal_status xent_rows_##isa(const kernel_call *);
 
-SKIP_KERNELS(generic)
-SKIP_KERNELS(avx2)
-SKIP_KERNELS(avx512)
+EACH_ISA(SKIP_KERNELS)
 
 #endif

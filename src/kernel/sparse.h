@@ -69,8 +69,6 @@ int sparse_table_bits(int64_t entries);
   shoal_status sparse_logistic_adagrad_##isa(const kernel_call *); \
   shoal_status sparse_logistic_ftrl_##isa(const kernel_call *);
 
-SPARSE_KERNELS(generic)
-SPARSE_KERNELS(avx2)
-SPARSE_KERNELS(avx512)
+EACH_ISA(SPARSE_KERNELS)
 
 #endif

@@ -7,8 +7,7 @@
 #define TABLE_STREAM 0x7461626c65 /* its numbers are not those of any operator */
 
 void table_initial(const table_start *start, int64_t first, int64_t n, float *out) {
-  static void (*const fill[CPU_LEVELS])(const random_stream *, uint64_t, int64_t, float *) = {
-      philox_uniform_generic, philox_uniform_avx2, philox_uniform_avx512};
+  static void (*const fill[CPU_LEVELS])(const random_stream *, uint64_t, int64_t, float *) = BY_LEVEL(philox_uniform);
   const random_stream stream = random_stream_make(start->seed, TABLE_STREAM);
   if (n <= 0) return;
   fill[cpu_best()](&stream, (uint64_t)first, n, out);

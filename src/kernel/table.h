@@ -46,8 +46,6 @@ size_t table_unique_scratch(int64_t n);
   shoal_status table_apply_adam_##isa(const kernel_call *);    \
   shoal_status table_apply_ftrl_##isa(const kernel_call *);
 
-TABLE_KERNELS(generic)
-TABLE_KERNELS(avx2)
-TABLE_KERNELS(avx512)
+EACH_ISA(TABLE_KERNELS)
 
 #endif

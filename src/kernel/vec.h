@@ -1,7 +1,7 @@
 /* Vectors of floats for kernels that are written once and compiled for each instruction set.
  *
- * The including file defines ISA (a suffix: generic, avx2, avx512) and VW (floats in a vector: 4, 8, 16) and is
- * compiled with the matching machine flags. Arithmetic is GNU vector arithmetic; a * b + c becomes a fused multiply-add
+ * The including file defines ISA (a suffix: generic, avx2, avx512, neon), VW (floats in a vector: 4, 8, 16) and, for
+ * Advanced SIMD, NEON; it is compiled with the matching machine flags. Arithmetic is GNU vector arithmetic; a * b + c becomes a fused multiply-add
  * where the machine has one. */
 #ifndef SHOAL_KERNEL_VEC_H
 #define SHOAL_KERNEL_VEC_H
@@ -12,6 +12,15 @@
 
 #if VW > 4
 #include <immintrin.h>
+#elif defined(NEON)
+#include <arm_neon.h>
+#endif
+
+/* Registers for vectors: how large tiles of sums may be. */
+#if VW == 16 || defined(NEON)
+#define V_REGISTERS 32
+#else
+#define V_REGISTERS 16
 #endif
 
 #define ISA_JOIN_(name, isa) name##_##isa
@@ -113,6 +122,43 @@ INLINE vf v_best_of_4(vf a, vf b, vf c, vf d, uint8_t *which) {
   _mm_storel_epi64((__m128i *)which, _mm_packus_epi16(h, h));
   return (vf)m;
 }
+#elif defined(NEON)
+INLINE vf v_set(float x) { return (vf)vdupq_n_f32(x); }
+/* Not the instructions fmax and fmin, which make NaN of NaN and a number. */
+INLINE vf v_max(vf a, vf b) {
+  return (vf)vbslq_f32(vcgtq_f32((float32x4_t)a, (float32x4_t)b), (float32x4_t)a, (float32x4_t)b);
+}
+INLINE vf v_min(vf a, vf b) {
+  return (vf)vbslq_f32(vcltq_f32((float32x4_t)a, (float32x4_t)b), (float32x4_t)a, (float32x4_t)b);
+}
+INLINE float v_sum(vf x) { return vaddvq_f32((float32x4_t)x); }
+INLINE float v_most(vf x) { return vmaxvq_f32((float32x4_t)x); }
+INLINE vf v_round(vf x) { return (vf)vrndnq_f32((float32x4_t)x); }
+INLINE vi v_to_int(vf x) { return (vi)vcvtnq_s32_f32((float32x4_t)x); }
+INLINE uint32x4_t v_bytes(const uint8_t *p) {
+  uint32_t four;
+  memcpy(&four, p, sizeof four);
+  return vmovl_u16(vget_low_u16(vmovl_u8(vcreate_u8(four))));
+}
+INLINE vf v_from_u8(const uint8_t *p) { return (vf)vcvtq_f32_u32(v_bytes(p)); }
+INLINE vf v_where_byte(vf x, const uint8_t *p, int j) {
+  return (vf)((vi)x & (vi)vceqq_u32(v_bytes(p), vdupq_n_u32((uint32_t)j)));
+}
+INLINE vf v_where_positive(vf x, vf y) { return (vf)((vi)x & (vi)vcgtzq_f32((float32x4_t)y)); }
+INLINE vf v_best_of_4(vf a, vf b, vf c, vf d, uint8_t *which) {
+  const float32x4_t others[3] = {(float32x4_t)b, (float32x4_t)c, (float32x4_t)d};
+  float32x4_t most = (float32x4_t)a;
+  uint32x4_t i = vdupq_n_u32(0);
+  UNROLL for (uint32_t k = 0; k < 3; k++) {
+    const uint32x4_t more = vcgtq_f32(others[k], most);
+    most = vbslq_f32(more, others[k], most);
+    i = vbslq_u32(more, vdupq_n_u32(k + 1), i);
+  }
+  const uint16x4_t halves = vmovn_u32(i);
+  const uint8x8_t bytes = vmovn_u16(vcombine_u16(halves, halves));
+  vst1_lane_u32((uint32_t *)(void *)which, vreinterpret_u32_u8(bytes), 0);
+  return (vf)most;
+}
 #else
 /* a where the mask has ones, b where it has zeros. */
 INLINE vf v_choose(vi mask, vf a, vf b) { return (vf)(((vi)a & mask) | ((vi)b & ~mask)); }
@@ -162,6 +208,8 @@ INLINE vf v_reciprocal(vf x) { return v_set(1.0f) / x; }
 /* A vector that is used several times: in a register, not loaded again for each use, as gcc would have it. */
 #if VW > 4
 #define V_KEEP(x) __asm__("" : "+v"(x))
+#elif defined(NEON)
+#define V_KEEP(x) __asm__("" : "+w"(x))
 #else
 #define V_KEEP(x) (void)(x)
 #endif

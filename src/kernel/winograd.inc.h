@@ -10,7 +10,7 @@
 #define WINO_VECTORS 4                 /* tiles (or vectors of channels) that a product's tile spans */
 #define WINO_DEPTH 128                 /* of a product, at a time: 128 x 4 vectors stay in the first-level cache */
 #define WINO_WIDTH (WINO_VECTORS * VW) /* at least LANES */
-#if VW == 16
+#if V_REGISTERS == 32
 #define WINO_OUT 6
 #else
 #define WINO_OUT 3

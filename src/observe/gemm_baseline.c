@@ -37,9 +37,11 @@ typedef void (*sgemm_fn)(const char *ta, const char *tb, const int *m, const int
 
 static void *open_blas(const char **name) {
   static const char *const files[] = {"libopenblas.so.0", "libopenblas.so", "libblas.so.3"};
+#if defined(__x86_64__)
   /* OpenBLAS takes its slowest kernels for a processor that is newer than itself: tell it what this one can do. */
   static const char *const core[CPU_LEVELS] = {[CPU_AVX2] = "Haswell", [CPU_AVX512] = "SkylakeX"};
   if (core[cpu_best()]) setenv("OPENBLAS_CORETYPE", core[cpu_best()], 0);
+#endif
   for (size_t i = 0; i < COUNT_OF(files); i++) {
     void *library = dlopen(files[i], RTLD_NOW | RTLD_LOCAL);
     if (library && dlsym(library, "sgemm_")) {

@@ -63,6 +63,8 @@ static void list_instructions(char *out, size_t room) {
   SET("avx512vnni");
   SET("avx512vbmi2");
 #undef SET
+#elif defined(__aarch64__)
+  snprintf(out, room, "neon");
 #endif
 }
 

@@ -168,9 +168,9 @@ static shoal_status run_products(const kernel_call *call, kernel_fn run) {
 }
 
 static shoal_status products_kernel(const kernel_call *call) { return run_products(call, matmul_reference); }
-static shoal_status products_generic(const kernel_call *call) { return run_products(call, rows_matmul_generic); }
-static shoal_status products_avx2(const kernel_call *call) { return run_products(call, rows_matmul_avx2); }
-static shoal_status products_avx512(const kernel_call *call) { return run_products(call, rows_matmul_avx512); }
+#define PRODUCTS(isa) \
+  static shoal_status products_##isa(const kernel_call *call) { return run_products(call, rows_matmul_##isa); }
+EACH_ISA(PRODUCTS)
 
 /* Enough for one product, be it of all rows. */
 static size_t products_scratch(const op_shapes *s) {
@@ -179,11 +179,7 @@ static size_t products_scratch(const op_shapes *s) {
   return gemm_scratch(y / columns + a, columns, MAX_OF(a, b));
 }
 
-static const op_variant tuned_products[] = {
-    {.name = "rows avx512", .needs = CPU_AVX512, .run = products_avx512, .scratch = products_scratch},
-    {.name = "rows avx2", .needs = CPU_AVX2, .run = products_avx2, .scratch = products_scratch},
-    {.name = "rows generic", .needs = CPU_GENERIC, .run = products_generic, .scratch = products_scratch},
-    {.name = NULL}};
+static const op_variant tuned_products[] = {VARIANTS("rows", products, .scratch = products_scratch), {.name = NULL}};
 
 /* ---- gradients */
 

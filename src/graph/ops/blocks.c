@@ -61,14 +61,10 @@ static void block_share(void *context, int thread, int threads) {
     pool_run(call->threads, block_share, &(block_work){call, philox_uniform_##isa}); \
     return NULL;                                                                     \
   }
-RANDOM_BLOCK(generic)
-RANDOM_BLOCK(avx2)
-RANDOM_BLOCK(avx512)
+EACH_ISA(RANDOM_BLOCK)
 
 static const op_variant tuned_random_block[] = {
-    {.name = "rows avx512", .needs = CPU_AVX512, .run = random_block_avx512},
-    {.name = "rows avx2", .needs = CPU_AVX2, .run = random_block_avx2},
-    {.name = "rows generic", .needs = CPU_GENERIC, .run = random_block_generic},
+    VARIANTS("rows", random_block, .scratch = NULL),
     {.name = NULL},
 };
 

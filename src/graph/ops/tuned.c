@@ -10,17 +10,9 @@
 #include "kernel/table.h"
 #include "kernel/winograd.h"
 
-/* The same kernel for three instruction sets; what follows applies to all. */
-#define ON_LANES(function, ...)                                                           \
-  {.name = "lanes avx512", .needs = CPU_AVX512, .run = function##_avx512, __VA_ARGS__},   \
-      {.name = "lanes avx2", .needs = CPU_AVX2, .run = function##_avx2, __VA_ARGS__}, {   \
-    .name = "lanes generic", .needs = CPU_GENERIC, .run = function##_generic, __VA_ARGS__ \
-  }
-#define ON_ROWS(function, ...)                                                           \
-  {.name = "rows avx512", .needs = CPU_AVX512, .run = function##_avx512, __VA_ARGS__},   \
-      {.name = "rows avx2", .needs = CPU_AVX2, .run = function##_avx2, __VA_ARGS__}, {   \
-    .name = "rows generic", .needs = CPU_GENERIC, .run = function##_generic, __VA_ARGS__ \
-  }
+/* The same kernel for each instruction set; what follows applies to all. */
+#define ON_LANES(function, ...) VARIANTS("lanes", function, __VA_ARGS__)
+#define ON_ROWS(function, ...) VARIANTS("rows", function, __VA_ARGS__)
 #define END \
   { .name = NULL }
 
@@ -29,11 +21,7 @@ static bool sum_product(const op_shapes *s) { return s->attr[0].i && !s->attr[1]
 static size_t sum_scratch(const op_shapes *s) { return lanes_matmul_sum_scratch(s->out[0].dim[1], s->in[0].dim[0]); }
 
 /* Weights that fit no cache are read once for the whole batch. */
-#define ON_WHOLE(function, ...)                                                                         \
-  {.name = "wide avx512", .needs = CPU_AVX512, .run = function##_avx512, .whole = true, __VA_ARGS__},   \
-      {.name = "wide avx2", .needs = CPU_AVX2, .run = function##_avx2, .whole = true, __VA_ARGS__}, {   \
-    .name = "wide generic", .needs = CPU_GENERIC, .run = function##_generic, .whole = true, __VA_ARGS__ \
-  }
+#define ON_WHOLE(function, ...) VARIANTS("wide", function, .whole = true, __VA_ARGS__)
 enum { WIDE_WEIGHTS = 1 << 18 };
 static bool wide(const shoal_shape *w) { return w->dim[0] * w->dim[1] >= WIDE_WEIGHTS; }
 static bool wide_block(const op_shapes *s) { return wide(&s->in[1]) && s->in[0].rank == 2; }
@@ -78,11 +66,7 @@ static size_t conv_grad_w_scratch(const op_shapes *s) {
   return lanes_conv_grad_scratch(&s->in[0], &s->out[0], s->attr);
 }
 /* By Winograd's algorithm, where there are channels enough. */
-#define BY_WINOGRAD(function, ...)                                                                           \
-  {.name = "winograd avx512", .needs = CPU_AVX512, .run = function##_avx512, .anchor = true, __VA_ARGS__},   \
-      {.name = "winograd avx2", .needs = CPU_AVX2, .run = function##_avx2, .anchor = true, __VA_ARGS__}, {   \
-    .name = "winograd generic", .needs = CPU_GENERIC, .run = function##_generic, .anchor = true, __VA_ARGS__ \
-  }
+#define BY_WINOGRAD(function, ...) VARIANTS("winograd", function, .anchor = true, __VA_ARGS__)
 /* Neighbouring pixels, all channels. */
 static bool plain(const op_shapes *s) { return conv_plain(s->attr); }
 static bool many_channels(const op_shapes *s) {
