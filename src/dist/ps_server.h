@@ -36,6 +36,8 @@ typedef struct {
   double staleness_sum;
   double seconds;      /* from START to the last update */
   double busy_seconds; /* at work on messages */
+  double
+      step_busy_seconds; /* of those, in `seconds`: without parameters that are written before and read after training */
   net_stats net;
   bool stopped;    /* worker 0 has ended the training before its end */
   bool was_backup; /* it was no primary at the end: all of the above is also the primary's */

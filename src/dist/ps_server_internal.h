@@ -83,6 +83,7 @@ typedef struct {
   double now;          /* clock, of the message or look under way */
   uint32_t wait_label; /* of the timeline, if there is one */
   double start, last_update, last_message, last_look;
+  double busy_at_start;              /* what result.busy_seconds was at `start` */
   double drain_until;                /* clock; 0: nobody has asked it to leave */
   double lost;                       /* clock: a worker went away last */
   ps_change changes[PS_CHANGES_MAX]; /* the last ones; change i is at i % PS_CHANGES_MAX */

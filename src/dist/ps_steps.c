@@ -177,6 +177,7 @@ static shoal_status apply(server *s, int n, double loss, double hits, int64_t ex
   s->result.uneven += uneven;
   s->result.updates++;
   s->last_update = s->now;
+  s->result.step_busy_seconds = s->result.busy_seconds - s->busy_at_start; /* up to then: not with this message */
   return NULL;
 }
 
@@ -532,6 +533,7 @@ shoal_status steps_begin(server *s) {
   if (!may_begin(s)) return NULL;
   s->started = true;
   s->start = s->last_update = s->now;
+  s->busy_at_start = s->result.busy_seconds;
   choose_epoch(s);
   worker *chief = &s->workers[0];
   if (s->start_peer) {

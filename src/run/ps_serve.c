@@ -25,7 +25,7 @@ static shoal_status make_report(ps_serving *s, const ps_server_result *r, shoal_
   sampler_note(s->log.sampler, t.net_sent_bytes, t.net_received_bytes, NULL);
   metrics_stop_sampling(&s->log);
   sampler_read(s->log.sampler, &t.use);
-  t.busy_seconds = r->busy_seconds;
+  t.busy_seconds = r->step_busy_seconds;
   t.updates = backup ? -1 : r->updates;
   t.handed_on_rows = r->handed_on;
   t.uneven_updates = r->uneven;
