@@ -14,7 +14,7 @@ IDS ?=
 C_FILES = $(shell git ls-files '*.c' '*.h' | grep -v '^tests/fuzz/seeds/')
 
 .PHONY: all everything run test bench install sanitize sanitize-build race race-build fuzz fuzz-build campaign faults keras clean setup \
-  reproduce docs dist deb abi abi-update tidy format check-format
+  reproduce docs dist deb deb-check reproducible arm64 clang abi abi-update tidy format check-format
 
 all: build/build.ninja
 	@ninja -C build command
@@ -141,5 +141,23 @@ deb: dist
 	@cd build/dist/shoal-$(VERSION) && dpkg-buildpackage -us -uc
 	@cd build/dist && lintian --fail-on error,warning shoal_$(VERSION)_*.changes
 
+# The packages in a small Debian of their own: docs/packages.md.
+deb-check: deb
+	@tools/deb_check.sh build/dist
+
+# Two builds in two folders, the same bits.
+reproducible:
+	@tools/reproducible.sh
+
+# For 64-bit Arm, with tests of the kernels under qemu: docs/packages.md.
+arm64: setup
+	@tools/arm64.sh
+
+# The whole tree by the other compiler, warnings as errors.
+clang:
+	@tools/setup.sh clang
+	@[ -e build-clang/build.ninja ] || CC=clang meson setup build-clang -Dwerror=true
+	@ninja -C build-clang
+
 clean:
-	rm -rf build build-asan build-tsan build-fuzz
+	rm -rf build build-asan build-tsan build-fuzz build-clang build-arm64

@@ -7,6 +7,8 @@
 #   tools/setup.sh abi        also what `make abi` needs
 #   tools/setup.sh python     also NumPy, for the tests of the Python package
 #   tools/setup.sh deb        also what `make deb` needs
+#   tools/setup.sh chroot     also what `make deb-check` needs
+#   tools/setup.sh arm64      also what `make arm64` needs
 #   tools/setup.sh hosts      also an ssh server and Prometheus' promtool, for the tests of launches and metrics
 #   tools/setup.sh browser    also the page of `shoal report`, and what tests and pictures of it need
 # Several words may be given.
@@ -53,6 +55,14 @@ if asked_for deb; then
   has_command dh || need debhelper
   has_command lintian || need lintian
   has_command doxygen || need doxygen
+fi
+if asked_for chroot; then
+  has_command debootstrap || [ -x /usr/sbin/debootstrap ] || need debootstrap
+fi
+if asked_for arm64; then
+  has_command aarch64-linux-gnu-gcc || need gcc-aarch64-linux-gnu
+  has_command qemu-aarch64-static || need qemu-user-static
+  has_command ccache || need ccache
 fi
 if asked_for hosts; then
   has_command ssh || need openssh-client

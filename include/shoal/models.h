@@ -127,6 +127,9 @@ SHOAL_API SHOAL_CHECKED shoal_status shoal_square_trace_run(const shoal_square_t
 /** full_product: the rate that was reached, as a share of this machine's own product of two blocks. */
 SHOAL_API double shoal_square_trace_share(const shoal_square_trace_result *r);
 /** Writes all of it to a file as one JSON object. */
+SHOAL_API SHOAL_CHECKED shoal_status shoal_square_trace_json(const shoal_square_trace_options *options,
+                                                             const shoal_square_trace_result *result, char **out);
+/** The same to a file. */
 SHOAL_API SHOAL_CHECKED shoal_status shoal_square_trace_write(const shoal_square_trace_options *options,
                                                               const shoal_square_trace_result *r, const char *path);
 

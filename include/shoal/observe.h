@@ -8,6 +8,7 @@
 #include "shoal/options.h"
 #include "shoal/probe.h"
 #include "shoal/status.h"
+#include "shoal/table.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -107,6 +108,15 @@ typedef struct {
 SHOAL_API SHOAL_CHECKED shoal_status shoal_trace_read(const char *path, shoal_trace_summary **out);
 /** Its rows as a JSON array. *out: the caller frees it. */
 SHOAL_API SHOAL_CHECKED shoal_status shoal_trace_summary_json(const shoal_trace_summary *t, char **out);
+/** Its rows for people: messages, waits, and the `top` operators that took longest. *operators: how many there are; may
+ * be NULL. */
+SHOAL_API SHOAL_CHECKED shoal_status shoal_trace_summary_table(const shoal_trace_summary *t, int64_t top,
+                                                               int64_t *operators, shoal_result_table **out);
+/** All operators together, those that only move numbers included. */
+SHOAL_API shoal_trace_row shoal_trace_summary_operators(const shoal_trace_summary *t);
+/** Its tasks for people: what shares of its first thread's time each spent on what. */
+SHOAL_API SHOAL_CHECKED shoal_status shoal_trace_summary_task_table(const shoal_trace_summary *t,
+                                                                    shoal_result_table **out);
 /** NULL is fine. */
 SHOAL_API void shoal_trace_summary_destroy(shoal_trace_summary *t);
 /* ---- a machine and the cluster around it */
@@ -123,6 +133,9 @@ typedef struct {
 SHOAL_API int shoal_machine_facts(const shoal_machine *m, shoal_machine_fact out[SHOAL_MACHINE_FACTS]);
 /** Problem i of the machine, then of the cluster, each with what to do about it; NULL past the last. probe may be NULL. */
 SHOAL_API const char *shoal_health_problem(const shoal_machine *m, const shoal_probe *probe, int i);
+/** The pairs of tasks for people: who answers whom, how fast. Without rows: none was tried. */
+SHOAL_API SHOAL_CHECKED shoal_status shoal_probe_table(const shoal_cluster *c, const shoal_probe *probe,
+                                                       shoal_result_table **out);
 /** All of it as one JSON object: version, machine, pairs of tasks, problems. c and probe may be NULL. *out: the caller
  * frees it. */
 SHOAL_API SHOAL_CHECKED shoal_status shoal_health_json(const shoal_machine *m, const shoal_cluster *c,

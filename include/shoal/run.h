@@ -18,6 +18,7 @@
 
 #include "shoal/models.h"
 #include "shoal/options.h"
+#include "shoal/table.h"
 #include "shoal/text.h"
 
 #include <stddef.h>
@@ -177,6 +178,12 @@ typedef struct {
   int64_t retry_status; /**< exit status of the command where a new try may end well: a task or the machine failed, not
                          * the settings, the data or the loss; with `drain`, also where the job has ended before its end.
                          * 0: 1, as of all failures */
+  const char *on_end;   /**< a command of the shell that the command `shoal train` runs when the job has ended; programs
+                       * call shoal_run_end_hook (shoal/jobs.h) */
+  const char *sink; /**< services that worker 0 sends its lines of metrics.jsonl to, separated by commas: "mlflow:DIR",
+                       * "mlflow:http://HOST:PORT", "otlp:http://HOST:PORT"; without a target as MLFLOW_TRACKING_URI or
+                       * OTEL_EXPORTER_OTLP_ENDPOINT says */
+  bool json;        /**< the command `shoal train` prints summary.json in place of tables and progress */
 } shoal_job;
 
 /** Nothing is said. size: sizeof *job, so that programs go on with later versions, whose jobs have more settings. Every
@@ -257,7 +264,7 @@ typedef struct {
   int64_t touched_rows;         /**< worker: of sparse features, summed over its steps; 0: not of sparse rows */
   int64_t exchanged_bytes;      /**< worker, then: to and from servers in steps */
   int64_t updates;              /**< server; below 0: it is none */
-  double busy_seconds;          /**< server: at work */
+  double busy_seconds;          /**< server: at work, in `seconds` */
   shoal_worker_counts *counts;  /**< server: [counted] for each worker */
   int counted;                  /**< of `counts` */
   int64_t handed_on_rows;       /**< server 0: of lost workers, given to others */
@@ -375,6 +382,12 @@ typedef struct {
 } shoal_exchange;
 /** False: nothing of that kind was exchanged. */
 SHOAL_API bool shoal_run_report_exchange(const shoal_run_report *r, shoal_exchange *out);
+/** The result for people, one row. *out: the caller's to destroy, as of the next. */
+SHOAL_API SHOAL_CHECKED shoal_status shoal_run_report_table(const shoal_run_report *r, shoal_result_table **out);
+/** Its tasks for people: what each has done and used. */
+SHOAL_API SHOAL_CHECKED shoal_status shoal_run_report_task_table(const shoal_run_report *r, shoal_result_table **out);
+/** What summary.json has of it. *out: the caller frees it. */
+SHOAL_API SHOAL_CHECKED shoal_status shoal_run_report_json(const shoal_run_report *r, char **out);
 /** Adds what is worth saying besides the figures, a sentence a line: who was lost or came late, scores, bytes exchanged,
  * rows left out. Settings are named in `backticks`. */
 SHOAL_API void shoal_run_report_notes(const shoal_run_report *r, shoal_text *out);
@@ -480,6 +493,12 @@ SHOAL_API SHOAL_CHECKED shoal_status shoal_trained_evaluate(shoal_trained *t, co
                                                             shoal_test_result *out);
 /** All of it as one JSON object. *out: the caller frees it. */
 SHOAL_API SHOAL_CHECKED shoal_status shoal_test_result_json(shoal_trained *t, const shoal_test_result *r, char **out);
+/** Its scores for people, one row. *out: the caller's to destroy, as of the next. */
+SHOAL_API SHOAL_CHECKED shoal_status shoal_test_result_table(shoal_trained *t, const shoal_test_result *r,
+                                                             shoal_result_table **out);
+/** A row a class: what its rows were taken for, and the share that was right. names: of the classes; NULL: numbers. */
+SHOAL_API SHOAL_CHECKED shoal_status shoal_confusion_table(const shoal_confusion *c, const char *const *names,
+                                                           shoal_result_table **out);
 /** Frees what it owns. */
 SHOAL_API void shoal_test_result_free(shoal_test_result *r);
 

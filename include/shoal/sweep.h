@@ -18,6 +18,7 @@
 
 #include "shoal/options.h"
 #include "shoal/status.h"
+#include "shoal/table.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -82,26 +83,6 @@ typedef struct {
 /** Runs what is not finished. A run that fails does not keep the others from running. outcome may be NULL. */
 SHOAL_API SHOAL_CHECKED shoal_status shoal_run_list_run(shoal_run_list *l, const shoal_run_list_options *options,
                                                         shoal_run_list_outcome *outcome);
-
-/* ---- tables of results */
-/** A column of a table. */
-typedef struct {
-  const char *head;    /**< a newline in it: where to break it */
-  bool left;           /**< text; numbers stand to the right */
-  int spare;           /**< where room is short the highest go first; 0: stays */
-  int64_t reserved[2]; /**< 0 */
-} shoal_result_column;
-
-/** Results for people, as text. Everything in it lives until shoal_result_table_destroy. */
-typedef struct {
-  const shoal_result_column *columns; /**< [n_columns] */
-  int n_columns;                      /**< of them */
-  const char *const *cells;           /**< [n_rows, n_columns]; "-": not measured */
-  int n_rows;                         /**< of them */
-} shoal_result_table;
-
-/** Frees it with all in it. NULL is fine. */
-SHOAL_API void shoal_result_table_destroy(shoal_result_table *t);
 
 /* ---- sweeps */
 /** Every combination of settings that were given several values, as runs of `shoal train`. */

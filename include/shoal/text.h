@@ -31,6 +31,9 @@ SHOAL_API const char *shoal_group_digits(int64_t value, char buffer[SHOAL_DIGITS
 /** 1234.567 to "1,234.57", with so many digits after the point. Returns `buffer`. */
 SHOAL_API const char *shoal_group_decimals(double value, int digits, char buffer[SHOAL_DIGITS_TEXT]);
 
+/** 31400000 to "31.4 MB". Returns `buffer`. */
+SHOAL_API const char *shoal_size_text(int64_t bytes, char buffer[SHOAL_DIGITS_TEXT]);
+
 /** A growing string. Zero-initialise it; shoal_text_fini when done. */
 typedef struct {
   char *data;      /**< ended by 0, or NULL while empty */

@@ -286,6 +286,9 @@ SHOAL_API bool shoal_model_is_sparse(const shoal_model *m);
 SHOAL_API int shoal_model_threads(const shoal_model *m);
 /** "layer  output shape  parameters  flops" lines (multiplications and additions for one example, without training), ended by a total; the caller frees it. NULL: no memory. */
 SHOAL_API char *shoal_model_describe(const shoal_model *m);
+/** The same as JSON: {"layers": [{"name", "activation", "output", "parameters", "flops"}, ...], "parameters": N}. *out: the
+ * caller frees it. */
+SHOAL_API SHOAL_CHECKED shoal_status shoal_model_describe_json(const shoal_model *m, char **out);
 /** For those who want the graph under the layers. */
 SHOAL_API shoal_graph *shoal_model_graph(shoal_model *m);
 /** The session that holds the weights; the model's own. */

@@ -141,6 +141,15 @@ const char *shoal_group_digits(int64_t value, char buffer[SHOAL_DIGITS_TEXT]) {
   return buffer;
 }
 
+const char *shoal_size_text(int64_t bytes, char buffer[GROUPED_TEXT]) {
+  static const char *const units[] = {"B", "kB", "MB", "GB", "TB"};
+  double value = (double)bytes;
+  int unit = 0;
+  for (; value >= 1000 && unit < 4; unit++) value /= 1000;
+  snprintf(buffer, GROUPED_TEXT, unit ? "%.1f %s" : "%.0f %s", value, units[unit]);
+  return buffer;
+}
+
 const char *shoal_group_decimals(double value, int digits, char buffer[SHOAL_DIGITS_TEXT]) {
   char whole[SHOAL_DIGITS_TEXT], plain[SHOAL_DIGITS_TEXT];
   if (!(fabs(value) < 1e15)) { /* also NaN */

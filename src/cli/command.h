@@ -44,6 +44,7 @@ extern const command command_train, command_eval, command_predict, command_expor
 extern const command command_doctor, command_trace, command_launch, command_scale;
 extern const command command_report, command_dash, command_serve, command_sweep, command_reproduce;
 extern const command command_model_show, command_model_layers;
+extern const command command_ps, command_status, command_stop, command_tail, command_clean;
 extern const command command_run, command_server, command_matmul;
 extern const command command_data_list, command_data_inspect, command_data_convert, command_data_generate;
 
@@ -69,8 +70,12 @@ int command_fail(const command *c, shoal_status status);
 /* The same without freeing it. */
 int command_explain(const command *c, const struct shoal_error *why);
 
-/* The man page and the completions, made from the tables. */
-void manual_print(FILE *to);
+/* What --on-end says, if anything: exit_status is the job's; status NULL: as that says. A failure is told, no more. */
+void command_tell_end(const char *hook, const char *run_dir, const char *status, int exit_status);
+
+/* The man pages and the completions, made from the tables. NULL: the page of all commands. */
+void manual_print(FILE *to, const command *only);
+SHOAL_CHECKED shoal_status manual_write(const char *folder); /* shoal.1, shoal-train.1, ... */
 void completion_print(FILE *to);
 void completion_print_zsh(FILE *to);
 void completion_print_fish(FILE *to);

@@ -68,11 +68,9 @@ static void print_labels(const shoal_data_summary *s) {
 }
 
 static void print_text(const char *path, const shoal_data_summary *s) {
-  char a[SHOAL_DIGITS_TEXT], b[SHOAL_DIGITS_TEXT], shape[SHOAL_SHAPE_TEXT];
-  table_column size = {0};
-  table_set_bytes(&size, s->file_bytes);
+  char size[SHOAL_DIGITS_TEXT], a[SHOAL_DIGITS_TEXT], b[SHOAL_DIGITS_TEXT], shape[SHOAL_SHAPE_TEXT];
   printf("data           %s\nformat         %s\nfiles          %lld (%s)\nrows           %s\n", path, s->format,
-         (long long)s->file_count, size.cell, shoal_group_digits(s->rows, a));
+         (long long)s->file_count, shoal_size_text(s->file_bytes, size), shoal_group_digits(s->rows, a));
   if (strcmp(path, s->files)) printf("read from      %s\n", s->files);
   if (s->bad_rows) printf("bad rows       %s, skipped\n", shoal_group_digits(s->bad_rows, a));
   if (s->kind == SHOAL_ROWS_DENSE)
@@ -105,12 +103,12 @@ static shoal_status inspect(command_call *call) {
   shoal_status status = shoal_data_inspect(&o, f->rows, bar_on_rows, &progress, &s);
   bar_clear(&progress);
   char *json = NULL;
-  if (!status && f->json)
+  if (!status && f->json) {
     status = shoal_data_summary_json(s, path, &json);
-  else if (!status)
+    status = json_print(status, json);
+  } else if (!status) {
     print_text(path, s);
-  if (json) fputs(json, stdout);
-  free(json);
+  }
   shoal_data_summary_destroy(s);
   free((char *)o.files);
   return status;

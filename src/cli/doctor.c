@@ -32,42 +32,15 @@ typedef struct {
 
 /* ---- showing it */
 
-static void print_pairs(const findings *d) {
-  enum { FROM, TO, ADDRESS, ANSWERS, TRIP, RATE, CLOCK, VERSION, COLUMNS };
-  int tasks = d->probe->tasks, rows = 0;
-  table_column(*t)[COLUMNS] = calloc((size_t)(tasks * tasks), sizeof *t);
-  if (!t) return;
-  for (int i = 0; i < tasks * tasks; i++) {
-    const shoal_probe_pair *p = &d->probe->pairs[i];
-    int from = i / tasks, to = i % tasks;
-    if (from == to || !p->known) continue;
-    table_column *c = t[rows++];
-    static const table_column heads[COLUMNS] = {
-        {"from", true, ""},        {"to", true, ""},         {"address", true, ""}, {"answers", true, ""},
-        {"round trip", false, ""}, {"bandwidth", false, ""}, {"clock", false, ""},  {"version", true, ""}};
-    memcpy(c, heads, sizeof heads);
-    char name[SHOAL_TASK_NAME];
-    table_set_text(&c[FROM], shoal_cluster_task_name(d->cluster, from, name));
-    table_set_text(&c[TO], shoal_cluster_task_name(d->cluster, to, name));
-    table_set_text(&c[ADDRESS], shoal_cluster_task_address(d->cluster, to));
-    table_set_text(&c[ANSWERS], p->answered ? "yes" : "NO");
-    if (!p->answered) continue;
-    snprintf(c[TRIP].cell, TABLE_CELL, "%.0f us", p->round_trip * 1e6);
-    snprintf(c[RATE].cell, TABLE_CELL, "%.0f MB/s", p->bandwidth / 1e6);
-    snprintf(c[CLOCK].cell, TABLE_CELL, "%+.2f ms", p->offset * 1e3);
-    table_set_text(&c[VERSION], p->version);
-  }
-  if (rows) table_print(stdout, t[0], rows, COLUMNS, terminal_width(stdout));
-  free(t);
-}
-
-static void print_words(const findings *d) {
+static shoal_status print_words(const findings *d) {
   shoal_machine_fact facts[SHOAL_MACHINE_FACTS];
   const int count = shoal_machine_facts(&d->machine, facts);
   for (int i = 0; i < count; i++) say_indented(stdout, 15, "%-14s %s\n", facts[i].name, facts[i].value);
   if (d->probe) {
+    shoal_result_table *t = NULL;
     putchar('\n');
-    print_pairs(d);
+    shoal_status status = shoal_probe_table(d->cluster, d->probe, &t);
+    TRY(table_print(stdout, status, t, NULL));
   }
   putchar('\n');
   const char *problem;
@@ -75,6 +48,7 @@ static void print_words(const findings *d) {
     say(stdout, "problem: %s\n", problem);
   if (!shoal_health_problem(&d->machine, d->probe, 0))
     printf("No problems found%s.\n", d->probe ? "; all tasks can reach each other" : "");
+  return NULL;
 }
 
 /* ---- the whole */
@@ -100,12 +74,8 @@ static shoal_status doctor(command_call *call) {
   shoal_status status = d.cluster ? probe(f, call->stop, &d) : NULL;
   if (!status) {
     char *json = NULL;
-    if (f->json)
-      status = shoal_health_json(&d.machine, d.cluster, d.probe, &json);
-    else
-      print_words(&d);
-    if (json) fputs(json, stdout);
-    free(json);
+    if (f->json) status = shoal_health_json(&d.machine, d.cluster, d.probe, &json);
+    status = f->json ? json_print(status, json) : print_words(&d);
     if (shoal_health_problem(&d.machine, d.probe, 0)) call->exit_status = EXIT_JOB_FAILED;
   }
   shoal_probe_destroy(d.probe);

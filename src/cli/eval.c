@@ -1,11 +1,8 @@
 /* shoal eval: how well a trained model does on data. */
 #include "cli/command.h"
 #include "cli/say.h"
-#include "cli/confusion.h"
 #include "cli/table.h"
 #include "cli/trained_flags.h"
-
-#include <math.h>
 
 typedef struct {
   shoal_trained_options model;
@@ -24,56 +21,24 @@ static const flag_row eval_table[] = {
     {0},
 };
 
-static void print_table(shoal_trained *t, const shoal_test_result *r) {
-  enum { MODEL, DATA, ROWS, LOSS, FIGURES, COLUMNS = FIGURES + 12 };
-  const shoal_evaluation *e = &r->scores;
-  const shoal_job *job = shoal_trained_job(t);
-  char top_k[32];
-  table_column c[COLUMNS] = {
-      [MODEL] = {"model", true, ""},
-      [DATA] = {"data", true, ""},
-      [ROWS] = {"examples", false, ""},
-      [LOSS] = {"loss", false, ""},
-  };
-  int n = FIGURES;
-  table_set_text(&c[MODEL], job->model);
-  const char *data = !strcmp(r->split, "test") && job->test_data ? job->test_data : job->data;
-  snprintf(c[DATA].cell, TABLE_CELL, "%.40s, %s", data, r->split);
-  table_set_int(&c[ROWS], e->examples);
-  table_set_number(&c[LOSS], e->loss, 4);
-  snprintf(top_k, sizeof top_k, "top %lld", (long long)job->top_k);
-  for (const shoal_metric *m = shoal_metrics() + 1; m->name && n < COLUMNS; m++) {
-    const double figure = shoal_evaluation_get(e, m);
-    if (!isfinite(figure)) continue;
-    c[n].head = strcmp(m->name, "top_k") ? m->head : top_k;
-    if (m->share)
-      table_set_share(&c[n++], figure);
-    else
-      table_set_number(&c[n++], figure, 4);
-  }
-  printf("%s\n\n", shoal_trained_weights(t));
-  table_print(stdout, c, 1, n, terminal_width(stdout));
-}
-
 static shoal_status print_text(shoal_trained *t, const shoal_test_result *r) {
   char count[COUNTED_TEXT];
-  print_table(t, r);
+  shoal_result_table *table = NULL;
+  printf("%s\n\n", shoal_trained_weights(t));
+  shoal_status status = shoal_test_result_table(t, r, &table);
+  TRY(table_print(stdout, status, table, NULL));
   const char *name;
   double value;
   for (int i = 0; shoal_model_figure(shoal_trained_model(t), i, &name, &value); i++)
     printf("%s%-32s %.4f\n", i ? "" : "\n", name, value);
-  if (r->confusion.counts) TRY(confusion_print(&r->confusion, shoal_model_class_names(shoal_trained_model(t)), stdout));
+  if (r->confusion.counts) {
+    puts("\nConfusion matrix (rows: actual class, columns: predicted class):\n");
+    status = shoal_confusion_table(&r->confusion, shoal_model_class_names(shoal_trained_model(t)), &table);
+    TRY(table_print(stdout, status, table, NULL));
+  }
   if (r->scores.unknown_entries)
     say(stdout, "\nIgnored: %s with a feature index that the model does not have.\n",
         counted_text(r->scores.unknown_entries, "value", count));
-  return NULL;
-}
-
-static shoal_status print_json(shoal_trained *t, const shoal_test_result *r) {
-  char *json;
-  TRY(shoal_test_result_json(t, r, &json));
-  fputs(json, stdout);
-  free(json);
   return NULL;
 }
 
@@ -84,7 +49,9 @@ static shoal_status eval(command_call *call) {
   TRY(shoal_trained_open(call->words->words[0], &f->model, &t));
   shoal_status status = shoal_trained_evaluate(t, f->split, f->confusion, &r);
   if (!status) {
-    status = f->json ? print_json(t, &r) : print_text(t, &r);
+    char *json = NULL;
+    if (f->json) status = shoal_test_result_json(t, &r, &json);
+    status = f->json ? json_print(status, json) : print_text(t, &r);
     shoal_test_result_free(&r);
   }
   shoal_trained_close(t);

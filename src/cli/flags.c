@@ -68,6 +68,7 @@ shoal_status flags_parse(const flag_row *table, int argc, char **argv, void *fie
       continue;
     }
     if (!strcmp(arg, "-o") && find(table, "out", 3)) arg = "--out"; /* as everywhere */
+    if (!strcmp(arg, "-n") && find(table, "lines", 5)) arg = "--lines";
     if (arg[1] != '-') return status_make(SHOAL_ERR_ARGUMENT, "unknown flag %s; flags begin with two dashes", arg);
     const char *name = arg + 2, *equals = strchr(name, '=');
     size_t length = equals ? (size_t)(equals - name) : strlen(name);

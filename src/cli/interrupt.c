@@ -17,7 +17,7 @@ struct interrupt {
 };
 
 static void say(const char *line) {
-  if (!line) return;
+  if (!line || !*line) return;
   struct iovec parts[] = {{(char[]){"\n"}, 1}, {(char *)line, strlen(line)}, {(char[]){"\n"}, 1}};
   ssize_t ignored = writev(STDERR_FILENO, parts, 3);
   (void)ignored; /* nobody is left to tell */

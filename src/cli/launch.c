@@ -60,6 +60,8 @@ static shoal_status parse_job(int argc, char **argv, shoal_job *job) {
 static shoal_status launch(const launch_flags *f, int argc, char **argv, int *exit_status) {
   shoal_job job;
   TRY(parse_job(argc, argv, &job));
+  const char *hook = job.on_end;
+  job.on_end = NULL; /* here, not on the hosts */
   interrupt *signals;
   TRY(interrupt_create("Stopping after this step, with a checkpoint; Ctrl-C again ends it at once.",
                        "Ended at once; the hosts end their tasks by themselves.", &signals));
@@ -77,6 +79,7 @@ static shoal_status launch(const launch_flags *f, int argc, char **argv, int *ex
   shoal_status status = shoal_launch(&job, &options, exit_status);
   const int asked = __atomic_load_n(interrupt_flag(signals), __ATOMIC_ACQUIRE);
   if (asked && (!status || shoal_status_code(status) == SHOAL_ERR_CANCELLED)) *exit_status = 128 + asked;
+  command_tell_end(hook, job.run_dir, NULL, *exit_status || !status ? *exit_status : EXIT_JOB_FAILED);
   interrupt_destroy(signals);
   return status;
 }

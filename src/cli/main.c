@@ -2,6 +2,7 @@
 #include "cli/command.h"
 #include "cli/interrupt.h"
 #include "cli/say.h"
+#include "shoal/jobs.h"
 #include "shoal/models.h"
 #include "shoal/version.h"
 
@@ -11,6 +12,7 @@
 static const command *const commands[] = {
     &command_train,        &command_launch,        &command_eval,      &command_predict,    &command_export,
     &command_serve,        &command_report,        &command_dash,      &command_model_show, &command_model_layers,
+    &command_ps,           &command_status,        &command_stop,      &command_tail,       &command_clean,
     &command_scale,        &command_sweep,         &command_reproduce, &command_data_list,  &command_data_inspect,
     &command_data_convert, &command_data_generate, &command_run,       &command_matmul,     &command_server,
     &command_trace,        &command_keygen,        &command_doctor,    &command_version,    &command_help};
@@ -49,6 +51,17 @@ int command_fail(const command *c, shoal_status status) {
   const int code = command_explain(c, status);
   shoal_status_free(status);
   return code;
+}
+
+void command_tell_end(const char *hook, const char *run_dir, const char *status, int exit_status) {
+  if (!hook) return;
+  if (!status) status = exit_status > 128 ? "interrupted" : exit_status ? "failed" : "finished";
+  fflush(stdout); /* before what the command prints */
+  shoal_status failed = shoal_run_end_hook(hook, run_dir, status, exit_status, 0);
+  char *words = failed ? flags_in_words(shoal_status_message(failed)) : NULL;
+  if (failed) say(stderr, "%s\n", words ? words : shoal_status_message(failed));
+  free(words);
+  shoal_status_free(failed);
 }
 
 void command_print_help(const command *c, FILE *to) {
@@ -155,6 +168,7 @@ static int unknown_command(const char *word) {
 
 typedef struct {
   bool man;
+  const char *man_pages;  /* write them all to this folder */
   const char *completion; /* for this shell; NULL: not asked for */
 } help_flags;
 
@@ -165,6 +179,7 @@ static const char *const *shells(void) {
 
 static const flag_row help_table[] = {
     {"man", FLAG_BOOL, offsetof(help_flags, man), NULL, "print the man page", .marks = FLAG_HIDDEN},
+    {"man-pages", FLAG_TEXT, offsetof(help_flags, man_pages), "DIR", "write all man pages there", .marks = FLAG_HIDDEN},
     {"completion", FLAG_CHOICE, offsetof(help_flags, completion), "SHELL", "print the completion for a shell",
      .choices = shells, .marks = FLAG_HIDDEN, .bare = "bash"},
     {0},
@@ -179,8 +194,11 @@ static int run_help(int argc, char **argv) {
   if (status) return command_fail(&command_help, status);
   if (parsed.help) {
     command_print_help(&command_help, stdout);
-  } else if (f.man) {
-    manual_print(stdout);
+  } else if (f.man_pages) {
+    status = manual_write(f.man_pages);
+    if (status) return command_fail(&command_help, status);
+  } else if (f.man && !parsed.count) {
+    manual_print(stdout, NULL);
   } else if (f.completion) {
     (*f.completion == 'z'   ? completion_print_zsh
      : *f.completion == 'f' ? completion_print_fish
@@ -191,7 +209,9 @@ static int run_help(int argc, char **argv) {
     int count = parsed.count;
     char **words = (char **)parsed.words; /* only compared */
     const command *c = command_take(&count, &words);
-    if (c)
+    if (c && f.man)
+      manual_print(stdout, c);
+    else if (c)
       command_print_help(c, stdout);
     else if (is_group(parsed.words[0]))
       return run_group(parsed.words[0], parsed.count > 1 ? parsed.words[1] : "--help");

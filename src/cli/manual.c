@@ -1,9 +1,10 @@
-/* The man page and the bash completion, printed from the command and flag tables when Shoal is built. */
+/* The man pages and the bash completion, printed from the command and flag tables when Shoal is built. */
 #include "cli/command.h"
 #include "shoal/models.h"
 #include "shoal/version.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <string.h>
 
 /* Text for roff: a dash must not become a hyphen, a leading dot or quote is no request. */
@@ -69,30 +70,60 @@ static void manual_flag(FILE *to, const flag_row *row) {
   fputs(".\n", to);
 }
 
-void manual_print(FILE *to) {
+/* Commands of two words are joined by a dash in scripts and in names of pages. */
+static void joined_name(FILE *to, const command *c) {
+  for (const char *s = c->name; *s; s++) fputc(*s == ' ' ? '-' : *s, to);
+}
+
+static void sentence(FILE *to, const char *words) {
+  const char first[] = {(char)toupper(words[0]), 0};
+  roff(to, first);
+  roff(to, words + 1);
+  fputs(".\n", to);
+}
+
+/* shoal-train(1) */
+static void manual_command(FILE *to, const command *c) {
+  fputs(".TH SHOAL\\-", to);
+  for (const char *s = c->name; *s; s++) fputs(*s == ' ' ? "\\-" : (char[]){(char)toupper(*s), 0}, to);
+  fprintf(to, " 1 \"\" \"shoal %s\" \"User Commands\"\n.SH NAME\nshoal\\-", shoal_version());
+  joined_name(to, c);
+  fputs(" \\- ", to);
+  roff(to, c->summary);
+  fprintf(to, "\n.SH SYNOPSIS\n.B shoal %s\n", c->name);
+  roff(to, c->arguments);
+  fputs(*c->arguments ? "\n.RI [ FLAG ...]\n.SH DESCRIPTION\n" : ".RI [ FLAG ...]\n.SH DESCRIPTION\n", to);
+  sentence(to, c->summary);
+  if (c->details) {
+    fputs(".PP\n", to);
+    roff_details(to, c->details);
+  }
+  fputs(".SH OPTIONS\n", to);
+  for (const flag_row *row = command_flags(c); row->name; row++)
+    if (!(row->marks & FLAG_HIDDEN)) manual_flag(to, row);
+  fputs(".TP\n.B \\-\\-help\nexplain the command.\n", to);
+  fputs(".SH SEE ALSO\n.BR shoal (1)\n", to);
+}
+
+void manual_print(FILE *to, const command *only) {
+  if (only) {
+    manual_command(to, only);
+    return;
+  }
   fprintf(to, ".TH SHOAL 1 \"\" \"shoal %s\" \"User Commands\"\n", shoal_version());
   fputs(
       ".SH NAME\nshoal \\- train models\n"
       ".SH SYNOPSIS\n.B shoal\n.I COMMAND\n.RI [ ARGUMENT ...]\n.RI [ FLAG ...]\n"
-      ".SH DESCRIPTION\nShoal trains models described as dataflow graphs, evaluates them and predicts with them.\n"
+      ".SH DESCRIPTION\nShoal trains models described as dataflow graphs, evaluates them and predicts with them. "
+      "Each command has a page of its own.\n"
       ".SH COMMANDS\n",
       to);
   const command *c;
   for (int i = 0; (c = command_at(i)); i++) {
-    fprintf(to, ".SS shoal %s ", c->name);
-    roff(to, c->arguments);
-    fputc('\n', to);
-    const char first[] = {(char)toupper(c->summary[0]), 0};
-    roff(to, first);
-    roff(to, c->summary + 1);
-    fputs(".\n", to);
-    if (c->details) {
-      fputs(".PP\n", to);
-      roff_details(to, c->details);
-    }
-    for (const flag_row *row = command_flags(c); row->name; row++)
-      if (!(row->marks & FLAG_HIDDEN)) manual_flag(to, row);
-    fputs(".TP\n.B \\-\\-help\nexplain the command.\n", to);
+    fputs(".TP\n.BR shoal\\-", to);
+    for (const char *s = c->name; *s; s++) fputs(*s == ' ' ? "\\-" : (char[]){*s, 0}, to);
+    fputs(" (1)\n", to);
+    sentence(to, c->summary);
   }
   fputs(".SH MODELS\n", to);
   const shoal_model_kind *kind;
@@ -119,9 +150,19 @@ void manual_print(FILE *to) {
       to);
 }
 
-/* Commands of two words are joined by a dash in the script. */
-static void joined_name(FILE *to, const command *c) {
-  for (const char *s = c->name; *s; s++) fputc(*s == ' ' ? '-' : *s, to);
+shoal_status manual_write(const char *folder) {
+  const command *c = NULL;
+  int i = 0;
+  do {
+    char path[4096];
+    int n = snprintf(path, sizeof path, "%s/shoal%s%s.1", folder, c ? "-" : "", c ? c->name : "");
+    for (char *blank = path + strlen(folder); n < (int)sizeof path && (blank = strchr(blank, ' '));) *blank = '-';
+    FILE *f = n < (int)sizeof path ? fopen(path, "we") : NULL;
+    if (!f) return status_errno(errno, "cannot write %s", path);
+    manual_print(f, c);
+    if (fclose(f)) return status_errno(errno, "cannot write %s", path);
+  } while ((c = command_at(i++)));
+  return NULL;
 }
 
 /* Has a command before it the same first word? */

@@ -11,7 +11,7 @@
 typedef struct {
   int64_t n, blocks, workers, threads, seed;
   const char *cluster, *keys, *transport, *summary, *run_dir;
-  bool full_product, insecure, explain, quiet;
+  bool full_product, insecure, explain, quiet, json;
 } matmul_flags;
 
 static const char *const *transports(void) {
@@ -44,6 +44,7 @@ static const flag_row matmul_table[] = {
      .complete = COMPLETE_FILE},
     {"run-dir", FLAG_TEXT, offsetof(matmul_flags, run_dir), "DIR",
      "write a run folder with summary.json, as train does", .complete = COMPLETE_DIRECTORY},
+    {"json", FLAG_BOOL, offsetof(matmul_flags, json), NULL, "print the result as one JSON object", .marks = 0},
     {"quiet", FLAG_BOOL, offsetof(matmul_flags, quiet), NULL, "print errors only", .marks = 0},
     {0},
 };
@@ -96,7 +97,10 @@ static shoal_status compute(const matmul_flags *f, const shoal_square_trace_opti
   shoal_graph_servers_fill(servers, &cluster);
   TRY(shoal_square_trace_run(o, &cluster, &r));
   r.start_seconds += waited;
-  if (!f->quiet) print_result(o, &r);
+  char *json = NULL;
+  shoal_status status = f->json ? shoal_square_trace_json(o, &r, &json) : NULL;
+  if (f->json) TRY(json_print(status, json));
+  if (!f->quiet && !f->json) print_result(o, &r);
   if (f->run_dir) TRY(write_run(f->run_dir, o, &r));
   return f->summary ? shoal_square_trace_write(o, &r, f->summary) : NULL;
 }

@@ -1,12 +1,14 @@
 /* shoal model show, shoal model layers. */
 #include "cli/command.h"
 #include "cli/say.h"
+#include "cli/table.h"
 #include "shoal/models.h"
 
 #include <stdlib.h>
 
 typedef struct {
   const char *set, *input;
+  bool json;
 } show_flags;
 
 static const flag_row show_table[] = {
@@ -14,6 +16,7 @@ static const flag_row show_table[] = {
      .marks = 0},
     {"input", FLAG_TEXT, offsetof(show_flags, input), "SHAPE", "of an example, e.g. 32x32x3", "the model's own",
      .marks = 0},
+    {"json", FLAG_BOOL, offsetof(show_flags, json), NULL, "print one JSON object", .marks = 0},
     {0},
 };
 
@@ -44,8 +47,13 @@ static shoal_status show(command_call *call) {
   shoal_status status = read_shape(f->input, &input);
   if (!status) status = shoal_model_kind_build(kind, &input, &options, &m);
   if (!status) status = shoal_model_compile(m, &(shoal_compile_options){.threads = 1, .loss = kind->loss});
-  if (!status && !(words = shoal_model_describe(m))) status = status_no_memory();
-  if (!status) {
+  if (!status && f->json) {
+    status = shoal_model_describe_json(m, &words);
+    status = json_print(status, words);
+    words = NULL;
+  } else if (!status && !(words = shoal_model_describe(m))) {
+    status = status_no_memory();
+  } else if (!status) {
     printf("%s%s%s\n", kind->name, *kind->summary ? ": " : "", kind->summary);
     fputs(words, stdout);
   }
@@ -68,10 +76,25 @@ const command command_model_show = {
     .action = show,
 };
 
-static const flag_row layers_table[] = {{0}};
+typedef struct {
+  bool json;
+} layers_flags;
+
+static const flag_row layers_table[] = {
+    {"json", FLAG_BOOL, offsetof(layers_flags, json), NULL, "print the types as a JSON array", .marks = 0},
+    {0},
+};
 
 static shoal_status list_layers(command_call *call) {
   const flags_parsed *words = call->words;
+  if (((const layers_flags *)call->flags)->json) {
+    json_t *all = json_array();
+    for (int i = 0; shoal_layer_type_at(i); i++) json_array_append_new(all, json_string(shoal_layer_type_at(i)));
+    json_dumpf(all, stdout, JSON_INDENT(2));
+    putchar('\n');
+    json_decref(all);
+    return NULL;
+  }
   for (int i = 0; !words->count && shoal_layer_type_at(i); i++) puts(shoal_layer_type_at(i));
   for (int i = 0; i < words->count; i++) {
     char *lines;
@@ -87,6 +110,7 @@ const command command_model_layers = {
     .arguments = "[TYPE...]",
     .summary = "list the types of layers in model files, or the attributes of some",
     .flags = layers_table,
+    .fields = sizeof(layers_flags),
     .word_at = shoal_layer_type_at,
     .words_max = ANY_NUMBER,
     .action = list_layers,

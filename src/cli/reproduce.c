@@ -3,10 +3,11 @@
 #include "cli/interrupt.h"
 #include "cli/run_list.h"
 #include "cli/say.h"
+#include "cli/table.h"
 
 typedef struct {
   const char *run_dir;
-  bool list, dry_run;
+  bool list, dry_run, json;
 } reproduce_flags;
 
 static const flag_row reproduce_table[] = {
@@ -14,6 +15,8 @@ static const flag_row reproduce_table[] = {
      "folder of the runs; a folder that has some of them is continued", "runs/reproduce-ID",
      .complete = COMPLETE_DIRECTORY},
     {"list", FLAG_BOOL, offsetof(reproduce_flags, list), NULL, "list the experiments", .marks = 0},
+    {"json", FLAG_BOOL, offsetof(reproduce_flags, json), NULL, "print the comparison, or the list, as a JSON array",
+     .marks = 0},
     {"dry-run", FLAG_BOOL, offsetof(reproduce_flags, dry_run), NULL, "only list the commands", .marks = 0},
     {0},
 };
@@ -29,8 +32,18 @@ static const char *id_at(int i) {
   return e ? shoal_experiment_id(e) : NULL;
 }
 
-static void list_experiments(void) {
+static void list_experiments(bool as_json) {
   const shoal_experiment *e;
+  json_t *all = as_json ? json_array() : NULL;
+  for (int i = 0; as_json && (e = shoal_experiment_at(i)); i++)
+    json_array_append_new(all,
+                          json_pack("{s:s, s:s}", "id", shoal_experiment_id(e), "title", shoal_experiment_title(e)));
+  if (as_json) {
+    json_dumpf(all, stdout, JSON_INDENT(2));
+    putchar('\n');
+    json_decref(all);
+    return;
+  }
   for (int i = 0; (e = shoal_experiment_at(i)); i++)
     say_indented(stdout, 7, "  %-3s  %s\n", shoal_experiment_id(e), shoal_experiment_title(e));
 }
@@ -53,26 +66,25 @@ static shoal_status plan(reproduction *r, const char *run_dir) {
 }
 
 /* Data that the runs need, once. */
-static shoal_status prepare(const reproduction *r) {
+static shoal_status prepare(const reproduction *r, bool quiet) {
   if (!shoal_experiment_lacks_data(r->what, r->runs)) return NULL;
-  puts("Making the data ...");
+  if (!quiet) puts("Making the data ...");
   fflush(stdout);
   return shoal_experiment_make_data(
       r->what, r->runs, &(shoal_run_list_options){.program = OWN_PROGRAM, .stop = interrupt_flag(r->signals)});
 }
 
-static shoal_status show_comparison(const reproduction *r) {
-  shoal_result_table *t;
-  char *left_out = NULL; /* nothing is: no column is spare */
+static shoal_status show_comparison(const reproduction *r, bool json) {
+  shoal_result_table *t = NULL;
   const char *note = shoal_experiment_note(r->what);
-  TRY(shoal_experiment_compare(r->what, r->runs, &t));
-  shoal_status status = result_table_print(t, stdout, &left_out);
+  shoal_status status = shoal_experiment_compare(r->what, r->runs, &t);
+  if (json) return table_print_json(status, t);
+  putchar('\n');
+  TRY(table_print(stdout, status, t, NULL));
   if (note) say(stdout, "\n%s\n", note);
   say(stdout, "\nThe comparison is in %s/comparison.md and comparison.csv.\n", shoal_run_list_folder(r->runs));
   run_list_report(r->runs);
-  free(left_out);
-  shoal_result_table_destroy(t);
-  return status;
+  return NULL;
 }
 
 static shoal_status reproduce(reproduction *r, const reproduce_flags *f, int *exit_status) {
@@ -86,13 +98,13 @@ static shoal_status reproduce(reproduction *r, const reproduce_flags *f, int *ex
   TRY(interrupt_create("Stopping after this step; press Ctrl-C again to end at once.",
                        "Ended at once; runs that are finished are kept.", &r->signals));
   const char *id = shoal_experiment_id(r->what), *folder = shoal_run_list_folder(r->runs);
-  say(stdout, "%s: %s, %s in %s\n", id, shoal_experiment_title(r->what),
-      counted_text((int64_t)shoal_run_list_count(r->runs), "run", count), folder);
-  TRY(prepare(r));
-  TRY(run_list_go(r->runs, interrupt_flag(r->signals), false, &outcome));
-  TRY(show_comparison(r));
+  counted_text((int64_t)shoal_run_list_count(r->runs), "run", count);
+  if (!f->json) say(stdout, "%s: %s, %s in %s\n", id, shoal_experiment_title(r->what), count, folder);
+  TRY(prepare(r, f->json));
+  TRY(run_list_go(r->runs, interrupt_flag(r->signals), f->json, &outcome));
+  TRY(show_comparison(r, f->json));
   *exit_status = run_list_exit_status(&outcome, interrupt_flag(r->signals));
-  if (*exit_status == EXIT_GOOD) return NULL;
+  if (*exit_status == EXIT_GOOD || f->json) return NULL;
   putchar('\n');
   say_command(stdout, "To continue:", "%s reproduce %s --run-dir %s", called(), id, folder);
   return NULL;
@@ -109,7 +121,7 @@ static int run_reproduce(int argc, char **argv) {
     return EXIT_GOOD;
   }
   if (!status && f.list) {
-    list_experiments();
+    list_experiments(f.json);
     return EXIT_GOOD;
   }
   if (!status) status = find(&parsed, &r.what);

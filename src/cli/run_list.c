@@ -125,28 +125,6 @@ void run_list_print(const shoal_run_list *runs) {
 
 /* ---- results */
 
-shoal_status result_table_print(const shoal_result_table *t, FILE *to, char **left_out) {
-  const int width = terminal_width(to);
-  int columns = t->n_columns;
-  table_column *cells = calloc((size_t)(t->n_rows * columns) + 1, sizeof *cells);
-  int *spare = calloc((size_t)columns + 1, sizeof *spare);
-  const bool good = cells && spare;
-  for (int i = 0; good && i < t->n_rows * columns; i++) {
-    const shoal_result_column *c = &t->columns[i % columns];
-    cells[i] = (table_column){.head = c->head, .left = c->left};
-    table_set_text(&cells[i], t->cells[i]);
-    spare[i % columns] = c->spare;
-  }
-  if (good) {
-    *left_out = table_fit(cells, spare, t->n_rows, &columns, width);
-    fputc('\n', to);
-    table_print(to, cells, t->n_rows, columns, width);
-  }
-  free(spare);
-  free(cells);
-  return good ? NULL : status_no_memory();
-}
-
 void run_list_report(const shoal_run_list *runs) {
   char *path = NULL;
   const char *folder = shoal_run_list_folder(runs);

@@ -15,8 +15,6 @@ int run_list_exit_status(const shoal_run_list_outcome *o, const int *stop);
 /* The commands, for --dry-run. */
 void run_list_print(const shoal_run_list *runs);
 
-/* As wide as the terminal. Returns the headings there was no room for; the caller frees it. NULL: all are there. */
-SHOAL_CHECKED shoal_status result_table_print(const shoal_result_table *t, FILE *to, char **left_out);
 /* "The page is in FOLDER/report.html"; says so when this build has none. */
 void run_list_report(const shoal_run_list *runs);
 

@@ -3,11 +3,12 @@
 #include "cli/interrupt.h"
 #include "cli/run_list.h"
 #include "cli/say.h"
+#include "cli/table.h"
 
 typedef struct {
   int64_t repeats;
   const char *run_dir;
-  bool resume, quiet, dry_run;
+  bool resume, quiet, dry_run, json;
 } sweep_flags;
 
 static const flag_row sweep_table[] = {
@@ -17,6 +18,7 @@ static const flag_row sweep_table[] = {
      .complete = COMPLETE_DIRECTORY},
     {"resume", FLAG_BOOL, offsetof(sweep_flags, resume), NULL, "continue the sweep in --run-dir", .marks = 0},
     {"dry-run", FLAG_BOOL, offsetof(sweep_flags, dry_run), NULL, "only list the commands", .marks = 0},
+    {"json", FLAG_BOOL, offsetof(sweep_flags, json), NULL, "print the result as a JSON array", .marks = 0},
     {"quiet", FLAG_BOOL, offsetof(sweep_flags, quiet), NULL, "print the result table only", .marks = 0},
     {0},
 };
@@ -64,26 +66,26 @@ static shoal_status split(sweep *s, int argc, char **argv) {
 }
 
 static shoal_status show_result(const sweep *s) {
-  shoal_result_table *t;
-  char *left_out = NULL;
+  shoal_result_table *t = NULL;
+  char all[512];
   const char *folder = shoal_run_list_folder(shoal_sweep_runs(s->grid));
-  TRY(shoal_sweep_finish(s->grid, &t));
-  shoal_status status = result_table_print(t, stdout, &left_out);
-  if (left_out)
-    say(stdout, "\nNot shown because the terminal is too narrow: %s. %s/results.csv has all.\n", left_out, folder);
-  if (!status && !s->flags.quiet) {
+  snprintf(all, sizeof all, "%s/results.csv", folder);
+  shoal_status status = shoal_sweep_finish(s->grid, &t);
+  if (s->flags.json) return table_print_json(status, t);
+  putchar('\n');
+  TRY(table_print(stdout, status, t, all));
+  if (!s->flags.quiet) {
     say(stdout, "\nThe table is in %s/results.csv and results.md.\n", folder);
     run_list_report(shoal_sweep_runs(s->grid));
   }
-  free(left_out);
-  shoal_result_table_destroy(t);
-  return status;
+  return NULL;
 }
 
 /* *exit_status: of a sweep that came to an end of some kind. */
 static shoal_status run(sweep *s, int *exit_status) {
-  const sweep_flags *f = &s->flags;
+  sweep_flags *f = &s->flags;
   shoal_run_list_outcome outcome;
+  f->quiet |= f->json;
   char count[COUNTED_TEXT];
   TRY(shoal_sweep_create(s->rest, s->rest_count,
                          &(shoal_sweep_options){.run_dir = f->run_dir, .repeats = f->repeats, .resume = f->resume},
@@ -101,9 +103,10 @@ static shoal_status run(sweep *s, int *exit_status) {
   if (!f->quiet) say(stdout, "%s of %s in %s\n", count, shoal_sweep_model(s->grid), folder);
   TRY(run_list_go(runs, interrupt_flag(s->signals), f->quiet, &outcome));
   TRY(show_result(s));
-  if (outcome.failed) say(stdout, "\n%zu of %s failed; their output is in %s/logs.\n", outcome.failed, count, folder);
+  if (outcome.failed && !f->json)
+    say(stdout, "\n%zu of %s failed; their output is in %s/logs.\n", outcome.failed, count, folder);
   *exit_status = run_list_exit_status(&outcome, interrupt_flag(s->signals));
-  if (*exit_status == EXIT_GOOD) return NULL;
+  if (*exit_status == EXIT_GOOD || f->json) return NULL;
   putchar('\n');
   say_command(stdout, "To continue:", "%s sweep --resume --run-dir %s", called(), folder);
   return NULL;

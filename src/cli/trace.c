@@ -4,7 +4,6 @@
 #include "cli/table.h"
 #include "shoal/observe.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 
@@ -20,106 +19,35 @@ static const flag_row trace_flag_table[] = {
     {0},
 };
 
-static bool is_shown(const shoal_trace_row *r) { return r->kind != SHOAL_SPAN_STEP; }
-
-static double per_second(double amount, double seconds) { return seconds > 0 ? amount / seconds : NAN; }
-
-/* Of the operations that multiply-adds could have made; NAN: not known. */
-static double of_peak(double flops, double possible) { return possible > 0 ? flops / possible : NAN; }
-
-static void print_rows(const shoal_trace_summary *t, int64_t top, int width) {
-  enum { OPERATOR, KERNEL, CALLS, TOTAL, MEAN, SHARE, FLOPS, PEAK, BANDWIDTH, BYTES, COLUMNS };
-  static const table_column head[COLUMNS] = {
-      [OPERATOR] = {"operator, message or wait", true, ""},
-      [KERNEL] = {"kernel", true, ""},
-      [CALLS] = {"calls", false, ""},
-      [TOTAL] = {"total\nms", false, ""},
-      [MEAN] = {"mean\nus", false, ""},
-      [SHARE] = {"share", false, ""},
-      [FLOPS] = {"GF/s", false, ""},
-      [PEAK] = {"of FMA\npeak", false, ""},
-      [BANDWIDTH] = {"GB/s", false, ""},
-      [BYTES] = {"bytes", false, ""},
-  };
-  double all = 0;
-  for (size_t i = 0; i < t->n_rows; i++) all += is_shown(&t->rows[i]) ? t->rows[i].seconds : 0;
-  table_column(*rows)[COLUMNS] = calloc(t->n_rows + 1, sizeof *rows);
-  if (!rows) return;
-  int n = 0;
-  int64_t operators = 0;
+static shoal_status print_rows(const shoal_trace_summary *s, int64_t top) {
+  shoal_result_table *t = NULL;
+  int64_t operators;
   char more[COUNTED_TEXT];
-  for (size_t i = 0; i < t->n_rows; i++) {
-    const shoal_trace_row *r = &t->rows[i];
-    if (!is_shown(r) || (r->kind == SHOAL_SPAN_OP && operators++ >= top)) continue;
-    table_column *c = rows[n++];
-    memcpy(c, head, sizeof head);
-    snprintf(c[OPERATOR].cell, TABLE_CELL, "%.63s", r->name);
-    table_set_text(&c[KERNEL], r->kernel ? r->kernel : "-");
-    table_set_int(&c[CALLS], r->calls);
-    table_set_number(&c[TOTAL], 1e3 * r->seconds, 2);
-    table_set_number(&c[MEAN], 1e6 * r->seconds / (double)r->calls, 2);
-    table_set_share(&c[SHARE], all > 0 ? r->seconds / all : NAN);
-    table_set_number(&c[FLOPS], r->flops > 0 ? 1e-9 * per_second(r->flops, r->seconds) : NAN, 2);
-    table_set_share(&c[PEAK], r->flops > 0 ? of_peak(r->flops, r->possible) : NAN);
-    table_set_number(&c[BANDWIDTH], r->bytes > 0 ? 1e-9 * per_second(r->bytes, r->seconds) : NAN, 2);
-    table_set_bytes(&c[BYTES], (int64_t)r->bytes);
-  }
-  int spare[COLUMNS] = {[KERNEL] = 5, [CALLS] = 4, [MEAN] = 3, [FLOPS] = 2, [PEAK] = 1, [BANDWIDTH] = 6, [BYTES] = 7};
-  int columns = COLUMNS;
-  char *gone = table_fit(rows[0], spare, n, &columns, width);
-  if (n) table_print(stdout, rows[0], n, columns, width);
-  if (gone) say(stdout, "\nNot shown because the terminal is too narrow: %s. --json has all.\n", gone);
-  free(gone);
+  shoal_status status = shoal_trace_summary_table(s, top, &operators, &t);
+  TRY(table_print(stdout, status, t, "--json"));
   if (operators > top)
     printf("%s not shown: --top %lld\n", counted_text(operators - top, "operator", more), (long long)operators);
-  free(rows);
+  return NULL;
 }
 
 /* What all operators reached together, those that only move numbers included. */
 static void print_peak(const shoal_trace_summary *t) {
-  double seconds = 0, flops = 0, possible = 0;
-  for (size_t i = 0; i < t->n_rows; i++) {
-    if (t->rows[i].kind != SHOAL_SPAN_OP) continue;
-    seconds += t->rows[i].seconds;
-    flops += t->rows[i].flops;
-    possible += t->rows[i].possible;
-  }
-  if (!(flops > 0) || !(possible > 0)) return;
+  const shoal_trace_row all = shoal_trace_summary_operators(t);
+  if (!(all.flops > 0) || !(all.possible > 0)) return;
   say(stdout,
       "\nAll operators: %.1f GF in %.3f s of threads' time, %.1f GF/s a thread: %.1f %% of its FMA peak "
       "(%.0f GF/s).\n",
-      1e-9 * flops, seconds, 1e-9 * flops / seconds, 100 * flops / possible, 1e-9 * possible / seconds);
+      1e-9 * all.flops, all.seconds, 1e-9 * all.flops / all.seconds, 100 * all.flops / all.possible,
+      1e-9 * all.possible / all.seconds);
 }
 
-static void print_tasks(const shoal_trace_summary *t, int width) {
-  enum { TASK, THREADS, SECONDS, KINDS, COLUMNS = KINDS + SHOAL_SPAN_KINDS - 1 };
-  table_column(*rows)[COLUMNS] = calloc(t->n_tasks + 1, sizeof *rows);
-  if (!rows) return;
-  for (size_t i = 0; i < t->n_tasks; i++) {
-    const shoal_trace_task *task = &t->tasks[i];
-    table_column *c = rows[i];
-    c[TASK] = (table_column){"task", true, ""};
-    c[THREADS] = (table_column){"threads", false, ""};
-    c[SECONDS] = (table_column){"ms\nin all", false, ""};
-    table_set_text(&c[TASK], task->task ? task->task : "?");
-    table_set_int(&c[THREADS], task->threads);
-    table_set_number(&c[SECONDS], 1e3 * task->seconds, 3);
-    for (int k = SHOAL_SPAN_STEP + 1; k < SHOAL_SPAN_KINDS; k++) {
-      c[KINDS + k - 1] = (table_column){shoal_span_kind_name(k), false, ""};
-      table_set_share(&c[KINDS + k - 1], task->seconds > 0 ? task->by_kind[k] / task->seconds : NAN);
-    }
-  }
+static shoal_status print_text(const shoal_trace_summary *s, int64_t top) {
+  shoal_result_table *t = NULL;
+  TRY(print_rows(s, top));
+  print_peak(s);
   printf("\nShares of the first thread's time:\n\n");
-  if (t->n_tasks) table_print(stdout, rows[0], (int)t->n_tasks, COLUMNS, width);
-  free(rows);
-}
-
-static shoal_status print_json(const shoal_trace_summary *t) {
-  char *json;
-  TRY(shoal_trace_summary_json(t, &json));
-  fputs(json, stdout);
-  free(json);
-  return NULL;
+  shoal_status status = shoal_trace_summary_task_table(s, &t);
+  return table_print(stdout, status, t, NULL);
 }
 
 static shoal_status show(command_call *call) {
@@ -137,13 +65,12 @@ static shoal_status show(command_call *call) {
   if (!status) status = shoal_trace_read(path, &t);
   free(path);
   TRY(status);
+  char *json = NULL;
   if (f->json) {
-    status = print_json(t);
+    status = shoal_trace_summary_json(t, &json);
+    status = json_print(status, json);
   } else {
-    int width = terminal_width(stdout);
-    print_rows(t, f->top, width);
-    print_peak(t);
-    print_tasks(t, width);
+    status = print_text(t, f->top);
   }
   shoal_trace_summary_destroy(t);
   return status;

@@ -129,7 +129,12 @@ static int failed_status(const shoal_job *job, shoal_code code, int otherwise) {
 
 static int say_result(const shoal_run_report *r, bool speaks, int asked) {
   if (r->reports) {
-    result_print(r, stdout);
+    char *json = NULL;
+    shoal_status status = r->job.json ? shoal_run_report_json(r, &json) : NULL;
+    if (r->job.json)
+      shoal_status_free(json_print(status, json)); /* the folder has it all the same */
+    else
+      result_print(r, stdout);
     say_where(r);
     if (!r->fit.stopped || !speaks) return EXIT_GOOD;
     if (asked) return stopped_status(&r->job, asked);
@@ -190,8 +195,14 @@ static int train(const shoal_job *job) {
   } else if (!status)
     exit_status = say_result(report, speaks, asked);
   if (!status && report && ends_early(job, report) && exit_status == EXIT_GOOD) exit_status = (int)job->retry_status;
+  /* Once a job: by the process that has its result, or has started its ranks; when the folder is free again. */
+  const bool tells = speaks && report && report->run_dir && (report->reports || v.ranks_status >= 0);
+  char *folder = tells ? strdup(report->run_dir) : NULL;
+  const char *how = tells ? report->status : NULL;
   shoal_status_free(status);
   shoal_run_report_destroy(report);
+  if (tells) command_tell_end(job->on_end, folder, how, exit_status);
+  free(folder);
   interrupt_destroy(signals);
   return exit_status;
 }
@@ -211,6 +222,7 @@ static int run_train(int argc, char **argv) {
     status = status_make(SHOAL_ERR_ARGUMENT, "expected one model, but also got '%s'", parsed.words[1]);
   if (status) return command_fail(&command_train, status);
   job.model = parsed.words[0];
+  job.quiet |= job.json;
   return train(&job);
 }
 

@@ -71,8 +71,8 @@ double shoal_square_trace_share(const shoal_square_trace_result *r) {
   return r->cost.flops / r->seconds / MAX_OF(r->baseline.own, r->baseline.blas);
 }
 
-shoal_status shoal_square_trace_write(const shoal_square_trace_options *o, const shoal_square_trace_result *r,
-                                      const char *path) {
+shoal_status shoal_square_trace_json(const shoal_square_trace_options *o, const shoal_square_trace_result *r,
+                                     char **out) {
   json_t *all = json_pack("{s:s, s:s, s:I, s:I, s:i, s:b, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I}", "model", "matmul",
                           "status", "finished", "n", (json_int_t)o->n, "blocks", (json_int_t)o->blocks, "workers",
                           o->workers, "full_product", o->full_product, "trace", r->trace, "seconds", r->seconds,
@@ -86,8 +86,13 @@ shoal_status shoal_square_trace_write(const shoal_square_trace_options *o, const
     json_object_set_new(all, "blas_product_flops", b->name ? json_finite(b->blas) : json_null());
     json_object_set_new(all, "share_of_machine", json_finite(shoal_square_trace_share(r)));
   }
+  return json_text(all, 0, out);
+}
+
+shoal_status shoal_square_trace_write(const shoal_square_trace_options *o, const shoal_square_trace_result *r,
+                                      const char *path) {
   char *words;
-  TRY(json_text(all, 0, &words));
+  TRY(shoal_square_trace_json(o, r, &words));
   text t = {.data = words, .length = strlen(words)};
   shoal_status status = shoal_text_write(&t, path);
   free(words);

@@ -1,5 +1,6 @@
 /* What there is to say about a machine and the cluster around it. */
 #include "base/json_text.h"
+#include "base/table.h"
 #include "shoal/observe.h"
 #include "shoal/version.h"
 
@@ -75,4 +76,38 @@ shoal_status shoal_health_json(const shoal_machine *m, const shoal_cluster *c, c
   return json_text(json_pack("{s:s, s:o, s:o, s:o}", "version", shoal_version(), "machine", machine, "pairs",
                              pairs_json(c, probe), "problems", problems),
                    0, out);
+}
+
+shoal_status shoal_probe_table(const shoal_cluster *c, const shoal_probe *probe, shoal_result_table **out) {
+  enum { FROM, TO, ADDRESS, ANSWERS, TRIP, RATE, CLOCK, VERSION, COLUMNS };
+  static const shoal_result_column columns[COLUMNS] = {{.head = "from", .left = true},
+                                                       {.head = "to", .left = true},
+                                                       {.head = "address", .left = true},
+                                                       {.head = "answers", .left = true},
+                                                       {.head = "round trip"},
+                                                       {.head = "bandwidth"},
+                                                       {.head = "clock"},
+                                                       {.head = "version", .left = true}};
+  const int tasks = probe->tasks;
+  int rows = 0;
+  for (int i = 0; i < tasks * tasks; i++) rows += i / tasks != i % tasks && probe->pairs[i].known;
+  shoal_result_table *t;
+  TRY(table_create(rows, columns, COLUMNS, &t));
+  for (int i = 0, row = 0; i < tasks * tasks; i++) {
+    const shoal_probe_pair *p = &probe->pairs[i];
+    char name[SHOAL_TASK_NAME];
+    if (i / tasks == i % tasks || !p->known) continue;
+    table_set(t, row, FROM, "%s", shoal_cluster_task_name(c, i / tasks, name));
+    table_set(t, row, TO, "%s", shoal_cluster_task_name(c, i % tasks, name));
+    table_set(t, row, ADDRESS, "%s", shoal_cluster_task_address(c, i % tasks));
+    table_set(t, row, ANSWERS, p->answered ? "yes" : "NO");
+    if (p->answered) {
+      table_set(t, row, TRIP, "%.0f us", p->round_trip * 1e6);
+      table_set(t, row, RATE, "%.0f MB/s", p->bandwidth / 1e6);
+      table_set(t, row, CLOCK, "%+.2f ms", p->offset * 1e3);
+      table_set(t, row, VERSION, "%s", p->version);
+    }
+    row++;
+  }
+  return table_done(t, NULL, out);
 }

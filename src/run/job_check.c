@@ -2,6 +2,7 @@
 #include "run/job.h"
 
 #include "base/mem.h"
+#include "observe/tracking.h"
 #include "train/loss.h"
 #include "train/optimizer.h"
 
@@ -242,6 +243,7 @@ shoal_status job_check(const shoal_job *f, const shoal_job *asked, const shoal_m
   if (f->l1 > 0 && !is(f->optimizer, "ftrl"))
     return status_make(SHOAL_ERR_ARGUMENT, "`l1` does not apply to the optimizer %s; add `optimizer` ftrl",
                        f->optimizer);
+  if (f->sink) TRY(tracking_check(f->sink));
   shoal_shape input;
   if (f->input) TRY(read_input(f->input, &input));
   const shoal_model_options options = job_model_options(f, 0);

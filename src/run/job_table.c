@@ -6,7 +6,7 @@
 #include "dist/wire_format.h"
 
 const char *const *job_kernel_names(void) {
-  static const char *const names[] = {"auto", "generic", "avx2", "avx512", NULL};
+  static const char *const names[] = {"auto", "generic", "avx2", "avx512", "neon", NULL};
   return names;
 }
 
@@ -248,6 +248,10 @@ const shoal_setting job_table[] = {
      "none", 1, 65535, .marks = KEPT},
     {"metrics-address", TEXT, AT(metrics_address), "ADDRESS",
      "for that; others than loopback need a token in SHOAL_METRICS_TOKEN", "127.0.0.1", .marks = KEPT},
+    {"sink", TEXT, AT(sink), "NAME[:TARGET],...",
+     "also send metrics to mlflow:DIR, mlflow:http://HOST:PORT or otlp:http://HOST:PORT; without a target as "
+     "MLFLOW_TRACKING_URI or OTEL_EXPORTER_OTLP_ENDPOINT says",
+     "none", .marks = KEPT},
     {"drain", NUMBER, AT(drain), "SECONDS",
      "a TERM signal asks a task to leave in order, for which it has so long: checkpoint, exit status 0; a parameter "
      "server has worker 0 save and end the job first",
@@ -256,6 +260,11 @@ const shoal_setting job_table[] = {
      "exit status after failures of tasks or machines, and of a job that was drained: a new try with --resume may go "
      "on",
      "1; 0", 1, 125, .marks = 0},
+    {"on-end", TEXT, AT(on_end), "COMMAND",
+     "run this when the job has ended, for at most 60 s, with SHOAL_RUN, SHOAL_STATUS and SHOAL_EXIT in its "
+     "environment",
+     "nothing", .marks = 0},
+    {"json", BOOL, AT(json), NULL, "print summary.json in place of tables and progress", .marks = 0},
     {"quiet", BOOL, AT(quiet), NULL, "print the result table only", .marks = 0},
     {0},
 };

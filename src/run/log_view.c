@@ -3,7 +3,9 @@
 #include "base/mem.h"
 #include "base/text.h"
 
+#include <dirent.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,8 +16,9 @@
 #define LOOK_BYTES (1 << 16) /* bytes of one log a look: the others get their turn, too */
 
 typedef struct {
-  int fd;    /* -1: not there yet */
-  text rest; /* of a line whose end has not come */
+  int fd;     /* -1: not there yet */
+  text rest;  /* of a line whose end has not come */
+  char *path; /* of one found in a folder; NULL: of a task that is known */
 } one_log;
 
 struct log_view {
@@ -86,11 +89,60 @@ void log_view_look(log_view *v, const launch *tasks, bool last) {
     look_at(v, &v->logs[i], launch_name(tasks, (int)i), launch_log(tasks, (int)i), last);
 }
 
+/* ---- logs in a folder */
+
+static one_log *log_of(log_view *v, const char *path) {
+  for (size_t i = 0; i < v->count; i++)
+    if (!strcmp(v->logs[i].path, path)) return &v->logs[i];
+  void *list = v->logs;
+  shoal_status status = mem_grow(&list, &v->room, v->count + 1, sizeof *v->logs);
+  v->logs = list;
+  char *copy = status ? NULL : strdup(path);
+  shoal_status_free(status);
+  if (!copy) return NULL;
+  v->logs[v->count] = (one_log){.fd = -1, .path = copy};
+  return &v->logs[v->count++];
+}
+
+/* Where to begin with a log that was there before: behind the end of a line. */
+static void go_to_end(one_log *l) {
+  char bytes[LINE_MAX_BYTES + 1];
+  const off_t size = lseek(l->fd, 0, SEEK_END), from = size > LINE_MAX_BYTES ? size - LINE_MAX_BYTES : 0;
+  const ssize_t n = from ? pread(l->fd, bytes, LINE_MAX_BYTES, from) : 0;
+  const char *end = n > 0 ? memchr(bytes, '\n', (size_t)n) : NULL;
+  lseek(l->fd, from + (end ? end + 1 - bytes : 0), SEEK_SET);
+}
+
+/* "worker-0.log" to "worker/0"; false: it is no task's log. */
+static bool task_of(const char *file, char name[SHOAL_TASK_NAME]) {
+  const char *dash = strrchr(file, '-'), *end = dash ? strstr(dash, ".log") : NULL;
+  if (!end || end[4]) return false;
+  const int n = snprintf(name, SHOAL_TASK_NAME, "%.*s/%.*s", (int)(dash - file), file, (int)(end - dash - 1), dash + 1);
+  return n > 0 && n < SHOAL_TASK_NAME;
+}
+
+void log_view_look_in(log_view *v, const char *run_dir, bool last) {
+  char folder[PATH_MAX], path[PATH_MAX], name[SHOAL_TASK_NAME];
+  if (!v) return;
+  snprintf(folder, sizeof folder, "%s/logs", run_dir);
+  DIR *d = opendir(folder);
+  for (const struct dirent *e; d && (e = readdir(d));) {
+    if (!task_of(e->d_name, name) || snprintf(path, sizeof path, "%s/%s", folder, e->d_name) >= (int)sizeof path)
+      continue;
+    one_log *l = log_of(v, path);
+    if (!l) continue;
+    if (l->fd < 0 && (l->fd = open(path, O_RDONLY | O_CLOEXEC)) >= 0) go_to_end(l);
+    look_at(v, l, name, path, last);
+  }
+  if (d) closedir(d);
+}
+
 void log_view_destroy(log_view *v) {
   if (!v) return;
   for (size_t i = 0; i < v->count; i++) {
     if (v->logs[i].fd >= 0) close(v->logs[i].fd);
     text_fini(&v->logs[i].rest);
+    free(v->logs[i].path);
   }
   free(v->logs);
   free(v);

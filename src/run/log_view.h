@@ -12,6 +12,8 @@ SHOAL_CHECKED shoal_status log_view_create(const shoal_run_listener *listener, l
 /* Hands on what has come since the last call; tasks may have been added. `last`: also a line that is not ended. NULL is
  * fine, and nothing is done. */
 void log_view_look(log_view *v, const launch *tasks, bool last);
+/* The same of the logs that are in a run's folder; of what was there at the first look only the end. */
+void log_view_look_in(log_view *v, const char *run_dir, bool last);
 void log_view_destroy(log_view *v); /* NULL is fine */
 
 #endif

@@ -80,6 +80,8 @@ void metrics_close(metrics *m) {
   if (!m->options.role) return;
   sampler_destroy(m->sampler);
   exporter_destroy(m->exporter);
+  metrics_end(m, false, false);
+  tracking_destroy(m->tracking);
   event_file_close(m->events);
   event_file_close(m->tests);
   if (m->fd >= 0) close(m->fd);
@@ -134,6 +136,16 @@ static bool add_line(metrics *m, json_t *line) {
   json_decref(line);
   return good;
 }
+
+/* The same, also for the services. */
+static bool add_progress(metrics *m, json_t *line) {
+  if (line) tracking_add(m->tracking, line);
+  return add_line(m, line);
+}
+
+char *metrics_failure(metrics *m) { return tracking_failure(m->tracking); }
+
+void metrics_end(metrics *m, bool finished, bool stopped) { tracking_end(m->tracking, finished, stopped); }
 
 /* ---- training */
 
@@ -229,7 +241,7 @@ bool metrics_add(metrics *m, const char *kind, const shoal_progress *p, const ne
   ADD_NUMBERS(o, numbers);
   const pair held_out[] = {{"validation_loss", p->validation_loss}, {"validation_accuracy", p->validation_accuracy}};
   if (epoch) ADD_NUMBERS(o, held_out);
-  good &= add_line(m, o);
+  good &= add_progress(m, o);
   /* An epoch's means stand in a place of their own: its last step has its own loss. */
   const event_scalar all[] = {{epoch ? "epoch/loss" : "loss", p->loss},
                               {epoch ? "epoch/accuracy" : "accuracy", p->accuracy},
@@ -261,7 +273,7 @@ bool metrics_test(metrics *m, int64_t step, const shoal_evaluation *e) {
   const pair seconds[] = {{"seconds", e->seconds}};
   ADD_NUMBERS(o, seconds);
   evaluation_to_json(o, "", e);
-  bool good = add_line(m, o);
+  bool good = add_progress(m, o);
   if (!is_chief(&m->options)) return good; /* several would write to one folder */
   return good & is_good(m, evaluation_to_events(tests_of(m), step, e));
 }
@@ -304,6 +316,7 @@ static shoal_status add_settings(metrics *m, const char *model, const json_t *se
 shoal_status metrics_describe(metrics *m, const char *model, const shoal_graph *g, const graph_export_options *options,
                               const json_t *settings) {
   if (!m->folder) return NULL;
+  if (m->options.sinks) TRY(tracking_open(m->options.sinks, m->folder, model, settings, &m->tracking));
   proto def = {0};
   json_t *drawn = NULL;
   char *path = NULL;

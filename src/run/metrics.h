@@ -11,6 +11,7 @@
 #include "observe/exporter.h"
 #include "observe/graph_export.h"
 #include "observe/sampler.h"
+#include "observe/tracking.h"
 
 #include <jansson.h>
 #include <pthread.h>
@@ -29,6 +30,7 @@ typedef struct {
   int port;         /* of the task among those of its machine: counted on from the job's `metrics_port` */
   int metrics_port; /* to serve metrics at; 0: none */
   const char *metrics_address;
+  const char *sinks; /* services that the chief's lines are sent to; NULL: none */
 } metrics_options;
 
 typedef struct {
@@ -42,6 +44,7 @@ typedef struct {
   int64_t step; /* for samples' events */
   sampler *sampler;
   exporter *exporter;      /* NULL: nobody asks */
+  tracking *tracking;      /* NULL: no service */
   metrics_options options; /* its texts are the caller's, for as long */
   pthread_mutex_t lock;    /* of `kept` */
   json_t *kept;            /* lines, or NULL */
@@ -58,6 +61,11 @@ void metrics_close(metrics *m); /* fine on a zeroed or a closed one */
 /* The graph and the settings (an object of flags), to graph.json and TensorBoard. */
 SHOAL_CHECKED shoal_status metrics_describe(metrics *m, const char *model, const shoal_graph *g,
                                             const graph_export_options *options, const json_t *settings);
+
+/* The first failure of a service that lines are sent to, once; the caller frees it. NULL: none. */
+char *metrics_failure(metrics *m);
+/* Tells the services how it ended, which may take some seconds. */
+void metrics_end(metrics *m, bool finished, bool stopped);
 
 /* Those below return false the first time that writing fails. */
 

@@ -1,7 +1,7 @@
 /* Experiments run here, and both results side by side. */
 #include "base/mem.h"
+#include "base/table.h"
 #include "run/experiments.h"
-#include "run/result_table.h"
 #include "run/run_dir.h"
 #include "run/run_list.h"
 
@@ -126,40 +126,35 @@ static int count_columns(const shoal_experiment *e) {
   return n;
 }
 
-static shoal_status fill_names(const shoal_experiment *e, shoal_result_table *t) {
-  TRY(result_table_set_column(t, 0, (shoal_result_column){.head = "run", .left = true}));
-  for (int i = 0; i < t->n_rows; i++) TRY(result_table_set(t, i, 0, e->rows[i].name));
-  return NULL;
+static void fill_names(const shoal_experiment *e, shoal_result_table *t) {
+  table_set_column(t, 0, (shoal_result_column){.head = "run", .left = true});
+  for (int i = 0; i < t->n_rows; i++) table_set(t, i, 0, "%s", e->rows[i].name);
 }
 
-static shoal_status fill_own(const experiment_figure *f, const shoal_run_list *runs, shoal_result_table *t, int c) {
-  TRY(result_table_set_column(t, c, (shoal_result_column){.head = f->head}));
+static void fill_own(const experiment_figure *f, const shoal_run_list *runs, shoal_result_table *t, int c) {
+  table_set_column(t, c, (shoal_result_column){.head = f->head});
   for (int i = 0; i < t->n_rows; i++) {
     const json_t *summary = run_list_summary(runs, (size_t)i);
     char value[FIGURE_TEXT] = "-";
     if (summary) f->show(summary, value);
-    TRY(result_table_set(t, i, c, value));
+    table_set(t, i, c, "%s", value);
   }
-  return NULL;
 }
 
-static shoal_status fill_reported(const shoal_experiment *e, int k, const experiment_figure *f, shoal_result_table *t,
-                                  int c) {
+static void fill_reported(const shoal_experiment *e, int k, const experiment_figure *f, shoal_result_table *t, int c) {
   char head[FIGURE_TEXT];
   snprintf(head, sizeof head, "reported\n%s", f->head);
-  TRY(result_table_set_column(t, c, (shoal_result_column){.head = head}));
-  for (int i = 0; i < t->n_rows; i++)
-    TRY(result_table_set(t, i, c, e->rows[i].reported[k] ? e->rows[i].reported[k] : "-"));
-  return NULL;
+  table_set_column(t, c, (shoal_result_column){.head = head});
+  for (int i = 0; i < t->n_rows; i++) table_set(t, i, c, "%s", e->rows[i].reported[k] ? e->rows[i].reported[k] : "-");
 }
 
 static shoal_status fill_table(const shoal_experiment *e, const shoal_run_list *runs, shoal_result_table *t) {
-  TRY(fill_names(e, t));
+  fill_names(e, t);
   for (int k = 0, c = 1; k < EXPERIMENT_FIGURES_MAX && e->figures[k]; k++) {
     const experiment_figure *f = experiment_figure_find(e->figures[k]);
     if (!f) return status_make(SHOAL_ERR_INTERNAL, "experiment %s: unknown figure '%s'", e->id, e->figures[k]);
-    TRY(fill_own(f, runs, t, c++));
-    if (anybody_reported(e, k)) TRY(fill_reported(e, k, f, t, c++));
+    fill_own(f, runs, t, c++);
+    if (anybody_reported(e, k)) fill_reported(e, k, f, t, c++);
   }
   return NULL;
 }
@@ -169,22 +164,22 @@ static shoal_status fill_table(const shoal_experiment *e, const shoal_run_list *
 static shoal_status write_markdown(const shoal_experiment *e, const shoal_run_list *runs, const shoal_result_table *t) {
   text out = {0};
   text_add(&out, "# %s: %s\n\n", e->id, e->title);
-  result_table_to_markdown(t, &out);
+  shoal_result_table_markdown(t, &out);
   if (e->note) text_add(&out, "\n%s\n", e->note);
   return run_list_write(runs, "comparison.md", &out);
 }
 
 static shoal_status write_csv(const shoal_run_list *runs, const shoal_result_table *t) {
   text out = {0};
-  result_table_to_csv(t, &out);
+  shoal_result_table_csv(t, &out);
   return run_list_write(runs, "comparison.csv", &out);
 }
 
 /* For the page. */
 static shoal_status write_json(const shoal_experiment *e, const shoal_run_list *runs, const shoal_result_table *t) {
   json_t *columns = json_array(), *rows = json_array(), *notes = json_array();
-  char head[RESULT_HEAD], title[256];
-  for (int c = 0; c < t->n_columns; c++) json_array_append_new(columns, json_string(result_head(&t->columns[c], head)));
+  char head[TABLE_HEAD], title[256];
+  for (int c = 0; c < t->n_columns; c++) json_array_append_new(columns, json_string(table_head(&t->columns[c], head)));
   for (int i = 0; i < t->n_rows; i++) {
     json_t *row = json_array();
     for (int c = 0; c < t->n_columns; c++) json_array_append_new(row, json_string(t->cells[i * t->n_columns + c]));
@@ -204,14 +199,10 @@ shoal_status shoal_experiment_compare(const shoal_experiment *e, const shoal_run
   shoal_result_table *t;
   if (shoal_run_list_count(runs) != (size_t)experiment_rows(e))
     return status_make(SHOAL_ERR_ARGUMENT, "these are not the runs of experiment %s", e->id);
-  TRY(result_table_create(experiment_rows(e), count_columns(e), &t));
+  TRY(table_create(experiment_rows(e), NULL, count_columns(e), &t));
   shoal_status status = fill_table(e, runs, t);
   if (!status) status = write_markdown(e, runs, t);
   if (!status) status = write_csv(runs, t);
   if (!status) status = write_json(e, runs, t);
-  if (status)
-    shoal_result_table_destroy(t);
-  else
-    *out = t;
-  return status;
+  return table_done(t, status, out);
 }

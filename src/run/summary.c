@@ -1,5 +1,6 @@
 #include "run/summary.h"
 
+#include "base/json_text.h"
 #include "data/class_names.h"
 #include "run/confusion.h"
 #include "run/evaluation_files.h"
@@ -174,4 +175,8 @@ json_t *summary_to_json(const shoal_run_report *r) {
 bool summary_is_finished(const json_t *summary) {
   const char *status = json_string_value(json_object_get(summary, "status"));
   return status && (!strcmp(status, "finished") || !strcmp(status, "stopped early"));
+}
+
+shoal_status shoal_run_report_json(const shoal_run_report *r, char **out) {
+  return json_text(summary_to_json(r), 0, out);
 }

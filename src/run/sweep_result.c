@@ -1,6 +1,6 @@
 /* What a sweep came to: results.csv, results.md and the table. */
 #include "base/mem.h"
-#include "run/result_table.h"
+#include "base/table.h"
 #include "run/sweep.h"
 
 #include <math.h>
@@ -88,15 +88,16 @@ static const char *word_of(const shoal_sweep *s, int cell, const char *key) {
   return word;
 }
 
-static shoal_status set_figure(const shoal_sweep *s, int cell, int figure, shoal_result_table *t, int column) {
+static void set_figure(const shoal_sweep *s, int cell, int figure, shoal_result_table *t, int column) {
   char shown[CELL_TEXT];
   const char *key = figures[figure].key;
   if (figures[figure].form != WORD) {
     show(shoal_sweep_figure(s, cell, key), figure, shown);
-    return result_table_set(t, cell, column, shown);
+    table_set(t, cell, column, "%s", shown);
+    return;
   }
   const char *word = word_of(s, cell, key);
-  return result_table_set(t, cell, column, word ? word : "-");
+  table_set(t, cell, column, "%s", word ? word : "-");
 }
 
 /* ---- the table: the axes, then figures */
@@ -108,22 +109,19 @@ static bool is_shown(const shoal_sweep *s, const char *key) {
   return false;
 }
 
-static shoal_status fill_axis(const shoal_sweep *s, int a, shoal_result_table *t) {
+static void fill_axis(const shoal_sweep *s, int a, shoal_result_table *t) {
   const shoal_setting *row = sweep_grid_axis(&s->grid, a)->row;
   const bool number = row->kind == SHOAL_SETTING_INT || row->kind == SHOAL_SETTING_NUMBER;
-  TRY(result_table_set_column(t, a, (shoal_result_column){.head = row->name, .left = !number}));
-  for (int cell = 0; cell < t->n_rows; cell++)
-    TRY(result_table_set(t, cell, a, sweep_grid_axis_value(&s->grid, cell, a)));
-  return NULL;
+  table_set_column(t, a, (shoal_result_column){.head = row->name, .left = !number});
+  for (int cell = 0; cell < t->n_rows; cell++) table_set(t, cell, a, "%s", sweep_grid_axis_value(&s->grid, cell, a));
 }
 
-static shoal_status fill_figure(const shoal_sweep *s, int figure, int column, shoal_result_table *t) {
-  TRY(result_table_set_column(
+static void fill_figure(const shoal_sweep *s, int figure, int column, shoal_result_table *t) {
+  table_set_column(
       t, column,
       (shoal_result_column){
-          .head = figures[figure].head, .left = figures[figure].form == WORD, .spare = figures[figure].spare}));
-  for (int cell = 0; cell < t->n_rows; cell++) TRY(set_figure(s, cell, figure, t, column));
-  return NULL;
+          .head = figures[figure].head, .left = figures[figure].form == WORD, .spare = figures[figure].spare});
+  for (int cell = 0; cell < t->n_rows; cell++) set_figure(s, cell, figure, t, column);
 }
 
 static shoal_status make_table(const shoal_sweep *s, shoal_result_table **out) {
@@ -132,15 +130,10 @@ static shoal_status make_table(const shoal_sweep *s, shoal_result_table **out) {
   shoal_result_table *t;
   for (int i = 0; i < FIGURES; i++)
     if (is_shown(s, figures[i].with)) shown[count++] = i;
-  TRY(result_table_create(s->grid.cells, axes + count, &t));
-  shoal_status status = NULL;
-  for (int a = 0; a < axes && !status; a++) status = fill_axis(s, a, t);
-  for (int k = 0; k < count && !status; k++) status = fill_figure(s, shown[k], axes + k, t);
-  if (status)
-    shoal_result_table_destroy(t);
-  else
-    *out = t;
-  return status;
+  TRY(table_create(s->grid.cells, NULL, axes + count, &t));
+  for (int a = 0; a < axes; a++) fill_axis(s, a, t);
+  for (int k = 0; k < count; k++) fill_figure(s, shown[k], axes + k, t);
+  return table_done(t, NULL, out);
 }
 
 /* ---- files */
@@ -181,7 +174,7 @@ shoal_status shoal_sweep_finish(const shoal_sweep *s, shoal_result_table **out) 
   shoal_result_table *t;
   text page = {0};
   TRY(make_table(s, &t));
-  result_table_to_markdown(t, &page);
+  shoal_result_table_markdown(t, &page);
   shoal_status status = run_list_write(s->runs, "results.md", &page);
   if (!status) status = write_csv(s);
   if (status)

@@ -243,6 +243,7 @@ shoal_status training_open_metrics(training *t, const metrics_options *options, 
   o.resumed = t->job.resume;
   o.metrics_port = t->job.metrics_port ? (int)t->job.metrics_port + o.port : 0;
   o.metrics_address = t->job.metrics_address;
+  o.sinks = t->job.sink;
   TRY(metrics_open(out, &o));
   if (!graph) return NULL;
   json_t *settings = settings_to_json(job_table, &t->job);

@@ -22,6 +22,13 @@ static void warn_unwritten(worker *w, bool good) {
   if (!good) sink_of(w)->on_note(sink_of(w)->context, METRICS_WARNING);
 }
 
+/* A service that progress is sent to. */
+static void warn_untold(worker *w) {
+  char *line = metrics_failure(&w->log);
+  if (line) sink_of(w)->on_note(sink_of(w)->context, line);
+  free(line);
+}
+
 static void note_progress(worker *w, bool epoch, const shoal_progress *p) {
   net_stats net;
   w->last = *p;
@@ -29,6 +36,7 @@ static void note_progress(worker *w, bool epoch, const shoal_progress *p) {
   w->o->link->traffic(w->o->link_context, &net);
   warn_unwritten(w, metrics_add(&w->log, epoch ? "epoch" : "step", p, &net));
   if (!w->o->chief) return;
+  warn_untold(w);
   if (epoch && p->test.examples) warn_unwritten(w, metrics_test(&w->log, p->step, &p->test));
   double now = clock_seconds();
   if (!epoch && now - w->told < w->o->tell_every) return;
@@ -166,6 +174,8 @@ static shoal_status run(worker *w, task_result *r) {
   TRY(end_recording(w));
   TRY(o->link->after_training(o->link_context));
   TRY(test(w, r));
+  metrics_end(&w->log, true, r->fit.stopped); /* before the job is told to be over */
+  warn_untold(w);
   shoal_status saved = o->chief ? shoal_model_save(b->model, b->dir.weights) : NULL;
   r->task = own_report(w, &r->fit, &r->test);
   shoal_status told = o->link->finish(o->link_context, r, &w->log, &w->trace);

@@ -1,5 +1,6 @@
 #include "train/model.h"
 
+#include "base/json_text.h"
 #include "base/mem.h"
 #include "base/options.h"
 #include "base/text.h"
@@ -571,6 +572,22 @@ static double call_flops(const shoal_model *m, const shoal_output *c) {
   double sum = 0;
   for (int i = c->first_node; m->session && i < c->end_node; i++) sum += node_flops(m->graph->nodes[i]);
   return sum;
+}
+
+shoal_status shoal_model_describe_json(const shoal_model *m, char **out) {
+  json_t *layers = json_array();
+  char shape[SHOAL_SHAPE_TEXT];
+  for (size_t i = 0; i < m->n_calls; i++) {
+    const shoal_output *c = m->calls[i];
+    if (!c->layer) continue;
+    const int64_t parameters = c->number ? 0 : count_parameters(m, c->layer);
+    json_array_append_new(
+        layers, json_pack("{s:s, s:s, s:s, s:I, s:f}", "name", c->layer->name, "activation", layer_activation(c->layer),
+                          "output", m->session ? shoal_shape_text(&c->shape, shape) : "?", "parameters",
+                          (json_int_t)parameters, "flops", call_flops(m, c)));
+  }
+  return json_text(json_pack("{s:o, s:I}", "layers", layers, "parameters", (json_int_t)shoal_model_parameters(m)), 0,
+                   out);
 }
 
 char *shoal_model_describe(const shoal_model *m) {

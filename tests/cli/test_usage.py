@@ -101,8 +101,9 @@ class Usage(support.Case):
         self.assertEqual(complete("shoal", "train", "lenet", "--bat"), ["--batch-size"])
         self.assertIn("adam", complete("shoal", "train", "lenet", "--optimizer", ""))
         page, _ = self.shoal("help", "--man")
-        for text in (".TH SHOAL 1", "\\-\\-batch\\-size", ".SH EXIT STATUS"):
+        for text in (".TH SHOAL 1", "shoal\\-data\\-list (1)", ".SH EXIT STATUS"):
             self.assertIn(text, page)
+        self.assertIn("\\-\\-batch\\-size", self.shoal("help", "--man", "train")[0])
 
 
 support.main()

@@ -1,0 +1,47 @@
+#!/bin/sh
+# Installs Debian's packages of build/dist into a small Debian made by debootstrap, where the command trains and a program is
+# built against the library. Also what is left to test of deploy/Containerfile where no engine for containers runs: the same
+# packages in the same base.
+#   tools/deb_check.sh [FOLDER]      of the packages; default: build/dist
+# The base is kept in $SHOAL_CHROOT (default: build/chroot.tar), since making it takes a minute of the network.
+set -eu
+cd "$(dirname "$0")/.."
+packages=$(realpath "${1:-build/dist}")
+kept=${SHOAL_CHROOT:-$PWD/build/chroot.tar}
+[ "$(id -u)" = 0 ] || { echo "deb-check: debootstrap and chroot need root" >&2; exit 1; }
+tools/setup.sh chroot
+root=$(mktemp -d /var/tmp/shoal-chroot.XXXXXX)
+trap 'umount "$root/proc" 2>/dev/null || true; rm -rf "$root"' EXIT
+
+if [ ! -e "$kept" ]; then
+  mkdir -p "$(dirname "$kept")"
+  debootstrap --variant=minbase --include=gcc,libc6-dev,pkg-config bookworm "$root"
+  # What the packages ask for, so that only they are new in the end.
+  mkdir "$root/packages" && cp "$packages"/*.deb "$root/packages"
+  chroot "$root" sh -c 'apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q \
+    --no-install-recommends /packages/*.deb && dpkg -r shoal shoal-data shoal-doc libshoal-dev libshoal0'
+  rm -rf "$root/packages"
+  tar -C "$root" --one-file-system -cf "$kept.new" . && mv "$kept.new" "$kept"
+  rm -rf "$root" && mkdir "$root"
+fi
+tar -C "$root" -xf "$kept"
+mkdir "$root/packages" && cp "$packages"/*.deb "$root/packages"
+mount -t proc proc "$root/proc" 2>/dev/null || true # for samples of the machine; the command goes without
+chroot "$root" sh -c 'dpkg -i /packages/*.deb' >/dev/null
+
+echo "== the command"
+chroot "$root" shoal version
+chroot "$root" sh -c 'cd /tmp && shoal train softmax --epochs 1 --run-dir run && shoal eval run --json >/dev/null'
+chroot "$root" sh -c 'cd /tmp && shoal train softmax --workers 2 --ps 1 --epochs 1 --quiet --run-dir cluster'
+chroot "$root" sh -c 'ls /usr/share/man/man1/shoal.1.gz /usr/share/man/man1/shoal-train.1.gz' >/dev/null
+
+echo "== a program"
+cp examples/train_file.c "$root/tmp/program.c" 2>/dev/null || cp "$(ls examples/*.c | head -n 1)" "$root/tmp/program.c"
+chroot "$root" sh -c 'cd /tmp && cc -std=c11 -Wall -Werror program.c -o program $(pkg-config --cflags --libs shoal) && ldd program |
+  grep libshoal'
+chroot "$root" sh -c 'dpkg -r shoal shoal-data shoal-doc libshoal-dev libshoal0' >/dev/null
+if chroot "$root" sh -c 'ls -d /usr/share/shoal /usr/include/shoal /usr/lib/*/shoal 2>/dev/null'; then
+  echo "deb-check: files are left after the packages went" >&2
+  exit 1
+fi
+echo "deb-check: good"
