@@ -76,6 +76,9 @@ typedef struct {
   const shoal_compile_options
       *compile; /**< .keras: the optimizer, its numbers and its rate that the model is compiled with
                                          * there, with the losses that it has; NULL: it is not compiled */
+  const char
+      *checkpoint; /**< .keras, with compile: a checkpoint, or weights beside the folder checkpoints of a run: the
+                           * optimizer's state is taken from there, if it belongs to these weights; NULL: it begins anew */
 } shoal_export_options;
 
 /** Writes a network to a file whose ending names the format. options may be NULL. SHOAL_ERR_ARGUMENT: no such format, or

@@ -56,12 +56,14 @@ static shoal_compile_options compiled_of(const shoal_job *job) {
 }
 
 static shoal_status write_network(shoal_network *n, const char *path, const export_flags *f, const char *name,
-                                  const shoal_job *job) {
+                                  const shoal_job *job, const char *weights) {
   if (f->as)
     return status_make(SHOAL_ERR_ARGUMENT, "--as selects a text format, but the extension of %s selects another", path);
   const shoal_compile_options compile = job ? compiled_of(job) : (shoal_compile_options){0};
   return shoal_network_export(
-      n, path, &(shoal_export_options){.name = name, .layout = f->layout, .compile = job ? &compile : NULL});
+      n, path,
+      &(shoal_export_options){
+          .name = name, .layout = f->layout, .compile = job ? &compile : NULL, .checkpoint = weights});
 }
 
 static shoal_status convert_file(const flags_parsed *words, const export_flags *f) {
@@ -69,7 +71,7 @@ static shoal_status convert_file(const flags_parsed *words, const export_flags *
   shoal_network *n;
   TRY(shoal_network_load(words->words[0], &n));
   if (*shoal_network_notes(n)) say(stderr, "%s", shoal_network_notes(n));
-  shoal_status status = write_network(n, words->words[1], f, NULL, NULL);
+  shoal_status status = write_network(n, words->words[1], f, NULL, NULL, NULL);
   shoal_network_destroy(n);
   return status;
 }
@@ -87,7 +89,8 @@ static shoal_status export_run(shoal_trained *t, const char *path, const export_
   shoal_network *n;
   if (!path || !shoal_has_ending(path, shoal_export_endings())) return write_text(t, path, f);
   TRY(shoal_network_of(shoal_trained_model(t), &n));
-  shoal_status status = write_network(n, path, f, shoal_trained_job(t)->model, shoal_trained_job(t));
+  const shoal_job *job = shoal_trained_job(t);
+  shoal_status status = write_network(n, path, f, job->model, job, shoal_trained_weights(t));
   shoal_network_destroy(n);
   return status;
 }

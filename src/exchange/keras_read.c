@@ -3,6 +3,7 @@
 #include "data/zip.h"
 #include "exchange/formats.h"
 #include "exchange/keras.h"
+#include "exchange/keras_optimizer.h"
 #include "exchange/network.h"
 #include "train/layer.h"
 
@@ -276,6 +277,7 @@ shoal_status keras_load_weights(const char *path, shoal_model *m) {
       status =
           status_make(SHOAL_ERR_INPUT, "the model has no weight '%s': it is of other layers", weights.list[i].name);
   }
+  if (!status) status = keras_load_state(f.config, f.weights, &weights, m);
   keras_weights_fini(&weights);
   json_decref(description);
   text_fini(&notes);

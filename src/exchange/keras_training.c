@@ -123,9 +123,10 @@ static const char *const renamed[][2] = {
     {"beta_2", "beta2"},
     {"epsilon", "epsilon"},
     {"rho", "rho"},
+    {"gradient_accumulation_steps", "accumulate"},
 };
 /* What would make it learn otherwise. */
-static const char *const others[] = {"amsgrad", "centered", "gradient_accumulation_steps", "loss_scale_factor"};
+static const char *const others[] = {"amsgrad", "centered", "loss_scale_factor"};
 
 static const char *optimizer_of(const char *class, const json_t *config) {
   static const char *const names[][2] = {{"SGD", "sgd"},         {"Adam", "adam"},       {"AdamW", "adamw"},

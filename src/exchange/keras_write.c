@@ -6,6 +6,7 @@
 #include "data/zip.h"
 #include "exchange/formats.h"
 #include "exchange/keras.h"
+#include "exchange/keras_optimizer.h"
 #include "exchange/network.h"
 #include "shoal/version.h"
 #include "train/layer.h"
@@ -32,6 +33,7 @@ typedef struct {
   size_t n_items, cap_items;
   shoal_tensor *owned; /* tensors made for the file */
   size_t n_owned, cap_owned;
+  keras_state state; /* of the optimizer: the trained weights so far */
 } keras_writer;
 
 static operation *operation_of(keras_writer *w, const shoal_output *c) {
@@ -152,7 +154,7 @@ static const char *type_by_rank(const char *type, int rank, char out[KERAS_NAME]
 
 static bool is_one_dimensional(const char *type) { return strstr(type, "1d") != NULL; }
 
-static json_t *class_json(const keras_class *c, const char *name, const json_t *attributes);
+static json_t *class_json(const keras_class *c, const char *name, const json_t *attributes, bool trained);
 
 /* An attribute as Keras takes it; NULL: it is left out. */
 static json_t *attribute_json(const keras_class *c, const layer_attr *a, const char *owner, const json_t *v) {
@@ -163,7 +165,7 @@ static json_t *attribute_json(const keras_class *c, const layer_attr *a, const c
   if (a->kind == LAYER_LAYER) {
     const char *type = json_string_value(json_object_get(v, "type"));
     const keras_class *inner = type ? keras_class_of_type(type) : NULL;
-    return inner ? class_json(inner, owner, v) : NULL;
+    return inner ? class_json(inner, owner, v, true) : NULL;
   }
   if (a->kind == LAYER_AXES && json_is_array(v) && !json_array_size(v)) return NULL;
   if (is_one_dimensional(c->type) && a->kind == LAYER_SIZES && json_is_array(v))
@@ -175,9 +177,9 @@ static json_t *attribute_json(const keras_class *c, const layer_attr *a, const c
 }
 
 /* {"class_name", "config", ...} without wiring. */
-static json_t *class_json(const keras_class *c, const char *name, const json_t *attributes) {
+static json_t *class_json(const keras_class *c, const char *name, const json_t *attributes, bool trained) {
   const layer_kind *kind = layer_kind_find(c->type);
-  json_t *config = json_pack("{s:s, s:b, s:s}", "name", name, "trainable", 1, "dtype", "float32");
+  json_t *config = json_pack("{s:s, s:b, s:s}", "name", name, "trainable", trained, "dtype", "float32");
   if (!strncmp(c->name, "SpatialDropout", 14)) json_object_del(config, "trainable"); /* theirs do not take it */
   for (const layer_attr *a = kind->attrs; a && a->name; a++) {
     const json_t *v = json_object_get(attributes, a->name);
@@ -268,12 +270,31 @@ static shoal_shape keras_shape(const layer *l, const char *name, const shoal_sha
   return SHOAL_SHAPE(s->dim[0], heads, s->dim[1] / heads);
 }
 
+/* For the optimizer's state, if the weight is trained. */
+static shoal_status note_trained(keras_writer *w, const shoal_value *variable, int row, const shoal_shape *shape) {
+  const shoal_model *m = w->network->model;
+  keras_state *s = &w->state;
+  bool trained = false;
+  for (size_t i = 0; i < m->n_weights && !trained; i++)
+    trained = m->weights[i].variable == variable && m->weights[i].role == WEIGHT_TRAINED;
+  if (!trained) return NULL;
+  if (row == 1) {
+    s->list[s->n - 1].names[1] = shoal_value_name(variable);
+    return NULL;
+  }
+  TRY(mem_grow((void **)&s->list, &s->cap, s->n + 1, sizeof *s->list));
+  s->list[s->n++] = (keras_variable){.names = {shoal_value_name(variable)},
+                                     .shape = row ? *shape : SHOAL_SHAPE(2, shoal_shape_count(shape))};
+  return NULL;
+}
+
 static shoal_status add_item(keras_writer *w, const layer *l, keras_weight *k) {
   const shoal_value *variable = shoal_graph_find(w->network->graph, k->name);
   shoal_tensor t, both;
   if (!variable) return status_make(SHOAL_ERR_INTERNAL, "the model has no weight '%s'", k->name);
   TRY(shoal_session_variable(w->network->session, variable, &t));
   t.shape = keras_shape(l, k->name, &t.shape);
+  TRY(note_trained(w, variable, k->row, &t.shape));
   if (k->row == 1) { /* the second row of the one before */
     hdf5_item *first = &w->items[w->n_items - 1];
     memcpy((char *)first->tensor.data + shoal_tensor_bytes(&t), t.data, shoal_tensor_bytes(&t));
@@ -332,7 +353,7 @@ static shoal_status layer_json(keras_writer *w, const operation *o, json_t **out
     const char *activation = layer_activation(l);
     if (!strcmp(activation, "gelu_tanh"))
       return status_make(SHOAL_ERR_ARGUMENT, "layer '%s': Keras has no name for the activation gelu_tanh", l->name);
-    made = class_json(c, o->name, l->config);
+    made = class_json(c, o->name, l->config, !l->frozen);
     shoal_status status = made ? add_weights(w, l, c) : status_no_memory();
     if (status) {
       json_decref(made);
@@ -398,6 +419,29 @@ static shoal_status write_archive(const char *path, const json_t *config, const 
   return status;
 }
 
+/* Takes both. */
+static shoal_status add_state(void *context, char *path, shoal_tensor t) {
+  keras_writer *w = context;
+  shoal_status status = mem_grow((void **)&w->owned, &w->cap_owned, w->n_owned + 1, sizeof *w->owned);
+  if (!status) status = mem_grow((void **)&w->items, &w->cap_items, w->n_items + 1, sizeof *w->items);
+  if (status) {
+    free(path);
+    shoal_tensor_fini(&t);
+    return status;
+  }
+  w->owned[w->n_owned++] = t;
+  w->items[w->n_items++] = (hdf5_item){path, t};
+  return NULL;
+}
+
+static shoal_status save_state(keras_writer *w, const shoal_export_options *o) {
+  w->state.graph = w->network->graph;
+  w->state.session = w->network->session;
+  w->state.context = w;
+  w->state.add = add_state;
+  return keras_save_state(&w->state, o->compile, o->checkpoint);
+}
+
 shoal_status keras_export(shoal_network *n, const char *path, const shoal_export_options *options) {
   if (!n->model)
     return status_make(SHOAL_ERR_ARGUMENT, "the model is a graph of operators, not of layers: export it as .onnx");
@@ -407,13 +451,16 @@ shoal_status keras_export(shoal_network *n, const char *path, const shoal_export
   if (!status) status = name_operations(&w);
   if (!status) status = model_json(&w, options->name ? options->name : "shoal", &config);
   json_t *compile = !status && options->compile ? keras_compile_json(n->model, options->compile) : NULL;
+  const bool compiled = compile != NULL;
   if (compile && json_object_set_new(config, "compile_config", compile)) status = status_no_memory();
+  if (!status && compiled) status = save_state(&w, options);
   if (!status) status = write_archive(path, config, &w);
   json_decref(config);
   json_decref(w.numbers);
   for (size_t i = 0; i < w.n_ops; i++) free(w.ops[i].name);
   for (size_t i = 0; i < w.n_items; i++) free((char *)w.items[i].path);
   for (size_t i = 0; i < w.n_owned; i++) shoal_tensor_fini(&w.owned[i]);
+  free(w.state.list);
   free(w.ops);
   free(w.order);
   free(w.items);
