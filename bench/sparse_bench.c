@@ -94,7 +94,7 @@ int main(int argc, char **argv) {
       m, &(shoal_compile_options){.optimizer = {.name = optimizer}, .threads = threads, .kernels = kernels}));
   session_race(m->session, threads > 1);
   tower *t;
-  check(model_tower(m, SHOAL_F32, SHOAL_I32, &t));
+  check(model_tower(m, SHOAL_F32, SHOAL_I32, false, &t));
   static double rate[PIECES_MAX];
   double start = clock_seconds(), loss = 0, pass_loss = 0;
   int64_t at = 0, rows_together = (CHUNK + batch - 1) / batch * batch;

@@ -106,7 +106,7 @@ static shoal_model *make_model(int64_t features, const design *d) {
 /* Trains on rows [first, first + n) in steps of `step`; returns the mean loss. */
 static double train(shoal_model *m, data *d, int64_t first, int64_t n, int64_t step) {
   tower *t;
-  ok(model_tower(m, SHOAL_F32, SHOAL_I32, &t));
+  ok(model_tower(m, SHOAL_F32, SHOAL_I32, false, &t));
   shoal_batch b = batch_of(d, first, n);
   shoal_feed feeds[TOWER_FEEDS_MAX + 1];
   float rates[ROWS_MAX];
@@ -296,7 +296,7 @@ static void bad_rows_are_refused(void **state) {
   data *d = make_data(ROWS, FEATURES, 4);
   shoal_model *m = make_model(FEATURES, &(design){.optimizer = "sgd"});
   tower *t;
-  ok(model_tower(m, SHOAL_F32, SHOAL_I32, &t));
+  ok(model_tower(m, SHOAL_F32, SHOAL_I32, false, &t));
   shoal_batch b = batch_of(d, 0, ROWS);
   shoal_feed feeds[TOWER_FEEDS_MAX + 1];
   float rate = 0.1f;

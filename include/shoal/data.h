@@ -25,6 +25,8 @@ typedef struct shoal_dataset {
   const char *preprocessing; /**< what was learned to make numbers of these rows (shoal_pipeline_preprocessing), owned;
                               * NULL: nothing was */
   int32_t *index; /**< NULL; or what the rows of both tensors point to, owned: the data has fewer rows than there are */
+  shoal_tensor weights; /**< f32 [n], at least 0: what each row counts in the loss of training, sum(weight loss) / rows;
+                         * without data: all 1 */
 } shoal_dataset;
 
 /** `name_or_path`: a name known (shoal_dataset_names), looked for in $SHOAL_DATA/NAME, ./data/NAME, ../data/NAME beside

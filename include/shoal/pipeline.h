@@ -38,6 +38,7 @@ typedef struct {
   shoal_tensor
       fields; /**< sparse rows whose entries have fields (columns of a click log, LIBFFM): i32 [entries], from 0
                               on; else no data */
+  shoal_tensor weights; /**< f32 [count] what each row counts in the loss of training; no data: all the same */
 } shoal_batch;
 
 /** Rows that a program has itself, in place of files. All of them have the types and the shape of the first. A batch

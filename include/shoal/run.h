@@ -184,6 +184,7 @@ typedef struct {
                        * "mlflow:http://HOST:PORT", "otlp:http://HOST:PORT"; without a target as MLFLOW_TRACKING_URI or
                        * OTEL_EXPORTER_OTLP_ENDPOINT says */
   bool json;        /**< the command `shoal train` prints summary.json in place of tables and progress */
+  int64_t accumulate; /**< batches whose mean gradient makes an update, as in shoal_fit_options; 0: 1 */
 } shoal_job;
 
 /** Nothing is said. size: sizeof *job, so that programs go on with later versions, whose jobs have more settings. Every

@@ -94,7 +94,9 @@ SHOAL_API SHOAL_CHECKED shoal_status shoal_model_create_sparse(int64_t features,
 SHOAL_API void shoal_model_destroy(shoal_model *m);
 /** activation: NULL or "linear", "relu", "tanh", "sigmoid", "softmax" (on the last layer: the loss takes the logits),
  * "relu6", "leaky_relu" (0.2), "elu", "selu", "gelu", "gelu_tanh", "silu" or "swish", "softplus", "softsign",
- * "hard_sigmoid", "hard_swish", "hard_tanh", "mish", "exponential", "log_softmax". A last layer of one unit with
+ * "hard_sigmoid", "hard_swish", "hard_tanh", "mish", "exponential", "log_softmax", "celu", "glu" (half as
+ * many), "hard_shrink", "log_sigmoid", "soft_shrink", "sparse_plus", "sparse_sigmoid", "sparsemax", "squareplus",
+ * "tanh_shrink". A last layer of one unit with
  * "sigmoid" tells classes 0 and 1 apart; a regression's has one unit for each number that is predicted, usually without
  * an activation (shoal_compile_options.loss). */
 SHOAL_API void shoal_model_dense(shoal_model *m, int units, const char *activation);
@@ -432,6 +434,10 @@ typedef struct {
   shoal_strategy *strategy;   /**< borrowed */
   const int *stop;            /**< when not NULL: training stops cleanly (checkpoint included) once *stop is not 0 */
   shoal_callbacks callbacks;  /**< who is told */
+  int64_t
+      accumulate; /**< gradient accumulation: an update is made of the mean gradient of so many batches of batch_size
+                       * (and of global_batch), computed one after the other, as if they were one batch. Not of sparse
+                       * rows. 0: 1 */
 } shoal_fit_options;
 
 /** What fitting came to. */

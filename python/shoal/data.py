@@ -237,6 +237,17 @@ class Rows:
         """None: it is a data set."""
         return None
 
+    def weigh(self, sample_weight: Any) -> None:
+        """What each row counts in the loss of training."""
+        raise ValueError("sample_weight is for arrays: batches of a function may be (x, y, weights), and of files a column says it, "
+                         "Files(..., columns=\"weight=NAME\")")
+
+    def _weights(self, sample_weight: Any) -> Any:
+        array = targets(sample_weight, "sample_weight")
+        if array.shape != (self.count,):
+            raise ValueError(f"sample_weight has the shape {array.shape}, but there are {self.count} rows")
+        return tensor(array)
+
 
 class ArrayRows(Rows):
     """Arrays of NumPy, or a data set of the library."""
@@ -253,6 +264,10 @@ class ArrayRows(Rows):
                 raise ValueError(f"{y_name} is missing: what the rows of {x_name} are labelled with")
             self.features, self.labels = tensor(features(x, x_name)), None
         self.count = int(self.features.shape.dim[0])
+        self.weights = x.struct.weights if isinstance(x, Dataset) else None
+
+    def weigh(self, sample_weight: Any) -> None:
+        self.weights = self._weights(sample_weight)
 
     def shape(self) -> tuple[int, ...]:
         return shape_tuple(self.features.shape)[1:] or (1,)
@@ -277,7 +292,9 @@ class ArrayRows(Rows):
                 raise ValueError(f"{self.y_name} has {len(array)} rows, but there are {self.count} examples")
             y = tensor(array)
         out.labels = y
-        out.keep = (self.features, y, self)
+        if self.weights is not None:
+            out.weights = self.weights
+        out.keep = (self.features, y, self.weights, self)
         return out
 
 
@@ -333,6 +350,10 @@ class SparseRows(Rows):
             self.batch.labels = tensor(self.labels)
         self.source = native.shoal_row_source(rows=ctypes.pointer(self.batch))
 
+    def weigh(self, sample_weight: Any) -> None:
+        self.weights = self._weights(sample_weight)
+        self.batch.weights = self.weights
+
     def shape(self) -> tuple[int, ...]:
         return (self.width,)
 
@@ -344,7 +365,8 @@ class SparseRows(Rows):
 
 
 class FunctionRows(Rows):
-    """Batches (x, y) of a function that returns an iterator, or of something that can be iterated again and again."""
+    """Batches (x, y), or (x, y, weights of the rows), of a function that returns an iterator, or of something that can be iterated
+    again and again."""
 
     def __init__(self, make: Any, pack: Callable[[Any, str], Any]) -> None:
         self.pack = pack
@@ -368,8 +390,8 @@ class FunctionRows(Rows):
         return is_sparse(self._first()[0])
 
     def _first(self) -> Any:
-        for x, y in self.make():
-            return self.pack(x, "x"), y
+        for batch in self.make():
+            return self.pack(batch[0], "x"), batch[1]
         raise ValueError("x gives no batches")
 
     def shape(self) -> tuple[int, ...]:
@@ -406,6 +428,8 @@ class FunctionRows(Rows):
             batch = next(self.iterator, None)
             if batch is not None:
                 self._fill(self.pack(batch[0], "x"), batch[1], out.contents)
+                if len(batch) > 2:
+                    out.contents.weights = self.weights = tensor(targets(batch[2], "weights"))
         return self._guarded(do)
 
     def _rewind(self, context: Any) -> Optional[int]:

@@ -153,13 +153,17 @@ class Fitted:
     def fit(self, x: Data, y: Any = None, *, epochs: int = 0, batch_size: int = 32, steps: int = 0, validation_data: Data = None,
             validation_split: float = 0.0, shuffle: bool = True, callbacks: Sequence[Callback] = (),
             strategy: "Optional[Strategy]" = None, resume: bool = False, drop_short: bool = False,
-            verbose: "Union[bool, int, None]" = None) -> History:
+            verbose: "Union[bool, int, None]" = None, sample_weight: Any = None, accumulate: int = 1) -> History:
         """Fits the model to rows: arrays x and y, a data set, or files (shoal.data).
 
-        batch_size: rows of a step, of each worker. validation_data: (x, y), or as x. verbose: whether progress is shown;
+        batch_size: rows of a step, of each worker; with accumulate of more than 1, a step is that many batches, computed one after the
+        other. sample_weight: what each row counts in the loss, which is sum(weight * loss) / rows. validation_data: (x, y), or as x. verbose: whether progress is shown;
         None: on a terminal and in a notebook. Ctrl-C stops after the step under way and then raises KeyboardInterrupt.
         """
         epochs, steps, batch_size = whole(epochs, "epochs"), whole(steps, "steps"), whole(batch_size, "batch_size")
+        accumulate = whole(accumulate, "accumulate")
+        if accumulate < 1:
+            raise ValueError(f"accumulate must be at least 1, not {accumulate}")
         if batch_size < 1:
             raise ValueError(f"batch_size must be at least 1, not {batch_size}")
         if strategy is not None and not hasattr(strategy, "using"):
@@ -167,14 +171,16 @@ class Fitted:
         epochs = epochs if epochs or steps else 1
         plan = Fit(self, callbacks, Progress.create(verbose, epochs))
         with self._rows(x, y, "x", "y") as rows:
-            schedule = plan.schedule(rows.count, batch_size, epochs)
+            if sample_weight is not None:
+                rows.weigh(sample_weight)
+            schedule = plan.schedule(rows.count, batch_size * accumulate, epochs)
             with strategy.using() if strategy else _nothing() as partners:
                 handle = self._ready(rows, partners if rows.sparse else None, schedule)
                 with self._rows(*_pair(validation_data), "validation_data", "validation_data") as other:
                     o = plan.options(rows, other, handle)
                     o.epochs, o.steps, o.batch_size, o.strategy = epochs, steps, batch_size, partners
                     o.validation_split, o.keep_order, o.drop_short = number(validation_split, "validation_split"), not shuffle, drop_short
-                    o.resume = resume
+                    o.resume, o.accumulate = resume, accumulate
                     history = plan.run(handle, rows, o)
                     home = self._bring_home() if partners and rows.sparse else None
         if home:

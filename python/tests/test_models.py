@@ -99,6 +99,27 @@ class Fit(support.Case):
         with self.assertRaisesRegex(KeyError, "the disk is gone"):
             softmax().fit(broken)
 
+    def test_weights_of_rows_and_accumulated_gradients(self):
+        weight = np.tile([0.0, 2.0, 1.0], 200)
+        doubled = np.repeat(np.arange(600), weight.astype(int))
+        fits = {"doubled": lambda m: m.fit(self.x[doubled], self.y[doubled], epochs=2, batch_size=600),
+                "weighted": lambda m: m.fit(self.x, self.y, epochs=2, batch_size=600, sample_weight=weight),
+                "accumulated": lambda m: m.fit(self.x, self.y, epochs=2, batch_size=100, accumulate=6, sample_weight=weight),
+                "batches": lambda m: m.fit(lambda: iter([(self.x, self.y, weight)]), epochs=2, batch_size=600)}
+        seen = {}
+        for name, fit in fits.items():
+            model = shoal.Sequential([Input((28, 28, 1)), layers.Flatten(), Dense(10, "softmax")])
+            model.compile(shoal.optimizers.SGD(0.1), threads=1, seed=3)
+            fit(model)
+            seen[name] = model.get_weights()
+        for name, weights in seen.items():
+            for key, value in weights.items():
+                np.testing.assert_allclose(value, seen["doubled"][key], atol=2e-5, err_msg=f"{name} {key}")
+        with self.assertRaisesRegex(ValueError, "sample_weight has the shape"):
+            softmax().fit(self.x, self.y, epochs=1, sample_weight=weight[:5])
+        with self.assertRaisesRegex(ValueError, "accumulate"):
+            softmax().fit(self.x, self.y, epochs=1, accumulate=0)
+
     def test_files(self):
         path = self.folder / "rows.csv"
         rng = np.random.default_rng(0)

@@ -63,8 +63,8 @@ static void on_ready(void *context, const shoal_run_ready *ready) {
   const shoal_job *j = ready->job;
   const bool all = strcmp(j->strategy, "ps") || !strcmp(j->mode, "sync");
   if (!j->quiet) announce(ready);
-  progress_init(&v->screen, stdout, j->global_batch ? j->global_batch : j->batch_size * (all ? j->workers : 1),
-                j->quiet);
+  const int64_t once = j->global_batch ? j->global_batch : j->batch_size * (all ? j->workers : 1);
+  progress_init(&v->screen, stdout, once * (j->accumulate ? j->accumulate : 1), j->quiet);
   v->begun = true;
 }
 

@@ -179,7 +179,8 @@ static shoal_status prepare(csv_reader *r, char separator, const format_options 
                             .shape = SHOAL_SHAPE(r->fit->width),
                             .scale = 1,
                             .classes = options->classes,
-                            .real_labels = r->file.columns.target};
+                            .real_labels = r->file.columns.target,
+                            .weighted = csv_file_has(&r->file, CSV_WEIGHT)};
   TRY(find_classes(r, options));
   if (r->classes && options->classes && r->classes->count > options->classes)
     return status_make(SHOAL_ERR_INPUT, "%s: %d different labels are found, but there are %d classes", r->base.path,
@@ -269,6 +270,12 @@ static const char *to_hot_label(const csv_reader *r, const char *field, size_t c
   return NULL;
 }
 
+static const char *to_weight(const csv_reader *r, const char *field, float *weight, char *why, size_t room) {
+  if (csv_number(&r->file.in, field, weight) && *weight >= 0 && *weight < WEIGHT_END) return NULL;
+  snprintf(why, room, "expected the row's weight, a number of at least 0, found '%s'", field);
+  return why;
+}
+
 /* One line into row `into->count`, for which there is room. why: what is wrong, empty when nothing is. */
 static void parse_line(csv_reader *r, const uint8_t *at, size_t n, rows_block *into, char *why, size_t room) {
   csv_cursor c = csv_fields(r->file.in.separator, at, n);
@@ -287,6 +294,8 @@ static void parse_line(csv_reader *r, const uint8_t *at, size_t n, rows_block *i
       if (!problem && into->targets) into->targets[into->count] = target;
       if (problem) *label = -1;
       if (r->labels_optional) problem = NULL;
+    } else if (r->file.roles[column] == CSV_WEIGHT) {
+      problem = to_weight(r, field, &into->weights[into->count], detail, sizeof detail);
     } else if (r->file.roles[column] == CSV_HOT) {
       problem = to_hot_label(r, field, column, label);
     } else if (r->file.roles[column] == CSV_FEATURE) {

@@ -58,13 +58,13 @@ static shoal_status set_separator(csv_columns *c, const char *value) {
                      value);
 }
 
-static const char *const keys[] = {"label",   "target",    "skip",       "missing", "header",
-                                   "classes", "separator", "categories", "hash",    "numbers"};
+static const char *const keys[] = {"label",   "target",    "weight",     "skip", "missing", "header",
+                                   "classes", "separator", "categories", "hash", "numbers"};
 
 static shoal_status one(csv_columns *c, char *key, char *value) {
   if (!value || !*value)
     return status_make(SHOAL_ERR_ARGUMENT,
-                       "columns: expected label=, target=, skip=, missing=, header=, classes=, "
+                       "columns: expected label=, target=, weight=, skip=, missing=, header=, classes=, "
                        "separator=, categories=, hash= or numbers= with a value, found "
                        "'%s'",
                        key);
@@ -72,6 +72,11 @@ static shoal_status one(csv_columns *c, char *key, char *value) {
     if (c->label) return status_make(SHOAL_ERR_ARGUMENT, "columns: label= or target= is given twice: keep one");
     c->label = value;
     c->target = *key == 't';
+    return NULL;
+  }
+  if (!strcmp(key, "weight")) {
+    if (c->weight) return status_make(SHOAL_ERR_ARGUMENT, "columns: weight= is given twice: keep one");
+    c->weight = value;
     return NULL;
   }
   if (!strcmp(key, "skip")) return add_word(&c->skip, &c->skip_count, &c->skip_capacity, value);
@@ -92,7 +97,7 @@ static shoal_status one(csv_columns *c, char *key, char *value) {
   }
   const char *nearest = text_nearest(key, keys, COUNT_OF(keys));
   return status_make(SHOAL_ERR_ARGUMENT,
-                     "columns: unknown key '%s='; known are label, target, skip, missing, header, "
+                     "columns: unknown key '%s='; known are label, target, weight, skip, missing, header, "
                      "classes, separator, categories, hash and numbers%s%s%s",
                      key, nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "");
 }
@@ -199,15 +204,31 @@ static shoal_status assign_label(const csv_columns *c, char *const *names, size_
   return NULL;
 }
 
+/* Rows without labels, which are not trained on, may be without weights, too. */
+static shoal_status assign_weight(const csv_columns *c, char *const *names, size_t n, bool labelled, csv_role *roles) {
+  size_t column;
+  if (!labelled && names && !is_column(c->weight, names, n)) return NULL;
+  TRY(find(c->weight, names, n, &column));
+  if (roles[column] != CSV_FEATURE)
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "column %zu is both the label and the weight: choose another weight=", column);
+  roles[column] = CSV_WEIGHT;
+  return NULL;
+}
+
 shoal_status csv_columns_assign(const csv_columns *c, char *const *names, size_t n, bool labelled, csv_role *roles) {
   for (size_t i = 0; i < n; i++) roles[i] = CSV_FEATURE;
   size_t features = 0;
   if (labelled) TRY(assign_label(c, names, n, roles));
+  if (c->weight) TRY(assign_weight(c, names, n, labelled, roles));
   for (size_t i = 0; i < c->skip_count; i++) {
     size_t column;
     TRY(find(c->skip[i], names, n, &column));
-    if (roles[column] == CSV_LABEL || roles[column] == CSV_HOT)
-      return status_make(SHOAL_ERR_ARGUMENT, "column %zu is both the label and skipped: choose another label=", column);
+    if (roles[column] != CSV_FEATURE && roles[column] != CSV_SKIP) {
+      const char *what = roles[column] == CSV_WEIGHT ? "weight" : "label";
+      return status_make(SHOAL_ERR_ARGUMENT, "column %zu is both the %s and skipped: choose another %s=", column, what,
+                         what);
+    }
     roles[column] = CSV_SKIP;
   }
   for (size_t i = 0; i < n; i++) features += roles[i] == CSV_FEATURE;

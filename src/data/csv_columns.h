@@ -6,6 +6,7 @@
  *   label=A|B|C      columns of which one is 1 and the others 0 (one-hot): the class is the column that has the 1; also
  *                    label=4-6, by number
  *   target=COLUMN    a number to be predicted (regression) in place of a class
+ *   weight=COLUMN    what a row counts in the loss of training, a number of at least 0
  *   skip=COLUMN      a column to leave out; may be given several times
  *   missing=WHAT     what a missing value (csv_is_missing) of a feature becomes: error (the standard) stops and names
  *                    the place; a number; or mean, that of the column in the training rows. Of text, no category
@@ -29,7 +30,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef enum { CSV_FEATURE, CSV_LABEL, CSV_HOT, CSV_SKIP } csv_role; /* CSV_HOT: one of several label columns */
+/* CSV_HOT: one of several label columns */
+typedef enum { CSV_FEATURE, CSV_LABEL, CSV_HOT, CSV_SKIP, CSV_WEIGHT } csv_role;
 typedef enum { CSV_FOUND_OUT, CSV_NUMBER, CSV_CATEGORIES, CSV_HASH } csv_kind;
 typedef enum { CSV_MISSING_ERROR, CSV_MISSING_VALUE, CSV_MISSING_MEAN } csv_missing;
 
@@ -47,9 +49,10 @@ typedef struct {
 } csv_kind_asked;
 
 typedef struct {
-  char *text;  /* owned; the words below point into it */
-  char *label; /* NULL: the standard */
-  bool target; /* it is a number to be predicted */
+  char *text;   /* owned; the words below point into it */
+  char *label;  /* NULL: the standard */
+  bool target;  /* it is a number to be predicted */
+  char *weight; /* NULL: rows have none */
   char **skip;
   size_t skip_count, skip_capacity;
   csv_kind_asked *kinds;

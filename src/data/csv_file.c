@@ -111,7 +111,7 @@ static shoal_status map_columns(csv_file *f, const csv_fit *fit, csv_labels labe
     const csv_role role = fit->columns[k].role;
     if (unlabelled && is_label(role)) continue;
     size_t i = by_name ? find_name(f, fit->columns[k].name) : next++;
-    if (i == f->count && (role == CSV_SKIP || (labels.optional && is_label(role)))) continue;
+    if (i == f->count && (role == CSV_SKIP || role == CSV_WEIGHT || (labels.optional && is_label(role)))) continue;
     if (i == f->count)
       return status_make(SHOAL_ERR_INPUT,
                          "%s: expected a column '%s', as in the training rows: see the first line of "

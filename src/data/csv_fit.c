@@ -196,7 +196,7 @@ shoal_status csv_fit_learn(char *const *paths, size_t n, char separator, const c
 /* ---- JSON: an array of columns */
 
 static const char *const role_names[] = {
-    [CSV_FEATURE] = "feature", [CSV_LABEL] = "label", [CSV_HOT] = "hot", [CSV_SKIP] = "skip"};
+    [CSV_FEATURE] = "feature", [CSV_LABEL] = "label", [CSV_HOT] = "hot", [CSV_SKIP] = "skip", [CSV_WEIGHT] = "weight"};
 static const char *const kind_names[] = {
     [CSV_FOUND_OUT] = "", [CSV_NUMBER] = "number", [CSV_CATEGORIES] = "categories", [CSV_HASH] = "hash"};
 

@@ -199,6 +199,7 @@ void shoal_dataset_destroy(shoal_dataset *data) {
   free((void *)data->class_names);
   shoal_tensor_fini(&data->features);
   shoal_tensor_fini(&data->labels);
+  shoal_tensor_fini(&data->weights);
   free(data);
 }
 
@@ -223,6 +224,7 @@ shoal_status shoal_dataset_view(const shoal_dataset *data, int64_t first, int64_
   shoal_dataset view = *data;
   view.features = rows_of(&data->features, first, count);
   view.labels = rows_of(&data->labels, first, count);
+  if (data->weights.data) view.weights = rows_of(&data->weights, first, count);
   *out = view;
   return NULL;
 }

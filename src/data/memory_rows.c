@@ -41,7 +41,8 @@ static shoal_status learn(const shoal_batch *b, const format_options *o, rows_sc
                        .classes = o->classes,
                        .fields = b->offsets.data && b->fields.data,
                        .real_labels = b->targets.data != NULL,
-                       .targets = b->targets.shape.rank == 2 ? b->targets.shape.dim[1] : 0};
+                       .targets = b->targets.shape.rank == 2 ? b->targets.shape.dim[1] : 0,
+                       .weighted = b->weights.data != NULL};
   if (out->kind == ROWS_SPARSE) return NULL;
   const shoal_tensor *f = &b->features;
   if (!f->data || (f->dtype != SHOAL_U8 && f->dtype != SHOAL_F32) || f->shape.rank < 2)
@@ -81,6 +82,17 @@ static shoal_status check_dense(const memory_reader *r, const shoal_batch *b) {
   return same ? NULL : wrong("all batches must have features of the same type and shape, a row for each label");
 }
 
+static shoal_status check_weights(const shoal_batch *b) {
+  if (!is(&b->weights, SHOAL_F32, b->count))
+    return wrong("weights of rows must be f32 [rows], in all batches or in none");
+  const float *weights = b->weights.data;
+  for (int64_t i = 0; i < b->count; i++)
+    if (!(weights[i] >= 0 && weights[i] < WEIGHT_END))
+      return status_make(SHOAL_ERR_INPUT, "rows of the program: row %lld has the weight %g: expected at least 0",
+                         (long long)i, (double)weights[i]);
+  return NULL;
+}
+
 static shoal_status check(const memory_reader *r, const shoal_batch *b) {
   if (b->count < 0) return wrong("a batch cannot have fewer than 0 rows");
   if (r->schema.real_labels) {
@@ -88,6 +100,7 @@ static shoal_status check(const memory_reader *r, const shoal_batch *b) {
     if (first.shape.rank == 2 && first.shape.dim[1] == r->schema.targets) first.shape.rank = 1;
     if (!is(&first, SHOAL_F32, b->count)) return wrong("targets must be f32 [rows], or as many for each row");
   }
+  if (r->schema.weighted) TRY(check_weights(b));
   if (!r->schema.real_labels && b->labels.data && !is(&b->labels, SHOAL_I32, b->count))
     return wrong("labels must be i32 [rows]");
   if (!r->schema.real_labels && !b->labels.data && !r->labels_optional) return wrong("labels are needed to train");
@@ -180,6 +193,8 @@ static shoal_status copy_rows(const shoal_batch *b, int64_t first, int64_t n, ro
   const int64_t each = rows_targets(&into->schema);
   if (into->targets)
     memcpy(into->targets + into->count * each, targets + first * each, (size_t)(n * each) * sizeof *targets);
+  if (into->weights)
+    memcpy(into->weights + into->count, (const float *)b->weights.data + first, (size_t)n * sizeof *into->weights);
   into->count += n;
   return NULL;
 }

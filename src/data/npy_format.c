@@ -15,7 +15,9 @@ typedef struct {
   file_reader base;
   char *labels_path;
   stream *rows, *labels;
-  npy_header row_header, label_header;
+  stream *weights; /* NULL: rows have none */
+  char *weights_path;
+  npy_header row_header, label_header, weight_header;
   const uint8_t *columns; /* of rows that lie column by column: the whole array, in the stream's buffer */
   rows_schema schema;
   bool one_hot; /* labels are [n, classes], 1 at the class and 0 elsewhere */
@@ -80,6 +82,8 @@ static void close_reader(file_reader *base) {
   if (!r) return;
   stream_close(r->rows);
   stream_close(r->labels);
+  stream_close(r->weights);
+  free(r->weights_path);
   free(r->labels_path);
   free(base->path);
   free(r);
@@ -115,6 +119,12 @@ static shoal_status open_archive(npy_reader *r) {
   if (!status) status = stream_open_part(p.file, r->labels_path, &p.labels_part, &r->labels);
   if (!status) status = read_header_of_rows(r->rows, p.rows, &r->row_header);
   if (!status) status = read_header_of_rows(r->labels, r->labels_path, &r->label_header);
+  if (!status && p.weights) {
+    r->weights_path = p.weights;
+    p.weights = NULL;
+    status = stream_open_part(p.file, r->weights_path, &p.weights_part, &r->weights);
+    if (!status) status = read_header_of_rows(r->weights, r->weights_path, &r->weight_header);
+  }
   npz_pair_fini(&p);
   return status;
 }
@@ -151,6 +161,10 @@ static shoal_status prepare(npy_reader *r, const format_options *options) {
   if (labelled && y->shape.dim[0] != x->shape.dim[0])
     return status_make(SHOAL_ERR_INPUT, "%s has %lld rows, but %s %lld labels: they do not belong together",
                        r->base.path, (long long)x->shape.dim[0], r->labels_path, (long long)y->shape.dim[0]);
+  const npy_header *w = &r->weight_header;
+  if (r->weights && (w->row_bytes != (uint64_t)w->size || w->shape.dim[0] != x->shape.dim[0]))
+    return status_make(SHOAL_ERR_INPUT, "%s: expected a number for each of the %lld rows, found %s", r->weights_path,
+                       (long long)x->shape.dim[0], shoal_shape_text(&w->shape, text));
   shoal_shape row = {.rank = MAX_OF(x->shape.rank - 1, 1), .dim = {1}};
   if (x->shape.rank > 1) memcpy(row.dim, x->shape.dim + 1, (size_t)row.rank * sizeof *row.dim);
   bool pixels = x->kind == 'u' && x->size == 1;
@@ -161,7 +175,8 @@ static shoal_status prepare(npy_reader *r, const format_options *options) {
                             .scale = pixels ? 1.0f / 255 : 1,
                             .classes = classes,
                             .real_labels = labelled && (y->kind == 'f' || options->real_labels) && !r->one_hot,
-                            .targets = several && !r->one_hot ? (int64_t)(y->row_bytes / (uint64_t)y->size) : 0};
+                            .targets = several && !r->one_hot ? (int64_t)(y->row_bytes / (uint64_t)y->size) : 0,
+                            .weighted = r->weights != NULL};
   return x->by_columns ? hold_columns(r) : NULL;
 }
 
@@ -250,6 +265,17 @@ static shoal_status read_label(npy_reader *r, int32_t *label, float *targets) {
   return NULL;
 }
 
+/* What row `next` counts; moves behind it. */
+static shoal_status read_weight(npy_reader *r, float *out) {
+  const uint8_t *at;
+  const size_t bytes = (size_t)r->weight_header.row_bytes;
+  TRY(fill_whole(r, r->weights, bytes, &at));
+  *out = (float)npy_element(&r->weight_header, at, 0);
+  stream_advance(r->weights, bytes);
+  if (*out >= 0 && *out < WEIGHT_END) return NULL;
+  return status_make(SHOAL_ERR_INPUT, "its weight in %s is %g: expected at least 0", r->weights_path, (double)*out);
+}
+
 /* Row `next` of an array that lies column by column: [rows, a, b, c] has element (i, j, k, l) at
  * i + rows * (j + a * (k + b * l)). */
 static void gather(const npy_reader *r, void *place) {
@@ -301,7 +327,12 @@ static shoal_status read_row(npy_reader *r, rows_block *into) {
   const float *wrong = first_not_finite(r, place);
   int32_t label;
   float *targets = into->targets ? into->targets + into->count * rows_targets(&into->schema) : NULL;
-  shoal_status status = read_label(r, &label, targets);
+  shoal_status status = read_label(r, &label, targets), weighed = NULL;
+  if (r->weights) weighed = read_weight(r, &into->weights[into->count]);
+  if (status)
+    shoal_status_free(weighed);
+  else
+    status = weighed;
   int64_t record = r->next++;
   if (wrong && !status) {
     r->base.can_go_on = true;
@@ -335,6 +366,8 @@ static shoal_status go_to(npy_reader *r, int64_t row) {
                        r->base.path, (long long)row, (long long)rows);
   if (!r->columns) TRY(stream_seek(r->rows, row_offset(r, row)));
   if (r->labels) TRY(stream_seek(r->labels, r->label_header.data_offset + (uint64_t)row * r->label_header.row_bytes));
+  const npy_header *w = &r->weight_header;
+  if (r->weights) TRY(stream_seek(r->weights, w->data_offset + (uint64_t)row * w->row_bytes));
   r->next = row;
   return NULL;
 }

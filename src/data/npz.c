@@ -101,6 +101,19 @@ static shoal_status no_pair(const zip_archive *z, const char *path, int count) {
   return status;
 }
 
+/* What the rows of a split count: sample_weight, or sample_weight_train. */
+static shoal_status find_weights(const zip_archive *z, const char *split, npz_pair *p) {
+  char name[NPY_NAME];
+  snprintf(name, sizeof name, "sample_weight_%s", split ? split : "train");
+  const zip_member *found = find_array(z, name);
+  if (!found) found = find_array(z, "sample_weight");
+  if (!found) return NULL;
+  p->weights_part = found->part;
+  if (asprintf(&p->weights, "%s:%s", p->file, found->name) >= 0) return NULL;
+  p->weights = NULL;
+  return status_no_memory();
+}
+
 static shoal_status fill_pair(const zip_member *rows, const zip_member *labels, npz_pair *p) {
   p->rows_part = rows->part;
   p->labels_part = labels->part;
@@ -121,6 +134,7 @@ shoal_status npz_find_pair(const char *path, npz_pair *out) {
     int count = find_pairs(&z, split, &rows, &labels);
     if (!split && count > 1) count = find_pairs(&z, "train", &rows, &labels);
     status = count == 1 ? fill_pair(rows, labels, &p) : no_pair(&z, path, count);
+    if (!status && (!split || strcmp(split, "test"))) status = find_weights(&z, split, &p);
   }
   zip_close(&z);
   if (status)
@@ -134,5 +148,6 @@ void npz_pair_fini(npz_pair *p) {
   free(p->file);
   free(p->rows);
   free(p->labels);
+  free(p->weights);
   *p = (npz_pair){0};
 }

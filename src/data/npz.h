@@ -1,4 +1,5 @@
-/* .npz archives, NumPy's way to keep several arrays in one file: which of them are rows, and which their labels. The
+/* .npz archives, NumPy's way to keep several arrays in one file: which of them are rows, and which their labels and, if there
+ * are some, weights (sample_weight, sample_weight_train). The
  * rows of a split are FILE.npz:train or FILE.npz:test; FILE.npz alone means the train split, or all there is. */
 #ifndef SHOAL_DATA_NPZ_H
 #define SHOAL_DATA_NPZ_H
@@ -8,7 +9,8 @@
 typedef struct {
   char *file;          /* the archive, owned */
   char *rows, *labels; /* for messages: "FILE.npz:x_train", owned */
-  stream_part rows_part, labels_part;
+  char *weights;       /* the same; NULL: rows have none */
+  stream_part rows_part, labels_part, weights_part;
 } npz_pair;
 
 /* Is it FILE.npz:train or FILE.npz:test of a file that is there? */

@@ -311,6 +311,7 @@ shoal_status shoal_pipeline_next(shoal_pipeline *p, const shoal_batch **out) {
   v.labels = view_of(SHOAL_I32, SHOAL_SHAPE(b->count), b->labels);
   v.targets =
       view_of(SHOAL_F32, s->targets > 1 ? SHOAL_SHAPE(b->count, s->targets) : SHOAL_SHAPE(b->count), b->targets);
+  v.weights = view_of(SHOAL_F32, SHOAL_SHAPE(b->count), b->weights);
   if (s->kind == ROWS_DENSE) {
     shoal_shape shape = {.rank = s->shape.rank + 1, .dim = {b->count}};
     memcpy(shape.dim + 1, s->shape.dim, (size_t)s->shape.rank * sizeof *shape.dim);

@@ -13,6 +13,8 @@ _Static_assert(sizeof(int32_t) == sizeof(float), "classes and targets take the s
 typedef struct {
   char *features; /* [rows, row bytes] */
   void *labels;   /* [rows] classes, i32, or [rows, ...] targets, f32 */
+  void *weights;  /* [rows] f32; NULL: there are none */
+  bool weighted;
   int64_t rows, capacity, limit;
   size_t row;   /* bytes of one row's features ... */
   size_t label; /* ... and of its label or targets */
@@ -30,12 +32,13 @@ static shoal_status grow(void **block, size_t used, size_t bytes) {
 
 /* Makes room for `more` rows; *fits false: the limit does not allow it. */
 static shoal_status reserve(collected *c, int64_t more, bool *fits) {
-  int64_t need = c->rows + more, one = (int64_t)(c->row + c->label);
+  int64_t need = c->rows + more, one = (int64_t)(c->row + c->label + (c->weighted ? sizeof(float) : 0));
   *fits = need <= c->limit / one && need <= INT32_MAX;
   if (!*fits || need <= c->capacity) return NULL;
   int64_t capacity = MAX_OF(MAX_OF(c->capacity * 2, need), FIRST_ROWS);
   TRY(grow((void **)&c->features, (size_t)c->rows * c->row, (size_t)capacity * c->row));
   TRY(grow(&c->labels, (size_t)c->rows * c->label, (size_t)capacity * c->label));
+  if (c->weighted) TRY(grow(&c->weights, (size_t)c->rows * sizeof(float), (size_t)capacity * sizeof(float)));
   c->capacity = capacity;
   return NULL;
 }
@@ -50,6 +53,7 @@ static shoal_status collect(shoal_pipeline *p, collected *c, bool *fits) {
     memcpy(c->features + (size_t)c->rows * c->row, b->features, (size_t)b->count * c->row);
     const void *labels = b->targets ? (const void *)b->targets : b->labels;
     memcpy((char *)c->labels + (size_t)c->rows * c->label, labels, (size_t)b->count * c->label);
+    if (c->weighted) memcpy((float *)c->weights + c->rows, b->weights, (size_t)b->count * sizeof *b->weights);
     for (int64_t i = 0; i < b->count; i++) c->largest = MAX_OF(c->largest, b->labels[i]);
     c->rows += b->count;
   }
@@ -65,6 +69,7 @@ static shoal_status read_rows(shoal_pipeline *p, const char *files, int64_t limi
   collected c = {.limit = limit ? limit : INT64_MAX,
                  .row = rows_dense_bytes(&s),
                  .label = (size_t)targets * sizeof(float),
+                 .weighted = s.weighted,
                  .largest = -1};
   *fits = true;
   shoal_status status = collect(p, &c, fits);
@@ -78,6 +83,7 @@ static shoal_status read_rows(shoal_pipeline *p, const char *files, int64_t limi
     free(copy);
     free(c.features);
     free(c.labels);
+    free(c.weights);
     return status;
   }
   shoal_shape shape = {.rank = s.shape.rank + 1, .dim = {c.rows}};
@@ -91,6 +97,7 @@ static shoal_status read_rows(shoal_pipeline *p, const char *files, int64_t limi
                          .scale = s.scale,
                          .class_names = names,
                          .preprocessing = copy};
+  if (c.weights) out->weights = shoal_tensor_view(SHOAL_F32, SHOAL_SHAPE(c.rows), c.weights);
   return NULL;
 }
 

@@ -9,6 +9,7 @@ void rows_init(rows_block *b, const rows_schema *schema) { *b = (rows_block){.sc
 void rows_fini(rows_block *b) {
   free(b->labels);
   free(b->targets);
+  free(b->weights);
   free(b->features);
   free(b->offsets);
   free(b->indices);
@@ -67,6 +68,7 @@ static shoal_status reserve_rows(rows_block *b, size_t rows) {
   TRY(widen(&b->labels, count * sizeof *b->labels, capacity, sizeof *b->labels));
   const size_t targets = (size_t)rows_targets(&b->schema) * sizeof *b->targets;
   if (b->schema.real_labels) TRY(widen(&b->targets, count * targets, capacity, targets));
+  if (b->schema.weighted) TRY(widen(&b->weights, count * sizeof *b->weights, capacity, sizeof *b->weights));
   if (b->schema.kind == ROWS_DENSE) {
     size_t row = rows_dense_bytes(&b->schema);
     TRY(widen(&b->features, count * row, capacity, row));
@@ -122,6 +124,7 @@ shoal_status rows_append(rows_block *to, const rows_block *from, int64_t i) {
     memcpy(to->targets + at * n, from->targets + i * n, (size_t)n * sizeof *to->targets);
   else if (to->targets)
     to->targets[at] = (float)from->labels[i];
+  if (to->weights) to->weights[at] = from->weights ? from->weights[i] : 1;
   if (kind == ROWS_DENSE) {
     size_t row = rows_dense_bytes(&to->schema);
     memcpy((char *)to->features + (size_t)at * row, (const char *)from->features + (size_t)i * row, row);

@@ -25,13 +25,17 @@ typedef struct {
   int fields_end;    /* fields are below it; 0: not known beforehand */
   bool real_labels;  /* labels are numbers (regression): `targets` counts, not `labels` */
   int64_t targets;   /* with it: numbers to be predicted for each row; 0: one */
+  bool weighted;     /* rows say how much they count in the loss */
 } rows_schema;
+
+#define WEIGHT_END 1e30f /* weights of rows are from 0 to below it */
 
 typedef struct {
   rows_schema schema;
   int64_t count;
   int32_t *labels;                     /* [count] */
   float *targets;                      /* [count, rows_targets] when schema.real_labels, else NULL */
+  float *weights;                      /* [count] when schema.weighted, else NULL */
   void *features;                      /* ROWS_DENSE */
   int64_t *offsets;                    /* [count + 1], offsets[0] is 0: ROWS_SPARSE, ROWS_BYTES */
   int32_t *indices;                    /* ROWS_SPARSE */

@@ -12,6 +12,7 @@
 size_t shuffle_content_bytes(const rows_block *b) {
   size_t n = (size_t)b->count,
          row = sizeof *b->labels + (b->targets ? (size_t)rows_targets(&b->schema) * sizeof *b->targets : 0);
+  if (b->weights) row += sizeof *b->weights;
   if (b->schema.kind == ROWS_DENSE) return n * (row + rows_dense_bytes(&b->schema));
   size_t entries = b->offsets ? (size_t)b->offsets[b->count] : 0;
   size_t entry = b->schema.kind == ROWS_BYTES ? 1 : sizeof *b->indices + sizeof *b->values;

@@ -51,6 +51,10 @@ static shoal_status check_schema(const source *s, const file_reader *r) {
                        "time",
                        r->path, kind_name(have.kind), have.real_labels ? "numbers" : "classes", first,
                        kind_name(want->kind), want->real_labels ? "numbers" : "classes");
+  if (have.weighted != want->weighted)
+    return status_make(SHOAL_ERR_INPUT,
+                       "%s: its rows have %s, but those of %s have %s: read files of one kind at a time", r->path,
+                       have.weighted ? "weights" : "no weights", first, want->weighted ? "some" : "none");
   if (have.fields != want->fields)
     return status_make(SHOAL_ERR_INPUT,
                        "%s: its entries have %s, but those of %s have %s: read files of one kind at a time", r->path,

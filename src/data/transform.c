@@ -502,6 +502,7 @@ shoal_status transform_row(transform *t, const rows_block *from, int64_t i, uint
   into->labels[into->count] = from->labels[i];
   const int64_t n = rows_targets(&into->schema);
   if (into->targets) memcpy(into->targets + into->count * n, from->targets + i * n, (size_t)n * sizeof *into->targets);
+  if (into->weights) into->weights[into->count] = from->weights[i];
   into->count++;
   return NULL;
 }

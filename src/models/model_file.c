@@ -57,7 +57,7 @@ static const training_key training_keys[] = {
 static const char *const job_keys[] = {
     "momentum",     "nesterov",        "beta1",      "beta2",     "epsilon",          "rho",
     "weight_decay", "average_weights", "clip_value", "clip_norm", "clip_global_norm", "label_smoothing",
-    "decay_every",  "warmup"};
+    "decay_every",  "warmup",          "accumulate"};
 #define UPDATE_KEYS 7
 
 bool model_file_job_key(const char *key, bool *update) {

@@ -195,7 +195,8 @@ bool job_has_table(const shoal_job *f, const shoal_model_kind *kind) {
 bool job_is_cluster(const shoal_job *f) { return is(f->strategy, "ps"); }
 bool job_is_sync(const shoal_job *f) { return is(f->mode, "sync"); }
 int64_t job_global_batch(const shoal_job *f) {
-  return f->global_batch ? f->global_batch : f->batch_size * (job_is_sync(f) ? f->workers : 1);
+  const int64_t once = f->global_batch ? f->global_batch : f->batch_size * (job_is_sync(f) ? f->workers : 1);
+  return once * MAX_OF(f->accumulate, 1);
 }
 
 shoal_optimizer_options job_optimizer(const shoal_job *f) {

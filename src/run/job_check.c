@@ -63,6 +63,11 @@ static shoal_status check_cluster(const shoal_job *f, const shoal_job *asked, co
                        "`workers` %lld: the strategy single is one process; use `strategy` ps, "
                        "allreduce or mirrored",
                        (long long)f->workers);
+  if (kind->sparse && f->accumulate > 1)
+    return status_make(
+        SHOAL_ERR_ARGUMENT,
+        "`accumulate` %lld: gradients are accumulated of dense rows; for sparse rows, raise `batch_size`",
+        (long long)f->accumulate);
   if (job_said(asked, "global-batch") && job_said(asked, "batch-size") && f->batch_size * f->workers != f->global_batch)
     return status_make(SHOAL_ERR_ARGUMENT,
                        "`batch_size` %lld on %lld workers is not `global_batch` %lld; leave one of "

@@ -95,7 +95,7 @@ void training_fit_batch(training *t) {
   shoal_job *f = &t->job;
   const int64_t rows = (int64_t)((double)t->rows * (1 - f->validation_split));
   const bool said = job_said(&t->asked, "batch-size") || job_said(&t->asked, "global-batch");
-  if (said || f->resume || !rows || f->batch_size <= rows / 2) return;
+  if (said || f->resume || !rows || f->accumulate > 1 || f->batch_size <= rows / 2) return;
   f->batch_size = MAX_OF(rows / SMALL_DATA_UPDATES, 1);
   if (f->global_batch) f->global_batch = f->batch_size * f->workers;
 }
@@ -218,6 +218,7 @@ shoal_status training_options(training *t, shoal_fit_options *out) {
       .steps = f->steps,
       .batch_size = f->batch_size,
       .global_batch = f->global_batch,
+      .accumulate = f->accumulate,
       .stream = t->train.files && !t->train.data ? &t->train.stream : NULL,
       .test_stream = t->test.files && !t->test.data ? &t->test.stream : NULL,
       .eval_every = f->eval_every,

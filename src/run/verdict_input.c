@@ -1,5 +1,6 @@
 #include "run/verdict_input.h"
 
+#include "base/mem.h"
 #include "observe/verdict.h"
 #include "run/job.h"
 
@@ -67,7 +68,7 @@ void verdict_on_run(const shoal_run_report *r, double usual_rate, int next_threa
                                  .servers = (int)f->ps,
                                  .sync = job_is_sync(f),
                                  .next_threads = next_threads ? next_threads : r->threads,
-                                 .batch = f->batch_size,
+                                 .batch = f->batch_size * MAX_OF(f->accumulate, 1),
                                  .seconds = r->fit.seconds,
                                  .examples_per_second = made > 0 ? (double)r->fit.run_examples / made : 0,
                                  .rate = r->effective_rate,

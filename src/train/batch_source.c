@@ -19,7 +19,8 @@ typedef struct {
   int32_t *order;  /* [rows] of the epoch under way; NULL: as they are */
   int64_t ordered; /* epoch that `order` is for; -1: none yet */
   /* stream */
-  shoal_tensor features, labels; /* of the batch, in the model's shape; at first those of the example */
+  shoal_tensor features, labels; /* of the batch, in the model's shape; at first those of the example ... */
+  shoal_tensor weights;          /* ... and what its rows count, if they count differently */
   int64_t epochs;                /* of the stream that are over */
   const shoal_batch *now;        /* read last; NULL: none, or it is at its end */
   int64_t shard, index;          /* leased: of `now` */
@@ -49,6 +50,7 @@ static void fill(const rows_source *s, int64_t first, int64_t rows, int64_t numb
   out->order = s->order;
   out->features = &s->options.data->features;
   out->labels = &s->options.data->labels;
+  out->weights = s->options.data->weights.data ? &s->options.data->weights : NULL;
   out->number = number;
 }
 
@@ -112,13 +114,16 @@ static void make_example(rows_source *s) {
   const int64_t n = o->model->targets;
   const shoal_shape labels = n > 1 ? SHOAL_SHAPE(o->round, n) : SHOAL_SHAPE(o->round);
   s->labels = shoal_tensor_view(o->model->loss->targets ? SHOAL_F32 : SHOAL_I32, labels, NULL);
-  s->base.example = (train_batch){.rows = o->round, .features = &s->features, .labels = &s->labels};
+  s->weights = shoal_tensor_view(SHOAL_F32, SHOAL_SHAPE(o->round), NULL);
+  s->base.example =
+      (train_batch){.rows = o->round, .features = &s->features, .labels = &s->labels, .weights = &s->weights};
 }
 
 static void fill_streamed(rows_source *s, int64_t number, train_batch *out) {
   const shoal_batch *b = s->now;
   *out = (train_batch){.rows = b->count, .number = number, .last = b->last, .epoch = b->epoch};
   out->labels = s->options.model->loss->targets ? &b->targets : &b->labels;
+  out->weights = b->weights.data ? &b->weights : NULL;
   if (s->options.model->sparse) {
     out->sparse = b;
     return;

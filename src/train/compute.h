@@ -13,6 +13,7 @@ typedef struct {
   int64_t first;
   const int32_t *order;
   const shoal_tensor *features, *labels; /* [.., input]; [..], or targets [.., outputs]; not of sparse rows */
+  const shoal_tensor *weights;           /* [..] what each row counts; NULL: all the same, or rows are sparse */
   const shoal_batch *sparse;             /* sparse rows; NULL: dense ones */
   lease_span span;                       /* of a batch that was handed out, of data in memory */
   int64_t shard, index, epoch;           /* the same of a stream: see strategy_place; the epoch it belongs to */
@@ -30,6 +31,9 @@ static inline shoal_tensor batch_features(const train_batch *b, int64_t first, i
 static inline shoal_tensor batch_labels(const train_batch *b, int64_t first, int64_t n) {
   return model_rows(b->labels, b->order, b->first + first, n);
 }
+static inline shoal_tensor batch_weights(const train_batch *b, int64_t first, int64_t n) {
+  return model_rows(b->weights, b->order, b->first + first, n);
+}
 
 typedef struct {
   shoal_model *model;
@@ -38,6 +42,14 @@ typedef struct {
   int n_fetches, first_gradient;
   shoal_tensor *got; /* [n_fetches] of the last run */
   int64_t runs;      /* so far */
+  /* Gradient accumulation: */
+  int64_t at_once; /* rows that a run has at most; a batch of more is run in several parts. 0: all of them */
+  int64_t parts;   /* that a batch has at most */
+  float *sum; /* [elements] gradients of the batch, one after the other; `got` points into it. NULL: not asked for */
+  int64_t *offsets;  /* [gradients + 1] of each in it */
+  float share;       /* rows of the part under way among those of the batch */
+  bool first;        /* it is the batch's first */
+  double loss, hits; /* of the batch: sums over rows */
   /* NULL, or called with the feeds before a run: weights and gradients are wanted for a look. */
   void *inspector;
   shoal_status (*inspect)(void *inspector, const train_batch *b, const shoal_feed *feeds, int n);
@@ -50,12 +62,17 @@ enum { GOT_LOSS, GOT_ACCURACY };
 
 /* gradients: of all that workers exchange (model_exchanged); otherwise the update. */
 SHOAL_CHECKED shoal_status compute_init(compute *c, shoal_model *m, tower *t, bool gradients);
+/* From here on batches have up to parts * at_once rows, of which at_once are run at a time; gradients are the mean over all
+ * of them, in c->sum. For dense rows, after compute_init with `gradients`. */
+SHOAL_CHECKED shoal_status compute_accumulate(compute *c, int64_t at_once, int64_t parts);
 void compute_fini(compute *c);
-/* Feeds for rows [first, first + n) of a dense batch. */
-enum { FEED_FEATURES, FEED_LABELS, FEED_RATE, DENSE_FEEDS };
-void compute_feed(const compute *c, const train_batch *b, int64_t first, int64_t n, float *rate,
-                  shoal_feed feeds[DENSE_FEEDS]);
-/* Makes the plan for n rows such as the example's, so that no step has to. */
+/* Feeds for rows [first, first + n) of a dense batch; returns how many. */
+#define DENSE_FEEDS 4
+int compute_feed(const compute *c, const train_batch *b, int64_t first, int64_t n, float *rate,
+                 shoal_feed feeds[DENSE_FEEDS]);
+/* Makes the plans for a batch of n rows such as the example's, so that no step has to. */
+SHOAL_CHECKED shoal_status compute_plan_batch(const compute *c, const train_batch *example, int64_t n);
+/* The plan for a run of n rows. */
 SHOAL_CHECKED shoal_status compute_plan(const compute *c, shoal_session *session, const train_batch *example,
                                         int64_t n);
 /* Runs the whole batch; with sparse rows `indices`, unless NULL, counts instead of the batch's own. */

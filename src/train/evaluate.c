@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "base/options.h"
 #include "data/dataset.h"
+#include "data/rows.h"
 #include "train/model.h"
 #include "train/binary_metrics.h"
 #include "train/class_sums.h"
@@ -87,9 +88,24 @@ static shoal_status check_labels(const shoal_model *m, const shoal_tensor *label
   return m->loss->targets ? check_targets(m, labels) : check_classes(m, labels);
 }
 
+static shoal_status check_weights(const shoal_tensor *weights, int64_t n) {
+  char have[SHOAL_SHAPE_TEXT];
+  if (!weights->data) return NULL;
+  if (weights->dtype != SHOAL_F32 || weights->shape.rank != 1 || weights->shape.dim[0] != n)
+    return status_make(SHOAL_ERR_ARGUMENT, "the weights of rows are %s %s; expected f32 [%lld], one for each row",
+                       shoal_dtype_name(weights->dtype), shoal_shape_text(&weights->shape, have), (long long)n);
+  for (int64_t i = 0; i < n; i++) {
+    const float w = ((const float *)weights->data)[weights->rows ? weights->rows[i] : i];
+    if (!(w >= 0 && w < WEIGHT_END))
+      return status_make(SHOAL_ERR_INPUT, "row %lld has the weight %g: expected at least 0", (long long)i, (double)w);
+  }
+  return NULL;
+}
+
 shoal_status model_check_data(const shoal_model *m, const shoal_dataset *data) {
   TRY(model_check_features(m, &data->features));
   TRY(check_labels(m, &data->labels, data->features.shape.dim[0]));
+  TRY(check_weights(&data->weights, data->features.shape.dim[0]));
   TRY(model_check_class_names(m, data->class_names));
   float scale = data->features.dtype == SHOAL_U8 ? 1 / 255.0f : 1;
   if (data->scale != 0 && fabsf(data->scale - scale) > 1e-6f)
@@ -141,7 +157,7 @@ static shoal_status begin(const shoal_model *m, row_sums *s) {
 static shoal_status add_rows(shoal_model *m, const shoal_tensor *features, const shoal_tensor *labels, int64_t first,
                              int64_t n, row_sums *sums) {
   tower *t;
-  TRY(model_tower(m, features->dtype, labels->dtype, &t));
+  TRY(model_tower(m, features->dtype, labels->dtype, false, &t));
   enum { LOSS, PREDICTIONS, MOST = 5 };
   shoal_value *fetches[MOST] = {t->eval_loss, t->predictions};
   int n_fetches = PREDICTIONS + 1, hits = 0, top_hits = 0, figures = 0;
@@ -313,7 +329,7 @@ shoal_status shoal_model_evaluate_stream(shoal_model *m, const shoal_pipeline_op
   double start = clock_seconds();
   const shoal_pipeline_options o = one_pass(m, rows, m->elsewhere ? ELSEWHERE_BATCH : EVALUATION_BATCH);
   tower *t;
-  TRY(model_tower(m, SHOAL_F32, SHOAL_I32, &t));
+  TRY(model_tower(m, SHOAL_F32, SHOAL_I32, false, &t));
   shoal_pipeline *p;
   TRY(shoal_pipeline_create(&o, &p));
   sparse_sums sum = {0};

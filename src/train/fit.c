@@ -283,12 +283,14 @@ static shoal_status set_up(fit_loop *l) {
   if (o->test) TRY(status_wrap(model_check_data(m, o->test), "test data"));
   TRY(l->data ? fit_cut(l) : fit_cut_stream(l));
   TRY(fit_write_settings(l));
-  TRY(l->data ? model_tower(m, l->data->features.dtype, l->data->labels.dtype, &l->tower) : fit_stream_tower(l));
+  TRY(l->data ? model_tower(m, l->data->features.dtype, l->data->labels.dtype, l->data->weights.data, &l->tower)
+              : fit_stream_tower(l));
   TRY(fit_saved_init(m, &l->state, &l->saved));
   size_t bytes = 0;
   for (int i = 0; i < l->saved.n; i++) bytes += shoal_tensor_bytes(&l->saved.entries[i].tensor);
   if (o->checkpoint_dir && bytes >= LARGE_CHECKPOINT) TRY(snapshot_create(&l->writer));
-  return compute_init(&l->compute, m, l->tower, !l->strategy->updates);
+  TRY(compute_init(&l->compute, m, l->tower, !l->strategy->updates || o->accumulate > 1));
+  return o->accumulate > 1 ? compute_accumulate(&l->compute, l->batch / o->accumulate, o->accumulate) : NULL;
 }
 
 /* Where the run begins; *from: step, or -1. */

@@ -28,7 +28,8 @@ typedef struct fit_loop {
   train_batch batch_now; /* under way */
   int64_t rows;          /* of the data set that are trained on */
   int64_t usable;        /* of them in an epoch: fewer when a short batch is dropped */
-  int64_t batch;         /* of this worker */
+  int64_t batch;         /* of this worker, for an update ... */
+  int64_t accumulate;    /* ... computed in so many parts */
   int64_t chunk;         /* rows of a stream taken at a time: several batches where steps can be run together */
   int64_t round;         /* rows of all workers in a step */
   int64_t steps_per_epoch, steps; /* updates */

@@ -6,6 +6,7 @@
 #include <math.h>
 
 #define STANDARD_BATCH 32
+#define ACCUMULATE_MAX 65536
 #define CHUNK_ROWS 1024 /* of sparse rows: what fits into a second-level cache */
 
 shoal_status fit_trace_label(fit_loop *l) {
@@ -29,6 +30,9 @@ shoal_status fit_check_options(const shoal_fit_options *o, bool has_data) {
                        (long long)o->epochs, (long long)o->steps);
   if (o->batch_size < 0)
     return status_make(SHOAL_ERR_ARGUMENT, "fit: a batch size of %lld: expected at least 1", (long long)o->batch_size);
+  if (o->accumulate < 0 || o->accumulate > ACCUMULATE_MAX)
+    return status_make(SHOAL_ERR_ARGUMENT, "fit: gradients of %lld batches: accumulate is from 1 to %d",
+                       (long long)o->accumulate, ACCUMULATE_MAX);
   if (!(o->validation_split >= 0 && o->validation_split < 1))
     return status_make(SHOAL_ERR_ARGUMENT, "fit: a validation split of %g: expected at least 0 and below 1",
                        o->validation_split);
@@ -64,7 +68,20 @@ static shoal_status hold_out(fit_loop *l, int64_t n) {
   l->held_out = *l->data;
   l->held_out.features = model_rows(&l->data->features, l->split, l->rows, n - l->rows);
   l->held_out.labels = model_rows(&l->data->labels, l->split, l->rows, n - l->rows);
+  l->held_out.weights = (shoal_tensor){0}; /* every row counts the same when a model is measured */
   l->validation = &l->held_out;
+  return NULL;
+}
+
+/* What a worker computes for an update: several batches, where their gradients are accumulated. */
+static shoal_status set_batch(fit_loop *l) {
+  const shoal_fit_options *o = l->options;
+  l->batch = o->batch_size ? o->batch_size : STANDARD_BATCH;
+  l->accumulate = MAX_OF(o->accumulate, 1);
+  if (l->batch > INT64_MAX / 4 / l->accumulate || o->global_batch > INT64_MAX / 4 / l->accumulate)
+    return status_make(SHOAL_ERR_ARGUMENT, "fit: gradients of %lld batches of %lld are too many",
+                       (long long)l->accumulate, (long long)l->batch);
+  l->batch *= l->accumulate;
   return NULL;
 }
 
@@ -75,13 +92,13 @@ shoal_status fit_cut(fit_loop *l) {
   l->rows = n;
   l->validation = o->validation;
   if (o->validation_split > 0) TRY(hold_out(l, n));
-  l->batch = o->batch_size ? o->batch_size : STANDARD_BATCH;
+  TRY(set_batch(l));
   const int64_t workers = l->strategy->workers;
   if (l->batch > INT64_MAX / 2 / workers)
     return status_make(SHOAL_ERR_ARGUMENT, "fit: a batch of %lld on %lld workers is too large", (long long)l->batch,
                        (long long)workers);
   const bool rounds = l->strategy->rounds;
-  l->round = rounds && o->global_batch ? o->global_batch : l->batch * workers;
+  l->round = rounds && o->global_batch ? o->global_batch * l->accumulate : l->batch * workers;
   l->usable = o->drop_short ? l->rows / l->round * l->round : l->rows;
   if (!l->usable)
     return status_make(SHOAL_ERR_ARGUMENT,
@@ -143,8 +160,11 @@ shoal_status fit_cut_stream(fit_loop *l) {
   if (s->rounds && s->leases)
     return status_make(SHOAL_ERR_ARGUMENT, "fit: deterministic steps on parameter servers need the data in memory");
   l->validation = o->validation;
-  l->batch = o->batch_size ? o->batch_size : STANDARD_BATCH;
-  l->round = s->rounds && o->global_batch ? o->global_batch : l->batch * s->workers;
+  TRY(set_batch(l));
+  if (l->model->sparse && l->accumulate > 1)
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "fit: gradients are accumulated of dense rows: for sparse rows, give a larger batch size");
+  l->round = s->rounds && o->global_batch ? o->global_batch * l->accumulate : l->batch * s->workers;
   l->steps = o->steps ? o->steps : INT64_MAX;
   l->plan = (strategy_plan){.batches = {.batch = l->batch, .end = o->epochs}, .end_step = l->steps};
   l->chunk = s->rounds ? l->round : l->batch;
@@ -199,6 +219,7 @@ shoal_status fit_make_source(fit_loop *l) {
   l->setup = (strategy_setup){.compute = &l->compute,
                               .example = l->source->example,
                               .batch = l->batch,
+                              .accumulate = l->accumulate,
                               .chunk = l->chunk,
                               .round = l->round,
                               .plan = l->plan,
@@ -225,7 +246,7 @@ shoal_status fit_stream_tower(fit_loop *l) {
   if (l->model->sparse && s.kind == ROWS_SPARSE && !s.fields && model_needs_fields(l->model))
     return status_make(SHOAL_ERR_ARGUMENT, "fit: " MODEL_NO_FIELDS);
   if (l->model->sparse && s.kind == ROWS_SPARSE && !s.real_labels)
-    return model_tower(l->model, SHOAL_F32, SHOAL_I32, &l->tower);
+    return model_tower(l->model, SHOAL_F32, SHOAL_I32, s.weighted, &l->tower);
   if (l->model->sparse)
     return status_make(SHOAL_ERR_ARGUMENT, "fit: the model takes sparse rows with classes as labels; the stream has %s",
                        s.kind != ROWS_SPARSE ? "others" : "numbers as labels");
@@ -249,7 +270,7 @@ shoal_status fit_stream_tower(fit_loop *l) {
                        "fit: the stream asks for features times %g; u8 is taken times 1/255 and "
                        "f32 as it is",
                        (double)s.scale);
-  return model_tower(l->model, s.dtype, loss->targets ? SHOAL_F32 : SHOAL_I32, &l->tower);
+  return model_tower(l->model, s.dtype, loss->targets ? SHOAL_F32 : SHOAL_I32, s.weighted, &l->tower);
 }
 
 shoal_status fit_write_settings(fit_loop *l) {
@@ -265,6 +286,7 @@ shoal_status fit_write_settings(fit_loop *l) {
     text_add(&l->settings, " examples=%lld", (long long)l->rows);
   if (!l->strategy->updates && !rounds)
     text_add(&l->settings, " workers=%d mode=%s", l->strategy->workers, l->strategy->sync ? "sync" : "async");
+  if (l->accumulate > 1) text_add(&l->settings, " accumulate=%lld", (long long)l->accumulate);
   if (o->settings) text_add(&l->settings, "\n%s", o->settings);
   return l->settings.failed ? status_no_memory() : NULL;
 }

@@ -20,7 +20,7 @@ typedef enum {
   LAYER_AXES,        /* a whole number or a list of them */
   LAYER_MARGINS,     /* at the edges: 1, [1, 2] by axis, [[1, 1], [0, 2]] by axis and edge */
   LAYER_PADDING,     /* "valid", "same", "causal", or margins of zeros */
-  LAYER_ACTIVATION,  /* a name of the table in layers.c */
+  LAYER_ACTIVATION,  /* a name of the table in activations.c */
   LAYER_INITIALIZER, /* a name, a number (all the same), or {"type": NAME, ...}: initializer.h */
   LAYER_NUMBERS,     /* a number or a list of them, nested or not */
   LAYER_LAYER        /* the description of another layer: {"type": ..., ...} */

@@ -1,4 +1,4 @@
-/* What layers of all types share: activations, weights, being added to a model and applied. */
+/* What layers of all types share: weights, being added to a model and applied. */
 #include "base/mem.h"
 #include "base/text.h"
 #include "train/layer.h"
@@ -6,60 +6,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-
-typedef struct {
-  const char *name;
-  shoal_value *(*apply)(shoal_graph *g, shoal_value *x); /* NULL: x itself */
-} activation;
-
-static shoal_value *leaky_relu(shoal_graph *g, shoal_value *x) { return shoal_leaky_relu(g, x, 0.2); }
-static shoal_value *elu(shoal_graph *g, shoal_value *x) { return shoal_elu(g, x, 1); }
-
-static const activation activations[] = {
-    {"linear", NULL},
-    {"relu", shoal_relu},
-    {"tanh", shoal_tanh},
-    {"sigmoid", shoal_sigmoid},
-    {"softmax", shoal_softmax},
-    {"relu6", shoal_relu6},
-    {"leaky_relu", leaky_relu},
-    {"elu", elu},
-    {"selu", shoal_selu},
-    {"gelu", shoal_gelu},
-    {"gelu_tanh", shoal_gelu_tanh},
-    {"silu", shoal_silu},
-    {"swish", shoal_silu},
-    {"softplus", shoal_softplus},
-    {"softsign", shoal_softsign},
-    {"hard_sigmoid", shoal_hard_sigmoid},
-    {"hard_swish", shoal_hard_swish},
-    {"hard_tanh", shoal_hard_tanh},
-    {"mish", shoal_mish},
-    {"exponential", shoal_exp},
-    {"log_softmax", shoal_log_softmax},
-};
-
-static const activation *find_activation(const char *name) {
-  for (size_t i = 0; i < COUNT_OF(activations); i++)
-    if (!strcmp(activations[i].name, name)) return &activations[i];
-  return NULL;
-}
-
-shoal_status activation_check(const char *name) {
-  if (find_activation(name)) return NULL;
-  const char *names[COUNT_OF(activations)];
-  for (size_t i = 0; i < COUNT_OF(activations); i++) names[i] = activations[i].name;
-  const char *near = text_nearest(name, names, COUNT_OF(names));
-  return status_make(SHOAL_ERR_ARGUMENT,
-                     "unknown activation '%s'%s%s; relu, tanh, sigmoid, gelu, silu and others "
-                     "are listed at shoal_model_dense",
-                     name, near ? "; did you mean " : "", near ? near : "");
-}
-
-shoal_value *activation_apply(shoal_graph *g, const char *name, shoal_value *x) {
-  const activation *a = find_activation(name);
-  return x && a && a->apply ? a->apply(g, x) : x;
-}
 
 /* That of the layer's result; recurrent layers have theirs inside. */
 const char *layer_activation(const layer *l) {

@@ -1,6 +1,7 @@
 #include "train/local.h"
 
 #include "base/mem.h"
+#include "train/apply.h"
 
 #include <math.h>
 
@@ -12,6 +13,7 @@ typedef struct {
   strategy_place place;
   strategy_outcome done; /* of the batch computed last */
   float *rates;          /* [of a chunk's steps]; NULL: rows are dense */
+  apply apply;           /* of gradients that were accumulated */
 } local;
 
 static shoal_status begin(shoal_strategy *base, const strategy_setup *setup, strategy_place *place) {
@@ -23,8 +25,9 @@ static shoal_status begin(shoal_strategy *base, const strategy_setup *setup, str
     s->rates = calloc((size_t)(setup->chunk / setup->batch), sizeof *s->rates);
     return s->rates ? NULL : status_no_memory();
   }
-  TRY(compute_plan(c, c->model->session, &setup->example, setup->round));
-  return compute_plan(c, c->model->session, &setup->example, setup->last);
+  if (setup->accumulate > 1) TRY(apply_create(c->model, &s->apply));
+  TRY(compute_plan_batch(c, &setup->example, setup->round));
+  return compute_plan_batch(c, &setup->example, setup->last);
 }
 
 /* Sparse rows: as many steps as the chunk has batches, with the same result as if each were a run of its own. */
@@ -56,7 +59,7 @@ static shoal_status compute_batch(shoal_strategy *base, const train_batch *b) {
   if (b->sparse) return run_chunk(s, b, s->done.own_steps);
   TRY(compute_run(c, b, NULL, NULL));
   compute_losses(c, b->rows, &s->done.loss, &s->done.hits);
-  return NULL;
+  return c->at_once ? apply_run(&s->apply, c->sum, b->rate) : NULL;
 }
 
 static shoal_status exchange(shoal_strategy *base, const train_batch *next, strategy_outcome *out) {
@@ -77,6 +80,7 @@ static shoal_status end(shoal_strategy *base, bool early, strategy_outcome *out)
 
 static void destroy(shoal_strategy *base) {
   free(((local *)base)->rates);
+  apply_fini(&((local *)base)->apply);
   free(base);
 }
 

@@ -22,7 +22,8 @@ static shoal_status begin(shoal_strategy *base, const strategy_setup *setup, str
   s->place = *place;
   s->compute = setup->compute;
   TRY(apply_create(s->compute->model, &s->apply));
-  TRY(shards_create(setup, 0, 1, base->workers, s->deterministic, &s->shards));
+  const int parts = base->workers * (int)setup->accumulate;
+  TRY(shards_create(setup, 0, 1, parts, s->deterministic, &s->shards));
   s->n = shards_vectors(s->shards);
   s->vectors = calloc((size_t)s->n, sizeof *s->vectors);
   if (!s->vectors) return status_no_memory();

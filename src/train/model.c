@@ -234,6 +234,11 @@ static shoal_value *weigh_classes(const shoal_model *m, const tower *t, shoal_va
   return shoal_mul(g, losses, shoal_gather(g, weights, shoal_cast(g, t->y, SHOAL_I32)));
 }
 
+/* Each row times its own weight. */
+static shoal_value *weigh_rows(const shoal_model *m, const tower *t, shoal_value *losses) {
+  return t->weights ? shoal_mul(m->graph, losses, t->weights) : losses;
+}
+
 /* The optimizer's update of the trained weights, and the changes of the averages. */
 static shoal_status build_update(shoal_model *m, tower *t, shoal_value **exchanged, int n_trained, int n) {
   shoal_graph *g = m->graph;
@@ -265,7 +270,7 @@ static shoal_status build_training(shoal_model *m, tower *t, const branch *b) {
   shoal_status status = NULL;
   shoal_value **exchanged = NULL;
   int n_trained, n;
-  shoal_value *right, *losses = weigh_classes(m, t, results_losses(m, t, &right));
+  shoal_value *right, *losses = weigh_rows(m, t, weigh_classes(m, t, results_losses(m, t, &right)));
   t->loss = with_l2(m, mean(g, m->loss->targets ? "error" : "cross_entropy", losses));
   if (right) t->accuracy = mean(g, "accuracy", right);
   TRY(shoal_graph_status(g));
@@ -349,6 +354,7 @@ static shoal_status build_both(shoal_model *m, tower *t, branch *training, shoal
   TRY(results_take(m));
   t->y = shoal_placeholder(g, "labels", t->labels,
                            m->loss->targets ? SHOAL_SHAPE(SHOAL_UNKNOWN, m->targets) : SHOAL_SHAPE(SHOAL_UNKNOWN));
+  if (t->weighted) t->weights = shoal_placeholder(g, "weights", SHOAL_F32, SHOAL_SHAPE(SHOAL_UNKNOWN));
   shoal_scope_push(g, "train");
   shoal_status status = build_training(m, t, training);
   shoal_scope_pop(g);
@@ -371,9 +377,10 @@ static shoal_status build_branches(shoal_model *m, tower *t, branch *training) {
 static shoal_status build_tower(shoal_model *m, tower *t) {
   shoal_graph *g = m->graph;
   /* Names depend on the types alone, not on the order in which towers are made: random numbers hang on them. */
-  bool named = !m->sparse && (t->features != SHOAL_U8 || t->labels != SHOAL_U8);
-  char scope[32];
-  snprintf(scope, sizeof scope, "%s_%s", shoal_dtype_name(t->features), shoal_dtype_name(t->labels));
+  bool named = t->weighted || (!m->sparse && (t->features != SHOAL_U8 || t->labels != SHOAL_U8));
+  char scope[48];
+  snprintf(scope, sizeof scope, "%s_%s%s", shoal_dtype_name(t->features), shoal_dtype_name(t->labels),
+           t->weighted ? "_weighted" : "");
   if (named) shoal_scope_push(g, scope);
   branch training = {.model = m, .tower = t, .training = true, .number = ++m->n_branches};
   shoal_status status = build_branches(m, t, &training);
@@ -382,9 +389,9 @@ static shoal_status build_tower(shoal_model *m, tower *t) {
   return status;
 }
 
-shoal_status model_tower(shoal_model *m, shoal_dtype features, shoal_dtype labels, tower **out) {
+shoal_status model_tower(shoal_model *m, shoal_dtype features, shoal_dtype labels, bool weighted, tower **out) {
   for (size_t i = 0; i < m->n_towers; i++)
-    if (m->towers[i]->features == features && m->towers[i]->labels == labels) {
+    if (m->towers[i]->features == features && m->towers[i]->labels == labels && m->towers[i]->weighted == weighted) {
       *out = m->towers[i];
       return NULL;
     }
@@ -393,6 +400,7 @@ shoal_status model_tower(shoal_model *m, shoal_dtype features, shoal_dtype label
   if (!t) return status_no_memory();
   t->features = features;
   t->labels = labels;
+  t->weighted = weighted;
   shoal_status status = build_tower(m, t);
   if (status) {
     free(t->gradients);
@@ -405,7 +413,7 @@ shoal_status model_tower(shoal_model *m, shoal_dtype features, shoal_dtype label
 }
 
 shoal_status model_any_tower(shoal_model *m, shoal_dtype features, tower **out) {
-  return model_tower(m, features, m->loss->targets ? SHOAL_F32 : m->sparse ? SHOAL_I32 : SHOAL_U8, out);
+  return model_tower(m, features, m->loss->targets ? SHOAL_F32 : m->sparse ? SHOAL_I32 : SHOAL_U8, false, out);
 }
 
 int model_fields_end(const shoal_model *m) {
@@ -427,6 +435,7 @@ int tower_feed_sparse(const tower *t, const shoal_batch *b, shoal_feed feeds[TOW
   feeds[n++] = (shoal_feed){t->indices, b->indices};
   feeds[n++] = (shoal_feed){t->values, b->values};
   if (t->fields) feeds[n++] = (shoal_feed){t->fields, b->fields};
+  if (t->weights) feeds[n++] = (shoal_feed){t->weights, b->weights};
   feeds[n++] = (shoal_feed){t->y, b->labels};
   return n;
 }

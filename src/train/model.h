@@ -80,6 +80,8 @@ typedef struct {
 
 typedef struct {
   shoal_dtype features, labels;
+  bool weighted;                 /* rows count differently in the loss of training */
+  shoal_value *weights;          /* [batch] how much; NULL unless so */
   shoal_value *x;                /* [batch, input]; of sparse rows their offsets, [batch + 1] */
   shoal_value *indices, *values; /* [entries]; NULL unless rows are sparse */
   shoal_value *fields;           /* [entries]; NULL unless a layer asks for them */
@@ -189,7 +191,8 @@ void model_fail(shoal_model *m, shoal_status status);
 /* NULL, or why the model cannot be used yet. */
 SHOAL_CHECKED shoal_status model_ready(const shoal_model *m);
 /* The tower for such data, made if need be. */
-SHOAL_CHECKED shoal_status model_tower(shoal_model *m, shoal_dtype features, shoal_dtype labels, tower **out);
+SHOAL_CHECKED shoal_status model_tower(shoal_model *m, shoal_dtype features, shoal_dtype labels, bool weighted,
+                                       tower **out);
 /* The same whatever the labels, for predictions. */
 SHOAL_CHECKED shoal_status model_any_tower(shoal_model *m, shoal_dtype features, tower **out);
 /* Classes 0 and 1, told apart by one unit. */
@@ -224,7 +227,7 @@ SHOAL_CHECKED shoal_status model_entries(shoal_model *m, safetensors_item **out,
 /* The weights of a file alone, without the names of classes and the preprocessing that it has. */
 SHOAL_CHECKED shoal_status weights_load(shoal_model *m, const char *path);
 /* A batch of sparse rows as feeds of the tower; returns how many. */
-#define TOWER_FEEDS_MAX 5
+#define TOWER_FEEDS_MAX 6
 /* Whether a layer asks for the fields of sparse rows, and what to say where there are none. */
 bool model_needs_fields(const shoal_model *m);
 /* Fields of an entry are below it; 0: none are asked for. */

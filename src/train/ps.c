@@ -326,8 +326,8 @@ static shoal_status prepare(ps *s) {
     return s->dense ? NULL : status_no_memory();
   }
   const int64_t rows = s->setup->plan.batches.rows;
-  TRY(compute_plan(c, c->model->session, &s->setup->example, rows ? MIN_OF(s->setup->batch, rows) : s->setup->batch));
-  return compute_plan(c, c->model->session, &s->setup->example, rows % s->setup->batch);
+  TRY(compute_plan_batch(c, &s->setup->example, rows ? MIN_OF(s->setup->batch, rows) : s->setup->batch));
+  return compute_plan_batch(c, &s->setup->example, rows % s->setup->batch);
 }
 
 /* A gradient is there before the others are: what is large enough goes out now. */

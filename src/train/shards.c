@@ -53,10 +53,10 @@ static void run_leaf(void *context, int thread, int threads) {
   const compute *c = s->setup->compute;
   shoal_feed feeds[DENSE_FEEDS];
   r->rows = rows_of(s, leaf);
-  compute_feed(c, s->step, leaf * s->cut.size, r->rows, &rate, feeds);
+  const int n = compute_feed(c, s->step, leaf * s->cut.size, r->rows, &rate, feeds);
   /* No two leaves draw the same numbers, and none other ones because of how many workers there are. */
   shoal_session_set_step(r->session, (uint64_t)(s->step->number * s->most_leaves + leaf));
-  r->error = shoal_session_run(r->session, feeds, DENSE_FEEDS, c->fetches, c->n_fetches, r->got);
+  r->error = shoal_session_run(r->session, feeds, n, c->fetches, c->n_fetches, r->got);
 }
 
 /* ---- adding up */

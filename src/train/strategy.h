@@ -43,6 +43,7 @@ typedef struct {
   compute *compute;    /* of the model's own session */
   train_batch example; /* what batches are like, to make plans: `rows` of them are there */
   int64_t batch;       /* rows of a worker's own batch */
+  int64_t accumulate;  /* parts in which each batch is computed, 1: none */
   int64_t chunk; /* sparse rows: what a source hands out at most, several batches where one process can run them */
   int64_t round; /* rows of all workers in a step */
   int64_t last;  /* of the step at an epoch's end, if it is shorter; otherwise 0 */

@@ -131,6 +131,31 @@ class Columns(support.Case):
             seen.add(json.dumps(learned))
         self.assertEqual(len(seen), 1)
 
+    def test_weights_of_rows(self):
+        """A row of weight 2 is one that is there twice, where another has weight 0: with all rows in each step."""
+        rows = [(i % 7 - 3, i * 5 % 11 - 5, int(i % 7 + i * 5 % 11 > 8), (0, 2, 1)[i % 3]) for i in range(48)]
+        (self.folder / "weighted.csv").write_text("a,w,b,class\n" + "".join(f"{a},{w},{b},{y}\n" for a, b, y, w in rows))
+        (self.folder / "doubled.csv").write_text("a,b,class\n" + "".join(f"{a},{b},{y}\n" * w for a, b, y, w in rows))
+        losses = {}
+        for run, flags in {"weighted": ["--columns", "label=class,weight=w"], "doubled": ["--columns", "label=class"],
+                           "streamed": ["--columns", "label=class,weight=w", "--stream", "--classes", 2],
+                           "ps": ["--columns", "label=class,weight=w", "--workers", 2, "--batch-size", 24]}.items():
+            data = "doubled.csv" if run == "doubled" else "weighted.csv"
+            self.shoal("train", "softmax", "--data", data, "--epochs", 3, "--batch-size", 48, "--run-dir", run, *flags)
+            losses[run] = self.summary(run)["final_loss"]
+        for run in losses:
+            self.assertAlmostEqual(losses[run], losses["doubled"], places=5, msg=run)
+        self.shoal("eval", "weighted", "--data", "weighted.csv")
+        out, _ = self.shoal("predict", "weighted", "doubled.csv")  # rows to predict need none
+        self.assertEqual(len(out.strip().splitlines()), 48)
+        for what, words in {"label=class,weight=class": "both the label and the weight", "weight=w,weight=a": "weight= is given twice",
+                            "weight=w,skip=w": "both the weight and skipped", "weight=v": "unknown column 'v'"}.items():
+            _, err = self.shoal("train", "softmax", "--data", "weighted.csv", "--columns", what, "--run-dir", "bad", expect=2)
+            self.assertIn(words, err)
+        (self.folder / "weighted.csv").write_text("a,w,class\n1,2,0\n1,-3,1\n")
+        _, err = self.shoal("train", "softmax", "--data", "weighted.csv", "--columns", "label=class,weight=w", "--run-dir", "bad", expect=1)
+        self.assertIn("expected the row's weight, a number of at least 0, found '-3'", err)
+
 
 if __name__ == "__main__":
     unittest.main()
