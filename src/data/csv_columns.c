@@ -204,10 +204,8 @@ static shoal_status assign_label(const csv_columns *c, char *const *names, size_
   return NULL;
 }
 
-/* Rows without labels, which are not trained on, may be without weights, too. */
-static shoal_status assign_weight(const csv_columns *c, char *const *names, size_t n, bool labelled, csv_role *roles) {
+static shoal_status assign_weight(const csv_columns *c, char *const *names, size_t n, csv_role *roles) {
   size_t column;
-  if (!labelled && names && !is_column(c->weight, names, n)) return NULL;
   TRY(find(c->weight, names, n, &column));
   if (roles[column] != CSV_FEATURE)
     return status_make(SHOAL_ERR_ARGUMENT,
@@ -220,7 +218,7 @@ shoal_status csv_columns_assign(const csv_columns *c, char *const *names, size_t
   for (size_t i = 0; i < n; i++) roles[i] = CSV_FEATURE;
   size_t features = 0;
   if (labelled) TRY(assign_label(c, names, n, roles));
-  if (c->weight) TRY(assign_weight(c, names, n, labelled, roles));
+  if (c->weight) TRY(assign_weight(c, names, n, roles));
   for (size_t i = 0; i < c->skip_count; i++) {
     size_t column;
     TRY(find(c->skip[i], names, n, &column));

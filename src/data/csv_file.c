@@ -141,6 +141,8 @@ static bool fits(const csv_file *f, csv_labels labels) {
 
 /* A file without labels lacks the column that is called so, or has one column less than it takes. */
 static shoal_status find_roles(csv_file *f, csv_labels labels) {
+  if (labels.optional && f->columns.weight && f->names && find_name(f, f->columns.weight) == f->count)
+    f->columns.weight = NULL; /* rows that are not trained on need none */
   shoal_status status = assign(f, true);
   if (!labels.optional || (!status && fits(f, labels))) return status;
   shoal_status other = assign(f, false);
