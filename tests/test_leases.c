@@ -1,6 +1,7 @@
 /* Batches are done once each, whoever dies. */
 #include "files.h"
 
+#include "base/mem.h"
 #include "base/random.h"
 #include "dist/tree.h"
 #include "dist/leases.h"
@@ -94,6 +95,41 @@ static void wrong_plans_are_refused(void **state) {
   shoal_status_free(status);
 }
 
+/* What is not done, whoever has it, is what another leader begins with. */
+static void comes_back_from_text(void **state) {
+  leases l, other;
+  text words = {0};
+  const lease_plan plan = {.batch = 10, .rows = 100, .end = 20};
+  assert_ok(leases_init(&l, &plan, 3, 3, 2));
+  for (int i = 0; i < 2; i++)
+    for (int w = 0; w < 3; w++) leases_take(&l, w); /* 0: 3 6, 1: 4 7, 2: 5 8 */
+  leases_finish(&l, 1);
+  leases_give_back(&l, 2);
+  leases_write(&l, &words);
+  assert_string_equal(words.data, "next=9 undone=3,5,6,7,8\n");
+  assert_ok(leases_init(&other, &plan, 0, 3, 2));
+  assert_ok(leases_read(&other, words.data));
+  static const int64_t order[] = {3, 5, 6, 7, 8, 9};
+  for (int i = 0; i < 6; i++) assert_int_equal(leases_take(&other, i % 3), order[i]);
+  static const char *const wrong[] = {"",
+                                      "next=",
+                                      "next=-1 undone=",
+                                      "next=9",
+                                      "next=9 undone=9",
+                                      "next=9 undone=5,5",
+                                      "next=9 undone=-1",
+                                      "next=9 undone=3;4",
+                                      "next=9 undone=1,2,3,4,5,6,7"};
+  for (size_t i = 0; i < COUNT_OF(wrong); i++) {
+    shoal_status status = leases_read(&other, wrong[i]);
+    assert_int_equal(shoal_status_code(status), SHOAL_ERR_PEER);
+    shoal_status_free(status);
+  }
+  text_fini(&words);
+  leases_fini(&l);
+  leases_fini(&other);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(plan_knows_rows),
@@ -101,6 +137,7 @@ int main(void) {
       cmocka_unit_test(each_is_done_once),
       cmocka_unit_test(wrong_plans_are_refused),
       cmocka_unit_test(rounds_are_cut_along_leaves),
+      cmocka_unit_test(comes_back_from_text),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

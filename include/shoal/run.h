@@ -444,9 +444,9 @@ SHOAL_API bool shoal_run_speaks(const shoal_job *job);
 SHOAL_API SHOAL_CHECKED shoal_status shoal_run(const shoal_job *job, const shoal_run_options *options,
                                                shoal_run_report **out);
 
-/** Asks the job that runs in that folder, whose tasks are processes of this machine, to go on with so many parameter servers. It
- * stops at an update, saves all that the servers hold, and goes on with the new ones from there: no update is lost. Waits
- * for up to `seconds` until the job has taken the request; what becomes of it the job says itself. */
+/** Asks the job that runs in that folder, whose tasks are processes of this machine, to go on with so many parameter servers.
+ * New ones are started and, between two updates, given all that the old ones hold: no update is lost. Waits for up to
+ * `seconds` until the job has taken the request; what becomes of it the job says itself. */
 SHOAL_API SHOAL_CHECKED shoal_status shoal_run_scale(const char *run_dir, int64_t servers, double seconds);
 
 /* ---- trained models */

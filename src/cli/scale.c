@@ -29,10 +29,10 @@ const command command_scale = {
     .arguments = "RUN_DIR",
     .summary = "another number of parameter servers for a job that runs",
     .details =
-        "The job, whose tasks are processes of this machine, stops at its next update,\n"
-        "saves all that its servers hold, and goes on from there with as many servers as\n"
-        "were asked for. No update is lost; it stands still for about as long as a start\n"
-        "takes, and says so.\n"
+        "New servers are started for the job, whose tasks are processes of this machine,\n"
+        "and given all that the old ones hold; its workers go on with them. No update is\n"
+        "lost; it stands still for as long as the parameters take, and says so. With\n"
+        "--replicas all tasks are started again, from a checkpoint made for it.\n"
         "\n"
         "Examples:\n"
         "  shoal scale runs/lenet-20261118-120000 --ps 3\n",

@@ -3,6 +3,8 @@
 #include "base/mem.h"
 #include "dist/tree.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 int64_t lease_plan_epoch_batches(const lease_plan *p) {
@@ -92,4 +94,41 @@ bool leases_over(const leases *l) {
   for (int w = 0; w < l->workers; w++)
     if (leases_held(l, w) != LEASE_NONE) return false;
   return true;
+}
+
+/* ---- as text: "next=7 undone=2,5" */
+
+/* The first that is not done behind `after`; `next`: there is none. */
+static int64_t undone_after(const leases *l, int64_t after) {
+  int64_t least = l->next;
+  for (int i = 0; i < l->n_returned; i++)
+    if (l->returned[i] > after) least = MIN_OF(least, l->returned[i]);
+  for (int i = 0; i < l->workers * l->depth; i++)
+    if (l->held[i] > after) least = MIN_OF(least, l->held[i]);
+  return least;
+}
+
+void leases_write(const leases *l, text *out) {
+  int64_t last = LEASE_NONE;
+  text_add(out, "next=%lld undone=", (long long)l->next);
+  for (int64_t batch; (batch = undone_after(l, last)) < l->next; last = batch)
+    text_add(out, "%s%lld", last == LEASE_NONE ? "" : ",", (long long)batch);
+  text_add(out, "\n");
+}
+
+shoal_status leases_read(leases *l, const char *words) {
+  long long next = -1, last = -1;
+  int at = 0, n = 0;
+  bool good = sscanf(words, "next=%lld undone=%n", &next, &at) == 1 && at && next >= 0;
+  for (const char *rest = words + at; good && *rest && *rest != '\n';) {
+    char *end;
+    const long long batch = strtoll(rest, &end, 10);
+    good = end != rest && n < l->workers * l->depth && batch > last && batch < next;
+    if (good) l->returned[n++] = last = batch;
+    rest = end + (*end == ',');
+  }
+  if (!good) return status_make(SHOAL_ERR_PEER, "the state of the batches cannot be read");
+  l->next = next;
+  l->n_returned = n;
+  return NULL;
 }

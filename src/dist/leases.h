@@ -12,6 +12,7 @@
 #define SHOAL_DIST_LEASES_H
 
 #include "base/status.h"
+#include "base/text.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -68,5 +69,9 @@ int64_t leases_finish(leases *l, int worker);
 int64_t leases_give_back(leases *l, int worker);
 /* All batches are done. */
 bool leases_over(const leases *l);
+
+/* Which batches are not done, whoever has them, as a line of text; and back: then nobody has one. */
+void leases_write(const leases *l, text *out);
+SHOAL_CHECKED shoal_status leases_read(leases *l, const char *words);
 
 #endif

@@ -178,6 +178,10 @@ shoal_status ps_client_connect(ps_client *c, bool *under_way) {
       return status_make(SHOAL_ERR_CANCELLED, "stopped while waiting for the servers");
     }
     if (clock_seconds() > until) return status_wrap(status, "not all servers are reachable after %g s", seconds);
+    if (c->options.has_moved && c->options.has_moved(c->options.listener)) {
+      c->lost = true;
+      return status;
+    }
     shoal_status_free(status);
     poll(NULL, 0, AGAIN_MILLISECONDS);
   }
@@ -316,8 +320,10 @@ shoal_status ps_client_get(ps_client *c, int which, float *const *values, ps_hea
   return ask(c, (net_header){.kind = PS_GET, .number = (uint64_t)which}, NULL, NULL, values, head);
 }
 
-shoal_status ps_client_start(ps_client *c, int64_t updates, const ps_start *plan, const char *stream, ps_answer *out) {
-  net_header h = {.kind = PS_START, .step = (uint64_t)updates};
+/* continues: as in rule 25. */
+static shoal_status send_start(ps_client *c, int64_t updates, const ps_start *plan, const char *stream,
+                               bool continues) {
+  net_header h = {.kind = PS_START, .step = (uint64_t)updates, .number = continues};
   for (int s = 0; s < client_servers(c); s++) h.generation = MAX_OF(h.generation, c->generations[s] + 1);
   /* One that was started again may know of none: it is not the job's first, which waits for all workers. */
   h.generation = c->newest = MAX_OF(h.generation, c->newest + 1);
@@ -326,8 +332,31 @@ shoal_status ps_client_start(ps_client *c, int64_t updates, const ps_start *plan
     if (stream) client_stream_words(c, stream, s, &c->parts[1]);
     TRY(client_send_parts(c, s, h, stream ? 2 : 1));
   }
+  return NULL;
+}
+
+shoal_status ps_client_started(ps_client *c, ps_answer *out) {
   for (int s = 0; s < client_servers(c); s++) TRY(take(c, s, PS_START, NULL, 0, out));
   return NULL;
+}
+
+shoal_status ps_client_start(ps_client *c, int64_t updates, const ps_start *plan, const char *stream, ps_answer *out) {
+  TRY(send_start(c, updates, plan, stream, false));
+  return ps_client_started(c, out);
+}
+
+void ps_client_inherit(ps_client *c, const ps_client *before) {
+  net_stats stats;
+  c->newest = before->newest;
+  for (int s = 0; s < client_servers(before); s++) c->newest = MAX_OF(c->newest, before->generations[s]);
+  ps_client_stats(before, &stats);
+  client_add_stats(&c->past, &stats);
+}
+
+shoal_status ps_client_continue(ps_client *c, const ps_client *before, int64_t updates, const ps_start *plan,
+                                const char *done) {
+  ps_client_inherit(c, before);
+  return send_start(c, updates, plan, done, true);
 }
 
 shoal_status ps_client_stop(ps_client *c, float *const *parameters, ps_answer out[PS_FLIGHT_MAX], int *n) {
@@ -381,6 +410,11 @@ shoal_status ps_client_quit(ps_client *c) {
   TRY(ask(c, (net_header){.kind = PS_QUIT}, NULL, NULL, NULL, &head));
   client_free_sessions(c, true);
   return NULL;
+}
+
+shoal_status ps_client_hand_over(ps_client *c) {
+  ps_head head;
+  return ask(c, (net_header){.kind = PS_QUIT, .number = 1}, NULL, NULL, NULL, &head);
 }
 
 double ps_client_clock(const ps_client *c, int server) { return c->clocks[server].server.ahead; }

@@ -16,6 +16,8 @@ typedef struct {
   const char *folder; /* with replicas, of worker 0: where the arbiter (ps_arbiter.h) keeps views */
   void *listener;     /* the same, if on_failover is not NULL: told when a backup has taken over */
   void (*on_failover)(void *listener, int server, int64_t step, double seconds);
+  bool (*has_moved)(
+      void *listener);    /* NULL, or whether other servers count by now: it makes no sense to go on trying */
   const placement *place; /* the same; of a table: of one variable */
   int variables;          /* of a gradient; 0: of a table */
   int trained;            /* of them, the first ones; the others are moving averages */
@@ -101,6 +103,18 @@ SHOAL_CHECKED shoal_status ps_client_get(ps_client *c, int which, float *const *
 /* stream: as ps_client_hold gave it, of a training that is continued; NULL: there is none. */
 SHOAL_CHECKED shoal_status ps_client_start(ps_client *c, int64_t updates, const ps_start *plan, const char *stream,
                                            ps_answer *out);
+/* Of worker 0: rule 25. The servers make no step and answer nobody else until this worker goes on; *head: server 0's, *out:
+ * what is done by then, which the caller frees. */
+SHOAL_CHECKED shoal_status ps_client_pause(ps_client *c, ps_head *head, char **out);
+/* What was counted by `before`, the client of the servers before these, goes on. */
+void ps_client_inherit(ps_client *c, const ps_client *before);
+/* As ps_client_start, of a training that `before` was the client of, from what it was told in ps_client_pause. The answer is
+ * taken by ps_client_started: the other workers are awaited. */
+SHOAL_CHECKED shoal_status ps_client_continue(ps_client *c, const ps_client *before, int64_t updates,
+                                              const ps_start *plan, const char *done);
+SHOAL_CHECKED shoal_status ps_client_started(ps_client *c, ps_answer *out);
+/* These servers end; the other workers are told to look for those that have taken over. */
+SHOAL_CHECKED shoal_status ps_client_hand_over(ps_client *c);
 /* out, *n: the answers to gradients that were on their way. */
 SHOAL_CHECKED shoal_status ps_client_stop(ps_client *c, float *const *parameters, ps_answer out[PS_FLIGHT_MAX], int *n);
 /* *head: what server 0 answered; the largest `running` of all servers. */

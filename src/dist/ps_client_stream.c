@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -58,16 +59,52 @@ shoal_status ps_client_find(ps_client *c, int64_t shard, int64_t *batch, int64_t
   return NULL;
 }
 
+/* number: as in rule 25. */
+static shoal_status hold(ps_client *c, int server, int number, ps_head *head, char **words) {
+  net_header answer;
+  TRY(client_send(c, server, (net_header){.kind = PS_HOLD, .number = (uint64_t)number}, NULL, NULL));
+  return receive_text(c, server, PS_HOLD, &answer, head, words);
+}
+
+/* What the leader has, the others were sent before: it may only not have come to their turn. */
+static shoal_status await_others(ps_client *c, const ps_head *leader) {
+  const double until = clock_seconds() + c->options.task.deadline;
+  for (int s = 1; s < client_servers(c);) {
+    char *words;
+    ps_head head;
+    TRY(hold(c, s, 1, &head, &words));
+    free(words);
+    if (head.updates == leader->updates) {
+      s++;
+    } else if (head.updates > leader->updates || clock_seconds() > until) {
+      return status_make(SHOAL_ERR_PEER, "ps/%d has made %lld updates, ps/0 %lld", s, (long long)head.updates,
+                         (long long)leader->updates);
+    } else {
+      poll(NULL, 0, 1);
+    }
+  }
+  return NULL;
+}
+
+shoal_status ps_client_pause(ps_client *c, ps_head *head, char **out) {
+  char *words;
+  TRY(hold(c, 0, 1, head, &words));
+  shoal_status status = await_others(c, head);
+  if (status)
+    free(words);
+  else
+    *out = words;
+  return status;
+}
+
 /* What the servers say follows each other, with an empty line in between. */
 shoal_status ps_client_hold(ps_client *c, ps_head *head, char **out) {
   text all = {0};
   shoal_status status = NULL;
   for (int s = 0; s < client_servers(c) && !status; s++) {
     char *words;
-    net_header answer;
     ps_head ignored;
-    status = client_send(c, s, (net_header){.kind = PS_HOLD}, NULL, NULL);
-    if (!status) status = receive_text(c, s, PS_HOLD, &answer, s ? &ignored : head, &words);
+    status = hold(c, s, 0, s ? &ignored : head, &words);
     if (status) break;
     text_add(&all, "%s%s", s ? "\n" : "", words);
     free(words);

@@ -71,7 +71,14 @@
  *     be done twice. A session that the server does not know is PS_FENCED.
  * 23. The primary sends RECORDs to its backup (ps_replica.h); each is answered when it has come, before it is used.
  * 24. A server that is asked to leave and has time for it goes on serving, and says PS_DRAIN to worker 0, which then
- *     stops the training (STOP), gathers, saves and says QUIT. */
+ *     stops the training (STOP), gathers, saves and says QUIT.
+ * 25. Other servers take over while training goes on (train/ps_move.h): worker 0 says HOLD with number 1, first to the
+ *     leader, which answers when every gradient that it has handed out has come, then to the others until they have made
+ *     as many updates. From then on nobody but worker 0 is answered; until a PUSH, PULL, STOP or DONE of worker 0, also of
+ *     one that was started again. Worker 0 reads the vectors and takes them to the new servers; their START has number 1
+ *     and behind the plan what the leader has said of batches or shards, so that they wait for all workers to come.
+ *     Then it says QUIT with number 1 to the old ones, which fence all others: who is fenced finds out where the servers
+ *     are now. */
 #ifndef SHOAL_DIST_PS_PROTOCOL_H
 #define SHOAL_DIST_PS_PROTOCOL_H
 
@@ -99,7 +106,7 @@ enum {
   PS_REPORT,  /* payload: text, what the worker has to say at the end; kept by the server */
   PS_COLLECT, /* number: a worker, or the number of workers for the server's own text; answer: the text or nothing;
                    PS_FENCED: that worker is not here */
-  PS_QUIT,    /* worker 0, when all are done: the server ends */
+  PS_QUIT,    /* worker 0, when all are done: the server ends; number 1: rule 25 */
   PS_ROWS,    /* payload: head and keys; answer: their parameters. number 1: the next gradient is about them */
   PS_READ,    /* payload: a ps_piece; answer: head and those elements */
   PS_WRITE,   /* payload: a ps_piece and the elements */
@@ -107,7 +114,7 @@ enum {
   PS_MARK,    /* number: shard, step: batch; payload: text, where it is found; no answer */
   PS_FIND,    /* number: shard, step: batch; answer: step: batches of the shard that the server has had; number: a
                    marked batch at or before the one asked for, 0: there is none; payload: its text */
-  PS_HOLD,    /* answer: head and text, see rule 20 */
+  PS_HOLD,    /* answer: head and text, see rules 20 and 25 */
   PS_CHANGES, /* number: changes that the worker knows of; answer: number: all so far, payload: ps_change of those
                    since, the last PS_CHANGES_MAX at most */
   PS_RESUME,  /* payload: a ps_resume; answer: number: counted requests that the server has had, rule 22 */
@@ -234,7 +241,7 @@ typedef struct {
   int64_t batch, rows, end; /* as in lease_plan; rows 0: of a stream, then `end` are epochs, 0: endless */
   int64_t end_step;         /* sync, and of a stream: updates in all */
   int64_t round;            /* rows, as in lease_plan, which has a part for each worker; 0: no rounds */
-} ps_start;                 /* behind it, of a stream that is continued: text, see rule 20 */
+} ps_start;                 /* behind it, of a training that is continued: text, see rules 20 and 25 */
 
 /* Vectors of a PUSH at most. */
 static inline int ps_nodes_max(int64_t round, int workers) {

@@ -163,12 +163,23 @@ static shoal_status on_write(server *s, const net_message *m) {
   return server_answer(s, m, 0, NO_VECTOR, 0);
 }
 
-/* Where the shards of a stream stand comes behind the plan. *wrong: what the worker is to know, or NULL. */
-static shoal_status start_stream(server *s, const net_message *m, shoal_status *wrong) {
+/* What is done of a stream, or of the batches, comes behind the plan. *wrong: what the worker is to know, or NULL. */
+static shoal_status start_batches(server *s, const net_message *m, shoal_status *wrong) {
   char *words = strndup((const char *)m->payload + sizeof s->plan, m->bytes - sizeof s->plan);
   if (!words) return status_no_memory();
-  stream_leases_fini(&s->streams);
-  *wrong = stream_leases_init(&s->streams, s->terms.workers, s->plan.end, words);
+  if (is_stream(s)) {
+    stream_leases_fini(&s->streams);
+    *wrong = stream_leases_init(&s->streams, s->terms.workers, s->plan.end, words);
+  } else if (s->leads) {
+    const lease_plan plan = {.batch = s->plan.batch,
+                             .rows = s->plan.rows,
+                             .end = s->plan.end,
+                             .round = s->plan.round,
+                             .parts = s->plan.round ? s->terms.workers : 0};
+    leases_fini(&s->leases);
+    *wrong = leases_init(&s->leases, &plan, s->plan.first, s->terms.workers, steps_flight(s));
+    if (!*wrong && *words) *wrong = leases_read(&s->leases, words);
+  }
   free(words);
   return NULL;
 }
@@ -179,27 +190,18 @@ static shoal_status on_start(server *s, const net_message *m) {
   if (s->start_asked) TRY(server_disband(s)); /* of a table nothing is uploaded before */
   memcpy(&s->plan, m->payload, sizeof s->plan);
   if (s->plan.round != s->terms.round) return refuse(s, m, "START with another number of rows in a step");
-  if (!is_stream(s) && m->bytes != sizeof s->plan)
+  if (!is_stream(s) && m->bytes != sizeof s->plan && (m->header.number != 1 || s->plan.round))
     return refuse(s, m, "START with the state of a stream, but the rows are in memory");
   if (s->rows && !m->header.step && s->generation && !s->written) TRY(renew_table(s));
   s->written = false;
-  s->holds = false;
-  if (is_stream(s)) {
-    shoal_status wrong = NULL;
-    TRY(start_stream(s, m, &wrong));
-    if (wrong) {
-      shoal_status status = refuse(s, m, shoal_status_message(wrong));
-      shoal_status_free(wrong);
-      return status;
-    }
-  } else if (s->leads) {
-    lease_plan plan = {.batch = s->plan.batch,
-                       .rows = s->plan.rows,
-                       .end = s->plan.end,
-                       .round = s->plan.round,
-                       .parts = s->plan.round ? s->terms.workers : 0};
-    leases_fini(&s->leases);
-    TRY(leases_init(&s->leases, &plan, s->plan.first, s->terms.workers, steps_flight(s)));
+  s->holds = s->pauses = false;
+  s->continues = m->header.number == 1;
+  shoal_status wrong = NULL;
+  TRY(start_batches(s, m, &wrong));
+  if (wrong) {
+    shoal_status status = refuse(s, m, shoal_status_message(wrong));
+    shoal_status_free(wrong);
+    return status;
   }
   int64_t *counter = ps_vectors_counter(s->vectors);
   if (counter) *counter = s->plan.counter;
@@ -238,15 +240,43 @@ static shoal_status on_find(server *s, const net_message *m) {
   return server_send(s, m->peer, &h, &part, 1);
 }
 
-static shoal_status on_hold(server *s, const net_message *m) {
-  if (m->header.from != 0 || !is_stream(s) || !s->streams.n) return refuse(s, m, "HOLD is not expected now");
+/* With what is done of the batches or the stream. */
+static shoal_status answer_hold(server *s, const net_message *m) {
   text words = {0};
-  stream_leases_write(&s->streams, &words);
-  s->holds = s->started && !s->terms.sync;
+  if (is_stream(s))
+    stream_leases_write(&s->streams, &words);
+  else if (s->leads)
+    leases_write(&s->leases, &words);
   s->parts[1] = (net_part){words.data, words.length};
   shoal_status status = words.failed ? status_no_memory() : answer_parts(s, m, s->now, PS_NO_BATCH, 0, 2);
   text_fini(&words);
   return status;
+}
+
+shoal_status server_pause(server *s) {
+  const net_message m = {.header = {.kind = PS_HOLD, .from = 0}, .peer = s->pause_peer};
+  if (!s->pause_peer || (s->leads && !steps_all_in(s))) return NULL;
+  s->pause_peer = 0;
+  return answer_hold(s, &m);
+}
+
+static shoal_status on_hold(server *s, const net_message *m) {
+  const bool moves = m->header.number == 1;
+  if (m->header.from != 0 || (is_stream(s) ? !s->streams.n : !moves) || (moves && (!s->started || s->replica)))
+    return refuse(s, m, "HOLD is not expected now");
+  if (!moves) {
+    s->holds = s->started && !s->terms.sync;
+    return answer_hold(s, m);
+  }
+  s->pauses = true;
+  s->pause_peer = m->peer;
+  return server_pause(s);
+}
+
+static shoal_status on_quit(server *s, const net_message *m) {
+  s->quit = m->header.from == 0;
+  if (s->quit && m->header.number == 1) TRY(server_disband(s));
+  return server_answer(s, m, 0, NO_VECTOR, 0);
 }
 
 static bool ends_hold(const net_message *m) {
@@ -344,6 +374,10 @@ shoal_status server_handle(server *s, net_message *m, bool *held) {
     return server_say(s, m, PS_FENCED, "this is not the worker's current connection: connect again");
   w->heard = s->now;
   w->received += ps_counts(m->header.kind);
+  if (s->pauses && ends_hold(m)) {
+    s->pauses = false;
+    TRY(steps_go_on(s));
+  }
   if (s->holds && ends_hold(m)) TRY(steps_let_go(s));
   switch (m->header.kind) {
     case PS_SET: return on_set(s, m);
@@ -369,7 +403,7 @@ shoal_status server_handle(server *s, net_message *m, bool *held) {
     case PS_REPORT: return on_report(s, m);
     case PS_COLLECT: return on_collect(s, m);
     case PS_CHANGES: return on_changes(s, m);
-    case PS_QUIT: s->quit = m->header.from == 0; return server_answer(s, m, 0, NO_VECTOR, 0);
+    case PS_QUIT: return on_quit(s, m);
     default: return refuse(s, m, "a message of an unknown kind");
   }
 }

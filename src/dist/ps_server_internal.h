@@ -77,6 +77,9 @@ typedef struct {
   bool start_asked, started, stopping, quit;
   bool written;        /* of a table: parts of it came since the last START */
   bool holds;          /* gradients are not used for now, see rule 20 of the protocol */
+  bool pauses;         /* other servers take over, see rule 25: no step is made, nobody is answered */
+  uint64_t pause_peer; /* whom to answer once all that was handed out has come; 0: nobody */
+  bool continues;      /* START said that all workers come again */
   uint64_t start_peer; /* whom to answer once it starts; 0: nobody */
   double asked;        /* clock: START came */
   ps_head head;        /* what the last update has come to */
@@ -125,6 +128,8 @@ SHOAL_CHECKED shoal_status server_send(server *s, uint64_t peer, const net_heade
 int server_add_vector(server *s, int from, int which, bool kept);
 /* A message of a worker. Takes *m when *held becomes true. */
 SHOAL_CHECKED shoal_status server_handle(server *s, net_message *m, bool *held);
+/* Whoever waits for the server to hold still is answered, if it does. */
+SHOAL_CHECKED shoal_status server_pause(server *s);
 /* What hangs on time alone. */
 SHOAL_CHECKED shoal_status server_look(server *s);
 /* Forgets everything. */
@@ -161,6 +166,8 @@ SHOAL_CHECKED shoal_status steps_begin(server *s);
 SHOAL_CHECKED shoal_status steps_let_go(server *s);
 /* Answers all that can be answered now. */
 SHOAL_CHECKED shoal_status steps_go_on(server *s);
+/* Whether every gradient that other workers than worker 0 were given batches for has come. */
+bool steps_all_in(const server *s);
 /* All that wait are told that no gradient will be used any more; nothing is applied. */
 SHOAL_CHECKED shoal_status steps_release_all(server *s);
 /* The worker no longer counts; its connection is fenced. why: PS_DISCONNECTED, PS_SILENT; 0: it is to begin again. */

@@ -334,8 +334,17 @@ static shoal_status go_on_async(server *s) {
   return NULL;
 }
 
+bool steps_all_in(const server *s) {
+  for (int w = 1; w < s->terms.workers && !s->terms.sync; w++) {
+    const worker *k = &s->workers[w];
+    if (is_stream(s) ? k->state == MEMBER && !k->waits : leases_held(&s->leases, w) != LEASE_NONE) return false;
+  }
+  return true;
+}
+
 shoal_status steps_go_on(server *s) {
   if (!s->started) return NULL;
+  if (s->pauses) return server_pause(s);
   return s->terms.sync ? go_on_sync(s) : go_on_async(s);
 }
 
@@ -508,7 +517,7 @@ shoal_status steps_push(server *s, net_message *m, bool *held) {
 shoal_status steps_pull(server *s, worker *w) {
   if (!s->started) return steps_begin(s);
   if (s->stopping) return release(s, w, PS_END, PS_STOPPED);
-  if (s->terms.sync && version_of(&w->held[0].message) <= s->head.updates) TRY(admit(s, w));
+  if (s->terms.sync && !s->pauses && version_of(&w->held[0].message) <= s->head.updates) TRY(admit(s, w));
   return steps_go_on(s); /* others may have waited for it to say where it stands */
 }
 
@@ -525,7 +534,7 @@ static bool may_begin(const server *s) {
     if (k->state == ABSENT || (k->state == JOINING && !k->waits)) all = false;
   }
   bool first_sync = o->sync && s->generation == 1;
-  double patience = o->round && s->options->task.returns ? RETURN_SECONDS : START_SECONDS;
+  double patience = s->continues || (o->round && s->options->task.returns) ? RETURN_SECONDS : START_SECONDS;
   return all || (!first_sync && s->now - s->asked > patience);
 }
 
@@ -564,6 +573,7 @@ shoal_status steps_lose(server *s, worker *w, int why) {
   w->waits = 0;
   steps_drop_pieces(s, w);
   give_back(s, index);
+  if (index == 0) s->pause_peer = 0; /* but it pauses until worker 0 is back: other servers may have taken over */
   if (!s->started && index == 0) {
     s->start_asked = false; /* whoever takes its place says START again: nothing is handed out to one that has gone */
     s->start_peer = 0;

@@ -44,13 +44,16 @@ static shoal_status take_addresses(job_file *j, const shoal_job *f, const char *
   return NULL;
 }
 
-shoal_status job_file_make(const training *t, int classes, int64_t rows, job_file *out) {
+shoal_status job_file_make(const training *t, int classes, int64_t rows, const job_file *before, job_file *out) {
   job_file j = {.classes = classes, .rows = rows};
-  TRY(random_id(&j.id));
-  char id[32];
+  uint64_t fresh;
+  TRY(random_id(&fresh));
+  j.id = before ? before->id : fresh;
+  char id[32], place[32];
   snprintf(id, sizeof id, "%016" PRIx64, j.id);
+  snprintf(place, sizeof place, "%016" PRIx64, fresh);
   json_t *servers = json_array();
-  shoal_status status = make_addresses(&t->job, id, servers);
+  shoal_status status = make_addresses(&t->job, place, servers);
   if (status) {
     json_decref(servers);
     return status;

@@ -21,8 +21,9 @@ typedef struct {
   json_t *file; /* texts here and in the flags may point into it */
 } job_file;
 
-/* A new one for the filled flags. */
-SHOAL_CHECKED shoal_status job_file_make(const training *t, int classes, int64_t rows, job_file *out);
+/* A new one for the filled flags. before: NULL, or the job's last one: only its servers are others. */
+SHOAL_CHECKED shoal_status job_file_make(const training *t, int classes, int64_t rows, const job_file *before,
+                                         job_file *out);
 SHOAL_CHECKED shoal_status job_file_write(const job_file *j, const char *path);
 /* Fills the job and, in `t`, the flags, the kind and the folder. Of keys only where they lie: t->job.keys. */
 SHOAL_CHECKED shoal_status job_file_read(const char *path, training *t, job_file *out);

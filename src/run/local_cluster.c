@@ -1,13 +1,9 @@
-#include "run/local_cluster.h"
+#include "run/local_cluster_internal.h"
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "cluster/launch.h"
 #include "run/data_notes.h"
-#include "run/job_file.h"
-#include "run/log_view.h"
 #include "run/membership.h"
-#include "run/report_pipe.h"
 #include "run/scale.h"
 
 #include <errno.h>
@@ -28,59 +24,32 @@
 #define TAIL_LINES 5
 #define TAIL_BYTES 2048
 
-typedef struct {
-  bool ended;
-  bool lost; /* for good: the job goes on without it */
-  int restarts;
-  double stopped; /* seconds for which it was seen to be stopped */
-  int status;     /* as from waitpid */
-  task_end end;   /* what it said itself */
-} member;
-
-typedef struct {
-  run_state *state;
-  run_sink sink; /* of the state */
-  job_file job;
-  char *logs;     /* folder */
-  log_view *view; /* NULL: the logs are not shown */
-  char *job_path;
-  launch *tasks;
-  member *members; /* servers first, then workers, then the evaluator */
-  int servers, count;
-  double failed_at, stop_at, chief_at; /* clock; 0: not yet */
-  double looked_at;                    /* clock: whether tasks are stopped */
-  bool alone;                          /* those that still run were told that worker 0 and the servers have ended */
-  bool killed;                         /* and did not end in time */
-  int classes;                         /* of the data, and their rows */
-  int64_t rows;
-  /* Another number of servers: all tasks are stopped, and started again as a run that is resumed is. */
-  int64_t scale_to, scale_from; /* servers; 0: none was asked for; how many there were, once it is done */
-  int64_t scale_step;           /* updates by then */
-  double scale_at;              /* clock: when that was asked for */
-  int64_t lost_steps, uneven;   /* of the tasks before */
-} local_cluster;
-
 /* The last one, if there is one: nobody waits for it, and training goes on without it. */
 static bool is_evaluator(const local_cluster *w, int task) {
-  return task == w->servers + (int)w->state->base.job.workers;
+  const shoal_job *f = &w->state->base.job;
+  return f->evaluator && task == w->chief + (int)f->workers;
 }
 
-static bool ended_badly(const member *m) { return m->ended && !m->lost && (m->status != 0 || !m->end.has_result); }
+static bool ended_badly(const member *m) {
+  return m->ended && !m->lost && !m->retired && (m->status != 0 || !m->end.has_result);
+}
 
 /* ---- starting */
 
 /* again: once more, after it died. */
-static shoal_status start_task(local_cluster *w, int task, bool again) {
-  bool server = task < w->servers, evaluator = is_evaluator(w, task);
+shoal_status cluster_start_task(local_cluster *w, int task, bool again) {
+  const bool moving = is_moving(w, task), server = moving || is_server(w, task), evaluator = is_evaluator(w, task);
   const char *role = server ? "ps" : evaluator ? "evaluator" : "worker";
-  int index = server ? task : evaluator ? 0 : task - w->servers;
-  char name[64], flag[64], *log;
+  const int first = moving ? w->move.first : server ? w->first_server : w->chief, index = evaluator ? 0 : task - first;
+  char name[64], flag[64], turn[32] = "", *log;
   snprintf(name, sizeof name, "%s/%d", role, index);
   snprintf(flag, sizeof flag, "%s:%d", role, index);
-  const char *argv[] = {"shoal", "train",     w->state->base.kind->name, "--task", flag,
-                        "--job", w->job_path, again ? "--resume" : NULL, NULL};
+  const char *argv[] = {"shoal", "train", w->state->base.kind->name,           "--task",
+                        flag,    "--job", moving ? w->move.path : w->job_path, again ? "--resume" : NULL,
+                        NULL};
   if (again) return launch_again(w->tasks, task, (char *const *)argv);
-  if (asprintf(&log, "%s/%s-%d.log", w->logs, role, index) < 0) return status_no_memory();
+  if (moving) snprintf(turn, sizeof turn, ".%d", w->moves + 1);
+  if (asprintf(&log, "%s/%s-%d%s.log", w->logs, role, index, turn) < 0) return status_no_memory();
   shoal_status status = launch_start(w->tasks, name, (char *const *)argv, log);
   free(log);
   return status;
@@ -95,7 +64,7 @@ static shoal_status start(local_cluster *w) {
   TRY(job_file_write(&w->job, w->job_path));
   TRY(launch_create(&w->tasks));
   launch_program(w->tasks, w->state->options->program ? w->state->options->program : "shoal");
-  for (int i = 0; i < w->count; i++) TRY(start_task(w, i, false));
+  for (int i = 0; i < w->count; i++) TRY(cluster_start_task(w, i, false));
   return NULL;
 }
 
@@ -106,11 +75,11 @@ static int first_cause(const local_cluster *w) {
   int best = -1, best_rank = 0;
   for (int i = 0; i < w->count; i++) {
     const member *m = &w->members[i];
-    if ((!ended_badly(m) && !m->end.error) || is_evaluator(w, i)) continue;
+    if ((!ended_badly(m) && !m->end.error) || is_evaluator(w, i) || m->retired || is_moving(w, i)) continue;
     int rank = m->ended && WIFSIGNALED(m->status)                                                    ? 5
                : m->ended && !m->end.error                                                           ? 4
                : m->end.error && m->end.code != SHOAL_ERR_PEER && m->end.code != SHOAL_ERR_CANCELLED ? 3
-               : i < w->servers                                                                      ? 2
+               : is_server(w, i)                                                                     ? 2
                                                                                                      : 1;
     if (rank > best_rank) {
       best_rank = rank;
@@ -145,7 +114,7 @@ static void show_tail(local_cluster *w, int task) {
 
 static shoal_status failure(local_cluster *w) {
   int i = first_cause(w);
-  const member *chief = &w->members[w->servers];
+  const member *chief = &w->members[w->chief];
   if (w->stop_at && chief->ended && WIFSIGNALED(chief->status) && WTERMSIG(chief->status) == SIGTERM)
     return status_make(SHOAL_ERR_CANCELLED, "stopped before training began"); /* it could not listen yet */
   if (i < 0) return status_make(SHOAL_ERR_INTERNAL, "a task failed, but it is not known which one");
@@ -185,13 +154,13 @@ static shoal_status late(local_cluster *w, double seconds, const char *after) {
 /* With `replicas`: the other process that holds what this server holds runs, or has ended well. */
 static bool has_backup(const local_cluster *w, int server) {
   const int ps = (int)w->state->base.job.ps;
-  for (int i = server % ps; i < w->servers; i += ps)
+  for (int i = w->first_server + (server - w->first_server) % ps; is_server(w, i); i += ps)
     if (i != server && (!w->members[i].ended || w->members[i].end.has_result)) return true;
   return false;
 }
 
 static bool servers_are_up(const local_cluster *w) {
-  for (int i = 0; i < w->servers; i++)
+  for (int i = w->first_server; is_server(w, i); i++)
     if (w->members[i].ended && !has_backup(w, i)) return false;
   return true;
 }
@@ -202,14 +171,14 @@ static bool may_start_again(const local_cluster *w, int task) {
   const member *m = &w->members[task];
   if (!WIFSIGNALED(m->status) || m->restarts >= f->max_restarts || w->stop_at || w->failed_at || w->chief_at)
     return false;
-  return task < w->servers ? !f->no_checkpoints || has_backup(w, task) : servers_are_up(w);
+  return is_server(w, task) ? !f->no_checkpoints || has_backup(w, task) : servers_are_up(w);
 }
 
 /* A task has died. If the job can go on, it does. */
 static shoal_status take_loss(local_cluster *w, int task) {
   member *m = &w->members[task];
   bool again = may_start_again(w, task), killed = WIFSIGNALED(m->status);
-  const bool needed = task <= w->servers && !(task < w->servers && has_backup(w, task));
+  const bool needed = task == w->chief || (is_server(w, task) && !has_backup(w, task));
   if (!again && (needed || !(killed || w->alone))) {
     if (!w->failed_at) w->failed_at = clock_seconds();
     return NULL;
@@ -231,26 +200,26 @@ static shoal_status take_loss(local_cluster *w, int task) {
   m->ended = false;
   m->restarts++;
   w->state->report.restarts++;
-  return start_task(w, task, true);
+  return cluster_start_task(w, task, true);
 }
 
 /* Worker 0 and the servers have ended well, and the model is saved: a worker that still looks for them, since it came
  * late, was silent or was started again, is told to stop. One that evaluates is not disturbed by that. */
 static void end_latecomers(local_cluster *w) {
   if (w->alone) return;
-  for (int i = 0; i < w->servers; i++)
+  for (int i = w->first_server; is_server(w, i); i++)
     if (!w->members[i].ended) return;
   w->alone = true;
-  for (int i = w->servers + 1; i < w->count; i++)
+  for (int i = w->chief + 1; i < w->count; i++)
     if (!is_evaluator(w, i) && !w->members[i].end.has_result) launch_signal(w->tasks, i, SIGTERM);
 }
 
 /* A server whose backup has served to the end may be stopped, or not know that the job has ended. */
 static void kill_replaced(local_cluster *w) {
   const int ps = (int)w->state->base.job.ps;
-  for (int i = 0; i < w->servers; i++) {
+  for (int i = 0; i < w->servers && w->servers > ps; i++) { /* those of replicas do not move */
     const member *other = &w->members[(i + ps) % w->servers];
-    if (w->servers > ps && !w->members[i].ended && other->ended && other->end.has_result &&
+    if (!w->members[i].ended && other->ended && other->end.has_result &&
         other->end.result.task.updates >= 0) /* it was no backup at its end */
       launch_signal(w->tasks, i, SIGKILL);
   }
@@ -259,7 +228,7 @@ static void kill_replaced(local_cluster *w) {
 /* Those that do not end even so, such as one that is stopped, take nothing from a result that is there. */
 static shoal_status kill_latecomers(local_cluster *w) {
   w->killed = true;
-  for (int i = w->servers + 1; i < w->count; i++)
+  for (int i = w->chief + 1; i < w->count; i++)
     if (!w->members[i].ended) launch_signal(w->tasks, i, SIGKILL);
   return NULL;
 }
@@ -270,8 +239,9 @@ static shoal_status kill_latecomers(local_cluster *w) {
  * that was. The servers leave out other workers by themselves. */
 static void kill_stopped(local_cluster *w, double seconds) {
   const double patience = STOPPED_HEARTBEATS * w->state->base.job.heartbeat;
-  for (int i = 0; i <= w->servers && patience > 0; i++) {
+  for (int i = 0; i < w->count && patience > 0; i++) {
     member *m = &w->members[i];
+    if (i != w->chief && !is_server(w, i)) continue;
     m->stopped = !m->ended && launch_stopped(w->tasks, i) ? m->stopped + MIN_OF(seconds, 2 * WAIT_SECONDS) : 0;
     if (m->stopped <= patience) continue;
     m->stopped = 0;
@@ -282,6 +252,18 @@ static void kill_stopped(local_cluster *w, double seconds) {
     text_fini(&line);
     launch_signal(w->tasks, i, SIGKILL);
   }
+}
+
+/* If that cannot be, the job goes on as it is. */
+static void begin_move(local_cluster *w, int64_t servers) {
+  shoal_status status = move_begin(w, servers);
+  if (!status) return;
+  text line = {0};
+  text_add(&line, "ps: not %lld servers: %s", (long long)servers, shoal_status_message(status));
+  if (!line.failed) run_state_note(w->state, line.data);
+  text_fini(&line);
+  shoal_status_free(status);
+  move_give_up(w);
 }
 
 /* Somebody asks for another number of servers. */
@@ -299,8 +281,19 @@ static void look_for_request(local_cluster *w, double now) {
   if (!line.failed) run_state_note(w->state, line.data);
   text_fini(&line);
   if (wrong) return;
+  if (scale_is_live(f)) {
+    begin_move(w, servers);
+    return;
+  }
   w->scale_to = servers;
   w->scale_at = now;
+}
+
+/* Worker 0 may have died before it said QUIT to them. */
+static void kill_retired(local_cluster *w) {
+  w->retired_at = 0;
+  for (int i = 0; i < w->count; i++)
+    if (w->members[i].retired && !w->members[i].ended) launch_signal(w->tasks, i, SIGKILL);
 }
 
 /* Everything that has a deadline. */
@@ -316,11 +309,14 @@ static shoal_status check_time(local_cluster *w) {
     return w->alone ? kill_latecomers(w) : late(w, END_SECONDS, "of worker/0");
   if (w->chief_at && !w->failed_at && now - w->chief_at > GRACE_SECONDS) kill_replaced(w);
   if (w->chief_at && !w->failed_at) end_latecomers(w);
-  const bool trains = w->state->last.step && !w->scale_from && !w->failed_at && !w->chief_at;
+  if (w->move.path && (w->chief_at || w->failed_at)) move_give_up(w);
+  if (w->move.path) move_look(w);
+  if (w->retired_at && now - w->retired_at > GRACE_SECONDS) kill_retired(w);
+  const bool trains = w->state->last.step && !w->scale_from && !w->failed_at && !w->chief_at && !w->move.path;
   if (!w->stop_at && trains) look_for_request(w, now);
   if (!w->stop_at && (w->scale_to || run_state_asked(w->state))) {
     w->stop_at = now;
-    launch_signal(w->tasks, w->servers, SIGTERM);
+    launch_signal(w->tasks, w->chief, SIGTERM);
   }
   return NULL;
 }
@@ -369,11 +365,14 @@ static shoal_status watch_all(local_cluster *w) {
       /* One that was told to stop right after it had sent its result may have died of that. */
       const bool told = w->alone && m->end.has_result && WIFSIGNALED(e.status) && WTERMSIG(e.status) == SIGTERM;
       m->status = told ? 0 : e.status;
-      if (ended_badly(m) && is_evaluator(w, e.task))
+      if (w->move.path) move_look(w); /* this may be the end of one whose place was taken */
+      if (is_moving(w, e.task))
+        move_give_up(w);
+      else if (ended_badly(m) && is_evaluator(w, e.task))
         note_evaluator_failed(w, e.task);
       else if (ended_badly(m))
         TRY(take_loss(w, e.task));
-      if (e.task == w->servers && m->ended) w->chief_at = clock_seconds();
+      if (e.task == w->chief && m->ended) w->chief_at = clock_seconds();
     }
     log_view_look(w->view, w->tasks, false);
     TRY(check_time(w));
@@ -383,14 +382,24 @@ static shoal_status watch_all(local_cluster *w) {
 
 /* ---- the result */
 
+static shoal_status collect_task(local_cluster *w, int i) {
+  task_end *e = &w->members[i].end;
+  if (!e->has_result) return NULL;
+  if (i == w->chief) run_state_take_result(w->state, &e->result);
+  if (i > w->chief && w->state->report.fit.restored) /* of its last weights: the best ones the chief alone has */
+    e->result.task.test_accuracy = e->result.task.test_rmse = e->result.task.test_r2 = NAN;
+  return run_state_add_task(w->state, &e->result.task);
+}
+
+/* Servers first. Of those whose place others have taken only what is counted over the whole job. */
 static shoal_status collect(local_cluster *w) {
+  for (int i = w->first_server; is_server(w, i); i++) TRY(collect_task(w, i));
   for (int i = 0; i < w->count; i++) {
-    task_end *e = &w->members[i].end;
-    if (!e->has_result) continue;
-    if (i == w->servers) run_state_take_result(w->state, &e->result);
-    if (i > w->servers && w->state->report.fit.restored) /* of its last weights: the best ones the chief alone has */
-      e->result.task.test_accuracy = e->result.task.test_rmse = e->result.task.test_r2 = NAN;
-    TRY(run_state_add_task(w->state, &e->result.task));
+    const member *m = &w->members[i];
+    if (m->retired)
+      w->uneven += m->end.has_result && !m->end.result.task.index ? m->end.result.task.uneven_updates : 0;
+    else if (!is_server(w, i))
+      TRY(collect_task(w, i));
   }
   return NULL;
 }
@@ -447,8 +456,9 @@ static shoal_status prepare(local_cluster *w) {
 static shoal_status prepare_tasks(local_cluster *w) {
   const training *b = &w->state->base;
   TRY(metrics_repair(b->dir.metrics));
-  TRY(job_file_make(b, w->classes, w->rows, &w->job));
-  w->servers = (int)(b->job.ps * (1 + b->job.replicas));
+  TRY(job_file_make(b, w->classes, w->rows, NULL, &w->job));
+  w->first_server = w->moves = 0;
+  w->servers = w->chief = (int)(b->job.ps * (1 + b->job.replicas));
   w->count = w->servers + (int)b->job.workers + b->job.evaluator;
   w->members = calloc((size_t)w->count, sizeof *w->members);
   return w->members ? NULL : status_no_memory();
@@ -460,10 +470,11 @@ static void forget_tasks(local_cluster *w) {
   for (int i = 0; w->members && i < w->count; i++) task_end_fini(&w->members[i].end);
   free(w->members);
   w->members = NULL;
+  move_give_up(w);
   free(w->job_path);
   w->job_path = NULL;
   job_file_fini(&w->job);
-  w->failed_at = w->stop_at = w->chief_at = w->looked_at = 0;
+  w->failed_at = w->stop_at = w->chief_at = w->looked_at = w->retired_at = 0;
   w->alone = w->killed = false;
 }
 

@@ -192,11 +192,19 @@ bool membership_add(const shoal_run_report *r, json_t *summary) {
          !json_object_set_new(summary, "failover_seconds_max", json_real(longest));
 }
 
+/* Servers count since they were there. */
+static bool was_scaled(const shoal_run_report *r) {
+  for (int i = 0; i < r->n_membership; i++)
+    if (!strcmp(r->membership[i].event, "scaled")) return true;
+  return false;
+}
+
 shoal_status membership_check(const shoal_run_report *r) {
   for (int w = 0; w < (int)r->job.workers && r->fit.updates > 0 && !r->fit.stopped; w++) {
     /* Resumed near its end, a worker's rows may all be done; of a small deterministic step there may be none for it. One
      * that did not report has not ended well: it is known to have been late, silent or lost. */
-    const bool excused = r->restarts || r->fit.resumed_from > 0 || !shoal_run_report_task(r, "worker", w) ||
+    const bool excused = r->restarts || was_scaled(r) || r->fit.resumed_from > 0 ||
+                         !shoal_run_report_task(r, "worker", w) ||
                          count_of(r, offsetof(shoal_worker_counts, deaths), w) ||
                          count_of(r, offsetof(shoal_worker_counts, late_joins), w) ||
                          (r->job.deterministic && tree_leaves(job_global_batch(&r->job)) < r->job.workers);

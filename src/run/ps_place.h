@@ -13,6 +13,7 @@ typedef struct {
   const int *stop;
   /* Nobody started all tasks: reports go through the servers to worker 0, which hands them on as on_task. */
   bool collects;
+  const char *job_path; /* the job file, where other servers may take over; NULL: they stay */
   const run_sink *sink;
 } ps_place;
 

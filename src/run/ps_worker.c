@@ -3,6 +3,7 @@
 #include "cluster/cluster.h"
 #include "run/membership.h"
 #include "run/ps_report.h"
+#include "run/server_list.h"
 #include "run/worker.h"
 #include "train/ps.h"
 
@@ -14,7 +15,8 @@
 typedef struct {
   const ps_place *place;
   shoal_strategy *strategy;
-  events *events; /* of the timeline; NULL: none */
+  events *events;      /* of the timeline; NULL: none */
+  server_list servers; /* of a cluster on this machine */
 } ps_worker;
 
 static const char *worker_name(const ps_place *t, int worker, char out[CLUSTER_NAME]) {
@@ -36,14 +38,54 @@ static void on_change(void *context, const ps_change *c) {
   text_fini(&line);
 }
 
-static void on_failover(void *context, int server, int64_t step, double seconds) {
-  const run_sink *s = ((ps_worker *)context)->place->sink;
+static void tell(const run_sink *s, const shoal_membership_event *e) {
   text line = {0};
-  const shoal_membership_event e = membership_failover(server, step, seconds);
-  s->on_membership(s->context, &e);
-  membership_describe(&e, NULL, &line);
+  s->on_membership(s->context, e);
+  membership_describe(e, NULL, &line);
   if (!line.failed) s->on_note(s->context, line.data);
   text_fini(&line);
+}
+
+static void on_failover(void *context, int server, int64_t step, double seconds) {
+  const shoal_membership_event e = membership_failover(server, step, seconds);
+  tell(((ps_worker *)context)->place->sink, &e);
+}
+
+/* ---- other servers (train/ps_move.h) */
+
+static bool has_moved(void *context) { return server_list_changed(&((ps_worker *)context)->servers); }
+
+static shoal_status find_servers(void *context, ps_servers *out) {
+  server_list *l = &((ps_worker *)context)->servers;
+  TRY(server_list_read(l));
+  *out = l->now;
+  return NULL;
+}
+
+static bool next_servers(void *context, ps_servers *out) {
+  server_list *l = &((ps_worker *)context)->servers;
+  const bool found = server_list_has_next(l);
+  if (found) *out = l->later;
+  return found;
+}
+
+static shoal_status settle(void *context) { return server_list_settle(&((ps_worker *)context)->servers); }
+
+static void on_move(void *context, int before, int servers, int64_t step, double seconds, const char *why) {
+  ps_worker *w = context;
+  const ps_place *t = w->place;
+  if (!why) {
+    const shoal_membership_event e = membership_scaled(before, servers, step, seconds);
+    t->base->job.ps = servers;
+    shoal_status_free(training_note_settings(t->base, t->job->classes)); /* whoever resumes may say otherwise */
+    tell(t->sink, &e);
+    return;
+  }
+  text line = {0};
+  text_add(&line, "ps: the job goes on with %d servers, not %d: %s", before, servers, why);
+  if (!line.failed) t->sink->on_note(t->sink->context, line.data);
+  text_fini(&line);
+  server_list_give_up(&w->servers);
 }
 
 /* ---- as a worker's link (worker.h) */
@@ -160,6 +202,16 @@ static shoal_status work(ps_worker *w) {
                         .listener = w,
                         .on_change = on_change,
                         .on_failover = on_failover};
+  if (t->job_path && !t->job->replicas) {
+    TRY(server_list_open(&w->servers, t->job_path));
+    options.terms.servers = w->servers.now.count; /* others may count since this task has read the file */
+    options.addresses = w->servers.now.addresses;
+    options.has_moved = has_moved;
+    options.find_servers = find_servers;
+    options.next_servers = next_servers;
+    options.settle = settle;
+    options.on_move = on_move;
+  }
   options.task.stop = t->stop;
   TRY(training_open_trace(b, shoal_model_threads(b->model), 1, &w->events));
   TRY(ps_strategy_create(&options, b->model, &w->strategy));
@@ -189,5 +241,6 @@ shoal_status ps_place_work(const ps_place *t) {
   shoal_status status = work(&w);
   strategy_destroy(w.strategy);
   events_destroy(w.events);
+  server_list_close(&w.servers);
   return status;
 }

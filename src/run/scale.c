@@ -33,11 +33,15 @@ bool scale_take(const run_dir *r, int64_t *servers) {
   return there;
 }
 
+bool scale_is_live(const shoal_job *job) {
+  return !job->replicas && !job->backup_workers && !job->trace && !job->metrics_port && job->max_restarts != 0;
+}
+
 const char *scale_objection(const shoal_job *job, int64_t servers, char *words, size_t room) {
   if (servers < 1 || servers * (1 + job->replicas) > SERVERS_MAX)
     snprintf(words, room, "from 1 to %lld servers are possible, not %lld",
              (long long)(SERVERS_MAX / (1 + job->replicas)), (long long)servers);
-  else if (job->no_checkpoints)
+  else if (job->no_checkpoints && !scale_is_live(job))
     snprintf(words, room, "the job writes no checkpoints, by which the parameters move");
   else if (servers == job->ps)
     snprintf(words, room, "there are %lld already", (long long)servers);

@@ -33,7 +33,7 @@ static shoal_status run(const shoal_job *asked, training *base, job_file *file, 
   }
   if (asked->resume) base->job.resume = true; /* it died before: from a checkpoint, no matter how the job began */
   bool server;
-  ps_place t = {.base = base, .job = file, .stop = evaluating->stop, .sink = sink};
+  ps_place t = {.base = base, .job = file, .stop = evaluating->stop, .sink = sink, .job_path = asked->job_file};
   TRY(find_place(name, base, asked->job_file, &server, &t.index));
   if (base->job.keys) TRY(key_ring_read(base->job.keys, server, &file->ring, &file->net));
   return server ? ps_place_serve(&t) : ps_place_work(&t);

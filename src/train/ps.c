@@ -1,4 +1,4 @@
-#include "train/ps.h"
+#include "train/ps_internal.h"
 
 #include "base/clock.h"
 #include "base/mem.h"
@@ -9,8 +9,7 @@
 #include "graph/graph.h"
 #include "train/optimizer.h"
 #include "train/ps_model.h"
-#include "train/ps_table.h"
-#include "train/shards.h"
+#include "train/ps_move.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -18,57 +17,8 @@
 #include <sys/random.h>
 #include <time.h>
 
-#define ADDRESS_TEXT 64
 #define TASKS_END_SECONDS 10.0 /* for those that were started here to end by themselves */
 #define POLL_SECONDS 0.01      /* between two looks whether the others are done */
-
-typedef struct {
-  shoal_strategy base;
-  ps_options options;
-  placement place;
-  ps_client *client;
-  shoal_model *model;          /* NULL: not known yet */
-  forked *tasks;               /* that were started here; NULL: none */
-  char (*names)[ADDRESS_TEXT]; /* [servers] addresses of those */
-  const char **addresses;      /* [servers] the same */
-  ps_table *table;             /* NULL: each worker has all parameters */
-  /* [1 + slots] lists of pointers to the numbers of the trained weights, in their order: the weights, then each slot */
-  float **values[1 + OPTIMIZER_SLOTS_MAX];
-  int n_values, n_weights; /* n_weights: of what is exchanged, n_trained of them are trained */
-  int n_trained;
-  float *no_slot;            /* [of the largest moving average] zeros, in place of slots */
-  int64_t *counts, elements; /* [n_weights] numbers of each; all of them. Not of a table */
-  int64_t *counter;          /* the optimizer's; NULL: it has none */
-  float **gradients;         /* [n_weights] of the step under way; of a round: [vectors][n_weights] */
-  const strategy_setup *setup;
-  bool moved; /* parameters came since the training began: those here are no longer what it began with */
-  /* of the batch computed last */
-  ps_head part;
-  lease_span span;
-  shards *shards;  /* of a round; otherwise NULL */
-  float **vectors; /* [n_vectors][elements] what they have come to */
-  int n_vectors;
-  bool is_stream;                   /* rows come from one */
-  int64_t shard, index;             /* of a stream: the batch computed last */
-  int64_t rows_shard, rows_index;   /* of a table: the batch whose rows came last */
-  const char *mark;                 /* the same: where the next one begins, if that is to be told */
-  char marked[SHOAL_POSITION_TEXT]; /* the same: of the shard to go on with */
-  float *dense;      /* [features] a gradient of few rows as one of all; NULL: rows are dense, or in a table */
-  sparse_set spread; /* with `dense`: the rows it is about */
-  int in_flight;     /* of the training under way: parts that may be without answer */
-  ps_head sent[PS_FLIGHT_MAX]; /* those parts, oldest first */
-  int n_sent;
-  int64_t next[PS_FLIGHT_MAX]; /* batches that were given to this worker and are to be computed, oldest first */
-  int n_next;
-  bool over;                      /* there will be no others */
-  bool watches;                   /* gradients may leave while the others are computed */
-  shoal_tensor indices;           /* of a table: the batch's, as rows of the session's table */
-  strategy_outcome since;         /* of the answers that came since the last outcome */
-  shoal_status error;             /* the first in `ready`, for the step */
-  int64_t changes, known_changes; /* of members: as server 0 said last; told to on_change */
-  bool ended;
-  net_stats stats; /* of the connections, once closed */
-} ps;
 
 /* Pointers to the numbers of all weights, or of the slot of that name of each; moving averages have none. */
 static shoal_status find_values(ps *s, shoal_value **weights, const char *slot, float **out) {
@@ -173,8 +123,7 @@ static int64_t next_batch(ps *s) {
   return batch;
 }
 
-/* Worker 0 uploads all that it has. */
-static shoal_status upload(ps *s, const strategy_place *place, ps_answer *answer) {
+ps_start ps_plan_start(const ps *s, const strategy_place *place) {
   const strategy_plan *plan = &s->setup->plan;
   const lease_plan *batches = &plan->batches;
   ps_start start = {.counter = s->counter ? *s->counter : 0,
@@ -189,9 +138,23 @@ static shoal_status upload(ps *s, const strategy_place *place, ps_answer *answer
     start.first = place->rows / batches->rows * lease_plan_epoch_batches(batches);
     start.first += batches->parts ? position / batches->round * batches->parts : position / batches->batch;
   }
+  return start;
+}
+
+/* Worker 0 uploads all that it has. */
+static shoal_status upload(ps *s, const strategy_place *place, ps_answer *answer) {
+  const ps_start start = ps_plan_start(s, place);
   if (s->table) TRY(s->base.checkpoint ? ps_table_restore(s->table, s->base.checkpoint) : ps_table_upload(s->table));
   for (int k = 0; k < s->n_values; k++) TRY(ps_client_set(s->client, k, s->values[k]));
   return ps_client_start(s->client, place->updates, &start, *s->setup->stream, answer);
+}
+
+void ps_take_batches(ps *s, const ps_answer *answer) {
+  if (s->table) ps_table_forget(s->table);
+  s->n_sent = s->n_next = 0;
+  s->over = false;
+  note_place(s, answer);
+  if (s->in_flight > 1) give_batch(s, answer->head.also);
 }
 
 static shoal_status prepare(ps *s);
@@ -201,11 +164,17 @@ static shoal_status join(ps *s, strategy_place *place, bool *lost) {
   ps_answer answer = {0};
   bool under_way = false;
   float *const *parameters = s->n_values ? s->values[0] : NULL;
-  TRY(ps_client_connect(s->client, &under_way));
+  TRY(ps_follow(s));
+  shoal_status status = ps_client_connect(s->client, &under_way);
+  if ((*lost = status && ps_has_moved(s))) {
+    shoal_status_free(status);
+    return NULL;
+  }
+  TRY(status);
   const bool uploads = !s->base.worker && !under_way;
   if (uploads && s->moved) TRY(s->setup->restore(s->setup->context, place));
   s->moved = s->moved || !uploads;
-  shoal_status status = uploads ? upload(s, place, &answer) : ps_client_pull(s->client, parameters, &answer);
+  status = uploads ? upload(s, place, &answer) : ps_client_pull(s->client, parameters, &answer);
   TRY(may_be_lost(s, status, lost));
   if (*lost) return NULL;
   shoal_status_free(s->error); /* of the training before */
@@ -213,13 +182,9 @@ static shoal_status join(ps *s, strategy_place *place, bool *lost) {
   s->is_stream = !s->setup->plan.batches.rows;
   s->in_flight = s->is_stream ? 1 : s->options.terms.in_flight;
   s->shard = STRATEGY_NOTHING;
-  if (s->table) ps_table_forget(s->table);
-  s->n_sent = s->n_next = 0;
-  s->over = false;
   s->since = (strategy_outcome){0};
-  note_place(s, &answer);
+  ps_take_batches(s, &answer);
   if (under_way) s->known_changes = s->changes; /* an earlier life of worker 0 has told of those */
-  if (s->in_flight > 1) give_batch(s, answer.head.also);
   *place = s->since.place;
   place->next = next_batch(s);
   return may_be_lost(s, find_mark(s, place), lost);
@@ -427,7 +392,7 @@ static shoal_status take_answer(ps *s) {
   return NULL;
 }
 
-static shoal_status take_all_answers(ps *s) {
+shoal_status ps_take_answers(ps *s) {
   while (s->n_sent) TRY(take_answer(s));
   return NULL;
 }
@@ -437,7 +402,7 @@ static shoal_status tell_changes(ps *s) {
   if (s->base.worker || !s->options.on_change || s->changes == s->known_changes) return NULL;
   ps_change list[PS_CHANGES_MAX];
   int n;
-  TRY(take_all_answers(s));
+  TRY(ps_take_answers(s));
   TRY(ps_client_changes(s->client, s->known_changes, list, &n, &s->known_changes));
   s->changes = s->known_changes;
   for (int i = 0; i < n; i++) s->options.on_change(s->options.listener, &list[i]);
@@ -516,6 +481,7 @@ static shoal_status exchange(shoal_strategy *base, const train_batch *next, stra
   const double begun = clock_seconds(), waited = s->since.barrier_seconds + s->since.server_seconds;
   shoal_status status = hand_on(s, next);
   if (!status) status = tell_changes(s);
+  if (!status) status = ps_move_if_due(s);
   TRY(explain(s, may_be_lost(s, status, &lost)));
   if (lost) {
     *out = (strategy_outcome){.lost = true};
@@ -541,7 +507,7 @@ static shoal_status gather(shoal_strategy *base) {
   ps *s = (ps *)base;
   ps_head head;
   int first = base->sync ? 1 : 0; /* sync: the parameters here are fresh */
-  TRY(take_all_answers(s));
+  TRY(ps_take_answers(s));
   if (s->is_stream) {
     char *stream;
     TRY(ps_client_hold(s->client, &head, &stream));
@@ -590,7 +556,7 @@ static shoal_status end(shoal_strategy *base, bool early, strategy_outcome *out)
   bool lost;
   const double begun = clock_seconds(), waited = s->since.barrier_seconds + s->since.server_seconds;
   if (early && base->worker)
-    TRY(explain(s, take_all_answers(s))); /* it leaves, and the others go on; if all are to stop, they know */
+    TRY(explain(s, ps_take_answers(s))); /* it leaves, and the others go on; if all are to stop, they know */
   else if (early)
     TRY(stop(s));
   if (early) note_time(s, begun, waited);
@@ -630,7 +596,8 @@ static void destroy(shoal_strategy *base) {
   free(s->vectors);
   free(s->counts);
   free(s->no_slot);
-  placement_fini(&s->place);
+  if (s->place) placement_fini(s->place);
+  free(s->place);
   free(s);
 }
 
@@ -649,6 +616,37 @@ static bool sends_pieces(const ps_options *o) {
   return o->pieces ? o->pieces > 0 : strncmp(o->addresses[0], "shm:", 4) != 0;
 }
 
+shoal_status ps_make_client(const ps *s, const ps_servers *servers, placement **place, ps_client **out) {
+  const ps_options *o = &s->options;
+  placement *made = calloc(1, sizeof *made);
+  if (!made) return status_no_memory();
+  ps_client_options client = {.terms = o->terms,
+                              .task = o->task,
+                              .worker = o->worker,
+                              .addresses = servers->addresses,
+                              .replicas = o->replicas,
+                              .folder = o->folder,
+                              .listener = o->listener,
+                              .on_failover = o->on_failover,
+                              .has_moved = o->has_moved,
+                              .place = made,
+                              .variables = s->n_weights,
+                              .trained = s->n_trained,
+                              .pieces = sends_pieces(o)};
+  client.terms.servers = servers->count;
+  client.task.events = s->model->session->events;
+  shoal_status status = ps_model_place(s->model, servers->count, o->table, made);
+  if (!status) {
+    status = ps_client_create(&client, out);
+    if (status) placement_fini(made);
+  }
+  if (status)
+    free(made);
+  else
+    *place = made;
+  return status;
+}
+
 /* What a training of this model needs of the servers; connects later. */
 static shoal_status open_client(ps *s, shoal_model *m) {
   ps_options *o = &s->options;
@@ -656,24 +654,10 @@ static shoal_status open_client(ps *s, shoal_model *m) {
   shoal_status status = NULL;
   s->model = m;
   TRY(ps_model_terms(m, o->table, &o->terms));
-  TRY(ps_model_place(m, o->terms.servers, o->table, &s->place));
   TRY(model_exchanged(m, &weights, &s->n_trained, &s->n_weights));
   TRY_GOTO(status, find_counter(s), done);
   if (!o->table) TRY_GOTO(status, find_all(s, weights), done);
-  ps_client_options client = {.terms = o->terms,
-                              .task = o->task,
-                              .worker = o->worker,
-                              .addresses = o->addresses,
-                              .replicas = o->replicas,
-                              .folder = o->folder,
-                              .listener = o->listener,
-                              .on_failover = o->on_failover,
-                              .place = &s->place,
-                              .variables = s->n_weights,
-                              .trained = s->n_trained,
-                              .pieces = sends_pieces(o)};
-  client.task.events = m->session->events;
-  TRY_GOTO(status, ps_client_create(&client, &s->client), done);
+  TRY_GOTO(status, ps_make_client(s, &(ps_servers){o->terms.servers, o->addresses}, &s->place, &s->client), done);
   s->watches = ps_client_takes_pieces(s->client);
   if (o->table) TRY_GOTO(status, ps_table_create(m, s->client, &s->table), done);
 done:
@@ -758,9 +742,9 @@ int ps_strategy_server(const shoal_strategy *base, const shoal_value *variable) 
     return -1;
   }
   if (s->table) return 0;
-  for (int server = 0; server < s->place.servers; server++)
-    for (int i = s->place.begin[server]; i < s->place.begin[server + 1]; i++)
-      if (s->place.slices[i].first == 0 && s->values[0][s->place.slices[i].variable] == t.data) return server;
+  for (int server = 0; server < s->place->servers; server++)
+    for (int i = s->place->begin[server]; i < s->place->begin[server + 1]; i++)
+      if (s->place->slices[i].first == 0 && s->values[0][s->place->slices[i].variable] == t.data) return server;
   return -1;
 }
 

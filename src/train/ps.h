@@ -11,6 +11,11 @@
 enum { PS_TASKS_MAX = 256 }; /* that a strategy starts itself */
 
 typedef struct {
+  int count;
+  const char *const *addresses; /* of the servers, then of their backups */
+} ps_servers;
+
+typedef struct {
   ps_terms terms; /* what hangs on the model is filled in when it is known */
   ps_task task;
   int worker;
@@ -26,6 +31,16 @@ typedef struct {
   void *listener; /* of worker 0, if on_change is not NULL: told when a worker leaves or comes */
   void (*on_change)(void *listener, const ps_change *change);
   void (*on_failover)(void *listener, int server, int64_t step, double seconds); /* NULL, or as in ps_client_options */
+  /* All NULL, or: other servers may take over while training goes on (ps_move.h). What *out points to stays until the next
+   * call of the same function.
+   * has_moved: as in ps_client_options. find_servers: those that count now. next_servers, of worker 0: those that are to take
+   * over; false: none. settle, the same: they hold everything, and count from now on. on_move, the same: they have, or (why
+   * not NULL) have not, and all is as before. */
+  bool (*has_moved)(void *listener);
+  shoal_status (*find_servers)(void *listener, ps_servers *out);
+  bool (*next_servers)(void *listener, ps_servers *out);
+  shoal_status (*settle)(void *listener);
+  void (*on_move)(void *listener, int before, int servers, int64_t step, double seconds, const char *why);
 } ps_options;
 
 /* A worker's strategy. m: the compiled model; NULL: the one that is trained first. */

@@ -160,6 +160,27 @@ shoal_status ps_table_upload(ps_table *t) {
                          t->start);
 }
 
+/* A piece of PS_PIECE_MAX numbers at a time. */
+static shoal_status copy_vector(ps_table *t, int which, int64_t count, float *piece, ps_client *to) {
+  for (int64_t at = 0; at < count; at += PS_PIECE_MAX) {
+    const int64_t n = MIN_OF(PS_PIECE_MAX, count - at);
+    TRY(ps_client_read(t->client, which, at, n, piece));
+    TRY(ps_client_write(to, which, at, n, piece));
+  }
+  return NULL;
+}
+
+shoal_status ps_table_copy(ps_table *t, ps_client *to) {
+  const char *slots[OPTIMIZER_SLOTS_MAX];
+  const int vectors = 1 + optimizer_slots(&t->model->options.optimizer, slots);
+  float *piece = malloc((size_t)PS_PIECE_MAX * sizeof *piece);
+  if (!piece) return status_no_memory();
+  shoal_status status = NULL;
+  for (int k = 0; k < vectors && !status; k++) status = copy_vector(t, k, t->shape.rows * t->shape.width, piece, to);
+  free(piece);
+  return status;
+}
+
 shoal_status ps_table_restore(ps_table *t, const char *path) {
   safetensors *file;
   float *piece = malloc((size_t)PS_PIECE_MAX * sizeof *piece);
@@ -263,6 +284,12 @@ void ps_table_destroy(ps_table *t) {
 
 bool ps_table_kept(const ps_table *t) { return t->kept; }
 void ps_table_forget(ps_table *t) { t->kept = false; }
+
+void ps_table_use(ps_table *t, ps_client *client) {
+  t->client = client;
+  t->kept = t->fresh = false;
+}
+
 int64_t ps_table_touched(const ps_table *t) { return t->batch.n; }
 
 /* Finds the rows a batch touches; others: and those of the other weights. */

@@ -40,6 +40,10 @@ SHOAL_CHECKED shoal_status ps_table_push(ps_table *t, const shoal_tensor *gradie
 bool ps_table_kept(const ps_table *t);
 /* They no longer are: the servers have forgotten what was asked for. */
 void ps_table_forget(ps_table *t);
+/* The same: they are others. */
+void ps_table_use(ps_table *t, ps_client *client);
+/* All that the servers hold of it goes to those of `to`. */
+SHOAL_CHECKED shoal_status ps_table_copy(ps_table *t, ps_client *to);
 /* Rows that the batch fetched last touches. */
 int64_t ps_table_touched(const ps_table *t);
 /* At a training's beginning: the weights that are not the table's, as they began. */
