@@ -46,7 +46,7 @@ class Scale(support.Case):
     def workers(self, folder):
         return {task: pid for task, pid in tasks_of(folder).items() if task.startswith("worker")}
 
-    def same_bits(self, *flags, epochs=1500, **how):
+    def same_bits(self, *flags, epochs=700, **how):
         flags = ["softmax", "--data", self.data, "--workers", 2, "--batch-size", 16, "--optimizer", "momentum", "--lr", "0.001",
                  "--epochs", epochs, *flags]
         self.scaled("scaled", *flags, **how)
@@ -58,20 +58,20 @@ class Scale(support.Case):
         self.same_bits("--no-checkpoints")
 
     def test_deterministic_has_the_same_bits(self):
-        self.same_bits("--deterministic", epochs=800)
+        self.same_bits("--deterministic", epochs=300)
 
     def test_with_backups_has_the_same_bits(self):
         """There all tasks are stopped, and started again."""
-        self.same_bits("--replicas", 1, epochs=1000, live=False)
+        self.same_bits("--replicas", 1, epochs=500, live=False)
 
     def test_async_rows_each_once(self):
-        epochs = 3000
+        epochs = 2000
         summary = self.scaled("async", "softmax", "--data", self.data, "--workers", 3, "--mode", "async", "--in-flight", 2,
                               "--batch-size", 16, "--lr", "0.01", "--epochs", epochs)
         self.assertEqual(summary["examples"], 512 * epochs)
 
     def test_async_rows_of_a_table_each_once(self):
-        rows, epochs = 4000, 150
+        rows, epochs = 4000, 100
         numbers = random.Random(5)
         path = pathlib.Path(self.folder / "rows.libsvm")
         with open(path, "w") as f:
