@@ -6,6 +6,7 @@ import { Results, runChoice, Verdicts } from './tables.js';
 import { Resources } from './resources.js';
 import { Timeline } from './timeline.js';
 import { Graph } from './graph.js';
+import { Model } from './model.js';
 import { Sweeps } from './sweep.js';
 import { Confusion } from './confusion.js';
 import { changed, focusedRun, runColour, runState, selectedRuns, setZoom, start, store, trackOf, update } from './store.js';
@@ -42,6 +43,7 @@ const SECTIONS = [
   { id: 'verdict', title: 'Verdict', part: new Verdicts() },
   { id: 'resources', title: 'Resources', part: new Resources(), more: choice() },
   { id: 'timeline', title: 'Timeline', part: new Timeline(), more: choice() },
+  { id: 'model', title: 'Model', part: new Model(), more: choice() },
   { id: 'graph', title: 'Graph', part: new Graph(), more: choice() },
 ];
 const main = document.getElementById('main'), empty = h('div', { class: 'empty', hidden: true });

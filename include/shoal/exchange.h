@@ -1,5 +1,5 @@
 /** @file
- * Models from and for other programs: Keras, ONNX.
+ * Models from and for other programs: Keras, ONNX, TensorFlow.
  *
  * A shoal_network is what such a file holds: named inputs, named outputs, and the graph between them with its weights. It
  * predicts, and can be written in another format. Which format a file has, its ending says. */
@@ -17,8 +17,8 @@ extern "C" {
 /** A model that predicts. Used by one thread at a time. */
 typedef struct shoal_network shoal_network;
 
-/** Reads `.keras`, what Keras' model.to_json() gives (`.json`; its weights are then random), or `.onnx`. Nothing in the file
- * is executed. SHOAL_ERR_INPUT: the file is damaged, or has a layer that cannot be taken over, by its name. *out: destroy it
+/** Reads `.keras`, what Keras' model.to_json() gives (`.json`; its weights are then random), `.onnx`, or `.pb`, a frozen
+ * GraphDef of TensorFlow. Nothing in the file is executed. SHOAL_ERR_INPUT: the file is damaged, or has a layer that cannot be taken over, by its name. *out: destroy it
  * with shoal_network_destroy. */
 SHOAL_API SHOAL_CHECKED shoal_status shoal_network_load(const char *path, shoal_network **out);
 /** What predicts in a compiled model, which it borrows: weights are the model's own. */
@@ -38,6 +38,9 @@ SHOAL_API const char *shoal_network_output_name(const shoal_network *n, int i);
 SHOAL_API shoal_shape shoal_network_input_shape(const shoal_network *n, int i);
 /** The same of an output. */
 SHOAL_API shoal_shape shoal_network_output_shape(const shoal_network *n, int i);
+/** Its inputs, its layers or operators with shapes and numbers of parameters, and its outputs, as lines; the caller frees it.
+ * NULL: no memory. */
+SHOAL_API char *shoal_network_describe(const shoal_network *n);
 /** Lines about what was left out, each ended by a newline; "" if nothing was. Belongs to the network. */
 SHOAL_API const char *shoal_network_notes(const shoal_network *n);
 /** Computes all outputs from all inputs: tensors of any type, with as many rows each. outputs [shoal_network_outputs] become
@@ -61,9 +64,10 @@ SHOAL_API SHOAL_CHECKED shoal_status shoal_network_write_output(const shoal_netw
 
 /* ---- training */
 /** As shoal_model_kind_load, also of models of Keras: `.keras`, or what model.to_json() gives. Its losses, optimizer and rate are
- * those that it was compiled with. *notes: lines about what was left out, which the caller frees; NULL: nobody asks. */
+ * those that it was compiled with. Of `.onnx` and `.pb` with one output: one layer, `graph`, whose weights are those constants
+ * of the file that have axes and are of f32 (shoal_model_import_weights has their numbers). *notes: lines about what was left out, which the caller frees; NULL: nobody asks. */
 SHOAL_API SHOAL_CHECKED shoal_status shoal_model_kind_import(const char *name, shoal_model_kind **out, char **notes);
-/** Weights for a compiled model: of a `.keras` file, or as shoal_model_load. SHOAL_ERR_INPUT: those that do not fit, with
+/** Weights for a compiled model: of a `.keras`, `.onnx` or `.pb` file, by their names, or as shoal_model_load. SHOAL_ERR_INPUT: those that do not fit, with
  * their shapes. */
 SHOAL_API SHOAL_CHECKED shoal_status shoal_model_import_weights(shoal_model *m, const char *path);
 
@@ -85,6 +89,9 @@ typedef struct {
  * there is something that it cannot hold, by name. */
 SHOAL_API SHOAL_CHECKED shoal_status shoal_network_export(shoal_network *n, const char *path,
                                                           const shoal_export_options *options);
+/** Draws the layers of a compiled model, of sparse rows, too, to an SVG file: a line for each layer with its shape and
+ * parameters, a box for each row of layers without a branch. */
+SHOAL_API SHOAL_CHECKED shoal_status shoal_model_draw(const shoal_model *m, const char *path);
 /** Whether the ending of `path` is one of `endings`, which end with NULL. */
 SHOAL_API bool shoal_has_ending(const char *path, const char *const *endings);
 

@@ -111,8 +111,9 @@ const command command_export = {
     .arguments = "RUN_DIR|FILE [TO]",
     .summary = "export a model to Keras or ONNX, or the weights of sparse-lr as text",
     .details =
-        "The extension of TO selects the format: .keras, .onnx, .safetensors (weights\n"
-        "only) or .svg (a picture). FILE may also be a model of another program (.keras).\n"
+        "The extension of TO selects the format: .keras, .onnx, .pb (TensorFlow),\n"
+        ".safetensors (weights only) or .svg (a picture). FILE may also be a model of\n"
+        "another program (.keras, .onnx, .pb).\n"
         "With any other extension the weights of sparse-lr are written as text, to TO or\n"
         "to standard output.\n"
         "\n"

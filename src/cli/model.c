@@ -2,12 +2,12 @@
 #include "cli/command.h"
 #include "cli/say.h"
 #include "cli/table.h"
-#include "shoal/models.h"
+#include "shoal/exchange.h"
 
 #include <stdlib.h>
 
 typedef struct {
-  const char *set, *input;
+  const char *set, *input, *svg;
   bool json;
 } show_flags;
 
@@ -16,6 +16,8 @@ static const flag_row show_table[] = {
      .marks = 0},
     {"input", FLAG_TEXT, offsetof(show_flags, input), "SHAPE", "of an example, e.g. 32x32x3", "the model's own",
      .marks = 0},
+    {"svg", FLAG_TEXT, offsetof(show_flags, svg), "FILE", "also draw it, to this file (.svg)", "none",
+     .complete = COMPLETE_FILE},
     {"json", FLAG_BOOL, offsetof(show_flags, json), NULL, "print one JSON object", .marks = 0},
     {0},
 };
@@ -36,12 +38,31 @@ static shoal_status read_shape(const char *words, shoal_shape *out) {
   return words ? status_make(SHOAL_ERR_ARGUMENT, "--input: expected a shape like 32x32x3, not '%s'", words) : NULL;
 }
 
+/* A graph of operators. */
+static shoal_status show_network(const char *path, const show_flags *f) {
+  shoal_network *n;
+  if (f->set || f->input)
+    return status_make(SHOAL_ERR_ARGUMENT, "%s: --set and --input are for models of layers", path);
+  TRY(shoal_network_load(path, &n));
+  char *words = shoal_network_describe(n);
+  if (words) fputs(words, stdout);
+  shoal_status status = words ? NULL : status_no_memory();
+  if (!status && f->svg) status = shoal_network_export(n, f->svg, NULL);
+  shoal_network_destroy(n);
+  free(words);
+  return status;
+}
+
 static shoal_status show(command_call *call) {
   const show_flags *f = call->flags;
   const shoal_model_options options = {.set = f->set};
+  const char *name = call->words->words[0];
   shoal_model_kind *kind;
   shoal_model *m = NULL;
-  TRY(shoal_model_kind_load(call->words->words[0], &kind));
+  if (f->svg && !shoal_has_ending(f->svg, (const char *const[]){".svg", NULL}))
+    return status_make(SHOAL_ERR_ARGUMENT, "--svg: expected a file that ends in .svg, not '%s'", f->svg);
+  if (!f->json && shoal_has_ending(name, (const char *const[]){".onnx", ".pb", NULL})) return show_network(name, f);
+  TRY(shoal_model_kind_import(name, &kind, NULL));
   char *words = NULL;
   shoal_shape input = kind->input;
   shoal_status status = read_shape(f->input, &input);
@@ -57,6 +78,7 @@ static shoal_status show(command_call *call) {
     printf("%s%s%s\n", kind->name, *kind->summary ? ": " : "", kind->summary);
     fputs(words, stdout);
   }
+  if (!status && f->svg) status = shoal_model_draw(m, f->svg);
   free(words);
   shoal_model_destroy(m);
   shoal_model_kind_destroy(kind);
@@ -65,14 +87,14 @@ static shoal_status show(command_call *call) {
 
 const command command_model_show = {
     .name = "model show",
-    .arguments = "NAME|FILE.json",
-    .summary = "print a model's layers, with shapes and numbers of parameters",
+    .arguments = "NAME|FILE",
+    .summary = "print a model's layers, with shapes and numbers of parameters, and draw it",
     .flags = show_table,
     .word_at = model_name_at,
     .fields = sizeof(show_flags),
     .words_min = 1,
     .words_max = 1,
-    .expected = "a model: its name, or a file such as my.json",
+    .expected = "a model: its name, or a file such as my.json, model.keras or model.onnx",
     .action = show,
 };
 

@@ -7,17 +7,18 @@
 #include <string.h>
 
 static const model_format formats[] = {
-    {".keras", keras_import, keras_export},     {".json", keras_json_import, NULL}, {".onnx", onnx_import, onnx_export},
+    {".keras", keras_import, keras_export},     {".json", keras_json_import, NULL},
+    {".onnx", onnx_import, onnx_export},        {".pb", tensorflow_import, tensorflow_export},
     {".safetensors", NULL, safetensors_export}, {".svg", NULL, svg_export},
 };
 
 const char *const *shoal_import_endings(void) {
-  static const char *const endings[] = {".keras", ".json", ".onnx", NULL};
+  static const char *const endings[] = {".keras", ".json", ".onnx", ".pb", NULL};
   return endings;
 }
 
 const char *const *shoal_export_endings(void) {
-  static const char *const endings[] = {".keras", ".onnx", ".safetensors", ".svg", NULL};
+  static const char *const endings[] = {".keras", ".onnx", ".pb", ".safetensors", ".svg", NULL};
   return endings;
 }
 

@@ -19,13 +19,20 @@ SHOAL_CHECKED shoal_status keras_json_import(const char *path, shoal_network **o
 SHOAL_CHECKED shoal_status keras_model_file(const char *path, text *notes, model_file **out);
 /* The weights of an archive, into a compiled model. */
 SHOAL_CHECKED shoal_status keras_load_weights(const char *path, shoal_model *m);
+/* The same of a model that is a graph of operators: ONNX, GraphDef. */
+SHOAL_CHECKED shoal_status graph_model_file(const char *path, text *notes, model_file **out);
+SHOAL_CHECKED shoal_status graph_load_weights(const char *path, shoal_model *m);
 SHOAL_CHECKED shoal_status keras_export(shoal_network *n, const char *path, const shoal_export_options *options);
 SHOAL_CHECKED shoal_status safetensors_export(shoal_network *n, const char *path, const shoal_export_options *options);
 SHOAL_CHECKED shoal_status svg_export(shoal_network *n, const char *path, const shoal_export_options *options);
+/* The picture of a compiled model, appended. */
+SHOAL_CHECKED shoal_status svg_of_model(const shoal_model *m, text *out);
 SHOAL_CHECKED shoal_status onnx_import(const char *path, shoal_network **out);
 SHOAL_CHECKED shoal_status onnx_export(shoal_network *n, const char *path, const shoal_export_options *options);
+SHOAL_CHECKED shoal_status tensorflow_import(const char *path, shoal_network **out);
+SHOAL_CHECKED shoal_status tensorflow_export(shoal_network *n, const char *path, const shoal_export_options *options);
 
-/* A model to be trained: one that comes with Shoal, a model file, or a file of Keras. */
+/* A model to be trained: one that comes with Shoal, a model file, or a file of another program. */
 SHOAL_CHECKED shoal_status import_model_file(const char *name, text *notes, model_file **out);
 /* Whether the word names a file, rather than a model that comes with Shoal; whether that file has weights, too. */
 bool import_is_path(const char *name);

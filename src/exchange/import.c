@@ -12,7 +12,10 @@ static bool ends_with(const char *path, const char *ending) {
   return n > k && !strcmp(path + n - k, ending);
 }
 
-bool import_has_weights(const char *name) { return ends_with(name, ".keras"); }
+/* Of operators, not of layers. */
+static bool is_graph(const char *name) { return ends_with(name, ".onnx") || ends_with(name, ".pb"); }
+
+bool import_has_weights(const char *name) { return ends_with(name, ".keras") || is_graph(name); }
 bool import_is_path(const char *name) { return import_has_weights(name) || model_file_is_path(name); }
 
 /* What model.to_json() gives, not a model file of ours. */
@@ -25,6 +28,7 @@ static bool is_keras_json(const char *path) {
 }
 
 shoal_status import_model_file(const char *name, text *notes, model_file **out) {
+  if (is_graph(name)) return graph_model_file(name, notes, out);
   if (import_has_weights(name) || is_keras_json(name)) return keras_model_file(name, notes, out);
   return model_file_find(name, out);
 }
@@ -44,5 +48,6 @@ shoal_status shoal_model_kind_import(const char *name, shoal_model_kind **out, c
 
 shoal_status shoal_model_import_weights(shoal_model *m, const char *path) {
   TRY(model_ready(m));
+  if (is_graph(path)) return graph_load_weights(path, m);
   return import_has_weights(path) ? keras_load_weights(path, m) : shoal_model_load(m, path);
 }

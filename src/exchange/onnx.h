@@ -6,9 +6,7 @@
 #ifndef SHOAL_EXCHANGE_ONNX_H
 #define SHOAL_EXCHANGE_ONNX_H
 
-#include "base/proto.h"
-#include "graph/graph.h"
-#include "shoal/session.h"
+#include "exchange/graph_writer.h"
 
 /* Numbers of fields of the messages. */
 enum {
@@ -58,25 +56,9 @@ enum {
   ONNX_DIM_VALUE = 1,
   ONNX_DIM_PARAM = 2
 };
-enum { ONNX_WRITTEN_OPSET = 18, ONNX_WRITTEN_IR = 8 };
+enum { ONNX_WRITTEN_OPSET = 18, ONNX_WRITTEN_IR = 8, ONNX_ATTR_IS_TENSOR = 4 };
 
 /* ONNX's numbers of our types. */
 extern const int onnx_types[SHOAL_DTYPE_COUNT];
-
-typedef struct {
-  shoal_value *value;
-  const char *name; /* what the file calls it */
-} onnx_port;
-
-typedef struct {
-  const char *name; /* of the model */
-  const shoal_graph *graph;
-  const onnx_port *inputs, *outputs;
-  int n_inputs, n_outputs;
-  shoal_session *session; /* what its variables hold is written as constants */
-} onnx_model;
-
-/* Appends a whole ModelProto. ARGUMENT error: an operator that ONNX has nothing for, by its name. */
-SHOAL_CHECKED shoal_status onnx_write(const onnx_model *model, proto *out);
 
 #endif

@@ -4,16 +4,16 @@
 
 #include "exchange/onnx_writer.h"
 
-void onnx_conv2d(onnx_writer *w, const node *n);
-void onnx_conv2d_transpose(onnx_writer *w, const node *n);
-void onnx_max_pool(onnx_writer *w, const node *n);
-void onnx_avg_pool(onnx_writer *w, const node *n);
-void onnx_local_response_norm(onnx_writer *w, const node *n);
-void onnx_normalize(onnx_writer *w, const node *n);
-void onnx_resize_bilinear(onnx_writer *w, const node *n);
-void onnx_sparse_matmul(onnx_writer *w, const node *n);
-void onnx_rnn(onnx_writer *w, const node *n);
-void onnx_lstm(onnx_writer *w, const node *n);
-void onnx_gru(onnx_writer *w, const node *n);
+void onnx_conv2d(graph_writer *w, const node *n);
+void onnx_conv2d_transpose(graph_writer *w, const node *n);
+void onnx_max_pool(graph_writer *w, const node *n);
+void onnx_avg_pool(graph_writer *w, const node *n);
+void onnx_local_response_norm(graph_writer *w, const node *n);
+void onnx_normalize(graph_writer *w, const node *n);
+void onnx_resize_bilinear(graph_writer *w, const node *n);
+void onnx_sparse_matmul(graph_writer *w, const node *n);
+void onnx_rnn(graph_writer *w, const node *n);
+void onnx_lstm(graph_writer *w, const node *n);
+void onnx_gru(graph_writer *w, const node *n);
 
 #endif

@@ -1,17 +1,20 @@
 /* The table of ONNX's operators, by what does the same here. */
 #include "base/mem.h"
-#include "exchange/onnx_reader.h"
+#include "exchange/graph_reader.h"
+#include "exchange/onnx.h"
 
 #include <math.h>
 #include <string.h>
 
-static shoal_status one(onnx_reader *r, const onnx_node *n, shoal_value **x) { return onnx_input(r, n, 0, x); }
-static shoal_status give(onnx_reader *r, const onnx_node *n, shoal_value *value) { return onnx_give(r, n, 0, value); }
+static shoal_status one(graph_reader *r, const reader_node *n, shoal_value **x) { return reader_input(r, n, 0, x); }
+static shoal_status give(graph_reader *r, const reader_node *n, shoal_value *value) {
+  return reader_give(r, n, 0, value);
+}
 
 static int64_t positive_axis(int64_t axis, int rank) { return axis < 0 ? axis + rank : axis; }
 static shoal_status check_axis(int64_t axis, int rank, int *out) {
   axis = positive_axis(axis, rank);
-  if (axis < 0 || axis >= rank) return onnx_wrong("axis %lld of %d axes", (long long)axis, rank);
+  if (axis < 0 || axis >= rank) return reader_wrong("axis %lld of %d axes", (long long)axis, rank);
   *out = (int)axis;
   return NULL;
 }
@@ -29,39 +32,39 @@ static shoal_shape last_to_first(int rank) {
   return order;
 }
 /* Two transposes that undo each other are none. */
-static shoal_value *channels_last(onnx_reader *r, shoal_value *x) {
+static shoal_value *channels_last(graph_reader *r, shoal_value *x) {
   const shoal_shape back = last_to_first(x->shape.rank);
   if (!strcmp(x->maker->op->name, "transpose") && shoal_shape_equal(&x->maker->attr[0].list, &back))
     return x->maker->in[0];
   return shoal_transpose(r->graph, x, first_to_last(x->shape.rank));
 }
-static shoal_value *channels_first(onnx_reader *r, shoal_value *x) {
+static shoal_value *channels_first(graph_reader *r, shoal_value *x) {
   return x ? shoal_transpose(r->graph, x, last_to_first(x->shape.rank)) : NULL;
 }
 
 /* Strides, dilations and paddings of a node over images or sequences. */
-static shoal_status read_window(const onnx_node *n, const shoal_value *x, shoal_window *out) {
+static shoal_status read_window(const reader_node *n, const shoal_value *x, shoal_window *out) {
   const int axes = x->shape.rank - 2;
   shoal_shape list;
-  shoal_window o = {.groups = onnx_int_of(n, "group", 1), .padding = SHOAL_VALID};
-  if (axes < 1 || axes > 2) return onnx_wrong("only images and sequences are supported, not %d axes", axes);
-  const char *automatic = onnx_text_of(n, "auto_pad");
+  shoal_window o = {.groups = reader_int_of(n, "group", 1), .padding = SHOAL_VALID};
+  if (axes < 1 || axes > 2) return reader_wrong("only images and sequences are supported, not %d axes", axes);
+  const char *automatic = reader_text_of(n, "auto_pad");
   if (automatic && !strcmp(automatic, "SAME_UPPER"))
     o.padding = SHOAL_SAME;
   else if (automatic && strcmp(automatic, "NOTSET") && strcmp(automatic, "VALID"))
-    return onnx_wrong("auto_pad %s is not supported", automatic);
+    return reader_wrong("auto_pad %s is not supported", automatic);
   for (int a = 0; a < 2; a++) o.stride[a] = o.dilation[a] = 1;
   const struct {
     const char *name;
     int64_t *to;
   } lists[] = {{"kernel_shape", o.size}, {"strides", o.stride}, {"dilations", o.dilation}};
   for (size_t i = 0; i < COUNT_OF(lists); i++)
-    if (onnx_list_of(n, lists[i].name, &list)) {
-      if (list.rank != axes) return onnx_wrong("%s needs %d numbers", lists[i].name, axes);
+    if (reader_list_of(n, lists[i].name, &list)) {
+      if (list.rank != axes) return reader_wrong("%s needs %d numbers", lists[i].name, axes);
       for (int a = 0; a < axes; a++) lists[i].to[a] = list.dim[a];
     }
-  if (onnx_list_of(n, "pads", &list) && o.padding != SHOAL_SAME) {
-    if (list.rank != 2 * axes) return onnx_wrong("pads needs %d numbers", 2 * axes);
+  if (reader_list_of(n, "pads", &list) && o.padding != SHOAL_SAME) {
+    if (list.rank != 2 * axes) return reader_wrong("pads needs %d numbers", 2 * axes);
     for (int a = 0; a < axes; a++) {
       o.before[a] = list.dim[a];
       o.after[a] = list.dim[axes + a];
@@ -72,7 +75,7 @@ static shoal_status read_window(const onnx_node *n, const shoal_value *x, shoal_
 }
 
 /* [out, in, ...] as [..., in, out], and so for transposed ones. */
-static shoal_value *filter_here(onnx_reader *r, shoal_value *f) {
+static shoal_value *filter_here(graph_reader *r, shoal_value *f) {
   shoal_shape order = {.rank = f->shape.rank};
   for (int i = 0; i < order.rank - 2; i++) order.dim[i] = i + 2;
   order.dim[order.rank - 2] = 1;
@@ -80,23 +83,23 @@ static shoal_value *filter_here(onnx_reader *r, shoal_value *f) {
   return shoal_transpose(r->graph, f, order);
 }
 
-static shoal_status convolution(onnx_reader *r, const onnx_node *n, bool transposed) {
+static shoal_status convolution(graph_reader *r, const reader_node *n, bool transposed) {
   shoal_value *x, *f, *bias = NULL, *y;
   shoal_window o;
   shoal_shape list;
   TRY(one(r, n, &x));
-  TRY(onnx_input(r, n, 1, &f));
+  TRY(reader_input(r, n, 1, &f));
   if (f->shape.rank != x->shape.rank)
-    return onnx_wrong("the filter has %d axes, x has %d", f->shape.rank, x->shape.rank);
+    return reader_wrong("the filter has %d axes, x has %d", f->shape.rank, x->shape.rank);
   TRY(read_window(n, x, &o));
-  if (onnx_has(n, 2)) TRY(onnx_input(r, n, 2, &bias));
+  if (reader_has(n, 2)) TRY(reader_input(r, n, 2, &bias));
   if (transposed) {
     shoal_shape more = {0};
-    onnx_list_of(n, "output_padding", &more);
+    reader_list_of(n, "output_padding", &more);
     for (int a = 0; a < x->shape.rank - 2; a++)
       o.output[a] = o.stride[a] * (x->shape.dim[2 + a] - 1) + (f->shape.dim[2 + a] - 1) * o.dilation[a] + 1 -
                     o.before[a] - o.after[a] + (a < more.rank ? more.dim[a] : 0);
-    if (onnx_list_of(n, "output_shape", &list)) return onnx_wrong("output_shape is not supported: use pads");
+    if (reader_list_of(n, "output_shape", &list)) return reader_wrong("output_shape is not supported: use pads");
     y = shoal_transposed_convolution(r->graph, channels_last(r, x), filter_here(r, f), &o);
   } else {
     y = shoal_convolution(r->graph, channels_last(r, x), filter_here(r, f), &o);
@@ -104,24 +107,24 @@ static shoal_status convolution(onnx_reader *r, const onnx_node *n, bool transpo
   if (bias) y = shoal_bias_add(r->graph, y, bias);
   return give(r, n, channels_first(r, y));
 }
-static shoal_status conv(onnx_reader *r, const onnx_node *n) { return convolution(r, n, false); }
-static shoal_status conv_transpose(onnx_reader *r, const onnx_node *n) { return convolution(r, n, true); }
+static shoal_status conv(graph_reader *r, const reader_node *n) { return convolution(r, n, false); }
+static shoal_status conv_transpose(graph_reader *r, const reader_node *n) { return convolution(r, n, true); }
 
-static shoal_status pooling(onnx_reader *r, const onnx_node *n, shoal_pooling kind) {
+static shoal_status pooling(graph_reader *r, const reader_node *n, shoal_pooling kind) {
   shoal_value *x;
   shoal_window o;
   TRY(one(r, n, &x));
   TRY(read_window(n, x, &o));
   const bool padded = o.before[0] || o.before[1] || o.after[0] || o.after[1];
-  if (onnx_int_of(n, "ceil_mode", 0) || o.dilation[0] != 1 || o.dilation[1] != 1 ||
-      (kind == SHOAL_POOL_AVG && padded && onnx_int_of(n, "count_include_pad", 0)))
-    return onnx_wrong("ceil_mode, dilations and count_include_pad are not supported");
+  if (reader_int_of(n, "ceil_mode", 0) || o.dilation[0] != 1 || o.dilation[1] != 1 ||
+      (kind == SHOAL_POOL_AVG && padded && reader_int_of(n, "count_include_pad", 0)))
+    return reader_wrong("ceil_mode, dilations and count_include_pad are not supported");
   return give(r, n, channels_first(r, shoal_pool(r->graph, channels_last(r, x), kind, &o)));
 }
-static shoal_status max_pool(onnx_reader *r, const onnx_node *n) { return pooling(r, n, SHOAL_POOL_MAX); }
-static shoal_status average_pool(onnx_reader *r, const onnx_node *n) { return pooling(r, n, SHOAL_POOL_AVG); }
+static shoal_status max_pool(graph_reader *r, const reader_node *n) { return pooling(r, n, SHOAL_POOL_MAX); }
+static shoal_status average_pool(graph_reader *r, const reader_node *n) { return pooling(r, n, SHOAL_POOL_AVG); }
 
-static shoal_status global_pool(onnx_reader *r, const onnx_node *n) {
+static shoal_status global_pool(graph_reader *r, const reader_node *n) {
   shoal_value *x;
   TRY(one(r, n, &x));
   shoal_shape axes = {.rank = x->shape.rank - 2};
@@ -132,36 +135,37 @@ static shoal_status global_pool(onnx_reader *r, const onnx_node *n) {
 }
 
 /* Bilinear, by constant sizes or scales. */
-static shoal_status resize(onnx_reader *r, const onnx_node *n) {
+static shoal_status resize(graph_reader *r, const reader_node *n) {
   shoal_value *x;
   const shoal_tensor *t;
-  const char *mode = onnx_text_of(n, "mode"), *places = onnx_text_of(n, "coordinate_transformation_mode");
-  const bool corners = places && !strcmp(places, "align_corners"), sizes = onnx_has(n, 3);
+  const char *mode = reader_text_of(n, "mode"), *places = reader_text_of(n, "coordinate_transformation_mode");
+  const bool corners = places && !strcmp(places, "align_corners"), sizes = reader_has(n, 3);
   TRY(one(r, n, &x));
-  TRY(onnx_numbers(r, n, sizes ? 3 : 2, &t));
+  TRY(reader_numbers(r, n, sizes ? 3 : 2, &t));
   if (!mode || strcmp(mode, "linear") || x->shape.rank != 4 || shoal_tensor_count(t) != 4 ||
       (places && !corners && strcmp(places, "half_pixel")))
-    return onnx_wrong("images in mode linear, by half_pixel or align_corners, are expected");
+    return reader_wrong("images in mode linear, by half_pixel or align_corners, are expected");
   int64_t to[2];
   for (int a = 0; a < 2; a++) {
     const double number = shoal_tensor_get(t, 2 + a) * (sizes ? 1 : (double)x->shape.dim[2 + a]);
-    if (!(number >= 1 && number < 1e6)) return onnx_wrong("a size of %g", number);
+    if (!(number >= 1 && number < 1e6)) return reader_wrong("a size of %g", number);
     to[a] = (int64_t)(number + 1e-3);
   }
   return give(r, n, channels_first(r, shoal_resize_bilinear(r->graph, channels_last(r, x), to[0], to[1], corners)));
 }
 
 /* A weight of one number a channel, for x [batch, channels, ...]. */
-static shoal_status by_channel(onnx_reader *r, const onnx_node *n, size_t i, const shoal_value *x, shoal_value **out) {
+static shoal_status by_channel(graph_reader *r, const reader_node *n, size_t i, const shoal_value *x,
+                               shoal_value **out) {
   shoal_value *w;
-  TRY(onnx_input(r, n, i, &w));
+  TRY(i < 3 ? reader_input(r, n, i, &w) : reader_fixed_input(r, n, i, &w)); /* mean and variance stay as they are */
   shoal_shape shape = {.rank = x->shape.rank - 1};
   for (int k = 0; k < shape.rank; k++) shape.dim[k] = k ? 1 : shoal_shape_count(&w->shape);
   *out = shoal_reshape(r->graph, w, shape);
   return NULL;
 }
 
-static shoal_status batch_normalization(onnx_reader *r, const onnx_node *n) {
+static shoal_status batch_normalization(graph_reader *r, const reader_node *n) {
   shoal_graph *g = r->graph;
   shoal_value *x, *scale, *offset, *mean, *variance;
   TRY(one(r, n, &x));
@@ -170,56 +174,56 @@ static shoal_status batch_normalization(onnx_reader *r, const onnx_node *n) {
   TRY(by_channel(r, n, 3, x, &mean));
   TRY(by_channel(r, n, 4, x, &variance));
   shoal_value *spread =
-      shoal_rsqrt(g, shoal_add(g, variance, shoal_scalar(g, SHOAL_F32, onnx_float_of(n, "epsilon", 1e-5))));
+      shoal_rsqrt(g, shoal_add(g, variance, shoal_scalar(g, SHOAL_F32, reader_float_of(n, "epsilon", 1e-5))));
   shoal_value *y = shoal_mul(g, shoal_sub(g, x, mean), shoal_mul(g, scale, spread));
   return give(r, n, shoal_add(g, y, offset));
 }
 
-static shoal_status layer_normalization(onnx_reader *r, const onnx_node *n) {
+static shoal_status layer_normalization(graph_reader *r, const reader_node *n) {
   shoal_value *x, *scale, *offset = NULL;
   int axis;
   TRY(one(r, n, &x));
-  TRY(onnx_input(r, n, 1, &scale));
-  if (onnx_has(n, 2)) TRY(onnx_input(r, n, 2, &offset));
-  TRY(check_axis(onnx_int_of(n, "axis", -1), x->shape.rank, &axis));
+  TRY(reader_input(r, n, 1, &scale));
+  if (reader_has(n, 2)) TRY(reader_input(r, n, 2, &offset));
+  TRY(check_axis(reader_int_of(n, "axis", -1), x->shape.rank, &axis));
   return give(r, n,
-              shoal_layer_norm(r->graph, x, x->shape.rank - axis, scale, offset, onnx_float_of(n, "epsilon", 1e-5)));
+              shoal_layer_norm(r->graph, x, x->shape.rank - axis, scale, offset, reader_float_of(n, "epsilon", 1e-5)));
 }
 
-static shoal_status lrn(onnx_reader *r, const onnx_node *n) {
+static shoal_status lrn(graph_reader *r, const reader_node *n) {
   shoal_value *x;
-  const int64_t size = onnx_int_of(n, "size", 1);
+  const int64_t size = reader_int_of(n, "size", 1);
   TRY(one(r, n, &x));
   if (x->shape.rank != 4 || size % 2 != 1 || size < 1 || size > 1 << 20)
-    return onnx_wrong("size must be odd, x an image");
+    return reader_wrong("size must be odd, x an image");
   shoal_value *y =
-      shoal_local_response_norm(r->graph, channels_last(r, x), (int)(size / 2), onnx_float_of(n, "bias", 1),
-                                onnx_float_of(n, "alpha", 1e-4) / (double)size, onnx_float_of(n, "beta", 0.75));
+      shoal_local_response_norm(r->graph, channels_last(r, x), (int)(size / 2), reader_float_of(n, "bias", 1),
+                                reader_float_of(n, "alpha", 1e-4) / (double)size, reader_float_of(n, "beta", 0.75));
   return give(r, n, channels_first(r, y));
 }
 
 /* ---- element by element */
 
-static shoal_status chained(onnx_reader *r, const onnx_node *n,
+static shoal_status chained(graph_reader *r, const reader_node *n,
                             shoal_value *(*two)(shoal_graph *, shoal_value *, shoal_value *)) {
   shoal_value *y, *next;
   TRY(one(r, n, &y));
   for (size_t i = 1; i < n->n_inputs; i++) {
-    TRY(onnx_input(r, n, i, &next));
+    TRY(reader_input(r, n, i, &next));
     y = two(r->graph, y, next);
   }
   return give(r, n, y);
 }
 
-static shoal_status clip(onnx_reader *r, const onnx_node *n) {
+static shoal_status clip(graph_reader *r, const reader_node *n) {
   shoal_value *x;
   const shoal_tensor *limit;
-  double limits[2] = {onnx_float_of(n, "min", -INFINITY), onnx_float_of(n, "max", INFINITY)};
+  double limits[2] = {reader_float_of(n, "min", -INFINITY), reader_float_of(n, "max", INFINITY)};
   TRY(one(r, n, &x));
   for (size_t i = 0; i < 2; i++)
-    if (onnx_has(n, i + 1)) {
-      TRY(onnx_numbers(r, n, i + 1, &limit));
-      if (shoal_tensor_count(limit) < 1) return onnx_wrong("a limit without a number");
+    if (reader_has(n, i + 1)) {
+      TRY(reader_numbers(r, n, i + 1, &limit));
+      if (shoal_tensor_count(limit) < 1) return reader_wrong("a limit without a number");
       limits[i] = shoal_tensor_get(limit, 0);
     }
   for (int i = 0; i < 2; i++)
@@ -227,63 +231,63 @@ static shoal_status clip(onnx_reader *r, const onnx_node *n) {
   return give(r, n, shoal_clip(r->graph, x, limits[0], limits[1]));
 }
 
-static shoal_status leaky_relu(onnx_reader *r, const onnx_node *n) {
+static shoal_status leaky_relu(graph_reader *r, const reader_node *n) {
   shoal_value *x;
   TRY(one(r, n, &x));
-  return give(r, n, shoal_leaky_relu(r->graph, x, onnx_float_of(n, "alpha", 0.01)));
+  return give(r, n, shoal_leaky_relu(r->graph, x, reader_float_of(n, "alpha", 0.01)));
 }
-static shoal_status elu(onnx_reader *r, const onnx_node *n) {
+static shoal_status elu(graph_reader *r, const reader_node *n) {
   shoal_value *x;
   TRY(one(r, n, &x));
-  return give(r, n, shoal_elu(r->graph, x, onnx_float_of(n, "alpha", 1)));
+  return give(r, n, shoal_elu(r->graph, x, reader_float_of(n, "alpha", 1)));
 }
-static shoal_status hard_sigmoid(onnx_reader *r, const onnx_node *n) {
+static shoal_status hard_sigmoid(graph_reader *r, const reader_node *n) {
   shoal_graph *g = r->graph;
   shoal_value *x;
   TRY(one(r, n, &x));
-  shoal_value *y = shoal_add(g, shoal_scale(g, x, onnx_float_of(n, "alpha", 0.2)),
-                             shoal_scalar(g, SHOAL_F32, onnx_float_of(n, "beta", 0.5)));
+  shoal_value *y = shoal_add(g, shoal_scale(g, x, reader_float_of(n, "alpha", 0.2)),
+                             shoal_scalar(g, SHOAL_F32, reader_float_of(n, "beta", 0.5)));
   return give(r, n, shoal_clip(g, y, 0, 1));
 }
-static shoal_status gelu(onnx_reader *r, const onnx_node *n) {
+static shoal_status gelu(graph_reader *r, const reader_node *n) {
   shoal_value *x;
-  const char *how = onnx_text_of(n, "approximate");
+  const char *how = reader_text_of(n, "approximate");
   TRY(one(r, n, &x));
   return give(r, n, how && !strcmp(how, "tanh") ? shoal_gelu_tanh(r->graph, x) : shoal_gelu(r->graph, x));
 }
-static shoal_status cast(onnx_reader *r, const onnx_node *n) {
+static shoal_status cast(graph_reader *r, const reader_node *n) {
   shoal_value *x;
   TRY(one(r, n, &x));
   for (int t = 0; t < SHOAL_DTYPE_COUNT; t++)
-    if (onnx_types[t] == onnx_int_of(n, "to", 0)) return give(r, n, shoal_cast(r->graph, x, (shoal_dtype)t));
-  return onnx_wrong("the type %lld is not supported", (long long)onnx_int_of(n, "to", 0));
+    if (onnx_types[t] == reader_int_of(n, "to", 0)) return give(r, n, shoal_cast(r->graph, x, (shoal_dtype)t));
+  return reader_wrong("the type %lld is not supported", (long long)reader_int_of(n, "to", 0));
 }
-static shoal_status where(onnx_reader *r, const onnx_node *n) {
+static shoal_status where(graph_reader *r, const reader_node *n) {
   shoal_value *c, *a, *b;
   TRY(one(r, n, &c));
-  TRY(onnx_input(r, n, 1, &a));
-  TRY(onnx_input(r, n, 2, &b));
+  TRY(reader_input(r, n, 1, &a));
+  TRY(reader_input(r, n, 2, &b));
   return give(r, n, shoal_where(r->graph, c, a, b));
 }
 
 /* ---- products */
 
-static shoal_status matmul(onnx_reader *r, const onnx_node *n) {
+static shoal_status matmul(graph_reader *r, const reader_node *n) {
   shoal_value *a, *b;
   TRY(one(r, n, &a));
-  TRY(onnx_input(r, n, 1, &b));
+  TRY(reader_input(r, n, 1, &b));
   return give(r, n, shoal_matmul(r->graph, a, b, false, false));
 }
-static shoal_status gemm(onnx_reader *r, const onnx_node *n) {
+static shoal_status gemm(graph_reader *r, const reader_node *n) {
   shoal_graph *g = r->graph;
   shoal_value *a, *b, *c;
-  const double alpha = onnx_float_of(n, "alpha", 1), beta = onnx_float_of(n, "beta", 1);
+  const double alpha = reader_float_of(n, "alpha", 1), beta = reader_float_of(n, "beta", 1);
   TRY(one(r, n, &a));
-  TRY(onnx_input(r, n, 1, &b));
-  shoal_value *y = shoal_matmul(g, a, b, onnx_int_of(n, "transA", 0) != 0, onnx_int_of(n, "transB", 0) != 0);
+  TRY(reader_input(r, n, 1, &b));
+  shoal_value *y = shoal_matmul(g, a, b, reader_int_of(n, "transA", 0) != 0, reader_int_of(n, "transB", 0) != 0);
   if (alpha != 1) y = shoal_scale(g, y, alpha);
-  if (onnx_has(n, 2)) {
-    TRY(onnx_input(r, n, 2, &c));
+  if (reader_has(n, 2)) {
+    TRY(reader_input(r, n, 2, &c));
     y = shoal_add(g, y, beta != 1 ? shoal_scale(g, c, beta) : c);
   }
   return give(r, n, y);
@@ -291,23 +295,23 @@ static shoal_status gemm(onnx_reader *r, const onnx_node *n) {
 
 /* ---- rows by index, shapes */
 
-static shoal_status gather(onnx_reader *r, const onnx_node *n) {
+static shoal_status gather(graph_reader *r, const reader_node *n) {
   shoal_value *x, *at;
   int axis;
   TRY(one(r, n, &x));
-  TRY(onnx_input(r, n, 1, &at));
-  TRY(check_axis(onnx_int_of(n, "axis", 0), x->shape.rank, &axis));
+  TRY(reader_input(r, n, 1, &at));
+  TRY(check_axis(reader_int_of(n, "axis", 0), x->shape.rank, &axis));
   if (at->dtype != SHOAL_I32 && at->dtype != SHOAL_I64) at = shoal_cast(r->graph, at, SHOAL_I64);
-  const onnx_value *known = onnx_find(r, n->inputs[1]);
+  const reader_value *known = reader_find(r, n->inputs[1]);
   if (known->known.data && known->known.shape.rank == 0)
     return give(r, n, shoal_index(r->graph, x, axis, (int64_t)shoal_tensor_get(&known->known, 0)));
   return give(r, n, axis ? shoal_take(r->graph, x, at, axis) : shoal_gather(r->graph, x, at));
 }
-static shoal_status reshape(onnx_reader *r, const onnx_node *n) {
+static shoal_status reshape(graph_reader *r, const reader_node *n) {
   shoal_value *x;
   shoal_shape shape;
   TRY(one(r, n, &x));
-  TRY(onnx_list(r, n, 1, &shape));
+  TRY(reader_list(r, n, 1, &shape));
   bool open = false;
   for (int i = 0; i < shape.rank; i++) {
     if (shape.dim[i] == 0 && i < x->shape.rank) shape.dim[i] = x->shape.dim[i];
@@ -317,27 +321,27 @@ static shoal_status reshape(onnx_reader *r, const onnx_node *n) {
   if (!open && shape.rank && x->shape.rank && x->shape.dim[0] == SHOAL_UNKNOWN) shape.dim[0] = SHOAL_UNKNOWN;
   return give(r, n, shoal_reshape(r->graph, x, shape));
 }
-static shoal_status flatten(onnx_reader *r, const onnx_node *n) {
+static shoal_status flatten(graph_reader *r, const reader_node *n) {
   shoal_value *x;
   TRY(one(r, n, &x));
-  if (onnx_int_of(n, "axis", 1) != 1) return onnx_wrong("axis must be 1");
+  if (reader_int_of(n, "axis", 1) != 1) return reader_wrong("axis must be 1");
   return give(r, n, shoal_flatten(r->graph, x));
 }
 /* Axes as an attribute, in older versions, or as an input. */
-static shoal_status axes_of(onnx_reader *r, const onnx_node *n, int rank, shoal_shape *out) {
+static shoal_status axes_of(graph_reader *r, const reader_node *n, int rank, shoal_shape *out) {
   *out = SHOAL_SCALAR;
-  if (!onnx_list_of(n, "axes", out) && onnx_has(n, 1)) TRY(onnx_list(r, n, 1, out));
+  if (!reader_list_of(n, "axes", out) && reader_has(n, 1)) TRY(reader_list(r, n, 1, out));
   for (int i = 0; i < out->rank; i++) {
     out->dim[i] = positive_axis(out->dim[i], rank);
-    if (out->dim[i] < 0 || out->dim[i] >= rank) return onnx_wrong("an axis beyond the %d there are", rank);
+    if (out->dim[i] < 0 || out->dim[i] >= rank) return reader_wrong("an axis beyond the %d there are", rank);
   }
   return NULL;
 }
-static shoal_status unsqueeze(onnx_reader *r, const onnx_node *n) {
+static shoal_status unsqueeze(graph_reader *r, const reader_node *n) {
   shoal_value *x;
   shoal_shape axes;
   TRY(one(r, n, &x));
-  if (!onnx_list_of(n, "axes", &axes)) TRY(onnx_list(r, n, 1, &axes));
+  if (!reader_list_of(n, "axes", &axes)) TRY(reader_list(r, n, 1, &axes));
   const int rank = x->shape.rank + axes.rank;
   for (int i = 0; i < axes.rank; i++) {
     int axis;
@@ -347,69 +351,69 @@ static shoal_status unsqueeze(onnx_reader *r, const onnx_node *n) {
   }
   return give(r, n, x);
 }
-static shoal_status squeeze(onnx_reader *r, const onnx_node *n) {
+static shoal_status squeeze(graph_reader *r, const reader_node *n) {
   shoal_value *x;
   shoal_shape axes;
   TRY(one(r, n, &x));
   TRY(axes_of(r, n, x->shape.rank, &axes));
   return give(r, n, shoal_squeeze(r->graph, x, axes));
 }
-static shoal_status transpose(onnx_reader *r, const onnx_node *n) {
+static shoal_status transpose(graph_reader *r, const reader_node *n) {
   shoal_value *x;
   shoal_shape order;
   TRY(one(r, n, &x));
-  if (!onnx_list_of(n, "perm", &order)) {
+  if (!reader_list_of(n, "perm", &order)) {
     order.rank = x->shape.rank;
     for (int i = 0; i < order.rank; i++) order.dim[i] = order.rank - 1 - i;
   }
   return give(r, n, shoal_transpose(r->graph, x, order));
 }
-static shoal_status concat(onnx_reader *r, const onnx_node *n) {
+static shoal_status concat(graph_reader *r, const reader_node *n) {
   shoal_value **all = calloc(n->n_inputs + 1, sizeof *all);
-  shoal_status status = all && n->n_inputs ? NULL : onnx_wrong("it has no inputs");
-  for (size_t i = 0; i < n->n_inputs && !status; i++) status = onnx_input(r, n, i, &all[i]);
+  shoal_status status = all && n->n_inputs ? NULL : reader_wrong("it has no inputs");
+  for (size_t i = 0; i < n->n_inputs && !status; i++) status = reader_input(r, n, i, &all[i]);
   int axis;
-  if (!status) status = check_axis(onnx_int_of(n, "axis", 0), all[0]->shape.rank, &axis);
+  if (!status) status = check_axis(reader_int_of(n, "axis", 0), all[0]->shape.rank, &axis);
   if (!status) status = give(r, n, shoal_concat(r->graph, all, (int)n->n_inputs, axis));
   free(all);
   return status;
 }
-static shoal_status split(onnx_reader *r, const onnx_node *n) {
+static shoal_status split(graph_reader *r, const reader_node *n) {
   shoal_value *x;
   int axis;
   shoal_shape sizes;
   TRY(one(r, n, &x));
-  TRY(check_axis(onnx_int_of(n, "axis", 0), x->shape.rank, &axis));
-  if (n->n_outputs > OP_MAX_OUTPUTS) return onnx_wrong("more than %d parts", OP_MAX_OUTPUTS);
+  TRY(check_axis(reader_int_of(n, "axis", 0), x->shape.rank, &axis));
+  if (n->n_outputs > OP_MAX_OUTPUTS) return reader_wrong("more than %d parts", OP_MAX_OUTPUTS);
   shoal_value *out[OP_MAX_OUTPUTS];
-  if (onnx_list_of(n, "split", &sizes) || onnx_has(n, 1)) {
-    if (onnx_has(n, 1)) TRY(onnx_list(r, n, 1, &sizes));
-    if ((size_t)sizes.rank != n->n_outputs) return onnx_wrong("as many sizes as outputs are expected");
+  if (reader_list_of(n, "split", &sizes) || reader_has(n, 1)) {
+    if (reader_has(n, 1)) TRY(reader_list(r, n, 1, &sizes));
+    if ((size_t)sizes.rank != n->n_outputs) return reader_wrong("as many sizes as outputs are expected");
     shoal_split_sizes(r->graph, x, sizes.dim, sizes.rank, axis, out);
   } else {
     shoal_value *first = shoal_split(r->graph, x, (int)n->n_outputs, axis);
     for (size_t i = 0; i < n->n_outputs; i++) out[i] = first ? shoal_value_output(first, (int)i) : NULL;
   }
   TRY(shoal_graph_status(r->graph));
-  for (size_t i = 0; i < n->n_outputs; i++) TRY(onnx_give(r, n, i, out[i]));
+  for (size_t i = 0; i < n->n_outputs; i++) TRY(reader_give(r, n, i, out[i]));
   return NULL;
 }
 static int64_t limited(int64_t at) { return at > SHOAL_END ? SHOAL_END : at < -SHOAL_END ? -SHOAL_END : at; }
-static shoal_status slice(onnx_reader *r, const onnx_node *n) {
+static shoal_status slice(graph_reader *r, const reader_node *n) {
   shoal_value *x;
   shoal_shape start, stop, axes, steps = {0};
   TRY(one(r, n, &x));
-  TRY(onnx_list(r, n, 1, &start));
-  TRY(onnx_list(r, n, 2, &stop));
-  if (onnx_has(n, 3)) {
-    TRY(onnx_list(r, n, 3, &axes));
+  TRY(reader_list(r, n, 1, &start));
+  TRY(reader_list(r, n, 2, &stop));
+  if (reader_has(n, 3)) {
+    TRY(reader_list(r, n, 3, &axes));
   } else {
     axes.rank = start.rank;
     for (int i = 0; i < axes.rank; i++) axes.dim[i] = i;
   }
-  if (onnx_has(n, 4)) TRY(onnx_list(r, n, 4, &steps));
+  if (reader_has(n, 4)) TRY(reader_list(r, n, 4, &steps));
   if (start.rank != stop.rank || axes.rank != start.rank || (steps.rank && steps.rank != start.rank))
-    return onnx_wrong("starts, ends, axes and steps of different lengths");
+    return reader_wrong("starts, ends, axes and steps of different lengths");
   shoal_shape a = {.rank = x->shape.rank}, b = a, s = a;
   for (int i = 0; i < a.rank; i++) {
     b.dim[i] = SHOAL_END;
@@ -424,78 +428,79 @@ static shoal_status slice(onnx_reader *r, const onnx_node *n) {
   }
   return give(r, n, shoal_strided_slice(r->graph, x, a, b, s));
 }
-static shoal_status pad(onnx_reader *r, const onnx_node *n) {
+static shoal_status pad(graph_reader *r, const reader_node *n) {
   shoal_value *x;
   const shoal_tensor *t = NULL;
-  const char *mode = onnx_text_of(n, "mode");
+  const char *mode = reader_text_of(n, "mode");
   double value = 0;
   TRY(one(r, n, &x));
-  TRY(onnx_numbers(r, n, 1, &t));
+  TRY(reader_numbers(r, n, 1, &t));
   shoal_shape before = {.rank = x->shape.rank}, after = before;
-  if (shoal_tensor_count(t) != 2 * before.rank || onnx_has(n, 3)) return onnx_wrong("pads for each axis are expected");
+  if (shoal_tensor_count(t) != 2 * before.rank || reader_has(n, 3))
+    return reader_wrong("pads for each axis are expected");
   for (int i = 0; i < before.rank; i++) {
     before.dim[i] = (int64_t)shoal_tensor_get(t, i);
     after.dim[i] = (int64_t)shoal_tensor_get(t, before.rank + i);
   }
-  if (onnx_has(n, 2)) {
-    TRY(onnx_numbers(r, n, 2, &t));
+  if (reader_has(n, 2)) {
+    TRY(reader_numbers(r, n, 2, &t));
     value = shoal_tensor_count(t) ? shoal_tensor_get(t, 0) : 0;
   }
   if (mode && strcmp(mode, "constant") && strcmp(mode, "reflect") && strcmp(mode, "edge"))
-    return onnx_wrong("the mode %s is not supported", mode);
+    return reader_wrong("the mode %s is not supported", mode);
   const shoal_pad_mode how = !mode || !strcmp(mode, "constant") ? SHOAL_PAD_CONSTANT
                              : !strcmp(mode, "reflect")         ? SHOAL_PAD_REFLECT
                                                                 : SHOAL_PAD_EDGE;
   return give(r, n, shoal_pad(r->graph, x, before, after, how, value));
 }
-static shoal_status tile(onnx_reader *r, const onnx_node *n) {
+static shoal_status tile(graph_reader *r, const reader_node *n) {
   shoal_value *x;
   shoal_shape times;
   TRY(one(r, n, &x));
-  TRY(onnx_list(r, n, 1, &times));
+  TRY(reader_list(r, n, 1, &times));
   return give(r, n, shoal_tile(r->graph, x, times));
 }
 
 /* The shape of a value stands for the value itself, for those that make something as large. */
-static shoal_status shape(onnx_reader *r, const onnx_node *n) {
+static shoal_status shape(graph_reader *r, const reader_node *n) {
   shoal_value *x;
   TRY(one(r, n, &x));
   TRY(give(r, n, shoal_identity(r->graph, x)));
-  onnx_find(r, n->outputs[0])->is_shape = true;
+  reader_find(r, n->outputs[0])->is_shape = true;
   return NULL;
 }
-static shoal_status expand(onnx_reader *r, const onnx_node *n) {
+static shoal_status expand(graph_reader *r, const reader_node *n) {
   shoal_value *x, *like;
   shoal_shape to;
   TRY(one(r, n, &x));
-  const onnx_value *v = onnx_has(n, 1) ? onnx_find(r, n->inputs[1]) : NULL;
+  const reader_value *v = reader_has(n, 1) ? reader_find(r, n->inputs[1]) : NULL;
   if (v && v->is_shape) {
-    TRY(onnx_input(r, n, 1, &like));
+    TRY(reader_input(r, n, 1, &like));
     return give(r, n, shoal_add(r->graph, shoal_fill_like(r->graph, shoal_cast(r->graph, like, x->dtype), 0), x));
   }
-  TRY(onnx_list(r, n, 1, &to));
+  TRY(reader_list(r, n, 1, &to));
   for (int i = 0; i < to.rank; i++)
     if (to.dim[i] == 1) to.dim[i] = to.rank == x->shape.rank ? -1 : 1;
   return give(r, n, shoal_broadcast_to(r->graph, x, to));
 }
-static shoal_status constant(onnx_reader *r, const onnx_node *n) {
-  const shoal_tensor *t = onnx_tensor_of(n, "value");
+static shoal_status constant(graph_reader *r, const reader_node *n) {
+  const shoal_tensor *t = reader_tensor_of(n, "value");
   shoal_tensor own, *into = &own;
   if (t) {
     TRY(shoal_tensor_create(t->dtype, t->shape, into));
     memcpy(own.data, t->data, shoal_tensor_bytes(t));
   } else {
     shoal_shape list;
-    if (!onnx_list_of(n, "value_ints", &list)) list = SHOAL_SHAPE(onnx_int_of(n, "value_int", 0));
+    if (!reader_list_of(n, "value_ints", &list)) list = SHOAL_SHAPE(reader_int_of(n, "value_int", 0));
     TRY(shoal_tensor_create(SHOAL_I64, SHOAL_SHAPE(list.rank), into));
     for (int i = 0; i < list.rank; i++) shoal_tensor_set(into, i, (double)list.dim[i]);
   }
-  return onnx_give_constant(r, n, into);
+  return reader_give_constant(r, n, into);
 }
 
 /* ---- along axes */
 
-static shoal_status reduce(onnx_reader *r, const onnx_node *n) {
+static shoal_status reduce(graph_reader *r, const reader_node *n) {
   static const struct {
     const char *op;
     shoal_value *(*make)(shoal_graph *, shoal_value *, shoal_shape, bool);
@@ -508,60 +513,62 @@ static shoal_status reduce(onnx_reader *r, const onnx_node *n) {
   TRY(axes_of(r, n, x->shape.rank, &axes));
   for (size_t i = 0; i < COUNT_OF(kinds); i++)
     if (!strcmp(kinds[i].op, n->op))
-      return give(r, n, kinds[i].make(r->graph, x, axes, onnx_int_of(n, "keepdims", 1) != 0));
-  return onnx_wrong("it is not supported");
+      return give(r, n, kinds[i].make(r->graph, x, axes, reader_int_of(n, "keepdims", 1) != 0));
+  return reader_wrong("it is not supported");
 }
-static shoal_status softmax(onnx_reader *r, const onnx_node *n) {
+static shoal_status softmax(graph_reader *r, const reader_node *n) {
   shoal_value *x;
   int axis;
   TRY(one(r, n, &x));
-  TRY(check_axis(onnx_int_of(n, "axis", r->opset < 13 ? 1 : -1), x->shape.rank, &axis));
-  if (r->opset < 13 && axis != x->shape.rank - 1) return onnx_wrong("before opset 13 only the last axis is supported");
+  TRY(check_axis(reader_int_of(n, "axis", r->opset < 13 ? 1 : -1), x->shape.rank, &axis));
+  if (r->opset < 13 && axis != x->shape.rank - 1)
+    return reader_wrong("before opset 13 only the last axis is supported");
   return give(
       r, n,
       !strcmp(n->op, "Softmax") ? shoal_softmax_along(r->graph, x, axis) : shoal_log_softmax_along(r->graph, x, axis));
 }
-static shoal_status arg_max(onnx_reader *r, const onnx_node *n) {
+static shoal_status arg_max(graph_reader *r, const reader_node *n) {
   shoal_value *x;
   int axis;
   TRY(one(r, n, &x));
-  TRY(check_axis(onnx_int_of(n, "axis", 0), x->shape.rank, &axis));
+  TRY(check_axis(reader_int_of(n, "axis", 0), x->shape.rank, &axis));
   shoal_value *y = shoal_argmax(r->graph, x, axis);
-  return give(r, n, onnx_int_of(n, "keepdims", 1) ? shoal_expand_dims(r->graph, y, axis) : y);
+  return give(r, n, reader_int_of(n, "keepdims", 1) ? shoal_expand_dims(r->graph, y, axis) : y);
 }
-static shoal_status cumsum(onnx_reader *r, const onnx_node *n) {
+static shoal_status cumsum(graph_reader *r, const reader_node *n) {
   shoal_value *x;
   shoal_shape at;
   int axis;
   TRY(one(r, n, &x));
-  TRY(onnx_list(r, n, 1, &at));
+  TRY(reader_list(r, n, 1, &at));
   TRY(check_axis(at.rank ? at.dim[0] : 0, x->shape.rank, &axis));
-  return give(r, n,
-              shoal_cumsum(r->graph, x, axis, onnx_int_of(n, "exclusive", 0) != 0, onnx_int_of(n, "reverse", 0) != 0));
+  return give(
+      r, n,
+      shoal_cumsum(r->graph, x, axis, reader_int_of(n, "exclusive", 0) != 0, reader_int_of(n, "reverse", 0) != 0));
 }
-static shoal_status top_k(onnx_reader *r, const onnx_node *n) {
+static shoal_status top_k(graph_reader *r, const reader_node *n) {
   shoal_value *x;
   shoal_shape k;
   int axis;
   TRY(one(r, n, &x));
-  TRY(onnx_list(r, n, 1, &k));
-  TRY(check_axis(onnx_int_of(n, "axis", -1), x->shape.rank, &axis));
-  const bool largest = onnx_int_of(n, "largest", 1) != 0;
+  TRY(reader_list(r, n, 1, &k));
+  TRY(check_axis(reader_int_of(n, "axis", -1), x->shape.rank, &axis));
+  const bool largest = reader_int_of(n, "largest", 1) != 0;
   if (k.rank != 1 || (!largest && k.dim[0] != x->shape.dim[axis]))
-    return onnx_wrong("the smallest are supported as a sort of all alone");
+    return reader_wrong("the smallest are supported as a sort of all alone");
   shoal_value *y = largest ? shoal_top_k(r->graph, x, k.dim[0], axis) : shoal_sort(r->graph, x, axis, false);
   TRY(give(r, n, y));
-  return onnx_give(r, n, 1, y ? shoal_value_output(y, 1) : NULL);
+  return reader_give(r, n, 1, y ? shoal_value_output(y, 1) : NULL);
 }
-static shoal_status one_hot(onnx_reader *r, const onnx_node *n) {
+static shoal_status one_hot(graph_reader *r, const reader_node *n) {
   shoal_value *x;
   shoal_shape depth;
   const shoal_tensor *values;
   TRY(one(r, n, &x));
-  TRY(onnx_list(r, n, 1, &depth));
-  TRY(onnx_numbers(r, n, 2, &values));
-  if (onnx_int_of(n, "axis", -1) != -1 || depth.rank > 1 || shoal_tensor_count(values) != 2 || !depth.dim[0])
-    return onnx_wrong("only the last axis is supported");
+  TRY(reader_list(r, n, 1, &depth));
+  TRY(reader_numbers(r, n, 2, &values));
+  if (reader_int_of(n, "axis", -1) != -1 || depth.rank > 1 || shoal_tensor_count(values) != 2 || !depth.dim[0])
+    return reader_wrong("only the last axis is supported");
   return give(r, n,
               shoal_one_hot(r->graph, x, depth.dim[0], shoal_tensor_get(values, 1), shoal_tensor_get(values, 0),
                             values->dtype));
@@ -571,7 +578,7 @@ static shoal_status one_hot(onnx_reader *r, const onnx_node *n) {
 
 /* gates side by side in our order: [1, gates x units, n] as [n, gates x units]; of biases [1, 2 x gates x units] the part
  * `part` as [gates x units]. */
-static shoal_value *gates_here(onnx_reader *r, shoal_value *w, int gates, const int *order, int part) {
+static shoal_value *gates_here(graph_reader *r, shoal_value *w, int gates, const int *order, int part) {
   shoal_graph *g = r->graph;
   shoal_value *pieces[4];
   shoal_value *flat = shoal_squeeze(g, w, SHOAL_SHAPE(0));
@@ -586,43 +593,43 @@ static shoal_value *gates_here(onnx_reader *r, shoal_value *w, int gates, const 
   return flat->shape.rank == 1 ? all : shoal_transpose(g, all, SHOAL_SHAPE(1, 0));
 }
 
-static shoal_status recurrent(onnx_reader *r, const onnx_node *n) {
+static shoal_status recurrent(graph_reader *r, const reader_node *n) {
   static const int lstm[] = {0, 2, 3, 1}, gru[] = {0, 1, 2}, rnn[] = {0}; /* where ONNX has each of our gates */
   const bool is_lstm = !strcmp(n->op, "LSTM"), is_gru = !strcmp(n->op, "GRU");
   const int gates = is_lstm ? 4 : is_gru ? 3 : 1, *order = is_lstm ? lstm : is_gru ? gru : rnn;
-  const char *direction = onnx_text_of(n, "direction"), *activation = onnx_text_of(n, "activations");
+  const char *direction = reader_text_of(n, "direction"), *activation = reader_text_of(n, "activations");
   shoal_graph *g = r->graph;
   shoal_value *x, *w, *u, *bias, *state;
   TRY(one(r, n, &x));
-  TRY(onnx_input(r, n, 1, &w));
-  TRY(onnx_input(r, n, 2, &u));
-  if (w->shape.rank != 3 || u->shape.rank != 3 || w->shape.dim[0] != 1 || onnx_int_of(n, "layout", 0) ||
-      onnx_has(n, 4) || onnx_has(n, 7) || (direction && !strcmp(direction, "bidirectional")))
-    return onnx_wrong("one direction, no sequence_lens, no peepholes and layout 0 are expected");
-  if (is_gru && !onnx_int_of(n, "linear_before_reset", 0)) return onnx_wrong("linear_before_reset must be 1");
+  TRY(reader_input(r, n, 1, &w));
+  TRY(reader_input(r, n, 2, &u));
+  if (w->shape.rank != 3 || u->shape.rank != 3 || w->shape.dim[0] != 1 || reader_int_of(n, "layout", 0) ||
+      reader_has(n, 4) || reader_has(n, 7) || (direction && !strcmp(direction, "bidirectional")))
+    return reader_wrong("one direction, no sequence_lens, no peepholes and layout 0 are expected");
+  if (is_gru && !reader_int_of(n, "linear_before_reset", 0)) return reader_wrong("linear_before_reset must be 1");
   if (activation && !(gates == 1 && (!strcmp(activation, "Tanh") || !strcmp(activation, "Relu"))))
-    return onnx_wrong("other activations are not supported");
+    return reader_wrong("other activations are not supported");
   shoal_recurrent o = {.w = gates_here(r, w, gates, order, 0), .u = gates_here(r, u, gates, order, 0)};
   o.reverse = direction && !strcmp(direction, "reverse");
   o.relu = activation && !strcmp(activation, "Relu");
-  if (onnx_has(n, 3)) {
-    TRY(onnx_input(r, n, 3, &bias));
+  if (reader_has(n, 3)) {
+    TRY(reader_input(r, n, 3, &bias));
     shoal_value *input = gates_here(r, bias, gates, order, 0), *inner = gates_here(r, bias, gates, order, 1);
     o.bias = is_gru ? input : shoal_add(g, input, inner);
     if (is_gru) o.inner_bias = inner;
   }
   for (size_t i = 5; i < 7; i++)
-    if (onnx_has(n, i)) {
-      TRY(onnx_input(r, n, i, &state));
+    if (reader_has(n, i)) {
+      TRY(reader_input(r, n, i, &state));
       *(i == 5 ? &o.state : &o.cell) = shoal_squeeze(g, state, SHOAL_SHAPE(0));
     }
   shoal_value *rows = shoal_transpose(g, x, SHOAL_SHAPE(1, 0, 2));
   shoal_value *y = is_lstm ? shoal_lstm(g, rows, &o) : is_gru ? shoal_gru(g, rows, &o) : shoal_rnn(g, rows, &o);
   TRY(shoal_graph_status(g));
-  TRY(onnx_give(r, n, 0, shoal_expand_dims(g, shoal_transpose(g, y, SHOAL_SHAPE(1, 0, 2)), 1)));
+  TRY(reader_give(r, n, 0, shoal_expand_dims(g, shoal_transpose(g, y, SHOAL_SHAPE(1, 0, 2)), 1)));
   const int64_t last = o.reverse ? 0 : -1;
-  TRY(onnx_give(r, n, 1, shoal_expand_dims(g, shoal_index(g, y, 1, last), 0)));
-  return is_lstm ? onnx_give(r, n, 2, shoal_expand_dims(g, shoal_index(g, shoal_value_output(y, 1), 1, last), 0))
+  TRY(reader_give(r, n, 1, shoal_expand_dims(g, shoal_index(g, y, 1, last), 0)));
+  return is_lstm ? reader_give(r, n, 2, shoal_expand_dims(g, shoal_index(g, shoal_value_output(y, 1), 1, last), 0))
                  : NULL;
 }
 
@@ -632,7 +639,7 @@ static const struct {
   const char *op;
   shoal_value *(*unary)(shoal_graph *, shoal_value *);
   shoal_value *(*binary)(shoal_graph *, shoal_value *, shoal_value *);
-  shoal_status (*read)(onnx_reader *r, const onnx_node *n);
+  shoal_status (*read)(graph_reader *r, const reader_node *n);
 } rows[] = {
     {"Add", NULL, shoal_add, NULL},
     {"Sub", NULL, shoal_sub, NULL},
@@ -726,7 +733,7 @@ static const struct {
     {"RNN", NULL, NULL, recurrent},
 };
 
-shoal_status onnx_read_node(onnx_reader *r, const onnx_node *n) {
+shoal_status onnx_read_node(graph_reader *r, const reader_node *n) {
   for (size_t i = 0; i < COUNT_OF(rows); i++) {
     if (strcmp(rows[i].op, n->op)) continue;
     if (rows[i].binary) return chained(r, n, rows[i].binary);
@@ -735,5 +742,5 @@ shoal_status onnx_read_node(onnx_reader *r, const onnx_node *n) {
     TRY(one(r, n, &x));
     return give(r, n, rows[i].unary(r->graph, x));
   }
-  return onnx_wrong("the operator is not supported; docs/exchange.md lists those that are");
+  return reader_wrong("the operator is not supported; docs/exchange.md lists those that are");
 }

@@ -3,20 +3,8 @@
 #ifndef SHOAL_EXCHANGE_ONNX_WRITER_H
 #define SHOAL_EXCHANGE_ONNX_WRITER_H
 
+#include "exchange/graph_writer.h"
 #include "exchange/onnx.h"
-
-typedef struct {
-  proto graph; /* GraphProto, growing */
-  const shoal_graph *graph_nodes;
-  const bool *needed; /* by node: it is written */
-  shoal_session *session;
-  const char **values; /* by value_id: the name of each value written so far; NULL: not yet */
-  char **names;        /* all that were made, owned */
-  size_t n_names, cap_names;
-  const node *node; /* the one under way */
-  int made;         /* names for it so far */
-  shoal_status error;
-} onnx_writer;
 
 typedef struct {
   const char *name; /* NULL: there is no attribute here */
@@ -31,19 +19,11 @@ typedef struct {
 #define A_S(name_, value) ((onnx_attr){.name = (name_), .kind = ONNX_TEXT, .s = (value)})
 #define A_L(name_, value) ((onnx_attr){.name = (name_), .kind = ONNX_INTS, .list = (value)})
 
-void onnx_fail(onnx_writer *w, shoal_status status);
-/* A name nobody has. */
-const char *onnx_name(onnx_writer *w);
-/* The name of a value that has been written. */
-const char *onnx_of(onnx_writer *w, const shoal_value *v);
-/* Says what a value of the node under way is called. */
-void onnx_bind(onnx_writer *w, const shoal_value *v, const char *name);
-
 /* A node with one output, or with `outs` of them whose names are set (NULL inside: not wanted). inputs: "" is one that is
  * left out. */
-const char *onnx_emit(onnx_writer *w, const char *op, const char *const *inputs, int ins, const onnx_attr *attrs,
+const char *onnx_emit(graph_writer *w, const char *op, const char *const *inputs, int ins, const onnx_attr *attrs,
                       int n_attrs);
-void onnx_emit_several(onnx_writer *w, const char *op, const char *const *inputs, int ins, const char **outputs,
+void onnx_emit_several(graph_writer *w, const char *op, const char *const *inputs, int ins, const char **outputs,
                        int outs, const onnx_attr *attrs, int n_attrs);
 #define ONNX_ATTRS(...) \
   (const onnx_attr[]){__VA_ARGS__}, (int)(sizeof((const onnx_attr[]){__VA_ARGS__}) / sizeof(onnx_attr))
@@ -52,19 +32,11 @@ void onnx_emit_several(onnx_writer *w, const char *op, const char *const *inputs
 #define onnx_2(w, op, a, b, ...) onnx_emit(w, op, (const char *[]){a, b}, 2, __VA_ARGS__)
 #define onnx_3(w, op, a, b, c, ...) onnx_emit(w, op, (const char *[]){a, b, c}, 3, __VA_ARGS__)
 
-/* Constants. */
-const char *onnx_tensor(onnx_writer *w, const shoal_tensor *t);
-const char *onnx_scalar(onnx_writer *w, shoal_dtype dtype, double value);
-const char *onnx_ints(onnx_writer *w, const shoal_shape *list); /* i64 [rank] */
-const char *onnx_int(onnx_writer *w, int64_t value);            /* i64 scalar */
-/* The numbers of a variable or constant; false: v is computed. */
-bool onnx_known(const onnx_writer *w, const shoal_value *v, shoal_tensor *out);
-
 /* Transposed by `order`; of what is known, the transposed numbers. */
-const char *onnx_transposed(onnx_writer *w, const shoal_value *v, shoal_shape order);
-const char *onnx_transpose(onnx_writer *w, const char *x, shoal_shape order);
+const char *onnx_transposed(graph_writer *w, const shoal_value *v, shoal_shape order);
+const char *onnx_transpose(graph_writer *w, const char *x, shoal_shape order);
 
 /* Writes the node under way; false: ONNX has nothing for it. */
-bool onnx_write_node(onnx_writer *w, const node *n);
+bool onnx_write_node(graph_writer *w, const node *n);
 
 #endif

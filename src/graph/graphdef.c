@@ -21,7 +21,7 @@ static void put_value_name(proto *p, int field, const shoal_value *v) {
   }
 }
 
-static void put_shape(proto *p, int field, const shoal_shape *shape) {
+void graphdef_put_shape(proto *p, int field, const shoal_shape *shape) {
   size_t inside = proto_begin(p, field);
   for (int i = 0; i < shape->rank; i++) {
     size_t dim = proto_begin(p, SHAPE_DIM);
@@ -31,28 +31,24 @@ static void put_shape(proto *p, int field, const shoal_shape *shape) {
   proto_end(p, inside);
 }
 
-static void put_tensor(proto *p, const shoal_tensor *t) {
+void graphdef_put_tensor(proto *p, const shoal_tensor *t) {
   size_t inside = proto_begin(p, ATTR_TENSOR_FIELD);
   proto_int(p, TENSOR_DTYPE, graphdef_types[t->dtype]);
-  put_shape(p, TENSOR_SHAPE, &t->shape);
+  graphdef_put_shape(p, TENSOR_SHAPE, &t->shape);
   proto_bytes(p, TENSOR_CONTENT, t->data, shoal_tensor_bytes(t));
   proto_end(p, inside);
 }
 
-typedef struct {
-  size_t entry, value;
-} open_attr;
-
-static open_attr begin_attr(proto *p, const char *prefix, const char *name) {
+graphdef_attr graphdef_begin_attr(proto *p, const char *prefix, const char *name) {
   char key[96];
   snprintf(key, sizeof key, "%s%s", prefix, name);
-  open_attr a = {.entry = proto_begin(p, NODE_ATTR)};
+  graphdef_attr a = {.entry = proto_begin(p, NODE_ATTR)};
   proto_text(p, ENTRY_KEY, key);
   a.value = proto_begin(p, ENTRY_VALUE);
   return a;
 }
 
-static void end_attr(proto *p, open_attr a) {
+void graphdef_end_attr(proto *p, graphdef_attr a) {
   proto_end(p, a.value);
   proto_end(p, a.entry);
 }
@@ -75,7 +71,7 @@ static shoal_status put_sub_graph(proto *p, const shoal_graph *sub) {
 }
 
 static shoal_status put_attr(proto *p, const op_attr *declared, const attr_value *value) {
-  open_attr a = begin_attr(p, "", declared->name);
+  graphdef_attr a = graphdef_begin_attr(p, "", declared->name);
   shoal_status status = NULL;
   switch (declared->kind) {
     case ATTR_INT: proto_int(p, ATTR_I_FIELD, value->i); break;
@@ -83,7 +79,7 @@ static shoal_status put_attr(proto *p, const op_attr *declared, const attr_value
     case ATTR_FLOAT: proto_float(p, ATTR_F_FIELD, (float)value->f); break;
     case ATTR_DTYPE: proto_int(p, ATTR_TYPE_FIELD, graphdef_types[value->i]); break;
     case ATTR_TEXT: proto_text(p, ATTR_S_FIELD, value->s ? value->s : ""); break;
-    case ATTR_DATA: put_tensor(p, &value->data); break;
+    case ATTR_DATA: graphdef_put_tensor(p, &value->data); break;
     case ATTR_GRAPH: status = put_sub_graph(p, value->graph); break;
     case ATTR_LIST: {
       size_t list = proto_begin(p, ATTR_LIST_FIELD);
@@ -91,11 +87,11 @@ static shoal_status put_attr(proto *p, const op_attr *declared, const attr_value
       proto_end(p, list);
     }
   }
-  end_attr(p, a);
+  graphdef_end_attr(p, a);
   if (declared->kind == ATTR_FLOAT && (double)(float)value->f != value->f) {
-    a = begin_attr(p, GRAPHDEF_F64, declared->name);
+    a = graphdef_begin_attr(p, GRAPHDEF_F64, declared->name);
     proto_bytes(p, ATTR_S_FIELD, &value->f, sizeof value->f);
-    end_attr(p, a);
+    graphdef_end_attr(p, a);
   }
   return status;
 }
@@ -116,15 +112,15 @@ static shoal_status put_node(proto *p, const node *n) {
   for (int i = 0; i < 2; i++) {
     const shoal_value *named = i ? n->offsets : n->initial;
     if (!named) continue;
-    open_attr a = begin_attr(p, "", i ? GRAPHDEF_OFFSETS : GRAPHDEF_INITIAL);
+    graphdef_attr a = graphdef_begin_attr(p, "", i ? GRAPHDEF_OFFSETS : GRAPHDEF_INITIAL);
     put_value_name(p, ATTR_S_FIELD, named);
-    end_attr(p, a);
+    graphdef_end_attr(p, a);
   }
-  open_attr a = begin_attr(p, "", "_output_shapes"); /* for TensorBoard */
+  graphdef_attr a = graphdef_begin_attr(p, "", "_output_shapes"); /* for TensorBoard */
   size_t list = proto_begin(p, ATTR_LIST_FIELD);
-  for (int i = 0; i < n->outs; i++) put_shape(p, LIST_SHAPE, &n->out[i].shape);
+  for (int i = 0; i < n->outs; i++) graphdef_put_shape(p, LIST_SHAPE, &n->out[i].shape);
   proto_end(p, list);
-  end_attr(p, a);
+  graphdef_end_attr(p, a);
   proto_end(p, inside);
   return NULL;
 }

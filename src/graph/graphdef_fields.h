@@ -19,8 +19,17 @@ enum {
   ATTR_TENSOR_FIELD = 8
 };
 enum { LIST_I = 3, LIST_SHAPE = 7 };
-enum { SHAPE_DIM = 2, DIM_SIZE = 1 };
-enum { TENSOR_DTYPE = 1, TENSOR_SHAPE = 2, TENSOR_CONTENT = 4 };
+enum { SHAPE_DIM = 2, SHAPE_UNKNOWN_RANK = 3, DIM_SIZE = 1 };
+enum {
+  TENSOR_DTYPE = 1,
+  TENSOR_SHAPE = 2,
+  TENSOR_CONTENT = 4,
+  TENSOR_FLOATS = 5,
+  TENSOR_DOUBLES = 6,
+  TENSOR_INTS = 7, /* of i32 and u8 */
+  TENSOR_INT64S = 10,
+  TENSOR_BOOLS = 11
+};
 
 /* DT_FLOAT, DT_DOUBLE, DT_INT32, DT_INT64, DT_UINT8, DT_BOOL */
 static const int graphdef_types[SHOAL_DTYPE_COUNT] = {

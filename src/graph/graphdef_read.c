@@ -42,7 +42,7 @@ static shoal_status take_text(const proto_reader *r, char **out) {
   return NULL;
 }
 
-static shoal_status read_dtype(uint64_t number, shoal_dtype *out) {
+shoal_status graphdef_read_dtype(uint64_t number, shoal_dtype *out) {
   for (int t = 0; t < SHOAL_DTYPE_COUNT; t++)
     if ((uint64_t)graphdef_types[t] == number) {
       *out = (shoal_dtype)t;
@@ -58,9 +58,11 @@ static shoal_status add_dim(shoal_shape *shape, int64_t size) {
   return NULL;
 }
 
-static shoal_status read_shape(proto_reader r, shoal_shape *out) {
+shoal_status graphdef_read_shape(proto_reader r, shoal_shape *out, bool *known) {
   shoal_shape shape = SHOAL_SCALAR;
+  *known = true;
   while (proto_next(&r)) {
+    if (r.field == SHAPE_UNKNOWN_RANK) *known = !r.number;
     if (r.field != SHAPE_DIM) continue;
     proto_reader dim = proto_inside(&r);
     int64_t size = 0;
@@ -74,13 +76,58 @@ static shoal_status read_shape(proto_reader r, shoal_shape *out) {
   return NULL;
 }
 
-static shoal_status read_tensor(proto_reader r, shoal_tensor *out) {
+static shoal_status read_shape(proto_reader r, shoal_shape *out) {
+  bool known;
+  return graphdef_read_shape(r, out, &known);
+}
+
+/* Numbers one by one, of a field with `size` bytes each, or varints (0): returns how many there are, of which those that
+ * fit are set. */
+static int64_t read_numbers(proto_reader r, int field, size_t size, shoal_tensor *out) {
+  const int64_t count = shoal_tensor_count(out);
+  int64_t at = 0;
+  while (proto_next(&r)) {
+    if (r.field != field) continue;
+    if (!r.bytes && at < count)
+      shoal_tensor_set(out, at++,
+                       size == 4   ? (double)proto_as_float(&r)
+                       : size == 8 ? proto_as_double(&r)
+                                   : (double)(int64_t)r.number);
+    for (size_t k = 0; r.bytes && size && k + size <= r.length && at < count; k += size) {
+      float single = 0;
+      double wide = 0;
+      memcpy(size == 4 ? (void *)&single : (void *)&wide, r.bytes + k, size);
+      shoal_tensor_set(out, at++, size == 4 ? (double)single : wide);
+    }
+    int64_t number;
+    proto_reader packed = proto_inside(&r);
+    while (r.bytes && !size && at < count && proto_next_packed(&packed, &number))
+      shoal_tensor_set(out, at++, (double)number);
+  }
+  return at;
+}
+
+/* Without tensor_content: numbers one by one, the last of which stands for all that are missing; none are zeros. */
+static void fill_numbers(proto_reader r, shoal_tensor *out) {
+  static const struct {
+    int field;
+    size_t size;
+  } kinds[SHOAL_DTYPE_COUNT] = {
+      [SHOAL_F32] = {TENSOR_FLOATS, 4}, [SHOAL_F64] = {TENSOR_DOUBLES, 8}, [SHOAL_I32] = {TENSOR_INTS, 0},
+      [SHOAL_I64] = {TENSOR_INT64S, 0}, [SHOAL_U8] = {TENSOR_INTS, 0},     [SHOAL_BOOL] = {TENSOR_BOOLS, 0}};
+  const int64_t count = shoal_tensor_count(out);
+  const int64_t given = read_numbers(r, kinds[out->dtype].field, kinds[out->dtype].size, out);
+  for (int64_t i = given; i < count; i++) shoal_tensor_set(out, i, given ? shoal_tensor_get(out, given - 1) : 0);
+}
+
+shoal_status graphdef_read_tensor(proto_reader r, size_t spread, shoal_tensor *out) {
+  const proto_reader whole = r;
   shoal_dtype dtype = SHOAL_F32;
   shoal_shape shape = SHOAL_SCALAR;
   const uint8_t *content = NULL;
   size_t length = 0;
   while (proto_next(&r)) {
-    if (r.field == TENSOR_DTYPE) TRY(read_dtype(r.number, &dtype));
+    if (r.field == TENSOR_DTYPE) TRY(graphdef_read_dtype(r.number, &dtype));
     if (r.field == TENSOR_SHAPE) TRY(read_shape(proto_inside(&r), &shape));
     if (r.field == TENSOR_CONTENT) {
       content = r.bytes;
@@ -92,11 +139,14 @@ static shoal_status read_tensor(proto_reader r, shoal_tensor *out) {
   for (int i = 0; i < shape.rank; i++)
     if (shape.dim[i] < 0 || __builtin_mul_overflow(bytes, (size_t)shape.dim[i], &bytes))
       return wrong("a tensor of impossible shape");
-  if (bytes != length || !content)
-    return status_make(SHOAL_ERR_INPUT, "a tensor of %zu bytes has %zu in its content (only tensor_content is read)",
-                       bytes, length);
+  if (length ? bytes != length : bytes > spread + mem_times((size_t)(whole.end - whole.at), 8))
+    return status_make(SHOAL_ERR_INPUT, "a tensor of %zu bytes has %zu in its content", bytes, length);
   TRY(shoal_tensor_create(dtype, shape, out));
-  memcpy(out->data, content, length);
+  if (length) {
+    memcpy(out->data, content, length);
+    return NULL;
+  }
+  fill_numbers(whole, out);
   return NULL;
 }
 
@@ -167,7 +217,7 @@ static shoal_status read_attr_value(proto_reader r, attr_kind kind, int depth, a
       case ATTR_SHAPE_FIELD: TRY(read_shape(proto_inside(&r), &out->list)); break;
       case ATTR_TYPE_FIELD: {
         shoal_dtype dtype;
-        TRY(read_dtype(r.number, &dtype));
+        TRY(graphdef_read_dtype(r.number, &dtype));
         out->i = dtype;
         break;
       }
@@ -175,7 +225,7 @@ static shoal_status read_attr_value(proto_reader r, attr_kind kind, int depth, a
         if (kind != ATTR_DATA) break;
         free(out->data.data);
         out->data = (shoal_tensor){0};
-        TRY(read_tensor(proto_inside(&r), &out->data));
+        TRY(graphdef_read_tensor(proto_inside(&r), 0, &out->data));
         break;
       default: break;
     }

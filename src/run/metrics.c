@@ -314,7 +314,7 @@ static shoal_status add_settings(metrics *m, const char *model, const json_t *se
 }
 
 shoal_status metrics_describe(metrics *m, const char *model, const shoal_graph *g, const graph_export_options *options,
-                              const json_t *settings) {
+                              const char *picture, const json_t *settings) {
   if (!m->folder) return NULL;
   if (m->options.sinks) TRY(tracking_open(m->options.sinks, m->folder, model, settings, &m->tracking));
   proto def = {0};
@@ -324,6 +324,7 @@ shoal_status metrics_describe(metrics *m, const char *model, const shoal_graph *
   if (!status) status = event_file_graph(m->events, def.bytes, def.length);
   if (!status) status = add_settings(m, model, settings);
   if (!status) status = graph_export_json(g, model, options, &drawn);
+  if (!status && picture && json_object_set_new(drawn, "picture", json_string(picture))) status = status_no_memory();
   if (!status && asprintf(&path, "%s/graph.json", m->folder) < 0) {
     path = NULL;
     status = status_no_memory();

@@ -58,9 +58,10 @@ SHOAL_CHECKED shoal_status metrics_repair(const char *path);
 SHOAL_CHECKED shoal_status metrics_open(metrics *m, const metrics_options *options);
 void metrics_close(metrics *m); /* fine on a zeroed or a closed one */
 
-/* The graph and the settings (an object of flags), to graph.json and TensorBoard. */
+/* The graph and the settings (an object of flags), to graph.json and TensorBoard. picture: of the layers (SVG); NULL: none. */
 SHOAL_CHECKED shoal_status metrics_describe(metrics *m, const char *model, const shoal_graph *g,
-                                            const graph_export_options *options, const json_t *settings);
+                                            const graph_export_options *options, const char *picture,
+                                            const json_t *settings);
 
 /* The first failure of a service that lines are sent to, once; the caller frees it. NULL: none. */
 char *metrics_failure(metrics *m);

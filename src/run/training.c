@@ -249,7 +249,11 @@ shoal_status training_open_metrics(training *t, const metrics_options *options, 
   if (!graph) return NULL;
   json_t *settings = settings_to_json(job_table, &t->job);
   if (!settings) return status_no_memory();
-  shoal_status status = metrics_describe(out, t->kind->name, shoal_model_graph(t->model), graph, settings);
+  text picture = {0};
+  shoal_status status = svg_of_model(t->model, &picture);
+  if (!status)
+    status = metrics_describe(out, t->kind->name, shoal_model_graph(t->model), graph, picture.data, settings);
+  text_fini(&picture);
   json_decref(settings);
   return status;
 }

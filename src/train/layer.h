@@ -23,6 +23,7 @@ typedef enum {
   LAYER_ACTIVATION,  /* a name of the table in activations.c */
   LAYER_INITIALIZER, /* a name, a number (all the same), or {"type": NAME, ...}: initializer.h */
   LAYER_NUMBERS,     /* a number or a list of them, nested or not */
+  LAYER_TEXT,        /* any text */
   LAYER_LAYER        /* the description of another layer: {"type": ..., ...} */
 } layer_attr_kind;
 
@@ -60,7 +61,7 @@ struct layer_kind {
 
 /* The families: arrays ended by a row without a name. */
 extern const layer_kind layers_core[], layers_window[], layers_norm[], layers_sequence[], layers_shape[],
-    layers_merge[], layers_noise[], layers_wrap[], layers_sparse[];
+    layers_merge[], layers_noise[], layers_wrap[], layers_sparse[], layers_graph[];
 
 /* The row called `name`, or NULL. */
 const layer_kind *layer_kind_find(const char *name);

@@ -114,6 +114,7 @@ static shoal_status check_value(const layer_attr *a, const json_t *v) {
       return json_is_string(v) ? activation_check(json_string_value(v)) : expected(a, v, "the name of an activation");
     case LAYER_INITIALIZER: return status_wrap(initializer_check(v), "%s", a->name);
     case LAYER_NUMBERS: return are_numbers(v, 0) ? NULL : expected(a, v, "a number, or a list of numbers,");
+    case LAYER_TEXT: return json_is_string(v) ? NULL : expected(a, v, "a text");
     case LAYER_LAYER: return check_layer(a, v);
   }
   return status_make(SHOAL_ERR_INTERNAL, "attribute %s is of an unknown kind", a->name);

@@ -2,6 +2,7 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "train/layer.h"
+#include "train/model_graph.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -214,6 +215,7 @@ void layer_destroy(layer *l) {
   if (!l) return;
   layer_destroy(l->inner[0]);
   layer_destroy(l->inner[1]);
+  graph_source_destroy(l->source);
   json_decref(l->config);
   free(l->name);
   free(l);

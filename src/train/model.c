@@ -525,7 +525,7 @@ shoal_status model_ready(const shoal_model *m) {
 /* ---- looking at it */
 
 /* Of one layer, with those inside it; NULL: of all. */
-static int64_t count_parameters(const shoal_model *m, const layer *l) {
+int64_t model_count_parameters(const shoal_model *m, const layer *l) {
   int64_t n = 0;
   for (size_t i = 0; i < m->n_weights; i++) {
     const weight *w = &m->weights[i];
@@ -536,7 +536,7 @@ static int64_t count_parameters(const shoal_model *m, const layer *l) {
 }
 
 int64_t shoal_model_parameters(const shoal_model *m) {
-  int64_t n = count_parameters(m, NULL);
+  int64_t n = model_count_parameters(m, NULL);
   for (size_t i = 0; m->features && i < m->n_weights; i++)
     if (m->weights[i].table) n += (m->features - m->input.dim[0]) * m->weights[i].variable->shape.dim[1];
   return n;
@@ -614,7 +614,7 @@ char *shoal_model_describe(const shoal_model *m) {
     const double flops = call_flops(m, c);
     all += flops;
     text_add(&t, "%-24s %-18s %12lld %14.0f\n", name, m->session ? shoal_shape_text(&c->shape, shape) : "?",
-             (long long)(c->number ? 0 : count_parameters(m, c->layer)), flops);
+             (long long)(c->number ? 0 : model_count_parameters(m, c->layer)), flops);
   }
   text_add(&t, "%-24s %-18s %12lld %14.0f\n", "total", "", (long long)shoal_model_parameters(m), all);
   if (!t.failed) return t.data;

@@ -30,6 +30,7 @@ typedef struct layer {
   bool frozen;            /* its weights are not trained */
   int calls;              /* how often it is applied */
   struct layer *inner[2]; /* of layers around others; NULL: none */
+  graph_source *source;   /* of a layer that is a graph: its nodes; NULL: none */
 } layer;
 
 typedef struct {
@@ -165,6 +166,8 @@ typedef struct {
  * loss: an activation that it computes, too, is left to it; NULL: none is. Errors stick to the graph. */
 void call_apply(branch *b, shoal_output *c, const loss_kind *loss);
 const char *layer_activation(const layer *l); /* "" if it has none */
+/* Numbers that are trained, of a layer and those inside it; NULL: of all. */
+int64_t model_count_parameters(const shoal_model *m, const layer *l);
 void layer_destroy(layer *l);
 /* A layer with these attributes (borrowed; NULL: none) at the end of the model's list. name: must be new; NULL: `stem`,
  * or that with _1, _2 ... behind it. */

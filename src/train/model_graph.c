@@ -3,15 +3,18 @@
  * the first time, and are the model's weights. */
 #include "train/model_graph.h"
 
+#include "base/base64.h"
 #include "base/mem.h"
 #include "base/options.h"
 #include "graph/graph.h"
+#include "graph/graphdef.h"
 #include "train/layer.h"
 
 #include <string.h>
 
 struct graph_source {
-  shoal_graph *graph;    /* the program's */
+  shoal_graph *graph; /* the program's, or, of a layer in a model file, its own: */
+  bool owns_graph;
   shoal_value **inputs;  /* [n_inputs] */
   shoal_value **outputs; /* [n_outputs] */
   int n_inputs, n_outputs;
@@ -28,6 +31,7 @@ void graph_source_destroy(graph_source *s) {
   free(s->inputs);
   free(s->outputs);
   free(s->made);
+  if (s->owns_graph) shoal_graph_destroy(s->graph);
   free(s);
 }
 
@@ -37,13 +41,15 @@ static shoal_status refuse(const node *n, const char *why) {
   return status_make(SHOAL_ERR_ARGUMENT, "model of a graph: node '%s' (%s): %s", n->name, n->op->name, why);
 }
 
-/* Marks what a value needs, variables' first values included. */
-static void mark(const shoal_value *v, bool *needed) {
-  const node *n = v->maker;
-  if (needed[n->id]) return;
-  needed[n->id] = true;
-  for (int i = 0; i < n->ins; i++) mark(n->in[i], needed);
-  if (n->initial) mark(n->initial, needed);
+/* Marks what a value needs, variables' first values included. Nodes come after their inputs, so one pass from the end is
+ * enough. */
+static void mark(const shoal_graph *g, const shoal_value *v, bool *needed) {
+  needed[v->maker->id] = true;
+  for (size_t i = g->count; i-- > 0;) {
+    const node *n = g->nodes[i];
+    for (int k = 0; needed[i] && k < n->ins; k++) needed[n->in[k]->maker->id] = true;
+    if (needed[i] && n->initial) needed[n->initial->maker->id] = true;
+  }
 }
 
 /* A variable of the program's graph as a weight of the model. */
@@ -51,6 +57,7 @@ static shoal_status copy_variable(shoal_model *m, layer *owner, const node *n, s
                                   shoal_value **out) {
   for (size_t i = 0; i < m->n_weights; i++)
     if (!strcmp(shoal_value_name(m->weights[i].variable), n->name)) {
+      if (m->weights[i].owner != owner) return refuse(n, "another layer has a weight of this name");
       *out = m->weights[i].variable;
       return NULL;
     }
@@ -60,7 +67,7 @@ static shoal_status copy_variable(shoal_model *m, layer *owner, const node *n, s
   shoal_value *v = shoal_variable(m->graph, n->name, initial);
   m->graph->scope = scope;
   TRY(shoal_graph_status(m->graph));
-  const weight_role role = n->out[0].dtype == SHOAL_F32 ? WEIGHT_TRAINED : WEIGHT_FROZEN;
+  const weight_role role = n->out[0].dtype == SHOAL_F32 && !owner->frozen ? WEIGHT_TRAINED : WEIGHT_FROZEN;
   m->weights[m->n_weights++] =
       (weight){.variable = v, .owner = owner, .role = role, .decayed = role == WEIGHT_TRAINED && v->shape.rank > 1};
   *out = v;
@@ -92,7 +99,7 @@ static shoal_status copy_node(graph_source *s, shoal_model *m, layer *owner, con
 static shoal_status copy(graph_source *s, shoal_model *m, layer *owner, const shoal_value *v) {
   bool *needed = calloc(s->graph->count + 1, sizeof *needed);
   if (!needed) return status_no_memory();
-  mark(v, needed);
+  mark(s->graph, v, needed);
   for (int i = 0; i < s->n_inputs; i++) needed[s->inputs[i]->maker->id] = false; /* they are there */
   if (s->labels) needed[s->labels->maker->id] = false;
   shoal_status status = NULL;
@@ -127,6 +134,70 @@ static shoal_value *graph_apply(branch *b, layer *l, layer_io *io) {
 }
 
 static const layer_kind graph_kind = {"graph", "nodes of the program's own", NULL, 1, LAYER_INPUTS_MAX, graph_apply};
+
+/* ---- layers of model files: operators of another program's model (docs/exchange.md) */
+
+/* The attribute `graph`: a GraphDef of our operators whose placeholders are the layer's inputs, in their order, and whose
+ * last node is what it gives. */
+static shoal_status read_source(layer *l, graph_source *s) {
+  uint8_t *bytes;
+  size_t n;
+  if (!base64_decode(layer_text(l, "graph"), &bytes, &n))
+    return status_make(SHOAL_ERR_ARGUMENT, "graph: expected a GraphDef in base64");
+  s->owns_graph = true;
+  shoal_status status = shoal_graph_create(&s->graph);
+  if (!status) status = graphdef_read(s->graph, bytes, n);
+  free(bytes);
+  if (status) return status_wrap(status, "graph");
+  const size_t count = s->graph->count;
+  s->inputs = calloc(count + 1, sizeof(shoal_value *));
+  s->outputs = calloc(1, sizeof(shoal_value *));
+  s->made = calloc((size_t)s->graph->n_values + 1, sizeof(shoal_value *));
+  if (!s->inputs || !s->outputs || !s->made) return status_no_memory();
+  for (size_t i = 0; i < count; i++)
+    if (!strcmp(s->graph->nodes[i]->op->name, "placeholder")) s->inputs[s->n_inputs++] = &s->graph->nodes[i]->out[0];
+  if (!count || !s->n_inputs || !s->graph->nodes[count - 1]->outs)
+    return status_make(SHOAL_ERR_ARGUMENT, "graph: expected placeholders, and a result as its last node");
+  s->outputs[s->n_outputs++] = &s->graph->nodes[count - 1]->out[0];
+  return NULL;
+}
+
+static shoal_value *graph_layer_apply(branch *b, layer *l, layer_io *io) {
+  graph_source *s = l->source;
+  shoal_graph *g = b->model->graph;
+  shoal_status status = NULL;
+  if (!s) {
+    if (!(s = calloc(1, sizeof *s))) status = status_no_memory();
+    if (!status) status = read_source(l, s);
+    if (status) {
+      graph_source_destroy(s);
+      graph_fail(g, status_wrap(status, "layer %s", l->name));
+      return NULL;
+    }
+    l->source = s;
+  }
+  if (s->n_inputs != io->n) return layer_refuse(b, l, "its graph takes %d inputs, not %d", s->n_inputs, io->n);
+  for (int i = 0; i < io->n; i++)
+    if (s->inputs[i]->shape.rank != io->x[i]->shape.rank)
+      return layer_refuse(b, l, "input %d of its graph has %d axes, not %d", i, s->inputs[i]->shape.rank,
+                          io->x[i]->shape.rank);
+  begin_branch(s, b, io);
+  io->mask = NULL;
+  status = copy(s, b->model, l, s->outputs[0]);
+  if (status && !g->error)
+    graph_fail(g, status);
+  else
+    shoal_status_free(status);
+  return g->error ? NULL : s->made[value_id(s->outputs[0])];
+}
+
+static const layer_attr graph_attrs[] = {ATTR("graph", TEXT, NULL), ATTR("activation", ACTIVATION, "null"), {0}};
+
+const layer_kind layers_graph[] = {
+    {"graph", "operators of another program's model, which `shoal train model.onnx` writes down", graph_attrs, 1,
+     LAYER_INPUTS_MAX, graph_layer_apply},
+    {0},
+};
 
 /* ---- the loss */
 

@@ -115,6 +115,37 @@ class Training(support.Case):
             for word in ("dense_1/kernel", "[8,6]", "[8,7]"):
                 self.assertIn(word, message)
 
+    def test_a_graph_trains_as_the_model_that_it_was_made_of(self):
+        """Exported, read again and trained with the same batches: the same predictions."""
+        write_npy(self.folder / "row.npy", [[0.5, -0.2, 0.1, 0.9, -1.0], [-0.4, 0.3, 0.8, -0.7, 0.1]])
+        words = ["--epochs", "3", "--batch-size", "12", "--optimizer", "momentum", "--lr", "0.05", "--loss", "softmax_cross_entropy"]
+        self.train(SEEDS / "mlp.keras", "layers", *words)
+        self.shoal("predict", "layers", "row.npy", "-o", "layers.npy")
+        want, shape = read_npy(self.folder / "layers.npy")
+        for ending in ("onnx", "pb"):
+            self.shoal("export", str(SEEDS / "mlp.keras"), f"mlp.{ending}")
+            self.train(f"mlp.{ending}", ending, *words)
+            self.shoal("predict", ending, "row.npy", "-o", "out.npy")
+            got, own = read_npy(self.folder / "out.npy")
+            self.assertEqual(own, shape)
+            for a, b in zip(got, want):
+                self.assertAlmostEqual(a, b, places=5)
+            # the run needs its file no longer
+            (self.folder / f"mlp.{ending}").unlink()
+            self.shoal("train", "--resume", "--run-dir", ending, "mlp", "--epochs", "4", "--quiet")
+            self.shoal("eval", ending, "--data", "X.npy")
+            self.shoal("export", ending, f"again.{ending}")
+            self.shoal("predict", f"again.{ending}", "row.npy", "-o", "out.npy")
+        self.shoal("export", str(SEEDS / "mlp.keras"), "mlp.onnx")
+        self.train("mlp.onnx", "sync", "--workers", "2", "--ps", "1", "--epochs", "3", "--batch-size", "6",
+                   "--optimizer", "momentum", "--lr", "0.05")
+        self.shoal("predict", "sync", "row.npy", "-o", "out.npy")
+        for a, b in zip(read_npy(self.folder / "out.npy")[0], want):
+            self.assertAlmostEqual(a, b, places=4)
+        self.shoal("export", str(SEEDS / "shared.keras"), "shared.onnx")
+        message = self.train("mlp", "other", "--steps", "1", "--weights", "shared.onnx", expect=1)
+        self.assertIn("it has no weight", message)
+
     def test_layout_of_pytorch(self):
         self.shoal("export", str(SEEDS / "masked.keras"), "w.safetensors", "--layout", "torch")
         data = (self.folder / "w.safetensors").read_bytes()
@@ -185,17 +216,32 @@ class Exchange(support.Case):
     def test_what_is_written_is_read_again(self):
         for name, inputs in {"masked": [""], "shared": ["left=", "right="], "operations": [""]}.items():
             files = [word + str(f) for word, f in zip(inputs, sorted(SEEDS.glob(f"{name}.in.*.npy")))]
-            for again in ("again.keras", "again.onnx"):
+            for again in ("again.keras", "again.onnx", "again.pb"):
                 self.shoal("export", SEEDS / f"{name}.keras", again)
                 self.assert_close(self.predict(self.folder / again, *files), read_npy(SEEDS / f"{name}.out.npy"))
 
-    def test_damaged_onnx_is_refused(self):
+    def test_damaged_graphs_are_refused(self):
         x = SEEDS / "mlp.in.keras_tensor.npy"
-        self.shoal("export", SEEDS / "mlp.keras", "whole.onnx")
-        whole, bad = (self.folder / "whole.onnx").read_bytes(), self.folder / "bad.onnx"
-        for change in (whole[:0], whole[:50], whole[:len(whole) // 2], whole.replace(b"MatMul", b"MatMix", 1)):
-            bad.write_bytes(change)
-            self.predict(bad, x, expect=1)
+        for ending in ("onnx", "pb"):
+            self.shoal("export", SEEDS / "mlp.keras", f"whole.{ending}")
+            whole, bad = (self.folder / f"whole.{ending}").read_bytes(), self.folder / f"bad.{ending}"
+            for change in (whole[:0], whole[:50], whole[:len(whole) // 2], whole.replace(b"MatMul", b"MatMix", 1)):
+                bad.write_bytes(change)
+                self.predict(bad, x, expect=1)
+        self.assertIn("(MatMix): the operator is not supported", self.predict(bad, x, expect=1))
+        bad.write_bytes(whole.replace(b"MatMul", b"While."[:-1] + b"s", 1))
+        self.assertIn("(Whiles)", self.predict(bad, x, expect=1))
+        bad.write_bytes(whole.replace(b"input", b"inpux"))
+        self.predict(bad, x)
+
+    def test_what_is_in_a_graph(self):
+        for ending in ("onnx", "pb"):
+            self.shoal("export", SEEDS / "mlp.keras", f"mlp.{ending}")
+            shown = self.shoal("model", "show", f"mlp.{ending}", "--svg", "mlp.svg")[0]
+            self.assertIn("matmul", shown)
+            self.assertEqual(shown.split("total")[1].split()[0], str(5 * 8 + 8 + 8 * 6 + 6 * 4 + 4))
+            self.assertIn("outputs: ", shown)
+            self.assertIn("matmul", (self.folder / "mlp.svg").read_text())
 
     def test_wrong_inputs_are_named(self):
         message = self.predict(SEEDS / "shared.keras", f"left={SEEDS}/shared.in.left.npy", expect=2)
@@ -260,12 +306,27 @@ class Exchange(support.Case):
 
     def test_a_picture_of_the_layers(self):
         self.shoal("export", str(SEEDS / "shared.keras"), "shared.svg")
-        root = xml.etree.ElementTree.parse(self.folder / "shared.svg").getroot()
-        boxes = root.findall("{http://www.w3.org/2000/svg}g")
-        texts = "".join(root.itertext())
+        def read(path):
+            root = xml.etree.ElementTree.parse(self.folder / path).getroot()
+            boxes = root.findall("{http://www.w3.org/2000/svg}rect[@class='box']")
+            return boxes, [t.text or "" for t in root.findall("{http://www.w3.org/2000/svg}text")]
+
+        boxes, texts = read("shared.svg")
         for name in ("left", "right", "tower/dense", "twice"):
             self.assertIn(name, texts)
-        self.assertGreater(len(boxes), 8)
+        self.assertGreater(len(boxes), 3)
+        # rows of layers without a branch are one box; parameters are told, also of layers around others
+        printed = self.shoal("model", "show", "resnet18", "--svg", "resnet18.svg")[0]
+        boxes, texts = read("resnet18.svg")
+        self.assertIn("total", printed)
+        self.assertLess(len(boxes), 32)
+        self.assertIn("9,408", texts)
+        total = sum(int(t.replace(",", "")) for t in texts if t.replace(",", "").isdigit())
+        self.assertEqual(total, int(printed.split("total")[1].split()[0]))
+        for word in ("deepfm", str(SEEDS / "mlp.keras")):
+            self.shoal("model", "show", word, "--svg", "any.svg")
+            self.assertGreater(len(read("any.svg")[1]), 4)
+        self.assertIn(".svg", self.shoal("model", "show", "mlp", "--svg", "any.png", expect=2)[1])
 
     def test_unknown_endings_are_refused(self):
         error = self.shoal("export", str(SEEDS / "mlp.keras"), str(self.folder / "model.xyz"), expect=2)[1]
