@@ -40,6 +40,15 @@ const char *writer_name(graph_writer *w) {
 
 void writer_bind(graph_writer *w, const shoal_value *v, const char *name) { w->values[value_id(v)] = name; }
 
+bool writer_uses(const graph_writer *w, const shoal_value *v) {
+  for (size_t i = (size_t)v->maker->id + 1; i < w->graph_nodes->count; i++) {
+    const node *other = w->graph_nodes->nodes[i];
+    for (int k = 0; w->needed[i] && k < other->ins; k++)
+      if (other->in[k] == v) return true;
+  }
+  return false;
+}
+
 /* ---- constants */
 
 const char *writer_tensor(graph_writer *w, const shoal_tensor *t) {

@@ -66,6 +66,9 @@ const char *writer_of(graph_writer *w, const shoal_value *v);
 /* Says what a value of the node under way is called. */
 void writer_bind(graph_writer *w, const shoal_value *v, const char *name);
 
+/* Whether another node that is written uses it. */
+bool writer_uses(const graph_writer *w, const shoal_value *v);
+
 /* Constants. */
 const char *writer_tensor(graph_writer *w, const shoal_tensor *t);
 const char *writer_scalar(graph_writer *w, shoal_dtype dtype, double value);

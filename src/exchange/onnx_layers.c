@@ -252,16 +252,6 @@ static const char *step_concat(graph_writer *w, const char **all, int n) {
 }
 static const step_format in_steps = {step_one, step_two, step_at, step_split, step_expand, step_where, step_concat};
 
-/* Is output 1 of the node used by another one? */
-static bool second_used(const graph_writer *w, const node *n) {
-  for (size_t i = (size_t)n->id + 1; i < w->graph_nodes->count; i++) {
-    const node *other = w->graph_nodes->nodes[i];
-    for (int k = 0; w->needed[i] && k < other->ins; k++)
-      if (other->in[k] == &n->out[1]) return true;
-  }
-  return false;
-}
-
 void onnx_rnn(graph_writer *w, const node *n) {
   static const int order[] = {0};
   const recurrent_kind kind = {"RNN", 1, order, 2};
@@ -277,7 +267,7 @@ void onnx_lstm(graph_writer *w, const node *n) {
   static const int order[] = {0, 3, 1, 2}; /* input, output, forget, candidate */
   const recurrent_kind kind = {"LSTM", 4, order, 2};
   recurrent_parts parts;
-  if (n->ins == 4 && !second_used(w, n) && find_parts(w, n, false, &parts))
+  if (n->ins == 4 && !writer_uses(w, &n->out[1]) && find_parts(w, n, false, &parts))
     whole_layer(w, n, &kind, &parts, (onnx_attr){0});
   else
     steps_lstm(w, n, &in_steps);

@@ -40,6 +40,7 @@ static void write_steps(graph_writer *w, const node *n, const step_format *f, st
   const int64_t steps = n->in[0]->shape.dim[1];
   const shoal_dtype dtype = n->in[0]->dtype;
   const int mask = state + 1 + cells;
+  const bool all_cells = cells && n->outs > 1 && writer_uses(w, &n->out[1]);
   if (steps < 1) {
     writer_fail(w, status_make(SHOAL_ERR_ARGUMENT, "'%s': the number of steps must be known", n->name));
     return;
@@ -60,10 +61,10 @@ static void write_steps(graph_writer *w, const node *n, const step_format *f, st
     }
     s = next;
     all[t] = f->expand(w, s.h, dtype);
-    if (cells) all[steps + t] = f->expand(w, s.c, dtype);
+    if (all_cells) all[steps + t] = f->expand(w, s.c, dtype);
   }
   writer_bind(w, &n->out[0], f->concat(w, all, (int)steps));
-  if (cells && n->outs > 1) writer_bind(w, &n->out[1], f->concat(w, all + steps, (int)steps));
+  if (all_cells) writer_bind(w, &n->out[1], f->concat(w, all + steps, (int)steps));
   free(all);
 }
 
