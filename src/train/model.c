@@ -589,7 +589,7 @@ shoal_status shoal_model_describe_json(const shoal_model *m, char **out) {
   for (size_t i = 0; i < m->n_calls; i++) {
     const shoal_output *c = m->calls[i];
     if (!c->layer) continue;
-    const int64_t parameters = c->number ? 0 : count_parameters(m, c->layer);
+    const int64_t parameters = c->number ? 0 : model_count_parameters(m, c->layer);
     json_array_append_new(
         layers, json_pack("{s:s, s:s, s:s, s:I, s:f}", "name", c->layer->name, "activation", layer_activation(c->layer),
                           "output", m->session ? shoal_shape_text(&c->shape, shape) : "?", "parameters",
