@@ -170,6 +170,11 @@ static void programs_that_lie(void **state) {
   memcpy(fed, &run_head, sizeof run_head);
   tell(&c, GRAPH_RUN, 2, 3, fed, sizeof fed);
   hear(&c, GRAPH_RUN, "invalid");
+  p = (proto){0}; /* is fed, and has nothing to run */
+  put_value(&p, PROGRAM_FEED, v, 4);
+  ask(&c, GRAPH_PREPARE, 0, 4, &p, NULL);
+  tell(&c, GRAPH_RUN, 3, 4, fed, sizeof fed);
+  hear(&c, GRAPH_RUN, NULL);
   end(&c);
 }
 

@@ -177,6 +177,7 @@ static shoal_status read_all(program *p, const shoal_graph *g, proto_reader r) {
     allocated = true;
     TRY(read_segment(p, g, proto_inside(&r)));
   }
+  if (!allocated) TRY(allocate(p, &p->feeds)); /* it has nothing to run, and may be fed nevertheless */
   return r.wrong ? nonsense() : NULL;
 }
 

@@ -3,7 +3,7 @@
  * A replicated server has two members, processes that can each hold the same vectors. Which of them is what is a view.
  * Views are made by one arbiter, a thread of worker 0 (ps_arbiter.h), and told to the members; what the members do with
  * them is ps_replica.h. This file is the decision alone: a function of the last view and of what the members said
- * (a model of all of it for spin is tests/model/replica.pml).
+ * (a model of all of it for spin is tests/model/replica.pml, which the test `model` checks).
  *
  *  1. Terms ascend. A view is on disk before anybody is told of it, and the next one is made from it.
  *  2. A life is what a member is called between two losses of its memory: it changes when the process starts and when a

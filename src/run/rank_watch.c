@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #define LOOK_NANOSECONDS 50000000
+#define LAUNCHER_LOOKS 10  /* whether the process that has started the ranks is there */
 #define NAMING_SECONDS 3.0 /* for the process that started the ranks, to say who is late and end them */
 #define TURN_SECONDS 0.5   /* between two ranks that would say the same: the first one's words end the job */
 #define TURNS_MAX 8
@@ -72,11 +73,18 @@ static void give_up(rank_watch *w, rank_stage stage) {
   _exit(EXIT_JOB_FAILED);
 }
 
+/* mpirun, which is asked to end with it, takes seconds for that on a busy machine. */
+static void end_with_launcher(const rank_watch *w) {
+  if (w->socket >= 0 && send(w->socket, "", 0, MSG_NOSIGNAL) < 0 && errno == ECONNREFUSED) _exit(EXIT_JOB_FAILED);
+}
+
 static void *watch(void *context) {
   rank_watch *w = context;
+  int looks = 0;
   const double turn = w->socket >= 0 ? 0 : TURN_SECONDS * (w->rank < TURNS_MAX ? w->rank : TURNS_MAX);
   for (bool done = false; !done;) {
     nanosleep(&(struct timespec){.tv_nsec = LOOK_NANOSECONDS}, NULL);
+    if (++looks % LAUNCHER_LOOKS == 0) end_with_launcher(w);
     pthread_mutex_lock(&w->lock);
     const bool late = w->since > 0 && clock_seconds() - w->since > w->seconds + turn;
     const rank_stage stage = w->stage;

@@ -9,23 +9,32 @@
  * assertions in `answer`). A second primary that answered, or a backup that took over without an update, would break it. When all lives in the view
  * have ended the count begins anew: the workers go back to a checkpoint.
  *
- *   spin -a -DDEATHS=1 -DUPDATES=2 -DTERMS=3 -DBREAKS=0 tests/model/replica.pml
- *   cc -O2 -DSAFETY -DCOLLAPSE -o pan pan.c && ./pan -m400000
- *
- * It takes minutes and some gigabytes even with these limits, so no test runs it. */
+ * check.py compiles it once and runs it with several limits, which are read from the environment when the checker begins:
+ * MODEL_PAIR (1: it begins with a primary and a backup that has everything, 0: with two that hold nothing), MODEL_DEATHS,
+ * MODEL_BREAKS, MODEL_UPDATES, MODEL_TERMS. The checker says which of the events that matter it has come to (REACHED), and must
+ * find a fault in a protocol that lacks a rule (MODEL_BROKEN). */
 
-#ifndef DEATHS
-#define DEATHS 2
-#endif
-#ifndef UPDATES
-#define UPDATES 3
-#endif
-#ifndef TERMS
-#define TERMS 6
-#endif
-#ifndef BREAKS
-#define BREAKS 1
-#endif
+c_code {
+  \#include <stdio.h>
+  \#include <stdlib.h>
+  static int pair, max_deaths, max_breaks, max_updates, max_terms, broken;
+  static int setting(const char *name) { return getenv(name) ? atoi(getenv(name)) : 0; }
+  __attribute__((constructor)) static void read_settings(void) {
+    pair = setting("MODEL_PAIR");
+    max_deaths = setting("MODEL_DEATHS");
+    max_breaks = setting("MODEL_BREAKS");
+    max_updates = setting("MODEL_UPDATES");
+    max_terms = setting("MODEL_TERMS");
+    broken = setting("MODEL_BROKEN");
+  }
+  static void event(int which, const char *what) {
+    static unsigned all;
+    if (all >> which & 1) return;
+    all |= 1u << which;
+    printf("reached: %s\n", what);
+  }
+};
+
 #define NONE 2
 
 mtype = { BLANK, PRIMARY, BACKUP };
@@ -35,17 +44,20 @@ mtype role[2];
 byte life[2], term[2];
 byte has[2], log[2]; /* how many updates it has, and which: the last is the lowest digit */
 byte link[2];   /* of a primary: the life its records go to; 0: none */
+byte via[2];    /* the same: the connection */
 byte sent[2], acked[2];
 byte awaits[2]; /* of a primary: the life without which it answers nothing; 0: none */
 byte since[2];
 bool cut[2], pending[2], left_out[2];
-byte source[2]; /* of a backup: the life that fills it; 0: its connection has ended */
+byte source[2]; /* of a backup: the connection that fills it; 0: it has ended */
 bool named[2];
 byte target[2]; /* of a primary: life to fill */
 
-/* records and confirmations on their way: from whom, to whom, how many updates the receiver then has, and which */
-chan records = [2] of { byte, byte, byte, byte };
-chan acks = [2] of { byte, bool }; /* to which life; taken */
+/* Records and confirmations on their way to a member: over which connection; the life that is meant, of the first record of a
+ * connection, which says all that its sender holds, otherwise 0; how many updates the receiver then has, and which. What is on
+ * its way may still come when its sender has given the connection up. */
+chan records[2] = [2] of { byte, byte, byte, byte };
+chan acks[2] = [2] of { byte, bool }; /* taken */
 
 /* the arbiter: the view on disk, and what it has heard */
 bool v_anew;
@@ -61,6 +73,10 @@ chan answers[2] = [1] of { byte, byte, byte, bool, mtype };
 byte lives = 2, answered, truth, deaths, breaks, made; /* truth: the updates that were answered */
 #define POWER(n) (n == 0 -> 1 : (n == 1 -> 4 : (n == 2 -> 16 : 64)))
 
+/* a connection's number, which is not given again as long as somebody knows it */
+#define IN(i) (records[0]??[i, to, value, which] || records[1]??[i, to, value, which] || acks[0]??[i, good] || acks[1]??[i, good])
+#define USED(i) (via[0] == i || via[1] == i || source[0] == i || source[1] == i || IN(i))
+
 /* used within one atomic sequence only, and 0 in between: no states of their own */
 byte t, p, pl, b, bl, f, from, to, value, which, at, l, a;
 byte good, c, serves, follows;
@@ -72,14 +88,25 @@ inline clear() {
 }
 
 inline drop(who) {
-  role[who] = BLANK; has[who] = 0; log[who] = 0; link[who] = 0; sent[who] = 0; acked[who] = 0; awaits[who] = 0; since[who] = 0;
+  role[who] = BLANK; has[who] = 0; log[who] = 0; link[who] = 0; via[who] = 0; sent[who] = 0; acked[who] = 0; awaits[who] = 0; since[who] = 0;
   cut[who] = false; pending[who] = false; left_out[who] = false; source[who] = 0; named[who] = false; target[who] = 0;
 }
 
 inline new_life(one) { lives++; life[one] = lives; drop(one) }
 
+/* What is on its way is lost. */
+inline empty_all() {
+  do
+  :: nempty(records[0]) -> records[0]?from, to, value, which
+  :: nempty(records[1]) -> records[1]?from, to, value, which
+  :: nempty(acks[0]) -> acks[0]?to, good
+  :: nempty(acks[1]) -> acks[1]?to, good
+  :: empty(records[0]) && empty(records[1]) && empty(acks[0]) && empty(acks[1]) -> break
+  od
+}
+
 inline lose_link(from_whom) {
-  link[from_whom] = 0; sent[from_whom] = 0; acked[from_whom] = 0;
+  link[from_whom] = 0; via[from_whom] = 0; sent[from_whom] = 0; acked[from_whom] = 0;
   cut[from_whom] = awaits[from_whom] != 0
 }
 
@@ -94,6 +121,12 @@ inline take_view(me, in_term, first, first_life, second, second_life) {
      :: role[me] == BLANK && first == me && first_life == life[me] -> role[me] = PRIMARY
      :: role[me] == BACKUP && first == me && first_life == life[me] && c -> left_out[me] = true
      :: role[me] == BACKUP && first == me && first_life == life[me] && !c ->
+        c_code { event(0, "a backup takes over"); };
+        if
+        :: in_term > 3 -> c_code { event(1, "a backup that was filled later takes over"); }
+        :: else
+        fi;
+        assert(has[me] >= answered);
         role[me] = PRIMARY; source[me] = 0;
         pending[me] = has[me] > answered /* its worker comes back for the answer */
      :: else
@@ -105,7 +138,7 @@ inline take_view(me, in_term, first, first_life, second, second_life) {
      named[me] = role[me] == BACKUP && second == me && second_life == life[me];
      if
      :: role[me] == PRIMARY && awaits[me] != 0 && second == NONE && in_term > since[me] ->
-        awaits[me] = 0; cut[me] = false; link[me] = 0; sent[me] = 0; acked[me] = 0
+        awaits[me] = 0; cut[me] = false; link[me] = 0; via[me] = 0; sent[me] = 0; acked[me] = 0
      :: else
      fi
   :: else
@@ -115,7 +148,7 @@ inline take_view(me, in_term, first, first_life, second, second_life) {
 proctype member(byte m) {
 end:
   do
-  :: atomic { left_out[m] -> new_life(m) }
+  :: atomic { left_out[m] -> c_code { event(2, "who was left out drops what it holds"); }; new_life(m) }
   :: atomic { /* an order comes */
        !left_out[m] && nempty(orders[m]) ->
        orders[m]?t, p, pl, b, bl, f, c;
@@ -130,21 +163,26 @@ end:
        answers[m]!life[m], term[m], awaits[m], cut[m], role[m]
      }
   :: atomic { /* a worker's update: done here, and sent to the backup */
-       !left_out[m] && role[m] == PRIMARY && !pending[m] && made < UPDATES &&
-         (link[m] == 0 || nfull(records)) ->
+       !left_out[m] && role[m] == PRIMARY && !pending[m] && c_expr { now.made < max_updates } &&
+         (link[m] == 0 || nfull(records[1 - m])) ->
        made++;
        has[m]++;
        log[m] = log[m] * 4 + made;
        pending[m] = true;
        if
-       :: link[m] != 0 -> records!life[m], link[m], has[m], log[m]; sent[m]++
+       :: link[m] != 0 -> records[1 - m]!via[m], 0, has[m], log[m]; sent[m]++
        :: else
        fi
      }
   :: atomic { /* answer */
-       !left_out[m] && role[m] == PRIMARY && pending[m] && (awaits[m] == 0 || (!cut[m] && acked[m] == sent[m])) ->
+       !left_out[m] && role[m] == PRIMARY && pending[m] && (awaits[m] == 0 || (!cut[m] && acked[m] == sent[m]) || c_expr { broken == 1 }) ->
        if
        :: has[m] > answered ->
+          if
+          :: term[m] > 1 && awaits[m] == 0 -> c_code { event(3, "who took over, or is alone, answers"); }
+          :: term[m] > 2 && awaits[m] != 0 -> c_code { event(4, "an answer with a backup that was filled later"); }
+          :: else
+          fi;
           assert(has[m] == answered + 1 && log[m] / 4 == truth);
           answered++;
           truth = log[m]
@@ -153,69 +191,77 @@ end:
        pending[m] = false
      }
   :: atomic { /* fills a backup: all that it holds, at once */
-       !left_out[m] && role[m] == PRIMARY && link[m] == 0 && awaits[m] == 0 && target[m] != 0 && nfull(records) ->
+       !left_out[m] && role[m] == PRIMARY && link[m] == 0 && awaits[m] == 0 && target[m] != 0 && nfull(records[1 - m]) ->
        link[m] = target[m]; sent[m] = 1; acked[m] = 0;
-       records!life[m], link[m], has[m], log[m]
+       if
+       :: !USED(1) -> via[m] = 1
+       :: USED(1) && !USED(2) -> via[m] = 2
+       :: USED(1) && USED(2) && !USED(3) -> via[m] = 3
+       :: USED(1) && USED(2) && USED(3) && !USED(4) -> via[m] = 4
+       :: USED(1) && USED(2) && USED(3) && USED(4) -> via[m] = 5
+       fi;
+       assert(!USED(6));
+       records[1 - m]!via[m], link[m], has[m], log[m]
+     }
+  :: atomic { /* it is to be another one */
+       !left_out[m] && role[m] == PRIMARY && link[m] != 0 && awaits[m] == 0 && target[m] != link[m] -> lose_link(m)
      }
   :: atomic { /* it has everything: from now on answers wait for it */
        !left_out[m] && role[m] == PRIMARY && link[m] != 0 && awaits[m] == 0 && acked[m] == sent[m] ->
+       c_code { event(5, "a new backup has everything"); };
        awaits[m] = link[m]; since[m] = term[m]
      }
-  :: atomic { /* a record comes; one for another life, or of another source, is refused */
-       nempty(records) && records?[from, eval(life[m]), value, which] && nfull(acks) ->
-       records?from, to, value, which;
+  :: atomic { /* a record comes; one that another life is meant by, or of another connection, is refused */
+       nempty(records[m]) && nfull(acks[1 - m]) ->
+       records[m]?from, to, value, which;
        if
-       :: !left_out[m] && role[m] == BLANK -> role[m] = BACKUP; source[m] = from; has[m] = value; log[m] = which; acks!from, true
-       :: !left_out[m] && role[m] == BACKUP && source[m] == from -> has[m] = value; log[m] = which; acks!from, true
-       :: else -> acks!from, false
+       :: !left_out[m] && role[m] == BLANK && to == life[m] ->
+          role[m] = BACKUP; source[m] = from; has[m] = value; log[m] = which; acks[1 - m]!from, true
+       :: !left_out[m] && role[m] == BACKUP && to == 0 && source[m] == from ->
+          has[m] = value; log[m] = which; acks[1 - m]!from, true
+       :: else ->
+          if
+          :: role[m] == PRIMARY && !left_out[m] -> c_code { event(6, "who took over refuses a record of who was replaced"); }
+          :: else
+          fi;
+          if
+          :: c_expr { broken == 2 } -> acks[1 - m]!from, true
+          :: c_expr { broken != 2 } -> acks[1 - m]!from, false
+          fi
        fi;
        clear()
      }
   :: atomic { /* a confirmation */
-       nempty(acks) && acks?[eval(life[m]), good] ->
-       acks?to, good;
+       nempty(acks[m]) ->
+       acks[m]?to, good;
        if
-       :: link[m] != 0 && good -> acked[m]++
-       :: link[m] != 0 && !good -> lose_link(m)
+       :: link[m] != 0 && via[m] == to && good -> acked[m]++
+       :: link[m] != 0 && via[m] == to && !good -> lose_link(m)
        :: else
        fi;
        clear()
      }
+  :: atomic { /* a backup sees that its connection was given up, when all that had been sent over it has come */
+       source[m] != 0 && source[m] != via[1 - m] && empty(records[m]) -> source[m] = 0
+     }
   :: atomic { /* the connection to the backup breaks; what was on its way is lost */
-       link[m] != 0 && breaks < BREAKS ->
+       link[m] != 0 && c_expr { now.breaks < max_breaks } ->
        breaks++;
-       do
-       :: nempty(records) -> records?from, to, value, which
-       :: empty(records) -> break
-       od;
-       do
-       :: nempty(acks) -> acks?to, good
-       :: empty(acks) -> break
-       od;
+       empty_all();
        if
-       :: source[1 - m] == life[m] -> source[1 - m] = 0
+       :: source[1 - m] == via[m] -> source[1 - m] = 0
        :: else
        fi;
        lose_link(m);
        clear()
      }
   :: atomic { /* death: what is on its way to it or from it is lost */
-       deaths < DEATHS ->
+       c_expr { now.deaths < max_deaths } ->
        deaths++;
-       do
-       :: nempty(records) -> records?from, to, value, which
-       :: empty(records) -> break
-       od;
-       do
-       :: nempty(acks) -> acks?to, good
-       :: empty(acks) -> break
-       od;
+       empty_all();
+       source[1 - m] = 0;
        if
-       :: source[1 - m] == life[m] -> source[1 - m] = 0
-       :: else
-       fi;
-       if
-       :: link[1 - m] == life[m] -> lose_link(1 - m)
+       :: link[1 - m] != 0 -> lose_link(1 - m)
        :: else
        fi;
        new_life(m);
@@ -263,7 +309,7 @@ end:
        :: heard[1] && s_role[1] == BLANK -> next_view(1, s_life[1], NONE, 0); v_anew = true
        fi
      }
-  :: atomic { v_term > 0 && v_term < TERMS ->
+  :: atomic { v_term > 0 && c_expr { now.v_term < max_terms } ->
        serves = ALIVE(v_primary, v_life);
        follows = false;
        if
@@ -281,6 +327,8 @@ end:
        :: !follows
        fi;
        if
+       :: c_expr { broken == 3 } && !serves && v_backup == NONE && heard[OTHER] ->
+          at = OTHER; next_view(at, s_life[at], NONE, 0)
        :: !serves && follows -> next_view(v_backup, v_backup_life, NONE, 0)
        :: serves && v_backup != NONE && (!follows || (s_term[v_primary] == v_term && s_cut[v_primary])) ->
           next_view(v_primary, v_life, NONE, 0)
@@ -301,7 +349,7 @@ end:
        clear()
      }
   :: atomic { /* it dies, and is started again: it knows what is on disk */
-       deaths < DEATHS ->
+       c_expr { now.deaths < max_deaths } ->
        deaths++;
        heard[0] = false; heard[1] = false; told[0] = 0; told[1] = 0; filled_by[0] = 0; filled_by[1] = 0;
        do
@@ -320,6 +368,16 @@ init {
   atomic {
     life[0] = 1; life[1] = 2;
     drop(0); drop(1);
+    if
+    :: c_expr { pair } ->
+       role[0] = PRIMARY; term[0] = 1; link[0] = 2; via[0] = 1; awaits[0] = 2;
+       role[1] = BACKUP; term[1] = 1; source[1] = 1; named[1] = true;
+       v_term = 1; v_primary = 0; v_life = 1; v_backup = 1; v_backup_life = 2;
+       heard[0] = true; s_role[0] = PRIMARY; s_life[0] = 1; s_term[0] = 1; s_awaits[0] = 2;
+       heard[1] = true; s_role[1] = BACKUP; s_life[1] = 2; s_term[1] = 1;
+       told[0] = 1; told[1] = 1
+    :: c_expr { !pair }
+    fi;
     run member(0);
     run member(1)
   }
