@@ -22,7 +22,8 @@ extern "C" {
 /** How a job is launched; NULL and zero in every field but `hosts` is the usual. */
 typedef struct {
   size_t size;            /**< of this struct as the program knows it, by SHOAL_OPTIONS; 0: as the library does */
-  const char *hosts;      /**< "a,b:2,user@c": names as ssh takes them, and how many workers each has; 1 */
+  const char *hosts;      /**< "a,b:2,user@c": names as ssh takes them, and how many workers each has; 1. Hosts
+                             with :0 have servers alone */
   const char *ssh;        /**< the client and more flags for it, parted by blanks; NULL: "ssh" */
   const char *program;    /**< what runs on the hosts; NULL: "shoal" */
   const char *copy;       /**< a program to copy to each host for the job, in place of `program`; NULL: none */
@@ -35,10 +36,12 @@ typedef struct {
   void *context;          /**< handed to both of these */
   void (*on_log)(void *context, const char *task, const char *host, const char *line); /**< a line of a task's log */
   void (*on_note)(void *context, const char *line);                                    /**< a line for people */
+  bool namespaces; /**< `hosts` are network namespaces of this machine (`ip netns`), and no ssh is needed; `interface`
+                      says at which address tasks listen there */
 } shoal_launch_options;
 
-/** Runs the job to its end: worker 0, on the first host, has the result there. Parameter servers alone: `strategy` is
- * "ps" or not said; `workers` not said: one a slot; `ps` not said: 1. Nothing is left running on any host when it
+/** Runs the job to its end: worker 0, on the first host, has the result there. `strategy` is "ps", "allreduce"
+ * or not said, which is "ps"; `workers` not said: one a slot; `ps` not said: 1. Nothing is left running on any host when it
  * returns. *exit_status: that of worker 0. SHOAL_ERR_PEER: a host that cannot be reached, has another version, or is
  * lost; a task that failed. SHOAL_ERR_CANCELLED: it was stopped before all hosts were there. */
 SHOAL_API SHOAL_CHECKED shoal_status shoal_launch(const shoal_job *job, const shoal_launch_options *options,

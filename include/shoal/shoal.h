@@ -9,6 +9,7 @@
 #include "shoal/graph.h"
 #include "shoal/jobs.h"
 #include "shoal/keys.h"
+#include "shoal/lab.h"
 #include "shoal/launch.h"
 #include "shoal/machine.h"
 #include "shoal/models.h"

@@ -41,7 +41,7 @@ typedef struct {
 
 extern const command command_train, command_eval, command_predict, command_export, command_keygen, command_version,
     command_help;
-extern const command command_doctor, command_trace, command_launch, command_scale;
+extern const command command_doctor, command_trace, command_launch, command_lab, command_scale;
 extern const command command_report, command_dash, command_serve, command_sweep, command_reproduce;
 extern const command command_model_show, command_model_layers;
 extern const command command_ps, command_status, command_stop, command_tail, command_clean;

@@ -1,10 +1,12 @@
-/* shoal launch: a training job on several hosts, over ssh. */
-#include "shoal/launch.h"
+/* shoal launch: a training job on several hosts, over ssh. shoal lab: the same on hosts that are made for it, here. */
+#include "shoal/lab.h"
 
 #include "cli/command.h"
 #include "cli/interrupt.h"
 #include "cli/say.h"
 
+#include <errno.h>
+#include <limits.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -12,6 +14,8 @@ typedef struct {
   const char *hosts, *ssh, *program, *folder, *interface, *ports;
   double seconds;
   bool copy, agent, copied;
+  int64_t n; /* hosts of a lab */
+  const char *rate, *delay;
 } launch_flags;
 
 #define AT(field) offsetof(launch_flags, field)
@@ -30,6 +34,13 @@ static const flag_row launch_table[] = {
     {"connect-seconds", FLAG_NUMBER, AT(seconds), "N", "to reach each host in", "10", .least = 2, .most = 3600},
     {"agent", FLAG_BOOL, AT(agent), NULL, "the far end, on a host", .marks = FLAG_HIDDEN},
     {"copied", FLAG_BOOL, AT(copied), NULL, "this program's file is to go", .marks = FLAG_HIDDEN},
+    {0},
+};
+static const flag_row lab_table[] = {
+    {"hosts", FLAG_INT, AT(n), "N", "how many hosts", "3", .least = 1, .most = 64},
+    {"rate", FLAG_TEXT, AT(rate), "RATE", "of each link, each way, as tc writes it: 1.8gbit", "not limited",
+     .marks = 0},
+    {"delay", FLAG_TEXT, AT(delay), "TIME", "from host to host, one way: 100us, 2ms", "none added", .marks = 0},
     {0},
 };
 
@@ -57,6 +68,14 @@ static shoal_status parse_job(int argc, char **argv, shoal_job *job) {
   return NULL;
 }
 
+static shoal_status lab(const launch_flags *f, const shoal_job *job, const shoal_launch_options *o, int *exit_status) {
+  shoal_lab *made;
+  TRY(shoal_lab_create(&(shoal_lab_options){.hosts = (int)f->n, .rate = f->rate, .delay = f->delay}, &made));
+  shoal_status status = shoal_lab_launch(made, job, o, exit_status);
+  shoal_lab_destroy(made);
+  return status;
+}
+
 static shoal_status launch(const launch_flags *f, int argc, char **argv, int *exit_status) {
   shoal_job job;
   TRY(parse_job(argc, argv, &job));
@@ -76,7 +95,7 @@ static shoal_status launch(const launch_flags *f, int argc, char **argv, int *ex
                                         .stop = interrupt_flag(signals),
                                         .on_log = on_log,
                                         .on_note = on_note};
-  shoal_status status = shoal_launch(&job, &options, exit_status);
+  shoal_status status = f->n ? lab(f, &job, &options, exit_status) : shoal_launch(&job, &options, exit_status);
   const int asked = __atomic_load_n(interrupt_flag(signals), __ATOMIC_ACQUIRE);
   if (asked && (!status || shoal_status_code(status) == SHOAL_ERR_CANCELLED)) *exit_status = 128 + asked;
   command_tell_end(hook, job.run_dir, NULL, *exit_status || !status ? *exit_status : EXIT_JOB_FAILED);
@@ -84,22 +103,30 @@ static shoal_status launch(const launch_flags *f, int argc, char **argv, int *ex
   return status;
 }
 
-static int run_launch(int argc, char **argv) {
-  launch_flags f = {0};
+static int run_either(const command *which, launch_flags f, int argc, char **argv) {
   flags_parsed parsed;
   shoal_status status;
   int own = 0, exit_status = EXIT_GOOD;
   while (own < argc && strcmp(argv[own], "--")) own++;
-  if (!command_parse(&command_launch, own, argv, &f, &parsed, &status)) return EXIT_GOOD;
+  if (!command_parse(which, own, argv, &f, &parsed, &status)) return EXIT_GOOD;
   if (!status && parsed.count)
-    status = status_make(SHOAL_ERR_ARGUMENT, "the job comes after --: %s launch --hosts a,b -- train lenet", called());
+    status = status_make(SHOAL_ERR_ARGUMENT, "the job comes after --: %s %s -- train lenet", called(), which->name);
   if (!status && f.agent)
     status = shoal_launch_agent(STDIN_FILENO, STDOUT_FILENO, f.copied);
   else if (!status)
     status = launch(&f, own < argc ? argc - own - 1 : 0, argv + own + 1, &exit_status);
   if (!status) return exit_status;
-  const int failed = command_fail(&command_launch, status);
+  const int failed = command_fail(which, status);
   return exit_status ? exit_status : failed;
+}
+
+static int run_launch(int argc, char **argv) { return run_either(&command_launch, (launch_flags){0}, argc, argv); }
+
+static int run_lab(int argc, char **argv) {
+  char self[PATH_MAX] = ""; /* agents run it under another name than their own */
+  if (readlink("/proc/self/exe", self, sizeof self - 1) < 0)
+    return command_fail(&command_lab, status_errno(errno, "/proc/self/exe"));
+  return run_either(&command_lab, (launch_flags){.n = 3, .program = self}, argc, argv);
 }
 
 const command command_launch = {
@@ -120,4 +147,21 @@ const command command_launch = {
         "  shoal launch --hosts a:4,b:4 --copy -- train softmax --ps 2 --mode async\n",
     .flags = launch_table,
     .run = run_launch,
+};
+
+const command command_lab = {
+    .name = "lab",
+    .arguments = "[flags] -- train MODEL",
+    .summary = "train on hosts made of network namespaces, with links as slow as you say",
+    .details =
+        "Each host is a network namespace of this machine. Where workers and parameter\n"
+        "servers together are as many as the hosts, each has a host to itself. All\n"
+        "hosts share this machine's processors. Needs root and iproute2; nothing is\n"
+        "left when it ends.\n"
+        "\n"
+        "Examples:\n"
+        "  shoal lab --hosts 4 --rate 1.8gbit -- train lenet --workers 3\n"
+        "  shoal lab --hosts 3 --rate 1gbit --delay 1ms -- train lenet --strategy allreduce\n",
+    .flags = lab_table,
+    .run = run_lab,
 };

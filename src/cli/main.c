@@ -10,12 +10,13 @@
 #include <string.h>
 
 static const command *const commands[] = {
-    &command_train,        &command_launch,        &command_eval,      &command_predict,    &command_export,
-    &command_serve,        &command_report,        &command_dash,      &command_model_show, &command_model_layers,
-    &command_ps,           &command_status,        &command_stop,      &command_tail,       &command_clean,
-    &command_scale,        &command_sweep,         &command_reproduce, &command_data_list,  &command_data_inspect,
-    &command_data_convert, &command_data_generate, &command_run,       &command_matmul,     &command_server,
-    &command_trace,        &command_keygen,        &command_doctor,    &command_version,    &command_help};
+    &command_train,        &command_launch,       &command_lab,           &command_eval,      &command_predict,
+    &command_export,       &command_serve,        &command_report,        &command_dash,      &command_model_show,
+    &command_model_layers, &command_ps,           &command_status,        &command_stop,      &command_tail,
+    &command_clean,        &command_scale,        &command_sweep,         &command_reproduce, &command_data_list,
+    &command_data_inspect, &command_data_convert, &command_data_generate, &command_run,       &command_matmul,
+    &command_server,       &command_trace,        &command_keygen,        &command_doctor,    &command_version,
+    &command_help};
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
 const command *command_at(int i) { return i >= 0 && i < COMMANDS ? commands[i] : NULL; }

@@ -15,7 +15,7 @@ static shoal_status parse_host(const char *word, size_t length, host_slots *out)
   int64_t slots = 1;
   bool good = true;
   if (colon && colon > bracket) {
-    good = text_to_int(colon + 1, &slots) && slots >= 1 && slots <= 1024;
+    good = text_to_int(colon + 1, &slots) && slots >= 0 && slots <= 1024;
     *colon = 0;
   }
   if (bracket && name[0] == '[') { /* ssh takes the address alone */
@@ -70,11 +70,21 @@ static void add(host_task *tasks, int *n, int *ports, const char *role, int inde
   snprintf(t->name, sizeof t->name, "%s/%d", role, index);
 }
 
+/* The host of the i-th server: round those without slots, if there are any. */
+static int server_host(const host_list *l, int i) {
+  int apart = 0, host = 0;
+  for (int k = 0; k < l->count; k++) apart += !l->hosts[k].slots;
+  if (!apart) return i % l->count;
+  for (i %= apart; l->hosts[host].slots || i--;) host++;
+  return host;
+}
+
 shoal_status host_list_place(const host_list *l, const shoal_job *job, host_task **out, int *count) {
   int64_t slots = 0;
   for (int i = 0; i < l->count; i++) slots += l->hosts[i].slots;
   const int64_t workers = job->workers ? job->workers : slots;
-  const int64_t servers = (job->ps ? job->ps : 1) * (1 + job->replicas);
+  const bool ranks = job->strategy && !strcmp(job->strategy, "allreduce");
+  const int64_t servers = ranks ? 0 : (job->ps ? job->ps : 1) * (1 + job->replicas);
   if (workers > slots)
     return status_make(SHOAL_ERR_ARGUMENT, "`workers` %lld, but `hosts` has room for %lld: write HOST:SLOTS",
                        (long long)workers, (long long)slots);
@@ -85,9 +95,9 @@ shoal_status host_list_place(const host_list *l, const shoal_job *job, host_task
     free(ports);
     return status_no_memory();
   }
-  for (int i = 0; i < (int)servers; i++) add(tasks, &n, ports, "ps", i, i % l->count);
+  for (int i = 0; i < (int)servers; i++) add(tasks, &n, ports, "ps", i, server_host(l, i));
   for (int i = 0; i < (int)workers; i++, used++) {
-    while (used == l->hosts[host].slots) host++, used = 0;
+    while (used >= l->hosts[host].slots) host++, used = 0;
     add(tasks, &n, ports, "worker", i, host);
   }
   if (job->evaluator) add(tasks, &n, ports, "evaluator", 0, 0);

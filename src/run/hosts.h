@@ -9,7 +9,7 @@
 
 typedef struct {
   char *name; /* as ssh takes it */
-  int slots;  /* workers it has room for */
+  int slots;  /* workers it has room for; 0: servers alone */
 } host_slots;
 
 typedef struct {
@@ -31,7 +31,7 @@ typedef struct {
   char name[32]; /* "worker/1" */
 } host_task;
 
-/* Servers go round the hosts, workers fill the slots in the order of the list, the evaluator is beside worker 0. The
+/* Servers go round the hosts, or round those without slots if there are any; all-reduce has none. Workers fill the slots in the order of the list, the evaluator is beside worker 0. The
  * caller frees *out. SHOAL_ERR_ARGUMENT: more workers than slots. */
 SHOAL_CHECKED shoal_status host_list_place(const host_list *l, const shoal_job *job, host_task **out, int *count);
 

@@ -66,6 +66,12 @@ static shoal_status ssh_words(char *words, const char *name, const char *command
   return NULL;
 }
 
+/* A network namespace of this machine in place of a host. */
+static void namespace_words(const char *name, const char *command, char **argv) {
+  const char *const words[] = {"ip", "netns", "exec", name, "sh", "-c", command, NULL};
+  for (size_t i = 0; i < COUNT_OF(words); i++) argv[i] = (char *)words[i]; /* exec does not change them */
+}
+
 /* In the child: a process group of its own, so that a Ctrl-C is the launcher's to take, and an end with the launcher. */
 static void become_ssh(pid_t parent, const int fds[3], char **argv) {
   setpgid(0, 0);
@@ -123,7 +129,10 @@ shoal_status remote_host_start(remote_host *h, const char *name, const shoal_lau
   snprintf(wait, sizeof wait, "ConnectTimeout=%d", (int)MAX_OF(o->connect_seconds - 1, 1));
   if (!status) status = open_copy(h, o->copy, &size);
   if (!status) status = remote_command(o, size, &command);
-  if (!status) status = ssh_words(words, name, command.data, wait, argv);
+  if (!status && o->namespaces)
+    namespace_words(name, command.data, argv);
+  else if (!status)
+    status = ssh_words(words, name, command.data, wait, argv);
   if (!status) status = spawn(h, argv);
   text_fini(&command);
   free(words);

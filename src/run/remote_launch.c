@@ -35,6 +35,7 @@ typedef struct {
   host_task *tasks;
   int n_tasks, chief; /* worker 0's number among the tasks */
   int first_port, last_port;
+  bool ranks;                                     /* all-reduce */
   double pinged, stopped_at, chief_at, failed_at; /* clock; 0: not yet */
 } launcher;
 
@@ -251,7 +252,7 @@ static shoal_status make_keys(json_t *clients, json_t *servers) {
 
 static shoal_status start_host(launcher *l, int host, const char *folder, json_t *clients, json_t *servers) {
   json_t *tasks = json_array();
-  bool serves = false;
+  bool serves = false; /* somebody connects to it: each rank lets in those behind it */
   int workers = 0;
   for (int i = 0; i < l->n_tasks; i++) {
     const host_task *t = &l->tasks[i];
@@ -264,7 +265,7 @@ static shoal_status start_host(launcher *l, int host, const char *folder, json_t
       json_decref(tasks);
       return status;
     }
-    serves = serves || !strcmp(t->role, "ps");
+    serves = serves || !strcmp(t->role, "ps") || l->ranks;
     workers += !strcmp(t->role, "worker");
   }
   remote_host_send(&l->hosts[host], "start",
@@ -374,10 +375,8 @@ static void end_all(launcher *l) {
 static shoal_status check_job(const shoal_job *job, const shoal_launch_options *o) {
   if (!o->hosts) return status_make(SHOAL_ERR_ARGUMENT, "`hosts` is missing: which hosts, such as a,b:2");
   if (!job->model) return status_make(SHOAL_ERR_ARGUMENT, "which model?");
-  if (job->strategy && strcmp(job->strategy, "ps"))
-    return status_make(SHOAL_ERR_ARGUMENT,
-                       "`strategy` %s: parameter servers alone are launched so; for allreduce there is mpirun",
-                       job->strategy);
+  if (job->strategy && strcmp(job->strategy, "ps") && strcmp(job->strategy, "allreduce"))
+    return status_make(SHOAL_ERR_ARGUMENT, "`strategy` %s: only ps and allreduce run on several hosts", job->strategy);
   if (job->cluster || job->task)
     return status_make(SHOAL_ERR_ARGUMENT, "`%s` is not for a job that is launched: `hosts` says who takes part",
                        job->cluster ? "cluster" : "task");
@@ -389,6 +388,7 @@ static shoal_status check_job(const shoal_job *job, const shoal_launch_options *
 static shoal_status prepare(launcher *l) {
   TRY(check_job(l->job, &l->options));
   TRY(parse_ports(l));
+  l->ranks = l->job->strategy && !strcmp(l->job->strategy, "allreduce");
   if (l->options.connect_seconds <= 0) l->options.connect_seconds = CONNECT_SECONDS;
   TRY(host_list_parse(l->options.hosts, &l->list));
   TRY(host_list_place(&l->list, l->job, &l->tasks, &l->n_tasks));
