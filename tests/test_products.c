@@ -13,7 +13,7 @@
 #include <string.h>
 
 static const kernel_fn product_of[CPU_LEVELS] = BY_LEVEL(rows_matmul);
-static const kernel_fn dense_of[CPU_LEVELS] = {wide_dense_generic, wide_dense_avx2, wide_dense_avx512};
+static const kernel_fn dense_of[CPU_LEVELS] = BY_LEVEL(wide_dense);
 
 static float *numbers(int64_t n, uint64_t stream) {
   random_stream s = random_stream_make(7, stream);

@@ -55,7 +55,7 @@ from .layer import Input
 from .models import Model, Sequential
 from .native import lib
 from .ops import assign, assign_add
-from .runs import Run, load, report, run, train
+from .runs import Run, list_runs, load, report, run, train
 from .strategies import AllReduce, Mirrored, ParameterServer, serve_parameters
 
 __version__: str = lib.shoal_version().decode()
@@ -64,7 +64,7 @@ __all__ = ["Accumulator", "AllReduce", "ArgumentError", "AttentionWeights", "Can
            "Input", "InputError", "InternalError", "MachineError", "Mirrored", "Model", "Network", "NumericError", "ParameterServer",
            "PeerError", "Queue", "Recurrent", "RefusedError", "ReportedError", "Run", "Sequential", "Servers", "Session", "Value",
            "Window", "assign", "assign_add", "callbacks", "cond", "constant", "data", "errors", "gradients", "group", "layers",
-           "load", "make_keys", "minimize", "native", "ops", "optimizers", "placeholder", "placeholder_ragged", "report", "run",
+           "list_runs", "load", "make_keys", "minimize", "native", "ops", "optimizers", "placeholder", "placeholder_ragged", "report", "run",
            "serve_graph", "serve_parameters", "split_sizes", "train", "variable", "while_loop"]
 
 

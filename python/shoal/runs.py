@@ -15,6 +15,7 @@ from typing import Any, Iterator, Mapping, Optional, Sequence, Union
 import numpy as np
 
 from . import native
+from ._library import take_text
 from .arrays import Array
 from .errors import InputError
 from .exchange import Network, keras_model
@@ -45,6 +46,16 @@ class Run:
         with open(self.folder / "metrics.jsonl", encoding="utf-8") as file:
             return [json.loads(line) for line in file]
 
+    @property
+    def status(self) -> dict[str, Any]:
+        """How it stands, also while its job runs: state, step, epoch, examples_per_second, pid, host ... as `shoal status --json`."""
+        found: dict[str, Any] = _listed(lib.shoal_run_status_read, self.folder)[0]
+        return found
+
+    def stop(self, *, seconds: float = 60, now: bool = False) -> None:
+        """Asks its job to stop with a checkpoint, and waits for its end; now: ends it at once."""
+        lib.shoal_run_stop(os.fsencode(self.folder), seconds, now)
+
     def model(self) -> "TrainedModel":
         """The trained model."""
         return TrainedModel(self.folder)
@@ -65,6 +76,21 @@ class Run:
 
     def __repr__(self) -> str:
         return f"Run({str(self.folder)!r})"
+
+
+def _listed(read: Any, folder: Path) -> Any:
+    found, out = ctypes.POINTER(native.shoal_runs)(), ctypes.c_void_p()
+    read(os.fsencode(folder), ctypes.byref(found))
+    try:
+        lib.shoal_runs_json(found, ctypes.byref(out))
+    finally:
+        lib.shoal_runs_destroy(found)
+    return json.loads(take_text(out.value))
+
+
+def list_runs(folder: Path = "runs") -> list[Run]:
+    """The runs below a folder: those whose jobs are running first, then the youngest first."""
+    return [Run(run["path"]) for run in _listed(lib.shoal_runs_read, folder)]
 
 
 def report(folders: Sequence[Path], path: Path) -> None:

@@ -253,6 +253,10 @@ class Kept(support.Case):
         run = shoal.train("softmax", data="fake:8x8x1:3:256", epochs=1, threads=1, run_dir=self.folder / "r", quiet=True)
         self.assertEqual(run.summary["model"], "softmax")
         self.assertTrue(any(m["kind"] == "epoch" for m in run.metrics))
+        self.assertEqual((run.status["state"], run.status["model"], run.status["pid"]), ("finished", "softmax", None))
+        self.assertEqual([str(r.folder) for r in shoal.list_runs(self.folder)], [str(run.folder)])
+        with self.assertRaisesRegex(shoal.ArgumentError, "no job runs there"):
+            run.stop()
         model = shoal.load(self.folder / "r")
         self.assertEqual(model.predict(np.zeros((2, 8, 8, 1), np.uint8)).shape, (2, 3))
         model.save(self.folder / "r.onnx")

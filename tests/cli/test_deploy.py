@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import unittest
 
+import kubernetes_schema
 import support
 
 DEPLOY = support.ROOT / "deploy/kubernetes"
@@ -49,10 +50,42 @@ class Deploy(support.Case):
             drain = next(float(a.split("=")[1]) for a in args if a.startswith("--drain"))
             self.assertLess(drain, spec["terminationGracePeriodSeconds"])
 
+    @unittest.skipUnless(yaml, "there is no PyYAML")
+    def test_manifests_fit_the_api(self):
+        problems, kinds = [], set()
+        for path in sorted(DEPLOY.glob("*.yaml")):
+            for o in yaml.safe_load_all(path.read_text()):
+                problems += kubernetes_schema.check_object(o, f"{path.name}: {o.get('kind')}")
+                kinds.add(o["kind"])
+        self.assertEqual(problems, [])
+        self.assertLessEqual({"Job", "Service", "TFJob", "TrainingRuntime", "TrainJob"}, kinds)
+        # The check itself: each of these is a mistake.
+        good = yaml.safe_load((DEPLOY / "workers.yaml").read_text())
+        for path, value in ((("spec", "parallelism"), "three"), (("spec", "paralelism"), 3), (("spec", "template"), None),
+                            (("spec", "template", "spec", "volumes"), []), (("kind",), "Jobs"), (("metadata",), {})):
+            bad = json.loads(json.dumps(good))
+            place = bad
+            for key in path[:-1]:
+                place = place[key]
+            place[path[-1]] = value
+            self.assertTrue(list(kubernetes_schema.check_object(bad, "bad")), path)
+
+    @unittest.skipUnless(yaml, "there is no PyYAML")
+    def test_trainer_describes_its_pods(self):
+        described, runtime, job = yaml.safe_load_all((DEPLOY / "trainer.yaml").read_text())
+        cluster = json.loads(described["data"]["cluster.json"])["cluster"]
+        name, nodes = job["metadata"]["name"], job["spec"]["trainer"]["numNodes"]
+        self.assertEqual(cluster["worker"], [f"{name}-node-0-{i}.{name}:2222" for i in range(nodes)])
+        self.assertEqual(cluster["ps"], [f"{name}-ps-0-0.{name}:2222"])
+        self.assertEqual(job["spec"]["runtimeRef"]["name"], runtime["metadata"]["name"])
+        self.assertEqual(runtime["spec"]["mlPolicy"]["numNodes"], nodes)
+
     def test_one_version(self):
         changelog = (support.ROOT / "debian/changelog").read_text()
         self.assertEqual(re.match(r"shoal \((\S+)\)", changelog)[1], self.version())
         self.assertIn(f"newTag: {self.version()}", (DEPLOY / "kustomization.yaml").read_text())
+        for name in ("tfjob.yaml", "trainer.yaml"):
+            self.assertEqual(set(re.findall(r"/shoal:(\S+)", (DEPLOY / name).read_text())), {self.version()})
 
     def test_debian_packages_have_all_that_is_installed(self):
         """Each installed file is in the list of exactly one package, and each list finds something."""
