@@ -6,8 +6,8 @@
 #include <string.h>
 
 /* Sizes in pixels: of a line, of a box, and between boxes; letters that fit into its columns. */
-enum { LINE = 22, PAD = 7, WIDE = 460, GAP = 34, BESIDE = 36, LANE = 14, NAME_LETTERS = 24, KIND_LETTERS = 21 };
-enum { AT_NAME = 14, AT_KIND = 178, AT_SHAPE = 390, AT_COUNT = 450 };
+enum { LINE = 22, PAD = 7, WIDE = 500, GAP = 34, BESIDE = 36, LANE = 14, NAME_LETTERS = 25, KIND_LETTERS = 21 };
+enum { AT_NAME = 14, AT_KIND = 216, AT_SHAPE = 428, AT_COUNT = 490 };
 
 drawing_item *drawing_add(drawing_items *items, int n_inputs) {
   int *inputs = calloc((size_t)n_inputs + 1, sizeof *inputs);
@@ -133,10 +133,10 @@ static void put_count(char *out, size_t room, int64_t n) {
 static const char *family(const char *kind) {
   static const struct {
     const char *part, *class;
-  } families[] = {{"conv", "f1"},   {"norm", "f3"},   {"pool", "f4"},  {"dense", "f2"},  {"matmul", "f2"},
-                  {"lstm", "f5"},   {"gru", "f5"},    {"rnn", "f5"},   {"attent", "f5"}, {"embed", "f2"},
-                  {"add", "f6"},    {"concat", "f6"}, {"multi", "f6"}, {"mul", "f6"},    {"input", "f0"},
-                  {"placeh", "f0"}, {"graph", "f2"}};
+  } families[] = {{"padding", "f7"}, {"conv", "f1"},   {"norm", "f3"},   {"pool", "f4"},  {"dense", "f2"},
+                  {"matmul", "f2"},  {"lstm", "f5"},   {"gru", "f5"},    {"rnn", "f5"},   {"attent", "f5"},
+                  {"embed", "f2"},   {"add", "f6"},    {"concat", "f6"}, {"multi", "f6"}, {"mul", "f6"},
+                  {"input", "f0"},   {"placeh", "f0"}, {"graph", "f2"}};
   for (size_t i = 0; i < COUNT_OF(families); i++)
     if (strstr(kind, families[i].part)) return families[i].class;
   return "f7";

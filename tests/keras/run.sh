@@ -1,6 +1,6 @@
 #!/bin/sh
 # Compares shoal with the real Keras and onnxruntime, which it installs into a folder of the user's cache if they are not there.
-# usage: tests/keras/run.sh SHOAL [NAME...]     all models of models.py, or those named
+# usage: tests/keras/run.sh SHOAL [NAME...]     all models of models.py and of models/, or those of models.py named
 # Says so and ends well where they cannot be had.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
@@ -20,3 +20,4 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 "$python" -W ignore "$here/models.py" "$work" "$@"
 "$python" -W ignore "$here/compare.py" "$shoal" "$work"
+[ $# -gt 0 ] || "$python" -W ignore "$here/onnx_models.py" "$shoal" "$here/../../models"
