@@ -12,7 +12,7 @@
 #include <string.h>
 
 enum { NODES_MAX = 1000000 };
-#define SPREAD ((size_t)1 << 20) /* bytes that a few numbers of a constant may stand for */
+#define SPREAD ((size_t)1 << 18) /* bytes that a few numbers of a constant may stand for */
 
 /* A node of the file, and how far it has come. */
 typedef struct {
