@@ -166,7 +166,7 @@ static void ask_to_end(service *s, bool finished, bool stopped) {
   s->ends = true;
   s->finished = finished;
   s->stopped = stopped;
-  const double until = clock_seconds() + END_SECONDS;
+  double until = clock_seconds() + END_SECONDS;
   __atomic_store(&s->run.until, &until, __ATOMIC_RELAXED);
   pthread_cond_signal(&s->wake);
   pthread_mutex_unlock(&s->lock);
