@@ -427,6 +427,10 @@ static void print_goes_to_its_sink(void **state) {
       .in = &in, .out = &out, .ins = 1, .outs = 1, .attr = attr, .print = keep_line, .print_sink = line};
   assert_null(op_find("print")->kernel(&call));
   assert_string_equal(line, "step: i64[9] 1 2 3 4 5 6 7 8 ...");
+  attr[0].s = "\x1b[2Jred\r\xc2\x9b\x7f"; /* a graph may be somebody else's: nothing that steers a terminal */
+  assert_null(op_find("print")->kernel(&call));
+  for (const unsigned char *c = (const unsigned char *)line; *c; c++) assert_true(*c >= ' ' && *c != 0x7f);
+  assert_non_null(strstr(line, "?[2Jred?"));
 }
 
 /* A batch cut in two gives what the whole gives. */

@@ -287,6 +287,7 @@ static shoal_status train(running *w) {
   r->run_dir = b->dir.path;
   if (job_is_ranks(&b->job) && !w->ranks.joined) return start_ranks(s);
   shoal_status status = work(w);
+  if (!status) status = run_dir_check(&b->dir);
   if (!status && s->lost) {
     status = s->lost;
     s->lost = NULL;

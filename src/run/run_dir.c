@@ -153,6 +153,17 @@ shoal_status run_dir_take(run_dir *r) {
 
 bool run_dir_taken(const run_dir *r) { return r->lock > 0; }
 
+shoal_status run_dir_check(const run_dir *r) {
+  struct stat taken, there;
+  if (!r->lock || fstat(r->lock - 1, &taken)) return NULL;
+  if (!stat(r->path, &there) && there.st_dev == taken.st_dev && there.st_ino == taken.st_ino) return NULL;
+  return status_make(
+      SHOAL_ERR_SYSTEM,
+      "%s was removed or replaced while the run trained: its settings, metrics and checkpoints are lost; a "
+      "model that is there now lacks them",
+      r->path);
+}
+
 bool run_dir_busy(const run_dir *r) {
   const int fd = open(r->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) return false;

@@ -27,6 +27,8 @@ SHOAL_CHECKED shoal_status run_dir_make(const char *folder);
  * process. SHOAL_ERR_ARGUMENT: one does, by process and host. Where the file system knows no locks, nobody is kept away. */
 SHOAL_CHECKED shoal_status run_dir_take(run_dir *r);
 bool run_dir_taken(const run_dir *r);
+/* Of a folder that was taken: whether it is still the one under its name. */
+SHOAL_CHECKED shoal_status run_dir_check(const run_dir *r);
 /* Whether another process has. */
 bool run_dir_busy(const run_dir *r);
 /* What processes that were killed in the middle of a write have left; the folder must be taken, and nobody else write to it. */

@@ -4,6 +4,7 @@ import os
 import resource
 import shutil
 import subprocess
+import time
 
 import support
 
@@ -65,6 +66,22 @@ class Trouble(support.Case):
         _, err = self.train("softmax", "r", "--epochs", 3, "--resume")
         self.assertIn(newest.name, err)
         self.assertEqual(self.summary("r")["epochs"], 3)
+
+    def test_a_folder_that_goes_away(self):
+        """What was in it is lost: no success, and a word of why."""
+        for epochs, flags in ((1500, []), (400, ["--workers", "2", "--ps", "1"])):
+            run = self.folder / f"r{len(flags)}"
+            process = subprocess.Popen(
+                [support.SHOAL, "train", "softmax", "--data", self.data, "--epochs", str(epochs), "--batch-size", "16", "--threads", "1",
+                 "--quiet", "--run-dir", run, *flags], cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                text=True, env=self.environment())
+            self.addCleanup(process.kill)
+            while process.poll() is None and not support.has_begun(run):
+                time.sleep(0.01)
+            run.rename(self.folder / f"gone{len(flags)}")
+            _, err = process.communicate(timeout=support.SECONDS)
+            self.assertEqual(process.returncode, 1, err)
+            self.assertIn("was removed or replaced", err)
 
     def test_settings_that_were_damaged(self):
         self.train("softmax", "r", "--epochs", 1)
