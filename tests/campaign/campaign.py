@@ -487,7 +487,8 @@ def run_trial(t, data):
                 i.join()
             job.wait()
             finished = judge.ending()
-            job.unfit = job.killed_launcher or any(f.what in ("files", "descriptors", "kill") for f in t.faults)
+            killed = ("files", "descriptors", "kill", *(["stop"] if t.described else []))
+            job.unfit = job.killed_launcher or any(f.what in killed for f in t.faults)
             judge.traces(before)
             if not finished:
                 resume(job, judge)
