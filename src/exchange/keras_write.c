@@ -126,9 +126,10 @@ static json_t *shape_json(const shoal_shape *s) {
 
 static json_t *tensor_json(keras_writer *w, const shoal_output *c) {
   const operation *o = operation_of(w, c);
+  const bool integers = !c->layer && w->network->model->inputs[c->number].integers;
   return json_pack("{s:s, s:{s:o, s:s, s:[s, i, i]}}", "class_name", "__keras_tensor__", "config", "shape",
-                   shape_json(&c->value->shape), "dtype", "float32", "keras_history", o->name, c->layer ? c->number : 0,
-                   0);
+                   shape_json(&c->value->shape), "dtype", integers ? "int32" : "float32", "keras_history", o->name,
+                   c->layer ? c->number : 0, 0);
 }
 
 /* Types for images and sequences alike, by how many axes their input has. */
@@ -244,9 +245,11 @@ static json_t *call_json(keras_writer *w, const shoal_output *c) {
 
 static json_t *input_json(const keras_writer *w, const operation *o) {
   const network_port *in = &w->network->inputs.list[o->input];
+  const bool integers = w->network->model->inputs[o->input].integers;
   return json_pack("{s:s, s:s, s:{s:o, s:s, s:b, s:b, s:s}, s:n, s:s, s:[]}", "module", "keras.layers", "class_name",
-                   "InputLayer", "config", "batch_shape", shape_json(&in->value->shape), "dtype", "float32", "sparse",
-                   0, "ragged", 0, "name", o->name, "registered_name", "name", o->name, "inbound_nodes");
+                   "InputLayer", "config", "batch_shape", shape_json(&in->value->shape), "dtype",
+                   integers ? "int32" : "float32", "sparse", 0, "ragged", 0, "name", o->name, "registered_name", "name",
+                   o->name, "inbound_nodes");
 }
 
 /* ---- weights */

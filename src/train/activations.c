@@ -52,30 +52,6 @@ static shoal_value *glu(shoal_graph *g, shoal_value *x) {
   return half ? shoal_mul(g, half, shoal_sigmoid(g, shoal_value_output(half, 1))) : NULL;
 }
 
-/* The nearest point to x whose numbers are not negative and add up to 1 (Martins, Astudillo 2016): max(x - t, 0), where t is
- * found from the k largest, k the most for which 1 + k x(k) is above their sum. */
-static shoal_value *sparsemax(shoal_graph *g, shoal_value *x) {
-  const int last = x->shape.rank - 1;
-  const int64_t n = x->shape.dim[last];
-  if (n < 1) return NULL;
-  shoal_tensor places;
-  shoal_status status = shoal_tensor_create(SHOAL_F32, SHOAL_SHAPE(n), &places);
-  if (status) {
-    graph_fail(g, status);
-    return NULL;
-  }
-  for (int64_t i = 0; i < n; i++) ((float *)places.data)[i] = (float)(i + 1);
-  shoal_value *k = shoal_constant(g, &places);
-  shoal_tensor_fini(&places);
-  shoal_value *sorted = shoal_sort(g, x, last, true), *sums = shoal_cumsum(g, sorted, last, false, false);
-  shoal_value *within =
-      shoal_cast(g, shoal_greater(g, shoal_add(g, shoal_mul(g, sorted, k), number(g, 1)), sums), SHOAL_F32);
-  shoal_value *count = shoal_reduce_sum(g, within, SHOAL_SHAPE(last), true);
-  shoal_value *sum = shoal_reduce_sum(g, shoal_mul(g, sorted, within), SHOAL_SHAPE(last), true);
-  shoal_value *t = shoal_div(g, shoal_sub(g, sum, number(g, 1)), count);
-  return shoal_relu(g, shoal_sub(g, x, t));
-}
-
 static const activation activations[] = {
     {"linear", NULL},
     {"relu", shoal_relu},
@@ -105,7 +81,6 @@ static const activation activations[] = {
     {"soft_shrink", soft_shrink},
     {"sparse_plus", sparse_plus},
     {"sparse_sigmoid", sparse_sigmoid},
-    {"sparsemax", sparsemax},
     {"squareplus", squareplus},
     {"tanh_shrink", tanh_shrink},
 };

@@ -132,7 +132,7 @@ def noise():
 
 ACTIVATIONS = ["relu", "relu6", "leaky_relu", "elu", "selu", "gelu", "silu", "softplus", "softsign", "hard_sigmoid",
                "hard_silu", "hard_tanh", "mish", "exponential", "log_softmax", "softmax", "tanh", "sigmoid", "linear", "celu",
-               "hard_shrink", "log_sigmoid", "soft_shrink", "sparse_plus", "sparse_sigmoid", "sparsemax", "squareplus", "tanh_shrink"]
+               "hard_shrink", "log_sigmoid", "soft_shrink", "sparse_plus", "sparse_sigmoid", "squareplus", "tanh_shrink"]
 
 
 @model(loss="mse", lr=0.01)
@@ -141,7 +141,7 @@ def activations():
     h = layers.Dense(5)(x)
     each = [layers.Activation(name)(h) for name in ACTIVATIONS]
     each += [layers.ReLU(max_value=2.0, negative_slope=0.1, threshold=0.2)(h), layers.LeakyReLU(0.07)(h), layers.ELU(0.8)(h),
-             layers.PReLU(alpha_initializer="he_normal")(h), layers.Softmax()(h), layers.Activation("glu")(layers.Dense(6)(x))]
+             layers.PReLU(alpha_initializer="he_normal")(h), layers.Softmax()(h)]
     return keras.Model(x, layers.Dense(2)(layers.Concatenate()(each)))
 
 
