@@ -93,7 +93,8 @@ typedef enum {
 typedef enum {
   SHOAL_COLUMN_NUMBER,     /**< a number; the mean stands for missing ones */
   SHOAL_COLUMN_CATEGORIES, /**< one number a word, 1 for the word that is there */
-  SHOAL_COLUMN_HASHED      /**< `width` numbers, each for the words that fall to it */
+  SHOAL_COLUMN_HASHED,     /**< `width` numbers, each for the words that fall to it */
+  SHOAL_COLUMN_IDS         /**< one whole number a word: its place in a vocabulary, or a hash */
 } shoal_column_kind;
 
 /** A column of a table that is more than plain numbers. */

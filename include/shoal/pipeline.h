@@ -90,6 +90,10 @@ typedef struct {
                                    * files */
   bool real_labels; /**< NumPy: labels are numbers to be predicted, whatever their type, and [rows, ...] of them are
                      * several a row; otherwise floats [rows] are numbers, and [rows, classes] are classes */
+  const char
+      *lookups; /**< CSV, TSV, Parquet: columns of text whose words have numbers already, by a JSON object such as
+                        * {"city": {"vocabulary": ["Oslo", "Rome"]}, "user": {"num_bins": 1000}}; what was learned before
+                        * (preprocessing) counts more. NULL: none */
 } shoal_pipeline_options;
 
 /** What a pipeline has done. */

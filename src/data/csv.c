@@ -171,7 +171,7 @@ static shoal_status prepare(csv_reader *r, char separator, const format_options 
   const csv_fit *given = options->learned && options->learned->table.count ? &options->learned->table : NULL;
   const csv_labels labels = labels_of(options);
   r->labels_optional = labels.optional;
-  if (!given) TRY(csv_fit_learn(&r->base.path, 1, separator, options->columns, labels, &r->own_fit));
+  if (!given) TRY(csv_fit_learn(&r->base.path, 1, separator, options->columns, options->lookups, labels, &r->own_fit));
   r->fit = given ? given : &r->own_fit;
   TRY(csv_file_open(r->base.path, separator, options->columns, r->fit, labels, &r->file));
   r->schema = (rows_schema){.kind = ROWS_DENSE,
@@ -238,6 +238,12 @@ static const char *put_feature(const csv_reader *r, size_t column, const char *f
                                size_t room) {
   const csv_column *c = &r->fit->columns[r->file.learned[column]];
   memset(x, 0, (size_t)c->width * sizeof *x);
+  if (c->kind == CSV_IDS) {
+    const int64_t id = text_ids_of(&c->ids, field); /* one that is missing is a word, too */
+    if (id < 0) snprintf(why, room, "'%s' is none of the %d words of the vocabulary", field, c->ids.words.count);
+    *x = (float)id;
+    return id < 0 ? why : NULL;
+  }
   if (csv_is_missing(field)) {
     if (r->file.columns.missing == CSV_MISSING_ERROR) return missing_value(r, column, field, why, room);
     if (c->kind == CSV_NUMBER)
@@ -414,7 +420,7 @@ static bool detect_tsv(const char *path, const uint8_t *head, size_t n, bool fol
 
 static shoal_status fit_with(char separator, char *const *paths, size_t n, const format_options *options,
                              preprocessing *out) {
-  return csv_fit_learn(paths, n, separator, options->columns, labels_of(options), &out->table);
+  return csv_fit_learn(paths, n, separator, options->columns, options->lookups, labels_of(options), &out->table);
 }
 
 static shoal_status fit_csv(char *const *paths, size_t n, const format_options *options, preprocessing *out) {

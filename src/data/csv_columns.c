@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "data/csv_text.h"
+#include "data/text_ids.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -36,14 +37,14 @@ static shoal_status set_missing(csv_columns *c, const char *value) {
   return NULL;
 }
 
-/* categories=COLUMN, hash=COLUMN:WIDTH, numbers=COLUMN */
-static shoal_status add_kind(csv_columns *c, csv_kind kind, char *value) {
-  int64_t width = CSV_HASH_WIDTH;
-  char *colon = kind == CSV_HASH ? strrchr(value, ':') : NULL;
+/* categories=COLUMN, hash=COLUMN:WIDTH, bucket=COLUMN:BINS, ids=COLUMN, numbers=COLUMN. width: the usual one; most: 0 if the
+ * column has none. */
+static shoal_status add_kind(csv_columns *c, csv_kind kind, const char *key, char *value, int64_t width, int64_t most) {
+  char *colon = most ? strrchr(value, ':') : NULL;
   if (colon && text_to_int(colon + 1, &width)) *colon = 0;
-  if (width < 1 || width > CSV_WIDTH_MAX)
-    return status_make(SHOAL_ERR_ARGUMENT, "columns: hash=%s: expected a width of 1 to %d, found %lld", value,
-                       CSV_WIDTH_MAX, (long long)width);
+  if (most && (width < 1 || width > most))
+    return status_make(SHOAL_ERR_ARGUMENT, "columns: %s=%s: expected a number of 1 to %lld behind a colon, found %lld",
+                       key, value, (long long)most, (long long)width);
   void *array = c->kinds;
   shoal_status status = mem_grow(&array, &c->kind_capacity, c->kind_count + 1, sizeof *c->kinds);
   c->kinds = array;
@@ -58,14 +59,14 @@ static shoal_status set_separator(csv_columns *c, const char *value) {
                      value);
 }
 
-static const char *const keys[] = {"label",   "target",    "weight",     "skip", "missing", "header",
-                                   "classes", "separator", "categories", "hash", "numbers"};
+static const char *const keys[] = {"label",     "target",     "weight", "skip",    "missing", "header", "classes",
+                                   "separator", "categories", "hash",   "numbers", "ids",     "bucket"};
 
 static shoal_status one(csv_columns *c, char *key, char *value) {
   if (!value || !*value)
     return status_make(SHOAL_ERR_ARGUMENT,
                        "columns: expected label=, target=, weight=, skip=, missing=, header=, classes=, "
-                       "separator=, categories=, hash= or numbers= with a value, found "
+                       "separator=, categories=, hash=, ids=, bucket= or numbers= with a value, found "
                        "'%s'",
                        key);
   if (!strcmp(key, "label") || !strcmp(key, "target")) {
@@ -82,9 +83,11 @@ static shoal_status one(csv_columns *c, char *key, char *value) {
   if (!strcmp(key, "skip")) return add_word(&c->skip, &c->skip_count, &c->skip_capacity, value);
   if (!strcmp(key, "missing")) return set_missing(c, value);
   if (!strcmp(key, "separator")) return set_separator(c, value);
-  if (!strcmp(key, "categories")) return add_kind(c, CSV_CATEGORIES, value);
-  if (!strcmp(key, "hash")) return add_kind(c, CSV_HASH, value);
-  if (!strcmp(key, "numbers")) return add_kind(c, CSV_NUMBER, value);
+  if (!strcmp(key, "categories")) return add_kind(c, CSV_CATEGORIES, key, value, 0, 0);
+  if (!strcmp(key, "hash")) return add_kind(c, CSV_HASH, key, value, CSV_HASH_WIDTH, CSV_WIDTH_MAX);
+  if (!strcmp(key, "ids")) return add_kind(c, CSV_IDS, key, value, 0, 0);
+  if (!strcmp(key, "bucket")) return add_kind(c, CSV_IDS, key, value, 0, TEXT_IDS_MAX);
+  if (!strcmp(key, "numbers")) return add_kind(c, CSV_NUMBER, key, value, 0, 0);
   if (!strcmp(key, "header")) {
     c->header = !strcmp(value, "yes") ? 1 : !strcmp(value, "no") ? 0 : -1;
     if (c->header < 0) return status_make(SHOAL_ERR_ARGUMENT, "columns: header= expects yes or no, found '%s'", value);
@@ -98,7 +101,7 @@ static shoal_status one(csv_columns *c, char *key, char *value) {
   const char *nearest = text_nearest(key, keys, COUNT_OF(keys));
   return status_make(SHOAL_ERR_ARGUMENT,
                      "columns: unknown key '%s='; known are label, target, weight, skip, missing, header, "
-                     "classes, separator, categories, hash and numbers%s%s%s",
+                     "classes, separator, categories, hash, ids, bucket and numbers%s%s%s",
                      key, nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "");
 }
 

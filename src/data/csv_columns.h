@@ -13,6 +13,9 @@
  *   separator=WHAT   tab, semicolon, pipe, comma, blank or the character; without it found out from the first lines
  *   categories=COLUMN  one number a word, 1 for the word that is there: also for numbers that stand for categories
  *   hash=COLUMN[:N]  the same with N (CSV_HASH_WIDTH) numbers, each for the words that fall to it
+ *   ids=COLUMN       one number: 1 for the first word of the training rows in the order of their bytes, 2 for the next ...,
+ *                    0 for all others (text_ids.h)
+ *   bucket=COLUMN:N  one number below N, by a hash of the word (text_ids.h)
  *   numbers=COLUMN   numbers, whatever most of the column looks like
  *   header=yes|no    whether the first line holds names; without it, it does when none of its fields is a number, or
  *                    when one is called label, target, class or y
@@ -32,7 +35,7 @@
 
 /* CSV_HOT: one of several label columns */
 typedef enum { CSV_FEATURE, CSV_LABEL, CSV_HOT, CSV_SKIP, CSV_WEIGHT } csv_role;
-typedef enum { CSV_FOUND_OUT, CSV_NUMBER, CSV_CATEGORIES, CSV_HASH } csv_kind;
+typedef enum { CSV_FOUND_OUT, CSV_NUMBER, CSV_CATEGORIES, CSV_HASH, CSV_IDS } csv_kind;
 typedef enum { CSV_MISSING_ERROR, CSV_MISSING_VALUE, CSV_MISSING_MEAN } csv_missing;
 
 enum {
@@ -45,7 +48,7 @@ enum {
 typedef struct {
   char *column;
   csv_kind kind;
-  int width; /* CSV_HASH */
+  int width; /* CSV_HASH; CSV_IDS: buckets, 0: by the words */
 } csv_kind_asked;
 
 typedef struct {
@@ -78,7 +81,7 @@ void csv_columns_fini(csv_columns *c);
 /* Is it what a label column is called? Upper or lower case. */
 bool csv_label_name(const char *name);
 
-/* What columns are said to be: kinds [n], and widths [n] of those that are CSV_HASH; others are left alone. */
+/* What columns are said to be: kinds [n], and widths [n] of those that are CSV_HASH or CSV_IDS; others are left alone. */
 SHOAL_CHECKED shoal_status csv_columns_kinds(const csv_columns *c, char *const *names, size_t n, csv_kind *kinds,
                                              int *widths);
 /* roles [n]; names [n] or NULL without a header line. labelled: one of them is the label, or several are. */

@@ -17,6 +17,7 @@ void csv_fit_fini(csv_fit *fit) {
   for (size_t i = 0; i < fit->count; i++) {
     free(fit->columns[i].name);
     class_names_fini(&fit->columns[i].words);
+    text_ids_fini(&fit->columns[i].ids);
   }
   free(fit->columns);
   *fit = (csv_fit){0};
@@ -74,6 +75,7 @@ static shoal_status find_kinds(csv_file *f, csv_fit *fit) {
     c->kind = kinds[i] != CSV_FOUND_OUT ? kinds[i] : words ? CSV_CATEGORIES : CSV_NUMBER;
     c->asked = kinds[i] != CSV_FOUND_OUT;
     c->width = c->kind == CSV_HASH ? widths[i] : 1;
+    if (c->kind == CSV_IDS) c->ids = (text_ids){.bins = widths[i], .unknown = 1};
   }
   free(counts);
   free(kinds);
@@ -81,8 +83,45 @@ static shoal_status find_kinds(csv_file *f, csv_fit *fit) {
   return status;
 }
 
+/* Columns whose words have numbers already. */
+static shoal_status take_lookups(const char *lookups, const char *path, csv_fit *fit) {
+  json_error_t error;
+  const char *name;
+  json_t *v, *o = lookups ? json_loads(lookups, JSON_REJECT_DUPLICATES, &error) : NULL;
+  if (!lookups) return NULL;
+  shoal_status status = json_is_object(o) ? NULL : status_make(SHOAL_ERR_ARGUMENT, "lookups: expected a JSON object");
+  json_object_foreach (o, name, v) {
+    size_t i = 0;
+    while (i < fit->count && (!fit->columns[i].name || strcmp(fit->columns[i].name, name))) i++;
+    if (!status && i == fit->count)
+      status =
+          status_make(SHOAL_ERR_INPUT,
+                      "%s: the model takes the words of a column '%s', which the first line does not name: expected "
+                      "a header line with the names of the model's inputs",
+                      path, name);
+    if (!status && fit->columns[i].role != CSV_FEATURE)
+      status = status_make(SHOAL_ERR_ARGUMENT, "%s: column '%s' is an input of the model, but not a feature here", path,
+                           name);
+    if (status) break;
+    csv_column *c = &fit->columns[i];
+    text_ids_fini(&c->ids);
+    c->kind = CSV_IDS;
+    c->asked = true;
+    c->width = 1;
+    status = status_wrap(text_ids_from_json(v, &c->ids), "column '%s'", name);
+  }
+  json_decref(o);
+  return status;
+}
+
+/* Whether its words are to be found in the rows. */
+static bool learns_words(const csv_column *c) {
+  return c->kind == CSV_CATEGORIES || (c->kind == CSV_IDS && !c->ids.bins && !c->ids.words.ordered);
+}
+
 /* A word of a column of categories. */
 static shoal_status add_word(csv_column *c, const char *word) {
+  if (c->kind == CSV_IDS) return learns_words(c) ? class_names_add(&c->ids.words, word) : NULL;
   if (c->kind != CSV_CATEGORIES) return NULL;
   TRY(class_names_add(&c->words, word));
   if (c->asked || c->words.count <= CSV_CATEGORIES_MAX) return NULL;
@@ -144,6 +183,7 @@ static shoal_status lay_out(csv_fit *fit) {
   for (size_t i = 0; i < fit->count; i++) {
     csv_column *c = &fit->columns[i];
     if (c->role != CSV_FEATURE) continue;
+    class_names_sort(&c->ids.words);
     if (c->kind == CSV_CATEGORIES) {
       class_names_sort(&c->words);
       c->width = MAX_OF(c->words.count, 1); /* a column without a value has one that stays 0 */
@@ -168,23 +208,24 @@ static shoal_status copy_columns(const csv_file *f, csv_fit *fit) {
 }
 
 static shoal_status learn(csv_file *first, char *const *paths, size_t n, char separator, const char *description,
-                          csv_labels labels, csv_fit *fit) {
+                          const char *lookups, csv_labels labels, csv_fit *fit) {
   TRY(copy_columns(first, fit));
   TRY(find_kinds(first, fit));
+  TRY(take_lookups(lookups, first->path, fit));
   bool through = first->columns.missing == CSV_MISSING_MEAN;
   for (size_t i = 0; i < fit->count; i++)
-    through |= fit->columns[i].role == CSV_FEATURE && fit->columns[i].kind == CSV_CATEGORIES;
+    through |= fit->columns[i].role == CSV_FEATURE && learns_words(&fit->columns[i]);
   TRY(csv_file_rewind(first));
   if (through) TRY(learn_all(first, paths, n, separator, description, labels, fit));
   return lay_out(fit);
 }
 
-shoal_status csv_fit_learn(char *const *paths, size_t n, char separator, const char *description, csv_labels labels,
-                           csv_fit *out) {
+shoal_status csv_fit_learn(char *const *paths, size_t n, char separator, const char *description, const char *lookups,
+                           csv_labels labels, csv_fit *out) {
   csv_file first;
   csv_fit fit = {0};
   TRY(csv_file_open(paths[0], separator, description, NULL, labels, &first));
-  shoal_status status = learn(&first, paths, n, separator, description, labels, &fit);
+  shoal_status status = learn(&first, paths, n, separator, description, lookups, labels, &fit);
   csv_file_close(&first);
   if (status)
     csv_fit_fini(&fit);
@@ -197,8 +238,11 @@ shoal_status csv_fit_learn(char *const *paths, size_t n, char separator, const c
 
 static const char *const role_names[] = {
     [CSV_FEATURE] = "feature", [CSV_LABEL] = "label", [CSV_HOT] = "hot", [CSV_SKIP] = "skip", [CSV_WEIGHT] = "weight"};
-static const char *const kind_names[] = {
-    [CSV_FOUND_OUT] = "", [CSV_NUMBER] = "number", [CSV_CATEGORIES] = "categories", [CSV_HASH] = "hash"};
+static const char *const kind_names[] = {[CSV_FOUND_OUT] = "",
+                                         [CSV_NUMBER] = "number",
+                                         [CSV_CATEGORIES] = "categories",
+                                         [CSV_HASH] = "hash",
+                                         [CSV_IDS] = "ids"};
 
 static int among(const char *word, const char *const *names, size_t n) {
   for (size_t i = 0; word && i < n; i++)
@@ -217,6 +261,10 @@ json_t *csv_fit_to_json(const csv_fit *fit) {
       if (c->kind == CSV_HASH) json_object_set_new(o, "width", json_integer(c->width));
       if (c->kind == CSV_CATEGORIES)
         json_object_set_new(o, "words", class_names_to_json((const char *const *)c->words.names));
+      if (c->kind == CSV_IDS && !text_ids_to_json(&c->ids, o)) {
+        json_decref(o);
+        o = NULL;
+      }
       json_object_set_new(o, "missing", json_integer(c->missing));
     }
     if (!o || json_array_append_new(array, o)) {
@@ -234,7 +282,7 @@ static shoal_status column_from_json(const json_t *o, csv_column *c) {
   if (role < 0 || (role == CSV_FEATURE && kind <= CSV_FOUND_OUT))
     return status_make(SHOAL_ERR_INPUT,
                        "expected a \"role\" (feature, label, hot, skip) and a \"kind\" (number, "
-                       "categories, hash) in each of its columns");
+                       "categories, hash, ids) in each of its columns");
   if (name && !(c->name = strdup(name))) return status_no_memory();
   c->role = (csv_role)role;
   c->missing = -1;
@@ -250,6 +298,7 @@ static shoal_status column_from_json(const json_t *o, csv_column *c) {
       return status_make(SHOAL_ERR_INPUT, "expected a \"width\" of 1 to %d in a column of kind hash", CSV_WIDTH_MAX);
     c->width = (int)width;
   }
+  if (kind == CSV_IDS) return text_ids_from_json(o, &c->ids);
   if (kind != CSV_CATEGORIES) return NULL;
   const char *const *words;
   TRY(class_names_from_json(json_object_get(o, "words"), &words));

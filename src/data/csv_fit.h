@@ -5,15 +5,17 @@
 
 #include "data/class_names.h"
 #include "data/csv_columns.h"
+#include "data/text_ids.h"
 
 #include <jansson.h>
 
 typedef struct {
   char *name; /* in the header line; NULL: there was none */
   csv_role role;
-  csv_kind kind;     /* of a feature: CSV_NUMBER, CSV_CATEGORIES or CSV_HASH */
+  csv_kind kind;     /* of a feature: CSV_NUMBER, CSV_CATEGORIES, CSV_HASH or CSV_IDS */
   bool asked;        /* the description says so: categories, however many */
   class_names words; /* CSV_CATEGORIES, in the order of their bytes */
+  text_ids ids;      /* CSV_IDS */
   int width;         /* numbers that it becomes: 1, or one a word or bucket */
   int64_t offset;    /* of the first of them in the row */
   double mean;       /* CSV_NUMBER, of the values that are there */
@@ -27,9 +29,10 @@ typedef struct csv_fit {
 } csv_fit;
 
 /* From all files, in their order. A column is text when most of its first thousand values are no numbers. The files are
- * read through only when there are words or means to be found. Lines that are bad count for nothing here. */
+ * read through only when there are words or means to be found. Lines that are bad count for nothing here. lookups: of columns
+ * whose words have numbers already, a JSON object by their names (text_ids.h); NULL: there are none. */
 SHOAL_CHECKED shoal_status csv_fit_learn(char *const *paths, size_t n, char separator, const char *description,
-                                         csv_labels labels, csv_fit *out);
+                                         const char *lookups, csv_labels labels, csv_fit *out);
 void csv_fit_fini(csv_fit *fit);
 /* Is there more to it than that all columns are numbers? */
 bool csv_fit_matters(const csv_fit *fit);

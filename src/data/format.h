@@ -12,6 +12,7 @@ typedef struct {
   const class_names *names; /* of the classes, where labels are words; NULL: those in the file. Borrowed */
   const struct preprocessing *learned; /* from the training rows, borrowed; NULL: each file by itself */
   const char *columns;                 /* CSV, TSV: which column is what; NULL: the format's standard (see csv.c) */
+  const char *lookups;                 /* the same: columns whose words have numbers already (csv_fit.h); NULL: none */
   const char *fields;   /* TFRecord: names of the features that hold label, index, value; NULL: "label,index,value" */
   bool labels_optional; /* a row without a label has -1 */
   bool any_index;       /* sparse rows: indices from `features` on are no bad rows */

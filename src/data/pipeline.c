@@ -383,6 +383,7 @@ static source_options source_options_of(const shoal_pipeline_options *o) {
                                       .any_index = o->ignore_unknown,
                                       .row_size = o->row_size,
                                       .columns = o->columns,
+                                      .lookups = o->lookups,
                                       .fields = o->fields,
                                       .no_checksums = o->no_checksums,
                                       .source = o->source},

@@ -101,6 +101,9 @@ static void describe_column(const csv_column *c, size_t number, text *out) {
              class_names_describe((const char *const *)c->words.names, words));
   else if (c->kind == CSV_HASH)
     text_add(out, "text, hashed to %d numbers", c->width);
+  else if (c->kind == CSV_IDS)
+    text_add(out, "text, each word one of %lld numbers%s", (long long)text_ids_count(&c->ids),
+             c->ids.bins ? ", by a hash" : "");
   if (c->missing > 0) text_add(out, "%s%lld missing", c->kind == CSV_NUMBER ? "" : ", ", (long long)c->missing);
   if (c->missing > 0 && c->kind == CSV_NUMBER) text_add(out, ", mean %.6g", c->mean);
 }
@@ -114,6 +117,7 @@ static shoal_status list_columns(const csv_fit *table, shoal_data_column *out, t
     out[n++] = (shoal_data_column){.number = (int)i,
                                    .kind = c->kind == CSV_CATEGORIES ? SHOAL_COLUMN_CATEGORIES
                                            : c->kind == CSV_HASH     ? SHOAL_COLUMN_HASHED
+                                           : c->kind == CSV_IDS      ? SHOAL_COLUMN_IDS
                                                                      : SHOAL_COLUMN_NUMBER,
                                    .name = c->name,
                                    .width = c->width,

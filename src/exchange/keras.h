@@ -56,6 +56,13 @@ SHOAL_CHECKED shoal_status keras_layer_weights(const keras_class *c, const json_
  * called with, tensors and other values. INPUT error: there is no layer that does it. */
 SHOAL_CHECKED shoal_status keras_operation(const char *name, const char *layer, const json_t *config,
                                            const json_t *args, const json_t *kwargs, json_t **description);
+/* A layer that makes whole numbers of words or of numbers as one of ours; *description NULL: it is of another class. *lookup: of
+ * words, that of the input that it is applied to (docs/model-files.md); else NULL. lines: its vocabulary, where the config has
+ * none; NULL: there is none. */
+SHOAL_CHECKED shoal_status keras_lookup(const char *class, const char *layer, const json_t *config, const json_t *lines,
+                                        json_t **description, json_t **lookup);
+/* The top of a config, in which the reader of an archive keeps those lines: path of a layer -> array of lines. */
+#define KERAS_ASSETS "shoal_assets"
 /* The shape of a tensor in a call; NULL: it is none. */
 const json_t *keras_tensor(const json_t *value);
 

@@ -14,6 +14,7 @@ typedef struct {
   json_t *inputs, *layers; /* of the description, growing */
   json_t *by_name;         /* name -> its object in `layers`, borrowed */
   keras_weights *weights;
+  const json_t *assets; /* path of a layer -> lines of its vocabulary */
 } conversion;
 
 /* A model under way: what its layers' results are called in the description. */
@@ -199,21 +200,55 @@ typedef struct {
   char *full, *path; /* with the models around it; in the file of weights */
 } met_layer;
 
+/* A layer that makes numbers of words belongs to the input that it is applied to: rows are read so. Takes lookup. */
+static shoal_status keep_lookup(conversion *c, const met_layer *l, json_t *lookup, const json_t *inputs) {
+  const char *name = json_string_value(json_array_get(inputs, 0));
+  size_t i;
+  json_t *in, *to = NULL;
+  json_array_foreach (c->inputs, i, in)
+    if (name && !strcmp(text_at(in, "name"), name)) to = in;
+  const json_t *have = json_object_get(to, "lookup");
+  const bool other = have && !json_equal(have, lookup);
+  const bool failed =
+      !to || json_object_set(to, "lookup", lookup) || json_object_set_new(to, "dtype", json_string("int"));
+  json_decref(lookup);
+  if (!to)
+    return status_make(
+        SHOAL_ERR_INPUT,
+        "layer '%s' (%s): words are made numbers where rows are read, so it has to be applied to an input of the "
+        "model",
+        l->name, l->class);
+  if (other)
+    return status_make(
+        SHOAL_ERR_INPUT,
+        "layer '%s' (%s): the input '%s' goes to another layer that makes other numbers of its words: use two inputs",
+        l->name, l->class, name);
+  return failed ? status_no_memory() : NULL;
+}
+
+static shoal_status make_any(conversion *c, const met_layer *l, const json_t *args, const json_t *kwargs,
+                             const json_t *inputs) {
+  const char *module = text_at(l->config, "module");
+  const json_t *config = json_object_get(l->config, "config");
+  json_t *description, *lookup;
+  if (module && strstr(module, "ops.")) {
+    TRY(keras_operation(l->class, l->full, config, args, kwargs, &description));
+    return add_layer(c, l->full, description);
+  }
+  TRY(keras_lookup(l->class, l->name, config, json_object_get(c->assets, l->path), &description, &lookup));
+  if (!description) return make_layer(c, l->config, l->class, l->full, l->path);
+  shoal_status status = lookup ? keep_lookup(c, l, lookup, inputs) : NULL;
+  if (!status) return add_layer(c, l->full, description);
+  json_decref(description);
+  return status;
+}
+
 /* Applies a layer to tensors; takes inputs. *result: a name, or a list of them. */
 static shoal_status apply_layer(conversion *c, const met_layer *l, const json_t *args, const json_t *kwargs, int depth,
                                 json_t *inputs, json_t **result) {
-  const char *module = text_at(l->config, "module");
-  json_t *description;
   shoal_status status = NULL;
   if (is_model(l->class)) return add_model(c, l->config, l->full, l->path, depth + 1, inputs, result);
-  if (!json_object_get(c->by_name, l->full)) {
-    if (module && strstr(module, "ops.")) {
-      status = keras_operation(l->class, l->full, json_object_get(l->config, "config"), args, kwargs, &description);
-      if (!status) status = add_layer(c, l->full, description);
-    } else {
-      status = make_layer(c, l->config, l->class, l->full, l->path);
-    }
-  }
+  if (!json_object_get(c->by_name, l->full)) status = make_any(c, l, args, kwargs, inputs);
   if (status) {
     json_decref(inputs);
     return status;
@@ -241,11 +276,8 @@ static shoal_status add_input(conversion *c, const char *name, const json_t *con
     json_array_append(rest, json_array_get(shape, i));
   }
   json_t *input = json_pack("{s:s, s:o}", "name", name, "shape", rest);
-  if (dtype && !strcmp(dtype, "string")) {
-    json_decref(input);
-    return status_make(SHOAL_ERR_INPUT,
-                       "input '%s' takes strings, which is not supported: convert them to indices first", name);
-  }
+  if (dtype && !strcmp(dtype, "string"))
+    json_object_set_new(input, "dtype", json_string("string")); /* until a lookup */
   if (dtype && (!strncmp(dtype, "int", 3) || !strncmp(dtype, "uint", 4)))
     json_object_set_new(input, "dtype", json_string("int"));
   return json_array_append_new(c->inputs, input) ? status_no_memory() : NULL;
@@ -482,6 +514,19 @@ static void shorten_calls(json_t *layers) {
   }
 }
 
+static shoal_status check_strings(const json_t *inputs) {
+  size_t i;
+  json_t *in;
+  json_array_foreach ((json_t *)inputs, i, in) {
+    const char *dtype = text_at(in, "dtype");
+    if (dtype && !strcmp(dtype, "string"))
+      return status_make(SHOAL_ERR_INPUT,
+                         "input '%s' takes strings: apply StringLookup or Hashing to it, or make numbers of them first",
+                         text_at(in, "name"));
+  }
+  return NULL;
+}
+
 shoal_status keras_describe(const json_t *config, const hdf5_file *file, text *notes, json_t **description,
                             keras_weights *weights) {
   const char *class = text_at(config, "class_name"), *name = text_at(json_object_get(config, "config"), "name");
@@ -491,10 +536,12 @@ shoal_status keras_describe(const json_t *config, const hdf5_file *file, text *n
     return status_make(
         SHOAL_ERR_INPUT,
         "the model is of the class %s, a custom class: only Sequential and functional models can be imported", class);
-  conversion c = {file, notes, json_array(), json_array(), json_object(), weights};
+  conversion c = {
+      file, notes, json_array(), json_array(), json_object(), weights, json_object_get(config, KERAS_ASSETS)};
   json_t *given = json_array(), *results = NULL;
   shoal_status status = model_inputs(&c, config, given);
   if (!status) status = add_model(&c, config, "", "", 0, json_incref(given), &results);
+  if (!status) status = check_strings(c.inputs);
   if (!status) {
     shorten_calls(c.layers);
     json_t *outputs = json_array(), *one;

@@ -54,6 +54,37 @@ static shoal_status read_member(const char *path, const zip_archive *z, const ch
   return zip_read(path, m, MIN_OF(most, mem_plus(mem_times(m->part.bytes, UNPACKED_TIMES), 1 << 16)), bytes, n);
 }
 
+/* The lines of assets/LAYER/vocabulary.txt, by the layer. */
+static shoal_status read_vocabularies(const char *path, const zip_archive *z, json_t *config) {
+  static const char before[] = "assets/", after[] = "/vocabulary.txt";
+  json_t *all = json_object();
+  shoal_status status = all ? NULL : status_no_memory();
+  for (size_t i = 0; i < z->count && !status; i++) {
+    const char *name = z->members[i].name;
+    const size_t n = strlen(name), begin = sizeof before - 1, end = sizeof after - 1;
+    if (n <= begin + end || strncmp(name, before, begin) || strcmp(name + n - end, after)) continue;
+    uint8_t *words = NULL;
+    size_t length = 0;
+    status = read_member(path, z, name, CONFIG_MAX, &words, &length);
+    json_t *lines = json_array();
+    for (size_t at = 0; !status && at < length;) {
+      const uint8_t *stop = memchr(words + at, '\n', length - at);
+      const size_t next = stop ? (size_t)(stop - words) : length;
+      if (json_array_append_new(lines, json_stringn((const char *)words + at, next - at)))
+        status = status_make(SHOAL_ERR_INPUT, "%s: %s is not a list of words in UTF-8", path, name);
+      at = next + 1;
+    }
+    char *owner = strndup(name + begin, n - begin - end);
+    if (!status && (!owner || json_object_set(all, owner, lines))) status = status_no_memory();
+    json_decref(lines);
+    free(owner);
+    free(words);
+  }
+  if (!status && json_object_set(config, KERAS_ASSETS, all)) status = status_no_memory();
+  json_decref(all);
+  return status;
+}
+
 static shoal_status read_archive(const char *path, keras_file *out) {
   zip_archive z = {0};
   keras_file f = {0};
@@ -63,6 +94,7 @@ static shoal_status read_archive(const char *path, keras_file *out) {
   shoal_status status = check_names(path, &z);
   if (!status) status = read_member(path, &z, "config.json", CONFIG_MAX, &words, &n);
   if (!status) status = parse_config(path, (const char *)words, n, &f.config);
+  if (!status && json_is_object(f.config)) status = read_vocabularies(path, &z, f.config);
   if (!status) status = read_member(path, &z, "model.weights.h5", SIZE_MAX / 2, &f.bytes, &f.n);
   if (!status) status = hdf5_open(f.bytes, f.n, path, &f.weights);
   free(words);
@@ -131,6 +163,8 @@ static shoal_status make_inputs(building *b, const json_t *description) {
     } else {
       TRY(model_add_input(b->model, name, s, &made));
     }
+    const char *dtype = json_string_value(json_object_get(in, "dtype"));
+    b->model->inputs[i].integers = dtype && !strcmp(dtype, "int");
     TRY(keep_call(b, name));
   }
   return NULL;

@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "base/options.h"
 #include "base/text.h"
+#include "data/text_ids.h"
 #include "models/expand.h"
 #include "train/layer.h"
 
@@ -156,14 +157,35 @@ static shoal_status read_shape(const json_t *v, const char *name, shoal_shape *o
   return NULL;
 }
 
+/* An input whose words are made numbers where the rows are read. */
+static shoal_status check_lookup(const json_t *v, const file_input *in, const char *what) {
+  static const char *const keys[] = {"vocabulary", "num_oov_indices", "mask_token", "num_bins",
+                                     "salt",       "mask_value",      NULL};
+  text_ids ids;
+  if (shoal_shape_count(&in->shape) != 1 || in->shape.rank != 1)
+    return status_make(SHOAL_ERR_ARGUMENT, "%s: lookup: the shape of an input of words is [1]", what);
+  if (!json_is_object(v) || (!json_object_get(v, "vocabulary") && !json_object_get(v, "num_bins")))
+    return status_make(SHOAL_ERR_ARGUMENT, "%s: lookup: expected an object with a vocabulary, or with num_bins", what);
+  TRY(status_wrap(expand_check_keys(v, keys, "lookup"), "%s", what));
+  shoal_status status = text_ids_from_json(v, &ids);
+  if (!status) {
+    text_ids_fini(&ids);
+    return NULL;
+  }
+  shoal_status argument = status_make(SHOAL_ERR_ARGUMENT, "%s: lookup: %s", what, shoal_status_message(status));
+  shoal_status_free(status);
+  return argument;
+}
+
 static shoal_status read_input(const json_t *v, bool several, shoal_model_kind *kind, file_input *out) {
-  static const char *const keys[] = {"name", "shape", "accepts", "min_side", "sparse", "dtype", NULL};
+  static const char *const keys[] = {"name", "shape", "accepts", "min_side", "sparse", "dtype", "lookup", NULL};
   static const char *const rules[] = {"fixed", "images", "any", NULL}, *const types[] = {"float", "int", NULL};
   if (!json_is_object(v)) return status_make(SHOAL_ERR_ARGUMENT, "inputs: expected a list of objects");
   file_input in = {.name = json_string_value(json_object_get(v, "name"))};
   const json_t *name = json_object_get(v, "name"), *shape = json_object_get(v, "shape"),
                *rule = json_object_get(v, "accepts"), *side = json_object_get(v, "min_side"),
-               *dtype = json_object_get(v, "dtype"), *sparse = json_object_get(v, "sparse");
+               *dtype = json_object_get(v, "dtype"), *sparse = json_object_get(v, "sparse"),
+               *lookup = json_object_get(v, "lookup");
   if ((name && (!in.name || !*in.name || strpbrk(in.name, "/:$"))) || (several && !name))
     return status_make(SHOAL_ERR_ARGUMENT, "inputs: each of several needs a name, without / : $");
   if (!in.name) in.name = "input";
@@ -185,7 +207,8 @@ static shoal_status read_input(const json_t *v, bool several, shoal_model_kind *
   word = dtype ? json_string_value(dtype) : "float";
   if (!word || !is_one_of(types, word))
     return status_wrap(status_unknown("type", word ? word : "?", types, 2), "%s: dtype", what);
-  in.integers = !strcmp(word, "int");
+  in.integers = !strcmp(word, "int") || lookup;
+  if (lookup) TRY(check_lookup(lookup, &in, what));
   if (sparse && !json_is_boolean(sparse))
     return status_make(SHOAL_ERR_ARGUMENT, "%s: sparse: expected true or false", what);
   kind->sparse = json_is_true(sparse);

@@ -16,6 +16,7 @@ void job_close_rows(job_rows *rows) {
   shoal_dataset_destroy(rows->data);
   free(rows->files);
   free(rows->transform);
+  free(rows->lookups);
   free((void *)rows->class_names);
   free(rows->preprocessing);
   *rows = (job_rows){0};
@@ -129,11 +130,28 @@ static shoal_status probe(job_rows *rows, rows_schema *out) {
   return status;
 }
 
+/* The inputs of the model that are columns of words, as a pipeline takes them. */
+static shoal_status find_lookups(const shoal_model_kind *kind, char **out) {
+  const model_file *file = model_file_of(kind);
+  const json_t *inputs = file ? json_object_get(file->file, "inputs") : NULL;
+  json_t *found = json_object();
+  for (size_t i = 0; i < json_array_size(inputs); i++) {
+    const json_t *in = json_array_get(inputs, i), *name = json_object_get(in, "name");
+    json_t *lookup = json_object_get(in, "lookup");
+    if (lookup) json_object_set(found, name ? json_string_value(name) : "input", lookup);
+  }
+  *out = json_object_size(found) ? json_dumps(found, JSON_COMPACT) : NULL;
+  const bool failed = !found || (json_object_size(found) && !*out);
+  json_decref(found);
+  return failed ? status_no_memory() : NULL;
+}
+
 static shoal_status find_files(const shoal_job *f, const shoal_model_kind *kind, const job_rows_options *o,
                                job_rows *rows) {
   text files = {0};
   TRY(dataset_files(data_of(f, o->split), split_of(f, o->split), &files));
   rows->files = files.data;
+  TRY(find_lookups(kind, &rows->lookups));
   rows->stream = (shoal_pipeline_options){.files = rows->files,
                                           .format = f->format,
                                           .classes = (int)f->classes,
@@ -145,6 +163,7 @@ static shoal_status find_files(const shoal_job *f, const shoal_model_kind *kind,
                                           .row_size = o->labels_optional ? shoal_shape_count(&rows->input) : 0,
                                           .ignore_unknown = o->scored,
                                           .columns = f->columns,
+                                          .lookups = rows->lookups,
                                           .fields = f->fields,
                                           .transform = f->transform,
                                           .batch_size = LOAD_BATCH,

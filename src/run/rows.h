@@ -17,6 +17,7 @@ typedef struct {
   shoal_dataset *data;            /* in memory; or NULL, and then they are streamed: */
   shoal_pipeline_options stream;  /* its texts live as long as this */
   char *files, *transform;        /* owned, or NULL */
+  char *lookups;                  /* owned; NULL: the model takes no words */
   const char *const *class_names; /* owned; NULL: classes are numbers */
   char *preprocessing;            /* owned; NULL: there is none */
   int classes;                    /* 0: labels are numbers to be predicted */

@@ -3,6 +3,7 @@ import json
 import random
 import struct
 import unittest
+import zipfile
 
 import support
 
@@ -155,6 +156,83 @@ class Columns(support.Case):
         (self.folder / "weighted.csv").write_text("a,w,class\n1,2,0\n1,-3,1\n")
         _, err = self.shoal("train", "softmax", "--data", "weighted.csv", "--columns", "label=class,weight=w", "--run-dir", "bad", expect=1)
         self.assertIn("expected the row's weight, a number of at least 0, found '-3'", err)
+
+    def words(self, n=120):
+        """The class follows from the town, which is a word; a town that no training row has is as unknown as another."""
+        towns = ["Oslo", "Rome", "Lima", "Quito"]
+        return [(towns[i % 4], f"user{i % 9}", i % 5, int(i % 4 in (0, 2))) for i in range(n)]
+
+    def keras_archives(self, run, vocabulary):
+        """The run as Keras saves such a model: layers that look words up between inputs and embeddings."""
+        self.shoal("export", run, "plain.keras")
+        with zipfile.ZipFile(self.folder / "plain.keras") as z:
+            members = {name: z.read(name) for name in z.namelist()}
+
+        def write(name, lookups, assets):
+            config = json.loads(members["config.json"])
+            layers = config["config"]["layers"]
+            for layer, (of, made) in {"t": ("town", lookups[0]), "u": ("user", lookups[1])}.items():
+                at = next(i for i, one in enumerate(layers) if one["name"] == layer)
+                call = layers[at]["inbound_nodes"]
+                next(one for one in layers if one["name"] == of)["config"]["dtype"] = "string"
+                layers.insert(at, {**made, "module": "keras.layers", "name": f"look_{of}", "inbound_nodes": call,
+                                   "config": {**made["config"], "name": f"look_{of}"}})
+                layers[at + 1]["inbound_nodes"] = json.loads(json.dumps(call).replace(f'"{of}"', f'"look_{of}"'))
+            with zipfile.ZipFile(self.folder / name, "w") as z:
+                for member, data in {**members, "config.json": json.dumps(config), **assets}.items():
+                    z.writestr(member, data)
+
+        town = {"class_name": "StringLookup", "config": {"vocabulary": None, "num_oov_indices": 1, "mask_token": None, "oov_token": "[UNK]",
+                                                         "output_mode": "int", "invert": False}}
+        user = {"class_name": "Hashing", "config": {"num_bins": 7, "salt": None, "mask_value": None, "output_mode": "int"}}
+        assets = {"assets/layers/string_lookup/vocabulary.txt": "\n".join(["[UNK]", *vocabulary])}
+        write("words.keras", (town, user), assets)
+        self.shoal("train", "words.keras", "--data", "train.csv", "--columns", "label=class", "--epochs", 1, "--lr", 1e-9, "--run-dir", "again")
+        want, _ = self.shoal("predict", run, "rows.csv")
+        got, _ = self.shoal("predict", "again", "rows.csv")
+        self.assertEqual(got, want)
+        write("words.keras", ({**town, "config": {**town["config"], "output_mode": "multi_hot"}}, user), assets)
+        _, err = self.shoal("train", "words.keras", "--data", "train.csv", "--run-dir", "bad", expect=1)
+        self.assertIn("layer 'look_town' (StringLookup): an output_mode other than 'int' is not supported", err)
+        write("words.keras", (town, user), {})
+        _, err = self.shoal("train", "words.keras", "--data", "train.csv", "--run-dir", "bad", expect=1)
+        self.assertIn("it has no vocabulary: call adapt()", err)
+
+    def test_words_as_numbers(self):
+        lines = "".join(f"{t},{u},{x},{y}\n" for t, u, x, y in self.words())
+        (self.folder / "train.csv").write_text("town,user,x,class\n" + lines)
+        (self.folder / "rows.csv").write_text("x,user,town\n1,user1,Rome\n1,user1,Oslo\n2,nobody,Nowhere\n")
+        lookup = {"vocabulary": ["Rome", "Oslo", "Quito", "Lima"]}
+        model = {"shoal_model": 1, "inputs": [{"name": "town", "shape": [1], "lookup": lookup},
+                                              {"name": "user", "shape": [1], "lookup": {"num_bins": 7}}, {"name": "x", "shape": [1]}],
+                 "layers": [{"name": "t", "type": "embedding", "inputs": ["town"], "input_dim": 5, "output_dim": 4}, {"type": "flatten", "name": "ft"},
+                            {"name": "u", "type": "embedding", "inputs": ["user"], "input_dim": 7, "output_dim": 2}, {"type": "flatten", "name": "fu"},
+                            {"type": "concatenate", "inputs": ["ft", "fu", "x"]}, {"type": "dense", "units": 2, "activation": "softmax"}],
+                 "training": {"epochs": 30, "batch_size": 20, "lr": 0.05}}
+        (self.folder / "model.json").write_text(json.dumps(model))
+        for run, flags in {"alone": [], "ps": ["--workers", 2, "--batch-size", 10]}.items():
+            self.shoal("train", "model.json", "--data", "train.csv", "--columns", "label=class", "--run-dir", run, *flags)
+            self.assertGreater(self.summary(run)["train_accuracy"], 0.95)
+            columns = self.settings(run)["preprocessing"]["columns"]
+            self.assertEqual(columns[0]["vocabulary"], lookup["vocabulary"])
+            self.assertEqual(columns[1]["num_bins"], 7)
+            out, _ = self.shoal("predict", run, "rows.csv")
+            self.assertEqual([line.split()[1] for line in out.splitlines()[:2]], ["0", "1"], out)
+        for bad, words in {'"shape": [2]': "the shape of an input of words is [1]", '"num_bins": 0': "num_bins",
+                           '"nom_bins": 7': "num_bins"}.items():
+            text = json.dumps(model).replace(*{"s": ('"shape": [1], "lookup": {"num_bins"', '"shape": [2], "lookup": {"num_bins"'),
+                                               "n": ('"num_bins": 7', bad)}[bad[1]])
+            (self.folder / "bad.json").write_text(text)
+            _, err = self.shoal("train", "bad.json", "--data", "train.csv", "--run-dir", "bad", expect=2)
+            self.assertIn(words, err)
+        (self.folder / "headless.csv").write_text(lines)
+        _, err = self.shoal("train", "model.json", "--data", "headless.csv", "--run-dir", "bad", expect=1)
+        self.assertIn("the model takes the words of a column 'town'", err)
+        self.keras_archives("alone", lookup["vocabulary"])
+        # Numbers of words that the training rows have, and of a hash, without a model that asks for them.
+        out, _ = self.shoal("data", "inspect", "train.csv", "--columns", "label=class,ids=town,bucket=user:7")
+        self.assertIn("town: text, each word one of 5 numbers", out)
+        self.assertIn("user: text, each word one of 7 numbers, by a hash", out)
 
 
 if __name__ == "__main__":
