@@ -43,8 +43,8 @@ static shoal_status add_kind(csv_columns *c, csv_kind kind, const char *key, cha
   char *colon = most ? strrchr(value, ':') : NULL;
   if (colon && text_to_int(colon + 1, &width)) *colon = 0;
   if (most && (width < 1 || width > most))
-    return status_make(SHOAL_ERR_ARGUMENT, "columns: %s=%s: expected a number of 1 to %lld behind a colon, found %lld",
-                       key, value, (long long)most, (long long)width);
+    return status_make(SHOAL_ERR_ARGUMENT, "columns: %s=%s: expected a width of 1 to %lld, found %lld", key, value,
+                       (long long)most, (long long)width);
   void *array = c->kinds;
   shoal_status status = mem_grow(&array, &c->kind_capacity, c->kind_count + 1, sizeof *c->kinds);
   c->kinds = array;
