@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets, unique_labels
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from . import layers
 from .arrays import Array
@@ -68,11 +68,10 @@ class _Estimator(BaseEstimator):  # type: ignore[misc,unused-ignore]
         self.n_iter_ = 0
         self.loss_curve_: list[float] = []
 
-    def _learn(self, x: Any, y: Any, epochs: int, sample_weight: Any = None) -> None:
+    def _learn(self, x: Any, y: Any, epochs: int) -> None:
         told = [EarlyStopping("loss", self.n_iter_no_change, self.tol)] if epochs > 1 else []
-        weights = None if sample_weight is None else _check_sample_weight(sample_weight, x, dtype=np.float32)
         history = self.model_.fit(self._rows(x), y, epochs=epochs, batch_size=self._batch(x.shape[0]), callbacks=told,
-                                  verbose=self.verbose, sample_weight=weights)
+                                  verbose=self.verbose)
         self.n_iter_ += history.epochs
         self.loss_curve_ = [*self.loss_curve_, *history["loss"]]
         self.loss_ = history["loss"][-1]
@@ -100,21 +99,21 @@ class _Classifier(ClassifierMixin, _Estimator):  # type: ignore[misc,unused-igno
             raise ValueError(f"a classifier needs at least 2 classes, but y has one class: {self.classes_[0]!r}")
         self._begin(x, len(self.classes_))
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
-        """Learns from rows X and their labels y, of any kind; sample_weight: what each row counts in the loss."""
+    def fit(self, X: Any, y: Any) -> Any:
+        """Learns from rows X and their labels y, of any kind."""
         x, y = self._check(X, y)
         if not (self.warm_start and hasattr(self, "model_")):
             self._start(x, y, None)
-        self._learn(x, self._encode(y), self.max_iter, sample_weight)
+        self._learn(x, self._encode(y), self.max_iter)
         return self
 
-    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Any:
+    def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Any:
         """One pass over some more rows. classes: all there will be, to be said the first time."""
         first = not hasattr(self, "model_")
         x, y = self._check(X, y, reset=first)
         if first:
             self._start(x, y, classes)
-        self._learn(x, self._encode(y), 1, sample_weight)
+        self._learn(x, self._encode(y), 1)
         return self
 
     def predict_proba(self, X: Any) -> Array:
@@ -187,23 +186,23 @@ class MLPRegressor(RegressorMixin, _Network):  # type: ignore[misc,unused-ignore
     def _shaped(self, y: Any) -> Array:
         return np.ascontiguousarray(y, np.float32)
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
-        """Learns from rows X and the numbers y, [rows] or [rows, numbers]; sample_weight: what each row counts in the loss."""
+    def fit(self, X: Any, y: Any) -> Any:
+        """Learns from rows X and the numbers y, [rows] or [rows, numbers]."""
         x, y = self._check(X, y)
         if not (self.warm_start and hasattr(self, "model_")):
             self._one = y.ndim == 1
             self._begin(x, 1 if y.ndim == 1 else y.shape[1])
-        self._learn(x, self._shaped(y), self.max_iter, sample_weight)
+        self._learn(x, self._shaped(y), self.max_iter)
         return self
 
-    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
+    def partial_fit(self, X: Any, y: Any) -> Any:
         """One pass over some more rows."""
         first = not hasattr(self, "model_")
         x, y = self._check(X, y, reset=first)
         if first:
             self._one = y.ndim == 1
             self._begin(x, 1 if y.ndim == 1 else y.shape[1])
-        self._learn(x, self._shaped(y), 1, sample_weight)
+        self._learn(x, self._shaped(y), 1)
         return self
 
     def predict(self, X: Any) -> Array:
