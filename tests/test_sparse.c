@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/random.h"
+#include "exec/packed.h"
 #include "exec/plan.h"
 #include "exec/session.h"
 #include "train/model.h"
@@ -178,6 +179,61 @@ static void step_is_one_operator(void **state) {
     assert_int_equal(m->session->n_plans, 1);
     assert_true(plan_makes_steps(m->session->plans[0]));
     shoal_model_destroy(m);
+  }
+  free(rows);
+}
+
+/* ---- tables packed with their slots */
+
+static double loss_of(shoal_model *m, data *d, int64_t rows) {
+  tower *t;
+  ok(model_tower(m, SHOAL_F32, SHOAL_I32, &t));
+  shoal_batch b = batch_of(d, 0, rows);
+  shoal_feed feeds[TOWER_FEEDS_MAX];
+  const int n = tower_feed_sparse(t, &b, feeds);
+  shoal_tensor loss;
+  ok(shoal_session_run(m->session, feeds, n, &t->loss, 1, &loss));
+  return shoal_tensor_get(&loss, 0);
+}
+
+/* Each variable of the two models has the same bits. */
+static void same_variables(shoal_model *a, shoal_model *b) {
+  for (size_t i = 0; i < a->graph->count; i++) {
+    shoal_tensor x, y;
+    if (!a->graph->nodes[i]->initial) continue;
+    ok(session_variable_now(a->session, &a->graph->nodes[i]->out[0], &x));
+    ok(session_variable_now(b->session, &b->graph->nodes[i]->out[0], &y));
+    if (memcmp(x.data, y.data, shoal_tensor_bytes(&x))) fail_msg("'%s' has other bits", a->graph->nodes[i]->name);
+  }
+}
+
+/* A large table is packed while it is trained, and nobody sees a difference: not whoever asks for variables in between,
+ * nor whoever was given one for good. */
+static void packed_tables(void **state) {
+  enum { FEATURES = (1 << 20) + 77, ROWS = 120 };
+  static const char *const optimizers[] = {"adagrad", "ftrl"};
+  data *rows = make_data(ROWS, FEATURES, 11);
+  for (int i = 0; i < 4; i++) {
+    const design d = {.optimizer = optimizers[i / 2], .threads = 1 + i % 2};
+    const int64_t step = i % 2 ? 1 : 50;
+    shoal_model *packed = make_model(FEATURES, &d), *fixed = make_model(FEATURES, &d);
+    const float *own = weights(fixed, "sparse_dense/kernel"); /* for good: never packed */
+    for (int pass = 0; pass < 4; pass++) {
+      const double a = train(packed, rows, 0, ROWS, step), b = train(fixed, rows, 0, ROWS, step);
+      assert_true(a == b);
+      assert_int_equal(packed->session->n_packed, 1);
+      assert_true(packed->session->packed[0].packed == (pass < 3));
+      assert_false(fixed->session->n_packed && fixed->session->packed[0].packed);
+      assert_true(loss_of(packed, rows, ROWS) == loss_of(fixed, rows, ROWS));
+      assert_true(packed->session->packed[0].packed == (pass < 3)); /* a score reads it where it is */
+      if (pass == 0) continue;
+      same_variables(packed, fixed);
+      assert_false(packed->session->packed[0].packed);
+      if (pass == 2) own = weights(packed, "sparse_dense/kernel");
+    }
+    assert_memory_equal(own, weights(fixed, "sparse_dense/kernel"), FEATURES * sizeof *own);
+    shoal_model_destroy(packed);
+    shoal_model_destroy(fixed);
   }
   free(rows);
 }
@@ -380,6 +436,7 @@ static void binary_metrics_is_right(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(steps_are_runs),
+      cmocka_unit_test(packed_tables),
       cmocka_unit_test(step_is_one_operator),
       cmocka_unit_test(plans_take_any_number_of_entries),
       cmocka_unit_test(ragged_placeholders_need_offsets),

@@ -3,6 +3,7 @@
 #include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 /* Blocks from here on ask for huge pages: their rows are visited in random order or many at a time, and each visit to
  * an ordinary page costs a walk through the page table. */
@@ -21,6 +22,26 @@ shoal_status mem_aligned(size_t bytes, void **out) {
   memset(block, 0, rounded);
   *out = block;
   return NULL;
+}
+
+shoal_status mem_reserve(size_t bytes, void **out) {
+  void *block = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (block == MAP_FAILED)
+    return status_make(SHOAL_ERR_SYSTEM, "out of memory: %zu bytes (%.1f MB) cannot be reserved", bytes,
+                       (double)bytes / 1e6);
+  if (bytes >= HUGE_BLOCK) madvise(block, bytes, MADV_HUGEPAGE);
+  *out = block;
+  return NULL;
+}
+
+void mem_unreserve(void *block, size_t bytes) {
+  if (block) munmap(block, bytes);
+}
+
+void mem_forget(void *block, size_t bytes) {
+  const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+  const uintptr_t first = ((uintptr_t)block + page - 1) / page * page, last = ((uintptr_t)block + bytes) / page * page;
+  if (first < last) madvise((void *)first, last - first, MADV_DONTNEED);
 }
 
 shoal_status mem_charge(mem_budget *b, size_t bytes, const char *what) {

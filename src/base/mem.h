@@ -30,6 +30,12 @@ static inline size_t mem_round_up(size_t bytes, size_t to) {
 /* MEM_ALIGN-aligned and zeroed; free() releases it. *out is set only on success. bytes 0 gives a valid block. */
 SHOAL_CHECKED shoal_status mem_aligned(size_t bytes, void **out);
 
+/* Zeroed pages that take no memory before they are written; *out is set only on success. */
+SHOAL_CHECKED shoal_status mem_reserve(size_t bytes, void **out);
+void mem_unreserve(void *block, size_t bytes);
+/* Gives the whole pages of this part of a block back to the system: they are zero when they are read next. */
+void mem_forget(void *block, size_t bytes);
+
 /* What one user may take of a process that serves several: `limit` bytes, 0: no limit. Used by one thread at a time. */
 typedef struct {
   size_t limit, used;

@@ -1,5 +1,5 @@
 /* Runs a plan. Nothing here allocates, unless something fails. */
-#include "exec/plan.h"
+#include "exec/packed.h"
 
 #include "base/denormals.h"
 #include "base/mem.h"
@@ -327,6 +327,7 @@ static shoal_status run_phases(plan *p) {
 shoal_status plan_run(plan *p, const shoal_feed *feeds, shoal_tensor *fetched) {
   p->feeds = feeds;
   TRY(check_ragged(p));
+  TRY(packed_prepare(p));
   unsigned mode = denormals_off();
   shoal_status status = run_phases(p);
   denormals_restore(mode);
@@ -350,6 +351,7 @@ static void shape_feeds(plan *p, bool as_fed) {
 shoal_status plan_run_steps(plan *p, const shoal_feed *feeds, int64_t step_rows, shoal_tensor *fetched) {
   p->feeds = feeds;
   TRY(check_ragged(p));
+  TRY(packed_prepare(p));
   aim(p, 0, 0, 0, 0);
   shape_feeds(p, true);
   kernel_call *call = &p->threads[0].calls[0];

@@ -143,6 +143,7 @@ void plan_destroy(plan *p) {
   free(p->patches);
   free(p->phase_patches);
   free(p->operand_at);
+  free(p->packed_at);
   free(p->labels);
   free(p);
 }

@@ -142,6 +142,8 @@ typedef struct plan {
   plan_patch *patches; /* ordered by phase */
   int *phase_patches;  /* [n_phases + 1] */
   int *operand_at;     /* [n_order + 1] first operand of each position */
+  int *packed_at;      /* [n_order] table of the session that a node takes packed; -1: none. NULL: not looked yet */
+  size_t n_packed;     /* tables that the session had then */
   uint32_t *labels;    /* [n_order] for the session's timeline; NULL: it has none */
 
   /* of the run under way */

@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "base/options.h"
+#include "exec/packed.h"
 #include "exec/plan.h"
 
 #include <stdio.h>
@@ -150,6 +151,8 @@ shoal_status session_create_sharing(shoal_session *owner, shoal_session **out) {
   s->print = owner->print;
   s->print_sink = owner->print_sink;
   s->owner = owner;
+  s->never_packs = true;
+  packed_never(owner);
   shoal_status status = pool_create(1, &s->threads);
   if (!status) status = session_adopt(s);
   if (status) {
@@ -168,6 +171,7 @@ void shoal_session_destroy(shoal_session *s) {
   if (!s) return;
   if (s->remote) s->remote->destroy(s->remote_state);
   for (size_t i = 0; i < s->n_plans; i++) plan_destroy(s->plans[i]);
+  packed_destroy(s);
   for (size_t i = 0; i < s->n_variables && !s->owner; i++) shoal_tensor_fini(&s->variables[i]);
   free(s->variables);
   pool_destroy(s->threads);
@@ -194,14 +198,21 @@ shoal_status shoal_session_run(shoal_session *s, const shoal_feed *feeds, int n_
   return status;
 }
 
-shoal_status shoal_session_variable(shoal_session *s, const shoal_value *variable, shoal_tensor *out) {
+shoal_status session_variable_now(shoal_session *s, const shoal_value *variable, shoal_tensor *out) {
   if (s->remote)
     return status_make(SHOAL_ERR_ARGUMENT, "'%s' has no memory in this process: fetch it", shoal_value_name(variable));
   size_t id = (size_t)variable->maker->id;
   TRY(session_adopt(s));
   if (id >= s->n_variables || !s->variables[id].data)
     return status_make(SHOAL_ERR_ARGUMENT, "'%s' is not a variable", shoal_value_name(variable));
+  packed_release(s, (int)id, false);
   *out = s->variables[id];
+  return NULL;
+}
+
+shoal_status shoal_session_variable(shoal_session *s, const shoal_value *variable, shoal_tensor *out) {
+  TRY(session_variable_now(s, variable, out));
+  packed_release(s, variable->maker->id, true);
   return NULL;
 }
 

@@ -9,6 +9,7 @@
 #include "shoal/session.h"
 
 struct plan;
+struct packed_table;
 struct node;
 
 /* A session whose runs are carried out elsewhere, see shoal/placed.h. */
@@ -38,6 +39,11 @@ struct shoal_session {
   pool *threads;
   shoal_tensor *variables; /* by node id; data NULL where it is no variable */
   size_t n_variables;
+  struct packed_table *packed; /* tables and their slots: see packed.h */
+  size_t n_packed, cap_packed;
+  bool never_packs; /* others know where its variables are */
+  bool *given_away; /* [n_given_away] by node id: whoever asked may use the variable's memory at any time */
+  size_t n_given_away;
   shoal_session *owner; /* whose variables these are; NULL: its own */
   session_watcher watcher;
   shoal_value *guard;
@@ -78,6 +84,10 @@ void session_race(shoal_session *s, bool racing);
 SHOAL_CHECKED shoal_status session_create_part(shoal_graph *g, const shoal_session_options *options,
                                                bool (*owns)(void *context, const struct node *variable), void *context,
                                                mem_budget *budget, shoal_session **out);
+/* As shoal_session_variable, but valid until the next run only: its numbers may then move (packed.h). */
+SHOAL_CHECKED shoal_status session_variable_now(shoal_session *s, const shoal_value *variable, shoal_tensor *out);
+/* What session_variable_now gave for any variable is valid again until the next run. */
+void session_settle(shoal_session *s);
 /* Gives the variables that the graph has gained their memory and initial values. */
 SHOAL_CHECKED shoal_status session_adopt(shoal_session *s);
 /* Takes `state`, also on failure. */

@@ -44,6 +44,7 @@ typedef struct {
   uint32_t lanes_in, lanes_out;          /* bit i: input / output i is in LANES layout, if it is batched */
   bool anchor;                           /* worth converting its inputs to LANES for */
   bool whole;                            /* takes all rows at once and splits the work over threads itself */
+  bool packs;                            /* takes its table from call->packed, too: see exec/packed.h */
 } op_variant;
 
 /* A gradient: dense, or, where indices is set, only the rows named: value[i] belongs to row indices[i], and a row named

@@ -42,6 +42,8 @@ typedef struct kernel_call {
   int64_t step_rows;           /* operators with OP_STEPS: rows of one update, made one after the other; 0: all rows */
   bool racing;                 /* ... and may be made by several threads at once, without locks */
   bool accumulate;             /* a sum over the batch: add to the output instead of setting it */
+  float *packed;               /* op_variant.packs: the rows of a table, each followed by those of its slots, that */
+  int64_t packed_row;          /* many numbers apart; NULL: table and slots are where the inputs say */
   uint64_t seed, step;         /* for random operators: together with the node's own stream they name the numbers */
   uint64_t stream;
   void (*print)(void *sink, const char *line); /* where the print operator's lines go; NULL: nowhere */

@@ -15,9 +15,10 @@ void sparse_job_of(const kernel_call *call, int slots, sparse_job *out) {
                   .many_rates = rest[SPARSE_RATE].shape.rank > 0,
                   .rows = rest[SPARSE_OFFSETS].shape.dim[0] - 1,
                   .entries = rest[SPARSE_INDICES].shape.dim[0],
-                  .features = in[0].shape.dim[0]};
+                  .features = in[0].shape.dim[0],
+                  .stride = call->packed ? call->packed_row : 1};
   for (int i = 0; i <= slots; i++) {
-    j.w[i] = in[i].data;
+    j.w[i] = call->packed ? call->packed + i : in[i].data;
     if (call->ins > slots + SPARSE_BIAS) j.bias[i] = rest[SPARSE_BIAS + i].data;
   }
   j.step_rows = call->step_rows > 0 ? call->step_rows : MAX_OF(j.rows, 1);

@@ -22,7 +22,8 @@ typedef enum { SPARSE_SGD, SPARSE_ADAGRAD, SPARSE_FTRL } sparse_kind;
 
 /* A call's operands by name. */
 typedef struct {
-  float *w[1 + SPARSE_SLOTS_MAX];    /* weights and slots, [features] */
+  float *w[1 + SPARSE_SLOTS_MAX];    /* weights and slots, [features], `stride` apart */
+  int64_t stride;                    /* 1, or, packed, 1 + slots */
   float *bias[1 + SPARSE_SLOTS_MAX]; /* [1]; bias[0] NULL: there is none */
   const int64_t *offsets;            /* [rows + 1] */
   const int32_t *indices;            /* [entries], from offsets[0] on */
@@ -53,14 +54,14 @@ size_t sparse_scratch(int64_t rows, int64_t entries);
 int sparse_table_bits(int64_t entries);
 
 /* Four sums side by side: the order in which every kernel adds up a row. */
-#define SPARSE_DOT(type, sum, indices, values, w, n)                                           \
-  do {                                                                                         \
-    type part_[4] = {0};                                                                       \
-    int64_t e_ = 0;                                                                            \
-    for (; e_ + 4 <= (n); e_ += 4)                                                             \
-      for (int l_ = 0; l_ < 4; l_++) part_[l_] += (values)[e_ + l_] * (w)[(indices)[e_ + l_]]; \
-    for (; e_ < (n); e_++) part_[0] += (values)[e_] * (w)[(indices)[e_]];                      \
-    (sum) = (part_[0] + part_[1]) + (part_[2] + part_[3]);                                     \
+#define SPARSE_DOT(type, sum, indices, values, w, stride, n)                                                       \
+  do {                                                                                                             \
+    type part_[4] = {0};                                                                                           \
+    int64_t e_ = 0;                                                                                                \
+    for (; e_ + 4 <= (n); e_ += 4)                                                                                 \
+      for (int l_ = 0; l_ < 4; l_++) part_[l_] += (values)[e_ + l_] * (w)[(indices)[e_ + l_] * (int64_t)(stride)]; \
+    for (; e_ < (n); e_++) part_[0] += (values)[e_] * (w)[(indices)[e_] * (int64_t)(stride)];                      \
+    (sum) = (part_[0] + part_[1]) + (part_[2] + part_[3]);                                                         \
   } while (0)
 
 #define SPARSE_KERNELS(isa)                                        \

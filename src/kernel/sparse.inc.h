@@ -1,19 +1,29 @@
 /* Kernels on sparse rows; see kernel/sparse.h. Where a row's weights lie is known long before they are needed, and each
  * is a cache miss, so they are fetched some rows ahead. */
 
-enum { SPARSE_AHEAD = 4 }; /* rows */
+enum { SPARSE_AHEAD = 4, SPARSE_TOGETHER = 64 }; /* rows; entries */
 
-INLINE void sparse_fetch(const sparse_job *j, int64_t row, int arrays) {
+/* What a call does, known where a kernel is compiled: a table that is packed has its slots beside it. */
+typedef struct {
+  sparse_kind kind;
+  int slots;
+  int64_t stride;
+} sparse_form;
+
+INLINE void sparse_fetch(sparse_form f, const sparse_job *j, int64_t row) {
   if (row >= j->rows) return;
   const int64_t from = j->offsets[row] - j->offsets[0], to = j->offsets[row + 1] - j->offsets[0];
-  for (int64_t e = from; e < to; e++)
-    for (int k = 0; k < arrays; k++) __builtin_prefetch(j->w[k] + j->indices[e], 1, 3);
+  const int places = f.stride > 1 ? 1 : 1 + f.slots;
+  for (int64_t e = from; e < to; e++) {
+    for (int k = 0; k < places; k++) __builtin_prefetch(j->w[k] + j->indices[e] * f.stride, 1, 3);
+    if (f.stride == 3) __builtin_prefetch(j->w[2] + j->indices[e] * f.stride, 1, 3); /* may be in the next line */
+  }
 }
 
-INLINE float sparse_score(const sparse_job *j, int64_t row) {
+INLINE float sparse_score(const sparse_job *j, int64_t stride, int64_t row) {
   const int64_t from = j->offsets[row] - j->offsets[0], n = j->offsets[row + 1] - j->offsets[row];
   float sum;
-  SPARSE_DOT(float, sum, j->indices + from, j->values + from, j->w[0], n);
+  SPARSE_DOT(float, sum, j->indices + from, j->values + from, j->w[0], stride, n);
   return j->bias[0] ? sum + *j->bias[0] : sum;
 }
 
@@ -25,33 +35,76 @@ INLINE float sparse_judge(const sparse_job *j, int64_t row, float z, sparse_outc
   return (z >= 0 ? 1 : e) / (1 + e) - y;
 }
 
-/* Changes element i of one variable and its slots by the gradient g. */
-INLINE void sparse_touch(sparse_kind kind, const attr_value *attr, float *const *arrays, int64_t i, float g, float lr) {
+/* Changes n numbers and their slots, side by side, by their gradients. */
+INLINE void sparse_update(sparse_kind kind, const attr_value *attr, float *restrict var, float *restrict a,
+                          float *restrict b, const float *restrict grad, int64_t n, float lr) {
   typedef float real;
-  float *var = arrays[0], *a = arrays[1], *b = arrays[2];
   switch (kind) {
     case SPARSE_SGD: {
       SGD_CONSTANTS;
-      SGD_ELEMENT;
+      for (int64_t i = 0; i < n; i++) {
+        float g = grad[i];
+        SGD_ELEMENT;
+      }
       break;
     }
     case SPARSE_ADAGRAD: {
       ADAGRAD_CONSTANTS;
-      ADAGRAD_ELEMENT;
+      for (int64_t i = 0; i < n; i++) {
+        float g = grad[i];
+        ADAGRAD_ELEMENT;
+      }
       break;
     }
     case SPARSE_FTRL: {
       FTRL_CONSTANTS;
-      FTRL_ELEMENT;
+      for (int64_t i = 0; i < n; i++) {
+        const float g = grad[i];
+        FTRL_ELEMENT;
+      }
     }
   }
 }
 
-/* Each entry of a row whose score has the gradient dz. */
-INLINE void sparse_touch_row(sparse_kind kind, const attr_value *attr, const sparse_job *j, int64_t row, float dz,
+/* Each of n different indices, whose gradient is times * values. Those with slots are collected first, so that roots and
+ * quotients are taken of a vector at a time. */
+INLINE void sparse_touch(sparse_form f, const attr_value *attr, const sparse_job *j, const int32_t *indices,
+                         const float *values, float times, int64_t n, float lr) {
+  typedef float real;
+  if (f.kind == SPARSE_SGD) {
+    SGD_CONSTANTS;
+    for (int64_t e = 0; e < n; e++) {
+      float *var = j->w[0] + indices[e], g = values[e] * times;
+      const int i = 0;
+      SGD_ELEMENT;
+    }
+    return;
+  }
+  float kept[1 + SPARSE_SLOTS_MAX][SPARSE_TOGETHER], grads[SPARSE_TOGETHER];
+  for (int64_t first = 0; first < n; first += SPARSE_TOGETHER) {
+    const int64_t count = MIN_OF(n - first, (int64_t)SPARSE_TOGETHER), whole = (count + VW - 1) / VW * VW;
+    for (int64_t i = 0; i < count; i++) {
+      const int64_t at = indices[first + i] * f.stride;
+      for (int k = 0; k <= f.slots; k++) kept[k][i] = j->w[k][at];
+      grads[i] = values[first + i] * times;
+    }
+    for (int64_t i = count; i < whole; i++) kept[0][i] = kept[1][i] = kept[2][i] = grads[i] = 1;
+    sparse_update(f.kind, attr, kept[0], kept[1], kept[2], grads, whole, lr);
+    for (int64_t i = 0; i < count; i++) {
+      const int64_t at = indices[first + i] * f.stride;
+      for (int k = 0; k <= f.slots; k++) j->w[k][at] = kept[k][i];
+    }
+  }
+}
+
+INLINE void sparse_touch_row(sparse_form f, const attr_value *attr, const sparse_job *j, int64_t row, float dz,
                              float lr) {
-  const int64_t from = j->offsets[row] - j->offsets[0], to = j->offsets[row + 1] - j->offsets[0];
-  for (int64_t e = from; e < to; e++) sparse_touch(kind, attr, j->w, j->indices[e], j->values[e] * dz, lr);
+  const int64_t from = j->offsets[row] - j->offsets[0];
+  sparse_touch(f, attr, j, j->indices + from, j->values + from, dz, j->offsets[row + 1] - j->offsets[row], lr);
+}
+
+INLINE void sparse_touch_bias(sparse_form f, const attr_value *attr, const sparse_job *j, float dz, float lr) {
+  if (j->bias[0]) sparse_update(f.kind, attr, j->bias[0], j->bias[1], j->bias[2], &dz, 1, lr);
 }
 
 /* ---- indices that stand several times in a step: their gradients are added up first */
@@ -76,7 +129,7 @@ INLINE sparse_room sparse_room_in(void *scratch, int64_t rows, int64_t entries) 
   return r;
 }
 
-INLINE void sparse_touch_unique(sparse_kind kind, const attr_value *attr, const sparse_job *j, sparse_room *r,
+INLINE void sparse_touch_unique(sparse_form f, const attr_value *attr, const sparse_job *j, sparse_room *r,
                                 int64_t first, int64_t last, float lr) {
   const uint32_t mask = (1u << r->bits) - 1;
   uint32_t n = 0;
@@ -97,10 +150,8 @@ INLINE void sparse_touch_unique(sparse_kind kind, const attr_value *attr, const 
       r->table[at] = ++n;
     }
   }
-  for (uint32_t k = 0; k < n; k++) {
-    sparse_touch(kind, attr, j->w, r->unique[k], r->sums[k], lr);
-    r->table[r->at[k]] = 0;
-  }
+  sparse_touch(f, attr, j, r->unique, r->sums, 1, n, lr);
+  for (uint32_t k = 0; k < n; k++) r->table[r->at[k]] = 0;
 }
 
 /* ---- steps */
@@ -108,30 +159,30 @@ INLINE void sparse_touch_unique(sparse_kind kind, const attr_value *attr, const 
 INLINE float sparse_rate(const sparse_job *j, int64_t step) { return j->rates[j->many_rates ? step : 0]; }
 
 /* Rows [first, last), each an update of its own. */
-INLINE void sparse_rows(sparse_kind kind, const attr_value *attr, const sparse_job *j, int arrays, int64_t first,
-                        int64_t last, sparse_outcome *sum) {
-  for (int64_t row = first; row < MIN_OF(first + SPARSE_AHEAD, last); row++) sparse_fetch(j, row, arrays);
+INLINE void sparse_rows(sparse_form f, const attr_value *attr, const sparse_job *j, int64_t first, int64_t last,
+                        sparse_outcome *sum) {
+  for (int64_t row = first; row < MIN_OF(first + SPARSE_AHEAD, last); row++) sparse_fetch(f, j, row);
   for (int64_t row = first; row < last; row++) {
-    sparse_fetch(j, row + SPARSE_AHEAD, arrays);
-    const float z = sparse_score(j, row), lr = sparse_rate(j, row);
+    sparse_fetch(f, j, row + SPARSE_AHEAD);
+    const float z = sparse_score(j, f.stride, row), lr = sparse_rate(j, row);
     if (__builtin_expect(!isfinite(z), 0)) {
       sum->bad_row = row;
       return;
     }
     const float dz = sparse_judge(j, row, z, sum);
-    sparse_touch_row(kind, attr, j, row, dz, lr);
-    if (j->bias[0]) sparse_touch(kind, attr, j->bias, 0, dz, lr);
+    sparse_touch_row(f, attr, j, row, dz, lr);
+    sparse_touch_bias(f, attr, j, dz, lr);
   }
 }
 
 /* One update out of rows [first, last). */
-INLINE void sparse_step(sparse_kind kind, const attr_value *attr, const sparse_job *j, int arrays, bool repeats,
-                        int64_t first, int64_t last, float lr, sparse_room *r, sparse_outcome *sum) {
+INLINE void sparse_step(sparse_form f, const attr_value *attr, const sparse_job *j, bool repeats, int64_t first,
+                        int64_t last, float lr, sparse_room *r, sparse_outcome *sum) {
   const float share = 1.0f / (float)(last - first);
   float total = 0;
   for (int64_t row = first; row < last; row++) {
-    sparse_fetch(j, row + SPARSE_AHEAD, arrays);
-    const float z = sparse_score(j, row);
+    sparse_fetch(f, j, row + SPARSE_AHEAD);
+    const float z = sparse_score(j, f.stride, row);
     if (__builtin_expect(!isfinite(z), 0)) {
       sum->bad_row = row;
       return;
@@ -139,10 +190,10 @@ INLINE void sparse_step(sparse_kind kind, const attr_value *attr, const sparse_j
     total += r->dz[row - first] = sparse_judge(j, row, z, sum) * share;
   }
   if (repeats)
-    for (int64_t row = first; row < last; row++) sparse_touch_row(kind, attr, j, row, r->dz[row - first], lr);
+    for (int64_t row = first; row < last; row++) sparse_touch_row(f, attr, j, row, r->dz[row - first], lr);
   else
-    sparse_touch_unique(kind, attr, j, r, first, last, lr);
-  if (j->bias[0]) sparse_touch(kind, attr, j->bias, 0, total, lr);
+    sparse_touch_unique(f, attr, j, r, first, last, lr);
+  sparse_touch_bias(f, attr, j, total, lr);
 }
 
 /* What the threads share; each takes a part of the steps. */
@@ -159,32 +210,44 @@ INLINE sparse_outcome *sparse_outcome_of(const sparse_work *w, int thread) {
                             (size_t)thread * sparse_scratch(w->job.step_rows, w->job.step_entries));
 }
 
-INLINE void sparse_part(const sparse_work *w, sparse_kind kind, int arrays, int thread, int threads) {
+INLINE void sparse_part(const sparse_work *w, sparse_form f, int thread, int threads) {
   const sparse_job *j = &w->job;
   const attr_value *attr = w->call->attr;
   const int64_t steps = (j->rows + j->step_rows - 1) / j->step_rows;
   const int64_t first = steps * thread / threads, last = steps * (thread + 1) / threads;
   sparse_outcome *sum = sparse_outcome_of(w, thread);
   *sum = (sparse_outcome){.bad_row = -1};
-  const bool repeats = kind == SPARSE_SGD && attr[0].f == 0; /* plain SGD: gradients may be applied one by one */
+  const bool repeats = f.kind == SPARSE_SGD && attr[0].f == 0; /* plain SGD: gradients may be applied one by one */
   if (j->step_rows == 1 && (repeats || w->once)) {
-    sparse_rows(kind, attr, j, arrays, first, last, sum);
+    sparse_rows(f, attr, j, first, last, sum);
     return;
   }
   sparse_room r = sparse_room_in((char *)sum + mem_round_up(sizeof *sum, MEM_ALIGN), j->step_rows, j->step_entries);
   const int64_t start = first * j->step_rows;
-  for (int64_t row = start; row < start + SPARSE_AHEAD; row++) sparse_fetch(j, row, arrays);
+  for (int64_t row = start; row < start + SPARSE_AHEAD; row++) sparse_fetch(f, j, row);
   for (int64_t s = first; s < last && sum->bad_row < 0; s++)
-    sparse_step(kind, attr, j, arrays, repeats, s * j->step_rows, MIN_OF((s + 1) * j->step_rows, j->rows),
-                sparse_rate(j, s), &r, sum);
+    sparse_step(f, attr, j, repeats, s * j->step_rows, MIN_OF((s + 1) * j->step_rows, j->rows), sparse_rate(j, s), &r,
+                sum);
 }
 
+/* Each form is compiled by itself. */
 static void sparse_share(void *context, int thread, int threads) {
   const sparse_work *w = context;
+  const bool packed = w->job.stride > 1;
   switch (w->kind) {
-    case SPARSE_SGD: sparse_part(w, SPARSE_SGD, 1, thread, threads); break;
-    case SPARSE_ADAGRAD: sparse_part(w, SPARSE_ADAGRAD, 2, thread, threads); break;
-    case SPARSE_FTRL: sparse_part(w, SPARSE_FTRL, 3, thread, threads); break;
+    case SPARSE_SGD: sparse_part(w, (sparse_form){SPARSE_SGD, 0, 1}, thread, threads); break;
+    case SPARSE_ADAGRAD:
+      if (packed)
+        sparse_part(w, (sparse_form){SPARSE_ADAGRAD, 1, 2}, thread, threads);
+      else
+        sparse_part(w, (sparse_form){SPARSE_ADAGRAD, 1, 1}, thread, threads);
+      break;
+    case SPARSE_FTRL:
+      if (packed)
+        sparse_part(w, (sparse_form){SPARSE_FTRL, 2, 3}, thread, threads);
+      else
+        sparse_part(w, (sparse_form){SPARSE_FTRL, 2, 1}, thread, threads);
+      break;
   }
 }
 
@@ -215,7 +278,8 @@ shoal_status ISA_NAME(sparse_logistic_ftrl)(const kernel_call *call) { return sp
 
 /* offsets, indices i32, values, w [features, 1] -> [rows, 1] */
 shoal_status ISA_NAME(sparse_product)(const kernel_call *call) {
-  sparse_job j = {.w = {call->in[3].data},
+  sparse_job j = {.w = {call->packed ? call->packed : call->in[3].data},
+                  .stride = call->packed ? call->packed_row : 1,
                   .offsets = call->in[0].data,
                   .indices = call->in[1].data,
                   .values = call->in[2].data,
@@ -223,12 +287,13 @@ shoal_status ISA_NAME(sparse_product)(const kernel_call *call) {
                   .entries = call->in[1].shape.dim[0],
                   .features = call->in[3].shape.dim[0],
                   .step_rows = 1};
+  const sparse_form f = {.stride = j.stride};
   bool once;
   TRY(sparse_check(&j, &once));
-  for (int64_t row = 0; row < MIN_OF((int64_t)SPARSE_AHEAD, j.rows); row++) sparse_fetch(&j, row, 1);
+  for (int64_t row = 0; row < MIN_OF((int64_t)SPARSE_AHEAD, j.rows); row++) sparse_fetch(f, &j, row);
   for (int64_t row = 0; row < j.rows; row++) {
-    sparse_fetch(&j, row + SPARSE_AHEAD, 1);
-    ((float *)call->out[0].data)[row] = sparse_score(&j, row);
+    sparse_fetch(f, &j, row + SPARSE_AHEAD);
+    ((float *)call->out[0].data)[row] = sparse_score(&j, f.stride, row);
   }
   return NULL;
 }

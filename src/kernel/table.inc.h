@@ -7,7 +7,7 @@ typedef struct {
   table_rows r;
   const kernel_call *call;
   const float *values, *table;
-  int64_t width;
+  int64_t width, apart; /* numbers of a row, and from one to the next */
 } table_work;
 
 /* Work of so many numbers, cut among the threads if that is worth it. */
@@ -22,6 +22,8 @@ INLINE void table_fetch(const float *row, int64_t width) {
   for (int64_t j = 0; j < width; j += TABLE_LINE) __builtin_prefetch(row + j, 1, 3);
   __builtin_prefetch(row + width - 1, 1, 3);
 }
+
+INLINE const float *table_at(const table_work *w, int64_t index) { return w->table + index * w->apart; }
 
 INLINE int64_t table_from(const table_rows *r, int64_t row) { return r->offsets[row] - r->offsets[0]; }
 
@@ -69,10 +71,10 @@ static void table_bag_part(void *context, int thread, int threads) {
     if (counts) table_count(r, from, to, counts);
     for (int64_t e = from; e < to; e++) {
       const int64_t place = table_place(r, e);
-      if (e + TABLE_AHEAD < r->entries) table_fetch(w->table + r->indices[e + TABLE_AHEAD] * width, width);
+      if (e + TABLE_AHEAD < r->entries) table_fetch(table_at(w, r->indices[e + TABLE_AHEAD]), width);
       if (place < 0) continue;
       const float times = counts ? w->values[e] / (float)counts[place] : w->values[e];
-      table_add(out + place * width, w->table + r->indices[e] * width, times, width);
+      table_add(out + place * width, table_at(w, r->indices[e]), times, width);
     }
   }
 }
@@ -91,8 +93,9 @@ shoal_status ISA_NAME(table_bag)(const kernel_call *call) {
                         .n_fields = fields ? call->attr[0].i : 1},
                   .call = call,
                   .values = in[2].data,
-                  .table = in[3].data,
-                  .width = in[3].shape.dim[1]};
+                  .table = call->packed ? call->packed : in[3].data,
+                  .width = in[3].shape.dim[1],
+                  .apart = call->packed ? call->packed_row : in[3].shape.dim[1]};
   TRY(table_check(&w.r));
   table_run(call, table_bag_part, &w, call->attr[2].i ? 0 : w.r.entries * w.width);
   return NULL;
@@ -150,8 +153,9 @@ INLINE table_work table_fm_work(const kernel_call *call) {
                             .n_fields = 1},
                       .call = call,
                       .values = in[2].data,
-                      .table = in[3].data,
-                      .width = in[3].shape.dim[1]};
+                      .table = call->packed ? call->packed : in[3].data,
+                      .width = in[3].shape.dim[1],
+                      .apart = call->packed ? call->packed_row : in[3].shape.dim[1]};
 }
 
 /* Fills sums [width] of one example; returns its score. */
@@ -160,15 +164,15 @@ INLINE float table_fm_row(const table_work *w, int64_t from, int64_t to, float *
   const int32_t *indices = w->r.indices;
   float linear = 0, pairs = 0;
   for (int64_t e = from; e < to; e++) {
-    if (e + TABLE_AHEAD < w->r.entries) table_fetch(w->table + indices[e + TABLE_AHEAD] * width, width);
-    linear += w->values[e] * w->table[indices[e] * width];
+    if (e + TABLE_AHEAD < w->r.entries) table_fetch(table_at(w, indices[e + TABLE_AHEAD]), width);
+    linear += w->values[e] * *table_at(w, indices[e]);
   }
   sums[0] = linear;
   int64_t j = 1;
   for (; j + VW <= width; j += VW) {
     vf sum = V_ZERO, squares = V_ZERO;
     for (int64_t e = from; e < to; e++) {
-      const vf x = v_set(w->values[e]) * v_load(w->table + indices[e] * width + j);
+      const vf x = v_set(w->values[e]) * v_load(table_at(w, indices[e]) + j);
       sum += x;
       squares += x * x;
     }
@@ -178,7 +182,7 @@ INLINE float table_fm_row(const table_work *w, int64_t from, int64_t to, float *
   for (; j < width; j++) {
     float sum = 0, squares = 0;
     for (int64_t e = from; e < to; e++) {
-      const float x = w->values[e] * w->table[indices[e] * width + j];
+      const float x = w->values[e] * table_at(w, indices[e])[j];
       sum += x;
       squares += x * x;
     }
@@ -215,7 +219,7 @@ static void table_fm_grad_part(void *context, int thread, int threads) {
   for (int64_t i = first; i < last; i++) {
     const float *sums = (const float *)w->call->in[4].data + i * width;
     for (int64_t e = table_from(r, i); e < table_from(r, i + 1); e++) {
-      const float *row = w->table + r->indices[e] * width, x = w->values[e], times = dy[i] * x;
+      const float *row = table_at(w, r->indices[e]), x = w->values[e], times = dy[i] * x;
       float *out = (float *)w->call->out[0].data + e * width;
       int64_t j = 1;
       out[0] = times;
@@ -331,8 +335,11 @@ typedef struct {
   int64_t n, width;
 } table_update;
 
+/* Row `index` of the table (array 0) or of a slot. */
 INLINE float *table_row(const table_update *u, int array, int64_t index) {
-  return (float *)u->call->in[array].data + index * u->width;
+  const kernel_call *call = u->call;
+  return call->packed ? call->packed + index * call->packed_row + array * u->width
+                      : (float *)call->in[array].data + index * u->width;
 }
 
 #define TABLE_APPLY(name, n_slots, constants, element)                                                            \

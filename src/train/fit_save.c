@@ -47,6 +47,7 @@ void fit_checkpoint(fit_loop *l, bool best) {
   uint64_t begun = fit_trace_now(l);
   if (best) fit_wait_for_writer(l); /* one at a time in a folder */
   batch_source_position(l->source, l->state.input);
+  session_settle(l->model->session);
   status = l->strategy->kind->gather(l->strategy);
   if (!status) status = fit_take_gathered(l);
   if (!status && l->fresh) status = checkpoint_clear(o->checkpoint_dir);

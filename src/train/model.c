@@ -57,7 +57,7 @@ shoal_status model_entry(shoal_model *m, shoal_value *variable, safetensors_item
   const char *name = shoal_value_name(variable);
   if (m->elsewhere && m->elsewhere->entry(m->elsewhere->context, name, out)) return NULL;
   safetensors_item item = {.name = name};
-  TRY(shoal_session_variable(m->session, variable, &item.tensor));
+  TRY(session_variable_now(m->session, variable, &item.tensor));
   *out = item;
   return NULL;
 }

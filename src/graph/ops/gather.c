@@ -152,9 +152,9 @@ REAL_KERNEL(sparse_matmul_kernel, {
     for (int64_t e = from; e < to; e++) TRY(index_at(&call->in[1], e, call->in[3].shape.dim[0], 0, &index));
     if (k == 1) { /* in the order in which the kernels for one column add */
       if (call->in[1].dtype == SHOAL_I32)
-        SPARSE_DOT(real, *yi, (const int32_t *)call->in[1].data + from, values + from, w, to - from);
+        SPARSE_DOT(real, *yi, (const int32_t *)call->in[1].data + from, values + from, w, 1, to - from);
       else
-        SPARSE_DOT(real, *yi, (const int64_t *)call->in[1].data + from, values + from, w, to - from);
+        SPARSE_DOT(real, *yi, (const int64_t *)call->in[1].data + from, values + from, w, 1, to - from);
       continue;
     }
     for (int64_t j = 0; j < k; j++) yi[j] = 0;

@@ -178,7 +178,7 @@ const op_variant tuned_skip_sum[] = {ON_ROWS(skip_sum), END};
 const op_variant tuned_skip_sgd[] = {ON_ROWS(skip_sgd), END};
 
 static bool one_column(const op_shapes *s) { return s->in[3].dim[1] == 1 && s->in_dtype[1] == SHOAL_I32; }
-const op_variant tuned_sparse_matmul[] = {ON_ROWS(sparse_product, .fits = one_column), END};
+const op_variant tuned_sparse_matmul[] = {ON_ROWS(sparse_product, .fits = one_column, .packs = true), END};
 
 /* Tables of rows, whose kernels split the work over the threads themselves. */
 static bool narrow_indices(const op_shapes *s) {
@@ -187,11 +187,12 @@ static bool narrow_indices(const op_shapes *s) {
 static bool narrow_fields(const op_shapes *s) { return s->ins < 4 || s->in_dtype[3] == SHOAL_I32; }
 static bool narrow_rows(const op_shapes *s) { return s->in_dtype[0] == SHOAL_I32; }
 static size_t bag_scratch(const op_shapes *s) { return s->attr[2].i ? table_scratch(s->attr[0].i) : 0; }
-const op_variant tuned_embedding_bag[] = {ON_ROWS(table_bag, .fits = narrow_indices, .scratch = bag_scratch), END};
+const op_variant tuned_embedding_bag[] = {
+    ON_ROWS(table_bag, .fits = narrow_indices, .scratch = bag_scratch, .packs = true), END};
 const op_variant tuned_embedding_bag_grad_rows[] = {
     ON_ROWS(table_bag_grad, .fits = narrow_fields, .scratch = bag_scratch), END};
-const op_variant tuned_fm[] = {ON_ROWS(table_fm, .fits = narrow_indices), END};
-const op_variant tuned_fm_grad_rows[] = {ON_ROWS(table_fm_grad, .fits = narrow_indices), END};
+const op_variant tuned_fm[] = {ON_ROWS(table_fm, .fits = narrow_indices, .packs = true), END};
+const op_variant tuned_fm_grad_rows[] = {ON_ROWS(table_fm_grad, .fits = narrow_indices, .packs = true), END};
 
 static size_t unique_scratch(const op_shapes *s) { return table_unique_scratch(s->in[0].dim[0]); }
 const op_variant tuned_unique_rows[] = {ON_ROWS(table_unique, .fits = narrow_rows, .scratch = unique_scratch), END};
@@ -201,9 +202,10 @@ static bool narrow_after_0(const op_shapes *s) { return s->in_dtype[1] == SHOAL_
 static bool narrow_after_1(const op_shapes *s) { return s->in_dtype[2] == SHOAL_I32; }
 static bool narrow_after_2(const op_shapes *s) { return s->in_dtype[3] == SHOAL_I32; }
 const op_variant tuned_sparse_apply_sgd[] = {ON_ROWS(table_apply_sgd, .fits = narrow_after_0), END};
-const op_variant tuned_sparse_apply_adagrad[] = {ON_ROWS(table_apply_adagrad, .fits = narrow_after_1), END};
-const op_variant tuned_sparse_apply_adam[] = {ON_ROWS(table_apply_adam, .fits = narrow_after_2), END};
-const op_variant tuned_sparse_apply_ftrl[] = {ON_ROWS(table_apply_ftrl, .fits = narrow_after_2), END};
+const op_variant tuned_sparse_apply_adagrad[] = {ON_ROWS(table_apply_adagrad, .fits = narrow_after_1, .packs = true),
+                                                 END};
+const op_variant tuned_sparse_apply_adam[] = {ON_ROWS(table_apply_adam, .fits = narrow_after_2, .packs = true), END};
+const op_variant tuned_sparse_apply_ftrl[] = {ON_ROWS(table_apply_ftrl, .fits = narrow_after_2, .packs = true), END};
 
 static size_t logistic_scratch(const op_shapes *s, int slots) {
   return sparse_scratch(s->in[slots + SPARSE_OFFSETS].dim[0] - 1, s->in[slots + SPARSE_INDICES].dim[0]);
@@ -212,8 +214,10 @@ static size_t sgd_scratch(const op_shapes *s) { return logistic_scratch(s, 0); }
 static size_t adagrad_scratch(const op_shapes *s) { return logistic_scratch(s, 1); }
 static size_t ftrl_scratch(const op_shapes *s) { return logistic_scratch(s, 2); }
 const op_variant tuned_sparse_logistic_sgd[] = {ON_ROWS(sparse_logistic_sgd, .scratch = sgd_scratch), END};
-const op_variant tuned_sparse_logistic_adagrad[] = {ON_ROWS(sparse_logistic_adagrad, .scratch = adagrad_scratch), END};
-const op_variant tuned_sparse_logistic_ftrl[] = {ON_ROWS(sparse_logistic_ftrl, .scratch = ftrl_scratch), END};
+const op_variant tuned_sparse_logistic_adagrad[] = {
+    ON_ROWS(sparse_logistic_adagrad, .scratch = adagrad_scratch, .packs = true), END};
+const op_variant tuned_sparse_logistic_ftrl[] = {ON_ROWS(sparse_logistic_ftrl, .scratch = ftrl_scratch, .packs = true),
+                                                 END};
 
 /* y, or its gradient, is [rows, steps, units]. */
 static size_t lstm_scratch(const op_shapes *s) { return lstm_steps_scratch(s->in[0].dim[0], s->in[1].dim[0]); }
