@@ -33,6 +33,12 @@ static void adagrad_step(reference *r, double g, int t) {
   r->w -= RATE * g / (sqrt(r->a) + 1e-7);
 }
 
+static void adagrad_low_step(reference *r, double g, int t) {
+  if (t == 1) r->a = 0.001;
+  r->a += g * g;
+  r->w -= RATE * g / (sqrt(r->a) + 1e-7);
+}
+
 static void rmsprop_step(reference *r, double g, int t) {
   r->a = 0.9 * r->a + 0.1 * g * g;
   r->b = 0.5 * r->b + RATE * g / sqrt(r->a + 1e-7);
@@ -94,6 +100,7 @@ static const struct {
     {{.name = "momentum", .momentum = 0.8}, momentum_step},
     {{.name = "momentum", .momentum = 0.8, .nesterov = true}, nesterov_step},
     {{.name = "adagrad"}, adagrad_step},
+    {{.name = "adagrad", .accumulator = 0.001}, adagrad_low_step},
     {{.name = "rmsprop", .momentum = 0.5}, rmsprop_step},
     {{.name = "adam"}, adam_step},
     {{.name = "ftrl", .l1 = 0.01, .l2 = 0.02}, ftrl_step},

@@ -185,6 +185,7 @@ typedef struct {
                        * OTEL_EXPORTER_OTLP_ENDPOINT says */
   bool json;        /**< the command `shoal train` prints summary.json in place of tables and progress */
   int64_t accumulate; /**< batches whose mean gradient makes an update, as in shoal_fit_options; 0: 1 */
+  double accumulator; /**< as in shoal_optimizer_options; 0: the optimizer's usual one */
 } shoal_job;
 
 /** Nothing is said. size: sizeof *job, so that programs go on with later versions, whose jobs have more settings. Every

@@ -44,7 +44,9 @@ typedef struct {
   double
       average; /**< above 0: each update also moves an average of the weights, by 1 - average towards them, e.g. 0.999.
                    * When shoal_model_fit ends, the averages are the weights */
-  double reserved[1]; /**< 0: for fields to come */
+  double
+      accumulator; /**< adagrad 0.1: what its sums of squares begin with. Gradients are means over a batch, so those of
+                       * rare features are small beside 0.1 and hardly move anything; 1e-6 lets them */
 } shoal_optimizer_options;
 
 /** The names, ended by NULL. */

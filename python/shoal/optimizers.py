@@ -96,9 +96,9 @@ def Adam(learning_rate: Rate = None, beta_1: float = 0.9, beta_2: float = 0.999,
     return Optimizer("adam", learning_rate, beta1=beta_1, beta2=beta_2, epsilon=epsilon)
 
 
-def Adagrad(learning_rate: Rate = None, epsilon: float = 1e-7) -> Optimizer:
+def Adagrad(learning_rate: Rate = None, epsilon: float = 1e-7, initial_accumulator_value: float = 0.1) -> Optimizer:
     """Adagrad."""
-    return Optimizer("adagrad", learning_rate, epsilon=epsilon)
+    return Optimizer("adagrad", learning_rate, epsilon=epsilon, accumulator=initial_accumulator_value)
 
 
 def RMSprop(learning_rate: Rate = None, rho: float = 0.9, momentum: float = 0.0, epsilon: float = 1e-7) -> Optimizer:

@@ -47,6 +47,7 @@ static shoal_compile_options compiled_of(const shoal_job *job) {
                                                .beta1 = job->beta1,
                                                .beta2 = job->beta2,
                                                .epsilon = job->epsilon,
+                                               .accumulator = job->accumulator,
                                                .weight_decay = job->weight_decay,
                                                .clip_value = job->clip_value,
                                                .clip_norm = job->clip_norm,

@@ -42,6 +42,7 @@ static const struct {
     {"l1", REAL, offsetof(ps_terms, optimizer.l1)},
     {"l2", REAL, offsetof(ps_terms, optimizer.l2)},
     {"beta", REAL, offsetof(ps_terms, optimizer.beta)},
+    {"accumulator", REAL, offsetof(ps_terms, optimizer.accumulator)},
     {"weight-decay", REAL, offsetof(ps_terms, optimizer.weight_decay)},
     {"average", REAL, offsetof(ps_terms, optimizer.average)},
     {"clip-value", REAL, offsetof(ps_terms, optimizer.clip_value)},

@@ -34,6 +34,7 @@ static json_t *optimizer_json(const shoal_compile_options *o) {
   if (betas) set_unless_usual(config, "beta_2", p->beta2);
   if (strcmp(class, "SGD") && strcmp(class, "Lion") && strcmp(class, "Ftrl"))
     set_unless_usual(config, "epsilon", p->epsilon);
+  if (!strcmp(name, "adagrad")) set_unless_usual(config, "initial_accumulator_value", p->accumulator);
   if (!strcmp(name, "rmsprop")) set_unless_usual(config, "rho", p->decay);
   if (!strcmp(name, "rmsprop")) set_unless_usual(config, "momentum", p->momentum);
   set_unless_usual(config, "weight_decay", p->weight_decay);

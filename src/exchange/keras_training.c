@@ -124,6 +124,7 @@ static const char *const renamed[][2] = {
     {"epsilon", "epsilon"},
     {"rho", "rho"},
     {"gradient_accumulation_steps", "accumulate"},
+    {"initial_accumulator_value", "accumulator"},
 };
 /* What would make it learn otherwise. */
 static const char *const others[] = {"amsgrad", "centered", "loss_scale_factor"};

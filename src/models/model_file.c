@@ -55,11 +55,11 @@ static const training_key training_keys[] = {
 };
 
 /* Other settings of a job, which it takes from the file as they are; those of the optimizer first. */
-static const char *const job_keys[] = {
-    "momentum",     "nesterov",        "beta1",      "beta2",     "epsilon",          "rho",
-    "weight_decay", "average_weights", "clip_value", "clip_norm", "clip_global_norm", "label_smoothing",
-    "decay_every",  "warmup",          "accumulate"};
-#define UPDATE_KEYS 7
+static const char *const job_keys[] = {"momentum",        "nesterov",    "beta1",       "beta2",
+                                       "epsilon",         "rho",         "accumulator", "weight_decay",
+                                       "average_weights", "clip_value",  "clip_norm",   "clip_global_norm",
+                                       "label_smoothing", "decay_every", "warmup",      "accumulate"};
+#define UPDATE_KEYS 8
 
 bool model_file_job_key(const char *key, bool *update) {
   for (size_t i = 0; i < COUNT_OF(job_keys); i++)

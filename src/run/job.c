@@ -207,6 +207,7 @@ shoal_optimizer_options job_optimizer(const shoal_job *f) {
                                    .beta1 = f->beta1,
                                    .beta2 = f->beta2,
                                    .epsilon = f->epsilon,
+                                   .accumulator = f->accumulator,
                                    .l1 = f->l1,
                                    .weight_decay = f->weight_decay > 0 ? f->weight_decay : -1,
                                    .average = f->average,

@@ -109,6 +109,8 @@ const shoal_setting job_table[] = {
      .marks = KEPT_SHAPES},
     {"epsilon", NUMBER, AT(epsilon), "X", "what keeps optimizers from dividing by 0", "1e-7", 0, 1,
      .marks = KEPT_SHAPES},
+    {"accumulator", NUMBER, AT(accumulator), "X", "adagrad: what its sums of squares begin with",
+     "0.1, or the model's own", 0, 1e6, .marks = KEPT_SHAPES},
     {"schedule", CHOICE, AT(schedule), "NAME", "how the learning rate changes", "the model's own",
      .choices = shoal_schedule_names, .marks = KEPT_SHAPES},
     {"decay-factor", NUMBER, AT(decay_factor), "X", "staircase and exponential: multiply the rate by this",

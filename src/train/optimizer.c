@@ -22,6 +22,7 @@ typedef struct {
   double rate;        /* the usual one: as in Keras; of ftrl, with its beta of 1, as in the paper below */
   bool takes_repeats; /* by rows: an index may come several times, unless there is an l2 */
   bool counts_steps;  /* takes the number of the update, from 1 */
+  bool accumulates;   /* slots[0] begins with options->accumulator, if that is set */
   bool whole;         /* goes by the norm of whole variables: there is no update by rows, or of a part */
   double decay;       /* the usual weight_decay */
   void (*attributes)(const shoal_optimizer_options *o, attr_value *attr);
@@ -46,8 +47,11 @@ static void adagrad_attributes(const shoal_optimizer_options *o, attr_value *att
   attr[0].f = or_usual(o->epsilon, 1e-7);
   attr[1].f = o->l2;
 }
-static const optimizer_row adagrad = {
-    .apply = "apply_adagrad", .rate = 0.001, .slots = {{"accumulator", 0.1}}, .attributes = adagrad_attributes};
+static const optimizer_row adagrad = {.apply = "apply_adagrad",
+                                      .rate = 0.001,
+                                      .slots = {{"accumulator", 0.1}},
+                                      .accumulates = true,
+                                      .attributes = adagrad_attributes};
 
 static void rmsprop_attributes(const shoal_optimizer_options *o, attr_value *attr) {
   attr[0].f = or_usual(o->decay, 0.9);
@@ -141,6 +145,7 @@ static shoal_status check(const shoal_optimizer_options *o) {
       {"clip_value", o->clip_value, 0, 1e30},
       {"clip_norm", o->clip_norm, 0, 1e30},
       {"clip_global_norm", o->clip_global_norm, 0, 1e30},
+      {"accumulator", o->accumulator, 0, 1e30},
       {"weight_decay", o->weight_decay, -1e30, 1e30},
       {"average", o->average, 0, 1},
   };
@@ -201,12 +206,17 @@ static shoal_value *slot(shoal_graph *g, const shoal_value *variable, const char
 }
 
 /* The update of one variable. */
-static shoal_value *apply(shoal_graph *g, const optimizer_row *row, const attr_value *attr, shoal_value *variable,
-                          const shoal_gradient *gradient, shoal_value *rate, shoal_value *step) {
+static shoal_value *apply(shoal_graph *g, const optimizer_row *row, const shoal_optimizer_options *options,
+                          const attr_value *attr, shoal_value *variable, const shoal_gradient *gradient,
+                          shoal_value *rate, shoal_value *step) {
   shoal_value *in[INPUTS_MAX];
   int n = 0;
   in[n++] = variable;
-  for (int i = 0; row->slots[i].name; i++) in[n++] = slot(g, variable, row->slots[i].name, row->slots[i].initial);
+  for (int i = 0; row->slots[i].name; i++) {
+    const double usual = row->slots[i].initial;
+    in[n++] = slot(g, variable, row->slots[i].name,
+                   row->accumulates && i == 0 ? or_usual(options->accumulator, usual) : usual);
+  }
   char name[64];
   snprintf(name, sizeof name, "%s%s", gradient->indices ? "sparse_" : "", row->apply);
   if (gradient->indices) in[n++] = gradient->indices;
@@ -300,7 +310,8 @@ static shoal_status apply_all(shoal_graph *g, const shoal_optimizer_options *opt
   char name[OPTIMIZER_COUNTER];
   if (optimizer_counter(options, name)) step = shared_variable(g, name, SHOAL_I64, SHOAL_SCALAR, 1);
   for (int i = 0; i < n_own; i++) {
-    shoal_value *variable = variables[which[i]], *updated = apply(g, row, attr, variable, &own[i], rate, step);
+    shoal_value *variable = variables[which[i]];
+    shoal_value *updated = apply(g, row, options, attr, variable, &own[i], rate, step);
     updates[count++] = options->average > 0 ? move_average(g, variable, updated, step, options->average) : updated;
   }
   /* Reads of a run see the value before it, so every update of this run sees the old number. */
