@@ -187,7 +187,7 @@ static void step_is_one_operator(void **state) {
 
 static double loss_of(shoal_model *m, data *d, int64_t rows) {
   tower *t;
-  ok(model_tower(m, SHOAL_F32, SHOAL_I32, &t));
+  ok(model_tower(m, SHOAL_F32, SHOAL_I32, false, &t));
   shoal_batch b = batch_of(d, 0, rows);
   shoal_feed feeds[TOWER_FEEDS_MAX];
   const int n = tower_feed_sparse(t, &b, feeds);

@@ -1,5 +1,6 @@
 /* Layers on sparse rows, each with a table of which a step touches the rows of its batch's features; and what models of
  * click logs make of them: interactions of embeddings. */
+#include "base/mem.h"
 #include "train/layer.h"
 
 /* Refuses anything but the model's sparse rows, with a field for each entry if need be. */
@@ -65,25 +66,62 @@ static shoal_value *factorization_machine_apply(branch *b, layer *l, layer_io *i
 
 /* ---- interactions */
 
-/* [batch, fields, width] -> [batch, 1]: all pairs of vectors multiplied, by (square of the sum - sum of squares) / 2. The
- * first columns, if told so, are weights that are added up. */
-static shoal_value *fm_interaction_apply(branch *b, layer *l, layer_io *io) {
-  shoal_graph *g = b->model->graph;
-  shoal_value *x = io->x[0];
+/* What is multiplied of x [batch, fields, width]: all columns but the first ones, if told so. NULL: refused. */
+static shoal_value *vectors_of(branch *b, layer *l, shoal_value *x) {
   if (!layer_takes(b, l, x, 3, 3, "[batch, fields, width]")) return NULL;
   const int64_t linear = layer_int(l, "linear"), fields = x->shape.dim[1], width = x->shape.dim[2];
   if (linear >= width)
     return layer_refuse(b, l, "linear: %lld of %lld columns leave none to multiply", (long long)linear,
                         (long long)width);
-  shoal_value *vectors = linear ? shoal_slice(g, x, SHOAL_SHAPE(0, 0, linear), SHOAL_SHAPE(-1, fields, -1)) : x;
-  shoal_value *sum = shoal_reduce_sum(g, vectors, SHOAL_SHAPE(1), false);
-  shoal_value *squares = shoal_reduce_sum(g, shoal_square(g, vectors), SHOAL_SHAPE(1), false);
-  shoal_value *pairs = shoal_reduce_sum(g, shoal_sub(g, shoal_square(g, sum), squares), SHOAL_SHAPE(1), true);
-  shoal_value *y = shoal_scale(g, pairs, 0.5);
+  return linear ? shoal_slice(b->model->graph, x, SHOAL_SHAPE(0, 0, linear), SHOAL_SHAPE(-1, fields, -1)) : x;
+}
+
+/* The other columns of x are weights, added up to y [batch, 1]. */
+static shoal_value *add_weights(branch *b, const layer *l, shoal_value *x, shoal_value *y) {
+  shoal_graph *g = b->model->graph;
+  const int64_t linear = layer_int(l, "linear"), fields = x->shape.dim[1];
   if (!linear) return y;
   shoal_value *weights = shoal_slice(g, x, SHOAL_SHAPE(0, 0, 0), SHOAL_SHAPE(-1, fields, linear));
   shoal_value *flat = shoal_reshape(g, weights, SHOAL_SHAPE(SHOAL_UNKNOWN, fields * linear));
   return shoal_add(g, y, shoal_reduce_sum(g, flat, SHOAL_SHAPE(1), true));
+}
+
+/* [batch, fields, width] -> [batch, 1]: all pairs of vectors multiplied, by (square of the sum - sum of squares) / 2. */
+static shoal_value *fm_interaction_apply(branch *b, layer *l, layer_io *io) {
+  shoal_graph *g = b->model->graph;
+  shoal_value *vectors = vectors_of(b, l, io->x[0]);
+  if (!vectors) return NULL;
+  shoal_value *sum = shoal_reduce_sum(g, vectors, SHOAL_SHAPE(1), false);
+  shoal_value *squares = shoal_reduce_sum(g, shoal_square(g, vectors), SHOAL_SHAPE(1), false);
+  shoal_value *pairs = shoal_reduce_sum(g, shoal_sub(g, shoal_square(g, sum), squares), SHOAL_SHAPE(1), true);
+  return add_weights(b, l, io->x[0], shoal_scale(g, pairs, 0.5));
+}
+
+/* [batch, fields, fields x factors] -> [batch, 1]: a feature has a vector for each field (Juan et al. 2016). Field i's for
+ * field j times field j's for field i, over all pairs of different fields. */
+static shoal_value *ffm_interaction_apply(branch *b, layer *l, layer_io *io) {
+  shoal_graph *g = b->model->graph;
+  shoal_value *x = vectors_of(b, l, io->x[0]);
+  if (!x) return NULL;
+  const int64_t fields = x->shape.dim[1], width = x->shape.dim[2], factors = width / fields;
+  if (width % fields)
+    return layer_refuse(b, l, "%lld columns are no whole vector for each of %lld fields; use a width of %lld",
+                        (long long)width, (long long)fields,
+                        (long long)(layer_int(l, "linear") + MAX_OF(factors, 1) * fields));
+  shoal_value *there = shoal_reshape(g, x, SHOAL_SHAPE(SHOAL_UNKNOWN, fields, fields, factors));
+  shoal_value *back = shoal_transpose(g, there, SHOAL_SHAPE(0, 2, 1, 3));
+  shoal_value *products = shoal_reduce_sum(g, shoal_mul(g, there, back), SHOAL_SHAPE(3), false);
+  shoal_tensor once; /* half of each pair, which stands there twice; nothing of a field with itself */
+  shoal_status status = shoal_tensor_create(SHOAL_F32, SHOAL_SHAPE(fields, fields), &once);
+  if (status) {
+    graph_fail(g, status);
+    return NULL;
+  }
+  for (int64_t i = 0; i < fields * fields; i++) ((float *)once.data)[i] = i % (fields + 1) ? 0.5f : 0;
+  shoal_value *pairs = shoal_mul(g, products, shoal_constant(g, &once));
+  shoal_tensor_fini(&once);
+  shoal_value *flat = shoal_reshape(g, pairs, SHOAL_SHAPE(SHOAL_UNKNOWN, fields * fields));
+  return add_weights(b, l, io->x[0], shoal_reduce_sum(g, flat, SHOAL_SHAPE(1), true));
 }
 
 /* Vectors [batch, n, width], or [batch, width] for one, of all inputs -> [batch, n (n - 1) / 2]: the product of each two. */
@@ -184,6 +222,7 @@ const layer_kind layers_sparse[] = {
     {"factorization_machine", "weights of features and of all their pairs, on sparse rows", machine_attrs, 1, 1,
      factorization_machine_apply},
     {"fm_interaction", "the sum over all pairs of vectors of their products", fm_attrs, 1, 1, fm_interaction_apply},
+    {"ffm_interaction", "the same of vectors that a feature has for each field", fm_attrs, 1, 1, ffm_interaction_apply},
     {"dot_interaction", "the product of each two vectors", NULL, 1, LAYER_INPUTS_MAX, dot_interaction_apply},
     {"sum", "the sum over all numbers of an example", NULL, 1, 1, sum_apply},
     {"cross", "x0 (x w + b) + x, element by element", cross_attrs, 1, 2, cross_apply},

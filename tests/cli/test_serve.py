@@ -98,6 +98,37 @@ class Serving(support.Case):
             self.assertEqual(s.predict([]), [])
         self.assertIn("Served", s.out)
 
+    def test_rows_with_fields(self):
+        """Of a model that goes by fields: as predict gives them; and what is said about fields that are wrong."""
+        numbers, rows = random.Random(3), []
+        for _ in range(600):
+            words = [numbers.randrange(10) for _ in range(3)]
+            rows.append((int((words[0] < 5) == (words[1] < 5)), [(f, 10 * f + w) for f, w in enumerate(words)]))
+        for name, part in (("train.ffm", rows[:560]), ("test.ffm", rows[560:])):
+            lines = (f"{label} " + " ".join(f"{f}:{i}:1" for f, i in entries) for label, entries in part)
+            (self.folder / name).write_text("\n".join(lines) + "\n")
+        self.shoal("train", "ffm", "--data", "train.ffm", "--features", 40, "--set", "fields=3,width=7", "--epochs", 3,
+                   "--run-dir", "r")
+        out, _ = self.shoal("predict", "r", "test.ffm")
+        expected = [float(line) for line in out.split()]
+        asked = [([f for f, _ in entries], [i for _, i in entries]) for _, entries in rows[560:]]
+        with Serve(self.folder / "r") as s:
+            self.near(s.predict([{"fields": f, "indices": i} for f, i in asked]), expected)
+            body = struct.pack("<41I", 40, *[3] * 40) + b"".join(struct.pack("<3I", *i) for _, i in asked)
+            body += struct.pack("<120f", *[1] * 120) + b"".join(struct.pack("<3I", *f) for f, _ in asked)
+            status, got = s.ask(body, "application/octet-stream")
+            self.assertEqual(status, 200, got)
+            self.near(struct.unpack("<40f", got), expected)
+            for body, kind, words in (
+                    (json.dumps({"instances": [{"indices": [1]}]}), "application/json", "goes by fields"),
+                    (json.dumps({"instances": [{"indices": [1], "fields": [0, 1]}]}), "application/json", "one for each index"),
+                    (json.dumps({"instances": [{"indices": [1], "fields": [3]}]}), "application/json", "0 to 2"),
+                    (struct.pack("<3IfI", 1, 1, 5, 1, 3), "application/octet-stream", "field 3"),
+                    (struct.pack("<3If", 1, 1, 5, 1), "application/octet-stream", "bytes"),
+                    (b"5:1\n", "text/plain", "send JSON")):
+                status, got = s.ask(body, kind)
+                self.assertEqual((status, words in json.loads(got)["error"]), (400, True), (words, got))
+
     def test_dense_rows(self):
         lines = ["a,b,label"] + [f"{100 + i},{1000 - 10 * i},{'low' if i < 20 else 'high'}" for i in range(40)]
         (self.folder / "train.csv").write_text("\n".join(lines) + "\n")
