@@ -47,6 +47,7 @@ typedef struct {
   double
       accumulator; /**< adagrad 0.1: what its sums of squares begin with. Gradients are means over a batch, so those of
                        * rare features are small beside 0.1 and hardly move anything; 1e-6 lets them */
+  double reserved[1]; /**< 0: for fields to come */
 } shoal_optimizer_options;
 
 /** The names, ended by NULL. */

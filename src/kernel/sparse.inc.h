@@ -16,7 +16,7 @@ INLINE void sparse_fetch(sparse_form f, const sparse_job *j, int64_t row) {
   const int places = f.stride > 1 ? 1 : 1 + f.slots;
   for (int64_t e = from; e < to; e++) {
     for (int k = 0; k < places; k++) __builtin_prefetch(j->w[k] + j->indices[e] * f.stride, 1, 3);
-    if (f.stride == 3) __builtin_prefetch(j->w[2] + j->indices[e] * f.stride, 1, 3); /* may be in the next line */
+    if (f.stride == 3) __builtin_prefetch(j->w[0] + j->indices[e] * f.stride + 2, 1, 3); /* may be in the next line */
   }
 }
 

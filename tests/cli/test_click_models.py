@@ -5,8 +5,10 @@ import random
 import support
 
 FEATURES = 4000
-MODELS = {"lr": (), "fm": (), "wide-deep": ("--set", "hidden=16"), "deepfm": ("--set", "hidden=16"),
-          "dcn-v2": ("--set", "hidden=16", "--lr", 0.05), "dlrm": ()}
+MODELS = {"lr": (), "fm": (), "wide-deep": ("--set", "hidden=16"), "dlrm": (), "ffm": ("--accumulator", 0.1),
+          # The few rows here would be known by heart after an epoch.
+          "deepfm": ("--set", "hidden=16", "--accumulator", 0.1),
+          "dcn-v2": ("--set", "hidden=16", "--lr", 0.05, "--accumulator", 0.1)}
 
 
 class ClickModels(support.Case):
@@ -56,6 +58,19 @@ class ClickModels(support.Case):
         for optimizer, rate in (("adagrad", 0.1), ("sgd", 1), ("adam", 0.02), ("ftrl", 0.2)):
             s = self.pairs("fm", optimizer, "--optimizer", optimizer, "--lr", rate)
             self.assertLess(s["test_loss"], 0.2, optimizer)
+
+    def test_deep_beyond_single_features(self):
+        """At its own rate DeepFM learns what words say together: with sums of squares that begin at 0.1 it was worse than lr."""
+        self.shoal("data", "generate", "criteo", "--interactions", "--rows", 33000, "--files", 11, "--features", 2000, "--as", "tsv",
+                   "--seed", 3, "--out", "together", "--quiet")
+        loss = {}
+        for name, flags in (("lr", ("lr",)), ("deepfm", ("deepfm", "--set", "hidden=32")),
+                            ("slow", ("deepfm", "--set", "hidden=32", "--accumulator", 0.1))):
+            self.shoal("train", *flags, "--data", "together/clicks0*", "--test-data", "together/clicks10.tsv", "--features", 2000,
+                       "--batch-size", 64, "--epochs", 2, "--no-checkpoints", "--run-dir", name)
+            loss[name] = self.summary(name)["test_loss"]
+        self.assertLess(loss["deepfm"], loss["lr"] - 0.02)
+        self.assertGreater(loss["slow"], loss["lr"] - 0.01)
 
     def test_threads_and_resume(self):
         """The same bits after a stop; of fm, whose sums are over rows of the table alone, on one thread and two."""
