@@ -51,7 +51,7 @@ def exported(shoal, path, work):
     features, labels = rows_for(str(path), shoal)
     np.savez(work / "rows.npz", features=features, labels=labels)
     np.save(work / "x.npy", features)
-    run(shoal, work, "train", path, "--data", work / "rows.npz", "--test-data", work / "rows.npz", "--steps", "2", "--batch-size", "8",
+    run(shoal, work, "train", path, "--data", work / "rows.npz", "--test-data", work / "rows.npz", "--steps", "2", "--lr", "1e-5", "--batch-size", "8",
         "--transform", "scale=1", "--run-dir", work / "run", "--quiet")
     run(shoal, work, "export", work / "run", work / "model.pb")
     run(shoal, work, "predict", work / "run", work / "x.npy", "-o", work / "own.npy")

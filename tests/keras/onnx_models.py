@@ -37,7 +37,7 @@ def compare(shoal, path, work):
     features, labels = rows_for(str(path), shoal)
     np.savez(work / "rows.npz", features=features, labels=labels)
     np.save(work / "x.npy", features)
-    run("train", path, "--data", work / "rows.npz", "--test-data", work / "rows.npz", "--steps", "2", "--batch-size", "8", "--transform", "scale=1",
+    run("train", path, "--data", work / "rows.npz", "--test-data", work / "rows.npz", "--steps", "2", "--lr", "1e-5", "--batch-size", "8", "--transform", "scale=1",
         "--run-dir", work / "run", "--quiet")
     run("export", work / "run", work / "model.onnx")
     run("predict", work / "run", work / "x.npy", "-o", work / "own.npy")
