@@ -13,11 +13,17 @@ tools/setup.sh chroot
 root=$(mktemp -d /var/tmp/shoal-chroot.XXXXXX)
 trap 'umount "$root/proc" 2>/dev/null || true; rm -rf "$root"' EXIT
 
+# All but those of debug symbols, which hold on to the others.
+take_packages() {
+  mkdir "$root/packages"
+  find "$packages" -maxdepth 1 -name '*.deb' ! -name '*-dbgsym_*' -exec cp {} "$root/packages" \;
+}
+
 if [ ! -e "$kept" ]; then
   mkdir -p "$(dirname "$kept")"
   debootstrap --variant=minbase --include=gcc,libc6-dev,pkg-config bookworm "$root"
   # What the packages ask for, so that only they are new in the end.
-  mkdir "$root/packages" && cp "$packages"/*.deb "$root/packages"
+  take_packages
   chroot "$root" sh -c 'apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q \
     --no-install-recommends /packages/*.deb && dpkg -r shoal shoal-data shoal-doc libshoal-dev libshoal0'
   rm -rf "$root/packages"
@@ -25,7 +31,7 @@ if [ ! -e "$kept" ]; then
   rm -rf "$root" && mkdir "$root"
 fi
 tar -C "$root" -xf "$kept"
-mkdir "$root/packages" && cp "$packages"/*.deb "$root/packages"
+take_packages
 mount -t proc proc "$root/proc" 2>/dev/null || true # for samples of the machine; the command goes without
 chroot "$root" sh -c 'dpkg -i /packages/*.deb' >/dev/null
 
@@ -36,7 +42,7 @@ chroot "$root" sh -c 'cd /tmp && shoal train softmax --workers 2 --ps 1 --epochs
 chroot "$root" sh -c 'ls /usr/share/man/man1/shoal.1.gz /usr/share/man/man1/shoal-train.1.gz' >/dev/null
 
 echo "== a program"
-cp examples/train_file.c "$root/tmp/program.c" 2>/dev/null || cp "$(ls examples/*.c | head -n 1)" "$root/tmp/program.c"
+cp examples/csv_regression.c "$root/tmp/program.c"
 chroot "$root" sh -c 'cd /tmp && cc -std=c11 -Wall -Werror program.c -o program $(pkg-config --cflags --libs shoal) && ldd program |
   grep libshoal'
 chroot "$root" sh -c 'dpkg -r shoal shoal-data shoal-doc libshoal-dev libshoal0' >/dev/null
