@@ -42,8 +42,8 @@ chroot "$root" sh -c 'cd /tmp && shoal train softmax --workers 2 --ps 1 --epochs
 chroot "$root" sh -c 'ls /usr/share/man/man1/shoal.1.gz /usr/share/man/man1/shoal-train.1.gz' >/dev/null
 
 echo "== a program"
-cp examples/csv_regression.c "$root/tmp/program.c"
-chroot "$root" sh -c 'cd /tmp && cc -std=c11 -Wall -Werror program.c -o program $(pkg-config --cflags --libs shoal) && ldd program |
+cp examples/csv_regression.c examples/network.h "$root/tmp"
+chroot "$root" sh -c 'cd /tmp && cc -Wall -Werror csv_regression.c -o program $(pkg-config --cflags --libs shoal) && ldd program |
   grep libshoal'
 chroot "$root" sh -c 'dpkg -r shoal shoal-data shoal-doc libshoal-dev libshoal0' >/dev/null
 if chroot "$root" sh -c 'ls -d /usr/share/shoal /usr/include/shoal /usr/lib/*/shoal 2>/dev/null'; then
