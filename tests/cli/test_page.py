@@ -88,11 +88,14 @@ class Dash:
     def raw(self, request):
         """Bytes as they are: what no well-behaved client would send."""
         with socket.create_connection(("127.0.0.1", self.port), timeout=10) as s:
-            s.sendall(request)
-            s.shutdown(socket.SHUT_WR)
             answer = b""
-            while piece := s.recv(65536):
-                answer += piece
+            try:
+                s.sendall(request)
+                s.shutdown(socket.SHUT_WR)
+                while piece := s.recv(65536):
+                    answer += piece
+            except OSError:  # it may hang up before all has been sent
+                pass
         return answer
 
     def memory(self):
