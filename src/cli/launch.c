@@ -161,7 +161,7 @@ const command command_lab = {
         "\n"
         "Examples:\n"
         "  shoal lab --hosts 4 --rate 1.8gbit -- train lenet --workers 3\n"
-        "  shoal lab --hosts 3 --rate 1gbit --delay 1ms -- train lenet --strategy allreduce\n",
+        "  shoal lab --rate 1gbit --delay 1ms -- train lenet --strategy allreduce\n",
     .flags = lab_table,
     .run = run_lab,
 };

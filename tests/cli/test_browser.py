@@ -53,7 +53,7 @@ class InTheBrowser(support.Case):
         with browser.Browser() as b:
             b.open((self.folder / "page.html").as_uri())
             b.wait("return document.documentElement.dataset.drawn")
-            self.assertEqual(b.run("return document.querySelectorAll('img').length"), 0)
+            self.assertEqual(b.run("return document.querySelectorAll('img:not([src^=\"data:\"])').length"), 0)
             self.assertEqual(b.run("return document.title"), "2 runs · Shoal")
             self.assertEqual(b.run("return document.querySelectorAll('#results tbody tr').length"), 2)
             accuracy = f"{100 * self.summary('runs/first')['test_accuracy']:.2f} %"
