@@ -296,7 +296,7 @@ static int ascending(const void *a, const void *b) {
  * and the first of its fields. Returns how many are left. */
 static int64_t count_equal(int64_t *pairs, int64_t n, rows_block *into, int64_t start) {
   int64_t kept = start;
-  qsort(pairs, (size_t)n, sizeof *pairs, ascending);
+  if (n) qsort(pairs, (size_t)n, sizeof *pairs, ascending);
   for (int64_t i = 0; i < n; i++) {
     const int32_t index = (int32_t)(pairs[i] >> 32);
     if (kept > start && into->indices[kept - 1] == index) {

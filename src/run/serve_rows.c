@@ -187,7 +187,7 @@ static shoal_status read_binary_sparse(const uint8_t *body, size_t n, int64_t ro
   TRY(rows_reserve(into, rows, (int64_t)entries));
   int64_t at = into->offsets[into->count];
   const uint8_t *index = body + head;
-  TRY(read_floats(index + 4 * entries, (int64_t)entries, into->values + at));
+  if (entries) TRY(read_floats(index + 4 * entries, (int64_t)entries, into->values + at));
   for (size_t e = 0; into->schema.fields && e < entries; e++) {
     const uint32_t field = u32_at(index + 4 * (2 * entries + e));
     if (field >= (uint32_t)into->schema.fields_end)
