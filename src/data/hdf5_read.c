@@ -162,7 +162,7 @@ static shoal_status read_message(hdf5_file *f, object *o, int kind, const uint8_
     case MESSAGE_FILTERS: o->dataset.refusal = "it is compressed"; break;
     case MESSAGE_LINK: return read_link_message(f, o, p, n, at);
     case MESSAGE_LINK_INFO:
-      if (n < 2 + 2 * WORD + (p[1] & 1 ? 8u : 0)) return damaged(f, at, "a group is cut short");
+      if (n < 2 || n < 2 + 2 * WORD + (p[1] & 1 ? 8u : 0)) return damaged(f, at, "a group is cut short");
       if (u64(p + 2 + (p[1] & 1 ? 8 : 0)) != NOWHERE) return not_read(f, "a group keeps its names in a heap");
       break;
     case MESSAGE_TABLE:
