@@ -218,7 +218,7 @@ static shoal_status read_binary(const uint8_t *body, size_t n, int64_t rows_max,
   const size_t expected = mem_plus(4, mem_times(4, mem_times((size_t)rows, (size_t)numbers)));
   if (n != expected) return wrong_length(expected, n);
   TRY(rows_reserve(into, rows, 0));
-  TRY(read_floats(body + 4, rows * numbers, (float *)into->features + into->count * numbers));
+  if (rows) TRY(read_floats(body + 4, rows * numbers, (float *)into->features + into->count * numbers));
   for (int64_t i = 0; i < rows; i++) into->labels[into->count++] = -1;
   return NULL;
 }
