@@ -312,6 +312,23 @@ static void apply_adagrad(const op_case *c, const case_memory *m, double *expect
   }
 }
 
+static void rowwise_adagrad(const op_case *c, const case_memory *m, double *expected) {
+  const int64_t count = shoal_tensor_count(&m->in[0]), width = count / m->in[0].shape.dim[0];
+  const double rate = at(&m->in[4], 0);
+  for (int64_t i = 0; i < count; i++) expected[i] = at(&m->in[0], i);
+  for (int64_t r = 0; r < shoal_tensor_count(&m->in[2]); r++) {
+    const int64_t row = (int64_t)at(&m->in[2], r);
+    double mean = 0;
+    for (int k = 0; k < 2; k++) /* the mean first, then the numbers */
+      for (int64_t j = 0; j < width; j++) {
+        double w = at(&m->in[0], row * width + j) * (1 - rate * c->attr[2].f);
+        double g = at(&m->in[3], r * width + j) + c->attr[1].f * w;
+        if (!k) mean += g * g / (double)width;
+        if (k) expected[row * width + j] = w - rate * g / (sqrt(at(&m->in[1], row) + mean) + c->attr[0].f);
+      }
+  }
+}
+
 static void apply_rmsprop(const op_case *c, const case_memory *m, double *expected) {
   for (int64_t i = 0; i < shoal_tensor_count(&m->in[0]); i++) {
     double g = at(&m->in[3], i), mean = c->attr[0].f * at(&m->in[1], i) + (1 - c->attr[0].f) * g * g;
@@ -479,6 +496,7 @@ naive_fn naive_find(const char *op) {
       {"apply_sgd", apply_sgd},
       {"apply_momentum", apply_momentum},
       {"apply_adagrad", apply_adagrad},
+      {"sparse_apply_rowwise_adagrad", rowwise_adagrad},
       {"apply_rmsprop", apply_rmsprop},
       {"apply_adam", apply_adam},
       {"apply_ftrl", apply_ftrl},

@@ -201,7 +201,7 @@ static void check_rows(const char *name) {
 
 static void test_rows(void **state) {
   for (const char *const *name = shoal_optimizer_names(); *name; name++)
-    if (!strstr(*name, "adam") && *name[0] != 'l')
+    if (!strstr(*name, "adam") && *name[0] != 'l' && strcmp(*name, "rowwise_adagrad"))
       check_rows(*name); /* whose step counter the two updates would share */
   check_rows("lion");
 }

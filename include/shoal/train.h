@@ -26,13 +26,14 @@ typedef struct shoal_strategy shoal_strategy;
 /** Which optimizer, and its numbers. */
 typedef struct {
   const char *name;    /**< "sgd", "momentum", "adagrad", "rmsprop", "adam", "ftrl", "adamw", "nadam", "lion", "lamb",
-                       * "lars"; NULL: "sgd" */
+                       * "lars", "rowwise_adagrad" (of gradients by rows one sum of squares a row; otherwise adagrad);
+                       * NULL: "sgd" */
   double momentum;     /**< momentum and lars 0.9; rmsprop 0 */
   bool nesterov;       /**< momentum */
   double decay;        /**< rmsprop 0.9 */
   double beta1;        /**< adam, adamw, nadam, lion, lamb 0.9 */
   double beta2;        /**< adam, adamw, nadam, lamb 0.999; lion 0.99 */
-  double epsilon;      /**< adagrad, rmsprop, adam, adamw, nadam, lamb 1e-7 */
+  double epsilon;      /**< adagrad, rowwise_adagrad, rmsprop, adam, adamw, nadam, lamb 1e-7 */
   double l1;           /**< ftrl */
   double l2;           /**< ftrl; by rows also sgd and adagrad: for the rows that an update touches */
   double beta;         /**< ftrl 1 */

@@ -43,6 +43,7 @@ size_t table_unique_scratch(int64_t n);
   shoal_status table_unique_##isa(const kernel_call *);        \
   shoal_status table_apply_sgd_##isa(const kernel_call *);     \
   shoal_status table_apply_adagrad_##isa(const kernel_call *); \
+  shoal_status table_apply_rowwise_##isa(const kernel_call *); \
   shoal_status table_apply_adam_##isa(const kernel_call *);    \
   shoal_status table_apply_ftrl_##isa(const kernel_call *);
 

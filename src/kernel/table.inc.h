@@ -400,3 +400,49 @@ TABLE_APPLY(sgd, 0, SGD_CONSTANTS, SGD_ELEMENT)
 TABLE_APPLY(adagrad, 1, ADAGRAD_CONSTANTS, ADAGRAD_ELEMENT)
 TABLE_APPLY(adam, 2, ADAM_CONSTANTS, ADAM_ELEMENT)
 TABLE_APPLY(ftrl, 2, FTRL_CONSTANTS, FTRL_ELEMENT)
+
+static void table_rowwise_part(void *context, int thread, int threads) {
+  typedef float real;
+  const table_update *u = context;
+  const shoal_tensor *in = u->call->in;
+  const attr_value *attr = u->call->attr;
+  const int32_t *indices = in[2].data; /* [n] */
+  float *sums = in[1].data;            /* [rows] */
+  const float lr = *(const float *)in[4].data, shrink = (float)(1 - (double)lr * attr[2].f);
+  const int64_t width = u->width;
+  int64_t first, last;
+  ADAGRAD_CONSTANTS;
+  pool_share(u->n, 1, thread, threads, &first, &last);
+  for (int64_t r = first; r < last; r++) {
+    if (r + TABLE_APPLY_AHEAD < last && indices[r + TABLE_APPLY_AHEAD] >= 0) {
+      table_fetch(table_row(u, 0, indices[r + TABLE_APPLY_AHEAD]), width);
+      __builtin_prefetch(sums + indices[r + TABLE_APPLY_AHEAD], 1, 3);
+    }
+    if (indices[r] < 0) continue;
+    const float *gradient = (const float *)in[3].data + r * width;
+    float *restrict var = table_row(u, 0, indices[r]);
+    int64_t i = 0;
+    vf squares = V_ZERO;
+    for (; i + VW <= width; i += VW) {
+      const vf w = v_load(var + i) * v_set(shrink), g = v_load(gradient + i) + v_set(l2) * w;
+      v_store(var + i, w);
+      squares += g * g;
+    }
+    float sum = v_sum(squares);
+    for (; i < width; i++) {
+      var[i] *= shrink;
+      const float g = gradient[i] + l2 * var[i];
+      sum += g * g;
+    }
+    sums[indices[r]] += sum / (float)width;
+    const float step = sqrtf(sums[indices[r]]) + epsilon;
+    for (i = 0; i + VW <= width; i += VW) {
+      const vf w = v_load(var + i), g = v_load(gradient + i) + v_set(l2) * w;
+      v_store(var + i, w - v_set(lr) * g / v_set(step));
+    }
+    for (; i < width; i++) var[i] -= lr * (gradient[i] + l2 * var[i]) / step;
+  }
+}
+
+/* Inputs as of sparse_apply_rowwise_adagrad. */
+shoal_status ISA_NAME(table_apply_rowwise)(const kernel_call *call) { return table_apply(call, 1, table_rowwise_part); }

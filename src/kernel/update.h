@@ -26,6 +26,20 @@
     var[i] -= lr * g / (sqrt(a[i]) + epsilon); \
   }
 
+/* A row w [width] by its gradient; sum: of the means of squares, one number. */
+#define ROWWISE_ADAGRAD_ROW(w, sum, gradient)                                                \
+  {                                                                                          \
+    real squares = 0;                                                                        \
+    for (int64_t i = 0; i < width; i++) {                                                    \
+      (w)[i] *= shrink;                                                                      \
+      const real g = (gradient)[i] + l2 * (w)[i];                                            \
+      squares += g * g;                                                                      \
+    }                                                                                        \
+    (sum) += squares / (real)width;                                                          \
+    const real step = sqrt(sum) + epsilon;                                                   \
+    for (int64_t i = 0; i < width; i++) (w)[i] -= lr * ((gradient)[i] + l2 * (w)[i]) / step; \
+  }
+
 /* a: z, b: n. FTRL-proximal, McMahan et al. 2013; the variable is zero where |z| <= l1. The usual power is a square
  * root. */
 #define FTRL_CONSTANTS                \

@@ -15,6 +15,7 @@
 
 typedef struct {
   const char *apply; /* operator for dense gradients; with "sparse_" before it: for rows */
+  const char *rows;  /* another one for rows, with one number of each slot for a row; NULL: as above */
   struct {
     const char *name; /* NULL ends the list */
     double initial;
@@ -52,6 +53,14 @@ static const optimizer_row adagrad = {.apply = "apply_adagrad",
                                       .slots = {{"accumulator", 0.1}},
                                       .accumulates = true,
                                       .attributes = adagrad_attributes};
+
+/* Of gradients that are not by rows it is Adagrad. */
+static const optimizer_row rowwise_adagrad = {.apply = "apply_adagrad",
+                                              .rows = "sparse_apply_rowwise_adagrad",
+                                              .rate = 0.001,
+                                              .slots = {{"accumulator", 0.1}},
+                                              .accumulates = true,
+                                              .attributes = adagrad_attributes};
 
 static void rmsprop_attributes(const shoal_optimizer_options *o, attr_value *attr) {
   attr[0].f = or_usual(o->decay, 0.9);
@@ -98,7 +107,8 @@ static void ftrl_attributes(const shoal_optimizer_options *o, attr_value *attr) 
 static const optimizer_row ftrl = {
     .apply = "apply_ftrl", .rate = 0.1, .slots = {{"z", 0}, {"n", 0}}, .attributes = ftrl_attributes};
 
-#define OPTIMIZERS(X) X(sgd) X(momentum) X(adagrad) X(rmsprop) X(adam) X(ftrl) X(adamw) X(nadam) X(lion) X(lamb) X(lars)
+#define OPTIMIZERS(X) \
+  X(sgd) X(momentum) X(adagrad) X(rmsprop) X(adam) X(ftrl) X(adamw) X(nadam) X(lion) X(lamb) X(lars) X(rowwise_adagrad)
 #define AS_ROW(name) &name,
 #define AS_NAME(name) #name,
 static const optimizer_row *const optimizers[] = {OPTIMIZERS(AS_ROW)};
@@ -194,13 +204,14 @@ static shoal_value *shared_variable(shoal_graph *g, const char *name, shoal_dtyp
   return v;
 }
 
-static shoal_value *slot(shoal_graph *g, const shoal_value *variable, const char *name, double initial) {
+static shoal_value *slot(shoal_graph *g, const shoal_value *variable, shoal_shape shape, const char *name,
+                         double initial) {
   char *full;
   if (asprintf(&full, "%s/%s", shoal_value_name(variable), name) < 0) {
     graph_fail(g, status_no_memory());
     return NULL;
   }
-  shoal_value *v = shared_variable(g, full, variable->dtype, variable->shape, initial);
+  shoal_value *v = shared_variable(g, full, variable->dtype, shape, initial);
   free(full);
   return v;
 }
@@ -211,14 +222,16 @@ static shoal_value *apply(shoal_graph *g, const optimizer_row *row, const shoal_
                           shoal_value *rate, shoal_value *step) {
   shoal_value *in[INPUTS_MAX];
   int n = 0;
+  const bool by_rows = gradient->indices && row->rows;
+  const shoal_shape shape = by_rows ? SHOAL_SHAPE(variable->shape.dim[0]) : variable->shape;
   in[n++] = variable;
   for (int i = 0; row->slots[i].name; i++) {
     const double usual = row->slots[i].initial;
-    in[n++] = slot(g, variable, row->slots[i].name,
+    in[n++] = slot(g, variable, shape, row->slots[i].name,
                    row->accumulates && i == 0 ? or_usual(options->accumulator, usual) : usual);
   }
   char name[64];
-  snprintf(name, sizeof name, "%s%s", gradient->indices ? "sparse_" : "", row->apply);
+  snprintf(name, sizeof name, "%s%s", gradient->indices && !by_rows ? "sparse_" : "", by_rows ? row->rows : row->apply);
   if (gradient->indices) in[n++] = gradient->indices;
   in[n++] = gradient->value;
   in[n++] = rate;
@@ -261,7 +274,7 @@ static void clip(shoal_graph *g, const shoal_optimizer_options *o, shoal_gradien
 /* updated: the variable after its update. */
 static shoal_value *move_average(shoal_graph *g, const shoal_value *variable, shoal_value *updated, shoal_value *step,
                                  double kept) {
-  shoal_value *in[] = {slot(g, variable, OPTIMIZER_AVERAGE, 0), updated, step};
+  shoal_value *in[] = {slot(g, variable, variable->shape, OPTIMIZER_AVERAGE, 0), updated, step};
   return graph_op(g, "apply_average", in, 3, (attr_value[OP_MAX_ATTRS]){{.f = kept}});
 }
 
@@ -353,6 +366,13 @@ int optimizer_slots(const shoal_optimizer_options *options, const char *slots[OP
   for (; row && row->slots[n].name; n++) slots[n] = row->slots[n].name;
   if (options->average > 0) slots[n++] = OPTIMIZER_AVERAGE;
   return n;
+}
+
+bool optimizer_by_rows(const shoal_optimizer_options *options) {
+  const optimizer_row *row = NULL;
+  shoal_status status = find(options->name, &row);
+  shoal_status_free(status);
+  return row && row->rows;
 }
 
 const char *optimizer_counter(const shoal_optimizer_options *options, char buffer[OPTIMIZER_COUNTER]) {

@@ -24,8 +24,10 @@ SHOAL_CHECKED shoal_status optimizer_check_servers(const shoal_optimizer_options
 /* Gradients of the loss; at least one variable must have one. */
 SHOAL_CHECKED shoal_status optimizer_gradients(shoal_graph *g, shoal_value *loss, shoal_value *const *variables, int n,
                                                shoal_gradient *out);
-/* Names of the slots of each variable, each of the variable's shape; returns how many. */
+/* Names of the slots of each variable, each of the variable's shape, apart from those below; returns how many. */
 int optimizer_slots(const shoal_optimizer_options *options, const char *slots[OPTIMIZER_SLOTS_MAX]);
+/* Whether slots have one number for a row of a variable whose gradient is by rows. */
+bool optimizer_by_rows(const shoal_optimizer_options *options);
 /* The name of the variable (i64, scalar) that counts updates; NULL: the optimizer has none. Returns buffer. */
 const char *optimizer_counter(const shoal_optimizer_options *options, char buffer[OPTIMIZER_COUNTER]);
 

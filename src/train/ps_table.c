@@ -95,6 +95,11 @@ shoal_status ps_table_find(const shoal_model *m, ps_table_shape *out) {
         "parameter servers hold one table of f32 rows, of %d numbers at most, beside other weights; this "
         "model has %d tables%s: train it by a single process",
         PS_WIDTH_MAX, tables, n != n_trained ? " and moving averages" : "");
+  if (shape.width > 1 && optimizer_by_rows(&m->options.optimizer))
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "the optimizer %s has one number for a row of %lld, which parameter servers do not hold: use "
+                       "adagrad, or a single process",
+                       m->options.optimizer.name, (long long)shape.width);
   shape.other_rows = (others + shape.width - 1) / shape.width;
   shape.rows = model_features(m) + shape.other_rows;
   if (shape.rows > INT32_MAX)

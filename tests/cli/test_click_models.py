@@ -55,7 +55,7 @@ class ClickModels(support.Case):
     def test_pairs_are_learned(self):
         """By a factorization machine, not by logistic regression; with every optimizer that has kernels of its own."""
         self.assertGreater(self.pairs("lr", "lr")["test_loss"], 0.68)
-        for optimizer, rate in (("adagrad", 0.1), ("sgd", 1), ("adam", 0.02), ("ftrl", 0.2)):
+        for optimizer, rate in (("adagrad", 0.1), ("rowwise_adagrad", 0.1), ("sgd", 1), ("adam", 0.02), ("ftrl", 0.2)):
             s = self.pairs("fm", optimizer, "--optimizer", optimizer, "--lr", rate)
             self.assertLess(s["test_loss"], 0.2, optimizer)
 

@@ -204,6 +204,7 @@ static bool narrow_after_2(const op_shapes *s) { return s->in_dtype[3] == SHOAL_
 const op_variant tuned_sparse_apply_sgd[] = {ON_ROWS(table_apply_sgd, .fits = narrow_after_0), END};
 const op_variant tuned_sparse_apply_adagrad[] = {ON_ROWS(table_apply_adagrad, .fits = narrow_after_1, .packs = true),
                                                  END};
+const op_variant tuned_sparse_apply_rowwise_adagrad[] = {ON_ROWS(table_apply_rowwise, .fits = narrow_after_1), END};
 const op_variant tuned_sparse_apply_adam[] = {ON_ROWS(table_apply_adam, .fits = narrow_after_2, .packs = true), END};
 const op_variant tuned_sparse_apply_ftrl[] = {ON_ROWS(table_apply_ftrl, .fits = narrow_after_2, .packs = true), END};
 

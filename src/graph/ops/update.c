@@ -14,8 +14,8 @@
 #include <string.h>
 #include <tgmath.h>
 
-/* Inputs: var, `slots` slots, [indices,] gradient, lr, [t]. */
-static shoal_status update_shape(op_shapes *s, int slots, bool sparse, bool counts) {
+/* Slots are as the variable. */
+static shoal_status slots_shape(op_shapes *s, int slots) {
   TRY(rule_float(s, 0, "the variable"));
   for (int i = 1; i <= slots; i++) {
     TRY(rule_same_shape(s, 0, i));
@@ -23,6 +23,11 @@ static shoal_status update_shape(op_shapes *s, int slots, bool sparse, bool coun
       return status_make(SHOAL_ERR_ARGUMENT, "the variable is %s, slot %d is %s; they must be the same",
                          shoal_dtype_name(s->in_dtype[0]), i, shoal_dtype_name(s->in_dtype[i]));
   }
+  return NULL;
+}
+
+/* What stands behind the variable and its slots: [indices,] gradient, lr, [t]. */
+static shoal_status gradient_shape(op_shapes *s, int slots, bool sparse, bool counts) {
   int grad = 1 + slots + sparse, lr = grad + 1;
   if (s->in_dtype[grad] != s->in_dtype[0])
     return status_make(SHOAL_ERR_ARGUMENT, "the variable is %s, its gradient %s; add a cast",
@@ -50,6 +55,11 @@ static shoal_status update_shape(op_shapes *s, int slots, bool sparse, bool coun
   s->out[0] = s->in[0];
   s->out_dtype[0] = s->in_dtype[0];
   return NULL;
+}
+
+static shoal_status update_shape(op_shapes *s, int slots, bool sparse, bool counts) {
+  TRY(slots_shape(s, slots));
+  return gradient_shape(s, slots, sparse, counts);
 }
 
 /* Fact 1: all indices are looked at before the first row changes. */
@@ -119,6 +129,36 @@ UPDATE(momentum, 1, false, 3,
        }))
 
 UPDATE(adagrad, 1, false, 2, DO(ADAGRAD_CONSTANTS), DO(ADAGRAD_ELEMENT))
+
+/* Adagrad with one sum for each row: of the means of the squares of a row's numbers, as Gupta et al. 2014 have it for
+ * embeddings. Inputs as of sparse_apply_adagrad, but the slot is [rows]. Rows of one number: the same bits. */
+static shoal_status sparse_rowwise_adagrad_shape(op_shapes *s) {
+  TRY(slots_shape(s, 0));
+  TRY(rule_rank_min(s, 0, 1, "the variable"));
+  TRY(rule_rank(s, 1, 1, "the slot"));
+  if (!dims_fit(s->in[1].dim[0], s->in[0].dim[0]) || s->in_dtype[1] != s->in_dtype[0])
+    return status_make(SHOAL_ERR_ARGUMENT, "the slot is %s of %lld numbers; the variable's rows ask for %s of %lld",
+                       shoal_dtype_name(s->in_dtype[1]), (long long)s->in[1].dim[0], shoal_dtype_name(s->in_dtype[0]),
+                       (long long)s->in[0].dim[0]);
+  return gradient_shape(s, 1, true, false);
+}
+
+REAL_KERNEL(sparse_rowwise_adagrad_kernel, {
+  const attr_value *attr = call->attr;
+  ADAGRAD_CONSTANTS;
+  const real *restrict grads = call->in[3].data;
+  const real lr = (real)shoal_tensor_get(&call->in[4], 0);
+  const real shrink = (real)(1 - (double)lr * attr[2].f);
+  const int64_t width = shape_span(&call->in[0].shape, 1, call->in[0].shape.rank);
+  TRY(check_indices(&call->in[2], call->in[0].shape.dim[0]));
+  for (int64_t r = 0; r < call->in[2].shape.dim[0]; r++) {
+    const int64_t index = index_get(&call->in[2], r);
+    if (index < 0) continue;
+    real *restrict var = (real *)call->in[0].data + index * width;
+    ROWWISE_ADAGRAD_ROW(var, ((real *)call->in[1].data)[index], grads + r * width);
+  }
+  return NULL;
+})
 
 /* a: running mean of squares, b: momentum */
 UPDATE(rmsprop, 2, false, 3,
@@ -404,6 +444,9 @@ static const char *const sparse_momentum_cases[] = {"[9,3] [9,3] uniq[6]<9 [6,3]
                                                     "[9] [9] uniq[?5]<9 [?5] []>0 nesterov=1", NULL};
 static const char *const adagrad_cases[] = {"[5,7] [5,7]>0 [5,7] []>0", "[9] [9]>0 [9] []>0 l2=0.4", NULL};
 static const char *const sparse_adagrad_cases[] = {"[9,3] [9,3]>0 uniq[6]<9 [6,3] []>0", NULL};
+static const char *const sparse_rowwise_adagrad_cases[] = {"[9,3] [9]>0 uniq[6]<9 [6,3] []>0",
+                                                           "[9,33] [9]>0 uniq[?5]<9 [?5,33] []>0 l2=0.4",
+                                                           "[9] [9]>0 uniq[5]<9 [5] []>0 weight_decay=0.2", NULL};
 static const char *const rmsprop_cases[] = {"[5,7] [5,7]>0 [5,7] [5,7] []>0",
                                             "[8] [8]>0 [8] [8] []>0 decay=0.5 momentum=0.9", NULL};
 static const char *const sparse_rmsprop_cases[] = {"[9,3] [9,3]>0 [9,3] uniq[6]<9 [6,3] []>0", NULL};
@@ -448,6 +491,7 @@ static const char *const unique_rows_cases[] = {"i64[9]<4 [9,3]",     "i64[?20]<
 /* Those with kernels of their own. */
 #define SPARSE_VARIANTS_sgd tuned_sparse_apply_sgd
 #define SPARSE_VARIANTS_adagrad tuned_sparse_apply_adagrad
+#define SPARSE_VARIANTS_rowwise_adagrad tuned_sparse_apply_rowwise_adagrad
 #define SPARSE_VARIANTS_adam tuned_sparse_apply_adam
 #define SPARSE_VARIANTS_ftrl tuned_sparse_apply_ftrl
 #define SPARSE_VARIANTS_momentum NULL
@@ -463,6 +507,7 @@ const op_row ops_update[] = {
     UPDATE_ROWS(momentum, 4, 3, {"momentum", ATTR_FLOAT, 0.9}, {"nesterov", ATTR_BOOL, 0}, {"l2", ATTR_FLOAT, 0},
                 DECAY),
     UPDATE_ROWS(adagrad, 4, 3, {"epsilon", ATTR_FLOAT, 1e-7}, {"l2", ATTR_FLOAT, 0}, DECAY),
+    SPARSE_UPDATE_ROW(rowwise_adagrad, 5, 3, {"epsilon", ATTR_FLOAT, 1e-7}, {"l2", ATTR_FLOAT, 0}, DECAY),
     UPDATE_ROWS(rmsprop, 5, 7, {"decay", ATTR_FLOAT, 0.9}, {"momentum", ATTR_FLOAT, 0}, {"epsilon", ATTR_FLOAT, 1e-7},
                 DECAY),
     UPDATE_ROWS(adam, 6, 7, {"beta1", ATTR_FLOAT, 0.9}, {"beta2", ATTR_FLOAT, 0.999}, {"epsilon", ATTR_FLOAT, 1e-8},
