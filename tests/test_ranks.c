@@ -3,7 +3,7 @@
 #include "dist/collective.h"
 #include "dist/rank_place.h"
 #include "graph/graph.h"
-#include "train/allreduce.h"
+#include "train/compress.h"
 #include "train/mirrored.h"
 
 #include <math.h>
@@ -197,6 +197,100 @@ static void test_deterministic_averages(void **state) {
   data_free(&d);
 }
 
+/* ---- exchanging less */
+
+static shoal_model *train_apart(const shoal_dataset *d, const char *how, int64_t every, double momentum, int64_t steps,
+                                const shoal_callbacks *callbacks, shoal_fit_result *out) {
+  shoal_strategy *s;
+  assert_ok(compress_create(how,
+                            &(local_steps_options){.ranks = {.place = &place,
+                                                             .wire = wire_format_find("f32"),
+                                                             .check_every = 1,
+                                                             .patience = 20,
+                                                             .on_peer_exit = ignore},
+                                                   .every = every,
+                                                   .rate = 1,
+                                                   .momentum = momentum,
+                                                   .rank = 4},
+                            &s));
+  shoal_model *m = model_make_xor(&(shoal_compile_options){.schedule = {.rate = 0.1}, .threads = 1, .seed = 5});
+  shoal_fit_options options = {.steps = steps, .batch_size = 10, .strategy = s, .keep_order = true};
+  if (callbacks) options.callbacks = *callbacks;
+  assert_ok(shoal_model_fit(m, d, &options, out));
+  strategy_destroy(s);
+  return m;
+}
+
+/* A worker's rows alone, trained for as many steps as there are between two exchanges, and the mean over the workers. */
+static void test_local_steps_are_averaged(void **state) {
+  enum { STEPS = 3, BATCH = 10 };
+  shoal_dataset all, own;
+  data_make_xor(BATCH * STEPS * place.ranks, 3, &all);
+  data_make_xor(BATCH * STEPS, 3, &own);
+  const size_t row = shoal_tensor_bytes(&all.features) / (size_t)(BATCH * STEPS * place.ranks);
+  const size_t label = shoal_tensor_bytes(&all.labels) / (size_t)(BATCH * STEPS * place.ranks);
+  shoal_model *together = train_apart(&all, "none", STEPS, 0, STEPS, NULL, NULL);
+  const shoal_graph *g = shoal_model_graph(together);
+  for (size_t i = 0; i < g->count; i++) {
+    if (!g->nodes[i]->initial) continue;
+    shoal_tensor got;
+    assert_ok(shoal_session_variable(shoal_model_session(together), &g->nodes[i]->out[0], &got));
+    const int64_t n = shoal_shape_count(&got.shape);
+    double *mean = calloc((size_t)n, sizeof *mean);
+    for (int r = 0; r < place.ranks; r++) {
+      for (int t = 0; t < STEPS; t++) {
+        const size_t from = (size_t)(t * place.ranks + r) * BATCH, to = (size_t)t * BATCH;
+        memcpy((char *)own.features.data + to * row, (char *)all.features.data + from * row, BATCH * row);
+        memcpy((char *)own.labels.data + to * label, (char *)all.labels.data + from * label, BATCH * label);
+      }
+      shoal_model *alone = model_make_xor(&(shoal_compile_options){.schedule = {.rate = 0.1}, .threads = 1, .seed = 5});
+      assert_ok(shoal_model_fit(alone, &own,
+                                &(shoal_fit_options){.steps = STEPS, .batch_size = BATCH, .keep_order = true}, NULL));
+      shoal_tensor t;
+      shoal_value *same = shoal_graph_find(shoal_model_graph(alone), shoal_value_name(&g->nodes[i]->out[0]));
+      assert_ok(shoal_session_variable(shoal_model_session(alone), same, &t));
+      for (int64_t k = 0; k < n; k++) mean[k] += (double)((const float *)t.data)[k] / place.ranks;
+      shoal_model_destroy(alone);
+    }
+    for (int64_t k = 0; k < n; k++) assert_true(fabs(mean[k] - (double)((const float *)got.data)[k]) < 1e-5);
+    free(mean);
+  }
+  shoal_model_destroy(together);
+  data_free(&all);
+  data_free(&own);
+}
+
+/* With small tensors only, PowerSGD adds up what the plain exchange does. */
+static void test_small_tensors_travel_whole(void **state) {
+  shoal_dataset d;
+  data_make_xor(90, 3, &d);
+  shoal_model *plain = train_apart(&d, "none", 1, 0, 12, NULL, NULL);
+  shoal_model *factored = train_apart(&d, "powersgd", 1, 0, 12, NULL, NULL);
+  shoal_model *chosen = train_apart(&d, "auto", 1, 0, 30, NULL, NULL);
+  assert_same_bits(plain, factored);
+  shoal_model_destroy(plain);
+  shoal_model_destroy(factored);
+  shoal_model_destroy(chosen);
+  data_free(&d);
+}
+
+static bool stop_at_six(void *context, const shoal_progress *p) { return place.rank == 1 && p->step == 6; }
+
+/* Whoever stops between two exchanges takes all back to the last one. */
+static void test_stop_between_exchanges(void **state) {
+  shoal_dataset d;
+  data_make_xor(300 * place.ranks, 3, &d);
+  shoal_fit_result result;
+  const shoal_callbacks stop = {.on_step = stop_at_six, .every_steps = 1};
+  shoal_model *stopped = train_apart(&d, "none", 4, 0.5, 20, &stop, &result);
+  assert_int_equal(result.steps, 4);
+  shoal_model *four = train_apart(&d, "none", 4, 0.5, 4, NULL, NULL);
+  assert_same_bits(stopped, four);
+  shoal_model_destroy(stopped);
+  shoal_model_destroy(four);
+  data_free(&d);
+}
+
 /* Ranks that share memory, or are connected by TCP. */
 static int start_ranks(char **argv) {
   enum { RANKS = 3 };
@@ -240,7 +334,10 @@ int main(int argc, char **argv) {
                                      cmocka_unit_test(test_sums_int8),
                                      cmocka_unit_test(test_a_replica_that_differs_is_named),
                                      cmocka_unit_test(test_moving_averages),
-                                     cmocka_unit_test(test_deterministic_averages)};
+                                     cmocka_unit_test(test_deterministic_averages),
+                                     cmocka_unit_test(test_local_steps_are_averaged),
+                                     cmocka_unit_test(test_small_tensors_travel_whole),
+                                     cmocka_unit_test(test_stop_between_exchanges)};
   int failed = cmocka_run_group_tests(tests, NULL, NULL);
   if (failed) collective_abort(&place, 1);
   status = collective_leave(&place);

@@ -141,10 +141,56 @@ static void test_int8(void **state) {
   assert_null(wire_format_find("int4"));
 }
 
-/* What a step rounds away comes with later ones: sums over many steps are off by the rounding of one. */
-static void test_feedback(void **state) {
+/* The largest of each block arrive, rounded to bf16, and nothing else; as many as there are in a short block. */
+static void test_topk(void **state) {
+  enum { N = 2 * WIRE_GRAIN + 3 };
+  const wire_format *f = wire_format_find("topk");
+  float from[N], back[N];
+  uint8_t wire[(2 * WIRE_KEPT + 3) * 3];
+  for (int i = 0; i < N; i++) from[i] = (float)((i * 37) % 101 - 50) * 1e-3F;
+  for (int k = 0; k < WIRE_KEPT; k++) from[k * 31 + 5] = (float)(k % 2 ? 1 << k : -(1 << k));
+  for (int i = WIRE_GRAIN; i < 2 * WIRE_GRAIN; i++) from[i] = 0;
+  assert_int_equal(f->bytes(N), sizeof wire);
+  f->encode(from, wire, N);
+  f->decode(wire, back, N);
+  for (int i = 0; i < WIRE_GRAIN; i++) assert_true(back[i] == (i % 31 == 5 && i / 31 < WIRE_KEPT ? from[i] : 0));
+  for (int i = WIRE_GRAIN; i < 2 * WIRE_GRAIN; i++) assert_true(back[i] == 0);
+  for (int i = 2 * WIRE_GRAIN; i < N; i++) assert_true(fabsf(back[i] - from[i]) <= fabsf(from[i]) / 256);
+  from[7] = NAN;
+  from[9] = INFINITY;
+  f->encode(from, wire, N);
+  f->decode(wire, back, N);
+  assert_true(isnan(back[7]) && isinf(back[9]));
+  memset(wire, 255, sizeof wire); /* what no rank sends */
+  f->decode(wire, back, 3);
+}
+
+/* What is taken is never smaller than three quarters of what is not. */
+static void test_topk_takes_the_largest(void **state) {
+  const wire_format *f = wire_format_find("topk");
+  for (int round = 0; round < 200; round++) {
+    float from[WIRE_GRAIN], back[WIRE_GRAIN], least = INFINITY, most = 0;
+    uint8_t wire[3 * WIRE_KEPT];
+    int taken = 0;
+    for (int i = 0; i < WIRE_GRAIN; i++) from[i] = expf(6 * sinf((float)(i * i + 77 * round))) * (i % 3 ? 1 : -1);
+    f->encode(from, wire, WIRE_GRAIN);
+    f->decode(wire, back, WIRE_GRAIN);
+    for (int i = 0; i < WIRE_GRAIN; i++) {
+      taken += back[i] != 0;
+      if (back[i] != 0)
+        least = fminf(least, fabsf(from[i]));
+      else
+        most = fmaxf(most, fabsf(from[i]));
+    }
+    assert_int_equal(taken, WIRE_KEPT);
+    assert_true(least >= 0.75F * most);
+  }
+}
+
+/* What a step leaves out comes with later ones: sums over many steps are off by what one or few of them leave out. */
+static void feed_back(const char *name, double bound) {
   enum { N = 300, STEPS = 200 };
-  const wire_format *f = wire_format_find("int8");
+  const wire_format *f = wire_format_find(name);
   float left[N] = {0}, scratch[N], back[N];
   double given[N] = {0}, arrived[N] = {0};
   uint8_t wire[N + 2 * sizeof(float)];
@@ -156,13 +202,23 @@ static void test_feedback(void **state) {
     f->decode(wire, back, N);
     for (int i = 0; i < N; i++) arrived[i] += back[i];
   }
-  for (int i = 0; i < N; i++) assert_true(fabs(given[i] - arrived[i]) < 6.1 / 127);
+  for (int i = 0; i < N; i++) assert_true(fabs(given[i] - arrived[i]) < bound);
+}
+
+static void test_feedback(void **state) {
+  feed_back("int8", 6.1 / 127);
+  feed_back("topk", 7);
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_same_bits),  cmocka_unit_test(test_nodes),
-                                     cmocka_unit_test(test_in_place),   cmocka_unit_test(test_bf16),
-                                     cmocka_unit_test(test_most_nodes), cmocka_unit_test(test_int8),
-                                     cmocka_unit_test(test_feedback)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_same_bits),
+                                     cmocka_unit_test(test_nodes),
+                                     cmocka_unit_test(test_in_place),
+                                     cmocka_unit_test(test_bf16),
+                                     cmocka_unit_test(test_most_nodes),
+                                     cmocka_unit_test(test_int8),
+                                     cmocka_unit_test(test_feedback),
+                                     cmocka_unit_test(test_topk),
+                                     cmocka_unit_test(test_topk_takes_the_largest)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -105,8 +105,16 @@ typedef struct {
                                   that mpirun or srun has started */
   const char *keys;             /**< with a cluster: folder with keys, see shoal/keys.h; NULL: none, on one host only */
   bool insecure;                /**< with a cluster: several hosts without keys, said aloud */
-  const char *wire; /**< allreduce: how gradients travel: "f32", "bf16", or "int8", a byte a number whose rounding is
-                       made good in the next step; NULL: f32 */
+  const char *wire;     /**< allreduce: how gradients travel: "f32", "bf16", "int8", a byte a number, or "topk", the 8
+                       largest of each 256; what the last two leave out is made good in the next steps; NULL: f32 */
+  const char *compress; /**< allreduce: "powersgd": gradients travel as factors of a low rank; "auto": measures the
+                           network and a step, and chooses between that and the formats of `wire`; NULL: "none" */
+  int compress_rank;    /**< of PowerSGD; 0: 4 */
+  int local_steps; /**< allreduce: steps that each worker makes by itself between two exchanges (local SGD, DiLoCo);
+                           0: 1. A worker that is lost then ends the training */
+  double outer_lr; /**< with local_steps: rate of the update that an exchange makes; 0: 1, with momentum 0.7 */
+  double outer_momentum; /**< the same: its Nesterov momentum, 0: none */
+  uint64_t seed;         /**< for PowerSGD's first factors */
 } shoal_replica_options;
 
 /** One replica a thread of this process. */

@@ -78,17 +78,22 @@ class Mirrored(Strategy):
 
 class AllReduce(Strategy):
     """One process a replica: joins the workers of a cluster without ps, or the ranks that mpirun or srun has started (those
-    once a process). wire: how gradients travel, "f32", "bf16" or "int8"."""
+    once a process). wire: how gradients travel, "f32", "bf16", "int8" or "topk"; compress: "powersgd", or "auto" to have the
+    fastest chosen; local_steps: steps that each worker makes by itself between two exchanges (DiLoCo: outer_momentum 0.9)."""
 
     def __init__(self, deterministic: bool = False, bf16: bool = False, check_every: int = 0, deadline: float = 0, *,
                  cluster: Optional[Cluster] = None, keys: Optional[str] = None, insecure: bool = False,
-                 wire: Optional[str] = None) -> None:
+                 wire: Optional[str] = None, compress: Optional[str] = None, compress_rank: int = 0, local_steps: int = 0,
+                 outer_lr: float = 0, outer_momentum: float = 0, seed: int = 0) -> None:
         self.cluster = cluster  # is read when the strategy is made
         self.options = native.shoal_replica_options(size=ctypes.sizeof(native.shoal_replica_options), deterministic=deterministic,
                                                     bf16=bf16, check_every=check_every, deadline=deadline,
                                                     cluster=cluster.handle if cluster else None,
                                                     keys=keys.encode() if keys else None, insecure=insecure,
-                                                    wire=wire.encode() if wire else None)
+                                                    wire=wire.encode() if wire else None,
+                                                    compress=compress.encode() if compress else None,
+                                                    compress_rank=compress_rank, local_steps=local_steps, outer_lr=outer_lr,
+                                                    outer_momentum=outer_momentum, seed=seed)
 
     def create(self, out: Any) -> None:
         lib.shoal_strategy_create_allreduce(self.options, out)

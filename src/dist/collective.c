@@ -58,7 +58,6 @@ struct collective {
   collective_head own, *all; /* [ranks] */
   link_set *sizes;           /* of what is gathered */
   int64_t size, *all_sizes;
-  collective_stats stats;
   peers *peers;  /* NULL: not watched (any more) */
   bool *missing; /* [ranks] those that an error was about */
 };
@@ -247,7 +246,7 @@ static shoal_status wait_for(collective *c, link_set *set) {
     LINK(c, c->place->link->set_test(set, &done));
     double waited = clock_seconds() - start;
     if (done) {
-      c->stats.blocked_seconds += waited;
+      c->place->stats.blocked_seconds += waited;
       return NULL;
     }
     TRY(check_wait(c, set, waited));
@@ -398,7 +397,7 @@ void collective_part_ways(collective *c) {
 const peers_rank *collective_ranks(const collective *c) { return c->ranks; }
 float *collective_part(collective *c, int k) { return c->parts[k]; }
 int collective_parts(const collective *c) { return c->nodes; }
-void collective_stats_read(const collective *c, collective_stats *out) { *out = c->stats; }
+void collective_stats_read(const collective *c, collective_stats *out) { *out = c->place->stats; }
 
 /* ---- a step */
 
@@ -430,7 +429,7 @@ static shoal_status send_bucket(collective *c, bucket *b) {
   int64_t first, count, sent = wire_bytes(c, b->count) * (c->place->ranks - 1);
   piece_of(c, b, c->place->rank, &first, &count);
   if (!b->direct) sent = wire_bytes(c, b->count) - wire_bytes(c, count);
-  c->stats.sent_bytes += sent * c->own_nodes[c->place->rank];
+  c->place->stats.sent_bytes += sent * c->own_nodes[c->place->rank];
   return NULL;
 }
 
@@ -461,7 +460,7 @@ static void add_piece(collective *c, bucket *b) {
       const bool halves = c->format->encode && !c->decoded; /* of bf16, as they are */
       c->sources[n++] =
           (tree_source){.node = nodes[k], .data = halves ? NULL : data, .halves = halves ? data : NULL, .scale = 1};
-      if (r != c->place->rank) c->stats.received_bytes += wire_bytes(c, count);
+      if (r != c->place->rank) c->place->stats.received_bytes += wire_bytes(c, count);
     }
   }
   float *into[] = {c->parts[0] + at};
@@ -471,8 +470,8 @@ static void add_piece(collective *c, bucket *b) {
     wire_format_feed(c->format, into[0], c->sum_left + at, wire(c, b, 0, first), count, c->scratch);
   else if (c->format->encode)
     c->format->encode(into[0], wire(c, b, 0, first), count);
-  c->stats.sent_bytes += wire_bytes(c, count) * (c->place->ranks - 1);
-  c->stats.received_bytes += wire_bytes(c, b->count) - wire_bytes(c, count);
+  c->place->stats.sent_bytes += wire_bytes(c, count) * (c->place->ranks - 1);
+  c->place->stats.received_bytes += wire_bytes(c, b->count) - wire_bytes(c, count);
 }
 
 static shoal_status move_bucket(collective *c, bucket *b) {
@@ -506,7 +505,7 @@ static shoal_status move_all(collective *c) {
 shoal_status collective_move(collective *c) {
   double start = clock_seconds();
   shoal_status status = move_all(c);
-  c->stats.sending_seconds += clock_seconds() - start;
+  c->place->stats.sending_seconds += clock_seconds() - start;
   return status;
 }
 
@@ -540,7 +539,7 @@ shoal_status collective_finish(collective *c, const collective_head *own, collec
     TRY(check_wait(c, left, waited));
     pause_a_little(c, &looks);
   }
-  c->stats.blocked_seconds += clock_seconds() - start;
+  c->place->stats.blocked_seconds += clock_seconds() - start;
   TRY(wait_for(c, c->heads));
   c->all[c->place->rank] = *own;
   memcpy(all, c->all, (size_t)c->place->ranks * sizeof *all);

@@ -19,6 +19,12 @@
 
 typedef struct collective collective;
 
+typedef struct {
+  int64_t sent_bytes, received_bytes;
+  double blocked_seconds; /* waiting for peers with nothing else to do */
+  double sending_seconds; /* in calls that move messages while there is something else to do */
+} collective_stats;
+
 /* A process's place among the ranks. */
 typedef struct {
   const link_table *link;
@@ -26,6 +32,7 @@ typedef struct {
   void *library; /* of MPI's link */
   char *why;     /* [LINK_WHY] */
   int rank, ranks;
+  collective_stats stats; /* of all sums so far */
 } collective_place;
 /* Opens the library for `name` ("mpi") and takes the place that the launcher gave. */
 SHOAL_CHECKED shoal_status collective_join(const char *name, collective_place *out);
@@ -61,12 +68,6 @@ typedef struct {
   int64_t stop;  /* it wants the step not to count */
 } collective_head;
 
-typedef struct {
-  int64_t sent_bytes, received_bytes;
-  double blocked_seconds; /* waiting for peers with nothing else to do */
-  double sending_seconds; /* in calls that move messages while there is something else to do */
-} collective_stats;
-
 /* All ranks call it alike. Borrows the place. */
 SHOAL_CHECKED shoal_status collective_create(collective_place *place, const collective_options *options,
                                              collective **out);
@@ -93,6 +94,7 @@ void collective_part_ways(collective *c);
 SHOAL_CHECKED shoal_status collective_meet(collective *c, const collective_head *own, collective_head *all);
 /* Words of each rank come to rank 0: out[0 .. ranks), the caller's to free. Others get nothing. */
 SHOAL_CHECKED shoal_status collective_gather(collective *c, const char *words, char **out);
+/* Of all sums at the same place. */
 void collective_stats_read(const collective *c, collective_stats *out);
 
 #endif

@@ -60,12 +60,74 @@ static void from_int8(const void *from, float *to, int64_t count) {
     decode_block(bytes, to + i, (int)MIN_OF(count - i, WIRE_GRAIN));
 }
 
+/* ---- the largest of a block: where it is and its bf16 each */
+
+enum { KEPT_BYTES = 1 + sizeof(uint16_t), TOPK_BYTES = WIRE_KEPT * KEPT_BYTES };
+enum { CLASS_SHIFT = 21, CLASSES = 64 }; /* magnitudes are told apart by exponent and two bits of their mantissa */
+
+static int64_t topk_bytes(int64_t count) {
+  return count / WIRE_GRAIN * TOPK_BYTES + MIN_OF(count % WIRE_GRAIN, WIRE_KEPT) * KEPT_BYTES;
+}
+
+/* 0: like the largest magnitude of the block; more: smaller. */
+static int class_of(uint32_t magnitude, uint32_t most) {
+  return (int)MIN_OF((most >> CLASS_SHIFT) - (magnitude >> CLASS_SHIFT), CLASSES - 1);
+}
+
+/* Counts how many there are of each class instead of sorting: three passes. Of those in the last class that is reached,
+ * which differ by less than a quarter, the first ones are taken. */
+static void encode_largest(const float *from, uint8_t *to, int n) {
+  uint32_t magnitudes[WIRE_GRAIN], most = 0;
+  memcpy(magnitudes, from, (size_t)n * sizeof *magnitudes);
+  for (int i = 0; i < n; i++) {
+    magnitudes[i] &= INT32_MAX;
+    most = MAX_OF(most, magnitudes[i]);
+  }
+  int counts[CLASSES] = {0}, left = MIN_OF(n, WIRE_KEPT), last = 0;
+  for (int i = 0; i < n; i++) counts[class_of(magnitudes[i], most)]++;
+  for (int above = 0; above + counts[last] < left; last++) above += counts[last];
+  int spare = left; /* of the last class */
+  for (int c = 0; c < last; c++) spare -= counts[c];
+  for (int i = 0; i < n && left; i++) {
+    const int c = class_of(magnitudes[i], most);
+    if (c > last || (c == last && spare-- <= 0)) continue;
+    uint16_t half;
+    tree_to_bf16(&from[i], &half, 1);
+    *to = (uint8_t)i;
+    memcpy(to + 1, &half, sizeof half);
+    to += KEPT_BYTES;
+    left--;
+  }
+}
+
+static void decode_largest(const uint8_t *from, float *to, int n) {
+  memset(to, 0, (size_t)n * sizeof *to);
+  for (int k = 0; k < MIN_OF(n, WIRE_KEPT); k++, from += KEPT_BYTES) {
+    uint16_t half;
+    memcpy(&half, from + 1, sizeof half);
+    if (*from < n) tree_from_bf16(&half, &to[*from], 1); /* a peer may send anything */
+  }
+}
+
+static void to_topk(const float *from, void *to, int64_t count) {
+  uint8_t *bytes = to;
+  for (int64_t i = 0; i < count; i += WIRE_GRAIN, bytes += TOPK_BYTES)
+    encode_largest(from + i, bytes, (int)MIN_OF(count - i, WIRE_GRAIN));
+}
+
+static void from_topk(const void *from, float *to, int64_t count) {
+  const uint8_t *bytes = from;
+  for (int64_t i = 0; i < count; i += WIRE_GRAIN, bytes += TOPK_BYTES)
+    decode_largest(bytes, to + i, (int)MIN_OF(count - i, WIRE_GRAIN));
+}
+
 /* ---- the table */
 
 static const wire_format formats[] = {
     {.name = "f32", .bytes = f32_bytes},
     {.name = "bf16", .bytes = bf16_bytes, .encode = to_bf16, .decode = from_bf16},
     {.name = "int8", .feedback = true, .bytes = int8_bytes, .encode = to_int8, .decode = from_int8},
+    {.name = "topk", .feedback = true, .bytes = topk_bytes, .encode = to_topk, .decode = from_topk},
 };
 
 const wire_format *wire_format_find(const char *name) {
@@ -75,7 +137,7 @@ const wire_format *wire_format_find(const char *name) {
 }
 
 const char *const *wire_format_names(void) {
-  static const char *const names[] = {"f32", "bf16", "int8", NULL};
+  static const char *const names[] = {"f32", "bf16", "int8", "topk", NULL};
   return names;
 }
 

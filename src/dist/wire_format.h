@@ -1,8 +1,10 @@
 /* How gradients travel between ranks: a table of formats. In all but f32 numbers are encoded before they leave and decoded
  * where they are added up.
  *
- * int8: each block of WIRE_GRAIN numbers has a scale, its largest magnitude / 127, and a byte a number. What the rounding
- * of a step takes away is kept and added to the next one (error feedback), so nothing is lost, only late. */
+ * int8: each block of WIRE_GRAIN numbers has a scale, its largest magnitude / 127, and a byte a number.
+ * topk: of each block the WIRE_KEPT largest by magnitude travel, each as a byte (where) and a bf16.
+ *
+ * What these two leave out of a step is kept and added to the next one (error feedback), so nothing is lost, only late. */
 #ifndef SHOAL_DIST_WIRE_FORMAT_H
 #define SHOAL_DIST_WIRE_FORMAT_H
 
@@ -10,6 +12,7 @@
 #include <stdint.h>
 
 enum { WIRE_GRAIN = 256 }; /* numbers; what is cut is cut at its multiples */
+enum { WIRE_KEPT = 8 };    /* topk: numbers of a block that travel */
 
 typedef struct {
   const char *name;
@@ -20,7 +23,7 @@ typedef struct {
   void (*decode)(const void *from, float *to, int64_t count);
 } wire_format;
 
-/* "f32", "bf16", "int8"; NULL: there is no such format. */
+/* "f32", "bf16", "int8", "topk"; NULL: there is no such format. */
 const wire_format *wire_format_find(const char *name);
 const char *const *wire_format_names(void); /* ended by NULL */
 

@@ -157,13 +157,20 @@ static void find_cause(const verdict_facts *f, shoal_verdict *v) {
                100 * v->network, 100 * v->compute);
   } else if (v->barrier >= v->compute) {
     v->cause = VERDICT_BARRIER;
-    snprintf(
-        v->text, sizeof v->text,
-        f->sync ? "The workers wait for each other %.0f %% of their time, none of them much slower than the rest; they "
-                  "compute %.0f %%. With --mode async they do not wait."
-                : "The workers wait %.0f %% of their time where all meet: at the end of an epoch or of their rows, "
-                  "while worker 0 saves and tests; they compute %.0f %%.",
-        100 * v->barrier, 100 * v->compute);
+    if (f->sync)
+      snprintf(v->text, sizeof v->text,
+               "The workers wait for each other%s %.0f %% of their time, none of them much slower than the rest; they "
+               "compute %.0f %%. %s",
+               f->servers ? "" : " and for messages", 100 * v->barrier, 100 * v->compute,
+               f->servers
+                   ? "With --mode async they do not wait."
+                   : "A larger --batch-size sends fewer bytes per example, --compress auto tries smaller messages, "
+                     "--local-steps 8 sends one in eight steps.");
+    else
+      snprintf(v->text, sizeof v->text,
+               "The workers wait %.0f %% of their time where all meet: at the end of an epoch or of their rows, "
+               "while worker 0 saves and tests; they compute %.0f %%.",
+               100 * v->barrier, 100 * v->compute);
   } else {
     v->cause = VERDICT_COMPUTING;
     snprintf(v->text, sizeof v->text,

@@ -25,6 +25,8 @@ shoal_job job_unset(void) {
                      .bias_rate = NAN,
                      .weight_decay = NAN,
                      .final_lr = NAN,
+                     .outer_lr = NAN,
+                     .outer_momentum = NAN,
                      .seed = -1,
                      .staleness = -2,
                      .max_restarts = -1,
@@ -173,6 +175,11 @@ void job_fill(shoal_job *f, const shoal_job *asked, const shoal_model_kind *kind
   if (f->rate_scale == 0) f->rate_scale = (double)f->workers; /* of a resumed run: as it was */
   if (job_is_mirrored(f) && (f->threads == 1 || !job_said(asked, "threads"))) f->threads = f->workers;
   if (!f->wire) f->wire = "f32";
+  if (!f->compress) f->compress = "none";
+  if (!f->compress_rank) f->compress_rank = 4;
+  if (!f->local_steps) f->local_steps = 1;
+  if (isnan(f->outer_momentum)) f->outer_momentum = 0;
+  if (isnan(f->outer_lr)) f->outer_lr = f->outer_momentum > 0 ? 0.7 : 1;
   if (!f->check_replicas) f->check_replicas = 100;
   if (!f->ps && !strcmp(f->strategy, "ps")) f->ps = 1;
   if (!f->mode) f->mode = "sync";

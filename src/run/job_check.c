@@ -2,6 +2,7 @@
 #include "run/job.h"
 
 #include "base/mem.h"
+#include "dist/wire_format.h"
 #include "observe/tracking.h"
 #include "train/loss.h"
 #include "train/optimizer.h"
@@ -30,6 +31,11 @@ static const struct strategy_setting {
                          {"max-restarts", "ps"},
                          {"deadline", "ps allreduce"},
                          {"wire", "allreduce"},
+                         {"compress", "allreduce"},
+                         {"compress-rank", "allreduce"},
+                         {"local-steps", "allreduce"},
+                         {"outer-lr", "allreduce"},
+                         {"outer-momentum", "allreduce"},
                          {"check-replicas", "allreduce"},
                          {"global-batch", "allreduce mirrored ps"}};
 
@@ -56,6 +62,31 @@ static shoal_status check_strategy_settings(const shoal_job *f, const shoal_job 
   return NULL;
 }
 
+/* How gradients travel between ranks. */
+static shoal_status check_compression(const shoal_job *f, const shoal_job *asked) {
+  const bool factors = is(f->compress, "powersgd"), chosen = is(f->compress, "auto");
+  if (f->deterministic && (wire_format_find(f->wire)->feedback || factors || chosen))
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "`%s` %s keeps what it leaves out on each worker, so `deterministic` cannot be: leave one out",
+                       factors || chosen ? "compress" : "wire", factors || chosen ? f->compress : f->wire);
+  if (f->deterministic && f->local_steps > 1)
+    return status_make(
+        SHOAL_ERR_ARGUMENT,
+        "`local_steps` %lld depends on the number of workers, so `deterministic` cannot be: leave one out",
+        (long long)f->local_steps);
+  if (chosen && job_said(asked, "wire"))
+    return status_make(SHOAL_ERR_ARGUMENT, "`compress` auto chooses the `wire` format itself; leave one of them out");
+  if (job_said(asked, "compress-rank") && !factors && !chosen)
+    return status_make(SHOAL_ERR_ARGUMENT, "`compress_rank` does not apply; add `compress` powersgd");
+  if (chosen && f->local_steps > 1)
+    return status_make(SHOAL_ERR_ARGUMENT, "`compress` auto and `local_steps` contradict each other; leave one out");
+  for (int i = 0; i < 2 && f->local_steps == 1; i++) {
+    const char *name = i ? "outer-momentum" : "outer-lr";
+    if (job_said(asked, name)) return status_make(SHOAL_ERR_ARGUMENT, "`%s` does not apply; add `local_steps` H", name);
+  }
+  return NULL;
+}
+
 static shoal_status check_cluster(const shoal_job *f, const shoal_job *asked, const shoal_model_kind *kind) {
   TRY(check_strategy_settings(f, asked, kind));
   if (is(f->strategy, "single") && f->workers > 1)
@@ -78,10 +109,7 @@ static shoal_status check_cluster(const shoal_job *f, const shoal_job *asked, co
                        "`threads` %lld: the strategy mirrored has one thread per worker; leave it "
                        "out, or raise `workers`",
                        (long long)f->threads);
-  if (f->deterministic && is(f->wire, "int8"))
-    return status_make(
-        SHOAL_ERR_ARGUMENT,
-        "`wire` int8 keeps what it rounds away on each worker, so `deterministic` cannot be: leave one out");
+  TRY(check_compression(f, asked));
   const char *foreign = job_is_cluster(f) ? "mpi" : "zmq";
   if (job_said(asked, "transport") && is(f->transport, foreign))
     return status_make(SHOAL_ERR_ARGUMENT, "`transport` %s does not apply to the strategy %s", foreign, f->strategy);

@@ -30,6 +30,11 @@ static const char *const *transport_names(void) {
   return names;
 }
 
+static const char *const *compress_names(void) {
+  static const char *const names[] = {"none", "powersgd", "auto", NULL};
+  return names;
+}
+
 static const char *const *transfer_names(void) {
   static const char *const names[] = {"sparse", "dense", NULL};
   return names;
@@ -188,6 +193,18 @@ const shoal_setting job_table[] = {
      .marks = KEPT_SHAPES},
     {"wire", CHOICE, AT(wire), "TYPE", "allreduce: number format of gradients on the wire", "f32",
      .choices = wire_format_names, .marks = KEPT_SHAPES},
+    {"compress", CHOICE, AT(compress), "HOW",
+     "allreduce: powersgd: gradients travel as low-rank factors; auto: measure network and step, then choose between "
+     "that and the formats of --wire",
+     "none", .choices = compress_names, .marks = KEPT_SHAPES},
+    {"compress-rank", INT, AT(compress_rank), "R", "powersgd: rank of the factors", "4", 1, 64, .marks = KEPT_SHAPES},
+    {"local-steps", INT, AT(local_steps), "H",
+     "allreduce: local SGD: each worker makes H steps by itself, then the parameters are averaged", "1", 1, 1e6,
+     .marks = KEPT_SHAPES},
+    {"outer-lr", NUMBER, AT(outer_lr), "X", "local steps: learning rate of the averaged update", "1; with momentum 0.7",
+     1e-6, 10, .marks = KEPT_SHAPES},
+    {"outer-momentum", NUMBER, AT(outer_momentum), "X",
+     "local steps: Nesterov momentum of the averaged update (DiLoCo: 0.9)", "0", 0, 0.9999, .marks = KEPT_SHAPES},
     {"check-replicas", INT, AT(check_replicas), "N",
      "allreduce: compare the ranks' parameters every N steps, and at the end", "100", 1, MANY, .marks = KEPT},
     {"ps", INT, AT(ps), "N", "parameter servers: processes that hold the parameters", "1 with the strategy ps", 1,

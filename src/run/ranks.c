@@ -7,6 +7,7 @@
 #include "run/worker.h"
 #include "train/allreduce.h"
 #include "train/checkpoint.h"
+#include "train/compress.h"
 
 #include <sched.h>
 #include <stdio.h>
@@ -239,7 +240,7 @@ static bool is_first(const rank_run *t) { return t->ranks->place.rank == 0; }
 static void traffic(void *context, net_stats *out) {
   const rank_run *t = context;
   collective_stats stats;
-  collective_stats_read(allreduce_collective(t->strategy), &stats);
+  collective_stats_read(t->strategy->ranks, &stats);
   *out = (net_stats){.sent_bytes = (uint64_t)stats.sent_bytes, .received_bytes = (uint64_t)stats.received_bytes};
 }
 
@@ -270,8 +271,7 @@ static shoal_status finish(void *context, task_result *own, metrics *log, const 
   if (log->kept) json_object_set(o, "kept_samples", log->kept);
   char *words = json_dumps(o, JSON_COMPACT), **all = calloc((size_t)n, sizeof *all);
   json_decref(o);
-  shoal_status status =
-      words && all ? collective_gather(allreduce_collective(t->strategy), words, all) : status_no_memory();
+  shoal_status status = words && all ? collective_gather(t->strategy->ranks, words, all) : status_no_memory();
   const run_sink s = run_state_sink(t->state);
   if (!status) s.on_result(s.context, own);
   for (int r = 1; r < n && !status && is_first(t); r++) status = take_report(t, log, all[r], r);
@@ -328,7 +328,7 @@ void ranks_add_advice(const training *b, text *out) {
 
 /* Another rank's failure. Takes `status`. */
 static shoal_status explain(rank_run *t, shoal_status status) {
-  collective *c = t->strategy ? allreduce_collective(t->strategy) : NULL;
+  collective *c = t->strategy ? t->strategy->ranks : NULL;
   if (shoal_status_code(status) != SHOAL_ERR_PEER || !c)
     return t->ranks->place.rank ? status_wrap(status, "rank %d", t->ranks->place.rank) : status;
   t->ranks->quiet = !t->ranks->described && !collective_speaks(c);
@@ -345,7 +345,7 @@ static shoal_status explain(rank_run *t, shoal_status status) {
 /* A rank has died while this one computes, and there is not much time left: the launcher is about to end us all. */
 static void on_peer_exit(void *context, int rank) {
   rank_run *t = context;
-  const peers_rank *gone = &collective_ranks(allreduce_collective(t->strategy))[rank];
+  const peers_rank *gone = &collective_ranks(t->strategy->ranks)[rank];
   if (t->ranks->place.rank != (rank ? 0 : 1)) return;
   text words = {0};
   text_add(&words, "shoal train: step %lld: rank %d (pid %d on %s) has ended", (long long)t->state->last.step, rank,
@@ -371,14 +371,19 @@ shoal_status ranks_run(run_state *state, ranks *r) {
   TRY(agree_on_batch(r, b));
   rank_watch_reach(r->watch, RANK_READY);
   TRY(training_compile(b, b->train.classes, b->rows));
-  const allreduce_options options = {.place = &r->place,
-                                     .deterministic = b->job.deterministic,
-                                     .wire = wire_format_find(b->job.wire),
-                                     .check_every = b->job.check_replicas,
-                                     .patience = b->job.deadline,
-                                     .on_peer_exit = on_peer_exit,
-                                     .context = &t};
-  shoal_status status = allreduce_create(&options, &t.strategy);
+  const local_steps_options options = {.ranks = {.place = &r->place,
+                                                 .deterministic = b->job.deterministic,
+                                                 .wire = wire_format_find(b->job.wire),
+                                                 .check_every = b->job.check_replicas,
+                                                 .patience = b->job.deadline,
+                                                 .on_peer_exit = on_peer_exit,
+                                                 .context = &t},
+                                       .every = b->job.local_steps,
+                                       .rate = b->job.outer_lr,
+                                       .momentum = b->job.outer_momentum,
+                                       .rank = (int)b->job.compress_rank,
+                                       .seed = (uint64_t)b->job.seed};
+  shoal_status status = compress_create(b->job.compress, &options, &t.strategy);
   if (!status) status = train(&t);
   if (status) status = explain(&t, status);
   strategy_destroy(t.strategy);

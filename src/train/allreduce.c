@@ -103,14 +103,12 @@ static int64_t leaves_of(const allreduce *s, int64_t rows) {
 
 /* ---- the ranks agree */
 
-/* Who has other parameters than most; ranks say so by their heads. */
-static shoal_status compare(const allreduce *s) {
-  const int n = s->base.workers;
-  const peers_rank *ranks = collective_ranks(s->ranks);
+shoal_status allreduce_compare(const collective *c, const collective_head *heads, int n) {
+  const peers_rank *ranks = collective_ranks(c);
   int best = 0, votes = 0;
   for (int i = 0; i < n; i++) {
     int same = 0;
-    for (int k = 0; k < n; k++) same += s->heads[k].hash == s->heads[i].hash;
+    for (int k = 0; k < n; k++) same += heads[k].hash == heads[i].hash;
     if (same > votes) {
       votes = same;
       best = i;
@@ -119,7 +117,7 @@ static shoal_status compare(const allreduce *s) {
   if (votes == n) return NULL;
   text names = {0};
   for (int i = 0; i < n; i++)
-    if (s->heads[i].hash != s->heads[best].hash)
+    if (heads[i].hash != heads[best].hash)
       text_add(&names, "%srank %d (pid %d on %s)", names.length ? ", " : "", i, ranks[i].pid, ranks[i].host);
   shoal_status status = status_make(SHOAL_ERR_PEER,
                                     "the parameters of %s are not those of rank %d%s: a fault of memory "
@@ -131,17 +129,20 @@ static shoal_status compare(const allreduce *s) {
 
 static shoal_status prepare(allreduce *s, const strategy_setup *setup);
 
-/* All variables of rank 0. */
-static shoal_status follow_chief(shoal_strategy *base) {
-  allreduce *s = (allreduce *)base;
-  const shoal_graph *g = s->model->graph;
+shoal_status allreduce_follow_chief(collective_place *place, shoal_model *m) {
+  const shoal_graph *g = m->graph;
   for (size_t i = 0; i < g->count; i++) {
     if (!g->nodes[i]->initial) continue;
     shoal_tensor t;
-    TRY(shoal_session_variable(s->model->session, &g->nodes[i]->out[0], &t));
-    TRY(collective_broadcast(s->options.place, t.data, (int64_t)shoal_tensor_bytes(&t)));
+    TRY(shoal_session_variable(m->session, &g->nodes[i]->out[0], &t));
+    TRY(collective_broadcast(place, t.data, (int64_t)shoal_tensor_bytes(&t)));
   }
   return NULL;
+}
+
+static shoal_status follow_chief(shoal_strategy *base) {
+  allreduce *s = (allreduce *)base;
+  return allreduce_follow_chief(s->options.place, s->model);
 }
 
 static shoal_status begin(shoal_strategy *base, const strategy_setup *setup, strategy_place *place) {
@@ -200,7 +201,7 @@ static shoal_status exchange(shoal_strategy *base, const train_batch *next, stra
     return NULL;
   }
   if (s->compares) {
-    TRY(compare(s));
+    TRY(allreduce_compare(s->ranks, s->heads, base->workers));
     s->compared = s->place.updates;
   }
   TRY(apply_run(&s->apply, collective_part(s->ranks, 0), s->rate));
@@ -230,7 +231,7 @@ static shoal_status end(shoal_strategy *base, bool early, strategy_outcome *out)
   collective_part_ways(s->ranks);
   TRY(collective_meet(s->ranks, &own, s->heads));
   *out = (strategy_outcome){.place = s->place};
-  return compare(s);
+  return allreduce_compare(s->ranks, s->heads, base->workers);
 }
 
 /* ---- setting up */
@@ -251,6 +252,7 @@ static shoal_status prepare(allreduce *s, const strategy_setup *setup) {
                                 .on_peer_exit = s->options.on_peer_exit,
                                 .context = s->options.context};
   TRY(collective_create(s->options.place, &options, &s->ranks));
+  s->base.ranks = s->ranks;
   if (!s->options.deterministic) return NULL;
   TRY(shards_create(setup, base->worker, base->workers, base->workers, true, &s->shards));
   s->n_vectors = MAX_OF(shards_vectors(s->shards), collective_parts(s->ranks));
@@ -288,18 +290,21 @@ static const strategy_kind kind = {.name = "allreduce",
                                    .follow_chief = follow_chief,
                                    .destroy = destroy};
 
+shoal_status allreduce_join(allreduce_options *o, collective_place *joined) {
+  if (o->place) return NULL;
+  TRY(o->start ? collective_join_own(&o->start->mesh, joined) : collective_join("mpi", joined));
+  o->place = joined;
+  return NULL;
+}
+
 shoal_status allreduce_create(const allreduce_options *options, shoal_strategy **out) {
   allreduce *s = calloc(1, sizeof *s);
   if (!s) return status_no_memory();
   s->options = *options;
-  if (!options->place) {
-    shoal_status status =
-        options->start ? collective_join_own(&options->start->mesh, &s->joined) : collective_join("mpi", &s->joined);
-    if (status) {
-      free(s);
-      return status;
-    }
-    s->options.place = &s->joined;
+  shoal_status status = allreduce_join(&s->options, &s->joined);
+  if (status) {
+    free(s);
+    return status;
   }
   s->base = (shoal_strategy){.kind = &kind,
                              .worker = s->options.place->rank,
@@ -310,5 +315,3 @@ shoal_status allreduce_create(const allreduce_options *options, shoal_strategy *
   *out = &s->base;
   return NULL;
 }
-
-collective *allreduce_collective(shoal_strategy *base) { return ((allreduce *)base)->ranks; }

@@ -23,7 +23,13 @@ typedef struct {
 } allreduce_options;
 
 SHOAL_CHECKED shoal_status allreduce_create(const allreduce_options *options, shoal_strategy **out);
-/* NULL before a training has begun. */
-collective *allreduce_collective(shoal_strategy *s);
+
+/* For strategies of the same kind: */
+/* Joins the ranks unless they were given, and leaves o->place set. */
+SHOAL_CHECKED shoal_status allreduce_join(allreduce_options *o, collective_place *joined);
+/* All variables of rank 0. */
+SHOAL_CHECKED shoal_status allreduce_follow_chief(collective_place *place, shoal_model *m);
+/* Who has other parameters than most, by the hashes in heads [n]; an error names them. */
+SHOAL_CHECKED shoal_status allreduce_compare(const collective *c, const collective_head *heads, int n);
 
 #endif

@@ -105,3 +105,19 @@ shoal_status apply_hash(const apply *a, uint64_t *out) {
   *out = hash ? hash : 1;
   return NULL;
 }
+
+shoal_status apply_hash_weights(const apply *a, uint64_t *out) {
+  shoal_value **weights;
+  int n_trained, n;
+  TRY(model_exchanged(a->model, &weights, &n_trained, &n));
+  shoal_status status = NULL;
+  uint64_t hash = 1;
+  for (int i = 0; i < n && !status; i++) {
+    shoal_tensor t;
+    status = shoal_session_variable(a->model->session, weights[i], &t);
+    if (!status) hash = mix(hash, t.data, shoal_tensor_bytes(&t));
+  }
+  free(weights);
+  *out = hash ? hash : 1;
+  return status;
+}

@@ -21,5 +21,7 @@ void apply_fini(apply *a);
 SHOAL_CHECKED shoal_status apply_run(apply *a, float *vector, double rate);
 /* Of all variables that training changes, the optimizer's too; never 0. */
 SHOAL_CHECKED shoal_status apply_hash(const apply *a, uint64_t *out);
+/* Of the weights alone. */
+SHOAL_CHECKED shoal_status apply_hash_weights(const apply *a, uint64_t *out);
 
 #endif

@@ -255,7 +255,11 @@ shoal_status fit_between_steps(fit_loop *l, int64_t before, bool epoch_over, boo
   bool stop = report_step(l, before), stop_epoch = false;
   if (epoch_over) TRY(fit_end_epoch(l, &stop_epoch));
   int64_t every = l->options->checkpoint_every;
-  if (l->options->checkpoint_dir && every && is_due(l, before, every)) fit_checkpoint(l, false);
+  if (l->options->checkpoint_dir && every && is_due(l, before, every)) l->save_due = true;
+  if (l->save_due && !l->strategy->apart) {
+    l->save_due = false;
+    fit_checkpoint(l, false);
+  }
   *stopped = stop || stop_epoch;
   return NULL;
 }

@@ -42,6 +42,7 @@ typedef struct fit_loop {
   fit_saved saved;
   snapshot *writer;     /* of checkpoints that are large; NULL: they are written between two steps */
   int64_t saved_step;   /* of the last checkpoint written or tried; -1: none */
+  bool save_due;        /* a checkpoint, as soon as all workers have the same parameters */
   bool fresh;           /* nothing written yet: what lies in the folder is another run's */
   strategy_place place; /* as the strategy said last */
   double place_seconds; /* from the first place to the last one, on the strategy's clock */

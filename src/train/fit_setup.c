@@ -194,6 +194,8 @@ static shoal_status open_pipeline(const fit_loop *l, int64_t shard, const char *
   return shoal_pipeline_create(&p, out);
 }
 
+static void note(void *context, const char *line) { fit_note(context, line); }
+
 static shoal_status open_shard(void *context, int64_t shard, const char *position, shoal_pipeline **out) {
   return open_pipeline(context, shard, position, false, out);
 }
@@ -225,7 +227,8 @@ shoal_status fit_make_source(fit_loop *l) {
                               .plan = l->plan,
                               .stream = &l->saved.stream,
                               .context = l,
-                              .restore = fit_go_back};
+                              .restore = fit_go_back,
+                              .note = note};
   if (!l->data) return NULL;
   l->setup.round = MIN_OF(l->round, l->usable);
   l->setup.last = l->usable > l->round ? l->usable % l->round : 0;

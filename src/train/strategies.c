@@ -4,7 +4,7 @@
 #include "base/text.h"
 #include "cluster/cluster.h"
 #include "net/key_ring.h"
-#include "train/allreduce.h"
+#include "train/compress.h"
 #include "train/mirrored.h"
 #include "train/ps.h"
 
@@ -148,27 +148,50 @@ static shoal_status check_ranks(const shoal_cluster *c) {
                      cluster_role_name(c->role), c->index);
 }
 
+static shoal_status fill_ranks(const shoal_replica_options *o, local_steps_options *out) {
+  const char *wire = o->wire ? o->wire : o->bf16 ? "bf16" : "f32";
+  const wire_format *format = wire_format_find(wire);
+  if (!format)
+    return status_make(SHOAL_ERR_ARGUMENT, "the wire format is '%s'; f32, bf16, int8 or topk is expected", wire);
+  const bool compressed = format->feedback || (o->compress && strcmp(o->compress, "none")) || o->local_steps > 1;
+  if (o->deterministic && compressed)
+    return status_make(
+        SHOAL_ERR_ARGUMENT,
+        "with the wire formats int8 and topk, compression or local steps the result depends on the number of "
+        "workers: leave out deterministic");
+  if (o->local_steps < 0 || o->compress_rank < 0 || !(o->outer_lr >= 0) ||
+      !(o->outer_momentum >= 0 && o->outer_momentum < 1))
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "local_steps, compress_rank and outer_lr must be 0 or more, outer_momentum below 1");
+  *out = (local_steps_options){.ranks = {.deterministic = o->deterministic,
+                                         .wire = format,
+                                         .check_every = o->check_every,
+                                         .patience = o->deadline > 0 ? o->deadline : DEADLINE_SECONDS},
+                               .every = MAX_OF(o->local_steps, 1),
+                               .rate = o->outer_lr > 0         ? o->outer_lr
+                                       : o->outer_momentum > 0 ? 0.7
+                                                               : 1,
+                               .momentum = o->outer_momentum,
+                               .rank = o->compress_rank ? o->compress_rank : 4,
+                               .seed = o->seed};
+  return NULL;
+}
+
 shoal_status shoal_strategy_create_allreduce(const shoal_replica_options *options, shoal_strategy **out) {
   shoal_replica_options o;
   TRY(OPTIONS_TAKE(&o, options));
-  allreduce_options a = {.deterministic = o.deterministic,
-                         .wire = wire_format_find(o.wire   ? o.wire
-                                                  : o.bf16 ? "bf16"
-                                                           : "f32"),
-                         .check_every = o.check_every,
-                         .patience = o.deadline > 0 ? o.deadline : DEADLINE_SECONDS};
-  if (!a.wire) return status_make(SHOAL_ERR_ARGUMENT, "the wire format is '%s'; f32, bf16 or int8 is expected", o.wire);
-  if (o.deterministic && a.wire->feedback)
-    return status_make(SHOAL_ERR_ARGUMENT, "the wire format %s depends on the number of workers", o.wire);
-  if (!o.cluster) return allreduce_create(&a, out);
+  local_steps_options a;
+  TRY(fill_ranks(&o, &a));
+  const char *how = o.compress ? o.compress : "none";
+  if (!o.cluster) return compress_create(how, &a, out);
   rank_place start = {0};
   shoal_status status = check_ranks(o.cluster);
   if (!status) status = rank_place_of_cluster(o.cluster, &start);
   if (!status)
-    status =
-        rank_place_arm(&start, &(rank_place_options){.keys = o.keys, .insecure = o.insecure, .patience = a.patience});
-  a.start = &start;
-  if (!status) status = allreduce_create(&a, out);
+    status = rank_place_arm(
+        &start, &(rank_place_options){.keys = o.keys, .insecure = o.insecure, .patience = a.ranks.patience});
+  a.ranks.start = &start;
+  if (!status) status = compress_create(how, &a, out);
   rank_place_fini(&start);
   return status;
 }

@@ -52,6 +52,7 @@ typedef struct {
   /* For worker 0, when the parameters are lost with a server: goes back to the last checkpoint, if there is one. */
   void *context;
   shoal_status (*restore)(void *context, strategy_place *place);
+  void (*note)(void *context, const char *line);
 } strategy_setup;
 
 /* What one or more steps have come to. */
@@ -98,19 +99,24 @@ typedef struct {
 struct shoal_strategy {
   const strategy_kind *kind;
   int worker, workers;
-  bool sync;        /* all workers take each step together; otherwise each at its own pace */
-  bool rounds;      /* the rows of a step are cut among the workers, and their number changes nothing else */
-  bool leases;      /* says which batch a worker computes next */
-  bool updates;     /* the update is part of the step's own plan: no gradients are fetched */
-  bool copies;      /* each worker has all variables, as good as worker 0's */
-  bool recovers;    /* what is lost is taken up again from the last checkpoint */
-  bool restarts;    /* a training that begins at step 0 needs nothing of this process: it can do so again */
-  bool table;       /* keeps the weights of sparse features on servers: the model is compiled for that */
+  bool sync;                /* all workers take each step together; otherwise each at its own pace */
+  bool rounds;              /* the rows of a step are cut among the workers, and their number changes nothing else */
+  bool leases;              /* says which batch a worker computes next */
+  bool updates;             /* the update is part of the step's own plan: no gradients are fetched */
+  bool copies;              /* each worker has all variables, as good as worker 0's */
+  bool recovers;            /* what is lost is taken up again from the last checkpoint */
+  bool restarts;            /* a training that begins at step 0 needs nothing of this process: it can do so again */
+  bool apart;               /* right now each worker has parameters of its own: nothing is to be saved or tested */
+  bool table;               /* keeps the weights of sparse features on servers: the model is compiled for that */
+  struct collective *ranks; /* between ranks, while it trains: how it adds up; else NULL */
   forked *copy;     /* this process is a copy that the strategy has made: it ends with the training; else NULL */
   char *checkpoint; /* of a table: where its rows are read from when a training begins; NULL: none. Owned */
   char *stream;     /* where the shards of a stream stood when `gather` was called, as text; NULL: none. Owned */
   int64_t stream_updates, stream_rows; /* the same: as in strategy_place */
 };
+
+/* A line for the user. */
+static inline void strategy_note(const strategy_setup *setup, const char *line) { setup->note(setup->context, line); }
 
 /* follow_chief of a strategy without `copies`. */
 static inline shoal_status strategy_no_copies(shoal_strategy *s) { return NULL; }

@@ -140,6 +140,12 @@ class Replicas(support.Case):
                 (["--strategy", "allreduce", "--workers", 2, "--transport", "zmq"], "does not apply to the strategy all"),
                 (["--strategy", "allreduce", "--workers", 2, "--keys", "k"], "add --transport tls"),
                 (["--strategy", "allreduce", "--workers", 2, "--deterministic", "--wire", "int8"], "leave one out"),
+                (["--strategy", "allreduce", "--workers", 2, "--deterministic", "--compress", "auto"], "leave one out"),
+                (["--strategy", "allreduce", "--workers", 2, "--deterministic", "--local-steps", 2], "leave one out"),
+                (["--strategy", "allreduce", "--workers", 2, "--compress", "auto", "--wire", "bf16"], "chooses the --wire"),
+                (["--strategy", "allreduce", "--workers", 2, "--compress-rank", 2], "add --compress powersgd"),
+                (["--strategy", "allreduce", "--workers", 2, "--outer-lr", 0.5], "add --local-steps"),
+                (["--strategy", "ps", "--workers", 2, "--local-steps", 2], "--strategy allreduce"),
         )):
             with self.subTest(flags=flags):
                 _, err = self.shoal("train", "lenet", "--data", self.data, "--run-dir", f"wrong{number}", *flags,
@@ -180,6 +186,33 @@ class Ranks(Replicas):
         self.assertLess(quarter["tasks"][0]["net_sent_bytes"], 0.26 * one["tasks"][0]["net_sent_bytes"])
         self.assertAlmostEqual(one["final_loss"], quarter["final_loss"], delta=0.01)
         self.assertEqual(len({t["test_accuracy"] for t in quarter["tasks"]}), 1)
+
+    def test_fewer_bytes(self):
+        """The largest numbers alone, factors, one exchange in several steps: as good as all numbers, in far fewer bytes."""
+        ways = {"f32": [], "topk": ["--wire", "topk"], "powersgd": ["--compress", "powersgd"],
+                "local": ["--local-steps", 8], "diloco": ["--local-steps", 8, "--outer-momentum", 0.9]}
+        for run, flags in ways.items():
+            self.replicas("allreduce", 2, run, "--steps", 200, "--batch-size", 32, *flags)
+        sent = {run: self.summary(run)["tasks"][0]["net_sent_bytes"] for run in ways}
+        for run, share in {"topk": 0.025, "powersgd": 0.15, "local": 0.13, "diloco": 0.13}.items():
+            self.assertLess(sent[run], share * sent["f32"], run)
+            s = self.summary(run)
+            self.assertGreater(s["test_accuracy"], self.summary("f32")["test_accuracy"] - 0.02, run)
+            self.assertEqual(len({t["test_accuracy"] for t in s["tasks"]}), 1, run)
+
+    def test_stopped_between_exchanges(self):
+        """Checkpoints are of exchanges, and a run that goes on from one ends with all its rows."""
+        flags = ["--local-steps", 50, "--batch-size", 32, "--checkpoint-every", 30]
+        self.replicas("allreduce", 2, "apart", "--steps", 130, *flags)
+        saved = {int(f.stem.split("-")[1]) for f in (self.folder / "apart" / "checkpoints").glob("step-*.safetensors")}
+        self.assertLessEqual(saved, {50, 100, 130, *range(8, 130, 8)}) # 512 rows: an epoch has 8 steps
+        self.replicas("allreduce", 2, "apart", "--steps", 180, "--resume")
+        self.assertEqual(self.summary("apart")["steps"], 180)
+
+    def test_the_fastest_way_is_chosen(self):
+        _, err = self.replicas("allreduce", 2, "chosen", "--steps", 40, "--batch-size", 32, "--compress", "auto")
+        self.assertRegex(err, r"compress auto: (f32|bf16|int8|topk|powersgd), [\d.]+ ms a step, ")
+        self.assertEqual(self.summary("chosen")["steps"], 40)
 
     def started(self, run, workers, *flags):
         """Starts a long run; returns (process, folder) once there is a checkpoint."""
@@ -288,7 +321,7 @@ class TlsRanks(Ranks):
     transport = "tls"
     test_report = test_half_the_bytes = test_the_best_weights_are_everybodys = test_what_all_lack_is_told_once = None
     test_the_parents_death_leaves_nothing = test_a_signal_to_a_rank_is_no_success = None
-    test_trouble_at_the_start_is_named = None
+    test_trouble_at_the_start_is_named = test_fewer_bytes = test_stopped_between_exchanges = None
 
     def started(self, run, workers, *flags):
         return super().started(run, workers, *flags, "--keys", self.keys())
@@ -298,7 +331,8 @@ class TlsRanks(Ranks):
 class MpiRanks(Ranks):
     """The same by MPI."""
     transport = "mpi"
-    test_half_the_bytes = test_the_best_weights_are_everybodys = None
+    test_half_the_bytes = test_the_best_weights_are_everybodys = test_fewer_bytes = test_stopped_between_exchanges = None
+    test_the_fastest_way_is_chosen = None
 
     def test_without_mpirun(self):
         flags = ["--strategy", "allreduce", "--workers", 2, "--transport", "mpi"]
