@@ -434,6 +434,54 @@ static void bad_labels(void **state) {
 }
 
 /* Gather's gradient stays row-sparse all the way into the update. */
+/* A step of a sequence is a row of its own between two reshapes: products of more rows than the batch has, and strips of them. */
+static void views_with_other_rows(void **state) {
+  enum { B = 150, T = 6, IN = 8, OUT = 5 };
+  static float x[B * T * IN], w[IN * OUT], v[T * OUT * 2];
+  static int32_t order[B];
+  for (int i = 0; i < B * T * IN; i++) x[i] = (float)sin(1.3 * i);
+  for (int i = 0; i < IN * OUT; i++) w[i] = (float)cos(0.7 * i);
+  for (int i = 0; i < T * OUT * 2; i++) v[i] = (float)sin(0.9 * i + 1);
+  for (int i = 0; i < B; i++) order[i] = (i * 7 + 3) % B;
+  const shoal_tensor kernel = shoal_tensor_view(SHOAL_F32, SHOAL_SHAPE(IN, OUT), w),
+                     last = shoal_tensor_view(SHOAL_F32, SHOAL_SHAPE(T * OUT, 2), v);
+  for (int way = 0; way < 8; way++) {
+    const bool indexed = way & 1, first = way & 2; /* first: the placeholder itself is seen otherwise */
+    shoal_graph *g;
+    shoal_session *s;
+    ok(shoal_graph_create(&g));
+    shoal_value *in = shoal_placeholder(g, "x", SHOAL_F32, SHOAL_SHAPE(SHOAL_UNKNOWN, T, IN));
+    shoal_value *from = first ? in : shoal_tanh(g, in);
+    shoal_value *steps =
+        shoal_matmul(g, shoal_reshape(g, from, SHOAL_SHAPE(-1, IN)), shoal_constant(g, &kernel), false, false);
+    shoal_value *y = shoal_matmul(g, shoal_reshape(g, shoal_tanh(g, steps), SHOAL_SHAPE(-1, T * OUT)),
+                                  shoal_constant(g, &last), false, false);
+    ok(shoal_session_create(g, &(shoal_session_options){.threads = way & 4 ? 2 : 1}, &s));
+    shoal_feed feed = {in, shoal_tensor_view(SHOAL_F32, SHOAL_SHAPE(B, T, IN), x)};
+    if (indexed) feed.tensor.rows = order;
+    shoal_tensor out;
+    ok(shoal_session_run(s, &feed, 1, &y, 1, &out));
+    for (int b = 0; b < B; b++) {
+      double want[2] = {0};
+      for (int t = 0; t < T; t++)
+        for (int k = 0; k < OUT; k++) {
+          double sum = 0;
+          for (int i = 0; i < IN; i++) {
+            const double one = x[((indexed ? order[b] : b) * T + t) * IN + i];
+            sum += (first ? one : tanh(one)) * w[i * OUT + k];
+          }
+          for (int c = 0; c < 2; c++) want[c] += tanh(sum) * v[(t * OUT + k) * 2 + c];
+        }
+      for (int c = 0; c < 2; c++) {
+        const double got = ((const float *)out.data)[b * 2 + c];
+        if (!(fabs(got - want[c]) < 1e-4)) fail_msg("way %d, row %d: %g, not %g", way, b, got, want[c]);
+      }
+    }
+    shoal_session_destroy(s);
+    shoal_graph_destroy(g);
+  }
+}
+
 static void sparse_updates_touch_named_rows(void **state) {
   (void)state;
   shoal_graph *g;
@@ -478,6 +526,7 @@ int main(void) {
       cmocka_unit_test(plans_are_forgotten),
       cmocka_unit_test(guard_stops_before_updates),
       cmocka_unit_test(bad_labels),
+      cmocka_unit_test(views_with_other_rows),
       cmocka_unit_test(sparse_updates_touch_named_rows),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

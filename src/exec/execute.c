@@ -24,7 +24,8 @@ static void aim(const plan *p, int phase, int thread, int64_t first, int64_t row
     bool batched = split && plan_batched(v);
     if (batched) operand->shape.dim[0] = rows;
     if (v->ragged >= 0) operand->shape.dim[0] = plan_entries(&p->feeds[v->ragged].tensor);
-    size_t skip = batched ? (size_t)first * root->row_bytes : 0; /* LANES: first is a multiple of it */
+    /* The rows of this view, of which the root may have more or fewer. LANES: first is a multiple of it */
+    size_t skip = batched ? (size_t)first * v->row_bytes : 0;
     if (root->store == STORE_FEED) {
       const shoal_tensor *fed = &p->feeds[root->feed].tensor;
       operand->rows = fed->rows ? fed->rows + (batched ? first : 0) : NULL;

@@ -86,6 +86,14 @@ static const op_variant *variant_of(const chooser *c, const plan_node *n, const 
   return best_variant(c, n, s, false);
 }
 
+/* A value of the same memory as `from`, with the shape of `like`. */
+static shoal_status add_view(plan *p, int from, int like, int *out) {
+  TRY(plan_add_value(p, p->values[like].dtype, p->values[like].shape, p->values[like].symbolic, out));
+  p->values[*out].root = p->values[from].root;
+  p->values[*out].maker = p->values[from].maker;
+  return NULL;
+}
+
 /* `value` as it looks in the other layout: a conversion of its root, made once, seen with the value's own shape. */
 static shoal_status converted(chooser *c, int value, const char *op, layout wanted, const node *origin, int *out) {
   plan *p = c->p;
@@ -107,25 +115,32 @@ static shoal_status converted(chooser *c, int value, const char *op, layout want
     *out = twin;
     return NULL;
   }
-  int view;
-  TRY(plan_add_value(p, p->values[value].dtype, p->values[value].shape, p->values[value].symbolic, &view));
-  p->values[view].root = p->values[twin].root;
-  p->values[view].maker = p->values[twin].maker;
-  *out = view;
-  return NULL;
+  return add_view(p, twin, value, out);
 }
 
-static bool follows_rows(const plan_node *n, int k) { return k == 0 && (n->op->flags & OP_TAKES_ROWS); }
+/* A view whose rows are not those of its root: a row index is of the root's. */
+static bool other_rows(const plan *p, int value) {
+  const plan_value *v = &p->values[value], *root = &p->values[v->root];
+  return !plan_batched(v) || v->shape.dim[0] != root->shape.dim[0];
+}
+
+static bool follows_rows(const plan *p, const plan_node *n, int k) {
+  return k == 0 && (n->op->flags & OP_TAKES_ROWS) && !other_rows(p, n->in[k]);
+}
 
 /* The caller's rows copied one after another, for all readers of this value that cannot follow a row index. */
-static shoal_status plain_rows(plan *p, int value, const node *origin) {
-  int made;
-  TRY(plan_add_node(p, op_find("copy_rows"), origin, &value, 1, NULL, &made));
+static shoal_status plain_rows(chooser *c, int value, const node *origin) {
+  plan *p = c->p;
+  int made, now, from = other_rows(p, value) ? p->values[value].root : value;
+  TRY(plan_add_node(p, op_find("copy_rows"), origin, &from, 1, NULL, &made));
   p->nodes[made].batch = BATCH_MAP;
   p->nodes[made].run = p->nodes[made].op->kernel;
+  now = p->nodes[made].out[0];
+  c->rigid[now] = from != value;
+  if (from != value) TRY(add_view(p, now, value, &now));
   for (size_t i = 0; i < p->n_nodes; i++)
     for (int k = 0; k < p->nodes[i].ins; k++)
-      if (p->nodes[i].in[k] == value && !follows_rows(&p->nodes[i], k)) p->nodes[i].in[k] = p->nodes[made].out[0];
+      if (p->nodes[i].in[k] == value && !follows_rows(p, &p->nodes[i], k) && (int)i != made) p->nodes[i].in[k] = now;
   return NULL;
 }
 
@@ -144,7 +159,7 @@ static shoal_status adapt_inputs(chooser *c, int id) {
     layout wanted =
         n->variant && wants_lanes(n->variant, n->variant->lanes_in, k, &p->values[value]) ? LAYOUT_LANES : LAYOUT_ROWS;
     if (have == wanted) {
-      if (indexed_feed(p, value) && !follows_rows(n, k)) TRY(plain_rows(p, value, n->origin));
+      if (indexed_feed(p, value) && !follows_rows(p, n, k)) TRY(plain_rows(c, value, n->origin));
       continue;
     }
     int other;
