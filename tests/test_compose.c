@@ -132,6 +132,9 @@ static void test_einsum(void **state) {
   check_einsum(state, "ij,ij->", (const char *[]){"ij", "ij"}, 2, "");
   check_einsum(state, "ijk->kj", (const char *[]){"ijk"}, 1, "kj");
   check_einsum(state, "ab,bc,cd->ad", (const char *[]){"ab", "bc", "cd"}, 3, "ad");
+  check_einsum(state, "...j,jk->...k", (const char *[]){"abj", "jk"}, 2, "abk");
+  check_einsum(state, "a...,ab->b...", (const char *[]){"acd", "ab"}, 2, "bcd");
+  check_einsum(state, "...ij,...kj", (const char *[]){"abij", "abkj"}, 2, "abik");
   check_einsum(state, "b,bi,bj->ij", (const char *[]){"b", "bi", "bj"}, 3, "ij");
 }
 
@@ -154,6 +157,8 @@ static void test_einsum_refuses(void **state) {
   expect_refused("ijk,kl->il", 2, "has the labels \"ijk\"");
   expect_refused("ii,ij->j", 2, "label 'i' occurs twice");
   expect_refused("i.,jk->i", 2, "'.' is not a label");
+  expect_refused("......,jk->j", 2, "'.' is not a label");
+  expect_refused("...ijk,kl->il", 2, "has the labels \"ijk\"");
   expect_refused("ij,ik->jk", 2, "");
 }
 

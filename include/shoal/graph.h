@@ -192,8 +192,9 @@ SHOAL_API shoal_value *shoal_stop_gradient(shoal_graph *g, shoal_value *x);
  * matrices, and the others broadcast: x [batch, steps, in] times w [in, out] is a dense layer on every step. */
 SHOAL_API shoal_value *shoal_matmul(shoal_graph *g, shoal_value *a, shoal_value *b, bool transpose_a, bool transpose_b);
 /** A sum of products by labels of axes, "bhqd,bhkd->bhqk": labels that are not in the result are summed over. One to
- * eight operands, a letter for each axis and no letter twice in one operand; without "->" the result has the labels that
- * are there once, in alphabetical order. Made of transpose, reshape, reduce_sum and products of matrices. */
+ * eight operands, a letter for each axis and no letter twice in one operand; "..." stands for all axes without a letter,
+ * which are the same in all operands that have it; without "->" the result has them and the labels that are there once, in
+ * alphabetical order. Made of transpose, reshape, reduce_sum and products of matrices. */
 SHOAL_API shoal_value *shoal_einsum(shoal_graph *g, const char *equation, shoal_value *const *x, int n);
 /** x [..., c] + bias [c] */
 SHOAL_API shoal_value *shoal_bias_add(shoal_graph *g, shoal_value *x, shoal_value *bias);

@@ -1,7 +1,9 @@
 /* Einstein sums, put together from transpose, reshape, reduce_sum and batch_matmul.
  *
  * Two operands at a time. A label of both that is still needed afterwards is an axis of the stack of products, one that
- * is not is summed over by the product; labels of one operand alone are its rows or columns. */
+ * is not is summed over by the product; labels of one operand alone are its rows or columns. Axes that "..." stands for
+ * have digits as labels. */
+#include "base/mem.h"
 #include "graph/graph.h"
 #include "graph/ops/util.h"
 
@@ -21,6 +23,7 @@ typedef struct {
   shoal_graph *graph;
   labelled in[OPERANDS_MAX];
   int n;
+  int unnamed; /* axes that "..." stands for: labels '0', '1' ... from the last one on */
   char out[SHOAL_MAX_RANK + 1];
 } einsum;
 
@@ -34,11 +37,22 @@ static void append(char *labels, char c) {
 
 /* ---- reading the equation */
 
-/* Letters up to `end` into `labels`, each at most once. */
-static shoal_status read_labels(const char **at, const char *end, char labels[SHOAL_MAX_RANK + 1]) {
+/* How many axes "..." stands for, if there are `rank` in all. */
+static int unnamed_axes(const char *labels, const char *end, int rank) {
+  for (; *labels && !strchr(end, *labels); labels++) rank -= isalpha((unsigned char)*labels) != 0;
+  return MAX_OF(rank, 0);
+}
+
+/* Letters up to `end` into `labels`, each at most once; "..." as that many axes. */
+static shoal_status read_labels(const char **at, const char *end, int unnamed, char labels[SHOAL_MAX_RANK + 1]) {
   labels[0] = 0;
   for (; **at && !strchr(end, **at); (*at)++) {
     if (**at == ' ') continue;
+    if (!strncmp(*at, "...", 3) && !has(labels, '0') && strlen(labels) + (size_t)unnamed <= SHOAL_MAX_RANK) {
+      for (int i = unnamed; i-- > 0;) append(labels, (char)('0' + i));
+      *at += 2;
+      continue;
+    }
     if (!isalpha((unsigned char)**at))
       return status_make(SHOAL_ERR_ARGUMENT, "'%c' is not a label: expected letters, as in \"bij,bjk->bik\"", **at);
     if (has(labels, **at)) return status_make(SHOAL_ERR_ARGUMENT, "label '%c' occurs twice in one operand", **at);
@@ -49,8 +63,9 @@ static shoal_status read_labels(const char **at, const char *end, char labels[SH
   return NULL;
 }
 
-/* Without "->": the labels that are there once, in alphabetical order. */
+/* Without "->": the axes without names, then the labels that are there once, in alphabetical order. */
 static shoal_status implied_output(einsum *e) {
+  for (int i = e->unnamed; i-- > 0;) append(e->out, (char)('0' + i));
   for (int c = 'A'; c <= 'z'; c++) {
     int count = 0;
     for (int i = 0; i < e->n; i++) count += isalpha(c) && has(e->in[i].labels, (char)c);
@@ -74,7 +89,9 @@ static shoal_status check_operand(const einsum *e, int i) {
 static shoal_status read_equation(einsum *e, const char *equation) {
   const char *at = equation;
   for (int i = 0; i < e->n; i++) {
-    TRY(read_labels(&at, ",-", e->in[i].labels));
+    const int unnamed = e->in[i].value ? unnamed_axes(at, ",-", e->in[i].value->shape.rank) : 0;
+    TRY(read_labels(&at, ",-", unnamed, e->in[i].labels));
+    if (has(e->in[i].labels, '0')) e->unnamed = MAX_OF(e->unnamed, unnamed);
     if (i + 1 < e->n && *at++ != ',')
       return status_make(SHOAL_ERR_ARGUMENT, "labels for %d operands, separated by commas, are expected", e->n);
     TRY(check_operand(e, i));
@@ -82,7 +99,7 @@ static shoal_status read_equation(einsum *e, const char *equation) {
   if (!*at) return implied_output(e);
   if (strncmp(at, "->", 2)) return status_make(SHOAL_ERR_ARGUMENT, "labels for %d operands are expected", e->n);
   at += 2;
-  TRY(read_labels(&at, "", e->out));
+  TRY(read_labels(&at, "", e->unnamed, e->out));
   for (const char *c = e->out; *c; c++) {
     bool known = false;
     for (int i = 0; i < e->n; i++) known |= has(e->in[i].labels, *c);
