@@ -99,7 +99,7 @@ SHOAL_API void shoal_model_destroy(shoal_model *m);
 /** activation: NULL or "linear", "relu", "tanh", "sigmoid", "softmax" (on the last layer: the loss takes the logits),
  * "relu6", "leaky_relu" (0.2), "elu", "selu", "gelu", "gelu_tanh", "silu" or "swish", "softplus", "softsign",
  * "hard_sigmoid", "hard_swish", "hard_tanh", "mish", "exponential", "log_softmax", "celu", "glu" (half as
- * many), "hard_shrink", "log_sigmoid", "soft_shrink", "sparse_plus", "sparse_sigmoid", "squareplus",
+ * many), "hard_shrink", "log_sigmoid", "soft_shrink", "sparse_plus", "sparse_sigmoid", "sparsemax", "squareplus",
  * "tanh_shrink". A last layer of one unit with
  * "sigmoid" tells classes 0 and 1 apart; a regression's has one unit for each number that is predicted, usually without
  * an activation (shoal_compile_options.loss). */

@@ -52,6 +52,20 @@ static shoal_value *glu(shoal_graph *g, shoal_value *x) {
   return half ? shoal_mul(g, half, shoal_sigmoid(g, shoal_value_output(half, 1))) : NULL;
 }
 
+/* The nearest point of those that are not negative and sum up to 1: as softmax, with zeros. */
+static shoal_value *sparsemax(shoal_graph *g, shoal_value *x) {
+  const int axis = x->shape.rank - 1;
+  const shoal_shape last = SHOAL_SHAPE(axis);
+  shoal_value *sorted = shoal_sort(g, x, axis, true), *sums = shoal_cumsum(g, sorted, axis, false, false);
+  shoal_value *ones = shoal_cast(g, shoal_equal(g, x, x), SHOAL_F32);
+  shoal_value *place = shoal_cumsum(g, ones, axis, false, false); /* 1, 2, 3 ... */
+  shoal_value *kept =
+      shoal_cast(g, shoal_greater(g, shoal_add(g, shoal_mul(g, sorted, place), number(g, 1)), sums), SHOAL_F32);
+  shoal_value *sum = shoal_reduce_sum(g, shoal_mul(g, sorted, kept), last, true);
+  shoal_value *less = shoal_div(g, shoal_sub(g, sum, number(g, 1)), shoal_reduce_sum(g, kept, last, true));
+  return shoal_relu(g, shoal_sub(g, x, less));
+}
+
 static const activation activations[] = {
     {"linear", NULL},
     {"relu", shoal_relu},
@@ -81,6 +95,7 @@ static const activation activations[] = {
     {"soft_shrink", soft_shrink},
     {"sparse_plus", sparse_plus},
     {"sparse_sigmoid", sparse_sigmoid},
+    {"sparsemax", sparsemax},
     {"squareplus", squareplus},
     {"tanh_shrink", tanh_shrink},
 };

@@ -61,7 +61,7 @@ struct layer_kind {
 
 /* The families: arrays ended by a row without a name. */
 extern const layer_kind layers_core[], layers_window[], layers_norm[], layers_sequence[], layers_shape[],
-    layers_merge[], layers_noise[], layers_wrap[], layers_sparse[], layers_graph[];
+    layers_merge[], layers_product[], layers_noise[], layers_wrap[], layers_sparse[], layers_graph[];
 
 /* The row called `name`, or NULL. */
 const layer_kind *layer_kind_find(const char *name);
@@ -100,6 +100,7 @@ shoal_value *layer_state(branch *b, layer *l, const char *name, shoal_shape shap
 /* x with the layer's bias, unless use_bias is false; starts as bias_initializer says. */
 shoal_value *layer_add_bias(branch *b, layer *l, shoal_value *x, int64_t units);
 shoal_value *layer_bias(branch *b, layer *l, const char *name, int64_t units);
+shoal_value *layer_bias_shaped(branch *b, layer *l, const char *name, shoal_shape shape, double fan);
 /* A training step adds `change` to a weight made by layer_state. */
 void layer_change(branch *b, shoal_value *state, shoal_value *change);
 

@@ -7,8 +7,9 @@
 
 #define TYPES_MAX 160
 
-static const layer_kind *const families[] = {layers_core,  layers_window, layers_norm, layers_shape,  layers_sequence,
-                                             layers_merge, layers_noise,  layers_wrap, layers_sparse, layers_graph};
+static const layer_kind *const families[] = {layers_core,     layers_window, layers_norm,    layers_shape,
+                                             layers_sequence, layers_merge,  layers_product, layers_noise,
+                                             layers_wrap,     layers_sparse, layers_graph};
 
 const layer_kind *layer_kind_at(int at) {
   for (size_t i = 0; i < COUNT_OF(families); i++)

@@ -83,9 +83,13 @@ shoal_value *layer_state(branch *b, layer *l, const char *name, shoal_shape shap
   return filled(b, l, name, shape, fill, WEIGHT_STATE);
 }
 
+shoal_value *layer_bias_shaped(branch *b, layer *l, const char *name, shoal_shape shape, double fan) {
+  return layer_weight(b, l, name, shape, json_object_get(l->config, "bias_initializer"), fan, fan, WEIGHT_TRAINED,
+                      false);
+}
+
 shoal_value *layer_bias(branch *b, layer *l, const char *name, int64_t units) {
-  return layer_weight(b, l, name, SHOAL_SHAPE(units), json_object_get(l->config, "bias_initializer"), (double)units,
-                      (double)units, WEIGHT_TRAINED, false);
+  return layer_bias_shaped(b, l, name, SHOAL_SHAPE(units), (double)units);
 }
 
 shoal_value *layer_add_bias(branch *b, layer *l, shoal_value *x, int64_t units) {

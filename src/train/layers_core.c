@@ -37,6 +37,13 @@ static shoal_value *elu_apply(branch *b, layer *l, layer_io *io) {
   return shoal_elu(b->model->graph, io->x[0], layer_number(l, "alpha"));
 }
 
+/* What is not above the threshold is the value. */
+static shoal_value *threshold_apply(branch *b, layer *l, layer_io *io) {
+  shoal_graph *g = b->model->graph;
+  shoal_value *above = shoal_greater(g, io->x[0], shoal_scalar(g, SHOAL_F32, layer_number(l, "threshold")));
+  return shoal_where(g, above, io->x[0], shoal_scalar(g, SHOAL_F32, layer_number(l, "default_value")));
+}
+
 /* A slope for each element of an example, or, along shared axes (the first of an example is 1), for all of them. */
 static shoal_value *prelu_apply(branch *b, layer *l, layer_io *io) {
   shoal_shape s = io->x[0]->shape, shared = layer_shape(l, "shared_axes");
@@ -132,6 +139,7 @@ static const layer_attr activation_attrs[] = {ATTR("activation", ACTIVATION, NUL
 static const layer_attr relu_attrs[] = {
     ATTR("max_value", NUMBER, "null"), ATTR("negative_slope", NUMBER, "0"), ATTR("threshold", NUMBER, "0"), {0}};
 static const layer_attr leaky_relu_attrs[] = {ATTR("negative_slope", NUMBER, "0.3"), {0}};
+static const layer_attr threshold_attrs[] = {ATTR("threshold", NUMBER, NULL), ATTR("default_value", NUMBER, NULL), {0}};
 static const layer_attr elu_attrs[] = {ATTR("alpha", NUMBER, "1"), {0}};
 static const layer_attr prelu_attrs[] = {
     ATTR("shared_axes", AXES, "[]"), ATTR("alpha_initializer", INITIALIZER, "0"), {0}};
@@ -157,6 +165,7 @@ const layer_kind layers_core[] = {
     {"relu", "max(x, 0), with a slope below and a limit above", relu_attrs, 1, 1, relu_apply},
     {"leaky_relu", "x, or a share of it below 0", leaky_relu_attrs, 1, 1, leaky_relu_apply},
     {"elu", "x, or alpha (e^x - 1) below 0", elu_attrs, 1, 1, elu_apply},
+    {"threshold", "x, or another number where x is not above a threshold", threshold_attrs, 1, 1, threshold_apply},
     {"prelu", "leaky_relu whose slopes are learned", prelu_attrs, 1, 1, prelu_apply},
     {"softmax", "positive, with the sum 1 along an axis", softmax_attrs, 1, 1, softmax_apply},
     {"embedding", "a learned vector for each number of a word", embedding_attrs, 1, 1, embedding_apply},

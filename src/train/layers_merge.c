@@ -1,4 +1,5 @@
 /* Layers of several inputs. */
+#include "base/mem.h"
 #include "train/layer.h"
 
 /* All inputs one after the other by a function of two. */
@@ -66,12 +67,46 @@ static shoal_value *dot_apply(branch *b, layer *l, layer_io *io) {
 static const layer_attr axis_attrs[] = {ATTR("axis", INT, "-1", -8, 8), {0}};
 static const layer_attr dot_attrs[] = {ATTR("axes", AXES, "-1"), ATTR("normalize", BOOL, "false"), {0}};
 
-/* The second input where the first is not 0, the third elsewhere. */
+/* An input, or, where there is a number in place of it, that. *next: the input that comes next. */
+static shoal_value *input_or_number(branch *b, const layer *l, const layer_io *io, const char *attribute, int *next) {
+  if (layer_has(l, attribute)) return shoal_scalar(b->model->graph, SHOAL_F32, layer_number(l, attribute));
+  return *next < io->n ? io->x[(*next)++] : NULL;
+}
+
+/* The second input where the first is not 0, the third elsewhere; either may be a number. */
 static shoal_value *where_apply(branch *b, layer *l, layer_io *io) {
   shoal_graph *g = b->model->graph;
+  int next = 1;
   shoal_value *condition = shoal_not_equal(g, io->x[0], shoal_scalar(g, io->x[0]->dtype, 0));
-  return shoal_where(g, condition, io->x[1], io->x[2]);
+  shoal_value *then = input_or_number(b, l, io, "then", &next), *otherwise = input_or_number(b, l, io, "else", &next);
+  if (!then || !otherwise || next != io->n)
+    return layer_refuse(b, l, "expected three inputs, less one for each of \"then\" and \"else\" that is a number");
+  return shoal_where(g, condition, then, otherwise);
 }
+
+/* 1 where it is true, 0 elsewhere. */
+static shoal_value *compare_apply(branch *b, layer *l, layer_io *io) {
+  shoal_graph *g = b->model->graph;
+  static const struct {
+    const char *name;
+    shoal_value *(*make)(shoal_graph *, shoal_value *, shoal_value *);
+  } relations[] = {{"greater", shoal_greater}, {"greater_equal", shoal_greater_equal},
+                   {"less", shoal_less},       {"less_equal", shoal_less_equal},
+                   {"equal", shoal_equal},     {"not_equal", shoal_not_equal}};
+  int next = 1;
+  shoal_value *with = input_or_number(b, l, io, "value", &next), *x = shoal_cast(g, io->x[0], SHOAL_F32);
+  if (!with || next != io->n) return layer_refuse(b, l, "expected two inputs, or one and a \"value\"");
+  for (size_t i = 0; i < COUNT_OF(relations); i++)
+    if (layer_is(l, "relation", relations[i].name))
+      return shoal_cast(g, relations[i].make(g, x, shoal_cast(g, with, SHOAL_F32)), SHOAL_F32);
+  return NULL;
+}
+
+static const char *const relation_names[] = {"greater", "greater_equal", "less", "less_equal",
+                                             "equal",   "not_equal",     NULL};
+static const layer_attr where_attrs[] = {ATTR("then", NUMBER, "null"), ATTR("else", NUMBER, "null"), {0}};
+static const layer_attr compare_attrs[] = {
+    ATTR("relation", CHOICE, NULL, .choices = relation_names), ATTR("value", NUMBER, "null"), {0}};
 
 const layer_kind layers_merge[] = {
     {"add", "the sum of its inputs", NULL, 2, LAYER_INPUTS_MAX, add_apply},
@@ -83,6 +118,8 @@ const layer_kind layers_merge[] = {
     {"concatenate", "one after the other along an axis", axis_attrs, 1, LAYER_INPUTS_MAX, concatenate_apply},
     {"stack", "side by side along a new axis", axis_attrs, 1, LAYER_INPUTS_MAX, stack_apply},
     {"dot", "products of vectors, or of matrices", dot_attrs, 2, 2, dot_apply},
-    {"where", "the second input where the first is not 0, else the third", NULL, 3, 3, where_apply},
+    {"where", "the second input where the first is not 0, else the third", where_attrs, 1, 3, where_apply},
+    {"compare", "1 where its input is greater than another or a number, 0 elsewhere", compare_attrs, 1, 2,
+     compare_apply},
     {0},
 };
