@@ -17,6 +17,7 @@
 
 static const keras_class classes[] = {
     {"dense", "Dense", DENSE, NULL},
+    {"einsum_dense", "EinsumDense", "kernel bias?bias_axes", NULL},
     {"activation", "Activation", NULL, NULL},
     {"identity", "Identity", NULL, NULL},
     {"relu", "ReLU", NULL, NULL},
@@ -199,6 +200,9 @@ static shoal_status take_activation(const keras_class *c, const char *owner, con
                                               : json_null();
       return NULL;
     }
+  if (name && !strcmp(name, "sparsemax"))
+    return refuse(owner, c, "activation", value,
+                  "Keras' own adds up cumulative sums, so that its results do not sum up to 1: use softmax");
   shoal_status status = name ? activation_check(name) : NULL;
   const bool known = name && !status;
   shoal_status_free(status);
@@ -248,7 +252,12 @@ static shoal_status take_value(const keras_class *c, const layer_attr *a, const 
   if (!strcmp(a->name, "backward_layer")) return NULL; /* ours is the same layer, backwards */
   if (a->kind == LAYER_LAYER) return take_inner(c, owner, value, notes, out);
   if (json_is_null(value) && (!a->standard || strcmp(a->standard, "null"))) return NULL; /* ours is the default */
-  if (!strcmp(a->name, "output_shape") && json_is_array(value)) { /* of attention: a list of one */
+  if (a->kind == LAYER_SHAPE && json_is_integer(value)) {
+    *out = json_pack("[O]", value);
+    return *out ? NULL : status_no_memory();
+  }
+  if (!strcmp(a->name, "output_shape") && a->kind == LAYER_INT &&
+      json_is_array(value)) { /* of attention: a list of one */
     if (json_array_size(value) != 1) return refuse(owner, c, a->name, value, "use one number");
     *out = json_incref(json_array_get(value, 0));
     return NULL;
@@ -340,10 +349,10 @@ static shoal_status add_word(const char *word, size_t length, const json_t *attr
     snprintf(last, KERAS_NAME, "%s", slash ? copy : "");
     *next = 0;
   }
-  if (condition && json_is_false(json_object_get(attributes, condition))) return NULL;
-  /* Attributes that were left out have their defaults: only use_scale is false then. */
-  if (condition && !strcmp(condition, "use_scale") && !json_is_true(json_object_get(attributes, condition)))
-    return NULL;
+  const json_t *whether = condition ? json_object_get(attributes, condition) : NULL;
+  if (json_is_false(whether) || json_is_null(whether)) return NULL;
+  /* Attributes that were left out have their defaults: only these are false or null then. */
+  if (condition && !whether && (!strcmp(condition, "use_scale") || !strcmp(condition, "bias_axes"))) return NULL;
   char *second = strchr(what, '+');
   if (second) *second++ = 0;
   for (int row = 0; row < (second ? 2 : 1); row++) {

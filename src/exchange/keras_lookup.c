@@ -1,6 +1,7 @@
 /* Keras' layers that make whole numbers of words and of other numbers: StringLookup, IntegerLookup, Hashing. */
 #include "exchange/keras.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static const char *text_at(const json_t *o, const char *key) { return json_string_value(json_object_get(o, key)); }
@@ -21,6 +22,14 @@ static shoal_status check(const char *class, const char *layer, const json_t *co
   return NULL;
 }
 
+/* The same word, or the same number, which is text in the lines of a file. */
+static bool same_word(const json_t *a, const json_t *b) {
+  const char *line = json_string_value(a);
+  char *end = NULL;
+  if (!line || !json_is_integer(b)) return json_equal(a, b);
+  return strtoll(line, &end, 10) == json_integer_value(b) && end != line && !*end;
+}
+
 /* The words without those that stand for a mask and for unknown ones, which Keras puts before them in its files. */
 static shoal_status take_words(const char *class, const char *layer, const json_t *config, const json_t *lines,
                                json_t **out) {
@@ -35,8 +44,8 @@ static shoal_status take_words(const char *class, const char *layer, const json_
   if (!json_is_array(all))
     return status_make(SHOAL_ERR_INPUT, "layer '%s' (%s): it has no vocabulary: call adapt() before the model is saved",
                        layer, class);
-  if (is_set(mask) && json_equal(json_array_get(all, 0), mask)) at++;
-  for (json_int_t i = 0; i < times && json_equal(json_array_get(all, at), unknown); i++) at++;
+  if (is_set(mask) && same_word(json_array_get(all, 0), mask)) at++;
+  for (json_int_t i = 0; i < times && same_word(json_array_get(all, at), unknown); i++) at++;
   *out = json_array();
   for (; at < json_array_size(all); at++) json_array_append(*out, json_array_get(all, at));
   if (json_array_size(*out)) return NULL;

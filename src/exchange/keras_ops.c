@@ -110,12 +110,62 @@ static shoal_status transpose(const operation *o, json_t **out) {
   return made(json_pack("{s:s, s:o}", "type", "permute", "dims", without_batch(axes, 0)), out);
 }
 
+/* Whether the operation is along the last axis, as it is by default. */
+static bool along_last(const operation *o, size_t place) {
+  const json_t *axis = argument(o, place, "axis"), *shape = keras_tensor(json_array_get(o->args, 0));
+  const json_int_t number = json_integer_value(axis);
+  return !axis ||
+         (json_is_integer(axis) && (number == -1 || (shape && number + 1 == (json_int_t)json_array_size(shape))));
+}
+
 static shoal_status one_hot(const operation *o, json_t **out) {
-  const json_t *classes = argument(o, 1, "num_classes");
-  if (!json_is_integer(classes)) return no_layer(o);
-  return made(json_pack("{s:s, s:I, s:s}", "type", "category_encoding", "num_tokens", json_integer_value(classes),
-                        "output_mode", "one_hot"),
-              out);
+  const json_t *classes = argument(o, 1, "num_classes"), *axis = json_object_get(o->config, "axis");
+  if (!json_is_integer(classes) || (axis && json_integer_value(axis) != -1)) return no_layer(o);
+  return made(json_pack("{s:s, s:I}", "type", "one_hot", "num_classes", json_integer_value(classes)), out);
+}
+
+/* ---- products */
+
+static shoal_status einsum(const operation *o, json_t **out) {
+  const char *equation = json_string_value(json_object_get(o->config, "subscripts"));
+  if (!equation) return no_layer(o);
+  return made(json_pack("{s:s, s:s}", "type", "einsum", "equation", equation), out);
+}
+
+/* Stacks of matrices with the batch as their first axis. */
+static shoal_status matmul(const operation *o, json_t **out) {
+  static const char *const equations[] = {[3] = "bij,bjk->bik", [4] = "bcij,bcjk->bcik", [5] = "bcdij,bcdjk->bcdik"};
+  const json_t *a = keras_tensor(json_array_get(o->args, 0)), *b = keras_tensor(json_array_get(o->args, 1));
+  const size_t rank = json_array_size(a);
+  if (rank < 3 || rank >= COUNT_OF(equations) || json_array_size(b) != rank) return no_layer(o);
+  for (size_t i = 1; i + 2 < rank; i++)
+    if (!json_equal(json_array_get(a, i), json_array_get(b, i))) return no_layer(o); /* one of them is repeated */
+  return made(json_pack("{s:s, s:s}", "type", "einsum", "equation", equations[rank]), out);
+}
+
+/* ---- conditions */
+
+static shoal_status compare(const operation *o, json_t **out) {
+  char name[KERAS_NAME];
+  const json_t *x = json_array_get(o->args, 0), *with = json_array_get(o->args, 1);
+  if (!keras_tensor(x) || !(keras_tensor(with) || json_is_number(with))) return no_layer(o);
+  json_t *layer = json_pack("{s:s, s:s}", "type", "compare", "relation", keras_snake_case(o->name, name));
+  if (json_is_number(with)) json_object_set(layer, "value", (json_t *)with);
+  return made(layer, out);
+}
+
+static shoal_status where(const operation *o, json_t **out) {
+  static const char *const names[] = {NULL, "then", "else"};
+  json_t *layer = json_pack("{s:s}", "type", "where");
+  bool fits = keras_tensor(json_array_get(o->args, 0)) != NULL;
+  for (size_t i = 1; i < 3; i++) {
+    const json_t *one = argument(o, i, i == 1 ? "x1" : "x2");
+    if (json_is_number(one)) json_object_set(layer, names[i], (json_t *)one);
+    fits = fits && (json_is_number(one) || keras_tensor(one));
+  }
+  if (fits) return made(layer, out);
+  json_decref(layer);
+  return no_layer(o);
 }
 
 /* x[:, a:b, ...]: slices of step 1 that leave the batch alone. */
@@ -149,11 +199,61 @@ static shoal_status get_item(const operation *o, json_t **out) {
   return no_layer(o);
 }
 
+/* ---- functions of each element */
+
+static shoal_status activation(const char *name, json_t **out) {
+  return made(json_pack("{s:s, s:s}", "type", "activation", "activation", name), out);
+}
+
 static shoal_status function(const operation *o, json_t **out) {
+  static const char *const others[][2] = {{"exp", "exponential"}, {"hard_silu", "hard_swish"}};
   char name[KERAS_NAME];
   keras_snake_case(o->name, name);
-  return made(json_pack("{s:s, s:s}", "type", "activation", "activation", !strcmp(name, "exp") ? "exponential" : name),
-              out);
+  for (size_t i = 0; i < COUNT_OF(others); i++)
+    if (!strcmp(others[i][0], name)) return activation(others[i][1], out);
+  return activation(name, out);
+}
+
+/* Keras' operation takes the approximation by tanh unless told otherwise, its activation does not. */
+static shoal_status gelu(const operation *o, json_t **out) {
+  return activation(json_is_false(argument(o, 1, "approximate")) ? "gelu" : "gelu_tanh", out);
+}
+
+static shoal_status normalized(const operation *o, json_t **out) {
+  char name[KERAS_NAME];
+  const json_t *axis = argument(o, 1, "axis");
+  if (along_last(o, 1)) return activation(keras_snake_case(o->name, name), out);
+  if (strcmp(o->name, "Softmax") || !json_is_integer(axis)) return no_layer(o);
+  return made(json_pack("{s:s, s:O}", "type", "softmax", "axis", axis), out);
+}
+
+/* Those with a number: a layer that has it, or none (then the activation has a fixed one). */
+static const struct {
+  const char *name, *argument, *layer;
+  double usual;
+} with_parameter[] = {{"LeakyRelu", "negative_slope", "leaky_relu", 0.2},
+                      {"Elu", "alpha", "elu", 1},
+                      {"Celu", "alpha", NULL, 1},
+                      {"HardShrink", "threshold", NULL, 0.5},
+                      {"SoftShrink", "threshold", NULL, 0.5},
+                      {"Squareplus", "b", NULL, 4}};
+
+static shoal_status parametric(const operation *o, json_t **out) {
+  for (size_t i = 0; i < COUNT_OF(with_parameter); i++) {
+    if (strcmp(with_parameter[i].name, o->name)) continue;
+    const json_t *given = argument(o, 1, with_parameter[i].argument);
+    const double number = json_is_number(given) ? json_number_value(given) : with_parameter[i].usual;
+    if (with_parameter[i].layer)
+      return made(json_pack("{s:s, s:f}", "type", with_parameter[i].layer, with_parameter[i].argument, number), out);
+    if (number == with_parameter[i].usual) return function(o, out);
+  }
+  return no_layer(o);
+}
+
+static shoal_status threshold(const operation *o, json_t **out) {
+  const json_t *at = argument(o, 1, "threshold"), *value = argument(o, 2, "default_value");
+  if (!json_is_number(at) || !json_is_number(value)) return no_layer(o);
+  return made(json_pack("{s:s, s:O, s:O}", "type", "threshold", "threshold", at, "default_value", value), out);
 }
 
 static shoal_status nothing(const operation *o, json_t **out) {
@@ -166,15 +266,62 @@ static const struct {
   const char *name;
   shoal_status (*describe)(const operation *o, json_t **out);
 } operations[] = {
-    {"Add", arithmetic},        {"Subtract", arithmetic}, {"Multiply", arithmetic}, {"Divide", arithmetic},
-    {"TrueDivide", arithmetic}, {"Maximum", arithmetic},  {"Minimum", arithmetic},  {"Stack", join},
-    {"Concatenate", join},      {"Cumsum", running_sum},  {"Sort", sorted},         {"TopK", top_k},
-    {"Reshape", reshape},       {"Transpose", transpose}, {"GetItem", get_item},    {"OneHot", one_hot},
-    {"Cast", nothing},          {"Identity", nothing},    {"Relu", function},       {"Relu6", function},
-    {"Sigmoid", function},      {"Tanh", function},       {"Softmax", function},    {"LogSoftmax", function},
-    {"Softplus", function},     {"Softsign", function},   {"Silu", function},       {"Gelu", function},
-    {"Elu", function},          {"Selu", function},       {"LeakyRelu", function},  {"HardSigmoid", function},
-    {"HardTanh", function},     {"Exp", function},
+    {"Add", arithmetic},
+    {"Subtract", arithmetic},
+    {"Multiply", arithmetic},
+    {"Divide", arithmetic},
+    {"TrueDivide", arithmetic},
+    {"Maximum", arithmetic},
+    {"Minimum", arithmetic},
+    {"Stack", join},
+    {"Concatenate", join},
+    {"Cumsum", running_sum},
+    {"Sort", sorted},
+    {"TopK", top_k},
+    {"Reshape", reshape},
+    {"Transpose", transpose},
+    {"GetItem", get_item},
+    {"OneHot", one_hot},
+    {"Cast", nothing},
+    {"Identity", nothing},
+    {"Relu", function},
+    {"Relu6", function},
+    {"Sigmoid", function},
+    {"Tanh", function},
+    {"Softmax", normalized},
+    {"LogSoftmax", normalized},
+    {"Softplus", function},
+    {"Softsign", function},
+    {"Silu", function},
+    {"Gelu", gelu},
+    {"Elu", parametric},
+    {"Selu", function},
+    {"LeakyRelu", parametric},
+    {"HardSigmoid", function},
+    {"HardTanh", function},
+    {"Exp", function},
+    {"HardSilu", function},
+    {"LogSigmoid", function},
+    {"TanhShrink", function},
+    {"SparsePlus", function},
+    {"SparseSigmoid", function},
+    {"Glu", normalized},
+
+    {"Celu", parametric},
+    {"HardShrink", parametric},
+    {"SoftShrink", parametric},
+    {"Squareplus", parametric},
+    {"Threshold", threshold},
+    {"Einsum", einsum},
+    {"Matmul", matmul},
+    {"Where", where},
+    {"Greater", compare},
+    {"GreaterEqual", compare},
+    {"Less", compare},
+    {"LessEqual", compare},
+    {"Equal", compare},
+    {"NotEqual", compare},
+
 };
 
 shoal_status keras_operation(const char *name, const char *layer, const json_t *config, const json_t *args,

@@ -198,6 +198,22 @@ static bool has_margins(const json_t *padding) {
   return before[0] || before[1] || after[0] || after[1];
 }
 
+/* One of keras.ops; takes config. */
+static json_t *plain_operation(const char *module, const char *class, const char *name, json_t *config) {
+  json_object_set_new(config, "name", json_string(name));
+  return json_pack("{s:o, s:s, s:o, s:s}", "module", json_sprintf("keras.src.ops.%s", module), "class_name", class,
+                   "config", config, "registered_name", class);
+}
+
+static json_t *relation_json(const layer *l, const char *name) {
+  static const char *const classes[][2] = {{"greater", "Greater"}, {"greater_equal", "GreaterEqual"},
+                                           {"less", "Less"},       {"less_equal", "LessEqual"},
+                                           {"equal", "Equal"},     {"not_equal", "NotEqual"}};
+  for (size_t i = 0; i < COUNT_OF(classes); i++)
+    if (layer_is(l, "relation", classes[i][0])) return plain_operation("numpy", classes[i][1], name, json_object());
+  return NULL;
+}
+
 /* Layers that in Keras are operations. */
 static json_t *operation_json(const layer *l, const char *name) {
   const bool plain = !layer_flag(l, "exclusive") && !layer_flag(l, "reverse") && !layer_flag(l, "descending");
@@ -211,9 +227,22 @@ static json_t *operation_json(const layer *l, const char *name) {
     return json_pack("{s:s, s:s, s:{s:s, s:I, s:b}, s:s}", "module", "keras.src.ops.math", "class_name", "TopK",
                      "config", "name", name, "k", (json_int_t)layer_int(l, "k"), "sorted", 1, "registered_name",
                      "TopK");
-  if (!strcmp(l->kind->name, "slice"))
-    return json_pack("{s:s, s:s, s:{s:s}, s:s}", "module", "keras.src.ops.numpy", "class_name", "GetItem", "config",
-                     "name", name, "registered_name", "GetItem");
+  if (!strcmp(l->kind->name, "slice")) return plain_operation("numpy", "GetItem", name, json_object());
+  if (!strcmp(l->kind->name, "where")) return plain_operation("numpy", "Where", name, json_object());
+  if (!strcmp(l->kind->name, "compare")) return relation_json(l, name);
+  if (!strcmp(l->kind->name, "einsum"))
+    return plain_operation("numpy", "Einsum", name, json_pack("{s:s}", "subscripts", layer_text(l, "equation")));
+  if (!strcmp(l->kind->name, "one_hot"))
+    return plain_operation("nn", "OneHot", name,
+                           json_pack("{s:I}", "num_classes", (json_int_t)layer_int(l, "num_classes")));
+  if (!strcmp(l->kind->name, "threshold"))
+    return plain_operation("nn", "Threshold", name,
+                           json_pack("{s:f, s:f}", "threshold", layer_number(l, "threshold"), "default_value",
+                                     layer_number(l, "default_value")));
+  if (!strcmp(l->kind->name, "activation") && layer_is(l, "activation", "glu"))
+    return plain_operation("nn", "Glu", name, json_object());
+  if (!strcmp(l->kind->name, "activation") && layer_is(l, "activation", "gelu_tanh"))
+    return plain_operation("nn", "Gelu", name, json_pack("{s:b}", "approximate", 1));
   return NULL;
 }
 
@@ -233,12 +262,16 @@ static json_t *call_json(keras_writer *w, const shoal_output *c) {
   const layer *l = c->layer;
   const char *type = l->kind->name;
   json_t *args = json_array(), *kwargs = json_object();
-  const bool apart = !strcmp(type, "multi_head_attention") || l->kind->inputs_max == 1;
+  const bool operands = !strcmp(type, "einsum") || !strcmp(type, "where") || !strcmp(type, "compare");
+  const bool apart = operands || !strcmp(type, "multi_head_attention") || l->kind->inputs_max == 1;
   for (int i = 0; i < c->n_inputs; i++) json_array_append_new(args, tensor_json(w, c->inputs[i]));
   if (!strcmp(type, "multi_head_attention") && c->n_inputs == 1)
     json_array_append_new(args, tensor_json(w, c->inputs[0]));
   if (!apart) args = json_pack("[o]", args);
   if (!strcmp(type, "slice")) json_array_append_new(args, slices_json(l));
+  if (layer_has(l, "then")) json_array_insert(args, 1, json_object_get(l->config, "then"));
+  if (layer_has(l, "else")) json_array_append(args, json_object_get(l->config, "else"));
+  if (!strcmp(type, "compare") && layer_has(l, "value")) json_array_append(args, json_object_get(l->config, "value"));
   if (layer_flag(l, "use_causal_mask")) json_object_set_new(kwargs, "use_causal_mask", json_true());
   return json_pack("{s:o, s:o}", "args", args, "kwargs", kwargs);
 }
@@ -354,8 +387,10 @@ static shoal_status layer_json(keras_writer *w, const operation *o, json_t **out
                          "layer '%s': Keras supports only the paddings \"same\" and \"valid\": use zero_padding2d",
                          l->name);
     const char *activation = layer_activation(l);
-    if (!strcmp(activation, "gelu_tanh"))
-      return status_make(SHOAL_ERR_ARGUMENT, "layer '%s': Keras has no name for the activation gelu_tanh", l->name);
+    if (!strcmp(activation, "gelu_tanh") || !strcmp(activation, "glu") || !strcmp(activation, "sparsemax"))
+      return status_make(SHOAL_ERR_ARGUMENT,
+                         "layer '%s': Keras has no activation %s by name, or one that does otherwise", l->name,
+                         activation);
     made = class_json(c, o->name, l->config, !l->frozen);
     shoal_status status = made ? add_weights(w, l, c) : status_no_memory();
     if (status) {

@@ -272,12 +272,31 @@ class Exchange(support.Case):
         cases = [(lambda c: dense(c).update(class_name="Lambda"), "is a Lambda: its code is not run"),
                  (lambda c: dense(c).update(class_name="MyLayer"), "the class MyLayer is not supported"),
                  (lambda c: dense(c)["config"].update(activation="mine"), "activation=\"mine\" is not supported"),
+                 (lambda c: dense(c)["config"].update(activation="sparsemax"), "do not sum up to 1"),
                  (lambda c: dense(c)["config"].update(units=9), "have the shape"),
                  (lambda c: dense(c)["config"].update(units=-1), "units is -1"),
                  (lambda c: c.update(class_name="MyModel"), "a custom class"),
                  (lambda c: c["config"].pop("layers"), "no layers are found")]
         for change, message in cases:
             self.assertIn(message, self.predict(self.changed(change), x, expect=1))
+
+    def test_a_vocabulary_of_numbers_that_was_adapted(self):
+        """Keras writes it to a file of lines, the number that stands for unknown ones first."""
+        write_npy(self.folder / "x.npy", [[3, 7, 9, 3, 1], [7, 7, -1, 3, 9]])
+
+        def with_lookup(vocabulary):
+            def change(config):
+                layers = config["config"]["layers"]
+                at = next(i for i, one in enumerate(layers) if one["class_name"] == "Dense")
+                layers.insert(at, {"module": "keras.layers", "class_name": "IntegerLookup", "name": "look", "config": {
+                    "name": "look", "vocabulary": vocabulary, "num_oov_indices": 1, "oov_token": -1, "mask_token": None, "output_mode": "int"}})
+            return change
+
+        want = self.predict(self.changed(with_lookup([7, 3, 9])), self.folder / "x.npy")
+        lines = {"assets/layers/integer_lookup/vocabulary.txt": "-1\n7\n3\n9"}
+        self.assertEqual(self.predict(self.changed(with_lookup(None), **lines), self.folder / "x.npy"), want)
+        other = self.predict(self.changed(with_lookup([3, 7, 9])), self.folder / "x.npy")
+        self.assertNotEqual(other, want)
 
     def test_damaged_archives_are_refused(self):
         x = SEEDS / "mlp.in.keras_tensor.npy"

@@ -145,6 +145,27 @@ def activations():
     return keras.Model(x, layers.Dense(2)(layers.Concatenate()(each)))
 
 
+@model(loss="mse")
+def einsum_dense():
+    return keras.Sequential([
+        keras.Input((4, 6)), layers.EinsumDense("abc,cd->abd", output_shape=(4, 5), bias_axes="d", activation="relu"),
+        layers.EinsumDense("...x,xyz->...yz", output_shape=(2, 3), bias_axes="yz"),
+        layers.EinsumDense("abcd,ce->abed", output_shape=(4, 4, 3), bias_axes="b"),
+        layers.EinsumDense("ab...,bc->ac...", output_shape=5), layers.Flatten(), layers.Dense(2)])
+
+
+@model(loss="mse", lr=0.01)
+def gates():
+    """Activations that are operations, with numbers of their own."""
+    x = keras.Input((6,), name="x")
+    h = layers.Dense(8)(x)
+    each = [ops.threshold(h, 0.1, -0.5), ops.gelu(h),
+            ops.gelu(h, approximate=False), ops.leaky_relu(h, negative_slope=0.15), ops.elu(h, alpha=0.7), ops.celu(h), ops.glu(h),
+            ops.hard_shrink(h), ops.soft_shrink(h), ops.squareplus(h), ops.log_sigmoid(h), ops.sparse_sigmoid(h),
+            ops.hard_silu(h), ops.softmax(h), ops.log_softmax(h, axis=1)]
+    return keras.Model(x, layers.Dense(2)(layers.Concatenate()(each)))
+
+
 # ---- graphs of layers
 
 @model(loss="mse")
@@ -287,10 +308,20 @@ def operations():
     return keras.Model(x, layers.Dense(2)(ops.concatenate(flat, axis=-1)))
 
 
+@model(loss="mse", lr=0.01)
+def products():
+    x, y = keras.Input((4, 6), name="x"), keras.Input((6, 4), name="y")
+    a, b = layers.Dense(5)(x), layers.Dense(5)(ops.transpose(y, (0, 2, 1)))
+    each = [ops.einsum("bij,bkj->bik", a, b), ops.matmul(x, y), ops.softmax(ops.einsum("...ij,...kj->...ik", a, b), axis=1)]
+    positive = ops.greater(a, 0.1)
+    each += [ops.where(positive, a, b), ops.where(positive, a, -0.5), ops.where(ops.less_equal(a, b), 2.0, a), ops.cast(positive, "float32")]
+    return keras.Model([x, y], layers.Dense(2)(layers.Flatten()(layers.Concatenate()(each))))
+
+
 @model(loss="mse", integers={"kind": 5})
 def one_hot():
     x, k = keras.Input((3,), name="x"), keras.Input((2,), dtype="int32", name="kind")
-    e = layers.Flatten()(ops.one_hot(k, 5))
+    e = layers.Flatten()(layers.Concatenate(axis=1)([ops.one_hot(k, 5), ops.one_hot(k[:, 1:], 5)]))
     c = layers.CategoryEncoding(5, output_mode="multi_hot")(k)
     return keras.Model([x, k], layers.Dense(2)(layers.Concatenate()([x, e, c])))
 
