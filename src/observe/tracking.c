@@ -47,6 +47,11 @@ double tracking_seconds(const tracked_run *run) {
   return MAX_OF(MIN_OF(left, REQUEST_SECONDS), 0.1);
 }
 
+const char *tracking_variable(const char *name) {
+  const char *said = getenv(name);
+  return said && *said ? said : NULL;
+}
+
 void tracking_numbers(const json_t *line, void *context, void (*f)(void *context, const char *name, double value)) {
   static const char *const left_out[] = {"time", "step"}; /* where the others stand */
   const char *kind = json_string_value(json_object_get(line, "kind")), *key;

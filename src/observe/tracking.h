@@ -36,6 +36,8 @@ extern const tracking_kind tracking_mlflow, tracking_otlp;
 
 /* Seconds that a request may take now. */
 double tracking_seconds(const tracked_run *run);
+/* What a variable of the environment says; NULL: nothing. */
+const char *tracking_variable(const char *name);
 /* Calls f for each number of a line: names begin with "epoch_" and "test_" in lines of epochs and tests. */
 void tracking_numbers(const json_t *line, void *context, void (*f)(void *context, const char *name, double value));
 

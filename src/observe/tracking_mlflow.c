@@ -42,8 +42,8 @@ static int64_t milliseconds(void) {
 }
 
 static const char *experiment_name(void) {
-  const char *said = getenv("MLFLOW_EXPERIMENT_NAME");
-  return said && *said ? said : "shoal";
+  const char *said = tracking_variable("MLFLOW_EXPERIMENT_NAME");
+  return said ? said : "shoal";
 }
 
 static void make_id(char out[33]) {
@@ -242,19 +242,22 @@ static void append_number(void *context, const char *name, double value) {
 
 static shoal_status ask(const mlflow *m, const tracked_run *run, const char *method, const char *path, json_t *body,
                         int *code, json_t **answer) {
-  const char *token = getenv("MLFLOW_TRACKING_TOKEN");
+  const char *token = tracking_variable("MLFLOW_TRACKING_TOKEN");
   const bool has_body = body != NULL;
   char *words = body ? json_dumps(body, JSON_COMPACT) : NULL, *headers = NULL;
   json_decref(body);
   text got = {0};
-  if (token && *token && asprintf(&headers, "Authorization: Bearer %s\r\n", token) < 0) headers = NULL;
+  if (token && asprintf(&headers, "Authorization: Bearer %s\r\n", token) < 0) headers = NULL;
   shoal_status status = has_body && !words ? status_no_memory() : NULL;
   if (!status)
-    status = http_request(
-        &m->url,
-        &(http_call){
-            .method = method, .path = path, .headers = headers, .body = words, .seconds = tracking_seconds(run)},
-        code, &got);
+    status = http_request(&m->url,
+                          &(http_call){.method = method,
+                                       .path = path,
+                                       .headers = headers,
+                                       .body = words,
+                                       .ca = tracking_variable("MLFLOW_TRACKING_SERVER_CERT_PATH"),
+                                       .seconds = tracking_seconds(run)},
+                          code, &got);
   if (!status) *answer = got.data ? json_loads(got.data, 0, NULL) : NULL;
   free(words);
   free(headers);

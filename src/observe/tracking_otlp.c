@@ -94,12 +94,12 @@ static json_t *metric_of(const char *key, json_t *points) {
 
 static json_t *request_of(const tracked_run *run, json_t *by_name) {
   json_t *metrics = json_array(), *points;
-  const char *key, *service = getenv("OTEL_SERVICE_NAME");
+  const char *key, *service = tracking_variable("OTEL_SERVICE_NAME");
   json_object_foreach (by_name, key, points) json_array_append_new(metrics, metric_of(key, points));
   return json_pack("{s:[{s:{s:[o, o, o]}, s:[{s:{s:s, s:s}, s:o}]}]}", "resourceMetrics", "resource", "attributes",
-                   attribute("service.name", service && *service ? service : "shoal"),
-                   attribute("shoal.run", run->folder), attribute("shoal.model", run->model), "scopeMetrics", "scope",
-                   "name", "shoal", "version", shoal_version(), "metrics", metrics);
+                   attribute("service.name", service ? service : "shoal"), attribute("shoal.run", run->folder),
+                   attribute("shoal.model", run->model), "scopeMetrics", "scope", "name", "shoal", "version",
+                   shoal_version(), "metrics", metrics);
 }
 
 static shoal_status post(const otlp *o, const tracked_run *run, json_t *request) {
@@ -113,6 +113,7 @@ static shoal_status post(const otlp *o, const tracked_run *run, json_t *request)
                                                   .path = "/v1/metrics",
                                                   .headers = o->headers,
                                                   .body = words,
+                                                  .ca = tracking_variable("OTEL_EXPORTER_OTLP_CERTIFICATE"),
                                                   .seconds = tracking_seconds(run)},
                                      &code, &answer);
   if (!status && code / 100 != 2)

@@ -2,10 +2,13 @@
 import http.server
 import json
 import os
-import pathlib
+import shutil
 import socket
+import ssl
+import subprocess
 import threading
 import time
+import unittest
 import urllib.parse
 
 import support
@@ -47,6 +50,7 @@ class Sinks(support.Case):
     def serve(self, refuses=False):
         server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Service)
         server.seen, server.refuses = [], refuses
+        server.handle_error = lambda *ignored: None  # a client that does not trust it goes away
         threading.Thread(target=server.serve_forever, daemon=True).start()
         self.addCleanup(server.server_close)
         self.addCleanup(server.shutdown)
@@ -86,6 +90,7 @@ class Sinks(support.Case):
         except ImportError:
             print("MLflow is not installed: its own client has not read the store")
             return
+        os.environ["MLFLOW_ALLOW_FILE_STORE"] = "true"  # for which newer versions want to be asked
         found = mlflow.tracking.MlflowClient((self.folder / "store").as_uri()).get_run(run.name)
         self.assertEqual(found.info.status, "FINISHED")
         self.assertAlmostEqual(found.data.metrics["epoch_loss"], self.lines("run", "epoch")[-1]["loss"])
@@ -149,9 +154,66 @@ class Sinks(support.Case):
         self.assertIn("HTTP status 503", " ".join(error.split()))
         self.assertEqual(self.summary("run")["status"], "finished")
 
+    def certificate(self, name):
+        """One that signs itself, for an address and a name: files of key and certificate."""
+        key, crt = self.folder / "key.pem", self.folder / "crt.pem"
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
+                        "-days", "2", "-subj", "/CN=test", "-addext", f"subjectAltName={name}", "-keyout", key, "-out", crt],
+                       check=True, capture_output=True)
+        return key, crt
+
+    def serve_https(self, name):
+        server, url = self.serve()
+        key, crt = self.certificate(name)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(crt, key)
+        # Handshakes are those of a request's thread.
+        server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+        return server, url.replace("http:", "https:"), str(crt)
+
+    @unittest.skipUnless(shutil.which("openssl"), "needs the command openssl")
+    def test_https(self):
+        server, url, crt = self.serve_https("IP:127.0.0.1,DNS:localhost")
+        self.train("softmax", "run", "--epochs", "2", "--quiet", "--sink", f"otlp:{url},mlflow:{url}",
+                   env={"OTEL_EXPORTER_OTLP_CERTIFICATE": crt, "MLFLOW_TRACKING_SERVER_CERT_PATH": crt})
+        self.assertEqual({p for p, _, _ in server.seen if "metrics" in p}, {"/v1/metrics"})
+        sent = [m for p, body, _ in server.seen if p.endswith("log-batch") for m in body.get("metrics", [])]
+        self.assert_near([(m["value"], m["step"]) for m in sent if m["key"] == "epoch_loss"],
+                         [(o["loss"], o["step"]) for o in self.lines("run", "epoch")])
+        # By name, with the certificates of the system replaced.
+        server.seen.clear()
+        self.train("softmax", "named", "--epochs", "1", "--quiet", "--sink", "otlp:" + url.replace("127.0.0.1", "localhost"),
+                   env={"SSL_CERT_FILE": crt})
+        self.assertTrue(server.seen)
+        # Nobody vouches for it.
+        server.seen.clear()
+        error = " ".join(self.train("softmax", "distrusted", "--epochs", "1", "--sink", f"otlp:{url}")[1].split())
+        self.assertIn(f"{url}: its certificate is not trusted (self-signed certificate)", error)
+        self.assertIn("SSL_CERT_FILE", error)
+        self.assertEqual((server.seen, self.summary("distrusted")["status"]), ([], "finished"))
+
+    @unittest.skipUnless(shutil.which("openssl"), "needs the command openssl")
+    def test_https_wrong(self):
+        server, url, crt = self.serve_https("DNS:elsewhere.invalid")
+        plain, plain_url = self.serve()
+        with socket.socket() as closes:  # a server that takes connections and says nothing of TLS
+            closes.bind(("127.0.0.1", 0))
+            closes.listen()
+            threading.Thread(target=lambda: [closes.accept()[0].close() for _ in range(9)], daemon=True).start()
+            for i, (sink, ca, words) in enumerate((
+                    (url, crt, "its certificate is for another host than '127.0.0.1'"),
+                    (plain_url.replace("http:", "https:"), crt, "is it http:// in place of https://?"),
+                    (url, str(self.folder / "none.pem"), "none.pem: no certificates can be read from it"),
+                    (f"https://127.0.0.1:{closes.getsockname()[1]}", crt, "closed the connection"))):
+                error = self.train("softmax", f"run{i}", "--epochs", "1", "--sink", f"otlp:{sink}",
+                                   env={"OTEL_EXPORTER_OTLP_CERTIFICATE": ca})[1]
+                self.assertIn(words, " ".join(error.split()))
+                self.assertEqual(self.summary(f"run{i}")["status"], "finished")
+        self.assertEqual((server.seen, plain.seen), ([], []))
+
     def test_wrong_words(self):
         for sink, words in (("wandb:x", "not 'wandb:x'"), ("otlp", "OTEL_EXPORTER_OTLP_ENDPOINT"),
-                            ("otlp:https://a", "https is not supported"), ("otlp:a:b", "http://HOST:PORT"),
+                            ("otlp:https://", "http://HOST:PORT"), ("otlp:a:b", "http://HOST:PORT"),
                             ("mlflow:http://a:99999", "http://HOST:PORT"), ("mlflow:x,", "not ''")):
             error = self.train("softmax", "run", "--sink", sink, expect=2)[1]
             self.assertIn(words, " ".join(error.split()), sink)
