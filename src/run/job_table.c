@@ -271,7 +271,7 @@ const shoal_setting job_table[] = {
     {"metrics-address", TEXT, AT(metrics_address), "ADDRESS",
      "for that; others than loopback need a token in SHOAL_METRICS_TOKEN", "127.0.0.1", .marks = KEPT},
     {"sink", TEXT, AT(sink), "NAME[:TARGET],...",
-     "also send metrics to mlflow:DIR, mlflow:http://HOST:PORT or otlp:http://HOST:PORT; without a target as "
+     "also send metrics to mlflow:DIR, mlflow:http[s]://HOST:PORT or otlp:http[s]://HOST:PORT; without a target as "
      "MLFLOW_TRACKING_URI or OTEL_EXPORTER_OTLP_ENDPOINT says",
      "none", .marks = KEPT},
     {"drain", NUMBER, AT(drain), "SECONDS",
