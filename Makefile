@@ -14,7 +14,7 @@ IDS ?=
 C_FILES = $(shell git ls-files '*.c' '*.h' | grep -v '^tests/fuzz/seeds/')
 
 .PHONY: all everything run test bench install sanitize sanitize-build race race-build fuzz fuzz-build campaign faults keras clean setup \
-  reproduce docs dist deb deb-check reproducible arm64 clang abi abi-update tidy format check-format
+  reproduce docs dist deb deb-check deb-ci reproducible arm64 clang abi abi-update tidy format check-format
 
 all: build/build.ninja
 	@ninja -C build command
@@ -134,16 +134,23 @@ dist:
 	@git archive --format=tar --prefix=shoal-$(VERSION)/ HEAD | gzip -9n >build/dist/shoal-$(VERSION).tar.gz
 	@cd build/dist && sha256sum shoal-$(VERSION).tar.gz | tee shoal-$(VERSION).tar.gz.sha256
 
+# debhelper builds with a home of its own, where ccache would find nothing.
+CCACHE_HERE = $(if $(shell command -v ccache),CCACHE_DIR=$(shell ccache -k cache_dir))
+
 # Debian's packages of what is committed, into build/dist, and what lintian has to say of them.
 deb: dist
 	@tools/setup.sh deb
 	@rm -rf build/dist/shoal-$(VERSION) && tar -C build/dist -xf build/dist/shoal-$(VERSION).tar.gz
-	@cd build/dist/shoal-$(VERSION) && dpkg-buildpackage -us -uc
+	@cd build/dist/shoal-$(VERSION) && $(CCACHE_HERE) dpkg-buildpackage -us -uc
 	@cd build/dist && lintian --fail-on error,warning shoal_$(VERSION)_*.changes
 
 # The packages in a small Debian of their own: docs/packages.md.
 deb-check: deb
 	@tools/deb_check.sh build/dist
+
+# What CI has of both: compiled quickly, and in a chroot where one can be had.
+deb-ci:
+	@tools/deb_ci.sh
 
 # Two builds in two folders, the same bits.
 reproducible:

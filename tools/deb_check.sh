@@ -2,16 +2,23 @@
 # Installs Debian's packages of build/dist into a small Debian made by debootstrap, where the command trains and a program is
 # built against the library. Also what is left to test of deploy/Containerfile where no engine for containers runs: the same
 # packages in the same base.
-#   tools/deb_check.sh [FOLDER]      of the packages; default: build/dist
+#   tools/deb_check.sh [--base] [FOLDER]      of the packages; default: build/dist; --base: only makes the base
 # The base is kept in $SHOAL_CHROOT (default: build/chroot.tar), since making it takes a minute of the network.
 set -eu
 cd "$(dirname "$0")/.."
+base=""
+[ "${1:-}" != --base ] || { base=1; shift; }
 packages=$(realpath "${1:-build/dist}")
 kept=${SHOAL_CHROOT:-$PWD/build/chroot.tar}
 [ "$(id -u)" = 0 ] || { echo "deb-check: debootstrap and chroot need root" >&2; exit 1; }
 tools/setup.sh chroot
 root=$(mktemp -d /var/tmp/shoal-chroot.XXXXXX)
-trap 'umount "$root/proc" 2>/dev/null || true; rm -rf "$root"' EXIT
+clear_root() {
+  for mounted in proc sys dev/pts dev; do umount "$root/$mounted" 2>/dev/null || true; done
+  rm -rf --one-file-system "$root"
+}
+trap clear_root EXIT
+trap 'exit 1' HUP INT TERM
 
 # All but those of debug symbols, which hold on to the others.
 take_packages() {
@@ -27,9 +34,12 @@ if [ ! -e "$kept" ]; then
   chroot "$root" sh -c 'apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q \
     --no-install-recommends /packages/*.deb && dpkg -r shoal shoal-data shoal-doc libshoal-dev libshoal0'
   rm -rf "$root/packages"
-  tar -C "$root" --one-file-system -cf "$kept.new" . && mv "$kept.new" "$kept"
-  rm -rf "$root" && mkdir "$root"
+  rm -rf "$root"/var/cache/apt/archives/*.deb "$root"/var/lib/apt/lists/* "$root"/usr/share/locale "$root"/usr/share/doc
+  tar -C "$root" --one-file-system -cf "$kept.$$" . && mv "$kept.$$" "$kept"
+  clear_root
+  mkdir "$root"
 fi
+[ -z "$base" ] || exit 0
 tar -C "$root" -xf "$kept"
 take_packages
 mount -t proc proc "$root/proc" 2>/dev/null || true # for samples of the machine; the command goes without
