@@ -4,6 +4,7 @@
 #ifndef SHOAL_OBSERVE_H
 #define SHOAL_OBSERVE_H
 
+#include "shoal/graph.h"
 #include "shoal/machine.h"
 #include "shoal/options.h"
 #include "shoal/probe.h"
@@ -140,6 +141,11 @@ SHOAL_API SHOAL_CHECKED shoal_status shoal_probe_table(const shoal_cluster *c, c
  * frees it. */
 SHOAL_API SHOAL_CHECKED shoal_status shoal_health_json(const shoal_machine *m, const shoal_cluster *c,
                                                        const shoal_probe *probe, char **out);
+
+/** What can be fed into a graph and fetched from it, as one JSON object: "placeholders", "variables" and "results" (see
+ * shoal_graph_part), each a list of outputs with name, dtype, shape (null: a dimension that is not known) and device
+ * (null: any). *out: the caller frees it. */
+SHOAL_API SHOAL_CHECKED shoal_status shoal_graph_list_json(const shoal_graph *g, char **out);
 
 /** "step", "op", "sync", "message", "wait", "server". */
 SHOAL_API const char *shoal_span_kind_name(shoal_span_kind kind);

@@ -1,7 +1,9 @@
 /* shoal run: any part of a saved graph, in this process or over a cluster. */
 #include "cli/command.h"
 #include "cli/say.h"
+#include "cli/table.h"
 #include "shoal/data.h"
+#include "shoal/observe.h"
 #include "shoal/placed.h"
 
 enum { VALUES_MAX = 256, SHOWN = 8 };
@@ -10,7 +12,7 @@ typedef struct {
   int64_t workers, ps, threads, steps, seed;
   const char *fetch, *cluster, *keys, *trace;
   double deadline;
-  bool explain, list, insecure;
+  bool explain, list, json, insecure;
 } run_flags;
 
 static const flag_row run_table[] = {
@@ -37,6 +39,7 @@ static const flag_row run_table[] = {
      "write a timeline of all tasks, for 'shoal trace FILE', Perfetto or chrome://tracing", .complete = COMPLETE_FILE},
     {"list", FLAG_BOOL, offsetof(run_flags, list), NULL,
      "print what can be fed and what can be fetched, instead of running", .marks = 0},
+    {"json", FLAG_BOOL, offsetof(run_flags, json), NULL, "print what --list lists as one JSON object", .marks = 0},
     {"explain-placement", FLAG_BOOL, offsetof(run_flags, explain), NULL,
      "print which task would run which node, and why, instead of running", .marks = 0},
     {0},
@@ -180,7 +183,11 @@ static shoal_status run_graph(command_call *call) {
   TRY(shoal_graph_load(words->words[0], &j.graph));
   shoal_status status = NULL;
   for (int i = 1; i < words->count && !status; i++) status = read_feed(&j, words->words[i]);
-  if (!status && f->list) {
+  char *json = NULL;
+  if (!status && f->json && !f->list) status = status_make(SHOAL_ERR_ARGUMENT, "--json needs --list");
+  if (!status && f->json) status = shoal_graph_list_json(j.graph, &json);
+  if (json) status = json_print(status, json);
+  if (!status && f->list && !f->json) {
     list_values("To be fed:", j.graph, SHOAL_GRAPH_PLACEHOLDERS);
     list_values("Variables:", j.graph, SHOAL_GRAPH_VARIABLES);
     list_values("Outputs (not used by any other node):", j.graph, SHOAL_GRAPH_RESULTS);

@@ -129,6 +129,13 @@ class Run(Case):
         out, _ = self.shoal("run", "graph.pb", "--list")
         self.assertRegex(out, r"(?s)To be fed:.*  batch0 i32\[\?\]  /job:worker/task:0\n.*Variables:.*  w f32\[784,10\]"
                          r".*Outputs.*  loss f32\[\]")
+        listed = json.loads(self.shoal("run", "graph.pb", "--list", "--json")[0])
+        self.assertIn({"name": "batch0", "dtype": "i32", "shape": [None], "device": "/job:worker/task:0"},
+                      listed["placeholders"])
+        (w,) = (v for v in listed["variables"] if v["name"] == "w")
+        self.assertEqual((w["dtype"], w["shape"]), ("f32", [784, 10]))
+        self.assertIn("loss", [v["name"] for v in listed["results"]])
+        self.assertIn("needs --list", self.shoal("run", "graph.pb", "--json", "--fetch", "loss", expect=2)[1])
         _, error = self.shoal("run", "graph.pb", "--fetch", "loss", "--ps", 1, "--workers", 2, expect=2)
         self.assertIn("placeholder 'batch0' is needed but not fed", error)
         (self.folder / "broken.pb").write_bytes((self.folder / "graph.pb").read_bytes()[:-200])
