@@ -597,9 +597,10 @@ shoal_status steps_find_silent(server *s) {
   bool awaited = false; /* somebody has waited for so long */
   if (patience <= 0 || !s->started) return NULL;
   const bool still = s->now - s->last_update > patience;
-  for (int w = 0; w < s->terms.workers; w++) { /* one without a shard asks again and again */
+  for (int w = 0; w < s->terms.workers; w++) {
     const worker *k = &s->workers[w];
-    if ((k->state == IDLE && still) || (k->waits && s->now - k->heard > patience)) awaited = true;
+    const bool asks = k->state == IDLE || (w == 0 && k->state == DONE); /* again and again */
+    if ((asks && still) || (k->waits && s->now - k->heard > patience)) awaited = true;
   }
   for (int w = 1; w < s->terms.workers && awaited; w++) {
     worker *k = &s->workers[w];

@@ -132,6 +132,18 @@ class StreamRecovery(support.Case):
                 s, _ = self.end(process, folder, epochs=40)
                 self.assertEqual(s["tasks"][0]["deaths"], [0, 0, 1])
 
+    def test_a_worker_stops_with_the_last_rows(self):
+        """For good, in async mode: the others have nothing to do and ask again and again, which is no sign of its life; nor is it
+        on the second server, where nobody waits for it but worker 0, for the end."""
+        process, folder = self.begin("last", *MODES["async"], "--heartbeat", 0.5, "--max-restarts", 0)
+        self.wait_for(lambda: support.has_begun(folder), "training", process)
+        victim = tasks_of(folder)["worker:2"]
+        os.kill(victim, signal.SIGSTOP)
+        self.wait_for(lambda: "worker:0" not in tasks_of(folder), "the end", process, seconds=SECONDS)
+        os.kill(victim, signal.SIGKILL)  # the command itself would wait for longer
+        s, _ = self.end(process, folder)
+        self.assertEqual((s["lost_workers"], s["tasks"][0]["deaths"]), (["worker/2"], [0, 0, 1]))
+
     def test_all_are_killed_and_resumed(self):
         """In the middle of an epoch: the checkpoint says which rows are done."""
         for i in range(ROUNDS):
