@@ -4,6 +4,9 @@
 #include "base/mem.h"
 #include "net/wire.h"
 
+#include <stdatomic.h>
+#include <sys/mman.h>
+
 #define LARGEST ((size_t)5 << 20)
 
 static net_client *connect_as(const char *address, uint32_t from, size_t largest) {
@@ -408,6 +411,71 @@ static void addresses(void **state) {
   assert_fails(net_listen(name, &(net_options){0}, &s), SHOAL_ERR_ARGUMENT, "80");
 }
 
+/* ---- what is handed over stays when the client dies, and is the last when the server has closed the connection */
+
+enum { HANDED_BYTES = 5000, HANDED_LAST = 20 };
+static _Atomic uint64_t *handed; /* the last step whose net_send returned, in memory that the child shares */
+
+/* number 0: dies after HANDED_LAST messages; 1: sends until it is refused. */
+static void handing_client(const char *address, int number) {
+  net_client *c = connect_as(address, 0, (size_t)HANDED_BYTES * 8);
+  static uint8_t data[HANDED_BYTES];
+  net_case_exchange(c, 0, 100);
+  const bool can = net_client_hand_over(c);
+  CHILD_CHECK(can == !strncmp(address, "shm", 3));
+  for (uint32_t step = 1; can && (number || step <= HANDED_LAST); step++) {
+    net_case_fill(data, sizeof data, step);
+    shoal_status status =
+        net_send(c, &(net_header){.kind = 1, .step = step}, &(net_part){data, sizeof data}, 1, number ? 5 : 0);
+    if (status) {
+      CHILD_CHECK(number);
+      shoal_status_free(status);
+      break;
+    }
+    *handed = step;
+  }
+  if (number)
+    net_client_close(c);
+  else
+    raise(SIGKILL);
+}
+
+static void handed_over(void **state) {
+  handed = mmap(NULL, sizeof *handed, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  assert_true(handed != MAP_FAILED);
+  const bool can = !strcmp(*state, "shm");
+  for (int number = 0; number < 2; number++)
+    for (int before = 0; before < (can ? 8 : 1); before++) { /* messages that are received as usual */
+      char address[NET_ADDRESS];
+      net_message m;
+      bool got = true;
+      uint64_t peer = 0, next = 0;
+      net_case_address(*state, address);
+      pid_t pid = net_case_start(handing_client, address, number);
+      net_server *s = listen_at(address, (size_t)HANDED_BYTES * 8);
+      *handed = 0;
+      while (next <= (uint64_t)before) {
+        assert_ok(net_receive(s, 10, &m, &got));
+        assert_true(got && m.header.kind == 1 && m.header.step == next);
+        peer = m.peer;
+        if (next++ == 0) net_case_echo(s, &m);
+        net_release_server(s, &m);
+      }
+      if (!number) waitpid(pid, NULL, 0);
+      for (;;) {
+        assert_ok(net_take_rest(s, peer, &m, &got));
+        if (!got) break;
+        assert_true(m.header.step == next++ && m.bytes == HANDED_BYTES);
+        assert_int_equal(net_case_differs(m.payload, m.bytes, (uint32_t)m.header.step), 0);
+        net_release_server(s, &m);
+      }
+      if (number) net_case_join(pid);
+      if (can) assert_int_equal(next - 1, number ? *handed : HANDED_LAST);
+      net_server_close(s);
+    }
+  munmap((void *)handed, sizeof *handed);
+}
+
 /* ---- how fast: SHOAL_NET_SPEED=1 prints it */
 
 enum { SPEED_BYTES = 31400 };
@@ -461,6 +529,7 @@ int main(void) {
       EACH_WAY(client_killed_while_sending),
       EACH_WAY(sleepers_hold_nobody_up),
       EACH_WAY(strangers_are_refused),
+      EACH_WAY(handed_over),
       cmocka_unit_test(addresses),
       EACH_WAY(speed),
   };

@@ -11,6 +11,13 @@ static inline double clock_seconds(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+/* Processor time of all threads of this process. */
+static inline double clock_processor_seconds(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
 /* Processes with the same name for it share this clock: the machine's and its start's. "" where it has none. */
 #define CLOCK_NAME 64
 void clock_name(char out[CLOCK_NAME]);

@@ -60,14 +60,18 @@ static void read_view(arbiter_server *s) {
   if (!ps_view_read(words, &s->view)) s->view = (ps_view){.primary = -1, .backup = -1};
 }
 
-/* Under its name only when it is whole and on disk. */
+/* Whether the members are on this host: then they end with it, and the disk is for the next life of this process alone. */
+static bool all_here(const arbiter_server *s) { return !strncmp(s->all->options.addresses[s->index], "shm:", 4); }
+
+/* Under its name only when it is whole, and on disk where members may outlive this host. */
 static bool write_view(const arbiter_server *s, const ps_view *v) {
   text words = {0};
   char *fresh = NULL;
   ps_view_write(v, &words);
   bool good = !words.failed && asprintf(&fresh, "%s.new", s->file) >= 0;
   int fd = good ? open(fresh, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666) : -1;
-  good = good && fd >= 0 && write(fd, words.data, words.length) == (ssize_t)words.length && !fdatasync(fd);
+  good = good && fd >= 0 && write(fd, words.data, words.length) == (ssize_t)words.length &&
+         (all_here(s) || !fdatasync(fd));
   if (fd >= 0) close(fd);
   good = good && !rename(fresh, s->file);
   free(fresh);

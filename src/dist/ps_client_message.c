@@ -8,6 +8,7 @@
 #include <string.h>
 
 #define LOOK_SECONDS 0.25    /* between two looks at the other servers while one is awaited */
+#define REPLACED_LOOK 0.1    /* the same at the other member, where one may have stalled */
 #define REPLACED_SECONDS 1.0 /* for a message to a server that may have been replaced meanwhile */
 
 static const char *const kind_names[] = {
@@ -141,7 +142,7 @@ static shoal_status await_answer(ps_client *c, int server, int kind, net_message
 static shoal_status await_replicated(ps_client *c, int server, int kind, net_message *m) {
   const double until = clock_seconds() + client_patience(c);
   for (;;) {
-    shoal_status status = net_await(c->links[server], LOOK_SECONDS, m);
+    shoal_status status = net_await(c->links[server], REPLACED_LOOK, m);
     if (!status && !(m->header.flags & PS_NOT_PRIMARY)) {
       client_forget_request(c, server, kind);
       return NULL;

@@ -13,8 +13,12 @@
 #define SEND_SECONDS 0.5    /* a backup that takes nothing for so long is reported */
 #define ACK_SECONDS 0.01    /* between two looks at other messages while a confirmation is awaited */
 #define UNCONFIRMED_MAX 16  /* pieces on their way to a backup that is filled */
+#define LONG_SECONDS 0.05   /* a message that takes longer says when this member is silent */
+#define CROWDED_SHARE 0.4   /* of the time that it took, at least so much */
 #define RETURN_SECONDS 5.0  /* for a worker to resume, unless its steps take longer */
 #define LONGEST_TIMES 3     /* then so many times its longest */
+/* A connection to a backup suits records of so many bytes: of small ones it holds many, and the backup wakes up less often. */
+#define RECORD_ROOM ((size_t)256 << 10)
 
 /* What a record is: the flags of its header. */
 enum { RECORD_STATE = 1, RECORD_HELD, RECORD_PIECE, RECORD_FILLED, RECORD_MESSAGE, RECORD_TICK };
@@ -35,7 +39,9 @@ struct replica {
   ps_role role;
   uint64_t life;
   bool left_out; /* what it holds counts no longer: it is dropped before the next message */
-  double busy;   /* seconds, the longest message so far */
+  double busy;   /* seconds, the longest message so far: see note_busy */
+  double waited; /* of it, for the backup: it could be asked meanwhile */
+  double worked; /* processor time of this process, at most 0.1 s before the message under way */
   double heard;  /* own clock: the arbiter, or the primary */
   /* of a primary */
   net_client *link;     /* to the backup; NULL: none */
@@ -44,6 +50,7 @@ struct replica {
   bool fills;           /* it does not have everything yet */
   int64_t first;        /* the next element to send, of all vectors */
   bool awaits;          /* answers wait for its confirmations, */
+  bool shares;          /* which are not needed, since what was sent lies in memory of the backup */
   uint64_t since_term;  /* and have done so since that view */
   bool cut_off;         /* but it takes nothing any more */
   uint64_t target;      /* life that is to be filled; 0: none */
@@ -79,7 +86,7 @@ shoal_status replica_create(const server *s, replica **out) {
 static void drop_link(replica *r) {
   net_client_abandon(r->link);
   r->link = NULL;
-  r->fills = false;
+  r->fills = r->shares = false;
   r->sent = r->acked = 0;
 }
 
@@ -130,13 +137,14 @@ static void take_acks(replica *r, double seconds) {
 /* head: REPLICA_RECORD bytes. */
 static void send_record(replica *r, int what, const void *head, const void *bytes, size_t n) {
   if (!r->link) return;
-  net_header h = {.kind = PS_RECORD, .flags = (uint16_t)what, .number = r->sent + 1};
+  net_header h = {.kind = PS_RECORD, .flags = (uint16_t)what, .step = r->shares, .number = r->sent + 1};
   const net_part parts[] = {{head, REPLICA_RECORD}, {bytes, n}};
   shoal_status status = net_send(r->link, &h, parts, n ? 2 : 1, SEND_SECONDS);
   if (status)
     lose_link(r, status);
   else
     r->sent++;
+  if (r->shares) r->acked = r->sent;
 }
 
 static void forward(server *s, const net_message *m) {
@@ -165,7 +173,7 @@ static shoal_status begin_filling(server *s) {
   text state = {0};
   net.from = (uint32_t)s->terms.workers + 1;
   TRY(ps_state_save(s, &state));
-  net.largest = MAX_OF(ps_largest(&s->terms), state.length) + REPLICA_RECORD;
+  net.largest = MAX_OF(MAX_OF(ps_largest(&s->terms), state.length) + REPLICA_RECORD, RECORD_ROOM);
   shoal_status status = net_connect(s->options->members[r->target_member], &net, CONNECT_SECONDS, &r->link);
   if (status) {
     r->link = NULL;
@@ -258,7 +266,7 @@ static shoal_status on_record(server *s, const net_message *m) {
     return refuse(s, m, 0);
   r->heard = clock_seconds();
   net_header h = {.kind = PS_RECORD, .from = m->header.from, .number = m->header.number};
-  TRY(net_answer(s->net, m->peer, &h, NULL, 0));
+  if (!m->header.step) TRY(net_answer(s->net, m->peer, &h, NULL, 0));
   const uint8_t *bytes = m->payload + sizeof head;
   const size_t n = m->bytes - sizeof head;
   switch (m->header.flags) {
@@ -278,6 +286,31 @@ static shoal_status on_record(server *s, const net_message *m) {
 
 /* ---- views */
 
+/* What comes over the connection to the primary is lost from now on. */
+static void lose_source(replica *r, bool damaged) {
+  r->source = 0;
+  if (r->role == PS_BACKUP && (!r->filled || damaged)) r->left_out = true;
+}
+
+/* Closes that connection, and uses what the primary has handed over. */
+static shoal_status take_rest(server *s) {
+  replica *r = s->replica;
+  while (r->source && !r->left_out) {
+    net_message m;
+    bool got;
+    TRY(net_take_rest(s->net, r->source, &m, &got));
+    if (!got) return NULL;
+    shoal_status status = NULL;
+    if (m.header.kind == NET_GONE)
+      lose_source(r, true);
+    else
+      status = on_record(s, &m);
+    net_release_server(s->net, &m);
+    TRY(status);
+  }
+  return NULL;
+}
+
 /* The workers' connections were the primary's. */
 static void become_primary(server *s) {
   replica *r = s->replica;
@@ -294,7 +327,7 @@ static void become_primary(server *s) {
   if (s->start_peer) s->start_peer = REPLICA_UNBOUND;
 }
 
-static void take_view(server *s, const ps_view *v) {
+static shoal_status take_view(server *s, const ps_view *v) {
   replica *r = s->replica;
   const bool serves = v->primary == s->options->member && v->primary_life == r->life;
   const bool follows = v->backup == s->options->member && v->backup_life == r->life;
@@ -305,6 +338,8 @@ static void take_view(server *s, const ps_view *v) {
     r->served_at = s->now;
   }
   if (r->role == PS_BACKUP && serves) {
+    TRY(take_rest(s));
+    if (r->left_out) return NULL;
     if (r->filled && !v->anew)
       become_primary(s);
     else
@@ -316,6 +351,7 @@ static void take_view(server *s, const ps_view *v) {
     r->awaits = r->cut_off = false;
     drop_link(r);
   }
+  return NULL;
 }
 
 static shoal_status on_status(server *s, const net_message *m) {
@@ -324,7 +360,7 @@ static shoal_status on_status(server *s, const net_message *m) {
   if (m->bytes == sizeof order) {
     memcpy(&order, m->payload, sizeof order);
     r->heard = clock_seconds();
-    if (order.view.term && order.view.term >= r->view.term && !r->left_out) take_view(s, &order.view);
+    if (order.view.term && order.view.term >= r->view.term && !r->left_out) TRY(take_view(s, &order.view));
     if (order.quit && r->role != PS_PRIMARY) s->quit = true;
     r->target = order.fill_member >= 0 && order.fill_member < PS_MEMBERS ? order.fill_life : 0;
     r->target_member = order.fill_member;
@@ -364,6 +400,7 @@ shoal_status replica_await_backup(server *s, bool *drops) {
   const double begun = clock_seconds();
   if (r->awaits && !r->cut_off) take_acks(r, 0);
   while (r->awaits && !r->left_out && (r->cut_off || r->acked < r->sent)) {
+    const double now = clock_seconds();
     net_message m;
     bool got;
     take_acks(r, ACK_SECONDS);
@@ -380,8 +417,21 @@ shoal_status replica_await_backup(server *s, bool *drops) {
           SHOAL_ERR_PEER,
           "the backup has not confirmed in %g s, and worker 0 has not allowed the primary to continue without it",
           s->options->task.deadline);
+    r->waited += clock_seconds() - now;
   }
   *drops = r->left_out || r->role != PS_PRIMARY;
+  return NULL;
+}
+
+/* What a primary has handed over counts no longer, and it is to notice. */
+static shoal_status drop_rest(server *s) {
+  const uint64_t source = s->replica->source;
+  net_message m;
+  bool got = source != 0;
+  while (got) {
+    TRY(net_take_rest(s->net, source, &m, &got));
+    if (got) net_release_server(s->net, &m);
+  }
   return NULL;
 }
 
@@ -389,6 +439,7 @@ shoal_status replica_await_backup(server *s, bool *drops) {
 static shoal_status begin_life(server *s) {
   replica *r = s->replica;
   drop_link(r);
+  TRY(drop_rest(s));
   server_reset(s);
   r->role = PS_BLANK;
   r->left_out = r->awaits = r->cut_off = r->filled = r->named = false;
@@ -411,9 +462,20 @@ shoal_status replica_work(server *s, double *wait) {
     *wait = ACK_SECONDS / 10;
   } else if (!r->fills) { /* it has everything */
     r->awaits = true;
+    r->shares = net_client_hand_over(r->link);
     r->since_term = r->view.term;
   }
   return NULL;
+}
+
+/* A message that took long, since `begun`. What it takes by itself is its processor time: on a crowded machine the rest is
+ * that of others, and says little about the next one. */
+static void note_busy(replica *r, double begun) {
+  const double took = clock_seconds() - begun - r->waited;
+  if (took <= r->busy || took < LONG_SECONDS) return;
+  const double worked = clock_processor_seconds();
+  r->busy = MAX_OF(r->busy, MAX_OF(MIN_OF(took, worked - r->worked), CROWDED_SHARE * took));
+  r->worked = worked;
 }
 
 shoal_status replica_handle(server *s, net_message *m, bool *held) {
@@ -421,12 +483,12 @@ shoal_status replica_handle(server *s, net_message *m, bool *held) {
   const double begun = clock_seconds();
   if (m->header.kind == PS_STATUS) return on_status(s, m);
   shoal_status status = NULL;
+  r->waited = 0;
   if (m->header.kind == PS_RECORD) {
     status = on_record(s, m);
   } else if (m->header.kind == NET_GONE && m->header.from >= (uint32_t)s->terms.workers) {
-    if (m->peer != r->source) return NULL;
-    r->source = 0;
-    r->left_out = r->role == PS_BACKUP && !r->filled;
+    if (m->peer == r->source) lose_source(r, m->header.flags & NET_DAMAGED);
+    return NULL;
   } else if (r->role != PS_PRIMARY) {
     const bool answered = m->header.kind != PS_PIECE && m->header.kind != PS_MARK && m->header.kind != NET_GONE;
     return answered ? refuse(s, m, PS_NOT_PRIMARY) : NULL;
@@ -435,7 +497,7 @@ shoal_status replica_handle(server *s, net_message *m, bool *held) {
     status = server_handle(s, m, held);
     s->last_message = s->now;
   }
-  r->busy = MAX_OF(r->busy, clock_seconds() - begun);
+  note_busy(r, begun);
   return status;
 }
 
@@ -457,6 +519,7 @@ static shoal_status lose_missing(server *s) {
 
 shoal_status replica_look(server *s) {
   replica *r = s->replica;
+  r->worked = clock_processor_seconds();
   if (r->left_out) return NULL;
   if (r->role == PS_PRIMARY) {
     const record head = {.now = s->now};

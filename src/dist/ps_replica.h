@@ -5,13 +5,16 @@
  * same order give the same bits.
  *
  *  1. Whatever a primary answers, its backup has: an answer leaves only when all records so far have been confirmed. A
- *     record is confirmed when it has come; the backup uses it before it looks at anything else.
+ *     record is confirmed when it has come; the backup uses it before it looks at anything else. Over shared memory a
+ *     record has come as soon as it is written, since that memory is the backup's, too, and outlives the primary: none is
+ *     confirmed any more once the backup has everything, and it uses them when it gets to it, at the latest by rule 3.
  *  2. A primary begins to wait for a backup by itself, when that has all it holds, and says so. It ceases only by a view
  *     without a backup that is newer than the one in which it began.
  *  3. A backup takes records of one connection, the one that filled it. When it becomes primary that connection counts
- *     no longer: what an earlier primary sends then is refused, so that one answers nobody any more.
+ *     no longer: what an earlier primary sends then is refused, so that one answers nobody any more. Shared memory it
+ *     closes first, in one atomic step: what was written before is used, what comes later is told to be too late.
  *  4. A member that finds itself left out drops all it holds and gets another life. So does a backup whose primary is
- *     gone before it was filled, or that was left out by a view.
+ *     gone before it was filled, that was left out by a view, or that finds a record damaged.
  *  5. A new backup is filled while workers are served: what the server knows goes first, then the vectors piece by piece,
  *     between other records. A piece that was sent is changed by the records behind it; one that was not, is sent as it
  *     is by then. This holds since an update of an element depends on that element's own numbers alone, parameter and

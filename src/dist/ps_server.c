@@ -570,6 +570,7 @@ void server_reset(server *s) {
                 .result = {.workers = counts},
                 .replica = s->replica};
   s->now = s->last_message = s->last_look = server_clock(s);
+  net_server_limit(s->net, SIZE_MAX); /* as at the start: a primary's state may be more than workers ever send */
 }
 
 shoal_status ps_server_run(const ps_server_options *options, ps_server_result *out) {

@@ -20,6 +20,8 @@ struct transport {
   shoal_status (*await)(net_client *c, double seconds, net_message *out);
   bool (*gone)(net_client *c);                  /* net_client_gone */
   void (*limit)(net_server *s, size_t largest); /* net_server_limit */
+  bool (*hand_over)(net_client *c);             /* net_client_hand_over; NULL: it cannot */
+  shoal_status (*take_rest)(net_server *s, uint64_t peer, net_message *out, bool *got); /* the same */
   void (*release_server)(net_server *s, net_message *m);
   void (*release_client)(net_client *c, net_message *m);
 };

@@ -13,6 +13,8 @@ const transport transport_shm = {
     .await = shm_await,
     .gone = shm_gone,
     .limit = shm_limit,
+    .hand_over = shm_hand_over,
+    .take_rest = shm_take_rest,
     .release_server = shm_release_server,
     .release_client = shm_release_client,
 };

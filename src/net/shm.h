@@ -32,6 +32,7 @@ shoal_status shm_receive(net_server *base, double seconds, net_message *out, boo
 shoal_status shm_answer(net_server *base, uint64_t id, const net_header *header, const net_part *parts, int n,
                         size_t bytes);
 void shm_limit(net_server *base, size_t largest);
+shoal_status shm_take_rest(net_server *base, uint64_t id, net_message *out, bool *got);
 void shm_release_server(net_server *base, net_message *m);
 
 shoal_status shm_connect(const char *address, const net_options *options, double seconds, net_client **out);
@@ -40,6 +41,7 @@ shoal_status shm_send(net_client *base, const net_header *header, const net_part
                       double seconds);
 shoal_status shm_await(net_client *base, double seconds, net_message *out);
 bool shm_gone(net_client *base);
+bool shm_hand_over(net_client *base);
 void shm_release_client(net_client *base, net_message *m);
 
 #endif

@@ -177,6 +177,11 @@ bool shm_gone(net_client *base) {
   return c->gone || c->broken;
 }
 
+bool shm_hand_over(net_client *base) {
+  ((shm_client *)base)->link.quiet = true;
+  return true;
+}
+
 void shm_release_client(net_client *base, net_message *m) {
   shm_client *c = (shm_client *)base;
   shm_hold *h = m->hold;

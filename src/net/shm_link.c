@@ -172,7 +172,10 @@ link_result link_push(shm_link *l, link_outgoing *o) {
   ring *out = l->out;
   size_t space;
   if (!ring_space(out, &space)) return LINK_BROKEN;
-  if (space < (o->whole ? o->left : RING_GRAIN)) return LINK_NOTHING;
+  if (space < (o->whole ? o->left : RING_GRAIN)) {
+    if (l->quiet) bell_ring(l->other);
+    return LINK_NOTHING;
+  }
   while (o->left && space) {
     size_t n = MIN_OF(o->left, o->whole ? o->left : MIN_OF(space, out->capacity / PARTS));
     const size_t head = o->started ? 0 : WIRE_HEADER, tail = n == o->left && !o->whole ? TRAILER : 0;
@@ -187,8 +190,8 @@ link_result link_push(shm_link *l, link_outgoing *o) {
     o->started = true;
     o->left -= n;
     space -= n;
-    ring_publish(out, n);
-    bell_ring(l->other);
+    if (!ring_publish(out, n)) return LINK_BROKEN;
+    if (!l->quiet || space < out->capacity / 2) bell_ring(l->other);
   }
   return o->left ? LINK_NOTHING : LINK_DONE;
 }

@@ -27,6 +27,7 @@ struct shm_link {
   shm_segment segment;
   ring *in, *out;
   shm_bell *other; /* rung after each change the other side may wait for */
+  bool quiet;      /* not after each message: only when half of the ring is full */
   uint64_t job;
   size_t largest;
   shm_hold holds[LINK_HOLDS]; /* in order of arrival, from first_hold on */
@@ -76,7 +77,7 @@ typedef struct {
 
 void link_outgoing_init(link_outgoing *o, const shm_link *l, const net_header *header, const net_part *parts, int n,
                         size_t bytes);
-/* LINK_DONE; LINK_NOTHING: the ring is full, some of it may have gone; LINK_BROKEN. */
+/* LINK_DONE; LINK_NOTHING: the ring is full, some of it may have gone; LINK_BROKEN: it is not sound, or was closed. */
 link_result link_push(shm_link *l, link_outgoing *o);
 
 #endif

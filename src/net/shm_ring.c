@@ -11,6 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
+enum { CLOSED = 1 }; /* in a producer's position, which is a multiple of RING_GRAIN */
+
 size_t shm_page_bytes(void) { return (size_t)sysconf(_SC_PAGESIZE); }
 
 shoal_status shm_create(size_t bytes, int *out) {
@@ -81,15 +83,23 @@ bool ring_space(ring *r, size_t *bytes) {
 
 bool ring_filled(ring *r, size_t *bytes) {
   uint64_t head = atomic_load_explicit(&r->positions->head, memory_order_acquire);
+  if (r->closed) head &= ~(uint64_t)CLOSED;
   if (head < r->theirs || head < r->mine || head - r->mine > r->capacity || head % RING_GRAIN) return false;
   r->theirs = head;
   *bytes = (size_t)(head - r->mine);
   return true;
 }
 
-void ring_publish(ring *r, size_t bytes) {
+bool ring_publish(ring *r, size_t bytes) {
+  uint64_t before = r->mine;
   r->mine += bytes;
-  atomic_store_explicit(&r->positions->head, r->mine, memory_order_release);
+  return atomic_compare_exchange_strong_explicit(&r->positions->head, &before, r->mine, memory_order_release,
+                                                 memory_order_relaxed);
+}
+
+void ring_close(ring *r) {
+  atomic_fetch_or_explicit(&r->positions->head, CLOSED, memory_order_acq_rel);
+  r->closed = true;
 }
 
 void ring_give_back(ring *r, uint64_t position) {

@@ -4,7 +4,9 @@
  * What the other process can write is never trusted:
  *  1. A segment cannot shrink under us: it is sealed before it is handed over, and the seal is looked at.
  *  2. Each side keeps its own position privately; the other's is checked each time it is read.
- *  3. A position is written after the bytes it covers: of a process that dies while writing nothing is half-seen. */
+ *  3. A position is written after the bytes it covers: of a process that dies while writing nothing is half-seen.
+ *  4. A consumer may close a ring: a mark in the producer's position, set in one atomic step. Either the producer published
+ *     before, and the consumer sees it, or it is told that it came too late. */
 #ifndef SHOAL_NET_SHM_RING_H
 #define SHOAL_NET_SHM_RING_H
 
@@ -34,6 +36,7 @@ typedef struct {
   size_t capacity;
   uint64_t mine;   /* producer: bytes written; consumer: bytes looked at */
   uint64_t theirs; /* the other's position as last seen */
+  bool closed;     /* consumer: by ring_close */
 } ring;
 
 /* The first page of a connection's segment; the data of the two rings follow, at a page each. */
@@ -63,8 +66,10 @@ void shm_segment_unmap(shm_segment *s);
 bool ring_space(ring *r, size_t *bytes);
 bool ring_filled(ring *r, size_t *bytes);
 static inline uint8_t *ring_at(const ring *r) { return r->data + r->mine % r->capacity; }
-/* Makes `bytes` more visible to the consumer. */
-void ring_publish(ring *r, size_t bytes);
+/* Makes `bytes` more visible to the consumer. False: it has closed the ring, and will never see them. */
+bool ring_publish(ring *r, size_t bytes);
+/* Consumer: what was not published before never will be. */
+void ring_close(ring *r);
 /* Gives back all before `position`. */
 void ring_give_back(ring *r, uint64_t position);
 

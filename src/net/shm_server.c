@@ -317,10 +317,30 @@ static shoal_status scan(shm_server *s, net_message *out, bool *got) {
     }
     s->base.stats.refused += r == LINK_BROKEN || r == LINK_DAMAGED;
     s->base.stats.damaged += r == LINK_DAMAGED;
-    report_gone(s, p, r == LINK_DAMAGED, out);
+    report_gone(s, p, r == LINK_DAMAGED || r == LINK_BROKEN, out);
     return NULL;
   }
   *got = false;
+  return NULL;
+}
+
+shoal_status shm_take_rest(net_server *base, uint64_t id, net_message *out, bool *got) {
+  shm_server *s = (shm_server *)base;
+  shm_peer *p = peer_find(s, id);
+  *got = false;
+  if (!p || (p->state != PEER_OPEN && p->state != PEER_LEAVING)) return NULL;
+  if (!p->link.in->closed) ring_close(p->link.in);
+  link_result r;
+  do r = link_take(&p->link, out);
+  while (r == LINK_NOTHING && link_has_pieces(&p->link));
+  if (r == LINK_NO_MEMORY) return status_no_memory();
+  if (r == LINK_NOTHING) return NULL;
+  *got = true;
+  out->peer = id;
+  if (r == LINK_MESSAGE) return NULL;
+  s->base.stats.refused++;
+  s->base.stats.damaged += r == LINK_DAMAGED;
+  report_gone(s, p, true, out);
   return NULL;
 }
 

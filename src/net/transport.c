@@ -160,6 +160,13 @@ void net_release_client(net_client *c, net_message *m) {
   *m = (net_message){0};
 }
 
+bool net_client_hand_over(net_client *c) { return c->transport->hand_over && c->transport->hand_over(c); }
+
+shoal_status net_take_rest(net_server *s, uint64_t peer, net_message *out, bool *got) {
+  *got = false;
+  return s->transport->take_rest ? s->transport->take_rest(s, peer, out, got) : NULL;
+}
+
 void net_server_limit(net_server *s, size_t largest) { s->transport->limit(s, MIN_OF(largest, s->largest)); }
 
 void net_server_eager(net_server *s, double seconds, bool crowded) {

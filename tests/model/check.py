@@ -18,7 +18,8 @@ import tempfile
 HERE = pathlib.Path(__file__).resolve().parent
 EVENTS = {"a backup takes over", "a backup that was filled later takes over", "who was left out drops what it holds",
           "who took over, or is alone, answers", "an answer with a backup that was filled later", "a new backup has everything",
-          "who took over refuses a record of who was replaced"}
+          "who took over refuses a record of who was replaced", "who takes over uses what was handed over",
+          "who was replaced cannot hand over a record", "who has handed over records dies"}
 # What each is about, and its limits.
 RUNS = {
     "a failover, and a new backup": dict(PAIR=1, UPDATES=2, TERMS=3),
@@ -26,14 +27,20 @@ RUNS = {
     "a death": dict(PAIR=1, DEATHS=1, UPDATES=1, TERMS=2),
     "a connection breaks": dict(PAIR=1, BREAKS=1, UPDATES=1, TERMS=3),
     "a start": dict(UPDATES=1, TERMS=2),
+    "shared memory: a failover, and a new backup": dict(PAIR=1, SHARED=1, UPDATES=2, TERMS=3),
+    "shared memory: one after the other": dict(PAIR=1, SHARED=1, UPDATES=1, TERMS=4),
+    "shared memory: a death": dict(PAIR=1, SHARED=1, DEATHS=1, UPDATES=1, TERMS=2),
 }
 WIDE = {
     "one after the other": dict(PAIR=1, UPDATES=2, TERMS=4),
     "a death": dict(PAIR=1, DEATHS=1, UPDATES=1, TERMS=3),
     "a connection breaks": dict(PAIR=1, BREAKS=1, UPDATES=2, TERMS=3),
     "a start": dict(UPDATES=2, TERMS=3),
+    "shared memory: one after the other": dict(PAIR=1, SHARED=1, UPDATES=2, TERMS=4),
+    "shared memory: a death": dict(PAIR=1, SHARED=1, DEATHS=1, UPDATES=2, TERMS=3),
 }
-BROKEN = {1: "answers do not wait for the backup", 2: "who was replaced is not refused", 3: "who is in no view takes over"}
+BROKEN = {1: "answers do not wait for the backup", 2: "who was replaced is not refused", 3: "who is in no view takes over",
+          4: "what was handed over is not used", 5: "who was replaced hands over a record"}
 
 
 def compiled(folder):
@@ -68,7 +75,7 @@ def main():
                 wrong.append(f"{name}: {faults} faults" if faults else f"{name}: not all states")
         wrong += [f"never reached: {e}" for e in sorted(EVENTS - reached)]
         for number, what in BROKEN.items():
-            faults, _, states, _ = run(folder, dict(PAIR=1, UPDATES=2, TERMS=3, BROKEN=number))
+            faults, _, states, _ = run(folder, dict(PAIR=1, SHARED=int(number > 3), UPDATES=2, TERMS=3, BROKEN=number))
             print(f"without a rule ({what}): {faults} faults after {states} states", flush=True)
             if not faults:
                 wrong.append(f"not found: {what}")

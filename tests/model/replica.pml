@@ -11,13 +11,14 @@
  *
  * check.py compiles it once and runs it with several limits, which are read from the environment when the checker begins:
  * MODEL_PAIR (1: it begins with a primary and a backup that has everything, 0: with two that hold nothing), MODEL_DEATHS,
- * MODEL_BREAKS, MODEL_UPDATES, MODEL_TERMS. The checker says which of the events that matter it has come to (REACHED), and must
+ * MODEL_BREAKS, MODEL_UPDATES, MODEL_TERMS, MODEL_SHARED (1: records lie in memory of the backup as soon as they are sent, need no
+ * confirmation once it has everything, and outlive who sent them). The checker says which of the events that matter it has come to (REACHED), and must
  * find a fault in a protocol that lacks a rule (MODEL_BROKEN). */
 
 c_code {
   \#include <stdio.h>
   \#include <stdlib.h>
-  static int pair, max_deaths, max_breaks, max_updates, max_terms, broken;
+  static int pair, max_deaths, max_breaks, max_updates, max_terms, shared, broken;
   static int setting(const char *name) { return getenv(name) ? atoi(getenv(name)) : 0; }
   __attribute__((constructor)) static void read_settings(void) {
     pair = setting("MODEL_PAIR");
@@ -25,6 +26,7 @@ c_code {
     max_breaks = setting("MODEL_BREAKS");
     max_updates = setting("MODEL_UPDATES");
     max_terms = setting("MODEL_TERMS");
+    shared = setting("MODEL_SHARED");
     broken = setting("MODEL_BROKEN");
   }
   static void event(int which, const char *what) {
@@ -112,6 +114,22 @@ inline lose_link(from_whom) {
 
 /* ---- a member */
 
+/* What the primary has handed over; from then on it can hand over nothing. */
+inline take_rest(me) {
+  do
+  :: nempty(records[me]) ->
+     records[me]?from, to, value, which;
+     if
+     :: from == source[me] -> c_code { event(7, "who takes over uses what was handed over"); }; has[me] = value; log[me] = which
+     :: else
+     fi
+  :: empty(records[me]) -> break
+  od
+}
+
+/* Whether the backup has closed the connection that member m hands records over through. */
+#define CLOSED(m) (source[1 - m] != via[m] && awaits[m] != 0)
+
 inline take_view(me, in_term, first, first_life, second, second_life) {
   if
   :: in_term >= term[me] && in_term > 0 && !left_out[me] ->
@@ -125,6 +143,10 @@ inline take_view(me, in_term, first, first_life, second, second_life) {
         if
         :: in_term > 3 -> c_code { event(1, "a backup that was filled later takes over"); }
         :: else
+        fi;
+        if
+        :: c_expr { shared && broken != 4 } -> take_rest(me)
+        :: c_expr { !shared || broken == 4 }
         fi;
         assert(has[me] >= answered);
         role[me] = PRIMARY; source[me] = 0;
@@ -170,7 +192,15 @@ end:
        log[m] = log[m] * 4 + made;
        pending[m] = true;
        if
-       :: link[m] != 0 -> records[1 - m]!via[m], 0, has[m], log[m]; sent[m]++
+       :: link[m] != 0 && c_expr { shared && broken != 5 } && CLOSED(m) ->
+          c_code { event(8, "who was replaced cannot hand over a record"); };
+          lose_link(m)
+       :: link[m] != 0 && !(c_expr { shared && broken != 5 } && CLOSED(m)) ->
+          records[1 - m]!via[m], 0, has[m], log[m]; sent[m]++;
+          if
+          :: c_expr { shared } && awaits[m] != 0 -> acked[m] = sent[m]
+          :: else
+          fi
        :: else
        fi
      }
@@ -218,7 +248,11 @@ end:
        :: !left_out[m] && role[m] == BLANK && to == life[m] ->
           role[m] = BACKUP; source[m] = from; has[m] = value; log[m] = which; acks[1 - m]!from, true
        :: !left_out[m] && role[m] == BACKUP && to == 0 && source[m] == from ->
-          has[m] = value; log[m] = which; acks[1 - m]!from, true
+          has[m] = value; log[m] = which;
+          if /* none that is handed over is confirmed */
+          :: c_expr { shared } && via[1 - m] == from && awaits[1 - m] != 0 -> skip
+          :: else -> acks[1 - m]!from, true
+          fi
        :: else ->
           if
           :: role[m] == PRIMARY && !left_out[m] -> c_code { event(6, "who took over refuses a record of who was replaced"); }
@@ -255,11 +289,23 @@ end:
        lose_link(m);
        clear()
      }
-  :: atomic { /* death: what is on its way to it or from it is lost */
+  :: atomic { /* death: what is on its way to it or from it is lost, but not what it has handed over */
        c_expr { now.deaths < max_deaths } ->
        deaths++;
-       empty_all();
-       source[1 - m] = 0;
+       if
+       :: c_expr { shared } ->
+          if
+          :: awaits[m] != 0 && nempty(records[1 - m]) -> c_code { event(9, "who has handed over records dies"); }
+          :: else
+          fi;
+          do
+          :: nempty(records[m]) -> records[m]?from, to, value, which
+          :: nempty(acks[0]) -> acks[0]?to, good
+          :: nempty(acks[1]) -> acks[1]?to, good
+          :: empty(records[m]) && empty(acks[0]) && empty(acks[1]) -> break
+          od
+       :: else -> empty_all(); source[1 - m] = 0
+       fi;
        if
        :: link[1 - m] != 0 -> lose_link(1 - m)
        :: else
