@@ -12,10 +12,13 @@ import concurrent.futures
 import json
 import os
 import pathlib
+import select
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 
 HERE = pathlib.Path(__file__).resolve().parent
 os.environ.setdefault("SHOAL_ROOT", str(HERE.parent))
@@ -28,26 +31,80 @@ SANITIZER = 99
 MARKS = {"once": "", "lasting": "+", "partly": "~", "damage": "!"} # as src/base/fault.c reads them
 
 
+class Server:
+    """A process that has started once, which takes most of a run's time under ASan, and runs its command as often as it is told."""
+
+    def __init__(self, words, environment):
+        self.process = subprocess.Popen([support.SHOAL, *map(str, words)], env={**environment, "SHOAL_FAULT_SERVER": "1"},
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+        self.words = b""
+
+    def line(self, seconds):
+        """The next one; None: it has not come in time."""
+        while b"\n" not in self.words:
+            if not select.select([self.process.stdout], [], [], seconds)[0]:
+                return None
+            got = self.process.stdout.read(100)
+            if not got:
+                raise EOFError("the process that runs the command has ended")
+            self.words += got
+        line, self.words = self.words.split(b"\n", 1)
+        return line.split()
+
+    def run(self, folder, fault):
+        """The exit status, as subprocess has it."""
+        self.process.stdin.write(f"{folder} {fault}\n".encode())
+        pid = int(self.line(SECONDS)[0])
+        ended = self.line(SECONDS)
+        if ended:
+            return os.waitstatus_to_exitcode(int(ended[1]))
+        os.kill(pid, signal.SIGKILL)
+        self.line(SECONDS)
+        raise subprocess.TimeoutExpired(support.SHOAL, SECONDS)
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.stdout.close()
+        self.process.wait()
+
+
 class Program:
     """One command, in a folder of its own that is prepared anew for each run."""
 
     def __init__(self, name, base, words, prepared=None, modes=("once", "lasting", "partly"), task=None):
         self.name, self.base, self.words, self.prepared, self.modes, self.task = name, base, words, prepared, modes, task
+        self.servers, self.own = [], threading.local()
+
+    def server(self, environment):
+        """That of this thread."""
+        if not hasattr(self.own, "server"):
+            self.own.server = Server(self.words, environment)
+            self.servers.append(self.own.server)
+        return self.own.server
+
+    def close(self):
+        for server in self.servers:
+            server.close()
+        self.servers, self.own = [], threading.local()
 
     def run(self, folder, number, mode):
         """(exit status, standard error, number of calls, name of the one that failed)"""
         if self.prepared:
             shutil.copytree(self.base / self.prepared, folder / "run")
         log = folder / "calls"
-        environment = {**os.environ, "SHOAL_FAULT": f"{number}{MARKS[mode]}", "SHOAL_FAULT_LOG": str(log),
-                       "ASAN_OPTIONS": f"detect_leaks=1:exitcode={SANITIZER}:allocator_may_return_null=1",
+        environment = {**os.environ, "ASAN_OPTIONS": f"detect_leaks=1:exitcode={SANITIZER}:allocator_may_return_null=1",
                        "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1"}
-        if self.task:
-            environment["SHOAL_FAULT_TASK"] = self.task
-        done = subprocess.run([support.SHOAL, *map(str, self.words)], cwd=folder, env=environment, text=True,
-                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=SECONDS, errors="replace")
+        fault = f"{number}{MARKS[mode]}"
+        if self.task: # of several processes, each of which starts anew
+            environment |= {"SHOAL_FAULT": fault, "SHOAL_FAULT_LOG": str(log), "SHOAL_FAULT_TASK": self.task}
+            done = subprocess.run([support.SHOAL, *map(str, self.words)], cwd=folder, env=environment, text=True,
+                                  stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=SECONDS, errors="replace")
+            status, said = done.returncode, done.stderr
+        else:
+            status = self.server(environment).run(folder, fault)
+            said = (folder / "said").read_text(errors="replace")
         calls, name = log.read_text().split() if log.exists() else ("0", "?")
-        return done.returncode, done.stderr, int(calls), name
+        return status, said, int(calls), name
 
     def result(self, folder):
         """What must be the same in every run that says it is good."""
@@ -132,6 +189,7 @@ def main():
             for number, problem in zip(numbers, pool.map(lambda n: judge(program, n, mode, wanted), numbers)):
                 if problem:
                     found[problem[:2]].append((number, problem[2]))
+        program.close()
         problems = sum(map(len, found.values()))
         print(f"{program.name}, {mode}: {calls} calls, {len(numbers)} of them chosen one by one: {problems} problems", flush=True)
         for (kind, name), cases in sorted(found.items()):

@@ -6,8 +6,9 @@
  * than they were asked to, and makes the N-th of them do that, which is no failure: nothing may come of it. N! counts
  * checksums alone, and one bit of the N-th comes out wrong: what was read is damaged. SHOAL_FAULT_TASK=WORD: of the
  * processes of a job only the one whose command line has this word. SHOAL_FAULT_LOG=FILE gets two lines when the process
- * ends: how many calls there were, and the name of the one that failed. tests/faults.py drives it. A build without the
- * option has none of this. */
+ * ends: how many calls there were, and the name of the one that failed. SHOAL_FAULT_SERVER=1: the process, which takes long
+ * to start under ASan, runs its command again and again, see serve. tests/faults.py drives it. A build without the option has
+ * none of this. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -24,6 +25,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -200,7 +202,40 @@ static void write_log(void) {
   __real_fclose(f);
 }
 
+/* Standard input has lines "FOLDER FAULT": a copy of this process goes on to main in that folder, with SHOAL_FAULT=FAULT, its
+ * log in FOLDER/calls and its standard error in FOLDER/said. Standard output gets its process number, and "0 STATUS", as of
+ * waitpid, when it has ended. Ends with its input. */
+static void serve(void) {
+  char line[4096];
+  ssize_t n;
+  while ((n = __real_read(STDIN_FILENO, line, sizeof line - 1)) > 0) {
+    line[n] = 0;
+    char *fault = strrchr(line, ' ');
+    if (!fault) break;
+    *fault++ = 0;
+    fault[strcspn(fault, "\n")] = 0;
+    const pid_t pid = __real_fork();
+    if (!pid) {
+      const int nothing = __real_open("/dev/null", O_RDWR),
+                said = chdir(line) ? -1 : __real_open("said", O_WRONLY | O_CREAT, 0666);
+      if (nothing < 0 || said < 0 || dup2(nothing, 0) < 0 || dup2(nothing, 1) < 0 || dup2(said, 2) < 0) _exit(127);
+      close(nothing);
+      close(said);
+      setenv("SHOAL_FAULT", fault, 1);
+      setenv("SHOAL_FAULT_LOG", "calls", 1);
+      return;
+    }
+    int status = 0;
+    n = snprintf(line, sizeof line, "%d\n", (int)pid);
+    if (pid < 0 || __real_write(STDOUT_FILENO, line, (size_t)n) != n || waitpid(pid, &status, 0) != pid) break;
+    n = snprintf(line, sizeof line, "0 %d\n", status);
+    if (__real_write(STDOUT_FILENO, line, (size_t)n) != n) break;
+  }
+  _exit(0);
+}
+
 __attribute__((constructor)) static void begin(void) {
+  if (getenv("SHOAL_FAULT_SERVER")) serve();
   const char *number = getenv("SHOAL_FAULT"), *log = getenv("SHOAL_FAULT_LOG");
   char *behind = NULL;
   if (number) failing = strtol(number, &behind, 10);
