@@ -12,7 +12,7 @@ network namespaces can be made), files (none may grow beyond a few kB) and descr
   words      whatever else ends the job is said on standard error
   resume     a job that ended so, or was killed, is resumed without faults and then must finish by the same rules
   orphans    no process is left; leftovers: no temporary file, no shared memory
-  time       30 s without progress and without an end are a hang
+  time       30 s without a step or a row more and without an end are a hang, whatever is written meanwhile; so are 5 minutes
 
 docs/reliability.md has the results of a long campaign."""
 import argparse
@@ -40,7 +40,7 @@ os.environ.setdefault("SHOAL_BIN", str(HERE.parents[1] / "build" / "shoal"))
 sys.path.insert(0, str(HERE.parent / "cli"))
 import support  # noqa: E402
 
-HANG_SECONDS = 30
+HANG_SECONDS, TRIAL_SECONDS = 30, 300
 DENSE_ROWS, SPARSE_ROWS, FEATURES = 512, 4000, "40000"
 STANDARD = ["--threads", "1", "--quiet"]
 DEADLINE, HEARTBEAT = ["--deadline", "8"], ["--heartbeat", "2"]
@@ -179,6 +179,45 @@ def processes():
     return found
 
 
+class Progress:
+    """How far a job is by what it reports: lines that say the same again are none. After a task was started again, the job may
+    go on from an earlier step."""
+
+    def __init__(self, path):
+        self.path, self.file, self.at, self.rest = path, None, 0, b""
+        self.tasks = {}  # task -> (steps, rows), as it said last
+        self.farthest, self.returns, self.tests = (0, 0), 0, 0
+
+    def take(self, line):
+        said = json.loads(line)
+        self.tests += said.get("kind") == "test"
+        if said.get("kind") not in ("step", "epoch"):
+            return
+        now = (said["step"], said["examples"])
+        self.returns += now < self.tasks.get(said.get("task"), now)
+        self.tasks[said.get("task")] = now
+        self.farthest = max(self.farthest, now)
+
+    def read(self):
+        try:
+            with open(self.path, "rb") as f:
+                about = os.fstat(f.fileno())
+                if about.st_ino != self.file or about.st_size < self.at: # a run that is resumed writes it anew
+                    self.file, self.at, self.rest = about.st_ino, 0, b""
+                f.seek(self.at)
+                new = f.read()
+        except OSError:
+            new = b""
+        self.at += len(new)
+        *lines, self.rest = (self.rest + new).split(b"\n")
+        for line in lines:
+            try:
+                self.take(line)
+            except (ValueError, KeyError):
+                pass # cut off where a task was killed
+        return self.farthest, self.returns, self.tests
+
+
 class Job:
     """The processes of one trial."""
 
@@ -186,6 +225,7 @@ class Job:
         self.t, self.data, self.folder = trial, data, folder
         self.run = folder / "run"
         self.words, self.rows, self.epochs = data.flags(trial)
+        self.reported = Progress(self.run / "metrics.jsonl")
         self.members = {}     # described: task -> Popen; otherwise "launcher" -> Popen
         self.errors = {}      # files of standard error, in the order they began
         self.space = None     # the process that holds the network namespace
@@ -342,21 +382,21 @@ class Job:
     # -- the end
 
     def progress(self):
-        sizes = [p.stat().st_size for p in [self.run / "metrics.jsonl", *self.errors] if p.exists()]
         try:
             newest = max((p.name for p in (self.run / "checkpoints").iterdir()), default="")
         except OSError:
             newest = ""
-        return sizes, newest, [p.poll() for p in self.members.values()]
+        return self.reported.read(), newest, [p.poll() for p in self.members.values()]
 
-    def wait(self, seconds=HANG_SECONDS):
+    def wait(self, seconds=HANG_SECONDS, most=TRIAL_SECONDS):
         """False: it hangs."""
-        seen, since = None, time.monotonic()
+        seen, begun = None, time.monotonic()
+        since = begun
         while not self.over():
             now = self.progress()
             if now != seen:
                 seen, since = now, time.monotonic()
-            if time.monotonic() - since > seconds:
+            if time.monotonic() - since > seconds or time.monotonic() - begun > most:
                 return False
             time.sleep(0.05)
         return True
