@@ -21,6 +21,7 @@
 #include "shoal/run.h"
 #include "shoal/serve.h"
 #include "shoal/session.h"
+#include "shoal/simulate.h"
 #include "shoal/status.h"
 #include "shoal/sweep.h"
 #include "shoal/table.h"

@@ -5,7 +5,15 @@
 #include <stdbool.h>
 #include <time.h>
 
+/* A clock in place of the machine's, for a thread that simulates tasks (net/sim.h): the time of the task that runs. */
+typedef struct clock_simulated {
+  double now;                                              /* seconds */
+  void (*pass)(struct clock_simulated *c, double seconds); /* the task does nothing for so long */
+} clock_simulated;
+extern _Thread_local clock_simulated *clock_here; /* NULL: the machine's */
+
 static inline double clock_seconds(void) {
+  if (clock_here) return clock_here->now;
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
@@ -17,6 +25,9 @@ static inline double clock_processor_seconds(void) {
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
+
+/* Sleeps, unless a signal comes. */
+void clock_sleep(double seconds);
 
 /* Processes with the same name for it share this clock: the machine's and its start's. "" where it has none. */
 #define CLOCK_NAME 64

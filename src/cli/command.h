@@ -22,7 +22,7 @@ enum { EXIT_GOOD = 0, EXIT_JOB_FAILED = 1, EXIT_WRONG_USE = 2 };
 
 typedef struct {
   const char *name;      /* "train", or two words: "data inspect" */
-  const char *arguments; /* "MODEL" */
+  const char *arguments; /* "MODEL"; NULL: none */
   const char *summary;   /* one line, no full stop */
   const char *details;   /* paragraphs for --help and the man page, wrapped by hand at 78 columns; may be NULL */
   const flag_row *flags;
@@ -41,7 +41,7 @@ typedef struct {
 
 extern const command command_train, command_eval, command_predict, command_export, command_keygen, command_version,
     command_help;
-extern const command command_doctor, command_trace, command_launch, command_lab, command_scale;
+extern const command command_doctor, command_trace, command_launch, command_lab, command_scale, command_simulate;
 extern const command command_report, command_dash, command_serve, command_sweep, command_reproduce;
 extern const command command_model_show, command_model_layers;
 extern const command command_ps, command_status, command_stop, command_tail, command_clean;

@@ -2,8 +2,6 @@
  * manual.c. */
 #include "cli/command.h"
 
-#include <string.h>
-
 /* Text between single quotes of a shell; the letters of `special` get a backslash before them. */
 static void quoted(FILE *to, const char *s, const char *special) {
   for (; *s; s++) {

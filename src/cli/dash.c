@@ -3,7 +3,6 @@
 #include "cli/say.h"
 #include "shoal/observe.h"
 
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

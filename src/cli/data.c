@@ -88,7 +88,6 @@ static shoal_status list(command_call *call) {
 
 const command command_data_list = {
     .name = "data list",
-    .arguments = "",
     .summary = "list the data sets known by name and the formats",
     .flags = list_table,
     .fields = sizeof(list_flags),

@@ -85,7 +85,6 @@ static shoal_status doctor(command_call *call) {
 
 const command command_doctor = {
     .name = "doctor",
-    .arguments = "",
     .summary = "check this machine and, if one is described, the cluster",
     .details =
         "Shows what this machine offers: cores, instructions, kernels chosen, memory,\n"

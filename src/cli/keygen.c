@@ -2,7 +2,6 @@
 #include "cli/command.h"
 #include "shoal/keys.h"
 
-#include <stddef.h>
 #include <time.h>
 
 typedef struct {

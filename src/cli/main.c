@@ -7,16 +7,15 @@
 #include "shoal/version.h"
 
 #include <signal.h>
-#include <string.h>
 
 static const command *const commands[] = {
-    &command_train,        &command_launch,       &command_lab,           &command_eval,      &command_predict,
-    &command_export,       &command_serve,        &command_report,        &command_dash,      &command_model_show,
-    &command_model_layers, &command_ps,           &command_status,        &command_stop,      &command_tail,
-    &command_clean,        &command_scale,        &command_sweep,         &command_reproduce, &command_data_list,
-    &command_data_inspect, &command_data_convert, &command_data_generate, &command_run,       &command_matmul,
-    &command_server,       &command_trace,        &command_keygen,        &command_doctor,    &command_version,
-    &command_help};
+    &command_train,        &command_launch,       &command_lab,          &command_eval,          &command_predict,
+    &command_export,       &command_serve,        &command_report,       &command_dash,          &command_model_show,
+    &command_model_layers, &command_ps,           &command_status,       &command_stop,          &command_tail,
+    &command_clean,        &command_scale,        &command_simulate,     &command_sweep,         &command_reproduce,
+    &command_data_list,    &command_data_inspect, &command_data_convert, &command_data_generate, &command_run,
+    &command_matmul,       &command_server,       &command_trace,        &command_keygen,        &command_doctor,
+    &command_version,      &command_help};
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
 const command *command_at(int i) { return i >= 0 && i < COMMANDS ? commands[i] : NULL; }
@@ -66,8 +65,8 @@ void command_tell_end(const char *hook, const char *run_dir, const char *status,
 }
 
 void command_print_help(const command *c, FILE *to) {
-  say(to, "shoal %s: %s\n\nUsage: shoal %s%s%s [flags]\n", c->name, c->summary, c->name, *c->arguments ? " " : "",
-      c->arguments);
+  say(to, "shoal %s: %s\n\nUsage: shoal %s%s%s [flags]\n", c->name, c->summary, c->name, c->arguments ? " " : "",
+      c->arguments ? c->arguments : "");
   if (c->details) fprintf(to, "\n%s", c->details);
   fputs("\nFlags:\n", to);
   flags_help(command_flags(c), to);
@@ -240,7 +239,6 @@ static shoal_status print_version(command_call *call) {
 
 const command command_version = {
     .name = "version",
-    .arguments = "",
     .summary = "print the version",
     .flags = no_flags,
     .action = print_version,

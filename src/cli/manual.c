@@ -5,7 +5,6 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <string.h>
 
 /* Text for roff: a dash must not become a hyphen, a leading dot or quote is no request. */
 static void roff(FILE *to, const char *s) {
@@ -91,8 +90,8 @@ static void manual_command(FILE *to, const command *c) {
   fputs(" \\- ", to);
   roff(to, c->summary);
   fprintf(to, "\n.SH SYNOPSIS\n.B shoal %s\n", c->name);
-  roff(to, c->arguments);
-  fputs(*c->arguments ? "\n.RI [ FLAG ...]\n.SH DESCRIPTION\n" : ".RI [ FLAG ...]\n.SH DESCRIPTION\n", to);
+  if (c->arguments) roff(to, c->arguments);
+  fputs(c->arguments ? "\n.RI [ FLAG ...]\n.SH DESCRIPTION\n" : ".RI [ FLAG ...]\n.SH DESCRIPTION\n", to);
   sentence(to, c->summary);
   if (c->details) {
     fputs(".PP\n", to);

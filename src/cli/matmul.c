@@ -19,33 +19,27 @@ static const char *const *transports(void) {
   return names;
 }
 
+#define AT(field) offsetof(matmul_flags, field)
 static const flag_row matmul_table[] = {
-    {"n", FLAG_INT, offsetof(matmul_flags, n), "N", "rows of the matrix", "10000", .least = 1, .most = 1e8},
-    {"blocks", FLAG_INT, offsetof(matmul_flags, blocks), "D", "cut it into D x D blocks", "10", .least = 1,
-     .most = 1000},
-    {"workers", FLAG_INT, offsetof(matmul_flags, workers), "N", "worker processes on this machine", "5", .least = 1,
-     .most = 64},
-    {"threads", FLAG_INT, offsetof(matmul_flags, threads), "N", "threads of each worker", "processors / workers",
-     .least = 1, .most = 1024},
-    {"full-product", FLAG_BOOL, offsetof(matmul_flags, full_product), NULL,
+    {"n", FLAG_INT, AT(n), "N", "rows of the matrix", "10000", .least = 1, .most = 1e8},
+    {"blocks", FLAG_INT, AT(blocks), "D", "cut it into D x D blocks", "10", .least = 1, .most = 1000},
+    {"workers", FLAG_INT, AT(workers), "N", "worker processes on this machine", "5", .least = 1, .most = 64},
+    {"threads", FLAG_INT, AT(threads), "N", "threads of each worker", "processors / workers", .least = 1, .most = 1024},
+    {"full-product", FLAG_BOOL, AT(full_product), NULL,
      "compute the full product of each pair of blocks, not only its diagonal", .marks = 0},
-    {"seed", FLAG_INT, offsetof(matmul_flags, seed), "N", "random seed of the matrix", "1", .least = 0, .most = 9e15},
-    {"cluster", FLAG_TEXT, offsetof(matmul_flags, cluster), "FILE",
-     "use the workers of this cluster, which run shoal server", .complete = COMPLETE_FILE},
-    {"keys", FLAG_TEXT, offsetof(matmul_flags, keys), "DIR", "folder with client.key and server.pub",
-     .complete = COMPLETE_DIRECTORY},
-    {"insecure", FLAG_BOOL, offsetof(matmul_flags, insecure), NULL, "connect to other hosts without encryption",
-     .marks = 0},
-    {"transport", FLAG_CHOICE, offsetof(matmul_flags, transport), "NAME", "between local processes", "shm",
-     .choices = transports},
-    {"explain-placement", FLAG_BOOL, offsetof(matmul_flags, explain), NULL,
-     "print which task runs which node, and why, instead of running", .marks = 0},
-    {"summary", FLAG_TEXT, offsetof(matmul_flags, summary), "FILE", "also write the result there as JSON",
+    {"seed", FLAG_INT, AT(seed), "N", "random seed of the matrix", "1", .least = 0, .most = 9e15},
+    {"cluster", FLAG_TEXT, AT(cluster), "FILE", "use the workers of this cluster, which run shoal server",
      .complete = COMPLETE_FILE},
-    {"run-dir", FLAG_TEXT, offsetof(matmul_flags, run_dir), "DIR",
-     "write a run folder with summary.json, as train does", .complete = COMPLETE_DIRECTORY},
-    {"json", FLAG_BOOL, offsetof(matmul_flags, json), NULL, "print the result as one JSON object", .marks = 0},
-    {"quiet", FLAG_BOOL, offsetof(matmul_flags, quiet), NULL, "print errors only", .marks = 0},
+    {"keys", FLAG_TEXT, AT(keys), "DIR", "folder with client.key and server.pub", .complete = COMPLETE_DIRECTORY},
+    {"insecure", FLAG_BOOL, AT(insecure), NULL, "connect to other hosts without encryption", .marks = 0},
+    {"transport", FLAG_CHOICE, AT(transport), "NAME", "between local processes", "shm", .choices = transports},
+    {"explain-placement", FLAG_BOOL, AT(explain), NULL, "print which task runs which node, and why, instead of running",
+     .marks = 0},
+    {"summary", FLAG_TEXT, AT(summary), "FILE", "also write the result there as JSON", .complete = COMPLETE_FILE},
+    {"run-dir", FLAG_TEXT, AT(run_dir), "DIR", "write a run folder with summary.json, as train does",
+     .complete = COMPLETE_DIRECTORY},
+    {"json", FLAG_BOOL, AT(json), NULL, "print the result as one JSON object", .marks = 0},
+    {"quiet", FLAG_BOOL, AT(quiet), NULL, "print errors only", .marks = 0},
     {0},
 };
 
@@ -164,7 +158,6 @@ static shoal_status matmul(command_call *call) {
 
 const command command_matmul = {
     .name = "matmul",
-    .arguments = "",
     .summary = "compute the trace of A A for a random matrix larger than memory",
     .details =
         "A is cut into blocks, which the workers generate from the seed where they need\n"

@@ -4,21 +4,17 @@
 #include "cli/table.h"
 #include "shoal/exchange.h"
 
-#include <stdlib.h>
-
 typedef struct {
   const char *set, *input, *svg;
   bool json;
 } show_flags;
 
+#define AT(field) offsetof(show_flags, field)
 static const flag_row show_table[] = {
-    {"set", FLAG_TEXT, offsetof(show_flags, set), "NAME=VALUE,...", "values of its parameters", "as the file has them",
-     .marks = 0},
-    {"input", FLAG_TEXT, offsetof(show_flags, input), "SHAPE", "of an example, e.g. 32x32x3", "the model's own",
-     .marks = 0},
-    {"svg", FLAG_TEXT, offsetof(show_flags, svg), "FILE", "also draw it, to this file (.svg)", "none",
-     .complete = COMPLETE_FILE},
-    {"json", FLAG_BOOL, offsetof(show_flags, json), NULL, "print one JSON object", .marks = 0},
+    {"set", FLAG_TEXT, AT(set), "NAME=VALUE,...", "values of its parameters", "as the file has them", .marks = 0},
+    {"input", FLAG_TEXT, AT(input), "SHAPE", "of an example, e.g. 32x32x3", "the model's own", .marks = 0},
+    {"svg", FLAG_TEXT, AT(svg), "FILE", "also draw it, to this file (.svg)", "none", .complete = COMPLETE_FILE},
+    {"json", FLAG_BOOL, AT(json), NULL, "print one JSON object", .marks = 0},
     {0},
 };
 

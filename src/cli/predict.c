@@ -5,8 +5,6 @@
 #include "shoal/exchange.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { SHOWN_MAX = 16 }; /* numbers of a row that are printed */
 

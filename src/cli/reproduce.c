@@ -10,14 +10,13 @@ typedef struct {
   bool list, dry_run, json;
 } reproduce_flags;
 
+#define AT(field) offsetof(reproduce_flags, field)
 static const flag_row reproduce_table[] = {
-    {"run-dir", FLAG_TEXT, offsetof(reproduce_flags, run_dir), "DIR",
-     "folder of the runs; a folder that has some of them is continued", "runs/reproduce-ID",
-     .complete = COMPLETE_DIRECTORY},
-    {"list", FLAG_BOOL, offsetof(reproduce_flags, list), NULL, "list the experiments", .marks = 0},
-    {"json", FLAG_BOOL, offsetof(reproduce_flags, json), NULL, "print the comparison, or the list, as a JSON array",
-     .marks = 0},
-    {"dry-run", FLAG_BOOL, offsetof(reproduce_flags, dry_run), NULL, "only list the commands", .marks = 0},
+    {"run-dir", FLAG_TEXT, AT(run_dir), "DIR", "folder of the runs; a folder that has some of them is continued",
+     "runs/reproduce-ID", .complete = COMPLETE_DIRECTORY},
+    {"list", FLAG_BOOL, AT(list), NULL, "list the experiments", .marks = 0},
+    {"json", FLAG_BOOL, AT(json), NULL, "print the comparison, or the list, as a JSON array", .marks = 0},
+    {"dry-run", FLAG_BOOL, AT(dry_run), NULL, "only list the commands", .marks = 0},
     {0},
 };
 

@@ -2,8 +2,6 @@
 #include "cli/command.h"
 #include "shoal/run.h"
 
-#include <stddef.h>
-
 #define SECONDS 60.0 /* for the job to look at it */
 
 typedef struct {

@@ -3,7 +3,6 @@
 #include "cli/say.h"
 #include "shoal/serve.h"
 
-#include <string.h>
 #include <unistd.h>
 
 #define LOOK_MICROSECONDS 50000 /* for Ctrl-C */
@@ -14,22 +13,20 @@ typedef struct {
   double reload_seconds;
 } serve_flags;
 
+#define AT(field) offsetof(serve_flags, field)
 static const flag_row serve_table[] = {
-    {"port", FLAG_INT, offsetof(serve_flags, port), "N", "port to listen on; 0: any free port", "8501", .least = 0,
-     .most = 65535},
-    {"address", FLAG_TEXT, offsetof(serve_flags, address), "ADDRESS",
-     "address to listen on; other than loopback needs --token", "127.0.0.1", .marks = 0},
-    {"token", FLAG_TEXT, offsetof(serve_flags, token), "TEXT",
-     "token that every request must carry, as ?token= or as a bearer token", "none", .marks = 0},
-    {"model", FLAG_TEXT, offsetof(serve_flags, model), "MODEL", "the model, if the file is not in a run folder",
-     .marks = 0},
-    {"threads", FLAG_INT, offsetof(serve_flags, threads), "N", "compute threads", "1", .least = 1, .most = 1024},
-    {"batch-max", FLAG_INT, offsetof(serve_flags, batch_max), "N", "rows scored at once, of one request or of several",
-     "256", .least = 1, .most = 65536},
-    {"body-max", FLAG_INT, offsetof(serve_flags, body_max), "BYTES", "largest request body", "1048576", .least = 1,
-     .most = 1 << 30},
-    {"reload-every", FLAG_NUMBER, offsetof(serve_flags, reload_seconds), "SECONDS",
-     "look for newer weights of the run; below 0: never", "1", .least = -1, .most = 86400},
+    {"port", FLAG_INT, AT(port), "N", "port to listen on; 0: any free port", "8501", .least = 0, .most = 65535},
+    {"address", FLAG_TEXT, AT(address), "ADDRESS", "address to listen on; other than loopback needs --token",
+     "127.0.0.1", .marks = 0},
+    {"token", FLAG_TEXT, AT(token), "TEXT", "token that every request must carry, as ?token= or as a bearer token",
+     "none", .marks = 0},
+    {"model", FLAG_TEXT, AT(model), "MODEL", "the model, if the file is not in a run folder", .marks = 0},
+    {"threads", FLAG_INT, AT(threads), "N", "compute threads", "1", .least = 1, .most = 1024},
+    {"batch-max", FLAG_INT, AT(batch_max), "N", "rows scored at once, of one request or of several", "256", .least = 1,
+     .most = 65536},
+    {"body-max", FLAG_INT, AT(body_max), "BYTES", "largest request body", "1048576", .least = 1, .most = 1 << 30},
+    {"reload-every", FLAG_NUMBER, AT(reload_seconds), "SECONDS", "look for newer weights of the run; below 0: never",
+     "1", .least = -1, .most = 86400},
     {0},
 };
 

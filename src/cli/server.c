@@ -3,8 +3,6 @@
 #include "shoal/cluster.h"
 #include "shoal/placed.h"
 
-#include <string.h>
-
 typedef struct {
   const char *address, *cluster, *task, *keys;
   int64_t threads, job, client_memory;
@@ -12,26 +10,24 @@ typedef struct {
   bool insecure, quiet;
 } server_flags;
 
+#define AT(field) offsetof(server_flags, field)
 static const flag_row server_table[] = {
-    {"address", FLAG_TEXT, offsetof(server_flags, address), "ADDRESS",
+    {"address", FLAG_TEXT, AT(address), "ADDRESS",
      "where to listen: tcp://HOST:PORT, or shm:/NAME for this machine alone", .marks = 0},
-    {"cluster", FLAG_TEXT, offsetof(server_flags, cluster), "FILE",
-     "cluster description, as for shoal train, instead of an address", .complete = COMPLETE_FILE},
-    {"task", FLAG_TEXT, offsetof(server_flags, task), "JOB:N", "the task to run as, e.g. worker:0", .marks = 0},
-    {"threads", FLAG_INT, offsetof(server_flags, threads), "N", "compute threads", "all processors", .least = 1,
-     .most = 1024},
-    {"client-memory", FLAG_INT, offsetof(server_flags, client_memory), "MB",
-     "memory limit of a client for its graph, variables and values", "three quarters of this machine's", .least = 1,
-     .most = 1e9},
-    {"client-seconds", FLAG_NUMBER, offsetof(server_flags, client_seconds), "SECONDS", "time limit of a run",
-     "as long as the client says", .least = 0.001, .most = 1e9},
-    {"keys", FLAG_TEXT, offsetof(server_flags, keys), "DIR",
-     "folder with server.key and the .pub files of the clients that may connect", .complete = COMPLETE_DIRECTORY},
-    {"insecure", FLAG_BOOL, offsetof(server_flags, insecure), NULL,
+    {"cluster", FLAG_TEXT, AT(cluster), "FILE", "cluster description, as for shoal train, instead of an address",
+     .complete = COMPLETE_FILE},
+    {"task", FLAG_TEXT, AT(task), "JOB:N", "the task to run as, e.g. worker:0", .marks = 0},
+    {"threads", FLAG_INT, AT(threads), "N", "compute threads", "all processors", .least = 1, .most = 1024},
+    {"client-memory", FLAG_INT, AT(client_memory), "MB", "memory limit of a client for its graph, variables and values",
+     "three quarters of this machine's", .least = 1, .most = 1e9},
+    {"client-seconds", FLAG_NUMBER, AT(client_seconds), "SECONDS", "time limit of a run", "as long as the client says",
+     .least = 0.001, .most = 1e9},
+    {"keys", FLAG_TEXT, AT(keys), "DIR", "folder with server.key and the .pub files of the clients that may connect",
+     .complete = COMPLETE_DIRECTORY},
+    {"insecure", FLAG_BOOL, AT(insecure), NULL,
      "listen on the network without keys: anybody who can reach the port can use it", .marks = 0},
-    {"job", FLAG_INT, offsetof(server_flags, job), "N", "the job's number; clients of another are refused",
-     .marks = FLAG_HIDDEN},
-    {"quiet", FLAG_BOOL, offsetof(server_flags, quiet), NULL, "print nothing", .marks = 0},
+    {"job", FLAG_INT, AT(job), "N", "the job's number; clients of another are refused", .marks = FLAG_HIDDEN},
+    {"quiet", FLAG_BOOL, AT(quiet), NULL, "print nothing", .marks = 0},
     {0},
 };
 
@@ -67,7 +63,6 @@ static shoal_status serve(command_call *call) {
 
 const command command_server = {
     .name = "server",
-    .arguments = "",
     .summary = "serve a task of placed graphs",
     .details =
         "Serves sessions over a cluster (shoal run, shoal matmul,\n"

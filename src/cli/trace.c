@@ -4,7 +4,6 @@
 #include "cli/table.h"
 #include "shoal/observe.h"
 
-#include <stdlib.h>
 #include <sys/stat.h>
 
 typedef struct {

@@ -7,8 +7,6 @@
 #include "cli/table.h"
 
 #include <signal.h>
-#include <stdlib.h>
-#include <string.h>
 
 typedef struct {
   progress screen;

@@ -14,7 +14,6 @@
 #define status_wrap shoal_status_wrap
 #define status_no_memory shoal_status_no_memory
 #define TRY SHOAL_TRY
-#define TRY_GOTO SHOAL_TRY_GOTO
 
 #define COUNT_OF(array) (sizeof(array) / sizeof *(array))
 #define MIN_OF(a, b) ((a) < (b) ? (a) : (b))

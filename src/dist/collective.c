@@ -9,10 +9,8 @@
 #include <string.h>
 #include <time.h>
 
-#define BUCKET_MIN (1 << 18) /* numbers: small tensors travel together; 1 MB */
-#define BUCKET_MAX (1 << 24) /* numbers: large ones in several, so that a sum can leave while others arrive; 64 MB */
-#define DIRECT_MAX (1 << 19) /* numbers received: below, one round of larger messages is faster than two; 2 MB */
-#define LATE_MAX 8           /* ranks named in a message */
+static const collective_sizes standard_sizes = {.bucket_min = 1 << 18, .bucket_max = 1 << 24, .direct_max = 1 << 19};
+#define LATE_MAX 8 /* ranks named in a message */
 
 #define WAIT_SECONDS 0.02                            /* of a link that wakes us: between two looks at the deadline */
 enum { LOOKS = 100, NAP_LEAST = 10, NAP_MAX = 300 }; /* looks before the first nap; microseconds */
@@ -39,6 +37,7 @@ typedef struct {
 struct collective {
   collective_place *place;
   collective_options options;
+  collective_sizes cut;
   peers_rank *ranks;
   int64_t *offsets; /* [tensors + 1] */
   int64_t elements;
@@ -82,7 +81,7 @@ static int nodes_of(const collective *c, int64_t leaves, int rank, tree_node out
 static void piece_of(const collective *c, const bucket *b, int rank, int64_t *first, int64_t *count) {
   int64_t last = b->count;
   *first = 0;
-  if (!b->direct) pool_share(b->count, WIRE_GRAIN, rank, c->place->ranks, first, &last);
+  if (!b->direct) pool_share(b->count, c->format->grain, rank, c->place->ranks, first, &last);
   *count = last - *first;
 }
 
@@ -100,7 +99,7 @@ static shoal_status add_bucket(collective *c, size_t *capacity, int64_t start, i
   TRY(mem_grow((void **)&c->buckets, capacity, (size_t)c->n_buckets + 1, sizeof *c->buckets));
   bucket *b = &c->buckets[c->n_buckets++];
   *b = (bucket){.start = start, .count = count};
-  b->direct = count * c->nodes * (c->place->ranks - 1) <= DIRECT_MAX;
+  b->direct = count * c->nodes * (c->place->ranks - 1) <= c->cut.direct_max;
   while (c->offsets[b->first + 1] <= start) b->first++;
   for (b->last = b->first; b->last < c->options.tensors && c->offsets[b->last] < start + count;) b->last++;
   return NULL;
@@ -112,8 +111,8 @@ static shoal_status cut_buckets(collective *c) {
   int64_t end = c->elements;
   for (int t = c->options.tensors - 1; t >= 0; t--) {
     int64_t count = end - c->offsets[t];
-    if (count < BUCKET_MIN && t > 0) continue;
-    int64_t parts = (count + BUCKET_MAX - 1) / BUCKET_MAX;
+    if (count < c->cut.bucket_min && t > 0) continue;
+    int64_t parts = (count + c->cut.bucket_max - 1) / c->cut.bucket_max;
     for (int64_t i = parts - 1; i >= 0; i--) {
       int64_t from = c->offsets[t] + count * i / parts, to = c->offsets[t] + count * (i + 1) / parts;
       if (to > from) TRY(add_bucket(c, &capacity, from, to - from));
@@ -264,6 +263,7 @@ static shoal_status introduce(collective *c) {
   c->ranks[c->place->rank] = me;
   c->place->link->set_free(set);
   TRY(status);
+  if (c->place->link->one_process) return NULL;
   return peers_create(c->ranks, c->place->ranks, c->place->rank, c->options.on_peer_exit, c->options.context,
                       &c->peers);
 }
@@ -327,6 +327,7 @@ shoal_status collective_create(collective_place *place, const collective_options
   if (!c) return status_no_memory();
   c->place = place;
   c->options = *options;
+  c->cut = options->sizes ? *options->sizes : standard_sizes;
   c->format = options->wire ? options->wire : wire_format_find("f32");
   shoal_status status = create(c, options);
   c->options.counts = NULL;
@@ -397,6 +398,8 @@ void collective_part_ways(collective *c) {
 const peers_rank *collective_ranks(const collective *c) { return c->ranks; }
 float *collective_part(collective *c, int k) { return c->parts[k]; }
 int collective_parts(const collective *c) { return c->nodes; }
+int collective_tags(const collective *c) { return c->n_buckets * (c->nodes + 1); }
+const collective_sizes *collective_standard_sizes(void) { return &standard_sizes; }
 void collective_stats_read(const collective *c, collective_stats *out) { *out = c->place->stats; }
 
 /* ---- a step */

@@ -38,6 +38,8 @@ typedef struct {
 SHOAL_CHECKED shoal_status collective_join(const char *name, collective_place *out);
 /* The same without a library: over shared memory or TCP, with ranks that are described. */
 SHOAL_CHECKED shoal_status collective_join_own(const mesh_options *start, collective_place *out);
+/* The same over that link: what `start` is, it says. */
+SHOAL_CHECKED shoal_status collective_join_by(const link_table *link, const void *start, collective_place *out);
 /* A rank has said that it ends the job, and tells why. */
 bool collective_told(const collective_place *place);
 /* Is there such a library? */
@@ -48,13 +50,22 @@ SHOAL_CHECKED shoal_status collective_leave(collective_place *place);
 void collective_abort(collective_place *place, int code);
 SHOAL_CHECKED shoal_status collective_broadcast(collective_place *place, void *bytes, int64_t count);
 
+/* How a vector is cut: numbers. */
+typedef struct {
+  int64_t bucket_min; /* small tensors travel together; 1 MB */
+  int64_t bucket_max; /* large ones in several buckets, so that a sum can leave while others arrive; 64 MB */
+  int64_t direct_max; /* received: below, one round of larger messages is faster than two; 2 MB */
+} collective_sizes;
+const collective_sizes *collective_standard_sizes(void);
+
 typedef struct {
   const int64_t *counts; /* [tensors] numbers in each tensor of the vector; copied */
   int tensors;
-  int64_t leaves[2];       /* of the tree, in the two kinds of steps there are; 0: no such step */
-  bool any_leaves;         /* there may be steps of any number of leaves up to the first of these */
-  const wire_format *wire; /* NULL: f32 */
-  double patience;         /* seconds to wait for a peer */
+  int64_t leaves[2];             /* of the tree, in the two kinds of steps there are; 0: no such step */
+  bool any_leaves;               /* there may be steps of any number of leaves up to the first of these */
+  const wire_format *wire;       /* NULL: f32 */
+  const collective_sizes *sizes; /* NULL: the standard; where short vectors stand for long ones: shorter, too */
+  double patience;               /* seconds to wait for a peer */
   /* Called by a thread of its own when a rank of this machine has ended while nobody here waits for any. */
   void (*on_peer_exit)(void *context, int rank);
   void *context;
@@ -77,6 +88,8 @@ const peers_rank *collective_ranks(const collective *c); /* [ranks] */
 /* Memory for the numbers of node k of this rank's leaves, in the tensors' order; node 0's holds the sum at the end. */
 float *collective_part(collective *c, int k);
 int collective_parts(const collective *c);
+/* Messages of tags below this one carry numbers. */
+int collective_tags(const collective *c);
 /* A step with so many leaves, of which this rank has its share (tree_share). */
 SHOAL_CHECKED shoal_status collective_begin(collective *c, int64_t leaves);
 /* Tensor i now stands in all this rank's parts. */

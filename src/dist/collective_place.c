@@ -68,7 +68,11 @@ shoal_status collective_join(const char *name, collective_place *out) {
 }
 
 shoal_status collective_join_own(const mesh_options *start, collective_place *out) {
-  return take_place(&(collective_place){.link = &link_own}, start, out);
+  return collective_join_by(&link_own, start, out);
+}
+
+shoal_status collective_join_by(const link_table *link, const void *start, collective_place *out) {
+  return take_place(&(collective_place){.link = link}, start, out);
 }
 
 shoal_status collective_leave(collective_place *p) {

@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define LINK_VERSION 2
+#define LINK_VERSION 3
 #define LINK_SYMBOL "shoal_link"
 #define LINK_WHY 512
 
@@ -19,7 +19,8 @@ typedef struct link_set link_set;
 typedef struct link_place link_place; /* a process's place among the ranks */
 
 typedef struct {
-  int version; /* LINK_VERSION */
+  int version;      /* LINK_VERSION */
+  bool one_process; /* the ranks are tasks of this process: none of them is watched for its end */
   /* why: [LINK_WHY], kept. Takes the place that the launcher gave this process, or that `start` (link_own.h; MPI: NULL)
    * describes. */
   bool (*begin)(const void *start, char *why, link_place **out, int *rank, int *ranks);

@@ -3,14 +3,13 @@
 #include "base/clock.h"
 #include "base/mem.h"
 
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 
-#define AGAIN_MILLISECONDS 20 /* between two tries */
-#define LEAST_SECONDS 0.1     /* for a server when the others have taken all the time */
-#define TRY_SECONDS 1.0       /* for one try to connect, when connecting again */
-#define TAKEN_SECONDS 2.0     /* beyond a heartbeat: until a server knows that an earlier connection has ended */
+#define AGAIN_SECONDS 0.02 /* between two tries */
+#define LEAST_SECONDS 0.1  /* for a server when the others have taken all the time */
+#define TRY_SECONDS 1.0    /* for one try to connect, when connecting again */
+#define TAKEN_SECONDS 2.0  /* beyond a heartbeat: until a server knows that an earlier connection has ended */
 
 bool ps_client_lost(const ps_client *c) { return c->lost; }
 bool ps_client_fenced(const ps_client *c) { return c->fenced; }
@@ -143,7 +142,7 @@ static shoal_status hello(ps_client *c, int server, double until, bool *under_wa
                        (answer.flags & PS_EARLY && clock_seconds() < until && !asked_to_stop(c));
     if (!waits) return status;
     shoal_status_free(status);
-    poll(NULL, 0, AGAIN_MILLISECONDS);
+    clock_sleep(AGAIN_SECONDS);
   }
 }
 
@@ -183,7 +182,7 @@ shoal_status ps_client_connect(ps_client *c, bool *under_way) {
       return status;
     }
     shoal_status_free(status);
-    poll(NULL, 0, AGAIN_MILLISECONDS);
+    clock_sleep(AGAIN_SECONDS);
   }
 }
 

@@ -107,7 +107,7 @@ shoal_status handshake_hello(server *s, const net_message *m) {
     return status;
   }
   w->peer = m->peer;
-  w->state = JOINING;
+  server_set_state(s, w, JOINING);
   w->heard = s->now;
   free(w->refusal);
   w->refusal = NULL;

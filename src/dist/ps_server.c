@@ -35,8 +35,7 @@ static shoal_status answer_parts(server *s, const net_message *m, double arrived
                   .number = (uint64_t)number};
   const int64_t *counter = ps_vectors_counter(s->vectors);
   s->head.counter = counter ? *counter : 0;
-  s->head.running = 0;
-  for (int w = 0; w < s->terms.workers; w++) s->head.running += is_here(&s->workers[w]);
+  s->head.running = (int16_t)s->n_here;
   if (s->leads && is_stream(s) && s->streams.n) {
     s->head.epochs = stream_leases_epochs(&s->streams);
     s->head.index = number >= 0 && number < s->streams.n ? s->streams.shards[number].done : 0;
@@ -217,6 +216,7 @@ static shoal_status on_pull(server *s, const net_message *m) {
   worker *w = &s->workers[m->header.from];
   if (w->waits) return refuse(s, m, "PULL is not expected now");
   w->held[w->waits++] = (request){.message = *m, .arrived = s->now}; /* it has no payload: who asks counts */
+  s->n_waits++;
   return steps_pull(s, w);
 }
 

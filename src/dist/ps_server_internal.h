@@ -69,6 +69,9 @@ typedef struct {
   net_part *parts;        /* room for an answer */
   ps_gradient *gradients; /* [workers] of a step */
   worker *workers;
+  /* Over all workers, so that with many of them a message costs no more than with few: those that are here, of them the
+   * members, and requests that have to be answered. */
+  int n_here, n_members, n_waits;
   leases leases;         /* of the leader */
   stream_leases streams; /* of a stream; only the leader hands out its shards */
   ps_start plan;
@@ -110,6 +113,24 @@ enum { NO_VECTOR = -1 };
 
 /* It has come, and is neither done nor gone. */
 static inline bool is_here(const worker *w) { return w->state == JOINING || w->state == MEMBER || w->state == IDLE; }
+
+/* Every change of a worker's state. */
+static inline void server_set_state(server *s, worker *w, worker_state state) {
+  s->n_here -= is_here(w);
+  s->n_members -= w->state == MEMBER;
+  w->state = state;
+  s->n_here += is_here(w);
+  s->n_members += w->state == MEMBER;
+}
+/* After workers were replaced as a whole: counts them. */
+static inline void server_count_workers(server *s) {
+  s->n_here = s->n_members = s->n_waits = 0;
+  for (int w = 0; w < s->terms.workers; w++) {
+    s->n_here += is_here(&s->workers[w]);
+    s->n_members += s->workers[w].state == MEMBER;
+    s->n_waits += s->workers[w].waits;
+  }
+}
 
 /* Rows come from a stream. */
 static inline bool is_stream(const server *s) { return s->plan.rows == 0; }

@@ -216,6 +216,7 @@ shoal_status ps_state_load(server *s, const uint8_t *bytes, size_t n_bytes) {
   take_numbers(s, &n);
   if (!take(&r, s->result.workers, workers * sizeof *s->result.workers)) return wrong();
   for (size_t w = 0; w < workers; w++) TRY(load_worker(&s->workers[w], &r));
+  server_count_workers(s);
   TRY(load_leases(s, &n, &r));
   for (int w = 0; s->rows && w < s->terms.workers; w++)
     if (!sparse_rows_load(s->rows, w, &r.at, r.end)) return wrong();

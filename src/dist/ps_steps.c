@@ -90,6 +90,7 @@ static shoal_status release(server *s, worker *w, int64_t number, uint16_t flags
   int64_t also = pulls(w) ? assign_also(s, (int)(w - s->workers), number) : PS_NO_BATCH;
   request r = w->held[0];
   w->waits--;
+  s->n_waits--;
   for (int i = 0; i < w->waits; i++) w->held[i] = w->held[i + 1];
   w->since = s->now;
   shoal_status status = server_answer_held(s, &r, number, also, flags);
@@ -124,7 +125,7 @@ static void become_member(server *s, worker *w, int64_t told) {
   if (w->state == MEMBER) return;
   const bool joins = w->state == JOINING; /* otherwise it had nothing to do for a while */
   w->steps = MAX_OF(s->leads ? slowest(s) : told, 0);
-  w->state = MEMBER;
+  server_set_state(s, w, MEMBER);
   w->longest = 0;
   ps_worker_count *count = &s->result.workers[w - s->workers];
   bool late = joins && s->now > s->start;
@@ -136,7 +137,7 @@ static void become_member(server *s, worker *w, int64_t told) {
 /* Flags of an answer that gives the worker `number`. */
 static uint16_t note_idle(server *s, worker *w, int64_t number) {
   if (number != PS_NO_BATCH || !is_stream(s) || s->terms.sync) return 0;
-  w->state = IDLE;
+  server_set_state(s, w, IDLE);
   return PS_IDLE;
 }
 
@@ -207,6 +208,7 @@ static bool awaits_part(const server *s) {
 static bool round_is_complete(const server *s) {
   const ps_terms *o = &s->terms;
   int members = 0, waiting = 0, pushed = 0, real = 0, leased = 0, told = 0;
+  if (!o->backups && s->n_waits < s->n_members) return false; /* as below, without looking at each */
   for (int w = 0; w < o->workers; w++) {
     const worker *k = &s->workers[w];
     if (k->state == JOINING && !k->waits && !s->leads) return false; /* it will say from which step on it counts */
@@ -285,6 +287,7 @@ static shoal_status take_round(server *s) {
 }
 
 static bool all_wait(const server *s) {
+  if (s->n_waits < s->n_here) return false; /* in sync mode each has one request at most */
   for (int w = 0; w < s->terms.workers; w++) {
     const worker *k = &s->workers[w];
     if (is_here(k) && !k->waits) return false;
@@ -494,6 +497,7 @@ static shoal_status take_push(server *s, net_message *m, bool *held) {
   }
   if (!is_of_lease(s, m)) return refuse_push(s, m, "a gradient of rows that were not assigned to this worker");
   request *r = &w->held[w->waits++];
+  s->n_waits++;
   bool kept;
   *r = (request){.message = *m, .arrived = s->now, .gradient = find_gradient(s, w, m, &kept)};
   memcpy(&r->head, m->payload, sizeof r->head);
@@ -565,11 +569,12 @@ shoal_status steps_lose(server *s, worker *w, int why) {
   bool here = is_here(w);
   int64_t handed_on = s->result.handed_on;
   s->result.workers[index].deaths += here && why;
-  w->state = GONE;
+  server_set_state(s, w, GONE);
   s->lost = s->now;
   w->peer = 0;
   for (int i = 0; i < w->waits; i++)
     if (w->held[i].keeps) net_release_server(s->net, &w->held[i].message);
+  s->n_waits -= w->waits;
   w->waits = 0;
   steps_drop_pieces(s, w);
   give_back(s, index);
@@ -587,7 +592,7 @@ void steps_leave(server *s, worker *w) {
   const int index = (int)(w - s->workers);
   const int64_t handed_on = s->result.handed_on;
   const bool early = w->state == MEMBER && s->started && !s->stopping && s->leads && !is_over(s);
-  w->state = DONE;
+  server_set_state(s, w, DONE);
   give_back(s, index);
   if (early) note_change(s, index, PS_LEFT, s->result.handed_on - handed_on);
 }

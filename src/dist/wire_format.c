@@ -124,10 +124,20 @@ static void from_topk(const void *from, float *to, int64_t count) {
 /* ---- the table */
 
 static const wire_format formats[] = {
-    {.name = "f32", .bytes = f32_bytes},
-    {.name = "bf16", .bytes = bf16_bytes, .encode = to_bf16, .decode = from_bf16},
-    {.name = "int8", .feedback = true, .bytes = int8_bytes, .encode = to_int8, .decode = from_int8},
-    {.name = "topk", .feedback = true, .bytes = topk_bytes, .encode = to_topk, .decode = from_topk},
+    {.name = "f32", .grain = WIRE_GRAIN, .bytes = f32_bytes},
+    {.name = "bf16", .grain = WIRE_GRAIN, .bytes = bf16_bytes, .encode = to_bf16, .decode = from_bf16},
+    {.name = "int8",
+     .grain = WIRE_GRAIN,
+     .feedback = true,
+     .bytes = int8_bytes,
+     .encode = to_int8,
+     .decode = from_int8},
+    {.name = "topk",
+     .grain = WIRE_GRAIN,
+     .feedback = true,
+     .bytes = topk_bytes,
+     .encode = to_topk,
+     .decode = from_topk},
 };
 
 const wire_format *wire_format_find(const char *name) {

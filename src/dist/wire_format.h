@@ -11,13 +11,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { WIRE_GRAIN = 256 }; /* numbers; what is cut is cut at its multiples */
+enum { WIRE_GRAIN = 256 }; /* numbers that are encoded together */
 enum { WIRE_KEPT = 8 };    /* topk: numbers of a block that travel */
 
 typedef struct {
   const char *name;
+  int64_t grain; /* numbers; what is cut is cut at its multiples */
   bool feedback; /* what rounding takes away is added to the next step */
-  /* Of so many numbers. Those from a multiple of WIRE_GRAIN on stand behind as many bytes as there are before. */
+  /* Of so many numbers. Those from a multiple of the grain on stand behind as many bytes as there are before. */
   int64_t (*bytes)(int64_t count);
   void (*encode)(const float *from, void *to, int64_t count); /* NULL: as they are, f32 */
   void (*decode)(const void *from, float *to, int64_t count);

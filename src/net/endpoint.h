@@ -7,7 +7,7 @@
 
 struct transport {
   const char *scheme; /* what its addresses begin with */
-  const char *form;   /* for messages: "shm:/NAME" */
+  const char *form;   /* for messages: "shm:/NAME"; NULL: not for users */
   shoal_status (*listen)(const char *address, const net_options *options, net_server **out);
   shoal_status (*connect)(const char *address, const net_options *options, double seconds, net_client **out);
   void (*server_close)(net_server *s);
@@ -47,6 +47,6 @@ struct net_client {
 /* Of a client: an answer did not have its checksum. */
 SHOAL_CHECKED shoal_status net_damaged(void);
 
-extern const transport transport_shm, transport_tcp, transport_zmq;
+extern const transport transport_shm, transport_tcp, transport_zmq, transport_sim;
 
 #endif

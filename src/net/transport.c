@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* A new transport is a file and a row here. */
-static const transport *const transports[] = {&transport_shm, &transport_tcp, &transport_zmq};
+static const transport *const transports[] = {&transport_shm, &transport_tcp, &transport_zmq, &transport_sim};
 
 #define LARGEST_PAYLOAD ((size_t)1 << 40) /* sums of lengths stay far from overflowing */
 #define STANDARD_HEARTBEAT 5.0            /* seconds */
@@ -20,7 +20,8 @@ static shoal_status find(const char *address, const transport **out) {
       return NULL;
     }
   text forms = {0};
-  for (size_t i = 0; i < COUNT_OF(transports); i++) text_add(&forms, "%s%s", i ? " or " : "", transports[i]->form);
+  for (size_t i = 0; i < COUNT_OF(transports); i++)
+    if (transports[i]->form) text_add(&forms, "%s%s", i ? " or " : "", transports[i]->form);
   shoal_status status =
       status_make(SHOAL_ERR_ARGUMENT, "address '%s': expected %s", address, forms.data ? forms.data : "another");
   text_fini(&forms);

@@ -6,6 +6,7 @@
 #include "base/options.h"
 #include "base/text.h"
 #include "run/lab_relay.h"
+#include "run/units.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -13,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -34,35 +34,16 @@ struct shoal_lab {
   lab_relay *relay;        /* where the kernel cannot delay packets */
 };
 
-/* ---- numbers with units */
-
-typedef struct {
-  const char *name;
-  double factor;
-} unit;
-
-static bool parse_unit(const char *words, const unit *units, double *out) {
-  char *end;
-  *out = strtod(words, &end);
-  if (end == words || !(*out > 0) || *out > 1e12) return false;
-  for (; units->name; units++)
-    if (!strcasecmp(end, units->name)) {
-      *out *= units->factor;
-      return true;
-    }
-  return false;
-}
+/* ---- options */
 
 static shoal_status parse_options(const shoal_lab_options *o, shoal_lab *lab) {
-  static const unit rates[] = {{"bit", 1}, {"kbit", 1e3}, {"mbit", 1e6}, {"gbit", 1e9}, {0}},
-                    delays[] = {{"us", 1e-6}, {"ms", 1e-3}, {"s", 1}, {0}};
   if (o->hosts < 1 || o->hosts > HOSTS_LAB_MAX)
     return status_make(SHOAL_ERR_ARGUMENT, "`hosts`: expected 1 to %d, not %d", HOSTS_LAB_MAX, o->hosts);
   lab->hosts = o->hosts;
-  if (o->rate && (!parse_unit(o->rate, rates, &lab->rate) || lab->rate < 1e5))
+  if (o->rate && (!units_rate(o->rate, &lab->rate) || lab->rate < 1e5))
     return status_make(SHOAL_ERR_ARGUMENT, "`rate`: expected a rate from 100kbit on, such as 1.8gbit, not '%s'",
                        o->rate);
-  if (o->delay && (!parse_unit(o->delay, delays, &lab->delay) || lab->delay > 10))
+  if (o->delay && (!units_time(o->delay, &lab->delay) || lab->delay > 10))
     return status_make(SHOAL_ERR_ARGUMENT, "`delay`: expected a time such as 100us or 2ms, at most 10s, not '%s'",
                        o->delay);
   return NULL;

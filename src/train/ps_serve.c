@@ -25,6 +25,6 @@ static double rate_at(const ps_terms *t, int64_t update) { return shoal_schedule
 shoal_status ps_serve(const ps_server_options *options, ps_server_result *out) {
   ps_server_options server = *options;
   server.build = build_update;
-  server.rate_at = rate_at;
+  if (!server.rate_at) server.rate_at = rate_at;
   return ps_server_run(&server, out);
 }

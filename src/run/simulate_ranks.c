@@ -1,0 +1,121 @@
+/* Ranks of an all-reduce in a simulation: the collective is that of a real job, on a vector of a few numbers a rank that
+ * stands for a long one; what it is cut into is as much shorter. */
+#include "base/clock.h"
+#include "base/mem.h"
+#include "dist/collective.h"
+#include "dist/link_sim.h"
+#include "run/simulation.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define NUMBERS 4 /* a rank, of the vector */
+#define DEADLINE 1e6
+#define WINDOW 4e6
+
+typedef struct {
+  simulation *of;
+  link_sim_world world;
+  collective_options options;
+  collective_sizes sizes;
+  wire_format format;
+  int64_t count;
+  int tags; /* of messages with numbers; 0: not known yet */
+} ranks;
+
+static int64_t four_bytes(int64_t count) { return count * (int64_t)sizeof(float); }
+
+static double weigh(void *context, const net_header *h, size_t bytes) {
+  const simulation *s = context;
+  const ranks *r = s->tasks;
+  const bool numbers = h->number < (uint64_t)r->tags;
+  return simulation_frame(numbers ? (double)bytes / sizeof(float) * s->scale * s->wire : (double)bytes);
+}
+
+static shoal_status train(simulated_worker *me, collective *c, collective_head *heads) {
+  simulation *s = me->of;
+  me->began = clock_seconds();
+  for (; me->steps < s->steps; me->steps++) {
+    const double begun = clock_seconds(), seconds = simulation_compute(s, me->index, me->steps);
+    const collective_head own = {.examples = 1};
+    TRY(collective_begin(c, s->workers));
+    sim_work(s->sim, seconds);
+    me->compute += seconds;
+    TRY(collective_ready(c, 0));
+    TRY(collective_finish(c, &own, heads));
+    if (!me->index) simulation_note_update(s);
+    sim_work(s->sim, s->update * s->parameters);
+    me->compute += s->update * s->parameters;
+    simulation_note_step(s, clock_seconds() - begun);
+    me->network += clock_seconds() - begun - seconds - s->update * s->parameters;
+  }
+  me->ended = clock_seconds();
+  return NULL;
+}
+
+static shoal_status live(simulated_worker *me) {
+  ranks *r = me->of->tasks;
+  collective_place place = {0};
+  collective *c = NULL;
+  TRY(collective_join_by(&link_sim, &(link_sim_start){&r->world, me->index}, &place));
+  collective_head *heads = calloc((size_t)me->of->workers, sizeof *heads), none = {0};
+  shoal_status status = heads ? collective_create(&place, &r->options, &c) : status_no_memory();
+  if (!status) status = collective_meet(c, &none, heads);
+  if (!status) {
+    r->tags = collective_tags(c);
+    if (!me->index) sim_stats_reset(me->of->sim);
+    status = train(me, c, heads);
+  }
+  if (!status) status = collective_meet(c, &none, heads);
+  collective_destroy(c);
+  shoal_status left = collective_leave(&place);
+  free(heads);
+  if (status) shoal_status_free(left);
+  return status ? status : left;
+}
+
+static void run_rank(void *context) {
+  simulated_worker *me = context;
+  shoal_status status = live(me);
+  if (status) simulation_fail(me->of, status);
+}
+
+static shoal_status set_up(simulation *s, ranks *r) {
+  const collective_sizes *usual = collective_standard_sizes();
+  const sim_costs costs = {s->message, s->byte};
+  char name[32];
+  r->count = (int64_t)MIN_OF(ceil(s->parameters), (double)NUMBERS * s->workers);
+  s->scale = s->parameters / (double)r->count;
+  r->sizes = (collective_sizes){.bucket_min = (int64_t)MAX_OF((double)usual->bucket_min / s->scale, 1),
+                                .bucket_max = (int64_t)MAX_OF((double)usual->bucket_max / s->scale, 1),
+                                .direct_max = (int64_t)((double)usual->direct_max / s->scale)};
+  r->format = (wire_format){.name = "simulated", .grain = 1, .bytes = four_bytes};
+  r->options = (collective_options){.counts = &r->count,
+                                    .tensors = 1,
+                                    .leaves = {s->workers, 0},
+                                    .wire = &r->format,
+                                    .sizes = &r->sizes,
+                                    .patience = DEADLINE};
+  r->world = (link_sim_world){.ends = calloc((size_t)s->workers, sizeof *r->world.ends),
+                              .hosts = calloc((size_t)s->workers, sizeof *r->world.hosts),
+                              .ranks = s->workers};
+  if (!r->world.ends || !r->world.hosts) return status_no_memory();
+  TRY(sim_create(&(sim_options){.rate = s->rate, .delay = s->delay, .window = WINDOW, .weigh = weigh, .context = s},
+                 &s->sim));
+  for (int w = 0; w < s->workers; w++) {
+    snprintf(name, sizeof name, "rank %d", w);
+    TRY(sim_add(s->sim, name, SIMULATED_START, &costs, run_rank, &s->all[w], &s->all[w].host));
+  }
+  return NULL;
+}
+
+shoal_status simulate_ranks(simulation *s) {
+  ranks r = {.of = s};
+  s->tasks = &r;
+  shoal_status status = set_up(s, &r);
+  if (!status) status = sim_run(s->sim);
+  free(r.world.ends);
+  free(r.world.hosts);
+  return status;
+}
