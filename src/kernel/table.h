@@ -40,6 +40,8 @@ size_t table_unique_scratch(int64_t n);
   shoal_status table_bag_grad_##isa(const kernel_call *);      \
   shoal_status table_fm_##isa(const kernel_call *);            \
   shoal_status table_fm_grad_##isa(const kernel_call *);       \
+  shoal_status table_pairs_##isa(const kernel_call *);         \
+  shoal_status table_pairs_grad_##isa(const kernel_call *);    \
   shoal_status table_unique_##isa(const kernel_call *);        \
   shoal_status table_apply_sgd_##isa(const kernel_call *);     \
   shoal_status table_apply_adagrad_##isa(const kernel_call *); \

@@ -239,6 +239,65 @@ shoal_status ISA_NAME(table_fm_grad)(const kernel_call *call) {
   return NULL;
 }
 
+/* ---- pairs of vectors that were looked up; rows of a batch, by the caller's threads */
+
+/* Fills sums [width] of an example x [fields, width]; returns its score. */
+INLINE float table_pairs_row(const float *x, int64_t fields, int64_t width, int64_t linear, float *sums) {
+  float y = 0, pairs = 0;
+  int64_t j = 0;
+  for (; j < linear; j++) {
+    float sum = 0;
+    for (int64_t f = 0; f < fields; f++) sum += x[f * width + j];
+    y += sums[j] = sum;
+  }
+  for (; j + VW <= width; j += VW) {
+    vf sum = V_ZERO, squares = V_ZERO;
+    for (int64_t f = 0; f < fields; f++) {
+      const vf v = v_load(x + f * width + j);
+      sum += v;
+      squares += v * v;
+    }
+    v_store(sums + j, sum);
+    pairs += v_sum(sum * sum - squares);
+  }
+  for (; j < width; j++) {
+    float sum = 0, squares = 0;
+    for (int64_t f = 0; f < fields; f++) {
+      const float v = x[f * width + j];
+      sum += v;
+      squares += v * v;
+    }
+    sums[j] = sum;
+    pairs += sum * sum - squares;
+  }
+  return y + 0.5f * pairs;
+}
+
+/* Inputs and outputs as of field_pairs. */
+shoal_status ISA_NAME(table_pairs)(const kernel_call *call) {
+  const int64_t fields = call->in[0].shape.dim[1], width = call->in[0].shape.dim[2];
+  for (int64_t i = 0; i < call->in[0].shape.dim[0]; i++)
+    ((float *)call->out[0].data)[i] = table_pairs_row((const float *)call->in[0].data + i * fields * width, fields,
+                                                      width, call->attr[0].i, (float *)call->out[1].data + i * width);
+  return NULL;
+}
+
+/* Inputs as of field_pairs_grad. */
+shoal_status ISA_NAME(table_pairs_grad)(const kernel_call *call) {
+  const int64_t fields = call->in[0].shape.dim[1], width = call->in[0].shape.dim[2], linear = call->attr[0].i;
+  const float *x = call->in[0].data, *sums = call->in[1].data; /* [n, fields, width], [n, width] */
+  const float *dy = call->in[2].data;                          /* [n] */
+  float *dx = call->out[0].data;
+  for (int64_t i = 0; i < call->in[0].shape.dim[0]; i++, sums += width)
+    for (int64_t f = 0; f < fields; f++, x += width, dx += width) {
+      int64_t j = 0;
+      for (; j < linear; j++) dx[j] = dy[i];
+      for (; j + VW <= width; j += VW) v_store(dx + j, v_set(dy[i]) * (v_load(sums + j) - v_load(x + j)));
+      for (; j < width; j++) dx[j] = dy[i] * (sums[j] - x[j]);
+    }
+  return NULL;
+}
+
 /* ---- each row once */
 
 typedef struct {

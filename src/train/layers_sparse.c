@@ -1,6 +1,7 @@
 /* Layers on sparse rows, each with a table of which a step touches the rows of its batch's features; and what models of
  * click logs make of them: interactions of embeddings. */
 #include "base/mem.h"
+#include "graph/ops/util.h"
 #include "train/layer.h"
 
 /* Refuses anything but the model's sparse rows, with a field for each entry if need be. */
@@ -66,13 +67,18 @@ static shoal_value *factorization_machine_apply(branch *b, layer *l, layer_io *i
 
 /* ---- interactions */
 
+/* Refuses weights that leave no vectors of x [batch, fields, width]. */
+static bool leaves_columns(branch *b, layer *l, const shoal_value *x) {
+  const int64_t linear = layer_int(l, "linear"), width = x->shape.dim[2];
+  if (linear < width) return true;
+  layer_refuse(b, l, "linear: %lld of %lld columns leave none to multiply", (long long)linear, (long long)width);
+  return false;
+}
+
 /* What is multiplied of x [batch, fields, width]: all columns but the first ones, if told so. NULL: refused. */
 static shoal_value *vectors_of(branch *b, layer *l, shoal_value *x) {
-  if (!layer_takes(b, l, x, 3, 3, "[batch, fields, width]")) return NULL;
-  const int64_t linear = layer_int(l, "linear"), fields = x->shape.dim[1], width = x->shape.dim[2];
-  if (linear >= width)
-    return layer_refuse(b, l, "linear: %lld of %lld columns leave none to multiply", (long long)linear,
-                        (long long)width);
+  if (!layer_takes(b, l, x, 3, 3, "[batch, fields, width]") || !leaves_columns(b, l, x)) return NULL;
+  const int64_t linear = layer_int(l, "linear"), fields = x->shape.dim[1];
   return linear ? shoal_slice(b->model->graph, x, SHOAL_SHAPE(0, 0, linear), SHOAL_SHAPE(-1, fields, -1)) : x;
 }
 
@@ -86,15 +92,10 @@ static shoal_value *add_weights(branch *b, const layer *l, shoal_value *x, shoal
   return shoal_add(g, y, shoal_reduce_sum(g, flat, SHOAL_SHAPE(1), true));
 }
 
-/* [batch, fields, width] -> [batch, 1]: all pairs of vectors multiplied, by (square of the sum - sum of squares) / 2. */
+/* [batch, fields, width] -> [batch, 1]: weights added up, all pairs of vectors multiplied. */
 static shoal_value *fm_interaction_apply(branch *b, layer *l, layer_io *io) {
-  shoal_graph *g = b->model->graph;
-  shoal_value *vectors = vectors_of(b, l, io->x[0]);
-  if (!vectors) return NULL;
-  shoal_value *sum = shoal_reduce_sum(g, vectors, SHOAL_SHAPE(1), false);
-  shoal_value *squares = shoal_reduce_sum(g, shoal_square(g, vectors), SHOAL_SHAPE(1), false);
-  shoal_value *pairs = shoal_reduce_sum(g, shoal_sub(g, shoal_square(g, sum), squares), SHOAL_SHAPE(1), true);
-  return add_weights(b, l, io->x[0], shoal_scale(g, pairs, 0.5));
+  if (!layer_takes(b, l, io->x[0], 3, 3, "[batch, fields, width]") || !leaves_columns(b, l, io->x[0])) return NULL;
+  return field_pairs(b->model->graph, io->x[0], layer_int(l, "linear"));
 }
 
 /* [batch, fields, fields x factors] -> [batch, 1]: a feature has a vector for each field (Juan et al. 2016). Field i's for

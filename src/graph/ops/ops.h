@@ -31,6 +31,7 @@
   FILE(dropout)         \
   FILE(gather)          \
   FILE(embedding)       \
+  FILE(field_pairs)     \
   FILE(state)           \
   FILE(random)          \
   FILE(update)          \

@@ -193,6 +193,8 @@ const op_variant tuned_embedding_bag_grad_rows[] = {
     ON_ROWS(table_bag_grad, .fits = narrow_fields, .scratch = bag_scratch), END};
 const op_variant tuned_fm[] = {ON_ROWS(table_fm, .fits = narrow_indices, .packs = true), END};
 const op_variant tuned_fm_grad_rows[] = {ON_ROWS(table_fm_grad, .fits = narrow_indices, .packs = true), END};
+const op_variant tuned_field_pairs[] = {ON_ROWS(table_pairs), END};
+const op_variant tuned_field_pairs_grad[] = {ON_ROWS(table_pairs_grad), END};
 
 static size_t unique_scratch(const op_shapes *s) { return table_unique_scratch(s->in[0].dim[0]); }
 const op_variant tuned_unique_rows[] = {ON_ROWS(table_unique, .fits = narrow_rows, .scratch = unique_scratch), END};

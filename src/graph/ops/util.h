@@ -164,9 +164,11 @@ const char *state_owner(const shoal_value *part, char buffer[STATE_OWNER]);
 
 /* dy summed to the shape of `like`, which was broadcast to dy's; dy itself when the shapes are the same. */
 shoal_value *grad_sum_to(shoal_graph *g, shoal_value *dy, shoal_value *like);
-/* Rows of a row-sparse gradient with respect to `like` as a dense one. */
 /* What a table [rows, width] begins with: see ops/embedding.c. */
 shoal_value *random_table(shoal_graph *g, shoal_shape shape, int64_t zeros, double limit);
+/* x [n, fields, width] -> [n, 1]: the first columns added up, of the others all pairs of vectors multiplied. */
+shoal_value *field_pairs(shoal_graph *g, shoal_value *x, int64_t linear);
+/* Rows of a row-sparse gradient with respect to `like` as a dense one. */
 shoal_value *scatter_add_like(shoal_graph *g, shoal_value *indices, shoal_value *values, shoal_value *like);
 /* A scalar of the type of `like`. */
 shoal_value *grad_scalar(shoal_graph *g, shoal_value *like, double value);
