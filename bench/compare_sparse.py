@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Sparse logistic regression with 33,762,578 features: rows a second, beside scikit-learn where it is there; a factorization
-machine and DeepFM beside PyTorch where it is there.
+"""Sparse logistic regression with 33,762,578 features: rows a second, beside scikit-learn and Vowpal Wabbit where they are there; a
+factorization machine and DeepFM beside PyTorch where it is there. Goals, met or missed, stand at the end.
 
 usage: compare_sparse.py BUILD_DIR
 
@@ -17,6 +17,25 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROWS, ROUNDS = 2_000_000, 3
 CLICK_FEATURES = 1_000_000
+DEEPFM_OPERATIONS = 6 * (624 * 400 + 400 * 400 + 400 * 400 + 400)  # of a row, forward and backward: products alone
+
+
+goals = []
+
+
+def goal(name, got, least, unit="x", limit=None):
+    """Noted for the end. limit: what the machine allows, where that is known."""
+    goals.append((name, got, least, unit, limit))
+
+
+def print_goals():
+    print(f"\n{'goal':<64} {'least':>9} {'reached':>9}")
+    for name, got, least, unit, limit in goals:
+        if got is None:
+            print(f"{name:<64} {least:>9,g} {'-':>9} no peer here")
+            continue
+        beyond = f"; the machine allows {limit:,.2f}" if limit else ""
+        print(f"{name:<64} {least:>9,g} {got:>9,.{0 if got > 100 else 2}f} {unit} {'met' if got >= least else 'missed'}{beyond}")
 
 
 def find_python(module):
@@ -30,19 +49,34 @@ def fields(line):
     return dict(word.split("=", 1) for word in line.split() if "=" in word)
 
 
-def run(command):
-    return fields(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+def run(command, **more):
+    environment = {**os.environ, **more}
+    return fields(subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout)
+
+
+def train(shoal, folder, *flags):
+    """summary.json of a run; with --trace also the operators' rows."""
+    out = os.path.join(folder, "run")
+    subprocess.run([shoal, "train", *flags, "--run-dir", out, "--quiet"], check=True, capture_output=True)
+    with open(os.path.join(out, "summary.json")) as f:
+        summary = json.load(f)
+    if "--trace" in flags:
+        rows = subprocess.run([shoal, "trace", out, "--json"], check=True, capture_output=True).stdout
+        summary["operators"] = json.loads(rows)
+    shutil.rmtree(out)
+    return summary
 
 
 def in_memory(build, python):
     bench = os.path.join(build, "bench", "sparse_bench")
     settings = [("sgd", 1, 1), ("sgd", 100, 1), ("adagrad", 1, 1), ("adagrad", 100, 1), ("ftrl", 1, 1), ("sgd", 1, 2)]
+    limits = [(f"limit-{numbers}", 1, 1) for numbers in (1, 2, 3)]  # numbers of a row: a weight and its slots
     best, loss, peer, version = {}, {}, 0, ""
     for _ in range(ROUNDS):
-        for s in settings:
+        for s in settings + limits:
             got = run([bench, *map(str, s), "2"])
             best[s] = max(best.get(s, 0), float(got["best"]))
-            loss[s] = got["loss"]
+            loss[s] = got.get("loss")
         if python:
             got = run([python, os.path.join(HERE, "peer_sparse_lr.py")])
             peer, version = max(peer, float(got["best"])), got["version"]
@@ -52,32 +86,47 @@ def in_memory(build, python):
         ratio = f"{best[s] / peer:.2f}" if peer else ""
         note = f" (lock-free, loss {loss[s]})" if threads > 1 else ""
         print(f"{f'{optimizer}, batch {batch}':<34} {threads:>7} {best[s]:>12,.0f} {ratio:>20}{note}")
+    for s in limits:
+        numbers = s[0][6:]
+        print(f"{f'limit: rows of {numbers} read and written':<34} {1:>7} {best[s]:>12,.0f}")
     if peer:
         print(f"{f'scikit-learn {version} SGDClassifier':<34} {1:>7} {peer:>12,.0f}")
-        print(f"\nShoal, sgd, an update a row, is {best[('sgd', 1, 1)] / peer:.2f} times as fast (goal: 2.7).")
     else:
-        print("\nscikit-learn is not installed; Shoal alone.")
+        print("scikit-learn is not installed; Shoal alone.")
+    sgd, (one, two, three) = best["sgd", 1, 1], (best[s] for s in limits)
+    goal("lr, sgd, in memory, beside scikit-learn", sgd / peer if peer else None, 2.5, limit=one / peer if peer else None)
+    goal("lr, adagrad beside sgd, in memory", best["adagrad", 1, 1] / sgd, 0.8, limit=two / sgd)
+    goal("lr, ftrl beside sgd, in memory", best["ftrl", 1, 1] / sgd, 0.7, limit=three / sgd)
 
 
-def from_files(build):
+def from_files(build, python):
+    """TFRecord files and the same rows as text, in the page cache; Vowpal Wabbit on its own text and cache of a part."""
     shoal = os.path.join(build, "shoal")
-    print(f"\n{'shoal train, from TFRecord':<34} {'threads':>7} {'rows/s':>12} {'memory':>10}")
+    cases = [("tfrecord", "sgd", 1), ("tfrecord", "sgd", 100), ("tfrecord", "adagrad", 100), ("libsvm", "sgd", 1)]
+    best, memory, peer = {}, {}, {}
     with tempfile.TemporaryDirectory() as folder:
-        clicks = os.path.join(folder, "clicks")
+        clicks, text = os.path.join(folder, "clicks"), os.path.join(folder, "rows.libsvm")
         subprocess.run([shoal, "data", "generate", "criteo", "--rows", str(ROWS), "--out", clicks, "--quiet"], check=True)
-        for optimizer, batch in (("sgd", 1), ("sgd", 100), ("adagrad", 100)):
-            best, memory = 0, 0
-            for i in range(ROUNDS):
-                out = os.path.join(folder, f"{optimizer}-{batch}-{i}")
-                subprocess.run([shoal, "train", "sparse-lr", "--data", os.path.join(clicks, "tfrecords*"), "--optimizer",
-                                optimizer, "--batch-size", str(batch), "--shuffle-rows", "0", "--run-dir", out, "--quiet"], check=True, capture_output=True)
-                with open(os.path.join(out, "summary.json")) as f:
-                    s = json.load(f)
-                best = max(best, s["examples_per_second"])
-                memory = s["tasks"][0]["rss_peak_bytes"] / 1e6
-                shutil.rmtree(out)
-            print(f"{f'{optimizer}, batch {batch}':<34} {2:>7} {best:>12,.0f} {memory:>7.0f} MB")
-    print("Goal: 1,000,000 rows/s on two processors, one of which reads.")
+        subprocess.run([shoal, "data", "convert", os.path.join(clicks, "tfrecords0[0-2]"), text, "--quiet"], check=True)
+        for _ in range(ROUNDS):
+            for kind, optimizer, batch in cases:
+                data = text if kind == "libsvm" else os.path.join(clicks, "tfrecords*")
+                s = train(shoal, folder, "sparse-lr", "--data", data, "--features", "33762578", "--optimizer", optimizer,
+                          "--batch-size", str(batch), "--shuffle-rows", "0")
+                best[kind, optimizer, batch] = max(best.get((kind, optimizer, batch), 0), s["examples_per_second"])
+                memory[kind, optimizer, batch] = s["tasks"][0]["rss_peak_bytes"] / 1e6
+        if python:
+            peer = run([python, os.path.join(HERE, "peer_vw.py"), text])
+    print(f"\n{'shoal train sparse-lr, from files':<34} {'threads':>7} {'rows/s':>12} {'memory':>10}")
+    for case in cases:
+        print(f"{'{}, {}, batch {}'.format(*case):<34} {2:>7} {best[case]:>12,.0f} {memory[case]:>7.0f} MB")
+    for kind in ("text", "cache") if peer else ():
+        version = peer["version"]
+        print(f"{f'Vowpal Wabbit {version}, sgd, {kind}':<34} {2:>7} {float(peer[kind]):>12,.0f}")
+    goal("lr, sgd, from TFRecord, two processors, one of which reads", best["tfrecord", "sgd", 1], 1_000_000, "rows/s")
+    for kind in ("libsvm", "tfrecord"):
+        vw = float(peer["text"]) if peer else None
+        goal(f"lr, sgd, from {kind}, beside Vowpal Wabbit from text", best[kind, "sgd", 1] / vw if vw else None, 8)
 
 
 def with_servers(build):
@@ -109,36 +158,52 @@ def with_servers(build):
               f"{memory['worker']:>5.0f} MB {memory['ps']:>5.0f} MB {s['test_loss']:>7.4f}")
 
 
+def of_peak(operators):
+    """Part of the FMA peak that the dense layers' products reach."""
+    products = [o for o in operators if o["kind"] == "op" and o["name"].split()[0] in ("matmul", "dense_block")]
+    return sum(o["flops"] for o in products) / sum(o["possible_flops"] for o in products)
+
+
 def click_models(build, python):
-    """Models with wide rows, from text; PyTorch's sparse tables on rows in memory take turns with them."""
+    """Models with wide rows, from text; PyTorch's sparse tables on the same rows in memory take turns with them."""
     shoal = os.path.join(build, "shoal")
-    cases = [("fm", 100, 300_000), ("fm", 1024, 300_000), ("deepfm", 256, 60_000), ("deepfm", 1024, 60_000)]
-    best, peer = {}, {}
+    cases = [(model, batch, threads) for model, batch in (("fm", 100), ("fm", 1024), ("deepfm", 256), ("deepfm", 1024))
+             for threads in (1, 2)]
+    best, peer, version = {}, {}, ""
     with tempfile.TemporaryDirectory() as folder:
         clicks = os.path.join(folder, "clicks")
         subprocess.run([shoal, "data", "generate", "criteo", "--rows", "400000", "--files", "4", "--features", str(CLICK_FEATURES),
                         "--as", "tsv", "--out", clicks, "--quiet"], check=True, capture_output=True)
+        usual = ["--data", os.path.join(clicks, "clicks0[0-2].tsv"), "--features", str(CLICK_FEATURES), "--no-checkpoints"]
         for _ in range(ROUNDS):
-            for model, batch, rows in cases:
-                out = os.path.join(folder, "run")
-                subprocess.run([shoal, "train", model, "--data", os.path.join(clicks, "clicks0[0-2].tsv"), "--features",
-                                str(CLICK_FEATURES), "--batch-size", str(batch), "--steps", str(rows // batch), "--no-checkpoints",
-                                "--run-dir", out, "--quiet"], check=True, capture_output=True)
-                with open(os.path.join(out, "summary.json")) as f:
-                    best[model, batch] = max(best.get((model, batch), 0), json.load(f)["examples_per_second"])
-                shutil.rmtree(out)
+            for case in cases:
+                model, batch, threads = case
+                rows = 300_000 if model == "fm" else 60_000
+                s = train(shoal, folder, model, *usual, "--batch-size", str(batch), "--threads", str(threads), "--steps",
+                          str(rows // batch))
+                best[case] = max(best.get(case, 0), s["examples_per_second"])
                 if python:
-                    got = run([python, os.path.join(HERE, "peer_click_torch.py"), model, str(CLICK_FEATURES), str(batch)])
-                    peer[model, batch] = max(peer.get((model, batch), 0), float(got["best"]))
-    print(f"\n{f'{CLICK_FEATURES:,} features x 17, Adagrad':<34} {'threads':>7} {'rows/s':>12} {'PyTorch, in memory':>20} {'ratio':>6}")
-    for model, batch, _ in cases:
-        beside = peer.get((model, batch))
-        print(f"{f'{model}, batch {batch}, from text':<34} {2:>7} {best[model, batch]:>12,.0f} {f'{beside:,.0f}' if beside else '-':>20} "
-              f"{f'{best[model, batch] / beside:.2f}' if beside else '-':>6}")
-    print("Goals: fm 300,000 rows/s; deepfm 3 times PyTorch.")
+                    got = run([python, os.path.join(HERE, "peer_click_torch.py"), model, os.path.join(clicks, "clicks00.tsv"),
+                               str(CLICK_FEATURES), str(batch)], OMP_NUM_THREADS=str(threads))
+                    peer[case], version = max(peer.get(case, 0), float(got["best"])), got["version"]
+        s = train(shoal, folder, "deepfm", *usual, "--threads", "1", "--steps", "100", "--trace", "50")
+        share = of_peak(s["operators"])
+    print(f"\n{f'{CLICK_FEATURES:,} features x 17, Adagrad':<34} {'threads':>7} {'from text':>12} {f'PyTorch {version}, in memory':>32} {'ratio':>6}")
+    for case in cases:
+        beside = peer.get(case)
+        print(f"{'{}, batch {}'.format(*case):<34} {case[2]:>7} {best[case]:>12,.0f} {f'{beside:,.0f}' if beside else '-':>32} "
+              f"{f'{best[case] / beside:.2f}' if beside else '-':>6}")
+    goal("fm, from text, two processors", max(best["fm", 100, 2], best["fm", 1024, 2]), 300_000, "rows/s")
+    peak = float(run([os.path.join(build, "bench", "sparse_bench"), "fma", "1", "1"])["best"]) * 1e9
+    for batch, threads in ((256, 1), (256, 2), (1024, 1), (1024, 2)):
+        beside = peer.get(("deepfm", batch, threads))
+        goal(f"deepfm, batch {batch}, {threads} threads, beside PyTorch", best["deepfm", batch, threads] / beside if beside else None,
+             3, limit=peak * threads / DEEPFM_OPERATIONS / beside if beside else None)
+    goal("deepfm, products of the dense layers, part of the FMA peak", share, 0.7, "")
 
 
 in_memory(sys.argv[1], find_python("sklearn"))
-from_files(sys.argv[1])
+from_files(sys.argv[1], find_python("vowpalwabbit"))
 with_servers(sys.argv[1])
 click_models(sys.argv[1], find_python("torch"))
+print_goals()

@@ -3,11 +3,17 @@
  *
  *   sparse_bench OPTIMIZER BATCH THREADS [SECONDS] [generic|avx2|avx512]
  *
+ * OPTIMIZER limit-1, limit-2 or limit-3 is what the machine allows: the same rows' places of a table of so many numbers a row
+ * are read, added up, changed and written, a row of entries after the other, fetched ahead, with no other work.
+ *
+ * OPTIMIZER fma: billions of operations a second of one thread's multiply-adds.
+ *
  * Several threads race (as `shoal train sparse-lr --mode async`). Prints the best and the median piece as one line:
  *   sparse-lr-OPTIMIZER BATCH THREADS best=ROWS_PER_SECOND median=ROWS_PER_SECOND loss=MEAN_OF_A_PASS rss_mb=PEAK */
 #include "base/clock.h"
 #include "base/random.h"
 #include "exec/session.h"
+#include "kernel/fma.h"
 #include "train/model.h"
 
 #include <stdio.h>
@@ -79,6 +85,44 @@ static shoal_batch part_of(const shoal_batch *all, int64_t first, int64_t count)
           shoal_tensor_view(SHOAL_F32, SHOAL_SHAPE(count * ENTRIES), (float *)all->values.data + first * ENTRIES)};
 }
 
+/* Two touches of each entry, as any update has them. */
+static inline __attribute__((always_inline)) void touch(const int32_t *indices, float *table, int numbers) {
+  enum { AHEAD = 2 * ENTRIES };
+  const int64_t entries = (int64_t)ROWS * ENTRIES;
+  for (int64_t e = 0; e < entries; e += ENTRIES) {
+    float sum = 0;
+    for (int k = 0; k < ENTRIES; k++) {
+      if (e + k + AHEAD < entries) __builtin_prefetch(table + (int64_t)indices[e + k + AHEAD] * numbers, 1, 3);
+      if (numbers > 2 && e + k + AHEAD < entries) /* it may reach into the next line */
+        __builtin_prefetch(table + (int64_t)indices[e + k + AHEAD] * numbers + numbers - 1, 1, 3);
+      sum += table[(int64_t)indices[e + k] * numbers];
+    }
+    const float change = 1e-6f * (1 - sum);
+    for (int k = 0; k < ENTRIES; k++)
+      for (int j = 0; j < numbers; j++) table[(int64_t)indices[e + k] * numbers + j] += change;
+  }
+}
+
+/* Rows a second of the best pass. */
+static double limit(const shoal_batch *all, int numbers, double seconds) {
+  shoal_tensor table;
+  double best = 0;
+  check(shoal_tensor_create(SHOAL_F32, SHOAL_SHAPE((int64_t)FEATURES * numbers), &table));
+  memset(table.data, 0, (size_t)FEATURES * (size_t)numbers * sizeof(float)); /* pages are there */
+  for (double start = clock_seconds(); best == 0 || clock_seconds() - start < seconds;) {
+    const double begun = clock_seconds();
+    switch (numbers) {
+      case 1: touch(all->indices.data, table.data, 1); break;
+      case 2: touch(all->indices.data, table.data, 2); break;
+      default: touch(all->indices.data, table.data, 3);
+    }
+    const double rate = ROWS / (clock_seconds() - begun);
+    if (rate > best) best = rate;
+  }
+  shoal_tensor_fini(&table);
+  return best;
+}
+
 int main(int argc, char **argv) {
   if (argc < 4) return fprintf(stderr, "usage: sparse_bench OPTIMIZER BATCH THREADS [SECONDS] [KERNELS]\n"), 2;
   const char *optimizer = argv[1], *kernels = argc > 5 ? argv[5] : NULL;
@@ -86,7 +130,12 @@ int main(int argc, char **argv) {
   int threads = atoi(argv[3]), pieces = 0;
   double seconds = argc > 4 ? atof(argv[4]) : 3;
   if (batch < 1 || threads < 1) return 2;
+  if (!strcmp(optimizer, "fma")) return printf("fma 1 1 best=%.1f\n", fma_gflops()), 0;
   shoal_batch all = make_rows();
+  if (!strncmp(optimizer, "limit-", 6)) {
+    printf("sparse-lr-%s 1 1 best=%.0f\n", optimizer, limit(&all, optimizer[6] - '0', seconds));
+    return 0;
+  }
   shoal_model *m;
   check(shoal_model_create_sparse(FEATURES, &m));
   shoal_model_sparse_dense(m, 1, false, "sigmoid");
