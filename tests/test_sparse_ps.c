@@ -404,6 +404,8 @@ static net_client *come(const char *address, const job *j, int worker) {
                           .elements = 1000,
                           .touched = 50,
                           .width = 1,
+                          .columns = {{.width = 1}},
+                          .tables = 1,
                           .optimizer = {.name = "sgd"},
                           .schedule = {.name = "constant", .rate = 1}};
   net_client *c;

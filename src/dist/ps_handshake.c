@@ -9,6 +9,17 @@
 
 #include <string.h>
 
+/* The tables fill a row. */
+static bool columns_fit(const ps_terms *t) {
+  int64_t width = 0;
+  for (int i = 0; i < t->tables; i++) {
+    const ps_columns *c = &t->columns[i];
+    if (c->width < 1 || c->width > t->width || c->zeros < 0 || !(c->limit >= 0 && c->limit < 1e30)) return false;
+    width += c->width;
+  }
+  return width == t->width;
+}
+
 /* Whether a server can hold such terms: whoever said them is trusted with nothing. */
 static shoal_status check(const server *s, const ps_terms *t) {
   const int64_t limit = (int64_t)(machine_memory() / sizeof(float));
@@ -24,9 +35,9 @@ static shoal_status check(const server *s, const ps_terms *t) {
   }
   if (t->elements < 1 || t->averages < 0 || t->averages >= t->elements || t->touched < 0 || t->round < 0 ||
       t->in_flight < 1 || t->in_flight > PS_FLIGHT_MAX || t->backups < 0 || t->backups >= t->workers ||
-      (t->touched && (t->round || t->width < 1 || t->width > PS_WIDTH_MAX || t->elements % t->width ||
-                      t->first_row < 0 || t->first_row > INT32_MAX || t->started > INT32_MAX || t->started < 0 ||
-                      t->zeros < 0 || !(t->limit >= 0 && t->limit < 1e30))))
+      (t->touched &&
+       (t->round || t->width < 1 || t->width > PS_WIDTH_MAX || t->elements % t->width || t->first_row < 0 ||
+        t->first_row > INT32_MAX || t->started > INT32_MAX || t->started < 0 || !columns_fit(t))))
     return status_make(SHOAL_ERR_PEER, "invalid settings");
   if (t->elements > limit / ps_nodes_max(t->round, t->workers) ||
       (t->touched && t->touched > limit / 4 / t->workers / t->width))

@@ -9,7 +9,7 @@
 #define VALUE_TEXT 64  /* bytes of a value other than the pieces */
 #define PIECES_MAX 256 /* of a schedule */
 
-typedef enum { INT, INT64, UINT64, YES_NO, MODE, REAL, NAME, PIECES } term_type;
+typedef enum { INT, INT64, UINT64, YES_NO, MODE, REAL, NAME, PIECES, COLUMNS } term_type;
 
 /* Every term; the names are those of the command's flags where there is one. */
 static const struct {
@@ -30,8 +30,7 @@ static const struct {
     {"table-width", INT64, offsetof(ps_terms, width)},
     {"table-first", INT64, offsetof(ps_terms, first_row)},
     {"table-started", INT64, offsetof(ps_terms, started)},
-    {"table-zeros", INT64, offsetof(ps_terms, zeros)},
-    {"table-limit", REAL, offsetof(ps_terms, limit)},
+    {"table-columns", COLUMNS, 0},
     {"optimizer", NAME, offsetof(ps_terms, optimizer.name)},
     {"momentum", REAL, offsetof(ps_terms, optimizer.momentum)},
     {"nesterov", YES_NO, offsetof(ps_terms, optimizer.nesterov)},
@@ -82,6 +81,14 @@ static void write_value(const ps_terms *t, size_t row, bool exactly, text *out) 
       for (int i = 0; i < t->schedule.pieces; i++) {
         snprintf(number, sizeof number, real, t->schedule.rates[i]);
         text_add(out, "%s%lld:%s", i ? "," : "", (long long)t->schedule.boundaries[i], number);
+      }
+      break;
+    case COLUMNS:
+      if (!t->tables) text_add(out, "none");
+      for (int i = 0; i < t->tables; i++) {
+        const ps_columns *c = &t->columns[i];
+        snprintf(number, sizeof number, real, c->limit);
+        text_add(out, "%s%lld:%lld:%s", i ? "," : "", (long long)c->width, (long long)c->zeros, number);
       }
       break;
   }
@@ -141,6 +148,19 @@ static bool read_pieces(char *value, ps_terms *t, storage *s) {
   return true;
 }
 
+static bool read_columns(char *value, ps_terms *t) {
+  if (!strcmp(value, "none")) return true;
+  for (char *piece; (piece = strsep(&value, ",")); t->tables++) {
+    if (t->tables == PS_TABLES_MAX) return false;
+    ps_columns *c = &t->columns[t->tables];
+    char *width = strsep(&piece, ":"), *zeros = strsep(&piece, ":");
+    if (!piece) return false;
+    if (!text_to_int(width, &c->width) || !text_to_int(zeros, &c->zeros) || !text_to_double(piece, &c->limit))
+      return false;
+  }
+  return true;
+}
+
 static bool read_value(char *value, size_t row, ps_terms *t, storage *s) {
   void *at = (char *)t + table[row].offset;
   int64_t number = 0;
@@ -157,6 +177,7 @@ static bool read_value(char *value, size_t row, ps_terms *t, storage *s) {
     case REAL: return text_to_double(value, at);
     case NAME: *(const char **)at = value; return *value;
     case PIECES: return read_pieces(value, t, s);
+    case COLUMNS: return read_columns(value, t);
   }
   return false;
 }

@@ -10,6 +10,13 @@
 #include "shoal/train.h"
 
 #define PS_TERMS_TEXT (1 << 14) /* bytes of the text at most */
+#define PS_TABLES_MAX 64        /* of a model */
+
+/* The columns of a row that are one table's, and how they begin (kernel/table.h). */
+typedef struct {
+  int64_t width, zeros;
+  double limit;
+} ps_columns;
 
 typedef struct {
   int workers, servers;
@@ -22,10 +29,11 @@ typedef struct {
   int64_t averages;  /* of them, the last ones: moving averages, to which what comes as a gradient is added */
   int64_t touched;   /* they are a table: rows of it that a batch touches at most; 0: they are none (12) */
   int64_t width;     /* of a table: parameters of a row; otherwise 0 */
-  /* Of a table: how it begins (kernel/table.h). Rows from `started` on, of the whole table, begin with zeros. */
-  int64_t first_row; /* of the server that is spoken to, in the whole table */
-  int64_t started, zeros;
-  double limit;
+  int64_t first_row; /* of a table: of the server that is spoken to, in the whole table */
+  int64_t started;   /* of a table: rows from here on, of the whole table, begin with zeros */
+  /* A model's tables stand side by side: a row has each one's row of a feature. */
+  ps_columns columns[PS_TABLES_MAX];
+  int tables;
   shoal_optimizer_options optimizer;
   shoal_schedule schedule;
   uint64_t seed;

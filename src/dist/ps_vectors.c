@@ -10,6 +10,7 @@
 #define SLOTS_MAX 8
 #define STANDARD_BLOCK ((int64_t)1 << 22) /* elements: 16 MB */
 #define BLOCKS_MAX 12                     /* of trained parameters; each has a plan, and a session keeps 16 */
+#define START_ROWS 1024                   /* of a table that are made at a time */
 #define STRIP 1024                        /* elements summed at a time: the sums stay in the first cache */
 
 /* A part of the vector with an update of its own. */
@@ -84,13 +85,29 @@ static shoal_status find_vectors(ps_vectors *v, block *b, size_t first, size_t l
   return NULL;
 }
 
-/* The rows of a table that begin with numbers by the seed: this server's share of them. */
-static void start_table(ps_vectors *v) {
+/* Columns [column, column + c->width) of rows that begin with numbers by the seed; piece: START_ROWS of them. */
+static void start_columns(const ps_terms *t, const ps_columns *c, int64_t column, int64_t rows, float *piece,
+                          float *out) {
+  const table_start start = {.seed = t->seed, .width = c->width, .zeros = c->zeros, .limit = (float)c->limit};
+  for (int64_t first = 0; first < rows; first += START_ROWS) {
+    const int64_t n = MIN_OF((int64_t)START_ROWS, rows - first);
+    table_initial(&start, (t->first_row + first) * c->width, n * c->width, piece);
+    for (int64_t r = 0; r < n; r++)
+      memcpy(out + (first + r) * t->width + column, piece + r * c->width, (size_t)c->width * sizeof *piece);
+  }
+}
+
+/* This server's share of the tables that do not begin with zeros. */
+static shoal_status start_table(ps_vectors *v) {
   const ps_terms *t = v->terms;
   const int64_t rows = MIN_OF(t->elements / t->width, t->started - t->first_row);
-  const table_start start = {.seed = t->seed, .width = t->width, .zeros = t->zeros, .limit = (float)t->limit};
-  if (t->limit > 0 && rows > 0)
-    table_initial(&start, t->first_row * t->width, rows * t->width, v->blocks[0].vectors[PS_PARAMETERS]);
+  float *piece = malloc((size_t)(START_ROWS * t->width) * sizeof *piece);
+  if (!piece) return status_no_memory();
+  for (int64_t i = 0, column = 0; i < t->tables; column += t->columns[i++].width)
+    if (t->columns[i].limit > 0)
+      start_columns(t, &t->columns[i], column, rows, piece, v->blocks[0].vectors[PS_PARAMETERS]);
+  free(piece);
+  return NULL;
 }
 
 static shoal_status build(ps_vectors *v) {
@@ -115,7 +132,7 @@ static shoal_status build(ps_vectors *v) {
   if (!status) status = shoal_session_create(v->graph, &session, &v->session);
   for (int k = 0; k < v->n_blocks && !status; k++) status = find_vectors(v, &v->blocks[k], ends[k], ends[k + 1]);
   free(ends);
-  if (!status && v->terms->touched) start_table(v);
+  if (!status && v->terms->touched) status = start_table(v);
   return status;
 }
 

@@ -7,6 +7,8 @@
 #include "train/optimizer.h"
 #include "train/ps_table.h"
 
+#include <string.h>
+
 shoal_status ps_model_place(const shoal_model *m, int servers, bool table, placement *out) {
   shoal_value **weights;
   int n_trained, n;
@@ -45,8 +47,8 @@ shoal_status ps_model_terms(const shoal_model *m, bool table, ps_terms *terms) {
   terms->touched = table ? m->input.dim[0] + shape.other_rows : 0;
   terms->width = shape.width;
   terms->started = table ? model_features(m) : 0;
-  terms->zeros = shape.zeros;
-  terms->limit = shape.limit;
+  memcpy(terms->columns, shape.columns, sizeof terms->columns);
+  terms->tables = shape.tables;
   terms->optimizer = c->optimizer;
   terms->schedule = c->schedule;
   terms->seed = c->seed;

@@ -15,8 +15,16 @@ typedef struct {
   char *name;
   shoal_shape shape; /* of the whole */
   int which;         /* vector */
-  int64_t first;     /* element */
+  int64_t first;     /* element; of a table: column of the servers' rows */
+  bool is_table;
 } part;
+
+/* A table of the model: some columns of the servers' rows. */
+typedef struct {
+  float *weights; /* [room, width], the session's */
+  int gradient;   /* its number among the gradients */
+  int64_t column, width;
+} columns;
 
 /* A weight that is not the table's: [count] numbers among those behind it. */
 typedef struct {
@@ -31,9 +39,8 @@ struct ps_table {
   model_elsewhere elsewhere;
   ps_table_shape shape;
   sparse_set batch; /* the one fetched last */
-  int64_t room;     /* rows of the session's table */
-  int gradient;     /* the table's number among the gradients */
-  float *weights;   /* [room, width], the session's */
+  int64_t room;     /* rows of the session's tables */
+  columns tables[PS_TABLES_MAX];
   int32_t *keys; /* [room + other rows] of the batch fetched last, then of the other weights, if they were asked for */
   int64_t n_keys;
   float *values;    /* [room + other rows, width] as they come */
@@ -55,8 +62,8 @@ static bool is_table(const shoal_model *m, const shoal_value *v) {
 
 bool ps_table_first(const shoal_model *m) { return m->n_weights && m->weights[0].table; }
 
-/* How the table begins. */
-static shoal_status find_start(const shoal_model *m, const shoal_value *v, ps_table_shape *out) {
+/* How a table begins. */
+static shoal_status find_start(const shoal_model *m, const shoal_value *v, ps_columns *out) {
   for (size_t i = 0; i < m->n_weights; i++) {
     if (m->weights[i].variable != v) continue;
     const json_t *config = m->weights[i].owner->config, *start = json_object_get(config, "embeddings_initializer");
@@ -71,7 +78,7 @@ static shoal_status find_start(const shoal_model *m, const shoal_value *v, ps_ta
 
 shoal_status ps_table_find(const shoal_model *m, ps_table_shape *out) {
   shoal_value **weights;
-  int n, n_trained, tables = 0;
+  int n, n_trained;
   int64_t others = 0;
   bool floats = true;
   shoal_status status = NULL;
@@ -83,18 +90,21 @@ shoal_status ps_table_find(const shoal_model *m, ps_table_shape *out) {
       others += shoal_shape_count(&weights[i]->shape);
       continue;
     }
-    tables++;
-    shape.width = weights[i]->shape.dim[1];
-    if (!status) status = find_start(m, weights[i], &shape);
+    ps_columns c = {.width = weights[i]->shape.dim[1]};
+    if (!status) status = find_start(m, weights[i], &c);
+    if (shape.tables < PS_TABLES_MAX) shape.columns[shape.tables] = c;
+    shape.tables++;
+    shape.width += c.width;
   }
   free(weights);
   TRY(status);
-  if (tables != 1 || !floats || n != n_trained || shape.width > PS_WIDTH_MAX)
+  if (shape.tables < 1 || shape.tables > PS_TABLES_MAX || !floats || n != n_trained || shape.width > PS_WIDTH_MAX)
     return status_make(
         SHOAL_ERR_ARGUMENT,
-        "parameter servers hold one table of f32 rows, of %d numbers at most, beside other weights; this "
-        "model has %d tables%s: train it by a single process",
-        PS_WIDTH_MAX, tables, n != n_trained ? " and moving averages" : "");
+        "parameter servers hold 1 to %d tables of f32 rows, of %d numbers together at most, beside other weights; this "
+        "model has %d tables of %lld%s: train it by a single process",
+        PS_TABLES_MAX, PS_WIDTH_MAX, shape.tables, (long long)shape.width,
+        n != n_trained ? " and moving averages" : "");
   if (shape.width > 1 && optimizer_by_rows(&m->options.optimizer))
     return status_make(SHOAL_ERR_ARGUMENT,
                        "the optimizer %s has one number for a row of %lld, which parameter servers do not hold: use "
@@ -111,8 +121,34 @@ shoal_status ps_table_find(const shoal_model *m, ps_table_shape *out) {
 
 /* ---- saving */
 
+/* Rows [first, first + n) of the servers' of one table, by way of all their columns. */
+static shoal_status read_rows(const part *p, int64_t first, int64_t n, float *all, float *out) {
+  const int64_t row = p->table->shape.width, width = p->shape.dim[1];
+  TRY(ps_client_read(p->table->client, p->which, first * row, n * row, all));
+  for (int64_t i = 0; i < n; i++) memcpy(out + i * width, all + i * row + p->first, (size_t)width * sizeof *out);
+  return NULL;
+}
+
+/* Elements [first, first + n) of a table among others. */
+static shoal_status read_columns(const part *p, int64_t first, int64_t n, float *into) {
+  const int64_t width = p->shape.dim[1], most = PS_PIECE_MAX / p->table->shape.width, end = first + n;
+  float *all = malloc(2 * (size_t)PS_PIECE_MAX * sizeof *all), *own = all ? all + PS_PIECE_MAX : NULL;
+  shoal_status status = all ? NULL : status_no_memory();
+  for (int64_t at = first; at < end && !status;) {
+    const int64_t row = at / width, rows = MIN_OF(most, (end - 1) / width + 1 - row),
+                  to = MIN_OF(end, (row + rows) * width);
+    status = read_rows(p, row, rows, all, own);
+    if (!status) memcpy(into + (at - first), own + (at - row * width), (size_t)(to - at) * sizeof *into);
+    at = to;
+  }
+  free(all);
+  return status;
+}
+
 static shoal_status read_part(void *source, uint64_t first, size_t bytes, void *into) {
   const part *p = source;
+  if (p->is_table && p->table->shape.tables > 1)
+    return read_columns(p, (int64_t)(first / sizeof(float)), (int64_t)(bytes / sizeof(float)), into);
   return ps_client_read(p->table->client, p->which, p->first + (int64_t)(first / sizeof(float)),
                         (int64_t)(bytes / sizeof(float)), into);
 }
@@ -137,8 +173,8 @@ static void forget_model(void *context) { ((ps_table *)context)->model = NULL; }
 
 static shoal_status add_part(ps_table *t, const shoal_value *of, const char *slot, int which, int64_t first) {
   part *p = &t->parts[t->n_parts];
-  *p = (part){.table = t, .shape = of->shape, .which = which, .first = first};
-  if (is_table(t->model, of)) p->shape.dim[0] = model_features(t->model);
+  *p = (part){.table = t, .shape = of->shape, .which = which, .first = first, .is_table = is_table(t->model, of)};
+  if (p->is_table) p->shape.dim[0] = model_features(t->model);
   if (asprintf(&p->name, "%s%s%s", shoal_value_name(of), slot ? "/" : "", slot ? slot : "") < 0)
     return status_no_memory();
   t->n_parts++;
@@ -149,13 +185,16 @@ static shoal_status add_part(ps_table *t, const shoal_value *of, const char *slo
 static shoal_status list_parts(ps_table *t, shoal_value **weights, int n) {
   const char *slots[OPTIMIZER_SLOTS_MAX];
   int n_slots = optimizer_slots(&t->model->options.optimizer, slots);
-  int64_t next = model_features(t->model) * t->shape.width;
+  int64_t next = model_features(t->model) * t->shape.width, column = 0;
   t->parts = calloc((size_t)n * (size_t)(1 + n_slots), sizeof *t->parts);
   if (!t->parts) return status_no_memory();
   for (int i = 0; i < n; i++) {
     const bool table = is_table(t->model, weights[i]);
-    for (int k = 0; k <= n_slots; k++) TRY(add_part(t, weights[i], k ? slots[k - 1] : NULL, k, table ? 0 : next));
-    if (!table) next += shoal_shape_count(&weights[i]->shape);
+    for (int k = 0; k <= n_slots; k++) TRY(add_part(t, weights[i], k ? slots[k - 1] : NULL, k, table ? column : next));
+    if (table)
+      column += weights[i]->shape.dim[1];
+    else
+      next += shoal_shape_count(&weights[i]->shape);
   }
   return NULL;
 }
@@ -186,24 +225,55 @@ shoal_status ps_table_copy(ps_table *t, ps_client *to) {
   return status;
 }
 
+static shoal_status read_file(safetensors *file, const part *p, int64_t first, int64_t n, float *out) {
+  return safetensors_read_part(file, p->name, (uint64_t)first * sizeof *out, (size_t)n * sizeof *out, out);
+}
+
+/* Whole rows of vector `which`: the columns of each table. piece has room for two pieces. */
+static shoal_status restore_rows(ps_table *t, safetensors *file, int which, int64_t first, int64_t n, float *piece) {
+  float *own = piece + PS_PIECE_MAX;
+  for (int i = 0; i < t->n_parts; i++) {
+    const part *p = &t->parts[i];
+    if (!p->is_table || p->which != which) continue;
+    const int64_t width = p->shape.dim[1];
+    TRY(read_file(file, p, first * width, n * width, own));
+    for (int64_t r = 0; r < n; r++)
+      memcpy(piece + r * t->shape.width + p->first, own + r * width, (size_t)width * sizeof *own);
+  }
+  return ps_client_write(t->client, which, first * t->shape.width, n * t->shape.width, piece);
+}
+
+static shoal_status restore_tables(ps_table *t, safetensors *file, float *piece) {
+  const char *slots[OPTIMIZER_SLOTS_MAX];
+  const int vectors = 1 + optimizer_slots(&t->model->options.optimizer, slots);
+  const int64_t rows = model_features(t->model), most = PS_PIECE_MAX / t->shape.width;
+  for (int k = 0; k < vectors; k++)
+    for (int64_t at = 0; at < rows; at += most) TRY(restore_rows(t, file, k, at, MIN_OF(most, rows - at), piece));
+  return NULL;
+}
+
+static shoal_status restore_other(ps_table *t, safetensors *file, const part *p, float *piece) {
+  const int64_t count = shoal_shape_count(&p->shape);
+  for (int64_t at = 0; at < count; at += PS_PIECE_MAX) {
+    const int64_t n = MIN_OF(PS_PIECE_MAX, count - at);
+    TRY(read_file(file, p, at, n, piece));
+    TRY(ps_client_write(t->client, p->which, p->first + at, n, piece));
+  }
+  return NULL;
+}
+
 shoal_status ps_table_restore(ps_table *t, const char *path) {
   safetensors *file;
-  float *piece = malloc((size_t)PS_PIECE_MAX * sizeof *piece);
+  float *piece = malloc(2 * (size_t)PS_PIECE_MAX * sizeof *piece);
   if (!piece) return status_no_memory();
   shoal_status status = safetensors_open(path, &file);
   if (status) {
     free(piece);
     return status;
   }
-  for (int i = 0; i < t->n_parts && !status; i++) {
-    const part *p = &t->parts[i];
-    const int64_t count = shoal_shape_count(&p->shape);
-    for (int64_t at = 0; at < count && !status; at += PS_PIECE_MAX) {
-      int64_t n = MIN_OF(PS_PIECE_MAX, count - at);
-      status = safetensors_read_part(file, p->name, (uint64_t)at * sizeof *piece, (size_t)n * sizeof *piece, piece);
-      if (!status) status = ps_client_write(t->client, p->which, p->first + at, n, piece);
-    }
-  }
+  status = restore_tables(t, file, piece);
+  for (int i = 0; i < t->n_parts && !status; i++)
+    if (!t->parts[i].is_table) status = restore_other(t, file, &t->parts[i], piece);
   safetensors_close(file);
   free(piece);
   return status;
@@ -212,15 +282,16 @@ shoal_status ps_table_restore(ps_table *t, const char *path) {
 /* ---- making it */
 
 static shoal_status find_weights(ps_table *t, shoal_value **weights, int n) {
-  int64_t at = 0;
+  int64_t at = 0, column = 0;
+  int tables = 0;
   t->others = calloc((size_t)n, sizeof *t->others);
   if (!t->others) return status_no_memory();
   for (int i = 0; i < n; i++) {
     shoal_tensor v;
     TRY(shoal_session_variable(t->model->session, weights[i], &v));
     if (is_table(t->model, weights[i])) {
-      t->gradient = i;
-      t->weights = v.data;
+      t->tables[tables++] = (columns){.weights = v.data, .gradient = i, .column = column, .width = v.shape.dim[1]};
+      column += v.shape.dim[1];
       t->room = v.shape.dim[0];
       continue;
     }
@@ -319,8 +390,12 @@ static ps_keys keys_of(const ps_table *t) { return (ps_keys){t->keys, t->n_keys}
 
 /* All rows have come: they go to where the session has them. */
 static void take_values(ps_table *t) {
-  const int64_t table = t->batch.n * t->shape.width;
-  memcpy(t->weights, t->values, (size_t)table * sizeof *t->values);
+  const int64_t width = t->shape.width, table = t->batch.n * width;
+  for (int i = 0; i < t->shape.tables; i++) {
+    const columns *c = &t->tables[i];
+    for (int64_t r = 0; r < t->batch.n; r++)
+      memcpy(c->weights + r * c->width, t->values + r * width + c->column, (size_t)c->width * sizeof *t->values);
+  }
   for (int i = 0; t->n_keys > t->batch.n && i < t->n_others; i++) {
     const other_weight *o = &t->others[i];
     memcpy(o->values, t->values + table + o->at, (size_t)o->count * sizeof *o->values);
@@ -340,12 +415,15 @@ shoal_status ps_table_fetch(ps_table *t, const shoal_batch *b, bool keep, shoal_
 
 /* What each row's entries have come to, in the entries' order; then the other weights' gradients. */
 static void sum_up(ps_table *t, const shoal_tensor *gradients) {
-  const float *of_entries = gradients[t->gradient].data; /* [entries, width] */
-  const int64_t entries = gradients[t->gradient].shape.dim[0], width = t->shape.width, table = t->batch.n * width;
+  const int64_t width = t->shape.width, table = t->batch.n * width;
   memset(t->gradients, 0, (size_t)table * sizeof *t->gradients);
-  for (int64_t e = 0; e < entries; e++) {
-    float *restrict sum = t->gradients + t->batch.places[e] * width;
-    for (int64_t k = 0; k < width; k++) sum[k] += of_entries[e * width + k];
+  for (int i = 0; i < t->shape.tables; i++) {
+    const columns *c = &t->tables[i];
+    const float *of_entries = gradients[c->gradient].data; /* [entries, c->width] */
+    for (int64_t e = 0; e < gradients[c->gradient].shape.dim[0]; e++) {
+      float *restrict sum = t->gradients + t->batch.places[e] * width + c->column;
+      for (int64_t k = 0; k < c->width; k++) sum[k] += of_entries[e * c->width + k];
+    }
   }
   for (int i = 0; i < t->n_others; i++) {
     const other_weight *o = &t->others[i];

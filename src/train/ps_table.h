@@ -1,6 +1,7 @@
-/* A worker's end of a table that lies on parameter servers: a row for each feature, of which a batch touches few.
+/* A worker's end of tables that lie on parameter servers: a row for each feature, of which a batch touches few.
  *
- * The session's own variable is a small table. For each batch the features it touches are numbered 0, 1, ... in their
+ * All tables of a model have a row for each feature; on the servers they stand side by side, as columns of one. The
+ * session's own variables are small tables. For each batch the features it touches are numbered 0, 1, ... in their
  * order, the rows of these features are put there, and the batch is computed with these numbers for indices; so a
  * worker's memory does not depend on the number of features. All other weights of the model, one after the other, fill
  * rows behind the last feature, which every batch touches. */
@@ -12,13 +13,13 @@
 
 typedef struct ps_table ps_table;
 
-/* What a model's table is like on the servers. */
+/* What a model's tables are like on the servers. */
 typedef struct {
-  int64_t width;      /* of a row */
-  int64_t rows;       /* in all */
-  int64_t other_rows; /* of them, the last ones: of other weights */
-  int64_t zeros;      /* how it begins: kernel/table.h */
-  double limit;
+  int64_t width;                     /* of a row: of all tables together */
+  int64_t rows;                      /* in all */
+  int64_t other_rows;                /* of them, the last ones: of other weights */
+  ps_columns columns[PS_TABLES_MAX]; /* of each, in the order of the weights */
+  int tables;
 } ps_table_shape;
 
 /* Whether it is the first weight of the model. */

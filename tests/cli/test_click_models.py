@@ -97,9 +97,35 @@ class ClickModels(support.Case):
             self.learn(model, model + "-served", "--no-checkpoints", "--workers", 1, *servers, "--threads", 1)
             alone, served = self.summary(model + "-alone"), self.summary(model + "-served")
             self.assertAlmostEqual(alone["test_loss"], served["test_loss"], delta=1e-4, msg=model)
-        self.learn("fm", "async", "--no-checkpoints", "--workers", 3, "--ps", 2, "--mode", "async")
+        self.learn("fm", "async", "--no-checkpoints", "--workers", 3, "--ps", 2, "--mode", "async", "--lr", 0.03)
         self.assertEqual(self.summary("async")["examples"], 2000)
         self.assertGreater(self.summary("async")["test_auc"], 0.6)
+
+    def test_several_tables(self):
+        """Two tables of different width and a dense layer, on servers in one message: as in a process alone; same bits after a stop."""
+        (self.folder / "two.json").write_text(json.dumps({
+            "shoal_model": 1, "name": "two", "inputs": [{"shape": [FEATURES], "sparse": True}],
+            "layers": [
+                {"name": "weights", "type": "embedding_bag", "units": 1, "embeddings_initializer": 0},
+                {"name": "vectors", "type": "embedding_bag", "inputs": ["input"], "units": 5, "fields": 39, "log_values": True,
+                 "embeddings_initializer": {"type": "table", "limit": 0.1}},
+                {"name": "pairs", "type": "fm_interaction"},
+                {"type": "flatten", "inputs": ["vectors"]}, {"name": "deep", "type": "dense", "units": 1},
+                {"type": "add", "inputs": ["weights", "pairs", "deep"]}, {"type": "activation", "activation": "sigmoid"}],
+            "training": {"epochs": 1, "optimizer": "adagrad", "lr": 0.05, "accumulator": 0.1}}))
+        usual = ("train", "two.json", "--data", self.train, "--test-data", self.test, "--features", FEATURES, "--batch-size", 50,
+                 "--shuffle-rows", 0, "--threads", 1)
+        servers = ("--ps", 2, "--mode", "sync")
+        self.shoal(*usual, "--run-dir", "alone", "--no-checkpoints", "--epochs", 2)
+        self.shoal(*usual, "--run-dir", "one", "--workers", 1, *servers, "--no-checkpoints", "--epochs", 2)
+        for run, flags in (("a", ("--epochs", 2)), ("b", ()), ("b", ("--resume", "--epochs", 2))):
+            self.shoal(*usual, "--run-dir", run, "--workers", 2, *servers, *flags)
+        weights = [(self.folder / run / "model.safetensors").read_bytes() for run in ("a", "b")]
+        self.assertTrue(weights[0] == weights[1])
+        self.assertAlmostEqual(self.summary("alone")["test_loss"], self.summary("one")["test_loss"], delta=1e-5)
+        again = json.loads(self.shoal("eval", "a", "--json")[0])
+        self.assertAlmostEqual(again["loss"], self.summary("a")["test_loss"], places=5)
+        self.assertLess(self.summary("a")["test_loss"], self.truth["constant_log_loss"])
 
     def test_what_is_refused(self):
         svm = self.shared / "pairs.svm"
