@@ -2,8 +2,7 @@
  * csv_fit.h how numbers are made of text. When nobody has numbered the words of labels and columns yet, the file is read
  * once when it is opened. */
 #include "base/mem.h"
-#include "data/csv_file.h"
-#include "data/csv_fit.h"
+#include "data/csv_fields.h"
 #include "data/format.h"
 #include "data/preprocessing.h"
 
@@ -23,6 +22,7 @@ typedef struct {
   const class_names *classes; /* NULL: labels are numbers; else the options', or: */
   class_names own;
   bool labels_optional;
+  csv_fields_row sparse; /* the row being read, where the description has fields */
   int *hot; /* [columns] of columns that are 1 in rows of a class: the class; NULL: the label is in one column */
   bool seen_minus, seen_zero;
 } csv_reader;
@@ -80,6 +80,7 @@ static void close_reader(file_reader *base) {
   if (!r) return;
   csv_file_close(&r->file);
   csv_fit_fini(&r->own_fit);
+  csv_fields_close(&r->sparse);
   free(r->hot);
   class_names_fini(&r->own);
   free(base->path);
@@ -166,6 +167,17 @@ static csv_labels labels_of(const format_options *options) {
   return (csv_labels){.optional = options->labels_optional, .row_size = options->row_size};
 }
 
+/* The description has fields: rows are sparse. */
+static shoal_status make_sparse(csv_reader *r, const format_options *options) {
+  TRY(csv_fields_open(&r->file, options->features, &r->sparse));
+  r->schema.kind = ROWS_SPARSE;
+  r->schema.shape = SHOAL_SCALAR;
+  r->schema.features = r->sparse.features;
+  r->schema.fields = true;
+  r->schema.fields_end = (int)r->file.columns.field_count;
+  return NULL;
+}
+
 /* separator 0: found out. */
 static shoal_status prepare(csv_reader *r, char separator, const format_options *options) {
   const csv_fit *given = options->learned && options->learned->table.count ? &options->learned->table : NULL;
@@ -181,6 +193,7 @@ static shoal_status prepare(csv_reader *r, char separator, const format_options 
                             .classes = options->classes,
                             .real_labels = r->file.columns.target,
                             .weighted = csv_file_has(&r->file, CSV_WEIGHT)};
+  if (r->file.columns.field_count) TRY(make_sparse(r, options));
   TRY(find_classes(r, options));
   if (r->classes && options->classes && r->classes->count > options->classes)
     return status_make(SHOAL_ERR_INPUT, "%s: %d different labels are found, but there are %d classes", r->base.path,
@@ -282,11 +295,34 @@ static const char *to_weight(const csv_reader *r, const char *field, float *weig
   return why;
 }
 
-/* One line into row `into->count`, for which there is room. why: what is wrong, empty when nothing is. */
+/* The cells of a row as its entries. */
+static shoal_status put_entries(csv_reader *r, rows_block *into, char *why, size_t room) {
+  char where[CSV_COLUMN_TEXT], detail[DETAIL];
+  size_t column = 0;
+  TRY(csv_fields_make(&r->sparse, &r->file, r->fit, &column, detail, sizeof detail));
+  if (*detail) {
+    snprintf(why, room, "%s: %s", csv_file_column(&r->file, column, where), detail);
+    return NULL;
+  }
+  TRY(rows_reserve(into, 1, (int64_t)r->sparse.count));
+  const int64_t start = into->offsets[into->count];
+  for (size_t i = 0; i < r->sparse.count; i++) {
+    const csv_entry *e = &r->sparse.entries[i];
+    into->indices[start + (int64_t)i] = e->index;
+    into->fields[start + (int64_t)i] = e->field;
+    into->values[start + (int64_t)i] = e->value;
+  }
+  into->offsets[into->count + 1] = start + (int64_t)r->sparse.count;
+  return NULL;
+}
+
+/* One line into row `into->count`, for which there is room; of sparse rows all but the entries. why: what is wrong, empty
+ * when nothing is. */
 static void parse_line(csv_reader *r, const uint8_t *at, size_t n, rows_block *into, char *why, size_t room) {
   csv_cursor c = csv_fields(r->file.in.separator, at, n);
   char field[CSV_FIELD], where[CSV_COLUMN_TEXT], detail[DETAIL];
-  float *x = (float *)into->features + into->count * r->schema.shape.dim[0];
+  const bool sparse = r->schema.kind == ROWS_SPARSE;
+  float *x = sparse ? NULL : (float *)into->features + into->count * r->schema.shape.dim[0];
   int32_t *label = &into->labels[into->count];
   size_t column = 0;
   *why = 0;
@@ -304,6 +340,8 @@ static void parse_line(csv_reader *r, const uint8_t *at, size_t n, rows_block *i
       problem = to_weight(r, field, &into->weights[into->count], detail, sizeof detail);
     } else if (r->file.roles[column] == CSV_HOT) {
       problem = to_hot_label(r, field, column, label);
+    } else if (r->file.roles[column] == CSV_FEATURE && sparse) {
+      memcpy(r->sparse.cells[column], field, sizeof field);
     } else if (r->file.roles[column] == CSV_FEATURE) {
       float *place = x + r->fit->columns[r->file.learned[column]].offset;
       problem = put_feature(r, column, field, place, detail, sizeof detail);
@@ -349,6 +387,7 @@ static shoal_status read_rows(file_reader *base, int64_t most, rows_block *into,
       snprintf(why, sizeof why, "%s: correct the line", problem);
     else
       parse_line(r, at, n, into, why, sizeof why);
+    if (!*why && r->schema.kind == ROWS_SPARSE) TRY(put_entries(r, into, why, sizeof why));
     shoal_status status = *why ? bad_line(r, stream_offset(r->file.in.in), why) : NULL;
     pass(r, at, whole);
     if (status) return status;

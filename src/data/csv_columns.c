@@ -52,6 +52,67 @@ static shoal_status add_kind(csv_columns *c, csv_kind kind, const char *key, cha
   return status;
 }
 
+/* "1|5|20" */
+static shoal_status read_bounds(const char *words, csv_field_asked *f) {
+  char *copy = strdup(words), *rest = copy;
+  f->bounds = calloc(strlen(words) + 1, sizeof *f->bounds);
+  bool good = copy && f->bounds;
+  for (char *word; good && (word = strsep(&rest, "|"));) {
+    double number;
+    good = text_to_double(word, &number) && isfinite((float)number) &&
+           (!f->n_bounds || (float)number > f->bounds[f->n_bounds - 1]);
+    if (good) f->bounds[f->n_bounds++] = (float)number;
+  }
+  free(copy);
+  if (good && f->n_bounds) return NULL;
+  return status_make(SHOAL_ERR_ARGUMENT,
+                     "columns: field=%s:buckets: expected ascending numbers with | between them, as in "
+                     "field=%s:buckets:1|5|20, found '%s'",
+                     f->column, f->column, words);
+}
+
+/* COLUMN, COLUMN:KIND, COLUMN:KIND:MORE or A*B. */
+static shoal_status read_field(char *value, csv_field_asked *f) {
+  static const char *const kinds[] = {"words", "number", "log", "standardise", "buckets", "split"};
+  enum { SPLIT = 5 };
+  char *colon = strchr(value, ':'), *more = colon ? strchr(colon + 1, ':') : NULL, *star = strchr(value, '*');
+  size_t kind = 0;
+  f->column = value;
+  if (!colon && star) {
+    *star = 0;
+    f->with = star + 1;
+    if (!*value || !*f->with) return status_make(SHOAL_ERR_ARGUMENT, "columns: a cross is field=COLUMN*COLUMN");
+    return NULL;
+  }
+  if (!colon) return NULL;
+  *colon = 0;
+  if (more) *more++ = 0;
+  while (kind < COUNT_OF(kinds) && strcmp(colon + 1, kinds[kind])) kind++;
+  if (kind == COUNT_OF(kinds))
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "columns: field=%s: unknown kind '%s'; known are words, number, log, standardise, buckets and "
+                       "split",
+                       value, colon + 1);
+  if (kind == SPLIT) {
+    f->separator = more && *more ? *more : '|';
+    return NULL;
+  }
+  f->kind = (csv_field_kind)kind;
+  if (f->kind == CSV_FIELD_BUCKETS) return read_bounds(more ? more : "", f);
+  if (more) return status_make(SHOAL_ERR_ARGUMENT, "columns: field=%s:%s takes no '%s'", value, kinds[kind], more);
+  return NULL;
+}
+
+static shoal_status add_field(csv_columns *c, char *value) {
+  void *array = c->fields;
+  shoal_status status = mem_grow(&array, &c->field_capacity, c->field_count + 1, sizeof *c->fields);
+  c->fields = array;
+  if (status) return status;
+  csv_field_asked *f = &c->fields[c->field_count++];
+  *f = (csv_field_asked){0};
+  return read_field(value, f);
+}
+
 static shoal_status set_separator(csv_columns *c, const char *value) {
   c->separator = csv_separator_called(value);
   if (c->separator) return NULL;
@@ -60,13 +121,13 @@ static shoal_status set_separator(csv_columns *c, const char *value) {
 }
 
 static const char *const keys[] = {"label",     "target",     "weight", "skip",    "missing", "header", "classes",
-                                   "separator", "categories", "hash",   "numbers", "ids",     "bucket"};
+                                   "separator", "categories", "hash",   "numbers", "ids",     "bucket", "field"};
 
 static shoal_status one(csv_columns *c, char *key, char *value) {
   if (!value || !*value)
     return status_make(SHOAL_ERR_ARGUMENT,
                        "columns: expected label=, target=, weight=, skip=, missing=, header=, classes=, "
-                       "separator=, categories=, hash=, ids=, bucket= or numbers= with a value, found "
+                       "separator=, categories=, hash=, ids=, bucket=, numbers= or field= with a value, found "
                        "'%s'",
                        key);
   if (!strcmp(key, "label") || !strcmp(key, "target")) {
@@ -88,6 +149,7 @@ static shoal_status one(csv_columns *c, char *key, char *value) {
   if (!strcmp(key, "ids")) return add_kind(c, CSV_IDS, key, value, 0, 0);
   if (!strcmp(key, "bucket")) return add_kind(c, CSV_IDS, key, value, 0, TEXT_IDS_MAX);
   if (!strcmp(key, "numbers")) return add_kind(c, CSV_NUMBER, key, value, 0, 0);
+  if (!strcmp(key, "field")) return add_field(c, value);
   if (!strcmp(key, "header")) {
     c->header = !strcmp(value, "yes") ? 1 : !strcmp(value, "no") ? 0 : -1;
     if (c->header < 0) return status_make(SHOAL_ERR_ARGUMENT, "columns: header= expects yes or no, found '%s'", value);
@@ -101,7 +163,7 @@ static shoal_status one(csv_columns *c, char *key, char *value) {
   const char *nearest = text_nearest(key, keys, COUNT_OF(keys));
   return status_make(SHOAL_ERR_ARGUMENT,
                      "columns: unknown key '%s='; known are label, target, weight, skip, missing, header, "
-                     "classes, separator, categories, hash, ids, bucket and numbers%s%s%s",
+                     "classes, separator, categories, hash, ids, bucket, numbers and field%s%s%s",
                      key, nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "");
 }
 
@@ -129,6 +191,8 @@ void csv_columns_fini(csv_columns *c) {
   free(c->skip);
   free(c->classes);
   free(c->kinds);
+  for (size_t i = 0; i < c->field_count; i++) free(c->fields[i].bounds);
+  free(c->fields);
   *c = (csv_columns){.header = -1};
 }
 
@@ -163,6 +227,32 @@ shoal_status csv_columns_kinds(const csv_columns *c, char *const *names, size_t 
     widths[column] = c->kinds[i].width;
   }
   return NULL;
+}
+
+shoal_status csv_columns_fields(const csv_columns *c, char *const *names, size_t n, size_t *out) {
+  for (size_t i = 0; i < c->field_count; i++) {
+    const csv_field_asked *f = &c->fields[i];
+    TRY(find(f->column, names, n, &out[2 * i]));
+    out[2 * i + 1] = out[2 * i];
+    if (f->with) TRY(find(f->with, names, n, &out[2 * i + 1]));
+  }
+  return NULL;
+}
+
+/* Only what is a field is a feature. */
+static shoal_status assign_fields(const csv_columns *c, char *const *names, size_t n, csv_role *roles) {
+  size_t *columns = calloc(2 * c->field_count, sizeof *columns);
+  if (!columns) return status_no_memory();
+  shoal_status status = csv_columns_fields(c, names, n, columns);
+  for (size_t i = 0; i < n && !status; i++) {
+    bool named = false;
+    for (size_t k = 0; k < 2 * c->field_count; k++) named |= columns[k] == i;
+    if (named && roles[i] != CSV_FEATURE)
+      status = status_make(SHOAL_ERR_ARGUMENT, "column %zu is a field and also the label or weight: choose another", i);
+    if (!named && roles[i] == CSV_FEATURE) roles[i] = CSV_SKIP;
+  }
+  free(columns);
+  return status;
 }
 
 /* "A|B|C", or "4-6". *several false: it is neither. */
@@ -222,6 +312,7 @@ shoal_status csv_columns_assign(const csv_columns *c, char *const *names, size_t
   size_t features = 0;
   if (labelled) TRY(assign_label(c, names, n, roles));
   if (c->weight) TRY(assign_weight(c, names, n, roles));
+  if (c->field_count) TRY(assign_fields(c, names, n, roles));
   for (size_t i = 0; i < c->skip_count; i++) {
     size_t column;
     TRY(find(c->skip[i], names, n, &column));

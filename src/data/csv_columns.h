@@ -20,6 +20,7 @@
  *   header=yes|no    whether the first line holds names; without it, it does when none of its fields is a number, or
  *                    when one is called label, target, class or y
  *   classes=A|B|C    the words of the label column in the order of their numbers
+ *   field=...        rows are sparse, and this is one of their fields: csv_fields.h
  * A COLUMN is a number, counted from 0, or a name in the header line. All other columns are features, in their order.
  *
  * Labels: whole numbers from 0 on stay what they are; in a file with -1 and +1 those become 0 and 1; words are numbered
@@ -44,6 +45,23 @@ enum {
   CSV_WIDTH_MAX = 1 << 16 /* numbers that a column may become */
 };
 
+/* Fields of sparse rows. CSV_FIELD_WORDS: one word, several (`separator`), or those of two columns (`with`). */
+typedef enum {
+  CSV_FIELD_WORDS,
+  CSV_FIELD_NUMBER,
+  CSV_FIELD_LOG,
+  CSV_FIELD_STANDARDISE,
+  CSV_FIELD_BUCKETS
+} csv_field_kind;
+
+typedef struct {
+  char *column, *with;
+  csv_field_kind kind;
+  char separator;
+  float *bounds; /* [n_bounds] ascending; owned */
+  int n_bounds;
+} csv_field_asked;
+
 /* What the description says a column is. */
 typedef struct {
   char *column;
@@ -60,6 +78,8 @@ typedef struct {
   size_t skip_count, skip_capacity;
   csv_kind_asked *kinds;
   size_t kind_count, kind_capacity;
+  csv_field_asked *fields;
+  size_t field_count, field_capacity;
   csv_missing missing;
   float missing_value; /* CSV_MISSING_VALUE */
   char separator;      /* 0: to be found out */
@@ -84,6 +104,8 @@ bool csv_label_name(const char *name);
 /* What columns are said to be: kinds [n], and widths [n] of those that are CSV_HASH or CSV_IDS; others are left alone. */
 SHOAL_CHECKED shoal_status csv_columns_kinds(const csv_columns *c, char *const *names, size_t n, csv_kind *kinds,
                                              int *widths);
+/* out [2 * fields]: the column of each field, and the one that it is crossed with (else the same). */
+SHOAL_CHECKED shoal_status csv_columns_fields(const csv_columns *c, char *const *names, size_t n, size_t *out);
 /* roles [n]; names [n] or NULL without a header line. labelled: one of them is the label, or several are. */
 SHOAL_CHECKED shoal_status csv_columns_assign(const csv_columns *c, char *const *names, size_t n, bool labelled,
                                               csv_role *roles);

@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "data/csv_file.h"
 
+#include <math.h>
 #include <string.h>
 
 #define SAMPLE_ROWS 1000 /* of the first file, by which a column is text or numbers */
@@ -10,7 +11,7 @@
 /* What is counted of a column. */
 typedef struct {
   int64_t numbers, words, missing;
-  double sum;
+  double sum, squares;
 } column_counts;
 
 void csv_fit_fini(csv_fit *fit) {
@@ -71,7 +72,7 @@ static shoal_status find_kinds(csv_file *f, csv_fit *fit) {
   if (!status) status = status_wrap(csv_columns_kinds(&f->columns, f->names, f->count, kinds, widths), "%s", f->path);
   for (size_t i = 0; !status && i < f->count; i++) {
     csv_column *c = &fit->columns[i];
-    bool words = counts[i].words > counts[i].numbers;
+    bool words = counts[i].words > counts[i].numbers && !f->columns.field_count;
     c->kind = kinds[i] != CSV_FOUND_OUT ? kinds[i] : words ? CSV_CATEGORIES : CSV_NUMBER;
     c->asked = kinds[i] != CSV_FOUND_OUT;
     c->width = c->kind == CSV_HASH ? widths[i] : 1;
@@ -150,7 +151,7 @@ static shoal_status read_through(csv_file *f, csv_fit *fit, column_counts *count
       else if (column->kind != CSV_NUMBER)
         TRY(status_wrap(add_word(column, field), "%s: %s", f->path, csv_file_column(f, i, where)));
       else if (csv_number(&f->in, field, &number))
-        t->numbers++, t->sum += (double)number;
+        t->numbers++, t->sum += (double)number, t->squares += (double)number * (double)number;
     }
     csv_pass_line(&f->in, at, whole);
   }
@@ -171,7 +172,10 @@ static shoal_status learn_all(csv_file *first, char *const *paths, size_t n, cha
   }
   for (size_t i = 0; i < fit->count; i++) {
     fit->columns[i].missing = counts[i].missing;
-    if (counts[i].numbers) fit->columns[i].mean = counts[i].sum / (double)counts[i].numbers;
+    const double values = (double)counts[i].numbers, mean = counts[i].sum / fmax(values, 1);
+    if (counts[i].numbers) fit->columns[i].mean = mean;
+    if (counts[i].numbers && first->columns.field_count)
+      fit->columns[i].spread = sqrt(fmax(counts[i].squares / values - mean * mean, 0));
   }
   free(counts);
   return status;
@@ -215,6 +219,8 @@ static shoal_status learn(csv_file *first, char *const *paths, size_t n, char se
   bool through = first->columns.missing == CSV_MISSING_MEAN;
   for (size_t i = 0; i < fit->count; i++)
     through |= fit->columns[i].role == CSV_FEATURE && learns_words(&fit->columns[i]);
+  for (size_t i = 0; i < first->columns.field_count; i++)
+    through |= first->columns.fields[i].kind == CSV_FIELD_STANDARDISE;
   TRY(csv_file_rewind(first));
   if (through) TRY(learn_all(first, paths, n, separator, description, labels, fit));
   return lay_out(fit);
@@ -258,6 +264,7 @@ json_t *csv_fit_to_json(const csv_fit *fit) {
     if (c->role == CSV_FEATURE) {
       json_object_set_new(o, "kind", json_string(kind_names[c->kind]));
       if (c->kind == CSV_NUMBER) json_object_set_new(o, "mean", json_real(c->mean));
+      if (c->spread > 0) json_object_set_new(o, "spread", json_real(c->spread));
       if (c->kind == CSV_HASH) json_object_set_new(o, "width", json_integer(c->width));
       if (c->kind == CSV_CATEGORIES)
         json_object_set_new(o, "words", class_names_to_json((const char *const *)c->words.names));
@@ -291,6 +298,7 @@ static shoal_status column_from_json(const json_t *o, csv_column *c) {
   c->kind = (csv_kind)kind;
   c->width = 1;
   c->mean = json_number_value(json_object_get(o, "mean"));
+  c->spread = json_number_value(json_object_get(o, "spread"));
   if (missing) c->missing = json_integer_value(missing);
   if (kind == CSV_HASH) {
     json_int_t width = json_integer_value(json_object_get(o, "width"));

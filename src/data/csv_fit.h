@@ -19,6 +19,7 @@ typedef struct {
   int width;         /* numbers that it becomes: 1, or one a word or bucket */
   int64_t offset;    /* of the first of them in the row */
   double mean;       /* CSV_NUMBER, of the values that are there */
+  double spread;     /* their standard deviation, where a field asks for it; else 0 */
   int64_t missing;   /* values that are not, in the training rows; -1: not counted */
 } csv_column;
 

@@ -55,10 +55,10 @@ static const training_key training_keys[] = {
 };
 
 /* Other settings of a job, which it takes from the file as they are; those of the optimizer first. */
-static const char *const job_keys[] = {"momentum",        "nesterov",    "beta1",       "beta2",
-                                       "epsilon",         "rho",         "accumulator", "weight_decay",
-                                       "average_weights", "clip_value",  "clip_norm",   "clip_global_norm",
-                                       "label_smoothing", "decay_every", "warmup",      "accumulate"};
+static const char *const job_keys[] = {
+    "momentum",        "nesterov",     "beta1",           "beta2",      "epsilon",   "rho",
+    "accumulator",     "weight_decay", "average_weights", "clip_value", "clip_norm", "clip_global_norm",
+    "label_smoothing", "decay_every",  "warmup",          "accumulate", "columns"};
 #define UPDATE_KEYS 8
 
 bool model_file_job_key(const char *key, bool *update) {
@@ -123,6 +123,10 @@ static shoal_status read_training(const json_t *training, shoal_model_kind *kind
   }
   for (size_t i = 0; i < COUNT_OF(job_keys); i++) {
     const json_t *v = json_object_get(training, job_keys[i]);
+    if (v && !strcmp(job_keys[i], "columns")) {
+      if (!json_is_string(v)) return status_make(SHOAL_ERR_ARGUMENT, "training: columns: expected a string");
+      continue;
+    }
     if (v && !json_is_number(v) && !json_is_boolean(v))
       return status_make(SHOAL_ERR_ARGUMENT, "training: %s: expected a number, or true or false", job_keys[i]);
   }

@@ -146,6 +146,7 @@ static void fill_from_file(shoal_job *f, const shoal_model_kind *kind, bool own)
     if (row->kind == SHOAL_SETTING_NUMBER && json_is_number(v)) *(double *)field = json_number_value(v);
     if (row->kind == SHOAL_SETTING_INT && json_is_number(v)) *(int64_t *)field = (int64_t)json_number_value(v);
     if (row->kind == SHOAL_SETTING_BOOL && json_is_boolean(v)) *(bool *)field = json_is_true(v);
+    if (row->kind == SHOAL_SETTING_TEXT && json_is_string(v)) *(const char **)field = json_string_value(v);
   }
 }
 

@@ -235,5 +235,92 @@ class Columns(support.Case):
         self.assertIn("user: text, each word one of 7 numbers, by a hash", out)
 
 
+FIELDS = "label=clicked,field=age:standardise,field=price:log,field=hour:buckets:6|12|18,field=city,field=tags:split:;,field=city*device"
+
+
+class Fields(support.Case):
+    """Columns as fields of sparse rows: numbers, words, several words, crosses."""
+
+    def write(self, name, rows, seed, order=(0, 1, 2, 3, 4, 5, 6)):
+        draw = random.Random(seed)
+        lines = [["clicked", "age", "price", "hour", "city", "tags", "device"]]
+        for _ in range(rows):
+            age, price, hour = draw.gauss(40, 10), draw.expovariate(0.01), draw.randrange(24)
+            city, device = draw.choice(["Oslo", "Rome", "Bonn"]), draw.choice(["phone", "desk"])
+            tags = draw.sample(["a", "b", "c", "d"], draw.randrange(3))
+            score = 2 * (city == "Oslo") * (device == "phone") + ("a" in tags) + (hour >= 18) + (age - 40) / 10 - 1.2
+            lines.append([str(int(score > 0)), f"{age:.2f}", f"{price:.3f}", str(hour), city, ";".join(tags), device])
+        (self.folder / name).write_text("".join(",".join(line[i] for i in order) + "\n" for line in lines))
+
+    def setUp(self):
+        super().setUp()
+        self.write("train.csv", 1500, 1)
+        self.write("test.csv", 400, 2, (6, 5, 4, 3, 2, 1, 0))
+
+    def learn(self, model, run, *flags, expect=0, columns=FIELDS):
+        return self.shoal("train", model, "--data", "train.csv", "--test-data", "test.csv", "--columns", columns, "--batch-size", 50,
+                          "--run-dir", run, *flags, expect=expect)
+
+    def test_entries(self):
+        (self.folder / "few.csv").write_text("clicked,age,price,hour,city,tags,device\n1,30,7,12,Oslo,a;b,phone\n0,50,,18,Oslo,,phone\n"
+                                             "1,30,-7,11,Rome,b;a;b,phone\n")
+        self.shoal("data", "convert", "few.csv", "few.libsvm", "--columns", FIELDS, "--quiet")
+        rows = [dict((int(k), float(v)) for k, v in (e.split(":") for e in line.split()[1:]))
+                for line in (self.folder / "few.libsvm").read_text().splitlines()]
+        # Mean 36.67, spread 9.43; log2(1 + 7) = 3.
+        self.assertAlmostEqual(rows[0][1], -0.7071, places=3)
+        self.assertAlmostEqual(rows[1][1], 1.4142, places=3)
+        self.assertAlmostEqual(rows[0][2], 3, places=5)
+        self.assertAlmostEqual(rows[2][2], -3, places=5)
+        self.assertNotIn(2, rows[1])
+        words = [{k: v for k, v in row.items() if k > 6} for row in rows]
+        self.assertEqual([len(w) for w in words], [5, 3, 5])  # bucket, city, cross; tags
+        self.assertEqual(len(words[0].keys() & words[1].keys()), 2)  # city and cross: other buckets
+        self.assertEqual(len(words[0].keys() & words[2].keys()), 2)  # the two tags
+        self.assertEqual(sorted(words[2].values()), [1, 1, 1, 1, 2])
+
+    def test_models(self):
+        for model, flags in (("lr", ()), ("deepfm", ("--set", "fields=6,hidden=16,log=false", "--accumulator", 0.1))):
+            self.learn(model, model, *flags, "--features", 5000, "--epochs", 4)
+            s = self.summary(model)
+            self.assertGreater(s["test_auc"], 0.9, model)
+            again = json.loads(self.shoal("eval", model, "--json")[0])
+            self.assertAlmostEqual(again["loss"], s["test_loss"], places=5)
+        (self.folder / "own.json").write_text(json.dumps({
+            "shoal_model": 1, "name": "own", "inputs": [{"shape": [5000], "sparse": True}],
+            "layers": [{"type": "embedding_bag", "units": 1, "embeddings_initializer": 0}, {"type": "activation", "activation": "sigmoid"}],
+            "training": {"epochs": 4, "optimizer": "adagrad", "lr": 0.3, "batch_size": 50, "columns": FIELDS}}))
+        self.shoal("train", "own.json", "--data", "train.csv", "--test-data", "test.csv", "--run-dir", "own")
+        self.assertGreater(self.summary("own")["test_auc"], 0.9)
+        scores = self.shoal("predict", "deepfm", "test.csv")[0].split()
+        self.assertEqual(len(scores), 400)
+        self.learn("deepfm", "served", "--set", "fields=6,hidden=16,log=false", "--accumulator", 0.1, "--features", 5000, "--epochs", 4,
+                   "--workers", 2, "--ps", 1, "--mode", "sync")
+        self.assertGreater(self.summary("served")["test_auc"], 0.85)
+
+    def test_click_log(self):
+        """The log's own columns, described one by one."""
+        self.shoal("data", "generate", "criteo", "--rows", 300, "--files", 2, "--features", 4000, "--as", "tsv", "--out", "log", "--quiet")
+        fields = [f"field={i}:log" for i in range(1, 14)] + [f"field={i}" for i in range(14, 40)] + ["field=14*15"]
+        self.shoal("train", "deepfm", "--data", "log/clicks00.tsv", "--test-data", "log/clicks01.tsv", "--format", "tsv", "--columns",
+                   "header=no,label=0," + ",".join(fields), "--set", "fields=40,hidden=8,log=false", "--features", 4000, "--batch-size", 10,
+                   "--run-dir", "log-run", "--no-checkpoints")
+        self.assertEqual(self.summary("log-run")["examples"], 150)
+
+    def test_what_is_wrong(self):
+        for word, said in (("field=age:logs", "unknown kind 'logs'"), ("field=age:buckets:3|2", "ascending"), ("field=ages", "did you mean 'age'"),
+                           ("field=clicked", "the label"), ("field=city*", "COLUMN*COLUMN"), ("field=city:log", "expected a number, found")):
+            _, err = self.learn("lr", "wrong", "--features", 5000, columns="label=clicked," + word, expect=1 if "number" in said else 2)
+            self.assertIn(said, err)
+        with open(self.folder / "train.csv", "a") as f:
+            f.write("1,x,1,1,Oslo,a,phone\n")
+        _, err = self.learn("lr", "bad", "--features", 5000, expect=1)
+        for said in ("train.csv", "line 1502", "column 1 ('age')", "'x'"):
+            self.assertIn(said, err)
+        self.learn("lr", "skipped", "--features", 5000, "--on-bad-row", "skip")
+        _, err = self.learn("deepfm", "few", "--set", "fields=5", "--features", 5000, expect=1)
+        self.assertIn("5 fields", err)
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -53,9 +53,12 @@ static inline void dense_read(const format *f, const char *path, const format_op
   if (status) dense_expect(status);
   if (again.count > once.count + 3) __builtin_trap();
   int64_t same = again.count < once.count ? again.count : once.count;
-  bool dense = schema.kind == ROWS_DENSE;
+  const bool dense = schema.kind == ROWS_DENSE, sparse = schema.kind == ROWS_SPARSE;
   size_t bytes = !same ? 0 : dense ? (size_t)same * rows_dense_bytes(&schema) : (size_t)again.offsets[same];
-  if (same && (memcmp(dense ? once.features : once.bytes, dense ? again.features : again.bytes, bytes) ||
+  if (sparse) bytes *= sizeof *once.indices;
+  const void *first = dense ? once.features : sparse ? (void *)once.indices : once.bytes;
+  const void *second = dense ? again.features : sparse ? (void *)again.indices : again.bytes;
+  if (same && ((bytes && memcmp(first, second, bytes)) ||
                memcmp(once.labels, again.labels, (size_t)same * sizeof *once.labels)))
     __builtin_trap();
   status = (f->skip)(r, INT64_MAX, &got);
