@@ -14,6 +14,7 @@
 #define DEPTH_MAX 5 /* folders below the root */
 #define RUNS_MAX 20000
 #define FILE_BYTES_MAX (8 << 20) /* of a JSON file that is embedded */
+#define LISTED_MAX (16 << 10)    /* bytes of a summary that are kept for the next list */
 
 static const struct {
   const char *folder, *name; /* folder: inside the run's, or NULL */
@@ -32,6 +33,7 @@ static void run_destroy(report_run *r) {
   if (!r) return;
   report_metrics_fini(&r->metrics);
   report_metrics_fini(&r->tests);
+  text_fini(&r->listed);
   free(r->name);
   free(r->path);
   free(r);
@@ -75,17 +77,17 @@ static shoal_status add_run(report_set *s, const char *path, const char *name, r
 
 /* ---- searching */
 
-/* The folder that a file of the run in `run` lies in: a descriptor of its own, or -1. */
+/* The folder inside that of the run, `run`, that such a file lies in: a descriptor of its own, or -1. */
 static int open_place(int run, report_file which) {
-  const char *folder = places[which].folder ? places[which].folder : ".";
-  return openat(run, folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+  return openat(run, places[which].folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 }
 
 /* -1: not there. */
 static int open_file(const report_run *r, report_file which) {
-  int run = open(r->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), folder = run < 0 ? -1 : open_place(run, which);
+  int run = open(r->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  int folder = run < 0 || !places[which].folder ? run : open_place(run, which);
   int fd = folder < 0 ? -1 : openat(folder, places[which].name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-  if (folder >= 0) close(folder);
+  if (folder >= 0 && folder != run) close(folder);
   if (run >= 0) close(run);
   return fd;
 }
@@ -94,9 +96,9 @@ static int open_file(const report_run *r, report_file which) {
 static void look_at(int run, int64_t size[REPORT_FILES], int64_t changed[REPORT_FILES]) {
   for (int i = 0; i < REPORT_FILES; i++) {
     struct stat st;
-    int folder = open_place(run, (report_file)i);
+    int folder = places[i].folder ? open_place(run, (report_file)i) : run;
     bool there = folder >= 0 && !fstatat(folder, places[i].name, &st, AT_SYMLINK_NOFOLLOW) && S_ISREG(st.st_mode);
-    if (folder >= 0) close(folder);
+    if (folder >= 0 && folder != run) close(folder);
     size[i] = there ? st.st_size : -1;
     changed[i] = there ? (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec : 0;
   }
@@ -203,13 +205,16 @@ shoal_status report_set_add(report_set *s, const char *path) {
 
 /* ---- writing */
 
-/* The file's JSON value; NULL: not there, too large or no JSON. */
+/* The file's JSON value; NULL: not there, too large or no JSON. Read at once: json_loadfd asks for every byte by itself. */
 static json_t *load(const report_run *r, report_file which) {
   if (r->files[which].size < 0 || r->files[which].size > FILE_BYTES_MAX) return NULL;
   int fd = open_file(r, which);
-  if (fd < 0) return NULL;
-  json_t *value = json_loadfd(fd, 0, NULL);
-  close(fd);
+  FILE *f = fd < 0 ? NULL : fdopen(fd, "r");
+  json_t *value = f ? json_loadf(f, 0, NULL) : NULL;
+  if (f)
+    fclose(f);
+  else if (fd >= 0)
+    close(fd);
   return value;
 }
 
@@ -291,6 +296,18 @@ shoal_status report_run_write(report_set *s, report_run *r, const report_range *
   return out->failed ? status_no_memory() : NULL;
 }
 
+/* Only what has changed is read again: there may be thousands of runs. */
+static void write_summary(text *out, report_run *r) {
+  if (r->listed_at != r->revision || !r->listed.length) {
+    text_fini(&r->listed);
+    write_file(&r->listed, "summary", r, REPORT_SUMMARY);
+    r->listed_at = r->revision;
+  }
+  out->failed |= r->listed.failed;
+  if (!r->listed.failed) text_add_bytes(out, r->listed.data, r->listed.length);
+  if (r->listed.failed || r->listed.length > LISTED_MAX) text_fini(&r->listed);
+}
+
 shoal_status report_set_write_list(report_set *s, text *out) {
   text_add(out, "[");
   for (size_t i = 0; i < s->count; i++) {
@@ -298,7 +315,7 @@ shoal_status report_set_write_list(report_set *s, text *out) {
     if (i) text_add_bytes(out, ",", 1);
     write_head(out, r);
     text_add(out, ",\"run\":%s,\"sweep\":%s", r->is_run ? "true" : "false", r->is_sweep ? "true" : "false");
-    write_file(out, "summary", r, REPORT_SUMMARY);
+    write_summary(out, r);
     text_add_bytes(out, "}", 1);
   }
   text_add(out, "]");

@@ -32,6 +32,8 @@ typedef struct {
     int64_t size, changed; /* bytes; nanoseconds. Size -1: not there */
   } files[REPORT_FILES];
   uint64_t revision; /* rises with each change */
+  text listed;       /* its summary in a list, as it was at `listed_at`; empty: none is kept */
+  uint64_t listed_at;
   report_metrics metrics, tests;
   uint64_t used; /* when its metrics were last asked for; the oldest are given up */
 } report_run;

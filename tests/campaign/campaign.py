@@ -13,6 +13,7 @@ network namespaces can be made), files (none may grow beyond a few kB) and descr
   resume     a job that ended so, or was killed, is resumed without faults and then must finish by the same rules
   orphans    no process is left; leftovers: no temporary file, no shared memory
   time       30 s without a step or a row more and without an end are a hang, whatever is written meanwhile; so are 5 minutes
+             (these alone where no file may grow)
 
 docs/reliability.md has the results of a long campaign."""
 import argparse
@@ -392,6 +393,8 @@ class Job:
         """False: it hangs."""
         seen, begun = None, time.monotonic()
         since = begun
+        if any(f.what == "files" for f in self.t.faults): # nor does what it reports grow
+            seconds = most
         while not self.over():
             now = self.progress()
             if now != seen:

@@ -22,6 +22,8 @@ class Hangs(unittest.TestCase):
         self.job = campaign.Job.__new__(campaign.Job)
         self.job.run = pathlib.Path(folder.name)
         self.job.members = {"launcher": Member()}
+        self.job.t = campaign.draw(1, False)
+        self.job.t.faults = []
         self.path = self.job.run / "metrics.jsonl"
         self.job.reported = campaign.Progress(self.path)
 

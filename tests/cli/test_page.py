@@ -98,6 +98,11 @@ class Dash:
                 pass
         return answer
 
+    def seconds(self):
+        """Processor time of the server so far."""
+        words = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+
     def memory(self):
         """Most it ever held, in bytes."""
         status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
@@ -234,6 +239,31 @@ class Page(support.Case):
             self.assertLess(time.monotonic() - before, 5)
             for s in held:
                 s.close()
+
+    def test_thousands_of_runs(self):
+        """The list is read once; after that, only what has changed."""
+        runs = 3000
+        summary = {"status": "finished", "model": "softmax", "tasks": [{"role": "worker", "note": "x" * 3000}]}
+        for i in range(runs):
+            folder = self.folder / "runs" / f"run-{i}"
+            folder.mkdir(parents=True)
+            (folder / "summary.json").write_text(json.dumps({**summary, "examples": i}, indent=1))
+        with Dash(self.folder / "runs") as dash:
+            took = []
+            for _ in range(3):
+                before = dash.seconds()
+                state = dash.json("api/state")
+                took.append(dash.seconds() - before)
+                self.assertEqual([r["summary"]["examples"] for r in state["runs"]], list(range(runs)))
+            (self.folder / "runs" / "run-7" / "summary.json").write_text(json.dumps({**summary, "examples": -1}))
+            end = time.monotonic() + 20
+            while dash.json("api/state")["runs"][7]["summary"]["examples"] != -1:
+                self.assertLess(time.monotonic(), end, "a changed run is not seen")
+                time.sleep(0.2)
+        print(f"{runs} runs: processor time of the first list {took[0]:.2f} s, of later ones {min(took[1:]):.2f} s")
+        if "asan" not in os.environ.get("SHOAL_BUILD", ""):
+            self.assertLess(took[0], 3)  # bytes that are read one by one take much longer
+            self.assertLess(min(took[1:]), 0.5)
 
     def test_a_million_points(self):
         write_long_run(self.folder / "runs" / "long", 1_000_000)
