@@ -215,6 +215,35 @@ class Cluster(support.Case):
             status, _, err, _ = self.ends(process, folder)
             self.assertEqual(status, 130, err)
 
+    def test_both_signals_in_quick_succession(self):
+        """SIGINT and SIGTERM, at any moment of a cluster and of its end: one of the two is the status, what is said is about that,
+        nothing is left, and the job goes on from what was saved."""
+        for i, pause in enumerate((0, 0.002, 0.02, 0.15)):
+            with self.subTest(pause=pause):
+                folder = self.folder / f"both{i}"
+                words = [support.SHOAL, "train", "softmax", "--data", self.data, "--run-dir", folder, "--workers", "2", "--threads",
+                         "1", "--quiet", "--checkpoint-every", "50"]
+                process = subprocess.Popen([*words, "--epochs", "100000000"], cwd=self.folder, stdout=subprocess.PIPE,
+                                           stderr=subprocess.PIPE, text=True, env=self.environment())
+                end = time.monotonic() + 20
+                while not list(folder.glob("checkpoints/*.safetensors")) and time.monotonic() < end:
+                    time.sleep(0.005)
+                first, second = (signal.SIGINT, signal.SIGTERM)[::1 if i % 2 else -1]
+                process.send_signal(first)
+                time.sleep(pause)
+                process.send_signal(second)
+                status, out, err, _ = self.ends(process, folder)
+                self.assertIn(status, (130, 143), out + err)
+                self.assertTrue(err.strip(), "not a word")
+                self.assertNotIn("must agree", err)
+                self.assertNotIn("no gradient", err)
+                self.assertFalse(list(folder.rglob("*.tmp")), err)
+                saved = max(int(p.stem.split("-")[1]) for p in folder.glob("checkpoints/*.safetensors"))
+                done = subprocess.run([*words, "--resume", "--steps", str(saved + 10)], cwd=self.folder,
+                                      capture_output=True, text=True, env=self.environment(), timeout=support.SECONDS)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertEqual(self.summary(f"both{i}")["status"], "finished")
+
     def test_wrong_flags(self):
         for number, (flags, words) in enumerate((
                 (["--strategy", "single", "--workers", 2], "--strategy ps"),
