@@ -23,6 +23,7 @@ typedef struct {
   shoal_compile_options compile;
   shoal_fit_options fit;
   int64_t block;      /* elements a server updates at a time; 0: the standard */
+  int threads;        /* of a server; 0: the standard */
   int64_t stop_after; /* steps of worker 0; 0: never */
   int64_t slow_us;    /* that SLOW_WORKER waits after each step */
 } job;
@@ -74,7 +75,8 @@ static void *run_server(void *context) {
                                     .terms = {.workers = o.terms.workers, .servers = o.terms.servers},
                                     .task = o.task,
                                     .kernels = t->of->compile.kernels,
-                                    .block = t->of->block};
+                                    .block = t->of->block,
+                                    .threads = t->of->threads};
   t->status = ps_serve(&server, &t->served);
   return NULL;
 }

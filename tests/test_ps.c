@@ -35,6 +35,7 @@ static void together_equals_one_process(void **state) {
         j.compile = compile_for(optimizers[k]);
         j.fit = (shoal_fit_options){.epochs = 3, .batch_size = 60 / w};
         j.block = w == 2 || k > 1 ? 333 : 0;
+        j.threads = w; /* which changes nothing */
         task workers[MOST], servers[MOST];
         run(&j, &data, workers, servers);
         shoal_model *alone;
@@ -219,6 +220,7 @@ static void resuming_continues(void **state) {
   first.stop_after = 14;
   first.fit.checkpoint_dir = second.fit.checkpoint_dir = dir;
   second.fit.resume = true;
+  second.threads = 3; /* of the servers: the bits do not depend on it */
   run(&first, &data, half, servers);
   servers_fini(&j, servers);
   run(&second, &data, rest, servers);

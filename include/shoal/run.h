@@ -192,7 +192,9 @@ typedef struct {
   int64_t compress_rank; /**< of PowerSGD; 0: 4 */
   int64_t local_steps;   /**< allreduce: steps that each worker makes by itself between two exchanges; 0: 1 */
   double outer_lr; /**< with local_steps: rate of the update that an exchange makes; NaN: 1, with outer_momentum 0.7 */
-  double outer_momentum; /**< the same: its Nesterov momentum; NaN: 0 */
+  double outer_momentum;  /**< the same: its Nesterov momentum; NaN: 0 */
+  int64_t server_threads; /**< ps: of each server, to add up and update; 0: one a processor where it holds 4 million
+                           * parameters or more, otherwise 1 */
 } shoal_job;
 
 /** Nothing is said. size: sizeof *job, so that programs go on with later versions, whose jobs have more settings. Every

@@ -54,6 +54,7 @@ typedef struct {
   ps_task task;
   int64_t block;       /* elements updated at a time; 0: the standard, for tests to make small */
   const char *kernels; /* as in shoal_session_options */
+  int threads;         /* that add up and update; 0: one a processor where the vectors are large, otherwise one */
   /* How a gradient becomes an update, from those who know optimizers. build: adds to the graph the update of `variable`
    * by `gradient` with the scalar `rate`; indices NULL, or ascending: the elements it is about; rate NULL: they are moving
    * averages, to which it is added, with as many vectors of slots as others have. rate_at: the rate of

@@ -2,16 +2,20 @@
 
 #include "base/mem.h"
 #include "dist/ps_protocol.h"
+#include "exec/session.h"
 #include "graph/graph.h"
 #include "kernel/table.h"
 
 #include <string.h>
+#include <unistd.h>
 
 #define SLOTS_MAX 8
 #define STANDARD_BLOCK ((int64_t)1 << 22) /* elements: 16 MB */
 #define BLOCKS_MAX 12                     /* of trained parameters; each has a plan, and a session keeps 16 */
 #define START_ROWS 1024                   /* of a table that are made at a time */
 #define STRIP 1024                        /* elements summed at a time: the sums stay in the first cache */
+#define LARGE ((int64_t)1 << 22)          /* elements: from so many on several threads pay; 16 MB */
+#define THREADS_MAX 16                    /* unless told otherwise: memory is what limits more */
 
 /* A part of the vector with an update of its own. */
 typedef struct {
@@ -110,6 +114,13 @@ static shoal_status start_table(ps_vectors *v) {
   return NULL;
 }
 
+/* Sums and updates go by elements: their bits do not depend on it. */
+static int threads_of(const ps_vectors *v) {
+  if (v->terms->touched) return 1;
+  if (v->options->threads > 0) return v->options->threads;
+  return v->terms->elements >= LARGE ? (int)MIN_OF(MAX_OF(sysconf(_SC_NPROCESSORS_ONLN), 1), THREADS_MAX) : 1;
+}
+
 static shoal_status build(ps_vectors *v) {
   const ps_server_options *o = v->options;
   int64_t most = o->block > 0 ? o->block : STANDARD_BLOCK;
@@ -128,7 +139,7 @@ static shoal_status build(ps_vectors *v) {
     status = build_block(v, k);
     ends[k + 1] = v->graph->count;
   }
-  shoal_session_options session = {.threads = 1, .kernels = o->kernels};
+  shoal_session_options session = {.threads = threads_of(v), .kernels = o->kernels};
   if (!status) status = shoal_session_create(v->graph, &session, &v->session);
   for (int k = 0; k < v->n_blocks && !status; k++) status = find_vectors(v, &v->blocks[k], ends[k], ends[k + 1]);
   free(ends);
@@ -211,20 +222,36 @@ static shoal_status apply_block(ps_vectors *v, const block *b, const float *grad
   return shoal_session_run(v->session, feeds, holds_averages(v, b) ? 1 : 2, &b->update, 1, NULL); /* or without rate */
 }
 
-/* The mean over a block of the gradients. One gradient needs no mean. */
-static const float *combine(ps_vectors *v, const block *b, const ps_gradient *gradients, int n, double examples) {
-  if (n == 1) return gradients[0].values + b->first;
-  for (int64_t at = 0; at < b->count; at += STRIP) {
-    int64_t length = MIN_OF(STRIP, b->count - at);
-    float *to = v->sum + at;
+/* A block whose gradients are added up by several threads. */
+typedef struct {
+  ps_vectors *v;
+  const block *b;
+  const ps_gradient *gradients; /* [n] */
+  int n;
+  double examples;
+} summing;
+
+static void combine_share(void *context, int thread, int threads) {
+  const summing *s = context;
+  int64_t first, last;
+  pool_share(s->b->count, STRIP, thread, threads, &first, &last);
+  for (int64_t at = first; at < last; at += STRIP) {
+    int64_t length = MIN_OF(STRIP, last - at);
+    float *to = s->v->sum + at;
     memset(to, 0, (size_t)length * sizeof *to);
-    for (int g = 0; g < n; g++) {
-      float weight = (float)((double)gradients[g].examples / examples);
-      const float *from = gradients[g].values + b->first + at;
+    for (int g = 0; g < s->n; g++) {
+      float weight = (float)((double)s->gradients[g].examples / s->examples);
+      const float *from = s->gradients[g].values + s->b->first + at;
       for (int64_t i = 0; i < length; i++) to[i] += weight * from[i];
     }
   }
-  return v->sum;
+}
+
+/* The mean over a block of the gradients. One gradient needs no mean. */
+static const float *combine(summing *s) {
+  if (s->n == 1) return s->gradients[0].values + s->b->first;
+  pool_run(s->v->session->threads, combine_share, s);
+  return s->v->sum;
 }
 
 /* All parts of one round, in its order. */
@@ -253,10 +280,17 @@ static int list_nodes(ps_vectors *v, const ps_gradient *gradients, int n, double
   return count;
 }
 
+static void add_share(void *context, int thread, int threads) {
+  const summing *s = context;
+  int64_t first, last;
+  pool_share(s->b->count, STRIP, thread, threads, &first, &last);
+  tree_sum_part(s->v->sources, s->n, true, &s->v->sum, first, last);
+}
+
 /* The sum over a block of the nodes. */
 static const float *add_nodes(ps_vectors *v, const block *b, int n) {
   for (int i = 0; i < n; i++) v->sources[i].data += b->first;
-  tree_sum(v->sources, n, true, &v->sum, b->count);
+  pool_run(v->session->threads, add_share, &(summing){.v = v, .b = b, .n = n});
   for (int i = 0; i < n; i++) v->sources[i].data -= b->first;
   return v->sum;
 }
@@ -270,7 +304,8 @@ shoal_status ps_vectors_apply(ps_vectors *v, const ps_gradient *gradients, int n
   for (int k = 0; k < v->n_blocks; k++) {
     const block *b = &v->blocks[k];
     if (v->counter && !holds_averages(v, b)) *v->counter = count; /* each block's update counts, but it is one */
-    const float *mean = v->sources ? add_nodes(v, b, nodes) : combine(v, b, gradients, n, examples);
+    summing all = {v, b, gradients, n, examples};
+    const float *mean = v->sources ? add_nodes(v, b, nodes) : combine(&all);
     TRY(apply_block(v, b, mean, (float)rate));
   }
   return NULL;

@@ -53,10 +53,14 @@ static void add(float *to, const float *right, int64_t count) {
 }
 
 void tree_sum(const tree_source *sources, int n, bool whole, float *const *into, int64_t count) {
+  tree_sum_part(sources, n, whole, into, 0, count);
+}
+
+void tree_sum_part(const tree_source *sources, int n, bool whole, float *const *into, int64_t first, int64_t last) {
   float pieces[TREE_NODES_MAX + 1][PIECE];
   unsigned mode = denormals_off();
-  for (int64_t from = 0; from < count; from += PIECE) {
-    const int64_t m = MIN_OF(count - from, (int64_t)PIECE);
+  for (int64_t from = first; from < last; from += PIECE) {
+    const int64_t m = MIN_OF(last - from, (int64_t)PIECE);
     tree_node stack[TREE_NODES_MAX + 1];
     int depth = 0;
     for (int i = 0; i < n; i++) {

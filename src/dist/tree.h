@@ -46,6 +46,8 @@ void tree_push(tree_node *stack, int *depth, tree_node node);
  * many as tree_push leaves on the stack; with `whole` all is added up, into into[0]. `into` may be the sources' memory:
  * each number is read before any that comes from it is written. */
 void tree_sum(const tree_source *sources, int n, bool whole, float *const *into, int64_t count);
+/* The same of elements [first, last) alone. */
+void tree_sum_part(const tree_source *sources, int n, bool whole, float *const *into, int64_t first, int64_t last);
 
 /* bf16 is the upper half of an f32; rounded to nearest, ties to even. */
 void tree_to_bf16(const float *from, uint16_t *to, int64_t count);

@@ -17,6 +17,7 @@ static bool is(const char *a, const char *b) { return !strcmp(a, b); }
 static const struct strategy_setting {
   const char *name, *strategies; /* the latter: one after the other */
 } strategy_settings[] = {{"ps", "ps"},
+                         {"server-threads", "ps"},
                          {"replicas", "ps"},
                          {"mode", "ps"},
                          {"staleness", "ps"},

@@ -209,6 +209,8 @@ const shoal_setting job_table[] = {
      "allreduce: compare the ranks' parameters every N steps, and at the end", "100", 1, MANY, .marks = KEPT},
     {"ps", INT, AT(ps), "N", "parameter servers: processes that hold the parameters", "1 with the strategy ps", 1,
      SERVERS_MAX, .marks = KEPT},
+    {"server-threads", INT, AT(server_threads), "N", "ps: threads of each server, for sums and updates of large models",
+     "one per processor from 4 million parameters on, otherwise 1", 1, 1024, .marks = KEPT},
     {"replicas", INT, AT(replicas), "R",
      "ps: backups of each server; with 1, a second process takes over when the server dies or stalls", "0", 0,
      PS_MEMBERS - 1, .marks = KEPT},

@@ -86,6 +86,7 @@ static shoal_status serve(ps_serving *s) {
                               .terms = job_file_terms(p->job, b),
                               .task = job_file_task(p->job, b),
                               .kernels = b->job.kernels,
+                              .threads = (int)b->job.server_threads,
                               .describer = s,
                               .describe = describe,
                               .on_look = on_look};
