@@ -7,7 +7,7 @@
 #include <string.h>
 
 static const model_format formats[] = {
-    {".keras", keras_import, keras_export},     {".json", keras_json_import, NULL},
+    {".keras", keras_import, keras_export},     {".json", json_import, NULL},
     {".onnx", onnx_import, onnx_export},        {".pb", tensorflow_import, tensorflow_export},
     {".safetensors", NULL, safetensors_export}, {".svg", NULL, svg_export},
 };

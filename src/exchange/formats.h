@@ -15,6 +15,8 @@ typedef struct {
 
 SHOAL_CHECKED shoal_status keras_import(const char *path, shoal_network **out);
 SHOAL_CHECKED shoal_status keras_json_import(const char *path, shoal_network **out);
+/* Either what model.to_json() gives or a model file of ours; both have random weights. */
+SHOAL_CHECKED shoal_status json_import(const char *path, shoal_network **out);
 /* The model of an archive or a JSON, to be trained; what is left out is added to notes, a line each. */
 SHOAL_CHECKED shoal_status keras_model_file(const char *path, text *notes, model_file **out);
 /* The weights of an archive, into a compiled model. */

@@ -2,6 +2,7 @@
 #include "base/mem.h"
 #include "exchange/formats.h"
 #include "exchange/keras.h"
+#include "exchange/network.h"
 #include "models/model_file.h"
 #include "train/model.h"
 
@@ -31,6 +32,24 @@ shoal_status import_model_file(const char *name, text *notes, model_file **out) 
   if (is_graph(name)) return graph_model_file(name, notes, out);
   if (import_has_weights(name) || is_keras_json(name)) return keras_model_file(name, notes, out);
   return model_file_find(name, out);
+}
+
+shoal_status json_import(const char *path, shoal_network **out) {
+  shoal_model_kind *kind;
+  shoal_model *m = NULL;
+  if (is_keras_json(path)) return keras_json_import(path, out);
+  TRY(shoal_model_kind_load(path, &kind));
+  shoal_status status = shoal_model_kind_build(kind, NULL, NULL, &m);
+  if (!status) status = shoal_model_compile(m, &(shoal_compile_options){.threads = 1, .loss = kind->loss});
+  if (!status) status = shoal_network_of(m, out);
+  if (status) {
+    shoal_model_destroy(m);
+    shoal_model_kind_destroy(kind);
+    return status_wrap(status, "%s", path);
+  }
+  (*out)->owns_model = true;
+  (*out)->kind = kind;
+  return NULL;
 }
 
 shoal_status shoal_model_kind_import(const char *name, shoal_model_kind **out, char **notes) {

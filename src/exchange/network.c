@@ -25,6 +25,7 @@ void shoal_network_destroy(shoal_network *n) {
     shoal_model_destroy(n->model);
   else if (!n->model)
     shoal_graph_destroy(n->graph);
+  shoal_model_kind_destroy(n->kind);
   ports_fini(&n->inputs);
   ports_fini(&n->outputs);
   text_fini(&n->notes);

@@ -17,9 +17,10 @@ typedef struct {
 } network_ports;
 
 struct shoal_network {
-  shoal_model *model; /* whose layers it is; NULL: it has none, only a graph */
-  bool owns_model;    /* ... and goes with the network */
-  shoal_graph *graph; /* the model's, or its own */
+  shoal_model *model;     /* whose layers it is; NULL: it has none, only a graph */
+  bool owns_model;        /* ... and goes with the network */
+  shoal_model_kind *kind; /* of a model file that it was made from; NULL: none */
+  shoal_graph *graph;     /* the model's, or its own */
   shoal_session *session;
   bool owns_session;
   network_ports inputs, outputs;

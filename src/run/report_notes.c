@@ -81,8 +81,10 @@ static void add_scores(const shoal_run_report *r, shoal_text *t) {
         is_log_loss(&r->job) ? "log loss" : "loss", e->loss, 100 * (1 - e->accuracy), e->auc, 100 * e->precision,
         100 * e->recall, e->f1);
   if (isfinite(e->rmse))
-    shoal_text_add(t, "On the test rows: loss (%s) %.5g, mean absolute error %.5g, RMSE %.5g, R2 %.4f.\n", r->job.loss,
-                   e->loss, e->mae, e->rmse, e->r2);
+    shoal_text_add(t, "On the test rows: loss (%s) %.5g, mean absolute error %.5g, RMSE %.5g", r->job.loss, e->loss,
+                   e->mae, e->rmse);
+  if (isfinite(e->rmse)) /* R2: unless a target is always the same */
+    shoal_text_add(t, isfinite(e->r2) ? ", R2 %.4f.\n" : ".\n", e->r2);
 }
 
 static void add_exchange(const shoal_run_report *r, shoal_text *t) {

@@ -323,6 +323,19 @@ class Exchange(support.Case):
         self.assertEqual(shape, (3, 4))
         self.assertAlmostEqual(sum(numbers), 3, places=5)
 
+    def test_model_files_become_models_of_random_weights(self):
+        (self.folder / "small.json").write_text(json.dumps({"shoal_model": 1, "inputs": [{"shape": [5]}], "layers": [
+            {"type": "dense", "units": 8, "activation": "relu"}, {"type": "dense", "units": 4, "activation": "softmax"}]}))
+        x = SEEDS / "mlp.in.keras_tensor.npy"
+        self.shoal("export", "small.json", "small.keras")
+        want = self.predict(self.folder / "small.keras", x)
+        self.assertAlmostEqual(sum(want[0]), 3, places=5)
+        self.shoal("export", "small.keras", "small.onnx")
+        self.assert_close(self.predict(self.folder / "small.onnx", x), want)
+        self.assertEqual(self.predict(self.folder / "small.json", x)[1], (3, 4))
+        (self.folder / "small.json").write_text('{"shoal_model": 1, "layers": [{"type": "dens"}]}')
+        self.assertIn("did you mean dense", self.predict(self.folder / "small.json", x, expect=2))
+
     def test_a_picture_of_the_layers(self):
         self.shoal("export", str(SEEDS / "shared.keras"), "shared.svg")
         def read(path):
