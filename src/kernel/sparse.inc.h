@@ -3,27 +3,50 @@
 
 enum { SPARSE_AHEAD = 4, SPARSE_TOGETHER = 64 }; /* rows; entries */
 
-/* What a call does, known where a kernel is compiled: a table that is packed has its slots beside it. */
+/* Each form is compiled by itself, and what a form does not change is compiled once: inlined everywhere, these kernels
+ * would take the compiler longer than all others. */
+#define OUT_OF_LINE static __attribute__((noinline))
+
+/* What a call does, known where a kernel is compiled. */
 typedef struct {
   sparse_kind kind;
   int slots;
-  int64_t stride;
 } sparse_form;
 
 INLINE void sparse_fetch(sparse_form f, const sparse_job *j, int64_t row) {
   if (row >= j->rows) return;
   const int64_t from = j->offsets[row] - j->offsets[0], to = j->offsets[row + 1] - j->offsets[0];
-  const int places = f.stride > 1 ? 1 : 1 + f.slots;
-  for (int64_t e = from; e < to; e++) {
-    for (int k = 0; k < places; k++) __builtin_prefetch(j->w[k] + j->indices[e] * f.stride, 1, 3);
-    if (f.stride == 3) __builtin_prefetch(j->w[0] + j->indices[e] * f.stride + 2, 1, 3); /* may be in the next line */
-  }
+  const int64_t stride = j->stride;
+  if (stride > 1 || !f.slots)
+    for (int64_t e = from; e < to; e++) {
+      __builtin_prefetch(j->w[0] + j->indices[e] * stride, 1, 3);
+      if (f.slots > 1) __builtin_prefetch(j->w[f.slots] + j->indices[e] * stride, 1, 3); /* may be in the next line */
+    }
+  else
+    for (int64_t e = from; e < to; e++)
+      for (int k = 0; k <= f.slots; k++) __builtin_prefetch(j->w[k] + j->indices[e], 1, 3);
 }
 
-INLINE float sparse_score(const sparse_job *j, int64_t stride, int64_t row) {
+typedef float sparse_four __attribute__((vector_size(16)));
+typedef float sparse_four_any __attribute__((vector_size(16), aligned(4), may_alias));
+
+/* SPARSE_DOT, with its four sums in one vector. */
+OUT_OF_LINE float sparse_dot(const int32_t *indices, const float *values, const float *w, int64_t stride, int64_t n) {
+  sparse_four part = {0};
+  int64_t e = 0;
+  for (; e + 4 <= n; e += 4) {
+    const int32_t *at = indices + e;
+    const sparse_four weights = {w[at[0] * stride], w[at[1] * stride], w[at[2] * stride], w[at[3] * stride]};
+    part += *(const sparse_four_any *)(values + e) * weights;
+  }
+  float first = part[0];
+  for (; e < n; e++) first += values[e] * w[indices[e] * stride];
+  return (first + part[1]) + (part[2] + part[3]);
+}
+
+INLINE float sparse_score(const sparse_job *j, int64_t row) {
   const int64_t from = j->offsets[row] - j->offsets[0], n = j->offsets[row + 1] - j->offsets[row];
-  float sum;
-  SPARSE_DOT(float, sum, j->indices + from, j->values + from, j->w[0], stride, n);
+  const float sum = sparse_dot(j->indices + from, j->values + from, j->w[0], j->stride, n);
   return j->bias[0] ? sum + *j->bias[0] : sum;
 }
 
@@ -68,8 +91,8 @@ INLINE void sparse_update(sparse_kind kind, const attr_value *attr, float *restr
 
 /* Each of n different indices, whose gradient is times * values. Those with slots are collected first, so that roots and
  * quotients are taken of a vector at a time. */
-INLINE void sparse_touch(sparse_form f, const attr_value *attr, const sparse_job *j, const int32_t *indices,
-                         const float *values, float times, int64_t n, float lr) {
+INLINE void sparse_touch_form(sparse_form f, const attr_value *attr, const sparse_job *j, const int32_t *indices,
+                              const float *values, float times, int64_t n, float lr) {
   typedef float real;
   if (f.kind == SPARSE_SGD) {
     SGD_CONSTANTS;
@@ -80,21 +103,40 @@ INLINE void sparse_touch(sparse_form f, const attr_value *attr, const sparse_job
     }
     return;
   }
+  const int64_t stride = j->stride;
   float kept[1 + SPARSE_SLOTS_MAX][SPARSE_TOGETHER], grads[SPARSE_TOGETHER];
   for (int64_t first = 0; first < n; first += SPARSE_TOGETHER) {
     const int64_t count = MIN_OF(n - first, (int64_t)SPARSE_TOGETHER), whole = (count + VW - 1) / VW * VW;
     for (int64_t i = 0; i < count; i++) {
-      const int64_t at = indices[first + i] * f.stride;
+      const int64_t at = indices[first + i] * stride;
       for (int k = 0; k <= f.slots; k++) kept[k][i] = j->w[k][at];
       grads[i] = values[first + i] * times;
     }
     for (int64_t i = count; i < whole; i++) kept[0][i] = kept[1][i] = kept[2][i] = grads[i] = 1;
     sparse_update(f.kind, attr, kept[0], kept[1], kept[2], grads, whole, lr);
     for (int64_t i = 0; i < count; i++) {
-      const int64_t at = indices[first + i] * f.stride;
+      const int64_t at = indices[first + i] * stride;
       for (int k = 0; k <= f.slots; k++) j->w[k][at] = kept[k][i];
     }
   }
+}
+
+OUT_OF_LINE void sparse_touch_adagrad(const attr_value *attr, const sparse_job *j, const int32_t *indices,
+                                      const float *values, float times, int64_t n, float lr) {
+  sparse_touch_form((sparse_form){SPARSE_ADAGRAD, 1}, attr, j, indices, values, times, n, lr);
+}
+
+OUT_OF_LINE void sparse_touch_ftrl(const attr_value *attr, const sparse_job *j, const int32_t *indices,
+                                   const float *values, float times, int64_t n, float lr) {
+  sparse_touch_form((sparse_form){SPARSE_FTRL, 2}, attr, j, indices, values, times, n, lr);
+}
+
+INLINE void sparse_touch(sparse_form f, const attr_value *attr, const sparse_job *j, const int32_t *indices,
+                         const float *values, float times, int64_t n, float lr) {
+  if (f.kind == SPARSE_SGD)
+    sparse_touch_form(f, attr, j, indices, values, times, n, lr);
+  else
+    (f.kind == SPARSE_ADAGRAD ? sparse_touch_adagrad : sparse_touch_ftrl)(attr, j, indices, values, times, n, lr);
 }
 
 INLINE void sparse_touch_row(sparse_form f, const attr_value *attr, const sparse_job *j, int64_t row, float dz,
@@ -164,7 +206,7 @@ INLINE void sparse_rows(sparse_form f, const attr_value *attr, const sparse_job 
   for (int64_t row = first; row < MIN_OF(first + SPARSE_AHEAD, last); row++) sparse_fetch(f, j, row);
   for (int64_t row = first; row < last; row++) {
     sparse_fetch(f, j, row + SPARSE_AHEAD);
-    const float z = sparse_score(j, f.stride, row), lr = sparse_rate(j, row);
+    const float z = sparse_score(j, row), lr = sparse_rate(j, row);
     if (__builtin_expect(!isfinite(z), 0)) {
       sum->bad_row = row;
       return;
@@ -182,7 +224,7 @@ INLINE void sparse_step(sparse_form f, const attr_value *attr, const sparse_job 
   float total = 0;
   for (int64_t row = first; row < last; row++) {
     sparse_fetch(f, j, row + SPARSE_AHEAD);
-    const float z = sparse_score(j, f.stride, row);
+    const float z = sparse_score(j, row);
     if (__builtin_expect(!isfinite(z), 0)) {
       sum->bad_row = row;
       return;
@@ -230,24 +272,12 @@ INLINE void sparse_part(const sparse_work *w, sparse_form f, int thread, int thr
                 sum);
 }
 
-/* Each form is compiled by itself. */
 static void sparse_share(void *context, int thread, int threads) {
   const sparse_work *w = context;
-  const bool packed = w->job.stride > 1;
   switch (w->kind) {
-    case SPARSE_SGD: sparse_part(w, (sparse_form){SPARSE_SGD, 0, 1}, thread, threads); break;
-    case SPARSE_ADAGRAD:
-      if (packed)
-        sparse_part(w, (sparse_form){SPARSE_ADAGRAD, 1, 2}, thread, threads);
-      else
-        sparse_part(w, (sparse_form){SPARSE_ADAGRAD, 1, 1}, thread, threads);
-      break;
-    case SPARSE_FTRL:
-      if (packed)
-        sparse_part(w, (sparse_form){SPARSE_FTRL, 2, 3}, thread, threads);
-      else
-        sparse_part(w, (sparse_form){SPARSE_FTRL, 2, 1}, thread, threads);
-      break;
+    case SPARSE_SGD: sparse_part(w, (sparse_form){SPARSE_SGD, 0}, thread, threads); break;
+    case SPARSE_ADAGRAD: sparse_part(w, (sparse_form){SPARSE_ADAGRAD, 1}, thread, threads); break;
+    case SPARSE_FTRL: sparse_part(w, (sparse_form){SPARSE_FTRL, 2}, thread, threads); break;
   }
 }
 
@@ -287,13 +317,13 @@ shoal_status ISA_NAME(sparse_product)(const kernel_call *call) {
                   .entries = call->in[1].shape.dim[0],
                   .features = call->in[3].shape.dim[0],
                   .step_rows = 1};
-  const sparse_form f = {.stride = j.stride};
+  const sparse_form f = {.slots = 0};
   bool once;
   TRY(sparse_check(&j, &once));
   for (int64_t row = 0; row < MIN_OF((int64_t)SPARSE_AHEAD, j.rows); row++) sparse_fetch(f, &j, row);
   for (int64_t row = 0; row < j.rows; row++) {
     sparse_fetch(f, &j, row + SPARSE_AHEAD);
-    ((float *)call->out[0].data)[row] = sparse_score(&j, f.stride, row);
+    ((float *)call->out[0].data)[row] = sparse_score(&j, row);
   }
   return NULL;
 }
