@@ -218,8 +218,9 @@ static void same_threads_same_bits(void **state) {
 
 /* ---- memory: glibc's own count of bytes in use does not move, nor does the number of calls, during a step */
 
-static long allocations;
-static bool counting;
+/* Volatile, since a compiler knows that malloc itself looks at no variable. */
+static volatile long allocations;
+static volatile bool counting;
 extern void *__libc_malloc(size_t);
 extern void *__libc_calloc(size_t, size_t);
 extern void *__libc_realloc(void *, size_t);
