@@ -195,6 +195,8 @@ typedef struct {
   double outer_momentum;  /**< the same: its Nesterov momentum; NaN: 0 */
   int64_t server_threads; /**< ps: of each server, to add up and update; 0: one a processor where it holds 4 million
                            * parameters or more, otherwise 1 */
+  const char
+      *report; /**< HTML file that shows the run, as `shoal report` makes it, written when it has ended; NULL: none */
 } shoal_job;
 
 /** Nothing is said. size: sizeof *job, so that programs go on with later versions, whose jobs have more settings. Every

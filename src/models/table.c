@@ -4,7 +4,9 @@
 #include "models/model_file.h"
 #include "train/model.h"
 
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 const shoal_model_kind *shoal_model_kind_at(int i) {
   for (const embedded_model *e = embedded_models; i >= 0 && e->kind.name; e++)
@@ -38,9 +40,14 @@ static shoal_status unknown_model(const char *name) {
 }
 
 shoal_status model_file_find(const char *name, model_file **out) {
-  if (model_file_is_path(name)) return model_file_load(name, out);
+  char own[64]; /* "mlp" of "mlp.json": those that come with Shoal are such files, too */
   const embedded_model *e = find(name);
-  return e ? model_file_parse(e->text, strlen(e->text), name, name, out) : unknown_model(name);
+  if (!e && model_file_is_path(name)) {
+    snprintf(own, sizeof own, "%.*s", (int)MIN_OF(strlen(name) - strlen(".json"), sizeof own - 1), name);
+    e = access(name, F_OK) ? find(own) : NULL;
+    if (!e) return model_file_load(name, out);
+  }
+  return e ? model_file_parse(e->text, strlen(e->text), e->kind.name, e->kind.name, out) : unknown_model(name);
 }
 
 shoal_status shoal_model_kind_load(const char *name, shoal_model_kind **out) {

@@ -288,6 +288,8 @@ const shoal_setting job_table[] = {
      "run this when the job has ended, for at most 60 s, with SHOAL_RUN, SHOAL_STATUS and SHOAL_EXIT in its "
      "environment",
      "nothing", .marks = 0},
+    {"report", TEXT, AT(report), "FILE", "also write an HTML file that shows the run, as 'shoal report' does", "none",
+     .marks = 0},
     {"json", BOOL, AT(json), NULL, "print summary.json in place of tables and progress", .marks = 0},
     {"quiet", BOOL, AT(quiet), NULL, "print the result table only", .marks = 0},
     {0},

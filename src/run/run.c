@@ -13,6 +13,7 @@
 #include "run/summary.h"
 #include "run/task.h"
 #include "run/worker.h"
+#include "shoal/observe.h"
 #include "train/mirrored.h"
 
 #include <math.h>
@@ -253,7 +254,9 @@ static shoal_status start_ranks(run_state *s) {
                               .deadline = b->job.deadline,
                               .stop = s->options->stop};
   s->report.reports = false; /* rank 0 says all */
-  shoal_status status = rank_job_run(&b->asked, &o, &code);
+  shoal_job asked = b->asked;
+  asked.run_dir = b->dir.path; /* a name with the time in it would be another there */
+  shoal_status status = rank_job_run(&asked, &o, &code);
   if (shoal_status_code(status) == SHOAL_ERR_PEER) status = advise_ranks(b, status);
   TRY(status);
   if (code > 128) code = 1; /* of a rank that was killed; another has told of it */
@@ -392,6 +395,21 @@ static shoal_status leave_ranks(running *w, shoal_status status) {
   return status;
 }
 
+/* By the process that the user has started, once all of the run's files are there. */
+static shoal_status write_report(run_state *s, const shoal_job *job) {
+  const char *folder = s->report.run_dir;
+  shoal_report_result page;
+  text line = {0};
+  if (!job->report || !folder || !(s->report.reports || job_is_ranks(&s->base.job))) return NULL;
+  TRY(status_wrap(
+      shoal_report_write(&(shoal_report_options){.folders = &folder, .n_folders = 1, .path = job->report}, &page),
+      "the run is in %s, but not its report", folder));
+  text_add(&line, "Its report is %s (%.1f MB): open it in a browser.", job->report, (double)page.bytes / 1e6);
+  if (!line.failed) run_state_note(s, line.data);
+  text_fini(&line);
+  return NULL;
+}
+
 shoal_status shoal_run(const shoal_job *job, const shoal_run_options *options, shoal_run_report **out) {
   shoal_run_options own;
   *out = NULL;
@@ -405,9 +423,11 @@ shoal_status shoal_run(const shoal_job *job, const shoal_run_options *options, s
   s->report.started = time(NULL);
   s->report.final_rate = NAN;
   s->report.test = evaluation_none();
+  const bool speaks = shoal_run_speaks(job);
   shoal_status status = run_job(&w, job, s->options);
   cluster_fini(&w.place);
   status = leave_ranks(&w, status);
+  if (!status && speaks) status = write_report(s, job);
   s->options = NULL;
   *out = &s->report;
   return status;

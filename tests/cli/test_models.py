@@ -135,6 +135,17 @@ class Files(Case):
         self.shoal("train", self.write(model), "--data", "rows.csv", "--test-data", "rows.csv", "--run-dir", "a", "--quiet", *FEW)
         self.assertGreater(self.summary("a")["test_accuracy"], 0.9)
 
+    def test_from_rows_to_a_page(self):
+        """No file of a model, no words about columns: a model that comes with Shoal, under the name that its file has."""
+        rows = [(i % 7 - 3, i % 5 - 2, ("red", "green")[i % 2]) for i in range(280)]
+        (self.folder / "rows.csv").write_text("width,height,colour,ripe\n" + "".join(
+            f"{a},{b},{c},{'yes' if a * b > (c == 'red') else 'no'}\n" for a, b, c in rows))
+        for i, way in enumerate(([], ["--strategy", "allreduce", "--workers", "2"], ["--workers", "2", "--ps", "1"])):
+            said = self.shoal("train", "mlp.json", "--data", "rows.csv", "--test-data", "rows.csv", "--report", f"page{i}.html", *way)
+            self.assertIn(f"Its report is page{i}.html", "".join(said))
+            self.assertIn("confusion", (self.folder / f"page{i}.html").read_text())
+        self.assertIn("No such file", self.shoal("train", "mlpp.json", "--data", "rows.csv", expect=1)[1])
+
     def test_resume_with_another(self):
         file = self.write()
         self.shoal("train", file, "--data", self.data, "--run-dir", "a", "--steps", "2", "--quiet", *FEW)
