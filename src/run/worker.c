@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "run/curve.h"
+#include "run/leaving.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -14,6 +15,8 @@ typedef struct {
   shoal_progress last; /* what the callbacks saw last */
   double *ahead;       /* [servers] their clocks minus this one */
   task_trace trace;
+  leaving leaving; /* of a worker that may leave alone */
+  const int *stop; /* not 0: it ends its training */
 } worker;
 
 static const run_sink *sink_of(const worker *w) { return w->o->sink; }
@@ -98,7 +101,7 @@ static shoal_status fit(worker *w, shoal_fit_result *out) {
   shoal_fit_options fit;
   TRY(training_options(b, &fit));
   fit.strategy = o->strategy;
-  fit.stop = o->stop;
+  fit.stop = w->stop;
   fit.test = job_is_cluster(&b->job) ? NULL : b->test.data; /* with servers the others would wait for that */
   fit.callbacks.context = w;
   fit.callbacks.on_step = on_step;
@@ -158,16 +161,26 @@ static shoal_status test(worker *w, task_result *r) {
   if (tested) r->test = w->last.test;
   if (!b->test.data && !(b->test.files && w->o->chief)) return NULL;
   /* It was asked to leave while the others go on: what it has is not the result. */
-  if (!w->o->chief && r->fit.stopped && w->o->stop && __atomic_load_n(w->o->stop, __ATOMIC_RELAXED)) return NULL;
+  if (!w->o->chief && r->fit.stopped && w->stop && __atomic_load_n(w->stop, __ATOMIC_RELAXED)) return NULL;
   TRY(training_test(b, tested, &r->test, &r->confusion));
   if (!tested) warn_unwritten(w, metrics_test(&w->log, r->fit.updates, &r->test));
   return NULL;
+}
+
+/* What ends the training of this worker. */
+static shoal_status choose_stop(worker *w) {
+  const worker_options *o = w->o;
+  w->stop = o->stop;
+  if (o->chief || !o->servers || !o->stop || o->base->job.drain <= 0) return NULL;
+  w->stop = &w->leaving.leave;
+  return leaving_begin(&w->leaving, o->stop, o->base->job.drain);
 }
 
 static shoal_status run(worker *w, task_result *r) {
   const worker_options *o = w->o;
   training *b = o->base;
   const run_sink *s = o->sink;
+  TRY(choose_stop(w));
   TRY(open_metrics(w));
   if (o->chief) s->on_ready(s->context, shoal_model_parameters(b->model), shoal_model_threads(b->model), o->rows);
   TRY(fit(w, &r->fit));
@@ -187,6 +200,7 @@ shoal_status worker_run(const worker_options *options) {
   worker w = {.o = options};
   task_result r = {.trained = true, .test = evaluation_none()};
   shoal_status status = run(&w, &r);
+  leaving_end(&w.leaving);
   task_result_fini(&r);
   metrics_close(&w.log);
   curve_close(&w.points);
