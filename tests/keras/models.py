@@ -331,7 +331,7 @@ def preprocessing():
     x = keras.Input((4,), name="x")
     n = layers.Normalization()
     n.adapt(np.random.default_rng(1).normal(2, 3, (50, 4)).astype("float32"))
-    h = layers.Concatenate()([n(x), layers.Rescaling(0.5, offset=-1)(x)])
+    h = layers.Concatenate()([n(x), layers.Rescaling(0.5, offset=-1)(x), layers.Identity()(x)])
     return keras.Model(x, layers.Dense(2)(h))
 
 
