@@ -12,6 +12,10 @@
 #define CELL_PAYLOAD 192 /* bytes that a message of the stock has room for */
 #define CELLS 256        /* made at once */
 #define NAME 32
+/* Bytes: messages above the first go in pieces of the second, with those to other hosts in between; at most so many. */
+#define WHOLE 65536.0
+#define PIECE 16384.0
+#define PIECES_MAX 32
 
 /* A message on its way to a host: what is small is moved fast. */
 typedef struct {
@@ -35,12 +39,15 @@ struct sim_host {
   void *context;
   sim_costs costs;
   double now;
-  double key;     /* nothing happens here before that */
-  double until;   /* it waits at most so long */
-  double horizon; /* all that arrives before is known */
-  int place;      /* among those that wait */
+  double key;      /* nothing happens here before that */
+  double task_key; /* the same without its link */
+  double until;    /* it waits at most so long */
+  double horizon;  /* all that arrives before is known */
+  int place;       /* among those that wait */
   double out_free, in_free;
-  arrival *coming; /* a heap */
+  sim_message *out; /* the last of a ring: those that are sent in turns, a piece each; NULL: none */
+  double queued;    /* seconds that the link has to send of them */
+  arrival *coming;  /* a heap */
   size_t n_coming, room;
   uint32_t sent;
   void *published;
@@ -161,42 +168,84 @@ static void charge(sim_host *h, double weight) {
   h->stats.working_seconds += seconds;
 }
 
+/* A host may have something to do earlier than was known. */
+static void move_key(sim_host *h) {
+  const double key = h->out ? MIN_OF(h->task_key, h->out_free) : h->task_key;
+  if (h->place < 0 || key >= h->key) return;
+  h->key = key;
+  move_up(h->sim, h);
+}
+
+/* The next piece of a message leaves when the link is free, or at `at`. */
+static shoal_status send_piece(sim_host *h, sim_message *m, double at) {
+  sim *s = h->sim;
+  sim_host *there = s->hosts[m->host];
+  const double start = MAX_OF(at, h->out_free), arrives = start + s->options.delay;
+  h->out_free = start + m->piece;
+  h->stats.sending_seconds += m->piece;
+  TRY(coming_push(there, (arrival){arrives, m}));
+  if (there->place < 0 || arrives >= there->until) return NULL;
+  there->task_key = MIN_OF(there->task_key, MAX_OF(there->now, arrives));
+  move_key(there);
+  return NULL;
+}
+
+/* Sends what can be before a time: one piece of each message in turn. */
+static shoal_status send_until(sim_host *h, double time) {
+  while (h->out && h->out_free < time) {
+    sim_message *m = h->out->next;
+    TRY(send_piece(h, m, h->out_free));
+    h->queued -= m->piece;
+    if (--m->unsent) {
+      h->out = m;
+      continue;
+    }
+    h->out = m == h->out ? NULL : h->out;
+    if (h->out) h->out->next = m->next;
+  }
+  if (!h->out) h->queued = 0;
+  return NULL;
+}
+
 shoal_status sim_post(sim *s, int host, sim_end *to, const net_header *header, uint64_t peer, const net_part *parts,
                       int n, size_t bytes) {
-  sim_host *h = s->current, *there = s->hosts[host];
+  sim_host *h = s->current;
   sim_message *m;
   TRY(new_message(s, bytes, &m));
   const double weight =
       s->options.weigh ? s->options.weigh(s->options.context, header, bytes) : (double)(WIRE_HEADER + bytes);
   const double seconds = s->options.rate > 0 ? weight / s->options.rate : 0;
+  const bool whole = s->options.rate <= 0 || weight <= WHOLE;
+  const int pieces = whole ? 1 : (int)MIN_OF(ceil(weight / PIECE), (double)PIECES_MAX);
   charge(h, weight);
-  const double start = MAX_OF(s->clock.now, h->out_free);
-  h->out_free = start + seconds;
-  if (s->options.rate > 0) s->clock.now = MAX_OF(s->clock.now, h->out_free - s->options.window / s->options.rate);
   h->stats.sent_bytes += weight;
   h->stats.sent_messages++;
-  h->stats.sending_seconds += seconds;
   m->header = *header;
   m->peer = peer;
-  m->arrival = start + s->options.delay;
-  m->ready = seconds; /* until it is taken off the line: what it takes there */
+  m->piece = seconds / pieces;
   m->weight = weight;
   m->to = to;
   m->next = NULL;
   m->bytes = bytes;
+  m->host = (uint32_t)host;
   m->from = (uint32_t)h->index;
   m->number = h->sent++;
+  m->unsent = m->missing = pieces;
   uint8_t *at = m->payload;
   for (int i = 0; i < n; at += parts[i++].bytes)
     if (parts[i].bytes) memcpy(at, parts[i].data, parts[i].bytes);
-  TRY(coming_push(there, (arrival){m->arrival, m}));
-  if (there->place >= 0 && m->arrival < there->until) {
-    const double key = MAX_OF(there->now, m->arrival);
-    if (key < there->key) {
-      there->key = key;
-      move_up(s, there);
-    }
+  TRY(send_until(h, s->clock.now));
+  if (pieces == 1 && !h->out) {
+    TRY(send_piece(h, m, s->clock.now));
+  } else {
+    h->out_free = MAX_OF(h->out_free, s->clock.now);
+    m->next = h->out ? h->out->next : m;
+    if (h->out) h->out->next = m;
+    h->out = m;
+    h->queued += seconds;
   }
+  if (s->options.rate > 0)
+    s->clock.now = MAX_OF(s->clock.now, h->out_free + h->queued - s->options.window / s->options.rate);
   return NULL;
 }
 
@@ -205,28 +254,32 @@ static void give_way(sim_host *h, double until) {
   sim *s = h->sim;
   h->now = s->clock.now;
   h->until = until;
-  h->key = MAX_OF(h->now, h->n_coming ? MIN_OF(until, h->coming[0].arrival) : until);
+  h->task_key = MAX_OF(h->now, h->n_coming ? MIN_OF(until, h->coming[0].arrival) : until);
+  h->key = h->out ? MIN_OF(h->task_key, h->out_free) : h->task_key;
   coroutine_stop(h->task);
 }
 
 /* The next message to the host, whichever end it is for, taken off the line. NULL: there is none by `until`. */
 static sim_message *next_message(sim_host *h, double until) {
   for (;;) {
-    if (h->n_coming && (h->coming[0].arrival < h->horizon || h->coming[0].arrival <= h->key)) {
+    if (h->n_coming && (h->coming[0].arrival < h->horizon || h->coming[0].arrival <= h->task_key)) {
       const arrival a = h->coming[0];
       sim_message *m = a.message;
-      const double seconds = m->ready, ready = MAX_OF(a.arrival, h->in_free) + seconds;
+      const double ready = MAX_OF(a.arrival, h->in_free) + m->piece;
       if (ready > until) return NULL;
       coming_pop(h);
       if (h->n_coming) __builtin_prefetch(h->coming[0].message); /* the next one, while this one is looked at */
       __builtin_prefetch(m->to);
-      h->stats.receiving_seconds += seconds;
+      h->stats.receiving_seconds += m->piece;
+      h->in_free = ready;
+      if (--m->missing) continue;
       h->stats.received_bytes += m->weight;
       h->stats.received_messages++;
-      h->in_free = m->ready = ready;
+      m->ready = ready;
+      m->next = NULL;
       return m;
     }
-    if (until < h->horizon || until <= h->key) return NULL;
+    if (until < h->horizon || until <= h->task_key) return NULL;
     give_way(h, until);
   }
 }
@@ -326,6 +379,7 @@ shoal_status sim_add(sim *s, const char *name, double start, const sim_costs *co
                   .costs = *costs,
                   .now = start,
                   .key = start,
+                  .task_key = start,
                   .until = start,
                   .place = -1};
   snprintf(h->name, sizeof h->name, "%s", name);
@@ -346,7 +400,7 @@ shoal_status sim_run(sim *s) {
   clock_here = &s->clock;
   shoal_status status = NULL;
   for (size_t i = 0; i < s->n_hosts; i++) wait_in_line(s, s->hosts[i]);
-  while (s->n_waiting && !s->stops) {
+  while (s->n_waiting && !s->stops && !status) {
     sim_host *h = take_first(s);
     if (h->key == INFINITY) {
       status = status_make(SHOAL_ERR_INTERNAL, "the simulated %s waits for ever", h->name);
@@ -356,8 +410,17 @@ shoal_status sim_run(sim *s) {
     h->horizon = MIN_OF(others, h->key + s->options.delay) + s->options.delay;
     s->current = h;
     s->clock.now = h->now;
+    if (h->out && h->out_free <= h->task_key) { /* the link is what is next */
+      status = send_until(h, nextafter(h->out_free, INFINITY));
+      h->key = h->out ? MIN_OF(h->task_key, h->out_free) : h->task_key;
+      wait_in_line(s, h);
+      continue;
+    }
     coroutine_resume(h->task);
-    if (!coroutine_ended(h->task)) wait_in_line(s, h);
+    if (!coroutine_ended(h->task))
+      wait_in_line(s, h);
+    else
+      status = send_until(h, INFINITY);
   }
   s->current = NULL;
   clock_here = outside;

@@ -1,6 +1,6 @@
 /* A simulated network: hosts whose tasks are functions of one thread, with a clock of its own. What a task does takes no
  * time but what it says (sim_work) and what messages cost; a message takes the delay of the network, and its size by the
- * rate, at the link of the sender and at that of the receiver, one message after the other in each.
+ * rate, at the link of the sender and at that of the receiver. Large messages to several hosts take turns.
  *
  *  1. Each task has a host, with one link each way. Its clock (clock_seconds) is its own and may be ahead of the others'.
  *  2. A task goes on until it waits for a message that may not be known yet; then the one that is furthest behind does.
@@ -69,14 +69,15 @@ SHOAL_CHECKED shoal_status sim_end_create(sim *s, sim_end **out); /* of the task
 void sim_end_close(sim_end *e);
 
 typedef struct sim_message {
-  double arrival; /* of its first byte at the host */
-  double ready;   /* all of it was there */
-  double weight;  /* bytes on the wire */
+  double ready;  /* clock: all of it was there */
+  double weight; /* bytes on the wire */
+  double piece;  /* seconds that a link takes for each of its pieces */
   sim_end *to;
   struct sim_message *next;
   size_t bytes;
-  uint64_t peer;         /* the sender's to say, e.g. which of its connections it is */
-  uint32_t from, number; /* host, and how many it had sent before */
+  uint32_t host, from, number; /* where it goes; where from, and how many that one had sent before */
+  uint16_t unsent, missing;    /* pieces */
+  uint64_t peer;               /* the sender's to say, e.g. which of its connections it is */
   net_header header;
   _Alignas(64) uint8_t payload[];
 } sim_message;

@@ -1,0 +1,115 @@
+#!/usr/bin/env python3
+"""Figures of docs/scaling.md: simulated jobs beside real ones in a lab, beside published ones, and up to 1,000 workers.
+
+usage: scaling.py {lab,published,curves} SHOAL [FOLDER of MNIST, for lab]
+"""
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+
+
+def simulate(shoal, **flags):
+    words = [f"--{k.replace('_', '-')}={v}" for k, v in flags.items() if v is not None]
+    return json.loads(subprocess.run([shoal, "simulate", "--json", *words], check=True, stdout=subprocess.PIPE).stdout)
+
+
+def row(*cells):
+    print("| " + " | ".join(str(c) for c in cells) + " |", flush=True)
+
+
+def real(shoal, data, model, mode, tasks, rate, delay, steps):
+    """Steps a second of a job of so many processes, and what a step computes."""
+    ranks = mode == "allreduce"
+    how = ["--strategy", "allreduce"] if ranks else ["--ps", "1", f"--{mode}"]
+    with tempfile.TemporaryDirectory() as folder:
+        workers = tasks if ranks else tasks - 1
+        total = steps * (workers if mode == "async" else 1)
+        done = subprocess.run([shoal, "lab", "--hosts", str(tasks), "--rate", rate, "--delay", delay, "--", "train", model, "--data", data,
+                               "--workers", str(workers), *how, "--steps", str(total), "--batch-size", "10", "--threads", "1",
+                               "--no-checkpoints", "--log-every", "10", "--run-dir", folder + "/run"], capture_output=True, text=True, check=False)
+        if done.returncode:
+            sys.exit(done.stdout + done.stderr)
+        with open(folder + "/run/summary.json") as f:
+            s = json.load(f)
+    computing = [t["time"]["compute_seconds"] / t["steps"] for t in s["tasks"] if t["role"] == "worker" and t["steps"]]
+    return s["steps_per_second"], sorted(computing)[len(computing) // 2], s["parameters"]
+
+
+def lab(shoal, data):
+    row("mode", "model", "processes", "real steps/s", "simulated", "difference")
+    row("---", "---", "---", "---", "---", "---")
+    worst = 0
+    for mode in ("sync", "async", "allreduce"):
+        for model, rate in (("softmax", "10mbit"), ("lenet", "100mbit")):
+            for tasks in (2, 3, 5, 8):
+                got, compute, parameters = real(shoal, data, model, mode, tasks, rate, "1ms", 60 if tasks < 5 else 40)
+                said = simulate(shoal, mode=mode, workers=tasks if mode == "allreduce" else tasks - 1, steps=60, rate=rate, delay="1ms",
+                                parameters=parameters, compute=f"{1e6 * compute:.3f}us")["steps_per_second"]
+                worst = max(worst, abs(said / got - 1))
+                row(mode, model, tasks, f"{got:.2f}", f"{said:.2f}", f"{100 * (said / got - 1):+.0f} %")
+    print(f"\nThe largest difference is {100 * worst:.0f} %.")
+
+
+def published(shoal):
+    """TensorFlow's null steps (Abadi et al., OSDI 2016, figures 6 and 8): 16 servers."""
+    print("Null steps, ms:\n")
+    row("workers", "scalar, published", "simulated", "dense 100 MB, published", "simulated")
+    row("---", "---", "---", "---", "---")
+    for workers, scalar, dense in ((1, 1.8, 147), (100, 8.8, 613)):
+        costs = dict(ps=16, workers=workers, steps=20, rate="9.6gbit", delay="400us", update_cost="0")
+        small = simulate(shoal, parameters=16, message_cost="25us", megabyte_cost="0", **costs)
+        large = simulate(shoal, parameters=25e6, message_cost="25us", megabyte_cost="0.2ms", **costs)
+        row(workers, scalar, f"{1e3 * small['step_seconds']['p50']:.2f}", dense, f"{1e3 * large['step_seconds']['p50']:.0f}")
+    print("\nBackup workers, 50 that count:\n")
+    row("backups", "step, s", "speed a worker in use")
+    row("---", "---", "---")
+    for backups in range(6):
+        r = simulate(shoal, workers=50 + backups, ps=1, steps=100, parameters=1000, compute="1.2s", sigma=0.1, slow_share=0.04,
+                     slow_factor=1.6, backup_workers=backups or None)
+        step = 1 / r["steps_per_second"]
+        if not backups:
+            base = step
+        row(backups, f"{step:.3f}", f"{base / step * 50 / (50 + backups):.3f}")
+
+
+COUNTS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+
+
+def fit(points):
+    """t = a + b n by least squares, in relative terms."""
+    w = [1 / t ** 2 for _, t in points]
+    s, sn, snn = sum(w), sum(x * n for x, (n, _) in zip(w, points)), sum(x * n * n for x, (n, _) in zip(w, points))
+    st, snt = sum(x * t for x, (_, t) in zip(w, points)), sum(x * n * t for x, (n, t) in zip(w, points))
+    b = (s * snt - sn * st) / (s * snn - sn * sn)
+    return (st - b * sn) / s, b
+
+
+def curves(shoal):
+    row("mode", *COUNTS, "law, ms a step", "half of linear at")
+    row(*["---"] * (len(COUNTS) + 3))
+    for name, flags in (("sync, 1 server", dict(mode="sync", ps=1)), ("sync, 10 servers", dict(mode="sync", ps=10)),
+                        ("sync, 100 servers", dict(mode="sync", ps=100)), ("async, 10 servers", dict(mode="async", ps=10)),
+                        ("all-reduce", dict(mode="allreduce")), ("all-reduce, bf16", dict(mode="allreduce", wire_format="bf16"))):
+        points, speeds = [], []
+        for n in COUNTS:
+            if flags["mode"] == "allreduce" and n == 1:
+                points.append((n, 0.1))
+                speeds.append(10.0)
+                continue
+            r = simulate(shoal, workers=n, steps=4 if n >= 200 else 10, rate="10gbit", delay="50us", parameters=5e6, compute="100ms", **flags)
+            speed = r["steps_per_second"] * (1 if flags["mode"] == "async" else n)
+            speeds.append(speed)
+            points.append((n, n / speed))
+        a, b = fit(points)
+        half = a / b if b > 1e-9 else math.inf
+        row(name, *(f"{s:.0f}" for s in speeds), f"{1e3 * a:.0f} + {1e3 * b:.2f} n", f"{half:.0f}" if half < 1e5 else "beyond")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 3 or sys.argv[1] not in ("lab", "published", "curves"):
+        sys.exit(__doc__)
+    tool = os.path.abspath(sys.argv[2])
+    {"lab": lambda: lab(tool, sys.argv[3]), "published": lambda: published(tool), "curves": lambda: curves(tool)}[sys.argv[1]]()
