@@ -23,7 +23,7 @@ def row(*cells):
 def real(shoal, data, model, mode, tasks, rate, delay, steps):
     """Steps a second of a job of so many processes, and what a step computes."""
     ranks = mode == "allreduce"
-    how = ["--strategy", "allreduce"] if ranks else ["--ps", "1", f"--{mode}"]
+    how = ["--strategy", "allreduce"] if ranks else ["--ps", "1", "--mode", mode]
     with tempfile.TemporaryDirectory() as folder:
         workers = tasks if ranks else tasks - 1
         total = steps * (workers if mode == "async" else 1)
@@ -59,16 +59,16 @@ def published(shoal):
     row("workers", "scalar, published", "simulated", "dense 100 MB, published", "simulated")
     row("---", "---", "---", "---", "---")
     for workers, scalar, dense in ((1, 1.8, 147), (100, 8.8, 613)):
-        costs = dict(ps=16, workers=workers, steps=20, rate="9.6gbit", delay="400us", update_cost="0")
-        small = simulate(shoal, parameters=16, message_cost="25us", megabyte_cost="0", **costs)
-        large = simulate(shoal, parameters=25e6, message_cost="25us", megabyte_cost="0.2ms", **costs)
+        costs = dict(ps=16, workers=workers, steps=20, rate="9.6gbit", delay="150us", update_cost="0")
+        small = simulate(shoal, parameters=16, message_cost="42us", megabyte_cost="0", **costs)
+        large = simulate(shoal, parameters=25e6, message_cost="42us", megabyte_cost="0.2ms", **costs)
         row(workers, scalar, f"{1e3 * small['step_seconds']['p50']:.2f}", dense, f"{1e3 * large['step_seconds']['p50']:.0f}")
     print("\nBackup workers, 50 that count:\n")
     row("backups", "step, s", "speed a worker in use")
     row("---", "---", "---")
-    for backups in range(6):
-        r = simulate(shoal, workers=50 + backups, ps=1, steps=100, parameters=1000, compute="1.2s", sigma=0.1, slow_share=0.04,
-                     slow_factor=1.6, backup_workers=backups or None)
+    for backups in range(7):
+        r = simulate(shoal, workers=50 + backups, ps=1, steps=200, parameters=1000, compute="1.2s", sigma=0.03, slow_share=0.03,
+                     slow_factor=1.5, backup_workers=backups or None)
         step = 1 / r["steps_per_second"]
         if not backups:
             base = step

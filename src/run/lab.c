@@ -23,7 +23,8 @@
 #define NAMESPACES "/run/netns"
 #define BURST_SECONDS 0.001 /* of the rate, which may pass at once: timers are no finer */
 #define BURST_MIN 65536.0   /* bytes: of the largest packet */
-#define QUEUE_SECONDS 0.02  /* of the rate, which a link keeps until it drops */
+#define QUEUE_SECONDS 0.02  /* of the rate, which a link keeps until it drops ... */
+#define QUEUE_MIN 1e6       /* ... and at least so many bytes, as a port of a switch does */
 
 struct shoal_lab {
   int hosts;
@@ -181,7 +182,7 @@ static void add_rate(const shoal_lab *lab, const char *device, const char *paren
   const double burst = MAX_OF(lab->rate / 8 * BURST_SECONDS, BURST_MIN);
   if (lab->rate)
     text_add(lines, "qdisc add dev %s %s handle 2: tbf rate %.0fbit burst %.0f limit %.0f\n", device, parent, lab->rate,
-             burst, burst + MAX_OF(lab->rate / 8 * QUEUE_SECONDS, BURST_MIN));
+             burst, burst + MAX_OF(lab->rate / 8 * QUEUE_SECONDS, QUEUE_MIN));
 }
 
 /* Both ways: what a host sends leaves by its eth0, what it receives by the bridge's end of its link. The delay is added
