@@ -84,6 +84,27 @@ shoal_status placement_make(const int64_t *counts, int n, int servers, placement
   return NULL;
 }
 
+shoal_status placement_deal(int64_t rows, int servers, placement *out) {
+  if (servers < 1 || rows < servers)
+    return status_make(SHOAL_ERR_ARGUMENT, "placement: %lld rows on %d servers: use %lld or fewer", (long long)rows,
+                       servers, (long long)MAX_OF(rows, 1));
+  placement p = {.servers = servers, .n_slices = servers};
+  p.slices = calloc((size_t)servers, sizeof *p.slices);
+  p.elements = calloc((size_t)servers, sizeof *p.elements);
+  p.begin = calloc((size_t)servers + 1, sizeof *p.begin);
+  if (!p.slices || !p.elements || !p.begin) {
+    placement_fini(&p);
+    return status_no_memory();
+  }
+  for (int s = 0; s < servers; s++) {
+    p.elements[s] = (rows - s + servers - 1) / servers;
+    p.slices[s] = (placement_slice){.server = s, .first = s, .count = p.elements[s]};
+    p.begin[s + 1] = s + 1;
+  }
+  *out = p;
+  return NULL;
+}
+
 void placement_fini(placement *p) {
   free(p->slices);
   free(p->elements);

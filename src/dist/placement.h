@@ -27,6 +27,9 @@ typedef struct {
 
 /* counts [n]: elements of each variable, each above 0. */
 SHOAL_CHECKED shoal_status placement_make(const int64_t *counts, int n, int servers, placement *out);
+/* The rows of a table, dealt out one by one: server s has the rows s, s + servers, ... `first` of its slice is s. Rows that
+ * are asked for often, such as a model's other weights, mostly stand side by side: so each server has its share of them. */
+SHOAL_CHECKED shoal_status placement_deal(int64_t rows, int servers, placement *out);
 void placement_fini(placement *p);
 
 #endif

@@ -65,9 +65,10 @@ bool ps_client_takes_pieces(const ps_client *c);
  * can be sent. It stays in use until then. */
 SHOAL_CHECKED shoal_status ps_client_ready(ps_client *c, float *const *gradients, int variable);
 
-/* ---- a table (rule 12 of the protocol). Keys ascend strictly; an answer's values are in their order. */
+/* ---- a table (rule 12 of the protocol). An answer's values are in the keys' order. */
 typedef struct {
-  const int32_t *keys; /* [n] rows of the table */
+  const int32_t *
+      keys; /* [n] rows of the table: those of server 0 first (row k is server k % servers'), each server's ascending */
   int64_t n;
 } ps_keys;
 
@@ -75,6 +76,7 @@ typedef struct {
  * head->examples is 0. */
 SHOAL_CHECKED shoal_status ps_client_push_rows(ps_client *c, const float *gradients, ps_keys next, float *values,
                                                ps_head *head, ps_answer *out);
+int ps_client_servers(const ps_client *c);
 /* keep: the next gradients are about these. */
 SHOAL_CHECKED shoal_status ps_client_rows(ps_client *c, ps_keys keys, bool keep, float *values);
 /* Elements [first, first + count) of vector `which`, in pieces. */

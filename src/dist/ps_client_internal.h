@@ -16,8 +16,9 @@ typedef struct {
 
 /* A server's part of a table. */
 typedef struct {
-  int64_t first, count;      /* rows */
-  int32_t *asked;            /* [touched] keys asked for last, of the whole table */
+  int64_t count;             /* rows: every servers-th of the table */
+  int32_t *asked;            /* [touched] its rows that were asked for last, by its own numbers */
+  int32_t *own;              /* [touched] of the keys under way, the same */
   int64_t n_asked, begin, n; /* begin, n: of the keys under way, this server's */
   uint8_t *code;             /* room for them as they travel */
 } ps_table_end;

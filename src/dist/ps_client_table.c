@@ -4,9 +4,10 @@
 #include "base/clock.h"
 #include "base/mem.h"
 
+#include <stdlib.h>
 #include <string.h>
 
-/* A table is one variable, and each server has one slice of it. */
+/* Row k of the table is row k / servers of server k % servers (placement_deal). */
 shoal_status client_cut_table(ps_client *c) {
   const placement *place = c->options.place;
   c->ends = calloc((size_t)place->servers, sizeof *c->ends);
@@ -15,12 +16,13 @@ shoal_status client_cut_table(ps_client *c) {
     const placement_slice *slice = &place->slices[place->begin[s]];
     const int64_t most = MIN_OF(c->options.terms.touched, slice->count);
     ps_table_end *end = &c->ends[s];
-    *end = (ps_table_end){.first = slice->first, .count = slice->count, .n_asked = -1};
+    *end = (ps_table_end){.count = slice->count, .n_asked = -1};
     end->asked = calloc((size_t)most + 1, sizeof *end->asked);
+    end->own = calloc((size_t)most + 1, sizeof *end->own);
     end->code = calloc(1, sparse_keys_max(most) + 1);
-    if (!end->asked || !end->code) return status_no_memory();
-    if (place->begin[s + 1] - place->begin[s] != 1 || (s && end->first != end[-1].first + end[-1].count))
-      return status_make(SHOAL_ERR_INTERNAL, "the table's rows are not on the servers in order");
+    if (!end->asked || !end->own || !end->code) return status_no_memory();
+    if (place->begin[s + 1] - place->begin[s] != 1 || slice->first != s)
+      return status_make(SHOAL_ERR_INTERNAL, "the table's rows are not dealt out to the servers");
   }
   return NULL;
 }
@@ -28,6 +30,7 @@ shoal_status client_cut_table(ps_client *c) {
 void client_free_table(ps_client *c) {
   for (int s = 0; c->ends && s < client_servers(c); s++) {
     free(c->ends[s].asked);
+    free(c->ends[s].own);
     free(c->ends[s].code);
   }
   free(c->ends);
@@ -37,15 +40,16 @@ void client_free_table(ps_client *c) {
 
 static int64_t width_of(const ps_client *c) { return c->options.terms.width; }
 
-/* Keys [0, n) from `begin` on that are the server's. */
+/* Finds the keys that are the server's, and its own numbers of their rows. */
 static void find_own(const ps_client *c, int server, ps_keys keys) {
   ps_table_end *end = &c->ends[server];
-  int64_t bounds[2]; /* the first key that is not below the server's first row, and behind its last */
+  const int32_t servers = client_servers(c);
+  int64_t bounds[2]; /* the first key that is no earlier server's, and the first of a later one */
   for (int k = 0; k < 2; k++) {
-    int64_t low = 0, high = keys.n, row = end->first + (k ? end->count : 0);
+    int64_t low = 0, high = keys.n;
     while (low < high) {
       int64_t middle = (low + high) / 2;
-      if (keys.keys[middle] < row)
+      if (keys.keys[middle] % servers < server + k)
         low = middle + 1;
       else
         high = middle;
@@ -54,6 +58,7 @@ static void find_own(const ps_client *c, int server, ps_keys keys) {
   }
   end->begin = bounds[0];
   end->n = bounds[1] - bounds[0];
+  for (int64_t i = 0; i < end->n; i++) end->own[i] = keys.keys[end->begin + i] / servers;
 }
 
 /* Head, gradients and the server's share of the keys. kept: those keys are what the server knows this worker by. */
@@ -61,14 +66,14 @@ static shoal_status send_keys(ps_client *c, int server, net_header h, ps_head *h
                               ps_keys keys, bool kept) {
   ps_table_end *end = &c->ends[server];
   find_own(c, server, keys);
-  const int32_t *own = keys.keys + end->begin;
+  const int32_t *own = end->own;
   int n = 1;
   if (gradients) c->parts[n++] = (net_part){gradients, (size_t)(head->gradients * width_of(c)) * sizeof *gradients};
   if (kept && end->n == end->n_asked && !memcmp(own, end->asked, (size_t)end->n * sizeof *own)) {
     head->keys = PS_SAME;
   } else {
     head->keys = end->n;
-    c->parts[n++] = (net_part){end->code, sparse_keys_encode(own, end->n, (int32_t)end->first, end->code)};
+    c->parts[n++] = (net_part){end->code, sparse_keys_encode(own, end->n, 0, end->code)};
   }
   if (kept) {
     memcpy(end->asked, own, (size_t)end->n * sizeof *own);
@@ -117,42 +122,102 @@ shoal_status ps_client_rows(ps_client *c, ps_keys keys, bool keep, float *values
   return NULL;
 }
 
-/* The server with that element, and how many of `count` from it on can go in one message. *own: which of its elements it
- * is. */
-static int server_with(const ps_client *c, int64_t element, int64_t count, int64_t *own, int64_t *out) {
-  const int64_t width = width_of(c), row = element / width;
-  int s = 0;
-  while (s + 1 < client_servers(c) && (row < c->ends[s].first || row >= c->ends[s].first + c->ends[s].count)) s++;
-  *own = element - c->ends[s].first * width;
-  *out = MIN_OF(MIN_OF(count, PS_PIECE_MAX), c->ends[s].count * width - *own);
-  return s;
+/* ---- pieces */
+
+/* Elements [first, first + n) of a server's own vector, there and back. */
+static shoal_status read_piece(ps_client *c, int server, int which, int64_t first, int64_t n, float *values) {
+  ps_piece piece = {.which = which, .first = first, .count = n};
+  ps_head head;
+  net_header answer;
+  c->parts[0] = (net_part){&piece, sizeof piece};
+  TRY(client_send_parts(c, server, (net_header){.kind = PS_READ}, 1));
+  return client_receive(c, server, PS_READ, &(ps_cargo){.values = values, .n = n}, &head, &answer);
+}
+
+static shoal_status write_piece(ps_client *c, int server, int which, int64_t first, int64_t n, const float *values) {
+  ps_piece piece = {.which = which, .first = first, .count = n};
+  ps_head head;
+  net_header answer;
+  c->parts[0] = (net_part){&piece, sizeof piece};
+  c->parts[1] = (net_part){values, (size_t)n * sizeof *values};
+  TRY(client_send_parts(c, server, (net_header){.kind = PS_WRITE}, 2));
+  return client_receive(c, server, PS_WRITE, &(ps_cargo){0}, &head, &answer);
+}
+
+/* Elements that are moved together: whole rows, or, where `first` is inside a row or the end is, the part of that row. */
+static int64_t together(const ps_client *c, int64_t first, int64_t count) {
+  const int64_t width = width_of(c), most = PS_PIECE_MAX / width * client_servers(c), inside = first % width;
+  if (inside) return MIN_OF(count, width - inside);
+  return count < width ? count : MIN_OF(count / width, most) * width;
+}
+
+/* Rows of [first, first + n) that are the server's: which of them is the first (n: none is), how many there are. */
+static int64_t own_rows(const ps_client *c, int server, int64_t first, int64_t n, int64_t *skip) {
+  const int64_t servers = client_servers(c);
+  *skip = (server - first % servers + servers) % servers;
+  return *skip < n ? (n - *skip + servers - 1) / servers : 0;
+}
+
+/* Whole rows [first, first + n), each server's in one piece. room [PS_PIECE_MAX]. */
+static shoal_status read_rows(ps_client *c, int which, int64_t first, int64_t n, float *room, float *values) {
+  const int64_t width = width_of(c), servers = client_servers(c);
+  for (int s = 0; s < servers; s++) {
+    int64_t skip, own = own_rows(c, s, first, n, &skip);
+    if (!own) continue;
+    TRY(read_piece(c, s, which, (first + skip) / servers * width, own * width, room));
+    for (int64_t i = 0; i < own; i++)
+      memcpy(values + (skip + i * servers) * width, room + i * width, (size_t)width * sizeof *values);
+  }
+  return NULL;
+}
+
+static shoal_status write_rows(ps_client *c, int which, int64_t first, int64_t n, float *room, const float *values) {
+  const int64_t width = width_of(c), servers = client_servers(c);
+  for (int s = 0; s < servers; s++) {
+    int64_t skip, own = own_rows(c, s, first, n, &skip);
+    if (!own) continue;
+    for (int64_t i = 0; i < own; i++)
+      memcpy(room + i * width, values + (skip + i * servers) * width, (size_t)width * sizeof *values);
+    TRY(write_piece(c, s, which, (first + skip) / servers * width, own * width, room));
+  }
+  return NULL;
+}
+
+/* Where an element of the table is in its server's vector. */
+static int64_t own_element(const ps_client *c, int64_t element, int *server) {
+  const int64_t width = width_of(c), row = element / width, servers = client_servers(c);
+  *server = (int)(row % servers);
+  return row / servers * width + element % width;
 }
 
 shoal_status ps_client_read(ps_client *c, int which, int64_t first, int64_t count, float *values) {
-  for (int64_t n; count > 0; first += n, count -= n, values += n) {
-    int64_t own;
-    int s = server_with(c, first, count, &own, &n);
-    ps_piece piece = {.which = which, .first = own, .count = n};
-    ps_head head;
-    net_header answer;
-    c->parts[0] = (net_part){&piece, sizeof piece};
-    TRY(client_send_parts(c, s, (net_header){.kind = PS_READ}, 1));
-    TRY(client_receive(c, s, PS_READ, &(ps_cargo){.values = values, .n = n}, &head, &answer));
+  const int64_t width = width_of(c);
+  float *room = malloc((size_t)PS_PIECE_MAX * sizeof *room);
+  shoal_status status = room ? NULL : status_no_memory();
+  for (int64_t n; count > 0 && !status; first += n, count -= n, values += n) {
+    int s;
+    const int64_t own = own_element(c, first, &s);
+    n = together(c, first, count);
+    status = n % width || first % width ? read_piece(c, s, which, own, n, values)
+                                        : read_rows(c, which, first / width, n / width, room, values);
   }
-  return NULL;
+  free(room);
+  return status;
 }
 
 shoal_status ps_client_write(ps_client *c, int which, int64_t first, int64_t count, const float *values) {
-  for (int64_t n; count > 0; first += n, count -= n, values += n) {
-    int64_t own;
-    int s = server_with(c, first, count, &own, &n);
-    ps_piece piece = {.which = which, .first = own, .count = n};
-    ps_head head;
-    net_header answer;
-    c->parts[0] = (net_part){&piece, sizeof piece};
-    c->parts[1] = (net_part){values, (size_t)n * sizeof *values};
-    TRY(client_send_parts(c, s, (net_header){.kind = PS_WRITE}, 2));
-    TRY(client_receive(c, s, PS_WRITE, &(ps_cargo){0}, &head, &answer));
+  const int64_t width = width_of(c);
+  float *room = malloc((size_t)PS_PIECE_MAX * sizeof *room);
+  shoal_status status = room ? NULL : status_no_memory();
+  for (int64_t n; count > 0 && !status; first += n, count -= n, values += n) {
+    int s;
+    const int64_t own = own_element(c, first, &s);
+    n = together(c, first, count);
+    status = n % width || first % width ? write_piece(c, s, which, own, n, values)
+                                        : write_rows(c, which, first / width, n / width, room, values);
   }
-  return NULL;
+  free(room);
+  return status;
 }
+
+int ps_client_servers(const ps_client *c) { return client_servers(c); }

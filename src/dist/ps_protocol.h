@@ -28,7 +28,8 @@
  *     says how many of each), and the answer carries these rows' parameters. The first rows are asked for by ROWS.
  *     Vectors are read and written by pieces; a training that begins anew needs no SET. A row may have any width: keys
  *     and numbers of gradients in ps_head count rows, what is read and written by pieces are elements. The model's other
- *     parameters are rows behind those of the features, which every worker asks for in every step.
+ *     parameters are rows behind those of the features, which every worker asks for in every step. Row k of the table is
+ *     row k / n of server k % n of n; keys and pieces count a server's own rows.
  * 13. With ps_start.rows 0 rows come from a stream, and what the leader hands out are its shards (stream_leases.h):
  *     header.number of an answer is the shard to go on with, ps_head.index the batch of it that comes next. A PUSH says
  *     of which batch it is; being used and being counted as done are one act, on every server for itself. Batches of a

@@ -29,8 +29,9 @@ typedef struct {
   int64_t averages;  /* of them, the last ones: moving averages, to which what comes as a gradient is added */
   int64_t touched;   /* they are a table: rows of it that a batch touches at most; 0: they are none (12) */
   int64_t width;     /* of a table: parameters of a row; otherwise 0 */
-  int64_t first_row; /* of a table: of the server that is spoken to, in the whole table */
-  int64_t started;   /* of a table: rows from here on, of the whole table, begin with zeros */
+  int64_t
+      first_row;   /* of a table: of the server that is spoken to, whose rows are this one and each `servers` further */
+  int64_t started; /* of a table: rows from here on, of the whole table, begin with zeros */
   /* A model's tables stand side by side: a row has each one's row of a feature. */
   ps_columns columns[PS_TABLES_MAX];
   int tables;

@@ -95,7 +95,9 @@ static void start_columns(const ps_terms *t, const ps_columns *c, int64_t column
   const table_start start = {.seed = t->seed, .width = c->width, .zeros = c->zeros, .limit = (float)c->limit};
   for (int64_t first = 0; first < rows; first += START_ROWS) {
     const int64_t n = MIN_OF((int64_t)START_ROWS, rows - first);
-    table_initial(&start, (t->first_row + first) * c->width, n * c->width, piece);
+    if (t->servers == 1) table_initial(&start, first * c->width, n * c->width, piece);
+    for (int64_t r = 0; t->servers > 1 && r < n; r++)
+      table_initial(&start, (t->first_row + (first + r) * t->servers) * c->width, c->width, piece + r * c->width);
     for (int64_t r = 0; r < n; r++)
       memcpy(out + (first + r) * t->width + column, piece + r * c->width, (size_t)c->width * sizeof *piece);
   }
@@ -104,7 +106,7 @@ static void start_columns(const ps_terms *t, const ps_columns *c, int64_t column
 /* This server's share of the tables that do not begin with zeros. */
 static shoal_status start_table(ps_vectors *v) {
   const ps_terms *t = v->terms;
-  const int64_t rows = MIN_OF(t->elements / t->width, t->started - t->first_row);
+  const int64_t rows = MIN_OF(t->elements / t->width, (t->started - t->first_row + t->servers - 1) / t->servers);
   float *piece = malloc((size_t)(START_ROWS * t->width) * sizeof *piece);
   if (!piece) return status_no_memory();
   for (int64_t i = 0, column = 0; i < t->tables; column += t->columns[i++].width)

@@ -16,7 +16,7 @@ shoal_status ps_model_place(const shoal_model *m, int servers, bool table, place
   if (table) {
     ps_table_shape shape;
     TRY(ps_table_find(m, &shape));
-    return placement_make(&shape.rows, 1, servers, out);
+    return placement_deal(shape.rows, servers, out);
   }
   TRY(model_exchanged(m, &weights, &n_trained, &n));
   int64_t *counts = calloc((size_t)n, sizeof *counts);

@@ -41,6 +41,7 @@ struct ps_table {
   sparse_set batch; /* the one fetched last */
   int64_t room;     /* rows of the session's tables */
   columns tables[PS_TABLES_MAX];
+  int32_t *at;   /* [room + other rows] where a row of the batch, or of the other weights, is among the keys */
   int32_t *keys; /* [room + other rows] of the batch fetched last, then of the other weights, if they were asked for */
   int64_t n_keys;
   float *values;    /* [room + other rows, width] as they come */
@@ -305,10 +306,11 @@ static shoal_status find_weights(ps_table *t, shoal_value **weights, int n) {
 static shoal_status make_room(ps_table *t) {
   const size_t rows = (size_t)(t->room + t->shape.other_rows), width = (size_t)t->shape.width;
   t->keys = calloc(rows + 1, sizeof *t->keys);
+  t->at = calloc(rows + 1, sizeof *t->at);
   t->values = calloc(rows * width + 1, sizeof *t->values);
   t->gradients = calloc(rows * width + 1, sizeof *t->gradients);
   t->start = calloc((size_t)t->shape.other_rows * width + 1, sizeof *t->start);
-  if (!t->keys || !t->values || !t->gradients || !t->start) return status_no_memory();
+  if (!t->keys || !t->at || !t->values || !t->gradients || !t->start) return status_no_memory();
   for (int i = 0; i < t->n_others; i++) {
     const other_weight *o = &t->others[i];
     memcpy(t->start + o->at, o->values, (size_t)o->count * sizeof *o->values);
@@ -350,6 +352,7 @@ void ps_table_destroy(ps_table *t) {
   free(t->parts);
   free(t->others);
   free(t->keys);
+  free(t->at);
   free(t->values);
   free(t->gradients);
   free(t->start);
@@ -368,6 +371,24 @@ void ps_table_use(ps_table *t, ps_client *client) {
 
 int64_t ps_table_touched(const ps_table *t) { return t->batch.n; }
 
+/* The keys of the batch and, if asked for, of the other weights, server by server. */
+static void put_in_order(ps_table *t, bool others) {
+  const int32_t servers = ps_client_servers(t->client);
+  const int64_t features = model_features(t->model);
+  t->n_keys = 0;
+  for (int32_t s = 0; s < servers; s++) {
+    for (int64_t i = 0; i < t->batch.n; i++) {
+      if (servers > 1 && t->batch.keys[i] % servers != s) continue;
+      t->at[i] = (int32_t)t->n_keys;
+      t->keys[t->n_keys++] = t->batch.keys[i];
+    }
+    for (int64_t i = (s - features % servers + servers) % servers; others && i < t->shape.other_rows; i += servers) {
+      t->at[t->batch.n + i] = (int32_t)t->n_keys;
+      t->keys[t->n_keys++] = (int32_t)(features + i);
+    }
+  }
+}
+
 /* Finds the rows a batch touches; others: and those of the other weights. */
 static shoal_status number(ps_table *t, const shoal_batch *b, bool others, shoal_tensor *indices) {
   sparse_set *set = &t->batch;
@@ -378,28 +399,34 @@ static shoal_status number(ps_table *t, const shoal_batch *b, bool others, shoal
                        "a batch touches %lld features; a worker has room for %lld: use a smaller "
                        "--batch-size",
                        (long long)set->n, (long long)t->room - 1);
-  memcpy(t->keys, set->keys, (size_t)set->n * sizeof *t->keys);
-  t->n_keys = set->n;
-  for (int64_t i = 0; others && i < t->shape.other_rows; i++)
-    t->keys[t->n_keys++] = (int32_t)(model_features(t->model) + i);
+  put_in_order(t, others);
   *indices = shoal_tensor_view(SHOAL_I32, SHOAL_SHAPE(entries), set->places);
   return NULL;
 }
 
 static ps_keys keys_of(const ps_table *t) { return (ps_keys){t->keys, t->n_keys}; }
 
+/* Between another weight, or its gradient, and its part of the rows behind the features. gradient NULL: rows to the weight;
+ * otherwise the gradient to rows. */
+static void move_other(const ps_table *t, const other_weight *o, float *rows, const float *gradient) {
+  const int64_t width = t->shape.width;
+  for (int64_t done = 0, n; done < o->count; done += n) {
+    const int64_t row = (o->at + done) / width, column = (o->at + done) % width;
+    float *at = rows + t->at[t->batch.n + row] * width + column;
+    n = MIN_OF(width - column, o->count - done);
+    memcpy(gradient ? at : o->values + done, gradient ? gradient + done : at, (size_t)n * sizeof *at);
+  }
+}
+
 /* All rows have come: they go to where the session has them. */
 static void take_values(ps_table *t) {
-  const int64_t width = t->shape.width, table = t->batch.n * width;
+  const int64_t width = t->shape.width;
   for (int i = 0; i < t->shape.tables; i++) {
     const columns *c = &t->tables[i];
     for (int64_t r = 0; r < t->batch.n; r++)
-      memcpy(c->weights + r * c->width, t->values + r * width + c->column, (size_t)c->width * sizeof *t->values);
+      memcpy(c->weights + r * c->width, t->values + t->at[r] * width + c->column, (size_t)c->width * sizeof *t->values);
   }
-  for (int i = 0; t->n_keys > t->batch.n && i < t->n_others; i++) {
-    const other_weight *o = &t->others[i];
-    memcpy(o->values, t->values + table + o->at, (size_t)o->count * sizeof *o->values);
-  }
+  for (int i = 0; t->n_keys > t->batch.n && i < t->n_others; i++) move_other(t, &t->others[i], t->values, NULL);
 }
 
 shoal_status ps_table_fetch(ps_table *t, const shoal_batch *b, bool keep, shoal_tensor *indices) {
@@ -415,24 +442,25 @@ shoal_status ps_table_fetch(ps_table *t, const shoal_batch *b, bool keep, shoal_
 
 /* What each row's entries have come to, in the entries' order; then the other weights' gradients. */
 static void sum_up(ps_table *t, const shoal_tensor *gradients) {
-  const int64_t width = t->shape.width, table = t->batch.n * width;
-  memset(t->gradients, 0, (size_t)table * sizeof *t->gradients);
+  const int64_t width = t->shape.width;
+  for (int64_t r = 0; r < t->batch.n; r++)
+    memset(t->gradients + t->at[r] * width, 0, (size_t)width * sizeof *t->gradients);
   for (int i = 0; i < t->shape.tables; i++) {
     const columns *c = &t->tables[i];
     const float *of_entries = gradients[c->gradient].data; /* [entries, c->width] */
     for (int64_t e = 0; e < gradients[c->gradient].shape.dim[0]; e++) {
-      float *restrict sum = t->gradients + t->batch.places[e] * width + c->column;
+      float *restrict sum = t->gradients + t->at[t->batch.places[e]] * width + c->column;
       for (int64_t k = 0; k < c->width; k++) sum[k] += of_entries[e * c->width + k];
     }
   }
-  for (int i = 0; i < t->n_others; i++) {
-    const other_weight *o = &t->others[i];
-    memcpy(t->gradients + table + o->at, gradients[o->gradient].data, (size_t)o->count * sizeof *t->gradients);
-  }
-  const other_weight *last =
-      t->n_others ? &t->others[t->n_others - 1] : NULL; /* what is left of the last row is zero */
-  for (int64_t at = last ? last->at + last->count : 0; at < t->shape.other_rows * width; at++)
-    t->gradients[table + at] = 0;
+  for (int i = 0; i < t->n_others; i++)
+    move_other(t, &t->others[i], t->gradients, gradients[t->others[i].gradient].data);
+  if (!t->n_others) return;
+  const other_weight *last = &t->others[t->n_others - 1];
+  const int64_t end = last->at + last->count, left = t->shape.other_rows * width - end; /* of the last row: zero */
+  if (left)
+    memset(t->gradients + t->at[t->batch.n + end / width] * width + end % width, 0,
+           (size_t)left * sizeof *t->gradients);
 }
 
 shoal_status ps_table_push(ps_table *t, const shoal_tensor *gradients, const shoal_batch *next, ps_head *head,
