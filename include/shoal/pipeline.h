@@ -39,6 +39,7 @@ typedef struct {
       fields; /**< sparse rows whose entries have fields (columns of a click log, LIBFFM): i32 [entries], from 0
                               on; else no data */
   shoal_tensor weights; /**< f32 [count] what each row counts in the loss of training; no data: all the same */
+  shoal_tensor ids; /**< sparse rows with growing_ids: i64 [entries], which then count, not `indices`; else no data */
 } shoal_batch;
 
 /** Rows that a program has itself, in place of files. All of them have the types and the shape of the first. A batch
@@ -91,9 +92,11 @@ typedef struct {
   bool real_labels; /**< NumPy: labels are numbers to be predicted, whatever their type, and [rows, ...] of them are
                      * several a row; otherwise floats [rows] are numbers, and [rows, classes] are classes */
   const char
-      *lookups; /**< CSV, TSV, Parquet: columns of text whose words have numbers already, by a JSON object such as
+      *lookups;     /**< CSV, TSV, Parquet: columns of text whose words have numbers already, by a JSON object such as
                         * {"city": {"vocabulary": ["Oslo", "Rome"]}, "user": {"num_bins": 1000}}; what was learned before
                         * (preprocessing) counts more. NULL: none */
+  bool growing_ids; /**< sparse rows: features have 64-bit ids and no end (LIBSVM and LIBFFM: indices as they stand;
+                     * TFRecord: int64s; click logs: hashes of column and word); `features` does not count */
 } shoal_pipeline_options;
 
 /** What a pipeline has done. */

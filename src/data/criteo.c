@@ -2,7 +2,7 @@
  *
  * A row is sparse: number i is index i (1 .. 13) with the number itself as value; word c is index
  * 14 + hash(c, word) mod (features - 14) with value 1. What is missing has no entry; two words of a row that meet at an
- * index are one entry with value 2. An entry's field is its column, 0 to 12 for numbers, 13 to 38 for words. */
+ * index are one entry with value 2. With growing ids a word's id is the hash itself, above those of numbers. An entry's field is its column, 0 to 12 for numbers, 13 to 38 for words. */
 #include "base/mem.h"
 #include "base/random.h"
 #include "data/line_file.h"
@@ -77,6 +77,7 @@ typedef struct {
   int32_t indices[COLUMNS]; /* [count], numbers first, words in the order of their columns */
   float values[COLUMNS];    /* [count] */
   int32_t fields[COLUMNS];  /* [count] columns without the label's, from 0 on */
+  int64_t ids[COLUMNS];     /* [count] as indices */
 } click;
 
 /* All columns but the label's? */
@@ -105,10 +106,12 @@ static const char *parse(const uint8_t *line, size_t n, bool labelled, int64_t f
     } else if (!empty && c <= CRITEO_NUMBERS) {
       if (!read_number(&at, &number)) return "a whole number or nothing";
       out->indices[out->count] = c;
+      out->ids[out->count] = c;
       out->fields[out->count] = c - 1;
       out->values[out->count++] = (float)number;
     } else if (!empty) {
       if (!read_word(&at, end, &word)) return "a hexadecimal word or nothing";
+      out->ids[out->count] = (int64_t)(random_mix((uint64_t)(c - CRITEO_NUMBERS), word) | (uint64_t)1 << 63);
       out->indices[out->count] = criteo_index(c - CRITEO_NUMBERS, word, features);
       out->fields[out->count] = c - 1;
       out->values[out->count++] = 1;
@@ -168,12 +171,13 @@ static shoal_status read_rows(file_reader *reader, int64_t most, rows_block *int
                            "column %d of %d: expected %s: the layout is label, 13 whole numbers, 26 "
                            "hexadecimal words, with tabs between them",
                            column, COLUMNS, expected);
-    put_in_order(&r);
+    if (!into->ids) put_in_order(&r);
     TRY(rows_reserve(into, 1, r.count));
     int64_t start = into->offsets[into->count];
     memcpy(into->indices + start, r.indices, (size_t)r.count * sizeof *r.indices);
     memcpy(into->values + start, r.values, (size_t)r.count * sizeof *r.values);
     memcpy(into->fields + start, r.fields, (size_t)r.count * sizeof *r.fields);
+    if (into->ids) memcpy(into->ids + start, r.ids, (size_t)r.count * sizeof *r.ids);
     into->labels[into->count] = labelled ? r.label > 0 : -1;
     into->offsets[++into->count] = start + r.count;
     f->row++;
@@ -195,7 +199,8 @@ static shoal_status open_any(const char *path, const uint8_t *bytes, size_t n, c
                        (long long)features);
   if (options->classes && options->classes != 2)
     return status_make(SHOAL_ERR_ARGUMENT, "the click log has 2 classes, not %d", options->classes);
-  const rows_schema schema = {.kind = ROWS_SPARSE, .scale = 1, .features = features, .classes = 2, .fields = true};
+  const rows_schema schema = {
+      .kind = ROWS_SPARSE, .scale = 1, .features = features, .classes = 2, .fields = true, .ids = options->ids};
   line_file *f;
   TRY(line_file_open(&format_criteo, path, bytes, n, &schema, &f));
   f->labels_optional = options->labels_optional;

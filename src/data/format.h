@@ -16,6 +16,7 @@ typedef struct {
   const char *fields;   /* TFRecord: names of the features that hold label, index, value; NULL: "label,index,value" */
   bool labels_optional; /* a row without a label has -1 */
   bool any_index;       /* sparse rows: indices from `features` on are no bad rows */
+  bool ids;             /* sparse rows: the feature space has no end, entries have 64-bit ids */
   int64_t row_size;     /* dense rows: numbers in a row as the caller expects them, from which a missing label shows;
                         * 0: not known */
   bool no_checksums;    /* TFRecord: do not check CRCs */

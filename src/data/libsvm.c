@@ -51,6 +51,7 @@ static word word_at(const uint8_t *at, const uint8_t *end) {
 #define bad(f, line, at, ...) line_file_bad(f, (size_t)((at) - (line)), __VA_ARGS__)
 
 static inline int64_t limit_of(const line_file *f) {
+  if (f->schema.ids) return INT64_MAX;
   return f->schema.features && !f->any_index ? f->schema.features : INT32_MAX;
 }
 
@@ -100,6 +101,17 @@ static shoal_status to_class(line_file *f, const uint8_t *line, const uint8_t *a
   return NULL;
 }
 
+/* As number_digits, which takes 18 of them. */
+static bool read_index(const uint8_t **at, int64_t *out) {
+  const uint8_t *p = *at;
+  uint64_t number = 0;
+  for (unsigned d; (d = (unsigned)*p - '0') < 10 && p - *at < 20; p++) number = number * 10 + d;
+  if (p == *at || p - *at > 19 || number > INT64_MAX) return false;
+  *at = p;
+  *out = (int64_t)number;
+  return true;
+}
+
 /* What is wrong with the pair at `at`; the fast loop only saw that something is. */
 static shoal_status bad_pair(line_file *f, const uint8_t *line, const uint8_t *at, const uint8_t *end,
                              int64_t previous) {
@@ -111,7 +123,13 @@ static shoal_status bad_pair(line_file *f, const uint8_t *line, const uint8_t *a
     return bad(f, line, at, "expected field:index:value with fields from 0 to %d, found '%s'", FIELDS_MAX - 1,
                word_at(at, end).text);
   if (*p == '-') return bad(f, line, at, "expected an index from 0 on, found '%s'", word_at(at, end).text);
-  if (!number_digits(&p, &index) || *p != ':')
+  const uint8_t *digits = p;
+  while ((unsigned)*p - '0' < 10) p++;
+  if (f->schema.ids && p - digits > 18 && *p == ':' &&
+      (p - digits > 19 || memcmp(digits, "9223372036854775807", 19) >= 0))
+    return bad(f, line, at, "expected ids from 0 to %lld, found '%s'", (long long)INT64_MAX - 1, word_at(at, end).text);
+  p = digits;
+  if (!read_index(&p, &index) || *p != ':')
     return bad(f, line, at, "expected %s, found '%s'", entry_form(f), word_at(at, end).text);
   if (index >= limit)
     return bad(f, line, at, "expected indices from 0 to %lld, found %lld: check --features or the data",
@@ -166,7 +184,9 @@ static shoal_status read_row(line_file *f, const uint8_t *line, const uint8_t *a
   int32_t *index_at = into->indices + start;
   float *value_at = into->values + start;
   int32_t *field_at = f->schema.fields ? into->fields + start : NULL;
+  int64_t *id_at = f->schema.ids ? into->ids + start : NULL;
   const int64_t limit = limit_of(f);
+  const size_t most_digits = id_at ? 19 : 18;
   int64_t previous = -1, field = 0;
   bool sorted = true;
   for (;;) {
@@ -184,7 +204,7 @@ static shoal_status read_row(line_file *f, const uint8_t *line, const uint8_t *a
       sorted = false;
       previous = -1;
     }
-    if (digits - 1 >= 18 || *at != ':' || index >= limit || index <= previous) {
+    if (digits - 1 >= most_digits || *at != ':' || index >= limit || index <= previous) {
       if (pair[0] == 'q' && end - pair > 4 && !memcmp(pair, "qid:", 4)) {
         while (!is_end(at, end)) at++;
         continue;
@@ -199,13 +219,15 @@ static shoal_status read_row(line_file *f, const uint8_t *line, const uint8_t *a
     } else if (!number_float(&at, value_at) || !is_end(at, end)) {
       return bad_pair(f, line, pair, end, previous);
     }
-    *index_at++ = (int32_t)index;
+    *index_at++ = id_at ? 0 : (int32_t)index;
+    if (id_at) *id_at++ = index;
     value_at++;
     if (field_at) *field_at++ = (int32_t)field;
     previous = index;
   }
-  if (!sorted && !sort_entries(into->indices + start, into->values + start, into->fields + start,
-                               index_at - (into->indices + start)))
+  if (!sorted && !id_at &&
+      !sort_entries(into->indices + start, into->values + start, into->fields + start,
+                    index_at - (into->indices + start)))
     return bad(f, line, label_at, "an index is there twice in this row: add its values up");
   into->offsets[row + 1] = start + (index_at - (into->indices + start));
   return NULL;
@@ -327,7 +349,8 @@ static shoal_status open_any(const format *kind, const char *path, const uint8_t
                               .scale = 1,
                               .features = options->features,
                               .classes = options->classes,
-                              .fields = kind == &format_libffm};
+                              .fields = kind == &format_libffm,
+                              .ids = options->ids};
   line_file *f;
   TRY(line_file_open(kind, path, bytes, n, &schema, &f));
   f->labels_optional = options->labels_optional;

@@ -321,6 +321,7 @@ shoal_status shoal_pipeline_next(shoal_pipeline *p, const shoal_batch **out) {
     v.indices = view_of(SHOAL_I32, SHOAL_SHAPE(entries), b->indices);
     v.values = view_of(SHOAL_F32, SHOAL_SHAPE(entries), b->values);
     v.fields = view_of(SHOAL_I32, SHOAL_SHAPE(entries), b->fields);
+    v.ids = view_of(SHOAL_I64, SHOAL_SHAPE(entries), b->ids);
   }
   p->view = v;
   *out = &p->view;
@@ -381,6 +382,7 @@ static source_options source_options_of(const shoal_pipeline_options *o) {
                                       .labels_optional = o->labels_optional,
                                       .real_labels = o->real_labels,
                                       .any_index = o->ignore_unknown,
+                                      .ids = o->growing_ids,
                                       .row_size = o->row_size,
                                       .columns = o->columns,
                                       .lookups = o->lookups,
@@ -497,7 +499,7 @@ shoal_status shoal_pipeline_create(const shoal_pipeline_options *options, shoal_
   p->seed = o->seed;
   p->drop_short = o->drop_short;
   p->skip_bad = o->skip_bad_rows;
-  p->known_features = o->ignore_unknown ? o->features : 0;
+  p->known_features = o->ignore_unknown && !o->growing_ids ? o->features : 0;
   shoal_status status = start(p, o);
   if (status)
     shoal_pipeline_destroy(p);

@@ -15,6 +15,7 @@ void rows_fini(rows_block *b) {
   free(b->indices);
   free(b->values);
   free(b->fields);
+  free(b->ids);
   free(b->bytes);
   *b = (rows_block){.schema = b->schema};
 }
@@ -92,6 +93,7 @@ static shoal_status reserve_entries(rows_block *b, size_t entries) {
     TRY(widen(&b->indices, used * sizeof *b->indices, capacity, sizeof *b->indices));
     TRY(widen(&b->values, used * sizeof *b->values, capacity, sizeof *b->values));
     if (b->schema.fields) TRY(widen(&b->fields, used * sizeof *b->fields, capacity, sizeof *b->fields));
+    if (b->schema.ids) TRY(widen(&b->ids, used * sizeof *b->ids, capacity, sizeof *b->ids));
   }
   b->entry_capacity = capacity;
   return NULL;
@@ -109,7 +111,8 @@ shoal_status rows_reserve(rows_block *b, int64_t rows, int64_t entries) {
 
 shoal_status rows_append(rows_block *to, const rows_block *from, int64_t i) {
   rows_kind kind = to->schema.kind;
-  if (kind != from->schema.kind || (to->schema.fields && !from->schema.fields) || i < 0 || i >= from->count ||
+  if (kind != from->schema.kind || (to->schema.fields && !from->schema.fields) || to->schema.ids != from->schema.ids ||
+      i < 0 || i >= from->count ||
       (kind == ROWS_DENSE &&
        (to->schema.dtype != from->schema.dtype || !shoal_shape_equal(&to->schema.shape, &from->schema.shape))) ||
       (to->targets && from->targets && rows_targets(&to->schema) != rows_targets(&from->schema)))
@@ -137,6 +140,7 @@ shoal_status rows_append(rows_block *to, const rows_block *from, int64_t i) {
       memcpy(to->indices + start, from->indices + source, entry_count * sizeof *to->indices);
       memcpy(to->values + start, from->values + source, entry_count * sizeof *to->values);
       if (to->fields) memcpy(to->fields + start, from->fields + source, entry_count * sizeof *to->fields);
+      if (to->ids) memcpy(to->ids + start, from->ids + source, entry_count * sizeof *to->ids);
     }
     to->offsets[at + 1] = start + entries;
   }

@@ -3,7 +3,7 @@
  * A row is a label and one of
  *   ROWS_DENSE   numbers of one shape                    features [count, shape...]
  *   ROWS_SPARSE  pairs of index and value                entries offsets[i] .. offsets[i + 1] of (indices, values, and
- *                                                        fields, if they have some)
+ *                                                        fields and ids, if they have some)
  *   ROWS_BYTES   an encoded thing, e.g. a JPEG image     bytes offsets[i] .. offsets[i + 1]
  * Memory grows when it must and is kept when a block is emptied, so that a block used again allocates nothing. */
 #ifndef SHOAL_DATA_ROWS_H
@@ -22,6 +22,7 @@ typedef struct {
   int64_t features;  /* ROWS_SPARSE: indices are in [0, features); 0: not known beforehand */
   int classes;       /* labels are in [0, classes); 0: not known beforehand. Binary labels -1/+1 become 0/1. */
   bool fields;       /* ROWS_SPARSE: each entry has a field, a number from 0 on */
+  bool ids;          /* ROWS_SPARSE: entries have 64-bit ids, any number; indices mean nothing */
   int fields_end;    /* fields are below it; 0: not known beforehand */
   bool real_labels;  /* labels are numbers (regression): `targets` counts, not `labels` */
   int64_t targets;   /* with it: numbers to be predicted for each row; 0: one */
@@ -41,6 +42,7 @@ typedef struct {
   int32_t *indices;                    /* ROWS_SPARSE */
   float *values;                       /* ROWS_SPARSE */
   int32_t *fields;                     /* ROWS_SPARSE with schema.fields, else NULL */
+  int64_t *ids;                        /* ROWS_SPARSE with schema.ids, else NULL */
   uint8_t *bytes;                      /* ROWS_BYTES */
   size_t row_capacity, entry_capacity; /* entries or bytes */
 } rows_block;

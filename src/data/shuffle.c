@@ -17,6 +17,7 @@ size_t shuffle_content_bytes(const rows_block *b) {
   size_t entries = b->offsets ? (size_t)b->offsets[b->count] : 0;
   size_t entry = b->schema.kind == ROWS_BYTES ? 1 : sizeof *b->indices + sizeof *b->values;
   if (b->schema.fields) entry += sizeof *b->fields;
+  if (b->schema.ids) entry += sizeof *b->ids;
   return n * (row + sizeof *b->offsets) + entries * entry;
 }
 

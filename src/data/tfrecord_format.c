@@ -191,6 +191,17 @@ static shoal_status read_indices(tfrecord_rows *r, const example_feature *f, int
   return NULL;
 }
 
+/* The same of ids, which are any numbers in any order. */
+static shoal_status read_growing(tfrecord_rows *r, const example_feature *f, int64_t *out, size_t room,
+                                 int64_t *count) {
+  *count = f->kind == EXAMPLE_INTS ? example_ints(f, NULL, 0) : -1;
+  if (*count < 0 || *count > (int64_t)room)
+    return bad(r, "expected a list of int64s in '%s', found %s, or it is malformed", r->index.name,
+               example_kind_name(f->kind));
+  example_ints(f, out, (size_t)*count);
+  return NULL;
+}
+
 static bool all_finite(const float *values, int64_t n) {
   uint32_t worst = 0;
   for (int64_t i = 0; i < n; i++) {
@@ -248,7 +259,10 @@ static shoal_status read_sparse(tfrecord_rows *r, const uint8_t *data, size_t n,
   example_step step;
   example_begin(&c, data, n);
   while ((step = example_next(&c, &f)) == EXAMPLE_FEATURE) {
-    if (is(&f, &r->index)) {
+    if (is(&f, &r->index) && into->ids) {
+      TRY(read_growing(r, &f, into->ids + start, n, &indices));
+      memset(index_column, 0, (size_t)indices * sizeof *index_column);
+    } else if (is(&f, &r->index)) {
       indices = example_ascending(&f, r->limit, index_column, n);
       if (indices < 0) TRY(read_indices(r, &f, index_column, &indices));
     } else if (is(&f, &r->value)) {
@@ -280,11 +294,16 @@ static shoal_status read_sparse(tfrecord_rows *r, const uint8_t *data, size_t n,
   return NULL;
 }
 
-/* The place of an id: of the same feature and id always the same. */
-static int32_t place_of(const tfrecord_rows *r, const wanted *w, int64_t id) {
+/* Of the same feature and id always the same. */
+static uint64_t hash_of(const wanted *w, int64_t id) {
   uint64_t hash = 0;
   for (size_t i = 0; i < w->length; i++) hash = random_mix(hash, (uint8_t)w->name[i]);
-  return (int32_t)(random_mix(hash, (uint64_t)id) % (uint64_t)r->limit);
+  return random_mix(hash, (uint64_t)id);
+}
+
+/* The place of an id. */
+static int32_t place_of(const tfrecord_rows *r, const wanted *w, int64_t id) {
+  return (int32_t)(hash_of(w, id) % (uint64_t)r->limit);
 }
 
 static int ascending(const void *a, const void *b) {
@@ -337,10 +356,16 @@ static shoal_status read_ids(tfrecord_rows *r, const uint8_t *data, size_t n, ro
                  example_kind_name(f.kind));
     TRY(mem_grow((void **)&r->scratch, &r->scratch_capacity, (size_t)(count + ids), sizeof *r->scratch));
     example_ints(&f, r->scratch + count, (size_t)ids);
-    for (int64_t k = 0; k < ids; k++, count++)
+    for (int64_t k = 0; into->ids && k < ids; k++, count++) {
+      into->ids[start + count] = (int64_t)hash_of(w, r->scratch[count]);
+      into->indices[start + count] = 0;
+      into->fields[start + count] = (int32_t)i;
+      into->values[start + count] = 1;
+    }
+    for (int64_t k = 0; !into->ids && k < ids; k++, count++)
       r->scratch[count] = (int64_t)place_of(r, w, r->scratch[count]) << 32 | (int64_t)i;
   }
-  into->offsets[into->count + 1] = start + count_equal(r->scratch, count, into, start);
+  into->offsets[into->count + 1] = start + (into->ids ? count : count_equal(r->scratch, count, into, start));
   return NULL;
 }
 
@@ -512,7 +537,7 @@ static shoal_status open_any(const char *path, const uint8_t *bytes, size_t n, c
   r->base.format = &format_tfrecord;
   r->limit = options->features && !options->any_index ? options->features : INT32_MAX;
   r->labels_optional = options->labels_optional;
-  r->schema = (rows_schema){.kind = ROWS_SPARSE, .scale = 1, .features = options->features};
+  r->schema = (rows_schema){.kind = ROWS_SPARSE, .scale = 1, .features = options->features, .ids = options->ids};
   bool check = !options->no_checksums;
   shoal_status status = NULL;
   r->base.path = strdup(path);
