@@ -267,6 +267,14 @@ typedef struct {
   int64_t own_labels; /**< of own_targets: numbers that a row is labelled with; 0: as many as the output has */
   const shoal_own_metric *own_metrics; /**< [own_metric_count] what shoal_model_figure gives, too; copied */
   int own_metric_count;                /**< of own_metrics */
+  bool
+      growing_ids; /**< sparse rows: features are 64-bit ids, any number of them, with a row of the table each once they
+                     * come (shoal_pipeline_options.growing_ids). The model's features are then how many of them a batch
+                     * may have */
+  int64_t ids_memory; /**< bytes that the table may take; when it is full, those ids are forgotten that were not used
+                            * for the longest time. 0: as many as it takes */
+  int64_t ids_admit;  /**< an id gets its row in the step that has it for this time, 1 to 255; 0: 1 */
+  int64_t ids_evict_after; /**< it loses it when so many steps have not had it; 0: never */
 } shoal_compile_options;
 
 /** The names of losses, ended by NULL. */
@@ -473,7 +481,11 @@ typedef struct {
   int64_t touched_rows; /**< of sparse rows with parameter servers: features touched, summed over this worker's steps */
   int64_t exchanged_bytes; /**< the same: in messages to and from servers, of steps alone */
   int64_t lost_steps;      /**< of this run, made once more because a parameter server was lost */
-  int64_t reserved[8];     /**< 0: for fields to come */
+  int64_t ids;             /**< of growing ids: how many have a row */
+  int64_t ids_admitted;    /**< the same: rows given to ids so far, in the runs before, too */
+  int64_t ids_evicted;     /**< the same: and taken from them */
+  int64_t ids_bytes;       /**< the same: memory of the table */
+  int64_t reserved[4];     /**< 0: for fields to come */
 } shoal_fit_result;
 
 /** data: NULL when options->stream says where it comes from. A loss that is no number ends it with SHOAL_ERR_NUMERIC:

@@ -451,6 +451,7 @@ shoal_status id_table_put(id_table *t, int64_t row, id_table_place at, float **n
   t->rows = MAX_OF(t->rows, row + 1);
   *id_of(t, row) = (uint64_t)at.id;
   *used_of(t, row) = (uint32_t)at.used;
+  mark(t, row);
   *numbers = id_table_row(t, row);
   return NULL;
 }

@@ -60,10 +60,21 @@ static inline const char *entry_form(const line_file *f) {
   return f->schema.fields ? "field:index:value" : "index:value";
 }
 
+/* As number_digits, which takes 18 of them. */
+static bool read_index(const uint8_t **at, int64_t *out) {
+  const uint8_t *p = *at;
+  uint64_t number = 0;
+  for (unsigned d; (d = (unsigned)*p - '0') < 10 && p - *at < 20; p++) number = number * 10 + d;
+  if (p == *at || p - *at > 19 || number > INT64_MAX) return false;
+  *at = p;
+  *out = (int64_t)number;
+  return true;
+}
+
 /* Or does the row begin with index:value? */
 static bool has_label(const uint8_t *at) {
   int64_t index;
-  return !(number_digits(&at, &index) && *at == ':');
+  return !(read_index(&at, &index) && *at == ':');
 }
 
 static shoal_status read_label(line_file *f, const uint8_t *line, const uint8_t **at, const uint8_t *end, float *out) {
@@ -99,17 +110,6 @@ static shoal_status to_class(line_file *f, const uint8_t *line, const uint8_t *a
                               (double)number);
   *out = (int32_t)label;
   return NULL;
-}
-
-/* As number_digits, which takes 18 of them. */
-static bool read_index(const uint8_t **at, int64_t *out) {
-  const uint8_t *p = *at;
-  uint64_t number = 0;
-  for (unsigned d; (d = (unsigned)*p - '0') < 10 && p - *at < 20; p++) number = number * 10 + d;
-  if (p == *at || p - *at > 19 || number > INT64_MAX) return false;
-  *at = p;
-  *out = (int64_t)number;
-  return true;
 }
 
 /* What is wrong with the pair at `at`; the fast loop only saw that something is. */
@@ -405,7 +405,7 @@ static bool looks_like(const uint8_t *head, size_t n, bool folder, int numbers) 
         at = skip_space(at);
         if (at >= end || *at == '#' || *at == '\r') break;
         for (int i = 1; i < numbers; i++)
-          if (!number_digits(&at, &index) || *at++ != ':') return false;
+          if (!read_index(&at, &index) || *at++ != ':') return false;
         if (!number_float(&at, &number) || *at == ':') return false;
       }
       return pairs > 0;

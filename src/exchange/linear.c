@@ -1,6 +1,7 @@
 /* The weights of a linear model of sparse rows as text. */
 #include "base/status.h"
 #include "shoal/exchange.h"
+#include "train/model_ids.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -10,12 +11,13 @@ typedef struct {
   const float *w; /* [features] */
   int64_t features;
   const float *bias;        /* [1], or NULL */
+  const model_ids *ids;     /* instead of `w`; NULL: features are numbered */
   const char *const *names; /* of the classes; NULL: they are -1 and 1 */
   int64_t last;             /* largest feature whose weight is not 0; 0: none */
 } linear_model;
 
 static shoal_status find_weights(shoal_model *model, linear_model *out) {
-  linear_model m = {.names = shoal_model_class_names(model)};
+  linear_model m = {.names = shoal_model_class_names(model), .ids = model->ids};
   shoal_graph *g = shoal_model_graph(model);
   shoal_value *kernel = shoal_graph_find(g, "sparse_dense/kernel"), *bias = shoal_graph_find(g, "sparse_dense/bias");
   if (!kernel) return status_make(SHOAL_ERR_ARGUMENT, "not a linear model of sparse rows");
@@ -35,6 +37,7 @@ static shoal_status find_weights(shoal_model *model, linear_model *out) {
 
 /* Features of that format count from 1; every one up to the last has its line. Class 1 comes first. */
 static shoal_status write_liblinear(const linear_model *m, FILE *to) {
+  if (m->ids) return status_make(SHOAL_ERR_ARGUMENT, "a model of growing ids is no list of features: use `as` pairs");
   if (m->w[0] != 0)
     return status_make(SHOAL_ERR_INPUT,
                        "feature 0 has the weight %g, but features of liblinear count from 1: use `as` pairs",
@@ -51,7 +54,11 @@ static shoal_status write_liblinear(const linear_model *m, FILE *to) {
 }
 
 static shoal_status write_pairs(const linear_model *m, FILE *to) {
-  for (int64_t i = 0; i < m->features; i++)
+  int64_t row = 0, id;
+  const float *one;
+  while (m->ids && model_ids_next(m->ids, &row, &id, &one))
+    if (*one != 0) fprintf(to, "%lld %.9g\n", (long long)id, (double)*one);
+  for (int64_t i = 0; !m->ids && i < m->features; i++)
     if (m->w[i] != 0) fprintf(to, "%lld %.9g\n", (long long)i, (double)m->w[i]);
   if (m->bias) fprintf(to, "bias %.9g\n", (double)*m->bias);
   return NULL;

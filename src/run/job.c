@@ -196,6 +196,11 @@ void job_fill(shoal_job *f, const shoal_job *asked, const shoal_model_kind *kind
   if (f->max_restarts < 0 && !is(f->strategy, "ps")) f->max_restarts = 0; /* whoever starts tasks knows otherwise */
 }
 
+int64_t job_table_room(const shoal_job *f) {
+  enum { LEAST = 1 << 16, MOST = 1 << 22, A_ROW = 512 };
+  return MIN_OF(MAX_OF(f->batch_size * A_ROW, LEAST), MOST);
+}
+
 bool job_has_table(const shoal_job *f, const shoal_model_kind *kind) {
   return kind->sparse && job_is_cluster(f) && is(f->transfer, "sparse");
 }
@@ -253,8 +258,8 @@ shoal_status job_read_pieces(const char *words, job_pieces *out) {
 
 shoal_status job_build(const shoal_model_kind *kind, const shoal_job *f, int classes, shoal_model **out) {
   const shoal_model_options options = job_model_options(f, classes);
-  const shoal_shape input =
-      kind->sparse ? SHOAL_SHAPE(f->features ? f->features : kind->input.dim[0]) : job_input(f, kind);
+  const int64_t features = f->growing_ids ? job_table_room(f) : f->features ? f->features : kind->input.dim[0];
+  const shoal_shape input = kind->sparse ? SHOAL_SHAPE(features) : job_input(f, kind);
   return shoal_model_kind_build(kind, &input, &options, out);
 }
 

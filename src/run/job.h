@@ -31,6 +31,8 @@ int64_t job_global_batch(const shoal_job *f);
  * last gradients threw them. Of softmax at 0.5, 91.0 to 92.4 % after the same training, six seeds; with a falling rate
  * 92.5 to 92.6. */
 bool job_rate_is_rough(const shoal_job *f, const shoal_model_kind *kind);
+/* Rows of the table of a process that has only those that a batch may touch. */
+int64_t job_table_room(const shoal_job *f);
 /* The weights are a table on servers, of which workers see what their batches touch. */
 bool job_has_table(const shoal_job *f, const shoal_model_kind *kind);
 /* What scale_lr multiplies rates by: as many workers as go into one update. */

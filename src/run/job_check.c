@@ -155,8 +155,23 @@ static shoal_status check_cluster(const shoal_job *f, const shoal_job *asked, co
   return NULL;
 }
 
+static shoal_status check_ids(const shoal_job *f, const shoal_job *asked) {
+  static const char *const only_ids[] = {"ids-memory", "admit", "evict-after"};
+  for (size_t i = 0; !f->growing_ids && i < COUNT_OF(only_ids); i++)
+    if (job_said(asked, only_ids[i]))
+      return status_make(SHOAL_ERR_ARGUMENT, "`%s` is for tables of growing ids: add `growing_ids`", only_ids[i]);
+  if (!f->growing_ids) return NULL;
+  if (f->features)
+    return status_make(SHOAL_ERR_ARGUMENT, "`growing_ids` has no number of features: leave out `features`");
+  if (!is(f->strategy, "single") || !job_is_sync(f))
+    return status_make(SHOAL_ERR_ARGUMENT, "`growing_ids` is for a single process without `mode` async: leave out `%s`",
+                       is(f->strategy, "single") ? "mode" : "strategy");
+  return NULL;
+}
+
 static shoal_status check_sparse(const shoal_job *f, const shoal_job *asked, const shoal_model_kind *kind) {
-  static const char *const only_sparse[] = {"features", "bias", "eval-every", "transfer"};
+  static const char *const only_sparse[] = {"features",    "bias",       "eval-every", "transfer",
+                                            "growing-ids", "ids-memory", "admit",      "evict-after"};
   static const char *const only_dense[] = {
       "transform",  "input",         "validation-split", "validation-data", "top-k",     "activation",     "pool",
       "histograms", "deterministic", "evaluator",        "backup-workers",  "in-flight", "average-weights"};
@@ -166,6 +181,7 @@ static shoal_status check_sparse(const shoal_job *f, const shoal_job *asked, con
     if (job_said(asked, others[i]))
       return status_make(SHOAL_ERR_ARGUMENT, "`%s` does not apply to the model %s", others[i], kind->name);
   if (!kind->sparse) return NULL;
+  TRY(check_ids(f, asked));
   if (f->classes && f->classes != 2)
     return status_make(SHOAL_ERR_ARGUMENT,
                        "`classes` %lld: %s has two classes, labelled 0 and 1, or -1 and 1; "

@@ -50,6 +50,10 @@ const record_field fit_record[] = {
     RECORD_INT_OF(shoal_fit_result, lost_steps),
     RECORD_INT_OF(shoal_fit_result, touched_rows),
     RECORD_INT_OF(shoal_fit_result, exchanged_bytes),
+    RECORD_INT_OF(shoal_fit_result, ids),
+    RECORD_INT_OF(shoal_fit_result, ids_admitted),
+    RECORD_INT_OF(shoal_fit_result, ids_evicted),
+    RECORD_INT_OF(shoal_fit_result, ids_bytes),
     {0},
 };
 

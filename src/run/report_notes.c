@@ -108,10 +108,19 @@ static void add_exchange(const shoal_run_report *r, shoal_text *t) {
         e.step_bytes / least, e.whole_step_bytes / 1e6, digits((int64_t)(e.whole_step_bytes / e.step_bytes), ratio));
 }
 
+static void add_ids(const shoal_run_report *r, shoal_text *t) {
+  char ids[SHOAL_DIGITS_TEXT], admitted[SHOAL_DIGITS_TEXT], evicted[SHOAL_DIGITS_TEXT];
+  if (!r->job.growing_ids) return;
+  shoal_text_add(t, "Ids with a row: %s (%s admitted, %s evicted); the table takes %.1f MB.\n", digits(r->fit.ids, ids),
+                 digits(r->fit.ids_admitted, admitted), digits(r->fit.ids_evicted, evicted),
+                 (double)r->fit.ids_bytes / 1e6);
+}
+
 void shoal_run_report_notes(const shoal_run_report *r, shoal_text *out) {
   add_membership(r, out);
   add_scores(r, out);
   add_exchange(r, out);
+  add_ids(r, out);
   add_counted(out, "Skipped: ", r->fit.bad_rows, "bad row", "");
   add_counted(out, "Left out of each epoch because the last batch was not full: ", r->fit.dropped_examples, "example",
               "");

@@ -80,7 +80,8 @@ shoal_status saved_model_load(const char *target, const shoal_trained_options *o
                                    .kernels = s.job.kernels,
                                    .no_fusion = s.job.no_fusion,
                                    .loss = s.job.loss,
-                                   .label_smoothing = s.job.label_smoothing};
+                                   .label_smoothing = s.job.label_smoothing,
+                                   .growing_ids = s.job.growing_ids};
   TRY_GOTO(status, shoal_model_compile(s.model, &compile), fail);
   TRY_GOTO(status, shoal_model_load(s.model, s.weights), fail);
   s.classes = (int)shoal_model_classes(s.model);

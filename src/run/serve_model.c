@@ -95,6 +95,8 @@ static void release(weights_in_use *w) {
 static shoal_status find_schema(weights_in_use *w) {
   const saved_model *s = &w->trained->saved;
   shoal_model *m = s->model;
+  if (s->job.growing_ids)
+    return status_make(SHOAL_ERR_ARGUMENT, "a model of growing ids cannot be served yet: use predict");
   if (s->kind->sparse) {
     w->schema = (rows_schema){.kind = ROWS_SPARSE,
                               .scale = 1,

@@ -102,6 +102,16 @@ static bool add_exchange(const shoal_run_report *r, json_t *summary) {
                 e.whole_step_bytes));
 }
 
+/* Of growing ids. */
+static bool add_ids(const shoal_run_report *r, json_t *summary) {
+  const shoal_fit_result *f = &r->fit;
+  if (!r->job.growing_ids) return true;
+  return !json_object_set_new(
+      summary, "ids",
+      json_pack("{s:I, s:I, s:I, s:I}", "count", (json_int_t)f->ids, "admitted", (json_int_t)f->ids_admitted, "evicted",
+                (json_int_t)f->ids_evicted, "bytes", (json_int_t)f->ids_bytes));
+}
+
 json_t *summary_to_json(const shoal_run_report *r) {
   const shoal_job *f = &r->job;
   const shoal_fit_result *fit = &r->fit;
@@ -165,8 +175,8 @@ json_t *summary_to_json(const shoal_run_report *r) {
       {"verdict", verdict_to_json(r)},
   };
   json_t *summary = OBJECT_OF(all);
-  if (!summary ||
-      (evaluation_to_json(summary, "test_", &r->test) && membership_add(r, summary) && add_exchange(r, summary)))
+  if (!summary || (evaluation_to_json(summary, "test_", &r->test) && membership_add(r, summary) &&
+                   add_exchange(r, summary) && add_ids(r, summary)))
     return summary;
   json_decref(summary);
   return NULL;

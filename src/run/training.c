@@ -84,7 +84,8 @@ shoal_status training_load(training *t) {
   if (f->validation_data) TRY(job_open_rows(f, t->kind, &rows, &t->validation));
   rows = (job_rows_options){.split = "test", .known = {t->class_names, t->preprocessing}};
   if (job_has_split(f, "test")) TRY(job_open_rows(f, t->kind, &rows, &t->test));
-  if (t->kind->sparse && !t->job.features) TRY(job_find_features(t->kind, &t->train, &t->test, &t->job.features));
+  if (t->kind->sparse && !t->job.features && !f->growing_ids)
+    TRY(job_find_features(t->kind, &t->train, &t->test, &t->job.features));
   if (!t->test.files && !t->test.data) return NULL;
   int *classes = &t->train.classes; /* one side may lack the last ones */
   if (t->train.data && t->test.classes > *classes) *classes = t->test.classes;
@@ -125,12 +126,6 @@ shoal_status training_fill_schedule(training *t, int64_t rows) {
   return NULL;
 }
 
-/* Rows of the table of a worker that has no more: for all features that a batch may touch. */
-static int64_t table_room(int64_t batch) {
-  enum { LEAST = 1 << 16, MOST = 1 << 22, A_ROW = 512 };
-  return MIN_OF(MAX_OF(batch * A_ROW, LEAST), MOST);
-}
-
 /* Once the layers are there. */
 static shoal_status compile(training *t, const double *class_weights, int classes) {
   const shoal_job *f = &t->job;
@@ -159,6 +154,10 @@ static shoal_status compile(training *t, const double *class_weights, int classe
       .label_smoothing = f->label_smoothing,
       .class_weights = class_weights,
       .class_weight_count = classes,
+      .growing_ids = f->growing_ids,
+      .ids_memory = f->ids_memory << 20,
+      .ids_admit = f->admit,
+      .ids_evict_after = f->evict_after,
       .race = t->kind->sparse && !job_is_cluster(f) && !job_is_sync(f),
   };
   return shoal_model_compile(t->model, &options);
@@ -183,7 +182,7 @@ shoal_status training_compile(training *t, int classes, int64_t rows) {
   const int weighed = t->kind->sparse ? 2 : classes;
   double *weights = NULL;
   TRY(job_build(t->kind, f, classes, &t->model));
-  if (job_has_table(f, t->kind)) model_shrink_table(t->model, table_room(f->batch_size));
+  if (job_has_table(f, t->kind)) model_shrink_table(t->model, job_table_room(f));
   if (f->class_weight) TRY(class_weights_make(f->class_weight, t->train.data, weighed, &weights));
   shoal_status status = compile(t, weights, weighed);
   free(weights);

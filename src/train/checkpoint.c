@@ -180,17 +180,49 @@ shoal_status checkpoint_write_path(const char *path, const checkpoint_entry *ent
   return status;
 }
 
+shoal_status checkpoint_base(const char *path, char **out) {
+  json_t *metadata;
+  int64_t step;
+  *out = NULL;
+  TRY(checkpoint_metadata(path, &metadata));
+  const char *base = json_string_value(json_object_get(metadata, CHECKPOINT_BASE)), *slash = strrchr(path, '/');
+  shoal_status status = NULL;
+  if (base && (!text_to_int(base, &step) || step < 0))
+    status = status_make(SHOAL_ERR_INPUT, "%s: the step of its base is '%s'", path, base);
+  else if (base &&
+           asprintf(out, "%.*sstep-%012" PRIu64 ENDING, slash ? (int)(slash - path + 1) : 0, path, (uint64_t)step) < 0)
+    *out = NULL, status = status_no_memory();
+  json_decref(metadata);
+  return status;
+}
+
+/* Whether a file that stays has `path` for its base; if that cannot be told: yes. */
+static bool is_needed(const char *dir, const uint64_t *kept, int n, const char *path) {
+  bool needed = false;
+  for (int i = 0; i < n && !needed; i++) {
+    char *one = step_path(dir, kept[i]), *base = NULL;
+    shoal_status status = one ? checkpoint_base(one, &base) : status_no_memory();
+    needed = status || (base && !strcmp(base, path));
+    shoal_status_free(status);
+    free(base);
+    free(one);
+  }
+  return needed;
+}
+
 /* The new checkpoint is safe by now, so nothing here is worth an error: one that stays is tried again next time. */
 static void remove_older(const char *dir, uint64_t step, int keep) {
   uint64_t *steps = NULL;
   size_t count = 0;
   shoal_status_free(list_steps(dir, &steps, &count));
   int kept = 0;
+  size_t first = 0;
   for (size_t i = 0; i < count; i++) {
     /* Later steps are another life of this run: not ours to remove. */
+    if (steps[i] > step) first = i + 1;
     if (steps[i] > step || kept++ < keep) continue;
     char *path = step_path(dir, steps[i]);
-    if (path) unlink(path);
+    if (path && !is_needed(dir, steps + first, keep, path)) unlink(path);
     free(path);
   }
   free(steps);
@@ -256,6 +288,22 @@ shoal_status checkpoint_clear(const char *dir) {
 
 /* ---- reading */
 
+/* What is not there is as bad as what is damaged. */
+static shoal_status verify_base(const char *path) {
+  char *base;
+  safetensors *file;
+  TRY(checkpoint_base(path, &base));
+  if (!base) return NULL;
+  shoal_status status = safetensors_open(base, &file);
+  if (!status) {
+    status = safetensors_verify(file);
+    safetensors_close(file);
+  }
+  if (status) status = status_make(SHOAL_ERR_INPUT, "%s, which needs another: %s", path, shoal_status_message(status));
+  free(base);
+  return status;
+}
+
 shoal_status checkpoint_latest(const char *dir, char **path_out, char **note) {
   uint64_t *steps;
   size_t count;
@@ -272,6 +320,7 @@ shoal_status checkpoint_latest(const char *dir, char **path_out, char **note) {
       problem = safetensors_verify(file);
       safetensors_close(file);
     }
+    if (!problem) problem = verify_base(path);
     if (!problem) {
       found = true;
     } else if (shoal_status_code(problem) == SHOAL_ERR_INPUT) {

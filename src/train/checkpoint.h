@@ -6,6 +6,8 @@
  * 3. Each file carries a checksum of all its bytes, which is verified before anything of it is used; a damaged checkpoint is
  *    passed over for the one before.
  * 4. Older ones are removed only after the new one is safe; best.safetensors never.
+ * 5. One may hold what has changed since another of the folder, its base, which its metadata name by the step. It is whole
+ *    when both are. A base is not removed as long as one is kept that needs it.
  *
  * One task writes to a folder at a time. */
 #ifndef SHOAL_TRAIN_CHECKPOINT_H
@@ -51,6 +53,10 @@ SHOAL_CHECKED shoal_status checkpoint_read(const char *path, checkpoint_entry *e
 SHOAL_CHECKED shoal_status checkpoint_read_some(const char *path, checkpoint_entry *entries, int n, json_t **metadata);
 /* Only the metadata. */
 SHOAL_CHECKED shoal_status checkpoint_metadata(const char *path, json_t **metadata);
+
+#define CHECKPOINT_BASE "base" /* in the metadata: fact 5 */
+/* The path of a checkpoint's base, the caller's to free; NULL: it needs none. */
+SHOAL_CHECKED shoal_status checkpoint_base(const char *path, char **out);
 
 /* Removes every checkpoint of a folder, best.safetensors included: for a run that starts anew where another was. */
 SHOAL_CHECKED shoal_status checkpoint_clear(const char *dir);

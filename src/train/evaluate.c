@@ -4,7 +4,7 @@
 #include "base/options.h"
 #include "data/dataset.h"
 #include "data/rows.h"
-#include "train/model.h"
+#include "train/model_ids.h"
 #include "train/binary_metrics.h"
 #include "train/class_sums.h"
 #include "train/results.h"
@@ -348,7 +348,7 @@ shoal_status shoal_model_evaluate_stream(shoal_model *m, const shoal_pipeline_op
     e.loss = binary->loss / (double)binary->rows;
     e.accuracy = (double)binary->hits / (double)binary->rows;
     e.seconds = clock_seconds() - start;
-    e.unknown_entries = count.unknown_entries;
+    e.unknown_entries = count.unknown_entries + (m->ids ? model_ids_unknown(m->ids) : 0);
     *out = e;
   }
   binary_metrics_fini(&sum.binary);

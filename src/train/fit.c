@@ -292,7 +292,7 @@ static shoal_status set_up(fit_loop *l) {
   TRY(fit_saved_init(m, &l->state, &l->saved));
   size_t bytes = 0;
   for (int i = 0; i < l->saved.n; i++) bytes += shoal_tensor_bytes(&l->saved.entries[i].tensor);
-  if (o->checkpoint_dir && bytes >= LARGE_CHECKPOINT) TRY(snapshot_create(&l->writer));
+  if (o->checkpoint_dir && (bytes >= LARGE_CHECKPOINT || m->ids)) TRY(snapshot_create(&l->writer));
   TRY(compute_init(&l->compute, m, l->tower, !l->strategy->updates || o->accumulate > 1));
   return o->accumulate > 1 ? compute_accumulate(&l->compute, l->batch / o->accumulate, o->accumulate) : NULL;
 }
@@ -379,6 +379,14 @@ static shoal_status fit(fit_loop *l, shoal_fit_result *result) {
       .touched_rows = l->touched,
       .exchanged_bytes = l->exchanged,
   };
+  if (l->model->ids) {
+    id_table_counts c;
+    model_ids_count(l->model->ids, &c);
+    r.ids = c.ids;
+    r.ids_admitted = c.admitted;
+    r.ids_evicted = c.evicted;
+    r.ids_bytes = c.bytes;
+  }
   r.times = times_of(l, r.seconds);
   if (!l->data) r.examples = fit_rows_done(l);
   if (l->source->pipeline) {

@@ -19,7 +19,10 @@ void fit_wait_for_writer(fit_loop *l) {
   int64_t step;
   double start = clock_seconds();
   shoal_status status = snapshot_wait(l->writer, &step);
-  if (status) note_unwritten(l, step, false, status);
+  if (status) {
+    l->saved.base = -1; /* it may have been the one that others would be about */
+    note_unwritten(l, step, false, status);
+  }
   l->checkpoint_seconds += clock_seconds() - start;
 }
 
@@ -29,14 +32,17 @@ static shoal_status write_checkpoint(fit_loop *l) {
   const shoal_fit_options *o = l->options;
   const int keep = o->keep ? o->keep : STANDARD_KEEP;
   l->saved_step = l->state.step;
-  if (!l->writer) return fit_save(&l->saved, o->checkpoint_dir, l->settings.data, keep);
+  if (!l->writer) return fit_save(&l->saved, o->checkpoint_dir, l->settings.data, keep); /* never with growing ids */
   if (snapshot_busy(l->writer)) {
     l->saved_step = -1;
     fit_note(l, "a checkpoint is left out: the one before is still being written");
     return NULL;
   }
   fit_wait_for_writer(l);
-  return snapshot_start(l->writer, &l->saved, o->checkpoint_dir, l->settings.data, keep);
+  TRY(fit_saved_refresh(&l->saved, false));
+  TRY(snapshot_start(l->writer, &l->saved, o->checkpoint_dir, l->settings.data, keep));
+  fit_saved_done(&l->saved);
+  return NULL;
 }
 
 void fit_checkpoint(fit_loop *l, bool best) {
@@ -52,6 +58,7 @@ void fit_checkpoint(fit_loop *l, bool best) {
   if (!status) status = fit_take_gathered(l);
   if (!status && l->fresh) status = checkpoint_clear(o->checkpoint_dir);
   l->fresh = false;
+  if (!status && best) status = fit_saved_refresh(&l->saved, true);
   if (!status) status = best ? fit_save_best(&l->saved, o->checkpoint_dir, l->settings.data) : write_checkpoint(l);
   if (status) note_unwritten(l, l->state.step, best, status);
   fit_trace_add(l, FIT_SAVE, begun);

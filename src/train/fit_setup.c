@@ -168,7 +168,7 @@ shoal_status fit_cut_stream(fit_loop *l) {
   l->steps = o->steps ? o->steps : INT64_MAX;
   l->plan = (strategy_plan){.batches = {.batch = l->batch, .end = o->epochs}, .end_step = l->steps};
   l->chunk = s->rounds ? l->round : l->batch;
-  if (l->model->sparse && !o->drop_short && s->updates) l->chunk = l->batch * steps_together(l);
+  if (l->model->sparse && !o->drop_short && s->updates && !l->model->ids) l->chunk = l->batch * steps_together(l);
   return NULL;
 }
 
@@ -248,6 +248,10 @@ shoal_status fit_stream_tower(fit_loop *l) {
   char have[SHOAL_SHAPE_TEXT], one[SHOAL_SHAPE_TEXT];
   if (l->model->sparse && s.kind == ROWS_SPARSE && !s.fields && model_needs_fields(l->model))
     return status_make(SHOAL_ERR_ARGUMENT, "fit: " MODEL_NO_FIELDS);
+  if (l->model->sparse && s.kind == ROWS_SPARSE && s.ids != (l->model->ids != NULL))
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       s.ids ? "fit: the rows have growing ids, the model a feature space of fixed size"
+                             : "fit: the model has growing ids, the rows do not: set growing_ids of the pipeline");
   if (l->model->sparse && s.kind == ROWS_SPARSE && !s.real_labels)
     return model_tower(l->model, SHOAL_F32, SHOAL_I32, s.weighted, &l->tower);
   if (l->model->sparse)

@@ -11,6 +11,7 @@
 
 #define FORMAT "2" /* of the metadata; raise it when a field changes its meaning */
 #define RECENT_NAME "training/recent"
+#define FEW 0.25 /* rows changed, of all: more are not worth a checkpoint without the others */
 
 /* The fields in the metadata. Numbers are written so that reading gives the same bits. */
 typedef enum { FIELD_INT, FIELD_BOOL, FIELD_REAL } field_kind;
@@ -69,10 +70,12 @@ void fit_state_recent(const fit_state *s, int64_t steps, double *loss, double *a
 shoal_status fit_saved_init(shoal_model *m, fit_state *state, fit_saved *out) {
   const shoal_graph *g = m->graph;
   fit_saved saved = {.state = state, .class_names = m->class_names, .preprocessing = m->preprocessing};
-  saved.entries = calloc(g->count + 1, sizeof *saved.entries);
+  saved.entries = calloc(g->count + 1 + MODEL_IDS_ITEMS, sizeof *saved.entries);
+  saved.ids = m->ids;
+  saved.base = -1;
   if (!saved.entries) return status_no_memory();
   for (size_t i = 0; i < g->count; i++) {
-    if (!g->nodes[i]->initial) continue;
+    if (!g->nodes[i]->initial || (m->ids && model_ids_has(m->ids, &g->nodes[i]->out[0]))) continue;
     shoal_status status = model_entry(m, &g->nodes[i]->out[0], &saved.entries[saved.n]);
     if (status) {
       free(saved.entries);
@@ -82,8 +85,24 @@ shoal_status fit_saved_init(shoal_model *m, fit_state *state, fit_saved *out) {
   }
   saved.entries[saved.n++] = (checkpoint_entry){
       .name = RECENT_NAME, .tensor = shoal_tensor_view(SHOAL_F64, SHOAL_SHAPE(FIT_RECENT, 3), state->recent)};
+  saved.fixed = saved.n;
   *out = saved;
   return NULL;
+}
+
+shoal_status fit_saved_refresh(fit_saved *saved, bool all) {
+  int n = 0;
+  if (!saved->ids) return NULL;
+  saved->some = !all && saved->base >= 0 && model_ids_changed(saved->ids) < FEW;
+  TRY(model_ids_saved(saved->ids, saved->some, saved->entries + saved->fixed, &n));
+  saved->n = saved->fixed + n;
+  return NULL;
+}
+
+void fit_saved_done(fit_saved *saved) {
+  if (!saved->ids || saved->some) return;
+  model_ids_clean(saved->ids);
+  saved->base = saved->state->step;
 }
 
 shoal_status fit_saved_stream(fit_saved *saved, const char *stream) {
@@ -119,6 +138,11 @@ static shoal_status write_fields(const fit_saved *saved, const char *settings, j
       case FIELD_REAL: snprintf(value, sizeof value, "%a", *(const double *)at); break;
     }
     TRY(set_text(object, fields[i].name, value));
+  }
+  if (saved->some) {
+    char base[32];
+    snprintf(base, sizeof base, "%lld", (long long)saved->base);
+    TRY(set_text(object, CHECKPOINT_BASE, base));
   }
   if (!*s->input && !saved->stream) return NULL;
   for (size_t i = 0; i < COUNT_OF(stream_fields); i++) {
@@ -283,6 +307,18 @@ static shoal_status check_names(const json_t *metadata, const char *const *now) 
   return same ? NULL : status_make(SHOAL_ERR_INPUT, "its class names differ from those of the data");
 }
 
+static shoal_status restore_ids(fit_saved *saved, const char *path, const json_t *metadata) {
+  char *base;
+  const char *of = json_string_value(json_object_get(metadata, CHECKPOINT_BASE));
+  TRY(checkpoint_base(path, &base));
+  shoal_status status = model_ids_load(saved->ids, base, path);
+  free(base);
+  const char *step = of ? of : json_string_value(json_object_get(metadata, "step"));
+  if (!status && (!step || !text_to_int(step, &saved->base)))
+    status = status_make(SHOAL_ERR_INPUT, "%s: its step is no number", path);
+  return status;
+}
+
 shoal_status fit_restore(fit_saved *saved, const char *path, const char *settings) {
   json_t *metadata;
   TRY(checkpoint_metadata(path, &metadata));
@@ -290,7 +326,10 @@ shoal_status fit_restore(fit_saved *saved, const char *path, const char *setting
   shoal_status status = restore_state(metadata, settings, &state);
   if (!status) status = check_names(metadata, saved->class_names);
   status = status_wrap(status, "%s", path);
-  if (!status) status = checkpoint_read(path, saved->entries, saved->n, NULL); /* the recent losses, too */
+  if (!status) /* the recent losses, too */
+    status = saved->ids ? checkpoint_read_some(path, saved->entries, saved->fixed, NULL)
+                        : checkpoint_read(path, saved->entries, saved->n, NULL);
+  if (!status && saved->ids) status = restore_ids(saved, path, metadata);
   if (!status) status = fit_saved_stream(saved, json_string_value(json_object_get(metadata, SHARDS_NAME)));
   json_decref(metadata);
   TRY(status);

@@ -4,6 +4,7 @@
 #define SHOAL_TRAIN_FIT_STATE_H
 
 #include "train/checkpoint.h"
+#include "train/model_ids.h"
 #include "train/model.h"
 
 #define FIT_RECENT 100 /* steps over which the final loss is taken */
@@ -36,7 +37,11 @@ void fit_state_recent(const fit_state *s, int64_t steps, double *loss, double *a
 typedef struct {
   checkpoint_entry *entries;
   int n;
-  fit_state *state;               /* borrowed */
+  int fixed;        /* of them: not of growing ids, which stand behind them, as fit_saved_refresh put them there */
+  model_ids *ids;   /* the model's, borrowed; NULL: none */
+  bool some;        /* they are those that changed since the checkpoint of step ... */
+  int64_t base;     /* ... this, the last one that has all; -1: there is none */
+  fit_state *state; /* borrowed */
   const char *const *class_names; /* the model's, borrowed; NULL: none */
   char *stream; /* where the shards of a stream stand that several workers read (dist/stream_leases.h); or NULL */
   const char *preprocessing; /* likewise */
@@ -44,6 +49,10 @@ typedef struct {
 
 SHOAL_CHECKED shoal_status fit_saved_init(shoal_model *m, fit_state *state, fit_saved *out);
 void fit_saved_fini(fit_saved *saved);
+/* Before it is saved: what it has of growing ids. all: of all of them; otherwise of those that changed, if they are few. */
+SHOAL_CHECKED shoal_status fit_saved_refresh(fit_saved *saved, bool all);
+/* It was written, or at least copied. */
+void fit_saved_done(fit_saved *saved);
 /* Copies the text; NULL: there is none. */
 SHOAL_CHECKED shoal_status fit_saved_stream(fit_saved *saved, const char *stream);
 SHOAL_CHECKED shoal_status fit_save(const fit_saved *saved, const char *dir, const char *settings, int keep);

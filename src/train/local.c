@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "train/apply.h"
+#include "train/model_ids.h"
 
 #include <math.h>
 
@@ -39,11 +40,14 @@ static shoal_status run_chunk(local *s, const train_batch *b, int64_t steps) {
   double means[FETCHES_MAX];
   int n = tower_feed_sparse(c->tower, b->sparse, feeds);
   feeds[n++] = (shoal_feed){c->model->rate, shoal_tensor_view(SHOAL_F32, SHOAL_SHAPE(steps), s->rates)};
+  model_ids *ids = c->model->ids;
+  if (ids) TRY(model_ids_take(ids, b->sparse, b->step + 1, &feeds[1].tensor));
   shoal_session_set_step(c->model->session, (uint64_t)b->number);
   shoal_status status =
       session_run_steps(c->model->session, feeds, n, c->fetches, c->n_fetches, s->setup->batch, means);
   feeds[n - 1].tensor.shape = SHOAL_SCALAR;
   TRY(compute_explain_feeds(c, b, status, feeds, n));
+  if (ids) model_ids_put_back(ids);
   s->done.loss = means[GOT_LOSS] * (double)b->rows;
   s->done.hits = c->first_gradient > GOT_ACCURACY ? means[GOT_ACCURACY] * (double)b->rows : NAN;
   s->done.rate = (double)s->rates[steps - 1];

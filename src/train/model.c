@@ -8,6 +8,7 @@
 #include "graph/graph.h"
 #include "train/layer.h"
 #include "train/model_graph.h"
+#include "train/model_ids.h"
 #include "train/optimizer.h"
 #include "train/results.h"
 #include "train/strategy.h"
@@ -65,6 +66,7 @@ shoal_status model_entry(shoal_model *m, shoal_value *variable, safetensors_item
 void shoal_model_destroy(shoal_model *m) {
   if (!m) return;
   if (m->elsewhere) m->elsewhere->detach(m->elsewhere->context);
+  model_ids_destroy(m->ids);
   shoal_session_destroy(m->session);
   for (size_t i = 0; i < m->n_towers; i++) {
     free(m->towers[i]->gradients);
@@ -502,7 +504,12 @@ static shoal_status compile(shoal_model *m, const shoal_compile_options *options
       .threads = options->threads, .seed = options->seed, .kernels = options->kernels, .no_fusion = options->no_fusion};
   TRY(shoal_session_create(m->graph, &session, &m->session));
   session_race(m->session, options->race);
-  return NULL;
+  if (!options->growing_ids) return NULL;
+  if (!m->sparse || options->race || options->strategy || options->optimizer.average > 0)
+    return status_make(
+        SHOAL_ERR_ARGUMENT,
+        "growing ids are for a model of sparse rows in one process, without race and averages of weights");
+  return model_ids_create(m);
 }
 
 shoal_status shoal_model_compile(shoal_model *m, const shoal_compile_options *options) {

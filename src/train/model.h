@@ -16,6 +16,7 @@
 
 typedef struct layer_kind layer_kind;
 typedef struct graph_source graph_source;
+typedef struct model_ids model_ids;
 
 typedef enum {
   WEIGHT_TRAINED, /* by gradients */
@@ -117,6 +118,7 @@ struct shoal_model {
   bool sparse;       /* examples are sparse rows: `input` is the size of the feature space, or of a small table: */
   int64_t features;  /* above 0: the session's table has `input` rows, enough for a batch; the feature space so many */
   const model_elsewhere *elsewhere; /* NULL: all is in the session. Borrowed */
+  model_ids *ids;                   /* of growing ids (model_ids.h); NULL: it has none. Owned */
   model_input *inputs;              /* the first is `input` above */
   size_t n_inputs, cap_inputs;
   layer **layers;

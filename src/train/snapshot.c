@@ -60,6 +60,8 @@ static shoal_status copy_all(snapshot *s, const fit_saved *saved) {
     at += mem_round_up(bytes, MEM_ALIGN);
   }
   s->copy.state = &s->state;
+  s->copy.some = saved->some;
+  s->copy.base = saved->base;
   s->copy.class_names = saved->class_names;
   s->copy.preprocessing = saved->preprocessing;
   return fit_saved_stream(&s->copy, saved->stream);

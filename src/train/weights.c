@@ -1,14 +1,18 @@
 /* Weights files: the layers' variables by name. */
 #include "base/mem.h"
 #include "train/checkpoint.h"
-#include "train/model.h"
+#include "train/model_ids.h"
 
 shoal_status model_entries(shoal_model *m, checkpoint_entry **out, int *n) {
   shoal_value **list;
   TRY(model_weights(m, false, &list, n));
-  checkpoint_entry *entries = calloc((size_t)*n + 1, sizeof *entries);
+  checkpoint_entry *entries = calloc((size_t)*n + MODEL_IDS_ITEMS, sizeof *entries);
   shoal_status status = entries ? NULL : status_no_memory();
-  for (int i = 0; i < *n && !status; i++) status = model_entry(m, list[i], &entries[i]);
+  int count = 0;
+  for (int i = 0; i < *n && !status; i++)
+    if (!m->ids || !model_ids_has(m->ids, list[i])) status = model_entry(m, list[i], &entries[count++]);
+  if (!status && m->ids) count += model_ids_weights(m->ids, entries + count);
+  *n = count;
   free(list);
   if (status) {
     free(entries);
@@ -50,31 +54,39 @@ shoal_status shoal_model_save(shoal_model *m, const char *path) {
   return status;
 }
 
-shoal_status weights_load(shoal_model *m, const char *path) {
+/* Fills the variables; *metadata: the file's, the caller's to release. */
+static shoal_status read_weights(shoal_model *m, const char *path, json_t **metadata) {
   checkpoint_entry *entries;
-  json_t *metadata = NULL;
-  int n;
+  int n, here = 0;
   TRY(model_entries(m, &entries, &n));
-  shoal_status status = checkpoint_read_some(path, entries, n, &metadata);
-  json_decref(metadata);
+  for (int i = 0; i < n; i++)
+    if (!m->ids || !entries[i].read) entries[here++] = entries[i];
+  shoal_status status = checkpoint_read_some(path, entries, here, metadata);
   free(entries);
+  char *base = NULL;
+  if (!status && m->ids) status = checkpoint_base(path, &base);
+  if (!status && m->ids) status = model_ids_load(m->ids, base, path);
+  free(base);
+  return status;
+}
+
+shoal_status weights_load(shoal_model *m, const char *path) {
+  json_t *metadata = NULL;
+  shoal_status status = read_weights(m, path, &metadata);
+  json_decref(metadata);
   return status;
 }
 
 shoal_status shoal_model_load(shoal_model *m, const char *path) {
   TRY(model_ready(m));
-  checkpoint_entry *entries;
-  int n;
-  TRY(model_entries(m, &entries, &n));
   json_t *metadata = NULL;
   const char *const *names = NULL;
-  shoal_status status = checkpoint_read_some(path, entries, n, &metadata);
+  shoal_status status = read_weights(m, path, &metadata);
   if (!status) status = status_wrap(model_names_read(metadata, &names), "%s", path);
   if (!status && names) status = status_wrap(shoal_model_set_class_names(m, names), "%s", path);
   const char *learned = model_preprocessing_read(metadata);
   if (!status && learned) status = status_wrap(shoal_model_set_preprocessing(m, learned), "%s", path);
   free((void *)names);
   json_decref(metadata);
-  free(entries);
   return status;
 }
