@@ -63,7 +63,9 @@ static void begin(unsigned high, unsigned low) {
   c->run(c->context);
   c->ended = true;
   leaves(c, true);
+#ifndef FIBERS
   _longjmp(c->back, 1);
+#endif
 }
 
 shoal_status coroutine_create(void (*run)(void *context), void *context, coroutine **out) {
@@ -100,20 +102,24 @@ void coroutine_destroy(coroutine *c) {
 void coroutine_resume(coroutine *c) {
 #ifdef FIBERS
   __sanitizer_start_switch_fiber(&c->caller_fake, c->memory + c->bytes - STACK, STACK);
-#endif
+  swapcontext(&c->caller, &c->first);
+  __sanitizer_finish_switch_fiber(c->caller_fake, NULL, NULL);
+#else
   if (!_setjmp(c->back)) {
     if (c->begun) _longjmp(c->own, 1);
     c->begun = true;
     swapcontext(&c->caller, &c->first);
   }
-#ifdef FIBERS
-  __sanitizer_finish_switch_fiber(c->caller_fake, NULL, NULL);
 #endif
 }
 
 void coroutine_stop(coroutine *c) {
   leaves(c, false);
+#ifdef FIBERS
+  swapcontext(&c->first, &c->caller); /* the sanitizer has its own _longjmp */
+#else
   if (!_setjmp(c->own)) _longjmp(c->back, 1);
+#endif
   is_back(c);
 }
 

@@ -34,7 +34,7 @@ struct cluster {
   char (*names)[ADDRESS];
   const char **addresses;
   server_task *servers;
-  bool over; /* worker 0 has ended the job */
+  bool over;     /* worker 0 has ended the job */
   float *values; /* of all workers: what is in them does not matter */
 };
 
