@@ -183,6 +183,12 @@ static shoal_status start_batches(server *s, const net_message *m, shoal_status 
   return NULL;
 }
 
+/* Whether so many updates of whole rounds come to so many rows. */
+static bool is_even(const ps_start *plan, int64_t updates) {
+  const int64_t an_epoch = (plan->rows + plan->round - 1) / plan->round, position = plan->rows_done % plan->rows;
+  return updates == plan->rows_done / plan->rows * an_epoch + position / plan->round && position % plan->round == 0;
+}
+
 static shoal_status on_start(server *s, const net_message *m) {
   if (m->header.from != 0 || m->bytes < sizeof s->plan || m->header.generation <= s->generation)
     return refuse(s, m, "START is not expected now");
@@ -204,6 +210,7 @@ static shoal_status on_start(server *s, const net_message *m) {
   }
   int64_t *counter = ps_vectors_counter(s->vectors);
   if (counter) *counter = s->plan.counter;
+  if (s->plan.round && !is_even(&s->plan, (int64_t)m->header.step)) s->result.uneven++; /* before it was resumed */
   s->head = (ps_head){.updates = (int64_t)m->header.step, .rows = s->plan.rows_done, .also = PS_NO_BATCH};
   s->generation = m->header.generation;
   s->start_peer = m->peer;

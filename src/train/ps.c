@@ -123,6 +123,21 @@ static int64_t next_batch(ps *s) {
   return batch;
 }
 
+/* Batches below it are done, of a training in which so many rows are. In the middle of a round, which is where a training stands
+ * whose workers went away, the parts before are. */
+static int64_t first_batch(const lease_plan *p, int64_t rows_done) {
+  const int64_t position = rows_done % p->rows;
+  int64_t first = rows_done / p->rows * lease_plan_epoch_batches(p);
+  if (!p->parts) return first + position / p->batch;
+  first += position / p->round * p->parts;
+  const int64_t next = first + p->parts;
+  for (; position % p->round && first < next; first++) {
+    const lease_span part = lease_plan_span(p, first);
+    if (part.first + part.rows > position) break;
+  }
+  return first;
+}
+
 ps_start ps_plan_start(const ps *s, const strategy_place *place) {
   const strategy_plan *plan = &s->setup->plan;
   const lease_plan *batches = &plan->batches;
@@ -133,11 +148,7 @@ ps_start ps_plan_start(const ps *s, const strategy_place *place) {
                     .end = batches->end,
                     .end_step = plan->end_step,
                     .round = batches->round};
-  if (batches->rows) {
-    int64_t position = place->rows % batches->rows;
-    start.first = place->rows / batches->rows * lease_plan_epoch_batches(batches);
-    start.first += batches->parts ? position / batches->round * batches->parts : position / batches->batch;
-  }
+  if (batches->rows) start.first = first_batch(batches, place->rows);
   return start;
 }
 
