@@ -1,10 +1,25 @@
 #include "base/json_text.h"
 
+#include "base/text.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 
+static int add(const char *bytes, size_t n, void *context) {
+  text *out = context;
+  text_add_bytes(out, bytes, n);
+  return out->failed ? -1 : 0;
+}
+
+char *json_words(const json_t *value, size_t flags) {
+  text out = {0};
+  if (value && !json_dump_callback(value, add, &out, flags) && !out.failed) return out.data;
+  text_fini(&out);
+  return NULL;
+}
+
 shoal_status json_text(json_t *o, int digits, char **out) {
-  char *words = o ? json_dumps(o, JSON_INDENT(2) | JSON_REAL_PRECISION(digits)) : NULL;
+  char *words = o ? json_words(o, JSON_INDENT(2) | JSON_REAL_PRECISION(digits)) : NULL;
   json_decref(o);
   char *text = NULL;
   const int length = words ? asprintf(&text, "%s\n", words) : -1;

@@ -13,6 +13,9 @@ static inline json_t *json_finite(double value) { return isfinite(value) ? json_
 /* Enough digits to tell two floats apart. */
 enum { JSON_FLOAT_DIGITS = 9 };
 
+/* As json_dumps, which leaves out a key and says nothing when memory runs out just there. NULL: no memory, or no value. */
+char *json_words(const json_t *value, size_t flags);
+
 /* Takes o, also on failure. digits: of numbers; 0: all that doubles have. *out: its text, indented, with a newline at the
  * end; the caller frees it. */
 SHOAL_CHECKED shoal_status json_text(json_t *o, int digits, char **out);

@@ -1,6 +1,7 @@
 #include "cluster/probe.h"
 
 #include "base/clock.h"
+#include "base/json_text.h"
 #include "base/mem.h"
 #include "base/random.h"
 #include "shoal/version.h"
@@ -59,7 +60,7 @@ static char *introduction(const probe *p) {
   char host[64] = "?";
   gethostname(host, sizeof host - 1);
   json_t *o = json_pack("{s:s, s:s}", "version", shoal_version(), "host", host);
-  char *words = json_dumps(o, JSON_COMPACT);
+  char *words = json_words(o, JSON_COMPACT);
   json_decref(o);
   return words;
 }
@@ -80,7 +81,7 @@ static char *own_row(probe *p) {
                                           q->version, "host", q->host, "why", q->error));
   }
   pthread_mutex_unlock(&p->lock);
-  char *words = json_dumps(list, JSON_COMPACT);
+  char *words = json_words(list, JSON_COMPACT);
   json_decref(list);
   return words;
 }

@@ -1,5 +1,6 @@
 #include "data/preprocessing.h"
 
+#include "base/json_text.h"
 #include "base/mem.h"
 
 #include <math.h>
@@ -34,7 +35,7 @@ shoal_status preprocessing_write(const preprocessing *p, char **out) {
     json_object_set_new(o, "features",
                         json_pack("{s:s, s:o, s:o}", "step", s->step, "shift", numbers_to_json(s->shift, s->count),
                                   "scale", numbers_to_json(s->scale, s->count)));
-  *out = json_object_size(o) == (size_t)(columns + (s->step != NULL)) ? json_dumps(o, JSON_COMPACT) : NULL;
+  *out = json_object_size(o) == (size_t)(columns + (s->step != NULL)) ? json_words(o, JSON_COMPACT) : NULL;
   json_decref(o);
   return *out ? NULL : status_no_memory();
 }

@@ -1,5 +1,6 @@
 #include "data/safetensors.h"
 
+#include "base/json_text.h"
 #include "base/mem.h"
 #include "base/crc32c.h"
 
@@ -105,7 +106,7 @@ static shoal_status add_row(json_t *header, const safetensors_item *item, uint64
 
 static shoal_status write_header(writer *w, const json_t *header) {
   shoal_status status;
-  char *padded = NULL, *text = json_dumps(header, JSON_COMPACT);
+  char *padded = NULL, *text = json_words(header, JSON_COMPACT);
   if (!text) return status_no_memory();
   size_t length = strlen(text), whole = mem_round_up(length, 8);
   if (whole > SAFETENSORS_MAX_HEADER) {

@@ -1,4 +1,5 @@
 /* The table of Keras' classes, and their attributes. */
+#include "base/json_text.h"
 #include "base/mem.h"
 #include "exchange/keras.h"
 #include "train/layer.h"
@@ -124,7 +125,7 @@ static const layer_attr *find_attr(const layer_kind *kind, const char *name) {
 
 static shoal_status refuse(const char *owner, const keras_class *c, const char *name, const json_t *value,
                            const char *instead) {
-  char *words = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
+  char *words = json_words(value, JSON_COMPACT | JSON_ENCODE_ANY);
   shoal_status status = status_make(SHOAL_ERR_INPUT, "layer '%s' (%s): %s=%.100s is not supported: %s", owner, c->name,
                                     name, words ? words : "?", instead);
   free(words);
@@ -169,7 +170,7 @@ static shoal_status check_other(const keras_class *c, const char *owner, const c
                                 text *notes) {
   for (size_t i = 0; i < COUNT_OF(fixed); i++) {
     if (strcmp(fixed[i].name, name)) continue;
-    char *words = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY), padded[64];
+    char *words = json_words(value, JSON_COMPACT | JSON_ENCODE_ANY), padded[64];
     snprintf(padded, sizeof padded, " %.60s ", words ? words : "?");
     free(words);
     return strstr(fixed[i].values, padded) ? NULL : refuse(owner, c, name, value, fixed[i].instead);

@@ -2,6 +2,7 @@
  *
  * Weights are found by the place of their layer among those of its class, in the order that Keras gives the layers of a
  * model: those farthest from the outputs first, and of equally far ones as a search from the outputs meets them. */
+#include "base/json_text.h"
 #include "base/mem.h"
 #include "data/zip.h"
 #include "exchange/formats.h"
@@ -443,7 +444,7 @@ static shoal_status model_json(keras_writer *w, const char *name, json_t **out) 
 }
 
 static shoal_status write_archive(const char *path, const json_t *config, const keras_writer *w) {
-  char *words = json_dumps(config, JSON_COMPACT);
+  char *words = json_words(config, JSON_COMPACT);
   static const char metadata[] = "{\"keras_version\": \"3.0.0\", \"date_saved\": \"2026-01-01@00:00:00\"}";
   uint8_t *weights = NULL;
   size_t n = 0;

@@ -1,5 +1,6 @@
 #include "models/model_file.h"
 
+#include "base/json_text.h"
 #include "base/mem.h"
 #include "base/options.h"
 #include "base/text.h"
@@ -271,7 +272,7 @@ static shoal_status set_value(json_t *values, const json_t *declared, const char
   const bool alike = json_typeof(value) == json_typeof(usual) || (json_is_number(value) && json_is_number(usual)) ||
                      (json_is_boolean(value) && json_is_boolean(usual));
   if (!alike) {
-    char *have = json_dumps(usual, JSON_ENCODE_ANY);
+    char *have = json_words(usual, JSON_ENCODE_ANY);
     shoal_status status = status_make(SHOAL_ERR_ARGUMENT, "`set` %s=%s: expected a value like %s", name, word,
                                       have ? have : "the usual one");
     free(have);
@@ -430,7 +431,7 @@ static shoal_status check_file(model_file *f) {
   if (!json_is_object(file) || !version)
     return status_make(SHOAL_ERR_ARGUMENT, "not a model file: expected an object with \"shoal_model\": %d", VERSION);
   if (!json_is_integer(version) || json_integer_value(version) != VERSION) {
-    char *have = json_dumps(version, JSON_ENCODE_ANY);
+    char *have = json_words(version, JSON_ENCODE_ANY);
     shoal_status status = status_make(SHOAL_ERR_ARGUMENT, "shoal_model is %s: this version of Shoal reads %d",
                                       have ? have : "?", VERSION);
     free(have);

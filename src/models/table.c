@@ -1,3 +1,4 @@
+#include "base/json_text.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include "models/embedded.h"
@@ -68,7 +69,7 @@ shoal_status shoal_model_kind_text(const shoal_model_kind *kind, char **out) {
   const model_file *f = model_file_of(kind);
   if (!f)
     return status_make(SHOAL_ERR_ARGUMENT, "the model %s is made by a program: there is no file of it", kind->name);
-  char *words = json_dumps(f->file, JSON_INDENT(1));
+  char *words = json_words(f->file, JSON_INDENT(1));
   if (!words) return status_no_memory();
   *out = words;
   return NULL;

@@ -1,4 +1,5 @@
 /* What can be fed into a graph and fetched from it, as JSON. */
+#include "base/json_text.h"
 #include "base/mem.h"
 #include "shoal/graph.h"
 #include "shoal/observe.h"
@@ -32,7 +33,7 @@ static json_t *part_json(const shoal_graph *g, shoal_graph_part part) {
 shoal_status shoal_graph_list_json(const shoal_graph *g, char **out) {
   json_t *o = json_pack("{s:o, s:o, s:o}", "placeholders", part_json(g, SHOAL_GRAPH_PLACEHOLDERS), "variables",
                         part_json(g, SHOAL_GRAPH_VARIABLES), "results", part_json(g, SHOAL_GRAPH_RESULTS));
-  char *words = o ? json_dumps(o, JSON_INDENT(2)) : NULL;
+  char *words = o ? json_words(o, JSON_INDENT(2)) : NULL;
   json_decref(o);
   const bool good = words && asprintf(out, "%s\n", words) >= 0;
   free(words);

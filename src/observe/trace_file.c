@@ -1,6 +1,7 @@
 #include "observe/trace_file.h"
 
 #include "base/clock.h"
+#include "base/json_text.h"
 #include "base/mem.h"
 
 #include <errno.h>
@@ -93,7 +94,7 @@ static int by_task(const void *a, const void *b) {
 
 /* What all spans of a label have in common, up to the opening of their args; the caller frees it. */
 static char *head_of(const json_t *label) {
-  char *name = json_dumps(json_array_get(label, LABEL_NAME), JSON_ENCODE_ANY), *head = NULL;
+  char *name = json_words(json_array_get(label, LABEL_NAME), JSON_ENCODE_ANY), *head = NULL;
   int64_t kind = at(label, LABEL_KIND);
   if (name && kind >= 0 && kind < EVENT_KINDS &&
       asprintf(&head, "\"ph\":\"X\",\"name\":%s,\"cat\":\"%s\"", name, event_kind_names[kind]) < 0)
@@ -118,7 +119,7 @@ static shoal_status write_part(FILE *f, const json_t *part, int pid, int64_t shi
   const json_t *labels = json_object_get(part, "labels"), *spans = json_object_get(part, "spans");
   size_t n = json_array_size(labels), i;
   char **heads = calloc(n + 1, sizeof *heads);
-  char *task = json_dumps(json_object_get(part, "task"), JSON_ENCODE_ANY);
+  char *task = json_words(json_object_get(part, "task"), JSON_ENCODE_ANY);
   bool good = heads && task;
   for (i = 0; i < n && good; i++) good = (heads[i] = head_of(json_array_get(labels, i))) != NULL;
   int64_t tracks = 0;

@@ -2,6 +2,7 @@
  *
  * The experiment is called as MLFLOW_EXPERIMENT_NAME says, or "shoal". Settings become params, numbers of lines metrics. A
  * run that is resumed goes on as the same run of MLflow: its id is kept in the run's folder. */
+#include "base/json_text.h"
 #include "base/mem.h"
 #include "observe/http_client.h"
 #include "observe/tracking.h"
@@ -190,7 +191,7 @@ static shoal_status put_settings(const mlflow *m, const json_t *settings) {
   snprintf(folder, sizeof folder, "%s/params", m->folder);
   json_object_foreach ((json_t *)settings, key, value) {
     if (json_is_null(value)) continue;
-    char *words = json_is_string(value) ? strdup(json_string_value(value)) : json_dumps(value, JSON_ENCODE_ANY);
+    char *words = json_is_string(value) ? strdup(json_string_value(value)) : json_words(value, JSON_ENCODE_ANY);
     shoal_status status = words ? put_file(folder, key, words) : status_no_memory();
     free(words);
     TRY(status);
@@ -244,7 +245,7 @@ static shoal_status ask(const mlflow *m, const tracked_run *run, const char *met
                         int *code, json_t **answer) {
   const char *token = tracking_variable("MLFLOW_TRACKING_TOKEN");
   const bool has_body = body != NULL;
-  char *words = body ? json_dumps(body, JSON_COMPACT) : NULL, *headers = NULL;
+  char *words = body ? json_words(body, JSON_COMPACT) : NULL, *headers = NULL;
   json_decref(body);
   text got = {0};
   if (token && asprintf(&headers, "Authorization: Bearer %s\r\n", token) < 0) headers = NULL;
@@ -322,7 +323,7 @@ static json_t *params_of(const json_t *settings) {
   const char *key;
   json_object_foreach ((json_t *)settings, key, value) {
     if (json_is_null(value) || json_array_size(params) == 100) continue; /* of one request */
-    char *words = json_is_string(value) ? strdup(json_string_value(value)) : json_dumps(value, JSON_ENCODE_ANY);
+    char *words = json_is_string(value) ? strdup(json_string_value(value)) : json_words(value, JSON_ENCODE_ANY);
     if (words && strlen(words) > PARAM_MAX) words[PARAM_MAX] = 0;
     if (words) json_array_append_new(params, json_pack("{s:s, s:s}", "key", key, "value", words));
     free(words);

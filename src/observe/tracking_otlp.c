@@ -1,5 +1,6 @@
 /* OpenTelemetry: metrics as OTLP over HTTP, in JSON, to a collector. Numbers are gauges called shoal.NAME; steps and examples are
  * sums that only rise. */
+#include "base/json_text.h"
 #include "base/mem.h"
 #include "observe/http_client.h"
 #include "observe/tracking.h"
@@ -103,7 +104,7 @@ static json_t *request_of(const tracked_run *run, json_t *by_name) {
 }
 
 static shoal_status post(const otlp *o, const tracked_run *run, json_t *request) {
-  char *words = request ? json_dumps(request, JSON_COMPACT) : NULL;
+  char *words = request ? json_words(request, JSON_COMPACT) : NULL;
   text answer = {0};
   int code = 0;
   json_decref(request);

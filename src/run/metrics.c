@@ -1,5 +1,6 @@
 #include "run/metrics.h"
 
+#include "base/json_text.h"
 #include "base/text.h"
 #include "run/evaluation_files.h"
 #include "run/run_dir.h"
@@ -100,7 +101,7 @@ static bool is_good(metrics *m, shoal_status status) {
 
 bool metrics_line(metrics *m, const json_t *line) {
   if (m->fd < 0 || __atomic_load_n(&m->failed, __ATOMIC_RELAXED)) return true;
-  char *words = line ? json_dumps(line, JSON_COMPACT | JSON_REAL_PRECISION(DIGITS)) : NULL;
+  char *words = line ? json_words(line, JSON_COMPACT | JSON_REAL_PRECISION(DIGITS)) : NULL;
   bool good = false;
   if (words) {
     size_t length = strlen(words);
@@ -304,7 +305,7 @@ static shoal_status add_settings(metrics *m, const char *model, const json_t *se
   json_t *value;
   json_object_foreach ((json_t *)settings, key, value) {
     if (json_is_null(value)) continue;
-    char *shown = json_is_string(value) ? strdup(json_string_value(value)) : json_dumps(value, JSON_ENCODE_ANY);
+    char *shown = json_is_string(value) ? strdup(json_string_value(value)) : json_words(value, JSON_ENCODE_ANY);
     text_add(&words, "| %s | %s |\n", key, shown ? shown : "");
     free(shown);
   }

@@ -1,5 +1,7 @@
 #include "run/ps_report.h"
 
+#include "base/json_text.h"
+
 #include "dist/ps_protocol.h"
 
 #include <stdlib.h>
@@ -16,7 +18,7 @@ char *ps_report_words(const shoal_task_report *t, metrics *log, const task_trace
     pthread_mutex_lock(&log->lock);
     if (log->kept) json_object_set(all, "kept_samples", log->kept);
     if (spans) json_object_set_new(all, "trace", task_trace_part(trace, spans));
-    char *words = json_dumps(all, JSON_COMPACT | JSON_REAL_PRECISION(DIGITS));
+    char *words = json_words(all, JSON_COMPACT | JSON_REAL_PRECISION(DIGITS));
     pthread_mutex_unlock(&log->lock);
     json_decref(all);
     if (!words || !spans || strlen(words) <= PS_REPORT_MAX) return words;

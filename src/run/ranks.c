@@ -1,6 +1,7 @@
 #include "run/ranks.h"
 
 #include "base/clock.h"
+#include "base/json_text.h"
 #include "base/mem.h"
 #include "data/class_names.h"
 #include "run/data_notes.h"
@@ -144,7 +145,7 @@ shoal_status ranks_agree(ranks *r, training *t, shoal_status own) {
                           t->job.resume, "flags", settings_to_json(job_table, &t->job));
     own = o ? training_note_learned(t, o) : status_no_memory();
     if (!own) own = training_note_model(t, 0, o);
-    words = own ? NULL : json_dumps(o, JSON_COMPACT);
+    words = own ? NULL : json_words(o, JSON_COMPACT);
     json_decref(o);
     if (!own && !words) own = status_no_memory();
   }
@@ -269,7 +270,7 @@ static shoal_status finish(void *context, task_result *own, metrics *log, const 
   const int n = t->ranks->place.ranks;
   json_t *o = task_report_to_json(&own->task, true);
   if (log->kept) json_object_set(o, "kept_samples", log->kept);
-  char *words = json_dumps(o, JSON_COMPACT), **all = calloc((size_t)n, sizeof *all);
+  char *words = json_words(o, JSON_COMPACT), **all = calloc((size_t)n, sizeof *all);
   json_decref(o);
   shoal_status status = words && all ? collective_gather(t->strategy->ranks, words, all) : status_no_memory();
   const run_sink s = run_state_sink(t->state);

@@ -1,6 +1,7 @@
 /* The far end of shoal_launch. */
 #include "base/build_info.h"
 #include "base/clock.h"
+#include "base/json_text.h"
 #include "base/mem.h"
 #include "cluster/launch.h"
 #include "run/log_view.h"
@@ -78,7 +79,7 @@ static shoal_status write_files(const agent *a, const json_t *start) {
   json_t *value, *keys = json_object_get(start, "keys");
   json_object_foreach (keys, name, value)
     TRY(write_file(a, name, json_is_string(value) ? json_string_value(value) : ""));
-  char *description = json_dumps(json_object_get(start, "cluster"), JSON_ENCODE_ANY);
+  char *description = json_words(json_object_get(start, "cluster"), JSON_ENCODE_ANY);
   shoal_status status = description ? write_file(a, "cluster.json", description) : status_no_memory();
   free(description);
   return status;

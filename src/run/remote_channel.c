@@ -1,6 +1,7 @@
 #include "run/remote_channel.h"
 
 #include "base/clock.h"
+#include "base/json_text.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -45,7 +46,7 @@ static shoal_status write_all(int fd, const char *bytes, size_t n) {
 
 shoal_status remote_channel_send(remote_channel *c, const char *kind, json_t *body) {
   json_t *message = json_pack("{s:o}", kind, body);
-  char *line = message ? json_dumps(message, JSON_COMPACT) : NULL;
+  char *line = message ? json_words(message, JSON_COMPACT) : NULL;
   json_decref(message);
   text words = {0};
   if (line) text_add(&words, "%s\n", line);

@@ -1,5 +1,7 @@
 #include "run/report_pipe.h"
 
+#include "base/json_text.h"
+
 #include "cluster/launch.h"
 #include "run/membership.h"
 #include "run/record.h"
@@ -14,7 +16,7 @@
 /* Sends {"key": value}. Takes `value`. */
 static void send(const char *key, json_t *value) {
   json_t *o = json_object();
-  char *line = !json_object_set_new(o, key, value) ? json_dumps(o, JSON_COMPACT) : NULL;
+  char *line = !json_object_set_new(o, key, value) ? json_words(o, JSON_COMPACT) : NULL;
   json_decref(o);
   if (!line) return;
   size_t length = strlen(line), done = 0;

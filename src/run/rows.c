@@ -1,5 +1,6 @@
 #include "run/rows.h"
 
+#include "base/json_text.h"
 #include "base/mem.h"
 #include "data/class_names.h"
 #include "data/dataset.h"
@@ -140,7 +141,7 @@ static shoal_status find_lookups(const shoal_model_kind *kind, char **out) {
     json_t *lookup = json_object_get(in, "lookup");
     if (lookup) json_object_set(found, name ? json_string_value(name) : "input", lookup);
   }
-  *out = json_object_size(found) ? json_dumps(found, JSON_COMPACT) : NULL;
+  *out = json_object_size(found) ? json_words(found, JSON_COMPACT) : NULL;
   const bool failed = !found || (json_object_size(found) && !*out);
   json_decref(found);
   return failed ? status_no_memory() : NULL;

@@ -194,8 +194,8 @@ shoal_status json_write_atomically(const json_t *value, const char *path) {
     status = status_errno(errno, "cannot write %s", temporary);
     goto done;
   }
-  bool good =
-      json_dumpf(value, f, JSON_INDENT(2)) == 0 && fputc('\n', f) != EOF && fflush(f) == 0 && fsync(fileno(f)) == 0;
+  bool good = json_dumpf(value, f, JSON_INDENT(2)) == 0 && fputc('\n', f) != EOF && fflush(f) == 0 && !ferror(f) &&
+              fsync(fileno(f)) == 0;
   int error = errno;
   if (fclose(f) && good) {
     good = false;

@@ -8,6 +8,7 @@
 #include "shoal/serve.h"
 
 #include "base/clock.h"
+#include "base/json_text.h"
 #include "base/mem.h"
 #include "base/options.h"
 #include "observe/dash_guard.h"
@@ -78,7 +79,7 @@ static void count(shoal_serving *s, int64_t *which, int64_t n) {
 static enum MHD_Result answer_error(shoal_serving *s, struct MHD_Connection *c, unsigned code, const char *words) {
   if (code >= 400 && code < 500) count(s, &s->counts.refused, 1);
   json_t *o = json_pack("{s:s}", "error", words);
-  char *line = o ? json_dumps(o, 0) : NULL;
+  char *line = o ? json_words(o, 0) : NULL;
   json_decref(o);
   text body = {0};
   text_add(&body, "%s\n", line ? line : "{\"error\": \"\"}");
@@ -104,7 +105,7 @@ static enum MHD_Result answer_model(shoal_serving *s, struct MHD_Connection *c) 
   json_t *o = json_pack("{s:[{s:s, s:s, s:{s:s, s:s}}], s:s, s:s}", "model_version_status", "version", version, "state",
                         "AVAILABLE", "status", "error_code", "OK", "error_message", "", "model",
                         serve_model_name(s->model), "weights", path);
-  char *line = o ? json_dumps(o, 0) : NULL;
+  char *line = o ? json_words(o, 0) : NULL;
   json_decref(o);
   text body = {0};
   text_add(&body, "%s\n", line ? line : "{}");

@@ -1,4 +1,5 @@
 /* What a simulation leaves: as JSON, as lines, as files. */
+#include "base/json_text.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include "run/run_dir.h"
@@ -32,7 +33,7 @@ static json_t *to_json(const shoal_simulate_options *o, const shoal_simulate_res
 
 shoal_status shoal_simulate_json(const shoal_simulate_options *options, const shoal_simulate_result *r, char **out) {
   json_t *all = to_json(options, r);
-  char *words = all ? json_dumps(all, JSON_INDENT(2)) : NULL;
+  char *words = all ? json_words(all, JSON_INDENT(2)) : NULL;
   json_decref(all);
   const bool good = words && asprintf(out, "%s\n", words) > 0;
   free(words);

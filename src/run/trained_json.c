@@ -72,7 +72,7 @@ shoal_status shoal_prediction_json(shoal_trained *t, const shoal_prediction *p, 
   json_t *o = !shoal_model_classes(m)    ? numbers_json(p)
               : shoal_model_is_sparse(m) ? json_real((double)*p->values)
                                          : class_json(p, shoal_model_class_names(m));
-  char *words = o ? json_dumps(o, JSON_ENCODE_ANY) : NULL;
+  char *words = o ? json_words(o, JSON_ENCODE_ANY) : NULL;
   json_decref(o);
   if (!words) return status_no_memory();
   *out = words;

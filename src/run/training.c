@@ -1,5 +1,6 @@
 #include "run/training.h"
 
+#include "base/json_text.h"
 #include "base/mem.h"
 #include "data/class_names.h"
 #include "data/pipeline.h"
@@ -280,7 +281,7 @@ shoal_status training_take_learned(training *t, const json_t *from, const char *
   const json_t *learned = json_object_get(from, "preprocessing");
   TRY(status_wrap(class_names_from_json(json_object_get(from, "class_names"), &t->class_names), "%s", where));
   if (!json_is_object(learned)) return NULL;
-  t->preprocessing = json_dumps(learned, JSON_COMPACT);
+  t->preprocessing = json_words(learned, JSON_COMPACT);
   return t->preprocessing ? NULL : status_no_memory();
 }
 

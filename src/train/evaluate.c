@@ -150,8 +150,13 @@ static bool has_errors(const shoal_model *m) {
 static shoal_status begin(const shoal_model *m, row_sums *s) {
   *s = (row_sums){.start = clock_seconds()};
   if (!(s->figures = calloc(m->n_figures + 1, sizeof *s->figures))) return status_no_memory();
-  if (has_errors(m)) return target_sums_init(&s->targets, m->outputs);
-  return m->loss->targets ? NULL : class_sums_init(&s->classes, m->classes);
+  shoal_status status = NULL;
+  if (has_errors(m))
+    status = target_sums_init(&s->targets, m->outputs);
+  else if (!m->loss->targets)
+    status = class_sums_init(&s->classes, m->classes);
+  if (status) free(s->figures);
+  return status;
 }
 
 static shoal_status add_rows(shoal_model *m, const shoal_tensor *features, const shoal_tensor *labels, int64_t first,

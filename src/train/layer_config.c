@@ -1,4 +1,5 @@
 /* Descriptions of layers: checked against the table's row, and read. */
+#include "base/json_text.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include "train/layer.h"
@@ -9,7 +10,7 @@
 #define ATTRS_MAX 32
 
 static shoal_status expected(const layer_attr *a, const json_t *value, const char *what) {
-  char *have = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
+  char *have = json_words(value, JSON_COMPACT | JSON_ENCODE_ANY);
   shoal_status status = status_make(SHOAL_ERR_ARGUMENT, "%s is %.200s; expected %s", a->name, have ? have : "?", what);
   free(have);
   return status;

@@ -1,4 +1,5 @@
 /* The names of a model's classes, and how they are kept in files of weights. */
+#include "base/json_text.h"
 #include "base/mem.h"
 #include "data/class_names.h"
 #include "train/model.h"
@@ -41,7 +42,7 @@ shoal_status model_adopt_class_names(shoal_model *m, const char *const *names) {
 shoal_status model_names_write(const char *const *names, json_t *metadata) {
   if (!names) return NULL;
   json_t *array = class_names_to_json(names);
-  char *words = array ? json_dumps(array, JSON_COMPACT) : NULL;
+  char *words = array ? json_words(array, JSON_COMPACT) : NULL;
   bool good = words && !json_object_set_new(metadata, METADATA_KEY, json_string(words));
   free(words);
   json_decref(array);

@@ -281,7 +281,7 @@ class Job:
                 self.begin_member(f"{role}:{i}", limits)
 
     def begin_member(self, task, limits=(), *more):
-        self.begin(task, *self.settings(), "--cluster", "cluster.json", "--task", task, "--max-restarts", "3", *more, limits=limits)
+        self.begin(task, *self.settings(), "--cluster", "cluster.json", "--task", task, "--max-restarts", "2", *more, limits=limits)
 
     def open_space(self):
         self.space = subprocess.Popen(["unshare", "-n", "sh", "-c", "ip link set lo up; exec sleep 1000"])
