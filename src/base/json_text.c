@@ -21,10 +21,10 @@ char *json_words(const json_t *value, size_t flags) {
 shoal_status json_text(json_t *o, int digits, char **out) {
   char *words = o ? json_words(o, JSON_INDENT(2) | JSON_REAL_PRECISION(digits)) : NULL;
   json_decref(o);
-  char *text = NULL;
-  const int length = words ? asprintf(&text, "%s\n", words) : -1;
+  char *ended = NULL;
+  const int length = words ? asprintf(&ended, "%s\n", words) : -1;
   free(words);
   if (length < 0) return status_no_memory();
-  *out = text;
+  *out = ended;
   return NULL;
 }
