@@ -302,7 +302,7 @@ static int start_ranks(char **argv) {
   for (int r = 0; r < RANKS; r++) {
     pids[r] = fork();
     if (pids[r]) continue;
-    if (asprintf(&word, "%d%s", r, addresses) > 0) setenv(RANK_PLACE, word, 1);
+    if (asprintf(&word, "%d %d%s", r, RANKS, addresses) > 0) setenv(RANK_PLACE, word, 1);
     execl("/proc/self/exe", argv[0], (char *)NULL);
     _exit(1);
   }

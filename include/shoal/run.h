@@ -464,6 +464,9 @@ SHOAL_API SHOAL_CHECKED shoal_status shoal_run(const shoal_job *job, const shoal
  * New ones are started and, between two updates, given all that the old ones hold: no update is lost. Waits for up to
  * `seconds` until the job has taken the request; what becomes of it the job says itself. */
 SHOAL_API SHOAL_CHECKED shoal_status shoal_run_scale(const char *run_dir, int64_t servers, double seconds);
+/** The same for the workers of an all-reduce without MPI: more are started, or some leave, between two steps. A step has as
+ * many rows as before. */
+SHOAL_API SHOAL_CHECKED shoal_status shoal_run_scale_workers(const char *run_dir, int64_t workers, double seconds);
 
 /* ---- trained models */
 /** A model made again from what its run left: a run's folder, or a file of weights. */

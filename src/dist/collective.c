@@ -189,7 +189,8 @@ static shoal_status late(collective *c, link_set *set, double seconds) {
   text names = {0};
   for (int i = 0; i < n; i++) c->missing[who[i]] = true;
   for (int i = 0; i < n; i++)
-    text_add(&names, "%srank %d (pid %d on %s)", i ? ", " : "", who[i], c->ranks[who[i]].pid, c->ranks[who[i]].host);
+    text_add(&names, "%srank %d (pid %d on %s)", i ? ", " : "", c->ranks[who[i]].id, c->ranks[who[i]].pid,
+             c->ranks[who[i]].host);
   shoal_status status =
       status_make(SHOAL_ERR_PEER, "no answer in %g s of %s", seconds, names.data ? names.data : "a rank");
   text_fini(&names);
@@ -209,9 +210,14 @@ static int lost_peer(const collective *c, link_set *set) {
 static shoal_status check_wait(collective *c, link_set *set, double seconds) {
   int gone = c->peers ? peers_gone(c->peers) : -1;
   if (gone < 0) gone = lost_peer(c, set);
+  if (gone < 0 && c->options.interrupted && c->options.interrupted(c->options.interrupter)) {
+    c->place->cut = true;
+    return status_make(SHOAL_ERR_PEER, "other ranks have come or gone");
+  }
   if (gone >= 0) {
+    c->place->cut = true;
     c->missing[gone] = true;
-    return status_make(SHOAL_ERR_PEER, "rank %d (pid %d on %s) has ended", gone, c->ranks[gone].pid,
+    return status_make(SHOAL_ERR_PEER, "rank %d (pid %d on %s) has ended", c->ranks[gone].id, c->ranks[gone].pid,
                        c->ranks[gone].host);
   }
   return seconds > c->options.patience ? late(c, set, c->options.patience) : NULL;
@@ -256,6 +262,8 @@ static shoal_status wait_for(collective *c, link_set *set) {
 static shoal_status introduce(collective *c) {
   peers_rank me;
   peers_introduce(&me);
+  me.id = c->place->id;
+  for (int r = 0; r < c->place->ranks; r++) c->ranks[r].id = r; /* as long as it is not known */
   link_set *set = NULL;
   shoal_status status = prepare_exchange(c, &me, c->ranks, sizeof me, 0, &set);
   if (!status && !c->place->link->set_start(set, NULL)) status = failed(c);
@@ -263,7 +271,7 @@ static shoal_status introduce(collective *c) {
   c->ranks[c->place->rank] = me;
   c->place->link->set_free(set);
   TRY(status);
-  if (c->place->link->one_process) return NULL;
+  if (c->place->link->one_process || c->options.interrupted) return NULL;
   return peers_create(c->ranks, c->place->ranks, c->place->rank, c->options.on_peer_exit, c->options.context,
                       &c->peers);
 }

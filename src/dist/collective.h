@@ -33,6 +33,8 @@ typedef struct {
   char *why;     /* [LINK_WHY] */
   int rank, ranks;
   collective_stats stats; /* of all sums so far */
+  int id;                 /* what people call this rank: the same as `rank`, unless others have left */
+  bool cut;               /* a wait was given up since a rank is gone, or `interrupted` said so */
 } collective_place;
 /* Opens the library for `name` ("mpi") and takes the place that the launcher gave. */
 SHOAL_CHECKED shoal_status collective_join(const char *name, collective_place *out);
@@ -46,9 +48,21 @@ bool collective_told(const collective_place *place);
 bool collective_there(const char *name);
 /* Ends the place for all ranks alike; after an error the process should abort instead. */
 SHOAL_CHECKED shoal_status collective_leave(collective_place *place);
+/* Ends it at once, for this rank; the others see that it has gone. NULL links are fine. */
+void collective_drop(collective_place *place);
 /* May not return; if it does, the process has to end. */
 void collective_abort(collective_place *place, int code);
 SHOAL_CHECKED shoal_status collective_broadcast(collective_place *place, void *bytes, int64_t count);
+/* From one rank to some: to[ranks], the others need not call it. Waits as long as there is progress within `patience`. */
+typedef struct {
+  int from;
+  const bool *to;
+  double patience;
+  bool (*interrupted)(void *context);
+  void *context;
+} collective_handover;
+SHOAL_CHECKED shoal_status collective_hand_over(collective_place *place, const collective_handover *h, void *bytes,
+                                                int64_t count);
 
 /* How a vector is cut: numbers. */
 typedef struct {
@@ -69,14 +83,19 @@ typedef struct {
   /* Called by a thread of its own when a rank of this machine has ended while nobody here waits for any. */
   void (*on_peer_exit)(void *context, int rank);
   void *context;
+  /* Whether to give up waiting; NULL: no. Then nobody watches over processes, and on_peer_exit is not called. */
+  bool (*interrupted)(void *context);
+  void *interrupter;
 } collective_options;
 
 /* What each rank says of a step. */
 typedef struct {
   int64_t examples;
   double loss, hits;
-  uint64_t hash; /* of its parameters, or 0 */
-  int64_t stop;  /* it wants the step not to count */
+  uint64_t hash;  /* of its parameters, or 0 */
+  int64_t stop;   /* it wants the step not to count */
+  int64_t change; /* others wait to take part from the next step on */
+  double pause;   /* seconds for which it stood still before this step */
 } collective_head;
 
 /* All ranks call it alike. Borrows the place. */

@@ -1,5 +1,6 @@
 /* Finding the library that carries an all-reduce's messages. */
 #include "base/build_info.h"
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include "dist/collective.h"
@@ -9,6 +10,10 @@
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+
+#define HANDOVER_TAG (1 << 30)             /* above those of buckets */
+#define HANDOVER_PIECE ((int64_t)16 << 20) /* bytes, each in its own time */
+#define WAIT_SECONDS 0.02
 
 static bool is_in(const char *folder, const char *name, char path[PATH_MAX]) {
   int n = snprintf(path, PATH_MAX, "%s/shoal-%s.so", folder, name);
@@ -43,6 +48,7 @@ static shoal_status take_place(collective_place *p, const void *start, collectiv
     free(p->why);
     return status;
   }
+  p->id = p->rank;
   *out = *p;
   return NULL;
 }
@@ -83,10 +89,49 @@ shoal_status collective_leave(collective_place *p) {
   return status;
 }
 
+void collective_drop(collective_place *p) {
+  if (!p->link) return;
+  p->link->drop(p->at);
+  free(p->why);
+  *p = (collective_place){0};
+}
+
 void collective_abort(collective_place *p, int code) { p->link->abort(p->at, code); }
 
 shoal_status collective_broadcast(collective_place *p, void *bytes, int64_t count) {
   return p->link->broadcast(p->at, bytes, count) ? NULL : status_make(SHOAL_ERR_PEER, "broadcast: %s", p->why);
+}
+
+/* One piece of it: a message each. */
+static shoal_status hand_over_piece(collective_place *p, const collective_handover *h, void *bytes, int64_t count) {
+  const link_table *link = p->link;
+  link_set *set = NULL;
+  bool good = link->set_create(p->at, p->ranks, &set), done = false, gone = false;
+  for (int r = 0; good && r < p->ranks; r++)
+    if (h->to[r] && p->rank == h->from)
+      good = link->set_send(set, bytes, count, r, HANDOVER_TAG);
+    else if (h->to[r] && p->rank == r)
+      good = link->set_receive(set, bytes, count, h->from, HANDOVER_TAG);
+  if (good) good = link->set_start(set, NULL);
+  for (const double until = clock_seconds() + h->patience; good && !done && !gone;) {
+    int late[1];
+    good = link->move(p->at) && link->set_test(set, &done);
+    if (!good || done) break;
+    gone = link->set_late(set, late, 1) && link->gone(p->at, late[0]);
+    gone |= (h->interrupted && h->interrupted(h->context)) || clock_seconds() > until;
+    if (!gone) link->wait(p->at, WAIT_SECONDS);
+  }
+  link->set_free(set);
+  if (!good) return status_make(SHOAL_ERR_PEER, "between the ranks: %s", p->why);
+  p->cut |= gone;
+  return gone ? status_make(SHOAL_ERR_PEER, "a rank has ended") : NULL;
+}
+
+shoal_status collective_hand_over(collective_place *p, const collective_handover *h, void *bytes, int64_t count) {
+  if (p->rank != h->from && !h->to[p->rank]) return NULL;
+  for (int64_t at = 0; at < count; at += HANDOVER_PIECE)
+    TRY(hand_over_piece(p, h, (char *)bytes + at, MIN_OF(count - at, HANDOVER_PIECE)));
+  return NULL;
 }
 
 bool collective_told(const collective_place *p) {

@@ -45,6 +45,8 @@ typedef struct {
   /* Whether a rank has said that it ends the job and tells why; NULL: it cannot tell. */
   bool (*told)(link_place *p, int *rank);
   bool (*end)(link_place *p);
+  /* The same at once, whatever is on its way; NULL: it cannot. */
+  void (*drop)(link_place *p);
   /* Ends the job of all ranks; may not return. */
   void (*abort)(link_place *p, int code);
 } link_table;

@@ -163,6 +163,12 @@ static bool end(link_place *p) {
   return true;
 }
 
+static void drop(link_place *p) {
+  mesh_drop(p->mesh);
+  free(p->broadcast);
+  free(p);
+}
+
 /* The caller ends this process; the others see that it does, and why. */
 static void abort_all(link_place *p, int code) { mesh_abort(p->mesh); }
 
@@ -181,4 +187,5 @@ const link_table link_own = {.version = LINK_VERSION,
                              .gone = gone,
                              .told = told,
                              .end = end,
+                             .drop = drop,
                              .abort = abort_all};

@@ -12,6 +12,7 @@
 typedef struct {
   char host[PEERS_HOST];
   int pid;
+  int id;         /* what people call it */
   uint64_t space; /* where its pid means something: the kernel's number of its pid namespace */
 } peers_rank;
 

@@ -21,15 +21,30 @@ static shoal_status add_port(text *out) {
   return NULL;
 }
 
+static shoal_status add_place(const char *carrier, int64_t rank, const char *name, text *out) {
+  if (!strcmp(carrier, "tls")) return add_port(out);
+  text_add(out, " shm:/%s-%lld", name, (long long)rank);
+  return NULL;
+}
+
+shoal_status rank_place_extend(const char *carrier, int64_t rank, const char *name, char **addresses) {
+  text words = {0};
+  text_add(&words, "%s", *addresses);
+  shoal_status status = add_place(carrier, rank, name, &words);
+  if (!status && words.failed) status = status_no_memory();
+  if (status) {
+    text_fini(&words);
+    return status;
+  }
+  free(*addresses);
+  *addresses = words.data;
+  return NULL;
+}
+
 shoal_status rank_place_make(const char *carrier, int64_t ranks, const char *name, char **out) {
   text words = {0};
   shoal_status status = NULL;
-  for (int64_t r = 0; r < ranks && !status; r++) {
-    if (!strcmp(carrier, "tls"))
-      status = add_port(&words);
-    else
-      text_add(&words, " shm:/%s-%lld", name, (long long)r);
-  }
+  for (int64_t r = 0; r < ranks && !status; r++) status = add_place(carrier, r, name, &words);
   if (!status && words.failed) status = status_no_memory();
   if (status)
     text_fini(&words);
@@ -67,7 +82,7 @@ static bool same_host(const char *a, const char *b) {
 
 static void count_neighbours(rank_place *p) {
   p->first_here = true;
-  for (int r = 0; r < p->mesh.ranks; r++) {
+  for (int r = 0; r < p->count; r++) {
     if (!same_host(p->addresses[r], p->addresses[p->mesh.rank])) continue;
     p->here++;
     if (r < p->mesh.rank) p->first_here = false;
@@ -75,12 +90,11 @@ static void count_neighbours(rank_place *p) {
 }
 
 static shoal_status complete(rank_place *p) {
-  if (p->mesh.rank < 0 || p->mesh.rank >= p->mesh.ranks)
-    return status_make(SHOAL_ERR_ARGUMENT, RANK_PLACE ": rank %d, but there are %d addresses", p->mesh.rank,
-                       p->mesh.ranks);
+  if (p->mesh.rank < 0 || p->mesh.rank >= p->count || p->mesh.ranks < 1 || p->mesh.ranks > p->count)
+    return status_make(SHOAL_ERR_ARGUMENT, RANK_PLACE ": rank %d, but there are %d addresses", p->mesh.rank, p->count);
   p->mesh.addresses = (const char *const *)p->addresses;
   const bool shared = !strncmp(p->addresses[0], "shm:/", 5);
-  for (int r = 0; r < p->mesh.ranks; r++)
+  for (int r = 0; r < p->count; r++)
     if (strncmp(p->addresses[r], shared ? "shm:/" : "tcp://", shared ? 5 : 6))
       return status_make(SHOAL_ERR_ARGUMENT, "rank %d: '%s': an all-reduce takes HOST:PORT for each rank", r,
                          p->addresses[r]);
@@ -90,14 +104,14 @@ static shoal_status complete(rank_place *p) {
 }
 
 static shoal_status add_address(rank_place *p, const char *address, size_t length) {
-  if (p->mesh.ranks == MESH_RANKS_MAX)
+  if (p->count == MESH_RANKS_MAX)
     return status_make(SHOAL_ERR_ARGUMENT, "at most %d ranks are possible", MESH_RANKS_MAX);
-  char **more = realloc(p->addresses, ((size_t)p->mesh.ranks + 1) * sizeof *more);
+  char **more = realloc(p->addresses, ((size_t)p->count + 1) * sizeof *more);
   if (!more) return status_no_memory();
   p->addresses = more;
-  more[p->mesh.ranks] = strndup(address, length);
-  if (!more[p->mesh.ranks]) return status_no_memory();
-  p->mesh.ranks++;
+  more[p->count] = strndup(address, length);
+  if (!more[p->count]) return status_no_memory();
+  p->count++;
   return NULL;
 }
 
@@ -106,6 +120,7 @@ shoal_status rank_place_read(rank_place *out) {
   const char *words = getenv(RANK_PLACE);
   char *rest;
   out->mesh.rank = (int)strtol(words, &rest, 10);
+  out->mesh.ranks = (int)strtol(rest, &rest, 10);
   for (const char *at = rest + strspn(rest, " "); *at; at += strspn(at, " ")) {
     const size_t length = strcspn(at, " ");
     TRY(add_address(out, at, length));
@@ -122,6 +137,7 @@ shoal_status rank_place_of_cluster(const cluster *c, rank_place *out) {
       const char *address = c->addresses[roles[k]][i];
       TRY(add_address(out, address, strlen(address)));
     }
+  out->mesh.ranks = out->count;
   return complete(out);
 }
 
@@ -130,12 +146,13 @@ shoal_status rank_place_arm(rank_place *p, const rank_place_options *o) {
   m->patience = o->patience;
   m->listening.insecure = m->connecting.insecure = o->insecure;
   if (!o->keys || !strncmp(p->addresses[0], "shm:", 4)) return NULL;
-  if (m->rank + 1 < m->ranks) TRY(key_ring_read(o->keys, true, &p->listening, &m->listening));
-  return m->rank ? key_ring_read(o->keys, false, &p->connecting, &m->connecting) : NULL;
+  TRY(key_ring_read(o->keys, true, &p->listening,
+                    &m->listening)); /* who lets in whom changes with those who are there */
+  return key_ring_read(o->keys, false, &p->connecting, &m->connecting);
 }
 
 void rank_place_fini(rank_place *p) {
-  for (int r = 0; r < p->mesh.ranks; r++) free(p->addresses[r]);
+  for (int r = 0; r < p->count; r++) free(p->addresses[r]);
   free(p->addresses);
   key_ring_fini(&p->listening);
   key_ring_fini(&p->connecting);

@@ -7,12 +7,14 @@
 #include "net/key_ring.h"
 #include "net/mesh.h"
 
-/* In the environment of ranks that were started without mpirun: "RANK ADDRESS ADDRESS ...", all ranks' in order. */
+/* In the environment of ranks that were started without mpirun: "RANK RANKS ADDRESS ADDRESS ...", all ranks' in order; behind
+ * those of the ranks that the job began with, those of ranks that came later. */
 #define RANK_PLACE "SHOAL_RANK"
 
 typedef struct {
   mesh_options mesh;
-  char **addresses; /* [ranks] */
+  char **addresses; /* [count] */
+  int count;
   key_ring listening, connecting;
   int here;        /* ranks on this host, as far as the addresses say */
   bool first_here; /* the lowest of them */
@@ -21,6 +23,8 @@ typedef struct {
 /* Addresses for so many ranks of this machine, one after the other with blanks between; the caller frees. name: unique to
  * the job. */
 SHOAL_CHECKED shoal_status rank_place_make(const char *carrier, int64_t ranks, const char *name, char **out);
+/* Adds one for another rank to such a text. */
+SHOAL_CHECKED shoal_status rank_place_extend(const char *carrier, int64_t rank, const char *name, char **addresses);
 /* The rank in the environment; -1: there is none. */
 int rank_place_given(void);
 /* What the environment says. To be finished also after a failure. */

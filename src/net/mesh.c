@@ -297,12 +297,19 @@ void mesh_destroy(mesh *m) {
   free(m);
 }
 
+void mesh_drop(mesh *m) {
+  for (int r = 0; r < m->ranks; r++) m->peers[r].gone = true;
+  mesh_destroy(m);
+}
+
 /* ---- the beginning */
 
 const char *mesh_address(const mesh_options *o, int rank) {
   const char *address = o->addresses[rank];
   return strncmp(address, "tcp://", 6) ? address : address + 6;
 }
+
+bool mesh_interrupted(const mesh_options *o) { return o->interrupted && o->interrupted(o->context); }
 
 shoal_status mesh_missing(const mesh *m, const mesh_options *o, const char *more) {
   text who = {0};
@@ -321,6 +328,7 @@ static shoal_status watch_sockets(mesh *m) {
     if (r == m->rank) continue;
     tcp_stream *s = &m->peers[r].channel.stream;
     s->edge = true;
+    s->drained = false; /* TLS may have read more than the greeting, of which no event tells any more */
     struct epoll_event e = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, .data.u32 = (uint32_t)r};
     if (epoll_ctl(m->epoll, EPOLL_CTL_ADD, s->sock, &e)) return status_errno(errno, "epoll");
   }
@@ -343,6 +351,7 @@ shoal_status mesh_create(const mesh_options *o, mesh **out) {
   if (!m) return status_no_memory();
   *m = (mesh){.rank = o->rank,
               .ranks = o->ranks,
+              .backwards = o->backwards,
               .job = o->listening.job,
               .heartbeat = o->listening.heartbeat > 0 ? o->listening.heartbeat : 5,
               .bells_fd = -1,

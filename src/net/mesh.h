@@ -24,6 +24,10 @@ typedef struct {
   const char *const *addresses;      /* [ranks] where each listens: all shm:/NAME, or all tcp://HOST:PORT; copied */
   net_options listening, connecting; /* job, keys, heartbeat; borrowed only while mesh_create runs */
   double patience;                   /* seconds until all are there */
+  bool
+      backwards; /* each connects to those behind it, so that the first listens nowhere; otherwise to those before it */
+  bool (*interrupted)(void *context); /* whether to give up before that; NULL: no */
+  void *context;
 } mesh_options;
 
 typedef struct mesh_message {
@@ -41,6 +45,8 @@ typedef struct mesh_message {
 SHOAL_CHECKED shoal_status mesh_create(const mesh_options *options, mesh **out);
 /* Sends what was started, for a second at most. NULL is fine. */
 void mesh_destroy(mesh *m);
+/* The same at once. */
+void mesh_drop(mesh *m);
 int mesh_rank(const mesh *m);
 int mesh_ranks(const mesh *m);
 uint64_t mesh_refused(const mesh *m); /* connections that were */

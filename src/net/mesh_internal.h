@@ -29,6 +29,7 @@ typedef struct {
 
 struct mesh {
   int rank, ranks;
+  bool backwards;
   uint64_t job;
   double heartbeat;
   mesh_peer *peers; /* [ranks]; the own one is empty */
@@ -49,6 +50,8 @@ SHOAL_CHECKED shoal_status mesh_join_shared(mesh *m, const mesh_options *o);
 /* "rank 2 (node3:2222)", for messages: with mesh_address. */
 #define MESH_RANK "rank %d (%s)"
 const char *mesh_address(const mesh_options *o, int rank);
+/* Whether there is no sense in waiting for the others. */
+bool mesh_interrupted(const mesh_options *o);
 /* Nobody came for some ranks; until: the time that was given. */
 SHOAL_CHECKED shoal_status mesh_missing(const mesh *m, const mesh_options *o, const char *more);
 

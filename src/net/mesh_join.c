@@ -17,21 +17,39 @@
 #include <unistd.h>
 
 #define GREETING 5.0 /* seconds a fresh connection has to say who it is */
-#define LOOK_MS 20   /* between two looks while waiting */
+#define TRY_SECONDS 0.1
+#define LOOK_MS 20 /* between two looks while waiting */
 #define RING_BYTES ((size_t)1 << 20)
 enum { GUESTS_MAX = 64 };
 
-static int missing_behind(const mesh *m) {
+/* Whether this rank lets that one in; otherwise it connects to it. */
+static bool lets_in(const mesh *m, int rank) { return m->backwards ? rank < m->rank : rank > m->rank; }
+
+static int missing_guests(const mesh *m) {
   int n = 0;
-  for (int r = m->rank + 1; r < m->ranks; r++) n += !m->peers[r].there;
+  for (int r = 0; r < m->ranks; r++) n += lets_in(m, r) && !m->peers[r].there;
   return n;
+}
+
+/* The k-th rank to connect to; the first of all lets in everybody. -1: there are no more. */
+static int host(const mesh *m, int k) {
+  const int rank = m->backwards ? m->ranks - 1 - k : k;
+  return rank == m->rank ? -1 : rank;
 }
 
 /* NULL: the rank may come in. */
 static const char *refusal(const mesh *m, uint64_t job, uint32_t from) {
   if (job != m->job) return "another job, or other addresses: do all ranks have the same cluster?";
-  if (from <= (uint32_t)m->rank || from >= (uint32_t)m->ranks) return "no such rank";
+  if (from >= (uint32_t)m->ranks || !lets_in(m, (int)from)) return "no such rank";
   return m->peers[from].there ? "this rank is there already" : NULL;
+}
+
+/* Waits a little. False: there is no sense in it any more. */
+static bool wait_readable(const mesh_options *o, int sock, double until) {
+  struct pollfd p = {.fd = sock, .events = POLLIN};
+  if (clock_seconds() > until || mesh_interrupted(o)) return false;
+  poll(&p, 1, LOOK_MS);
+  return true;
 }
 
 /* ---- shared memory */
@@ -56,15 +74,24 @@ static shoal_status share(mesh *m, int rank, int fd, bool first, pid_t pid) {
   return NULL;
 }
 
-/* With one that listens already or will soon. */
+/* One that listens already or will soon. */
+static shoal_status reach_shared(const mesh_options *o, int rank, double until, int *sock) {
+  for (;;) {
+    shoal_status status = greet_connect(o->addresses[rank], MIN_OF(until, clock_seconds() + TRY_SECONDS), sock);
+    if (shoal_status_code(status) != SHOAL_ERR_PEER || clock_seconds() >= until || mesh_interrupted(o)) return status;
+    shoal_status_free(status);
+  }
+}
+
 static shoal_status connect_shared(mesh *m, const mesh_options *o, int rank, double until) {
   shm_hello hello;
   shm_welcome welcome;
   int fds[2], *sock = &m->peers[rank].channel.stream.sock;
-  TRY(greet_connect(o->addresses[rank], until, sock));
+  TRY(reach_shared(o, rank, until, sock));
   greet_fill_hello(&hello, (uint32_t)m->rank, m->job, RING_BYTES);
   if (!greet_send_hello(*sock, &hello)) return status_errno(errno, "local socket");
-  TRY(greet_await_welcome(*sock, until, &welcome, fds));
+  for (struct pollfd p = {.fd = *sock, .events = POLLIN}; !poll(&p, 1, 0) && wait_readable(o, *sock, until);) continue;
+  TRY(greet_await_welcome(*sock, mesh_interrupted(o) ? 0 : until, &welcome, fds));
   shoal_status status = NULL;
   pid_t pid = 0;
   int pidfd = -1;
@@ -122,9 +149,9 @@ static shoal_status hear_hello(mesh *m, int sock) {
 }
 
 static shoal_status let_in_shared(mesh *m, const mesh_options *o, int door, double until) {
-  while (missing_behind(m)) {
+  while (missing_guests(m)) {
     struct pollfd p = {.fd = door, .events = POLLIN};
-    if (clock_seconds() > until) return mesh_missing(m, o, "");
+    if (clock_seconds() > until || mesh_interrupted(o)) return mesh_missing(m, o, "");
     if (poll(&p, 1, LOOK_MS) <= 0) continue;
     int sock = accept4(door, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (sock >= 0) TRY(hear_hello(m, sock));
@@ -134,19 +161,20 @@ static shoal_status let_in_shared(mesh *m, const mesh_options *o, int door, doub
 
 shoal_status mesh_join_shared(mesh *m, const mesh_options *o) {
   const double until = clock_seconds() + o->patience;
-  int door;
-  if (!m->rank) {
+  const bool listens = missing_guests(m) > 0;
+  int door = -1;
+  if (host(m, 0) < 0) {
     TRY(shm_create(mem_round_up((size_t)m->ranks * sizeof *m->bells, shm_page_bytes()), &m->bells_fd));
     TRY(map_bells(m));
   }
-  TRY(greet_listen(o->addresses[m->rank], &door));
+  if (listens) TRY(greet_listen(o->addresses[m->rank], &door));
   shoal_status status = NULL;
-  for (int r = 0; r < m->rank && !status; r++) {
+  for (int k = 0, r; (r = host(m, k)) >= 0 && !status; k++) {
     status = connect_shared(m, o, r, until);
     if (shoal_status_code(status) == SHOAL_ERR_PEER) status = status_wrap(status, MESH_RANK, r, mesh_address(o, r));
   }
-  if (!status) status = let_in_shared(m, o, door, until);
-  close(door);
+  if (!status && listens) status = let_in_shared(m, o, door, until);
+  if (door >= 0) close(door);
   return status;
 }
 
@@ -154,19 +182,12 @@ shoal_status mesh_join_shared(mesh *m, const mesh_options *o) {
 
 typedef enum { REACHED, NOT_YET, NEVER } reach;
 
-static bool wait_readable(int sock, double until) {
-  struct pollfd p = {.fd = sock, .events = POLLIN};
-  if (clock_seconds() > until) return false;
-  poll(&p, 1, LOOK_MS);
-  return true;
-}
-
-static tcp_stream_result read_all(tcp_stream *s, void *to, size_t n, double until) {
+static tcp_stream_result read_all(const mesh_options *o, tcp_stream *s, void *to, size_t n, double until) {
   for (size_t have = 0, got; have < n;) {
     tcp_stream_result r = tcp_stream_read(s, (uint8_t *)to + have, n - have, &got);
     if (r == TCP_STREAM_DONE)
       have += got;
-    else if (r != TCP_STREAM_WAIT || !wait_readable(s->sock, until))
+    else if (r != TCP_STREAM_WAIT || !wait_readable(o, s->sock, until))
       return r;
   }
   return TCP_STREAM_DONE;
@@ -181,11 +202,11 @@ static tcp_stream_result send_greeting(const mesh *m, tcp_stream *s, uint16_t ki
 }
 
 /* What the other side says to our hello. */
-static reach hear_answer(const mesh *m, tcp_stream *s, double until, char words[MESH_WORDS]) {
+static reach hear_answer(const mesh *m, const mesh_options *o, tcp_stream *s, double until, char words[MESH_WORDS]) {
   uint8_t bytes[WIRE_HEADER];
   net_header h;
   uint64_t job, payload;
-  tcp_stream_result r = read_all(s, bytes, sizeof bytes, until);
+  tcp_stream_result r = read_all(o, s, bytes, sizeof bytes, until);
   if (r != TCP_STREAM_DONE) {
     snprintf(words, MESH_WORDS, "it %s", r == TCP_STREAM_WAIT ? "does not answer" : "closes the connection");
     return NOT_YET;
@@ -202,15 +223,15 @@ static reach hear_answer(const mesh *m, tcp_stream *s, double until, char words[
   }
   if (h.kind == WIRE_WELCOME && job == m->job) return REACHED;
   memset(words, 0, MESH_WORDS);
-  if (payload) (void)read_all(s, words, payload, until);
+  if (payload) (void)read_all(o, s, words, payload, until);
   return NEVER;
 }
 
-static reach handshake(tcp_stream *s, double until, char words[MESH_WORDS]) {
+static reach handshake(const mesh_options *o, tcp_stream *s, double until, char words[MESH_WORDS]) {
   for (;;) {
     tcp_stream_result r = tcp_stream_handshake(s);
     if (r == TCP_STREAM_DONE) return REACHED;
-    if (r == TCP_STREAM_WAIT && wait_readable(s->sock, until)) continue;
+    if (r == TCP_STREAM_WAIT && wait_readable(o, s->sock, until)) continue;
     bool final = false;
     snprintf(words, MESH_WORDS, "%s",
              r == TCP_STREAM_WRONG ? tls_client_reason(s->error, &final)
@@ -232,9 +253,9 @@ static reach try_once(mesh *m, const mesh_options *o, int rank, const tcp_addres
   *status = tcp_stream_init(s, sock, o->connecting.secret_key ? tls : NULL, 0);
   if (*status) return NEVER;
   /* A rank that still connects to others lets nobody in: there is time until it does. */
-  reach r = handshake(s, until, words);
+  reach r = handshake(o, s, until, words);
   if (r == REACHED && send_greeting(m, s, WIRE_HELLO, "") != TCP_STREAM_DONE) r = NOT_YET;
-  if (r == REACHED) r = hear_answer(m, s, until, words);
+  if (r == REACHED) r = hear_answer(m, o, s, until, words);
   if (r != REACHED) tcp_stream_fini(s);
   return r;
 }
@@ -247,7 +268,7 @@ static shoal_status connect_tcp(mesh *m, const mesh_options *o, int rank, tcp_tl
   TRY(tcp_check_keys(&o->connecting, false, where.loopback));
   reach r;
   while ((r = try_once(m, o, rank, &where, tls, until, words, &status)) == NOT_YET) {
-    if (clock_seconds() > until)
+    if (clock_seconds() > until || mesh_interrupted(o))
       return status_make(SHOAL_ERR_PEER, "no connection in %g s (`deadline`): %s", o->patience, words);
     poll(NULL, 0, LOOK_MS);
   }
@@ -343,7 +364,7 @@ static shoal_status let_in_tcp(mesh *m, const mesh_options *o, int door, tcp_tls
   if (!guests) return status_no_memory();
   shoal_status status = NULL;
   for (int i = 0; i < GUESTS_MAX; i++) guests[i].stream.sock = -1;
-  while (missing_behind(m) && !status) {
+  while (missing_guests(m) && !status) {
     struct pollfd fds[GUESTS_MAX + 1] = {{.fd = door, .events = POLLIN}};
     for (int i = 0; i < GUESTS_MAX; i++) fds[i + 1] = (struct pollfd){.fd = guests[i].stream.sock, .events = POLLIN};
     poll(fds, GUESTS_MAX + 1, LOOK_MS);
@@ -353,7 +374,8 @@ static shoal_status let_in_tcp(mesh *m, const mesh_options *o, int door, tcp_tls
       if (guests[i].stream.sock >= 0) serve_guest(m, &guests[i]);
       if (guests[i].stream.sock >= 0 && now > guests[i].until) refuse(m, &guests[i], NULL);
     }
-    if (now > until && missing_behind(m)) status = mesh_missing(m, o, "they have not connected");
+    if ((now > until || mesh_interrupted(o)) && missing_guests(m))
+      status = mesh_missing(m, o, "they have not connected");
   }
   for (int i = 0; i < GUESTS_MAX; i++) tcp_stream_fini(&guests[i].stream);
   free(guests);
@@ -361,7 +383,7 @@ static shoal_status let_in_tcp(mesh *m, const mesh_options *o, int door, tcp_tls
 }
 
 static shoal_status meet(mesh *m, const mesh_options *o, tcp_tls *server, tcp_tls *client, double until) {
-  const bool listens = m->rank + 1 < m->ranks;
+  const bool listens = missing_guests(m) > 0;
   tcp_address where;
   int door = -1;
   if (listens) {
@@ -371,7 +393,7 @@ static shoal_status meet(mesh *m, const mesh_options *o, tcp_tls *server, tcp_tl
     if (status) return status_wrap(status, "%s", o->addresses[m->rank]);
   }
   shoal_status status = NULL;
-  for (int r = 0; r < m->rank && !status; r++)
+  for (int k = 0, r; (r = host(m, k)) >= 0 && !status; k++)
     status = status_wrap(connect_tcp(m, o, r, client, until), MESH_RANK, r, mesh_address(o, r));
   if (!status && listens) status = let_in_tcp(m, o, door, server, until);
   if (door >= 0) close(door);

@@ -193,6 +193,7 @@ void job_fill(shoal_job *f, const shoal_job *asked, const shoal_model_kind *kind
   if (f->sample_every == 0) f->sample_every = 1;
   if (!f->memory_limit) f->memory_limit = 1024;
   if (f->shuffle_rows < 0) f->shuffle_rows = 10000;
+  if (f->max_restarts < 0 && is(f->strategy, "allreduce")) f->max_restarts = RANK_RESTARTS;
   if (f->max_restarts < 0 && !is(f->strategy, "ps")) f->max_restarts = 0; /* whoever starts tasks knows otherwise */
 }
 
@@ -206,6 +207,7 @@ bool job_has_table(const shoal_job *f, const shoal_model_kind *kind) {
 }
 
 bool job_is_cluster(const shoal_job *f) { return is(f->strategy, "ps"); }
+bool job_is_elastic(const shoal_job *f) { return is(f->compress, "none") && f->local_steps <= 1; }
 bool job_is_sync(const shoal_job *f) { return is(f->mode, "sync"); }
 int64_t job_global_batch(const shoal_job *f) {
   const int64_t once = f->global_batch ? f->global_batch : f->batch_size * (job_is_sync(f) ? f->workers : 1);

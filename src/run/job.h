@@ -16,6 +16,7 @@ bool job_said(const shoal_job *asked, const char *name);
 
 #define WORKERS_MAX 1024
 #define SERVERS_MAX 256
+#define RANK_RESTARTS 3 /* of each, unless the job says otherwise */
 #define JOB_DEADLINE 60 /* seconds, where none was said */
 
 extern const shoal_setting job_table[];
@@ -25,6 +26,8 @@ bool job_is_cluster(const shoal_job *f);
 /* The strategies allreduce, and mirrored. */
 bool job_is_ranks(const shoal_job *f);
 bool job_is_mirrored(const shoal_job *f);
+/* Of ranks without MPI: whether they may come and go. */
+bool job_is_elastic(const shoal_job *f);
 bool job_is_sync(const shoal_job *f);
 int64_t job_global_batch(const shoal_job *f);
 /* Gradients come late and the rate, not below the model's own, stays up to the end: the weights are left wherever the

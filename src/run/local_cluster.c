@@ -271,7 +271,7 @@ static void look_for_request(local_cluster *w, double now) {
   int64_t servers;
   char words[128];
   const shoal_job *f = &w->state->base.job;
-  if (!scale_take(&w->state->base.dir, &servers)) return;
+  if (!scale_take(&w->state->base.dir, SCALE_SERVERS, &servers)) return;
   const char *wrong = scale_objection(f, servers, words, sizeof words);
   text line = {0};
   if (wrong)
@@ -444,7 +444,7 @@ static shoal_status prepare(local_cluster *w) {
   w->classes = classes;
   w->rows = rows;
   int64_t stale;
-  (void)scale_take(&b->dir, &stale); /* of somebody who asked when nobody was there */
+  (void)scale_take(&b->dir, SCALE_SERVERS, &stale); /* of somebody who asked when nobody was there */
   if (asprintf(&w->logs, "%s/logs", b->dir.path) < 0) {
     w->logs = NULL;
     return status_no_memory();

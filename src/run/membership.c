@@ -26,6 +26,21 @@ shoal_membership_event membership_event(const ps_change *c, const char *name) {
   return e;
 }
 
+shoal_membership_event membership_of_rank(const elastic_change *c) {
+  shoal_membership_event e = {.step = c->step, .time = c->time, .pause_seconds = c->pause};
+  snprintf(e.task, sizeof e.task, "worker/%d", c->id);
+  snprintf(e.event, sizeof e.event, "%s",
+           c->kind == ELASTIC_JOINED     ? "joined"
+           : c->kind == ELASTIC_REJOINED ? "rejoined"
+                                         : "left");
+  if (c->kind < ELASTIC_JOINED)
+    snprintf(e.reason, sizeof e.reason, "%s",
+             c->kind == ELASTIC_SILENT ? "no heartbeat"
+             : c->kind == ELASTIC_LEFT ? "asked to stop"
+                                       : "connection closed");
+  return e;
+}
+
 shoal_membership_event membership_failover(int server, int64_t step, double seconds) {
   struct timespec t;
   clock_gettime(CLOCK_REALTIME, &t);
@@ -55,13 +70,14 @@ void membership_describe(const shoal_membership_event *e, const char *address, t
              (long long)e->step, e->pause_seconds);
     return;
   }
-  if (e->pause_seconds > 0) {
+  if (!strcmp(e->event, "replaced")) {
     text_add(out, " was replaced by its backup at step %lld, after %.2f s; no update is lost", (long long)e->step,
              e->pause_seconds);
     return;
   }
   if (address) text_add(out, " (%s)", address);
   text_add(out, " %s at step %lld", e->event, (long long)e->step);
+  if (e->pause_seconds > 0) text_add(out, ", a pause of %.2f s", e->pause_seconds);
   if (!*e->reason) return;
   text_add(out, ": %s; ", !strcmp(e->reason, "connection closed") ? "its connection closed" : e->reason);
   if (e->handed_on_rows)
@@ -162,7 +178,9 @@ static json_t *lost_workers(const shoal_run_report *r) {
 
 int membership_final_workers(const shoal_run_report *r) {
   int n = 0;
-  if (!r->n_tasks || !job_is_cluster(&r->job)) return (int)r->job.workers;
+  if (!r->n_tasks || job_is_mirrored(&r->job)) return (int)r->job.workers;
+  for (int i = 0; i < r->n_tasks && !job_is_cluster(&r->job); i++) n += !strcmp(r->tasks[i].role, "worker");
+  if (!job_is_cluster(&r->job)) return n;
   for (int w = 0; w < (int)r->job.workers; w++) n += shoal_run_report_task(r, "worker", w) != NULL;
   return n;
 }
@@ -173,8 +191,9 @@ bool membership_add(const shoal_run_report *r, json_t *summary) {
   for (int i = 0; i < r->n_membership; i++)
     good &= !json_array_append_new(changes, membership_to_json(&r->membership[i]));
   int failovers = 0;
-  double longest = 0;
+  double longest = 0, pause = 0;
   for (int i = 0; i < r->n_membership; i++) {
+    pause = r->membership[i].pause_seconds > pause ? r->membership[i].pause_seconds : pause;
     if (strcmp(r->membership[i].event, "replaced")) continue;
     failovers++;
     longest = r->membership[i].pause_seconds > longest ? r->membership[i].pause_seconds : longest;
@@ -189,7 +208,8 @@ bool membership_add(const shoal_run_report *r, json_t *summary) {
          !json_object_set_new(summary, "lost_workers", lost_workers(r)) &&
          !json_object_set_new(summary, "final_workers", json_integer(membership_final_workers(r))) &&
          !json_object_set_new(summary, "failovers", json_integer(failovers)) &&
-         !json_object_set_new(summary, "failover_seconds_max", json_real(longest));
+         !json_object_set_new(summary, "failover_seconds_max", json_real(longest)) &&
+         !json_object_set_new(summary, "pause_seconds_max", json_real(pause));
 }
 
 /* Servers count since they were there. */

@@ -3,6 +3,7 @@
 #define SHOAL_RUN_MEMBERSHIP_H
 
 #include "base/text.h"
+#include "dist/elastic.h"
 #include "dist/ps_protocol.h"
 #include "shoal/run.h"
 
@@ -10,6 +11,8 @@
 
 /* What happened now. name: what users call the worker. */
 shoal_membership_event membership_event(const ps_change *change, const char *name);
+/* A rank of an all-reduce that came or went. */
+shoal_membership_event membership_of_rank(const elastic_change *change);
 /* A server whose backup took over. */
 shoal_membership_event membership_failover(int server, int64_t step, double seconds);
 /* Another number of servers. */

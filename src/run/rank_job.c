@@ -7,6 +7,7 @@
 #include "dist/rank_place.h"
 #include "run/rank_roster.h"
 #include "run/rank_watch.h"
+#include "run/scale.h"
 #include "run/settings.h"
 
 #include <dirent.h>
@@ -23,17 +24,30 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define LOOK_SECONDS 0.02  /* between two looks at mpirun */
-#define GRACE_SECONDS 3.0  /* for mpirun to end its ranks when it is asked to */
-#define MARGIN_SECONDS 2.0 /* for processes to start, beyond the deadline */
-#define LEFT_SECONDS 5.0   /* for mpirun to notice that all its ranks have ended */
-#define FILES_MIN 128      /* open files that mpirun surely gets by with */
+#define LOOK_SECONDS 0.02   /* between two looks at mpirun */
+#define GRACE_SECONDS 3.0   /* for mpirun to end its ranks when it is asked to */
+#define MARGIN_SECONDS 2.0  /* for processes to start, beyond the deadline */
+#define LEFT_SECONDS 5.0    /* for mpirun to notice that all its ranks have ended */
+#define DONE_SECONDS 2.0    /* for ranks to end once rank 0 has */
+#define REQUEST_SECONDS 0.1 /* between two looks at the folder, and at whether rank 0 is stopped */
+#define EXIT_BY_SIGNAL 128
+#define FILES_MIN 128 /* open files that mpirun surely gets by with */
 #define WORDS_MAX 256
 
 typedef struct {
   pid_t *children; /* [n] the ranks, or mpirun alone; 0: it has ended */
   int n;
-  bool own;      /* they are the ranks */
+  bool own; /* they are the ranks */
+  /* then: */
+  const rank_job_options *options;
+  const char **words;
+  const char *socket;
+  char *addresses;   /* of all, those included that came later */
+  int *restarts;     /* [n] */
+  double stopped_at; /* clock: rank 0 was seen to be stopped; 0: it was not */
+  double chief_at;   /* clock: rank 0 has ended for good; 0: it has not */
+  int chief;         /* how, as from waitpid */
+
   int bad;       /* how the first one ended that did not end well; as from waitpid */
   double bad_at; /* when; 0: none has */
   rank_roster *roster;
@@ -228,12 +242,7 @@ static shoal_status watch(rank_job *j, int *status) {
     rank_roster_hear(j->roster, LOOK_SECONDS);
     const double now = clock_seconds();
     if (!rank_roster_all_ended(j->roster)) alive = now;
-    /* All is said, or the others do not notice. */
-    if (j->own && j->bad_at && (rank_roster_has_told(j->roster) || now - j->bad_at > LEFT_SECONDS)) {
-      *status = end_all(j);
-      return judge_end(j, *status);
-    }
-    if (!j->own && now - alive > LEFT_SECONDS) { /* mpirun does not notice */
+    if (now - alive > LEFT_SECONDS) { /* mpirun does not notice */
       *status = end_all(j);
       if (rank_roster_done(j->roster)) *status = 0;
       return judge_end(j, *status);
@@ -251,20 +260,23 @@ static shoal_status watch(rank_job *j, int *status) {
 }
 
 /* In the child: as become_mpirun. */
-static void become_rank(const char **words, const char *socket, const char *place, pid_t parent, int failure) {
+static void become_rank(const char **words, const char *socket, const char *place, bool again, pid_t parent,
+                        int failure) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(127); /* it died before it was watched */
   setenv(RANK_PLACE, place, 1);
+  if (again) setenv(RANKS_AGAIN, "1", 1);
   become(words, socket, failure);
 }
 
 /* Starts one process; `place` NULL: mpirun. */
-static shoal_status start(const char **words, const char *socket, const char *shared, const char *place, pid_t *out) {
+static shoal_status start(const char **words, const char *socket, const char *shared, const char *place, bool again,
+                          pid_t *out) {
   int pipes[2], error = 0;
   const pid_t parent = getpid();
   if (pipe2(pipes, O_CLOEXEC)) return status_errno(errno, "cannot create a pipe");
   pid_t child = fork();
-  if (child == 0 && place) become_rank(words, socket, place, parent, pipes[1]);
+  if (child == 0 && place) become_rank(words, socket, place, again, parent, pipes[1]);
   if (child == 0) become_mpirun(words, socket, shared, pipes[1]);
   close(pipes[1]);
   ssize_t n = child > 0 ? read(pipes[0], &error, sizeof error) : 0;
@@ -279,6 +291,160 @@ static shoal_status start(const char **words, const char *socket, const char *sh
   }
   *out = child;
   return NULL;
+}
+
+/* ---- ranks of our own, which come and go */
+
+static shoal_status start_rank(rank_job *j, int rank, bool again) {
+  char *place;
+  TRY(rank_roster_expect(j->roster, rank));
+  if (asprintf(&place, "%d %lld%s", rank, (long long)j->options->workers, j->addresses) < 0) return status_no_memory();
+  shoal_status status = start(j->words, j->socket, NULL, place, again, &j->children[rank]);
+  free(place);
+  return status;
+}
+
+static void say(const rank_job *j, text *line) {
+  if (!line->failed && j->options->note) j->options->note(j->options->context, line->data);
+  text_fini(line);
+}
+
+/* A rank was killed. If the job can go on, it does; rank 0 it cannot be without. */
+static shoal_status take_loss(rank_job *j, int rank, pid_t pid, int how) {
+  const int number = WIFSIGNALED(how) ? WTERMSIG(how) : WEXITSTATUS(how) - EXIT_BY_SIGNAL;
+  const bool again =
+      WIFSIGNALED(how) && j->restarts[rank] < j->options->max_restarts && !j->asked && !j->bad_at && !j->chief_at;
+  const bool without = rank && rank_roster_trains(j->roster);
+  if (!again && !without) {
+    if (!j->bad_at) j->bad_at = clock_seconds();
+    j->bad = how;
+    return NULL;
+  }
+  if (j->chief_at) return NULL; /* all is done */
+  text line = {0};
+  text_add(&line, "worker/%d (pid %d) was killed by signal %d (%s): ", rank, (int)pid, number, strsignal(number));
+  if (again)
+    text_add(&line, "it is started again (%d of %lld)", j->restarts[rank] + 1, (long long)j->options->max_restarts);
+  else
+    text_add(&line, "the job goes on without it");
+  say(j, &line);
+  if (!again) return NULL;
+  j->restarts[rank]++;
+  return start_rank(j, rank, true);
+}
+
+static shoal_status look_at_ranks(rank_job *j) {
+  for (int i = 0; i < j->n; i++) {
+    int how = 0;
+    const pid_t pid = j->children[i];
+    if (!pid) continue;
+    const pid_t ended = waitpid(pid, &how, WNOHANG);
+    if (ended == 0 || (ended < 0 && errno == EINTR)) continue;
+    j->children[i] = 0;
+    rank_roster_hear(j->roster, 0);
+    if (WIFSIGNALED(how) || WEXITSTATUS(how) > EXIT_BY_SIGNAL) { /* one that is asked to leave twice does so at once */
+      TRY(take_loss(j, i, pid, how));
+    } else if (how && !j->bad_at) {
+      j->bad = how;
+      j->bad_at = clock_seconds();
+    }
+    if (i == 0 && !j->children[0]) {
+      j->chief_at = clock_seconds();
+      j->chief = how;
+    }
+  }
+  return NULL;
+}
+
+static int running(const rank_job *j) {
+  int n = 0;
+  for (int i = 0; i < j->n; i++) n += j->children[i] != 0;
+  return n;
+}
+
+/* Nobody goes on without rank 0: one that is stopped is killed, and started again like any other that was. */
+static void kill_stopped(rank_job *j, double now) {
+  if (!j->children[0] || !rank_roster_stopped(j->roster, 0))
+    j->stopped_at = 0;
+  else if (j->stopped_at == 0)
+    j->stopped_at = now;
+  if (j->stopped_at == 0 || now - j->stopped_at < j->options->heartbeat) return;
+  text line = {0};
+  text_add(&line, "worker/0 (pid %d) has been stopped for %g s: it is killed", (int)j->children[0],
+           j->options->heartbeat);
+  say(j, &line);
+  kill(j->children[0], SIGKILL);
+  j->stopped_at = 0;
+}
+
+/* A rank more, in the first place that is free. */
+static shoal_status add_rank(rank_job *j) {
+  int rank = 0;
+  while (rank < j->n && j->children[rank]) rank++;
+  if (rank == j->n) {
+    pid_t *children = realloc(j->children, (size_t)(j->n + 1) * sizeof *children);
+    if (children) j->children = children;
+    int *restarts = realloc(j->restarts, (size_t)(j->n + 1) * sizeof *restarts);
+    if (restarts) j->restarts = restarts;
+    if (!children || !restarts) return status_no_memory();
+    TRY(rank_place_extend(j->options->transport, rank, j->socket, &j->addresses));
+    j->children[j->n] = 0;
+    j->restarts[j->n++] = 0;
+  }
+  return start_rank(j, rank, true);
+}
+
+/* Somebody asks for another number of ranks. */
+static shoal_status look_for_request(rank_job *j) {
+  int64_t wanted;
+  if (!rank_roster_trains(j->roster) || !scale_take(j->options->dir, SCALE_WORKERS, &wanted)) return NULL;
+  const char *wrong = scale_workers_objection(wanted);
+  text line = {0};
+  if (wrong)
+    text_add(&line, "not %lld workers: %s", (long long)wanted, wrong);
+  else
+    text_add(&line, "from %d to %lld workers", running(j), (long long)wanted);
+  say(j, &line);
+  if (wrong) return NULL;
+  while (running(j) < wanted) TRY(add_rank(j));
+  int more = running(j) - (int)wanted;
+  for (int i = j->n - 1; i > 0 && more > 0; i--)
+    if (j->children[i]) {
+      kill(j->children[i], SIGTERM);
+      more--;
+    }
+  return NULL;
+}
+
+/* Waits for all. */
+static shoal_status watch_own(rank_job *j, int *status) {
+  const double begun = clock_seconds();
+  for (double now = begun, looked = 0; running(j); now = clock_seconds()) {
+    if (!j->asked && j->options->stop && __atomic_load_n(j->options->stop, __ATOMIC_ACQUIRE) && j->children[0]) {
+      kill(j->children[0], SIGUSR1); /* which has the others stop */
+      j->asked = true;
+    }
+    rank_roster_hear(j->roster, LOOK_SECONDS);
+    TRY(look_at_ranks(j));
+    if (now - looked > REQUEST_SECONDS && !j->chief_at && !j->bad_at && !j->asked) {
+      looked = now;
+      kill_stopped(j, now);
+      TRY(look_for_request(j));
+    }
+    /* All is said, or the others do not notice. */
+    const bool over = j->bad_at && (rank_roster_has_told(j->roster) || now - j->bad_at > LEFT_SECONDS);
+    const bool left = j->chief_at && now - j->chief_at > DONE_SECONDS; /* who is stopped, or came too late */
+    const bool late = !rank_roster_all_begun(j->roster) && !rank_roster_trains(j->roster) &&
+                      now - begun > j->deadline + MARGIN_SECONDS;
+    if (!over && !left && !late && !(rank_roster_late(j->roster) && !rank_roster_trains(j->roster))) continue;
+    shoal_status named = over || left || rank_roster_done(j->roster) ? NULL : name_late(j);
+    *status = named ? 1 : j->bad_at ? j->bad : j->chief;
+    end_all(j);
+    return named ? named : judge_end(j, *status);
+  }
+  rank_roster_hear(j->roster, 0);
+  *status = j->bad_at ? j->bad : j->chief;
+  return judge_end(j, *status);
 }
 
 /* "train MODEL --batch-size 64 ...": the settings as they were said. Values are owned by the caller. */
@@ -298,29 +464,15 @@ static shoal_status say_settings(const shoal_job *job, const char **words, char 
   return NULL;
 }
 
-/* A process a rank. */
-static shoal_status start_ranks(rank_job *j, const rank_job_options *o, const char **words, const char *socket) {
-  char *addresses = NULL;
-  shoal_status status = rank_place_make(o->transport, o->workers, socket, &addresses);
-  for (int64_t r = 0; r < o->workers && !status; r++) {
-    char *place;
-    if (asprintf(&place, "%lld%s", (long long)r, addresses) < 0) {
-      status = status_no_memory();
-      break;
-    }
-    status = start(words, socket, NULL, place, &j->children[r]);
-    free(place);
-  }
-  free(addresses);
-  return status;
-}
-
-static shoal_status start_all(rank_job *j, const rank_job_options *o, const char **words, const char *socket,
-                              const char *shared) {
+static shoal_status start_all(rank_job *j, const rank_job_options *o, const char *shared) {
   j->n = j->own ? (int)o->workers : 1;
   j->children = calloc((size_t)j->n, sizeof *j->children);
-  if (!j->children) return status_no_memory();
-  return j->own ? start_ranks(j, o, words, socket) : start(words, socket, shared, NULL, &j->children[0]);
+  j->restarts = calloc((size_t)j->n, sizeof *j->restarts);
+  if (!j->children || !j->restarts) return status_no_memory();
+  if (!j->own) return start(j->words, j->socket, shared, NULL, false, &j->children[0]);
+  TRY(rank_place_make(o->transport, o->workers, j->socket, &j->addresses));
+  for (int r = 0; r < j->n; r++) TRY(start_rank(j, r, false));
+  return NULL;
 }
 
 static shoal_status run(rank_job *j, const rank_job_options *o, const char **words, int *exit_status) {
@@ -328,14 +480,16 @@ static shoal_status run(rank_job *j, const rank_job_options *o, const char **wor
   int ended = 0;
   TRY(rank_roster_create(o->workers, &j->roster, socket));
   if (!j->own) make_shared(shared);
-  shoal_status status = start_all(j, o, words, socket, shared);
-  if (status)
-    end_all(j);
-  else
-    status = watch(j, &ended);
+  j->words = words;
+  j->socket = socket;
+  shoal_status status = start_all(j, o, shared);
+  if (!status) status = j->own ? watch_own(j, &ended) : watch(j, &ended);
+  if (j->children) end_all(j);
   if (*shared) remove_folder(shared);
   rank_roster_destroy(j->roster);
   free(j->children);
+  free(j->restarts);
+  free(j->addresses);
   *exit_status = WIFEXITED(ended) ? WEXITSTATUS(ended) : 1;
   return status;
 }
@@ -354,7 +508,7 @@ shoal_status rank_job_run(const shoal_job *asked, const rank_job_options *o, int
   }
   snprintf(number, sizeof number, "%lld", (long long)o->workers);
   shoal_status status = say_settings(asked, words, owned, &n);
-  rank_job j = {.own = own, .deadline = o->deadline, .stop = o->stop};
+  rank_job j = {.own = own, .options = o, .deadline = o->deadline, .stop = o->stop};
   if (!status) status = run(&j, o, own ? words + MPIRUN_WORDS : words, exit_status);
   for (int i = 0; i < WORDS_MAX; i++) free(owned[i]);
   return status;

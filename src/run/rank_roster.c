@@ -121,6 +121,25 @@ void rank_roster_hear(rank_roster *r, double seconds) {
       }
 }
 
+shoal_status rank_roster_expect(rank_roster *r, int i) {
+  if (i >= r->n) {
+    entry *more = realloc(r->ranks, ((size_t)i + 1) * sizeof *more);
+    if (!more) return status_no_memory();
+    r->ranks = more;
+    struct pollfd *fds = realloc(r->fds, ((size_t)i + 2) * sizeof *fds);
+    if (!fds) return status_no_memory();
+    r->fds = fds;
+    for (; r->n <= i; r->n++) r->ranks[r->n] = (entry){.pidfd = -1};
+  }
+  if (r->ranks[i].pidfd >= 0) close(r->ranks[i].pidfd);
+  r->ranks[i] = (entry){.pidfd = -1};
+  if (r->first_ended == i) r->first_ended = -1;
+  if (r->first_late == i) r->first_late = -1;
+  return NULL;
+}
+
+bool rank_roster_trains(const rank_roster *r) { return r->ranks[0].stage == RANK_TRAINS; }
+
 bool rank_roster_all_begun(const rank_roster *r) {
   for (int i = 0; i < r->n; i++)
     if (r->ranks[i].stage == RANK_ABSENT) return false;
@@ -147,6 +166,8 @@ static char state_of(const entry *e) {
   if (f) fclose(f);
   return state && state[1] == ' ' ? state[2] : 0;
 }
+
+bool rank_roster_stopped(const rank_roster *r, int i) { return state_of(&r->ranks[i]) == 'T'; }
 
 static void add_rank(const rank_roster *r, int i, text *out) {
   const entry *e = &r->ranks[i];

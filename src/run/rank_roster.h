@@ -17,6 +17,10 @@ typedef struct rank_roster rank_roster;
 SHOAL_CHECKED shoal_status rank_roster_create(int64_t ranks, rank_roster **out, char name[RANK_ROSTER_NAME]);
 /* Takes what the ranks have told; waits at most `seconds` for it. */
 void rank_roster_hear(rank_roster *r, double seconds);
+/* Rank i is started, perhaps again; it may be one more than there were. */
+SHOAL_CHECKED shoal_status rank_roster_expect(rank_roster *r, int i);
+bool rank_roster_trains(const rank_roster *r);         /* rank 0 does */
+bool rank_roster_stopped(const rank_roster *r, int i); /* by SIGSTOP */
 bool rank_roster_all_begun(const rank_roster *r);
 bool rank_roster_all_ended(const rank_roster *r);
 bool rank_roster_told(const rank_roster *r);     /* a rank has said why it fails, or is about to */

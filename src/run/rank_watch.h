@@ -12,6 +12,8 @@
 
 /* In the environment of ranks that rank_job_run has started: the name of the abstract socket it listens at. */
 #define RANKS_ASKED "SHOAL_RANKS"
+/* The same, where that is not for the first time. */
+#define RANKS_AGAIN "SHOAL_RANKS_AGAIN"
 
 /* How far a rank has come. */
 typedef enum {
@@ -20,6 +22,7 @@ typedef enum {
   RANK_JOINED, /* waits for rank 0's settings */
   RANK_LOADED, /* has read its rows; waits for rank 0's */
   RANK_READY,  /* the training's own deadlines hold from here on */
+  RANK_TRAINS, /* all that were described have made a step together */
   RANK_TOLD,   /* has said on standard error why it fails */
   RANK_LATE,   /* has waited too long for the others */
   RANK_DONE    /* has done its part well; waits for all to end */

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "data/class_names.h"
 #include "run/data_notes.h"
+#include "run/membership.h"
 #include "run/worker.h"
 #include "train/allreduce.h"
 #include "train/checkpoint.h"
@@ -19,7 +20,8 @@
 
 #define SPEAKING_SECONDS 3 /* for the rank that tells of a failure, before the others end the job */
 #define EXIT_JOB_FAILED 1
-#define OTHERS_FIRST 5.0 /* seconds between two deadlines for the same, where one can say more */
+#define RANKS_HEARTBEAT 5.0 /* seconds, where none were said */
+#define OTHERS_FIRST 5.0    /* seconds between two deadlines for the same, where one can say more */
 
 /* ---- whose work it is */
 
@@ -72,7 +74,8 @@ static double deadline_of(const training *t) { return t->job.deadline > 0 ? t->j
 
 /* Without MPI. Its waits have deadlines of their own, which name who is late; the process that started the ranks knows
  * more of them, and is given time to say so first. */
-static shoal_status join_own(training *t, rank_place *p, ranks *out) {
+static shoal_status join_own(training *t, ranks *out) {
+  rank_place *p = &out->where;
   const double deadline = deadline_of(t), ours = ranks_are_ours() ? OTHERS_FIRST : 0;
   TRY(rank_watch_create(p->mesh.rank, deadline + OTHERS_FIRST - ours, &out->watch));
   rank_watch_reach(out->watch, RANK_BEGUN);
@@ -80,25 +83,25 @@ static shoal_status join_own(training *t, rank_place *p, ranks *out) {
       p, &(rank_place_options){.keys = t->job.keys, .insecure = t->job.insecure, .patience = deadline + ours}));
   out->here = p->here;
   out->first_here = p->first_here;
-  return collective_join_own(&p->mesh, &out->place);
+  out->place = (collective_place){.rank = p->mesh.rank, .ranks = p->mesh.ranks, .id = p->mesh.rank};
+  const double heartbeat = t->job.heartbeat > 0 ? t->job.heartbeat : RANKS_HEARTBEAT;
+  TRY(elastic_create(&(elastic_options){.place = p, .heartbeat = heartbeat, .patience = deadline + ours},
+                     &out->elastic));
+  return elastic_connect(out->elastic);
 }
 
 shoal_status ranks_join_cluster(training *t, const cluster *c, ranks *out) {
-  rank_place p;
-  shoal_status status = rank_place_of_cluster(c, &p);
+  shoal_status status = rank_place_of_cluster(c, &out->where);
   out->described = true;
-  if (!status) status = join_own(t, &p, out);
-  rank_place_fini(&p);
+  if (!status) status = join_own(t, out);
   return status ? status : joined(t, out, "the cluster description has");
 }
 
 shoal_status ranks_join(training *t, ranks *out) {
   const shoal_job *f = &t->job;
   if (rank_place_given() >= 0) {
-    rank_place p;
-    shoal_status status = rank_place_read(&p);
-    if (!status) status = join_own(t, &p, out);
-    rank_place_fini(&p);
+    shoal_status status = rank_place_read(&out->where);
+    if (!status) status = join_own(t, out);
     return status ? status : joined(t, out, "there are");
   }
   if (f->transport && strcmp(f->transport, "auto") && strcmp(f->transport, "mpi"))
@@ -114,16 +117,20 @@ bool ranks_are_ours(void) { return getenv(RANKS_ASKED) != NULL; }
 
 /* ---- agreeing */
 
+static shoal_status broadcast(ranks *r, void *bytes, int64_t count) {
+  return r->elastic ? elastic_broadcast(r->elastic, bytes, count) : collective_broadcast(&r->place, bytes, count);
+}
+
 /* Words of rank 0 to all; the caller frees *out. On rank 0 `words` NULL is the message that it failed. */
 static shoal_status spread(ranks *r, const char *words, char **out) {
   int64_t size = words ? (int64_t)strlen(words) + 1 : 0;
-  TRY(collective_broadcast(&r->place, &size, sizeof size));
+  TRY(broadcast(r, &size, sizeof size));
   *out = NULL;
   if (!size) return NULL;
   char *copy = calloc(1, (size_t)size);
   if (!copy) return status_no_memory();
   if (words) memcpy(copy, words, (size_t)size);
-  shoal_status status = collective_broadcast(&r->place, copy, size);
+  shoal_status status = broadcast(r, copy, size);
   if (status)
     free(copy);
   else
@@ -199,7 +206,7 @@ static shoal_status load_data(ranks *r, training *b) {
     here = (typeof(here)){b->rows, b->train.classes, 1, class_names_hash(b->class_names),
                           class_names_hash((const char *const[]){b->preprocessing, NULL})};
   there = here;
-  shoal_status heard = collective_broadcast(&r->place, &there, sizeof there);
+  shoal_status heard = broadcast(r, &there, sizeof there);
   if (!heard && !there.good && r->place.rank) heard = silent(r);
   if (!heard && status && r->place.rank == 0) r->parted = true;
   if (status && heard) { /* what all lack, rank 0 tells */
@@ -222,10 +229,22 @@ static shoal_status load_data(ranks *r, training *b) {
 static shoal_status agree_on_batch(ranks *r, training *b) {
   if (r->place.rank == 0) training_fit_batch(b);
   int64_t batch[] = {b->job.batch_size, b->job.global_batch};
-  TRY(collective_broadcast(&r->place, batch, sizeof batch));
+  TRY(broadcast(r, batch, sizeof batch));
   b->job.batch_size = batch[0];
   b->job.global_batch = batch[1];
   return NULL;
+}
+
+/* Ways to train that need all ranks to the end: connections that stay, at the same addresses. */
+static shoal_status join_for_good(ranks *r) {
+  const elastic_view *ignored;
+  if (!r->elastic) return NULL;
+  TRY(elastic_regroup(r->elastic, -1, &ignored));
+  elastic_settle(r->elastic);
+  elastic_destroy(r->elastic);
+  r->elastic = NULL;
+  r->where.mesh.backwards = true; /* rank 0's address was in use until now */
+  return collective_join_own(&r->where.mesh, &r->place);
 }
 
 /* ---- training */
@@ -234,6 +253,8 @@ typedef struct {
   run_state *state;
   ranks *ranks;
   shoal_strategy *strategy;
+  int64_t told; /* changes of who is there */
+  bool trains;
 } rank_run;
 
 static bool is_first(const rank_run *t) { return t->ranks->place.rank == 0; }
@@ -241,7 +262,10 @@ static bool is_first(const rank_run *t) { return t->ranks->place.rank == 0; }
 static void traffic(void *context, net_stats *out) {
   const rank_run *t = context;
   collective_stats stats;
-  collective_stats_read(t->strategy->ranks, &stats);
+  if (t->ranks->elastic)
+    allreduce_stats(t->strategy, &stats);
+  else
+    collective_stats_read(t->strategy->ranks, &stats);
   *out = (net_stats){.sent_bytes = (uint64_t)stats.sent_bytes, .received_bytes = (uint64_t)stats.received_bytes};
 }
 
@@ -264,6 +288,27 @@ static shoal_status take_report(const rank_run *t, metrics *log, const char *wor
   return run_state_add_task(t->state, &report);
 }
 
+/* Elastic: of those that are still there. */
+static shoal_status collect(const rank_run *t, metrics *log) {
+  elastic *e = t->ranks->elastic;
+  for (int id = 1; id < ELASTIC_RANKS; id++) {
+    char *words;
+    TRY(elastic_await_report(e, id, &words));
+    shoal_status status = words ? take_report(t, log, words, id) : NULL;
+    free(words);
+    TRY(status);
+  }
+  elastic_end(e);
+  return NULL;
+}
+
+static shoal_status finish_elastic(const rank_run *t, task_result *own, metrics *log, const char *words) {
+  const run_sink s = run_state_sink(t->state);
+  if (!is_first(t) && !allreduce_has_left(t->strategy)) TRY(allreduce_await_end(t->strategy, words));
+  s.on_result(s.context, own);
+  return is_first(t) ? collect(t, log) : NULL;
+}
+
 /* Everybody's report to rank 0. */
 static shoal_status finish(void *context, task_result *own, metrics *log, const task_trace *trace) {
   rank_run *t = context;
@@ -272,6 +317,12 @@ static shoal_status finish(void *context, task_result *own, metrics *log, const 
   if (log->kept) json_object_set(o, "kept_samples", log->kept);
   char *words = json_words(o, JSON_COMPACT), **all = calloc((size_t)n, sizeof *all);
   json_decref(o);
+  if (words && all && t->ranks->elastic) {
+    shoal_status done = finish_elastic(t, own, log, words);
+    free(all);
+    free(words);
+    return done;
+  }
   shoal_status status = words && all ? collective_gather(t->strategy->ranks, words, all) : status_no_memory();
   const run_sink s = run_state_sink(t->state);
   if (!status) s.on_result(s.context, own);
@@ -330,9 +381,11 @@ void ranks_add_advice(const training *b, text *out) {
 /* Another rank's failure. Takes `status`. */
 static shoal_status explain(rank_run *t, shoal_status status) {
   collective *c = t->strategy ? t->strategy->ranks : NULL;
-  if (shoal_status_code(status) != SHOAL_ERR_PEER || !c)
+  if (shoal_status_code(status) != SHOAL_ERR_PEER || !(c || t->ranks->elastic))
     return t->ranks->place.rank ? status_wrap(status, "rank %d", t->ranks->place.rank) : status;
-  t->ranks->quiet = !t->ranks->described && !collective_speaks(c);
+  /* Without MPI the process that started the ranks knows what became of rank 0, should it be that. */
+  t->ranks->quiet = !t->ranks->described && (t->ranks->elastic ? !is_first(t) : !collective_speaks(c));
+  if (t->strategy && t->ranks->elastic && allreduce_told(t->strategy)) t->ranks->quiet = !t->ranks->described;
   text words = {0};
   text_add(&words, "%s", shoal_status_message(status));
   ranks_add_advice(&t->state->base, &words);
@@ -362,6 +415,26 @@ bool ranks_are_told(const ranks *r) {
   return r->quiet || (r->parted && r->place.rank) || collective_told(&r->place);
 }
 
+/* ---- who has come and gone */
+
+static void on_change(void *context) {
+  rank_run *t = context;
+  const elastic_history *h = elastic_changes(t->ranks->elastic);
+  const run_sink sink = run_state_sink(t->state);
+  if (!t->trains) rank_watch_reach(t->ranks->watch, RANK_TRAINS);
+  t->trains = true;
+  for (; t->told < h->n && is_first(t); t->told++) {
+    const shoal_membership_event e = membership_of_rank(&h->all[t->told]);
+    text line = {0};
+    sink.on_membership(sink.context, &e);
+    t->state->report.restarts += h->all[t->told].kind == ELASTIC_REJOINED;
+    membership_describe(&e, NULL, &line);
+    /* A rank 0 that was started again has been told of those before, too. */
+    if (!line.failed && e.time >= (double)t->state->report.started) sink.on_note(sink.context, line.data);
+    text_fini(&line);
+  }
+}
+
 /* ---- the whole */
 
 shoal_status ranks_run(run_state *state, ranks *r) {
@@ -372,7 +445,12 @@ shoal_status ranks_run(run_state *state, ranks *r) {
   TRY(agree_on_batch(r, b));
   rank_watch_reach(r->watch, RANK_READY);
   TRY(training_compile(b, b->train.classes, b->rows));
-  const local_steps_options options = {.ranks = {.place = &r->place,
+  if (!job_is_elastic(&b->job)) TRY(join_for_good(r));
+  const local_steps_options options = {.ranks = {.place = r->elastic ? NULL : &r->place,
+                                                 .elastic = r->elastic,
+                                                 .id = r->place.rank,
+                                                 .described = (int)b->job.workers,
+                                                 .on_change = on_change,
                                                  .deterministic = b->job.deterministic,
                                                  .wire = wire_format_find(b->job.wire),
                                                  .check_every = b->job.check_replicas,
@@ -386,13 +464,21 @@ shoal_status ranks_run(run_state *state, ranks *r) {
                                        .seed = (uint64_t)b->job.seed};
   shoal_status status = compress_create(b->job.compress, &options, &t.strategy);
   if (!status) status = train(&t);
+  /* One that came too late: there is nothing to do any more. */
+  if (r->elastic && r->place.rank && shoal_status_code(status) == SHOAL_ERR_CANCELLED) {
+    shoal_status_free(status);
+    status = NULL;
+  }
   if (status) status = explain(&t, status);
+  if (status && r->elastic && t.strategy && !r->quiet) allreduce_abort(t.strategy);
   strategy_destroy(t.strategy);
   return status;
 }
 
 void ranks_leave(ranks *r, int failed) {
   if (!r->joined) {
+    elastic_destroy(r->elastic);
+    rank_place_fini(&r->where);
     rank_watch_destroy(r->watch);
     return;
   }
@@ -401,11 +487,13 @@ void ranks_leave(ranks *r, int failed) {
     if (r->quiet) nanosleep(&(struct timespec){.tv_sec = SPEAKING_SECONDS}, NULL);
     fflush(stdout);
     fflush(stderr);
-    if (r->place.library || !ranks_are_told(r)) collective_abort(&r->place, failed);
+    if (!r->elastic && (r->place.library || !ranks_are_told(r))) collective_abort(&r->place, failed);
     if (!r->described) _exit(failed); /* the process that started all of them says the rest */
   }
   rank_watch_reach(r->watch, RANK_DONE);
   shoal_status_free(collective_leave(&r->place));
+  elastic_destroy(r->elastic);
+  rank_place_fini(&r->where);
   rank_watch_destroy(r->watch);
   json_decref(r->job);
 }

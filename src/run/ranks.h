@@ -2,16 +2,19 @@
  * that was described.
  *
  * 1. Rank 0 has the folder and the result. Its settings go to all others, so none can train with other ones.
- * 2. A rank that dies ends the job within seconds: the ranks of its machine see it at once, those of others by their
- *    launcher or after `deadline`. The lowest rank left says who it was and where to resume from.
- * 3. Ctrl-C (of the command that started them), SIGTERM and SIGUSR1 stop all ranks after the same step. mpirun itself
- *    hands on only SIGUSR1, and gives a rank one second after the SIGTERM that it sends.
+ * 2. Without MPI ranks may come and go (dist/elastic.h): the others go on. By MPI a rank that dies ends the job within
+ *    seconds: the ranks of its machine see it at once, those of others by their launcher or after `deadline`; the lowest
+ *    rank left says who it was and where to resume from.
+ * 3. Ctrl-C (of the command that started them), and SIGTERM and SIGUSR1 to rank 0, stop all ranks after the same step; to
+ *    another rank without MPI, they have it leave. mpirun itself hands on only SIGUSR1, and gives a rank one second
+ *    after the SIGTERM that it sends.
  * 4. Whoever fails otherwise says so itself and takes the others down with it.
  * 5. No wait is without a deadline: those before the training has its own are watched over (rank_watch.h). */
 #ifndef SHOAL_RUN_RANKS_H
 #define SHOAL_RUN_RANKS_H
 
 #include "dist/collective.h"
+#include "dist/elastic.h"
 #include "dist/rank_place.h"
 #include "run/rank_watch.h"
 #include "run/state.h"
@@ -23,9 +26,12 @@ typedef struct {
   bool quiet;  /* another rank tells of the failure */
   json_t *job; /* rank 0's settings; texts in the job may point into it */
   rank_watch *watch;
-  int here;        /* ranks on this host; 0: the launcher knows */
-  bool first_here; /* the lowest of them */
-  bool described;  /* nobody started all of them */
+  int here;         /* ranks on this host; 0: the launcher knows */
+  bool first_here;  /* the lowest of them */
+  bool described;   /* nobody started all of them */
+  rank_place where; /* without MPI */
+  elastic *
+      elastic; /* the same: ranks may come and go; `place` then says only which rank this is, and how many were described */
 } ranks;
 
 /* Whether the settings and the launcher make this process a rank; *first: rank 0, as far as the launcher says. */

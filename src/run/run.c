@@ -10,6 +10,7 @@
 #include "run/local_cluster.h"
 #include "run/rank_job.h"
 #include "run/ranks.h"
+#include "run/scale.h"
 #include "run/summary.h"
 #include "run/task.h"
 #include "run/worker.h"
@@ -42,7 +43,7 @@ static shoal_status open_folder(run_state *s) {
   shoal_status status = run_dir_init(name, &b->dir);
   free(name);
   if (status || !run_dir_used(&b->dir)) return status;
-  if (!b->job.resume)
+  if (!b->job.resume && !getenv(RANKS_AGAIN))
     return status_make(SHOAL_ERR_ARGUMENT,
                        "%s already contains a run; add `resume` to continue it, or choose another "
                        "`run_dir`",
@@ -219,6 +220,7 @@ static void note_failure(run_state *s, const char *message) {
 /* The settings, complete. */
 static shoal_status settle(run_state *s, bool reports) {
   training *b = &s->base;
+  if (getenv(RANKS_AGAIN) && !b->job.no_checkpoints) b->job.resume = true; /* of a rank that died */
   if (reports) TRY(open_folder(s));
   return job_resolve(&b->job, &b->asked, b->kind);
 }
@@ -244,6 +246,8 @@ static shoal_status advise_ranks(const training *b, shoal_status status) {
   return advised;
 }
 
+static void note_of_ranks(void *context, const char *line) { run_state_note(context, line); }
+
 /* Ranks that this process starts itself. */
 static shoal_status start_ranks(run_state *s) {
   int code;
@@ -252,7 +256,14 @@ static shoal_status start_ranks(run_state *s) {
                               .transport = b->job.transport,
                               .workers = b->job.workers,
                               .deadline = b->job.deadline,
-                              .stop = s->options->stop};
+                              .stop = s->options->stop,
+                              .max_restarts = job_is_elastic(&b->job) ? b->job.max_restarts : 0,
+                              .heartbeat = b->job.heartbeat,
+                              .dir = &b->dir,
+                              .context = s,
+                              .note = note_of_ranks};
+  int64_t stale;
+  (void)scale_take(&b->dir, SCALE_WORKERS, &stale); /* of somebody who asked when nobody was there */
   s->report.reports = false; /* rank 0 says all */
   shoal_job asked = b->asked;
   asked.run_dir = b->dir.path; /* a name with the time in it would be another there */

@@ -12,12 +12,14 @@
 
 #define REQUEST "scale.json"
 #define LOOK_MILLISECONDS 20
+#define SCALE_WORKERS_MAX 64
+enum { WORDS = 128 };
 
 static shoal_status request_path(const run_dir *r, char **out) {
   return asprintf(out, "%s/" REQUEST, r->path) < 0 ? status_no_memory() : NULL;
 }
 
-bool scale_take(const run_dir *r, int64_t *servers) {
+bool scale_take(const run_dir *r, const char *what, int64_t *count) {
   char *path;
   shoal_status status = request_path(r, &path);
   if (status) {
@@ -25,8 +27,8 @@ bool scale_take(const run_dir *r, int64_t *servers) {
     return false;
   }
   json_t *request = access(path, F_OK) ? NULL : json_load_file(path, 0, NULL);
-  const bool there = request && json_is_integer(json_object_get(request, "ps"));
-  if (there) *servers = json_integer_value(json_object_get(request, "ps"));
+  const bool there = request && json_is_integer(json_object_get(request, what));
+  if (there) *count = json_integer_value(json_object_get(request, what));
   if (request) unlink(path);
   json_decref(request);
   free(path);
@@ -50,21 +52,32 @@ const char *scale_objection(const shoal_job *job, int64_t servers, char *words, 
   return words;
 }
 
+const char *scale_workers_objection(int64_t workers) {
+  return workers < 1 || workers > SCALE_WORKERS_MAX ? "from 1 to 64 workers are possible" : NULL;
+}
+
 /* ---- whoever asks */
 
-static shoal_status check(const run_dir *r, int64_t servers, double until) {
+static const char *objection(const shoal_job *job, const char *what, int64_t count, char words[WORDS]) {
+  if (!strcmp(what, SCALE_SERVERS))
+    return job_is_cluster(job) ? scale_objection(job, count, words, WORDS) : "its job has no parameter servers";
+  if (!job_is_ranks(job)) return "only an all-reduce can get other workers; with parameter servers: `ps`";
+  if (!strcmp(job->transport, "mpi")) return "by MPI workers cannot come and go";
+  return scale_workers_objection(count);
+}
+
+static shoal_status check(const run_dir *r, const char *what, int64_t count, double until) {
   json_t *settings = NULL;
   shoal_job job = job_unset();
-  char words[128];
+  char words[WORDS];
   if (!run_dir_busy(r))
-    return status_make(SHOAL_ERR_ARGUMENT, "%s: no job runs there; to go on with %lld servers: `resume` with `ps` %lld",
-                       r->path, (long long)servers, (long long)servers);
+    return status_make(SHOAL_ERR_ARGUMENT, "%s: no job runs there; to go on with %lld %s: `resume` with `%s` %lld",
+                       r->path, (long long)count, strcmp(what, SCALE_SERVERS) ? "workers" : "servers", what,
+                       (long long)count);
   while (access(r->settings, F_OK) && run_dir_busy(r) && clock_seconds() < until) poll(NULL, 0, LOOK_MILLISECONDS);
   TRY(run_dir_read_settings(r->settings, &settings)); /* which are written soon after its start */
   shoal_status status = settings_from_json(job_table, json_object_get(settings, "flags"), r->settings, &job);
-  const char *wrong = NULL;
-  if (!status && !job_is_cluster(&job)) wrong = "its job has no parameter servers";
-  if (!status && !wrong) wrong = scale_objection(&job, servers, words, sizeof words);
+  const char *wrong = status ? NULL : objection(&job, what, count, words);
   if (wrong) status = status_make(SHOAL_ERR_ARGUMENT, "%s: %s", r->path, wrong);
   json_decref(settings);
   return status;
@@ -97,13 +110,13 @@ static shoal_status await_taken(const run_dir *r, const char *path, double secon
   return NULL;
 }
 
-shoal_status shoal_run_scale(const char *folder, int64_t servers, double seconds) {
+static shoal_status scale(const char *folder, const char *what, int64_t count, double seconds) {
   run_dir r;
   char *path = NULL;
   const double until = clock_seconds() + seconds;
   TRY(run_dir_init(folder, &r));
-  shoal_status status = check(&r, servers, until);
-  json_t *request = json_pack("{s:I}", "ps", (json_int_t)servers);
+  shoal_status status = check(&r, what, count, until);
+  json_t *request = json_pack("{s:I}", what, (json_int_t)count);
   if (!status && !request) status = status_no_memory();
   if (!status) status = request_path(&r, &path);
   if (!status) status = write_request(&r, request, path, until);
@@ -112,4 +125,12 @@ shoal_status shoal_run_scale(const char *folder, int64_t servers, double seconds
   json_decref(request);
   run_dir_fini(&r);
   return status;
+}
+
+shoal_status shoal_run_scale(const char *folder, int64_t servers, double seconds) {
+  return scale(folder, SCALE_SERVERS, servers, seconds);
+}
+
+shoal_status shoal_run_scale_workers(const char *folder, int64_t workers, double seconds) {
+  return scale(folder, SCALE_WORKERS, workers, seconds);
 }

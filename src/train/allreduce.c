@@ -1,40 +1,15 @@
-#include "train/allreduce.h"
+#include "train/allreduce_internal.h"
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include "exec/session.h"
 #include "graph/graph.h"
-#include "train/apply.h"
-#include "train/shards.h"
 
 #include <math.h>
 #include <string.h>
 
-typedef struct {
-  shoal_strategy base;
-  allreduce_options options;
-  const strategy_setup *setup;
-  shoal_model *model;
-  apply apply;
-  collective_place joined; /* where the caller has not */
-  collective *ranks;
-  collective_head *heads; /* [ranks] */
-  shards *shards;         /* deterministic only */
-  float **vectors;        /* for them: the collective's parts, then others */
-  int n_vectors;
-  int64_t *offsets; /* [weights + 1] in the vector */
-  /* of the step under way, for the watcher */
-  float scale;            /* this rank's share of the rows */
-  shoal_status error;     /* first one that the watcher met */
-  int64_t compared;       /* step of the last comparison */
-  double sending_seconds; /* so far */
-  bool compares;          /* parameters are compared in the step under way */
-  collective_head own;    /* of the batch computed last */
-  int64_t rows;           /* of all ranks, the same */
-  double rate;            /* the same */
-  strategy_place place;
-  bool stopped;
-} allreduce;
+#define LATER ((int64_t)1 << 52) /* beyond the numbers of all steps */
 
 /* ---- while backward runs */
 
@@ -75,18 +50,24 @@ static shoal_status all_ready(allreduce *s) {
   return NULL;
 }
 
+/* No two ranks draw the same random numbers in any step, those included that came later. */
+static int64_t draws(const allreduce *s, int64_t number) {
+  const int64_t described = s->base.workers;
+  return s->rank < described ? number * described + s->rank : LATER + number * MESH_RANKS_MAX + s->rank;
+}
+
 /* By the model's own session, with all its threads; gradients leave while it runs. */
 static shoal_status compute_whole(allreduce *s, const train_batch *b, shards_sum *out) {
   compute *c = s->setup->compute;
-  const shard_cut cut = shard_cut_rows(b->rows, s->base.workers, false);
+  const shard_cut cut = shard_cut_rows(b->rows, s->live, false);
   int64_t first, last;
-  tree_share(cut.leaves, s->base.worker, s->base.workers, &first, &last);
+  tree_share(cut.leaves, s->rank, s->live, &first, &last);
   *out = (shards_sum){.examples = first < last ? MIN_OF(cut.size, b->rows - first * cut.size) : 0};
   if (!out->examples) return all_ready(s); /* there is nothing to send, but to receive */
   train_batch own = *b;
   own.first += first * cut.size;
   own.rows = out->examples;
-  own.number = b->number * s->base.workers + s->base.worker;
+  own.number = draws(s, b->number);
   s->scale = (float)((double)own.rows / (double)b->rows);
   shoal_status status = compute_run(c, &own, NULL, &(session_watcher){s, on_ready, on_phase});
   shoal_status moved = take_error(s);
@@ -98,7 +79,7 @@ static shoal_status compute_whole(allreduce *s, const train_batch *b, shards_sum
 }
 
 static int64_t leaves_of(const allreduce *s, int64_t rows) {
-  return shard_cut_rows(rows, s->base.workers, s->options.deterministic).leaves;
+  return shard_cut_rows(rows, s->live, s->options.deterministic).leaves;
 }
 
 /* ---- the ranks agree */
@@ -118,16 +99,14 @@ shoal_status allreduce_compare(const collective *c, const collective_head *heads
   text names = {0};
   for (int i = 0; i < n; i++)
     if (heads[i].hash != heads[best].hash)
-      text_add(&names, "%srank %d (pid %d on %s)", names.length ? ", " : "", i, ranks[i].pid, ranks[i].host);
+      text_add(&names, "%srank %d (pid %d on %s)", names.length ? ", " : "", ranks[i].id, ranks[i].pid, ranks[i].host);
   shoal_status status = status_make(SHOAL_ERR_PEER,
                                     "the parameters of %s are not those of rank %d%s: a fault of memory "
                                     "or of the network; resume from the last checkpoint",
-                                    names.data ? names.data : "?", best, votes > 1 ? " and the others" : "");
+                                    names.data ? names.data : "?", ranks[best].id, votes > 1 ? " and the others" : "");
   text_fini(&names);
   return status;
 }
-
-static shoal_status prepare(allreduce *s, const strategy_setup *setup);
 
 shoal_status allreduce_follow_chief(collective_place *place, shoal_model *m) {
   const shoal_graph *g = m->graph;
@@ -142,28 +121,40 @@ shoal_status allreduce_follow_chief(collective_place *place, shoal_model *m) {
 
 static shoal_status follow_chief(shoal_strategy *base) {
   allreduce *s = (allreduce *)base;
-  return allreduce_follow_chief(s->options.place, s->model);
+  if (s->left) return NULL;
+  return s->options.elastic ? allreduce_follow(s) : allreduce_follow_chief(s->options.place, s->model);
+}
+
+/* Takes the place among those that train already, or are about to. */
+static shoal_status begin_elastic(allreduce *s, strategy_place *place) {
+  if (!s->whole) {
+    s->place = *place;
+    TRY(allreduce_regroup(s));
+  }
+  s->adopted = s->interrupted = false;
+  *place = s->place;
+  return NULL;
 }
 
 static shoal_status begin(shoal_strategy *base, const strategy_setup *setup, strategy_place *place) {
   allreduce *s = (allreduce *)base;
   s->model = setup->compute->model;
-  TRY(apply_create(s->model, &s->apply));
-  TRY(prepare(s, setup));
+  s->setup = setup;
+  if (!s->apply.n) TRY(apply_create(s->model, &s->apply));
+  if (s->options.elastic) return begin_elastic(s, place);
+  TRY(allreduce_prepare(s));
   TRY(collective_broadcast(s->options.place, place, sizeof *place));
   TRY(follow_chief(base));
-  s->compared = place->updates;
   s->place = *place;
   return NULL;
 }
 
-static shoal_status compute_batch(shoal_strategy *base, const train_batch *b) {
-  allreduce *s = (allreduce *)base;
+static shoal_status compute_step(allreduce *s, const train_batch *b) {
   shards_sum sum = {0};
   s->own = (collective_head){0};
   s->rows = b->rows;
   s->rate = b->rate;
-  s->compares = s->options.check_every && b->step - s->compared >= s->options.check_every;
+  s->compares = s->options.check_every && b->step && b->step % s->options.check_every == 0;
   if (s->compares) TRY(apply_hash(&s->apply, &s->own.hash));
   TRY(collective_begin(s->ranks, leaves_of(s, b->rows)));
   if (s->shards) {
@@ -175,13 +166,37 @@ static shoal_status compute_batch(shoal_strategy *base, const train_batch *b) {
   s->own.examples = sum.examples;
   s->own.loss = sum.loss;
   s->own.hits = sum.hits;
+  s->own.change = s->options.elastic && elastic_wanted(s->options.elastic);
   return NULL;
 }
 
-static shoal_status exchange(shoal_strategy *base, const train_batch *next, strategy_outcome *out) {
+/* The step is to be made again with others where that is why it failed. */
+static shoal_status note_cut(allreduce *s, shoal_status status) {
+  if (!status || !allreduce_is_cut(s)) return status;
+  s->interrupted = true;
+  shoal_status_free(status);
+  return NULL;
+}
+
+static shoal_status compute_batch(shoal_strategy *base, const train_batch *b) {
   allreduce *s = (allreduce *)base;
+  s->batch = *b;
+  s->interrupted = s->change_due;
+  return s->interrupted ? NULL : note_cut(s, compute_step(s, b));
+}
+
+/* Each row of a step is computed by one rank: their shares are cut by the same rule. */
+static shoal_status check_rows(const allreduce *s, int64_t examples) {
+  if (examples == s->rows) return NULL;
+  return status_make(SHOAL_ERR_INTERNAL, "the ranks have computed %lld rows of the step's %lld", (long long)examples,
+                     (long long)s->rows);
+}
+
+static shoal_status finish_step(allreduce *s, strategy_outcome *out) {
   collective_stats before, after;
+  double pause = 0;
   collective_stats_read(s->ranks, &before);
+  s->own.pause = s->stood > 0 ? clock_seconds() - s->stood : 0;
   TRY(collective_finish(s->ranks, &s->own, s->heads));
   collective_stats_read(s->ranks, &after);
   *out = (strategy_outcome){.own_examples = s->own.examples,
@@ -190,57 +205,122 @@ static shoal_status exchange(shoal_strategy *base, const train_batch *next, stra
                             .network_seconds = after.sending_seconds - s->sending_seconds,
                             .barrier_seconds = after.blocked_seconds - before.blocked_seconds};
   s->sending_seconds = after.sending_seconds;
-  for (int r = 0; r < base->workers; r++) {
+  for (int r = 0; r < s->live; r++) {
     out->examples += s->heads[r].examples;
     out->loss += s->heads[r].loss;
     out->hits += s->heads[r].hits;
     out->stop |= s->heads[r].stop != 0;
+    s->change_due |= s->heads[r].change != 0;
+    pause = MAX_OF(pause, s->heads[r].pause);
   }
   if (out->stop) { /* the step counts for nobody */
     *out = (strategy_outcome){.stop = s->stopped = true};
     return NULL;
   }
-  if (s->compares) {
-    TRY(allreduce_compare(s->ranks, s->heads, base->workers));
-    s->compared = s->place.updates;
-  }
+  TRY(check_rows(s, out->examples));
+  if (s->compares) TRY(allreduce_compare(s->ranks, s->heads, s->live));
   TRY(apply_run(&s->apply, collective_part(s->ranks, 0), s->rate));
   s->place.updates++;
   s->place.rows += s->rows;
+  s->last_rows = out->examples;
+  s->last_loss = out->loss;
+  s->last_hits = out->hits;
   out->place = s->place;
+  allreduce_goes_on(s, pause);
   return NULL;
+}
+
+/* What the others have finished without this rank. */
+static strategy_outcome others_outcome(const allreduce *s) {
+  if (s->adopted) return (strategy_outcome){.lost = true};
+  return (strategy_outcome){.examples = s->last_rows, .loss = s->last_loss, .hits = s->last_hits, .place = s->place};
+}
+
+static shoal_status exchange(shoal_strategy *base, const train_batch *next, strategy_outcome *out) {
+  allreduce *s = (allreduce *)base;
+  for (;;) {
+    if (!s->interrupted) {
+      const int64_t before = s->place.updates;
+      TRY(note_cut(s, finish_step(s, out)));
+      if (!s->interrupted || s->place.updates != before) return NULL;
+    }
+    const int64_t at = s->place.updates;
+    TRY(allreduce_regroup(s));
+    s->interrupted = false;
+    if (s->adopted || s->place.updates != at) {
+      *out = others_outcome(s);
+      return NULL;
+    }
+    TRY(note_cut(s, compute_step(s, &s->batch)));
+  }
 }
 
 static shoal_status gather(shoal_strategy *base) { return NULL; } /* every rank has everything */
 
-/* Takes part in a step that does not count: the others may be in the middle of it. */
-static shoal_status stop(allreduce *s) {
-  if (s->stopped) return NULL;
-  s->stopped = true;
+shoal_status allreduce_stop_step(allreduce *s) {
   const int64_t usable = s->setup->plan.batches.rows, left = usable ? usable - s->place.rows % usable : INT64_MAX;
   TRY(collective_begin(s->ranks, leaves_of(s, MIN_OF(s->setup->round, left))));
   TRY(all_ready(s));
   return collective_finish(s->ranks, &(collective_head){.stop = 1}, s->heads);
 }
 
+static shoal_status meet(allreduce *s) {
+  collective_head own = {0};
+  TRY(apply_hash(&s->apply, &own.hash));
+  return collective_meet(s->ranks, &own, s->heads);
+}
+
+/* Whoever has to end tells the others, who may be in the middle of a step, again after ranks have come or gone. */
+shoal_status allreduce_meet(allreduce *s) {
+  for (bool tells = false;; tells = s->stopped) {
+    s->interrupted = false;
+    TRY(note_cut(s, tells ? allreduce_stop_step(s) : NULL));
+    if (!s->interrupted) TRY(note_cut(s, meet(s)));
+    if (!s->interrupted) return allreduce_compare(s->ranks, s->heads, s->live);
+    TRY(allreduce_regroup(s));
+    if (s->adopted) return NULL;
+  }
+}
+
+/* Takes part in a step that does not count: the others may be in the middle of it. */
+static shoal_status stop(allreduce *s) {
+  if (s->stopped) return NULL;
+  s->stopped = true;
+  do {
+    s->interrupted = false;
+    TRY(note_cut(s, allreduce_stop_step(s)));
+    if (s->interrupted) TRY(allreduce_regroup(s));
+  } while (s->interrupted && !s->adopted);
+  return NULL;
+}
+
+/* The others go on. */
+static void leave(allreduce *s) {
+  elastic_leave(s->options.elastic);
+  allreduce_forget(s);
+  s->left = true;
+}
+
 static shoal_status end(shoal_strategy *base, bool early, strategy_outcome *out) {
   allreduce *s = (allreduce *)base;
-  collective_head own = {0};
+  if (early && s->options.elastic && base->worker && !s->stopped) {
+    *out = (strategy_outcome){.place = s->place};
+    leave(s);
+    return NULL;
+  }
   if (early) TRY(stop(s));
-  TRY(apply_hash(&s->apply, &own.hash));
-  collective_part_ways(s->ranks);
-  TRY(collective_meet(s->ranks, &own, s->heads));
-  *out = (strategy_outcome){.place = s->place};
-  return allreduce_compare(s->ranks, s->heads, base->workers);
+  if (s->ranks) collective_part_ways(s->ranks);
+  if (!s->adopted) TRY(allreduce_meet(s));
+  *out = s->adopted ? (strategy_outcome){.lost = true} : (strategy_outcome){.place = s->place};
+  return NULL;
 }
 
 /* ---- setting up */
 
-static shoal_status prepare(allreduce *s, const strategy_setup *setup) {
-  const shoal_strategy *base = &s->base;
-  s->setup = setup;
-  s->heads = calloc((size_t)base->workers, sizeof *s->heads);
-  s->offsets = calloc((size_t)s->apply.n + 1, sizeof *s->offsets);
+shoal_status allreduce_prepare(allreduce *s) {
+  const strategy_setup *setup = s->setup;
+  s->heads = calloc((size_t)s->live, sizeof *s->heads);
+  if (!s->offsets) s->offsets = calloc((size_t)s->apply.n + 1, sizeof *s->offsets);
   if (!s->heads || !s->offsets) return status_no_memory();
   for (int w = 0; w < s->apply.n; w++) s->offsets[w + 1] = s->offsets[w] + s->apply.counts[w];
   collective_options options = {.counts = s->apply.counts,
@@ -250,11 +330,13 @@ static shoal_status prepare(allreduce *s, const strategy_setup *setup) {
                                 .wire = s->options.wire,
                                 .patience = s->options.patience,
                                 .on_peer_exit = s->options.on_peer_exit,
-                                .context = s->options.context};
+                                .context = s->options.context,
+                                .interrupted = s->options.elastic ? elastic_broken : NULL,
+                                .interrupter = s->options.elastic};
   TRY(collective_create(s->options.place, &options, &s->ranks));
   s->base.ranks = s->ranks;
   if (!s->options.deterministic) return NULL;
-  TRY(shards_create(setup, base->worker, base->workers, base->workers, true, &s->shards));
+  TRY(shards_create(setup, s->rank, s->live, s->live, true, &s->shards));
   s->n_vectors = MAX_OF(shards_vectors(s->shards), collective_parts(s->ranks));
   s->vectors = calloc((size_t)s->n_vectors, sizeof *s->vectors);
   if (!s->vectors) return status_no_memory();
@@ -269,12 +351,7 @@ static shoal_status prepare(allreduce *s, const strategy_setup *setup) {
 
 static void destroy(shoal_strategy *base) {
   allreduce *s = (allreduce *)base;
-  shards_destroy(s->shards);
-  for (int k = s->ranks ? collective_parts(s->ranks) : 0; s->vectors && k < s->n_vectors; k++) free(s->vectors[k]);
-  free(s->vectors);
-  collective_destroy(s->ranks);
-  shoal_status_free(s->error);
-  free(s->heads);
+  allreduce_forget(s);
   free(s->offsets);
   apply_fini(&s->apply);
   shoal_status_free(collective_leave(&s->joined));
@@ -291,7 +368,7 @@ static const strategy_kind kind = {.name = "allreduce",
                                    .destroy = destroy};
 
 shoal_status allreduce_join(allreduce_options *o, collective_place *joined) {
-  if (o->place) return NULL;
+  if (o->place || o->elastic) return NULL;
   TRY(o->start ? collective_join_own(&o->start->mesh, joined) : collective_join("mpi", joined));
   o->place = joined;
   return NULL;
@@ -306,12 +383,23 @@ shoal_status allreduce_create(const allreduce_options *options, shoal_strategy *
     free(s);
     return status;
   }
+  if (options->elastic) s->options.place = &s->joined;
+  s->rank = s->options.place->rank;
+  s->live = s->options.place->ranks;
   s->base = (shoal_strategy){.kind = &kind,
-                             .worker = s->options.place->rank,
-                             .workers = s->options.place->ranks,
+                             .worker = options->elastic ? options->id : s->rank,
+                             .workers = options->elastic ? options->described : s->live,
                              .sync = true,
                              .rounds = true,
                              .copies = true};
   *out = &s->base;
   return NULL;
+}
+
+void allreduce_stats(shoal_strategy *base, collective_stats *out) {
+  const allreduce *s = (const allreduce *)base;
+  *out = (collective_stats){0};
+  if (s->ranks) collective_stats_read(s->ranks, out);
+  out->sent_bytes += s->counted.sent_bytes;
+  out->received_bytes += s->counted.received_bytes;
 }

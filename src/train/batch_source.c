@@ -19,11 +19,13 @@ typedef struct {
   int32_t *order;  /* [rows] of the epoch under way; NULL: as they are */
   int64_t ordered; /* epoch that `order` is for; -1: none yet */
   /* stream */
-  shoal_tensor features, labels; /* of the batch, in the model's shape; at first those of the example ... */
-  shoal_tensor weights;          /* ... and what its rows count, if they count differently */
-  int64_t epochs;                /* of the stream that are over */
-  const shoal_batch *now;        /* read last; NULL: none, or it is at its end */
-  int64_t shard, index;          /* leased: of `now` */
+  shoal_tensor features, labels;    /* of the batch, in the model's shape; at first those of the example ... */
+  shoal_tensor weights;             /* ... and what its rows count, if they count differently */
+  int64_t epochs;                   /* of the stream that are over */
+  char before[SHOAL_POSITION_TEXT]; /* walked: where the batch read last begins ... */
+  int64_t read_for;                 /* ... and for which step it is; -1: none */
+  const shoal_batch *now;           /* read last; NULL: none, or it is at its end */
+  int64_t shard, index;             /* leased: of `now` */
   char marks[2][SHOAL_POSITION_TEXT];
   double past_seconds; /* waited for pipelines before this one */
 } rows_source;
@@ -155,6 +157,8 @@ static shoal_status read_on(batch_source *base, const strategy_place *place, tra
   const batch_source_options *o = &s->options;
   *more = place->updates < o->steps && (!o->epochs || s->epochs < o->epochs);
   if (!*more) return NULL;
+  shoal_pipeline_position(base->pipeline, s->before);
+  s->read_for = place->updates;
   TRY(read_batch(s, place->updates));
   if (!s->now) return status_make(SHOAL_ERR_INPUT, "epoch %lld has no rows", (long long)s->epochs);
   s->epochs += s->now->last;
@@ -165,6 +169,21 @@ static shoal_status read_on(batch_source *base, const strategy_place *place, tra
 void batch_source_position(const batch_source *s, char out[SHOAL_POSITION_TEXT]) {
   *out = 0;
   if (s->walked) shoal_pipeline_position(s->pipeline, out);
+}
+
+void batch_source_start(const batch_source *base, int64_t step, char out[SHOAL_POSITION_TEXT]) {
+  const rows_source *s = (const rows_source *)base;
+  if (base->walked && s->read_for == step)
+    memcpy(out, s->before, sizeof s->before);
+  else
+    batch_source_position(base, out);
+}
+
+shoal_status batch_source_go_to(batch_source *base, const char *position, int64_t epochs) {
+  rows_source *s = (rows_source *)base;
+  s->epochs = epochs;
+  s->read_for = -1;
+  return open_stream(s, 0, position);
 }
 
 /* ---- a stream whose shards are handed out (dist/stream_leases.h) */
@@ -242,7 +261,7 @@ shoal_status batch_source_create(const batch_source_options *options, bool lease
   s->base.kind = &kinds[streams][leased];
   s->base.walked = streams && !leased;
   s->options = *options;
-  s->ordered = s->shard = -1;
+  s->ordered = s->shard = s->read_for = -1;
   s->epochs = options->epochs_done;
   shoal_status status = NULL;
   if (!streams && (options->shuffled || options->split)) {

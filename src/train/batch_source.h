@@ -47,6 +47,11 @@ typedef struct {
   int64_t epochs_done;  /* of a run that is resumed */
 } batch_source_options;
 
+/* Of a stream that is walked: where the batch of that step begins, which is the one read last or the next; otherwise an empty
+ * text. */
+void batch_source_start(const batch_source *s, int64_t step, char out[SHOAL_POSITION_TEXT]);
+/* The same: goes on from there; an empty text: from the beginning. epochs: done. */
+SHOAL_CHECKED shoal_status batch_source_go_to(batch_source *s, const char *position, int64_t epochs);
 /* Of a stream that is walked: where it stands, for a checkpoint; otherwise an empty text. */
 void batch_source_position(const batch_source *s, char out[SHOAL_POSITION_TEXT]);
 

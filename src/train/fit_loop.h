@@ -123,6 +123,8 @@ bool fit_asked_to_stop(const fit_loop *l);
 SHOAL_CHECKED shoal_status fit_test_if_due(fit_loop *l, int64_t rows);
 /* For the strategy: back to the last checkpoint (strategy_setup.restore). context: the loop. */
 SHOAL_CHECKED shoal_status fit_go_back(void *context, strategy_place *place);
+/* For the strategy: the state says where a stream stands. context: the loop. */
+void fit_describe(void *context);
 /* The strategy has gathered what is saved: of a stream, where it stood then counts. */
 SHOAL_CHECKED shoal_status fit_take_gathered(fit_loop *l);
 /* The loop; fit_run.c. */

@@ -46,15 +46,25 @@ static bool epoch_is_over(fit_loop *l) {
   return true;
 }
 
-static shoal_status begin(fit_loop *l) {
+void fit_describe(void *context) {
+  fit_loop *l = context;
+  batch_source_start(l->source, l->state.step, l->state.input);
+}
+
+/* again: what was read meanwhile counts for nothing. */
+static shoal_status begin(fit_loop *l, bool again) {
   const bool first = l->first_rows < 0, fresh = !l->state.step;
+  const int64_t before = l->state.step;
   strategy_place place = {.updates = l->state.step, .rows = fit_rows_done(l)};
   TRY(l->strategy->kind->begin(l->strategy, &l->setup, &place));
   if (first) l->first_rows = place.rows;
   l->place.clock = 0; /* a server that was lost is another one now */
   take_place(l, &place);
   skip_epochs(l);
-  if (!l->data && fresh) l->state.epoch = place.epochs; /* otherwise an epoch's end may be yet to be dealt with */
+  if (l->source->walked && (again || place.updates != before))
+    TRY(batch_source_go_to(l->source, l->state.input, l->state.epoch));
+  if (!l->data && fresh && l->strategy->leases)
+    l->state.epoch = place.epochs; /* otherwise an epoch's end may be yet to be dealt with */
   l->progress.rate = shoal_schedule_at(&l->model->options.schedule, l->state.step);
   return NULL;
 }
@@ -66,7 +76,7 @@ static void save_start(fit_loop *l) {
 }
 
 static shoal_status begin_again(fit_loop *l) {
-  TRY(begin(l));
+  TRY(begin(l, true));
   save_start(l);
   return NULL;
 }
@@ -197,7 +207,7 @@ static void be_quiet(fit_loop *l) {
 
 shoal_status fit_run(fit_loop *l, bool *stopped) {
   bool again = false;
-  TRY(begin(l));
+  TRY(begin(l, false));
   if (l->strategy->copy) be_quiet(l);
   l->start = l->last_progress = clock_seconds();
   save_start(l);

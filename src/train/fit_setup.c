@@ -226,6 +226,9 @@ shoal_status fit_make_source(fit_loop *l) {
                               .round = l->round,
                               .plan = l->plan,
                               .stream = &l->saved.stream,
+                              .shared = &l->state,
+                              .shared_bytes = sizeof l->state,
+                              .describe = fit_describe,
                               .context = l,
                               .restore = fit_go_back,
                               .note = note};

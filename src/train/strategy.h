@@ -49,6 +49,10 @@ typedef struct {
   int64_t last;  /* of the step at an epoch's end, if it is shorter; otherwise 0 */
   strategy_plan plan;
   char **stream; /* of a stream that is continued: what `gather` had brought; NULL there: none */
+  /* Where training stands beside variables and place, for workers that come later; and bringing it up to date. */
+  void *shared;
+  size_t shared_bytes;
+  void (*describe)(void *context);
   /* For worker 0, when the parameters are lost with a server: goes back to the last checkpoint, if there is one. */
   void *context;
   shoal_status (*restore)(void *context, strategy_place *place);

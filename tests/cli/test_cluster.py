@@ -496,7 +496,7 @@ class Described(support.Case):
         self.assertIn("no ps", self.end(self.start("worker:0", "--strategy", "ps"), expect=2)[1])
 
     def test_workers_alone_are_ranks(self):
-        """All-reduce without MPI between tasks that were described, encrypted; then one that is killed, one that is missing."""
+        """All-reduce without MPI between tasks that were described, encrypted; then one that is killed and comes back, one that is missing."""
         self.shoal("keygen", "keys")
         del self.cluster["ps"]
         flags = ["--keys", "keys", "--deterministic"]
@@ -514,8 +514,13 @@ class Described(support.Case):
         chief, other = (self.start(f"worker:{i}", "--epochs", 100000, "--checkpoint-every", 5) for i in (0, 1))
         self.wait_for_training()
         other.kill()
-        _, err = self.end(chief, expect=1)
-        self.assertIn(f"rank 1 (pid {other.pid} ", err)
+        again = self.start("worker:1", "--epochs", 100000)
+        time.sleep(4)
+        chief.send_signal(signal.SIGTERM)
+        _, err = self.end(chief, expect=143)
+        self.assertIn("worker/1 left at step", err)
+        self.assertIn("worker/1 rejoined at step", err)
+        self.assertIn("worker/1", self.end(again)[0])
         late = self.end(self.start("worker:0", "--resume", "--deadline", 1), expect=1)[1]
         self.assertIn("rank 1 (" + self.cluster["worker"][1] + ")", late)
         self.assertIn("--deadline", late)
