@@ -10,13 +10,14 @@
 
 #define CONNECT_SECONDS 0.2 /* for the connection to a member that is to become the backup */
 #define AGAIN_SECONDS 0.2   /* between two tries */
-#define SEND_SECONDS 0.5    /* a backup that takes nothing for so long is reported */
-#define ACK_SECONDS 0.01    /* between two looks at other messages while a confirmation is awaited */
-#define UNCONFIRMED_MAX 16  /* pieces on their way to a backup that is filled */
-#define LONG_SECONDS 0.05   /* a message that takes longer says when this member is silent */
-#define CROWDED_SHARE 0.4   /* of the time that it took, at least so much */
-#define RETURN_SECONDS 5.0  /* for a worker to resume, unless its steps take longer */
-#define LONGEST_TIMES 3     /* then so many times its longest */
+#define SEND_SECONDS 0.2 /* a backup that takes nothing for so long is reported: before the primary itself is silent, */
+#define SEND_RATE 200e6  /* with so many bytes a second besides */
+#define ACK_SECONDS 0.01 /* between two looks at other messages while a confirmation is awaited */
+#define UNCONFIRMED_MAX 16 /* pieces on their way to a backup that is filled */
+#define LONG_SECONDS 0.05  /* a message that takes longer says when this member is silent */
+#define CROWDED_SHARE 0.4  /* of the time that it took, at least so much */
+#define RETURN_SECONDS 5.0 /* for a worker to resume, unless its steps take longer */
+#define LONGEST_TIMES 3    /* then so many times its longest */
 /* A connection to a backup suits records of so many bytes: of small ones it holds many, and the backup wakes up less often. */
 #define RECORD_ROOM ((size_t)256 << 10)
 
@@ -139,7 +140,7 @@ static void send_record(replica *r, int what, const void *head, const void *byte
   if (!r->link) return;
   net_header h = {.kind = PS_RECORD, .flags = (uint16_t)what, .step = r->shares, .number = r->sent + 1};
   const net_part parts[] = {{head, REPLICA_RECORD}, {bytes, n}};
-  shoal_status status = net_send(r->link, &h, parts, n ? 2 : 1, SEND_SECONDS);
+  shoal_status status = net_send(r->link, &h, parts, n ? 2 : 1, SEND_SECONDS + (double)n / SEND_RATE);
   if (status)
     lose_link(r, status);
   else
