@@ -264,7 +264,7 @@ static shoal_status start_ranks(run_state *s) {
                               .note = note_of_ranks};
   int64_t stale;
   (void)scale_take(&b->dir, SCALE_WORKERS, &stale); /* of somebody who asked when nobody was there */
-  s->report.reports = false; /* rank 0 says all */
+  s->report.reports = false;                        /* rank 0 says all */
   shoal_job asked = b->asked;
   asked.run_dir = b->dir.path; /* a name with the time in it would be another there */
   shoal_status status = rank_job_run(&asked, &o, &code);
