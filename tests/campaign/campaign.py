@@ -3,13 +3,14 @@
 
 Every trial is one job with one or two faults, all drawn from the trial's seed, which is printed: --replay SEED runs it again.
 The faults hit processes (killed, stopped for a while or for good, SIGTERM, SIGINT), connections (cut, slowed, garbage; where
-network namespaces can be made), files (none may grow beyond a few kB) and descriptors; the number of servers is changed
-(shoal scale). A trial is judged by
+network namespaces can be made), files (none may grow beyond a few kB) and descriptors; the number of servers or of ranks is
+changed (shoal scale). "allreduce" is by MPI; "elastic" is an all-reduce over our own connections. A trial is judged by
 
   ledger     a job that says it is finished has used each row exactly once an epoch
   bits       with --deterministic the model is the undisturbed one's, or the summary says that it may not be
   status     exit 0 means finished; 130 and 143 need a signal; a finished result is never lost again
   words      whatever else ends the job is said on standard error
+  elastic    one rank that is killed, stopped or leaves while it trains does not end an all-reduce over our own connections
   resume     a job that ended so, or was killed, is resumed without faults and then must finish by the same rules
   orphans    no process is left; leftovers: no temporary file, no shared memory
   time       30 s without a step or a row more and without an end are a hang, whatever is written meanwhile; so are 5 minutes
@@ -48,21 +49,31 @@ DEADLINE, HEARTBEAT = ["--deadline", "8"], ["--heartbeat", "2"]
 MODES = {
     "single": ["--strategy", "single"],
     "mirrored": ["--strategy", "mirrored", "--workers", "2"],
-    "allreduce": ["--strategy", "allreduce", "--workers", "2"],
+    "allreduce": ["--strategy", "allreduce", "--workers", "2", "--transport", "mpi"],
+    "elastic": ["--strategy", "allreduce", "--deterministic"],
     "sync": ["--mode", "sync"],
     "async": ["--mode", "async", "--lr", "0.1"],
     "stale": ["--mode", "async", "--staleness", "3", "--lr", "0.1"],
     "deterministic": ["--deterministic"],
 }
+RANKS = ("allreduce", "elastic")
+BITS = ("deterministic", "elastic")
 SERVED = ("sync", "async", "stale", "deterministic")
 HAS_MPI = shutil.which("mpirun") and (pathlib.Path(support.SHOAL).parent / "shoal-mpi.so").exists()
 BAD_WORDS = re.compile(r"Assertion|Segmentation|Sanitizer|\(null\)|core dumped|corrupt")
+MPIRUN_CRASH = re.compile(r"^\[\S+:(\d+)\] \[ *\d+\] \S*mpirun\(", re.M)
+
+
+def own_words(said):
+    """Without what mpirun says of a crash of its own, as when it lacks descriptors: that is not ours, and no rank's."""
+    pids = set(MPIRUN_CRASH.findall(said))
+    return "\n".join(line for line in said.split("\n") if not any(f":{pid}] " in line for pid in pids))
 
 
 @dataclasses.dataclass
 class Fault:
     what: str      # kill, pause, stop, term, int, files, descriptors, cut, slow, garbage, scale
-    role: str      # chief, worker, server, rank, evaluator, launcher; network; job; servers
+    role: str      # chief, worker, server, rank, evaluator, launcher; network; job; servers, workers (of scale)
     training: bool # once it trains, otherwise from the start on
     delay: float
     lasts: float
@@ -89,7 +100,8 @@ class Trial:
     seconds: float = 0
 
     def __str__(self):
-        where = "" if self.mode not in SERVED else (f" {self.workers}+{self.servers} " + (
+        elastic = f" {self.workers} {self.transport}" if self.mode == "elastic" else ""
+        where = elastic if self.mode not in SERVED else (f" {self.workers}+{self.servers} " + (
             "described tcp" if self.described else self.transport) + (" replicas" if self.replicas else "") + (
                 " evaluator" if self.evaluator else ""))
         return f"{self.mode} {self.model}{where}: {'; '.join(map(str, self.faults))}"
@@ -100,26 +112,26 @@ def has_namespaces():
         ["unshare", "-n", "true"], stderr=subprocess.DEVNULL).returncode
 
 
-def draw(seed, namespaces, quick=False):
+def draw(seed, namespaces, quick=False, only=None):
     """The trial of that seed."""
     r = random.Random(seed)
-    modes = [m for m in MODES if m != "allreduce" or (HAS_MPI and not quick)]
+    modes = [m for m in MODES if (m != "allreduce" or (HAS_MPI and not quick)) and m in (only or MODES)]
     mode = r.choices(modes, [3 if m in SERVED else 1 for m in modes])[0]
-    served = mode in SERVED
+    served, elastic = mode in SERVED, mode == "elastic"
     described = served and namespaces and not quick and r.random() < 0.3
     model = "sparse" if mode in ("single", "sync", "async", "stale") and r.random() < 0.35 else "dense"
-    t = Trial(seed, mode, model, described, r.choice(["shm", "shm", "tls", "zmq"]), r.choice([2, 2, 3]),
+    t = Trial(seed, mode, model, described, r.choice(["shm", "shm", "tls", "tls" if elastic else "zmq"]), r.choice([2, 2, 3]),
               r.choice([1, 1, 2]), int(served and not described and r.random() < 0.3),
               served and not described and model == "dense" and r.random() < 0.2, [])
-    roles = ["chief", "worker", "server"] if served else ["rank", "rank", "launcher"] if mode == "allreduce" else ["launcher"]
+    roles = ["chief", "worker", "server"] if served else ["rank", "rank", "launcher"] if mode in RANKS else ["launcher"]
     roles += ["launcher"] if served and not described else []
     roles += ["evaluator"] if t.evaluator else []
     for _ in range(1 if r.random() < 0.7 else 2):
         kinds = ["kill"] * 4 + ["pause"] * 2 + ["stop", "term", "int"] + ([] if t.faults else ["files", "descriptors"])
-        kinds += ["cut", "slow", "garbage"] * 2 if described else ["scale"] * 2 if served else []
+        kinds += ["cut", "slow", "garbage"] * 2 if described else ["scale"] * 2 if served or elastic else []
         what = r.choice(kinds)
         role = "network" if what in ("cut", "slow", "garbage") else "job" if what in ("files", "descriptors") else r.choice(roles)
-        role = "servers" if what == "scale" else role
+        role = role if what != "scale" else "workers" if elastic else "servers"
         if what == "stop" and role == "launcher":
             what = "pause" # whoever stops the command itself has stopped it
         t.faults.append(Fault(what, role, r.random() < 0.6, r.uniform(0, 0.8), r.uniform(0.1, 2.5)))
@@ -147,7 +159,7 @@ class Data:
             epochs = 12 if t.mode in SERVED else 60
             return ["sparse-lr", "--data", self.files, "--test-data", str(self.test_file), "--features", FEATURES, "--batch-size",
                     "20", "--shuffle-rows", "300", "--stream", "--epochs", str(epochs), "--checkpoint-every", "200"], SPARSE_ROWS, epochs
-        epochs = {"single": 2000, "mirrored": 400, "allreduce": 400, "deterministic": 250}.get(t.mode, 500)
+        epochs = {"single": 2000, "mirrored": 400, "allreduce": 400, "elastic": 700, "deterministic": 250}.get(t.mode, 500)
         return ["softmax", "--data", str(self.folder / "bars"), "--batch-size", "16", "--epochs", str(epochs),
                 "--checkpoint-every", "300"], DENSE_ROWS, epochs
 
@@ -156,10 +168,12 @@ class Data:
         key = (t.mode, t.workers)
         with self.lock:
             if key not in self.models:
-                run = self.folder / f"undisturbed-{t.workers}"
+                run = self.folder / f"undisturbed-{t.mode}-{t.workers}"
                 words, _, _ = self.flags(t)
-                subprocess.run([support.SHOAL, "train", *words, *STANDARD, *MODES[t.mode], "--workers", str(t.workers), "--ps",
-                                "1", "--run-dir", str(run)], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                servers = ["--ps", "1"] if t.mode in SERVED else []
+                subprocess.run([support.SHOAL, "train", *words, *STANDARD, *MODES[t.mode], "--workers", str(t.workers),
+                                *servers, "--run-dir", str(run)], check=True, stdout=subprocess.DEVNULL,
+                               stderr=subprocess.DEVNULL)
                 self.models[key] = (run / "model.safetensors").read_bytes()
             return self.models[key]
 
@@ -232,7 +246,7 @@ class Job:
         self.space = None     # the process that holds the network namespace
         self.signalled = set()
         self.pids = set()     # of all processes that were seen
-        self.killed_launcher = self.unfit = False
+        self.killed_launcher = self.unfit = self.survives = False
 
     # -- starting
 
@@ -254,11 +268,13 @@ class Job:
 
     def settings(self):
         t = self.t
-        served = [*DEADLINE, *HEARTBEAT] if t.mode in SERVED else DEADLINE if t.mode == "allreduce" else []
+        served = DEADLINE if t.mode == "allreduce" else [*DEADLINE, *HEARTBEAT] if t.mode in (*SERVED, "elastic") else []
         more = ["--evaluator"] if t.evaluator else []
         if t.mode in SERVED and not t.described:
             more += ["--workers", t.workers, "--ps", t.servers, "--transport", t.transport]
             more += ["--replicas", 1] if t.replicas else []
+        if t.mode == "elastic":
+            more += ["--workers", t.workers, "--transport", t.transport]
         return [*MODES[t.mode], *served, *more]
 
     def start(self):
@@ -304,20 +320,21 @@ class Job:
         for pid, (words, _) in processes().items():
             if "--task" in words and str(self.run / "logs" / "job.json") in words:
                 found[words[words.index("--task") + 1]] = pid
-            elif self.t.mode == "allreduce" and mine in words and "mpirun" not in words[0] and pid != found.get("launcher"):
+            elif self.t.mode in RANKS and mine in words and "mpirun" not in words[0] and pid != found.get("launcher"):
                 try:
                     surroundings = pathlib.Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace")
                 except OSError:
                     continue
-                place = re.search(r"OMPI_COMM_WORLD_RANK=(\d+)", surroundings)
+                place = re.search(r"\b(?:OMPI_COMM_WORLD_RANK|SHOAL_RANK)=(\d+)", surroundings)
                 if place:
                     found[f"rank:{place.group(1)}"] = pid
         self.pids.update(found.values())
         return found
 
     def victim(self, role, r):
+        ranks = self.t.workers if self.t.mode == "elastic" else 2
         names = {"chief": ["worker:0"], "server": [f"ps:{r.randrange(self.t.servers * (1 + self.t.replicas))}"], "evaluator": ["evaluator:0"],
-                 "worker": [f"worker:{r.randrange(1, self.t.workers)}"], "rank": [f"rank:{r.randrange(2)}"],
+                 "worker": [f"worker:{r.randrange(1, self.t.workers)}"], "rank": [f"rank:{r.randrange(ranks)}"],
                  "launcher": ["launcher"]}[role]
         tasks = self.tasks()
         return next(((n, tasks[n]) for n in names if n in tasks), (names[0], None))
@@ -337,9 +354,10 @@ class Job:
             return self.disturb(f, r)
         if f.role == "job":
             return None
-        if f.role == "servers": # it may be over, or end meanwhile
-            number = r.choice([n for n in (1, 2, 3) if n != self.t.servers])
-            return subprocess.run([support.SHOAL, "scale", str(self.run), "--ps", str(number)], stdout=subprocess.DEVNULL,
+        if f.what == "scale": # it may be over, or end meanwhile
+            flag, now = ("--ps", self.t.servers) if f.role == "servers" else ("--workers", self.t.workers)
+            number = r.choice([n for n in (1, 2, 3) if n != now])
+            return subprocess.run([support.SHOAL, "scale", str(self.run), flag, str(number)], stdout=subprocess.DEVNULL,
                                   stderr=subprocess.DEVNULL, check=False)
         name, pid = self.victim(f.role, r)
         if not pid:
@@ -347,6 +365,8 @@ class Job:
         numbers = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP, "pause": signal.SIGSTOP, "term": signal.SIGTERM,
                    "int": signal.SIGINT}
         self.signalled.add((f.what, f.role))
+        stops_all = name == "rank:0" and f.what in ("term", "int") # rank 0 has the others stop, too
+        self.survives = self.t.mode == "elastic" and len(self.t.faults) == 1 and f.training and f.role == "rank" and not stops_all
         self.killed_launcher |= name == "launcher" and f.what == "kill"
         self.send(pid, numbers[f.what])
         if f.what == "pause":
@@ -447,7 +467,7 @@ class Judge:
         wanted = self.job.rows * self.job.epochs
         if s["examples"] != wanted:
             self.blame("ledger", f"{s['examples']} of {wanted} rows")
-        if self.t.mode == "deterministic" and not s["uneven_updates"]:
+        if self.t.mode in BITS and not s.get("uneven_updates"):
             if (self.job.run / "model.safetensors").read_bytes() != self.data.undisturbed(self.t):
                 self.blame("bits", "the model differs from the undisturbed one")
         if not (self.job.run / "model.safetensors").exists():
@@ -462,11 +482,14 @@ class Judge:
         self.t.ended += ("then " if self.t.ended else "") + f"exit {main}"
         if main == 2:
             self.blame("campaign", f"wrong usage: {said[-300:]}")
-        if BAD_WORDS.search(said):
-            self.blame("words", BAD_WORDS.search(said).group(0))
+        bad = BAD_WORDS.search(own_words(said))
+        if bad:
+            self.blame("words", bad.group(0))
         if main == 0:
             self.result()
             return True
+        if job.survives:
+            self.blame("elastic", f"the job ended with a rank: {said[-300:]}")
         asked = any(what in ("term", "int") for what, _ in job.signalled)
         if main in (130, 143) and not asked:
             self.blame("status", f"exit {main} without a signal")
@@ -497,7 +520,7 @@ class Judge:
 def resume(job, judge):
     """After a failure, an interruption or a death: without faults it must finish."""
     t = job.t
-    job.members, job.signalled, job.killed_launcher = {}, set(), False
+    job.members, job.signalled, job.killed_launcher, job.survives = {}, set(), False, False
     kept = (job.run / "settings.json").exists()
     if not t.described:
         job.begin("launcher", *([] if kept else job.settings()), "--resume")
@@ -551,7 +574,7 @@ def run_trial(t, data):
     return t
 
 
-KINDS = ["hang", "ledger", "bits", "status", "silent", "words", "resume", "orphans", "leftovers", "campaign"]
+KINDS = ["hang", "ledger", "bits", "elastic", "status", "silent", "words", "resume", "orphans", "leftovers", "campaign"]
 
 
 def table(trials):
@@ -581,6 +604,7 @@ def main():
     p.add_argument("--replay", type=int, help="this trial alone")
     p.add_argument("--jobs", type=int, default=2, help="trials at the same time")
     p.add_argument("--seconds", type=float, default=1e9, help="begin no trial after so long")
+    p.add_argument("--only", type=lambda words: words.split(","), help=f"jobs of these kinds: {','.join(MODES)}")
     p.add_argument("--quick", action="store_true", help="only what starts quickly")
     p.add_argument("--keep", action="store_true", help="keep the folder of trials with problems")
     a = p.parse_args()
@@ -588,7 +612,7 @@ def main():
     base = pathlib.Path(tempfile.mkdtemp(prefix="shoal-campaign-"))
     data = Data(base)
     if a.replay is not None:
-        t = run_trial(draw(a.replay, namespaces, a.quick), data)
+        t = run_trial(draw(a.replay, namespaces, a.quick, a.only), data)
         print(t, "->", t.ended, t.problems, f"({t.seconds:.1f} s)")
         print(f"kept in {base}" if t.problems else "")
         sys.exit(bool(t.problems))
@@ -598,7 +622,7 @@ def main():
     for seed in itertools.count(first):
         if faults >= a.faults:
             break
-        chosen.append(draw(seed, namespaces, a.quick))
+        chosen.append(draw(seed, namespaces, a.quick, a.only))
         faults += len(chosen[-1].faults)
     trials = []
 

@@ -4,6 +4,7 @@ import json
 import pathlib
 import tempfile
 import unittest
+import unittest.mock
 
 import campaign
 
@@ -70,6 +71,41 @@ class Hangs(unittest.TestCase):
 
     def test_no_trial_lasts_for_ever(self):
         self.assertFalse(self.job.wait(seconds=100, most=0.2))
+
+
+class Words(unittest.TestCase):
+    def test_a_crash_of_mpirun_is_not_ours(self):
+        crash = "[vm:{0}] Signal: Segmentation fault (11)\n[vm:{0}] [ 1] libpmix.so.2(+0x7)[0x1]\n[vm:{0}] [10] {1}(+0x11)[0x5]\n"
+        said = crash.format(23, "mpirun") + "shoal train: not all ranks have begun\n"
+        self.assertIsNone(campaign.BAD_WORDS.search(campaign.own_words(said)))
+        self.assertIn("not all ranks", campaign.own_words(said))
+        self.assertIsNotNone(campaign.BAD_WORDS.search(campaign.own_words(said + crash.format(24, "build/shoal"))))
+
+
+class Elastic(unittest.TestCase):
+    """Whether a job may end with the rank that a fault has hit."""
+
+    def survives(self, mode, what, rank, training=True):
+        with tempfile.TemporaryDirectory() as folder:
+            t = campaign.draw(1, False)
+            t.mode, t.described, t.workers = mode, False, 2
+            t.faults = [campaign.Fault(what, "rank", training, 0, 0)]
+            job = campaign.Job(t, unittest.mock.Mock(flags=lambda _: ([], 0, 0)), pathlib.Path(folder))
+            job.victim = lambda role, r: (f"rank:{rank}", 1)
+            job.send = lambda pid, number: None
+            job.inject(t.faults[0], None)
+            job.statuses = lambda: {"launcher": 1}
+            job.said = lambda: "shoal train: rank 1 has ended"
+            campaign.Judge(job, None).ending()
+            return [kind for kind, _ in t.problems] == ["elastic"]
+
+    def test_a_rank_is_replaced(self):
+        for what in ("kill", "stop", "pause"):
+            self.assertTrue(self.survives("elastic", what, 0))
+            self.assertFalse(self.survives("allreduce", what, 0)) # by MPI
+        self.assertTrue(self.survives("elastic", "term", 1))
+        self.assertFalse(self.survives("elastic", "term", 0)) # which stops all
+        self.assertFalse(self.survives("elastic", "kill", 1, training=False))
 
 
 if __name__ == "__main__":
