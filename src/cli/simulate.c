@@ -21,7 +21,7 @@ const command command_simulate = {
         "docs/scaling.md says what is modelled, and how near it comes to real clusters.\n"
         "\n"
         "Examples:\n"
-        "  shoal simulate --workers 1000 --ps 100 --rate 10gbit --delay 50us --compute 20ms\n"
+        "  shoal simulate --workers 1000 --ps 100 --rate 10gbit --compute 20ms\n"
         "  shoal simulate --workers 50 --backup-workers 4 --compute 2s --sigma 0.3\n"
         "  shoal simulate --mode allreduce --workers 64 --model lenet --rate 1.8gbit\n",
     .flag_table = shoal_simulate_settings,

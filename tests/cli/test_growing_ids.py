@@ -3,6 +3,7 @@ that changed, and what is refused."""
 import array
 import json
 import random
+import shutil
 import struct
 
 import support
@@ -112,9 +113,13 @@ class GrowingIds(support.Case):
         flags = ("--growing-ids", "--batch-size", 20, "--shuffle-rows", 0, "--checkpoint-every", 30, "--keep", 50, "--epochs", 1)
         self.shoal("train", "fm", "--data", "tail.svm", "--run-dir", "whole", *flags)
         for damage in ("none", "changes", "base"):
-            self.shoal("train", "fm", "--data", "tail.svm", "--run-dir", damage, *flags, "--steps", 199)
-            files = sorted((self.folder / damage / "checkpoints").iterdir())
-            changes, (rows, head) = files[-1], tensors(files[-1])
+            for _ in range(10):  # a checkpoint is left out while the one before is being written: on a busy machine, all but two
+                shutil.rmtree(self.folder / damage, ignore_errors=True)
+                self.shoal("train", "fm", "--data", "tail.svm", "--run-dir", damage, *flags, "--steps", 199)
+                files = sorted((self.folder / damage / "checkpoints").iterdir())
+                changes, (rows, head) = files[-1], tensors(files[-1])
+                if "base" in head:
+                    break
             self.assertIn("base", head)
             base = changes.with_name(f"step-{int(head['base']):012}.safetensors")
             name = next(n for n in rows if n.endswith("/rows"))
@@ -129,8 +134,12 @@ class GrowingIds(support.Case):
             weights = [(self.folder / run / "model.safetensors").read_bytes() for run in ("whole", damage)]
             self.assertTrue(weights[0] == weights[1], damage)
         # Of those that are kept, the base is, too.
-        self.shoal("train", "fm", "--data", "tail.svm", "--run-dir", "few", *flags, "--keep", 1)
-        files = sorted((self.folder / "few" / "checkpoints").iterdir())
+        for _ in range(10):
+            shutil.rmtree(self.folder / "few", ignore_errors=True)
+            self.shoal("train", "fm", "--data", "tail.svm", "--run-dir", "few", *flags, "--keep", 1)
+            files = sorted((self.folder / "few" / "checkpoints").iterdir())
+            if len(files) == 2:
+                break
         self.assertEqual(len(files), 2, files)
         self.assertEqual(int(tensors(files[1])[1]["base"]), int(files[0].stem[5:]))
         self.assertEqual(json.loads(self.shoal("eval", files[1], "--data", "tail.svm", "--json")[0])["examples"], 4500)
