@@ -299,9 +299,11 @@ static shoal_status verify_base(const char *path) {
     status = safetensors_verify(file);
     safetensors_close(file);
   }
-  if (status) status = status_make(SHOAL_ERR_INPUT, "%s, which needs another: %s", path, shoal_status_message(status));
+  shoal_status bad = NULL;
+  if (status) bad = status_make(SHOAL_ERR_INPUT, "%s, which needs another: %s", path, shoal_status_message(status));
+  shoal_status_free(status);
   free(base);
-  return status;
+  return bad;
 }
 
 shoal_status checkpoint_latest(const char *dir, char **path_out, char **note) {
