@@ -123,6 +123,10 @@ static shoal_value *normalization_apply(branch *b, layer *l, layer_io *io) {
   shoal_graph *g = b->model->graph;
   shoal_value *x = io->x[0];
   const int64_t channels = x->shape.dim[x->shape.rank - 1];
+  if (!layer_has(l, "mean") && !layer_has(l, "variance"))
+    return layer_refuse(b, l,
+                        "it has neither mean nor variance: give them, or leave it out and train with --transform "
+                        "standardise, which learns both from the training rows");
   shoal_value *mean = constant_of(b, l, "mean", 0, channels), *variance = constant_of(b, l, "variance", 1, channels);
   shoal_value *deviation = shoal_maximum(g, shoal_sqrt(g, variance), shoal_scalar(g, SHOAL_F32, 1e-7));
   if (layer_flag(l, "invert")) return shoal_add(g, shoal_mul(g, x, deviation), mean);

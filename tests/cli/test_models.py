@@ -100,6 +100,7 @@ class Files(Case):
                 (layers({**flat, "inputs": "inpt"}), "did you mean input"),
                 (layers({**flat, "name": "a"}, {**flat, "name": "a"}), "two layers are called a"),
                 (layers({"type": "add", "inputs": ["input"]}), "takes 2 or more inputs, not 1"),
+                (layers({"type": "normalization"}, flat, dense), "neither mean nor variance"),
                 ({**layers(flat, dense), "outputs": [{"layer": "dens"}]}, "dense"),
                 ({**layers(flat, dense), "loss": "mss"}, "did you mean 'mse'"),
                 ({**layers(flat, dense), "training": {"optimizer": "adm"}}, "did you mean 'adam'"),
