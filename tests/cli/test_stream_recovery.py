@@ -97,7 +97,7 @@ class StreamRecovery(support.Case):
                     time.sleep(delay)
                     os.kill(tasks_of(folder)[victim], signal.SIGKILL)
                     s, _ = self.end(process, folder)
-                    self.assertEqual(s["restarts"] + len(s["lost_workers"]), 1)  # lost: all was done before it was back
+                    self.assertIn((s["restarts"], len(s["lost_workers"])), ((1, 0), (0, 1), (1, 1)))  # lost: all was done before it was back
 
     def test_a_worker_is_killed(self):
         self.kill("worker:1")
