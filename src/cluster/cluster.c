@@ -1,5 +1,6 @@
 #include "cluster/cluster.h"
 
+#include "base/json_read.h"
 #include "base/mem.h"
 #include "base/random.h"
 #include "base/text.h"
@@ -125,7 +126,7 @@ static shoal_status parse_task(cluster *c, const json_t *object, const char *whe
 
 shoal_status cluster_parse(const char *words, const char *where, const char *task, cluster *out) {
   json_error_t error;
-  json_t *object = json_loads(words, JSON_REJECT_DUPLICATES, &error);
+  json_t *object = json_read_words(words, JSON_REJECT_DUPLICATES, &error);
   if (!object) return status_make(SHOAL_ERR_ARGUMENT, "%s: line %d: %s", where, error.line, error.text);
   cluster c = {0};
   const json_t *inner = json_object_get(object, "cluster");

@@ -1,6 +1,7 @@
 #include "cluster/probe.h"
 
 #include "base/clock.h"
+#include "base/json_read.h"
 #include "base/json_text.h"
 #include "base/mem.h"
 #include "base/random.h"
@@ -87,7 +88,7 @@ static char *own_row(probe *p) {
 }
 
 static void take_row(probe *p, int from, const net_message *m) {
-  json_t *list = json_loadb((const char *)m->payload, m->bytes, 0, NULL);
+  json_t *list = json_read((const char *)m->payload, m->bytes, 0, NULL);
   if (json_is_array(list) && (int)json_array_size(list) == p->tasks) {
     pthread_mutex_lock(&p->lock);
     for (int i = 0; i < p->tasks; i++) {
@@ -149,7 +150,7 @@ static shoal_status ask(probe *p, int peer, int kind, const net_part *part, net_
 static shoal_status say_hello(probe *p, int peer, shoal_probe_pair *q) {
   net_message m;
   TRY(ask(p, peer, HELLO, &(net_part){0}, &m));
-  json_t *o = json_loadb((const char *)m.payload, m.bytes, 0, NULL);
+  json_t *o = json_read((const char *)m.payload, m.bytes, 0, NULL);
   take_text(o, "version", sizeof q->version, q->version);
   take_text(o, "host", sizeof q->host, q->host);
   json_decref(o);

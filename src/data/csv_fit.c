@@ -1,5 +1,6 @@
 #include "data/csv_fit.h"
 
+#include "base/json_read.h"
 #include "base/mem.h"
 #include "data/csv_file.h"
 
@@ -88,7 +89,7 @@ static shoal_status find_kinds(csv_file *f, csv_fit *fit) {
 static shoal_status take_lookups(const char *lookups, const char *path, csv_fit *fit) {
   json_error_t error;
   const char *name;
-  json_t *v, *o = lookups ? json_loads(lookups, JSON_REJECT_DUPLICATES, &error) : NULL;
+  json_t *v, *o = lookups ? json_read_words(lookups, JSON_REJECT_DUPLICATES, &error) : NULL;
   if (!lookups) return NULL;
   shoal_status status = json_is_object(o) ? NULL : status_make(SHOAL_ERR_ARGUMENT, "lookups: expected a JSON object");
   json_object_foreach (o, name, v) {

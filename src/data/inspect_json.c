@@ -1,4 +1,5 @@
 /* What is in files of rows, as JSON. */
+#include "base/json_read.h"
 #include "base/json_text.h"
 #include "data/class_names.h"
 #include "shoal/data.h"
@@ -67,7 +68,7 @@ shoal_status shoal_data_summary_json(const shoal_data_summary *s, const char *pa
   json_object_set_new(o, "labels", s->real_labels ? json_null() : labels_json(s));
   json_object_set_new(o, "targets", spread_json(&s->targets));
   add_features(o, s);
-  json_object_set_new(o, "preprocessing", s->preprocessing ? json_loads(s->preprocessing, 0, NULL) : json_null());
+  json_object_set_new(o, "preprocessing", s->preprocessing ? json_read_words(s->preprocessing, 0, NULL) : json_null());
   json_t *first = json_array();
   for (int64_t i = 0; i < s->n_first; i++) json_array_append_new(first, row_json(s, &s->first[i]));
   json_object_set_new(o, "first_rows", first);

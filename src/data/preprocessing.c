@@ -1,5 +1,6 @@
 #include "data/preprocessing.h"
 
+#include "base/json_read.h"
 #include "base/json_text.h"
 #include "base/mem.h"
 
@@ -70,7 +71,7 @@ shoal_status preprocessing_parse(const char *words, preprocessing *out) {
   *out = p;
   if (!words) return NULL;
   json_error_t error;
-  json_t *o = json_loads(words, JSON_REJECT_DUPLICATES, &error);
+  json_t *o = json_read_words(words, JSON_REJECT_DUPLICATES, &error);
   shoal_status status = NULL;
   if (!json_is_object(o)) {
     status = status_make(SHOAL_ERR_INPUT, "expected a JSON object, %s", o ? "found something else" : error.text);

@@ -1,5 +1,6 @@
 #include "data/safetensors.h"
 
+#include "base/json_read.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include "base/crc32c.h"
@@ -90,7 +91,7 @@ static shoal_status load_header(safetensors *f) {
     goto done;
   }
   json_error_t error;
-  f->header = json_loadb(json, length, JSON_REJECT_DUPLICATES, &error);
+  f->header = json_read(json, length, JSON_REJECT_DUPLICATES, &error);
   if (!f->header) {
     uint64_t where = 8 + (uint64_t)(error.position > 0 ? error.position : 0);
     status = fail_at(f, where, "the header is not valid JSON (%s): the file is corrupted", error.text);

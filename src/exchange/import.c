@@ -1,4 +1,5 @@
 /* Models of other programs to be trained: as model files, with their weights. */
+#include "base/json_read.h"
 #include "base/mem.h"
 #include "exchange/formats.h"
 #include "exchange/keras.h"
@@ -22,7 +23,7 @@ bool import_is_path(const char *name) { return import_has_weights(name) || model
 /* What model.to_json() gives, not a model file of ours. */
 static bool is_keras_json(const char *path) {
   if (!model_file_is_path(path)) return false;
-  json_t *file = json_load_file(path, 0, NULL);
+  json_t *file = json_read_file(path, 0, NULL);
   const bool is = json_is_string(json_object_get(file, "class_name")) && !json_object_get(file, "shoal_model");
   json_decref(file);
   return is;

@@ -1,4 +1,5 @@
 /* .keras archives and Keras' JSON as networks. */
+#include "base/json_read.h"
 #include "base/mem.h"
 #include "data/zip.h"
 #include "exchange/formats.h"
@@ -28,7 +29,7 @@ static void keras_file_fini(keras_file *f) {
 
 static shoal_status parse_config(const char *path, const char *words, size_t n, json_t **out) {
   json_error_t error;
-  *out = json_loadb(words, n, JSON_REJECT_DUPLICATES, &error);
+  *out = json_read(words, n, JSON_REJECT_DUPLICATES, &error);
   if (!*out)
     return status_make(SHOAL_ERR_INPUT, "%s: the config is not valid JSON: line %d: %s", path, error.line, error.text);
   return NULL;

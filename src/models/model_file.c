@@ -1,5 +1,6 @@
 #include "models/model_file.h"
 
+#include "base/json_read.h"
 #include "base/json_text.h"
 #include "base/mem.h"
 #include "base/options.h"
@@ -253,7 +254,7 @@ static shoal_status read_inputs(const json_t *file, shoal_model_kind *kind, file
 /* ---- parameters */
 
 static shoal_status read_value(const char *word, const json_t *usual, json_t **out) {
-  json_t *v = json_is_string(usual) ? NULL : json_loads(word, JSON_DECODE_ANY, NULL);
+  json_t *v = json_is_string(usual) ? NULL : json_read_words(word, JSON_DECODE_ANY, NULL);
   *out = v ? v : json_string(word);
   return *out ? NULL : status_no_memory();
 }
@@ -490,7 +491,7 @@ shoal_status model_file_from_json(json_t *file, const char *where, const char *n
 
 shoal_status model_file_parse(const char *words, size_t length, const char *where, const char *name, model_file **out) {
   json_error_t error;
-  json_t *file = json_loadb(words, length, JSON_REJECT_DUPLICATES, &error);
+  json_t *file = json_read(words, length, JSON_REJECT_DUPLICATES, &error);
   if (!file) return status_make(SHOAL_ERR_ARGUMENT, "%s: line %d: %s", where, error.line, error.text);
   shoal_status status = model_file_from_json(file, where, name, out);
   json_decref(file);

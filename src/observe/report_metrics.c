@@ -1,5 +1,6 @@
 #include "observe/report_metrics.h"
 
+#include "base/json_read.h"
 #include "base/mem.h"
 
 #include <errno.h>
@@ -280,7 +281,7 @@ static void add_interfaces(const json_t *interfaces, record *out) {
 }
 
 static bool read_any(const char *line, record *out) {
-  json_t *o = json_loads(line, 0, NULL), *value;
+  json_t *o = json_read_words(line, 0, NULL), *value;
   const char *name, *host = json_string_value(json_object_get(o, "host"));
   json_object_foreach (o, name, value) {
     if (json_is_number(value)) record_add(out, name, json_number_value(value));

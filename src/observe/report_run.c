@@ -1,5 +1,6 @@
 #include "observe/report_run.h"
 
+#include "base/json_read.h"
 #include "base/mem.h"
 
 #include <dirent.h>
@@ -205,12 +206,12 @@ shoal_status report_set_add(report_set *s, const char *path) {
 
 /* ---- writing */
 
-/* The file's JSON value; NULL: not there, too large or no JSON. Read at once: json_loadfd asks for every byte by itself. */
+/* The file's JSON value; NULL: not there, too large or no JSON. */
 static json_t *load(const report_run *r, report_file which) {
   if (r->files[which].size < 0 || r->files[which].size > FILE_BYTES_MAX) return NULL;
   int fd = open_file(r, which);
   FILE *f = fd < 0 ? NULL : fdopen(fd, "r");
-  json_t *value = f ? json_loadf(f, 0, NULL) : NULL;
+  json_t *value = f ? json_read_stream(f, 0, NULL) : NULL;
   if (f)
     fclose(f);
   else if (fd >= 0)

@@ -2,6 +2,7 @@
  *
  * The file may be larger than memory, so it is read event by event: each is an object inside the list "traceEvents",
  * found by counting brackets. */
+#include "base/json_read.h"
 #include "base/mem.h"
 #include "observe/report_run.h"
 
@@ -112,7 +113,7 @@ static shoal_status read_events(FILE *f, trace_part *p) {
   shoal_status status = NULL;
   bool too_long;
   while (!status && p->drawn < EVENTS_MAX && next_object(f, buffer, &too_long)) {
-    json_t *o = too_long ? NULL : json_loads(buffer, 0, NULL);
+    json_t *o = too_long ? NULL : json_read_words(buffer, 0, NULL);
     if (o) status = add_event(p, o);
     json_decref(o);
   }

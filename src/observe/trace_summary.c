@@ -1,4 +1,5 @@
 /* A timeline added up, by names and by tasks. */
+#include "base/json_read.h"
 #include "base/json_text.h"
 #include "base/events.h"
 #include "base/mem.h"
@@ -120,7 +121,7 @@ static shoal_status read_events(const json_t *list, const char *path, trace *t) 
 
 static shoal_status read_file(const char *path, trace *t) {
   json_error_t error;
-  t->file = json_load_file(path, 0, &error);
+  t->file = json_read_file(path, 0, &error);
   if (!t->file) return status_make(SHOAL_ERR_INPUT, "%s: line %d: %s", path, error.line, error.text);
   const json_t *list = json_object_get(t->file, "traceEvents");
   if (!json_is_array(list)) return status_make(SHOAL_ERR_INPUT, "%s has no traceEvents", path);

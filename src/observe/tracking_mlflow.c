@@ -2,6 +2,7 @@
  *
  * The experiment is called as MLFLOW_EXPERIMENT_NAME says, or "shoal". Settings become params, numbers of lines metrics. A
  * run that is resumed goes on as the same run of MLflow: its id is kept in the run's folder. */
+#include "base/json_read.h"
 #include "base/json_text.h"
 #include "base/mem.h"
 #include "observe/http_client.h"
@@ -259,7 +260,7 @@ static shoal_status ask(const mlflow *m, const tracked_run *run, const char *met
                                        .ca = tracking_variable("MLFLOW_TRACKING_SERVER_CERT_PATH"),
                                        .seconds = tracking_seconds(run)},
                           code, &got);
-  if (!status) *answer = got.data ? json_loads(got.data, 0, NULL) : NULL;
+  if (!status) *answer = got.data ? json_read_words(got.data, 0, NULL) : NULL;
   free(words);
   free(headers);
   text_fini(&got);

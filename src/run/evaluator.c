@@ -1,6 +1,7 @@
 #include "run/evaluator.h"
 
 #include "base/clock.h"
+#include "base/json_read.h"
 #include "base/mem.h"
 #include "run/evaluation_files.h"
 #include "run/saved.h"
@@ -173,7 +174,7 @@ static shoal_status find_tested(evaluator *v) {
   if (asprintf(&path, "%s/eval/metrics.jsonl", v->dir.path) < 0) return status_no_memory();
   FILE *f = fopen(path, "re");
   while (f && getline(&line, &room, f) > 0) {
-    json_t *o = json_loads(line, 0, NULL);
+    json_t *o = json_read_words(line, 0, NULL);
     const json_t *step = json_object_get(o, "step");
     if (json_is_integer(step)) v->newest = MAX_OF(v->newest, (int64_t)json_integer_value(step));
     json_decref(o);

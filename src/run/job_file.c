@@ -1,5 +1,6 @@
 #include "run/job_file.h"
 
+#include "base/json_read.h"
 #include "net/tcp_address.h"
 
 #include <errno.h>
@@ -77,7 +78,7 @@ shoal_status job_file_write(const job_file *j, const char *path) { return json_w
 static shoal_status read_job(const char *path, training *t, job_file *j) {
   const shoal_job unset = job_unset();
   json_error_t error;
-  j->file = json_load_file(path, 0, &error);
+  j->file = json_read_file(path, 0, &error);
   if (!j->file) return status_make(SHOAL_ERR_INPUT, "%s: %s", path, error.text);
   const char *id, *model, *folder;
   json_int_t rows;

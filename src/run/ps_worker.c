@@ -1,5 +1,6 @@
 #include "run/ps_place.h"
 
+#include "base/json_read.h"
 #include "cluster/cluster.h"
 #include "run/membership.h"
 #include "run/ps_report.h"
@@ -111,7 +112,7 @@ static shoal_status after_training(void *context) {
 /* Samples go to the file, the timeline to whoever writes it, the report to the list. */
 static shoal_status take_report(const ps_worker *w, metrics *log, const char *words, int from) {
   const run_sink *s = w->place->sink;
-  json_t *one = json_loads(words, 0, NULL), *line, *trace = json_object_get(one, "trace");
+  json_t *one = json_read_words(words, 0, NULL), *line, *trace = json_object_get(one, "trace");
   size_t i;
   shoal_task_report t;
   json_array_foreach (json_object_get(one, "kept_samples"), i, line) metrics_line(log, line);

@@ -1,6 +1,7 @@
 #include "run/ranks.h"
 
 #include "base/clock.h"
+#include "base/json_read.h"
 #include "base/json_text.h"
 #include "base/mem.h"
 #include "data/class_names.h"
@@ -170,7 +171,7 @@ shoal_status ranks_agree(ranks *r, training *t, shoal_status own) {
     free(same);
     return NULL;
   }
-  r->job = json_loads(same, 0, NULL);
+  r->job = json_read_words(same, 0, NULL);
   free(same);
   const char *model, *folder;
   int resume;
@@ -275,7 +276,7 @@ static shoal_status nothing_after(void *context) { return NULL; }
 
 /* Of another rank: samples go to the file, the report to the list. */
 static shoal_status take_report(const rank_run *t, metrics *log, const char *words, int rank) {
-  json_t *one = json_loads(words, 0, NULL), *line;
+  json_t *one = json_read_words(words, 0, NULL), *line;
   size_t i;
   shoal_task_report report;
   json_array_foreach (json_object_get(one, "kept_samples"), i, line) metrics_line(log, line);

@@ -1,6 +1,7 @@
 #include "run/remote_channel.h"
 
 #include "base/clock.h"
+#include "base/json_read.h"
 #include "base/json_text.h"
 
 #include <errno.h>
@@ -98,7 +99,7 @@ shoal_status remote_channel_next(remote_channel *c, json_t **out) {
   for (char *line; (line = next_line(c));) {
     if (*line != '{') continue;
     json_error_t error;
-    *out = json_loads(line, 0, &error);
+    *out = json_read_words(line, 0, &error);
     if (*out) return NULL;
     return status_make(SHOAL_ERR_PEER, "the other end says what is no message: %.60s", line);
   }

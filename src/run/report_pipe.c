@@ -1,5 +1,6 @@
 #include "run/report_pipe.h"
 
+#include "base/json_read.h"
 #include "base/json_text.h"
 
 #include "cluster/launch.h"
@@ -147,7 +148,7 @@ static const struct {
              {"note", read_note},   {"membership", read_membership}, {"trace", read_trace}};
 
 void report_pipe_read(const char *line, const run_sink *sink, task_end *end) {
-  json_t *o = json_loads(line, 0, NULL);
+  json_t *o = json_read_words(line, 0, NULL);
   const json_t *value;
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
     if ((value = json_object_get(o, kinds[i].key))) kinds[i].read(value, sink);

@@ -1,5 +1,6 @@
 /* A whole training job, from its settings to its folder. */
 #include "base/clock.h"
+#include "base/json_read.h"
 #include "base/mem.h"
 #include "base/options.h"
 #include "exchange/formats.h"
@@ -64,7 +65,7 @@ static shoal_status open_folder(run_state *s) {
 /* Bits that were lost before a run was resumed are not there again: its servers count since then only. */
 static void keep_uneven(run_state *s) {
   if (s->report.fit.resumed_from <= 0) return;
-  json_t *before = json_load_file(s->base.dir.summary, 0, NULL);
+  json_t *before = json_read_file(s->base.dir.summary, 0, NULL);
   const int64_t uneven = json_integer_value(json_object_get(before, "uneven_updates"));
   for (size_t i = 0; i < s->tasks.count; i++)
     if (s->tasks.tasks[i].updates >= 0) s->tasks.tasks[i].uneven_updates += uneven;
@@ -180,7 +181,7 @@ static shoal_status advise(const run_state *s, shoal_status status) {
 
 /* Whether the folder's summary says so. */
 static bool summary_says(const run_state *s, const char *wanted) {
-  json_t *summary = json_load_file(s->base.dir.summary, 0, NULL);
+  json_t *summary = json_read_file(s->base.dir.summary, 0, NULL);
   const char *status = json_string_value(json_object_get(summary, "status"));
   const bool says = status && !strcmp(status, wanted);
   json_decref(summary);

@@ -2,6 +2,7 @@
 
 #include "shoal/run.h"
 
+#include "base/json_read.h"
 #include "shoal/version.h"
 #include "train/checkpoint.h"
 
@@ -223,7 +224,7 @@ shoal_status run_dir_write_settings(const run_dir *r, json_t *settings) {
 
 shoal_status run_dir_read_settings(const char *path, json_t **out) {
   json_error_t error;
-  json_t *object = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+  json_t *object = json_read_file(path, JSON_REJECT_DUPLICATES, &error);
   if (!object)
     return status_make(SHOAL_ERR_INPUT, "%s: line %d: %s; expected the settings of a run", path, error.line,
                        error.text);
@@ -263,7 +264,7 @@ static bool model_is_current(const run_dir *r, const char *newest) {
   const char *name = strrchr(newest, '/');
   struct stat model, checkpoint;
   if (sscanf(name ? name + 1 : newest, "step-%lld", &step) != 1) return true;
-  json_t *summary = json_load_file(r->summary, 0, NULL);
+  json_t *summary = json_read_file(r->summary, 0, NULL);
   const char *status = json_string_value(json_object_get(summary, "status"));
   bool beyond = status && step > json_integer_value(json_object_get(summary, "steps"));
   if (status && !strcmp(status, "failed") && !stat(r->weights, &model) && !stat(newest, &checkpoint))
@@ -296,7 +297,7 @@ static shoal_status weights_of(const char *folder, char **out) {
 static shoal_status add_model(const char *settings_path, json_t *settings) {
   char *copy = strdup(settings_path), *path = copy ? join(dirname(copy), RUN_MODEL) : NULL;
   json_error_t error = {0};
-  json_t *model = path && exists(path) ? json_load_file(path, JSON_REJECT_DUPLICATES, &error) : NULL;
+  json_t *model = path && exists(path) ? json_read_file(path, JSON_REJECT_DUPLICATES, &error) : NULL;
   shoal_status status = NULL;
   if (!path || (model && json_object_set_new(settings, "model_file", model)))
     status = status_no_memory();

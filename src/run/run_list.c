@@ -1,5 +1,6 @@
 #include "run/run_list.h"
 
+#include "base/json_read.h"
 #include "base/mem.h"
 #include "base/options.h"
 #include "run/job_words.h"
@@ -125,7 +126,7 @@ static bool is_finished(const json_t *summary) {
 static shoal_status read_run(const shoal_run_list *l, listed *r) {
   char *path;
   if (asprintf(&path, "%s/%s/summary.json", l->folder, r->name) < 0) return status_no_memory();
-  json_t *summary = json_load_file(path, 0, NULL);
+  json_t *summary = json_read_file(path, 0, NULL);
   free(path);
   json_decref(r->summary);
   r->summary = is_finished(summary) ? json_incref(summary) : NULL;

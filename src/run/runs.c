@@ -1,6 +1,7 @@
 /* What jobs run and what runs are there, by their folders alone. */
 #include "run/runs.h"
 
+#include "base/json_read.h"
 #include "base/json_text.h"
 #include "base/mem.h"
 #include "base/table.h"
@@ -103,7 +104,7 @@ static json_t *last_progress(const char *path) {
   if (fseek(f, -TAIL_BYTES, SEEK_END)) rewind(f);
   while (getline(&line, &room, f) > 0) {
     if (!strstr(line, "\"step\"")) continue; /* kinds "step" and "epoch", and tests, have it */
-    json_t *o = json_loads(line, 0, NULL);
+    json_t *o = json_read_words(line, 0, NULL);
     const char *kind = json_string_value(json_object_get(o, "kind"));
     if (kind && (!strcmp(kind, "step") || !strcmp(kind, "epoch"))) {
       json_decref(found);
@@ -171,7 +172,7 @@ static shoal_status read_run(const char *path, const char *name, shoal_run_statu
   run_dir r;
   bool good = true;
   TRY(run_dir_init(path, &r));
-  json_t *summary = json_load_file(r.summary, 0, NULL), *line = last_progress(r.metrics);
+  json_t *summary = json_read_file(r.summary, 0, NULL), *line = last_progress(r.metrics);
   const bool running = run_dir_busy(&r);
   const char *state = json_string_value(json_object_get(summary, "status"));
   const char *error = running ? NULL : json_string_value(json_object_get(summary, "error"));

@@ -1,5 +1,6 @@
 /* Following a run: what it adds to metrics.jsonl and to its logs, until its job ends. */
 #include "base/clock.h"
+#include "base/json_read.h"
 #include "base/mem.h"
 #include "base/options.h"
 #include "base/text.h"
@@ -44,7 +45,7 @@ static bool is_progress(const char *kind) {
 }
 
 static void tell(const follower *f, const char *line) {
-  json_t *o = json_loads(line, 0, NULL);
+  json_t *o = json_read_words(line, 0, NULL);
   const char *kind = json_string_value(json_object_get(o, "kind"));
   const char *task = json_string_value(json_object_get(o, "task"));
   if (is_progress(kind) && f->options.on_line) {

@@ -1,6 +1,7 @@
 #include "run/scale.h"
 
 #include "base/clock.h"
+#include "base/json_read.h"
 #include "base/text.h"
 #include "shoal/run.h"
 
@@ -26,7 +27,7 @@ bool scale_take(const run_dir *r, const char *what, int64_t *count) {
     shoal_status_free(status); /* the next look finds it, too */
     return false;
   }
-  json_t *request = access(path, F_OK) ? NULL : json_load_file(path, 0, NULL);
+  json_t *request = access(path, F_OK) ? NULL : json_read_file(path, 0, NULL);
   const bool there = request && json_is_integer(json_object_get(request, what));
   if (there) *count = json_integer_value(json_object_get(request, what));
   if (request) unlink(path);

@@ -1,5 +1,6 @@
 #include "run/serve_model.h"
 
+#include "base/json_read.h"
 #include "base/mem.h"
 #include "data/transform.h"
 #include "run/run_dir.h"
@@ -137,7 +138,7 @@ static int64_t step_of(const char *target, const char *weights) {
   if (step >= 0) return step;
   char path[SERVE_WEIGHTS_TEXT];
   snprintf(path, sizeof path, "%s/summary.json", target);
-  json_t *summary = json_load_file(path, 0, NULL);
+  json_t *summary = json_read_file(path, 0, NULL);
   const json_t *steps = json_object_get(summary, "steps");
   if (json_is_integer(steps)) step = json_integer_value(steps);
   json_decref(summary);

@@ -1,5 +1,6 @@
 #include "run/serve_rows.h"
 
+#include "base/json_read.h"
 #include "base/mem.h"
 #include "data/sparse.h"
 #include "data/format.h"
@@ -132,7 +133,7 @@ static shoal_status read_instances(const json_t *body, int64_t rows_max, rows_bl
 
 static shoal_status read_json(const void *body, size_t n, int64_t rows_max, rows_block *into) {
   json_error_t error;
-  json_t *root = json_loadb(body, n, 0, &error);
+  json_t *root = json_read(body, n, 0, &error);
   if (!root)
     return status_make(SHOAL_ERR_INPUT, "the body is not valid JSON: %s at byte %d", error.text, error.position);
   shoal_status status = read_instances(root, rows_max, into);

@@ -1,5 +1,7 @@
 #include "run/server_list.h"
 
+#include "base/json_read.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +22,7 @@ static ino_t inode_of(const char *path) {
 static shoal_status read_file(server_list *l, const char *path, ps_servers *out) {
   server_file *f = calloc(1, sizeof *f);
   if (!f) return status_no_memory();
-  f->file = json_load_file(path, 0, NULL);
+  f->file = json_read_file(path, 0, NULL);
   const json_t *list = json_object_get(json_object_get(f->file, "cluster"), "ps");
   const size_t n = json_array_size(list);
   if (n < 1 || n > SERVERS_MAX) {

@@ -1,5 +1,6 @@
 #include "run/sweep.h"
 
+#include "base/json_read.h"
 #include "base/mem.h"
 #include "base/options.h"
 #include "run/run_dir.h"
@@ -70,7 +71,7 @@ static shoal_status take_up(shoal_sweep *s, const char *const *words, int n, con
 
 static shoal_status resume(shoal_sweep *s, const char *const *words, int n) {
   json_error_t error;
-  json_t *kept = json_load_file(s->description, 0, &error);
+  json_t *kept = json_read_file(s->description, 0, &error);
   if (!kept)
     return status_make(SHOAL_ERR_INPUT, "%s: %s; expected the description of a sweep", s->description, error.text);
   shoal_status status = take_up(s, words, n, kept);

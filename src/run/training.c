@@ -1,5 +1,6 @@
 #include "run/training.h"
 
+#include "base/json_read.h"
 #include "base/json_text.h"
 #include "base/mem.h"
 #include "data/class_names.h"
@@ -271,7 +272,7 @@ shoal_status training_open_trace(const training *t, int threads, int64_t times, 
 }
 
 shoal_status training_note_learned(const training *t, json_t *into) {
-  json_t *learned = t->preprocessing ? json_loads(t->preprocessing, 0, NULL) : json_null();
+  json_t *learned = t->preprocessing ? json_read_words(t->preprocessing, 0, NULL) : json_null();
   bool failed = json_object_set_new(into, "class_names", class_names_to_json(t->class_names)) ||
                 json_object_set_new(into, "preprocessing", learned);
   return failed ? status_no_memory() : NULL;

@@ -1,4 +1,5 @@
 /* Descriptions of layers: checked against the table's row, and read. */
+#include "base/json_read.h"
 #include "base/json_text.h"
 #include "base/mem.h"
 #include "base/text.h"
@@ -141,7 +142,8 @@ static shoal_status fill(const layer_kind *kind, json_t *config) {
     if (!a->standard)
       return status_make(SHOAL_ERR_ARGUMENT, "%s must be given, like {\"type\": \"%s\", \"%s\": ...}", a->name,
                          kind->name, a->name);
-    if (json_object_set_new(config, a->name, json_loads(a->standard, JSON_DECODE_ANY, NULL))) return status_no_memory();
+    if (json_object_set_new(config, a->name, json_read_words(a->standard, JSON_DECODE_ANY, NULL)))
+      return status_no_memory();
   }
   return NULL;
 }

@@ -1,4 +1,5 @@
 /* Layers applied to each other from C: the functions of shoal/train.h that take and give shoal_output. */
+#include "base/json_read.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include "train/layer.h"
@@ -56,7 +57,7 @@ shoal_output *shoal_layer(shoal_model *m, const char *type, const char *attribut
   json_error_t error;
   shoal_output *out = NULL;
   if (m->error) return NULL;
-  json_t *object = attributes ? json_loads(attributes, JSON_REJECT_DUPLICATES, &error) : json_object();
+  json_t *object = attributes ? json_read_words(attributes, JSON_REJECT_DUPLICATES, &error) : json_object();
   if (!json_is_object(object)) {
     json_decref(object);
     return settle(

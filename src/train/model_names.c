@@ -1,4 +1,5 @@
 /* The names of a model's classes, and how they are kept in files of weights. */
+#include "base/json_read.h"
 #include "base/json_text.h"
 #include "base/mem.h"
 #include "data/class_names.h"
@@ -53,7 +54,7 @@ shoal_status model_names_read(const json_t *metadata, const char *const **out) {
   const char *words = json_string_value(json_object_get(metadata, METADATA_KEY));
   *out = NULL;
   if (!words) return NULL;
-  json_t *array = json_loads(words, 0, NULL);
+  json_t *array = json_read_words(words, 0, NULL);
   shoal_status status = array ? class_names_from_json(array, out)
                               : status_make(SHOAL_ERR_INPUT, "'" METADATA_KEY "' in its metadata is not valid JSON");
   json_decref(array);

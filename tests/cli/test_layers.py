@@ -45,7 +45,8 @@ class Layers(unittest.TestCase):
                                  ("src/graph/b.h", '#  include "exec/plan.h"', "graph must not use exec"),
                                  ("include/shoal/c.h", '#include "base/mem.h"', "public header"),
                                  ("src/odd/d.c", "int x;", "not in the list"),
-                                 ("src/base/e.c", '#include "mem.h"', "with its folder")):
+                                 ("src/base/e.c", '#include "mem.h"', "with its folder"),
+                                 ("src/run/f.c", "json_t *o = json_loads(words, 0, NULL);", "use base/json_read.h")):
             with tempfile.TemporaryDirectory() as root:
                 file = pathlib.Path(root) / path
                 file.parent.mkdir(parents=True)
