@@ -44,7 +44,9 @@ static shoal_status open_folder(run_state *s) {
   shoal_status status = run_dir_init(name, &b->dir);
   free(name);
   if (status || !run_dir_used(&b->dir)) return status;
-  if (!b->job.resume && !getenv(RANKS_AGAIN))
+  const bool goes_on = b->job.resume || getenv(RANKS_AGAIN);
+  if (!goes_on && run_dir_busy(&b->dir)) return run_dir_refuse(&b->dir);
+  if (!goes_on)
     return status_make(SHOAL_ERR_ARGUMENT,
                        "%s already contains a run; add `resume` to continue it, or choose another "
                        "`run_dir`",

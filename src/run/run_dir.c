@@ -101,8 +101,7 @@ shoal_status run_dir_make(const char *folder) {
   return status;
 }
 
-/* Who works there, as it says itself. */
-static shoal_status refuse(const run_dir *r) {
+shoal_status run_dir_refuse(const run_dir *r) {
   char who[256] = "";
   FILE *f = fopen(r->holder, "re");
   if (f && !fgets(who, sizeof who, f)) *who = 0;
@@ -144,7 +143,7 @@ shoal_status run_dir_take(run_dir *r) {
   if (fd < 0) return status_errno(errno, "cannot open the folder %s", r->path);
   if (flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK) {
     close(fd);
-    return refuse(r);
+    return run_dir_refuse(r);
   }
   r->lock = fd + 1;
   run_dir_remove_temporary(r);

@@ -31,6 +31,8 @@ bool run_dir_taken(const run_dir *r);
 SHOAL_CHECKED shoal_status run_dir_check(const run_dir *r);
 /* Whether another process has. */
 bool run_dir_busy(const run_dir *r);
+/* The error for that, with who works there, as it says itself. */
+SHOAL_CHECKED shoal_status run_dir_refuse(const run_dir *r);
 /* What processes that were killed in the middle of a write have left; the folder must be taken, and nobody else write to it. */
 void run_dir_remove_temporary(const run_dir *r);
 

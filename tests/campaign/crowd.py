@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Many workers on one server: each start must finish, with each row used once an epoch.
 
-crowd.py [--workers 64] [--starts 20]: in sync and async mode, over shared memory and TCP."""
+crowd.py [--workers 64] [--starts 20]: in sync and async mode, over shared memory and TCP (ZeroMQ, TLS)."""
 import argparse
 import itertools
 import json
@@ -45,7 +45,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="shoal-crowd-") as base:
         base = pathlib.Path(base)
         support.make_data(base / "bars", ROWS)
-        for mode, transport in itertools.product(("sync", "async"), ("shm", "zmq")):
+        for mode, transport in itertools.product(("sync", "async"), ("shm", "zmq", "tls")):
             times = []
             for i in range(a.starts):
                 seconds, wrong = start(base / f"{mode}-{transport}-{i}", base / "bars", a.workers, mode, transport)
