@@ -44,6 +44,7 @@ import support  # noqa: E402
 
 HANG_SECONDS, TRIAL_SECONDS = 30, 300
 DENSE_ROWS, SPARSE_ROWS, FEATURES = 512, 4000, "40000"
+TABLES_ROWS, TABLES_FEATURES = 1600, "2000"
 STANDARD = ["--threads", "1", "--quiet"]
 DEADLINE, HEARTBEAT = ["--deadline", "8"], ["--heartbeat", "2"]
 MODES = {
@@ -120,6 +121,7 @@ def draw(seed, namespaces, quick=False, only=None):
     served, elastic = mode in SERVED, mode == "elastic"
     described = served and namespaces and not quick and r.random() < 0.3
     model = "sparse" if mode in ("single", "sync", "async", "stale") and r.random() < 0.35 else "dense"
+    model = "tables" if model == "sparse" and r.random() < 0.4 else model
     t = Trial(seed, mode, model, described, r.choice(["shm", "shm", "tls", "tls" if elastic else "zmq"]), r.choice([2, 2, 3]),
               r.choice([1, 1, 2]), int(served and not described and r.random() < 0.3),
               served and not described and model == "dense" and r.random() < 0.2, [])
@@ -146,19 +148,27 @@ class Data:
         self.lock = threading.Lock()
         self.models = {}
         support.make_data(folder / "bars", DENSE_ROWS)
-        subprocess.run([support.SHOAL, "data", "generate", "criteo", "--rows", str(SPARSE_ROWS * 5 // 4), "--files", "5",
-                        "--features", FEATURES, "--out", str(folder / "clicks"), "--quiet"], check=True,
-                       stdout=subprocess.DEVNULL)
-        truth = json.loads((folder / "clicks" / "truth.json").read_text())
-        self.test_file = folder / "clicks" / truth["test_file"]
-        self.files = ",".join(str(p) for p in sorted((folder / "clicks").glob("tfrecords*")) if p != self.test_file)
+        self.sparse = self.clicks("clicks", "tfrecords*", SPARSE_ROWS, FEATURES)
+        self.tables = self.clicks("fields", "clicks*", TABLES_ROWS, TABLES_FEATURES, "--as", "tsv")
+
+    def clicks(self, name, pattern, rows, features, *flags):
+        """The flags for so many rows of a click log and its test rows."""
+        to = self.folder / name
+        subprocess.run([support.SHOAL, "data", "generate", "criteo", "--rows", str(rows * 5 // 4), "--files", "5", "--features",
+                        features, *flags, "--out", str(to), "--quiet"], check=True, stdout=subprocess.DEVNULL)
+        test = to / json.loads((to / "truth.json").read_text())["test_file"]
+        files = ",".join(str(p) for p in sorted(to.glob(pattern)) if p != test)
+        return ["--data", files, "--test-data", str(test), "--features", features, "--batch-size", "20", "--shuffle-rows", "300",
+                "--stream", "--checkpoint-every", "200"]
 
     def flags(self, t):
         """(model and flags, rows, epochs)"""
         if t.model == "sparse":
             epochs = 12 if t.mode in SERVED else 60
-            return ["sparse-lr", "--data", self.files, "--test-data", str(self.test_file), "--features", FEATURES, "--batch-size",
-                    "20", "--shuffle-rows", "300", "--stream", "--epochs", str(epochs), "--checkpoint-every", "200"], SPARSE_ROWS, epochs
+            return ["sparse-lr", *self.sparse, "--epochs", str(epochs)], SPARSE_ROWS, epochs
+        if t.model == "tables": # of rows wider than one number, and dense layers
+            epochs = 25 if t.mode in SERVED else 80
+            return ["deepfm", "--set", "hidden=8", *self.tables, "--epochs", str(epochs)], TABLES_ROWS, epochs
         epochs = {"single": 2000, "mirrored": 400, "allreduce": 400, "elastic": 700, "deterministic": 250}.get(t.mode, 500)
         return ["softmax", "--data", str(self.folder / "bars"), "--batch-size", "16", "--epochs", str(epochs),
                 "--checkpoint-every", "300"], DENSE_ROWS, epochs

@@ -259,7 +259,7 @@ class Ranks(Replicas):
         self.assertEqual((s["workers"], s["global_batch"], s["batch_size"]), (2, 192, 96))
 
     def test_trouble_at_the_start_is_named(self):
-        """A rank stopped or killed as soon as it is there, and too few open files for mpirun: ends, and says why."""
+        """A rank stopped or killed as soon as it is there, two killed, and too few open files for mpirun: ends, and says why."""
         def begin(run, files=None):
             limit = files and (lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (files, files)))
             return subprocess.Popen(
@@ -268,16 +268,19 @@ class Ranks(Replicas):
                  "--transport", self.transport, *([] if self.transport == "mpi" else ["--max-restarts", "0"])],
                 cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=self.environment(),
                 preexec_fn=limit)
-        jobs = {"stopped": begin("stopped"), "killed": begin("killed")}
+        jobs = {run: begin(run) for run in ("stopped", "killed", "two")}
         if self.transport == "mpi":
             jobs["few"] = begin("few", 32)
-        waiting = {"stopped": signal.SIGSTOP, "killed": signal.SIGKILL}
+        waiting = {"stopped": (signal.SIGSTOP, 1), "killed": (signal.SIGKILL, 1), "two": (signal.SIGKILL, 2)}
         end = time.monotonic() + 20
         while waiting and time.monotonic() < end:
             for run in list(waiting):
                 found = list(ranks_of(self.folder / run).values())
-                if found:
-                    os.kill(found[-1], waiting.pop(run))
+                number, count = waiting[run]
+                if len(found) >= count:
+                    for pid in found[-count:]:
+                        os.kill(pid, number)
+                    del waiting[run]
                 elif jobs[run].poll() is not None: # a busy machine on which none has begun in time
                     waiting.pop(run)
         for run, process in jobs.items():

@@ -2,6 +2,7 @@
 
 SHOAL_KILL_ROUNDS says how many servers are killed or stopped in each job (three, unless told otherwise); the pauses are
 printed."""
+import json
 import os
 import pathlib
 import random
@@ -100,6 +101,28 @@ class Replicas(support.Case):
         self.assertEqual(process.returncode, 0, out)
         self.replicated("sync", *flags)
         self.assertEqual(self.weights("plain"), self.weights("sync"))
+
+    def test_sync_tables_of_several_widths(self):
+        """Two tables, with a slot of Adagrad beside each row, and a dense layer: the same bits."""
+        features = 1000
+        self.shoal("data", "generate", "criteo", "--rows", 1500, "--files", 3, "--features", features, "--as", "tsv", "--out", "log",
+                   "--quiet")
+        (self.folder / "two.json").write_text(json.dumps({
+            "shoal_model": 1, "name": "two", "inputs": [{"shape": [features], "sparse": True}],
+            "layers": [
+                {"name": "weights", "type": "embedding_bag", "units": 1, "embeddings_initializer": 0},
+                {"name": "vectors", "type": "embedding_bag", "inputs": ["input"], "units": 5, "fields": 39, "log_values": True,
+                 "embeddings_initializer": {"type": "table", "limit": 0.1}},
+                {"type": "flatten"}, {"name": "deep", "type": "dense", "units": 1},
+                {"type": "add", "inputs": ["weights", "deep"]}, {"type": "activation", "activation": "sigmoid"}],
+            "training": {"epochs": 1, "optimizer": "adagrad", "lr": 0.05, "accumulator": 0.1}}))
+        flags = ["two.json", "--data", "log/clicks00.tsv,log/clicks01.tsv", "--features", features, "--batch-size", 50,
+                 "--shuffle-rows", 0, "--workers", 2, "--mode", "sync", "--epochs", 60 if FAULTS < 10 else 40 * FAULTS]
+        process = self.begin(self.folder / "plain-tables", *flags, "--ps", SERVERS)
+        out, _ = process.communicate(timeout=support.SECONDS)
+        self.assertEqual(process.returncode, 0, out)
+        self.replicated("tables", *flags)
+        self.assertEqual(self.weights("plain-tables"), self.weights("tables"))
 
     def test_async_rows_of_a_table_each_once(self):
         rows, epochs = 4000, 60 if FAULTS < 10 else 20 * FAULTS
