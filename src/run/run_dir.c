@@ -135,6 +135,10 @@ void run_dir_remove_temporary(const run_dir *r) {
   if (!run_dir_taken(r)) return;
   remove_temporary_in(r->path);
   remove_temporary_in(r->checkpoints);
+  char *logs;
+  if (asprintf(&logs, "%s/logs", r->path) < 0) return; /* the next run there finds it, too */
+  remove_temporary_in(logs);
+  free(logs);
 }
 
 shoal_status run_dir_take(run_dir *r) {

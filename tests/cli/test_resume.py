@@ -77,7 +77,8 @@ class Resume(support.Case):
 
     def test_what_a_kill_in_the_middle_of_a_write_left_is_removed(self):
         self.train("softmax", "r", "--epochs", 1)
-        left = [self.folder / "r" / "summary.json.99999999.tmp",
+        (self.folder / "r" / "logs").mkdir()
+        left = [self.folder / "r" / "summary.json.99999999.tmp", self.folder / "r" / "logs" / "job.json.99999999.tmp",
                 self.folder / "r" / "checkpoints" / "step-000000000001.safetensors.tmp"]
         for path in left:
             path.write_bytes(b"half")
