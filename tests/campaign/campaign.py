@@ -123,7 +123,7 @@ def draw(seed, namespaces, quick=False, only=None):
     model = "sparse" if mode in ("single", "sync", "async", "stale") and r.random() < 0.35 else "dense"
     model = "tables" if model == "sparse" and r.random() < 0.4 else model
     t = Trial(seed, mode, model, described, r.choice(["shm", "shm", "tls", "tls" if elastic else "zmq"]), r.choice([2, 2, 3]),
-              r.choice([1, 1, 2]), int(served and not described and r.random() < 0.3),
+              r.choice([1, 1, 2]), int(served and r.random() < 0.3),
               served and not described and model == "dense" and r.random() < 0.2, [])
     roles = ["chief", "worker", "server"] if served else ["rank", "rank", "launcher"] if mode in RANKS else ["launcher"]
     roles += ["launcher"] if served and not described else []
@@ -282,7 +282,7 @@ class Job:
         more = ["--evaluator"] if t.evaluator else []
         if t.mode in SERVED and not t.described:
             more += ["--workers", t.workers, "--ps", t.servers, "--transport", t.transport]
-            more += ["--replicas", 1] if t.replicas else []
+        more += ["--replicas", 1] if t.replicas else []
         if t.mode == "elastic":
             more += ["--workers", t.workers, "--transport", t.transport]
         return [*MODES[t.mode], *served, *more]
@@ -297,7 +297,7 @@ class Job:
         if not self.t.described:
             return self.begin("launcher", *self.settings(), limits=limits)
         self.open_space()
-        ports = random.Random(self.t.seed).sample(range(20000, 30000), self.t.workers + self.t.servers)
+        ports = random.Random(self.t.seed).sample(range(20000, 30000), self.t.workers + self.servers())
         address = [f"127.0.0.1:{p}" for p in ports]
         self.ports = ports[self.t.workers:]
         cluster = {"worker": address[:self.t.workers], "ps": address[self.t.workers:]}
@@ -305,6 +305,10 @@ class Job:
         for role in cluster:
             for i in range(len(cluster[role])):
                 self.begin_member(f"{role}:{i}", limits)
+
+    def servers(self):
+        """And their backups."""
+        return self.t.servers * (1 + self.t.replicas)
 
     def begin_member(self, task, limits=(), *more):
         self.begin(task, *self.settings(), "--cluster", "cluster.json", "--task", task, "--max-restarts", "2", *more, limits=limits)
@@ -343,7 +347,7 @@ class Job:
 
     def victim(self, role, r):
         ranks = self.t.workers if self.t.mode == "elastic" else 2
-        names = {"chief": ["worker:0"], "server": [f"ps:{r.randrange(self.t.servers * (1 + self.t.replicas))}"], "evaluator": ["evaluator:0"],
+        names = {"chief": ["worker:0"], "server": [f"ps:{r.randrange(self.servers())}"], "evaluator": ["evaluator:0"],
                  "worker": [f"worker:{r.randrange(1, self.t.workers)}"], "rank": [f"rank:{r.randrange(ranks)}"],
                  "launcher": ["launcher"]}[role]
         tasks = self.tasks()
@@ -535,7 +539,7 @@ def resume(job, judge):
     if not t.described:
         job.begin("launcher", *([] if kept else job.settings()), "--resume")
     else:
-        for task in [f"worker:{i}" for i in range(t.workers)] + [f"ps:{i}" for i in range(t.servers)]:
+        for task in [f"worker:{i}" for i in range(t.workers)] + [f"ps:{i}" for i in range(job.servers())]:
             job.begin_member(task, (), *(["--resume"] if task == "worker:0" else []))
     if not job.wait():
         judge.blame("hang", "the resumed job: " + job.said()[-300:])

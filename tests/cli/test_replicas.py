@@ -6,7 +6,9 @@ import json
 import os
 import pathlib
 import random
+import shutil
 import signal
+import socket
 import subprocess
 import time
 
@@ -135,6 +137,72 @@ class Replicas(support.Case):
         summary = self.replicated("async", "sparse-lr", "--data", path, "--workers", 2, "--mode", "async", "--staleness", 4,
                                   "--batch-size", 50, "--features", 200000, "--epochs", epochs)
         self.assertEqual(summary["examples"], rows * epochs)
+
+
+class Described(support.Case):
+    """Four ps of a cluster that was described are two servers and their backups. Somebody else starts what died again."""
+
+    def setUp(self):
+        super().setUp()
+        sockets = [socket.socket() for _ in range(6)]
+        for s in sockets:
+            s.bind(("127.0.0.1", 0))
+        addresses = [f"127.0.0.1:{s.getsockname()[1]}" for s in sockets]
+        for s in sockets:
+            s.close()
+        (self.folder / "cluster.json").write_text(json.dumps({"cluster": {"worker": addresses[:2], "ps": addresses[2:]}}))
+        self.tasks = {}
+        self.addCleanup(lambda: [(p.kill(), p.communicate()) for p in self.tasks.values()])
+
+    def start(self, task):
+        self.tasks[task] = subprocess.Popen(
+            [support.SHOAL, "train", *map(str, self.flags), "--run-dir", "r", "--threads", "1", "--quiet", "--replicas", "1",
+             "--heartbeat", "0.5", "--cluster", "cluster.json", "--task", task], cwd=self.folder, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True, env=self.environment())
+
+    def view(self, server):
+        """(primary, backup), a member's number or -1."""
+        try:
+            words = (self.folder / "r" / f"ps-{server}.view").read_text().split()
+        except OSError:
+            return None
+        return tuple(int(word.split("=")[1].split(":")[0]) for word in words[1:3]) if len(words) == 4 else None
+
+    def wait_for(self, condition, seconds=30):
+        end = time.monotonic() + seconds
+        while time.monotonic() < end and self.tasks["worker:0"].poll() is None and not condition():
+            time.sleep(0.02)
+        return condition()
+
+    def lose(self, server, number):
+        """The primary dies or stops; another process is started in its place, and becomes the backup."""
+        self.assertTrue(self.wait_for(lambda: self.view(server) and min(self.view(server)) >= 0), "no backup in time")
+        primary, backup = self.view(server)
+        task = f"ps:{server + SERVERS * primary}"
+        self.tasks[task].send_signal(number)
+        self.assertTrue(self.wait_for(lambda: self.view(server) and self.view(server)[0] == backup), "nobody took over")
+        self.tasks[task].kill()
+        self.tasks[task].communicate()
+        self.start(task)
+
+    def test_whoever_dies(self):
+        self.flags = ["softmax", "--data", self.data, "--batch-size", 16, "--lr", "0.001", "--epochs", 1000000]
+        for task in ("ps:0", "ps:1", "ps:2", "ps:3", "worker:1", "worker:0"):
+            self.start(task)
+        self.lose(0, signal.SIGKILL)
+        self.lose(1, signal.SIGSTOP)
+        self.lose(0, signal.SIGKILL)  # that which was a backup at first
+        self.tasks["worker:0"].send_signal(signal.SIGINT)
+        said = {task: process.communicate(timeout=support.SECONDS)[0] for task, process in self.tasks.items()}
+        ends = {task: process.returncode for task, process in self.tasks.items()}
+        self.assertEqual(ends, {**dict.fromkeys(said, 0), "worker:0": 130}, said)
+        summary = self.summary("r")
+        print(f"described: pauses of at most {summary['failover_seconds_max']:.2f} s")
+        self.assertEqual(summary["lost_steps"], 0)
+        self.assertGreaterEqual(summary["failovers"], 3)
+        self.shoal("train", *self.flags, "--workers", 2, "--ps", SERVERS, "--run-dir", "plain", "--steps", summary["steps"], "--threads", 1,
+                   "--quiet")
+        self.assertEqual(*((self.folder / run / "model.safetensors").read_bytes() for run in ("r", "plain")))
 
 
 if __name__ == "__main__":
