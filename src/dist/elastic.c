@@ -445,6 +445,7 @@ shoal_status elastic_create(const elastic_options *o, elastic **out) {
   e->job = p->mesh.listening.job;
   e->heartbeat = o->heartbeat;
   e->patience = o->patience;
+  e->again = o->again;
   e->serving = p->mesh.listening;
   e->asking = p->mesh.connecting;
   e->asking.largest = ELASTIC_PIECE + sizeof(elastic_state);

@@ -12,7 +12,8 @@
  *     refused by those in it, and what it has computed meanwhile counts for nobody.
  *  4. A generation begins after the last step that any rank of the one before has finished. Ranks that have not finished it,
  *     and those that are new, take variables and progress from one that has; they keep their own until all of it is there.
- *  5. Nobody forms the first generation but all ranks that were described.
+ *  5. Nobody forms the first generation but all ranks that were described. A chief that was started again and finds nobody of an
+ *     earlier one, since all have died, waits for them for a heartbeat: some may have left before.
  *  6. When the chief dies the others keep what they have and wait, for `deadline`, until it is started again. It then takes
  *     everything from them, and no step is lost.
  *
@@ -33,6 +34,7 @@ typedef struct {
   const rank_place *place; /* whom this process is; borrowed while elastic_create runs, its keys for longer */
   double heartbeat;        /* seconds of silence after which a rank is gone */
   double patience;         /* seconds to wait for the chief, and for all at the start */
+  bool again;              /* of the chief: there was one before it in this job */
 } elastic_options;
 
 typedef struct {

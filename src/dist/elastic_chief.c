@@ -16,12 +16,15 @@ static bool is_with(const elastic_state *s, int id) { return s->with[id / 8] >> 
 static bool is_there(const elastic_entry *m) { return m->known && !m->gone; }
 static bool is_waiting(const elastic_entry *m) { return is_there(m) && m->said.stage == ELASTIC_WAITS; }
 
-static void note(elastic_chief *c, int id, elastic_kind kind) {
-  if (c->n_pending == (int)COUNT_OF(c->pending)) return;
+static uint64_t wall_clock_ns(void) {
   struct timespec t;
   clock_gettime(CLOCK_REALTIME, &t);
-  c->pending[c->n_pending++] =
-      (elastic_change){.id = id, .kind = kind, .time = (double)t.tv_sec + 1e-9 * (double)t.tv_nsec};
+  return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static void note(elastic_chief *c, int id, elastic_kind kind) {
+  if (c->n_pending == (int)COUNT_OF(c->pending)) return;
+  c->pending[c->n_pending++] = (elastic_change){.id = id, .kind = kind, .time = 1e-9 * (double)wall_clock_ns()};
 }
 
 static void end_generation(elastic *e) {
@@ -61,9 +64,13 @@ static bool all_have_stopped(const elastic_chief *c) {
   return true;
 }
 
-static bool all_have_come(const elastic *e) {
+/* Whether the first generation can be formed. */
+static bool all_have_come(elastic *e, double now) {
+  elastic_chief *c = e->chief;
+  if (c->begun == 0) c->begun = now;
+  if (e->again && now - c->begun > e->heartbeat) return true;
   for (int i = 0; i < e->ranks; i++)
-    if (!is_waiting(&e->chief->entries[i])) return false;
+    if (!is_waiting(&c->entries[i])) return false;
   return true;
 }
 
@@ -82,14 +89,15 @@ static void note_lost(elastic *e, uint64_t last) {
   }
 }
 
-static void add_rank(elastic *e, int id, bool has) {
+/* first: of this job, or since all ranks had died. */
+static void add_rank(elastic *e, int id, bool has, bool first) {
   elastic_view *v = &e->chief->view;
   elastic_entry *m = &e->chief->entries[id];
   elastic_rank *r = &v->ranks[v->n++];
   *r = (elastic_rank){.id = id, .pid = m->said.pid, .has = has};
   memcpy(r->host, m->said.host, sizeof r->host);
   memcpy(r->address, m->said.address, sizeof r->address);
-  if (!m->in && v->generation > 1) note(e->chief, id, m->ever ? ELASTIC_REJOINED : ELASTIC_JOINED);
+  if (!m->in && !first) note(e->chief, id, m->ever ? ELASTIC_REJOINED : ELASTIC_JOINED);
   m->in = m->ever = true;
 }
 
@@ -97,7 +105,8 @@ static void add_rank(elastic *e, int id, bool has) {
 static void form(elastic *e, uint64_t last) {
   elastic_chief *c = e->chief;
   elastic_view *v = &c->view;
-  v->generation = last + 1;
+  /* After a death of all the numbers must be others than before: who was asleep meanwhile may have been in those. */
+  v->generation = !last && e->again ? wall_clock_ns() : last + 1;
   v->n = 0;
   v->step = -1;
   for (int i = 0; i < ELASTIC_RANKS; i++)
@@ -105,7 +114,7 @@ static void form(elastic *e, uint64_t last) {
   for (int k = 1; k <= ELASTIC_RANKS; k++) {
     const int id = (e->id + k) % ELASTIC_RANKS; /* this one is the last */
     const elastic_entry *m = &c->entries[id];
-    if (is_waiting(m)) add_rank(e, id, v->step < 0 ? id == e->id : m->in && m->said.step == v->step);
+    if (is_waiting(m)) add_rank(e, id, v->step < 0 ? id == e->id : m->in && m->said.step == v->step, !last);
   }
   v->from = 0;
   while (v->from < v->n - 1 && !v->ranks[v->from].has) v->from++;
@@ -131,7 +140,7 @@ void elastic_chief_form(elastic *e, double now) {
   }
   for (int i = 0; i < ELASTIC_RANKS; i++)
     if (is_waiting(&c->entries[i])) last = MAX_OF(last, c->entries[i].said.generation);
-  if (!last && all_have_come(e)) form(e, 0);
+  if (!last && all_have_come(e, now)) form(e, 0);
   if (!last || !survivors_are_there(e, last, now)) return;
   note_lost(e, last);
   form(e, last);

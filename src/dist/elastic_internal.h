@@ -66,6 +66,7 @@ typedef struct {
   int n_changes, n_pending;
   bool over, ended;
   double first; /* when somebody came who was in a generation before; 0: nobody */
+  double begun; /* when the chief began to wait for the first generation; 0: it does not */
   elastic_item *items;
   size_t n_items, room;
 } elastic_chief;
@@ -74,6 +75,7 @@ struct elastic {
   int id, ranks; /* as they were described */
   uint64_t job;
   double heartbeat, patience;
+  bool again;
   char chief_address[ELASTIC_ADDRESS];
   net_options serving, asking;
   mesh_options mesh; /* for its keys */

@@ -69,7 +69,7 @@ static bool take_in(link_place *p, sim_message *m) {
     if ((uint64_t)to->tag != m->header.number) continue;
     *at = to->next;
     const bool good = fits(p, to, m);
-    sim_release(p->sim, m);
+    sim_release(p->sim, m, m->bytes);
     return good;
   }
   m->next = NULL;
@@ -85,7 +85,7 @@ static bool expect(link_place *p, message *to) {
     if (m->header.number != (uint64_t)to->tag) continue;
     *at = m->next;
     const bool good = fits(p, to, m);
-    sim_release(p->sim, m);
+    sim_release(p->sim, m, m->bytes);
     return good;
   }
   message **end = &p->expected[to->peer];
@@ -217,7 +217,7 @@ static bool end(link_place *p) {
   for (int r = 0; r < p->world->ranks; r++)
     for (sim_message *m = p->early[r], *next; m; m = next) {
       next = m->next;
-      sim_release(p->sim, m);
+      sim_release(p->sim, m, m->bytes);
     }
   free(p->early);
   free(p->expected);

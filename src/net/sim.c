@@ -11,17 +11,31 @@
 
 #define CELL_PAYLOAD 192 /* bytes that a message of the stock has room for */
 #define CELLS 256        /* made at once */
+#define FETCHED 132      /* of which so many are usual */
+#define COMING 64        /* messages on their way to a host that there is room for at first */
 #define NAME 32
 /* Bytes: messages above the first go in pieces of the second, with those to other hosts in between; at most so many. */
 #define WHOLE 65536.0
 #define PIECE 16384.0
 #define PIECES_MAX 32
 
+/* Heaps have four children a node: a group of them is a cache line, of which fewer are looked at than of two. The first
+ * is at place ROOT, so that groups begin where lines do. */
+#define ROOT 3
+static size_t parent_of(size_t i) { return i / 4 + 2; }
+static size_t children_of(size_t i) { return 4 * i - 8; }
+
 /* A message on its way to a host: what is small is moved fast. */
 typedef struct {
   double arrival;
   sim_message *message;
 } arrival;
+
+/* A host in line. */
+typedef struct {
+  double key;
+  size_t index;
+} turn;
 
 struct sim_end {
   sim_host *host;
@@ -32,26 +46,27 @@ struct sim_end {
 
 struct sim_host {
   sim *sim;
-  int index;
-  char name[NAME];
+  double now;
+  double task_key;  /* its task does nothing before that */
+  double until;     /* it waits at most so long ... */
+  sim_end *awaits;  /* ... for a message to that end; NULL: it has not begun */
+  double horizon;   /* all that arrives before is known */
+  double in_free;   /* its link is, for what comes */
+  arrival *coming;  /* a heap, [room] */
+  size_t end, room; /* of it: place after the last */
+  double out_free;  /* its link is, for what goes */
+  sim_message *out; /* the last of a ring: those that are sent in turns, a piece each; NULL: none */
+  double queued;    /* seconds that the link has to send of them */
+  size_t index;
+  sim_side side;
+  uint32_t sent;
+  sim_stats stats;
+  sim_costs costs;
   coroutine *task;
   void (*run)(void *context);
   void *context;
-  sim_costs costs;
-  double now;
-  double key;      /* nothing happens here before that */
-  double task_key; /* the same without its link */
-  double until;    /* it waits at most so long */
-  double horizon;  /* all that arrives before is known */
-  int place;       /* among those that wait */
-  double out_free, in_free;
-  sim_message *out; /* the last of a ring: those that are sent in turns, a piece each; NULL: none */
-  double queued;    /* seconds that the link has to send of them */
-  arrival *coming;  /* a heap */
-  size_t n_coming, room;
-  uint32_t sent;
   void *published;
-  sim_stats stats;
+  char name[NAME];
 };
 
 struct sim {
@@ -59,13 +74,15 @@ struct sim {
   sim_options options;
   sim_host **hosts;
   size_t n_hosts, hosts_room;
-  sim_host **waiting; /* a heap, by key */
-  size_t n_waiting;
+  turn *line[SIM_SIDES]; /* heaps of those that wait, [n_hosts + ROOT] */
+  size_t end[SIM_SIDES]; /* place after the last */
+  size_t *places;        /* [n_hosts] in the line; 0: it does not wait */
   sim_host *current;
   bool stops;
   sim_end *ends;
-  sim_message *cells; /* free ones */
-  void **blocks;      /* of cells */
+  sim_message **cells; /* [cells_room] the first n_cells are free */
+  size_t n_cells, cells_room;
+  void **blocks; /* of cells */
   size_t n_blocks, blocks_room;
 };
 
@@ -77,56 +94,101 @@ static bool is_before(const arrival *a, const arrival *b) {
   return x->from != y->from ? x->from < y->from : x->number < y->number;
 }
 
+static shoal_status coming_grow(sim_host *h) {
+  const size_t room = 2 * h->room;
+  void *larger;
+  TRY(mem_aligned(room * sizeof *h->coming, &larger));
+  memcpy(larger, h->coming, h->end * sizeof *h->coming);
+  free(h->coming);
+  h->coming = larger;
+  h->room = room;
+  return NULL;
+}
+
 static shoal_status coming_push(sim_host *h, arrival a) {
-  TRY(mem_grow((void **)&h->coming, &h->room, h->n_coming + 1, sizeof *h->coming));
-  size_t i = h->n_coming++;
-  for (; i && is_before(&a, &h->coming[(i - 1) / 2]); i = (i - 1) / 2) h->coming[i] = h->coming[(i - 1) / 2];
-  h->coming[i] = a;
+  if (h->end == h->room) TRY(coming_grow(h));
+  arrival *heap = h->coming;
+  size_t i = h->end++;
+  for (size_t up; i > ROOT && is_before(&a, &heap[up = parent_of(i)]); i = up) heap[i] = heap[up];
+  heap[i] = a;
   return NULL;
 }
 
 static void coming_pop(sim_host *h) {
-  const arrival last = h->coming[--h->n_coming];
-  size_t i = 0;
-  for (size_t k; (k = 2 * i + 1) < h->n_coming; i = k) {
-    if (k + 1 < h->n_coming && is_before(&h->coming[k + 1], &h->coming[k])) k++;
-    if (!is_before(&h->coming[k], &last)) break;
-    h->coming[i] = h->coming[k];
+  arrival *heap = h->coming;
+  const arrival last = heap[--h->end];
+  size_t i = ROOT;
+  for (size_t k; (k = children_of(i)) < h->end;) {
+    const size_t after = MIN_OF(k + 4, h->end);
+    for (size_t j = k + 1; j < after; j++)
+      if (is_before(&heap[j], &heap[k])) k = j;
+    if (!is_before(&heap[k], &last)) break;
+    heap[i] = heap[k];
+    i = k;
   }
-  h->coming[i] = last;
+  heap[i] = last;
 }
 
-static bool runs_before(const sim_host *a, const sim_host *b) {
+static bool runs_before(const turn *a, const turn *b) {
   return a->key != b->key ? a->key < b->key : a->index < b->index;
 }
 
-static void put(sim *s, size_t i, sim_host *h) {
-  s->waiting[i] = h;
-  h->place = (int)i;
+/* From place i, which is free, towards the first. */
+static void line_rise(sim *s, turn *line, size_t i, turn t) {
+  for (size_t up; i > ROOT && runs_before(&t, &line[up = parent_of(i)]); i = up) {
+    line[i] = line[up];
+    s->places[line[i].index] = i;
+  }
+  line[i] = t;
+  s->places[t.index] = i;
 }
 
-static void move_up(sim *s, sim_host *h) {
-  size_t i = (size_t)h->place;
-  for (; i && runs_before(h, s->waiting[(i - 1) / 2]); i = (i - 1) / 2) put(s, i, s->waiting[(i - 1) / 2]);
-  put(s, i, h);
-}
+/* When its task or its link has something to do next. */
+static double key_of(const sim_host *h) { return h->out ? MIN_OF(h->task_key, h->out_free) : h->task_key; }
 
 static void wait_in_line(sim *s, sim_host *h) {
-  h->place = (int)s->n_waiting++;
-  move_up(s, h);
+  line_rise(s, s->line[h->side], s->end[h->side]++, (turn){key_of(h), h->index});
 }
 
-static sim_host *take_first(sim *s) {
-  sim_host *first = s->waiting[0], *last = s->waiting[--s->n_waiting];
-  size_t i = 0;
-  for (size_t k; (k = 2 * i + 1) < s->n_waiting; i = k) {
-    if (k + 1 < s->n_waiting && runs_before(s->waiting[k + 1], s->waiting[k])) k++;
-    if (!runs_before(s->waiting[k], last)) break;
-    put(s, i, s->waiting[k]);
+static void line_pop(sim *s, sim_side side) {
+  turn *line = s->line[side];
+  s->places[line[ROOT].index] = 0;
+  const turn last = line[--s->end[side]];
+  size_t i = ROOT;
+  for (size_t k; (k = children_of(i)) < s->end[side];) {
+    const size_t after = MIN_OF(k + 4, s->end[side]);
+    for (size_t j = k + 1; j < after; j++)
+      if (runs_before(&line[j], &line[k])) k = j;
+    if (!runs_before(&line[k], &last)) break;
+    line[i] = line[k];
+    s->places[line[i].index] = i;
+    i = k;
   }
-  if (s->n_waiting) put(s, i, last);
-  first->place = -1;
-  return first;
+  if (s->end[side] == ROOT) return;
+  line[i] = last;
+  s->places[last.index] = i;
+}
+
+/* The host whose turn it is. NULL: none waits. */
+static sim_host *take_first(sim *s) {
+  const turn *best = NULL;
+  for (int side = 0; side < SIM_SIDES; side++)
+    if (s->end[side] > ROOT && (!best || runs_before(&s->line[side][ROOT], best))) best = &s->line[side][ROOT];
+  if (!best) return NULL;
+  sim_host *h = s->hosts[best->index];
+  line_pop(s, h->side);
+  return h;
+}
+
+/* Up to when all that arrives at the host whose turn it is is known: what others do first, or what they do after they
+ * have heard of it, takes the delay, and between those of one side twice. */
+static double horizon_of(const sim *s, const sim_host *h) {
+  const double delay = s->options.delay;
+  double horizon = key_of(h) + 2 * delay;
+  for (sim_side side = 0; side < SIM_SIDES; side++)
+    if (s->end[side] > ROOT && (side != h->side || side == SIM_ANY))
+      horizon = MIN_OF(horizon, s->line[side][ROOT].key + delay);
+  return horizon;
 }
 
 /* ---- messages */
@@ -135,31 +197,31 @@ static shoal_status make_cells(sim *s) {
   const size_t bytes = sizeof(sim_message) + CELL_PAYLOAD;
   void *block;
   TRY(mem_grow((void **)&s->blocks, &s->blocks_room, s->n_blocks + 1, sizeof *s->blocks));
+  TRY(mem_grow((void **)&s->cells, &s->cells_room, (s->n_blocks + 1) * CELLS, sizeof *s->cells));
   TRY(mem_aligned(bytes * CELLS, &block));
   s->blocks[s->n_blocks++] = block;
-  for (int i = CELLS - 1; i >= 0; i--) {
-    sim_message *m = (sim_message *)((char *)block + (size_t)i * bytes);
-    m->next = s->cells;
-    s->cells = m;
-  }
+  for (int i = CELLS - 1; i >= 0; i--) s->cells[s->n_cells++] = (sim_message *)((char *)block + (size_t)i * bytes);
   return NULL;
+}
+
+/* The lines of a message, while something else is done. */
+static void fetch(const sim_message *m) {
+  for (size_t at = 0; at < sizeof *m + FETCHED; at += MEM_ALIGN) __builtin_prefetch((const char *)m + at);
 }
 
 static shoal_status new_message(sim *s, size_t bytes, sim_message **out) {
   if (bytes > CELL_PAYLOAD) return mem_aligned(sizeof **out + bytes, (void **)out);
-  if (!s->cells) TRY(make_cells(s));
-  *out = s->cells;
-  s->cells = s->cells->next;
+  if (!s->n_cells) TRY(make_cells(s));
+  *out = s->cells[--s->n_cells];
+  if (s->n_cells) fetch(s->cells[s->n_cells - 1]);
   return NULL;
 }
 
-void sim_release(sim *s, sim_message *m) {
-  if (m->bytes > CELL_PAYLOAD) {
+void sim_release(sim *s, sim_message *m, size_t bytes) {
+  if (bytes > CELL_PAYLOAD)
     free(m);
-    return;
-  }
-  m->next = s->cells;
-  s->cells = m;
+  else
+    s->cells[s->n_cells++] = m; /* there is room for all that were made */
 }
 
 static void charge(sim_host *h, double weight) {
@@ -168,12 +230,17 @@ static void charge(sim_host *h, double weight) {
   h->stats.working_seconds += seconds;
 }
 
+/* When the next message can be in, if it is none that is not known yet. */
+static double ready_at(const sim_host *h, double arrives, double piece) { return MAX_OF(arrives, h->in_free) + piece; }
+
 /* A host may have something to do earlier than was known. */
-static void move_key(sim_host *h) {
-  const double key = h->out ? MIN_OF(h->task_key, h->out_free) : h->task_key;
-  if (h->place < 0 || key >= h->key) return;
-  h->key = key;
-  move_up(h->sim, h);
+static void hear_of(sim_host *h, double arrives, double piece) {
+  sim *s = h->sim;
+  const size_t place = s->places[h->index];
+  if (!place || arrives >= h->until) return;
+  h->task_key = MIN_OF(h->task_key, MAX_OF(h->now, MIN_OF(h->until, ready_at(h, arrives, piece))));
+  const double key = key_of(h);
+  if (key < s->line[h->side][place].key) line_rise(s, s->line[h->side], place, (turn){key, h->index});
 }
 
 /* The next piece of a message leaves when the link is free, or at `at`. */
@@ -184,9 +251,7 @@ static shoal_status send_piece(sim_host *h, sim_message *m, double at) {
   h->out_free = start + m->piece;
   h->stats.sending_seconds += m->piece;
   TRY(coming_push(there, (arrival){arrives, m}));
-  if (there->place < 0 || arrives >= there->until) return NULL;
-  there->task_key = MIN_OF(there->task_key, MAX_OF(there->now, arrives));
-  move_key(there);
+  hear_of(there, arrives, m->piece);
   return NULL;
 }
 
@@ -249,58 +314,62 @@ shoal_status sim_post(sim *s, int host, sim_end *to, const net_header *header, u
   return NULL;
 }
 
-/* Lets the others go on, until nothing can happen here before what is known to. */
-static void give_way(sim_host *h, double until) {
-  sim *s = h->sim;
-  h->now = s->clock.now;
-  h->until = until;
-  h->task_key = MAX_OF(h->now, h->n_coming ? MIN_OF(until, h->coming[0].arrival) : until);
-  h->key = h->out ? MIN_OF(h->task_key, h->out_free) : h->task_key;
-  coroutine_stop(h->task);
+/* Nothing is done here before what is known to come. */
+static void set_task_key(sim_host *h) {
+  double first = h->until;
+  if (h->end > ROOT) {
+    const arrival *next = &h->coming[ROOT];
+    first = MIN_OF(first, ready_at(h, next->arrival, next->message->piece));
+  }
+  h->task_key = MAX_OF(h->now, first);
 }
 
-/* The next message to the host, whichever end it is for, taken off the line. NULL: there is none by `until`. */
-static sim_message *next_message(sim_host *h, double until) {
-  for (;;) {
-    if (h->n_coming && (h->coming[0].arrival < h->horizon || h->coming[0].arrival <= h->task_key)) {
-      const arrival a = h->coming[0];
-      sim_message *m = a.message;
-      const double ready = MAX_OF(a.arrival, h->in_free) + m->piece;
-      if (ready > until) return NULL;
-      coming_pop(h);
-      if (h->n_coming) __builtin_prefetch(h->coming[0].message); /* the next one, while this one is looked at */
-      __builtin_prefetch(m->to);
-      h->stats.receiving_seconds += m->piece;
-      h->in_free = ready;
-      if (--m->missing) continue;
-      h->stats.received_bytes += m->weight;
-      h->stats.received_messages++;
-      m->ready = ready;
-      m->next = NULL;
-      return m;
+/* Takes what has come off the line, up to a message to the end that is waited for. False: what else there is in time is
+ * not known yet. */
+static bool take_off(sim_host *h) {
+  while (h->end > ROOT && (h->coming[ROOT].arrival < h->horizon || h->coming[ROOT].arrival <= h->task_key)) {
+    const arrival a = h->coming[ROOT];
+    sim_message *m = a.message;
+    const double ready = ready_at(h, a.arrival, m->piece);
+    if (ready > h->until) return true;
+    coming_pop(h);
+    if (h->end > ROOT) fetch(h->coming[ROOT].message); /* the next one, while this one is looked at */
+    h->stats.receiving_seconds += m->piece;
+    h->in_free = ready;
+    if (--m->missing) continue;
+    h->stats.received_bytes += m->weight;
+    h->stats.received_messages++;
+    m->ready = ready;
+    m->next = NULL;
+    sim_end *to = m->to;
+    if (to->closed) {
+      sim_release(h->sim, m, m->bytes);
+      continue;
     }
-    if (until < h->horizon || until <= h->task_key) return NULL;
-    give_way(h, until);
+    *to->last = m;
+    to->last = &m->next;
+    if (to == h->awaits) return true;
   }
+  return h->until < h->horizon || h->until <= h->task_key;
 }
 
 sim_message *sim_take(sim_end *e, double until) {
   sim_host *h = e->host;
   sim *s = h->sim;
-  while (!e->first) {
-    sim_message *m = next_message(h, until);
-    if (!m) {
-      s->clock.now = MAX_OF(s->clock.now, until);
-      return NULL;
+  if (!e->first) {
+    h->awaits = e;
+    h->until = until;
+    if (!take_off(h)) {
+      h->now = s->clock.now;
+      set_task_key(h);
+      coroutine_stop(h->task); /* until there is one, or none in time */
     }
-    if (m->to->closed) {
-      sim_release(s, m);
-      continue;
-    }
-    *m->to->last = m;
-    m->to->last = &m->next;
   }
   sim_message *m = e->first;
+  if (!m) {
+    s->clock.now = MAX_OF(s->clock.now, until);
+    return NULL;
+  }
   e->first = m->next;
   if (!e->first) e->last = &e->first;
   s->clock.now = MAX_OF(s->clock.now, m->ready);
@@ -322,7 +391,7 @@ shoal_status sim_end_create(sim *s, sim_end **out) {
 static void drop_queue(sim *s, sim_end *e) {
   for (sim_message *m = e->first, *next; m; m = next) {
     next = m->next;
-    sim_release(s, m);
+    sim_release(s, m, m->bytes);
   }
   e->first = NULL;
   e->last = &e->first;
@@ -336,7 +405,7 @@ void sim_end_close(sim_end *e) {
 /* ---- tasks */
 
 sim *sim_here(void) { return (sim *)clock_here; }
-int sim_self(const sim *s) { return s->current->index; }
+int sim_self(const sim *s) { return (int)s->current->index; }
 void *sim_task(const sim *s) { return s->current->context; }
 double sim_delay(const sim *s) { return s->options.delay; }
 
@@ -367,64 +436,91 @@ shoal_status sim_create(const sim_options *options, sim **out) {
   return NULL;
 }
 
-shoal_status sim_add(sim *s, const char *name, double start, const sim_costs *costs, void (*run)(void *context),
-                     void *context, int *out) {
+shoal_status sim_add(sim *s, const char *name, double start, const sim_costs *costs, sim_side side,
+                     void (*run)(void *context), void *context, int *out) {
   TRY(mem_grow((void **)&s->hosts, &s->hosts_room, s->n_hosts + 1, sizeof *s->hosts));
   sim_host *h = calloc(1, sizeof *h);
   if (!h) return status_no_memory();
   *h = (sim_host){.sim = s,
-                  .index = (int)s->n_hosts,
+                  .index = s->n_hosts,
+                  .side = side,
                   .run = run,
                   .context = context,
                   .costs = *costs,
                   .now = start,
-                  .key = start,
                   .task_key = start,
                   .until = start,
-                  .place = -1};
+                  .end = ROOT,
+                  .room = COMING};
   snprintf(h->name, sizeof h->name, "%s", name);
-  shoal_status status = coroutine_create(run_task, h, &h->task);
+  shoal_status status = mem_aligned(COMING * sizeof *h->coming, (void **)&h->coming);
+  if (!status) status = coroutine_create(run_task, h, &h->task);
   if (status) {
+    free(h->coming);
     free(h);
     return status;
   }
-  *out = h->index;
+  *out = (int)h->index;
   s->hosts[s->n_hosts++] = h;
   return NULL;
 }
 
+static shoal_status make_lines(sim *s) {
+  s->places = calloc(s->n_hosts, sizeof *s->places);
+  if (!s->places) return status_no_memory();
+  for (int side = 0; side < SIM_SIDES; side++) {
+    TRY(mem_aligned((s->n_hosts + ROOT) * sizeof **s->line, (void **)&s->line[side]));
+    s->end[side] = ROOT;
+  }
+  for (size_t i = 0; i < s->n_hosts; i++) wait_in_line(s, s->hosts[i]);
+  return NULL;
+}
+
+/* What the host has to do next. */
+static shoal_status give_turn(sim *s, sim_host *h) {
+  if (key_of(h) == INFINITY) return status_make(SHOAL_ERR_INTERNAL, "the simulated %s waits for ever", h->name);
+  h->horizon = horizon_of(s, h);
+  s->current = h;
+  s->clock.now = h->now;
+  if (h->out && h->out_free <= h->task_key) { /* the link is what is next */
+    TRY(send_until(h, nextafter(h->out_free, INFINITY)));
+  } else if (h->awaits && !take_off(h)) {
+    set_task_key(h);
+  } else {
+    coroutine_resume(h->task);
+    if (coroutine_ended(h->task)) return send_until(h, INFINITY);
+  }
+  wait_in_line(s, h);
+  return NULL;
+}
+
 shoal_status sim_run(sim *s) {
-  s->waiting = calloc(s->n_hosts, sizeof *s->waiting);
-  if (!s->waiting) return status_no_memory();
+  TRY(make_lines(s));
   clock_simulated *outside = clock_here;
   clock_here = &s->clock;
   shoal_status status = NULL;
-  for (size_t i = 0; i < s->n_hosts; i++) wait_in_line(s, s->hosts[i]);
-  while (s->n_waiting && !s->stops && !status) {
-    sim_host *h = take_first(s);
-    if (h->key == INFINITY) {
-      status = status_make(SHOAL_ERR_INTERNAL, "the simulated %s waits for ever", h->name);
-      break;
-    }
-    const double others = s->n_waiting ? s->waiting[0]->key : INFINITY;
-    h->horizon = MIN_OF(others, h->key + s->options.delay) + s->options.delay;
-    s->current = h;
-    s->clock.now = h->now;
-    if (h->out && h->out_free <= h->task_key) { /* the link is what is next */
-      status = send_until(h, nextafter(h->out_free, INFINITY));
-      h->key = h->out ? MIN_OF(h->task_key, h->out_free) : h->task_key;
-      wait_in_line(s, h);
-      continue;
-    }
-    coroutine_resume(h->task);
-    if (!coroutine_ended(h->task))
-      wait_in_line(s, h);
-    else
-      status = send_until(h, INFINITY);
-  }
+  for (sim_host *h; !s->stops && !status && (h = take_first(s));) status = give_turn(s, h);
   s->current = NULL;
   clock_here = outside;
   return status;
+}
+
+/* A piece of it is lost. Messages of the stock are freed with it. */
+static void lose_piece(sim_message *m) {
+  if (!--m->missing && m->bytes > CELL_PAYLOAD) free(m);
+}
+
+/* What has not gone out, or not come in. */
+static void drop_link(sim_host *h) {
+  if (h->out) {
+    sim_message *m = h->out->next;
+    h->out->next = NULL;
+    for (sim_message *next; m; m = next) {
+      next = m->next;
+      for (int unsent = m->unsent; unsent; unsent--) lose_piece(m);
+    }
+  }
+  for (size_t i = ROOT; i < h->end; i++) lose_piece(h->coming[i].message);
 }
 
 void sim_destroy(sim *s) {
@@ -434,17 +530,19 @@ void sim_destroy(sim *s) {
     drop_queue(s, e);
     free(e);
   }
+  for (size_t i = 0; i < s->n_hosts; i++) drop_link(s->hosts[i]);
   for (size_t i = 0; i < s->n_hosts; i++) {
     sim_host *h = s->hosts[i];
-    for (size_t k = 0; k < h->n_coming; k++) sim_release(s, h->coming[k].message);
     free(h->coming);
     coroutine_destroy(h->task);
     free(h);
   }
+  for (int side = 0; side < SIM_SIDES; side++) free(s->line[side]);
   for (size_t i = 0; i < s->n_blocks; i++) free(s->blocks[i]);
   free(s->blocks);
+  free(s->cells);
   free(s->hosts);
-  free(s->waiting);
+  free(s->places);
   free(s);
 }
 

@@ -17,6 +17,9 @@ typedef struct sim_host sim_host;
 typedef struct sim_end
     sim_end; /* where messages come in: a server, a client of one, a rank. Lives as long as the sim */
 
+/* Tasks of one side do not send to each other: less has to be waited for then. */
+typedef enum { SIM_ANY, SIM_SERVERS, SIM_CLIENTS, SIM_SIDES } sim_side;
+
 typedef struct {
   double rate;   /* bytes a second of each link, each way; 0: not limited */
   double delay;  /* seconds from host to host */
@@ -41,7 +44,7 @@ typedef struct {
 SHOAL_CHECKED shoal_status sim_create(const sim_options *options, sim **out);
 void sim_destroy(sim *s);
 /* A task that begins at `start`, a time. name: for messages; copied. *out: its number. */
-SHOAL_CHECKED shoal_status sim_add(sim *s, const char *name, double start, const sim_costs *costs,
+SHOAL_CHECKED shoal_status sim_add(sim *s, const char *name, double start, const sim_costs *costs, sim_side side,
                                    void (*run)(void *context), void *context, int *out);
 /* Until all tasks have ended, or one has called sim_stop. SHOAL_ERR_INTERNAL: they wait for each other for ever. */
 SHOAL_CHECKED shoal_status sim_run(sim *s);
@@ -87,6 +90,7 @@ SHOAL_CHECKED shoal_status sim_post(sim *s, int host, sim_end *to, const net_hea
                                     const net_part *parts, int n, size_t bytes);
 /* The next message to `e`, or NULL when there is none by `until` (clock). */
 sim_message *sim_take(sim_end *e, double until);
-void sim_release(sim *s, sim_message *m);
+/* bytes: as in *m, which may be far away by now. */
+void sim_release(sim *s, sim_message *m, size_t bytes);
 
 #endif

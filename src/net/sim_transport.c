@@ -80,7 +80,7 @@ static shoal_status connect_to(const char *address, const net_options *options, 
   while (!(l = sim_published(s, host))) {
     if (clock_seconds() > until) return status_make(SHOAL_ERR_PEER, "no server in %g s", seconds);
     sim_message *none = sim_take(end, clock_seconds() + AGAIN_SECONDS); /* nobody knows this end */
-    if (none) sim_release(s, none);
+    if (none) sim_release(s, none, none->bytes);
   }
   caller *c = calloc(1, sizeof *c);
   shoal_status status =
@@ -144,7 +144,7 @@ static shoal_status await_answer(net_client *base, double seconds, net_message *
   if (!m) return status_make(SHOAL_ERR_PEER, "nothing came in %g s", seconds);
   if (m->header.kind == NET_GONE) {
     c->gone = true;
-    sim_release(c->sim, m);
+    sim_release(c->sim, m, m->bytes);
     return has_gone();
   }
   *out = as_message(m);
@@ -155,10 +155,10 @@ static bool gone(net_client *base) { return ((caller *)base)->gone; }
 static void limit(net_server *base, size_t largest) {}
 
 static void release_server(net_server *base, net_message *m) {
-  if (m->hold) sim_release(((listener *)base)->sim, m->hold);
+  if (m->hold) sim_release(((listener *)base)->sim, m->hold, m->bytes);
 }
 static void release_client(net_client *base, net_message *m) {
-  if (m->hold) sim_release(((caller *)base)->sim, m->hold);
+  if (m->hold) sim_release(((caller *)base)->sim, m->hold, m->bytes);
 }
 
 const transport transport_sim = {.scheme = "sim:",

@@ -86,8 +86,9 @@ static shoal_status join_own(training *t, ranks *out) {
   out->first_here = p->first_here;
   out->place = (collective_place){.rank = p->mesh.rank, .ranks = p->mesh.ranks, .id = p->mesh.rank};
   const double heartbeat = t->job.heartbeat > 0 ? t->job.heartbeat : RANKS_HEARTBEAT;
-  TRY(elastic_create(&(elastic_options){.place = p, .heartbeat = heartbeat, .patience = deadline + ours},
-                     &out->elastic));
+  const elastic_options options = {
+      .place = p, .heartbeat = heartbeat, .patience = deadline + ours, .again = getenv(RANKS_AGAIN)};
+  TRY(elastic_create(&options, &out->elastic));
   return elastic_connect(out->elastic);
 }
 

@@ -245,7 +245,7 @@ static shoal_status add_tasks(simulation *s, cluster *c) {
   for (int i = 0; i < s->servers; i++) {
     c->servers[i] = (server_task){.of = c, .index = i};
     snprintf(name, sizeof name, "ps/%d", i);
-    TRY(sim_add(s->sim, name, 0, &costs, run_server, &c->servers[i], &s->server_hosts[i]));
+    TRY(sim_add(s->sim, name, 0, &costs, SIM_SERVERS, run_server, &c->servers[i], &s->server_hosts[i]));
     snprintf(c->names[i], sizeof c->names[i], "sim:%d", s->server_hosts[i]);
     c->addresses[i] = c->names[i];
   }
@@ -254,7 +254,7 @@ static shoal_status add_tasks(simulation *s, cluster *c) {
     const random_stream luck = random_stream_make((uint64_t)s->options->seed, random_mix(2, (uint64_t)w));
     me->fails_at = SIMULATED_START - s->failures * log1p(-random_uniform_at(&luck, 0));
     snprintf(name, sizeof name, "worker/%d", w);
-    TRY(sim_add(s->sim, name, SIMULATED_START + (w ? LATER : 0), &costs, run_worker, me, &me->host));
+    TRY(sim_add(s->sim, name, SIMULATED_START + (w ? LATER : 0), &costs, SIM_CLIENTS, run_worker, me, &me->host));
   }
   return NULL;
 }

@@ -105,7 +105,7 @@ static shoal_status set_up(simulation *s, ranks *r) {
                  &s->sim));
   for (int w = 0; w < s->workers; w++) {
     snprintf(name, sizeof name, "rank %d", w);
-    TRY(sim_add(s->sim, name, SIMULATED_START, &costs, run_rank, &s->all[w], &s->all[w].host));
+    TRY(sim_add(s->sim, name, SIMULATED_START, &costs, SIM_ANY, run_rank, &s->all[w], &s->all[w].host));
   }
   return NULL;
 }

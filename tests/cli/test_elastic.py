@@ -10,6 +10,7 @@ import support
 from test_allreduce import ranks_of
 
 ROUNDS = int(os.environ.get("SHOAL_KILL_ROUNDS", "0"))  # of test_at_random; 0: one
+FIRST = int(os.environ.get("SHOAL_KILL_FIRST", "0"))  # the number of the first: a hundred in several pieces
 PAUSE = 2.0  # seconds for which the others should stand still at most
 SHORT, LONG = 120, 330 # steps of a job
 expected = {} # number of steps: the weights of one process
@@ -106,6 +107,16 @@ class Elastic(support.Case):
         self.assertEqual([c for c in self.changes(s) if c[0] == "worker/0"],
                          [("worker/0", "left", "connection closed"), ("worker/0", "rejoined", None)])
 
+    def test_all_that_are_left_die(self):
+        """Nobody has the variables any more but the last checkpoint; and one that left is not waited for."""
+        process = self.begin("r", 3, SHORT, "--heartbeat", 1)
+        self.signal("r", 1, signal.SIGTERM)
+        self.until(process, "r", "one has left", lambda: "worker/1 left" in self.said("r"))
+        for rank in (2, 0):
+            self.signal("r", rank, signal.SIGKILL)
+        s, _ = self.ends(process, "r", SHORT)
+        self.assertEqual(s["final_workers"], 2)
+
     def test_a_stalled_rank_is_dropped_and_takes_part_again(self):
         process = self.begin("r", 3, SHORT, "--heartbeat", 1)
         pid = self.signal("r", 1, signal.SIGSTOP)
@@ -164,7 +175,7 @@ class Elastic(support.Case):
         return s["pause_seconds_max"]
 
     def test_at_random(self):
-        pauses = sorted(self.round(random.Random(self.seed + n), n) for n in range(ROUNDS or 1))
+        pauses = sorted(self.round(random.Random(self.seed + n), n) for n in range(FIRST, FIRST + (ROUNDS or 1)))
         if ROUNDS:
             print(f"{ROUNDS} jobs: longest pause {pauses[-1]:.2f} s, median {pauses[len(pauses) // 2]:.2f} s, "
                   f"{sum(p > PAUSE for p in pauses)} above {PAUSE} s")
@@ -173,7 +184,7 @@ class Elastic(support.Case):
 class TlsElastic(Elastic):
     """The same, encrypted."""
     seed = 2000
-    test_the_others_go_on_without_it = test_a_stalled_rank_is_dropped_and_takes_part_again = None
+    test_all_that_are_left_die = test_the_others_go_on_without_it = test_a_stalled_rank_is_dropped_and_takes_part_again = None
 
     @property
     def flags(self):
