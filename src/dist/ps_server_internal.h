@@ -38,19 +38,20 @@ typedef struct {
 } past_answer;
 
 typedef struct {
+  /* What each message needs comes first, to be on one or two cache lines. */
   worker_state state;
-  uint64_t peer; /* its connection; 0: none */
-  int64_t steps; /* gradients that came; of one that came later: as if it had been here as long as the slowest */
-  int waits;     /* requests of it that have to be answered */
-  request held[PS_FLIGHT_MAX]; /* they, oldest first; in sync mode there is one at most */
-  float *pieces;               /* [elements] a gradient that came in pieces; NULL: none ever did; owned */
-  int64_t whole;               /* elements of the next gradient that its PUSH has to carry: the others came before */
-  bool torn;                   /* one of its pieces did not fit */
-  double heard;                /* clock: its last message */
-  double since;                /* clock: the last answer to it, or its last gradient if that was later */
-  double longest;              /* seconds from there to the next gradient, so far */
-  uint64_t session;            /* of a replicated server: rule 22 */
-  int64_t received, answered;  /* the same: counted requests of the session */
+  int waits;      /* requests of it that have to be answered */
+  uint64_t peer;  /* its connection; 0: none */
+  int64_t steps;  /* gradients that came; of one that came later: as if it had been here as long as the slowest */
+  double heard;   /* clock: its last message */
+  double since;   /* clock: the last answer to it, or its last gradient if that was later */
+  double longest; /* seconds from there to the next gradient, so far */
+  int64_t whole;  /* elements of the next gradient that its PUSH has to carry: the others came before */
+  int64_t received, answered;      /* of a replicated server: counted requests of the session */
+  bool torn;                       /* one of its pieces did not fit */
+  request held[PS_FLIGHT_MAX];     /* requests that wait, oldest first; in sync mode there is one at most */
+  float *pieces;                   /* [elements] a gradient that came in pieces; NULL: none ever did; owned */
+  uint64_t session;                /* of a replicated server: rule 22 */
   past_answer past[PS_FLIGHT_MAX]; /* the same: answer i is at i % PS_FLIGHT_MAX */
   uint8_t *copy;                   /* [copy_room] of a request; NULL: none; owned */
   size_t copy_room;
