@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Figures of docs/scaling.md: simulated jobs beside real ones in a lab, beside published ones, and up to 1,000 workers.
 
-usage: scaling.py {lab,published,curves} SHOAL [FOLDER of MNIST, for lab]
+usage: scaling.py {lab,published,curves} SHOAL [FOLDER of MNIST, for lab [MODE]]
 """
 import json
 import math
@@ -38,11 +38,11 @@ def real(shoal, data, model, mode, tasks, rate, delay, steps):
     return s["steps_per_second"], sorted(computing)[len(computing) // 2], s["parameters"]
 
 
-def lab(shoal, data):
+def lab(shoal, data, only=None):
     row("mode", "model", "processes", "real steps/s", "simulated", "difference")
     row("---", "---", "---", "---", "---", "---")
     worst = 0
-    for mode in ("sync", "async", "allreduce"):
+    for mode in [only] if only else ["sync", "async", "allreduce"]:
         for model, rate in (("softmax", "10mbit"), ("lenet", "100mbit")):
             for tasks in (2, 3, 5, 8):
                 got, compute, parameters = real(shoal, data, model, mode, tasks, rate, "1ms", 60 if tasks < 5 else 40)
@@ -112,4 +112,4 @@ if __name__ == "__main__":
     if len(sys.argv) < 3 or sys.argv[1] not in ("lab", "published", "curves"):
         sys.exit(__doc__)
     tool = os.path.abspath(sys.argv[2])
-    {"lab": lambda: lab(tool, sys.argv[3]), "published": lambda: published(tool), "curves": lambda: curves(tool)}[sys.argv[1]]()
+    {"lab": lambda: lab(tool, *sys.argv[3:5]), "published": lambda: published(tool), "curves": lambda: curves(tool)}[sys.argv[1]]()

@@ -21,10 +21,12 @@
 #define TOOL_SECONDS 20.0
 #define HOSTS_LAB_MAX 64
 #define NAMESPACES "/run/netns"
-#define BURST_SECONDS 0.001 /* of the rate, which may pass at once: timers are no finer */
-#define BURST_MIN 65536.0   /* bytes: of the largest packet */
-#define QUEUE_SECONDS 0.02  /* of the rate, which a link keeps until it drops ... */
-#define QUEUE_MIN 1e6       /* ... and at least so many bytes, as a port of a switch does */
+#define BURST_SECONDS 0.001 /* of the rate, which may pass at once: timers are no finer ... */
+#define BURST_PACKETS 2     /* ... and at least so many packets: more would make short messages faster than the link */
+#define MTU 1500
+#define FAST 5e7           /* bits a second: from here on the relay's packets are large */
+#define QUEUE_SECONDS 0.02 /* of the rate, which a link keeps until it drops ... */
+#define QUEUE_MIN 1e6      /* ... and at least so many bytes, as a port of a switch does */
 
 struct shoal_lab {
   int hosts;
@@ -165,12 +167,16 @@ static shoal_status join_hosts(shoal_lab *lab) {
   return status;
 }
 
+static int mtu_of(const shoal_lab *lab) {
+  return lab->relay && (!lab->rate || lab->rate >= FAST) ? LAB_RELAY_MTU : MTU;
+}
+
 static shoal_status give_addresses(shoal_lab *lab) {
   shoal_status status = NULL;
   for (int i = 0; i < lab->hosts && !status; i++) {
     text lines = {0};
     text_add(&lines, "addr add " LAB_ADDRESS "/24 dev eth0\nlink set lo up\nlink set eth0 up mtu %d\n", i + 1,
-             lab->relay ? LAB_RELAY_MTU : 1500);
+             mtu_of(lab));
     status = run_batch("ip", lab->names[i], &lines);
     text_fini(&lines);
   }
@@ -179,7 +185,7 @@ static shoal_status give_addresses(shoal_lab *lab) {
 
 /* The rate of one direction of a link. */
 static void add_rate(const shoal_lab *lab, const char *device, const char *parent, text *lines) {
-  const double burst = MAX_OF(lab->rate / 8 * BURST_SECONDS, BURST_MIN);
+  const double burst = MAX_OF(lab->rate / 8 * BURST_SECONDS, (double)(BURST_PACKETS * mtu_of(lab)));
   if (lab->rate)
     text_add(lines, "qdisc add dev %s %s handle 2: tbf rate %.0fbit burst %.0f limit %.0f\n", device, parent, lab->rate,
              burst, burst + MAX_OF(lab->rate / 8 * QUEUE_SECONDS, QUEUE_MIN));

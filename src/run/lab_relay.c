@@ -103,8 +103,7 @@ static void take_packets(lab_relay *r, relay_host *from, packet *scratch) {
     if (!to || to->after - to->first == QUEUE) continue;
     packet *p = &to->queue[to->after++ % QUEUE];
     p->bytes = scratch->bytes;
-    p->due = MAX_OF(clock_seconds() + r->delay, to->busy_until);
-    to->busy_until = p->due + p->bytes * r->byte_seconds;
+    p->due = to->busy_until = MAX_OF(clock_seconds() + r->delay, to->busy_until) + p->bytes * r->byte_seconds;
     memcpy(p->data, scratch->data, (size_t)n);
   }
 }
