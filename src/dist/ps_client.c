@@ -206,17 +206,21 @@ static shoal_status take(ps_client *c, int server, int kind, float *const *param
   return client_take(c, server, kind, &(ps_cargo){.vectors = parameters}, since, out);
 }
 
+net_header client_push_header(const ps_client *c, int server, ps_head *head) {
+  net_header h = {.kind = PS_PUSH, .step = c->versions[server], .number = (uint64_t)head->examples};
+  if (!c->options.terms.round) return h;
+  h.step = MIN_OF(h.step, c->versions[0]); /* a server ahead of the leader has had this part already, from who died */
+  head->updates = 0;
+  for (int s = 0; s < client_servers(c); s++) head->updates = MAX_OF(head->updates, (int64_t)c->versions[s]);
+  return h;
+}
+
 /* What was not sent before. No message is larger than a piece: a server needs no room for one beside the gradient. */
 static shoal_status push_to(ps_client *c, int server, float *const *gradients, const ps_head *head) {
   if (head->examples && c->in_pieces && c->unsent[server] > PS_PIECE_GRADIENT)
     TRY(client_send_pieces(c, server, gradients, PS_PIECE_GRADIENT));
-  net_header h = {.kind = PS_PUSH, .step = c->versions[server], .number = (uint64_t)head->examples};
   ps_head told = *head;
-  if (c->options.terms.round) { /* a server that is ahead of the leader has had this part already, from who died */
-    h.step = MIN_OF(h.step, c->versions[0]);
-    told.updates = 0;
-    for (int s = 0; s < client_servers(c); s++) told.updates = MAX_OF(told.updates, (int64_t)c->versions[s]);
-  }
+  const net_header h = client_push_header(c, server, &told);
   return client_send(c, server, h, &told, head->examples ? gradients : NULL);
 }
 

@@ -72,9 +72,9 @@ typedef struct {
   int64_t n;
 } ps_keys;
 
-/* Gradients [as many as keys were asked for last] out, the values of `next` back; gradients may be NULL when
- * head->examples is 0. */
-SHOAL_CHECKED shoal_status ps_client_push_rows(ps_client *c, const float *gradients, ps_keys next, float *values,
+/* Gradients [as many rows as keys were asked for last] out, the values of `next` back. gradients: one pointer; of a round
+ * [nodes of head's leaves]. They may be NULL when head->examples is 0. */
+SHOAL_CHECKED shoal_status ps_client_push_rows(ps_client *c, const float *const *gradients, ps_keys next, float *values,
                                                ps_head *head, ps_answer *out);
 int ps_client_servers(const ps_client *c);
 /* keep: the next gradients are about these. */

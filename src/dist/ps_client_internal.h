@@ -73,7 +73,13 @@ static inline int client_servers(const ps_client *c) { return c->options.place->
 
 void client_add_stats(net_stats *to, const net_stats *one);
 
+/* Of a gradient to that server; of a round *head says of which versions it is, too. */
+net_header client_push_header(const ps_client *c, int server, ps_head *head);
+
 /* ---- ps_client_message.c */
+
+/* Vectors of the gradient that such a head stands before. */
+int client_vectors(const ps_client *c, const ps_head *head);
 
 /* The timeline's labels. */
 SHOAL_CHECKED shoal_status client_label(ps_client *c);

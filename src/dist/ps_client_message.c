@@ -87,15 +87,14 @@ shoal_status client_send_parts(ps_client *c, int server, net_header h, int n) {
   return NULL;
 }
 
-/* Vectors of the gradient that such a head stands before. */
-static int nodes_of(const ps_client *c, const ps_head *head) {
+int client_vectors(const ps_client *c, const ps_head *head) {
   tree_node nodes[TREE_NODES_MAX];
   return c->options.terms.round && head && head->round_rows ? tree_nodes(head->first_leaf, head->last_leaf, nodes) : 1;
 }
 
 shoal_status client_send(ps_client *c, int server, net_header h, const ps_head *head, float *const *values) {
   const int64_t elements = h.kind == PS_PUSH && c->unsent ? c->unsent[server] : c->options.place->elements[server];
-  const int nodes = values ? nodes_of(c, head) : 0;
+  const int nodes = values ? client_vectors(c, head) : 0;
   int n = 0;
   if (head) c->parts[n++] = (net_part){head, sizeof *head};
   for (int k = 0; k < nodes; k++, values += c->options.variables)

@@ -61,14 +61,23 @@ static void find_own(const ps_client *c, int server, ps_keys keys) {
   for (int64_t i = 0; i < end->n; i++) end->own[i] = keys.keys[end->begin + i] / servers;
 }
 
+/* The server's rows of a gradient's vectors; NULL: there is none. */
+typedef struct {
+  const float *const *vectors;
+  int n;
+  int64_t first; /* row */
+} row_gradients;
+
 /* Head, gradients and the server's share of the keys. kept: those keys are what the server knows this worker by. */
-static shoal_status send_keys(ps_client *c, int server, net_header h, ps_head *head, const float *gradients,
+static shoal_status send_keys(ps_client *c, int server, net_header h, ps_head *head, const row_gradients *gradients,
                               ps_keys keys, bool kept) {
   ps_table_end *end = &c->ends[server];
   find_own(c, server, keys);
   const int32_t *own = end->own;
   int n = 1;
-  if (gradients) c->parts[n++] = (net_part){gradients, (size_t)(head->gradients * width_of(c)) * sizeof *gradients};
+  for (int k = 0; gradients && k < gradients->n; k++)
+    c->parts[n++] = (net_part){gradients->vectors[k] + gradients->first * width_of(c),
+                               (size_t)(head->gradients * width_of(c)) * sizeof **gradients->vectors};
   if (kept && end->n == end->n_asked && !memcmp(own, end->asked, (size_t)end->n * sizeof *own)) {
     head->keys = PS_SAME;
   } else {
@@ -89,15 +98,15 @@ static ps_cargo cargo_of(const ps_client *c, int server, float *values) {
   return (ps_cargo){.values = values + end->begin * width_of(c), .n = end->n * width_of(c)};
 }
 
-shoal_status ps_client_push_rows(ps_client *c, const float *gradients, ps_keys next, float *values, ps_head *head,
-                                 ps_answer *out) {
-  int64_t at = 0; /* gradients of servers with smaller rows */
-  for (int s = 0; s < client_servers(c); s++) at += c->ends[s].n_asked;
+shoal_status ps_client_push_rows(ps_client *c, const float *const *gradients, ps_keys next, float *values,
+                                 ps_head *head, ps_answer *out) {
+  row_gradients rows = {.vectors = gradients, .n = client_vectors(c, head)}; /* first: of servers with smaller rows */
+  for (int s = 0; s < client_servers(c); s++) rows.first += c->ends[s].n_asked;
   for (int s = client_servers(c) - 1; s >= 0; s--) {
-    at -= c->ends[s].n_asked;
+    rows.first -= c->ends[s].n_asked;
     head->gradients = head->examples ? c->ends[s].n_asked : 0;
-    net_header h = {.kind = PS_PUSH, .step = c->versions[s], .number = (uint64_t)head->examples};
-    TRY(send_keys(c, s, h, head, head->examples ? gradients + at * width_of(c) : NULL, next, true));
+    const net_header h = client_push_header(c, s, head);
+    TRY(send_keys(c, s, h, head, head->examples ? &rows : NULL, next, true));
   }
   double since = clock_seconds();
   for (int s = 0; s < client_servers(c); s++) {

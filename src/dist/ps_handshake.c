@@ -35,12 +35,11 @@ static shoal_status check(const server *s, const ps_terms *t) {
   }
   if (t->elements < 1 || t->averages < 0 || t->averages >= t->elements || t->touched < 0 || t->round < 0 ||
       t->in_flight < 1 || t->in_flight > PS_FLIGHT_MAX || t->backups < 0 || t->backups >= t->workers ||
-      (t->touched &&
-       (t->round || t->width < 1 || t->width > PS_WIDTH_MAX || t->elements % t->width || t->first_row < 0 ||
-        t->first_row >= t->servers || t->started > INT32_MAX || t->started < 0 || !columns_fit(t))))
+      (t->touched && (t->width < 1 || t->width > PS_WIDTH_MAX || t->elements % t->width || t->first_row < 0 ||
+                      t->first_row >= t->servers || t->started > INT32_MAX || t->started < 0 || !columns_fit(t))))
     return status_make(SHOAL_ERR_PEER, "invalid settings");
   if (t->elements > limit / ps_nodes_max(t->round, t->workers) ||
-      (t->touched && t->touched > limit / 4 / t->workers / t->width))
+      (t->touched && t->touched > limit / 4 / t->workers / t->width / ps_nodes_max(t->round, t->workers)))
     return status_make(SHOAL_ERR_PEER, "%lld parameters, of which %lld are touched: more than the server's memory",
                        (long long)t->elements, (long long)t->touched);
   return NULL;

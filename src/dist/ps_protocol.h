@@ -40,7 +40,8 @@
  * 14. With ps_start.round a step is such a round, cut along the leaves of a tree (lease_plan). A PUSH then has a vector
  *     for each node that remains of its leaves (tree_nodes), already weighted by their share of the round's rows; the
  *     sum over the whole tree is the step's gradient, whoever computed which part. Where workers return, a round waits
- *     for the part of one that went away: who returns is given it with the parameters of that round.
+ *     for the part of one that went away: who returns is given it with the parameters of that round. Of a table each
+ *     vector has all rows that the worker asked for, zeros where the node has none.
  * 15. Async: a worker may send its next PUSH before the answer to the last one has come, up to as many as the settings
  *     say (PS_FLIGHT_MAX; of a stream or a table: one). It is given as many batches at START or PULL (ps_head.also)
  *     and one more with each answer; PS_NO_BATCH: the one it still has is the last for now. Answers come in the order
@@ -58,7 +59,8 @@
  *     DONE to the other servers, so that nobody waits for its steps (rule 16), and PULLs again from the leader, which
  *     answers when there is a shard, or PS_IDLE again after a while; the others are PULLed from only then.
  * 19. MARK tells the leader now and then where a batch of a shard is found; FIND asks for that, too. So who takes a
- *     shard over need not read it from its beginning.
+ *     shard over need not read it from its beginning. Of rounds, whose rows every worker reads, there is one such text,
+ *     the last.
  * 20. HOLD, of worker 0, is answered by what a server has done of the stream. Async, until the next PUSH, PULL, STOP or
  *     DONE of worker 0 the server uses no gradient, so that the vectors read meanwhile are of the same moment. What
  *     each server said is given back to it, behind the ps_start of a training that continues this one.
@@ -253,7 +255,9 @@ static inline int ps_nodes_max(int64_t round, int workers) {
 static inline size_t ps_largest(const ps_terms *t) {
   size_t rows = (size_t)t->touched, bytes = (size_t)t->elements * (size_t)ps_nodes_max(t->round, t->workers);
   bytes *= sizeof(float);
-  if (rows) bytes = rows * (size_t)t->width * sizeof(float) + sparse_keys_max((int64_t)rows);
+  if (rows)
+    bytes = rows * (size_t)t->width * (size_t)ps_nodes_max(t->round, t->workers) * sizeof(float) +
+            sparse_keys_max((int64_t)rows);
   if (rows && bytes < PS_PIECE_MAX * sizeof(float)) bytes = PS_PIECE_MAX * sizeof(float);
   if (bytes < (size_t)t->workers * STREAM_LINE_MAX) bytes = (size_t)t->workers * STREAM_LINE_MAX;
   if (bytes < PS_REPORT_MAX) bytes = PS_REPORT_MAX;

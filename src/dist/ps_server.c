@@ -120,7 +120,7 @@ static shoal_status on_set(server *s, const net_message *m) {
 static shoal_status on_rows(server *s, const net_message *m) {
   if (!s->rows) return refuse(s, m, "this server holds no table");
   if (s->workers[m->header.from].waits) return refuse(s, m, "ROWS is not expected now");
-  const char *wrong = sparse_rows_ask(s->rows, (int)m->header.from, m);
+  const char *wrong = sparse_rows_ask(s->rows, (int)m->header.from, m, 0);
   if (wrong) return refuse(s, m, wrong);
   s->parts[1] = sparse_rows_answer(s->rows, (int)m->header.from, s->vectors, m->header.number == 1);
   return answer_parts(s, m, s->now, 0, 0, 2);
@@ -231,11 +231,22 @@ static shoal_status on_pull(server *s, const net_message *m) {
 
 static void on_mark(server *s, const net_message *m) {
   const int64_t shard = (int64_t)m->header.number, batch = (int64_t)m->header.step;
+  if (s->terms.round && m->bytes < sizeof s->round_mark) {
+    memcpy(s->round_mark, m->payload, m->bytes);
+    s->round_mark[m->bytes] = 0;
+  }
   if (!s->started || !is_stream(s) || stream_leases_held(&s->streams, (int)m->header.from) != shard) return;
   stream_leases_mark(&s->streams, shard, batch, (const char *)m->payload, m->bytes);
 }
 
+static shoal_status find_round(server *s, const net_message *m) {
+  net_header h = {.kind = PS_FIND, .from = m->header.from, .step = m->header.step};
+  net_part part = {s->round_mark, strlen(s->round_mark)};
+  return server_send(s, m->peer, &h, &part, 1);
+}
+
 static shoal_status on_find(server *s, const net_message *m) {
+  if (s->terms.round) return find_round(s, m);
   const int64_t shard = (int64_t)m->header.number;
   if (!is_stream(s) || shard < 0 || shard >= s->streams.n) return refuse(s, m, "the stream has no such shard");
   const stream_mark *mark = stream_leases_find(&s->streams, shard, (int64_t)m->header.step);

@@ -73,8 +73,9 @@ typedef struct {
   /* Over all workers, so that with many of them a message costs no more than with few: those that are here, of them the
    * members, and requests that have to be answered. */
   int n_here, n_members, n_waits;
-  leases leases;         /* of the leader */
-  stream_leases streams; /* of a stream; only the leader hands out its shards */
+  leases leases;                        /* of the leader */
+  stream_leases streams;                /* of a stream; only the leader hands out its shards */
+  char round_mark[SHOAL_POSITION_TEXT]; /* of the leader, of rounds: rule 19; empty: none */
   ps_start plan;
   int64_t epoch;       /* sync: of the round under way, which does not cross the end of an epoch */
   uint64_t generation; /* 0: no training has started */

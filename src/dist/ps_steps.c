@@ -165,7 +165,7 @@ static int64_t count_gradient(server *s, int from, const net_message *m) {
 static shoal_status apply(server *s, int n, double loss, double hits, int64_t examples) {
   double rate = (float)s->options->rate_at(&s->terms, s->head.updates);
   bool uneven = false;
-  shoal_status status = s->rows ? sparse_rows_apply(s->rows, s->vectors, s->gradients, n, rate)
+  shoal_status status = s->rows ? sparse_rows_apply(s->rows, s->vectors, s->gradients, n, rate, &uneven)
                                 : ps_vectors_apply(s->vectors, s->gradients, n, rate, &uneven);
   TRY(status_wrap(status, "update %lld", (long long)s->head.updates));
   s->head.rate = rate;
@@ -397,7 +397,8 @@ static const char *check_push(const server *s, const net_message *m) {
   int vectors = nodes_of(s, m);
   if (w->torn) return "the pieces of the gradient do not follow each other";
   if (!m->header.number && w->whole < s->terms.elements) return "pieces of an empty gradient";
-  if (!s->rows && (m->bytes != sizeof(ps_head) + (size_t)vectors * vector || (m->header.number && !vectors)))
+  if (m->header.number && !vectors) return "a gradient of leaves that the step does not have";
+  if (!s->rows && m->bytes != sizeof(ps_head) + (size_t)vectors * vector)
     return "the gradient does not have the size of the parameters";
   if (!s->started || w->waits >= steps_flight(s) || w->state != MEMBER || pulls(w))
     return "a gradient is not expected now";
@@ -484,7 +485,7 @@ static shoal_status take_push(server *s, net_message *m, bool *held) {
   worker *w = &s->workers[from];
   if (s->stopping) return server_answer(s, m, PS_END, PS_PARAMETERS, PS_STOPPED | PS_LATE);
   const char *wrong = check_push(s, m);
-  if (!wrong && s->rows) wrong = sparse_rows_ask(s->rows, from, m);
+  if (!wrong && s->rows) wrong = sparse_rows_ask(s->rows, from, m, nodes_of(s, m));
   if (wrong) return refuse_push(s, m, wrong);
   if (!o->sync) s->result.lead = MAX_OF(s->result.lead, w->steps - slowest(s));
   w->steps++;

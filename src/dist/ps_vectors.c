@@ -256,9 +256,9 @@ static const float *combine(summing *s) {
   return s->v->sum;
 }
 
-/* All parts of one round, in its order. */
-static bool is_round(const ps_gradient *gradients, int n) {
+bool ps_gradients_make_round(const ps_gradient *gradients, int n) {
   int64_t next = 0;
+  if (!n) return false;
   for (int g = 0; g < n; g++) {
     if (gradients[g].first_leaf != next || gradients[g].round_rows != gradients[0].round_rows) return false;
     next = gradients[g].last_leaf;
@@ -301,7 +301,7 @@ shoal_status ps_vectors_apply(ps_vectors *v, const ps_gradient *gradients, int n
   int64_t count = v->counter ? *v->counter : 0;
   double examples = 0;
   for (int g = 0; g < n; g++) examples += (double)gradients[g].examples;
-  *uneven = v->sources && !is_round(gradients, n);
+  *uneven = v->sources && !ps_gradients_make_round(gradients, n);
   int nodes = v->sources ? list_nodes(v, gradients, n, examples, !*uneven) : 0;
   for (int k = 0; k < v->n_blocks; k++) {
     const block *b = &v->blocks[k];

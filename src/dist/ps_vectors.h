@@ -15,6 +15,9 @@ typedef struct {
   int64_t first_leaf, last_leaf, round_rows;
 } ps_gradient;
 
+/* Whether they are all parts of one round, in its order. */
+bool ps_gradients_make_round(const ps_gradient *gradients, int n);
+
 typedef struct ps_vectors ps_vectors;
 
 /* Borrows both. */

@@ -1,6 +1,7 @@
 #include "dist/sparse_rows.h"
 
 #include "base/mem.h"
+#include "dist/sparse_tree.h"
 
 #include <string.h>
 
@@ -23,9 +24,10 @@ typedef struct {
 struct sparse_rows {
   int workers;
   int64_t rows, touched, width;
-  asked *asked;     /* [workers] */
-  float *values;    /* [touched, width] of an answer */
-  row_sums sums[2]; /* [workers * touched] rows each, if there is more than one worker */
+  asked *asked;       /* [workers] */
+  float *values;      /* [touched, width] of an answer */
+  row_sums sums[2];   /* [workers * touched] rows each, if there is more than one worker; of rounds one of them */
+  sparse_part *parts; /* [workers] of a round; NULL: there are no rounds */
 };
 
 /* Pages come when they are touched: lists cost what batches really have. */
@@ -34,7 +36,7 @@ static shoal_status list_create(int64_t n, int32_t **out) {
   return *out ? NULL : status_no_memory();
 }
 
-static shoal_status fill(sparse_rows *r) {
+static shoal_status fill(sparse_rows *r, bool round) {
   r->asked = calloc((size_t)r->workers, sizeof *r->asked);
   r->values = calloc((size_t)(r->touched * r->width) + 1, sizeof *r->values);
   if (!r->asked || !r->values) return status_no_memory();
@@ -42,8 +44,12 @@ static shoal_status fill(sparse_rows *r) {
     TRY(list_create(r->touched, &r->asked[w].now.keys));
     TRY(list_create(r->touched, &r->asked[w].next.keys));
   }
+  if (round) {
+    r->parts = calloc((size_t)r->workers, sizeof *r->parts);
+    if (!r->parts) return status_no_memory();
+  }
   const int64_t most = MIN_OF(r->workers * r->touched, r->rows);
-  for (int i = 0; i < 2 && r->workers > 1; i++) {
+  for (int i = 0; i < (r->parts ? 1 : 2) && (r->parts || r->workers > 1); i++) {
     TRY(list_create(most, &r->sums[i].keys));
     r->sums[i].sums = calloc((size_t)(most * r->width) + 1, sizeof(float));
     if (!r->sums[i].sums) return status_no_memory();
@@ -58,7 +64,7 @@ shoal_status sparse_rows_create(const ps_terms *terms, sparse_rows **out) {
   r->width = terms->width;
   r->rows = terms->elements / terms->width;
   r->touched = MIN_OF(terms->touched, r->rows);
-  shoal_status status = fill(r);
+  shoal_status status = fill(r, terms->round > 0);
   if (status)
     sparse_rows_destroy(r);
   else
@@ -76,6 +82,7 @@ void sparse_rows_destroy(sparse_rows *r) {
     free(r->sums[i].keys);
     free(r->sums[i].sums);
   }
+  free(r->parts);
   free(r->asked);
   free(r->values);
   free(r);
@@ -83,7 +90,7 @@ void sparse_rows_destroy(sparse_rows *r) {
 
 void sparse_rows_forget(sparse_rows *r, int worker) { r->asked[worker].now.n = r->asked[worker].next.n = 0; }
 
-const char *sparse_rows_ask(sparse_rows *r, int worker, const net_message *m) {
+const char *sparse_rows_ask(sparse_rows *r, int worker, const net_message *m, int vectors) {
   asked *a = &r->asked[worker];
   const uint8_t *payload = m->payload;
   const size_t bytes = m->bytes;
@@ -92,7 +99,7 @@ const char *sparse_rows_ask(sparse_rows *r, int worker, const net_message *m) {
   memcpy(&head, payload, sizeof head);
   if (head.gradients != (m->header.kind == PS_PUSH && m->header.number ? a->now.n : 0))
     return "the number of gradients is not that of the rows it asked for";
-  const size_t before = sizeof head + (size_t)(head.gradients * r->width) * sizeof(float);
+  const size_t before = sizeof head + (size_t)(head.gradients * r->width * MAX_OF(vectors, 1)) * sizeof(float);
   if (bytes < before) return "its gradients are truncated";
   if (head.keys == PS_SAME) {
     if (bytes != before) return "unexpected bytes after its gradients";
@@ -205,7 +212,21 @@ static void add_rows(const row_sums *from, const int32_t *keys, const float *gra
   to->n = k;
 }
 
-shoal_status sparse_rows_apply(sparse_rows *r, ps_vectors *v, const ps_gradient *gradients, int n, double rate) {
+/* Of a round: what each worker's part has come to. */
+static shoal_status apply_round(sparse_rows *r, ps_vectors *v, const ps_gradient *gradients, int n, double rate,
+                                bool *uneven) {
+  row_sums *all = &r->sums[0];
+  for (int g = 0; g < n; g++) {
+    const key_list *keys = &r->asked[gradients[g].worker].now;
+    r->parts[g] = (sparse_part){.keys = keys->keys, .n = keys->n, .gradient = &gradients[g]};
+  }
+  all->n = sparse_tree_sum(r->parts, n, r->width, all->keys, all->sums, uneven);
+  return all->n ? ps_vectors_apply_rows(v, all->keys, all->sums, all->n, rate) : NULL;
+}
+
+shoal_status sparse_rows_apply(sparse_rows *r, ps_vectors *v, const ps_gradient *gradients, int n, double rate,
+                               bool *uneven) {
+  if (r->parts) return apply_round(r, v, gradients, n, rate, uneven);
   if (n == 1) {
     const key_list *keys = &r->asked[gradients[0].worker].now;
     return keys->n ? ps_vectors_apply_rows(v, keys->keys, gradients[0].values, keys->n, rate) : NULL;

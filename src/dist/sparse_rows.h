@@ -27,9 +27,9 @@ void sparse_rows_destroy(sparse_rows *r);
 /* A worker that begins has asked for nothing. */
 void sparse_rows_forget(sparse_rows *r, int worker);
 
-/* Takes in the keys of a PUSH or ROWS of `bytes` bytes, head included; a PUSH with examples must have a gradient for
- * each row asked for before. NULL, or what is wrong with them. */
-SHOAL_CHECKED const char *sparse_rows_ask(sparse_rows *r, int worker, const net_message *m);
+/* Takes in the keys of a PUSH or ROWS, head included; a PUSH with examples must have so many vectors (of a round: its
+ * nodes) with a gradient for each row asked for before. NULL, or what is wrong with them. */
+SHOAL_CHECKED const char *sparse_rows_ask(sparse_rows *r, int worker, const net_message *m, int vectors);
 /* The parameters it asked for; values live until the next call. keep: it will send gradients of them. */
 net_part sparse_rows_answer(sparse_rows *r, int worker, const ps_vectors *v, bool keep);
 /* The parameters it was given last, as they are now. */
@@ -37,8 +37,9 @@ net_part sparse_rows_repeat(sparse_rows *r, int worker, const ps_vectors *v);
 /* What a worker has asked for, as bytes, and back; false: they are none of such. */
 void sparse_rows_save(const sparse_rows *r, int worker, text *out);
 bool sparse_rows_load(sparse_rows *r, int worker, const uint8_t **from, const uint8_t *end);
-/* One update by the mean over the gradients of n workers, weighted by their examples, in their order. */
+/* One update by the mean over the gradients of n workers, weighted by their examples, in their order. Of a round: by the
+ * sum over its tree; *uneven as in ps_vectors_apply. */
 SHOAL_CHECKED shoal_status sparse_rows_apply(sparse_rows *r, ps_vectors *v, const ps_gradient *gradients, int n,
-                                             double rate);
+                                             double rate, bool *uneven);
 
 #endif

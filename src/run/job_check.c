@@ -118,7 +118,7 @@ static shoal_status check_cluster(const shoal_job *f, const shoal_job *asked, co
     return status_make(SHOAL_ERR_ARGUMENT, "`keys` does not apply to tasks that talk through %s; add `transport` tls",
                        is(f->transport, "mpi") ? "MPI" : "shared memory");
   if (!job_is_cluster(f)) return NULL;
-  if (f->stream && f->deterministic)
+  if (f->stream && f->deterministic && !kind->sparse)
     return status_make(SHOAL_ERR_ARGUMENT,
                        "`deterministic` with parameter servers needs the rows in memory; leave "
                        "`stream` out, or use another `strategy`");
@@ -173,8 +173,8 @@ static shoal_status check_sparse(const shoal_job *f, const shoal_job *asked, con
   static const char *const only_sparse[] = {"features",    "bias",       "eval-every", "transfer",
                                             "growing-ids", "ids-memory", "admit",      "evict-after"};
   static const char *const only_dense[] = {
-      "transform",  "input",         "validation-split", "validation-data", "top-k",     "activation",     "pool",
-      "histograms", "deterministic", "evaluator",        "backup-workers",  "in-flight", "average-weights"};
+      "transform", "input",      "validation-split", "validation-data", "top-k",     "activation",
+      "pool",      "histograms", "evaluator",        "backup-workers",  "in-flight", "average-weights"};
   const char *const *others = kind->sparse ? only_dense : only_sparse;
   size_t n = kind->sparse ? sizeof only_dense / sizeof *only_dense : sizeof only_sparse / sizeof *only_sparse;
   for (size_t i = 0; i < n; i++)
@@ -192,6 +192,13 @@ static shoal_status check_sparse(const shoal_job *f, const shoal_job *asked, con
                        "%s supports a single process or parameter servers; leave out "
                        "`strategy` %s",
                        kind->name, f->strategy);
+  if (f->deterministic && (!job_is_cluster(f) || is(f->transfer, "dense")))
+    return status_make(SHOAL_ERR_ARGUMENT, "`deterministic` is for tables on parameter servers: %s",
+                       job_is_cluster(f) ? "leave out `transfer` dense" : "add `ps` N, or leave it out");
+  if (f->deterministic && f->on_bad_row && is(f->on_bad_row, "skip"))
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "`deterministic` cuts steps by the rows of the files, so bad ones cannot be skipped: leave out "
+                       "`on_bad_row` skip");
   if (is(f->transfer, "dense") && f->l2 > 0)
     return status_make(SHOAL_ERR_ARGUMENT,
                        "`transfer` dense does not know which features a batch touches, which `l2` needs");

@@ -7,6 +7,8 @@
 #include "train/results.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define MARK_BATCHES 64              /* after so many, and at the end of an epoch, it is told where a shard stands */
@@ -27,6 +29,9 @@ typedef struct {
   const shoal_batch *now;           /* read last; NULL: none, or it is at its end */
   int64_t shard, index;             /* leased: of `now` */
   char marks[2][SHOAL_POSITION_TEXT];
+  shoal_batch part; /* of a round: rows of `now` */
+  int64_t *offsets; /* [rows of it + 1] */
+  size_t cap_offsets;
   double past_seconds; /* waited for pipelines before this one */
 } rows_source;
 
@@ -151,6 +156,9 @@ static shoal_status read_batch(rows_source *s, int64_t step) {
   return s->now ? check_labels(s, s->now, step) : NULL;
 }
 
+static const batch_source_kind rounds_kind;
+static void write_round(const rows_source *s, char out[SHOAL_POSITION_TEXT]);
+
 /* One process, or every worker, reads the whole of it. */
 static shoal_status read_on(batch_source *base, const strategy_place *place, train_batch *out, bool *more) {
   rows_source *s = (rows_source *)base;
@@ -169,6 +177,7 @@ static shoal_status read_on(batch_source *base, const strategy_place *place, tra
 void batch_source_position(const batch_source *s, char out[SHOAL_POSITION_TEXT]) {
   *out = 0;
   if (s->walked) shoal_pipeline_position(s->pipeline, out);
+  if (s->kind == &rounds_kind) write_round((const rows_source *)s, out);
 }
 
 void batch_source_start(const batch_source *base, int64_t step, char out[SHOAL_POSITION_TEXT]) {
@@ -242,10 +251,97 @@ static shoal_status lease_shard(batch_source *base, const strategy_place *place,
   return NULL;
 }
 
+/* ---- a stream of sparse rows whose rounds are cut among the workers: every worker reads all of them */
+
+/* A place in the stream is "number of the round:position where it begins". */
+static void write_round(const rows_source *s, char out[SHOAL_POSITION_TEXT]) {
+  const int n = s->now ? snprintf(out, SHOAL_POSITION_TEXT, "%lld:%s", (long long)s->index, s->before) : 0;
+  if (n <= 0 || n >= SHOAL_POSITION_TEXT) *out = 0;
+}
+
+/* The place, if it is not behind that round; otherwise the stream's beginning. */
+static int64_t read_round(const char *place, int64_t number, const char **position) {
+  char *end;
+  *position = NULL;
+  if (!place || !*place) return 0;
+  const long long found = strtoll(place, &end, 10);
+  if (*end != ':' || found < 0 || found > number) return 0;
+  *position = end + 1;
+  return found;
+}
+
+static shoal_status go_to_round(rows_source *s, const strategy_place *place, int64_t number) {
+  if (!s->base.pipeline || number < s->index) {
+    const char *own, *told;
+    const int64_t one = read_round(s->options.position, number, &own), other = read_round(place->mark, number, &told);
+    TRY(open_stream(s, 0, one >= other ? own : told));
+    s->index = MAX_OF(one, other) - 1;
+  }
+  while (s->index < number) {
+    shoal_pipeline_position(s->base.pipeline, s->before);
+    TRY(read_with_rows(s, place->updates));
+    if (!s->now) return status_make(SHOAL_ERR_INPUT, "the files have fewer rows than were counted: they have changed");
+  }
+  return NULL;
+}
+
+/* Elements [first, first + n) of a list; a list that is not there stays so. */
+static shoal_tensor slice(const shoal_tensor *t, int64_t first, int64_t n) {
+  shoal_tensor out = *t;
+  if (!t->data) return out;
+  out.shape = SHOAL_SHAPE(n);
+  out.data = (char *)t->data + (size_t)first * shoal_dtype_size(t->dtype);
+  return out;
+}
+
+/* Rows [first, first + n) of the round as a batch of their own. */
+static shoal_status cut_part(rows_source *s, int64_t first, int64_t n) {
+  const shoal_batch *b = s->now;
+  const int64_t *offsets = (const int64_t *)b->offsets.data + first, begin = offsets[0], entries = offsets[n] - begin;
+  TRY(mem_grow((void **)&s->offsets, &s->cap_offsets, (size_t)n + 1, sizeof *s->offsets));
+  for (int64_t i = 0; i <= n; i++) s->offsets[i] = offsets[i] - begin;
+  s->part = (shoal_batch){.count = n,
+                          .labels = slice(&b->labels, first, n),
+                          .offsets = shoal_tensor_view(SHOAL_I64, SHOAL_SHAPE(n + 1), s->offsets),
+                          .indices = slice(&b->indices, begin, entries),
+                          .values = slice(&b->values, begin, entries),
+                          .fields = slice(&b->fields, begin, entries),
+                          .weights = slice(&b->weights, first, n),
+                          .ids = slice(&b->ids, begin, entries),
+                          .scale = b->scale,
+                          .epoch = b->epoch};
+  return NULL;
+}
+
+static shoal_status lease_round(batch_source *base, const strategy_place *place, train_batch *out, bool *more) {
+  rows_source *s = (rows_source *)base;
+  *more = place->next != STRATEGY_END;
+  *out = (train_batch){.shard = STRATEGY_NOTHING};
+  if (place->next < 0) return NULL;
+  const lease_span span = lease_plan_span(&s->options.plan.batches, place->next);
+  TRY(go_to_round(s, place, span.number));
+  if (s->now->count != span.round_rows)
+    return status_make(SHOAL_ERR_INPUT, "round %lld has %lld rows, %lld were counted: the files have changed",
+                       (long long)span.number, (long long)s->now->count, (long long)span.round_rows);
+  TRY(cut_part(s, span.first - span.round, span.rows));
+  *out = (train_batch){.rows = span.rows,
+                       .span = span,
+                       .number = span.number,
+                       .shard = place->next,
+                       .sparse = span.rows ? &s->part : NULL,
+                       .labels = &s->part.labels};
+  if (span.number % MARK_BATCHES == 0) {
+    write_round(s, s->marks[0]);
+    out->mark = s->marks[0];
+  }
+  return NULL;
+}
+
 /* ---- making one */
 
 static void destroy(batch_source *base) {
   shoal_pipeline_destroy(base->pipeline);
+  free(((rows_source *)base)->offsets);
   free(((rows_source *)base)->order);
   free(base);
 }
@@ -253,12 +349,13 @@ static void destroy(batch_source *base) {
 /* By [stream][leased]. */
 static const batch_source_kind kinds[2][2] = {{{walk, destroy}, {lease, destroy}},
                                               {{read_on, destroy}, {lease_shard, destroy}}};
+static const batch_source_kind rounds_kind = {lease_round, destroy};
 
 shoal_status batch_source_create(const batch_source_options *options, bool leased, batch_source **out) {
   const bool streams = !options->data;
   rows_source *s = calloc(1, sizeof *s);
   if (!s) return status_no_memory();
-  s->base.kind = &kinds[streams][leased];
+  s->base.kind = streams && leased && options->plan.batches.parts ? &rounds_kind : &kinds[streams][leased];
   s->base.walked = streams && !leased;
   s->options = *options;
   s->ordered = s->shard = s->read_for = -1;

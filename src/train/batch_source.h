@@ -1,6 +1,6 @@
 /* Where the training loop's batches come from: data in memory, or a stream that a pipeline reads; walked through from
- * the beginning to the end by every worker alike, or handed out batch by batch (leased). One row of the table in
- * batch_source.c each.
+ * the beginning to the end by every worker alike, or handed out (leased) batch by batch: of a stream, a shard of it or, with
+ * `plan.batches.parts`, a part of each round. One row of the table in batch_source.c each.
  *
  * Invariant: which rows a batch has depends on the settings, the data and the place alone, so a training that is
  * resumed goes on with the very next row. */
@@ -42,7 +42,9 @@ typedef struct {
   void *context;
   /* Opens a shard of it (0 where none are leased) at a position; NULL: at its beginning. */
   shoal_status (*open)(void *context, int64_t shard, const char *position, shoal_pipeline **out);
-  const char *position; /* of a run that is resumed; NULL: from the beginning */
+  const char
+      *position; /* of a run that is resumed; NULL: from the beginning. Of rounds it is looked at whenever the stream
+                           is opened, and may change until then */
   shoal_dtype features; /* of its rows, if they are dense */
   int64_t epochs_done;  /* of a run that is resumed */
 } batch_source_options;
@@ -52,7 +54,7 @@ typedef struct {
 void batch_source_start(const batch_source *s, int64_t step, char out[SHOAL_POSITION_TEXT]);
 /* The same: goes on from there; an empty text: from the beginning. epochs: done. */
 SHOAL_CHECKED shoal_status batch_source_go_to(batch_source *s, const char *position, int64_t epochs);
-/* Of a stream that is walked: where it stands, for a checkpoint; otherwise an empty text. */
+/* Of a stream that is walked, or cut into rounds: where it stands, for a checkpoint; otherwise an empty text. */
 void batch_source_position(const batch_source *s, char out[SHOAL_POSITION_TEXT]);
 
 SHOAL_CHECKED shoal_status batch_source_create(const batch_source_options *options, bool leased, batch_source **out);

@@ -17,11 +17,12 @@ typedef struct {
   const shoal_batch *sparse;             /* sparse rows; NULL: dense ones */
   lease_span span;                       /* of a batch that was handed out, of data in memory */
   int64_t shard, index, epoch;           /* the same of a stream: see strategy_place; the epoch it belongs to */
-  const char *mark; /* of a stream: where the batch after it begins, if that is to be told; else NULL */
-  int64_t number;   /* names the random numbers */
-  int64_t step;     /* updates before it */
-  double rate;      /* learning rate, as far as it is known here */
-  bool last;        /* of a stream: its epoch ends with it */
+  const char *
+      mark; /* of a stream: where the batch after it begins, of rounds: where it does, if that is to be told; else NULL */
+  int64_t number; /* names the random numbers */
+  int64_t step;   /* updates before it */
+  double rate;    /* learning rate, as far as it is known here */
+  bool last;      /* of a stream: its epoch ends with it */
 } train_batch;
 
 /* Rows [first, first + n) of a batch, counted from its first one. */

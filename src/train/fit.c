@@ -49,10 +49,10 @@ shoal_status fit_resume(fit_loop *l, bool *found) {
   shoal_status status = status_wrap(fit_restore(&l->saved, path, l->settings.data), "resume");
   const fit_state *s = &l->state;
   bool fits = s->position < l->usable && s->step == s->epoch * l->steps_per_epoch + s->position / l->round;
-  if (!status && l->data && !l->strategy->leases && !fits)
+  if (!status && fit_counted(l) && !l->strategy->leases && !fits)
     status = status_make(SHOAL_ERR_INPUT, "resume: %s: step %lld cannot be %lld examples into epoch %lld", path,
                          (long long)s->step, (long long)s->position, (long long)s->epoch);
-  if (!status && !l->data && s->step && !(l->strategy->leases ? l->saved.stream != NULL : *s->input != 0))
+  if (!status && !fit_counted(l) && s->step && !(l->strategy->leases ? l->saved.stream != NULL : *s->input != 0))
     status = status_make(SHOAL_ERR_INPUT, "resume: %s: it has no position of the stream", path);
   if (!status) {
     text line = {0};
@@ -88,7 +88,7 @@ void fit_count_losses(fit_loop *l, int64_t examples, double loss, double hits) {
 /* ---- between steps */
 
 /* Steps of an epoch; 0: not known yet. */
-static int64_t epoch_steps(const fit_loop *l) { return l->data ? l->steps_per_epoch : l->state.last_steps; }
+static int64_t epoch_steps(const fit_loop *l) { return fit_counted(l) ? l->steps_per_epoch : l->state.last_steps; }
 
 static shoal_times times_of(const fit_loop *l, double seconds) {
   shoal_times t = {.network = l->network_seconds,
@@ -105,7 +105,7 @@ void fit_set_progress(fit_loop *l) {
   p->epochs = l->options->epochs;
   p->step = l->state.step;
   int64_t epochs = l->options->epochs; /* of a stream: as long as the last one was, presumably */
-  p->steps = l->data || l->options->steps ? l->steps : epochs * epoch_steps(l);
+  p->steps = fit_counted(l) || l->options->steps ? l->steps : epochs * epoch_steps(l);
   p->examples = l->run_examples;
   p->seconds = train_seconds(l);
   p->examples_seconds = examples_seconds(l);
@@ -223,11 +223,11 @@ shoal_status fit_end_epoch(fit_loop *l, bool *stop) {
   const shoal_callbacks *c = &l->options->callbacks;
   const double rows = (double)s->epoch_seen;
   double loss = s->epoch_loss / rows, accuracy = s->epoch_hits / rows;
-  s->epoch += l->data ? s->position / l->usable : 1; /* meanwhile others may have finished another one */
+  s->epoch += fit_counted(l) ? s->position / l->usable : 1; /* meanwhile others may have finished another one */
   s->examples += s->position;
   s->last_steps = s->epoch_steps;
   s->epoch_steps = 0;
-  s->position = l->data ? s->position % l->usable : 0;
+  s->position = fit_counted(l) ? s->position % l->usable : 0;
   s->epoch_loss = s->epoch_hits = 0;
   s->epoch_seen = 0;
   if (l->validation && is_chief(l)) TRY(validate(l));
@@ -388,14 +388,14 @@ static shoal_status fit(fit_loop *l, shoal_fit_result *result) {
     r.ids_bytes = c.bytes;
   }
   r.times = times_of(l, r.seconds);
-  if (!l->data) r.examples = fit_rows_done(l);
+  if (!fit_counted(l)) r.examples = fit_rows_done(l);
   if (l->source->pipeline) {
     shoal_pipeline_statistics n;
     shoal_pipeline_count(l->source->pipeline, &n);
     r.dropped_examples = n.dropped_rows / MAX_OF(s->epoch, 1);
     r.bad_rows = n.bad_rows;
   }
-  int64_t an_epoch = l->data ? l->steps_per_epoch : MAX_OF(s->epoch_steps, s->last_steps);
+  int64_t an_epoch = fit_counted(l) ? l->steps_per_epoch : MAX_OF(s->epoch_steps, s->last_steps);
   if (!l->strategy->sync) an_epoch /= l->strategy->workers; /* about as many are seen here */
   fit_state_recent(s, MAX_OF(an_epoch, 1), &r.final_loss, &r.train_accuracy);
   if (result) *result = r;

@@ -67,9 +67,11 @@ typedef struct fit_loop {
 } fit_loop;
 
 static inline bool is_chief(const fit_loop *l) { return l->strategy->worker == 0; }
+/* How long an epoch is, is known: of data in memory, or of a stream whose rows were counted. */
+static inline bool fit_counted(const fit_loop *l) { return l->usable > 0; }
 /* Rows of the finished epochs, and of all. */
 static inline int64_t fit_rows_before(const fit_loop *l) {
-  return l->data ? l->state.epoch * l->usable : l->state.examples;
+  return fit_counted(l) ? l->state.epoch * l->usable : l->state.examples;
 }
 static inline int64_t fit_rows_done(const fit_loop *l) { return fit_rows_before(l) + l->state.position; }
 

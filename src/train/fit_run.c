@@ -29,7 +29,7 @@ shoal_status fit_take_gathered(fit_loop *l) {
 /* What others have done meanwhile is not looked at: a worker that comes late begins in the epoch under way. */
 static void skip_epochs(fit_loop *l) {
   fit_state *s = &l->state;
-  if (!l->data || s->position < l->usable) return;
+  if (!fit_counted(l) || s->position < l->usable) return;
   s->epoch += s->position / l->usable;
   s->position %= l->usable;
   s->epoch_loss = s->epoch_hits = 0;
@@ -39,7 +39,7 @@ static void skip_epochs(fit_loop *l) {
 /* Whether the epoch under way is over: of leased shards, when all have ended it; some are in the next one by then. */
 static bool epoch_is_over(fit_loop *l) {
   fit_state *s = &l->state;
-  if (l->data) return s->position >= l->usable;
+  if (fit_counted(l)) return s->position >= l->usable;
   if (!l->strategy->leases) return l->batch_now.last;
   if (l->place.epochs <= s->epoch) return false;
   s->epoch = l->place.epochs - 1; /* nobody was here to see those before */
@@ -63,7 +63,7 @@ static shoal_status begin(fit_loop *l, bool again) {
   skip_epochs(l);
   if (l->source->walked && (again || place.updates != before))
     TRY(batch_source_go_to(l->source, l->state.input, l->state.epoch));
-  if (!l->data && fresh && l->strategy->leases)
+  if (!fit_counted(l) && fresh && l->strategy->leases)
     l->state.epoch = place.epochs; /* otherwise an epoch's end may be yet to be dealt with */
   l->progress.rate = shoal_schedule_at(&l->model->options.schedule, l->state.step);
   return NULL;
@@ -135,8 +135,9 @@ static shoal_status next_batch(fit_loop *l, const strategy_place *place, train_b
   return NULL;
 }
 
-/* Of a leased shard the batch that follows: what it needs can come back with the answer, and it tells whether the shard
- * ends an epoch. */
+/* Of a stream that is leased the batch that follows: what it needs can come back with the answer. Of a shard it tells
+ * whether that ends an epoch; of a round, the same part of the next one is what this worker will be given, as long as all
+ * workers stay. */
 static shoal_status read_ahead(fit_loop *l, const train_batch *b, train_batch *ahead, const train_batch **out) {
   bool ignored;
   *out = NULL;
@@ -145,7 +146,9 @@ static shoal_status read_ahead(fit_loop *l, const train_batch *b, train_batch *a
   place.index++;
   *out = ahead;
   *ahead = (train_batch){.epoch = l->options->epochs};
-  return b->rows ? next_batch(l, &place, ahead, &ignored) : NULL;
+  if (fit_counted(l)) place.next += l->plan.batches.parts;
+  if (fit_counted(l) && (l->place.next < 0 || place.next >= l->plan.batches.end)) return NULL;
+  return b->rows || fit_counted(l) ? next_batch(l, &place, ahead, &ignored) : NULL;
 }
 
 /* Computes a batch and exchanges its gradients; *stop: all end here. */

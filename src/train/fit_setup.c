@@ -148,16 +148,40 @@ static int64_t steps_together(const fit_loop *l) {
   return most;
 }
 
-/* How long an epoch is, is not known before its end. */
+/* A round's rows are cut among the workers by their place in the epoch, so that has to have an end. */
+static shoal_status cut_counted(fit_loop *l) {
+  const shoal_fit_options *o = l->options;
+  if (o->stream->skip_bad_rows)
+    return status_make(
+        SHOAL_ERR_ARGUMENT,
+        "fit: deterministic steps on parameter servers are cut by the rows of the files: bad ones cannot "
+        "be skipped");
+  shoal_pipeline_options p = *o->stream;
+  if (l->model->sparse) p.features = model_features(l->model);
+  TRY(status_wrap(pipeline_count_rows(&p, &l->rows), "counting the rows"));
+  l->usable = o->drop_short ? l->rows / l->round * l->round : l->rows;
+  if (!l->usable)
+    return status_make(SHOAL_ERR_INPUT, "fit: the files have %lld rows, too few for a step of %lld", (long long)l->rows,
+                       (long long)l->round);
+  l->steps_per_epoch = (l->usable + l->round - 1) / l->round;
+  if (o->epochs) l->steps = MIN_OF(l->steps, o->epochs * l->steps_per_epoch);
+  l->plan.batches =
+      (lease_plan){.batch = l->batch, .rows = l->usable, .round = l->round, .parts = l->strategy->workers};
+  l->plan.batches.end = o->epochs ? o->epochs * lease_plan_epoch_batches(&l->plan.batches) : INT64_MAX;
+  return NULL;
+}
+
+/* How long an epoch is, is not known before its end, unless the rows are counted. */
 shoal_status fit_cut_stream(fit_loop *l) {
   const shoal_fit_options *o = l->options;
   const shoal_strategy *s = l->strategy;
-  if (l->model->sparse && s->rounds)
+  const bool counted = l->model->sparse && l->model->features && s->rounds && s->leases;
+  if (l->model->sparse && s->rounds && !counted)
     return status_make(SHOAL_ERR_ARGUMENT,
                        "fit: the strategy %s does not support sparse rows; use single or "
                        "parameter servers",
                        s->kind->name);
-  if (s->rounds && s->leases)
+  if (s->rounds && s->leases && !counted)
     return status_make(SHOAL_ERR_ARGUMENT, "fit: deterministic steps on parameter servers need the data in memory");
   l->validation = o->validation;
   TRY(set_batch(l));
@@ -169,7 +193,7 @@ shoal_status fit_cut_stream(fit_loop *l) {
   l->plan = (strategy_plan){.batches = {.batch = l->batch, .end = o->epochs}, .end_step = l->steps};
   l->chunk = s->rounds ? l->round : l->batch;
   if (l->model->sparse && !o->drop_short && s->updates && !l->model->ids) l->chunk = l->batch * steps_together(l);
-  return NULL;
+  return counted ? cut_counted(l) : NULL;
 }
 
 static shoal_status open_pipeline(const fit_loop *l, int64_t shard, const char *position, bool probe,
@@ -187,7 +211,7 @@ static shoal_status open_pipeline(const fit_loop *l, int64_t shard, const char *
   if (o->keep_order || probe) p.shuffle_rows = 0;
   if (probe) p.batch_size = p.prefetch = 1;
   p.position = position;
-  if (l->strategy->leases) { /* with others every worker walks through all rows */
+  if (l->strategy->leases && !fit_counted(l)) { /* with others every worker walks through all rows */
     p.shard = (int)shard;
     p.shards = l->strategy->workers;
   }
@@ -214,7 +238,7 @@ shoal_status fit_make_source(fit_loop *l) {
                                   .plan = l->plan,
                                   .context = l,
                                   .open = open_shard,
-                                  .position = l->state.step ? l->state.input : NULL,
+                                  .position = l->state.step || fit_counted(l) ? l->state.input : NULL,
                                   .features = l->tower->features,
                                   .epochs_done = l->state.epoch};
   TRY(batch_source_create(&options, l->strategy->leases, &l->source));
@@ -225,6 +249,7 @@ shoal_status fit_make_source(fit_loop *l) {
                               .chunk = l->chunk,
                               .round = l->round,
                               .plan = l->plan,
+                              .position = l->state.input,
                               .stream = &l->saved.stream,
                               .shared = &l->state,
                               .shared_bytes = sizeof l->state,

@@ -103,6 +103,14 @@ static void note_place(ps *s, const ps_answer *a) {
   if (!a->stopped) give_batch(s, a->next);
 }
 
+/* Of rounds, whose rows every worker reads: where to begin with them. */
+static shoal_status find_round(ps *s, strategy_place *place) {
+  int64_t ignored = 0;
+  TRY(ps_client_find(s->client, 0, &ignored, &place->marked, s->marked));
+  if (*s->marked) place->mark = s->marked;
+  return NULL;
+}
+
 /* Where to begin reading the shard to go on with, unless it is the one that this worker reads anyway. May be a batch that
  * the leader has had and another server not. */
 static shoal_status find_mark(ps *s, strategy_place *place) {
@@ -157,6 +165,8 @@ static shoal_status upload(ps *s, const strategy_place *place, ps_answer *answer
   const ps_start start = ps_plan_start(s, place);
   if (s->table) TRY(s->base.checkpoint ? ps_table_restore(s->table, s->base.checkpoint) : ps_table_upload(s->table));
   for (int k = 0; k < s->n_values; k++) TRY(ps_client_set(s->client, k, s->values[k]));
+  if (s->leaves && s->base.rounds && *s->setup->position)
+    TRY(ps_client_mark(s->client, 0, 0, s->setup->position)); /* before the others ask for it */
   return ps_client_start(s->client, place->updates, &start, *s->setup->stream, answer);
 }
 
@@ -198,7 +208,7 @@ static shoal_status join(ps *s, strategy_place *place, bool *lost) {
   if (under_way) s->known_changes = s->changes; /* an earlier life of worker 0 has told of those */
   *place = s->since.place;
   place->next = next_batch(s);
-  return may_be_lost(s, find_mark(s, place), lost);
+  return may_be_lost(s, s->leaves && s->base.rounds ? find_round(s, place) : find_mark(s, place), lost);
 }
 
 static shoal_status open_client(ps *s, shoal_model *m);
@@ -291,8 +301,9 @@ static shoal_status prepare_rounds(ps *s) {
 
 static shoal_status prepare(ps *s) {
   const compute *c = s->setup->compute;
+  if (s->table)
+    return ps_leaves_create(s->setup, s->table, s->base.rounds ? s->setup->round : 0, s->base.workers, &s->leaves);
   if (s->base.rounds) return prepare_rounds(s);
-  if (s->table) return NULL;
   if (c->model->sparse) {
     ps_table_shape table;
     TRY(ps_table_find(c->model, &table));
@@ -358,16 +369,17 @@ static shoal_status compute_batch(shoal_strategy *base, const train_batch *b) {
   ps *s = (ps *)base;
   compute *c = s->setup->compute;
   s->part = (ps_head){.examples = b->rows};
-  s->span = (lease_span){0};
+  s->span = s->table ? b->span : (lease_span){0};
   s->shard = b->shard;
   s->index = b->index;
   s->mark = b->mark;
   if (!b->rows) return NULL;
   if (s->shards) return compute_part(s, b);
   if (s->table && (s->error = fetch_rows(s, b))) return NULL; /* `exchange` tells, and whether all is to begin again */
-  TRY(compute_run(c, b, s->table ? &s->indices : NULL, s->watches ? &(session_watcher){s, on_ready, on_phase} : NULL));
+  if (s->table) return ps_leaves_run(s->leaves, b, &s->indices, &s->part);
+  TRY(compute_run(c, b, NULL, s->watches ? &(session_watcher){s, on_ready, on_phase} : NULL));
   compute_losses(c, b->rows, &s->part.loss, &s->part.hits);
-  for (int i = 0; !s->table && i < s->n_weights; i++) s->gradients[i] = compute_gradients(c)[i].data;
+  for (int i = 0; i < s->n_weights; i++) s->gradients[i] = compute_gradients(c)[i].data;
   return s->dense ? spread(s, b) : NULL;
 }
 
@@ -423,7 +435,7 @@ static shoal_status tell_changes(ps *s) {
 static shoal_status push_table(ps *s, const train_batch *next) {
   ps_answer answer = {0};
   s->since.touched += s->part.examples ? ps_table_touched(s->table) : 0;
-  TRY(ps_table_push(s->table, compute_gradients(s->setup->compute), next->sparse, &s->part, &s->indices, &answer));
+  TRY(ps_table_push(s->table, ps_leaves_vectors(s->leaves), next->sparse, &s->part, &s->indices, &answer));
   if (s->counter) *s->counter = answer.head.counter;
   s->rows_shard = next->shard;
   s->rows_index = next->index;
@@ -447,12 +459,12 @@ static shoal_status push(ps *s, const train_batch *next) {
   s->error = NULL;
   TRY(error);
   s->sent[s->n_sent++] = *head;
-  if (s->table) return push_table(s, next);
-  if (s->shards) {
+  if (s->base.rounds) {
     head->first_leaf = (int32_t)s->span.first_leaf;
     head->last_leaf = (int32_t)s->span.last_leaf;
     head->round_rows = s->span.round_rows;
   }
+  if (s->table) return push_table(s, next);
   if (s->in_flight == 1) {
     ps_answer answer = {0};
     TRY(ps_client_push(s->client, s->gradients, s->values[0], head, &answer));
@@ -477,6 +489,7 @@ static void note_time(ps *s, double begun, double waited) {
 }
 
 static shoal_status hand_on(ps *s, const train_batch *next) {
+  if (!s->is_stream && s->mark) TRY(ps_client_mark(s->client, 0, 0, s->mark));
   if (!s->is_stream) return push(s, next);
   s->part.shard = s->shard;
   s->part.batch = s->index;
@@ -595,6 +608,7 @@ static void destroy(shoal_strategy *base) {
   free(s->addresses);
   if (s->options.ring) key_ring_fini(s->options.ring);
   free(s->options.ring);
+  ps_leaves_destroy(s->leaves);
   ps_table_destroy(s->table);
   ps_client_destroy(s->client);
   shoal_status_free(s->error);

@@ -6,6 +6,7 @@
 #include "dist/sparse_set.h"
 #include "train/optimizer.h"
 #include "train/ps.h"
+#include "train/ps_leaves.h"
 #include "train/ps_table.h"
 #include "train/shards.h"
 
@@ -21,6 +22,7 @@ typedef struct {
   char (*names)[PS_ADDRESS_TEXT]; /* [servers] addresses of those */
   const char **addresses;         /* [servers] the same */
   ps_table *table;                /* NULL: each worker has all parameters */
+  ps_leaves *leaves;              /* of a table: its gradients */
   /* [1 + slots] lists of pointers to the numbers of the trained weights, in their order: the weights, then each slot */
   float **values[1 + OPTIMIZER_SLOTS_MAX];
   int n_values, n_weights; /* n_weights: of what is exchanged, n_trained of them are trained */

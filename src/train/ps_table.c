@@ -44,8 +44,7 @@ struct ps_table {
   int32_t *at;   /* [room + other rows] where a row of the batch, or of the other weights, is among the keys */
   int32_t *keys; /* [room + other rows] of the batch fetched last, then of the other weights, if they were asked for */
   int64_t n_keys;
-  float *values;    /* [room + other rows, width] as they come */
-  float *gradients; /* [room + other rows, width] sums */
+  float *values; /* [room + other rows, width] as they come */
   other_weight *others;
   int n_others;
   float *start; /* [other rows, width] what the other weights began with */
@@ -308,9 +307,8 @@ static shoal_status make_room(ps_table *t) {
   t->keys = calloc(rows + 1, sizeof *t->keys);
   t->at = calloc(rows + 1, sizeof *t->at);
   t->values = calloc(rows * width + 1, sizeof *t->values);
-  t->gradients = calloc(rows * width + 1, sizeof *t->gradients);
   t->start = calloc((size_t)t->shape.other_rows * width + 1, sizeof *t->start);
-  if (!t->keys || !t->at || !t->values || !t->gradients || !t->start) return status_no_memory();
+  if (!t->keys || !t->at || !t->values || !t->start) return status_no_memory();
   for (int i = 0; i < t->n_others; i++) {
     const other_weight *o = &t->others[i];
     memcpy(t->start + o->at, o->values, (size_t)o->count * sizeof *o->values);
@@ -354,7 +352,6 @@ void ps_table_destroy(ps_table *t) {
   free(t->keys);
   free(t->at);
   free(t->values);
-  free(t->gradients);
   free(t->start);
   free(t);
 }
@@ -440,35 +437,33 @@ shoal_status ps_table_fetch(ps_table *t, const shoal_batch *b, bool keep, shoal_
   return NULL;
 }
 
-/* What each row's entries have come to, in the entries' order; then the other weights' gradients. */
-static void sum_up(ps_table *t, const shoal_tensor *gradients) {
+int64_t ps_table_numbers(const ps_table *t) { return t->n_keys * t->shape.width; }
+int64_t ps_table_most(const ps_table *t) { return (t->room + t->shape.other_rows) * t->shape.width; }
+
+/* In the entries' order; then the other weights' gradients. */
+void ps_table_sum(const ps_table *t, const shoal_tensor *gradients, int64_t first, float *out) {
   const int64_t width = t->shape.width;
-  for (int64_t r = 0; r < t->batch.n; r++)
-    memset(t->gradients + t->at[r] * width, 0, (size_t)width * sizeof *t->gradients);
+  for (int64_t r = 0; r < t->batch.n; r++) memset(out + t->at[r] * width, 0, (size_t)width * sizeof *out);
   for (int i = 0; i < t->shape.tables; i++) {
     const columns *c = &t->tables[i];
     const float *of_entries = gradients[c->gradient].data; /* [entries, c->width] */
     for (int64_t e = 0; e < gradients[c->gradient].shape.dim[0]; e++) {
-      float *restrict sum = t->gradients + t->at[t->batch.places[e]] * width + c->column;
+      float *restrict sum = out + t->at[t->batch.places[first + e]] * width + c->column;
       for (int64_t k = 0; k < c->width; k++) sum[k] += of_entries[e * c->width + k];
     }
   }
-  for (int i = 0; i < t->n_others; i++)
-    move_other(t, &t->others[i], t->gradients, gradients[t->others[i].gradient].data);
+  for (int i = 0; i < t->n_others; i++) move_other(t, &t->others[i], out, gradients[t->others[i].gradient].data);
   if (!t->n_others) return;
   const other_weight *last = &t->others[t->n_others - 1];
   const int64_t end = last->at + last->count, left = t->shape.other_rows * width - end; /* of the last row: zero */
-  if (left)
-    memset(t->gradients + t->at[t->batch.n + end / width] * width + end % width, 0,
-           (size_t)left * sizeof *t->gradients);
+  if (left) memset(out + t->at[t->batch.n + end / width] * width + end % width, 0, (size_t)left * sizeof *out);
 }
 
-shoal_status ps_table_push(ps_table *t, const shoal_tensor *gradients, const shoal_batch *next, ps_head *head,
+shoal_status ps_table_push(ps_table *t, const float *const *gradients, const shoal_batch *next, ps_head *head,
                            shoal_tensor *indices, ps_answer *out) {
-  if (head->examples) sum_up(t, gradients);
   t->kept = t->fresh = false;
   TRY(number(t, next, true, indices));
-  TRY(ps_client_push_rows(t->client, t->gradients, keys_of(t), t->values, head, out));
+  TRY(ps_client_push_rows(t->client, gradients, keys_of(t), t->values, head, out));
   t->kept = next != NULL;
   t->fresh = true;
   take_values(t);

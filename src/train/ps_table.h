@@ -33,9 +33,15 @@ void ps_table_destroy(ps_table *t);
 /* Brings the rows of a batch at once. keep: its gradients come next. *indices: the batch's, as numbers in the session's
  * table; they live until the next call. */
 SHOAL_CHECKED shoal_status ps_table_fetch(ps_table *t, const shoal_batch *b, bool keep, shoal_tensor *indices);
-/* Gradients out, as the session has made them, of all weights in their order: of the table one row for each entry of the
- * batch fetched last. Brings the rows of `next`; NULL: none. */
-SHOAL_CHECKED shoal_status ps_table_push(ps_table *t, const shoal_tensor *gradients, const shoal_batch *next,
+/* Numbers of a gradient that is about the batch fetched last; and at most, of any. */
+int64_t ps_table_numbers(const ps_table *t);
+int64_t ps_table_most(const ps_table *t);
+/* out [ps_table_numbers]: what the gradients have come to, as the session has made them, of all weights in their order: of
+ * the table one row for each entry of the batch fetched last from entry `first` on. */
+void ps_table_sum(const ps_table *t, const shoal_tensor *gradients, int64_t first, float *out);
+/* Gradients out, which ps_table_sum has made; of a round, one vector for each node of head's leaves. NULL when
+ * head->examples is 0. Brings the rows of `next`; NULL: none. */
+SHOAL_CHECKED shoal_status ps_table_push(ps_table *t, const float *const *gradients, const shoal_batch *next,
                                          ps_head *head, shoal_tensor *indices, ps_answer *out);
 /* Whether the rows fetched last are still there, and the next gradients about them: an evaluation fetches others. */
 bool ps_table_kept(const ps_table *t);

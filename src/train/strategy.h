@@ -48,6 +48,8 @@ typedef struct {
   int64_t round; /* rows of all workers in a step */
   int64_t last;  /* of the step at an epoch's end, if it is shorter; otherwise 0 */
   strategy_plan plan;
+  const char *
+      position; /* of a stream whose rows were counted: where a round of it begins, as train_batch.mark; may be empty */
   char **stream; /* of a stream that is continued: what `gather` had brought; NULL there: none */
   /* Where training stands beside variables and place, for workers that come later; and bringing it up to date. */
   void *shared;
