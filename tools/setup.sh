@@ -10,6 +10,7 @@
 #   tools/setup.sh chroot     also what `make deb-check` needs
 #   tools/setup.sh arm64      also what `make arm64` needs
 #   tools/setup.sh hosts      also an ssh server and Prometheus' promtool, for the tests of launches and metrics
+#   tools/setup.sh cache      also ccache, which builds what was built before from its cache
 #   tools/setup.sh model      also spin, for the test of the protocol of replicated servers
 #   tools/setup.sh browser    also the page of `shoal report`, and what tests and pictures of it need
 # Several words may be given.
@@ -69,6 +70,9 @@ if asked_for hosts; then
   has_command ssh || need openssh-client
   has_command sshd || [ -x /usr/sbin/sshd ] || need openssh-server
   has_command promtool || need prometheus
+fi
+if asked_for cache; then
+  has_command ccache || need ccache
 fi
 if asked_for model; then
   has_command spin || need spin
