@@ -120,7 +120,7 @@ def draw(seed, namespaces, quick=False, only=None):
     mode = r.choices(modes, [3 if m in SERVED else 1 for m in modes])[0]
     served, elastic = mode in SERVED, mode == "elastic"
     described = served and namespaces and not quick and r.random() < 0.3
-    model = "sparse" if mode in ("single", "sync", "async", "stale") and r.random() < 0.35 else "dense"
+    model = "sparse" if mode in ("single", *SERVED) and r.random() < 0.35 else "dense"
     model = "tables" if model == "sparse" and r.random() < 0.4 else model
     t = Trial(seed, mode, model, described, r.choice(["shm", "shm", "tls", "tls" if elastic else "zmq"]), r.choice([2, 2, 3]),
               r.choice([1, 1, 2]), int(served and r.random() < 0.3),
@@ -175,10 +175,10 @@ class Data:
 
     def undisturbed(self, t):
         """The bits of the model that the same settings give."""
-        key = (t.mode, t.workers)
+        key = (t.mode, t.model, t.workers)
         with self.lock:
             if key not in self.models:
-                run = self.folder / f"undisturbed-{t.mode}-{t.workers}"
+                run = self.folder / "-".join(["undisturbed", *map(str, key)])
                 words, _, _ = self.flags(t)
                 servers = ["--ps", "1"] if t.mode in SERVED else []
                 subprocess.run([support.SHOAL, "train", *words, *STANDARD, *MODES[t.mode], "--workers", str(t.workers),
