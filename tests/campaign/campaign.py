@@ -256,7 +256,8 @@ class Job:
         self.space = None     # the process that holds the network namespace
         self.signalled = set()
         self.pids = set()     # of all processes that were seen
-        self.killed_launcher = self.unfit = self.survives = False
+        self.told = set()     # who received SIGINT or SIGTERM
+        self.killed_launcher = self.at_once = self.unfit = self.survives = False
 
     # -- starting
 
@@ -382,6 +383,7 @@ class Job:
         stops_all = name == "rank:0" and f.what in ("term", "int") # rank 0 has the others stop, too
         self.survives = self.t.mode == "elastic" and len(self.t.faults) == 1 and f.training and f.role == "rank" and not stops_all
         self.killed_launcher |= name == "launcher" and f.what == "kill"
+        self.note_signal(name, f.what)
         self.send(pid, numbers[f.what])
         if f.what == "pause":
             time.sleep(f.lasts)
@@ -394,6 +396,12 @@ class Job:
         if self.t.described and f.what == "stop": # somebody ends it at last
             time.sleep(6)
             self.send(pid, signal.SIGKILL)
+
+    def note_signal(self, name, what):
+        """The second one ends a process at once, as people expect it: what it was just writing stays until it is resumed."""
+        if what in ("term", "int"):
+            self.at_once |= name in self.told and (name == "launcher" or self.t.described)
+            self.told.add(name)
 
     @staticmethod
     def send(pid, number):
@@ -568,7 +576,7 @@ def run_trial(t, data):
             job.wait()
             finished = judge.ending()
             killed = ("files", "descriptors", "kill", *(["stop"] if t.described else []))
-            job.unfit = job.killed_launcher or any(f.what in killed for f in t.faults)
+            job.unfit = job.killed_launcher or job.at_once or any(f.what in killed for f in t.faults)
             judge.traces(before)
             if not finished:
                 resume(job, judge)

@@ -108,5 +108,17 @@ class Elastic(unittest.TestCase):
         self.assertFalse(self.survives("elastic", "kill", 1, training=False))
 
 
+class Leftovers(unittest.TestCase):
+    def test_only_a_second_signal_ends_at_once(self):
+        t = campaign.draw(1, False)
+        t.described = False
+        for signals, at_once in ((["term"], False), (["int", "pause"], False), (["int", "int"], True), (["term", "int"], True)):
+            job = campaign.Job(t, unittest.mock.Mock(flags=lambda _: ([], 0, 0)), pathlib.Path("."))
+            for what in signals:
+                job.note_signal("launcher", what)
+                job.note_signal("worker:1", what) # whose files the command takes away
+            self.assertEqual(job.at_once, at_once, signals)
+
+
 if __name__ == "__main__":
     unittest.main()
