@@ -240,8 +240,8 @@ static json_t *members(reader *r, json_t *all, bool (*one)(reader *, json_t *), 
   const char *wanted = last == ']' ? "']' or ',' expected" : "'}' or ',' expected";
   r->at++;
   bool good = next(r) == last || one(r, all);
-  while (good && next(r) != last) {
-    good = *r->at == ',' && r->at < r->end;
+  for (char c; good && (c = next(r)) != last;) {
+    good = c == ',';
     if (!good) fail(r, r->at, wanted);
     if (good) r->at++, good = one(r, all);
   }
