@@ -26,6 +26,10 @@ typedef struct {
   int threads;        /* of a server; 0: the standard */
   int64_t stop_after; /* steps of worker 0; 0: never */
   int64_t slow_us;    /* that SLOW_WORKER waits after each step */
+  const char *wire;   /* NULL: f32 */
+  bool advised;       /* as in ps_options */
+  int64_t local_steps;
+  double outer_momentum;
 } job;
 
 typedef struct {
@@ -60,10 +64,15 @@ static ps_options options_of(const task *t) {
                                 .sync = t->of->sync,
                                 .staleness = t->of->staleness,
                                 .in_flight = t->of->in_flight,
+                                .local_steps = t->of->local_steps,
                                 .backups = t->of->backups},
                       .task = {.net = {.job = 77}, .deadline = 10},
                       .worker = t->index,
                       .pieces = t->of->pieces,
+                      .wire = t->of->wire ? wire_format_find(t->of->wire) : NULL,
+                      .advised = t->of->advised,
+                      .outer_rate = strategy_outer_rate(t->of->outer_momentum, t->of->sync ? 1 : t->of->workers),
+                      .outer_momentum = t->of->outer_momentum,
                       .addresses = t->addresses};
 }
 

@@ -213,6 +213,56 @@ static void bad_pieces_are_refused(void **state) {
   finish(&t, clients);
 }
 
+/* A gradient that is not what its format says is refused, and changes nothing; one that is counts. */
+static void bad_codes_are_refused(void **state) {
+  static const struct {
+    uint16_t format;
+    size_t bytes;
+  } bad[] = {{5, 4 * ELEMENTS},
+             {15, 4 * ELEMENTS},
+             {1, 4 * ELEMENTS},
+             {1, 2 * ELEMENTS - 2},
+             {2, ELEMENTS},
+             {3, 4 * ELEMENTS},
+             {3, 0},
+             {0, 2 * ELEMENTS}};
+  uint8_t bytes[4 * ELEMENTS] = {0};
+  one_server t;
+  char address[64];
+  net_client *clients[PEERS];
+  float ones[ELEMENTS], got[ELEMENTS];
+  ps_head head = {.examples = 1};
+  for (int i = 0; i < ELEMENTS; i++) ones[i] = 1;
+  start(&t, false, 0, address, clients);
+  for (size_t i = 0; i < COUNT_OF(bad); i++) {
+    net_header h = {.kind = PS_PUSH, .number = 1, .flags = (uint16_t)(bad[i].format << PS_WIRE_SHIFT)};
+    net_part parts[] = {{&head, sizeof head}, {bytes, bad[i].bytes}};
+    assert_ok(net_send(clients[0], &h, parts, 2, 5));
+    if (!(take(clients[0], NULL) & PS_REFUSED)) fail_msg("%zu bytes as format %d", bad[i].bytes, bad[i].format);
+  }
+  const wire_format *f = wire_format_find("int8");
+  f->encode(ones, bytes, ELEMENTS);
+  net_header h = {.kind = PS_PUSH, .number = 1, .flags = ps_wire_flags(f)};
+  net_part parts[] = {{&head, sizeof head}, {bytes, (size_t)f->bytes(ELEMENTS)}};
+  assert_ok(net_send(clients[0], &h, parts, 2, 5));
+  assert_int_equal(take(clients[0], got), 0); /* the first parameters come whole */
+  assert_all(got, -1);
+  /* Pieces, too; and numbers of the largest that point nowhere are nothing. */
+  memset(bytes, 255, sizeof bytes);
+  const wire_format *largest = wire_format_find("topk");
+  h.flags = ps_wire_flags(largest);
+  h.kind = PS_PIECE;
+  h.step = 40;
+  h.number = 60;
+  assert_ok(net_send(clients[1], &h, &(net_part){bytes, (size_t)largest->bytes(60)}, 1, 5));
+  h = (net_header){.kind = PS_PUSH, .number = 1, .step = 1, .flags = ps_wire_flags(largest)};
+  parts[1].bytes = (size_t)largest->bytes(40);
+  assert_ok(net_send(clients[1], &h, parts, 2, 5));
+  assert_int_equal(take(clients[1], got), 0);
+  assert_all(got, -1);
+  finish(&t, clients);
+}
+
 /* Of a worker that dies halfway nothing is used, and pieces of another one do not mix with its. */
 static void half_a_gradient_is_nothing(void **state) {
   one_server t;
@@ -352,9 +402,9 @@ static void mixed_versions_are_counted(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(pieces_change_nothing),     cmocka_unit_test(pieces_in_all_modes),
-      cmocka_unit_test(bad_pieces_are_refused),    cmocka_unit_test(half_a_gradient_is_nothing),
-      cmocka_unit_test(bad_parts_are_refused),     cmocka_unit_test(parts_are_added_in_their_order),
-      cmocka_unit_test(mixed_versions_are_counted)};
+      cmocka_unit_test(pieces_change_nothing),          cmocka_unit_test(pieces_in_all_modes),
+      cmocka_unit_test(bad_pieces_are_refused),         cmocka_unit_test(bad_codes_are_refused),
+      cmocka_unit_test(half_a_gradient_is_nothing),     cmocka_unit_test(bad_parts_are_refused),
+      cmocka_unit_test(parts_are_added_in_their_order), cmocka_unit_test(mixed_versions_are_counted)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

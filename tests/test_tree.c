@@ -193,7 +193,7 @@ static void feed_back(const char *name, double bound) {
   const wire_format *f = wire_format_find(name);
   float left[N] = {0}, scratch[N], back[N];
   double given[N] = {0}, arrived[N] = {0};
-  uint8_t wire[N + 2 * sizeof(float)];
+  uint8_t wire[N * sizeof(float)];
   for (int step = 0; step < STEPS; step++) {
     float from[N];
     for (int i = 0; i < N; i++) from[i] = (i % 50 == 0 ? 1.0F : 0.001F) * (float)((i * 7 + step * 3) % 11 - 4);
@@ -208,17 +208,54 @@ static void feed_back(const char *name, double bound) {
 static void test_feedback(void **state) {
   feed_back("int8", 6.1 / 127);
   feed_back("topk", 7);
+  feed_back("fp16", 0.005);
+}
+
+/* Every half there is comes back as it was; between two, the nearer one is taken, the even one in the middle. */
+static void test_fp16(void **state) {
+  const wire_format *f = wire_format_find("fp16");
+  assert_int_equal(f->bytes(5), 10);
+  for (int bits = 0; bits < 1 << 16; bits++) {
+    const uint16_t half = (uint16_t)bits;
+    const int exponent = bits >> 10 & 31, mantissa = bits & 1023;
+    const double size = exponent ? ldexp(1024 + mantissa, exponent - 25) : ldexp(mantissa, -24);
+    float x;
+    uint16_t back;
+    f->decode(&half, &x, 1);
+    f->encode(&x, &back, 1);
+    if (exponent == 31 && mantissa) {
+      assert_true(isnan(x) && (back & 0x7c00) == 0x7c00 && back & 1023);
+      continue;
+    }
+    assert_int_equal(back, half);
+    if (exponent == 31) continue; /* infinite */
+    assert_true(x == (float)(bits >> 15 ? -size : size));
+    if (exponent >= 30) continue;
+    const uint16_t next = (uint16_t)(half + 1);
+    float y;
+    f->decode(&next, &y, 1);
+    const float middle = x / 2 + y / 2, near_x = nextafterf(middle, x), near_y = nextafterf(middle, y);
+    f->encode(&middle, &back, 1);
+    assert_int_equal(back, bits & 1 ? next : half);
+    f->encode(&near_x, &back, 1);
+    assert_int_equal(back, half);
+    f->encode(&near_y, &back, 1);
+    assert_int_equal(back, next);
+  }
+  const float large[] = {65519, 65520, 1e30F, -1e30F, INFINITY};
+  static const float expected[] = {65504, 65504, 65504, -65504, INFINITY};
+  uint16_t halves[5];
+  float got[5];
+  f->encode(large, halves, 5);
+  f->decode(halves, got, 5);
+  for (int i = 0; i < 5; i++) assert_true(got[i] == expected[i]);
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_same_bits),
-                                     cmocka_unit_test(test_nodes),
-                                     cmocka_unit_test(test_in_place),
-                                     cmocka_unit_test(test_bf16),
-                                     cmocka_unit_test(test_most_nodes),
-                                     cmocka_unit_test(test_int8),
-                                     cmocka_unit_test(test_feedback),
-                                     cmocka_unit_test(test_topk),
-                                     cmocka_unit_test(test_topk_takes_the_largest)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_same_bits),  cmocka_unit_test(test_nodes),
+                                     cmocka_unit_test(test_in_place),   cmocka_unit_test(test_bf16),
+                                     cmocka_unit_test(test_most_nodes), cmocka_unit_test(test_int8),
+                                     cmocka_unit_test(test_feedback),   cmocka_unit_test(test_fp16),
+                                     cmocka_unit_test(test_topk),       cmocka_unit_test(test_topk_takes_the_largest)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

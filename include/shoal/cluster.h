@@ -75,6 +75,15 @@ typedef struct {
   const char *keys;   /**< folder of `shoal keygen`: traffic is encrypted, and only those with keys take part.
                            * Needed beyond the loopback, unless: */
   bool insecure;      /**< said aloud: no keys */
+  const char *wire; /**< how gradients travel to the servers and parameters back, but for tables: "f32", "bf16", "fp16",
+                       "int8", a byte a number, or "topk", the 8 largest of each 256; what the last three leave out is
+                       made good in the next steps; NULL: f32 */
+  const char *compress; /**< "auto": measures a step and chooses between these formats; NULL: "none" */
+  int local_steps; /**< steps that a worker makes by itself between two exchanges (local SGD, DiLoCo), which are what
+                       counts as a step then; 0: 1 */
+  double outer_lr; /**< with local_steps: rate of the servers' update; 0: 1, with momentum 0.7, async divided by the
+                       number of workers */
+  double outer_momentum; /**< the same: its Nesterov momentum, 0: none */
 } shoal_ps_options;
 
 /** Starts the servers and the other workers as copies of this process (fork) when a training begins and ends them with
@@ -105,8 +114,8 @@ typedef struct {
                                   that mpirun or srun has started */
   const char *keys;             /**< with a cluster: folder with keys, see shoal/keys.h; NULL: none, on one host only */
   bool insecure;                /**< with a cluster: several hosts without keys, said aloud */
-  const char *wire;     /**< allreduce: how gradients travel: "f32", "bf16", "int8", a byte a number, or "topk", the 8
-                       largest of each 256; what the last two leave out is made good in the next steps; NULL: f32 */
+  const char *wire;     /**< allreduce: how gradients travel: "f32", "bf16", "fp16", "int8", a byte a number, or "topk",
+                       the 8 largest of each 256; what the last three leave out is made good in the next steps; NULL: f32 */
   const char *compress; /**< allreduce: "powersgd": gradients travel as factors of a low rank; "auto": measures the
                            network and a step, and chooses between that and the formats of `wire`; NULL: "none" */
   int compress_rank;    /**< of PowerSGD; 0: 4 */

@@ -124,7 +124,7 @@ typedef struct {
   double rate_scale;           /**< what scale_lr came to when the run began; 0: not yet */
   int64_t global_batch;        /**< of all workers, where the strategy cuts it among them; 0: batch_size times them */
   bool deterministic;          /**< the same bits on any number of workers, servers and threads */
-  const char *wire;            /**< allreduce: "f32", "bf16", "int8", "topk" */
+  const char *wire;            /**< allreduce, ps: "f32", "bf16", "fp16", "int8", "topk" */
   int64_t check_replicas;      /**< allreduce: steps between two comparisons of the ranks; 0: 100 */
   const char *mode;            /**< ps: "sync", "async"; NULL: sync */
   int64_t staleness;           /**< async: steps a worker may be ahead; -1: any number; below: not said */
@@ -186,12 +186,13 @@ typedef struct {
   bool json;        /**< the command `shoal train` prints summary.json in place of tables and progress */
   int64_t accumulate; /**< batches whose mean gradient makes an update, as in shoal_fit_options; 0: 1 */
   double accumulator; /**< as in shoal_optimizer_options; 0: the optimizer's usual one */
-  const char
-      *compress; /**< allreduce: "none", "powersgd", or "auto", which measures the network and chooses, also among
+  const char *
+      compress; /**< allreduce, ps: "none", allreduce: "powersgd", or "auto", which measures the network and chooses, also among
                           * the formats of `wire`; NULL: none */
   int64_t compress_rank; /**< of PowerSGD; 0: 4 */
-  int64_t local_steps;   /**< allreduce: steps that each worker makes by itself between two exchanges; 0: 1 */
-  double outer_lr; /**< with local_steps: rate of the update that an exchange makes; NaN: 1, with outer_momentum 0.7 */
+  int64_t local_steps;   /**< allreduce, ps: steps that each worker makes by itself between two exchanges; 0: 1 */
+  double outer_lr; /**< with local_steps: rate of the update that an exchange makes; NaN: 1, with outer_momentum 0.7;
+                    * ps, async: divided by the number of workers */
   double outer_momentum;  /**< the same: its Nesterov momentum; NaN: 0 */
   int64_t server_threads; /**< ps: of each server, to add up and update; 0: one a processor where it holds 4 million
                            * parameters or more, otherwise 1 */

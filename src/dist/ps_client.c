@@ -58,6 +58,7 @@ void ps_client_destroy(ps_client *c) {
   free(c->parts);
   client_free_table(c);
   client_free_pieces(c);
+  client_free_wire(c);
   client_free_sessions(c, false);
   free(c);
 }
@@ -102,6 +103,7 @@ static shoal_status connect_all(ps_client *c, double seconds) {
   hang_up(c);
   c->in_flight = 0;
   if (c->unsent) client_begin_pieces(c);
+  client_forget_left(c);
   for (int s = 0; s < client_servers(c); s++) {
     net_options net = client_net(c, s);
     if (c->ends) c->ends[s].n_asked = -1;
@@ -251,6 +253,7 @@ shoal_status ps_client_send(ps_client *c, float *const *gradients, const ps_head
     return status_make(SHOAL_ERR_INTERNAL, "%d gradients are already in flight", c->in_flight);
   for (int s = client_servers(c) - 1; s >= 0; s--) TRY(push_to(c, s, gradients, head));
   client_begin_pieces(c);
+  c->drains = false;
   c->in_flight++;
   return NULL;
 }

@@ -59,6 +59,10 @@ SHOAL_CHECKED shoal_status ps_client_push(ps_client *c, float *const *gradients,
 SHOAL_CHECKED shoal_status ps_client_send(ps_client *c, float *const *gradients, const ps_head *head);
 SHOAL_CHECKED shoal_status ps_client_take(ps_client *c, float *const *parameters, ps_answer *out);
 
+/* The format of gradients and of the parameters that answer them from now on (rule 26); NULL: f32. What formats leave out is
+ * kept for the next gradient, also of another format, until the client connects again. Not of a table or a round. */
+SHOAL_CHECKED shoal_status ps_client_use_wire(ps_client *c, const wire_format *f);
+
 /* Whether gradients may go out before they are whole: large ones do, where the mode allows it. */
 bool ps_client_takes_pieces(const ps_client *c);
 /* The gradient of that variable is there, of the step that ps_client_push or ps_client_send comes for next: sends what

@@ -1,6 +1,6 @@
 /* What the files of a worker's end share: ps_client.c, which finds the servers and asks them, ps_client_message.c,
- * which moves one message, ps_client_pieces.c, which sends gradients before they are whole, ps_client_table.c, which
- * asks for rows of a table, ps_client_stream.c, which asks for shards of a stream, and ps_client_failover.c, which finds
+ * which moves one message, ps_client_wire.c, which encodes what it carries, ps_client_pieces.c, which sends gradients
+ * before they are whole, ps_client_table.c, which asks for rows of a table, ps_client_stream.c, which asks for shards of a stream, and ps_client_failover.c, which finds
  * the members of replicated servers. For those files only. */
 #ifndef SHOAL_DIST_PS_CLIENT_INTERNAL_H
 #define SHOAL_DIST_PS_CLIENT_INTERNAL_H
@@ -44,20 +44,25 @@ typedef struct {
 
 struct ps_client {
   ps_client_options options;
-  net_client **links;    /* [servers] */
-  uint64_t *versions;    /* [servers] of the parameters held */
-  uint64_t *generations; /* [servers] as they said last */
-  uint64_t newest;       /* of worker 0: the generation that it started last */
-  ps_clock *clocks;      /* [servers] */
-  int in_flight;         /* PUSHes that were sent to all and answered by none */
-  uint32_t labels;       /* of the timeline: the first of them */
-  net_part *parts;       /* room for the largest message */
-  int nodes;             /* vectors of a gradient at most */
-  ps_table_end *ends;    /* [servers] of a table; NULL: there is none */
-  bool in_pieces;        /* large gradients go out before they are whole */
-  bool *ready;           /* [variables] whose gradients are there, of the one that goes out in pieces */
-  int64_t *unsent;       /* [servers] elements of it that were not sent: the first ones of the server's vector */
-  int *slices;           /* [servers] those from here on are ready */
+  net_client **links;      /* [servers] */
+  uint64_t *versions;      /* [servers] of the parameters held */
+  uint64_t *generations;   /* [servers] as they said last */
+  uint64_t newest;         /* of worker 0: the generation that it started last */
+  ps_clock *clocks;        /* [servers] */
+  int in_flight;           /* PUSHes that were sent to all and answered by none */
+  uint32_t labels;         /* of the timeline: the first of them */
+  net_part *parts;         /* room for the largest message */
+  int nodes;               /* vectors of a gradient at most */
+  ps_table_end *ends;      /* [servers] of a table; NULL: there is none */
+  bool in_pieces;          /* large gradients go out before they are whole */
+  bool *ready;             /* [variables] whose gradients are there, of the one that goes out in pieces */
+  int64_t *unsent;         /* [servers] elements of it that were not sent: the first ones of the server's vector */
+  int *slices;             /* [servers] those from here on are ready */
+  const wire_format *wire; /* of gradients; NULL: f32 */
+  uint8_t *code;           /* room for the largest message of them, encoded; NULL: none yet */
+  size_t code_room;
+  bool drains; /* the next gradient is f32 and takes along what was left out before */
+  float *left; /* [elements of all servers] what was left out of the gradients before; NULL: nothing ever was */
   bool lost, fenced;
   net_stats past;           /* of the connections before */
   client_session *sessions; /* [servers] of replicated servers; otherwise NULL */
@@ -126,6 +131,18 @@ void client_forget_request(ps_client *c, int server, int kind);
 bool client_was_replaced(ps_client *c, int server);
 /* The connection is of no use any more: goes on with whoever is primary now. */
 SHOAL_CHECKED shoal_status client_fail_over(ps_client *c, int server);
+
+/* ---- ps_client_wire.c */
+
+void client_free_wire(ps_client *c);
+/* Nothing was left out: what was is of a training before. */
+void client_forget_left(ps_client *c);
+/* Of the next gradient. */
+static inline uint16_t client_wire_flags(const ps_client *c) { return c->wire ? ps_wire_flags(c->wire) : 0; }
+/* Elements [first, last) of the server's vector as one part, encoded; c->wire or c->drains. */
+net_part client_encode(ps_client *c, int server, float *const *values, int64_t first, int64_t last);
+/* What came in that format goes to the vectors, or is added there. */
+void client_decode(const ps_client *c, int server, const wire_format *f, const uint8_t *from, float *const *vectors);
 
 /* ---- ps_client_pieces.c */
 

@@ -97,6 +97,11 @@ shoal_status client_send(ps_client *c, int server, net_header h, const ps_head *
   const int nodes = values ? client_vectors(c, head) : 0;
   int n = 0;
   if (head) c->parts[n++] = (net_part){head, sizeof *head};
+  if ((c->wire || c->drains) && h.kind == PS_PUSH) {
+    h.flags |= client_wire_flags(c);
+    if (values) c->parts[n++] = client_encode(c, server, values, 0, elements);
+    return client_send_parts(c, server, h, n);
+  }
   for (int k = 0; k < nodes; k++, values += c->options.variables)
     n = client_add_parts(c, server, values, 0, elements, n);
   return client_send_parts(c, server, h, n);
@@ -171,8 +176,13 @@ shoal_status client_await(ps_client *c, int server, int kind, net_message *m) {
   return c->sessions ? await_replicated(c, server, kind, m) : await_answer(c, server, kind, m);
 }
 
-static void unload(const ps_client *c, int server, const ps_cargo *to, const float *from) {
+static void unload(const ps_client *c, int server, const wire_format *f, const ps_cargo *to, const uint8_t *bytes) {
   const placement *p = c->options.place;
+  const float *from = (const float *)bytes;
+  if (f->encode) {
+    client_decode(c, server, f, bytes, to->vectors);
+    return;
+  }
   if (to->n) memcpy(to->values, from, (size_t)to->n * sizeof *from);
   for (int i = p->begin[server]; to->vectors && i < p->begin[server + 1]; i++) {
     const placement_slice *slice = &p->slices[i];
@@ -189,8 +199,10 @@ shoal_status client_receive(ps_client *c, int server, int kind, const ps_cargo *
   if (watched) begun = events_add(c->options.task.events, 0, label_of(c, server, WAITING), begun, events_now(), 0);
   shoal_status status = NULL;
   int64_t numbers = cargo->vectors ? c->options.place->elements[server] : cargo->n;
-  size_t expected = sizeof *head + (size_t)numbers * sizeof(float);
-  bool empty = m.header.flags & (PS_STOPPED | PS_IDLE) && m.bytes == sizeof *head;
+  const wire_format *format = ps_wire_of(m.header.flags);
+  if (!format || (format->encode && (kind != PS_PUSH || !c->wire || !cargo->vectors))) format = wire_format_at(0);
+  size_t expected = sizeof *head + (size_t)format->bytes(numbers);
+  bool empty = (m.header.flags & (PS_STOPPED | PS_IDLE) || format->encode) && m.bytes == sizeof *head;
   *header = m.header;
   if (m.header.flags & (PS_REFUSED | PS_FENCED)) {
     if (m.header.flags & PS_FENCED) c->lost = c->fenced = true;
@@ -200,7 +212,7 @@ shoal_status client_receive(ps_client *c, int server, int kind, const ps_cargo *
                          m.header.kind, m.bytes, kind, expected);
   } else {
     memcpy(head, m.payload, sizeof *head);
-    if (m.bytes == expected) unload(c, server, cargo, (const float *)(m.payload + sizeof *head));
+    if (m.bytes == expected) unload(c, server, format, cargo, m.payload + sizeof *head);
   }
   if (watched)
     events_add(c->options.task.events, 0, label_of(c, server, TAKING), begun, events_now(), (double)expected);

@@ -48,7 +48,14 @@ shoal_status client_send_pieces(ps_client *c, int server, float *const *gradient
   while (c->unsent[server] > first) {
     const int64_t count = MIN_OF(c->unsent[server] - first, PS_PIECE_GRADIENT), at = c->unsent[server] - count;
     net_header h = {.kind = PS_PIECE, .step = (uint64_t)at, .number = (uint64_t)count};
-    TRY(client_send_parts(c, server, h, client_add_parts(c, server, gradients, at, at + count, 0)));
+    int n = 1;
+    if (c->wire || c->drains) {
+      h.flags = client_wire_flags(c);
+      c->parts[0] = client_encode(c, server, gradients, at, at + count);
+    } else {
+      n = client_add_parts(c, server, gradients, at, at + count, 0);
+    }
+    TRY(client_send_parts(c, server, h, n));
     c->unsent[server] = at;
   }
   return NULL;

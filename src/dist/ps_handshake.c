@@ -34,7 +34,8 @@ static shoal_status check(const server *s, const ps_terms *t) {
     return status;
   }
   if (t->elements < 1 || t->averages < 0 || t->averages >= t->elements || t->touched < 0 || t->round < 0 ||
-      t->in_flight < 1 || t->in_flight > PS_FLIGHT_MAX || t->backups < 0 || t->backups >= t->workers ||
+      t->local_steps < 0 || t->in_flight < 1 || t->in_flight > PS_FLIGHT_MAX || t->backups < 0 ||
+      t->backups >= t->workers ||
       (t->touched && (t->width < 1 || t->width > PS_WIDTH_MAX || t->elements % t->width || t->first_row < 0 ||
                       t->first_row >= t->servers || t->started > INT32_MAX || t->started < 0 || !columns_fit(t))))
     return status_make(SHOAL_ERR_PEER, "invalid settings");
@@ -49,10 +50,12 @@ void handshake_forget(server *s) {
   const int workers = s->terms.workers, servers = s->terms.servers;
   ps_vectors_destroy(s->vectors);
   sparse_rows_destroy(s->rows);
+  ps_copies_destroy(s->copies);
   free(s->parts);
   ps_terms_fini(&s->terms);
   s->vectors = NULL;
   s->rows = NULL;
+  s->copies = NULL;
   s->parts = NULL;
   s->terms.workers = workers;
   s->terms.servers = servers;
@@ -66,6 +69,7 @@ shoal_status handshake_adopt(server *s, ps_terms *terms) {
   *terms = (ps_terms){0};
   shoal_status status = ps_vectors_create(s->options, &s->terms, &s->vectors);
   if (!status && s->terms.touched) status = sparse_rows_create(&s->terms, &s->rows);
+  if (!status && !s->terms.touched) status = ps_copies_create(&s->terms, s->vectors, &s->copies);
   if (!status) {
     s->parts = calloc((size_t)ps_vectors_n_parts(s->vectors) + 1, sizeof *s->parts);
     if (!s->parts) status = status_no_memory();
@@ -133,11 +137,12 @@ static shoal_status answer_again(server *s, worker *w, int64_t which) {
   past_answer *past = &w->past[which % PS_FLIGHT_MAX];
   net_header h = past->header;
   const bool bare = h.kind == PS_START || (h.kind == PS_PULL && h.flags & PS_IDLE);
+  h.flags &= (uint16_t)~PS_WIRE_MASK;
   h.step = (uint64_t)s->head.updates;
   const int64_t *counter = ps_vectors_counter(s->vectors);
   past->head.updates = s->head.updates;
   past->head.counter = counter ? *counter : 0;
-  const int n = server_add_vector(s, (int)(w - s->workers), bare ? NO_VECTOR : PS_PARAMETERS, true);
+  const int n = server_add_again(s, (int)(w - s->workers), !bare);
   s->parts[0] = (net_part){&past->head, sizeof past->head};
   return server_send(s, w->peer, &h, s->parts, n);
 }

@@ -81,7 +81,12 @@
  *     one that was started again. Worker 0 reads the vectors and takes them to the new servers; their START has number 1
  *     and behind the plan what the leader has said of batches or shards, so that they wait for all workers to come.
  *     Then it says QUIT with number 1 to the old ones, which fence all others: who is fenced finds out where the servers
- *     are now. */
+ *     are now.
+ * 26. The gradient of a PUSH or PIECE may be in another format than f32 (wire_format.h): its number stands in the header's
+ *     flags from bit PS_WIRE_SHIFT on, and each message is encoded by itself. It asks for parameters in that format, too;
+ *     how they come the flags of the answer say: as f32, or in a format without feedback, the parameters; in one with
+ *     feedback, what is to be added to those that the worker had from this server; without a vector, there is nothing to
+ *     add. Other requests carry f32. Not of a table or a round. */
 #ifndef SHOAL_DIST_PS_PROTOCOL_H
 #define SHOAL_DIST_PS_PROTOCOL_H
 
@@ -90,6 +95,7 @@
 #include "dist/sparse_keys.h"
 #include "dist/stream_leases.h"
 #include "dist/tree.h"
+#include "dist/wire_format.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -142,6 +148,14 @@ enum {
   PS_NOT_PRIMARY = 256, /* with PS_REFUSED: another member serves, or none does yet */
   PS_DRAIN = 512        /* to a PUSH of worker 0: the server has to leave, see rule 24 */
 };
+
+enum { PS_WIRE_SHIFT = 12, PS_WIRE_MASK = 15 << PS_WIRE_SHIFT }; /* in flags: rule 26 */
+
+static inline uint16_t ps_wire_flags(const wire_format *f) {
+  return (uint16_t)(wire_format_number(f) << PS_WIRE_SHIFT);
+}
+/* NULL: there is no such format. */
+static inline const wire_format *ps_wire_of(uint16_t flags) { return wire_format_at(flags >> PS_WIRE_SHIFT); }
 
 typedef struct {
   double loss, hits; /* sums over `examples`; to the server: of this gradient, from it: of the step */

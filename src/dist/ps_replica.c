@@ -228,7 +228,7 @@ static shoal_status take_held(server *s, const record *head, const uint8_t *byte
   request *q = &w->held[head->index];
   q->message.payload = bytes;
   q->message.bytes = n;
-  return steps_copy_request(w, q);
+  return steps_copy_request(s, w, q);
 }
 
 static shoal_status take_piece(server *s, const net_message *m) {

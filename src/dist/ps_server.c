@@ -53,29 +53,62 @@ static shoal_status answer_parts(server *s, const net_message *m, double arrived
   return server_send(s, m->peer, &h, s->parts, n);
 }
 
-int server_add_vector(server *s, int from, int which, bool kept) {
-  if (which == NO_VECTOR) return 1;
-  if (s->rows && which == PS_PARAMETERS) {
-    s->parts[1] =
-        kept ? sparse_rows_repeat(s->rows, from, s->vectors) : sparse_rows_answer(s->rows, from, s->vectors, true);
-    return 2;
-  }
+/* The parameters themselves, or another vector. */
+static int add_whole(server *s, int which) {
   ps_vectors_parts(s->vectors, which, s->parts + 1);
   return 1 + ps_vectors_n_parts(s->vectors);
 }
 
+/* The parameters in the format that a PUSH asks for. Nobody hears what a backup says. */
+static shoal_status add_encoded(server *s, int from, const wire_format *f, int *n, uint16_t *flags) {
+  const wire_format *as;
+  *n = 1;
+  if (s->replays) return NULL;
+  TRY(ps_copies_answer(s->copies, from, s->head.updates, f, &s->parts[1], &as));
+  *flags |= ps_wire_flags(as);
+  *n += s->parts[1].bytes > 0;
+  return NULL;
+}
+
+shoal_status server_add_vector(server *s, const net_header *to, int which, int *n, uint16_t *flags) {
+  const int from = (int)to->from;
+  const wire_format *f = to->kind == PS_PUSH ? ps_wire_of(to->flags) : NULL;
+  *n = 1;
+  if (which == NO_VECTOR) return NULL;
+  if (s->rows && which == PS_PARAMETERS) {
+    s->parts[1] = sparse_rows_answer(s->rows, from, s->vectors, true);
+    *n = 2;
+    return NULL;
+  }
+  if (f && f->encode && which == PS_PARAMETERS) return add_encoded(s, from, f, n, flags);
+  ps_copies_forget(s->copies, from);
+  *n = add_whole(s, which);
+  return NULL;
+}
+
+int server_add_again(server *s, int from, bool parameters) {
+  if (!parameters) return 1;
+  if (s->rows) {
+    s->parts[1] = sparse_rows_repeat(s->rows, from, s->vectors);
+    return 2;
+  }
+  ps_copies_forget(s->copies, from);
+  return add_whole(s, PS_PARAMETERS);
+}
+
 shoal_status server_answer(server *s, const net_message *m, int64_t number, int which, uint16_t flags) {
-  return answer_parts(s, m, s->workers[m->header.from].heard, number, flags,
-                      server_add_vector(s, (int)m->header.from, which, false));
+  int n;
+  TRY(server_add_vector(s, &m->header, which, &n, &flags));
+  return answer_parts(s, m, s->workers[m->header.from].heard, number, flags, n);
 }
 
 shoal_status server_answer_held(server *s, const request *r, int64_t number, int64_t also, uint16_t flags) {
   const net_message *m = &r->message;
+  int which = m->header.kind == PS_PULL && flags & PS_IDLE ? NO_VECTOR : PS_PARAMETERS, n;
+  TRY(server_add_vector(s, &m->header, which, &n, &flags));
   s->head.also = also;
   s->head.behind = r->behind;
-  int which = m->header.kind == PS_PULL && flags & PS_IDLE ? NO_VECTOR : PS_PARAMETERS;
-  shoal_status status =
-      answer_parts(s, m, r->arrived, number, flags, server_add_vector(s, (int)m->header.from, which, false));
+  shoal_status status = answer_parts(s, m, r->arrived, number, flags, n);
   s->head.also = PS_NO_BATCH;
   s->head.behind = 0;
   return status;
@@ -199,6 +232,7 @@ static shoal_status on_start(server *s, const net_message *m) {
     return refuse(s, m, "START with the state of a stream, but the rows are in memory");
   if (s->rows && !m->header.step && s->generation && !s->written) TRY(renew_table(s));
   s->written = false;
+  if (s->copies) ps_copies_reset(s->copies);
   s->holds = s->pauses = false;
   s->continues = m->header.number == 1;
   shoal_status wrong = NULL;

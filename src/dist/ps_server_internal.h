@@ -6,6 +6,7 @@
 
 #include "cluster/cluster.h"
 #include "dist/leases.h"
+#include "dist/ps_copies.h"
 #include "dist/ps_protocol.h"
 #include "dist/ps_vectors.h"
 #include "dist/sparse_rows.h"
@@ -47,11 +48,11 @@ typedef struct {
   double since;   /* clock: the last answer to it, or its last gradient if that was later */
   double longest; /* seconds from there to the next gradient, so far */
   int64_t whole;  /* elements of the next gradient that its PUSH has to carry: the others came before */
-  int64_t received, answered;      /* of a replicated server: counted requests of the session */
-  bool torn;                       /* one of its pieces did not fit */
-  request held[PS_FLIGHT_MAX];     /* requests that wait, oldest first; in sync mode there is one at most */
-  float *pieces;                   /* [elements] a gradient that came in pieces; NULL: none ever did; owned */
-  uint64_t session;                /* of a replicated server: rule 22 */
+  int64_t received, answered;  /* of a replicated server: counted requests of the session */
+  bool torn;                   /* one of its pieces did not fit */
+  request held[PS_FLIGHT_MAX]; /* requests that wait, oldest first; in sync mode there is one at most */
+  float *pieces;               /* [elements] a gradient that came in pieces or was decoded; NULL: none ever; owned */
+  uint64_t session;            /* of a replicated server: rule 22 */
   past_answer past[PS_FLIGHT_MAX]; /* the same: answer i is at i % PS_FLIGHT_MAX */
   uint8_t *copy;                   /* [copy_room] of a request; NULL: none; owned */
   size_t copy_room;
@@ -63,10 +64,11 @@ typedef struct {
   const ps_server_options *options;
   bool leads;     /* it is server 0 */
   ps_terms terms; /* what all agree on; before `agreed` only how many workers and servers there are */
-  bool agreed;    /* the chief has told the terms: from then on there are `vectors`, `rows` and `parts` */
+  bool agreed;    /* the chief has told the terms: from then on there are `vectors`, `rows`, `copies` and `parts` */
   net_server *net;
   ps_vectors *vectors;
   sparse_rows *rows;      /* NULL: the vectors are no table */
+  ps_copies *copies;      /* of the parameters, that workers have; NULL: of a table */
   net_part *parts;        /* room for an answer */
   ps_gradient *gradients; /* [workers] of a step */
   worker *workers;
@@ -146,9 +148,12 @@ SHOAL_CHECKED shoal_status server_answer_held(server *s, const request *r, int64
 /* Every answer goes through here: it waits until the backup has all that the answer is about. */
 SHOAL_CHECKED shoal_status server_send(server *s, uint64_t peer, const net_header *header, const net_part *parts,
                                        int n);
-/* Parts of vector `which` behind the head, in s->parts. Returns how many with the head. kept: of a table, those rows that
- * worker `from` was given last. */
-int server_add_vector(server *s, int from, int which, bool kept);
+/* Parts of vector `which` behind the head, in s->parts: *n of them with the head. to: the request that is answered; *flags
+ * take the format that they are in. */
+SHOAL_CHECKED shoal_status server_add_vector(server *s, const net_header *to, int which, int *n, uint16_t *flags);
+/* The same of an answer that is given once more: parameters as they are; of a table, those rows that the worker was given
+ * last. */
+int server_add_again(server *s, int from, bool parameters);
 /* A message of a worker. Takes *m when *held becomes true. */
 SHOAL_CHECKED shoal_status server_handle(server *s, net_message *m, bool *held);
 /* Whoever waits for the server to hold still is answered, if it does. */
@@ -176,7 +181,7 @@ int steps_flight(const server *s);
 /* Takes in a gradient. Takes *m when *held becomes true. */
 SHOAL_CHECKED shoal_status steps_push(server *s, net_message *m, bool *held);
 /* Keeps a copy of a PUSH of a primary's record, whose room is wanted: one connection carries those of all workers. */
-SHOAL_CHECKED shoal_status steps_copy_request(worker *w, request *r);
+SHOAL_CHECKED shoal_status steps_copy_request(server *s, worker *w, request *r);
 /* A piece of the gradient to come. */
 SHOAL_CHECKED shoal_status steps_piece(server *s, const net_message *m);
 /* Forgets what came of a gradient that is not whole. */

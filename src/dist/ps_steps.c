@@ -390,10 +390,18 @@ static int nodes_of(const server *s, const net_message *m) {
   return n <= ps_nodes_max(s->terms.round, s->terms.workers) ? n : 0;
 }
 
+/* NULL: of no format that it may be in. */
+static const wire_format *format_of(const server *s, const net_message *m) {
+  const wire_format *f = ps_wire_of(m->header.flags);
+  return f && f->encode && (s->rows || s->terms.round) ? NULL : f;
+}
+
 /* NULL, or what is wrong with a gradient. */
 static const char *check_push(const server *s, const net_message *m) {
   const worker *w = &s->workers[m->header.from];
-  size_t vector = (size_t)w->whole * sizeof(float);
+  const wire_format *format = format_of(s, m);
+  if (!format) return "a gradient in a format that this server does not take";
+  size_t vector = (size_t)format->bytes(w->whole);
   int vectors = nodes_of(s, m);
   if (w->torn) return "the pieces of the gradient do not follow each other";
   if (!m->header.number && w->whole < s->terms.elements) return "pieces of an empty gradient";
@@ -439,31 +447,52 @@ void steps_drop_pieces(const server *s, worker *w) {
   w->torn = false;
 }
 
+static shoal_status make_room(const server *s, worker *w) {
+  if (w->pieces) return NULL;
+  return mem_aligned((size_t)s->terms.elements * sizeof *w->pieces, (void **)&w->pieces);
+}
+
+/* So many elements of a gradient, as they came. */
+static void unpack(const server *s, const wire_format *f, const uint8_t *from, int64_t count, float *to) {
+  if (f->encode)
+    ps_copies_decode(s->copies, f, from, count, to);
+  else
+    memcpy(to, from, (size_t)count * sizeof *to);
+}
+
 /* Refusals wait for the PUSH: pieces are not answered. A gradient that is held must not change. */
 shoal_status steps_piece(server *s, const net_message *m) {
   worker *w = &s->workers[m->header.from];
+  const wire_format *f = format_of(s, m);
   const uint64_t first = m->header.step, count = m->header.number, whole = (uint64_t)w->whole;
   bool in_turn =
       s->started && w->state == MEMBER && !s->rows && !s->terms.round && !(s->terms.sync && w->waits) && !s->replica;
-  bool fits = count > 0 && count <= whole && first == whole - count && m->bytes == count * sizeof(float);
+  bool fits =
+      f && count > 0 && count <= whole && first == whole - count && m->bytes == (size_t)f->bytes((int64_t)count);
   w->torn = w->torn || !in_turn || !fits;
   if (w->torn) return NULL;
-  if (!w->pieces) TRY(mem_aligned((size_t)s->terms.elements * sizeof *w->pieces, (void **)&w->pieces));
-  memcpy(w->pieces + first, m->payload, m->bytes);
+  TRY(make_room(s, w));
+  unpack(s, f, m->payload, (int64_t)count, w->pieces + first);
   w->whole = (int64_t)first;
   return NULL;
 }
 
-/* Where the gradient of a PUSH lies; *kept: not in the message. */
-static const float *find_gradient(server *s, worker *w, const net_message *m, bool *kept) {
-  const float *rest = (const float *)(m->payload + sizeof(ps_head));
-  *kept = w->whole < s->terms.elements;
-  if (!*kept) return rest;
-  memcpy(w->pieces, rest, (size_t)w->whole * sizeof *rest);
-  return w->pieces;
+/* Finds the gradient of a PUSH; *kept: it does not lie in the message. */
+static shoal_status find_gradient(server *s, worker *w, request *r, bool *kept) {
+  const net_message *m = &r->message;
+  const wire_format *f = ps_wire_of(m->header.flags);
+  const uint8_t *rest = m->payload + sizeof(ps_head);
+  *kept = m->header.number && (w->whole < s->terms.elements || f->encode);
+  r->gradient = (const float *)rest;
+  if (!*kept) return NULL;
+  TRY(make_room(s, w));
+  unpack(s, f, rest, w->whole, w->pieces);
+  r->gradient = w->pieces;
+  return NULL;
 }
 
-shoal_status steps_copy_request(worker *w, request *r) {
+shoal_status steps_copy_request(server *s, worker *w, request *r) {
+  bool ignored;
   if (w->copy_room < r->message.bytes) {
     free(w->copy);
     w->copy = NULL;
@@ -474,8 +503,16 @@ shoal_status steps_copy_request(worker *w, request *r) {
   memcpy(w->copy, r->message.payload, r->message.bytes);
   r->message.payload = w->copy;
   r->message.hold = NULL;
-  r->gradient = (const float *)(w->copy + sizeof(ps_head));
   r->copied = true;
+  return find_gradient(s, w, r, &ignored);
+}
+
+/* A backup that is filled is given what is held as it came. */
+static shoal_status hold_request(server *s, worker *w, request *r, bool *held) {
+  bool kept;
+  if (s->replays) return steps_copy_request(s, w, r);
+  TRY(find_gradient(s, w, r, &kept));
+  r->keeps = *held = !kept || s->replica;
   return NULL;
 }
 
@@ -500,15 +537,14 @@ static shoal_status take_push(server *s, net_message *m, bool *held) {
   request *r = &w->held[w->waits++];
   s->n_waits++;
   bool kept;
-  *r = (request){.message = *m, .arrived = s->now, .gradient = find_gradient(s, w, m, &kept)};
+  *r = (request){.message = *m, .arrived = s->now, .unused = s->holds};
   memcpy(&r->head, m->payload, sizeof r->head);
-  r->unused = s->holds;
-  if ((o->sync || s->holds) && s->replays)
-    TRY(steps_copy_request(w, r));
-  else if (o->sync || s->holds)
-    r->keeps = *held = !kept;
-  else
+  if (o->sync || s->holds) {
+    TRY(hold_request(s, w, r, held));
+  } else {
+    TRY(find_gradient(s, w, r, &kept));
     TRY(apply_one(s, from, r));
+  }
   return steps_go_on(s);
 }
 

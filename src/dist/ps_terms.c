@@ -24,6 +24,7 @@ static const struct {
     {"in-flight", INT, offsetof(ps_terms, in_flight)},
     {"backup-workers", INT, offsetof(ps_terms, backups)},
     {"deterministic-rows", INT64, offsetof(ps_terms, round)},
+    {"local-steps", INT64, offsetof(ps_terms, local_steps)},
     {"parameters", INT64, offsetof(ps_terms, elements)},
     {"averages", INT64, offsetof(ps_terms, averages)},
     {"table-rows", INT64, offsetof(ps_terms, touched)},

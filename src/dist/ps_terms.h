@@ -25,10 +25,11 @@ typedef struct {
   int in_flight;     /* async: gradients of a worker that may be without answer, 1 to PS_FLIGHT_MAX */
   int backups;       /* sync: gradients a step can do without */
   int64_t round;     /* rows of a step that is cut along a tree (ps_protocol.h, 14); 0: a batch a worker */
-  int64_t elements;  /* parameters of the server that is spoken to */
-  int64_t averages;  /* of them, the last ones: moving averages, to which what comes as a gradient is added */
-  int64_t touched;   /* they are a table: rows of it that a batch touches at most; 0: they are none (12) */
-  int64_t width;     /* of a table: parameters of a row; otherwise 0 */
+  int64_t local_steps; /* that a worker makes by itself: what it pushes is how far it came; 0: gradients are pushed */
+  int64_t elements;    /* parameters of the server that is spoken to */
+  int64_t averages;    /* of them, the last ones: moving averages, to which what comes as a gradient is added */
+  int64_t touched;     /* they are a table: rows of it that a batch touches at most; 0: they are none (12) */
+  int64_t width;       /* of a table: parameters of a row; otherwise 0 */
   int64_t
       first_row;   /* of a table: of the server that is spoken to, whose rows are this one and each `servers` further */
   int64_t started; /* of a table: rows from here on, of the whole table, begin with zeros */

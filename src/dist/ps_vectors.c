@@ -186,6 +186,7 @@ void ps_vectors_destroy(ps_vectors *v) {
 
 int ps_vectors_count(const ps_vectors *v) { return v->n_vectors; }
 int ps_vectors_n_parts(const ps_vectors *v) { return v->n_blocks; }
+pool *ps_vectors_pool(const ps_vectors *v) { return v->session->threads; }
 int64_t *ps_vectors_counter(ps_vectors *v) { return v->counter; }
 
 void ps_vectors_parts(const ps_vectors *v, int which, net_part *out) {

@@ -3,6 +3,7 @@
 #ifndef SHOAL_DIST_PS_VECTORS_H
 #define SHOAL_DIST_PS_VECTORS_H
 
+#include "base/pool.h"
 #include "dist/ps_server.h"
 
 enum { PS_PARAMETERS = 0 }; /* the vector's number; slot k has k + 1 */
@@ -31,6 +32,8 @@ void ps_vectors_parts(const ps_vectors *v, int which, net_part *out);
 void ps_vectors_set(ps_vectors *v, int which, int64_t first, int64_t count, const float *from);
 /* Elements from `first` on; *count: how many follow each other there. */
 const float *ps_vectors_run(const ps_vectors *v, int which, int64_t first, int64_t *count);
+/* The threads that sum and update. */
+pool *ps_vectors_pool(const ps_vectors *v);
 /* The optimizer's own count of updates; NULL: it has none. */
 int64_t *ps_vectors_counter(ps_vectors *v);
 /* The memory of a vector that is a table's: it has one part. */

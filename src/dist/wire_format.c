@@ -11,6 +11,55 @@ static int64_t bf16_bytes(int64_t count) { return count * (int64_t)sizeof(uint16
 static void to_bf16(const float *from, void *to, int64_t count) { tree_to_bf16(from, to, count); }
 static void from_bf16(const void *from, float *to, int64_t count) { tree_from_bf16(from, to, count); }
 
+/* ---- IEEE half precision, without an instruction for it: loops that compilers make vectors of */
+
+#define HALF_LIMIT 0x477ff000U /* bits of 65,520: from there on the largest half is sent, and the rest is fed back */
+#define HALF_LARGEST 0x7bffU
+#define HALF_NORMAL 0x38800000U /* of 2^-14: below it halves are multiples of 2^-24, */
+#define HALF_ALIGN 0x3f000000U  /* as f32 is from 0.5 on */
+#define HALF_INFINITY 0x7c00U
+#define F32_INFINITY 0x7f800000U
+enum { MANTISSA_SHIFT = 13, EXPONENTS_APART = 112 << 10 };
+
+static uint32_t bits_of(float x) {
+  uint32_t bits;
+  memcpy(&bits, &x, sizeof bits);
+  return bits;
+}
+
+static float float_of(uint32_t bits) {
+  float x;
+  memcpy(&x, &bits, sizeof x);
+  return x;
+}
+
+static uint16_t half_of(float x) {
+  const uint32_t bits = bits_of(x), sign = bits >> 16 & 0x8000U, size = bits & INT32_MAX;
+  const uint32_t even = size >> MANTISSA_SHIFT & 1; /* halfway, to the even one */
+  const uint32_t normal = ((size + 0xfffU + even) >> MANTISSA_SHIFT) - EXPONENTS_APART;
+  const uint32_t small = bits_of(float_of(size) + float_of(HALF_ALIGN)) - HALF_ALIGN;
+  const uint32_t large = size < F32_INFINITY ? HALF_LARGEST : HALF_INFINITY | (size > F32_INFINITY ? 0x200U : 0);
+  return (uint16_t)(sign | (size >= HALF_LIMIT ? large : size < HALF_NORMAL ? small : normal));
+}
+
+static float float_of_half(uint16_t half) {
+  const uint32_t sign = (uint32_t)(half & 0x8000U) << 16, size = half & 0x7fffU;
+  const uint32_t normal = (size + EXPONENTS_APART) << MANTISSA_SHIFT;
+  const uint32_t small = bits_of(float_of(size + HALF_ALIGN) - float_of(HALF_ALIGN));
+  const uint32_t large = F32_INFINITY | (size & 0x3ffU) << MANTISSA_SHIFT;
+  return float_of(sign | (size >= HALF_INFINITY ? large : size < 0x400U ? small : normal));
+}
+
+static void to_fp16(const float *from, void *to, int64_t count) {
+  uint16_t *halves = to;
+  for (int64_t i = 0; i < count; i++) halves[i] = half_of(from[i]);
+}
+
+static void from_fp16(const void *from, float *to, int64_t count) {
+  const uint16_t *halves = from;
+  for (int64_t i = 0; i < count; i++) to[i] = float_of_half(halves[i]);
+}
+
 /* ---- a block: its scale, then a byte a number */
 
 enum { LEVELS = 127, BLOCK_BYTES = WIRE_GRAIN + sizeof(float) };
@@ -138,7 +187,19 @@ static const wire_format formats[] = {
      .bytes = topk_bytes,
      .encode = to_topk,
      .decode = from_topk},
+    {.name = "fp16",
+     .grain = WIRE_GRAIN,
+     .feedback = true,
+     .bytes = bf16_bytes,
+     .encode = to_fp16,
+     .decode = from_fp16},
 };
+
+const wire_format *wire_format_at(int number) {
+  return number >= 0 && number < (int)COUNT_OF(formats) ? &formats[number] : NULL;
+}
+
+int wire_format_number(const wire_format *f) { return (int)(f - formats); }
 
 const wire_format *wire_format_find(const char *name) {
   for (size_t i = 0; i < COUNT_OF(formats); i++)
@@ -147,7 +208,7 @@ const wire_format *wire_format_find(const char *name) {
 }
 
 const char *const *wire_format_names(void) {
-  static const char *const names[] = {"f32", "bf16", "int8", "topk", NULL};
+  static const char *const names[] = {"f32", "bf16", "fp16", "int8", "topk", NULL};
   return names;
 }
 

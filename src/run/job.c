@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "exchange/formats.h"
 #include "train/optimizer.h"
+#include "train/strategy.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -179,11 +180,12 @@ void job_fill(shoal_job *f, const shoal_job *asked, const shoal_model_kind *kind
   if (!f->compress) f->compress = "none";
   if (!f->compress_rank) f->compress_rank = 4;
   if (!f->local_steps) f->local_steps = 1;
+  if (!f->mode) f->mode = "sync";
   if (isnan(f->outer_momentum)) f->outer_momentum = 0;
-  if (isnan(f->outer_lr)) f->outer_lr = f->outer_momentum > 0 ? 0.7 : 1;
+  if (isnan(f->outer_lr))
+    f->outer_lr = strategy_outer_rate(f->outer_momentum, job_is_cluster(f) && !job_is_sync(f) ? (int)f->workers : 1);
   if (!f->check_replicas) f->check_replicas = 100;
   if (!f->ps && !strcmp(f->strategy, "ps")) f->ps = 1;
-  if (!f->mode) f->mode = "sync";
   fill_schedule(f, kind);
   if (!f->transport) f->transport = "auto";
   if (!f->transfer) f->transfer = "sparse";

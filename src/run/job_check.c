@@ -31,12 +31,12 @@ static const struct strategy_setting {
                          {"heartbeat", "ps allreduce"},
                          {"max-restarts", "ps allreduce"},
                          {"deadline", "ps allreduce"},
-                         {"wire", "allreduce"},
-                         {"compress", "allreduce"},
+                         {"wire", "allreduce ps"},
+                         {"compress", "allreduce ps"},
                          {"compress-rank", "allreduce"},
-                         {"local-steps", "allreduce"},
-                         {"outer-lr", "allreduce"},
-                         {"outer-momentum", "allreduce"},
+                         {"local-steps", "allreduce ps"},
+                         {"outer-lr", "allreduce ps"},
+                         {"outer-momentum", "allreduce ps"},
                          {"check-replicas", "allreduce"},
                          {"global-batch", "allreduce mirrored ps"}};
 
@@ -63,7 +63,32 @@ static shoal_status check_strategy_settings(const shoal_job *f, const shoal_job 
   return NULL;
 }
 
-/* How gradients travel between ranks. */
+/* How gradients travel to parameter servers. */
+static shoal_status check_server_compression(const shoal_job *f, const shoal_model_kind *kind) {
+  const bool formatted = !is(f->wire, "f32"), chosen = is(f->compress, "auto");
+  if (is(f->compress, "powersgd"))
+    return status_make(
+        SHOAL_ERR_ARGUMENT,
+        "`compress` powersgd takes two exchanges a step of matrices, and parameter servers hold vectors: "
+        "use `wire` topk, or `strategy` allreduce");
+  if (kind->sparse && (formatted || chosen || f->local_steps > 1))
+    return status_make(SHOAL_ERR_ARGUMENT, "`%s` does not apply to the model %s: only what a batch touches travels",
+                       formatted ? "wire"
+                       : chosen  ? "compress"
+                                 : "local_steps",
+                       kind->name);
+  if (f->deterministic && formatted)
+    return status_make(
+        SHOAL_ERR_ARGUMENT,
+        "`wire` %s rounds parts of a sum that depend on the workers, so `deterministic` cannot be: leave one out",
+        f->wire);
+  if (f->local_steps > 1 && (f->in_flight > 1 || f->accumulate > 1))
+    return status_make(SHOAL_ERR_ARGUMENT, "`local_steps` and `%s` contradict each other; leave one out",
+                       f->in_flight > 1 ? "in_flight" : "accumulate");
+  return NULL;
+}
+
+/* How gradients travel. */
 static shoal_status check_compression(const shoal_job *f, const shoal_job *asked) {
   const bool factors = is(f->compress, "powersgd"), chosen = is(f->compress, "auto");
   if (f->deterministic && (wire_format_find(f->wire)->feedback || factors || chosen))
@@ -111,6 +136,7 @@ static shoal_status check_cluster(const shoal_job *f, const shoal_job *asked, co
                        "out, or raise `workers`",
                        (long long)f->threads);
   TRY(check_compression(f, asked));
+  if (job_is_cluster(f)) TRY(check_server_compression(f, kind));
   const char *foreign = job_is_cluster(f) ? "mpi" : "zmq";
   if (job_said(asked, "transport") && is(f->transport, foreign))
     return status_make(SHOAL_ERR_ARGUMENT, "`transport` %s does not apply to the strategy %s", foreign, f->strategy);

@@ -128,6 +128,7 @@ ps_terms job_file_terms(const job_file *j, const training *t) {
                     .staleness = f->staleness,
                     .in_flight = (int)f->in_flight,
                     .backups = (int)f->backup_workers,
+                    .local_steps = f->local_steps > 1 ? f->local_steps : 0,
                     .round = f->deterministic ? job_global_batch(f) : 0};
 }
 

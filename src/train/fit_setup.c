@@ -73,7 +73,8 @@ static shoal_status hold_out(fit_loop *l, int64_t n) {
   return NULL;
 }
 
-/* What a worker computes for an update: several batches, where their gradients are accumulated. */
+/* What a worker computes for an update: several batches, where their gradients are accumulated or it makes steps by
+ * itself. */
 static shoal_status set_batch(fit_loop *l) {
   const shoal_fit_options *o = l->options;
   l->batch = o->batch_size ? o->batch_size : STANDARD_BATCH;
@@ -82,6 +83,13 @@ static shoal_status set_batch(fit_loop *l) {
     return status_make(SHOAL_ERR_ARGUMENT, "fit: gradients of %lld batches of %lld are too many",
                        (long long)l->accumulate, (long long)l->batch);
   l->batch *= l->accumulate;
+  const int64_t local_steps = MAX_OF(l->strategy->local_steps, 1);
+  if (local_steps > 1 && l->accumulate > 1)
+    return status_make(SHOAL_ERR_ARGUMENT, "fit: local steps do not accumulate gradients: leave out one of the two");
+  if (l->batch > INT64_MAX / 4 / local_steps)
+    return status_make(SHOAL_ERR_ARGUMENT, "fit: %lld local steps of batches of %lld are too many",
+                       (long long)local_steps, (long long)l->batch);
+  l->batch *= local_steps;
   return NULL;
 }
 
@@ -321,6 +329,7 @@ shoal_status fit_write_settings(fit_loop *l) {
     text_add(&l->settings, " examples=%lld", (long long)l->rows);
   if (!l->strategy->updates && !rounds)
     text_add(&l->settings, " workers=%d mode=%s", l->strategy->workers, l->strategy->sync ? "sync" : "async");
+  if (l->strategy->local_steps > 1) text_add(&l->settings, " local_steps=%lld", (long long)l->strategy->local_steps);
   if (l->accumulate > 1) text_add(&l->settings, " accumulate=%lld", (long long)l->accumulate);
   if (o->settings) text_add(&l->settings, "\n%s", o->settings);
   return l->settings.failed ? status_no_memory() : NULL;

@@ -44,6 +44,7 @@ static shoal_status find_values(ps *s, shoal_value **weights, const char *slot, 
 
 static shoal_status find_counter(ps *s) {
   char name[OPTIMIZER_COUNTER];
+  if (s->options.terms.local_steps) return NULL;
   const char *counter = optimizer_counter(&s->model->options.optimizer, name);
   if (!counter) return NULL;
   shoal_tensor t;
@@ -58,18 +59,27 @@ static shoal_status find_all(ps *s, shoal_value **weights) {
   for (int i = s->n_trained; i < s->n_weights; i++) largest = MAX_OF(largest, shoal_shape_count(&weights[i]->shape));
   s->no_slot = calloc((size_t)largest, sizeof *s->no_slot);
   if (!s->no_slot) return status_no_memory();
-  int n_slots = optimizer_slots(&s->model->options.optimizer, slots);
+  const bool local = s->options.terms.local_steps > 0;
+  int n_slots = optimizer_slots(&s->options.terms.optimizer, slots); /* the servers' */
   for (int k = 0; k <= n_slots; k++) {
     s->values[k] = calloc((size_t)s->n_weights, sizeof **s->values);
     if (!s->values[k]) return status_no_memory();
     s->n_values = k + 1;
-    TRY(find_values(s, weights, k ? slots[k - 1] : NULL, s->values[k]));
+    if (!k || !local) TRY(find_values(s, weights, k ? slots[k - 1] : NULL, s->values[k]));
   }
   s->counts = calloc((size_t)s->n_weights, sizeof *s->counts);
   if (!s->counts) return status_no_memory();
   for (int i = 0; i < s->n_weights; i++) s->elements += s->counts[i] = shoal_shape_count(&weights[i]->shape);
   s->gradients = calloc((size_t)s->n_weights, sizeof *s->gradients);
   return s->gradients ? NULL : status_no_memory();
+}
+
+static shoal_status make_local(ps *s) {
+  float **slots = s->n_values > 1 ? s->values[1] : calloc((size_t)s->n_weights, sizeof *slots);
+  if (!slots) return status_no_memory();
+  shoal_status status = ps_local_create(s->model, s->values[0], s->n_trained, s->gradients, slots, &s->local);
+  if (s->n_values == 1) free(slots);
+  return status;
 }
 
 /* Takes `status`: an error that connecting again may help against becomes *lost. */
@@ -304,6 +314,7 @@ static shoal_status prepare(ps *s) {
   if (s->table)
     return ps_leaves_create(s->setup, s->table, s->base.rounds ? s->setup->round : 0, s->base.workers, &s->leaves);
   if (s->base.rounds) return prepare_rounds(s);
+  if (s->options.terms.local_steps) TRY(make_local(s));
   if (c->model->sparse) {
     ps_table_shape table;
     TRY(ps_table_find(c->model, &table));
@@ -312,9 +323,9 @@ static shoal_status prepare(ps *s) {
     s->dense = calloc((size_t)model_features(c->model), sizeof *s->dense);
     return s->dense ? NULL : status_no_memory();
   }
-  const int64_t rows = s->setup->plan.batches.rows;
-  TRY(compute_plan_batch(c, &s->setup->example, rows ? MIN_OF(s->setup->batch, rows) : s->setup->batch));
-  return compute_plan_batch(c, &s->setup->example, rows % s->setup->batch);
+  const int64_t rows = s->setup->plan.batches.rows, batch = s->setup->batch / MAX_OF(s->base.local_steps, 1);
+  TRY(compute_plan_batch(c, &s->setup->example, rows ? MIN_OF(batch, rows) : batch));
+  return compute_plan_batch(c, &s->setup->example, rows % s->setup->batch % batch);
 }
 
 /* A gradient is there before the others are: what is large enough goes out now. */
@@ -365,6 +376,12 @@ static shoal_status fetch_rows(ps *s, const train_batch *b) {
   return ps_table_fetch(s->table, b->sparse, true, &s->indices);
 }
 
+static shoal_status compute_local(ps *s, const train_batch *b) {
+  const int64_t steps = s->base.local_steps;
+  const ps_local_plan plan = {.steps = steps, .batch = s->setup->batch / steps, .done = s->since.place.updates * steps};
+  return ps_local_compute(s->local, s->setup->compute, b, &plan, &s->part, &s->local_rate);
+}
+
 static shoal_status compute_batch(shoal_strategy *base, const train_batch *b) {
   ps *s = (ps *)base;
   compute *c = s->setup->compute;
@@ -373,8 +390,10 @@ static shoal_status compute_batch(shoal_strategy *base, const train_batch *b) {
   s->shard = b->shard;
   s->index = b->index;
   s->mark = b->mark;
+  s->begun = s->advice ? clock_seconds() : 0;
   if (!b->rows) return NULL;
   if (s->shards) return compute_part(s, b);
+  if (s->local) return compute_local(s, b);
   if (s->table && (s->error = fetch_rows(s, b))) return NULL; /* `exchange` tells, and whether all is to begin again */
   if (s->table) return ps_leaves_run(s->leaves, b, &s->indices, &s->part);
   TRY(compute_run(c, b, NULL, s->watches ? &(session_watcher){s, on_ready, on_phase} : NULL));
@@ -395,7 +414,7 @@ static void note_answer(ps *s, const ps_answer *a) {
   o->drain = o->drain || a->drain;
   o->barrier_seconds += a->waited;
   o->server_seconds += a->worked;
-  o->rate = a->head.rate;
+  o->rate = s->local ? s->local_rate : a->head.rate;
   if (!(a->stopped && a->late)) { /* sync: the step is counted also where this part of it came too late */
     o->own_steps++;
     o->own_examples += a->late ? 0 : sent->examples;
@@ -498,6 +517,19 @@ static shoal_status hand_on(ps *s, const train_batch *next) {
   return s->shard < 0 && !s->base.sync ? ask(s) : push(s, next);
 }
 
+/* Another format, if that is due. */
+static shoal_status take_advice(ps *s) {
+  const ps_advice_step step = {.examples = s->part.examples,
+                               .seconds = clock_seconds() - s->begun,
+                               .waiting = s->since.network_seconds + s->since.barrier_seconds};
+  const wire_format *before = s->wire;
+  text line = {0};
+  s->wire = ps_advice_take(s->advice, &step, &line);
+  if (line.length && !line.failed && !s->base.worker) strategy_note(s->setup, line.data);
+  text_fini(&line);
+  return s->wire == before ? NULL : ps_client_use_wire(s->client, s->wire);
+}
+
 static shoal_status exchange(shoal_strategy *base, const train_batch *next, strategy_outcome *out) {
   ps *s = (ps *)base;
   bool lost;
@@ -513,6 +545,7 @@ static shoal_status exchange(shoal_strategy *base, const train_batch *next, stra
   }
   s->since.bytes += bytes_moved(s) - before;
   note_time(s, begun, waited);
+  if (s->advice) TRY(take_advice(s));
   take_outcome(s, out);
   out->place.next = next_batch(s);
   TRY(may_be_lost(s, find_mark(s, &out->place), &out->lost));
@@ -530,7 +563,7 @@ static shoal_status stop(ps *s) {
 static shoal_status gather(shoal_strategy *base) {
   ps *s = (ps *)base;
   ps_head head;
-  int first = base->sync ? 1 : 0; /* sync: the parameters here are fresh */
+  int first = base->sync && !s->wire ? 1 : 0; /* sync: the parameters here are fresh, and exact */
   TRY(ps_take_answers(s));
   if (s->is_stream) {
     char *stream;
@@ -567,6 +600,8 @@ static shoal_status wait_for_others(ps *s, ps_head *head) {
 }
 
 static shoal_status say_goodbye(ps *s, ps_head *head) {
+  /* Worker 0 gathers the parameters as they are; the others are to end with the same. */
+  if (s->wire && s->base.sync && s->base.worker) TRY(ps_client_get(s->client, 0, s->values[0], head));
   TRY(ps_client_done(s->client, head));
   if (s->base.worker) return NULL;
   TRY(wait_for_others(s, head));
@@ -610,6 +645,8 @@ static void destroy(shoal_strategy *base) {
   free(s->options.ring);
   ps_leaves_destroy(s->leaves);
   ps_table_destroy(s->table);
+  ps_local_destroy(s->local);
+  ps_advice_destroy(s->advice);
   ps_client_destroy(s->client);
   shoal_status_free(s->error);
   free(s->dense);
@@ -663,6 +700,7 @@ shoal_status ps_make_client(const ps *s, const ps_servers *servers, placement **
   shoal_status status = ps_model_place(s->model, servers->count, o->table, made);
   if (!status) {
     status = ps_client_create(&client, out);
+    if (!status && (status = ps_client_use_wire(*out, s->wire))) ps_client_destroy(*out);
     if (status) placement_fini(made);
   }
   if (status)
@@ -679,11 +717,17 @@ static shoal_status open_client(ps *s, shoal_model *m) {
   shoal_status status = NULL;
   s->model = m;
   TRY(ps_model_terms(m, o->table, &o->terms));
+  if (o->terms.local_steps) ps_local_terms(o, &o->terms);
+  if (o->table && (o->wire || o->advised || o->terms.local_steps))
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "of a table only the rows that a batch touches travel, and as f32: leave out wire formats, "
+                       "compression and local steps");
   TRY(model_exchanged(m, &weights, &s->n_trained, &s->n_weights));
   TRY_GOTO(status, find_counter(s), done);
   if (!o->table) TRY_GOTO(status, find_all(s, weights), done);
   TRY_GOTO(status, ps_make_client(s, &(ps_servers){o->terms.servers, o->addresses}, &s->place, &s->client), done);
   s->watches = ps_client_takes_pieces(s->client);
+  if (o->advised) TRY_GOTO(status, ps_advice_create(s->elements, s->base.sync ? s->base.workers : 1, &s->advice), done);
   if (o->table) TRY_GOTO(status, ps_table_create(m, s->client, &s->table), done);
 done:
   free(weights);
@@ -702,8 +746,10 @@ shoal_status ps_strategy_create(const ps_options *options, shoal_model *m, shoal
                              .leases = true,
                              .table = true,
                              .recovers = options->task.returns,
-                             .restarts = options->table};
+                             .restarts = options->table,
+                             .local_steps = options->terms.local_steps};
   s->options = *options;
+  s->wire = options->wire && options->wire->encode ? options->wire : NULL;
   shoal_status status = m ? open_client(s, m) : NULL;
   if (status)
     destroy(&s->base);

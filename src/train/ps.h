@@ -24,7 +24,10 @@ typedef struct {
   const char *folder;           /* of worker 0, with replicas: as in ps_client_options */
   bool local; /* servers and other workers are started as copies of this process when a training begins; addresses
                           are made then. This process is worker 0 */
-  bool deterministic; /* of a strategy without a model yet: terms.round is set when a training begins */
+  bool deterministic;                /* of a strategy without a model yet: terms.round is set when a training begins */
+  const wire_format *wire;           /* of gradients and of parameters that answer them; NULL: f32 */
+  bool advised;                      /* it is chosen by what steps take: ps_advice.h; `wire` is NULL */
+  double outer_rate, outer_momentum; /* with terms.local_steps: of the servers' update, see ps_local.h */
   bool table;     /* the model's weights are a table on the servers, see ps_table.h; model_shrink_table was called */
   int pieces;     /* 1: large gradients go out while backward still runs, -1: they do not; 0: as the transport likes */
   key_ring *ring; /* NULL, or what the keys in `task.net` are part of: the strategy takes it */

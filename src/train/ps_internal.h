@@ -6,7 +6,9 @@
 #include "dist/sparse_set.h"
 #include "train/optimizer.h"
 #include "train/ps.h"
+#include "train/ps_advice.h"
 #include "train/ps_leaves.h"
+#include "train/ps_local.h"
 #include "train/ps_table.h"
 #include "train/shards.h"
 
@@ -29,7 +31,12 @@ typedef struct {
   int n_trained;
   float *no_slot;            /* [of the largest moving average] zeros, in place of slots */
   int64_t *counts, elements; /* [n_weights] numbers of each; all of them. Not of a table */
-  int64_t *counter;          /* the optimizer's; NULL: it has none */
+  int64_t *counter;          /* the optimizer's; NULL: it has none, or counts here, with local steps */
+  const wire_format *wire;   /* of gradients now; NULL: f32 */
+  ps_advice *advice;         /* that chooses it; NULL: it is given */
+  double begun;              /* clock: the step under way, for advice */
+  ps_local *local;           /* steps of this worker's own; NULL: gradients are exchanged */
+  double local_rate;         /* of the last of them */
   float **gradients;         /* [n_weights] of the step under way; of a round: [vectors][n_weights] */
   const strategy_setup *setup;
   bool moved; /* parameters came since the training began: those here are no longer what it began with */

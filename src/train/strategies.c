@@ -38,6 +38,37 @@ static shoal_status fill_task(const shoal_ps_options *o, ps_task *out) {
   return NULL;
 }
 
+static shoal_status find_wire(const char *name, const wire_format **out) {
+  *out = wire_format_find(name);
+  if (*out) return NULL;
+  return status_make(SHOAL_ERR_ARGUMENT, "the wire format is '%s'; f32, bf16, fp16, int8 or topk is expected", name);
+}
+
+/* How gradients travel to the servers. */
+static shoal_status fill_traffic(const shoal_ps_options *o, ps_options *out) {
+  const bool chosen = o->compress && !strcmp(o->compress, "auto");
+  if (o->compress && !chosen && strcmp(o->compress, "none"))
+    return status_make(SHOAL_ERR_ARGUMENT, "the compression is '%s'; with parameter servers none or auto is expected",
+                       o->compress);
+  TRY(find_wire(o->wire ? o->wire : "f32", &out->wire));
+  if (chosen && o->wire) return status_make(SHOAL_ERR_ARGUMENT, "compress auto chooses wire itself: leave one out");
+  if (o->local_steps < 0 || !(o->outer_lr >= 0) || !(o->outer_momentum >= 0 && o->outer_momentum < 1))
+    return status_make(SHOAL_ERR_ARGUMENT, "local_steps and outer_lr must be 0 or more, outer_momentum below 1");
+  if (o->deterministic && (out->wire->encode || chosen || o->local_steps > 1))
+    return status_make(
+        SHOAL_ERR_ARGUMENT,
+        "with wire formats, compression or local steps the result depends on the number of workers: leave "
+        "out deterministic");
+  if (o->local_steps > 1 && o->in_flight > 1)
+    return status_make(SHOAL_ERR_ARGUMENT, "local_steps and in_flight contradict each other: leave one out");
+  out->advised = chosen;
+  out->terms.local_steps = o->local_steps > 1 ? o->local_steps : 0;
+  out->outer_momentum = o->outer_momentum;
+  out->outer_rate =
+      o->outer_lr > 0 ? o->outer_lr : strategy_outer_rate(o->outer_momentum, out->terms.sync ? 1 : out->terms.workers);
+  return NULL;
+}
+
 /* Options that contradict each other or make no sense. */
 static shoal_status fill(const shoal_ps_options *options, int workers, int servers, ps_options *out) {
   const shoal_ps_options o = *options;
@@ -65,7 +96,7 @@ static shoal_status fill(const shoal_ps_options *options, int workers, int serve
                                 .backups = o.backup_workers},
                       .task = task,
                       .deterministic = o.deterministic};
-  return NULL;
+  return fill_traffic(&o, out);
 }
 
 shoal_status shoal_strategy_create_local_ps(int workers, int servers, const shoal_ps_options *options,
@@ -149,10 +180,8 @@ static shoal_status check_ranks(const shoal_cluster *c) {
 }
 
 static shoal_status fill_ranks(const shoal_replica_options *o, local_steps_options *out) {
-  const char *wire = o->wire ? o->wire : o->bf16 ? "bf16" : "f32";
-  const wire_format *format = wire_format_find(wire);
-  if (!format)
-    return status_make(SHOAL_ERR_ARGUMENT, "the wire format is '%s'; f32, bf16, int8 or topk is expected", wire);
+  const wire_format *format;
+  TRY(find_wire(o->wire ? o->wire : o->bf16 ? "bf16" : "f32", &format));
   const bool compressed = format->feedback || (o->compress && strcmp(o->compress, "none")) || o->local_steps > 1;
   if (o->deterministic && compressed)
     return status_make(
@@ -168,9 +197,7 @@ static shoal_status fill_ranks(const shoal_replica_options *o, local_steps_optio
                                          .check_every = o->check_every,
                                          .patience = o->deadline > 0 ? o->deadline : DEADLINE_SECONDS},
                                .every = MAX_OF(o->local_steps, 1),
-                               .rate = o->outer_lr > 0         ? o->outer_lr
-                                       : o->outer_momentum > 0 ? 0.7
-                                                               : 1,
+                               .rate = o->outer_lr > 0 ? o->outer_lr : strategy_outer_rate(o->outer_momentum, 1),
                                .momentum = o->outer_momentum,
                                .rank = o->compress_rank ? o->compress_rank : 4,
                                .seed = o->seed};

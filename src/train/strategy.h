@@ -105,15 +105,16 @@ typedef struct {
 struct shoal_strategy {
   const strategy_kind *kind;
   int worker, workers;
-  bool sync;                /* all workers take each step together; otherwise each at its own pace */
-  bool rounds;              /* the rows of a step are cut among the workers, and their number changes nothing else */
-  bool leases;              /* says which batch a worker computes next */
-  bool updates;             /* the update is part of the step's own plan: no gradients are fetched */
-  bool copies;              /* each worker has all variables, as good as worker 0's */
-  bool recovers;            /* what is lost is taken up again from the last checkpoint */
-  bool restarts;            /* a training that begins at step 0 needs nothing of this process: it can do so again */
-  bool apart;               /* right now each worker has parameters of its own: nothing is to be saved or tested */
-  bool table;               /* keeps the weights of sparse features on servers: the model is compiled for that */
+  bool sync;           /* all workers take each step together; otherwise each at its own pace */
+  bool rounds;         /* the rows of a step are cut among the workers, and their number changes nothing else */
+  bool leases;         /* says which batch a worker computes next */
+  bool updates;        /* the update is part of the step's own plan: no gradients are fetched */
+  bool copies;         /* each worker has all variables, as good as worker 0's */
+  bool recovers;       /* what is lost is taken up again from the last checkpoint */
+  bool restarts;       /* a training that begins at step 0 needs nothing of this process: it can do so again */
+  bool apart;          /* right now each worker has parameters of its own: nothing is to be saved or tested */
+  int64_t local_steps; /* that a worker makes of each batch that it is handed, which is as many times larger; 0: one */
+  bool table;          /* keeps the weights of sparse features on servers: the model is compiled for that */
   struct collective *ranks; /* between ranks, while it trains: how it adds up; else NULL */
   forked *copy;     /* this process is a copy that the strategy has made: it ends with the training; else NULL */
   char *checkpoint; /* of a table: where its rows are read from when a training begins; NULL: none. Owned */
@@ -126,6 +127,12 @@ static inline void strategy_note(const strategy_setup *setup, const char *line) 
 
 /* follow_chief of a strategy without `copies`. */
 static inline shoal_status strategy_no_copies(shoal_strategy *s) { return NULL; }
+
+/* The usual rate of what workers with local steps have come to: so many distances are applied, each by itself, where all of
+ * them are to count as their mean does. */
+static inline double strategy_outer_rate(double momentum, int distances) {
+  return (momentum > 0 ? 0.7 : 1) / distances;
+}
 
 /* NULL is fine. */
 static inline void strategy_destroy(shoal_strategy *s) {

@@ -145,7 +145,7 @@ class Replicas(support.Case):
                 (["--strategy", "allreduce", "--workers", 2, "--compress", "auto", "--wire", "bf16"], "chooses the --wire"),
                 (["--strategy", "allreduce", "--workers", 2, "--compress-rank", 2], "add --compress powersgd"),
                 (["--strategy", "allreduce", "--workers", 2, "--outer-lr", 0.5], "add --local-steps"),
-                (["--strategy", "ps", "--workers", 2, "--local-steps", 2], "--strategy allreduce"),
+                (["--strategy", "mirrored", "--workers", 2, "--local-steps", 2], "--strategy allreduce"),
         )):
             with self.subTest(flags=flags):
                 _, err = self.shoal("train", "lenet", "--data", self.data, "--run-dir", f"wrong{number}", *flags,
