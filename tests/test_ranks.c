@@ -96,6 +96,49 @@ static void test_sums(void **state) { add_up("f32"); }
 static void test_sums_bf16(void **state) { add_up("bf16"); }
 static void test_sums_int8(void **state) { add_up("int8"); }
 
+/* One step in that format, of numbers(i); they become their sum over the ranks. left: NULL, or gets what was left out. */
+static void one_step(const char *wire, float *numbers, int64_t count, float *left) {
+  collective_options options = {.counts = &count,
+                                .tensors = 1,
+                                .leaves = {place.ranks},
+                                .wire = wire_format_find(wire),
+                                .patience = 20,
+                                .on_peer_exit = ignore};
+  collective *c;
+  collective_head heads[16];
+  assert_ok(collective_create(&place, &options, &c));
+  assert_ok(collective_begin(c, place.ranks));
+  memcpy(collective_part(c, 0), numbers, (size_t)count * sizeof *numbers);
+  assert_ok(collective_ready(c, 0));
+  assert_ok(collective_finish(c, &(collective_head){0}, heads));
+  memcpy(numbers, collective_part(c, 0), (size_t)count * sizeof *numbers);
+  if (left) collective_add_left(c, left);
+  collective_part_ways(c);
+  assert_ok(collective_meet(c, &(collective_head){0}, heads));
+  collective_destroy(c);
+}
+
+/* What a format leaves out is all that is missing, wherever it is kept: another one can go on with it. */
+static void test_left_is_carried(void **state) {
+  enum { N = 300000 };
+  float *numbers = calloc(N, sizeof *numbers), *left = calloc(N, sizeof *left);
+  static const char *const wires[] = {"fp16", "int8", "topk"};
+  for (size_t w = 0; w < COUNT_OF(wires); w++) {
+    for (int64_t i = 0; i < N; i++) numbers[i] = number(place.rank, 0, i, 1);
+    memset(left, 0, N * sizeof *left);
+    one_step(wires[w], numbers, N, left);
+    one_step("f32", left, N, NULL);
+    for (int64_t i = 0; i < N; i++) {
+      float expected = 0;
+      for (int r = 0; r < place.ranks; r++) expected += number(r, 0, i, 1);
+      if (fabsf(numbers[i] + left[i] - expected) > 1e-4F * (1 + expected))
+        fail_msg("%s, %lld: %g and %g, not %g", wires[w], (long long)i, numbers[i], left[i], expected);
+    }
+  }
+  free(numbers);
+  free(left);
+}
+
 /* ---- ranks that drift apart */
 
 typedef struct {
@@ -332,6 +375,7 @@ int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_sums),
                                      cmocka_unit_test(test_sums_bf16),
                                      cmocka_unit_test(test_sums_int8),
+                                     cmocka_unit_test(test_left_is_carried),
                                      cmocka_unit_test(test_a_replica_that_differs_is_named),
                                      cmocka_unit_test(test_moving_averages),
                                      cmocka_unit_test(test_deterministic_averages),

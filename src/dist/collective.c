@@ -444,6 +444,11 @@ static shoal_status send_bucket(collective *c, bucket *b) {
   return NULL;
 }
 
+/* Of the own numbers, and of the sums that this rank makes, which nobody else has. */
+void collective_add_left(const collective *c, float *to) {
+  for (int64_t i = 0; c->left && i < c->elements; i++) to[i] += c->left[i] + c->sum_left[i];
+}
+
 shoal_status collective_ready(collective *c, int tensor) {
   for (int i = 0; i < c->n_buckets; i++) {
     bucket *b = &c->buckets[i];

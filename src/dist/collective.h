@@ -102,6 +102,8 @@ typedef struct {
 SHOAL_CHECKED shoal_status collective_create(collective_place *place, const collective_options *options,
                                              collective **out);
 void collective_destroy(collective *c);
+/* Adds to `to` [elements] what the format has left out so far and would have added to the next step. */
+void collective_add_left(const collective *c, float *to);
 const peers_rank *collective_ranks(const collective *c); /* [ranks] */
 
 /* Memory for the numbers of node k of this rank's leaves, in the tensors' order; node 0's holds the sum at the end. */

@@ -177,3 +177,10 @@ void low_rank_finish(low_rank *l, const float *first, const float *second, float
     }
   }
 }
+
+void low_rank_add_left(const low_rank *l, float *to) {
+  for (int i = 0; i < l->tensors; i++) {
+    const factored *t = &l->t[i];
+    if (t->left) add_scaled(to + t->at, t->left, 1, count_of(t));
+  }
+}

@@ -38,4 +38,7 @@ void low_rank_second(low_rank *l, float *first, float *second);
 /* Both sums -> gradients for all. */
 void low_rank_finish(low_rank *l, const float *first, const float *second, float *gradients);
 
+/* Adds to `to`, as long as the gradients, what was left out so far and would be added to the next step's. */
+void low_rank_add_left(const low_rank *l, float *to);
+
 #endif

@@ -29,6 +29,8 @@ static void on_ready(void *context, int fetch, const shoal_tensor *value) {
   float *to = collective_part(s->ranks, 0) + s->offsets[w];
   const int64_t count = s->offsets[w + 1] - s->offsets[w];
   for (int64_t i = 0; i < count; i++) to[i] = from[i] * scale;
+  const float *carried = s->options.carried ? s->options.carried + s->offsets[w] : NULL;
+  for (int64_t i = 0; carried && i < count; i++) to[i] += carried[i];
   keep_error(s, collective_ready(s->ranks, w));
 }
 
@@ -220,6 +222,7 @@ static shoal_status finish_step(allreduce *s, strategy_outcome *out) {
   TRY(check_rows(s, out->examples));
   if (s->compares) TRY(allreduce_compare(s->ranks, s->heads, s->live));
   TRY(apply_run(&s->apply, collective_part(s->ranks, 0), s->rate));
+  if (s->own.examples) s->options.carried = NULL; /* it has gone out */
   s->place.updates++;
   s->place.rows += s->rows;
   s->last_rows = out->examples;
@@ -367,10 +370,17 @@ static const strategy_kind kind = {.name = "allreduce",
                                    .follow_chief = follow_chief,
                                    .destroy = destroy};
 
-shoal_status allreduce_join(allreduce_options *o, collective_place *joined) {
-  if (o->place || o->elastic) return NULL;
-  TRY(o->start ? collective_join_own(&o->start->mesh, joined) : collective_join("mpi", joined));
-  o->place = joined;
+shoal_status allreduce_join(const strategy_kind *k, allreduce_options *o, collective_place *joined,
+                            shoal_strategy *base) {
+  if (!o->place && !o->elastic)
+    TRY(o->start ? collective_join_own(&o->start->mesh, joined) : collective_join("mpi", joined));
+  if (!o->place) o->place = joined;
+  *base = (shoal_strategy){.kind = k,
+                           .worker = o->elastic ? o->id : o->place->rank,
+                           .workers = o->elastic ? o->described : o->place->ranks,
+                           .sync = true,
+                           .rounds = true,
+                           .copies = true};
   return NULL;
 }
 
@@ -378,21 +388,24 @@ shoal_status allreduce_create(const allreduce_options *options, shoal_strategy *
   allreduce *s = calloc(1, sizeof *s);
   if (!s) return status_no_memory();
   s->options = *options;
-  shoal_status status = allreduce_join(&s->options, &s->joined);
+  shoal_status status = allreduce_join(&kind, &s->options, &s->joined, &s->base);
   if (status) {
     free(s);
     return status;
   }
-  if (options->elastic) s->options.place = &s->joined;
   s->rank = s->options.place->rank;
   s->live = s->options.place->ranks;
-  s->base = (shoal_strategy){.kind = &kind,
-                             .worker = options->elastic ? options->id : s->rank,
-                             .workers = options->elastic ? options->described : s->live,
-                             .sync = true,
-                             .rounds = true,
-                             .copies = true};
   *out = &s->base;
+  return NULL;
+}
+
+shoal_status allreduce_take_left(const shoal_strategy *base, float **out) {
+  const allreduce *s = (const allreduce *)base;
+  *out = NULL;
+  if (!s->ranks) return NULL;
+  *out = calloc((size_t)s->apply.elements, sizeof **out);
+  if (!*out) return status_no_memory();
+  collective_add_left(s->ranks, *out);
   return NULL;
 }
 

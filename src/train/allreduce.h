@@ -23,6 +23,7 @@ typedef struct {
   int id, described;       /* with it: this rank's number, and how many were described */
   bool deterministic;      /* the same bits whatever the number of ranks and threads */
   const wire_format *wire; /* NULL: f32 */
+  const float *carried;    /* NULL, or [elements] to be added to the first gradients, as those are scaled; borrowed */
   int64_t check_every;     /* steps between two comparisons of the parameters; 0: only at the end */
   double patience;         /* seconds to wait for a rank */
   void (*on_peer_exit)(void *context, int rank); /* see collective_options */
@@ -33,8 +34,11 @@ typedef struct {
 SHOAL_CHECKED shoal_status allreduce_create(const allreduce_options *options, shoal_strategy **out);
 
 /* For strategies of the same kind: */
-/* Joins the ranks unless they were given, and leaves o->place set. */
-SHOAL_CHECKED shoal_status allreduce_join(allreduce_options *o, collective_place *joined);
+/* Joins the ranks unless they were given, leaves o->place set, and makes the strategy's base. */
+SHOAL_CHECKED shoal_status allreduce_join(const strategy_kind *kind, allreduce_options *o, collective_place *joined,
+                                          shoal_strategy *base);
+/* What compression has left out so far: *out [elements], which the caller frees; NULL: it has made no step. */
+SHOAL_CHECKED shoal_status allreduce_take_left(const shoal_strategy *s, float **out);
 /* All variables of rank 0. */
 SHOAL_CHECKED shoal_status allreduce_follow_chief(collective_place *place, shoal_model *m);
 /* Who has other parameters than most, by the hashes in heads [n]; an error names them. */

@@ -20,25 +20,40 @@ typedef struct {
   local_steps_options options;
   collective_place joined; /* where the caller has not */
   shoal_strategy *inner;   /* of the way under way */
+  int now;                 /* that way */
+  float *carried;          /* [elements] what the one before has left out; NULL: nothing */
   const strategy_setup *setup;
   int way, step;                        /* of the trial; way WAYS: it is decided */
   double began, seconds[WAYS], waiting; /* of the fastest timed step; of its messages, with f32 */
   strategy_place place;
 } compress_auto;
 
+static bool is_powersgd(int way) { return !wire_format_find(ways[way]); }
+
 static shoal_status create_inner(compress_auto *s, int way) {
   local_steps_options o = s->options;
   o.ranks.wire = wire_format_find(ways[way]);
-  if (o.ranks.wire) return allreduce_create(&o.ranks, &s->inner);
-  o.ranks.wire = NULL;
+  if (!is_powersgd(way)) return allreduce_create(&o.ranks, &s->inner);
   return local_steps_create(&o, &s->inner);
+}
+
+/* What the way under way has left out goes out with the first step of the next one. */
+static shoal_status carry_left(compress_auto *s) {
+  float *left = NULL;
+  if (s->inner)
+    TRY(is_powersgd(s->now) ? local_steps_take_left(s->inner, &left) : allreduce_take_left(s->inner, &left));
+  free(s->carried);
+  s->options.ranks.carried = s->carried = left;
+  return NULL;
 }
 
 /* All ranks do so in the same step. */
 static shoal_status take_way(compress_auto *s, int way) {
+  TRY(carry_left(s));
   strategy_destroy(s->inner);
   s->inner = NULL;
   TRY(create_inner(s, way));
+  s->now = way;
   TRY(s->inner->kind->begin(s->inner, s->setup, &s->place));
   s->base.ranks = s->inner->ranks;
   return NULL;
@@ -101,6 +116,8 @@ static shoal_status begin(shoal_strategy *base, const strategy_setup *setup, str
   s->way = s->step = 0;
   for (int w = 0; w < WAYS; w++) s->seconds[w] = DBL_MAX;
   s->place = *place;
+  strategy_destroy(s->inner); /* of a training before */
+  s->inner = NULL;
   TRY(take_way(s, 0));
   *place = s->place;
   return NULL;
@@ -138,6 +155,7 @@ static shoal_status follow_chief(shoal_strategy *base) {
 static void destroy(shoal_strategy *base) {
   compress_auto *s = (compress_auto *)base;
   strategy_destroy(s->inner);
+  free(s->carried);
   shoal_status_free(collective_leave(&s->joined));
   free(s);
 }
@@ -155,19 +173,12 @@ static shoal_status auto_create(const local_steps_options *options, shoal_strate
   compress_auto *s = calloc(1, sizeof *s);
   if (!s) return status_no_memory();
   s->options = *options;
-  shoal_status status = allreduce_join(&s->options.ranks, &s->joined);
-  if (status) {
+  shoal_status status = allreduce_join(&kind, &s->options.ranks, &s->joined, &s->base);
+  if (status)
     free(s);
-    return status;
-  }
-  s->base = (shoal_strategy){.kind = &kind,
-                             .worker = s->options.ranks.place->rank,
-                             .workers = s->options.ranks.place->ranks,
-                             .sync = true,
-                             .rounds = true,
-                             .copies = true};
-  *out = &s->base;
-  return NULL;
+  else
+    *out = &s->base;
+  return status;
 }
 
 shoal_status compress_create(const char *how, const local_steps_options *options, shoal_strategy **out) {

@@ -147,6 +147,9 @@ static shoal_status compute_own(local_steps *s, const train_batch *own, double s
     const float *from = gradients[w].data;
     for (int64_t i = 0; i < s->apply.counts[w]; i++) to[i] = from[i] * (float)scale;
   }
+  const float *carried = s->options.ranks.carried;
+  for (int64_t i = 0; carried && i < s->apply.elements; i++) s->vector[i] += carried[i];
+  s->options.ranks.carried = NULL;
   return NULL;
 }
 
@@ -343,17 +346,20 @@ shoal_status local_steps_create(const local_steps_options *options, shoal_strate
   local_steps *s = calloc(1, sizeof *s);
   if (!s) return status_no_memory();
   s->options = *options;
-  shoal_status status = allreduce_join(&s->options.ranks, &s->joined);
-  if (status) {
+  shoal_status status = allreduce_join(&kind, &s->options.ranks, &s->joined, &s->base);
+  if (status)
     free(s);
-    return status;
-  }
-  s->base = (shoal_strategy){.kind = &kind,
-                             .worker = s->options.ranks.place->rank,
-                             .workers = s->options.ranks.place->ranks,
-                             .sync = true,
-                             .rounds = true,
-                             .copies = true};
-  *out = &s->base;
+  else
+    *out = &s->base;
+  return status;
+}
+
+shoal_status local_steps_take_left(const shoal_strategy *base, float **out) {
+  const local_steps *s = (const local_steps *)base;
+  *out = NULL;
+  if (!s->factors) return NULL;
+  *out = calloc((size_t)s->apply.elements, sizeof **out);
+  if (!*out) return status_no_memory();
+  low_rank_add_left(s->factors, *out);
   return NULL;
 }

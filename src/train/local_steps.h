@@ -26,5 +26,7 @@ typedef struct {
 } local_steps_options;
 
 SHOAL_CHECKED shoal_status local_steps_create(const local_steps_options *options, shoal_strategy **out);
+/* As allreduce_take_left. */
+SHOAL_CHECKED shoal_status local_steps_take_left(const shoal_strategy *s, float **out);
 
 #endif

@@ -718,7 +718,7 @@ static shoal_status open_client(ps *s, shoal_model *m) {
   s->model = m;
   TRY(ps_model_terms(m, o->table, &o->terms));
   if (o->terms.local_steps) ps_local_terms(o, &o->terms);
-  if (o->table && (o->wire || o->advised || o->terms.local_steps))
+  if (o->table && (s->wire || o->advised || o->terms.local_steps))
     return status_make(SHOAL_ERR_ARGUMENT,
                        "of a table only the rows that a batch touches travel, and as f32: leave out wire formats, "
                        "compression and local steps");
