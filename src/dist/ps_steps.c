@@ -7,9 +7,8 @@
 
 #define START_SECONDS 1.0   /* those that are not there by then come later; a first synchronous start waits for all */
 #define RETURN_SECONDS 10.0 /* a round waits so long for the part of a worker that went away and may return */
-#define LARGE_PIECES ((int64_t)8 << 20) /* elements: 32 MB */
-#define IDLE_SECONDS 0.5                /* after which a worker without a shard is answered, for it to ask again */
-#define LONGEST_TIMES 3                 /* a worker is silent only when it takes so many times its longest step */
+#define IDLE_SECONDS 0.5    /* after which a worker without a shard is answered, for it to ask again */
+#define LONGEST_TIMES 3     /* a worker is silent only when it takes so many times its longest step */
 
 static bool pushes(const worker *w) { return w->waits && w->held[0].message.header.kind == PS_PUSH; }
 static bool pulls(const worker *w) { return w->waits && w->held[0].message.header.kind == PS_PULL; }
@@ -182,13 +181,6 @@ static shoal_status apply(server *s, int n, double loss, double hits, int64_t ex
   return NULL;
 }
 
-/* Where room for the answers is needed, that of gradients which were used is not kept. */
-static void free_large(const server *s, worker *w) {
-  if (s->terms.elements < LARGE_PIECES) return;
-  free(w->pieces);
-  w->pieces = NULL;
-}
-
 /* ---- sync */
 
 /* Whether a part of the round is with nobody, and who had it may come back for it. */
@@ -272,8 +264,6 @@ static shoal_status take_round(server *s) {
   if (o->round) sort_parts(s, n);
   if (n) TRY(apply(s, n, loss, hits, examples));
   if (mixed) s->result.uneven = uneven + 1;
-  for (int w = 0; w < o->workers; w++)
-    if (pushes(&s->workers[w])) free_large(s, &s->workers[w]);
   for (int w = 0; w < o->workers; w++) {
     if (pushes(&s->workers[w]))
       finish(s, w, &s->workers[w].held[0]);
@@ -359,7 +349,6 @@ static shoal_status apply_one(server *s, int w, request *r) {
     r->behind = count_gradient(s, w, &r->message);
     TRY(apply(s, 1, r->head.loss, r->head.hits, examples)); /* then only whom to answer counts */
   }
-  free_large(s, &s->workers[w]);
   finish(s, w, r);
   return NULL;
 }

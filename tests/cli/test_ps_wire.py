@@ -69,7 +69,7 @@ class Bytes(support.Case):
             folder = self.folder / run
             process = subprocess.Popen(
                 [support.SHOAL, "train", "softmax", "--data", self.data, "--run-dir", folder, "--workers", "2", "--ps", "1",
-                 "--batch-size", "16", "--epochs", "300", "--threads", "1", "--log-every", "5", "--quiet", *map(str, flags)],
+                 "--batch-size", "16", "--epochs", "150", "--threads", "1", "--log-every", "5", "--quiet", *map(str, flags)],
                 cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=self.environment())
             self.addCleanup(process.kill)
             end = time.monotonic() + 30
@@ -80,7 +80,7 @@ class Bytes(support.Case):
             out, _ = process.communicate(timeout=support.SECONDS)
             self.assertEqual(process.returncode, 0, out)
             s = self.summary(run)
-            self.assertEqual(s["examples"], 300 * 512)
+            self.assertEqual(s["examples"], 150 * 512)
             self.assertEqual(len([t for t in s["tasks"] if t["role"] == "ps"]), 2)
             self.assertGreater(s["test_accuracy"], 0.95, run)
 
