@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""Figures of docs/scaling.md: simulated jobs beside real ones in a lab, beside published ones, and up to 1,000 workers.
+"""Figures of docs/scaling.md: simulated jobs beside real ones in a lab, beside published ones, and up to 1,000 workers; and
+what the reports' clusters of five hosts at 1.8 Gb/s come to in a lab.
 
-usage: scaling.py {lab,published,curves} SHOAL [FOLDER of MNIST, for lab [MODE]]
+usage: scaling.py {published,curves,clicks,alexnet} SHOAL
+       scaling.py {lab,lenet} SHOAL MNIST [MODE of lab]
 """
 import json
 import math
@@ -108,8 +110,87 @@ def curves(shoal):
         row(name, *(f"{s:.0f}" for s in speeds), f"{1e3 * a:.0f} + {1e3 * b:.2f} n", f"{half:.0f}" if half < 1e5 else "beyond")
 
 
+LINKS = ("--rate", "1.8gbit", "--delay", "500us")
+
+
+def in_lab(shoal, hosts, *words, run):
+    """Trains in a lab; returns the summary, and all that was said."""
+    done = subprocess.run([shoal, "lab", "--hosts", str(hosts), *LINKS, "--", "train", *words, "--threads", "1", "--run-dir", run],
+                          capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(done.stdout + done.stderr)
+    with open(run + "/summary.json") as f:
+        return json.load(f), done.stdout + done.stderr
+
+
+def clicks(shoal):
+    """D1, D2 and D3: five hosts, a worker on each, the server on the first; then more workers on as much work each."""
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([shoal, "data", "generate", "criteo", "--rows", "50000", "--out", folder + "/data", "--quiet"], check=True)
+        data = ["sparse-lr", "--data", f"{folder}/data/tfrecords[01]*,{folder}/data/tfrecords2[01]", "--test-data",
+                folder + "/data/tfrecords22", "--ps", "1", "--batch-size", "100", "--no-checkpoints"]
+        row("run", "a step", "updates/s", "sent by a worker and step", "test error")
+        row("---", "---", "---", "---", "---")
+        for name, mode, flags in (("D1", "sync", ["--transfer", "dense", "--steps", "10"]), ("D2", "sync", ["--epochs", "1"]),
+                                  ("D3", "async", ["--epochs", "3"])):
+            s, _ = in_lab(shoal, 5, *data, "--workers", "5", "--mode", mode, *flags, run=f"{folder}/{name}")
+            workers = [t for t in s["tasks"] if t["role"] == "worker"]
+            a_step = 1 / s["steps_per_second"] * (5 if mode == "async" else 1)
+            row(name, f"{1e3 * a_step:.2f} ms", f"{s['steps_per_second']:.1f}",
+                f"{sum(t['net_sent_bytes'] for t in workers) / sum(t['steps'] for t in workers) / 1e3:.1f} KB",
+                f"{100 * (1 - s['test_accuracy']):.2f} %")
+        print()
+        row("workers", "real rows/s", "of linear", "simulated rows/s", "of linear")
+        row("---", "---", "---", "---", "---")
+        base = said_base = None
+        for n in (1, 2, 4, 8):
+            real_speed = None
+            if n <= 2:
+                s, _ = in_lab(shoal, n + 1, *data, "--workers", str(n), "--mode", "async", "--steps", str(600 * n), run=f"{folder}/n{n}")
+                real_speed = s["examples_per_second"]
+                worker = next(t for t in s["tasks"] if t["role"] == "worker")
+                if n == 1:
+                    base = real_speed
+                    compute = worker["time"]["compute_seconds"] / worker["steps"]
+                    numbers = worker["net_sent_bytes"] / worker["steps"] / 4
+            said = 100 * simulate(shoal, mode="async", workers=n, steps=500, rate="1.8gbit", delay="500us", compute=f"{1e6 * compute:.1f}us",
+                                  parameters=round(numbers))["steps_per_second"]
+            said_base = said_base or said
+            row(n, f"{real_speed:.0f}" if real_speed else "", f"{real_speed / base / n:.2f}" if real_speed else "", f"{said:.0f}",
+                f"{said / said_base / n:.2f}")
+
+
+def lenet(shoal, data):
+    """What the advisor's choice costs: three hosts, six epochs."""
+    row("compression", "test accuracy", "examples/s", "sent by a rank", "what was said")
+    row("---", "---", "---", "---", "---")
+    for choice in ([], ["--compress", "auto"]):
+        with tempfile.TemporaryDirectory() as folder:
+            s, said = in_lab(shoal, 3, "lenet", "--data", data, "--strategy", "allreduce", "--workers", "3", "--epochs", "6", "--batch-size", "64",
+                             "--no-checkpoints", *choice, run=folder + "/run")
+        words = "; ".join(line.strip() for line in said.splitlines() if "compress" in line.lower() and "--" not in line)
+        row("auto" if choice else "none", f"{100 * s['test_accuracy']:.2f} %", f"{s['examples_per_second']:.0f}",
+            f"{s['tasks'][0]['net_sent_bytes'] / 1e6:.0f} MB", words)
+
+
+def alexnet(shoal):
+    """What the advisor chooses for AlexNet on three hosts, and what a step comes to where each host computes as one thread here does."""
+    with tempfile.TemporaryDirectory() as folder:
+        _, said = in_lab(shoal, 3, "alexnet", "--data", "fake", "--strategy", "allreduce", "--workers", "3", "--steps", "24", "--batch-size", "8",
+                         "--compress", "auto", "--deadline", "600", "--no-checkpoints", run=folder + "/run")
+    print("\n".join(line for line in said.splitlines() if "compress" in line.lower()) + "\n")
+    alone = simulate(shoal, mode="allreduce", workers=1, model="alexnet", batch_size=128, steps=2)
+    row("wire", "a step", "of linear")
+    row("---", "---", "---")
+    for wire in ("f32", "bf16", "int8", "topk"):
+        r = simulate(shoal, mode="allreduce", workers=3, rate="1.8gbit", delay="500us", steps=5, wire_format=wire,
+                     parameters=alone["parameters"], compute=f"{1e3 * alone['compute_seconds']:.3f}ms", update_cost="0")
+        row(wire, f"{r['step_seconds']['mean']:.2f} s", f"{100 * alone['compute_seconds'] / r['step_seconds']['mean']:.0f} %")
+
+
 if __name__ == "__main__":
-    if len(sys.argv) < 3 or sys.argv[1] not in ("lab", "published", "curves"):
+    if len(sys.argv) < 3 or sys.argv[1] not in ("lab", "published", "curves", "clicks", "lenet", "alexnet"):
         sys.exit(__doc__)
     tool = os.path.abspath(sys.argv[2])
-    {"lab": lambda: lab(tool, *sys.argv[3:5]), "published": lambda: published(tool), "curves": lambda: curves(tool)}[sys.argv[1]]()
+    {"lab": lambda: lab(tool, *sys.argv[3:5]), "published": lambda: published(tool), "curves": lambda: curves(tool),
+     "clicks": lambda: clicks(tool), "lenet": lambda: lenet(tool, sys.argv[3]), "alexnet": lambda: alexnet(tool)}[sys.argv[1]]()

@@ -52,7 +52,9 @@ void handshake_forget(server *s) {
   sparse_rows_destroy(s->rows);
   ps_copies_destroy(s->copies);
   free(s->parts);
+  free(s->hello);
   ps_terms_fini(&s->terms);
+  s->hello = NULL;
   s->vectors = NULL;
   s->rows = NULL;
   s->copies = NULL;
@@ -100,6 +102,26 @@ static shoal_status agree(server *s, uint32_t from, ps_terms *theirs, shoal_stat
   return NULL;
 }
 
+static bool is_known(const server *s, const net_message *m) {
+  return s->hello && m->bytes == s->hello_bytes && !memcmp(m->payload, s->hello, m->bytes);
+}
+
+/* Reads what the worker says, and agrees or not. Most say what one before them has said. */
+static shoal_status hear(server *s, const net_message *m, shoal_status *wrong) {
+  *wrong = NULL;
+  if (is_known(s, m)) return NULL;
+  ps_terms theirs = {0};
+  *wrong = ps_terms_read((const char *)m->payload, m->bytes, &theirs);
+  shoal_status status = *wrong ? NULL : agree(s, m->header.from, &theirs, wrong);
+  ps_terms_fini(&theirs);
+  if (status || *wrong) return status;
+  free(s->hello);
+  s->hello = malloc(m->bytes + 1); /* without, the next one is read, too */
+  s->hello_bytes = m->bytes;
+  if (s->hello) memcpy(s->hello, m->payload, m->bytes);
+  return NULL;
+}
+
 shoal_status handshake_hello(server *s, const net_message *m) {
   worker *w = &s->workers[m->header.from];
   if (w->peer == REPLICA_UNBOUND) TRY(steps_lose(s, w, PS_DISCONNECTED)); /* it begins again instead of resuming */
@@ -109,10 +131,7 @@ shoal_status handshake_hello(server *s, const net_message *m) {
     w->peer = m->peer; /* the place is its own */
     return server_say(s, m, PS_REFUSED | PS_EARLY, "the chief has not connected to this server yet");
   }
-  ps_terms theirs = {0};
-  shoal_status status = NULL, wrong = ps_terms_read((const char *)m->payload, m->bytes, &theirs);
-  if (!wrong) status = agree(s, m->header.from, &theirs, &wrong);
-  ps_terms_fini(&theirs);
+  shoal_status wrong, status = hear(s, m, &wrong);
   if (status || wrong) {
     if (!status) status = server_say(s, m, PS_REFUSED, shoal_status_message(wrong));
     free(w->refusal);

@@ -580,6 +580,10 @@ static shoal_status label(server *s) {
   return NULL;
 }
 
+static void lend_past(server *s, size_t workers) {
+  for (size_t w = 0; s->past && w < workers; w++) s->workers[w].past = s->past + w * PS_FLIGHT_MAX;
+}
+
 static shoal_status set_up(server *s) {
   const ps_server_options *o = s->options;
   TRY(label(s));
@@ -587,7 +591,9 @@ static shoal_status set_up(server *s) {
   s->workers = calloc(workers, sizeof *s->workers);
   s->gradients = calloc(workers, sizeof *s->gradients);
   s->result.workers = calloc(workers, sizeof *s->result.workers);
-  if (!s->workers || !s->gradients || !s->result.workers) return status_no_memory();
+  if (o->members) s->past = calloc(workers * PS_FLIGHT_MAX, sizeof *s->past);
+  if (!s->workers || !s->gradients || !s->result.workers || (o->members && !s->past)) return status_no_memory();
+  lend_past(s, workers);
   net_options net = o->task.net;
   net.largest = MAX_OF(machine_memory(), PS_REPORT_MAX); /* until the chief has said how large messages are */
   TRY(net_listen(o->address, &net, &s->net));
@@ -609,6 +615,7 @@ void server_reset(server *s) {
   for (size_t w = 0; w < workers; w++) drop_requests(s, &s->workers[w]);
   memset(s->workers, 0, workers * sizeof *s->workers);
   memset(counts, 0, workers * sizeof *counts);
+  if (s->past) memset(s->past, 0, workers * PS_FLIGHT_MAX * sizeof *s->past);
   handshake_forget(s);
   leases_fini(&s->leases);
   stream_leases_fini(&s->streams);
@@ -618,9 +625,11 @@ void server_reset(server *s) {
                 .net = s->net,
                 .gradients = s->gradients,
                 .workers = s->workers,
+                .past = s->past,
                 .wait_label = s->wait_label,
                 .result = {.workers = counts},
                 .replica = s->replica};
+  lend_past(s, workers);
   s->now = s->last_message = s->last_look = server_clock(s);
   net_server_limit(s->net, SIZE_MAX); /* as at the start: a primary's state may be more than workers ever send */
 }
@@ -641,6 +650,7 @@ shoal_status ps_server_run(const ps_server_options *options, ps_server_result *o
   leases_fini(&s.leases);
   stream_leases_fini(&s.streams);
   free(s.workers);
+  free(s.past);
   free(s.gradients);
   if (status) {
     free(s.result.workers);

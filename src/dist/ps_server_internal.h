@@ -53,8 +53,8 @@ typedef struct {
   request held[PS_FLIGHT_MAX]; /* requests that wait, oldest first; in sync mode there is one at most */
   float *pieces;               /* [elements] a gradient that came in pieces or was decoded; NULL: none ever; owned */
   uint64_t session;            /* of a replicated server: rule 22 */
-  past_answer past[PS_FLIGHT_MAX]; /* the same: answer i is at i % PS_FLIGHT_MAX */
-  uint8_t *copy;                   /* [copy_room] of a request; NULL: none; owned */
+  past_answer *past;           /* the same: answer i is at i % PS_FLIGHT_MAX; in server.past */
+  uint8_t *copy;               /* [copy_room] of a request; NULL: none; owned */
   size_t copy_room;
   char *report;  /* NULL: none yet */
   char *refusal; /* why its last HELLO was refused; NULL: it was not */
@@ -65,6 +65,8 @@ typedef struct {
   bool leads;     /* it is server 0 */
   ps_terms terms; /* what all agree on; before `agreed` only how many workers and servers there are */
   bool agreed;    /* the chief has told the terms: from then on there are `vectors`, `rows`, `copies` and `parts` */
+  char *hello;    /* [hello_bytes] the last HELLO that said the same: others say it word for word; NULL: none */
+  size_t hello_bytes;
   net_server *net;
   ps_vectors *vectors;
   sparse_rows *rows;      /* NULL: the vectors are no table */
@@ -72,6 +74,7 @@ typedef struct {
   net_part *parts;        /* room for an answer */
   ps_gradient *gradients; /* [workers] of a step */
   worker *workers;
+  past_answer *past; /* [workers x PS_FLIGHT_MAX]; NULL: not replicated */
   /* Over all workers, so that with many of them a message costs no more than with few: those that are here, of them the
    * members, and requests that have to be answered. */
   int n_here, n_members, n_waits;

@@ -157,7 +157,7 @@ static shoal_status load_worker(worker *w, reader *r) {
   w->since = n.since;
   w->longest = n.longest;
   memcpy(w->held, n.held, sizeof w->held);
-  memcpy(w->past, n.past, sizeof w->past);
+  memcpy(w->past, n.past, sizeof n.past);
   if (n.report < 0) return NULL;
   w->report = strndup((const char *)r->at, (size_t)n.report);
   r->at += n.report;

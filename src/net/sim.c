@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/coroutine.h"
 #include "base/mem.h"
+#include "net/sim_queues.h"
 #include "net/wire.h"
 
 #include <math.h>
@@ -19,24 +20,6 @@
 #define PIECE 16384.0
 #define PIECES_MAX 32
 
-/* Heaps have four children a node: a group of them is a cache line, of which fewer are looked at than of two. The first
- * is at place ROOT, so that groups begin where lines do. */
-#define ROOT 3
-static size_t parent_of(size_t i) { return i / 4 + 2; }
-static size_t children_of(size_t i) { return 4 * i - 8; }
-
-/* A message on its way to a host: what is small is moved fast. */
-typedef struct {
-  double arrival;
-  sim_message *message;
-} arrival;
-
-/* A host in line. */
-typedef struct {
-  double key;
-  size_t index;
-} turn;
-
 struct sim_end {
   sim_host *host;
   sim_message *first, **last;
@@ -47,13 +30,12 @@ struct sim_end {
 struct sim_host {
   sim *sim;
   double now;
-  double task_key;  /* its task does nothing before that */
-  double until;     /* it waits at most so long ... */
-  sim_end *awaits;  /* ... for a message to that end; NULL: it has not begun */
-  double horizon;   /* all that arrives before is known */
-  double in_free;   /* its link is, for what comes */
-  arrival *coming;  /* a heap, [room] */
-  size_t end, room; /* of it: place after the last */
+  double task_key; /* its task does nothing before that */
+  double until;    /* it waits at most so long ... */
+  sim_end *awaits; /* ... for a message to that end; NULL: it has not begun */
+  double horizon;  /* all that arrives before is known */
+  double in_free;  /* its link is, for what comes */
+  arrivals coming;
   double out_free;  /* its link is, for what goes */
   sim_message *out; /* the last of a ring: those that are sent in turns, a piece each; NULL: none */
   double queued;    /* seconds that the link has to send of them */
@@ -74,9 +56,8 @@ struct sim {
   sim_options options;
   sim_host **hosts;
   size_t n_hosts, hosts_room;
-  turn *line[SIM_SIDES]; /* heaps of those that wait, [n_hosts + ROOT] */
-  size_t end[SIM_SIDES]; /* place after the last */
-  size_t *places;        /* [n_hosts] in the line; 0: it does not wait */
+  line lines[SIM_SIDES]; /* those that wait */
+  size_t *places;        /* [n_hosts] in their line; 0: not there */
   sim_host *current;
   bool stops;
   sim_end *ends;
@@ -86,97 +67,38 @@ struct sim {
   size_t n_blocks, blocks_room;
 };
 
-/* ---- heaps */
-
-static bool is_before(const arrival *a, const arrival *b) {
-  if (a->arrival != b->arrival) return a->arrival < b->arrival;
-  const sim_message *x = a->message, *y = b->message;
-  return x->from != y->from ? x->from < y->from : x->number < y->number;
+/* The lines of a message, while something else is done. */
+static void fetch(const sim_message *m) {
+  for (size_t at = 0; at < sizeof *m + FETCHED; at += MEM_ALIGN) __builtin_prefetch((const char *)m + at);
 }
 
-static shoal_status coming_grow(sim_host *h) {
-  const size_t room = 2 * h->room;
-  void *larger;
-  TRY(mem_aligned(room * sizeof *h->coming, &larger));
-  memcpy(larger, h->coming, h->end * sizeof *h->coming);
-  free(h->coming);
-  h->coming = larger;
-  h->room = room;
-  return NULL;
-}
-
-static shoal_status coming_push(sim_host *h, arrival a) {
-  if (h->end == h->room) TRY(coming_grow(h));
-  arrival *heap = h->coming;
-  size_t i = h->end++;
-  for (size_t up; i > ROOT && is_before(&a, &heap[up = parent_of(i)]); i = up) heap[i] = heap[up];
-  heap[i] = a;
-  return NULL;
-}
-
-static void coming_pop(sim_host *h) {
-  arrival *heap = h->coming;
-  const arrival last = heap[--h->end];
-  size_t i = ROOT;
-  for (size_t k; (k = children_of(i)) < h->end;) {
-    const size_t after = MIN_OF(k + 4, h->end);
-    for (size_t j = k + 1; j < after; j++)
-      if (is_before(&heap[j], &heap[k])) k = j;
-    if (!is_before(&heap[k], &last)) break;
-    heap[i] = heap[k];
-    i = k;
-  }
-  heap[i] = last;
-}
-
-static bool runs_before(const turn *a, const turn *b) {
-  return a->key != b->key ? a->key < b->key : a->index < b->index;
-}
-
-/* From place i, which is free, towards the first. */
-static void line_rise(sim *s, turn *line, size_t i, turn t) {
-  for (size_t up; i > ROOT && runs_before(&t, &line[up = parent_of(i)]); i = up) {
-    line[i] = line[up];
-    s->places[line[i].index] = i;
-  }
-  line[i] = t;
-  s->places[t.index] = i;
-}
+/* ---- turns */
 
 /* When its task or its link has something to do next. */
 static double key_of(const sim_host *h) { return h->out ? MIN_OF(h->task_key, h->out_free) : h->task_key; }
 
-static void wait_in_line(sim *s, sim_host *h) {
-  line_rise(s, s->line[h->side], s->end[h->side]++, (turn){key_of(h), h->index});
-}
+static void wait_in_line(sim *s, sim_host *h) { line_push(&s->lines[h->side], (turn){key_of(h), h->index}); }
 
-static void line_pop(sim *s, sim_side side) {
-  turn *line = s->line[side];
-  s->places[line[ROOT].index] = 0;
-  const turn last = line[--s->end[side]];
-  size_t i = ROOT;
-  for (size_t k; (k = children_of(i)) < s->end[side];) {
-    const size_t after = MIN_OF(k + 4, s->end[side]);
-    for (size_t j = k + 1; j < after; j++)
-      if (runs_before(&line[j], &line[k])) k = j;
-    if (!runs_before(&line[k], &last)) break;
-    line[i] = line[k];
-    s->places[line[i].index] = i;
-    i = k;
+/* Whose turn is probably next: what it looks at first is far away, and comes nearer meanwhile. */
+static void expect_next(const sim *s) {
+  for (int side = 0; side < SIM_SIDES; side++) {
+    const turn *first = line_first(&s->lines[side]);
+    const arrival *next = first ? arrivals_first(&s->hosts[first->index]->coming) : NULL;
+    if (next) fetch(next->message);
   }
-  if (s->end[side] == ROOT) return;
-  line[i] = last;
-  s->places[last.index] = i;
 }
 
 /* The host whose turn it is. NULL: none waits. */
 static sim_host *take_first(sim *s) {
   const turn *best = NULL;
-  for (int side = 0; side < SIM_SIDES; side++)
-    if (s->end[side] > ROOT && (!best || runs_before(&s->line[side][ROOT], best))) best = &s->line[side][ROOT];
+  for (int side = 0; side < SIM_SIDES; side++) {
+    const turn *first = line_first(&s->lines[side]);
+    if (first && (!best || runs_before(first, best))) best = first;
+  }
   if (!best) return NULL;
   sim_host *h = s->hosts[best->index];
-  line_pop(s, h->side);
+  line_pop(&s->lines[h->side]);
+  expect_next(s);
   return h;
 }
 
@@ -185,9 +107,10 @@ static sim_host *take_first(sim *s) {
 static double horizon_of(const sim *s, const sim_host *h) {
   const double delay = s->options.delay;
   double horizon = key_of(h) + 2 * delay;
-  for (sim_side side = 0; side < SIM_SIDES; side++)
-    if (s->end[side] > ROOT && (side != h->side || side == SIM_ANY))
-      horizon = MIN_OF(horizon, s->line[side][ROOT].key + delay);
+  for (sim_side side = 0; side < SIM_SIDES; side++) {
+    const turn *first = line_first(&s->lines[side]);
+    if (first && (side != h->side || side == SIM_ANY)) horizon = MIN_OF(horizon, first->key + delay);
+  }
   return horizon;
 }
 
@@ -202,11 +125,6 @@ static shoal_status make_cells(sim *s) {
   s->blocks[s->n_blocks++] = block;
   for (int i = CELLS - 1; i >= 0; i--) s->cells[s->n_cells++] = (sim_message *)((char *)block + (size_t)i * bytes);
   return NULL;
-}
-
-/* The lines of a message, while something else is done. */
-static void fetch(const sim_message *m) {
-  for (size_t at = 0; at < sizeof *m + FETCHED; at += MEM_ALIGN) __builtin_prefetch((const char *)m + at);
 }
 
 static shoal_status new_message(sim *s, size_t bytes, sim_message **out) {
@@ -239,8 +157,7 @@ static void hear_of(sim_host *h, double arrives, double piece) {
   const size_t place = s->places[h->index];
   if (!place || arrives >= h->until) return;
   h->task_key = MIN_OF(h->task_key, MAX_OF(h->now, MIN_OF(h->until, ready_at(h, arrives, piece))));
-  const double key = key_of(h);
-  if (key < s->line[h->side][place].key) line_rise(s, s->line[h->side], place, (turn){key, h->index});
+  line_hasten(&s->lines[h->side], place, (turn){key_of(h), h->index});
 }
 
 /* The next piece of a message leaves when the link is free, or at `at`. */
@@ -250,7 +167,7 @@ static shoal_status send_piece(sim_host *h, sim_message *m, double at) {
   const double start = MAX_OF(at, h->out_free), arrives = start + s->options.delay;
   h->out_free = start + m->piece;
   h->stats.sending_seconds += m->piece;
-  TRY(coming_push(there, (arrival){arrives, m}));
+  TRY(arrivals_push(&there->coming, (arrival){arrives, m}));
   hear_of(there, arrives, m->piece);
   return NULL;
 }
@@ -316,24 +233,20 @@ shoal_status sim_post(sim *s, int host, sim_end *to, const net_header *header, u
 
 /* Nothing is done here before what is known to come. */
 static void set_task_key(sim_host *h) {
-  double first = h->until;
-  if (h->end > ROOT) {
-    const arrival *next = &h->coming[ROOT];
-    first = MIN_OF(first, ready_at(h, next->arrival, next->message->piece));
-  }
+  const arrival *next = arrivals_first(&h->coming);
+  const double first = next ? MIN_OF(h->until, ready_at(h, next->at, next->message->piece)) : h->until;
   h->task_key = MAX_OF(h->now, first);
 }
 
 /* Takes what has come off the line, up to a message to the end that is waited for. False: what else there is in time is
  * not known yet. */
 static bool take_off(sim_host *h) {
-  while (h->end > ROOT && (h->coming[ROOT].arrival < h->horizon || h->coming[ROOT].arrival <= h->task_key)) {
-    const arrival a = h->coming[ROOT];
-    sim_message *m = a.message;
-    const double ready = ready_at(h, a.arrival, m->piece);
+  for (const arrival *a; (a = arrivals_first(&h->coming)) && (a->at < h->horizon || a->at <= h->task_key);) {
+    sim_message *m = a->message;
+    const double ready = ready_at(h, a->at, m->piece);
     if (ready > h->until) return true;
-    coming_pop(h);
-    if (h->end > ROOT) fetch(h->coming[ROOT].message); /* the next one, while this one is looked at */
+    arrivals_pop(&h->coming);
+    if ((a = arrivals_first(&h->coming))) fetch(a->message); /* the next one, while this one is looked at */
     h->stats.receiving_seconds += m->piece;
     h->in_free = ready;
     if (--m->missing) continue;
@@ -449,14 +362,12 @@ shoal_status sim_add(sim *s, const char *name, double start, const sim_costs *co
                   .costs = *costs,
                   .now = start,
                   .task_key = start,
-                  .until = start,
-                  .end = ROOT,
-                  .room = COMING};
+                  .until = start};
   snprintf(h->name, sizeof h->name, "%s", name);
-  shoal_status status = mem_aligned(COMING * sizeof *h->coming, (void **)&h->coming);
+  shoal_status status = arrivals_init(&h->coming, COMING);
   if (!status) status = coroutine_create(run_task, h, &h->task);
   if (status) {
-    free(h->coming);
+    free(h->coming.heap);
     free(h);
     return status;
   }
@@ -468,10 +379,7 @@ shoal_status sim_add(sim *s, const char *name, double start, const sim_costs *co
 static shoal_status make_lines(sim *s) {
   s->places = calloc(s->n_hosts, sizeof *s->places);
   if (!s->places) return status_no_memory();
-  for (int side = 0; side < SIM_SIDES; side++) {
-    TRY(mem_aligned((s->n_hosts + ROOT) * sizeof **s->line, (void **)&s->line[side]));
-    s->end[side] = ROOT;
-  }
+  for (int side = 0; side < SIM_SIDES; side++) TRY(line_init(&s->lines[side], s->n_hosts, s->places));
   for (size_t i = 0; i < s->n_hosts; i++) wait_in_line(s, s->hosts[i]);
   return NULL;
 }
@@ -520,7 +428,7 @@ static void drop_link(sim_host *h) {
       for (int unsent = m->unsent; unsent; unsent--) lose_piece(m);
     }
   }
-  for (size_t i = ROOT; i < h->end; i++) lose_piece(h->coming[i].message);
+  for (size_t i = ROOT; i < h->coming.end; i++) lose_piece(h->coming.heap[i].message);
 }
 
 void sim_destroy(sim *s) {
@@ -533,11 +441,11 @@ void sim_destroy(sim *s) {
   for (size_t i = 0; i < s->n_hosts; i++) drop_link(s->hosts[i]);
   for (size_t i = 0; i < s->n_hosts; i++) {
     sim_host *h = s->hosts[i];
-    free(h->coming);
+    free(h->coming.heap);
     coroutine_destroy(h->task);
     free(h);
   }
-  for (int side = 0; side < SIM_SIDES; side++) free(s->line[side]);
+  for (int side = 0; side < SIM_SIDES; side++) free(s->lines[side].heap);
   for (size_t i = 0; i < s->n_blocks; i++) free(s->blocks[i]);
   free(s->blocks);
   free(s->cells);

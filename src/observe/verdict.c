@@ -32,15 +32,15 @@ __attribute__((format(printf, 4, 5))) static void warn(shoal_verdict *v, const c
   va_end(arguments);
 }
 
-const verdict_task *verdict_worker(const verdict_facts *f, int i) {
-  for (int k = 0; k < f->n_tasks; k++)
-    if (!f->tasks[k].server && i-- == 0) return &f->tasks[k];
+const verdict_task *verdict_next_worker(const verdict_facts *f, const verdict_task *after) {
+  for (const verdict_task *t = after ? after + 1 : f->tasks; t < f->tasks + f->n_tasks; t++)
+    if (!t->server) return t;
   return NULL;
 }
 
 static int count_workers(const verdict_facts *f) {
   int n = 0;
-  while (verdict_worker(f, n)) n++;
+  for (const verdict_task *t = NULL; (t = verdict_next_worker(f, t));) n++;
   return n;
 }
 
@@ -58,9 +58,8 @@ static int by_value(const void *a, const void *b) {
 static double median_without(const verdict_facts *f, const verdict_task *but, double (*value)(const verdict_task *)) {
   double *all = calloc((size_t)f->n_tasks + 1, sizeof *all);
   int n = 0;
-  const verdict_task *t;
   if (!all) return 0;
-  for (int i = 0; (t = verdict_worker(f, i)); i++)
+  for (const verdict_task *t = NULL; (t = verdict_next_worker(f, t));)
     if (t != but) all[n++] = value(t);
   qsort(all, (size_t)n, sizeof *all, by_value);
   double middle = n ? all[n / 2] : 0;
@@ -69,8 +68,8 @@ static double median_without(const verdict_facts *f, const verdict_task *but, do
 }
 
 static const verdict_task *slowest_of(const verdict_facts *f) {
-  const verdict_task *slowest = NULL, *t;
-  for (int i = 0; (t = verdict_worker(f, i)); i++)
+  const verdict_task *slowest = NULL;
+  for (const verdict_task *t = NULL; (t = verdict_next_worker(f, t));)
     if (!slowest || own_part(t) > own_part(slowest)) slowest = t;
   return slowest;
 }
@@ -89,8 +88,7 @@ const verdict_task *verdict_busiest(const verdict_facts *f) {
 
 static void add_shares(const verdict_facts *f, shoal_verdict *v) {
   shoal_times all = {0};
-  const verdict_task *t;
-  for (int i = 0; (t = verdict_worker(f, i)); i++) {
+  for (const verdict_task *t = NULL; (t = verdict_next_worker(f, t));) {
     all.compute += t->times.compute;
     all.network += t->times.network;
     all.barrier += t->times.barrier;
@@ -185,8 +183,8 @@ static void find_cause(const verdict_facts *f, shoal_verdict *v) {
 static double gradients_of(const verdict_task *t) { return (double)t->gradients; }
 
 static void warn_about_tasks(const verdict_facts *f, shoal_verdict *v) {
-  const verdict_task *t, *slow = slowest_of(f);
-  for (int i = 0; (t = verdict_worker(f, i)); i++) {
+  const verdict_task *slow = slowest_of(f);
+  for (const verdict_task *t = NULL; (t = verdict_next_worker(f, t));) {
     double all = verdict_time(&t->times);
     if (all > 0 && t->times.input / all >= STARVES)
       warn(v, "input_starves", t->name,

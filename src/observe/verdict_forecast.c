@@ -24,10 +24,11 @@ typedef struct {
 } pace;
 
 static bool measure(const verdict_facts *f, pace *out) {
-  const verdict_task *server = verdict_busiest(f), *t;
+  const verdict_task *server = verdict_busiest(f);
   pace p = {0};
   double steps = 0, cpu = 0;
-  for (; (t = verdict_worker(f, p.workers)); p.workers++) {
+  for (const verdict_task *t = NULL; (t = verdict_next_worker(f, t));) {
+    p.workers++;
     p.step += verdict_time(&t->times);
     p.compute += t->times.compute;
     p.exchange += t->times.network + t->times.server;

@@ -11,8 +11,8 @@ static inline double verdict_time(const shoal_times *t) {
   return t->compute + t->network + t->barrier + t->server + t->input;
 }
 
-/* The worker at place i of those in `tasks`, or NULL. */
-const verdict_task *verdict_worker(const verdict_facts *f, int i);
+/* The worker behind that one in `tasks`; NULL: the first one, and where there is none. */
+const verdict_task *verdict_next_worker(const verdict_facts *f, const verdict_task *after);
 /* The parameter server that was at work for longest, or NULL. */
 const verdict_task *verdict_busiest(const verdict_facts *f);
 

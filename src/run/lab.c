@@ -24,7 +24,6 @@
 #define BURST_SECONDS 0.001 /* of the rate, which may pass at once: timers are no finer ... */
 #define BURST_PACKETS 2     /* ... and at least so many packets: more would make short messages faster than the link */
 #define MTU 1500
-#define FAST 5e7           /* bits a second: from here on the relay's packets are large */
 #define QUEUE_SECONDS 0.02 /* of the rate, which a link keeps until it drops ... */
 #define QUEUE_MIN 1e6      /* ... and at least so many bytes, as a port of a switch does */
 
@@ -167,9 +166,7 @@ static shoal_status join_hosts(shoal_lab *lab) {
   return status;
 }
 
-static int mtu_of(const shoal_lab *lab) {
-  return lab->relay && (!lab->rate || lab->rate >= FAST) ? LAB_RELAY_MTU : MTU;
-}
+static int mtu_of(const shoal_lab *lab) { return lab->relay ? LAB_RELAY_MTU : MTU; }
 
 static shoal_status give_addresses(shoal_lab *lab) {
   shoal_status status = NULL;

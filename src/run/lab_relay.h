@@ -12,7 +12,7 @@
 
 #define LAB_NAME 32 /* bytes of a namespace's name */
 #define LAB_ADDRESS "10.77.0.%d"
-#define LAB_RELAY_MTU 9000 /* at most: each packet costs two system calls */
+#define LAB_RELAY_MTU 9000 /* each packet costs two system calls */
 
 typedef struct lab_relay lab_relay;
 

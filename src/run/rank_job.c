@@ -44,6 +44,7 @@ typedef struct {
   const char *socket;
   char *addresses;   /* of all, those included that came later */
   int *restarts;     /* [n] */
+  bool trained;      /* rank 0 has begun to train, perhaps before it was started again */
   double stopped_at; /* clock: rank 0 was seen to be stopped; 0: it was not */
   double chief_at;   /* clock: rank 0 has ended for good; 0: it has not */
   int chief;         /* how, as from waitpid */
@@ -314,7 +315,7 @@ static shoal_status take_loss(rank_job *j, int rank, pid_t pid, int how) {
   const int number = WIFSIGNALED(how) ? WTERMSIG(how) : WEXITSTATUS(how) - EXIT_BY_SIGNAL;
   const bool again =
       WIFSIGNALED(how) && j->restarts[rank] < j->options->max_restarts && !j->asked && !j->bad_at && !j->chief_at;
-  const bool without = rank && rank_roster_trains(j->roster);
+  const bool without = rank && j->trained;
   if (!again && !without) {
     if (!j->bad_at) j->bad_at = clock_seconds();
     j->bad = how;
@@ -334,6 +335,7 @@ static shoal_status take_loss(rank_job *j, int rank, pid_t pid, int how) {
 }
 
 static shoal_status look_at_ranks(rank_job *j) {
+  j->trained = j->trained || rank_roster_trains(j->roster);
   for (int i = 0; i < j->n; i++) {
     int how = 0;
     const pid_t pid = j->children[i];

@@ -107,6 +107,13 @@ class Elastic(support.Case):
         self.assertEqual([c for c in self.changes(s) if c[0] == "worker/0"],
                          [("worker/0", "left", "connection closed"), ("worker/0", "rejoined", None)])
 
+    def test_one_leaves_while_rank_0_is_away(self):
+        process = self.begin("r", 3, SHORT)
+        self.signal("r", 0, signal.SIGKILL)
+        self.signal("r", 2, signal.SIGTERM)
+        s, _ = self.ends(process, "r", SHORT)
+        self.assertEqual(s["final_workers"], 2)
+
     def test_all_that_are_left_die(self):
         """Nobody has the variables any more but the last checkpoint; and one that left is not waited for."""
         process = self.begin("r", 3, SHORT, "--heartbeat", 1)
@@ -184,7 +191,7 @@ class Elastic(support.Case):
 class TlsElastic(Elastic):
     """The same, encrypted."""
     seed = 2000
-    test_all_that_are_left_die = test_the_others_go_on_without_it = test_a_stalled_rank_is_dropped_and_takes_part_again = None
+    test_one_leaves_while_rank_0_is_away = test_all_that_are_left_die = test_the_others_go_on_without_it = test_a_stalled_rank_is_dropped_and_takes_part_again = None
 
     @property
     def flags(self):

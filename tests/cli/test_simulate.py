@@ -1,10 +1,14 @@
 """shoal simulate: its output and files; and beside a real job in a lab, where namespaces are permitted."""
 import json
 import subprocess
+import sys
 import unittest
 
 import support
 import test_lab
+
+sys.path.insert(0, str(support.ROOT / "tools"))
+import smpi
 
 
 class Simulate(support.Case):
@@ -44,6 +48,15 @@ class Simulate(support.Case):
                                         "--compute", "0.2ms", "--json"))
         self.assertLess(real["steps_per_second"], 1.3 * said["steps_per_second"])
         self.assertGreater(real["steps_per_second"], said["steps_per_second"] / 3)
+
+    @unittest.skipUnless(smpi.installed(), "SimGrid is not installed here (Debian: libsimgrid-dev)")
+    def test_smpi(self):
+        """The all-reduce beside the same exchange of SimGrid's SMPI, whose model of the network is another one."""
+        with smpi.Smpi() as other:
+            for ranks, numbers, algorithm in ((4, 10 ** 6, "direct"), (8, 10 ** 5, "direct"), (8, 1000, "whole")):
+                with self.subTest(ranks=ranks, numbers=numbers):
+                    ours = smpi.simulated(support.SHOAL, ranks, numbers, "1.8gbit", "100us")
+                    self.assertAlmostEqual(ours / other.seconds(algorithm, ranks, numbers, "1.8gbit", "100us"), 1, delta=0.1)
 
 
 if __name__ == "__main__":
