@@ -24,7 +24,7 @@ struct sim_end {
   sim_host *host;
   sim_message *first, **last;
   bool closed;
-  struct sim_end *older; /* of the simulation */
+  struct sim_end *older, *newer; /* of the simulation */
 };
 
 struct sim_host {
@@ -285,6 +285,7 @@ sim_message *sim_take(sim_end *e, double until) {
   }
   e->first = m->next;
   if (!e->first) e->last = &e->first;
+  if (e->newer && e->newer->first) fetch(e->newer->first); /* whoever has several asks them in turn */
   s->clock.now = MAX_OF(s->clock.now, m->ready);
   charge(h, m->weight);
   return m;
@@ -296,6 +297,7 @@ shoal_status sim_end_create(sim *s, sim_end **out) {
   e->host = s->current;
   e->last = &e->first;
   e->older = s->ends;
+  if (s->ends) s->ends->newer = e;
   s->ends = e;
   *out = e;
   return NULL;
