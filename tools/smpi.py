@@ -60,7 +60,7 @@ class Smpi:
         (self.folder / "platform.xml").write_text(platform(ranks, rate, delay))
         (self.folder / "hosts").write_text("".join(f"host{i}\n" for i in range(ranks)))
         done = subprocess.run(["smpirun", "-np", str(ranks), "-platform", "platform.xml", "-hostfile", "hosts", *CONFIG,
-                               "./smpi_allreduce", algorithm, str(numbers), "2"], cwd=self.folder, text=True, capture_output=True, check=False)
+                               "./smpi_allreduce", algorithm, str(numbers), "10"], cwd=self.folder, text=True, capture_output=True, check=False)
         if done.returncode:
             raise RuntimeError(done.stdout + done.stderr)
         return float(done.stdout.split()[-1])
@@ -74,7 +74,7 @@ def simulated(shoal, ranks, numbers, rate, delay):
     return json.loads(done.stdout)["step_seconds"]["mean"]
 
 
-CASES = [(2, 10 ** 6), (4, 10 ** 6), (8, 10 ** 6), (16, 10 ** 6), (8, 10 ** 5), (8, 10 ** 3), (32, 10 ** 7)]
+CASES = [(2, 10 ** 6), (4, 10 ** 6), (8, 10 ** 6), (16, 10 ** 6), (8, 10 ** 5), (8, 10 ** 3)]
 
 
 def main(shoal):

@@ -108,8 +108,9 @@ class Elastic(support.Case):
                          [("worker/0", "left", "connection closed"), ("worker/0", "rejoined", None)])
 
     def test_one_leaves_while_rank_0_is_away(self):
-        process = self.begin("r", 3, SHORT)
-        self.signal("r", 0, signal.SIGKILL)
+        process = self.begin("r", 3, SHORT, "--heartbeat", 1)
+        self.signal("r", 0, signal.SIGSTOP)
+        time.sleep(0.3)
         self.signal("r", 2, signal.SIGTERM)
         s, _ = self.ends(process, "r", SHORT)
         self.assertEqual(s["final_workers"], 2)
