@@ -55,6 +55,8 @@ static uint64_t mix(uint64_t x) {
   return x ^ x >> 31;
 }
 
+uint64_t id_table_hash(uint64_t id) { return mix(id); }
+
 static uint32_t tag_of(uint64_t id) { return (uint32_t)(mix(id) >> 32); }
 static size_t home_of(uint32_t tag, size_t places) { return (size_t)((uint64_t)tag * places >> 32); }
 static uint32_t tag_at(place p) { return (uint32_t)(p >> 32); }
@@ -361,7 +363,7 @@ static void prefetch(const id_table *t, const uint64_t *ids, int64_t i, int64_t 
   __builtin_prefetch(&c->rows[at * (size_t)t->o.width], 1, 2);
 }
 
-shoal_status id_table_use(id_table *t, int64_t step, const uint64_t *ids, int64_t n, int32_t *rows) {
+shoal_status id_table_advance(id_table *t, int64_t step) {
   if (step < 1 || step < t->step || step > UINT32_MAX)
     return status_make(SHOAL_ERR_ARGUMENT,
                        "a table of growing ids counts steps from 1 to %u, not falling: %lld came after %u", UINT32_MAX,
@@ -370,6 +372,18 @@ shoal_status id_table_use(id_table *t, int64_t step, const uint64_t *ids, int64_
   const bool sweep = t->o.evict_after && step / period != t->step / period;
   t->step = (uint32_t)step;
   if (sweep) evict_old(t);
+  return NULL;
+}
+
+bool id_table_admits(const id_table *t, uint64_t id) {
+  if (t->o.admit <= 1) return true;
+  int seen = t->young.seen[waiting_at(&t->young, id)];
+  if (!seen && t->old.places) seen = t->old.seen[waiting_at(&t->old, id)];
+  return seen + 1 >= t->o.admit;
+}
+
+shoal_status id_table_use(id_table *t, int64_t step, const uint64_t *ids, int64_t n, int32_t *rows) {
+  TRY(id_table_advance(t, step));
   for (int64_t i = 0; i < n; i++) { /* those that are there first: they then cannot go */
     prefetch(t, ids, i, n);
     const place p = t->places[look_up(t, ids[i])];

@@ -45,6 +45,13 @@ void id_table_destroy(id_table *t); /* NULL is fine */
 /* A step that trains on ids [n], each once: rows [n] become the numbers of their rows; -1: it has none yet. step: from
  * 1 on, never falling. */
 SHOAL_CHECKED shoal_status id_table_use(id_table *t, int64_t step, const uint64_t *ids, int64_t n, int32_t *rows);
+/* Where ids are looked at long before the step that uses them: old rows go now, at that step's beginning, and not only when
+ * it comes. */
+SHOAL_CHECKED shoal_status id_table_advance(id_table *t, int64_t step);
+/* Whether an id without a row would get one in that step. Where memory is limited this may change until then. */
+bool id_table_admits(const id_table *t, uint64_t id);
+/* A hash of the id; where it is in the table hangs on its upper half. */
+uint64_t id_table_hash(uint64_t id);
 /* The same, but nothing changes. */
 void id_table_find(const id_table *t, const uint64_t *ids, int64_t n, int32_t *rows);
 /* Stays where it is as long as the table is there. */

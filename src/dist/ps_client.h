@@ -59,7 +59,7 @@ SHOAL_CHECKED shoal_status ps_client_push(ps_client *c, float *const *gradients,
 SHOAL_CHECKED shoal_status ps_client_send(ps_client *c, float *const *gradients, const ps_head *head);
 SHOAL_CHECKED shoal_status ps_client_take(ps_client *c, float *const *parameters, ps_answer *out);
 
-/* The format of gradients and of the parameters that answer them from now on (rule 26); NULL: f32. What formats leave out is
+/* The format of gradients and of the parameters that answer them from now on (rule 27); NULL: f32. What formats leave out is
  * kept for the next gradient, also of another format, until the client connects again. Not of a table or a round. */
 SHOAL_CHECKED shoal_status ps_client_use_wire(ps_client *c, const wire_format *f);
 
@@ -71,9 +71,14 @@ SHOAL_CHECKED shoal_status ps_client_ready(ps_client *c, float *const *gradients
 
 /* ---- a table (rule 12 of the protocol). An answer's values are in the keys' order. */
 typedef struct {
-  const int32_t *
-      keys; /* [n] rows of the table: those of server 0 first (row k is server k % servers'), each server's ascending */
+  /* [n] rows of the table: those of server 0 first (row k is server k % servers'), each server's ascending */
+  const int32_t *keys;
   int64_t n;
+  /* Instead of `keys`, of growing ids (rule 27): ids, as id_set.h has them; the rows of other parameters come behind each
+   * server's if `others`. n counts both. */
+  const uint64_t *ids;
+  const int64_t *first; /* [servers + 1] */
+  bool others;
 } ps_keys;
 
 /* Gradients [as many rows as keys were asked for last] out, the values of `next` back. gradients: one pointer; of a round
@@ -83,6 +88,14 @@ SHOAL_CHECKED shoal_status ps_client_push_rows(ps_client *c, const float *const 
 int ps_client_servers(const ps_client *c);
 /* keep: the next gradients are about these. */
 SHOAL_CHECKED shoal_status ps_client_rows(ps_client *c, ps_keys keys, bool keep, float *values);
+/* Of growing ids: so many of a server's rows, as PS_IDS and those that follow say; values [as many as that is]. */
+SHOAL_CHECKED shoal_status ps_client_read_ids(ps_client *c, int server, int which, int64_t first, int64_t count,
+                                              void *values);
+/* The same: records as id_rows.h has them. */
+SHOAL_CHECKED shoal_status ps_client_write_ids(ps_client *c, int server, int which, const void *records, int64_t count,
+                                               size_t bytes);
+/* Rows of other parameters that the server has. */
+int64_t ps_client_others(const ps_client *c, int server);
 /* Elements [first, first + count) of vector `which`, in pieces. */
 SHOAL_CHECKED shoal_status ps_client_read(ps_client *c, int which, int64_t first, int64_t count, float *values);
 SHOAL_CHECKED shoal_status ps_client_write(ps_client *c, int which, int64_t first, int64_t count, const float *values);

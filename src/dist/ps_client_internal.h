@@ -19,6 +19,8 @@ typedef struct {
   int64_t count;             /* rows: every servers-th of the table */
   int32_t *asked;            /* [touched] its rows that were asked for last, by its own numbers */
   int32_t *own;              /* [touched] of the keys under way, the same */
+  uint64_t *asked_ids;       /* [touched] of growing ids, instead of `asked` and `own` */
+  bool others;               /* the same: and the rows of other parameters were */
   int64_t n_asked, begin, n; /* begin, n: of the keys under way, this server's */
   uint8_t *code;             /* room for them as they travel */
 } ps_table_end;

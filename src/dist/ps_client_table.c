@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "dist/id_rows.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -14,13 +15,15 @@ shoal_status client_cut_table(ps_client *c) {
   if (!c->ends) return status_no_memory();
   for (int s = 0; s < place->servers; s++) {
     const placement_slice *slice = &place->slices[place->begin[s]];
-    const int64_t most = MIN_OF(c->options.terms.touched, slice->count);
+    const bool ids = c->options.terms.ids;
+    const int64_t most = ids ? c->options.terms.touched : MIN_OF(c->options.terms.touched, slice->count);
     ps_table_end *end = &c->ends[s];
     *end = (ps_table_end){.count = slice->count, .n_asked = -1};
-    end->asked = calloc((size_t)most + 1, sizeof *end->asked);
-    end->own = calloc((size_t)most + 1, sizeof *end->own);
-    end->code = calloc(1, sparse_keys_max(most) + 1);
-    if (!end->asked || !end->own || !end->code) return status_no_memory();
+    if (ids) end->asked_ids = calloc((size_t)most + 1, sizeof *end->asked_ids);
+    if (!ids) end->asked = calloc((size_t)most + 1, sizeof *end->asked);
+    if (!ids) end->own = calloc((size_t)most + 1, sizeof *end->own);
+    end->code = calloc(1, (ids ? sparse_ids_max(most) : sparse_keys_max(most)) + 1);
+    if (!end->code || (ids ? !end->asked_ids : !end->asked || !end->own)) return status_no_memory();
     if (place->begin[s + 1] - place->begin[s] != 1 || slice->first != s)
       return status_make(SHOAL_ERR_INTERNAL, "the table's rows are not dealt out to the servers");
   }
@@ -31,6 +34,7 @@ void client_free_table(ps_client *c) {
   for (int s = 0; c->ends && s < client_servers(c); s++) {
     free(c->ends[s].asked);
     free(c->ends[s].own);
+    free(c->ends[s].asked_ids);
     free(c->ends[s].code);
   }
   free(c->ends);
@@ -61,6 +65,54 @@ static void find_own(const ps_client *c, int server, ps_keys keys) {
   for (int64_t i = 0; i < end->n; i++) end->own[i] = keys.keys[end->begin + i] / servers;
 }
 
+int64_t ps_client_others(const ps_client *c, int server) {
+  const int64_t servers = client_servers(c), all = c->options.terms.other_rows;
+  return MAX_OF((all - server + servers - 1) / servers, 0);
+}
+
+/* Where the server's rows are among those of all: behind those of servers before it. */
+static void find_ids(const ps_client *c, int server, ps_keys keys) {
+  ps_table_end *end = &c->ends[server];
+  end->begin = server ? c->ends[server - 1].begin + c->ends[server - 1].n : 0;
+  end->n = keys.first[server + 1] - keys.first[server] + (keys.others ? ps_client_others(c, server) : 0);
+}
+
+/* The same of keys and ids: adds the server's share to the message, unless it is what was asked for last. */
+static int add_ids(ps_client *c, int server, ps_keys keys, bool kept, ps_head *head, int parts) {
+  ps_table_end *end = &c->ends[server];
+  const uint64_t *own = keys.ids + keys.first[server];
+  const int64_t n = keys.first[server + 1] - keys.first[server];
+  if (kept && end->n == end->n_asked && keys.others == end->others &&
+      !memcmp(own, end->asked_ids, (size_t)n * sizeof *own)) {
+    head->keys = PS_SAME;
+  } else {
+    head->keys = n;
+    c->parts[parts++] = (net_part){end->code, sparse_ids_encode(own, n, end->code)};
+  }
+  if (kept) {
+    memcpy(end->asked_ids, own, (size_t)n * sizeof *own);
+    end->n_asked = end->n;
+    end->others = keys.others;
+  }
+  return parts;
+}
+
+static int add_keys(ps_client *c, int server, bool kept, ps_head *head, int parts) {
+  ps_table_end *end = &c->ends[server];
+  const int32_t *own = end->own;
+  if (kept && end->n == end->n_asked && !memcmp(own, end->asked, (size_t)end->n * sizeof *own)) {
+    head->keys = PS_SAME;
+  } else {
+    head->keys = end->n;
+    c->parts[parts++] = (net_part){end->code, sparse_keys_encode(own, end->n, 0, end->code)};
+  }
+  if (kept) {
+    memcpy(end->asked, own, (size_t)end->n * sizeof *own);
+    end->n_asked = end->n;
+  }
+  return parts;
+}
+
 /* The server's rows of a gradient's vectors; NULL: there is none. */
 typedef struct {
   const float *const *vectors;
@@ -71,23 +123,11 @@ typedef struct {
 /* Head, gradients and the server's share of the keys. kept: those keys are what the server knows this worker by. */
 static shoal_status send_keys(ps_client *c, int server, net_header h, ps_head *head, const row_gradients *gradients,
                               ps_keys keys, bool kept) {
-  ps_table_end *end = &c->ends[server];
-  find_own(c, server, keys);
-  const int32_t *own = end->own;
   int n = 1;
   for (int k = 0; gradients && k < gradients->n; k++)
     c->parts[n++] = (net_part){gradients->vectors[k] + gradients->first * width_of(c),
                                (size_t)(head->gradients * width_of(c)) * sizeof **gradients->vectors};
-  if (kept && end->n == end->n_asked && !memcmp(own, end->asked, (size_t)end->n * sizeof *own)) {
-    head->keys = PS_SAME;
-  } else {
-    head->keys = end->n;
-    c->parts[n++] = (net_part){end->code, sparse_keys_encode(own, end->n, 0, end->code)};
-  }
-  if (kept) {
-    memcpy(end->asked, own, (size_t)end->n * sizeof *own);
-    end->n_asked = end->n;
-  }
+  n = keys.ids ? add_ids(c, server, keys, kept, head, n) : add_keys(c, server, kept, head, n);
   c->parts[0] = (net_part){head, sizeof *head};
   return client_send_parts(c, server, h, n);
 }
@@ -98,10 +138,16 @@ static ps_cargo cargo_of(const ps_client *c, int server, float *values) {
   return (ps_cargo){.values = values + end->begin * width_of(c), .n = end->n * width_of(c)};
 }
 
+/* Before keys go to servers in any order: which are whose. */
+static void find_all(const ps_client *c, ps_keys keys) {
+  for (int s = 0; s < client_servers(c); s++) keys.ids ? find_ids(c, s, keys) : find_own(c, s, keys);
+}
+
 shoal_status ps_client_push_rows(ps_client *c, const float *const *gradients, ps_keys next, float *values,
                                  ps_head *head, ps_answer *out) {
   row_gradients rows = {.vectors = gradients, .n = client_vectors(c, head)}; /* first: of servers with smaller rows */
   for (int s = 0; s < client_servers(c); s++) rows.first += c->ends[s].n_asked;
+  find_all(c, next);
   for (int s = client_servers(c) - 1; s >= 0; s--) {
     rows.first -= c->ends[s].n_asked;
     head->gradients = head->examples ? c->ends[s].n_asked : 0;
@@ -118,9 +164,11 @@ shoal_status ps_client_push_rows(ps_client *c, const float *const *gradients, ps
 
 shoal_status ps_client_rows(ps_client *c, ps_keys keys, bool keep, float *values) {
   ps_head head = {0};
+  find_all(c, keys);
   for (int s = 0; s < client_servers(c); s++) {
     if (keep) c->ends[s].n_asked = -1; /* so that they are sent */
-    TRY(send_keys(c, s, (net_header){.kind = PS_ROWS, .number = keep}, &head, NULL, keys, keep));
+    const net_header h = {.kind = PS_ROWS, .number = (uint64_t)(keep | (keys.others ? PS_OTHERS : 0))};
+    TRY(send_keys(c, s, h, &head, NULL, keys, keep));
   }
   for (int s = 0; s < client_servers(c); s++) {
     ps_head got;
@@ -149,6 +197,28 @@ static shoal_status write_piece(ps_client *c, int server, int which, int64_t fir
   net_header answer;
   c->parts[0] = (net_part){&piece, sizeof piece};
   c->parts[1] = (net_part){values, (size_t)n * sizeof *values};
+  TRY(client_send_parts(c, server, (net_header){.kind = PS_WRITE}, 2));
+  return client_receive(c, server, PS_WRITE, &(ps_cargo){0}, &head, &answer);
+}
+
+shoal_status ps_client_read_ids(ps_client *c, int server, int which, int64_t first, int64_t count, void *values) {
+  int64_t each = which >= PS_IDS_VECTOR ? width_of(c) : 2;
+  if (which == PS_IDS_STATE) each = 2 * ID_ROWS_STATE;
+  ps_piece piece = {.which = which, .first = first, .count = count};
+  ps_head head;
+  net_header answer;
+  c->parts[0] = (net_part){&piece, sizeof piece};
+  TRY(client_send_parts(c, server, (net_header){.kind = PS_READ}, 1));
+  return client_receive(c, server, PS_READ, &(ps_cargo){.values = values, .n = count * each}, &head, &answer);
+}
+
+shoal_status ps_client_write_ids(ps_client *c, int server, int which, const void *records, int64_t count,
+                                 size_t bytes) {
+  ps_piece piece = {.which = which, .count = count};
+  ps_head head;
+  net_header answer;
+  c->parts[0] = (net_part){&piece, sizeof piece};
+  c->parts[1] = (net_part){records, bytes};
   TRY(client_send_parts(c, server, (net_header){.kind = PS_WRITE}, 2));
   return client_receive(c, server, PS_WRITE, &(ps_cargo){0}, &head, &answer);
 }

@@ -37,7 +37,9 @@ static shoal_status check(const server *s, const ps_terms *t) {
       t->local_steps < 0 || t->in_flight < 1 || t->in_flight > PS_FLIGHT_MAX || t->backups < 0 ||
       t->backups >= t->workers ||
       (t->touched && (t->width < 1 || t->width > PS_WIDTH_MAX || t->elements % t->width || t->first_row < 0 ||
-                      t->first_row >= t->servers || t->started > INT32_MAX || t->started < 0 || !columns_fit(t))))
+                      t->first_row >= t->servers || t->started > INT32_MAX || t->started < 0 || !columns_fit(t) ||
+                      t->other_rows < 0)) ||
+      (t->ids && (!t->touched || t->ids_memory < 0 || t->other_rows > t->touched)))
     return status_make(SHOAL_ERR_PEER, "invalid settings");
   if (t->elements > limit / ps_nodes_max(t->round, t->workers) ||
       (t->touched && t->touched > limit / 4 / t->workers / t->width / ps_nodes_max(t->round, t->workers)))
@@ -70,7 +72,7 @@ shoal_status handshake_adopt(server *s, ps_terms *terms) {
   s->terms = *terms;
   *terms = (ps_terms){0};
   shoal_status status = ps_vectors_create(s->options, &s->terms, &s->vectors);
-  if (!status && s->terms.touched) status = sparse_rows_create(&s->terms, &s->rows);
+  if (!status && s->terms.touched) status = sparse_rows_create(&s->terms, s->vectors, &s->rows);
   if (!status && !s->terms.touched) status = ps_copies_create(&s->terms, s->vectors, &s->copies);
   if (!status) {
     s->parts = calloc((size_t)ps_vectors_n_parts(s->vectors) + 1, sizeof *s->parts);

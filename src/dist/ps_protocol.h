@@ -86,10 +86,16 @@
  *     flags from bit PS_WIRE_SHIFT on, and each message is encoded by itself. It asks for parameters in that format, too;
  *     how they come the flags of the answer say: as f32, or in a format without feedback, the parameters; in one with
  *     feedback, what is to be added to those that the worker had from this server; without a vector, there is nothing to
- *     add. Other requests carry f32. Not of a table or a round. */
+ *     add. Other requests carry f32. Not of a table or a round.
+ * 27. Rows of a table may go by ids of 64 bits (growing ids; id_rows.h). Then keys are ids, those of a server by their
+ *     hash (ps_id_server), ascending; the rows of other parameters have none: they are the first of the table, dealt out
+ *     as in rule 12, and come behind those of the ids with each PUSH, and with ROWS whose number has PS_OTHERS. An id that
+ *     has no row is answered with what it would begin with, or, if it would get none or nothing is to be learned, with
+ *     zeros; it gets its row when its gradient is used. READ and WRITE with PS_IDS take rows by their number among those that there are. */
 #ifndef SHOAL_DIST_PS_PROTOCOL_H
 #define SHOAL_DIST_PS_PROTOCOL_H
 
+#include "base/id_table.h"
 #include "dist/ps_terms.h"
 #include "dist/ps_view.h"
 #include "dist/sparse_keys.h"
@@ -244,6 +250,23 @@ typedef struct {
 static inline bool ps_counts(int kind) { return kind == PS_START || kind == PS_PULL || kind == PS_PUSH; }
 
 #define PS_SAME ((int64_t)-1)
+
+/* Rule 27: number of a ROWS, beside 1. */
+#define PS_OTHERS 2
+/* `which` of a READ: what is read of ids, first and count are rows; of a WRITE the records that id_rows.h has. */
+enum {
+  PS_IDS = 64, /* i64 each: the ids; the steps they were used in */
+  PS_IDS_USED,
+  PS_IDS_WAITING, /* i64 each: ids without a row; how often they were seen */
+  PS_IDS_SEEN,
+  PS_IDS_STATE,  /* i64: id_rows_state */
+  PS_IDS_VECTOR, /* f32 [width] each, and those that follow: parameters, slots */
+};
+
+/* The server that an id belongs to. */
+static inline int ps_id_server(uint64_t id, int servers) {
+  return (int)((id_table_hash(id) & 0xffffffff) % (uint64_t)servers);
+}
 #define PS_WIDTH_MAX 4096               /* parameters of a table's row */
 #define PS_PIECE_MAX ((int64_t)1 << 16) /* elements of a READ or WRITE */
 /* Elements of a PIECE: fewer are not worth a message of their own; more would not be read where they lie by all
@@ -271,7 +294,7 @@ static inline size_t ps_largest(const ps_terms *t) {
   bytes *= sizeof(float);
   if (rows)
     bytes = rows * (size_t)t->width * (size_t)ps_nodes_max(t->round, t->workers) * sizeof(float) +
-            sparse_keys_max((int64_t)rows);
+            (t->ids ? sparse_ids_max((int64_t)rows) : sparse_keys_max((int64_t)rows));
   if (rows && bytes < PS_PIECE_MAX * sizeof(float)) bytes = PS_PIECE_MAX * sizeof(float);
   if (bytes < (size_t)t->workers * STREAM_LINE_MAX) bytes = (size_t)t->workers * STREAM_LINE_MAX;
   if (bytes < PS_REPORT_MAX) bytes = PS_REPORT_MAX;

@@ -4,6 +4,7 @@
 #include "base/machine.h"
 #include "base/mem.h"
 #include "base/text.h"
+#include "dist/id_rows.h"
 #include "dist/ps_replica.h"
 #include "dist/ps_server_internal.h"
 
@@ -155,7 +156,7 @@ static shoal_status on_rows(server *s, const net_message *m) {
   if (s->workers[m->header.from].waits) return refuse(s, m, "ROWS is not expected now");
   const char *wrong = sparse_rows_ask(s->rows, (int)m->header.from, m, 0);
   if (wrong) return refuse(s, m, wrong);
-  s->parts[1] = sparse_rows_answer(s->rows, (int)m->header.from, s->vectors, m->header.number == 1);
+  s->parts[1] = sparse_rows_answer(s->rows, (int)m->header.from, s->vectors, m->header.number & 1);
   return answer_parts(s, m, s->now, 0, 0, 2);
 }
 
@@ -167,8 +168,38 @@ static bool find_piece(const server *s, const net_message *m, ps_piece *out) {
          out->count <= PS_PIECE_MAX && out->first <= s->terms.elements - out->count;
 }
 
+/* Whether it is about the rows of growing ids. */
+static bool is_of_ids(const server *s, const net_message *m) {
+  ps_piece piece;
+  if (!s->rows || !sparse_rows_ids(s->rows) || m->bytes < sizeof piece) return false;
+  memcpy(&piece, m->payload, sizeof piece);
+  return piece.which >= PS_IDS;
+}
+
+static shoal_status read_ids(server *s, const net_message *m) {
+  ps_piece piece;
+  memcpy(&piece, m->payload, sizeof piece);
+  const char *wrong = id_rows_read(sparse_rows_ids(s->rows), &piece, &s->parts[1]);
+  return wrong ? refuse(s, m, wrong) : answer_parts(s, m, s->now, 0, 0, 2);
+}
+
+/* What does not fit the table is the worker's concern. */
+static shoal_status write_ids(server *s, const net_message *m) {
+  ps_piece piece;
+  const char *wrong;
+  memcpy(&piece, m->payload, sizeof piece);
+  shoal_status status =
+      id_rows_write(sparse_rows_ids(s->rows), &piece, m->payload + sizeof piece, m->bytes - sizeof piece, &wrong);
+  if (shoal_status_code(status) != SHOAL_ERR_INPUT) TRY(status);
+  if (!status && !wrong) return server_answer(s, m, 0, NO_VECTOR, 0);
+  shoal_status said = refuse(s, m, status ? shoal_status_message(status) : wrong);
+  shoal_status_free(status);
+  return said;
+}
+
 static shoal_status on_read(server *s, const net_message *m) {
   ps_piece piece;
+  if (is_of_ids(s, m)) return read_ids(s, m);
   if (!s->rows || !find_piece(s, m, &piece) || m->bytes != sizeof piece)
     return refuse(s, m, "this server has no such part of a table");
   const float *at = ps_vectors_table(s->vectors, (int)piece.which) + piece.first;
@@ -180,17 +211,20 @@ static shoal_status on_read(server *s, const net_message *m) {
 static shoal_status renew_table(server *s) {
   ps_vectors_destroy(s->vectors);
   s->vectors = NULL;
-  return ps_vectors_create(s->options, &s->terms, &s->vectors);
+  TRY(ps_vectors_create(s->options, &s->terms, &s->vectors));
+  return sparse_rows_renew(s->rows, s->vectors);
 }
 
 static shoal_status on_write(server *s, const net_message *m) {
   ps_piece piece;
   if (m->header.from != 0) return refuse(s, m, "only worker 0 uploads parameters");
-  if (!find_piece(s, m, &piece) || m->bytes != sizeof piece + (size_t)piece.count * sizeof(float))
+  const bool ids = is_of_ids(s, m);
+  if (!ids && (!find_piece(s, m, &piece) || m->bytes != sizeof piece + (size_t)piece.count * sizeof(float)))
     return refuse(s, m, "this server has no such part of a vector");
   if (s->start_asked) TRY(server_disband(s));
   if (s->rows && s->generation && !s->written) TRY(renew_table(s)); /* what is not written is to begin anew */
   s->written = true;
+  if (ids) return write_ids(s, m);
   ps_vectors_set(s->vectors, (int)piece.which, piece.first, piece.count, (const float *)(m->payload + sizeof piece));
   return server_answer(s, m, 0, NO_VECTOR, 0);
 }

@@ -164,8 +164,9 @@ static int64_t count_gradient(server *s, int from, const net_message *m) {
 static shoal_status apply(server *s, int n, double loss, double hits, int64_t examples) {
   double rate = (float)s->options->rate_at(&s->terms, s->head.updates);
   bool uneven = false;
-  shoal_status status = s->rows ? sparse_rows_apply(s->rows, s->vectors, s->gradients, n, rate, &uneven)
-                                : ps_vectors_apply(s->vectors, s->gradients, n, rate, &uneven);
+  shoal_status status =
+      s->rows ? sparse_rows_apply(s->rows, s->vectors, s->gradients, n, s->head.updates + 1, rate, &uneven)
+              : ps_vectors_apply(s->vectors, s->gradients, n, rate, &uneven);
   TRY(status_wrap(status, "update %lld", (long long)s->head.updates));
   s->head.rate = rate;
   s->head.loss = loss;

@@ -36,6 +36,11 @@ typedef struct {
   /* A model's tables stand side by side: a row has each one's row of a feature. */
   ps_columns columns[PS_TABLES_MAX];
   int tables;
+  /* Growing ids (ps_protocol.h, 27): */
+  bool ids;           /* rows go by id; otherwise none of these count */
+  int64_t other_rows; /* of the whole table: of other parameters, its first ones */
+  int64_t ids_memory; /* bytes that each server has for ids, 0: as many as it takes; the others as in base/id_table.h */
+  int64_t ids_admit, ids_evict_after;
   shoal_optimizer_options optimizer;
   shoal_schedule schedule;
   uint64_t seed;

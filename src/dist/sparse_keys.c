@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 enum { BLOCK = 8, WIDEST = 32 };
@@ -62,4 +63,72 @@ const char *sparse_keys_decode(const uint8_t *bytes, size_t length, int64_t n, i
     }
   }
   return p == end ? NULL : "unexpected bytes after its keys";
+}
+
+/* ---- ids */
+
+enum { LOW = 32, WIDEST_ID = 64 };
+
+size_t sparse_ids_max(int64_t n) { return (size_t)((n + BLOCK - 1) / BLOCK) * (1 + WIDEST_ID); }
+
+/* Eight gaps of which `shift` lower bits are left out. */
+static uint8_t *pack_ids(const uint64_t *gaps, int shift, int width, uint8_t *p) {
+  uint8_t room[WIDEST + 8];
+  uint32_t part[BLOCK];
+  for (int i = 0; i < BLOCK; i++) part[i] = (uint32_t)(gaps[i] >> shift);
+  pack(part, width, room);
+  memcpy(p, room, (size_t)width);
+  return p + width;
+}
+
+static const uint8_t *unpack_ids(const uint8_t *p, int shift, int width, uint64_t *gaps) {
+  uint8_t room[WIDEST + 8] = {0};
+  const uint64_t mask = ((uint64_t)1 << width) - 1;
+  memcpy(room, p, (size_t)width);
+  for (int i = 0; i < BLOCK; i++) {
+    uint64_t word;
+    memcpy(&word, room + i * width / 8, sizeof word);
+    gaps[i] |= (word >> (i * width % 8) & mask) << shift;
+  }
+  return p + width;
+}
+
+size_t sparse_ids_encode(const uint64_t *ids, int64_t n, uint8_t *out) {
+  uint8_t *p = out;
+  uint64_t next = 0; /* the least that can come */
+  for (int64_t at = 0; at < n; at += BLOCK) {
+    uint64_t gaps[BLOCK] = {0}, all = 0;
+    const int64_t count = MIN_OF(BLOCK, n - at);
+    for (int64_t i = 0; i < count; i++) {
+      gaps[i] = ids[at + i] - next;
+      all |= gaps[i];
+      next = ids[at + i] + 1;
+    }
+    const int width = all ? 64 - __builtin_clzll(all) : 0;
+    *p++ = (uint8_t)width;
+    p = pack_ids(gaps, 0, MIN_OF(width, LOW), p);
+    if (width > LOW) p = pack_ids(gaps, LOW, width - LOW, p);
+  }
+  return (size_t)(p - out);
+}
+
+const char *sparse_ids_decode(const uint8_t *bytes, size_t length, int64_t n, uint64_t *out) {
+  const uint8_t *p = bytes, *end = bytes + length;
+  uint64_t next = 0;
+  bool past = false; /* the last one was the greatest there is */
+  for (int64_t at = 0; at < n; at += BLOCK) {
+    uint64_t gaps[BLOCK] = {0};
+    if (p >= end) return "its ids are truncated";
+    const int width = *p++;
+    if (width > WIDEST_ID || end - p < width) return "its ids are truncated";
+    p = unpack_ids(p, 0, MIN_OF(width, LOW), gaps);
+    if (width > LOW) p = unpack_ids(p, LOW, width - LOW, gaps);
+    const int64_t count = MIN_OF(BLOCK, n - at);
+    for (int64_t i = 0; i < count; i++) {
+      if (past || gaps[i] > UINT64_MAX - next) return "an id is out of range";
+      out[at + i] = next += gaps[i];
+      past = next++ == UINT64_MAX;
+    }
+  }
+  return p == end ? NULL : "unexpected bytes after its ids";
 }

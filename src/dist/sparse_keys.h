@@ -4,7 +4,9 @@
  *   filled up with zeros.
  *
  * A gap is the key minus the one before minus 1; the first one's is the key itself. Keys that stand close together, as
- * frequent words of a log do, take about a byte each. What comes over the wire is not trusted. */
+ * frequent words of a log do, take about a byte each. What comes over the wire is not trusted.
+ *
+ * Ids of 64 bits travel the same way; where w is above 32, the lower 32 bits of all eight gaps stand before the upper ones. */
 #ifndef SHOAL_DIST_SPARSE_KEYS_H
 #define SHOAL_DIST_SPARSE_KEYS_H
 
@@ -17,5 +19,10 @@ size_t sparse_keys_max(int64_t n);
 size_t sparse_keys_encode(const int32_t *keys, int64_t n, int32_t base, uint8_t *out);
 /* Fills out [n]. NULL, or what is wrong: the bytes are not those of n keys, or one is not below `limit`. */
 const char *sparse_keys_decode(const uint8_t *bytes, size_t length, int64_t n, int64_t limit, int32_t *out);
+
+/* The same of ids. */
+size_t sparse_ids_max(int64_t n);
+size_t sparse_ids_encode(const uint64_t *ids, int64_t n, uint8_t *out);
+const char *sparse_ids_decode(const uint8_t *bytes, size_t length, int64_t n, uint64_t *out);
 
 #endif

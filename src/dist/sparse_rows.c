@@ -1,6 +1,7 @@
 #include "dist/sparse_rows.h"
 
 #include "base/mem.h"
+#include "dist/id_rows.h"
 #include "dist/sparse_tree.h"
 
 #include <string.h>
@@ -22,6 +23,9 @@ typedef struct {
 } row_sums;
 
 struct sparse_rows {
+  const ps_terms *terms;
+  id_rows *ids;   /* NULL: rows go by their number. Otherwise keys are places in the ids of an update */
+  int32_t **keys; /* with `ids`: [workers] of an update's gradients */
   int workers;
   int64_t rows, touched, width;
   asked *asked;       /* [workers] */
@@ -57,14 +61,19 @@ static shoal_status fill(sparse_rows *r, bool round) {
   return NULL;
 }
 
-shoal_status sparse_rows_create(const ps_terms *terms, sparse_rows **out) {
+shoal_status sparse_rows_create(const ps_terms *terms, const ps_vectors *v, sparse_rows **out) {
   sparse_rows *r = calloc(1, sizeof *r);
   if (!r) return status_no_memory();
+  r->terms = terms;
   r->workers = terms->workers;
   r->width = terms->width;
-  r->rows = terms->elements / terms->width;
+  r->rows = terms->ids ? INT32_MAX : terms->elements / terms->width;
   r->touched = MIN_OF(terms->touched, r->rows);
   shoal_status status = fill(r, terms->round > 0);
+  if (!status && terms->ids) {
+    r->keys = calloc((size_t)r->workers, sizeof *r->keys);
+    status = r->keys ? id_rows_create(terms, v, &r->ids) : status_no_memory();
+  }
   if (status)
     sparse_rows_destroy(r);
   else
@@ -82,13 +91,34 @@ void sparse_rows_destroy(sparse_rows *r) {
     free(r->sums[i].keys);
     free(r->sums[i].sums);
   }
+  id_rows_destroy(r->ids);
+  free(r->keys);
   free(r->parts);
   free(r->asked);
   free(r->values);
   free(r);
 }
 
-void sparse_rows_forget(sparse_rows *r, int worker) { r->asked[worker].now.n = r->asked[worker].next.n = 0; }
+struct id_rows *sparse_rows_ids(const sparse_rows *r) {
+  return r->ids;
+}
+
+shoal_status sparse_rows_renew(sparse_rows *r, const ps_vectors *v) {
+  if (!r->ids) return NULL;
+  id_rows_destroy(r->ids);
+  r->ids = NULL;
+  return id_rows_create(r->terms, v, &r->ids);
+}
+
+void sparse_rows_forget(sparse_rows *r, int worker) {
+  r->asked[worker].now.n = r->asked[worker].next.n = 0;
+  if (r->ids) id_rows_forget(r->ids, worker);
+}
+
+/* Rows that the worker's gradient is about. */
+static int64_t given(const sparse_rows *r, int worker) {
+  return r->ids ? id_rows_given(r->ids, worker) : r->asked[worker].now.n;
+}
 
 const char *sparse_rows_ask(sparse_rows *r, int worker, const net_message *m, int vectors) {
   asked *a = &r->asked[worker];
@@ -97,10 +127,13 @@ const char *sparse_rows_ask(sparse_rows *r, int worker, const net_message *m, in
   ps_head head;
   if (bytes < sizeof head) return "the message is too short";
   memcpy(&head, payload, sizeof head);
-  if (head.gradients != (m->header.kind == PS_PUSH && m->header.number ? a->now.n : 0))
+  if (head.gradients != (m->header.kind == PS_PUSH && m->header.number ? given(r, worker) : 0))
     return "the number of gradients is not that of the rows it asked for";
   const size_t before = sizeof head + (size_t)(head.gradients * r->width * MAX_OF(vectors, 1)) * sizeof(float);
   if (bytes < before) return "its gradients are truncated";
+  if (r->ids)
+    return id_rows_ask(r->ids, worker, payload + before, bytes - before, head.keys,
+                       m->header.kind == PS_PUSH || m->header.number & PS_OTHERS);
   if (head.keys == PS_SAME) {
     if (bytes != before) return "unexpected bytes after its gradients";
     memcpy(a->next.keys, a->now.keys, (size_t)a->now.n * sizeof *a->now.keys);
@@ -130,12 +163,19 @@ static net_part gather(sparse_rows *r, const key_list *list, const ps_vectors *v
   return (net_part){r->values, (size_t)(n * width) * sizeof(float)};
 }
 
+/* So many rows of r->values. */
+static net_part rows_part(const sparse_rows *r, int64_t n) {
+  return (net_part){r->values, (size_t)(n * r->width) * sizeof(float)};
+}
+
 net_part sparse_rows_repeat(sparse_rows *r, int worker, const ps_vectors *v) {
+  if (r->ids) return rows_part(r, id_rows_repeat(r->ids, worker, v, r->values));
   return gather(r, &r->asked[worker].now, v);
 }
 
 net_part sparse_rows_answer(sparse_rows *r, int worker, const ps_vectors *v, bool keep) {
   asked *a = &r->asked[worker];
+  if (r->ids) return rows_part(r, id_rows_answer(r->ids, worker, v, keep, r->values));
   const net_part values = gather(r, &a->next, v);
   if (keep) {
     key_list now = a->now;
@@ -212,24 +252,42 @@ static void add_rows(const row_sums *from, const int32_t *keys, const float *gra
   to->n = k;
 }
 
+/* Of growing ids: which ones the gradients are about together. */
+static void join_ids(sparse_rows *r, const ps_gradient *gradients, int n) {
+  for (int g = 0; g < n; g++) {
+    key_list *now = &r->asked[gradients[g].worker].now;
+    r->keys[g] = now->keys;
+    now->n = id_rows_given(r->ids, gradients[g].worker);
+  }
+  id_rows_join(r->ids, gradients, n, r->keys);
+}
+
+/* Of rows keys [n], which are all there are of the ids, by gradients [n, width]. */
+static shoal_status update(sparse_rows *r, ps_vectors *v, const int32_t *keys, const float *gradients, int64_t n,
+                           int64_t step, double rate) {
+  if (!n) return NULL;
+  return r->ids ? id_rows_update(r->ids, v, gradients, step, rate) : ps_vectors_apply_rows(v, keys, gradients, n, rate);
+}
+
 /* Of a round: what each worker's part has come to. */
-static shoal_status apply_round(sparse_rows *r, ps_vectors *v, const ps_gradient *gradients, int n, double rate,
-                                bool *uneven) {
+static shoal_status apply_round(sparse_rows *r, ps_vectors *v, const ps_gradient *gradients, int n, int64_t step,
+                                double rate, bool *uneven) {
   row_sums *all = &r->sums[0];
   for (int g = 0; g < n; g++) {
     const key_list *keys = &r->asked[gradients[g].worker].now;
     r->parts[g] = (sparse_part){.keys = keys->keys, .n = keys->n, .gradient = &gradients[g]};
   }
   all->n = sparse_tree_sum(r->parts, n, r->width, all->keys, all->sums, uneven);
-  return all->n ? ps_vectors_apply_rows(v, all->keys, all->sums, all->n, rate) : NULL;
+  return update(r, v, all->keys, all->sums, all->n, step, rate);
 }
 
-shoal_status sparse_rows_apply(sparse_rows *r, ps_vectors *v, const ps_gradient *gradients, int n, double rate,
-                               bool *uneven) {
-  if (r->parts) return apply_round(r, v, gradients, n, rate, uneven);
+shoal_status sparse_rows_apply(sparse_rows *r, ps_vectors *v, const ps_gradient *gradients, int n, int64_t step,
+                               double rate, bool *uneven) {
+  if (r->ids) join_ids(r, gradients, n);
+  if (r->parts) return apply_round(r, v, gradients, n, step, rate, uneven);
   if (n == 1) {
     const key_list *keys = &r->asked[gradients[0].worker].now;
-    return keys->n ? ps_vectors_apply_rows(v, keys->keys, gradients[0].values, keys->n, rate) : NULL;
+    return update(r, v, keys->keys, gradients[0].values, keys->n, step, rate);
   }
   double examples = 0;
   for (int g = 0; g < n; g++) examples += (double)gradients[g].examples;
@@ -240,5 +298,5 @@ shoal_status sparse_rows_apply(sparse_rows *r, ps_vectors *v, const ps_gradient 
              (float)((double)gradients[g].examples / examples), &r->sums[(g + 1) % 2]);
   }
   const row_sums *all = &r->sums[n % 2];
-  return all->n ? ps_vectors_apply_rows(v, all->keys, all->sums, all->n, rate) : NULL;
+  return update(r, v, all->keys, all->sums, all->n, step, rate);
 }

@@ -22,8 +22,13 @@ static inline void sparse_rows_prefetch(const float *row, int64_t width, int wri
       __builtin_prefetch(row + k, 0, 2);
 }
 
-SHOAL_CHECKED shoal_status sparse_rows_create(const ps_terms *terms, sparse_rows **out);
+/* v: made by the same terms. */
+SHOAL_CHECKED shoal_status sparse_rows_create(const ps_terms *terms, const ps_vectors *v, sparse_rows **out);
 void sparse_rows_destroy(sparse_rows *r);
+/* Of growing ids: the table by id; NULL: rows go by their number. */
+struct id_rows *sparse_rows_ids(const sparse_rows *r);
+/* The vectors begin anew, and so does what is not in them. */
+SHOAL_CHECKED shoal_status sparse_rows_renew(sparse_rows *r, const ps_vectors *v);
 /* A worker that begins has asked for nothing. */
 void sparse_rows_forget(sparse_rows *r, int worker);
 
@@ -38,8 +43,8 @@ net_part sparse_rows_repeat(sparse_rows *r, int worker, const ps_vectors *v);
 void sparse_rows_save(const sparse_rows *r, int worker, text *out);
 bool sparse_rows_load(sparse_rows *r, int worker, const uint8_t **from, const uint8_t *end);
 /* One update by the mean over the gradients of n workers, weighted by their examples, in their order. Of a round: by the
- * sum over its tree; *uneven as in ps_vectors_apply. */
+ * sum over its tree; *uneven as in ps_vectors_apply. It is update number `step`, from 1 on. */
 SHOAL_CHECKED shoal_status sparse_rows_apply(sparse_rows *r, ps_vectors *v, const ps_gradient *gradients, int n,
-                                             double rate, bool *uneven);
+                                             int64_t step, double rate, bool *uneven);
 
 #endif

@@ -189,9 +189,15 @@ static shoal_status check_ids(const shoal_job *f, const shoal_job *asked) {
   if (!f->growing_ids) return NULL;
   if (f->features)
     return status_make(SHOAL_ERR_ARGUMENT, "`growing_ids` has no number of features: leave out `features`");
-  if (!is(f->strategy, "single") || !job_is_sync(f))
-    return status_make(SHOAL_ERR_ARGUMENT, "`growing_ids` is for a single process without `mode` async: leave out `%s`",
-                       is(f->strategy, "single") ? "mode" : "strategy");
+  if (is(f->strategy, "single") && !job_is_sync(f))
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "`growing_ids` in a single process is without `mode` async: leave it out, or add `ps` N");
+  if (f->replicas)
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "backups of servers do not hold growing ids: leave out `replicas`; a lost server is replaced "
+                       "from the last checkpoint");
+  if (is(f->transfer, "dense"))
+    return status_make(SHOAL_ERR_ARGUMENT, "`growing_ids` have no end that `transfer` dense could move: leave it out");
   return NULL;
 }
 

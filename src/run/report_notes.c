@@ -93,6 +93,11 @@ static void add_exchange(const shoal_run_report *r, shoal_text *t) {
   char features[SHOAL_DIGITS_TEXT], all[SHOAL_DIGITS_TEXT], ratio[SHOAL_DIGITS_TEXT];
   const double least = 2 * sizeof(float) * e.touched_features;
   const bool wide = r->parameters > r->job.features + 1; /* rows of several weights, and others that every step moves */
+  if (r->job.growing_ids) {
+    shoal_text_add(t, "A step of a worker touches %s ids and moves %.1f kB, their rows and all other weights.\n",
+                   digits((int64_t)e.touched_features, features), e.step_bytes / 1e3);
+    return;
+  }
   shoal_text_add(t, "A step of a worker touches %s of %s features and moves %.1f kB, ",
                  digits((int64_t)e.touched_features, features), digits(wide ? r->job.features : r->parameters, all),
                  e.step_bytes / 1e3);

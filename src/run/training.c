@@ -156,7 +156,7 @@ static shoal_status compile(training *t, const double *class_weights, int classe
       .label_smoothing = f->label_smoothing,
       .class_weights = class_weights,
       .class_weight_count = classes,
-      .growing_ids = f->growing_ids,
+      .growing_ids = f->growing_ids && !job_is_cluster(f),
       .ids_memory = f->ids_memory << 20,
       .ids_admit = f->admit,
       .ids_evict_after = f->evict_after,
@@ -184,7 +184,10 @@ shoal_status training_compile(training *t, int classes, int64_t rows) {
   const int weighed = t->kind->sparse ? 2 : classes;
   double *weights = NULL;
   TRY(job_build(t->kind, f, classes, &t->model));
-  if (job_has_table(f, t->kind)) model_shrink_table(t->model, job_table_room(f));
+  if (job_has_table(f, t->kind) && f->growing_ids)
+    model_grow_elsewhere(t->model);
+  else if (job_has_table(f, t->kind))
+    model_shrink_table(t->model, job_table_room(f));
   if (f->class_weight) TRY(class_weights_make(f->class_weight, t->train.data, weighed, &weights));
   shoal_status status = compile(t, weights, weighed);
   free(weights);

@@ -292,7 +292,7 @@ static shoal_status set_up(fit_loop *l) {
   TRY(fit_saved_init(m, &l->state, &l->saved));
   size_t bytes = 0;
   for (int i = 0; i < l->saved.n; i++) bytes += shoal_tensor_bytes(&l->saved.entries[i].tensor);
-  if (o->checkpoint_dir && (bytes >= LARGE_CHECKPOINT || m->ids)) TRY(snapshot_create(&l->writer));
+  if (o->checkpoint_dir && (bytes >= LARGE_CHECKPOINT || model_has_ids(m))) TRY(snapshot_create(&l->writer));
   TRY(compute_init(&l->compute, m, l->tower, !l->strategy->updates || o->accumulate > 1));
   return o->accumulate > 1 ? compute_accumulate(&l->compute, l->batch / o->accumulate, o->accumulate) : NULL;
 }
@@ -379,9 +379,13 @@ static shoal_status fit(fit_loop *l, shoal_fit_result *result) {
       .touched_rows = l->touched,
       .exchanged_bytes = l->exchanged,
   };
-  if (l->model->ids) {
+  if (l->model->ids || (l->model->grows && is_chief(l))) {
     id_table_counts c;
-    model_ids_count(l->model->ids, &c);
+    const model_elsewhere *e = l->model->elsewhere;
+    if (l->model->ids)
+      model_ids_count(l->model->ids, &c);
+    else
+      TRY(e->count(e->context, &c));
     r.ids = c.ids;
     r.ids_admitted = c.admitted;
     r.ids_evicted = c.evicted;

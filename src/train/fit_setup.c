@@ -284,7 +284,7 @@ shoal_status fit_stream_tower(fit_loop *l) {
   char have[SHOAL_SHAPE_TEXT], one[SHOAL_SHAPE_TEXT];
   if (l->model->sparse && s.kind == ROWS_SPARSE && !s.fields && model_needs_fields(l->model))
     return status_make(SHOAL_ERR_ARGUMENT, "fit: " MODEL_NO_FIELDS);
-  if (l->model->sparse && s.kind == ROWS_SPARSE && s.ids != (l->model->ids != NULL))
+  if (l->model->sparse && s.kind == ROWS_SPARSE && s.ids != model_has_ids(l->model))
     return status_make(SHOAL_ERR_ARGUMENT,
                        s.ids ? "fit: the rows have growing ids, the model a feature space of fixed size"
                              : "fit: the model has growing ids, the rows do not: set growing_ids of the pipeline");

@@ -72,10 +72,11 @@ shoal_status fit_saved_init(shoal_model *m, fit_state *state, fit_saved *out) {
   fit_saved saved = {.state = state, .class_names = m->class_names, .preprocessing = m->preprocessing};
   saved.entries = calloc(g->count + 1 + MODEL_IDS_ITEMS, sizeof *saved.entries);
   saved.ids = m->ids;
+  if (m->grows) saved.elsewhere = m->elsewhere;
   saved.base = -1;
   if (!saved.entries) return status_no_memory();
   for (size_t i = 0; i < g->count; i++) {
-    if (!g->nodes[i]->initial || (m->ids && model_ids_has(m->ids, &g->nodes[i]->out[0]))) continue;
+    if (!g->nodes[i]->initial || model_grows_in(m, &g->nodes[i]->out[0])) continue;
     shoal_status status = model_entry(m, &g->nodes[i]->out[0], &saved.entries[saved.n]);
     if (status) {
       free(saved.entries);
@@ -92,6 +93,10 @@ shoal_status fit_saved_init(shoal_model *m, fit_state *state, fit_saved *out) {
 
 shoal_status fit_saved_refresh(fit_saved *saved, bool all) {
   int n = 0;
+  if (saved->elsewhere) {
+    TRY(saved->elsewhere->items(saved->elsewhere->context, false, saved->entries + saved->fixed, &n));
+    saved->n = saved->fixed + n;
+  }
   if (!saved->ids) return NULL;
   saved->some = !all && saved->base >= 0 && model_ids_changed(saved->ids) < FEW;
   TRY(model_ids_saved(saved->ids, saved->some, saved->entries + saved->fixed, &n));
@@ -327,8 +332,8 @@ shoal_status fit_restore(fit_saved *saved, const char *path, const char *setting
   if (!status) status = check_names(metadata, saved->class_names);
   status = status_wrap(status, "%s", path);
   if (!status) /* the recent losses, too */
-    status = saved->ids ? checkpoint_read_some(path, saved->entries, saved->fixed, NULL)
-                        : checkpoint_read(path, saved->entries, saved->n, NULL);
+    status = saved->ids || saved->elsewhere ? checkpoint_read_some(path, saved->entries, saved->fixed, NULL)
+                                            : checkpoint_read(path, saved->entries, saved->n, NULL);
   if (!status && saved->ids) status = restore_ids(saved, path, metadata);
   if (!status) status = fit_saved_stream(saved, json_string_value(json_object_get(metadata, SHARDS_NAME)));
   json_decref(metadata);

@@ -37,12 +37,13 @@ void fit_state_recent(const fit_state *s, int64_t steps, double *loss, double *a
 typedef struct {
   checkpoint_entry *entries;
   int n;
-  int fixed;        /* of them: not of growing ids, which stand behind them, as fit_saved_refresh put them there */
-  model_ids *ids;   /* the model's, borrowed; NULL: none */
-  bool some;        /* they are those that changed since the checkpoint of step ... */
-  int64_t base;     /* ... this, the last one that has all; -1: there is none */
-  fit_state *state; /* borrowed */
-  const char *const *class_names; /* the model's, borrowed; NULL: none */
+  int fixed;      /* of them: not of growing ids, which stand behind them, as fit_saved_refresh put them there */
+  model_ids *ids; /* the model's, borrowed; NULL: none */
+  const model_elsewhere *elsewhere; /* the same: has growing ids, which are elsewhere */
+  bool some;                        /* they are those that changed since the checkpoint of step ... */
+  int64_t base;                     /* ... this, the last one that has all; -1: there is none */
+  fit_state *state;                 /* borrowed */
+  const char *const *class_names;   /* the model's, borrowed; NULL: none */
   char *stream; /* where the shards of a stream stand that several workers read (dist/stream_leases.h); or NULL */
   const char *preprocessing; /* likewise */
 } fit_saved;

@@ -48,6 +48,11 @@ shoal_status shoal_model_create_sparse(int64_t features, shoal_model **out) {
   return NULL;
 }
 
+void model_grow_elsewhere(shoal_model *m) {
+  m->grows = true;
+  m->features = m->input.dim[0];
+}
+
 void model_shrink_table(shoal_model *m, int64_t rows) {
   if (rows >= m->input.dim[0]) rows = m->input.dim[0] + 1; /* one more than are ever touched: see ps_table.h */
   m->features = m->input.dim[0];
@@ -544,7 +549,7 @@ int64_t model_count_parameters(const shoal_model *m, const layer *l) {
 
 int64_t shoal_model_parameters(const shoal_model *m) {
   int64_t n = model_count_parameters(m, NULL);
-  for (size_t i = 0; m->features && i < m->n_weights; i++)
+  for (size_t i = 0; m->features && !m->grows && i < m->n_weights; i++)
     if (m->weights[i].table) n += (m->features - m->input.dim[0]) * m->weights[i].variable->shape.dim[1];
   return n;
 }

@@ -8,6 +8,7 @@
 #ifndef SHOAL_TRAIN_MODEL_H
 #define SHOAL_TRAIN_MODEL_H
 
+#include "base/id_table.h"
 #include "data/safetensors.h"
 #include "shoal/train.h"
 #include "train/evaluation.h"
@@ -102,7 +103,7 @@ typedef struct {
   shoal_value *figures;         /* [n_figures] sums over the batch; NULL: there are none */
 } tower;
 
-/* Of a model whose table of weights is too large to be in this process: where it really is. */
+/* Of a model whose table of weights is too large to be in this process, or grows: where it really is. */
 typedef struct {
   void *context;
   /* Puts the rows that a batch touches into the session's variables; *indices: the batch's, as numbers of rows there.
@@ -110,6 +111,12 @@ typedef struct {
   shoal_status (*fetch)(void *context, const shoal_batch *b, shoal_tensor *indices);
   /* Whether the variable of that name is elsewhere, and then how it is saved. */
   bool (*entry)(void *context, const char *name, safetensors_item *out);
+  /* All NULL, or its rows go by growing ids. has: whether a variable is of that table, and so not among the others that are
+   * saved. items: what is saved of it, as model_ids_weights and model_ids_saved have it; valid until the table changes or
+   * it is asked for again. count: how many ids there are. */
+  bool (*has)(void *context, const shoal_value *variable);
+  shoal_status (*items)(void *context, bool weights, safetensors_item *out, int *n);
+  shoal_status (*count)(void *context, id_table_counts *out);
   void (*detach)(void *context); /* the model is about to go */
 } model_elsewhere;
 
@@ -117,6 +124,7 @@ struct shoal_model {
   shoal_shape input; /* of one example */
   bool sparse;       /* examples are sparse rows: `input` is the size of the feature space, or of a small table: */
   int64_t features;  /* above 0: the session's table has `input` rows, enough for a batch; the feature space so many */
+  bool grows;        /* the same, but features are ids without end: the table is elsewhere */
   const model_elsewhere *elsewhere; /* NULL: all is in the session. Borrowed */
   model_ids *ids;                   /* of growing ids (model_ids.h); NULL: it has none. Owned */
   model_input *inputs;              /* the first is `input` above */
@@ -222,8 +230,11 @@ SHOAL_CHECKED shoal_status model_preprocessing_write(const char *learned, json_t
 const char *model_preprocessing_read(const json_t *metadata);
 SHOAL_CHECKED shoal_status model_names_read(const json_t *metadata, const char *const **out);
 /* Before compiling: the session is to have a table of so many rows only, which a strategy fills for each batch. */
+void model_grow_elsewhere(shoal_model *m);
 void model_shrink_table(shoal_model *m, int64_t rows);
 /* Of a model of sparse rows: the size of the feature space. */
+/* Its features are ids without end, here or elsewhere. */
+static inline bool model_has_ids(const shoal_model *m) { return m->ids || m->grows; }
 static inline int64_t model_features(const shoal_model *m) { return m->features ? m->features : m->input.dim[0]; }
 /* A variable as it is saved. */
 SHOAL_CHECKED shoal_status model_entry(shoal_model *m, shoal_value *variable, safetensors_item *out);

@@ -265,6 +265,11 @@ bool model_ids_has(const model_ids *t, const shoal_value *variable) {
   return false;
 }
 
+bool model_grows_in(const shoal_model *m, const shoal_value *variable) {
+  if (m->ids) return model_ids_has(m->ids, variable);
+  return m->grows && m->elsewhere && m->elsewhere->has(m->elsewhere->context, variable);
+}
+
 /* ---- saving */
 
 /* Elements of what a reader gives of one row: i64 or f32. */

@@ -30,6 +30,8 @@ bool model_ids_next(const model_ids *t, int64_t *row, int64_t *id, const float *
 /* Whether a variable is of the table: then it is saved by the functions below. */
 bool model_ids_has(const model_ids *t, const shoal_value *variable);
 #define MODEL_IDS_ITEMS 10
+/* The same of a table of growing ids here or elsewhere. */
+bool model_grows_in(const shoal_model *m, const shoal_value *variable);
 /* What a file of weights has of it: rows of ids, in the order of their numbers. Returns how many; valid until the table
  * changes. */
 int model_ids_weights(model_ids *t, safetensors_item out[MODEL_IDS_ITEMS]);

@@ -278,6 +278,7 @@ static shoal_status begin(shoal_strategy *base, const strategy_setup *setup, str
     return status_make(SHOAL_ERR_ARGUMENT, "this strategy's training has ended: create another one");
   if (!s->client) {
     s->options.table = m->sparse && m->features > 0;
+    if (m->ids) return status_make(SHOAL_ERR_ARGUMENT, "growing ids are in this process: train it without a strategy");
     if (s->options.deterministic) s->options.terms.round = setup->plan.batches.round;
     if (s->options.local) TRY(start_tasks(s, m));
     TRY(open_client(s, m));
@@ -317,7 +318,7 @@ static shoal_status prepare(ps *s) {
   if (s->options.terms.local_steps) TRY(make_local(s));
   if (c->model->sparse) {
     ps_table_shape table;
-    TRY(ps_table_find(c->model, &table));
+    TRY(ps_table_find(c->model, s->options.terms.servers, &table));
     if (table.width != 1 || !ps_table_first(c->model))
       return status_make(SHOAL_ERR_ARGUMENT, "`transfer` dense is for tables of one weight a feature");
     s->dense = calloc((size_t)model_features(c->model), sizeof *s->dense);

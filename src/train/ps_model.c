@@ -15,7 +15,7 @@ shoal_status ps_model_place(const shoal_model *m, int servers, bool table, place
   TRY(optimizer_check_servers(&m->options.optimizer, servers));
   if (table) {
     ps_table_shape shape;
-    TRY(ps_table_find(m, &shape));
+    TRY(ps_table_find(m, servers, &shape));
     return placement_deal(shape.rows, servers, out);
   }
   TRY(model_exchanged(m, &weights, &n_trained, &n));
@@ -43,10 +43,17 @@ shoal_status ps_model_place(const shoal_model *m, int servers, bool table, place
 shoal_status ps_model_terms(const shoal_model *m, bool table, ps_terms *terms) {
   const shoal_compile_options *c = &m->options;
   ps_table_shape shape = {0};
-  if (table) TRY(ps_table_find(m, &shape));
+  if (table) TRY(ps_table_find(m, terms->servers, &shape));
   terms->touched = table ? m->input.dim[0] + shape.other_rows : 0;
   terms->width = shape.width;
-  terms->started = table ? model_features(m) : 0;
+  terms->started = table && !m->grows ? model_features(m) : 0;
+  terms->ids = table && m->grows;
+  if (terms->ids) {
+    terms->other_rows = shape.other_rows;
+    terms->ids_memory = c->ids_memory / terms->servers;
+    terms->ids_admit = c->ids_admit;
+    terms->ids_evict_after = c->ids_evict_after;
+  }
   memcpy(terms->columns, shape.columns, sizeof terms->columns);
   terms->tables = shape.tables;
   terms->optimizer = c->optimizer;

@@ -1,10 +1,13 @@
 #include "train/ps_table.h"
 
 #include "base/mem.h"
+#include "dist/id_rows.h"
+#include "dist/id_set.h"
 #include "dist/sparse_set.h"
 #include "exec/session.h"
 #include "graph/graph.h"
 #include "train/optimizer.h"
+#include "train/ps_table_ids.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -38,13 +41,18 @@ struct ps_table {
   ps_client *client;
   model_elsewhere elsewhere;
   ps_table_shape shape;
-  sparse_set batch; /* the one fetched last */
-  int64_t room;     /* rows of the session's tables */
+  sparse_set batch;      /* the one fetched last ... */
+  id_set ids;            /* ... or, of growing ids, this is */
+  int64_t n_batch;       /* rows that it touches */
+  const int32_t *places; /* [entries] of its entries among them */
+  ps_table_ids *saving;  /* of growing ids; otherwise NULL */
+  int64_t room;          /* rows of the session's tables */
   columns tables[PS_TABLES_MAX];
   int32_t *at;   /* [room + other rows] where a row of the batch, or of the other weights, is among the keys */
   int32_t *keys; /* [room + other rows] of the batch fetched last, then of the other weights, if they were asked for */
   int64_t n_keys;
-  float *values; /* [room + other rows, width] as they come */
+  bool with_others; /* rows of the other weights are among them */
+  float *values;    /* [room + other rows, width] as they come */
   other_weight *others;
   int n_others;
   float *start; /* [other rows, width] what the other weights began with */
@@ -59,6 +67,9 @@ static bool is_table(const shoal_model *m, const shoal_value *v) {
     if (m->weights[i].variable == v) return m->weights[i].table;
   return false;
 }
+
+/* The first row of the other weights. */
+static int64_t others_begin(const ps_table *t) { return t->model->grows ? 0 : model_features(t->model); }
 
 bool ps_table_first(const shoal_model *m) { return m->n_weights && m->weights[0].table; }
 
@@ -76,7 +87,7 @@ static shoal_status find_start(const shoal_model *m, const shoal_value *v, ps_co
   return NULL;
 }
 
-shoal_status ps_table_find(const shoal_model *m, ps_table_shape *out) {
+shoal_status ps_table_find(const shoal_model *m, int servers, ps_table_shape *out) {
   shoal_value **weights;
   int n, n_trained;
   int64_t others = 0;
@@ -110,8 +121,11 @@ shoal_status ps_table_find(const shoal_model *m, ps_table_shape *out) {
                        "the optimizer %s has one number for a row of %lld, which parameter servers do not hold: use "
                        "adagrad, or a single process",
                        m->options.optimizer.name, (long long)shape.width);
+  if (m->grows && (shape.tables != 1 || m->options.optimizer.clip_global_norm > 0))
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "growing ids on parameter servers are for models with one table, and without clip_global_norm");
   shape.other_rows = (others + shape.width - 1) / shape.width;
-  shape.rows = model_features(m) + shape.other_rows;
+  shape.rows = m->grows ? shape.other_rows + (int64_t)ID_ROWS_AT_ONCE * servers : model_features(m) + shape.other_rows;
   if (shape.rows > INT32_MAX)
     return status_make(SHOAL_ERR_ARGUMENT, "%lld rows on parameter servers: at most %d are possible",
                        (long long)shape.rows, INT32_MAX);
@@ -155,9 +169,10 @@ static shoal_status read_part(void *source, uint64_t first, size_t bytes, void *
 
 static bool entry_of(void *context, const char *name, safetensors_item *out) {
   ps_table *t = context;
+  /* Tables of growing ids are not among them: see `has_ids`. */
   for (int i = 0; i < t->n_parts; i++) {
     part *p = &t->parts[i];
-    if (strcmp(p->name, name)) continue;
+    if (strcmp(p->name, name) || (p->is_table && t->saving)) continue;
     *out = (safetensors_item){
         .name = p->name, .tensor = shoal_tensor_view(SHOAL_F32, p->shape, NULL), .read = read_part, .source = p};
     return true;
@@ -167,6 +182,23 @@ static bool entry_of(void *context, const char *name, safetensors_item *out) {
 
 static shoal_status fetch_to_look(void *context, const shoal_batch *b, shoal_tensor *indices) {
   return ps_table_fetch(context, b, false, indices);
+}
+
+static bool has_ids(void *context, const shoal_value *variable) {
+  const ps_table *t = context;
+  for (int i = 0; i < t->n_parts; i++)
+    if (t->parts[i].is_table && !strcmp(t->parts[i].name, shoal_value_name(variable))) return true;
+  return false;
+}
+
+static shoal_status ids_items(void *context, bool weights, safetensors_item *out, int *n) {
+  ps_table *t = context;
+  return ps_table_ids_items(t->saving, t->client, weights, out, n);
+}
+
+static shoal_status count_ids(void *context, id_table_counts *out) {
+  ps_table *t = context;
+  return ps_table_ids_count(t->saving, t->client, out);
 }
 
 static void forget_model(void *context) { ((ps_table *)context)->model = NULL; }
@@ -185,7 +217,7 @@ static shoal_status add_part(ps_table *t, const shoal_value *of, const char *slo
 static shoal_status list_parts(ps_table *t, shoal_value **weights, int n) {
   const char *slots[OPTIMIZER_SLOTS_MAX];
   int n_slots = optimizer_slots(&t->model->options.optimizer, slots);
-  int64_t next = model_features(t->model) * t->shape.width, column = 0;
+  int64_t next = others_begin(t) * t->shape.width, column = 0;
   t->parts = calloc((size_t)n * (size_t)(1 + n_slots), sizeof *t->parts);
   if (!t->parts) return status_no_memory();
   for (int i = 0; i < n; i++) {
@@ -200,7 +232,7 @@ static shoal_status list_parts(ps_table *t, shoal_value **weights, int n) {
 }
 
 shoal_status ps_table_upload(ps_table *t) {
-  return ps_client_write(t->client, 0, model_features(t->model) * t->shape.width, t->shape.other_rows * t->shape.width,
+  return ps_client_write(t->client, 0, others_begin(t) * t->shape.width, t->shape.other_rows * t->shape.width,
                          t->start);
 }
 
@@ -215,6 +247,10 @@ static shoal_status copy_vector(ps_table *t, int which, int64_t count, float *pi
 }
 
 shoal_status ps_table_copy(ps_table *t, ps_client *to) {
+  if (t->saving)
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "rows of growing ids stay with the servers that have them: stop the run, and resume "
+                       "it with another number of servers");
   const char *slots[OPTIMIZER_SLOTS_MAX];
   const int vectors = 1 + optimizer_slots(&t->model->options.optimizer, slots);
   float *piece = malloc((size_t)PS_PIECE_MAX * sizeof *piece);
@@ -271,7 +307,7 @@ shoal_status ps_table_restore(ps_table *t, const char *path) {
     free(piece);
     return status;
   }
-  status = restore_tables(t, file, piece);
+  status = t->saving ? ps_table_ids_restore(t->saving, t->client, file) : restore_tables(t, file, piece);
   for (int i = 0; i < t->n_parts && !status; i++)
     if (!t->parts[i].is_table) status = restore_other(t, file, &t->parts[i], piece);
   safetensors_close(file);
@@ -316,13 +352,23 @@ static shoal_status make_room(ps_table *t) {
   return NULL;
 }
 
+/* Names and widths of the table's vectors are those of its parts. */
+static shoal_status make_saving(ps_table *t) {
+  const char *names[1 + OPTIMIZER_SLOTS_MAX];
+  int n = 0;
+  for (int i = 0; i < t->n_parts; i++)
+    if (t->parts[i].is_table) names[n++] = t->parts[i].name;
+  return ps_table_ids_create(names, n, t->shape.width, &t->saving);
+}
+
 static shoal_status find_variables(ps_table *t) {
   shoal_value **weights;
   int n;
-  TRY(ps_table_find(t->model, &t->shape));
+  TRY(ps_table_find(t->model, ps_client_servers(t->client), &t->shape));
   TRY(model_weights(t->model, true, &weights, &n));
   shoal_status status = find_weights(t, weights, n);
   free(weights);
+  if (!status && t->model->grows) status = make_saving(t);
   return status ? status : make_room(t);
 }
 
@@ -337,6 +383,11 @@ shoal_status ps_table_create(shoal_model *m, ps_client *client, ps_table **out) 
     return status;
   }
   t->elsewhere = (model_elsewhere){.context = t, .fetch = fetch_to_look, .entry = entry_of, .detach = forget_model};
+  if (m->grows) {
+    t->elsewhere.has = has_ids;
+    t->elsewhere.items = ids_items;
+    t->elsewhere.count = count_ids;
+  }
   m->elsewhere = &t->elsewhere;
   *out = t;
   return NULL;
@@ -347,6 +398,8 @@ void ps_table_destroy(ps_table *t) {
   if (t->model && t->model->elsewhere == &t->elsewhere) t->model->elsewhere = NULL;
   for (int i = 0; i < t->n_parts; i++) free(t->parts[i].name);
   sparse_set_fini(&t->batch);
+  id_set_fini(&t->ids);
+  ps_table_ids_destroy(t->saving);
   free(t->parts);
   free(t->others);
   free(t->keys);
@@ -366,21 +419,23 @@ void ps_table_use(ps_table *t, ps_client *client) {
   t->kept = t->fresh = false;
 }
 
-int64_t ps_table_touched(const ps_table *t) { return t->batch.n; }
+int64_t ps_table_touched(const ps_table *t) { return t->n_batch; }
 
 /* The keys of the batch and, if asked for, of the other weights, server by server. */
 static void put_in_order(ps_table *t, bool others) {
   const int32_t servers = ps_client_servers(t->client);
-  const int64_t features = model_features(t->model);
+  const int64_t features = others_begin(t);
   t->n_keys = 0;
   for (int32_t s = 0; s < servers; s++) {
-    for (int64_t i = 0; i < t->batch.n; i++) {
+    for (int64_t i = t->model->grows ? t->ids.first[s] : 0; t->model->grows && i < t->ids.first[s + 1]; i++)
+      t->at[i] = (int32_t)t->n_keys++;
+    for (int64_t i = 0; !t->model->grows && i < t->n_batch; i++) {
       if (servers > 1 && t->batch.keys[i] % servers != s) continue;
       t->at[i] = (int32_t)t->n_keys;
       t->keys[t->n_keys++] = t->batch.keys[i];
     }
     for (int64_t i = (s - features % servers + servers) % servers; others && i < t->shape.other_rows; i += servers) {
-      t->at[t->batch.n + i] = (int32_t)t->n_keys;
+      t->at[t->n_batch + i] = (int32_t)t->n_keys;
       t->keys[t->n_keys++] = (int32_t)(features + i);
     }
   }
@@ -388,20 +443,29 @@ static void put_in_order(ps_table *t, bool others) {
 
 /* Finds the rows a batch touches; others: and those of the other weights. */
 static shoal_status number(ps_table *t, const shoal_batch *b, bool others, shoal_tensor *indices) {
-  sparse_set *set = &t->batch;
-  const int64_t entries = b ? b->indices.shape.dim[0] : 0;
-  TRY(sparse_set_make(set, b ? b->indices.data : NULL, entries));
-  if (set->n >= t->room)
+  const bool grows = t->model->grows;
+  const int64_t entries = b ? b->values.shape.dim[0] : 0;
+  if (grows && entries && !b->ids.data)
+    return status_make(SHOAL_ERR_ARGUMENT, "the model has growing ids, but the rows have none");
+  TRY(grows ? id_set_make(&t->ids, b ? b->ids.data : NULL, entries, ps_client_servers(t->client))
+            : sparse_set_make(&t->batch, b ? b->indices.data : NULL, entries));
+  t->n_batch = grows ? t->ids.n : t->batch.n;
+  t->places = grows ? t->ids.places : t->batch.places;
+  t->with_others = others;
+  if (t->n_batch >= t->room)
     return status_make(SHOAL_ERR_ARGUMENT,
                        "a batch touches %lld features; a worker has room for %lld: use a smaller "
                        "--batch-size",
-                       (long long)set->n, (long long)t->room - 1);
+                       (long long)t->n_batch, (long long)t->room - 1);
   put_in_order(t, others);
-  *indices = shoal_tensor_view(SHOAL_I32, SHOAL_SHAPE(entries), set->places);
+  *indices = shoal_tensor_view(SHOAL_I32, SHOAL_SHAPE(entries), (void *)t->places);
   return NULL;
 }
 
-static ps_keys keys_of(const ps_table *t) { return (ps_keys){t->keys, t->n_keys}; }
+static ps_keys keys_of(const ps_table *t) {
+  if (!t->model->grows) return (ps_keys){.keys = t->keys, .n = t->n_keys};
+  return (ps_keys){.n = t->n_keys, .ids = t->ids.ids, .first = t->ids.first, .others = t->with_others};
+}
 
 /* Between another weight, or its gradient, and its part of the rows behind the features. gradient NULL: rows to the weight;
  * otherwise the gradient to rows. */
@@ -409,7 +473,7 @@ static void move_other(const ps_table *t, const other_weight *o, float *rows, co
   const int64_t width = t->shape.width;
   for (int64_t done = 0, n; done < o->count; done += n) {
     const int64_t row = (o->at + done) / width, column = (o->at + done) % width;
-    float *at = rows + t->at[t->batch.n + row] * width + column;
+    float *at = rows + t->at[t->n_batch + row] * width + column;
     n = MIN_OF(width - column, o->count - done);
     memcpy(gradient ? at : o->values + done, gradient ? gradient + done : at, (size_t)n * sizeof *at);
   }
@@ -420,10 +484,10 @@ static void take_values(ps_table *t) {
   const int64_t width = t->shape.width;
   for (int i = 0; i < t->shape.tables; i++) {
     const columns *c = &t->tables[i];
-    for (int64_t r = 0; r < t->batch.n; r++)
+    for (int64_t r = 0; r < t->n_batch; r++)
       memcpy(c->weights + r * c->width, t->values + t->at[r] * width + c->column, (size_t)c->width * sizeof *t->values);
   }
-  for (int i = 0; t->n_keys > t->batch.n && i < t->n_others; i++) move_other(t, &t->others[i], t->values, NULL);
+  for (int i = 0; t->n_keys > t->n_batch && i < t->n_others; i++) move_other(t, &t->others[i], t->values, NULL);
 }
 
 shoal_status ps_table_fetch(ps_table *t, const shoal_batch *b, bool keep, shoal_tensor *indices) {
@@ -443,12 +507,12 @@ int64_t ps_table_most(const ps_table *t) { return (t->room + t->shape.other_rows
 /* In the entries' order; then the other weights' gradients. */
 void ps_table_sum(const ps_table *t, const shoal_tensor *gradients, int64_t first, float *out) {
   const int64_t width = t->shape.width;
-  for (int64_t r = 0; r < t->batch.n; r++) memset(out + t->at[r] * width, 0, (size_t)width * sizeof *out);
+  for (int64_t r = 0; r < t->n_batch; r++) memset(out + t->at[r] * width, 0, (size_t)width * sizeof *out);
   for (int i = 0; i < t->shape.tables; i++) {
     const columns *c = &t->tables[i];
     const float *of_entries = gradients[c->gradient].data; /* [entries, c->width] */
     for (int64_t e = 0; e < gradients[c->gradient].shape.dim[0]; e++) {
-      float *restrict sum = out + t->at[t->batch.places[first + e]] * width + c->column;
+      float *restrict sum = out + t->at[t->places[first + e]] * width + c->column;
       for (int64_t k = 0; k < c->width; k++) sum[k] += of_entries[e * c->width + k];
     }
   }
@@ -456,7 +520,7 @@ void ps_table_sum(const ps_table *t, const shoal_tensor *gradients, int64_t firs
   if (!t->n_others) return;
   const other_weight *last = &t->others[t->n_others - 1];
   const int64_t end = last->at + last->count, left = t->shape.other_rows * width - end; /* of the last row: zero */
-  if (left) memset(out + t->at[t->batch.n + end / width] * width + end % width, 0, (size_t)left * sizeof *out);
+  if (left) memset(out + t->at[t->n_batch + end / width] * width + end % width, 0, (size_t)left * sizeof *out);
 }
 
 shoal_status ps_table_push(ps_table *t, const float *const *gradients, const shoal_batch *next, ps_head *head,

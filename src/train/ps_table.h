@@ -4,7 +4,10 @@
  * session's own variables are small tables. For each batch the features it touches are numbered 0, 1, ... in their
  * order, the rows of these features are put there, and the batch is computed with these numbers for indices; so a
  * worker's memory does not depend on the number of features. All other weights of the model, one after the other, fill
- * rows behind the last feature, which every batch touches. */
+ * rows behind the last feature, which every batch touches.
+ *
+ * Features may be growing ids (rule 27 of dist/ps_protocol.h): then the servers have rows of the ids that came, and the
+ * other weights' rows are their first ones. */
 #ifndef SHOAL_TRAIN_PS_TABLE_H
 #define SHOAL_TRAIN_PS_TABLE_H
 
@@ -17,7 +20,7 @@ typedef struct ps_table ps_table;
 typedef struct {
   int64_t width;                     /* of a row: of all tables together */
   int64_t rows;                      /* in all */
-  int64_t other_rows;                /* of them, the last ones: of other weights */
+  int64_t other_rows;                /* of them, the last ones: of other weights; of growing ids the first ones */
   ps_columns columns[PS_TABLES_MAX]; /* of each, in the order of the weights */
   int tables;
 } ps_table_shape;
@@ -25,7 +28,7 @@ typedef struct {
 /* Whether it is the first weight of the model. */
 bool ps_table_first(const shoal_model *m);
 /* Fails for models that a table cannot hold. */
-SHOAL_CHECKED shoal_status ps_table_find(const shoal_model *m, ps_table_shape *out);
+SHOAL_CHECKED shoal_status ps_table_find(const shoal_model *m, int servers, ps_table_shape *out);
 /* Borrows both; from now on the model's variables are the servers' (model_elsewhere). */
 SHOAL_CHECKED shoal_status ps_table_create(shoal_model *m, ps_client *client, ps_table **out);
 void ps_table_destroy(ps_table *t);

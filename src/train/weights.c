@@ -10,8 +10,13 @@ shoal_status model_entries(shoal_model *m, checkpoint_entry **out, int *n) {
   shoal_status status = entries ? NULL : status_no_memory();
   int count = 0;
   for (int i = 0; i < *n && !status; i++)
-    if (!m->ids || !model_ids_has(m->ids, list[i])) status = model_entry(m, list[i], &entries[count++]);
+    if (!model_grows_in(m, list[i])) status = model_entry(m, list[i], &entries[count++]);
   if (!status && m->ids) count += model_ids_weights(m->ids, entries + count);
+  if (!status && m->grows && m->elsewhere) {
+    int more = 0;
+    status = m->elsewhere->items(m->elsewhere->context, true, entries + count, &more);
+    count += more;
+  }
   *n = count;
   free(list);
   if (status) {

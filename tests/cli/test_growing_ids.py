@@ -147,8 +147,7 @@ class GrowingIds(support.Case):
     def test_refusals(self):
         for flags, words in ((("--growing-ids", "--features", 100), "leave out --features"),
                              (("--admit", 2), "add --growing-ids"),
-                             (("--growing-ids", "--workers", 2, "--ps", 1), "single process"),
-                             (("--growing-ids", "--mode", "async", "--threads", 2), "leave out --mode"),
+                             (("--growing-ids", "--mode", "async", "--threads", 2), "without --mode async"),
                              (("--growing-ids", "--admit", 300), "255")):
             self.assertIn(words, self.learn("lr", "no", *flags, expect=2)[1])
         self.assertIn("does not apply", self.shoal("train", "softmax", "--growing-ids", expect=2)[1])

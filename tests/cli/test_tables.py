@@ -1,4 +1,5 @@
-"""Tables on parameter servers: deterministic steps, the same bits on any number of workers."""
+"""Tables on parameter servers: deterministic steps, the same bits on any number of workers; growing ids."""
+import json
 import os
 import signal
 import subprocess
@@ -6,6 +7,7 @@ import time
 
 import support
 from test_cluster import tasks_of
+from test_growing_ids import tensors
 
 FEATURES = 4000
 
@@ -20,6 +22,9 @@ class Tables(support.Case):
                     "log", "--quiet")
         cls.train = ",".join(str(cls.shared / "log" / f"clicks{i:02}.tsv") for i in range(2))
         cls.test = cls.shared / "log" / "clicks02.tsv"
+        maker.shoal("data", "generate", "criteo", "--rows", 3000, "--files", 4, "--features", FEATURES, "--out", "ids", "--quiet")
+        cls.ids_train = ",".join(str(cls.shared / "ids" / f"tfrecords{i:02}") for i in range(3))
+        cls.ids_test = cls.shared / "ids" / "tfrecords03"
 
     def command(self, model, run, *flags):
         return ("train", model, "--data", self.train, "--test-data", self.test, "--features", FEATURES, "--run-dir", run,
@@ -85,7 +90,84 @@ class Tables(support.Case):
         self.assertEqual((summary["restarts"], summary["lost_workers"], summary["uneven_updates"]), (1, [], 0))
         self.assertTrue(self.weights("killed") == self.weights("one"))
 
-    def test_what_is_refused(self):
+    def grow(self, model, run, *flags, ids=("--growing-ids",), expect=0):
+        return self.shoal("train", model, "--data", self.ids_train, "--test-data", self.ids_test, "--batch-size", 50, "--threads", 1,
+                          "--run-dir", run, *ids, *flags, expect=expect)
+
+    def rows(self, run):
+        """{id: numbers}, and the other weights."""
+        found, _ = tensors(self.folder / run / "model.safetensors")
+        name = next((n for n in found if n + "/ids" in found), None) or next(n for n in found if found[n][0][0] == FEATURES)
+        shape, numbers = found.pop(name)
+        ids = found.pop(name + "/ids", ([], range(FEATURES)))[1]
+        return {k: numbers[i * shape[1]:(i + 1) * shape[1]] for i, k in enumerate(ids)}, found
+
+    def test_growing_ids(self):
+        """As a table of fixed size on servers, to the bit, however many servers there are; what a process alone counts."""
+        for model, flags in (("sparse-lr", ()), ("fm", ("--optimizer", "adam", "--lr", 0.01))):
+            for run, more in (("grown", ()), ("one", ("--ps", 1))):
+                self.grow(model, f"{run}-{model}", "--workers", 2, "--ps", 2, *flags, *more)
+            self.grow(model, f"fixed-{model}", "--workers", 2, "--ps", 2, "--no-checkpoints", *flags, ids=("--features", FEATURES))
+            grown, others = self.rows(f"grown-{model}")
+            fixed, fixed_others = self.rows(f"fixed-{model}")
+            self.assertLess(len(grown), FEATURES)
+            self.assertEqual(grown, {k: fixed[k] for k in grown})
+            self.assertEqual(others, fixed_others)
+            self.assertEqual(self.rows(f"one-{model}"), (grown, others))
+            s = self.summary(f"grown-{model}")
+            self.assertEqual((s["ids"]["count"], s["ids"]["admitted"], s["ids"]["evicted"]), (len(grown), len(grown), 0))
+            out = self.shoal("eval", f"grown-{model}", "--json")[0]
+            self.assertAlmostEqual(json.loads(out)["loss"], s["test_loss"], places=5)
+        self.assertEqual(len(self.shoal("predict", "grown-fm", self.ids_test)[0].split()), 750)
+        limits = ("--ids-memory", 1, "--admit", 2, "--evict-after", 20, "--epochs", 2, "--shuffle-rows", 0)
+        self.grow("fm", "alone", *limits)
+        self.grow("fm", "served", *limits, "--workers", 1, "--ps", 1)
+        alone, served = self.summary("alone"), self.summary("served")
+        for what in ("count", "admitted", "evicted"):
+            self.assertEqual(alone["ids"][what], served["ids"][what], what)
+        self.assertGreater(served["ids"]["evicted"], 0)
+        self.assertAlmostEqual(alone["test_loss"], served["test_loss"], delta=1e-4)
+
+    def test_growing_ids_go_on(self):
+        """After a stop and on any number of workers, the same bits; async, each row once."""
+        limits = ("--ids-memory", 1, "--admit", 2, "--evict-after", 20)
+        for run, flags in (("whole", ("--epochs", 2)), ("parts", ("--steps", 13))):
+            self.grow("fm", run, *limits, "--workers", 2, "--ps", 2, *flags)
+        self.shoal("train", "fm", "--resume", "--run-dir", "parts", "--epochs", 2)
+        self.assertTrue(self.weights("whole") == self.weights("parts"))
+        self.assertEqual(self.summary("whole")["ids"], self.summary("parts")["ids"])
+        usual = ("--deterministic", "--global-batch", 96, *limits, "--epochs", 2)
+        for workers in (1, 3):
+            self.shoal("train", "fm", "--data", self.ids_train, "--test-data", self.ids_test, "--growing-ids", "--run-dir", f"w{workers}",
+                       "--workers", workers, "--ps", 2, "--no-checkpoints", *usual)
+        self.assertTrue(self.weights("w1") == self.weights("w3"))
+        self.grow("fm", "async", *limits, "--workers", 3, "--ps", 2, "--mode", "async", "--lr", 0.03)
+        self.assertEqual(self.summary("async")["examples"], 2250)
+        counts = self.summary("async")["ids"]
+        self.assertEqual(counts["count"], counts["admitted"] - counts["evicted"])
+
+    def test_growing_ids_of_a_lost_server(self):
+        """It is replaced from the last checkpoint, sync with the bits of an undisturbed run."""
+        flags = ("--workers", 2, "--ps", 2, "--epochs", 30, "--checkpoint-every", 50, "--quiet")
+        self.grow("fm", "whole", *flags)
+        process = self.begin("train", "fm", "--data", self.ids_train, "--test-data", self.ids_test, "--batch-size", 50, "--threads", 1,
+                             "--growing-ids", "--run-dir", self.folder / "killed", *flags)
+        saved = self.folder / "killed" / "checkpoints"
+        self.wait_for(lambda: list(saved.glob("step-*[1-9]0.safetensors")), "a checkpoint", process)
+        os.kill(tasks_of(self.folder / "killed")["ps:1"], signal.SIGKILL)
+        out, err = process.communicate(timeout=support.SECONDS)
+        self.assertEqual(process.returncode, 0, out + err)
+        self.assertEqual(self.summary("killed")["restarts"], 1)
+        self.assertEqual(self.summary("killed")["ids"]["count"], self.summary("whole")["ids"]["count"])
+        self.assertTrue(self.weights("killed") == self.weights("whole"))
+
+    def test_growing_ids_refused(self):
+        for flags, why in ((("--workers", 2, "--replicas", 1), "backups of servers do not hold growing ids"),
+                           (("--workers", 2, "--transfer", "dense"), "leave it out"),
+                           (("--workers", 2, "--strategy", "allreduce"), "parameter servers"),
+                           (("--mode", "async"), "add --ps N")):
+            _, err = self.grow("fm", "refused", *flags, expect=2)
+            self.assertIn(why, err)
         for flags, why in ((("--deterministic",), "is for tables on parameter servers"),
                            (("--deterministic", "--workers", 2, "--mode", "async"), "is for --mode sync"),
                            (("--deterministic", "--workers", 2, "--transfer", "dense"), "leave out --transfer dense"),

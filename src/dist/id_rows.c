@@ -1,0 +1,380 @@
+#include "dist/id_rows.h"
+
+#include "base/mem.h"
+#include "dist/sparse_rows.h"
+#include "kernel/table.h"
+
+#include <string.h>
+
+typedef struct {
+  uint64_t *ids; /* [touched] */
+  int64_t n;
+  bool others;
+} id_list;
+
+struct id_rows {
+  const ps_terms *terms;
+  id_table *table;
+  int vectors;
+  int64_t width, touched, others; /* of this server */
+  float *blank;                   /* [vectors, width] weights 0, slots as they begin */
+  float *begun;                   /* [vectors, width] room */
+  struct asked_ids {
+    id_list now, next;
+  } * asked; /* [workers] */
+  /* of the update under way */
+  uint64_t *all; /* [n_all] */
+  int64_t n_all;
+  int64_t *at;      /* [workers] how far each list is merged */
+  int32_t *rows;    /* [n_all] */
+  int32_t *keys;    /* [ID_ROWS_AT_ONCE] places in the vectors */
+  int32_t *first;   /* [others] the first ones */
+  float *gradients; /* [ID_ROWS_AT_ONCE, width] */
+  /* reading */
+  int64_t ordinal, row; /* the live row with that number among them */
+  int64_t *waiting;     /* [2, waiting] ids, then how often; NULL: not listed */
+  int64_t n_waiting;
+  void *piece; /* [PS_PIECE_MAX f32] */
+};
+
+/* ---- making it */
+
+static void begin_row(void *context, uint64_t id, float *row) {
+  const id_rows *r = context;
+  const ps_terms *t = r->terms;
+  memcpy(row, r->blank, (size_t)(r->vectors * r->width) * sizeof *row);
+  for (int64_t i = 0, column = 0; i < t->tables; column += t->columns[i++].width) {
+    const ps_columns *c = &t->columns[i];
+    const table_start start = {.seed = t->seed, .width = c->width, .zeros = c->zeros, .limit = (float)c->limit};
+    /* As in a process alone (train/model_ids.c). */
+    const int64_t first = (int64_t)(id % (uint64_t)(INT64_MAX / c->width)) * c->width;
+    if (c->limit > 0) table_initial(&start, first, c->width, row + column);
+  }
+}
+
+static shoal_status make_lists(id_rows *r, int workers) {
+  const size_t most = (size_t)r->touched + 1, width = (size_t)r->width;
+  r->asked = calloc((size_t)workers, sizeof *r->asked);
+  if (!r->asked) return status_no_memory();
+  for (int w = 0; w < workers; w++) { /* pages come when they are touched */
+    r->asked[w].now.ids = calloc(most, sizeof(uint64_t));
+    r->asked[w].next.ids = calloc(most, sizeof(uint64_t));
+    if (!r->asked[w].now.ids || !r->asked[w].next.ids) return status_no_memory();
+  }
+  r->all = calloc((size_t)workers * most, sizeof *r->all);
+  r->rows = calloc((size_t)workers * most, sizeof *r->rows);
+  r->at = calloc((size_t)workers, sizeof *r->at);
+  r->keys = calloc(ID_ROWS_AT_ONCE, sizeof *r->keys);
+  r->first = calloc((size_t)r->others + 1, sizeof *r->first);
+  r->gradients = calloc(ID_ROWS_AT_ONCE * width, sizeof *r->gradients);
+  r->piece = calloc((size_t)PS_PIECE_MAX, sizeof(float));
+  return r->all && r->rows && r->at && r->keys && r->first && r->gradients && r->piece ? NULL : status_no_memory();
+}
+
+static shoal_status create(id_rows *r, const ps_vectors *v) {
+  const ps_terms *t = r->terms;
+  if (t->elements / t->width < r->others + ID_ROWS_AT_ONCE)
+    return status_make(SHOAL_ERR_PEER, "a table of growing ids on a server of %lld rows", (long long)t->elements);
+  TRY(make_lists(r, t->workers));
+  for (int32_t i = 0; i < ID_ROWS_AT_ONCE; i++) r->keys[i] = (int32_t)r->others + i;
+  for (int32_t i = 0; i < r->others; i++) r->first[i] = i;
+  r->blank = calloc((size_t)(r->vectors * r->width), sizeof *r->blank);
+  r->begun = calloc((size_t)(r->vectors * r->width), sizeof *r->begun);
+  if (!r->blank || !r->begun) return status_no_memory();
+  for (int k = 1; k < r->vectors; k++) /* all rows of a slot begin alike */
+    memcpy(r->blank + k * r->width, ps_vectors_table(v, k) + r->others * r->width, (size_t)r->width * sizeof(float));
+  return id_table_create(&(id_table_options){.width = r->vectors * r->width,
+                                             .memory = t->ids_memory,
+                                             .admit = t->ids_admit,
+                                             .evict_after = t->ids_evict_after,
+                                             .begin = begin_row,
+                                             .context = r},
+                         &r->table);
+}
+
+shoal_status id_rows_create(const ps_terms *terms, const ps_vectors *v, id_rows **out) {
+  id_rows *r = calloc(1, sizeof *r);
+  if (!r) return status_no_memory();
+  r->terms = terms;
+  r->vectors = ps_vectors_count(v);
+  r->width = terms->width;
+  r->touched = terms->touched;
+  r->others = MAX_OF((terms->other_rows - terms->first_row + terms->servers - 1) / terms->servers, 0);
+  shoal_status status = create(r, v);
+  if (status)
+    id_rows_destroy(r);
+  else
+    *out = r;
+  return status;
+}
+
+void id_rows_destroy(id_rows *r) {
+  if (!r) return;
+  for (int w = 0; r->asked && w < r->terms->workers; w++) {
+    free(r->asked[w].now.ids);
+    free(r->asked[w].next.ids);
+  }
+  id_table_destroy(r->table);
+  free(r->asked);
+  free(r->blank);
+  free(r->begun);
+  free(r->all);
+  free(r->at);
+  free(r->rows);
+  free(r->keys);
+  free(r->first);
+  free(r->gradients);
+  free(r->waiting);
+  free(r->piece);
+  free(r);
+}
+
+/* ---- what workers ask for */
+
+static int64_t rows_of(const id_rows *r, const id_list *l) { return l->n + (l->others ? r->others : 0); }
+
+void id_rows_forget(id_rows *r, int worker) {
+  r->asked[worker].now.n = r->asked[worker].next.n = 0;
+  r->asked[worker].now.others = r->asked[worker].next.others = false;
+}
+
+int64_t id_rows_given(const id_rows *r, int worker) { return rows_of(r, &r->asked[worker].now); }
+
+const char *id_rows_ask(id_rows *r, int worker, const uint8_t *bytes, size_t length, int64_t n, bool others) {
+  id_list *now = &r->asked[worker].now, *next = &r->asked[worker].next;
+  if (n == PS_SAME) {
+    if (length) return "unexpected bytes after its gradients";
+    memcpy(next->ids, now->ids, (size_t)now->n * sizeof *now->ids);
+    next->n = now->n;
+    next->others = now->others;
+    return NULL;
+  }
+  if (n < 0 || n > r->touched - r->others) return "it asks for more rows than the limit of a batch";
+  const char *wrong = sparse_ids_decode(bytes, length, n, next->ids);
+  next->n = wrong ? 0 : n;
+  next->others = others;
+  return wrong;
+}
+
+/* trains: ids that would get a row have the numbers it would begin with. */
+static int64_t gather(id_rows *r, const id_list *l, const ps_vectors *v, bool trains, float *values) {
+  enum { SOME = 64 };
+  const size_t bytes = (size_t)r->width * sizeof *values;
+  int32_t rows[SOME];
+  for (int64_t at = 0; at < l->n; at += SOME) {
+    const int64_t n = MIN_OF((int64_t)SOME, l->n - at);
+    id_table_find(r->table, l->ids + at, n, rows);
+    for (int64_t i = 0; i < n; i++) {
+      float *to = values + (at + i) * r->width;
+      if (rows[i] >= 0) {
+        memcpy(to, id_table_row(r->table, rows[i]), bytes);
+      } else if (trains && id_table_admits(r->table, l->ids[at + i])) {
+        begin_row(r, l->ids[at + i], r->begun);
+        memcpy(to, r->begun, bytes);
+      } else {
+        memset(to, 0, bytes);
+      }
+    }
+  }
+  if (l->others) memcpy(values + l->n * r->width, ps_vectors_table(v, PS_PARAMETERS), (size_t)r->others * bytes);
+  return rows_of(r, l);
+}
+
+int64_t id_rows_repeat(id_rows *r, int worker, const ps_vectors *v, float *values) {
+  return gather(r, &r->asked[worker].now, v, true, values);
+}
+
+int64_t id_rows_answer(id_rows *r, int worker, const ps_vectors *v, bool keep, float *values) {
+  struct asked_ids *a = &r->asked[worker];
+  const int64_t n = gather(r, &a->next, v, keep, values);
+  if (keep) {
+    const id_list now = a->now;
+    a->now = a->next;
+    a->next = now;
+  }
+  a->next.n = 0;
+  a->next.others = false;
+  return n;
+}
+
+/* ---- updates */
+
+/* The least id that is left; false: none is. */
+static bool next_id(const id_rows *r, const ps_gradient *gradients, int n, uint64_t *out) {
+  bool found = false;
+  for (int g = 0; g < n; g++) {
+    const id_list *l = &r->asked[gradients[g].worker].now;
+    if (r->at[g] == l->n || (found && l->ids[r->at[g]] >= *out)) continue;
+    *out = l->ids[r->at[g]];
+    found = true;
+  }
+  return found;
+}
+
+void id_rows_join(id_rows *r, const ps_gradient *gradients, int n, int32_t *const *keys) {
+  uint64_t id = 0;
+  for (int g = 0; g < n; g++) r->at[g] = 0;
+  for (r->n_all = 0; next_id(r, gradients, n, &id); r->n_all++) {
+    r->all[r->n_all] = id;
+    for (int g = 0; g < n; g++) {
+      const id_list *l = &r->asked[gradients[g].worker].now;
+      if (r->at[g] < l->n && l->ids[r->at[g]] == id) keys[g][r->at[g]++] = (int32_t)r->n_all;
+    }
+  }
+  for (int g = 0; g < n; g++) {
+    const id_list *l = &r->asked[gradients[g].worker].now;
+    for (int64_t i = 0; l->others && i < r->others; i++) keys[g][l->n + i] = (int32_t)(r->n_all + i);
+  }
+}
+
+/* The first `n` rows behind the others, from and to the table. */
+static void move_rows(const id_rows *r, const ps_vectors *v, const int32_t *rows, int64_t n, bool back) {
+  const size_t bytes = (size_t)r->width * sizeof(float);
+  for (int64_t i = 0; i < n; i++) {
+    float *row = id_table_row(r->table, rows[i]);
+    for (int k = 0; k < r->vectors; k++) {
+      float *own = row + k * r->width, *there = ps_vectors_table(v, k) + (r->others + i) * r->width;
+      memcpy(back ? own : there, back ? there : own, bytes);
+    }
+  }
+}
+
+/* Each run counts as an update, but all of them are one. */
+static shoal_status run(ps_vectors *v, const int32_t *keys, const float *gradients, int64_t n, int64_t count,
+                        double rate) {
+  if (ps_vectors_counter(v)) *ps_vectors_counter(v) = count;
+  return ps_vectors_apply_rows(v, keys, gradients, n, rate);
+}
+
+shoal_status id_rows_update(id_rows *r, ps_vectors *v, const float *sums, int64_t step, double rate) {
+  const int64_t count = ps_vectors_counter(v) ? *ps_vectors_counter(v) : 0;
+  TRY(id_table_use(r->table, step, r->all, r->n_all, r->rows));
+  if (r->others) TRY(run(v, r->first, sums + r->n_all * r->width, r->others, count, rate));
+  for (int64_t at = 0; at < r->n_all;) {
+    int32_t rows[ID_ROWS_AT_ONCE];
+    int64_t n = 0;
+    for (; at < r->n_all && n < ID_ROWS_AT_ONCE; at++) {
+      if (r->rows[at] < 0) continue; /* it has none yet */
+      memcpy(r->gradients + n * r->width, sums + at * r->width, (size_t)r->width * sizeof *sums);
+      rows[n++] = r->rows[at];
+    }
+    if (!n) break;
+    move_rows(r, v, rows, n, false);
+    TRY(run(v, r->keys, r->gradients, n, count, rate));
+    move_rows(r, v, rows, n, true);
+  }
+  if (ps_vectors_counter(v)) *ps_vectors_counter(v) = count + 1; /* also when no id has a row yet */
+  return id_table_advance(r->table, step + 1);
+}
+
+/* ---- saving and restoring */
+
+static shoal_status list_waiting(id_rows *r) {
+  free(r->waiting);
+  r->n_waiting = id_table_waiting(r->table, NULL, NULL);
+  r->waiting = calloc((size_t)(2 * r->n_waiting) + 1, sizeof *r->waiting);
+  int32_t *seen = calloc((size_t)r->n_waiting + 1, sizeof *seen);
+  if (r->waiting && seen) {
+    id_table_waiting(r->table, r->waiting, seen);
+    for (int64_t i = 0; i < r->n_waiting; i++) r->waiting[r->n_waiting + i] = seen[i];
+  }
+  free(seen);
+  return r->waiting && seen ? NULL : status_no_memory();
+}
+
+/* Rows are asked for in their order, most of the time. */
+static void go_to(id_rows *r, int64_t ordinal) {
+  if (ordinal < r->ordinal || !ordinal) r->ordinal = r->row = 0;
+  for (;; r->row++) {
+    if (!id_table_at(r->table, r->row).used) continue;
+    if (r->ordinal == ordinal) return;
+    r->ordinal++;
+  }
+}
+
+static void read_rows(id_rows *r, const ps_piece *p) {
+  for (int64_t i = 0; i < p->count; i++) {
+    go_to(r, p->first + i);
+    const id_table_place at = id_table_at(r->table, r->row);
+    if (p->which >= PS_IDS_VECTOR)
+      memcpy((float *)r->piece + i * r->width, id_table_row(r->table, r->row) + (p->which - PS_IDS_VECTOR) * r->width,
+             (size_t)r->width * sizeof(float));
+    else
+      ((int64_t *)r->piece)[i] = p->which == PS_IDS ? at.id : at.used;
+  }
+}
+
+static const char *read_state(id_rows *r, net_part *out) {
+  id_table_state s;
+  id_table_counts c;
+  shoal_status status = list_waiting(r);
+  shoal_status_free(status);
+  if (!r->waiting) return "the server has no memory left";
+  id_table_state_of(r->table, &s);
+  id_table_count(r->table, &c);
+  r->ordinal = r->row = 0; /* rows may be others than those that were read before */
+  const id_rows_state state = {s.ids, s.admitted, s.evicted, s.step, r->n_waiting, c.bytes};
+  memcpy(r->piece, &state, sizeof state);
+  *out = (net_part){r->piece, sizeof state};
+  return NULL;
+}
+
+const char *id_rows_read(id_rows *r, const ps_piece *p, net_part *out) {
+  id_table_counts c;
+  const bool vector = p->which >= PS_IDS_VECTOR && p->which < PS_IDS_VECTOR + r->vectors;
+  const int64_t each = vector ? r->width : 2; /* words of 4 bytes */
+  id_table_count(r->table, &c);
+  if (p->which == PS_IDS_STATE) return read_state(r, out);
+  if (p->which < PS_IDS || (p->which > PS_IDS_STATE && !vector) || p->first < 0 || p->count < 1 ||
+      p->count > PS_PIECE_MAX / each)
+    return "this server has no such part of a table";
+  const bool waits = p->which == PS_IDS_WAITING || p->which == PS_IDS_SEEN;
+  if (p->count > (waits ? r->n_waiting : c.ids) - p->first) return "this server has not so many ids";
+  *out = (net_part){r->piece, (size_t)(p->count * each) * sizeof(float)};
+  if (waits)
+    memcpy(r->piece, r->waiting + (p->which == PS_IDS_SEEN ? r->n_waiting : 0) + p->first,
+           (size_t)p->count * sizeof *r->waiting);
+  else
+    read_rows(r, p);
+  return NULL;
+}
+
+static shoal_status write_state(id_rows *r, const uint8_t *bytes) {
+  id_rows_state s;
+  id_table_state now;
+  memcpy(&s, bytes, sizeof s);
+  id_table_state_of(r->table, &now);
+  return id_table_finish(r->table, &(id_table_state){.rows = now.rows,
+                                                     .free_row = -1,
+                                                     .ids = now.rows,
+                                                     .admitted = s.admitted,
+                                                     .evicted = s.evicted,
+                                                     .step = s.step});
+}
+
+/* One record; rows follow each other. */
+static shoal_status write_record(id_rows *r, const ps_piece *p, const uint8_t *bytes) {
+  id_rows_record one;
+  memcpy(&one, bytes, sizeof one);
+  if (p->which == PS_IDS_WAITING) return id_table_put_waiting(r->table, one.id, (int32_t)one.used);
+  id_table_state now;
+  float *row;
+  id_table_state_of(r->table, &now);
+  TRY(id_table_put(r->table, now.rows, (id_table_place){one.id, one.used}, &row));
+  memcpy(row, bytes + sizeof one, (size_t)(r->vectors * r->width) * sizeof *row);
+  return NULL;
+}
+
+shoal_status id_rows_write(id_rows *r, const ps_piece *p, const uint8_t *bytes, size_t length, const char **wrong) {
+  size_t each = sizeof(id_rows_record);
+  if (p->which == PS_IDS) each += (size_t)(r->vectors * r->width) * sizeof(float);
+  if (p->which == PS_IDS_STATE) each = sizeof(id_rows_state);
+  *wrong = "this server has no such part of a table";
+  if ((p->which != PS_IDS && p->which != PS_IDS_WAITING && p->which != PS_IDS_STATE) || p->count < 0 ||
+      p->count > PS_PIECE_MAX || length != (size_t)p->count * each || (p->which == PS_IDS_STATE && p->count != 1))
+    return NULL;
+  *wrong = NULL;
+  if (p->which == PS_IDS_STATE) return write_state(r, bytes);
+  for (int64_t i = 0; i < p->count; i++) TRY(write_record(r, p, bytes + (size_t)i * each));
+  return NULL;
+}
