@@ -275,7 +275,8 @@ static enum MHD_Result take_request(shoal_serving *s, request *r) {
   r->status = serve_rows_read(r->type, r->body.data, r->body.length, s->batch_max, &r->rows);
   if (r->status || !r->rows.count) return answer_scores(s, r);
   int64_t unknown = 0;
-  if (r->rows.schema.kind == ROWS_SPARSE) unknown = rows_drop_beyond(&r->rows, r->rows.schema.features);
+  if (r->rows.schema.kind == ROWS_SPARSE && !r->rows.schema.ids)
+    unknown = rows_drop_beyond(&r->rows, r->rows.schema.features);
   pthread_mutex_lock(&s->lock);
   s->counts.unknown_entries += unknown;
   const bool ending = s->ending;

@@ -96,14 +96,13 @@ static void release(weights_in_use *w) {
 static shoal_status find_schema(weights_in_use *w) {
   const saved_model *s = &w->trained->saved;
   shoal_model *m = s->model;
-  if (s->job.growing_ids)
-    return status_make(SHOAL_ERR_ARGUMENT, "a model of growing ids cannot be served yet: use predict");
   if (s->kind->sparse) {
     w->schema = (rows_schema){.kind = ROWS_SPARSE,
                               .scale = 1,
                               .features = model_features(m),
                               .classes = s->classes,
                               .fields = model_needs_fields(m),
+                              .ids = s->job.growing_ids,
                               .fields_end = model_fields_end(m)};
     return NULL;
   }
@@ -171,6 +170,7 @@ static shoal_batch batch_of(const weights_in_use *w, const rows_block *rows) {
     b.offsets = shoal_tensor_view(SHOAL_I64, SHOAL_SHAPE(rows->count + 1), rows->offsets);
     b.indices = shoal_tensor_view(SHOAL_I32, SHOAL_SHAPE(entries), rows->indices);
     b.values = shoal_tensor_view(SHOAL_F32, SHOAL_SHAPE(entries), rows->values);
+    if (rows->ids) b.ids = shoal_tensor_view(SHOAL_I64, SHOAL_SHAPE(entries), rows->ids);
     if (rows->fields) b.fields = shoal_tensor_view(SHOAL_I32, SHOAL_SHAPE(entries), rows->fields);
     return b;
   }
@@ -209,6 +209,7 @@ static shoal_status warm_up(weights_in_use *w, int64_t batch_max) {
       for (int64_t k = 0; k < entries; k++) {
         rows.indices[i * entries + k] = (int32_t)k;
         rows.values[i * entries + k] = 0;
+        if (rows.ids) rows.ids[i * entries + k] = k;
         if (rows.fields) rows.fields[i * entries + k] = 0;
       }
       rows.labels[i] = -1;

@@ -98,17 +98,19 @@ static shoal_status read_sparse(const json_t *from, size_t row, rows_block *into
     return bad_row(row, "expected as many values as indices, found %zu and %zu", row, json_array_size(values), n);
   TRY(rows_reserve(into, 1, (int64_t)n));
   const int64_t start = into->offsets[into->count];
+  const int64_t most = into->ids ? INT64_MAX - 1 : INT32_MAX;
   int64_t previous = -1;
   for (size_t i = 0; i < n; i++) {
     const json_t *index = json_array_get(indices, i);
     const json_int_t number = json_integer_value(index);
-    if (!json_is_integer(index) || number < 0 || number > INT32_MAX)
-      return bad_row(row, "expected indices from 0 to %d", row, INT32_MAX);
+    if (!json_is_integer(index) || number < 0 || number > most)
+      return bad_row(row, "expected indices from 0 to %lld", row, (long long)most);
     if (number <= previous)
       return bad_row(row, "expected ascending indices without duplicates, found %lld after %lld", row,
                      (long long)number, (long long)previous);
     previous = number;
-    into->indices[start + (int64_t)i] = (int32_t)number;
+    if (into->ids) into->ids[start + (int64_t)i] = number;
+    into->indices[start + (int64_t)i] = into->ids ? 0 : (int32_t)number;
     into->values[start + (int64_t)i] = 1;
     if (values) TRY(read_number(json_array_get(values, i), row, &into->values[start + (int64_t)i]));
   }
@@ -148,7 +150,7 @@ static shoal_status read_lines(const void *body, size_t n, int64_t rows_max, row
     return status_make(SHOAL_ERR_INPUT, "text/plain is for models of sparse rows; send JSON or binary rows");
   if (into->schema.fields)
     return status_make(SHOAL_ERR_INPUT, "the model goes by fields, which lines of text/plain do not have; send JSON");
-  const format_options options = {.classes = 2, .labels_optional = true, .any_index = true};
+  const format_options options = {.classes = 2, .labels_optional = true, .any_index = true, .ids = into->schema.ids};
   file_reader *reader;
   TRY(libsvm_open_memory(body, n, "the body", &options, &reader));
   int64_t got = 0;
@@ -202,6 +204,7 @@ static shoal_status read_binary_sparse(const uint8_t *body, size_t n, int64_t ro
       if (number > INT32_MAX || number <= previous)
         return status_make(SHOAL_ERR_INPUT, "row %lld: expected ascending indices up to %d, found %lld after %lld",
                            (long long)i, INT32_MAX, (long long)number, (long long)previous);
+      if (into->ids) into->ids[at] = number; /* longer ones travel as JSON or text */
       into->indices[at] = (int32_t)number;
       previous = number;
     }

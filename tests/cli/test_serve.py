@@ -98,6 +98,20 @@ class Serving(support.Case):
             self.assertEqual(s.predict([]), [])
         self.assertIn("Served", s.out)
 
+    def test_growing_ids(self):
+        """Trained on a parameter server; ids without a row, of any size, count for nothing."""
+        rows, expected = self.clicks("--growing-ids", "--ps", 1)
+        with Serve(self.folder / "clicks") as s:
+            self.near(s.predict([{"indices": i, "values": v} for i, v in rows]), expected)
+            i, v = rows[0]
+            self.near(s.predict([{"indices": [*i, 2**63 - 2], "values": [*v, 1]}]), expected[:1])
+            status, got = s.ask((self.folder / "test.libsvm").read_bytes(), "text/plain")
+            self.near([float(x) for x in got.split()], expected)
+            body = struct.pack("<II", 1, len(i)) + struct.pack(f"<{len(i)}I", *i) + struct.pack(f"<{len(v)}f", *v)
+            self.near(struct.unpack("<f", s.ask(body, "application/octet-stream")[1]), expected[:1])
+            status, got = s.ask(json.dumps({"instances": [{"indices": [2**63 - 1]}]}))
+            self.assertEqual(status, 400, got)
+
     def test_rows_with_fields(self):
         """Of a model that goes by fields: as predict gives them; and what is said about fields that are wrong."""
         numbers, rows = random.Random(3), []
