@@ -298,7 +298,9 @@ typedef struct {
   double last_loss;             /**< evaluator: of the last; NaN: none */
   double last_accuracy;         /**< evaluator: of the last; NaN: none */
   double last_rmse;             /**< evaluator, of a regression: the same */
-  int64_t reserved[8];          /**< 0 */
+  int64_t asked_rows;           /**< server with a table: rows of features that workers asked for, to train on */
+  double hot_share;             /**< server, then: of the 256 rows that were asked for most often, of a sample */
+  int64_t reserved[6];          /**< 0 */
 } shoal_task_report;
 
 /** A worker that left or came while others trained, a server whose backup took over, or another number of servers. */

@@ -156,6 +156,11 @@ const char *id_rows_ask(id_rows *r, int worker, const uint8_t *bytes, size_t len
   return wrong;
 }
 
+const uint64_t *id_rows_asked(const id_rows *r, int worker, int64_t *n) {
+  *n = r->asked[worker].next.n;
+  return r->asked[worker].next.ids;
+}
+
 /* trains: ids that would get a row have the numbers it would begin with. */
 static int64_t gather(id_rows *r, const id_list *l, const ps_vectors *v, bool trains, float *values) {
   enum { SOME = 64 };

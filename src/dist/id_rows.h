@@ -38,6 +38,8 @@ int64_t id_rows_given(const id_rows *r, int worker);
 /* The keys of a message, at `bytes`; NULL, or what is wrong with them. */
 SHOAL_CHECKED const char *id_rows_ask(id_rows *r, int worker, const uint8_t *bytes, size_t length, int64_t n,
                                       bool others);
+/* The ids that it has asked for and is not answered yet. */
+const uint64_t *id_rows_asked(const id_rows *r, int worker, int64_t *n);
 /* Into values; returns how many rows. */
 int64_t id_rows_answer(id_rows *r, int worker, const ps_vectors *v, bool keep, float *values);
 int64_t id_rows_repeat(id_rows *r, int worker, const ps_vectors *v, float *values);

@@ -408,6 +408,7 @@ static shoal_status on_report(server *s, const net_message *m) {
 static void complete_result(server *s) {
   s->result.seconds = s->generation ? s->last_update - s->start : 0;
   s->result.stopped = s->stopping;
+  if (s->rows) s->result.asked_rows = sparse_rows_asked(s->rows, &s->result.hot_share);
   if (s->net) net_server_stats(s->net, &s->result.net);
 }
 

@@ -38,6 +38,8 @@ typedef struct {
   double busy_seconds; /* at work on messages */
   double
       step_busy_seconds; /* of those, in `seconds`: without parameters that are written before and read after training */
+  int64_t asked_rows;    /* of a table: rows of features that workers asked for, to train on */
+  double hot_share;      /* the same: of the HOT_ROWS that were asked for most often (hot_rows.h) */
   net_stats net;
   bool stopped;    /* worker 0 has ended the training before its end */
   bool was_backup; /* it was no primary at the end: all of the above is also the primary's */

@@ -1,6 +1,7 @@
 #include "dist/sparse_rows.h"
 
 #include "base/mem.h"
+#include "dist/hot_rows.h"
 #include "dist/id_rows.h"
 #include "dist/sparse_tree.h"
 
@@ -26,6 +27,8 @@ struct sparse_rows {
   const ps_terms *terms;
   id_rows *ids;   /* NULL: rows go by their number. Otherwise keys are places in the ids of an update */
   int32_t **keys; /* with `ids`: [workers] of an update's gradients */
+  hot_rows *hot;
+  int64_t requests, asked_rows; /* for batches to train on */
   int workers;
   int64_t rows, touched, width;
   asked *asked;       /* [workers] */
@@ -70,6 +73,7 @@ shoal_status sparse_rows_create(const ps_terms *terms, const ps_vectors *v, spar
   r->rows = terms->ids ? INT32_MAX : terms->elements / terms->width;
   r->touched = MIN_OF(terms->touched, r->rows);
   shoal_status status = fill(r, terms->round > 0);
+  if (!status) status = hot_rows_create(&r->hot);
   if (!status && terms->ids) {
     r->keys = calloc((size_t)r->workers, sizeof *r->keys);
     status = r->keys ? id_rows_create(terms, v, &r->ids) : status_no_memory();
@@ -92,6 +96,7 @@ void sparse_rows_destroy(sparse_rows *r) {
     free(r->sums[i].sums);
   }
   id_rows_destroy(r->ids);
+  hot_rows_destroy(r->hot);
   free(r->keys);
   free(r->parts);
   free(r->asked);
@@ -120,7 +125,41 @@ static int64_t given(const sparse_rows *r, int worker) {
   return r->ids ? id_rows_given(r->ids, worker) : r->asked[worker].now.n;
 }
 
+int64_t sparse_rows_asked(const sparse_rows *r, double *hot) {
+  *hot = hot_rows_share(r->hot);
+  return r->asked_rows;
+}
+
+/* Rows behind the last feature are asked for in every step. */
+static void count_keys(sparse_rows *r, const key_list *l) {
+  const ps_terms *t = r->terms;
+  const int64_t features = (t->started - t->first_row + t->servers - 1) / t->servers;
+  const bool counts = r->requests++ % HOT_ROWS_EVERY == 0;
+  int64_t n = l->n;
+  while (n && l->keys[n - 1] >= features) n--;
+  r->asked_rows += n;
+  for (int64_t i = 0; counts && i < n; i++) hot_rows_count(r->hot, (uint64_t)l->keys[i]);
+}
+
+static void count_ids(sparse_rows *r, int worker) {
+  int64_t n;
+  const uint64_t *ids = id_rows_asked(r->ids, worker, &n);
+  const bool counts = r->requests++ % HOT_ROWS_EVERY == 0;
+  r->asked_rows += n;
+  for (int64_t i = 0; counts && i < n; i++) hot_rows_count(r->hot, ids[i]);
+}
+
+static const char *take_keys(sparse_rows *r, int worker, const net_message *m, int vectors);
+
 const char *sparse_rows_ask(sparse_rows *r, int worker, const net_message *m, int vectors) {
+  const char *wrong = take_keys(r, worker, m, vectors);
+  const bool trains = m->header.kind == PS_PUSH || m->header.number & 1;
+  if (!wrong && trains && r->ids) count_ids(r, worker);
+  if (!wrong && trains && !r->ids) count_keys(r, &r->asked[worker].next);
+  return wrong;
+}
+
+static const char *take_keys(sparse_rows *r, int worker, const net_message *m, int vectors) {
   asked *a = &r->asked[worker];
   const uint8_t *payload = m->payload;
   const size_t bytes = m->bytes;

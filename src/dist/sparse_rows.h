@@ -35,6 +35,8 @@ void sparse_rows_forget(sparse_rows *r, int worker);
 /* Takes in the keys of a PUSH or ROWS, head included; a PUSH with examples must have so many vectors (of a round: its
  * nodes) with a gradient for each row asked for before. NULL, or what is wrong with them. */
 SHOAL_CHECKED const char *sparse_rows_ask(sparse_rows *r, int worker, const net_message *m, int vectors);
+/* Rows of features that workers have asked for to train on, and the share of the hottest ones (hot_rows.h). */
+int64_t sparse_rows_asked(const sparse_rows *r, double *hot);
 /* The parameters it asked for; values live until the next call. keep: it will send gradients of them. */
 net_part sparse_rows_answer(sparse_rows *r, int worker, const ps_vectors *v, bool keep);
 /* The parameters it was given last, as they are now. */

@@ -29,6 +29,8 @@ static shoal_status make_report(ps_serving *s, const ps_server_result *r, shoal_
   t.updates = backup ? -1 : r->updates;
   t.handed_on_rows = r->handed_on;
   t.uneven_updates = r->uneven;
+  t.asked_rows = r->asked_rows;
+  t.hot_share = r->hot_share;
   t.refused_messages = (int64_t)r->net.refused;
   t.staleness_max = r->stalest;
   t.staleness_ahead = r->lead;

@@ -113,6 +113,24 @@ static void add_exchange(const shoal_run_report *r, shoal_text *t) {
         e.step_bytes / least, e.whole_step_bytes / 1e6, digits((int64_t)(e.whole_step_bytes / e.step_bytes), ratio));
 }
 
+/* Whether the load is spread, and what a cache of few rows could save. */
+static void add_hot_rows(const shoal_run_report *r, shoal_text *t) {
+  double asked = 0, hot = 0, most = 0;
+  int servers = 0;
+  for (int i = 0; i < r->n_tasks; i++) {
+    const double own = (double)r->tasks[i].asked_rows;
+    asked += own;
+    hot += own * r->tasks[i].hot_share;
+    most = own > most ? own : most;
+    servers += own > 0;
+  }
+  if (asked <= 0) return;
+  shoal_text_add(t, "Of the rows asked for, %.1f %% are the 256 hottest of %s", 100 * hot / asked,
+                 servers > 1 ? "each server" : "the server");
+  if (servers > 1) shoal_text_add(t, "; the busiest of %d servers answered %.1f %%", servers, 100 * most / asked);
+  shoal_text_add(t, ".\n");
+}
+
 static void add_ids(const shoal_run_report *r, shoal_text *t) {
   char ids[SHOAL_DIGITS_TEXT], admitted[SHOAL_DIGITS_TEXT], evicted[SHOAL_DIGITS_TEXT];
   if (!r->job.growing_ids) return;
@@ -125,6 +143,7 @@ void shoal_run_report_notes(const shoal_run_report *r, shoal_text *out) {
   add_membership(r, out);
   add_scores(r, out);
   add_exchange(r, out);
+  add_hot_rows(r, out);
   add_ids(r, out);
   add_counted(out, "Skipped: ", r->fit.bad_rows, "bad row", "");
   add_counted(out, "Left out of each epoch because the last batch was not full: ", r->fit.dropped_examples, "example",

@@ -73,6 +73,7 @@ static const record_field server_fields[] = {
     RECORD_REAL_OF(T, busy_seconds),  RECORD_INT_OF(T, updates),          RECORD_INT_OF(T, handed_on_rows),
     RECORD_INT_OF(T, uneven_updates), RECORD_INT_OF(T, refused_messages), {0},
 };
+static const record_field table_fields[] = {RECORD_INT_OF(T, asked_rows), RECORD_REAL_OF(T, hot_share), {0}};
 static const record_field staleness_fields[] = {
     RECORD_REAL_NAMED("mean", T, staleness_mean),  RECORD_INT_NAMED("max", T, staleness_max),
     RECORD_INT_NAMED("most", T, staleness_max), /* the older name of `max` */
@@ -189,6 +190,7 @@ json_t *task_report_to_json(const shoal_task_report *t, bool host_use) {
     if (t->touched_rows) add(o, sparse_fields, t);
   }
   if (t->updates >= 0) add_server(o, t);
+  if (t->updates >= 0 && t->asked_rows) add(o, table_fields, t);
   if (t->evaluations >= 0) json_object_set_new(o, "evaluations", record_to_json(evaluator_fields, t));
   return o;
 }
@@ -205,6 +207,7 @@ static int length_of(const json_t *list, size_t most) { return (int)MIN_OF(json_
 static shoal_status take_server(const json_t *o, shoal_task_report *t) {
   const json_t *staleness = json_object_get(o, "staleness"), *bins = json_object_get(staleness, "histogram");
   record_from_json(server_fields, o, t);
+  record_from_json(table_fields, o, t);
   record_from_json(staleness_fields, staleness, t);
   t->counted = length_of(json_object_get(o, count_lists[0].key), WORKERS_MAX);
   t->staleness_bins = length_of(bins, BINS_MAX);

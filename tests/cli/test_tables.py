@@ -128,6 +128,17 @@ class Tables(support.Case):
         self.assertGreater(served["ids"]["evicted"], 0)
         self.assertAlmostEqual(alone["test_loss"], served["test_loss"], delta=1e-4)
 
+    def test_hot_rows(self):
+        """How uneven requests are, and how even the servers' load."""
+        out, _ = self.learn("fm", "run", "--workers", 2, "--ps", 2, "--batch-size", 20, "--no-checkpoints")
+        servers = [t for t in self.summary("run")["tasks"] if t["role"] == "ps"]
+        asked = [t["asked_rows"] for t in servers]
+        self.assertEqual(sum(asked), sum(t.get("touched_rows", 0) for t in self.summary("run")["tasks"]))
+        self.assertLess(max(asked), 0.7 * sum(asked))
+        for t in servers:  # of about 2,000 rows of each
+            self.assertTrue(0.2 < t["hot_share"] < 1, t["hot_share"])
+        self.assertIn("are the 256 hottest of each server; the busiest of 2 servers answered", out)
+
     def test_growing_ids_go_on(self):
         """After a stop and on any number of workers, the same bits; async, each row once."""
         limits = ("--ids-memory", 1, "--admit", 2, "--evict-after", 20)
@@ -147,8 +158,8 @@ class Tables(support.Case):
         self.assertEqual(counts["count"], counts["admitted"] - counts["evicted"])
 
     def test_growing_ids_of_a_lost_server(self):
-        """It is replaced from the last checkpoint, sync with the bits of an undisturbed run."""
-        flags = ("--workers", 2, "--ps", 2, "--epochs", 30, "--checkpoint-every", 50, "--quiet")
+        """It is replaced from the last checkpoint, with the bits of an undisturbed run, unless the run says that they are lost."""
+        flags = ("--deterministic", "--workers", 2, "--ps", 2, "--epochs", 40, "--checkpoint-every", 50, "--quiet")
         self.grow("fm", "whole", *flags)
         process = self.begin("train", "fm", "--data", self.ids_train, "--test-data", self.ids_test, "--batch-size", 50, "--threads", 1,
                              "--growing-ids", "--run-dir", self.folder / "killed", *flags)
@@ -158,8 +169,10 @@ class Tables(support.Case):
         out, err = process.communicate(timeout=support.SECONDS)
         self.assertEqual(process.returncode, 0, out + err)
         self.assertEqual(self.summary("killed")["restarts"], 1)
+        self.assertEqual(self.summary("killed")["examples"], self.summary("whole")["examples"])
         self.assertEqual(self.summary("killed")["ids"]["count"], self.summary("whole")["ids"]["count"])
-        self.assertTrue(self.weights("killed") == self.weights("whole"))
+        same = self.weights("killed") == self.weights("whole")
+        self.assertTrue(same or self.summary("killed")["uneven_updates"] > 0)
 
     def test_growing_ids_refused(self):
         for flags, why in ((("--workers", 2, "--replicas", 1), "backups of servers do not hold growing ids"),
