@@ -484,6 +484,10 @@ static void take_values(ps_table *t) {
   const int64_t width = t->shape.width;
   for (int i = 0; i < t->shape.tables; i++) {
     const columns *c = &t->tables[i];
+    if (width == 1) { /* too short for calls */
+      for (int64_t r = 0; r < t->n_batch; r++) c->weights[r] = t->values[t->at[r]];
+      continue;
+    }
     for (int64_t r = 0; r < t->n_batch; r++)
       memcpy(c->weights + r * c->width, t->values + t->at[r] * width + c->column, (size_t)c->width * sizeof *t->values);
   }
@@ -504,18 +508,31 @@ shoal_status ps_table_fetch(ps_table *t, const shoal_batch *b, bool keep, shoal_
 int64_t ps_table_numbers(const ps_table *t) { return t->n_keys * t->shape.width; }
 int64_t ps_table_most(const ps_table *t) { return (t->room + t->shape.other_rows) * t->shape.width; }
 
-/* In the entries' order; then the other weights' gradients. */
-void ps_table_sum(const ps_table *t, const shoal_tensor *gradients, int64_t first, float *out) {
+/* One table of rows of one number. */
+static void sum_numbers(const ps_table *t, const shoal_tensor *gradients, const int32_t *places, float *restrict out) {
+  const shoal_tensor *g = &gradients[t->tables[0].gradient];
+  const float *of_entries = g->data;
+  for (int64_t r = 0; r < t->n_batch; r++) out[t->at[r]] = 0;
+  for (int64_t e = 0; e < g->shape.dim[0]; e++) out[t->at[places[e]]] += of_entries[e];
+}
+
+static void sum_rows(const ps_table *t, const shoal_tensor *gradients, const int32_t *places, float *out) {
   const int64_t width = t->shape.width;
   for (int64_t r = 0; r < t->n_batch; r++) memset(out + t->at[r] * width, 0, (size_t)width * sizeof *out);
   for (int i = 0; i < t->shape.tables; i++) {
     const columns *c = &t->tables[i];
     const float *of_entries = gradients[c->gradient].data; /* [entries, c->width] */
     for (int64_t e = 0; e < gradients[c->gradient].shape.dim[0]; e++) {
-      float *restrict sum = out + t->at[t->places[first + e]] * width + c->column;
+      float *restrict sum = out + t->at[places[e]] * width + c->column;
       for (int64_t k = 0; k < c->width; k++) sum[k] += of_entries[e * c->width + k];
     }
   }
+}
+
+/* In the entries' order; then the other weights' gradients. */
+void ps_table_sum(const ps_table *t, const shoal_tensor *gradients, int64_t first, float *out) {
+  const int64_t width = t->shape.width;
+  (width == 1 ? sum_numbers : sum_rows)(t, gradients, t->places + first, out);
   for (int i = 0; i < t->n_others; i++) move_other(t, &t->others[i], out, gradients[t->others[i].gradient].data);
   if (!t->n_others) return;
   const other_weight *last = &t->others[t->n_others - 1];
