@@ -32,21 +32,33 @@ int sparse_table_bits(int64_t entries) {
 }
 
 size_t sparse_scratch(int64_t rows, int64_t entries) {
-  size_t words = (size_t)rows + 3 * (size_t)entries + ((size_t)1 << sparse_table_bits(entries));
+  size_t words = (size_t)rows + 2 * (size_t)entries + ((size_t)2 << sparse_table_bits(entries));
   return mem_round_up(sizeof(sparse_outcome), MEM_ALIGN) + mem_round_up(4 * words, MEM_ALIGN);
+}
+
+/* Entries that do not ascend, of all; *most: the largest index, -1 as the largest of all. */
+static int64_t descents(const sparse_job *j, uint32_t *most) {
+  const int32_t *indices = j->indices;
+  uint32_t largest = j->entries ? (uint32_t)indices[0] : 0, n = 0;
+  for (int64_t e = 1; e < j->entries; e++) {
+    largest = MAX_OF(largest, (uint32_t)indices[e]);
+    n += indices[e] <= indices[e - 1];
+  }
+  *most = largest;
+  return n;
 }
 
 shoal_status sparse_check(sparse_job *j, bool *once) {
   const int64_t start = j->offsets[0];
-  uint32_t most = 0, twice = 0;
-  for (int64_t e = 0; e < j->entries; e++) most = MAX_OF(most, (uint32_t)j->indices[e]);
+  uint32_t most;
+  int64_t within = descents(j, &most); /* rows, after those between two rows are taken off */
   for (int64_t i = 0; i < j->rows; i++) {
     const int64_t from = (int64_t)((uint64_t)j->offsets[i] - (uint64_t)start);
     const int64_t to = (int64_t)((uint64_t)j->offsets[i + 1] - (uint64_t)start);
     if (from < 0 || from > to || to > j->entries)
       return status_make(SHOAL_ERR_INPUT, "row %lld has entries %lld to %lld: offsets must ascend within 0 .. %lld",
                          (long long)i, (long long)from, (long long)to, (long long)j->entries);
-    for (int64_t e = from + 1; e < to; e++) twice |= (uint32_t)(j->indices[e] <= j->indices[e - 1]);
+    if (from && from < to) within -= j->indices[from] <= j->indices[from - 1];
   }
   for (int64_t e = 0; most >= j->features && e < j->entries; e++)
     if (j->indices[e] < 0 || j->indices[e] >= j->features)
@@ -54,7 +66,7 @@ shoal_status sparse_check(sparse_job *j, bool *once) {
                          j->indices[e], (long long)e, (long long)j->features);
   for (int64_t i = 0; i < j->rows; i += j->step_rows)
     j->step_entries = MAX_OF(j->step_entries, j->offsets[MIN_OF(i + j->step_rows, j->rows)] - j->offsets[i]);
-  *once = !twice;
+  *once = !within;
   return NULL;
 }
 

@@ -38,7 +38,8 @@ typedef struct {
 
 /* What was seen on the way. */
 typedef struct {
-  double loss; /* sum over rows */
+  double loss;    /* sum over rows, but for */
+  double product; /* whose logarithm is part of it */
   int64_t hits;
   int64_t bad_row; /* whose score is no number; -1: none */
 } sparse_outcome;

@@ -42,21 +42,22 @@
 
 /* a: z, b: n. FTRL-proximal, McMahan et al. 2013; the variable is zero where |z| <= l1. The usual power is a square
  * root. */
-#define FTRL_CONSTANTS                \
-  const real l1 = (real)attr[0].f;    \
-  const real l2 = (real)attr[1].f;    \
-  const real beta = (real)attr[2].f;  \
-  const real power = (real)attr[3].f; \
-  const bool half = attr[3].f == -0.5
+#define FTRL_CONSTANTS                 \
+  const real l1 = (real)attr[0].f;     \
+  const real l2 = (real)attr[1].f;     \
+  const real beta = (real)attr[2].f;   \
+  const real power = (real)attr[3].f;  \
+  const bool half = attr[3].f == -0.5; \
+  const real slower = 1 / lr
 #define FTRL_POWER(n) (half ? sqrt(n) : pow((n), -power))
-#define FTRL_ELEMENT                                                                   \
-  {                                                                                    \
-    real more = b[i] + g * g;                                                          \
-    real root = FTRL_POWER(more);                                                      \
-    real z = a[i] + g - (root - FTRL_POWER(b[i])) / lr * var[i];                       \
-    a[i] = z;                                                                          \
-    b[i] = more;                                                                       \
-    var[i] = fabs(z) <= l1 ? 0 : ((z < 0 ? -l1 : l1) - z) / ((beta + root) / lr + l2); \
+#define FTRL_ELEMENT                                                                       \
+  {                                                                                        \
+    real more = b[i] + g * g;                                                              \
+    real root = FTRL_POWER(more);                                                          \
+    real z = a[i] + g - (root - FTRL_POWER(b[i])) * slower * var[i];                       \
+    a[i] = z;                                                                              \
+    b[i] = more;                                                                           \
+    var[i] = fabs(z) <= l1 ? 0 : ((z < 0 ? -l1 : l1) - z) / ((beta + root) * slower + l2); \
   }
 
 /* a: first moment, b: second moment. Kingma and Ba, algorithm 1; t, a double, counts from 1. */
