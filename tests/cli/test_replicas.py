@@ -203,6 +203,8 @@ class Described(support.Case):
         self.assertGreaterEqual(summary["failovers"], 3)
         self.shoal("train", *self.flags, "--workers", 2, "--ps", SERVERS, "--run-dir", "plain", "--steps", summary["steps"], "--threads", 1,
                    "--quiet")
+        if summary["uneven_updates"]:  # a busy machine kept a worker from its processor for longer than the heartbeat allows
+            self.skipTest("a worker was left out for a while, so sums are others: the bits were not compared")
         self.assertEqual(*((self.folder / run / "model.safetensors").read_bytes() for run in ("r", "plain")))
 
 
