@@ -397,7 +397,8 @@ static shoal_status compute_batch(shoal_strategy *base, const train_batch *b) {
   if (s->local) return compute_local(s, b);
   if (s->table && (s->error = fetch_rows(s, b))) return NULL; /* `exchange` tells, and whether all is to begin again */
   if (s->table) return ps_leaves_run(s->leaves, b, &s->indices, &s->part);
-  TRY(compute_run(c, b, NULL, s->watches ? &(session_watcher){s, on_ready, on_phase} : NULL));
+  const bool early = s->watches && !s->dense; /* rows that were touched are spread over the whole table first */
+  TRY(compute_run(c, b, NULL, early ? &(session_watcher){s, on_ready, on_phase} : NULL));
   compute_losses(c, b->rows, &s->part.loss, &s->part.hits);
   for (int i = 0; i < s->n_weights; i++) s->gradients[i] = compute_gradients(c)[i].data;
   return s->dense ? spread(s, b) : NULL;

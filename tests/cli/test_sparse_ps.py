@@ -76,8 +76,10 @@ class SparseServers(support.Case):
         flags = ("--workers", 2, "--ps", 1, "--shuffle-rows", 0, "--no-checkpoints", "--steps", 20)
         self.learn("sparse", *flags)
         out = self.learn("whole", "--transfer", "dense", *flags)[0]
-        sparse, whole = self.summary("sparse"), self.summary("whole")
+        self.learn("far", "--transfer", "dense", "--transport", "tls", "--features", 2 * FEW, *flags) # large ones go out in pieces
+        sparse, whole, far = self.summary("sparse"), self.summary("whole"), self.summary("far")
         self.assertAlmostEqual(sparse["test_loss"], whole["test_loss"], places=5)
+        self.assertAlmostEqual(whole["test_loss"], far["test_loss"], places=5)
         self.assertEqual(sparse["exchange"]["touched_features"], whole["exchange"]["touched_features"])
         self.assertGreater(whole["exchange"]["step_bytes"], 2 * 4 * FEW)
         self.assertLess(4 * sparse["exchange"]["step_bytes"], whole["exchange"]["step_bytes"])
