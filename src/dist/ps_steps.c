@@ -218,7 +218,9 @@ static bool round_is_complete(const server *s) {
   if (waiting == members) return !awaits_part(s); /* otherwise nothing else can come */
   if (!o->backups) return false;
   if (!s->leads) return told && real >= told;
-  return real && real >= MIN_OF(leased, o->workers - o->backups);
+  /* Who has no batch at an epoch's end has come, too: else a worker that stopped with one of the last would be waited for. */
+  const int idle = pushed - real;
+  return real && pushed >= MIN_OF(leased + idle, o->workers - o->backups);
 }
 
 /* Those that wait for a version that is there now. */

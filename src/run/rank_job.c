@@ -217,6 +217,9 @@ static shoal_status name_ended(const rank_job *j, int status) {
     text_add(&words, "a rank has ended with status %d", WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
   else if (WIFSIGNALED(status)) /* mpirun itself */
     text_add(&words, "mpirun was ended by signal %d", WTERMSIG(status));
+  else if (WEXITSTATUS(status) > 128) /* that of a rank which had not said yet that it was there */
+    text_add(&words, "a rank was ended by signal %d (status %d of mpirun)", WEXITSTATUS(status) - 128,
+             WEXITSTATUS(status));
   else
     text_add(&words, "mpirun has ended with status %d", WEXITSTATUS(status));
   if (!rank_roster_all_begun(j->roster)) text_add(&words, " before all ranks had begun");

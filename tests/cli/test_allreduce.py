@@ -286,7 +286,8 @@ class Ranks(Replicas):
         for run, process in jobs.items():
             status, _, err = self.ends(process, self.folder / run)
             self.assertEqual(status, 1, f"{run}: {err}")
-            self.assertRegex(err, "ulimit -n" if run == "few" else r"rank [0-2] \(", run)
+            # Of ranks that were killed before they had said that they were there, mpirun tells the signal alone.
+            self.assertRegex(err, "ulimit -n" if run == "few" else r"rank [0-2] \(|a rank was ended by signal 9", run)
 
     def test_ctrl_c_stops_all_after_the_same_step(self):
         process, folder = self.started("r", 2)
