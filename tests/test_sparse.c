@@ -6,6 +6,7 @@
 #include "exec/packed.h"
 #include "exec/plan.h"
 #include "exec/session.h"
+#include "kernel/cpu.h"
 #include "train/model.h"
 #include "train/binary_metrics.h"
 
@@ -41,7 +42,7 @@ typedef struct {
 
 static double next(numbers *n) { return random_uniform_at(&n->stream, n->at++); }
 
-enum { ROWS_MAX = 400, ENTRIES_MAX = 20 * ROWS_MAX };
+enum { ROWS_MAX = 400, ENTRIES_MAX = 40 * ROWS_MAX };
 
 typedef struct {
   int64_t offsets[ROWS_MAX + 1];
@@ -50,14 +51,14 @@ typedef struct {
   int64_t rows;
 } data;
 
-/* Rows of 0 to 19 entries, ascending; small indices are frequent. */
+/* Rows of 0 to 19 entries, each eighth of up to 149, more than kernels take at once; ascending, small indices are frequent. */
 static data *make_data(int64_t rows, int64_t features, uint64_t seed) {
   data *d = calloc(1, sizeof *d);
   assert_non_null(d);
   numbers r = {.stream = random_stream_make(seed, 1)};
   d->rows = rows;
   for (int64_t i = 0; i < rows; i++) {
-    int64_t n = (int64_t)(next(&r) * 20), at = d->offsets[i];
+    int64_t n = (int64_t)(next(&r) * (i % 8 == 7 ? 150 : 20)), at = d->offsets[i];
     int32_t index = -1;
     for (int64_t k = 0; k < n; k++) {
       double u = next(&r);
@@ -158,13 +159,13 @@ static void check_same(const design *d, int64_t step) {
 
 static void steps_are_runs(void **state) {
   static const char *const optimizers[] = {"sgd", "adagrad", "ftrl"};
-  static const char *const kernels[] = {"generic", "auto"};
   static const int64_t steps[] = {1, 7, 100, 173};
   for (size_t o = 0; o < COUNT_OF(optimizers); o++)
-    for (size_t k = 0; k < COUNT_OF(kernels); k++)
+    for (cpu_level level = CPU_GENERIC; level <= cpu_best(); level++)
       for (size_t s = 0; s < COUNT_OF(steps); s++) {
-        check_same(&(design){.optimizer = optimizers[o], .kernels = kernels[k]}, steps[s]);
-        check_same(&(design){.optimizer = optimizers[o], .kernels = kernels[k], .l2 = 0.02, .bias = true}, steps[s]);
+        const char *kernels = cpu_level_name(level);
+        check_same(&(design){.optimizer = optimizers[o], .kernels = kernels}, steps[s]);
+        check_same(&(design){.optimizer = optimizers[o], .kernels = kernels, .l2 = 0.02, .bias = true}, steps[s]);
       }
 }
 
@@ -209,12 +210,12 @@ static void same_variables(shoal_model *a, shoal_model *b) {
 
 /* A large table is packed while it is trained, and nobody sees a difference: not whoever asks for variables in between,
  * nor whoever was given one for good. */
-static void packed_tables(void **state) {
+static void check_packed(const char *kernels) {
   enum { FEATURES = (1 << 20) + 77, ROWS = 120 };
   static const char *const optimizers[] = {"adagrad", "ftrl"};
   data *rows = make_data(ROWS, FEATURES, 11);
   for (int i = 0; i < 4; i++) {
-    const design d = {.optimizer = optimizers[i / 2], .threads = 1 + i % 2};
+    const design d = {.optimizer = optimizers[i / 2], .kernels = kernels, .threads = 1 + i % 2};
     const int64_t step = i % 2 ? 1 : 50;
     shoal_model *packed = make_model(FEATURES, &d), *fixed = make_model(FEATURES, &d);
     const float *own = weights(fixed, "sparse_dense/kernel"); /* for good: never packed */
@@ -236,6 +237,10 @@ static void packed_tables(void **state) {
     shoal_model_destroy(fixed);
   }
   free(rows);
+}
+
+static void packed_tables(void **state) {
+  for (cpu_level level = CPU_GENERIC; level <= cpu_best(); level++) check_packed(cpu_level_name(level));
 }
 
 /* ---- plans */
