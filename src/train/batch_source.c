@@ -294,23 +294,19 @@ static shoal_tensor slice(const shoal_tensor *t, int64_t first, int64_t n) {
   return out;
 }
 
-/* Rows [first, first + n) of the round as a batch of their own. */
-static shoal_status cut_part(rows_source *s, int64_t first, int64_t n) {
-  const shoal_batch *b = s->now;
-  const int64_t *offsets = (const int64_t *)b->offsets.data + first, begin = offsets[0], entries = offsets[n] - begin;
-  TRY(mem_grow((void **)&s->offsets, &s->cap_offsets, (size_t)n + 1, sizeof *s->offsets));
-  for (int64_t i = 0; i <= n; i++) s->offsets[i] = offsets[i] - begin;
-  s->part = (shoal_batch){.count = n,
-                          .labels = slice(&b->labels, first, n),
-                          .offsets = shoal_tensor_view(SHOAL_I64, SHOAL_SHAPE(n + 1), s->offsets),
-                          .indices = slice(&b->indices, begin, entries),
-                          .values = slice(&b->values, begin, entries),
-                          .fields = slice(&b->fields, begin, entries),
-                          .weights = slice(&b->weights, first, n),
-                          .ids = slice(&b->ids, begin, entries),
-                          .scale = b->scale,
-                          .epoch = b->epoch};
-  return NULL;
+shoal_batch batch_cut(const shoal_batch *b, int64_t first, int64_t n, int64_t *offsets) {
+  const int64_t *all = (const int64_t *)b->offsets.data + first, begin = all[0], entries = all[n] - begin;
+  for (int64_t i = 0; i <= n; i++) offsets[i] = all[i] - begin;
+  return (shoal_batch){.count = n,
+                       .labels = slice(&b->labels, first, n),
+                       .offsets = shoal_tensor_view(SHOAL_I64, SHOAL_SHAPE(n + 1), offsets),
+                       .indices = slice(&b->indices, begin, entries),
+                       .values = slice(&b->values, begin, entries),
+                       .fields = slice(&b->fields, begin, entries),
+                       .weights = slice(&b->weights, first, n),
+                       .ids = slice(&b->ids, begin, entries),
+                       .scale = b->scale,
+                       .epoch = b->epoch};
 }
 
 static shoal_status lease_round(batch_source *base, const strategy_place *place, train_batch *out, bool *more) {
@@ -323,7 +319,8 @@ static shoal_status lease_round(batch_source *base, const strategy_place *place,
   if (s->now->count != span.round_rows)
     return status_make(SHOAL_ERR_INPUT, "round %lld has %lld rows, %lld were counted: the files have changed",
                        (long long)span.number, (long long)s->now->count, (long long)span.round_rows);
-  TRY(cut_part(s, span.first - span.round, span.rows));
+  TRY(mem_grow((void **)&s->offsets, &s->cap_offsets, (size_t)span.rows + 1, sizeof *s->offsets));
+  s->part = batch_cut(s->now, span.first - span.round, span.rows, s->offsets);
   *out = (train_batch){.rows = span.rows,
                        .span = span,
                        .number = span.number,

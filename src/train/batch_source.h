@@ -57,6 +57,9 @@ SHOAL_CHECKED shoal_status batch_source_go_to(batch_source *s, const char *posit
 /* Of a stream that is walked, or cut into rounds: where it stands, for a checkpoint; otherwise an empty text. */
 void batch_source_position(const batch_source *s, char out[SHOAL_POSITION_TEXT]);
 
+/* Rows [first, first + n) of sparse ones as a batch of their own. offsets: room for n + 1. */
+shoal_batch batch_cut(const shoal_batch *b, int64_t first, int64_t n, int64_t *offsets);
+
 SHOAL_CHECKED shoal_status batch_source_create(const batch_source_options *options, bool leased, batch_source **out);
 
 #endif

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "dist/tree.h"
 #include "exec/session.h"
+#include "train/batch_source.h"
 
 #include <math.h>
 
@@ -34,30 +35,15 @@ struct ps_leaves {
   int running;
 };
 
-static shoal_tensor slice(const shoal_tensor *t, int64_t first, int64_t n) {
-  shoal_tensor out = *t;
-  if (!t->data) return out;
-  out.shape = SHOAL_SHAPE(n);
-  out.data = (char *)t->data + (size_t)first * shoal_dtype_size(t->dtype);
-  return out;
-}
-
-/* A leaf's rows as a batch of their own. */
+/* A leaf's rows as a batch of their own, whose indices are places among the part's. */
 static shoal_batch cut(const ps_leaves *l, replica *r, int64_t leaf) {
   const shoal_batch *b = l->batch->sparse;
-  const int64_t first = leaf * TREE_LEAF_ROWS, *offsets = (const int64_t *)b->offsets.data + first;
+  const int64_t first = leaf * TREE_LEAF_ROWS;
   r->rows = MIN_OF((int64_t)TREE_LEAF_ROWS, b->count - first);
-  r->first_entry = offsets[0];
-  const int64_t entries = offsets[r->rows] - offsets[0];
-  for (int64_t i = 0; i <= r->rows; i++) r->offsets[i] = offsets[i] - offsets[0];
-  return (shoal_batch){
-      .count = r->rows,
-      .labels = slice(&b->labels, first, r->rows),
-      .offsets = shoal_tensor_view(SHOAL_I64, SHOAL_SHAPE(r->rows + 1), r->offsets),
-      .indices = shoal_tensor_view(SHOAL_I32, SHOAL_SHAPE(entries), (void *)(l->places + r->first_entry)),
-      .values = slice(&b->values, r->first_entry, entries),
-      .fields = slice(&b->fields, r->first_entry, entries),
-      .weights = slice(&b->weights, first, r->rows)};
+  r->first_entry = ((const int64_t *)b->offsets.data)[first];
+  shoal_batch out = batch_cut(b, first, r->rows, r->offsets);
+  out.indices = shoal_tensor_view(SHOAL_I32, SHOAL_SHAPE(r->offsets[r->rows]), (void *)(l->places + r->first_entry));
+  return out;
 }
 
 static void run_leaf(void *context, int thread, int threads) {
