@@ -9,6 +9,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 SHOAL = os.environ["SHOAL_BIN"]
@@ -51,6 +52,7 @@ def children(pid):
 
 class Case(unittest.TestCase):
     """A test with a folder of its own, in which the command runs."""
+    PATIENCE = 30  # seconds
 
     @classmethod
     def setUpClass(cls):
@@ -76,6 +78,31 @@ class Case(unittest.TestCase):
         self.assertEqual(done.returncode, expect, what)
         return done.stdout, done.stderr
 
+    def in_background(self, *arguments, **options):
+        """The command in the background, ended with the test."""
+        process = subprocess.Popen([SHOAL, *map(str, arguments)], cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   text=True, env=self.environment(), **options)
+        self.addCleanup(self.put_away, process)
+        return process
+
+    def put_away(self, process):
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+    def wait_for(self, condition, what, process=None, seconds=None):
+        """process: must not end meanwhile."""
+        seconds = seconds or self.PATIENCE
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            if condition():
+                return
+            if process and process.poll() is not None:
+                out, err = process.communicate()
+                self.fail(f"{what}: the job ended with {process.returncode} before: {out}\n{err}")
+            time.sleep(0.005)
+        self.fail(f"{what}: not within {seconds} s")
+
     def train(self, model, run, *flags, expect=0, **options):
         return self.shoal("train", model, "--data", self.data, "--run-dir", run, *FEW, *flags, expect=expect, **options)
 
@@ -86,4 +113,4 @@ class Case(unittest.TestCase):
 
 
 def main():
-    unittest.main(argv=[sys.argv[0], "-v"])
+    unittest.main(argv=[sys.argv[0], "-v", *sys.argv[1:]])

@@ -17,19 +17,12 @@ ROWS = 512
 
 
 class Recovery(support.Case):
+    PATIENCE = LATEST
+
     def begin(self, name, *flags, epochs=100000000, lr="0.1"):
         folder = self.folder / name
-        process = subprocess.Popen(
-            [support.SHOAL, "train", "softmax", "--data", self.data, "--run-dir", folder, "--epochs", str(epochs),
-             "--batch-size", "16", "--threads", "1", "--lr", lr, "--quiet", *map(str, flags)], cwd=self.folder,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=self.environment())
-        self.addCleanup(self.put_away, process)
-        return process, folder
-
-    def put_away(self, process):
-        if process.poll() is None:
-            process.kill()
-        process.communicate()
+        return self.in_background("train", "softmax", "--data", self.data, "--run-dir", folder, "--epochs", epochs, "--batch-size", 16,
+                                  "--threads", 1, "--lr", lr, "--quiet", *flags), folder
 
     def steps(self, folder):
         """The step that metrics.jsonl has last, -1: none."""
@@ -45,17 +38,6 @@ class Recovery(support.Case):
             if record.get("kind") == "step":
                 return record["step"]
         return -1
-
-    def wait_for(self, condition, what, process=None, seconds=LATEST):
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            if condition():
-                return
-            if process and process.poll() is not None:
-                out, err = process.communicate()
-                self.fail(f"{what}: the job ended with {process.returncode} before: {out}\n{err}")
-            time.sleep(0.01)
-        self.fail(f"{what}: not within {seconds} s")
 
     def wait_for_training(self, process, folder):
         self.wait_for(lambda: self.steps(folder) >= 0, "training", process, 30)

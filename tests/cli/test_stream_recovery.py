@@ -45,31 +45,13 @@ class StreamRecovery(support.Case):
         cls.train_files = ",".join(str(p) for p in sorted((cls.shared / "clicks").glob("tfrecords*")) if p != cls.test_file)
 
     def start(self, *flags):
-        process = subprocess.Popen([support.SHOAL, "train", "sparse-lr", *map(str, flags)], cwd=self.folder, text=True,
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=self.environment())
-        self.addCleanup(self.put_away, process)
-        return process
+        return self.in_background("train", "sparse-lr", *flags)
 
     def begin(self, name, *flags):
         folder = self.folder / name
         return self.start("--data", self.train_files, "--test-data", self.test_file, "--features", 5000, "--run-dir", folder,
                           "--epochs", EPOCHS, "--workers", 3, "--ps", 2, "--batch-size", BATCH, "--shuffle-rows", 500,
                           "--checkpoint-every", 400, "--quiet", *flags), folder
-
-    def put_away(self, process):
-        if process.poll() is None:
-            process.kill()
-        process.communicate()
-
-    def wait_for(self, condition, what, process, seconds=20):
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            if condition():
-                return
-            if process.poll() is not None:
-                self.fail(f"{what}: the job ended before: {process.communicate()}")
-            time.sleep(0.005)
-        self.fail(f"{what}: not within {seconds} s")
 
     def end(self, process, folder, epochs=EPOCHS, before=(0, 0)):
         """It finishes, and the ledger shows each row once an epoch, on every server. before: rows that

@@ -2,8 +2,6 @@
 import json
 import os
 import signal
-import subprocess
-import time
 
 import support
 from test_cluster import tasks_of
@@ -36,27 +34,6 @@ class Tables(support.Case):
     def weights(self, run):
         return (self.folder / run / "model.safetensors").read_bytes()
 
-    def begin(self, *arguments):
-        process = subprocess.Popen([support.SHOAL, *map(str, arguments)], cwd=self.folder, stdout=subprocess.PIPE,
-                                   stderr=subprocess.PIPE, text=True, env=self.environment())
-        self.addCleanup(self.put_away, process)
-        return process
-
-    def put_away(self, process):
-        if process.poll() is None:
-            process.kill()
-        process.communicate()
-
-    def wait_for(self, condition, what, process, seconds=30):
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            if condition():
-                return
-            if process.poll() is not None:
-                self.fail(f"{what}: the job ended before: {process.communicate()}")
-            time.sleep(0.01)
-        self.fail(f"{what}: not within {seconds} s")
-
     def test_any_number_of_workers(self):
         """Also of threads and servers, and after a stop, with another number of them. Rows of a step that are no power of two
         are cut into several nodes of the tree."""
@@ -80,7 +57,7 @@ class Tables(support.Case):
     def test_a_worker_that_returns_changes_no_bit(self):
         flags = ("--deterministic", "--global-batch", 48, "--epochs", 60, "--quiet")
         self.learn("fm", "one", *flags, "--workers", 1, "--ps", 1)
-        process = self.begin(*self.command("fm", self.folder / "killed", *flags, "--workers", 3, "--ps", 1))
+        process = self.in_background(*self.command("fm", self.folder / "killed", *flags, "--workers", 3, "--ps", 1))
         log = self.folder / "killed" / "metrics.jsonl"
         self.wait_for(lambda: log.exists() and '"step"' in log.read_text(), "training", process)
         os.kill(tasks_of(self.folder / "killed")["worker:1"], signal.SIGKILL)
@@ -161,7 +138,7 @@ class Tables(support.Case):
         """It is replaced from the last checkpoint, with the bits of an undisturbed run, unless the run says that they are lost."""
         flags = ("--deterministic", "--workers", 2, "--ps", 2, "--epochs", 40, "--checkpoint-every", 50, "--quiet")
         self.grow("fm", "whole", *flags)
-        process = self.begin("train", "fm", "--data", self.ids_train, "--test-data", self.ids_test, "--batch-size", 50, "--threads", 1,
+        process = self.in_background("train", "fm", "--data", self.ids_train, "--test-data", self.ids_test, "--batch-size", 50, "--threads", 1,
                              "--growing-ids", "--run-dir", self.folder / "killed", *flags)
         saved = self.folder / "killed" / "checkpoints"
         self.wait_for(lambda: list(saved.glob("step-*[1-9]0.safetensors")), "a checkpoint", process)
