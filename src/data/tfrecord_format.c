@@ -354,6 +354,7 @@ static shoal_status read_ids(tfrecord_rows *r, const uint8_t *data, size_t n, ro
     if (ids < 0 || count + ids > (int64_t)n)
       return bad(r, "expected a list of int64 ids in '%s', found %s, or it is malformed", w->name,
                  example_kind_name(f.kind));
+    if (ids == 0) continue; /* there may be no scratch yet */
     TRY(mem_grow((void **)&r->scratch, &r->scratch_capacity, (size_t)(count + ids), sizeof *r->scratch));
     example_ints(&f, r->scratch + count, (size_t)ids);
     for (int64_t k = 0; into->ids && k < ids; k++, count++) {
