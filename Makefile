@@ -110,6 +110,7 @@ docs:
 # Whether programs linked against the recorded library would still run: docs/abi.md.
 abi abi-update: build/build.ninja
 	@tools/setup.sh abi
+	@meson setup --reconfigure build -Dtypes=true >/dev/null
 	@ninja -C build installed
 	@tools/abi.sh $(if $(filter abi,$@),check,update) build
 
