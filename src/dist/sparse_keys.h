@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Bytes of n keys at most. */
+/* Bytes that n keys may take, with those that are written to behind them. */
 size_t sparse_keys_max(int64_t n);
 /* keys [n], each less `base`, strictly ascending from it on. Returns the bytes written to `out`. */
 size_t sparse_keys_encode(const int32_t *keys, int64_t n, int32_t base, uint8_t *out);

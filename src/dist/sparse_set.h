@@ -12,9 +12,8 @@ typedef struct {
   int64_t n;
   int32_t *places; /* [entries] of each entry in `keys` */
   /* room */
-  size_t cap_keys, cap_places, cap_table, cap_pairs;
-  uint32_t *table; /* [1 << bits] 1 + the number of a key, in the order they were met; 0: free */
-  uint64_t *pairs; /* [2 n] key and number, and room to sort them */
+  size_t cap_keys, cap_places, cap_pairs;
+  uint64_t *pairs; /* [2 entries] index and entry, and room to sort them */
 } sparse_set;
 
 /* Of indices [entries], none below 0. Allocates only when there are more than ever before. */
