@@ -48,7 +48,8 @@ typedef struct {
 } field;
 
 /* One field of a message; NULL when well, else what is wrong. Groups, long out of use, are refused. */
-static inline __attribute__((always_inline)) const char *read_field(const uint8_t **at, const uint8_t *end, field *out) {
+static inline __attribute__((always_inline)) const char *read_field(const uint8_t **at, const uint8_t *end,
+                                                                    field *out) {
   uint64_t tag, length;
   if (!read_varint(at, end, &tag) || tag >> 3 == 0 || tag >> 32) return "a field's tag is malformed";
   *out = (field){.number = (uint32_t)(tag >> 3), .how = (int)(tag & 7)};
