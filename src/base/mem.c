@@ -1,5 +1,7 @@
 #include "base/mem.h"
 
+#include <limits.h>
+#include <malloc.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -9,6 +11,8 @@
  * an ordinary page costs a walk through the page table. */
 #define HUGE_BLOCK (4u << 20)
 #define HUGE_PAGE (2u << 20)
+#define HEAP_BLOCK (120 << 10)   /* the most that glibc surely takes from its heap, and more than it has left there */
+#define HEAP_TOP_PAD (128 << 10) /* glibc's own */
 
 shoal_status mem_aligned(size_t bytes, void **out) {
   const size_t align = bytes >= HUGE_BLOCK ? HUGE_PAGE : MEM_ALIGN;
@@ -42,6 +46,21 @@ void mem_forget(void *block, size_t bytes) {
   const size_t page = (size_t)sysconf(_SC_PAGESIZE);
   const uintptr_t first = ((uintptr_t)block + page - 1) / page * page, last = ((uintptr_t)block + bytes) / page * page;
   if (first < last) madvise((void *)first, last - first, MADV_DONTNEED);
+}
+
+void mem_heap_ahead(size_t bytes) {
+#ifdef __GLIBC__
+  const int most = (int)MIN_OF(bytes, (size_t)INT_MAX / 2);
+  mallopt(M_TRIM_THRESHOLD, 2 * most); /* it is not given back before it was used */
+  mallopt(M_TOP_PAD, most);
+  const char *before = sbrk(0);
+  void *volatile block = malloc(HEAP_BLOCK); /* volatile: otherwise the compiler leaves it out */
+  const char *after = sbrk(0);
+  free(block);
+  mallopt(M_TOP_PAD, HEAP_TOP_PAD);
+  const uintptr_t first = ((uintptr_t)before + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+  if ((uintptr_t)after > first) madvise((void *)first, (uintptr_t)after - first, MADV_HUGEPAGE);
+#endif
 }
 
 shoal_status mem_charge(mem_budget *b, size_t bytes, const char *what) {

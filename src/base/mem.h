@@ -36,6 +36,10 @@ void mem_unreserve(void *block, size_t bytes);
 /* Gives the whole pages of this part of a block back to the system: they are zero when they are read next. */
 void mem_forget(void *block, size_t bytes);
 
+/* So many bytes are about to be allocated in small pieces, which are visited in any order: the heap grows by as much at once,
+ * in huge pages where there are such. Only advice; what is freed later stays with the process. */
+void mem_heap_ahead(size_t bytes);
+
 /* What one user may take of a process that serves several: `limit` bytes, 0: no limit. Used by one thread at a time. */
 typedef struct {
   size_t limit, used;

@@ -115,23 +115,31 @@ static shoal_status connect_all(ps_client *c, double seconds) {
   return NULL;
 }
 
-static shoal_status send_hello(ps_client *c, int server) {
+/* What was said to the server before, which most others are told, too. */
+typedef struct {
+  ps_terms terms;
+  text words; /* empty: nothing yet */
+} greeting;
+
+static shoal_status send_hello(ps_client *c, int server, greeting *last) {
   const ps_terms terms = terms_with(c, server);
-  text words = {0};
-  shoal_status status = ps_terms_write(&terms, &words);
-  if (!status) status = client_send_text(c, server, PS_HELLO, words.data);
-  text_fini(&words);
-  return status;
+  if (!last->words.length || memcmp(&terms, &last->terms, sizeof terms) != 0) {
+    text_fini(&last->words);
+    last->words = (text){0};
+    memcpy(&last->terms, &terms, sizeof terms); /* with what is between the fields */
+    TRY(ps_terms_write(&terms, &last->words));
+  }
+  return client_send_text(c, server, PS_HELLO, last->words.data);
 }
 
 /* An earlier connection of this worker may not be known to have ended; worker 0 may not have come yet, for which there is
  * time up to `until`. */
-static shoal_status hello(ps_client *c, int server, double until, bool *under_way) {
+static shoal_status hello(ps_client *c, int server, double until, greeting *last, bool *under_way) {
   const double taken_until = clock_seconds() + c->options.task.net.heartbeat + TAKEN_SECONDS;
   for (;;) {
     ps_head head;
     net_header answer = {0};
-    TRY(send_hello(c, server));
+    TRY(send_hello(c, server, last));
     shoal_status status = client_receive(c, server, PS_HELLO, &(ps_cargo){0}, &head, &answer);
     if (!status) {
       c->versions[server] = answer.step;
@@ -154,15 +162,17 @@ static shoal_status connect_once(ps_client *c, double seconds, double until, boo
   c->lost = c->fenced = false;
   TRY(connect_all(c, seconds));
   bool all = true;
-  for (int s = client_servers(c) - 1; s >= 0; s--) {
-    bool one;
-    shoal_status status = hello(c, s, until, &one);
+  greeting last = {0};
+  shoal_status status = NULL;
+  for (int s = client_servers(c) - 1; s >= 0 && !status; s--) {
+    bool one = false;
+    status = hello(c, s, until, &last, &one);
     *final = !c->lost;
-    TRY(status);
     all = all && one && c->generations[s] == c->generations[client_servers(c) - 1];
   }
-  *under_way = all;
-  return NULL;
+  text_fini(&last.words);
+  if (!status) *under_way = all;
+  return status;
 }
 
 shoal_status ps_client_connect(ps_client *c, bool *under_way) {

@@ -452,6 +452,7 @@ shoal_status server_handle(server *s, net_message *m, bool *held) {
     return refuse(s, m, "the cluster has no such worker");
   }
   worker *w = &s->workers[m->header.from];
+  server_fetch_worker(w + 1); /* they often come in turn */
   if (m->header.kind == NET_GONE) return on_gone(s, m);
   if (m->header.kind == PS_HELLO) return handshake_hello(s, m);
   if (m->header.kind == PS_RESUME && s->replica) return handshake_resume(s, m);

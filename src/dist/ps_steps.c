@@ -8,6 +8,7 @@
 #define START_SECONDS 1.0   /* those that are not there by then come later; a first synchronous start waits for all */
 #define RETURN_SECONDS 10.0 /* a round waits so long for the part of a worker that went away and may return */
 #define IDLE_SECONDS 0.5    /* after which a worker without a shard is answered, for it to ask again */
+#define AHEAD 2             /* workers, that are brought nearer while one is looked at */
 #define LONGEST_TIMES 3     /* a worker is silent only when it takes so many times its longest step */
 
 static bool pushes(const worker *w) { return w->waits && w->held[0].message.header.kind == PS_PUSH; }
@@ -249,6 +250,7 @@ static shoal_status take_round(server *s) {
   double loss = 0, hits = 0;
   int n = 0;
   for (int w = 0; w < o->workers; w++) {
+    server_fetch_worker(&s->workers[w] + AHEAD);
     request *r = &s->workers[w].held[0];
     int64_t own = (int64_t)r->message.header.number;
     if (!pushes(&s->workers[w]) || !is_new(s, r)) continue;
@@ -274,8 +276,10 @@ static shoal_status take_round(server *s) {
       give_back(s, w); /* too late for this step */
   }
   choose_epoch(s);
-  for (int w = 0; w < o->workers; w++)
+  for (int w = 0; w < o->workers; w++) {
+    server_fetch_worker(&s->workers[w] + AHEAD);
     if (pushes(&s->workers[w])) TRY(release(s, &s->workers[w], assign(s, w), 0));
+  }
   return admit_waiting(s, false);
 }
 
@@ -508,6 +512,17 @@ static shoal_status hold_request(server *s, worker *w, request *r, bool *held) {
   return NULL;
 }
 
+/* Field by field: most of it is the head, which need not be zeroed first. */
+static void note_push(request *r, const net_message *m, double now, bool unused) {
+  r->message = *m;
+  memcpy(&r->head, m->payload, sizeof r->head);
+  r->gradient = NULL;
+  r->arrived = now;
+  r->behind = 0;
+  r->keeps = r->copied = false;
+  r->unused = unused;
+}
+
 static shoal_status take_push(server *s, net_message *m, bool *held) {
   const ps_terms *o = &s->terms;
   int from = (int)m->header.from;
@@ -529,8 +544,7 @@ static shoal_status take_push(server *s, net_message *m, bool *held) {
   request *r = &w->held[w->waits++];
   s->n_waits++;
   bool kept;
-  *r = (request){.message = *m, .arrived = s->now, .unused = s->holds};
-  memcpy(&r->head, m->payload, sizeof r->head);
+  note_push(r, m, s->now, s->holds);
   if (o->sync || s->holds) {
     TRY(hold_request(s, w, r, held));
   } else {

@@ -11,8 +11,9 @@
 #include <string.h>
 
 #define CELL_PAYLOAD 192 /* bytes that a message of the stock has room for */
-#define CELLS 256        /* made at once */
+#define CELLS 256        /* made at first; each time after that as many as there are */
 #define FETCHED 132      /* of which so many are usual */
+#define AT_ONCE 4        /* messages that a task usually takes in a turn */
 #define COMING 64        /* messages on their way to a host that there is room for at first */
 #define NAME 32
 /* Bytes: messages above the first go in pieces of the second, with those to other hosts in between; at most so many. */
@@ -63,6 +64,7 @@ struct sim {
   sim_end *ends;
   sim_message **cells; /* [cells_room] the first n_cells are free */
   size_t n_cells, cells_room;
+  size_t made;   /* cells */
   void **blocks; /* of cells */
   size_t n_blocks, blocks_room;
 };
@@ -79,12 +81,18 @@ static double key_of(const sim_host *h) { return h->out ? MIN_OF(h->task_key, h-
 
 static void wait_in_line(sim *s, sim_host *h) { line_push(&s->lines[h->side], (turn){key_of(h), h->index}); }
 
-/* Whose turn is probably next: what it looks at first is far away, and comes nearer meanwhile. */
+static void fetch_host(const sim_host *h) {
+  for (size_t at = 0; at < offsetof(sim_host, queued); at += MEM_ALIGN) __builtin_prefetch((const char *)h + at);
+}
+
+/* Whose turn is probably next, and after that: what they look at first is far away, and comes nearer meanwhile. */
 static void expect_next(const sim *s) {
   for (int side = 0; side < SIM_SIDES; side++) {
-    const turn *first = line_first(&s->lines[side]);
-    const arrival *next = first ? arrivals_first(&s->hosts[first->index]->coming) : NULL;
-    if (next) fetch(next->message);
+    const line *l = &s->lines[side];
+    const turn *first = line_first(l);
+    const arrivals *coming = first ? &s->hosts[first->index]->coming : NULL;
+    const sim_message *m;
+    for (size_t i = 0; coming && i < AT_ONCE && (m = arrivals_soon(coming, i)); i++) fetch(m);
   }
 }
 
@@ -116,14 +124,16 @@ static double horizon_of(const sim *s, const sim_host *h) {
 
 /* ---- messages */
 
+/* As many as there are: large blocks lie in huge pages, and thousands of tasks look at messages all over them. */
 static shoal_status make_cells(sim *s) {
-  const size_t bytes = sizeof(sim_message) + CELL_PAYLOAD;
-  void *block;
+  const size_t bytes = sizeof(sim_message) + CELL_PAYLOAD, n = MAX_OF(s->made, (size_t)CELLS);
+  char *block;
   TRY(mem_grow((void **)&s->blocks, &s->blocks_room, s->n_blocks + 1, sizeof *s->blocks));
-  TRY(mem_grow((void **)&s->cells, &s->cells_room, (s->n_blocks + 1) * CELLS, sizeof *s->cells));
-  TRY(mem_aligned(bytes * CELLS, &block));
+  TRY(mem_grow((void **)&s->cells, &s->cells_room, s->made + n, sizeof *s->cells));
+  TRY(mem_aligned(bytes * n, (void **)&block));
   s->blocks[s->n_blocks++] = block;
-  for (int i = CELLS - 1; i >= 0; i--) s->cells[s->n_cells++] = (sim_message *)((char *)block + (size_t)i * bytes);
+  s->made += n;
+  for (size_t i = n; i--;) s->cells[s->n_cells++] = (sim_message *)(block + i * bytes);
   return NULL;
 }
 
@@ -151,24 +161,24 @@ static void charge(sim_host *h, double weight) {
 /* When the next message can be in, if it is none that is not known yet. */
 static double ready_at(const sim_host *h, double arrives, double piece) { return MAX_OF(arrives, h->in_free) + piece; }
 
-/* A host may have something to do earlier than was known. */
-static void hear_of(sim_host *h, double arrives, double piece) {
+/* A host may have something to do earlier than was known: when what it waits for comes. What comes to its other ends
+ * meanwhile is taken off the line then. */
+static void hear_of(sim_host *h, const sim_end *to, double arrives, double piece) {
   sim *s = h->sim;
   const size_t place = s->places[h->index];
-  if (!place || arrives >= h->until) return;
+  if (!place || to != h->awaits || arrives >= h->until) return;
   h->task_key = MIN_OF(h->task_key, MAX_OF(h->now, MIN_OF(h->until, ready_at(h, arrives, piece))));
   line_hasten(&s->lines[h->side], place, (turn){key_of(h), h->index});
 }
 
-/* The next piece of a message leaves when the link is free, or at `at`. */
-static shoal_status send_piece(sim_host *h, sim_message *m, double at) {
-  sim *s = h->sim;
-  sim_host *there = s->hosts[m->host];
-  const double start = MAX_OF(at, h->out_free), arrives = start + s->options.delay;
-  h->out_free = start + m->piece;
-  h->stats.sending_seconds += m->piece;
+/* The next piece of a message, to `there`, leaves when the link is free, or at `at`. */
+static shoal_status send_piece(sim_host *h, sim_message *m, sim_host *there, const sim_end *to, double piece,
+                               double at) {
+  const double start = MAX_OF(at, h->out_free), arrives = start + h->sim->options.delay;
+  h->out_free = start + piece;
+  h->stats.sending_seconds += piece;
   TRY(arrivals_push(&there->coming, (arrival){arrives, m}));
-  hear_of(there, arrives, m->piece);
+  hear_of(there, to, arrives, piece);
   return NULL;
 }
 
@@ -176,7 +186,7 @@ static shoal_status send_piece(sim_host *h, sim_message *m, double at) {
 static shoal_status send_until(sim_host *h, double time) {
   while (h->out && h->out_free < time) {
     sim_message *m = h->out->next;
-    TRY(send_piece(h, m, h->out_free));
+    TRY(send_piece(h, m, h->sim->hosts[m->host], m->to, m->piece, h->out_free));
     h->queued -= m->piece;
     if (--m->unsent) {
       h->out = m;
@@ -191,8 +201,9 @@ static shoal_status send_until(sim_host *h, double time) {
 
 shoal_status sim_post(sim *s, int host, sim_end *to, const net_header *header, uint64_t peer, const net_part *parts,
                       int n, size_t bytes) {
-  sim_host *h = s->current;
+  sim_host *h = s->current, *there = s->hosts[host];
   sim_message *m;
+  fetch_host(there);
   TRY(new_message(s, bytes, &m));
   const double weight =
       s->options.weigh ? s->options.weigh(s->options.context, header, bytes) : (double)(WIRE_HEADER + bytes);
@@ -218,7 +229,7 @@ shoal_status sim_post(sim *s, int host, sim_end *to, const net_header *header, u
     if (parts[i].bytes) memcpy(at, parts[i].data, parts[i].bytes);
   TRY(send_until(h, s->clock.now));
   if (pieces == 1 && !h->out) {
-    TRY(send_piece(h, m, s->clock.now));
+    TRY(send_piece(h, m, there, to, seconds, s->clock.now));
   } else {
     h->out_free = MAX_OF(h->out_free, s->clock.now);
     m->next = h->out ? h->out->next : m;
@@ -246,7 +257,8 @@ static bool take_off(sim_host *h) {
     const double ready = ready_at(h, a->at, m->piece);
     if (ready > h->until) return true;
     arrivals_pop(&h->coming);
-    if ((a = arrivals_first(&h->coming))) fetch(a->message); /* the next one, while this one is looked at */
+    const sim_message *soon = arrivals_soon(&h->coming, AT_ONCE - 1);
+    if (soon) fetch(soon); /* while this one is looked at */
     h->stats.receiving_seconds += m->piece;
     h->in_free = ready;
     if (--m->missing) continue;
@@ -369,7 +381,7 @@ shoal_status sim_add(sim *s, const char *name, double start, const sim_costs *co
   shoal_status status = arrivals_init(&h->coming, COMING);
   if (!status) status = coroutine_create(run_task, h, &h->task);
   if (status) {
-    free(h->coming.heap);
+    arrivals_fini(&h->coming);
     free(h);
     return status;
   }
@@ -430,7 +442,11 @@ static void drop_link(sim_host *h) {
       for (int unsent = m->unsent; unsent; unsent--) lose_piece(m);
     }
   }
-  for (size_t i = ROOT; i < h->coming.end; i++) lose_piece(h->coming.heap[i].message);
+  for (const arrival *a; (a = arrivals_first(&h->coming));) {
+    sim_message *m = a->message;
+    arrivals_pop(&h->coming);
+    lose_piece(m);
+  }
 }
 
 void sim_destroy(sim *s) {
@@ -443,7 +459,7 @@ void sim_destroy(sim *s) {
   for (size_t i = 0; i < s->n_hosts; i++) drop_link(s->hosts[i]);
   for (size_t i = 0; i < s->n_hosts; i++) {
     sim_host *h = s->hosts[i];
-    free(h->coming.heap);
+    arrivals_fini(&h->coming);
     coroutine_destroy(h->task);
     free(h);
   }

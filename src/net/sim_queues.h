@@ -22,18 +22,26 @@ typedef struct {
   sim_message *message; /* there may be several of one: its pieces */
 } arrival;
 
+/* Most come in the order in which they are sent: those follow each other in a ring, where the next ones are known. What is
+ * earlier than the last one there goes through the heap. */
 typedef struct {
   arrival *heap; /* [room] */
   size_t end, room;
+  arrival *ring; /* [ring_room], a power of two; the first is at `first % ring_room`, and so on up to `last` */
+  size_t first, last, ring_room;
+  arrival newest; /* of the ring: not far away, as its end may be */
 } arrivals;
 
 static inline SHOAL_CHECKED shoal_status arrivals_init(arrivals *q, size_t room) {
-  *q = (arrivals){.end = ROOT, .room = room};
-  return mem_aligned(room * sizeof *q->heap, (void **)&q->heap);
+  *q = (arrivals){.end = ROOT, .room = room, .ring_room = room};
+  TRY(mem_aligned(room * sizeof *q->heap, (void **)&q->heap));
+  return mem_aligned(room * sizeof *q->ring, (void **)&q->ring);
 }
 
-/* The next one; NULL: there is none. */
-static inline const arrival *arrivals_first(const arrivals *q) { return q->end > ROOT ? &q->heap[ROOT] : NULL; }
+static inline void arrivals_fini(arrivals *q) {
+  free(q->heap);
+  free(q->ring);
+}
 
 static inline bool arrives_before(const arrival *a, const arrival *b) {
   if (a->at != b->at) return a->at < b->at;
@@ -41,15 +49,51 @@ static inline bool arrives_before(const arrival *a, const arrival *b) {
   return x->from != y->from ? x->from < y->from : x->number < y->number;
 }
 
-static inline SHOAL_CHECKED shoal_status arrivals_push(arrivals *q, arrival a) {
-  if (q->end == q->room) {
-    void *larger;
-    TRY(mem_aligned(2 * q->room * sizeof *q->heap, &larger));
-    memcpy(larger, q->heap, q->end * sizeof *q->heap);
-    free(q->heap);
-    q->heap = larger;
-    q->room *= 2;
+static inline arrival *ring_at(const arrivals *q, size_t i) { return &q->ring[i & (q->ring_room - 1)]; }
+
+static inline bool ring_is_first(const arrivals *q) {
+  if (q->first == q->last) return false;
+  return q->end == ROOT || arrives_before(ring_at(q, q->first), &q->heap[ROOT]);
+}
+
+/* The next one; NULL: there is none. */
+static inline const arrival *arrivals_first(const arrivals *q) {
+  if (ring_is_first(q)) return ring_at(q, q->first);
+  return q->end > ROOT ? &q->heap[ROOT] : NULL;
+}
+
+/* One that comes soon, `ahead` after the next; NULL: not known. */
+static inline const sim_message *arrivals_soon(const arrivals *q, size_t ahead) {
+  return q->last - q->first > ahead ? ring_at(q, q->first + ahead)->message : NULL;
+}
+
+static inline SHOAL_CHECKED shoal_status arrivals_enlarge(arrival **block, size_t *room) {
+  void *larger;
+  TRY(mem_aligned(2 * *room * sizeof **block, &larger));
+  memcpy(larger, *block, *room * sizeof **block);
+  free(*block);
+  *block = larger;
+  *room *= 2;
+  return NULL;
+}
+
+static inline SHOAL_CHECKED shoal_status ring_push(arrivals *q, arrival a) {
+  if (q->last - q->first == q->ring_room) {
+    const size_t old = q->ring_room, turned = q->first & (old - 1);
+    TRY(arrivals_enlarge(&q->ring, &q->ring_room));
+    memcpy(q->ring + old, q->ring, turned * sizeof a); /* those that came after the end of the old one */
+    q->first = turned;
+    q->last = turned + old;
   }
+  arrival *to = ring_at(q, q->last++);
+  to->at = q->newest.at = a.at; /* one by one: a whole one would wait until both parts of `a` are in memory */
+  to->message = q->newest.message = a.message;
+  return NULL;
+}
+
+static inline SHOAL_CHECKED shoal_status arrivals_push(arrivals *q, arrival a) {
+  if (q->first == q->last || !arrives_before(&a, &q->newest)) return ring_push(q, a);
+  if (q->end == q->room) TRY(arrivals_enlarge(&q->heap, &q->room));
   arrival *heap = q->heap;
   size_t i = q->end++;
   for (size_t up; i > ROOT && arrives_before(&a, &heap[up = parent_of(i)]); i = up) heap[i] = heap[up];
@@ -72,7 +116,7 @@ static inline size_t first_of_four(const arrival *heap, size_t at) {
   return __builtin_expect(same > 1, 0) ? first_of(heap, at, at + 4) : at + best;
 }
 
-static inline void arrivals_pop(arrivals *q) {
+static inline void heap_pop(arrivals *q) {
   arrival *heap = q->heap;
   const arrival last = heap[--q->end];
   size_t i = ROOT;
@@ -82,6 +126,13 @@ static inline void arrivals_pop(arrivals *q) {
     heap[i] = heap[k];
   }
   heap[i] = last;
+}
+
+static inline void arrivals_pop(arrivals *q) {
+  if (ring_is_first(q))
+    q->first++;
+  else
+    heap_pop(q);
 }
 
 /* ---- hosts */

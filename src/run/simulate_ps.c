@@ -16,6 +16,7 @@
 #define LATER 0.1         /* seconds that other workers begin after worker 0, which tells servers what the job is */
 #define WINDOW 4e6        /* bytes: what a socket keeps */
 #define ADDRESS 16
+#define PAIR 1536 /* bytes that a worker and a server keep for each other, about */
 
 typedef struct cluster cluster;
 
@@ -306,6 +307,7 @@ static shoal_status set_up(simulation *s, cluster *c) {
 shoal_status simulate_ps(simulation *s) {
   cluster c = {0};
   s->tasks = &c;
+  mem_heap_ahead((size_t)s->workers * (size_t)s->servers * PAIR);
   shoal_status status = set_up(s, &c);
   if (!status) status = sim_run(s->sim);
   for (int i = 0; c.servers && i < s->servers; i++) free(c.servers[i].result.workers);
