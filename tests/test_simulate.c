@@ -92,6 +92,34 @@ static void test_allreduce(void **state) {
   }
 }
 
+/* PowerSGD: of 1,000 x 1,000 numbers two exchanges of 4 x 1,000, each in one round. */
+static void test_compress(void **state) {
+  shoal_simulate_options o = ideal;
+  o.mode = "allreduce";
+  o.workers = 4;
+  o.parameters = 1e6;
+  const double one = DELAY + 3 * (frame(16000) + frame(40)) / RATE, whole = simulate(&o).step_mean;
+  o.compress = "powersgd";
+  o.coding = "0";
+  assert_near(simulate(&o).step_mean, 0.01 + 2 * one, 0.01);
+  o.coding = "2ms";
+  assert_near(simulate(&o).step_mean, 0.012 + 2 * one, 0.01);
+  o.compress_rank = 8;
+  assert_true(simulate(&o).step_mean > 0.0125 + 2 * one);
+  o.compress_rank = 0;
+  o.compress = "auto";
+  shoal_simulate_result r = simulate(&o);
+  assert_near(r.way_seconds[0], whole, 1e-9);
+  assert_string_equal(r.way, "powersgd");
+  for (int i = 0; i < 5; i++) assert_true(r.step_mean <= r.way_seconds[i]);
+  o.coding = "1s"; /* nothing pays */
+  r = simulate(&o);
+  assert_string_equal(r.way, "f32");
+  assert_near(r.step_mean, whole, 1e-9);
+  o.coding = NULL; /* as it takes here */
+  assert_true(simulate(&o).way_seconds[4] > 0.01 + 2 * one);
+}
+
 static void test_same_seed_same_result(void **state) {
   const char *const modes[] = {"sync", "async", "allreduce"};
   for (int i = 0; i < 3; i++) {
@@ -175,6 +203,7 @@ int main(void) {
       cmocka_unit_test(test_sync_shares_a_link),
       cmocka_unit_test(test_async_fills_a_link),
       cmocka_unit_test(test_allreduce),
+      cmocka_unit_test(test_compress),
       cmocka_unit_test(test_same_seed_same_result),
       cmocka_unit_test(test_stragglers),
       cmocka_unit_test(test_failures),

@@ -47,6 +47,9 @@ typedef struct {
   const char *update;     /**< of a server, for each 10^6 parameters that it updates; NULL: 1ms */
   const char *run_dir;    /**< settings.json, metrics.jsonl and summary.json go there; NULL: nowhere */
   bool json;              /**< for the command: print summary.json */
+  const char *compress;   /**< all-reduce: "none", "powersgd", or "auto": the way with the shortest step; NULL: none */
+  int64_t compress_rank;  /**< of PowerSGD's factors; 0: 4 */
+  const char *coding; /**< of a rank, to encode and decode 10^6 parameters; NULL: as it takes here with `compress` */
 } shoal_simulate_options;
 
 /** What came of it. Seconds are simulated ones unless they say otherwise. */
@@ -75,7 +78,9 @@ typedef struct {
   double parameters;              /**< of the model */
   double real_seconds;            /**< that the simulation took */
   shoal_verdict verdict;          /**< as of a run */
-  double reserved[8];             /**< 0: for fields to come */
+  const char *way;       /**< all-reduce: how gradients travel, "f32", "bf16", "int8", "topk", "powersgd" ... */
+  double way_seconds[5]; /**< compress auto: of a step with each of these */
+  double reserved[2];    /**< 0: for fields to come */
 } shoal_simulate_result;
 
 /** The options as a table of settings, from which flags are made. */

@@ -56,6 +56,11 @@ static void draw(const low_rank *l, int tensor, int k, float *to, int64_t n) {
 
 /* ---- setting up */
 
+low_rank_shape low_rank_shape_of(const shoal_shape *shape) {
+  const int64_t columns = shape->rank > 1 ? shape->dim[shape->rank - 1] : 1;
+  return (low_rank_shape){shoal_shape_count(shape) / columns, columns};
+}
+
 static shoal_status prepare(low_rank *l, int i) {
   factored *t = &l->t[i];
   if (count_of(t) < WORTH_IT * (t->rows + t->columns) * l->rank) return NULL;

@@ -12,6 +12,7 @@
 #define SHOAL_DIST_LOW_RANK_H
 
 #include "base/status.h"
+#include "shoal/tensor.h"
 
 #include <stdint.h>
 
@@ -20,6 +21,9 @@ typedef struct low_rank low_rank;
 typedef struct {
   int64_t rows, columns;
 } low_rank_shape;
+
+/* Matrices with the outputs as columns, as weights of dense and convolutional layers are. */
+low_rank_shape low_rank_shape_of(const shoal_shape *shape);
 
 /* shapes: [tensors] of the vector of gradients, one after the other. rank: columns of the factors. All ranks give the
  * same. */

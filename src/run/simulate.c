@@ -9,6 +9,7 @@
 #include "observe/verdict.h"
 #include "run/settings.h"
 #include "run/units.h"
+#include "train/compress.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -19,6 +20,11 @@
 
 static const char *const *modes(void) {
   static const char *const names[] = {"sync", "async", "allreduce", NULL};
+  return names;
+}
+
+static const char *const *compressions(void) {
+  static const char *const names[] = {"none", "powersgd", "auto", NULL};
   return names;
 }
 
@@ -52,6 +58,10 @@ static const shoal_setting table[] = {
     {"in-flight", INT, AT(in_flight), "N", "async: gradients of a worker without answer", "1", 1, 2, .marks = KEPT},
     {"wire-format", CHOICE, AT(wire), "FORMAT", "all-reduce: how gradients travel", "f32", .choices = wire_format_names,
      .marks = KEPT},
+    {"compress", CHOICE, AT(compress), "HOW",
+     "all-reduce: powersgd: gradients travel as low-rank factors; auto: in the way with the shortest step", "none",
+     .choices = compressions, .marks = KEPT},
+    {"compress-rank", INT, AT(compress_rank), "R", "powersgd: rank of the factors", "4", 1, 64, .marks = KEPT},
     {"failures", TEXT, AT(failures), "TIME", "mean time between failures of each worker but the first", "none",
      .marks = KEPT},
     {"restart", TEXT, AT(restart), "TIME", "until a worker that failed is back", "1s", .marks = KEPT},
@@ -60,6 +70,8 @@ static const shoal_setting table[] = {
     {"megabyte-cost", TEXT, AT(megabyte), "TIME", "the same, for each 10^6 bytes", "0.2ms", .marks = KEPT},
     {"update-cost", TEXT, AT(update), "TIME", "of a server or rank, for each update of 10^6 parameters", "1ms",
      .marks = KEPT},
+    {"coding-cost", TEXT, AT(coding), "TIME", "of a rank, to encode and decode 10^6 parameters of a step",
+     "none, or as it takes here with --compress", .marks = KEPT},
     {"seed", INT, AT(seed), "N", "of slow steps and failures", "0", 0, 1e15, .marks = KEPT},
     {"run-dir", TEXT, AT(run_dir), "DIR", "write settings.json, metrics.jsonl and summary.json there", "nowhere",
      .complete = SHOAL_COMPLETE_DIRECTORY},
@@ -88,6 +100,23 @@ static shoal_status read_times(const given_time *times, size_t n) {
   return NULL;
 }
 
+static bool asks_for(const simulation *s, const char *compress) {
+  return s->options->compress && !strcmp(s->options->compress, compress);
+}
+
+static shoal_status check_compress(const simulation *s) {
+  const shoal_simulate_options *o = s->options;
+  const bool asked = o->compress && !asks_for(s, "none");
+  if (asked && !asks_for(s, "powersgd") && !asks_for(s, "auto"))
+    return status_make(SHOAL_ERR_ARGUMENT, "`compress`: expected none, powersgd or auto, not '%s'", o->compress);
+  if (asked && !s->allreduce) return status_make(SHOAL_ERR_ARGUMENT, "`compress` is for `mode` allreduce");
+  if (asked && o->wire)
+    return status_make(SHOAL_ERR_ARGUMENT, "`compress` and `wire_format` contradict each other; leave one out");
+  if (o->compress_rank < 0 || o->compress_rank > 64)
+    return status_make(SHOAL_ERR_ARGUMENT, "`compress_rank` goes from 1 to 64");
+  return NULL;
+}
+
 static shoal_status check(const simulation *s) {
   const shoal_simulate_options *o = s->options;
   if (s->workers < 1 || s->workers > 10000 || s->servers < 0 || s->servers > 1000 || s->steps < 1)
@@ -95,6 +124,7 @@ static shoal_status check(const simulation *s) {
   if (s->allreduce && o->ps) return status_make(SHOAL_ERR_ARGUMENT, "`ps`: an all-reduce has no servers");
   if (!s->allreduce && o->wire && strcmp(o->wire, "f32"))
     return status_make(SHOAL_ERR_ARGUMENT, "`wire_format` is for `mode` allreduce");
+  TRY(check_compress(s));
   if (o->backup_workers && (!s->sync || o->backup_workers >= s->workers))
     return status_make(SHOAL_ERR_ARGUMENT, "`backup_workers` is for `mode` sync, and below the number of workers");
   if ((o->staleness || o->in_flight > 1) && (s->sync || s->allreduce))
@@ -133,9 +163,7 @@ static shoal_status read_options(const shoal_simulate_options *o, simulation *s)
   TRY(check(s));
   if (o->model) TRY(simulate_model(o->model, o->batch_size, s));
   if (!s->parameters) s->parameters = 1e6;
-  const wire_format *wire = wire_format_find(o->wire ? o->wire : "f32");
-  if (!wire) return status_make(SHOAL_ERR_ARGUMENT, "`wire_format`: there is no '%s'", o->wire);
-  s->wire = (double)wire->bytes(1 << 20) / (1 << 20);
+  if (asks_for(s, "powersgd")) s->way = compress_way(COMPRESS_POWERSGD);
   return NULL;
 }
 
@@ -221,11 +249,11 @@ static void judge(const simulation *s, double seconds, shoal_simulate_result *ou
 }
 
 static void add_up(simulation *s, shoal_simulate_result *out) {
-  double compute = 0, network = 0, barrier = 0, server = 0, own = 0, began = INFINITY, ended = 0;
+  double computing = 0, network = 0, barrier = 0, server = 0, own = 0, began = INFINITY, ended = 0;
   sim_stats stats;
   for (int w = 0; w < s->workers; w++) {
     const simulated_worker *k = &s->all[w];
-    compute += k->compute;
+    computing += k->compute;
     network += k->network;
     barrier += k->barrier;
     server += k->server;
@@ -235,13 +263,13 @@ static void add_up(simulation *s, shoal_simulate_result *out) {
     began = MIN_OF(began, k->began);
     ended = MAX_OF(ended, k->ended);
   }
-  const double all = compute + network + barrier + server, seconds = ended - began;
+  const double all = computing + network + barrier + server, seconds = ended - began;
   out->updates = s->n_updates;
   out->seconds = s->n_updates > 1 ? s->updated_at[s->n_updates - 1] - s->updated_at[0] : seconds;
   out->steps_per_second = (double)MAX_OF(s->n_updates - 1, 1) / out->seconds;
   out->worker_steps_per_second = own / s->workers;
   if (all > 0) {
-    out->compute = compute / all;
+    out->compute = computing / all;
     out->network = network / all;
     out->barrier = barrier / all;
     out->server = server / all;
@@ -265,11 +293,21 @@ static void add_up(simulation *s, shoal_simulate_result *out) {
   }
   out->step_compute = s->compute;
   out->parameters = s->parameters;
+  out->way = s->way;
   judge(s, seconds, out);
+}
+
+static void forget_tasks(simulation *s) {
+  sim_destroy(s->sim);
+  free(s->all);
+  free(s->server_hosts);
+  free(s->step_seconds);
+  free(s->updated_at);
 }
 
 static shoal_status run(simulation *s, shoal_simulate_result *out) {
   const double begun = clock_seconds();
+  if (s->allreduce) TRY(simulate_compress(s));
   s->room = s->steps * s->workers;
   s->all = calloc((size_t)s->workers, sizeof *s->all);
   s->server_hosts = calloc((size_t)s->servers + 1, sizeof *s->server_hosts);
@@ -288,19 +326,32 @@ static shoal_status run(simulation *s, shoal_simulate_result *out) {
   return NULL;
 }
 
+/* Each way in turn, as ranks of a real job do in their first steps; s takes the one that they would go on with. */
+static shoal_status choose_way(simulation *s, shoal_simulate_result *out) {
+  for (int w = 0; w < COMPRESS_WAYS; w++) {
+    simulation one = *s;
+    shoal_simulate_result result = {0};
+    one.way = compress_way(w);
+    shoal_status status = run(&one, &result);
+    forget_tasks(&one);
+    TRY(status);
+    out->way_seconds[w] = result.step_mean;
+  }
+  s->way = compress_way(compress_fastest(out->way_seconds));
+  return NULL;
+}
+
 shoal_status shoal_simulate(const shoal_simulate_options *options, shoal_simulate_result *out) {
   shoal_simulate_options own;
   simulation s = {0};
   shoal_simulate_result result = {0};
   TRY(OPTIONS_TAKE(&own, options));
   shoal_status status = read_options(&own, &s);
+  if (!status && asks_for(&s, "auto")) status = choose_way(&s, &result);
   if (!status) status = run(&s, &result);
   if (!status && own.run_dir) status = simulate_write(&s, &result);
-  sim_destroy(s.sim);
-  free(s.all);
-  free(s.server_hosts);
-  free(s.step_seconds);
-  free(s.updated_at);
+  forget_tasks(&s);
+  free(s.shapes);
   if (!status) *out = result;
   return status;
 }

@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "run/simulation.h"
+#include "train/model.h"
 
 #include <math.h>
 #include <string.h>
@@ -56,6 +57,21 @@ static shoal_status measure(shoal_model *m, const shoal_model_kind *kind, int64_
   return status;
 }
 
+/* Of all that ranks exchange: what PowerSGD factors. */
+static shoal_status find_shapes(const shoal_model *m, simulation *s) {
+  shoal_value **weights;
+  int trained, n;
+  TRY(model_exchanged(m, &weights, &trained, &n));
+  s->shapes = calloc((size_t)n + 1, sizeof *s->shapes);
+  s->tensors = n;
+  for (int i = 0; s->shapes && i < n; i++) {
+    const shoal_shape shape = shoal_value_shape(weights[i]);
+    s->shapes[i] = low_rank_shape_of(&shape);
+  }
+  free(weights);
+  return s->shapes ? NULL : status_no_memory();
+}
+
 shoal_status simulate_model(const char *name, int64_t batch, simulation *s) {
   shoal_model_kind *kind;
   shoal_model *m = NULL;
@@ -70,6 +86,7 @@ shoal_status simulate_model(const char *name, int64_t batch, simulation *s) {
         m, &(shoal_compile_options){.schedule = {.name = "constant", .rate = 1e-3}, .seed = 1, .threads = 1});
   if (!status && !s->compute) status = measure(m, kind, batch ? batch : MAX_OF(kind->batch_size, 1), &s->compute);
   if (!status && !s->parameters) s->parameters = (double)shoal_model_parameters(m);
+  if (!status && s->options->compress) status = find_shapes(m, s);
   shoal_model_destroy(m);
   shoal_model_kind_destroy(kind);
   return status;

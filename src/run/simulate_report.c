@@ -5,6 +5,7 @@
 #include "run/run_dir.h"
 #include "run/settings.h"
 #include "run/simulation.h"
+#include "train/compress.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -13,6 +14,14 @@
 
 #define LINES 1000 /* of metrics.jsonl, at most */
 
+/* Of each way that was tried. */
+static json_t *ways_to_json(const shoal_simulate_result *r) {
+  json_t *all = json_object();
+  for (int w = 0; w < COMPRESS_WAYS && r->way_seconds[0] > 0; w++)
+    json_object_set_new(all, compress_way(w), json_real(r->way_seconds[w]));
+  return all;
+}
+
 static json_t *to_json(const shoal_simulate_options *o, const shoal_simulate_result *r) {
   const shoal_verdict *v = &r->verdict;
   json_t *next = v->has_next ? json_pack("{s:f, s:s}", "speedup", v->speedup, "text", v->next_text) : json_null();
@@ -20,7 +29,7 @@ static json_t *to_json(const shoal_simulate_options *o, const shoal_simulate_res
                               "next_worker", next);
   return json_pack(
       "{s:b, s:o, s:I, s:f, s:f, s:f, s:{s:f, s:f, s:f}, s:{s:f, s:f, s:f, s:f}, s:{s:f, s:I}, s:I, s:I, s:f, s:I, "
-      "s:{s:f, s:f}, s:f, s:f, s:f, s:f, s:o}",
+      "s:{s:f, s:f}, s:f, s:f, s:f, s:f, s:s?, s:o, s:o}",
       "simulated", 1, "settings", settings_to_json(shoal_simulate_settings(), o), "updates", (json_int_t)r->updates,
       "seconds", r->seconds, "steps_per_second", r->steps_per_second, "worker_steps_per_second",
       r->worker_steps_per_second, "step_seconds", "mean", r->step_mean, "p50", r->step_p50, "p99", r->step_p99,
@@ -28,7 +37,8 @@ static json_t *to_json(const shoal_simulate_options *o, const shoal_simulate_res
       "mean", r->staleness_mean, "max", (json_int_t)r->stalest, "late_gradients", (json_int_t)r->late, "failures",
       (json_int_t)r->failures, "sent_bytes", r->sent_bytes, "messages", (json_int_t)r->messages, "link_use", "worker",
       r->worker_link, "server", r->server_link, "server_busy", r->server_busy, "compute_seconds", r->step_compute,
-      "parameters", r->parameters, "real_seconds", r->real_seconds, "verdict", verdict);
+      "parameters", r->parameters, "real_seconds", r->real_seconds, "way", r->way, "way_seconds", ways_to_json(r),
+      "verdict", verdict);
 }
 
 shoal_status shoal_simulate_json(const shoal_simulate_options *options, const shoal_simulate_result *r, char **out) {
@@ -46,6 +56,10 @@ shoal_status shoal_simulate_text(const shoal_simulate_options *o, const shoal_si
            r->worker_steps_per_second, (long long)r->updates, r->seconds);
   text_add(&t, "step         %.6g ms in the mean, %.6g ms median, %.6g ms p99; computing %.6g ms\n", 1e3 * r->step_mean,
            1e3 * r->step_p50, 1e3 * r->step_p99, 1e3 * r->step_compute);
+  for (int w = 0; w < COMPRESS_WAYS && r->way_seconds[0] > 0; w++)
+    text_add(&t, "%s %.6g ms with %s%s", w ? "," : "compress auto:", 1e3 * r->way_seconds[w], compress_way(w),
+             w < COMPRESS_WAYS - 1 ? "" : "\n");
+  if (r->way && strcmp(r->way, "f32") != 0) text_add(&t, "gradients    travel as %s\n", r->way);
   text_add(&t, "workers      %.1f %% computing, %.1f %% network, %.1f %% waiting for others, %.1f %% for servers\n",
            100 * r->compute, 100 * r->network, 100 * r->barrier, 100 * r->server);
   text_add(&t, "links        in use for %.1f %% of the time at a worker", 100 * r->worker_link);

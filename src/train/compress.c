@@ -11,9 +11,18 @@ enum { WARM = 1, TIMED = 3 }; /* steps of a trial: plans and connections are mad
 #define WAITING_MIN 0.1       /* share of a step that messages must take for others to be tried */
 #define GAIN_MIN 0.95         /* another way must take less than this of f32's step */
 
-/* Ways, the usual one first. */
 static const char *const ways[] = {"f32", "bf16", "int8", "topk", "powersgd"};
-enum { WAYS = COUNT_OF(ways) };
+enum { WAYS = COMPRESS_WAYS };
+_Static_assert(COUNT_OF(ways) == WAYS, "those that the header counts");
+
+const char *compress_way(int way) { return ways[way]; }
+
+int compress_fastest(const double seconds[COMPRESS_WAYS]) {
+  int best = 0;
+  for (int w = 1; w < WAYS; w++)
+    if (seconds[w] < seconds[best]) best = w;
+  return seconds[best] < GAIN_MIN * seconds[0] ? best : 0;
+}
 
 typedef struct {
   shoal_strategy base;
@@ -78,19 +87,12 @@ static void say(const compress_auto *s, int best) {
   text_fini(&line);
 }
 
-static int fastest(const compress_auto *s) {
-  int best = 0;
-  for (int w = 1; w < WAYS; w++)
-    if (s->seconds[w] < s->seconds[best]) best = w;
-  return s->seconds[best] < GAIN_MIN * s->seconds[0] ? best : 0;
-}
-
 /* After a trial: the next one, or the way to go on with. */
 static shoal_status next_way(compress_auto *s) {
   struct {
     int32_t way, decided;
   } next = {s->way + 1, s->way + 1 == WAYS || (!s->way && s->waiting < WAITING_MIN * s->seconds[0])};
-  if (next.decided) next.way = s->way ? fastest(s) : 0;
+  if (next.decided) next.way = s->way ? compress_fastest(s->seconds) : 0;
   TRY(collective_broadcast(s->options.ranks.place, &next, sizeof next));
   if (next.decided && !s->base.worker) say(s, next.way);
   if (next.way != s->way) TRY(take_way(s, next.way));

@@ -9,6 +9,12 @@
 
 #include "train/local_steps.h"
 
+/* The ways that "auto" tries: wire formats, the usual one first, and PowerSGD last. */
+enum { COMPRESS_WAYS = 5, COMPRESS_POWERSGD = COMPRESS_WAYS - 1 };
+const char *compress_way(int way);
+/* The way to take, by the seconds of a step with each. */
+int compress_fastest(const double seconds[COMPRESS_WAYS]);
+
 /* options->rank: of PowerSGD, where it is used; with "auto" the wire format is chosen, too. ARGUMENT: no such way. */
 SHOAL_CHECKED shoal_status compress_create(const char *how, const local_steps_options *options, shoal_strategy **out);
 

@@ -248,16 +248,10 @@ static shoal_status end(shoal_strategy *base, bool early, strategy_outcome *out)
 
 /* ---- setting up */
 
-/* Matrices with the outputs as columns, as weights of dense and convolutional layers are. */
-static low_rank_shape shape_of(const shoal_tensor *t) {
-  const int64_t columns = t->shape.rank > 1 ? t->shape.dim[t->shape.rank - 1] : 1;
-  return (low_rank_shape){shoal_shape_count(&t->shape) / columns, columns};
-}
-
 static shoal_status prepare_factors(local_steps *s, int64_t *first, int64_t *second) {
   low_rank_shape *shapes = calloc((size_t)s->apply.n + 1, sizeof *shapes);
   if (!shapes) return status_no_memory();
-  for (int i = 0; i < s->apply.n; i++) shapes[i] = shape_of(&s->variables[i]);
+  for (int i = 0; i < s->apply.n; i++) shapes[i] = low_rank_shape_of(&s->variables[i].shape);
   shoal_status status = low_rank_create(shapes, s->apply.n, s->options.rank, s->options.seed, &s->factors);
   free(shapes);
   TRY(status);
