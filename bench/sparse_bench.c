@@ -3,7 +3,7 @@
  *
  *   sparse_bench OPTIMIZER BATCH THREADS [SECONDS] [generic|avx2|avx512]
  *
- * OPTIMIZER limit-1, limit-2 or limit-3 is what the machine allows: the same rows' places of a table of so many numbers a row
+ * OPTIMIZER limit-1, limit-2 or limit-4 is what the machine allows: the same rows' places of a table of so many numbers a row
  * are read, added up, changed and written, a row of entries after the other, fetched ahead, with no other work; the best of
  * five ways of fetching.
  *
@@ -101,13 +101,10 @@ static inline __attribute__((always_inline)) void touch(const int32_t *indices, 
     for (int k = 0; k < ENTRIES; k++) {
       if (e + k + ahead < entries) {
         const float *next = table + (int64_t)indices[e + k + ahead] * numbers;
-        if (f.second) {
+        if (f.second)
           __builtin_prefetch(next, 0, 2);
-          if (numbers > 2) __builtin_prefetch(next + numbers - 1, 0, 2); /* it may reach into the next line */
-        } else {
+        else
           __builtin_prefetch(next, 1, 3);
-          if (numbers > 2) __builtin_prefetch(next + numbers - 1, 1, 3);
-        }
       }
       sum += table[(int64_t)indices[e + k] * numbers];
     }
@@ -123,8 +120,8 @@ static void touch_all(const int32_t *indices, float *table, int numbers, fetchin
     case 3: touch(indices, table, 1, (fetching){f.rows, 1}); break;
     case 4: touch(indices, table, 2, (fetching){f.rows, 0}); break;
     case 5: touch(indices, table, 2, (fetching){f.rows, 1}); break;
-    case 6: touch(indices, table, 3, (fetching){f.rows, 0}); break;
-    default: touch(indices, table, 3, (fetching){f.rows, 1});
+    case 8: touch(indices, table, 4, (fetching){f.rows, 0}); break;
+    default: touch(indices, table, 4, (fetching){f.rows, 1});
   }
 }
 

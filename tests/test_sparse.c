@@ -211,7 +211,7 @@ static void same_variables(shoal_model *a, shoal_model *b) {
 /* A large table is packed while it is trained, and nobody sees a difference: not whoever asks for variables in between,
  * nor whoever was given one for good. */
 static void check_packed(const char *kernels) {
-  enum { FEATURES = (1 << 20) + 77, ROWS = 120 };
+  enum { FEATURES = (1 << 20) + 77, ROWS = 400 };
   static const char *const optimizers[] = {"adagrad", "ftrl"};
   data *rows = make_data(ROWS, FEATURES, 11);
   for (int i = 0; i < 4; i++) {
@@ -223,6 +223,7 @@ static void check_packed(const char *kernels) {
       const double a = train(packed, rows, 0, ROWS, step), b = train(fixed, rows, 0, ROWS, step);
       assert_true(a == b);
       assert_int_equal(packed->session->n_packed, 1);
+      assert_int_equal(packed->session->packed[0].row, i / 2 ? 4 : 2);
       assert_true(packed->session->packed[0].packed == (pass < 3));
       assert_false(fixed->session->n_packed && fixed->session->packed[0].packed);
       assert_true(loss_of(packed, rows, ROWS) == loss_of(fixed, rows, ROWS));

@@ -5,7 +5,7 @@
 /* Smaller tables are in a cache anyway. A piece is a huge page of each array. */
 enum { PACKED_LEAST = 1 << 20, PACKED_PIECE = 1 << 19 }; /* numbers of one array */
 
-static size_t block_bytes(const packed_table *t) { return (size_t)(t->rows * t->width * t->arrays) * sizeof(float); }
+static size_t block_bytes(const packed_table *t) { return (size_t)(t->rows * t->row) * sizeof(float); }
 
 /* ---- moving the numbers */
 
@@ -16,7 +16,7 @@ typedef struct {
 
 static void move_rows(const mover *m, int64_t first, int64_t rows, bool pack) {
   const packed_table *t = m->table;
-  const int64_t width = t->width, row = width * t->arrays;
+  const int64_t width = t->width, row = t->row;
   for (int k = 0; k < t->arrays; k++) {
     float *own = (float *)m->session->variables[t->ids[k]].data + first * width;
     float *packed = t->block + first * row + k * width;
@@ -39,7 +39,7 @@ static void move_part(void *context, int thread, int threads) {
     const int64_t rows = at + piece < last ? piece : last - at;
     move_rows(m, at, rows, !t->packed);
     if (t->packed) {
-      mem_forget(t->block + at * t->width * t->arrays, (size_t)(rows * t->width * t->arrays) * sizeof(float));
+      mem_forget(t->block + at * t->row, (size_t)(rows * t->row) * sizeof(float));
       continue;
     }
     for (int k = 0; k < t->arrays; k++)
@@ -84,6 +84,7 @@ static shoal_status find_table(const plan *p, const plan_node *n) {
     t.width = v->shape.dim[1];
   }
   if (t.arrays < 2 || t.rows * t.width < PACKED_LEAST) return NULL;
+  t.row = t.width * t.arrays == 3 ? 4 : t.width * t.arrays;
   for (int k = 0; k < t.arrays; k++) {
     if (table_of(s, t.ids[k]) >= 0) return NULL;
     t.fixed |= (size_t)t.ids[k] < s->n_given_away && s->given_away[t.ids[k]];
@@ -152,7 +153,7 @@ shoal_status packed_prepare(plan *p) {
     const packed_table *t = p->packed_at[at] < 0 ? NULL : &s->packed[p->packed_at[at]];
     kernel_call *call = &p->threads[0].calls[at];
     call->packed = t && t->packed ? t->block : NULL;
-    call->packed_row = t ? t->width * t->arrays : 0;
+    call->packed_row = t ? t->row : 0;
   }
   return NULL;
 }

@@ -1,5 +1,6 @@
 /* Tables packed with their optimizers' slots: row 0 of the table, row 0 of each slot, row 1 of the table, ... An update
- * of one row then touches one place in memory instead of one an array, and each such place is a cache miss.
+ * of one row then touches one place in memory instead of one an array, and each such place is a cache miss. Rows of three
+ * numbers are followed by one that nobody reads: they then lie in one cache line each, and move as one vector of four.
  *
  *  1. A table's numbers are in one of two places: in the variables' own memory, or packed. Neither moves, so plans keep
  *     their addresses; the pages of the other place are given back to the system.
@@ -18,6 +19,7 @@ typedef struct packed_table {
   int ids[PACKED_ARRAYS_MAX]; /* variables: the table, then its slots */
   int arrays;
   int64_t rows, width; /* numbers of a row of one array */
+  int64_t row;         /* numbers from a packed row to the next */
   float *block;
   bool packed; /* where the numbers are */
   bool fixed;  /* fact 3 */

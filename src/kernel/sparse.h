@@ -23,7 +23,7 @@ typedef enum { SPARSE_SGD, SPARSE_ADAGRAD, SPARSE_FTRL } sparse_kind;
 /* A call's operands by name. */
 typedef struct {
   float *w[1 + SPARSE_SLOTS_MAX];    /* weights and slots, [features], `stride` apart */
-  int64_t stride;                    /* 1, or, packed, 1 + slots */
+  int64_t stride;                    /* 1, or, packed, 2 with one slot and 4 with two */
   float *bias[1 + SPARSE_SLOTS_MAX]; /* [1]; bias[0] NULL: there is none */
   const int64_t *offsets;            /* [rows + 1] */
   const int32_t *indices;            /* [entries], from offsets[0] on */

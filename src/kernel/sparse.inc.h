@@ -3,6 +3,7 @@
  * that are on their way, and a fetch that finds none holds up all loads behind it. */
 
 enum { SPARSE_AHEAD = 6, SPARSE_TOGETHER = 64, SPARSE_CACHED = 1 << 13 }; /* rows; entries; entries */
+enum { SPARSE_FETCHED = VW / 2 }; /* entries that are fetched while VW others are read, and while they are written */
 
 /* Each form is compiled by itself, and what a form does not change is compiled once: inlined everywhere, these kernels
  * would take the compiler longer than all others. */
@@ -15,18 +16,40 @@ typedef struct {
 } sparse_form;
 
 INLINE void sparse_fetch_entry(sparse_form f, const sparse_job *j, int32_t index) {
-  if (j->stride > 1 || !f.slots) {
+  if (j->stride > 1 || !f.slots)
     __builtin_prefetch(j->w[0] + index * j->stride, 0, 2);
-    if (f.slots > 1) __builtin_prefetch(j->w[f.slots] + index * j->stride, 0, 2); /* may be in the next line */
-  } else {
+  else
     for (int k = 0; k <= f.slots; k++) __builtin_prefetch(j->w[k] + index, 0, 2);
-  }
 }
 
 INLINE void sparse_fetch(sparse_form f, const sparse_job *j, int64_t row) {
   if (row >= j->rows) return;
   const int64_t from = j->offsets[row] - j->offsets[0], to = j->offsets[row + 1] - j->offsets[0];
   for (int64_t e = from; e < to; e++) sparse_fetch_entry(f, j, j->indices[e]);
+}
+
+/* Indices of a row that comes later, and how many of them have been fetched. */
+typedef struct {
+  const int32_t *at;
+  int64_t n, done;
+} sparse_later;
+
+INLINE sparse_later sparse_later_row(const sparse_job *j, int64_t row) {
+  if (row >= j->rows) return (sparse_later){0};
+  return (sparse_later){.at = j->indices + (j->offsets[row] - j->offsets[0]),
+                        .n = j->offsets[row + 1] - j->offsets[row]};
+}
+
+/* Some more of them: all at once they would fill the queue of lines on their way, and the row at hand would wait; one by
+ * one, while it is worked on, they come for nothing. */
+INLINE void sparse_fetch_some(sparse_form f, const sparse_job *j, sparse_later *later) {
+  if (later->done + SPARSE_FETCHED > later->n) return;
+  UNROLL for (int i = 0; i < SPARSE_FETCHED; i++) sparse_fetch_entry(f, j, later->at[later->done + i]);
+  later->done += SPARSE_FETCHED;
+}
+
+INLINE void sparse_fetch_rest(sparse_form f, const sparse_job *j, sparse_later *later) {
+  for (; later->done < later->n; later->done++) sparse_fetch_entry(f, j, later->at[later->done]);
 }
 
 typedef float sparse_four __attribute__((vector_size(16)));
@@ -110,11 +133,15 @@ INLINE void sparse_update(sparse_kind kind, const attr_value *attr, float *restr
   }
 }
 
-/* Packed, a number and its first slot are moved as one: half as many loads and stores. A vector is put together in
- * registers, since one that is read from where its parts were just written waits for all of them. */
+/* Packed, a number and its slots are moved as one, of two or of four floats: as few loads and stores as there are
+ * entries. A vector is put together in registers, since one that is read from where its parts were just written waits
+ * for all of them. */
 typedef double sparse_pair __attribute__((aligned(4), may_alias));
 typedef double sparse_pairs __attribute__((vector_size(VW * 4)));
+typedef float sparse_kept[1 + SPARSE_SLOTS_MAX][SPARSE_TOGETHER];
+#define KEPT_FROM(kept, i) ((float(*)[SPARSE_TOGETHER])((float *)(kept) + (i)))
 
+/* SPARSE_FOURS(X): X of where each four of a vector begins. */
 #if VW == 16
 #define SPARSE_HALF(X, at) X(at), X(at + 1), X(at + 2), X(at + 3), X(at + 4), X(at + 5), X(at + 6), X(at + 7)
 #define SPARSE_EVERY_OTHER(o)                                                                                        \
@@ -122,62 +149,128 @@ typedef double sparse_pairs __attribute__((vector_size(VW * 4)));
       o + 30
 #define SPARSE_BESIDE(o) \
   o + 0, o + 16, o + 1, o + 17, o + 2, o + 18, o + 3, o + 19, o + 4, o + 20, o + 5, o + 21, o + 6, o + 22, o + 7, o + 23
+#define SPARSE_FOURS(X) X(0), X(4), X(8), X(12)
 #elif VW == 8
 #define SPARSE_HALF(X, at) X(at), X(at + 1), X(at + 2), X(at + 3)
 #define SPARSE_EVERY_OTHER(o) o + 0, o + 2, o + 4, o + 6, o + 8, o + 10, o + 12, o + 14
 #define SPARSE_BESIDE(o) o + 0, o + 8, o + 1, o + 9, o + 2, o + 10, o + 3, o + 11
+#define SPARSE_FOURS(X) X(0), X(4)
 #else
 #define SPARSE_HALF(X, at) X(at), X(at + 1)
 #define SPARSE_EVERY_OTHER(o) o + 0, o + 2, o + 4, o + 6
 #define SPARSE_BESIDE(o) o + 0, o + 4, o + 1, o + 5
+#define SPARSE_FOURS(X) X(0)
 #endif
-#define SPARSE_ALL(X) SPARSE_HALF(X, 0), SPARSE_HALF(X, VW / 2)
 
-/* Those at VW indices of a packed table: kept[k] of each. */
-INLINE void sparse_take_packed(int slots, const float *w, const int32_t *at, float kept[][SPARSE_TOGETHER]) {
-  const int64_t stride = 1 + slots;
-#define SPARSE_LOAD_PAIR(i) *(const sparse_pair *)(w + at[i] * stride)
-#define SPARSE_LOAD_LAST(i) w[at[i] * stride + 2]
+/* ---- rows of two */
+
+INLINE void sparse_take_pairs(const float *w, const int32_t *at, float kept[][SPARSE_TOGETHER]) {
+#define SPARSE_LOAD_PAIR(i) *(const sparse_pair *)(w + (int64_t)at[i] * 2)
   const vf low = (vf)(sparse_pairs){SPARSE_HALF(SPARSE_LOAD_PAIR, 0)};
   const vf high = (vf)(sparse_pairs){SPARSE_HALF(SPARSE_LOAD_PAIR, VW / 2)};
   v_store(kept[0], __builtin_shufflevector(low, high, SPARSE_EVERY_OTHER(0)));
   v_store(kept[1], __builtin_shufflevector(low, high, SPARSE_EVERY_OTHER(1)));
-  if (slots > 1) v_store(kept[2], (vf){SPARSE_ALL(SPARSE_LOAD_LAST)});
 }
 
-INLINE void sparse_put_packed(int slots, float *w, const int32_t *at, float kept[][SPARSE_TOGETHER]) {
-  const int64_t stride = 1 + slots;
+INLINE void sparse_put_pairs(float *w, const int32_t *at, int64_t n, float kept[][SPARSE_TOGETHER]) {
   const vf var = v_load(kept[0]), a = v_load(kept[1]);
   const sparse_pairs low = (sparse_pairs)__builtin_shufflevector(var, a, SPARSE_BESIDE(0));
   const sparse_pairs high = (sparse_pairs)__builtin_shufflevector(var, a, SPARSE_BESIDE(VW / 2));
-  UNROLL for (int i = 0; i < VW / 2; i++) * (sparse_pair *)(w + at[i] * stride) = low[i];
-  UNROLL for (int i = 0; i < VW / 2; i++) * (sparse_pair *)(w + at[VW / 2 + i] * stride) = high[i];
-  if (slots < 2) return;
-  UNROLL for (int i = 0; i < VW; i++) w[at[i] * stride + 2] = kept[2][i];
+  if (n >= VW) {
+    UNROLL for (int i = 0; i < VW / 2; i++) * (sparse_pair *)(w + (int64_t)at[i] * 2) = low[i];
+    UNROLL for (int i = 0; i < VW / 2; i++) * (sparse_pair *)(w + (int64_t)at[VW / 2 + i] * 2) = high[i];
+    return;
+  }
+  double pairs[VW];
+  memcpy(pairs, &low, sizeof low);
+  memcpy(pairs + VW / 2, &high, sizeof high);
+  for (int64_t i = 0; i < n; i++) *(sparse_pair *)(w + (int64_t)at[i] * 2) = pairs[i];
 }
 
-typedef float sparse_kept[1 + SPARSE_SLOTS_MAX][SPARSE_TOGETHER];
-#define KEPT_FROM(kept, i) ((float(*)[SPARSE_TOGETHER])((float *)(kept) + (i)))
+/* ---- rows of four */
 
-/* The numbers at n different indices, and their slots, to where they are worked on, and back. */
-INLINE void sparse_take(sparse_form f, const sparse_job *j, bool packed, const int32_t *at, int64_t n,
-                        sparse_kept kept) {
+/* The fours of four vectors as columns: number k of four i of x[j] becomes number j of four i of x[k]. */
+INLINE void sparse_turn_fours(vf x[4]) {
+#define SPARSE_LOW(l) l, VW + l, l + 1, VW + l + 1
+#define SPARSE_HIGH(l) l + 2, VW + l + 2, l + 3, VW + l + 3
+#define SPARSE_FIRST(l) l, l + 1, VW + l, VW + l + 1
+#define SPARSE_LAST(l) l + 2, l + 3, VW + l + 2, VW + l + 3
+  const vf a = __builtin_shufflevector(x[0], x[1], SPARSE_FOURS(SPARSE_LOW));
+  const vf b = __builtin_shufflevector(x[2], x[3], SPARSE_FOURS(SPARSE_LOW));
+  const vf c = __builtin_shufflevector(x[0], x[1], SPARSE_FOURS(SPARSE_HIGH));
+  const vf d = __builtin_shufflevector(x[2], x[3], SPARSE_FOURS(SPARSE_HIGH));
+  x[0] = __builtin_shufflevector(a, b, SPARSE_FOURS(SPARSE_FIRST));
+  x[1] = __builtin_shufflevector(a, b, SPARSE_FOURS(SPARSE_LAST));
+  x[2] = __builtin_shufflevector(c, d, SPARSE_FOURS(SPARSE_FIRST));
+  x[3] = __builtin_shufflevector(c, d, SPARSE_FOURS(SPARSE_LAST));
+}
+
+/* Rows at[0], at[4], ... side by side. */
+INLINE vf sparse_load_fours(const float *w, const int32_t *at) {
+#define SPARSE_ROW(i) *(const sparse_four_any *)(w + (int64_t)at[i] * 4)
+#if VW == 16
+  typedef float eight __attribute__((vector_size(32)));
+  const eight low = __builtin_shufflevector(SPARSE_ROW(0), SPARSE_ROW(4), 0, 1, 2, 3, 4, 5, 6, 7);
+  const eight high = __builtin_shufflevector(SPARSE_ROW(8), SPARSE_ROW(12), 0, 1, 2, 3, 4, 5, 6, 7);
+  return __builtin_shufflevector(low, high, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+#elif VW == 8
+  return __builtin_shufflevector(SPARSE_ROW(0), SPARSE_ROW(4), 0, 1, 2, 3, 4, 5, 6, 7);
+#else
+  return SPARSE_ROW(0);
+#endif
+}
+
+INLINE void sparse_take_fours(const float *w, const int32_t *at, float kept[][SPARSE_TOGETHER]) {
+  vf x[4];
+  UNROLL for (int i = 0; i < 4; i++) x[i] = sparse_load_fours(w, at + i);
+  sparse_turn_fours(x);
+  UNROLL for (int k = 0; k < 3; k++) v_store(kept[k], x[k]);
+}
+
+INLINE void sparse_put_fours(float *w, const int32_t *at, int64_t n, float kept[][SPARSE_TOGETHER]) {
+  vf x[4] = {v_load(kept[0]), v_load(kept[1]), v_load(kept[2]), V_ZERO};
+  sparse_turn_fours(x);
+  union {
+    vf all[4];
+    sparse_four four[4][VW / 4];
+  } rows;
+  UNROLL for (int i = 0; i < 4; i++) rows.all[i] = x[i];
+  if (n >= VW) {
+    UNROLL for (int i = 0; i < VW; i++) * (sparse_four_any *)(w + (int64_t)at[i] * 4) = rows.four[i % 4][i / 4];
+    return;
+  }
+  for (int64_t i = 0; i < n; i++) *(sparse_four_any *)(w + (int64_t)at[i] * 4) = rows.four[i % 4][i / 4];
+}
+
+/* The numbers at n different indices, and their slots, to where they are worked on, and back. Where n is no multiple of
+ * VW, what lies behind in `kept` is any row's, or 1. readable: of the indices, n or more. */
+INLINE void sparse_take(sparse_form f, const sparse_job *j, bool packed, const int32_t *at, int64_t n, int64_t readable,
+                        sparse_kept kept, sparse_later *later) {
   int64_t i = 0;
-  if (packed)
-    for (; i + VW <= n; i += VW) sparse_take_packed(f.slots, j->w[0], at + i, KEPT_FROM(kept, i));
-  const int64_t stride = packed ? 1 + f.slots : 1;
+  for (; packed && i < n && i + VW <= readable; i += VW) {
+    if (f.slots > 1)
+      sparse_take_fours(j->w[0], at + i, KEPT_FROM(kept, i));
+    else
+      sparse_take_pairs(j->w[0], at + i, KEPT_FROM(kept, i));
+    sparse_fetch_some(f, j, later);
+  }
+  const int64_t stride = !packed ? 1 : f.slots > 1 ? 4 : 2, whole = (n + VW - 1) / VW * VW;
   for (; i < n; i++)
     for (int k = 0; k <= f.slots; k++) kept[k][i] = j->w[k][at[i] * stride];
+  for (; i < whole; i++) kept[0][i] = kept[1][i] = kept[2][i] = 1;
 }
 
-INLINE void sparse_put(sparse_form f, const sparse_job *j, bool packed, const int32_t *at, int64_t n,
-                       sparse_kept kept) {
-  int64_t i = 0;
-  if (packed)
-    for (; i + VW <= n; i += VW) sparse_put_packed(f.slots, j->w[0], at + i, KEPT_FROM(kept, i));
-  const int64_t stride = packed ? 1 + f.slots : 1;
-  for (; i < n; i++)
-    for (int k = 0; k <= f.slots; k++) j->w[k][at[i] * stride] = kept[k][i];
+INLINE void sparse_put(sparse_form f, const sparse_job *j, bool packed, const int32_t *at, int64_t n, sparse_kept kept,
+                       sparse_later *later) {
+  for (int64_t i = 0; packed && i < n; i += VW) {
+    if (f.slots > 1)
+      sparse_put_fours(j->w[0], at + i, n - i, KEPT_FROM(kept, i));
+    else
+      sparse_put_pairs(j->w[0], at + i, n - i, KEPT_FROM(kept, i));
+    sparse_fetch_some(f, j, later);
+  }
+  for (int64_t i = 0; !packed && i < n; i++)
+    for (int k = 0; k <= f.slots; k++) j->w[k][at[i]] = kept[k][i];
 }
 
 /* Up to SPARSE_TOGETHER that were taken, whose gradients are times * values. */
@@ -186,7 +279,7 @@ INLINE void sparse_change(sparse_form f, const attr_value *attr, sparse_kept kep
   float grads[SPARSE_TOGETHER];
   const int64_t whole = (n + VW - 1) / VW * VW;
   for (int64_t i = 0; i < n; i++) grads[i] = values[i] * times;
-  for (int64_t i = n; i < whole; i++) kept[0][i] = kept[1][i] = kept[2][i] = grads[i] = 1;
+  for (int64_t i = n; i < whole; i++) grads[i] = 1;
   sparse_update(f.kind, attr, kept[0], kept[1], kept[2], grads, whole, lr);
 }
 
@@ -195,13 +288,14 @@ INLINE void sparse_change(sparse_form f, const attr_value *attr, sparse_kept kep
 INLINE void sparse_touch_slots(sparse_form f, const attr_value *attr, const sparse_job *j, bool packed,
                                const int32_t *indices, const float *values, float times, int64_t n, float lr) {
   sparse_kept kept;
+  sparse_later none = {0};
   for (int64_t first = 0; first < n; first += SPARSE_TOGETHER) {
     const int64_t count = MIN_OF(n - first, (int64_t)SPARSE_TOGETHER);
     for (int64_t e = first + SPARSE_TOGETHER; e < MIN_OF(first + SPARSE_TOGETHER + count, n); e++)
       sparse_fetch_entry(f, j, indices[e]);
-    sparse_take(f, j, packed, indices + first, count, kept);
+    sparse_take(f, j, packed, indices + first, count, n - first, kept, &none);
     sparse_change(f, attr, kept, values + first, times, count, lr);
-    sparse_put(f, j, packed, indices + first, count, kept);
+    sparse_put(f, j, packed, indices + first, count, kept, &none);
   }
 }
 
@@ -237,10 +331,11 @@ INLINE bool sparse_row_slots(sparse_form f, const attr_value *attr, const sparse
   const int32_t *indices = j->indices + from;
   const float *values = j->values + from;
   const bool together = n <= SPARSE_TOGETHER;
+  sparse_later later = sparse_later_row(j, row + SPARSE_AHEAD);
   sparse_kept kept;
   float z;
   if (together) {
-    sparse_take(f, j, packed, indices, n, kept);
+    sparse_take(f, j, packed, indices, n, j->entries - from, kept, &later);
     z = sparse_dot_beside(values, kept[0], n);
     if (j->bias[0]) z += *j->bias[0];
   } else {
@@ -250,11 +345,12 @@ INLINE bool sparse_row_slots(sparse_form f, const attr_value *attr, const sparse
   const float dz = sparse_judge(j, row, z, sum);
   if (together) {
     sparse_change(f, attr, kept, values, dz, n, lr);
-    sparse_put(f, j, packed, indices, n, kept);
+    sparse_put(f, j, packed, indices, n, kept, &later);
   } else {
     sparse_touch_slots(f, attr, j, packed, indices, values, dz, n, lr);
   }
   sparse_touch_bias(f, attr, j, dz, lr);
+  sparse_fetch_rest(f, j, &later);
   return true;
 }
 
@@ -360,7 +456,7 @@ INLINE void sparse_rows(sparse_form f, const attr_value *attr, const sparse_job 
   for (int64_t row = first; row < last; row++) {
     const float lr = sparse_rate(j, row);
     bool good = false;
-    sparse_fetch(f, j, row + SPARSE_AHEAD);
+    if (f.kind == SPARSE_SGD) sparse_fetch(f, j, row + SPARSE_AHEAD);
     switch (f.kind) {
       case SPARSE_SGD: good = sparse_row_sgd(attr, j, row, lr, sum); break;
       case SPARSE_ADAGRAD: good = sparse_row_adagrad(attr, j, row, lr, sum); break;
