@@ -307,8 +307,8 @@ static void apply_momentum(const op_case *c, const case_memory *m, double *expec
 
 static void apply_adagrad(const op_case *c, const case_memory *m, double *expected) {
   for (int64_t i = 0; i < shoal_tensor_count(&m->in[0]); i++) {
-    double g = at(&m->in[2], i) + c->attr[1].f * at(&m->in[0], i);
-    expected[i] = at(&m->in[0], i) - at(&m->in[3], 0) * g / (sqrt(at(&m->in[1], i) + g * g) + c->attr[0].f);
+    double rate = at(&m->in[3], 0), w = shrunk(c, at(&m->in[0], i), rate), g = at(&m->in[2], i) + c->attr[1].f * w;
+    expected[i] = w - rate * g / (sqrt(at(&m->in[1], i) + g * g) + c->attr[0].f);
   }
 }
 

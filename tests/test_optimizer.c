@@ -1,6 +1,7 @@
 /* Optimizers against their formulas worked out by hand, dense and by rows; schedules; initializers. */
 #include "shoal/train.h"
 #include "files.h"
+#include "kernel/cpu.h"
 
 #include <math.h>
 
@@ -264,6 +265,55 @@ static void test_trust_ratios(void **state) {
   }
 }
 
+/* ---- a variable that threads cut among them, each writing its part past the caches */
+
+enum { LARGE = 300001, LARGE_STEPS = 3 };
+
+static float large_start(int64_t i) { return (float)(i % 1013 - 506) / 400; }
+
+/* Steps towards 0, whose gradient is the variable itself. */
+static void run_large(const char *name, const char *kernels, int threads, float *end) {
+  static float first[LARGE];
+  for (int64_t i = 0; i < LARGE; i++) first[i] = large_start(i);
+  shoal_graph *g;
+  shoal_session *session;
+  assert_ok(shoal_graph_create(&g));
+  const shoal_tensor t = shoal_tensor_view(SHOAL_F32, SHOAL_SHAPE(LARGE), first);
+  shoal_value *w = shoal_variable(g, "w", shoal_constant(g, &t)), *update;
+  const shoal_optimizer_options o = {.name = name};
+  assert_ok(shoal_minimize(g, &o, shoal_l2_loss(g, w), &w, 1, shoal_scalar(g, SHOAL_F32, RATE), &update));
+  assert_ok(shoal_session_create(g, &(shoal_session_options){.threads = threads, .kernels = kernels}, &session));
+  for (int k = 0; k < LARGE_STEPS; k++) assert_ok(shoal_session_run(session, NULL, 0, &update, 1, NULL));
+  shoal_tensor now;
+  assert_ok(shoal_session_variable(session, w, &now));
+  memcpy(end, now.data, LARGE * sizeof *end);
+  shoal_session_destroy(session);
+  shoal_graph_destroy(g);
+}
+
+static void check_large(const char *name, void (*step)(reference *, double, int), const char *kernels) {
+  static float one[LARGE], several[LARGE];
+  run_large(name, kernels, 1, one);
+  for (int64_t i = 0; i < LARGE; i++) {
+    reference r = {.w = (double)large_start(i)};
+    for (int k = 1; k <= LARGE_STEPS; k++) step(&r, r.w, k);
+    if (!(fabs((double)one[i] - r.w) < 1e-5))
+      fail_msg("%s, %s: number %d is %.9g instead of %.9g", name, kernels, (int)i, (double)one[i], r.w);
+  }
+  for (int threads = 2; threads <= 3; threads++) {
+    run_large(name, kernels, threads, several);
+    assert_memory_equal(one, several, sizeof one);
+  }
+}
+
+static void test_large_variables(void **state) {
+  for (cpu_level level = CPU_GENERIC; level <= cpu_best(); level++) {
+    check_large("sgd", sgd_step, cpu_level_name(level));
+    check_large("adagrad", adagrad_step, cpu_level_name(level));
+    check_large("adam", adam_step, cpu_level_name(level));
+  }
+}
+
 static void test_minimize_errors(void **state) {
   shoal_graph *g;
   assert_ok(shoal_graph_create(&g));
@@ -339,8 +389,10 @@ static void test_schedule_errors(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_optimizers),      cmocka_unit_test(test_rows),      cmocka_unit_test(test_trust_ratios),
-      cmocka_unit_test(test_minimize_errors), cmocka_unit_test(test_schedules), cmocka_unit_test(test_schedule_errors),
+      cmocka_unit_test(test_optimizers),      cmocka_unit_test(test_rows),
+      cmocka_unit_test(test_trust_ratios),    cmocka_unit_test(test_large_variables),
+      cmocka_unit_test(test_minimize_errors), cmocka_unit_test(test_schedules),
+      cmocka_unit_test(test_schedule_errors),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

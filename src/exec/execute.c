@@ -131,6 +131,7 @@ static void run_part(plan *p, int phase, int thread, int threads) {
   call.in = operands;
   call.out = operands + call.ins;
   call.threads = NULL;
+  call.among_threads = threads > 1;
   call.step = p->session->step;
   t->error = p->nodes[p->order[at]].run(&call);
   t->failed = at;

@@ -41,6 +41,7 @@ typedef struct kernel_call {
                                 * tensors then say themselves how many rows there are */
   int64_t step_rows;           /* operators with OP_STEPS: rows of one update, made one after the other; 0: all rows */
   bool racing;                 /* ... and may be made by several threads at once, without locks */
+  bool among_threads;          /* the tensors are this thread's part of what several threads work on at once */
   bool accumulate;             /* a sum over the batch: add to the output instead of setting it */
   float *packed;               /* op_variant.packs: the rows of a table, each followed by those of its slots, that */
   int64_t packed_row;          /* many numbers apart; NULL: table and slots are where the inputs say */

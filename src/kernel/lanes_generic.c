@@ -30,5 +30,6 @@
 #include "kernel/skip.inc.h"
 #include "kernel/sparse.inc.h"
 #include "kernel/table.inc.h"
+#include "kernel/update.inc.h"
 #include "kernel/wide.inc.h"
 #include "kernel/winograd.inc.h"

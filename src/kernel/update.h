@@ -4,6 +4,16 @@
 #ifndef SHOAL_KERNEL_UPDATE_H
 #define SHOAL_KERNEL_UPDATE_H
 
+#include "kernel/kernel.h"
+
+/* Inputs as of the operators apply_X, f32. */
+#define UPDATE_KERNELS(isa)                               \
+  shoal_status update_sgd_##isa(const kernel_call *);     \
+  shoal_status update_adagrad_##isa(const kernel_call *); \
+  shoal_status update_adam_##isa(const kernel_call *);
+
+EACH_ISA(UPDATE_KERNELS)
+
 /* l2 * w added to the gradient is what l2 * sum(w^2) / 2 in the loss would give, for what is updated. */
 #define UPDATE_WITH_L2 \
   if (l2 != 0) g += l2 * var[i]

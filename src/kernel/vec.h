@@ -201,6 +201,23 @@ INLINE vf v_best_of_4(vf a, vf b, vf c, vf d, uint8_t *which) {
 }
 #endif
 
+/* To an address that is a multiple of the vector's size, past the caches where the machine can: see v_fence. */
+INLINE void v_store_past(float *p, vf x) {
+#if VW == 16
+  _mm512_stream_ps(p, (__m512)x);
+#elif VW == 8
+  _mm256_stream_ps(p, (__m256)x);
+#else
+  v_store(p, x);
+#endif
+}
+/* What was stored past the caches is seen by other threads before anything that is stored from now on. */
+INLINE void v_fence(void) {
+#if VW > 4
+  _mm_sfence();
+#endif
+}
+
 #if VW < 16
 INLINE vf v_reciprocal(vf x) { return v_set(1.0f) / x; }
 #endif
@@ -245,6 +262,19 @@ INLINE vf v_tanh(vf x) {
 }
 
 INLINE vf v_sigmoid(vf x) { return v_reciprocal(v_set(1.0f) + v_exp(-x)); }
+
+typedef float v_four __attribute__((vector_size(16)));
+typedef float v_four_any __attribute__((vector_size(16), aligned(4), may_alias));
+
+/* Rows of four become columns. */
+INLINE void v_turn_four(v_four r[4]) {
+  const v_four a = __builtin_shufflevector(r[0], r[1], 0, 4, 1, 5), b = __builtin_shufflevector(r[2], r[3], 0, 4, 1, 5);
+  const v_four c = __builtin_shufflevector(r[0], r[1], 2, 6, 3, 7), d = __builtin_shufflevector(r[2], r[3], 2, 6, 3, 7);
+  r[0] = __builtin_shufflevector(a, b, 0, 1, 4, 5);
+  r[1] = __builtin_shufflevector(a, b, 2, 3, 6, 7);
+  r[2] = __builtin_shufflevector(c, d, 0, 1, 4, 5);
+  r[3] = __builtin_shufflevector(c, d, 2, 3, 6, 7);
+}
 
 /* The edge of a matrix, where a tile of sums is wider than what is left: to[i] (+)= the first `width` of part[i]. */
 static __attribute__((noinline, unused)) void store_part(int rows, const float *part, int64_t stride, float *to,

@@ -8,6 +8,7 @@
 #include "kernel/skip.h"
 #include "kernel/sparse.h"
 #include "kernel/table.h"
+#include "kernel/update.h"
 #include "kernel/winograd.h"
 
 /* The same kernel for each instruction set; what follows applies to all. */
@@ -198,6 +199,11 @@ const op_variant tuned_field_pairs_grad[] = {ON_ROWS(table_pairs_grad), END};
 
 static size_t unique_scratch(const op_shapes *s) { return table_unique_scratch(s->in[0].dim[0]); }
 const op_variant tuned_unique_rows[] = {ON_ROWS(table_unique, .fits = narrow_rows, .scratch = unique_scratch), END};
+
+static bool float_variable(const op_shapes *s) { return s->in_dtype[0] == SHOAL_F32; }
+const op_variant tuned_apply_sgd[] = {ON_ROWS(update_sgd, .fits = float_variable), END};
+const op_variant tuned_apply_adagrad[] = {ON_ROWS(update_adagrad, .fits = float_variable), END};
+const op_variant tuned_apply_adam[] = {ON_ROWS(update_adam, .fits = float_variable), END};
 
 /* Indices stand behind the variable and its slots. */
 static bool narrow_after_0(const op_shapes *s) { return s->in_dtype[1] == SHOAL_I32; }

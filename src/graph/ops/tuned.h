@@ -23,6 +23,7 @@ extern const op_variant tuned_embedding_bag[], tuned_embedding_bag_grad_rows[], 
 extern const op_variant tuned_field_pairs[], tuned_field_pairs_grad[];
 extern const op_variant tuned_unique_rows[], tuned_sparse_apply_sgd[], tuned_sparse_apply_adagrad[],
     tuned_sparse_apply_rowwise_adagrad[], tuned_sparse_apply_adam[], tuned_sparse_apply_ftrl[];
+extern const op_variant tuned_apply_sgd[], tuned_apply_adagrad[], tuned_apply_adam[];
 extern const op_variant tuned_lstm[], tuned_lstm_grad[];
 
 #endif

@@ -435,14 +435,16 @@ static void update_cost(const op_shapes *s, double *flops) {
     if (s->in[i].rank) *flops = 4.0 * (double)shoal_shape_count(&s->in[i]);
 }
 
-static const char *const sgd_cases[] = {"[5,7] [5,7] []>0", "[] [] []", "[9] [9] []>0 l2=0.3 weight_decay=0.2", NULL};
+static const char *const sgd_cases[] = {"[5,7] [5,7] []>0", "[] [] []", "[9] [9] []>0 l2=0.3 weight_decay=0.2",
+                                        "[300] [300] []>0", NULL};
 static const char *const sparse_sgd_cases[] = {"[9,3] i64[6]<9 [6,3] []>0", "[9] uniq[?5]<9 [?5] []>0",
                                                "[9] uniq[5]<9 [5] []>0 l2=0.5", NULL};
 static const char *const momentum_cases[] = {"[5,7] [5,7] [5,7] []>0", "[8] [8] [8] []>0 momentum=0.5 nesterov=1",
                                              "[9] [9] [9] []>0 l2=0.3", NULL};
 static const char *const sparse_momentum_cases[] = {"[9,3] [9,3] uniq[6]<9 [6,3] []>0",
                                                     "[9] [9] uniq[?5]<9 [?5] []>0 nesterov=1", NULL};
-static const char *const adagrad_cases[] = {"[5,7] [5,7]>0 [5,7] []>0", "[9] [9]>0 [9] []>0 l2=0.4", NULL};
+static const char *const adagrad_cases[] = {"[5,7] [5,7]>0 [5,7] []>0", "[9] [9]>0 [9] []>0 l2=0.4",
+                                            "[37,17] [37,17]>0 [37,17] []>0 weight_decay=0.1", NULL};
 static const char *const sparse_adagrad_cases[] = {"[9,3] [9,3]>0 uniq[6]<9 [6,3] []>0", NULL};
 static const char *const sparse_rowwise_adagrad_cases[] = {"[9,3] [9]>0 uniq[6]<9 [6,3] []>0",
                                                            "[9,33] [9]>0 uniq[?5]<9 [?5,33] []>0 l2=0.4",
@@ -451,7 +453,8 @@ static const char *const rmsprop_cases[] = {"[5,7] [5,7]>0 [5,7] [5,7] []>0",
                                             "[8] [8]>0 [8] [8] []>0 decay=0.5 momentum=0.9", NULL};
 static const char *const sparse_rmsprop_cases[] = {"[9,3] [9,3]>0 [9,3] uniq[6]<9 [6,3] []>0", NULL};
 static const char *const adam_cases[] = {"[5,7] [5,7] [5,7]>0 [5,7] []>0 []>0",
-                                         "[8] [8] [8]>0 [8] []>0 i64[]>0 beta1=0.5 epsilon=0.1 weight_decay=0.2", NULL};
+                                         "[8] [8] [8]>0 [8] []>0 i64[]>0 beta1=0.5 epsilon=0.1 weight_decay=0.2",
+                                         "[523] [523] [523]>0 [523] []>0 i64[]>0", NULL};
 static const char *const sparse_adam_cases[] = {"[9,3] [9,3] [9,3]>0 uniq[6]<9 [6,3] []>0 i64[]>0", NULL};
 static const char *const ftrl_cases[] = {"[5,7] [5,7] [5,7]>0 [5,7] []>0", "[30] [30] [30]>0 [30] []>0 l1=0.5 l2=0.2",
                                          "[8] [8] [8]>0 [8] []>0 beta=0.3 power=-0.7", NULL};
@@ -476,7 +479,7 @@ static const char *const unique_rows_cases[] = {"i64[9]<4 [9,3]",     "i64[?20]<
   {                                                                                                                \
     .name = "apply_" #op, .attrs = {__VA_ARGS__}, .ins_min = (ins), .ins_max = (ins), .outs = 1,                   \
     .flags = OP_STATEFUL | OP_NO_GRADIENT | (more), .updates = (mask), .shape = op##_shape, .kernel = op##_kernel, \
-    .cost = update_cost, .cases = op##_cases                                                                       \
+    .variants = VARIANTS_##op, .cost = update_cost, .cases = op##_cases                                            \
   }
 #define UPDATE_ROW(op, ins, mask, ...) DENSE_ROW(op, ins, mask, OP_ELEMENTS, __VA_ARGS__)
 /* Of an update that has to see the whole variable. */
@@ -489,6 +492,17 @@ static const char *const unique_rows_cases[] = {"i64[9]<4 [9,3]",     "i64[?20]<
     .cases = sparse_##op##_cases                                                                        \
   }
 /* Those with kernels of their own. */
+#define VARIANTS_sgd tuned_apply_sgd
+#define VARIANTS_adagrad tuned_apply_adagrad
+#define VARIANTS_adam tuned_apply_adam
+#define VARIANTS_momentum NULL
+#define VARIANTS_rmsprop NULL
+#define VARIANTS_nadam NULL
+#define VARIANTS_lion NULL
+#define VARIANTS_ftrl NULL
+#define VARIANTS_lamb NULL
+#define VARIANTS_lars NULL
+#define VARIANTS_average NULL
 #define SPARSE_VARIANTS_sgd tuned_sparse_apply_sgd
 #define SPARSE_VARIANTS_adagrad tuned_sparse_apply_adagrad
 #define SPARSE_VARIANTS_rowwise_adagrad tuned_sparse_apply_rowwise_adagrad
