@@ -98,15 +98,26 @@ shoal_status ISA_NAME(lanes_matmul)(const kernel_call *call) {
   return NULL;
 }
 
-/* Panels [f][16] to rows [n][stride], stride >= f a multiple of VW; what lies beyond f is zeroed. */
-static void panels_to_rows(const float *panels, int64_t blocks, int64_t f, float *rows, int64_t stride) {
-  for (int64_t b = 0; b < blocks; b++)
-    for (int64_t i = 0; i < LANES; i++) {
-      const float *from = panels + b * f * LANES + i;
-      float *to = rows + (b * LANES + i) * stride;
-      for (int64_t k = 0; k < f; k++) to[k] = from[k * LANES];
-      for (int64_t k = f; k < stride; k++) to[k] = 0;
-    }
+/* Four lanes of a panel [f][16], from `panel` on, to rows `stride` apart. */
+INLINE void four_lanes_to_rows(const float *panel, int64_t f, float *rows, int64_t stride) {
+  int64_t k = 0;
+  for (; k + 4 <= f; k += 4) {
+    v_four r[4];
+    UNROLL for (int e = 0; e < 4; e++) r[e] = *(const v_four_any *)(panel + (k + e) * LANES);
+    v_turn_four(r);
+    UNROLL for (int e = 0; e < 4; e++) * (v_four_any *)(rows + e * stride + k) = r[e];
+  }
+  for (; k < f; k++)
+    for (int e = 0; e < 4; e++) rows[e * stride + k] = panel[k * LANES + e];
+}
+
+/* The first n images of panels [f][16] to rows [n][stride]. */
+static void panels_to_rows(const float *panels, int64_t n, int64_t f, float *rows, int64_t stride) {
+  int64_t i = 0;
+  for (; i + 4 <= n; i += 4)
+    four_lanes_to_rows(panels + i / LANES * f * LANES + i % LANES, f, rows + i * stride, stride);
+  for (; i < n; i++)
+    for (int64_t k = 0; k < f; k++) rows[i * stride + k] = panels[(i / LANES * f + k) * LANES + i % LANES];
 }
 
 /* out[k][...] (+)= sum over n of x[k][n] d[n][...], for KT inputs k and VT vectors of outputs, `width` of them real. */
@@ -178,7 +189,9 @@ shoal_status ISA_NAME(lanes_matmul_sum)(const kernel_call *call) {
   const int64_t in = call->out[0].shape.dim[0], out = call->out[0].shape.dim[1], blocks = lanes_blocks(x);
   const int64_t stride = (out + LANES - 1) / LANES * LANES;
   float *rows = call->scratch;
-  panels_to_rows(d->data, blocks, out, rows, stride);
+  panels_to_rows(d->data, blocks * LANES, out, rows, stride);
+  for (int64_t i = 0; stride > out && i < blocks * LANES; i++) /* vectors reach beyond the last column */
+    memset(rows + i * stride + out, 0, (size_t)(stride - out) * sizeof *rows);
   const int64_t vectors = (out + VW - 1) / VW;
   const int v_tiles = (int)((vectors + DENSE_VECTORS - 1) / DENSE_VECTORS);
   const int k_tiles = (int)((in + DENSE_OUT - 1) / DENSE_OUT);

@@ -98,19 +98,12 @@ static __attribute__((noinline)) void gemm_any(int rows, int64_t depth, const fl
   }
 }
 
-typedef float gemm_four __attribute__((vector_size(16)));
-typedef float gemm_four_any __attribute__((vector_size(16), aligned(4), may_alias));
-
 /* Four rows of four become columns, `width` apart. */
 INLINE void gemm_turn_four(const float *const *from, int64_t k, float *to, int64_t width) {
-  gemm_four r[4];
-  UNROLL for (int e = 0; e < 4; e++) r[e] = *(const gemm_four_any *)(from[e] + k);
-  gemm_four a = __builtin_shufflevector(r[0], r[1], 0, 4, 1, 5), b = __builtin_shufflevector(r[2], r[3], 0, 4, 1, 5);
-  gemm_four c = __builtin_shufflevector(r[0], r[1], 2, 6, 3, 7), d = __builtin_shufflevector(r[2], r[3], 2, 6, 3, 7);
-  *(gemm_four_any *)to = __builtin_shufflevector(a, b, 0, 1, 4, 5);
-  *(gemm_four_any *)(to + width) = __builtin_shufflevector(a, b, 2, 3, 6, 7);
-  *(gemm_four_any *)(to + 2 * width) = __builtin_shufflevector(c, d, 0, 1, 4, 5);
-  *(gemm_four_any *)(to + 3 * width) = __builtin_shufflevector(c, d, 2, 3, 6, 7);
+  v_four r[4];
+  UNROLL for (int e = 0; e < 4; e++) r[e] = *(const v_four_any *)(from[e] + k);
+  v_turn_four(r);
+  UNROLL for (int e = 0; e < 4; e++) * (v_four_any *)(to + e * width) = r[e];
 }
 
 /* panel[k][e] = rows[e][k] for e < count. */

@@ -39,6 +39,20 @@ INLINE void prefetch_row(const void *row, int64_t bytes) {
   for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch((const char *)row + i);
 }
 
+/* Up to 16 rows [f], scaled, to a panel [f][16]. */
+static void rows_to_panel(const float *const *rows, int64_t live, int64_t f, float scale, float *panel) {
+  int64_t i = 0;
+  for (; i + 4 <= live; i += 4)
+    for (int64_t k = 0; k + 4 <= f; k += 4) {
+      v_four r[4];
+      UNROLL for (int e = 0; e < 4; e++) r[e] = *(const v_four_any *)(rows[i + e] + k) * scale;
+      v_turn_four(r);
+      UNROLL for (int e = 0; e < 4; e++) * (v_four_any *)(panel + (k + e) * LANES + i) = r[e];
+    }
+  for (int64_t l = 0; l < live; l++)
+    for (int64_t k = l < i ? f / 4 * 4 : 0; k < f; k++) panel[k * LANES + l] = rows[l][k] * scale;
+}
+
 /* Sixteen rows of f numbers to [f][16]; missing rows are zero. */
 shoal_status ISA_NAME(lanes_pack)(const kernel_call *call) {
   const shoal_tensor *x = &call->in[0];
@@ -68,11 +82,7 @@ shoal_status ISA_NAME(lanes_pack)(const kernel_call *call) {
             v_store(out + (k0 + k) * LANES + lane, v_from_u8(turned[k] + lane) * v_set(scale));
       }
     } else {
-      for (int64_t k0 = 0; k0 < f; k0 += 64)
-        for (int64_t i = 0; i < live; i++) {
-          const float *row = rows[i];
-          for (int64_t k = k0; k < MIN_OF(f, k0 + 64); k++) out[k * LANES + i] = row[k] * scale;
-        }
+      rows_to_panel((const float *const *)rows, live, f, scale, out);
     }
   }
   return NULL;
@@ -80,12 +90,8 @@ shoal_status ISA_NAME(lanes_pack)(const kernel_call *call) {
 
 shoal_status ISA_NAME(lanes_unpack)(const kernel_call *call) {
   const shoal_tensor *x = &call->in[0];
-  const int64_t n = x->shape.dim[0], f = lanes_features(x);
-  for (int64_t i = 0; i < n; i++) {
-    const float *from = (const float *)x->data + i / LANES * f * LANES + i % LANES;
-    float *to = (float *)call->out[0].data + i * f;
-    for (int64_t k = 0; k < f; k++) to[k] = from[k * LANES];
-  }
+  const int64_t f = lanes_features(x);
+  panels_to_rows(x->data, x->shape.dim[0], f, call->out[0].data, f);
   return NULL;
 }
 
