@@ -15,7 +15,8 @@ INLINE void dense_tile(const int OT, const int PT, const float *x, int64_t xp, c
   vf a[DENSE_OUT][DENSE_PANELS];
   UNROLL for (int i = 0; i < OT; i++) { UNROLL for (int j = 0; j < PT; j++) a[i][j] = v_set(bias ? bias[i] : 0); }
   for (int64_t k = 0; k < depth; k++) {
-    if (OT > PT) { /* hold whichever is fewer in registers: panels or weights */
+    __builtin_prefetch(w + LANES, 0, 2); /* the tile after the next ones will want it, perhaps from afar */
+    if (OT > PT) {                       /* hold whichever is fewer in registers: panels or weights */
       vf v[DENSE_PANELS];
       UNROLL for (int j = 0; j < PT; j++) v[j] = v_load(x + j * xp + k * LANES);
       UNROLL for (int i = 0; i < OT; i++) {
