@@ -93,6 +93,7 @@ static void sets_are_ascending_and_whole(void **state) {
 typedef struct {
   int workers, servers;
   bool sync, bias;
+  int64_t cached; /* rows that a worker keeps */
   shoal_compile_options compile;
   shoal_fit_options fit;
   const char *weights; /* where worker 0 saves them */
@@ -144,6 +145,7 @@ static ps_options options_of(const task *t) {
       .task = {.net = {.job = 78}, .deadline = 10},
       .worker = t->index,
       .table = true,
+      .cache = {.rows = t->of->cached, .staleness = 3},
       .addresses = t->addresses};
 }
 
@@ -321,8 +323,8 @@ static void apart_learns(void **state) {
     write_rows(path, i ? 37 * i : 3000, 9 + (uint64_t)i);
   }
   shoal_pipeline_options stream = {.files = dir, .format = "libsvm", .features = FEATURES};
-  for (int sync = 0; sync < 2; sync++) {
-    job j = {.workers = 3, .servers = 2, .sync = sync};
+  for (int round = 0; round < 3; round++) { /* async, sync, and async with hot rows that are kept */
+    job j = {.workers = 3, .servers = 2, .sync = round == 1, .cached = round == 2 ? 16 : 0};
     j.compile = compile_for("adagrad");
     j.compile.schedule = (shoal_schedule){.rate = 0.3};
     j.fit = (shoal_fit_options){.epochs = 3, .batch_size = BATCH, .stream = &stream};
@@ -383,6 +385,18 @@ static uint16_t ask(net_client *c, net_header h, const net_part *parts, int n, f
   if (values && !(flags & PS_REFUSED)) memcpy(values, m.payload + sizeof(ps_head), m.bytes - sizeof(ps_head));
   net_release_client(c, &m);
   return flags;
+}
+
+/* The same with marks before the keys. */
+static uint16_t send_marked(net_client *c, net_header h, ps_head head, const float *gradients, uint8_t marks,
+                            const int32_t *keys, float *values) {
+  uint8_t code[64];
+  const size_t bytes = head.keys > 0 ? sparse_keys_encode(keys, head.keys, 0, code) : 0;
+  net_part parts[] = {{&head, sizeof head},
+                      {gradients, (size_t)head.gradients * sizeof *gradients},
+                      {&marks, ps_marks_bytes(head.marked)},
+                      {code, bytes}};
+  return ask(c, h, parts, 4, values);
 }
 
 /* head.keys: of `keys`; cut: bytes left out at the end. */
@@ -473,10 +487,27 @@ static void bad_messages_are_refused(void **state) {
   same.batch = 1;
   assert_int_equal(send_keys(c, push, same, gradients, NULL, 0, got), 0);
   for (int i = 0; i < 3; i++) assert_true(got[i] == -2 * gradients[i]);
+  /* Rows with a mark are not sent, and are trained like the others. */
+  ps_head marked = full;
+  marked.batch = 2;
+  const int bad[] = {-1, 4, 8, 51};
+  for (size_t i = 0; i < COUNT_OF(bad); i++) {
+    marked.marked = bad[i];
+    assert_true(send_marked(c, push, marked, gradients, 0, good, NULL) & PS_REFUSED);
+  }
+  marked.marked = 2;
+  got[1] = 0;
+  assert_int_equal(send_marked(c, push, marked, gradients, 1, good, got), 0);
+  assert_true(got[0] == -3 * gradients[1] && got[1] == -3 * gradients[2]);
+  marked.batch = 3;
+  marked.keys = PS_SAME;
+  marked.marked = 3;
+  assert_int_equal(send_marked(c, push, marked, gradients, 6, NULL, got), 0);
+  assert_true(got[0] == -4 * gradients[0]);
   assert_int_equal(ask(c, (net_header){.kind = PS_DONE}, NULL, 0, NULL), 0);
   assert_int_equal(ask(c, (net_header){.kind = PS_QUIT}, NULL, 0, NULL), 0);
   net_client_close(c);
-  end_serving(&t, 2);
+  end_serving(&t, 4);
 }
 
 /* ---- shards by hand */

@@ -84,6 +84,9 @@ typedef struct {
   double outer_lr; /**< with local_steps: rate of the servers' update; 0: 1, with momentum 0.7, async divided by the
                        number of workers */
   double outer_momentum; /**< the same: its Nesterov momentum, 0: none */
+  int64_t cache_rows; /**< models with a table, async: rows that each worker keeps, those that its batches ask for most
+                       * often, and is not sent in each step; sync it changes nothing. 0: none */
+  int64_t cache_staleness; /**< the same: steps of the worker for which such a row is taken as it is; 0: 1 */
 } shoal_ps_options;
 
 /** Starts the servers and the other workers as copies of this process (fork) when a training begins and ends them with

@@ -198,10 +198,12 @@ typedef struct {
                            * parameters or more, otherwise 1 */
   const char
       *report; /**< HTML file that shows the run, as `shoal report` makes it, written when it has ended; NULL: none */
-  bool growing_ids;    /**< sparse rows: as in shoal_compile_options, also the next three */
-  int64_t ids_memory;  /**< MB; 0: as many as it takes */
-  int64_t admit;       /**< batches; 0: 1 */
-  int64_t evict_after; /**< steps; 0: never */
+  bool growing_ids;        /**< sparse rows: as in shoal_compile_options, also the next three */
+  int64_t ids_memory;      /**< MB; 0: as many as it takes */
+  int64_t admit;           /**< batches; 0: 1 */
+  int64_t evict_after;     /**< steps; 0: never */
+  int64_t cache_rows;      /**< ps, sparse rows: as in shoal_ps_options, also the next */
+  int64_t cache_staleness; /**< ... */
 } shoal_job;
 
 /** Nothing is said. size: sizeof *job, so that programs go on with later versions, whose jobs have more settings. Every

@@ -35,20 +35,22 @@ class ParameterServer(Strategy):
     Without a cluster, servers and the other workers are copies of this process for as long as the training takes, and this
     process is worker 0. mode: "sync", one step of all workers together; "async", each gradient when it arrives; staleness: of
     async, how many steps a worker may be ahead of the slowest. deadline: seconds without an answer after which a task counts
-    as dead. keys: a folder of keys, needed beyond this machine.
+    as dead. keys: a folder of keys, needed beyond this machine. cache_rows: of async and models with a table, how many rows of
+    it each worker keeps; cache_staleness: for how many of its steps, usually 1.
     """
 
     def __init__(self, workers: int = 1, servers: int = 1, mode: str = "sync", *, staleness: Optional[int] = None,
                  in_flight: int = 1, backup_workers: int = 0, deterministic: bool = False, deadline: float = 0,
                  heartbeat: float = 0, cluster: Optional[Cluster] = None, keys: Optional[str] = None,
-                 insecure: bool = False) -> None:
+                 insecure: bool = False, cache_rows: int = 0, cache_staleness: int = 0) -> None:
         if mode not in ("sync", "async"):
             raise ValueError(f'mode must be "sync" or "async", not {mode!r}')
         self.workers, self.servers, self.cluster = workers, servers, cluster
         self.options = native.shoal_ps_options(
             size=ctypes.sizeof(native.shoal_ps_options), mode=mode.encode(), bounded=staleness is not None,
             staleness=staleness or 0, in_flight=in_flight, backup_workers=backup_workers, deterministic=deterministic,
-            deadline=deadline, heartbeat=heartbeat, keys=keys.encode() if keys else None, insecure=insecure)
+            deadline=deadline, heartbeat=heartbeat, keys=keys.encode() if keys else None, insecure=insecure,
+            cache_rows=cache_rows, cache_staleness=cache_staleness)
 
     def create(self, out: Any) -> None:
         if self.cluster is not None:

@@ -161,16 +161,18 @@ const uint64_t *id_rows_asked(const id_rows *r, int worker, int64_t *n) {
   return r->asked[worker].next.ids;
 }
 
-/* trains: ids that would get a row have the numbers it would begin with. */
-static int64_t gather(id_rows *r, const id_list *l, const ps_vectors *v, bool trains, float *values) {
+/* trains: ids that would get a row have the numbers it would begin with. Rows with a mark are left out. */
+static int64_t gather(id_rows *r, const id_list *l, const ps_vectors *v, bool trains, const ps_marks *marks,
+                      float *values) {
   enum { SOME = 64 };
   const size_t bytes = (size_t)r->width * sizeof *values;
+  float *to = values;
   int32_t rows[SOME];
   for (int64_t at = 0; at < l->n; at += SOME) {
     const int64_t n = MIN_OF((int64_t)SOME, l->n - at);
     id_table_find(r->table, l->ids + at, n, rows);
     for (int64_t i = 0; i < n; i++) {
-      float *to = values + (at + i) * r->width;
+      if (ps_is_marked(marks, at + i)) continue;
       if (rows[i] >= 0) {
         memcpy(to, id_table_row(r->table, rows[i]), bytes);
       } else if (trains && id_table_admits(r->table, l->ids[at + i])) {
@@ -179,19 +181,20 @@ static int64_t gather(id_rows *r, const id_list *l, const ps_vectors *v, bool tr
       } else {
         memset(to, 0, bytes);
       }
+      to += r->width;
     }
   }
-  if (l->others) memcpy(values + l->n * r->width, ps_vectors_table(v, PS_PARAMETERS), (size_t)r->others * bytes);
-  return rows_of(r, l);
+  if (l->others) memcpy(to, ps_vectors_table(v, PS_PARAMETERS), (size_t)r->others * bytes);
+  return (to - values) / r->width + (l->others ? r->others : 0);
 }
 
-int64_t id_rows_repeat(id_rows *r, int worker, const ps_vectors *v, float *values) {
-  return gather(r, &r->asked[worker].now, v, true, values);
+int64_t id_rows_repeat(id_rows *r, int worker, const ps_vectors *v, const ps_marks *marks, float *values) {
+  return gather(r, &r->asked[worker].now, v, true, marks, values);
 }
 
-int64_t id_rows_answer(id_rows *r, int worker, const ps_vectors *v, bool keep, float *values) {
+int64_t id_rows_answer(id_rows *r, int worker, const ps_vectors *v, bool keep, const ps_marks *marks, float *values) {
   struct asked_ids *a = &r->asked[worker];
-  const int64_t n = gather(r, &a->next, v, keep, values);
+  const int64_t n = gather(r, &a->next, v, keep, marks, values);
   if (keep) {
     const id_list now = a->now;
     a->now = a->next;

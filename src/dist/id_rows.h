@@ -40,9 +40,9 @@ SHOAL_CHECKED const char *id_rows_ask(id_rows *r, int worker, const uint8_t *byt
                                       bool others);
 /* The ids that it has asked for and is not answered yet. */
 const uint64_t *id_rows_asked(const id_rows *r, int worker, int64_t *n);
-/* Into values; returns how many rows. */
-int64_t id_rows_answer(id_rows *r, int worker, const ps_vectors *v, bool keep, float *values);
-int64_t id_rows_repeat(id_rows *r, int worker, const ps_vectors *v, float *values);
+/* Into values, but for the rows with a mark; returns how many rows. */
+int64_t id_rows_answer(id_rows *r, int worker, const ps_vectors *v, bool keep, const ps_marks *marks, float *values);
+int64_t id_rows_repeat(id_rows *r, int worker, const ps_vectors *v, const ps_marks *marks, float *values);
 
 /* The ids of n gradients become one list; keys [rows of its last answer] of each gradient's worker: places of its rows in it,
  * behind which the rows of other parameters have theirs. */

@@ -27,7 +27,7 @@ shoal_status ps_client_create(const ps_client_options *options, ps_client **out)
   c->generations = calloc(servers, sizeof *c->generations);
   c->clocks = calloc(servers, sizeof *c->clocks);
   c->nodes = ps_nodes_max(options->terms.round, MAX_OF(options->terms.workers, 1));
-  c->parts = calloc((size_t)(place->n_slices * c->nodes) + 3, sizeof *c->parts);
+  c->parts = calloc((size_t)(place->n_slices * c->nodes) + 4, sizeof *c->parts);
   bool good = c->links && c->versions && c->generations && c->clocks && c->parts;
   shoal_status status = good ? client_label(c) : status_no_memory();
   if (!status) status = options->terms.touched ? client_cut_table(c) : client_make_pieces(c);

@@ -79,6 +79,7 @@ typedef struct {
   const uint64_t *ids;
   const int64_t *first; /* [servers + 1] */
   bool others;
+  const bool *held; /* [n] rows that are not to be sent (rule 28): their values stay as they are; NULL: all are */
 } ps_keys;
 
 /* Gradients [as many rows as keys were asked for last] out, the values of `next` back. gradients: one pointer; of a round

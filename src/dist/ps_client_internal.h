@@ -23,6 +23,8 @@ typedef struct {
   bool others;               /* the same: and the rows of other parameters were */
   int64_t n_asked, begin, n; /* begin, n: of the keys under way, this server's */
   uint8_t *code;             /* room for them as they travel */
+  ps_marks marks;            /* of those, and how many rows have one */
+  int64_t n_marked;
 } ps_table_end;
 
 enum { CLIENT_UNANSWERED_MAX = PS_FLIGHT_MAX + 1 };

@@ -23,7 +23,8 @@ shoal_status client_cut_table(ps_client *c) {
     if (!ids) end->asked = calloc((size_t)most + 1, sizeof *end->asked);
     if (!ids) end->own = calloc((size_t)most + 1, sizeof *end->own);
     end->code = calloc(1, (ids ? sparse_ids_max(most) : sparse_keys_max(most)) + 1);
-    if (!end->code || (ids ? !end->asked_ids : !end->asked || !end->own)) return status_no_memory();
+    end->marks.bits = calloc(ps_marks_bytes(most) + 1, sizeof *end->marks.bits);
+    if (!end->code || !end->marks.bits || (ids ? !end->asked_ids : !end->asked || !end->own)) return status_no_memory();
     if (place->begin[s + 1] - place->begin[s] != 1 || slice->first != s)
       return status_make(SHOAL_ERR_INTERNAL, "the table's rows are not dealt out to the servers");
   }
@@ -36,6 +37,7 @@ void client_free_table(ps_client *c) {
     free(c->ends[s].own);
     free(c->ends[s].asked_ids);
     free(c->ends[s].code);
+    free(c->ends[s].marks.bits);
   }
   free(c->ends);
 }
@@ -113,6 +115,23 @@ static int add_keys(ps_client *c, int server, bool kept, ps_head *head, int part
   return parts;
 }
 
+/* Bits of the rows that are not to be sent, up to the last of them. */
+static int add_marks(ps_client *c, int server, ps_keys keys, ps_head *head, int parts) {
+  ps_table_end *end = &c->ends[server];
+  end->marks.n = end->n_marked = 0;
+  for (int64_t i = 0; keys.held && i < end->n; i++)
+    if (keys.held[end->begin + i]) end->marks.n = i + 1;
+  memset(end->marks.bits, 0, ps_marks_bytes(end->marks.n));
+  for (int64_t i = 0; i < end->marks.n; i++) {
+    const bool held = keys.held[end->begin + i];
+    end->marks.bits[i / 8] |= (uint8_t)(held << i % 8);
+    end->n_marked += held;
+  }
+  head->marked = (int32_t)end->marks.n;
+  if (head->marked) c->parts[parts++] = (net_part){end->marks.bits, ps_marks_bytes(end->marks.n)};
+  return parts;
+}
+
 /* The server's rows of a gradient's vectors; NULL: there is none. */
 typedef struct {
   const float *const *vectors;
@@ -120,22 +139,38 @@ typedef struct {
   int64_t first; /* row */
 } row_gradients;
 
-/* Head, gradients and the server's share of the keys. kept: those keys are what the server knows this worker by. */
+/* Head, gradients, marks and the server's share of the keys. kept: those keys are what the server knows this worker by. */
 static shoal_status send_keys(ps_client *c, int server, net_header h, ps_head *head, const row_gradients *gradients,
                               ps_keys keys, bool kept) {
   int n = 1;
   for (int k = 0; gradients && k < gradients->n; k++)
     c->parts[n++] = (net_part){gradients->vectors[k] + gradients->first * width_of(c),
                                (size_t)(head->gradients * width_of(c)) * sizeof **gradients->vectors};
+  n = add_marks(c, server, keys, head, n);
   n = keys.ids ? add_ids(c, server, keys, kept, head, n) : add_keys(c, server, kept, head, n);
   c->parts[0] = (net_part){head, sizeof *head};
   return client_send_parts(c, server, h, n);
 }
 
-/* values [keys, width] */
+/* values [keys, width]: rows that come follow each other, as if there were no others. */
 static ps_cargo cargo_of(const ps_client *c, int server, float *values) {
   const ps_table_end *end = &c->ends[server];
-  return (ps_cargo){.values = values + end->begin * width_of(c), .n = end->n * width_of(c)};
+  return (ps_cargo){.values = values + end->begin * width_of(c), .n = (end->n - end->n_marked) * width_of(c)};
+}
+
+/* Moves them to where they belong, runs of rows from the last one on. */
+static void spread(const ps_client *c, int server, float *values) {
+  const ps_table_end *end = &c->ends[server];
+  const int64_t width = width_of(c);
+  float *rows = values + end->begin * width;
+  int64_t last = end->n, left = end->n_marked; /* `left`: rows with a mark before `last` */
+  while (left) {
+    int64_t first = last;
+    while (!ps_is_marked(&end->marks, first - 1)) first--;
+    memmove(rows + first * width, rows + (first - left) * width, (size_t)((last - first) * width) * sizeof *rows);
+    last = first - 1;
+    left--;
+  }
 }
 
 /* Before keys go to servers in any order: which are whose. */
@@ -158,6 +193,7 @@ shoal_status ps_client_push_rows(ps_client *c, const float *const *gradients, ps
   for (int s = 0; s < client_servers(c); s++) {
     ps_cargo cargo = cargo_of(c, s, values);
     TRY(client_take(c, s, PS_PUSH, &cargo, since, out));
+    spread(c, s, values);
   }
   return NULL;
 }
@@ -175,6 +211,7 @@ shoal_status ps_client_rows(ps_client *c, ps_keys keys, bool keep, float *values
     net_header answer;
     ps_cargo cargo = cargo_of(c, s, values);
     TRY(client_receive(c, s, PS_ROWS, &cargo, &got, &answer));
+    spread(c, s, values);
   }
   return NULL;
 }

@@ -91,7 +91,10 @@
  *     hash (ps_id_server), ascending; the rows of other parameters have none: they are the first of the table, dealt out
  *     as in rule 12, and come behind those of the ids with each PUSH, and with ROWS whose number has PS_OTHERS. An id that
  *     has no row is answered with what it would begin with, or, if it would get none or nothing is to be learned, with
- *     zeros; it gets its row when its gradient is used. READ and WRITE with PS_IDS take rows by their number among those that there are. */
+ *     zeros; it gets its row when its gradient is used. READ and WRITE with PS_IDS take rows by their number among those that there are.
+ * 28. A worker may have numbers of some rows that are new enough for it (row_cache.h). Before the keys then stand bits, the lowest
+ *     of a byte first, for the first ps_head.marked of the rows asked for: those whose bit is set are not sent. Their gradients
+ *     are expected like those of the others. */
 #ifndef SHOAL_DIST_PS_PROTOCOL_H
 #define SHOAL_DIST_PS_PROTOCOL_H
 
@@ -172,7 +175,10 @@ typedef struct {
   int64_t counter; /* the optimizer's own count of updates, 0: it has none */
   int16_t running; /* workers here and not done */
   int16_t used;    /* gradients in the step; to the server: 0, or how many it is to wait for */
-  int32_t changes; /* from the server: rule 21 */
+  union {
+    int32_t changes; /* from the server: rule 21 */
+    int32_t marked;  /* to the server: rows that have a bit, rule 28 */
+  };
   /* From the server, seconds of its own monotonic clock: the request came; all that it waited for was there (answering
    * DONE: the last update was made); this answer went. */
   double arrived, ready, answered;
@@ -288,13 +294,24 @@ static inline int ps_nodes_max(int64_t round, int workers) {
   return round ? tree_nodes_max(tree_leaves(round) / workers + 1) : 1;
 }
 
+/* Rule 28. */
+typedef struct {
+  uint8_t *bits; /* [n bits] */
+  int64_t n;
+} ps_marks;
+
+static inline size_t ps_marks_bytes(int64_t n) { return ((size_t)n + 7) / 8; }
+static inline bool ps_is_marked(const ps_marks *m, int64_t row) {
+  return row < m->n && m->bits[row / 8] >> row % 8 & 1;
+}
+
 /* Payload bytes of the largest message under such terms. */
 static inline size_t ps_largest(const ps_terms *t) {
   size_t rows = (size_t)t->touched, bytes = (size_t)t->elements * (size_t)ps_nodes_max(t->round, t->workers);
   bytes *= sizeof(float);
   if (rows)
     bytes = rows * (size_t)t->width * (size_t)ps_nodes_max(t->round, t->workers) * sizeof(float) +
-            (t->ids ? sparse_ids_max((int64_t)rows) : sparse_keys_max((int64_t)rows));
+            (t->ids ? sparse_ids_max((int64_t)rows) : sparse_keys_max((int64_t)rows)) + ps_marks_bytes((int64_t)rows);
   if (rows && bytes < PS_PIECE_MAX * sizeof(float)) bytes = PS_PIECE_MAX * sizeof(float);
   if (bytes < (size_t)t->workers * STREAM_LINE_MAX) bytes = (size_t)t->workers * STREAM_LINE_MAX;
   if (bytes < PS_REPORT_MAX) bytes = PS_REPORT_MAX;

@@ -10,6 +10,7 @@
 typedef struct {
   int32_t *keys; /* [touched] */
   int64_t n;
+  ps_marks marks; /* [touched] rows that the worker has, so that they are not sent */
 } key_list;
 
 typedef struct {
@@ -38,9 +39,20 @@ struct sparse_rows {
 };
 
 /* Pages come when they are touched: lists cost what batches really have. */
-static shoal_status list_create(int64_t n, int32_t **out) {
+static shoal_status keys_create(int64_t n, int32_t **out) {
   *out = calloc((size_t)n + 1, sizeof **out);
   return *out ? NULL : status_no_memory();
+}
+
+static shoal_status list_create(int64_t n, key_list *out) {
+  TRY(keys_create(n, &out->keys));
+  out->marks.bits = calloc(ps_marks_bytes(n) + 1, sizeof *out->marks.bits);
+  return out->marks.bits ? NULL : status_no_memory();
+}
+
+static void list_fini(key_list *l) {
+  free(l->keys);
+  free(l->marks.bits);
 }
 
 static shoal_status fill(sparse_rows *r, bool round) {
@@ -48,8 +60,8 @@ static shoal_status fill(sparse_rows *r, bool round) {
   r->values = calloc((size_t)(r->touched * r->width) + 1, sizeof *r->values);
   if (!r->asked || !r->values) return status_no_memory();
   for (int w = 0; w < r->workers; w++) {
-    TRY(list_create(r->touched, &r->asked[w].now.keys));
-    TRY(list_create(r->touched, &r->asked[w].next.keys));
+    TRY(list_create(r->touched, &r->asked[w].now));
+    TRY(list_create(r->touched, &r->asked[w].next));
   }
   if (round) {
     r->parts = calloc((size_t)r->workers, sizeof *r->parts);
@@ -57,7 +69,7 @@ static shoal_status fill(sparse_rows *r, bool round) {
   }
   const int64_t most = MIN_OF(r->workers * r->touched, r->rows);
   for (int i = 0; i < (r->parts ? 1 : 2) && (r->parts || r->workers > 1); i++) {
-    TRY(list_create(most, &r->sums[i].keys));
+    TRY(keys_create(most, &r->sums[i].keys));
     r->sums[i].sums = calloc((size_t)(most * r->width) + 1, sizeof(float));
     if (!r->sums[i].sums) return status_no_memory();
   }
@@ -88,8 +100,8 @@ shoal_status sparse_rows_create(const ps_terms *terms, const ps_vectors *v, spar
 void sparse_rows_destroy(sparse_rows *r) {
   if (!r) return;
   for (int w = 0; r->asked && w < r->workers; w++) {
-    free(r->asked[w].now.keys);
-    free(r->asked[w].next.keys);
+    list_fini(&r->asked[w].now);
+    list_fini(&r->asked[w].next);
   }
   for (int i = 0; i < 2; i++) {
     free(r->sums[i].keys);
@@ -116,7 +128,8 @@ shoal_status sparse_rows_renew(sparse_rows *r, const ps_vectors *v) {
 }
 
 void sparse_rows_forget(sparse_rows *r, int worker) {
-  r->asked[worker].now.n = r->asked[worker].next.n = 0;
+  asked *a = &r->asked[worker];
+  a->now.n = a->next.n = a->now.marks.n = a->next.marks.n = 0;
   if (r->ids) id_rows_forget(r->ids, worker);
 }
 
@@ -149,17 +162,28 @@ static void count_ids(sparse_rows *r, int worker) {
   for (int64_t i = 0; counts && i < n; i++) hot_rows_count(r->hot, ids[i]);
 }
 
-static const char *take_keys(sparse_rows *r, int worker, const net_message *m, int vectors);
-
-const char *sparse_rows_ask(sparse_rows *r, int worker, const net_message *m, int vectors) {
-  const char *wrong = take_keys(r, worker, m, vectors);
-  const bool trains = m->header.kind == PS_PUSH || m->header.number & 1;
-  if (!wrong && trains && r->ids) count_ids(r, worker);
-  if (!wrong && trains && !r->ids) count_keys(r, &r->asked[worker].next);
+static const char *take_keys(sparse_rows *r, asked *a, const uint8_t *bytes, size_t length, int64_t n) {
+  if (n == PS_SAME) {
+    if (length) return "unexpected bytes after its gradients";
+    memcpy(a->next.keys, a->now.keys, (size_t)a->now.n * sizeof *a->now.keys);
+    a->next.n = a->now.n;
+    return NULL;
+  }
+  if (n < 0 || n > r->touched) return "it asks for more rows than the limit of a batch";
+  const char *wrong = sparse_keys_decode(bytes, length, n, r->rows, a->next.keys);
+  a->next.n = wrong ? 0 : n;
   return wrong;
 }
 
-static const char *take_keys(sparse_rows *r, int worker, const net_message *m, int vectors) {
+/* Rows that the worker has asked for and not been given. */
+static int64_t asked_for(const sparse_rows *r, int worker) {
+  int64_t n = r->asked[worker].next.n;
+  if (r->ids) id_rows_asked(r->ids, worker, &n);
+  return n;
+}
+
+/* All that stands behind the head. */
+static const char *take_request(sparse_rows *r, int worker, const net_message *m, int vectors) {
   asked *a = &r->asked[worker];
   const uint8_t *payload = m->payload;
   const size_t bytes = m->bytes;
@@ -169,37 +193,48 @@ static const char *take_keys(sparse_rows *r, int worker, const net_message *m, i
   if (head.gradients != (m->header.kind == PS_PUSH && m->header.number ? given(r, worker) : 0))
     return "the number of gradients is not that of the rows it asked for";
   const size_t before = sizeof head + (size_t)(head.gradients * r->width * MAX_OF(vectors, 1)) * sizeof(float);
-  if (bytes < before) return "its gradients are truncated";
-  if (r->ids)
-    return id_rows_ask(r->ids, worker, payload + before, bytes - before, head.keys,
-                       m->header.kind == PS_PUSH || m->header.number & PS_OTHERS);
-  if (head.keys == PS_SAME) {
-    if (bytes != before) return "unexpected bytes after its gradients";
-    memcpy(a->next.keys, a->now.keys, (size_t)a->now.n * sizeof *a->now.keys);
-    a->next.n = a->now.n;
-    return NULL;
-  }
-  if (head.keys < 0 || head.keys > r->touched) return "it asks for more rows than the limit of a batch";
-  const char *wrong = sparse_keys_decode(payload + before, bytes - before, head.keys, r->rows, a->next.keys);
-  a->next.n = wrong ? 0 : head.keys;
+  if (head.marked < 0 || head.marked > r->touched) return "it marks more rows than the limit of a batch";
+  const size_t marks = ps_marks_bytes(head.marked);
+  if (bytes < before + marks) return "its gradients are truncated";
+  const uint8_t *keys = payload + before + marks;
+  const size_t length = bytes - before - marks;
+  const char *wrong = r->ids ? id_rows_ask(r->ids, worker, keys, length, head.keys,
+                                           m->header.kind == PS_PUSH || m->header.number & PS_OTHERS)
+                             : take_keys(r, a, keys, length, head.keys);
+  if (wrong) return wrong;
+  if (head.marked > asked_for(r, worker)) return "it marks more rows than it asks for";
+  memcpy(a->next.marks.bits, payload + before, marks);
+  a->next.marks.n = head.marked;
+  return NULL;
+}
+
+const char *sparse_rows_ask(sparse_rows *r, int worker, const net_message *m, int vectors) {
+  const char *wrong = take_request(r, worker, m, vectors);
+  const bool trains = m->header.kind == PS_PUSH || m->header.number & 1;
+  if (!wrong && trains && r->ids) count_ids(r, worker);
+  if (!wrong && trains && !r->ids) count_keys(r, &r->asked[worker].next);
   return wrong;
 }
 
-/* The parameters of these rows, in r->values. */
+/* The parameters of these rows that the worker has not, in r->values. */
 static net_part gather(sparse_rows *r, const key_list *list, const ps_vectors *v) {
   const float *table = ps_vectors_table(v, PS_PARAMETERS); /* [rows, width] */
   const int32_t *keys = list->keys;
   const int64_t n = list->n, width = r->width;
+  float *to = r->values;
   enum { AHEAD = 32, WIDE_AHEAD = 8 };
   for (int64_t i = 0; i < n && width == 1; i++) {
     if (i + AHEAD < n) __builtin_prefetch(table + keys[i + AHEAD], 0, 2);
-    r->values[i] = table[keys[i]];
+    *to = table[keys[i]];
+    to += !ps_is_marked(&list->marks, i);
   }
   for (int64_t i = 0; i < n && width > 1; i++) {
     if (i + WIDE_AHEAD < n) sparse_rows_prefetch(table + keys[i + WIDE_AHEAD] * width, width, 0);
-    memcpy(r->values + i * width, table + keys[i] * width, (size_t)width * sizeof *table);
+    if (ps_is_marked(&list->marks, i)) continue;
+    memcpy(to, table + keys[i] * width, (size_t)width * sizeof *table);
+    to += width;
   }
-  return (net_part){r->values, (size_t)(n * width) * sizeof(float)};
+  return (net_part){r->values, (size_t)(to - r->values) * sizeof *to};
 }
 
 /* So many rows of r->values. */
@@ -208,20 +243,21 @@ static net_part rows_part(const sparse_rows *r, int64_t n) {
 }
 
 net_part sparse_rows_repeat(sparse_rows *r, int worker, const ps_vectors *v) {
-  if (r->ids) return rows_part(r, id_rows_repeat(r->ids, worker, v, r->values));
-  return gather(r, &r->asked[worker].now, v);
+  const key_list *now = &r->asked[worker].now;
+  if (r->ids) return rows_part(r, id_rows_repeat(r->ids, worker, v, &now->marks, r->values));
+  return gather(r, now, v);
 }
 
 net_part sparse_rows_answer(sparse_rows *r, int worker, const ps_vectors *v, bool keep) {
   asked *a = &r->asked[worker];
-  if (r->ids) return rows_part(r, id_rows_answer(r->ids, worker, v, keep, r->values));
-  const net_part values = gather(r, &a->next, v);
+  const net_part values = r->ids ? rows_part(r, id_rows_answer(r->ids, worker, v, keep, &a->next.marks, r->values))
+                                 : gather(r, &a->next, v);
   if (keep) {
     key_list now = a->now;
     a->now = a->next;
     a->next = now;
   }
-  a->next.n = 0;
+  a->next.n = a->next.marks.n = 0;
   return values;
 }
 
@@ -230,20 +266,29 @@ void sparse_rows_save(const sparse_rows *r, int worker, text *out) {
   for (int i = 0; i < 2; i++) {
     text_add_bytes(out, (const char *)&lists[i]->n, sizeof lists[i]->n);
     text_add_bytes(out, (const char *)lists[i]->keys, (size_t)lists[i]->n * sizeof *lists[i]->keys);
+    text_add_bytes(out, (const char *)&lists[i]->marks.n, sizeof lists[i]->marks.n);
+    text_add_bytes(out, (const char *)lists[i]->marks.bits, ps_marks_bytes(lists[i]->marks.n));
   }
+}
+
+static bool load(const uint8_t **from, const uint8_t *end, void *to, size_t bytes) {
+  if ((size_t)(end - *from) < bytes) return false;
+  memcpy(to, *from, bytes);
+  *from += bytes;
+  return true;
 }
 
 bool sparse_rows_load(sparse_rows *r, int worker, const uint8_t **from, const uint8_t *end) {
   key_list *lists[] = {&r->asked[worker].now, &r->asked[worker].next};
   for (int i = 0; i < 2; i++) {
-    int64_t n;
-    if ((size_t)(end - *from) < sizeof n) return false;
-    memcpy(&n, *from, sizeof n);
-    *from += sizeof n;
-    if (n < 0 || n > r->touched || (size_t)(end - *from) / sizeof(int32_t) < (size_t)n) return false;
-    memcpy(lists[i]->keys, *from, (size_t)n * sizeof(int32_t));
-    lists[i]->n = n;
-    *from += (size_t)n * sizeof(int32_t);
+    key_list *l = lists[i];
+    int64_t n, marked;
+    if (!load(from, end, &n, sizeof n) || n < 0 || n > r->touched) return false;
+    if (!load(from, end, l->keys, (size_t)n * sizeof *l->keys)) return false;
+    if (!load(from, end, &marked, sizeof marked) || marked < 0 || marked > n) return false;
+    if (!load(from, end, l->marks.bits, ps_marks_bytes(marked))) return false;
+    l->n = n;
+    l->marks.n = marked;
   }
   return true;
 }

@@ -22,6 +22,8 @@ static const struct strategy_setting {
                          {"mode", "ps"},
                          {"staleness", "ps"},
                          {"in-flight", "ps"},
+                         {"cache-rows", "ps"},
+                         {"cache-staleness", "ps"},
                          {"transport", "ps allreduce"},
                          {"transfer", "ps"},
                          {"keys", "ps allreduce"},
@@ -173,6 +175,10 @@ static shoal_status check_cluster(const shoal_job *f, const shoal_job *asked, co
     return status_make(SHOAL_ERR_ARGUMENT,
                        "`staleness` does not apply to `mode` sync, where all workers step together; "
                        "add `mode` async");
+  if (f->cache_staleness && !f->cache_rows)
+    return status_make(SHOAL_ERR_ARGUMENT, "`cache_staleness` is of rows that workers keep: add `cache_rows` N");
+  if (f->cache_rows && is(f->transfer, "dense"))
+    return status_make(SHOAL_ERR_ARGUMENT, "`transfer` dense moves all rows: leave out `cache_rows`");
   if (f->in_flight > 1 && (job_is_sync(f) || f->staleness == 0))
     return status_make(SHOAL_ERR_ARGUMENT,
                        "`in_flight` %lld does not apply to %s, where each step waits for the answer to "
@@ -202,8 +208,8 @@ static shoal_status check_ids(const shoal_job *f, const shoal_job *asked) {
 }
 
 static shoal_status check_sparse(const shoal_job *f, const shoal_job *asked, const shoal_model_kind *kind) {
-  static const char *const only_sparse[] = {"features",    "bias",       "eval-every", "transfer",
-                                            "growing-ids", "ids-memory", "admit",      "evict-after"};
+  static const char *const only_sparse[] = {"features",   "bias",  "eval-every",  "transfer",   "growing-ids",
+                                            "ids-memory", "admit", "evict-after", "cache-rows", "cache-staleness"};
   static const char *const only_dense[] = {
       "transform", "input",      "validation-split", "validation-data", "top-k",     "activation",
       "pool",      "histograms", "evaluator",        "backup-workers",  "in-flight", "average-weights"};

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "dist/ps_protocol.h"
 #include "dist/wire_format.h"
+#include "train/ps_table.h"
 
 const char *const *job_kernel_names(void) {
   static const char *const names[] = {"auto", "generic", "avx2", "avx512", "neon", NULL};
@@ -233,6 +234,13 @@ const shoal_setting job_table[] = {
     {"in-flight", INT, AT(in_flight), "N",
      "async: gradients a worker may have in flight; 2 hides the round trip, but makes gradients staler", "1", 1,
      PS_FLIGHT_MAX, .marks = KEPT},
+    {"cache-rows", INT, AT(cache_rows), "N",
+     "async, tables: rows that each worker keeps, those that its batches ask for most often, instead of being sent "
+     "them in "
+     "each step",
+     "0", 0, PS_CACHE_ROWS_MAX, .marks = KEPT},
+    {"cache-staleness", INT, AT(cache_staleness), "N", "--cache-rows: steps for which a worker takes a row as it is",
+     "1", 1, 1e9, .marks = KEPT},
     {"transport", CHOICE, AT(transport), "NAME",
      "ps, allreduce: what carries messages between tasks of this machine: shared memory, TCP with TLS (plain without "
      "--keys), ZeroMQ (ps) or MPI (allreduce)",

@@ -204,6 +204,7 @@ static shoal_status work(ps_worker *w) {
                         .outer_rate = b->job.outer_lr,
                         .outer_momentum = b->job.outer_momentum,
                         .table = job_has_table(&b->job, b->kind),
+                        .cache = {b->job.cache_rows, b->job.cache_staleness},
                         .listener = w,
                         .on_change = on_change,
                         .on_failover = on_failover};

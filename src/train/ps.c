@@ -724,13 +724,15 @@ static shoal_status open_client(ps *s, shoal_model *m) {
     return status_make(SHOAL_ERR_ARGUMENT,
                        "of a table only the rows that a batch touches travel, and as f32: leave out wire formats, "
                        "compression and local steps");
+  if (!o->table && o->cache.rows)
+    return status_make(SHOAL_ERR_ARGUMENT, "cache_rows is for models with a table on the servers: leave it out");
   TRY(model_exchanged(m, &weights, &s->n_trained, &s->n_weights));
   TRY_GOTO(status, find_counter(s), done);
   if (!o->table) TRY_GOTO(status, find_all(s, weights), done);
   TRY_GOTO(status, ps_make_client(s, &(ps_servers){o->terms.servers, o->addresses}, &s->place, &s->client), done);
   s->watches = ps_client_takes_pieces(s->client);
   if (o->advised) TRY_GOTO(status, ps_advice_create(s->elements, s->base.sync ? s->base.workers : 1, &s->advice), done);
-  if (o->table) TRY_GOTO(status, ps_table_create(m, s->client, &s->table), done);
+  if (o->table) TRY_GOTO(status, ps_table_create(m, s->client, s->base.sync ? NULL : &o->cache, &s->table), done);
 done:
   free(weights);
   return status;

@@ -6,6 +6,7 @@
 #include "dist/ps_server.h"
 #include "net/key_ring.h"
 #include "train/model.h"
+#include "train/ps_table.h"
 #include "train/strategy.h"
 
 enum { PS_TASKS_MAX = 256 }; /* that a strategy starts itself */
@@ -28,7 +29,8 @@ typedef struct {
   const wire_format *wire;           /* of gradients and of parameters that answer them; NULL: f32 */
   bool advised;                      /* it is chosen by what steps take: ps_advice.h; `wire` is NULL */
   double outer_rate, outer_momentum; /* with terms.local_steps: of the servers' update, see ps_local.h */
-  bool table;     /* the model's weights are a table on the servers, see ps_table.h; model_shrink_table was called */
+  bool table; /* the model's weights are a table on the servers, see ps_table.h; model_shrink_table was called */
+  ps_table_cache cache; /* of a table, async: rows that the worker keeps */
   int pieces;     /* 1: large gradients go out while backward still runs, -1: they do not; 0: as the transport likes */
   key_ring *ring; /* NULL, or what the keys in `task.net` are part of: the strategy takes it */
   void *listener; /* of worker 0, if on_change is not NULL: told when a worker leaves or comes */

@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "dist/id_rows.h"
 #include "dist/id_set.h"
+#include "dist/row_cache.h"
 #include "dist/sparse_set.h"
 #include "exec/session.h"
 #include "graph/graph.h"
@@ -58,8 +59,11 @@ struct ps_table {
   float *start; /* [other rows, width] what the other weights began with */
   part *parts;
   int n_parts, cap_parts;
-  bool kept;  /* see ps_table_kept */
-  bool fresh; /* the other weights came since the last gradient went */
+  row_cache *cache; /* NULL: there is none */
+  int32_t *cached;  /* [room] where it has the rows of the batch; -1: nowhere */
+  bool *held;       /* [room + other rows] of the keys: their rows are taken from there */
+  bool kept;        /* see ps_table_kept */
+  bool fresh;       /* the other weights came since the last gradient went */
 };
 
 static bool is_table(const shoal_model *m, const shoal_value *v) {
@@ -372,12 +376,21 @@ static shoal_status find_variables(ps_table *t) {
   return status ? status : make_room(t);
 }
 
-shoal_status ps_table_create(shoal_model *m, ps_client *client, ps_table **out) {
+static shoal_status make_cache(ps_table *t, const ps_table_cache *cache) {
+  t->cached = calloc((size_t)t->room + 1, sizeof *t->cached);
+  t->held = calloc((size_t)(t->room + t->shape.other_rows) + 1, sizeof *t->held);
+  if (!t->cached || !t->held) return status_no_memory();
+  const int64_t staleness = cache->staleness ? cache->staleness : PS_CACHE_STALENESS;
+  return row_cache_create(cache->rows, t->shape.width, staleness, &t->cache);
+}
+
+shoal_status ps_table_create(shoal_model *m, ps_client *client, const ps_table_cache *cache, ps_table **out) {
   ps_table *t = calloc(1, sizeof *t);
   if (!t) return status_no_memory();
   t->model = m;
   t->client = client;
   shoal_status status = find_variables(t);
+  if (!status && cache && cache->rows) status = make_cache(t, cache);
   if (status) {
     ps_table_destroy(t);
     return status;
@@ -400,6 +413,9 @@ void ps_table_destroy(ps_table *t) {
   sparse_set_fini(&t->batch);
   id_set_fini(&t->ids);
   ps_table_ids_destroy(t->saving);
+  row_cache_destroy(t->cache);
+  free(t->cached);
+  free(t->held);
   free(t->parts);
   free(t->others);
   free(t->keys);
@@ -412,11 +428,16 @@ void ps_table_destroy(ps_table *t) {
 /* ---- batches */
 
 bool ps_table_kept(const ps_table *t) { return t->kept; }
-void ps_table_forget(ps_table *t) { t->kept = false; }
+
+void ps_table_forget(ps_table *t) {
+  t->kept = false;
+  if (t->cache) row_cache_clear(t->cache);
+}
 
 void ps_table_use(ps_table *t, ps_client *client) {
   t->client = client;
-  t->kept = t->fresh = false;
+  t->fresh = false;
+  ps_table_forget(t);
 }
 
 int64_t ps_table_touched(const ps_table *t) { return t->n_batch; }
@@ -505,6 +526,30 @@ shoal_status ps_table_fetch(ps_table *t, const shoal_batch *b, bool keep, shoal_
   return NULL;
 }
 
+/* ---- rows that are kept here */
+
+/* Which rows of the batch need not be sent. */
+static void find_cached(ps_table *t) {
+  row_cache_next_batch(t->cache);
+  memset(t->held, 0, (size_t)t->n_keys * sizeof *t->held);
+  for (int64_t r = 0; r < t->n_batch; r++) {
+    const uint64_t key = t->model->grows ? t->ids.ids[r] : (uint64_t)t->batch.keys[r];
+    t->cached[r] = row_cache_find(t->cache, key, &t->held[t->at[r]]);
+  }
+}
+
+/* The others have come: puts together what the batch needs, and keeps what has a place. */
+static void exchange_cached(ps_table *t) {
+  const int64_t width = t->shape.width;
+  for (int64_t r = 0; r < t->n_batch; r++) {
+    float *row = t->values + t->at[r] * width;
+    if (t->held[t->at[r]])
+      memcpy(row, row_cache_row(t->cache, t->cached[r]), (size_t)width * sizeof *row);
+    else if (t->cached[r] >= 0)
+      row_cache_put(t->cache, t->cached[r], row);
+  }
+}
+
 int64_t ps_table_numbers(const ps_table *t) { return t->n_keys * t->shape.width; }
 int64_t ps_table_most(const ps_table *t) { return (t->room + t->shape.other_rows) * t->shape.width; }
 
@@ -544,9 +589,16 @@ shoal_status ps_table_push(ps_table *t, const float *const *gradients, const sho
                            shoal_tensor *indices, ps_answer *out) {
   t->kept = t->fresh = false;
   TRY(number(t, next, true, indices));
-  TRY(ps_client_push_rows(t->client, gradients, keys_of(t), t->values, head, out));
+  ps_keys keys = keys_of(t);
+  if (t->cache) {
+    find_cached(t);
+    keys.held = t->held;
+  }
+  TRY(ps_client_push_rows(t->client, gradients, keys, t->values, head, out));
   t->kept = next != NULL;
   t->fresh = true;
+  if (t->cache && out->stopped) row_cache_clear(t->cache); /* there may be no rows in such an answer */
+  if (t->cache && !out->stopped) exchange_cached(t);
   take_values(t);
   return NULL;
 }

@@ -25,12 +25,22 @@ typedef struct {
   int tables;
 } ps_table_shape;
 
+/* Of features' rows, not of other weights: those are needed in each step. */
+typedef struct {
+  int64_t rows;      /* 0: none are kept */
+  int64_t staleness; /* steps that a row may be old; 0: PS_CACHE_STALENESS */
+} ps_table_cache;
+
+enum { PS_CACHE_ROWS_MAX = 1 << 24, PS_CACHE_STALENESS = 1 };
+
 /* Whether it is the first weight of the model. */
 bool ps_table_first(const shoal_model *m);
 /* Fails for models that a table cannot hold. */
 SHOAL_CHECKED shoal_status ps_table_find(const shoal_model *m, int servers, ps_table_shape *out);
-/* Borrows both; from now on the model's variables are the servers' (model_elsewhere). */
-SHOAL_CHECKED shoal_status ps_table_create(shoal_model *m, ps_client *client, ps_table **out);
+/* Borrows both; from now on the model's variables are the servers' (model_elsewhere). cache: NULL, or rows that are kept
+ * here (row_cache.h). */
+SHOAL_CHECKED shoal_status ps_table_create(shoal_model *m, ps_client *client, const ps_table_cache *cache,
+                                           ps_table **out);
 void ps_table_destroy(ps_table *t);
 
 /* Brings the rows of a batch at once. keep: its gradients come next. *indices: the batch's, as numbers in the session's

@@ -88,6 +88,8 @@ static shoal_status fill(const shoal_ps_options *options, int workers, int serve
                        "staleness is at least 0, in_flight at most %d, and backup_workers fewer than "
                        "workers",
                        PS_FLIGHT_MAX);
+  if (o.cache_rows < 0 || o.cache_rows > PS_CACHE_ROWS_MAX || o.cache_staleness < 0)
+    return status_make(SHOAL_ERR_ARGUMENT, "cache_rows is 0 to %d, and cache_staleness at least 0", PS_CACHE_ROWS_MAX);
   *out = (ps_options){.terms = {.workers = workers,
                                 .servers = servers,
                                 .sync = sync,
@@ -95,6 +97,7 @@ static shoal_status fill(const shoal_ps_options *options, int workers, int serve
                                 .in_flight = o.in_flight,
                                 .backups = o.backup_workers},
                       .task = task,
+                      .cache = {o.cache_rows, o.cache_staleness},
                       .deterministic = o.deterministic};
   return fill_traffic(&o, out);
 }

@@ -136,6 +136,28 @@ class SparseServers(support.Case):
             self.assertEqual(s["examples"], 2 * (2 * 3000 + 30))
             self.assertEqual(sum(t.get("examples", 0) for t in s["tasks"]), s["examples"])
 
+    def test_hot_rows_cached(self):
+        """Async, rows that most batches have are not sent each time; sync, nothing changes."""
+        async_ = ("--workers", 2, "--ps", 2, "--mode", "async", "--lr", 0.1, "--batch-size", 50, "--no-checkpoints")
+        moved = []
+        for run, flags in (("plain", ()), ("cached", ("--cache-rows", 1000, "--cache-staleness", 3)),
+                           ("ids", ("--cache-rows", 1000)), ("replicas", ("--cache-rows", 1000, "--replicas", 1))):
+            space = ("--growing-ids",) if run == "ids" else ("--features", FEW)
+            self.shoal("train", "fm", "--data", self.few_train, "--test-data", self.few_test, *space, "--run-dir", run, *async_, *flags)
+            s = self.summary(run)
+            self.assertEqual(s["examples"], 6000)
+            self.assertLess(s["test_loss"], 0.62, run)
+            moved.append(s["exchange"]["step_bytes"] / s["exchange"]["touched_features"])
+        self.assertLess(moved[1], 0.92 * moved[0])
+        self.assertLess(moved[3], 0.97 * moved[0])
+        for run, flags in (("a", ()), ("b", ("--cache-rows", 1000))):
+            self.learn(run, "--workers", 2, "--ps", 2, "--mode", "sync", *flags)
+        weights = [(self.folder / run / "model.safetensors").read_bytes() for run in ("a", "b")]
+        self.assertTrue(weights[0] == weights[1])
+        for flags, words in ((("--cache-staleness", 2, "--ps", 1), "add --cache-rows"), (("--cache-rows", 9), "--strategy ps"),
+                             (("--cache-rows", 9, "--ps", 1, "--transfer", "dense"), "--transfer dense")):
+            self.assertIn(words, self.learn("no", *flags, expect=2)[1])
+
     def test_refused(self):
         for flags in (("--workers", 2, "--strategy", "mirrored"), ("--workers", 3, "--backup-workers", 1),
                       ("--workers", 2, "--evaluator"), ("--transfer", "dense"),
