@@ -1,5 +1,7 @@
 #include "op_naive.h"
 
+#include "base/mem.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -317,14 +319,18 @@ static void rowwise_adagrad(const op_case *c, const case_memory *m, double *expe
   const double rate = at(&m->in[4], 0);
   for (int64_t i = 0; i < count; i++) expected[i] = at(&m->in[0], i);
   for (int64_t r = 0; r < shoal_tensor_count(&m->in[2]); r++) {
-    const int64_t row = (int64_t)at(&m->in[2], r);
+    const int64_t row = (int64_t)at(&m->in[2], r), rows = m->in[0].shape.dim[0], plain = c->attr[3].i;
+    const bool first = c->attr[4].i, own = first ? row < plain : row >= rows - plain;
+    const int64_t before = first ? MIN_OF(row, plain) : MAX_OF(row - (rows - plain), 0); /* rows with their own sums */
+    const int64_t slot = row - before + before * width;
     double mean = 0;
     for (int k = 0; k < 2; k++) /* the mean first, then the numbers */
       for (int64_t j = 0; j < width; j++) {
         double w = at(&m->in[0], row * width + j) * (1 - rate * c->attr[2].f);
         double g = at(&m->in[3], r * width + j) + c->attr[1].f * w;
         if (!k) mean += g * g / (double)width;
-        if (k) expected[row * width + j] = w - rate * g / (sqrt(at(&m->in[1], row) + mean) + c->attr[0].f);
+        const double sum = own ? at(&m->in[1], slot + j) + g * g : at(&m->in[1], slot) + mean;
+        if (k) expected[row * width + j] = w - rate * g / (sqrt(sum) + c->attr[0].f);
       }
   }
 }

@@ -343,7 +343,8 @@ static void apart_learns(void **state) {
 
 static shoal_status build_sgd(const ps_terms *terms, shoal_graph *g, shoal_value *variable,
                               const shoal_gradient *gradient, shoal_value *rate, shoal_value **update) {
-  return optimizer_apply_rows(g, &(shoal_optimizer_options){.name = "sgd"}, variable, gradient, rate, update);
+  return optimizer_apply_rows(g, &(shoal_optimizer_options){.name = "sgd"}, variable, gradient,
+                              (optimizer_plain_rows){0}, rate, update);
 }
 
 static double rate_one(const ps_terms *terms, int64_t update) { return 1; }

@@ -17,8 +17,9 @@ struct id_rows {
   id_table *table;
   int vectors;
   int64_t width, touched, others; /* of this server */
-  float *blank;                   /* [vectors, width] weights 0, slots as they begin */
-  float *begun;                   /* [vectors, width] room */
+  int64_t numbers;                /* of a row, all vectors */
+  float *blank;                   /* [numbers] weights 0, slots as they begin */
+  float *begun;                   /* [numbers] room */
   struct asked_ids {
     id_list now, next;
   } * asked; /* [workers] */
@@ -37,12 +38,21 @@ struct id_rows {
   void *piece; /* [PS_PIECE_MAX f32] */
 };
 
+/* Of vector k: numbers of a row, and how many are before them. */
+static int64_t width_of(const id_rows *r, int64_t k) { return ps_vector_width(r->terms, k); }
+static int64_t first_of(const id_rows *r, int64_t k) { return k ? r->width + (k - 1) * width_of(r, k) : 0; }
+
+/* The row of the vectors that rows of ids are updated in, behind those of other parameters. */
+static float *window(const id_rows *r, const ps_vectors *v, int k, int64_t row) {
+  return ps_vectors_table(v, k) + r->others * r->width + row * width_of(r, k);
+}
+
 /* ---- making it */
 
 static void begin_row(void *context, uint64_t id, float *row) {
   const id_rows *r = context;
   const ps_terms *t = r->terms;
-  memcpy(row, r->blank, (size_t)(r->vectors * r->width) * sizeof *row);
+  memcpy(row, r->blank, (size_t)r->numbers * sizeof *row);
   for (int64_t i = 0, column = 0; i < t->tables; column += t->columns[i++].width) {
     const ps_columns *c = &t->columns[i];
     const table_start start = {.seed = t->seed, .width = c->width, .zeros = c->zeros, .limit = (float)c->limit};
@@ -78,12 +88,12 @@ static shoal_status create(id_rows *r, const ps_vectors *v) {
   TRY(make_lists(r, t->workers));
   for (int32_t i = 0; i < ID_ROWS_AT_ONCE; i++) r->keys[i] = (int32_t)r->others + i;
   for (int32_t i = 0; i < r->others; i++) r->first[i] = i;
-  r->blank = calloc((size_t)(r->vectors * r->width), sizeof *r->blank);
-  r->begun = calloc((size_t)(r->vectors * r->width), sizeof *r->begun);
+  r->blank = calloc((size_t)r->numbers, sizeof *r->blank);
+  r->begun = calloc((size_t)r->numbers, sizeof *r->begun);
   if (!r->blank || !r->begun) return status_no_memory();
   for (int k = 1; k < r->vectors; k++) /* all rows of a slot begin alike */
-    memcpy(r->blank + k * r->width, ps_vectors_table(v, k) + r->others * r->width, (size_t)r->width * sizeof(float));
-  return id_table_create(&(id_table_options){.width = r->vectors * r->width,
+    memcpy(r->blank + first_of(r, k), window(r, v, k, 0), (size_t)width_of(r, k) * sizeof(float));
+  return id_table_create(&(id_table_options){.width = r->numbers,
                                              .memory = t->ids_memory,
                                              .admit = t->ids_admit,
                                              .evict_after = t->ids_evict_after,
@@ -99,6 +109,7 @@ shoal_status id_rows_create(const ps_terms *terms, const ps_vectors *v, id_rows 
   r->vectors = ps_vectors_count(v);
   r->width = terms->width;
   r->touched = terms->touched;
+  r->numbers = first_of(r, r->vectors);
   r->others = MAX_OF((terms->other_rows - terms->first_row + terms->servers - 1) / terms->servers, 0);
   shoal_status status = create(r, v);
   if (status)
@@ -237,12 +248,11 @@ void id_rows_join(id_rows *r, const ps_gradient *gradients, int n, int32_t *cons
 
 /* The first `n` rows behind the others, from and to the table. */
 static void move_rows(const id_rows *r, const ps_vectors *v, const int32_t *rows, int64_t n, bool back) {
-  const size_t bytes = (size_t)r->width * sizeof(float);
   for (int64_t i = 0; i < n; i++) {
     float *row = id_table_row(r->table, rows[i]);
     for (int k = 0; k < r->vectors; k++) {
-      float *own = row + k * r->width, *there = ps_vectors_table(v, k) + (r->others + i) * r->width;
-      memcpy(back ? own : there, back ? there : own, bytes);
+      float *own = row + first_of(r, k), *there = window(r, v, k, i);
+      memcpy(back ? own : there, back ? there : own, (size_t)width_of(r, k) * sizeof(float));
     }
   }
 }
@@ -301,12 +311,13 @@ static void go_to(id_rows *r, int64_t ordinal) {
 }
 
 static void read_rows(id_rows *r, const ps_piece *p) {
+  const int64_t k = p->which - PS_IDS_VECTOR, width = width_of(r, k);
   for (int64_t i = 0; i < p->count; i++) {
     go_to(r, p->first + i);
     const id_table_place at = id_table_at(r->table, r->row);
-    if (p->which >= PS_IDS_VECTOR)
-      memcpy((float *)r->piece + i * r->width, id_table_row(r->table, r->row) + (p->which - PS_IDS_VECTOR) * r->width,
-             (size_t)r->width * sizeof(float));
+    if (k >= 0)
+      memcpy((float *)r->piece + i * width, id_table_row(r->table, r->row) + first_of(r, k),
+             (size_t)width * sizeof(float));
     else
       ((int64_t *)r->piece)[i] = p->which == PS_IDS ? at.id : at.used;
   }
@@ -330,7 +341,7 @@ static const char *read_state(id_rows *r, net_part *out) {
 const char *id_rows_read(id_rows *r, const ps_piece *p, net_part *out) {
   id_table_counts c;
   const bool vector = p->which >= PS_IDS_VECTOR && p->which < PS_IDS_VECTOR + r->vectors;
-  const int64_t each = vector ? r->width : 2; /* words of 4 bytes */
+  const int64_t each = vector ? width_of(r, p->which - PS_IDS_VECTOR) : 2; /* words of 4 bytes */
   id_table_count(r->table, &c);
   if (p->which == PS_IDS_STATE) return read_state(r, out);
   if (p->which < PS_IDS || (p->which > PS_IDS_STATE && !vector) || p->first < 0 || p->count < 1 ||
@@ -369,13 +380,13 @@ static shoal_status write_record(id_rows *r, const ps_piece *p, const uint8_t *b
   float *row;
   id_table_state_of(r->table, &now);
   TRY(id_table_put(r->table, now.rows, (id_table_place){one.id, one.used}, &row));
-  memcpy(row, bytes + sizeof one, (size_t)(r->vectors * r->width) * sizeof *row);
+  memcpy(row, bytes + sizeof one, (size_t)r->numbers * sizeof *row);
   return NULL;
 }
 
 shoal_status id_rows_write(id_rows *r, const ps_piece *p, const uint8_t *bytes, size_t length, const char **wrong) {
   size_t each = sizeof(id_rows_record);
-  if (p->which == PS_IDS) each += (size_t)(r->vectors * r->width) * sizeof(float);
+  if (p->which == PS_IDS) each += (size_t)r->numbers * sizeof(float);
   if (p->which == PS_IDS_STATE) each = sizeof(id_rows_state);
   *wrong = "this server has no such part of a table";
   if ((p->which != PS_IDS && p->which != PS_IDS_WAITING && p->which != PS_IDS_STATE) || p->count < 0 ||

@@ -239,7 +239,7 @@ static shoal_status write_piece(ps_client *c, int server, int which, int64_t fir
 }
 
 shoal_status ps_client_read_ids(ps_client *c, int server, int which, int64_t first, int64_t count, void *values) {
-  int64_t each = which >= PS_IDS_VECTOR ? width_of(c) : 2;
+  int64_t each = which >= PS_IDS_VECTOR ? ps_vector_width(&c->options.terms, which - PS_IDS_VECTOR) : 2;
   if (which == PS_IDS_STATE) each = 2 * ID_ROWS_STATE;
   ps_piece piece = {.which = which, .first = first, .count = count};
   ps_head head;
@@ -260,9 +260,26 @@ shoal_status ps_client_write_ids(ps_client *c, int server, int which, const void
   return client_receive(c, server, PS_WRITE, &(ps_cargo){0}, &head, &answer);
 }
 
+/* A stretch of a vector in which all rows have as many numbers. */
+typedef struct {
+  int which;
+  int64_t width; /* of a row */
+  int64_t base;  /* of the stretch: what rows before it lack to that width, of the whole vector */
+} stretch;
+
+/* The one that element `first` of the vector is in; *count: elements from there on that are wanted. */
+static stretch find_stretch(const ps_client *c, int which, int64_t first, int64_t *count) {
+  const ps_terms *t = &c->options.terms;
+  const bool differ = which && t->row_slots && !t->ids; /* of ids only the other parameters' rows are read so */
+  if (!differ) return (stretch){which, t->width, 0};
+  if (first >= t->started) return (stretch){which, t->width, t->started * (t->width - 1)};
+  *count = MIN_OF(*count, t->started - first);
+  return (stretch){which, 1, 0};
+}
+
 /* Elements that are moved together: whole rows, or, where `first` is inside a row or the end is, the part of that row. */
-static int64_t together(const ps_client *c, int64_t first, int64_t count) {
-  const int64_t width = width_of(c), most = PS_PIECE_MAX / width * client_servers(c), inside = first % width;
+static int64_t together(const ps_client *c, const stretch *of, int64_t first, int64_t count) {
+  const int64_t width = of->width, most = PS_PIECE_MAX / width * client_servers(c), inside = first % width;
   if (inside) return MIN_OF(count, width - inside);
   return count < width ? count : MIN_OF(count / width, most) * width;
 }
@@ -274,63 +291,69 @@ static int64_t own_rows(const ps_client *c, int server, int64_t first, int64_t n
   return *skip < n ? (n - *skip + servers - 1) / servers : 0;
 }
 
+/* Where an element is in its server's vector, if all rows had the stretch's width. */
+static int64_t own_element(const ps_client *c, const stretch *of, int64_t element, int *server) {
+  const int64_t row = element / of->width, servers = client_servers(c);
+  *server = (int)(row % servers);
+  const int64_t before = of->base ? (c->options.terms.started - *server + servers - 1) / servers * (of->width - 1) : 0;
+  return row / servers * of->width + element % of->width - before;
+}
+
 /* Whole rows [first, first + n), each server's in one piece. room [PS_PIECE_MAX]. */
-static shoal_status read_rows(ps_client *c, int which, int64_t first, int64_t n, float *room, float *values) {
-  const int64_t width = width_of(c), servers = client_servers(c);
+static shoal_status read_rows(ps_client *c, const stretch *of, int64_t first, int64_t n, float *room, float *values) {
+  const int64_t width = of->width, servers = client_servers(c);
   for (int s = 0; s < servers; s++) {
     int64_t skip, own = own_rows(c, s, first, n, &skip);
     if (!own) continue;
-    TRY(read_piece(c, s, which, (first + skip) / servers * width, own * width, room));
+    const int64_t at = own_element(c, of, (first + skip) * width, &s);
+    TRY(read_piece(c, s, of->which, at, own * width, room));
     for (int64_t i = 0; i < own; i++)
       memcpy(values + (skip + i * servers) * width, room + i * width, (size_t)width * sizeof *values);
   }
   return NULL;
 }
 
-static shoal_status write_rows(ps_client *c, int which, int64_t first, int64_t n, float *room, const float *values) {
-  const int64_t width = width_of(c), servers = client_servers(c);
+static shoal_status write_rows(ps_client *c, const stretch *of, int64_t first, int64_t n, float *room,
+                               const float *values) {
+  const int64_t width = of->width, servers = client_servers(c);
   for (int s = 0; s < servers; s++) {
     int64_t skip, own = own_rows(c, s, first, n, &skip);
     if (!own) continue;
     for (int64_t i = 0; i < own; i++)
       memcpy(room + i * width, values + (skip + i * servers) * width, (size_t)width * sizeof *values);
-    TRY(write_piece(c, s, which, (first + skip) / servers * width, own * width, room));
+    const int64_t at = own_element(c, of, (first + skip) * width, &s);
+    TRY(write_piece(c, s, of->which, at, own * width, room));
   }
   return NULL;
 }
 
-/* Where an element of the table is in its server's vector. */
-static int64_t own_element(const ps_client *c, int64_t element, int *server) {
-  const int64_t width = width_of(c), row = element / width, servers = client_servers(c);
-  *server = (int)(row % servers);
-  return row / servers * width + element % width;
-}
-
 shoal_status ps_client_read(ps_client *c, int which, int64_t first, int64_t count, float *values) {
-  const int64_t width = width_of(c);
   float *room = malloc((size_t)PS_PIECE_MAX * sizeof *room);
   shoal_status status = room ? NULL : status_no_memory();
   for (int64_t n; count > 0 && !status; first += n, count -= n, values += n) {
     int s;
-    const int64_t own = own_element(c, first, &s);
-    n = together(c, first, count);
-    status = n % width || first % width ? read_piece(c, s, which, own, n, values)
-                                        : read_rows(c, which, first / width, n / width, room, values);
+    n = count;
+    const stretch of = find_stretch(c, which, first, &n);
+    const int64_t at = first + of.base, own = own_element(c, &of, at, &s);
+    n = together(c, &of, at, n);
+    status = n % of.width || at % of.width ? read_piece(c, s, which, own, n, values)
+                                           : read_rows(c, &of, at / of.width, n / of.width, room, values);
   }
   free(room);
   return status;
 }
 
 shoal_status ps_client_write(ps_client *c, int which, int64_t first, int64_t count, const float *values) {
-  const int64_t width = width_of(c);
   float *room = malloc((size_t)PS_PIECE_MAX * sizeof *room);
   shoal_status status = room ? NULL : status_no_memory();
   for (int64_t n; count > 0 && !status; first += n, count -= n, values += n) {
     int s;
-    const int64_t own = own_element(c, first, &s);
-    n = together(c, first, count);
-    status = n % width || first % width ? write_piece(c, s, which, own, n, values)
-                                        : write_rows(c, which, first / width, n / width, room, values);
+    n = count;
+    const stretch of = find_stretch(c, which, first, &n);
+    const int64_t at = first + of.base, own = own_element(c, &of, at, &s);
+    n = together(c, &of, at, n);
+    status = n % of.width || at % of.width ? write_piece(c, s, which, own, n, values)
+                                           : write_rows(c, &of, at / of.width, n / of.width, room, values);
   }
   free(room);
   return status;

@@ -39,6 +39,7 @@ static shoal_status check(const server *s, const ps_terms *t) {
       (t->touched && (t->width < 1 || t->width > PS_WIDTH_MAX || t->elements % t->width || t->first_row < 0 ||
                       t->first_row >= t->servers || t->started > INT32_MAX || t->started < 0 || !columns_fit(t) ||
                       t->other_rows < 0)) ||
+      (t->row_slots && (t->width < 2 || !t->touched || t->tables != 1)) ||
       (t->ids && (!t->touched || t->ids_memory < 0 || t->other_rows > t->touched)))
     return status_make(SHOAL_ERR_PEER, "invalid settings");
   if (t->elements > limit / ps_nodes_max(t->round, t->workers) ||

@@ -1,6 +1,7 @@
 /* What workers and parameter servers say to each other.
  *
- *  1. A server holds one vector of parameters and, of the same length, the optimizer's slots; it knows no variables.
+ *  1. A server holds one vector of parameters and, of the same length (but see ps_terms.row_slots), the optimizer's slots; it
+ *     knows no variables.
  *  2. Every request gets exactly one answer of the same kind. PS_REFUSED in its flags: the payload is a sentence, why.
  *  3. HELLO comes first; its payload are the job's terms (ps_terms.h). Those of worker 0 are what the server builds its
  *     vectors by; until then others are answered PS_EARLY and ask again. Afterwards who says others is refused. A
@@ -99,6 +100,7 @@
 #define SHOAL_DIST_PS_PROTOCOL_H
 
 #include "base/id_table.h"
+#include "base/mem.h"
 #include "dist/ps_terms.h"
 #include "dist/ps_view.h"
 #include "dist/sparse_keys.h"
@@ -293,6 +295,20 @@ typedef struct {
 static inline int ps_nodes_max(int64_t round, int workers) {
   return round ? tree_nodes_max(tree_leaves(round) / workers + 1) : 1;
 }
+
+/* Rows of a server that are features', the others are the model's other parameters: before them of growing ids (rule 27),
+ * otherwise behind them (rule 12). */
+static inline int64_t ps_feature_rows(const ps_terms *t) {
+  const int64_t rows = t->elements / t->width, servers = t->servers;
+  if (t->ids) return rows - MAX_OF((t->other_rows - t->first_row + servers - 1) / servers, 0);
+  return MIN_OF(rows, (t->started - t->first_row + servers - 1) / servers);
+}
+/* Numbers that vector `which` of a server has. */
+static inline int64_t ps_vector_elements(const ps_terms *t, int64_t which) {
+  return which && t->row_slots ? t->elements - ps_feature_rows(t) * (t->width - 1) : t->elements;
+}
+/* Numbers that it has for a row of features. */
+static inline int64_t ps_vector_width(const ps_terms *t, int64_t which) { return which && t->row_slots ? 1 : t->width; }
 
 /* Rule 28. */
 typedef struct {

@@ -165,7 +165,7 @@ static bool find_piece(const server *s, const net_message *m, ps_piece *out) {
   if (m->bytes < sizeof *out) return false;
   memcpy(out, m->payload, sizeof *out);
   return out->which >= 0 && out->which < ps_vectors_count(s->vectors) && out->first >= 0 && out->count >= 0 &&
-         out->count <= PS_PIECE_MAX && out->first <= s->terms.elements - out->count;
+         out->count <= PS_PIECE_MAX && out->first <= ps_vector_elements(&s->terms, out->which) - out->count;
 }
 
 /* Whether it is about the rows of growing ids. */

@@ -32,6 +32,7 @@ static const struct {
     {"table-first", INT64, offsetof(ps_terms, first_row)},
     {"table-started", INT64, offsetof(ps_terms, started)},
     {"table-columns", COLUMNS, 0},
+    {"table-row-slots", YES_NO, offsetof(ps_terms, row_slots)},
     {"growing-ids", YES_NO, offsetof(ps_terms, ids)},
     {"table-others", INT64, offsetof(ps_terms, other_rows)},
     {"ids-memory", INT64, offsetof(ps_terms, ids_memory)},

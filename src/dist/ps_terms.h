@@ -36,6 +36,9 @@ typedef struct {
   /* A model's tables stand side by side: a row has each one's row of a feature. */
   ps_columns columns[PS_TABLES_MAX];
   int tables;
+  bool
+      row_slots; /* of a table of wide rows: slots have one number for a row of features, and one for each number of the rows
+                      of other parameters; otherwise they are like the parameters */
   /* Growing ids (ps_protocol.h, 27): */
   bool ids;           /* rows go by id; otherwise none of these count */
   int64_t other_rows; /* of the whole table: of other parameters, its first ones */

@@ -79,7 +79,9 @@ static shoal_status find_vectors(ps_vectors *v, block *b, size_t first, size_t l
     TRY(shoal_session_variable(v->session, &variable->out[0], &t));
     if (t.dtype == SHOAL_I64 && t.shape.rank == 0 && !v->counter)
       v->counter = t.data;
-    else if (t.dtype == SHOAL_F32 && shoal_shape_equal(&t.shape, &shape) && n <= SLOTS_MAX)
+    else if (t.dtype == SHOAL_F32 && n <= SLOTS_MAX &&
+             (v->terms->row_slots && n ? shoal_shape_count(&t.shape) == ps_vector_elements(v->terms, n)
+                                       : shoal_shape_equal(&t.shape, &shape)))
       b->vectors[n++] = t.data;
     else
       return status_make(SHOAL_ERR_INTERNAL, "the optimizer has the slot '%s', which a parameter server cannot hold",
@@ -189,15 +191,20 @@ int ps_vectors_n_parts(const ps_vectors *v) { return v->n_blocks; }
 pool *ps_vectors_pool(const ps_vectors *v) { return v->session->threads; }
 int64_t *ps_vectors_counter(ps_vectors *v) { return v->counter; }
 
+/* Numbers of a block of vector `which`; a table is one block. */
+static int64_t count_of(const ps_vectors *v, const block *b, int which) {
+  return v->terms->row_slots ? ps_vector_elements(v->terms, which) : b->count;
+}
+
 void ps_vectors_parts(const ps_vectors *v, int which, net_part *out) {
   for (int k = 0; k < v->n_blocks; k++)
-    out[k] = (net_part){v->blocks[k].vectors[which], (size_t)v->blocks[k].count * sizeof(float)};
+    out[k] = (net_part){v->blocks[k].vectors[which], (size_t)count_of(v, &v->blocks[k], which) * sizeof(float)};
 }
 
 void ps_vectors_set(ps_vectors *v, int which, int64_t first, int64_t count, const float *from) {
   for (int k = 0; k < v->n_blocks; k++) {
     const block *b = &v->blocks[k];
-    const int64_t begin = MAX_OF(first, b->first), end = MIN_OF(first + count, b->first + b->count);
+    const int64_t begin = MAX_OF(first, b->first), end = MIN_OF(first + count, b->first + count_of(v, b, which));
     if (begin < end)
       memcpy(b->vectors[which] + begin - b->first, from + begin - first, (size_t)(end - begin) * sizeof *from);
   }

@@ -51,4 +51,24 @@ size_t table_unique_scratch(int64_t n);
 
 EACH_ISA(TABLE_KERNELS)
 
+/* Slots of sparse_apply_rowwise_adagrad, one behind the other: rows [begin, end) have one sum, the others one for each number. */
+typedef struct {
+  int64_t begin, end, width;
+} rowwise_slots;
+
+/* in[0]: the variable; attr[3], attr[4]: how many rows have their own, and whether they are the first ones or the last. */
+static inline rowwise_slots rowwise_slots_of(const shoal_shape *variable, const attr_value *attr) {
+  const int64_t rows = variable->dim[0], plain = attr[3].i;
+  rowwise_slots s = {.begin = attr[4].i ? plain : 0, .end = attr[4].i ? rows : rows - plain, .width = 1};
+  for (int i = 1; i < variable->rank; i++) s.width *= variable->dim[i];
+  return s;
+}
+static inline bool rowwise_slots_single(const rowwise_slots *s, int64_t row) { return row >= s->begin && row < s->end; }
+/* Where the first slot of a row is. */
+static inline int64_t rowwise_slots_place(const rowwise_slots *s, int64_t row) {
+  if (row < s->begin) return row * s->width;
+  const int64_t before = s->begin * s->width;
+  return row < s->end ? before + row - s->begin : before + s->end - s->begin + (row - s->end) * s->width;
+}
+
 #endif

@@ -466,7 +466,8 @@ static void table_rowwise_part(void *context, int thread, int threads) {
   const shoal_tensor *in = u->call->in;
   const attr_value *attr = u->call->attr;
   const int32_t *indices = in[2].data; /* [n] */
-  float *sums = in[1].data;            /* [rows] */
+  float *sums = in[1].data;            /* as rowwise_slots has them */
+  const rowwise_slots slots = rowwise_slots_of(&in[0].shape, attr);
   const float lr = *(const float *)in[4].data, shrink = (float)(1 - (double)lr * attr[2].f);
   const int64_t width = u->width;
   int64_t first, last;
@@ -475,12 +476,21 @@ static void table_rowwise_part(void *context, int thread, int threads) {
   for (int64_t r = first; r < last; r++) {
     if (r + TABLE_APPLY_AHEAD < last && indices[r + TABLE_APPLY_AHEAD] >= 0) {
       table_fetch(table_row(u, 0, indices[r + TABLE_APPLY_AHEAD]), width);
-      __builtin_prefetch(sums + indices[r + TABLE_APPLY_AHEAD], 1, 3);
+      __builtin_prefetch(sums + rowwise_slots_place(&slots, indices[r + TABLE_APPLY_AHEAD]), 1, 3);
     }
     if (indices[r] < 0) continue;
     const float *gradient = (const float *)in[3].data + r * width;
     float *restrict var = table_row(u, 0, indices[r]);
+    float *restrict a = sums + rowwise_slots_place(&slots, indices[r]);
     int64_t i = 0;
+    if (!rowwise_slots_single(&slots, indices[r])) {
+      for (; i < width; i++) {
+        float g = gradient[i];
+        var[i] *= shrink;
+        ADAGRAD_ELEMENT;
+      }
+      continue;
+    }
     vf squares = V_ZERO;
     for (; i + VW <= width; i += VW) {
       const vf w = v_load(var + i) * v_set(shrink), g = v_load(gradient + i) + v_set(l2) * w;
@@ -493,8 +503,8 @@ static void table_rowwise_part(void *context, int thread, int threads) {
       const float g = gradient[i] + l2 * var[i];
       sum += g * g;
     }
-    sums[indices[r]] += sum / (float)width;
-    const float step = sqrtf(sums[indices[r]]) + epsilon;
+    *a += sum / (float)width;
+    const float step = sqrtf(*a) + epsilon;
     for (i = 0; i + VW <= width; i += VW) {
       const vf w = v_load(var + i), g = v_load(gradient + i) + v_set(l2) * w;
       v_store(var + i, w - v_set(lr) * g / v_set(step));

@@ -218,12 +218,20 @@ static shoal_value *slot(shoal_graph *g, const shoal_value *variable, shoal_shap
 
 /* The update of one variable. */
 static shoal_value *apply(shoal_graph *g, const optimizer_row *row, const shoal_optimizer_options *options,
-                          const attr_value *attr, shoal_value *variable, const shoal_gradient *gradient,
-                          shoal_value *rate, shoal_value *step) {
+                          const attr_value *usual_attr, shoal_value *variable, const shoal_gradient *gradient,
+                          optimizer_plain_rows plain, shoal_value *rate, shoal_value *step) {
   shoal_value *in[INPUTS_MAX];
+  attr_value attr[OP_MAX_ATTRS];
   int n = 0;
   const bool by_rows = gradient->indices && row->rows;
-  const shoal_shape shape = by_rows ? SHOAL_SHAPE(variable->shape.dim[0]) : variable->shape;
+  const int64_t rows = variable->shape.rank ? variable->shape.dim[0] : 1;
+  const int64_t more = by_rows && rows ? plain.n * (shoal_shape_count(&variable->shape) / rows - 1) : 0;
+  const shoal_shape shape = by_rows ? SHOAL_SHAPE(rows + more) : variable->shape;
+  memcpy(attr, usual_attr, sizeof attr);
+  if (by_rows) { /* behind those that it has in common with the optimizer of other gradients */
+    attr[3].i = plain.n;
+    attr[4].i = plain.first;
+  }
   in[n++] = variable;
   for (int i = 0; row->slots[i].name; i++) {
     const double usual = row->slots[i].initial;
@@ -287,8 +295,8 @@ static void set_decay(const optimizer_row *row, double decay, attr_value *attr) 
 
 /* once: rows that are named several times must be added up first. */
 static shoal_status apply_all(shoal_graph *g, const shoal_optimizer_options *options, shoal_value *const *variables,
-                              const shoal_gradient *gradients, int n, bool once, shoal_value *rate,
-                              shoal_value **update) {
+                              const shoal_gradient *gradients, int n, bool once, optimizer_plain_rows plain,
+                              shoal_value *rate, shoal_value **update) {
   TRY(shoal_graph_status(g));
   const optimizer_row *row = NULL;
   TRY(find(options->name, &row));
@@ -324,7 +332,7 @@ static shoal_status apply_all(shoal_graph *g, const shoal_optimizer_options *opt
   if (optimizer_counter(options, name)) step = shared_variable(g, name, SHOAL_I64, SHOAL_SCALAR, 1);
   for (int i = 0; i < n_own; i++) {
     shoal_value *variable = variables[which[i]];
-    shoal_value *updated = apply(g, row, options, attr, variable, &own[i], rate, step);
+    shoal_value *updated = apply(g, row, options, attr, variable, &own[i], plain, rate, step);
     updates[count++] = options->average > 0 ? move_average(g, variable, updated, step, options->average) : updated;
   }
   /* Reads of a run see the value before it, so every update of this run sees the old number. */
@@ -341,12 +349,13 @@ done:
 
 shoal_status optimizer_apply(shoal_graph *g, const shoal_optimizer_options *options, shoal_value *const *variables,
                              const shoal_gradient *gradients, int n, shoal_value *rate, shoal_value **update) {
-  return apply_all(g, options, variables, gradients, n, true, rate, update);
+  return apply_all(g, options, variables, gradients, n, true, (optimizer_plain_rows){0}, rate, update);
 }
 
 shoal_status optimizer_apply_rows(shoal_graph *g, const shoal_optimizer_options *options, shoal_value *variable,
-                                  const shoal_gradient *gradient, shoal_value *rate, shoal_value **update) {
-  return apply_all(g, options, &variable, gradient, 1, false, rate, update);
+                                  const shoal_gradient *gradient, optimizer_plain_rows plain, shoal_value *rate,
+                                  shoal_value **update) {
+  return apply_all(g, options, &variable, gradient, 1, false, plain, rate, update);
 }
 
 shoal_status optimizer_gradients(shoal_graph *g, shoal_value *loss, shoal_value *const *variables, int n,

@@ -13,10 +13,17 @@
 SHOAL_CHECKED shoal_status optimizer_apply(shoal_graph *g, const shoal_optimizer_options *options,
                                            shoal_value *const *variables, const shoal_gradient *gradients, int n,
                                            shoal_value *rate, shoal_value **update);
+/* Rows of a variable, its first or last ones, that are none of features: each of their numbers has slots of its own also with
+ * an optimizer that has one for a row. */
+typedef struct {
+  int64_t n;
+  bool first;
+} optimizer_plain_rows;
+
 /* The same of one variable by a gradient of some of its rows, each named once. */
 SHOAL_CHECKED shoal_status optimizer_apply_rows(shoal_graph *g, const shoal_optimizer_options *options,
                                                 shoal_value *variable, const shoal_gradient *gradient,
-                                                shoal_value *rate, shoal_value **update);
+                                                optimizer_plain_rows plain, shoal_value *rate, shoal_value **update);
 /* The weight_decay that is taken when none is said; 0: there is no optimizer of that name. */
 double optimizer_usual_decay(const char *name);
 /* Whether so many parameter servers, each with a part of all variables, can make the updates. */

@@ -724,6 +724,10 @@ static shoal_status open_client(ps *s, shoal_model *m) {
     return status_make(SHOAL_ERR_ARGUMENT,
                        "of a table only the rows that a batch touches travel, and as f32: leave out wire formats, "
                        "compression and local steps");
+  if (o->terms.row_slots && o->replicas)
+    return status_make(SHOAL_ERR_ARGUMENT,
+                       "backups of servers do not hold slots of whole rows: use adagrad instead of %s, or no replicas",
+                       m->options.optimizer.name);
   if (!o->table && o->cache.rows)
     return status_make(SHOAL_ERR_ARGUMENT, "cache_rows is for models with a table on the servers: leave it out");
   TRY(model_exchanged(m, &weights, &s->n_trained, &s->n_weights));

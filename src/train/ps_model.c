@@ -56,6 +56,7 @@ shoal_status ps_model_terms(const shoal_model *m, bool table, ps_terms *terms) {
   }
   memcpy(terms->columns, shape.columns, sizeof terms->columns);
   terms->tables = shape.tables;
+  terms->row_slots = table && shape.row_slots;
   terms->optimizer = c->optimizer;
   terms->schedule = c->schedule;
   terms->seed = c->seed;

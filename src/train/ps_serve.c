@@ -1,5 +1,6 @@
 /* The server's side of the strategy ps: how a gradient becomes an update. */
 #include "train/optimizer.h"
+#include "dist/ps_protocol.h"
 #include "train/ps.h"
 
 /* Moving averages have nothing that the optimizer keeps, but every vector of a server is as long. */
@@ -16,7 +17,10 @@ static shoal_status build_update(const ps_terms *t, shoal_graph *g, shoal_value 
                                  const shoal_gradient *gradient, shoal_value *rate, shoal_value **update) {
   TRY(shoal_schedule_check(&t->schedule));
   if (!rate) return build_averages(t, g, variable, gradient->value, update);
-  if (gradient->indices) return optimizer_apply_rows(g, &t->optimizer, variable, gradient, rate, update);
+  if (gradient->indices) {
+    const optimizer_plain_rows plain = {t->elements / t->width - ps_feature_rows(t), t->ids};
+    return optimizer_apply_rows(g, &t->optimizer, variable, gradient, plain, rate, update);
+  }
   return optimizer_apply(g, &t->optimizer, &variable, gradient, 1, rate, update);
 }
 

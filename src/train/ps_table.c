@@ -120,11 +120,12 @@ shoal_status ps_table_find(const shoal_model *m, int servers, ps_table_shape *ou
         "model has %d tables of %lld%s: train it by a single process",
         PS_TABLES_MAX, PS_WIDTH_MAX, shape.tables, (long long)shape.width,
         n != n_trained ? " and moving averages" : "");
-  if (shape.width > 1 && optimizer_by_rows(&m->options.optimizer))
+  shape.row_slots = shape.width > 1 && optimizer_by_rows(&m->options.optimizer);
+  if (shape.row_slots && (shape.tables > 1 || m->options.optimizer.average > 0))
     return status_make(SHOAL_ERR_ARGUMENT,
-                       "the optimizer %s has one number for a row of %lld, which parameter servers do not hold: use "
-                       "adagrad, or a single process",
-                       m->options.optimizer.name, (long long)shape.width);
+                       "the optimizer %s on parameter servers is for models with one table, and without averaged "
+                       "weights: use adagrad, or a single process",
+                       m->options.optimizer.name);
   if (m->grows && (shape.tables != 1 || m->options.optimizer.clip_global_norm > 0))
     return status_make(SHOAL_ERR_ARGUMENT,
                        "growing ids on parameter servers are for models with one table, and without clip_global_norm");
@@ -207,9 +208,16 @@ static shoal_status count_ids(void *context, id_table_counts *out) {
 
 static void forget_model(void *context) { ((ps_table *)context)->model = NULL; }
 
+/* Numbers of vector `which` for a row of features: all tables together. */
+static int64_t row_of(const ps_table *t, int which) { return which && t->shape.row_slots ? 1 : t->shape.width; }
+
+/* Numbers of vector `which` before the other weights. */
+static int64_t others_at(const ps_table *t, int which) { return others_begin(t) * row_of(t, which); }
+
 static shoal_status add_part(ps_table *t, const shoal_value *of, const char *slot, int which, int64_t first) {
   part *p = &t->parts[t->n_parts];
   *p = (part){.table = t, .shape = of->shape, .which = which, .first = first, .is_table = is_table(t->model, of)};
+  if (p->is_table && slot && t->shape.row_slots) p->shape = SHOAL_SHAPE(0);
   if (p->is_table) p->shape.dim[0] = model_features(t->model);
   if (asprintf(&p->name, "%s%s%s", shoal_value_name(of), slot ? "/" : "", slot ? slot : "") < 0)
     return status_no_memory();
@@ -221,12 +229,13 @@ static shoal_status add_part(ps_table *t, const shoal_value *of, const char *slo
 static shoal_status list_parts(ps_table *t, shoal_value **weights, int n) {
   const char *slots[OPTIMIZER_SLOTS_MAX];
   int n_slots = optimizer_slots(&t->model->options.optimizer, slots);
-  int64_t next = others_begin(t) * t->shape.width, column = 0;
+  int64_t next = 0, column = 0;
   t->parts = calloc((size_t)n * (size_t)(1 + n_slots), sizeof *t->parts);
   if (!t->parts) return status_no_memory();
   for (int i = 0; i < n; i++) {
     const bool table = is_table(t->model, weights[i]);
-    for (int k = 0; k <= n_slots; k++) TRY(add_part(t, weights[i], k ? slots[k - 1] : NULL, k, table ? column : next));
+    for (int k = 0; k <= n_slots; k++)
+      TRY(add_part(t, weights[i], k ? slots[k - 1] : NULL, k, table ? column : others_at(t, k) + next));
     if (table)
       column += weights[i]->shape.dim[1];
     else
@@ -260,7 +269,8 @@ shoal_status ps_table_copy(ps_table *t, ps_client *to) {
   float *piece = malloc((size_t)PS_PIECE_MAX * sizeof *piece);
   if (!piece) return status_no_memory();
   shoal_status status = NULL;
-  for (int k = 0; k < vectors && !status; k++) status = copy_vector(t, k, t->shape.rows * t->shape.width, piece, to);
+  for (int k = 0; k < vectors && !status; k++)
+    status = copy_vector(t, k, others_at(t, k) + t->shape.other_rows * t->shape.width, piece, to);
   free(piece);
   return status;
 }
@@ -272,15 +282,15 @@ static shoal_status read_file(safetensors *file, const part *p, int64_t first, i
 /* Whole rows of vector `which`: the columns of each table. piece has room for two pieces. */
 static shoal_status restore_rows(ps_table *t, safetensors *file, int which, int64_t first, int64_t n, float *piece) {
   float *own = piece + PS_PIECE_MAX;
+  const int64_t row = row_of(t, which);
   for (int i = 0; i < t->n_parts; i++) {
     const part *p = &t->parts[i];
     if (!p->is_table || p->which != which) continue;
-    const int64_t width = p->shape.dim[1];
+    const int64_t width = p->shape.rank > 1 ? p->shape.dim[1] : 1;
     TRY(read_file(file, p, first * width, n * width, own));
-    for (int64_t r = 0; r < n; r++)
-      memcpy(piece + r * t->shape.width + p->first, own + r * width, (size_t)width * sizeof *own);
+    for (int64_t r = 0; r < n; r++) memcpy(piece + r * row + p->first, own + r * width, (size_t)width * sizeof *own);
   }
-  return ps_client_write(t->client, which, first * t->shape.width, n * t->shape.width, piece);
+  return ps_client_write(t->client, which, first * row, n * row, piece);
 }
 
 static shoal_status restore_tables(ps_table *t, safetensors *file, float *piece) {
@@ -362,7 +372,7 @@ static shoal_status make_saving(ps_table *t) {
   int n = 0;
   for (int i = 0; i < t->n_parts; i++)
     if (t->parts[i].is_table) names[n++] = t->parts[i].name;
-  return ps_table_ids_create(names, n, t->shape.width, &t->saving);
+  return ps_table_ids_create(names, n, t->shape.width, row_of(t, 1), &t->saving);
 }
 
 static shoal_status find_variables(ps_table *t) {

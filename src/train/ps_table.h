@@ -23,6 +23,7 @@ typedef struct {
   int64_t other_rows;                /* of them, the last ones: of other weights; of growing ids the first ones */
   ps_columns columns[PS_TABLES_MAX]; /* of each, in the order of the weights */
   int tables;
+  bool row_slots; /* as in ps_terms */
 } ps_table_shape;
 
 /* Of features' rows, not of other weights: those are needed in each step. */

@@ -25,7 +25,7 @@ struct ps_table_ids {
   char (*extra)[NAME_TEXT]; /* [MODEL_IDS_ITEMS] of what is not a vector */
   const char **vectors;     /* [n] copies of the pointers */
   int n;
-  int64_t width;
+  int64_t width, slot_width; /* of the table's rows, and of its slots' */
   part parts[MODEL_IDS_ITEMS];
   /* as it was counted last */
   ps_client *client;
@@ -35,11 +35,17 @@ struct ps_table_ids {
   float *piece;          /* [PS_PIECE_MAX] */
 };
 
-shoal_status ps_table_ids_create(const char *const *names, int n, int64_t width, ps_table_ids **out) {
+static int64_t width_of(const ps_table_ids *t, int k) { return k ? t->slot_width : t->width; }
+/* Numbers of a row before those of vector k. */
+static int64_t first_of(const ps_table_ids *t, int k) { return k ? t->width + (k - 1) * t->slot_width : 0; }
+
+shoal_status ps_table_ids_create(const char *const *names, int n, int64_t width, int64_t slot_width,
+                                 ps_table_ids **out) {
   ps_table_ids *t = calloc(1, sizeof *t);
   if (!t) return status_no_memory();
   t->n = n;
   t->width = width;
+  t->slot_width = slot_width;
   t->vectors = calloc((size_t)n, sizeof *t->vectors);
   t->extra = calloc(MODEL_IDS_ITEMS, sizeof *t->extra);
   t->piece = calloc((size_t)PS_PIECE_MAX, sizeof *t->piece);
@@ -156,8 +162,9 @@ shoal_status ps_table_ids_items(ps_table_ids *t, ps_client *client, bool weights
   const shoal_shape rows = SHOAL_SHAPE(all.ids), waiting = SHOAL_SHAPE(all.waiting);
   *n = 0;
   for (int k = 0; k < (weights ? 1 : t->n); k++)
-    add(t, out, n, t->vectors[k], (part){.which = PS_IDS_VECTOR + k, .each = t->width, .file_words = (int)t->width},
-        SHOAL_F32, SHOAL_SHAPE(all.ids, t->width));
+    add(t, out, n, t->vectors[k],
+        (part){.which = PS_IDS_VECTOR + k, .each = width_of(t, k), .file_words = (int)width_of(t, k)}, SHOAL_F32,
+        k && t->slot_width < t->width ? rows : SHOAL_SHAPE(all.ids, t->width));
   add(t, out, n, "ids", (part){.which = PS_IDS, .each = 2, .file_words = 2}, SHOAL_I64, rows);
   if (weights) return NULL;
   add(t, out, n, "used", (part){.which = PS_IDS_USED, .each = 2, .file_words = 2}, SHOAL_I64, rows);
@@ -238,8 +245,8 @@ static shoal_status send_rows(sending *s, int64_t first, int64_t n, int64_t *ids
   TRY(read_list(s, "ids", first, n, sizeof *ids, ids));
   TRY(read_list(s, "used", first, n, sizeof *used, used));
   for (int k = 0; k < t->n; k++)
-    TRY(safetensors_read_part(s->file, t->vectors[k], (uint64_t)(first * t->width) * sizeof(float),
-                              (size_t)(n * t->width) * sizeof(float), numbers + k * n * t->width));
+    TRY(safetensors_read_part(s->file, t->vectors[k], (uint64_t)(first * width_of(t, k)) * sizeof(float),
+                              (size_t)(n * width_of(t, k)) * sizeof(float), numbers + n * first_of(t, k)));
   for (int64_t i = 0; i < n; i++) {
     char *to;
     const id_rows_record one = {ids[i], used[i]};
@@ -247,8 +254,8 @@ static shoal_status send_rows(sending *s, int64_t first, int64_t n, int64_t *ids
     TRY(next_record(s, ids[i], &to));
     memcpy(to, &one, sizeof one);
     for (int k = 0; k < t->n; k++)
-      memcpy(to + sizeof one + (size_t)(k * t->width) * sizeof(float), numbers + (k * n + i) * t->width,
-             (size_t)t->width * sizeof(float));
+      memcpy(to + sizeof one + (size_t)first_of(t, k) * sizeof(float),
+             numbers + n * first_of(t, k) + i * width_of(t, k), (size_t)width_of(t, k) * sizeof(float));
   }
   return NULL;
 }
@@ -259,7 +266,7 @@ static shoal_status send_all_rows(sending *s) {
   if (all < 0 || length_of(s, "used") != all || length_of(s, "rows") >= 0)
     return status_make(SHOAL_ERR_INPUT, "the checkpoint has not all rows of growing ids");
   int64_t *ids = malloc(2 * (size_t)most * sizeof *ids);
-  float *numbers = malloc((size_t)(most * t->n * t->width) * sizeof *numbers);
+  float *numbers = malloc((size_t)(most * first_of(t, t->n)) * sizeof *numbers);
   shoal_status status = ids && numbers ? NULL : status_no_memory();
   for (int64_t at = 0; at < all && !status; at += most)
     status = send_rows(s, at, MIN_OF(most, all - at), ids, ids + most, numbers);
@@ -301,7 +308,7 @@ static shoal_status send_list(ps_table_ids *t, ps_client *client, safetensors *f
 shoal_status ps_table_ids_restore(ps_table_ids *t, ps_client *client, safetensors *file) {
   const sending s = {.table = t, .file = file};
   int64_t state[STATE];
-  TRY(send_list(t, client, file, PS_IDS, sizeof(id_rows_record) + (size_t)(t->n * t->width) * sizeof(float),
+  TRY(send_list(t, client, file, PS_IDS, sizeof(id_rows_record) + (size_t)first_of(t, t->n) * sizeof(float),
                 send_all_rows));
   TRY(send_list(t, client, file, PS_IDS_WAITING, sizeof(id_rows_record), send_waiting));
   TRY(read_list(&s, "state", 0, STATE, sizeof *state, state));

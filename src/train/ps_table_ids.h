@@ -10,8 +10,9 @@
 
 typedef struct ps_table_ids ps_table_ids;
 
-/* names [n]: of the table and its slots, which live as long; rows of `width` numbers in each. */
-SHOAL_CHECKED shoal_status ps_table_ids_create(const char *const *names, int n, int64_t width, ps_table_ids **out);
+/* names [n]: of the table and its slots, which live as long; rows of `width` numbers in it, of `slot_width` in them. */
+SHOAL_CHECKED shoal_status ps_table_ids_create(const char *const *names, int n, int64_t width, int64_t slot_width,
+                                               ps_table_ids **out);
 void ps_table_ids_destroy(ps_table_ids *t);
 
 SHOAL_CHECKED shoal_status ps_table_ids_count(ps_table_ids *t, ps_client *client, id_table_counts *out);

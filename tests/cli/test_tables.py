@@ -105,6 +105,38 @@ class Tables(support.Case):
         self.assertGreater(served["ids"]["evicted"], 0)
         self.assertAlmostEqual(alone["test_loss"], served["test_loss"], delta=1e-4)
 
+    def test_one_sum_a_row(self):
+        """Row-wise Adagrad on servers: weights and sums of a process alone, one sum for each feature; the same bits after a stop,
+        on other numbers of servers, and with growing ids."""
+        usual = ("--optimizer", "rowwise_adagrad", "--lr", 0.05, "--batch-size", 50, "--shuffle-rows", 0)
+        for model, flags in (("fm", ()), ("deepfm", ("--set", "hidden=8"))):
+            found = []
+            for run, more in (("alone", ()), ("served", ("--workers", 1, "--ps", 3))):
+                self.learn(model, f"{model}-{run}", *usual, *flags, *more)
+                checkpoint = max((self.folder / f"{model}-{run}" / "checkpoints").glob("step-*.safetensors"))
+                found.append({n: t for n, t in tensors(checkpoint)[0].items() if not n.startswith("training/")})
+            alone, served = found
+            self.assertEqual({n: t[0] for n, t in alone.items()}, {n: t[0] for n, t in served.items()})
+            self.assertIn([FEATURES], [t[0] for n, t in served.items() if n.endswith("/accumulator")])
+            for name in alone:
+                for a, b in zip(alone[name][1], served[name][1]):
+                    self.assertAlmostEqual(a, b, delta=2e-5 + 1e-4 * abs(a), msg=name)
+            for run, more in (("a", ("--ps", 2, "--epochs", 2)), ("b", ("--ps", 3, "--steps", 11))):
+                self.learn(model, f"{model}-{run}", *usual, *flags, "--workers", 2, *more)
+            self.shoal("train", model, "--resume", "--run-dir", f"{model}-b", "--epochs", 2, "--steps", 100000)
+            self.assertTrue(self.weights(f"{model}-a") == self.weights(f"{model}-b"), model)
+        usual = ("--optimizer", "rowwise_adagrad", "--lr", 0.05, "--workers", 2, "--ps", 2)
+        for run, more in (("grown", ("--epochs", 2)), ("parts", ("--steps", 13))):
+            self.grow("fm", run, *usual, *more)
+        self.shoal("train", "fm", "--resume", "--run-dir", "parts", "--epochs", 2, "--steps", 100000)
+        self.assertTrue(self.weights("grown") == self.weights("parts"))
+        self.grow("fm", "fixed", *usual, "--epochs", 2, "--no-checkpoints", ids=("--features", FEATURES))
+        (grown, others), (fixed, fixed_others) = self.rows("grown"), self.rows("fixed")
+        self.assertEqual(grown, {k: fixed[k] for k in grown})
+        self.assertEqual(others, fixed_others)
+        _, err = self.learn("fm", "refused", *usual, "--replicas", 1, expect=2)
+        self.assertIn("do not hold slots of whole rows", err)
+
     def test_hot_rows(self):
         """How uneven requests are, and how even the servers' load."""
         out, _ = self.learn("fm", "run", "--workers", 2, "--ps", 2, "--batch-size", 20, "--no-checkpoints")

@@ -9,6 +9,7 @@
 #include "graph/ops/ops.h"
 #include "graph/ops/tuned.h"
 #include "graph/ops/util.h"
+#include "kernel/table.h"
 #include "kernel/update.h"
 
 #include <string.h>
@@ -131,15 +132,21 @@ UPDATE(momentum, 1, false, 3,
 UPDATE(adagrad, 1, false, 2, DO(ADAGRAD_CONSTANTS), DO(ADAGRAD_ELEMENT))
 
 /* Adagrad with one sum for each row: of the means of the squares of a row's numbers, as Gupta et al. 2014 have it for
- * embeddings. Inputs as of sparse_apply_adagrad, but the slot is [rows]. Rows of one number: the same bits. */
+ * embeddings. Inputs as of sparse_apply_adagrad, but the slot is [rows]. Rows of one number: the same bits. `plain` rows, the last
+ * ones or with `plain_first` the first, are updated as Adagrad does: each of their numbers has its own sum (rowwise_slots). */
 static shoal_status sparse_rowwise_adagrad_shape(op_shapes *s) {
   TRY(slots_shape(s, 0));
   TRY(rule_rank_min(s, 0, 1, "the variable"));
   TRY(rule_rank(s, 1, 1, "the slot"));
-  if (!dims_fit(s->in[1].dim[0], s->in[0].dim[0]) || s->in_dtype[1] != s->in_dtype[0])
+  const int64_t plain = s->attr[3].i, width = shape_span(&s->in[0], 1, s->in[0].rank);
+  if (plain < 0 || (s->in[0].dim[0] >= 0 && plain > s->in[0].dim[0]))
+    return status_make(SHOAL_ERR_ARGUMENT, "%lld rows with slots of their own, of %lld", (long long)plain,
+                       (long long)s->in[0].dim[0]);
+  const int64_t slots = s->in[0].dim[0] < 0 ? SHOAL_UNKNOWN : s->in[0].dim[0] + plain * (width - 1);
+  if (!dims_fit(s->in[1].dim[0], slots) || s->in_dtype[1] != s->in_dtype[0])
     return status_make(SHOAL_ERR_ARGUMENT, "the slot is %s of %lld numbers; the variable's rows ask for %s of %lld",
                        shoal_dtype_name(s->in_dtype[1]), (long long)s->in[1].dim[0], shoal_dtype_name(s->in_dtype[0]),
-                       (long long)s->in[0].dim[0]);
+                       (long long)slots);
   return gradient_shape(s, 1, true, false);
 }
 
@@ -149,13 +156,20 @@ REAL_KERNEL(sparse_rowwise_adagrad_kernel, {
   const real *restrict grads = call->in[3].data;
   const real lr = (real)shoal_tensor_get(&call->in[4], 0);
   const real shrink = (real)(1 - (double)lr * attr[2].f);
-  const int64_t width = shape_span(&call->in[0].shape, 1, call->in[0].shape.rank);
+  const rowwise_slots slots = rowwise_slots_of(&call->in[0].shape, attr);
+  const int64_t width = slots.width;
   TRY(check_indices(&call->in[2], call->in[0].shape.dim[0]));
   for (int64_t r = 0; r < call->in[2].shape.dim[0]; r++) {
     const int64_t index = index_get(&call->in[2], r);
     if (index < 0) continue;
     real *restrict var = (real *)call->in[0].data + index * width;
-    ROWWISE_ADAGRAD_ROW(var, ((real *)call->in[1].data)[index], grads + r * width);
+    real *restrict a = (real *)call->in[1].data + rowwise_slots_place(&slots, index);
+    if (rowwise_slots_single(&slots, index)) ROWWISE_ADAGRAD_ROW(var, *a, grads + r * width);
+    for (int64_t i = 0; !rowwise_slots_single(&slots, index) && i < width; i++) {
+      real g = grads[r * width + i];
+      var[i] *= shrink;
+      ADAGRAD_ELEMENT;
+    }
   }
   return NULL;
 })
@@ -446,9 +460,13 @@ static const char *const sparse_momentum_cases[] = {"[9,3] [9,3] uniq[6]<9 [6,3]
 static const char *const adagrad_cases[] = {"[5,7] [5,7]>0 [5,7] []>0", "[9] [9]>0 [9] []>0 l2=0.4",
                                             "[37,17] [37,17]>0 [37,17] []>0 weight_decay=0.1", NULL};
 static const char *const sparse_adagrad_cases[] = {"[9,3] [9,3]>0 uniq[6]<9 [6,3] []>0", NULL};
-static const char *const sparse_rowwise_adagrad_cases[] = {"[9,3] [9]>0 uniq[6]<9 [6,3] []>0",
-                                                           "[9,33] [9]>0 uniq[?5]<9 [?5,33] []>0 l2=0.4",
-                                                           "[9] [9]>0 uniq[5]<9 [5] []>0 weight_decay=0.2", NULL};
+static const char *const sparse_rowwise_adagrad_cases[] = {
+    "[9,3] [9]>0 uniq[6]<9 [6,3] []>0",
+    "[9,33] [9]>0 uniq[?5]<9 [?5,33] []>0 l2=0.4",
+    "[9] [9]>0 uniq[5]<9 [5] []>0 weight_decay=0.2",
+    "[9,3] [15]>0 uniq[8]<9 [8,3] []>0 plain=3",
+    "[9,17] [41]>0 uniq[?8]<9 [?8,17] []>0 plain=2 plain_first=1",
+    NULL};
 static const char *const rmsprop_cases[] = {"[5,7] [5,7]>0 [5,7] [5,7] []>0",
                                             "[8] [8]>0 [8] [8] []>0 decay=0.5 momentum=0.9", NULL};
 static const char *const sparse_rmsprop_cases[] = {"[9,3] [9,3]>0 [9,3] uniq[6]<9 [6,3] []>0", NULL};
@@ -521,7 +539,8 @@ const op_row ops_update[] = {
     UPDATE_ROWS(momentum, 4, 3, {"momentum", ATTR_FLOAT, 0.9}, {"nesterov", ATTR_BOOL, 0}, {"l2", ATTR_FLOAT, 0},
                 DECAY),
     UPDATE_ROWS(adagrad, 4, 3, {"epsilon", ATTR_FLOAT, 1e-7}, {"l2", ATTR_FLOAT, 0}, DECAY),
-    SPARSE_UPDATE_ROW(rowwise_adagrad, 5, 3, {"epsilon", ATTR_FLOAT, 1e-7}, {"l2", ATTR_FLOAT, 0}, DECAY),
+    SPARSE_UPDATE_ROW(rowwise_adagrad, 5, 3, {"epsilon", ATTR_FLOAT, 1e-7}, {"l2", ATTR_FLOAT, 0}, DECAY,
+                      {"plain", ATTR_INT, 0}, {"plain_first", ATTR_BOOL, 0}),
     UPDATE_ROWS(rmsprop, 5, 7, {"decay", ATTR_FLOAT, 0.9}, {"momentum", ATTR_FLOAT, 0}, {"epsilon", ATTR_FLOAT, 1e-7},
                 DECAY),
     UPDATE_ROWS(adam, 6, 7, {"beta1", ATTR_FLOAT, 0.9}, {"beta2", ATTR_FLOAT, 0.999}, {"epsilon", ATTR_FLOAT, 1e-8},
