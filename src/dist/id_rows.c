@@ -32,8 +32,12 @@ struct id_rows {
   int32_t *first;   /* [others] the first ones */
   float *gradients; /* [ID_ROWS_AT_ONCE, width] */
   /* reading */
-  int64_t ordinal, row; /* the live row with that number among them */
-  int64_t *waiting;     /* [2, waiting] ids, then how often; NULL: not listed */
+  bool some;               /* of those that have changed; otherwise of all that are not free */
+  int64_t ordinal, row;    /* the row with that number among them */
+  int64_t place;           /* rows of the base before it */
+  uint8_t *in_base;        /* [base_rows bits] rows that were not free then */
+  int64_t base_rows, base; /* base: its number, -1: there is none */
+  int64_t *waiting;        /* [2, waiting] ids, then how often; NULL: not listed */
   int64_t n_waiting;
   void *piece; /* [PS_PIECE_MAX f32] */
 };
@@ -106,6 +110,7 @@ shoal_status id_rows_create(const ps_terms *terms, const ps_vectors *v, id_rows 
   id_rows *r = calloc(1, sizeof *r);
   if (!r) return status_no_memory();
   r->terms = terms;
+  r->base = -1;
   r->vectors = ps_vectors_count(v);
   r->width = terms->width;
   r->touched = terms->touched;
@@ -136,6 +141,7 @@ void id_rows_destroy(id_rows *r) {
   free(r->first);
   free(r->gradients);
   free(r->waiting);
+  free(r->in_base);
   free(r->piece);
   free(r);
 }
@@ -300,27 +306,72 @@ static shoal_status list_waiting(id_rows *r) {
   return r->waiting && seen ? NULL : status_no_memory();
 }
 
-/* Rows are asked for in their order, most of the time. */
-static void go_to(id_rows *r, int64_t ordinal) {
-  if (ordinal < r->ordinal || !ordinal) r->ordinal = r->row = 0;
-  for (;; r->row++) {
-    if (!id_table_at(r->table, r->row).used) continue;
-    if (r->ordinal == ordinal) return;
-    r->ordinal++;
-  }
+static bool was_in_base(const id_rows *r, int64_t row) {
+  return row < r->base_rows && r->in_base[row / 8] >> row % 8 & 1;
 }
 
-static void read_rows(id_rows *r, const ps_piece *p) {
-  const int64_t k = p->which - PS_IDS_VECTOR, width = width_of(r, k);
+/* Whether a row is among those that are read. */
+static bool is_read(const id_rows *r, bool some, int64_t row) {
+  const bool live = id_table_at(r->table, row).used;
+  return some ? id_table_changed(r->table, row) && (live || was_in_base(r, row)) : live;
+}
+
+/* Rows are asked for in their order, most of the time. False: there are not so many. */
+static bool go_to(id_rows *r, bool some, int64_t ordinal) {
+  id_table_state s;
+  id_table_state_of(r->table, &s);
+  if (ordinal < r->ordinal || !ordinal || some != r->some) r->ordinal = r->row = r->place = 0;
+  r->some = some;
+  for (; r->row < s.rows; r->row++) {
+    if (is_read(r, some, r->row)) {
+      if (r->ordinal == ordinal) return true;
+      r->ordinal++;
+    }
+    r->place += was_in_base(r, r->row);
+  }
+  r->ordinal = INT64_MAX; /* whatever is asked for next begins anew */
+  return false;
+}
+
+/* All rows are saved as they are: from now on, those that change are known. */
+static shoal_status begin_base(id_rows *r, int64_t number) {
+  id_table_state s;
+  id_table_state_of(r->table, &s);
+  uint8_t *bits = calloc((size_t)s.rows / 8 + 1, sizeof *bits);
+  r->base = -1;
+  if (!bits) return status_no_memory();
+  free(r->in_base);
+  r->in_base = bits;
+  for (int64_t i = 0; i < s.rows; i++) bits[i / 8] |= (uint8_t)((id_table_at(r->table, i).used > 0) << i % 8);
+  r->base_rows = s.rows;
+  r->base = number;
+  id_table_clean(r->table);
+  return NULL;
+}
+
+static int64_t count_changed(const id_rows *r) {
+  id_table_state s;
+  int64_t n = 0;
+  id_table_state_of(r->table, &s);
+  for (int64_t i = 0; r->base >= 0 && i < s.rows; i++) n += is_read(r, true, i);
+  return n;
+}
+
+/* which: without PS_IDS_SOME. */
+static const char *read_rows(id_rows *r, const ps_piece *p, int64_t which, bool some) {
+  const int64_t k = which - PS_IDS_VECTOR, width = width_of(r, k);
   for (int64_t i = 0; i < p->count; i++) {
-    go_to(r, p->first + i);
+    if (!go_to(r, some, p->first + i)) return "this server has not so many ids";
     const id_table_place at = id_table_at(r->table, r->row);
     if (k >= 0)
       memcpy((float *)r->piece + i * width, id_table_row(r->table, r->row) + first_of(r, k),
              (size_t)width * sizeof(float));
     else
-      ((int64_t *)r->piece)[i] = p->which == PS_IDS ? at.id : at.used;
+      ((int64_t *)r->piece)[i] = which == PS_IDS_PLACE ? (was_in_base(r, r->row) ? r->place : -1)
+                                 : which == PS_IDS     ? at.id
+                                                       : at.used;
   }
+  return NULL;
 }
 
 static const char *read_state(id_rows *r, net_part *out) {
@@ -331,8 +382,8 @@ static const char *read_state(id_rows *r, net_part *out) {
   if (!r->waiting) return "the server has no memory left";
   id_table_state_of(r->table, &s);
   id_table_count(r->table, &c);
-  r->ordinal = r->row = 0; /* rows may be others than those that were read before */
-  const id_rows_state state = {s.ids, s.admitted, s.evicted, s.step, r->n_waiting, c.bytes};
+  r->ordinal = r->row = r->place = 0; /* rows may be others than those that were read before */
+  const id_rows_state state = {s.ids, s.admitted, s.evicted, s.step, r->n_waiting, c.bytes, r->base, count_changed(r)};
   memcpy(r->piece, &state, sizeof state);
   *out = (net_part){r->piece, sizeof state};
   return NULL;
@@ -340,21 +391,29 @@ static const char *read_state(id_rows *r, net_part *out) {
 
 const char *id_rows_read(id_rows *r, const ps_piece *p, net_part *out) {
   id_table_counts c;
-  const bool vector = p->which >= PS_IDS_VECTOR && p->which < PS_IDS_VECTOR + r->vectors;
-  const int64_t each = vector ? width_of(r, p->which - PS_IDS_VECTOR) : 2; /* words of 4 bytes */
+  const bool some = p->which & PS_IDS_SOME;
+  const int64_t which = p->which & ~(int64_t)PS_IDS_SOME;
+  const bool vector = which >= PS_IDS_VECTOR && which < PS_IDS_VECTOR + r->vectors;
+  const bool list = which == PS_IDS || which == PS_IDS_USED || (some && which == PS_IDS_PLACE);
+  const bool waits = !some && (which == PS_IDS_WAITING || which == PS_IDS_SEEN);
+  const int64_t each = vector ? width_of(r, which - PS_IDS_VECTOR) : 2; /* words of 4 bytes */
   id_table_count(r->table, &c);
-  if (p->which == PS_IDS_STATE) return read_state(r, out);
-  if (p->which < PS_IDS || (p->which > PS_IDS_STATE && !vector) || p->first < 0 || p->count < 1 ||
-      p->count > PS_PIECE_MAX / each)
+  if (p->which == PS_IDS_BASE) {
+    shoal_status status = p->first >= 0 ? begin_base(r, p->first) : NULL;
+    const bool failed = status || p->first < 0;
+    shoal_status_free(status);
+    if (failed) return "the server cannot keep track of rows that change";
+  }
+  if (p->which == PS_IDS_STATE || p->which == PS_IDS_BASE) return read_state(r, out);
+  if ((!vector && !list && !waits) || p->first < 0 || p->count < 1 || p->count > PS_PIECE_MAX / each)
     return "this server has no such part of a table";
-  const bool waits = p->which == PS_IDS_WAITING || p->which == PS_IDS_SEEN;
-  if (p->count > (waits ? r->n_waiting : c.ids) - p->first) return "this server has not so many ids";
+  if (!some && p->count > (waits ? r->n_waiting : c.ids) - p->first) return "this server has not so many ids";
   *out = (net_part){r->piece, (size_t)(p->count * each) * sizeof(float)};
   if (waits)
-    memcpy(r->piece, r->waiting + (p->which == PS_IDS_SEEN ? r->n_waiting : 0) + p->first,
+    memcpy(r->piece, r->waiting + (which == PS_IDS_SEEN ? r->n_waiting : 0) + p->first,
            (size_t)p->count * sizeof *r->waiting);
   else
-    read_rows(r, p);
+    return read_rows(r, p, which, some);
   return NULL;
 }
 

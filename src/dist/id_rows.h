@@ -18,6 +18,7 @@
 /* As it is read by PS_IDS_STATE. */
 typedef struct {
   int64_t ids, admitted, evicted, step, waiting, bytes;
+  int64_t base, changed; /* rule 29: the number of the base, -1: there is none; rows that have changed since */
 } id_rows_state;
 #define ID_ROWS_STATE ((int64_t)(sizeof(id_rows_state) / sizeof(int64_t)))
 

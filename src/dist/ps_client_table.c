@@ -239,8 +239,9 @@ static shoal_status write_piece(ps_client *c, int server, int which, int64_t fir
 }
 
 shoal_status ps_client_read_ids(ps_client *c, int server, int which, int64_t first, int64_t count, void *values) {
-  int64_t each = which >= PS_IDS_VECTOR ? ps_vector_width(&c->options.terms, which - PS_IDS_VECTOR) : 2;
-  if (which == PS_IDS_STATE) each = 2 * ID_ROWS_STATE;
+  const int what = which & ~PS_IDS_SOME;
+  int64_t each = what >= PS_IDS_VECTOR ? ps_vector_width(&c->options.terms, what - PS_IDS_VECTOR) : 2;
+  if (what == PS_IDS_STATE || what == PS_IDS_BASE) each = 2 * ID_ROWS_STATE;
   ps_piece piece = {.which = which, .first = first, .count = count};
   ps_head head;
   net_header answer;

@@ -95,7 +95,10 @@
  *     zeros; it gets its row when its gradient is used. READ and WRITE with PS_IDS take rows by their number among those that there are.
  * 28. A worker may have numbers of some rows that are new enough for it (row_cache.h). Before the keys then stand bits, the lowest
  *     of a byte first, for the first ps_head.marked of the rows asked for: those whose bit is set are not sent. Their gradients
- *     are expected like those of the others. */
+ *     are expected like those of the others.
+ * 29. A checkpoint of growing ids may have the rows alone that changed since another one that has all, its base. Worker 0 says so by a
+ *     READ of PS_IDS_BASE when it has read all; a server that begins anew knows of none. Rows that are read with PS_IDS_SOME
+ *     are those that were used since, or were among the base's and are free: then PS_IDS_USED is 0. */
 #ifndef SHOAL_DIST_PS_PROTOCOL_H
 #define SHOAL_DIST_PS_PROTOCOL_H
 
@@ -267,8 +270,11 @@ enum {
   PS_IDS_USED,
   PS_IDS_WAITING, /* i64 each: ids without a row; how often they were seen */
   PS_IDS_SEEN,
-  PS_IDS_STATE,  /* i64: id_rows_state */
-  PS_IDS_VECTOR, /* f32 [width] each, and those that follow: parameters, slots */
+  PS_IDS_STATE,     /* i64: id_rows_state */
+  PS_IDS_BASE,      /* the same; all rows are saved, under the number `first`: rule 29 */
+  PS_IDS_PLACE,     /* i64 each, with PS_IDS_SOME: the row's number among those of the base; -1: it was not there */
+  PS_IDS_VECTOR,    /* f32 [width] each, and those that follow: parameters, slots */
+  PS_IDS_SOME = 128 /* added: of the rows that have changed since the base */
 };
 
 /* The server that an id belongs to. */

@@ -179,6 +179,7 @@ static bool is_of_ids(const server *s, const net_message *m) {
 static shoal_status read_ids(server *s, const net_message *m) {
   ps_piece piece;
   memcpy(&piece, m->payload, sizeof piece);
+  if (piece.which == PS_IDS_BASE && m->header.from != 0) return refuse(s, m, "only worker 0 saves");
   const char *wrong = id_rows_read(sparse_rows_ids(s->rows), &piece, &s->parts[1]);
   return wrong ? refuse(s, m, wrong) : answer_parts(s, m, s->now, 0, 0, 2);
 }

@@ -41,8 +41,7 @@ static shoal_status write_checkpoint(fit_loop *l) {
   fit_wait_for_writer(l);
   TRY(fit_saved_refresh(&l->saved, false));
   TRY(snapshot_start(l->writer, &l->saved, o->checkpoint_dir, l->settings.data, keep));
-  fit_saved_done(&l->saved);
-  return NULL;
+  return fit_saved_done(&l->saved);
 }
 
 void fit_checkpoint(fit_loop *l, bool best) {

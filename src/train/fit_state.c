@@ -94,7 +94,9 @@ shoal_status fit_saved_init(shoal_model *m, fit_state *state, fit_saved *out) {
 shoal_status fit_saved_refresh(fit_saved *saved, bool all) {
   int n = 0;
   if (saved->elsewhere) {
-    TRY(saved->elsewhere->items(saved->elsewhere->context, false, saved->entries + saved->fixed, &n));
+    const model_elsewhere *e = saved->elsewhere;
+    saved->some = !all && saved->base >= 0 && e->changed(e->context, saved->base) < FEW;
+    TRY(e->items(e->context, saved->some ? MODEL_IDS_CHANGED : MODEL_IDS_ALL, saved->entries + saved->fixed, &n));
     saved->n = saved->fixed + n;
   }
   if (!saved->ids) return NULL;
@@ -104,10 +106,15 @@ shoal_status fit_saved_refresh(fit_saved *saved, bool all) {
   return NULL;
 }
 
-void fit_saved_done(fit_saved *saved) {
-  if (!saved->ids || saved->some) return;
-  model_ids_clean(saved->ids);
+shoal_status fit_saved_done(fit_saved *saved) {
+  if ((!saved->ids && !saved->elsewhere) || saved->some) return NULL;
+  saved->base = -1;
+  if (saved->ids)
+    model_ids_clean(saved->ids);
+  else
+    TRY(saved->elsewhere->clean(saved->elsewhere->context, saved->state->step));
   saved->base = saved->state->step;
+  return NULL;
 }
 
 shoal_status fit_saved_stream(fit_saved *saved, const char *stream) {

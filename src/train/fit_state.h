@@ -53,7 +53,7 @@ void fit_saved_fini(fit_saved *saved);
 /* Before it is saved: what it has of growing ids. all: of all of them; otherwise of those that changed, if they are few. */
 SHOAL_CHECKED shoal_status fit_saved_refresh(fit_saved *saved, bool all);
 /* It was written, or at least copied. */
-void fit_saved_done(fit_saved *saved);
+SHOAL_CHECKED shoal_status fit_saved_done(fit_saved *saved);
 /* Copies the text; NULL: there is none. */
 SHOAL_CHECKED shoal_status fit_saved_stream(fit_saved *saved, const char *stream);
 SHOAL_CHECKED shoal_status fit_save(const fit_saved *saved, const char *dir, const char *settings, int keep);

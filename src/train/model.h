@@ -103,6 +103,9 @@ typedef struct {
   shoal_value *figures;         /* [n_figures] sums over the batch; NULL: there are none */
 } tower;
 
+/* What is saved of growing ids: for a file of weights; for a checkpoint with all rows, or with those that changed. */
+typedef enum { MODEL_IDS_WEIGHTS, MODEL_IDS_ALL, MODEL_IDS_CHANGED } model_ids_part;
+
 /* Of a model whose table of weights is too large to be in this process, or grows: where it really is. */
 typedef struct {
   void *context;
@@ -113,9 +116,12 @@ typedef struct {
   bool (*entry)(void *context, const char *name, safetensors_item *out);
   /* All NULL, or its rows go by growing ids. has: whether a variable is of that table, and so not among the others that are
    * saved. items: what is saved of it, as model_ids_weights and model_ids_saved have it; valid until the table changes or
-   * it is asked for again. count: how many ids there are. */
+   * it is asked for again. changed: the share of rows that changed since the checkpoint of that step, which had all; 1: not
+   * known. clean: all rows are in the checkpoint of that step. count: how many ids there are. */
   bool (*has)(void *context, const shoal_value *variable);
-  shoal_status (*items)(void *context, bool weights, safetensors_item *out, int *n);
+  shoal_status (*items)(void *context, model_ids_part part, safetensors_item *out, int *n);
+  double (*changed)(void *context, int64_t step);
+  shoal_status (*clean)(void *context, int64_t step);
   shoal_status (*count)(void *context, id_table_counts *out);
   void (*detach)(void *context); /* the model is about to go */
 } model_elsewhere;

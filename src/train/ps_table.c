@@ -7,6 +7,7 @@
 #include "dist/sparse_set.h"
 #include "exec/session.h"
 #include "graph/graph.h"
+#include "train/checkpoint.h"
 #include "train/optimizer.h"
 #include "train/ps_table_ids.h"
 
@@ -196,9 +197,19 @@ static bool has_ids(void *context, const shoal_value *variable) {
   return false;
 }
 
-static shoal_status ids_items(void *context, bool weights, safetensors_item *out, int *n) {
+static shoal_status ids_items(void *context, model_ids_part of, safetensors_item *out, int *n) {
   ps_table *t = context;
-  return ps_table_ids_items(t->saving, t->client, weights, out, n);
+  return ps_table_ids_items(t->saving, t->client, of, out, n);
+}
+
+static double ids_changed(void *context, int64_t step) {
+  ps_table *t = context;
+  return ps_table_ids_changed(t->saving, t->client, step);
+}
+
+static shoal_status ids_clean(void *context, int64_t step) {
+  ps_table *t = context;
+  return ps_table_ids_clean(t->saving, t->client, step);
 }
 
 static shoal_status count_ids(void *context, id_table_counts *out) {
@@ -312,6 +323,18 @@ static shoal_status restore_other(ps_table *t, safetensors *file, const part *p,
   return NULL;
 }
 
+/* A checkpoint with the rows that changed is read together with the one that has all. */
+static shoal_status restore_ids(ps_table *t, const char *path, safetensors *file) {
+  char *name;
+  safetensors *base = NULL;
+  TRY(checkpoint_base(path, &name));
+  shoal_status status = name ? safetensors_open(name, &base) : NULL;
+  if (!status) status = ps_table_ids_restore(t->saving, t->client, base, file);
+  safetensors_close(base);
+  free(name);
+  return status;
+}
+
 shoal_status ps_table_restore(ps_table *t, const char *path) {
   safetensors *file;
   float *piece = malloc(2 * (size_t)PS_PIECE_MAX * sizeof *piece);
@@ -321,7 +344,7 @@ shoal_status ps_table_restore(ps_table *t, const char *path) {
     free(piece);
     return status;
   }
-  status = t->saving ? ps_table_ids_restore(t->saving, t->client, file) : restore_tables(t, file, piece);
+  status = t->saving ? restore_ids(t, path, file) : restore_tables(t, file, piece);
   for (int i = 0; i < t->n_parts && !status; i++)
     if (!t->parts[i].is_table) status = restore_other(t, file, &t->parts[i], piece);
   safetensors_close(file);
@@ -409,6 +432,8 @@ shoal_status ps_table_create(shoal_model *m, ps_client *client, const ps_table_c
   if (m->grows) {
     t->elsewhere.has = has_ids;
     t->elsewhere.items = ids_items;
+    t->elsewhere.changed = ids_changed;
+    t->elsewhere.clean = ids_clean;
     t->elsewhere.count = count_ids;
   }
   m->elsewhere = &t->elsewhere;

@@ -14,7 +14,7 @@ shoal_status model_entries(shoal_model *m, checkpoint_entry **out, int *n) {
   if (!status && m->ids) count += model_ids_weights(m->ids, entries + count);
   if (!status && m->grows && m->elsewhere) {
     int more = 0;
-    status = m->elsewhere->items(m->elsewhere->context, true, entries + count, &more);
+    status = m->elsewhere->items(m->elsewhere->context, MODEL_IDS_WEIGHTS, entries + count, &more);
     count += more;
   }
   *n = count;

@@ -1,6 +1,8 @@
 """Tables on parameter servers: deterministic steps, the same bits on any number of workers; growing ids."""
 import json
 import os
+import random
+import shutil
 import signal
 
 import support
@@ -165,6 +167,55 @@ class Tables(support.Case):
         self.assertEqual(self.summary("async")["examples"], 2250)
         counts = self.summary("async")["ids"]
         self.assertEqual(counts["count"], counts["admitted"] - counts["evicted"])
+
+    def test_growing_ids_changed(self):
+        """Most ids come in the first third only: checkpoints then have the rows alone that changed, and a run goes on with them, also with
+        ids evicted since, with another number of servers, in a process alone for an evaluation, and without a damaged one."""
+        draw = random.Random(6)
+        with open(self.folder / "tail.svm", "w") as f:
+            for i in range(4500):
+                ids = [draw.randrange(10), 10 + draw.randrange(10)]
+                if i % 4 == 0 if i < 300 else i < 1500:  # few of those that are the first to be evicted
+                    ids += [1000 + 2 * i, 1001 + 2 * i]
+                elif i >= 1500 and i % 9 == 0:
+                    ids.append(20000 + i)
+                f.write(f"{1 if ids[0] < 5 else -1} {' '.join(f'{k}:1' for k in ids)}\n")
+        usual = ("train", "fm", "--data", "tail.svm", "--growing-ids", "--batch-size", 10, "--shuffle-rows", 0, "--keep", 50, "--epochs", 1,
+                 "--threads", 1, "--workers", 2, "--checkpoint-every", 30)
+        self.shoal(*usual, "--run-dir", "full", "--ps", 2, "--no-checkpoints")
+        for name, flags in (("plain", ()), ("evicts", ("--evict-after", 190)), ("rowwise", ("--optimizer", "rowwise_adagrad"))):
+            self.shoal(*usual, "--run-dir", f"{name}-whole", "--ps", 2, *flags)
+            for damaged in (False, True):
+                run = f"{name}-{damaged}"
+                for _ in range(10):  # a checkpoint is left out while the one before is being written
+                    shutil.rmtree(self.folder / run, ignore_errors=True)
+                    self.shoal(*usual, "--run-dir", run, "--ps", 2, *flags, "--steps", 212)
+                    files = sorted((self.folder / run / "checkpoints").iterdir())
+                    rows, head = tensors(files[-1])
+                    if "base" in head:
+                        break
+                self.assertIn("base", head)
+                changed = next(t for n, t in rows.items() if n.endswith("/rows"))[0][0]
+                self.assertLess(changed, 750)
+                if name == "evicts":
+                    used = next(t for n, t in rows.items() if n.endswith("/used"))[1]
+                    self.assertIn(0, used)
+                if damaged:
+                    data = bytearray(files[-1].read_bytes())
+                    data[-5] ^= 1
+                    files[-1].write_bytes(data)
+                else:
+                    at = self.shoal("eval", files[-1], "--data", "tail.svm", "--json")[0]
+                    self.assertEqual(json.loads(at)["examples"], 4500)
+                err = self.shoal("train", "fm", "--resume", "--run-dir", run, "--epochs", 1, "--steps", 100000, "--ps", 1 + damaged)[1]
+                self.assertEqual("passed over" in err, damaged, err)
+                self.assertEqual(self.rows(run), self.rows(f"{name}-whole"), run)
+                for what in ("count", "admitted", "evicted"):
+                    self.assertEqual(self.summary(run)["ids"][what], self.summary(f"{name}-whole")["ids"][what])
+        self.assertGreater(self.summary("evicts-whole")["ids"]["evicted"], 0)
+        self.assertTrue(self.weights("full") == self.weights("plain-whole"))
+        self.shoal(*usual, "--run-dir", "async", "--ps", 2, "--mode", "async", "--lr", 0.03)
+        self.assertEqual(self.summary("async")["examples"], 4500)
 
     def test_growing_ids_of_a_lost_server(self):
         """It is replaced from the last checkpoint, with the bits of an undisturbed run, unless the run says that they are lost."""
