@@ -11,10 +11,8 @@
 #include "train/ps_model.h"
 #include "train/ps_move.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
 #include <time.h>
 
 #define TASKS_END_SECONDS 10.0 /* for those that were started here to end by themselves */
@@ -74,336 +72,6 @@ static shoal_status find_all(ps *s, shoal_value **weights) {
   return s->gradients ? NULL : status_no_memory();
 }
 
-static shoal_status make_local(ps *s) {
-  float **slots = s->n_values > 1 ? s->values[1] : calloc((size_t)s->n_weights, sizeof *slots);
-  if (!slots) return status_no_memory();
-  shoal_status status = ps_local_create(s->model, s->values[0], s->n_trained, s->gradients, slots, &s->local);
-  if (s->n_values == 1) free(slots);
-  return status;
-}
-
-/* Takes `status`: an error that connecting again may help against becomes *lost. */
-static shoal_status may_be_lost(const ps *s, shoal_status status, bool *lost) {
-  *lost = status && ps_client_lost(s->client) && shoal_status_code(status) == SHOAL_ERR_PEER &&
-          (s->base.recovers || ps_client_fenced(s->client));
-  if (!*lost) return status;
-  shoal_status_free(status);
-  return NULL;
-}
-
-static int64_t bytes_moved(const ps *s) {
-  net_stats stats;
-  ps_client_stats(s->client, &stats);
-  return (int64_t)(stats.sent_bytes + stats.received_bytes);
-}
-
-static void give_batch(ps *s, int64_t batch) {
-  if (batch >= 0) s->next[s->n_next++] = batch;
-}
-
-/* Notes where the training stands; async, an answer that gives nothing leaves the worker what it has. */
-static void note_place(ps *s, const ps_answer *a) {
-  s->since.place.updates = a->head.updates;
-  s->since.place.rows = a->head.rows;
-  s->since.place.clock = a->head.ready;
-  s->since.place.index = a->head.index;
-  s->since.place.epochs = a->head.epochs;
-  s->changes = a->head.changes;
-  s->over = s->over || a->stopped || a->next == PS_END;
-  if (!a->stopped) give_batch(s, a->next);
-}
-
-/* Of rounds, whose rows every worker reads: where to begin with them. */
-static shoal_status find_round(ps *s, strategy_place *place) {
-  int64_t ignored = 0;
-  TRY(ps_client_find(s->client, 0, &ignored, &place->marked, s->marked));
-  if (*s->marked) place->mark = s->marked;
-  return NULL;
-}
-
-/* Where to begin reading the shard to go on with, unless it is the one that this worker reads anyway. May be a batch that
- * the leader has had and another server not. */
-static shoal_status find_mark(ps *s, strategy_place *place) {
-  place->mark = NULL;
-  if (!s->is_stream || place->next < 0) return NULL;
-  if (place->next == s->shard && place->index == s->index + 1) return NULL;
-  TRY(ps_client_find(s->client, place->next, &place->index, &place->marked, s->marked));
-  if (place->marked) place->mark = s->marked;
-  return NULL;
-}
-
-static int64_t next_batch(ps *s) {
-  if (s->over && !s->n_next) return STRATEGY_END;
-  if (!s->n_next) return STRATEGY_NOTHING;
-  int64_t batch = s->next[0];
-  s->n_next--;
-  for (int i = 0; i < s->n_next; i++) s->next[i] = s->next[i + 1];
-  return batch;
-}
-
-/* Batches below it are done, of a training in which so many rows are. In the middle of a round, which is where a training stands
- * whose workers went away, the parts before are. */
-static int64_t first_batch(const lease_plan *p, int64_t rows_done) {
-  const int64_t position = rows_done % p->rows;
-  int64_t first = rows_done / p->rows * lease_plan_epoch_batches(p);
-  if (!p->parts) return first + position / p->batch;
-  first += position / p->round * p->parts;
-  const int64_t next = first + p->parts;
-  for (; position % p->round && first < next; first++) {
-    const lease_span part = lease_plan_span(p, first);
-    if (part.first + part.rows > position) break;
-  }
-  return first;
-}
-
-ps_start ps_plan_start(const ps *s, const strategy_place *place) {
-  const strategy_plan *plan = &s->setup->plan;
-  const lease_plan *batches = &plan->batches;
-  ps_start start = {.counter = s->counter ? *s->counter : 0,
-                    .rows_done = place->rows,
-                    .batch = batches->batch,
-                    .rows = batches->rows,
-                    .end = batches->end,
-                    .end_step = plan->end_step,
-                    .round = batches->round};
-  if (batches->rows) start.first = first_batch(batches, place->rows);
-  return start;
-}
-
-/* Worker 0 uploads all that it has. */
-static shoal_status upload(ps *s, const strategy_place *place, ps_answer *answer) {
-  const ps_start start = ps_plan_start(s, place);
-  if (s->table) TRY(s->base.checkpoint ? ps_table_restore(s->table, s->base.checkpoint) : ps_table_upload(s->table));
-  for (int k = 0; k < s->n_values; k++) TRY(ps_client_set(s->client, k, s->values[k]));
-  if (s->leaves && s->base.rounds && *s->setup->position)
-    TRY(ps_client_mark(s->client, 0, 0, s->setup->position)); /* before the others ask for it */
-  return ps_client_start(s->client, place->updates, &start, *s->setup->stream, answer);
-}
-
-void ps_take_batches(ps *s, const ps_answer *answer) {
-  if (s->table) ps_table_forget(s->table);
-  s->n_sent = s->n_next = 0;
-  s->over = false;
-  note_place(s, answer);
-  if (s->in_flight > 1) give_batch(s, answer->head.also);
-}
-
-static shoal_status prepare(ps *s);
-
-/* Connects to all servers and becomes a member of the training; *lost: a server went away meanwhile. */
-static shoal_status join(ps *s, strategy_place *place, bool *lost) {
-  ps_answer answer = {0};
-  bool under_way = false;
-  float *const *parameters = s->n_values ? s->values[0] : NULL;
-  TRY(ps_follow(s));
-  shoal_status status = ps_client_connect(s->client, &under_way);
-  if ((*lost = status && ps_has_moved(s))) {
-    shoal_status_free(status);
-    return NULL;
-  }
-  TRY(status);
-  const bool uploads = !s->base.worker && !under_way;
-  if (uploads && s->moved) TRY(s->setup->restore(s->setup->context, place));
-  s->moved = s->moved || !uploads;
-  status = uploads ? upload(s, place, &answer) : ps_client_pull(s->client, parameters, &answer);
-  TRY(may_be_lost(s, status, lost));
-  if (*lost) return NULL;
-  shoal_status_free(s->error); /* of the training before */
-  s->error = NULL;
-  s->is_stream = !s->setup->plan.batches.rows;
-  s->in_flight = s->is_stream ? 1 : s->options.terms.in_flight;
-  s->shard = STRATEGY_NOTHING;
-  s->since = (strategy_outcome){0};
-  ps_take_batches(s, &answer);
-  if (under_way) s->known_changes = s->changes; /* an earlier life of worker 0 has told of those */
-  *place = s->since.place;
-  place->next = next_batch(s);
-  return may_be_lost(s, s->leaves && s->base.rounds ? find_round(s, place) : find_mark(s, place), lost);
-}
-
-static shoal_status open_client(ps *s, shoal_model *m);
-
-/* Servers and the other workers as copies of this process; in a copy that is a worker it returns, too. */
-static shoal_status start_tasks(ps *s, shoal_model *m) {
-  ps_options *o = &s->options;
-  const int servers = o->terms.servers, n = servers + o->terms.workers - 1;
-  uint64_t id;
-  char names[PS_TASKS_MAX][32];
-  const char *list[PS_TASKS_MAX];
-  int task;
-  if (getrandom(&id, sizeof id, 0) != sizeof id) return status_errno(errno, "no random number for the job's name");
-  s->names = calloc((size_t)servers, sizeof *s->names);
-  s->addresses = calloc((size_t)servers, sizeof *s->addresses);
-  if (!s->names || !s->addresses) return status_no_memory();
-  for (int i = 0; i < servers; i++) {
-    snprintf(s->names[i], sizeof s->names[i], "shm:/shoal-%016llx-ps-%d", (unsigned long long)id, i);
-    s->addresses[i] = s->names[i];
-  }
-  o->addresses = s->addresses;
-  o->task.net.job = id;
-  for (int i = 0; i < n; i++) {
-    const bool server = i < servers;
-    snprintf(names[i], sizeof names[i], "%s/%d", server ? "ps" : "worker", server ? i : i - servers + 1);
-    list[i] = names[i];
-  }
-  TRY(forked_create(list, n, &task, &s->tasks));
-  if (task < 0) return NULL;
-  if (task < servers) {
-    ps_server_result result;
-    const ps_server_options server = {.index = task,
-                                      .address = o->addresses[task],
-                                      .terms = o->terms,
-                                      .task = o->task,
-                                      .kernels = m->options.kernels};
-    shoal_status status = pool_after_fork(m->session->threads, true);
-    shoal_session_destroy(m->session); /* so that its memory is not copied when the parent writes to it */
-    m->session = NULL;
-    forked_end(s->tasks, status ? status : ps_serve(&server, &result));
-  }
-  s->base.worker = o->worker = task - servers + 1;
-  s->base.copy = s->tasks;
-  return pool_after_fork(m->session->threads, false);
-}
-
-/* Takes `status`; of a peer that was started here, why it has gone is known. */
-static shoal_status explain(ps *s, shoal_status status) {
-  return status && s->tasks && !s->base.copy ? forked_explain(s->tasks, status) : status;
-}
-
-static shoal_status begin(shoal_strategy *base, const strategy_setup *setup, strategy_place *place) {
-  ps *s = (ps *)base;
-  shoal_model *m = setup->compute->model;
-  bool lost = true;
-  if (!s->client && s->setup)
-    return status_make(SHOAL_ERR_ARGUMENT, "this strategy's training has ended: create another one");
-  if (!s->client) {
-    s->options.table = m->sparse && m->features > 0;
-    if (m->ids) return status_make(SHOAL_ERR_ARGUMENT, "growing ids are in this process: train it without a strategy");
-    if (s->options.deterministic) s->options.terms.round = setup->plan.batches.round;
-    if (s->options.local) TRY(start_tasks(s, m));
-    TRY(open_client(s, m));
-  }
-  if (!s->setup) {
-    s->setup = setup;
-    TRY(prepare(s));
-  }
-  while (lost) TRY(explain(s, join(s, place, &lost)));
-  return NULL;
-}
-
-/* ---- computing */
-
-/* Vectors for the parts of a round. */
-static shoal_status prepare_rounds(ps *s) {
-  TRY(shards_create(s->setup, -1, s->base.workers, s->base.workers, true, &s->shards));
-  int n = shards_vectors(s->shards);
-  free(s->gradients);
-  s->gradients = calloc((size_t)(n * s->n_weights), sizeof *s->gradients);
-  s->vectors = calloc((size_t)n, sizeof *s->vectors);
-  if (!s->gradients || !s->vectors) return status_no_memory();
-  for (int k = 0; k < n; k++) {
-    TRY(mem_aligned((size_t)s->elements * sizeof **s->vectors, (void **)&s->vectors[k]));
-    s->n_vectors = k + 1;
-    float *at = s->vectors[k];
-    for (int i = 0; i < s->n_weights; at += s->counts[i++]) s->gradients[k * s->n_weights + i] = at;
-  }
-  return NULL;
-}
-
-static shoal_status prepare(ps *s) {
-  const compute *c = s->setup->compute;
-  if (s->table)
-    return ps_leaves_create(s->setup, s->table, s->base.rounds ? s->setup->round : 0, s->base.workers, &s->leaves);
-  if (s->base.rounds) return prepare_rounds(s);
-  if (s->options.terms.local_steps) TRY(make_local(s));
-  if (c->model->sparse) {
-    ps_table_shape table;
-    TRY(ps_table_find(c->model, s->options.terms.servers, &table));
-    if (table.width != 1 || !ps_table_first(c->model))
-      return status_make(SHOAL_ERR_ARGUMENT, "`transfer` dense is for tables of one weight a feature");
-    s->dense = calloc((size_t)model_features(c->model), sizeof *s->dense);
-    return s->dense ? NULL : status_no_memory();
-  }
-  const int64_t rows = s->setup->plan.batches.rows, batch = s->setup->batch / MAX_OF(s->base.local_steps, 1);
-  TRY(compute_plan_batch(c, &s->setup->example, rows ? MIN_OF(batch, rows) : batch));
-  return compute_plan_batch(c, &s->setup->example, rows % s->setup->batch % batch);
-}
-
-/* A gradient is there before the others are: what is large enough goes out now. */
-static void on_ready(void *context, int fetch, const shoal_tensor *gradient) {
-  ps *s = context;
-  const int which = fetch - s->setup->compute->first_gradient;
-  if (which < 0 || s->error) return;
-  double begun = clock_seconds();
-  int64_t before = bytes_moved(s);
-  s->gradients[which] = gradient->data;
-  s->error = ps_client_ready(s->client, s->gradients, which);
-  s->since.bytes += bytes_moved(s) - before;
-  s->since.network_seconds += clock_seconds() - begun;
-}
-
-static void on_phase(void *context) {}
-
-/* This worker's part of a round, whose rows all workers cut among them. */
-static shoal_status compute_part(ps *s, const train_batch *b) {
-  shards_sum sum;
-  train_batch round = *b;
-  round.first = b->span.round;
-  round.rows = b->span.round_rows;
-  shards_take(s->shards, b->span.part);
-  TRY(compute_explain(s->setup->compute, &round, shards_run(s->shards, &round, false, s->vectors, &sum)));
-  s->part = (ps_head){.loss = sum.loss, .hits = sum.hits, .examples = sum.examples};
-  s->span = b->span;
-  return NULL;
-}
-
-/* The gradient of the touched rows as one of all. */
-static shoal_status spread(ps *s, const train_batch *b) {
-  const shoal_tensor *gradient = compute_gradients(s->setup->compute);
-  const float *rows = gradient->data;             /* [entries, 1] */
-  const int32_t *index = b->sparse->indices.data; /* [entries] */
-  const int64_t entries = gradient->shape.dim[0];
-  memset(s->dense, 0, (size_t)model_features(s->model) * sizeof *s->dense);
-  for (int64_t e = 0; e < entries; e++) s->dense[index[e]] += rows[e];
-  s->gradients[0] = s->dense;
-  TRY(sparse_set_make(&s->spread, index, entries));
-  s->since.touched += s->spread.n;
-  return NULL;
-}
-
-/* The rows of a table that the batch needs, unless they came with the last answer. */
-static shoal_status fetch_rows(ps *s, const train_batch *b) {
-  if (ps_table_kept(s->table) && b->shard == s->rows_shard && b->index == s->rows_index) return NULL;
-  return ps_table_fetch(s->table, b->sparse, true, &s->indices);
-}
-
-static shoal_status compute_local(ps *s, const train_batch *b) {
-  const int64_t steps = s->base.local_steps;
-  const ps_local_plan plan = {.steps = steps, .batch = s->setup->batch / steps, .done = s->since.place.updates * steps};
-  return ps_local_compute(s->local, s->setup->compute, b, &plan, &s->part, &s->local_rate);
-}
-
-static shoal_status compute_batch(shoal_strategy *base, const train_batch *b) {
-  ps *s = (ps *)base;
-  compute *c = s->setup->compute;
-  s->part = (ps_head){.examples = b->rows};
-  s->span = s->table ? b->span : (lease_span){0};
-  s->shard = b->shard;
-  s->index = b->index;
-  s->mark = b->mark;
-  s->begun = s->advice ? clock_seconds() : 0;
-  if (!b->rows) return NULL;
-  if (s->shards) return compute_part(s, b);
-  if (s->local) return compute_local(s, b);
-  if (s->table && (s->error = fetch_rows(s, b))) return NULL; /* `exchange` tells, and whether all is to begin again */
-  if (s->table) return ps_leaves_run(s->leaves, b, &s->indices, &s->part);
-  const bool early = s->watches && !s->dense; /* rows that were touched are spread over the whole table first */
-  TRY(compute_run(c, b, NULL, early ? &(session_watcher){s, on_ready, on_phase} : NULL));
-  compute_losses(c, b->rows, &s->part.loss, &s->part.hits);
-  for (int i = 0; i < s->n_weights; i++) s->gradients[i] = compute_gradients(c)[i].data;
-  return s->dense ? spread(s, b) : NULL;
-}
-
 /* ---- steps */
 
 /* Takes note of the answer to the oldest part. */
@@ -411,7 +79,7 @@ static void note_answer(ps *s, const ps_answer *a) {
   strategy_outcome *o = &s->since;
   const ps_head *sent = &s->sent[0], *about = s->base.sync ? &a->head : sent;
   s->moved = true;
-  note_place(s, a);
+  ps_note_place(s, a);
   o->stop = o->stop || a->stopped;
   o->drain = o->drain || a->drain;
   o->barrier_seconds += a->waited;
@@ -468,7 +136,7 @@ static shoal_status push_table(ps *s, const train_batch *next) {
 static shoal_status ask(ps *s) {
   ps_answer answer = {0};
   TRY(ps_client_ask(s->client, s->n_values ? s->values[0] : NULL, &answer));
-  note_place(s, &answer);
+  ps_note_place(s, &answer);
   s->since.stop = s->since.stop || answer.stopped;
   return NULL;
 }
@@ -535,22 +203,22 @@ static shoal_status take_advice(ps *s) {
 static shoal_status exchange(shoal_strategy *base, const train_batch *next, strategy_outcome *out) {
   ps *s = (ps *)base;
   bool lost;
-  const int64_t before = bytes_moved(s);
+  const int64_t before = ps_bytes_moved(s);
   const double begun = clock_seconds(), waited = s->since.barrier_seconds + s->since.server_seconds;
   shoal_status status = hand_on(s, next);
   if (!status) status = tell_changes(s);
   if (!status) status = ps_move_if_due(s);
-  TRY(explain(s, may_be_lost(s, status, &lost)));
+  TRY(ps_explain(s, ps_may_be_lost(s, status, &lost)));
   if (lost) {
     *out = (strategy_outcome){.lost = true};
     return NULL;
   }
-  s->since.bytes += bytes_moved(s) - before;
+  s->since.bytes += ps_bytes_moved(s) - before;
   note_time(s, begun, waited);
   if (s->advice) TRY(take_advice(s));
   take_outcome(s, out);
-  out->place.next = next_batch(s);
-  TRY(may_be_lost(s, find_mark(s, &out->place), &out->lost));
+  out->place.next = ps_next_batch(s);
+  TRY(ps_may_be_lost(s, ps_find_mark(s, &out->place), &out->lost));
   return NULL;
 }
 
@@ -617,11 +285,11 @@ static shoal_status end(shoal_strategy *base, bool early, strategy_outcome *out)
   bool lost;
   const double begun = clock_seconds(), waited = s->since.barrier_seconds + s->since.server_seconds;
   if (early && base->worker)
-    TRY(explain(s, ps_take_answers(s))); /* it leaves, and the others go on; if all are to stop, they know */
+    TRY(ps_explain(s, ps_take_answers(s))); /* it leaves, and the others go on; if all are to stop, they know */
   else if (early)
     TRY(stop(s));
   if (early) note_time(s, begun, waited);
-  TRY(explain(s, may_be_lost(s, say_goodbye(s, &head), &lost)));
+  TRY(ps_explain(s, ps_may_be_lost(s, say_goodbye(s, &head), &lost)));
   take_outcome(s, out);
   out->stop = false;
   if ((out->lost = lost)) return NULL;
@@ -666,8 +334,8 @@ static void destroy(shoal_strategy *base) {
 }
 
 static const strategy_kind kind = {.name = "ps",
-                                   .begin = begin,
-                                   .compute = compute_batch,
+                                   .begin = ps_begin,
+                                   .compute = ps_compute,
                                    .exchange = exchange,
                                    .gather = gather,
                                    .end = end,
@@ -713,7 +381,7 @@ shoal_status ps_make_client(const ps *s, const ps_servers *servers, placement **
 }
 
 /* What a training of this model needs of the servers; connects later. */
-static shoal_status open_client(ps *s, shoal_model *m) {
+shoal_status ps_open_client(ps *s, shoal_model *m) {
   ps_options *o = &s->options;
   shoal_value **weights = NULL;
   shoal_status status = NULL;
@@ -758,7 +426,7 @@ shoal_status ps_strategy_create(const ps_options *options, shoal_model *m, shoal
                              .local_steps = options->terms.local_steps};
   s->options = *options;
   s->wire = options->wire && options->wire->encode ? options->wire : NULL;
-  shoal_status status = m ? open_client(s, m) : NULL;
+  shoal_status status = m ? ps_open_client(s, m) : NULL;
   if (status)
     destroy(&s->base);
   else

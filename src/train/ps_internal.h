@@ -1,5 +1,5 @@
-/* What the files of the strategy ps share: ps.c, which is the strategy, and ps_move.c, which goes on with other servers. For
- * those files only. */
+/* What the files of the strategy ps share: ps.c, which is the strategy, ps_join.c, which begins a training, ps_compute.c, which
+ * computes its gradients, and ps_move.c, which goes on with other servers. For those files only. */
 #ifndef SHOAL_TRAIN_PS_INTERNAL_H
 #define SHOAL_TRAIN_PS_INTERNAL_H
 
@@ -69,13 +69,43 @@ typedef struct {
   net_stats stats; /* of the connections, once closed */
 } ps;
 
+/* ---- ps.c */
+
+/* Finds what is exchanged of the model, and makes the client. */
+SHOAL_CHECKED shoal_status ps_open_client(ps *s, shoal_model *m);
 /* A client of so many servers at those addresses, and which of them holds what; not connected. */
 SHOAL_CHECKED shoal_status ps_make_client(const ps *s, const ps_servers *servers, placement **place, ps_client **out);
 /* All answers that are on their way. */
 SHOAL_CHECKED shoal_status ps_take_answers(ps *s);
+
+/* ---- ps_join.c */
+
 /* What START says of a training that stands there. */
 ps_start ps_plan_start(const ps *s, const strategy_place *place);
 /* The servers have given this worker its first batches: what it had before counts no longer. */
 void ps_take_batches(ps *s, const ps_answer *answer);
+SHOAL_CHECKED shoal_status ps_begin(shoal_strategy *base, const strategy_setup *setup, strategy_place *place);
+/* Takes `status`: an error that connecting again may help against becomes *lost. */
+SHOAL_CHECKED shoal_status ps_may_be_lost(const ps *s, shoal_status status, bool *lost);
+/* Takes `status`; of a peer that was started here, why it has gone is known. */
+SHOAL_CHECKED shoal_status ps_explain(ps *s, shoal_status status);
+/* Notes where the training stands; async, an answer that gives nothing leaves the worker what it has. */
+void ps_note_place(ps *s, const ps_answer *a);
+/* Where to begin reading the shard to go on with, unless it is the one that this worker reads anyway. May be a batch that
+ * the leader has had and another server not. */
+SHOAL_CHECKED shoal_status ps_find_mark(ps *s, strategy_place *place);
+int64_t ps_next_batch(ps *s);
+
+/* ---- ps_compute.c */
+
+SHOAL_CHECKED shoal_status ps_prepare(ps *s);
+SHOAL_CHECKED shoal_status ps_compute(shoal_strategy *base, const train_batch *b);
+
+/* By the connections so far. */
+static inline int64_t ps_bytes_moved(const ps *s) {
+  net_stats stats;
+  ps_client_stats(s->client, &stats);
+  return (int64_t)(stats.sent_bytes + stats.received_bytes);
+}
 
 #endif
