@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/coroutine.h"
 #include "base/mem.h"
+#include "base/random.h"
 #include "net/sim_queues.h"
 #include "net/wire.h"
 
@@ -20,6 +21,7 @@
 #define WHOLE 65536.0
 #define PIECE 16384.0
 #define PIECES_MAX 32
+#define ONE_OF 4 /* turns of a piece of that size is followed by one more of the same message */
 
 struct sim_end {
   sim_host *host;
@@ -43,6 +45,7 @@ struct sim_host {
   size_t index;
   sim_side side;
   uint32_t sent;
+  uint64_t turns; /* of those, so far */
   sim_stats stats;
   sim_costs costs;
   coroutine *task;
@@ -182,14 +185,22 @@ static shoal_status send_piece(sim_host *h, sim_message *m, sim_host *there, con
   return NULL;
 }
 
-/* Sends what can be before a time: one piece of each message in turn. */
+/* Whether a message has one more turn before the next one's. By chance: connections of TCP share a link evenly in the mean
+ * alone, as their windows and acknowledgements have it. With even turns, ranks that send to all others would never meet at the
+ * same receiver, which real ones do. Of larger pieces, which stand for many, less is left to chance. */
+static bool goes_on(sim_host *h, const sim_message *m) {
+  const double pieces = MAX_OF(m->piece * h->sim->options.rate / PIECE, 1);
+  return random_mix(h->index, h->turns++) % (uint64_t)(ONE_OF * pieces) == 0;
+}
+
+/* Sends what can be before a time: pieces of messages in turn. */
 static shoal_status send_until(sim_host *h, double time) {
   while (h->out && h->out_free < time) {
     sim_message *m = h->out->next;
     TRY(send_piece(h, m, h->sim->hosts[m->host], m->to, m->piece, h->out_free));
     h->queued -= m->piece;
     if (--m->unsent) {
-      h->out = m;
+      if (!goes_on(h, m)) h->out = m;
       continue;
     }
     h->out = m == h->out ? NULL : h->out;
