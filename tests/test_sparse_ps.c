@@ -391,11 +391,11 @@ static uint16_t ask(net_client *c, net_header h, const net_part *parts, int n, f
 /* The same with marks before the keys. */
 static uint16_t send_marked(net_client *c, net_header h, ps_head head, const float *gradients, uint8_t marks,
                             const int32_t *keys, float *values) {
-  uint8_t code[64];
+  uint8_t code[64], bits[16] = {marks};
   const size_t bytes = head.keys > 0 ? sparse_keys_encode(keys, head.keys, 0, code) : 0;
   net_part parts[] = {{&head, sizeof head},
                       {gradients, (size_t)head.gradients * sizeof *gradients},
-                      {&marks, ps_marks_bytes(head.marked)},
+                      {bits, ps_marks_bytes(head.marked)},
                       {code, bytes}};
   return ask(c, h, parts, 4, values);
 }

@@ -36,7 +36,10 @@ typedef struct {
 
 /* ---- out */
 
-static void add(text *out, const void *bytes, size_t n) { text_add_bytes(out, bytes, n); }
+/* Lists that are not there have no address. */
+static void add(text *out, const void *bytes, size_t n) {
+  if (n) text_add_bytes(out, bytes, n);
+}
 
 static void save_worker(const worker *w, text *out) {
   worker_numbers n = {.state = w->state,
