@@ -89,6 +89,11 @@ static ps_terms terms_with(const ps_client *c, int server) {
   return t;
 }
 
+/* Of two servers: whether what terms_with() sets is the same. */
+static bool same_terms(const ps_terms *a, const ps_terms *b) {
+  return a->elements == b->elements && a->first_row == b->first_row && a->averages == b->averages;
+}
+
 net_options client_net(const ps_client *c, int server) {
   net_options net = c->options.task.net;
   const ps_terms terms = terms_with(c, server);
@@ -123,10 +128,9 @@ typedef struct {
 
 static shoal_status send_hello(ps_client *c, int server, greeting *last) {
   const ps_terms terms = terms_with(c, server);
-  if (!last->words.length || memcmp(&terms, &last->terms, sizeof terms) != 0) {
+  if (!last->words.length || !same_terms(&terms, &last->terms)) {
     text_fini(&last->words);
-    last->words = (text){0};
-    memcpy(&last->terms, &terms, sizeof terms); /* with what is between the fields */
+    *last = (greeting){.terms = terms};
     TRY(ps_terms_write(&terms, &last->words));
   }
   return client_send_text(c, server, PS_HELLO, last->words.data);
