@@ -124,14 +124,19 @@ static shoal_status own_table(const shoal_run_report *r, shoal_result_table **ou
 
 enum { TASK, STEPS, EXAMPLES, SCORE, CPU, MEMORY, SENT, RECEIVED, READ, WRITTEN, TASK_COLUMNS };
 
+/* Below 0: not known. */
+static void set_count(shoal_result_table *t, int row, int column, int64_t count) {
+  if (count >= 0)
+    table_set_int(t, row, column, count);
+  else
+    table_set(t, row, column, "-");
+}
+
 static void set_task(shoal_result_table *t, int row, const shoal_task_report *task, bool regression) {
   const bool tests = task->evaluations >= 0;
   table_set(t, row, TASK, "%s", task->name);
-  table_set_int(t, row, STEPS, tests ? task->evaluations : task->steps >= 0 ? task->steps : task->updates);
-  if (task->steps >= 0)
-    table_set_int(t, row, EXAMPLES, task->examples);
-  else
-    table_set(t, row, EXAMPLES, "-");
+  set_count(t, row, STEPS, tests ? task->evaluations : task->steps >= 0 ? task->steps : task->updates);
+  set_count(t, row, EXAMPLES, task->steps >= 0 ? task->examples : -1);
   if (regression)
     table_set_number(t, row, SCORE, tests ? task->last_rmse : task->test_rmse, 4);
   else

@@ -105,6 +105,10 @@ class Replicas(support.Case):
         self.replicated("sync", *flags)
         self.assertEqual(self.weights("plain"), self.weights("sync"))
 
+    def test_backup_counts_no_updates_of_its_own(self):
+        out, _ = self.train("softmax", "table", "--workers", 1, "--ps", 1, "--replicas", 1)
+        self.assertRegex(out, r"(?m)^replica/0 +- +- +- ")
+
     def test_sync_tables_of_several_widths(self):
         """Two tables, with a slot of Adagrad beside each row, and a dense layer: the same bits."""
         features = 1000
