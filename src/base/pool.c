@@ -11,9 +11,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Looks before going to sleep, half a nanosecond to one each. A helper bridges what the caller does between two phases; the
+/* Looks before going to sleep, about a nanosecond each. A helper bridges what the caller does between two phases; the
  * caller waits only for what its share was shorter, and should soon make room for a helper that found no processor. */
-enum { HELPER_SPINS = 250000, CALLER_SPINS = 20000 };
+enum { HELPER_SPINS = 100000, CALLER_SPINS = 20000 };
 
 /* Invariants:
  * 1. Each increment of `generation` announces one piece of work (or the end) to all helpers.
