@@ -187,6 +187,45 @@ static void dense_streams(void **state) {
   files_remove_folder(folder);
 }
 
+/* Bytes that a feature costs a worker's step. */
+static double bytes_a_feature(const shoal_pipeline_options *rows, const shoal_ps_options *options) {
+  shoal_strategy *s;
+  shoal_model *m;
+  shoal_fit_result r;
+  assert_ok(shoal_strategy_create_local_ps(1, 2, options, &s));
+  assert_ok(shoal_model_create_sparse(1000, &m));
+  shoal_model_sparse_dense(m, 1, true, "sigmoid");
+  assert_ok(shoal_model_compile(
+      m, &(shoal_compile_options){.schedule = {.rate = 0.1}, .seed = 1, .threads = 1, .strategy = s}));
+  assert_ok(
+      shoal_model_fit(m, NULL, &(shoal_fit_options){.epochs = 2, .batch_size = 50, .stream = rows, .strategy = s}, &r));
+  assert_int_equal(r.examples, 2 * ROWS);
+  shoal_model_destroy(m);
+  shoal_strategy_destroy(s);
+  return (double)r.exchanged_bytes / (double)r.touched_rows;
+}
+
+/* Rows of a table that the worker keeps need not come each time. */
+static void hot_rows_are_kept(void **state) {
+  char folder[FILES_PATH], path[FILES_PATH + 16];
+  files_make_folder(folder);
+  snprintf(path, sizeof path, "%s/rows.libsvm", folder);
+  FILE *f = fopen(path, "w");
+  assert_non_null(f);
+  for (int i = 0; i < ROWS; i++) /* those below 200 are in each batch */
+    fprintf(f, "%d %d:1 %d:1 %d:1\n", i % 2 ? 1 : -1, i % 4 * 50 + 1, i % 4 * 50 + 9, 300 + i % 600);
+  fclose(f);
+  const shoal_pipeline_options rows = {.files = path, .features = 1000};
+  const double plain = bytes_a_feature(&rows, &(shoal_ps_options){.mode = "async"});
+  const double kept =
+      bytes_a_feature(&rows, &(shoal_ps_options){.mode = "async", .cache_rows = 64, .cache_staleness = 3});
+  const double sync = bytes_a_feature(&rows, &(shoal_ps_options){0});
+  const double sync_kept = bytes_a_feature(&rows, &(shoal_ps_options){.cache_rows = 64});
+  assert_true(kept < plain);
+  assert_true(sync_kept == sync);
+  files_remove_folder(folder);
+}
+
 static void refuses(shoal_status status, const char *word) {
   assert_int_equal(shoal_status_code(status), SHOAL_ERR_ARGUMENT);
   assert_non_null(strstr(shoal_status_message(status), word));
@@ -200,6 +239,7 @@ static void wrong_options_are_refused(void **state) {
   refuses(shoal_strategy_create_local_ps(2, 1, &(shoal_ps_options){.mode = "asinc"}, &s), "async");
   refuses(shoal_strategy_create_local_ps(2, 1, &(shoal_ps_options){.bounded = true}, &s), "async");
   refuses(shoal_strategy_create_local_ps(2, 1, &(shoal_ps_options){.backup_workers = 2}, &s), "backup_workers");
+  refuses(shoal_strategy_create_local_ps(2, 1, &(shoal_ps_options){.cache_rows = -1}, &s), "cache_rows");
   refuses(shoal_cluster_parse("{\"worker\": [\"a\"]}", "worker:0", &c), "HOST:PORT");
   const char *words = "{\"worker\": [\"127.0.0.1:2222\"], \"ps\": [\"127.0.0.1:2223\"]}";
   assert_ok(shoal_cluster_parse(words, "ps:0", &c));
@@ -212,9 +252,13 @@ static void wrong_options_are_refused(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(local_servers_equal_one_process), cmocka_unit_test(deterministic_bits),
-      cmocka_unit_test(a_lost_server_is_named),          cmocka_unit_test(dense_streams),
-      cmocka_unit_test(dense_streams_are_evaluated),     cmocka_unit_test(wrong_options_are_refused),
+      cmocka_unit_test(local_servers_equal_one_process),
+      cmocka_unit_test(deterministic_bits),
+      cmocka_unit_test(a_lost_server_is_named),
+      cmocka_unit_test(dense_streams),
+      cmocka_unit_test(dense_streams_are_evaluated),
+      cmocka_unit_test(wrong_options_are_refused),
+      cmocka_unit_test(hot_rows_are_kept),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

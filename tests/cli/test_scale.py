@@ -84,8 +84,15 @@ class Scale(support.Case):
                 keys = sorted(numbers.sample(range(1, 2000), 8))
                 f.write(f"{numbers.randrange(2)} " + " ".join(f"{k}:1" for k in keys) + "\n")
         summary = self.scaled("table", "sparse-lr", "--data", path, "--workers", 2, "--mode", "async", "--batch-size", 20,
-                              "--features", 200000, "--epochs", epochs)
+                              "--features", 200000, "--epochs", epochs, "--cache-rows", 500)
         self.assertEqual(summary["examples"], rows * epochs)
+        # Wide rows, and slots of whole ones: to the bit.
+        flags = ["fm", "--data", path, "--workers", 2, "--batch-size", 20, "--features", 20000, "--optimizer", "rowwise_adagrad",
+                 "--lr", "0.01", "--epochs", 60]
+        self.scaled("rowwise", *flags)
+        self.shoal("train", *flags, "--ps", 2, "--run-dir", "plain-rowwise", "--threads", 1, "--quiet")
+        models = [(self.folder / run / "model.safetensors").read_bytes() for run in ("rowwise", "plain-rowwise")]
+        self.assertTrue(models[0] == models[1])
 
     def test_what_cannot_be(self):
         _, err = self.shoal("scale", "nowhere", "--ps", 2, expect=2)
