@@ -129,8 +129,8 @@ INLINE void dense_grad_tile(const int KT, const int VT, const float *x, int64_t 
   for (int64_t b = 0; b < blocks; b++)
     for (int64_t n = 0; n < LANES; n++) {
       const float *dn = d + (b * LANES + n) * stride, *xn = x + b * xp + n;
-      const int64_t line =
-          b * LANES + n; /* of the result, asked for one by one, so that none is waited for in the end */
+      /* Lines of the result are asked for one by one, so that none is waited for in the end. */
+      const int64_t line = b * LANES + n;
       if (line < KT * VT) __builtin_prefetch(out + line / VT * ld + line % VT * VW, 1, 3);
       if (KT > VT) {
         vf e[DENSE_VECTORS];
