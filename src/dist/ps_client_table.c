@@ -64,7 +64,10 @@ static void find_own(const ps_client *c, int server, ps_keys keys) {
   }
   end->begin = bounds[0];
   end->n = bounds[1] - bounds[0];
-  for (int64_t i = 0; i < end->n; i++) end->own[i] = keys.keys[end->begin + i] / servers;
+  if (servers == 1) /* without dividing */
+    memcpy(end->own, keys.keys, (size_t)end->n * sizeof *end->own);
+  else
+    for (int64_t i = 0; i < end->n; i++) end->own[i] = keys.keys[end->begin + i] / servers;
 }
 
 int64_t ps_client_others(const ps_client *c, int server) {

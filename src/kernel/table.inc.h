@@ -401,10 +401,15 @@ INLINE float *table_row(const table_update *u, int array, int64_t index) {
                       : (float *)call->in[array].data + index * u->width;
 }
 
+/* Which attribute is weight_decay, by the number of slots and attributes of the four optimizers. */
+INLINE double table_decay(const kernel_call *call, int slots) {
+  return call->attr[slots == 0 ? 1 : slots == 1 ? 2 : call->ins > slots + 4 ? 3 : 4].f;
+}
+
+/* width: the table's, known to the compiler where it is 1. */
 #define TABLE_APPLY(name, n_slots, constants, element)                                                            \
-  static void table_##name##_part(void *context, int thread, int threads) {                                       \
+  INLINE void table_##name##_rows(const table_update *u, const int64_t width, int64_t first, int64_t last) {      \
     typedef float real;                                                                                           \
-    const table_update *u = context;                                                                              \
     const shoal_tensor *in = u->call->in;                                                                         \
     const attr_value *attr = u->call->attr;                                                                       \
     const int32_t *indices = in[(n_slots) + 1].data; /* [n] */                                                    \
@@ -413,10 +418,7 @@ INLINE float *table_row(const table_update *u, int array, int64_t index) {
     const double t __attribute__((unused)) =                                                                      \
         u->call->ins > (n_slots) + 4 ? shoal_tensor_get(&in[(n_slots) + 4], 0) : 1;                               \
     const float shrink = (float)(1 - (double)lr * table_decay(u->call, n_slots));                                 \
-    const int64_t width = u->width;                                                                               \
-    int64_t first, last;                                                                                          \
     constants;                                                                                                    \
-    pool_share(u->n, 1, thread, threads, &first, &last);                                                          \
     for (int64_t r = first; r < last; r++) {                                                                      \
       if (r + TABLE_APPLY_AHEAD < last && indices[r + TABLE_APPLY_AHEAD] >= 0)                                    \
         for (int k = 0; k <= (n_slots); k++) table_fetch(table_row(u, k, indices[r + TABLE_APPLY_AHEAD]), width); \
@@ -432,14 +434,18 @@ INLINE float *table_row(const table_update *u, int array, int64_t index) {
       }                                                                                                           \
     }                                                                                                             \
   }                                                                                                               \
+  static void table_##name##_part(void *context, int thread, int threads) {                                       \
+    const table_update *u = context;                                                                              \
+    int64_t first, last;                                                                                          \
+    pool_share(u->n, 1, thread, threads, &first, &last);                                                          \
+    if (u->width == 1)                                                                                            \
+      table_##name##_rows(u, 1, first, last);                                                                     \
+    else                                                                                                          \
+      table_##name##_rows(u, u->width, first, last);                                                              \
+  }                                                                                                               \
   shoal_status ISA_NAME(table_apply_##name)(const kernel_call *call) {                                            \
     return table_apply(call, n_slots, table_##name##_part);                                                       \
   }
-
-/* Which attribute is weight_decay, by the number of slots and attributes of the four optimizers. */
-INLINE double table_decay(const kernel_call *call, int slots) {
-  return call->attr[slots == 0 ? 1 : slots == 1 ? 2 : call->ins > slots + 4 ? 3 : 4].f;
-}
 
 static shoal_status table_apply(const kernel_call *call, int slots, pool_work part) {
   const shoal_tensor *in = call->in, *indices = &in[slots + 1];
