@@ -294,7 +294,7 @@ class Samples(ObserveCase):
         """Over TCP, in a network of its own: what the tasks count is what went through the interface."""
         script = textwrap.dedent(f"""
             ip link set lo up || exit 77
-            {SHOAL} train softmax --data {self.data} --run-dir r --threads 1 --epochs 60 --batch-size 16 --workers 2 \\
+            {SHOAL} train softmax --data {self.data} --run-dir r --threads 1 --epochs 180 --batch-size 16 --workers 2 \\
                 --ps 1 --transport tls --no-checkpoints --sample-every 0.1 --quiet >/dev/null || exit 1
             grep lo: /proc/net/dev""")
         done = subprocess.run(["unshare", "-n", "sh", "-c", script], cwd=self.folder, capture_output=True, text=True,
