@@ -28,6 +28,11 @@ INLINE float *update_copy(float *to, const float *from, int64_t n, int64_t whole
   return to;
 }
 
+/* Fact 2. */
+INLINE bool update_passes_caches(const kernel_call *call, int64_t count) {
+  return call->among_threads && count >= UPDATE_PAST_CACHES;
+}
+
 INLINE void update_begin(const kernel_call *call, int slots, int64_t first, int64_t count, update_piece *p) {
   p->first = first;
   p->n = MIN_OF(count - first, (int64_t)UPDATE_PIECE);
@@ -36,7 +41,7 @@ INLINE void update_begin(const kernel_call *call, int slots, int64_t first, int6
   p->grad = (const float *)call->in[1 + slots].data + first;
   for (int k = 0; k < slots; k++) p->slot[k] = (float *)call->in[1 + k].data + first;
   const bool part = p->n < p->whole;
-  p->past_caches = call->among_threads && count >= UPDATE_PAST_CACHES && !part && (uintptr_t)p->var % sizeof(vf) == 0;
+  p->past_caches = update_passes_caches(call, count) && !part && (uintptr_t)p->var % sizeof(vf) == 0;
   if (part || p->past_caches) p->var = update_copy(p->room[0], p->var, p->n, p->whole);
   if (!part) return;
   p->grad = update_copy(p->room[1], p->grad, p->n, p->whole);
@@ -80,7 +85,7 @@ INLINE void update_end(const kernel_call *call, int slots, const update_piece *p
       }                                                                            \
       update_end(call, slots, &p);                                                 \
     }                                                                              \
-    v_fence();                                                                     \
+    if (update_passes_caches(call, count)) v_fence();                              \
     return NULL;                                                                   \
   }
 
