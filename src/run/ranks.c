@@ -146,6 +146,10 @@ static shoal_status silent(ranks *r) {
   return status_make(SHOAL_ERR_CANCELLED, "rank 0 has failed");
 }
 
+bool ranks_came_late(const ranks *r, shoal_status status) {
+  return r->elastic && r->place.rank && !r->parted && shoal_status_code(status) == SHOAL_ERR_CANCELLED;
+}
+
 shoal_status ranks_agree(ranks *r, training *t, shoal_status own) {
   const shoal_job unset = job_unset();
   char *words = NULL, *same = NULL;
@@ -443,8 +447,13 @@ shoal_status ranks_run(run_state *state, ranks *r) {
   training *b = &state->base;
   rank_run t = {.state = state, .ranks = r};
   if (!b->job.threads) b->job.threads = fair_threads(r);
-  TRY(load_data(r, b));
-  TRY(agree_on_batch(r, b));
+  shoal_status status = load_data(r, b);
+  if (!status) status = agree_on_batch(r, b);
+  if (ranks_came_late(r, status)) {
+    shoal_status_free(status);
+    return NULL;
+  }
+  TRY(status);
   rank_watch_reach(r->watch, RANK_READY);
   TRY(training_compile(b, b->train.classes, b->rows));
   if (!job_is_elastic(&b->job)) TRY(join_for_good(r));
@@ -464,10 +473,9 @@ shoal_status ranks_run(run_state *state, ranks *r) {
                                        .momentum = b->job.outer_momentum,
                                        .rank = (int)b->job.compress_rank,
                                        .seed = (uint64_t)b->job.seed};
-  shoal_status status = compress_create(b->job.compress, &options, &t.strategy);
+  status = compress_create(b->job.compress, &options, &t.strategy);
   if (!status) status = train(&t);
-  /* One that came too late: there is nothing to do any more. */
-  if (r->elastic && r->place.rank && shoal_status_code(status) == SHOAL_ERR_CANCELLED) {
+  if (ranks_came_late(r, status)) {
     shoal_status_free(status);
     status = NULL;
   }

@@ -44,6 +44,9 @@ SHOAL_CHECKED shoal_status ranks_join_cluster(training *t, const cluster *c, ran
 bool ranks_are_ours(void);
 /* Rank 0's settings to all; `own`, taken, is how rank 0 found them. */
 SHOAL_CHECKED shoal_status ranks_agree(ranks *r, training *t, shoal_status own);
+/* Whether `status` says that the training had ended when this rank came, as one that is started again may: there is nothing to
+ * do any more. */
+bool ranks_came_late(const ranks *r, shoal_status status);
 /* Does this rank's work; rank 0's report is complete then. */
 SHOAL_CHECKED shoal_status ranks_run(run_state *s, ranks *r);
 /* Adds "; the last checkpoint is ..." and how to go on. */

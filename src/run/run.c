@@ -300,7 +300,12 @@ static shoal_status train(running *w) {
   if (w->described && !b->job.strategy) b->job.strategy = "ps";
   if (w->described && !r->reports) b->job.resume = false; /* the chief has the checkpoints */
   shoal_status settled = w->ranks.joined && !r->reports ? NULL : settle(s, r->reports);
-  TRY(w->ranks.joined ? ranks_agree(&w->ranks, b, settled) : settled);
+  shoal_status agreed = w->ranks.joined ? ranks_agree(&w->ranks, b, settled) : settled;
+  if (ranks_came_late(&w->ranks, agreed)) {
+    shoal_status_free(agreed);
+    return NULL;
+  }
+  TRY(agreed);
   r->run_dir = b->dir.path;
   if (job_is_ranks(&b->job) && !w->ranks.joined) return start_ranks(s);
   shoal_status status = work(w);
